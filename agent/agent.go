@@ -1,0 +1,54 @@
+// Package agent is powerd's body: what runs on every node and holds it at its cap.
+//
+// The one idea: one goroutine owns the node. Four times a second it gathers
+// (energy counters, limits as they read back), decides (lease.Holder says which
+// cap is in force, capping says which limits go with it), applies, and verifies
+// by reading back. Everything that may take long lives elsewhere and sends the
+// owner a message: the streams to the coordinators, the state directory, the
+// commands of an operator. So a hung disk or network never delays a fail-safe.
+//
+// Guarantees (design P2, P6, P7):
+//   - every control's original value is on disk before the control is first
+//     written, and goes back only after the coordinator has committed a release,
+//     or when an operator forces it;
+//   - a start that finds such a journal writes the fail-safe cap before it talks
+//     to anybody;
+//   - a grant is acted on, and acknowledged, only after its stamp is on disk;
+//   - held.json never understates what the hardware may hold, whenever the
+//     process is killed;
+//   - what another program wrote is never restored over; 0 W is never written.
+//
+// It starts no program, opens no TCP port of its own but the gossip one, and
+// never raises a limit by itself: without a lease it holds the fail-safe cap.
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// version is what powerd says about itself in Hello and `powerd version`.
+const version = "0.1.0"
+
+// Times of the loop. The tests and the figures of the design depend on them.
+const (
+	// period of the inner loop.
+	period = 250 * time.Millisecond
+	// beat is the time between heartbeats.
+	beat = time.Second
+	// releaseWait bounds asking for a release: a stop must not hang on a
+	// coordinator that does not answer.
+	releaseWait = 5 * time.Second
+)
+
+// Run is `powerd run`: it holds the node until ctx ends, then asks for a release
+// and puts the original controls back, or leaves the fail-safe cap written. An
+// error is a *cli.Error or wraps one.
+func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
+	n, err := start(cfg, log, osDisk{dir: cfg.StateDir})
+	if err != nil {
+		return err
+	}
+	return n.run(ctx)
+}

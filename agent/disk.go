@@ -1,0 +1,109 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
+
+	"headroom/internal/cli"
+)
+
+// Files of the state directory.
+const (
+	journalFile      = "journal.json"      // originals, fsynced before the first write
+	writtenFile      = "written.log"       // last values written, one record a control
+	memoryFile       = "state.json"        // highest stamp, fail-safe cap, brake
+	heldFile         = "held.json"         // what the node may hold now
+	coordinatorsFile = "coordinators.json" // addresses last seen, for when powerd is dead
+	lockFile         = "powerd.lock"
+	socketFile       = "powerd.sock"
+)
+
+// disk is the state directory. Tests put failures behind it.
+type disk interface {
+	// Read is the file's content, or fs.ErrNotExist.
+	Read(name string) ([]byte, error)
+	// Durable replaces the file and returns once it would survive a power cut.
+	Durable(name string, data []byte) error
+	// Replace renames a new file into place; it survives the process, not a power cut.
+	Replace(name string, data []byte) error
+	// Remove deletes the file durably; a missing one is no error.
+	Remove(name string) error
+}
+
+// osDisk is the state directory on a real file system.
+type osDisk struct{ dir string }
+
+// Read is the file's content.
+func (d osDisk) Read(name string) ([]byte, error) { return os.ReadFile(d.path(name)) }
+
+// Durable replaces the file, then makes file and directory entry durable.
+func (d osDisk) Durable(name string, data []byte) error {
+	if err := renameio.WriteFile(d.path(name), data, 0o600, renameio.WithTempDir(d.dir)); err != nil {
+		return fmt.Errorf("agent: store %s: %w", name, err)
+	}
+	return d.syncDir()
+}
+
+// Replace renames a new file into place.
+func (d osDisk) Replace(name string, data []byte) error {
+	temp := d.path("." + name + ".new")
+	if err := os.WriteFile(temp, data, 0o644); err != nil { //nolint:gosec // held.json is for everyone on the host
+		return fmt.Errorf("agent: write %s: %w", name, err)
+	}
+	if err := os.Rename(temp, d.path(name)); err != nil {
+		return fmt.Errorf("agent: write %s: %w", name, err)
+	}
+	return nil
+}
+
+// Remove deletes the file durably.
+func (d osDisk) Remove(name string) error {
+	if err := os.Remove(d.path(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("agent: remove %s: %w", name, err)
+	}
+	return d.syncDir()
+}
+
+func (d osDisk) path(name string) string { return filepath.Join(d.dir, name) }
+
+func (d osDisk) syncDir() error {
+	f, err := os.Open(d.dir)
+	if err != nil {
+		return fmt.Errorf("agent: sync %s: %w", d.dir, err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("agent: sync %s: %w", d.dir, err)
+	}
+	return nil
+}
+
+// lock makes this process the only one that writes the controls of this state
+// directory. The lock ends with the process, however it ends.
+func lock(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return nil, &cli.Error{
+			Code: "state-dir", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("cannot use the state directory %s: %v", dir, err),
+			Hint: "state_dir: in powerd.yaml must name a folder that this user may write",
+		}
+	}
+	f, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, &cli.Error{
+			Code: "state-dir", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("cannot lock the state directory: %v", err),
+			Hint: "state_dir: in powerd.yaml must name a folder that this user may write",
+		}
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = f.Close()
+		return nil, &cli.Error{
+			Code: "running", Exit: cli.ExitConflict, Err: err, Message: "another powerd runs on the state directory " + dir,
+			Hint: "one powerd holds a node; stop the other one, or ask it: powerd status",
+		}
+	}
+	return f, nil
+}

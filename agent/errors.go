@@ -1,0 +1,42 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+
+	"headroom/internal/cli"
+)
+
+// ErrDamaged reports a journal that cannot be trusted.
+var ErrDamaged = errors.New("the journal is damaged")
+
+// ErrNoIdentity reports a root without a machine id or boot id.
+var ErrNoIdentity = errors.New("the machine has no identity")
+
+// ErrNoLeader reports that no coordinator that leads could be asked.
+var ErrNoLeader = errors.New("no coordinator that leads answers")
+
+// ErrNameTaken reports that another machine is admitted under this node's name.
+var ErrNameTaken = errors.New("the name belongs to another machine")
+
+func badConfig(problem, hint string) error {
+	return &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: problem, Hint: hint}
+}
+
+func damaged(path string, why error) error {
+	return &cli.Error{
+		Code: "journal-damaged", Exit: cli.ExitFailed,
+		Message: fmt.Sprintf("%s is damaged (%v); the fail-safe cap stays written and nothing is restored", path, why),
+		Hint: "put a copy back; without one, reboot the machine (which resets its limits), move the file away and start powerd again",
+		Err:  errors.Join(ErrDamaged, why),
+	}
+}
+
+func nameTaken(node string, err error) error {
+	return &cli.Error{
+		Code: "name-taken", Exit: cli.ExitConflict,
+		Message: fmt.Sprintf("node %s: the coordinator refuses it: the name is used by another machine; the original limits are back", node),
+		Hint:    "give this machine another name (node: in powerd.yaml), or remove the other one with coordinator node remove " + node,
+		Err:     errors.Join(ErrNameTaken, err),
+	}
+}

@@ -1,0 +1,175 @@
+package agent
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/rpc"
+	"headroom/lease"
+)
+
+const (
+	// backoffMin and backoffMax bound the pause before a stream is opened again; a
+	// new leader must be found well inside the 10 s of a lease.
+	backoffMin = 100 * time.Millisecond
+	backoffMax = 2 * time.Second
+	// steady is how long a stream must have lived for the next pause to be short.
+	steady = 5 * time.Second
+	// sendQueue is how many messages wait for a slow stream; later ones are dropped,
+	// since a heartbeat that waited is worth nothing.
+	sendQueue = 4
+	// linksMax bounds the coordinators that a node keeps streams to: a group has 5
+	// servers, and a few may be on their way out.
+	linksMax = 16
+	// eventQueue is how many messages of all streams wait for the owner.
+	eventQueue = 64
+)
+
+// linkEvent is what a stream tells the owner: it is up, it went down, or it
+// brought a message.
+type linkEvent struct {
+	link *link
+	up   bool
+	down error
+	msg  *headroomv1.CoordinatorMessage
+}
+
+// link keeps one stream to one coordinator open. Its fields below the line
+// belong to the owner.
+type link struct {
+	addr   string
+	client headroomv1connect.NodeServiceClient
+	hello  *headroomv1.Hello
+	events chan<- linkEvent
+	send   chan *headroomv1.NodeMessage
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+
+	up    bool
+	leads bool
+	epoch lease.Epoch
+	name  string // id of the leader, as it named itself
+}
+
+// openLink starts keeping a stream to addr.
+func openLink(ctx context.Context, addr string, hello *headroomv1.Hello, events chan<- linkEvent) *link {
+	ctx, cancel := context.WithCancel(ctx)
+	l := &link{
+		addr: addr, hello: hello, events: events, cancel: cancel,
+		client: headroomv1connect.NewNodeServiceClient(rpc.NewClient(), rpc.BaseURL(addr), rpc.ClientOptions()...),
+		send:   make(chan *headroomv1.NodeMessage, sendQueue),
+	}
+	l.ended.Go(func() { l.keep(ctx) })
+	return l
+}
+
+// close ends the stream and waits for it.
+func (l *link) close() {
+	l.cancel()
+	l.ended.Wait()
+}
+
+// offer gives a message to the stream, or drops it when the stream is behind.
+func (l *link) offer(m *headroomv1.NodeMessage) {
+	select {
+	case l.send <- m:
+	default:
+	}
+}
+
+// keep opens the stream again and again until ctx ends.
+func (l *link) keep(ctx context.Context) {
+	pause := backoffMin
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := l.once(ctx)
+		l.post(ctx, linkEvent{link: l, down: err})
+		if time.Since(began) > steady {
+			pause = backoffMin
+		}
+		rest(ctx, pause/2+rand.N(pause/2)) //nolint:gosec // spreads reconnects, keeps no secret
+		pause = min(2*pause, backoffMax)
+	}
+}
+
+// once is the life of one stream; it returns why it ended.
+func (l *link) once(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	l.drain()
+	stream := l.client.Exchange(ctx)
+	hello := &headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Hello{Hello: l.hello}}
+	if err := stream.Send(hello); err != nil {
+		return receiveError(stream, err)
+	}
+	l.post(ctx, linkEvent{link: l, up: true})
+	var sender sync.WaitGroup
+	sender.Go(func() { l.pump(ctx, stream) })
+	defer sender.Wait()
+	defer cancel()
+	for {
+		msg, err := stream.Receive()
+		if err != nil {
+			return err
+		}
+		l.post(ctx, linkEvent{link: l, msg: msg})
+	}
+}
+
+type exchange = connect.BidiStreamForClient[headroomv1.NodeMessage, headroomv1.CoordinatorMessage]
+
+// receiveError is why a stream refused a message: the server's own words come
+// with receiving.
+func receiveError(stream *exchange, err error) error {
+	if _, why := stream.Receive(); why != nil {
+		return why
+	}
+	return err
+}
+
+// pump sends what the owner offers.
+func (l *link) pump(ctx context.Context, stream *exchange) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m := <-l.send:
+			if stream.Send(m) != nil {
+				return // receiving will say why
+			}
+		}
+	}
+}
+
+// drain throws away what was offered to an earlier stream.
+func (l *link) drain() {
+	for {
+		select {
+		case <-l.send:
+		default:
+			return
+		}
+	}
+}
+
+func (l *link) post(ctx context.Context, e linkEvent) {
+	select {
+	case l.events <- e:
+	case <-ctx.Done():
+	}
+}
+
+func rest(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}

@@ -1,0 +1,351 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/procfs"
+
+	"headroom/capping"
+	"headroom/dvfs"
+	"headroom/rapl"
+	"headroom/rapl/sysfs"
+	"headroom/units"
+)
+
+// Rungs of the actuation ladder, as operators and the coordinator see them.
+const (
+	rungRAPL    = "rapl"
+	rungCPUFreq = "cpufreq"
+	rungNone    = "none"
+)
+
+// control is one file that powerd may write.
+type control struct {
+	file  *sysfs.Control
+	label string
+	kind  kind
+}
+
+// pair is the two limits of one package.
+type pair struct{ long, short units.Power }
+
+// socket is one package: its meter, and the hand on its limits.
+type socket struct {
+	zone    *rapl.Zone
+	meter   *rapl.Meter
+	limiter *rapl.Limiter // nil: it can only be read
+
+	power     capping.Reading // mean since the look before
+	smooth    units.Power     // of the last second or so, for sharing
+	requested pair            // what the law wants
+	written   pair            // what was last written; 0: nothing yet
+	effective pair            // what reads back
+	readable  bool            // effective stands on a good reading
+	drifted   bool            // effective differs from written
+}
+
+// memory is one DRAM zone.
+type memory struct {
+	zone  *rapl.Zone
+	meter *rapl.Meter
+	power capping.Reading
+}
+
+// machine is the node's devices. It belongs to the owner goroutine.
+type machine struct {
+	root    *os.Root
+	tree    *rapl.Tree // nil: no RAPL
+	sockets []*socket
+	drams   []*memory
+	proc    *procfs.FS // nil: no CPU use
+	rung    string
+	why     string // why the rung is no better, in words; "" on rapl
+
+	lookedAt time.Duration
+	cpu      cpuTimes
+}
+
+// openMachine finds the node's devices. What is missing lowers the rung; only a
+// tree that cannot be read at all is an error.
+func openMachine(root *os.Root, path string, enforce bool) (*machine, error) {
+	m := &machine{root: root, rung: rungRAPL}
+	if fs, err := procfs.NewFS(path + "/proc"); err == nil {
+		m.proc = &fs
+	}
+	tree, err := rapl.Open(root)
+	switch {
+	case errors.Is(err, rapl.ErrNoTree) || errors.Is(err, rapl.ErrNoZone):
+		m.degrade(err)
+		return m, nil
+	case err != nil:
+		return nil, err
+	}
+	m.tree = tree
+	for _, z := range tree.OfKind(rapl.Package) {
+		s := &socket{zone: z, meter: rapl.NewMeter(z)}
+		if enforce {
+			s.limiter, err = z.Limiter()
+			if err != nil {
+				m.degrade(err)
+			}
+		}
+		m.sockets = append(m.sockets, s)
+	}
+	if len(m.sockets) == 0 {
+		m.degrade(fmt.Errorf("no package zone: %w", rapl.ErrNoZone))
+	}
+	for _, z := range tree.OfKind(rapl.DRAM) {
+		m.drams = append(m.drams, &memory{zone: z, meter: rapl.NewMeter(z)})
+	}
+	return m, nil
+}
+
+// degrade steps down the ladder and says why.
+func (m *machine) degrade(why error) {
+	m.rung, m.why = rungNone, fmt.Sprintf("no package limits (%v) and no cpufreq", why)
+	set, err := dvfs.Open(m.root)
+	if err != nil {
+		return
+	}
+	m.rung = rungCPUFreq
+	m.why = fmt.Sprintf("no package limits (%v); %d cpufreq policies of driver %s could bound the frequency, which does not hold a cap yet",
+		why, len(set.Policies()), set.Policies()[0].Driver)
+	_ = set.Close()
+}
+
+// capable says that every package's limits can be written.
+func (m *machine) capable() bool { return m.rung == rungRAPL && len(m.sockets) > 0 }
+
+// controls are all files that may be written, in the order of putting back.
+func (m *machine) controls() []control {
+	var all []control
+	for _, s := range m.sockets {
+		if s.limiter == nil {
+			continue
+		}
+		for _, c := range s.limiter.Controls() {
+			k, what := controlKind(s.limiter, c.Path())
+			all = append(all, control{file: c, label: s.zone.Label + " " + what, kind: k})
+		}
+	}
+	return all
+}
+
+func controlKind(l *rapl.Limiter, path string) (kind, string) {
+	switch {
+	case strings.HasSuffix(path, "/enabled"):
+		return switchControl, "limits switch"
+	case path == l.PowerPath(rapl.LongTerm):
+		return powerControl, rapl.LongTerm + " limit"
+	case path == l.PowerPath(rapl.ShortTerm):
+		return powerControl, rapl.ShortTerm + " limit"
+	case l.WindowPath(rapl.LongTerm) == path:
+		return windowControl, rapl.LongTerm + " window"
+	}
+	return windowControl, rapl.ShortTerm + " window"
+}
+
+// packageMax is the highest limit of all packages together, 0 when one does not say.
+func (m *machine) packageMax() units.Power {
+	var sum units.Power
+	for _, s := range m.sockets {
+		top, ok := s.max()
+		if !ok {
+			return 0
+		}
+		sum += top
+	}
+	return sum
+}
+
+// max is the highest long-term limit that the package takes.
+func (s *socket) max() (units.Power, bool) {
+	c, err := s.zone.Constraint(rapl.LongTerm)
+	if err != nil || c.PowerMax <= 0 {
+		return 0, false
+	}
+	return c.PowerMax, true
+}
+
+// smoothing is the time constant of a socket's power for sharing.
+const smoothing = time.Second
+
+// look reads every counter. The result is the mean power since the look before;
+// it is unknown when any package's is.
+func (m *machine) look(now time.Duration) capping.Sample {
+	in := capping.Sample{Elapsed: now - m.lookedAt}
+	if m.lookedAt == 0 {
+		in.Elapsed = 0
+	}
+	m.lookedAt = now
+	in.Package.Known = len(m.sockets) > 0
+	for _, s := range m.sockets {
+		r, _ := s.meter.Look(now) // an error is an unknown reading; health names it
+		s.power.Power, s.power.Known = r.Power()
+		in.Package.Power += s.power.Power
+		in.Package.Known = in.Package.Known && s.power.Known
+		if s.power.Known {
+			part := min(1, in.Elapsed.Seconds()/smoothing.Seconds())
+			s.smooth += units.Power(float64(s.power.Power-s.smooth) * part)
+		}
+	}
+	in.DRAM.Known = len(m.drams) > 0
+	for _, d := range m.drams {
+		r, _ := d.meter.Look(now)
+		d.power.Power, d.power.Known = r.Power()
+		in.DRAM.Power += d.power.Power
+		in.DRAM.Known = in.DRAM.Known && d.power.Known
+	}
+	return in
+}
+
+// share splits what the law wants between the packages.
+func (m *machine) share(act capping.Actions, parts []capping.Socket) []capping.Socket {
+	parts = parts[:0]
+	for _, s := range m.sockets {
+		top, _ := s.max()
+		parts = append(parts, capping.Socket{
+			Power: capping.Reading{Power: s.smooth, Known: s.smooth > 0}, Limit: s.written.long, Max: top,
+		})
+	}
+	for i, long := range capping.Share(act.Long, parts) {
+		above := act.Short.Watts() / act.Long.Watts()
+		m.sockets[i].requested = pair{long: long, short: max(capping.Grain, units.FromWatts(long.Watts()*above)/capping.Grain*capping.Grain)}
+	}
+	return parts
+}
+
+// readBack reads what the hardware holds now.
+func (m *machine) readBack() {
+	for _, s := range m.sockets {
+		if s.limiter == nil {
+			continue
+		}
+		long, err := s.limiter.Power(rapl.LongTerm)
+		short := units.Power(0)
+		if err == nil && s.limiter.Has(rapl.ShortTerm) {
+			short, err = s.limiter.Power(rapl.ShortTerm)
+		}
+		s.effective, s.readable = pair{long, short}, err == nil
+		s.drifted = s.readable && s.written.long > 0 && (!rapl.Same(long, s.written.long) ||
+			s.limiter.Has(rapl.ShortTerm) && !rapl.Same(short, s.written.short))
+	}
+}
+
+// excess is how far the limits that read back stand above those written, at
+// package level, and false when one cannot be read or was never written.
+func (m *machine) excess() (units.Power, bool) {
+	var sum units.Power
+	for _, s := range m.sockets {
+		if !s.readable || s.written.long == 0 {
+			return 0, false
+		}
+		if over := s.effective.long - s.written.long; over > rapl.Rounding {
+			sum += over
+		}
+	}
+	return sum, len(m.sockets) > 0
+}
+
+// write brings one package to its limits and verifies them. note is called with
+// each value before it is written; when it fails, nothing is written.
+func (s *socket) write(to pair, note func(path string, value, before int64) error) error {
+	order := []string{rapl.LongTerm, rapl.ShortTerm}
+	if to.long > s.effective.long { // the short limit never stands below the long one for long
+		order = []string{rapl.ShortTerm, rapl.LongTerm}
+	}
+	var errs []error
+	for _, name := range order {
+		want, got := &to.long, &s.effective.long
+		if name == rapl.ShortTerm {
+			if !s.limiter.Has(name) {
+				continue
+			}
+			want, got = &to.short, &s.effective.short
+		}
+		if rapl.Same(*want, *got) && s.readable && s.written.long > 0 {
+			continue
+		}
+		if err := note(s.limiter.PowerPath(name), int64(*want), int64(*got)); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		var err error
+		*got, err = s.limiter.SetPower(name, *want)
+		errs = append(errs, err)
+	}
+	s.written = to
+	return errors.Join(errs...)
+}
+
+// prepare sets windows and switches the limits on: once, after the limits have
+// been written. A window that does not take only slows the settling.
+func (s *socket) prepare(note func(path string, value, before int64) error) (windows, err error) {
+	for name, window := range map[string]time.Duration{rapl.LongTerm: capping.LongWindow, rapl.ShortTerm: capping.ShortWindow} {
+		path := s.limiter.WindowPath(name)
+		if path == "" {
+			continue
+		}
+		before, errRead := s.limiter.Window(name)
+		if errRead == nil {
+			errRead = note(path, window.Microseconds(), before.Microseconds())
+		}
+		if errRead == nil {
+			_, errRead = s.limiter.SetWindow(name, window)
+		}
+		windows = errors.Join(windows, errRead)
+	}
+	on, err := s.zone.Enabled()
+	if err != nil || on {
+		return windows, nil // no switch, or on already
+	}
+	if err := note(s.limiter.SwitchPath(), 1, 0); err != nil {
+		return windows, err
+	}
+	return windows, s.limiter.Enable()
+}
+
+// cpuTimes is the CPU time of all CPUs since boot, in seconds.
+type cpuTimes struct {
+	busy, total float64
+	known       bool
+}
+
+// busy is the share of CPU time in use since it was last asked, and whether known.
+func (m *machine) busy() (float64, bool) {
+	if m.proc == nil {
+		return 0, false
+	}
+	stat, err := m.proc.Stat()
+	if err != nil {
+		m.cpu.known = false
+		return 0, false
+	}
+	c := stat.CPUTotal
+	now := cpuTimes{busy: c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal, known: true}
+	now.total = now.busy + c.Idle + c.Iowait
+	before := m.cpu
+	m.cpu = now
+	if !before.known || now.total <= before.total {
+		return 0, false
+	}
+	return min(1, max(0, (now.busy-before.busy)/(now.total-before.total))), true
+}
+
+// close gives the descriptors back; limits stay as they are.
+func (m *machine) close() error {
+	var errs []error
+	for _, s := range m.sockets {
+		if s.limiter != nil {
+			errs = append(errs, s.limiter.Close())
+		}
+	}
+	if m.tree != nil {
+		errs = append(errs, m.tree.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,77 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+)
+
+// askWait bounds one server's answer to a release.
+const askWait = 2 * time.Second
+
+// askRelease asks the leader to commit the release of a node. It tries addrs in
+// turn and follows where they point to. The error is a *cli.Error with exit code
+// 6: refused, with the numbers of the leader, or nobody leads.
+func askRelease(ctx context.Context, addrs []string, req *headroomv1.ReleaseRequest) error {
+	tried := map[string]bool{}
+	queue := slices.Clone(addrs)
+	var last error
+	for len(queue) > 0 && len(tried) < linksMax {
+		addr := queue[0]
+		queue = queue[1:]
+		if tried[addr] {
+			continue
+		}
+		tried[addr] = true
+		err := release(ctx, addr, req)
+		if err == nil {
+			return nil
+		}
+		if leader, ok := rpc.LeaderOf(err); ok {
+			if leader != "" {
+				queue = slices.Insert(queue, 0, leader)
+			}
+			continue
+		}
+		if connect.CodeOf(err) == connect.CodeFailedPrecondition {
+			return refusedRelease(err, addr)
+		}
+		last = err
+	}
+	return noLeader(last)
+}
+
+func release(ctx context.Context, addr string, req *headroomv1.ReleaseRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	client := rpc.NewClient()
+	defer client.CloseIdleConnections()
+	node := headroomv1connect.NewNodeServiceClient(client, rpc.BaseURL(addr), rpc.ClientOptions()...)
+	_, err := node.Release(ctx, connect.NewRequest(req))
+	return err
+}
+
+func refusedRelease(err error, addr string) error {
+	e := rpc.AsCLI(err, "release", addr)
+	e.Exit = cli.ExitRefused
+	if e.Hint == "" {
+		e.Hint = "make room in the budget first, or put the controls back anyway: powerd limit restore --force"
+	}
+	return e
+}
+
+func noLeader(err error) error {
+	return &cli.Error{
+		Code: "no-leader", Exit: cli.ExitRefused, Err: errors.Join(ErrNoLeader, err),
+		Message: "no coordinator that leads answers, so nobody can release this node; its fail-safe cap stays written",
+		Hint:    "try again once coordinator status shows a leader, or put the controls back anyway: powerd limit restore --force",
+	}
+}

@@ -1,0 +1,232 @@
+// Package budget divides watts: a power tree with a budget at every domain,
+// and a plan that tells which node may draw how much.
+//
+// The one idea is water-filling. Every node asks for what it can use; the plan
+// raises one water level for all, a node's cap being weight x level between the
+// least it can be held at and the most it asks for, until a domain is full;
+// then the nodes of that domain stay where they are and the others rise on.
+// What is left when all demands are met is filled the same way up to each
+// node's maximum, so that no watt is kept from a node that could take it.
+// (Weighted max-min fairness; Bertsekas and Gallager, "Data Networks", 6.5.2,
+// with nested constraints.)
+//
+// Guarantees: caps of one plan never sum to more than any domain's budget less
+// its unmanaged watts and the nodes that cannot be moved, unless the least caps
+// alone do: that is reported as shortfall, and every node is then at its least.
+// Caps are whole eighths of a watt (what a RAPL register holds). The order of
+// the nodes does not matter.
+//
+// The package is pure: it decides nothing about when a cap may be raised (that
+// is the ledger's) and knows no lease.
+package budget
+
+import (
+	"cmp"
+	"slices"
+
+	"headroom/units"
+)
+
+// Quantum is the step of a cap: RAPL limits are held in eighths of a watt
+// (Intel SDM vol. 3B, 15.10.1, power units).
+const Quantum = units.Watt / 8
+
+// Node is one node as the plan sees it.
+type Node struct {
+	// Name of the node, unique.
+	Name string
+	// Domain that the node draws from.
+	Domain string
+	// Least cap that the node is held at: its fail-safe cap, or what it really can hold if that is more.
+	Least units.Power
+	// Most the node may be granted. Below Least it counts as Least.
+	Most units.Power
+	// Demand is what the node can use now; it is met before anything is given beyond demands.
+	Demand units.Power
+	// Weight of the node against others; must be positive.
+	Weight float64
+	// Fixed: the node cannot be moved now (lost, uncontrolled); it draws Charge.
+	Fixed bool
+	// Charge of a Fixed node.
+	Charge units.Power
+}
+
+// Plan is who gets which watts.
+type Plan struct {
+	// Caps by node name; Fixed nodes have none.
+	Caps map[string]units.Power
+	// Short tells, for each domain whose least caps do not fit, how many watts are missing.
+	Short map[string]units.Power
+}
+
+// Divide plans the caps of nodes in the tree. Nodes in unknown domains get no cap.
+func Divide(t *Tree, nodes []Node) Plan {
+	f := newFiller(t, nodes)
+	plan := Plan{Caps: make(map[string]units.Power, len(f.nodes)), Short: f.shortfalls()}
+	f.fill(func(n Node) float64 { return float64(min(max(n.Demand, n.Least), n.Most)) })
+	f.fill(func(n Node) float64 { return float64(max(n.Most, n.Least)) })
+	f.trim()
+	for i, n := range f.nodes {
+		plan.Caps[n.Name] = f.caps[i]
+	}
+	return plan
+}
+
+// filler holds one run of Divide. Slices named by domain are in the tree's order.
+type filler struct {
+	tree  *Tree
+	nodes []Node        // the movable ones, sorted by name
+	home  []int         // place of each node's domain
+	level []float64     // what each node has been given so far, uW
+	room  []units.Power // what the movable nodes of each domain may draw in all
+	below [][]int       // nodes in and below each domain
+	caps  []units.Power
+}
+
+func newFiller(t *Tree, nodes []Node) *filler {
+	f := &filler{tree: t}
+	fixed := make([]units.Power, len(t.order))
+	for _, n := range nodes {
+		at, ok := t.at[n.Domain]
+		switch {
+		case !ok:
+		case n.Fixed:
+			fixed[at] += n.Charge
+		default:
+			f.nodes = append(f.nodes, n)
+		}
+	}
+	slices.SortFunc(f.nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	f.home = make([]int, len(f.nodes))
+	f.level = make([]float64, len(f.nodes))
+	f.below = make([][]int, len(t.order))
+	for i, n := range f.nodes {
+		f.home[i], f.level[i] = t.at[n.Domain], float64(n.Least)
+		for d := f.home[i]; d >= 0; d = t.up[d] {
+			f.below[d] = append(f.below[d], i)
+		}
+	}
+	f.room = f.rooms(fixed)
+	return f
+}
+
+func (f *filler) rooms(fixed []units.Power) []units.Power {
+	own := make([]units.Power, len(f.tree.order))
+	for i, d := range f.tree.order {
+		own[i] = d.Unmanaged + fixed[i]
+	}
+	taken := f.tree.rollUp(own)
+	room := make([]units.Power, len(taken))
+	for i, d := range f.tree.order {
+		room[i] = d.Budget - taken[i]
+	}
+	return room
+}
+
+func (f *filler) shortfalls() map[string]units.Power {
+	short := map[string]units.Power{}
+	for d, ids := range f.below {
+		least := units.Power(0)
+		for _, i := range ids {
+			least += f.nodes[i].Least
+		}
+		if least > f.room[d] {
+			short[f.tree.order[d].Name] = least - f.room[d]
+		}
+	}
+	return short
+}
+
+// fill raises every node from its level towards want(node), as high as the
+// domains allow. Domains are solved from the leaves up, so that a rack that is
+// full stops rising before the site shares out what it could not take.
+func (f *filler) fill(want func(Node) float64) {
+	spans := make([]span, len(f.nodes))
+	for i, n := range f.nodes {
+		spans[i] = span{id: i, weight: n.Weight, from: f.level[i], to: max(f.level[i], want(n))}
+	}
+	for d := len(f.below) - 1; d >= 0; d-- {
+		cut(spans, f.below[d], float64(f.room[d]))
+	}
+	for i := range spans {
+		f.level[i] = spans[i].to
+	}
+}
+
+// span is how far one node may rise: its cap is weight x level, kept between from and to.
+type span struct {
+	id       int
+	weight   float64
+	from, to float64
+}
+
+func (s span) at(level float64) float64 { return min(max(s.weight*level, s.from), s.to) }
+
+// cut lowers the tops of the spans with the given ids so that together they
+// stay within room: it finds the one level at which they just fill it.
+func cut(spans []span, ids []int, room float64) {
+	top := 0.0
+	for _, i := range ids {
+		top += spans[i].to
+	}
+	if top <= room {
+		return
+	}
+	level := fullAt(spans, ids, room)
+	for _, i := range ids {
+		spans[i].to = spans[i].at(level)
+	}
+}
+
+// fullAt is the highest level at which the spans fit into room; 0 when not
+// even their lower ends do. The sum over the level is piecewise linear and
+// rises, so walking its sorted bends finds the answer exactly.
+func fullAt(spans []span, ids []int, room float64) float64 {
+	type bend struct{ level, slope float64 }
+	bends := make([]bend, 0, 2*len(ids))
+	sum := 0.0
+	for _, i := range ids {
+		s := spans[i]
+		sum += s.from
+		if s.to > s.from {
+			bends = append(bends, bend{s.from / s.weight, s.weight}, bend{s.to / s.weight, -s.weight})
+		}
+	}
+	slices.SortFunc(bends, func(a, b bend) int { return cmp.Compare(a.level, b.level) })
+	level, slope := 0.0, 0.0
+	for _, b := range bends {
+		if rise := slope * (b.level - level); slope > 0 && sum+rise >= room {
+			break
+		} else if slope > 0 {
+			sum += rise
+		}
+		level, slope = b.level, slope+b.slope
+	}
+	if slope <= 1e-12 || sum >= room {
+		return level
+	}
+	return level + (room-sum)/slope
+}
+
+// trim turns levels into caps of whole quanta, and takes back a quantum here
+// and there should floating point have overfilled a domain.
+func (f *filler) trim() {
+	f.caps = make([]units.Power, len(f.nodes))
+	for i, n := range f.nodes {
+		f.caps[i] = max(n.Least, units.Power(f.level[i]+0.5)/Quantum*Quantum)
+	}
+	for d := range slices.Backward(f.below) {
+		ids := f.below[d]
+		over := -f.room[d]
+		for _, i := range ids {
+			over += f.caps[i]
+		}
+		for k := 0; over > 0 && k < len(ids); k++ {
+			i := ids[k]
+			back := min(f.caps[i]-f.nodes[i].Least, (over+Quantum-1)/Quantum*Quantum)
+			back = min(back, Quantum)
+			f.caps[i] -= back
+			over -= back
+		}
+	}
+}

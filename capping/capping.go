@@ -1,0 +1,286 @@
+// Package capping is the control law of a node: what to write to the processor
+// so that the whole machine keeps a cap at the wall.
+//
+// The one idea: a model says which package limit goes with a cap,
+//
+//	wall = (package + DRAM + other) / efficiency
+//	package limit = cap * efficiency - other - DRAM
+//
+// so a change of the cap moves the limit at once (feed-forward), and the
+// processor's own RAPL controller carries it out within milliseconds. What the
+// model gets wrong is taken out afterwards by a slow integral of the difference
+// between cap and power (feedback), down fast and up slow. Lefurgy, Wang and
+// Ware ("Server-level power control", ICAC 2007) close the loop on wall power
+// alone and need several readings to settle; the model saves those.
+//
+// Guarantees: Step is a function of its arguments and nothing else; a limit is a
+// multiple of 1/8 W, never 0, never above what the zone takes; a sample that is
+// not known never raises a limit; the integral never winds up while the
+// processor does not reach its limit or the limit stands at a rail. The package
+// does no I/O, keeps no state of its own and never reads a clock.
+package capping
+
+import (
+	"math"
+	"time"
+
+	"headroom/units"
+)
+
+// Grain is the smallest step of a limit in hardware; limits are rounded down to it.
+const Grain = units.Watt / 8
+
+// Config is what the law knows of its node. Zero gains take their defaults.
+type Config struct {
+	// Other is what is drawn behind the supply by everything that is neither
+	// package nor DRAM.
+	Other units.Power
+	// Efficiency of the supply, above 0 and at most 1.
+	Efficiency float64
+	// PackageMin is the least limit worth writing, for all packages together.
+	PackageMin units.Power
+	// PackageMax is the highest limit the packages take together; 0: not known.
+	PackageMax units.Power
+	// HasDRAM says that DRAM power is measured. Without, it is part of Other.
+	HasDRAM bool
+}
+
+// Constants of the law, chosen on the emulated plant and checked by the tests
+// there: settling, overshoot and mean of design section 9.
+const (
+	// margin is how far below the cap the feedback aims, so that the mean over
+	// seconds stays on the safe side of it.
+	margin = 0.004
+	// limitedBand: within this ratio of its limit a package counts as limited.
+	limitedBand = 0.04
+	// settle is how long after a step of the limit the feedback waits: samples
+	// until then are means over the old limit and the new one.
+	settle = 600 * time.Millisecond
+	// stepMin is the change of cap, as a ratio, that counts as a step.
+	stepMin = 0.01
+	// gainDown and gainUp are the part of the difference taken out per second.
+	gainDown, gainUp = 2.0, 0.5
+	// biasDown and biasUp bound the correction, as ratios of the DC power behind
+	// the cap: a model that is off by more is a broken sensor.
+	biasDown, biasUp = 0.30, 0.03
+	// slewUp bounds how fast feedback raises the limit, as a ratio a second.
+	slewUp = 0.02
+	// dramFall is the time in which a DRAM estimate falls to a lower reading once
+	// a step has settled; it rises at once.
+	dramFall = 1 * time.Second
+	// dramUp and dramDown are the powers of the change of limit by which memory is
+	// foreseen to follow: its traffic follows frequency, power the square of
+	// frequency or more. Both err on the side of more DRAM, so of a lower limit.
+	dramUp, dramDown = 1.0 / 2, 1.0 / 3
+	// dramMost bounds what is foreseen.
+	dramMost = 1.5
+	// foresight is how long after a step what was foreseen counts: readings until
+	// then are mostly of the time before it.
+	foresight = 200 * time.Millisecond
+	// dramAssumed is what is set aside for DRAM before its first reading, as a
+	// ratio of the DC power behind the cap.
+	dramAssumed = 0.10
+	// shortAbove is how far the short-term limit stands above the long-term one.
+	shortAbove = 0.01
+	// hysteresis: feedback moves the limit only by this ratio or more, so that a
+	// steady node is not rewritten at each step.
+	hysteresis = 0.0015
+)
+
+// Windows of the two limits. RAPL bounds means over these, so a step settles no
+// faster than the long one.
+const (
+	LongWindow  = 100 * time.Millisecond
+	ShortWindow = 10 * time.Millisecond
+)
+
+// Reading is a power that may be unknown.
+type Reading struct {
+	Power units.Power
+	Known bool
+}
+
+// Sample is what was measured since the step before.
+type Sample struct {
+	// Package is the mean power of all packages together.
+	Package Reading
+	// DRAM is the mean power of all memory; not looked at without HasDRAM.
+	DRAM Reading
+	// Elapsed is the time that both are means over.
+	Elapsed time.Duration
+}
+
+// State is what the law carries from step to step. The zero State is a node of
+// which nothing is known and to which nothing was written.
+type State struct {
+	// Cap of the step before; 0 before the first.
+	Cap units.Power
+	// Limit wanted by the step before, for all packages together; 0 before the first.
+	Limit units.Power
+	// SettledAt is when the last step of the limit counts as carried out.
+	SettledAt time.Duration
+	// Limited says that the packages ran at their limit in the last known sample.
+	Limited bool
+
+	bias    float64 // correction of the model, W of DC power
+	dram    float64 // estimate of DRAM, W
+	hasDRAM bool    // dram stands on a reading
+	ahead   float64 // DRAM foreseen for a limit just stepped to, W; 0: none
+	pkg     float64 // last known package power, W
+	hasPkg  bool
+}
+
+// Rail says whether the limit wanted could be had.
+type Rail int
+
+// Rails.
+const (
+	Free    Rail = iota // the limit is what the law wants
+	AtFloor             // the cap asks for less than the packages can be limited to
+	AtTop               // the cap is above what the packages can use
+)
+
+// Actions are what to write now.
+type Actions struct {
+	// Long and Short are the two limits, for all packages together.
+	Long, Short units.Power
+	// Rail that the limit stands at.
+	Rail Rail
+}
+
+// Step decides the limits that go with the granted cap. now is any clock that
+// only goes forward.
+func Step(now time.Duration, in Sample, granted units.Power, s State, c Config) (Actions, State) {
+	known := in.Package.Known && (in.DRAM.Known || !c.HasDRAM)
+	s = s.observe(now, in, c)
+	dc := granted.Watts() * c.Efficiency // what may flow behind the supply
+	switch {
+	case s.isStep(granted):
+		s.bias = clamp(s.bias, -biasDown*dc, biasUp*dc)
+		s.SettledAt = now + settle
+		s.ahead = s.foresee(dc - c.Other.Watts())
+	case known && now >= s.SettledAt:
+		s.bias = s.integrate(in, dc, c)
+	}
+	want := s.want(dc, c)
+	switch held := s.Limit.Watts(); {
+	case s.Limit == 0: // the first step: anything is better than what stands there
+		s.Cap = granted
+	case !known && want > held: // the cap counts as not yet carried out, so that it is a step again
+		want = held
+	default:
+		want, s.Cap = s.restrain(want, now < s.SettledAt, in.Elapsed), granted
+	}
+	long, rail := c.rails(want)
+	s.Limit = long
+	return Actions{Long: long, Short: grain(want * (1 + shortAbove)), Rail: rail}, s
+}
+
+// observe takes the sample into the estimates.
+func (s State) observe(now time.Duration, in Sample, c Config) State {
+	settling := now < s.SettledAt
+	if now >= s.SettledAt-settle+foresight {
+		s.ahead = 0
+	}
+	if in.DRAM.Known && c.HasDRAM {
+		d := in.DRAM.Power.Watts()
+		if s.hasDRAM && !settling && d < s.dram {
+			d = s.dram + (d-s.dram)*min(1, in.Elapsed.Seconds()/dramFall.Seconds())
+		}
+		s.dram, s.hasDRAM = d, true
+	}
+	if in.Package.Known {
+		s.pkg, s.hasPkg = in.Package.Power.Watts(), true
+		s.Limited = s.Limit > 0 && s.pkg >= s.Limit.Watts()*(1-limitedBand)
+	}
+	return s
+}
+
+// foresee is the DRAM power to expect once package and DRAM together draw share.
+func (s State) foresee(share float64) float64 {
+	if !s.hasDRAM || !s.hasPkg || s.pkg+s.dram <= 0 || share <= 0 {
+		return 0
+	}
+	change := share / (s.pkg + s.dram)
+	if change > 1 {
+		return s.dram * min(math.Pow(change, dramUp), dramMost)
+	}
+	return s.dram * math.Pow(change, dramDown)
+}
+
+func (s State) isStep(granted units.Power) bool {
+	return max(granted-s.Cap, s.Cap-granted).Watts() > stepMin*s.Cap.Watts()
+}
+
+// integrate moves the correction by the part of the difference that belongs to
+// the time of the sample. Upwards it moves only while the packages are held by
+// the limit: below it, power says nothing about the model.
+func (s State) integrate(in Sample, dc float64, c Config) float64 {
+	e := dc*(1-margin) - s.pkg - c.Other.Watts()
+	if c.HasDRAM {
+		e -= in.DRAM.Power.Watts()
+	}
+	gain := gainDown
+	if e > 0 {
+		gain = gainUp
+		if !s.Limited || s.atTop(c) {
+			return s.bias
+		}
+	} else if !s.Limited {
+		return s.bias // above the cap but not at the limit: the limit is not what holds it
+	}
+	moved := s.bias + e*min(1, gain*in.Elapsed.Seconds())
+	return clamp(moved, -biasDown*dc, biasUp*dc)
+}
+
+func (s State) atTop(c Config) bool { return c.PackageMax > 0 && s.Limit >= c.PackageMax }
+
+// want is the package limit that goes with the DC power behind the cap, W.
+func (s State) want(dc float64, c Config) float64 {
+	share := dc - c.Other.Watts() + s.bias
+	switch {
+	case !c.HasDRAM:
+		return share
+	case !s.hasDRAM:
+		return share - dramAssumed*dc
+	case s.ahead > 0:
+		return share - s.ahead
+	}
+	return share - s.dram
+}
+
+// restrain keeps feedback from raising the limit fast and from moving it for
+// next to nothing. While a step settles the model alone decides.
+func (s State) restrain(want float64, settling bool, elapsed time.Duration) float64 {
+	held := s.Limit.Watts()
+	if settling {
+		return want
+	}
+	want = min(want, held*(1+slewUp*elapsed.Seconds()))
+	if math.Abs(want-held) < hysteresis*held {
+		return held
+	}
+	return want
+}
+
+// rails keeps the limit between what is worth writing and what the packages take.
+func (c Config) rails(want float64) (units.Power, Rail) {
+	p := grain(want)
+	switch low := max(c.PackageMin/Grain*Grain, Grain); {
+	case p < low:
+		return low, AtFloor
+	case c.PackageMax > 0 && p > c.PackageMax:
+		return max(low, c.PackageMax/Grain*Grain), AtTop
+	}
+	return p, Free
+}
+
+// Wall is the wall power that the model gives for what the packages and memory draw.
+func (c Config) Wall(pkg, dram units.Power) units.Power {
+	return units.FromWatts((pkg + dram + c.Other).Watts() / c.Efficiency)
+}
+
+// grain rounds down to what hardware can hold, and never to 0.
+func grain(watts float64) units.Power { return max(Grain, units.FromWatts(watts)/Grain*Grain) }
+
+func clamp(x, low, high float64) float64 { return min(max(x, low), high) }

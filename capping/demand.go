@@ -1,0 +1,125 @@
+package capping
+
+import (
+	"time"
+
+	"headroom/units"
+)
+
+const (
+	// minute is how many one-second slots the limited ratio looks back over.
+	minute = 60
+	// peakSlots is how many of them the demand of an unlimited node looks at.
+	peakSlots = 5
+	// peakMore is what an unlimited node asks for above its peak.
+	peakMore = 1.10
+	// limitedLittle is the ratio of time below which a node counts as unlimited.
+	limitedLittle = 0.05
+)
+
+// Look is one look at the node, for the estimate of its demand.
+type Look struct {
+	// Wall power, mean over Elapsed.
+	Wall Reading
+	// Limited says that a limit held the node back during Elapsed.
+	Limited bool
+	// Busy is the share of CPU time in use, 0 to 1, and whether it is known.
+	Busy      float64
+	BusyKnown bool
+	Elapsed   time.Duration
+}
+
+// Demand estimates what a node could use at full speed. The measured draw of a
+// capped node is censored: asking for that would ratchet its cap down for ever.
+// So a node limited less than 5 % of the last minute says its 5 s peak + 10 %,
+// and a limited one says what the model needs at full frequency for the share
+// of CPU time now in use. The zero Demand knows nothing; it belongs to one
+// goroutine.
+type Demand struct {
+	slots [minute]slot
+	idle  units.Power // least draw seen, the model's foot
+	busy  float64     // smoothed CPU use
+	known bool        // busy stands on a reading
+}
+
+// slot is one second of looks.
+type slot struct {
+	second  int64
+	watched time.Duration
+	limited time.Duration
+	peak    units.Power
+	filled  bool
+}
+
+// busySmooth is the time constant of the smoothed CPU use.
+const busySmooth = 2 * time.Second
+
+// Observe takes one look at the moment now, on any clock that only goes forward.
+func (d *Demand) Observe(now time.Duration, l Look) {
+	second := int64(now / time.Second)
+	s := &d.slots[second%minute]
+	if !s.filled || s.second != second {
+		*s = slot{second: second, filled: true}
+	}
+	s.watched += l.Elapsed
+	if l.Limited {
+		s.limited += l.Elapsed
+	}
+	if l.Wall.Known {
+		s.peak = max(s.peak, l.Wall.Power)
+		if d.idle == 0 || l.Wall.Power < d.idle {
+			d.idle = l.Wall.Power
+		}
+	}
+	if l.BusyKnown {
+		weight := min(1, l.Elapsed.Seconds()/busySmooth.Seconds())
+		if !d.known {
+			weight = 1
+		}
+		d.busy, d.known = d.busy+(l.Busy-d.busy)*weight, true
+	}
+}
+
+// LimitedRatio is the share of the last minute in which a limit held the node
+// back, as far as that minute was watched.
+func (d *Demand) LimitedRatio(now time.Duration) (float64, bool) {
+	var watched, limited time.Duration
+	d.each(now, minute, func(s *slot) { watched, limited = watched+s.watched, limited+s.limited })
+	if watched <= 0 {
+		return 0, false
+	}
+	return limited.Seconds() / watched.Seconds(), true
+}
+
+// Watts is what the node could use, at the wall, and whether that is known.
+// idle and most bound the model: what the node draws with nothing to do (as
+// configured; what was seen lower counts instead) and the most it can use.
+func (d *Demand) Watts(now time.Duration, idle, most units.Power) (units.Power, bool) {
+	ratio, known := d.LimitedRatio(now)
+	if !known {
+		return 0, false
+	}
+	var peak units.Power
+	d.each(now, peakSlots, func(s *slot) { peak = max(peak, s.peak) })
+	if ratio < limitedLittle {
+		return min(units.FromWatts(peak.Watts()*peakMore), most), peak > 0
+	}
+	if !d.known {
+		return most, true // limited, and nothing known about how busy: it may need everything
+	}
+	if d.idle > 0 {
+		idle = min(idle, d.idle)
+	}
+	model := idle.Watts() + d.busy*(most-idle).Watts()
+	return min(max(units.FromWatts(model), peak), most), true
+}
+
+// each visits the slots of the last n seconds, the current one included.
+func (d *Demand) each(now time.Duration, n int64, visit func(*slot)) {
+	second := int64(now / time.Second)
+	for i := range d.slots {
+		if s := &d.slots[i]; s.filled && s.second <= second && s.second > second-n {
+			visit(s)
+		}
+	}
+}

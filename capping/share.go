@@ -1,0 +1,84 @@
+package capping
+
+import "headroom/units"
+
+// Socket is what Share knows of one package.
+type Socket struct {
+	// Power that it draws, smoothed; unknown counts as an equal part.
+	Power Reading
+	// Limit that it holds now, 0 when nothing was written yet.
+	Limit units.Power
+	// Max is the highest limit it takes; 0: not known.
+	Max units.Power
+}
+
+const (
+	// shareMin is the part of an equal share that no socket goes below: an idle
+	// one must be able to start work before the next step.
+	shareMin = 0.4
+	// shareMore is how much more than it draws a socket asks for when it stands
+	// at its limit; what it would really use is not to be seen.
+	shareMore = 1.25
+)
+
+// Share splits a limit for all packages between them by measured demand, not
+// equally: an idle socket's watts go to the one that works. The parts sum to
+// at most total (from 1 W a socket up); each is a multiple of Grain and at least
+// Grain.
+func Share(total units.Power, sockets []Socket) []units.Power {
+	parts := make([]units.Power, len(sockets))
+	if len(sockets) == 0 {
+		return parts
+	}
+	least := shareMin * total.Watts() / float64(len(sockets))
+	demand := demands(total, sockets)
+	var sum float64
+	for _, d := range demand {
+		sum += d
+	}
+	rest := total.Watts() - least*float64(len(sockets))
+	for i, d := range demand {
+		parts[i] = grain(least + rest*d/sum)
+	}
+	return topUp(total, parts, sockets)
+}
+
+// demands are positive weights: what each socket would draw if it could.
+func demands(total units.Power, sockets []Socket) []float64 {
+	equal := total.Watts() / float64(len(sockets))
+	demand := make([]float64, len(sockets))
+	for i, s := range sockets {
+		demand[i] = equal
+		if s.Power.Known {
+			demand[i] = max(s.Power.Power.Watts(), 0.01*equal, Grain.Watts())
+		}
+		if s.Power.Known && s.Limit > 0 && s.Power.Power.Watts() >= s.Limit.Watts()*(1-limitedBand) {
+			demand[i] *= shareMore
+		}
+	}
+	return demand
+}
+
+// topUp takes what is above a socket's highest limit and gives it to the others.
+func topUp(total units.Power, parts []units.Power, sockets []Socket) []units.Power {
+	left := total
+	for i, s := range sockets {
+		if s.Max > 0 && parts[i] > s.Max {
+			parts[i] = max(Grain, s.Max/Grain*Grain)
+		}
+		left -= parts[i]
+	}
+	for i, s := range sockets {
+		if left < Grain {
+			break
+		}
+		more := left / Grain * Grain
+		if s.Max > 0 {
+			more = min(more, (s.Max-parts[i])/Grain*Grain)
+		}
+		if more > 0 {
+			parts[i], left = parts[i]+more, left-more
+		}
+	}
+	return parts
+}

@@ -1,0 +1,15 @@
+// Command coordinator is one server of the group that holds the power budget,
+// and the operators' command line.
+package main
+
+import (
+	"context"
+	"os"
+
+	"headroom/coordinator"
+	"headroom/internal/cli"
+)
+
+func main() {
+	os.Exit(cli.Run(context.Background(), coordinator.NewCommand(), os.Args[1:], os.Stdout, os.Stderr))
+}

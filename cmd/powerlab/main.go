@@ -1,0 +1,27 @@
+// Command powerlab is for those who study or try Headroom: emulated nodes,
+// simulation, benchmarks and the demo. It holds no code of its own beyond wiring.
+package main
+
+import (
+	"context"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"headroom/emulator"
+	"headroom/internal/cli"
+)
+
+func main() {
+	os.Exit(cli.Run(context.Background(), newRoot(), os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:     "powerlab",
+		Short:   "Emulated nodes, simulation, benchmarks and the demo of Headroom",
+		Example: "  powerlab node n01 --dir /tmp/lab --no-powerd --no-worker",
+	}
+	root.AddCommand(emulator.NewNodeCommand())
+	return root
+}

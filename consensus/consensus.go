@@ -1,0 +1,80 @@
+// Package consensus hosts a replicated state machine on one, three or five
+// servers: it keeps the log, elects the leader and hands every committed entry
+// to the machine, on every server in the same order.
+//
+// The one idea: a leader is only as good as its disk. raft elects by heartbeats,
+// which never touch the disk; so every write of the log has a deadline, and one
+// that misses it or fails closes the transport, so that the others elect, and
+// ends the process. Nothing is tried twice on a disk that failed once.
+//
+// Guarantees:
+//   - An entry takes effect only in the term it was proposed in. What a deposed
+//     leader had on its way is refused alike on every server.
+//   - Propose says what happened: done with its result, certainly not done, or
+//     unknown. It never says done of what was not committed.
+//   - Leadership is told only after everything committed before has been
+//     applied here, with the term, so that a fast loss and return is seen as one.
+//   - Checksums over the log are compared with the leader's; a difference ends
+//     the process.
+//   - A directory serves one server of one group: a changed list of servers, a
+//     foreign directory or a second process is refused and nothing is written.
+//
+// It never decides anything about watts, never changes the servers of a group by
+// itself, and never starts a group anew over a log that exists.
+package consensus
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/raft"
+)
+
+// Open starts this server of the group. It returns as soon as the log is read;
+// an election follows in the background.
+//
+// Errors that an operator can mend are *cli.Error and wrap ErrConfig,
+// ErrServersChanged, ErrForeignLog or ErrInUse.
+func Open(cfg Config, m Machine) (*Group, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	stores, closeStores, err := openStores(cfg)
+	if err != nil {
+		return nil, err
+	}
+	g, err := open(cfg, m, stores)
+	if err != nil {
+		return nil, errors.Join(err, closeStores())
+	}
+	g.closeStores = closeStores
+	return g, nil
+}
+
+func open(cfg Config, m Machine, stores *Stores) (*Group, error) {
+	notify := make(chan bool)
+	rc := cfg.raft(notify)
+	if err := raft.ValidateConfig(rc); err != nil {
+		return nil, badConfig(fmt.Sprintf("timing of the group: %v", err), "leave the timing at its defaults")
+	}
+	if err := found(cfg, rc, stores); err != nil {
+		return nil, err
+	}
+	trans, err := openTransport(cfg)
+	if err != nil {
+		return nil, err
+	}
+	g := newGroup(cfg, trans, notify)
+	g.checked = newCheckedLog(stores.Log, cfg.Logger, g.wire.trip)
+	log := guardedLog{LogStore: g.checked, guard: g.guard}
+	stable := guardedStable{StableStore: stores.Stable, guard: g.guard}
+	r, err := raft.NewRaft(rc, adapter{m}, log, stable, stores.Snapshots, trans)
+	if err != nil {
+		trans.cut()
+		g.checked.Close()
+		return nil, fmt.Errorf("consensus: start %s: %w", cfg.ID, err)
+	}
+	g.start(r)
+	return g, nil
+}

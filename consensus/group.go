@@ -1,0 +1,379 @@
+package consensus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// Leadership is what this server knows of its own lead.
+type Leadership struct {
+	// Leading is true once this server leads and has applied everything that
+	// was committed before.
+	Leading bool
+	// Term is the raft term: that of the lead, or the latest one known. It only
+	// grows; two leads never share one.
+	Term uint64
+}
+
+// Group is one running server of the group. Its methods may be called from any
+// goroutine.
+type Group struct {
+	cfg         Config
+	log         *slog.Logger
+	raft        *raft.Raft
+	ready       chan struct{} // closed when raft is set
+	trans       *transport
+	checked     *checkedLog
+	closeStores func() error
+	wire        *tripwire
+	guard       *guard
+	notify      <-chan bool
+	stop        chan struct{} // closed when raft has ended
+	watching    sync.WaitGroup
+
+	reign atomic.Pointer[reign] // nil while another leads
+
+	mu        sync.Mutex
+	last      Leadership
+	listeners []chan Leadership
+	closed    bool
+	calls     sync.WaitGroup // futures under way
+}
+
+// reign is one lead of this server, from election to loss.
+type reign struct {
+	term     uint64
+	caughtUp chan struct{} // closed when everything committed before is applied
+	over     chan struct{} // closed at the loss
+}
+
+func newGroup(cfg Config, trans *transport, notify <-chan bool) *Group {
+	g := &Group{
+		cfg: cfg, log: cfg.Logger, trans: trans, notify: notify,
+		ready: make(chan struct{}), stop: make(chan struct{}),
+	}
+	g.wire = &tripwire{end: g.fail}
+	g.guard = &guard{wire: g.wire, deadline: cfg.WriteDeadline}
+	return g
+}
+
+func (g *Group) start(r *raft.Raft) {
+	g.raft = r
+	close(g.ready)
+	g.guard.armed.Store(true)
+	g.last.Term = r.CurrentTerm()
+	g.watching.Go(g.watch)
+}
+
+// fail is the end of a server whose log cannot be trusted. The transport goes
+// first: the others elect while this process is still on its way out.
+func (g *Group) fail(err error) {
+	g.trans.cut()
+	g.log.Error("log cannot be trusted, ending the process", slog.Any("error", err))
+	select {
+	case <-g.ready:
+		g.raft.Shutdown()
+	default:
+	}
+	g.cfg.Fatal(err)
+}
+
+// watch follows raft's leadership until raft has ended.
+func (g *Group) watch() {
+	for {
+		select {
+		case leading := <-g.notify:
+			if leading {
+				g.crown()
+			} else {
+				g.depose()
+			}
+		case <-g.stop:
+			return
+		}
+	}
+}
+
+func (g *Group) crown() {
+	// raft waits for this notice before it writes anything, so the term is that
+	// of the lead; were it not, the envelope would refuse every entry.
+	r := &reign{term: g.raft.CurrentTerm(), caughtUp: make(chan struct{}), over: make(chan struct{})}
+	g.reign.Store(r)
+	g.watching.Go(func() { g.catchUp(r) })
+}
+
+// catchUp tells of the lead once everything committed before is applied here.
+func (g *Group) catchUp(r *reign) {
+	for {
+		err := g.await(context.Background(), func() error { return g.raft.Barrier(0).Error() })
+		if err == nil {
+			break
+		}
+		// A transfer under way refuses the barrier; the lead may survive it.
+		again := time.NewTimer(g.cfg.Timing.Heartbeat)
+		select {
+		case <-again.C:
+		case <-r.over:
+			again.Stop()
+			return
+		case <-g.stop:
+			again.Stop()
+			return
+		}
+	}
+	if g.publish(Leadership{Leading: true, Term: r.term}, r) {
+		close(r.caughtUp)
+		g.log.Info("leading", slog.Uint64("term", r.term))
+	}
+}
+
+func (g *Group) depose() {
+	g.trans.letGo()
+	r := g.reign.Swap(nil)
+	if r == nil {
+		return
+	}
+	close(r.over)
+	g.publish(Leadership{Term: max(r.term, g.raft.CurrentTerm())}, nil)
+	g.log.Info("no longer leading", slog.Uint64("term", r.term))
+}
+
+// publish tells the newest leadership. A lead is told only while it lasts.
+func (g *Group) publish(l Leadership, of *reign) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if of != nil && g.reign.Load() != of {
+		return false
+	}
+	g.last = l
+	for _, c := range g.listeners {
+		tell(c, l)
+	}
+	return true
+}
+
+// tell replaces what the listener has not read yet. The caller holds the lock
+// and is the only sender, so the second send never waits.
+func tell(c chan Leadership, l Leadership) {
+	select {
+	case <-c:
+	default:
+	}
+	c <- l
+}
+
+// Leadership returns a channel with the newest leadership: the present one at
+// once, then each change, of which a slow reader sees only the last. It is
+// closed by Close. Each call makes a channel that lives until then, so call it
+// once per reader.
+func (g *Group) Leadership() <-chan Leadership {
+	c := make(chan Leadership, 1)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		close(c)
+		return c
+	}
+	c <- g.last
+	g.listeners = append(g.listeners, c)
+	return c
+}
+
+// Propose appends data to the log, in the present lead of this server, and
+// returns what Machine.Apply made of it here. See ProposeIn.
+func (g *Group) Propose(ctx context.Context, data []byte) (any, error) {
+	r := g.reign.Load()
+	if r == nil {
+		return nil, g.propose(ErrNotLeader)
+	}
+	return g.ProposeIn(ctx, r.term, data)
+}
+
+// ProposeIn appends data to the log only if it is committed in the given term,
+// and returns what Machine.Apply made of it here. It returns after the commit
+// and the local apply.
+//
+// ErrNotLeader, ErrBusy, ErrTooLarge, ErrClosed and the context's own error
+// before the start mean that nothing was done. ErrUnknownOutcome means that the
+// entry may have been committed or may still be, in that term.
+func (g *Group) ProposeIn(ctx context.Context, term uint64, data []byte) (any, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, g.propose(err)
+	}
+	if len(data) > MaxEntry {
+		return nil, g.propose(ErrTooLarge)
+	}
+	if r := g.reign.Load(); r == nil || r.term != term {
+		return nil, g.propose(ErrNotLeader)
+	}
+	entry := seal(term, data)
+	result := make(chan any, 1) // a late result has nobody to read it
+	err := g.await(ctx, func() error {
+		f := g.raft.Apply(entry, enqueueTimeout)
+		err := f.Error()
+		if err == nil {
+			result <- f.Response()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, g.propose(outcome(err))
+	}
+	out := <-result
+	if _, ok := out.(refused); ok {
+		return nil, g.propose(ErrNotLeader)
+	}
+	return out, nil
+}
+
+func (g *Group) propose(err error) error {
+	return fmt.Errorf("consensus: propose on %s: %w", g.cfg.ID, err)
+}
+
+// outcome sorts raft's errors into what certainly did not happen and what may
+// have.
+func outcome(err error) error {
+	switch {
+	case errors.Is(err, ErrClosed):
+		return err
+	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrLeadershipTransferInProgress):
+		return fmt.Errorf("%w: %w", ErrNotLeader, err)
+	case errors.Is(err, raft.ErrEnqueueTimeout):
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	default:
+		return fmt.Errorf("%w: %w", ErrUnknownOutcome, err)
+	}
+}
+
+// Verify makes a read on this server linearizable: when it returns nil, this
+// server led after the call began, and everything acknowledged before the call,
+// by any leader, is applied here. Else ErrNotLeader, ErrClosed or the
+// context's error.
+func (g *Group) Verify(ctx context.Context) error {
+	r := g.reign.Load()
+	if r == nil {
+		return g.verify(ErrNotLeader)
+	}
+	select {
+	case <-r.caughtUp:
+	case <-r.over:
+		return g.verify(ErrNotLeader)
+	case <-g.stop:
+		return g.verify(ErrClosed)
+	case <-ctx.Done():
+		return g.verify(ctx.Err())
+	}
+	err := g.await(ctx, func() error { return g.raft.VerifyLeader().Error() })
+	switch {
+	case err == nil && g.reign.Load() == r:
+		return nil
+	case err == nil:
+		return g.verify(ErrNotLeader)
+	case errors.Is(err, ErrClosed), ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		return g.verify(err)
+	default:
+		return g.verify(fmt.Errorf("%w: %w", ErrNotLeader, err))
+	}
+}
+
+func (g *Group) verify(err error) error {
+	return fmt.Errorf("consensus: verify on %s: %w", g.cfg.ID, err)
+}
+
+// Transfer hands the lead to the follower whose log is longest, for a planned
+// stop. nil means that this server no longer leads.
+func (g *Group) Transfer(ctx context.Context) error {
+	if g.reign.Load() == nil {
+		return fmt.Errorf("consensus: transfer from %s: %w", g.cfg.ID, ErrNotLeader)
+	}
+	if err := g.await(ctx, func() error { return g.raft.LeadershipTransfer().Error() }); err != nil {
+		return fmt.Errorf("consensus: transfer from %s: %w", g.cfg.ID, err)
+	}
+	return nil
+}
+
+// await runs one of raft's futures, which know no context. A call left behind
+// by its context ends when raft answers it; Close waits for it.
+func (g *Group) await(ctx context.Context, call func() error) error {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return ErrClosed
+	}
+	g.calls.Add(1)
+	g.mu.Unlock()
+	done := make(chan error, 1)
+	go func() {
+		defer g.calls.Done()
+		done <- call()
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Close ends this server: no new calls, those under way get closeTimeout to be
+// answered, then raft, the transport and the log are closed. A second call does
+// nothing. A lead is not handed over; call Transfer first where there is time.
+func (g *Group) Close() error {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return nil
+	}
+	g.closed = true
+	g.mu.Unlock()
+
+	err := g.stopRaft()
+	close(g.stop)
+	g.watching.Wait()
+	g.checked.Close()
+	g.mu.Lock()
+	for _, c := range g.listeners {
+		close(c)
+	}
+	g.listeners = nil
+	g.mu.Unlock()
+	return errors.Join(err, g.closeStores())
+}
+
+// stopRaft lets the calls under way be answered, because raft forgets some of
+// them when it stops, and then stops it.
+func (g *Group) stopRaft() error {
+	if !g.wire.tripped.Load() {
+		_ = within(closeTimeout, g.calls.Wait)
+	}
+	ended := within(closeTimeout, func() { _ = g.raft.Shutdown().Error() })
+	g.trans.cut()
+	if !ended {
+		return fmt.Errorf("consensus: close %s: a write has not returned: %w", g.cfg.ID, ErrWriteDeadline)
+	}
+	return nil
+}
+
+// within says whether f returned in time; f goes on otherwise.
+func within(limit time.Duration, f func()) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}

@@ -1,0 +1,124 @@
+package consensus
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"headroom/internal/cli"
+)
+
+// stream is the TCP under raft's network transport. It owns every connection,
+// in both directions, because raft's own close only stops the listener: old
+// connections would go on answering heartbeats, and a leader that cannot write
+// would keep the others from electing.
+type stream struct {
+	net.Listener
+	address address
+
+	mu     sync.Mutex
+	conns  map[*conn]struct{}
+	closed bool
+}
+
+// address is the configured address, unresolved: the others may see a name.
+type address string
+
+// Network is always tcp.
+func (address) Network() string { return "tcp" }
+
+// String is host:port.
+func (a address) String() string { return string(a) }
+
+type conn struct {
+	net.Conn
+	of *stream
+}
+
+// Close ends the connection and forgets it.
+func (c *conn) Close() error {
+	c.of.mu.Lock()
+	delete(c.of.conns, c)
+	c.of.mu.Unlock()
+	return c.Conn.Close()
+}
+
+func listen(bind string, own Server) (*stream, error) {
+	if bind == "" {
+		bind = own.Address
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(context.Background(), "tcp", bind)
+	if err != nil {
+		return nil, &cli.Error{
+			Exit:    cli.ExitFailed,
+			Message: fmt.Sprintf("cannot listen on %s for the other servers: %v", bind, err),
+			Hint:    "is another coordinator running here? otherwise choose a free port, the same in every server's list",
+			Err:     err,
+		}
+	}
+	return &stream{Listener: l, address: address(own.Address), conns: map[*conn]struct{}{}}, nil
+}
+
+// Addr is the address that the others know.
+func (s *stream) Addr() net.Addr { return s.address }
+
+// Accept takes the next connection of another server.
+func (s *stream) Accept() (net.Conn, error) {
+	c, err := s.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return s.own(c)
+}
+
+// Dial connects to another server.
+func (s *stream) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	if s.isClosed() {
+		return nil, errTransportClosed
+	}
+	d := net.Dialer{Timeout: timeout}
+	c, err := d.DialContext(context.Background(), "tcp", string(to))
+	if err != nil {
+		return nil, err
+	}
+	return s.own(c)
+}
+
+func (s *stream) own(c net.Conn) (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		_ = c.Close()
+		return nil, errTransportClosed
+	}
+	owned := &conn{Conn: c, of: s}
+	s.conns[owned] = struct{}{}
+	return owned, nil
+}
+
+func (s *stream) isClosed() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed
+}
+
+// Close ends the listener and every connection.
+func (s *stream) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	open := make([]*conn, 0, len(s.conns))
+	for c := range s.conns {
+		open = append(open, c)
+	}
+	s.mu.Unlock()
+	err := s.Listener.Close()
+	for _, c := range open {
+		_ = c.Close()
+	}
+	return err
+}

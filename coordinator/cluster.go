@@ -1,0 +1,311 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// clusterService serves operators.
+type clusterService struct{ *server }
+
+// read lets f look at the state: the leader's, proven, with the table of what
+// it has heard; or this server's own, with no table, when stale is asked for.
+func (s *server) read(ctx context.Context, stale bool, f func(st *ledger.State, d *desk)) (*headroomv1.Meta, error) {
+	meta := &headroomv1.Meta{Server: s.cfg.ID, Consistency: "linearizable"}
+	look := func(d *desk) {
+		s.machine.view(func(st *ledger.State) {
+			meta.Revision, meta.AsOfUs, meta.Epoch = st.Revision, time.Now().UnixMicro(), epochMessage(st.Epoch)
+			f(st, d)
+		})
+	}
+	if stale && s.leading.Load() == nil {
+		meta.Consistency = "stale"
+		look(nil)
+		return meta, nil
+	}
+	return meta, s.onDesk(ctx, look)
+}
+
+// GetStatus implements headroomv1connect.ClusterServiceHandler.
+func (c clusterService) GetStatus(ctx context.Context, r *connect.Request[headroomv1.GetStatusRequest]) (*connect.Response[headroomv1.GetStatusResponse], error) {
+	out := &headroomv1.GetStatusResponse{}
+	var err error
+	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(st *ledger.State, d *desk) {
+		nodes := nodeMessages(st, d)
+		for _, dom := range domainMessages(st, d, nodes) {
+			if dom.GetParent() == "" {
+				out.Site = dom
+			}
+		}
+		for _, n := range nodes {
+			switch n.GetState() {
+			case stateOK:
+				out.NodesOk++
+			case stateLost:
+				out.NodesLost++
+			default:
+				out.NodesOther++
+			}
+		}
+		out.Alarms = alarms(st, d, nodes)
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Servers = c.members(ctx)
+	out.Leader, _ = c.group.Leader()
+	return connect.NewResponse(out), nil
+}
+
+// ListDomains implements headroomv1connect.ClusterServiceHandler.
+func (c clusterService) ListDomains(ctx context.Context, r *connect.Request[headroomv1.ListDomainsRequest]) (*connect.Response[headroomv1.ListDomainsResponse], error) {
+	out := &headroomv1.ListDomainsResponse{}
+	var err error
+	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(st *ledger.State, d *desk) {
+		for _, dom := range domainMessages(st, d, nodeMessages(st, d)) {
+			if r.Msg.GetDomain() == "" || r.Msg.GetDomain() == dom.GetName() {
+				out.Domains = append(out.Domains, dom)
+			}
+		}
+	})
+	if err == nil && r.Msg.GetDomain() != "" && len(out.Domains) == 0 {
+		err = rpc.Refuse(connect.CodeNotFound, "unknown-domain", cli.ExitUsage, fmt.Sprintf("domain %q: unknown domain", r.Msg.GetDomain()),
+			"coordinator budget show lists the domains")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(out), nil
+}
+
+// ListNodes implements headroomv1connect.ClusterServiceHandler.
+func (c clusterService) ListNodes(ctx context.Context, r *connect.Request[headroomv1.ListNodesRequest]) (*connect.Response[headroomv1.ListNodesResponse], error) {
+	out := &headroomv1.ListNodesResponse{}
+	var err error
+	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(st *ledger.State, d *desk) {
+		for _, n := range nodeMessages(st, d) {
+			if r.Msg.GetNode() == "" || r.Msg.GetNode() == n.GetName() {
+				out.Nodes = append(out.Nodes, n)
+			}
+		}
+	})
+	if err == nil && r.Msg.GetNode() != "" && len(out.Nodes) == 0 {
+		err = rpc.Refuse(connect.CodeNotFound, "unknown-node", cli.ExitUsage, fmt.Sprintf("node %q: unknown node", r.Msg.GetNode()),
+			"coordinator node list lists the nodes")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(out), nil
+}
+
+// ListEvents implements headroomv1connect.ClusterServiceHandler.
+func (c clusterService) ListEvents(ctx context.Context, r *connect.Request[headroomv1.ListEventsRequest]) (*connect.Response[headroomv1.ListEventsResponse], error) {
+	out := &headroomv1.ListEventsResponse{}
+	var err error
+	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(st *ledger.State, _ *desk) {
+		for _, e := range st.Events {
+			if e.Revision > r.Msg.GetSinceRevision() {
+				out.Events = append(out.Events, &headroomv1.Event{
+					Revision: e.Revision, AtUs: e.At, Actor: e.Actor, What: e.What, Reason: e.Reason, RequestId: e.RequestID,
+				})
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	if limit := int(r.Msg.GetLimit()); limit > 0 && len(out.Events) > limit {
+		out.Events = out.Events[len(out.Events)-limit:]
+	}
+	return connect.NewResponse(out), nil
+}
+
+// ListMembers implements headroomv1connect.ClusterServiceHandler. It needs no
+// leader: it is what an operator looks at when there is none.
+func (c clusterService) ListMembers(ctx context.Context, r *connect.Request[headroomv1.ListMembersRequest]) (*connect.Response[headroomv1.ListMembersResponse], error) {
+	out := &headroomv1.ListMembersResponse{Meta: &headroomv1.Meta{Server: c.cfg.ID, Consistency: "stale", AsOfUs: time.Now().UnixMicro()}}
+	c.machine.view(func(st *ledger.State) { out.Meta.Revision, out.Meta.Epoch = st.Revision, epochMessage(st.Epoch) })
+	if r.Msg.GetSelf() {
+		out.Members = []*headroomv1.Member{c.myself()}
+	} else {
+		out.Members = c.members(ctx)
+	}
+	return connect.NewResponse(out), nil
+}
+
+// memberWait is how long a server may take to answer for itself.
+const memberWait = 700 * time.Millisecond
+
+// members asks every server for itself, at once; who does not answer is unreachable.
+func (s *server) members(ctx context.Context) []*headroomv1.Member {
+	ctx, cancel := context.WithTimeout(ctx, memberWait)
+	defer cancel()
+	out := make([]*headroomv1.Member, len(s.cfg.Servers))
+	var wg sync.WaitGroup
+	for i, peer := range s.cfg.Servers {
+		if peer.ID == s.cfg.ID {
+			out[i] = s.myself()
+			continue
+		}
+		wg.Go(func() { out[i] = ask(ctx, s.peers, peer) })
+	}
+	wg.Wait()
+	return out
+}
+
+func ask(ctx context.Context, via connect.HTTPClient, peer ServerConfig) *headroomv1.Member {
+	client := headroomv1connect.NewClusterServiceClient(via, rpc.BaseURL(peer.RPC))
+	r, err := client.ListMembers(ctx, connect.NewRequest(&headroomv1.ListMembersRequest{Self: true}))
+	if err != nil || len(r.Msg.GetMembers()) != 1 {
+		return &headroomv1.Member{Id: peer.ID, RaftAddress: peer.Raft, RpcAddress: peer.RPC, Role: "unreachable", Voter: true}
+	}
+	return r.Msg.GetMembers()[0]
+}
+
+func (s *server) myself() *headroomv1.Member {
+	self, _ := s.cfg.self()
+	m := &headroomv1.Member{Id: self.ID, RaftAddress: self.Raft, RpcAddress: self.RPC, Role: "follower", Voter: true, Version: Version}
+	for _, peer := range s.group.Members() {
+		switch {
+		case peer.Self:
+			m.Commit, m.Voter = &peer.CommitIndex, peer.Voter
+			if peer.Leader {
+				m.Role = "leader"
+			}
+		case peer.Leader && !peer.Contact.IsZero():
+			ms := time.Since(peer.Contact).Milliseconds()
+			m.LastContactMs = &ms
+		}
+	}
+	return m
+}
+
+// SetBudget implements headroomv1connect.ClusterServiceHandler. Lowers are in
+// the same entry as the budget and go out as soon as it has committed.
+func (c clusterService) SetBudget(ctx context.Context, r *connect.Request[headroomv1.SetBudgetRequest]) (*connect.Response[headroomv1.SetBudgetResponse], error) {
+	out := &headroomv1.SetBudgetResponse{Meta: &headroomv1.Meta{Server: c.cfg.ID, Consistency: "linearizable"}}
+	var err error
+	if asked := c.onDesk(ctx, func(d *desk) { err = d.setBudget(ctx, r.Msg, out) }); asked != nil {
+		return nil, asked
+	}
+	if err != nil {
+		return nil, c.refuse(err)
+	}
+	return connect.NewResponse(out), nil
+}
+
+// setBudget plans the change, and commits it unless it is only asked about.
+func (d *desk) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest, out *headroomv1.SetBudgetResponse) error {
+	domain, to := r.GetDomain(), units.Power(r.GetBudgetUw())
+	var plan ledger.BudgetPlan
+	var err error
+	same := false
+	c := command(r.GetChange(), "operator")
+	d.machine.view(func(s *ledger.State) {
+		if domain == "" {
+			domain = s.Tree().Root().Name
+		}
+		plan, err = ledger.PlanBudget(s, d.table, d.now(), domain, to)
+		same = err == nil && s.Domains[domain].Budget == to
+		c.Budget = &ledger.SetBudget{Domain: domain, Budget: to, Force: r.GetForce(), Targets: plan.Lowers()}
+		c.Epoch = s.Epoch
+		if err == nil && (r.GetDryRun() || same) {
+			_, err = s.Clone().Apply(c)
+		}
+		out.Meta.Revision, out.Meta.Epoch, out.Meta.AsOfUs = s.Revision, epochMessage(s.Epoch), time.Now().UnixMicro()
+	})
+	if err != nil {
+		return err
+	}
+	out.Before, out.After = totalsMessage(domain, plan.Before[domain]), totalsMessage(domain, plan.After[domain])
+	for _, m := range plan.Moves {
+		out.Moves = append(out.Moves, &headroomv1.TargetMove{Node: m.Node, FromUw: int64(m.From), ToUw: int64(m.To)})
+	}
+	for _, name := range plan.StuckNames() {
+		out.Shortfall = append(out.Shortfall, fmt.Sprintf("%s cannot be lowered now, charged at %v", name, plan.Stuck[name]))
+	}
+	if out.Already = same; same || r.GetDryRun() {
+		return nil
+	}
+	return d.commitBudget(ctx, c, out)
+}
+
+func (d *desk) commitBudget(ctx context.Context, c ledger.Command, out *headroomv1.SetBudgetResponse) error {
+	d.table.Mark()
+	res, err := d.propose(ctx, c)
+	if err != nil {
+		return err
+	}
+	committed := time.Now()
+	out.Meta.Revision, out.Already = res.Revision, res.Already
+	if res.Already {
+		return nil
+	}
+	var lowered []awaited
+	d.machine.view(func(s *ledger.State) {
+		for _, t := range c.Budget.Targets {
+			lowered = append(lowered, awaited{node: t.Node, to: ledger.Pending{Seq: s.Nodes[t.Node].Seq, Cap: t.Cap}})
+		}
+	})
+	d.waits.follow(res.Revision, committed, lowered)
+	d.answer()
+	d.early = true
+	return nil
+}
+
+// awaitPoll is how often AwaitBudget looks.
+const awaitPoll = 20 * time.Millisecond
+
+// AwaitBudget implements headroomv1connect.ClusterServiceHandler.
+func (c clusterService) AwaitBudget(ctx context.Context, r *connect.Request[headroomv1.AwaitBudgetRequest]) (*connect.Response[headroomv1.AwaitBudgetResponse], error) {
+	until := time.Now().Add(min(time.Duration(r.Msg.GetWaitMs())*time.Millisecond, time.Minute))
+	tick := time.NewTicker(awaitPoll)
+	defer tick.Stop()
+	for {
+		var nodes []awaited
+		known := false
+		if err := c.onDesk(ctx, func(d *desk) { nodes, known = d.waits.of(r.Msg.GetRevision()) }); err != nil {
+			return nil, err
+		}
+		if !known {
+			return nil, rpc.Refuse(connect.CodeNotFound, "not-followed", cli.ExitDegraded,
+				fmt.Sprintf("revision %d is not followed by this leader: the leader changed, or it is long ago", r.Msg.GetRevision()),
+				"coordinator node list shows what every node holds now")
+		}
+		open := slices.ContainsFunc(nodes, func(a awaited) bool { return a.after == 0 })
+		if !open || !time.Now().Before(until) {
+			return connect.NewResponse(&headroomv1.AwaitBudgetResponse{Confirmations: confirmationMessages(nodes)}), nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, connect.NewError(connect.CodeDeadlineExceeded, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+func confirmationMessages(nodes []awaited) []*headroomv1.Confirmation {
+	out := make([]*headroomv1.Confirmation, 0, len(nodes))
+	for _, a := range nodes {
+		m := &headroomv1.Confirmation{Node: a.node}
+		if a.after > 0 {
+			ms := float64(a.after) / float64(time.Millisecond)
+			m.AfterMs = &ms
+		}
+		out = append(out, m)
+	}
+	return out
+}

@@ -1,0 +1,250 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/user"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+)
+
+// NewCommand is the coordinator program: the server and the operators' command line.
+func NewCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use: "coordinator", Short: "Hold a cluster inside its power budget",
+		Long:    "coordinator is one server of the group that holds the power budget, and the operators' command line to it.",
+		Example: "  coordinator status\n  coordinator budget set 2800W --reason \"feeder B maintenance\"",
+	}
+	o := &operator{via: rpc.NewClient()}
+	o.out.Flags(root)
+	f := root.PersistentFlags()
+	f.StringVar(&o.addr, "addr", defaultAddr(), "RPC addresses of servers, comma separated (HEADROOM_ADDR)")
+	f.DurationVar(&o.patience, "patience", 5*time.Second, "how long to wait for a leader")
+	root.AddCommand(runCommand(), statusCommand(o), budgetCommand(o), nodeCommand(o), jobCommand(o), memberCommand(o), eventCommand(o),
+		configCommand(), versionCommand(&o.out))
+	return root
+}
+
+func defaultAddr() string {
+	if a := os.Getenv("HEADROOM_ADDR"); a != "" {
+		return a
+	}
+	return "127.0.0.1:7400"
+}
+
+// operator is one run of the operators' command line.
+type operator struct {
+	via      connect.HTTPClient
+	addr     string
+	patience time.Duration
+	out      cli.Output
+}
+
+// call sends one request to the server that leads and turns what comes back into what the operator reads.
+func call[Req, Res any](
+	ctx context.Context, o *operator, doing string, req *Req,
+	method func(headroomv1connect.ClusterServiceClient, context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
+) (*Res, error) {
+	var res *connect.Response[Res]
+	addr, err := rpc.ToLeader(ctx, o.addrs(), o.patience, func(base string) error {
+		ctx, cancel := context.WithTimeout(ctx, callDeadline)
+		defer cancel()
+		var err error
+		res, err = method(headroomv1connect.NewClusterServiceClient(o.via, base), ctx, connect.NewRequest(req))
+		return err
+	})
+	if err != nil {
+		return nil, rpc.AsCLI(err, doing, addr)
+	}
+	return res.Msg, nil
+}
+
+// callDeadline bounds one request; AwaitBudget waits up to a minute inside it.
+const callDeadline = 70 * time.Second
+
+func (o *operator) addrs() []string {
+	var out []string
+	for a := range strings.SplitSeq(o.addr, ",") {
+		if a = strings.TrimSpace(a); a != "" {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// actor is who runs the command, for the audit log.
+func actor() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return fmt.Sprintf("uid %d", os.Getuid())
+}
+
+// envelope is the frame of every JSON answer.
+type envelope struct {
+	Kind        string  `json:"kind"`
+	API         string  `json:"api"`
+	Revision    uint64  `json:"revision"`
+	AsOf        string  `json:"as_of"`
+	Consistency string  `json:"consistency"`
+	Server      string  `json:"server"`
+	Epoch       *uint64 `json:"epoch"`
+	Items       any     `json:"items"`
+}
+
+func wrap(kind string, m *headroomv1.Meta, items any) envelope {
+	term := m.GetEpoch().GetTerm()
+	return envelope{
+		Kind: kind, API: "v1", Revision: m.GetRevision(), AsOf: time.UnixMicro(m.GetAsOfUs()).UTC().Format(time.RFC3339Nano),
+		Consistency: m.GetConsistency(), Server: m.GetServer(), Epoch: cli.Known(term, m.GetEpoch() != nil), Items: items,
+	}
+}
+
+// staleNote tells on stderr that an answer may be old.
+func staleNote(cmd *cobra.Command, m *headroomv1.Meta) {
+	if m.GetConsistency() == "stale" {
+		cli.Notef(cmd.ErrOrStderr(), "note: read from %s without asking the leader; it may be behind\n", m.GetServer())
+	}
+}
+
+// watching are the flags of commands that can repeat themselves.
+type watching struct {
+	on       bool
+	interval time.Duration
+}
+
+func (w *watching) flags(cmd *cobra.Command) {
+	cmd.Flags().BoolVarP(&w.on, "watch", "w", false, "go on, and print again at each interval")
+	cmd.Flags().DurationVar(&w.interval, "interval", time.Second, "with --watch: how often, at least 250ms")
+}
+
+// run prints once, or again and again until interrupted.
+func (w *watching) run(cmd *cobra.Command, once func() error) error {
+	if !w.on {
+		return once()
+	}
+	if w.interval < 250*time.Millisecond {
+		return cli.Usage("--interval is %v; it must be at least 250ms", w.interval)
+	}
+	tick := time.NewTicker(w.interval)
+	defer tick.Stop()
+	for {
+		if isTerminal(cmd.OutOrStdout()) {
+			if _, err := io.WriteString(cmd.OutOrStdout(), "\x1b[H\x1b[2J"); err != nil {
+				return err
+			}
+		}
+		if err := once(); err != nil {
+			return err
+		}
+		select {
+		case <-cmd.Context().Done():
+			return cmd.Context().Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// isTerminal tells whether w is a terminal that a person may be looking at.
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+// print writes an answer in the form that was asked for.
+func (o *operator) print(cmd *cobra.Command, w *watching, e envelope, table func(io.Writer) error) error {
+	switch {
+	case o.out.IsJSON() && w.on:
+		return o.out.JSONLine(cmd.OutOrStdout(), e)
+	case o.out.IsJSON():
+		return o.out.JSON(cmd.OutOrStdout(), e)
+	}
+	return table(cmd.OutOrStdout())
+}
+
+func runCommand() *cobra.Command {
+	var path, level string
+	cmd := &cobra.Command{
+		Use: "run", Short: "Start a server of the group", Args: cobra.NoArgs,
+		Example: "  coordinator run --config /etc/headroom/coordinator.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := LoadConfig(path)
+			if err != nil {
+				return err
+			}
+			if level != "" {
+				cfg.LogLevel = level
+			}
+			logger, err := newLogger(cmd.ErrOrStderr(), cfg.LogLevel)
+			if err != nil {
+				return err
+			}
+			return Run(cmd.Context(), cfg, logger)
+		},
+	}
+	cmd.Flags().StringVar(&path, "config", "/etc/headroom/coordinator.yaml", "configuration file")
+	cmd.Flags().StringVar(&level, "log-level", "", "debug, info, warn or error; over log_level in the file")
+	return cmd
+}
+
+func newLogger(w io.Writer, level string) (*slog.Logger, error) {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		return nil, cli.Usage("log level %q is none of debug, info, warn, error", level)
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
+}
+
+func configCommand() *cobra.Command {
+	group := &cobra.Command{Use: "config", Short: "Check or print the configuration file", Example: "  coordinator config example"}
+	var path string
+	check := &cobra.Command{
+		Use: "check", Short: "Check a configuration file as start-up does", Args: cobra.NoArgs, Example: "  coordinator config check --config coordinator.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := LoadConfig(path)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok, server %s of %d\n", path, c.ID, len(c.Servers))
+			return err
+		},
+	}
+	check.Flags().StringVar(&path, "config", "/etc/headroom/coordinator.yaml", "configuration file")
+	example := &cobra.Command{
+		Use: "example", Short: "Print a complete configuration file", Args: cobra.NoArgs, Example: "  coordinator config example > coordinator.yaml",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := io.WriteString(cmd.OutOrStdout(), ExampleConfig)
+			return err
+		},
+	}
+	group.AddCommand(check, example)
+	return group
+}
+
+func versionCommand(out *cli.Output) *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Example: "  coordinator version -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if out.IsJSON() {
+				return out.JSON(cmd.OutOrStdout(), map[string]string{"program": "coordinator", "version": Version})
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "coordinator %s\n", Version)
+			return err
+		},
+	}
+}

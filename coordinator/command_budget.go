@@ -1,0 +1,374 @@
+package coordinator
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/units"
+)
+
+func budgetCommand(o *operator) *cobra.Command {
+	group := &cobra.Command{Use: "budget", Short: "Show and change what a domain may draw", Example: "  coordinator budget show\n  coordinator budget set 2800W"}
+	group.AddCommand(budgetShow(o), budgetSet(o), budgetPlan(o))
+	return group
+}
+
+func budgetShow(o *operator) *cobra.Command {
+	var w watching
+	stale := false
+	cmd := &cobra.Command{
+		Use: "show [DOMAIN]", Short: "Show budget, reserved, unmanaged, headroom and measured power", Args: cobra.MaximumNArgs(1),
+		Example: "  coordinator budget show rack/r1 -o json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return w.run(cmd, func() error {
+				req := &headroomv1.ListDomainsRequest{Domain: first(args), Stale: stale}
+				r, err := call(cmd.Context(), o, "budget show", req, headroomv1connect.ClusterServiceClient.ListDomains)
+				if err != nil {
+					return err
+				}
+				staleNote(cmd, r.GetMeta())
+				items := make([]domainItem, 0, len(r.GetDomains()))
+				for _, d := range r.GetDomains() {
+					items = append(items, newDomainItem(d))
+				}
+				return o.print(cmd, &w, wrap("BudgetList", r.GetMeta(), items), func(out io.Writer) error { return o.domainTable(out, r.GetDomains()) })
+			})
+		},
+	}
+	w.flags(cmd)
+	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	return cmd
+}
+
+func first(args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	return args[0]
+}
+
+type domainItem struct {
+	Domain     string   `json:"domain"`
+	Parent     *string  `json:"parent"`
+	BudgetW    float64  `json:"budget_w"`
+	ReservedW  float64  `json:"reserved_w"`
+	UnmanagedW float64  `json:"unmanaged_w"`
+	HeadroomW  float64  `json:"headroom_w"`
+	FloorW     float64  `json:"floor_w"`
+	MeasuredW  *float64 `json:"measured_w"`
+	Nodes      uint32   `json:"nodes"`
+}
+
+func newDomainItem(d *headroomv1.Domain) domainItem {
+	return domainItem{
+		Domain: d.GetName(), Parent: cli.Known(d.GetParent(), d.GetParent() != ""), BudgetW: watts(d.GetBudgetUw()), ReservedW: watts(d.GetReservedUw()),
+		UnmanagedW: watts(d.GetUnmanagedUw()), HeadroomW: watts(d.GetHeadroomUw()), FloorW: watts(d.GetFloorUw()), MeasuredW: optWatts(d.MeasuredUw),
+		Nodes: d.GetNodes(),
+	}
+}
+
+func (o *operator) domainTable(w io.Writer, domains []*headroomv1.Domain) error {
+	var rows [][]string
+	for _, d := range domains {
+		rows = append(rows, []string{
+			d.GetName(), shownWatts(d.GetBudgetUw()), shownWatts(d.GetReservedUw()), shownWatts(d.GetUnmanagedUw()), shownWatts(d.GetHeadroomUw()),
+			cli.Opt(d.MeasuredUw, shownWatts), shownWatts(d.GetFloorUw()), fmt.Sprint(d.GetNodes()), d.GetParent(),
+		})
+	}
+	return o.out.Table(w, []string{"DOMAIN", "BUDGET", "RESERVED", "UNMANAGED", "HEADROOM", "MEASURED", "FLOOR", "NODES", "PARENT"}, rows)
+}
+
+// budgetChange is one `budget set` or `budget plan`.
+type budgetChange struct {
+	o        *operator
+	domain   string
+	to       units.Power
+	reason   string
+	request  string
+	check    uint64
+	checked  bool
+	force    bool
+	dryRun   bool
+	exitCode bool
+	yes      bool
+	wait     time.Duration
+}
+
+func (b *budgetChange) args(args []string) error {
+	p, err := units.ParsePower(args[0])
+	if err != nil {
+		e := cli.Usage("budget %s", err)
+		if pe, ok := errors.AsType[*units.ParseError](err); ok && pe.Suggestion != "" {
+			e.Hint = "did you mean " + pe.Suggestion + "?"
+		}
+		return e
+	}
+	b.to, b.domain = p, first(args[1:])
+	return nil
+}
+
+func budgetSet(o *operator) *cobra.Command {
+	b := &budgetChange{o: o}
+	cmd := &cobra.Command{
+		Use: "set POWER [DOMAIN]", Short: "Change what a domain may draw; without DOMAIN the whole site", Args: cobra.RangeArgs(1, 2),
+		Example: "  coordinator budget set 2800W --reason \"feeder B maintenance\"\n  coordinator budget set 1.2kW rack/r1 --dry-run",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := b.args(args); err != nil {
+				return err
+			}
+			b.checked = cmd.Flags().Changed("check-revision")
+			return b.run(cmd)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&b.reason, "reason", "", "why, for the audit log")
+	f.StringVar(&b.request, "request-id", "", "idempotency key; the same key is carried out once")
+	f.Uint64Var(&b.check, "check-revision", 0, "refuse if budgets or nodes changed after this revision")
+	f.BoolVar(&b.force, "force", false, "accept a budget below the floor: every node is driven to its fail-safe cap")
+	f.BoolVar(&b.dryRun, "dry-run", false, "tell what would change, change nothing")
+	f.BoolVar(&b.exitCode, "exit-code", false, "with --dry-run: exit 10 when there would be changes")
+	f.BoolVar(&b.yes, "yes", false, "do not ask before raising")
+	f.DurationVar(&b.wait, "wait", 10*time.Second, "wait so long for the nodes to read back their new caps; 0s returns after the commit")
+	f.Lookup("wait").NoOptDefVal = "10s"
+	return cmd
+}
+
+func budgetPlan(o *operator) *cobra.Command {
+	b := &budgetChange{o: o, dryRun: true}
+	cmd := &cobra.Command{
+		Use: "plan POWER [DOMAIN]", Short: "Tell what a budget would change, node by node, and change nothing", Args: cobra.RangeArgs(1, 2),
+		Example: "  coordinator budget plan 2800W",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := b.args(args); err != nil {
+				return err
+			}
+			return b.run(cmd)
+		},
+	}
+	cmd.Flags().BoolVar(&b.force, "force", false, "plan below the floor as well")
+	cmd.Flags().BoolVar(&b.exitCode, "exit-code", false, "exit 10 when there would be changes")
+	return cmd
+}
+
+func (b *budgetChange) run(cmd *cobra.Command) error {
+	if b.request == "" {
+		b.request = cli.RequestID()
+	}
+	plan, err := b.send(cmd.Context(), true)
+	if err != nil {
+		return b.named(err)
+	}
+	if b.dryRun {
+		return b.planned(cmd, plan)
+	}
+	if b.to > units.Power(plan.GetBefore().GetBudgetUw()) {
+		if err := b.confirm(cmd, plan); err != nil {
+			return err
+		}
+	}
+	done, err := b.send(cmd.Context(), false)
+	if err != nil {
+		return b.named(err)
+	}
+	confirmed, waited := b.await(cmd, done)
+	if err := b.print(cmd, done, confirmed); err != nil {
+		return err
+	}
+	return b.verdict(done, confirmed, waited)
+}
+
+// send asks the leader to plan the change, or to make it.
+func (b *budgetChange) send(ctx context.Context, dry bool) (*headroomv1.SetBudgetResponse, error) {
+	req := &headroomv1.SetBudgetRequest{
+		Domain: b.domain, BudgetUw: int64(b.to), Force: b.force, DryRun: dry,
+		Change: &headroomv1.Change{Actor: actor(), Reason: b.reason, RequestId: b.request},
+	}
+	if b.checked {
+		req.Change.CheckRevision = &b.check
+	}
+	if dry {
+		req.Change.RequestId = "" // a plan carries nothing out
+	}
+	return call(ctx, b.o, "budget set", req, headroomv1connect.ClusterServiceClient.SetBudget)
+}
+
+// named adds the request id to an error, so that the same request can be sent again.
+func (b *budgetChange) named(err error) error {
+	if e, ok := errors.AsType[*cli.Error](err); ok {
+		e.RequestID = b.request
+	}
+	return err
+}
+
+func (b *budgetChange) planned(cmd *cobra.Command, r *headroomv1.SetBudgetResponse) error {
+	if err := b.print(cmd, r, nil); err != nil {
+		return err
+	}
+	if b.exitCode && (r.GetBefore().GetBudgetUw() != int64(b.to) || len(r.GetMoves()) > 0) {
+		return &cli.Error{Code: "changes", Exit: cli.ExitChanges, Message: "there would be changes", Hint: "coordinator budget set makes them"}
+	}
+	return nil
+}
+
+// confirm asks before a raise: the safe direction is easy, the other one takes a word.
+func (b *budgetChange) confirm(cmd *cobra.Command, plan *headroomv1.SetBudgetResponse) error {
+	if b.yes {
+		return nil
+	}
+	from := shownWatts(plan.GetBefore().GetBudgetUw())
+	if !isTerminal(cmd.InOrStdin()) {
+		return &cli.Error{Code: "unconfirmed", Exit: cli.ExitUsage, Message: fmt.Sprintf("raising %s from %s to %s needs a yes", plan.GetBefore().GetName(), from, cli.Watts(b.to)),
+			Hint: "add --yes when no one is there to be asked"}
+	}
+	cli.Notef(cmd.ErrOrStderr(), "raise %s from %s to %s? [y/N] ", plan.GetBefore().GetName(), from, cli.Watts(b.to))
+	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	if err == nil && strings.EqualFold(strings.TrimSpace(line), "y") {
+		return nil
+	}
+	return &cli.Error{Code: "unconfirmed", Exit: cli.ExitFailed, Message: "not raised", Hint: "answer y, or add --yes"}
+}
+
+// await waits for the read-backs, and tells whether they could be followed at all.
+func (b *budgetChange) await(cmd *cobra.Command, done *headroomv1.SetBudgetResponse) ([]*headroomv1.Confirmation, bool) {
+	if b.wait <= 0 || done.GetAlready() {
+		return nil, true
+	}
+	req := &headroomv1.AwaitBudgetRequest{Revision: done.GetMeta().GetRevision(), WaitMs: b.wait.Milliseconds()}
+	r, err := call(cmd.Context(), b.o, "budget set", req, headroomv1connect.ClusterServiceClient.AwaitBudget)
+	if err != nil {
+		cli.Notef(cmd.ErrOrStderr(), "note: committed, but not followed to the nodes: %v\n", err)
+		return nil, false
+	}
+	return r.GetConfirmations(), true
+}
+
+// verdict is the error of a change that was made but not confirmed everywhere.
+func (b *budgetChange) verdict(done *headroomv1.SetBudgetResponse, confirmed []*headroomv1.Confirmation, followed bool) error {
+	var open []string
+	for _, c := range confirmed {
+		if c.AfterMs == nil {
+			open = append(open, c.GetNode())
+		}
+	}
+	e := &cli.Error{Code: "degraded", Exit: cli.ExitDegraded, RequestID: b.request, Hint: "coordinator node list shows what every node holds; coordinator status shows the alarms"}
+	switch {
+	case len(open) > 0:
+		e.Message = fmt.Sprintf("committed, but %s did not read back the new cap within %v", cli.NodeSet(open), b.wait)
+	case !followed:
+		e.Message = "committed, but the leader changed before the nodes had confirmed"
+	case done.GetAfter().GetHeadroomUw() < 0:
+		e.Message = fmt.Sprintf("committed, but %s is %s short", done.GetAfter().GetName(), shownWatts(-done.GetAfter().GetHeadroomUw()))
+	default:
+		return nil
+	}
+	return e
+}
+
+type moveItem struct {
+	Node  string  `json:"node"`
+	FromW float64 `json:"from_w"`
+	ToW   float64 `json:"to_w"`
+}
+
+type confirmItem struct {
+	Node   string   `json:"node"`
+	AfterS *float64 `json:"after_s"`
+}
+
+type budgetItem struct {
+	Domain    string        `json:"domain"`
+	FromW     float64       `json:"from_w"`
+	ToW       float64       `json:"to_w"`
+	Before    domainItem    `json:"before"`
+	After     domainItem    `json:"after"`
+	Moves     []moveItem    `json:"moves"`
+	Confirmed []confirmItem `json:"confirmed"`
+	Shortfall []string      `json:"shortfall"`
+	Already   bool          `json:"already"`
+	DryRun    bool          `json:"dry_run"`
+	RequestID string        `json:"request_id"`
+}
+
+func (b *budgetChange) print(cmd *cobra.Command, r *headroomv1.SetBudgetResponse, confirmed []*headroomv1.Confirmation) error {
+	if !b.o.out.IsJSON() {
+		return b.text(cmd.OutOrStdout(), r, confirmed)
+	}
+	item := budgetItem{
+		Domain: r.GetBefore().GetName(), FromW: watts(r.GetBefore().GetBudgetUw()), ToW: b.to.Watts(), Before: newDomainItem(r.GetBefore()),
+		After: newDomainItem(r.GetAfter()), Moves: []moveItem{}, Confirmed: []confirmItem{}, Shortfall: append([]string{}, r.GetShortfall()...),
+		Already: r.GetAlready(), DryRun: b.dryRun, RequestID: b.request,
+	}
+	for _, m := range r.GetMoves() {
+		item.Moves = append(item.Moves, moveItem{m.GetNode(), watts(m.GetFromUw()), watts(m.GetToUw())})
+	}
+	for _, c := range confirmed {
+		ci := confirmItem{Node: c.GetNode()}
+		if c.AfterMs != nil {
+			s := c.GetAfterMs() / 1000
+			ci.AfterS = &s
+		}
+		item.Confirmed = append(item.Confirmed, ci)
+	}
+	return b.o.out.JSON(cmd.OutOrStdout(), wrap("BudgetChange", r.GetMeta(), []budgetItem{item}))
+}
+
+func (b *budgetChange) text(w io.Writer, r *headroomv1.SetBudgetResponse, confirmed []*headroomv1.Confirmation) error {
+	before, after := r.GetBefore(), r.GetAfter()
+	var moves []string
+	for _, m := range r.GetMoves() {
+		moves = append(moves, fmt.Sprintf("%s %.1f -> %s", m.GetNode(), watts(m.GetFromUw()), shownWatts(m.GetToUw())))
+	}
+	moves = append(moves, r.GetShortfall()...)
+	if _, err := fmt.Fprintf(w, "%s at revision %d\n", before.GetName(), r.GetMeta().GetRevision()); err != nil {
+		return err
+	}
+	change := func(from, to int64) string {
+		if from == to {
+			return ""
+		}
+		return cli.SignedWatts(units.Power(to - from))
+	}
+	table := cli.Output{}
+	if err := table.Table(w, []string{"", "now", "new", "change", ""}, [][]string{
+		{"budget", shownWatts(before.GetBudgetUw()), cli.Watts(b.to), change(before.GetBudgetUw(), int64(b.to)), ""},
+		{"unmanaged", shownWatts(before.GetUnmanagedUw()), shownWatts(after.GetUnmanagedUw()), "", ""},
+		{"reserved", shownWatts(before.GetReservedUw()), shownWatts(after.GetReservedUw()), change(before.GetReservedUw(), after.GetReservedUw()), strings.Join(moves, "; ")},
+		{"headroom", shownWatts(before.GetHeadroomUw()), shownWatts(after.GetHeadroomUw()), "", ""},
+	}); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, b.closing(r, confirmed))
+	return err
+}
+
+// closing are the last lines: what was committed, and what has been confirmed by read-back.
+func (b *budgetChange) closing(r *headroomv1.SetBudgetResponse, confirmed []*headroomv1.Confirmation) string {
+	switch {
+	case b.dryRun:
+		return fmt.Sprintf("nothing changed; coordinator budget set %s --check-revision %d makes it so\n", b.to.Exact(), r.GetMeta().GetRevision())
+	case r.GetAlready():
+		return "status: already so; nothing changed\n"
+	}
+	text := fmt.Sprintf("committed  revision %d, epoch %d, request %s\n", r.GetMeta().GetRevision(), r.GetMeta().GetEpoch().GetTerm(), b.request)
+	if len(confirmed) == 0 {
+		return text
+	}
+	done, slowest := 0, 0.0
+	for _, c := range confirmed {
+		if c.AfterMs != nil {
+			done++
+			slowest = max(slowest, c.GetAfterMs())
+		}
+	}
+	return text + fmt.Sprintf("confirmed  %d of %d lowered nodes read back their new caps after %.1fs\n", done, len(confirmed), slowest/1000)
+}

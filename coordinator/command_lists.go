@@ -1,0 +1,451 @@
+package coordinator
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/units"
+)
+
+// watts is a power of a message as JSON shows it.
+func watts(uw int64) float64 { return units.Power(uw).Watts() }
+
+// optWatts is an optional power of a message as JSON shows it: null while unknown.
+func optWatts(uw *int64) *float64 {
+	if uw == nil {
+		return nil
+	}
+	w := watts(*uw)
+	return &w
+}
+
+// shownWatts is a power of a message on a screen.
+func shownWatts(uw int64) string { return cli.Watts(units.Power(uw)) }
+
+func statusCommand(o *operator) *cobra.Command {
+	var w watching
+	stale := false
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show the site at a glance", Args: cobra.NoArgs, Example: "  coordinator status\n  coordinator status --watch",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return w.run(cmd, func() error {
+				r, err := call(cmd.Context(), o, "status", &headroomv1.GetStatusRequest{Stale: stale}, headroomv1connect.ClusterServiceClient.GetStatus)
+				if err != nil {
+					return err
+				}
+				staleNote(cmd, r.GetMeta())
+				e := wrap("Status", r.GetMeta(), []statusItem{newStatusItem(r)})
+				return o.print(cmd, &w, e, func(out io.Writer) error { return o.statusTable(out, r) })
+			})
+		},
+	}
+	w.flags(cmd)
+	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	return cmd
+}
+
+type statusItem struct {
+	Site       string            `json:"site"`
+	BudgetW    float64           `json:"budget_w"`
+	ReservedW  float64           `json:"reserved_w"`
+	UnmanagedW float64           `json:"unmanaged_w"`
+	HeadroomW  float64           `json:"headroom_w"`
+	PowerW     *float64          `json:"power_w"`
+	Nodes      map[string]uint32 `json:"nodes"`
+	Leader     *string           `json:"leader"`
+	Servers    []memberItem      `json:"servers"`
+	Alarms     []alarmItem       `json:"alarms"`
+}
+
+type alarmItem struct {
+	Code     string `json:"code"`
+	Severity string `json:"severity"`
+	Text     string `json:"text"`
+	Hint     string `json:"hint"`
+}
+
+func newStatusItem(r *headroomv1.GetStatusResponse) statusItem {
+	s := r.GetSite()
+	item := statusItem{
+		Site: s.GetName(), BudgetW: watts(s.GetBudgetUw()), ReservedW: watts(s.GetReservedUw()), UnmanagedW: watts(s.GetUnmanagedUw()),
+		HeadroomW: watts(s.GetHeadroomUw()), PowerW: optWatts(s.MeasuredUw), Leader: cli.Known(r.GetLeader(), r.GetLeader() != ""),
+		Nodes:   map[string]uint32{"ok": r.GetNodesOk(), "lost": r.GetNodesLost(), "other": r.GetNodesOther()},
+		Servers: memberItems(r.GetServers()), Alarms: []alarmItem{},
+	}
+	for _, a := range r.GetAlarms() {
+		item.Alarms = append(item.Alarms, alarmItem{a.GetCode(), a.GetSeverity(), a.GetText(), a.GetHint()})
+	}
+	return item
+}
+
+func (o *operator) statusTable(w io.Writer, r *headroomv1.GetStatusResponse) error {
+	s := r.GetSite()
+	nodes := fmt.Sprintf("%d ok", r.GetNodesOk())
+	if n := r.GetNodesLost(); n > 0 {
+		nodes += fmt.Sprintf(", %d lost", n)
+	}
+	if n := r.GetNodesOther(); n > 0 {
+		nodes += fmt.Sprintf(", %d other", n)
+	}
+	err := o.out.Table(w, []string{"SITE", "BUDGET", "RESERVED", "UNMANAGED", "HEADROOM", "POWER", "NODES", "LEADER", "EPOCH", "REVISION"}, [][]string{{
+		strings.TrimPrefix(s.GetName(), "site/"), shownWatts(s.GetBudgetUw()), shownWatts(s.GetReservedUw()), shownWatts(s.GetUnmanagedUw()),
+		shownWatts(s.GetHeadroomUw()), cli.Opt(s.MeasuredUw, shownWatts), nodes, r.GetLeader(),
+		fmt.Sprint(r.GetMeta().GetEpoch().GetTerm()), fmt.Sprint(r.GetMeta().GetRevision()),
+	}})
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(w, "servers: %s\n", serversLine(r.GetServers())); err != nil {
+		return err
+	}
+	for _, a := range r.GetAlarms() {
+		if _, err := fmt.Fprintf(w, "alarm:   %s %s: %s\n         hint: %s\n", a.GetSeverity(), a.GetCode(), a.GetText(), a.GetHint()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func serversLine(members []*headroomv1.Member) string {
+	var parts []string
+	up := 0
+	for _, m := range members {
+		parts = append(parts, m.GetId()+" "+m.GetRole())
+		if m.GetRole() != "unreachable" {
+			up++
+		}
+	}
+	tolerates := up - (len(members)/2 + 1)
+	switch {
+	case tolerates < 0:
+		return strings.Join(parts, ", ") + "   (no majority)"
+	case tolerates == 1:
+		return strings.Join(parts, ", ") + "   (tolerates 1 failure)"
+	}
+	return fmt.Sprintf("%s   (tolerates %d failures)", strings.Join(parts, ", "), tolerates)
+}
+
+func nodeCommand(o *operator) *cobra.Command {
+	group := &cobra.Command{Use: "node", Short: "Show nodes", Example: "  coordinator node list"}
+	var w watching
+	stale := false
+	fetch := func(cmd *cobra.Command, name string) error {
+		return w.run(cmd, func() error {
+			r, err := call(cmd.Context(), o, "node list", &headroomv1.ListNodesRequest{Node: name, Stale: stale}, headroomv1connect.ClusterServiceClient.ListNodes)
+			if err != nil {
+				return err
+			}
+			staleNote(cmd, r.GetMeta())
+			items := make([]nodeItem, 0, len(r.GetNodes()))
+			for _, n := range r.GetNodes() {
+				items = append(items, newNodeItem(n))
+			}
+			return o.print(cmd, &w, wrap("NodeList", r.GetMeta(), items), func(out io.Writer) error { return o.nodeTable(out, r.GetNodes()) })
+		})
+	}
+	list := &cobra.Command{
+		Use: "list", Short: "List the nodes with cap, power and state", Args: cobra.NoArgs, Example: "  coordinator node list -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error { return fetch(cmd, "") },
+	}
+	show := &cobra.Command{
+		Use: "show NODE", Short: "Show one node", Args: cobra.ExactArgs(1), Example: "  coordinator node show n03 -o wide",
+		RunE: func(cmd *cobra.Command, args []string) error { return fetch(cmd, strings.TrimPrefix(args[0], "node/")) },
+	}
+	for _, c := range []*cobra.Command{list, show} {
+		w.flags(c)
+		c.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	}
+	group.AddCommand(list, show)
+	return group
+}
+
+type leaseItem struct {
+	Epoch      uint64   `json:"epoch"`
+	Seq        uint64   `json:"seq"`
+	RemainingS *float64 `json:"remaining_s"`
+}
+
+type nodeItem struct {
+	Name         string      `json:"name"`
+	State        string      `json:"state"`
+	CapW         float64     `json:"cap_w"`
+	RequestedW   float64     `json:"requested_w"`
+	EffectiveW   *float64    `json:"effective_w"`
+	PowerW       *float64    `json:"power_w"`
+	DemandW      *float64    `json:"demand_w"`
+	CeilingW     float64     `json:"ceiling_w"`
+	ChargeW      float64     `json:"charge_w"`
+	FailSafeW    float64     `json:"fail_safe_w"`
+	FloorW       float64     `json:"floor_w"`
+	MaxW         float64     `json:"max_w"`
+	RatedW       float64     `json:"rated_w"`
+	Weight       float64     `json:"weight"`
+	Lease        leaseItem   `json:"lease"`
+	LimitedRatio *float64    `json:"limited_ratio"`
+	HeardS       *float64    `json:"heard_s"`
+	Domain       string      `json:"domain"`
+	Rung         *string     `json:"rung"`
+	Version      *string     `json:"version"`
+	MachineID    string      `json:"machine_id"`
+	Health       []alarmItem `json:"health"`
+}
+
+func newNodeItem(n *headroomv1.Node) nodeItem {
+	item := nodeItem{
+		Name: n.GetName(), State: n.GetState(), CapW: watts(n.GetTargetUw()), RequestedW: watts(n.GetTargetUw()), EffectiveW: optWatts(n.EffectiveUw),
+		PowerW: optWatts(n.PowerUw), DemandW: optWatts(n.DemandUw), CeilingW: watts(n.GetCeilingUw()), ChargeW: watts(n.GetChargeUw()),
+		FailSafeW: watts(n.GetFailSafeUw()), FloorW: watts(n.GetFloorUw()), MaxW: watts(n.GetMaxUw()), RatedW: watts(n.GetRatedUw()),
+		Weight: n.GetWeight(), LimitedRatio: n.LimitedRatio, HeardS: seconds(n.HeardMs), Domain: n.GetDomain(), MachineID: n.GetMachineId(),
+		Lease: leaseItem{Epoch: n.GetStamp().GetEpoch().GetTerm(), Seq: n.GetStamp().GetSeq(), RemainingS: seconds(n.LeaseMs)},
+		Rung:  cli.Known(n.GetRung(), n.GetRung() != ""), Version: cli.Known(n.GetVersion(), n.GetVersion() != ""), Health: []alarmItem{},
+	}
+	for _, h := range n.GetHealth() {
+		item.Health = append(item.Health, alarmItem{h.GetCode(), h.GetSeverity(), h.GetText(), h.GetHint()})
+	}
+	return item
+}
+
+func seconds(ms *int64) *float64 {
+	if ms == nil {
+		return nil
+	}
+	s := float64(*ms) / 1000
+	return &s
+}
+
+func shownAge(ms int64) string { return cli.Age(time.Duration(ms) * time.Millisecond) }
+
+func (o *operator) nodeTable(w io.Writer, nodes []*headroomv1.Node) error {
+	head := []string{"NODE", "STATE", "CAP", "POWER", "USE", "FAIL-SAFE", "LEASE", "LIMITED", "DOMAIN"}
+	if o.out.IsWide() {
+		head = append(head, "EFFECTIVE", "CEILING", "CHARGE", "DEMAND", "HEARD", "RUNG", "SEQ")
+	}
+	var rows [][]string
+	for _, n := range nodes {
+		use := cli.Unknown
+		if n.PowerUw != nil && n.GetTargetUw() > 0 {
+			use = cli.Percent(watts(n.GetPowerUw()) / watts(n.GetTargetUw()))
+		}
+		row := []string{
+			n.GetName(), n.GetState(), shownWatts(n.GetTargetUw()), cli.Opt(n.PowerUw, shownWatts), use, shownWatts(n.GetFailSafeUw()),
+			cli.Opt(n.LeaseMs, shownAge), cli.Opt(n.LimitedRatio, cli.Percent), n.GetDomain(),
+		}
+		if o.out.IsWide() {
+			row = append(row, cli.Opt(n.EffectiveUw, shownWatts), shownWatts(n.GetCeilingUw()), shownWatts(n.GetChargeUw()),
+				cli.Opt(n.DemandUw, shownWatts), cli.Opt(n.HeardMs, shownAge), n.GetRung(), fmt.Sprint(n.GetStamp().GetSeq()))
+		}
+		rows = append(rows, row)
+	}
+	return o.out.Table(w, head, rows)
+}
+
+func memberCommand(o *operator) *cobra.Command {
+	group := &cobra.Command{Use: "member", Short: "Show the servers of the group", Example: "  coordinator member list"}
+	var w watching
+	list := &cobra.Command{
+		Use: "list", Short: "List the servers, who leads, and how far each has come", Args: cobra.NoArgs, Example: "  coordinator member list",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return w.run(cmd, func() error {
+				r, err := call(cmd.Context(), o, "member list", &headroomv1.ListMembersRequest{}, headroomv1connect.ClusterServiceClient.ListMembers)
+				if err != nil {
+					return err
+				}
+				return o.print(cmd, &w, wrap("MemberList", r.GetMeta(), memberItems(r.GetMembers())), func(out io.Writer) error {
+					return o.memberTable(out, r.GetMembers())
+				})
+			})
+		},
+	}
+	w.flags(list)
+	group.AddCommand(list)
+	return group
+}
+
+type memberItem struct {
+	ID           string   `json:"id"`
+	RaftAddress  string   `json:"raft_address"`
+	RPCAddress   string   `json:"rpc_address"`
+	Role         string   `json:"role"`
+	Voter        bool     `json:"voter"`
+	Commit       *uint64  `json:"commit"`
+	LastContactS *float64 `json:"last_contact_s"`
+	Version      *string  `json:"version"`
+}
+
+func memberItems(members []*headroomv1.Member) []memberItem {
+	out := make([]memberItem, 0, len(members))
+	for _, m := range members {
+		out = append(out, memberItem{
+			ID: m.GetId(), RaftAddress: m.GetRaftAddress(), RPCAddress: m.GetRpcAddress(), Role: m.GetRole(), Voter: m.GetVoter(), Commit: m.Commit,
+			LastContactS: seconds(m.LastContactMs), Version: cli.Known(m.GetVersion(), m.GetVersion() != ""),
+		})
+	}
+	return out
+}
+
+func (o *operator) memberTable(w io.Writer, members []*headroomv1.Member) error {
+	newest := uint64(0)
+	for _, m := range members {
+		newest = max(newest, m.GetCommit())
+	}
+	var rows [][]string
+	for _, m := range members {
+		voter, lag := "no", cli.Unknown
+		if m.GetVoter() {
+			voter = "yes"
+		}
+		if m.Commit != nil {
+			lag = fmt.Sprint(newest - m.GetCommit())
+		}
+		rows = append(rows, []string{
+			m.GetId(), m.GetRpcAddress(), m.GetRole(), voter, cli.Opt(m.Commit, func(c uint64) string { return fmt.Sprint(c) }), lag,
+			cli.Opt(m.LastContactMs, func(ms int64) string { return fmt.Sprintf("%.2fs", float64(ms)/1000) }), m.GetVersion(),
+		})
+	}
+	return o.out.Table(w, []string{"SERVER", "ADDRESS", "ROLE", "VOTER", "COMMIT", "LAG", "LAST CONTACT", "VERSION"}, rows)
+}
+
+func eventCommand(o *operator) *cobra.Command {
+	group := &cobra.Command{Use: "event", Short: "Show the audit log", Example: "  coordinator event list --limit 10"}
+	var w watching
+	var since uint64
+	var limit uint32
+	stale := false
+	list := &cobra.Command{
+		Use: "list", Short: "List what was changed, by whom, and why", Args: cobra.NoArgs, Example: "  coordinator event list --since 120",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return w.run(cmd, func() error {
+				req := &headroomv1.ListEventsRequest{SinceRevision: since, Limit: limit, Stale: stale}
+				r, err := call(cmd.Context(), o, "event list", req, headroomv1connect.ClusterServiceClient.ListEvents)
+				if err != nil {
+					return err
+				}
+				staleNote(cmd, r.GetMeta())
+				return o.print(cmd, &w, wrap("EventList", r.GetMeta(), eventItems(r.GetEvents())), func(out io.Writer) error {
+					return o.eventTable(out, r.GetEvents())
+				})
+			})
+		},
+	}
+	w.flags(list)
+	list.Flags().Uint64Var(&since, "since", 0, "only after this revision")
+	list.Flags().Uint32Var(&limit, "limit", 0, "only the newest so many; 0 is all that are kept")
+	list.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	group.AddCommand(list)
+	return group
+}
+
+type eventItem struct {
+	Revision  uint64 `json:"revision"`
+	At        string `json:"at"`
+	Actor     string `json:"actor"`
+	What      string `json:"what"`
+	Reason    string `json:"reason"`
+	RequestID string `json:"request_id"`
+}
+
+func eventItems(events []*headroomv1.Event) []eventItem {
+	out := make([]eventItem, 0, len(events))
+	for _, e := range events {
+		out = append(out, eventItem{
+			e.GetRevision(), time.UnixMicro(e.GetAtUs()).UTC().Format(time.RFC3339Nano), e.GetActor(), e.GetWhat(), e.GetReason(), e.GetRequestId(),
+		})
+	}
+	return out
+}
+
+func (o *operator) eventTable(w io.Writer, events []*headroomv1.Event) error {
+	var rows [][]string
+	for _, e := range events {
+		rows = append(rows, []string{fmt.Sprint(e.GetRevision()), cli.Clock(time.UnixMicro(e.GetAtUs())), e.GetActor(), e.GetWhat(), e.GetReason()})
+	}
+	return o.out.Table(w, []string{"REV", "WHEN", "WHO", "WHAT", "REASON"}, rows)
+}
+
+func jobCommand(o *operator) *cobra.Command {
+	group := &cobra.Command{Use: "job", Short: "Show jobs", Example: "  coordinator job list"}
+	var w watching
+	stale := false
+	list := &cobra.Command{
+		Use: "list", Short: "List jobs with their progress", Args: cobra.NoArgs, Example: "  coordinator job list --watch",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return w.run(cmd, func() error {
+				var r *connect.Response[headroomv1.ListJobsResponse]
+				addr, err := rpc.ToLeader(cmd.Context(), o.addrs(), o.patience, func(base string) error {
+					var err error
+					r, err = headroomv1connect.NewJobServiceClient(o.via, base).ListJobs(cmd.Context(), connect.NewRequest(&headroomv1.ListJobsRequest{Stale: stale}))
+					return err
+				})
+				if err != nil {
+					return rpc.AsCLI(err, "job list", addr)
+				}
+				staleNote(cmd, r.Msg.GetMeta())
+				return o.print(cmd, &w, wrap("JobList", r.Msg.GetMeta(), jobItems(r.Msg.GetJobs())), func(out io.Writer) error {
+					return o.jobTable(out, r.Msg.GetJobs())
+				})
+			})
+		},
+	}
+	w.flags(list)
+	list.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	group.AddCommand(list)
+	return group
+}
+
+type jobItem struct {
+	ID          string   `json:"id"`
+	Name        string   `json:"name"`
+	Class       string   `json:"class"`
+	State       string   `json:"state"`
+	Tasks       *uint32  `json:"tasks"`
+	Done        *uint32  `json:"done"`
+	Running     *uint32  `json:"running"`
+	RatePerS    *float64 `json:"rate_per_s"`
+	RuntimeS    *float64 `json:"runtime_s"`
+	SubmittedAt string   `json:"submitted_at"`
+	Outcome     string   `json:"outcome"`
+}
+
+// jobState is a job's state in words.
+func jobState(s headroomv1.JobState) string {
+	return strings.ToLower(strings.TrimPrefix(s.String(), "JOB_STATE_"))
+}
+
+func jobItems(jobs []*headroomv1.Job) []jobItem {
+	out := make([]jobItem, 0, len(jobs))
+	for _, j := range jobs {
+		item := jobItem{
+			ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), State: jobState(j.GetState()),
+			SubmittedAt: time.UnixMicro(j.GetSubmittedUs()).UTC().Format(time.RFC3339Nano), Outcome: j.GetOutcome(),
+		}
+		if p := j.GetProgress(); p != nil {
+			item.Tasks, item.Done, item.Running = &p.Tasks, &p.Done, &p.Running
+			item.RatePerS, item.RuntimeS = p.RatePerS, p.RuntimeS
+		}
+		out = append(out, item)
+	}
+	return out
+}
+
+func (o *operator) jobTable(w io.Writer, jobs []*headroomv1.Job) error {
+	var rows [][]string
+	for _, j := range jobs {
+		done, running, rate, runtime := cli.Unknown, cli.Unknown, cli.Unknown, cli.Unknown
+		if p := j.GetProgress(); p != nil {
+			done, running = fmt.Sprintf("%d/%d", p.GetDone(), p.GetTasks()), fmt.Sprint(p.GetRunning())
+			rate = cli.Opt(p.RatePerS, func(r float64) string { return fmt.Sprintf("%.2f/s", r) })
+			runtime = cli.Opt(p.RuntimeS, func(s float64) string { return cli.Age(time.Duration(s * float64(time.Second))) })
+		}
+		rows = append(rows, []string{j.GetId(), j.GetName(), j.GetClass(), jobState(j.GetState()), done, running, rate, runtime})
+	}
+	return o.out.Table(w, []string{"JOB", "NAME", "CLASS", "STATE", "DONE", "RUNNING", "RATE", "RUNTIME"}, rows)
+}

@@ -1,0 +1,155 @@
+package coordinator
+
+import (
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"headroom/budget"
+	"headroom/consensus"
+	"headroom/internal/cli"
+	"headroom/internal/config"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// Config is coordinator.yaml.
+type Config struct {
+	// ID of this server, one of Servers.
+	ID string `yaml:"id"`
+	// StateDir holds the log, the vote and the snapshots.
+	StateDir string `yaml:"state_dir"`
+	// Servers is the first membership of the group, the same list on each: 1, 3 or 5.
+	Servers []ServerConfig `yaml:"servers"`
+	// Gossip lets nodes and servers find each other.
+	Gossip GossipConfig `yaml:"gossip"`
+	// Site is the power tree that an empty cluster starts with; afterwards budgets change through the command line only.
+	Site []DomainConfig `yaml:"site"`
+	// Lease is how long a lease runs; 10s when absent.
+	Lease config.Duration `yaml:"lease"`
+	// LogLevel is debug, info, warn or error.
+	LogLevel string `yaml:"log_level"`
+}
+
+// ServerConfig is one coordinator server.
+type ServerConfig struct {
+	ID string `yaml:"id"`
+	// RPC is host:port for nodes, schedulers and operators.
+	RPC string `yaml:"rpc"`
+	// Raft is host:port between the servers.
+	Raft string `yaml:"raft"`
+}
+
+// GossipConfig is the gossip section.
+type GossipConfig struct {
+	// Bind is host:port; empty turns gossip off.
+	Bind string `yaml:"bind"`
+	// Join are addresses of any members.
+	Join []string `yaml:"join"`
+	// KeyFile holds 32 bytes in base64.
+	KeyFile string `yaml:"key_file"`
+}
+
+// DomainConfig is one domain of the power tree.
+type DomainConfig struct {
+	Name      string      `yaml:"name"`
+	Parent    string      `yaml:"parent"`
+	Budget    units.Power `yaml:"budget"`
+	Unmanaged units.Power `yaml:"unmanaged"`
+}
+
+// ExampleConfig is a coordinator.yaml with every key, as `coordinator config example` prints it.
+const ExampleConfig = `# coordinator.yaml: one server of the group that holds the power budget.
+
+id: c1                                # this server, one of the list below
+state_dir: /var/lib/headroom/coordinator
+
+# The first membership, the same list on every server: 1, 3 or 5 of them.
+servers:
+  - {id: c1, rpc: "127.0.0.1:7400", raft: "127.0.0.1:7401"}
+
+# Nodes find the servers, and each other, through any one member.
+gossip:
+  bind: 127.0.0.1:7402                # empty: no gossip
+  join: []                            # any member; the first server needs none
+  key_file: /etc/headroom/gossip.key  # 32 bytes in base64; anyone who has it can be a member
+
+# The power tree that an EMPTY cluster starts with. Afterwards it is in the
+# replicated log, and "coordinator budget set" changes it.
+site:
+  - {name: site/lab, budget: 3200W, unmanaged: 240W}
+  - {name: rack/r1, parent: site/lab, budget: 2400W}
+
+lease: 10s                            # how long a node holds its cap without hearing from us
+log_level: info                       # debug, info, warn, error
+`
+
+// LoadConfig reads and checks a coordinator.yaml. Errors are *cli.Error with the position.
+func LoadConfig(path string) (Config, error) {
+	c := Config{Lease: config.Duration(ledger.DefaultTiming().Lease), LogLevel: "info"}
+	if err := config.Load(path, &c); err != nil {
+		return Config{}, err
+	}
+	if err := c.check(); err != nil {
+		return Config{}, &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf("%s: %v", filepath.Base(path), err),
+			Hint: "coordinator config example prints a complete file"}
+	}
+	return c, nil
+}
+
+func (c Config) check() error {
+	if c.StateDir == "" {
+		return fmt.Errorf("state_dir is missing")
+	}
+	if n := len(c.Servers); n != 1 && n != 3 && n != 5 {
+		return fmt.Errorf("servers has %d entries; a group has 1, 3 or 5", n)
+	}
+	if _, ok := c.self(); !ok {
+		return fmt.Errorf("id %q is not among the servers", c.ID)
+	}
+	for _, s := range c.Servers {
+		if s.ID == "" || s.RPC == "" || s.Raft == "" {
+			return fmt.Errorf("each of the servers needs id, rpc and raft")
+		}
+	}
+	if l := time.Duration(c.Lease); l < 3*time.Second || l > 2*time.Minute {
+		return fmt.Errorf("lease is %v; it must be between 3s and 2m", l)
+	}
+	if _, err := budget.NewTree(c.domains()); err != nil {
+		return fmt.Errorf("site: %w", err)
+	}
+	return nil
+}
+
+func (c Config) self() (ServerConfig, bool) { return c.server(c.ID) }
+
+func (c Config) server(id string) (ServerConfig, bool) {
+	for _, s := range c.Servers {
+		if s.ID == id {
+			return s, true
+		}
+	}
+	return ServerConfig{}, false
+}
+
+func (c Config) domains() []budget.Domain {
+	out := make([]budget.Domain, 0, len(c.Site))
+	for _, d := range c.Site {
+		out = append(out, budget.Domain{Name: d.Name, Parent: d.Parent, Budget: d.Budget, Unmanaged: d.Unmanaged})
+	}
+	return out
+}
+
+func (c Config) peers() []consensus.Server {
+	out := make([]consensus.Server, 0, len(c.Servers))
+	for _, s := range c.Servers {
+		out = append(out, consensus.Server{ID: s.ID, Address: s.Raft})
+	}
+	return out
+}
+
+func (c Config) timing() ledger.Timing {
+	t := ledger.DefaultTiming()
+	t.Lease = time.Duration(c.Lease)
+	return t
+}

@@ -1,0 +1,255 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"headroom/consensus"
+	"headroom/lease"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+const (
+	// batching is how long the desk gathers urgent read-backs before an early tick,
+	// so that a thousand acknowledgements of one cut make a few entries, not a thousand.
+	batching = 50 * time.Millisecond
+	// deskQueue bounds the heartbeats and questions waiting for the desk; a sender
+	// waits when it is full, which slows streams down instead of losing reports.
+	deskQueue = 4096
+	// proposeDeadline bounds how long one entry may take to commit before its outcome counts as unknown.
+	proposeDeadline = 5 * time.Second
+	// keptConfirmations is how many budget changes are followed until every node has confirmed.
+	keptConfirmations = 64
+)
+
+// errDeposed is what a question gets when the desk closes before answering.
+var errDeposed = errors.New("coordinator: this server leads no more")
+
+// proposer is what the desk needs of the log.
+type proposer interface {
+	// ProposeIn commits data in the given term, or not at all.
+	ProposeIn(ctx context.Context, term uint64, data []byte) (any, error)
+}
+
+// postbox is what the desk needs of the streams.
+type postbox interface {
+	// grant pushes a lease to a node; it never waits.
+	grant(g ledger.NodeGrant)
+	// wait tells a node that it is charged but not granted a lease, and why; it never waits.
+	wait(node, reason string)
+	// lead announces the leadership on every stream.
+	lead(e lease.Epoch)
+	// direct pushes the caps of nodes to the scheduler.
+	direct(e lease.Epoch, caps []capDirective)
+}
+
+// desk is one leadership: it owns the table of heard nodes and is the only
+// proposer. All its methods but ask and hear run on its own goroutine.
+type desk struct {
+	server  string
+	epoch   lease.Epoch
+	timing  ledger.Timing
+	found   *ledger.Found
+	log     proposer
+	machine *machine
+	out     postbox
+	logger  *slog.Logger
+
+	inbox  chan func()
+	closed chan struct{}
+	began  time.Time
+	table  *ledger.Table
+	ticked time.Duration // when the last tick entry was made
+	early  bool          // an early tick is due
+	waits  *confirmations
+	caps   map[string]units.Power // caps that the scheduler was told in this leadership
+	board  *jobBoard
+}
+
+// now is the leader's monotonic time since the desk opened.
+func (d *desk) now() time.Duration { return time.Since(d.began) }
+
+// run leads until ctx ends or the log refuses. The first entry begins the epoch;
+// the first tick follows at once.
+func (d *desk) run(ctx context.Context) error {
+	defer close(d.closed)
+	d.began = time.Now()
+	d.table = ledger.NewTable(d.timing, 0)
+	if err := d.begin(ctx); err != nil {
+		return err
+	}
+	d.logger.Info("leading", "epoch", d.epoch.String())
+	d.out.lead(d.epoch)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case f := <-d.inbox:
+			f()
+			if d.early {
+				d.early = false
+				timer.Reset(max(0, batching-(d.now()-d.ticked)))
+			}
+		case <-timer.C:
+			if err := d.tick(ctx); err != nil {
+				return err
+			}
+			timer.Reset(max(0, d.timing.Tick-(d.now()-d.ticked)))
+		}
+	}
+}
+
+// begin commits the entry that begins the epoch, and gives an empty cluster its
+// power tree. It tries until this server leads no more: an entry whose outcome
+// was unknown shows in the state once it has committed.
+func (d *desk) begin(ctx context.Context) error {
+	for {
+		begun, empty := false, false
+		d.machine.view(func(s *ledger.State) { begun, empty = s.Epoch == d.epoch, len(s.Domains) == 0 })
+		c := ledger.Command{Lead: &ledger.Lead{Server: d.server}}
+		switch {
+		case begun && !empty:
+			return nil
+		case begun:
+			c = ledger.Command{Found: d.found, Reason: "first start with this configuration"}
+		}
+		if _, err := d.propose(ctx, c); deposed(err) || ctx.Err() != nil {
+			return err
+		} else if err != nil {
+			d.logger.Warn("entry not committed, trying again", "error", err)
+		}
+	}
+}
+
+// deposed tells whether the log refuses because this server leads no more.
+func deposed(err error) bool {
+	return errors.Is(err, consensus.ErrNotLeader) || errors.Is(err, consensus.ErrClosed) || errors.Is(err, ledger.ErrEpoch)
+}
+
+// propose hands one command to the log and returns after it has been applied here.
+func (d *desk) propose(ctx context.Context, c ledger.Command) (ledger.Result, error) {
+	c.Epoch, c.At = d.epoch, time.Now().UnixMicro()
+	if c.Actor == "" {
+		c.Actor = "coordinator/" + d.server
+	}
+	data, err := c.Encode()
+	if err != nil {
+		return ledger.Result{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, proposeDeadline)
+	defer cancel()
+	answer, err := d.log.ProposeIn(ctx, d.epoch.Term, data)
+	if err != nil {
+		return ledger.Result{}, fmt.Errorf("coordinator: propose: %w", err)
+	}
+	a, ok := answer.(applied)
+	if !ok {
+		return ledger.Result{}, fmt.Errorf("coordinator: propose: the log answered %T", answer)
+	}
+	if a.err != nil {
+		return a.result, refusedError{a.err}
+	}
+	return a.result, nil
+}
+
+// refusedError is an entry that committed and that Apply refused: nothing was changed.
+type refusedError struct{ error }
+
+// Unwrap gives the ledger's reason.
+func (e refusedError) Unwrap() error { return e.error }
+
+// tick commits the entry of this second and answers the heartbeats heard before it.
+func (d *desk) tick(ctx context.Context) error {
+	now := d.now()
+	d.table.Mark()
+	var t ledger.Tick
+	d.machine.view(func(s *ledger.State) { t = ledger.Decide(s, d.table, now) })
+	t.Elapsed = now - d.ticked
+	d.ticked = now
+	if _, err := d.propose(ctx, ledger.Command{Tick: &t}); err != nil {
+		if deposed(err) {
+			return err
+		}
+		// The log is slow, or Decide and Apply disagree (a fault of ours). Nobody is
+		// answered: nodes fall to their fail-safe caps rather than run on a wrong decision.
+		d.logger.Error("tick not committed", "error", err)
+		return nil
+	}
+	d.answer()
+	return nil
+}
+
+// answer pushes the leases that the entry just committed allows, and the caps that the scheduler should know.
+func (d *desk) answer() {
+	var grants []ledger.NodeGrant
+	var caps []capDirective
+	var waiting map[string]string
+	d.machine.view(func(s *ledger.State) {
+		grants = d.table.Grants(s, d.now())
+		caps = d.changedCaps(s)
+		waiting = d.table.Waiting(s)
+	})
+	for _, g := range grants {
+		d.out.grant(g)
+	}
+	for node, reason := range waiting {
+		d.out.wait(node, reason)
+	}
+	if len(caps) > 0 {
+		d.out.direct(d.epoch, caps)
+	}
+}
+
+// changedCaps are the node targets that the scheduler has not been told in this leadership.
+func (d *desk) changedCaps(s *ledger.State) []capDirective {
+	var out []capDirective
+	for _, n := range s.NodesByName() {
+		if n.Grantable() && n.Target > 0 && d.caps[n.Name] != n.Target {
+			d.caps[n.Name] = n.Target
+			out = append(out, capDirective{node: n.Name, cap: n.Target, floor: n.Floor, most: n.Max})
+		}
+	}
+	return out
+}
+
+// hear hands a heartbeat to the desk.
+func (d *desk) hear(ctx context.Context, r ledger.Report) error {
+	return d.post(ctx, func() {
+		d.table.Heard(r, d.now())
+		d.waits.heard(r, time.Now())
+		d.machine.view(func(s *ledger.State) { d.early = d.early || ledger.Urgent(s, d.table, r.Node) })
+	})
+}
+
+// ask runs f on the desk's goroutine and waits until it has run.
+func (d *desk) ask(ctx context.Context, f func()) error {
+	done := make(chan struct{})
+	if err := d.post(ctx, func() { f(); close(done) }); err != nil {
+		return err
+	}
+	select {
+	case <-done:
+		return nil
+	case <-d.closed:
+		return errDeposed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (d *desk) post(ctx context.Context, f func()) error {
+	select {
+	case d.inbox <- f:
+		return nil
+	case <-d.closed:
+		return errDeposed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,176 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// nodeService serves the powerd of every node.
+type nodeService struct{ *server }
+
+type exchange = connect.BidiStream[headroomv1.NodeMessage, headroomv1.CoordinatorMessage]
+
+// Exchange implements headroomv1connect.NodeServiceHandler: one stream of one node.
+func (n nodeService) Exchange(ctx context.Context, x *exchange) error {
+	first, err := x.Receive()
+	if err != nil {
+		return ended(err)
+	}
+	hello := first.GetHello()
+	if hello == nil {
+		return rpc.Refuse(connect.CodeInvalidArgument, "no-hello", cli.ExitUsage, "the first message of a node must be Hello", "use a powerd of this version")
+	}
+	sighting := sightingOf(hello)
+	if err := n.refusal(sighting); err != nil {
+		return err
+	}
+	s, ok := n.hub.join(sighting.Node, sighting.MachineID)
+	if !ok {
+		return nameTaken(sighting.Node, "another machine that is connected now")
+	}
+	defer n.hub.leave(s)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	sent := make(chan struct{})
+	go func() {
+		defer close(sent)
+		defer cancel()
+		deliver(ctx, x, s.box)
+	}()
+	err = n.receive(ctx, x, hello, sighting)
+	cancel()
+	<-sent
+	return err
+}
+
+// deliver sends what is in the box until the stream or the context ends.
+func deliver(ctx context.Context, x *exchange, box <-chan *headroomv1.CoordinatorMessage) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case m := <-box:
+			if x.Send(m) != nil {
+				return
+			}
+		}
+	}
+}
+
+// receive hands the heartbeats to the desk while this server leads; otherwise it reads and drops them.
+func (n nodeService) receive(ctx context.Context, x *exchange, hello *headroomv1.Hello, who ledger.Sighting) error {
+	for {
+		m, err := x.Receive()
+		if err != nil {
+			return ended(err)
+		}
+		hb := m.GetHeartbeat()
+		d := n.leading.Load()
+		if hb == nil || d == nil {
+			continue
+		}
+		r := reportOf(who, hb)
+		r.Rung, r.Version = hello.GetRung(), hello.GetVersion()
+		if err := d.hear(ctx, r); err != nil && !errors.Is(err, errDeposed) {
+			return ended(err)
+		}
+	}
+}
+
+// ended maps the normal ends of a stream to no error.
+func ended(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) || connect.CodeOf(err) == connect.CodeCanceled {
+		return nil
+	}
+	return err
+}
+
+// refusal checks a declaration against the committed state before the node is listened to.
+func (n nodeService) refusal(x ledger.Sighting) error {
+	if err := x.Validate(); err != nil {
+		return rpc.Refuse(connect.CodeInvalidArgument, "bad-declaration", cli.ExitUsage, strings.TrimPrefix(err.Error(), "ledger: "),
+			"correct the power section of this node's powerd.yaml")
+	}
+	var err error
+	n.machine.view(func(s *ledger.State) {
+		known, ok := s.Nodes[x.Node]
+		switch {
+		case ok && known.MachineID != x.MachineID:
+			err = nameTaken(x.Node, "machine "+known.MachineID)
+		case !ok && len(s.Domains) > 0 && !hasDomain(s, x.Domain):
+			err = rpc.Refuse(connect.CodeInvalidArgument, "unknown-domain", cli.ExitUsage,
+				fmt.Sprintf("node %s: domain %q is not in the power tree", x.Node, x.Domain),
+				"domain in powerd.yaml must be one of "+strings.Join(slices.Sorted(maps.Keys(s.Domains)), ", "))
+		}
+	})
+	return err
+}
+
+func hasDomain(s *ledger.State, name string) bool {
+	_, ok := s.Domains[name]
+	return ok
+}
+
+func nameTaken(node, by string) error {
+	return rpc.Refuse(connect.CodeAlreadyExists, "name-taken", cli.ExitConflict,
+		fmt.Sprintf("node name %s is used by %s", node, by),
+		"give this machine another node name in its powerd.yaml; if it replaces the other one, keep the other's etc/machine-id")
+}
+
+func sightingOf(h *headroomv1.Hello) ledger.Sighting {
+	return ledger.Sighting{
+		Node: h.GetNode(), MachineID: h.GetMachineId(), Process: h.GetProcessId(), Domain: h.GetDomain(),
+		Rated: units.Power(h.GetRatedUw()), Floor: units.Power(h.GetFloorUw()), Max: units.Power(h.GetMaxUw()),
+		FailSafe: units.Power(h.GetFailSafeUw()), Weight: h.GetWeight(), Controlled: h.GetControlled(),
+	}
+}
+
+func reportOf(who ledger.Sighting, hb *headroomv1.Heartbeat) ledger.Report {
+	h := hb.GetHolding()
+	r := ledger.Report{
+		Sighting: who, Number: hb.GetNumber(), Highest: stampOf(hb.GetHighest()),
+		Stored: units.Power(h.GetFailSafeUw()), Power: power(hb.PowerUw), Demand: power(hb.DemandUw), Limited: hb.LimitedRatio,
+	}
+	if h != nil && h.EffectiveUw != nil && *h.EffectiveUw > 0 {
+		r.Effective, r.EffectiveKnown = units.Power(*h.EffectiveUw), true
+	}
+	for _, i := range hb.GetHealth() {
+		r.Health = append(r.Health, ledger.Health{Code: i.GetCode(), Severity: i.GetSeverity(), Text: i.GetText(), Hint: i.GetHint()})
+	}
+	return r
+}
+
+// power is an optional power of a message: nil stays unknown, and so does a value that cannot be one.
+func power(uw *int64) *units.Power {
+	if uw == nil || *uw < 0 {
+		return nil
+	}
+	p := units.Power(*uw)
+	return &p
+}
+
+// Release implements headroomv1connect.NodeServiceHandler.
+func (n nodeService) Release(ctx context.Context, r *connect.Request[headroomv1.ReleaseRequest]) (*connect.Response[headroomv1.ReleaseResponse], error) {
+	c := command(r.Msg.GetChange(), "powerd/"+r.Msg.GetNode())
+	c.Release = &ledger.Release{Node: r.Msg.GetNode(), MachineID: r.Msg.GetMachineId()}
+	res, err := n.change(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	var charge units.Power
+	n.machine.view(func(s *ledger.State) { charge = s.Nodes[r.Msg.GetNode()].Charge() })
+	return connect.NewResponse(&headroomv1.ReleaseResponse{Revision: res.Revision, ChargeUw: int64(charge)}), nil
+}

@@ -1,0 +1,147 @@
+package coordinator
+
+import (
+	"log/slog"
+	"sync"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/lease"
+	"headroom/ledger"
+)
+
+const (
+	// mailbox bounds the messages waiting for one node. A node that does not read
+	// loses the oldest: a newer lease always replaces an older one.
+	mailbox = 16
+	// directives bounds the messages waiting for the scheduler.
+	directives = 4096
+)
+
+// stream is one open stream to a node.
+type stream struct {
+	node, machine string
+	box           chan *headroomv1.CoordinatorMessage
+}
+
+// post puts a message into the box and drops the oldest when it is full.
+func (s *stream) post(m *headroomv1.CoordinatorMessage) {
+	for {
+		select {
+		case s.box <- m:
+			return
+		default:
+		}
+		select {
+		case <-s.box:
+		default:
+		}
+	}
+}
+
+// hub holds the open streams of this server, leading or not. It is safe for use
+// by many goroutines.
+type hub struct {
+	self   string
+	logger *slog.Logger
+
+	mu         sync.Mutex
+	leader     *headroomv1.Leader
+	nodes      map[string]*stream
+	schedulers map[*schedulerStream]struct{}
+	sequence   uint64
+	told       lease.Epoch
+	caps       map[string]capDirective // newest cap directive of each node in this leadership
+}
+
+func newHub(self string, logger *slog.Logger) *hub {
+	return &hub{
+		self: self, logger: logger, leader: &headroomv1.Leader{},
+		nodes: map[string]*stream{}, schedulers: map[*schedulerStream]struct{}{}, caps: map[string]capDirective{},
+	}
+}
+
+// join opens a stream for a node; it replaces an older one of the same machine.
+// It answers false when another machine has a live stream under that name.
+func (h *hub) join(node, machine string) (*stream, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if old, ok := h.nodes[node]; ok && old.machine != machine {
+		return nil, false
+	}
+	s := &stream{node: node, machine: machine, box: make(chan *headroomv1.CoordinatorMessage, mailbox)}
+	h.nodes[node] = s
+	s.post(leaderMessage(h.leader))
+	return s, true
+}
+
+// leave closes a stream, unless a newer one took its place.
+func (h *hub) leave(s *stream) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.nodes[s.node] == s {
+		delete(h.nodes, s.node)
+	}
+}
+
+// grant implements postbox.
+func (h *hub) grant(g ledger.NodeGrant) {
+	h.send(g.Node, &headroomv1.CoordinatorMessage{Message: &headroomv1.CoordinatorMessage_Lease{Lease: &headroomv1.Lease{
+		Stamp: stampMessage(g.Grant.Stamp), CapUw: int64(g.Grant.Cap), FailSafeUw: int64(g.Grant.FailSafe),
+		DurationMs: g.Grant.Duration.Milliseconds(), Heartbeat: g.Grant.Heartbeat, ProcessId: g.Grant.Process,
+		BrakeLifted: g.Grant.BrakeLifted,
+	}}})
+}
+
+// wait implements postbox.
+func (h *hub) wait(node, reason string) {
+	h.send(node, &headroomv1.CoordinatorMessage{Message: &headroomv1.CoordinatorMessage_NotAdmitted{
+		NotAdmitted: &headroomv1.NotAdmitted{Reason: reason},
+	}})
+}
+
+func (h *hub) send(node string, m *headroomv1.CoordinatorMessage) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if s, ok := h.nodes[node]; ok {
+		s.post(m)
+	}
+}
+
+// lead implements postbox.
+func (h *hub) lead(e lease.Epoch) {
+	h.mu.Lock()
+	h.told, h.sequence = e, 0
+	clear(h.caps)
+	h.mu.Unlock()
+	h.announce(&headroomv1.Leader{Id: h.self, Self: true, Epoch: epochMessage(e)})
+}
+
+// announce tells every stream who leads.
+func (h *hub) announce(l *headroomv1.Leader) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.leader = l
+	for _, s := range h.nodes {
+		s.post(leaderMessage(l))
+	}
+	for s := range h.schedulers {
+		s.post(&headroomv1.DirectorMessage{Message: &headroomv1.DirectorMessage_Leader{Leader: l}})
+	}
+}
+
+func leaderMessage(l *headroomv1.Leader) *headroomv1.CoordinatorMessage {
+	return &headroomv1.CoordinatorMessage{Message: &headroomv1.CoordinatorMessage_Leader{Leader: l}}
+}
+
+func epochMessage(e lease.Epoch) *headroomv1.Epoch {
+	return &headroomv1.Epoch{Incarnation: e.Incarnation, Term: e.Term}
+}
+
+func stampMessage(s lease.Stamp) *headroomv1.Stamp {
+	return &headroomv1.Stamp{Epoch: epochMessage(s.Epoch), Seq: s.Seq}
+}
+
+func stampOf(m *headroomv1.Stamp) lease.Stamp {
+	e := m.GetEpoch()
+	return lease.Stamp{Epoch: lease.Epoch{Incarnation: e.GetIncarnation(), Term: e.GetTerm()}, Seq: m.GetSeq()}
+}

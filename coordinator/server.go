@@ -1,0 +1,309 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/oklog/run"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/consensus"
+	"headroom/gossip"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/lease"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// Version of the coordinator, set at build time.
+const Version = "0.1.0"
+
+// server is one running coordinator.
+type server struct {
+	cfg     Config
+	machine *machine
+	group   *consensus.Group
+	hub     *hub
+	peers   connect.HTTPClient
+	logger  *slog.Logger
+	leading atomic.Pointer[desk]
+}
+
+// Run runs one server until ctx ends or its log fails.
+func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
+	self, _ := cfg.self()
+	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
+		return &cli.Error{Code: "state-dir", Exit: cli.ExitFailed, Message: fmt.Sprintf("state_dir: %v", err), Hint: "make the folder, or name another in state_dir"}
+	}
+	s := &server{cfg: cfg, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.NewClient(), logger: logger}
+	listener, err := rpc.Listen(self.RPC)
+	if err != nil {
+		return &cli.Error{Code: "listen", Exit: cli.ExitFailed, Message: fmt.Sprintf("rpc %s: %v", self.RPC, err),
+			Hint: "another program may listen there; correct the rpc address of " + cfg.ID + " in the servers list"}
+	}
+	s.group, err = consensus.Open(consensus.Config{
+		ID: cfg.ID, Servers: cfg.peers(), Dir: cfg.StateDir, Bind: self.Raft, Fatal: s.die, Logger: logger,
+	}, s.machine)
+	if err != nil {
+		_ = listener.Close()
+		return err
+	}
+	talk, err := s.talk(self.RPC)
+	if err != nil {
+		_ = listener.Close()
+		return errors.Join(err, s.group.Close())
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var g run.Group
+	g.Add(func() error { return rpc.Serve(ctx, listener, s.handler()) }, func(error) { cancel() })
+	g.Add(func() error { return s.watch(ctx) }, func(error) { cancel() })
+	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
+	err = g.Run()
+	if talk != nil {
+		err = errors.Join(err, talk.Close())
+	}
+	return errors.Join(err, s.group.Close())
+}
+
+// die ends the process when the log can no longer be trusted: a leader whose
+// disk hangs would otherwise go on answering for ever (promise P3).
+func (s *server) die(err error) {
+	s.logger.Error("the log failed, ending", "error", err)
+	os.Exit(cli.ExitFailed)
+}
+
+// talk joins the gossip, where it is configured.
+func (s *server) talk(address string) (*gossip.Gossip, error) {
+	if s.cfg.Gossip.Bind == "" {
+		return nil, nil //nolint:nilnil // no gossip is a choice, not an error
+	}
+	key, err := gossip.LoadKey(s.cfg.Gossip.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	return gossip.Start(gossip.Config{
+		Name: s.cfg.ID, Role: "coordinator", RPC: address, Bind: s.cfg.Gossip.Bind, Key: key, Join: s.cfg.Gossip.Join, Logger: s.logger,
+	})
+}
+
+func (s *server) handler() http.Handler {
+	mux := http.NewServeMux()
+	limit := connect.WithReadMaxBytes(rpc.MaxMessage)
+	mux.Handle(headroomv1connect.NewNodeServiceHandler(nodeService{s}, limit))
+	mux.Handle(headroomv1connect.NewClusterServiceHandler(clusterService{s}, limit))
+	mux.Handle(headroomv1connect.NewJobServiceHandler(jobService{s}, limit))
+	return mux
+}
+
+// leaderPoll is how often a follower looks who leads, to tell its streams.
+const leaderPoll = 100 * time.Millisecond
+
+// watch opens a desk whenever this server begins to lead and closes it when it stops.
+func (s *server) watch(ctx context.Context) error {
+	changes := s.group.Leadership()
+	look := time.NewTicker(leaderPoll)
+	defer look.Stop()
+	var stop func()
+	shut := func() {
+		if stop != nil {
+			stop()
+			stop = nil
+		}
+	}
+	defer shut()
+	told := ""
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case l, open := <-changes:
+			shut()
+			if !open {
+				return consensus.ErrClosed
+			}
+			if l.Leading {
+				stop = s.lead(ctx, l.Term)
+			}
+		case <-look.C:
+			if s.leading.Load() == nil {
+				told = s.tellLeader(told)
+			} else {
+				told = s.cfg.ID
+			}
+		}
+	}
+}
+
+// tellLeader announces who leads when it is another than told.
+func (s *server) tellLeader(told string) string {
+	id, _ := s.group.Leader()
+	if id == told || id == s.cfg.ID {
+		return told
+	}
+	peer, _ := s.cfg.server(id)
+	s.hub.announce(&headroomv1.Leader{Id: id, Address: peer.RPC})
+	return id
+}
+
+// lead opens the desk of one leadership and returns what closes it and waits for it.
+func (s *server) lead(ctx context.Context, term uint64) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	d := s.newDesk(term)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer s.leading.CompareAndSwap(d, nil)
+		if err := s.serveDesk(ctx, d); err != nil && ctx.Err() == nil {
+			s.logger.Warn("leadership ended", "error", err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		s.logger.Info("leading no more", "term", term)
+	}
+}
+
+// serveDesk waits until everything committed before is applied here, then leads.
+// A desk that failed to propose is tried again while this server still leads.
+func (s *server) serveDesk(ctx context.Context, d *desk) error {
+	if err := s.group.Verify(ctx); err != nil {
+		return err
+	}
+	d.epoch.Incarnation = s.incarnation()
+	s.leading.Store(d)
+	return d.run(ctx)
+}
+
+func (s *server) incarnation() uint64 {
+	n := uint64(1)
+	s.machine.view(func(st *ledger.State) { n = max(n, st.Epoch.Incarnation) })
+	return n
+}
+
+func (s *server) newDesk(term uint64) *desk {
+	return &desk{
+		server: s.cfg.ID, epoch: lease.Epoch{Term: term}, timing: s.cfg.timing(), found: &ledger.Found{Domains: s.cfg.domains()},
+		log: s.group, machine: s.machine, out: s.hub, logger: s.logger,
+		inbox: make(chan func(), deskQueue), closed: make(chan struct{}), waits: &confirmations{},
+		caps: map[string]units.Power{}, board: newJobBoard(),
+	}
+}
+
+// notLeader is the refusal of a server that does not lead, with the leader's address when it is known.
+func (s *server) notLeader() error {
+	id, _ := s.group.Leader()
+	if id == s.cfg.ID {
+		id = ""
+	}
+	peer, _ := s.cfg.server(id)
+	return rpc.NotLeader(id, peer.RPC)
+}
+
+// onDesk runs f on the desk, after this server has proved that it leads.
+func (s *server) onDesk(ctx context.Context, f func(d *desk)) error {
+	d := s.leading.Load()
+	if d == nil {
+		return s.notLeader()
+	}
+	if err := s.group.Verify(ctx); err != nil {
+		return s.notLeader()
+	}
+	if err := d.ask(ctx, func() { f(d) }); err != nil {
+		if errors.Is(err, errDeposed) {
+			return s.notLeader()
+		}
+		return connect.NewError(connect.CodeDeadlineExceeded, err)
+	}
+	return nil
+}
+
+// change proposes one command through the desk.
+func (s *server) change(ctx context.Context, c ledger.Command) (ledger.Result, error) {
+	var res ledger.Result
+	var err error
+	if asked := s.onDesk(ctx, func(d *desk) {
+		res, err = d.propose(ctx, c)
+		d.early = true
+	}); asked != nil {
+		return res, asked
+	}
+	if err != nil {
+		return res, s.refuse(err)
+	}
+	return res, nil
+}
+
+// command is a command with the caller's actor, reason, key and revision.
+func command(c *headroomv1.Change, fallback string) ledger.Command {
+	out := ledger.Command{Actor: c.GetActor(), Reason: c.GetReason(), RequestID: c.GetRequestId()}
+	if out.Actor == "" {
+		out.Actor = fallback
+	}
+	if c != nil {
+		out.Check = c.CheckRevision
+	}
+	return out
+}
+
+// refuse turns why a proposal failed into the refusal that the operator meets.
+func (s *server) refuse(err error) error {
+	if errors.Is(err, consensus.ErrNotLeader) || errors.Is(err, consensus.ErrClosed) {
+		return s.notLeader()
+	}
+	text := plain(err)
+	if floor, ok := errors.AsType[*ledger.FloorError](err); ok {
+		return rpc.Refuse(connect.CodeFailedPrecondition, "infeasible", cli.ExitRefused, text,
+			fmt.Sprintf("--force drives every node to fail-safe and leaves %v missing", floor.Floor-floor.Budget))
+	}
+	for _, r := range refusals() {
+		if errors.Is(err, r.when) {
+			return rpc.Refuse(r.code, r.short, r.exit, text, r.hint)
+		}
+	}
+	return rpc.Refuse(connect.CodeUnknown, "unknown-outcome", cli.ExitUnknown, text, "look at the present state; the same --request-id may be sent again safely")
+}
+
+type refusalRule struct {
+	when  error
+	code  connect.Code
+	short string
+	exit  int
+	hint  string
+}
+
+func refusals() []refusalRule {
+	return []refusalRule{
+		{ledger.ErrConflict, connect.CodeAborted, "conflict", cli.ExitConflict, "look at coordinator event list, then plan again"},
+		{ledger.ErrOverBudget, connect.CodeFailedPrecondition, "over-budget", cli.ExitRefused, "lower other nodes or raise the budget first: coordinator budget show tells the headroom"},
+		{ledger.ErrUnknownDomain, connect.CodeNotFound, "unknown-domain", cli.ExitUsage, "coordinator budget show lists the domains"},
+		{ledger.ErrUnknownNode, connect.CodeNotFound, "unknown-node", cli.ExitUsage, "coordinator node list lists the nodes"},
+		{ledger.ErrUnknownJob, connect.CodeNotFound, "unknown-job", cli.ExitUsage, "coordinator job list lists the jobs"},
+		{ledger.ErrIdentity, connect.CodeAlreadyExists, "name-taken", cli.ExitConflict, "another machine has this node name"},
+		{ledger.ErrJob, connect.CodeAlreadyExists, "bad-job", cli.ExitConflict, "coordinator job list shows what the log has"},
+		{ledger.ErrTarget, connect.CodeAborted, "moved", cli.ExitConflict, "the state changed while the change was planned; send it again"},
+		{ledger.ErrNotGrantable, connect.CodeAborted, "moved", cli.ExitConflict, "the state changed while the change was planned; send it again"},
+		{ledger.ErrEpoch, connect.CodeUnavailable, "no-leader", cli.ExitUnreachable, "the leader changed meanwhile; send it again with the same --request-id"},
+		{ledger.ErrNotFounded, connect.CodeUnavailable, "not-founded", cli.ExitUnreachable, "the group is starting; try again in a moment"},
+	}
+}
+
+// plain is an error without the names of the packages it passed through.
+func plain(err error) string {
+	text := err.Error()
+	for _, prefix := range []string{"coordinator: propose: ", "ledger: ", "budget: "} {
+		if len(text) > len(prefix) && text[:len(prefix)] == prefix {
+			text = text[len(prefix):]
+		}
+	}
+	return text
+}

@@ -1,0 +1,108 @@
+package emulator
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+)
+
+// NewNodeCommand is `powerlab node NAME`, with `powerlab node exec` below it.
+func NewNodeCommand() *cobra.Command {
+	opts := Options{Spec: DefaultSpec()}
+	cmd := &cobra.Command{
+		Use:   "node NAME",
+		Short: "Run one emulated node: plant, file tree, powerd and worker",
+		Long: "Runs one emulated node until it is stopped: the physics of a server behind the kernel's file tree,\n" +
+			"with powerd and a scheduler worker on it. The node's processes are really slowed as its limits demand.",
+		Example: "  powerlab node n01 --dir /tmp/lab --nodes 4 --join 127.0.0.1:7402 --key-file /tmp/lab/gossip.key --scheduler 127.0.0.1:7410\n" +
+			"  powerlab node n01 --dir /tmp/lab --no-powerd --no-worker",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.Name = args[0]
+			return runNode(cmd, opts)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&opts.Nodes, "nodes", 1, "nodes that share this host; each owns 0.75 x its CPUs / this many")
+	flags.StringSliceVar(&opts.Join, "join", nil, "gossip address of any member (repeatable)")
+	flags.StringVar(&opts.KeyFile, "key-file", "", "gossip key file")
+	flags.StringVar(&opts.Scheduler, "scheduler", "", "scheduler address for the worker; without it no worker runs")
+	flags.IntVar(&opts.Slots, "slots", 4, "tasks that the worker runs at once")
+	flags.StringVar(&opts.Domain, "domain", "rack/r1", "power domain of the node")
+	flags.StringVar(&opts.Bin, "bin", "", "folder of the powerd and scheduler binaries (default: beside powerlab)")
+	flags.StringVar(&opts.Throttle, "throttle", "auto", "what slows the node's processes: auto, cgroup or signals")
+	flags.DurationVar(&opts.RestartDelay, "restart-delay", 2*time.Second, "pause before a powerd or worker that ended is started again")
+	flags.BoolVar(&opts.NoPowerd, "no-powerd", false, "do not start powerd")
+	flags.BoolVar(&opts.NoWorker, "no-worker", false, "do not start a worker")
+	addDir(cmd, &opts.Dir)
+	cmd.AddCommand(newExecCommand())
+	return cmd
+}
+
+func addDir(cmd *cobra.Command, dir *string) {
+	cmd.Flags().StringVar(dir, "dir", "lab", "folder of the nodes; each has a folder of its own in it")
+}
+
+func runNode(cmd *cobra.Command, opts Options) error {
+	if err := complete(&opts); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+	out := cmd.OutOrStdout()
+	return Run(cmd.Context(), opts, log, func(description string) {
+		_, _ = fmt.Fprintf(out, "node %s is ready\n%s\n", opts.Name, description)
+	})
+}
+
+// complete checks the flags and fills in what depends on this process.
+func complete(opts *Options) error {
+	if !slices.Contains([]string{"auto", "cgroup", "signals"}, opts.Throttle) {
+		return cli.Usage("--throttle %q is none of auto, cgroup, signals", opts.Throttle)
+	}
+	if opts.Nodes < 1 || opts.Slots < 1 {
+		return cli.Usage("--nodes %d and --slots %d must be at least 1", opts.Nodes, opts.Slots)
+	}
+	if opts.KeyFile != "" {
+		path, err := filepath.Abs(opts.KeyFile)
+		if err != nil {
+			return err
+		}
+		opts.KeyFile = path
+	}
+	if opts.Bin == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		opts.Bin = filepath.Dir(self)
+	}
+	return nil
+}
+
+func newExecCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "exec NAME --dir DIR -- CMD [ARGS]",
+		Short: "Run a program on a running emulated node",
+		Long: "Runs a program as the node's own process: with this terminal, environment and folder, slowed like the\n" +
+			"node's tasks, its power part of the node's. Ends with the program's exit code; signals are passed on.",
+		Example: "  powerlab node exec n01 --dir /tmp/lab -- sha256sum /dev/zero",
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			code, err := Exec(cmd.Context(), dir, args[0], args[1:])
+			if err == nil && code != 0 {
+				err = &cli.Error{Code: "program", Exit: code, Message: fmt.Sprintf("%s on node %s ended with exit code %d", args[1], args[0], code)}
+			}
+			return err
+		},
+	}
+	addDir(cmd, &dir)
+	return cmd
+}

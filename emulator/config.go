@@ -1,0 +1,58 @@
+package emulator
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// writeConfig writes powerd.yaml for the node where there is none yet; one that
+// is there was perhaps edited and stays.
+func (m *machine) writeConfig() error {
+	path := filepath.Join(m.dir, "powerd.yaml")
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // holds no secret
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("emulator: powerd.yaml: %w", err)
+	}
+	_, err = file.WriteString(m.config())
+	return errors.Join(err, file.Close())
+}
+
+// config is powerd's configuration for this node. What it says of power is on
+// the safe side of what the plant draws: rated and floor rounded up, the supply as
+// lossy as it is at the floor.
+func (m *machine) config() string {
+	spec := m.opts.Spec
+	var b strings.Builder
+	fmt.Fprintf(&b, "# Written by powerlab node for an emulated node; edit it and restart powerd.\n")
+	fmt.Fprintf(&b, "node: %s\ndomain: %s\n", quote(m.opts.Name), quote(m.opts.Domain))
+	fmt.Fprintf(&b, "root: %s\nstate_dir: %s\nenforce: true\n", quote(m.node.RootDir()), quote(filepath.Join(m.dir, "state")))
+	rated := math.Ceil(spec.Rated().Watts())
+	fmt.Fprintf(&b, "power:\n  rated: %.0fW\n  floor: %.0fW\n  max: %.0fW\n  fail_safe: %gW\n  other: %gW\n  supply_efficiency: %.3f\n",
+		rated, math.Ceil(spec.Floor().Watts()), rated, spec.FailSafe.Watts(), spec.Other.Watts(),
+		math.Floor(spec.WorstEfficiency()*1000)/1000)
+	fmt.Fprintf(&b, "weight: 1.0\ncoordinators: []\ngossip:\n  bind: 127.0.0.1:0\n  join: [%s]\n", quoteAll(m.opts.Join))
+	if m.opts.KeyFile != "" {
+		fmt.Fprintf(&b, "  key_file: %s\n", quote(m.opts.KeyFile))
+	}
+	b.WriteString("log_level: info\n")
+	return b.String()
+}
+
+// quote is text as a YAML double-quoted scalar, which takes Go's escapes.
+func quote(text string) string { return strconv.Quote(text) }
+
+func quoteAll(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i, text := range texts {
+		quoted[i] = quote(text)
+	}
+	return strings.Join(quoted, ", ")
+}

@@ -1,0 +1,304 @@
+package emulator
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"headroom/emulator/throttle"
+	"headroom/internal/cli"
+)
+
+// hostShare is the part of the host's CPU that all emulated nodes own together;
+// the rest is for coordinators, powerds, workers and the plants themselves.
+const hostShare = 0.75
+
+// machine is one running `powerlab node`: a Node in real time with its processes.
+type machine struct {
+	opts  Options
+	dir   string // absolute: the node's own folder
+	cores float64
+	log   *slog.Logger
+
+	lock     *os.File
+	node     *Node
+	throttle throttle.Throttle
+	family   *family
+	powerd   *service // nil where it is not wanted
+	worker   *service
+	exec     *execServer
+}
+
+// Options say which node is run and with what; the flags of `powerlab node`.
+type Options struct {
+	// Name is the node's name: letters, digits, dots and dashes.
+	Name string
+	// Dir holds the folders of all nodes of a run.
+	Dir string
+	// Nodes counts the nodes that share the host: each owns 0.75 x cores / Nodes.
+	Nodes int
+	// Domain is the power domain written to powerd.yaml.
+	Domain string
+	// Join are gossip addresses of any members; KeyFile is the gossip key.
+	Join    []string
+	KeyFile string
+	// Scheduler is where the worker pulls its tasks; without it no worker runs.
+	Scheduler string
+	// Slots is how many tasks the worker runs at once.
+	Slots int
+	// Bin is the folder of the powerd and scheduler binaries.
+	Bin string
+	// Throttle is auto, cgroup or signals.
+	Throttle string
+	// RestartDelay is how long a powerd or worker that ended stays ended.
+	RestartDelay time.Duration
+	// NoPowerd and NoWorker leave these processes out.
+	NoPowerd, NoWorker bool
+	// Spec is what the machine is made of.
+	Spec Spec
+}
+
+var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,62}$`)
+
+// boot makes the node's folder, tree and throttle; nothing is started yet.
+func boot(opts Options, log *slog.Logger) (*machine, error) {
+	if !nodeName.MatchString(opts.Name) {
+		return nil, &cli.Error{Code: "usage", Exit: cli.ExitUsage, Err: ErrName,
+			Message: fmt.Sprintf("node name %q is not made of letters, digits, dots and dashes", opts.Name),
+			Hint:    "a name such as n01"}
+	}
+	base, err := filepath.Abs(opts.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("emulator: node folder: %w", err)
+	}
+	m := &machine{opts: opts, dir: filepath.Join(base, opts.Name), log: log.With("node", opts.Name)}
+	m.cores = hostShare * float64(runtime.NumCPU()) / float64(max(1, opts.Nodes))
+	if err := m.build(base); err != nil {
+		m.release()
+		return nil, err
+	}
+	return m, nil
+}
+
+// build makes the machine's parts in order; release takes down those that are there.
+func (m *machine) build(base string) (err error) {
+	if err := m.claim(); err != nil {
+		return err
+	}
+	if m.node, err = NewNode(m.dir, m.opts.Spec); err != nil {
+		return err
+	}
+	if m.throttle, err = m.chooseThrottle(base); err != nil {
+		return err
+	}
+	m.node.throttledBy = m.throttle.Kind()
+	return errors.Join(m.node.observe(), m.writeConfig())
+}
+
+// claim makes this process the only one that runs the node in this folder.
+func (m *machine) claim() error {
+	run := filepath.Join(m.dir, "run")
+	if err := os.MkdirAll(run, 0o755); err != nil { //nolint:gosec // readable like sysfs
+		return fmt.Errorf("emulator: node folder: %w", err)
+	}
+	path := filepath.Join(run, "node.pid")
+	lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644) //nolint:gosec // a pid file
+	if err != nil {
+		return fmt.Errorf("emulator: claim node: %w", err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { //nolint:gosec // a descriptor
+		var owner [32]byte
+		n, _ := lock.ReadAt(owner[:], 0)
+		pid, _ := strconv.Atoi(string(owner[:max(0, n-1)]))
+		return errors.Join(&cli.Error{Code: "running", Exit: cli.ExitConflict, Err: ErrRunning,
+			Message: fmt.Sprintf("node %s in %s is already running as process %d", m.opts.Name, m.opts.Dir, pid),
+			Hint:    "give this one another name or --dir, or stop the other: kill " + strconv.Itoa(pid)}, lock.Close())
+	}
+	m.lock = lock
+	if err := lock.Truncate(0); err != nil {
+		return fmt.Errorf("emulator: claim node: %w", err)
+	}
+	_, err = lock.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
+	return err
+}
+
+// chooseThrottle takes the cgroup where the host permits, else signals; a
+// choice that was asked for by name is taken or refused.
+func (m *machine) chooseThrottle(base string) (throttle.Throttle, error) {
+	// The signal throttle also ends what a killed run of either kind left behind.
+	signals, err := throttle.NewSignals(filepath.Join(m.dir, "run", "held.json"))
+	if err != nil || m.opts.Throttle == "signals" {
+		return signals, err
+	}
+	slowest := float64(m.opts.Spec.FreqMin) / float64(m.opts.Spec.FreqMax)
+	group, err := throttle.NewCgroup(runName(base), m.opts.Name, m.cores*slowest)
+	if err == nil {
+		return group, nil
+	}
+	if m.opts.Throttle == "cgroup" {
+		return nil, &cli.Error{Code: "cgroup", Exit: cli.ExitFailed, Err: err, Hint: "run as root, or use --throttle signals"}
+	}
+	m.log.Info("node is slowed by signals", "reason", err.Error())
+	return signals, nil
+}
+
+// runName is the cgroup that the nodes of one folder share.
+func runName(base string) string {
+	sum := sha256.Sum256([]byte(base))
+	return "headroom-" + hex.EncodeToString(sum[:6])
+}
+
+// release gives back what boot took, in the opposite order.
+func (m *machine) release() {
+	var errs []error
+	if m.throttle != nil {
+		errs = append(errs, m.throttle.Kill(), m.throttle.Close())
+	}
+	if m.node != nil {
+		errs = append(errs, m.node.Close())
+	}
+	if m.lock != nil {
+		// The file stays: removing it would let two later owners lock two files.
+		errs = append(errs, m.lock.Truncate(0), m.lock.Close())
+	}
+	if err := errors.Join(errs...); err != nil {
+		m.log.Warn("node left something behind", "err", err)
+	}
+}
+
+// Periods of the real-time loop.
+const (
+	// stepEvery is how often counters move: a reader at 250 ms sees at most 4 %
+	// of jitter in a power that it computes from them.
+	stepEvery = 10 * time.Millisecond
+	// scanEvery is how long a new process may run before it is slowed.
+	scanEvery = 50 * time.Millisecond
+	// stepMax bounds one step after the host itself was suspended or overloaded.
+	stepMax = time.Second
+	// smooth is the time constant of utilisation: several bandwidth periods.
+	smooth = 150 * time.Millisecond
+	// plantNice lets the plant's thread run when the host is busy, where permitted.
+	plantNice = -10
+)
+
+// run steps the node in real time until done is closed.
+func (m *machine) run(done <-chan struct{}) {
+	runtime.LockOSThread()
+	_ = unix.Setpriority(unix.PRIO_PROCESS, 0, plantNice) // this thread's alone; refused without root
+	ticker := time.NewTicker(stepEvery)
+	defer ticker.Stop()
+	last := time.Now()
+	scanned := last
+	util := usage{}
+	var said string
+	for {
+		select {
+		case <-done:
+			return
+		case <-ticker.C:
+		case <-m.family.changed:
+			scanned = last.Add(-scanEvery)
+		}
+		now := time.Now()
+		var errs []error
+		if now.Sub(scanned) >= scanEvery {
+			scanned = now
+			errs = append(errs, m.throttle.Hold(m.family.scan()))
+		}
+		dt := min(now.Sub(last), stepMax)
+		last = now
+		cores := m.cores * m.node.Plant().Speed()
+		used, err := m.throttle.Step(dt, cores)
+		errs = append(errs, err, m.node.Step(dt, util.add(dt, used, cores)))
+		said = m.report(errors.Join(errs...), said)
+	}
+}
+
+// report logs what is wrong when it changes, not at every step.
+func (m *machine) report(err error, said string) string {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != said && text != "" {
+		m.log.Warn("emulated node step failed", "err", err)
+	}
+	return text
+}
+
+// usage smooths used over allowed CPU time, so that the periods in which CPU is
+// dealt out do not show as load.
+type usage struct{ used, allowed float64 }
+
+func (u *usage) add(dt, used time.Duration, cores float64) float64 {
+	keep := math.Exp(-float64(dt) / float64(smooth))
+	u.used = u.used*keep + float64(used)
+	u.allowed = u.allowed*keep + float64(dt)*cores
+	if u.allowed <= 0 {
+		return 0
+	}
+	return min(1, u.used/u.allowed)
+}
+
+// Run boots the node, starts its processes, and steps it until ctx is done; then
+// it stops what it started. Nothing survives it. ready is called once everything
+// runs, with what slows the node's processes.
+func Run(ctx context.Context, opts Options, log *slog.Logger, ready func(description string)) error {
+	m, err := boot(opts, log)
+	if err != nil {
+		return err
+	}
+	defer m.release()
+	m.family = newFamily()
+	defer m.family.close()
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("emulator: become the node's init: %w", err)
+	}
+	if m.exec, err = listenExec(m.dir, m.family, m.log); err != nil {
+		return err
+	}
+	m.startServices()
+	ready(m.describe())
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		<-ctx.Done()
+		m.stop()
+	}()
+	m.run(stopped)
+	return nil
+}
+
+// stop ends everything that runs on the node, tasks before the agent that caps
+// them. The plant goes on stepping meanwhile.
+func (m *machine) stop() {
+	m.log.Info("node stops")
+	m.worker.stop()
+	m.exec.close()
+	m.powerd.stop()
+	if left := m.family.end(); left > 0 {
+		m.log.Warn("processes did not end", "count", left)
+	}
+}
+
+// describe says what the node is, in words.
+func (m *machine) describe() string {
+	return fmt.Sprintf("tree       %s (values only, no kernel error semantics) in %s\n"+
+		"power      rated %s, floor %s, fail-safe %s at the wall\n"+
+		"slowed by  %s; it owns %.3f host CPUs at full frequency\n"+
+		"powerd     %s\nworker     %s\nstop       Ctrl-C, or kill %d",
+		TreeKind, m.node.RootDir(), m.opts.Spec.Rated(), m.opts.Spec.Floor(), m.opts.Spec.FailSafe,
+		m.throttle, m.cores, m.powerd, m.worker, os.Getpid())
+}

@@ -1,0 +1,329 @@
+package throttle
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Cgroup slows processes by the kernel's CPU bandwidth control (version 1 or 2).
+type Cgroup struct {
+	api     cgroupAPI
+	parents []string // one per hierarchy; shared by the nodes of one run
+	groups  []string // the node's own, same order
+	period  time.Duration
+
+	quota *os.File // held open: cpu.cfs_quota_us or cpu.max
+	usage *os.File // held open: cpuacct.usage or cpu.stat
+
+	moved    map[int]bool
+	written  time.Duration // quota in force
+	age      time.Duration // since it was written
+	lastUsed time.Duration
+}
+
+// cgroupAPI is the difference between the two versions.
+type cgroupAPI struct {
+	version    int
+	roots      []string // hierarchies: cpu, then cpuacct where it is another
+	quotaFile  string
+	usageFile  string
+	formatLine func(quota, period time.Duration) string
+	parseUsage func(text []byte) (time.Duration, bool)
+}
+
+func version1(mount string) cgroupAPI {
+	return cgroupAPI{
+		version:   1,
+		roots:     []string{filepath.Join(mount, "cpu"), filepath.Join(mount, "cpuacct")},
+		quotaFile: "cpu.cfs_quota_us", usageFile: "cpuacct.usage",
+		formatLine: func(quota, _ time.Duration) string { return strconv.FormatInt(quota.Microseconds(), 10) },
+		parseUsage: func(text []byte) (time.Duration, bool) {
+			ns, err := strconv.ParseInt(string(bytes.TrimSpace(text)), 10, 64)
+			return time.Duration(ns), err == nil
+		},
+	}
+}
+
+func version2(mount string) cgroupAPI {
+	return cgroupAPI{
+		version:   2,
+		roots:     []string{mount},
+		quotaFile: "cpu.max", usageFile: "cpu.stat",
+		formatLine: func(quota, period time.Duration) string {
+			return fmt.Sprintf("%d %d", quota.Microseconds(), period.Microseconds())
+		},
+		parseUsage: func(text []byte) (time.Duration, bool) {
+			for line := range strings.Lines(string(text)) {
+				if value, found := strings.CutPrefix(line, "usage_usec "); found {
+					us, err := strconv.ParseInt(strings.TrimSpace(value), 10, 64)
+					return time.Duration(us) * time.Microsecond, err == nil
+				}
+			}
+			return 0, false
+		},
+	}
+}
+
+// NewCgroup makes the group run/node under the host's CPU controller: run is
+// unique to a run's folder, so that two runs never share a group. least is the
+// smallest number of CPUs that the node will be held to. Processes that an
+// earlier run left in a group of this name are ended. The error wraps ErrNoCgroup
+// where the host or the user's rights do not permit it.
+func NewCgroup(run, node string, least float64) (*Cgroup, error) {
+	api, err := hostAPI("/sys/fs/cgroup")
+	if err != nil {
+		return nil, err
+	}
+	return newCgroup(api, run, node, least)
+}
+
+// hostAPI finds out which version the host has its CPU controller in.
+func hostAPI(mount string) (cgroupAPI, error) {
+	if _, err := os.Stat(filepath.Join(mount, "cpu", "cpu.cfs_quota_us")); err == nil {
+		return version1(mount), nil
+	}
+	controllers, err := os.ReadFile(filepath.Join(mount, "cgroup.controllers"))
+	if err != nil {
+		return cgroupAPI{}, fmt.Errorf("%w: no CPU controller under %s", ErrNoCgroup, mount)
+	}
+	for name := range strings.FieldsSeq(string(controllers)) {
+		if name == "cpu" {
+			return version2(mount), nil
+		}
+	}
+	return cgroupAPI{}, fmt.Errorf("%w: cgroup 2 without its cpu controller", ErrNoCgroup)
+}
+
+func newCgroup(api cgroupAPI, run, node string, least float64) (*Cgroup, error) {
+	c := &Cgroup{api: api, period: periodFor(least), moved: make(map[int]bool)}
+	for _, root := range api.roots {
+		c.parents = append(c.parents, filepath.Join(root, run))
+		c.groups = append(c.groups, filepath.Join(root, run, node))
+	}
+	if err := c.make(); err != nil {
+		_ = c.Close()
+		return nil, fmt.Errorf("%w: %w", ErrNoCgroup, err)
+	}
+	return c, nil
+}
+
+// periodFor is the shortest period in which the smallest share is still as much
+// as the kernel deals out.
+func periodFor(least float64) time.Duration {
+	if least <= 0 {
+		return periodMax
+	}
+	return min(max(period, time.Duration(float64(quotaMin)/least)), periodMax)
+}
+
+// make creates the group afresh and opens its files.
+func (c *Cgroup) make() error {
+	if err := c.clear(); err != nil {
+		return err
+	}
+	if c.api.version == 2 {
+		if err := c.delegate(); err != nil {
+			return err
+		}
+	}
+	for _, group := range c.groups {
+		if err := mkdirBeside(group); err != nil {
+			return err
+		}
+	}
+	if c.api.version == 1 {
+		text := strconv.FormatInt(c.period.Microseconds(), 10)
+		if err := put(filepath.Join(c.groups[0], "cpu.cfs_period_us"), text); err != nil {
+			return err
+		}
+	}
+	var err error
+	if c.quota, err = os.OpenFile(filepath.Join(c.groups[0], c.api.quotaFile), os.O_WRONLY, 0); err != nil {
+		return err
+	}
+	c.usage, err = os.Open(filepath.Join(c.groups[len(c.groups)-1], c.api.usageFile))
+	return err
+}
+
+// delegate hands the cpu controller of version 2 down to the run's group.
+func (c *Cgroup) delegate() error {
+	if err := mkdirBeside(c.parents[0]); err != nil {
+		return err
+	}
+	for _, group := range []string{c.api.roots[0], c.parents[0]} {
+		if err := put(filepath.Join(group, "cgroup.subtree_control"), "+cpu"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mkdirTries bounds the race with another node of the run that removes the empty
+// parent while this one makes its group in it.
+const mkdirTries = 5
+
+// mkdirBeside makes a group and its parent, either of which may be there.
+func mkdirBeside(group string) error {
+	var err error
+	for range mkdirTries {
+		if err = os.MkdirAll(group, 0o755); err == nil { //nolint:gosec // cgroup directories are 0755
+			return nil
+		}
+		if !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return err
+}
+
+// put writes one value to a control file, which is there already.
+func put(path, value string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY, 0) //nolint:gosec // a cgroup control file
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(value)
+	return errors.Join(err, f.Close())
+}
+
+// Kind is "cgroup".
+func (c *Cgroup) Kind() string { return "cgroup" }
+
+// String names the group.
+func (c *Cgroup) String() string {
+	return fmt.Sprintf("cgroup version %d: %s", c.api.version, c.groups[0])
+}
+
+// Hold moves roots that are new, and what they have started so far, into the
+// group; their later children are born in it.
+func (c *Cgroup) Hold(roots []int) error {
+	var errs []error
+	here := make(map[int]bool, len(roots))
+	for _, root := range roots {
+		here[root] = true
+		if c.moved[root] {
+			continue
+		}
+		for _, pid := range Descendants([]int{root}) {
+			errs = append(errs, c.move(pid))
+		}
+	}
+	c.moved = here
+	return errors.Join(errs...)
+}
+
+func (c *Cgroup) move(pid int) error {
+	for _, group := range c.groups {
+		err := put(filepath.Join(group, "cgroup.procs"), strconv.Itoa(pid))
+		if err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("throttle: move process %d: %w", pid, err)
+		}
+	}
+	return nil
+}
+
+// Writing a quota refills the group for the period that runs, so it is written
+// when it has really changed, and otherwise seldom.
+const (
+	quotaBig    = 0.10 // relative change that is written at once
+	quotaSmall  = 0.01 // relative change that waits for quotaAge
+	quotaAge    = 200 * time.Millisecond
+	quotaAlways = time.Duration(math.MaxInt64)
+)
+
+// Step sets the quota where it changed and reads the group's CPU time.
+func (c *Cgroup) Step(dt time.Duration, cores float64) (time.Duration, error) {
+	c.age = min(c.age, quotaAlways-dt) + dt
+	quota := max(time.Duration(cores*float64(c.period)), time.Millisecond)
+	change := math.Abs(float64(quota-c.written)) / float64(quota)
+	if change > quotaBig || change > quotaSmall && c.age >= quotaAge {
+		if _, err := c.quota.WriteAt([]byte(c.api.formatLine(quota, c.period)), 0); err != nil {
+			return 0, fmt.Errorf("throttle: set quota: %w", err)
+		}
+		c.written, c.age = quota, 0
+	}
+	var buf [1024]byte
+	n, err := c.usage.ReadAt(buf[:], 0)
+	total, ok := c.api.parseUsage(buf[:n])
+	if !ok {
+		return 0, fmt.Errorf("throttle: read CPU time of the group: %w", errors.Join(err, ErrNoCgroup))
+	}
+	used := max(0, total-c.lastUsed)
+	c.lastUsed = total
+	return used, nil
+}
+
+// pids are the processes in the group now.
+func (c *Cgroup) pids() []int {
+	var pids []int
+	for _, group := range c.groups {
+		text, err := os.ReadFile(filepath.Join(group, "cgroup.procs")) //nolint:gosec // our own group
+		if err != nil {
+			continue
+		}
+		for field := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(field); err == nil && pid > 1 {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids
+}
+
+// Kill ends every process in the group.
+func (c *Cgroup) Kill() error {
+	for _, pid := range c.pids() {
+		_ = unix.Kill(pid, unix.SIGKILL)
+	}
+	return nil
+}
+
+// Bounds of how long processes in a group may take to die.
+const (
+	clearTries = 200
+	clearPause = 10 * time.Millisecond
+)
+
+// clear ends what is left in the group and removes it. A group that is not there
+// is clear.
+func (c *Cgroup) clear() error {
+	var err error
+	for range clearTries {
+		_ = c.Kill()
+		err = nil
+		for _, group := range c.groups {
+			if e := os.Remove(group); e != nil && !errors.Is(e, os.ErrNotExist) {
+				err = e
+			}
+		}
+		if err == nil || !errors.Is(err, unix.EBUSY) {
+			return err
+		}
+		time.Sleep(clearPause)
+	}
+	return err
+}
+
+// Close ends what is still in the group and removes it, and the run's group with
+// its last node.
+func (c *Cgroup) Close() error {
+	for _, f := range []*os.File{c.quota, c.usage} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+	err := c.clear()
+	for _, parent := range c.parents {
+		_ = os.Remove(parent) // refused while other nodes of the run are in it
+	}
+	return err
+}

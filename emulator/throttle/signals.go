@@ -1,0 +1,177 @@
+package throttle
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Signals slows processes by SIGSTOP and SIGCONT. Each CPU second they use is
+// paid from a bucket that fills at the allowed rate: when it is empty they are
+// all stopped, when it has filled again they all go on.
+type Signals struct {
+	path    string // where the held processes are noted for the next start
+	members map[int]*member
+	tokens  time.Duration // CPU time that may be used at once; negative is debt
+	stopped bool
+}
+
+// member is one held process.
+type member struct {
+	start uint64        // identity with the pid
+	cpu   time.Duration // CPU time already paid
+}
+
+// NewSignals is a throttle by signals. It notes the held processes in the file
+// at path, and ends those that an earlier run noted there and left behind.
+func NewSignals(path string) (*Signals, error) {
+	s := &Signals{path: path, members: make(map[int]*member)}
+	if err := s.sweep(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// noted is one held process as the file has it.
+type noted struct {
+	PID   int    `json:"pid"`
+	Start uint64 `json:"start"`
+}
+
+// sweep ends what an earlier run left stopped: the same pid and start time is the
+// same process.
+func (s *Signals) sweep() error {
+	text, err := os.ReadFile(s.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("throttle: leftovers: %w", err)
+	}
+	var left []noted
+	if json.Unmarshal(text, &left) == nil {
+		for _, p := range left {
+			if st, ok := readStat(p.PID); ok && st.start == p.Start && p.PID > 1 {
+				_ = unix.Kill(p.PID, unix.SIGKILL)
+			}
+		}
+	}
+	return os.Remove(s.path)
+}
+
+// Kind is "signals".
+func (s *Signals) Kind() string { return "signals" }
+
+// String says how the processes are slowed.
+func (s *Signals) String() string { return "signals: its processes are stopped and continued" }
+
+// Hold takes over roots and their present descendants.
+func (s *Signals) Hold(roots []int) error {
+	changed := false
+	here := make(map[int]bool)
+	for _, pid := range Descendants(roots) {
+		st, ok := readStat(pid)
+		if !ok || st.state == 'Z' {
+			continue
+		}
+		here[pid] = true
+		if m := s.members[pid]; m != nil && m.start == st.start {
+			continue
+		}
+		s.members[pid] = &member{start: st.start}
+		changed = true
+		if s.stopped {
+			s.signal(pid, unix.SIGSTOP)
+		}
+	}
+	for pid := range s.members {
+		if !here[pid] {
+			delete(s.members, pid)
+			changed = true
+		}
+	}
+	if !changed {
+		return nil
+	}
+	return s.note()
+}
+
+// note writes down who is held, so that a killed run leaves nobody stopped for ever.
+func (s *Signals) note() error {
+	list := make([]noted, 0, len(s.members))
+	for pid, m := range s.members {
+		list = append(list, noted{pid, m.start})
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(s.path, text, 0o600); err != nil {
+		return fmt.Errorf("throttle: note held processes: %w", err)
+	}
+	return nil
+}
+
+// Step pays for what was used and stops or continues everybody.
+func (s *Signals) Step(dt time.Duration, cores float64) (time.Duration, error) {
+	used := s.used()
+	earned := time.Duration(cores * float64(dt))
+	most := time.Duration(cores * float64(burst))
+	s.tokens = min(s.tokens+earned-used, most)
+	switch {
+	case s.tokens <= 0 && !s.stopped:
+		s.all(unix.SIGSTOP)
+	case s.tokens > 0 && s.stopped:
+		s.all(unix.SIGCONT)
+	}
+	return used, nil
+}
+
+// used is the CPU time of all members since the last look.
+func (s *Signals) used() time.Duration {
+	var sum time.Duration
+	for pid, m := range s.members {
+		cpu, ok := cpuTime(pid)
+		if !ok {
+			continue // gone; the next Hold forgets it
+		}
+		sum += max(0, cpu-m.cpu)
+		m.cpu = max(cpu, m.cpu)
+	}
+	return sum
+}
+
+func (s *Signals) all(sig unix.Signal) {
+	s.stopped = sig == unix.SIGSTOP
+	for pid := range s.members {
+		s.signal(pid, sig)
+	}
+}
+
+// signal reaches a process if it is still there; one that ended is no error.
+func (s *Signals) signal(pid int, sig unix.Signal) {
+	if pid > 1 {
+		_ = unix.Kill(pid, sig)
+	}
+}
+
+// Kill ends every held process; SIGKILL reaches stopped ones too.
+func (s *Signals) Kill() error {
+	s.all(unix.SIGKILL)
+	return nil
+}
+
+// Close continues every held process and forgets them.
+func (s *Signals) Close() error {
+	s.all(unix.SIGCONT)
+	clear(s.members)
+	err := os.Remove(s.path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}

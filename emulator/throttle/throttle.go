@@ -1,0 +1,53 @@
+// Package throttle makes an emulated node's processes as slow as its frequency says.
+//
+// The one idea: a node owns a share of the host's CPUs, and its plant says at
+// every step how much of that share its work may use now. Two ways enforce it
+// behind one small interface: a cgroup's CPU bandwidth where the host permits, and
+// stop and continue signals paid from a bucket of CPU time where it does not.
+//
+// Guarantees: only processes handed to Hold, and what they start, are slowed;
+// nothing stays stopped and no cgroup stays behind after Close. What an earlier,
+// killed run left under the same name is ended at the next start. The package
+// decides nothing about power and starts no process.
+package throttle
+
+import (
+	"errors"
+	"time"
+)
+
+// Throttle holds processes to a number of CPUs. It belongs to one goroutine.
+type Throttle interface {
+	// Kind is "cgroup" or "signals".
+	Kind() string
+	// String says in words what slows the processes.
+	String() string
+	// Hold takes over these processes and everything below them, newcomers and old
+	// acquaintances alike; it is called again and again (every 50 ms) with those
+	// that are there now. Processes that ended meanwhile are no error.
+	Hold(roots []int) error
+	// Step lets dt go by: from now on the processes may use cores CPUs on average,
+	// and used is the CPU time they used since the last step.
+	Step(dt time.Duration, cores float64) (used time.Duration, err error)
+	// Kill ends every process held (SIGKILL), stopped ones too.
+	Kill() error
+	// Close lets every process run freely again and removes what was set up.
+	Close() error
+}
+
+// ErrNoCgroup reports that this host or user cannot limit CPU by cgroup.
+var ErrNoCgroup = errors.New("throttle: no usable CPU cgroup")
+
+// Bounds of how coarse slowing may be.
+const (
+	// period is the time over which a cgroup's share is dealt out: short against
+	// the plant's response (40 ms), so that slowed work looks slow, not stopped.
+	period = 20 * time.Millisecond
+	// periodMax bounds how far the period is stretched for very small shares.
+	periodMax = 100 * time.Millisecond
+	// quotaMin is the least that the kernel deals out in a period (1 ms), with a
+	// little air.
+	quotaMin = 1100 * time.Microsecond
+	// burst is how long unused CPU time is saved by the signal throttle.
+	burst = 30 * time.Millisecond
+)

@@ -1,0 +1,314 @@
+// Package gossip finds the other members of a cluster: from any one address to
+// all of them, and above all to the coordinators.
+//
+// The one idea: gossip discovers and decides nothing. What a member says of
+// itself is a hint; whether a node belongs to the cluster and what it may draw
+// is committed in the coordinators' log. So two machines with one name do not
+// fight here: both are shown, and the log admits one.
+//
+// Guarantees:
+//   - Start never fails because nobody answers. It looks for others until one is
+//     found, again whenever it is alone, and now and then for addresses that are
+//     not among its members, so that two halves of a cluster find together.
+//   - Everything is encrypted and authenticated with one key of 32 bytes; who has
+//     another key sees nobody and is seen by nobody.
+//   - A description it does not understand is ignored, with one line in the log.
+//   - It is idle when the cluster is: no packet but the probes, one a second.
+//
+// It never carries caps, budgets or anything else that must arrive.
+package gossip
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+
+	"headroom/internal/cli"
+)
+
+const (
+	// RoleCoordinator marks a coordinator.
+	RoleCoordinator = "coordinator"
+	// RoleNode marks a node's powerd.
+	RoleNode = "node"
+)
+
+const (
+	// probeInterval is how often a member asks one other whether it lives. With
+	// it a dead member is missed after 5 s among 10 members, 11 s among 1000.
+	probeInterval = time.Second
+	// probeTimeout is how long the answer may take before others are asked.
+	probeTimeout = 400 * time.Millisecond
+	// suspicionMult is how many probe intervals, times the logarithm of the
+	// number of members, a silent member has to answer for itself.
+	suspicionMult = 3
+	// suspicionMaxMult stretches that where nobody confirms the suspicion.
+	suspicionMaxMult = 2
+	// gossipInterval is how often news is passed on. Without news nothing is sent.
+	gossipInterval = 200 * time.Millisecond
+	// pushPullInterval is how often two members compare everything over TCP.
+	pushPullInterval = 30 * time.Second
+	// streamTimeout bounds one dial and one such comparison.
+	streamTimeout = 3 * time.Second
+	// leaveTimeout bounds the goodbye in Close; it is passed on twice by then.
+	leaveTimeout = 500 * time.Millisecond
+	// label keeps other programs' gossip out even where they share the key.
+	label = "headroom"
+)
+
+// Member is one member as it describes itself.
+type Member struct {
+	// Name is the node's or coordinator's name. Two machines may claim one name.
+	Name string
+	// Role is RoleCoordinator or RoleNode.
+	Role string
+	// RPC is host:port of its RPC server; a node may have none.
+	RPC string
+	// Addr is host:port of its gossip.
+	Addr string
+}
+
+// Config says who to be and whom to look for.
+type Config struct {
+	// Name is this member's name, up to 128 bytes.
+	Name string
+	// Role is RoleCoordinator or RoleNode.
+	Role string
+	// RPC is host:port of this member's RPC server, as others reach it. Empty
+	// for a node without one.
+	RPC string
+	// Bind is the IP address and port for gossip, TCP and UDP; port 0 picks one.
+	Bind string
+	// Advertise is the address that others are told, host:port or host; empty
+	// stands for the bound one, or the machine's private one for 0.0.0.0.
+	Advertise string
+	// Key is the 32 bytes from LoadKey.
+	Key []byte
+	// Join are gossip addresses host:port of other members; any one that lives
+	// is enough. Empty for the first member.
+	Join []string
+	// Logger takes one line per coordinator that comes or goes; nil drops them.
+	Logger *slog.Logger
+}
+
+// Gossip is one running member. Its methods may be called from any goroutine.
+type Gossip struct {
+	cfg     Config
+	self    meta
+	log     *slog.Logger
+	list    *memberlist.Memberlist
+	addr    string
+	roster  *roster
+	cancel  context.CancelFunc
+	seeking sync.WaitGroup
+	closing sync.Once
+}
+
+// Start begins to gossip and to look for others, in the background. It fails
+// only on what cannot work: a bad configuration (ErrConfig, ErrKey) or an address
+// that cannot be listened on (ErrBind), each a *cli.Error.
+func Start(cfg Config) (*Gossip, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	self := meta{role: cfg.Role, name: cfg.Name, rpc: cfg.RPC, started: uint64(max(0, time.Now().UnixMilli()))}
+	if err := check(cfg, self); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	logger := newLogger(cfg.Logger)
+	w, err := bind(ctx, cfg.Bind, logger)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	g := &Gossip{cfg: cfg, self: self, log: cfg.Logger, cancel: cancel}
+	g.roster = newRoster(cfg.Logger)
+	if err := g.create(w); err != nil {
+		cancel()
+		return nil, err
+	}
+	g.seeking.Go(func() { g.seek(ctx) })
+	return g, nil
+}
+
+func check(cfg Config, self meta) error {
+	if err := self.check(); err != nil {
+		return badConfig(fmt.Sprintf("cannot gossip as %s %q at %q", cfg.Role, cfg.Name, cfg.RPC),
+			"a member has a printable name of up to 128 bytes, a role, and host:port for RPC")
+	}
+	if len(cfg.Key) != KeySize {
+		return &cli.Error{
+			Code: "usage", Exit: cli.ExitUsage,
+			Message: fmt.Sprintf("the gossip key has %d bytes, not %d", len(cfg.Key), KeySize),
+			Hint:    fmt.Sprintf("make one with: head -c %d /dev/urandom | base64 > gossip.key", KeySize),
+			Err:     ErrKey,
+		}
+	}
+	for _, j := range cfg.Join {
+		if _, port, err := net.SplitHostPort(j); err != nil || port == "" {
+			return badConfig(fmt.Sprintf("join address %q is not host:port", j), "name the gossip address of any one member, like 10.0.0.5:7402")
+		}
+	}
+	return nil
+}
+
+func badConfig(message, hint string) error {
+	return &cli.Error{Code: "usage", Exit: cli.ExitUsage, Message: message, Hint: hint, Err: ErrConfig}
+}
+
+// create starts memberlist on w, which it owns from then on.
+func (g *Gossip) create(w *wire) error {
+	conf, err := g.tuned(w)
+	if err != nil {
+		_ = w.Shutdown()
+		return err
+	}
+	g.roster.self = conf.Name
+	list, err := memberlist.Create(conf)
+	if err != nil {
+		_ = w.Shutdown()
+		return &cli.Error{
+			Exit:    cli.ExitFailed,
+			Message: fmt.Sprintf("cannot gossip on %s: %v", g.cfg.Bind, err),
+			Hint:    "name the address that the others reach this machine by (advertise)",
+			Err:     fmt.Errorf("%w: %w", ErrBind, err),
+		}
+	}
+	g.list, g.addr = list, list.LocalNode().Address()
+	return nil
+}
+
+func (g *Gossip) tuned(w *wire) (*memberlist.Config, error) {
+	// A name of memberlist's must be unique, and a member that comes back may
+	// not be mistaken for its former self; ours is inside the description.
+	suffix := make([]byte, 8)
+	if _, err := rand.Read(suffix); err != nil {
+		return nil, fmt.Errorf("gossip: name of this member: %w", err)
+	}
+	host, port, err := g.advertised(w.GetAutoBindPort())
+	if err != nil {
+		return nil, err
+	}
+	c := memberlist.DefaultLANConfig()
+	c.Name = g.cfg.Role + "/" + g.cfg.Name + "/" + hex.EncodeToString(suffix)
+	c.Transport = w
+	c.BindPort = w.GetAutoBindPort()
+	c.AdvertiseAddr, c.AdvertisePort = host, port
+	c.SecretKey = g.cfg.Key
+	c.Label = label
+	c.Delegate = describe(g.self.encode())
+	c.Events = g.roster
+	c.Logger = newLogger(g.log)
+	c.ProbeInterval, c.ProbeTimeout = probeInterval, probeTimeout
+	c.SuspicionMult, c.SuspicionMaxTimeoutMult = suspicionMult, suspicionMaxMult
+	c.GossipInterval, c.PushPullInterval = gossipInterval, pushPullInterval
+	c.TCPTimeout = streamTimeout
+	return c, nil
+}
+
+// advertised is what memberlist tells the others; empty leaves the choice to it.
+func (g *Gossip) advertised(bound int) (host string, port int, err error) {
+	a := g.cfg.Advertise
+	if a == "" {
+		return "", bound, nil
+	}
+	host, port = a, bound
+	if h, p, err := net.SplitHostPort(a); err == nil {
+		n, err := strconv.ParseUint(p, 10, 16)
+		if err != nil {
+			return "", 0, badConfig(fmt.Sprintf("advertise address %q has no usable port", a), "write it like 10.0.0.5:7402")
+		}
+		host = h
+		if n != 0 {
+			port = int(n)
+		}
+	}
+	if net.ParseIP(host) == nil {
+		return "", 0, badConfig(fmt.Sprintf("advertise address %q is not an IP address", a), "write it like 10.0.0.5 or 10.0.0.5:7402")
+	}
+	return host, port, nil
+}
+
+// Addr is host:port that this member's gossip is reached by.
+func (g *Gossip) Addr() string { return g.addr }
+
+// Changed tells that members have come, gone or changed since it was last read,
+// however many. It is one channel for one reader and is never closed.
+func (g *Gossip) Changed() <-chan struct{} { return g.roster.changed }
+
+// Members lists everybody who lives, this member too, by role, name and address.
+func (g *Gossip) Members() []Member { return g.roster.members("") }
+
+// Coordinators lists the coordinators who live, this member too if it is one.
+func (g *Gossip) Coordinators() []Member { return g.roster.members(RoleCoordinator) }
+
+// Close says goodbye, so that the others need not miss this member, and stops.
+// It takes at most leaveTimeout and what the system needs to close sockets.
+func (g *Gossip) Close() error {
+	var err error
+	g.closing.Do(func() {
+		g.cancel()
+		g.seeking.Wait()
+		// A goodbye that was not passed on often enough costs the others a few
+		// seconds of suspicion, nothing else.
+		_ = g.list.Leave(leaveTimeout)
+		if err = g.list.Shutdown(); err != nil {
+			err = fmt.Errorf("gossip: close: %w", err)
+		}
+	})
+	return err
+}
+
+// describe is the delegate that hands out this member's description.
+type describe []byte
+
+func (d describe) NodeMeta(int) []byte             { return d }
+func (describe) NotifyMsg([]byte)                  {}
+func (describe) GetBroadcasts(int, int) [][]byte   { return nil }
+func (describe) LocalState(bool) []byte            { return nil }
+func (describe) MergeRemoteState(_ []byte, _ bool) {}
+
+func byRoleNameAddr(a, b Member) int {
+	return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Addr, b.Addr))
+}
+
+// newest keeps of one address and name the member that started last: its former
+// self is dead, only not missed yet.
+func newest(all map[string]entry) []entry {
+	type place struct{ role, name, addr string }
+	latest := map[place]entry{}
+	for _, e := range all {
+		at := place{e.meta.role, e.meta.name, e.addr}
+		if old, ok := latest[at]; !ok || e.meta.started > old.meta.started {
+			latest[at] = e
+		}
+	}
+	out := make([]entry, 0, len(latest))
+	for _, e := range latest {
+		out = append(out, e)
+	}
+	return out
+}
+
+// sorted makes the public list of some entries.
+func sorted(entries []entry, role string) []Member {
+	var out []Member
+	for _, e := range entries {
+		if role == "" || e.meta.role == role {
+			out = append(out, Member{Name: e.meta.name, Role: e.meta.role, RPC: e.meta.rpc, Addr: e.addr})
+		}
+	}
+	slices.SortFunc(out, byRoleNameAddr)
+	return out
+}

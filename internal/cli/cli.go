@@ -1,0 +1,189 @@
+// Package cli is the shared face of Headroom's programs: how a command line is
+// run, how an error looks, which exit code means what, how tables and values
+// are printed.
+//
+// The one idea: an operator learns one behaviour for four programs. What was
+// asked for goes to stdout, everything else to stderr; an error is two lines,
+// the cause and the way out, or one JSON object with -o json; a mistake in the
+// command line ends with exit code 2 and proposes what was probably meant.
+//
+// Commands follow these conventions: `tool noun verb`, long flags, an Example on
+// every command, an *Error for everything an operator can meet. The package never
+// decides anything and keeps no state.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Run executes one command line and returns the exit code for os.Exit. args are
+// those after the program's name. SIGINT and SIGTERM cancel the context that
+// the command got; a second one ends the process at once.
+//
+// A command that was ended by a signal returns 130, unless it returned nil after
+// SIGTERM: that is a service which stopped as it was asked to.
+func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	ctx, caught, stop := watchSignals(ctx)
+	defer stop()
+	started := prepare(root, stdout, stderr)
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	sig := caught()
+	if err == nil {
+		if sig == os.Interrupt {
+			return ExitInterrupted
+		}
+		return ExitOK
+	}
+	e := asError(err)
+	if _, typed := errors.AsType[*Error](err); !typed && !*started {
+		e = usageOf(cmd, err)
+	}
+	if sig != nil {
+		return interrupted(stderr, e, err, wantsJSON(args))
+	}
+	printError(stderr, e, wantsJSON(args))
+	return e.Exit
+}
+
+// interrupted reports what a command that was ended by a signal still had to
+// say; that it was ended is no news to whoever sent the signal.
+func interrupted(stderr io.Writer, e *Error, err error, asJSON bool) int {
+	if !errors.Is(err, context.Canceled) {
+		e.Exit = ExitInterrupted
+		printError(stderr, e, asJSON)
+	}
+	return ExitInterrupted
+}
+
+// watchSignals cancels the context on the first SIGINT or SIGTERM and gives the
+// second one back to the system. caught tells which came, or nil.
+func watchSignals(parent context.Context) (ctx context.Context, caught func() os.Signal, stop func()) {
+	ctx, cancel := context.WithCancelCause(parent)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case s := <-signals:
+			cancel(signalError{s})
+			signal.Stop(signals)
+		case <-ctx.Done():
+		}
+	}()
+	caught = func() os.Signal {
+		if s, ok := errors.AsType[signalError](context.Cause(ctx)); ok {
+			return s.Signal
+		}
+		return nil
+	}
+	stop = func() {
+		signal.Stop(signals)
+		cancel(context.Canceled)
+		<-done
+	}
+	return ctx, caught, stop
+}
+
+// signalError is the cause of a context that a signal cancelled.
+type signalError struct{ os.Signal }
+
+// Error names the signal.
+func (e signalError) Error() string { return "caught " + e.String() }
+
+// prepare sets up what every command of the tree shares. The returned flag says
+// whether a command's own code was reached: an error before that is a mistake in
+// the command line.
+func prepare(root *cobra.Command, stdout, stderr io.Writer) *bool {
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetFlagErrorFunc(flagError)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	started := new(bool)
+	prepareTree(root, started)
+	return started
+}
+
+func prepareTree(cmd *cobra.Command, started *bool) {
+	cmd.DisableFlagsInUseLine = true
+	switch {
+	case cmd.RunE != nil:
+		run := cmd.RunE
+		cmd.RunE = func(c *cobra.Command, args []string) error {
+			*started = true
+			return run(c, args)
+		}
+	case cmd.Run == nil:
+		cmd.Args = cobra.ArbitraryArgs
+		cmd.RunE = missingVerb
+	}
+	for _, sub := range cmd.Commands() {
+		prepareTree(sub, started)
+	}
+}
+
+// missingVerb is the body of a command that only holds others.
+func missingVerb(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		e := Usage("%s needs a command: %s", cmd.CommandPath(), strings.Join(verbs(cmd), ", "))
+		e.Hint = cmd.CommandPath() + " --help"
+		return e
+	}
+	e := Usage("unknown command %q for %q", args[0], cmd.CommandPath())
+	e.Hint = didYouMean(nearest(args[0], verbs(cmd)), cmd.CommandPath()+" --help lists the commands")
+	return e
+}
+
+// verbs are the names an operator may type after cmd.
+func verbs(cmd *cobra.Command) []string {
+	var names []string
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() && sub.Name() != "completion" {
+			names = append(names, sub.Name())
+		}
+	}
+	return names
+}
+
+// usageOf is a mistake that cobra found before any command ran.
+func usageOf(cmd *cobra.Command, err error) *Error {
+	e := Usage("%s: %w", cmd.CommandPath(), err)
+	e.Hint = cmd.CommandPath() + " --help shows how it is used"
+	return e
+}
+
+// wantsJSON looks for -o json in the raw arguments: an error in the command line
+// must be printed in the right form although it was never parsed to its end.
+func wantsJSON(args []string) bool {
+	for i, arg := range args {
+		switch arg {
+		case "--":
+			return false
+		case "-o=json", "-ojson", "--output=json":
+			return true
+		case "-o", "--output":
+			if i+1 < len(args) && args[i+1] == "json" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Notef writes a note for the operator to w, which is the command's stderr. An
+// error of a note is of no consequence and is dropped.
+func Notef(w io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(w, format+"\n", args...)
+}

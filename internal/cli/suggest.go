@@ -1,0 +1,127 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"headroom/units"
+)
+
+// maxTypos is how far a word may be from a proposal: two slips of the finger.
+const maxTypos = 2
+
+// flagError turns what pflag found into a usage error with a proposal.
+func flagError(cmd *cobra.Command, err error) error {
+	if errors.Is(err, pflag.ErrHelp) {
+		return err
+	}
+	if typed, ok := errors.AsType[*Error](err); ok {
+		return typed
+	}
+	e := Usage("%s: %w", cmd.CommandPath(), err)
+	e.Hint = cmd.CommandPath() + " --help lists the flags"
+	unknown, ok := errors.AsType[*pflag.NotExistError](err)
+	if ok && unknown.GetSpecifiedShortnames() == "" {
+		e.Message = cmd.CommandPath() + ": unknown flag --" + unknown.GetSpecifiedName()
+		near := nearest(unknown.GetSpecifiedName(), flagNames(cmd))
+		if near != "" {
+			near = "--" + near
+		}
+		e.Hint = didYouMean(near, e.Hint)
+	}
+	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
+		e.Message = cmd.CommandPath() + ": --" + invalid.GetFlag().Name + ": " + errText(invalid.Unwrap(), err)
+		e.Hint = cmd.CommandPath() + " --help shows what --" + invalid.GetFlag().Name + " takes"
+		if problem, hint, ok := Quantity(err); ok {
+			e.Message = cmd.CommandPath() + ": --" + invalid.GetFlag().Name + ": " + problem
+			e.Hint = cmp.Or(hint, e.Hint)
+		}
+	}
+	return e
+}
+
+// Quantity takes the *units.ParseError in err apart, for an error of two lines:
+// what is wrong, and the proposal ("did you mean 85W?", or ""). ok tells whether
+// there is one.
+func Quantity(err error) (problem, hint string, ok bool) {
+	found, ok := errors.AsType[*units.ParseError](err)
+	if !ok {
+		return "", "", false
+	}
+	bare := *found
+	bare.Suggestion = ""
+	return bare.Error(), didYouMean(found.Suggestion, ""), true
+}
+
+// errText is the inner error's text where there is one.
+func errText(inner, outer error) string {
+	if inner != nil {
+		return inner.Error()
+	}
+	return outer.Error()
+}
+
+func flagNames(cmd *cobra.Command) []string {
+	var names []string
+	add := func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	}
+	cmd.Flags().VisitAll(add)
+	cmd.InheritedFlags().VisitAll(add)
+	return names
+}
+
+// didYouMean is a hint with the proposal, or otherwise when there is none.
+func didYouMean(proposal, otherwise string) string {
+	if proposal == "" {
+		return otherwise
+	}
+	return "did you mean " + proposal + "?"
+}
+
+// nearest is the candidate that word was probably meant to be, or "".
+func nearest(word string, candidates []string) string {
+	best, bestAt := "", maxTypos+1
+	for _, c := range candidates {
+		d := typos(strings.ToLower(word), strings.ToLower(c))
+		if len(word) >= 2 && strings.HasPrefix(strings.ToLower(c), strings.ToLower(word)) {
+			d = min(d, 1)
+		}
+		// A proposal that shares no letter is noise: short words need closer matches.
+		if d < bestAt && d < max(len(c), 2) {
+			best, bestAt = c, d
+		}
+	}
+	return best
+}
+
+// typos is the Levenshtein distance of a and b, in bytes.
+func typos(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			next := min(row[j]+1, row[j+1]+1, diagonal+cost)
+			diagonal, row[j+1] = row[j+1], next
+		}
+	}
+	return row[len(b)]
+}
+
+// Nearest is the candidate that word was probably meant to be, or "" when none
+// is close: at most two letters wrong, or word is its beginning.
+func Nearest(word string, candidates []string) string { return nearest(word, candidates) }

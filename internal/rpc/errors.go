@@ -1,0 +1,166 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"syscall"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+)
+
+// Refuse is the error of a refused request. short is its stable code
+// ("infeasible"), exit the exit code of the command line, message the cause and
+// hint the way out, one sentence each.
+func Refuse(code connect.Code, short string, exit int, message, hint string) *connect.Error {
+	e := connect.NewError(code, errors.New(message))
+	if d, err := connect.NewErrorDetail(&headroomv1.Refusal{Code: short, Exit: int32(exit), Hint: hint}); err == nil {
+		e.AddDetail(d)
+	}
+	return e
+}
+
+// NotLeader is the error of a server that does not lead. id and address name
+// the leader; both are empty while there is none.
+func NotLeader(id, address string) *connect.Error {
+	message, hint := "this server does not lead; "+id+" at "+address+" does", "ask "+address
+	short := "not-leader"
+	if address == "" {
+		short, message, hint = "no-leader", "there is no leader", "a majority of the servers must run and reach each other; --stale reads without a leader"
+	}
+	e := Refuse(connect.CodeUnavailable, short, cli.ExitUnreachable, message, hint)
+	if d, err := connect.NewErrorDetail(&headroomv1.NotLeader{LeaderId: id, LeaderAddress: address}); err == nil {
+		e.AddDetail(d)
+	}
+	return e
+}
+
+// LeaderOf is the leader's RPC address that a NotLeader error carries. ok says
+// that err is such an error; the address is empty while there is no leader.
+func LeaderOf(err error) (address string, ok bool) {
+	d := detail[*headroomv1.NotLeader](err)
+	return d.GetLeaderAddress(), d != nil
+}
+
+// detail is the first detail of type T that err carries, or nil.
+func detail[T comparable](err error) T {
+	var none T
+	e, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return none
+	}
+	for _, d := range e.Details() {
+		m, err := d.Value()
+		if err != nil {
+			continue
+		}
+		if found, ok := any(m).(T); ok {
+			return found
+		}
+	}
+	return none
+}
+
+// AsCLI is the two-line error for what a call to addr returned; doing says what
+// was tried ("budget set"). A nil err gives nil: test err before, a nil *cli.Error
+// in an error variable is not nil. Without a Refusal detail the exit code follows
+// from where the call ended: nothing sent is 3, sent and not answered is 7.
+func AsCLI(err error, doing, addr string) *cli.Error {
+	if err == nil {
+		return nil
+	}
+	if own, ok := errors.AsType[*cli.Error](err); ok {
+		return own
+	}
+	if r := detail[*headroomv1.Refusal](err); r != nil {
+		return refusal(err, r)
+	}
+	e := &cli.Error{Err: err}
+	switch {
+	case errors.Is(err, context.Canceled) || connect.CodeOf(err) == connect.CodeCanceled:
+		e.Code, e.Exit, e.Message = "interrupted", cli.ExitInterrupted, doing+": interrupted"
+		e.Hint = "the outcome is unknown if it was a change; look before repeating it"
+	case notSent(err):
+		e.Code, e.Exit, e.Message = "unreachable", cli.ExitUnreachable, fmt.Sprintf("%s: cannot reach %s: %s", doing, addr, cause(err))
+		e.Hint = "check that the server runs and listens there; --addr names another one"
+	case sentWithoutAnswer(err):
+		e.Code, e.Exit, e.Message = "unknown", cli.ExitUnknown, fmt.Sprintf("%s: %s did not answer: %s", doing, addr, cause(err))
+		e.Hint = "the outcome is unknown; a change may be repeated with the same --request-id"
+	default:
+		byCode(e, err, doing)
+	}
+	return e
+}
+
+func refusal(err error, r *headroomv1.Refusal) *cli.Error {
+	e := &cli.Error{Code: r.GetCode(), Exit: int(r.GetExit()), Message: message(err), Hint: r.GetHint(), Err: err}
+	if e.Exit == cli.ExitOK {
+		e.Exit = cli.ExitFailed
+	}
+	return e
+}
+
+// notSent says that no connection came about, so that nothing can have happened.
+func notSent(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}
+
+// sentWithoutAnswer says that the request may have reached the server.
+func sentWithoutAnswer(err error) bool {
+	code := connect.CodeOf(err)
+	if code == connect.CodeDeadlineExceeded || errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	return code == connect.CodeUnavailable && !connect.IsWireError(err)
+}
+
+// byCode maps the codes of a server that gave no Refusal.
+func byCode(e *cli.Error, err error, doing string) {
+	e.Message = doing + ": " + message(err)
+	switch connect.CodeOf(err) {
+	case connect.CodeUnavailable:
+		e.Code, e.Exit, e.Hint = "unavailable", cli.ExitUnreachable, "try again in a moment"
+	case connect.CodeUnauthenticated, connect.CodePermissionDenied:
+		e.Code, e.Exit, e.Hint = "denied", cli.ExitDenied, "this caller may not do that"
+	case connect.CodeAlreadyExists, connect.CodeAborted:
+		e.Code, e.Exit, e.Hint = "conflict", cli.ExitConflict, "look at the present state and try again"
+	case connect.CodeFailedPrecondition:
+		e.Code, e.Exit = "refused", cli.ExitRefused
+	case connect.CodeInvalidArgument:
+		e.Code, e.Exit = "usage", cli.ExitUsage
+	case connect.CodeUnimplemented:
+		e.Code, e.Exit, e.Hint = "unimplemented", cli.ExitFailed, "the server may be of another version, or of another kind"
+	default:
+		e.Code, e.Exit = connect.CodeOf(err).String(), cli.ExitFailed
+	}
+}
+
+// message is the server's text without Connect's code in front.
+func message(err error) string {
+	if e, ok := errors.AsType[*connect.Error](err); ok {
+		return e.Message()
+	}
+	return err.Error()
+}
+
+// cause is the shortest true text for why a connection failed.
+func cause(err error) string {
+	if errno, ok := errors.AsType[syscall.Errno](err); ok {
+		return errno.Error()
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return dns.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return "deadline exceeded"
+	}
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return "timed out"
+	}
+	return message(err)
+}

@@ -1,0 +1,148 @@
+// Package rpc is how Headroom's processes talk: Connect over cleartext HTTP/2
+// (and HTTP/1 for curl), on TCP or on a unix socket.
+//
+// The one idea: every server and every client has the same bounds. Headers,
+// messages and idle connections are bounded; a stream may stay open for ever, but
+// a dead peer is found by pings; and a server returns promptly when its context
+// ends, whatever streams are open. A refusal travels as a typed detail, so that
+// the operator's last two lines and the exit code are made where the refusal is.
+//
+// The package knows no service; it never retries and never follows a leader by
+// itself.
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"headroom/internal/cli"
+)
+
+// Bounds of every server and client.
+const (
+	// MaxMessage bounds one message: the table of 10,000 nodes takes about 3 MB.
+	MaxMessage = 8 << 20
+	// maxHeader bounds request headers; ours are a few hundred bytes.
+	maxHeader = 32 << 10
+	// headerWait is how long a client may take to send its headers.
+	headerWait = 5 * time.Second
+	// idleWait is how long a connection without streams is kept.
+	idleWait = 2 * time.Minute
+	// pingAfter and pingWait find a peer that vanished without a word: a
+	// connection that is silent so long is pinged, and closed without answer.
+	pingAfter = 3 * time.Second
+	pingWait  = 3 * time.Second
+	// dialWait bounds connecting on a loopback or a data centre's network.
+	dialWait = 3 * time.Second
+	// closeWait is how long handlers get to end after the context has ended.
+	closeWait = 500 * time.Millisecond
+	// maxStreams bounds the streams of one connection; a process opens a handful.
+	maxStreams = 250
+)
+
+// Listen opens a TCP listener on addr (host:port; port 0 chooses a free one).
+// An error is a *cli.Error with exit code 1, or 2 when addr is malformed.
+func Listen(addr string) (net.Listener, error) {
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return nil, &cli.Error{
+			Code: "usage", Exit: cli.ExitUsage, Err: err, Message: fmt.Sprintf("%q is not an address", addr),
+			Hint: "write host:port, for example 127.0.0.1:7401",
+		}
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(context.Background(), "tcp", addr)
+	if err != nil {
+		return nil, &cli.Error{
+			Code: "listen", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("cannot listen on %s: %s", addr, cause(err)),
+			Hint: "another process may hold the port; choose another address",
+		}
+	}
+	return l, nil
+}
+
+// Serve answers requests on l with h until ctx ends, then closes every stream
+// and returns nil within about half a second. It closes l. Any other end is an
+// error. Requests see a context that ends with ctx.
+func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	srv := newServer(ctx, h)
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("rpc: serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	shut, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeWait)
+	defer cancel()
+	err := srv.Shutdown(shut)
+	if err != nil {
+		err = srv.Close()
+	}
+	_ = <-failed // always ErrServerClosed by now
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("rpc: close %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+func newServer(ctx context.Context, h http.Handler) *http.Server {
+	var p http.Protocols
+	p.SetHTTP1(true)
+	p.SetUnencryptedHTTP2(true)
+	return &http.Server{
+		Handler:           h,
+		Protocols:         &p,
+		ReadHeaderTimeout: headerWait,
+		IdleTimeout:       idleWait,
+		MaxHeaderBytes:    maxHeader,
+		BaseContext:       func(net.Listener) context.Context { return ctx },
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: maxStreams,
+			SendPingTimeout:      pingAfter,
+			PingTimeout:          pingWait,
+		},
+	}
+}
+
+// HandlerOptions are what every Connect handler of Headroom is built with.
+func HandlerOptions() []connect.HandlerOption {
+	return []connect.HandlerOption{connect.WithReadMaxBytes(MaxMessage)}
+}
+
+// ClientOptions are what every Connect client of Headroom is built with.
+func ClientOptions() []connect.ClientOption {
+	return []connect.ClientOption{connect.WithReadMaxBytes(MaxMessage)}
+}
+
+// BaseURL is the URL of a server at addr (host:port).
+func BaseURL(addr string) string { return "http://" + addr }
+
+// NewClient is an HTTP client for TCP servers. It has no overall timeout: give
+// every call a context. One connection per server carries all its streams.
+func NewClient() *http.Client {
+	d := &net.Dialer{Timeout: dialWait}
+	return newClient(d.DialContext)
+}
+
+func newClient(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *http.Client {
+	var p http.Protocols
+	p.SetUnencryptedHTTP2(true)
+	return &http.Client{
+		// A redirect never comes from one of our servers.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DialContext:            dial,
+			Protocols:              &p,
+			DisableCompression:     true,
+			IdleConnTimeout:        idleWait,
+			MaxResponseHeaderBytes: maxHeader,
+			HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWait},
+		},
+	}
+}

@@ -1,0 +1,196 @@
+package ledger
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"headroom/budget"
+	"headroom/lease"
+	"headroom/units"
+)
+
+// Rules is the version of Apply's rules that a command was written under.
+const Rules = 1
+
+// Command is one entry of the log. Exactly one of the pointers is set.
+type Command struct {
+	// Rules is the version of the rules that the writer knows.
+	Rules int `json:"rules"`
+	// Epoch of the leadership that wrote the command.
+	Epoch lease.Epoch `json:"epoch"`
+	// At is the writer's wall clock, microseconds since the Unix epoch; for the audit log only.
+	At int64 `json:"at_us,omitempty"`
+	// Actor, Reason and RequestID say who asked for it, why, and under which idempotency key.
+	Actor     string `json:"actor,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	RequestID string `json:"request_id,omitempty"`
+	// Check, when set, refuses the command if budgets or nodes changed after that revision.
+	Check *uint64 `json:"check_revision,omitempty"`
+
+	Lead    *Lead      `json:"lead,omitempty"`
+	Found   *Found     `json:"found,omitempty"`
+	Tick    *Tick      `json:"tick,omitempty"`
+	Budget  *SetBudget `json:"budget,omitempty"`
+	Release *Release   `json:"release,omitempty"`
+	Job     *Job       `json:"job,omitempty"`
+	Finish  *FinishJob `json:"finish,omitempty"`
+}
+
+// Lead begins a leadership: from here on only commands of its epoch are applied.
+type Lead struct {
+	// Server that leads.
+	Server string `json:"server"`
+}
+
+// Found gives an empty cluster its power tree.
+type Found struct {
+	Domains []budget.Domain `json:"domains"`
+}
+
+// Tick is the leader's entry of each second. Parts are applied in the order of
+// the fields: what was seen and acknowledged first, then what is granted.
+type Tick struct {
+	// Elapsed is the leader's own monotonic time since its last tick entry.
+	Elapsed time.Duration `json:"elapsed_ns"`
+	// Seen are nodes that are new, or whose process or declaration changed.
+	Seen []Sighting `json:"seen,omitempty"`
+	// Acks are read-backs that change what a node is charged.
+	Acks []Ack `json:"acks,omitempty"`
+	// Admit names the nodes that may be given leases from now on.
+	Admit []string `json:"admit,omitempty"`
+	// Targets are the new caps.
+	Targets []Target `json:"targets,omitempty"`
+}
+
+// Sighting is what a node declares about itself.
+type Sighting struct {
+	Node       string      `json:"node"`
+	MachineID  string      `json:"machine_id"`
+	Process    uint64      `json:"process"`
+	Domain     string      `json:"domain"`
+	Rated      units.Power `json:"rated_uw"`
+	Floor      units.Power `json:"floor_uw"`
+	Max        units.Power `json:"max_uw"`
+	FailSafe   units.Power `json:"fail_safe_uw"`
+	Weight     float64     `json:"weight"`
+	Controlled bool        `json:"controlled"`
+}
+
+// Validate checks a declaration on its own.
+func (s Sighting) Validate() error {
+	switch {
+	case s.Node == "" || s.MachineID == "":
+		return fmt.Errorf("%w: a node needs a name and a machine id", ErrDeclaration)
+	case s.Floor <= 0 || s.FailSafe < s.Floor || s.Max < s.FailSafe || s.Rated < s.Max:
+		return fmt.Errorf("%w: %s needs 0 W < floor (%v) <= fail-safe (%v) <= max (%v) <= rated (%v)",
+			ErrDeclaration, s.Node, s.Floor, s.FailSafe, s.Max, s.Rated)
+	case s.Rated > units.Kilowatt*1000:
+		return fmt.Errorf("%w: %s is rated at %v; more than a megawatt is no node", ErrDeclaration, s.Node, s.Rated)
+	case !(s.Weight > 0 && s.Weight <= 1000):
+		return fmt.Errorf("%w: the weight of %s is %v; it must be above 0 and at most 1000", ErrDeclaration, s.Node, s.Weight)
+	}
+	return nil
+}
+
+// Ack is a node's read-back.
+type Ack struct {
+	Node string `json:"node"`
+	// Process that read it back; a read-back of another process than the one last seen counts for nothing.
+	Process uint64 `json:"process"`
+	// Seq is the highest sequence number that the node has stored: it takes no older target.
+	Seq uint64 `json:"seq"`
+	// Effective is the cap that its hardware really holds, as read back.
+	Effective units.Power `json:"effective_uw"`
+	// Stored is the fail-safe cap that it has stored.
+	Stored units.Power `json:"stored_uw"`
+}
+
+// Target is a new cap for one node.
+type Target struct {
+	Node string      `json:"node"`
+	Cap  units.Power `json:"cap_uw"`
+}
+
+// SetBudget changes what a domain may draw. Lowers go in the same entry, so that a cut waits for no tick.
+type SetBudget struct {
+	Domain string      `json:"domain"`
+	Budget units.Power `json:"budget_uw"`
+	// Force accepts a budget below the domain's floor.
+	Force bool `json:"force,omitempty"`
+	// Targets may only lower.
+	Targets []Target `json:"targets,omitempty"`
+}
+
+// Release lets a node put its original controls back; it is charged its rated watts from then on.
+type Release struct {
+	Node      string `json:"node"`
+	MachineID string `json:"machine_id"`
+}
+
+// JobState is where a job is in its life, as the log knows it.
+type JobState string
+
+// States of a job in the log. Whether an accepted job runs already is not in the log.
+const (
+	JobAccepted  JobState = "accepted"
+	JobDone      JobState = "done"
+	JobFailed    JobState = "failed"
+	JobCancelled JobState = "cancelled"
+)
+
+// Job is an accepted job. As a command it accepts the job; State must be JobAccepted.
+type Job struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Class string `json:"class"`
+	// Spec is the job file as submitted.
+	Spec []byte `json:"spec"`
+	// Submitted is the scheduler's wall clock, microseconds since the Unix epoch.
+	Submitted int64    `json:"submitted_us"`
+	State     JobState `json:"state"`
+	// Outcome in words, Tasks, Done and Runtime once it has ended.
+	Outcome string        `json:"outcome,omitempty"`
+	Tasks   uint32        `json:"tasks,omitempty"`
+	Done    uint32        `json:"done,omitempty"`
+	Runtime time.Duration `json:"runtime_ns,omitempty"`
+}
+
+// FinishJob tells how a job ended.
+type FinishJob struct {
+	ID      string        `json:"id"`
+	State   JobState      `json:"state"`
+	Outcome string        `json:"outcome,omitempty"`
+	Tasks   uint32        `json:"tasks"`
+	Done    uint32        `json:"done"`
+	Runtime time.Duration `json:"runtime_ns"`
+}
+
+// Encode is the command as it stands in the log.
+func (c Command) Encode() ([]byte, error) {
+	c.Rules = Rules
+	data, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("ledger: encode command: %w", err)
+	}
+	return data, nil
+}
+
+// Decode reads a command. A field that these rules do not know is an error:
+// a server must never apply half of what its writer meant.
+func Decode(data []byte) (Command, error) {
+	var c Command
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&c); err != nil {
+		return Command{}, fmt.Errorf("ledger: command of %d bytes: %w: %w", len(data), ErrUnknownCommand, err)
+	}
+	if d.More() {
+		return Command{}, fmt.Errorf("ledger: command of %d bytes: %w: text after its end", len(data), ErrUnknownCommand)
+	}
+	if c.Rules != Rules {
+		return Command{}, fmt.Errorf("ledger: command of rules %d, this server knows %d: %w", c.Rules, Rules, ErrUnknownCommand)
+	}
+	return c, nil
+}

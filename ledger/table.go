@@ -1,0 +1,207 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"headroom/lease"
+	"headroom/units"
+)
+
+// Timing are the leader's intervals.
+type Timing struct {
+	// Lease is how long a lease runs from the sending of the heartbeat it answers.
+	Lease time.Duration
+	// Heartbeat is how often nodes report.
+	Heartbeat time.Duration
+	// Tick is how often the leader commits an entry.
+	Tick time.Duration
+	// Lost is how long a node may be silent before plans stop counting on it.
+	Lost time.Duration
+}
+
+// DefaultTiming is the timing of the design: lease 10 s, heartbeat 1 s, tick 1 s.
+func DefaultTiming() Timing {
+	return Timing{Lease: 10 * time.Second, Heartbeat: time.Second, Tick: time.Second, Lost: 3500 * time.Millisecond}
+}
+
+// Rho bounds the rate error of a node's clock against the leader's (promise P2).
+const Rho = 0.01
+
+// Margin is how much longer than the lease itself a coordinator must assume it
+// to run: the node's clock and the leader's own may each be off by rho.
+func (t Timing) Margin() time.Duration {
+	return time.Duration(2 * Rho / (1 - Rho) * float64(t.Lease))
+}
+
+// Report is one heartbeat as the leader has heard it.
+type Report struct {
+	// Sighting is what the node declared when it opened its stream; Process names the process.
+	Sighting
+	// Number of the heartbeat within that process.
+	Number uint64
+	// Highest is the newest stamp that the node has stored.
+	Highest lease.Stamp
+	// Effective is the cap that its hardware holds as read back; EffectiveKnown is false while unknown.
+	Effective      units.Power
+	EffectiveKnown bool
+	// Stored is the fail-safe cap that it has stored.
+	Stored units.Power
+	// Power, Demand: measured use and what it could use; nil while unknown.
+	Power, Demand *units.Power
+	// Limited is the share of the last minute in which a cap held the node back; nil while unknown.
+	Limited *float64
+	// Rung of the node's actuation ladder and Version of its powerd, in words.
+	Rung, Version string
+	// Health items now visible on the node.
+	Health []Health
+}
+
+// Health is one warning of a node.
+type Health struct{ Code, Severity, Text, Hint string }
+
+// entry is what the table keeps of one node.
+type entry struct {
+	report   Report
+	at       time.Duration // when it was heard, leader's monotonic time
+	marked   uint64        // newest heartbeat heard before the newest mark
+	answered uint64        // newest heartbeat answered with a lease
+	granted  time.Duration // when that was, leader's monotonic time
+}
+
+// Table is what a leader has heard since it leads. It is not replicated: a new
+// leader starts with an empty one. It belongs to one goroutine.
+type Table struct {
+	timing Timing
+	began  time.Duration
+	nodes  map[string]*entry
+}
+
+// NewTable is an empty table for a leadership that began at the leader's monotonic time now.
+func NewTable(t Timing, now time.Duration) *Table {
+	return &Table{timing: t, began: now, nodes: map[string]*entry{}}
+}
+
+// Heard takes in a heartbeat. An older one of the same process than already heard is ignored.
+func (t *Table) Heard(r Report, now time.Duration) {
+	e, ok := t.nodes[r.Node]
+	if !ok {
+		e = &entry{}
+		t.nodes[r.Node] = e
+	}
+	if ok && e.report.Process == r.Process && r.Number <= e.report.Number {
+		return
+	}
+	if e.report.Process != r.Process {
+		e.marked, e.answered = 0, 0
+	}
+	e.report, e.at = r, now
+}
+
+// Mark is called right before an entry is handed to the log: the heartbeats
+// heard so far may be answered once that entry has committed (promise P3).
+func (t *Table) Mark() {
+	for _, e := range t.nodes {
+		e.marked = e.report.Number
+	}
+}
+
+// Grants are the leases that answer the marked heartbeats, from the state as
+// committed now. Call it only after the entry that followed Mark has committed
+// and been applied. Nodes are in order of name.
+func (t *Table) Grants(s *State, now time.Duration) []NodeGrant {
+	var grants []NodeGrant
+	for _, name := range slices.Sorted(maps.Keys(t.nodes)) {
+		e := t.nodes[name]
+		n, ok := s.Nodes[name]
+		if !ok || !n.Grantable() || n.Process != e.report.Process || e.marked == 0 {
+			continue
+		}
+		e.answered, e.granted = e.marked, now
+		grants = append(grants, NodeGrant{Node: name, Grant: lease.Grant{
+			Stamp: s.Stamp(n), Cap: n.Target, FailSafe: n.FailSafe, Duration: t.timing.Lease,
+			Heartbeat: e.marked, Process: n.Process,
+		}})
+	}
+	return grants
+}
+
+// Waiting are the heard nodes that get no lease, each with the reason in words.
+func (t *Table) Waiting(s *State) map[string]string {
+	out := map[string]string{}
+	for name, e := range t.nodes {
+		n, ok := s.Nodes[name]
+		switch {
+		case e.marked == 0 || ok && n.Grantable():
+		case !ok && !s.knows(e.report.Domain):
+			out[name] = fmt.Sprintf("domain %q is not in the power tree", e.report.Domain)
+		case !ok:
+			out[name] = "it is not in the log yet"
+		case n.MachineID != e.report.MachineID:
+			out[name] = "the name is used by another machine"
+		case n.Released:
+			out[name] = "it is released"
+		case !n.Controlled:
+			out[name] = fmt.Sprintf("it only observes and is charged its rated %v", n.Rated)
+		default:
+			out[name] = fmt.Sprintf("%s is %v short; it is charged %v and waits", n.Domain, -min(0, s.shortest(n.Domain)), n.Charge())
+		}
+	}
+	return out
+}
+
+// NodeGrant is a lease for one node.
+type NodeGrant struct {
+	Node  string
+	Grant lease.Grant
+}
+
+// View is what the table knows of one node, for lists and plans.
+type View struct {
+	// Report is the newest heartbeat.
+	Report Report
+	// Age of the newest heartbeat.
+	Age time.Duration
+	// Lease is what remains of the newest lease as the leader counts it; 0 without one.
+	Lease time.Duration
+}
+
+// View tells about one node, and false when it has not been heard.
+func (t *Table) View(node string, now time.Duration) (View, bool) {
+	e, ok := t.nodes[node]
+	if !ok {
+		return View{}, false
+	}
+	v := View{Report: e.report, Age: now - e.at}
+	if e.answered > 0 {
+		v.Lease = max(0, t.timing.Lease-(now-e.granted))
+	}
+	return v, true
+}
+
+// reachable tells whether plans may count on the node to obey.
+func (t *Table) reachable(node string, now time.Duration) bool {
+	e, ok := t.nodes[node]
+	return ok && now-e.at <= t.timing.Lost
+}
+
+// settled tells whether the leader has heard all admitted nodes, or has led for a lease: before that it only cuts.
+func (t *Table) settled(s *State, now time.Duration) bool {
+	if now-t.began >= t.timing.Lease+t.timing.Margin() {
+		return true
+	}
+	for name, n := range s.Nodes {
+		if n.Grantable() && t.nodes[name] == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// names are the nodes heard, sorted.
+func (t *Table) names() []string {
+	return slices.SortedFunc(maps.Keys(t.nodes), cmp.Compare)
+}

@@ -1,0 +1,75 @@
+package rapl
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"headroom/units"
+)
+
+// ErrNoTree reports a machine without a powercap tree: no RAPL, a kernel
+// without CONFIG_POWERCAP, or a virtual machine.
+var ErrNoTree = errors.New("no powercap tree")
+
+// ErrNoZone reports a powercap tree without a RAPL zone.
+var ErrNoZone = errors.New("no RAPL zone")
+
+// ErrNoConstraint reports a zone that offers no limit of the name asked for.
+var ErrNoConstraint = errors.New("no such constraint")
+
+// ErrZeroLimit reports an attempt to write a limit of 0 W (or less), which
+// hardware may take as "as slow as you can": it is never written.
+var ErrZeroLimit = errors.New("a limit of 0 W is never written")
+
+// ErrNotTaken reports a value that was written without an error and then did
+// not read back.
+var ErrNotTaken = errors.New("written, but it does not read back")
+
+// WriteError reports a limit that the hardware did not take as written.
+type WriteError struct {
+	Zone       string // label of the zone, e.g. "package-0"
+	Constraint string // name of the constraint, e.g. "long_term"
+	Want, Got  units.Power
+	Err        error  // the system's error, or ErrNotTaken
+	Hint       string // what an operator can do
+}
+
+// Error names the zone, the constraint and both values.
+func (e *WriteError) Error() string {
+	return fmt.Sprintf("rapl: %s %s: wrote %v, reads %v: %v", e.Zone, e.Constraint, e.Want, e.Got, e.Err)
+}
+
+// Unwrap is the cause.
+func (e *WriteError) Unwrap() error { return e.Err }
+
+// WindowError reports an averaging window that the hardware did not take.
+type WindowError struct {
+	Zone       string
+	Constraint string
+	Want, Got  time.Duration
+	Err        error
+}
+
+// Error names the zone, the constraint and both values.
+func (e *WindowError) Error() string {
+	return fmt.Sprintf("rapl: %s %s window: wrote %v, reads %v: %v", e.Zone, e.Constraint, e.Want, e.Got, e.Err)
+}
+
+// Unwrap is the cause.
+func (e *WindowError) Unwrap() error { return e.Err }
+
+// EnableError reports a zone whose limits could not be switched on.
+type EnableError struct {
+	Zone string
+	Err  error
+	Hint string
+}
+
+// Error names the zone.
+func (e *EnableError) Error() string {
+	return fmt.Sprintf("rapl: %s: enable limits: %v", e.Zone, e.Err)
+}
+
+// Unwrap is the cause.
+func (e *EnableError) Unwrap() error { return e.Err }

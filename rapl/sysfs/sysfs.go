@@ -1,0 +1,225 @@
+// Package sysfs reads and writes the small text attributes through which the
+// kernel shows a device: one file, one value, on its first line.
+//
+// The one idea: an attribute is opened once and then read by one pread, because
+// a read through open, read and close costs ten times as much and because a
+// held descriptor keeps naming the same device when the tree around it changes.
+// The value is the first line and nothing after it: a plain file that stands in
+// for an attribute is overwritten in place and may keep the tail of an older,
+// longer value.
+//
+// Guarantees: no path leaves the os.Root that was given; reading never changes
+// the machine; a write is one pwrite on a descriptor opened O_WRONLY (never
+// O_CREATE, never O_TRUNC) and is read back at once; an unreadable value is an
+// error that names the file and quotes the text. The package never writes on
+// its own account: what to write is its caller's decision.
+package sysfs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// valueMax bounds what is read of one attribute: the longest value Headroom
+// reads is a list of frequencies or governors; sysfs itself allows a page.
+const valueMax = 4096
+
+// numberMax bounds the text of a number: 20 digits of a 64-bit value, blanks
+// around it and the newline fit well.
+const numberMax = 64
+
+// ErrNotNumber reports an attribute whose first line is no whole number that
+// fits 63 bits.
+var ErrNotNumber = errors.New("not a whole number")
+
+// ParseError reports an attribute whose text could not be understood.
+type ParseError struct {
+	File string // path below the root, as opened
+	Text string // first line as read, at most 64 bytes of it
+	Err  error
+}
+
+// Error is the file, the text and what is wrong with it.
+func (e *ParseError) Error() string { return fmt.Sprintf("%s: read %q: %v", e.File, e.Text, e.Err) }
+
+// Unwrap is the cause, ErrNotNumber for numbers.
+func (e *ParseError) Unwrap() error { return e.Err }
+
+// Attr is one attribute, open for reading. It is for one goroutine at a time.
+type Attr struct {
+	path string
+	file *os.File
+	fd   int
+	buf  [numberMax]byte // reused by Int, so that a sample makes no garbage
+}
+
+// Open opens the attribute at path below root for reading.
+func Open(root *os.Root, path string) (*Attr, error) {
+	f, err := root.OpenFile(path, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	return &Attr{path: path, file: f, fd: int(f.Fd())}, nil
+}
+
+// Path is where the attribute was opened, below the root.
+func (a *Attr) Path() string { return a.path }
+
+// Int reads the value as a whole number, 0 or more. A text that is none gives a
+// *ParseError; a failed read gives the system's error with the path.
+func (a *Attr) Int() (int64, error) {
+	n, err := pread(a.fd, a.buf[:])
+	if err != nil {
+		return 0, &os.PathError{Op: "read", Path: a.path, Err: err}
+	}
+	return ParseInt(a.path, a.buf[:n])
+}
+
+// Text reads the value as text: the first line without blanks around it.
+func (a *Attr) Text() (string, error) {
+	buf := make([]byte, valueMax)
+	n, err := pread(a.fd, buf)
+	if err != nil {
+		return "", &os.PathError{Op: "read", Path: a.path, Err: err}
+	}
+	return string(firstLine(buf[:n])), nil
+}
+
+// Close gives the descriptor back.
+func (a *Attr) Close() error { return a.file.Close() }
+
+// ReadInt opens, reads and closes the attribute at path: for values that are
+// read once.
+func ReadInt(root *os.Root, path string) (int64, error) {
+	a, err := Open(root, path)
+	if err != nil {
+		return 0, err
+	}
+	v, err := a.Int()
+	return v, errors.Join(err, a.Close())
+}
+
+// ReadText opens, reads and closes the attribute at path.
+func ReadText(root *os.Root, path string) (string, error) {
+	a, err := Open(root, path)
+	if err != nil {
+		return "", err
+	}
+	v, err := a.Text()
+	return v, errors.Join(err, a.Close())
+}
+
+// Control is one attribute that can be written. It is for one goroutine at a
+// time, and whoever holds it is the only writer of the knob.
+type Control struct {
+	attr *Attr
+	file *os.File
+	fd   int
+	buf  [numberMax]byte
+}
+
+// OpenControl opens the attribute at path below root for writing, and for the
+// reading back that follows each write.
+func OpenControl(root *os.Root, path string) (*Control, error) {
+	attr, err := Open(root, path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := root.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return nil, errors.Join(err, attr.Close())
+	}
+	return &Control{attr: attr, file: f, fd: int(f.Fd())}, nil
+}
+
+// Path is where the control was opened, below the root.
+func (c *Control) Path() string { return c.attr.path }
+
+// Read reads the value that the control holds now.
+func (c *Control) Read() (int64, error) { return c.attr.Int() }
+
+// Write writes v with one pwrite and reads back what the control then holds.
+// The value read back is returned even when the write failed, as far as it can
+// be read: the kernel reports some refused writes as done and some done ones as
+// failed, so only the value that stands there says what happened.
+func (c *Control) Write(v int64) (got int64, err error) {
+	text := append(strconv.AppendInt(c.buf[:0], v, 10), '\n')
+	err = pwrite(c.fd, text)
+	if err != nil {
+		err = &os.PathError{Op: "write", Path: c.attr.path, Err: err}
+	}
+	got, errRead := c.Read()
+	return got, errors.Join(err, errRead)
+}
+
+// Close gives both descriptors back.
+func (c *Control) Close() error { return errors.Join(c.file.Close(), c.attr.Close()) }
+
+// ParseInt is the number on the first line of text; file names it in the error.
+func ParseInt(file string, text []byte) (int64, error) {
+	line := firstLine(text)
+	var v int64
+	for _, d := range line {
+		if d < '0' || d > '9' || v > (1<<63-1-int64(d-'0'))/10 {
+			return 0, notNumber(file, line)
+		}
+		v = v*10 + int64(d-'0')
+	}
+	if len(line) == 0 {
+		return 0, notNumber(file, line)
+	}
+	return v, nil
+}
+
+func notNumber(file string, line []byte) error {
+	return &ParseError{File: file, Text: string(line[:min(len(line), numberMax)]), Err: ErrNotNumber}
+}
+
+// firstLine cuts text at its first newline and takes the blanks off both ends.
+func firstLine(text []byte) []byte {
+	for i, b := range text {
+		if b == '\n' {
+			text = text[:i]
+			break
+		}
+	}
+	for len(text) > 0 && blank(text[0]) {
+		text = text[1:]
+	}
+	for len(text) > 0 && blank(text[len(text)-1]) {
+		text = text[:len(text)-1]
+	}
+	return text
+}
+
+func blank(b byte) bool { return b == ' ' || b == '\t' || b == '\r' }
+
+// pread is one system call: os.File.ReadAt makes a second one to see the end of
+// the file, which doubles the cost of a sample.
+func pread(fd int, buf []byte) (int, error) {
+	for {
+		n, err := unix.Pread(fd, buf, 0)
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
+		}
+	}
+}
+
+func pwrite(fd int, text []byte) error {
+	for {
+		n, err := unix.Pwrite(fd, text, 0)
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return err
+		case n != len(text):
+			return fmt.Errorf("short write of %d of %d bytes", n, len(text))
+		default:
+			return nil
+		}
+	}
+}

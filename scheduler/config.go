@@ -1,0 +1,115 @@
+package scheduler
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"regexp"
+	"slices"
+
+	"headroom/internal/cli"
+	"headroom/internal/config"
+)
+
+// Config is scheduler.yaml.
+type Config struct {
+	// Listen is where users and workers reach the scheduler, host:port.
+	Listen string `yaml:"listen"`
+	// Advertise is the address told to the coordinators; empty stands for the one listened on.
+	Advertise string `yaml:"advertise,omitempty"`
+	// Dir is the scheduler's own folder.
+	Dir string `yaml:"dir"`
+	// Coordinators are RPC addresses of coordinators, host:port; any one is enough.
+	Coordinators []string `yaml:"coordinators"`
+	// Classes are the priority classes, highest first.
+	Classes []string `yaml:"classes"`
+	// LogLevel is debug, info, warn or error.
+	LogLevel string `yaml:"log_level,omitempty"`
+}
+
+// ExampleConfig is scheduler.yaml with every key, its default and its meaning.
+const ExampleConfig = `# Where users and workers reach the scheduler (host:port).
+listen: 127.0.0.1:7410
+
+# Address told to the coordinators; leave it out when it is the one above.
+# advertise: 10.0.0.20:7410
+
+# The scheduler's own folder. Two schedulers never share one.
+dir: /var/lib/headroom/scheduler
+
+# RPC addresses of coordinators. Any one that answers is enough: it names the leader.
+coordinators:
+  - 127.0.0.1:7401
+
+# Priority classes, highest first. A job names one of them; inside a class jobs
+# start in the order of their submission, and a running job is never evicted.
+classes: [high, low]
+
+# debug, info, warn or error
+log_level: info
+`
+
+// classesMax bounds the priority classes; the papers use two or three.
+const classesMax = 100
+
+var classRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
+
+// LoadConfig reads and checks scheduler.yaml. Errors are *cli.Error with exit
+// code 2 and a hint.
+func LoadConfig(path string) (*Config, error) {
+	c := &Config{LogLevel: "info"}
+	if err := config.Load(path, c); err != nil {
+		return nil, err
+	}
+	if err := c.check(); err != nil {
+		e := *err
+		e.Message = path + ": " + e.Message
+		return nil, &e
+	}
+	return c, nil
+}
+
+func (c *Config) check() *cli.Error {
+	switch {
+	case c.Listen == "":
+		return badConfig("listen: 127.0.0.1:7410 serves this machine only", "listen is missing")
+	case c.Dir == "":
+		return badConfig("dir: /var/lib/headroom/scheduler is the usual place", "dir is missing")
+	case len(c.Coordinators) == 0:
+		return badConfig("coordinators: [127.0.0.1:7401] names one; any one is enough", "coordinators is missing")
+	case len(c.Classes) == 0:
+		return badConfig("classes: [high, low] are two classes, highest first", "classes is missing")
+	case len(c.Classes) > classesMax:
+		return badConfig("a few classes are enough", "%d classes; the most is %d", len(c.Classes), classesMax)
+	}
+	for _, a := range append([]string{c.Listen}, c.Coordinators...) {
+		if _, _, err := net.SplitHostPort(a); err != nil {
+			return badConfig("write host:port, for example 127.0.0.1:7401", "%q is not an address", a)
+		}
+	}
+	for i, class := range c.Classes {
+		if !classRule.MatchString(class) {
+			return badConfig("letters, digits, dots, dashes and underscores, at most 32", "class %q is not a name", class)
+		}
+		if slices.Contains(c.Classes[:i], class) {
+			return badConfig("name each class once, highest first", "class %q appears twice", class)
+		}
+	}
+	if _, err := logLevel(c.LogLevel); err != nil {
+		return badConfig("one of debug, info, warn, error", "log_level %q is unknown", c.LogLevel)
+	}
+	return nil
+}
+
+func badConfig(hint, format string, args ...any) *cli.Error {
+	return &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+func logLevel(name string) (slog.Level, error) {
+	var l slog.Level
+	if name == "" {
+		return slog.LevelInfo, nil
+	}
+	err := l.UnmarshalText([]byte(name))
+	return l, err
+}

@@ -1,0 +1,351 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+const (
+	// WorkerSilence is how long a worker may say nothing before its tasks are
+	// given to others. Workers speak each second.
+	WorkerSilence = 5 * time.Second
+	// rateWindow is the time over which the rate of a job is taken.
+	rateWindow = 5 * time.Second
+	// endedMax bounds the ended jobs that are kept for listings.
+	endedMax = 1000
+)
+
+// Phase tells the two kinds of tasks apart.
+type Phase uint8
+
+// The phases of a job, in their order.
+const (
+	PhaseMap Phase = iota
+	PhaseReduce
+)
+
+// String is the phase as the protocol and the file names have it.
+func (p Phase) String() string {
+	if p == PhaseReduce {
+		return "reduce"
+	}
+	return "map"
+}
+
+// Ref names one attempt of one task.
+type Ref struct {
+	Job   string
+	Phase Phase
+	// Index counts the tasks of a phase from 0; a job has one reduce task.
+	Index int
+	// Attempt differs between all attempts of a task, over restarts of the scheduler too.
+	Attempt uint32
+}
+
+// String is the attempt as logs show it.
+func (r Ref) String() string {
+	return fmt.Sprintf("%s/%s-%05d.%d", r.Job, r.Phase, r.Index, r.Attempt)
+}
+
+// State is where a job is in its life.
+type State uint8
+
+// The states of a job. Done, failed and cancelled are ends.
+const (
+	Queued State = iota
+	Running
+	Done
+	Failed
+	Cancelled
+)
+
+// String is the state in words.
+func (s State) String() string {
+	return [...]string{"queued", "running", "done", "failed", "cancelled"}[s]
+}
+
+// Ended tells whether a job in this state will never run again.
+func (s State) Ended() bool { return s >= Done }
+
+// Plan is what the core knows of a job: how many tasks, and by which rules.
+type Plan struct {
+	ID, Name string
+	// Class is one of the core's classes.
+	Class string
+	// Slots is the most tasks that run at once. Invariant: at least 1.
+	Slots int
+	// MinTasks is the least fraction of map tasks that counts as a result, above 0 and at most 1.
+	MinTasks float64
+	// MaxAttempts is how often a task may fail. Invariant: at least 1.
+	MaxAttempts int
+	// Tasks is the number of map tasks. Invariant: at least 1.
+	Tasks int
+	// Reduce tells whether a reduce task follows the map tasks.
+	Reduce bool
+	// Submitted orders the jobs inside a class; jobs of one moment are ordered by ID.
+	Submitted time.Time
+}
+
+// Past is what is known of a job that ran under an earlier scheduler process.
+// Its zero value is a new job.
+type Past struct {
+	// Started is when the first task started; zero when none had.
+	Started time.Time
+	// Done are the map tasks whose output exists.
+	Done []int
+	// Dropped are the map tasks that were given up for good.
+	Dropped []int
+	// ReduceDone tells that the output of the reduce task exists.
+	ReduceDone bool
+}
+
+type taskState uint8
+
+const (
+	taskPending taskState = iota
+	taskRunning
+	taskDone
+	taskDropped
+)
+
+// task is one map or reduce task.
+type task struct {
+	state taskState
+	// node and attempt name the running attempt; they mean nothing in other states.
+	node    string
+	attempt uint32
+	// tries counts the attempts started by this core; failures those that failed by themselves.
+	tries, failures int
+	// avoid is the node of the last failure: another one is tried first.
+	avoid string
+}
+
+// job is a job with its tasks.
+type job struct {
+	Plan
+	rank  int // of its class: 0 is the highest
+	state State
+	maps  []task
+	// pending are the map tasks to start, lowest first.
+	// Invariant: exactly the indexes of maps in state taskPending, while the job has not ended.
+	pending []int
+	reduce  task
+	running int
+	done    int
+	dropped int
+	started time.Time
+	ended   time.Time
+	outcome string
+	// finishes are the moments of the last completions, inside rateWindow.
+	finishes []time.Time
+}
+
+// worker is the worker of one node.
+type worker struct {
+	slots     int
+	connected bool
+	heard     time.Time
+	// running are the attempts that occupy a slot, those told to stop too, until
+	// the worker says that they ended or is lost.
+	running map[Ref]bool
+}
+
+// Core decides which task runs where. It is a state machine: events change it,
+// Step returns what is to be done. It reads no clock and does no I/O; the same
+// events at the same times give the same actions.
+//
+// Guarantees: a node never starts a task beyond its usable slots; inside a class
+// jobs start in the order of their submission, and no job starts while one of a
+// higher class waits; a running job is never evicted; while a usable slot is
+// free, no task that may run waits; a task counts once, whatever attempts
+// report. A Core is not safe for concurrent use.
+type Core struct {
+	classes []string
+	// run sets the attempts of this process apart from those of earlier ones.
+	run     uint16
+	jobs    map[string]*job
+	buffers [][]*job // one per class, each in order of submission
+	active  []*job   // running jobs, by class and submission
+	ended   []string // ended jobs, oldest first, at most endedMax
+	workers map[string]*worker
+	caps    map[string]Cap
+	hold    time.Time
+	actions []Action
+}
+
+// NewCore is a core without jobs and workers. classes are the priority classes,
+// highest first; run is a number that no earlier core of the same jobs had.
+func NewCore(classes []string, run uint16) *Core {
+	return &Core{
+		classes: slices.Clone(classes),
+		run:     run,
+		jobs:    make(map[string]*job),
+		buffers: make([][]*job, len(classes)),
+		workers: make(map[string]*worker),
+		caps:    make(map[string]Cap),
+	}
+}
+
+// HoldUntil starts no task before t. After a restart it leaves the workers the
+// time to say what they still run.
+func (c *Core) HoldUntil(t time.Time) { c.hold = t }
+
+// Knows tells whether the job is in the core, ended or not.
+func (c *Core) Knows(id string) bool { return c.jobs[id] != nil }
+
+// Add puts a committed job into the buffer of its class; a job that had started
+// before comes back as running. Adding a known job changes nothing.
+// It returns ErrUnknownClass when the class is not one of the core's.
+func (c *Core) Add(now time.Time, p Plan, past Past) error {
+	if c.Knows(p.ID) {
+		return nil
+	}
+	rank := slices.Index(c.classes, p.Class)
+	if rank < 0 {
+		return fmt.Errorf("job %s: class %q: %w", p.ID, p.Class, ErrUnknownClass)
+	}
+	j := &job{Plan: p, rank: rank, maps: make([]task, p.Tasks)}
+	j.restore(past)
+	c.jobs[p.ID] = j
+	c.buffers[rank] = insert(c.buffers[rank], j)
+	if !past.Started.IsZero() || j.done+j.dropped > 0 {
+		c.begin(now, j)
+	}
+	return nil
+}
+
+// restore marks the tasks that were over before.
+func (j *job) restore(past Past) {
+	j.started = past.Started
+	for _, i := range past.Done {
+		if i >= 0 && i < len(j.maps) {
+			j.maps[i].state = taskDone
+		}
+	}
+	for _, i := range past.Dropped { // a dropped task stays dropped, even if its output came late
+		if i >= 0 && i < len(j.maps) {
+			j.maps[i].state = taskDropped
+		}
+	}
+	for i := range j.maps {
+		switch j.maps[i].state {
+		case taskDone:
+			j.done++
+		case taskDropped:
+			j.dropped++
+		case taskPending, taskRunning:
+			j.pending = append(j.pending, i)
+		}
+	}
+	if past.ReduceDone && len(j.pending) == 0 {
+		j.reduce.state = taskDone
+	}
+}
+
+// AddEnded puts a job that ended under an earlier scheduler process into the listings.
+func (c *Core) AddEnded(p Plan, state State, outcome string, done int) {
+	if c.Knows(p.ID) || !state.Ended() {
+		return
+	}
+	j := &job{Plan: p, state: state, outcome: outcome, done: done}
+	c.jobs[p.ID] = j
+	c.remember(j)
+}
+
+// remember keeps an ended job for listings and forgets the oldest beyond the bound.
+func (c *Core) remember(j *job) {
+	c.ended = append(c.ended, j.ID)
+	if len(c.ended) > endedMax {
+		delete(c.jobs, c.ended[0])
+		c.ended = c.ended[1:]
+	}
+}
+
+// Cancel ends a job that has not ended, with the outcome in words; its running
+// tasks are stopped. It does nothing for other jobs.
+func (c *Core) Cancel(now time.Time, id, outcome string) {
+	if j := c.jobs[id]; j != nil && !j.state.Ended() {
+		c.end(now, j, Cancelled, outcome)
+	}
+}
+
+// SetCap takes over what a node may draw. Running tasks above the new number of
+// usable slots run to their end; no further one starts until they have.
+func (c *Core) SetCap(node string, cap Cap) { c.caps[node] = cap }
+
+// begin takes a job out of its buffer and lets it run.
+func (c *Core) begin(now time.Time, j *job) {
+	b := c.buffers[j.rank]
+	c.buffers[j.rank] = slices.DeleteFunc(b, func(o *job) bool { return o == j })
+	c.active = insert(c.active, j)
+	j.state = Running
+	if j.started.IsZero() {
+		j.started = now
+		c.act(StartJob{Job: j.ID, At: now})
+	}
+}
+
+// end is the one way out: what still runs is stopped, the slots go to others
+// when the workers say that they are free.
+func (c *Core) end(now time.Time, j *job, state State, outcome string) {
+	c.buffers[j.rank] = slices.DeleteFunc(c.buffers[j.rank], func(o *job) bool { return o == j })
+	c.active = slices.DeleteFunc(c.active, func(o *job) bool { return o == j })
+	for i := range j.maps {
+		c.stop(j, PhaseMap, i)
+	}
+	c.stop(j, PhaseReduce, 0)
+	j.state, j.ended, j.outcome, j.running = state, now, outcome, 0
+	j.maps, j.pending, j.finishes = nil, nil, nil
+	c.act(EndJob{Job: j.ID, State: state, Outcome: outcome, Tasks: j.Tasks, Done: j.done, Runtime: j.runtime(now)})
+	c.remember(j)
+}
+
+// stop tells the worker of a running task to kill it.
+func (c *Core) stop(j *job, phase Phase, index int) {
+	if t := j.task(phase, index); t.state == taskRunning {
+		c.act(Kill{Node: t.node, Ref: Ref{j.ID, phase, index, t.attempt}})
+		t.state = taskPending
+	}
+}
+
+// task is a task of the job, or nil when there is none of that name.
+func (j *job) task(phase Phase, index int) *task {
+	switch {
+	case phase == PhaseReduce && index == 0:
+		return &j.reduce
+	case phase == PhaseMap && index >= 0 && index < len(j.maps):
+		return &j.maps[index]
+	default:
+		return nil
+	}
+}
+
+// runtime is the time since the first task started, 0 before that.
+func (j *job) runtime(now time.Time) time.Duration {
+	if j.started.IsZero() {
+		return 0
+	}
+	if j.state.Ended() {
+		now = j.ended
+	}
+	return max(0, now.Sub(j.started))
+}
+
+// before is the order in which jobs get slots: class, then submission.
+func (j *job) before(o *job) int {
+	return cmp.Or(cmp.Compare(j.rank, o.rank), j.Submitted.Compare(o.Submitted), cmp.Compare(j.ID, o.ID))
+}
+
+func insert(list []*job, j *job) []*job {
+	at, _ := slices.BinarySearchFunc(list, j, (*job).before)
+	return slices.Insert(list, at, j)
+}
+
+func (c *Core) act(a Action) { c.actions = append(c.actions, a) }
+
+// nodes are the names of all workers in order, so that decisions do not depend
+// on the order of a map.
+func (c *Core) nodes() []string { return slices.Sorted(maps.Keys(c.workers)) }

@@ -1,0 +1,191 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Step decides what is to be done now and returns it with what the events since
+// the last step caused. Call it after every event and at least twice a second.
+func (c *Core) Step(now time.Time) []Action {
+	c.expire(now)
+	for {
+		c.settle(now)
+		if !c.dispatch(now) {
+			break
+		}
+	}
+	actions := c.actions
+	c.actions = nil
+	return actions
+}
+
+// settle ends the running jobs that have nothing left to do.
+func (c *Core) settle(now time.Time) {
+	for _, j := range slices.Clone(c.active) {
+		if j.done+j.dropped < j.Tasks {
+			continue
+		}
+		if !j.Reduce || j.reduce.state == taskDone {
+			c.end(now, j, Done, j.summary())
+		}
+	}
+}
+
+// summary is the outcome of a job that is done.
+func (j *job) summary() string {
+	if j.dropped == 0 {
+		return fmt.Sprintf("%d of %d tasks done", j.done, j.Tasks)
+	}
+	return fmt.Sprintf("%d of %d tasks done, %d dropped (at least %d were needed)",
+		j.done, j.Tasks, j.dropped, need(j.MinTasks, j.Tasks))
+}
+
+// dispatch hands the free slots out: first to the running jobs in order of class
+// and submission, then to the head of the highest non-empty buffer, as long as
+// slots are left. It reports whether a job was begun that has nothing to run.
+func (c *Core) dispatch(now time.Time) (again bool) {
+	if now.Before(c.hold) {
+		return false
+	}
+	free := c.free()
+	for _, j := range c.active {
+		c.feed(j, free)
+	}
+	for len(free) > 0 {
+		j := c.head()
+		if j == nil {
+			return again
+		}
+		c.begin(now, j)
+		c.feed(j, free)
+		again = again || j.running == 0
+	}
+	return again
+}
+
+// head is the job that starts next: the first of the highest non-empty buffer.
+func (c *Core) head() *job {
+	for _, b := range c.buffers {
+		if len(b) > 0 {
+			return b[0]
+		}
+	}
+	return nil
+}
+
+// free counts the usable free slots of each connected node; nodes without are left out.
+func (c *Core) free() map[string]int {
+	free := make(map[string]int)
+	for name, w := range c.workers {
+		if n := c.usable(name, w) - len(w.running); w.connected && n > 0 {
+			free[name] = n
+		}
+	}
+	return free
+}
+
+// usable is the number of slots that the node's cap leaves; all of them while no
+// directive has come.
+func (c *Core) usable(name string, w *worker) int {
+	cap, known := c.caps[name]
+	if !known {
+		return w.slots
+	}
+	return UsableSlots(cap, w.slots)
+}
+
+// feed starts tasks of j while it may run more and slots are free.
+func (c *Core) feed(j *job, free map[string]int) {
+	for j.running < j.Slots && len(free) > 0 {
+		phase, index, ok := j.next()
+		if !ok {
+			return
+		}
+		t := j.task(phase, index)
+		node := roomiest(free, t.avoid)
+		c.start(j, phase, index, node)
+		if free[node]--; free[node] == 0 {
+			delete(free, node)
+		}
+	}
+}
+
+// next is the task to start next: the lowest pending map task, or the reduce
+// task once every map task is over.
+func (j *job) next() (phase Phase, index int, ok bool) {
+	if len(j.pending) > 0 {
+		return PhaseMap, j.pending[0], true
+	}
+	ready := j.Reduce && j.done+j.dropped == j.Tasks && j.reduce.state == taskPending
+	return PhaseReduce, 0, ready
+}
+
+// roomiest is the node with the most free slots, the first by name among equals.
+// The node to avoid is taken only when no other is free.
+func roomiest(free map[string]int, avoid string) string {
+	best := ""
+	better := func(name string) bool {
+		return best == "" || cmp.Or(
+			compareBool(name == avoid, best == avoid),
+			cmp.Compare(free[best], free[name]),
+			cmp.Compare(name, best)) < 0
+	}
+	for name := range free {
+		if better(name) {
+			best = name
+		}
+	}
+	return best
+}
+
+// compareBool orders false before true.
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case b:
+		return -1
+	default:
+		return 1
+	}
+}
+
+// start gives one pending task to a node as a new attempt.
+func (c *Core) start(j *job, phase Phase, index int, node string) {
+	t := j.task(phase, index)
+	t.tries++
+	c.occupy(j, Ref{j.ID, phase, index, c.attempt(t.tries)}, node)
+	c.act(StartTask{Node: node, Ref: Ref{j.ID, phase, index, t.attempt}})
+}
+
+// attempt is the number of a task's n-th attempt. The upper half is the run of
+// the scheduler process, so that an attempt of an earlier one is never taken for
+// one of this.
+func (c *Core) attempt(n int) uint32 {
+	return uint32(c.run)<<16 | uint32(n&0xffff) //nolint:gosec // masked
+}
+
+// occupy marks a pending task as running.
+func (c *Core) occupy(j *job, ref Ref, node string) {
+	t := j.task(ref.Phase, ref.Index)
+	t.state, t.node, t.attempt = taskRunning, node, ref.Attempt
+	j.running++
+	if ref.Phase == PhaseMap {
+		j.pending = slices.DeleteFunc(j.pending, func(i int) bool { return i == ref.Index })
+	}
+	c.workers[node].running[ref] = true
+}
+
+// requeue puts a running task back among the pending ones.
+func (c *Core) requeue(j *job, phase Phase, index int) {
+	t := j.task(phase, index)
+	t.state = taskPending
+	j.running--
+	if phase == PhaseMap {
+		at, _ := slices.BinarySearch(j.pending, index)
+		j.pending = slices.Insert(j.pending, at, index)
+	}
+}

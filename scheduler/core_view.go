@@ -1,0 +1,115 @@
+package scheduler
+
+import (
+	"slices"
+	"time"
+)
+
+// JobView is a job as listings and progress reports show it.
+type JobView struct {
+	Plan
+	State   State
+	Outcome string
+	// Tasks of the map phase.
+	Done, Dropped int
+	// Running counts the reduce task too.
+	Running int
+	// Rate is the completions per second over the last 5 s; RateKnown is false
+	// before the job has run for a second and after it ended.
+	Rate      float64
+	RateKnown bool
+	// Runtime is the time since the first task started; Started is false before that.
+	Runtime time.Duration
+	Started bool
+	// RunningOn counts the running tasks per node.
+	RunningOn map[string]int
+}
+
+// WorkerView is a worker as listings show it.
+type WorkerView struct {
+	Node                   string
+	Slots, Usable, Running int
+	Connected              bool
+}
+
+// Jobs are all jobs in order of submission.
+func (c *Core) Jobs(now time.Time) []JobView {
+	all := make([]*job, 0, len(c.jobs))
+	for _, j := range c.jobs {
+		all = append(all, j)
+	}
+	slices.SortFunc(all, func(a, b *job) int {
+		if n := a.Submitted.Compare(b.Submitted); n != 0 {
+			return n
+		}
+		return a.before(b)
+	})
+	views := make([]JobView, len(all))
+	for i, j := range all {
+		views[i] = j.view(now)
+	}
+	return views
+}
+
+// Job is one job; ok is false when there is none of that id.
+func (c *Core) Job(now time.Time, id string) (view JobView, ok bool) {
+	j := c.jobs[id]
+	if j == nil {
+		return JobView{}, false
+	}
+	return j.view(now), true
+}
+
+func (j *job) view(now time.Time) JobView {
+	v := JobView{
+		Plan: j.Plan, State: j.state, Outcome: j.outcome,
+		Done: j.done, Dropped: j.dropped, Running: j.running,
+		Runtime: j.runtime(now), Started: !j.started.IsZero(),
+		RunningOn: make(map[string]int),
+	}
+	v.Rate, v.RateKnown = j.rate(now)
+	for i := range j.maps {
+		if t := &j.maps[i]; t.state == taskRunning {
+			v.RunningOn[t.node]++
+		}
+	}
+	if j.reduce.state == taskRunning {
+		v.RunningOn[j.reduce.node]++
+	}
+	return v
+}
+
+// rate is the completions per second over the last window, or over the job's
+// life when that is shorter.
+func (j *job) rate(now time.Time) (perSecond float64, known bool) {
+	span := min(rateWindow, j.runtime(now))
+	if j.state != Running || span < time.Second {
+		return 0, false
+	}
+	return float64(len(recent(j.finishes, now))) / span.Seconds(), true
+}
+
+// Outputs are the map tasks that are part of the result, in their order.
+func (c *Core) Outputs(id string) []int {
+	j := c.jobs[id]
+	if j == nil {
+		return nil
+	}
+	var done []int
+	for i := range j.maps {
+		if j.maps[i].state == taskDone {
+			done = append(done, i)
+		}
+	}
+	return done
+}
+
+// Workers are all workers in order of their nodes' names.
+func (c *Core) Workers() []WorkerView {
+	views := make([]WorkerView, 0, len(c.workers))
+	for _, name := range c.nodes() {
+		w := c.workers[name]
+		views = append(views, WorkerView{name, w.slots, c.usable(name, w), len(w.running), w.connected})
+	}
+	return views
+}

@@ -1,0 +1,200 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// workersMax bounds the workers that are remembered while not connected.
+const workersMax = 20_000
+
+// Hello takes over what a worker says when its stream opens: its slots and the
+// attempts that it still runs, or whose result it is about to repeat. Attempts
+// that nobody waits for are killed; tasks that the node should run and does not
+// know are given to others.
+func (c *Core) Hello(now time.Time, node string, slots int, running []Ref) {
+	w := c.workers[node]
+	if w == nil {
+		if len(c.workers) >= workersMax {
+			c.forgetOne()
+		}
+		w = &worker{}
+		c.workers[node] = w
+	}
+	before := w.running
+	w.slots, w.connected, w.heard = slots, true, now
+	w.running = make(map[Ref]bool, len(running))
+	for _, ref := range running {
+		w.running[ref] = true
+		if !c.adopt(now, node, ref) {
+			c.act(Kill{Node: node, Ref: ref})
+		}
+	}
+	for _, ref := range sortedRefs(before) {
+		if !w.running[ref] {
+			c.lose(node, ref)
+		}
+	}
+}
+
+// forgetOne makes room for a new worker: one that is gone is forgotten.
+func (c *Core) forgetOne() {
+	for _, name := range c.nodes() {
+		if w := c.workers[name]; !w.connected && len(w.running) == 0 {
+			delete(c.workers, name)
+			return
+		}
+	}
+}
+
+// adopt tells whether the attempt is wanted: it is the one that the task waits
+// for, or the task waits for none.
+func (c *Core) adopt(now time.Time, node string, ref Ref) bool {
+	j, t := c.find(ref)
+	if t == nil {
+		return false
+	}
+	if t.state == taskRunning {
+		return t.node == node && t.attempt == ref.Attempt
+	}
+	over := j.done+j.dropped == j.Tasks
+	if t.state != taskPending || (ref.Phase == PhaseReduce && !over) {
+		return false
+	}
+	if j.state == Queued { // it had started: the record of it was lost with the scheduler
+		c.begin(now, j)
+	}
+	c.occupy(j, ref, node)
+	return true
+}
+
+// find is the task that an attempt belongs to; nil when its job has ended or is not known.
+func (c *Core) find(ref Ref) (*job, *task) {
+	j := c.jobs[ref.Job]
+	if j == nil || j.state.Ended() || (ref.Phase == PhaseReduce && !j.Reduce) {
+		return nil, nil
+	}
+	return j, j.task(ref.Phase, ref.Index)
+}
+
+// Alive notes that a worker spoke.
+func (c *Core) Alive(now time.Time, node string) {
+	if w := c.workers[node]; w != nil {
+		w.heard = now
+	}
+}
+
+// Broken notes that a worker's stream broke. Its tasks may still run: they are
+// given to others only when it stays silent.
+func (c *Core) Broken(node string) {
+	if w := c.workers[node]; w != nil {
+		w.connected = false
+	}
+}
+
+// Gone notes that a worker said goodbye: it has stopped its tasks.
+func (c *Core) Gone(node string) {
+	if w := c.workers[node]; w != nil {
+		c.abandon(node, w)
+	}
+}
+
+// expire gives up the workers that have been silent for too long.
+func (c *Core) expire(now time.Time) {
+	for _, node := range c.nodes() {
+		if w := c.workers[node]; (w.connected || len(w.running) > 0) && now.Sub(w.heard) >= WorkerSilence {
+			c.abandon(node, w)
+		}
+	}
+}
+
+// abandon takes all tasks away from a worker.
+func (c *Core) abandon(node string, w *worker) {
+	lost := sortedRefs(w.running)
+	w.connected, w.running = false, make(map[Ref]bool)
+	for _, ref := range lost {
+		c.lose(node, ref)
+	}
+}
+
+// lose puts a task back when the attempt that it waits for is lost. A lost
+// attempt is no failure of the task.
+func (c *Core) lose(node string, ref Ref) {
+	if j, t := c.find(ref); t != nil && t.state == taskRunning && t.node == node && t.attempt == ref.Attempt {
+		c.requeue(j, ref.Phase, ref.Index)
+	}
+}
+
+// Result takes over how an attempt ended; failure is empty for success and the
+// cause in words otherwise. The result of an attempt that the task no longer
+// waits for only frees its slot.
+func (c *Core) Result(now time.Time, node string, ref Ref, failure string) {
+	w := c.workers[node]
+	if w == nil {
+		return
+	}
+	w.heard = now
+	delete(w.running, ref)
+	j, t := c.find(ref)
+	if t == nil || t.state != taskRunning || t.node != node || t.attempt != ref.Attempt {
+		return
+	}
+	if failure != "" {
+		c.fail(now, j, t, ref, failure)
+		return
+	}
+	t.state = taskDone
+	j.running--
+	if ref.Phase == PhaseMap {
+		j.done++
+		j.finishes = append(recent(j.finishes, now), now)
+	}
+}
+
+// fail counts a failure. The task is tried again until it has failed too often;
+// then it is dropped where the job's least fraction of tasks allows it, and
+// otherwise the job fails.
+func (c *Core) fail(now time.Time, j *job, t *task, ref Ref, failure string) {
+	t.failures++
+	t.avoid = t.node
+	c.requeue(j, ref.Phase, ref.Index)
+	if t.failures < j.MaxAttempts {
+		return
+	}
+	why := fmt.Sprintf("%s task %d failed %d times, last on %s: %s", ref.Phase, ref.Index, t.failures, t.node, failure)
+	if ref.Phase == PhaseReduce || j.Tasks-j.dropped-1 < need(j.MinTasks, j.Tasks) {
+		c.end(now, j, Failed, why)
+		return
+	}
+	t.state = taskDropped
+	j.dropped++
+	j.pending = slices.DeleteFunc(j.pending, func(i int) bool { return i == ref.Index })
+	c.act(DropTask{Job: j.ID, Index: ref.Index, Why: why})
+}
+
+// Fail ends a job that cannot go on, for a reason outside its tasks.
+func (c *Core) Fail(now time.Time, id, why string) {
+	if j := c.jobs[id]; j != nil && !j.state.Ended() {
+		c.end(now, j, Failed, why)
+	}
+}
+
+// recent cuts the moments that have left the rate's window.
+func recent(moments []time.Time, now time.Time) []time.Time {
+	at, _ := slices.BinarySearchFunc(moments, now.Add(-rateWindow), time.Time.Compare)
+	return moments[at:]
+}
+
+func sortedRefs(set map[Ref]bool) []Ref {
+	refs := make([]Ref, 0, len(set))
+	for ref := range set {
+		refs = append(refs, ref)
+	}
+	slices.SortFunc(refs, func(a, b Ref) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Phase, b.Phase),
+			cmp.Compare(a.Index, b.Index), cmp.Compare(a.Attempt, b.Attempt))
+	})
+	return refs
+}

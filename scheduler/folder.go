@@ -1,0 +1,159 @@
+package scheduler
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/google/renameio/v2"
+)
+
+// folder is where one job keeps its files: a folder of the job's id inside the
+// output folder of its job file. The id in the path is the marker that no output
+// of another job is ever taken for one of this.
+//
+//	OUTPUT/result                  link to the newest finished result of this output folder
+//	OUTPUT/words-7f3a/job.json     the inputs in the order of the tasks, and when the job started
+//	OUTPUT/words-7f3a/map-00000    output of map task 0, complete when it exists
+//	OUTPUT/words-7f3a/dropped      one line for each map task given up, written once
+//	OUTPUT/words-7f3a/result       output of the reduce task, complete when it exists
+type folder struct {
+	output string // of the job file
+	id     string
+}
+
+// manifest is job.json.
+type manifest struct {
+	ID string `json:"id"`
+	// Inputs are the files of the glob when the job was accepted: a file that
+	// appears later must not move the indexes of the tasks.
+	Inputs    []string   `json:"inputs"`
+	StartedAt *time.Time `json:"started_at"`
+}
+
+// droppedTask is one line of the file "dropped".
+type droppedTask struct {
+	Index  int    `json:"index"`
+	Input  string `json:"input"`
+	Reason string `json:"reason"`
+}
+
+func (f folder) path(name string) string { return filepath.Join(f.output, f.id, name) }
+
+// task is the output file of a task.
+func (f folder) task(phase Phase, index int) string {
+	if phase == PhaseReduce {
+		return f.path("result")
+	}
+	return f.path(fmt.Sprintf("map-%05d", index))
+}
+
+// create makes the folder and writes the manifest.
+func (f folder) create(m manifest) error {
+	if err := os.MkdirAll(f.path(""), 0o750); err != nil {
+		return err
+	}
+	return f.writeManifest(m)
+}
+
+// remove takes back what create made. A folder that was there before stays.
+func (f folder) remove() error {
+	return errors.Join(os.Remove(f.path("job.json")), os.Remove(f.path("")))
+}
+
+func (f folder) writeManifest(m manifest) error {
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	return renameio.WriteFile(f.path("job.json"), append(data, '\n'), 0o640)
+}
+
+// readManifest is nil without an error when there is no manifest of this job.
+func (f folder) readManifest() (*manifest, error) {
+	data, err := os.ReadFile(f.path("job.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil //nolint:nilnil // absent is a result of its own here
+	}
+	if err != nil {
+		return nil, err
+	}
+	m := &manifest{}
+	if err := json.Unmarshal(data, m); err != nil || m.ID != f.id {
+		return nil, fmt.Errorf("%s is not the record of job %s", f.path("job.json"), f.id)
+	}
+	return m, nil
+}
+
+// recordDrop notes durably that a map task is given up.
+func (f folder) recordDrop(d droppedTask) error {
+	line, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(f.path("dropped"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640) //nolint:gosec // results are read by a group
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(append(line, '\n'))
+	return errors.Join(err, file.Sync(), file.Close())
+}
+
+// past reads back what an earlier scheduler process had reached.
+func (f folder) past(m manifest) (Past, error) {
+	var p Past
+	if m.StartedAt != nil {
+		p.Started = *m.StartedAt
+	}
+	for i := range m.Inputs {
+		if exists(f.task(PhaseMap, i)) {
+			p.Done = append(p.Done, i)
+		}
+	}
+	p.ReduceDone = exists(f.task(PhaseReduce, 0))
+	var err error
+	p.Dropped, err = f.readDrops()
+	return p, err
+}
+
+// readDrops reads the dropped tasks. A line that a crash cut short was never
+// acted upon and is passed over.
+func (f folder) readDrops() ([]int, error) {
+	file, err := os.Open(f.path("dropped"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() //nolint:errcheck // only read
+	var drops []int
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		var d droppedTask
+		if json.Unmarshal(lines.Bytes(), &d) == nil {
+			drops = append(drops, d.Index)
+		}
+	}
+	return drops, lines.Err()
+}
+
+// publish makes OUTPUT/result name the job's result. A file of that name that is
+// not such a link belongs to somebody else and stays as it is.
+func (f folder) publish() error {
+	link := filepath.Join(f.output, "result")
+	if info, err := os.Lstat(link); err == nil && info.Mode()&fs.ModeSymlink == 0 {
+		return fmt.Errorf("%s is not a link to a result; the result is %s", link, f.task(PhaseReduce, 0))
+	}
+	return renameio.Symlink(filepath.Join(f.id, "result"), link)
+}
+
+func exists(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.Mode().IsRegular()
+}

@@ -1,0 +1,87 @@
+package scheduler
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+
+	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
+
+	"headroom/internal/cli"
+)
+
+// identity is what the scheduler keeps in its folder. Jobs are not in it: they
+// are in the coordinators' log, and their progress is in their output folders.
+type identity struct {
+	// ID names the scheduler to the coordinators.
+	ID string `json:"id"`
+	// Run counts the starts, so that attempts of different processes differ.
+	Run uint16 `json:"run"`
+}
+
+// claim takes the folder for this process and counts the start. The lock lasts
+// until release is called or the process ends.
+func claim(dir string) (id identity, release func() error, err error) {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return id, nil, &cli.Error{Code: "config", Exit: cli.ExitUsage, Err: err,
+			Message: fmt.Sprintf("dir cannot be made: %v", err), Hint: "dir must name a folder that this user may write to"}
+	}
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return id, nil, fmt.Errorf("scheduler: lock %s: %w", dir, err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return id, nil, errors.Join(&cli.Error{Code: "conflict", Exit: cli.ExitConflict, Err: err,
+			Message: "another scheduler runs on " + dir, Hint: "stop it, or give this one a dir of its own"}, lock.Close())
+	}
+	if id, err = next(filepath.Join(dir, "state.json")); err != nil {
+		return id, nil, errors.Join(err, lock.Close())
+	}
+	return id, lock.Close, nil
+}
+
+// next reads the identity, counts this start and writes it back durably.
+func next(path string) (id identity, err error) {
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		// A lost folder must not repeat the attempts of before: begin anywhere.
+		var b [5]byte
+		if _, err := rand.Read(b[:]); err != nil {
+			return id, fmt.Errorf("scheduler: choose an id: %w", err)
+		}
+		id = identity{ID: "s-" + hex.EncodeToString(b[:3]), Run: uint16(b[3])<<8 | uint16(b[4])}
+	case err != nil:
+		return id, fmt.Errorf("scheduler: read %s: %w", path, err)
+	default:
+		if err := json.Unmarshal(data, &id); err != nil || id.ID == "" {
+			return id, &cli.Error{Code: "state", Exit: cli.ExitFailed, Message: path + " is damaged",
+				Hint: "remove it; jobs are kept by the coordinators and are not lost"}
+		}
+	}
+	id.Run++
+	data, err = json.Marshal(id)
+	if err == nil {
+		err = renameio.WriteFile(path, append(data, '\n'), 0o600)
+	}
+	if err != nil {
+		return id, fmt.Errorf("scheduler: write %s: %w", path, err)
+	}
+	return id, nil
+}
+
+// Version is the version of this build, "devel" without one.
+func Version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "devel"
+	}
+	return info.Main.Version
+}

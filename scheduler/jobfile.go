@@ -1,0 +1,289 @@
+package scheduler
+
+import (
+	"fmt"
+	"math"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/parser"
+
+	"headroom/internal/cli"
+	"headroom/internal/config"
+)
+
+// Bounds of a job file. They keep one job's share of the coordinators' log and
+// of the scheduler's memory small; more work is several jobs.
+const (
+	jobFileMax  = 64 << 10 // bytes
+	tasksMax    = 10_000   // map tasks
+	slotsMax    = 10_000
+	attemptsMax = 100
+	// attemptsDefault is max_attempts when the job file does not say.
+	attemptsDefault = 3
+)
+
+// JobFile is a job as its owner writes it (YAML). ParseJob checks it.
+type JobFile struct {
+	// Name is letters, digits, dots, dashes and underscores; the job's id begins with it.
+	Name string `yaml:"name"`
+	// Class is one of the scheduler's priority classes.
+	Class string `yaml:"class"`
+	// Slots is the most tasks that run at once, from 1 to 10000.
+	Slots int `yaml:"slots"`
+	// MinTasks is the least fraction of map tasks that counts as a result:
+	// "75%" or 0.75, above 0 and at most 1. Empty stands for all.
+	MinTasks string   `yaml:"min_tasks,omitempty"`
+	Map      MapStage `yaml:"map"`
+	// Reduce is optional: without it the map outputs are the result.
+	Reduce *ReduceStage `yaml:"reduce,omitempty"`
+	// Output is the folder for the results; a folder of the job's id is made in it.
+	Output string `yaml:"output"`
+	// MaxAttempts is how often one task may fail, from 1 to 100; 0 stands for 3.
+	MaxAttempts int `yaml:"max_attempts,omitempty"`
+	// Folder is where the tasks run and what relative paths are relative to; empty
+	// stands for the folder of the job file.
+	Folder string `yaml:"folder,omitempty"`
+
+	source source
+}
+
+// MapStage is the first phase: one task for each input file.
+type MapStage struct {
+	// Input is a glob; each file that it matches is one task.
+	Input string `yaml:"input"`
+	// Command is the program and its arguments; {input}, {output} and {index} are
+	// replaced. Standard output is the task's output unless {output} is used.
+	Command []string `yaml:"command"`
+}
+
+// ReduceStage is the second phase: one task over all map outputs.
+type ReduceStage struct {
+	// Command gets the names of all map outputs as further arguments; {output} is replaced.
+	Command []string `yaml:"command"`
+}
+
+// nameRule keeps names fit for ids, file names and screens.
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+
+// ParseJob reads a job file strictly and checks all that can be checked without
+// touching the disk. file is its absolute name, for positions in errors and for
+// relative paths, which come back absolute. classes are those of the scheduler.
+// Errors are *cli.Error with exit code 2, position and hint.
+func ParseJob(file string, data []byte, classes []string) (*JobFile, error) {
+	if len(data) > jobFileMax {
+		return nil, source{file: file}.errorAt("", "a job file of %d bytes is too long; the most is %d", len(data), jobFileMax).
+			hint("input files are named by a glob, not one by one")
+	}
+	f := &JobFile{}
+	if err := config.Decode(file, data, f); err != nil {
+		return nil, err
+	}
+	f.source = source{file, data}
+	for _, check := range []func() error{f.checkName, func() error { return f.checkClass(classes) }, f.checkNumbers, f.checkCommands} {
+		if err := check(); err != nil {
+			return nil, err
+		}
+	}
+	return f, f.makeAbsolute()
+}
+
+func (f *JobFile) checkName() error {
+	if f.Name == "" {
+		return f.missing("name", "a short name for the job, for example name: words")
+	}
+	if !nameRule.MatchString(f.Name) {
+		return f.source.errorAt("name", "name %q is not fit for an id", f.Name).
+			hint("letters, digits, dots, dashes and underscores, at most 63, beginning with a letter or a digit")
+	}
+	return nil
+}
+
+func (f *JobFile) checkClass(classes []string) error {
+	known := "classes of this scheduler, highest first: " + strings.Join(classes, ", ")
+	if f.Class == "" {
+		return f.missing("class", known)
+	}
+	if !slices.Contains(classes, f.Class) {
+		e := f.source.errorAt("class", "unknown class %q", f.Class).hint(known)
+		e.Err = ErrUnknownClass
+		return e
+	}
+	return nil
+}
+
+func (f *JobFile) checkNumbers() error {
+	if f.Slots < 1 || f.Slots > slotsMax {
+		if !f.source.has("slots") {
+			return f.missing("slots", "slots is the most tasks that run at once, for example slots: 4")
+		}
+		return f.source.errorAt("slots", "slots is %d; it must be from 1 to %d", f.Slots, slotsMax).
+			hint("slots is the most tasks of the job that run at once")
+	}
+	if f.MaxAttempts < 0 || f.MaxAttempts > attemptsMax || (f.MaxAttempts == 0 && f.source.has("max_attempts")) {
+		return f.source.errorAt("max_attempts", "max_attempts is %d; it must be from 1 to %d", f.MaxAttempts, attemptsMax).
+			hint("max_attempts is how often one task may fail before it is given up; leave it out for 3")
+	}
+	if f.MaxAttempts == 0 {
+		f.MaxAttempts = attemptsDefault
+	}
+	if _, err := parseFraction(f.MinTasks); err != nil {
+		return f.source.errorAt("min_tasks", "min_tasks %q: %v", f.MinTasks, err).
+			hint("the least fraction of map tasks that counts as a result: above 0 and at most 1, as 75% or 0.75")
+	}
+	return nil
+}
+
+func (f *JobFile) checkCommands() error {
+	if len(f.Map.Command) == 0 {
+		return f.missing("map.command", `program and arguments, for example command: [powerlab, app, wordcount, "{input}"]`)
+	}
+	if f.Reduce != nil && len(f.Reduce.Command) == 0 {
+		return f.missing("reduce.command", "program and arguments, for example command: [powerlab, app, merge]; or leave reduce out")
+	}
+	if err := f.checkWords("map.command", f.Map.Command); err != nil || f.Reduce == nil {
+		return err
+	}
+	return f.checkWords("reduce.command", f.Reduce.Command)
+}
+
+func (f *JobFile) checkWords(key string, words []string) error {
+	if words[0] == "" {
+		return f.source.errorAt(key+"[0]", "the program of %s is empty", key).hint("name a program")
+	}
+	for i, w := range words {
+		if strings.ContainsRune(w, 0) {
+			return f.source.errorAt(fmt.Sprintf("%s[%d]", key, i), "%s holds a NUL character", key).hint("no program can be given one")
+		}
+	}
+	return nil
+}
+
+// makeAbsolute makes every path absolute, so that the job means the same on
+// every machine and after every restart.
+func (f *JobFile) makeAbsolute() error {
+	folder := filepath.Dir(f.source.file)
+	f.Folder = absolute(folder, f.Folder)
+	if !filepath.IsAbs(f.Folder) {
+		return f.source.errorAt("folder", "folder %q is not an absolute path", f.Folder).hint("submit the job file by its absolute name")
+	}
+	for _, p := range []struct {
+		key, hint string
+		path      *string
+	}{
+		{"map.input", "a glob of text files, for example input: data/*.txt", &f.Map.Input},
+		{"output", "a folder for the results, for example output: out", &f.Output},
+	} {
+		if *p.path == "" {
+			return f.missing(p.key, p.hint)
+		}
+		if strings.ContainsRune(*p.path, 0) {
+			return f.source.errorAt(p.key, "%s holds a NUL character", p.key).hint("no file name can hold one")
+		}
+		*p.path = absolute(f.Folder, *p.path)
+	}
+	return nil
+}
+
+func absolute(folder, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(folder, path)
+}
+
+func (f *JobFile) missing(key, hint string) error {
+	return f.source.errorAt("", "%s is missing", key).hint(hint)
+}
+
+// Fraction is the least fraction of map tasks that counts as a result, above 0
+// and at most 1.
+func (f *JobFile) Fraction() float64 {
+	x, err := parseFraction(f.MinTasks)
+	if err != nil {
+		return 1 // ParseJob has refused it; the strictest reading is the safe one
+	}
+	return x
+}
+
+// parseFraction reads "75%" or "0.75"; empty stands for 1.
+func parseFraction(s string) (float64, error) {
+	if s == "" {
+		return 1, nil
+	}
+	digits, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
+	x, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	if err != nil {
+		return 0, ErrNotFraction
+	}
+	if percent {
+		x /= 100
+	}
+	if math.IsNaN(x) || x <= 0 || x > 1 {
+		return 0, ErrNotFraction
+	}
+	return x, nil
+}
+
+// Canonical is the job file with all paths absolute and all defaults filled in:
+// what the coordinators' log keeps. Reading it gives the same job.
+func (f *JobFile) Canonical() ([]byte, error) {
+	data, err := yaml.Marshal(f)
+	if err != nil {
+		return nil, fmt.Errorf("scheduler: write job %s: %w", f.Name, err)
+	}
+	return data, nil
+}
+
+// source finds the positions of keys for error texts.
+type source struct {
+	file string
+	data []byte
+}
+
+// jobError is a *cli.Error that is being put together.
+type jobError struct{ *cli.Error }
+
+func (e jobError) hint(text string) *cli.Error {
+	e.Hint = text
+	return e.Error
+}
+
+// errorAt is an error about a key, such as "map.input" or "map.command[0]"; the
+// empty key stands for the whole file.
+func (s source) errorAt(key, format string, args ...any) jobError {
+	where := s.file
+	if line, column, ok := s.position(key); ok {
+		where = fmt.Sprintf("%s:%d:%d", s.file, line, column)
+	}
+	return jobError{&cli.Error{Code: "job-file", Exit: cli.ExitUsage, Message: where + ": " + fmt.Sprintf(format, args...)}}
+}
+
+func (s source) has(key string) bool {
+	_, _, ok := s.position(key)
+	return ok
+}
+
+func (s source) position(key string) (line, column int, ok bool) {
+	if key == "" {
+		return 0, 0, false
+	}
+	path, err := yaml.PathString("$." + key)
+	if err != nil {
+		return 0, 0, false
+	}
+	file, err := parser.ParseBytes(s.data, 0)
+	if err != nil {
+		return 0, 0, false
+	}
+	node, err := path.FilterFile(file)
+	if err != nil || node == nil || node.GetToken() == nil || node.GetToken().Position == nil {
+		return 0, 0, false
+	}
+	p := node.GetToken().Position
+	return p.Line, p.Column, true
+}

@@ -1,0 +1,18 @@
+// Package local is the engine that runs tasks as ordinary processes: the worker
+// of one node.
+//
+// The one idea: the worker pulls. It opens one stream to the scheduler, says
+// what it still runs, gets tasks and reports how they end; the scheduler never
+// connects to a node. A worker knows nothing of caps and watts: it is given
+// fewer tasks where the cap is low.
+//
+// Guarantees: a task's output appears under its final name only when the task
+// succeeded and the bytes are on disk; never more tasks than slots run at once;
+// a broken stream or a restarted scheduler ends no task; a result is repeated
+// until it is surely delivered; a cancelled task is killed with its whole process
+// group, and so is every task when the worker ends. When the worker itself is
+// killed, the kernel kills each task's first process with it.
+//
+// It never uses a shell, never removes anything but its own unfinished output,
+// and never decides which task to run.
+package local

@@ -1,0 +1,198 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	headroomv1 "headroom/api/headroom/v1"
+)
+
+const (
+	// tailMax is how much of standard error is kept for the cause of a failure.
+	tailMax = 2 << 10
+	// pipeWait is how long a process that left its group may keep standard error open.
+	pipeWait = time.Second
+	// exitNotStarted is the exit code of a task that never ran, or was killed.
+	exitNotStarted = -1
+)
+
+// Partial is the name of an unfinished output: beside the final one, so that the
+// rename is atomic, and different for each attempt, so that two attempts never
+// write into one file.
+func Partial(output string, attempt uint32) string {
+	return filepath.Join(filepath.Dir(output), fmt.Sprintf(".%s.%08x.part", filepath.Base(output), attempt))
+}
+
+// run runs one task to its end and tells how it ended. When ctx ends the task is
+// killed with its process group. The calling goroutine keeps its thread: the
+// kernel kills the task when the thread that started it ends, and the thread
+// must not end before.
+func run(ctx context.Context, t *headroomv1.Task, env []string) *headroomv1.TaskResult {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	began := time.Now()
+	p := &process{task: t, env: env, partial: Partial(t.GetOutput(), t.GetRef().GetAttempt())}
+	err := p.run(ctx)
+	if err != nil {
+		err = errors.Join(err, ignoreMissing(os.Remove(p.partial)))
+	}
+	r := &headroomv1.TaskResult{Ref: t.GetRef(), Seconds: time.Since(began).Seconds(), ExitCode: exitNotStarted}
+	if state := p.state(); state != nil {
+		r.ExitCode = int32(state.ExitCode()) //nolint:gosec // -1 to 255
+		r.CpuSeconds = (state.UserTime() + state.SystemTime()).Seconds()
+	}
+	if err != nil {
+		r.Error = strings.ToValidUTF8(err.Error(), "?")
+		if r.GetExitCode() == 0 { // it ran well, but its output could not be kept
+			r.ExitCode = exitNotStarted
+		}
+	}
+	return r
+}
+
+// process is one task as a process of this machine.
+type process struct {
+	task    *headroomv1.Task
+	env     []string
+	partial string
+	cmd     *exec.Cmd
+	stderr  tail
+
+	mu     sync.Mutex
+	reaped bool // the process id may belong to somebody else
+	killed bool
+}
+
+func (p *process) state() *os.ProcessState {
+	if p.cmd == nil {
+		return nil
+	}
+	return p.cmd.ProcessState
+}
+
+func (p *process) run(ctx context.Context) error {
+	out, err := os.Create(p.partial)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(p.execute(ctx, out), out.Close()); err != nil {
+		return err
+	}
+	return p.keep()
+}
+
+// execute starts the process and waits for it and its group.
+func (p *process) execute(ctx context.Context, out *os.File) error {
+	argv := p.task.GetArgv()
+	if len(argv) == 0 {
+		return errors.New("the task has no program")
+	}
+	p.cmd = exec.Command(argv[0], argv[1:]...) //nolint:gosec,noctx // jobs are programs; the group is killed, not only the process
+	p.cmd.Dir, p.cmd.Env, p.cmd.Stderr = p.task.GetDir(), p.env, &p.stderr
+	if !slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, p.partial) }) {
+		p.cmd.Stdout = out // else the program writes its output by itself
+	}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	p.cmd.WaitDelay = pipeWait
+	if err := p.cmd.Start(); err != nil {
+		return err
+	}
+	over := context.AfterFunc(ctx, p.kill)
+	defer over()
+	err := p.wait()
+	if p.killed {
+		return errors.New("stopped")
+	}
+	if err != nil {
+		return p.cause(err)
+	}
+	return nil
+}
+
+// wait waits until the process has ended, ends what is left of its group, and
+// only then lets the system reuse the process id.
+func (p *process) wait() error {
+	var info unix.Siginfo
+	for {
+		err := unix.Waitid(unix.P_PID, p.cmd.Process.Pid, &info, unix.WEXITED|unix.WNOWAIT, nil)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	p.mu.Lock()
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // ESRCH: nobody is left
+	p.reaped = true
+	p.mu.Unlock()
+	err := p.cmd.Wait()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		return nil // only standard error was held open by a process that left the group
+	}
+	return err
+}
+
+// kill ends the process and its group.
+func (p *process) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		p.killed = true
+		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // it may have ended just now
+	}
+}
+
+// cause is how the process failed, with the end of what it said.
+func (p *process) cause(err error) error {
+	said := strings.TrimSpace(p.stderr.String())
+	if said == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, said)
+}
+
+// keep makes the output durable and gives it its final name.
+func (p *process) keep() error {
+	file, err := os.OpenFile(p.partial, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("the task left no output: %w", err)
+	}
+	if err := errors.Join(file.Sync(), file.Close()); err != nil {
+		return err
+	}
+	return os.Rename(p.partial, p.task.GetOutput())
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// tail keeps the last bytes written to it.
+type tail struct {
+	buf []byte
+}
+
+// Write keeps the end of p and never fails.
+func (t *tail) Write(p []byte) (int, error) {
+	t.buf = append(t.buf, p[max(0, len(p)-tailMax):]...)
+	if len(t.buf) > tailMax {
+		t.buf = append(t.buf[:0], t.buf[len(t.buf)-tailMax:]...)
+	}
+	return len(p), nil
+}
+
+// String is what was kept.
+func (t *tail) String() string { return string(t.buf) }

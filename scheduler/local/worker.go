@@ -1,0 +1,351 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/rpc"
+)
+
+const (
+	// aliveEvery is how often the worker speaks; the scheduler gives its tasks to
+	// others after 5 s of silence.
+	aliveEvery = time.Second
+	// backoffMin and backoffMax bound the wait before the stream is opened again.
+	// A restarted scheduler waits 2 s for its workers, so the longest is below.
+	backoffMin = 50 * time.Millisecond
+	backoffMax = time.Second
+	// repeatFor is how long a result that was sent is repeated on a new stream: a
+	// dead connection is noticed sooner than that.
+	repeatFor = 10 * time.Second
+	// outboxMax bounds the results that are kept.
+	outboxMax = 4096
+	// goodbyeWait is how long the scheduler may take to notice the end.
+	goodbyeWait = time.Second
+	// inboxMax is how many messages of the scheduler may wait to be handled.
+	inboxMax = 16
+)
+
+// Config is what a worker must know. All fields are required.
+type Config struct {
+	// Node is the name of the node that the worker runs on.
+	Node string
+	// Scheduler is the scheduler's address, host:port.
+	Scheduler string
+	// Slots is how many tasks may run at once, at least 1.
+	Slots int
+	// Dir is the worker's own folder; tasks find their TMPDIR in it.
+	Dir string
+	// Version is told to the scheduler, for operators.
+	Version string
+	Logger  *slog.Logger
+}
+
+// Worker runs the tasks of one node. Run owns it.
+type Worker struct {
+	cfg     Config
+	client  headroomv1connect.WorkerServiceClient
+	http    *http.Client
+	env     []string
+	running map[ref]context.CancelFunc
+	ended   chan *headroomv1.TaskResult
+	outbox  []sent
+	link    link // for one log line per change
+}
+
+// link is what the worker last said about its stream.
+type link uint8
+
+const (
+	linkUnknown link = iota
+	linkUp
+	linkDown
+)
+
+// ref is a task's attempt as a key.
+type ref struct {
+	job, phase     string
+	index, attempt uint32
+}
+
+func keyOf(r *headroomv1.TaskRef) ref {
+	return ref{r.GetJob(), r.GetPhase(), r.GetIndex(), r.GetAttempt()}
+}
+
+func (r ref) proto() *headroomv1.TaskRef {
+	return &headroomv1.TaskRef{Job: r.job, Phase: r.phase, Index: r.index, Attempt: r.attempt}
+}
+
+// sent is a result that the scheduler may not know yet.
+type sent struct {
+	result *headroomv1.TaskResult
+	at     time.Time // zero: not sent
+}
+
+// New is a worker that does nothing until Run. It makes its folder.
+func New(cfg Config) (*Worker, error) {
+	tmp := filepath.Join(cfg.Dir, "tmp")
+	if err := os.MkdirAll(tmp, 0o750); err != nil {
+		return nil, fmt.Errorf("worker %s: make its folder: %w", cfg.Node, err)
+	}
+	tmp, err := filepath.Abs(tmp)
+	if err != nil {
+		return nil, fmt.Errorf("worker %s: its folder: %w", cfg.Node, err)
+	}
+	client := rpc.NewClient()
+	return &Worker{
+		cfg:     cfg,
+		http:    client,
+		client:  headroomv1connect.NewWorkerServiceClient(client, rpc.BaseURL(cfg.Scheduler), rpc.ClientOptions()...),
+		env:     append(os.Environ(), "TMPDIR="+tmp, "HEADROOM_NODE="+cfg.Node),
+		running: make(map[ref]context.CancelFunc),
+		ended:   make(chan *headroomv1.TaskResult),
+	}, nil
+}
+
+// Run works until ctx ends; then it kills its tasks with their process groups,
+// says goodbye and returns nil. An unreachable scheduler is tried for ever.
+func (w *Worker) Run(ctx context.Context) error {
+	defer w.http.CloseIdleConnections()
+	defer w.stopAll()
+	wait := backoffMin
+	for {
+		began := time.Now()
+		err := w.session(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		w.noteBroken(err)
+		if time.Since(began) > backoffMax {
+			wait = backoffMin
+		}
+		if !w.pause(ctx, wait) {
+			return nil
+		}
+		wait = min(2*wait, backoffMax)
+	}
+}
+
+func (w *Worker) noteBroken(err error) {
+	if w.link != linkDown {
+		w.cfg.Logger.Warn("no stream to the scheduler", "node", w.cfg.Node, "scheduler", w.cfg.Scheduler, "error", err)
+	}
+	w.link = linkDown
+}
+
+// pause waits, while tasks may end. It returns false when ctx ended.
+func (w *Worker) pause(ctx context.Context, wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-timer.C:
+			return true
+		case r := <-w.ended:
+			w.collect(r)
+		}
+	}
+}
+
+type stream = connect.BidiStreamForClient[headroomv1.WorkerMessage, headroomv1.WorkMessage]
+
+// session is the life of one stream.
+func (w *Worker) session(ctx context.Context) error {
+	// The stream outlives ctx by the goodbye.
+	streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	st, err := w.open(streamCtx)
+	if err != nil {
+		cancel()
+		return err
+	}
+	inbox, broken := receive(streamCtx, st)
+	defer func() {
+		cancel()
+		_ = st.CloseResponse()
+		for range inbox { //nolint:revive // until the receiver has ended
+		}
+	}()
+	alive := time.NewTicker(aliveEvery)
+	defer alive.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			w.goodbye(st, broken)
+			return nil
+		case err := <-broken:
+			return err
+		case m := <-inbox:
+			w.handle(ctx, m)
+			err = w.flush(st)
+		case r := <-w.ended:
+			w.collect(r)
+			err = w.flush(st)
+		case <-alive.C:
+			err = st.Send(&headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Alive{Alive: &headroomv1.WorkerAlive{}}})
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// open opens the stream, says hello and repeats the results that may be lost.
+func (w *Worker) open(ctx context.Context) (*stream, error) {
+	st := w.client.Work(ctx)
+	hello := &headroomv1.WorkerHello{Node: w.cfg.Node, Slots: uint32(w.cfg.Slots), Version: w.cfg.Version} //nolint:gosec // bounded by the flag
+	for r := range w.running {
+		hello.Running = append(hello.Running, r.proto())
+	}
+	w.prune(time.Now())
+	for i := range w.outbox {
+		w.outbox[i].at = time.Time{}
+		hello.Running = append(hello.Running, w.outbox[i].result.GetRef())
+	}
+	err := st.Send(&headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Hello{Hello: hello}})
+	if err == nil {
+		err = w.flush(st)
+	}
+	if err == nil {
+		return st, nil
+	}
+	if _, cause := st.Receive(); errors.Is(err, io.EOF) && cause != nil {
+		err = cause // Send only knows that the stream is over
+	}
+	_ = st.CloseRequest()
+	_ = st.CloseResponse()
+	return nil, err
+}
+
+// receive passes on what the scheduler sends, until the stream or ctx ends; then
+// inbox is closed, after the reason was put into broken.
+func receive(ctx context.Context, st *stream) (inbox <-chan *headroomv1.WorkMessage, broken <-chan error) {
+	in, end := make(chan *headroomv1.WorkMessage, inboxMax), make(chan error, 1)
+	go func() {
+		defer close(in)
+		for {
+			m, err := st.Receive()
+			if err != nil {
+				end <- err
+				return
+			}
+			select {
+			case in <- m:
+			case <-ctx.Done():
+				end <- ctx.Err()
+				return
+			}
+		}
+	}()
+	return in, end
+}
+
+// handle carries out one message.
+func (w *Worker) handle(ctx context.Context, m *headroomv1.WorkMessage) {
+	if w.link != linkUp && m != nil {
+		w.link = linkUp
+		w.cfg.Logger.Info("scheduler gives tasks", "node", w.cfg.Node, "scheduler", w.cfg.Scheduler)
+	}
+	switch m := m.GetMessage().(type) {
+	case *headroomv1.WorkMessage_Task:
+		w.start(ctx, m.Task)
+	case *headroomv1.WorkMessage_Kill:
+		if stop := w.running[keyOf(m.Kill)]; stop != nil {
+			stop()
+		}
+	}
+}
+
+// start runs a task on its own goroutine. The task outlives the stream, not the worker.
+func (w *Worker) start(ctx context.Context, t *headroomv1.Task) {
+	key := keyOf(t.GetRef())
+	if w.running[key] != nil {
+		return // already told
+	}
+	if len(w.running) >= w.cfg.Slots {
+		w.outbox = append(w.outbox, sent{result: &headroomv1.TaskResult{Ref: t.GetRef(), ExitCode: exitNotStarted, Error: "no free slot"}})
+		return
+	}
+	taskCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	w.running[key] = stop
+	env := append(w.env[:len(w.env):len(w.env)], t.GetEnv()...)
+	go func() {
+		r := run(taskCtx, t, env)
+		stop()
+		w.ended <- r
+	}()
+}
+
+// collect takes note of a task that ended.
+func (w *Worker) collect(r *headroomv1.TaskResult) {
+	delete(w.running, keyOf(r.GetRef()))
+	w.outbox = append(w.outbox, sent{result: r})
+	if len(w.outbox) > outboxMax {
+		w.outbox = w.outbox[1:]
+	}
+}
+
+// flush sends the results that were not sent on this stream.
+func (w *Worker) flush(st *stream) error {
+	now := time.Now()
+	w.prune(now)
+	for i := range w.outbox {
+		if !w.outbox[i].at.IsZero() {
+			continue
+		}
+		if err := st.Send(&headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Result{Result: w.outbox[i].result}}); err != nil {
+			return err
+		}
+		w.outbox[i].at = now
+	}
+	return nil
+}
+
+// prune forgets the results that have surely arrived.
+func (w *Worker) prune(now time.Time) {
+	kept := w.outbox[:0]
+	for _, s := range w.outbox {
+		if s.at.IsZero() || now.Sub(s.at) < repeatFor {
+			kept = append(kept, s)
+		}
+	}
+	clear(w.outbox[len(kept):])
+	w.outbox = kept
+}
+
+// goodbye kills the tasks and closes the stream from this side: the scheduler
+// gives them to others at once.
+func (w *Worker) goodbye(st *stream, broken <-chan error) {
+	w.stopAll()
+	if err := st.CloseRequest(); err != nil && !errors.Is(err, io.EOF) {
+		return
+	}
+	timer := time.NewTimer(goodbyeWait)
+	defer timer.Stop()
+	select {
+	case <-broken:
+	case <-timer.C:
+	}
+}
+
+// stopAll kills every task and waits until they have ended.
+func (w *Worker) stopAll() {
+	for _, stop := range w.running {
+		stop()
+	}
+	for len(w.running) > 0 {
+		w.collect(<-w.ended)
+	}
+}
