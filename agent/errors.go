@@ -27,8 +27,8 @@ func damaged(path string, why error) error {
 	return &cli.Error{
 		Code: "journal-damaged", Exit: cli.ExitFailed,
 		Message: fmt.Sprintf("%s is damaged (%v); the fail-safe cap stays written and nothing is restored", path, why),
-		Hint: "put a copy back; without one, reboot the machine (which resets its limits), move the file away and start powerd again",
-		Err:  errors.Join(ErrDamaged, why),
+		Hint:    "put a copy back; without one, reboot the machine (which resets its limits), move the file away and start powerd again",
+		Err:     errors.Join(ErrDamaged, why),
 	}
 }
 

@@ -155,7 +155,7 @@ func (j *journal) store(d disk) error {
 
 // newJournal reads what the controls hold now.
 func newJournal(node, bootID string, controls []control) (*journal, error) {
-	j := &journal{Version: journalVersion, Node: node, BootID: bootID, SavedUs: time.Now().UnixMicro()}
+	j := &journal{Version: journalVersion, Node: node, BootID: bootID, SavedUs: nowUs()}
 	for _, c := range controls {
 		v, err := c.file.Read()
 		if err != nil {

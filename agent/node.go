@@ -75,16 +75,18 @@ type node struct {
 	remember  lease.Memory // what storing will make durable
 	applied   lease.Stamp
 
-	clerk    *clerk
-	events   chan linkEvent
-	links    map[string]*link
-	gossip   *gossip.Gossip
-	hints    map[string]bool // leader addresses that followers named
-	cached   string          // coordinators.json as last written
-	beats    uint64          // heartbeats sent
-	answered uint64          // number of the newest answered
-	leaderAt time.Duration   // when a leader was last known
-	notAdmit string
+	clerk     *clerk
+	events    chan linkEvent
+	links     map[string]*link
+	gossip    *gossip.Gossip
+	hints     map[string]bool // leader addresses that followers named
+	cached    string          // coordinators.json as last written
+	cacheBusy bool
+	expiry    *time.Timer   // fires at the end of the lease
+	beats     uint64        // heartbeats sent
+	answered  uint64        // number of the newest answered
+	leaderAt  time.Duration // when a leader was last known
+	notAdmit  string
 
 	restores chan *restoreCall
 	asked    *restoreCall // waits for the leader's answer
@@ -109,6 +111,7 @@ func start(cfg Config, log *slog.Logger, d disk) (*node, error) {
 		health: health{log: log, items: map[string]item{}},
 		links:  map[string]*link{}, hints: map[string]bool{},
 		events: make(chan linkEvent, eventQueue), restores: make(chan *restoreCall), answers: make(chan error, 1),
+		expiry: time.NewTimer(time.Hour), excessOK: true,
 	}
 	if err := n.open(); err != nil {
 		return nil, errors.Join(err, n.close())
@@ -329,7 +332,7 @@ func (n *node) exactCover() cover {
 // writeHeld writes held.json here and now: before the loop runs, and when the
 // originals go back.
 func (n *node) writeHeld(c cover) error {
-	data, err := n.encodeHeld(c, time.Now().UnixMicro())
+	data, err := n.encodeHeld(c, nowUs())
 	if err == nil {
 		err = n.disk.Replace(heldFile, data)
 	}

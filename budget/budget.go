@@ -145,8 +145,8 @@ func (f *filler) fill(want func(Node) float64) {
 	for i, n := range f.nodes {
 		spans[i] = span{id: i, weight: n.Weight, from: f.level[i], to: max(f.level[i], want(n))}
 	}
-	for d := len(f.below) - 1; d >= 0; d-- {
-		cut(spans, f.below[d], float64(f.room[d]))
+	for d, ids := range slices.Backward(f.below) {
+		cut(spans, ids, float64(f.room[d]))
 	}
 	for i := range spans {
 		f.level[i] = spans[i].to

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -14,11 +15,11 @@ import (
 
 const watt = units.Watt
 
-func tree(t testing.TB, domains ...budget.Domain) *budget.Tree {
-	t.Helper()
+func tree(tb testing.TB, domains ...budget.Domain) *budget.Tree {
+	tb.Helper()
 	tr, err := budget.NewTree(domains)
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return tr
 }
@@ -96,7 +97,9 @@ func TestWeight(t *testing.T) {
 // A tree with two roots, none, a cycle, an unknown parent or a senseless amount is refused with its reason.
 func TestNewTreeRefuses(t *testing.T) {
 	t.Parallel()
-	d := func(name, parent string) budget.Domain { return budget.Domain{Name: name, Parent: parent, Budget: watt} }
+	d := func(name, parent string) budget.Domain {
+		return budget.Domain{Name: name, Parent: parent, Budget: watt}
+	}
 	for name, c := range map[string]struct {
 		domains []budget.Domain
 		want    error
@@ -176,10 +179,8 @@ func TestPlanFitsEveryDomain(t *testing.T) {
 // shortBelow tells whether a domain below name cannot meet its own budget: then name may not either.
 func shortBelow(tr *budget.Tree, plan budget.Plan, name string) bool {
 	for s := range plan.Short {
-		for _, up := range tr.Above(s) {
-			if up == name {
-				return true
-			}
+		if slices.Contains(tr.Above(s), name) {
+			return true
 		}
 	}
 	return false

@@ -44,3 +44,6 @@ var ErrCorrupt = errors.New("log is corrupt")
 
 // errTransportClosed answers every call over a transport that was cut.
 var errTransportClosed = errors.New("raft transport closed")
+
+// errDead answers the calls under way when the log cannot be trusted any more.
+var errDead = errors.New("the log failed")

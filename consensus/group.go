@@ -36,6 +36,7 @@ type Group struct {
 	guard       *guard
 	notify      <-chan bool
 	stop        chan struct{} // closed when raft has ended
+	dead        chan struct{} // closed when the log cannot be trusted
 	watching    sync.WaitGroup
 
 	reign atomic.Pointer[reign] // nil while another leads
@@ -57,7 +58,7 @@ type reign struct {
 func newGroup(cfg Config, trans *transport, notify <-chan bool) *Group {
 	g := &Group{
 		cfg: cfg, log: cfg.Logger, trans: trans, notify: notify,
-		ready: make(chan struct{}), stop: make(chan struct{}),
+		ready: make(chan struct{}), stop: make(chan struct{}), dead: make(chan struct{}),
 	}
 	g.wire = &tripwire{end: g.fail}
 	g.guard = &guard{wire: g.wire, deadline: cfg.WriteDeadline}
@@ -76,6 +77,7 @@ func (g *Group) start(r *raft.Raft) {
 // first: the others elect while this process is still on its way out.
 func (g *Group) fail(err error) {
 	g.trans.cut()
+	close(g.dead)
 	g.log.Error("log cannot be trusted, ending the process", slog.Any("error", err))
 	select {
 	case <-g.ready:
@@ -303,7 +305,7 @@ func (g *Group) Transfer(ctx context.Context) error {
 // by its context ends when raft answers it; Close waits for it.
 func (g *Group) await(ctx context.Context, call func() error) error {
 	g.mu.Lock()
-	if g.closed {
+	if g.closed || g.wire.tripped.Load() {
 		g.mu.Unlock()
 		return ErrClosed
 	}
@@ -317,6 +319,8 @@ func (g *Group) await(ctx context.Context, call func() error) error {
 	select {
 	case err := <-done:
 		return err
+	case <-g.dead:
+		return errDead
 	case <-ctx.Done():
 		return ctx.Err()
 	}

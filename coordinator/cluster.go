@@ -30,12 +30,16 @@ func (s *server) read(ctx context.Context, stale bool, f func(st *ledger.State, 
 			f(st, d)
 		})
 	}
-	if stale && s.leading.Load() == nil {
-		meta.Consistency = "stale"
-		look(nil)
+	if !stale {
+		return meta, s.onDesk(ctx, look)
+	}
+	// A server that cannot prove its lead any more still answers from what it has.
+	if s.leading.Load() != nil && s.onDesk(ctx, look) == nil {
 		return meta, nil
 	}
-	return meta, s.onDesk(ctx, look)
+	meta.Consistency = "stale"
+	look(nil)
+	return meta, nil
 }
 
 // GetStatus implements headroomv1connect.ClusterServiceHandler.
@@ -245,7 +249,9 @@ func (d *desk) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest, ou
 
 func (d *desk) commitBudget(ctx context.Context, c ledger.Command, out *headroomv1.SetBudgetResponse) error {
 	d.table.Mark()
-	res, err := d.propose(ctx, c)
+	d.early = true
+	// Once begun the change is followed to its end: a caller who hangs up must not keep a cut from the nodes.
+	res, err := d.propose(context.WithoutCancel(ctx), c)
 	if err != nil {
 		return err
 	}
@@ -262,7 +268,6 @@ func (d *desk) commitBudget(ctx context.Context, c ledger.Command, out *headroom
 	})
 	d.waits.follow(res.Revision, committed, lowered)
 	d.answer()
-	d.early = true
 	return nil
 }
 

@@ -227,8 +227,10 @@ func (b *budgetChange) confirm(cmd *cobra.Command, plan *headroomv1.SetBudgetRes
 	}
 	from := shownWatts(plan.GetBefore().GetBudgetUw())
 	if !isTerminal(cmd.InOrStdin()) {
-		return &cli.Error{Code: "unconfirmed", Exit: cli.ExitUsage, Message: fmt.Sprintf("raising %s from %s to %s needs a yes", plan.GetBefore().GetName(), from, cli.Watts(b.to)),
-			Hint: "add --yes when no one is there to be asked"}
+		return &cli.Error{
+			Code: "unconfirmed", Exit: cli.ExitUsage, Message: fmt.Sprintf("raising %s from %s to %s needs a yes", plan.GetBefore().GetName(), from, cli.Watts(b.to)),
+			Hint: "add --yes when no one is there to be asked",
+		}
 	}
 	cli.Notef(cmd.ErrOrStderr(), "raise %s from %s to %s? [y/N] ", plan.GetBefore().GetName(), from, cli.Watts(b.to))
 	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')

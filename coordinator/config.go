@@ -91,8 +91,10 @@ func LoadConfig(path string) (Config, error) {
 		return Config{}, err
 	}
 	if err := c.check(); err != nil {
-		return Config{}, &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf("%s: %v", filepath.Base(path), err),
-			Hint: "coordinator config example prints a complete file"}
+		return Config{}, &cli.Error{
+			Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf("%s: %v", filepath.Base(path), err),
+			Hint: "coordinator config example prints a complete file",
+		}
 	}
 	return c, nil
 }

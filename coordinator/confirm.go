@@ -6,6 +6,7 @@ import (
 
 	"headroom/budget"
 	"headroom/ledger"
+	"headroom/units"
 )
 
 // confirmations follow budget changes until every lowered node has read back
@@ -39,15 +40,16 @@ func (c *confirmations) follow(revision uint64, committed time.Time, lowered []a
 	}
 }
 
-// heard takes in a report: a node confirms when it names the sequence or a
-// later one and its hardware holds no more than the cap.
-func (c *confirmations) heard(r ledger.Report, at time.Time) {
+// heard takes in a report of a node whose target is now the given one: it
+// confirms when it names the sequence of the change or a later one, and its
+// hardware holds no more than the change's cap, or the target that came after.
+func (c *confirmations) heard(r ledger.Report, target units.Power, at time.Time) {
 	if !r.EffectiveKnown {
 		return
 	}
 	for _, change := range c.changes {
 		for _, a := range change.nodes {
-			if a.after == 0 && a.node == r.Node && r.Highest.Seq >= a.to.Seq && r.Effective <= a.to.Cap+budget.Quantum {
+			if a.after == 0 && a.node == r.Node && r.Highest.Seq >= a.to.Seq && r.Effective <= max(a.to.Cap, target)+budget.Quantum {
 				a.after = max(1, at.Sub(change.committed))
 			}
 		}

@@ -76,13 +76,12 @@ func (d *desk) now() time.Duration { return time.Since(d.began) }
 // run leads until ctx ends or the log refuses. The first entry begins the epoch;
 // the first tick follows at once.
 func (d *desk) run(ctx context.Context) error {
-	defer close(d.closed)
 	d.began = time.Now()
 	d.table = ledger.NewTable(d.timing, 0)
 	if err := d.begin(ctx); err != nil {
 		return err
 	}
-	d.logger.Info("leading", "epoch", d.epoch.String())
+	d.logger.Info("leading", slog.String("epoch", d.epoch.String()))
 	d.out.lead(d.epoch)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -122,7 +121,8 @@ func (d *desk) begin(ctx context.Context) error {
 		if _, err := d.propose(ctx, c); deposed(err) || ctx.Err() != nil {
 			return err
 		} else if err != nil {
-			d.logger.Warn("entry not committed, trying again", "error", err)
+			d.logger.Warn("entry not committed, trying again", slog.Any("error", err))
+			pause(ctx, deskPause)
 		}
 	}
 }
@@ -178,7 +178,7 @@ func (d *desk) tick(ctx context.Context) error {
 		}
 		// The log is slow, or Decide and Apply disagree (a fault of ours). Nobody is
 		// answered: nodes fall to their fail-safe caps rather than run on a wrong decision.
-		d.logger.Error("tick not committed", "error", err)
+		d.logger.Error("tick not committed", slog.Any("error", err))
 		return nil
 	}
 	d.answer()
@@ -222,8 +222,10 @@ func (d *desk) changedCaps(s *ledger.State) []capDirective {
 func (d *desk) hear(ctx context.Context, r ledger.Report) error {
 	return d.post(ctx, func() {
 		d.table.Heard(r, d.now())
-		d.waits.heard(r, time.Now())
-		d.machine.view(func(s *ledger.State) { d.early = d.early || ledger.Urgent(s, d.table, r.Node) })
+		d.machine.view(func(s *ledger.State) {
+			d.waits.heard(r, s.Nodes[r.Node].Target, time.Now())
+			d.early = d.early || ledger.Urgent(s, d.table, r.Node)
+		})
 	})
 }
 

@@ -128,8 +128,12 @@ func (b *jobBoard) of(id string, now time.Time) *headroomv1.JobProgress {
 	return s.progress
 }
 
-// ack takes in a scheduler's acknowledgement.
-func (b *jobBoard) ack(a *headroomv1.DirectiveAck) {
+// ack takes in a scheduler's acknowledgement of a directive of the given
+// leadership. Sequences begin anew with each, so another's say nothing here.
+func (b *jobBoard) ack(e lease.Epoch, a *headroomv1.DirectiveAck) {
+	if epochOf(a.GetEpoch()) != e {
+		return
+	}
 	if a.GetError() != "" {
 		b.refused, b.refusal = a.GetSeq(), a.GetError()
 		return

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -33,13 +34,9 @@ func (n nodeService) Exchange(ctx context.Context, x *exchange) error {
 	if hello == nil {
 		return rpc.Refuse(connect.CodeInvalidArgument, "no-hello", cli.ExitUsage, "the first message of a node must be Hello", "use a powerd of this version")
 	}
-	sighting := sightingOf(hello)
-	if err := n.refusal(sighting); err != nil {
+	s, err := n.welcome(hello)
+	if err != nil {
 		return err
-	}
-	s, ok := n.hub.join(sighting.Node, sighting.MachineID)
-	if !ok {
-		return nameTaken(sighting.Node, "another machine that is connected now")
 	}
 	defer n.hub.leave(s)
 	ctx, cancel := context.WithCancel(ctx)
@@ -50,10 +47,24 @@ func (n nodeService) Exchange(ctx context.Context, x *exchange) error {
 		defer cancel()
 		deliver(ctx, x, s.box)
 	}()
-	err = n.receive(ctx, x, hello, sighting)
+	err = n.receive(ctx, x, hello, s)
 	cancel()
 	<-sent
 	return err
+}
+
+// welcome opens the stream of a node, or says why not.
+func (n nodeService) welcome(hello *headroomv1.Hello) (*stream, error) {
+	who := sightingOf(hello)
+	if err := n.refusal(who); err != nil {
+		return nil, err
+	}
+	s, by := n.hub.join(peer{node: who.Node, machine: who.MachineID, boot: hello.GetBootId(), process: who.Process})
+	if s == nil {
+		n.logger.Warn("node refused", slog.String("node", who.Node), slog.String("machine", who.MachineID), slog.String("name_used_by", by))
+		return nil, nameTaken(who.Node, by)
+	}
+	return s, nil
 }
 
 // deliver sends what is in the box until the stream or the context ends.
@@ -70,24 +81,35 @@ func deliver(ctx context.Context, x *exchange, box <-chan *headroomv1.Coordinato
 	}
 }
 
-// receive hands the heartbeats to the desk while this server leads; otherwise it reads and drops them.
-func (n nodeService) receive(ctx context.Context, x *exchange, hello *headroomv1.Hello, who ledger.Sighting) error {
+// receive takes in the heartbeats of one stream until it ends.
+func (n nodeService) receive(ctx context.Context, x *exchange, hello *headroomv1.Hello, s *stream) error {
 	for {
 		m, err := x.Receive()
 		if err != nil {
 			return ended(err)
 		}
-		hb := m.GetHeartbeat()
-		d := n.leading.Load()
-		if hb == nil || d == nil {
-			continue
-		}
-		r := reportOf(who, hb)
-		r.Rung, r.Version = hello.GetRung(), hello.GetVersion()
-		if err := d.hear(ctx, r); err != nil && !errors.Is(err, errDeposed) {
+		if err := n.heartbeat(ctx, s, hello, m.GetHeartbeat()); err != nil {
 			return ended(err)
 		}
 	}
+}
+
+// heartbeat hands one heartbeat to the desk while this server leads; otherwise it drops it.
+func (n nodeService) heartbeat(ctx context.Context, s *stream, hello *headroomv1.Hello, hb *headroomv1.Heartbeat) error {
+	if !n.hub.touch(s) {
+		return rpc.Refuse(connect.CodeAborted, "replaced", cli.ExitConflict, "another powerd process of node "+s.who.node+" has connected since",
+			"one powerd runs on a node")
+	}
+	d := n.leading.Load()
+	if hb == nil || d == nil {
+		return nil
+	}
+	r := reportOf(sightingOf(hello), hb)
+	r.Rung, r.Version = hello.GetRung(), hello.GetVersion()
+	if err := d.hear(ctx, r); err != nil && !errors.Is(err, errDeposed) {
+		return err
+	}
+	return nil
 }
 
 // ended maps the normal ends of a stream to no error.

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"log/slog"
 	"sync"
+	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/lease"
@@ -13,14 +14,22 @@ const (
 	// mailbox bounds the messages waiting for one node. A node that does not read
 	// loses the oldest: a newer lease always replaces an older one.
 	mailbox = 16
-	// directives bounds the messages waiting for the scheduler.
-	directives = 4096
+	// directives bounds the messages waiting for the scheduler: two for each node
+	// of the largest cluster, so that a stream that opens loses none.
+	directives = 2 * ledger.MaxNodes
 )
 
 // stream is one open stream to a node.
 type stream struct {
-	node, machine string
-	box           chan *headroomv1.CoordinatorMessage
+	who   peer
+	box   chan *headroomv1.CoordinatorMessage
+	heard time.Time // last message; the hub's lock guards it
+}
+
+// peer is who is at the other end of a stream.
+type peer struct {
+	node, machine, boot string
+	process             uint64
 }
 
 // post puts a message into the box and drops the oldest when it is full.
@@ -60,26 +69,47 @@ func newHub(self string, logger *slog.Logger) *hub {
 	}
 }
 
-// join opens a stream for a node; it replaces an older one of the same machine.
-// It answers false when another machine has a live stream under that name.
-func (h *hub) join(node, machine string) (*stream, bool) {
+// aliveFor is how long a stream counts as live after its last message: as long
+// as a node may be silent before plans stop counting on it.
+const aliveFor = 3500 * time.Millisecond
+
+// join opens a stream for a node; it replaces an older one of the same boot. It
+// answers nil and who is there already when another machine has a stream under
+// that name, or a live one has the same machine id but another boot: two
+// machines with one identity would be charged as one.
+func (h *hub) join(who peer) (*stream, string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if old, ok := h.nodes[node]; ok && old.machine != machine {
-		return nil, false
+	if old, ok := h.nodes[who.node]; ok {
+		switch {
+		case old.who.machine != who.machine:
+			return nil, "another machine that is connected now"
+		case old.who.boot != who.boot && time.Since(old.heard) < aliveFor:
+			return nil, "another boot of machine " + who.machine + " that is connected now"
+		}
 	}
-	s := &stream{node: node, machine: machine, box: make(chan *headroomv1.CoordinatorMessage, mailbox)}
-	h.nodes[node] = s
+	s := &stream{who: who, box: make(chan *headroomv1.CoordinatorMessage, mailbox), heard: time.Now()}
+	h.nodes[who.node] = s
 	s.post(leaderMessage(h.leader))
-	return s, true
+	return s, ""
+}
+
+// touch notes a message of a stream, and tells whether the stream still counts:
+// not once another process of the node has taken its place.
+func (h *hub) touch(s *stream) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s.heard = time.Now()
+	now, ok := h.nodes[s.who.node]
+	return !ok || now.who.process == s.who.process
 }
 
 // leave closes a stream, unless a newer one took its place.
 func (h *hub) leave(s *stream) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.nodes[s.node] == s {
-		delete(h.nodes, s.node)
+	if h.nodes[s.who.node] == s {
+		delete(h.nodes, s.who.node)
 	}
 }
 
@@ -142,6 +172,9 @@ func stampMessage(s lease.Stamp) *headroomv1.Stamp {
 }
 
 func stampOf(m *headroomv1.Stamp) lease.Stamp {
-	e := m.GetEpoch()
-	return lease.Stamp{Epoch: lease.Epoch{Incarnation: e.GetIncarnation(), Term: e.GetTerm()}, Seq: m.GetSeq()}
+	return lease.Stamp{Epoch: epochOf(m.GetEpoch()), Seq: m.GetSeq()}
+}
+
+func epochOf(m *headroomv1.Epoch) lease.Epoch {
+	return lease.Epoch{Incarnation: m.GetIncarnation(), Term: m.GetTerm()}
 }

@@ -141,7 +141,7 @@ func (j jobService) listen(ctx context.Context, x *direct) error {
 				d.board.report(p.GetJobs(), time.Now())
 			}
 			if a := m.GetAck(); a != nil {
-				d.board.ack(a)
+				d.board.ack(d.epoch, a)
 			}
 		}); err != nil && ctx.Err() != nil {
 			return ended(err)

@@ -58,9 +58,11 @@ func heardOf(m *headroomv1.Node, n ledger.Node, d *desk) {
 	if !ok {
 		return
 	}
-	age, left := v.Age.Milliseconds(), v.Lease.Milliseconds()
+	// A lease counts from a heartbeat, so none runs longer than a lease after the last one heard.
+	remains := min(v.Lease, d.timing.Lease-v.Age)
+	age, left := v.Age.Milliseconds(), remains.Milliseconds()
 	m.HeardMs, m.Rung, m.Version = &age, v.Report.Rung, v.Report.Version
-	if v.Lease > 0 {
+	if remains > 0 {
 		m.LeaseMs = &left
 	}
 	if v.Age > staleReport {
@@ -114,7 +116,7 @@ func domainMessages(s *ledger.State, d *desk, nodes []*headroomv1.Node) []*headr
 func totalsMessage(name string, t ledger.Totals) *headroomv1.Domain {
 	return &headroomv1.Domain{
 		Name: name, BudgetUw: int64(t.Budget), UnmanagedUw: int64(t.Unmanaged), ReservedUw: int64(t.Reserved),
-		HeadroomUw: int64(t.Headroom()), FloorUw: int64(t.Floor), Nodes: uint32(t.Nodes), //nolint:gosec // bounded by ledger.MaxNodes
+		HeadroomUw: int64(t.Headroom()), FloorUw: int64(t.Floor), Nodes: uint32(t.Nodes),
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/budget"
 	"headroom/consensus"
 	"headroom/gossip"
 	"headroom/internal/cli"
@@ -38,22 +39,34 @@ type server struct {
 	leading atomic.Pointer[desk]
 }
 
+// newServer is a server that does not run yet: its group is opened by join.
+func newServer(cfg Config, logger *slog.Logger) *server {
+	return &server{cfg: cfg, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.NewClient(), logger: logger}
+}
+
+// join opens the group on the log that c names: a folder and a network, or
+// stores and a transport in memory.
+func (s *server) join(c consensus.Config) (err error) {
+	c.ID, c.Servers, c.Logger = s.cfg.ID, s.cfg.peers(), s.logger
+	s.group, err = consensus.Open(c, s.machine)
+	return err
+}
+
 // Run runs one server until ctx ends or its log fails.
 func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	self, _ := cfg.self()
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return &cli.Error{Code: "state-dir", Exit: cli.ExitFailed, Message: fmt.Sprintf("state_dir: %v", err), Hint: "make the folder, or name another in state_dir"}
 	}
-	s := &server{cfg: cfg, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.NewClient(), logger: logger}
+	s := newServer(cfg, logger)
 	listener, err := rpc.Listen(self.RPC)
 	if err != nil {
-		return &cli.Error{Code: "listen", Exit: cli.ExitFailed, Message: fmt.Sprintf("rpc %s: %v", self.RPC, err),
-			Hint: "another program may listen there; correct the rpc address of " + cfg.ID + " in the servers list"}
+		return &cli.Error{
+			Code: "listen", Exit: cli.ExitFailed, Message: fmt.Sprintf("rpc %s: %v", self.RPC, err),
+			Hint: "another program may listen there; correct the rpc address of " + cfg.ID + " in the servers list",
+		}
 	}
-	s.group, err = consensus.Open(consensus.Config{
-		ID: cfg.ID, Servers: cfg.peers(), Dir: cfg.StateDir, Bind: self.Raft, Fatal: s.die, Logger: logger,
-	}, s.machine)
-	if err != nil {
+	if err := s.join(consensus.Config{Dir: cfg.StateDir, Bind: self.Raft, Fatal: s.die}); err != nil {
 		_ = listener.Close()
 		return err
 	}
@@ -77,7 +90,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 // die ends the process when the log can no longer be trusted: a leader whose
 // disk hangs would otherwise go on answering for ever (promise P3).
 func (s *server) die(err error) {
-	s.logger.Error("the log failed, ending", "error", err)
+	s.logger.Error("the log failed, ending", slog.Any("error", err))
 	os.Exit(cli.ExitFailed)
 }
 
@@ -130,6 +143,7 @@ func (s *server) watch(ctx context.Context) error {
 			if !open {
 				return consensus.ErrClosed
 			}
+			told = s.cfg.ID // a lead may have come and gone since the last look
 			if l.Leading {
 				stop = s.lead(ctx, l.Term)
 			}
@@ -157,30 +171,58 @@ func (s *server) tellLeader(told string) string {
 // lead opens the desk of one leadership and returns what closes it and waits for it.
 func (s *server) lead(ctx context.Context, term uint64) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	d := s.newDesk(term)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer s.leading.CompareAndSwap(d, nil)
-		if err := s.serveDesk(ctx, d); err != nil && ctx.Err() == nil {
-			s.logger.Warn("leadership ended", "error", err)
-		}
+		s.keepDesk(ctx, term)
 	}()
 	return func() {
 		cancel()
 		<-done
-		s.logger.Info("leading no more", "term", term)
+		s.logger.Info("leading no more", slog.Uint64("term", term))
+	}
+}
+
+// deskPause is how long a server that leads waits before it opens a desk again.
+const deskPause = 200 * time.Millisecond
+
+// keepDesk holds a desk open until ctx ends. One that ended by itself is
+// followed by another: the group tells when this server leads no more, and until
+// then nobody else would lead the nodes.
+func (s *server) keepDesk(ctx context.Context, term uint64) {
+	for {
+		err := s.serveDesk(ctx, s.newDesk(term))
+		if ctx.Err() != nil {
+			return
+		}
+		s.logger.Warn("desk closed, opening another while this server leads", slog.Any("error", err))
+		if !pause(ctx, deskPause) {
+			return
+		}
+	}
+}
+
+// pause waits, and tells whether ctx still runs afterwards.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
 	}
 }
 
 // serveDesk waits until everything committed before is applied here, then leads.
-// A desk that failed to propose is tried again while this server still leads.
 func (s *server) serveDesk(ctx context.Context, d *desk) error {
+	defer close(d.closed)
 	if err := s.group.Verify(ctx); err != nil {
 		return err
 	}
 	d.epoch.Incarnation = s.incarnation()
 	s.leading.Store(d)
+	defer s.leading.CompareAndSwap(d, nil)
 	return d.run(ctx)
 }
 
@@ -232,10 +274,10 @@ func (s *server) change(ctx context.Context, c ledger.Command) (ledger.Result, e
 	var res ledger.Result
 	var err error
 	if asked := s.onDesk(ctx, func(d *desk) {
-		res, err = d.propose(ctx, c)
+		res, err = d.propose(context.WithoutCancel(ctx), c) // once begun it is followed to its end
 		d.early = true
 	}); asked != nil {
-		return res, asked
+		return ledger.Result{}, asked // not res: the desk may be writing it
 	}
 	if err != nil {
 		return res, s.refuse(err)
@@ -270,6 +312,9 @@ func (s *server) refuse(err error) error {
 			return rpc.Refuse(r.code, r.short, r.exit, text, r.hint)
 		}
 	}
+	if _, ok := errors.AsType[refusedError](err); ok {
+		return rpc.Refuse(connect.CodeFailedPrecondition, "refused", cli.ExitRefused, text, "nothing was changed")
+	}
 	return rpc.Refuse(connect.CodeUnknown, "unknown-outcome", cli.ExitUnknown, text, "look at the present state; the same --request-id may be sent again safely")
 }
 
@@ -293,6 +338,10 @@ func refusals() []refusalRule {
 		{ledger.ErrTarget, connect.CodeAborted, "moved", cli.ExitConflict, "the state changed while the change was planned; send it again"},
 		{ledger.ErrNotGrantable, connect.CodeAborted, "moved", cli.ExitConflict, "the state changed while the change was planned; send it again"},
 		{ledger.ErrEpoch, connect.CodeUnavailable, "no-leader", cli.ExitUnreachable, "the leader changed meanwhile; send it again with the same --request-id"},
+		{ledger.ErrFull, connect.CodeResourceExhausted, "full", cli.ExitRefused, "remove what is not needed any more"},
+		{budget.ErrAmount, connect.CodeInvalidArgument, "usage", cli.ExitUsage, "give a budget above 0 W, e.g. 2800W"},
+		{consensus.ErrTooLarge, connect.CodeInvalidArgument, "too-large", cli.ExitUsage, "make the request smaller"},
+		{consensus.ErrBusy, connect.CodeUnavailable, "busy", cli.ExitUnreachable, "nothing was done; try again in a moment"},
 		{ledger.ErrNotFounded, connect.CodeUnavailable, "not-founded", cli.ExitUnreachable, "the group is starting; try again in a moment"},
 	}
 }
@@ -300,7 +349,7 @@ func refusals() []refusalRule {
 // plain is an error without the names of the packages it passed through.
 func plain(err error) string {
 	text := err.Error()
-	for _, prefix := range []string{"coordinator: propose: ", "ledger: ", "budget: "} {
+	for _, prefix := range []string{"coordinator: propose: ", "consensus: ", "ledger: ", "budget: "} {
 		if len(text) > len(prefix) && text[:len(prefix)] == prefix {
 			text = text[len(prefix):]
 		}

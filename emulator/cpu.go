@@ -74,7 +74,7 @@ func (t *tree) policy(cpu int) error {
 		{"scaling_min_freq", format(p.min), p.setMin},
 		{"scaling_max_freq", format(p.max), p.setMax},
 	} {
-		if _, err := t.control(path.Join(dir, c.name), c.value, c.store); err != nil {
+		if err := t.control(&t.warm, path.Join(dir, c.name), c.value, c.store); err != nil {
 			return err
 		}
 	}

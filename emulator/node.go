@@ -54,7 +54,6 @@ type Node struct {
 	throttledBy string
 
 	sinceView time.Duration
-	steps     int
 	marks     []mark // at every view of the last second, oldest first
 	view      atomic.Pointer[View]
 	file      *swap // run/plant.json
@@ -72,9 +71,6 @@ const (
 	viewEvery = 100 * time.Millisecond
 	viewSpan  = time.Second
 )
-
-// coldSteps is how many steps pass between polls of the files that hold nothing.
-const coldSteps = 20
 
 // NewNode boots an emulated node in the folder dir: dir/root is its file tree,
 // dir/run/plant.json the plant's own view. The machine id is made once per folder
@@ -122,8 +118,7 @@ func (n *Node) View() View { return *n.view.Load() }
 // A file that cannot be read or written does not stop the plant: the errors are
 // joined.
 func (n *Node) Step(dt time.Duration, util float64) error {
-	n.steps++
-	errs := []error{n.tree.poll(n.steps%coldSteps == 0)}
+	errs := []error{n.tree.poll()}
 	n.plant.Step(dt, util)
 	n.tree.account(dt, n.plant.Utilisation())
 	errs = append(errs, n.tree.publish())

@@ -26,11 +26,13 @@ type tree struct {
 	root  *os.Root
 	plant *plant.Plant
 
-	energy  [3]*attr // package, core, DRAM
-	freqs   []*attr  // scaling_cur_freq, one a policy
-	stat    *attr    // proc/stat
-	hot     []*control
-	cold    []*control // what seldom changes: everything that only puts its value back
+	energy  [3]*attr   // package, core, DRAM
+	freqs   []*attr    // scaling_cur_freq, one a policy
+	stat    *attr      // proc/stat
+	hot     []*control // the package's limits
+	warm    []*control // cpufreq
+	cold    []*control // what holds nothing and only puts its value back
+	polls   int
 	all     []*attr
 	ticks   float64 // busy time of one virtual CPU, in USER_HZ
 	elapsed float64 // all time of one virtual CPU, in USER_HZ
@@ -85,26 +87,20 @@ func (t *tree) fixed(dir string, pairs ...string) error {
 	return nil
 }
 
-// control creates a file that others write, polled at every step.
-func (t *tree) control(name, value string, store func(string) (string, error)) (*control, error) {
-	a, err := t.add(name, value, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	c := &control{attr: a, held: value, store: store}
-	t.hot = append(t.hot, c)
-	return c, nil
-}
-
-// inert creates a file that takes no value: whatever is written is put back.
-func (t *tree) inert(name, value string) error {
+// control creates a file that others write and puts it on the list of those that
+// are polled together.
+func (t *tree) control(list *[]*control, name, value string, store func(string) (string, error)) error {
 	a, err := t.add(name, value, 0o644)
 	if err != nil {
 		return err
 	}
-	refuse := func(string) (string, error) { return "", errMalformed }
-	t.cold = append(t.cold, &control{attr: a, held: value, store: refuse})
+	*list = append(*list, &control{attr: a, held: value, store: store})
 	return nil
+}
+
+// inert creates a file that takes no value: whatever is written is put back.
+func (t *tree) inert(name, value string) error {
+	return t.control(&t.cold, name, value, func(string) (string, error) { return "", errMalformed })
 }
 
 // zoneNames are the zones in the order of their folders; the first holds the others.
@@ -158,7 +154,7 @@ func (t *tree) packageZone(dir string) error {
 		}
 		return formatBool(t.plant.Enabled()), err
 	}
-	if _, err := t.control(path.Join(dir, "enabled"), "1", enabled); err != nil {
+	if err := t.control(&t.hot, path.Join(dir, "enabled"), "1", enabled); err != nil {
 		return err
 	}
 	spec := t.plant.Spec()
@@ -192,11 +188,10 @@ func (t *tree) constraint(dir string, c plant.Constraint) error {
 		return format(held.Microseconds()), nil
 	}
 	name := path.Join(dir, fmt.Sprintf("constraint_%d_", c))
-	if _, err := t.control(name+"power_limit_uw", format(t.plant.Limit(c)), limit); err != nil {
-		return err
-	}
-	_, err := t.control(name+"time_window_us", format(t.plant.Window(c).Microseconds()), window)
-	return err
+	return errors.Join(
+		t.control(&t.hot, name+"power_limit_uw", format(t.plant.Limit(c)), limit),
+		t.control(&t.hot, name+"time_window_us", format(t.plant.Window(c).Microseconds()), window),
+	)
 }
 
 // windowMax keeps microseconds inside a time.Duration; far above what hardware holds.
@@ -243,17 +238,26 @@ func (t *tree) publish() error {
 	)
 }
 
-// poll takes over what was written since the last poll; everything, or only what
-// a control loop writes.
-func (t *tree) poll(everything bool) error {
+// Polls of the frequency files (warm) and of the files that hold nothing (cold)
+// are spread over the steps of a round, so that a step costs little.
+const (
+	warmRound = 2
+	coldRound = 10
+)
+
+// poll takes over what was written since the last poll: the package's controls
+// at every step, the others when it is their turn.
+func (t *tree) poll() error {
+	t.polls++
 	var errs []error
 	for _, c := range t.hot {
 		errs = append(errs, c.poll(t.buf))
 	}
-	if everything {
-		for _, c := range t.cold {
-			errs = append(errs, c.poll(t.buf))
-		}
+	for i := t.polls % warmRound; i < len(t.warm); i += warmRound {
+		errs = append(errs, t.warm[i].poll(t.buf))
+	}
+	for i := t.polls % coldRound; i < len(t.cold); i += coldRound {
+		errs = append(errs, t.cold[i].poll(t.buf))
 	}
 	return errors.Join(errs...)
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -104,12 +105,18 @@ func TestChainFindsEverybody(t *testing.T) {
 	}
 }
 
-// freePorts reserves addresses whose TCP and UDP ports are free just now.
+// hosts gives every caller a loopback address of its own, so that a port that was
+// free once stays free.
+var hosts atomic.Uint32
+
+// freePorts finds addresses whose TCP and UDP ports are free.
 func freePorts(t testing.TB, n int) []string {
 	t.Helper()
+	host := hosts.Add(1)
 	var out []string
 	for range n {
-		g, err := Start(Config{Name: "x", Role: RoleNode, Key: make([]byte, KeySize), Bind: "127.0.0.1:0"})
+		bind := fmt.Sprintf("127.%d.%d.%d:0", 1+os.Getpid()%250, host/250, 1+host%250)
+		g, err := Start(Config{Name: "x", Role: RoleNode, Key: make([]byte, KeySize), Bind: bind})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,6 +33,14 @@ type DropTask struct {
 	Why   string
 }
 
+// LoseWorker tells that a worker was silent for too long and that its tasks are
+// given to others. Should its stream still be open, it is to be closed, so that
+// the worker says hello again.
+type LoseWorker struct {
+	Node  string
+	Tasks int
+}
+
 // EndJob tells how a job ended; the coordinators must learn it.
 type EndJob struct {
 	Job     string
@@ -43,8 +51,9 @@ type EndJob struct {
 	Runtime time.Duration
 }
 
-func (StartJob) isAction()  {}
-func (StartTask) isAction() {}
-func (Kill) isAction()      {}
-func (DropTask) isAction()  {}
-func (EndJob) isAction()    {}
+func (StartJob) isAction()   {}
+func (StartTask) isAction()  {}
+func (Kill) isAction()       {}
+func (DropTask) isAction()   {}
+func (LoseWorker) isAction() {}
+func (EndJob) isAction()     {}

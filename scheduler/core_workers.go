@@ -105,6 +105,7 @@ func (c *Core) Gone(node string) {
 func (c *Core) expire(now time.Time) {
 	for _, node := range c.nodes() {
 		if w := c.workers[node]; (w.connected || len(w.running) > 0) && now.Sub(w.heard) >= WorkerSilence {
+			c.act(LoseWorker{Node: node, Tasks: len(w.running)})
 			c.abandon(node, w)
 		}
 	}

@@ -8,8 +8,11 @@ var (
 	ErrUnknownClass = errors.New("unknown class")
 	// ErrNotFraction says that a text is not a fraction above 0 and at most 1.
 	ErrNotFraction = errors.New("must be above 0 and at most 1 (100%)")
+	// ErrUnknownPhase says that a task names a phase that jobs do not have.
+	ErrUnknownPhase = errors.New("unknown phase")
 	// ErrOlder says that a directive is older than one that was carried out.
 	ErrOlder = errors.New("an older directive than the newest known")
-	// ErrClosed says that the scheduler is ending and takes no more.
-	ErrClosed = errors.New("the scheduler is ending")
+
+	// errNoLeader says that the coordinators have no leader at the moment.
+	errNoLeader = errors.New("the coordinators have no leader")
 )

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -53,17 +54,20 @@ func (f folder) task(phase Phase, index int) string {
 	return f.path(fmt.Sprintf("map-%05d", index))
 }
 
-// create makes the folder and writes the manifest.
-func (f folder) create(m manifest) error {
-	if err := os.MkdirAll(f.path(""), 0o750); err != nil {
-		return err
+// takeBack removes the manifest of a job that was not accepted, and the folders
+// that were made for it, innermost first. A folder that was there before stays.
+func takeBack(f folder, made []string) error {
+	if len(made) == 0 {
+		return nil // the folder is of an earlier try of the same request
 	}
-	return f.writeManifest(m)
-}
-
-// remove takes back what create made. A folder that was there before stays.
-func (f folder) remove() error {
-	return errors.Join(os.Remove(f.path("job.json")), os.Remove(f.path("")))
+	err := os.Remove(f.path("job.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	for _, dir := range slices.Backward(made) {
+		err = errors.Join(err, os.Remove(dir))
+	}
+	return err
 }
 
 func (f folder) writeManifest(m manifest) error {

@@ -8,7 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
+	"unicode/utf8"
 
 	"headroom/internal/cli"
 )
@@ -52,7 +52,7 @@ func (f *JobFile) regular(names []string) ([]string, error) {
 			continue
 		}
 		if err == nil {
-			err = readable(name)
+			err = readable(name, info)
 		}
 		if err != nil {
 			return nil, f.source.errorAt("map.input", "input file cannot be read: %v", err).
@@ -63,8 +63,14 @@ func (f *JobFile) regular(names []string) ([]string, error) {
 	return files, nil
 }
 
-func readable(name string) error {
-	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+func readable(name string, info fs.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return &fs.PathError{Op: "read", Path: name, Err: errors.New("is not a regular file")}
+	}
+	if !utf8.ValidString(name) {
+		return &fs.PathError{Op: "read", Path: name, Err: errors.New("its name is not UTF-8")}
+	}
+	file, err := os.Open(name)
 	if err != nil {
 		return err
 	}
@@ -128,9 +134,7 @@ func (f *JobFile) checkOutput(id string) error {
 		return nil // of an earlier try of the same request
 	}
 	made, err := mkdirs(dir.path(""))
-	for i := len(made) - 1; i >= 0; i-- {
-		err = errors.Join(err, os.Remove(made[i]))
-	}
+	err = errors.Join(err, takeBack(dir, made))
 	if err != nil {
 		return f.outputError(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"headroom/emulator"
 	"headroom/internal/cli"
+	"headroom/internal/textapps"
 )
 
 func main() {
@@ -23,5 +24,6 @@ func newRoot() *cobra.Command {
 		Example: "  powerlab node n01 --dir /tmp/lab --no-powerd --no-worker",
 	}
 	root.AddCommand(emulator.NewNodeCommand())
+	root.AddCommand(textapps.NewCommand())
 	return root
 }

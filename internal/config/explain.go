@@ -143,6 +143,7 @@ func walkTo(node ast.Node, t reflect.Type, visit func(ast.Node, reflect.Type) bo
 				walkTo(v, t.Elem(), visit, depth-1)
 			}
 		}
+	default: // the others hold nothing
 	}
 }
 

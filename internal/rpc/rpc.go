@@ -84,7 +84,9 @@ func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	if err != nil {
 		err = srv.Close()
 	}
-	_ = <-failed // always ErrServerClosed by now
+	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("rpc: close %s: %w", l.Addr(), err)
 	}

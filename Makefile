@@ -1,0 +1,56 @@
+# `make` alone prints the targets. Nothing is needed but git, make and Go 1.26;
+# the tools are built from tools/go.mod.
+
+GO       ?= go
+TOOL     := $(GO) tool -modfile=tools/go.mod
+PROGRAMS := powerd coordinator scheduler powerlab
+# Formatting covers what people write, not what protoc does.
+SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.go' | grep -vE '^(api/headroom|internal/pins)/')
+FUZZTIME ?= 10s
+
+.DEFAULT_GOAL := help
+.PHONY: help build demo test check lint fmt generate bench fuzz clean
+
+help: ## print the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build: ## put powerd, coordinator, scheduler and powerlab into bin/
+	@mkdir -p bin
+	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -o bin/ $(PROGRAMS:%=./cmd/%)
+
+demo: build ## run the demonstration: a small cluster, real jobs, cuts and kills; at most 90 s
+	bin/powerlab demo $(ARGS)
+
+test: build ## install what the tests need and run all of them
+	@sh test/run.sh
+
+check: ## format, lint, root tests and unit tests with -race
+	@$(MAKE) --no-print-directory format-check lint
+	$(GO) test -count=1 .
+	$(GO) test -race $$($(GO) list ./... | grep -vE '/test/e2e(/|$$)')
+
+.PHONY: format-check
+format-check:
+	@out=$$($(TOOL) gofumpt -modpath headroom -d $(SOURCES)) && [ -z "$$out" ] || { echo "$$out"; echo 'make fmt formats these files'; exit 1; }
+
+lint: ## golangci-lint, with the architecture rules
+	$(TOOL) golangci-lint run ./...
+
+fmt: ## format all Go files
+	$(TOOL) golangci-lint fmt ./...
+
+generate: ## regenerate the code of api/ from its protobuf sources
+	cd api && $(GO) tool -modfile=../tools/go.mod buf generate
+
+bench: build ## measure the figures and print them as a table
+	bin/powerlab bench $(ARGS)
+
+fuzz: ## run every fuzz target for FUZZTIME (10s)
+	@for p in $$($(GO) list ./...); do \
+		for f in $$($(GO) test -list '^Fuzz' $$p | grep '^Fuzz'); do \
+			echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
+		done; \
+	done
+
+clean: ## remove what the build wrote
+	rm -rf bin

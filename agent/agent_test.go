@@ -1,0 +1,322 @@
+// Claims: a start writes the fail-safe cap before it talks to anybody; a grant is
+// carried out and acknowledged with what reads back, after its stamp is on disk;
+// without answers the node falls to its fail-safe cap by itself; originals go back
+// after a committed release and not before; another writer's change is corrected
+// and reported, and never restored over.
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/lease"
+	"headroom/units"
+)
+
+// failSafeLong is about the package limit that goes with the fail-safe cap of the lab.
+func failSafeLong(l units.Power) bool { return l > 40*units.Watt && l < 66*units.Watt }
+
+func TestHoldsWhatItIsGranted(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	original := l.controls()
+	r := run(t, l.config(c.addr))
+	waitFor(t, "the first lease is acknowledged", func() bool {
+		h := c.last().GetHolding()
+		return h.GetState() == headroomv1.LeaseState_LEASE_STATE_HELD && h.GetApplied().GetSeq() == 1
+	})
+	if hello := c.lastHello(); !hello.GetControlled() || hello.GetRung() != "rapl" || hello.GetMachineId() == "" || hello.GetBootId() == "" {
+		t.Errorf("hello %v", hello)
+	}
+	seq := c.grant(t, 120*units.Watt)
+	waitFor(t, "the lower cap is acknowledged", func() bool { return c.last().GetHolding().GetApplied().GetSeq() == seq })
+	h := c.last()
+	if h.GetHolding().GetCapUw() != 120_000_000 || h.GetHolding().EffectiveUw == nil || h.GetHolding().GetEffectiveUw() != 120_000_000 {
+		t.Errorf("acknowledged %v, want cap and effective cap of 120 W", h.GetHolding())
+	}
+	var m lease.Memory
+	data, err := os.ReadFile(l.state(memoryFile))
+	if err != nil || json.Unmarshal(data, &m) != nil || m.Highest.Seq < seq {
+		t.Errorf("state.json holds %s, %v: an acknowledged stamp must be in it", data, err)
+	}
+	waitFor(t, "the wall power is at the cap", func() bool {
+		p := c.last().PowerUw
+		return p != nil && *p > 110_000_000 && *p <= 121_000_000
+	})
+	waitFor(t, "held.json tells the cap", func() bool { return l.held().CapW == 120 })
+	if err := r.stop(); err != nil {
+		t.Errorf("stopped with %v", err)
+	}
+	if c.released != 1 {
+		t.Errorf("asked for %d releases at stop, want 1", c.released)
+	}
+	waitFor(t, "every original is back", func() bool { return equal(l.controls(), original) })
+	if _, err := os.Stat(l.state(journalFile)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the journal is still there: %v", err)
+	}
+	if h := l.held(); h.State != stateReleased || h.CapW != 245 {
+		t.Errorf("held.json after the release: %+v", h)
+	}
+}
+
+func TestLeaseEndsByItself(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	c.duration = 1500 * time.Millisecond
+	run(t, l.config(c.addr))
+	waitFor(t, "a lease is held", func() bool { return l.long() > 100*units.Watt })
+	c.set(func() { c.silent = true })
+	waitFor(t, "the fail-safe cap is written", func() bool { return failSafeLong(l.long()) })
+	waitFor(t, "it is told", func() bool {
+		h := c.last()
+		return h.GetHolding().GetState() == headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE && hasItem(h, "lease-expired")
+	})
+	c.set(func() { c.silent = false })
+	waitFor(t, "the lease is back", func() bool { return l.long() > 100*units.Watt })
+}
+
+func TestRefusedReleaseKeepsTheFailSafeCap(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	original := l.controls()
+	c.refuse = rpc.Refuse(connect.CodeFailedPrecondition, "infeasible", cli.ExitRefused, "rated 245.0 W do not fit", "lower others")
+	r := run(t, l.config(c.addr))
+	waitFor(t, "a lease is held", func() bool { return l.long() > 100*units.Watt })
+	_, err := restoreLimits(t.Context(), l.config(c.addr), restoreOptions{})
+	var refused *cli.Error
+	if !errors.As(err, &refused) || refused.Exit != cli.ExitRefused || refused.Hint == "" {
+		t.Fatalf("restore with the agent running: %v", err)
+	}
+	if err := r.stop(); err != nil {
+		t.Errorf("stopped with %v", err)
+	}
+	if !failSafeLong(l.long()) {
+		t.Errorf("limit %v after a refused release, want the fail-safe cap's", l.long())
+	}
+	if _, err = restoreLimits(t.Context(), l.config(c.addr), restoreOptions{}); !errors.As(err, &refused) || refused.Exit != cli.ExitRefused {
+		t.Errorf("restore with the agent dead: %v, want exit 6", err)
+	}
+	c.stop()
+	if _, err = restoreLimits(t.Context(), l.config(c.addr), restoreOptions{}); !errors.As(err, &refused) || refused.Exit != cli.ExitRefused {
+		t.Errorf("restore without a leader: %v, want exit 6", err)
+	}
+	out, err := restoreLimits(t.Context(), l.config(c.addr), restoreOptions{force: true})
+	if err != nil || len(out.restored) != 5 || !equal(l.controls(), original) {
+		t.Errorf("forced: %+v, %v, controls %v, want %v", out, err, l.controls(), original)
+	}
+}
+
+func TestRestoreWithTheAgentRunning(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	original := l.controls()
+	run(t, l.config(c.addr))
+	waitFor(t, "a lease is held", func() bool { return l.long() > 100*units.Watt })
+	out, err := restoreLimits(t.Context(), l.config(c.addr), restoreOptions{})
+	if err != nil || len(out.restored) != 5 || len(out.kept) != 0 || !equal(l.controls(), original) {
+		t.Fatalf("%+v, %v, controls %v", out, err, l.controls())
+	}
+	waitFor(t, "the node says that it is not controlled", func() bool { return !c.lastHello().GetControlled() })
+	waitFor(t, "it only observes", func() bool {
+		return c.last().GetHolding().GetState() == headroomv1.LeaseState_LEASE_STATE_OBSERVING
+	})
+	if !equal(l.controls(), original) {
+		t.Errorf("controls %v were written after the release", l.controls())
+	}
+}
+
+func TestAnotherWriterIsCorrectedAndReported(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	run(t, l.config(c.addr))
+	c.grant(t, 120*units.Watt)
+	waitFor(t, "the cap is held", func() bool { return c.last().GetHolding().GetCapUw() == 120_000_000 && l.long() < 80*units.Watt })
+	if err := os.WriteFile(l.zone("constraint_0_power_limit_uw"), []byte("150000000\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "powerd writes its own limit again", func() bool { return l.long() < 80*units.Watt })
+	waitFor(t, "the excess is reported once", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, b := range c.beats {
+			if b.GetHolding().GetEffectiveUw() > 190_000_000 && hasItem(b, "limit-drift") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+func TestAnotherWritersChangeIsNotRestoredOver(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	c.refuse = errors.New("not now")
+	r := run(t, l.config(c.addr))
+	waitFor(t, "a lease is held", func() bool { return l.long() > 100*units.Watt })
+	_ = r.stop()
+	if err := os.WriteFile(l.zone("constraint_0_power_limit_uw"), []byte("77000000\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := restoreLimits(t.Context(), l.config(c.addr), restoreOptions{force: true})
+	if err != nil || len(out.restored) != 4 || len(out.kept) != 1 || !strings.Contains(out.kept[0], "77.0 W") {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	if l.long() != 77*units.Watt {
+		t.Errorf("limit %v: another writer's change was restored over", l.long())
+	}
+}
+
+func TestAloneItRestoresByItself(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	original := l.controls()
+	r := run(t, l.config())
+	waitFor(t, "the fail-safe cap is written", func() bool { return failSafeLong(l.long()) })
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+	if !equal(l.controls(), original) {
+		t.Errorf("controls %v, want %v", l.controls(), original)
+	}
+}
+
+func TestNameOfAnotherMachine(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	c.taken = true
+	original := l.controls()
+	r := run(t, l.config(c.addr))
+	err := <-r.ended
+	r.ended <- err
+	var refused *cli.Error
+	if !errors.As(err, &refused) || refused.Exit != cli.ExitConflict || refused.Hint == "" {
+		t.Errorf("ended with %v, want exit 5", err)
+	}
+	if !equal(l.controls(), original) {
+		t.Errorf("controls %v, want %v", l.controls(), original)
+	}
+}
+
+func TestObserveOnlyNeverWrites(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	original := l.controls()
+	cfg := l.config(c.addr)
+	cfg.Enforce = false
+	r := run(t, cfg)
+	waitFor(t, "it reports", func() bool { return c.last().PowerUw != nil })
+	if h := c.last().GetHolding(); h.GetState() != headroomv1.LeaseState_LEASE_STATE_OBSERVING || c.lastHello().GetControlled() {
+		t.Errorf("holding %v", h)
+	}
+	_ = r.stop()
+	if !equal(l.controls(), original) {
+		t.Errorf("controls %v, want %v", l.controls(), original)
+	}
+	if _, err := os.Stat(l.state(journalFile)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a journal was made: %v", err)
+	}
+}
+
+// enforce: false after an earlier powerd that enforced: the limits stay until the
+// leader releases the node, then the originals go back.
+func TestSwitchingToObserveReleasesFirst(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	original := l.controls()
+	c.refuse = errors.New("not now")
+	r := run(t, l.config(c.addr))
+	waitFor(t, "a lease is held", func() bool { return l.long() > 100*units.Watt })
+	_ = r.stop()
+	c.set(func() { c.refuse = nil })
+	cfg := l.config(c.addr)
+	cfg.Enforce = false
+	run(t, cfg)
+	waitFor(t, "the originals are back", func() bool { return equal(l.controls(), original) })
+	waitFor(t, "it only observes", func() bool { return !c.lastHello().GetControlled() })
+}
+
+func TestSecondPowerdIsRefused(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	run(t, l.config())
+	waitFor(t, "the first one runs", func() bool { return failSafeLong(l.long()) })
+	err := Run(t.Context(), l.config(), testLog(t))
+	var refused *cli.Error
+	if !errors.As(err, &refused) || refused.Exit != cli.ExitConflict {
+		t.Errorf("the second one ended with %v, want exit 5", err)
+	}
+}
+
+func TestFindsTheNewLeader(t *testing.T) {
+	t.Parallel()
+	l, a, b := newLab(t), newCoordinator(t), newCoordinator(t)
+	b.leads = false
+	b.silent = true
+	run(t, l.config(a.addr, b.addr))
+	waitFor(t, "the first leader grants", func() bool { return l.long() > 100*units.Watt })
+	a.stop()
+	b.set(func() { b.silent, b.granted, b.seq = false, 110*units.Watt, 50 })
+	waitFor(t, "heartbeats go to the other one too", func() bool { return b.last().GetHolding().GetApplied().GetSeq() == 50 })
+}
+
+func TestMissingTreeChangesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	cfg := l.config()
+	cfg.Root = t.TempDir()
+	err := Run(t.Context(), cfg, testLog(t))
+	var bad *cli.Error
+	if !errors.As(err, &bad) || bad.Exit != cli.ExitUsage || bad.Hint == "" {
+		t.Errorf("ended with %v, want exit 2 with a hint", err)
+	}
+}
+
+func TestStatusOfARunningAgent(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	run(t, l.config(c.addr))
+	waitFor(t, "status shows the lease", func() bool {
+		s, err := fetchStatus(t.Context(), l.config().StateDir)
+		return err == nil && s.LeaseMs != nil && s.GetLeader() == "c1" && s.PowerUw != nil && s.GetSaved() == 5
+	})
+	s, err := fetchStatus(t.Context(), l.config().StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := printStatus(&text, &cli.Output{}, s); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"n01  powerd", "190.0 W   ends in", "from c1 epoch 7 seq 1", "package-0", "dram-0", "read-only"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("status lacks %q:\n%s", want, text.String())
+		}
+	}
+}
+
+func hasItem(h *headroomv1.Heartbeat, code string) bool {
+	for _, i := range h.GetHealth() {
+		if i.GetCode() == code {
+			return true
+		}
+	}
+	return false
+}
+
+func equal(a, b map[string]int64) bool {
+	for k, v := range a {
+		if b[k] != v {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}

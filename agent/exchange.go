@@ -1,0 +1,324 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/lease"
+	"headroom/units"
+)
+
+// take is one message of the streams.
+func (n *node) take(e linkEvent) error {
+	l := e.link
+	if n.links[l.addr] != l {
+		return nil // a stream that was given up
+	}
+	switch {
+	case e.up:
+		l.up = true
+		n.log.Info("stream open", "coordinator", l.addr)
+	case e.down != nil:
+		return n.linkDown(l, e.down)
+	default:
+		n.message(l, e.msg)
+	}
+	return nil
+}
+
+// linkDown takes the end of a stream. The one refusal that ends powerd is that of
+// a name which is another machine's, on a start that had nothing to hold before.
+func (n *node) linkDown(l *link, why error) error {
+	if l.up {
+		n.log.Info("stream closed", "coordinator", l.addr, "error", why)
+	}
+	l.up, l.leads = false, false
+	if connect.CodeOf(why) != connect.CodeAlreadyExists {
+		return nil
+	}
+	first := (n.ownJournal || n.mode == observing) && n.fresh && !n.everHeld
+	if !first || n.stopping {
+		n.health.set(true, item{"name-taken", fail, "the coordinator refuses this node: " + why.Error(),
+			"two machines use one name: change node: in powerd.yaml on one of them"})
+		return nil
+	}
+	refusal := nameTaken(n.cfg.Node, why)
+	if n.mode == holding {
+		n.putBackNow()
+	}
+	return refusal
+}
+
+func (n *node) message(l *link, m *headroomv1.CoordinatorMessage) {
+	switch msg := m.GetMessage().(type) {
+	case *headroomv1.CoordinatorMessage_Lease:
+		n.answered = max(n.answered, msg.Lease.GetHeartbeat())
+		n.notAdmit = ""
+		n.health.clear("not-admitted")
+		n.health.clear("name-taken")
+		n.grant(msg.Lease)
+	case *headroomv1.CoordinatorMessage_Leader:
+		n.leaderSays(l, msg.Leader)
+	case *headroomv1.CoordinatorMessage_NotAdmitted:
+		n.answered = n.beats
+		n.notAdmit = msg.NotAdmitted.GetReason()
+		n.health.set(true, item{"not-admitted", warn, "the leader grants no lease yet: " + n.notAdmit,
+			"see coordinator node show " + n.cfg.Node})
+	}
+}
+
+func (n *node) leaderSays(l *link, m *headroomv1.Leader) {
+	was := n.leader()
+	l.leads, l.name, l.epoch = m.GetSelf(), m.GetId(), epochOf(m.GetEpoch())
+	if a := m.GetAddress(); a != "" && !m.GetSelf() {
+		n.hints[a] = true
+	}
+	if now := n.leader(); now != was && now != nil {
+		n.log.Info("leader known", "coordinator", now.addr, "epoch", now.epoch.String())
+		n.health.clear("no-leader")
+		n.heartbeat()
+	}
+}
+
+// leader is the stream whose coordinator leads by the highest epoch, or nil.
+func (n *node) leader() *link {
+	var best *link
+	for _, l := range n.links {
+		if l.up && l.leads && (best == nil || l.epoch.Compare(best.epoch) > 0) {
+			best = l
+		}
+	}
+	return best
+}
+
+// grant judges a lease. One that changes what has to survive a restart is taken
+// only after the clerk has made that durable.
+func (n *node) grant(g *headroomv1.Lease) {
+	if n.mode != holding || n.stopping && n.journal == nil {
+		return
+	}
+	if n.storeBusy {
+		n.storeNext = g // a newer grant replaces one that waits
+		return
+	}
+	now := instant()
+	n.advance(now)
+	m, err := n.holder.Consider(grantOf(g), now)
+	if err != nil {
+		n.log.Debug("grant refused", "error", err)
+		return
+	}
+	if m == n.holder.Memory() {
+		n.hold(g)
+		return
+	}
+	data, err := encodeMemory(m)
+	if err != nil {
+		n.log.Error("state cannot be encoded", "error", err)
+		return
+	}
+	n.storeBusy, n.storing, n.remember = true, g, m
+	n.clerk.errands <- errand{kind: storeMemory, name: memoryFile, data: data, durable: true}
+}
+
+// memoryStored takes the grant whose memory is on disk now, then the one that
+// came meanwhile.
+func (n *node) memoryStored(err error) {
+	g, next := n.storing, n.storeNext
+	n.storeBusy, n.storing, n.storeNext = false, nil, nil
+	n.health.set(err != nil, item{"state-not-stored", fail, fmt.Sprintf("state.json cannot be written (%v): no new grant is taken", err),
+		"make room in " + n.cfg.StateDir + "; the node holds its present cap until the lease ends"})
+	if err == nil && g != nil {
+		n.hold(g)
+	}
+	if next != nil {
+		n.grant(next)
+	}
+}
+
+// hold takes a grant and carries it out at once when it changes anything.
+func (n *node) hold(g *headroomv1.Lease) {
+	now := instant()
+	capBefore, stateBefore := n.holder.Cap()
+	if err := n.holder.Take(grantOf(g), now); err != nil {
+		n.log.Debug("grant refused", "error", err)
+		return
+	}
+	n.everHeld = true
+	granted, state := n.holder.Cap()
+	left, _ := n.holder.Remaining(now)
+	n.leaseEnd.Store(int64(now.Boot + left))
+	n.expiry.Reset(left)
+	if stateBefore != state {
+		n.log.Info("lease taken", "cap_w", granted.Watts(), "stamp", n.holder.Memory().Highest.String())
+		n.health.clear("lease-expired")
+	}
+	if granted == capBefore && n.applied == n.holder.Memory().Highest {
+		return
+	}
+	if now.Boot-n.machine.lookedAt >= looseElapsed {
+		n.gather(now.Boot)
+	} else {
+		n.sample.Elapsed = 0 // the last reading, which has been integrated before
+	}
+	n.decide(now.Boot)
+	n.apply()
+}
+
+// heartbeat numbers and sends one heartbeat: to the leader, or to everybody when
+// none is known or it does not answer.
+func (n *node) heartbeat() {
+	if len(n.links) == 0 {
+		return
+	}
+	leader := n.leader()
+	all := leader == nil || n.beats-n.answered >= missedMax
+	now := instant()
+	n.advance(now)
+	n.beats++
+	n.holder.Sent(n.beats, now)
+	msg := &headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Heartbeat{Heartbeat: n.beatOf(now)}}
+	for _, l := range n.links {
+		if l.up && (all || l == leader) {
+			l.offer(msg)
+		}
+	}
+	n.excess, n.excessOK = 0, true
+}
+
+func (n *node) beatOf(now lease.Instant) *headroomv1.Heartbeat {
+	b := &headroomv1.Heartbeat{
+		Number: n.beats, Highest: protoStamp(n.holder.Memory().Highest), Holding: n.holdingNow(),
+		BrakeGeneration: n.holder.Memory().Brake, Health: n.health.list(),
+	}
+	if p, ok := n.wall.value(); ok {
+		b.PowerUw = (*int64)(&p)
+	}
+	if p, ok := n.demand.Watts(now.Boot, n.cfg.Power.Floor, n.cfg.Power.Max); ok {
+		b.DemandUw = (*int64)(&p)
+	}
+	if r, ok := n.demand.LimitedRatio(now.Boot); ok {
+		b.LimitedRatio = &r
+	}
+	return b
+}
+
+// holdingNow is the acknowledgement: what is in force and what reads back.
+func (n *node) holdingNow() *headroomv1.Holding {
+	granted, state := n.holder.Cap()
+	h := &headroomv1.Holding{
+		State: headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE, Applied: protoStamp(n.applied),
+		CapUw: int64(granted), FailSafeUw: int64(n.holder.Memory().FailSafe),
+	}
+	switch {
+	case n.mode != holding:
+		h.State = headroomv1.LeaseState_LEASE_STATE_OBSERVING
+		h.CapUw = int64(n.cfg.Power.Rated)
+		return h
+	case state == lease.Held:
+		h.State = headroomv1.LeaseState_LEASE_STATE_HELD
+	}
+	excess, ok := n.machine.excess()
+	if ok && n.excessOK {
+		effective := int64(granted) + int64(units.FromWatts(max(excess, n.excess).Watts()/n.cfg.Power.SupplyEfficiency))
+		h.EffectiveUw = &effective
+	}
+	return h
+}
+
+// hello is the first message of each stream.
+func (n *node) hello() *headroomv1.Hello {
+	p := n.cfg.Power
+	return &headroomv1.Hello{
+		Node: n.cfg.Node, MachineId: n.id.machine, BootId: n.id.boot, ProcessId: n.id.process, Domain: n.cfg.Domain,
+		RatedUw: int64(p.Rated), FloorUw: int64(p.Floor), MaxUw: int64(p.Max), FailSafeUw: int64(p.FailSafe),
+		Weight: n.cfg.Weight, Controlled: n.mode == holding, Rung: n.machine.rung, Version: version,
+	}
+}
+
+// addresses are where coordinators may be: configured, gossiped, or named by a follower.
+func (n *node) addresses() []string {
+	all := slices.Clone(n.cfg.Coordinators)
+	if n.gossip != nil {
+		for _, m := range n.gossip.Coordinators() {
+			all = append(all, m.RPC)
+		}
+	}
+	for a := range n.hints {
+		all = append(all, a)
+	}
+	slices.Sort(all)
+	all = slices.DeleteFunc(slices.Compact(all), func(a string) bool { return a == "" })
+	return all[:min(len(all), linksMax)]
+}
+
+// reconcile opens a stream to every coordinator known and gives up those to
+// addresses that nobody names any more.
+func (n *node) reconcile(ctx context.Context) {
+	want := n.addresses()
+	for addr, l := range n.links {
+		if !slices.Contains(want, addr) && !l.up {
+			l.cancel()
+			n.servers.Go(l.close)
+			delete(n.links, addr)
+		}
+	}
+	for _, addr := range want {
+		if n.links[addr] == nil {
+			n.links[addr] = openLink(ctx, addr, n.hello(), n.events)
+		}
+	}
+	n.cacheAddresses(want)
+}
+
+// reopen starts every stream anew, so that Hello tells what has changed.
+func (n *node) reopen(ctx context.Context) {
+	for addr, l := range n.links {
+		l.cancel()
+		n.servers.Go(l.close)
+		delete(n.links, addr)
+	}
+	n.reconcile(ctx)
+}
+
+// addressCache is coordinators.json.
+type addressCache struct {
+	Addresses []string `json:"addresses"`
+}
+
+// cacheAddresses keeps the addresses for `powerd limit restore` with a dead agent.
+func (n *node) cacheAddresses(addrs []string) {
+	if len(addrs) == 0 {
+		return
+	}
+	data, err := json.Marshal(addressCache{addrs})
+	if err != nil || string(data) == n.cached || n.cacheBusy {
+		return
+	}
+	n.cached, n.cacheBusy = string(data), true
+	n.clerk.errands <- errand{kind: storeCoordinators, name: coordinatorsFile, data: data}
+}
+
+func grantOf(l *headroomv1.Lease) lease.Grant {
+	return lease.Grant{
+		Stamp: lease.Stamp{Epoch: epochOf(l.GetStamp().GetEpoch()), Seq: l.GetStamp().GetSeq()},
+		Cap:   units.Power(l.GetCapUw()), FailSafe: units.Power(l.GetFailSafeUw()),
+		// Bounded before it is multiplied; the holder refuses what makes no sense.
+		Duration:  time.Duration(min(max(l.GetDurationMs(), 0), int64(time.Hour/time.Millisecond))) * time.Millisecond,
+		Heartbeat: l.GetHeartbeat(), Process: l.GetProcessId(), BrakeLifted: l.GetBrakeLifted(),
+	}
+}
+
+func epochOf(e *headroomv1.Epoch) lease.Epoch {
+	return lease.Epoch{Incarnation: e.GetIncarnation(), Term: e.GetTerm()}
+}
+
+func protoStamp(s lease.Stamp) *headroomv1.Stamp {
+	return &headroomv1.Stamp{Epoch: &headroomv1.Epoch{Incarnation: s.Epoch.Incarnation, Term: s.Epoch.Term}, Seq: s.Seq}
+}

@@ -1,0 +1,160 @@
+package agent
+
+import (
+	"context"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+)
+
+// restoreCall is an operator's wish to have the originals back, or powerd's own.
+type restoreCall struct {
+	force  bool
+	change *headroomv1.Change
+	reply  chan restoreReply // nil: nobody waits
+}
+
+// restoreReply is how it went.
+type restoreReply struct {
+	out outcome
+	err error
+}
+
+func (c *restoreCall) answer(r restoreReply) {
+	if c.reply != nil {
+		c.reply <- r // buffered
+	}
+}
+
+// change is what powerd says when it asks for something on its own account.
+func (n *node) change(reason string) *headroomv1.Change {
+	return &headroomv1.Change{Actor: "powerd/" + n.cfg.Node, Reason: reason, RequestId: cli.RequestID()}
+}
+
+// restore carries out `powerd limit restore`.
+func (n *node) restore(ctx context.Context, call *restoreCall) {
+	switch {
+	case n.mode != holding || n.journal == nil:
+		call.answer(restoreReply{})
+	case call.force || n.cfg.alone():
+		out := n.putBackNow()
+		n.reopen(ctx)
+		call.answer(restoreReply{out: out})
+	case n.asked != nil:
+		call.answer(restoreReply{err: &cli.Error{Code: "busy", Exit: cli.ExitConflict,
+			Message: "a release is being asked for already", Hint: "try again in a few seconds"}})
+	default:
+		n.ask(ctx, call)
+	}
+}
+
+// ask asks the leader for a release without making the loop wait.
+func (n *node) ask(ctx context.Context, call *restoreCall) {
+	n.asked = call
+	addrs := n.addresses()
+	if l := n.leader(); l != nil {
+		addrs = append([]string{l.addr}, addrs...)
+	}
+	req := &headroomv1.ReleaseRequest{Node: n.cfg.Node, MachineId: n.id.machine, Change: call.change}
+	n.servers.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, releaseWait)
+		defer cancel()
+		n.answers <- askRelease(ctx, addrs, req)
+	})
+}
+
+// answer takes the leader's answer to a release. done says that powerd was only
+// waiting for it to stop.
+func (n *node) answer(ctx context.Context, err error) (done bool) {
+	call := n.asked
+	n.asked = nil
+	if err != nil {
+		n.health.set(true, item{"restore-refused", warn, "the originals stay saved and the fail-safe cap written: " + err.Error(),
+			"make room in the budget, or put them back anyway: powerd limit restore --force"})
+		call.answer(restoreReply{err: err})
+		if n.stopping {
+			n.staySafe(err.Error())
+		}
+		return n.stopping
+	}
+	n.health.clear("restore-refused")
+	out := n.putBackNow()
+	call.answer(restoreReply{out: out})
+	if !n.stopping {
+		n.reopen(ctx)
+	}
+	return n.stopping
+}
+
+// beginStop starts leaving the machine as it was found. done says that nothing
+// has to be waited for.
+func (n *node) beginStop(ctx context.Context) (done bool) {
+	n.stopping = true
+	switch {
+	case n.mode != holding || n.journal == nil:
+		return true
+	case n.cfg.alone():
+		n.putBackNow()
+		return true
+	case n.asked == nil:
+		n.ask(ctx, &restoreCall{change: n.change("powerd stops")})
+	}
+	return false
+}
+
+// staySafe leaves the node at its fail-safe cap and says so.
+func (n *node) staySafe(reason string) {
+	n.holder.Drop()
+	n.decide(instant().Boot)
+	n.apply()
+	n.settleClerk()
+	if want := n.exactCover(); n.writeErr == nil && n.cover.allows(want) {
+		if err := n.writeHeld(want); err != nil {
+			n.log.Warn("held.json not written", "error", err)
+		}
+	}
+	n.log.Warn("not released: the fail-safe cap stays written and the originals stay saved",
+		"cap_w", n.holder.Memory().FailSafe.Watts(), "reason", reason, "hint", "powerd limit restore --force puts them back anyway")
+}
+
+// putBackNow puts the originals back. From here on the node holds no cap.
+func (n *node) putBackNow() outcome {
+	n.settleClerk()
+	n.holder.Drop()
+	n.leaseEnd.Store(0)
+	n.mode, n.draining = released, false
+	if err := n.writeHeld(n.exactCover()); err != nil {
+		n.log.Warn("held.json not written", "error", err)
+	}
+	out := putBack(n.root, n.journal, n.trail)
+	n.logOutcome("originals put back", out)
+	if out.failed == 0 {
+		if err := n.forget(); err != nil {
+			n.log.Warn("journal not removed", "error", err)
+		}
+	}
+	for _, s := range n.machine.sockets {
+		s.requested, s.written = pair{}, pair{}
+	}
+	n.publish(instant())
+	return out
+}
+
+// settleClerk waits until the clerk has nothing under way, so that an older
+// held.json cannot come after a newer one.
+func (n *node) settleClerk() {
+	for n.clerk != nil && (n.heldBusy || n.storeBusy) {
+		switch e := <-n.clerk.done; e.kind {
+		case storeHeld:
+			n.heldBusy = false
+			if e.err == nil && n.covering != nil {
+				n.cover = *n.covering
+			}
+		case storeMemory:
+			n.storeBusy, n.storing, n.storeNext = false, nil, nil
+		case storeCoordinators:
+			n.cacheBusy = false
+		case errandKinds:
+		}
+	}
+}

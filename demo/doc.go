@@ -1,0 +1,20 @@
+// Package demo is `powerlab demo`: a small cluster of real processes that holds
+// its power budget while real jobs run, while the budget is cut, the leader is
+// killed and a powerd is killed.
+//
+// The one idea: the demo is a witness, not an actor. It starts the built
+// programs, tells them what an operator would tell them, kills some of them, and
+// then judges the promises by what it can see from outside: what the
+// coordinators answer, what each node's own state and file tree hold, and what
+// each plant draws. Nothing it judges comes out of the code that makes the
+// promise, and every figure of summary.json follows from power.csv and the events.
+//
+// Parts: text.go makes the input, fleet.go and lab.go start and stop processes,
+// jobs.go and feed.go keep both priority classes busy, witness.go looks,
+// story.go acts, judge.go (a pure function) decides, the rest writes it down.
+//
+// Guarantees: needs no root and no network beyond loopback; ends by itself; an
+// interrupt at any moment ends every process that it started; nothing is written
+// outside the output folder but the text, once, in the user's cache folder. It
+// never touches the power controls of the machine it runs on.
+package demo

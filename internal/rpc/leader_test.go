@@ -1,0 +1,93 @@
+// Claims: a call finds the server that leads through any one address, waits for
+// an election, gives up when patience is over, and never repeats a request that
+// may have been carried out.
+
+package rpc_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"headroom/internal/rpc"
+)
+
+var errRefused = connect.NewError(connect.CodeUnavailable, &net.OpError{Op: "dial", Err: errors.New("connection refused")})
+
+// group answers calls: by base URL, what the server there says.
+type group struct {
+	answers map[string]func() error
+	asked   []string
+}
+
+func (g *group) call(base string) error {
+	g.asked = append(g.asked, base)
+	return g.answers[base]()
+}
+
+func says(err error) func() error { return func() error { return err } }
+
+func TestToLeader(t *testing.T) {
+	t.Parallel()
+	addrs := []string{"a", "b", "c"}
+	for name, c := range map[string]struct {
+		answers map[string]func() error
+		asked   []string
+		addr    string
+		fails   bool
+	}{
+		"first leads":     {map[string]func() error{"http://a": says(nil)}, []string{"http://a"}, "a", false},
+		"follows a hint":  {map[string]func() error{"http://a": says(rpc.NotLeader("c", "c")), "http://c": says(nil)}, []string{"http://a", "http://c"}, "c", false},
+		"skips the dead":  {map[string]func() error{"http://a": says(errRefused), "http://b": says(nil)}, []string{"http://a", "http://b"}, "b", false},
+		"a refusal stays": {map[string]func() error{"http://a": says(rpc.Refuse(connect.CodeAborted, "conflict", 5, "moved", "plan again"))}, []string{"http://a"}, "a", true},
+		"unknown outcome": {map[string]func() error{"http://a": says(connect.NewError(connect.CodeDeadlineExceeded, context.DeadlineExceeded))}, []string{"http://a"}, "a", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := &group{answers: c.answers}
+			addr, err := rpc.ToLeader(t.Context(), addrs, time.Second, g.call)
+			if addr != c.addr || (err != nil) != c.fails || !slices.Equal(g.asked, c.asked) {
+				t.Errorf("asked %v, ended at %s: %v", g.asked, addr, err)
+			}
+		})
+	}
+}
+
+// While there is no leader the call waits; it ends when one is elected, or when patience is over.
+func TestToLeaderWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		elected := func() error {
+			if time.Since(began) < 2*time.Second {
+				return rpc.NotLeader("", "")
+			}
+			return nil
+		}
+		g := &group{answers: map[string]func() error{"http://a": says(errRefused), "http://b": elected}}
+		if addr, err := rpc.ToLeader(t.Context(), []string{"a", "b"}, 5*time.Second, g.call); err != nil || addr != "b" {
+			t.Errorf("ended at %s: %v", addr, err)
+		}
+		g.answers["http://b"] = says(rpc.NotLeader("", ""))
+		began = time.Now()
+		if _, err := rpc.ToLeader(t.Context(), []string{"a", "b"}, time.Second, g.call); err == nil {
+			t.Error("found a leader where there is none")
+		}
+		if took := time.Since(began); took < time.Second || took > 2*time.Second {
+			t.Errorf("gave up after %v", took)
+		}
+	})
+}
+
+func TestToLeaderWithoutAddress(t *testing.T) {
+	t.Parallel()
+	if _, err := rpc.ToLeader(t.Context(), nil, time.Second, nil); !errors.Is(err, rpc.ErrNoAddress) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,259 @@
+// Claims: what is tracked names no machine and no registry, speaks the glossary's
+// language and keeps no promises for later; links resolve; the commands that the
+// documents show exist; the tables of exit codes and dependencies are complete.
+package headroom_test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"headroom/internal/cli"
+	"headroom/internal/testkit"
+)
+
+// tracked are the files that are, or are about to be, under version control.
+func tracked(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		testkit.NotRun(t, "needs git and a checkout to know the tracked files")
+	}
+	var files []string
+	for f := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
+		if info, err := os.Stat(f); err == nil && info.Mode().IsRegular() && !strings.HasPrefix(f, "internal/pins/") {
+			files = append(files, f)
+		}
+	}
+	return files
+}
+
+// texts are the tracked files that people read, with their content.
+func texts(t *testing.T) map[string]string {
+	t.Helper()
+	content := map[string]string{}
+	for _, f := range tracked(t) {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if utf8.Valid(data) && !bytes.ContainsRune(data, 0) && !isGenerated(data) && filepath.Ext(f) != ".sum" {
+			content[f] = string(data)
+		}
+	}
+	return content
+}
+
+// A path of somebody's machine starts a word; n01/root/sys does not.
+func machinePath() *regexp.Regexp {
+	return regexp.MustCompile(`(?:^|[\s"'=(:` + "`" + `])/(?:home|root|work|Users)/[A-Za-z0-9._-]+`)
+}
+
+// Registries and mirrors belong into the environment, not into the project.
+func registryHost() *regexp.Regexp {
+	return regexp.MustCompile(`proxy\.golang\.` + `org|sum\.golang\.` + `org|registry\.npmjs\.` + `org|repo1\.maven\.` + `org|files\.pythonhosted\.` + `org|arti` + `factory`)
+}
+
+func TestNoMachinePathsNoRegistries(t *testing.T) {
+	t.Parallel()
+	for f, text := range texts(t) {
+		for n, line := range strings.Split(text, "\n") {
+			if found := machinePath().FindString(line); found != "" {
+				t.Errorf("%s:%d: path of a machine: %s", f, n+1, strings.TrimSpace(found))
+			}
+			if found := registryHost().FindString(line); found != "" {
+				t.Errorf("%s:%d: host of a registry: %s", f, n+1, found)
+			}
+		}
+	}
+}
+
+func TestNothingIsLeftForLater(t *testing.T) {
+	t.Parallel()
+	later := regexp.MustCompile(`\b(TO` + `DO|FIX` + `ME|XX` + `X|HA` + `CK)\b`)
+	for f, text := range texts(t) {
+		if found := later.FindString(text); found != "" && f != "LICENSE" {
+			t.Errorf("%s: %s", f, found)
+		}
+	}
+}
+
+// bannedWords have a word of their own in docs/glossary.md.
+func bannedWords() map[string]string {
+	return map[string]string{"throttle quota": "cap", "allocation": "cap, target or container", "power limit": "cap (limit is what hardware holds)"}
+}
+
+// What operators read is in string literals: errors, help texts, tables.
+func TestOneWordForOneThing(t *testing.T) {
+	t.Parallel()
+	fset, pkgs := read(t)
+	for _, p := range pkgs {
+		for _, f := range p.files {
+			ast.Inspect(f, func(n ast.Node) bool {
+				if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+					checkWords(t, p, fset.Position(lit.Pos()), lit.Value)
+				}
+				return true
+			})
+		}
+	}
+}
+
+func checkWords(t *testing.T, p *pkg, at token.Position, text string) {
+	t.Helper()
+	// What hardware and firmware call a power limit is called so.
+	hardware := layers()[p.folder()] == device || strings.Contains(text, "BIOS") || strings.Contains(text, "RAPL")
+	for word, instead := range bannedWords() {
+		if strings.Contains(strings.ToLower(text), word) && (word != "power limit" || !hardware) {
+			t.Errorf("%s: %q; the word is %s", at, word, instead)
+		}
+	}
+}
+
+// markdown are the documents with their code blocks.
+func markdown(t *testing.T) map[string]string {
+	t.Helper()
+	docs := map[string]string{}
+	for f, text := range texts(t) {
+		if filepath.Ext(f) == ".md" {
+			docs[f] = text
+		}
+	}
+	return docs
+}
+
+func TestLinksResolve(t *testing.T) {
+	t.Parallel()
+	link := regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	fence := regexp.MustCompile("(?s)```.*?```")
+	docs := markdown(t)
+	for f, text := range docs {
+		for _, m := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+			if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+				continue
+			}
+			path, anchor, _ := strings.Cut(m[1], "#")
+			target := f
+			if path != "" {
+				target = filepath.Join(filepath.Dir(f), path)
+			}
+			if _, err := os.Stat(target); err != nil {
+				t.Errorf("%s: link to %s: no such file", f, m[1])
+			} else if anchor != "" && !anchors(docs[target])[anchor] {
+				t.Errorf("%s: link to %s: no such heading", f, m[1])
+			}
+		}
+	}
+}
+
+// anchors are the headings as links name them.
+func anchors(text string) map[string]bool {
+	names := map[string]bool{}
+	for line := range strings.SplitSeq(text, "\n") {
+		title := strings.TrimLeft(line, "#")
+		if title == line || !strings.HasPrefix(title, " ") {
+			continue
+		}
+		names[strings.Map(func(r rune) rune {
+			switch {
+			case unicode.IsLetter(r) || unicode.IsDigit(r) || r == '-' || r == '_':
+				return unicode.ToLower(r)
+			case r == ' ':
+				return '-'
+			default:
+				return -1
+			}
+		}, strings.TrimSpace(title))] = true
+	}
+	return names
+}
+
+func TestDocumentedCommandsExist(t *testing.T) {
+	t.Parallel()
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := regexp.MustCompile("(?m)(?:^\\s*(?:\\$ )?|`)make ([a-z][a-z-]*)")
+	program := regexp.MustCompile("(?m)(?:^\\s*(?:\\$ )?|`)bin/([a-z]+)")
+	for f, text := range markdown(t) {
+		for _, m := range shown.FindAllStringSubmatch(text, -1) {
+			if !bytes.Contains(makefile, []byte("\n"+m[1]+":")) {
+				t.Errorf("%s shows `make %s`: no such target", f, m[1])
+			}
+		}
+		for _, m := range program.FindAllStringSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join("cmd", m[1], "main.go")); err != nil {
+				t.Errorf("%s shows bin/%s: no such program", f, m[1])
+			}
+		}
+	}
+}
+
+func TestReadmeShowsTheTwoCommands(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"make demo", "make test"} {
+		if !bytes.Contains(data, []byte(want)) {
+			t.Errorf("README.md does not show %q", want)
+		}
+	}
+}
+
+// .ci/run runs what the README tells people to run, and the licence is there.
+func TestFrameIsComplete(t *testing.T) {
+	t.Parallel()
+	for f, want := range map[string]string{".ci/run": "make --no-print-directory test", "LICENSE": "Apache License", "CONTRIBUTING.md": "make check"} {
+		data, err := os.ReadFile(f)
+		if err != nil || !bytes.Contains(data, []byte(want)) {
+			t.Errorf("%s: %q is missing (%v)", f, want, err)
+		}
+	}
+}
+
+func TestExitCodesAreDocumented(t *testing.T) {
+	t.Parallel()
+	data, err := os.ReadFile("docs/exit-codes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, code := range []int{
+		cli.ExitOK, cli.ExitFailed, cli.ExitUsage, cli.ExitUnreachable, cli.ExitDenied, cli.ExitConflict, cli.ExitRefused,
+		cli.ExitUnknown, cli.ExitDegraded, cli.ExitChanges, cli.ExitInterrupted,
+	} {
+		if !bytes.Contains(data, []byte("\n| "+strconv.Itoa(code)+" |")) {
+			t.Errorf("docs/exit-codes.md has no line for %d", code)
+		}
+	}
+}
+
+func TestDependenciesAreExplained(t *testing.T) {
+	t.Parallel()
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := os.ReadFile("docs/adr/0003-dependencies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := regexp.MustCompile(`(?m)^\t(\S+) v\S+$`)
+	for _, m := range direct.FindAllSubmatch(mod, -1) {
+		if !bytes.Contains(record, fmt.Appendf(nil, "`%s`", m[1])) {
+			t.Errorf("docs/adr/0003-dependencies.md does not explain %s", m[1])
+		}
+	}
+}

@@ -1,0 +1,362 @@
+// Claims: every package explains itself and every exported name is documented;
+// imports point down only; powerd starts no programs and links neither raft nor
+// the lab; pure packages do no I/O and start no goroutine.
+package headroom_test
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const module = "headroom"
+
+// A layer is a floor of the house: docs/architecture.md draws it.
+type layer int
+
+const (
+	unknown  layer = iota
+	pure           // decisions: no I/O, no goroutine, the time is an argument
+	contract       // api: generated
+	shared         // internal: small seams
+	device         // kernel and firmware interfaces
+	edge           // processes' bodies
+	lab            // for people who study or try the system
+	program        // cmd: wiring only
+	front          // the repository's own folder and tests across packages
+)
+
+// layers says on which floor each top-level folder stands. A new folder gets a
+// line here before it gets code.
+func layers() map[string]layer {
+	return map[string]layer{
+		"units": pure, "capping": pure, "lease": pure, "budget": pure, "ledger": pure, "progress": pure,
+		"containers": pure, "queueing": pure, "deflation": pure, "arbiter": pure,
+		"api": contract, "internal": shared,
+		"rapl": device, "dvfs": device, "ipmi": device, "systemd": device,
+		"agent": edge, "coordinator": edge, "scheduler": edge, "consensus": edge, "gossip": edge, "web": edge,
+		"emulator": lab, "simulation": lab, "powerlab": lab, "bench": lab, "demo": lab,
+		"cmd": program, "test": front, "": front,
+	}
+}
+
+// below are the floors that each floor may import beside itself.
+func below() map[layer][]layer {
+	return map[layer][]layer{
+		pure:     {},
+		contract: {},
+		shared:   {pure, contract},
+		device:   {pure, shared},
+		edge:     {pure, contract, shared, device},
+		lab:      {pure, contract, shared, device, edge},
+		program:  {pure, contract, shared, device, edge, lab},
+		front:    {pure, contract, shared, device, edge, lab},
+	}
+}
+
+// edgesMet are the only edges that import another edge.
+func edgesMet() map[string][]string {
+	return map[string][]string{"coordinator": {"consensus", "gossip", "web"}, "agent": {"gossip"}}
+}
+
+// devicesMet are the packages of one device that another may import: the files of
+// a sysfs tree are opened, read and written by one piece of code.
+func devicesMet() map[string][]string {
+	return map[string][]string{"dvfs": {"rapl/sysfs"}}
+}
+
+// pkg is one package of the module, without its tests.
+type pkg struct {
+	path    string // import path below the module, "" for the root
+	name    string
+	doc     string
+	files   []*ast.File
+	imports map[string]bool
+}
+
+func (p *pkg) folder() string {
+	top, _, _ := strings.Cut(p.path, "/")
+	return top
+}
+
+// house is the module, parsed.
+type house struct {
+	fset *token.FileSet
+	pkgs map[string]*pkg
+}
+
+// parsed reads the module once per test binary; the result is never changed.
+var parsed = sync.OnceValues(parse)
+
+func read(t *testing.T) (*token.FileSet, map[string]*pkg) {
+	t.Helper()
+	h, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h.fset, h.pkgs
+}
+
+func parse() (house, error) {
+	fset, pkgs := token.NewFileSet(), map[string]*pkg{}
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && skipDir(path, d.Name()):
+			return filepath.SkipDir
+		case d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		return add(fset, pkgs, path)
+	})
+	return house{fset, pkgs}, err
+}
+
+func skipDir(path, name string) bool {
+	// internal/pins only holds dependencies until their users exist.
+	return path != "." && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") || name == "testdata" || name == "bin" ||
+		path == "internal/pins" || path == "tools" || path == "hooks")
+}
+
+func add(fset *token.FileSet, pkgs map[string]*pkg, path string) error {
+	src, err := os.ReadFile(path)
+	if err != nil || isGenerated(src) {
+		return err
+	}
+	f, err := parser.ParseFile(fset, path, src, parser.ParseComments)
+	if err != nil {
+		return err
+	}
+	dir := filepath.ToSlash(filepath.Dir(path))
+	if dir == "." {
+		dir = ""
+	}
+	p := pkgs[dir]
+	if p == nil {
+		p = &pkg{path: dir, name: f.Name.Name, imports: map[string]bool{}}
+		pkgs[dir] = p
+	}
+	p.files = append(p.files, f)
+	if f.Doc != nil {
+		p.doc += f.Doc.Text()
+	}
+	for _, i := range f.Imports {
+		imported, err := strconv.Unquote(i.Path.Value)
+		if err != nil {
+			return err
+		}
+		p.imports[imported] = true
+	}
+	return nil
+}
+
+func isGenerated(src []byte) bool {
+	return bytes.Contains(src, []byte("\n// Code generated ")) || bytes.HasPrefix(src, []byte("// Code generated "))
+}
+
+// A front door has a few sentences: what it is, the idea, what it guarantees.
+const doorWords = 20
+
+func TestEveryPackageExplainsItself(t *testing.T) {
+	t.Parallel()
+	_, pkgs := read(t)
+	for path, p := range pkgs {
+		opening := "Package " + p.name + " "
+		if p.name == "main" {
+			opening = "Command "
+		}
+		switch {
+		case !strings.HasPrefix(p.doc, opening):
+			t.Errorf("%s: the package comment must start with %q", path, opening)
+		case p.name != "main" && len(strings.Fields(p.doc)) < doorWords:
+			t.Errorf("%s: the package comment is no front door: what, the one idea, guarantees, what it never does", path)
+		}
+	}
+}
+
+func TestExportedNamesAreDocumented(t *testing.T) {
+	t.Parallel()
+	fset, pkgs := read(t)
+	for _, p := range pkgs {
+		for _, f := range p.files {
+			for _, decl := range f.Decls {
+				for _, name := range undocumented(decl) {
+					t.Errorf("%s: %s has no comment", fset.Position(name.Pos()), name.Name)
+				}
+			}
+		}
+	}
+}
+
+// undocumented are the exported names of a declaration without a comment.
+func undocumented(decl ast.Decl) []*ast.Ident {
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		if d.Name.IsExported() && d.Doc == nil && receiverExported(d) {
+			return []*ast.Ident{d.Name}
+		}
+	case *ast.GenDecl:
+		var names []*ast.Ident
+		for _, spec := range d.Specs {
+			names = append(names, undocumentedSpec(d, spec)...)
+		}
+		return names
+	}
+	return nil
+}
+
+func undocumentedSpec(d *ast.GenDecl, spec ast.Spec) []*ast.Ident {
+	switch s := spec.(type) {
+	case *ast.TypeSpec:
+		if s.Name.IsExported() && s.Doc == nil && (d.Doc == nil || len(d.Specs) > 1) {
+			return []*ast.Ident{s.Name}
+		}
+	case *ast.ValueSpec:
+		// One comment may stand for a group of constants or errors.
+		if s.Doc == nil && s.Comment == nil && d.Doc == nil {
+			return slices.DeleteFunc(slices.Clone(s.Names), func(n *ast.Ident) bool { return !n.IsExported() })
+		}
+	}
+	return nil
+}
+
+// receiverExported tells whether a method can be reached by name from outside.
+func receiverExported(d *ast.FuncDecl) bool {
+	if d.Recv == nil {
+		return true
+	}
+	typ := d.Recv.List[0].Type
+	if star, ok := typ.(*ast.StarExpr); ok {
+		typ = star.X
+	}
+	switch x := typ.(type) {
+	case *ast.IndexExpr:
+		typ = x.X
+	case *ast.IndexListExpr:
+		typ = x.X
+	}
+	id, ok := typ.(*ast.Ident)
+	return ok && id.IsExported()
+}
+
+func TestImportsPointDown(t *testing.T) {
+	t.Parallel()
+	_, pkgs := read(t)
+	for path, p := range pkgs {
+		from := layers()[p.folder()]
+		if from == unknown {
+			t.Errorf("%s: folder %q stands on no floor; give it one in layers()", path, p.folder())
+			continue
+		}
+		for imported := range p.imports {
+			if other, ok := strings.CutPrefix(imported, module+"/"); ok {
+				checkImport(t, p, from, other)
+			}
+		}
+	}
+}
+
+func checkImport(t *testing.T, p *pkg, from layer, other string) {
+	t.Helper()
+	folder, _, _ := strings.Cut(other, "/")
+	to := layers()[folder]
+	switch {
+	case folder == p.folder():
+	case from == edge && to == edge && !slices.Contains(edgesMet()[p.folder()], folder):
+		t.Errorf("%s imports %s: edges do not import each other", p.path, other)
+	case from == device && to == device && !slices.Contains(devicesMet()[p.folder()], other):
+		t.Errorf("%s imports %s: devices do not know each other", p.path, other)
+	case from == device && other == "internal/rpc":
+		t.Errorf("%s imports %s: devices know no RPC", p.path, other)
+	case from != to && !slices.Contains(below()[from], to):
+		t.Errorf("%s imports %s: imports point down only", p.path, other)
+	}
+}
+
+// reach is everything that a package links, through our own packages.
+func reach(pkgs map[string]*pkg, start string) map[string]bool {
+	seen, todo := map[string]bool{}, []string{module + "/" + start}
+	for len(todo) > 0 {
+		next := todo[0]
+		todo = todo[1:]
+		if seen[next] {
+			continue
+		}
+		seen[next] = true
+		if p := pkgs[strings.TrimPrefix(next, module+"/")]; p != nil && strings.HasPrefix(next, module+"/") {
+			todo = append(todo, slices.Collect(maps.Keys(p.imports))...)
+		}
+	}
+	return seen
+}
+
+func TestWhatProgramsLink(t *testing.T) {
+	t.Parallel()
+	_, pkgs := read(t)
+	for start, forbidden := range map[string][]string{
+		"cmd/powerd":      {"headroom/emulator", "headroom/simulation", "headroom/consensus", "github.com/hashicorp/raft", "os/exec"},
+		"cmd/coordinator": {"headroom/emulator", "headroom/simulation", "os/exec"},
+		"cmd/scheduler":   {"headroom/emulator", "headroom/simulation", "headroom/consensus", "github.com/hashicorp/raft"},
+	} {
+		for linked := range reach(pkgs, start) {
+			for _, f := range forbidden {
+				if linked == f || strings.HasPrefix(linked, f+"/") {
+					t.Errorf("%s links %s", start, linked)
+				}
+			}
+		}
+	}
+}
+
+// pureMayNot are the standard packages that would let a pure package see or
+// change the world.
+func pureMayNot() []string {
+	return []string{"os", "net", "io/fs", "syscall", "math/rand", "crypto/rand", "log", "log/slog", "runtime", "unsafe"}
+}
+
+func TestPurePackagesArePure(t *testing.T) {
+	t.Parallel()
+	fset, pkgs := read(t)
+	for path, p := range pkgs {
+		if layers()[p.folder()] != pure {
+			continue
+		}
+		for imported := range p.imports {
+			for _, f := range pureMayNot() {
+				if imported == f || strings.HasPrefix(imported, f+"/") {
+					t.Errorf("%s imports %s: pure packages do no I/O", path, imported)
+				}
+			}
+		}
+		for _, f := range p.files {
+			ast.Inspect(f, func(n ast.Node) bool {
+				if g, ok := n.(*ast.GoStmt); ok {
+					t.Errorf("%s: pure packages start no goroutine", fset.Position(g.Pos()))
+				}
+				return true
+			})
+		}
+	}
+}
+
+// Only what starts the work of others may start programs.
+func TestDevicesAndAgentStartNoPrograms(t *testing.T) {
+	t.Parallel()
+	_, pkgs := read(t)
+	for path, p := range pkgs {
+		if (layers()[p.folder()] == device || p.folder() == "agent") && p.imports["os/exec"] {
+			t.Errorf("%s imports os/exec: powerd starts no programs", path)
+		}
+	}
+}

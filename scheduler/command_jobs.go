@@ -1,0 +1,259 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+)
+
+func submitCommand() *cobra.Command {
+	var (
+		to     target
+		why    change
+		out    cli.Output
+		dryRun bool
+	)
+	cmd := &cobra.Command{
+		Use:     "submit FILE",
+		Short:   "Submit a job",
+		Long:    "Submit a job. The command returns when the job is committed: from then on it survives every crash.",
+		Example: "  scheduler submit words.yaml --reason \"weekly report\"\n  scheduler submit words.yaml --dry-run",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			why.fill()
+			req, err := submitRequest(args[0], dryRun, why)
+			if err != nil {
+				return err
+			}
+			var resp *headroomv1.SubmitResponse
+			err = to.use("submit", func(c headroomv1connect.SchedulerServiceClient) error {
+				ctx, cancel := context.WithTimeout(cmd.Context(), callWait)
+				defer cancel()
+				r, err := c.Submit(ctx, connect.NewRequest(req))
+				if err == nil {
+					resp = r.Msg
+				}
+				return err
+			})
+			if err != nil {
+				return withRequest(err, why.requestID)
+			}
+			return printSubmitted(cmd, &out, resp, dryRun)
+		},
+	}
+	to.flags(cmd)
+	why.flags(cmd)
+	out.Flags(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "check the job only; accept nothing")
+	return cmd
+}
+
+func submitRequest(name string, dryRun bool, why change) (*headroomv1.SubmitRequest, error) {
+	path, err := filepath.Abs(name)
+	if err != nil {
+		return nil, fmt.Errorf("scheduler: job file %s: %w", name, err)
+	}
+	data, err := readJobFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return &headroomv1.SubmitRequest{Spec: data, File: path, DryRun: dryRun,
+		Change: &headroomv1.Change{Actor: actor(), Reason: why.reason, RequestId: why.requestID}}, nil
+}
+
+// readJobFile reads no more than the scheduler would take.
+func readJobFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err == nil {
+		defer f.Close() //nolint:errcheck // only read
+		var data []byte
+		if data, err = io.ReadAll(io.LimitReader(f, jobFileMax+1)); err == nil {
+			return data, nil
+		}
+	}
+	cause := err
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		cause = e.Err
+	}
+	return nil, &cli.Error{Code: "job-file", Exit: cli.ExitUsage, Err: err, Message: fmt.Sprintf("job file %s: %v", path, cause),
+		Hint: "name a readable job file (YAML)"}
+}
+
+// withRequest adds the key to repeat the command with.
+func withRequest(err error, id string) error {
+	e, ok := errors.AsType[*cli.Error](err)
+	if !ok {
+		return err
+	}
+	named := *e
+	named.RequestID = id
+	if named.Exit == cli.ExitUnknown {
+		named.Hint = "the outcome is unknown; repeat the command with --request-id " + id
+	}
+	return &named
+}
+
+func printSubmitted(cmd *cobra.Command, out *cli.Output, r *headroomv1.SubmitResponse, dryRun bool) error {
+	w := cmd.OutOrStdout()
+	j := r.GetJob()
+	switch {
+	case out.IsJSON():
+		env := envelope("Job", jobItems([]*headroomv1.Job{j}))
+		env.Revision, env.DryRun = r.GetRevision(), dryRun
+		return out.JSON(w, env)
+	case out.Format == "name":
+		_, err := fmt.Fprintln(w, j.GetId())
+		return err
+	}
+	did := fmt.Sprintf("accepted at revision %d", r.GetRevision())
+	switch {
+	case dryRun:
+		did = "would be accepted (dry run, nothing changed)"
+	case r.GetRevision() == 0:
+		did = "was accepted before by the same request, " + stateWord(j) + " now"
+	}
+	_, err := fmt.Fprintf(w, "job %s %s: class %s, %d tasks\n", j.GetId(), did, j.GetClass(), j.GetProgress().GetTasks())
+	return err
+}
+
+func listCommand() *cobra.Command {
+	var (
+		to      target
+		out     cli.Output
+		workers bool
+	)
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List jobs, or the workers",
+		Example: "  scheduler list\n  scheduler list -o json\n  scheduler list --workers",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			resp, err := to.list(cmd.Context(), "")
+			if err != nil {
+				return err
+			}
+			if workers {
+				return printWorkers(cmd.OutOrStdout(), &out, resp.GetWorkers())
+			}
+			return printJobs(cmd.OutOrStdout(), &out, resp.GetJobs())
+		},
+	}
+	to.flags(cmd)
+	out.Flags(cmd)
+	cmd.Flags().BoolVar(&workers, "workers", false, "list the workers of the nodes instead")
+	return cmd
+}
+
+func (t *target) list(parent context.Context, id string) (*headroomv1.ListResponse, error) {
+	var resp *headroomv1.ListResponse
+	err := t.use("list", func(c headroomv1connect.SchedulerServiceClient) error {
+		ctx, cancel := context.WithTimeout(parent, callWait)
+		defer cancel()
+		r, err := c.List(ctx, connect.NewRequest(&headroomv1.ListRequest{Id: id}))
+		if err == nil {
+			resp = r.Msg
+		}
+		return err
+	})
+	return resp, err
+}
+
+func showCommand() *cobra.Command {
+	var (
+		to  target
+		out cli.Output
+	)
+	cmd := &cobra.Command{
+		Use:     "show ID",
+		Short:   "Show one job",
+		Example: "  scheduler show words-7f3a90c1",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			resp, err := to.list(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if len(resp.GetJobs()) == 0 || args[0] == "" {
+				return noJob(args[0])
+			}
+			return printJob(cmd.OutOrStdout(), &out, resp.GetJobs()[0])
+		},
+	}
+	to.flags(cmd)
+	out.Flags(cmd)
+	return cmd
+}
+
+func cancelCommand() *cobra.Command {
+	var (
+		to  target
+		why change
+		out cli.Output
+	)
+	cmd := &cobra.Command{
+		Use:     "cancel ID",
+		Short:   "Cancel a job and stop its tasks",
+		Example: "  scheduler cancel words-7f3a90c1 --reason \"wrong input\"",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			why.fill()
+			req := &headroomv1.CancelRequest{Id: args[0], Change: &headroomv1.Change{Actor: actor(), Reason: why.reason, RequestId: why.requestID}}
+			var revision uint64
+			err := to.use("cancel", func(c headroomv1connect.SchedulerServiceClient) error {
+				ctx, cancel := context.WithTimeout(cmd.Context(), callWait)
+				defer cancel()
+				r, err := c.Cancel(ctx, connect.NewRequest(req))
+				if err == nil {
+					revision = r.Msg.GetRevision()
+				}
+				return err
+			})
+			if err != nil {
+				return withRequest(err, why.requestID)
+			}
+			return printCancelled(cmd.OutOrStdout(), &out, args[0], revision)
+		},
+	}
+	to.flags(cmd)
+	why.flags(cmd)
+	out.Flags(cmd)
+	return cmd
+}
+
+func printCancelled(w io.Writer, out *cli.Output, id string, revision uint64) error {
+	if out.IsJSON() {
+		env := envelope("Job", []any{struct {
+			ID    string `json:"id"`
+			State string `json:"state"`
+		}{id, Cancelled.String()}})
+		env.Revision = revision
+		return out.JSON(w, env)
+	}
+	text := fmt.Sprintf("job %s cancelled at revision %d", id, revision)
+	if revision == 0 {
+		text = fmt.Sprintf("job %s was cancelled before", id)
+	}
+	_, err := fmt.Fprintln(w, text)
+	return err
+}
+
+// stateWord is a job's state in words.
+func stateWord(j *headroomv1.Job) string {
+	s := j.GetState()
+	if s == headroomv1.JobState_JOB_STATE_UNSPECIFIED {
+		return cli.Unknown
+	}
+	return strings.ToLower(strings.TrimPrefix(s.String(), "JOB_STATE_"))
+}

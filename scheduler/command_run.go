@@ -1,0 +1,97 @@
+package scheduler
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/scheduler/local"
+)
+
+func runCommand() *cobra.Command {
+	var path, level string
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Run the scheduler",
+		Long: "Run the scheduler. Accepted jobs are in the coordinators' log: after a crash they come back,\n" +
+			"finished tasks are recognised by their outputs and the rest runs again.",
+		Example: "  scheduler run --config /etc/headroom/scheduler.yaml",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := LoadConfig(path)
+			if err != nil {
+				return err
+			}
+			if level != "" {
+				cfg.LogLevel = level
+			}
+			logger, err := newLogger(cmd.ErrOrStderr(), cfg.LogLevel)
+			if err != nil {
+				return err
+			}
+			l, err := rpc.Listen(cfg.Listen)
+			if err != nil {
+				return err
+			}
+			return Run(cmd.Context(), *cfg, l, logger)
+		},
+	}
+	configFlag(cmd, &path)
+	cmd.Flags().StringVar(&level, "log-level", "", "debug, info, warn or error (default: log_level of the configuration)")
+	return cmd
+}
+
+func workerCommand() *cobra.Command {
+	cfg := local.Config{Version: Version()}
+	var level string
+	cmd := &cobra.Command{
+		Use:   "worker",
+		Short: "Run tasks on this node",
+		Long: "Run tasks on this node: pull them from the scheduler and run them as processes. The worker needs\n" +
+			"no privileges. When it ends its tasks end with it and run elsewhere.",
+		Example: "  scheduler worker --node n03 --scheduler 10.0.0.20:7410 --slots 4 --dir /var/lib/headroom/worker",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !nameRule.MatchString(cfg.Node) {
+				e := cli.Usage("--node %q is not a node's name", cfg.Node)
+				e.Hint = "give the name that powerd.yaml has, for example --node n03"
+				return e
+			}
+			if cfg.Slots < 1 || cfg.Slots > slotsMax {
+				return cli.Usage("--slots is %d; it must be from 1 to %d", cfg.Slots, slotsMax)
+			}
+			var err error
+			if cfg.Logger, err = newLogger(cmd.ErrOrStderr(), level); err != nil {
+				return err
+			}
+			w, err := local.New(cfg)
+			if err != nil {
+				return cli.Failed("--dir must name a folder that this user may write to", "%w", err)
+			}
+			return w.Run(cmd.Context())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&cfg.Node, "node", "", "name of this node, as in powerd.yaml")
+	f.StringVar(&cfg.Scheduler, "scheduler", addrDefault, "address of the scheduler, host:port")
+	f.IntVar(&cfg.Slots, "slots", runtime.NumCPU(), "most tasks at once")
+	f.StringVar(&cfg.Dir, "dir", filepath.Join(os.TempDir(), "headroom-worker"), "the worker's own folder, for temporary files of tasks")
+	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
+	return cmd
+}
+
+func newLogger(w io.Writer, level string) (*slog.Logger, error) {
+	l, err := logLevel(level)
+	if err != nil {
+		e := cli.Usage("log level %q is unknown", level)
+		e.Hint = "one of debug, info, warn, error"
+		return nil, e
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
+}

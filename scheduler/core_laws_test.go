@@ -1,0 +1,387 @@
+package scheduler
+
+// Whatever happens in whatever order (jobs, results, failures, lost and returning
+// workers, caps, cancellations, restarts), the core keeps its promises.
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"headroom/units"
+)
+
+// lab is a world around a core: workers that really hold attempts, files that
+// really exist.
+type lab struct {
+	*rapid.T
+	core    *Core
+	run     uint16
+	now     time.Time
+	nodes   map[string]*labNode
+	jobs    map[string]*labJob
+	caps    map[string]Cap
+	hold    bool
+	counted int
+}
+
+// labNode is a worker: it holds attempts whether or not it is connected.
+type labNode struct {
+	slots     int
+	connected bool
+	holds     map[Ref]bool
+	killed    map[Ref]bool
+	cut       time.Time
+}
+
+// labJob is what a job's owner can see.
+type labJob struct {
+	plan    Plan
+	started bool
+	outputs map[int]bool
+	reduced bool
+	drops   map[int]bool
+	end     *EndJob
+}
+
+func newLab(t *rapid.T) *lab {
+	l := &lab{T: t, now: start, nodes: map[string]*labNode{}, jobs: map[string]*labJob{}, caps: map[string]Cap{}}
+	l.restart()
+	return l
+}
+
+// restart begins with a new core from what survives a kill: the log and the files.
+func (l *lab) restart() {
+	l.run++
+	l.core = NewCore([]string{"high", "low"}, l.run)
+	for _, n := range l.nodes {
+		n.connected, n.cut = false, l.now
+	}
+	clear(l.caps)
+	for _, id := range slices.Sorted(maps.Keys(l.jobs)) {
+		j := l.jobs[id]
+		if j.end != nil {
+			continue
+		}
+		past := Past{Done: slices.Collect(maps.Keys(j.outputs)), Dropped: slices.Collect(maps.Keys(j.drops)), ReduceDone: j.reduced}
+		if j.started {
+			past.Started = start
+		}
+		if err := l.core.Add(l.now, j.plan, past); err != nil {
+			l.Fatal(err)
+		}
+	}
+	l.step()
+}
+
+// step carries out what the core decides and checks each decision.
+func (l *lab) step() {
+	actions := l.core.Step(l.now)
+	for _, a := range actions {
+		l.carryOut(a)
+	}
+	l.checkConserving()
+}
+
+func (l *lab) carryOut(a Action) {
+	switch a := a.(type) {
+	case StartJob:
+		l.checkOrder(a.Job)
+		l.jobs[a.Job].started = true
+	case StartTask:
+		l.checkStart(a)
+		l.nodes[a.Node].holds[a.Ref] = true
+	case Kill:
+		if n := l.nodes[a.Node]; n.holds[a.Ref] {
+			n.killed[a.Ref] = true
+		}
+	case DropTask:
+		l.checkDrop(a)
+	case EndJob:
+		l.checkEnd(a)
+	case LoseWorker:
+		if n := l.nodes[a.Node]; n.connected {
+			n.connected, n.cut = false, l.now
+		}
+	}
+}
+
+// checkOrder: a job starts only as the oldest of the highest class that waits.
+func (l *lab) checkOrder(id string) {
+	j := l.jobs[id]
+	for other, o := range l.jobs {
+		if other == id || o.started || o.end != nil {
+			continue
+		}
+		higher := o.plan.Class == "high" && j.plan.Class == "low"
+		older := o.plan.Class == j.plan.Class && o.plan.Submitted.Before(j.plan.Submitted)
+		if higher || older {
+			l.Fatalf("%s starts before %s", id, other)
+		}
+	}
+}
+
+// checkStart: the node is connected and has a usable slot, the job has one left,
+// and the task is neither done nor dropped.
+func (l *lab) checkStart(a StartTask) {
+	n, j := l.nodes[a.Node], l.jobs[a.Ref.Job]
+	usable := n.slots
+	if c, ok := l.caps[a.Node]; ok {
+		usable = UsableSlots(c, n.slots)
+	}
+	if !n.connected || len(n.holds) >= usable {
+		l.Fatalf("%v started on %s: connected %v, %d of %d slots in use", a.Ref, a.Node, n.connected, len(n.holds), usable)
+	}
+	if j.end != nil || j.drops[a.Ref.Index] && a.Ref.Phase == PhaseMap || a.Ref.Phase == PhaseReduce && len(j.outputs) < j.plan.Tasks-len(j.drops) {
+		l.Fatalf("%v started: %+v", a.Ref, j)
+	}
+	if v, _ := l.core.Job(l.now, a.Ref.Job); v.Running > j.plan.Slots {
+		l.Fatalf("%d tasks of %s run, slots %d", v.Running, a.Ref.Job, j.plan.Slots)
+	}
+	for name, o := range l.nodes {
+		if o.holds[a.Ref] {
+			l.Fatalf("attempt %v runs on %s already", a.Ref, name)
+		}
+	}
+}
+
+// checkDrop: each task is dropped once, and never below the floor.
+func (l *lab) checkDrop(a DropTask) {
+	j := l.jobs[a.Job]
+	if j.drops[a.Index] {
+		l.Fatalf("task %d of %s dropped twice", a.Index, a.Job)
+	}
+	j.drops[a.Index] = true
+	if j.plan.Tasks-len(j.drops) < need(j.plan.MinTasks, j.plan.Tasks) {
+		l.Fatalf("%d of %d tasks of %s dropped, floor %g", len(j.drops), j.plan.Tasks, a.Job, j.plan.MinTasks)
+	}
+}
+
+// checkEnd: a job that is done has every task's output once, but for the dropped ones.
+func (l *lab) checkEnd(a EndJob) {
+	j := l.jobs[a.Job]
+	if j.end != nil {
+		l.Fatalf("%s ended twice", a.Job)
+	}
+	j.end = &a
+	if a.State != Done {
+		return
+	}
+	l.counted++
+	if a.Done+len(j.drops) != j.plan.Tasks || a.Done < need(j.plan.MinTasks, j.plan.Tasks) || j.plan.Reduce && !j.reduced {
+		l.Fatalf("%s is done as %+v with %d dropped, reduced %v", a.Job, a, len(j.drops), j.reduced)
+	}
+	for i := range j.plan.Tasks {
+		if !j.outputs[i] && !j.drops[i] {
+			l.Fatalf("%s is done without task %d", a.Job, i)
+		}
+	}
+}
+
+// checkConserving: with a usable slot free, no job waits and no running job has a
+// task that may start.
+func (l *lab) checkConserving() {
+	if len(l.core.free()) == 0 {
+		return
+	}
+	if j := l.core.head(); j != nil {
+		l.Fatalf("%s waits beside free slots %v", j.ID, l.core.free())
+	}
+	for _, j := range l.core.active {
+		if _, index, ok := j.next(); ok && j.running < j.Slots {
+			l.Fatalf("task %d of %s waits beside free slots %v", index, j.ID, l.core.free())
+		}
+	}
+}
+
+// finish ends one attempt on its worker: the file appears when it succeeded; the
+// core hears of it when the worker is connected.
+func (l *lab) finish(node string, ref Ref, failure string) {
+	n, j := l.nodes[node], l.jobs[ref.Job]
+	if n.killed[ref] {
+		failure = "stopped"
+	}
+	delete(n.holds, ref)
+	delete(n.killed, ref)
+	if failure == "" {
+		if ref.Phase == PhaseReduce {
+			j.reduced = true
+		} else {
+			j.outputs[ref.Index] = true
+		}
+	}
+	if n.connected {
+		l.core.Result(l.now, node, ref, failure)
+	} else if failure == "" && ref.Phase == PhaseMap {
+		// its result is told again after the next hello, or it is simply run again
+		_ = failure
+	}
+	l.step()
+}
+
+func (l *lab) hello(name string) {
+	n := l.nodes[name]
+	n.connected = true
+	refs := slices.Collect(maps.Keys(n.holds))
+	slices.SortFunc(refs, func(a, b Ref) int { return cmp.Compare(a.String(), b.String()) })
+	l.core.Hello(l.now, name, n.slots, refs)
+	l.step()
+}
+
+// pass lets time pass; connected workers speak.
+func (l *lab) pass(d time.Duration) {
+	l.now = l.now.Add(d)
+	for name, n := range l.nodes {
+		if n.connected {
+			l.core.Alive(l.now, name)
+		}
+	}
+	l.step()
+}
+
+// someAttempt draws an attempt that a worker holds.
+func (l *lab) someAttempt() (node string, ref Ref, ok bool) {
+	var all []string
+	refs := make(map[string]Ref)
+	nodes := make(map[string]string)
+	for name, n := range l.nodes {
+		for r := range n.holds {
+			key := name + " " + r.String()
+			all, refs[key], nodes[key] = append(all, key), r, name
+		}
+	}
+	if len(all) == 0 {
+		return "", Ref{}, false
+	}
+	slices.Sort(all)
+	key := rapid.SampledFrom(all).Draw(l.T, "attempt")
+	return nodes[key], refs[key], true
+}
+
+func (l *lab) someNode() string {
+	return rapid.SampledFrom([]string{"n1", "n2", "n3"}).Draw(l.T, "node")
+}
+
+func (l *lab) submit() {
+	if len(l.jobs) >= 12 {
+		return
+	}
+	id := fmt.Sprintf("j%02d", len(l.jobs))
+	l.now = l.now.Add(time.Millisecond)
+	p := Plan{
+		ID: id, Name: id, Class: rapid.SampledFrom([]string{"high", "low"}).Draw(l.T, "class"),
+		Slots: rapid.IntRange(1, 5).Draw(l.T, "slots"), Tasks: rapid.IntRange(1, 6).Draw(l.T, "tasks"),
+		MinTasks: rapid.SampledFrom([]float64{1, 0.75, 0.5, 0.01}).Draw(l.T, "min"), MaxAttempts: rapid.IntRange(1, 3).Draw(l.T, "attempts"),
+		Reduce: rapid.Bool().Draw(l.T, "reduce"), Submitted: l.now,
+	}
+	l.jobs[id] = &labJob{plan: p, outputs: map[int]bool{}, drops: map[int]bool{}}
+	if err := l.core.Add(l.now, p, Past{}); err != nil {
+		l.Fatal(err)
+	}
+	l.step()
+}
+
+func (l *lab) connect() {
+	name := l.someNode()
+	if l.nodes[name] == nil {
+		l.nodes[name] = &labNode{slots: rapid.IntRange(1, 4).Draw(l.T, "slots"), holds: map[Ref]bool{}, killed: map[Ref]bool{}}
+	}
+	if !l.nodes[name].connected {
+		l.hello(name)
+	}
+}
+
+func (l *lab) disconnect() {
+	name := l.someNode()
+	n := l.nodes[name]
+	if n == nil || !n.connected {
+		return
+	}
+	n.connected, n.cut = false, l.now
+	if rapid.Bool().Draw(l.T, "goodbye") {
+		clear(n.holds)
+		clear(n.killed)
+		l.core.Broken(name)
+		l.core.Gone(name)
+	} else {
+		l.core.Broken(name)
+	}
+	l.step()
+}
+
+func (l *lab) end(failure string) {
+	if node, ref, ok := l.someAttempt(); ok {
+		l.finish(node, ref, failure)
+	}
+}
+
+func (l *lab) setCap() {
+	c := Cap{Cap: units.Power(rapid.IntRange(60, 230).Draw(l.T, "cap")) * units.Watt, Floor: 70 * units.Watt, Max: 220 * units.Watt}
+	node := l.someNode()
+	l.caps[node] = c
+	l.core.SetCap(node, c)
+	l.step()
+}
+
+func (l *lab) cancel() {
+	if len(l.jobs) > 0 {
+		l.core.Cancel(l.now, rapid.SampledFrom(slices.Sorted(maps.Keys(l.jobs))).Draw(l.T, "job"), "cancelled")
+		l.step()
+	}
+}
+
+func TestCoreLaws(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		l := newLab(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"submit":     func(*rapid.T) { l.submit() },
+			"connect":    func(*rapid.T) { l.connect() },
+			"disconnect": func(*rapid.T) { l.disconnect() },
+			"succeed":    func(*rapid.T) { l.end("") },
+			"succeed 2":  func(*rapid.T) { l.end("") },
+			"fail":       func(*rapid.T) { l.end("exit status 1") },
+			"cap":        func(*rapid.T) { l.setCap() },
+			"cancel":     func(*rapid.T) { l.cancel() },
+			"second":     func(*rapid.T) { l.pass(time.Second) },
+			"minute":     func(*rapid.T) { l.pass(time.Minute) },
+			"kill -9":    func(*rapid.T) { l.restart() },
+		})
+		l.drain()
+	})
+}
+
+// drain: with workers back and no more failures, every job comes to an end.
+func (l *lab) drain() {
+	if l.nodes["n1"] == nil {
+		l.nodes["n1"] = &labNode{slots: 1, holds: map[Ref]bool{}, killed: map[Ref]bool{}}
+	}
+	for name, n := range l.nodes {
+		if !n.connected {
+			l.hello(name)
+		}
+	}
+	for range 1000 {
+		l.pass(time.Second)
+		busy := false
+		for name, n := range l.nodes {
+			for r := range maps.Clone(n.holds) {
+				l.finish(name, r, "")
+				busy = true
+			}
+		}
+		if !busy {
+			break
+		}
+	}
+	for id, j := range l.jobs {
+		if j.end == nil {
+			l.Fatalf("%s never ended: %+v", id, j)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+)
+
+const (
+	// progressEvery is how often the coordinators hear of the jobs' progress.
+	progressEvery = time.Second
+	// directBackoffMin and directBackoffMax bound the wait before the stream is opened again.
+	directBackoffMin = 100 * time.Millisecond
+	directBackoffMax = time.Second
+	// directivesMax is how many directives may wait to be carried out.
+	directivesMax = 64
+)
+
+type directStream = connect.BidiStreamForClient[headroomv1.SchedulerMessage, headroomv1.DirectorMessage]
+
+// direct keeps a stream to the leading coordinator until ctx ends: directives
+// come down, progress and acknowledgements go up.
+func (s *Server) direct(ctx context.Context) error {
+	wait := directBackoffMin
+	down := false
+	for ctx.Err() == nil {
+		address := s.leader.address()
+		led, err := s.follow(ctx, address)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if led {
+			wait, down = directBackoffMin, false
+		}
+		if !down && err != nil {
+			s.logger.Warn("no stream to the leading coordinator", "address", address, "error", err)
+			down = true
+		}
+		if err != nil {
+			s.leader.leave(address)
+		}
+		if !pauseFor(ctx, wait) {
+			return nil
+		}
+		wait = min(2*wait, directBackoffMax)
+	}
+	return nil
+}
+
+// follow is the life of one Direct stream. led says that the coordinator at the
+// other end led. It returns without an error when another one leads.
+func (s *Server) follow(parent context.Context, address string) (led bool, err error) {
+	ctx, cancel := context.WithCancel(parent)
+	st := s.leader.client(address).Direct(ctx)
+	hello := &headroomv1.SchedulerHello{Id: s.id.ID, Address: s.address, Version: Version()}
+	if err := st.Send(&headroomv1.SchedulerMessage{Message: &headroomv1.SchedulerMessage_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
+		cancel()
+		return false, errors.Join(err, st.CloseResponse())
+	}
+	inbox, broken := receiveDirectives(ctx, st)
+	defer func() {
+		cancel()
+		_ = st.CloseRequest()
+		_ = st.CloseResponse()
+		for range inbox { //nolint:revive // until the receiver has ended
+		}
+	}()
+	tick := time.NewTicker(progressEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return led, nil
+		case err := <-broken:
+			return led, err
+		case m := <-inbox:
+			moved, err := s.directed(ctx, st, m, address)
+			if moved || err != nil {
+				return led, err
+			}
+			led = led || m.GetLeader().GetSelf()
+		case <-tick.C:
+			if err := s.report(ctx, st); err != nil {
+				return led, err
+			}
+		}
+	}
+}
+
+func receiveDirectives(ctx context.Context, st *directStream) (inbox <-chan *headroomv1.DirectorMessage, broken <-chan error) {
+	in, end := make(chan *headroomv1.DirectorMessage, directivesMax), make(chan error, 1)
+	go func() {
+		defer close(in)
+		for {
+			m, err := st.Receive()
+			if err != nil {
+				end <- err
+				return
+			}
+			select {
+			case in <- m:
+			case <-ctx.Done():
+				end <- ctx.Err()
+				return
+			}
+		}
+	}()
+	return in, end
+}
+
+// directed handles one message; moved says that another coordinator leads.
+func (s *Server) directed(ctx context.Context, st *directStream, m *headroomv1.DirectorMessage, address string) (moved bool, err error) {
+	switch m := m.GetMessage().(type) {
+	case *headroomv1.DirectorMessage_Leader:
+		return s.leads(m.Leader, address)
+	case *headroomv1.DirectorMessage_Directive:
+		return false, s.obey(ctx, st, m.Directive)
+	default:
+		return false, nil
+	}
+}
+
+// leads takes note of who leads.
+func (s *Server) leads(l *headroomv1.Leader, address string) (moved bool, err error) {
+	switch {
+	case l.GetSelf():
+		s.leader.follow(address)
+		s.logger.Info("follows the leading coordinator", "leader", l.GetId(), "address", address)
+		select {
+		case s.resync <- struct{}{}:
+		default: // it is awake already
+		}
+		return false, nil
+	case l.GetAddress() == "":
+		return true, errNoLeader
+	case l.GetAddress() == address:
+		return false, nil // it does not know yet that it was elected, or names itself
+	default:
+		s.leader.follow(l.GetAddress())
+		return true, nil
+	}
+}
+
+// obey carries out one directive and acknowledges it.
+func (s *Server) obey(ctx context.Context, st *directStream, d *headroomv1.Directive) error {
+	reply := make(chan error, 1)
+	e := directiveEvent{stamp: stampFromProto(d), reason: d.GetReason(), reply: reply}
+	if c := d.GetCap(); c != nil {
+		e.node, e.cap = c.GetNode(), capFromProto(c)
+	}
+	refused, err := ask(ctx, s, e, reply)
+	if err != nil {
+		return err
+	}
+	ack := &headroomv1.DirectiveAck{Epoch: d.GetEpoch(), Seq: d.GetSeq()}
+	if refused != nil {
+		ack.Error = refused.Error()
+	}
+	return st.Send(&headroomv1.SchedulerMessage{Message: &headroomv1.SchedulerMessage_Ack{Ack: ack}})
+}
+
+// report sends the progress of all jobs that have not ended.
+func (s *Server) report(ctx context.Context, st *directStream) error {
+	reply := make(chan view, 1)
+	v, err := ask(ctx, s, viewEvent{live: true, reply: reply}, reply)
+	if err != nil {
+		return err
+	}
+	r := &headroomv1.ProgressReport{}
+	for _, j := range v.jobs {
+		r.Jobs = append(r.Jobs, progressToProto(j.JobView))
+	}
+	return st.Send(&headroomv1.SchedulerMessage{Message: &headroomv1.SchedulerMessage_Progress{Progress: r}})
+}

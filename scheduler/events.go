@@ -1,0 +1,238 @@
+package scheduler
+
+import (
+	"fmt"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/lease"
+)
+
+// jobsMax bounds the jobs that have not ended.
+const jobsMax = 1000
+
+// event is something that happened. Events are values; the loop applies them one
+// after the other.
+type event interface {
+	apply(l *loop, now time.Time)
+}
+
+// errNotReady refuses requests before the jobs are known.
+func errNotReady() error {
+	e := &cli.Error{Code: "starting", Exit: cli.ExitUnreachable,
+		Message: "the scheduler has not read its jobs from the coordinators yet",
+		Hint:    "nothing was changed; check that the coordinators have a leader and that scheduler.yaml names one of them"}
+	return refusal(e, "")
+}
+
+// helloEvent is a worker whose stream opened.
+type helloEvent struct {
+	session *session
+	slots   int
+	running []Ref
+	reply   chan<- error
+}
+
+func (e helloEvent) apply(l *loop, now time.Time) {
+	if !l.ready {
+		e.reply <- errNotReady()
+		return
+	}
+	if old := l.sessions[e.session.node]; old != nil {
+		if now.Sub(old.heard) < takeoverAfter {
+			e.reply <- rpc.Refuse(codeFor(cli.ExitConflict), "conflict", cli.ExitConflict,
+				fmt.Sprintf("another worker of node %s is connected", e.session.node), "run one worker per node, each with its node's own name")
+			return
+		}
+		l.drop(old)
+	}
+	e.session.heard = now
+	l.sessions[e.session.node] = e.session
+	l.core.Hello(now, e.session.node, e.slots, e.running)
+	l.logger.Info("worker connected", "node", e.session.node, "slots", e.slots, "running", len(e.running))
+	e.reply <- nil
+}
+
+// resultEvent is a task's attempt that ended.
+type resultEvent struct {
+	session *session
+	ref     Ref
+	failure string
+}
+
+func (e resultEvent) apply(l *loop, now time.Time) {
+	if l.sessions[e.session.node] != e.session {
+		return
+	}
+	e.session.heard = now
+	l.core.Result(now, e.session.node, e.ref, e.failure)
+}
+
+// aliveEvent is a worker that spoke.
+type aliveEvent struct{ session *session }
+
+func (e aliveEvent) apply(l *loop, now time.Time) {
+	if l.sessions[e.session.node] == e.session {
+		e.session.heard = now
+		l.core.Alive(now, e.session.node)
+	}
+}
+
+// leaveEvent is a worker whose stream ended; goodbye says that it stopped its tasks itself.
+type leaveEvent struct {
+	session *session
+	goodbye bool
+}
+
+func (e leaveEvent) apply(l *loop, _ time.Time) {
+	if l.sessions[e.session.node] != e.session {
+		return
+	}
+	l.drop(e.session)
+	if e.goodbye {
+		l.core.Gone(e.session.node)
+	}
+	l.logger.Info("worker disconnected", "node", e.session.node, "goodbye", e.goodbye)
+}
+
+// addEvent is a committed job. A job that is known already stays as it is.
+type addEvent struct {
+	plan   Plan
+	past   Past
+	record *record
+}
+
+func (e addEvent) apply(l *loop, now time.Time) {
+	if l.core.Knows(e.plan.ID) {
+		return
+	}
+	delete(l.waiting, e.plan.ID)
+	l.records[e.plan.ID] = e.record
+	if err := l.core.Add(now, e.plan, e.past); err != nil {
+		// The class was removed from scheduler.yaml. An accepted job is not lost for that.
+		l.logger.Warn("job of an unknown class runs in the lowest", "job", e.plan.ID, "class", e.plan.Class)
+		e.plan.Class = l.cfg.Classes[len(l.cfg.Classes)-1]
+		_ = l.core.Add(now, e.plan, e.past) // this class is known
+	}
+}
+
+// endedEvent is a job of the log that is over.
+type endedEvent struct {
+	plan    Plan
+	record  *record
+	state   State
+	outcome string
+	done    int
+}
+
+func (e endedEvent) apply(l *loop, now time.Time) {
+	delete(l.waiting, e.plan.ID)
+	if l.core.Knows(e.plan.ID) {
+		l.core.Cancel(now, e.plan.ID, e.outcome) // of no effect when it has ended here too
+		return
+	}
+	l.records[e.plan.ID] = e.record
+	l.core.AddEnded(e.plan, e.state, e.outcome, e.done)
+}
+
+// waitEvent is an accepted job that cannot be restored yet; its outcome says why.
+type waitEvent struct{ job *headroomv1.Job }
+
+func (e waitEvent) apply(l *loop, _ time.Time) {
+	if l.waiting[e.job.GetId()].GetOutcome() != e.job.GetOutcome() {
+		l.logger.Warn("job cannot be restored yet", "job", e.job.GetId(), "why", e.job.GetOutcome())
+	}
+	l.waiting[e.job.GetId()] = e.job
+}
+
+// readyEvent says that the jobs of the log have been read. recovered says that
+// some of them were running.
+type readyEvent struct{ hold bool }
+
+func (e readyEvent) apply(l *loop, now time.Time) {
+	if l.ready {
+		return
+	}
+	l.ready = true
+	if e.hold {
+		l.core.HoldUntil(now.Add(restartHold))
+	}
+	l.logger.Info("scheduler ready", "jobs", len(l.records))
+}
+
+// cancelEvent is a cancellation that is committed.
+type cancelEvent struct{ id, outcome string }
+
+func (e cancelEvent) apply(l *loop, now time.Time) {
+	delete(l.waiting, e.id)
+	l.core.Cancel(now, e.id, e.outcome)
+}
+
+// directiveEvent is a directive of the coordinators.
+type directiveEvent struct {
+	stamp  lease.Stamp
+	node   string
+	cap    Cap
+	reason string
+	reply  chan<- error
+}
+
+func (e directiveEvent) apply(l *loop, _ time.Time) {
+	if e.stamp.Compare(l.highest) < 0 {
+		e.reply <- fmt.Errorf("%v after %v: %w", e.stamp, l.highest, ErrOlder)
+		return
+	}
+	l.highest = e.stamp
+	if e.node != "" {
+		l.core.SetCap(e.node, e.cap)
+		l.logger.Debug("cap directive", "node", e.node, "cap_w", e.cap.Cap.Watts(), "reason", e.reason)
+	}
+	e.reply <- nil
+}
+
+// view is what listings and progress reports are made from.
+type view struct {
+	ready   bool
+	jobs    []jobAndSpec
+	waiting []*headroomv1.Job
+	workers []WorkerView
+}
+
+// jobAndSpec is a job with its specification.
+type jobAndSpec struct {
+	JobView
+	spec []byte
+}
+
+// viewEvent asks for a view; id limits it to one job, and live to the jobs that
+// have not ended.
+type viewEvent struct {
+	id    string
+	live  bool
+	reply chan<- view
+}
+
+func (e viewEvent) apply(l *loop, now time.Time) {
+	v := view{ready: l.ready, workers: l.core.Workers()}
+	for _, j := range l.core.Jobs(now) {
+		if (e.id != "" && j.ID != e.id) || (e.live && j.State.Ended()) {
+			continue
+		}
+		v.jobs = append(v.jobs, jobAndSpec{j, l.spec(j.ID)})
+	}
+	for _, j := range l.waiting {
+		if e.id == "" || j.GetId() == e.id {
+			v.waiting = append(v.waiting, j)
+		}
+	}
+	e.reply <- v
+}
+
+func (l *loop) spec(id string) []byte {
+	if r := l.records[id]; r != nil {
+		return r.spec
+	}
+	return nil
+}

@@ -1,0 +1,66 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+)
+
+const (
+	// finishWait bounds one effort to commit the end of a job.
+	finishWait = 10 * time.Second
+	// finishRetry is the wait between two efforts.
+	finishRetry = time.Second
+)
+
+// finish commits the ends of jobs, one after the other, until ctx ends. An end
+// that is not committed when the scheduler stops is found again by the next one:
+// the job comes back, and its outputs are all there.
+func (s *Server) finish(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-s.ended:
+			s.commitEnd(ctx, e)
+		}
+	}
+}
+
+func (s *Server) commitEnd(ctx context.Context, e EndJob) {
+	req := &headroomv1.FinishJobRequest{
+		Id: e.Job, State: stateToProto(e.State), Outcome: e.Outcome, Tasks: count(e.Tasks), Done: count(e.Done), RuntimeS: e.Runtime.Seconds(),
+		Change: &headroomv1.Change{Actor: "scheduler/" + s.id.ID, Reason: e.Outcome, RequestId: "finish-" + e.Job},
+	}
+	for ctx.Err() == nil {
+		_, err := s.commitFinish(ctx, req)
+		if err == nil {
+			return
+		}
+		if settled(err) {
+			s.logger.Warn("end of job refused by the coordinators", "job", e.Job, "error", err)
+			return
+		}
+		if !pauseFor(ctx, finishRetry) {
+			return
+		}
+	}
+}
+
+// commitFinish commits an end and returns the revision.
+func (s *Server) commitFinish(parent context.Context, req *headroomv1.FinishJobRequest) (revision uint64, err error) {
+	ctx, cancel := context.WithTimeout(parent, finishWait)
+	defer cancel()
+	err = s.leader.call(ctx, "end job "+req.GetId(), func(ctx context.Context, c headroomv1connect.JobServiceClient) error {
+		resp, err := c.FinishJob(ctx, connect.NewRequest(req))
+		if err == nil {
+			revision = resp.Msg.GetRevision()
+		}
+		return err
+	})
+	return revision, err
+}

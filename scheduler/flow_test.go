@@ -1,0 +1,537 @@
+package scheduler
+
+// An accepted job runs to the right result, with real processes, whatever is
+// killed in between; what is refused leaves nothing behind.
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/internal/textapps"
+)
+
+// cluster is coordinators (a double), one scheduler and workers (processes).
+type cluster struct {
+	t       *testing.T
+	dir     string
+	coords  *coordinators
+	address string
+	log     string
+}
+
+func newCluster(t *testing.T, servers int) *cluster {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // only to find a free port
+	c := &cluster{t: t, dir: t.TempDir(), coords: startCoordinators(t, servers), address: l.Addr().String()}
+	write := fmt.Sprintf("listen: %s\ndir: %s\ncoordinators: [%s]\nclasses: [high, low]\nlog_level: debug\n",
+		c.address, filepath.Join(c.dir, "state"), strings.Join(c.coords.addresses, ", "))
+	c.write("scheduler.yaml", write)
+	c.log = filepath.Join(c.dir, "log")
+	t.Cleanup(func() {
+		if data, err := os.ReadFile(c.log); err == nil && t.Failed() {
+			t.Logf("log of all processes:\n%s", data)
+		}
+	})
+	return c
+}
+
+func (c *cluster) write(name, text string) string {
+	c.t.Helper()
+	path := filepath.Join(c.dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	return path
+}
+
+// proc is a process of the cluster.
+type proc struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	over chan struct{}
+}
+
+func (c *cluster) start(args ...string) *proc {
+	c.t.Helper()
+	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), programEnv+"=1")
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		c.t.Fatal(err)
+	}
+	p := &proc{t: c.t, cmd: cmd, over: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait()
+		_ = log.Close()
+		close(p.over)
+	}()
+	c.t.Cleanup(func() { p.end(syscall.SIGKILL) })
+	return p
+}
+
+// end sends a signal and waits until the process has ended.
+func (p *proc) end(sig syscall.Signal) {
+	p.t.Helper()
+	select {
+	case <-p.over:
+		return
+	default:
+		_ = p.cmd.Process.Signal(sig)
+	}
+	select {
+	case <-p.over:
+	case <-time.After(10 * time.Second):
+		p.t.Errorf("process %v did not end", p.cmd.Args)
+		_ = p.cmd.Process.Kill()
+	}
+}
+
+func (c *cluster) scheduler() *proc {
+	c.t.Helper()
+	return c.start("run", "--config", filepath.Join(c.dir, "scheduler.yaml"))
+}
+
+func (c *cluster) worker(node string, slots int) *proc {
+	c.t.Helper()
+	return c.start("worker", "--node", node, "--scheduler", c.address, "--slots", fmt.Sprint(slots), "--dir", filepath.Join(c.dir, node))
+}
+
+// run is a command of the user.
+func (c *cluster) run(args ...string) (stdout, stderr string, exit int) {
+	c.t.Helper()
+	var out, errs bytes.Buffer
+	exit = cli.Run(context.Background(), NewCommand(), append(args, "--addr", c.address), &out, &errs)
+	return out.String(), errs.String(), exit
+}
+
+// ready waits until the scheduler answers and n workers are connected.
+func (c *cluster) ready(n int) {
+	c.t.Helper()
+	eventually(c.t, "scheduler and workers ready", func() bool {
+		out, _, exit := c.run("list", "--workers", "-o", "json")
+		return exit == cli.ExitOK && strings.Count(out, `"connected": true`) == n
+	})
+}
+
+// submit submits a job that must be accepted, and returns its id.
+func (c *cluster) submit(job string, args ...string) string {
+	c.t.Helper()
+	out, errs, exit := c.run(append([]string{"submit", c.write("job.yaml", job), "-o", "name"}, args...)...)
+	if exit != cli.ExitOK {
+		c.t.Fatalf("submit: exit %d: %s", exit, errs)
+	}
+	return strings.TrimSpace(out)
+}
+
+func (c *cluster) show(id string) jsonJob {
+	c.t.Helper()
+	out, _, _ := c.run("show", id, "-o", "json")
+	var answer struct{ Items []jsonJob }
+	if json.Unmarshal([]byte(out), &answer) != nil || len(answer.Items) != 1 {
+		return jsonJob{}
+	}
+	return answer.Items[0]
+}
+
+// ends waits for the end of a job, as committed, and returns it.
+func (c *cluster) ends(id, state string) jsonJob {
+	c.t.Helper()
+	eventually(c.t, "end of job "+id, func() bool {
+		j := c.coords.job(id)
+		return j != nil && stateFromProto(j.GetState()).Ended()
+	})
+	j := c.show(id)
+	if j.State != state {
+		c.t.Fatalf("job ended as %+v, want %s", j, state)
+	}
+	return j
+}
+
+// texts writes n input files and returns what wordcount over all of them prints.
+func (c *cluster) texts(n int) (want string) {
+	c.t.Helper()
+	var names []string
+	for i := range n {
+		words := strings.Repeat(fmt.Sprintf("the cap of node n%02d is what it may draw now\n", i), 400+i)
+		names = append(names, c.write(fmt.Sprintf("text/%02d.txt", i), words))
+	}
+	var out bytes.Buffer
+	root := &cobra.Command{Use: "powerlab"}
+	root.AddCommand(textapps.NewCommand())
+	if exit := cli.Run(context.Background(), root, append([]string{"app", "wordcount"}, names...), &out, io.Discard); exit != 0 {
+		c.t.Fatal("wordcount failed")
+	}
+	return out.String()
+}
+
+func (c *cluster) result() string {
+	c.t.Helper()
+	data, err := os.ReadFile(filepath.Join(c.dir, "out", "result"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// wordsJob counts words; passes makes the tasks longer.
+func wordsJob(passes int) string {
+	return fmt.Sprintf(`name: words
+class: high
+slots: 4
+map:
+  input: text/*.txt
+  command: [%[1]s, app, wordcount, "--passes=%[2]d", "{input}"]
+reduce:
+  command: [%[1]s, app, merge]
+output: out
+`, os.Args[0], passes)
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline, tick := time.After(30*time.Second), time.NewTicker(20*time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-deadline:
+			t.Fatalf("not within 30 s: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestJobRuns(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	want := c.texts(10)
+	c.scheduler()
+	c.worker("n01", 2)
+	c.worker("n02", 2)
+	c.ready(2)
+	id := c.submit(wordsJob(1))
+	j := c.ends(id, "done")
+	if j.Tasks != 10 || j.Done != 10 || j.RuntimeS == nil || j.Outcome != "10 of 10 tasks done" {
+		t.Errorf("ended as %+v", j)
+	}
+	if got := c.result(); got != want {
+		t.Errorf("result %q, want %q", got, want)
+	}
+	if left, _ := filepath.Glob(filepath.Join(c.dir, "out", id, ".*")); len(left) > 0 {
+		t.Errorf("unfinished outputs left behind: %v", left)
+	}
+}
+
+func TestSchedulerKilled(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	want := c.texts(12)
+	s := c.scheduler()
+	c.worker("n01", 2)
+	c.worker("n02", 2)
+	c.ready(2)
+	id := c.submit(wordsJob(60))
+	eventually(t, "some tasks done", func() bool { return c.show(id).Done >= 3 })
+	s.end(syscall.SIGKILL)
+	before, _ := filepath.Glob(filepath.Join(c.dir, "out", id, "map-*"))
+	stamps := modTimes(t, before)
+	c.coords.lead(1) // the leader changes while the scheduler is down
+	c.scheduler()
+	j := c.ends(id, "done")
+	if j.Done != 12 {
+		t.Errorf("ended as %+v", j)
+	}
+	if got := c.result(); got != want {
+		t.Errorf("result %q, want %q", got, want)
+	}
+	for name, at := range modTimes(t, before) {
+		if stamps[name] != at {
+			t.Errorf("%s was made again", name)
+		}
+	}
+}
+
+func modTimes(t *testing.T, names []string) map[string]time.Time {
+	t.Helper()
+	m := make(map[string]time.Time)
+	for _, n := range names {
+		info, err := os.Stat(n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m[n] = info.ModTime()
+	}
+	return m
+}
+
+func TestWorkerKilled(t *testing.T) {
+	t.Parallel()
+	for name, sig := range map[string]syscall.Signal{"at once": syscall.SIGKILL, "asked to": syscall.SIGTERM} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 1)
+			want := c.texts(8)
+			c.scheduler()
+			doomed := c.worker("n01", 2)
+			c.worker("n02", 2)
+			c.ready(2)
+			id := c.submit(wordsJob(40))
+			eventually(t, "tasks on n01", func() bool { return c.show(id).RunningOn["n01"] == 2 })
+			doomed.end(sig)
+			c.ends(id, "done")
+			if got := c.result(); got != want {
+				t.Errorf("result %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+func TestCancelStopsTasks(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.texts(4)
+	c.scheduler()
+	c.worker("n01", 2)
+	c.ready(1)
+	id := c.submit(fmt.Sprintf("name: sleep\nclass: low\nslots: 2\nmap: {input: text/*.txt, command: [sh, -c, 'sleep 600 & echo $! > %s/pid-$HEADROOM_INDEX; wait']}\noutput: out\n", c.dir))
+	pids := filepath.Join(c.dir, "pid-*")
+	eventually(t, "tasks running", func() bool { m, _ := filepath.Glob(pids); return len(m) == 2 && c.show(id).Running == 2 })
+	if out, errs, exit := c.run("cancel", id, "--reason", "wrong input"); exit != cli.ExitOK || !strings.Contains(out, "cancelled at revision") {
+		t.Fatalf("cancel: %d %q %q", exit, out, errs)
+	}
+	j := c.ends(id, "cancelled")
+	if !strings.Contains(j.Outcome, "wrong input") {
+		t.Errorf("outcome %q", j.Outcome)
+	}
+	names, _ := filepath.Glob(pids)
+	for _, n := range names {
+		var pid int
+		if data, err := os.ReadFile(n); err != nil || sscan(string(data), &pid) != nil {
+			t.Fatalf("%s: %v", n, err)
+		}
+		eventually(t, "the task's child ended", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH || zombie(pid) })
+	}
+	eventually(t, "slots free", func() bool {
+		out, _, _ := c.run("list", "--workers", "-o", "csv", "--no-headers")
+		return strings.TrimSpace(out) == "n01,ok,2,2,0"
+	})
+	if out, _, exit := c.run("cancel", id); exit != cli.ExitOK || !strings.Contains(out, "before") {
+		t.Errorf("second cancel: %d %q", exit, out)
+	}
+}
+
+func sscan(s string, n *int) error {
+	_, err := fmt.Sscan(s, n)
+	return err
+}
+
+func zombie(pid int) bool {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && strings.Contains(string(data), ") Z ")
+}
+
+// serveHere runs the scheduler inside the test process.
+func (c *cluster) serveHere() {
+	c.t.Helper()
+	cfg, err := LoadConfig(filepath.Join(c.dir, "scheduler.yaml"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	l, err := rpc.Listen(cfg.Listen)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan error, 1)
+	go func() { over <- Run(ctx, *cfg, l, slog.New(slog.DiscardHandler)) }()
+	c.t.Cleanup(func() {
+		cancel()
+		if err := <-over; err != nil {
+			c.t.Errorf("scheduler: %v", err)
+		}
+	})
+}
+
+func TestCapDirective(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	c.texts(30)
+	c.serveHere()
+	c.worker("n01", 4)
+	c.ready(1)
+	id := c.submit(strings.Replace(wordsJob(150), "slots: 4", "slots: 8", 1))
+	eventually(t, "all slots used", func() bool { return c.show(id).Running == 4 })
+	directive := func(term, seq uint64, watts int64) {
+		d := &headroomv1.Directive{Epoch: &headroomv1.Epoch{Incarnation: 1, Term: term}, Seq: seq, Reason: "budget cut",
+			Action: &headroomv1.Directive_Cap{Cap: &headroomv1.CapDirective{Node: "n01", CapUw: watts * 1e6, FloorUw: 70e6, MaxUw: 220e6}}}
+		eventually(t, "a stream to the scheduler", func() bool { return c.coords.direct(d) })
+	}
+	directive(7, 3, 110) // 4 * 40/150 = 1.07: one slot
+	eventually(t, "tasks drained to one slot", func() bool { return c.show(id).Running == 1 })
+	directive(7, 2, 220) // older: refused
+	c.coords.lead(1)     // a new leader
+	directive(8, 1, 220)
+	eventually(t, "all slots used again", func() bool { return c.show(id).Running == 4 })
+	acks := map[string]string{}
+	eventually(t, "three acknowledgements", func() bool {
+		c.coords.mu.Lock()
+		defer c.coords.mu.Unlock()
+		for _, a := range c.coords.acks {
+			acks[fmt.Sprint(a.GetEpoch().GetTerm(), "/", a.GetSeq())] = a.GetError()
+		}
+		return len(acks) == 3
+	})
+	if acks["7/3"] != "" || acks["8/1"] != "" || !strings.Contains(acks["7/2"], "older") {
+		t.Errorf("acknowledged %v", acks)
+	}
+	eventually(t, "progress at the coordinators", func() bool {
+		c.coords.mu.Lock()
+		defer c.coords.mu.Unlock()
+		p := c.coords.progress[id]
+		return p.GetTasks() == 30 && p.GetRunningOn()["n01"] > 0 && p.RatePerS != nil && p.RuntimeS != nil
+	})
+}
+
+func TestLeastFractionOfTasks(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.texts(4)
+	c.serveHere()
+	c.worker("n01", 4)
+	c.ready(1)
+	job := func(name, least string) string {
+		return fmt.Sprintf("name: %s\nclass: low\nslots: 4\nmin_tasks: %s\nmax_attempts: 2\nmap:\n  input: text/*.txt\n"+
+			"  command: [sh, -c, 'if [ $HEADROOM_INDEX = 2 ]; then echo broken disk >&2; exit 3; fi; echo $HEADROOM_INDEX']\n"+
+			"reduce: {command: [cat]}\noutput: out\n", name, least)
+	}
+	j := c.ends(c.submit(job("some", "75%")), "done")
+	if j.Done != 3 || j.Dropped != 1 {
+		t.Errorf("ended as %+v", j)
+	}
+	if got := c.result(); got != "0\n1\n3\n" {
+		t.Errorf("result %q", got)
+	}
+	drops, err := os.ReadFile(filepath.Join(c.dir, "out", j.ID, "dropped"))
+	if err != nil || bytes.Count(drops, []byte("\n")) != 1 || !bytes.Contains(drops, []byte(`"index":2,`)) {
+		t.Errorf("recorded %q, %v", drops, err)
+	}
+	j = c.ends(c.submit(job("all", "0.76")), "failed")
+	if !strings.Contains(j.Outcome, "map task 2 failed 2 times, last on n01: exit status 3: broken disk") {
+		t.Errorf("outcome %q", j.Outcome)
+	}
+}
+
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3)
+	c.coords.lead(2)
+	c.texts(1)
+	c.serveHere()
+	c.worker("n01", 1)
+	c.ready(1)
+	c.coords.mu.Lock()
+	c.coords.commitThenFail = connect.NewError(connect.CodeDeadlineExceeded, io.ErrUnexpectedEOF)
+	c.coords.mu.Unlock()
+	id := c.submit(wordsJob(1), "--request-id", "r1")
+	if again := c.submit(wordsJob(1), "--request-id", "r1"); again != id {
+		t.Errorf("the same request made %s and %s", id, again)
+	}
+	c.ends(id, "done")
+	if n := c.coords.count(); n != 1 {
+		t.Errorf("%d jobs committed, want 1", n)
+	}
+	_, errs, exit := c.run("submit", c.write("other.yaml", wordsJob(2)), "--request-id", "r1")
+	if exit != cli.ExitConflict || !strings.Contains(errs, "hint: ") {
+		t.Errorf("another job under the same request: exit %d, %s", exit, errs)
+	}
+}
+
+func TestNoLeader(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2)
+	c.texts(1)
+	c.serveHere()
+	c.worker("n01", 1)
+	c.ready(1)
+	c.coords.lead(-1)
+	_, errs, exit := c.run("submit", c.write("job.yaml", wordsJob(1)))
+	if exit != cli.ExitUnreachable || !strings.Contains(errs, "no leader") || !strings.Contains(errs, "\nhint: ") {
+		t.Errorf("exit %d, %s", exit, errs)
+	}
+	if _, err := os.Stat(filepath.Join(c.dir, "out")); !os.IsNotExist(err) {
+		t.Error("the refused job left a folder")
+	}
+	c.coords.lead(1)
+	c.ends(c.submit(wordsJob(1)), "done")
+	if n := c.coords.count(); n != 1 {
+		t.Errorf("%d jobs committed, want 1", n)
+	}
+}
+
+func TestBadJobs(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.texts(1)
+	if err := os.Symlink("nowhere", filepath.Join(c.dir, "dangling.txt")); err != nil {
+		t.Fatal(err)
+	}
+	c.serveHere()
+	c.ready(0)
+	good := wordsJob(1)
+	for name, k := range map[string]struct{ from, to, want string }{
+		"empty glob":       {"text/*.txt", "none/*.txt", "job.yaml:5:10: no file matches"},
+		"unreadable input": {"text/*.txt", "dangling.txt", "job.yaml:5:10: input file cannot be read"},
+		"unknown class":    {"class: high", "class: urgent", `job.yaml:2:8: unknown class "urgent"`},
+		"no slots":         {"slots: 4", "slots: 0", "job.yaml:3:8: slots is 0"},
+		"nothing needed":   {"slots: 4", "slots: 4\nmin_tasks: 0", "job.yaml:4:12: min_tasks"},
+		"more than all":    {"slots: 4", "slots: 4\nmin_tasks: 101%", "job.yaml:4:12: min_tasks"},
+		"unknown key":      {"slots: 4", "slots: 4\nslot: 4", `job.yaml:4:1: unknown key "slot"`},
+		"no program":       {os.Args[0] + ", app, word", "nowhere-to-be-found, word", "job.yaml:6:13: program"},
+		"output in a file": {"output: out", "output: text/00.txt", "job.yaml:9:9: output folder cannot be made"},
+	} {
+		path := c.write(strings.ReplaceAll(name, " ", "-")+"/job.yaml", strings.Replace(strings.Replace(good, "text/", c.dir+"/text/", 1),
+			strings.Replace(k.from, "text/", c.dir+"/text/", 1), strings.ReplaceAll(strings.ReplaceAll(k.to, "dangling", c.dir+"/dangling"), "output: text", "output: "+c.dir+"/text"), 1))
+		out, errs, exit := c.run("submit", path)
+		if exit != cli.ExitUsage || out != "" || !strings.Contains(errs, k.want) || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "\nhint: ") {
+			t.Errorf("%s: exit %d, %q, %s", name, exit, out, errs)
+		}
+	}
+	if n := c.coords.count(); n != 0 {
+		t.Errorf("%d jobs committed", n)
+	}
+	out, _, exit := c.run("submit", c.write("job.yaml", good), "--dry-run")
+	if exit != cli.ExitOK || !strings.Contains(out, "dry run") || c.coords.count() != 0 {
+		t.Errorf("dry run: exit %d, %q, %d jobs", exit, out, c.coords.count())
+	}
+	if _, err := os.Stat(filepath.Join(c.dir, "out")); !os.IsNotExist(err) {
+		t.Error("the dry run left a folder")
+	}
+}

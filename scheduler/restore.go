@@ -1,0 +1,193 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+)
+
+const (
+	// resyncEvery is how often the jobs are compared with the coordinators' log:
+	// a commit whose answer was lost is found that way.
+	resyncEvery = 10 * time.Second
+	// listWait bounds one effort to read the job table.
+	listWait = 10 * time.Second
+	// firstRetry is the wait between efforts as long as the jobs are not known.
+	firstRetry = 500 * time.Millisecond
+)
+
+// restore brings back the jobs of the coordinators' log, at the start and
+// whenever the log may hold one that is not known here.
+func (s *Server) restore(ctx context.Context) error {
+	first, failed := true, false
+	for {
+		jobs, err := s.listJobs(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err == nil {
+			s.compare(ctx, jobs, first)
+			first = false
+		} else if !failed {
+			s.logger.Warn("jobs not read from the coordinators", "error", err)
+		}
+		failed = err != nil
+		if !s.awaitResync(ctx, first) {
+			return nil
+		}
+	}
+}
+
+// awaitResync waits for the next comparison; false when ctx ended.
+func (s *Server) awaitResync(ctx context.Context, first bool) bool {
+	if first {
+		return pauseFor(ctx, firstRetry)
+	}
+	timer := time.NewTimer(resyncEvery)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-s.resync:
+	case <-timer.C:
+	}
+	return true
+}
+
+func (s *Server) listJobs(parent context.Context) (jobs []*headroomv1.Job, err error) {
+	ctx, cancel := context.WithTimeout(parent, listWait)
+	defer cancel()
+	err = s.leader.call(ctx, "read the jobs", func(ctx context.Context, c headroomv1connect.JobServiceClient) error {
+		resp, err := c.ListJobs(ctx, connect.NewRequest(&headroomv1.ListJobsRequest{}))
+		if err == nil {
+			jobs = resp.Msg.GetJobs()
+		}
+		return err
+	})
+	return jobs, err
+}
+
+// compare tells the loop of every job that it does not know. At the first time
+// the ended ones are told too, for listings.
+func (s *Server) compare(ctx context.Context, jobs []*headroomv1.Job, first bool) {
+	slices.SortStableFunc(jobs, func(a, b *headroomv1.Job) int { return cmp.Compare(a.GetSubmittedUs(), b.GetSubmittedUs()) })
+	known := s.known(ctx)
+	running := false
+	for _, j := range jobs {
+		e := s.comeBack(j, first, known)
+		if e == nil {
+			continue
+		}
+		if a, ok := e.(addEvent); ok {
+			running = running || !a.past.Started.IsZero()
+		}
+		if s.post(ctx, e) != nil {
+			return
+		}
+	}
+	_ = s.post(ctx, readyEvent{hold: running}) // only the end of ctx can prevent it
+}
+
+// known are the states of the jobs in the loop.
+func (s *Server) known(ctx context.Context) map[string]State {
+	reply := make(chan view, 1)
+	v, err := ask(ctx, s, viewEvent{reply: reply}, reply)
+	if err != nil {
+		return nil
+	}
+	states := make(map[string]State, len(v.jobs))
+	for _, j := range v.jobs {
+		states[j.ID] = j.State
+	}
+	return states
+}
+
+// comeBack is the event for a job of the log, or nil when the loop needs none.
+func (s *Server) comeBack(j *headroomv1.Job, first bool, known map[string]State) event {
+	state, here := known[j.GetId()]
+	over := stateFromProto(j.GetState())
+	switch {
+	case here && (state.Ended() || !over.Ended()):
+		return nil // the same here and there, or its end is on its way to the log
+	case over.Ended() && (first || here):
+		return ended(j, over)
+	case over.Ended():
+		return nil
+	}
+	r, past, err := s.recall(j)
+	if err != nil {
+		j.Outcome = "cannot be restored yet: " + err.Error()
+		return waitEvent{j}
+	}
+	return addEvent{plan: r.plan(j.GetId()), past: past, record: r}
+}
+
+// ended is the event for a job that is over.
+func ended(j *headroomv1.Job, state State) endedEvent {
+	p := Plan{ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), Submitted: submittedAt(j), Tasks: int(j.GetProgress().GetTasks())}
+	return endedEvent{plan: p, record: &record{spec: j.GetSpec()}, state: state, outcome: j.GetOutcome(), done: int(j.GetProgress().GetDone())}
+}
+
+// recall makes a job's record from its specification and its folder.
+func (s *Server) recall(j *headroomv1.Job) (*record, Past, error) {
+	file, err := ParseJob("/"+j.GetId()+".yaml", j.GetSpec(), nil)
+	if err != nil {
+		return nil, Past{}, err
+	}
+	r := &record{file: file, spec: j.GetSpec(), dir: folder{file.Output, j.GetId()}, submitted: submittedAt(j)}
+	if r.programs, err = file.programs(s.beside); err != nil {
+		return nil, Past{}, err
+	}
+	m, err := r.dir.readManifest()
+	if err != nil {
+		return nil, Past{}, err
+	}
+	if m == nil { // nothing of it is left: it begins anew
+		return r, Past{}, r.begin()
+	}
+	r.inputs, r.started = m.Inputs, m.StartedAt
+	past, err := r.dir.past(*m)
+	return r, past, err
+}
+
+// begin finds the inputs and makes the job's folder.
+func (r *record) begin() error {
+	inputs, err := r.file.inputs()
+	if err != nil {
+		return err
+	}
+	r.inputs = inputs
+	if _, err = mkdirs(r.dir.path("")); err == nil {
+		err = r.keepManifest()
+	}
+	if err != nil {
+		return r.file.outputError(err)
+	}
+	return nil
+}
+
+// keepManifest writes the manifest, unless an earlier try of the same request
+// has: then its inputs count.
+func (r *record) keepManifest() error {
+	m, err := r.dir.readManifest()
+	if err != nil || m != nil {
+		if m != nil {
+			r.inputs, r.started = m.Inputs, m.StartedAt
+		}
+		return err
+	}
+	return r.dir.writeManifest(r.manifest())
+}
+
+func (r *record) plan(id string) Plan {
+	return Plan{
+		ID: id, Name: r.file.Name, Class: r.file.Class, Slots: r.file.Slots, MinTasks: r.file.Fraction(),
+		MaxAttempts: r.file.MaxAttempts, Tasks: len(r.inputs), Reduce: r.file.Reduce != nil, Submitted: r.submitted,
+	}
+}

@@ -1,0 +1,126 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/oklog/run"
+
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/rpc"
+)
+
+const (
+	// stepEvery is the longest time between two decisions.
+	stepEvery = 250 * time.Millisecond
+	// restartHold is how long a restarted scheduler with running jobs waits for
+	// its workers to say what they still run.
+	restartHold = 2 * time.Second
+	// eventsMax is how many events may wait for the loop; senders wait beyond it.
+	eventsMax = 256
+)
+
+// Server is a running scheduler. One goroutine, the loop, owns all jobs and
+// workers; everything else sends it events.
+type Server struct {
+	cfg     Config
+	id      identity
+	address string
+	logger  *slog.Logger
+	leader  *leader
+	// beside is the folder of this binary, where programs of the same build are found.
+	beside string
+	events chan event
+	ended  chan EndJob
+	// resync wakes the restorer when the coordinators may know something new.
+	resync chan struct{}
+}
+
+// Run serves on l until ctx ends. It returns nil for an ordered end; jobs go on
+// when a scheduler is started again on the same folder or a new one.
+func Run(ctx context.Context, cfg Config, l net.Listener, logger *slog.Logger) error {
+	id, release, err := claim(cfg.Dir)
+	if err != nil {
+		return errors.Join(err, l.Close())
+	}
+	s := newServer(cfg, id, l.Addr().String(), logger)
+	defer s.leader.http.CloseIdleConnections()
+	logger.Info("scheduler started", "id", id.ID, "run", id.Run, "address", s.address)
+	return errors.Join(s.serve(ctx, l), release())
+}
+
+func newServer(cfg Config, id identity, address string, logger *slog.Logger) *Server {
+	if cfg.Advertise != "" {
+		address = cfg.Advertise
+	}
+	s := &Server{
+		cfg: cfg, id: id, address: address, logger: logger,
+		leader: newLeader(cfg.Coordinators),
+		events: make(chan event, eventsMax),
+		ended:  make(chan EndJob, endedMax),
+		resync: make(chan struct{}, 1),
+	}
+	if exe, err := os.Executable(); err == nil {
+		s.beside = filepath.Dir(exe)
+	}
+	return s
+}
+
+// serve runs the parts; when one ends, all do.
+func (s *Server) serve(parent context.Context, l net.Listener) error {
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	mux := http.NewServeMux()
+	mux.Handle(headroomv1connect.NewSchedulerServiceHandler(&service{s}, rpc.HandlerOptions()...))
+	mux.Handle(headroomv1connect.NewWorkerServiceHandler(&workers{s}, rpc.HandlerOptions()...))
+	loop := newLoop(s)
+	var g run.Group
+	for _, part := range []func(context.Context) error{
+		func(ctx context.Context) error { return rpc.Serve(ctx, l, mux) },
+		loop.run, s.direct, s.restore, s.finish,
+	} {
+		g.Add(func() error { return part(ctx) }, func(error) { cancel() })
+	}
+	if err := g.Run(); err != nil && parent.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// post gives an event to the loop, unless ctx ends first.
+func (s *Server) post(ctx context.Context, e event) error {
+	select {
+	case s.events <- e:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// postAnyway gives an event to the loop although the request that caused it may
+// be over: what was committed must happen. Should the loop be gone, the next
+// comparison with the log finds it.
+func (s *Server) postAnyway(ctx context.Context, e event) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWait)
+	defer cancel()
+	return s.post(ctx, e)
+}
+
+// ask gives an event to the loop and waits for the answer.
+func ask[T any](ctx context.Context, s *Server, e event, reply <-chan T) (answer T, err error) {
+	if err := s.post(ctx, e); err != nil {
+		return answer, err
+	}
+	select {
+	case answer = <-reply:
+		return answer, nil
+	case <-ctx.Done():
+		return answer, ctx.Err()
+	}
+}

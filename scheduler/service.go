@@ -1,0 +1,230 @@
+package scheduler
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+)
+
+// submitWait bounds a submission: an election takes up to 3 s.
+const submitWait = 8 * time.Second
+
+// service serves SchedulerService.
+type service struct{ *Server }
+
+// Submit checks a job file, commits the job and then lets it run. A repeated
+// request id finds the job of the first time.
+func (s *service) Submit(ctx context.Context, req *connect.Request[headroomv1.SubmitRequest]) (*connect.Response[headroomv1.SubmitResponse], error) {
+	ctx, cancel := context.WithTimeout(ctx, submitWait)
+	defer cancel()
+	resp, err := s.submit(ctx, req.Msg)
+	if err != nil {
+		return nil, refusal(err, "submit")
+	}
+	return connect.NewResponse(resp), nil
+}
+
+func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*headroomv1.SubmitResponse, error) {
+	r, err := s.prepare(m)
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.look(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	id := r.dir.id
+	for _, j := range v.jobs {
+		if j.ID == id {
+			return again(j, r)
+		}
+	}
+	if live := liveJobs(v); live >= jobsMax {
+		return nil, &cli.Error{Code: "full", Exit: cli.ExitRefused,
+			Message: fmt.Sprintf("%d jobs are queued or running, which is the most", live), Hint: "wait until some have ended, or cancel some"}
+	}
+	job := &headroomv1.Job{Id: id, Name: r.file.Name, Class: r.file.Class, State: headroomv1.JobState_JOB_STATE_QUEUED,
+		Spec: r.spec, SubmittedUs: r.submitted.UnixMicro(), Progress: &headroomv1.JobProgress{Id: id,
+			State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: count(len(r.inputs))}}
+	if m.GetDryRun() {
+		return &headroomv1.SubmitResponse{Job: job}, nil
+	}
+	revision, err := s.accept(ctx, job, r, m.GetChange())
+	if err != nil {
+		return nil, err
+	}
+	return &headroomv1.SubmitResponse{Job: job, Revision: revision}, nil
+}
+
+// prepare checks everything about a job file without changing anything.
+func (s *service) prepare(m *headroomv1.SubmitRequest) (*record, error) {
+	if m.GetChange().GetRequestId() == "" || !filepath.IsAbs(m.GetFile()) {
+		return nil, cli.Usage("a submission names its request id and the job file's absolute path")
+	}
+	file, err := ParseJob(m.GetFile(), m.GetSpec(), s.cfg.Classes)
+	if err != nil {
+		return nil, err
+	}
+	r := &record{file: file, dir: folder{file.Output, jobID(file.Name, m.GetChange().GetRequestId())},
+		submitted: time.UnixMicro(time.Now().UnixMicro())}
+	if r.inputs, err = file.inputs(); err != nil {
+		return nil, err
+	}
+	if r.programs, err = file.programs(s.beside); err != nil {
+		return nil, err
+	}
+	if err := file.checkOutput(r.dir.id); err != nil {
+		return nil, err
+	}
+	r.spec, err = file.Canonical()
+	return r, err
+}
+
+// jobID is the id of the job that a request asks for: the same for a repeated
+// request, different for another one.
+func jobID(name, requestID string) string {
+	sum := sha256.Sum256([]byte(requestID))
+	return name + "-" + hex.EncodeToString(sum[:4])
+}
+
+// again answers a request that was carried out before.
+func again(j jobAndSpec, r *record) (*headroomv1.SubmitResponse, error) {
+	if string(j.spec) != string(r.spec) {
+		return nil, &cli.Error{Code: "conflict", Exit: cli.ExitConflict, Message: fmt.Sprintf("this request id belongs to job %s, which is another", j.ID),
+			Hint: "give every job a request id of its own, or leave --request-id out"}
+	}
+	return &headroomv1.SubmitResponse{Job: jobToProto(j)}, nil
+}
+
+// accept makes the job's folder, commits the job and gives it to the loop. When
+// the job is surely not committed, the folder is taken back.
+func (s *service) accept(ctx context.Context, job *headroomv1.Job, r *record, change *headroomv1.Change) (revision uint64, err error) {
+	made, err := mkdirs(r.dir.path(""))
+	if err == nil {
+		err = r.keepManifest()
+	}
+	if err != nil {
+		_ = takeBack(r.dir, made) // the cause is told; what is left is an empty folder
+		return 0, r.file.outputError(err)
+	}
+	err = s.leader.call(ctx, "submit", func(ctx context.Context, c headroomv1connect.JobServiceClient) error {
+		resp, err := c.CommitJob(ctx, connect.NewRequest(&headroomv1.CommitJobRequest{Job: job, Change: change}))
+		if err == nil {
+			revision = resp.Msg.GetRevision()
+		}
+		return err
+	})
+	if err != nil {
+		if e, ok := errors.AsType[*cli.Error](err); ok && e.Exit != cli.ExitUnknown {
+			_ = takeBack(r.dir, made) // what is left is an empty folder
+		}
+		return 0, err
+	}
+	s.logger.Info("job accepted", "job", job.GetId(), "class", job.GetClass(), "tasks", len(r.inputs), "actor", change.GetActor())
+	// The job is committed: whatever happens to this request, it must run.
+	return revision, s.postAnyway(ctx, addEvent{plan: r.plan(job.GetId()), record: r})
+}
+
+// look is a view of the jobs, refused before they are known.
+func (s *service) look(ctx context.Context, id string) (view, error) {
+	reply := make(chan view, 1)
+	v, err := ask(ctx, s.Server, viewEvent{id: id, reply: reply}, reply)
+	if err == nil && !v.ready {
+		err = errNotReady()
+	}
+	return v, err
+}
+
+func liveJobs(v view) int {
+	live := len(v.waiting)
+	for _, j := range v.jobs {
+		if !j.State.Ended() {
+			live++
+		}
+	}
+	return live
+}
+
+// List answers with all jobs, or with one, and with the workers.
+func (s *service) List(ctx context.Context, req *connect.Request[headroomv1.ListRequest]) (*connect.Response[headroomv1.ListResponse], error) {
+	v, err := s.look(ctx, req.Msg.GetId())
+	if err != nil {
+		return nil, refusal(err, "list")
+	}
+	resp := &headroomv1.ListResponse{Jobs: v.waiting}
+	for _, j := range v.jobs {
+		resp.Jobs = append(resp.Jobs, jobToProto(j))
+	}
+	for _, w := range v.workers {
+		resp.Workers = append(resp.Workers, workerToProto(w))
+	}
+	return connect.NewResponse(resp), nil
+}
+
+// Cancel commits the cancellation of a job and then stops it. A job that was
+// cancelled before is no error.
+func (s *service) Cancel(ctx context.Context, req *connect.Request[headroomv1.CancelRequest]) (*connect.Response[headroomv1.CancelResponse], error) {
+	ctx, cancel := context.WithTimeout(ctx, submitWait)
+	defer cancel()
+	revision, err := s.cancel(ctx, req.Msg)
+	if err != nil {
+		return nil, refusal(err, "cancel")
+	}
+	return connect.NewResponse(&headroomv1.CancelResponse{Revision: revision}), nil
+}
+
+func (s *service) cancel(ctx context.Context, m *headroomv1.CancelRequest) (uint64, error) {
+	v, err := s.look(ctx, m.GetId())
+	if err != nil {
+		return 0, err
+	}
+	progress, over, err := cancellable(v, m.GetId())
+	if err != nil || over {
+		return 0, err
+	}
+	outcome := "cancelled by " + m.GetChange().GetActor()
+	if reason := m.GetChange().GetReason(); reason != "" {
+		outcome += ": " + reason
+	}
+	revision, err := s.commitFinish(ctx, &headroomv1.FinishJobRequest{
+		Id: m.GetId(), State: headroomv1.JobState_JOB_STATE_CANCELLED, Outcome: outcome, Tasks: progress.GetTasks(),
+		Done: progress.GetDone(), RuntimeS: progress.GetRuntimeS(), Change: m.GetChange(),
+	})
+	if err != nil {
+		return 0, err
+	}
+	return revision, s.postAnyway(ctx, cancelEvent{m.GetId(), outcome})
+}
+
+// cancellable finds the job to cancel; over says that it was cancelled before.
+func cancellable(v view, id string) (progress *headroomv1.JobProgress, over bool, err error) {
+	for _, j := range v.waiting {
+		if id != "" && j.GetId() == id {
+			return j.GetProgress(), false, nil
+		}
+	}
+	if id == "" || len(v.jobs) != 1 {
+		return nil, false, noJob(id)
+	}
+	j := v.jobs[0]
+	if j.State == Done || j.State == Failed {
+		return nil, false, &cli.Error{Code: "conflict", Exit: cli.ExitConflict,
+			Message: fmt.Sprintf("job %s is %s already", id, j.State), Hint: "scheduler show " + id + " tells how it ended"}
+	}
+	return progressToProto(j.JobView), j.State == Cancelled, nil
+}
+
+// noJob is the answer for an id that nobody has.
+func noJob(id string) *cli.Error {
+	return cli.Failed("scheduler list shows the jobs", "there is no job %q", id)
+}

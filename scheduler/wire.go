@@ -1,0 +1,104 @@
+package scheduler
+
+import (
+	"fmt"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/lease"
+	"headroom/units"
+)
+
+func refToProto(r Ref) *headroomv1.TaskRef {
+	return &headroomv1.TaskRef{Job: r.Job, Phase: r.Phase.String(), Index: uint32(r.Index), Attempt: r.Attempt} //nolint:gosec // below tasksMax
+}
+
+func refFromProto(r *headroomv1.TaskRef) (Ref, error) {
+	ref := Ref{Job: r.GetJob(), Index: int(r.GetIndex()), Attempt: r.GetAttempt()}
+	switch r.GetPhase() {
+	case PhaseMap.String():
+		ref.Phase = PhaseMap
+	case PhaseReduce.String():
+		ref.Phase = PhaseReduce
+	default:
+		return ref, fmt.Errorf("phase %q: %w", r.GetPhase(), ErrUnknownPhase)
+	}
+	return ref, nil
+}
+
+// refsFromProto leaves out what is no reference to a task of ours.
+func refsFromProto(refs []*headroomv1.TaskRef) []Ref {
+	var all []Ref
+	for _, r := range refs {
+		if ref, err := refFromProto(r); err == nil {
+			all = append(all, ref)
+		}
+	}
+	return all
+}
+
+func stateToProto(s State) headroomv1.JobState {
+	return [...]headroomv1.JobState{
+		Queued: headroomv1.JobState_JOB_STATE_QUEUED, Running: headroomv1.JobState_JOB_STATE_RUNNING,
+		Done: headroomv1.JobState_JOB_STATE_DONE, Failed: headroomv1.JobState_JOB_STATE_FAILED,
+		Cancelled: headroomv1.JobState_JOB_STATE_CANCELLED,
+	}[s]
+}
+
+func stateFromProto(s headroomv1.JobState) State {
+	switch s {
+	case headroomv1.JobState_JOB_STATE_RUNNING:
+		return Running
+	case headroomv1.JobState_JOB_STATE_DONE:
+		return Done
+	case headroomv1.JobState_JOB_STATE_FAILED:
+		return Failed
+	case headroomv1.JobState_JOB_STATE_CANCELLED:
+		return Cancelled
+	case headroomv1.JobState_JOB_STATE_UNSPECIFIED, headroomv1.JobState_JOB_STATE_QUEUED:
+		return Queued
+	}
+	return Queued
+}
+
+func progressToProto(v JobView) *headroomv1.JobProgress {
+	p := &headroomv1.JobProgress{
+		Id: v.ID, State: stateToProto(v.State), RunningOn: make(map[string]uint32, len(v.RunningOn)),
+		Tasks: count(v.Tasks), Done: count(v.Done), Running: count(v.Running), Dropped: count(v.Dropped),
+	}
+	if v.RateKnown {
+		p.RatePerS = &v.Rate
+	}
+	if v.Started {
+		s := v.Runtime.Seconds()
+		p.RuntimeS = &s
+	}
+	for node, n := range v.RunningOn {
+		p.RunningOn[node] = count(n)
+	}
+	return p
+}
+
+func jobToProto(v jobAndSpec) *headroomv1.Job {
+	return &headroomv1.Job{
+		Id: v.ID, Name: v.Name, Class: v.Class, State: stateToProto(v.State), Spec: v.spec,
+		SubmittedUs: v.Submitted.UnixMicro(), Progress: progressToProto(v.JobView), Outcome: v.Outcome,
+	}
+}
+
+func workerToProto(v WorkerView) *headroomv1.Worker {
+	return &headroomv1.Worker{Node: v.Node, Slots: count(v.Slots), Usable: count(v.Usable), Running: count(v.Running), Connected: v.Connected}
+}
+
+func capFromProto(d *headroomv1.CapDirective) Cap {
+	return Cap{Cap: units.Power(d.GetCapUw()), Floor: units.Power(d.GetFloorUw()), Max: units.Power(d.GetMaxUw())}
+}
+
+func stampFromProto(d *headroomv1.Directive) lease.Stamp {
+	return lease.Stamp{Epoch: lease.Epoch{Incarnation: d.GetEpoch().GetIncarnation(), Term: d.GetEpoch().GetTerm()}, Seq: d.GetSeq()}
+}
+
+func submittedAt(j *headroomv1.Job) time.Time { return time.UnixMicro(j.GetSubmittedUs()) }
+
+// count is a small number as the protocol has it.
+func count(n int) uint32 { return uint32(max(0, n)) } //nolint:gosec // bounded by tasksMax and slotsMax

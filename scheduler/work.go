@@ -1,0 +1,148 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+)
+
+const (
+	// takeoverAfter is the silence after which a new stream of a node replaces the
+	// one before: workers speak each second.
+	takeoverAfter = 2 * time.Second
+	// outboxMax is how many messages may wait for a worker that does not read.
+	outboxMax = 1024
+	// leaveWait bounds telling the loop something after its request is over.
+	leaveWait = time.Second
+)
+
+// session is one stream of a worker. The loop owns heard; out is written by the
+// loop and read by the stream's handler.
+type session struct {
+	node  string
+	out   chan *headroomv1.WorkMessage
+	heard time.Time
+	over  chan struct{}
+	once  sync.Once
+}
+
+func newSession(node string) *session {
+	return &session{node: node, out: make(chan *headroomv1.WorkMessage, outboxMax), over: make(chan struct{})}
+}
+
+// end lets the stream's handler return.
+func (s *session) end() { s.once.Do(func() { close(s.over) }) }
+
+// workers serves WorkerService.
+type workers struct{ *Server }
+
+type workStream = connect.BidiStream[headroomv1.WorkerMessage, headroomv1.WorkMessage]
+
+// Work is the stream of one worker.
+func (w *workers) Work(ctx context.Context, st *workStream) error {
+	first, err := st.Receive()
+	if err != nil {
+		return err
+	}
+	hello := first.GetHello()
+	if err := checkHello(hello); err != nil {
+		return err
+	}
+	s := newSession(hello.GetNode())
+	reply := make(chan error, 1)
+	e := helloEvent{session: s, slots: int(hello.GetSlots()), running: refsFromProto(hello.GetRunning()), reply: reply}
+	refused, err := ask(ctx, w.Server, e, reply)
+	if err != nil {
+		return err
+	}
+	if refused != nil {
+		return refused
+	}
+	// The receiver ends when this handler has returned: that closes the request.
+	go w.receive(ctx, st, s)
+	return w.transmit(ctx, st, s)
+}
+
+func checkHello(h *headroomv1.WorkerHello) error {
+	if !nameRule.MatchString(h.GetNode()) || h.GetSlots() < 1 || h.GetSlots() > slotsMax {
+		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage,
+			fmt.Sprintf("worker %q with %d slots", h.GetNode(), h.GetSlots()),
+			fmt.Sprintf("a worker opens its stream with its node's name and 1 to %d slots", slotsMax))
+	}
+	return nil
+}
+
+// transmit sends what the loop has for the worker until the session is over.
+func (w *workers) transmit(ctx context.Context, st *workStream, s *session) error {
+	defer s.end()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.over:
+			return nil
+		case m := <-s.out:
+			if err := st.Send(m); err != nil {
+				w.leave(ctx, s, false)
+				return err
+			}
+		}
+	}
+}
+
+// receive passes on what the worker says until the stream ends.
+func (w *workers) receive(ctx context.Context, st *workStream, s *session) {
+	for {
+		m, err := st.Receive()
+		if err != nil {
+			w.leave(ctx, s, errors.Is(err, io.EOF))
+			return
+		}
+		if w.pass(ctx, s, m) != nil {
+			return
+		}
+	}
+}
+
+func (w *workers) pass(ctx context.Context, s *session, m *headroomv1.WorkerMessage) error {
+	switch m := m.GetMessage().(type) {
+	case *headroomv1.WorkerMessage_Alive:
+		return w.post(ctx, aliveEvent{s})
+	case *headroomv1.WorkerMessage_Result:
+		ref, err := refFromProto(m.Result.GetRef())
+		if err != nil {
+			return nil // no task of ours has such a name
+		}
+		return w.post(ctx, resultEvent{s, ref, failureOf(m.Result)})
+	default:
+		return nil
+	}
+}
+
+// failureOf is empty for success and the cause in words otherwise.
+func failureOf(r *headroomv1.TaskResult) string {
+	switch {
+	case r.GetError() != "":
+		return r.GetError()
+	case r.GetExitCode() != 0:
+		return fmt.Sprintf("exit status %d", r.GetExitCode())
+	default:
+		return ""
+	}
+}
+
+// leave tells the loop that the stream ended; the request's own context may have
+// ended with it.
+func (w *workers) leave(ctx context.Context, s *session, goodbye bool) {
+	_ = w.postAnyway(ctx, leaveEvent{s, goodbye}) // the loop may have ended: then nobody needs to know
+	s.end()
+}

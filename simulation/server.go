@@ -1,0 +1,381 @@
+package simulation
+
+import (
+	"slices"
+	"time"
+
+	"headroom/lease"
+	"headroom/ledger"
+)
+
+// Intervals of the consensus. They are shorter than hashicorp/raft's defaults
+// by a constant, which only makes leaderships change more often.
+const (
+	beatEvery   = 150 * time.Millisecond // leader to followers
+	electionMin = 500 * time.Millisecond
+	electionMax = 1100 * time.Millisecond
+	sendMost    = 64 // entries in one message
+	snapshotGap = 40 // applied entries between two snapshots
+	nobody      = -1
+	incarnation = 1
+)
+
+type role int
+
+const (
+	follower role = iota
+	candidate
+	leader
+)
+
+// entry is one place of the log.
+type entry struct {
+	term uint64
+	data []byte
+}
+
+// server is one coordinator: consensus, its replica of the ledger, and the
+// leadership while it believes to lead.
+//
+// Invariant: log[0] is a sentinel; durable < len(log); what is above durable is
+// lost in a crash and was never acknowledged to anybody.
+type server struct {
+	process
+	w     *world
+	id    int
+	clock clock
+
+	// On disk.
+	term     uint64
+	voted    int
+	log      []entry
+	durable  int
+	snapshot []byte
+	snapAt   int
+
+	// In memory.
+	role     role
+	votes    map[int]bool
+	commit   int
+	applied  int
+	state    *ledger.State
+	hint     int // who leads, as far as known
+	deadline time.Duration
+	armed    bool
+	next     []int
+	match    []int
+	replied  []time.Duration
+	lead     *leadership
+}
+
+func (w *world) newServer(id int) *server {
+	s := &server{w: w, id: id, voted: nobody, log: make([]entry, 1), clock: w.drawClock()}
+	s.process = process{name: "c" + string(rune('1'+id)), address: id}
+	return s
+}
+
+// boot starts the server from its disk.
+func (s *server) boot() {
+	s.w.start(&s.process)
+	s.role, s.hint, s.lead, s.armed = follower, nobody, nil, false
+	s.state, s.commit = ledger.New(), 0
+	if s.snapshot != nil {
+		restored, err := ledger.Restore(s.snapshot)
+		if err != nil {
+			s.w.judge.broken("ledger", "%s cannot restore its snapshot: %v", s.name, err)
+			return
+		}
+		s.state, s.commit = restored, s.snapAt
+		s.w.hit("snapshot_restored")
+	}
+	s.applied = s.commit
+	s.w.tracef("%s starts at index %d", s.name, s.applied)
+	s.await()
+}
+
+// crash is kill -9 with the disk surviving: what was not yet durable is lost.
+func (s *server) crash() {
+	s.w.kill(&s.process)
+	if len(s.log)-1 > s.durable {
+		s.w.hit("unsynced_entries_lost")
+	}
+	s.log = slices.Clone(s.log[:s.durable+1])
+	s.lead = nil
+	s.w.tracef("%s killed", s.name)
+}
+
+// await sets the election deadline anew.
+func (s *server) await() {
+	s.deadline = s.w.now + s.w.between(electionMin, electionMax)
+	if !s.armed {
+		s.arm()
+	}
+}
+
+func (s *server) arm() {
+	s.armed = true
+	s.w.timer(&s.process, s.deadline-s.w.now, func() {
+		s.armed = false
+		switch {
+		case s.role == leader:
+		case s.w.now < s.deadline:
+			s.arm()
+		default:
+			s.campaign()
+		}
+	})
+}
+
+func (s *server) campaign() {
+	s.term++
+	s.voted, s.role, s.hint = s.id, candidate, nobody
+	s.votes = map[int]bool{s.id: true}
+	s.w.tracef("%s stands for term %d", s.name, s.term)
+	s.await()
+	term, last := s.term, len(s.log)-1
+	lastTerm := s.log[last].term
+	for _, peer := range s.w.servers {
+		if peer != s {
+			s.w.send(&s.process, &peer.process, func() { peer.asked(s, term, last, lastTerm) })
+		}
+	}
+}
+
+// asked is a request for this server's vote.
+func (s *server) asked(by *server, term uint64, last int, lastTerm uint64) {
+	s.follow(term)
+	mine := len(s.log) - 1
+	fresh := lastTerm > s.log[mine].term || lastTerm == s.log[mine].term && last >= mine
+	if term < s.term || !fresh || s.voted != nobody && s.voted != by.id {
+		return
+	}
+	s.voted = by.id
+	s.await()
+	s.w.send(&s.process, &by.process, func() { by.elected(s.id, term) })
+}
+
+// elected is a vote for this server.
+func (s *server) elected(by int, term uint64) {
+	if s.role != candidate || s.term != term {
+		return
+	}
+	s.votes[by] = true
+	if len(s.votes) < s.w.majority() {
+		return
+	}
+	s.role, s.hint = leader, s.id
+	s.next, s.match = make([]int, len(s.w.servers)), make([]int, len(s.w.servers))
+	s.replied = make([]time.Duration, len(s.w.servers))
+	for i := range s.next {
+		s.next[i], s.replied[i] = len(s.log), s.w.now
+	}
+	s.w.hit("leader_elected")
+	s.w.tracef("%s leads term %d", s.name, s.term)
+	s.beat(s.term)
+	s.takeLead(lease.Epoch{Incarnation: incarnation, Term: s.term})
+}
+
+// follow steps down when a newer term is seen.
+func (s *server) follow(term uint64) {
+	if term > s.term {
+		s.term, s.voted = term, nobody
+		s.stepDown()
+	}
+}
+
+func (s *server) stepDown() {
+	if s.role == leader {
+		s.w.tracef("%s leads no more", s.name)
+	}
+	s.role, s.lead = follower, nil
+	s.await()
+}
+
+// beat keeps followers at bay, and ends a leadership that hears of no majority
+// for as long as the schedule lets it believe.
+func (s *server) beat(term uint64) {
+	if s.role != leader || s.term != term {
+		return
+	}
+	heard := 1
+	for i, at := range s.replied {
+		if i != s.id && s.w.now-at < s.w.conviction {
+			heard++
+		}
+	}
+	if heard < s.w.majority() {
+		s.w.hit("leader_lost_majority")
+		s.hint = nobody
+		s.stepDown()
+		return
+	}
+	s.replicate()
+	s.w.timer(&s.process, beatEvery, func() { s.beat(term) })
+}
+
+func (s *server) replicate() {
+	for _, peer := range s.w.servers {
+		if peer != s {
+			s.replicateTo(peer)
+		}
+	}
+}
+
+func (s *server) replicateTo(peer *server) {
+	prev := s.next[peer.id] - 1
+	entries := slices.Clone(s.log[prev+1 : min(len(s.log), prev+1+sendMost)])
+	term, prevTerm, commit := s.term, s.log[prev].term, s.commit
+	s.w.send(&s.process, &peer.process, func() { peer.told(s, term, prev, prevTerm, entries, commit) })
+}
+
+// told is what a leader sends: entries behind prev, or none.
+func (s *server) told(by *server, term uint64, prev int, prevTerm uint64, entries []entry, commit int) {
+	s.follow(term)
+	if term < s.term {
+		s.reply(by, s.term, 0, false)
+		return
+	}
+	if s.role != follower {
+		s.stepDown()
+	}
+	s.hint = by.id
+	s.await()
+	if prev >= len(s.log) || s.log[prev].term != prevTerm {
+		s.reply(by, term, min(prev-1, len(s.log)-1), false)
+		return
+	}
+	changed := s.store(prev, entries)
+	last := prev + len(entries)
+	s.advance(min(commit, last))
+	if !changed {
+		s.reply(by, term, min(last, s.durable), true)
+		return
+	}
+	s.sync(last, func() { s.reply(by, term, last, true) })
+}
+
+// store puts entries behind prev, and tells whether that changed the log.
+func (s *server) store(prev int, entries []entry) bool {
+	for i, e := range entries {
+		at := prev + 1 + i
+		if at < len(s.log) && s.log[at].term == e.term {
+			continue
+		}
+		if at < len(s.log) {
+			s.w.hit("entries_overwritten")
+			s.w.judge.truncates(s, at)
+			s.log = slices.Clone(s.log[:at])
+			s.durable = min(s.durable, at-1)
+		}
+		s.log = append(s.log, entries[i:]...)
+		return true
+	}
+	return false
+}
+
+// sync writes the log up to last to disk, then calls done, unless the log was
+// overwritten meanwhile.
+func (s *server) sync(last int, done func()) {
+	term := s.log[last].term
+	s.w.timer(&s.process, s.w.syncDelay(), func() {
+		if last < len(s.log) && s.log[last].term == term {
+			s.durable = max(s.durable, last)
+			done()
+		}
+	})
+}
+
+func (s *server) reply(to *server, term uint64, match int, ok bool) {
+	s.w.send(&s.process, &to.process, func() { to.answered(s, term, match, ok) })
+}
+
+// answered is a follower's reply.
+func (s *server) answered(by *server, term uint64, match int, ok bool) {
+	s.follow(term)
+	if s.role != leader || s.term != term {
+		return
+	}
+	s.replied[by.id] = s.w.now
+	if ok {
+		s.match[by.id] = max(s.match[by.id], match)
+		s.next[by.id] = max(s.next[by.id], s.match[by.id]+1)
+		s.count()
+		return
+	}
+	s.next[by.id] = max(s.match[by.id], min(match, s.next[by.id]-1, len(s.log)-1)) + 1
+	s.replicateTo(by)
+}
+
+// append hands data to the log as the leader, and returns its place.
+func (s *server) append(data []byte) int {
+	s.log = append(s.log, entry{term: s.term, data: data})
+	at := len(s.log) - 1
+	s.sync(at, func() {
+		if s.role == leader {
+			s.count()
+		}
+	})
+	s.replicate()
+	return at
+}
+
+// count commits what a majority has on disk; only entries of the own term are
+// counted (Ongaro and Ousterhout, "In Search of an Understandable Consensus
+// Algorithm", 5.4.2).
+func (s *server) count() {
+	s.match[s.id] = s.durable
+	order := slices.Clone(s.match)
+	slices.Sort(order)
+	at := order[len(order)-s.w.majority()]
+	if at > s.commit && s.log[at].term == s.term {
+		s.advance(at)
+	}
+}
+
+// advance applies what has committed.
+func (s *server) advance(commit int) {
+	s.commit = max(s.commit, min(commit, len(s.log)-1))
+	for s.applied < s.commit {
+		s.applied++
+		s.apply(s.applied)
+	}
+}
+
+func (s *server) apply(at int) {
+	e := s.log[at]
+	command, err := ledger.Decode(e.data)
+	if err != nil {
+		s.w.judge.broken("ledger", "%s cannot decode entry %d: %v", s.name, at, err)
+		return
+	}
+	s.w.judge.committed(at, e)
+	result, err := s.state.Apply(command)
+	s.w.judge.applied(s, at)
+	if at-s.snapAt >= snapshotGap {
+		s.save(at)
+	}
+	if s.lead != nil {
+		s.lead.applied(at, result, err)
+	}
+}
+
+func (s *server) save(at int) {
+	data, err := s.state.Snapshot()
+	if err != nil {
+		s.w.judge.broken("ledger", "%s cannot make a snapshot: %v", s.name, err)
+		return
+	}
+	s.snapshot, s.snapAt = data, at
+}
+
+func (w *world) majority() int { return len(w.servers)/2 + 1 }
+
+// syncDelay is how long a write to a server's disk takes to be durable.
+func (w *world) syncDelay() time.Duration {
+	d := 200*time.Microsecond + w.upTo(2*time.Millisecond)
+	if w.chance(w.slowDisk) {
+		w.hit("disk_slow")
+		d += w.upTo(time.Second)
+	}
+	return d
+}

@@ -1,0 +1,75 @@
+#!/bin/sh
+# Runs all tests: everything but test/e2e with the race detector, then the end-to-end
+# tests. Ends with the list of what this machine did not permit and with go test's
+# own closing lines; the exit code is 0 only when nothing failed.
+#
+# usage: test/run.sh
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+trap 'exit 130' INT TERM
+
+sh test/install.sh | tee "$scratch/install.log"
+
+# The race detector needs cgo, and that a C compiler.
+race=-race CGO_ENABLED=1
+if ! printf 'int main(void){return 0;}' | "${CC:-gcc}" -x c -o "$scratch/probe" - 2>/dev/null; then
+	race='' CGO_ENABLED=0
+	grep -q 'race detector' "$scratch/install.log" ||
+		echo 'not run: the race detector: no working C compiler' | tee -a "$scratch/install.log"
+fi
+export CGO_ENABLED
+
+# run LOG ARGUMENT... is go test: the whole output goes to LOG, what passed is not
+# shown. Returns go test's exit code.
+run() {
+	log=$1
+	shift
+	{
+		go test -v "$@" 2>&1
+		echo $? >"$log.code"
+	} | tee "$log" | grep --line-buffered -vE '^=== |^ *--- PASS|^PASS$|no test files'
+	return "$(cat "$log.code")"
+}
+
+# skipped lists the tests that did not run, with the reason they gave.
+skipped() {
+	sed -n 's/^not run: //p' "$scratch/install.log"
+	awk '
+		/^=== (RUN|NAME|CONT)/ { name = $3 }
+		/not run: / { why = $0; sub(/.*not run: /, "", why); print name ": " why; told[name] = 1 }
+		/^ *--- SKIP: / { if (!($3 in told)) print $3 ": skipped" }
+	' "$@"
+}
+
+# closing is what go test says at its end, one line a package.
+closing() {
+	grep -hE '^ *--- FAIL: |^panic: ' "$@"
+	grep -hE '^(ok|FAIL)[[:space:]]' "$@"
+}
+
+failed=0
+packages=$(go list ./... | grep -vE '/test/e2e(/|$)') || exit 1
+echo "== go test $race (all but test/e2e)"
+# shellcheck disable=SC2086 # one word per package
+run "$scratch/unit.log" $race $packages || failed=1
+
+end_to_end=$(go list ./test/e2e/... 2>/dev/null)
+: >"$scratch/e2e.log"
+if [ -n "$end_to_end" ]; then
+	echo "== go test -count=1 ./test/e2e/..."
+	# shellcheck disable=SC2086 # one word per package
+	run "$scratch/e2e.log" -count=1 $end_to_end || failed=1
+fi
+
+skipped "$scratch/unit.log" "$scratch/e2e.log" >"$scratch/skipped"
+echo
+if [ -s "$scratch/skipped" ]; then
+	echo "not run on this machine: $(wc -l <"$scratch/skipped")"
+	sed 's/^/  not run: /' "$scratch/skipped"
+	echo
+fi
+closing "$scratch/unit.log" "$scratch/e2e.log"
+exit "$failed"
