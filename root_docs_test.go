@@ -66,12 +66,13 @@ func registryHost() *regexp.Regexp {
 
 func TestNoMachinePathsNoRegistries(t *testing.T) {
 	t.Parallel()
+	path, host := machinePath(), registryHost()
 	for f, text := range texts(t) {
 		for n, line := range strings.Split(text, "\n") {
-			if found := machinePath().FindString(line); found != "" {
+			if found := path.FindString(line); found != "" {
 				t.Errorf("%s:%d: path of a machine: %s", f, n+1, strings.TrimSpace(found))
 			}
-			if found := registryHost().FindString(line); found != "" {
+			if found := host.FindString(line); found != "" {
 				t.Errorf("%s:%d: host of a registry: %s", f, n+1, found)
 			}
 		}

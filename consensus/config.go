@@ -92,10 +92,10 @@ type Stores struct {
 // Timing is how fast the group notices and decides. A zero field has its
 // default.
 type Timing struct {
-	// Heartbeat is how long a follower waits for its leader, 600 ms; the real
+	// Heartbeat is how long a follower waits for its leader, 500 ms; the real
 	// wait is random between one and two of it.
 	Heartbeat time.Duration
-	// Election is how long a candidate waits for votes, 600 ms; not below Heartbeat.
+	// Election is how long a candidate waits for votes, 500 ms; not below Heartbeat.
 	Election time.Duration
 	// Lease is how long a leader goes on without a quorum, 400 ms; not above Heartbeat.
 	Lease time.Duration
@@ -152,8 +152,8 @@ func (c Config) withDefaults() Config {
 			*d = def
 		}
 	}
-	orDuration(&c.Timing.Heartbeat, 600*time.Millisecond)
-	orDuration(&c.Timing.Election, 600*time.Millisecond)
+	orDuration(&c.Timing.Heartbeat, 500*time.Millisecond)
+	orDuration(&c.Timing.Election, 500*time.Millisecond)
 	orDuration(&c.Timing.Lease, 400*time.Millisecond)
 	orDuration(&c.Timing.Commit, 50*time.Millisecond)
 	orDuration(&c.Compaction.Every, snapshotInterval)

@@ -372,5 +372,5 @@ func (b *budgetChange) closing(r *headroomv1.SetBudgetResponse, confirmed []*hea
 			slowest = max(slowest, c.GetAfterMs())
 		}
 	}
-	return text + fmt.Sprintf("confirmed  %d of %d lowered nodes read back their new caps after %.1fs\n", done, len(confirmed), slowest/1000)
+	return text + fmt.Sprintf("confirmed  %d of %d lowered nodes read back their new caps after %.2fs\n", done, len(confirmed), slowest/1000)
 }

@@ -59,7 +59,7 @@ func (n nodeService) welcome(hello *headroomv1.Hello) (*stream, error) {
 	if err := n.refusal(who); err != nil {
 		return nil, err
 	}
-	s, by := n.hub.join(peer{node: who.Node, machine: who.MachineID, boot: hello.GetBootId(), process: who.Process})
+	s, by := n.hub.join(origin{node: who.Node, machine: who.MachineID, boot: hello.GetBootId(), process: who.Process})
 	if s == nil {
 		n.logger.Warn("node refused", slog.String("node", who.Node), slog.String("machine", who.MachineID), slog.String("name_used_by", by))
 		return nil, nameTaken(who.Node, by)

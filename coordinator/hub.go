@@ -21,13 +21,13 @@ const (
 
 // stream is one open stream to a node.
 type stream struct {
-	who   peer
+	who   origin
 	box   chan *headroomv1.CoordinatorMessage
 	heard time.Time // last message; the hub's lock guards it
 }
 
-// peer is who is at the other end of a stream.
-type peer struct {
+// origin is who is at the other end of a stream.
+type origin struct {
 	node, machine, boot string
 	process             uint64
 }
@@ -77,7 +77,7 @@ const aliveFor = 3500 * time.Millisecond
 // answers nil and who is there already when another machine has a stream under
 // that name, or a live one has the same machine id but another boot: two
 // machines with one identity would be charged as one.
-func (h *hub) join(who peer) (*stream, string) {
+func (h *hub) join(who origin) (*stream, string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if old, ok := h.nodes[who.node]; ok {

@@ -110,10 +110,10 @@ func (s *server) talk(address string) (*gossip.Gossip, error) {
 
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
-	limit := connect.WithReadMaxBytes(rpc.MaxMessage)
-	mux.Handle(headroomv1connect.NewNodeServiceHandler(nodeService{s}, limit))
-	mux.Handle(headroomv1connect.NewClusterServiceHandler(clusterService{s}, limit))
-	mux.Handle(headroomv1connect.NewJobServiceHandler(jobService{s}, limit))
+	limit := rpc.HandlerOptions()
+	mux.Handle(headroomv1connect.NewNodeServiceHandler(nodeService{s}, limit...))
+	mux.Handle(headroomv1connect.NewClusterServiceHandler(clusterService{s}, limit...))
+	mux.Handle(headroomv1connect.NewJobServiceHandler(jobService{s}, limit...))
 	return mux
 }
 

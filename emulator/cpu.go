@@ -31,7 +31,7 @@ func (t *tree) cpufreq() error {
 	if cores > 1 {
 		online = "0-" + strconv.Itoa(cores-1)
 	}
-	if err := t.fixed(cpuDevices, "online", online, "possible", online, "present", online); err != nil {
+	if err := t.fixed(cpuDevices, "online", online, "possible", online, "present", online, "offline", ""); err != nil {
 		return err
 	}
 	for cpu := range cores {
@@ -78,7 +78,8 @@ func (t *tree) policy(cpu int) error {
 			return err
 		}
 	}
-	return t.cpuLink(number)
+	// Without the userspace governor, as the kernel shows it.
+	return errors.Join(t.inert(path.Join(dir, "scaling_setspeed"), "<unsupported>"), t.cpuLink(number))
 }
 
 // cpuLink makes cpuN with its link to the policy.

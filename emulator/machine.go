@@ -182,10 +182,10 @@ func (m *machine) release() {
 const (
 	// stepEvery is how often the plant steps and its counters move.
 	stepEvery = 20 * time.Millisecond
-	// pulseEvery is how often the signal throttle looks while it holds somebody.
-	pulseEvery = 10 * time.Millisecond
 	// scanEvery is how long a new process may run before it is slowed.
 	scanEvery = 50 * time.Millisecond
+	// stepMin joins the shorter turns of a throttle to one step of the plant.
+	stepMin = 15 * time.Millisecond
 	// stepMax bounds one step after the host itself was suspended or overloaded.
 	stepMax = time.Second
 	// smooth is the time constant of utilisation: several bandwidth periods.
@@ -210,8 +210,8 @@ func (m *machine) run(done <-chan struct{}) {
 		default:
 		}
 		every := stepEvery
-		if l.holding && m.throttle.Kind() == "signals" {
-			every = pulseEvery
+		if next := m.throttle.Next(); next > 0 {
+			every = min(every, next)
 		}
 		if wait := time.Until(l.last.Add(every)); wait > 0 {
 			ts := unix.NsecToTimespec(wait.Nanoseconds())
@@ -226,7 +226,6 @@ type loop struct {
 	*machine
 	last    time.Time // turn before
 	scanned time.Time // look for new processes before
-	holding bool      // there are processes to slow
 	util    usage
 	pending time.Duration // not yet stepped by the plant
 	said    string
@@ -237,9 +236,7 @@ func (l *loop) turn(now time.Time) {
 	var errs []error
 	if now.Sub(l.scanned) >= scanEvery {
 		l.scanned = now
-		roots := l.family.scan()
-		l.holding = len(roots) > 0
-		errs = append(errs, l.throttle.Hold(roots))
+		errs = append(errs, l.throttle.Hold(l.family.scan()))
 	}
 	dt := min(now.Sub(l.last), stepMax)
 	l.last = now
@@ -247,7 +244,7 @@ func (l *loop) turn(now time.Time) {
 	used, err := l.throttle.Step(dt, cores)
 	errs = append(errs, err)
 	util := l.util.add(dt, used, cores)
-	if l.pending += dt; l.pending > stepEvery-pulseEvery/2 {
+	if l.pending += dt; l.pending >= stepMin {
 		errs = append(errs, l.node.Step(l.pending, util))
 		l.pending = 0
 	}

@@ -69,8 +69,10 @@ func submitRequest(name string, dryRun bool, why change) (*headroomv1.SubmitRequ
 	if err != nil {
 		return nil, err
 	}
-	return &headroomv1.SubmitRequest{Spec: data, File: path, DryRun: dryRun,
-		Change: &headroomv1.Change{Actor: actor(), Reason: why.reason, RequestId: why.requestID}}, nil
+	return &headroomv1.SubmitRequest{
+		Spec: data, File: path, DryRun: dryRun,
+		Change: &headroomv1.Change{Actor: actor(), Reason: why.reason, RequestId: why.requestID},
+	}, nil
 }
 
 // readJobFile reads no more than the scheduler would take.
@@ -87,8 +89,10 @@ func readJobFile(path string) ([]byte, error) {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		cause = e.Err
 	}
-	return nil, &cli.Error{Code: "job-file", Exit: cli.ExitUsage, Err: err, Message: fmt.Sprintf("job file %s: %v", path, cause),
-		Hint: "name a readable job file (YAML)"}
+	return nil, &cli.Error{
+		Code: "job-file", Exit: cli.ExitUsage, Err: err, Message: fmt.Sprintf("job file %s: %v", path, cause),
+		Hint: "name a readable job file (YAML)",
+	}
 }
 
 // withRequest adds the key to repeat the command with.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
@@ -137,7 +138,7 @@ func (s *server) ListJobs(context.Context, *connect.Request[headroomv1.ListJobsR
 	}
 	resp := &headroomv1.ListJobsResponse{}
 	for _, id := range s.order {
-		resp.Jobs = append(resp.Jobs, s.jobs[id])
+		resp.Jobs = append(resp.Jobs, proto.CloneOf(s.jobs[id]))
 	}
 	return connect.NewResponse(resp), nil
 }
@@ -214,11 +215,11 @@ func (c *coordinators) direct(d *headroomv1.Directive) bool {
 	return false
 }
 
-// job is the committed job, or nil.
+// job is a copy of the committed job, or nil.
 func (c *coordinators) job(id string) *headroomv1.Job {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.jobs[id]
+	return proto.CloneOf(c.jobs[id])
 }
 
 func (c *coordinators) count() int {

@@ -165,7 +165,7 @@ func (c *Core) start(j *job, phase Phase, index int, node string) {
 // the scheduler process, so that an attempt of an earlier one is never taken for
 // one of this.
 func (c *Core) attempt(n int) uint32 {
-	return uint32(c.run)<<16 | uint32(n&0xffff) //nolint:gosec // masked
+	return uint32(c.run)<<16 | uint32(n&0xffff)
 }
 
 // occupy marks a pending task as running.

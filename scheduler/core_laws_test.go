@@ -26,7 +26,6 @@ type lab struct {
 	nodes   map[string]*labNode
 	jobs    map[string]*labJob
 	caps    map[string]Cap
-	hold    bool
 	counted int
 }
 
@@ -217,10 +216,8 @@ func (l *lab) finish(node string, ref Ref, failure string) {
 	}
 	if n.connected {
 		l.core.Result(l.now, node, ref, failure)
-	} else if failure == "" && ref.Phase == PhaseMap {
-		// its result is told again after the next hello, or it is simply run again
-		_ = failure
 	}
+	// A result that was not told is told after the next hello, or the task runs again.
 	l.step()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"time"
 
 	"connectrpc.com/connect"
@@ -38,7 +39,7 @@ func (s *Server) direct(ctx context.Context) error {
 			wait, down = directBackoffMin, false
 		}
 		if !down && err != nil {
-			s.logger.Warn("no stream to the leading coordinator", "address", address, "error", err)
+			s.logger.Warn("no stream to the leading coordinator", slog.String("address", address), slog.Any("error", err))
 			down = true
 		}
 		if err != nil {
@@ -67,7 +68,8 @@ func (s *Server) follow(parent context.Context, address string) (led bool, err e
 		cancel()
 		_ = st.CloseRequest()
 		_ = st.CloseResponse()
-		for range inbox { //nolint:revive // until the receiver has ended
+		for range inbox {
+			continue // until the receiver has ended
 		}
 	}()
 	tick := time.NewTicker(progressEvery)
@@ -130,7 +132,7 @@ func (s *Server) leads(l *headroomv1.Leader, address string) (moved bool, err er
 	switch {
 	case l.GetSelf():
 		s.leader.follow(address)
-		s.logger.Info("follows the leading coordinator", "leader", l.GetId(), "address", address)
+		s.logger.Info("follows the leading coordinator", slog.String("leader", l.GetId()), slog.String("address", address))
 		select {
 		case s.resync <- struct{}{}:
 		default: // it is awake already

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -21,9 +22,11 @@ type event interface {
 
 // errNotReady refuses requests before the jobs are known.
 func errNotReady() error {
-	e := &cli.Error{Code: "starting", Exit: cli.ExitUnreachable,
+	e := &cli.Error{
+		Code: "starting", Exit: cli.ExitUnreachable,
 		Message: "the scheduler has not read its jobs from the coordinators yet",
-		Hint:    "nothing was changed; check that the coordinators have a leader and that scheduler.yaml names one of them"}
+		Hint:    "nothing was changed; check that the coordinators have a leader and that scheduler.yaml names one of them",
+	}
 	return refusal(e, "")
 }
 
@@ -51,7 +54,7 @@ func (e helloEvent) apply(l *loop, now time.Time) {
 	e.session.heard = now
 	l.sessions[e.session.node] = e.session
 	l.core.Hello(now, e.session.node, e.slots, e.running)
-	l.logger.Info("worker connected", "node", e.session.node, "slots", e.slots, "running", len(e.running))
+	l.logger.Info("worker connected", slog.String("node", e.session.node), slog.Int("slots", e.slots), slog.Int("running", len(e.running)))
 	e.reply <- nil
 }
 
@@ -94,7 +97,7 @@ func (e leaveEvent) apply(l *loop, _ time.Time) {
 	if e.goodbye {
 		l.core.Gone(e.session.node)
 	}
-	l.logger.Info("worker disconnected", "node", e.session.node, "goodbye", e.goodbye)
+	l.logger.Info("worker disconnected", slog.String("node", e.session.node), slog.Any("goodbye", e.goodbye))
 }
 
 // addEvent is a committed job. A job that is known already stays as it is.
@@ -112,7 +115,7 @@ func (e addEvent) apply(l *loop, now time.Time) {
 	l.records[e.plan.ID] = e.record
 	if err := l.core.Add(now, e.plan, e.past); err != nil {
 		// The class was removed from scheduler.yaml. An accepted job is not lost for that.
-		l.logger.Warn("job of an unknown class runs in the lowest", "job", e.plan.ID, "class", e.plan.Class)
+		l.logger.Warn("job of an unknown class runs in the lowest", slog.String("job", e.plan.ID), slog.String("class", e.plan.Class))
 		e.plan.Class = l.cfg.Classes[len(l.cfg.Classes)-1]
 		_ = l.core.Add(now, e.plan, e.past) // this class is known
 	}
@@ -142,7 +145,7 @@ type waitEvent struct{ job *headroomv1.Job }
 
 func (e waitEvent) apply(l *loop, _ time.Time) {
 	if l.waiting[e.job.GetId()].GetOutcome() != e.job.GetOutcome() {
-		l.logger.Warn("job cannot be restored yet", "job", e.job.GetId(), "why", e.job.GetOutcome())
+		l.logger.Warn("job cannot be restored yet", slog.String("job", e.job.GetId()), slog.String("why", e.job.GetOutcome()))
 	}
 	l.waiting[e.job.GetId()] = e.job
 }
@@ -159,7 +162,7 @@ func (e readyEvent) apply(l *loop, now time.Time) {
 	if e.hold {
 		l.core.HoldUntil(now.Add(restartHold))
 	}
-	l.logger.Info("scheduler ready", "jobs", len(l.records))
+	l.logger.Info("scheduler ready", slog.Int("jobs", len(l.records)))
 }
 
 // cancelEvent is a cancellation that is committed.
@@ -187,7 +190,7 @@ func (e directiveEvent) apply(l *loop, _ time.Time) {
 	l.highest = e.stamp
 	if e.node != "" {
 		l.core.SetCap(e.node, e.cap)
-		l.logger.Debug("cap directive", "node", e.node, "cap_w", e.cap.Cap.Watts(), "reason", e.reason)
+		l.logger.Debug("cap directive", slog.String("node", e.node), slog.Float64("cap_w", e.cap.Cap.Watts()), slog.String("reason", e.reason))
 	}
 	e.reply <- nil
 }

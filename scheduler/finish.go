@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"connectrpc.com/connect"
@@ -42,7 +43,7 @@ func (s *Server) commitEnd(ctx context.Context, e EndJob) {
 			return
 		}
 		if settled(err) {
-			s.logger.Warn("end of job refused by the coordinators", "job", e.Job, "error", err)
+			s.logger.Warn("end of job refused by the coordinators", slog.String("job", e.Job), slog.Any("error", err))
 			return
 		}
 		if !pauseFor(ctx, finishRetry) {

@@ -202,7 +202,7 @@ func (c *cluster) result() string {
 	return string(data)
 }
 
-// wordsJob counts words; passes makes the tasks longer.
+// wordsJob counts words.
 func wordsJob(passes int) string {
 	return fmt.Sprintf(`name: words
 class: high
@@ -214,6 +214,12 @@ reduce:
   command: [%[1]s, app, merge]
 output: out
 `, os.Args[0], passes)
+}
+
+// slowJob counts words, and takes its time for each text.
+func slowJob() string {
+	return strings.Replace(wordsJob(1), "["+os.Args[0]+", app, wordcount, \"--passes=1\"",
+		"[sh, -c, 'sleep 0.3; exec \"$0\" app wordcount \"$1\"', "+os.Args[0], 1)
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -258,7 +264,7 @@ func TestSchedulerKilled(t *testing.T) {
 	c.worker("n01", 2)
 	c.worker("n02", 2)
 	c.ready(2)
-	id := c.submit(wordsJob(60))
+	id := c.submit(slowJob())
 	eventually(t, "some tasks done", func() bool { return c.show(id).Done >= 3 })
 	s.end(syscall.SIGKILL)
 	before, _ := filepath.Glob(filepath.Join(c.dir, "out", id, "map-*"))
@@ -303,7 +309,7 @@ func TestWorkerKilled(t *testing.T) {
 			doomed := c.worker("n01", 2)
 			c.worker("n02", 2)
 			c.ready(2)
-			id := c.submit(wordsJob(40))
+			id := c.submit(slowJob())
 			eventually(t, "tasks on n01", func() bool { return c.show(id).RunningOn["n01"] == 2 })
 			doomed.end(sig)
 			c.ends(id, "done")
@@ -383,40 +389,44 @@ func (c *cluster) serveHere() {
 func TestCapDirective(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2)
-	c.texts(30)
+	c.texts(100)
 	c.serveHere()
 	c.worker("n01", 4)
 	c.ready(1)
-	id := c.submit(strings.Replace(wordsJob(150), "slots: 4", "slots: 8", 1))
+	id := c.submit(strings.Replace(slowJob(), "slots: 4", "slots: 8", 1))
 	eventually(t, "all slots used", func() bool { return c.show(id).Running == 4 })
 	directive := func(term, seq uint64, watts int64) {
-		d := &headroomv1.Directive{Epoch: &headroomv1.Epoch{Incarnation: 1, Term: term}, Seq: seq, Reason: "budget cut",
-			Action: &headroomv1.Directive_Cap{Cap: &headroomv1.CapDirective{Node: "n01", CapUw: watts * 1e6, FloorUw: 70e6, MaxUw: 220e6}}}
+		d := &headroomv1.Directive{
+			Epoch: &headroomv1.Epoch{Incarnation: 1, Term: term}, Seq: seq, Reason: "budget cut",
+			Action: &headroomv1.Directive_Cap{Cap: &headroomv1.CapDirective{Node: "n01", CapUw: watts * 1e6, FloorUw: 70e6, MaxUw: 220e6}},
+		}
 		eventually(t, "a stream to the scheduler", func() bool { return c.coords.direct(d) })
+	}
+	acks := func() map[string]string {
+		c.coords.mu.Lock()
+		defer c.coords.mu.Unlock()
+		m := make(map[string]string)
+		for _, a := range c.coords.acks {
+			m[fmt.Sprint(a.GetEpoch().GetTerm(), "/", a.GetSeq())] = a.GetError()
+		}
+		return m
 	}
 	directive(7, 3, 110) // 4 * 40/150 = 1.07: one slot
 	eventually(t, "tasks drained to one slot", func() bool { return c.show(id).Running == 1 })
 	directive(7, 2, 220) // older: refused
-	c.coords.lead(1)     // a new leader
+	eventually(t, "two acknowledgements", func() bool { return len(acks()) == 2 })
+	c.coords.lead(1)
 	directive(8, 1, 220)
 	eventually(t, "all slots used again", func() bool { return c.show(id).Running == 4 })
-	acks := map[string]string{}
-	eventually(t, "three acknowledgements", func() bool {
-		c.coords.mu.Lock()
-		defer c.coords.mu.Unlock()
-		for _, a := range c.coords.acks {
-			acks[fmt.Sprint(a.GetEpoch().GetTerm(), "/", a.GetSeq())] = a.GetError()
-		}
-		return len(acks) == 3
-	})
-	if acks["7/3"] != "" || acks["8/1"] != "" || !strings.Contains(acks["7/2"], "older") {
-		t.Errorf("acknowledged %v", acks)
+	eventually(t, "three acknowledgements", func() bool { return len(acks()) == 3 })
+	if a := acks(); a["7/3"] != "" || a["8/1"] != "" || !strings.Contains(a["7/2"], "older") {
+		t.Errorf("acknowledged %v", a)
 	}
 	eventually(t, "progress at the coordinators", func() bool {
 		c.coords.mu.Lock()
 		defer c.coords.mu.Unlock()
 		p := c.coords.progress[id]
-		return p.GetTasks() == 30 && p.GetRunningOn()["n01"] > 0 && p.RatePerS != nil && p.RuntimeS != nil
+		return p.GetTasks() == 100 && p.GetRunningOn()["n01"] > 0 && p.RatePerS != nil && p.RuntimeS != nil
 	})
 }
 

@@ -100,7 +100,7 @@ func (f folder) recordDrop(d droppedTask) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(f.path("dropped"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640) //nolint:gosec // results are read by a group
+	file, err := os.OpenFile(f.path("dropped"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
 	if err != nil {
 		return err
 	}

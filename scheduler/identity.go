@@ -30,16 +30,20 @@ type identity struct {
 // until release is called or the process ends.
 func claim(dir string) (id identity, release func() error, err error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
-		return id, nil, &cli.Error{Code: "config", Exit: cli.ExitUsage, Err: err,
-			Message: fmt.Sprintf("dir cannot be made: %v", err), Hint: "dir must name a folder that this user may write to"}
+		return id, nil, &cli.Error{
+			Code: "config", Exit: cli.ExitUsage, Err: err,
+			Message: fmt.Sprintf("dir cannot be made: %v", err), Hint: "dir must name a folder that this user may write to",
+		}
 	}
 	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return id, nil, fmt.Errorf("scheduler: lock %s: %w", dir, err)
 	}
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		return id, nil, errors.Join(&cli.Error{Code: "conflict", Exit: cli.ExitConflict, Err: err,
-			Message: "another scheduler runs on " + dir, Hint: "stop it, or give this one a dir of its own"}, lock.Close())
+		return id, nil, errors.Join(&cli.Error{
+			Code: "conflict", Exit: cli.ExitConflict, Err: err,
+			Message: "another scheduler runs on " + dir, Hint: "stop it, or give this one a dir of its own",
+		}, lock.Close())
 	}
 	if id, err = next(filepath.Join(dir, "state.json")); err != nil {
 		return id, nil, errors.Join(err, lock.Close())
@@ -62,8 +66,10 @@ func next(path string) (id identity, err error) {
 		return id, fmt.Errorf("scheduler: read %s: %w", path, err)
 	default:
 		if err := json.Unmarshal(data, &id); err != nil || id.ID == "" {
-			return id, &cli.Error{Code: "state", Exit: cli.ExitFailed, Message: path + " is damaged",
-				Hint: "remove it; jobs are kept by the coordinators and are not lost"}
+			return id, &cli.Error{
+				Code: "state", Exit: cli.ExitFailed, Message: path + " is damaged",
+				Hint: "remove it; jobs are kept by the coordinators and are not lost",
+			}
 		}
 	}
 	id.Run++

@@ -1,6 +1,10 @@
 package scheduler
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -8,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/parser"
@@ -79,6 +84,9 @@ func ParseJob(file string, data []byte, classes []string) (*JobFile, error) {
 	if len(data) > jobFileMax {
 		return nil, source{file: file}.errorAt("", "a job file of %d bytes is too long; the most is %d", len(data), jobFileMax).
 			hint("input files are named by a glob, not one by one")
+	}
+	if !utf8.Valid(data) {
+		return nil, source{file: file}.errorAt("", "the job file is not UTF-8 text").hint("save it as UTF-8; is it the right file?")
 	}
 	f := &JobFile{}
 	if err := config.Decode(file, data, f); err != nil {
@@ -232,12 +240,36 @@ func parseFraction(s string) (float64, error) {
 
 // Canonical is the job file with all paths absolute and all defaults filled in:
 // what the coordinators' log keeps. Reading it gives the same job.
+//
+// Every text is quoted as in JSON, which YAML contains: no text may come back as
+// something else, whatever characters it holds.
 func (f *JobFile) Canonical() ([]byte, error) {
-	data, err := yaml.Marshal(f)
-	if err != nil {
-		return nil, fmt.Errorf("scheduler: write job %s: %w", f.Name, err)
+	var b bytes.Buffer
+	quote := json.NewEncoder(&b)
+	quote.SetEscapeHTML(false)
+	var failed error
+	line := func(key string, value any) {
+		b.WriteString(key + ": ")
+		failed = errors.Join(failed, quote.Encode(value)) // with a line break
 	}
-	return data, nil
+	line("name", f.Name)
+	line("class", f.Class)
+	line("slots", f.Slots)
+	line("min_tasks", cmp.Or(f.MinTasks, "100%"))
+	b.WriteString("map:\n")
+	line("  input", f.Map.Input)
+	line("  command", f.Map.Command)
+	if f.Reduce != nil {
+		b.WriteString("reduce:\n")
+		line("  command", f.Reduce.Command)
+	}
+	line("output", f.Output)
+	line("max_attempts", f.MaxAttempts)
+	line("folder", f.Folder)
+	if failed != nil {
+		return nil, fmt.Errorf("scheduler: write job %s: %w", f.Name, failed)
+	}
+	return b.Bytes(), nil
 }
 
 // source finds the positions of keys for error texts.

@@ -110,7 +110,7 @@ func (l *leader) moveOn(address string, err error) bool {
 		}
 		return true
 	}
-	switch connect.CodeOf(err) { //nolint:exhaustive // every other code is the coordinator's decision
+	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeCanceled, connect.CodeUnknown, connect.CodeInternal:
 		l.leave(address)
 		return true
@@ -135,18 +135,24 @@ func isDial(err error) bool {
 func (l *leader) unreachable(doing string, err, unsure error) error {
 	asked := "asked " + strings.Join(l.seeds, ", ")
 	if unsure != nil {
-		return &cli.Error{Code: "unknown", Exit: cli.ExitUnknown, Err: unsure,
+		return &cli.Error{
+			Code: "unknown", Exit: cli.ExitUnknown, Err: unsure,
 			Message: fmt.Sprintf("%s: no coordinator confirmed it (%s): %v", doing, asked, unsure),
-			Hint:    "the outcome is unknown; repeat it with the same --request-id"}
+			Hint:    "the outcome is unknown; repeat it with the same --request-id",
+		}
 	}
 	if _, ok := rpc.LeaderOf(err); ok {
-		return &cli.Error{Code: "no-leader", Exit: cli.ExitUnreachable, Err: err,
+		return &cli.Error{
+			Code: "no-leader", Exit: cli.ExitUnreachable, Err: err,
 			Message: fmt.Sprintf("%s: the coordinators have no leader (%s)", doing, asked),
-			Hint:    "nothing was changed; a majority of the coordinators must run and reach each other"}
+			Hint:    "nothing was changed; a majority of the coordinators must run and reach each other",
+		}
 	}
-	return &cli.Error{Code: "unreachable", Exit: cli.ExitUnreachable, Err: err,
+	return &cli.Error{
+		Code: "unreachable", Exit: cli.ExitUnreachable, Err: err,
 		Message: fmt.Sprintf("%s: no coordinator answers (%s)", doing, asked),
-		Hint:    "nothing was changed; check that coordinators run and that scheduler.yaml names one of them"}
+		Hint:    "nothing was changed; check that coordinators run and that scheduler.yaml names one of them",
+	}
 }
 
 // pauseFor waits; false when ctx ended first.

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"log/slog"
 	"maps"
 	"path/filepath"
 	"strconv"
@@ -93,7 +94,7 @@ func (l *loop) carryOut(ctx context.Context, now time.Time, a Action) {
 		if s := l.sessions[a.Node]; s != nil {
 			l.drop(s)
 		}
-		l.logger.Warn("worker lost", "node", a.Node, "tasks", a.Tasks)
+		l.logger.Warn("worker lost", slog.String("node", a.Node), slog.Int("tasks", a.Tasks))
 	case EndJob:
 		l.endJob(ctx, a)
 	}
@@ -105,9 +106,9 @@ func (l *loop) startJob(a StartJob) {
 	at := a.At.Round(0)
 	r.started = &at
 	if err := r.dir.writeManifest(r.manifest()); err != nil {
-		l.logger.Warn("start of job not recorded", "job", a.Job, "error", err)
+		l.logger.Warn("start of job not recorded", slog.String("job", a.Job), slog.Any("error", err))
 	}
-	l.logger.Info("job started", "job", a.Job, "class", r.file.Class, "tasks", len(r.inputs))
+	l.logger.Info("job started", slog.String("job", a.Job), slog.String("class", r.file.Class), slog.Int("tasks", len(r.inputs)))
 }
 
 func (r *record) manifest() manifest {
@@ -118,7 +119,7 @@ func (r *record) manifest() manifest {
 // a rerun could take the task up again.
 func (l *loop) dropTask(now time.Time, a DropTask) {
 	r := l.records[a.Job]
-	l.logger.Warn("task dropped", "job", a.Job, "task", a.Index, "why", a.Why)
+	l.logger.Warn("task dropped", slog.String("job", a.Job), slog.Int("task", a.Index), slog.String("why", a.Why))
 	if err := r.dir.recordDrop(droppedTask{Index: a.Index, Input: r.inputs[a.Index], Reason: a.Why}); err != nil {
 		l.core.Fail(now, a.Job, "dropped task could not be recorded: "+err.Error())
 	}
@@ -128,10 +129,10 @@ func (l *loop) endJob(ctx context.Context, a EndJob) {
 	r := l.records[a.Job]
 	if a.State == Done && r.file.Reduce != nil {
 		if err := r.dir.publish(); err != nil {
-			l.logger.Warn("result link not made", "job", a.Job, "error", err)
+			l.logger.Warn("result link not made", slog.String("job", a.Job), slog.Any("error", err))
 		}
 	}
-	l.logger.Info("job ended", "job", a.Job, "state", a.State.String(), "outcome", a.Outcome, "runtime_s", a.Runtime.Seconds())
+	l.logger.Info("job ended", slog.String("job", a.Job), slog.String("state", a.State.String()), slog.String("outcome", a.Outcome), slog.Float64("runtime_s", a.Runtime.Seconds()))
 	maps.DeleteFunc(l.records, func(id string, _ *record) bool { return !l.core.Knows(id) })
 	if a.State == Cancelled {
 		return // a cancellation is committed before it is carried out
@@ -152,7 +153,7 @@ func (l *loop) send(node string, m *headroomv1.WorkMessage) {
 	select {
 	case s.out <- m:
 	default:
-		l.logger.Warn("worker does not read its stream", "node", node)
+		l.logger.Warn("worker does not read its stream", slog.String("node", node))
 		l.drop(s)
 	}
 }
@@ -168,8 +169,10 @@ func (l *loop) drop(s *session) {
 func (l *loop) task(ref Ref) *headroomv1.Task {
 	r := l.records[ref.Job]
 	output := r.dir.task(ref.Phase, ref.Index)
-	t := &headroomv1.Task{Ref: refToProto(ref), Output: output, Dir: r.file.Folder,
-		Env: []string{"HEADROOM_JOB=" + ref.Job, "HEADROOM_PHASE=" + ref.Phase.String(), "HEADROOM_INDEX=" + strconv.Itoa(ref.Index)}}
+	t := &headroomv1.Task{
+		Ref: refToProto(ref), Output: output, Dir: r.file.Folder,
+		Env: []string{"HEADROOM_JOB=" + ref.Job, "HEADROOM_PHASE=" + ref.Phase.String(), "HEADROOM_INDEX=" + strconv.Itoa(ref.Index)},
+	}
 	words := []string{"{output}", local.Partial(output, ref.Attempt), "{index}", strconv.Itoa(ref.Index)}
 	if ref.Phase == PhaseReduce {
 		t.Argv = append(fill(r.programs.reducer, r.file.Reduce.Command, words), l.outputs(ref.Job, r)...)

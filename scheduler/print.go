@@ -84,8 +84,10 @@ func printJobs(w io.Writer, out *cli.Output, jobs []*headroomv1.Job) error {
 	rows := make([][]string, 0, len(jobs))
 	for _, j := range jobs {
 		p := j.GetProgress()
-		row := []string{j.GetId(), j.GetClass(), stateWord(j), number(p.GetTasks()), number(p.GetDone()), number(p.GetRunning()),
-			runtimeText(p), cli.Clock(submittedAt(j))}
+		row := []string{
+			j.GetId(), j.GetClass(), stateWord(j), number(p.GetTasks()), number(p.GetDone()), number(p.GetRunning()),
+			runtimeText(p), cli.Clock(submittedAt(j)),
+		}
 		if out.IsWide() {
 			row = append(row, number(p.GetDropped()), rateText(p), j.GetOutcome())
 		}
@@ -103,10 +105,16 @@ func printJob(w io.Writer, out *cli.Output, j *headroomv1.Job) error {
 	}
 	p := j.GetProgress()
 	rows := [][]string{
-		{"job", j.GetId()}, {"name", j.GetName()}, {"class", j.GetClass()}, {"state", stateWord(j)},
+		{"job", j.GetId()},
+		{"name", j.GetName()},
+		{"class", j.GetClass()},
+		{"state", stateWord(j)},
 		{"tasks", fmt.Sprintf("%d of %d done, %d running, %d dropped", p.GetDone(), p.GetTasks(), p.GetRunning(), p.GetDropped())},
-		{"running on", runningOn(p)}, {"rate", rateText(p)}, {"runtime", runtimeText(p)},
-		{"submitted", cli.Clock(submittedAt(j))}, {"outcome", textOr(j.GetOutcome())},
+		{"running on", runningOn(p)},
+		{"rate", rateText(p)},
+		{"runtime", runtimeText(p)},
+		{"submitted", cli.Clock(submittedAt(j))},
+		{"outcome", textOr(j.GetOutcome())},
 	}
 	return out.Table(w, nil, rows)
 }

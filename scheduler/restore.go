@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -35,7 +36,7 @@ func (s *Server) restore(ctx context.Context) error {
 			s.compare(ctx, jobs, first)
 			first = false
 		} else if !failed {
-			s.logger.Warn("jobs not read from the coordinators", "error", err)
+			s.logger.Warn("jobs not read from the coordinators", slog.Any("error", err))
 		}
 		failed = err != nil
 		if !s.awaitResync(ctx, first) {

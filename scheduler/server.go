@@ -51,7 +51,7 @@ func Run(ctx context.Context, cfg Config, l net.Listener, logger *slog.Logger) e
 	}
 	s := newServer(cfg, id, l.Addr().String(), logger)
 	defer s.leader.http.CloseIdleConnections()
-	logger.Info("scheduler started", "id", id.ID, "run", id.Run, "address", s.address)
+	logger.Info("scheduler started", slog.String("id", id.ID), slog.Any("run", id.Run), slog.String("address", s.address))
 	return errors.Join(s.serve(ctx, l), release())
 }
 

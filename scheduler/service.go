@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"time"
 
@@ -50,12 +51,18 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 		}
 	}
 	if live := liveJobs(v); live >= jobsMax {
-		return nil, &cli.Error{Code: "full", Exit: cli.ExitRefused,
-			Message: fmt.Sprintf("%d jobs are queued or running, which is the most", live), Hint: "wait until some have ended, or cancel some"}
+		return nil, &cli.Error{
+			Code: "full", Exit: cli.ExitRefused,
+			Message: fmt.Sprintf("%d jobs are queued or running, which is the most", live), Hint: "wait until some have ended, or cancel some",
+		}
 	}
-	job := &headroomv1.Job{Id: id, Name: r.file.Name, Class: r.file.Class, State: headroomv1.JobState_JOB_STATE_QUEUED,
-		Spec: r.spec, SubmittedUs: r.submitted.UnixMicro(), Progress: &headroomv1.JobProgress{Id: id,
-			State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: count(len(r.inputs))}}
+	job := &headroomv1.Job{
+		Id: id, Name: r.file.Name, Class: r.file.Class, State: headroomv1.JobState_JOB_STATE_QUEUED,
+		Spec: r.spec, SubmittedUs: r.submitted.UnixMicro(), Progress: &headroomv1.JobProgress{
+			Id:    id,
+			State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: count(len(r.inputs)),
+		},
+	}
 	if m.GetDryRun() {
 		return &headroomv1.SubmitResponse{Job: job}, nil
 	}
@@ -75,8 +82,10 @@ func (s *service) prepare(m *headroomv1.SubmitRequest) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &record{file: file, dir: folder{file.Output, jobID(file.Name, m.GetChange().GetRequestId())},
-		submitted: time.UnixMicro(time.Now().UnixMicro())}
+	r := &record{
+		file: file, dir: folder{file.Output, jobID(file.Name, m.GetChange().GetRequestId())},
+		submitted: time.UnixMicro(time.Now().UnixMicro()),
+	}
 	if r.inputs, err = file.inputs(); err != nil {
 		return nil, err
 	}
@@ -100,8 +109,10 @@ func jobID(name, requestID string) string {
 // again answers a request that was carried out before.
 func again(j jobAndSpec, r *record) (*headroomv1.SubmitResponse, error) {
 	if string(j.spec) != string(r.spec) {
-		return nil, &cli.Error{Code: "conflict", Exit: cli.ExitConflict, Message: fmt.Sprintf("this request id belongs to job %s, which is another", j.ID),
-			Hint: "give every job a request id of its own, or leave --request-id out"}
+		return nil, &cli.Error{
+			Code: "conflict", Exit: cli.ExitConflict, Message: fmt.Sprintf("this request id belongs to job %s, which is another", j.ID),
+			Hint: "give every job a request id of its own, or leave --request-id out",
+		}
 	}
 	return &headroomv1.SubmitResponse{Job: jobToProto(j)}, nil
 }
@@ -130,7 +141,7 @@ func (s *service) accept(ctx context.Context, job *headroomv1.Job, r *record, ch
 		}
 		return 0, err
 	}
-	s.logger.Info("job accepted", "job", job.GetId(), "class", job.GetClass(), "tasks", len(r.inputs), "actor", change.GetActor())
+	s.logger.Info("job accepted", slog.String("job", job.GetId()), slog.String("class", job.GetClass()), slog.Int("tasks", len(r.inputs)), slog.String("actor", change.GetActor()))
 	// The job is committed: whatever happens to this request, it must run.
 	return revision, s.postAnyway(ctx, addEvent{plan: r.plan(job.GetId()), record: r})
 }
@@ -218,8 +229,10 @@ func cancellable(v view, id string) (progress *headroomv1.JobProgress, over bool
 	}
 	j := v.jobs[0]
 	if j.State == Done || j.State == Failed {
-		return nil, false, &cli.Error{Code: "conflict", Exit: cli.ExitConflict,
-			Message: fmt.Sprintf("job %s is %s already", id, j.State), Hint: "scheduler show " + id + " tells how it ended"}
+		return nil, false, &cli.Error{
+			Code: "conflict", Exit: cli.ExitConflict,
+			Message: fmt.Sprintf("job %s is %s already", id, j.State), Hint: "scheduler show " + id + " tells how it ended",
+		}
 	}
 	return progressToProto(j.JobView), j.State == Cancelled, nil
 }

@@ -10,7 +10,7 @@ import (
 )
 
 func refToProto(r Ref) *headroomv1.TaskRef {
-	return &headroomv1.TaskRef{Job: r.Job, Phase: r.Phase.String(), Index: uint32(r.Index), Attempt: r.Attempt} //nolint:gosec // below tasksMax
+	return &headroomv1.TaskRef{Job: r.Job, Phase: r.Phase.String(), Index: uint32(r.Index), Attempt: r.Attempt}
 }
 
 func refFromProto(r *headroomv1.TaskRef) (Ref, error) {
@@ -101,4 +101,4 @@ func stampFromProto(d *headroomv1.Directive) lease.Stamp {
 func submittedAt(j *headroomv1.Job) time.Time { return time.UnixMicro(j.GetSubmittedUs()) }
 
 // count is a small number as the protocol has it.
-func count(n int) uint32 { return uint32(max(0, n)) } //nolint:gosec // bounded by tasksMax and slotsMax
+func count(n int) uint32 { return uint32(max(0, n)) }

@@ -1,6 +1,10 @@
 package simulation
 
-import "time"
+import (
+	"time"
+
+	"headroom/lease"
+)
 
 // calmSpan is how long a schedule runs without faults at its end: an election,
 // a lease and some ticks.
@@ -38,7 +42,7 @@ func (w *world) drawFaults() {
 	}
 	w.offClocks = w.chance(0.5)
 	w.lostState = w.chance(0.3)
-	w.slowDisk, w.slowWrite, w.restless = half(0.1), half(0.5), half(0.5)
+	w.slowDisk, w.slowWrite, w.stuck, w.restless = half(0.1), half(0.5), half(0.3), half(0.5)
 	w.conviction = w.between(600*time.Millisecond, 5*time.Second)
 }
 
@@ -52,7 +56,7 @@ func (w *world) disrupt() {
 	}
 	n := w.net
 	n.loss, n.double, n.reorder, n.spiky = half(0.1), half(0.2), half(1), half(0.1)
-	n.spike = w.between(50*time.Millisecond, 6*time.Second)
+	n.spike = w.between(50*time.Millisecond, 15*time.Second)
 	for _, f := range disruptions() {
 		if !w.chance(0.4) {
 			continue
@@ -79,7 +83,7 @@ func (w *world) mend() {
 	w.tracef("calm")
 	n := w.net
 	n.heal()
-	n.loss, n.double, n.reorder, n.spiky, w.slowDisk, w.slowWrite, w.restless = 0, 0, 0, 0, 0, 0, 0
+	n.loss, n.double, n.reorder, n.spiky, w.slowDisk, w.slowWrite, w.stuck, w.restless = 0, 0, 0, 0, 0, 0, 0, 0
 	for _, s := range w.servers {
 		switch {
 		case !s.up:
@@ -151,7 +155,7 @@ func (w *world) revive(n *node, d time.Duration) {
 	}
 	if w.lostState && w.chance(0.3) {
 		w.hit("state_lost")
-		n.disk.FailSafe, n.disk.Highest = 0, n.disk.Highest
+		n.disk = lease.Memory{}
 	}
 	n.blind = w.rng.IntN(3)
 	w.add(d, func() {

@@ -80,7 +80,9 @@ func (n *node) now() lease.Instant {
 	return lease.Instant{Boot: boot, Awake: boot - slept}
 }
 
-// boot starts powerd: it adopts what is on disk and writes the fail-safe cap.
+// boot starts powerd: it adopts what is on disk and writes the fail-safe cap it
+// has stored, or the lowest that it can hold when it remembers nothing: a
+// fail-safe cap that only its configuration knows is not committed yet.
 func (n *node) boot() {
 	n.w.start(&n.process)
 	n.pid = n.w.rng.Uint64() | 1
@@ -90,20 +92,12 @@ func (n *node) boot() {
 	n.spec.Process = n.pid
 	n.holder = lease.New(n.pid, n.disk, n.now())
 	if n.disk.FailSafe == 0 {
-		n.disk = n.holder.SetFailSafe(n.lowest())
+		n.disk = n.holder.SetFailSafe(n.spec.Floor)
 	}
 	n.w.tracef("%s starts, process %x, fail-safe %v", n.name, n.pid, n.disk.FailSafe)
 	n.write(n.disk.FailSafe)
 	n.step()
 	n.w.timer(&n.process, n.w.upTo(heartbeatEvery/4), n.beat)
-}
-
-// lowest is the cap of a powerd that remembers nothing.
-func (n *node) lowest() units.Power {
-	if n.w.lostState {
-		return n.spec.Floor
-	}
-	return n.spec.FailSafe
 }
 
 // crash is kill -9 of powerd: hardware keeps what it holds.
@@ -126,7 +120,7 @@ func (n *node) advance() {
 	n.holder.Advance(n.now())
 	p, state := n.holder.Cap()
 	if before == lease.Held && state != lease.Held {
-		n.w.hit("lease_ended: " + n.holder.Why().String())
+		n.w.hit(endMark(n.holder.Why()))
 		n.w.tracef("%s to fail-safe %v: %v", n.name, p, n.holder.Why())
 	}
 	n.w.judge.lease(n)
@@ -192,7 +186,7 @@ func (n *node) report() {
 	demand := n.demand
 	r.Demand = &demand
 	if bend := n.w.bent.report; bend != nil {
-		bend(&r)
+		bend(n, &r)
 	}
 	n.blind = max(0, n.blind-1)
 	n.sent[n.number] = n.w.now
@@ -217,7 +211,7 @@ func (n *node) granted(from *server, g lease.Grant) {
 	n.advance()
 	m, err := n.holder.Consider(g, n.now())
 	if err != nil {
-		n.w.hit("grant_refused: " + reason(err))
+		n.w.hit(refusalMark(err))
 		return
 	}
 	if m == n.disk {
@@ -253,7 +247,7 @@ func (n *node) next() {
 func (n *node) take(g lease.Grant) {
 	before := n.holder.Memory().Highest
 	if err := n.holder.Take(g, n.now()); err != nil {
-		n.w.hit("grant_refused: " + reason(err))
+		n.w.hit(refusalMark(err))
 		return
 	}
 	n.w.judge.took(n, g, before)
@@ -275,6 +269,10 @@ func (w *world) writeDelay() time.Duration {
 	if w.chance(w.slowWrite) {
 		w.hit("limit_applied_late")
 		d += w.upTo(1500 * time.Millisecond)
+	}
+	if w.chance(w.stuck) {
+		w.hit("limit_stuck")
+		d += w.upTo(15 * time.Second)
 	}
 	return d
 }

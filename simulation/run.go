@@ -95,7 +95,11 @@ func (w *world) run() {
 		s.boot()
 	}
 	for _, n := range w.nodes {
-		w.add(w.upTo(3*time.Second), n.boot)
+		w.add(w.upTo(3*time.Second), func() {
+			if n.life == 0 {
+				n.boot()
+			}
+		})
 	}
 	w.disrupt()
 	w.add(w.about(orderEvery)+2*time.Second, w.operate)

@@ -35,6 +35,7 @@ type world struct {
 	// Drawn once for the schedule.
 	slowDisk   float64       // share of slow writes to disk
 	slowWrite  float64       // share of limits that hardware applies late
+	stuck      float64       // share of limits that hardware refuses to lower for seconds
 	restless   float64       // share of heartbeats with a new demand
 	offClocks  bool          // clocks at the edge of what the design allows
 	lostState  bool          // a killed powerd may lose its state directory
@@ -46,7 +47,7 @@ type world struct {
 // real run.
 type bends struct {
 	tick    func(*ledger.State, *ledger.Tick) // changes what the leader commits
-	report  func(*ledger.Report)              // changes what a node reports
+	report  func(*node, *ledger.Report)       // changes what a node reports
 	receipt bool                              // a lease counts from the arrival of its grant
 	early   bool                              // heartbeats are answered before the entry has committed
 }
@@ -129,7 +130,7 @@ func (w *world) newNode(i int) *node {
 		Node: name, MachineID: fmt.Sprintf("machine-%d", i+1), Weight: 1,
 		Domain: w.domains[1+w.rng.IntN(len(w.domains)-1)].Name, Controlled: !w.chance(0.07),
 	}
-	n.spec.Rated = w.watts(200, 300)
+	n.spec.Rated, n.spec.Floor = w.watts(200, 300), w.watts(50, 80)
 	n.configure()
 	n.held, n.want = n.spec.Rated, n.spec.Rated
 	n.demand = n.spec.Max
@@ -140,9 +141,9 @@ func (w *world) newNode(i int) *node {
 	return n
 }
 
-// configure draws what an operator may write into the node's configuration.
+// configure draws what an operator may write into the node's configuration;
+// rated watts and floor are physics and stay.
 func (n *node) configure() {
-	n.spec.Floor = n.w.watts(50, 80)
 	n.spec.FailSafe = n.spec.Floor + n.w.watts(0, 30)
 	n.spec.Max = min(n.spec.Rated, n.spec.FailSafe+n.w.watts(20, 150))
 	if n.w.chance(0.3) {

@@ -30,7 +30,7 @@ run() {
 	{
 		go test -v "$@" 2>&1
 		echo $? >"$log.code"
-	} | tee "$log" | grep --line-buffered -vE '^=== |^ *--- PASS|^PASS$|no test files'
+	} | tee "$log" | grep --line-buffered -vE '^=== |^ *--- PASS|^PASS$|no test files|\[rapid\] OK'
 	return "$(cat "$log.code")"
 }
 

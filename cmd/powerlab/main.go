@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/demo"
 	"headroom/emulator"
 	"headroom/internal/cli"
 	"headroom/internal/textapps"
@@ -25,5 +26,6 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(emulator.NewNodeCommand())
 	root.AddCommand(textapps.NewCommand())
+	root.AddCommand(demo.NewCommand())
 	return root
 }

@@ -213,11 +213,32 @@ func (c *Cgroup) Hold(roots []int) error {
 		if c.moved[root] {
 			continue
 		}
-		for _, pid := range Descendants([]int{root}) {
-			errs = append(errs, c.move(pid))
-		}
+		errs = append(errs, c.moveFamily(root))
 	}
 	c.moved = here
+	return errors.Join(errs...)
+}
+
+// moveTries bounds the walks over a family that forks while it is moved.
+const moveTries = 10
+
+// moveFamily moves a process and its descendants, and walks again until a walk
+// finds nobody new: a child forked before its parent was moved is born outside.
+func (c *Cgroup) moveFamily(root int) error {
+	inside := make(map[int]bool)
+	var errs []error
+	for range moveTries {
+		before := len(inside)
+		for _, pid := range Descendants([]int{root}) {
+			if !inside[pid] {
+				inside[pid] = true
+				errs = append(errs, c.move(pid))
+			}
+		}
+		if len(inside) == before {
+			break
+		}
+	}
 	return errors.Join(errs...)
 }
 
@@ -261,6 +282,9 @@ func (c *Cgroup) Step(dt time.Duration, cores float64) (time.Duration, error) {
 	c.lastUsed = total
 	return used, nil
 }
+
+// Next is 0: the kernel does the slowing.
+func (c *Cgroup) Next() time.Duration { return 0 }
 
 // pids are the processes in the group now.
 func (c *Cgroup) pids() []int {

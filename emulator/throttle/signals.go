@@ -17,6 +17,7 @@ type Signals struct {
 	path    string // where the held processes are noted for the next start
 	members map[int]*member
 	tokens  time.Duration // CPU time that may be used at once; negative is debt
+	cores   float64       // CPUs allowed at the last step
 	stopped bool
 }
 
@@ -119,6 +120,7 @@ func (s *Signals) note() error {
 // Step pays for what was used and stops or continues everybody.
 func (s *Signals) Step(dt time.Duration, cores float64) (time.Duration, error) {
 	used := s.used()
+	s.cores = cores
 	earned := time.Duration(cores * float64(dt))
 	most := time.Duration(cores * float64(burst))
 	s.tokens = min(s.tokens+earned-used, most)
@@ -129,6 +131,19 @@ func (s *Signals) Step(dt time.Duration, cores float64) (time.Duration, error) {
 		s.all(unix.SIGCONT)
 	}
 	return used, nil
+}
+
+// Next is a pulse away while processes run; while they are stopped it is when
+// their debt is paid.
+func (s *Signals) Next() time.Duration {
+	switch {
+	case len(s.members) == 0:
+		return 0
+	case !s.stopped || s.cores <= 0:
+		return pulse
+	default:
+		return max(pulse, time.Duration(float64(-s.tokens)/s.cores))
+	}
 }
 
 // used is the CPU time of all members since the last look.

@@ -29,9 +29,12 @@ type Throttle interface {
 	// Step lets dt go by: from now on the processes may use cores CPUs on average,
 	// and used is the CPU time they used since the last step.
 	Step(dt time.Duration, cores float64) (used time.Duration, err error)
+	// Next is how soon the throttle needs its next step; 0 when any time will do.
+	Next() time.Duration
 	// Kill ends every process held (SIGKILL), stopped ones too.
 	Kill() error
-	// Close lets every process run freely again and removes what was set up.
+	// Close stops slowing and removes what was set up: a stopped process goes on; a
+	// cgroup goes with the processes still in it.
 	Close() error
 }
 
@@ -48,6 +51,10 @@ const (
 	// quotaMin is the least that the kernel deals out in a period (1 ms), with a
 	// little air.
 	quotaMin = 1100 * time.Microsecond
-	// burst is how long unused CPU time is saved by the signal throttle.
-	burst = 30 * time.Millisecond
+	// pulse is how long processes run at least before they may be stopped, and the
+	// other way round: shorter, and the signals cost more than they are worth.
+	pulse = 10 * time.Millisecond
+	// burst is how long unused CPU time is saved by the signal throttle, so that
+	// processes on a busy host catch up.
+	burst = 60 * time.Millisecond
 )

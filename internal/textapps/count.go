@@ -69,7 +69,7 @@ func (c counts) countWords(r io.Reader) error {
 				word = append(word, low)
 			}
 		}
-		if err == io.EOF { //nolint:errorlint // io.Reader promises io.EOF itself
+		if err == io.EOF {
 			c.flush(word)
 			return nil
 		}

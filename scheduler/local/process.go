@@ -50,7 +50,7 @@ func run(ctx context.Context, t *headroomv1.Task, env []string) *headroomv1.Task
 	}
 	r := &headroomv1.TaskResult{Ref: t.GetRef(), Seconds: time.Since(began).Seconds(), ExitCode: exitNotStarted}
 	if state := p.state(); state != nil {
-		r.ExitCode = int32(state.ExitCode()) //nolint:gosec // -1 to 255
+		r.ExitCode = int32(state.ExitCode())
 		r.CpuSeconds = (state.UserTime() + state.SystemTime()).Seconds()
 	}
 	if err != nil {
@@ -99,7 +99,8 @@ func (p *process) execute(ctx context.Context, out *os.File) error {
 	if len(argv) == 0 {
 		return errors.New("the task has no program")
 	}
-	p.cmd = exec.Command(argv[0], argv[1:]...) //nolint:gosec,noctx // jobs are programs; the group is killed, not only the process
+	p.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
+	p.cmd.Cancel = p.kill
 	p.cmd.Dir, p.cmd.Env, p.cmd.Stderr = p.task.GetDir(), p.env, &p.stderr
 	if !slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, p.partial) }) {
 		p.cmd.Stdout = out // else the program writes its output by itself
@@ -109,8 +110,6 @@ func (p *process) execute(ctx context.Context, out *os.File) error {
 	if err := p.cmd.Start(); err != nil {
 		return err
 	}
-	over := context.AfterFunc(ctx, p.kill)
-	defer over()
 	err := p.wait()
 	if p.killed {
 		return errors.New("stopped")
@@ -143,13 +142,14 @@ func (p *process) wait() error {
 }
 
 // kill ends the process and its group.
-func (p *process) kill() {
+func (p *process) kill() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.reaped {
-		p.killed = true
-		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // it may have ended just now
+	if p.reaped {
+		return os.ErrProcessDone
 	}
+	p.killed = true
+	return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 }
 
 // cause is how the process failed, with the end of what it said.

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -139,7 +140,7 @@ func (w *Worker) Run(ctx context.Context) error {
 
 func (w *Worker) noteBroken(err error) {
 	if w.link != linkDown {
-		w.cfg.Logger.Warn("no stream to the scheduler", "node", w.cfg.Node, "scheduler", w.cfg.Scheduler, "error", err)
+		w.cfg.Logger.Warn("no stream to the scheduler", slog.String("node", w.cfg.Node), slog.String("scheduler", w.cfg.Scheduler), slog.Any("error", err))
 	}
 	w.link = linkDown
 }
@@ -175,7 +176,8 @@ func (w *Worker) session(ctx context.Context) error {
 	defer func() {
 		cancel()
 		_ = st.CloseResponse()
-		for range inbox { //nolint:revive // until the receiver has ended
+		for range inbox {
+			continue // until the receiver has ended
 		}
 	}()
 	alive := time.NewTicker(aliveEvery)
@@ -205,7 +207,7 @@ func (w *Worker) session(ctx context.Context) error {
 // open opens the stream, says hello and repeats the results that may be lost.
 func (w *Worker) open(ctx context.Context) (*stream, error) {
 	st := w.client.Work(ctx)
-	hello := &headroomv1.WorkerHello{Node: w.cfg.Node, Slots: uint32(w.cfg.Slots), Version: w.cfg.Version} //nolint:gosec // bounded by the flag
+	hello := &headroomv1.WorkerHello{Node: w.cfg.Node, Slots: uint32(w.cfg.Slots), Version: w.cfg.Version}
 	for r := range w.running {
 		hello.Running = append(hello.Running, r.proto())
 	}
@@ -256,7 +258,7 @@ func receive(ctx context.Context, st *stream) (inbox <-chan *headroomv1.WorkMess
 func (w *Worker) handle(ctx context.Context, m *headroomv1.WorkMessage) {
 	if w.link != linkUp && m != nil {
 		w.link = linkUp
-		w.cfg.Logger.Info("scheduler gives tasks", "node", w.cfg.Node, "scheduler", w.cfg.Scheduler)
+		w.cfg.Logger.Info("scheduler gives tasks", slog.String("node", w.cfg.Node), slog.String("scheduler", w.cfg.Scheduler))
 	}
 	switch m := m.GetMessage().(type) {
 	case *headroomv1.WorkMessage_Task:
@@ -280,7 +282,7 @@ func (w *Worker) start(ctx context.Context, t *headroomv1.Task) {
 	}
 	taskCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w.running[key] = stop
-	env := append(w.env[:len(w.env):len(w.env)], t.GetEnv()...)
+	env := append(slices.Clip(w.env), t.GetEnv()...)
 	go func() {
 		r := run(taskCtx, t, env)
 		stop()
@@ -335,7 +337,8 @@ func (w *Worker) goodbye(st *stream, broken <-chan error) {
 	timer := time.NewTimer(goodbyeWait)
 	defer timer.Stop()
 	select {
-	case <-broken:
+	case err := <-broken: // as asked for
+		w.cfg.Logger.Debug("stream closed", slog.String("node", w.cfg.Node), slog.Any("error", err))
 	case <-timer.C:
 	}
 }

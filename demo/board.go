@@ -1,0 +1,210 @@
+package demo
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/lease"
+	"headroom/units"
+)
+
+// What an event says; these words are part of summary.json's contract.
+const (
+	eventCut        = "budget cut"
+	eventKilled     = "leader killed"
+	eventLeader     = "new leader"
+	eventDown       = "powerd killed"
+	eventBack       = "powerd back"
+	eventRaised     = "budget raised"
+	eventsWanted    = 6
+	eventsShown     = 7
+	leaderUnknown   = "-"
+	answerFreshness = time.Second
+)
+
+// event is something that the demo did or saw.
+type event struct {
+	at     time.Duration
+	what   string
+	detail string
+}
+
+// board is what is known at this moment, for everybody who shows or judges it.
+type board struct {
+	mu     sync.Mutex
+	zero   time.Time     // t = 0
+	end    time.Duration // when every job should have ended
+	budget units.Power
+	known  uint64 // revision that the budget is of
+	leader string
+	epoch  lease.Epoch
+	heard  time.Time // when a leader answered last
+
+	samples []sample
+	cuts    []time.Duration
+	events  []event
+	nodes   map[string]*headroomv1.Node
+	jobs    []*headroomv1.Job
+	energy  map[string]float64 // joules by job id
+	holding map[string]units.Power
+	slowed  string // "cgroup" or "signals"
+	tree    string // "plain files"
+}
+
+func newBoard(budget units.Power) *board {
+	return &board{budget: budget, energy: map[string]float64{}, holding: map[string]units.Power{}}
+}
+
+// begin sets t = 0, and when every job should have ended.
+func (b *board) begin(end time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.zero, b.end = time.Now(), end
+}
+
+// left is the time until every job should have ended; 0 before t = 0.
+func (b *board) left() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.end - b.sinceZero()
+}
+
+// now is the time since t = 0; 0 before it.
+func (b *board) now() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sinceZero()
+}
+
+func (b *board) sinceZero() time.Duration {
+	if b.zero.IsZero() {
+		return 0
+	}
+	return time.Since(b.zero)
+}
+
+// commit takes in the budget as of a revision, and returns when it was first
+// seen to be in force. An older revision than the one known changes nothing.
+func (b *board) commit(revision uint64, budget units.Power) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if revision < b.known {
+		return
+	}
+	b.known = revision
+	if budget < b.budget {
+		b.cuts = append(b.cuts, b.sinceZero())
+	}
+	b.budget = budget
+}
+
+// answered notes who leads.
+func (b *board) answered(m *headroomv1.Meta) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.leader, b.heard = m.GetServer(), time.Now()
+	b.epoch = epochOf(m.GetEpoch())
+}
+
+func epochOf(e *headroomv1.Epoch) lease.Epoch {
+	return lease.Epoch{Incarnation: e.GetIncarnation(), Term: e.GetTerm()}
+}
+
+// leading is the leader that answered last and its epoch; the name is "-" when
+// none has for a second.
+func (b *board) leading() (string, lease.Epoch) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.leader == "" || time.Since(b.heard) > answerFreshness {
+		return leaderUnknown, b.epoch
+	}
+	return b.leader, b.epoch
+}
+
+// note records an event at the moment at.
+func (b *board) note(at time.Duration, what, detail string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.events = append(b.events, event{at, what, detail})
+}
+
+// happened tells whether an event of this name is recorded.
+func (b *board) happened(what string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.ContainsFunc(b.events, func(e event) bool { return e.what == what })
+}
+
+// setJobs and setNodes take in the newest lists.
+func (b *board) setJobs(jobs []*headroomv1.Job) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.jobs = jobs
+}
+
+func (b *board) setNodes(nodes []*headroomv1.Node) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.nodes = make(map[string]*headroomv1.Node, len(nodes))
+	for _, n := range nodes {
+		b.nodes[n.GetName()] = n
+	}
+}
+
+// jobList is the newest list of jobs.
+func (b *board) jobList() []*headroomv1.Job {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.jobs
+}
+
+// burnt shares the energy that a node has used between the jobs that had tasks
+// running on it, by the number of tasks. What a node uses while it runs none is
+// nobody's.
+func (b *board) burnt(node string, joules float64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	total := uint32(0)
+	for _, j := range b.jobs {
+		total += j.GetProgress().GetRunningOn()[node]
+	}
+	if total == 0 || joules <= 0 {
+		return
+	}
+	for _, j := range b.jobs {
+		if n := j.GetProgress().GetRunningOn()[node]; n > 0 {
+			b.energy[j.GetId()] += joules * float64(n) / float64(total)
+		}
+	}
+}
+
+// live tells whether a job has not ended.
+func live(j *headroomv1.Job) bool {
+	switch j.GetState() {
+	case headroomv1.JobState_JOB_STATE_DONE, headroomv1.JobState_JOB_STATE_FAILED, headroomv1.JobState_JOB_STATE_CANCELLED:
+		return false
+	case headroomv1.JobState_JOB_STATE_UNSPECIFIED, headroomv1.JobState_JOB_STATE_QUEUED, headroomv1.JobState_JOB_STATE_RUNNING:
+	}
+	return true
+}
+
+// load is what one class has to do now.
+type load struct {
+	jobs, left, running int // unfinished jobs, their unfinished and running tasks
+}
+
+// loadOf sums up the unfinished jobs of a class.
+func loadOf(jobs []*headroomv1.Job, class string) load {
+	var l load
+	for _, j := range jobs {
+		if j.GetClass() == class && live(j) {
+			p := j.GetProgress()
+			l.jobs++
+			l.left += int(p.GetTasks() - min(p.GetTasks(), p.GetDone()+p.GetDropped()))
+			l.running += int(p.GetRunning())
+		}
+	}
+	return l
+}

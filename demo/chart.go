@@ -1,0 +1,3 @@
+package demo
+
+func (d *show) chart() error { return nil }

@@ -1,0 +1,181 @@
+package demo
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/rpc"
+	"headroom/units"
+)
+
+// actor is who the cluster's audit log says did it.
+const actor = "demo"
+
+// How long calls may take.
+const (
+	// lookWait bounds one look: a row of power.csv waits for it.
+	lookWait = 180 * time.Millisecond
+	// changeWait bounds a change, an election included.
+	changeWait = 10 * time.Second
+)
+
+// client talks to the coordinators and to the scheduler.
+type client struct {
+	via       connect.HTTPClient
+	scheduler headroomv1connect.SchedulerServiceClient
+
+	mu    sync.Mutex
+	addrs []string // the one that answered last comes first
+}
+
+func newClient(coordinators []string, scheduler string) *client {
+	via := rpc.NewClient()
+	return &client{
+		via: via, addrs: slices.Clone(coordinators),
+		scheduler: headroomv1connect.NewSchedulerServiceClient(via, rpc.BaseURL(scheduler), rpc.ClientOptions()...),
+	}
+}
+
+// leader calls f with the server that leads, waiting up to patience for there to be one.
+func (c *client) leader(ctx context.Context, patience time.Duration, f func(headroomv1connect.ClusterServiceClient) error) error {
+	c.mu.Lock()
+	addrs := slices.Clone(c.addrs)
+	c.mu.Unlock()
+	addr, err := rpc.ToLeader(ctx, addrs, patience, func(base string) error {
+		return f(headroomv1connect.NewClusterServiceClient(c.via, base, rpc.ClientOptions()...))
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.Index(c.addrs, addr); i >= 0 {
+		if err == nil {
+			c.addrs[0], c.addrs[i] = c.addrs[i], c.addrs[0]
+		} else { // perhaps the others know better
+			c.addrs = append(slices.Delete(c.addrs, i, i+1), addr)
+		}
+	}
+	return err
+}
+
+// site is the domain whose budget the demo changes, as the leader has it now.
+func (c *client) site(ctx context.Context) (*headroomv1.Domain, *headroomv1.Meta, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookWait)
+	defer cancel()
+	var res *connect.Response[headroomv1.ListDomainsResponse]
+	err := c.leader(ctx, 0, func(s headroomv1connect.ClusterServiceClient) (err error) {
+		res, err = s.ListDomains(ctx, connect.NewRequest(&headroomv1.ListDomainsRequest{Domain: site}))
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return res.Msg.GetDomains()[0], res.Msg.GetMeta(), nil // an unknown domain is an error of the server
+}
+
+// nodes is the leader's table of nodes.
+func (c *client) nodes(ctx context.Context) ([]*headroomv1.Node, *headroomv1.Meta, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookWait)
+	defer cancel()
+	var res *connect.Response[headroomv1.ListNodesResponse]
+	err := c.leader(ctx, 0, func(s headroomv1connect.ClusterServiceClient) (err error) {
+		res, err = s.ListNodes(ctx, connect.NewRequest(&headroomv1.ListNodesRequest{}))
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return res.Msg.GetNodes(), res.Msg.GetMeta(), nil
+}
+
+// setBudget changes the site's budget and returns once that is committed.
+func (c *client) setBudget(ctx context.Context, to units.Power, reason string) (*headroomv1.SetBudgetResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, changeWait)
+	defer cancel()
+	req := &headroomv1.SetBudgetRequest{Domain: site, BudgetUw: int64(to), Change: change(reason)}
+	var res *connect.Response[headroomv1.SetBudgetResponse]
+	err := c.leader(ctx, changeWait, func(s headroomv1connect.ClusterServiceClient) (err error) {
+		res, err = s.SetBudget(ctx, connect.NewRequest(req))
+		return err
+	})
+	if err != nil {
+		return nil, rpc.AsCLI(err, "budget set", site)
+	}
+	return res.Msg, nil
+}
+
+// awaitBudget is when each node that the revision lowered has read back its new cap.
+func (c *client) awaitBudget(ctx context.Context, revision uint64, wait time.Duration) ([]*headroomv1.Confirmation, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait+time.Second)
+	defer cancel()
+	var res *connect.Response[headroomv1.AwaitBudgetResponse]
+	err := c.leader(ctx, 0, func(s headroomv1connect.ClusterServiceClient) (err error) {
+		res, err = s.AwaitBudget(ctx, connect.NewRequest(&headroomv1.AwaitBudgetRequest{Revision: revision, WaitMs: wait.Milliseconds()}))
+		return err
+	})
+	if err != nil {
+		return nil, rpc.AsCLI(err, "await the cut", site)
+	}
+	return res.Msg.GetConfirmations(), nil
+}
+
+// submit hands a job file to the scheduler; it is accepted once it is in the
+// coordinators' log, so while there is no leader it is sent again, with the same
+// request id.
+func (c *client) submit(ctx context.Context, file string, spec []byte) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, changeWait)
+	defer cancel()
+	req := &headroomv1.SubmitRequest{File: file, Spec: spec, Change: change("demo load")}
+	for {
+		res, err := c.scheduler.Submit(ctx, connect.NewRequest(req))
+		switch {
+		case err == nil:
+			return res.Msg.GetJob().GetId(), nil
+		case connect.CodeOf(err) != connect.CodeUnavailable || !pause(ctx, againAfter):
+			return "", rpc.AsCLI(err, "submit", "the scheduler")
+		}
+	}
+}
+
+// againAfter is the pause before something that is not there yet is asked for again.
+const againAfter = 200 * time.Millisecond
+
+// jobs is the scheduler's list.
+func (c *client) jobs(ctx context.Context) ([]*headroomv1.Job, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	res, err := c.scheduler.List(ctx, connect.NewRequest(&headroomv1.ListRequest{}))
+	if err != nil {
+		return nil, err
+	}
+	return res.Msg.GetJobs(), nil
+}
+
+func (c *client) cancelJob(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, changeWait)
+	defer cancel()
+	_, err := c.scheduler.Cancel(ctx, connect.NewRequest(&headroomv1.CancelRequest{Id: id, Change: change("the demo's time is over")}))
+	return err
+}
+
+// change is who asks for what, with a fresh key so that a repetition is carried out once.
+func change(reason string) *headroomv1.Change {
+	return &headroomv1.Change{Actor: actor, Reason: reason, RequestId: rand.Text()}
+}
+
+// pause waits for d, and answers false when ctx ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

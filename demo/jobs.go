@@ -1,0 +1,262 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+)
+
+// The two priority classes, highest first.
+const (
+	classHigh = "high"
+	classLow  = "low"
+)
+
+// taskWall is how long one task is to take on an uncapped node whose slots are
+// all busy: short enough that a job of high priority does not wait long for a slot.
+const taskWall = 1200 * time.Millisecond
+
+// waves is how many tasks a job has for each slot of the cluster.
+const (
+	wavesLow  = 4.0
+	wavesHigh = 1.5
+)
+
+// workload makes the jobs: word counts of class low, most frequent words of
+// class high, over real text, their tasks of the length that the calibration found.
+type workload struct {
+	dir    string // job files, inputs and results
+	lab    string // path of powerlab
+	text   corpus
+	slots  int // of all nodes together
+	passes int
+	next   int // next part of the text
+	made   map[string]int
+}
+
+// calibrate times a word count over parts of the text on this machine, as it is
+// now, and sizes the tasks: cpus is what one slot has of a CPU. One pass over a
+// part and several passes tell the cost of a pass and that of a start apart.
+func (w *workload) calibrate(ctx context.Context, cpus float64) error {
+	const many = 6
+	once, err := w.timed(ctx, 1)
+	if err != nil {
+		return err
+	}
+	more, err := w.timed(ctx, many)
+	if err != nil {
+		return err
+	}
+	pass := max((more-once)/(many-1), time.Millisecond)
+	start := max(0, once-pass)
+	task := time.Duration(float64(taskWall) * min(1, cpus))
+	w.passes = max(1, int(math.Round(float64(task-start)/float64(pass))))
+	return nil
+}
+
+// timed is the CPU time of one task with so many passes, the best of two.
+func (w *workload) timed(ctx context.Context, passes int) (time.Duration, error) {
+	best := time.Duration(math.MaxInt64)
+	for _, part := range []int{0, len(w.text.parts) / 2} {
+		cmd := exec.CommandContext(ctx, w.lab, "app", "wordcount", "--passes", strconv.Itoa(passes), w.text.parts[part]) //nolint:gosec // our own program
+		cmd.Env = taskEnv()
+		if out, err := cmd.Output(); err != nil {
+			if ctx.Err() != nil {
+				return 0, ctx.Err()
+			}
+			return 0, fmt.Errorf("demo: calibrate: %s: %w (%d bytes of output)", cmd, err, len(out))
+		}
+		best = min(best, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+	}
+	return best, nil
+}
+
+// taskEnv is the environment of the calibration: one thread of Go code, as a
+// slot has about one CPU or less.
+func taskEnv() []string { return append(os.Environ(), "GOMAXPROCS=1") }
+
+// tasks is how many tasks a job of this class has.
+func (w *workload) tasks(class string) int {
+	waves := wavesLow
+	if class == classHigh {
+		waves = wavesHigh
+	}
+	return max(2, int(math.Round(waves*float64(w.slots))))
+}
+
+// job writes the next job of a class: its inputs, links to the next parts of
+// the text, and its file. It returns the file and its content.
+func (w *workload) job(class string) (file string, spec []byte, err error) {
+	name := "words"
+	if class == classHigh {
+		name = "top"
+	}
+	w.made[name]++
+	name += "-" + strconv.Itoa(w.made[name])
+	input := filepath.Join(w.dir, name+".in")
+	if err := os.MkdirAll(input, 0o755); err != nil { //nolint:gosec // nothing secret
+		return "", nil, fmt.Errorf("demo: job %s: %w", name, err)
+	}
+	for i := range w.tasks(class) {
+		part := w.text.parts[w.next%len(w.text.parts)]
+		w.next++
+		if err := os.Symlink(part, filepath.Join(input, fmt.Sprintf("%05d.txt", i))); err != nil {
+			return "", nil, fmt.Errorf("demo: job %s: %w", name, err)
+		}
+	}
+	file = filepath.Join(w.dir, name+".yaml")
+	spec = []byte(w.spec(name, class, input))
+	if err := os.WriteFile(file, spec, 0o644); err != nil { //nolint:gosec // nothing secret
+		return "", nil, fmt.Errorf("demo: job %s: %w", name, err)
+	}
+	return file, spec, nil
+}
+
+func (w *workload) spec(name, class, input string) string {
+	mapper, reducer := []string{w.lab, "app", "wordcount"}, []string{w.lab, "app", "merge"}
+	if class == classHigh {
+		mapper, reducer = []string{w.lab, "app", "topn", "-n", "200"}, []string{w.lab, "app", "mergetop", "-n", "20"}
+	}
+	mapper = append(mapper, "--passes", strconv.Itoa(w.passes), "{input}")
+	return fmt.Sprintf("name: %s\nclass: %s\nslots: %d\nmap:\n  input: %s\n  command: [%s]\nreduce:\n  command: [%s]\noutput: %s\n",
+		name, class, w.slots, strconv.Quote(filepath.Join(input, "*.txt")), quoted(mapper), quoted(reducer), strconv.Quote(filepath.Join(w.dir, "out")))
+}
+
+func quoted(words []string) string {
+	out := make([]string, len(words))
+	for i, w := range words {
+		out[i] = strconv.Quote(w)
+	}
+	return strings.Join(out, ", ")
+}
+
+// feeder keeps both classes busy while the budget moves, and lets the jobs run
+// out in time. All its decisions are in want.
+type feeder struct {
+	board  *board
+	client *client
+	work   *workload
+	// rush, when a value is sent, asks for a job of class high now.
+	rush chan struct{}
+
+	lastHigh time.Time
+	rate     rateMeter
+}
+
+// Pace of the feeder.
+const (
+	feedEvery = 300 * time.Millisecond
+	// highPause is the time between two jobs of class high.
+	highPause = 9 * time.Second
+	// drainSpare is left between the expected end of all jobs and the end of the run.
+	drainSpare = 3 * time.Second
+)
+
+// run submits jobs until ctx ends; an error is one that a job file or the
+// scheduler gave.
+func (f *feeder) run(ctx context.Context) error {
+	for {
+		rush := false
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-f.rush:
+			rush = true
+		default:
+		}
+		jobs := f.board.jobList()
+		now := time.Now()
+		f.rate.look(now, doneTasks(jobs))
+		for _, class := range f.want(jobs, now, rush) {
+			if err := f.submit(ctx, class); err != nil {
+				if ctx.Err() != nil {
+					return nil
+				}
+				return err
+			}
+		}
+		if !pause(ctx, feedEvery) {
+			return nil
+		}
+	}
+}
+
+// want are the classes of which a job is to be submitted now.
+func (f *feeder) want(jobs []*headroomv1.Job, now time.Time, rush bool) []string {
+	high, low := loadOf(jobs, classHigh), loadOf(jobs, classLow)
+	var classes []string
+	if rush || high.jobs == 0 && now.Sub(f.lastHigh) >= highPause && f.fits(high, low, classHigh) {
+		classes = append(classes, classHigh)
+	}
+	if low.left < f.work.tasks(classLow) && f.fits(high, low, classLow) {
+		classes = append(classes, classLow)
+	}
+	return classes
+}
+
+// fits tells whether one more job of the class will probably have ended at the end.
+func (f *feeder) fits(high, low load, class string) bool {
+	rate := f.rate.perSecond()
+	if rate == 0 {
+		return true // the run has just begun
+	}
+	left := float64(high.left + low.left + f.work.tasks(class))
+	return time.Duration(left/rate*float64(time.Second))+drainSpare < f.board.left()
+}
+
+func (f *feeder) submit(ctx context.Context, class string) error {
+	file, spec, err := f.work.job(class)
+	if err != nil {
+		return err
+	}
+	if _, err := f.client.submit(ctx, file, spec); err != nil {
+		return err
+	}
+	if class == classHigh {
+		f.lastHigh = time.Now()
+	}
+	if jobs, err := f.client.jobs(ctx); err == nil {
+		f.board.setJobs(jobs)
+	}
+	return nil
+}
+
+func doneTasks(jobs []*headroomv1.Job) int {
+	n := 0
+	for _, j := range jobs {
+		n += int(j.GetProgress().GetDone())
+	}
+	return n
+}
+
+// rateMeter is tasks per second over the last rateSpan.
+type rateMeter struct {
+	at   []time.Time
+	done []int
+}
+
+const rateSpan = 8 * time.Second
+
+func (r *rateMeter) look(now time.Time, done int) {
+	r.at, r.done = append(r.at, now), append(r.done, done)
+	for len(r.at) > 2 && now.Sub(r.at[0]) > rateSpan {
+		r.at, r.done = r.at[1:], r.done[1:]
+	}
+}
+
+// perSecond is 0 while it is not known.
+func (r *rateMeter) perSecond() float64 {
+	n := len(r.at)
+	if n < 2 || r.at[n-1].Sub(r.at[0]) < rateSpan/2 {
+		return 0
+	}
+	return float64(r.done[n-1]-r.done[0]) / r.at[n-1].Sub(r.at[0]).Seconds()
+}

@@ -1,0 +1,182 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"headroom/internal/cli"
+)
+
+// run is the whole demo.
+func run(ctx context.Context, opts options, out io.Writer) error {
+	say := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) }
+	if err := prepareOut(opts.out); err != nil {
+		return err
+	}
+	text, err := findCorpus(ctx, cacheDir(), textSources(), say)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	l, err := newLab(opts, opts.out, opts.bin)
+	if err != nil {
+		return err
+	}
+	d := assemble(l, text, opts, out, say)
+	defer func() { _ = d.witness.csv.close() }()
+	if d.witness.csv, err = createCSV(l.path("power.csv"), l.nodes); err != nil {
+		return err
+	}
+	say("3 coordinators, %d emulated nodes, a scheduler; jobs over %d MB of text; everything in %s", opts.nodes, text.bytes()>>20, opts.out)
+	err = d.play(ctx, began)
+	if opts.keep && err == nil {
+		err = d.lab.keep(out)
+	} else {
+		l.stop()
+	}
+	return err
+}
+
+// show is one demo with all its parts.
+type show struct {
+	lab     *lab
+	board   *board
+	story   *story
+	witness *witness
+	feed    *feeder
+	screen  *screen
+	out     io.Writer
+	opts    options
+}
+
+func assemble(l *lab, text corpus, opts options, out io.Writer, say func(string, ...any)) *show {
+	b := newBoard(l.full())
+	c := newClient(l.addresses(), l.scheduler)
+	random := rand.New(rand.NewPCG(opts.seed, 0)) //nolint:gosec // chooses what the demo shows
+	work := &workload{
+		dir: l.path("jobs"), lab: filepath.Join(l.bin, "powerlab"), text: text, slots: l.slots * len(l.nodes),
+		next: random.IntN(len(text.parts)), made: map[string]int{},
+	}
+	d := &show{lab: l, board: b, out: out, opts: opts}
+	d.feed = &feeder{board: b, client: c, work: work, rush: make(chan struct{}, 1)}
+	d.witness = &witness{board: b, client: c, nodes: l.nodeViews(), energy: map[string]float64{}}
+	d.screen = &screen{out: out, terminal: isTerminal(out), board: b, nodes: l.nodes, rated: l.spec.Rated()}
+	d.story = &story{lab: l, board: b, client: c, nodes: l.nodeViews(), feed: d.feed, rand: random, say: func(string, ...any) {}}
+	if !d.screen.terminal {
+		d.story.say = func(format string, args ...any) { say("            "+format, args...) }
+	}
+	return d
+}
+
+// play starts the cluster, lets the story happen, and judges it. What it started
+// runs on when it returns.
+func (d *show) play(ctx context.Context, began time.Time) error {
+	if err := d.feed.work.calibrate(ctx, d.lab.nodeCPUs()/float64(d.lab.slots)); err != nil {
+		return err
+	}
+	if err := d.lab.start(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	defer cancel(nil)
+	fail := func(f func(context.Context) error) {
+		looking.Go(func() {
+			if err := f(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	fail(d.ended)
+	fail(d.feed.run)
+	looking.Go(func() { d.witness.watchJobs(ctx) })
+	if err := d.story.ready(ctx); err != nil {
+		return because(ctx, err)
+	}
+	d.story.run = max(d.opts.length-time.Since(began)-stopTime, lengthLeast/2)
+	d.begin()
+	looking.Go(func() { d.witness.watchNodes(ctx) })
+	looking.Go(func() { d.screen.show(ctx) })
+	fail(d.witness.sample)
+	err := because(ctx, d.story.tell(ctx))
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	d.cancelRest(ctx)
+	cancel(nil)
+	looking.Wait()
+	return d.verdict(err)
+}
+
+// begin is t = 0.
+func (d *show) begin() {
+	d.screen.run = d.story.run
+	d.board.begin(d.story.run)
+}
+
+// ended waits for a program that ends although nobody ended it.
+func (d *show) ended(ctx context.Context) error {
+	select {
+	case err := <-d.lab.fleet.ended:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// because is why ctx was cancelled when that is better than err: an error of
+// something that runs beside the story.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && cause != nil && !errors.Is(cause, context.Canceled) && isOurs(cause) {
+		return cause
+	}
+	return err
+}
+
+// isOurs tells a failure of the demo's own parts from a signal's.
+func isOurs(err error) bool {
+	typed, ok := errors.AsType[*cli.Error](err)
+	return errors.Is(err, ErrEnded) || errors.Is(err, ErrBroken) || ok && typed != nil || strings.HasPrefix(err.Error(), "demo: ")
+}
+
+// cancelRest cancels the jobs that have not ended when the time is over, and
+// takes a last look at them all.
+func (d *show) cancelRest(ctx context.Context) {
+	for _, j := range d.board.jobList() {
+		if live(j) {
+			_ = d.story.client.cancelJob(ctx, j.GetId())
+		}
+	}
+	if jobs, err := d.story.client.jobs(ctx); err == nil {
+		d.board.setJobs(jobs)
+	}
+}
+
+// verdict writes the results and says whether a promise was broken; err is why
+// the story did not come to its end, if it did not.
+func (d *show) verdict(err error) error {
+	sum := summarise(d.board, d.story, len(d.lab.nodes))
+	if written := errors.Join(sum.write(d.lab.path("summary.json")), d.chart()); written != nil {
+		return errors.Join(err, written)
+	}
+	sum.print(d.out, d.story, d.opts.out)
+	broken := sum.broken()
+	if err != nil {
+		broken = append([]string{strings.TrimPrefix(err.Error(), "demo: ")}, broken...)
+	}
+	if len(broken) > 0 {
+		return &cli.Error{Code: "broken", Exit: cli.ExitFailed, Err: ErrBroken, Message: strings.Join(broken, "; "),
+			Hint: "power.csv shows the moment; the logs are in " + d.lab.path("logs") + " and " + d.lab.path("nodes")}
+	}
+	_, _ = fmt.Fprintln(d.out, "no promise was broken")
+	return nil
+}

@@ -1,0 +1,211 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/units"
+)
+
+// Pace of the screen.
+const (
+	redrawEvery = 500 * time.Millisecond
+	lineEvery   = 2 * time.Second
+)
+
+// screen shows the run: a table that is refreshed in place on a terminal,
+// otherwise a line every 2 s and one for each event.
+type screen struct {
+	out      io.Writer
+	terminal bool
+	board    *board
+	nodes    []string
+	rated    units.Power
+	run      time.Duration
+
+	told  int // events already printed as lines
+	drawn bool
+}
+
+// isTerminal tells whether w is a terminal.
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS) //nolint:gosec // a descriptor
+	return err == nil
+}
+
+// show runs until ctx ends.
+func (s *screen) show(ctx context.Context) {
+	pace := lineEvery
+	if s.terminal {
+		pace = redrawEvery
+	}
+	next := time.Now()
+	every(ctx, min(pace, redrawEvery), func() {
+		s.news()
+		if now := time.Now(); !now.Before(next) {
+			next = now.Add(pace - redrawEvery/2)
+			s.draw()
+		}
+	})
+	s.news()
+}
+
+// draw shows the state once.
+func (s *screen) draw() {
+	s.board.mu.Lock()
+	defer s.board.mu.Unlock()
+	if s.board.zero.IsZero() || len(s.board.samples) == 0 {
+		return
+	}
+	if !s.terminal {
+		_, _ = fmt.Fprintln(s.out, s.line())
+		return
+	}
+	start := "\x1b[H"
+	if !s.drawn {
+		start, s.drawn = "\x1b[2J\x1b[H", true
+	}
+	text := strings.ReplaceAll(strings.Join(s.table(), "\n"), "\n", "\x1b[K\n")
+	_, _ = io.WriteString(s.out, start+text+"\x1b[K\n\x1b[J")
+}
+
+// news prints new events as lines of their own; the table has them anyway.
+func (s *screen) news() {
+	if s.terminal {
+		return
+	}
+	s.board.mu.Lock()
+	defer s.board.mu.Unlock()
+	for ; s.told < len(s.board.events); s.told++ {
+		_, _ = fmt.Fprintln(s.out, eventLine(s.board.events[s.told]))
+	}
+}
+
+func eventLine(e event) string {
+	return fmt.Sprintf("%6.1f s  * %-14s %s", e.at.Seconds(), e.what, e.detail)
+}
+
+// line is the state on one line.
+func (s *screen) line() string {
+	last := s.board.samples[len(s.board.samples)-1]
+	tasks, done := taskCounts(s.board.jobs)
+	ended, jobs := jobCounts(s.board.jobs)
+	return fmt.Sprintf("%6.1f s  budget %s  reserved %8s  held %8s  measured %8s  leader %-2s  jobs %d/%d  tasks %d/%d",
+		last.at.Seconds(), cli.Watts(last.budget), cli.Opt(last.reserved, cli.Watts), cli.Opt(last.held, cli.Watts),
+		cli.Opt(last.measured, cli.Watts), s.leader(), ended, jobs, done, tasks)
+}
+
+// leader is the leader's name while it answers. The board is locked.
+func (s *screen) leader() string {
+	if s.board.leader == "" || time.Since(s.board.heard) > answerFreshness {
+		return leaderUnknown
+	}
+	return s.board.leader
+}
+
+// table is the whole screen. The board is locked.
+func (s *screen) table() []string {
+	b := s.board
+	last := b.samples[len(b.samples)-1]
+	lines := []string{
+		fmt.Sprintf("Headroom demo   %.1f s of %.0f s   %d emulated nodes, slowed by %s, trees of %s",
+			b.sinceZero().Seconds(), s.run.Seconds(), len(s.nodes), b.slowed, b.tree),
+		fmt.Sprintf("%s  budget %s | reserved %s | held %s | measured %s     leader %s epoch %v", site, cli.Watts(last.budget),
+			cli.Opt(last.reserved, cli.Watts), cli.Opt(last.held, cli.Watts), cli.Opt(last.measured, cli.Watts), s.leader(), b.epoch),
+		"", "NODE      STATE      CAP       HELD  MEASURED  0.......of rated.....  TASKS",
+	}
+	shown := min(len(s.nodes), nodesShown)
+	for i, name := range s.nodes[:shown] {
+		lines = append(lines, s.nodeLine(name, last.nodes[i]))
+	}
+	if more := len(s.nodes) - shown; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more", more))
+	}
+	ended, jobs := jobCounts(b.jobs)
+	tasks, done := taskCounts(b.jobs)
+	lines = append(lines, "", fmt.Sprintf("jobs %d of %d done, tasks %d of %d", ended, jobs, done, tasks))
+	for _, j := range newest(b.jobs) {
+		p := j.GetProgress()
+		lines = append(lines, fmt.Sprintf("  %-10s %-5s %-9s %3d of %-3d tasks  %2d run", j.GetName(), j.GetClass(), stateWord(j.GetState()),
+			p.GetDone(), p.GetTasks(), p.GetRunning()))
+	}
+	lines = append(lines, "")
+	for _, e := range b.events[max(0, len(b.events)-eventsShown):] {
+		lines = append(lines, eventLine(e))
+	}
+	return lines
+}
+
+// nodesShown keeps the table on a screen of 24 lines.
+const nodesShown = 8
+
+// barWidth is the width of a node's bar.
+const barWidth = 20
+
+func (s *screen) nodeLine(name string, measured *units.Power) string {
+	b := s.board
+	state, capped := leaderUnknown, leaderUnknown
+	if n := b.nodes[name]; n != nil {
+		state, capped = n.GetState(), cli.Watts(units.Power(n.GetTargetUw()))
+	}
+	held := leaderUnknown
+	if p, ok := b.holding[name]; ok {
+		held = cli.Watts(p)
+	}
+	fill := 0
+	if measured != nil {
+		fill = min(barWidth, int(barWidth*measured.Watts()/s.rated.Watts()+0.5))
+	}
+	tasks := uint32(0)
+	for _, j := range b.jobs {
+		tasks += j.GetProgress().GetRunningOn()[name]
+	}
+	return fmt.Sprintf("%-8s  %-7s %9s  %9s %9s  [%s%s]  %d", name, state, capped, held, cli.Opt(measured, cli.Watts),
+		strings.Repeat("#", fill), strings.Repeat(" ", barWidth-fill), tasks)
+}
+
+// jobsShown bounds the list of jobs on the screen.
+const jobsShown = 4
+
+// newest are the jobs that have not ended, and the last of those that have.
+func newest(jobs []*headroomv1.Job) []*headroomv1.Job {
+	shown := slices.DeleteFunc(slices.Clone(jobs), func(j *headroomv1.Job) bool { return !live(j) })
+	if len(shown) > jobsShown {
+		shown = shown[:jobsShown]
+	}
+	for i := len(jobs) - 1; i >= 0 && len(shown) < jobsShown; i-- {
+		if !live(jobs[i]) {
+			shown = slices.Insert(shown, 0, jobs[i])
+		}
+	}
+	return shown
+}
+
+func jobCounts(jobs []*headroomv1.Job) (done, all int) {
+	for _, j := range jobs {
+		if j.GetState() == headroomv1.JobState_JOB_STATE_DONE {
+			done++
+		}
+	}
+	return done, len(jobs)
+}
+
+func taskCounts(jobs []*headroomv1.Job) (tasks, done uint32) {
+	for _, j := range jobs {
+		tasks, done = tasks+j.GetProgress().GetTasks(), done+j.GetProgress().GetDone()
+	}
+	return tasks, done
+}

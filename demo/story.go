@@ -1,0 +1,295 @@
+package demo
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"headroom/internal/cli"
+	"headroom/units"
+)
+
+// Times of the story. The run is what --for leaves after the start, less stopTime.
+const (
+	// startMost bounds the start: elections, admissions, first tasks.
+	startMost = 30 * time.Second
+	// stopTime is kept for stopping everything.
+	stopTime = 4 * time.Second
+	// cutAt and raiseAt are parts of the run; the raise may come later, when the
+	// kills take longer.
+	cutAt, raiseAt = 0.28, 0.60
+	// killAfter is how long after the cut the leader is killed.
+	killAfter = 4 * time.Second
+	// breath is the pause between one failure's end and the next.
+	breath = 1500 * time.Millisecond
+	// failMost bounds each wait for the cluster to recover; a lease is 10 s.
+	failMost = 15 * time.Second
+	// confirmMost bounds the wait for the nodes to confirm the cut.
+	confirmMost = 3 * time.Second
+	// bothMost bounds the wait for tasks of both classes before the raise.
+	bothMost = 8 * time.Second
+	// lastAct is the least time that the run goes on after the raise.
+	lastAct = 6 * time.Second
+	// glance is the pause between looks while something is awaited.
+	glance = 20 * time.Millisecond
+)
+
+// story acts: it starts the cluster's load, cuts, kills, raises. What it
+// measures itself is in its result.
+type story struct {
+	lab    *lab
+	board  *board
+	client *client
+	nodes  []nodeFiles
+	feed   *feeder
+	rand   *rand.Rand
+	say    func(format string, args ...any)
+	run    time.Duration // length of the run from t = 0
+
+	settle   []float64 // seconds from commit to read-back, one a lowered node
+	failover *float64
+	readopt  *float64
+	both     bool // tasks of both classes ran when the budget was raised
+}
+
+// tell plays the whole story. It returns early only when ctx ends or a step
+// cannot be done; a promise that was broken is left to the judge.
+func (s *story) tell(ctx context.Context) error {
+	s.waitUntil(ctx, time.Duration(float64(s.run)*cutAt))
+	for _, act := range []func(context.Context) error{s.cut, s.killLeader, s.killPowerd, s.raise} {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := act(ctx); err != nil {
+			return err
+		}
+	}
+	after := s.board.now() + lastAct
+	for s.board.now() < s.run && ctx.Err() == nil {
+		jobs := s.board.jobList()
+		if s.board.now() > after && loadOf(jobs, classHigh).jobs+loadOf(jobs, classLow).jobs == 0 {
+			break
+		}
+		pause(ctx, againAfter)
+	}
+	return ctx.Err()
+}
+
+// waitUntil waits for a moment of the run.
+func (s *story) waitUntil(ctx context.Context, at time.Duration) {
+	if d := at - s.board.now(); d > 0 {
+		pause(ctx, d)
+	}
+}
+
+// await looks until f is true, at most for most.
+func await(ctx context.Context, most time.Duration, f func() bool) bool {
+	for until := time.Now().Add(most); time.Now().Before(until); {
+		if f() {
+			return true
+		}
+		if !pause(ctx, glance) {
+			return false
+		}
+	}
+	return false
+}
+
+// ready waits until every node has a lease and tasks run.
+func (s *story) ready(ctx context.Context) error {
+	why := "no coordinator answers"
+	ok := await(ctx, startMost, func() bool {
+		nodes, meta, err := s.client.nodes(ctx)
+		if err != nil {
+			return false
+		}
+		s.board.answered(meta)
+		s.board.setNodes(nodes)
+		leased := 0
+		for _, n := range nodes {
+			if n.GetState() == "ok" && n.LeaseMs != nil && n.EffectiveUw != nil {
+				leased++
+			}
+		}
+		jobs := s.board.jobList()
+		running := loadOf(jobs, classLow).running + loadOf(jobs, classHigh).running
+		why = fmt.Sprintf("%d of %d nodes hold a lease, %d tasks run", leased, len(s.nodes), running)
+		return leased == len(s.nodes) && running > 0
+	})
+	switch {
+	case ok:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return cli.Failed("the logs in "+s.lab.path("logs")+" and "+s.lab.path("nodes", "n01", "powerd.log")+" tell more",
+		"the cluster was not ready after %v: %s", startMost, why)
+}
+
+// cut lowers the budget and waits until every lowered node has read back its new cap.
+func (s *story) cut(ctx context.Context) error {
+	from, to := s.lab.full(), s.lab.cut()
+	s.say("cutting the budget to %.0f %%", 100*cutTo)
+	res, err := s.client.setBudget(ctx, to, "feeder maintenance (demo)")
+	if err != nil {
+		return err
+	}
+	s.board.commit(res.GetMeta().GetRevision(), to)
+	s.board.note(s.board.lastCut(), eventCut, fmt.Sprintf("%v -> %v, revision %d", from, to, res.GetMeta().GetRevision()))
+	confirmations, err := s.client.awaitBudget(ctx, res.GetMeta().GetRevision(), confirmMost)
+	if err != nil {
+		return err
+	}
+	for _, c := range confirmations {
+		if c.AfterMs != nil {
+			s.settle = append(s.settle, c.GetAfterMs()/1000)
+		}
+	}
+	slices.Sort(s.settle)
+	s.say("%d of %d lowered nodes have read back their new cap", len(s.settle), len(confirmations))
+	if len(s.settle) < len(confirmations) {
+		return fmt.Errorf("%w: %d of %d lowered nodes did not confirm the cut within %v",
+			ErrBroken, len(confirmations)-len(s.settle), len(confirmations), confirmMost)
+	}
+	return nil
+}
+
+// lastCut is when the newest lower budget was first seen in force.
+func (b *board) lastCut() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.cuts) == 0 {
+		return b.sinceZero()
+	}
+	return b.cuts[len(b.cuts)-1]
+}
+
+// killLeader kills the process of the leader and waits until another one grants.
+func (s *story) killLeader(ctx context.Context) error {
+	s.waitUntil(ctx, s.board.lastCut()+killAfter)
+	id, old := s.board.leading()
+	m := s.lab.member(id)
+	if m == nil {
+		return fmt.Errorf("%w: no leader answers %v after the cut", ErrBroken, killAfter)
+	}
+	killed := time.Now()
+	m.program.kill()
+	s.board.note(s.board.now(), eventKilled, fmt.Sprintf("%s, process %d, kill -9", id, m.program.pid()))
+	ok := await(ctx, failMost, func() bool {
+		nodes, meta, err := s.client.nodes(ctx)
+		if err != nil || epochOf(meta.GetEpoch()).Compare(old) <= 0 {
+			return false
+		}
+		for _, n := range nodes {
+			if n.LeaseMs != nil { // a leader counts only the leases that it granted itself
+				s.board.answered(meta)
+				s.board.setNodes(nodes)
+				return true
+			}
+		}
+		return false
+	})
+	if !ok {
+		return orBroken(ctx, "no new leader granted a lease within %v", failMost)
+	}
+	took := time.Since(killed).Seconds()
+	s.failover = &took
+	id, epoch := s.board.leading()
+	s.board.note(s.board.now(), eventLeader, fmt.Sprintf("%s, epoch %v, grants %.1f s after the kill", id, epoch, took))
+	return nil
+}
+
+// killPowerd kills the powerd of one node and waits until the next one holds a lease.
+func (s *story) killPowerd(ctx context.Context) error {
+	pause(ctx, breath)
+	n := s.nodes[s.rand.IntN(len(s.nodes))]
+	pid, _ := n.powerd()
+	if pid == 0 {
+		return fmt.Errorf("%w: no powerd runs on %s", ErrEnded, n.name)
+	}
+	killed := time.Now()
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		return fmt.Errorf("demo: kill powerd of %s: %w", n.name, err)
+	}
+	s.board.note(s.board.now(), eventDown, fmt.Sprintf("on %s, process %d, kill -9; started again after %v", n.name, pid, restartDelay))
+	var started time.Time
+	if !await(ctx, failMost, func() bool {
+		var now int
+		now, started = n.powerd()
+		return now != 0 && now != pid && started.After(killed)
+	}) {
+		return orBroken(ctx, "powerd of %s was not started again within %v", n.name, failMost)
+	}
+	if !await(ctx, failMost, func() bool {
+		_, h, err := n.held()
+		return err == nil && len(h.Limits) > 0 && h.at().After(started)
+	}) {
+		return orBroken(ctx, "powerd of %s did not hold a verified cap within %v of its start", n.name, failMost)
+	}
+	_, h, _ := n.held()
+	took := max(0, h.at().Sub(started).Seconds())
+	s.readopt = &took
+	s.say("powerd of %s holds %.1f W %.0f ms after its start; waiting for its lease", n.name, h.CapW, 1000*took)
+	if !await(ctx, failMost, func() bool {
+		_, h, err := n.held()
+		return err == nil && h.State == "held" && h.at().After(started)
+	}) {
+		return orBroken(ctx, "powerd of %s got no lease within %v of its start", n.name, failMost)
+	}
+	s.board.note(s.board.now(), eventBack, fmt.Sprintf("on %s, verified cap %.0f ms after its start, lease after %.1f s",
+		n.name, 1000*took, time.Since(started).Seconds()))
+	return nil
+}
+
+// raise gives the first budget back, while tasks of both classes run.
+func (s *story) raise(ctx context.Context) error {
+	s.waitUntil(ctx, max(time.Duration(float64(s.run)*raiseAt), s.board.now()+breath))
+	running := func() (high, low int) {
+		jobs := s.board.jobList()
+		return loadOf(jobs, classHigh).running, loadOf(jobs, classLow).running
+	}
+	if high, _ := running(); high == 0 {
+		select {
+		case s.feed.rush <- struct{}{}:
+		default:
+		}
+	}
+	s.both = await(ctx, bothMost, func() bool {
+		high, low := running()
+		return high > 0 && low > 0
+	})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	from, to := s.lab.cut(), s.lab.full()
+	res, err := s.client.setBudget(ctx, to, "maintenance done (demo)")
+	if err != nil {
+		return err
+	}
+	s.board.commit(res.GetMeta().GetRevision(), to)
+	high, low := running()
+	s.board.note(s.board.now(), eventRaised, fmt.Sprintf("%v -> %v, while %d high and %d low tasks run", from, to, high, low))
+	return nil
+}
+
+// orBroken is ctx's error, or else a broken promise.
+func orBroken(ctx context.Context, format string, args ...any) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("%w: "+format, append([]any{ErrBroken}, args...)...)
+}
+
+// nodeViews are the readers of the lab's nodes.
+func (l *lab) nodeViews() []nodeFiles {
+	rated := l.full() / units.Power(len(l.nodes))
+	var out []nodeFiles
+	for _, name := range l.nodes {
+		out = append(out, nodeFiles{name: name, dir: l.path("nodes", name), rated: rated})
+	}
+	return out
+}

@@ -1,0 +1,149 @@
+package demo
+
+import (
+	"context"
+	"time"
+
+	"headroom/units"
+)
+
+// Periods of looking.
+const (
+	sampleEvery = 250 * time.Millisecond // a row of power.csv
+	tableEvery  = 500 * time.Millisecond // the leader's table of nodes
+	jobsEvery   = 250 * time.Millisecond // the scheduler's list
+)
+
+// witness looks at the cluster from outside and writes down what it sees.
+type witness struct {
+	board  *board
+	client *client
+	nodes  []nodeFiles
+	csv    *csvFile
+
+	energy map[string]float64 // of the last look, joules since boot
+}
+
+// every calls f at a fixed pace until ctx ends. A late call is not made up for.
+func every(ctx context.Context, d time.Duration, f func()) {
+	tick := time.NewTicker(d)
+	defer tick.Stop()
+	for {
+		f()
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// watchJobs keeps the list of jobs fresh.
+func (w *witness) watchJobs(ctx context.Context) {
+	every(ctx, jobsEvery, func() {
+		if jobs, err := w.client.jobs(ctx); err == nil {
+			w.board.setJobs(jobs)
+		}
+	})
+}
+
+// watchNodes keeps the leader's table fresh.
+func (w *witness) watchNodes(ctx context.Context) {
+	every(ctx, tableEvery, func() {
+		if nodes, meta, err := w.client.nodes(ctx); err == nil {
+			w.board.setNodes(nodes)
+			w.board.answered(meta)
+		}
+	})
+}
+
+// sample takes rows until ctx ends or one cannot be written.
+func (w *witness) sample(ctx context.Context) (err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	every(ctx, sampleEvery, func() {
+		s := w.look(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err = w.csv.row(s); err != nil {
+			cancel()
+		}
+	})
+	return err
+}
+
+// look is one row: first the coordinators, then the nodes, so that what a commit
+// brought about is never seen before the commit.
+func (w *witness) look(ctx context.Context) sample {
+	var s sample
+	if domain, meta, err := w.client.site(ctx); err == nil {
+		w.board.commit(meta.GetRevision(), units.Power(domain.GetBudgetUw()))
+		w.board.answered(meta)
+		reserved := units.Power(domain.GetReservedUw())
+		s.reserved = &reserved
+	}
+	held, measured := units.Power(0), units.Power(0)
+	s.held, s.measured = &held, &measured
+	for _, n := range w.nodes {
+		if p := w.heldBy(n); p != nil {
+			held += *p
+		} else {
+			s.held = nil // never a partial sum
+		}
+		p := w.drawnBy(n)
+		if s.nodes = append(s.nodes, p); p != nil {
+			measured += *p
+		} else {
+			s.measured = nil
+		}
+	}
+	w.board.add(&s)
+	return s
+}
+
+// heldBy is the cap that the node holds, or nil.
+func (w *witness) heldBy(n nodeFiles) *units.Power {
+	p, _, err := n.held()
+	if err != nil {
+		return nil
+	}
+	w.board.setHolding(n.name, p)
+	return &p
+}
+
+// drawnBy is the node's wall power, or nil. What it has used since the last look
+// goes to its jobs.
+func (w *witness) drawnBy(n nodeFiles) *units.Power {
+	v, err := n.plant(time.Now())
+	if err != nil {
+		return nil
+	}
+	if last, ok := w.energy[n.name]; ok {
+		w.board.burnt(n.name, v.EnergyJ-last)
+	}
+	w.energy[n.name] = v.EnergyJ
+	w.board.setKind(v.ThrottledBy, v.Tree)
+	p := units.FromWatts(v.Wall1sW)
+	return &p
+}
+
+// add stamps a sample with the time and the budget in force, and keeps it.
+func (b *board) add(s *sample) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.at, s.budget = b.sinceZero(), b.budget
+	b.samples = append(b.samples, *s)
+}
+
+func (b *board) setHolding(node string, p units.Power) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.holding[node] = p
+}
+
+func (b *board) setKind(slowed, tree string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.slowed, b.tree = slowed, tree
+}

@@ -1,0 +1,316 @@
+package throttle
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"headroom/internal/testkit"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// busy starts a shell that keeps one CPU busy until the test ends, in a child of
+// its own so that descendants are met too.
+func busy(t *testing.T) *exec.Cmd {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	cmd := exec.CommandContext(ctx, "sh", "-c", "sh -c 'while :; do :; done' & wait")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		defer cancel()
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
+		_ = cmd.Wait()
+	})
+	return cmd
+}
+
+// spent is the CPU time of a process and its descendants, by their own clocks.
+func spent(root int) (sum time.Duration) {
+	for _, pid := range Descendants([]int{root}) {
+		cpu, _ := cpuTime(pid)
+		sum += cpu
+	}
+	return sum
+}
+
+// slowed runs the throttle over a busy process for d at cores CPUs and returns
+// the CPU seconds per second that it used, and those that another one, which is
+// not held, used in the same time: the host may be busy with something else.
+func slowed(t *testing.T, th Throttle, root, free int, cores float64, d time.Duration) (got, possible float64) {
+	t.Helper()
+	begin := time.Now()
+	last, before, freeBefore := begin, spent(root), spent(free)
+	ticker := time.NewTicker(pulse)
+	defer ticker.Stop()
+	for n := 0; ; n++ {
+		if n%5 == 0 {
+			if err := th.Hold([]int{root}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now := <-ticker.C
+		if _, err := th.Step(now.Sub(last), cores); err != nil {
+			t.Fatal(err)
+		}
+		last = now
+		if now.Sub(begin) >= d {
+			took := time.Since(begin).Seconds()
+			return (spent(root) - before).Seconds() / took, (spent(free) - freeBefore).Seconds() / took
+		}
+	}
+}
+
+// check runs the law of both throttles: a busy process gets its share and no
+// more, half of it at half the speed, and runs freely afterwards.
+func check(t *testing.T, th Throttle) {
+	t.Helper()
+	root, free := busy(t).Process.Pid, busy(t).Process.Pid
+	slowed(t, th, root, free, 0.3, 500*time.Millisecond) // taken over, first period
+	for _, cores := range []float64{0.3, 0.15} {
+		got, possible := slowed(t, th, root, free, cores, 2*time.Second)
+		t.Logf("%s: allowed %.3f CPUs, used %.3f, one not held used %.3f", th.Kind(), cores, got, possible)
+		if got > cores*1.15+0.02 {
+			t.Errorf("a process allowed %.2f CPUs used %.3f", cores, got)
+		}
+		if least := 0.5 * min(cores, possible); got < least {
+			t.Errorf("a process allowed %.2f CPUs got only %.3f where %.3f were to be had", cores, got, possible)
+		}
+	}
+	used, err := th.Step(pulse, 0.3)
+	if err != nil || used < 0 {
+		t.Errorf("used %v, %v", used, err)
+	}
+}
+
+// Signals alone hold a busy process to its share; it is not left stopped.
+func TestSignalsHoldTheShare(t *testing.T) {
+	t.Parallel()
+	note := filepath.Join(t.TempDir(), "held.json")
+	th, err := NewSignals(note)
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, th)
+	if err := th.Close(); err != nil {
+		t.Error(err)
+	}
+	for pid := range th.members {
+		if st, ok := readStat(pid); ok && st.state == 'T' {
+			t.Errorf("process %d was left stopped", pid)
+		}
+	}
+	if _, err := os.Stat(note); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the note of held processes stays behind: %v", err)
+	}
+}
+
+// What a killed run left stopped is ended at the next start of the same name, and
+// nothing else: a pid that another process has by now is left alone.
+func TestSignalsEndLeftovers(t *testing.T) {
+	t.Parallel()
+	left, other := busy(t), busy(t)
+	st, ok := readStat(left.Process.Pid)
+	if !ok {
+		t.Fatal("no stat of a running process")
+	}
+	if err := unix.Kill(left.Process.Pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	note := filepath.Join(t.TempDir(), "held.json")
+	text := fmt.Sprintf(`[{"pid":%d,"start":%d},{"pid":%d,"start":1},{"pid":1,"start":0}]`, left.Process.Pid, st.start, other.Process.Pid)
+	if err := os.WriteFile(note, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewSignals(note); err != nil {
+		t.Fatal(err)
+	}
+	if err := left.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("leftover ended with %v", err)
+	}
+	if err := unix.Kill(other.Process.Pid, 0); err != nil {
+		t.Errorf("a process that was never held is gone: %v", err)
+	}
+}
+
+// A cgroup holds a busy process to its share and is gone afterwards.
+func TestCgroupHoldsTheShare(t *testing.T) {
+	t.Parallel()
+	run := "headroom-test-" + strconv.Itoa(os.Getpid())
+	th, err := NewCgroup(run, "n01", 0.07)
+	if errors.Is(err, ErrNoCgroup) {
+		testkit.NotRun(t, err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	check(t, th)
+	// An earlier run that crashed leaves its group and processes: the next one ends them.
+	again, err := NewCgroup(run, "n01", 0.07)
+	if err != nil {
+		t.Fatalf("a group left behind is in the way: %v", err)
+	}
+	if pids := again.pids(); len(pids) != 0 {
+		t.Errorf("processes %v of the earlier run are still there", pids)
+	}
+	if err := again.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := th.Close(); err != nil {
+		t.Error(err)
+	}
+	for _, dir := range append(th.groups, th.parents...) {
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s stays behind: %v", dir, err)
+		}
+	}
+}
+
+// The files of cgroup version 2 are written and read as its documentation says
+// (on a folder of plain files: this proves the format, not the slowing).
+func TestCgroupVersion2Files(t *testing.T) {
+	t.Parallel()
+	mount := t.TempDir()
+	group := filepath.Join(mount, "headroom-x", "n01")
+	if err := os.MkdirAll(group, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{
+		"cgroup.controllers": "cpuset cpu io memory", "cgroup.subtree_control": "", "headroom-x/cgroup.subtree_control": "",
+	} {
+		if err := os.WriteFile(filepath.Join(mount, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	api, err := hostAPI(mount)
+	if err != nil || api.version != 2 {
+		t.Fatalf("version %d, %v", api.version, err)
+	}
+	c := &Cgroup{api: api, period: period, parents: []string{filepath.Dir(group)}, groups: []string{group}}
+	if err := c.delegate(); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{mount, filepath.Dir(group)} {
+		if text, _ := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control")); string(text) != "+cpu" {
+			t.Errorf("subtree_control of %s is %q", dir, text)
+		}
+	}
+	if got := api.formatLine(7500*time.Microsecond, period); got != "7500 20000" {
+		t.Errorf("cpu.max %q", got)
+	}
+	used, ok := api.parseUsage([]byte("usage_usec 1234567\nuser_usec 1000000\nsystem_usec 234567\n"))
+	if !ok || used != 1234567*time.Microsecond {
+		t.Errorf("usage %v %v", used, ok)
+	}
+	if _, ok := api.parseUsage([]byte("nr_periods 0\n")); ok {
+		t.Error("usage found where there is none")
+	}
+}
+
+// A host without a CPU controller says so.
+func TestNoCgroup(t *testing.T) {
+	t.Parallel()
+	if _, err := hostAPI(t.TempDir()); !errors.Is(err, ErrNoCgroup) {
+		t.Errorf("error %v", err)
+	}
+	mount := t.TempDir()
+	if err := os.WriteFile(filepath.Join(mount, "cgroup.controllers"), []byte("hugetlb\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := hostAPI(mount); !errors.Is(err, ErrNoCgroup) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// The period grows until the smallest share is as much as the kernel deals out.
+func TestPeriodForSmallShares(t *testing.T) {
+	t.Parallel()
+	for _, least := range []float64{1, 0.375, 0.088, 0.011} {
+		p := periodFor(least)
+		if quota := time.Duration(least * float64(p)); quota < time.Millisecond || p < period || p > periodMax {
+			t.Errorf("share %v: quota %v in %v", least, quota, p)
+		}
+	}
+	if periodFor(0) != periodMax {
+		t.Errorf("no share: period %v", periodFor(0))
+	}
+}
+
+// Descendants of a process are found whichever way the kernel tells them.
+func TestDescendants(t *testing.T) {
+	t.Parallel()
+	root := busy(t).Process.Pid
+	var all []int
+	for deadline := time.Now().Add(10 * time.Second); len(all) < 2 && time.Now().Before(deadline); {
+		all = Descendants([]int{root})
+	}
+	if len(all) != 2 || all[0] != root {
+		t.Fatalf("descendants of %d: %v", root, all)
+	}
+	if scanned := childrenByScan(root); len(scanned) != 1 || scanned[0] != all[1] {
+		t.Errorf("a scan finds %v, the kernel says %v", scanned, all[1:])
+	}
+	if gone := Children(1 << 22); len(gone) != 0 {
+		t.Errorf("children of no process: %v", gone)
+	}
+}
+
+// The process's own CPU clock and /proc agree.
+func TestCPUTime(t *testing.T) {
+	t.Parallel()
+	own, ok := cpuTime(os.Getpid())
+	st, ok2 := readStat(os.Getpid())
+	if !ok || !ok2 || own <= 0 || st.cpu > own+100*time.Millisecond || st.parent != os.Getppid() {
+		t.Errorf("clock %v %v, stat %+v %v", own, ok, st, ok2)
+	}
+}
+
+// No stat line breaks the parser; a command name may hold anything.
+func FuzzParseStat(f *testing.F) {
+	f.Add("12 (a) b) S 3 12 12 0 -1 4194304 1 2 3 4 50 60 7 8 20 0 1 0 777 9 9")
+	f.Add("")
+	f.Add(")")
+	f.Add("1 (x) ")
+	f.Fuzz(func(t *testing.T, text string) {
+		if st, ok := parseStat(text); ok && (st.parent < 0 || st.cpu < 0) {
+			t.Errorf("parseStat(%q) = %+v", text, st)
+		}
+	})
+}
+
+// The fields are those of proc(5).
+func TestParseStat(t *testing.T) {
+	t.Parallel()
+	st, ok := parseStat("12 (a) b) S 3 12 12 0 -1 4194304 1 2 3 4 50 60 7 8 20 0 1 0 777 9 9")
+	if !ok || st != (stat{parent: 3, state: 'S', cpu: 1100 * time.Millisecond, start: 777}) {
+		t.Errorf("%+v %v", st, ok)
+	}
+}
+
+// Long files of /proc are read whole.
+func TestReadLongFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "children")
+	want := bytes.Repeat([]byte("12345 "), 3000)
+	if err := os.WriteFile(path, want, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := read(path); err != nil || got != string(want) {
+		t.Errorf("read %d of %d bytes, %v", len(got), len(want), err)
+	}
+}

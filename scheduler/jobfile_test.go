@@ -1,0 +1,162 @@
+package scheduler
+
+// A job file is understood completely or refused with position, hint and exit
+// code 2; what the log keeps of it means the same job anywhere.
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"headroom/internal/cli"
+)
+
+const fullJob = `name: words
+class: high
+slots: 4
+min_tasks: 75%
+map:
+  input: text/*.txt
+  command: [powerlab, app, wordcount, "{input}"]
+reduce:
+  command: [powerlab, app, merge]
+output: ../out/words
+max_attempts: 5
+`
+
+var classes = []string{"high", "low"}
+
+func TestParseJob(t *testing.T) {
+	t.Parallel()
+	f, err := ParseJob("/data/jobs/words.yaml", []byte(fullJob), classes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &JobFile{
+		Name: "words", Class: "high", Slots: 4, MinTasks: "75%", MaxAttempts: 5, Folder: "/data/jobs", Output: "/data/out/words",
+		Map:    MapStage{Input: "/data/jobs/text/*.txt", Command: []string{"powerlab", "app", "wordcount", "{input}"}},
+		Reduce: &ReduceStage{Command: []string{"powerlab", "app", "merge"}},
+	}
+	if d := cmp.Diff(want, f, cmpopts.IgnoreUnexported(JobFile{})); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if got := f.Fraction(); got != 0.75 {
+		t.Errorf("fraction %v", got)
+	}
+}
+
+func TestParseJobDefaults(t *testing.T) {
+	t.Parallel()
+	f, err := ParseJob("/j/a.yaml", []byte("name: a\nclass: low\nslots: 1\nmap: {input: /t/*, command: [cat]}\noutput: /o\nfolder: /work\n"), classes)
+	if err != nil || f.MaxAttempts != 3 || f.Fraction() != 1 || f.Folder != "/work" || f.Reduce != nil {
+		t.Errorf("%+v, %v", f, err)
+	}
+}
+
+func TestParseJobRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ from, to, want string }{
+		"no name":          {"name: words\n", "", "/f: name is missing"},
+		"odd name":         {"name: words", "name: ../words", "/f:1:7: name"},
+		"no class":         {"class: high\n", "", "/f: class is missing"},
+		"unknown class":    {"class: high", "class: urgent", `/f:2:8: unknown class "urgent"`},
+		"no slots":         {"slots: 4\n", "", "/f: slots is missing"},
+		"zero slots":       {"slots: 4", "slots: 0", "/f:3:8: slots is 0"},
+		"negative slots":   {"slots: 4", "slots: -1", "/f:3:8: slots is -1"},
+		"slots in words":   {"slots: 4", "slots: four", `/f:3:8: "four" is not a whole number`},
+		"no fraction":      {"75%", "0", "/f:4:12: min_tasks"},
+		"too much":         {"75%", "1.01", "/f:4:12: min_tasks"},
+		"percent too much": {"75%", "175%", "/f:4:12: min_tasks"},
+		"not a number":     {"75%", "most", "/f:4:12: min_tasks"},
+		"NaN":              {"75%", "NaN", "/f:4:12: min_tasks"},
+		"no input":         {"  input: text/*.txt\n", "", "/f: map.input is missing"},
+		"no command":       {`  command: [powerlab, app, wordcount, "{input}"]` + "\n", "", "/f: map.command is missing"},
+		"empty command":    {`[powerlab, app, wordcount, "{input}"]`, "[]", "/f: map.command is missing"},
+		"empty program":    {`[powerlab, app, wordcount, "{input}"]`, `[""]`, "/f:7:13: the program"},
+		"NUL":              {`"{input}"`, `"a\0b"`, "/f:7:39: map.command holds a NUL"},
+		"empty reduce":     {"[powerlab, app, merge]", "[]", "/f: reduce.command is missing"},
+		"no output":        {"output: ../out/words\n", "", "/f: output is missing"},
+		"zero attempts":    {"max_attempts: 5", "max_attempts: 0", "/f:11:15: max_attempts is 0"},
+		"many attempts":    {"max_attempts: 5", "max_attempts: 101", "/f:11:15: max_attempts is 101"},
+		"unknown key":      {"slots: 4", "slot: 4", `/f:3:1: unknown key "slot"`},
+		"broken":           {"[powerlab, app, merge]", "[powerlab", "/f:10:"},
+		"empty":            {fullJob, "", "/f: name is missing"},
+		"a list":           {fullJob, "- a\n", "/f:1:"},
+		"not UTF-8":        {"words", "w\xffrds", "/f: the job file is not UTF-8"},
+		"too long":         {fullJob, fullJob + strings.Repeat("#", jobFileMax), "/f: a job file of"},
+	} {
+		_, err := ParseJob("/f", []byte(strings.Replace(fullJob, c.from, c.to, 1)), classes)
+		e, ok := errors.AsType[*cli.Error](err)
+		if !ok || e.Exit != cli.ExitUsage || e.Hint == "" || !strings.HasPrefix(e.Message, c.want) {
+			t.Errorf("%s: got %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+// sameLeast takes the default of min_tasks for what it stands for.
+var sameLeast = cmp.FilterPath(func(p cmp.Path) bool { return p.String() == "MinTasks" },
+	cmp.Transformer("least", func(s string) string { return strings.TrimSuffix(s, "100%") }))
+
+// What the log keeps is read back as the same job.
+func FuzzJobFile(f *testing.F) {
+	f.Add([]byte(fullJob))
+	f.Add([]byte("name: a\nclass: low\nslots: 1\nmap: {input: '/t/ *', command: ['{output}', \"\\t\"]}\noutput: /o\n"))
+	f.Add([]byte("{name: a, class: low, slots: 1, min_tasks: 1e-3, map: {input: x, command: [\"'#: \"]}, output: '*'}"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		job, err := ParseJob("/dir/f", data, classes)
+		if err != nil {
+			e, ok := errors.AsType[*cli.Error](err)
+			if !ok || e.Exit != cli.ExitUsage || e.Hint == "" || !strings.HasPrefix(e.Message, "/dir/f:") {
+				t.Fatalf("refused as %v", err)
+			}
+			return
+		}
+		canonical, err := job.Canonical()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ParseJob("/elsewhere/g", canonical, nil)
+		if err != nil {
+			t.Fatalf("own text refused: %v\n%s", err, canonical)
+		}
+		if d := cmp.Diff(job, again, cmpopts.IgnoreUnexported(JobFile{}), cmpopts.EquateEmpty(), sameLeast); d != "" {
+			t.Fatalf("(-first +again):\n%s\n%s", d, canonical)
+		}
+	})
+}
+
+// No text of a job changes on its way through the log.
+func TestCanonicalKeepsEveryText(t *testing.T) {
+	t.Parallel()
+	odd := rapid.OneOf(rapid.String(), rapid.StringMatching(`[ \t'"\\#:{}\[\]&*!|>%@,?a-]{1,8}`),
+		rapid.SampledFrom([]string{"null", "~", "yes", "0x1F", "1e3", "2026-11-21", "<<", "---", "\u2028", "\x7f", "\ufeff", "a\r\nb", " "}))
+	rapid.Check(t, func(t *rapid.T) {
+		word := func(name string) string {
+			return odd.Filter(func(s string) bool { return s != "" && !strings.ContainsRune(s, 0) }).Draw(t, name)
+		}
+		job := &JobFile{
+			Name: "a", Class: "low", Slots: 1, MinTasks: "50%", MaxAttempts: 3, Folder: "/f", Output: "/out/x" + word("output") + "x",
+			Map: MapStage{Input: "/in/x" + word("input") + "x", Command: []string{word("program"), word("argument"), ""}},
+		}
+		job.Output, job.Map.Input = filepath.Clean(job.Output), filepath.Clean(job.Map.Input)
+		if rapid.Bool().Draw(t, "reduce") {
+			job.Reduce = &ReduceStage{Command: []string{word("reducer")}}
+		}
+		text, err := job.Canonical()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ParseJob("/f/j.yaml", text, nil)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		if d := cmp.Diff(job, again, cmpopts.IgnoreUnexported(JobFile{})); d != "" {
+			t.Fatalf("(-job +again):\n%s\n%s", d, text)
+		}
+	})
+}

@@ -1,0 +1,140 @@
+package local
+
+// A task's output appears whole or not at all; a task ends with its group when it
+// is told to; what it said last is the cause of its failure.
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
+
+	headroomv1 "headroom/api/headroom/v1"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func task(t *testing.T, argv ...string) *headroomv1.Task {
+	t.Helper()
+	dir := t.TempDir()
+	return &headroomv1.Task{Ref: &headroomv1.TaskRef{Job: "j", Phase: "map", Attempt: 7}, Argv: argv, Output: filepath.Join(dir, "map-00000"), Dir: dir}
+}
+
+// files are the names left in the output's folder.
+func files(t *testing.T, k *headroomv1.Task) string {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Dir(k.GetOutput()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return strings.Join(names, " ")
+}
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		argv          []string
+		exit          int32
+		cause, output string
+	}{
+		"success":        {[]string{"sh", "-c", "echo $X; echo note >&2"}, 0, "", "y\n"},
+		"failure":        {[]string{"sh", "-c", "echo half; echo no space left >&2; exit 3"}, 3, "exit status 3: no space left", ""},
+		"no program":     {[]string{"/nowhere/at/all"}, -1, "no such file", ""},
+		"nothing to run": {nil, -1, "no program", ""},
+		"killed":         {[]string{"sh", "-c", "kill -9 $$"}, -1, "signal: killed", ""},
+		"writes itself":  {[]string{"sh", "-c", "echo not this; echo this > $0", "OUTPUT"}, 0, "", "this\n"},
+		"removes it":     {[]string{"sh", "-c", "rm $0", "OUTPUT"}, -1, "left no output", ""},
+		"leaves a child": {[]string{"sh", "-c", "sleep 600 & echo x"}, 0, "", "x\n"},
+		"odd bytes":      {[]string{"sh", "-c", `printf '\377' >&2; exit 1`}, 1, "exit status 1: ?", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := task(t, c.argv...)
+			for i, a := range k.GetArgv() {
+				if a == "OUTPUT" {
+					k.Argv[i] = Partial(k.GetOutput(), 7)
+				}
+			}
+			r := run(context.Background(), k, append(os.Environ(), "X=y"))
+			if r.GetExitCode() != c.exit || (c.cause == "") != (r.GetError() == "") || !strings.Contains(r.GetError(), c.cause) {
+				t.Errorf("ended with %d, %q; want %d, %q", r.GetExitCode(), r.GetError(), c.exit, c.cause)
+			}
+			data, _ := os.ReadFile(k.GetOutput())
+			want := ""
+			if c.cause == "" {
+				want = "map-00000"
+			}
+			if got := files(t, k); string(data) != c.output || got != want {
+				t.Errorf("output %q, want %q; files %q", data, c.output, got)
+			}
+		})
+	}
+}
+
+func TestKillTakesTheGroup(t *testing.T) {
+	t.Parallel()
+	k := task(t, "sh", "-c", "sleep 600 & echo $! > pid.tmp; mv pid.tmp pid; wait")
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan *headroomv1.TaskResult, 1)
+	go func() { over <- run(ctx, k, os.Environ()) }()
+	var child int
+	deadline := time.After(20 * time.Second)
+	for child == 0 {
+		if data, err := os.ReadFile(filepath.Join(k.GetDir(), "pid")); err == nil {
+			if _, err := fmt.Sscan(string(data), &child); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case <-deadline:
+			t.Fatal("the task did not start")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	cancel()
+	if r := <-over; r.GetError() != "stopped" || r.GetExitCode() != -1 {
+		t.Errorf("ended with %v", r)
+	}
+	for syscall.Kill(child, 0) == nil && !zombie(child) {
+		select {
+		case <-deadline:
+			t.Fatal("the task's child lives on")
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// zombie tells whether a process has ended and only waits to be collected.
+func zombie(pid int) bool {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err == nil && strings.Contains(string(data), ") Z ")
+}
+
+func TestTailKeepsTheEnd(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var kept tail
+		var all string
+		for range rapid.IntRange(0, 10).Draw(t, "writes") {
+			p := strings.Repeat(rapid.StringN(0, 4, 16).Draw(t, "text"), rapid.IntRange(0, 400).Draw(t, "times"))
+			if n, err := kept.Write([]byte(p)); n != len(p) || err != nil {
+				t.Fatal(n, err)
+			}
+			all += p
+		}
+		if want := all[max(0, len(all)-tailMax):]; kept.String() != want {
+			t.Fatalf("kept %q, want %q", kept.String(), want)
+		}
+	})
+}

@@ -1,0 +1,76 @@
+// Claim: the judges can see. Each mistake that a careless hand could make in
+// the cluster is found within some hundred schedules, under the promise it breaks.
+package simulation
+
+import (
+	"testing"
+	"time"
+
+	"headroom/ledger"
+)
+
+const sabotageSchedules = 400
+
+func TestSabotageIsFound(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		bent    bends
+		promise string
+	}{
+		"a lease counts from the arrival of its grant": {bends{receipt: true}, "P2"},
+		"heartbeats are answered before the commit":    {bends{early: true}, "P3"},
+		"a lower counts before it is acknowledged":     {bends{tick: lowersAtOnce}, "P4"},
+		"a silent node falls to its fail-safe cap":     {bends{tick: forgetsSilent}, "P4"},
+		"a read-back forgets the target it may renew":  {bends{report: namesNext}, "P4"},
+		"a report says what was written":               {bends{report: believesWrites}, "P4"},
+		"the sum is broken, too":                       {bends{tick: lowersAtOnce}, "P1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for i := range sabotageSchedules {
+				w := newWorld(SeedOf(11, i), time.Minute, nil, c.bent)
+				w.run()
+				for _, v := range w.judge.found {
+					if v.Promise == c.promise {
+						t.Logf("schedule %d, %.3f s: %s", i+1, v.At, v.What)
+						return
+					}
+				}
+			}
+			t.Errorf("not found in %d schedules", sabotageSchedules)
+		})
+	}
+}
+
+// lowersAtOnce commits a lower as acknowledged with the tick that follows it.
+func lowersAtOnce(s *ledger.State, t *ledger.Tick) {
+	for _, n := range s.NodesByName() {
+		if n.Ceiling > n.Target && n.Grantable() {
+			t.Acks = append(t.Acks, ledger.Ack{
+				Node: n.Name, Process: n.Process, Seq: n.Seq, Effective: n.Target, Stored: n.FailSafe,
+			})
+		}
+	}
+}
+
+// forgetsSilent takes for granted that a node of which nothing was heard has fallen to its fail-safe cap.
+func forgetsSilent(s *ledger.State, t *ledger.Tick) {
+	if len(t.Acks)+len(t.Seen)+len(t.Targets) > 0 {
+		return
+	}
+	for _, n := range s.NodesByName() {
+		if n.Grantable() && n.Ceiling > n.Least() {
+			t.Acks = append(t.Acks, ledger.Ack{
+				Node: n.Name, Process: n.Process, Seq: n.Seq + 1, Effective: n.FailSafe, Stored: n.FailSafe,
+			})
+			t.Targets = append(t.Targets, ledger.Target{Node: n.Name, Cap: n.Least()})
+			return
+		}
+	}
+}
+
+// namesNext makes a node name a sequence number that it has not stored.
+func namesNext(_ *node, r *ledger.Report) { r.Highest.Seq++ }
+
+// believesWrites makes a node report what it wrote instead of what reads back.
+func believesWrites(n *node, r *ledger.Report) { r.Effective = n.want }
