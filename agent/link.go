@@ -104,6 +104,10 @@ func (l *link) once(ctx context.Context) error {
 	defer cancel()
 	l.drain()
 	stream := l.client.Exchange(ctx)
+	// net/http watches ctx only once the request's body has ended, so that ending
+	// the context alone would leave Receive waiting for ever.
+	unwatch := context.AfterFunc(ctx, func() { _ = stream.CloseRequest() })
+	defer unwatch()
 	hello := &headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Hello{Hello: l.hello}}
 	if err := stream.Send(hello); err != nil {
 		return receiveError(stream, err)

@@ -260,14 +260,15 @@ func (s *socket) write(to pair, note func(path string, value, before int64) erro
 	}
 	var errs []error
 	for _, name := range order {
-		want, got := &to.long, &s.effective.long
+		want, got, last := &to.long, &s.effective.long, s.written.long
 		if name == rapl.ShortTerm {
 			if !s.limiter.Has(name) {
 				continue
 			}
-			want, got = &to.short, &s.effective.short
+			want, got, last = &to.short, &s.effective.short, s.written.short
 		}
-		if rapl.Same(*want, *got) && s.readable && s.written.long > 0 {
+		// A step of one grain is a step too: only what was written before and still reads back needs no writing.
+		if *want == last && rapl.Same(*want, *got) && s.readable {
 			continue
 		}
 		if err := note(s.limiter.PowerPath(name), int64(*want), int64(*got)); err != nil {

@@ -58,16 +58,23 @@ const (
 	settle = 600 * time.Millisecond
 	// stepMin is the change of cap, as a ratio, that counts as a step.
 	stepMin = 0.01
-	// gainDown and gainUp are the part of the difference taken out per second.
-	gainDown, gainUp = 2.0, 0.5
+	// gain is the part of the difference taken out per second. It is the same both
+	// ways: counters move in steps, so single samples read high and low by turns,
+	// and a gain that differs would turn that noise into a lower limit.
+	gain = 0.25
+	// gainOver is the gain while the smoothed power is above the cap by more than
+	// overBand: down fast.
+	gainOver, overBand = 1.0, 0.03
+	// smoothing is the time constant of the smoothed power.
+	smoothing = 1 * time.Second
 	// biasDown and biasUp bound the correction, as ratios of the DC power behind
 	// the cap: a model that is off by more is a broken sensor.
 	biasDown, biasUp = 0.30, 0.03
 	// slewUp bounds how fast feedback raises the limit, as a ratio a second.
-	slewUp = 0.02
-	// dramFall is the time in which a DRAM estimate falls to a lower reading once
-	// a step has settled; it rises at once.
-	dramFall = 1 * time.Second
+	slewUp = 0.04
+	// dramJump is the rise of a DRAM reading above the smoothed one, as a ratio,
+	// that is believed at once.
+	dramJump = 0.30
 	// dramUp and dramDown are the powers of the change of limit by which memory is
 	// foreseen to follow: its traffic follows frequency, power the square of
 	// frequency or more. Both err on the side of more DRAM, so of a lower limit.
@@ -123,11 +130,11 @@ type State struct {
 	Limited bool
 
 	bias    float64 // correction of the model, W of DC power
-	dram    float64 // estimate of DRAM, W
+	dram    float64 // DRAM power, smoothed, W
 	hasDRAM bool    // dram stands on a reading
 	ahead   float64 // DRAM foreseen for a limit just stepped to, W; 0: none
-	pkg     float64 // last known package power, W
-	hasPkg  bool
+	pkg     float64 // package power, smoothed, W
+	hasPkg  bool    // pkg stands on a reading
 }
 
 // Rail says whether the limit wanted could be had.
@@ -176,21 +183,28 @@ func Step(now time.Duration, in Sample, granted units.Power, s State, c Config) 
 	return Actions{Long: long, Short: grain(want * (1 + shortAbove)), Rail: rail}, s
 }
 
-// observe takes the sample into the estimates.
+// observe takes the sample into the smoothed powers. While a step settles they
+// follow at once.
 func (s State) observe(now time.Duration, in Sample, c Config) State {
-	settling := now < s.SettledAt
+	// After a step the mean begins anew and grows to its full length.
+	since := min(max(now-(s.SettledAt-settle/2), in.Elapsed, 1), smoothing)
+	part := min(1, in.Elapsed.Seconds()/since.Seconds())
 	if now >= s.SettledAt-settle+foresight {
 		s.ahead = 0
 	}
 	if in.DRAM.Known && c.HasDRAM {
 		d := in.DRAM.Power.Watts()
-		if s.hasDRAM && !settling && d < s.dram {
-			d = s.dram + (d-s.dram)*min(1, in.Elapsed.Seconds()/dramFall.Seconds())
+		if s.hasDRAM && d < s.dram*(1+dramJump) {
+			d = s.dram + (d-s.dram)*part
 		}
 		s.dram, s.hasDRAM = d, true
 	}
 	if in.Package.Known {
-		s.pkg, s.hasPkg = in.Package.Power.Watts(), true
+		p := in.Package.Power.Watts()
+		if s.hasPkg {
+			p = s.pkg + (p-s.pkg)*part
+		}
+		s.pkg, s.hasPkg = p, true
 		s.Limited = s.Limit > 0 && s.pkg >= s.Limit.Watts()*(1-limitedBand)
 	}
 	return s
@@ -213,24 +227,25 @@ func (s State) isStep(granted units.Power) bool {
 }
 
 // integrate moves the correction by the part of the difference that belongs to
-// the time of the sample. Upwards it moves only while the packages are held by
-// the limit: below it, power says nothing about the model.
+// the time of the sample, and only while the packages are held by the limit:
+// below it, power says nothing about the model.
 func (s State) integrate(in Sample, dc float64, c Config) float64 {
-	e := dc*(1-margin) - s.pkg - c.Other.Watts()
+	if !s.Limited {
+		return s.bias
+	}
+	aim, smooth := dc*(1-margin)-c.Other.Watts(), s.pkg
+	e := aim - in.Package.Power.Watts()
 	if c.HasDRAM {
-		e -= in.DRAM.Power.Watts()
+		e, smooth = e-in.DRAM.Power.Watts(), smooth+s.dram
 	}
-	gain := gainDown
-	if e > 0 {
-		gain = gainUp
-		if !s.Limited || s.atTop(c) {
-			return s.bias
-		}
-	} else if !s.Limited {
-		return s.bias // above the cap but not at the limit: the limit is not what holds it
+	rate := gain
+	if over := aim - smooth; over < -overBand*dc {
+		e, rate = over, gainOver
 	}
-	moved := s.bias + e*min(1, gain*in.Elapsed.Seconds())
-	return clamp(moved, -biasDown*dc, biasUp*dc)
+	if e > 0 && s.atTop(c) {
+		return s.bias
+	}
+	return clamp(s.bias+e*min(1, rate*in.Elapsed.Seconds()), -biasDown*dc, biasUp*dc)
 }
 
 func (s State) atTop(c Config) bool { return c.PackageMax > 0 && s.Limit >= c.PackageMax }

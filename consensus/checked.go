@@ -73,7 +73,7 @@ func (l *checkedLog) judge(c *checker, r verifier.VerificationReport) {
 	}
 	// A range that a snapshot has cut away meanwhile cannot be read; that is no
 	// finding.
-	l.log.Debug("log range not verified", "range", r.Range.String(), "reason", r.Err)
+	l.log.Debug("log range not verified", slog.String("range", r.Range.String()), slog.Any("reason", r.Err))
 }
 
 // StoreLog appends one entry.

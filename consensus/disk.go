@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/hashicorp/raft"
 	wal "github.com/hashicorp/raft-wal"
@@ -154,12 +155,12 @@ func sameServers(cfg Config, rc *raft.Config, stores *Stores) error {
 }
 
 func listServers(c raft.Configuration) string {
-	var out string
+	var out strings.Builder
 	for i, s := range c.Servers {
 		if i > 0 {
-			out += ", "
+			out.WriteString(", ")
 		}
-		out += string(s.ID) + "=" + string(s.Address)
+		out.WriteString(string(s.ID) + "=" + string(s.Address))
 	}
-	return out
+	return out.String()
 }

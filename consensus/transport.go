@@ -169,7 +169,9 @@ func (t *transport) RequestVote(id raft.ServerID, to raft.ServerAddress, req *ra
 }
 
 // RequestPreVote asks one server whether it would vote.
-func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse) error {
+func (t *transport) RequestPreVote(
+	id raft.ServerID, to raft.ServerAddress, req *raft.RequestPreVoteRequest, resp *raft.RequestPreVoteResponse,
+) error {
 	pre, ok := t.Transport.(raft.WithPreVote)
 	if !ok || t.isGone() {
 		return errTransportClosed
@@ -178,7 +180,9 @@ func (t *transport) RequestPreVote(id raft.ServerID, to raft.ServerAddress, req 
 }
 
 // InstallSnapshot sends a snapshot to one server.
-func (t *transport) InstallSnapshot(id raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader) error {
+func (t *transport) InstallSnapshot(
+	id raft.ServerID, to raft.ServerAddress, req *raft.InstallSnapshotRequest, resp *raft.InstallSnapshotResponse, data io.Reader,
+) error {
 	if t.isGone() {
 		return errTransportClosed
 	}

@@ -221,6 +221,13 @@ func (c *cluster) until(what string, limit time.Duration, f func() bool) time.Du
 	return time.Since(began)
 }
 
+// all are the nodes of now.
+func (c *cluster) all() []*node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.nodes
+}
+
 // held are the nodes that hold a lease.
 func (c *cluster) held() (n int) {
 	for _, x := range c.nodes {
@@ -273,7 +280,7 @@ func (j *judge) look(had map[string]bool) {
 	defer j.mu.Unlock()
 	s := j.c.newest() // before the nodes: what they hold now was committed by then or is older
 	sum := 40 * units.Watt
-	for _, n := range j.c.nodes {
+	for _, n := range j.c.all() {
 		h := n.look()
 		sum += h.effective
 		if had[n.name] && !h.held {
@@ -282,7 +289,7 @@ func (j *judge) look(had map[string]bool) {
 		had[n.name] = h.held
 	}
 	after := j.c.newest()
-	for _, n := range j.c.nodes {
+	for _, n := range j.c.all() {
 		charge := max(s.Nodes[n.name].Charge(), after.Nodes[n.name].Charge())
 		if h := n.look(); h.held && h.effective > charge {
 			j.c.t.Errorf("P4: %s holds %v and is charged %v", n.name, h.effective, charge)

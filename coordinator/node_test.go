@@ -3,6 +3,8 @@ package coordinator
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -87,7 +89,9 @@ func (c *cluster) addNode(h *headroomv1.Hello) *node {
 	}
 	n.holder = lease.New(h.GetProcessId(), lease.Memory{FailSafe: n.effective}, n.instant())
 	n.stopped.Go(n.run)
-	c.nodes = append(c.nodes, n)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.nodes = append(slices.Clone(c.nodes), n)
 	return n
 }
 
@@ -215,7 +219,7 @@ func (n *node) granted(from string, m *headroomv1.Lease) {
 	}
 	n.waiting = ""
 	n.grants = append(n.grants, grantSeen{at: time.Now(), from: from, g: g})
-	if g.Cap != before || n.effective != g.Cap {
+	if g.Cap != before {
 		n.due = time.Now().Add(n.takes)
 	}
 }
@@ -245,7 +249,7 @@ func (n *node) heartbeat() {
 		Number: n.number, Highest: stampMessage(n.holder.Memory().Highest), DemandUw: &demand, PowerUw: &e,
 		Holding: &headroomv1.Holding{EffectiveUw: &e, FailSafeUw: int64(n.holder.Memory().FailSafe)},
 	}
-	mute, cut := n.mute, n.cutoff
+	mute, cut := n.mute, maps.Clone(n.cutoff)
 	n.mu.Unlock()
 	for _, id := range n.c.ids {
 		if p := n.links[id]; p != nil && !mute && !cut[id] {

@@ -178,7 +178,7 @@ func TestFailover(t *testing.T) {
 			old := c.leader()
 			c.kill(old.cfg.ID)
 			killed := time.Now()
-			c.until("a lease from a new leader for each node", 3*time.Second, func() bool {
+			took := c.until("a lease from a new leader for each node", 3*time.Second, func() bool {
 				for _, n := range c.nodes {
 					g := n.look().grants
 					if last := g[len(g)-1]; last.at.Before(killed) || last.from == old.cfg.ID {
@@ -187,6 +187,7 @@ func TestFailover(t *testing.T) {
 				}
 				return true
 			})
+			t.Logf("granted after %v", took)
 			c.start(old.cfg.ID)
 			time.Sleep(5 * time.Second)
 		}
@@ -332,11 +333,14 @@ func TestRaiseWaitsForTheLowerThatPays(t *testing.T) {
 		rich.set(func(n *node) { n.takes = 4 * time.Second })
 		poor := c.addNode(declared("poor-one"))
 		c.until("the first node was told to give", 10*time.Second, func() bool { return rich.look().cap < 200*units.Watt })
-		for rich.look().effective == 200*units.Watt {
+		waited := c.until("the first node gives", 5*time.Second, func() bool {
 			if p := poor.look(); p.cap > 90*units.Watt {
 				t.Fatalf("raised to %v before the other had given", p.cap)
 			}
-			time.Sleep(5 * time.Millisecond)
+			return rich.look().effective < 200*units.Watt
+		})
+		if waited < 3*time.Second {
+			t.Errorf("the first node gave after %v", waited)
 		}
 		c.until("the second node was raised", 5*time.Second, func() bool { return poor.look().effective > 130*units.Watt })
 	})
@@ -411,7 +415,9 @@ func TestRestartedPowerd(t *testing.T) {
 		old.end()
 		again := declared("n01")
 		again.ProcessId = 4242
+		c.mu.Lock()
 		c.nodes = nil
+		c.mu.Unlock()
 		n := c.addNode(again)
 		c.allHeld(4 * time.Second)
 		for _, g := range n.look().grants {

@@ -24,10 +24,13 @@ const (
 // all busy: short enough that a job of high priority does not wait long for a slot.
 const taskWall = 1200 * time.Millisecond
 
-// waves is how many tasks a job has for each slot of the cluster.
+// waves is how many tasks a job has for each slot of the cluster. A job of class
+// high takes only highShare of the slots at once, so that even under a low cap the
+// other class is not stopped altogether.
 const (
-	wavesLow  = 4.0
-	wavesHigh = 1.5
+	wavesLow  = 3.0
+	wavesHigh = 1.0
+	highShare = 0.25
 )
 
 // workload makes the jobs: word counts of class low, most frequent words of
@@ -121,13 +124,14 @@ func (w *workload) job(class string) (file string, spec []byte, err error) {
 }
 
 func (w *workload) spec(name, class, input string) string {
-	mapper, reducer := []string{w.lab, "app", "wordcount"}, []string{w.lab, "app", "merge"}
+	mapper, reducer, slots := []string{w.lab, "app", "wordcount"}, []string{w.lab, "app", "merge"}, w.slots
 	if class == classHigh {
+		slots = max(1, int(highShare*float64(w.slots)))
 		mapper, reducer = []string{w.lab, "app", "topn", "-n", "200"}, []string{w.lab, "app", "mergetop", "-n", "20"}
 	}
 	mapper = append(mapper, "--passes", strconv.Itoa(w.passes), "{input}")
 	return fmt.Sprintf("name: %s\nclass: %s\nslots: %d\nmap:\n  input: %s\n  command: [%s]\nreduce:\n  command: [%s]\noutput: %s\n",
-		name, class, w.slots, strconv.Quote(filepath.Join(input, "*.txt")), quoted(mapper), quoted(reducer), strconv.Quote(filepath.Join(w.dir, "out")))
+		name, class, slots, strconv.Quote(filepath.Join(input, "*.txt")), quoted(mapper), quoted(reducer), strconv.Quote(filepath.Join(w.dir, "out")))
 }
 
 func quoted(words []string) string {

@@ -83,8 +83,8 @@ func (l *lab) nodeCPUs() float64 {
 }
 
 // slotsFor is enough slots to use the node's CPUs, and enough that a lower cap
-// takes some of them away.
-func slotsFor(cpus float64) int { return max(3, int(math.Ceil(1.5*cpus))) }
+// takes some of them away and still leaves both classes one.
+func slotsFor(cpus float64) int { return max(4, int(math.Ceil(1.5*cpus))) }
 
 // full is the budget at which every node may run at full speed, as powerd
 // declares its most: whole watts.

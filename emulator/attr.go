@@ -123,7 +123,7 @@ func parseUint(text string) (int64, error) {
 	if err != nil {
 		return 0, errMalformed
 	}
-	return int64(v), nil //nolint:gosec // 63 bits
+	return int64(v), nil
 }
 
 // parseScan is the kernel's sscanf("%u") of cpufreq: leading blanks and anything

@@ -14,7 +14,7 @@ import (
 // is there was perhaps edited and stays.
 func (m *machine) writeConfig() error {
 	path := filepath.Join(m.dir, "powerd.yaml")
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644) //nolint:gosec // holds no secret
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if errors.Is(err, os.ErrExist) {
 		return nil
 	}

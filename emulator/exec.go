@@ -151,13 +151,13 @@ func (s *execServer) runProgram(conn *net.UnixConn, files []*os.File) (execResul
 		return execResult{}, err
 	}
 	closeAll(files) // the program has its own copies: readers see the end with it
-	s.log.Info("program started", "pid", cmd.Process.Pid, "program", request.Argv[0])
+	s.log.Info("program started", slog.Int("pid", cmd.Process.Pid), slog.String("program", request.Argv[0]))
 	go passSignals(from, cmd.Process.Pid)
 	_ = s.family.wait(cmd)
 	s.mu.Lock()
 	delete(s.running, cmd)
 	s.mu.Unlock()
-	s.log.Info("program ended", "pid", cmd.Process.Pid, "state", cmd.ProcessState.String())
+	s.log.Info("program ended", slog.Int("pid", cmd.Process.Pid), slog.String("state", cmd.ProcessState.String()))
 	return resultOf(cmd.ProcessState), nil
 }
 
@@ -238,7 +238,7 @@ func receiveFiles(conn *net.UnixConn) ([]*os.File, error) {
 		}
 		for _, d := range descriptors {
 			unix.CloseOnExec(d)
-			files = append(files, os.NewFile(uintptr(d), "passed")) //nolint:gosec // a descriptor from the kernel
+			files = append(files, os.NewFile(uintptr(d), "passed"))
 		}
 	}
 	if len(files) != execFiles {

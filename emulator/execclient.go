@@ -60,7 +60,7 @@ func dialNode(ctx context.Context, path string) (conn *net.UnixConn, err error) 
 	err = shortPath(path, func(short string) error {
 		c, err := (&net.Dialer{}).DialContext(ctx, "unix", short)
 		if err == nil {
-			conn = c.(*net.UnixConn) //nolint:forcetypeassert // the network is unix
+			conn = c.(*net.UnixConn)
 		}
 		return err
 	})
@@ -71,7 +71,7 @@ func dialNode(ctx context.Context, path string) (conn *net.UnixConn, err error) 
 func converse(conn *net.UnixConn, request execRequest) (execResult, error) {
 	caught := make(chan os.Signal, 8)
 	signal.Notify(caught, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
-	rights := unix.UnixRights(int(os.Stdin.Fd()), int(os.Stdout.Fd()), int(os.Stderr.Fd())) //nolint:gosec // descriptors
+	rights := unix.UnixRights(int(os.Stdin.Fd()), int(os.Stdout.Fd()), int(os.Stderr.Fd()))
 	if _, _, err := conn.WriteMsgUnix([]byte{'\n'}, rights, nil); err != nil {
 		return execResult{}, err
 	}

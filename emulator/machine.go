@@ -83,7 +83,7 @@ func boot(opts Options, log *slog.Logger) (*machine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("emulator: node folder: %w", err)
 	}
-	m := &machine{opts: opts, dir: filepath.Join(base, opts.Name), log: log.With("node", opts.Name)}
+	m := &machine{opts: opts, dir: filepath.Join(base, opts.Name), log: log.With(slog.String("node", opts.Name))}
 	m.cores = hostShare * float64(runtime.NumCPU()) / float64(max(1, opts.Nodes))
 	if err := m.build(base); err != nil {
 		m.release()
@@ -110,15 +110,15 @@ func (m *machine) build(base string) (err error) {
 // claim makes this process the only one that runs the node in this folder.
 func (m *machine) claim() error {
 	run := filepath.Join(m.dir, "run")
-	if err := os.MkdirAll(run, 0o755); err != nil { //nolint:gosec // readable like sysfs
+	if err := os.MkdirAll(run, 0o755); err != nil {
 		return fmt.Errorf("emulator: node folder: %w", err)
 	}
 	path := filepath.Join(run, "node.pid")
-	lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644) //nolint:gosec // a pid file
+	lock, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return fmt.Errorf("emulator: claim node: %w", err)
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil { //nolint:gosec // a descriptor
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		var owner [32]byte
 		n, _ := lock.ReadAt(owner[:], 0)
 		pid, _ := strconv.Atoi(string(owner[:max(0, n-1)]))
@@ -150,7 +150,7 @@ func (m *machine) chooseThrottle(base string) (throttle.Throttle, error) {
 	if m.opts.Throttle == "cgroup" {
 		return nil, &cli.Error{Code: "cgroup", Exit: cli.ExitFailed, Err: err, Hint: "run as root, or use --throttle signals"}
 	}
-	m.log.Info("node is slowed by signals", "reason", err.Error())
+	m.log.Info("node is slowed by signals", slog.String("reason", err.Error()))
 	return signals, nil
 }
 
@@ -174,7 +174,7 @@ func (m *machine) release() {
 		errs = append(errs, m.lock.Truncate(0), m.lock.Close())
 	}
 	if err := errors.Join(errs...); err != nil {
-		m.log.Warn("node left something behind", "err", err)
+		m.log.Warn("node left something behind", slog.Any("err", err))
 	}
 }
 
@@ -258,7 +258,7 @@ func (m *machine) report(err error, said string) string {
 		text = err.Error()
 	}
 	if text != said && text != "" {
-		m.log.Warn("emulated node step failed", "err", err)
+		m.log.Warn("emulated node step failed", slog.Any("err", err))
 	}
 	return text
 }
@@ -314,7 +314,7 @@ func (m *machine) stop() {
 	m.exec.close()
 	m.powerd.stop()
 	if left := m.family.end(); left > 0 {
-		m.log.Warn("processes did not end", "count", left)
+		m.log.Warn("processes did not end", slog.Int("count", left))
 	}
 }
 

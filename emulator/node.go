@@ -82,7 +82,7 @@ func NewNode(dir string, spec Spec) (*Node, error) {
 		return nil, err
 	}
 	for _, sub := range []string{"root", "run", "state", "work"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil { //nolint:gosec // readable like sysfs
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return nil, fmt.Errorf("emulator: node folder: %w", err)
 		}
 	}

@@ -66,7 +66,8 @@ func (s *service) keep(ctx context.Context, started func()) {
 		if ctx.Err() != nil {
 			return
 		}
-		s.log.Warn("process ended, will be started again", "process", s.name, "err", err, "delay", s.delay)
+		s.log.Warn("process ended, will be started again",
+			slog.String("process", s.name), slog.Any("err", err), slog.Duration("delay", s.delay))
 		select {
 		case <-ctx.Done():
 		case <-time.After(s.delay):
@@ -76,21 +77,21 @@ func (s *service) keep(ctx context.Context, started func()) {
 
 // once runs the program from start to end, logging to a file.
 func (s *service) once(ctx context.Context, started func()) error {
-	out, err := os.OpenFile(filepath.Join(s.dir, s.name+".log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644) //nolint:gosec // a log
+	out, err := os.OpenFile(filepath.Join(s.dir, s.name+".log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = out.Close() }()
-	cmd := exec.Command(s.argv[0], s.argv[1:]...) //nolint:gosec,noctx // ended by end, in order; not by a context's kill
+	cmd := exec.Command(s.argv[0], s.argv[1:]...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, out, out
 	if err := s.family.start(cmd, s.as); err != nil {
 		return err
 	}
 	pidFile := filepath.Join(s.dir, "run", s.name+".pid")
 	s.pid.Store(int64(cmd.Process.Pid))
-	s.log.Info("process started", "process", s.name, "pid", cmd.Process.Pid)
+	s.log.Info("process started", slog.String("process", s.name), slog.Int("pid", cmd.Process.Pid))
 	if err := replace(pidFile, []byte(strconv.Itoa(cmd.Process.Pid)+"\n")); err != nil {
-		s.log.Warn("pid file not written", "process", s.name, "err", err)
+		s.log.Warn("pid file not written", slog.String("process", s.name), slog.Any("err", err))
 	}
 	started()
 	err = s.family.waitOrEnd(ctx, cmd)

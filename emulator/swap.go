@@ -12,7 +12,7 @@ import (
 // that must survive a power failure, so nothing is synced.
 func replace(path string, content []byte) error {
 	next := path + ".next"
-	if err := os.WriteFile(next, content, 0o644); err != nil { //nolint:gosec // a view for everybody
+	if err := os.WriteFile(next, content, 0o644); err != nil {
 		return fmt.Errorf("emulator: write %s: %w", path, err)
 	}
 	if err := os.Rename(next, path); err != nil {
@@ -43,7 +43,7 @@ func newSwap(path string, content []byte) (*swap, error) {
 		file **os.File
 	}{{path, &s.shown}, {path + ".next", &s.hidden}} {
 		_ = os.Remove(part.name)                                                                          // perhaps still read by somebody who has the old one open
-		if *part.file, err = os.OpenFile(part.name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644); err != nil { //nolint:gosec // a view for everybody
+		if *part.file, err = os.OpenFile(part.name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644); err != nil {
 			return nil, errors.Join(fmt.Errorf("emulator: make %s: %w", path, err), s.close())
 		}
 		if err := writePadded(*part.file, content); err != nil {

@@ -111,5 +111,5 @@ func (g *Gossip) strangers(known []string) []string {
 // jitter spreads d by a quarter either way, so that a cluster that starts at
 // once does not look at once.
 func jitter(d time.Duration) time.Duration {
-	return d*3/4 + rand.N(d/2+1) //nolint:gosec // spreading, not secrecy.
+	return d*3/4 + rand.N(d/2+1)
 }

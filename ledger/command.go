@@ -99,6 +99,8 @@ type Ack struct {
 	Node string `json:"node"`
 	// Process that read it back; a read-back of another process than the one last seen counts for nothing.
 	Process uint64 `json:"process"`
+	// Number of the heartbeat that brought it; one older than the last that counted counts for nothing.
+	Number uint64 `json:"number"`
 	// Seq is the highest sequence number that the node has stored: it takes no older target.
 	Seq uint64 `json:"seq"`
 	// Effective is the cap that its hardware really holds, as read back.

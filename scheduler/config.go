@@ -39,7 +39,7 @@ dir: /var/lib/headroom/scheduler
 
 # RPC addresses of coordinators. Any one that answers is enough: it names the leader.
 coordinators:
-  - 127.0.0.1:7401
+  - 127.0.0.1:7400
 
 # Priority classes, highest first. A job names one of them; inside a class jobs
 # start in the order of their submission, and a running job is never evicted.
@@ -76,7 +76,7 @@ func (c *Config) check() *cli.Error {
 	case c.Dir == "":
 		return badConfig("dir: /var/lib/headroom/scheduler is the usual place", "dir is missing")
 	case len(c.Coordinators) == 0:
-		return badConfig("coordinators: [127.0.0.1:7401] names one; any one is enough", "coordinators is missing")
+		return badConfig("coordinators: [127.0.0.1:7400] names one; any one is enough", "coordinators is missing")
 	case len(c.Classes) == 0:
 		return badConfig("classes: [high, low] are two classes, highest first", "classes is missing")
 	case len(c.Classes) > classesMax:
@@ -84,7 +84,7 @@ func (c *Config) check() *cli.Error {
 	}
 	for _, a := range append([]string{c.Listen}, c.Coordinators...) {
 		if _, _, err := net.SplitHostPort(a); err != nil {
-			return badConfig("write host:port, for example 127.0.0.1:7401", "%q is not an address", a)
+			return badConfig("write host:port, for example 127.0.0.1:7400", "%q is not an address", a)
 		}
 	}
 	for i, class := range c.Classes {

@@ -29,8 +29,8 @@ type coordinators struct {
 	finishes map[string]int
 	acks     []*headroomv1.DirectiveAck
 	progress map[string]*headroomv1.JobProgress
-	streams  map[*directorStream]bool
-	changed  chan struct{} // closed at a change of leader
+	streams  map[*directorStream]int // the server at its end
+	changed  chan struct{}           // closed at a change of leader
 	// commitThenFail makes CommitJob carry out and then answer with this error, once.
 	commitThenFail error
 }
@@ -50,7 +50,7 @@ func startCoordinators(t *testing.T, n int) *coordinators {
 	t.Helper()
 	c := &coordinators{
 		jobs: make(map[string]*headroomv1.Job), requests: make(map[string]uint64), finishes: make(map[string]int),
-		progress: make(map[string]*headroomv1.JobProgress), streams: make(map[*directorStream]bool), changed: make(chan struct{}),
+		progress: make(map[string]*headroomv1.JobProgress), streams: make(map[*directorStream]int), changed: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -164,7 +164,7 @@ func (s *server) Direct(ctx context.Context, st *connect.BidiStream[headroomv1.S
 		if s.leader >= 0 {
 			l.Id, l.Address = "c", s.addresses[s.leader]
 		}
-		s.streams[d] = l.GetSelf()
+		s.streams[d] = s.index
 		s.mu.Unlock()
 		if err := st.Send(&headroomv1.DirectorMessage{Message: &headroomv1.DirectorMessage_Leader{Leader: l}}); err != nil {
 			return err
@@ -206,8 +206,8 @@ func (c *coordinators) hear(m *headroomv1.SchedulerMessage) {
 func (c *coordinators) direct(d *headroomv1.Directive) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for st, leads := range c.streams {
-		if leads {
+	for st, index := range c.streams {
+		if index == c.leader {
 			st.out <- &headroomv1.DirectorMessage{Message: &headroomv1.DirectorMessage_Directive{Directive: d}}
 			return true
 		}

@@ -245,12 +245,16 @@ func (j *job) restore(past Past) {
 	}
 }
 
-// AddEnded puts a job that ended under an earlier scheduler process into the listings.
-func (c *Core) AddEnded(p Plan, state State, outcome string, done int) {
+// AddEnded puts a job that ended under an earlier scheduler process into the
+// listings; done counts its map tasks, and a runtime of 0 is not known.
+func (c *Core) AddEnded(p Plan, state State, outcome string, done int, runtime time.Duration) {
 	if c.Knows(p.ID) || !state.Ended() {
 		return
 	}
 	j := &job{Plan: p, state: state, outcome: outcome, done: done}
+	if runtime > 0 { // when it started is not known any more, and does not matter
+		j.started, j.ended = p.Submitted, p.Submitted.Add(runtime)
+	}
 	c.jobs[p.ID] = j
 	c.remember(j)
 }

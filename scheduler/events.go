@@ -128,6 +128,7 @@ type endedEvent struct {
 	state   State
 	outcome string
 	done    int
+	runtime time.Duration
 }
 
 func (e endedEvent) apply(l *loop, now time.Time) {
@@ -137,7 +138,7 @@ func (e endedEvent) apply(l *loop, now time.Time) {
 		return
 	}
 	l.records[e.plan.ID] = e.record
-	l.core.AddEnded(e.plan, e.state, e.outcome, e.done)
+	l.core.AddEnded(e.plan, e.state, e.outcome, e.done, e.runtime)
 }
 
 // waitEvent is an accepted job that cannot be restored yet; its outcome says why.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -80,6 +81,7 @@ func (l *leader) client(address string) headroomv1connect.JobServiceClient {
 // when it may have been.
 func (l *leader) call(ctx context.Context, doing string, try func(context.Context, headroomv1connect.JobServiceClient) error) error {
 	var unsure error // the last failure after which the command may have been carried out
+	answered := false // somebody is there: an election may be all that is missing
 	for failed := 1; ; failed++ {
 		address := l.address()
 		tryCtx, cancel := context.WithTimeout(ctx, tryWait)
@@ -94,7 +96,8 @@ func (l *leader) call(ctx context.Context, doing string, try func(context.Contex
 		if maybeDone(err) {
 			unsure = err
 		}
-		if unsure == nil && isDial(err) && failed >= unreachableRounds*len(l.seeds) || !pauseFor(ctx, retryWait) {
+		answered = answered || !isDial(err)
+		if !answered && failed >= unreachableRounds*len(l.seeds) || !pauseFor(ctx, retryWait) {
 			return l.unreachable(doing, err, unsure)
 		}
 	}
@@ -124,12 +127,13 @@ func maybeDone(err error) bool {
 	if _, ok := rpc.LeaderOf(err); ok {
 		return false
 	}
-	return !isDial(err)
+	return !isDial(err) && rpc.AsCLI(err, "", "").Exit != cli.ExitUnreachable
 }
 
+// isDial tells whether no connection came about, so that nothing was sent.
 func isDial(err error) bool {
-	e := rpc.AsCLI(err, "", "")
-	return e != nil && e.Exit == cli.ExitUnreachable
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 func (l *leader) unreachable(doing string, err, unsure error) error {

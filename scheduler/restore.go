@@ -132,7 +132,10 @@ func (s *Server) comeBack(j *headroomv1.Job, first bool, known map[string]State)
 // ended is the event for a job that is over.
 func ended(j *headroomv1.Job, state State) endedEvent {
 	p := Plan{ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), Submitted: submittedAt(j), Tasks: int(j.GetProgress().GetTasks())}
-	return endedEvent{plan: p, record: &record{spec: j.GetSpec()}, state: state, outcome: j.GetOutcome(), done: int(j.GetProgress().GetDone())}
+	return endedEvent{
+		plan: p, record: &record{spec: j.GetSpec()}, state: state, outcome: j.GetOutcome(), done: int(j.GetProgress().GetDone()),
+		runtime: time.Duration(j.GetProgress().GetRuntimeS() * float64(time.Second)),
+	}
 }
 
 // recall makes a job's record from its specification and its folder.

@@ -93,7 +93,7 @@ func (l *leadership) tick() {
 	t.Elapsed = now - l.ticked
 	l.ticked = now
 	if bend := l.s.w.bent.tick; bend != nil {
-		bend(l.s.state, &t)
+		bend(l, &t)
 	}
 	l.propose(ledger.Command{Actor: "leader", Tick: &t}, nil)
 }

@@ -4,14 +4,14 @@ import "time"
 
 // network carries messages between addresses: the servers first, then the nodes.
 type network struct {
-	cut      [][]bool          // [from][to]: nothing passes
-	last     [][]time.Duration // newest planned arrival, where order is kept
-	delay    time.Duration     // usual longest delay
-	spike    time.Duration     // longest delay of a delayed message
-	spiky    float64           // share of messages that are delayed
-	loss     float64           // share of messages lost
-	double   float64           // share of messages that arrive twice
-	reorder  float64           // share of messages that may overtake others
+	cut       [][]bool          // [from][to]: nothing passes
+	last      [][]time.Duration // newest planned arrival, where order is kept
+	delay     time.Duration     // usual longest delay
+	spike     time.Duration     // longest delay of a delayed message
+	spiky     float64           // share of messages that are delayed
+	loss      float64           // share of messages lost
+	double    float64           // share of messages that arrive twice
+	reorder   float64           // share of messages that may overtake others
 	addresses int
 }
 

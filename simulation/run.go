@@ -37,6 +37,8 @@ type Violation struct {
 
 // Report is what a run found.
 type Report struct {
+	// Seed of the first schedule.
+	Seed uint64 `json:"seed"`
 	// Schedules and Events that were run.
 	Schedules int    `json:"schedules"`
 	Events    uint64 `json:"events"`
@@ -65,7 +67,7 @@ func SeedOf(seed uint64, i int) uint64 {
 // Run runs the schedules one after another until all are done or ctx ends; the
 // error is that of ctx.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	r := &Report{Violations: []Violation{}, FaultsHit: map[string]int{}}
+	r := &Report{Seed: o.Seed, Violations: []Violation{}, FaultsHit: map[string]int{}}
 	for _, name := range marks() {
 		r.FaultsHit[name] = 0
 	}

@@ -43,8 +43,8 @@ func TestSabotageIsFound(t *testing.T) {
 }
 
 // lowersAtOnce commits a lower as acknowledged with the tick that follows it.
-func lowersAtOnce(s *ledger.State, t *ledger.Tick) {
-	for _, n := range s.NodesByName() {
+func lowersAtOnce(l *leadership, t *ledger.Tick) {
+	for _, n := range l.s.state.NodesByName() {
 		if n.Ceiling > n.Target && n.Grantable() {
 			t.Acks = append(t.Acks, ledger.Ack{
 				Node: n.Name, Process: n.Process, Seq: n.Seq, Effective: n.Target, Stored: n.FailSafe,
@@ -53,19 +53,18 @@ func lowersAtOnce(s *ledger.State, t *ledger.Tick) {
 	}
 }
 
-// forgetsSilent takes for granted that a node of which nothing was heard has fallen to its fail-safe cap.
-func forgetsSilent(s *ledger.State, t *ledger.Tick) {
-	if len(t.Acks)+len(t.Seen)+len(t.Targets) > 0 {
-		return
-	}
-	for _, n := range s.NodesByName() {
-		if n.Grantable() && n.Ceiling > n.Least() {
-			t.Acks = append(t.Acks, ledger.Ack{
-				Node: n.Name, Process: n.Process, Seq: n.Seq + 1, Effective: n.FailSafe, Stored: n.FailSafe,
-			})
-			t.Targets = append(t.Targets, ledger.Target{Node: n.Name, Cap: n.Least()})
-			return
+// forgetsSilent takes for granted that a node which has not been heard for
+// three seconds has fallen to its fail-safe cap.
+func forgetsSilent(l *leadership, t *ledger.Tick) {
+	for _, n := range l.s.state.NodesByName() {
+		v, ok := l.table.View(n.Name, l.s.now())
+		if ok && v.Age < 3*time.Second || !n.Grantable() || n.Charge() == n.FailSafe {
+			continue
 		}
+		t.Acks = append(t.Acks, ledger.Ack{
+			Node: n.Name, Process: n.Process, Seq: n.Seq + 1, Effective: n.FailSafe, Stored: n.FailSafe,
+		})
+		t.Targets = append(t.Targets, ledger.Target{Node: n.Name, Cap: n.Least()})
 	}
 }
 

@@ -46,10 +46,10 @@ type world struct {
 // piece of correct behaviour by a plausible mistake. All are nil or false in a
 // real run.
 type bends struct {
-	tick    func(*ledger.State, *ledger.Tick) // changes what the leader commits
-	report  func(*node, *ledger.Report)       // changes what a node reports
-	receipt bool                              // a lease counts from the arrival of its grant
-	early   bool                              // heartbeats are answered before the entry has committed
+	tick    func(*leadership, *ledger.Tick) // changes what the leader commits
+	report  func(*node, *ledger.Report)     // changes what a node reports
+	receipt bool                            // a lease counts from the arrival of its grant
+	early   bool                            // heartbeats are answered before the entry has committed
 }
 
 func newWorld(seed uint64, span time.Duration, trace io.Writer, bent bends) *world {

@@ -12,6 +12,7 @@ import (
 	"headroom/emulator"
 	"headroom/internal/cli"
 	"headroom/internal/textapps"
+	"headroom/simulation"
 )
 
 func main() {
@@ -25,6 +26,7 @@ func newRoot() *cobra.Command {
 		Example: "  powerlab node n01 --dir /tmp/lab --no-powerd --no-worker",
 	}
 	root.AddCommand(emulator.NewNodeCommand())
+	root.AddCommand(simulation.NewCommand())
 	root.AddCommand(textapps.NewCommand())
 	root.AddCommand(demo.NewCommand())
 	return root

@@ -28,6 +28,7 @@ type Cgroup struct {
 	written  time.Duration // quota in force
 	age      time.Duration // since it was written
 	lastUsed time.Duration
+	excess   time.Duration // CPU time used beyond the share, to be taken back
 }
 
 // cgroupAPI is the difference between the two versions.
@@ -175,7 +176,7 @@ const mkdirTries = 5
 func mkdirBeside(group string) error {
 	var err error
 	for range mkdirTries {
-		if err = os.MkdirAll(group, 0o755); err == nil { //nolint:gosec // cgroup directories are 0755
+		if err = os.MkdirAll(group, 0o755); err == nil {
 			return nil
 		}
 		if !errors.Is(err, os.ErrNotExist) {
@@ -187,7 +188,7 @@ func mkdirBeside(group string) error {
 
 // put writes one value to a control file, which is there already.
 func put(path, value string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY, 0) //nolint:gosec // a cgroup control file
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
@@ -256,22 +257,39 @@ func (c *Cgroup) move(pid int) error {
 // when it has really changed, and otherwise seldom.
 const (
 	quotaBig    = 0.10 // relative change that is written at once
-	quotaSmall  = 0.01 // relative change that waits for quotaAge
-	quotaAge    = 200 * time.Millisecond
+	quotaSmall  = 0.02 // relative change that waits for quotaAge
+	quotaAge    = 500 * time.Millisecond
 	quotaAlways = time.Duration(math.MaxInt64)
+	// payback is over how long CPU time used beyond the share is taken back.
+	payback = time.Second
 )
 
-// Step sets the quota where it changed and reads the group's CPU time.
+// Step reads the group's CPU time and sets the quota where it changed. The kernel
+// deals a little more than the quota (each CPU keeps up to 1 ms, each write
+// refills): what was used too much is taken back.
 func (c *Cgroup) Step(dt time.Duration, cores float64) (time.Duration, error) {
+	used, err := c.used()
+	if err != nil {
+		return 0, err
+	}
+	share := time.Duration(cores * float64(dt))
+	c.excess = min(max(c.excess+used-share, 0), time.Duration(cores*float64(payback)/2))
 	c.age = min(c.age, quotaAlways-dt) + dt
+	cores -= float64(c.excess) / float64(payback)
 	quota := max(time.Duration(cores*float64(c.period)), time.Millisecond)
 	change := math.Abs(float64(quota-c.written)) / float64(quota)
-	if change > quotaBig || change > quotaSmall && c.age >= quotaAge {
-		if _, err := c.quota.WriteAt([]byte(c.api.formatLine(quota, c.period)), 0); err != nil {
-			return 0, fmt.Errorf("throttle: set quota: %w", err)
-		}
-		c.written, c.age = quota, 0
+	if change <= quotaBig && (change <= quotaSmall || c.age < quotaAge) {
+		return used, nil
 	}
+	if _, err := c.quota.WriteAt([]byte(c.api.formatLine(quota, c.period)), 0); err != nil {
+		return used, fmt.Errorf("throttle: set quota: %w", err)
+	}
+	c.written, c.age = quota, 0
+	return used, nil
+}
+
+// used is the group's CPU time since the last look.
+func (c *Cgroup) used() (time.Duration, error) {
 	var buf [1024]byte
 	n, err := c.usage.ReadAt(buf[:], 0)
 	total, ok := c.api.parseUsage(buf[:n])
@@ -290,7 +308,7 @@ func (c *Cgroup) Next() time.Duration { return 0 }
 func (c *Cgroup) pids() []int {
 	var pids []int
 	for _, group := range c.groups {
-		text, err := os.ReadFile(filepath.Join(group, "cgroup.procs")) //nolint:gosec // our own group
+		text, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
 		if err != nil {
 			continue
 		}

@@ -156,7 +156,7 @@ func parseStat(text string) (stat, bool) {
 	if errors.Join(err1, err2, err3, err4) != nil || parent < 0 {
 		return stat{}, false
 	}
-	ticks := time.Duration(min(user+system, 1<<36)) //nolint:gosec // bounded by min
+	ticks := time.Duration(min(user+system, 1<<36))
 	return stat{parent: parent, state: fields[0][0], cpu: ticks * time.Second / ticksPerSecond, start: start}, true
 }
 
@@ -165,7 +165,7 @@ func parseStat(text string) (stat, bool) {
 func cpuTime(pid int) (time.Duration, bool) {
 	var ts unix.Timespec
 	// clock_getcpuclockid(3): the clock of process p is (~p << 3) | CPUCLOCK_SCHED.
-	if err := unix.ClockGettime(int32(^pid<<3|2), &ts); err == nil { //nolint:gosec // pids are below 2^22
+	if err := unix.ClockGettime(int32(^pid<<3|2), &ts); err == nil {
 		return time.Duration(ts.Nano()), true
 	}
 	s, ok := readStat(pid)

@@ -1,0 +1,95 @@
+package ledger_test
+
+import (
+	"testing"
+	"time"
+
+	"headroom/budget"
+	"headroom/lease"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// Numbers of the node that most tests use: floor 70, fail-safe 90, max 220, rated 250.
+const (
+	watt    = units.Watt
+	process = uint64(77)
+)
+
+// first is the epoch of the leadership in force in a founded state.
+func first() lease.Epoch { return lease.Epoch{Incarnation: 1, Term: 1} }
+
+func site(watts units.Power) []budget.Domain {
+	return []budget.Domain{
+		{Name: "site/lab", Budget: watts * watt},
+		{Name: "rack/r1", Parent: "site/lab", Budget: watts * watt},
+	}
+}
+
+// founded is a state with a leader and a power tree.
+func founded(t testing.TB, domains []budget.Domain) *ledger.State {
+	t.Helper()
+	s := ledger.New()
+	must(t, s, ledger.Command{Epoch: first(), Lead: &ledger.Lead{Server: "c1"}})
+	must(t, s, ledger.Command{Epoch: first(), Found: &ledger.Found{Domains: domains}})
+	return s
+}
+
+// sighting declares the usual node of rack/r1.
+func sighting(name string) ledger.Sighting {
+	return ledger.Sighting{
+		Node: name, MachineID: "machine-" + name, Process: process, Domain: "rack/r1",
+		Rated: 250 * watt, Floor: 70 * watt, Max: 220 * watt, FailSafe: 90 * watt, Weight: 1, Controlled: true,
+	}
+}
+
+// admitted is a state whose nodes have been seen, read back at their fail-safe cap and admitted.
+func admitted(t testing.TB, budget units.Power, names ...string) *ledger.State {
+	t.Helper()
+	s := founded(t, site(budget))
+	for i, name := range names {
+		tick(t, s, ledger.Tick{
+			Seen:  []ledger.Sighting{sighting(name)},
+			Acks:  []ledger.Ack{{Node: name, Process: process, Number: uint64(i + 1), Effective: 90 * watt, Stored: 90 * watt}},
+			Admit: []string{name},
+		})
+	}
+	return s
+}
+
+func must(t testing.TB, s *ledger.State, c ledger.Command) ledger.Result {
+	t.Helper()
+	r, err := s.Apply(c)
+	if err != nil {
+		t.Fatalf("apply: %v", err)
+	}
+	return r
+}
+
+func tick(t testing.TB, s *ledger.State, k ledger.Tick) {
+	t.Helper()
+	must(t, s, ledger.Command{Epoch: first(), Tick: &k})
+}
+
+func target(node string, watts units.Power) ledger.Tick {
+	return ledger.Tick{Targets: []ledger.Target{{Node: node, Cap: watts * watt}}}
+}
+
+func snapshot(t testing.TB, s *ledger.State) string {
+	t.Helper()
+	data, err := s.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// heard is a report of the usual node.
+func heard(name string, number, seq uint64, effective units.Power) ledger.Report {
+	return ledger.Report{
+		Sighting: sighting(name), Number: number, Highest: lease.Stamp{Epoch: first(), Seq: seq},
+		Effective: effective * watt, EffectiveKnown: true, Stored: 90 * watt,
+	}
+}
+
+const second = time.Second
