@@ -114,7 +114,7 @@ func LoadConfig(path string) (Config, error) {
 	return cfg, nil
 }
 
-var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?$`)
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,62}$`)
 
 // Validate is nil when the configuration makes sense; what was decoded by
 // LoadConfig has been checked.
@@ -122,7 +122,7 @@ func (c *Config) Validate() error {
 	p := c.Power
 	switch {
 	case !nameForm.MatchString(c.Node):
-		return badConfig(fmt.Sprintf("node: %q is no node name", c.Node), "use lower-case letters, digits, '-' and '.', at most 63 of them")
+		return badConfig(fmt.Sprintf("node: %q is no node name", c.Node), "use letters, digits, '-' and '.', at most 63 of them, a letter or digit first")
 	case c.Domain == "":
 		return badConfig("domain: is missing", "name the domain that the node draws from, for example rack/r1")
 	case c.StateDir == "" || c.Root == "":

@@ -253,11 +253,20 @@ func (c *coordinator) serve(t *testing.T, l net.Listener) {
 
 func (c *coordinator) Exchange(ctx context.Context, s *connect.BidiStream[headroomv1.NodeMessage, headroomv1.CoordinatorMessage]) error {
 	var sending sync.Mutex
+	ended := false
 	send := func(m *headroomv1.CoordinatorMessage) error {
 		sending.Lock()
 		defer sending.Unlock()
+		if ended {
+			return io.EOF
+		}
 		return s.Send(m)
 	}
+	defer func() {
+		sending.Lock()
+		defer sending.Unlock()
+		ended = true
+	}()
 	for {
 		m, err := s.Receive()
 		if err != nil {
@@ -326,6 +335,14 @@ func (c *coordinator) last() *headroomv1.Heartbeat {
 		return &headroomv1.Heartbeat{}
 	}
 	return c.beats[len(c.beats)-1]
+}
+
+// acknowledged says that the newest grant is in force and read back.
+func (c *coordinator) acknowledged() bool {
+	h := c.last().GetHolding()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return h.GetState() == headroomv1.LeaseState_LEASE_STATE_HELD && h.GetApplied().GetSeq() == c.seq
 }
 
 func (c *coordinator) lastHello() *headroomv1.Hello {

@@ -50,7 +50,7 @@ type Config struct {
 const (
 	// margin is how far below the cap the feedback aims, so that the mean over
 	// seconds stays on the safe side of it.
-	margin = 0.004
+	margin = 0.006
 	// limitedBand: within this ratio of its limit a package counts as limited.
 	limitedBand = 0.04
 	// settle is how long after a step of the limit the feedback waits: samples
@@ -61,7 +61,7 @@ const (
 	// gain is the part of the difference taken out per second. It is the same both
 	// ways: counters move in steps, so single samples read high and low by turns,
 	// and a gain that differs would turn that noise into a lower limit.
-	gain = 0.25
+	gain = 0.2
 	// gainOver is the gain while the smoothed power is above the cap by more than
 	// overBand: down fast.
 	gainOver, overBand = 1.0, 0.03
@@ -132,7 +132,6 @@ type State struct {
 	bias    float64 // correction of the model, W of DC power
 	dram    float64 // DRAM power, smoothed, W
 	hasDRAM bool    // dram stands on a reading
-	ahead   float64 // DRAM foreseen for a limit just stepped to, W; 0: none
 	pkg     float64 // package power, smoothed, W
 	hasPkg  bool    // pkg stands on a reading
 }
@@ -165,7 +164,7 @@ func Step(now time.Duration, in Sample, granted units.Power, s State, c Config) 
 	case s.isStep(granted):
 		s.bias = clamp(s.bias, -biasDown*dc, biasUp*dc)
 		s.SettledAt = now + settle
-		s.ahead = s.foresee(dc - c.Other.Watts())
+		s.dram = s.foresee(dc - c.Other.Watts())
 	case known && now >= s.SettledAt:
 		s.bias = s.integrate(in, dc, c)
 	}
@@ -189,16 +188,7 @@ func (s State) observe(now time.Duration, in Sample, c Config) State {
 	// After a step the mean begins anew and grows to its full length.
 	since := min(max(now-(s.SettledAt-settle/2), in.Elapsed, 1), smoothing)
 	part := min(1, in.Elapsed.Seconds()/since.Seconds())
-	if now >= s.SettledAt-settle+foresight {
-		s.ahead = 0
-	}
-	if in.DRAM.Known && c.HasDRAM {
-		d := in.DRAM.Power.Watts()
-		if s.hasDRAM && d < s.dram*(1+dramJump) {
-			d = s.dram + (d-s.dram)*part
-		}
-		s.dram, s.hasDRAM = d, true
-	}
+	s = s.observeDRAM(now, in, c)
 	if in.Package.Known {
 		p := in.Package.Power.Watts()
 		if s.hasPkg {
@@ -210,10 +200,26 @@ func (s State) observe(now time.Duration, in Sample, c Config) State {
 	return s
 }
 
+// observeDRAM smooths DRAM power. After a step the mean begins anew, with what was
+// foreseen as its first reading; readings from before the step are left out.
+func (s State) observeDRAM(now time.Duration, in Sample, c Config) State {
+	stepped := s.SettledAt - settle
+	if !c.HasDRAM || !in.DRAM.Known || (s.hasDRAM && s.Cap > 0 && now < stepped+foresight) {
+		return s
+	}
+	d := in.DRAM.Power.Watts()
+	if s.hasDRAM && d < s.dram*(1+dramJump) {
+		since := min(max(now-stepped, 0)+in.Elapsed, smoothing)
+		d = s.dram + (d-s.dram)*min(1, in.Elapsed.Seconds()/max(since.Seconds(), 1e-9))
+	}
+	s.dram, s.hasDRAM = d, true
+	return s
+}
+
 // foresee is the DRAM power to expect once package and DRAM together draw share.
 func (s State) foresee(share float64) float64 {
 	if !s.hasDRAM || !s.hasPkg || s.pkg+s.dram <= 0 || share <= 0 {
-		return 0
+		return s.dram
 	}
 	change := share / (s.pkg + s.dram)
 	if change > 1 {
@@ -258,8 +264,6 @@ func (s State) want(dc float64, c Config) float64 {
 		return share
 	case !s.hasDRAM:
 		return share - dramAssumed*dc
-	case s.ahead > 0:
-		return share - s.ahead
 	}
 	return share - s.dram
 }

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"time"
 
@@ -109,10 +110,23 @@ func (c Config) check() error {
 	if _, ok := c.self(); !ok {
 		return fmt.Errorf("id %q is not among the servers", c.ID)
 	}
+	used := map[string]string{}
 	for _, s := range c.Servers {
 		if s.ID == "" || s.RPC == "" || s.Raft == "" {
 			return fmt.Errorf("each of the servers needs id, rpc and raft")
 		}
+		for _, name := range []string{"id " + s.ID, "address " + s.RPC, "address " + s.Raft} {
+			if by, twice := used[name]; twice {
+				return fmt.Errorf("servers: %s and %s have the same %s", by, s.ID, name)
+			}
+			used[name] = s.ID
+		}
+	}
+	if c.Gossip.Bind != "" && c.Gossip.KeyFile == "" {
+		return fmt.Errorf("gossip: key_file is missing")
+	}
+	if err := new(slog.Level).UnmarshalText([]byte(c.LogLevel)); err != nil {
+		return fmt.Errorf("log_level %q is none of debug, info, warn, error", c.LogLevel)
 	}
 	if l := time.Duration(c.Lease); l < 3*time.Second || l > 2*time.Minute {
 		return fmt.Errorf("lease is %v; it must be between 3s and 2m", l)

@@ -224,9 +224,17 @@ func (d *desk) hear(ctx context.Context, r ledger.Report) error {
 		d.table.Heard(r, d.now())
 		d.machine.view(func(s *ledger.State) {
 			d.waits.heard(r, s.Nodes[r.Node].Target, time.Now())
-			d.early = d.early || ledger.Urgent(s, d.table, r.Node)
+			d.early = d.early || ledger.Urgent(s, d.table, r.Node) || d.unanswered(s, r)
 		})
 	})
+}
+
+// unanswered tells whether the node has had no lease from this leadership yet:
+// after a failover nobody waits out a second.
+func (d *desk) unanswered(s *ledger.State, r ledger.Report) bool {
+	n := s.Nodes[r.Node]
+	v, _ := d.table.View(r.Node, d.now())
+	return n.Grantable() && n.Process == r.Process && v.Lease == 0
 }
 
 // ask runs f on the desk's goroutine and waits until it has run.

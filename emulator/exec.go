@@ -77,8 +77,10 @@ func listenExec(dir string, f *family, log *slog.Logger) (*execServer, error) {
 		return nil, fmt.Errorf("emulator: control socket: %w", err)
 	}
 	listener.SetUnlinkOnClose(false) // the short path may be another by then
-	s := &execServer{listener: listener, path: path, family: f, log: log,
-		slots: make(chan struct{}, execSlots), running: make(map[*exec.Cmd]bool)}
+	s := &execServer{
+		listener: listener, path: path, family: f, log: log,
+		slots: make(chan struct{}, execSlots), running: make(map[*exec.Cmd]bool),
+	}
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}

@@ -23,8 +23,10 @@ import (
 func Exec(ctx context.Context, dir, name string, argv []string) (int, error) {
 	program, err := exec.LookPath(argv[0])
 	if err != nil {
-		return 0, &cli.Error{Code: "program", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("no program %q to run on node %s", argv[0], name),
-			Hint: "give a path, or correct PATH"}
+		return 0, &cli.Error{
+			Code: "program", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("no program %q to run on node %s", argv[0], name),
+			Hint: "give a path, or correct PATH",
+		}
 	}
 	if program, err = filepath.Abs(program); err != nil {
 		return 0, err
@@ -35,9 +37,11 @@ func Exec(ctx context.Context, dir, name string, argv []string) (int, error) {
 	}
 	conn, err := dialNode(ctx, filepath.Join(dir, name, "run", "node.sock"))
 	if err != nil {
-		return 0, &cli.Error{Code: "unreachable", Exit: cli.ExitUnreachable, Err: err,
+		return 0, &cli.Error{
+			Code: "unreachable", Exit: cli.ExitUnreachable, Err: err,
 			Message: fmt.Sprintf("node %s does not run in %s", name, dir),
-			Hint:    fmt.Sprintf("start it: powerlab node %s --dir %s", name, dir)}
+			Hint:    fmt.Sprintf("start it: powerlab node %s --dir %s", name, dir),
+		}
 	}
 	defer func() { _ = conn.Close() }()
 	request := execRequest{Argv: append([]string{program}, argv[1:]...), Env: os.Environ(), Dir: cwd}
@@ -46,8 +50,10 @@ func Exec(ctx context.Context, dir, name string, argv []string) (int, error) {
 		err = fmt.Errorf("%s", result.Error)
 	}
 	if err != nil {
-		return 0, &cli.Error{Code: "failed", Exit: cli.ExitFailed, Err: err,
-			Message: fmt.Sprintf("node %s did not run %s: %v", name, argv[0], err), Hint: "the node's own messages say more"}
+		return 0, &cli.Error{
+			Code: "failed", Exit: cli.ExitFailed, Err: err,
+			Message: fmt.Sprintf("node %s did not run %s: %v", name, argv[0], err), Hint: "the node's own messages say more",
+		}
 	}
 	return result.ExitCode, nil
 }

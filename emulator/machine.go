@@ -75,9 +75,11 @@ var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,62}$`)
 // boot makes the node's folder, tree and throttle; nothing is started yet.
 func boot(opts Options, log *slog.Logger) (*machine, error) {
 	if !nodeName.MatchString(opts.Name) {
-		return nil, &cli.Error{Code: "usage", Exit: cli.ExitUsage, Err: ErrName,
+		return nil, &cli.Error{
+			Code: "usage", Exit: cli.ExitUsage, Err: ErrName,
 			Message: fmt.Sprintf("node name %q is not made of letters, digits, dots and dashes", opts.Name),
-			Hint:    "a name such as n01"}
+			Hint:    "a name such as n01",
+		}
 	}
 	base, err := filepath.Abs(opts.Dir)
 	if err != nil {
@@ -122,9 +124,11 @@ func (m *machine) claim() error {
 		var owner [32]byte
 		n, _ := lock.ReadAt(owner[:], 0)
 		pid, _ := strconv.Atoi(string(owner[:max(0, n-1)]))
-		return errors.Join(&cli.Error{Code: "running", Exit: cli.ExitConflict, Err: ErrRunning,
+		return errors.Join(&cli.Error{
+			Code: "running", Exit: cli.ExitConflict, Err: ErrRunning,
 			Message: fmt.Sprintf("node %s in %s is already running as process %d", m.opts.Name, m.opts.Dir, pid),
-			Hint:    "give this one another name or --dir, or stop the other: kill " + strconv.Itoa(pid)}, lock.Close())
+			Hint:    "give this one another name or --dir, or stop the other: kill " + strconv.Itoa(pid),
+		}, lock.Close())
 	}
 	m.lock = lock
 	if err := lock.Truncate(0); err != nil {

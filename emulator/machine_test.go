@@ -300,7 +300,9 @@ func TestKilledNodeIsSweptAtTheNextStart(t *testing.T) {
 			if err := m.cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			<-m.ended
+			if err := <-m.ended; err == nil {
+				t.Error("a killed node ended well")
+			}
 			m.ended = nil
 			eventually(t, "powerd and worker end with their node", func() bool { return !alive(pids[0]) && !alive(pids[1]) })
 			if err := os.Remove(m.path("task.pid")); err != nil {

@@ -82,8 +82,7 @@ func (s *service) once(ctx context.Context, started func()) error {
 		return err
 	}
 	defer func() { _ = out.Close() }()
-	cmd := exec.Command(s.argv[0], s.argv[1:]...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = s.dir, out, out
+	cmd := &exec.Cmd{Path: s.argv[0], Args: s.argv, Dir: s.dir, Stdout: out, Stderr: out}
 	if err := s.family.start(cmd, s.as); err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -75,8 +76,8 @@ func (t *tree) add(name, value string, mode os.FileMode) (*attr, error) {
 
 // fixed creates read-only files, given as name, value pairs, that never change.
 func (t *tree) fixed(dir string, pairs ...string) error {
-	for i := 0; i < len(pairs); i += 2 {
-		a, err := create(t.root, path.Join(dir, pairs[i]), pairs[i+1], 0o444)
+	for pair := range slices.Chunk(pairs, 2) {
+		a, err := create(t.root, path.Join(dir, pair[0]), pair[1], 0o444)
 		if err != nil {
 			return err
 		}

@@ -39,6 +39,8 @@ func (s *State) Apply(c Command) (Result, error) {
 func (s *State) admissible(c Command) error {
 	order := c.Epoch.Compare(s.Epoch)
 	switch {
+	case c.parts() != 1:
+		return fmt.Errorf("command of %d parts: %w", c.parts(), ErrUnknownCommand)
 	case c.Lead != nil && order <= 0, c.Lead == nil && order != 0:
 		return fmt.Errorf("command of epoch %v, in force is %v: %w", c.Epoch, s.Epoch, ErrEpoch)
 	case c.Lead == nil && c.Found == nil && len(s.Domains) == 0:
@@ -115,7 +117,7 @@ func (s *State) tick(c Command, t *Tick) error {
 		tx.rollback()
 		return err
 	}
-	s.Elapsed += t.Elapsed
+	s.Elapsed += max(0, t.Elapsed)
 	return nil
 }
 

@@ -86,7 +86,7 @@ func (s Sighting) Validate() error {
 	case s.Floor <= 0 || s.FailSafe < s.Floor || s.Max < s.FailSafe || s.Rated < s.Max:
 		return fmt.Errorf("%w: %s needs 0 W < floor (%v) <= fail-safe (%v) <= max (%v) <= rated (%v)",
 			ErrDeclaration, s.Node, s.Floor, s.FailSafe, s.Max, s.Rated)
-	case s.Rated > units.Kilowatt*1000:
+	case s.Rated > MaxPower:
 		return fmt.Errorf("%w: %s is rated at %v; more than a megawatt is no node", ErrDeclaration, s.Node, s.Rated)
 	case !(s.Weight > 0 && s.Weight <= 1000):
 		return fmt.Errorf("%w: the weight of %s is %v; it must be above 0 and at most 1000", ErrDeclaration, s.Node, s.Weight)
@@ -167,6 +167,19 @@ type FinishJob struct {
 	Tasks   uint32        `json:"tasks"`
 	Done    uint32        `json:"done"`
 	Runtime time.Duration `json:"runtime_ns"`
+}
+
+// parts counts the pointers that are set: a command of two would be carried out by half.
+func (c Command) parts() int {
+	n := 0
+	for _, set := range [...]bool{
+		c.Lead != nil, c.Found != nil, c.Tick != nil, c.Budget != nil, c.Release != nil, c.Job != nil, c.Finish != nil,
+	} {
+		if set {
+			n++
+		}
+	}
+	return n
 }
 
 // Encode is the command as it stands in the log.

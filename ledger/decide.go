@@ -96,7 +96,7 @@ func (t *Table) acks(s *State) []Ack {
 
 // ack is the report as a read-back, and false while the node does not know what its hardware holds.
 func (r Report) ack() (Ack, bool) {
-	return Ack{Node: r.Node, Process: r.Process, Seq: r.Highest.Seq, Effective: r.Effective, Stored: r.Stored}, r.EffectiveKnown
+	return Ack{Node: r.Node, Process: r.Process, Number: r.Number, Seq: r.Highest.Seq, Effective: r.Effective, Stored: r.Stored}, r.EffectiveKnown
 }
 
 // changes tells whether a read-back would change what its node is charged.

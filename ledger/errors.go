@@ -33,6 +33,8 @@ var (
 	ErrTarget = errors.New("bad target")
 	// ErrConflict: budgets or nodes changed after the revision that the command was planned against.
 	ErrConflict = errors.New("revision moved")
+	// ErrSnapshot: a snapshot that no state can have made.
+	ErrSnapshot = errors.New("bad snapshot")
 	// ErrJob: a job that exists differently, has ended, or is too large.
 	ErrJob = errors.New("bad job")
 	// ErrFull: a bound of the state is reached.

@@ -13,11 +13,11 @@ type tx struct {
 	saved    map[string]*Node // nil: the node did not exist
 	revision uint64
 	power    uint64
-	events   int
+	events   []Event
 }
 
 func begin(s *State) *tx {
-	return &tx{s: s, saved: map[string]*Node{}, revision: s.Revision, power: s.PowerRevision, events: len(s.Events)}
+	return &tx{s: s, saved: map[string]*Node{}, revision: s.Revision, power: s.PowerRevision, events: s.Events}
 }
 
 func (t *tx) put(n Node) {
@@ -39,7 +39,7 @@ func (t *tx) rollback() {
 			t.s.Nodes[name] = *old
 		}
 	}
-	t.s.Events = t.s.Events[:min(len(t.s.Events), t.events)]
+	t.s.Events = t.events // record only appends, or makes a new list
 	t.s.Revision, t.s.PowerRevision = t.revision, t.power
 }
 
@@ -70,6 +70,9 @@ func (t *tx) see(c Command, x Sighting) error {
 	if !n.Controlled && x.Controlled {
 		n.Ceiling = max(n.Ceiling, x.Rated)
 	}
+	if n.Process != x.Process {
+		n.Heard = 0
+	}
 	n.Process, n.Rated, n.Floor, n.Max, n.Weight = x.Process, x.Rated, x.Floor, x.Max, x.Weight
 	n.FailSafe, n.Controlled = x.FailSafe, x.Controlled
 	n.Stored = max(n.Stored, x.FailSafe)
@@ -88,14 +91,20 @@ func (t *tx) ack(a Ack) {
 }
 
 // hears tells whether a read-back says anything about the node's charge: it is
-// of the process last seen, and that process holds caps.
-func (n Node) hears(a Ack) bool { return n.Process == a.Process && n.Controlled && !n.Released }
+// of the process last seen, that process holds caps, and nothing newer of it has
+// counted before. (A new leader may hear an old heartbeat first: what the
+// hardware has done since shows in no target that is still pending.)
+func (n Node) hears(a Ack) bool {
+	return n.Process == a.Process && a.Number >= n.Heard && n.Controlled && !n.Released
+}
 
 // acknowledged is the node after a read-back. It lowers the ceiling only to
 // the highest of the effective cap and every committed target that the node
 // may still take up: those with the sequence it names or a later one, for it
 // refuses older ones and takes its own once more when a renewal arrives.
 func (n Node) acknowledged(a Ack) Node {
+	a.Effective, a.Stored = min(a.Effective, MaxPower), min(a.Stored, MaxPower) // sums must not overflow
+	n.Heard = a.Number
 	n.Pending = slices.DeleteFunc(slices.Clone(n.Pending), func(p Pending) bool { return p.Seq < a.Seq })
 	still := a.Effective
 	for _, p := range n.Pending {

@@ -46,6 +46,8 @@ const (
 	// maxPending bounds the committed targets kept per node that may still reach
 	// it; older ones are folded into the oldest kept (which only rounds up).
 	maxPending = 16
+	// MaxPower bounds what one node may claim to draw; MaxNodes of them sum without overflow.
+	MaxPower = 1000 * units.Kilowatt
 	// MaxJobSpec bounds a job file in the log, bytes.
 	MaxJobSpec = 64 << 10
 )
@@ -86,6 +88,8 @@ type Node struct {
 	MachineID string `json:"machine_id"`
 	// Process is the id of the powerd process last seen.
 	Process uint64 `json:"process"`
+	// Heard is the number of that process's newest heartbeat whose read-back counted; older ones count no more.
+	Heard uint64 `json:"heard,omitempty"`
 	// Domain it draws from.
 	Domain string `json:"domain"`
 	// Rated, Floor, Max and Weight as the node declared them (see Sighting).
@@ -246,10 +250,39 @@ func Restore(data []byte) (*State, error) {
 	if err := json.Unmarshal(data, s); err != nil {
 		return nil, fmt.Errorf("ledger: snapshot of %d bytes: %w", len(data), err)
 	}
-	if len(s.Domains) > 0 {
-		if _, err := budget.NewTree(slices.Collect(maps.Values(s.Domains))); err != nil {
-			return nil, fmt.Errorf("ledger: snapshot: %w", err)
-		}
+	if err := s.sound(); err != nil {
+		return nil, fmt.Errorf("ledger: snapshot: %w", err)
 	}
 	return s, nil
+}
+
+// sound checks what Apply takes for granted about a state that it did not make itself.
+func (s *State) sound() error {
+	if s.Domains == nil || s.Nodes == nil || s.Jobs == nil {
+		return fmt.Errorf("%w: domains, nodes or jobs are missing", ErrSnapshot)
+	}
+	for name, d := range s.Domains {
+		if name != d.Name {
+			return fmt.Errorf("%w: domain %q is kept as %q", ErrSnapshot, d.Name, name)
+		}
+	}
+	if len(s.Domains) > 0 {
+		if _, err := budget.NewTree(slices.Collect(maps.Values(s.Domains))); err != nil {
+			return err
+		}
+	}
+	for name, n := range s.Nodes {
+		if err := n.declared().Validate(); err != nil {
+			return err
+		}
+		if name != n.Name || !s.knows(n.Domain) {
+			return fmt.Errorf("%w: node %q of domain %q is kept as %q", ErrSnapshot, n.Name, n.Domain, name)
+		}
+	}
+	for id, j := range s.Jobs {
+		if id != j.ID {
+			return fmt.Errorf("%w: job %q is kept as %q", ErrSnapshot, j.ID, id)
+		}
+	}
+	return nil
 }

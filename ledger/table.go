@@ -120,7 +120,9 @@ func (t *Table) Grants(s *State, now time.Duration) []NodeGrant {
 		if !ok || !n.Grantable() || n.Process != e.report.Process || e.marked == 0 {
 			continue
 		}
-		e.answered, e.granted = e.marked, now
+		if e.answered != e.marked { // the same heartbeat again makes no lease longer
+			e.answered, e.granted = e.marked, now
+		}
 		grants = append(grants, NodeGrant{Node: name, Grant: lease.Grant{
 			Stamp: s.Stamp(n), Cap: n.Target, FailSafe: n.FailSafe, Duration: t.timing.Lease,
 			Heartbeat: e.marked, Process: n.Process,

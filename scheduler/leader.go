@@ -20,6 +20,8 @@ import (
 const (
 	// tryWait bounds one call: a commit takes milliseconds, an election up to 3 s.
 	tryWait = 3 * time.Second
+	// tryLeast is the time that a call must have to be begun at all.
+	tryLeast = time.Second
 	// retryWait is the wait between two rounds over the coordinators.
 	retryWait = 200 * time.Millisecond
 	// unreachableRounds is how often all coordinators are tried before a request
@@ -80,7 +82,7 @@ func (l *leader) client(address string) headroomv1connect.JobServiceClient {
 // The error is ready for an operator: exit 3 when nothing was carried out, 7
 // when it may have been.
 func (l *leader) call(ctx context.Context, doing string, try func(context.Context, headroomv1connect.JobServiceClient) error) error {
-	var unsure error // the last failure after which the command may have been carried out
+	var unsure error  // the last failure after which the command may have been carried out
 	answered := false // somebody is there: an election may be all that is missing
 	for failed := 1; ; failed++ {
 		address := l.address()
@@ -97,7 +99,8 @@ func (l *leader) call(ctx context.Context, doing string, try func(context.Contex
 			unsure = err
 		}
 		answered = answered || !isDial(err)
-		if !answered && failed >= unreachableRounds*len(l.seeds) || !pauseFor(ctx, retryWait) {
+		hopeless := !answered && failed >= unreachableRounds*len(l.seeds)
+		if hopeless || !timeLeft(ctx) || !pauseFor(ctx, retryWait) {
 			return l.unreachable(doing, err, unsure)
 		}
 	}
@@ -157,6 +160,13 @@ func (l *leader) unreachable(doing string, err, unsure error) error {
 		Message: fmt.Sprintf("%s: no coordinator answers (%s)", doing, asked),
 		Hint:    "nothing was changed; check that coordinators run and that scheduler.yaml names one of them",
 	}
+}
+
+// timeLeft tells whether another call can be made: one that is cut short leaves
+// its outcome unknown.
+func timeLeft(ctx context.Context) bool {
+	end, bounded := ctx.Deadline()
+	return !bounded || time.Until(end) > retryWait+tryLeast
 }
 
 // pauseFor waits; false when ctx ended first.

@@ -56,7 +56,7 @@ type Spec struct {
 	EnergyStart units.Energy
 }
 
-// DefaultSpec is a one-socket server: about 65 W idle, 69 W at full load on its
+// DefaultSpec is a one-socket server: about 61 W idle, 69 W at full load on its
 // lowest frequency, and 241 W at full load with no cap, all at the wall.
 func DefaultSpec() Spec {
 	return Spec{

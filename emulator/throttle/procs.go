@@ -126,8 +126,8 @@ type stat struct {
 	start  uint64        // clock ticks after boot: with the pid, an identity
 }
 
-// ticksPerSecond is USER_HZ, which is 100 on every Linux that Go runs on.
-const ticksPerSecond = 100
+// tick is 1/USER_HZ, which is 100 on every Linux that Go runs on.
+const tick = 10 * time.Millisecond
 
 func readStat(pid int) (stat, bool) {
 	text, err := read("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -156,8 +156,8 @@ func parseStat(text string) (stat, bool) {
 	if errors.Join(err1, err2, err3, err4) != nil || parent < 0 {
 		return stat{}, false
 	}
-	ticks := time.Duration(min(user+system, 1<<36))
-	return stat{parent: parent, state: fields[0][0], cpu: ticks * time.Second / ticksPerSecond, start: start}, true
+	cpu := time.Duration(min(user+system, 1<<36)) * tick
+	return stat{parent: parent, state: fields[0][0], cpu: cpu, start: start}, true
 }
 
 // cpuTime is the CPU time that all threads of a process have used, from the

@@ -1,0 +1,181 @@
+package coordinator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/budget"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+func messageState() *ledger.State {
+	s := ledger.New()
+	s.Domains["site/lab"] = budget.Domain{Name: "site/lab", Budget: 500 * w, Unmanaged: 40 * w}
+	s.Domains["rack/r1"] = budget.Domain{Name: "rack/r1", Parent: "site/lab", Budget: 500 * w}
+	node := ledger.Node{
+		Name: "a", MachineID: "ma", Process: 1, Domain: "rack/r1", Rated: 250 * w, Floor: 60 * w, Max: 200 * w, FailSafe: 80 * w, Stored: 80 * w,
+		Weight: 1, Controlled: true, Admitted: true, Target: 150 * w, Seq: 3, Ceiling: 150 * w,
+	}
+	s.Nodes["a"] = node
+	node.Name, node.Released = "b", true
+	s.Nodes["b"] = node
+	node.Name, node.Released, node.Controlled = "c", false, false
+	s.Nodes["c"] = node
+	return s
+}
+
+func messageDesk(reports ...ledger.Report) *desk {
+	d := &desk{timing: ledger.DefaultTiming(), began: time.Now(), table: ledger.NewTable(ledger.DefaultTiming(), 0), board: newJobBoard()}
+	for _, r := range reports {
+		d.table.Heard(r, 0)
+	}
+	return d
+}
+
+// What is not known is absent: never zero, and never the requested value.
+func TestUnknownIsAbsent(t *testing.T) {
+	t.Parallel()
+	s := messageState()
+	for name, d := range map[string]*desk{
+		"a server that does not lead": nil,
+		"a leader that heard nothing": messageDesk(),
+		"a report without numbers":    messageDesk(ledger.Report{Sighting: ledger.Sighting{Node: "a", Process: 1}, Number: 1}),
+	} {
+		n := nodeMessages(s, d)[0]
+		if n.PowerUw != nil || n.DemandUw != nil || n.EffectiveUw != nil || n.LimitedRatio != nil || n.LeaseMs != nil {
+			t.Errorf("%s: %v", name, n)
+		}
+		if n.GetTargetUw() != int64(150*w) || n.GetChargeUw() != int64(150*w) {
+			t.Errorf("%s: what is committed is missing: %v", name, n)
+		}
+		for _, dom := range domainMessages(s, d, nodeMessages(s, d)) {
+			if dom.MeasuredUw != nil {
+				t.Errorf("%s: %s measures %d", name, dom.GetName(), dom.GetMeasuredUw())
+			}
+		}
+	}
+	if m := nodeMessages(s, nil)[0]; m.HeardMs != nil {
+		t.Error("a follower says when a node was heard")
+	}
+}
+
+// Requested, effective and measured stand apart.
+func TestKnownIsShown(t *testing.T) {
+	t.Parallel()
+	s := messageState()
+	power, demand, limited := 120*w, 180*w, 0.25
+	d := messageDesk(ledger.Report{
+		Sighting: ledger.Sighting{Node: "a", Process: 1}, Number: 1, Effective: 149 * w, EffectiveKnown: true,
+		Power: &power, Demand: &demand, Limited: &limited, Rung: "rapl", Version: "1",
+		Health: []ledger.Health{{Code: "limit-drift", Severity: "warn", Text: "drifts", Hint: "look"}},
+	})
+	n := nodeMessages(s, d)[0]
+	if n.GetEffectiveUw() != int64(149*w) || n.GetPowerUw() != int64(120*w) || n.GetDemandUw() != int64(180*w) || n.GetLimitedRatio() != 0.25 {
+		t.Errorf("shown as %v", n)
+	}
+	if n.GetState() != stateOK || n.GetRung() != "rapl" || len(n.GetHealth()) != 1 || n.HeardMs == nil {
+		t.Errorf("shown as %v", n)
+	}
+	if text := alarmText(alarms(s, d, nodeMessages(s, d))); !strings.Contains(text, "limit-drift") || !strings.Contains(text, "a: drifts") {
+		t.Errorf("alarms: %s", text)
+	}
+}
+
+// A domain's measured power is known only when every node below was heard lately.
+func TestMeasuredNeedsEveryNode(t *testing.T) {
+	t.Parallel()
+	s := messageState()
+	delete(s.Nodes, "c")
+	power := 100 * w
+	a := ledger.Report{Sighting: ledger.Sighting{Node: "a", Process: 1}, Number: 1, Power: &power}
+	b := a
+	b.Node = "b"
+	d := messageDesk(a)
+	if m := domainMessages(s, d, nodeMessages(s, d)); m[0].MeasuredUw != nil {
+		t.Errorf("measured %d with one node unheard", m[0].GetMeasuredUw())
+	}
+	d = messageDesk(a, b)
+	for _, m := range domainMessages(s, d, nodeMessages(s, d)) {
+		if m.GetMeasuredUw() != int64(200*w) {
+			t.Errorf("%s measures %d", m.GetName(), m.GetMeasuredUw())
+		}
+	}
+}
+
+// Every state of a node has its word.
+func TestStatesOfNodes(t *testing.T) {
+	t.Parallel()
+	s := messageState()
+	waiting := s.Nodes["a"]
+	waiting.Name, waiting.Admitted = "d", false
+	s.Nodes["d"] = waiting
+	lost := s.Nodes["a"]
+	lost.Name = "e"
+	s.Nodes["e"] = lost
+	var heard []ledger.Report
+	for _, n := range []string{"a", "b", "c", "d"} {
+		heard = append(heard, ledger.Report{Sighting: ledger.Sighting{Node: n, Process: 1}, Number: 1})
+	}
+	want := map[string]string{"a": stateOK, "b": stateReleased, "c": stateObserving, "d": stateWaiting, "e": stateLost}
+	for _, m := range nodeMessages(s, messageDesk(heard...)) {
+		if m.GetState() != want[m.GetName()] {
+			t.Errorf("%s is %s, want %s", m.GetName(), m.GetState(), want[m.GetName()])
+		}
+	}
+}
+
+func alarmText(items []*headroomv1.HealthItem) string {
+	var b strings.Builder
+	for _, i := range items {
+		b.WriteString(i.GetCode() + " " + i.GetSeverity() + " " + i.GetText() + "; " + i.GetHint() + "\n")
+	}
+	return b.String()
+}
+
+// Shortfall, a lost node and a refused directive are alarms, the worst first,
+// each with its numbers and a way out.
+func TestAlarms(t *testing.T) {
+	t.Parallel()
+	s := messageState()
+	dom := s.Domains["site/lab"]
+	dom.Budget = 300 * w
+	s.Domains["site/lab"] = dom
+	d := messageDesk()
+	d.board.refused, d.board.refusal = 3, "no such node"
+	items := alarms(s, d, nodeMessages(s, d))
+	text := alarmText(items)
+	for _, want := range []string{"shortfall fail site/lab is 390.0 W short", "node-lost warn a is lost, charged at 150.0 W", "directive-refused warn"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if items[0].GetSeverity() != "fail" {
+		t.Errorf("the first alarm is %v", items[0])
+	}
+	for _, i := range items {
+		if i.GetHint() == "" || i.GetCode() == "" {
+			t.Errorf("no way out: %v", i)
+		}
+	}
+}
+
+// A heartbeat's absent fields stay unknown, and an amount that cannot be one does not become known.
+func TestReportOf(t *testing.T) {
+	t.Parallel()
+	who := sightingOf(declared("n01"))
+	r := reportOf(who, &headroomv1.Heartbeat{Number: 3})
+	if r.EffectiveKnown || r.Power != nil || r.Demand != nil || r.Limited != nil {
+		t.Errorf("nothing was said, known is %+v", r)
+	}
+	minus, zero := int64(-5), int64(0)
+	r = reportOf(who, &headroomv1.Heartbeat{Number: 3, PowerUw: &minus, Holding: &headroomv1.Holding{EffectiveUw: &zero}})
+	if r.EffectiveKnown || r.Power != nil {
+		t.Errorf("nonsense is known: %+v", r)
+	}
+	if got := units.Power(declared("n01").GetRatedUw()); r.Rated != got {
+		t.Errorf("rated %v, want %v", r.Rated, got)
+	}
+}

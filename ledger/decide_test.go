@@ -1,0 +1,218 @@
+// Claim: the leader's decisions lower at once, raise only what fits and only
+// when the nodes have been heard, answer only what was marked, and come to rest.
+package ledger_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"headroom/lease"
+	"headroom/ledger"
+)
+
+// P3: a heartbeat is answered only after it was marked, by the process that sent it.
+func TestGrantsAnswerWhatWasMarked(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01")
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	table.Heard(heard("n01", 1, 1, 90), 0)
+	if got := table.Grants(s, 0); len(got) != 0 {
+		t.Errorf("before any mark: %v", got)
+	}
+	table.Mark()
+	table.Heard(heard("n01", 2, 1, 90), 0)
+	got := table.Grants(s, 0)
+	if len(got) != 1 || got[0].Grant.Heartbeat != 1 || got[0].Grant.Cap != 90*watt || got[0].Grant.Stamp.Seq != 1 {
+		t.Errorf("grants %+v, want one that answers heartbeat 1", got)
+	}
+	other := heard("n01", 7, 1, 90)
+	other.Process = 78
+	table.Heard(other, 0)
+	if got := table.Grants(s, 0); len(got) != 0 {
+		t.Errorf("an unmarked heartbeat of a new process was answered: %v", got)
+	}
+	table.Mark()
+	if got := table.Grants(s, 0); len(got) != 0 {
+		t.Errorf("a process that the log does not know was answered: %v", got)
+	}
+}
+
+// An older heartbeat that arrives later changes nothing.
+func TestOlderHeartbeatIsIgnored(t *testing.T) {
+	t.Parallel()
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	table.Heard(heard("n01", 5, 1, 90), 0)
+	table.Heard(heard("n01", 4, 1, 200), second)
+	if v, _ := table.View("n01", second); v.Report.Number != 5 || v.Age != second {
+		t.Errorf("%+v", v)
+	}
+}
+
+// A lost node's lease runs out in what operators see, although its last
+// heartbeat goes on being answered.
+func TestLeaseOfLostNodeRunsOutInView(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01")
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	table.Heard(heard("n01", 1, 1, 90), 0)
+	for i := range 12 {
+		table.Mark()
+		if got := table.Grants(s, second*time.Duration(i)); len(got) != 1 {
+			t.Fatalf("second %d: %v", i, got)
+		}
+	}
+	if v, _ := table.View("n01", 4*second); v.Lease != 6*second {
+		t.Errorf("after 4 s %v are left, want 6 s", v.Lease)
+	}
+	if v, _ := table.View("n01", 12*second); v.Lease != 0 {
+		t.Errorf("after 12 s %v are left", v.Lease)
+	}
+}
+
+// A new leader only cuts until it has heard every node, or one lease has passed.
+func TestNewLeaderOnlyCuts(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01", "n02")
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	table.Heard(heard("n01", 9, 1, 90), 0)
+	if k := ledger.Decide(s, table, 0); len(k.Targets) != 0 {
+		t.Errorf("before n02 was heard: %+v", k.Targets)
+	}
+	late := 11 * second
+	table.Heard(heard("n01", 10, 1, 90), late)
+	if k := ledger.Decide(s, table, late); len(k.Targets) != 1 || k.Targets[0].Node != "n01" {
+		t.Errorf("after a lease: %+v, want a raise of n01", k.Targets)
+	}
+	table.Heard(heard("n02", 9, 1, 90), late)
+	if k := ledger.Decide(s, table, late); len(k.Targets) != 2 {
+		t.Errorf("after both were heard: %+v, want two raises", k.Targets)
+	}
+	must(t, s, ledger.Command{Epoch: first(), Budget: set("site/lab", 190)})
+	tick(t, s, ledger.Tick{})
+	fresh := ledger.NewTable(ledger.DefaultTiming(), late)
+	fresh.Heard(heard("n01", 11, 1, 90), late)
+	if k := ledger.Decide(s, fresh, late); len(k.Targets) != 0 {
+		t.Errorf("%+v", k.Targets)
+	}
+}
+
+// A raise waits until the lower that pays for it has been read back.
+func TestRaiseWaitsForTheLower(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 310, "n01", "n02")
+	tick(t, s, target("n01", 220))
+	tick(t, s, ack(20, 2, 220))
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	table.Heard(heard("n01", 21, 2, 220), 0)
+	table.Heard(heard("n02", 21, 1, 90), 0)
+	k := ledger.Decide(s, table, 0)
+	if len(k.Targets) != 1 || k.Targets[0] != (ledger.Target{Node: "n01", Cap: 155 * watt}) {
+		t.Fatalf("%+v, want only n01 lowered to 155 W", k.Targets)
+	}
+	tick(t, s, k)
+	if k = ledger.Decide(s, table, second); len(k.Targets) != 0 {
+		t.Fatalf("before the read-back: %+v", k.Targets)
+	}
+	table.Heard(heard("n01", 22, 3, 155), second)
+	if !ledger.Urgent(s, table, "n01") {
+		t.Error("a read-back that lowers a charge should not wait for its second")
+	}
+	table.Heard(heard("n02", 22, 1, 90), second)
+	if k = ledger.Decide(s, table, second); len(k.Targets) != 1 || k.Targets[0] != (ledger.Target{Node: "n02", Cap: 155 * watt}) {
+		t.Fatalf("%+v, want n02 raised to 155 W", k.Targets)
+	}
+	tick(t, s, k)
+	if got := s.Totals()["site/lab"].Reserved; got != 310*watt {
+		t.Errorf("reserved %v", got)
+	}
+}
+
+// P5: a cut does not wait for a lost node; what that node is charged is cut from the others.
+func TestCutPassesTheLostNode(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01", "n02")
+	tick(t, s, ledger.Tick{Targets: []ledger.Target{{Node: "n01", Cap: 200 * watt}, {Node: "n02", Cap: 200 * watt}}})
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	table.Heard(heard("n02", 20, 2, 200), 0)
+	plan, err := ledger.PlanBudget(s, table, 0, "site/lab", 320*watt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := plan.StuckNames(); len(got) != 1 || got[0] != "n01" {
+		t.Errorf("stuck: %v", got)
+	}
+	if got := plan.Lowers(); len(got) != 1 || got[0] != (ledger.Target{Node: "n02", Cap: 120 * watt}) {
+		t.Errorf("lowers: %+v, want n02 to 120 W", got)
+	}
+	must(t, s, ledger.Command{Epoch: first(), Budget: &ledger.SetBudget{Domain: "site/lab", Budget: 320 * watt, Targets: plan.Lowers()}})
+	if got := s.Totals()["site/lab"].Headroom(); got != -80*watt {
+		t.Errorf("headroom %v before n02 has read back", got)
+	}
+	if _, err := ledger.PlanBudget(s, table, 0, "none", watt); err == nil {
+		t.Error("an unknown domain was planned")
+	}
+}
+
+// A node that may not come in is told why.
+func TestWaitingSaysWhy(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 180, "n01", "n02")
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	stranger, observer, lost := heard("n01", 1, 0, 90), heard("obs", 1, 0, 90), heard("lost", 1, 0, 90)
+	stranger.MachineID, observer.Controlled, lost.Domain = "another", false, "rack/none"
+	for _, r := range []ledger.Report{stranger, observer, lost, heard("n03", 1, 0, 90), heard("new", 1, 0, 90)} {
+		table.Heard(r, 0)
+	}
+	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{observer.Sighting, sighting("n03")}})
+	table.Mark()
+	got := table.Waiting(s)
+	for node, want := range map[string]string{
+		"obs": "only observes", "lost": "not in the power tree", "new": "not in the log yet", "n03": "short",
+	} {
+		if !strings.Contains(got[node], want) {
+			t.Errorf("%s: %q, want %q", node, got[node], want)
+		}
+	}
+	if k := ledger.Decide(s, table, 0); len(k.Seen) != 1 || k.Seen[0].Node != "new" || len(k.Admit) != 0 {
+		t.Errorf("seen %v, admitted %v: want only the new node seen, nobody admitted", k.Seen, k.Admit)
+	}
+}
+
+// A cold start of a large site is admitted in stages.
+func TestAdmissionsAreStaged(t *testing.T) {
+	t.Parallel()
+	s := founded(t, site(100_000))
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	for i := range 150 {
+		table.Heard(heard("n"+strings.Repeat("x", i), 1, 0, 90), 0)
+	}
+	for _, want := range []int{64, 64, 22, 0} {
+		k := ledger.Decide(s, table, 0)
+		if len(k.Admit) != want {
+			t.Errorf("admitted %d, want %d", len(k.Admit), want)
+		}
+		tick(t, s, k)
+	}
+}
+
+// The margin covers a node's clock and the leader's, each off by rho.
+func TestMargin(t *testing.T) {
+	t.Parallel()
+	timing := ledger.DefaultTiming()
+	slow := float64(timing.Lease) / (1 - ledger.Rho) * (1 + ledger.Rho)
+	if got := float64(timing.Lease + timing.Margin()); got < slow-1e3 {
+		t.Errorf("lease and margin %v, a slow node may hold %v", got, slow)
+	}
+}
+
+// The stamp of a lease orders by leadership first.
+func TestStampNamesLeadership(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01")
+	before := s.Stamp(s.Nodes["n01"])
+	must(t, s, ledger.Command{Epoch: lease.Epoch{Incarnation: 1, Term: 4}, Lead: &ledger.Lead{Server: "c3"}})
+	if after := s.Stamp(s.Nodes["n01"]); after.Compare(before) <= 0 || after.Seq != before.Seq {
+		t.Errorf("%v after %v", after, before)
+	}
+}
