@@ -1,5 +1,7 @@
 package agent
 
+import "time"
+
 // clerk writes to the state directory for the owner, who must never wait for a
 // disk. It carries out one errand after the other; the owner has at most one of
 // each kind under way, so the queue is bounded by the number of kinds.
@@ -48,13 +50,18 @@ func (c *clerk) work() {
 	}
 }
 
-// stop ends the clerk once its errands are done. Nobody may send any more.
+// stop ends the clerk once its errands are done, or leaves it to a disk that
+// does not answer. Nobody may send any more.
 func (c *clerk) stop() {
 	close(c.errands)
+	late := time.NewTimer(settleWait)
+	defer late.Stop()
 	for {
 		select {
 		case <-c.done:
 		case <-c.ended:
+			return
+		case <-late.C:
 			return
 		}
 	}

@@ -94,11 +94,6 @@ func restoreDead(ctx context.Context, cfg Config, force bool, change *headroomv1
 		return outcome{}, err
 	}
 	defer func() { err = errors.Join(err, held.Close()) }()
-	root, err := openRoot(cfg.Root)
-	if err != nil {
-		return outcome{}, err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
 	d := osDisk{cfg.StateDir}
 	j, err := loadJournal(d)
 	if errors.Is(err, ErrDamaged) {
@@ -107,6 +102,11 @@ func restoreDead(ctx context.Context, cfg Config, force bool, change *headroomv1
 	if err != nil || j == nil {
 		return outcome{}, err
 	}
+	root, err := openRoot(cfg.Root)
+	if err != nil {
+		return outcome{}, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
 	if addrs := cachedAddresses(d, cfg); !force && !cfg.alone() {
 		id, err := readIdentity(root)
 		if err != nil {
@@ -126,8 +126,7 @@ func putBackDead(root *os.Root, d disk, cfg Config, j *journal) (outcome, error)
 	if err != nil {
 		return outcome{}, err
 	}
-	n := &node{cfg: cfg}
-	data, err := n.encodeHeld(cover{cap: cfg.Power.Rated, state: stateReleased}, nowUs())
+	data, err := encodeHeld(cfg, cover{cap: cfg.Power.Rated, state: stateReleased}, nil)
 	if err == nil {
 		err = d.Replace(heldFile, data)
 	}

@@ -75,8 +75,10 @@ func readZones(p place) (rows []zoneRow, err error) {
 	defer func() { err = errors.Join(err, root.Close()) }()
 	tree, err := rapl.Open(root)
 	if errors.Is(err, rapl.ErrNoTree) || errors.Is(err, rapl.ErrNoZone) {
-		return nil, &cli.Error{Code: "no-rapl", Exit: cli.ExitFailed, Err: err, Message: err.Error(),
-			Hint: "the machine has no RAPL, is a virtual machine, or its kernel lacks CONFIG_POWERCAP (modprobe intel_rapl_msr)"}
+		return nil, &cli.Error{
+			Code: "no-rapl", Exit: cli.ExitFailed, Err: err, Message: err.Error(),
+			Hint: "the machine has no RAPL, is a virtual machine, or its kernel lacks CONFIG_POWERCAP (modprobe intel_rapl_msr)",
+		}
 	}
 	if err != nil {
 		return nil, err

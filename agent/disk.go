@@ -52,7 +52,7 @@ func (d osDisk) Durable(name string, data []byte) error {
 // Replace renames a new file into place.
 func (d osDisk) Replace(name string, data []byte) error {
 	temp := d.path("." + name + ".new")
-	if err := os.WriteFile(temp, data, 0o644); err != nil { //nolint:gosec // held.json is for everyone on the host
+	if err := os.WriteFile(temp, data, 0o644); err != nil { // for everyone on the host
 		return fmt.Errorf("agent: write %s: %w", name, err)
 	}
 	if err := os.Rename(temp, d.path(name)); err != nil {

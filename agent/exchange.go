@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -23,7 +24,7 @@ func (n *node) take(e linkEvent) error {
 	switch {
 	case e.up:
 		l.up = true
-		n.log.Info("stream open", "coordinator", l.addr)
+		n.log.Info("stream open", slog.String("coordinator", l.addr))
 	case e.down != nil:
 		return n.linkDown(l, e.down)
 	default:
@@ -36,7 +37,7 @@ func (n *node) take(e linkEvent) error {
 // a name which is another machine's, on a start that had nothing to hold before.
 func (n *node) linkDown(l *link, why error) error {
 	if l.up {
-		n.log.Info("stream closed", "coordinator", l.addr, "error", why)
+		n.log.Info("stream closed", slog.String("coordinator", l.addr), slog.Any("error", why))
 	}
 	l.up, l.leads = false, false
 	if connect.CodeOf(why) != connect.CodeAlreadyExists {
@@ -44,8 +45,10 @@ func (n *node) linkDown(l *link, why error) error {
 	}
 	first := (n.ownJournal || n.mode == observing) && n.fresh && !n.everHeld
 	if !first || n.stopping {
-		n.health.set(true, item{"name-taken", fail, "the coordinator refuses this node: " + why.Error(),
-			"two machines use one name: change node: in powerd.yaml on one of them"})
+		n.health.set(true, item{
+			"name-taken", fail, "the coordinator refuses this node: " + why.Error(),
+			"two machines use one name: change node: in powerd.yaml on one of them",
+		})
 		return nil
 	}
 	refusal := nameTaken(n.cfg.Node, why)
@@ -58,7 +61,7 @@ func (n *node) linkDown(l *link, why error) error {
 func (n *node) message(l *link, m *headroomv1.CoordinatorMessage) {
 	switch msg := m.GetMessage().(type) {
 	case *headroomv1.CoordinatorMessage_Lease:
-		n.answered = max(n.answered, msg.Lease.GetHeartbeat())
+		n.answered = max(n.answered, min(msg.Lease.GetHeartbeat(), n.beats))
 		n.notAdmit = ""
 		n.health.clear("not-admitted")
 		n.health.clear("name-taken")
@@ -68,8 +71,10 @@ func (n *node) message(l *link, m *headroomv1.CoordinatorMessage) {
 	case *headroomv1.CoordinatorMessage_NotAdmitted:
 		n.answered = n.beats
 		n.notAdmit = msg.NotAdmitted.GetReason()
-		n.health.set(true, item{"not-admitted", warn, "the leader grants no lease yet: " + n.notAdmit,
-			"see coordinator node show " + n.cfg.Node})
+		n.health.set(true, item{
+			"not-admitted", warn, "the leader grants no lease yet: " + n.notAdmit,
+			"see coordinator node show " + n.cfg.Node,
+		})
 	}
 }
 
@@ -80,7 +85,7 @@ func (n *node) leaderSays(l *link, m *headroomv1.Leader) {
 		n.hints[a] = true
 	}
 	if now := n.leader(); now != was && now != nil {
-		n.log.Info("leader known", "coordinator", now.addr, "epoch", now.epoch.String())
+		n.log.Info("leader known", slog.String("coordinator", now.addr), slog.String("epoch", now.epoch.String()))
 		n.health.clear("no-leader")
 		n.heartbeat()
 	}
@@ -111,7 +116,7 @@ func (n *node) grant(g *headroomv1.Lease) {
 	n.advance(now)
 	m, err := n.holder.Consider(grantOf(g), now)
 	if err != nil {
-		n.log.Debug("grant refused", "error", err)
+		n.log.Debug("grant refused", slog.Any("error", err))
 		return
 	}
 	if m == n.holder.Memory() {
@@ -120,7 +125,7 @@ func (n *node) grant(g *headroomv1.Lease) {
 	}
 	data, err := encodeMemory(m)
 	if err != nil {
-		n.log.Error("state cannot be encoded", "error", err)
+		n.log.Error("state cannot be encoded", slog.Any("error", err))
 		return
 	}
 	n.storeBusy, n.storing, n.remember = true, g, m
@@ -132,8 +137,10 @@ func (n *node) grant(g *headroomv1.Lease) {
 func (n *node) memoryStored(err error) {
 	g, next := n.storing, n.storeNext
 	n.storeBusy, n.storing, n.storeNext = false, nil, nil
-	n.health.set(err != nil, item{"state-not-stored", fail, fmt.Sprintf("state.json cannot be written (%v): no new grant is taken", err),
-		"make room in " + n.cfg.StateDir + "; the node holds its present cap until the lease ends"})
+	n.health.set(err != nil, item{
+		"state-not-stored", fail, fmt.Sprintf("state.json cannot be written (%v): no new grant is taken", err),
+		"make room in " + n.cfg.StateDir + "; the node holds its present cap until the lease ends",
+	})
 	if err == nil && g != nil {
 		n.hold(g)
 	}
@@ -147,7 +154,7 @@ func (n *node) hold(g *headroomv1.Lease) {
 	now := instant()
 	capBefore, stateBefore := n.holder.Cap()
 	if err := n.holder.Take(grantOf(g), now); err != nil {
-		n.log.Debug("grant refused", "error", err)
+		n.log.Debug("grant refused", slog.Any("error", err))
 		return
 	}
 	n.everHeld = true
@@ -156,7 +163,7 @@ func (n *node) hold(g *headroomv1.Lease) {
 	n.leaseEnd.Store(int64(now.Boot + left))
 	n.expiry.Reset(left)
 	if stateBefore != state {
-		n.log.Info("lease taken", "cap_w", granted.Watts(), "stamp", n.holder.Memory().Highest.String())
+		n.log.Info("lease taken", slog.Float64("cap_w", granted.Watts()), slog.String("stamp", n.holder.Memory().Highest.String()))
 		n.health.clear("lease-expired")
 	}
 	if granted == capBefore && n.applied == n.holder.Memory().Highest {

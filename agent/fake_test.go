@@ -30,6 +30,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childConfig) != "" {
 		os.Exit(childMain())
 	}
+	if os.Getenv(childCommand) != "" {
+		os.Exit(commandMain())
+	}
 	goleak.VerifyTestMain(m)
 }
 

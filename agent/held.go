@@ -75,14 +75,14 @@ func (c cover) same(o cover) bool {
 	return c.state == o.state && c.stamp == o.stamp && c.allows(o) && o.allows(c)
 }
 
-// encode is the file for a cover.
-func (n *node) encodeHeld(c cover, atUs int64) ([]byte, error) {
+// encodeHeld is the file for a cover; sockets are those of its limits.
+func encodeHeld(cfg Config, c cover, sockets []*socket) ([]byte, error) {
 	h := held{
-		AtUs: atUs, Node: n.cfg.Node, State: c.state, CapW: c.cap.Watts(), Stamp: c.stamp, Limits: []heldLimit{},
-		OtherW: n.cfg.Power.Other.Watts(), SupplyEfficiency: n.cfg.Power.SupplyEfficiency,
+		AtUs: nowUs(), Node: cfg.Node, State: c.state, CapW: c.cap.Watts(), Stamp: c.stamp, Limits: []heldLimit{},
+		OtherW: cfg.Power.Other.Watts(), SupplyEfficiency: cfg.Power.SupplyEfficiency,
 	}
 	for i, l := range c.limits {
-		zone := n.machine.sockets[i].zone.Label
+		zone := sockets[i].zone.Label
 		h.Limits = append(h.Limits, heldLimit{zone, "long_term", l.long}, heldLimit{zone, "short_term", l.short})
 	}
 	data, err := json.Marshal(h)

@@ -86,19 +86,21 @@ type journal struct {
 // journalVersion is the form of the file; another one is refused.
 const journalVersion = 1
 
-func (j journal) encode() ([]byte, error) {
+func (j *journal) encode() ([]byte, error) {
 	sum, err := j.sum()
 	if err != nil {
 		return nil, err
 	}
-	j.Sum = sum
-	data, err := json.MarshalIndent(j, "", "  ")
+	whole := *j
+	whole.Sum = sum
+	data, err := json.MarshalIndent(whole, "", "  ")
 	return append(data, '\n'), err
 }
 
-func (j journal) sum() (string, error) {
-	j.Sum = ""
-	data, err := json.Marshal(j)
+func (j *journal) sum() (string, error) {
+	bare := *j
+	bare.Sum = ""
+	data, err := json.Marshal(bare)
 	if err != nil {
 		return "", fmt.Errorf("agent: journal: %w", err)
 	}

@@ -72,7 +72,7 @@ func pause(d time.Duration) {
 // child starts powerd as a process of its own.
 func (l *lab) child(t *testing.T, config string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(os.Args[0]) //nolint:gosec,noctx // this very test binary; killed by the test
+	cmd := exec.Command(os.Args[0]) //nolint:noctx // this very test binary; killed by the test
 	cmd.Env = append(os.Environ(), childConfig+"="+config)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out

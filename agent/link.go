@@ -93,7 +93,7 @@ func (l *link) keep(ctx context.Context) {
 		if time.Since(began) > steady {
 			pause = backoffMin
 		}
-		rest(ctx, pause/2+rand.N(pause/2)) //nolint:gosec // spreads reconnects, keeps no secret
+		rest(ctx, pause/2+rand.N(pause/2))
 		pause = min(2*pause, backoffMax)
 	}
 }

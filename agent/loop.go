@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
-	"runtime/debug"
 	"time"
 
 	"headroom/capping"
@@ -30,16 +30,11 @@ const (
 	retryRelease = 10 * time.Second
 	// missed heartbeats after which the node asks every coordinator.
 	missedMax = 2
-	// memoryGoal keeps the process inside its 20 MB; the heap itself is a few.
-	memoryGoal = 14 << 20
-	gcPercent  = 50
 )
 
 // serve runs the loop until ctx ends and the node has been released or has
 // settled at its fail-safe cap.
 func (n *node) serve(ctx context.Context) error {
-	debug.SetGCPercent(gcPercent)
-	debug.SetMemoryLimit(memoryGoal)
 	n.clerk = startClerk(n.disk)
 	defer n.clerk.stop()
 	socket, err := rpc.ListenUnix(n.cfg.StateDir + "/" + socketFile)
@@ -87,7 +82,7 @@ func (n *node) endServers(cancel context.CancelFunc) {
 	n.servers.Wait()
 	if n.gossip != nil {
 		if err := n.gossip.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			n.log.Debug("gossip did not close cleanly", "error", err)
+			n.log.Debug("gossip did not close cleanly", slog.Any("error", err))
 		}
 	}
 }
@@ -157,7 +152,8 @@ func (n *node) advance(now lease.Instant) {
 	_, before := n.holder.Cap()
 	n.holder.Advance(now)
 	if _, state := n.holder.Cap(); state != before {
-		n.log.Warn("lease ended, holding the fail-safe cap", "reason", n.holder.Why().String(), "cap_w", n.holder.Memory().FailSafe.Watts())
+		n.log.Warn("lease ended, holding the fail-safe cap",
+			slog.String("reason", n.holder.Why().String()), slog.Float64("cap_w", n.holder.Memory().FailSafe.Watts()))
 		n.leaseEnd.Store(0)
 	}
 }
@@ -186,9 +182,11 @@ func (n *node) noteDrift(now time.Duration) {
 	for _, s := range n.machine.sockets {
 		if s.drifted {
 			n.driftAt = now
-			n.health.set(true, item{"limit-drift", warn,
+			n.health.set(true, item{
+				"limit-drift", warn,
 				fmt.Sprintf("%s holds %v, %v was written; another program may be writing", s.zone.Label, s.effective.long, s.written.long),
-				"find the other writer (thermald, tuned, an EAR or GEOPM daemon) and stop it; powerd writes its own limit again"})
+				"find the other writer (thermald, tuned, an EAR or GEOPM daemon) and stop it; powerd writes its own limit again",
+			})
 		}
 	}
 	if n.driftAt == 0 || now-n.driftAt > driftShown {
@@ -234,8 +232,10 @@ func (n *node) apply() {
 		}
 		n.writeErr = errors.Join(n.writeErr, s.write(to, n.trail.note))
 	}
-	n.health.set(n.writeErr != nil, item{"limit-refused", fail, fmt.Sprintf("a limit was not taken: %v", n.writeErr),
-		"the node reports what reads back and is charged for it; see powerd status"})
+	n.health.set(n.writeErr != nil, item{
+		"limit-refused", fail, fmt.Sprintf("a limit was not taken: %v", n.writeErr),
+		"the node reports what reads back and is charged for it; see powerd status",
+	})
 	excess, ok := n.machine.excess()
 	n.excessOK = n.excessOK && ok
 	if n.writeErr != nil {
@@ -261,9 +261,9 @@ func (n *node) askCover(c cover) {
 	if n.heldBusy {
 		return // the next turn asks again
 	}
-	data, err := n.encodeHeld(c, nowUs())
+	data, err := encodeHeld(n.cfg, c, n.machine.sockets)
 	if err != nil {
-		n.log.Error("held.json cannot be encoded", "error", err)
+		n.log.Error("held.json cannot be encoded", slog.Any("error", err))
 		return
 	}
 	if n.cover.allows(c) {
@@ -278,8 +278,7 @@ func (n *node) stored(e errand) {
 	switch e.kind {
 	case storeHeld:
 		n.heldBusy = false
-		n.health.set(e.err != nil, item{"held-not-stored", warn, fmt.Sprintf("held.json cannot be written (%v): no raise is carried out", e.err),
-			"make room in " + n.cfg.StateDir})
+		n.noteHeld(e.err)
 		if e.err == nil && n.covering != nil {
 			n.cover = *n.covering
 			n.apply()
@@ -299,17 +298,25 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	if leader != nil {
 		n.leaderAt = now.Boot
 	}
-	n.health.set(!n.cfg.alone() && now.Boot-n.leaderAt > quietLeader, item{"no-leader", warn,
+	n.health.set(!n.cfg.alone() && now.Boot-n.leaderAt > quietLeader, item{
+		"no-leader", warn,
 		fmt.Sprintf("no coordinator that leads has been reachable for %.0fs", (now.Boot - n.leaderAt).Seconds()),
-		"the node holds its cap until the lease ends and its fail-safe cap afterwards; see coordinator status"})
+		"the node holds its cap until the lease ends and its fail-safe cap afterwards; see coordinator status",
+	})
 	_, state := n.holder.Cap()
-	n.health.set(n.mode == holding && n.everHeld && state != lease.Held, item{"lease-expired", warn,
+	n.health.set(n.mode == holding && n.everHeld && state != lease.Held, item{
+		"lease-expired", warn,
 		fmt.Sprintf("no lease (%v): the node holds its fail-safe cap of %v", n.holder.Why(), n.holder.Memory().FailSafe),
-		"it comes back by itself once a leader grants again; see coordinator status"})
-	n.health.set(len(n.machine.sockets) > 0 && now.Boot-max(n.knownAt, n.began) > quietSensor, item{"sensor", warn,
-		"package power cannot be read: limits hold or fall, and never rise", "energy_uj is readable by root only; see powerd zone list"})
-	n.health.set(n.mode == holding && n.act.Rail == capping.AtFloor, item{"cap-below-floor", warn,
-		"the cap asks for less than the processor can be limited to", "raise power.floor: in powerd.yaml to what the node really holds"})
+		"it comes back by itself once a leader grants again; see coordinator status",
+	})
+	n.health.set(len(n.machine.sockets) > 0 && now.Boot-max(n.knownAt, n.began) > quietSensor, item{
+		"sensor", warn,
+		"package power cannot be read: limits hold or fall, and never rise", "energy_uj is readable by root only; see powerd zone list",
+	})
+	n.health.set(n.mode == holding && n.act.Rail == capping.AtFloor, item{
+		"cap-below-floor", warn,
+		"the cap asks for less than the processor can be limited to", "raise power.floor: in powerd.yaml to what the node really holds",
+	})
 	if n.draining && n.mode == holding && leader != nil && n.asked == nil && now.Boot >= n.retryAt {
 		n.retryAt = now.Boot + retryRelease
 		n.ask(inner, &restoreCall{change: n.change("enforce is false")})

@@ -223,6 +223,7 @@ func (m *machine) share(act capping.Actions, parts []capping.Socket) []capping.S
 func (m *machine) readBack() {
 	for _, s := range m.sockets {
 		if s.limiter == nil {
+			s.glance()
 			continue
 		}
 		long, err := s.limiter.Power(rapl.LongTerm)
@@ -234,6 +235,15 @@ func (m *machine) readBack() {
 		s.drifted = s.readable && s.written.long > 0 && (!rapl.Same(long, s.written.long) ||
 			s.limiter.Has(rapl.ShortTerm) && !rapl.Same(short, s.written.short))
 	}
+}
+
+// glance reads the limit of a package that is only observed.
+func (s *socket) glance() {
+	c, err := s.zone.Constraint(rapl.LongTerm)
+	if err == nil {
+		s.effective.long, err = c.Power()
+	}
+	s.readable = err == nil
 }
 
 // excess is how far the limits that read back stand above those written, at

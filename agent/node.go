@@ -143,13 +143,15 @@ func (n *node) open() error {
 	}
 	n.draining = !n.cfg.Enforce && (n.journal != nil || damage != nil)
 	if n.machine, err = openMachine(n.root, n.cfg.Root, n.cfg.Enforce || n.draining); err != nil {
-		return &cli.Error{Code: "no-rapl", Exit: cli.ExitFailed, Err: err, Message: err.Error(),
-			Hint: "powerd needs to read " + n.cfg.Root + "/sys/class/powercap; see powerd zone list"}
+		return &cli.Error{
+			Code: "no-rapl", Exit: cli.ExitFailed, Err: err, Message: err.Error(),
+			Hint: "powerd needs to read " + n.cfg.Root + "/sys/class/powercap; see powerd zone list",
+		}
 	}
 	n.lawCfg = n.cfg.law(n.machine)
 	memory, fresh, err := loadMemory(n.disk, n.cfg.Power.FailSafe)
 	if err != nil {
-		n.log.Warn("state cannot be used, starting without it", "error", err)
+		n.log.Warn("state cannot be used, starting without it", slog.Any("error", err))
 	}
 	memory.FailSafe = min(memory.FailSafe, n.cfg.Power.FailSafe)
 	n.fresh, n.remember = fresh, memory
@@ -187,8 +189,10 @@ func (n *node) begin() error {
 	}
 	if !(n.cfg.Enforce || n.draining) || !n.machine.capable() {
 		n.mode = observing
-		n.health.set(n.cfg.Enforce, item{"no-rapl", warn, "this node cannot hold a cap: " + n.machine.why,
-			"it is charged its rated watts; set enforce: false if that is meant"})
+		n.health.set(n.cfg.Enforce, item{
+			"no-rapl", warn, "this node cannot hold a cap: " + n.machine.why,
+			"it is charged its rated watts; set enforce: false if that is meant",
+		})
 		return n.writeHeld(n.exactCover())
 	}
 	if err := n.saveOriginals(); err != nil {
@@ -197,8 +201,8 @@ func (n *node) begin() error {
 	if err := n.holdFailSafe(); err != nil {
 		return err
 	}
-	n.log.Info("fail-safe cap written", "cap_w", n.holder.Memory().FailSafe.Watts(), "after_ms", (instant().Boot - n.began).Milliseconds(),
-		"adopted", !n.ownJournal)
+	n.log.Info("fail-safe cap written", slog.Float64("cap_w", n.holder.Memory().FailSafe.Watts()),
+		slog.Int64("after_ms", (instant().Boot-n.began).Milliseconds()), slog.Bool("adopted", !n.ownJournal))
 	return nil
 }
 
@@ -213,7 +217,7 @@ func (n *node) resume() error {
 		return nil
 	}
 	out := putBack(n.root, n.journal, n.trail)
-	n.logOutcome("originals of an earlier powerd put back", out)
+	n.logOutcome("an earlier powerd left them, and no coordinator is configured", out)
 	if out.failed > 0 {
 		return nil // keep them, and hold the fail-safe cap
 	}
@@ -233,33 +237,44 @@ func (n *node) forget() error {
 func (n *node) saveOriginals() error {
 	controls := n.machine.controls()
 	if n.journal != nil {
-		changed := n.journal.adopt(n.root, n.id.boot, n.trail)
-		more, err := n.journal.extend(controls)
-		if err == nil && (changed || more) {
-			err = n.journal.store(n.disk)
-		}
-		if err == nil && more {
-			err = errors.Join(n.trail.close(), n.reopenTrail())
-		}
-		return err
+		return n.saveMore(controls)
 	}
 	j, err := newJournal(n.cfg.Node, n.id.boot, controls)
 	if err != nil {
 		return err
 	}
 	if err := j.store(n.disk); err != nil {
-		return &cli.Error{Code: "state-dir", Exit: cli.ExitFailed, Err: err,
+		return &cli.Error{
+			Code: "state-dir", Exit: cli.ExitFailed, Err: err,
 			Message: fmt.Sprintf("cannot save the original limits: %v; nothing was written", err),
-			Hint:    "make room in " + n.cfg.StateDir + " and start powerd again"}
+			Hint:    "make room in " + n.cfg.StateDir + " and start powerd again",
+		}
 	}
 	n.journal, n.ownJournal = j, true
 	n.trail, err = openTrail(n.cfg.StateDir, j, true)
 	return err
 }
 
-func (n *node) reopenTrail() (err error) {
+// saveMore brings an earlier process's journal up to date. Where that cannot be
+// stored, the fail-safe cap goes before fresh originals: those that are on disk
+// are of the boot before.
+func (n *node) saveMore(controls []control) error {
+	changed := n.journal.adopt(n.root, n.id.boot, n.trail)
+	more, err := n.journal.extend(controls)
+	if err != nil || !(changed || more) {
+		return err
+	}
+	err = n.journal.store(n.disk)
+	if err != nil && !more {
+		n.log.Warn("journal not brought up to this boot", slog.Any("error", err))
+		return nil
+	}
+	if err != nil || !more {
+		return err
+	}
+	old := n.trail
 	n.trail, err = openTrail(n.cfg.StateDir, n.journal, false)
-	return err
+	return errors.Join(err, old.close())
 }
 
 // holdFailSafe writes the fail-safe cap and verifies it. On a machine whose
@@ -275,30 +290,43 @@ func (n *node) holdFailSafe() error {
 	for i, s := range n.machine.sockets {
 		raise.limits[i] = s.effective // a predecessor's limits, or the factory's
 	}
-	if !raise.allows(want) {
-		if err := n.writeHeld(want); err != nil {
-			return err
-		}
-	}
+	covered := raise.allows(want) || n.writeHeld(want) == nil
 	var failed error
-	for _, s := range n.machine.sockets {
-		failed = errors.Join(failed, s.write(s.requested, n.trail.note))
+	for i, s := range n.machine.sockets {
+		to := s.requested
+		if !covered {
+			to = pair{min(to.long, raise.limits[i].long), min(to.short, raise.limits[i].short)}
+		}
+		failed = errors.Join(failed, s.write(to, n.trail.note))
 		windows, err := s.prepare(n.trail.note)
 		failed = errors.Join(failed, err)
-		n.health.set(windows != nil, item{"window-refused", warn, fmt.Sprintf("%s: %v", s.zone.Label, windows),
-			"caps settle slower than they could; nothing else is wrong"})
+		n.health.set(windows != nil, item{
+			"window-refused", warn, fmt.Sprintf("%s: %v", s.zone.Label, windows),
+			"caps settle slower than they could; nothing else is wrong",
+		})
 	}
 	if failed != nil && n.ownJournal {
 		return n.cannotHold(failed)
 	}
 	n.writeErr = failed
-	return n.writeHeld(n.exactCover())
+	n.cover = n.exactCover() // no raise beyond this before held.json says so
+	err := n.writeHeld(n.cover)
+	n.noteHeld(err)
+	return nil
+}
+
+// noteHeld shows whether held.json could be written.
+func (n *node) noteHeld(err error) {
+	n.health.set(err != nil, item{
+		"held-not-stored", warn, fmt.Sprintf("held.json cannot be written (%v): no raise is carried out", err),
+		"make room in " + n.cfg.StateDir,
+	})
 }
 
 // cannotHold puts back what the first writes touched: this machine takes no limits.
 func (n *node) cannotHold(why error) error {
 	out := putBack(n.root, n.journal, n.trail)
-	n.logOutcome("limits do not take, originals put back", out)
+	n.logOutcome("this machine does not take limits", out)
 	if out.failed == 0 {
 		if err := n.forget(); err != nil {
 			return err
@@ -306,8 +334,10 @@ func (n *node) cannotHold(why error) error {
 	}
 	n.mode = observing
 	n.machine.rung, n.machine.why = rungNone, why.Error()
-	n.health.set(true, item{"no-rapl", warn, "this node cannot hold a cap: " + why.Error(),
-		"look for a locked power limit in the BIOS set-up; until then it is charged its rated watts"})
+	n.health.set(true, item{
+		"no-rapl", warn, "this node cannot hold a cap: " + why.Error(),
+		"look for a locked power limit in the BIOS set-up; until then it is charged its rated watts",
+	})
 	return n.writeHeld(n.exactCover())
 }
 
@@ -332,7 +362,7 @@ func (n *node) exactCover() cover {
 // writeHeld writes held.json here and now: before the loop runs, and when the
 // originals go back.
 func (n *node) writeHeld(c cover) error {
-	data, err := n.encodeHeld(c, nowUs())
+	data, err := encodeHeld(n.cfg, c, n.machine.sockets)
 	if err == nil {
 		err = n.disk.Replace(heldFile, data)
 	}
@@ -363,9 +393,10 @@ func (n *node) close() error {
 	return errors.Join(append(errs, n.lock.Close())...)
 }
 
-func (n *node) logOutcome(msg string, out outcome) {
-	n.log.Info(msg, "restored", len(out.restored), "kept", len(out.kept), "failed", out.failed)
+func (n *node) logOutcome(why string, out outcome) {
+	n.log.Info("originals put back", slog.String("because", why),
+		slog.Int("restored", len(out.restored)), slog.Int("kept", len(out.kept)), slog.Int("failed", out.failed))
 	for _, line := range out.kept {
-		n.log.Warn("control not put back", "control", line)
+		n.log.Warn("control not put back", slog.String("control", line))
 	}
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -46,7 +47,7 @@ func (n *node) publish(now lease.Instant) {
 		s.LimitedRatio = &r
 	}
 	if n.journal != nil {
-		s.Saved, s.SavedUs = uint32(len(n.journal.Controls)), n.journal.SavedUs //nolint:gosec // a handful
+		s.Saved, s.SavedUs = uint32(len(n.journal.Controls)), n.journal.SavedUs
 	}
 	s.Zones = n.zones()
 	n.status.Store(s)
@@ -67,7 +68,7 @@ func (n *node) zones() []*headroomv1.ZoneStatus {
 		}
 		for _, d := range n.machine.drams {
 			if d.zone == z && d.power.Known {
-				row.PowerUw = proto.Int64(int64(d.power.Power))
+				row.PowerUw = new(int64(d.power.Power))
 			}
 		}
 		rows = append(rows, row)
@@ -77,17 +78,17 @@ func (n *node) zones() []*headroomv1.ZoneStatus {
 
 func (n *node) socketRow(row *headroomv1.ZoneStatus, s *socket) {
 	if s.power.Known {
-		row.PowerUw = proto.Int64(int64(s.power.Power))
+		row.PowerUw = new(int64(s.power.Power))
 	}
 	if s.readable {
-		row.EffectiveUw = proto.Int64(int64(s.effective.long))
+		row.EffectiveUw = new(int64(s.effective.long))
 	}
 	if s.limiter == nil || n.mode != holding {
 		return
 	}
-	row.RequestedUw, row.WrittenUw = proto.Int64(int64(s.requested.long)), proto.Int64(int64(s.written.long))
+	row.RequestedUw, row.WrittenUw = new(int64(s.requested.long)), proto.Int64(int64(s.written.long))
 	if w, err := s.limiter.Window(rapl.LongTerm); err == nil {
-		row.WindowUs = proto.Int64(w.Microseconds())
+		row.WindowUs = new(w.Microseconds())
 	}
 	switch {
 	case !s.readable:
@@ -112,7 +113,7 @@ func (f front) GetAgentStatus(context.Context, *connect.Request[headroomv1.GetAg
 	now := instant().Boot
 	s.UptimeMs = (now - f.n.began).Milliseconds()
 	if end := time.Duration(f.n.leaseEnd.Load()); end > now {
-		s.LeaseMs = proto.Int64((end - now).Milliseconds())
+		s.LeaseMs = new((end - now).Milliseconds())
 	}
 	return connect.NewResponse(s), nil
 }
@@ -152,7 +153,7 @@ func (n *node) serveSocket(ctx context.Context, l net.Listener) {
 	mux := http.NewServeMux()
 	mux.Handle(headroomv1connect.NewAgentServiceHandler(front{n}, rpc.HandlerOptions()...))
 	if err := rpc.Serve(ctx, l, mux); err != nil {
-		n.log.Error("socket closed", "error", err)
+		n.log.Error("socket closed", slog.Any("error", err))
 	}
 }
 

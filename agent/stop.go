@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"log/slog"
+	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
@@ -34,15 +36,17 @@ func (n *node) change(reason string) *headroomv1.Change {
 // restore carries out `powerd limit restore`.
 func (n *node) restore(ctx context.Context, call *restoreCall) {
 	switch {
-	case n.mode != holding || n.journal == nil:
+	case n.journal == nil:
 		call.answer(restoreReply{})
 	case call.force || n.cfg.alone():
 		out := n.putBackNow()
 		n.reopen(ctx)
 		call.answer(restoreReply{out: out})
 	case n.asked != nil:
-		call.answer(restoreReply{err: &cli.Error{Code: "busy", Exit: cli.ExitConflict,
-			Message: "a release is being asked for already", Hint: "try again in a few seconds"}})
+		call.answer(restoreReply{err: &cli.Error{
+			Code: "busy", Exit: cli.ExitConflict,
+			Message: "a release is being asked for already", Hint: "try again in a few seconds",
+		}})
 	default:
 		n.ask(ctx, call)
 	}
@@ -69,8 +73,10 @@ func (n *node) answer(ctx context.Context, err error) (done bool) {
 	call := n.asked
 	n.asked = nil
 	if err != nil {
-		n.health.set(true, item{"restore-refused", warn, "the originals stay saved and the fail-safe cap written: " + err.Error(),
-			"make room in the budget, or put them back anyway: powerd limit restore --force"})
+		n.health.set(true, item{
+			"restore-refused", warn, "the originals stay saved and the fail-safe cap written: " + err.Error(),
+			"make room in the budget, or put them back anyway: powerd limit restore --force",
+		})
 		call.answer(restoreReply{err: err})
 		if n.stopping {
 			n.staySafe(err.Error())
@@ -110,11 +116,12 @@ func (n *node) staySafe(reason string) {
 	n.settleClerk()
 	if want := n.exactCover(); n.writeErr == nil && n.cover.allows(want) {
 		if err := n.writeHeld(want); err != nil {
-			n.log.Warn("held.json not written", "error", err)
+			n.log.Warn("held.json not written", slog.Any("error", err))
 		}
 	}
 	n.log.Warn("not released: the fail-safe cap stays written and the originals stay saved",
-		"cap_w", n.holder.Memory().FailSafe.Watts(), "reason", reason, "hint", "powerd limit restore --force puts them back anyway")
+		slog.Float64("cap_w", n.holder.Memory().FailSafe.Watts()), slog.String("reason", reason),
+		slog.String("hint", "powerd limit restore --force puts them back anyway"))
 }
 
 // putBackNow puts the originals back. From here on the node holds no cap.
@@ -124,13 +131,13 @@ func (n *node) putBackNow() outcome {
 	n.leaseEnd.Store(0)
 	n.mode, n.draining = released, false
 	if err := n.writeHeld(n.exactCover()); err != nil {
-		n.log.Warn("held.json not written", "error", err)
+		n.log.Warn("held.json not written", slog.Any("error", err))
 	}
 	out := putBack(n.root, n.journal, n.trail)
-	n.logOutcome("originals put back", out)
+	n.logOutcome("the node was released", out)
 	if out.failed == 0 {
 		if err := n.forget(); err != nil {
-			n.log.Warn("journal not removed", "error", err)
+			n.log.Warn("journal not removed", slog.Any("error", err))
 		}
 	}
 	for _, s := range n.machine.sockets {
@@ -140,21 +147,38 @@ func (n *node) putBackNow() outcome {
 	return out
 }
 
+// settleWait bounds waiting for the state directory: a stop must not hang on a
+// disk that does.
+const settleWait = 2 * time.Second
+
 // settleClerk waits until the clerk has nothing under way, so that an older
 // held.json cannot come after a newer one.
 func (n *node) settleClerk() {
+	late := time.NewTimer(settleWait)
+	defer late.Stop()
 	for n.clerk != nil && (n.heldBusy || n.storeBusy) {
-		switch e := <-n.clerk.done; e.kind {
-		case storeHeld:
-			n.heldBusy = false
-			if e.err == nil && n.covering != nil {
-				n.cover = *n.covering
-			}
-		case storeMemory:
-			n.storeBusy, n.storing, n.storeNext = false, nil, nil
-		case storeCoordinators:
-			n.cacheBusy = false
-		case errandKinds:
+		select {
+		case e := <-n.clerk.done:
+			n.settled(e)
+		case <-late.C:
+			n.log.Warn("the state directory does not answer", slog.String("state_dir", n.cfg.StateDir))
+			return
 		}
+	}
+}
+
+// settled is stored for an errand that nobody waits for any more.
+func (n *node) settled(e errand) {
+	switch e.kind {
+	case storeHeld:
+		n.heldBusy = false
+		if e.err == nil && n.covering != nil {
+			n.cover = *n.covering
+		}
+	case storeMemory:
+		n.storeBusy, n.storing, n.storeNext = false, nil, nil
+	case storeCoordinators:
+		n.cacheBusy = false
+	case errandKinds:
 	}
 }

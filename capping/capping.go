@@ -126,7 +126,7 @@ type State struct {
 	Limit units.Power
 	// SettledAt is when the last step of the limit counts as carried out.
 	SettledAt time.Duration
-	// Limited says that the packages ran at their limit in the last known sample.
+	// Limited says that the cap held the packages back when they were last seen.
 	Limited bool
 
 	bias    float64 // correction of the model, W of DC power
@@ -195,7 +195,8 @@ func (s State) observe(now time.Duration, in Sample, c Config) State {
 			p = s.pkg + (p-s.pkg)*part
 		}
 		s.pkg, s.hasPkg = p, true
-		s.Limited = s.Limit > 0 && s.pkg >= s.Limit.Watts()*(1-limitedBand)
+		// At the top it is the processor's own design that limits, not the cap.
+		s.Limited = s.Limit > 0 && s.pkg >= s.Limit.Watts()*(1-limitedBand) && !s.atTop(c)
 	}
 	return s
 }
@@ -247,9 +248,6 @@ func (s State) integrate(in Sample, dc float64, c Config) float64 {
 	rate := gain
 	if over := aim - smooth; over < -overBand*dc {
 		e, rate = over, gainOver
-	}
-	if e > 0 && s.atTop(c) {
-		return s.bias
 	}
 	return clamp(s.bias+e*min(1, rate*in.Elapsed.Seconds()), -biasDown*dc, biasUp*dc)
 }

@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -231,6 +232,9 @@ func (d *desk) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest, ou
 		}
 		out.Meta.Revision, out.Meta.Epoch, out.Meta.AsOfUs = s.Revision, epochMessage(s.Epoch), time.Now().UnixMicro()
 	})
+	if errors.Is(err, ledger.ErrUnknownDomain) {
+		return fmt.Errorf("domain %q: %w", domain, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -108,9 +108,15 @@ func (b *budgetChange) args(args []string) error {
 	p, err := units.ParsePower(args[0])
 	if err != nil {
 		e := cli.Usage("budget %s", err)
+		e.Hint = "a power is a number with its unit, e.g. 2800W or 2.8kW"
 		if pe, ok := errors.AsType[*units.ParseError](err); ok && pe.Suggestion != "" {
 			e.Hint = "did you mean " + pe.Suggestion + "?"
 		}
+		return e
+	}
+	if p <= 0 {
+		e := cli.Usage("budget %s: a domain's budget must be above 0 W", args[0])
+		e.Hint = "the least that works is the FLOOR of coordinator budget show"
 		return e
 	}
 	b.to, b.domain = p, first(args[1:])
@@ -139,7 +145,6 @@ func budgetSet(o *operator) *cobra.Command {
 	f.BoolVar(&b.exitCode, "exit-code", false, "with --dry-run: exit 10 when there would be changes")
 	f.BoolVar(&b.yes, "yes", false, "do not ask before raising")
 	f.DurationVar(&b.wait, "wait", 10*time.Second, "wait so long for the nodes to read back their new caps; 0s returns after the commit")
-	f.Lookup("wait").NoOptDefVal = "10s"
 	return cmd
 }
 

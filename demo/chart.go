@@ -68,9 +68,9 @@ func (c *chart) draw() []byte {
 	c.text(marginLeft, 20, "start", "bold", colourText, "Budget kept through a cut, a killed leader and a killed powerd")
 	c.axes()
 	c.stack()
-	c.line(func(s sample) *units.Power { return &s.budget }, colourBudget, 3.2, "")
-	c.line(func(s sample) *units.Power { return s.reserved }, colourReserved, 1.8, "")
-	c.line(func(s sample) *units.Power { return s.held }, colourHeld, 0.9, "4 2")
+	c.line(func(s sample) *units.Power { return &s.budget }, colourBudget, 3.6, "")
+	c.line(func(s sample) *units.Power { return s.reserved }, colourReserved, 2, "")
+	c.line(func(s sample) *units.Power { return s.held }, colourHeld, 1.2, "2 6")
 	c.marks()
 	c.legend(height - 14)
 	c.put(`</svg>`)
@@ -238,7 +238,7 @@ func (c *chart) legend(y float64) {
 	}
 	stroke := `<path d="M%.1f %.1fh24" stroke="` + "%s" + `" stroke-width="%s" stroke-dasharray="%s"/>`
 	for _, l := range [][4]string{
-		{"budget", colourBudget, "3.2", ""}, {"reserved by the coordinators", colourReserved, "1.8", ""}, {"held by the nodes", colourHeld, "0.9", "4 2"},
+		{"budget", colourBudget, "3.6", ""}, {"reserved by the coordinators", colourReserved, "2", ""}, {"held by the nodes", colourHeld, "1.2", "2 6"},
 	} {
 		entry(l[0], fmt.Sprintf(strings.Replace(stroke, "%.1f %.1f", "%%.1f %%.1f", 1), l[1], l[2], l[3]))
 	}

@@ -27,6 +27,10 @@ type options struct {
 const (
 	lengthLeast, lengthMost = 30 * time.Second, 10 * time.Minute
 	nodesMost               = 32
+	// socketLongest is what a unix socket's path may have (sockaddr_un holds 108
+	// bytes with the closing NUL); outLongest leaves room for those of the nodes.
+	socketLongest = 107
+	outLongest    = socketLongest - len("/nodes/n01/state/powerd.sock")
 )
 
 // NewCommand is `powerlab demo`.
@@ -83,6 +87,9 @@ func (o *options) complete() error {
 	}
 	if err != nil {
 		return fmt.Errorf("demo: find the folders: %w", err)
+	}
+	if len(o.out) > outLongest {
+		return cli.Usage("--out %s is too long: the nodes' sockets below it may have at most %d characters, it at most %d", o.out, socketLongest, outLongest)
 	}
 	return binaries(o.bin)
 }

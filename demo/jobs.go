@@ -24,11 +24,12 @@ const (
 // all busy: short enough that a job of high priority does not wait long for a slot.
 const taskWall = 1200 * time.Millisecond
 
-// waves is how many tasks a job has for each slot of the cluster. A job of class
-// high takes only highShare of the slots at once, so that even under a low cap the
+// waves is how many tasks a job has for each slot of the cluster: few, as a job
+// that runs is not interrupted for one of a higher class. A job of class high
+// takes only highShare of the slots at once, so that even under a low cap the
 // other class is not stopped altogether.
 const (
-	wavesLow  = 3.0
+	wavesLow  = 2.0
 	wavesHigh = 1.0
 	highShare = 0.25
 )

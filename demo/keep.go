@@ -16,9 +16,17 @@ const (
 	pidFile    = "pids"
 )
 
-// keep writes how to stop the cluster and prints what to try. The programs are
-// sessions of their own and go on without the demo.
+// keep starts the coordinator again that was killed, writes how to stop the
+// cluster, and prints what to try. The programs are sessions of their own and go
+// on without the demo.
 func (l *lab) keep(w io.Writer) error {
+	for i := range l.members {
+		if m := &l.members[i]; m.program.meant.Load() {
+			if err := l.startMember(m); err != nil {
+				return err
+			}
+		}
+	}
 	var pids []string
 	for _, p := range l.fleet.running() {
 		pids = append(pids, strconv.Itoa(p.pid()))
@@ -36,7 +44,7 @@ func (l *lab) keep(w io.Writer) error {
   %s status --watch
   %s node list
   %s budget set %.0fW --reason "trying it"
-  %s submit --scheduler %s %s
+  %s submit --addr %s %s
   %s node exec n01 --dir %s -- sha256sum /dev/zero
 stop everything: %s
 `,

@@ -36,11 +36,10 @@ func run(ctx context.Context, opts options, out io.Writer) error {
 	}
 	say("3 coordinators, %d emulated nodes, a scheduler; jobs over %d MB of text; everything in %s", opts.nodes, text.bytes()>>20, opts.out)
 	err = d.play(ctx, began)
-	if opts.keep && err == nil {
-		err = d.lab.keep(out)
-	} else {
-		l.stop()
+	if opts.keep && (err == nil || errors.Is(err, ErrBroken)) {
+		return errors.Join(err, l.keep(out))
 	}
+	l.stop()
 	return err
 }
 
@@ -120,7 +119,21 @@ func (d *show) play(ctx context.Context, began time.Time) error {
 // begin is t = 0.
 func (d *show) begin() {
 	d.screen.run = d.story.run
+	slowed, tree := d.witness.kind()
+	_, _ = fmt.Fprintf(d.out, "every node is admitted and tasks run: t = 0. The nodes' processes are slowed by %s; their trees are %s (values only)\n",
+		kindInWords(slowed), tree)
 	d.board.begin(d.story.run)
+}
+
+// kindInWords says what slows the nodes.
+func kindInWords(slowed string) string {
+	switch slowed {
+	case "cgroup":
+		return "a cgroup each (CPU bandwidth)"
+	case "signals":
+		return "signals (SIGSTOP and SIGCONT)"
+	}
+	return slowed
 }
 
 // ended waits for a program that ends although nobody ended it.

@@ -78,8 +78,25 @@ func (s *screen) draw() {
 	if !s.drawn {
 		start, s.drawn = "\x1b[2J\x1b[H", true
 	}
-	text := strings.ReplaceAll(strings.Join(s.table(), "\n"), "\n", "\x1b[K\n")
-	_, _ = io.WriteString(s.out, start+text+"\x1b[K\n\x1b[J")
+	_, _ = io.WriteString(s.out, start+strings.Join(fit(s.table(), s.out), "\x1b[K\n")+"\x1b[K\n\x1b[J")
+}
+
+// fit cuts the lines to the size of the terminal: a line that wraps would push
+// the table off its place.
+func fit(lines []string, w any) []string {
+	f, ok := w.(*os.File)
+	if !ok {
+		return lines
+	}
+	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ) //nolint:gosec // a descriptor
+	if err != nil || size.Col == 0 || size.Row < 2 {
+		return lines
+	}
+	lines = lines[:min(len(lines), int(size.Row)-1)]
+	for i, l := range lines {
+		lines[i] = l[:min(len(l), int(size.Col))] // plain ASCII: a byte is a column
+	}
+	return lines
 }
 
 // news prints new events as lines of their own; the table has them anyway.
@@ -123,9 +140,9 @@ func (s *screen) table() []string {
 	lines := []string{
 		fmt.Sprintf("Headroom demo   %.1f s of %.0f s   %d emulated nodes, slowed by %s, trees of %s",
 			b.sinceZero().Seconds(), s.run.Seconds(), len(s.nodes), b.slowed, b.tree),
-		fmt.Sprintf("%s  budget %s | reserved %s | held %s | measured %s     leader %s epoch %v", site, cli.Watts(last.budget),
-			cli.Opt(last.reserved, cli.Watts), cli.Opt(last.held, cli.Watts), cli.Opt(last.measured, cli.Watts), s.leader(), b.epoch),
-		"", "NODE      STATE      CAP       HELD  MEASURED  0.......of rated.....  TASKS",
+		fmt.Sprintf("budget %s | reserved %s | held %s | measured %s", cli.Watts(last.budget),
+			cli.Opt(last.reserved, cli.Watts), cli.Opt(last.held, cli.Watts), cli.Opt(last.measured, cli.Watts)),
+		"", fmt.Sprintf(rowFormat, "NODE", "STATE", "CAP", "HELD", "MEASURED", "0......of rated.....", "TASKS"),
 	}
 	shown := min(len(s.nodes), nodesShown)
 	for i, name := range s.nodes[:shown] {
@@ -136,7 +153,7 @@ func (s *screen) table() []string {
 	}
 	ended, jobs := jobCounts(b.jobs)
 	tasks, done := taskCounts(b.jobs)
-	lines = append(lines, "", fmt.Sprintf("jobs %d of %d done, tasks %d of %d", ended, jobs, done, tasks))
+	lines = append(lines, "", fmt.Sprintf("leader %s epoch %v   jobs %d of %d done, tasks %d of %d", s.leader(), b.epoch, ended, jobs, done, tasks))
 	for _, j := range newest(b.jobs) {
 		p := j.GetProgress()
 		lines = append(lines, fmt.Sprintf("  %-10s %-5s %-9s %3d of %-3d tasks  %2d run", j.GetName(), j.GetClass(), stateWord(j.GetState()),
@@ -152,8 +169,11 @@ func (s *screen) table() []string {
 // nodesShown keeps the table on a screen of 24 lines.
 const nodesShown = 8
 
-// barWidth is the width of a node's bar.
-const barWidth = 20
+// barWidth is the width of a node's bar; rowFormat is a line of the table of nodes.
+const (
+	barWidth  = 20
+	rowFormat = "%-8s  %-7s  %8s  %8s  %8s  [%s]  %5v"
+)
 
 func (s *screen) nodeLine(name string, measured *units.Power) string {
 	b := s.board
@@ -173,8 +193,8 @@ func (s *screen) nodeLine(name string, measured *units.Power) string {
 	for _, j := range b.jobs {
 		tasks += j.GetProgress().GetRunningOn()[name]
 	}
-	return fmt.Sprintf("%-8s  %-7s %9s  %9s %9s  [%s%s]  %d", name, state, capped, held, cli.Opt(measured, cli.Watts),
-		strings.Repeat("#", fill), strings.Repeat(" ", barWidth-fill), tasks)
+	return fmt.Sprintf(rowFormat, name, state, capped, held, cli.Opt(measured, cli.Watts),
+		strings.Repeat("#", fill)+strings.Repeat(" ", barWidth-fill), tasks)
 }
 
 // jobsShown bounds the list of jobs on the screen.

@@ -102,6 +102,17 @@ func (w *witness) look(ctx context.Context) sample {
 	return s
 }
 
+// kind is what slows the nodes' processes and what their trees are, as the first
+// plant says.
+func (w *witness) kind() (slowed, tree string) {
+	v, err := w.nodes[0].plant(time.Now())
+	if err != nil {
+		return "means unknown", "files"
+	}
+	w.board.setKind(v.ThrottledBy, v.Tree)
+	return v.ThrottledBy, v.Tree
+}
+
 // heldBy is the cap that the node holds, or nil.
 func (w *witness) heldBy(n nodeFiles) *units.Power {
 	p, _, err := n.held()
@@ -123,7 +134,6 @@ func (w *witness) drawnBy(n nodeFiles) *units.Power {
 		w.board.burnt(n.name, v.EnergyJ-last)
 	}
 	w.energy[n.name] = v.EnergyJ
-	w.board.setKind(v.ThrottledBy, v.Tree)
 	p := units.FromWatts(v.Wall1sW)
 	return &p
 }

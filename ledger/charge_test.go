@@ -85,6 +85,26 @@ func TestFailSafeChangeIsChargedTwice(t *testing.T) {
 	wantCharge(t, s, 75, "stored and read back")
 }
 
+// A fail-safe cap that was committed may have been stored, although a later
+// process declares a lower one before it told.
+func TestStoredFailSafeStaysCharged(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01")
+	tick(t, s, ack(50, 1, 85)) // heartbeats of a new process begin at 1 again
+	tick(t, s, ack(51, 1, 190))
+	for i, failSafe := range []units.Power{120, 90} {
+		again := sighting("n01")
+		again.Process, again.FailSafe = process+1+uint64(i), failSafe*watt
+		tick(t, s, ledger.Tick{Seen: []ledger.Sighting{again}})
+		wantCharge(t, s, 190, "its hardware was last read back at 190 W")
+		if got := s.Nodes["n01"].Stored; got != 120*watt {
+			t.Errorf("stored %v, want 120.0 W: it may have stored that", got)
+		}
+	}
+	tick(t, s, ledger.Tick{Acks: []ledger.Ack{{Node: "n01", Process: process + 2, Number: 1, Seq: 1, Effective: 90 * watt, Stored: 90 * watt}}})
+	wantCharge(t, s, 90, "it has not")
+}
+
 // However many targets a node missed, the highest that it may still take is charged.
 func TestMissedTargetsStayCharged(t *testing.T) {
 	t.Parallel()
@@ -92,7 +112,7 @@ func TestMissedTargetsStayCharged(t *testing.T) {
 	for i := range 40 {
 		tick(t, s, target("n01", units.Power(200-i))) // seq 2 to 41
 	}
-	tick(t, s, ack(2, 2, 200))
+	tick(t, s, ack(2, 2, 90))
 	wantCharge(t, s, 200, "it may take any of them")
 	tick(t, s, ack(3, 30, 90))
 	if got := s.Nodes["n01"].Charge(); got < 172*watt {

@@ -38,6 +38,22 @@ func TestGrantsAnswerWhatWasMarked(t *testing.T) {
 	}
 }
 
+// A mark counts for the process that was marked.
+func TestMarkIsOfOneProcess(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01")
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	table.Heard(heard("n01", 9, 1, 90), 0)
+	table.Mark()
+	next := heard("n01", 1, 1, 90)
+	next.Process = 78
+	table.Heard(next, 0)
+	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{next.Sighting}})
+	if got := table.Grants(s, 0); len(got) != 0 {
+		t.Errorf("a new process got a lease for the heartbeat of an earlier one: %+v", got)
+	}
+}
+
 // An older heartbeat that arrives later changes nothing.
 func TestOlderHeartbeatIsIgnored(t *testing.T) {
 	t.Parallel()
@@ -151,6 +167,23 @@ func TestCutPassesTheLostNode(t *testing.T) {
 	}
 	if _, err := ledger.PlanBudget(s, table, 0, "none", watt); err == nil {
 		t.Error("an unknown domain was planned")
+	}
+}
+
+// A shortfall is worth the smallest step; otherwise caps do not follow every flicker.
+func TestDeadbandGivesWayToShortfall(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 181, "n01", "n02")
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	table.Heard(heard("n01", 20, 2, 90), 0)
+	table.Heard(heard("n02", 20, 1, 90), 0)
+	tick(t, s, ledger.Tick{Targets: []ledger.Target{{Node: "n01", Cap: 90*watt + watt/2}}})
+	if k := ledger.Decide(s, table, 0); len(k.Targets) != 0 {
+		t.Errorf("half a watt moved: %+v", k.Targets)
+	}
+	must(t, s, ledger.Command{Epoch: first(), Budget: set("site/lab", 180), RequestID: "cut"})
+	if k := ledger.Decide(s, table, 0); len(k.Targets) != 1 || k.Targets[0].Cap != 90*watt {
+		t.Errorf("%+v, want n01 lowered to 90 W", k.Targets)
 	}
 }
 

@@ -363,3 +363,41 @@ func TestEndedJobsAreBounded(t *testing.T) {
 		t.Errorf("%d jobs kept", n)
 	}
 }
+
+// Two attempts of one task on one node are kept apart.
+func TestAttemptsOnOneNode(t *testing.T) {
+	t.Parallel()
+	old, newer := Ref{"j", PhaseMap, 0, 1<<16 | 1}, Ref{"j", PhaseMap, 0, 1<<16 | 3}
+	for name, late := range map[string]func(*desk){
+		"the old one succeeds": func(k *desk) { k.c.Result(k.now, "n1", old, "") },
+		"the old one fails":    func(k *desk) { k.c.Result(k.now, "n1", old, "broken disk") },
+		"the old one stops":    func(k *desk) { k.c.Stopped(k.now, "n1", old) },
+		"both are reported":    func(k *desk) { k.c.Hello(k.now, "n1", 2, []Ref{old, newer}) },
+		"only the new one is":  func(k *desk) { k.c.Hello(k.now, "n1", 2, []Ref{newer}) },
+	} {
+		k := newDesk(t)
+		k.c.Hello(k.now, "n1", 2, nil)
+		p := plan("j", "low", 1, 1)
+		p.MaxAttempts = 1
+		k.add(p)
+		k.step(0)
+		k.c.Hello(k.now, "n2", 1, nil)
+		k.c.Broken("n1")
+		k.now = k.now.Add(WorkerSilence)
+		k.c.Alive(k.now, "n2")
+		k.step(0) // a second attempt, on n2
+		k.c.Hello(k.now, "n1", 2, []Ref{old})
+		k.c.Gone("n2")
+		k.step(0) // a third, on n1, where the first has not ended
+		late(k)
+		k.step(0)
+		if v, _ := k.c.Job(k.now, "j"); k.running[newer] != "n1" || v.State != Running || v.Running != 1 || v.Done != 0 {
+			t.Errorf("%s: %+v, running %v", name, v, k.running)
+		}
+		k.c.Result(k.now, "n1", newer, "")
+		k.step(0)
+		if e := k.ended["j"]; e.State != Done || e.Done != 1 {
+			t.Errorf("%s: ended as %+v", name, e)
+		}
+	}
+}

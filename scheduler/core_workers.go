@@ -128,6 +128,19 @@ func (c *Core) lose(node string, ref Ref) {
 	}
 }
 
+// Stopped takes over that an attempt ended because it was told to. When its task
+// waits for it all the same (an earlier scheduler process had it stopped), the
+// task starts again: being stopped is no failure.
+func (c *Core) Stopped(now time.Time, node string, ref Ref) {
+	w := c.workers[node]
+	if w == nil {
+		return
+	}
+	w.heard = now
+	delete(w.running, ref)
+	c.lose(node, ref)
+}
+
 // Result takes over how an attempt ended; failure is empty for success and the
 // cause in words otherwise. The result of an attempt that the task no longer
 // waits for only frees its slot.

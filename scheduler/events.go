@@ -63,6 +63,7 @@ type resultEvent struct {
 	session *session
 	ref     Ref
 	failure string
+	stopped bool
 }
 
 func (e resultEvent) apply(l *loop, now time.Time) {
@@ -70,6 +71,10 @@ func (e resultEvent) apply(l *loop, now time.Time) {
 		return
 	}
 	e.session.heard = now
+	if e.stopped {
+		l.core.Stopped(now, e.session.node, e.ref)
+		return
+	}
 	l.core.Result(now, e.session.node, e.ref, e.failure)
 }
 

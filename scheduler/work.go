@@ -13,6 +13,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/scheduler/local"
 )
 
 const (
@@ -122,7 +123,7 @@ func (w *workers) pass(ctx context.Context, s *session, m *headroomv1.WorkerMess
 		if err != nil {
 			return nil // no task of ours has such a name
 		}
-		return w.post(ctx, resultEvent{s, ref, failureOf(m.Result)})
+		return w.post(ctx, resultEvent{s, ref, failureOf(m.Result), m.Result.GetError() == local.Stopped})
 	default:
 		return nil
 	}

@@ -365,7 +365,7 @@ func (j *judge) settled() {
 		if _, state := n.holder.Cap(); state != lease.Held && c.Controlled && (c.Admitted || over == "") {
 			j.broken("recovery", "%s has no lease at the end of the calm: %v", n.name, n.holder.Why())
 		}
-		if over != "" && c.Charge() > max(c.Least(), c.Stored) && c.Controlled {
+		if over != "" && c.Charge() > max(c.Least(), c.Stored) && c.Grantable() {
 			j.broken("P5", "%s is %v over at the end of the calm, and %s is charged %v, its least is %v",
 				over, -totals[over].Headroom(), n.name, c.Charge(), c.Least())
 		}

@@ -43,7 +43,6 @@ type refusal struct {
 func refusals() []refusal {
 	return []refusal{
 		{lease.ErrOtherProcess, "grant_for_other_process"},
-		{lease.ErrUnknownHeartbeat, "grant_for_unknown_heartbeat"},
 		{lease.ErrStale, "grant_stale"},
 		{lease.ErrRanOut, "grant_too_late"},
 	}

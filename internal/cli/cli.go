@@ -48,6 +48,9 @@ func Run(ctx context.Context, root *cobra.Command, args []string, stdout, stderr
 	if _, typed := errors.AsType[*Error](err); !typed && !*started {
 		e = usageOf(cmd, err)
 	}
+	if e.Hint == "" && e.Exit == ExitUsage {
+		e.Hint = helpOf(cmd) // two lines, always: the cause and a way out
+	}
 	if sig != nil {
 		return interrupted(stderr, e, err, wantsJSON(args))
 	}
@@ -160,9 +163,11 @@ func verbs(cmd *cobra.Command) []string {
 // usageOf is a mistake that cobra found before any command ran.
 func usageOf(cmd *cobra.Command, err error) *Error {
 	e := Usage("%s: %w", cmd.CommandPath(), err)
-	e.Hint = cmd.CommandPath() + " --help shows how it is used"
+	e.Hint = helpOf(cmd)
 	return e
 }
+
+func helpOf(cmd *cobra.Command) string { return cmd.CommandPath() + " --help shows how it is used" }
 
 // wantsJSON looks for -o json in the raw arguments: an error in the command line
 // must be printed in the right form although it was never parsed to its end.

@@ -28,6 +28,12 @@ const (
 	exitNotStarted = -1
 )
 
+// Stopped is the error of a task that was killed because the scheduler said so,
+// or because the worker ended. It is no failure of the task.
+const Stopped = "stopped"
+
+var errStopped = errors.New(Stopped)
+
 // Partial is the name of an unfinished output: beside the final one, so that the
 // rename is atomic, and different for each attempt, so that two attempts never
 // write into one file.
@@ -53,7 +59,10 @@ func run(ctx context.Context, t *headroomv1.Task, env []string) *headroomv1.Task
 		r.ExitCode = int32(state.ExitCode())
 		r.CpuSeconds = (state.UserTime() + state.SystemTime()).Seconds()
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, errStopped):
+		r.Error, r.ExitCode = Stopped, exitNotStarted
+	case err != nil:
 		r.Error = strings.ToValidUTF8(err.Error(), "?")
 		if r.GetExitCode() == 0 { // it ran well, but its output could not be kept
 			r.ExitCode = exitNotStarted
@@ -112,7 +121,7 @@ func (p *process) execute(ctx context.Context, out *os.File) error {
 	}
 	err := p.wait()
 	if p.killed {
-		return errors.New("stopped")
+		return errStopped
 	}
 	if err != nil {
 		return p.cause(err)

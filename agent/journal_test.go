@@ -1,0 +1,262 @@
+// Claims: a journal that is not exactly what was written is refused, whatever is
+// wrong with it, and then nothing is restored and the fail-safe cap is written; a
+// crash between journal and first write restores to what stands there; after a
+// reboot the limits found are the originals.
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/units"
+)
+
+func someJournal() *journal {
+	return &journal{
+		Version: journalVersion, Node: "n01", BootID: "b", SavedUs: 1,
+		Controls: []saved{
+			{Path: "sys/a", Label: "package-0 long_term limit", Kind: powerControl, Original: 185_000_000},
+			{Path: "sys/b", Label: "package-0 long_term window", Kind: windowControl, Original: 999_424},
+			{Path: "sys/c", Label: "package-0 limits switch", Kind: switchControl, Original: 1},
+		},
+	}
+}
+
+func TestDamagedJournalIsRefused(t *testing.T) {
+	t.Parallel()
+	data, err := someJournal().encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := decodeJournal(data); err != nil {
+		t.Fatalf("an undamaged journal: %v", err)
+	}
+	for n := range len(data) - 2 { // the newline and the brace before it may be missing to JSON, not to us
+		if _, err := decodeJournal(data[:n]); !errors.Is(err, ErrDamaged) {
+			t.Fatalf("cut after %d of %d bytes: %v, want ErrDamaged", n, len(data), err)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		bad := bytes.Clone(data)
+		at := rapid.IntRange(0, len(bad)-1).Draw(t, "at")
+		bad[at] ^= byte(rapid.IntRange(1, 255).Draw(t, "flip"))
+		j, err := decodeJournal(bad)
+		if err != nil {
+			return
+		}
+		// What JSON reads alike (blanks, the case of a key) is no damage.
+		if again, err := j.encode(); err != nil || !bytes.Equal(again, data) {
+			t.Fatalf("byte %d flipped and taken as %s", at, again)
+		}
+	})
+}
+
+func FuzzDecodeJournal(f *testing.F) {
+	data, err := someJournal().encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(data)
+	f.Add([]byte("{}"))
+	f.Add([]byte(`{"version":1,"controls":[{"kind":"power"}],"sum":""}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		j, err := decodeJournal(data)
+		if err != nil {
+			return
+		}
+		again, err := j.encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := decodeJournal(again); err != nil {
+			t.Fatalf("%q was taken, its own encoding was not: %v", data, err)
+		}
+	})
+}
+
+func TestCrashBetweenJournalAndFirstWrite(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	original := l.controls()
+	n, err := startUntilSaved(t, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.close(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := restoreLimits(t.Context(), l.config("127.0.0.1:1"), restoreOptions{force: true})
+	if err != nil || len(out.restored) != 5 || len(out.kept) != 0 || !equal(l.controls(), original) {
+		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+// startUntilSaved is a start that dies right after the journal is on disk.
+func startUntilSaved(t *testing.T, l *lab) (*node, error) {
+	t.Helper()
+	cfg := l.config("127.0.0.1:1")
+	file, err := lock(cfg.StateDir)
+	if err != nil {
+		return nil, err
+	}
+	n := &node{cfg: cfg, log: testLog(t), disk: osDisk{cfg.StateDir}, lock: file, health: health{log: testLog(t), items: map[string]item{}}}
+	return n, errors.Join(n.open(), n.saveOriginals())
+}
+
+func TestDamagedJournalKeepsTheFailSafeCap(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	garbage := []byte(`{"version":1,"node":"n0`)
+	if err := os.WriteFile(l.state(journalFile), garbage, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := Run(t.Context(), l.config("127.0.0.1:1"), testLog(t))
+	var bad *cli.Error
+	if !errors.As(err, &bad) || bad.Code != "journal-damaged" || !strings.Contains(bad.Message, "fail-safe") || bad.Hint == "" {
+		t.Errorf("ended with %v", err)
+	}
+	if !failSafeLong(l.long()) {
+		t.Errorf("limit %v, want the fail-safe cap's", l.long())
+	}
+	if data, err := os.ReadFile(l.state(journalFile)); err != nil || !bytes.Equal(data, garbage) {
+		t.Errorf("the journal was touched: %q, %v", data, err)
+	}
+	if _, err := restoreLimits(t.Context(), l.config("127.0.0.1:1"), restoreOptions{force: true}); !errors.As(err, &bad) || bad.Code != "journal-damaged" {
+		t.Errorf("restore with a damaged journal: %v", err)
+	}
+}
+
+func TestAfterARebootTheLimitsFoundAreTheOriginals(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	c.refuse = errors.New("not now")
+	r := run(t, l.config(c.addr))
+	waitFor(t, "a lease is held", c.acknowledged)
+	_ = r.stop()
+	boot := filepath.Join(l.dir, "root", bootIDFile)
+	if err := os.Chmod(boot, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, text := range map[string]string{boot: "11111111-2222-3333-4444-555555555555\n", l.zone("constraint_0_power_limit_uw"): "170000000\n"} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.set(func() { c.refuse = nil })
+	r = run(t, l.config(c.addr))
+	waitFor(t, "a lease is held again", func() bool { return c.lastHello().GetBootId()[:8] == "11111111" && c.acknowledged() })
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+	if l.long() != 170*units.Watt {
+		t.Errorf("limit %v after the release, want the 170 W found after the reboot", l.long())
+	}
+}
+
+// fullDisk refuses to write some files, as a full file system does.
+type fullDisk struct {
+	disk
+	mu   sync.Mutex
+	full map[string]bool
+}
+
+func (d *fullDisk) set(name string, full bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.full[name] = full
+}
+
+func (d *fullDisk) check(name string) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.full[name] {
+		return &os.PathError{Op: "write", Path: name, Err: syscall.ENOSPC}
+	}
+	return nil
+}
+
+func (d *fullDisk) Durable(name string, data []byte) error {
+	return errors.Join(d.check(name), d.disk.Durable(name, data))
+}
+
+func (d *fullDisk) Replace(name string, data []byte) error {
+	if err := d.check(name); err != nil {
+		return err
+	}
+	return d.disk.Replace(name, data)
+}
+
+func TestNoRoomForTheJournalWritesNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	original := l.controls()
+	cfg := l.config()
+	d := &fullDisk{disk: osDisk{cfg.StateDir}, full: map[string]bool{journalFile: true}}
+	_, err := start(cfg, testLog(t), d)
+	var bad *cli.Error
+	if !errors.As(err, &bad) || bad.Hint == "" || !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("started with %v", err)
+	}
+	if !equal(l.controls(), original) {
+		t.Errorf("controls %v were written without a journal", l.controls())
+	}
+}
+
+func TestNoRoomForAStampTakesNoGrant(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	cfg := l.config(c.addr)
+	d := &fullDisk{disk: osDisk{cfg.StateDir}, full: map[string]bool{memoryFile: true}}
+	stop := runOn(t, cfg, d)
+	waitFor(t, "it says so", func() bool { return hasItem(c.last(), "state-not-stored") })
+	if h := c.last().GetHolding(); h.GetState() != headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE || !failSafeLong(l.long()) {
+		t.Errorf("holding %v, limit %v: a grant was taken whose stamp is not on disk", h, l.long())
+	}
+	d.set(memoryFile, false)
+	waitFor(t, "the grant is taken once there is room", c.acknowledged)
+	stop()
+}
+
+func TestNoRoomForHeldCarriesOutNoRaise(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	cfg := l.config(c.addr)
+	d := &fullDisk{disk: osDisk{cfg.StateDir}, full: map[string]bool{heldFile: true}}
+	stop := runOn(t, cfg, d)
+	waitFor(t, "it says so", func() bool { return hasItem(c.last(), "held-not-stored") && c.last().GetNumber() > 2 })
+	if !failSafeLong(l.long()) {
+		t.Errorf("limit %v was raised although held.json does not say so", l.long())
+	}
+	d.set(heldFile, false)
+	waitFor(t, "the raise is carried out once there is room", c.acknowledged)
+	stop()
+}
+
+// runOn is run with a state directory that can fail.
+func runOn(t *testing.T, cfg Config, d disk) (stop func()) {
+	t.Helper()
+	n, err := start(cfg, testLog(t), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("ended with %v", err)
+		}
+	}
+}

@@ -1,0 +1,2 @@
+// Package bench measures the figures Headroom is judged by.
+package bench

@@ -1,0 +1,284 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/budget"
+	"headroom/consensus"
+	"headroom/lease"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// scriptedLog is a log of one server that does as it is told with the next entries.
+type scriptedLog struct {
+	m *machine
+
+	mu      sync.Mutex
+	entries []ledger.Command
+	during  func(c ledger.Command) // called once, while the next entry is under way
+	fail    error                  // instead of committing
+}
+
+func (l *scriptedLog) ProposeIn(_ context.Context, _ uint64, data []byte) (any, error) {
+	c, err := ledger.Decode(data)
+	if err != nil {
+		return nil, err
+	}
+	var during func(ledger.Command)
+	l.set(func(l *scriptedLog) {
+		during, l.during = l.during, nil
+		err = l.fail
+	})
+	if during != nil {
+		during(c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.set(func(l *scriptedLog) { l.entries = append(l.entries, c) })
+	return l.m.Apply(0, data), nil
+}
+
+func (l *scriptedLog) set(f func(l *scriptedLog)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(l)
+}
+
+func (l *scriptedLog) ticks() (n int) {
+	l.set(func(l *scriptedLog) {
+		for _, c := range l.entries {
+			if c.Tick != nil {
+				n++
+			}
+		}
+	})
+	return n
+}
+
+// outbox remembers what the desk sent.
+type outbox struct {
+	mu     sync.Mutex
+	grants []ledger.NodeGrant
+	waits  map[string]string
+	caps   []capDirective
+}
+
+func (o *outbox) grant(g ledger.NodeGrant) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.grants = append(o.grants, g)
+}
+
+func (o *outbox) wait(node, reason string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.waits[node] = reason
+}
+
+func (o *outbox) lead(lease.Epoch) {}
+
+func (o *outbox) direct(_ lease.Epoch, caps []capDirective) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.caps = append(o.caps, caps...)
+}
+
+// take empties the box.
+func (o *outbox) take() []ledger.NodeGrant {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer func() { o.grants = nil }()
+	return o.grants
+}
+
+// openDesk runs a desk on a scripted log until the test ends.
+func openDesk(t *testing.T) (*desk, *scriptedLog, *outbox, chan error) {
+	t.Helper()
+	m := newMachine()
+	log, out := &scriptedLog{m: m}, &outbox{waits: map[string]string{}}
+	d := &desk{
+		server: "c1", epoch: lease.Epoch{Incarnation: 1, Term: 2}, timing: ledger.DefaultTiming(),
+		found: &ledger.Found{Domains: []budget.Domain{
+			{Name: "site/lab", Budget: 700 * w, Unmanaged: 40 * w}, {Name: "rack/r1", Parent: "site/lab", Budget: 700 * w},
+		}},
+		log: log, machine: m, out: out, logger: slog.New(slog.DiscardHandler), inbox: make(chan func(), deskQueue), closed: make(chan struct{}),
+		waits: &confirmations{}, caps: map[string]units.Power{}, board: newJobBoard(),
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		defer close(d.closed)
+		ended <- d.run(ctx)
+	}()
+	t.Cleanup(cancel)
+	synctest.Wait()
+	return d, log, out, ended
+}
+
+func beat(number uint64, effective units.Power, seq uint64) ledger.Report {
+	return reportOf(sightingOf(declared("n01")), &headroomv1.Heartbeat{
+		Number: number, Highest: &headroomv1.Stamp{Seq: seq}, Holding: &headroomv1.Holding{EffectiveUw: new(int64(effective)), FailSafeUw: int64(80 * w)},
+	})
+}
+
+// admitted runs a desk until node n01 has been granted its most, with heartbeats 1 to 9.
+func admitted(t *testing.T) (*desk, *scriptedLog, *outbox, chan error) {
+	t.Helper()
+	d, log, out, ended := openDesk(t)
+	for i := range uint64(9) {
+		var n ledger.Node
+		d.machine.view(func(s *ledger.State) { n = s.Nodes["n01"] })
+		if err := d.hear(t.Context(), beat(i+1, max(n.Target, 80*w), n.Seq)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+	}
+	if g := out.take(); len(g) == 0 || g[len(g)-1].Grant.Cap != 200*w {
+		t.Fatalf("after nine heartbeats: %+v", g)
+	}
+	return d, log, out, ended
+}
+
+// P3: a heartbeat that arrives while an entry is under way is not answered by
+// that entry, only by the next one.
+func TestHeartbeatDuringAnEntryWaitsForTheNext(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d, log, out, _ := admitted(t)
+		before := log.ticks()
+		log.set(func(l *scriptedLog) {
+			l.during = func(ledger.Command) {
+				go func() { _ = d.hear(context.Background(), beat(10, 200*w, 2)) }()
+				time.Sleep(100 * time.Millisecond)
+			}
+		})
+		for log.ticks() == before {
+			time.Sleep(time.Millisecond)
+		}
+		synctest.Wait()
+		for _, g := range out.take() {
+			if g.Grant.Heartbeat > 9 {
+				t.Errorf("heartbeat %d was answered by an entry that was older", g.Grant.Heartbeat)
+			}
+		}
+		time.Sleep(time.Second)
+		if g := out.take(); len(g) == 0 || g[len(g)-1].Grant.Heartbeat != 10 {
+			t.Errorf("the next entry answered %+v", g)
+		}
+	})
+}
+
+// P3: an entry that did not commit, may not have, or was refused, answers nobody;
+// the desk goes on and the next entry answers. A log that leads no more ends the desk.
+func TestNothingIsAnsweredWithoutTheEntry(t *testing.T) {
+	t.Parallel()
+	for name, err := range map[string]error{"unknown": consensus.ErrUnknownOutcome, "busy": consensus.ErrBusy, "deadline": context.DeadlineExceeded} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				d, log, out, ended := admitted(t)
+				log.set(func(l *scriptedLog) { l.fail = err })
+				_ = d.hear(t.Context(), beat(10, 200*w, 2))
+				time.Sleep(5 * time.Second)
+				if g := out.take(); len(g) != 0 {
+					t.Errorf("answered %+v", g)
+				}
+				log.set(func(l *scriptedLog) { l.fail = nil })
+				time.Sleep(1100 * time.Millisecond)
+				if g := out.take(); len(g) == 0 {
+					t.Error("nobody is answered after the log came back")
+				}
+				log.set(func(l *scriptedLog) { l.fail = consensus.ErrNotLeader })
+				if err := <-ended; !errors.Is(err, consensus.ErrNotLeader) {
+					t.Errorf("ended with %v", err)
+				}
+				if g := out.take(); len(g) != 0 {
+					t.Errorf("answered by a server that leads no more: %+v", g)
+				}
+				if err := d.ask(t.Context(), func() {}); !errors.Is(err, errDeposed) {
+					t.Errorf("a closed desk answers %v", err)
+				}
+			})
+		})
+	}
+}
+
+// P5: the entry of a cut is itself what grants the lower caps: no tick comes between.
+func TestCutIsItsOwnEntry(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d, log, out, _ := admitted(t)
+		_ = d.hear(t.Context(), beat(10, 200*w, 2))
+		time.Sleep(200 * time.Millisecond)
+		out.take()
+		ticks := log.ticks()
+		req, answer := &headroomv1.SetBudgetRequest{BudgetUw: int64(150 * w)}, &headroomv1.SetBudgetResponse{Meta: &headroomv1.Meta{}}
+		var pushed []ledger.NodeGrant
+		if err := d.ask(t.Context(), func() {
+			if err := d.setBudget(t.Context(), req, answer); err != nil {
+				t.Error(err)
+			}
+			pushed, ticks = out.take(), log.ticks()-ticks
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if len(pushed) != 1 || pushed[0].Grant.Cap != 110*w || ticks != 0 {
+			t.Errorf("pushed %+v after %d ticks", pushed, ticks)
+		}
+		if len(answer.GetMoves()) != 1 || answer.GetMoves()[0].GetToUw() != int64(110*w) {
+			t.Errorf("told %v", answer.GetMoves())
+		}
+		if i := slices.IndexFunc(out.caps, func(c capDirective) bool { return c.cap == 110*w }); i < 0 {
+			t.Error("the scheduler was not told")
+		}
+	})
+}
+
+// A change that was not made is neither told as made nor followed: a dry run, a
+// budget below the floor, the budget that is in force already.
+func TestPlansChangeNothing(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d, log, _, _ := admitted(t)
+		entries := len(log.entries)
+		ask := func(req *headroomv1.SetBudgetRequest) (out *headroomv1.SetBudgetResponse, err error) {
+			out = &headroomv1.SetBudgetResponse{Meta: &headroomv1.Meta{}}
+			_ = d.ask(t.Context(), func() { err = d.setBudget(t.Context(), req, out) })
+			return out, err
+		}
+		if out, err := ask(&headroomv1.SetBudgetRequest{BudgetUw: int64(150 * w), DryRun: true}); err != nil || len(out.GetMoves()) != 1 {
+			t.Errorf("dry run: %v %v", out, err)
+		}
+		if out, err := ask(&headroomv1.SetBudgetRequest{BudgetUw: int64(700 * w)}); err != nil || !out.GetAlready() {
+			t.Errorf("the same budget: %v %v", out, err)
+		}
+		for _, dry := range []bool{true, false} {
+			_, err := ask(&headroomv1.SetBudgetRequest{BudgetUw: int64(100 * w), DryRun: dry})
+			if _, ok := errors.AsType[*ledger.FloorError](err); !ok {
+				t.Errorf("below the floor, dry run %v: %v", dry, err)
+			}
+			if _, err := ask(&headroomv1.SetBudgetRequest{Domain: "rack/r9", BudgetUw: int64(w), DryRun: dry}); !errors.Is(err, ledger.ErrUnknownDomain) {
+				t.Errorf("unknown domain, dry run %v: %v", dry, err)
+			}
+			if _, err := ask(&headroomv1.SetBudgetRequest{DryRun: dry}); !errors.Is(err, budget.ErrAmount) {
+				t.Errorf("no budget, dry run %v: %v", dry, err)
+			}
+		}
+		d.machine.view(func(s *ledger.State) {
+			if s.Domains["site/lab"].Budget != 700*w {
+				t.Errorf("the budget is %v", s.Domains["site/lab"].Budget)
+			}
+		})
+		for _, c := range log.entries[entries:] {
+			if c.Budget != nil && c.Budget.Budget == 150*w {
+				t.Error("a dry run was committed")
+			}
+		}
+	})
+}

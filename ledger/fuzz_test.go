@@ -1,0 +1,75 @@
+// Claim: no bytes from the log or from a snapshot make a server panic, and
+// what it accepts, it writes the same again.
+package ledger_test
+
+import (
+	"testing"
+
+	"headroom/ledger"
+)
+
+func FuzzDecode(f *testing.F) {
+	for _, c := range everyCommand() {
+		data, err := c.Encode()
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := ledger.Decode(data)
+		if err != nil {
+			return
+		}
+		one, err := c.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := ledger.Decode(one)
+		if err != nil {
+			t.Fatalf("%s does not decode: %v", one, err)
+		}
+		if two, err := again.Encode(); err != nil || string(two) != string(one) {
+			t.Errorf("%s becomes %s, %v", one, two, err)
+		}
+		s := admitted(t, 800, "n01", "n02")
+		before := snapshot(t, s)
+		c.Epoch = first()
+		if c.Lead != nil {
+			c.Epoch.Term++
+		}
+		if _, err := s.Apply(c); err != nil && snapshot(t, s) != before {
+			t.Errorf("a refused command changed the state: %v", err)
+		}
+		if _, err := ledger.Restore([]byte(snapshot(t, s))); err != nil {
+			t.Errorf("an accepted command made a state that cannot be restored: %v", err)
+		}
+	})
+}
+
+func FuzzRestore(f *testing.F) {
+	f.Add([]byte(`{}`))
+	f.Add([]byte(`{"domains":null,"nodes":null,"jobs":null}`))
+	f.Add([]byte(snapshot(f, admitted(f, 800, "n01"))))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		s, err := ledger.Restore(data)
+		if err != nil {
+			return
+		}
+		text := snapshot(t, s)
+		back, err := ledger.Restore([]byte(text))
+		if err != nil || snapshot(t, back) != text {
+			t.Fatalf("%s does not restore to itself: %v", text, err)
+		}
+		next := s.Epoch
+		next.Term++
+		if _, err := s.Apply(ledger.Command{Epoch: next, Lead: &ledger.Lead{Server: "c1"}}); err != nil && next.Term != 0 {
+			t.Fatal(err)
+		}
+		table := ledger.NewTable(ledger.DefaultTiming(), 0)
+		table.Heard(heard("n01", 1, 1, 90), 0)
+		if len(s.Domains) > 0 {
+			ledger.Decide(s, table, 0)
+		}
+	})
+}

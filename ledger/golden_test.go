@@ -1,0 +1,180 @@
+// Claim: what stands in the log means the same to every later server: the
+// encoding of each command is fixed, and unknown parts are refused, never skipped.
+package ledger_test
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"headroom/budget"
+	"headroom/lease"
+	"headroom/ledger"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// everyCommand is one command of each kind, with every field set.
+func everyCommand() map[string]ledger.Command {
+	revision := uint64(12)
+	s := sighting("n01")
+	s.Process = 1<<64 - 1
+	full := func(c ledger.Command) ledger.Command {
+		c.Rules, c.Epoch, c.At = ledger.Rules, lease.Epoch{Incarnation: 2, Term: 7}, 1_700_000_000_000_000
+		c.Actor, c.Reason, c.RequestID, c.Check = "mia", "summer heat", "01J0000000000000000A", &revision
+		return c
+	}
+	return map[string]ledger.Command{
+		"lead": full(ledger.Command{Lead: &ledger.Lead{Server: "c1"}}),
+		"found": full(ledger.Command{Found: &ledger.Found{Domains: []budget.Domain{
+			{Name: "site/lab", Budget: 800 * watt}, {Name: "rack/r1", Parent: "site/lab", Budget: 400 * watt, Unmanaged: 20 * watt},
+		}}}),
+		"tick": full(ledger.Command{Tick: &ledger.Tick{
+			Elapsed: time.Second, Seen: []ledger.Sighting{s},
+			Acks:    []ledger.Ack{{Node: "n01", Process: s.Process, Number: 9, Seq: 3, Effective: 190 * watt, Stored: 90 * watt}},
+			Admit:   []string{"n02"},
+			Targets: []ledger.Target{{Node: "n01", Cap: 190*watt + watt/8}},
+		}}),
+		"tick-empty": {Rules: ledger.Rules, Epoch: first(), Tick: &ledger.Tick{Elapsed: time.Second}},
+		"budget": full(ledger.Command{Budget: &ledger.SetBudget{
+			Domain: "site/lab", Budget: 500 * watt, Force: true, Targets: []ledger.Target{{Node: "n01", Cap: 100 * watt}},
+		}}),
+		"release": full(ledger.Command{Release: &ledger.Release{Node: "n01", MachineID: "machine-n01"}}),
+		"job": full(ledger.Command{Job: &ledger.Job{
+			ID: "wc-7", Name: "wc", Class: "gold", Spec: []byte("name: wc\n"), Submitted: 1_700_000_000_000_001, State: ledger.JobAccepted,
+		}}),
+		"finish": full(ledger.Command{Finish: &ledger.FinishJob{
+			ID: "wc-7", State: ledger.JobDone, Outcome: "all done", Tasks: 8, Done: 7, Runtime: time.Minute,
+		}}),
+	}
+}
+
+func TestCommandEncoding(t *testing.T) {
+	t.Parallel()
+	for name, c := range everyCommand() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			data, err := c.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden(t, "commands/"+name+".json", string(data)+"\n")
+			back, err := ledger.Decode(data)
+			if err != nil || !reflect.DeepEqual(back, c) {
+				t.Errorf("decoded %+v, %v", back, err)
+			}
+		})
+	}
+}
+
+// Every kind of command has a golden: a new one may not be forgotten.
+func TestEveryCommandHasGolden(t *testing.T) {
+	t.Parallel()
+	have := map[string]bool{}
+	for _, c := range everyCommand() {
+		v := reflect.ValueOf(c)
+		for i := range v.NumField() {
+			if f := v.Field(i); f.Kind() == reflect.Pointer && f.Type().Elem().Kind() == reflect.Struct && !f.IsNil() {
+				have[v.Type().Field(i).Name] = true
+			}
+		}
+	}
+	kinds := reflect.TypeFor[ledger.Command]()
+	for i := range kinds.NumField() {
+		f := kinds.Field(i)
+		if f.Type.Kind() == reflect.Pointer && f.Type.Elem().Kind() == reflect.Struct && !have[f.Name] {
+			t.Errorf("no golden encoding of %s", f.Name)
+		}
+	}
+}
+
+// The snapshot's form is fixed, too: an older server's is read by a newer one.
+func TestSnapshotEncoding(t *testing.T) {
+	t.Parallel()
+	s := crowded(t)
+	must(t, s, ledger.Command{
+		Epoch: first(), At: 1_700_000_000_000_000, Actor: "mia", Reason: "heat", RequestID: "r1", Budget: set("site/lab", 600),
+	})
+	text := snapshot(t, s)
+	golden(t, "snapshot.json", text+"\n")
+	back, err := ledger.Restore([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := snapshot(t, back); again != text {
+		t.Errorf("restored:\n%s\nwant:\n%s", again, text)
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"nothing":          ``,
+		"an unknown field": `{"rules":1,"epoch":{"incarnation":1,"term":1},"sprint":{}}`,
+		"an unknown part":  `{"rules":1,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1,"sprint":1}}`,
+		"later rules":      `{"rules":2,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
+		"no rules":         `{"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
+		"text behind it":   `{"rules":1,"tick":{"elapsed_ns":1}} {}`,
+		"watts in words":   `{"rules":1,"budget":{"domain":"d","budget_uw":"5W"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if c, err := ledger.Decode([]byte(text)); !errors.Is(err, ledger.ErrUnknownCommand) {
+				t.Errorf("decoded %+v, %v", c, err)
+			}
+		})
+	}
+}
+
+func TestRestoreRefuses(t *testing.T) {
+	t.Parallel()
+	good := snapshot(t, admitted(t, 800, "n01"))
+	for name, edit := range map[string][2]string{
+		"no nodes at all":            {`"nodes":{`, `"nodes":null,"ignored":{`},
+		"a domain under two names":   {`{"name":"site/lab"`, `{"name":"site/other"`},
+		"a node under two names":     {`"n01":{"name":"n01"`, `"n01":{"name":"n02"`},
+		"a node of no domain":        {`"domain":"rack/r1"`, `"domain":"rack/r9"`},
+		"a node without weight":      {`"weight":1`, `"weight":0`},
+		"a node above all measure":   {`"rated_uw":250000000`, `"rated_uw":9223372036854775807`},
+		"a domain above its own top": {`"parent":"site/lab"`, `"parent":"rack/r1"`},
+		"half of it":                 {`"jobs"`, `"jobs`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			bad := strings.Replace(good, edit[0], edit[1], 1)
+			if bad == good {
+				t.Fatalf("%s is not in the snapshot: %s", edit[0], good)
+			}
+			if _, err := ledger.Restore([]byte(bad)); err == nil {
+				t.Error("restored")
+			}
+		})
+	}
+}
+
+// golden compares text with a file of testdata, or writes it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", filepath.FromSlash(name))
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatalf("%v (go test ./ledger -update writes it)", err)
+	}
+	if got != string(want) {
+		t.Errorf("%s:\n%s\nwant:\n%s", path, got, want)
+	}
+}

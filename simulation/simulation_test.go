@@ -1,0 +1,176 @@
+// Claim: a schedule is a function of its seed, to the byte; clusters under
+// every fault the simulation knows break no promise; and each fault and rare
+// path is really taken.
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"headroom/internal/cli"
+)
+
+const (
+	testSeed      = 20
+	testSchedules = 120
+)
+
+func TestNoPromiseIsBroken(t *testing.T) {
+	t.Parallel()
+	r, err := Run(context.Background(), Options{Schedules: testSchedules, Seed: testSeed, Span: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range r.Violations {
+		t.Errorf("%s at %.6f s: %s (powerlab simulate --schedules 1 --seed %d --trace)", v.Promise, v.At, v.What, v.Seed)
+	}
+	for name, n := range r.FaultsHit {
+		if n == 0 {
+			t.Errorf("%s was never hit: nothing is proved about it", name)
+		}
+	}
+	if r.Schedules != testSchedules || r.Events < 1000*testSchedules {
+		t.Errorf("%d schedules, %d events", r.Schedules, r.Events)
+	}
+}
+
+// A mark that is not in the list would be missed where it is never hit.
+func TestEveryMarkIsListed(t *testing.T) {
+	t.Parallel()
+	r, err := Run(context.Background(), Options{Schedules: 40, Seed: 3, Span: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := len(r.FaultsHit), len(marks()); got != want {
+		t.Errorf("%d marks were hit or listed, %d are listed: %v", got, want, r.FaultsHit)
+	}
+}
+
+func TestSameSeedSameBytes(t *testing.T) {
+	t.Parallel()
+	run := func(seed uint64) string {
+		var trace bytes.Buffer
+		r, err := Run(context.Background(), Options{Schedules: 3, Seed: seed, Span: time.Minute, Trace: &trace})
+		if err != nil {
+			t.Fatal(err)
+		}
+		data, err := json.Marshal(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(data) + trace.String()
+	}
+	one := run(5)
+	if one != run(5) {
+		t.Error("the same seed gave another run")
+	}
+	if one == run(6) {
+		t.Error("another seed gave the same run")
+	}
+}
+
+// Each schedule of a run can be replayed alone.
+func TestScheduleReplaysAlone(t *testing.T) {
+	t.Parallel()
+	trace := func(seed uint64, schedules int) string {
+		var b bytes.Buffer
+		if _, err := Run(context.Background(), Options{Schedules: schedules, Seed: seed, Span: 20 * time.Second, Trace: &b}); err != nil {
+			t.Fatal(err)
+		}
+		return b.String()
+	}
+	whole := trace(9, 3)
+	if alone := trace(SeedOf(9, 2), 1); alone == "" || !strings.HasSuffix(whole, alone) {
+		t.Error("schedule 2 of seed 9 is another one when it runs alone")
+	}
+	if SeedOf(9, 1) == SeedOf(9, 2) || SeedOf(9, 0) != 9 || SeedOf(9, 1)>>seedBits != 0 {
+		t.Errorf("seeds %d, %d, %d", SeedOf(9, 0), SeedOf(9, 1), SeedOf(9, 2))
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(context.Background())
+	progress := func(done int, _ *Report) {
+		if done == 2 {
+			cancel()
+		}
+	}
+	r, err := Run(ctx, Options{Schedules: 100, Seed: 1, Span: time.Second, Progress: progress})
+	if !errors.Is(err, context.Canceled) || r.Schedules != 2 {
+		t.Errorf("%d schedules, %v", r.Schedules, err)
+	}
+}
+
+func TestCommandJSON(t *testing.T) {
+	t.Parallel()
+	out, stderr, exit := command("--schedules", "2", "--seed", "4", "--duration", "10s", "-o", "json")
+	if exit != cli.ExitOK {
+		t.Fatalf("exit %d: %s", exit, stderr)
+	}
+	var got map[string]any
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"seed", "schedules", "events", "violations", "faults_hit"} {
+		if _, ok := got[key]; !ok {
+			t.Errorf("no %q in %s", key, out)
+		}
+	}
+	if list, ok := got["violations"].([]any); !ok || len(list) != 0 {
+		t.Errorf("violations %v, want an empty list", got["violations"])
+	}
+	if !strings.Contains(stderr, "seed 4") {
+		t.Errorf("stderr %q does not say the seed", stderr)
+	}
+}
+
+func TestCommandTable(t *testing.T) {
+	t.Parallel()
+	out, stderr, exit := command("--schedules", "1", "--duration", "5s", "--trace")
+	if exit != cli.ExitOK || !strings.Contains(out, "1 schedules") || !strings.Contains(out, "node_killed") {
+		t.Errorf("exit %d:\n%s%s", exit, out, stderr)
+	}
+	if !strings.Contains(stderr, "c1 starts") {
+		t.Errorf("no trace: %s", stderr)
+	}
+}
+
+func TestCommandRefuses(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{
+		"no schedules":    {"--schedules", "0"},
+		"no time":         {"--duration", "0s"},
+		"a day":           {"--duration", "24h"},
+		"a seed in words": {"--seed", "lucky"},
+		"an argument":     {"now"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if out, stderr, exit := command(args...); exit != cli.ExitUsage || out != "" || !strings.HasPrefix(stderr, "error: ") {
+				t.Errorf("exit %d: %s%s", exit, out, stderr)
+			}
+		})
+	}
+}
+
+// A broken promise ends with exit code 1, and the hint replays it.
+func TestVerdict(t *testing.T) {
+	t.Parallel()
+	r := &Report{Schedules: 9, Violations: []Violation{{Promise: "P1", Seed: 123, At: 1.5, What: "n01 holds too much"}}}
+	e, ok := errors.AsType[*cli.Error](verdict(r, time.Minute))
+	if !ok || e.Exit != cli.ExitFailed || !strings.Contains(e.Hint, "--seed 123") || !strings.Contains(e.Message, "n01 holds too much") {
+		t.Errorf("%+v", e)
+	}
+}
+
+func command(args ...string) (stdout, stderr string, exit int) {
+	var out, errs bytes.Buffer
+	exit = cli.Run(context.Background(), NewCommand(), args, &out, &errs)
+	return out.String(), errs.String(), exit
+}

@@ -1,0 +1,61 @@
+// Package cli_test runs the command lines of all four programs as operators do:
+// scripts of commands with what they print and the exit code they end with
+// (testdata/*.txt), against live processes on free loopback ports.
+//
+// Beside testscript's own commands a script has
+//
+//	cluster N            start N coordinators and wait for a leader; HEADROOM_ADDR names them
+//	kill-process NAME    end a process of the script with SIGKILL, by its name (c1, n01, s1)
+//	node NAME [ARGS]     start an emulated node of the cluster with its powerd
+//	scheduler-run        start a scheduler of the cluster; HEADROOM_SCHEDULER_ADDR names it
+//	worker NAME          start the scheduler's worker of a node
+//	until PATTERN CMD... repeat a command until its stdout matches
+//	exits CODE CMD...    a command ends with this code
+//	refused CODE CMD...  the same, and its stderr is exactly an error line and a hint line
+//	remember, unchanged  what the log and the node hold, before and after a refused command
+package cli_test
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/spf13/cobra"
+
+	"headroom/agent"
+	"headroom/coordinator"
+	"headroom/emulator"
+	"headroom/internal/cli"
+	"headroom/scheduler"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"coordinator": program(coordinator.NewCommand),
+		"powerd":      program(agent.NewCommand),
+		"scheduler":   program(scheduler.NewCommand),
+		"powerlab":    program(powerlab),
+	})
+}
+
+func program(root func() *cobra.Command) func() {
+	return func() { os.Exit(cli.Run(context.Background(), root(), os.Args[1:], os.Stdout, os.Stderr)) }
+}
+
+// powerlab is as much of that program as the scripts need.
+func powerlab() *cobra.Command {
+	root := &cobra.Command{Use: "powerlab", Short: "Emulated nodes"}
+	root.AddCommand(emulator.NewNodeCommand())
+	return root
+}
+
+// Every command does what its help says: prints what was asked for on stdout,
+// everything else on stderr, ends with the documented exit code, and a refused
+// command changes nothing.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata", RequireExplicitExec: true, RequireUniqueNames: true, Setup: setup, Cmds: commands(),
+	})
+}

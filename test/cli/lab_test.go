@@ -1,0 +1,278 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"headroom/gossip"
+)
+
+// patience bounds every wait of a script; what is waited for comes within a few seconds.
+const patience = 40 * time.Second
+
+// lab are the processes that one script has started.
+type lab struct {
+	running map[string]*exec.Cmd
+	before  string
+}
+
+type labKey struct{}
+
+func setup(env *testscript.Env) error {
+	l := &lab{running: map[string]*exec.Cmd{}}
+	env.Values[labKey{}] = l
+	env.Defer(l.end)
+	// Nothing is taken from the environment of the test itself.
+	env.Setenv("HEADROOM_ADDR", "127.0.0.1:1")
+	env.Setenv("HEADROOM_SCHEDULER_ADDR", "127.0.0.1:1")
+	return nil
+}
+
+func labOf(ts *testscript.TestScript) *lab { return ts.Value(labKey{}).(*lab) }
+
+type command = func(ts *testscript.TestScript, neg bool, args []string)
+
+func commands() map[string]command {
+	return map[string]command{
+		"cluster": cluster, "kill-process": killProcess, "node": node, "scheduler-run": schedulerRun, "worker": worker,
+		"until": until, "exits": exits, "refused": refused, "remember": remember, "unchanged": unchanged,
+	}
+}
+
+// start starts a program in the background; its log is NAME.log.
+func (l *lab) start(ts *testscript.TestScript, name, program string, args ...string) {
+	log, err := os.Create(ts.MkAbs(name + ".log"))
+	ts.Check(err)
+	defer log.Close() //nolint:errcheck // the process has its own
+	path, err := exec.LookPath(filepath.Join(binaries(ts), program))
+	ts.Check(err)
+	cmd := exec.Command(path, args...) //nolint:noctx // ended by end, in order
+	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.Getenv("WORK"), log, log
+	cmd.Env = []string{"PATH=" + ts.Getenv("PATH"), "HOME=" + ts.Getenv("WORK"), "TMPDIR=" + ts.Getenv("TMPDIR")}
+	ts.Check(cmd.Start())
+	l.running[name] = cmd
+}
+
+// binaries is the folder of the programs: the one on PATH that has them.
+func binaries(ts *testscript.TestScript) string {
+	for _, dir := range filepath.SplitList(ts.Getenv("PATH")) {
+		if _, err := os.Stat(filepath.Join(dir, "powerd")); err == nil {
+			return dir
+		}
+	}
+	ts.Fatalf("the programs are not on PATH")
+	return ""
+}
+
+// end ends what the script has started: first politely, then not.
+func (l *lab) end() {
+	for _, c := range l.running {
+		_ = c.Process.Signal(syscall.SIGTERM)
+	}
+	for name, c := range l.running {
+		late := time.AfterFunc(5*time.Second, func() { _ = c.Process.Kill() })
+		_ = c.Wait()
+		late.Stop()
+		delete(l.running, name)
+	}
+}
+
+func killProcess(ts *testscript.TestScript, _ bool, args []string) {
+	c := labOf(ts).running[args[0]]
+	if c == nil {
+		ts.Fatalf("no process %s", args[0])
+	}
+	ts.Check(c.Process.Kill())
+	_ = c.Wait()
+	delete(labOf(ts).running, args[0])
+}
+
+// freePort is a TCP and UDP port of 127.0.0.1 that was free a moment ago.
+func freePort(ts *testscript.TestScript) string {
+	for range 100 {
+		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // local and at once
+		ts.Check(err)
+		addr := l.Addr().String()
+		u, err := net.ListenPacket("udp", addr) //nolint:noctx // local and at once
+		_ = l.Close()
+		if err == nil {
+			_ = u.Close()
+			return addr
+		}
+	}
+	ts.Fatalf("no free port")
+	return ""
+}
+
+const coordinatorYAML = `id: %s
+state_dir: %s
+servers:
+%sgossip:
+  bind: %s
+  join: [%s]
+  key_file: %s
+site:
+  - {name: site/lab, budget: 1000W, unmanaged: 100W}
+  - {name: rack/r1, parent: site/lab, budget: 800W}
+`
+
+func cluster(ts *testscript.TestScript, _ bool, args []string) {
+	n, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	work, l := ts.Getenv("WORK"), labOf(ts)
+	key, err := gossip.NewKey()
+	ts.Check(err)
+	keyFile := filepath.Join(work, "gossip.key")
+	ts.Check(os.WriteFile(keyFile, []byte(key+"\n"), 0o600))
+	ts.Setenv("KEY", keyFile)
+	var rpcs []string
+	servers := ""
+	for i := range n {
+		rpcs = append(rpcs, freePort(ts))
+		servers += fmt.Sprintf("  - {id: c%d, rpc: %q, raft: %q}\n", i+1, rpcs[i], freePort(ts))
+		ts.Setenv(fmt.Sprintf("C%d", i+1), rpcs[i])
+	}
+	join := freePort(ts)
+	ts.Setenv("JOIN", join)
+	for i := range n {
+		id, bind, others := fmt.Sprintf("c%d", i+1), join, ""
+		if i > 0 {
+			bind, others = freePort(ts), strconv.Quote(join)
+		}
+		yaml := fmt.Sprintf(coordinatorYAML, id, filepath.Join(work, id), servers, bind, others, keyFile)
+		path := filepath.Join(work, id+".yaml")
+		ts.Check(os.WriteFile(path, []byte(yaml), 0o600))
+		l.start(ts, id, "coordinator", "run", "--config", path)
+	}
+	ts.Setenv("HEADROOM_ADDR", strings.Join(rpcs, ","))
+	wait(ts, "1000.0 W", "coordinator", "status")
+}
+
+func node(ts *testscript.TestScript, _ bool, args []string) {
+	args = append([]string{
+		"node", args[0], "--dir", ts.MkAbs("lab"), "--join", ts.Getenv("JOIN"), "--key-file", ts.Getenv("KEY"), "--throttle", "signals", "--no-worker",
+	}, args[1:]...)
+	labOf(ts).start(ts, args[1], "powerlab", args...)
+}
+
+func schedulerRun(ts *testscript.TestScript, _ bool, _ []string) {
+	addr := freePort(ts)
+	var quoted []string
+	for a := range strings.SplitSeq(ts.Getenv("HEADROOM_ADDR"), ",") {
+		quoted = append(quoted, strconv.Quote(a))
+	}
+	yaml := fmt.Sprintf("listen: %s\ndir: %s\ncoordinators: [%s]\nclasses: [high, low]\n", addr, ts.MkAbs("s1"), strings.Join(quoted, ", "))
+	ts.Check(os.WriteFile(ts.MkAbs("scheduler.yaml"), []byte(yaml), 0o600))
+	labOf(ts).start(ts, "s1", "scheduler", "run", "--config", ts.MkAbs("scheduler.yaml"))
+	ts.Setenv("HEADROOM_SCHEDULER_ADDR", addr)
+	wait(ts, "JOB|no jobs|^$", "scheduler", "list")
+}
+
+func worker(ts *testscript.TestScript, _ bool, args []string) {
+	labOf(ts).start(ts, "w-"+args[0], "scheduler", "worker", "--node", args[0], "--scheduler", ts.Getenv("HEADROOM_SCHEDULER_ADDR"),
+		"--slots", "2", "--dir", ts.MkAbs("w-"+args[0]))
+}
+
+func until(ts *testscript.TestScript, _ bool, args []string) { wait(ts, args[0], args[1], args[2:]...) }
+
+// wait repeats a command until its stdout matches.
+func wait(ts *testscript.TestScript, pattern, program string, args ...string) {
+	want, err := regexp.Compile("(?m)" + pattern)
+	ts.Check(err)
+	for end := time.Now().Add(patience); ; {
+		err := ts.Exec(program, args...)
+		if err == nil && want.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		if !time.Now().Before(end) {
+			logs(ts)
+			ts.Fatalf("after %v %s %v still does not print %q: %v", patience, program, args, pattern, err)
+		}
+		pause(100 * time.Millisecond)
+	}
+}
+
+// pause waits between two looks at real processes.
+func pause(d time.Duration) { <-time.After(d) }
+
+// logs puts the ends of the processes' logs into the test's own.
+func logs(ts *testscript.TestScript) {
+	for name := range labOf(ts).running {
+		data, _ := os.ReadFile(ts.MkAbs(name + ".log"))
+		ts.Logf("== %s.log\n%s", name, data[max(0, len(data)-4000):])
+	}
+}
+
+// exits runs a command and compares its exit code.
+func exits(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		e, ok := errors.AsType[*exec.ExitError](err)
+		if !ok {
+			ts.Fatalf("%v", err)
+		}
+		got = e.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("%s ended with %d, want %d", strings.Join(args[1:], " "), got, want)
+	}
+}
+
+var twoLines = regexp.MustCompile(`\Aerror: \S.*\nhint: \S.*\n\z`)
+
+// refused runs a command that must fail in two lines: the cause and the way out.
+func refused(ts *testscript.TestScript, neg bool, args []string) {
+	exits(ts, neg, args)
+	if text := ts.ReadFile("stderr"); !twoLines.MatchString(text) {
+		ts.Fatalf("not an error line and a hint line:\n%s", text)
+	}
+}
+
+// picture is all that a refused command could have changed: the log's revision
+// and budgets, and the limits and saved state of every emulated node.
+func picture(ts *testscript.TestScript) string {
+	var b strings.Builder
+	if labOf(ts).running["c1"] != nil {
+		ts.Check(ts.Exec("coordinator", "budget", "show", "-o", "json"))
+		var show struct {
+			Revision uint64 `json:"revision"`
+			Items    []struct {
+				Domain  string  `json:"domain"`
+				BudgetW float64 `json:"budget_w"`
+			} `json:"items"`
+		}
+		ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &show))
+		fmt.Fprintf(&b, "%+v\n", show)
+	}
+	limits, err := filepath.Glob(ts.MkAbs("lab/*/root/sys/class/powercap/*/constraint_*_power_limit_uw"))
+	ts.Check(err)
+	originals, err := filepath.Glob(ts.MkAbs("lab/*/state/journal.json"))
+	ts.Check(err)
+	for _, name := range append(limits, originals...) {
+		data, _ := os.ReadFile(name) //nolint:gosec // of the script's own folder
+		fmt.Fprintf(&b, "%s: %s\n", name, data)
+	}
+	return b.String()
+}
+
+func remember(ts *testscript.TestScript, _ bool, _ []string) { labOf(ts).before = picture(ts) }
+
+func unchanged(ts *testscript.TestScript, _ bool, _ []string) {
+	if now := picture(ts); now != labOf(ts).before {
+		ts.Fatalf("something changed\nbefore:\n%s\nnow:\n%s", labOf(ts).before, now)
+	}
+}
