@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -266,6 +267,24 @@ func TestFindsTheNewLeader(t *testing.T) {
 	a.stop()
 	b.set(func() { b.silent, b.granted, b.seq = false, 110*units.Watt, 50 })
 	waitFor(t, "heartbeats go to the other one too", func() bool { return b.last().GetHolding().GetApplied().GetSeq() == 50 })
+}
+
+// Without package limits the node works as far as it can and says why.
+func TestWithoutRAPLItObservesAndSaysWhy(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	if err := os.RemoveAll(filepath.Join(l.dir, "root/sys/class/powercap")); err != nil {
+		t.Fatal(err)
+	}
+	run(t, l.config(c.addr))
+	waitFor(t, "it reports what it lacks", func() bool { return hasItem(c.last(), "no-rapl") })
+	hello := c.lastHello()
+	if hello.GetControlled() || hello.GetRung() != rungCPUFreq {
+		t.Errorf("hello %v, want uncontrolled on the cpufreq rung", hello)
+	}
+	if h := c.last(); h.PowerUw != nil || h.GetHolding().EffectiveUw != nil {
+		t.Errorf("heartbeat %v tells what cannot be known", h)
+	}
 }
 
 func TestMissingTreeChangesNothing(t *testing.T) {

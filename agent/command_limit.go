@@ -42,7 +42,8 @@ func newRestoreCommand() *cobra.Command {
 		Use:   "restore",
 		Short: "Put every limit back to what it was before powerd first wrote it",
 		Long: "Put every limit back to what it was before powerd first wrote it, once the coordinator has committed that this node is released\n" +
-			"and charged its rated watts. Works with powerd running and with powerd dead. Without a release nothing changes, unless forced.",
+			"and charged its rated watts. Works with powerd running, which then only observes until it is\n" +
+			"started again, and with powerd dead. Without a release nothing changes, unless forced.",
 		Example: "  powerd limit restore --reason \"taking n03 out of service\"\n  powerd limit restore --force",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -169,11 +169,7 @@ func (n *node) hold(g *headroomv1.Lease) {
 	if granted == capBefore && n.applied == n.holder.Memory().Highest {
 		return
 	}
-	if now.Boot-n.machine.lookedAt >= looseElapsed {
-		n.gather(now.Boot)
-	} else {
-		n.sample.Elapsed = 0 // the last reading, which has been integrated before
-	}
+	n.gather(now.Boot)
 	n.decide(now.Boot)
 	n.apply()
 }

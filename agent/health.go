@@ -31,7 +31,7 @@ func (h *health) set(bad bool, i item) {
 	old, shown := h.items[i.code]
 	switch {
 	case bad && !shown:
-		h.log.Warn("health item appeared", slog.String(slog.String("code", i.code)), slog.String("text", i.text), slog.String("hint", i.hint))
+		h.log.Warn("health item appeared", slog.String("code", i.code), slog.String("text", i.text), slog.String("hint", i.hint))
 		h.items[i.code] = i
 	case bad && old != i:
 		h.items[i.code] = i

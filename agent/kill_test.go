@@ -72,7 +72,7 @@ func pause(d time.Duration) {
 // child starts powerd as a process of its own.
 func (l *lab) child(t *testing.T, config string) *exec.Cmd {
 	t.Helper()
-	cmd := exec.Command(os.Args[0]) //nolint:noctx // this very test binary; killed by the test
+	cmd := exec.Command(os.Args[0]) // this very test binary; the test kills it
 	cmd.Env = append(os.Environ(), childConfig+"="+config)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -148,4 +148,33 @@ func (l *lab) forceBack(t *testing.T, originals map[string]int64) {
 	if err != nil || len(out.kept) > 0 || !equal(l.controls(), originals) {
 		t.Fatalf("forced restore: %+v, %v\n got %v\nwant %v", out, err, l.controls(), originals)
 	}
+}
+
+// A start that finds the journal of a killed powerd writes the fail-safe cap
+// before it opens any stream, and keeps the first originals.
+func TestAdoptionWritesTheFailSafeCapBeforeAnyNetwork(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	originals := l.controls()
+	child := l.child(t, l.configFile(t, c.addr))
+	waitFor(t, "the cap is carried out", func() bool { return c.acknowledged() && l.long() > 100*units.Watt })
+	if err := child.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = child.Wait()
+	n, err := start(l.config(c.addr), testLog(t), osDisk{filepath.Join(l.dir, "state")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !failSafeLong(l.long()) || len(n.links) != 0 {
+		t.Errorf("limit %v after the start, want the fail-safe cap's", l.long())
+	}
+	if h := l.held(); h.State != "fail-safe" || h.CapW != 95 {
+		t.Errorf("held.json after the adoption: %+v", h)
+	}
+	if err := n.close(); err != nil {
+		t.Error(err)
+	}
+	l.checkJournal(t, originals)
+	l.forceBack(t, originals)
 }

@@ -158,15 +158,19 @@ func (n *node) advance(now lease.Instant) {
 	}
 }
 
-// gather reads the counters and the limits.
+// gather reads the limits, and the counters unless that was done just before.
 func (n *node) gather(now time.Duration) {
-	n.sample = n.machine.look(now)
 	n.machine.readBack()
+	n.noteDrift(now)
+	if now-n.machine.lookedAt < looseElapsed {
+		n.sample.Elapsed = 0 // the last reading, which has been taken in before
+		return
+	}
+	n.sample = n.machine.look(now)
 	if n.sample.Package.Known {
 		n.knownAt = now
 	}
 	n.wall.add(n.wallReading(), n.sample.Elapsed)
-	n.noteDrift(now)
 	n.demand.Observe(now, capping.Look{
 		Wall: n.wallReading(), Limited: n.mode == holding && n.law.Limited, Busy: n.busy, BusyKnown: n.busyOK, Elapsed: n.sample.Elapsed,
 	})

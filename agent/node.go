@@ -148,7 +148,11 @@ func (n *node) open() error {
 			Hint: "powerd needs to read " + n.cfg.Root + "/sys/class/powercap; see powerd zone list",
 		}
 	}
+	if t := n.machine.tree; t != nil && t.Skipped() != nil {
+		n.log.Warn("zones left out", slog.Any("error", t.Skipped()))
+	}
 	n.lawCfg = n.cfg.law(n.machine)
+	n.machine.look(n.began) // where the counters stand: the first turn of the loop has a sample then
 	memory, fresh, err := loadMemory(n.disk, n.cfg.Power.FailSafe)
 	if err != nil {
 		n.log.Warn("state cannot be used, starting without it", slog.Any("error", err))
@@ -336,7 +340,7 @@ func (n *node) cannotHold(why error) error {
 	n.machine.rung, n.machine.why = rungNone, why.Error()
 	n.health.set(true, item{
 		"no-rapl", warn, "this node cannot hold a cap: " + why.Error(),
-		"look for a locked power limit in the BIOS set-up; until then it is charged its rated watts",
+		"look for locked RAPL settings in the BIOS set-up; until then it is charged its rated watts",
 	})
 	return n.writeHeld(n.exactCover())
 }

@@ -86,7 +86,7 @@ func (n *node) socketRow(row *headroomv1.ZoneStatus, s *socket) {
 	if s.limiter == nil || n.mode != holding {
 		return
 	}
-	row.RequestedUw, row.WrittenUw = new(int64(s.requested.long)), proto.Int64(int64(s.written.long))
+	row.RequestedUw, row.WrittenUw = new(int64(s.requested.long)), new(int64(s.written.long))
 	if w, err := s.limiter.Window(rapl.LongTerm); err == nil {
 		row.WindowUs = new(w.Microseconds())
 	}

@@ -128,7 +128,7 @@ func alarms(s *ledger.State, d *desk, nodes []*headroomv1.Node) []*headroomv1.He
 	}
 	for _, dom := range domainMessages(s, d, nodes) {
 		if dom.GetHeadroomUw() < 0 {
-			add("shortfall", "fail", "coordinator node list shows who is charged what; a node that is off is freed by removing it",
+			add("shortfall", "fail", "coordinator node list shows who is charged what; bring lost nodes back, or raise the budget",
 				"%s is %v short: charged %v and %v unmanaged, budget %v", dom.GetName(), -units.Power(dom.GetHeadroomUw()),
 				units.Power(dom.GetReservedUw()), units.Power(dom.GetUnmanagedUw()), units.Power(dom.GetBudgetUw()))
 		}

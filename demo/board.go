@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +17,6 @@ const (
 	eventDown       = "powerd killed"
 	eventBack       = "powerd back"
 	eventRaised     = "budget raised"
-	eventsWanted    = 6
 	eventsShown     = 7
 	leaderUnknown   = "-"
 	answerFreshness = time.Second
@@ -128,13 +126,6 @@ func (b *board) note(at time.Duration, what, detail string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.events = append(b.events, event{at, what, detail})
-}
-
-// happened tells whether an event of this name is recorded.
-func (b *board) happened(what string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.ContainsFunc(b.events, func(e event) bool { return e.what == what })
 }
 
 // setJobs and setNodes take in the newest lists.

@@ -22,8 +22,8 @@ const actor = "demo"
 const (
 	// lookWait bounds one look: a row of power.csv waits for it.
 	lookWait = 180 * time.Millisecond
-	// changeWait bounds a change, an election included.
-	changeWait = 10 * time.Second
+	// changeWait bounds a change, an election or two included.
+	changeWait = 15 * time.Second
 )
 
 // client talks to the coordinators and to the scheduler.
@@ -99,9 +99,11 @@ func (c *client) setBudget(ctx context.Context, to units.Power, reason string) (
 	defer cancel()
 	req := &headroomv1.SetBudgetRequest{Domain: site, BudgetUw: int64(to), Change: change(reason)}
 	var res *connect.Response[headroomv1.SetBudgetResponse]
-	err := c.leader(ctx, changeWait, func(s headroomv1connect.ClusterServiceClient) (err error) {
-		res, err = s.SetBudget(ctx, connect.NewRequest(req))
-		return err
+	err := persist(ctx, func() error {
+		return c.leader(ctx, changeWait, func(s headroomv1connect.ClusterServiceClient) (err error) {
+			res, err = s.SetBudget(ctx, connect.NewRequest(req))
+			return err
+		})
 	})
 	if err != nil {
 		return nil, rpc.AsCLI(err, "budget set", site)
@@ -124,20 +126,32 @@ func (c *client) awaitBudget(ctx context.Context, revision uint64, wait time.Dur
 	return res.Msg.GetConfirmations(), nil
 }
 
-// submit hands a job file to the scheduler; it is accepted once it is in the
-// coordinators' log, so while there is no leader it is sent again, with the same
-// request id.
-func (c *client) submit(ctx context.Context, file string, spec []byte) (string, error) {
+// submit hands a job file to the scheduler and returns once the job is in the
+// coordinators' log.
+func (c *client) submit(ctx context.Context, file string, spec []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
 	req := &headroomv1.SubmitRequest{File: file, Spec: spec, Change: change("demo load")}
+	err := persist(ctx, func() error {
+		_, err := c.scheduler.Submit(ctx, connect.NewRequest(req))
+		return err
+	})
+	if err != nil {
+		return rpc.AsCLI(err, "submit", "the scheduler")
+	}
+	return nil
+}
+
+// persist repeats a change while there is nobody to take it, or nobody says what
+// became of it: its request id makes sure that it is carried out once.
+func persist(ctx context.Context, f func() error) error {
 	for {
-		res, err := c.scheduler.Submit(ctx, connect.NewRequest(req))
-		switch {
-		case err == nil:
-			return res.Msg.GetJob().GetId(), nil
-		case connect.CodeOf(err) != connect.CodeUnavailable || !pause(ctx, againAfter):
-			return "", rpc.AsCLI(err, "submit", "the scheduler")
+		err := f()
+		if code := connect.CodeOf(err); err == nil || code != connect.CodeUnavailable && code != connect.CodeDeadlineExceeded {
+			return err
+		}
+		if !pause(ctx, againAfter) {
+			return err
 		}
 	}
 }

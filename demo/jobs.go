@@ -222,7 +222,7 @@ func (f *feeder) submit(ctx context.Context, class string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := f.client.submit(ctx, file, spec); err != nil {
+	if err := f.client.submit(ctx, file, spec); err != nil {
 		return err
 	}
 	if class == classHigh {

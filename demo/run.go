@@ -29,11 +29,14 @@ func run(ctx context.Context, opts options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	d := assemble(l, text, opts, out, say)
-	defer func() { _ = d.witness.csv.close() }()
-	if d.witness.csv, err = createCSV(l.path("power.csv"), l.nodes); err != nil {
+	table, err := createCSV(l.path("power.csv"), l.nodes)
+	if err != nil {
+		l.stop()
 		return err
 	}
+	defer func() { _ = table.close() }() // every row is on disk already
+	d := assemble(l, text, opts, out, say)
+	d.witness.csv = table
 	say("3 coordinators, %d emulated nodes, a scheduler; jobs over %d MB of text; everything in %s", opts.nodes, text.bytes()>>20, opts.out)
 	err = d.play(ctx, began)
 	if opts.keep && (err == nil || errors.Is(err, ErrBroken)) {

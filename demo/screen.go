@@ -138,7 +138,7 @@ func (s *screen) table() []string {
 	b := s.board
 	last := b.samples[len(b.samples)-1]
 	lines := []string{
-		fmt.Sprintf("Headroom demo   %.1f s of %.0f s   %d emulated nodes, slowed by %s, trees of %s",
+		fmt.Sprintf("Headroom demo  %.1f s of %.0f s   %d nodes slowed by %s, trees of %s",
 			b.sinceZero().Seconds(), s.run.Seconds(), len(s.nodes), b.slowed, b.tree),
 		fmt.Sprintf("budget %s | reserved %s | held %s | measured %s", cli.Watts(last.budget),
 			cli.Opt(last.reserved, cli.Watts), cli.Opt(last.held, cli.Watts), cli.Opt(last.measured, cli.Watts)),

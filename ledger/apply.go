@@ -17,6 +17,8 @@ type Result struct {
 }
 
 // Apply carries out one committed command. On an error the state is unchanged.
+// A request that was carried out before is no conflict, whatever it was checked
+// against: it is asked again because its answer was lost.
 func (s *State) Apply(c Command) (Result, error) {
 	if err := s.admissible(c); err != nil {
 		return Result{Revision: s.Revision}, fmt.Errorf("ledger: %w", err)
@@ -25,6 +27,9 @@ func (s *State) Apply(c Command) (Result, error) {
 		if i := slices.IndexFunc(s.Requests, func(r Request) bool { return r.ID == c.RequestID }); i >= 0 {
 			return Result{Revision: s.Requests[i].Revision, Already: true}, nil
 		}
+	}
+	if c.Check != nil && s.PowerRevision > *c.Check {
+		return Result{Revision: s.Revision}, fmt.Errorf("ledger: %w", &ConflictError{Planned: *c.Check, Now: s.Revision, Last: s.lastPowerEvent()})
 	}
 	if err := s.dispatch(c); err != nil {
 		return Result{Revision: s.Revision}, fmt.Errorf("ledger: %w", err)
@@ -35,7 +40,7 @@ func (s *State) Apply(c Command) (Result, error) {
 	return Result{Revision: s.Revision}, nil
 }
 
-// admissible checks what holds for every command: the epoch (P3) and the revision it was planned against.
+// admissible checks what holds for every command: the epoch (P3), and that there is a power tree.
 func (s *State) admissible(c Command) error {
 	order := c.Epoch.Compare(s.Epoch)
 	switch {
@@ -45,8 +50,6 @@ func (s *State) admissible(c Command) error {
 		return fmt.Errorf("command of epoch %v, in force is %v: %w", c.Epoch, s.Epoch, ErrEpoch)
 	case c.Lead == nil && c.Found == nil && len(s.Domains) == 0:
 		return ErrNotFounded
-	case c.Check != nil && s.PowerRevision > *c.Check:
-		return &ConflictError{Planned: *c.Check, Now: s.Revision, Last: s.lastPowerEvent()}
 	}
 	return nil
 }
@@ -167,9 +170,14 @@ func (s *State) release(c Command, r *Release) error {
 	if n.MachineID != r.MachineID {
 		return fmt.Errorf("node %q: %w", r.Node, ErrIdentity)
 	}
-	before := s.Totals()
 	tx := begin(s)
-	n.Released, n.Admitted = true, false
+	// Against its target, not its ceiling: a release while a cut is on its way to
+	// the node would keep the domain over its budget for good (P5).
+	aimed := n
+	aimed.Ceiling = n.Target
+	tx.put(aimed)
+	before := s.Totals()
+	n.Released = true
 	tx.put(n)
 	if err := s.fits(before); err != nil {
 		tx.rollback()

@@ -238,7 +238,7 @@ func TestAbsurdReadBackLeavesNoRoom(t *testing.T) {
 	}
 }
 
-// P6: a released node is charged its rated watts until its next process has read back.
+// P6: a released node is charged its rated watts until its next process has taken a lease and read back.
 func TestReleaseChargesRated(t *testing.T) {
 	t.Parallel()
 	s := admitted(t, 800, "n01")
@@ -253,10 +253,10 @@ func TestReleaseChargesRated(t *testing.T) {
 	back := sighting("n01")
 	back.Process = 78
 	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{back}})
-	if n := s.Nodes["n01"]; n.Charge() != 250*watt || n.Released || n.Admitted {
+	if n := s.Nodes["n01"]; n.Charge() != 250*watt || n.Released || n.Target != 90*watt {
 		t.Errorf("came back: %+v", n)
 	}
-	tick(t, s, ledger.Tick{Acks: []ledger.Ack{{Node: "n01", Process: 78, Number: 1, Effective: 90 * watt, Stored: 90 * watt}}})
+	tick(t, s, ledger.Tick{Acks: []ledger.Ack{{Node: "n01", Process: 78, Number: 1, Seq: 2, Effective: 90 * watt, Stored: 90 * watt}}})
 	if got := s.Nodes["n01"].Charge(); got != 90*watt {
 		t.Errorf("read back: charged %v, want 90.0 W", got)
 	}

@@ -77,11 +77,11 @@ func TestFailSafeChangeIsChargedTwice(t *testing.T) {
 	tick(t, s, ledger.Tick{Acks: []ledger.Ack{{Node: "n01", Process: 77, Number: 99, Seq: 1, Effective: 70 * watt, Stored: 75 * watt}}})
 	wantCharge(t, s, 90, "a read-back of the earlier process counts for nothing")
 	tick(t, s, ledger.Tick{
-		Acks:    []ledger.Ack{{Node: "n01", Process: 78, Number: 1, Seq: 1, Effective: 90 * watt, Stored: 75 * watt}},
+		Acks:    []ledger.Ack{{Node: "n01", Process: 78, Number: 1, Seq: 2, Effective: 90 * watt, Stored: 75 * watt}},
 		Targets: []ledger.Target{{Node: "n01", Cap: 75 * watt}},
 	})
-	wantCharge(t, s, 90, "seq 1 was 90 W")
-	tick(t, s, ledger.Tick{Acks: []ledger.Ack{{Node: "n01", Process: 78, Number: 2, Seq: 2, Effective: 75 * watt, Stored: 75 * watt}}})
+	wantCharge(t, s, 90, "seq 2 was 90 W")
+	tick(t, s, ledger.Tick{Acks: []ledger.Ack{{Node: "n01", Process: 78, Number: 2, Seq: 3, Effective: 75 * watt, Stored: 75 * watt}}})
 	wantCharge(t, s, 75, "stored and read back")
 }
 
@@ -101,8 +101,49 @@ func TestStoredFailSafeStaysCharged(t *testing.T) {
 			t.Errorf("stored %v, want 120.0 W: it may have stored that", got)
 		}
 	}
-	tick(t, s, ledger.Tick{Acks: []ledger.Ack{{Node: "n01", Process: process + 2, Number: 1, Seq: 1, Effective: 90 * watt, Stored: 90 * watt}}})
+	tick(t, s, ledger.Tick{Acks: []ledger.Ack{{Node: "n01", Process: process + 2, Number: 1, Seq: 3, Effective: 90 * watt, Stored: 90 * watt}}})
 	wantCharge(t, s, 90, "it has not")
+}
+
+// Process ids have no order: a heartbeat of a process that was replaced may
+// arrive last. It may raise the charge, and lowers nothing; nor does the first
+// of a process that is alive, until it has taken what only a live one can.
+func TestReplacedProcessLowersNothing(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01")
+	tick(t, s, target("n01", 200)) // seq 2
+	live := sighting("n01")
+	live.Process = 78
+	old := ledger.Ack{Node: "n01", Process: process, Number: 60, Seq: 2, Effective: 95 * watt, Stored: 90 * watt}
+	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{live}})                                     // seq 3
+	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{sighting("n01")}, Acks: []ledger.Ack{old}}) // seq 4
+	wantCharge(t, s, 200, "the old process names a target from before its return")
+	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{live}}) // seq 5
+	first := ledger.Ack{Node: "n01", Process: 78, Number: 9, Seq: 3, Effective: 90 * watt, Stored: 90 * watt}
+	tick(t, s, ledger.Tick{Acks: []ledger.Ack{first}})
+	wantCharge(t, s, 200, "it has not taken seq 5")
+	first.Number, first.Effective = 10, 230*watt
+	tick(t, s, ledger.Tick{Acks: []ledger.Ack{first}})
+	wantCharge(t, s, 230, "bad news needs no proof")
+	first.Number, first.Seq, first.Effective = 11, 5, 200*watt
+	tick(t, s, ledger.Tick{Acks: []ledger.Ack{first}, Targets: []ledger.Target{{Node: "n01", Cap: 100 * watt}}})
+	wantCharge(t, s, 200, "it took seq 5, which was 200 W")
+	first.Number, first.Seq, first.Effective = 12, 6, 100*watt
+	tick(t, s, ledger.Tick{Acks: []ledger.Ack{first}})
+	wantCharge(t, s, 100, "it took seq 6")
+}
+
+// A delayed heartbeat does not undo a release (found by simulation, seed 588030179495866).
+func TestReplacedProcessUndoesNoRelease(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01")
+	live := sighting("n01")
+	live.Process = 78
+	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{live}})
+	must(t, s, ledger.Command{Epoch: first(), Release: &ledger.Release{Node: "n01", MachineID: "machine-n01"}})
+	old := ledger.Ack{Node: "n01", Process: process, Number: 60, Seq: 1, Effective: 90 * watt, Stored: 90 * watt}
+	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{sighting("n01")}, Acks: []ledger.Ack{old}})
+	wantCharge(t, s, 250, "the machine draws what it likes")
 }
 
 // However many targets a node missed, the highest that it may still take is charged.

@@ -62,16 +62,13 @@ func (t *tx) see(c Command, x Sighting) error {
 		return fmt.Errorf("node %q: %d nodes: %w", x.Node, len(t.s.Nodes), ErrFull)
 	}
 	if n.Released && n.Process != x.Process {
-		n.Released, n.Ceiling, n.Target, n.Pending = false, x.Rated, 0, nil
-	}
-	if n.Controlled && !x.Controlled {
-		n.Admitted = false
+		n.Released, n.Ceiling, n.Pending = false, x.Rated, nil
 	}
 	if !n.Controlled && x.Controlled {
 		n.Ceiling = max(n.Ceiling, x.Rated)
 	}
 	if n.Process != x.Process {
-		n.Heard = 0
+		n = n.restarted()
 	}
 	n.Process, n.Rated, n.Floor, n.Max, n.Weight = x.Process, x.Rated, x.Floor, x.Max, x.Weight
 	n.FailSafe, n.Controlled = x.FailSafe, x.Controlled
@@ -81,6 +78,20 @@ func (t *tx) see(c Command, x Sighting) error {
 		t.s.recordPower(c, fmt.Sprintf("node %s seen in %s, machine %s", n.Name, n.Domain, n.MachineID))
 	}
 	return nil
+}
+
+// restarted is the node with another process. Process ids have no order: the
+// process may be one that was replaced long ago, whose heartbeat was delayed,
+// while the node's hardware was given back meanwhile. So a node that has leases
+// gets its target once more under a new number, and only a process that is
+// alive to take it can name that number.
+func (n Node) restarted() Node {
+	n.Heard = 0
+	if n.Admitted {
+		n = n.aim(n.Target)
+		n.Proof = n.Seq
+	}
+	return n
 }
 
 // ack takes in a read-back.
@@ -103,6 +114,9 @@ func (n Node) hears(a Ack) bool {
 // may still take up: those with the sequence it names or a later one, for it
 // refuses older ones and takes its own once more when a renewal arrives.
 func (n Node) acknowledged(a Ack) Node {
+	if a.Seq < n.Proof {
+		return n.warned(a)
+	}
 	a.Effective, a.Stored = min(a.Effective, MaxPower), min(a.Stored, MaxPower) // sums must not overflow
 	n.Heard = a.Number
 	n.Pending = slices.DeleteFunc(slices.Clone(n.Pending), func(p Pending) bool { return p.Seq < a.Seq })
@@ -115,6 +129,16 @@ func (n Node) acknowledged(a Ack) Node {
 	n.Excess = 0
 	if a.Effective > n.Ceiling {
 		n.Excess = a.Effective
+	}
+	return n
+}
+
+// warned is the node after a read-back that proves nothing but may be true: it
+// raises the charge and lowers nothing.
+func (n Node) warned(a Ack) Node {
+	n.Stored = max(n.Stored, min(a.Stored, MaxPower))
+	if e := min(a.Effective, MaxPower); e > n.Ceiling {
+		n.Excess = max(n.Excess, e)
 	}
 	return n
 }

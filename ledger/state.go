@@ -90,6 +90,10 @@ type Node struct {
 	Process uint64 `json:"process"`
 	// Heard is the number of that process's newest heartbeat whose read-back counted; older ones count no more.
 	Heard uint64 `json:"heard,omitempty"`
+	// Proof is the sequence number that this process was the first to be given: a
+	// read-back that names an older one may come from before the process, from one
+	// that was replaced, and lowers nothing.
+	Proof uint64 `json:"proof,omitempty"`
 	// Domain it draws from.
 	Domain string `json:"domain"`
 	// Rated, Floor, Max and Weight as the node declared them (see Sighting).
@@ -103,7 +107,7 @@ type Node struct {
 	Stored units.Power `json:"stored_uw"`
 	// Controlled: powerd holds caps there. Otherwise it is charged its rated watts.
 	Controlled bool `json:"controlled"`
-	// Admitted: it may be given leases.
+	// Admitted: it may be given leases while it is controlled and not released.
 	Admitted bool `json:"admitted"`
 	// Released: it may have put its original controls back; charged its rated watts.
 	Released bool `json:"released"`

@@ -21,7 +21,7 @@ const Rounding = units.Watt / 8
 const windowRounding = 0.25
 
 // hintRefused is the way out when a limit does not take.
-const hintRefused = "the firmware may have locked the limits: look for \"package power limit lock\" or cTDP in the BIOS set-up;" +
+const hintRefused = "the firmware may have locked the limits: look for a RAPL lock or cTDP in the BIOS set-up;" +
 	" until then set enforce: false on this node"
 
 // Limiter is the hand on the limits of one zone. There is at most one for a

@@ -102,12 +102,13 @@ type Zone struct {
 // Tree is the set of RAPL zones of one machine. Close gives its descriptors
 // back; the os.Root stays its owner's.
 type Tree struct {
-	zones []*Zone
+	zones   []*Zone
+	skipped error
 }
 
 // Open finds the RAPL zones below root and opens their counters and limits for
 // reading. It fails with ErrNoTree or ErrNoZone when there is nothing to find.
-// A zone that cannot be read is left out and reported beside the tree.
+// A zone that cannot be read is left out; Skipped says which and why.
 func Open(root *os.Root) (*Tree, error) {
 	entries, err := fs.ReadDir(root.FS(), classDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -132,8 +133,12 @@ func Open(root *os.Root) (*Tree, error) {
 		return nil, errors.Join(failed...)
 	}
 	t.link()
+	t.skipped = errors.Join(failed...)
 	return t, nil
 }
+
+// Skipped is why zones were left out, nil when none was.
+func (t *Tree) Skipped() error { return t.skipped }
 
 // Zones are all zones: packages first, each followed by the zones inside it.
 func (t *Tree) Zones() []*Zone { return t.zones }

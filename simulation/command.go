@@ -131,6 +131,6 @@ func (s *settings) print(w io.Writer, r *Report) error {
 			return err
 		}
 	}
-	_, err := fmt.Fprintf(w, "%d schedules, %d events, %d violations, seed %d\n", r.Schedules, r.Events, len(r.Violations), s.seed)
+	_, err := fmt.Fprintf(w, "schedules %d, events %d, violations %d, seed %d\n", r.Schedules, r.Events, len(r.Violations), s.seed)
 	return err
 }

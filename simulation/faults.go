@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"fmt"
 	"time"
 
 	"headroom/lease"
@@ -26,6 +27,7 @@ func disruptions() []fault {
 		{"node_paused", (*world).pauseNode},
 		{"node_suspended", (*world).suspendNode},
 		{"node_rebooted", (*world).rebootNode},
+		{"release_asked", (*world).releaseNode},
 		{"link_cut", (*world).cutLink},
 		{"partition", (*world).partition},
 		{"leader_isolated", (*world).isolateLeader},
@@ -225,6 +227,19 @@ func (w *world) rebootNode() {
 	n.clock.base, n.clock.booted = time.Second, w.now
 	n.held, n.want, n.booting = n.spec.Rated, n.spec.Rated, n.spec.Controlled
 	w.revive(n, w.between(2*time.Second, 15*time.Second))
+}
+
+// releaseNode is an operator who stops a powerd: it asks the leader whether it
+// may put the originals back, and does so once that is committed.
+func (w *world) releaseNode() {
+	n := w.someNode()
+	if !n.up || n.paused || !n.spec.Controlled {
+		return
+	}
+	w.orders++
+	o := &order{id: fmt.Sprintf("release-%d", w.orders), leaver: n, pid: n.pid}
+	s := w.servers[n.leader]
+	w.send(&n.process, &s.process, func() { s.ordered(o) })
 }
 
 func (w *world) cutLink() {

@@ -345,6 +345,10 @@ func (j *judge) answered(l *leadership, p *proposal, err error) {
 		j.w.hit("budget_refused")
 		return
 	}
+	if p.command.Release != nil && (errors.Is(err, ledger.ErrOverBudget) || errors.Is(err, ledger.ErrUnknownNode)) {
+		j.w.hit("release_refused")
+		return
+	}
 	if p.order != nil && p.order.check && errors.Is(err, ledger.ErrConflict) {
 		return
 	}
@@ -362,7 +366,7 @@ func (j *judge) settled() {
 			continue
 		}
 		over := j.overAbove(totals, c.Domain)
-		if _, state := n.holder.Cap(); state != lease.Held && c.Controlled && (c.Admitted || over == "") {
+		if _, state := n.holder.Cap(); state != lease.Held && c.Controlled && !c.Released && (c.Admitted || over == "") {
 			j.broken("recovery", "%s has no lease at the end of the calm: %v", n.name, n.holder.Why())
 		}
 		if over != "" && c.Charge() > max(c.Least(), c.Stored) && c.Grantable() {

@@ -98,8 +98,14 @@ func (l *leadership) tick() {
 	l.propose(ledger.Command{Actor: "leader", Tick: &t}, nil)
 }
 
-// carryOut plans an operator's order on the state as it is now, and proposes it with its lowers.
+// carryOut plans an operator's order on the state as it is now, and proposes it
+// with its lowers. A node's request to be released needs no plan.
 func (l *leadership) carryOut(o *order) {
+	if o.leaver != nil {
+		release := &ledger.Release{Node: o.leaver.spec.Node, MachineID: o.leaver.spec.MachineID}
+		l.propose(ledger.Command{Actor: o.leaver.name, RequestID: o.id, Release: release}, o)
+		return
+	}
 	plan, err := ledger.PlanBudget(l.s.state, l.table, l.s.now(), o.domain, o.budget)
 	if err != nil {
 		l.s.w.judge.broken("ledger", "%s cannot plan budget %v of %s: %v", l.s.name, o.budget, o.domain, err)
@@ -141,6 +147,10 @@ func (l *leadership) applied(at int, r ledger.Result, err error) {
 	l.s.w.judge.answered(l, p, err)
 	if p.order != nil && (err == nil || r.Already || !errors.Is(err, ledger.ErrEpoch)) {
 		p.order.done = true
+	}
+	if p.command.Release != nil && err == nil {
+		n, pid := p.order.leaver, p.order.pid
+		l.s.w.send(&l.s.process, &n.process, func() { n.released(pid) })
 	}
 	if p.command.Lead != nil {
 		l.ready = err == nil

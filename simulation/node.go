@@ -109,6 +109,19 @@ func (n *node) crash() {
 	}
 }
 
+// released carries out a committed release: the originals go back and powerd ends.
+func (n *node) released(pid uint64) {
+	if n.pid != pid {
+		return
+	}
+	n.w.hit("originals_restored")
+	n.w.tracef("%s released", n.name)
+	n.w.kill(&n.process)
+	n.writing++
+	n.held, n.want = n.spec.Rated, n.spec.Rated
+	n.w.revive(n, n.w.about(4*time.Second)+100*time.Millisecond)
+}
+
 // step is the node's inner loop: the time first, then the cap in force.
 func (n *node) step() {
 	n.advance()

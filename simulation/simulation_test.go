@@ -133,7 +133,7 @@ func TestCommandJSON(t *testing.T) {
 func TestCommandTable(t *testing.T) {
 	t.Parallel()
 	out, stderr, exit := command("--schedules", "1", "--duration", "5s", "--trace")
-	if exit != cli.ExitOK || !strings.Contains(out, "1 schedules") || !strings.Contains(out, "node_killed") {
+	if exit != cli.ExitOK || !strings.Contains(out, "schedules 1") || !strings.Contains(out, "node_killed") {
 		t.Errorf("exit %d:\n%s%s", exit, out, stderr)
 	}
 	if !strings.Contains(stderr, "c1 starts") {

@@ -194,6 +194,8 @@ type order struct {
 	budget units.Power
 	force  bool
 	check  bool
+	leaver *node  // set when it is this node's request to be released
+	pid    uint64 // of the process that asked
 	done   bool
 	tries  int
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/bench"
 	"headroom/demo"
 	"headroom/emulator"
 	"headroom/internal/cli"
@@ -29,5 +30,6 @@ func newRoot() *cobra.Command {
 	root.AddCommand(simulation.NewCommand())
 	root.AddCommand(textapps.NewCommand())
 	root.AddCommand(demo.NewCommand())
+	root.AddCommand(bench.NewCommand())
 	return root
 }

@@ -164,7 +164,11 @@ func node(ts *testscript.TestScript, _ bool, args []string) {
 	args = append([]string{
 		"node", args[0], "--dir", ts.MkAbs("lab"), "--join", ts.Getenv("JOIN"), "--key-file", ts.Getenv("KEY"), "--throttle", "signals", "--no-worker",
 	}, args[1:]...)
-	labOf(ts).start(ts, args[1], "powerlab", args...)
+	name := args[1]
+	if labOf(ts).running[name] != nil {
+		name += "-again"
+	}
+	labOf(ts).start(ts, name, "powerlab", args...)
 }
 
 func schedulerRun(ts *testscript.TestScript, _ bool, _ []string) {

@@ -1,0 +1,47 @@
+package agent
+
+import (
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"headroom/emulator"
+	"headroom/units"
+)
+
+// BenchmarkTurn is one move of the inner loop: counters, limits, decision,
+// read-back. Four of them are made a second.
+func BenchmarkTurn(b *testing.B) {
+	dir := b.TempDir()
+	node, err := emulator.NewNode(dir, emulator.DefaultSpec())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = node.Close() }()
+	cfg := Defaults()
+	cfg.Node, cfg.Domain, cfg.Enforce = "n01", "rack/r1", true
+	cfg.Root, cfg.StateDir = filepath.Join(dir, "root"), filepath.Join(dir, "state")
+	cfg.Power = PowerConfig{
+		Rated: 245 * units.Watt, Floor: 70 * units.Watt, Max: 240 * units.Watt, FailSafe: 95 * units.Watt,
+		Other: 22 * units.Watt, SupplyEfficiency: 0.92,
+	}
+	n, err := start(cfg, slog.New(slog.DiscardHandler), osDisk{cfg.StateDir})
+	if err != nil {
+		b.Fatal(err)
+	}
+	n.clerk = startClerk(n.disk)
+	defer func() {
+		n.clerk.stop()
+		_ = n.close()
+	}()
+	b.ReportAllocs()
+	for b.Loop() {
+		n.machine.lookedAt -= period // as if a period had gone by
+		n.turn(instant())
+		select {
+		case e := <-n.clerk.done:
+			n.stored(e)
+		default:
+		}
+	}
+}

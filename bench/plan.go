@@ -1,0 +1,255 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"headroom/budget"
+	"headroom/lease"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// The tree: site > feeder > row > rack, with nodes in the racks.
+const (
+	perRack, racksPerRow, rowsPerFeeder = 40, 10, 5
+	// Each level has a little less than what is below it could take, so that every level binds somewhere.
+	rackShare, rowShare, feederShare, siteShare = 0.95, 0.93, 0.90, 0.85
+)
+
+// power of a node of the plan benchmark.
+const (
+	nodeLeast = 80 * units.Watt
+	nodeMost  = 200 * units.Watt
+	nodeRated = 250 * units.Watt
+)
+
+// forest is a tree of four levels with room for n nodes, and where each node stands.
+func forest(n int) (*budget.Tree, []string, error) {
+	domains := []budget.Domain{{Name: "site", Budget: share(n, siteShare)}}
+	homes := make([]string, n)
+	for i := range n {
+		rack := i / perRack
+		row := rack / racksPerRow
+		feeder := row / rowsPerFeeder
+		homes[i] = fmt.Sprintf("rack/%d", rack)
+		if i%perRack != 0 {
+			continue
+		}
+		if rack%(racksPerRow*rowsPerFeeder) == 0 {
+			domains = append(domains, budget.Domain{Name: fmt.Sprintf("feeder/%d", feeder), Parent: "site",
+				Budget: share(min(n-i, perRack*racksPerRow*rowsPerFeeder), feederShare)})
+		}
+		if rack%racksPerRow == 0 {
+			domains = append(domains, budget.Domain{Name: fmt.Sprintf("row/%d", row), Parent: fmt.Sprintf("feeder/%d", feeder),
+				Budget: share(min(n-i, perRack*racksPerRow), rowShare)})
+		}
+		domains = append(domains, budget.Domain{Name: homes[i], Parent: fmt.Sprintf("row/%d", row), Budget: share(min(n-i, perRack), rackShare)})
+	}
+	tree, err := budget.NewTree(domains)
+	return tree, homes, err
+}
+
+func share(nodes int, part float64) units.Power {
+	return units.FromWatts(nodeMost.Watts() * float64(nodes) * part)
+}
+
+// crowd are n nodes with random demands and weights.
+func crowd(homes []string, rng *rand.Rand) []budget.Node {
+	nodes := make([]budget.Node, len(homes))
+	for i, home := range homes {
+		nodes[i] = budget.Node{
+			Name: fmt.Sprintf("n%05d", i), Domain: home, Least: nodeLeast, Most: nodeMost,
+			Demand: nodeLeast + units.Power(rng.Int64N(int64(nodeMost-nodeLeast))), Weight: 0.5 + rng.Float64(),
+		}
+	}
+	return nodes
+}
+
+// plan measures the plan and the tick's decision by number of nodes.
+func plan(ctx context.Context, r *run) ([]Item, error) {
+	var items []Item
+	for _, n := range []int{10, 100, 1000, 10_000} {
+		more, err := planFor(ctx, r, n)
+		if err != nil {
+			return items, err
+		}
+		items = append(items, more...)
+	}
+	return items, nil
+}
+
+func planFor(ctx context.Context, r *run, n int) ([]Item, error) {
+	tree, homes, err := forest(n)
+	if err != nil {
+		return nil, err
+	}
+	rng := rand.New(rand.NewPCG(uint64(n), 11)) //nolint:gosec // repeatable demands, no secret
+	nodes := crowd(homes, rng)
+	runs := pick(r, 200, 20)
+	var ours, peer []float64
+	apart := 0.0
+	for range runs {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		began := time.Now()
+		p := budget.Divide(tree, nodes)
+		middle := time.Now()
+		q := bisect(tree, nodes)
+		ours, peer = append(ours, 1000*middle.Sub(began).Seconds()), append(peer, 1000*time.Since(middle).Seconds())
+		apart = max(apart, difference(p.Caps, q))
+	}
+	divide := newItem(fmt.Sprintf("plan-%d", n), "dividing a budget over the tree", "ms").spread(ours).is(quantile(ours, 0.5)).
+		against(quantile(peer, 0.5)).say("median of %d; peer: bisection on each level, caps apart by at most %.2f W", runs, apart)
+	ticks, err := decide(ctx, tree, nodes, pick(r, 60, 6))
+	if err != nil {
+		return nil, err
+	}
+	tick := newItem(fmt.Sprintf("tick-%d", n), "deciding a whole tick of the leader, plan included", "ms").spread(ticks).is(quantile(ticks, 0.5)).
+		say("median of %d", len(ticks))
+	if n == 10_000 {
+		divide = divide.aim(atMost(10, "<= 10 ms"))
+	}
+	return []Item{divide, tick}, nil
+}
+
+func difference(a, b map[string]units.Power) float64 {
+	most := 0.0
+	for name, p := range a {
+		most = max(most, math.Abs((p - b[name]).Watts()))
+	}
+	return most
+}
+
+// bisect is the peer: the same filling of the same tree, with the level of each
+// domain found by halving an interval until it is as fine as a cap's step.
+func bisect(t *budget.Tree, nodes []budget.Node) map[string]units.Power {
+	domains := t.Domains()
+	below := make(map[string][]int, len(domains))
+	for i, n := range nodes {
+		for _, d := range t.Above(n.Domain) {
+			below[d] = append(below[d], i)
+		}
+	}
+	from, to := make([]float64, len(nodes)), make([]float64, len(nodes))
+	for i, n := range nodes {
+		from[i] = float64(n.Least)
+	}
+	for _, want := range []func(budget.Node) units.Power{func(n budget.Node) units.Power { return n.Demand }, func(n budget.Node) units.Power { return n.Most }} {
+		for i, n := range nodes {
+			to[i] = max(from[i], float64(want(n)))
+		}
+		for _, d := range slices.Backward(domains) {
+			halve(nodes, below[d.Name], from, to, float64(d.Budget-d.Unmanaged))
+		}
+		copy(from, to)
+	}
+	caps := make(map[string]units.Power, len(nodes))
+	for i, n := range nodes {
+		caps[n.Name] = max(n.Least, units.Power(from[i])/budget.Quantum*budget.Quantum)
+	}
+	return caps
+}
+
+// halve lowers the tops of the nodes with these ids until they fit into room.
+func halve(nodes []budget.Node, ids []int, from, to []float64, room float64) {
+	at := func(i int, level float64) float64 { return min(max(nodes[i].Weight*level, from[i]), to[i]) }
+	sum := func(level float64) float64 {
+		s := 0.0
+		for _, i := range ids {
+			s += at(i, level)
+		}
+		return s
+	}
+	low, high := 0.0, 0.0
+	for _, i := range ids {
+		high = max(high, to[i]/nodes[i].Weight)
+	}
+	if sum(high) <= room {
+		return
+	}
+	for high-low > float64(budget.Quantum)/4 {
+		if mid := (low + high) / 2; sum(mid) > room {
+			high = mid
+		} else {
+			low = mid
+		}
+	}
+	for _, i := range ids {
+		to[i] = at(i, low)
+	}
+}
+
+// decide times the leader's tick over a committed state with every node heard and
+// every demand changed since the tick before.
+func decide(ctx context.Context, tree *budget.Tree, nodes []budget.Node, runs int) ([]float64, error) {
+	s, table, err := settled(tree, nodes)
+	if err != nil {
+		return nil, err
+	}
+	rng := rand.New(rand.NewPCG(uint64(len(nodes)), 13)) //nolint:gosec // repeatable demands, no secret
+	var took []float64
+	now := time.Second
+	for i := range runs {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		now += time.Second
+		for _, n := range nodes {
+			demand := nodeLeast + units.Power(rng.Int64N(int64(nodeMost-nodeLeast)))
+			table.Heard(reportFor(s, n, uint64(i+2), demand), now)
+		}
+		began := time.Now()
+		tick := ledger.Decide(s, table, now)
+		took = append(took, 1000*time.Since(began).Seconds())
+		if len(tick.Targets) == 0 {
+			continue // nothing worth moving: a tick all the same
+		}
+		if _, err := s.Apply(ledger.Command{Rules: ledger.Rules, Epoch: s.Epoch, Tick: &tick}); err != nil {
+			return nil, fmt.Errorf("bench: apply the tick: %w", err)
+		}
+	}
+	return took, nil
+}
+
+// settled is a state in which every node is admitted and has been heard.
+func settled(tree *budget.Tree, nodes []budget.Node) (*ledger.State, *ledger.Table, error) {
+	s, table := ledger.New(), ledger.NewTable(ledger.DefaultTiming(), 0)
+	epoch := lease.Epoch{Incarnation: 1, Term: 1}
+	seen := ledger.Tick{Elapsed: time.Second}
+	for _, n := range nodes {
+		seen.Seen = append(seen.Seen, sightingFor(n))
+		seen.Admit = append(seen.Admit, n.Name)
+	}
+	for _, c := range []ledger.Command{{Lead: &ledger.Lead{Server: "c1"}}, {Found: &ledger.Found{Domains: tree.Domains()}}, {Tick: &seen}} {
+		c.Rules, c.Epoch = ledger.Rules, epoch
+		if _, err := s.Apply(c); err != nil {
+			return nil, nil, fmt.Errorf("bench: prepare a state of %d nodes: %w", len(nodes), err)
+		}
+	}
+	for _, n := range nodes {
+		table.Heard(reportFor(s, n, 1, n.Demand), time.Second)
+	}
+	return s, table, nil
+}
+
+func sightingFor(n budget.Node) ledger.Sighting {
+	return ledger.Sighting{
+		Node: n.Name, MachineID: "machine-" + n.Name, Process: 1, Domain: n.Domain,
+		Rated: nodeRated, Floor: 60 * units.Watt, Max: n.Most, FailSafe: n.Least, Weight: n.Weight, Controlled: true,
+	}
+}
+
+// reportFor is a heartbeat of a node that carries out its newest target.
+func reportFor(s *ledger.State, n budget.Node, number uint64, demand units.Power) ledger.Report {
+	known := s.Nodes[n.Name]
+	return ledger.Report{
+		Sighting: sightingFor(n), Number: number, Highest: s.Stamp(known), Effective: max(known.Target, n.Least), EffectiveKnown: true,
+		Stored: n.Least, Power: &demand, Demand: &demand,
+	}
+}

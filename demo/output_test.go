@@ -1,0 +1,227 @@
+package demo
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/units"
+)
+
+func watts(v float64) *units.Power {
+	p := units.FromWatts(v)
+	return &p
+}
+
+// power.csv has exactly these columns; what is not known is empty, never 0.
+func TestCSVForm(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "power.csv")
+	c, err := createCSV(path, []string{"n01", "n02"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []sample{
+		{at: 250 * time.Millisecond, budget: 482 * w, reserved: watts(481.875), held: watts(480), measured: watts(300.5), nodes: []*units.Power{watts(150.25), watts(150.25)}},
+		{at: 501 * time.Millisecond, budget: 482 * w, nodes: []*units.Power{nil, watts(1)}},
+	} {
+		if err := c.row(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "time_s,budget_w,reserved_w,held_w,measured_w,n01,n02\n" +
+		"0.250,482.000,481.875,480.000,300.500,150.250,150.250\n0.501,482.000,,,,,1.000\n"
+	if string(got) != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func doneJob(name, class string) *headroomv1.Job {
+	runtime := 2.0004
+	return &headroomv1.Job{Id: name + "-1", Name: name, Class: class, State: headroomv1.JobState_JOB_STATE_DONE,
+		Progress: &headroomv1.JobProgress{Tasks: 4, Done: 4, RuntimeS: &runtime}}
+}
+
+// complete is the board and the story of a run that kept every promise.
+func complete() (*board, *story) {
+	b := newBoard(482 * w)
+	for i, what := range eventNames() {
+		b.note(time.Duration(i)*time.Second, what, "")
+	}
+	b.jobs = []*headroomv1.Job{doneJob("words", classLow), doneJob("top", classHigh)}
+	b.energy["words-1"] = 12.34567
+	failover, readopt := 1.23456, 0.0104
+	return b, &story{settle: []float64{0.1, 0.2}, failover: &failover, readopt: &readopt}
+}
+
+// summary.json has exactly this form; a figure that is not known is null.
+func TestSummaryForm(t *testing.T) {
+	t.Parallel()
+	b, s := complete()
+	got, err := json.Marshal(summarise(b, s, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `{"over_budget_s":{"reserved":0,"held":0,"measured":0},"settle_s":{"p50":0.1,"p99":0.2},"failover_s":1.235,"readopt_s":0.01,"nodes":2,` +
+		`"jobs":[{"name":"words","class":"low","state":"done","tasks":4,"done":4,"runtime_s":2,"energy_j":12.346},` +
+		`{"name":"top","class":"high","state":"done","tasks":4,"done":4,"runtime_s":2,"energy_j":0}],` +
+		`"events":[{"t_s":0,"what":"budget cut"},{"t_s":1,"what":"leader killed"},{"t_s":2,"what":"new leader"},` +
+		`{"t_s":3,"what":"powerd killed"},{"t_s":4,"what":"powerd back"},{"t_s":5,"what":"budget raised"}]}`
+	if string(got) != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+	got, err = json.Marshal(summarise(newBoard(w), &story{}, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want = `{"over_budget_s":{"reserved":0,"held":0,"measured":0},"settle_s":{"p50":null,"p99":null},"failover_s":null,"readopt_s":null,"nodes":1,"jobs":[],"events":[]}`
+	if string(got) != want {
+		t.Errorf("empty: got %s", got)
+	}
+}
+
+// A run is kept only when nothing was above, every event happened and every job
+// ended well or was cancelled.
+func TestSummaryNamesWhatBroke(t *testing.T) {
+	t.Parallel()
+	b, s := complete()
+	if words := summarise(b, s, 2).broken(); len(words) > 0 {
+		t.Errorf("a good run is said to be broken: %v", words)
+	}
+	for name, spoil := range map[string]func(*board){
+		`there was no "powerd back"`:                   func(b *board) { b.events = slices.Delete(b.events, 4, 5) },
+		"job top is failed with 4 of 4 tasks done":     func(b *board) { b.jobs[1].State = headroomv1.JobState_JOB_STATE_FAILED },
+		"held was above the budget for 0.250 s":        func(b *board) { b.samples = rows([2]float64{100, 90}, [2]float64{0, 101}, [2]float64{0, 90}) },
+		"measured was above the budget for 0.250 s by": func(b *board) { b.samples = rows([2]float64{100, 90}, [2]float64{0, 110}, [2]float64{0, 90}) },
+		"no job ran": func(b *board) { b.jobs = nil },
+	} {
+		b, s := complete()
+		spoil(b)
+		if words := strings.Join(summarise(b, s, 2).broken(), "; "); !strings.Contains(words, name) {
+			t.Errorf("want %q, got %q", name, words)
+		}
+	}
+	b, s = complete()
+	b.jobs[0].State = headroomv1.JobState_JOB_STATE_CANCELLED
+	if words := summarise(b, s, 2).broken(); len(words) > 0 {
+		t.Errorf("a cancelled job broke the run: %v", words)
+	}
+}
+
+// The chart is well-formed, names every event and shows gaps as gaps.
+func TestChartIsWellFormed(t *testing.T) {
+	t.Parallel()
+	samples := rows(append(append([][2]float64{{964, 900}, {0, 900}}, repeat(4, -1)...), [2]float64{578, 500}, [2]float64{0, 510})...)
+	for i := range samples {
+		if samples[i].measured != nil {
+			half := *samples[i].measured / 2
+			samples[i].nodes = []*units.Power{&half, &half}
+		} else {
+			samples[i].nodes = []*units.Power{nil, nil}
+		}
+	}
+	var events []event
+	for i, what := range eventNames() {
+		events = append(events, event{at: time.Duration(i) * 100 * time.Millisecond, what: what})
+	}
+	c := chart{samples: samples, events: events, nodes: []string{"n01", "n<2>&"}}
+	picture := c.draw()
+	for d := xml.NewDecoder(bytes.NewReader(picture)); ; {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, picture)
+		}
+	}
+	for _, want := range append(eventNames(), "time (s)", "power at the wall (W)", "n&lt;2&gt;&amp;") {
+		if !bytes.Contains(picture, []byte(want)) {
+			t.Errorf("no %q", want)
+		}
+	}
+	for _, bad := range []string{"NaN", "Inf", "%!"} {
+		if bytes.Contains(picture, []byte(bad)) {
+			t.Errorf("%s in the picture", bad)
+		}
+	}
+}
+
+// No label stands on another one, however close the events are.
+func TestChartLabelsKeepApart(t *testing.T) {
+	t.Parallel()
+	var events []event
+	for i, at := range []float64{1, 1.1, 1.2, 20, 21, 60} {
+		events = append(events, event{at: time.Duration(at * float64(time.Second)), what: eventNames()[i]})
+	}
+	c := chart{samples: []sample{{}, {at: time.Minute}}, events: events, nodes: []string{"n01"}}
+	c.measure()
+	for i := range events {
+		for j := i + 1; j < len(events); j++ {
+			end := c.x(events[i].at.Seconds()) + 6 + labelLetter*float64(len(events[i].what))
+			if c.rows[i] <= c.rows[j] && end > c.x(events[j].at.Seconds()) {
+				t.Errorf("label %d (row %d) runs into mark %d (row %d)", i, c.rows[i], j, c.rows[j])
+			}
+		}
+	}
+	if slices.Max(c.rows) > 3 {
+		t.Errorf("rows %v", c.rows)
+	}
+}
+
+func TestNiceSteps(t *testing.T) {
+	t.Parallel()
+	for span, want := range map[float64]float64{1000: 200, 60: 10, 1: 0.2, 7: 2} {
+		if got := niceStep(span, 6); math.Abs(got-want) > 1e-9 {
+			t.Errorf("step of %v is %v, want %v", span, got, want)
+		}
+	}
+}
+
+// The table fits a screen of 24 lines and 80 columns, and shows what is unknown
+// as "-".
+func TestTableFitsTheScreen(t *testing.T) {
+	t.Parallel()
+	b, _ := complete()
+	b.begin(time.Minute)
+	var nodes []string
+	s := sample{budget: 964 * w}
+	for _, n := range []string{"n01", "n02", "n03", "n04"} {
+		nodes = append(nodes, n)
+		s.nodes = append(s.nodes, watts(120))
+	}
+	s.nodes[3] = nil
+	b.samples = []sample{s}
+	b.slowed, b.tree = "cgroup", "plain files"
+	screen := &screen{board: b, nodes: nodes, rated: 241 * w, run: time.Minute}
+	lines := screen.table()
+	if len(lines) > 23 {
+		t.Errorf("%d lines", len(lines))
+	}
+	for _, l := range lines {
+		if len(l) > 80 && !strings.Contains(l, "kill -9") {
+			t.Errorf("%d columns: %s", len(l), l)
+		}
+	}
+	text := strings.Join(lines, "\n")
+	if strings.Count(text, "##########") != 3 || !strings.Contains(text, "reserved - ") {
+		t.Errorf("table:\n%s", text)
+	}
+}
