@@ -119,17 +119,17 @@ func TestReplacedProcessLowersNothing(t *testing.T) {
 	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{sighting("n01")}, Acks: []ledger.Ack{old}}) // seq 4
 	wantCharge(t, s, 200, "the old process names a target from before its return")
 	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{live}}) // seq 5
-	first := ledger.Ack{Node: "n01", Process: 78, Number: 9, Seq: 3, Effective: 90 * watt, Stored: 90 * watt}
-	tick(t, s, ledger.Tick{Acks: []ledger.Ack{first}})
+	read := ledger.Ack{Node: "n01", Process: 78, Number: 9, Seq: 3, Effective: 90 * watt, Stored: 90 * watt}
+	tick(t, s, ledger.Tick{Acks: []ledger.Ack{read}})
 	wantCharge(t, s, 200, "it has not taken seq 5")
-	first.Number, first.Effective = 10, 230*watt
-	tick(t, s, ledger.Tick{Acks: []ledger.Ack{first}})
+	read.Number, read.Effective = 10, 230*watt
+	tick(t, s, ledger.Tick{Acks: []ledger.Ack{read}})
 	wantCharge(t, s, 230, "bad news needs no proof")
-	first.Number, first.Seq, first.Effective = 11, 5, 200*watt
-	tick(t, s, ledger.Tick{Acks: []ledger.Ack{first}, Targets: []ledger.Target{{Node: "n01", Cap: 100 * watt}}})
+	read.Number, read.Seq, read.Effective = 11, 5, 200*watt
+	tick(t, s, ledger.Tick{Acks: []ledger.Ack{read}, Targets: []ledger.Target{{Node: "n01", Cap: 100 * watt}}})
 	wantCharge(t, s, 200, "it took seq 5, which was 200 W")
-	first.Number, first.Seq, first.Effective = 12, 6, 100*watt
-	tick(t, s, ledger.Tick{Acks: []ledger.Ack{first}})
+	read.Number, read.Seq, read.Effective = 12, 6, 100*watt
+	tick(t, s, ledger.Tick{Acks: []ledger.Ack{read}})
 	wantCharge(t, s, 100, "it took seq 6")
 }
 
