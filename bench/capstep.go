@@ -2,9 +2,9 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"headroom/capping"
@@ -12,99 +12,104 @@ import (
 	"headroom/units"
 )
 
+// The loop and the plant, as on a node.
 const (
-	// lawPeriod is how often powerd's loop runs; instant is a step of the plant.
-	lawPeriod = 250 * time.Millisecond
-	instant   = 5 * time.Millisecond
-	// settledBand is how close to the cap the power must stay to count as settled.
-	settledBand = 0.02
-	// watched is how long one step of the cap is watched, the last ten seconds of it for the mean.
-	watched = 13 * time.Second
-	// integratorGain is the best for the peer on this plant: the part of the
-	// difference that it takes out in one period. Higher gains ring, lower ones
-	// take longer.
-	integratorGain = 0.5
+	loopPeriod = 250 * time.Millisecond
+	plantStep  = 5 * time.Millisecond
+	// band around the new cap that counts as met.
+	band = 0.02
+	// watched is how long each step is followed; steady is where its last part begins.
+	watched, steady = 13 * time.Second, 3 * time.Second
 )
 
-// controller is a control law on the emulated plant.
-type controller interface {
-	// decide writes the limits that go with the cap, from the means since the last time.
-	decide(now, elapsed time.Duration, pkg, dram, wall, granted units.Power, p *plant.Plant)
+// law is what decides the package limit at each turn of the loop.
+type law interface {
+	// turn answers the two limits for the cap, from what was measured since the turn before.
+	turn(now time.Duration, in capping.Sample, granted units.Power) (long, short units.Power)
 }
 
-// ours is the law that powerd runs.
-type ours struct {
+// modelled is Headroom's law.
+type modelled struct {
 	config capping.Config
 	state  capping.State
 }
 
-func (o *ours) decide(now, elapsed time.Duration, pkg, dram, _, granted units.Power, p *plant.Plant) {
-	in := capping.Sample{
-		Elapsed: elapsed, Package: capping.Reading{Power: pkg, Known: elapsed > 0}, DRAM: capping.Reading{Power: dram, Known: elapsed > 0},
-	}
-	var act capping.Actions
-	act, o.state = capping.Step(now, in, granted, o.state, o.config)
-	p.SetLimit(plant.LongTerm, act.Long)
-	p.SetLimit(plant.ShortTerm, act.Short)
+func (m *modelled) turn(now time.Duration, in capping.Sample, granted units.Power) (long, short units.Power) {
+	act, next := capping.Step(now, in, granted, m.state, m.config)
+	m.state = next
+	return act.Long, act.Short
 }
 
-// integrator closes the loop on wall power alone: each period it moves the limit
-// by a part of what the wall is off (the controller that most tools have).
+// integrator is the peer: it knows no model of the node and moves the limit by a
+// part of the difference between the cap and the measured wall power, as loops
+// closed on wall power do (Lefurgy, Wang and Ware, ICAC 2007, without its model).
 type integrator struct {
-	spec  plant.Spec
-	limit float64 // W
+	config capping.Config
+	gain   float64
+	limit  float64 // W
 }
 
-func (i *integrator) decide(_, elapsed time.Duration, _, _, wall, granted units.Power, p *plant.Plant) {
+func (p *integrator) turn(_ time.Duration, in capping.Sample, granted units.Power) (long, short units.Power) {
+	if p.limit == 0 {
+		p.limit = granted.Watts() * p.config.Efficiency
+	}
+	if in.Package.Known && in.DRAM.Known {
+		wall := p.config.Wall(in.Package.Power, in.DRAM.Power)
+		p.limit += p.gain * p.config.Efficiency * (granted - wall).Watts()
+	}
+	low, high := p.config.PackageMin.Watts(), p.config.PackageMax.Watts()
+	p.limit = min(max(p.limit, low), high) // anti-windup
+	return units.FromWatts(p.limit), units.FromWatts(p.limit * 1.01)
+}
+
+// gains are what the peer is tried with; 1 takes the whole difference out in one turn.
+func gains() []float64 { return []float64{0.3, 0.5, 0.7, 0.9, 1.1} }
+
+// node is a plant with a loop on it, in virtual time.
+type node struct {
+	plant *plant.Plant
+	law   law
+	util  float64
+	cap   units.Power
+	now   time.Duration
+
+	looked    time.Duration
+	pkg, dram units.Energy
+}
+
+// turn is one turn of the loop: gather, decide, apply.
+func (n *node) turn() {
+	elapsed := n.now - n.looked
+	pkg, dram := n.plant.PackageEnergy(), n.plant.DRAMEnergy()
+	in := capping.Sample{Elapsed: elapsed}
 	if elapsed > 0 {
-		i.limit += integratorGain * (granted - wall).Watts() * i.spec.Efficiency
+		in.Package = capping.Reading{Power: grown(n.pkg, pkg, plant.PackageRange).Over(elapsed), Known: true}
+		in.DRAM = capping.Reading{Power: grown(n.dram, dram, plant.DRAMRange).Over(elapsed), Known: true}
 	}
-	i.limit = min(max(i.limit, 5), i.spec.TDP.Watts())
-	p.SetLimit(plant.LongTerm, units.FromWatts(i.limit))
-	p.SetLimit(plant.ShortTerm, units.FromWatts(i.limit*1.01))
+	n.pkg, n.dram, n.looked = pkg, dram, n.now
+	long, short := n.law.turn(n.now, in, n.cap)
+	n.plant.SetLimit(plant.LongTerm, long)
+	n.plant.SetLimit(plant.ShortTerm, short)
 }
 
-// rig is one plant under one controller.
-type rig struct {
-	plant     *plant.Plant
-	law       controller
-	cap       units.Power
-	now, last time.Duration
-	energy    [3]units.Energy // package, DRAM, wall at the last look
-}
-
-func newRig(spec plant.Spec, law controller, granted units.Power) (*rig, error) {
-	p, err := plant.New(spec)
-	if err != nil {
-		return nil, err
+// grown is what a counter that wraps at most once gained.
+func grown(from, to, span units.Energy) units.Energy {
+	if to < from {
+		return to + span - from
 	}
-	p.SetWindow(plant.LongTerm, capping.LongWindow)
-	p.SetWindow(plant.ShortTerm, capping.ShortWindow)
-	return &rig{plant: p, law: law, cap: granted, energy: [3]units.Energy{p.PackageEnergy(), p.DRAMEnergy(), p.WallEnergy()}}, nil
+	return to - from
 }
 
-func (r *rig) step() {
-	elapsed := r.now - r.last
-	now := [3]units.Energy{r.plant.PackageEnergy(), r.plant.DRAMEnergy(), r.plant.WallEnergy()}
-	var mean [3]units.Power
-	if elapsed > 0 {
-		for i := range mean {
-			mean[i] = (now[i] - r.energy[i]).Over(elapsed)
+// run lets d go by and tells watch the wall power of every moment.
+func (n *node) run(d time.Duration, watch func(at time.Duration, wall units.Power)) {
+	for end := n.now + d; n.now < end; {
+		if n.now == 0 || n.now-n.looked >= loopPeriod {
+			n.turn()
 		}
-	}
-	r.energy, r.last = now, r.now
-	r.law.decide(r.now, elapsed, mean[0], mean[1], mean[2], r.cap, r.plant)
-}
-
-func (r *rig) run(d time.Duration, watch func(wall units.Power)) {
-	for end := r.now + d; r.now < end; {
-		if r.now-r.last >= lawPeriod || r.now == 0 {
-			r.step()
-		}
-		r.plant.Step(instant, 1)
-		r.now += instant
+		n.plant.Step(plantStep, n.util)
+		n.now += plantStep
 		if watch != nil {
-			watch(r.plant.Wall())
+			watch(n.now, n.plant.Wall())
 		}
 	}
 }
@@ -112,118 +117,115 @@ func (r *rig) run(d time.Duration, watch func(wall units.Power)) {
 // outcome is how one step of the cap went.
 type outcome struct {
 	settle  time.Duration // until the power stays within the band
-	over    float64       // highest above the new cap once it was met, as a ratio
-	overFor time.Duration // time above the cap by more than half the band once it was met
-	mean    float64       // of the last ten seconds against the cap, as a ratio
+	over    float64       // highest power above the cap once it had been met, ratio
+	overFor time.Duration // time over half the band above the cap once it had been met
+	mean    float64       // mean error of the steady part, ratio
 }
 
-// change steps the cap, at any phase of the loop: powerd acts on a lease at once.
-func (r *rig) change(to units.Power, atOnce bool) outcome {
-	from := r.cap
-	r.cap = to
-	if atOnce {
-		r.step()
-	}
+// change steps the cap, as a lease that arrives does, and follows what becomes of it.
+func (n *node) change(to units.Power) outcome {
+	down := to < n.cap
+	n.cap = to
+	n.turn()
 	var o outcome
-	began, last, reached := r.now, r.now, false
-	sum, n := 0.0, 0
-	r.run(watched, func(wall units.Power) {
-		off := wall.Watts()/to.Watts() - 1
-		if math.Abs(off) > settledBand {
-			last = r.now
+	began, last, met := n.now, n.now, false
+	sum, count := 0.0, 0
+	n.run(watched, func(at time.Duration, wall units.Power) {
+		ratio := wall.Watts()/to.Watts() - 1
+		if math.Abs(ratio) > band {
+			last = at
 		}
-		if reached = reached || (to > from) == (off > 0); reached {
-			o.over = max(o.over, off)
-			if off > settledBand/2 {
-				o.overFor += instant
-			}
+		met = met || down == (ratio <= 0)
+		if met {
+			o.over = max(o.over, ratio)
 		}
-		if r.now-began > watched-10*time.Second {
-			sum, n = sum+off, n+1
+		if met && ratio > band/2 {
+			o.overFor += plantStep
+		}
+		if at-began > steady {
+			sum, count = sum+ratio, count+1
 		}
 	})
-	o.settle, o.mean = last-began, sum/float64(n)
+	o.settle, o.mean = last-began, sum/float64(count)
 	return o
 }
 
-// outcomes of many steps.
-type outcomes struct {
-	settle          spread[time.Duration]
-	over            float64
-	overFor         time.Duration
-	meanLow, meanUp float64
-}
-
-// stepMany runs plants of different ages and phases through random steps of the cap.
-func stepMany(ctx context.Context, plants int, atOnce bool, law func(plant.Spec) controller) (outcomes, error) {
-	const steps = 6
-	rng := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // the same steps for both laws
-	all := outcomes{meanLow: math.Inf(1), meanUp: math.Inf(-1)}
-	var settle []time.Duration
-	spec := plant.DefaultSpec()
-	low, high := int(spec.Floor().Watts())+15, int(spec.Rated().Watts())-25
-	for range plants {
-		if ctx.Err() != nil {
-			return all, ctx.Err()
-		}
-		r, err := newRig(spec, law(spec), 150*units.Watt)
+// capStep measures steps of the cap under Headroom's law and under the peer.
+func capStep(ctx context.Context, r *run) ([]Item, error) {
+	steps := pick(r, 400, 60)
+	ours, err := stepAll(ctx, steps, func(c capping.Config) law { return &modelled{config: c} })
+	if err != nil {
+		return nil, err
+	}
+	// The peer gets the gain that serves it best.
+	var peer figures
+	var gain float64
+	for _, g := range gains() {
+		f, err := stepAll(ctx, steps, func(c capping.Config) law { return &integrator{config: c, gain: g} })
 		if err != nil {
-			return all, err
+			return nil, err
 		}
-		r.run(5*time.Second, nil)
-		for range steps {
-			r.run(time.Duration(rng.IntN(50))*instant, nil)
-			o := r.change(units.Power(low+rng.IntN(high-low))*units.Watt, atOnce)
-			settle = append(settle, o.settle)
-			all.over, all.overFor = max(all.over, o.over), max(all.overFor, o.overFor)
-			all.meanLow, all.meanUp = min(all.meanLow, o.mean), max(all.meanUp, o.mean)
+		if gain == 0 || quantile(f.settle, 0.99) < quantile(peer.settle, 0.99) {
+			peer, gain = f, g
 		}
 	}
-	all.settle = spreadOf(settle)
-	return all, nil
+	settle := newItem("cap-step", "time until the wall power stays within 2 % of a new cap", "s").spread(ours.settle).
+		against(quantile(peer.settle, 0.99)).aim(atMost(1, "p99 <= 1 s")).
+		say("%d random steps, virtual time; peer: plain integrator, best of %d gains (%.1f)", steps, len(gains()), gain)
+	over := newItem("cap-step-over", "highest wall power above the new cap once it was met", "%").spread(ours.over).is(slices.Max(ours.over)).
+		against(slices.Max(peer.over)).aim(atMost(3, "<= 3 %")).
+		say("the worst step; above by 1 %% or more for at most %.0f ms (goal 250 ms)", 1000*slices.Max(ours.overFor))
+	low, high := slices.Min(ours.mean), slices.Max(ours.mean)
+	mean := newItem("cap-step-mean", "steady mean against the cap, the step farthest from it", "%").spread(ours.mean).is(low).
+		against(slices.Min(peer.mean)).aim(goal{text: "-2..+0 %", low: -2, high: 0})
+	if high > 0 {
+		mean = mean.is(high).aim(goal{text: "-2..+0 %", low: -2, high: 0})
+	}
+	return []Item{settle, over, mean.say("from %.2f to %.2f %%; peer from %.2f to %.2f %%", low, high, slices.Min(peer.mean), slices.Max(peer.mean))}, nil
 }
 
-func measureCapStep(ctx context.Context, l *lab) ([]Row, error) {
-	plants := l.pick(300, 40)
-	law, err := stepMany(ctx, plants, true, func(s plant.Spec) controller {
-		return &ours{config: capping.Config{
-			Other: s.Other, Efficiency: s.WorstEfficiency(), PackageMin: 5 * units.Watt, PackageMax: s.TDP, HasDRAM: true,
-		}}
-	})
+// figures are the outcomes of many steps: s, %, s and %.
+type figures struct{ settle, over, overFor, mean []float64 }
+
+// stepAll runs the same random steps for any law: the seeds do not depend on it.
+func stepAll(ctx context.Context, steps int, with func(capping.Config) law) (figures, error) {
+	const perNode = 5
+	var f figures
+	for seed := range uint64((steps + perNode - 1) / perNode) {
+		if err := ctx.Err(); err != nil {
+			return f, err
+		}
+		rng := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // repeatable steps, no secret
+		n, err := newNode(rng, with)
+		if err != nil {
+			return f, err
+		}
+		n.run(3*time.Second, nil)
+		for range perNode {
+			n.run(time.Duration(rng.IntN(50))*plantStep, nil) // any phase of the loop
+			o := n.change(units.Power(85+rng.IntN(125)) * units.Watt)
+			f.settle, f.over = append(f.settle, o.settle.Seconds()), append(f.over, 100*o.over)
+			f.overFor, f.mean = append(f.overFor, o.overFor.Seconds()), append(f.mean, 100*o.mean)
+		}
+	}
+	return f, nil
+}
+
+func newNode(rng *rand.Rand, with func(capping.Config) law) (*node, error) {
+	spec := plant.DefaultSpec()
+	spec.EnergyStart = units.Energy(rng.Int64N(int64(plant.DRAMRange)))
+	p, err := plant.New(spec)
 	if err != nil {
 		return nil, err
 	}
-	peer, err := stepMany(ctx, plants, false, func(s plant.Spec) controller { return &integrator{spec: s, limit: s.TDP.Watts()} })
-	if err != nil {
-		return nil, err
+	p.SetWindow(plant.LongTerm, capping.LongWindow)
+	p.SetWindow(plant.ShortTerm, capping.ShortWindow)
+	config := capping.Config{
+		Other: spec.Other, Efficiency: spec.WorstEfficiency(), PackageMin: 5 * units.Watt, PackageMax: spec.TDP, HasDRAM: true,
 	}
-	return capStepRows(law, peer), nil
-}
-
-func capStepRows(law, peer outcomes) []Row {
-	n := len(law.settle.sorted)
-	return []Row{
-		{
-			Figure: "cap-step", What: fmt.Sprintf("%d random steps, until within 2 %% of the new cap for good", n), Goal: "p99 <= 1 s",
-			Measured: fmt.Sprintf("p50 %s, p99 %s", shown(law.settle.median()), shown(law.settle.p99())),
-			Peer:     fmt.Sprintf("plain integrator: p50 %s, p99 %s", shown(peer.settle.median()), shown(peer.settle.p99())),
-			Ratio:    ratio(law.settle.p99().Seconds(), peer.settle.p99().Seconds()), Verdict: verdict(law.settle.p99() <= time.Second),
-			Values: map[string]float64{
-				"p50_s": law.settle.median().Seconds(), "p99_s": law.settle.p99().Seconds(),
-				"peer_p50_s": peer.settle.median().Seconds(), "peer_p99_s": peer.settle.p99().Seconds(), "steps": float64(n),
-			},
-		},
-		{
-			Figure: "cap-step", What: "highest power above the new cap, and for how long", Goal: "<= 3 %, <= 250 ms",
-			Measured: fmt.Sprintf("%.2f %%, %s", 100*law.over, shown(law.overFor)), Verdict: verdict(law.over <= 0.03 && law.overFor <= 250*time.Millisecond),
-			Peer:   fmt.Sprintf("plain integrator: %.2f %%, %s", 100*peer.over, shown(peer.overFor)),
-			Values: map[string]float64{"over_ratio": law.over, "over_s": law.overFor.Seconds(), "peer_over_ratio": peer.over, "peer_over_s": peer.overFor.Seconds()},
-		},
-		{
-			Figure: "cap-step", What: "mean of ten steady seconds against the cap", Goal: "-2 to 0 %",
-			Measured: fmt.Sprintf("%+.2f to %+.2f %%", 100*law.meanLow, 100*law.meanUp), Verdict: verdict(law.meanLow >= -0.02 && law.meanUp <= 0),
-			Peer:   fmt.Sprintf("plain integrator: %+.2f to %+.2f %%", 100*peer.meanLow, 100*peer.meanUp),
-			Values: map[string]float64{"mean_low_ratio": law.meanLow, "mean_high_ratio": law.meanUp},
-		},
-	}
+	// Busy enough that every cap of the steps holds the node back.
+	return &node{
+		plant: p, law: with(config), util: 0.97 + 0.03*rng.Float64(), cap: units.Power(90+rng.IntN(110)) * units.Watt,
+		pkg: p.PackageEnergy(), dram: p.DRAMEnergy(),
+	}, nil
 }

@@ -16,126 +16,229 @@ import (
 	"headroom/internal/cli"
 )
 
+// Bounds of a run: what has not been measured by then is reported as unknown.
+const (
+	fullMost  = 4*time.Minute - 5*time.Second
+	quickMost = 38 * time.Second
+)
+
+// Options say what is measured and how thoroughly.
+type Options struct {
+	// Only names the benchmarks to run; empty runs all.
+	Only []string
+	// Quick runs fewer repetitions on smaller clusters.
+	Quick bool
+	// Bin is the folder of the programs; benchmarks that need them are left out
+	// where they are not there.
+	Bin string
+	// Progress is told what goes on; nil for nobody.
+	Progress io.Writer
+}
+
+// benchmark is one entry of the suite.
+type benchmark struct {
+	name, what string
+	programs   []string // of Bin that it starts
+	run        func(ctx context.Context, r *run) ([]Item, error)
+}
+
+// suite is everything there is to measure, the short ones first.
+func suite() []benchmark {
+	return []benchmark{
+		{"cap-step", "how fast and how cleanly a new cap is met, on the emulated plant in virtual time", nil, capStep},
+		{"plan", "time to divide a budget, and to decide a tick, for up to 10,000 nodes", nil, plan},
+		{"sample", "cost of one sample of the power zones against bare reads of the same files", nil, sample},
+		{"agent", "CPU and memory of powerd on an idle emulated node", []string{"coordinator", "powerd", "powerlab"}, agentCost},
+		{"failover", "time from the kill of the leader to the first lease of the next", []string{"coordinator"}, failover},
+		{"cut", "time from a committed cut of the budget to every node's read-back", []string{"coordinator"}, cut},
+	}
+}
+
+// run is one benchmark being run.
+type run struct {
+	Options
+	dir string // scratch folder
+}
+
+// pick is the thorough number, or the quick one.
+func pick[T any](r *run, full, quick T) T {
+	if r.Quick {
+		return quick
+	}
+	return full
+}
+
+// note tells how far the run is.
+func (r *run) note(format string, args ...any) {
+	if r.Progress != nil {
+		cli.Notef(r.Progress, format, args...)
+	}
+}
+
 // NewCommand is `powerlab bench`.
 func NewCommand() *cobra.Command {
-	var only []string
+	var o Options
 	var out cli.Output
-	var bin string
-	quick := false
+	list := false
 	cmd := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure the figures and print them beside their goals",
-		Long: "Measures the figures of this build on this machine and prints them beside their goals, with a peer of the\n" +
-			"same run where there is one, and how much the machine itself varied. Nothing is asserted: a missed goal is\n" +
-			"a row that says so. Figures: " + strings.Join(names(), ", ") + ".",
-		Example: "  powerlab bench\n  powerlab bench --only plan,sample -o json\n  powerlab bench --quick",
+		Short: "Measure Headroom's figures on this machine, against their goals and a peer",
+		Long: "Measures the figures of this machine beside their goals, beside a peer that does the same work in the\n" +
+			"same run, and beside the noise of the machine. Some figures start coordinators and a node as processes on\n" +
+			"loopback; all of them are ended. A missed goal is shown and is no failure: exit code 8 says that a figure\n" +
+			"could not be measured.",
+		Example: "  powerlab bench\n  powerlab bench --quick --only cap-step,plan\n  powerlab bench -o json > bench.json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			chosen, err := choose(only)
+			if list {
+				return printList(cmd.OutOrStdout(), &out)
+			}
+			o.Progress = cmd.ErrOrStderr()
+			if err := o.complete(); err != nil {
+				return err
+			}
+			report, err := Run(cmd.Context(), o)
 			if err != nil {
 				return err
 			}
-			l, err := newLab(bin, quick, cmd.ErrOrStderr())
-			if err != nil {
+			if err := report.print(cmd.OutOrStdout(), &out); err != nil {
 				return err
 			}
-			defer os.RemoveAll(l.dir) //nolint:errcheck // a temporary folder
-			report, err := l.run(cmd.Context(), chosen)
-			if err != nil {
-				return err
-			}
-			return report.print(cmd.OutOrStdout(), &out)
+			return report.verdict()
 		},
 	}
-	out.Flags(cmd)
 	f := cmd.Flags()
-	f.StringSliceVar(&only, "only", nil, "measure only these figures")
-	f.BoolVar(&quick, "quick", false, "smaller samples: the table in about a minute, with less in it")
-	f.StringVar(&bin, "bin", "", "folder of the programs (default: that of powerlab)")
+	f.StringSliceVar(&o.Only, "only", nil, "only these benchmarks, comma separated (--list names them)")
+	f.BoolVar(&list, "list", false, "list the benchmarks and measure nothing")
+	f.BoolVar(&o.Quick, "quick", false, "fewer repetitions and smaller clusters: at most 40 s")
+	f.StringVar(&o.Bin, "bin", "", "folder of the programs (default: that of powerlab)")
+	out.Flags(cmd)
 	return cmd
 }
 
-func names() []string {
-	var all []string
-	for _, f := range figures() {
-		all = append(all, f.name)
+func printList(w io.Writer, out *cli.Output) error {
+	var rows [][]string
+	for _, b := range suite() {
+		rows = append(rows, []string{b.name, b.what})
 	}
-	return all
-}
-
-func choose(only []string) ([]figure, error) {
-	for _, name := range only {
-		if !slices.Contains(names(), name) {
-			e := cli.Usage("--only: there is no figure %q", name)
-			e.Hint = "the figures are " + strings.Join(names(), ", ")
-			return nil, e
+	if out.IsJSON() {
+		items := make([]map[string]string, 0, len(rows))
+		for _, r := range rows {
+			items = append(items, map[string]string{"name": r[0], "what": r[1]})
 		}
+		return out.JSON(w, map[string]any{"kind": "BenchList", "api": "v1", "items": items})
 	}
-	return slices.DeleteFunc(figures(), func(f figure) bool { return len(only) > 0 && !slices.Contains(only, f.name) }), nil
+	return out.Table(w, []string{"NAME", "WHAT"}, rows)
 }
 
-func newLab(bin string, quick bool, notes io.Writer) (*lab, error) {
-	if bin == "" {
+// complete fills in what depends on this process.
+func (o *Options) complete() error {
+	if o.Bin == "" {
 		self, err := os.Executable()
 		if err != nil {
-			return nil, fmt.Errorf("bench: find the programs: %w", err)
+			return fmt.Errorf("bench: find the programs: %w", err)
 		}
-		bin = filepath.Dir(self)
+		o.Bin = filepath.Dir(self)
 	}
-	dir, err := os.MkdirTemp("", "bench-")
+	var err error
+	if o.Bin, err = filepath.Abs(o.Bin); err != nil {
+		return fmt.Errorf("bench: find the programs: %w", err)
+	}
+	return nil
+}
+
+// chosen are the benchmarks that the options name.
+func (o *Options) chosen() ([]benchmark, error) {
+	all := suite()
+	names := make([]string, len(all))
+	for i, b := range all {
+		names[i] = b.name
+	}
+	for _, name := range o.Only {
+		if !slices.Contains(names, name) {
+			err := cli.Usage("--only %q is none of %s", name, strings.Join(names, ", "))
+			if near := cli.Nearest(name, names); near != "" {
+				err.Hint = "did you mean " + near + "?"
+			}
+			return nil, err
+		}
+	}
+	if len(o.Only) == 0 {
+		return all, nil
+	}
+	return slices.DeleteFunc(all, func(b benchmark) bool { return !slices.Contains(o.Only, b.name) }), nil
+}
+
+// Run measures. A benchmark that fails or finds no time gives items without a
+// value, with the reason; an error is a bad choice or an interrupt.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	chosen, err := o.chosen()
 	if err != nil {
-		return nil, fmt.Errorf("bench: folder: %w", err)
+		return nil, err
 	}
-	return &lab{dir: dir, bin: bin, quick: quick, notes: notes}, nil
+	dir, err := os.MkdirTemp("", "headroom-bench-")
+	if err != nil {
+		return nil, fmt.Errorf("bench: scratch folder: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	most := fullMost
+	if o.Quick {
+		most = quickMost
+	}
+	timed, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	report := &Report{Kind: "Bench", API: "v1", Machine: thisMachine(), Items: []Item{}}
+	var c calibration
+	for _, b := range chosen {
+		c.run()
+		r := &run{Options: o, dir: filepath.Join(dir, b.name)}
+		report.Items = append(report.Items, b.measure(timed, r)...)
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+	c.run()
+	report.Noise, report.Machine.LoadEnd = c.noise(), loadAverage()
+	return report, nil
 }
 
-// report is what a run came to.
-type report struct {
-	Kind    string  `json:"kind"`
-	Quick   bool    `json:"quick"`
-	TookS   float64 `json:"took_s"`
-	Machine Machine `json:"machine"`
-	Figures []Row   `json:"figures"`
-}
-
-// run measures the chosen figures one after the other. A figure that fails is a
-// row that says why; only an interruption ends the run.
-func (l *lab) run(ctx context.Context, chosen []figure) (report, error) {
+// measure runs one benchmark; what went wrong becomes an item without a value.
+func (b benchmark) measure(ctx context.Context, r *run) []Item {
 	began := time.Now()
-	r := report{Kind: "Bench", Quick: l.quick, Figures: []Row{}}
-	noise := calibrate()
-	for i, f := range chosen {
-		cli.Notef(l.notes, "[%d/%d] %s: %s", i+1, len(chosen), f.name, f.what)
-		rows, err := f.measure(ctx, l)
-		if ctx.Err() != nil {
-			return r, ctx.Err()
+	unknown := newItem(b.name, b.what, "")
+	for _, p := range b.programs {
+		if _, err := os.Stat(filepath.Join(r.Bin, p)); err != nil {
+			return []Item{unknown.say("not run: there is no program %s in %s; make build puts it into bin/", p, r.Bin)}
 		}
-		if err != nil {
-			rows = append(rows, unmeasured(f.name, f.what, err)...)
-		}
-		r.Figures = append(r.Figures, rows...)
-		noise = append(noise, calibrate()...)
 	}
-	r.Machine, r.TookS = describe(noise), time.Since(began).Seconds()
-	return r, nil
+	r.note("%s: %s", b.name, b.what)
+	if err := os.MkdirAll(r.dir, 0o700); err != nil {
+		return []Item{unknown.say("not run: %v", err)}
+	}
+	items, err := b.run(ctx, r)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
+		items = append(items, unknown.say("not finished: the run's time was over"))
+	case err != nil:
+		items = append(items, unknown.say("not measured: %v", err))
+	}
+	r.note("%s: %.1f s", b.name, time.Since(began).Seconds())
+	return items
 }
 
-func (r report) print(w io.Writer, out *cli.Output) error {
-	if out.IsJSON() {
-		return out.JSON(w, r)
-	}
-	rows := make([][]string, 0, len(r.Figures))
-	for _, f := range r.Figures {
-		times := ""
-		if f.Ratio != nil {
-			times = fmt.Sprintf("%.2f", *f.Ratio)
+// verdict is the error of a run in which something could not be measured.
+func (r *Report) verdict() error {
+	var missing []string
+	for _, i := range r.Items {
+		if i.Value == nil {
+			missing = append(missing, i.Name)
 		}
-		rows = append(rows, []string{f.Figure, f.What, f.Goal, f.Measured, f.Peer, times, f.Verdict})
 	}
-	err := out.Table(w, []string{"FIGURE", "WHAT", "GOAL", "MEASURED", "PEER OF THE SAME RUN", "RATIO", "GOAL IS"}, rows)
-	if out.Format != "" && out.Format != "table" && out.Format != "wide" {
-		return err
+	if len(missing) == 0 {
+		return nil
 	}
-	_, written := fmt.Fprintf(w, "\n%s", r.Machine)
-	return errors.Join(err, written)
+	return &cli.Error{
+		Code: "not-measured", Exit: cli.ExitDegraded, Message: "not measured: " + strings.Join(missing, ", "),
+		Hint: "the notes say why; --only measures single ones again",
+	}
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"math/rand/v2"
 	"testing"
+	"time"
 
 	"headroom/budget"
 )
@@ -17,5 +18,20 @@ func BenchmarkDivide(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		budget.Divide(tree, nodes)
+	}
+}
+
+// BenchmarkDecide is a tick of 10,000 nodes whose demands all changed, for profiles.
+func BenchmarkDecide(b *testing.B) {
+	tree, homes, err := forest(10_000)
+	if err != nil {
+		b.Fatal(err)
+	}
+	nodes := crowd(homes, rand.New(rand.NewPCG(1, 11)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := decide(b.Context(), tree, nodes, 6, time.Minute); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

@@ -1,16 +1,21 @@
-// Package bench measures Headroom's figures on the machine at hand and prints
-// them beside their goals: `powerlab bench`.
+// Package bench measures the figures that Headroom is judged by, on the machine
+// it runs on: `powerlab bench`.
 //
-// The one idea: a number means little without the machine it was measured on
-// and something to compare it with. So every figure that has a peer (bare
-// system calls, a plain integrator, a bisection) is measured together with it in
-// the same run, by turns, and shown as a ratio; and a fixed piece of work is
-// timed around every figure, so that the reader sees how much the machine itself
-// varied meanwhile.
+// The one idea: a figure means something only beside its goal, beside a peer that
+// does the same work in the same run, and beside the noise of the machine that
+// made it. So every figure names its goal; where another way of doing the same
+// exists it is written here, honestly, and measured in turn; and a fixed loop of
+// arithmetic is timed all through the run, so that a reader sees how much of a
+// difference is the machine's.
 //
-// Figures that need processes start the built programs, or coordinators inside
-// this process, on loopback addresses and in a folder of their own, and end all
-// of them. The package asserts nothing: a figure that misses its goal is a row
-// that says so, and the exit code stays 0. What cannot be measured here is a row
-// that says why.
+// Three kinds of figure: the control law on the emulated plant in virtual time
+// (cap-step), pure functions and device reads in this process (sample, plan), and
+// real processes on loopback: powerd on an emulated node (agent) and a group of
+// three coordinators with streams that act as nodes (cut, failover).
+//
+// Guarantees: every loop is bounded and a whole run has a deadline; everything it
+// starts it ends, by process group; it listens and connects on loopback only and
+// leaves no file behind. A figure that could not be measured is unknown, with the
+// reason, never zero. The package asserts nothing: tests check that each figure
+// comes out finite, and never that it is good.
 package bench

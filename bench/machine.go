@@ -1,91 +1,129 @@
 package bench
 
 import (
-	"bufio"
-	"crypto/sha256"
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
-// Machine is where the figures were measured, and how quiet it was.
+// Machine is what the figures were measured on.
 type Machine struct {
-	CPUs      int    `json:"cpus"`
-	Processor string `json:"processor"`
-	Kernel    string `json:"kernel"`
-	Go        string `json:"go"`
-	// Calibration is the time of a fixed piece of work, repeated around every
-	// figure: a machine that is quiet has it close together.
-	Calibration Calibration `json:"calibration"`
+	// Cores that this process may use.
+	Cores int `json:"cores"`
+	// CPU is the processor's model name; nil when the kernel does not say.
+	CPU *string `json:"cpu"`
+	// LoadStart and LoadEnd are the 1-minute load averages around the run.
+	LoadStart *float64 `json:"load_start"`
+	LoadEnd   *float64 `json:"load_end"`
+	// Go is the version of the toolchain.
+	Go string `json:"go"`
 }
 
-// Calibration are the times of a fixed piece of work, in seconds.
-type Calibration struct {
-	MinS    float64 `json:"min_s"`
-	MedianS float64 `json:"median_s"`
-	MaxS    float64 `json:"max_s"`
-	Loops   int     `json:"loops"`
-}
-
-func describe(loops []time.Duration) Machine {
-	m := Machine{CPUs: runtime.NumCPU(), Processor: processor(), Kernel: kernel(), Go: runtime.Version()}
-	s := spreadOf(loops)
-	m.Calibration = Calibration{s.at(0).Seconds(), s.median().Seconds(), s.max().Seconds(), len(loops)}
-	return m
-}
-
-// String is the line under the table.
+// String is the machine in one line.
 func (m Machine) String() string {
-	c := m.Calibration
-	text := fmt.Sprintf("machine: %d CPUs, %s, %s, %s\n", m.CPUs, m.Processor, m.Kernel, m.Go)
-	if c.MinS == 0 {
-		return text
+	cpu := "unknown processor"
+	if m.CPU != nil {
+		cpu = *m.CPU
 	}
-	return text + fmt.Sprintf("noise: a fixed piece of work took min %.2f, median %.2f, max %.2f ms over %d loops (median %+.0f %%, max %+.0f %% over min)\n",
-		1000*c.MinS, 1000*c.MedianS, 1000*c.MaxS, c.Loops, 100*(c.MedianS/c.MinS-1), 100*(c.MaxS/c.MinS-1))
+	return fmt.Sprintf("%d cores, %s, load %s at the start and %s at the end, %s", m.Cores, cpu, load(m.LoadStart), load(m.LoadEnd), m.Go)
 }
 
-// calibrationLoops is how often the fixed work is timed at once: about a quarter of a second.
-const calibrationLoops = 50
-
-// calibrate times a fixed piece of work: pure computation in the cache.
-func calibrate() []time.Duration {
-	var block [64 << 10]byte
-	loops := make([]time.Duration, 0, calibrationLoops)
-	for range calibrationLoops {
-		began := time.Now()
-		for range 32 {
-			sum := sha256.Sum256(block[:])
-			copy(block[:], sum[:])
-		}
-		loops = append(loops, time.Since(began))
+func load(v *float64) string {
+	if v == nil {
+		return "unknown"
 	}
-	return loops
+	return strconv.FormatFloat(*v, 'f', 1, 64)
 }
 
-func processor() string {
-	f, err := os.Open("/proc/cpuinfo")
+// thisMachine describes the machine as it is now.
+func thisMachine() Machine {
+	return Machine{Cores: runtime.GOMAXPROCS(0), CPU: cpuModel(), LoadStart: loadAverage(), Go: runtime.Version()}
+}
+
+func cpuModel() *string {
+	data, err := os.ReadFile("/proc/cpuinfo")
 	if err != nil {
-		return runtime.GOARCH
+		return nil
 	}
-	defer f.Close() //nolint:errcheck // only read
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		if name, ok := strings.CutPrefix(lines.Text(), "model name"); ok {
-			return strings.TrimSpace(strings.TrimLeft(name, "\t :"))
+	for line := range strings.Lines(string(data)) {
+		if key, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(key) == "model name" {
+			model := strings.Join(strings.Fields(value), " ")
+			return &model
 		}
 	}
-	return runtime.GOARCH
+	return nil
 }
 
-func kernel() string {
-	var u unix.Utsname
-	if unix.Uname(&u) != nil {
-		return runtime.GOOS
+func loadAverage() *float64 {
+	data, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return nil
 	}
-	return unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])
+	first, _, _ := strings.Cut(string(data), " ")
+	v, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return nil
+	}
+	return &v
+}
+
+// Noise is how much a fixed loop of arithmetic differed over the run, in
+// milliseconds and, as spread, percent of the median.
+type Noise struct {
+	Runs   int     `json:"runs"`
+	Min    float64 `json:"min_ms"`
+	Median float64 `json:"median_ms"`
+	Max    float64 `json:"max_ms"`
+	Spread float64 `json:"spread_pct"`
+}
+
+// String is the noise in one line.
+func (n Noise) String() string {
+	return fmt.Sprintf("a fixed loop took %.1f / %.1f / %.1f ms (min / median / max of %d): a spread of %.0f %%",
+		n.Min, n.Median, n.Max, n.Runs, n.Spread)
+}
+
+// The calibration loop: long enough for the clock, short enough to repeat often.
+const (
+	calibrationRounds = 3_000_000
+	calibrationRuns   = 8 // before and after each benchmark
+)
+
+// calibration collects the times of the fixed loop.
+type calibration struct{ took []time.Duration }
+
+// run times the loop a few times.
+func (c *calibration) run() {
+	for range calibrationRuns {
+		began := time.Now()
+		if grind(calibrationRounds) == 0 {
+			return // never: xorshift has no way to 0, but the compiler must not know
+		}
+		c.took = append(c.took, time.Since(began))
+	}
+}
+
+// grind is a chain of dependent integer operations (xorshift64; Marsaglia 2003).
+func grind(rounds int) uint64 {
+	x := uint64(88172645463325252)
+	for range rounds {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+	}
+	return x
+}
+
+// noise sums the calibration up; without a run everything is 0.
+func (c *calibration) noise() Noise {
+	if len(c.took) == 0 {
+		return Noise{}
+	}
+	ms := func(d time.Duration) float64 { return 1000 * d.Seconds() }
+	low, mid, high := slices.Min(c.took), quantile(c.took, 0.5), slices.Max(c.took)
+	return Noise{Runs: len(c.took), Min: ms(low), Median: ms(mid), Max: ms(high), Spread: 100 * (high - low).Seconds() / mid.Seconds()}
 }

@@ -3,6 +3,9 @@ package bench
 import (
 	"context"
 	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
 	"time"
 
 	"headroom/budget"
@@ -11,192 +14,243 @@ import (
 	"headroom/units"
 )
 
-// planGoal is the most that a plan for 10,000 nodes may take.
-const planGoal = 10 * time.Millisecond
+// The tree: site > feeder > row > rack, with nodes in the racks.
+const (
+	perRack, racksPerRow, rowsPerFeeder = 40, 10, 5
+	// Each level has a little less than what is below it could take, so that every level binds somewhere.
+	rackShare, rowShare, feederShare, siteShare = 0.95, 0.93, 0.90, 0.85
+)
 
-// site is a power tree of four levels (site > feeder > row > rack) with forty
-// nodes in a rack, four racks in a row and four rows on a feeder; at every level
-// some domains are tight and some are not.
-func site(nodes int) ([]budget.Domain, []budget.Node) {
-	const inRack, inRow, inFeeder = 40, 4, 4
-	domains := []budget.Domain{{Name: "site/s", Budget: units.Power(nodes) * 170 * units.Watt, Unmanaged: 100 * units.Watt}}
-	var list []budget.Node
-	for i := range nodes {
-		rack := i / inRack
-		row, feeder := rack/inRow, rack/inRow/inFeeder
-		if i%(inRack*inRow*inFeeder) == 0 {
-			domains = append(domains, budget.Domain{
-				Name: fmt.Sprintf("feeder/f%d", feeder), Parent: "site/s", Budget: units.Power(150+10*(feeder%4)) * inRack * inRow * inFeeder * units.Watt,
-			})
-		}
-		if i%(inRack*inRow) == 0 {
-			domains = append(domains, budget.Domain{
-				Name: fmt.Sprintf("row/w%d", row), Parent: fmt.Sprintf("feeder/f%d", feeder), Budget: units.Power(140+15*(row%5)) * inRack * inRow * units.Watt,
-			})
-		}
-		if i%inRack == 0 {
-			domains = append(domains, budget.Domain{
-				Name: fmt.Sprintf("rack/r%d", rack), Parent: fmt.Sprintf("row/w%d", row), Budget: units.Power(130+17*(rack%6)) * inRack * units.Watt,
-			})
-		}
-		list = append(list, budget.Node{
-			Name: fmt.Sprintf("n%05d", i), Domain: fmt.Sprintf("rack/r%d", rack), Least: 95 * units.Watt, Most: 240 * units.Watt,
-			Demand: units.Power(100+(i*37)%140) * units.Watt, Weight: 1 + float64(i%3),
-		})
-	}
-	return domains, list
-}
+// planLeast is how often each size is measured whatever the machine's speed.
+const planLeast = 5
 
-// cluster is the site as the leader sees it: every node admitted, heard and
-// holding a cap that is not the plan's any more.
-func cluster(domains []budget.Domain, nodes []budget.Node) (*ledger.State, *ledger.Table) {
-	s := ledger.New()
-	s.Epoch = lease.Epoch{Incarnation: 1, Term: 1}
-	for _, d := range domains {
-		s.Domains[d.Name] = d
-	}
-	t := ledger.NewTable(ledger.DefaultTiming(), 0)
-	for i, n := range nodes {
-		x := ledger.Sighting{
-			Node: n.Name, MachineID: "m-" + n.Name, Process: 7, Domain: n.Domain, Rated: 250 * units.Watt, Floor: 70 * units.Watt,
-			Max: n.Most, FailSafe: n.Least, Weight: n.Weight, Controlled: true,
-		}
-		target := n.Least + units.Power(i%8)*units.Watt
-		s.Nodes[n.Name] = ledger.Node{
-			Name: n.Name, MachineID: x.MachineID, Process: x.Process, Domain: n.Domain, Rated: x.Rated, Floor: x.Floor, Max: x.Max, Weight: x.Weight,
-			FailSafe: x.FailSafe, Stored: x.FailSafe, Controlled: true, Admitted: true, Target: target, Seq: 1, Ceiling: target,
-			Pending: []ledger.Pending{{Seq: 1, Cap: target}},
-		}
-		demand := n.Demand
-		t.Heard(ledger.Report{
-			Sighting: x, Number: 1, Highest: lease.Stamp{Epoch: s.Epoch, Seq: 1}, Effective: target, EffectiveKnown: true, Stored: x.FailSafe, Demand: &demand,
-		}, time.Second)
-	}
-	return s, t
-}
+// Powers of the nodes that the bench makes up.
+const (
+	nodeLeast = 80 * units.Watt
+	nodeMost  = 200 * units.Watt
+	nodeRated = 250 * units.Watt
+)
 
-// bisect is the naive plan: every domain by itself searches its water level,
-// from the leaves up, by halving; twice, for demands and for what is left.
-func bisect(parents map[string]string, order []budget.Domain, nodes []budget.Node) map[string]units.Power {
-	const halvings = 60
-	caps := make(map[string]float64, len(nodes))
-	for _, n := range nodes {
-		caps[n.Name] = float64(n.Least)
-	}
-	under := func(n budget.Node, domain string) bool {
-		for d := n.Domain; d != ""; d = parents[d] {
-			if d == domain {
-				return true
-			}
+// forest is a tree of four levels with room for n nodes, and where each node stands.
+func forest(n int) (*budget.Tree, []string, error) {
+	domains := []budget.Domain{{Name: "site", Budget: share(n, siteShare)}}
+	homes := make([]string, n)
+	for i := range n {
+		rack := i / perRack
+		row := rack / racksPerRow
+		feeder := row / rowsPerFeeder
+		homes[i] = fmt.Sprintf("rack/%d", rack)
+		if i%perRack != 0 {
+			continue
 		}
-		return false
-	}
-	for _, want := range []func(budget.Node) float64{
-		func(n budget.Node) float64 { return float64(n.Demand) }, func(n budget.Node) float64 { return float64(n.Most) },
-	} {
-		top := make(map[string]float64, len(nodes))
-		for _, n := range nodes {
-			top[n.Name] = max(caps[n.Name], want(n))
+		if rack%(racksPerRow*rowsPerFeeder) == 0 {
+			domains = append(domains, budget.Domain{Name: fmt.Sprintf("feeder/%d", feeder), Parent: "site",
+				Budget: share(min(n-i, perRack*racksPerRow*rowsPerFeeder), feederShare)})
 		}
-		for i := len(order) - 1; i >= 0; i-- {
-			var inside []budget.Node
-			for _, n := range nodes {
-				if under(n, order[i].Name) {
-					inside = append(inside, n)
-				}
-			}
-			room := float64(order[i].Budget - order[i].Unmanaged)
-			at := func(n budget.Node, level float64) float64 { return min(max(n.Weight*level, caps[n.Name]), top[n.Name]) }
-			low, high := 0.0, 1e12
-			for range halvings {
-				mid, sum := (low+high)/2, 0.0
-				for _, n := range inside {
-					sum += at(n, mid)
-				}
-				if sum > room {
-					high = mid
-				} else {
-					low = mid
-				}
-			}
-			for _, n := range inside {
-				top[n.Name] = at(n, low)
-			}
+		if rack%racksPerRow == 0 {
+			domains = append(domains, budget.Domain{Name: fmt.Sprintf("row/%d", row), Parent: fmt.Sprintf("feeder/%d", feeder),
+				Budget: share(min(n-i, perRack*racksPerRow), rowShare)})
 		}
-		caps = top
+		domains = append(domains, budget.Domain{Name: homes[i], Parent: fmt.Sprintf("row/%d", row), Budget: share(min(n-i, perRack), rackShare)})
 	}
-	out := make(map[string]units.Power, len(caps))
-	for name, c := range caps {
-		out[name] = units.Power(c) / budget.Quantum * budget.Quantum
-	}
-	return out
-}
-
-// repeated is the spread of the times of n calls.
-func repeated(ctx context.Context, n int, f func()) spread[time.Duration] {
-	var times []time.Duration
-	for range n {
-		if ctx.Err() != nil {
-			break
-		}
-		began := time.Now()
-		f()
-		times = append(times, time.Since(began))
-	}
-	return spreadOf(times)
-}
-
-func measurePlan(ctx context.Context, l *lab) ([]Row, error) {
-	var rows []Row
-	for _, size := range []int{10, 100, 1000, 10_000} {
-		l.notef("%d nodes", size)
-		r, err := planRows(ctx, l, size)
-		if err != nil {
-			return rows, err
-		}
-		rows = append(rows, r...)
-	}
-	return rows, nil
-}
-
-func planRows(ctx context.Context, l *lab, size int) ([]Row, error) {
-	domains, nodes := site(size)
 	tree, err := budget.NewTree(domains)
+	return tree, homes, err
+}
+
+func share(nodes int, part float64) units.Power {
+	return units.FromWatts(nodeMost.Watts() * float64(nodes) * part)
+}
+
+// crowd are n nodes with random demands and weights.
+func crowd(homes []string, rng *rand.Rand) []budget.Node {
+	nodes := make([]budget.Node, len(homes))
+	for i, home := range homes {
+		nodes[i] = budget.Node{
+			Name: fmt.Sprintf("n%05d", i), Domain: home, Least: nodeLeast, Most: nodeMost,
+			Demand: nodeLeast + units.Power(rng.Int64N(int64(nodeMost-nodeLeast))), Weight: 0.5 + rng.Float64(),
+		}
+	}
+	return nodes
+}
+
+// plan measures the plan and the tick's decision by number of nodes.
+func plan(ctx context.Context, r *run) ([]Item, error) {
+	var items []Item
+	for _, n := range []int{10, 100, 1000, 10_000} {
+		more, err := planFor(ctx, r, n)
+		if err != nil {
+			return items, err
+		}
+		items = append(items, more...)
+	}
+	return items, nil
+}
+
+func planFor(ctx context.Context, r *run, n int) ([]Item, error) {
+	tree, homes, err := forest(n)
 	if err != nil {
 		return nil, err
 	}
-	parents := map[string]string{}
-	for _, d := range domains {
-		parents[d.Name] = d.Parent
+	rng := rand.New(rand.NewPCG(uint64(n), 11)) //nolint:gosec // repeatable demands, no secret
+	nodes := crowd(homes, rng)
+	runs, most := pick(r, 200, 20), pick(r, 1500*time.Millisecond, 500*time.Millisecond)
+	var ours, peer []float64
+	apart := 0.0
+	for start := time.Now(); len(ours) < planLeast || len(ours) < runs && time.Since(start) < most; {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		began := time.Now()
+		p := budget.Divide(tree, nodes)
+		middle := time.Now()
+		q := bisect(tree, nodes)
+		ours, peer = append(ours, 1000*middle.Sub(began).Seconds()), append(peer, 1000*time.Since(middle).Seconds())
+		apart = max(apart, difference(p.Caps, q))
 	}
-	repeat := max(l.pick(50, 10), l.pick(20_000, 2000)/size)
-	var plan budget.Plan
-	divide := repeated(ctx, repeat, func() { plan = budget.Divide(tree, nodes) })
-	var naive map[string]units.Power
-	peer := repeated(ctx, l.pick(3, 1), func() { naive = bisect(parents, tree.Domains(), nodes) })
-	worst := 0.0
-	for name, c := range plan.Caps {
-		worst = max(worst, (max(c, naive[name]) - min(c, naive[name])).Watts())
+	divide := newItem(fmt.Sprintf("plan-%d", n), "dividing a budget over the tree", "ms").spread(ours).is(quantile(ours, 0.5)).
+		against(quantile(peer, 0.5)).say("median of %d; peer: bisection on each level, caps apart by at most %.2f W", len(ours), apart)
+	ticks, err := decide(ctx, tree, nodes, pick(r, 60, 6), most)
+	if err != nil {
+		return nil, err
 	}
-	state, table := cluster(domains, nodes)
-	var tick ledger.Tick
-	decide := repeated(ctx, repeat, func() { tick = ledger.Decide(state, table, time.Second) })
-	row := Row{
-		Figure: "plan", What: fmt.Sprintf("plan for %d nodes in a tree of 4 levels", size),
-		Measured: fmt.Sprintf("p50 %s, p99 %s", shown(divide.median()), shown(divide.p99())),
-		Peer:     fmt.Sprintf("naive bisection: %s (caps differ by at most %.2f W)", shown(peer.median()), worst),
-		Ratio:    ratio(divide.median().Seconds(), peer.median().Seconds()), Verdict: noGoal,
-		Values: map[string]float64{
-			"nodes": float64(size), "p50_s": divide.median().Seconds(), "p99_s": divide.p99().Seconds(), "peer_s": peer.median().Seconds(), "differ_w": worst,
-		},
+	tick := newItem(fmt.Sprintf("tick-%d", n), "deciding a whole tick of the leader, plan included", "ms").spread(ticks).is(quantile(ticks, 0.5)).
+		say("median of %d", len(ticks))
+	if n == 10_000 {
+		divide = divide.aim(atMost(10, "<= 10 ms"))
 	}
-	whole := Row{
-		Figure: "plan", What: fmt.Sprintf("the leader's whole tick for %d nodes, %d targets moved", size, len(tick.Targets)),
-		Measured: fmt.Sprintf("p50 %s, p99 %s", shown(decide.median()), shown(decide.p99())), Verdict: noGoal,
-		Values: map[string]float64{"nodes": float64(size), "p50_s": decide.median().Seconds(), "p99_s": decide.p99().Seconds(), "targets": float64(len(tick.Targets))},
+	return []Item{divide, tick}, nil
+}
+
+func difference(a, b map[string]units.Power) float64 {
+	most := 0.0
+	for name, p := range a {
+		most = max(most, math.Abs((p - b[name]).Watts()))
 	}
-	if size == 10_000 {
-		row.Goal, row.Verdict = "<= 10 ms", verdict(divide.median() <= planGoal)
+	return most
+}
+
+// bisect is the peer: the same filling of the same tree, with the level of each
+// domain found by halving an interval until it is as fine as a cap's step.
+func bisect(t *budget.Tree, nodes []budget.Node) map[string]units.Power {
+	domains := t.Domains()
+	below := make(map[string][]int, len(domains))
+	for i, n := range nodes {
+		for _, d := range t.Above(n.Domain) {
+			below[d] = append(below[d], i)
+		}
 	}
-	return []Row{row, whole}, ctx.Err()
+	from, to := make([]float64, len(nodes)), make([]float64, len(nodes))
+	for i, n := range nodes {
+		from[i] = float64(n.Least)
+	}
+	for _, want := range []func(budget.Node) units.Power{func(n budget.Node) units.Power { return n.Demand }, func(n budget.Node) units.Power { return n.Most }} {
+		for i, n := range nodes {
+			to[i] = max(from[i], float64(want(n)))
+		}
+		for _, d := range slices.Backward(domains) {
+			halve(nodes, below[d.Name], from, to, float64(d.Budget-d.Unmanaged))
+		}
+		copy(from, to)
+	}
+	caps := make(map[string]units.Power, len(nodes))
+	for i, n := range nodes {
+		caps[n.Name] = max(n.Least, units.Power(from[i])/budget.Quantum*budget.Quantum)
+	}
+	return caps
+}
+
+// halve lowers the tops of the nodes with these ids until they fit into room.
+func halve(nodes []budget.Node, ids []int, from, to []float64, room float64) {
+	at := func(i int, level float64) float64 { return min(max(nodes[i].Weight*level, from[i]), to[i]) }
+	sum := func(level float64) float64 {
+		s := 0.0
+		for _, i := range ids {
+			s += at(i, level)
+		}
+		return s
+	}
+	low, high := 0.0, 0.0
+	for _, i := range ids {
+		high = max(high, to[i]/nodes[i].Weight)
+	}
+	if sum(high) <= room {
+		return
+	}
+	for high-low > float64(budget.Quantum)/4 {
+		if mid := (low + high) / 2; sum(mid) > room {
+			high = mid
+		} else {
+			low = mid
+		}
+	}
+	for _, i := range ids {
+		to[i] = at(i, low)
+	}
+}
+
+// decide times the leader's tick over a committed state with every node heard and
+// every demand changed since the tick before.
+func decide(ctx context.Context, tree *budget.Tree, nodes []budget.Node, runs int, most time.Duration) ([]float64, error) {
+	s, table := settled(tree, nodes)
+	rng := rand.New(rand.NewPCG(uint64(len(nodes)), 13)) //nolint:gosec // repeatable demands, no secret
+	var took []float64
+	now := time.Second
+	for start := time.Now(); len(took) < planLeast || len(took) < runs && time.Since(start) < most; {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		now += time.Second
+		for _, n := range nodes {
+			demand := nodeLeast + units.Power(rng.Int64N(int64(nodeMost-nodeLeast)))
+			table.Heard(reportFor(s, n, uint64(len(took)+2), demand), now)
+		}
+		began := time.Now()
+		tick := ledger.Decide(s, table, now)
+		took = append(took, 1000*time.Since(began).Seconds())
+		if len(tick.Targets) == 0 {
+			continue // nothing worth moving: a tick all the same
+		}
+		if _, err := s.Apply(ledger.Command{Rules: ledger.Rules, Epoch: s.Epoch, Tick: &tick}); err != nil {
+			return nil, fmt.Errorf("bench: apply the tick: %w", err)
+		}
+	}
+	return took, nil
+}
+
+// settled is a state in which every node is admitted at its least cap and has
+// been heard. It is written down, not grown by commands: one admission after the
+// other is what takes a real cluster of this size minutes.
+func settled(tree *budget.Tree, nodes []budget.Node) (*ledger.State, *ledger.Table) {
+	s, table := ledger.New(), ledger.NewTable(ledger.DefaultTiming(), 0)
+	s.Epoch = lease.Epoch{Incarnation: 1, Term: 1}
+	s.Domains, s.Nodes = map[string]budget.Domain{}, make(map[string]ledger.Node, len(nodes))
+	for _, d := range tree.Domains() {
+		s.Domains[d.Name] = d
+	}
+	for _, n := range nodes {
+		x := sightingFor(n)
+		s.Nodes[n.Name] = ledger.Node{
+			Name: x.Node, MachineID: x.MachineID, Process: x.Process, Heard: 1, Domain: x.Domain, Rated: x.Rated, Floor: x.Floor, Max: x.Max,
+			Weight: x.Weight, FailSafe: x.FailSafe, Stored: x.FailSafe, Controlled: true, Admitted: true,
+			Target: n.Least, Seq: 1, Ceiling: n.Least,
+		}
+		table.Heard(reportFor(s, n, 1, n.Demand), time.Second)
+	}
+	return s, table
+}
+
+func sightingFor(n budget.Node) ledger.Sighting {
+	return ledger.Sighting{
+		Node: n.Name, MachineID: "machine-" + n.Name, Process: 1, Domain: n.Domain,
+		Rated: nodeRated, Floor: 60 * units.Watt, Max: n.Most, FailSafe: n.Least, Weight: n.Weight, Controlled: true,
+	}
+}
+
+// reportFor is a heartbeat of a node that carries out its newest target.
+func reportFor(s *ledger.State, n budget.Node, number uint64, demand units.Power) ledger.Report {
+	known := s.Nodes[n.Name]
+	return ledger.Report{
+		Sighting: sightingFor(n), Number: number, Highest: s.Stamp(known), Effective: max(known.Target, n.Least), EffectiveKnown: true,
+		Stored: n.Least, Power: &demand, Demand: &demand,
+	}
 }

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -14,106 +13,153 @@ import (
 	"headroom/rapl"
 )
 
-// sampleGoal is the most that a sample may cost against its bare preads.
-const sampleGoal = 1.2
+// sampleBatch is how many samples one timing covers: one alone is near the clock's own cost.
+const sampleBatch = 100
 
-// sampler takes one sample of all counters in two ways: as powerd does, and bare.
+// sampler reads what powerd reads at each turn of its loop: the counters, and
+// both limits back.
 type sampler struct {
 	meters []*rapl.Meter
-	fds    []int
-	now    time.Duration
-	buf    [64]byte
-	close  func() error
+	limits []*rapl.Constraint
 }
 
-// newSampler boots an emulated node for its file tree.
-func newSampler(dir string) (*sampler, error) {
-	n, err := emulator.NewNode(dir, emulator.DefaultSpec())
-	if err != nil {
-		return nil, err
-	}
-	root, err := os.OpenRoot(n.RootDir())
-	if err != nil {
-		return nil, errors.Join(err, n.Close())
-	}
-	tree, err := rapl.Open(root)
-	if err != nil {
-		return nil, errors.Join(err, root.Close(), n.Close())
-	}
+func newSampler(t *rapl.Tree) (*sampler, error) {
 	s := &sampler{}
-	s.close = func() error {
-		for _, fd := range s.fds {
-			_ = unix.Close(fd)
+	for _, z := range t.OfKind(rapl.Package) {
+		s.meters = append(s.meters, rapl.NewMeter(z))
+		for _, name := range []string{rapl.LongTerm, rapl.ShortTerm} {
+			c, err := z.Constraint(name)
+			if err != nil {
+				return nil, err
+			}
+			s.limits = append(s.limits, c)
 		}
-		return errors.Join(tree.Close(), root.Close(), n.Close())
 	}
-	for _, z := range tree.Zones() {
-		path := filepath.Join(n.RootDir(), "sys/class/powercap", z.Control, "energy_uj")
-		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("bench: open %s: %w", path, err), s.close())
-		}
-		s.fds, s.meters = append(s.fds, fd), append(s.meters, rapl.NewMeter(z))
+	for _, z := range t.OfKind(rapl.DRAM) {
+		s.meters = append(s.meters, rapl.NewMeter(z))
 	}
 	return s, nil
 }
 
-// ours reads every counter as powerd does: read, parse, difference, wrap.
-func (s *sampler) ours() error {
-	s.now += lawPeriod
+func (s *sampler) look(now time.Duration) error {
 	for _, m := range s.meters {
-		if _, err := m.Look(s.now); err != nil {
+		if _, err := m.Look(now); err != nil {
+			return err
+		}
+	}
+	for _, c := range s.limits {
+		if _, err := c.Power(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// bare is the system calls alone.
-func (s *sampler) bare() error {
-	for _, fd := range s.fds {
-		if _, err := unix.Pread(fd, s.buf[:], 0); err != nil {
-			return err
+// bare is the peer: one pread for each of the same files, the bytes thrown away.
+type bare struct {
+	files []*os.File
+	buf   [64]byte
+}
+
+func openBare(root string, t *rapl.Tree) (*bare, error) {
+	b := &bare{}
+	for _, z := range append(t.OfKind(rapl.Package), t.OfKind(rapl.DRAM)...) {
+		names := []string{"energy_uj"}
+		if z.Kind == rapl.Package {
+			names = append(names, "constraint_0_power_limit_uw", "constraint_1_power_limit_uw")
+		}
+		for _, name := range names {
+			f, err := os.Open(filepath.Join(root, z.Dir, name)) //nolint:gosec // a file of the emulated tree made just now
+			if err != nil {
+				b.close()
+				return nil, err
+			}
+			b.files = append(b.files, f)
+		}
+	}
+	return b, nil
+}
+
+func (b *bare) look(fds []int) error {
+	for _, fd := range fds {
+		if n, err := unix.Pread(fd, b.buf[:], 0); err != nil || n == 0 {
+			return fmt.Errorf("bare read: %d bytes: %w", n, err)
 		}
 	}
 	return nil
 }
 
-// timed is the time of one of many calls of f.
-func timed(calls int, f func() error) (time.Duration, error) {
-	began := time.Now()
-	for range calls {
-		if err := f(); err != nil {
-			return 0, err
-		}
+func (b *bare) close() {
+	for _, f := range b.files {
+		_ = f.Close()
 	}
-	return time.Since(began) / time.Duration(calls), nil
 }
 
-func measureSample(ctx context.Context, l *lab) (rows []Row, err error) {
-	s, err := newSampler(filepath.Join(l.dir, "sample"))
+// sample measures what a sample costs on plain files, where a read is cheapest
+// and what is done with the text weighs most.
+func sample(ctx context.Context, r *run) (items []Item, err error) {
+	node, err := emulator.NewNode(filepath.Join(r.dir, "n01"), emulator.DefaultSpec())
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.close()) }()
-	const calls = 500
-	var ours, bare []time.Duration
-	for range l.pick(400, 60) {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		a, errA := timed(calls, s.ours)
-		b, errB := timed(calls, s.bare)
-		if err := errors.Join(errA, errB); err != nil {
+	defer func() { _ = node.Close() }()
+	root, err := os.OpenRoot(node.RootDir())
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }()
+	tree, err := rapl.Open(root)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = tree.Close() }()
+	ours, err := newSampler(tree)
+	if err != nil {
+		return nil, err
+	}
+	peer, err := openBare(node.RootDir(), tree)
+	if err != nil {
+		return nil, err
+	}
+	defer peer.close()
+	return compareReads(ctx, ours, peer, pick(r, 3000, 300))
+}
+
+// compareReads times both in turn, so that what the machine does meanwhile meets both.
+func compareReads(ctx context.Context, ours *sampler, peer *bare, batches int) ([]Item, error) {
+	fds := make([]int, len(peer.files))
+	for i, f := range peer.files {
+		fds[i] = int(f.Fd())
+	}
+	var us, them, ratios []float64
+	for range batches {
+		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		ours, bare = append(ours, a), append(bare, b)
+		began := time.Now()
+		for i := range sampleBatch {
+			if err := ours.look(time.Duration(i+1) * loopPeriod); err != nil {
+				return nil, err
+			}
+		}
+		middle := time.Now()
+		for range sampleBatch {
+			if err := peer.look(fds); err != nil {
+				return nil, err
+			}
+		}
+		a, b := perSample(middle.Sub(began)), perSample(time.Since(middle))
+		us, them, ratios = append(us, a), append(them, b), append(ratios, a/b)
 	}
-	a, b := spreadOf(ours).median(), spreadOf(bare).median()
-	r := ratio(float64(a), float64(b))
-	return []Row{{
-		Figure: "sample", What: fmt.Sprintf("one sample of %d zones, on plain files", len(s.meters)), Goal: "<= 1.2 x its bare preads",
-		Measured: shown(a), Peer: "bare preads: " + shown(b), Ratio: r, Verdict: verdict(r != nil && *r <= sampleGoal),
-		Values: map[string]float64{"sample_s": a.Seconds(), "peer_s": b.Seconds(), "zones": float64(len(s.meters))},
-	}}, nil
+	i := newItem("sample", "one sample: every counter, and both limits of each package", "us").spread(us).
+		is(quantile(us, 0.5)).against(quantile(them, 0.5))
+	ratio := quantile(ratios, 0.5)
+	met := ratio <= 1.2
+	i.Ratio, i.Met, i.Goal = finite(ratio), &met, ptr("<= 1.2 x bare preads")
+	return []Item{i.say("%d files, %d samples; peer: bare preads of the same plain files; half of the ratios from %.2f to %.2f",
+		len(fds), batches*sampleBatch, quantile(ratios, 0.25), quantile(ratios, 0.75))}, nil
 }
+
+func perSample(d time.Duration) float64 { return 1e6 * d.Seconds() / sampleBatch }
+
+func ptr[T any](v T) *T { return &v }

@@ -22,6 +22,7 @@ package budget
 
 import (
 	"cmp"
+	"math"
 	"slices"
 
 	"headroom/units"
@@ -84,7 +85,7 @@ type filler struct {
 }
 
 func newFiller(t *Tree, nodes []Node) *filler {
-	f := &filler{tree: t}
+	f := &filler{tree: t, nodes: make([]Node, 0, len(nodes))}
 	fixed := make([]units.Power, len(t.order))
 	for _, n := range nodes {
 		at, ok := t.at[n.Domain]
@@ -99,10 +100,19 @@ func newFiller(t *Tree, nodes []Node) *filler {
 	slices.SortFunc(f.nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	f.home = make([]int, len(f.nodes))
 	f.level = make([]float64, len(f.nodes))
-	f.below = make([][]int, len(t.order))
+	count := make([]int, len(t.order))
 	for i, n := range f.nodes {
 		f.home[i], f.level[i] = t.at[n.Domain], float64(n.Least)
 		for d := f.home[i]; d >= 0; d = t.up[d] {
+			count[d]++
+		}
+	}
+	f.below = make([][]int, len(t.order))
+	for d, c := range count {
+		f.below[d] = make([]int, 0, c)
+	}
+	for i, home := range f.home {
+		for d := home; d >= 0; d = t.up[d] {
 			f.below[d] = append(f.below[d], i)
 		}
 	}
@@ -178,34 +188,79 @@ func cut(spans []span, ids []int, room float64) {
 	}
 }
 
-// fullAt is the highest level at which the spans fit into room; 0 when not
-// even their lower ends do. The sum over the level is piecewise linear and
-// rises, so walking its sorted bends finds the answer exactly.
+// fullAt is the highest level at which the spans fit into room; 0 when not even
+// their lower ends do. The sum over the level is piecewise linear and rises, so
+// the answer lies between two neighbouring bends of it. They are found as a median
+// is: split the bends at one of them, keep the side with the answer, and fold what
+// lies below into a line. That takes time in proportion to the number of spans,
+// and a fixed choice of pivots makes it the same on every run.
 func fullAt(spans []span, ids []int, room float64) float64 {
-	type bend struct{ level, slope float64 }
+	bends, line := bendsOf(spans, ids)
+	low, high, dice := 0.0, math.Inf(1), uint64(1)
+	for len(bends) > 0 {
+		dice = dice*6364136223846793005 + 1442695040888963407 // Knuth's MMIX generator
+		pivot := bends[(dice>>33)%uint64(len(bends))].level
+		below, above := split(bends, pivot)
+		at := line.plus(bends[:below]) // bends at the pivot add nothing there
+		if at.sum+at.slope*pivot >= room {
+			bends, high = bends[:below], pivot
+			continue
+		}
+		line, low = at.plus(bends[below:above]), pivot
+		bends = bends[above:]
+	}
+	if line.slope <= 1e-12 {
+		return low
+	}
+	return min(max(low, (room-line.sum)/line.slope), high)
+}
+
+// bend is a level at which the slope of the sum changes: a span begins to rise, or stops.
+type bend struct{ level, slope float64 }
+
+// line is the sum over the level between two bends: sum + slope x level.
+type line struct{ sum, slope float64 }
+
+// plus is the line once these bends lie below the level.
+func (l line) plus(bends []bend) line {
+	for _, b := range bends {
+		l.sum -= b.slope * b.level
+		l.slope += b.slope
+	}
+	return l
+}
+
+// bendsOf are the bends of the spans with these ids, and the line below all of them.
+func bendsOf(spans []span, ids []int) ([]bend, line) {
 	bends := make([]bend, 0, 2*len(ids))
-	sum := 0.0
+	var l line
 	for _, i := range ids {
 		s := spans[i]
-		sum += s.from
+		l.sum += s.from
 		if s.to > s.from {
 			bends = append(bends, bend{s.from / s.weight, s.weight}, bend{s.to / s.weight, -s.weight})
 		}
 	}
-	slices.SortFunc(bends, func(a, b bend) int { return cmp.Compare(a.level, b.level) })
-	level, slope := 0.0, 0.0
-	for _, b := range bends {
-		if rise := slope * (b.level - level); slope > 0 && sum+rise >= room {
-			break
-		} else if slope > 0 {
-			sum += rise
+	return bends, l
+}
+
+// split orders bends into those below the level, at it, and above it, and answers
+// where the second and the third part begin.
+func split(bends []bend, level float64) (at, above int) {
+	above = len(bends)
+	for i := 0; i < above; {
+		switch b := bends[i]; {
+		case b.level < level:
+			bends[i], bends[at] = bends[at], b
+			at, i = at+1, i+1
+		case b.level > level:
+			above--
+			bends[i], bends[above] = bends[above], b
+		default:
+			i++
 		}
-		level, slope = b.level, slope+b.slope
 	}
-	if slope <= 1e-12 || sum >= room {
-		return level
-	}
-	return level + (room-sum)/slope
+	return at, above
 }
 
 // trim turns levels into caps of whole quanta, and takes back a quantum here

@@ -239,9 +239,9 @@ func (c *cluster) held() (n int) {
 }
 
 // allHeld waits until every node holds a lease.
-func (c *cluster) allHeld(limit time.Duration) time.Duration {
+func (c *cluster) allHeld(limit time.Duration) {
 	c.t.Helper()
-	return c.until("every node holds a lease", limit, func() bool { return c.held() == len(c.nodes) })
+	c.until("every node holds a lease", limit, func() bool { return c.held() == len(c.nodes) })
 }
 
 // judge looks every 10 ms at what the nodes hold, and says when a promise is broken.

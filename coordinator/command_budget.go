@@ -201,9 +201,6 @@ func (b *budgetChange) send(ctx context.Context, dry bool) (*headroomv1.SetBudge
 	if b.checked {
 		req.Change.CheckRevision = &b.check
 	}
-	if dry {
-		req.Change.RequestId = "" // a plan carries nothing out
-	}
 	return call(ctx, b.o, "budget set", req, headroomv1connect.ClusterServiceClient.SetBudget)
 }
 

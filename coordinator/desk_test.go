@@ -282,3 +282,49 @@ func TestPlansChangeNothing(t *testing.T) {
 		}
 	})
 }
+
+// P5: while a cut is on its way to a node, the node is not released: its rated
+// watts would keep the domain over its budget for good.
+func TestNoReleaseDuringACut(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d, _, _, _ := admitted(t)
+		var cut, released error
+		if err := d.ask(t.Context(), func() {
+			cut = d.setBudget(t.Context(), &headroomv1.SetBudgetRequest{BudgetUw: int64(230 * w)}, &headroomv1.SetBudgetResponse{Meta: &headroomv1.Meta{}})
+			_, released = d.propose(t.Context(), ledger.Command{Release: &ledger.Release{Node: "n01", MachineID: "machine-n01"}})
+		}); err != nil || cut != nil {
+			t.Fatal(err, cut)
+		}
+		if !errors.Is(released, ledger.ErrOverBudget) {
+			t.Errorf("release while the node still holds the higher cap: %v", released)
+		}
+	})
+}
+
+// A checked change that is asked for again, because its answer was lost, was
+// carried out once and is no conflict.
+func TestCheckedChangeIsAskedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d, _, _, _ := admitted(t)
+		var revision uint64
+		d.machine.view(func(s *ledger.State) { revision = s.Revision })
+		ask := func(to units.Power, key string) (out *headroomv1.SetBudgetResponse, err error) {
+			out = &headroomv1.SetBudgetResponse{Meta: &headroomv1.Meta{}}
+			change := &headroomv1.Change{RequestId: key, CheckRevision: &revision}
+			_ = d.ask(t.Context(), func() {
+				err = d.setBudget(t.Context(), &headroomv1.SetBudgetRequest{BudgetUw: int64(to), Change: change}, out)
+			})
+			return out, err
+		}
+		first, err := ask(600*w, "key")
+		if err != nil || first.GetAlready() {
+			t.Fatal(first, err)
+		}
+		if again, err := ask(600*w, "key"); err != nil || !again.GetAlready() {
+			t.Errorf("asked again: %v %v", again, err)
+		}
+		if _, err := ask(590*w, "another key"); !errors.Is(err, ledger.ErrConflict) {
+			t.Errorf("another change against the old revision: %v", err)
+		}
+	})
+}

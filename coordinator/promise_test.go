@@ -240,8 +240,8 @@ func listed(t *testing.T, c *cluster, name string) *headroomv1.Node {
 	return r.Msg.GetNodes()[0]
 }
 
-func setBudget(c *cluster, ctx context.Context, to units.Power, change *headroomv1.Change) (*headroomv1.SetBudgetResponse, error) {
-	r, err := clusterService{c.leader().server}.SetBudget(ctx, connect.NewRequest(&headroomv1.SetBudgetRequest{BudgetUw: int64(to), Change: change}))
+func setBudget(ctx context.Context, c *cluster, to units.Power) (*headroomv1.SetBudgetResponse, error) {
+	r, err := clusterService{c.leader().server}.SetBudget(ctx, connect.NewRequest(&headroomv1.SetBudgetRequest{BudgetUw: int64(to)}))
 	if err != nil {
 		return nil, err
 	}
@@ -260,7 +260,7 @@ func TestCutIsPushedAtOnce(t *testing.T) {
 		for i := range 8 { // at every phase of the tick
 			to := units.Power(600-10*i) * units.Watt
 			at := time.Now()
-			r, err := setBudget(c, t.Context(), to, nil)
+			r, err := setBudget(t.Context(), c, to)
 			if err != nil {
 				t.Fatal(err)
 			}

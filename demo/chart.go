@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strings"
 
 	"headroom/units"
@@ -51,7 +52,7 @@ func (d *show) chart() error {
 	d.board.mu.Lock()
 	defer d.board.mu.Unlock()
 	c := chart{samples: d.board.samples, events: d.board.events, nodes: d.lab.nodes}
-	if err := os.WriteFile(d.lab.path("power.svg"), c.draw(), 0o644); err != nil { //nolint:gosec // nothing secret
+	if err := os.WriteFile(d.lab.path("power.svg"), c.draw(), 0o644); err != nil {
 		return fmt.Errorf("demo: power.svg: %w", err)
 	}
 	return nil
@@ -194,8 +195,8 @@ func (c *chart) band(path *strings.Builder, samples []sample, n int) {
 		fmt.Fprintf(path, "%s%.1f %.1f", step, c.x(s.at.Seconds()), c.y(below(s, n+1)))
 		step = "L"
 	}
-	for i := len(samples) - 1; i >= 0; i-- {
-		fmt.Fprintf(path, "L%.1f %.1f", c.x(samples[i].at.Seconds()), c.y(below(samples[i], n)))
+	for _, s := range slices.Backward(samples) {
+		fmt.Fprintf(path, "L%.1f %.1f", c.x(s.at.Seconds()), c.y(below(s, n)))
 	}
 	path.WriteString("Z")
 }

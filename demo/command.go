@@ -42,8 +42,12 @@ func NewCommand() *cobra.Command {
 		Long: "Starts three coordinators, emulated nodes with powerd and a worker, and a scheduler, as processes of\n" +
 			"this machine; runs word counts of two priorities over real text; cuts the budget to 60 %, kills the\n" +
 			"leader and one powerd with SIGKILL, raises the budget again; and judges from outside whether the budget\n" +
-			"was kept. Needs no root. Writes power.csv, power.svg and summary.json. Ends by itself; exit code 0 only\n" +
-			"when no promise was broken. Ctrl-C ends everything that it started.",
+			"was kept. Needs no root. Ends by itself; exit code 0 only when no promise was broken. Ctrl-C ends\n" +
+			"everything that it started.\n\n" +
+			"Writes power.csv, power.svg and summary.json. In power.csv, every 250 ms: budget_w is the site's budget as\n" +
+			"last committed; reserved_w what the leader charges all nodes, empty while no leader answers (nothing is\n" +
+			"unmanaged here); held_w the sum of the caps that the nodes hold, from their own state and file trees,\n" +
+			"whether powerd lives or not; measured_w what the nodes draw at the wall, mean over 1 s; then each node's.",
 		Example: "  powerlab demo\n  powerlab demo --nodes 8 --out /tmp/demo\n  powerlab demo --keep",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -107,18 +111,20 @@ func prepareOut(dir string) error {
 		return cli.Failed("--out names the folder for the output", "cannot use the output folder: %w", err)
 	case len(entries) > 0:
 		if _, err := os.Stat(filepath.Join(dir, marker)); err != nil {
-			return &cli.Error{Code: "out", Exit: cli.ExitConflict, Message: fmt.Sprintf("%s is not empty and not of an earlier demo", dir),
-				Hint: "name a new or empty folder with --out"}
+			return &cli.Error{
+				Code: "out", Exit: cli.ExitConflict, Message: fmt.Sprintf("%s is not empty and not of an earlier demo", dir),
+				Hint: "name a new or empty folder with --out",
+			}
 		}
 		if err := clearOut(dir, entries); err != nil {
 			return err
 		}
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // nothing secret
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return cli.Failed("--out names the folder for the output", "cannot make the output folder: %w", err)
 	}
 	text := "Output of powerlab demo. The next demo with the same --out replaces this folder.\n"
-	if err := os.WriteFile(filepath.Join(dir, marker), []byte(text), 0o644); err != nil { //nolint:gosec // nothing secret
+	if err := os.WriteFile(filepath.Join(dir, marker), []byte(text), 0o644); err != nil {
 		return cli.Failed("--out names the folder for the output", "cannot write to the output folder: %w", err)
 	}
 	return nil
@@ -127,8 +133,10 @@ func prepareOut(dir string) error {
 // clearOut empties the folder of an earlier demo, unless that still runs.
 func clearOut(dir string, entries []os.DirEntry) error {
 	if pids := keptPIDs(dir); len(pids) > 0 {
-		return &cli.Error{Code: "running", Exit: cli.ExitConflict, Message: fmt.Sprintf("a demo that was kept still runs in %s", dir),
-			Hint: "stop it with " + filepath.Join(dir, stopScript) + ", or name another folder with --out"}
+		return &cli.Error{
+			Code: "running", Exit: cli.ExitConflict, Message: fmt.Sprintf("a demo that was kept still runs in %s", dir),
+			Hint: "stop it with " + filepath.Join(dir, stopScript) + ", or name another folder with --out",
+		}
 	}
 	for _, e := range entries {
 		if err := os.RemoveAll(filepath.Join(dir, e.Name())); err != nil {

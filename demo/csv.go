@@ -25,7 +25,7 @@ type csvFile struct {
 }
 
 func createCSV(path string, nodes []string) (*csvFile, error) {
-	f, err := os.Create(path) //nolint:gosec // in the folder that the user named
+	f, err := os.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("demo: power.csv: %w", err)
 	}

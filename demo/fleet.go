@@ -8,12 +8,15 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"headroom/internal/cli"
 )
 
 // stopGrace is how long a program may take to stop before it is killed: a node
@@ -89,12 +92,12 @@ func (f *fleet) close() {
 // start runs a program, its output in logs/NAME.log.
 func (f *fleet) start(name string, argv ...string) (*program, error) {
 	p := &program{name: name, log: filepath.Join(f.logs, name+".log"), done: make(chan struct{})}
-	out, err := os.OpenFile(p.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644) //nolint:gosec // a log
+	out, err := os.OpenFile(p.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("demo: start %s: %w", name, err)
 	}
 	defer func() { _ = out.Close() }()
-	p.cmd = exec.Command(argv[0], argv[1:]...) //nolint:gosec,noctx // our own programs; ended in order by stop, not by a context's kill
+	p.cmd = exec.Command(argv[0], argv[1:]...) //nolint:noctx // our own programs; ended in order by stop, not by a context's kill
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if f.detach {
@@ -119,13 +122,24 @@ func (f *fleet) await(p *program) {
 	if p.meant.Load() {
 		return
 	}
-	if err == nil {
-		err = errors.New("exit code 0")
-	}
 	select {
-	case f.ended <- fmt.Errorf("%w: %s: %w; its log is %s", ErrEnded, p.name, err, p.log):
+	case f.ended <- &cli.Error{
+		Code: "ended", Exit: cli.ExitFailed, Err: errors.Join(ErrEnded, err),
+		Message: fmt.Sprintf("%s (process %d) ended by itself, with %v: %s", p.name, p.pid(), p.cmd.ProcessState, lastLine(p.log)),
+		Hint:    "its log is " + p.log,
+	}:
 	default:
 	}
+}
+
+// lastLine is the end of a log, for whoever has to find out what happened.
+func lastLine(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "its log cannot be read"
+	}
+	text := strings.TrimSpace(string(data))
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // stopAll stops the named programs at once and waits for all of them.

@@ -15,16 +15,17 @@ import (
 func emulated(t *testing.T, long, short units.Power, enabled, held string) nodeFiles {
 	t.Helper()
 	n := nodeFiles{name: "n01", dir: t.TempDir(), rated: 241 * w}
-	zone := filepath.Join(n.dir, "root/sys/class/powercap/intel-rapl:0")
+	class := filepath.Join(n.dir, "root", "sys/class/powercap")
+	zone := filepath.Join(class, "intel-rapl:0")
 	for path, text := range map[string]string{
 		zone + "/name": "package-0", zone + "/enabled": enabled,
 		zone + "/constraint_0_name": "long_term", zone + "/constraint_0_power_limit_uw": fmt.Sprint(int64(long)),
 		zone + "/constraint_1_name": "short_term", zone + "/constraint_1_power_limit_uw": fmt.Sprint(int64(short)),
-		zone + ":0/name":                        "dram",
-		n.dir + "/state/held.json":              held,
-		n.dir + "/run/plant.json":               fmt.Sprintf(`{"at_us":%d,"wall_1s_w":101.5,"energy_j":7,"throttled_by":"cgroup"}`, time.Now().UnixMicro()),
-		n.dir + "/run/powerd.pid":               "4711",
-		n.dir + "/root/sys/class/powercap/else": "no zone",
+		zone + ":0/name":           "dram",
+		n.dir + "/state/held.json": held,
+		n.dir + "/run/plant.json":  fmt.Sprintf(`{"at_us":%d,"wall_1s_w":101.5,"energy_j":7,"throttled_by":"cgroup"}`, time.Now().UnixMicro()),
+		n.dir + "/run/powerd.pid":  "4711",
+		class + "/else":            "no zone",
 	} {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)

@@ -32,6 +32,9 @@ const (
 	wavesLow  = 2.0
 	wavesHigh = 1.0
 	highShare = 0.25
+	// tasksMost bounds a job: the reduce task has to read the results of them all,
+	// on one slot. Larger clusters get more jobs, not larger ones.
+	tasksMost = 48
 )
 
 // workload makes the jobs: word counts of class low, most frequent words of
@@ -70,7 +73,7 @@ func (w *workload) calibrate(ctx context.Context, cpus float64) error {
 func (w *workload) timed(ctx context.Context, passes int) (time.Duration, error) {
 	best := time.Duration(math.MaxInt64)
 	for _, part := range []int{0, len(w.text.parts) / 2} {
-		cmd := exec.CommandContext(ctx, w.lab, "app", "wordcount", "--passes", strconv.Itoa(passes), w.text.parts[part]) //nolint:gosec // our own program
+		cmd := exec.CommandContext(ctx, w.lab, "app", "wordcount", "--passes", strconv.Itoa(passes), w.text.parts[part])
 		cmd.Env = taskEnv()
 		if out, err := cmd.Output(); err != nil {
 			if ctx.Err() != nil {
@@ -87,14 +90,17 @@ func (w *workload) timed(ctx context.Context, passes int) (time.Duration, error)
 // slot has about one CPU or less.
 func taskEnv() []string { return append(os.Environ(), "GOMAXPROCS=1") }
 
-// tasks is how many tasks a job of this class has.
-func (w *workload) tasks(class string) int {
+// wanted is how many unfinished tasks of a class keep the cluster busy.
+func (w *workload) wanted(class string) int {
 	waves := wavesLow
 	if class == classHigh {
 		waves = wavesHigh
 	}
 	return max(2, int(math.Round(waves*float64(w.slots))))
 }
+
+// tasks is how many tasks a job of this class has.
+func (w *workload) tasks(class string) int { return min(w.wanted(class), tasksMost) }
 
 // job writes the next job of a class: its inputs, links to the next parts of
 // the text, and its file. It returns the file and its content.
@@ -106,7 +112,7 @@ func (w *workload) job(class string) (file string, spec []byte, err error) {
 	w.made[name]++
 	name += "-" + strconv.Itoa(w.made[name])
 	input := filepath.Join(w.dir, name+".in")
-	if err := os.MkdirAll(input, 0o755); err != nil { //nolint:gosec // nothing secret
+	if err := os.MkdirAll(input, 0o755); err != nil {
 		return "", nil, fmt.Errorf("demo: job %s: %w", name, err)
 	}
 	for i := range w.tasks(class) {
@@ -118,7 +124,7 @@ func (w *workload) job(class string) (file string, spec []byte, err error) {
 	}
 	file = filepath.Join(w.dir, name+".yaml")
 	spec = []byte(w.spec(name, class, input))
-	if err := os.WriteFile(file, spec, 0o644); err != nil { //nolint:gosec // nothing secret
+	if err := os.WriteFile(file, spec, 0o644); err != nil {
 		return "", nil, fmt.Errorf("demo: job %s: %w", name, err)
 	}
 	return file, spec, nil
@@ -149,8 +155,8 @@ type feeder struct {
 	board  *board
 	client *client
 	work   *workload
-	// rush, when a value is sent, asks for a job of class high now.
-	rush chan struct{}
+	// rush takes a class of which a job is wanted now, whether it ends in time or not.
+	rush chan string
 
 	lastHigh time.Time
 	rate     rateMeter
@@ -162,19 +168,18 @@ const (
 	// highPause is the time between two jobs of class high.
 	highPause = 9 * time.Second
 	// drainSpare is left between the expected end of all jobs and the end of the run.
-	drainSpare = 3 * time.Second
+	drainSpare = 5 * time.Second
 )
 
 // run submits jobs until ctx ends; an error is one that a job file or the
 // scheduler gave.
 func (f *feeder) run(ctx context.Context) error {
 	for {
-		rush := false
+		rush := ""
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-f.rush:
-			rush = true
+		case rush = <-f.rush:
 		default:
 		}
 		jobs := f.board.jobList()
@@ -194,14 +199,24 @@ func (f *feeder) run(ctx context.Context) error {
 	}
 }
 
+// hurry asks for a job of the class now when that is needed. It never waits.
+func (f *feeder) hurry(needed bool, class string) {
+	if needed {
+		select {
+		case f.rush <- class:
+		default: // it is being asked for already
+		}
+	}
+}
+
 // want are the classes of which a job is to be submitted now.
-func (f *feeder) want(jobs []*headroomv1.Job, now time.Time, rush bool) []string {
+func (f *feeder) want(jobs []*headroomv1.Job, now time.Time, rush string) []string {
 	high, low := loadOf(jobs, classHigh), loadOf(jobs, classLow)
 	var classes []string
-	if rush || high.jobs == 0 && now.Sub(f.lastHigh) >= highPause && f.fits(high, low, classHigh) {
+	if high.jobs == 0 && (rush == classHigh || now.Sub(f.lastHigh) >= highPause && f.fits(high, low, classHigh)) {
 		classes = append(classes, classHigh)
 	}
-	if low.left < f.work.tasks(classLow) && f.fits(high, low, classLow) {
+	if low.left == 0 && rush == classLow || low.left < f.work.wanted(classLow) && f.fits(high, low, classLow) {
 		classes = append(classes, classLow)
 	}
 	return classes

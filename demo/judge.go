@@ -15,7 +15,10 @@ const (
 	// settleExact is how long reserved and held may take to fit after a cut;
 	// the mean over 1 s takes 1 s longer.
 	settleExact    = 2 * time.Second
-	settleMeasured = settleExact + time.Second
+	settleMeasured = settleExact + meanSpan
+	// meanSpan is what measured is a mean over: for so long after a cut it speaks of
+	// the time before it too, and that it fits does not yet say that it has settled.
+	meanSpan = time.Second
 )
 
 // sample is one moment of the run: a row of power.csv. A nil is not known.
@@ -39,21 +42,20 @@ func (v verdict) broken() bool { return v.reserved > 0 || v.held > 0 || v.measur
 // budget was committed: from then until it first fits a sum may be above, but no
 // longer than the settling time; what is longer counts.
 func judge(samples []sample, cuts []time.Duration) verdict {
-	above := func(tolerance float64, settle time.Duration, of func(sample) *units.Power) time.Duration {
-		j := series{tolerance: tolerance, settle: settle, of: of}
-		return j.above(samples, cuts)
+	reserved := series{settle: settleExact, of: func(s sample) *units.Power { return s.reserved }}
+	held := series{settle: settleExact, of: func(s sample) *units.Power { return s.held }}
+	measured := series{
+		tolerance: measuredTolerance, settle: settleMeasured, mean: meanSpan,
+		of: func(s sample) *units.Power { return s.measured },
 	}
-	return verdict{
-		reserved: above(0, settleExact, func(s sample) *units.Power { return s.reserved }),
-		held:     above(0, settleExact, func(s sample) *units.Power { return s.held }),
-		measured: above(measuredTolerance, settleMeasured, func(s sample) *units.Power { return s.measured }),
-	}
+	return verdict{reserved.above(samples, cuts), held.above(samples, cuts), measured.above(samples, cuts)}
 }
 
 // series is one of the three sums.
 type series struct {
 	tolerance float64
 	settle    time.Duration
+	mean      time.Duration
 	of        func(sample) *units.Power
 }
 
@@ -63,17 +65,17 @@ const spanMax = time.Second
 func (j series) above(samples []sample, cuts []time.Duration) time.Duration {
 	var sum time.Duration
 	settling := false
-	var until time.Duration
+	var since, until time.Duration
 	for i, s := range samples {
 		for len(cuts) > 0 && cuts[0] <= s.at {
-			settling, until, cuts = true, cuts[0]+j.settle, cuts[1:]
+			settling, since, until, cuts = true, cuts[0], cuts[0]+j.settle, cuts[1:]
 		}
 		v := j.of(s)
 		if v == nil {
 			continue
 		}
 		if j.fits(*v, s.budget) {
-			settling = false
+			settling = settling && s.at < since+j.mean
 			continue
 		}
 		span := time.Duration(0)

@@ -79,7 +79,9 @@ func TestJudgeForgivesSettlingOnly(t *testing.T) {
 		{"fits within the time", append(repeat(6, 95), repeat(8, 60)...), 0, 0},
 		// 2.1 s end inside the row at 2.0 s; 3.1 s inside the one at 3.0 s.
 		{"too late", append(repeat(11, 95), repeat(4, 60)...), 1150 * time.Millisecond, 150 * time.Millisecond},
-		{"above again", append(append(repeat(2, 60), repeat(2, 95)...), repeat(2, 60)...), 500 * time.Millisecond, 500 * time.Millisecond},
+		// At once, measured is still a mean over time before the cut.
+		{"above again at once", append(append(repeat(1, 60), repeat(2, 95)...), repeat(2, 60)...), 500 * time.Millisecond, 0},
+		{"above again later", append(append(repeat(6, 60), repeat(2, 95)...), repeat(2, 60)...), 500 * time.Millisecond, 500 * time.Millisecond},
 		{"a gap is no fit", append(append(repeat(2, -1), repeat(2, 95)...), repeat(2, 60)...), 0, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -31,10 +31,10 @@ func (l *lab) keep(w io.Writer) error {
 	for _, p := range l.fleet.running() {
 		pids = append(pids, strconv.Itoa(p.pid()))
 	}
-	if err := os.WriteFile(l.path(pidFile), []byte(strings.Join(pids, "\n")+"\n"), 0o644); err != nil { //nolint:gosec // nothing secret
+	if err := os.WriteFile(l.path(pidFile), []byte(strings.Join(pids, "\n")+"\n"), 0o644); err != nil {
 		return fmt.Errorf("demo: keep: %w", err)
 	}
-	if err := os.WriteFile(l.path(stopScript), []byte(stopText), 0o755); err != nil { //nolint:gosec // a script to be run
+	if err := os.WriteFile(l.path(stopScript), []byte(stopText), 0o755); err != nil {
 		return fmt.Errorf("demo: keep: %w", err)
 	}
 	addrs := strings.Join(l.addresses(), ",")
@@ -60,24 +60,25 @@ const stopText = `#!/bin/sh
 # Ends the cluster that powerlab demo --keep left running in this folder.
 dir=$(cd "$(dirname "$0")" && pwd) || exit 1
 ours() { tr '\0' '\n' 2>/dev/null <"/proc/$1/cmdline" | grep -qF "$dir/"; }
-for signal in TERM KILL; do
-	left=
+# left prints those that still run.
+left() {
 	for pid in $(sort -rn "$dir/pids"); do
-		ours "$pid" && kill -s "$signal" "$pid" && left=yes
+		if ours "$pid"; then echo "$pid"; fi
 	done
+}
+# end sends a signal to all of them and waits up to 8 s for their end.
+end() {
+	for pid in $(left); do kill -s "$1" "$pid"; done
 	tries=0
-	while [ -n "$left" ] && [ "$tries" -lt 80 ]; do
+	while [ -n "$(left)" ] && [ "$tries" -lt 80 ]; do
 		sleep 0.1
 		tries=$((tries + 1))
-		left=
-		for pid in $(cat "$dir/pids"); do
-			ours "$pid" && left=yes
-		done
 	done
-	[ -n "$left" ] || break
-done
-if [ -n "$left" ]; then
-	echo "some processes did not end: $(cat "$dir/pids")" >&2
+}
+end TERM
+[ -z "$(left)" ] || end KILL
+if [ -n "$(left)" ]; then
+	echo "some processes did not end:" $(left) >&2
 	exit 1
 fi
 : >"$dir/pids"

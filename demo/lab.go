@@ -57,7 +57,7 @@ type member struct {
 func newLab(opts options, dir, bin string) (*lab, error) {
 	l := &lab{opts: opts, dir: dir, bin: bin, spec: emulator.DefaultSpec()}
 	for _, sub := range []string{"logs", "jobs", "nodes"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil { //nolint:gosec // nothing in it is secret
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
 			return nil, fmt.Errorf("demo: output folder: %w", err)
 		}
 	}
@@ -137,11 +137,11 @@ func (l *lab) configure() error {
 	_, _ = rand.Read(key[:])
 	errs := []error{
 		os.WriteFile(l.path("gossip.key"), []byte(base64.StdEncoding.EncodeToString(key[:])+"\n"), 0o600),
-		os.WriteFile(l.path("scheduler.yaml"), []byte(l.schedulerConfig()), 0o644), //nolint:gosec // no secret
+		os.WriteFile(l.path("scheduler.yaml"), []byte(l.schedulerConfig()), 0o644),
 	}
 	for i := range l.members {
 		m := &l.members[i]
-		errs = append(errs, os.WriteFile(l.path(m.id+".yaml"), []byte(l.coordinatorConfig(m)), 0o644)) //nolint:gosec // no secret
+		errs = append(errs, os.WriteFile(l.path(m.id+".yaml"), []byte(l.coordinatorConfig(m)), 0o644))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("demo: write configuration: %w", err)
@@ -219,8 +219,10 @@ func (l *lab) stop() {
 func binaries(bin string) error {
 	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
-			return &cli.Error{Code: "no-program", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("the demo needs the program %s in %s", name, bin),
-				Hint: "make build puts all four programs into bin/; --bin names another folder"}
+			return &cli.Error{
+				Code: "no-program", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("the demo needs the program %s in %s", name, bin),
+				Hint: "make build puts all four programs into bin/; --bin names another folder",
+			}
 		}
 	}
 	return nil

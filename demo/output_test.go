@@ -55,8 +55,10 @@ func TestCSVForm(t *testing.T) {
 
 func doneJob(name, class string) *headroomv1.Job {
 	runtime := 2.0004
-	return &headroomv1.Job{Id: name + "-1", Name: name, Class: class, State: headroomv1.JobState_JOB_STATE_DONE,
-		Progress: &headroomv1.JobProgress{Tasks: 4, Done: 4, RuntimeS: &runtime}}
+	return &headroomv1.Job{
+		Id: name + "-1", Name: name, Class: class, State: headroomv1.JobState_JOB_STATE_DONE,
+		Progress: &headroomv1.JobProgress{Tasks: 4, Done: 4, RuntimeS: &runtime},
+	}
 }
 
 // complete is the board and the story of a run that kept every promise.

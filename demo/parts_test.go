@@ -3,7 +3,9 @@ package demo
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,8 +17,10 @@ import (
 )
 
 func runningJob(class string, tasks, done, running uint32) *headroomv1.Job {
-	return &headroomv1.Job{Id: class, Class: class, State: headroomv1.JobState_JOB_STATE_RUNNING,
-		Progress: &headroomv1.JobProgress{Tasks: tasks, Done: done, Running: running, RunningOn: map[string]uint32{"n01": running}}}
+	return &headroomv1.Job{
+		Id: class, Class: class, State: headroomv1.JobState_JOB_STATE_RUNNING,
+		Progress: &headroomv1.JobProgress{Tasks: tasks, Done: done, Running: running, RunningOn: map[string]uint32{"n01": running}},
+	}
 }
 
 // A node's energy goes to the jobs by the number of their tasks there, and to
@@ -55,14 +59,14 @@ func TestFeederFeedsInTime(t *testing.T) {
 		name string
 		jobs []*headroomv1.Job
 		end  time.Duration
-		rush bool
+		rush string
 		want []string
 	}{
-		{"nothing runs", nil, time.Minute, false, []string{classHigh, classLow}},
-		{"both run", []*headroomv1.Job{runningJob(classHigh, 16, 1, 4), runningJob(classLow, 60, 1, 4)}, time.Minute, false, nil},
-		{"little is left of low", []*headroomv1.Job{runningJob(classHigh, 16, 1, 4), runningJob(classLow, 32, 31, 1)}, time.Minute, false, []string{classLow}},
-		{"too late", nil, 4 * time.Second, false, nil},
-		{"asked for", []*headroomv1.Job{runningJob(classLow, 60, 1, 4)}, 4 * time.Second, true, []string{classHigh}},
+		{"nothing runs", nil, time.Minute, "", []string{classHigh, classLow}},
+		{"both run", []*headroomv1.Job{runningJob(classHigh, 16, 1, 4), runningJob(classLow, 60, 1, 4)}, time.Minute, "", nil},
+		{"little is left of low", []*headroomv1.Job{runningJob(classHigh, 16, 1, 4), runningJob(classLow, 32, 31, 1)}, time.Minute, "", []string{classLow}},
+		{"too late", nil, 4 * time.Second, "", nil},
+		{"asked for", []*headroomv1.Job{runningJob(classLow, 60, 1, 4)}, 4 * time.Second, classHigh, []string{classHigh}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -117,12 +121,12 @@ func TestFreePorts(t *testing.T) {
 	}
 }
 
-// The fleet ends what it started, also what does not listen, and tells of a
+// The fleet ends what it started with all that is below it, and tells of a
 // program that ended by itself.
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t.TempDir(), false)
-	deaf, err := f.start("deaf", "/bin/sh", "-c", "sleep 60 & sleep 60")
+	family, err := f.start("family", "/bin/sh", "-c", "sleep 60 & sleep 60")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -143,7 +147,7 @@ func TestFleet(t *testing.T) {
 	f.stopAll(func(string) bool { return true })
 	f.close()
 	select {
-	case <-deaf.done:
+	case <-family.done:
 	default:
 		t.Error("a program still runs")
 	}
@@ -152,6 +156,59 @@ func TestFleet(t *testing.T) {
 		t.Errorf("told of an end that was meant: %v", err)
 	default:
 	}
+}
+
+// A kept cluster outlives the demo, and stop.sh ends it: what was started in its
+// folder, and nothing else.
+func TestKeptClusterIsStopped(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := &lab{dir: dir, bin: "/bin", nodes: []string{"n01"}, fleet: newFleet(dir, true)}
+	for _, name := range []string{"a", "b"} {
+		if _, err := l.fleet.start(name, "/bin/sh", "-c", "sleep 9; :", filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	other := newFleet(dir, false)
+	stranger, err := other.start("stranger", "/bin/sh", "-c", "sleep 9; :")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	if err := l.keep(&said); err != nil || !strings.Contains(said.String(), filepath.Join(dir, stopScript)) {
+		t.Fatalf("%v: %s", err, said.String())
+	}
+	pids, err := os.OpenFile(filepath.Join(dir, pidFile), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := fmt.Fprintln(pids, stranger.pid()); err != nil { // as if its id had been used before
+		t.Fatal(err)
+	}
+	if err := pids.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(keptPIDs(dir)); n != 2 {
+		t.Errorf("%d processes are kept", n)
+	}
+	if err := clearOut(dir, nil); err == nil {
+		t.Error("the folder of a running cluster was cleared")
+	}
+	for _, p := range l.fleet.running() {
+		p.meant.Store(true)
+	}
+	if out, err := exec.CommandContext(t.Context(), filepath.Join(dir, stopScript)).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	for _, p := range l.fleet.programs {
+		<-p.done
+	}
+	if len(other.running()) != 1 || len(keptPIDs(dir)) != 0 {
+		t.Errorf("%d strangers left, %v kept", len(other.running()), keptPIDs(dir))
+	}
+	stranger.kill()
+	other.close()
+	l.fleet.close()
 }
 
 // Flags are checked before anything is touched; another's folder is never replaced.

@@ -42,6 +42,9 @@ func run(ctx context.Context, opts options, out io.Writer) error {
 	if opts.keep && (err == nil || errors.Is(err, ErrBroken)) {
 		return errors.Join(err, l.keep(out))
 	}
+	if ctx.Err() != nil {
+		say("interrupted: stopping everything that was started")
+	}
 	l.stop()
 	return err
 }
@@ -61,13 +64,13 @@ type show struct {
 func assemble(l *lab, text corpus, opts options, out io.Writer, say func(string, ...any)) *show {
 	b := newBoard(l.full())
 	c := newClient(l.addresses(), l.scheduler)
-	random := rand.New(rand.NewPCG(opts.seed, 0)) //nolint:gosec // chooses what the demo shows
+	random := rand.New(rand.NewPCG(opts.seed, 0))
 	work := &workload{
 		dir: l.path("jobs"), lab: filepath.Join(l.bin, "powerlab"), text: text, slots: l.slots * len(l.nodes),
 		next: random.IntN(len(text.parts)), made: map[string]int{},
 	}
 	d := &show{lab: l, board: b, out: out, opts: opts}
-	d.feed = &feeder{board: b, client: c, work: work, rush: make(chan struct{}, 1)}
+	d.feed = &feeder{board: b, client: c, work: work, rush: make(chan string, 1)}
 	d.witness = &witness{board: b, client: c, nodes: l.nodeViews(), energy: map[string]float64{}}
 	d.screen = &screen{out: out, terminal: isTerminal(out), board: b, nodes: l.nodes, rated: l.spec.Rated()}
 	d.story = &story{lab: l, board: b, client: c, nodes: l.nodeViews(), feed: d.feed, rand: random, say: func(string, ...any) {}}
@@ -190,8 +193,10 @@ func (d *show) verdict(err error) error {
 		broken = append([]string{strings.TrimPrefix(err.Error(), "demo: ")}, broken...)
 	}
 	if len(broken) > 0 {
-		return &cli.Error{Code: "broken", Exit: cli.ExitFailed, Err: ErrBroken, Message: strings.Join(broken, "; "),
-			Hint: "power.csv shows the moment; the logs are in " + d.lab.path("logs") + " and " + d.lab.path("nodes")}
+		return &cli.Error{
+			Code: "broken", Exit: cli.ExitFailed, Err: ErrBroken, Message: strings.Join(broken, "; "),
+			Hint: "power.csv shows the moment; the logs are in " + d.lab.path("logs") + " and " + d.lab.path("nodes"),
+		}
 	}
 	_, _ = fmt.Fprintln(d.out, "no promise was broken")
 	return nil

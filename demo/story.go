@@ -23,6 +23,8 @@ const (
 	// cutAt and raiseAt are parts of the run; the raise may come later, when the
 	// kills take longer.
 	cutAt, raiseAt = 0.28, 0.60
+	// biteMost is how much later the cut may come so that the nodes draw more than it leaves.
+	biteMost = 4 * time.Second
 	// killAfter is how long after the cut the leader is killed.
 	killAfter = 4 * time.Second
 	// breath is the pause between one failure's end and the next.
@@ -134,6 +136,8 @@ func (s *story) ready(ctx context.Context) error {
 // cut lowers the budget and waits until every lowered node has read back its new cap.
 func (s *story) cut(ctx context.Context) error {
 	from, to := s.lab.full(), s.lab.cut()
+	// A cut below what is drawn shows more than one that nobody feels.
+	await(ctx, biteMost, func() bool { return s.board.draws() > to })
 	s.say("cutting the budget to %.0f %%", 100*cutTo)
 	res, err := s.client.setBudget(ctx, to, "feeder maintenance (demo)")
 	if err != nil {
@@ -161,6 +165,16 @@ func (s *story) cut(ctx context.Context) error {
 			ErrBroken, len(confirmations)-len(s.settle), len(confirmations), confirmMost)
 	}
 	return nil
+}
+
+// draws is what the nodes drew together when last looked at; 0 while unknown.
+func (b *board) draws() units.Power {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n := len(b.samples); n > 0 && b.samples[n-1].measured != nil {
+		return *b.samples[n-1].measured
+	}
+	return 0
 }
 
 // lastCut is when the newest lower budget was first seen in force.
@@ -261,12 +275,8 @@ func (s *story) raise(ctx context.Context) error {
 	s.both = await(ctx, at+bothMost-s.board.now(), func() bool {
 		jobs := s.board.jobList()
 		high, low = loadOf(jobs, classHigh), loadOf(jobs, classLow)
-		if high.jobs == 0 {
-			select {
-			case s.feed.rush <- struct{}{}:
-			default:
-			}
-		}
+		s.feed.hurry(high.jobs == 0, classHigh)
+		s.feed.hurry(low.left == 0, classLow)
 		return s.board.now() >= at && high.running > 0 && low.running > 0
 	})
 	if ctx.Err() != nil {

@@ -135,7 +135,7 @@ func eventNames() []string {
 func (out summary) write(path string) error {
 	data, err := json.MarshalIndent(out, "", "  ")
 	if err == nil {
-		err = os.WriteFile(path, append(data, '\n'), 0o644) //nolint:gosec // nothing secret
+		err = os.WriteFile(path, append(data, '\n'), 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("demo: summary.json: %w", err)
@@ -146,16 +146,16 @@ func (out summary) write(path string) error {
 // print is the verdict for people.
 func (out summary) print(w io.Writer, s *story, dir string) {
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) }
-	shown := func(v *float64, unit string) string {
-		return cli.Opt(v, func(v float64) string { return fmt.Sprintf("%.2f %s", v, unit) })
+	shown := func(v *float64) string {
+		return cli.Opt(v, func(v float64) string { return fmt.Sprintf("%.2f s", v) })
 	}
 	line("")
 	line("over budget   reserved %.3f s, held %.3f s, measured %.3f s (tolerance %.0f %%)",
 		out.OverBudget.Reserved, out.OverBudget.Held, out.OverBudget.Measured, 100*measuredTolerance)
 	line("cut           %d nodes read back their lower cap, p50 %s, p99 %s after the commit",
-		len(s.settle), shown(out.Settle.P50, "s"), shown(out.Settle.P99, "s"))
-	line("failover      %s from the leader's kill to the first lease seen from the next one", shown(out.Failover, "s"))
-	line("powerd        %s from its start to a verified cap", shown(out.Readopt, "s"))
+		len(s.settle), shown(out.Settle.P50), shown(out.Settle.P99))
+	line("failover      %s from the leader's kill to the first lease seen from the next one", shown(out.Failover))
+	line("powerd        %s from its start to a verified cap", shown(out.Readopt))
 	for _, class := range []string{classHigh, classLow} {
 		line("jobs %-8s %s", class, out.classLine(class))
 	}

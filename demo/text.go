@@ -82,7 +82,7 @@ func affordable(cache string, say func(format string, args ...any)) (int64, erro
 	if err := unix.Statfs(cache, &disk); err != nil {
 		return 0, fmt.Errorf("demo: free space of %s: %w", cache, err)
 	}
-	free := int64(disk.Bavail) * disk.Bsize //nolint:gosec // bounded by the size of a disk
+	free := int64(disk.Bavail) * disk.Bsize
 	size := min(textSize, (free-spareDisk)/2) / partSize * partSize
 	if size < textLeast {
 		return 0, cli.Failed("make room there, or set XDG_CACHE_HOME to a folder on another disk",
@@ -238,7 +238,7 @@ func (w *partWriter) add(text []byte) error {
 
 // flush writes the first n bytes as a part.
 func (w *partWriter) flush(n int) error {
-	if err := os.WriteFile(w.part(w.made), w.buf.Next(n), 0o644); err != nil { //nolint:gosec // text from public files
+	if err := os.WriteFile(w.part(w.made), w.buf.Next(n), 0o644); err != nil {
 		return fmt.Errorf("demo: make text: %w", err)
 	}
 	if w.made++; w.made >= w.most {
@@ -255,8 +255,10 @@ func (w *partWriter) part(i int) string {
 func (w *partWriter) repeat(ctx context.Context) error {
 	if w.made == 0 {
 		if w.buf.Len() < foundLeast {
-			return &cli.Error{Code: "no-text", Exit: cli.ExitFailed, Err: ErrNoText, Message: "too little readable text was found on this machine",
-				Hint: "the demo reads /usr/share/doc, man pages and the Go release; set GOROOT to the folder of one"}
+			return &cli.Error{
+				Code: "no-text", Exit: cli.ExitFailed, Err: ErrNoText, Message: "too little readable text was found on this machine",
+				Hint: "the demo reads /usr/share/doc, man pages and the Go release; set GOROOT to the folder of one",
+			}
 		}
 		if err := w.flush(w.buf.Len()); err != nil {
 			return ignoreFull(err)

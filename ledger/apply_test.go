@@ -214,7 +214,7 @@ func TestStateIsBounded(t *testing.T) {
 		t.Errorf("kept %d events, %d requests, %d jobs", len(s.Events), len(s.Requests), len(s.Jobs))
 	}
 	for i := range 100 {
-		tick(t, s, target("n01", units.Power(100+i%20)))
+		tick(t, s, target(units.Power(100+i%20)))
 	}
 	if n := s.Nodes["n01"]; len(n.Pending) > 16 {
 		t.Errorf("kept %d pending targets", len(n.Pending))

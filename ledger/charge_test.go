@@ -14,9 +14,9 @@ import (
 func TestDelayedLeaseStaysCharged(t *testing.T) {
 	t.Parallel()
 	s := admitted(t, 800, "n01")
-	tick(t, s, target("n01", 200)) // seq 2, pushed and taken
+	tick(t, s, target(200)) // seq 2, pushed and taken
 	tick(t, s, ack(2, 2, 200))
-	tick(t, s, target("n01", 120)) // seq 3, not yet taken; the lease of seq 2 runs out
+	tick(t, s, target(120)) // seq 3, not yet taken; the lease of seq 2 runs out
 	tick(t, s, ack(3, 2, 90))
 	wantCharge(t, s, 200, "fail-safe, but a renewal of seq 2 may arrive")
 	tick(t, s, ack(4, 3, 90))
@@ -29,7 +29,7 @@ func TestDelayedLeaseStaysCharged(t *testing.T) {
 func TestLostNodeStaysCharged(t *testing.T) {
 	t.Parallel()
 	s := admitted(t, 800, "n01")
-	tick(t, s, target("n01", 200))
+	tick(t, s, target(200))
 	tick(t, s, ack(2, 2, 200))
 	for range 3600 {
 		tick(t, s, ledger.Tick{Elapsed: second})
@@ -42,10 +42,10 @@ func TestLostNodeStaysCharged(t *testing.T) {
 func TestOldHeartbeatLowersNothing(t *testing.T) {
 	t.Parallel()
 	s := admitted(t, 800, "n01")
-	tick(t, s, target("n01", 100)) // seq 2: heartbeat 10 reports it, and is delayed
-	tick(t, s, target("n01", 150)) // seq 3: held
-	tick(t, s, target("n01", 200)) // seq 4: never taken
-	tick(t, s, target("n01", 100)) // seq 5: stored, but hardware still holds 150 W
+	tick(t, s, target(100)) // seq 2: heartbeat 10 reports it, and is delayed
+	tick(t, s, target(150)) // seq 3: held
+	tick(t, s, target(200)) // seq 4: never taken
+	tick(t, s, target(100)) // seq 5: stored, but hardware still holds 150 W
 	tick(t, s, ack(12, 5, 150))
 	wantCharge(t, s, 150, "hardware lags")
 	tick(t, s, ack(10, 2, 100))
@@ -111,7 +111,7 @@ func TestStoredFailSafeStaysCharged(t *testing.T) {
 func TestReplacedProcessLowersNothing(t *testing.T) {
 	t.Parallel()
 	s := admitted(t, 800, "n01")
-	tick(t, s, target("n01", 200)) // seq 2
+	tick(t, s, target(200)) // seq 2
 	live := sighting("n01")
 	live.Process = 78
 	old := ledger.Ack{Node: "n01", Process: process, Number: 60, Seq: 2, Effective: 95 * watt, Stored: 90 * watt}
@@ -151,7 +151,7 @@ func TestMissedTargetsStayCharged(t *testing.T) {
 	t.Parallel()
 	s := admitted(t, 800, "n01")
 	for i := range 40 {
-		tick(t, s, target("n01", units.Power(200-i))) // seq 2 to 41
+		tick(t, s, target(units.Power(200-i))) // seq 2 to 41
 	}
 	tick(t, s, ack(2, 2, 90))
 	wantCharge(t, s, 200, "it may take any of them")

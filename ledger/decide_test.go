@@ -117,7 +117,7 @@ func TestNewLeaderOnlyCuts(t *testing.T) {
 func TestRaiseWaitsForTheLower(t *testing.T) {
 	t.Parallel()
 	s := admitted(t, 310, "n01", "n02")
-	tick(t, s, target("n01", 220))
+	tick(t, s, target(220))
 	tick(t, s, ack(20, 2, 220))
 	table := ledger.NewTable(ledger.DefaultTiming(), 0)
 	table.Heard(heard("n01", 21, 2, 220), 0)

@@ -84,9 +84,7 @@ func TestEveryCommandHasGolden(t *testing.T) {
 			}
 		}
 	}
-	kinds := reflect.TypeFor[ledger.Command]()
-	for i := range kinds.NumField() {
-		f := kinds.Field(i)
+	for f := range reflect.TypeFor[ledger.Command]().Fields() {
 		if f.Type.Kind() == reflect.Pointer && f.Type.Elem().Kind() == reflect.Struct && !have[f.Name] {
 			t.Errorf("no golden encoding of %s", f.Name)
 		}

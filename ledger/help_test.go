@@ -71,8 +71,8 @@ func tick(t testing.TB, s *ledger.State, k ledger.Tick) {
 	must(t, s, ledger.Command{Epoch: first(), Tick: &k})
 }
 
-func target(node string, watts units.Power) ledger.Tick {
-	return ledger.Tick{Targets: []ledger.Target{{Node: node, Cap: watts * watt}}}
+func target(watts units.Power) ledger.Tick {
+	return ledger.Tick{Targets: []ledger.Target{{Node: "n01", Cap: watts * watt}}}
 }
 
 func snapshot(t testing.TB, s *ledger.State) string {

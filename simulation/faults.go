@@ -34,36 +34,38 @@ func disruptions() []fault {
 	}
 }
 
+// half is 0 in half of the schedules, and at most p in the others.
+func (w *world) half(p float64) float64 {
+	if w.chance(0.5) {
+		return p * w.rng.Float64()
+	}
+	return 0
+}
+
 // drawFaults draws the properties that hold for the whole schedule.
 func (w *world) drawFaults() {
-	half := func(p float64) float64 {
-		if w.chance(0.5) {
-			return p * w.rng.Float64()
-		}
-		return 0
-	}
 	w.offClocks = w.chance(0.5)
-	w.lostState = w.chance(0.3)
-	w.slowDisk, w.slowWrite, w.stuck, w.restless = half(0.1), half(0.5), half(0.3), half(0.5)
+	w.lostState, w.ample = w.chance(0.3), w.chance(0.3)
+	w.slowDisk, w.slowWrite, w.stuck, w.restless = w.half(0.1), w.half(0.5), w.half(0.3), w.half(0.5)
+	w.busy = w.between(time.Second, 6*time.Second)
 	w.conviction = w.between(600*time.Millisecond, 5*time.Second)
+}
+
+// drawNetwork draws what the network does to messages.
+func (w *world) drawNetwork() {
+	w.net = newNetwork(len(w.servers) + len(w.nodes))
+	n := w.net
+	n.loss, n.double, n.reorder, n.spiky = w.half(0.1), w.half(0.2), w.half(1), w.half(0.3)
+	n.spike = w.between(50*time.Millisecond, 15*time.Second)
 }
 
 // disrupt draws which faults this schedule has, and how often.
 func (w *world) disrupt() {
-	half := func(p float64) float64 {
-		if w.chance(0.5) {
-			return p * w.rng.Float64()
-		}
-		return 0
-	}
-	n := w.net
-	n.loss, n.double, n.reorder, n.spiky = half(0.1), half(0.2), half(1), half(0.1)
-	n.spike = w.between(50*time.Millisecond, 15*time.Second)
 	for _, f := range disruptions() {
 		if !w.chance(0.4) {
 			continue
 		}
-		mean := w.between(3*time.Second, 20*time.Second)
+		mean := w.between(2*time.Second, 15*time.Second)
 		var again func()
 		again = func() {
 			if w.now >= w.calm {
@@ -183,7 +185,7 @@ func (w *world) suspendNode() {
 	}
 	w.pause(&n.process)
 	n.fallAsleep(true)
-	w.wakeAfter(n, w.between(50*time.Millisecond, 14*time.Second), "is suspended")
+	w.wakeAfter(n, 50*time.Millisecond+w.about(3*time.Second), "is suspended")
 }
 
 func (w *world) wakeAfter(n *node, d time.Duration, what string) {

@@ -136,7 +136,7 @@ func (w *world) start(p *process) {
 // Chances. All randomness of a schedule comes from these, in the order of events.
 
 func newRand(seed uint64) *rand.Rand {
-	return rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15)) //nolint:gosec // a simulation must be reproducible
+	return rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
 }
 
 // upTo is a duration from 0 to d, evenly.

@@ -58,7 +58,7 @@ func SeedOf(seed uint64, i int) uint64 {
 		return seed
 	}
 	// splitmix64 (Steele, Lea and Flood, OOPSLA 2014).
-	z := seed + uint64(i)*0x9e3779b97f4a7c15 //nolint:gosec // i is not negative
+	z := seed + uint64(i)*0x9e3779b97f4a7c15
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
 	z = (z ^ z>>27) * 0x94d049bb133111eb
 	return (z ^ z>>31) >> (64 - seedBits)
@@ -104,7 +104,7 @@ func (w *world) run() {
 		})
 	}
 	w.disrupt()
-	w.add(w.about(orderEvery)+2*time.Second, w.operate)
+	w.add(w.about(w.busy)+2*time.Second, w.operate)
 	for {
 		e, ok := w.next(w.end)
 		if !ok {

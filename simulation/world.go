@@ -38,6 +38,8 @@ type world struct {
 	stuck      float64       // share of limits that hardware refuses to lower for seconds
 	restless   float64       // share of heartbeats with a new demand
 	offClocks  bool          // clocks at the edge of what the design allows
+	busy       time.Duration // mean time between two orders of the operator
+	ample      bool          // budgets begin with room for all
 	lostState  bool          // a killed powerd may lose its state directory
 	conviction time.Duration // how long a leader believes without a majority
 }
@@ -69,7 +71,7 @@ func newWorld(seed uint64, span time.Duration, trace io.Writer, bent bends) *wor
 		w.nodes = append(w.nodes, w.newNode(i))
 	}
 	w.drawBudgets()
-	w.net = newNetwork(len(w.servers) + len(w.nodes))
+	w.drawNetwork()
 	w.judge = newJudge(w)
 	return w
 }
@@ -156,6 +158,9 @@ func (w *world) drawBudgets() {
 	for i := range w.domains {
 		least, most := w.bounds(i)
 		w.domains[i].Budget = least + units.Power(w.rng.Int64N(int64(most-least)))
+		if w.ample {
+			w.domains[i].Budget = 2 * most // room to release nodes, which are then charged rated
+		}
 	}
 }
 
@@ -201,7 +206,6 @@ type order struct {
 }
 
 const (
-	orderEvery = 5 * time.Second
 	orderPause = 3 * time.Second
 	orderTries = 5
 )
@@ -220,8 +224,11 @@ func (w *world) operate() {
 		budget: max(units.Watt, low+units.Power(w.rng.Int64N(int64(most-low)))),
 		force:  w.chance(0.3), check: w.chance(0.2),
 	}
+	if w.ample && w.chance(0.5) {
+		o.budget = 2 * most
+	}
 	w.ask(o)
-	w.add(w.about(orderEvery)+100*time.Millisecond, w.operate)
+	w.add(w.about(w.busy)+100*time.Millisecond, w.operate)
 }
 
 // ask hands the order to a server that takes itself for the leader.

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -58,7 +59,7 @@ func (l *lab) start(ts *testscript.TestScript, name, program string, args ...str
 	defer log.Close() //nolint:errcheck // the process has its own
 	path, err := exec.LookPath(filepath.Join(binaries(ts), program))
 	ts.Check(err)
-	cmd := exec.Command(path, args...) //nolint:noctx // ended by end, in order
+	cmd := exec.Command(path, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = ts.Getenv("WORK"), log, log
 	cmd.Env = []string{"PATH=" + ts.Getenv("PATH"), "HOME=" + ts.Getenv("WORK"), "TMPDIR=" + ts.Getenv("TMPDIR")}
 	ts.Check(cmd.Start())
@@ -102,10 +103,10 @@ func killProcess(ts *testscript.TestScript, _ bool, args []string) {
 // freePort is a TCP and UDP port of 127.0.0.1 that was free a moment ago.
 func freePort(ts *testscript.TestScript) string {
 	for range 100 {
-		l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // local and at once
+		l, err := net.Listen("tcp", "127.0.0.1:0")
 		ts.Check(err)
 		addr := l.Addr().String()
-		u, err := net.ListenPacket("udp", addr) //nolint:noctx // local and at once
+		u, err := net.ListenPacket("udp", addr)
 		_ = l.Close()
 		if err == nil {
 			_ = u.Close()
@@ -246,8 +247,12 @@ func refused(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
+// factory are the limits of an emulated node that nobody has limited, uW.
+var factory = []string{"185000000", "222000000"}
+
 // picture is all that a refused command could have changed: the log's revision
-// and budgets, and the limits and saved state of every emulated node.
+// and budgets, and on every emulated node the saved originals and whether they
+// are back. (The limits themselves follow the load.)
 func picture(ts *testscript.TestScript) string {
 	var b strings.Builder
 	if labOf(ts).running["c1"] != nil {
@@ -266,8 +271,12 @@ func picture(ts *testscript.TestScript) string {
 	ts.Check(err)
 	originals, err := filepath.Glob(ts.MkAbs("lab/*/state/journal.json"))
 	ts.Check(err)
-	for _, name := range append(limits, originals...) {
-		data, _ := os.ReadFile(name) //nolint:gosec // of the script's own folder
+	for _, name := range limits {
+		data, _ := os.ReadFile(name)
+		fmt.Fprintf(&b, "%s is back: %v\n", name, slices.Contains(factory, strings.TrimSpace(string(data))))
+	}
+	for _, name := range originals {
+		data, _ := os.ReadFile(name)
 		fmt.Fprintf(&b, "%s: %s\n", name, data)
 	}
 	return b.String()
