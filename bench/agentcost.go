@@ -42,14 +42,14 @@ func agentCost(ctx context.Context, r *run) ([]Item, error) {
 func awaitPowerd(ctx context.Context, dir string) (int, error) {
 	pid := 0
 	err := await(ctx, 20*time.Second, "powerd with a lease", func() bool {
-		data, err := os.ReadFile(filepath.Join(dir, "run", "powerd.pid")) //nolint:gosec // of our own node
+		data, err := os.ReadFile(filepath.Join(dir, "run", "powerd.pid"))
 		if err != nil {
 			return false
 		}
 		if pid, err = strconv.Atoi(strings.TrimSpace(string(data))); err != nil {
 			return false
 		}
-		state, err := os.ReadFile(filepath.Join(dir, "state", "state.json")) //nolint:gosec // of our own node
+		state, err := os.ReadFile(filepath.Join(dir, "state", "state.json"))
 		return err == nil && strings.Contains(string(state), "highest")
 	})
 	return pid, err
@@ -92,7 +92,7 @@ func cpuTime(pid int) (time.Duration, string, error) {
 	}
 	var sum time.Duration
 	for _, t := range threads {
-		data, err := os.ReadFile(filepath.Join(dir, "task", t.Name(), "schedstat")) //nolint:gosec // of our own process
+		data, err := os.ReadFile(filepath.Join(dir, "task", t.Name(), "schedstat"))
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			return tickTime(dir)
@@ -113,7 +113,7 @@ func cpuTime(pid int) (time.Duration, string, error) {
 const userHertz = 100
 
 func tickTime(dir string) (time.Duration, string, error) {
-	data, err := os.ReadFile(filepath.Join(dir, "stat")) //nolint:gosec // of our own process
+	data, err := os.ReadFile(filepath.Join(dir, "stat"))
 	if err != nil {
 		return 0, "", fmt.Errorf("bench: %w: %w", errNoProcess, err)
 	}

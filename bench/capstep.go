@@ -195,7 +195,7 @@ func stepAll(ctx context.Context, steps int, with func(capping.Config) law) (fig
 		if err := ctx.Err(); err != nil {
 			return f, err
 		}
-		rng := rand.New(rand.NewPCG(seed, 7)) //nolint:gosec // repeatable steps, no secret
+		rng := rand.New(rand.NewPCG(seed, 7))
 		n, err := newNode(rng, with)
 		if err != nil {
 			return f, err

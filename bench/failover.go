@@ -96,7 +96,7 @@ func failover(ctx context.Context, r *run) ([]Item, error) {
 			n.wait()
 		}
 	}()
-	if err := awaitCap(ctx, nodes, nodeMost, 30*time.Second); err != nil {
+	if err := awaitCap(ctx, nodes, 30*time.Second); err != nil {
 		return nil, err
 	}
 	return killLeaders(ctx, r, g, nodes, seen)
@@ -137,7 +137,7 @@ func killLeader(ctx context.Context, g *group, nodes []*streamNode, seen *firsts
 	if err := g.awaitHealthy(ctx); err != nil {
 		return 0, 0, 0, err
 	}
-	if err := awaitCap(ctx, nodes, nodeMost, 30*time.Second); err != nil {
+	if err := awaitCap(ctx, nodes, 30*time.Second); err != nil {
 		return 0, 0, 0, err
 	}
 	asking, cancel := context.WithTimeout(ctx, 10*time.Second)

@@ -41,7 +41,7 @@ func (p *program) start() error {
 	}
 	defer func() { _ = out.Close() }()
 	p.done = make(chan struct{})
-	p.cmd = exec.Command(p.argv[0], p.argv[1:]...) //nolint:gosec,noctx // our own programs; ended in order by stop, not by a context's kill
+	p.cmd = exec.Command(p.argv[0], p.argv[1:]...) //nolint:noctx // our own programs; ended in order by stop, not by a context's kill
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := p.cmd.Start(); err != nil {
@@ -95,12 +95,12 @@ func freePorts(ctx context.Context, n int) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("bench: find a free port: %w", err)
 		}
-		defer func() { _ = l.Close() }() //nolint:revive // held on purpose until all are found
+		defer func() { _ = l.Close() }()
 		u, err := lc.ListenPacket(ctx, "udp", l.Addr().String())
 		if err != nil {
 			continue
 		}
-		defer func() { _ = u.Close() }() //nolint:revive // held on purpose until all are found
+		defer func() { _ = u.Close() }()
 		addrs = append(addrs, l.Addr().String())
 	}
 	return nil, fmt.Errorf("bench: find %d free ports: %w", n, errNoPorts)

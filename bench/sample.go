@@ -69,7 +69,7 @@ func openBare(root string, t *rapl.Tree) (*bare, error) {
 			names = append(names, "constraint_0_power_limit_uw", "constraint_1_power_limit_uw")
 		}
 		for _, name := range names {
-			f, err := os.Open(filepath.Join(root, z.Dir, name)) //nolint:gosec // a file of the emulated tree made just now
+			f, err := os.Open(filepath.Join(root, z.Dir, name))
 			if err != nil {
 				b.close()
 				return nil, err
@@ -155,11 +155,9 @@ func compareReads(ctx context.Context, ours *sampler, peer *bare, batches int) (
 		is(quantile(us, 0.5)).against(quantile(them, 0.5))
 	ratio := quantile(ratios, 0.5)
 	met := ratio <= 1.2
-	i.Ratio, i.Met, i.Goal = finite(ratio), &met, ptr("<= 1.2 x bare preads")
+	i.Ratio, i.Met, i.Goal = finite(ratio), &met, new("<= 1.2 x bare preads")
 	return []Item{i.say("%d files, %d samples; peer: bare preads of the same plain files; half of the ratios from %.2f to %.2f",
 		len(fds), batches*sampleBatch, quantile(ratios, 0.25), quantile(ratios, 0.75))}, nil
 }
 
 func perSample(d time.Duration) float64 { return 1e6 * d.Seconds() / sampleBatch }
-
-func ptr[T any](v T) *T { return &v }

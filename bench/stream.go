@@ -67,7 +67,7 @@ type streamLink struct {
 // declared is what a stream node says about itself: 60 to 200 W, rated 250 W, fail-safe 80 W.
 func declared(name string) *headroomv1.Hello {
 	return &headroomv1.Hello{
-		Node: name, MachineId: "machine-" + name, BootId: "boot-" + name, ProcessId: rand.Uint64() | 1, Domain: rackName, //nolint:gosec // an id, no secret
+		Node: name, MachineId: "machine-" + name, BootId: "boot-" + name, ProcessId: rand.Uint64() | 1, Domain: rackName,
 		RatedUw: int64(nodeRated), FloorUw: int64(60 * units.Watt), MaxUw: int64(nodeMost), FailSafeUw: int64(nodeLeast),
 		Weight: 1, Controlled: true, Rung: "rapl", Version: "bench",
 	}
@@ -102,7 +102,7 @@ func (n *streamNode) now() lease.Instant {
 
 // run is the owner.
 func (n *streamNode) run(ctx context.Context) {
-	if !pause(ctx, time.Duration(rand.Int64N(int64(beat)))) { //nolint:gosec // spreads the heartbeats of many nodes
+	if !pause(ctx, time.Duration(rand.Int64N(int64(beat)))) {
 		return
 	}
 	tick := time.NewTicker(beat)
@@ -221,7 +221,7 @@ func (n *streamNode) keep(ctx context.Context, l *streamLink) {
 		if time.Since(began) > 5*time.Second {
 			wait = backoffMin
 		}
-		pause(ctx, wait/2+rand.N(wait/2)) //nolint:gosec // spreads reconnects
+		pause(ctx, wait/2+rand.N(wait/2))
 		wait = min(2*wait, backoffMax)
 	}
 }

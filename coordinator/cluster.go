@@ -172,7 +172,7 @@ func (s *server) members(ctx context.Context) []*headroomv1.Member {
 }
 
 func ask(ctx context.Context, via connect.HTTPClient, peer ServerConfig) *headroomv1.Member {
-	client := headroomv1connect.NewClusterServiceClient(via, rpc.BaseURL(peer.RPC))
+	client := headroomv1connect.NewClusterServiceClient(via, rpc.BaseURL(peer.RPC), rpc.ClientOptions()...)
 	r, err := client.ListMembers(ctx, connect.NewRequest(&headroomv1.ListMembersRequest{Self: true}))
 	if err != nil || len(r.Msg.GetMembers()) != 1 {
 		return &headroomv1.Member{Id: peer.ID, RaftAddress: peer.Raft, RpcAddress: peer.RPC, Role: "unreachable", Voter: true}

@@ -61,7 +61,7 @@ func call[Req, Res any](
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)
 		defer cancel()
 		var err error
-		res, err = method(headroomv1connect.NewClusterServiceClient(o.via, base), ctx, connect.NewRequest(req))
+		res, err = method(headroomv1connect.NewClusterServiceClient(o.via, base, rpc.ClientOptions()...), ctx, connect.NewRequest(req))
 		return err
 	})
 	if err != nil {

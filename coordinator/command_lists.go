@@ -382,7 +382,8 @@ func jobCommand(o *operator) *cobra.Command {
 				var r *connect.Response[headroomv1.ListJobsResponse]
 				addr, err := rpc.ToLeader(cmd.Context(), o.addrs(), o.patience, func(base string) error {
 					var err error
-					r, err = headroomv1connect.NewJobServiceClient(o.via, base).ListJobs(cmd.Context(), connect.NewRequest(&headroomv1.ListJobsRequest{Stale: stale}))
+					client := headroomv1connect.NewJobServiceClient(o.via, base, rpc.ClientOptions()...)
+					r, err = client.ListJobs(cmd.Context(), connect.NewRequest(&headroomv1.ListJobsRequest{Stale: stale}))
 					return err
 				})
 				if err != nil {

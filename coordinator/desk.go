@@ -64,6 +64,7 @@ type desk struct {
 	began  time.Time
 	table  *ledger.Table
 	ticked time.Duration // when the last tick entry was made
+	rested time.Duration // when it was done
 	early  bool          // an early tick is due
 	waits  *confirmations
 	caps   map[string]units.Power // caps that the scheduler was told in this leadership
@@ -93,14 +94,25 @@ func (d *desk) run(ctx context.Context) error {
 			f()
 			if d.early {
 				d.early = false
-				timer.Reset(max(0, batching-(d.now()-d.ticked)))
+				timer.Reset(max(0, batching-(d.now()-d.rested)))
 			}
 		case <-timer.C:
+			d.catchUp()
 			if err := d.tick(ctx); err != nil {
 				return err
 			}
+			d.early, d.rested = false, d.now()
 			timer.Reset(max(0, d.timing.Tick-(d.now()-d.ticked)))
 		}
+	}
+}
+
+// catchUp takes in what waits already, so that an entry answers all of it: with
+// many nodes an entry takes longer than their read-backs take to come.
+func (d *desk) catchUp() {
+	for range len(d.inbox) {
+		f := <-d.inbox
+		f()
 	}
 }
 

@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -26,6 +27,7 @@ type scriptedLog struct {
 	entries []ledger.Command
 	during  func(c ledger.Command) // called once, while the next entry is under way
 	fail    error                  // instead of committing
+	slow    time.Duration          // how long an entry takes
 }
 
 func (l *scriptedLog) ProposeIn(_ context.Context, _ uint64, data []byte) (any, error) {
@@ -34,13 +36,15 @@ func (l *scriptedLog) ProposeIn(_ context.Context, _ uint64, data []byte) (any, 
 		return nil, err
 	}
 	var during func(ledger.Command)
+	var slow time.Duration
 	l.set(func(l *scriptedLog) {
 		during, l.during = l.during, nil
-		err = l.fail
+		err, slow = l.fail, l.slow
 	})
 	if during != nil {
 		during(c)
 	}
+	time.Sleep(slow)
 	if err != nil {
 		return nil, err
 	}
@@ -237,6 +241,32 @@ func TestCutIsItsOwnEntry(t *testing.T) {
 		}
 		if i := slices.IndexFunc(out.caps, func(c capDirective) bool { return c.cap == 110*w }); i < 0 {
 			t.Error("the scheduler was not told")
+		}
+	})
+}
+
+// Hundreds of nodes that read back at once, on a log that takes its time, make a
+// few entries and not one each.
+func TestReadBacksShareEntries(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d, log, _, _ := openDesk(t)
+		log.set(func(l *scriptedLog) {
+			l.slow = 200 * time.Millisecond
+			l.during = func(ledger.Command) { // they come while an entry is under way
+				for i := range 200 {
+					who := sightingOf(declared(fmt.Sprintf("n%04d", i)))
+					go func() { _ = d.hear(context.Background(), ledger.Report{Sighting: who, Number: 1}) }()
+				}
+			}
+		})
+		time.Sleep(time.Second) // until the next entry
+		before, began, known := log.ticks(), time.Now(), 0
+		for known < 200 && time.Since(began) < time.Minute {
+			time.Sleep(10 * time.Millisecond)
+			d.machine.view(func(s *ledger.State) { known = len(s.Nodes) })
+		}
+		if n, took := log.ticks()-before, time.Since(began); n > 3 || took > time.Second {
+			t.Errorf("%d entries in %v for %d nodes", n, took, known)
 		}
 	})
 }

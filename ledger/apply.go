@@ -6,6 +6,7 @@ import (
 
 	"headroom/budget"
 	"headroom/lease"
+	"headroom/units"
 )
 
 // Result is what an applied command made.
@@ -104,8 +105,12 @@ func (s *State) tick(c Command, t *Tick) error {
 		tx.ack(a)
 	}
 	before := s.Totals()
+	room := map[string]units.Power{}
+	if len(t.Admit) > 0 {
+		room = s.rooms()
+	}
 	for _, name := range t.Admit {
-		if err := tx.admit(c, name); err != nil {
+		if err := tx.admit(c, name, room); err != nil {
 			tx.rollback()
 			return err
 		}

@@ -29,9 +29,10 @@ func Decide(s *State, t *Table, now time.Duration) Tick {
 	for _, a := range tick.Acks {
 		tx.ack(a)
 	}
-	tick.Admit = admissions(next, t, now)
+	room := next.rooms()
+	tick.Admit = admissions(next, t, room, now)
 	for _, name := range tick.Admit {
-		if tx.admit(Command{}, name) != nil {
+		if tx.admit(Command{}, name, room) != nil {
 			tick.Admit = nil // no room after all: next tick
 			break
 		}
@@ -110,12 +111,12 @@ func (s *State) changes(a Ack, known bool) bool {
 }
 
 // admissions are the nodes that wait and may come in now.
-func admissions(s *State, t *Table, now time.Duration) []string {
+func admissions(s *State, t *Table, room map[string]units.Power, now time.Duration) []string {
 	var names []string
 	for _, n := range s.NodesByName() {
 		switch {
 		case n.Admitted || !n.Controlled || n.Released || !t.reachable(n.Name, now):
-		case len(names) >= stagedAdmissions || s.shortest(n.Domain) < 0:
+		case len(names) >= stagedAdmissions || room[n.Domain] < 0:
 		default:
 			names = append(names, n.Name)
 		}

@@ -143,8 +143,9 @@ func (n Node) warned(a Ack) Node {
 	return n
 }
 
-// admit lets a node have leases. Its first target is its least cap.
-func (t *tx) admit(c Command, name string) error {
+// admit lets a node have leases, where its domain is not short (room, from
+// rooms: an admission leaves every charge as it is, so one look serves them all). Its first target is its least cap.
+func (t *tx) admit(c Command, name string, room map[string]units.Power) error {
 	n, ok := t.s.Nodes[name]
 	if !ok {
 		return fmt.Errorf("admit %q: %w", name, ErrUnknownNode)
@@ -155,7 +156,7 @@ func (t *tx) admit(c Command, name string) error {
 	if n.Admitted {
 		return nil
 	}
-	if head := t.s.shortest(n.Domain); head < 0 {
+	if head := room[n.Domain]; head < 0 {
 		return fmt.Errorf("admit %q: its domain is %v short: %w", name, -head, ErrOverBudget)
 	}
 	n.Admitted = true
@@ -164,14 +165,22 @@ func (t *tx) admit(c Command, name string) error {
 	return nil
 }
 
-// shortest is the least headroom of the domain and those above it.
-func (s *State) shortest(domain string) units.Power {
-	totals := s.Totals()
-	least := totals[domain].Headroom()
-	for _, up := range s.Tree().Above(domain) {
-		least = min(least, totals[up].Headroom())
+// rooms are, for each domain, the least headroom of it and of those above it:
+// what a node there could be given at most.
+func (s *State) rooms() map[string]units.Power {
+	t := s.Tree()
+	if t == nil {
+		return nil
 	}
-	return least
+	totals := s.Totals()
+	out := make(map[string]units.Power, len(totals))
+	for _, d := range t.Domains() { // parents come first
+		out[d.Name] = totals[d.Name].Headroom()
+		if d.Parent != "" {
+			out[d.Name] = min(out[d.Name], out[d.Parent])
+		}
+	}
+	return out
 }
 
 // target gives a node a new cap, up or down.

@@ -134,6 +134,7 @@ func (t *Table) Grants(s *State, now time.Duration) []NodeGrant {
 // Waiting are the heard nodes that get no lease, each with the reason in words.
 func (t *Table) Waiting(s *State) map[string]string {
 	out := map[string]string{}
+	var room map[string]units.Power
 	for name, e := range t.nodes {
 		n, ok := s.Nodes[name]
 		switch {
@@ -149,7 +150,10 @@ func (t *Table) Waiting(s *State) map[string]string {
 		case !n.Controlled:
 			out[name] = fmt.Sprintf("it only observes and is charged its rated %v", n.Rated)
 		default:
-			out[name] = fmt.Sprintf("%s is %v short; it is charged %v and waits", n.Domain, -min(0, s.shortest(n.Domain)), n.Charge())
+			if room == nil {
+				room = s.rooms()
+			}
+			out[name] = fmt.Sprintf("%s is %v short; it is charged %v and waits", n.Domain, -min(0, room[n.Domain]), n.Charge())
 		}
 	}
 	return out

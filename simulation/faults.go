@@ -46,7 +46,7 @@ func (w *world) half(p float64) float64 {
 func (w *world) drawFaults() {
 	w.offClocks = w.chance(0.5)
 	w.lostState, w.ample = w.chance(0.3), w.chance(0.3)
-	w.slowDisk, w.slowWrite, w.stuck, w.restless = w.half(0.1), w.half(0.5), w.half(0.3), w.half(0.5)
+	w.slowDisk, w.slowWrite, w.stuck, w.restless = w.half(0.3), w.half(0.5), w.half(0.3), w.half(0.5)
 	w.busy = w.between(time.Second, 6*time.Second)
 	w.conviction = w.between(600*time.Millisecond, 5*time.Second)
 }
@@ -106,8 +106,16 @@ func (w *world) mend() {
 	}
 }
 
+// releasePatience is how long a node waits for the answer to its request.
+const releasePatience = 5 * time.Second
+
 func (w *world) killServer() {
 	s := w.servers[w.rng.IntN(len(w.servers))]
+	for _, busy := range w.servers {
+		if busy.up && len(busy.log)-1 > busy.durable && w.chance(0.5) {
+			s = busy // in the middle of a write is the worst moment
+		}
+	}
 	if !s.up {
 		return
 	}
@@ -235,11 +243,17 @@ func (w *world) rebootNode() {
 // may put the originals back, and does so once that is committed.
 func (w *world) releaseNode() {
 	n := w.someNode()
-	if !n.up || n.paused || !n.spec.Controlled {
+	if !n.up || n.paused || !n.spec.Controlled || n.asking != "" {
 		return
 	}
 	w.orders++
-	o := &order{id: fmt.Sprintf("release-%d", w.orders), leaver: n, pid: n.pid}
+	o := &order{id: fmt.Sprintf("release-%d", w.orders), leaver: n}
+	n.asking = o.id
+	w.timer(&n.process, releasePatience, func() {
+		if n.asking == o.id {
+			n.asking = "" // the outcome stays unknown: nothing is put back
+		}
+	})
 	s := w.servers[n.leader]
 	w.send(&n.process, &s.process, func() { s.ordered(o) })
 }

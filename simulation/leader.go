@@ -149,8 +149,8 @@ func (l *leadership) applied(at int, r ledger.Result, err error) {
 		p.order.done = true
 	}
 	if p.command.Release != nil && err == nil {
-		n, pid := p.order.leaver, p.order.pid
-		l.s.w.send(&l.s.process, &n.process, func() { n.released(pid) })
+		n, id := p.order.leaver, p.order.id
+		l.s.w.send(&l.s.process, &n.process, func() { n.released(id) })
 	}
 	if p.command.Lead != nil {
 		l.ready = err == nil

@@ -13,7 +13,7 @@ func marks() []string {
 		"message_lost", "message_doubled", "message_delayed", "message_overtakes",
 		"clock_off", "disk_slow", "limit_applied_late", "limit_stuck", "configuration_changed", "state_lost",
 		"leader_elected", "leader_lost_majority", "unsynced_entries_lost", "entries_overwritten", "snapshot_restored",
-		"entry_refused", "budget_cut", "budget_raised", "budget_forced", "budget_refused", "release_refused", "originals_restored", "order_repeated",
+		"entry_refused", "budget_cut", "budget_raised", "budget_forced", "budget_refused", "release_refused", "originals_restored", "grant_while_leaving", "order_repeated",
 	}
 	for _, f := range disruptions() {
 		names = append(names, f.name)

@@ -50,7 +50,8 @@ type node struct {
 	storing  bool
 	waiting  []waitingGrant
 	demand   units.Power
-	blind    int // heartbeats to come in which it does not know what its hardware holds
+	asking   string // the request for a release that waits for its answer
+	blind    int    // heartbeats to come in which it does not know what its hardware holds
 
 	// Of the hardware.
 	held    units.Power // the limit in force: what the node may draw now
@@ -87,7 +88,7 @@ func (n *node) boot() {
 	n.w.start(&n.process)
 	n.pid = n.w.rng.Uint64() | 1
 	n.number, n.misses, n.answered, n.storing, n.waiting = 0, 0, true, false, nil
-	n.leader = n.w.rng.IntN(len(n.w.servers))
+	n.leader, n.asking = n.w.rng.IntN(len(n.w.servers)), ""
 	n.sent = map[uint64]time.Duration{}
 	n.spec.Process = n.pid
 	n.holder = lease.New(n.pid, n.disk, n.now())
@@ -110,8 +111,8 @@ func (n *node) crash() {
 }
 
 // released carries out a committed release: the originals go back and powerd ends.
-func (n *node) released(pid uint64) {
-	if n.pid != pid {
+func (n *node) released(id string) {
+	if n.asking != id {
 		return
 	}
 	n.w.hit("originals_restored")
@@ -214,6 +215,12 @@ func (n *node) report() {
 // granted is a lease arriving.
 func (n *node) granted(from *server, g lease.Grant) {
 	n.leader, n.answered = from.id, true
+	if n.asking != "" {
+		// A lease taken now would prove to the leader that the node is back, while
+		// the answer that lets it go may be on its way.
+		n.w.hit("grant_while_leaving")
+		return
+	}
 	if n.storing {
 		n.waiting = append(n.waiting, waitingGrant{from, g})
 		return

@@ -199,8 +199,7 @@ type order struct {
 	budget units.Power
 	force  bool
 	check  bool
-	leaver *node  // set when it is this node's request to be released
-	pid    uint64 // of the process that asked
+	leaver *node // set when it is this node's request to be released
 	done   bool
 	tries  int
 }

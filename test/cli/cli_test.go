@@ -24,10 +24,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/agent"
+	"headroom/bench"
 	"headroom/coordinator"
+	"headroom/demo"
 	"headroom/emulator"
 	"headroom/internal/cli"
 	"headroom/scheduler"
+	"headroom/simulation"
 )
 
 func TestMain(m *testing.M) {
@@ -43,10 +46,10 @@ func program(root func() *cobra.Command) func() {
 	return func() { os.Exit(cli.Run(context.Background(), root(), os.Args[1:], os.Stdout, os.Stderr)) }
 }
 
-// powerlab is as much of that program as the scripts need.
+// powerlab is put together as cmd/powerlab does.
 func powerlab() *cobra.Command {
-	root := &cobra.Command{Use: "powerlab", Short: "Emulated nodes"}
-	root.AddCommand(emulator.NewNodeCommand())
+	root := &cobra.Command{Use: "powerlab", Short: "Emulated nodes, simulation, benchmarks and the demo", Example: "  powerlab demo"}
+	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand())
 	return root
 }
 
