@@ -195,7 +195,9 @@ func TestNameOfAnotherMachine(t *testing.T) {
 	l, c := newLab(t), newCoordinator(t)
 	c.taken = true
 	original := l.controls()
-	r := run(t, l.config(c.addr))
+	cfg := l.config(c.addr)
+	l.forget()
+	r := run(t, cfg)
 	err := <-r.ended
 	r.ended <- err
 	var refused *cli.Error
@@ -204,6 +206,20 @@ func TestNameOfAnotherMachine(t *testing.T) {
 	}
 	if !equal(l.controls(), original) {
 		t.Errorf("controls %v, want %v", l.controls(), original)
+	}
+}
+
+// A powerd that lost its state starts at the least it can hold: a fail-safe cap
+// that was configured since may be more than the coordinators charge it for.
+func TestLostStateStartsAtTheLowestCap(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	cfg := l.config(c.addr)
+	l.forget()
+	run(t, cfg)
+	waitFor(t, "it reports", func() bool { h := c.last().GetHolding(); return h != nil && h.EffectiveUw != nil })
+	if h := c.last().GetHolding(); h.GetState() == headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE && h.GetCapUw() != int64(cfg.Power.Floor) {
+		t.Errorf("holding %v, want the floor of %v", h, cfg.Power.Floor)
 	}
 }
 

@@ -108,6 +108,9 @@ func (n *node) grant(g *headroomv1.Lease) {
 	if n.mode != holding || n.stopping && n.journal == nil {
 		return
 	}
+	if n.asked != nil {
+		return // a release is being asked for: a grant that crosses it could outlive it
+	}
 	if n.storeBusy {
 		n.storeNext = g // a newer grant replaces one that waits
 		return

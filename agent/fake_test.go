@@ -23,6 +23,7 @@ import (
 	"headroom/emulator"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/lease"
 	"headroom/units"
 )
 
@@ -104,7 +105,31 @@ func (l *lab) config(coordinators ...string) Config {
 		Other: spec.Other, SupplyEfficiency: spec.WorstEfficiency(),
 	}
 	cfg.Coordinators = coordinators
+	l.remember(cfg)
 	return cfg
+}
+
+// remember gives the node the memory of an earlier powerd: its fail-safe cap.
+func (l *lab) remember(cfg Config) {
+	l.t.Helper()
+	if _, err := os.Stat(l.state(memoryFile)); err == nil {
+		return
+	}
+	data, err := encodeMemory(lease.Memory{FailSafe: cfg.Power.FailSafe})
+	if err == nil {
+		err = errors.Join(os.MkdirAll(cfg.StateDir, 0o750), os.WriteFile(l.state(memoryFile), data, 0o600))
+	}
+	if err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// forget makes the node's next start its first one.
+func (l *lab) forget() {
+	l.t.Helper()
+	if err := os.Remove(l.state(memoryFile)); err != nil {
+		l.t.Fatal(err)
+	}
 }
 
 // control is what a control file of the package zone holds now.

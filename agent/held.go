@@ -90,13 +90,14 @@ func encodeHeld(cfg Config, c cover, sockets []*socket) ([]byte, error) {
 }
 
 // loadMemory is what earlier processes remembered. A file that cannot be read is
-// as good as none, and is told apart: the node then starts at its fail-safe cap
-// with no stamp, which no lease of an earlier process can abuse (leases name the
-// process they answer).
-func loadMemory(d disk, failSafe units.Power) (m lease.Memory, fresh bool, err error) {
+// as good as none, and is told apart: the node then starts at lowest, the least
+// it can hold, for a fail-safe cap that was configured since may be more than it
+// is charged for. It has no stamp, which no lease of an earlier process can abuse
+// (leases name the process they answer); the first lease brings the fail-safe cap.
+func loadMemory(d disk, lowest units.Power) (m lease.Memory, fresh bool, err error) {
 	data, err := d.Read(memoryFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return lease.Memory{FailSafe: failSafe}, true, nil
+		return lease.Memory{FailSafe: lowest}, true, nil
 	}
 	if err == nil {
 		err = json.Unmarshal(data, &m)
@@ -105,7 +106,7 @@ func loadMemory(d disk, failSafe units.Power) (m lease.Memory, fresh bool, err e
 		err = errors.New("it holds no fail-safe cap")
 	}
 	if err != nil {
-		return lease.Memory{FailSafe: failSafe}, true, fmt.Errorf("agent: %s cannot be used: %w", memoryFile, err)
+		return lease.Memory{FailSafe: lowest}, true, fmt.Errorf("agent: %s cannot be used: %w", memoryFile, err)
 	}
 	return m, false, nil
 }

@@ -153,7 +153,11 @@ func (n *node) open() error {
 	}
 	n.lawCfg = n.cfg.law(n.machine)
 	n.machine.look(n.began) // where the counters stand: the first turn of the loop has a sample then
-	memory, fresh, err := loadMemory(n.disk, n.cfg.Power.FailSafe)
+	lowest := n.cfg.Power.Floor
+	if n.cfg.alone() {
+		lowest = n.cfg.Power.FailSafe // nobody charges it
+	}
+	memory, fresh, err := loadMemory(n.disk, lowest)
 	if err != nil {
 		n.log.Warn("state cannot be used, starting without it", slog.Any("error", err))
 	}
