@@ -36,7 +36,7 @@ func nameTaken(node string, err error) error {
 	return &cli.Error{
 		Code: "name-taken", Exit: cli.ExitConflict,
 		Message: fmt.Sprintf("node %s: the coordinator refuses it: the name is used by another machine; the original limits are back", node),
-		Hint:    "give this machine another name (node: in powerd.yaml), or remove the other one with coordinator node remove " + node,
+		Hint:    "give this machine another name (node: in powerd.yaml), or keep the etc/machine-id of the one it replaces",
 		Err:     errors.Join(ErrNameTaken, err),
 	}
 }
