@@ -256,8 +256,11 @@ func outcome(err error) error {
 
 // Verify makes a read on this server linearizable: when it returns nil, this
 // server led after the call began, and everything acknowledged before the call,
-// by any leader, is applied here. Else ErrNotLeader, ErrClosed or the
+// by any leader, is applied here. Else ErrNotLeader, ErrBusy, ErrClosed or the
 // context's error.
+//
+// It costs one empty log entry. raft's own VerifyLeader is cheaper, but takes
+// answers to heartbeats that were sent before it was asked.
 func (g *Group) Verify(ctx context.Context) error {
 	r := g.reign.Load()
 	if r == nil {
@@ -272,7 +275,7 @@ func (g *Group) Verify(ctx context.Context) error {
 	case <-ctx.Done():
 		return g.verify(ctx.Err())
 	}
-	err := g.await(ctx, func() error { return g.raft.VerifyLeader().Error() })
+	err := g.await(ctx, func() error { return g.raft.Barrier(enqueueTimeout).Error() })
 	switch {
 	case err == nil && g.reign.Load() == r:
 		return nil
@@ -280,6 +283,8 @@ func (g *Group) Verify(ctx context.Context) error {
 		return g.verify(ErrNotLeader)
 	case errors.Is(err, ErrClosed), ctx.Err() != nil && errors.Is(err, ctx.Err()):
 		return g.verify(err)
+	case errors.Is(err, raft.ErrEnqueueTimeout):
+		return g.verify(fmt.Errorf("%w: %w", ErrBusy, err))
 	default:
 		return g.verify(fmt.Errorf("%w: %w", ErrNotLeader, err))
 	}

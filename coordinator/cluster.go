@@ -281,12 +281,16 @@ const awaitPoll = 20 * time.Millisecond
 // AwaitBudget implements headroomv1connect.ClusterServiceHandler.
 func (c clusterService) AwaitBudget(ctx context.Context, r *connect.Request[headroomv1.AwaitBudgetRequest]) (*connect.Response[headroomv1.AwaitBudgetResponse], error) {
 	until := time.Now().Add(min(time.Duration(r.Msg.GetWaitMs())*time.Millisecond, time.Minute))
+	var leading *desk
+	if err := c.onDesk(ctx, func(d *desk) { leading = d }); err != nil {
+		return nil, err
+	}
 	tick := time.NewTicker(awaitPoll)
 	defer tick.Stop()
 	for {
 		var nodes []awaited
 		known := false
-		if err := c.onDesk(ctx, func(d *desk) { nodes, known = d.waits.of(r.Msg.GetRevision()) }); err != nil {
+		if err := c.ask(ctx, leading, func() { nodes, known = leading.waits.of(r.Msg.GetRevision()) }); err != nil {
 			return nil, err
 		}
 		if !known {

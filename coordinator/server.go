@@ -260,13 +260,20 @@ func (s *server) onDesk(ctx context.Context, f func(d *desk)) error {
 	if err := s.group.Verify(ctx); err != nil {
 		return s.notLeader()
 	}
-	if err := d.ask(ctx, func() { f(d) }); err != nil {
-		if errors.Is(err, errDeposed) {
-			return s.notLeader()
-		}
+	return s.ask(ctx, d, func() { f(d) })
+}
+
+// ask runs f on the desk d, which may have lost the lead without knowing.
+func (s *server) ask(ctx context.Context, d *desk, f func()) error {
+	err := d.ask(ctx, f)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, errDeposed):
+		return s.notLeader()
+	default:
 		return connect.NewError(connect.CodeDeadlineExceeded, err)
 	}
-	return nil
 }
 
 // change proposes one command through the desk.

@@ -28,7 +28,8 @@ func (g *Gossip) seek(ctx context.Context) {
 	pause, told := seekFirst, false
 	for ctx.Err() == nil {
 		known = g.remember(known)
-		g.visit(g.strangers(known), g.lost())
+		lost := g.lost()
+		g.visit(g.worthATry(known, lost), lost)
 		wait := jitter(healInterval)
 		switch {
 		case !g.lost():
@@ -54,13 +55,13 @@ func (g *Gossip) lost() bool {
 	return g.roster.alone() || (g.cfg.Role == RoleNode && len(g.Coordinators()) == 0)
 }
 
-// visit joins through strangers: while lost through each, else through one.
+// visit joins through the addresses: while lost through each, else through one.
 // What does not answer is tried again, so the error is only logged by
 // memberlist, as debug.
-func (g *Gossip) visit(strangers []string, lost bool) {
-	rand.Shuffle(len(strangers), func(i, j int) { strangers[i], strangers[j] = strangers[j], strangers[i] })
-	for _, s := range strangers {
-		_, _ = g.list.Join([]string{s})
+func (g *Gossip) visit(addrs []string, lost bool) {
+	rand.Shuffle(len(addrs), func(i, j int) { addrs[i], addrs[j] = addrs[j], addrs[i] })
+	for _, a := range addrs {
+		_, _ = g.list.Join([]string{a})
 		if !lost || !g.lost() {
 			return
 		}
@@ -93,14 +94,21 @@ func (g *Gossip) remember(known []string) []string {
 	return known
 }
 
-// strangers are the addresses to try that are not members now.
-func (g *Gossip) strangers(known []string) []string {
+// worthATry are the addresses to ask who is there: those that are not members
+// now, and while lost the configured members too, because news of a coordinator
+// may have passed this member by.
+func (g *Gossip) worthATry(known []string, lost bool) []string {
 	here := map[string]bool{g.addr: true}
 	for _, m := range g.Members() {
 		here[m.Addr] = true
 	}
 	var out []string
-	for _, a := range slices.Concat(g.cfg.Join, known) {
+	for _, a := range g.cfg.Join {
+		if a != g.addr && (lost || !here[a]) && !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	for _, a := range known {
 		if !here[a] && !slices.Contains(out, a) {
 			out = append(out, a)
 		}
