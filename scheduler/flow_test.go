@@ -372,7 +372,7 @@ func TestUnknownJob(t *testing.T) {
 	c.serveHere()
 	c.ready(0)
 	for _, args := range [][]string{{"show", "words-1"}, {"cancel", "words-1"}} {
-		if _, errs, exit := c.run(args...); exit != cli.ExitFailed || errs != "error: there is no job \"words-1\"\nhint: scheduler list shows the jobs\n" {
+		if _, errs, exit := c.run(args...); exit != cli.ExitUsage || errs != "error: there is no job \"words-1\"\nhint: scheduler list shows the jobs\n" {
 			t.Errorf("%v: exit %d, %s", args, exit, errs)
 		}
 	}

@@ -239,5 +239,8 @@ func cancellable(v view, id string) (progress *headroomv1.JobProgress, over bool
 
 // noJob is the answer for an id that nobody has.
 func noJob(id string) *cli.Error {
-	return cli.Failed("scheduler list shows the jobs", "there is no job %q", id)
+	return &cli.Error{
+		Code: "unknown-job", Exit: cli.ExitUsage,
+		Message: fmt.Sprintf("there is no job %q", id), Hint: "scheduler list shows the jobs",
+	}
 }
