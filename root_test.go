@@ -43,7 +43,7 @@ func layers() map[string]layer {
 		"units": pure, "capping": pure, "lease": pure, "budget": pure, "ledger": pure, "progress": pure,
 		"containers": pure, "queueing": pure, "deflation": pure, "arbiter": pure,
 		"api": contract, "internal": shared,
-		"rapl": device, "dvfs": device, "ipmi": device, "systemd": device,
+		"rapl": device, "dvfs": device, "ipmi": device, "systemd": device, "thermal": device, "links": device,
 		"agent": edge, "coordinator": edge, "scheduler": edge, "consensus": edge, "gossip": edge, "web": edge,
 		"emulator": lab, "simulation": lab, "powerlab": lab, "bench": lab, "demo": lab,
 		"cmd": program, "test": front, "": front,
@@ -72,7 +72,7 @@ func edgesMet() map[string][]string {
 // devicesMet are the packages of one device that another may import: the files of
 // a sysfs tree are opened, read and written by one piece of code.
 func devicesMet() map[string][]string {
-	return map[string][]string{"dvfs": {"rapl/sysfs"}}
+	return map[string][]string{"dvfs": {"rapl/sysfs"}, "thermal": {"rapl/sysfs"}}
 }
 
 // pkg is one package of the module, without its tests.

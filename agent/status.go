@@ -103,7 +103,11 @@ func (n *node) socketRow(row *headroomv1.ZoneStatus, s *socket) {
 }
 
 // front answers AgentService on the unix socket.
-type front struct{ n *node }
+type front struct {
+	headroomv1connect.UnimplementedAgentServiceHandler
+
+	n *node
+}
 
 // GetAgentStatus is the state as of the last heartbeat or change.
 func (f front) GetAgentStatus(context.Context, *connect.Request[headroomv1.GetAgentStatusRequest]) (
@@ -151,7 +155,7 @@ func refusalOf(err error) *connect.Error {
 // serveSocket answers on the unix socket until ctx ends.
 func (n *node) serveSocket(ctx context.Context, l net.Listener) {
 	mux := http.NewServeMux()
-	mux.Handle(headroomv1connect.NewAgentServiceHandler(front{n}, rpc.HandlerOptions()...))
+	mux.Handle(headroomv1connect.NewAgentServiceHandler(front{n: n}, rpc.HandlerOptions()...))
 	if err := rpc.Serve(ctx, l, mux); err != nil {
 		n.log.Error("socket closed", slog.Any("error", err))
 	}

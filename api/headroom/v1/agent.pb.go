@@ -79,8 +79,32 @@ type GetAgentStatusResponse struct {
 	Zones        []*ZoneStatus `protobuf:"bytes,14,rep,name=zones,proto3" json:"zones,omitempty"`
 	Health       []*HealthItem `protobuf:"bytes,15,rep,name=health,proto3" json:"health,omitempty"`
 	// Controls saved in the journal, and when (microseconds since the Unix epoch).
-	Saved         uint32 `protobuf:"varint,16,opt,name=saved,proto3" json:"saved,omitempty"`
-	SavedUs       int64  `protobuf:"varint,17,opt,name=saved_us,json=savedUs,proto3" json:"saved_us,omitempty"`
+	Saved   uint32 `protobuf:"varint,16,opt,name=saved,proto3" json:"saved,omitempty"`
+	SavedUs int64  `protobuf:"varint,17,opt,name=saved_us,json=savedUs,proto3" json:"saved_us,omitempty"`
+	// Every source of power or temperature, with its age and agreement.
+	Sensors []*SensorStatus `protobuf:"bytes,18,rep,name=sensors,proto3" json:"sensors,omitempty"`
+	// The rungs of the actuation ladder, best first, with why one is not stood on.
+	Ladder   []*RungStatus   `protobuf:"bytes,19,rep,name=ladder,proto3" json:"ladder,omitempty"`
+	Policies []*PolicyStatus `protobuf:"bytes,20,rep,name=policies,proto3" json:"policies,omitempty"`
+	// The sprint under way; absent without one.
+	Sprint *SprintStatus `protobuf:"bytes,21,opt,name=sprint,proto3,oneof" json:"sprint,omitempty"`
+	// Programs that also write the controls of this machine, e.g. "thermald.service".
+	Rivals []string `protobuf:"bytes,22,rep,name=rivals,proto3" json:"rivals,omitempty"`
+	// Address that this node tells others to reach it by; empty while unknown.
+	Advertise string `protobuf:"bytes,23,opt,name=advertise,proto3" json:"advertise,omitempty"`
+	// True when no link that leads to a coordinator is up.
+	CutOff bool `protobuf:"varint,24,opt,name=cut_off,json=cutOff,proto3" json:"cut_off,omitempty"`
+	// Watts behind the supply that are neither package nor DRAM, as learned or
+	// configured, and which of both: "learned", "configured".
+	OtherUw   *int64 `protobuf:"varint,25,opt,name=other_uw,json=otherUw,proto3,oneof" json:"other_uw,omitempty"`
+	OtherFrom string `protobuf:"bytes,26,opt,name=other_from,json=otherFrom,proto3" json:"other_from,omitempty"`
+	// A cap set on this node itself, below its lease; absent without one.
+	Local *LocalLimit `protobuf:"bytes,27,opt,name=local,proto3,oneof" json:"local,omitempty"`
+	// What holds the node back most: "cap", "thermal", "sprint", "local", "fail-safe", "".
+	LimitedBy string         `protobuf:"bytes,28,opt,name=limited_by,json=limitedBy,proto3" json:"limited_by,omitempty"`
+	Counters  *AgentCounters `protobuf:"bytes,29,opt,name=counters,proto3" json:"counters,omitempty"`
+	// Slices whose CPU bandwidth is bounded on the last rung.
+	Slices        []*SliceStatus `protobuf:"bytes,30,rep,name=slices,proto3" json:"slices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -234,6 +258,1113 @@ func (x *GetAgentStatusResponse) GetSavedUs() int64 {
 	return 0
 }
 
+func (x *GetAgentStatusResponse) GetSensors() []*SensorStatus {
+	if x != nil {
+		return x.Sensors
+	}
+	return nil
+}
+
+func (x *GetAgentStatusResponse) GetLadder() []*RungStatus {
+	if x != nil {
+		return x.Ladder
+	}
+	return nil
+}
+
+func (x *GetAgentStatusResponse) GetPolicies() []*PolicyStatus {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+func (x *GetAgentStatusResponse) GetSprint() *SprintStatus {
+	if x != nil {
+		return x.Sprint
+	}
+	return nil
+}
+
+func (x *GetAgentStatusResponse) GetRivals() []string {
+	if x != nil {
+		return x.Rivals
+	}
+	return nil
+}
+
+func (x *GetAgentStatusResponse) GetAdvertise() string {
+	if x != nil {
+		return x.Advertise
+	}
+	return ""
+}
+
+func (x *GetAgentStatusResponse) GetCutOff() bool {
+	if x != nil {
+		return x.CutOff
+	}
+	return false
+}
+
+func (x *GetAgentStatusResponse) GetOtherUw() int64 {
+	if x != nil && x.OtherUw != nil {
+		return *x.OtherUw
+	}
+	return 0
+}
+
+func (x *GetAgentStatusResponse) GetOtherFrom() string {
+	if x != nil {
+		return x.OtherFrom
+	}
+	return ""
+}
+
+func (x *GetAgentStatusResponse) GetLocal() *LocalLimit {
+	if x != nil {
+		return x.Local
+	}
+	return nil
+}
+
+func (x *GetAgentStatusResponse) GetLimitedBy() string {
+	if x != nil {
+		return x.LimitedBy
+	}
+	return ""
+}
+
+func (x *GetAgentStatusResponse) GetCounters() *AgentCounters {
+	if x != nil {
+		return x.Counters
+	}
+	return nil
+}
+
+func (x *GetAgentStatusResponse) GetSlices() []*SliceStatus {
+	if x != nil {
+		return x.Slices
+	}
+	return nil
+}
+
+// SensorStatus is one source: "rapl", "dcmi", "sdr", "hwmon", "thermal" or "model".
+type SensorStatus struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Source string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"`
+	// Which one of its source, e.g. "package-0" or "coretemp Package id 0".
+	Name    string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	PowerUw *int64 `protobuf:"varint,3,opt,name=power_uw,json=powerUw,proto3,oneof" json:"power_uw,omitempty"`
+	// Millidegrees Celsius.
+	TempMc *int64 `protobuf:"varint,4,opt,name=temp_mc,json=tempMc,proto3,oneof" json:"temp_mc,omitempty"`
+	// Milliseconds since the value last changed.
+	AgeMs *int64 `protobuf:"varint,5,opt,name=age_ms,json=ageMs,proto3,oneof" json:"age_ms,omitempty"`
+	// Difference to the node's best figure, as a ratio of it.
+	Disagreement *float64 `protobuf:"fixed64,6,opt,name=disagreement,proto3,oneof" json:"disagreement,omitempty"`
+	// "ok", "stale", "absent", "insane", "unknown".
+	State string `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
+	// Why, when it is not ok.
+	Text          string `protobuf:"bytes,8,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SensorStatus) Reset() {
+	*x = SensorStatus{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SensorStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SensorStatus) ProtoMessage() {}
+
+func (x *SensorStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SensorStatus.ProtoReflect.Descriptor instead.
+func (*SensorStatus) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *SensorStatus) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *SensorStatus) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SensorStatus) GetPowerUw() int64 {
+	if x != nil && x.PowerUw != nil {
+		return *x.PowerUw
+	}
+	return 0
+}
+
+func (x *SensorStatus) GetTempMc() int64 {
+	if x != nil && x.TempMc != nil {
+		return *x.TempMc
+	}
+	return 0
+}
+
+func (x *SensorStatus) GetAgeMs() int64 {
+	if x != nil && x.AgeMs != nil {
+		return *x.AgeMs
+	}
+	return 0
+}
+
+func (x *SensorStatus) GetDisagreement() float64 {
+	if x != nil && x.Disagreement != nil {
+		return *x.Disagreement
+	}
+	return 0
+}
+
+func (x *SensorStatus) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *SensorStatus) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// RungStatus is one rung of the ladder: "rapl", "cpufreq", "bandwidth", "dcmi".
+type RungStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Rung  string                 `protobuf:"bytes,1,opt,name=rung,proto3" json:"rung,omitempty"`
+	// "used", "ready", "missing", "locked", "refused", "off".
+	State         string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RungStatus) Reset() {
+	*x = RungStatus{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RungStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RungStatus) ProtoMessage() {}
+
+func (x *RungStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RungStatus.ProtoReflect.Descriptor instead.
+func (*RungStatus) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *RungStatus) GetRung() string {
+	if x != nil {
+		return x.Rung
+	}
+	return ""
+}
+
+func (x *RungStatus) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *RungStatus) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
+// PolicyStatus is one cpufreq policy. Frequencies are kilohertz.
+type PolicyStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Policy        string                 `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	Driver        string                 `protobuf:"bytes,2,opt,name=driver,proto3" json:"driver,omitempty"`
+	Governor      string                 `protobuf:"bytes,3,opt,name=governor,proto3" json:"governor,omitempty"`
+	Epp           string                 `protobuf:"bytes,4,opt,name=epp,proto3" json:"epp,omitempty"`
+	FreqKhz       *int64                 `protobuf:"varint,5,opt,name=freq_khz,json=freqKhz,proto3,oneof" json:"freq_khz,omitempty"`
+	MinKhz        *int64                 `protobuf:"varint,6,opt,name=min_khz,json=minKhz,proto3,oneof" json:"min_khz,omitempty"`
+	MaxKhz        *int64                 `protobuf:"varint,7,opt,name=max_khz,json=maxKhz,proto3,oneof" json:"max_khz,omitempty"`
+	RequestedKhz  *int64                 `protobuf:"varint,8,opt,name=requested_khz,json=requestedKhz,proto3,oneof" json:"requested_khz,omitempty"`
+	WrittenKhz    *int64                 `protobuf:"varint,9,opt,name=written_khz,json=writtenKhz,proto3,oneof" json:"written_khz,omitempty"`
+	EffectiveKhz  *int64                 `protobuf:"varint,10,opt,name=effective_khz,json=effectiveKhz,proto3,oneof" json:"effective_khz,omitempty"`
+	State         string                 `protobuf:"bytes,11,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyStatus) Reset() {
+	*x = PolicyStatus{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyStatus) ProtoMessage() {}
+
+func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
+func (*PolicyStatus) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *PolicyStatus) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *PolicyStatus) GetDriver() string {
+	if x != nil {
+		return x.Driver
+	}
+	return ""
+}
+
+func (x *PolicyStatus) GetGovernor() string {
+	if x != nil {
+		return x.Governor
+	}
+	return ""
+}
+
+func (x *PolicyStatus) GetEpp() string {
+	if x != nil {
+		return x.Epp
+	}
+	return ""
+}
+
+func (x *PolicyStatus) GetFreqKhz() int64 {
+	if x != nil && x.FreqKhz != nil {
+		return *x.FreqKhz
+	}
+	return 0
+}
+
+func (x *PolicyStatus) GetMinKhz() int64 {
+	if x != nil && x.MinKhz != nil {
+		return *x.MinKhz
+	}
+	return 0
+}
+
+func (x *PolicyStatus) GetMaxKhz() int64 {
+	if x != nil && x.MaxKhz != nil {
+		return *x.MaxKhz
+	}
+	return 0
+}
+
+func (x *PolicyStatus) GetRequestedKhz() int64 {
+	if x != nil && x.RequestedKhz != nil {
+		return *x.RequestedKhz
+	}
+	return 0
+}
+
+func (x *PolicyStatus) GetWrittenKhz() int64 {
+	if x != nil && x.WrittenKhz != nil {
+		return *x.WrittenKhz
+	}
+	return 0
+}
+
+func (x *PolicyStatus) GetEffectiveKhz() int64 {
+	if x != nil && x.EffectiveKhz != nil {
+		return *x.EffectiveKhz
+	}
+	return 0
+}
+
+func (x *PolicyStatus) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+// SprintStatus is a sprint under way.
+type SprintStatus struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	CapUw         int64                  `protobuf:"varint,2,opt,name=cap_uw,json=capUw,proto3" json:"cap_uw,omitempty"`
+	BaseUw        int64                  `protobuf:"varint,3,opt,name=base_uw,json=baseUw,proto3" json:"base_uw,omitempty"`
+	RemainingMs   int64                  `protobuf:"varint,4,opt,name=remaining_ms,json=remainingMs,proto3" json:"remaining_ms,omitempty"`
+	EscrowUj      int64                  `protobuf:"varint,5,opt,name=escrow_uj,json=escrowUj,proto3" json:"escrow_uj,omitempty"`
+	SpentUj       *int64                 `protobuf:"varint,6,opt,name=spent_uj,json=spentUj,proto3,oneof" json:"spent_uj,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SprintStatus) Reset() {
+	*x = SprintStatus{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SprintStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SprintStatus) ProtoMessage() {}
+
+func (x *SprintStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SprintStatus.ProtoReflect.Descriptor instead.
+func (*SprintStatus) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *SprintStatus) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SprintStatus) GetCapUw() int64 {
+	if x != nil {
+		return x.CapUw
+	}
+	return 0
+}
+
+func (x *SprintStatus) GetBaseUw() int64 {
+	if x != nil {
+		return x.BaseUw
+	}
+	return 0
+}
+
+func (x *SprintStatus) GetRemainingMs() int64 {
+	if x != nil {
+		return x.RemainingMs
+	}
+	return 0
+}
+
+func (x *SprintStatus) GetEscrowUj() int64 {
+	if x != nil {
+		return x.EscrowUj
+	}
+	return 0
+}
+
+func (x *SprintStatus) GetSpentUj() int64 {
+	if x != nil && x.SpentUj != nil {
+		return *x.SpentUj
+	}
+	return 0
+}
+
+// SliceStatus is one slice of the bandwidth rung.
+type SliceStatus struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Slice string                 `protobuf:"bytes,1,opt,name=slice,proto3" json:"slice,omitempty"`
+	// Share of one CPU that it may use, as requested, written and read back;
+	// absent: not bounded.
+	RequestedCpus *float64 `protobuf:"fixed64,2,opt,name=requested_cpus,json=requestedCpus,proto3,oneof" json:"requested_cpus,omitempty"`
+	WrittenCpus   *float64 `protobuf:"fixed64,3,opt,name=written_cpus,json=writtenCpus,proto3,oneof" json:"written_cpus,omitempty"`
+	EffectiveCpus *float64 `protobuf:"fixed64,4,opt,name=effective_cpus,json=effectiveCpus,proto3,oneof" json:"effective_cpus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SliceStatus) Reset() {
+	*x = SliceStatus{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SliceStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SliceStatus) ProtoMessage() {}
+
+func (x *SliceStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SliceStatus.ProtoReflect.Descriptor instead.
+func (*SliceStatus) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SliceStatus) GetSlice() string {
+	if x != nil {
+		return x.Slice
+	}
+	return ""
+}
+
+func (x *SliceStatus) GetRequestedCpus() float64 {
+	if x != nil && x.RequestedCpus != nil {
+		return *x.RequestedCpus
+	}
+	return 0
+}
+
+func (x *SliceStatus) GetWrittenCpus() float64 {
+	if x != nil && x.WrittenCpus != nil {
+		return *x.WrittenCpus
+	}
+	return 0
+}
+
+func (x *SliceStatus) GetEffectiveCpus() float64 {
+	if x != nil && x.EffectiveCpus != nil {
+		return *x.EffectiveCpus
+	}
+	return 0
+}
+
+// LocalLimit is a cap or frequency ceiling that an operator set on this node.
+type LocalLimit struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	CapUw      *int64                 `protobuf:"varint,1,opt,name=cap_uw,json=capUw,proto3,oneof" json:"cap_uw,omitempty"`
+	CeilingKhz *int64                 `protobuf:"varint,2,opt,name=ceiling_khz,json=ceilingKhz,proto3,oneof" json:"ceiling_khz,omitempty"`
+	// What remains of it, milliseconds.
+	RemainingMs   int64   `protobuf:"varint,3,opt,name=remaining_ms,json=remainingMs,proto3" json:"remaining_ms,omitempty"`
+	Change        *Change `protobuf:"bytes,4,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LocalLimit) Reset() {
+	*x = LocalLimit{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LocalLimit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LocalLimit) ProtoMessage() {}
+
+func (x *LocalLimit) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LocalLimit.ProtoReflect.Descriptor instead.
+func (*LocalLimit) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *LocalLimit) GetCapUw() int64 {
+	if x != nil && x.CapUw != nil {
+		return *x.CapUw
+	}
+	return 0
+}
+
+func (x *LocalLimit) GetCeilingKhz() int64 {
+	if x != nil && x.CeilingKhz != nil {
+		return *x.CeilingKhz
+	}
+	return 0
+}
+
+func (x *LocalLimit) GetRemainingMs() int64 {
+	if x != nil {
+		return x.RemainingMs
+	}
+	return 0
+}
+
+func (x *LocalLimit) GetChange() *Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+// AgentCounters count since powerd started.
+type AgentCounters struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	Renewals       uint64                 `protobuf:"varint,1,opt,name=renewals,proto3" json:"renewals,omitempty"`
+	Refusals       uint64                 `protobuf:"varint,2,opt,name=refusals,proto3" json:"refusals,omitempty"`
+	Expiries       uint64                 `protobuf:"varint,3,opt,name=expiries,proto3" json:"expiries,omitempty"`
+	Steps          uint64                 `protobuf:"varint,4,opt,name=steps,proto3" json:"steps,omitempty"`
+	DeadlineMisses uint64                 `protobuf:"varint,5,opt,name=deadline_misses,json=deadlineMisses,proto3" json:"deadline_misses,omitempty"`
+	Drifts         uint64                 `protobuf:"varint,6,opt,name=drifts,proto3" json:"drifts,omitempty"`
+	WriteErrors    uint64                 `protobuf:"varint,7,opt,name=write_errors,json=writeErrors,proto3" json:"write_errors,omitempty"`
+	ThermalEvents  uint64                 `protobuf:"varint,8,opt,name=thermal_events,json=thermalEvents,proto3" json:"thermal_events,omitempty"`
+	Sprints        uint64                 `protobuf:"varint,9,opt,name=sprints,proto3" json:"sprints,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *AgentCounters) Reset() {
+	*x = AgentCounters{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentCounters) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentCounters) ProtoMessage() {}
+
+func (x *AgentCounters) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentCounters.ProtoReflect.Descriptor instead.
+func (*AgentCounters) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *AgentCounters) GetRenewals() uint64 {
+	if x != nil {
+		return x.Renewals
+	}
+	return 0
+}
+
+func (x *AgentCounters) GetRefusals() uint64 {
+	if x != nil {
+		return x.Refusals
+	}
+	return 0
+}
+
+func (x *AgentCounters) GetExpiries() uint64 {
+	if x != nil {
+		return x.Expiries
+	}
+	return 0
+}
+
+func (x *AgentCounters) GetSteps() uint64 {
+	if x != nil {
+		return x.Steps
+	}
+	return 0
+}
+
+func (x *AgentCounters) GetDeadlineMisses() uint64 {
+	if x != nil {
+		return x.DeadlineMisses
+	}
+	return 0
+}
+
+func (x *AgentCounters) GetDrifts() uint64 {
+	if x != nil {
+		return x.Drifts
+	}
+	return 0
+}
+
+func (x *AgentCounters) GetWriteErrors() uint64 {
+	if x != nil {
+		return x.WriteErrors
+	}
+	return 0
+}
+
+func (x *AgentCounters) GetThermalEvents() uint64 {
+	if x != nil {
+		return x.ThermalEvents
+	}
+	return 0
+}
+
+func (x *AgentCounters) GetSprints() uint64 {
+	if x != nil {
+		return x.Sprints
+	}
+	return 0
+}
+
+type SetLocalLimitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CapUw         int64                  `protobuf:"varint,1,opt,name=cap_uw,json=capUw,proto3" json:"cap_uw,omitempty"`
+	DurationMs    int64                  `protobuf:"varint,2,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	Change        *Change                `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLocalLimitRequest) Reset() {
+	*x = SetLocalLimitRequest{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLocalLimitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLocalLimitRequest) ProtoMessage() {}
+
+func (x *SetLocalLimitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLocalLimitRequest.ProtoReflect.Descriptor instead.
+func (*SetLocalLimitRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SetLocalLimitRequest) GetCapUw() int64 {
+	if x != nil {
+		return x.CapUw
+	}
+	return 0
+}
+
+func (x *SetLocalLimitRequest) GetDurationMs() int64 {
+	if x != nil {
+		return x.DurationMs
+	}
+	return 0
+}
+
+func (x *SetLocalLimitRequest) GetChange() *Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+type SetLocalLimitResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The cap in force now, microwatts.
+	CapUw         int64 `protobuf:"varint,1,opt,name=cap_uw,json=capUw,proto3" json:"cap_uw,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLocalLimitResponse) Reset() {
+	*x = SetLocalLimitResponse{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLocalLimitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLocalLimitResponse) ProtoMessage() {}
+
+func (x *SetLocalLimitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLocalLimitResponse.ProtoReflect.Descriptor instead.
+func (*SetLocalLimitResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *SetLocalLimitResponse) GetCapUw() int64 {
+	if x != nil {
+		return x.CapUw
+	}
+	return 0
+}
+
+type ClearLocalLimitRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Change        *Change                `protobuf:"bytes,1,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClearLocalLimitRequest) Reset() {
+	*x = ClearLocalLimitRequest{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClearLocalLimitRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClearLocalLimitRequest) ProtoMessage() {}
+
+func (x *ClearLocalLimitRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClearLocalLimitRequest.ProtoReflect.Descriptor instead.
+func (*ClearLocalLimitRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ClearLocalLimitRequest) GetChange() *Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+type ClearLocalLimitResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	WasSet        bool                   `protobuf:"varint,1,opt,name=was_set,json=wasSet,proto3" json:"was_set,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClearLocalLimitResponse) Reset() {
+	*x = ClearLocalLimitResponse{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClearLocalLimitResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClearLocalLimitResponse) ProtoMessage() {}
+
+func (x *ClearLocalLimitResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClearLocalLimitResponse.ProtoReflect.Descriptor instead.
+func (*ClearLocalLimitResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ClearLocalLimitResponse) GetWasSet() bool {
+	if x != nil {
+		return x.WasSet
+	}
+	return false
+}
+
+type SetLocalCeilingRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	CeilingKhz    int64                  `protobuf:"varint,1,opt,name=ceiling_khz,json=ceilingKhz,proto3" json:"ceiling_khz,omitempty"`
+	DurationMs    int64                  `protobuf:"varint,2,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	Change        *Change                `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLocalCeilingRequest) Reset() {
+	*x = SetLocalCeilingRequest{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLocalCeilingRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLocalCeilingRequest) ProtoMessage() {}
+
+func (x *SetLocalCeilingRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLocalCeilingRequest.ProtoReflect.Descriptor instead.
+func (*SetLocalCeilingRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SetLocalCeilingRequest) GetCeilingKhz() int64 {
+	if x != nil {
+		return x.CeilingKhz
+	}
+	return 0
+}
+
+func (x *SetLocalCeilingRequest) GetDurationMs() int64 {
+	if x != nil {
+		return x.DurationMs
+	}
+	return 0
+}
+
+func (x *SetLocalCeilingRequest) GetChange() *Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+type SetLocalCeilingResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What reads back on each policy, in the order of status, kilohertz.
+	EffectiveKhz  []int64 `protobuf:"varint,1,rep,packed,name=effective_khz,json=effectiveKhz,proto3" json:"effective_khz,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLocalCeilingResponse) Reset() {
+	*x = SetLocalCeilingResponse{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLocalCeilingResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLocalCeilingResponse) ProtoMessage() {}
+
+func (x *SetLocalCeilingResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLocalCeilingResponse.ProtoReflect.Descriptor instead.
+func (*SetLocalCeilingResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SetLocalCeilingResponse) GetEffectiveKhz() []int64 {
+	if x != nil {
+		return x.EffectiveKhz
+	}
+	return nil
+}
+
+type RenewLeaseRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewLeaseRequest) Reset() {
+	*x = RenewLeaseRequest{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewLeaseRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewLeaseRequest) ProtoMessage() {}
+
+func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewLeaseRequest.ProtoReflect.Descriptor instead.
+func (*RenewLeaseRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{15}
+}
+
+type RenewLeaseResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What remains of the lease, milliseconds; absent without one.
+	LeaseMs       *int64 `protobuf:"varint,1,opt,name=lease_ms,json=leaseMs,proto3,oneof" json:"lease_ms,omitempty"`
+	Leader        string `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RenewLeaseResponse) Reset() {
+	*x = RenewLeaseResponse{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RenewLeaseResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RenewLeaseResponse) ProtoMessage() {}
+
+func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RenewLeaseResponse.ProtoReflect.Descriptor instead.
+func (*RenewLeaseResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *RenewLeaseResponse) GetLeaseMs() int64 {
+	if x != nil && x.LeaseMs != nil {
+		return *x.LeaseMs
+	}
+	return 0
+}
+
+func (x *RenewLeaseResponse) GetLeader() string {
+	if x != nil {
+		return x.Leader
+	}
+	return ""
+}
+
 // ZoneStatus keeps requested, written, effective and measured apart.
 type ZoneStatus struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -246,15 +1377,19 @@ type ZoneStatus struct {
 	WrittenUw   *int64 `protobuf:"varint,5,opt,name=written_uw,json=writtenUw,proto3,oneof" json:"written_uw,omitempty"`
 	EffectiveUw *int64 `protobuf:"varint,6,opt,name=effective_uw,json=effectiveUw,proto3,oneof" json:"effective_uw,omitempty"`
 	WindowUs    *int64 `protobuf:"varint,7,opt,name=window_us,json=windowUs,proto3,oneof" json:"window_us,omitempty"`
-	// "limited", "ok", "drift", "read-only", "unknown".
-	State         string `protobuf:"bytes,8,opt,name=state,proto3" json:"state,omitempty"`
+	// "limited", "ok", "drift", "read-only", "locked", "unknown".
+	State string `protobuf:"bytes,8,opt,name=state,proto3" json:"state,omitempty"`
+	// "intel-rapl", "intel-rapl-mmio", "msr".
+	ControlType string `protobuf:"bytes,9,opt,name=control_type,json=controlType,proto3" json:"control_type,omitempty"`
+	// Energy since powerd started, through wraps and resets of the counter.
+	EnergyUj      *int64 `protobuf:"varint,10,opt,name=energy_uj,json=energyUj,proto3,oneof" json:"energy_uj,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ZoneStatus) Reset() {
 	*x = ZoneStatus{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[2]
+	mi := &file_headroom_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -266,7 +1401,7 @@ func (x *ZoneStatus) String() string {
 func (*ZoneStatus) ProtoMessage() {}
 
 func (x *ZoneStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[2]
+	mi := &file_headroom_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -279,7 +1414,7 @@ func (x *ZoneStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ZoneStatus.ProtoReflect.Descriptor instead.
 func (*ZoneStatus) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{2}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ZoneStatus) GetZone() string {
@@ -338,6 +1473,20 @@ func (x *ZoneStatus) GetState() string {
 	return ""
 }
 
+func (x *ZoneStatus) GetControlType() string {
+	if x != nil {
+		return x.ControlType
+	}
+	return ""
+}
+
+func (x *ZoneStatus) GetEnergyUj() int64 {
+	if x != nil && x.EnergyUj != nil {
+		return *x.EnergyUj
+	}
+	return 0
+}
+
 type RestoreLimitsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Force         bool                   `protobuf:"varint,1,opt,name=force,proto3" json:"force,omitempty"`
@@ -348,7 +1497,7 @@ type RestoreLimitsRequest struct {
 
 func (x *RestoreLimitsRequest) Reset() {
 	*x = RestoreLimitsRequest{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[3]
+	mi := &file_headroom_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -360,7 +1509,7 @@ func (x *RestoreLimitsRequest) String() string {
 func (*RestoreLimitsRequest) ProtoMessage() {}
 
 func (x *RestoreLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[3]
+	mi := &file_headroom_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -373,7 +1522,7 @@ func (x *RestoreLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreLimitsRequest.ProtoReflect.Descriptor instead.
 func (*RestoreLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{3}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RestoreLimitsRequest) GetForce() bool {
@@ -402,7 +1551,7 @@ type RestoreLimitsResponse struct {
 
 func (x *RestoreLimitsResponse) Reset() {
 	*x = RestoreLimitsResponse{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[4]
+	mi := &file_headroom_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -414,7 +1563,7 @@ func (x *RestoreLimitsResponse) String() string {
 func (*RestoreLimitsResponse) ProtoMessage() {}
 
 func (x *RestoreLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[4]
+	mi := &file_headroom_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -427,7 +1576,7 @@ func (x *RestoreLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreLimitsResponse.ProtoReflect.Descriptor instead.
 func (*RestoreLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RestoreLimitsResponse) GetRestored() []string {
@@ -449,7 +1598,7 @@ var File_headroom_v1_agent_proto protoreflect.FileDescriptor
 const file_headroom_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"\x17headroom/v1/agent.proto\x12\vheadroom.v1\x1a\x16headroom/v1/node.proto\"\x17\n" +
-	"\x15GetAgentStatusRequest\"\xdc\x04\n" +
+	"\x15GetAgentStatusRequest\"\x9e\t\n" +
 	"\x16GetAgentStatusResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x16\n" +
@@ -468,12 +1617,130 @@ const file_headroom_v1_agent_proto_rawDesc = "" +
 	"\x05zones\x18\x0e \x03(\v2\x17.headroom.v1.ZoneStatusR\x05zones\x12/\n" +
 	"\x06health\x18\x0f \x03(\v2\x17.headroom.v1.HealthItemR\x06health\x12\x14\n" +
 	"\x05saved\x18\x10 \x01(\rR\x05saved\x12\x19\n" +
-	"\bsaved_us\x18\x11 \x01(\x03R\asavedUsB\v\n" +
+	"\bsaved_us\x18\x11 \x01(\x03R\asavedUs\x123\n" +
+	"\asensors\x18\x12 \x03(\v2\x19.headroom.v1.SensorStatusR\asensors\x12/\n" +
+	"\x06ladder\x18\x13 \x03(\v2\x17.headroom.v1.RungStatusR\x06ladder\x125\n" +
+	"\bpolicies\x18\x14 \x03(\v2\x19.headroom.v1.PolicyStatusR\bpolicies\x126\n" +
+	"\x06sprint\x18\x15 \x01(\v2\x19.headroom.v1.SprintStatusH\x04R\x06sprint\x88\x01\x01\x12\x16\n" +
+	"\x06rivals\x18\x16 \x03(\tR\x06rivals\x12\x1c\n" +
+	"\tadvertise\x18\x17 \x01(\tR\tadvertise\x12\x17\n" +
+	"\acut_off\x18\x18 \x01(\bR\x06cutOff\x12\x1e\n" +
+	"\bother_uw\x18\x19 \x01(\x03H\x05R\aotherUw\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"other_from\x18\x1a \x01(\tR\totherFrom\x122\n" +
+	"\x05local\x18\x1b \x01(\v2\x17.headroom.v1.LocalLimitH\x06R\x05local\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"limited_by\x18\x1c \x01(\tR\tlimitedBy\x126\n" +
+	"\bcounters\x18\x1d \x01(\v2\x1a.headroom.v1.AgentCountersR\bcounters\x120\n" +
+	"\x06slices\x18\x1e \x03(\v2\x18.headroom.v1.SliceStatusR\x06slicesB\v\n" +
 	"\t_lease_msB\v\n" +
 	"\t_power_uwB\f\n" +
 	"\n" +
 	"_demand_uwB\x10\n" +
-	"\x0e_limited_ratio\"\xcc\x02\n" +
+	"\x0e_limited_ratioB\t\n" +
+	"\a_sprintB\v\n" +
+	"\t_other_uwB\b\n" +
+	"\x06_local\"\x9c\x02\n" +
+	"\fSensorStatus\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1e\n" +
+	"\bpower_uw\x18\x03 \x01(\x03H\x00R\apowerUw\x88\x01\x01\x12\x1c\n" +
+	"\atemp_mc\x18\x04 \x01(\x03H\x01R\x06tempMc\x88\x01\x01\x12\x1a\n" +
+	"\x06age_ms\x18\x05 \x01(\x03H\x02R\x05ageMs\x88\x01\x01\x12'\n" +
+	"\fdisagreement\x18\x06 \x01(\x01H\x03R\fdisagreement\x88\x01\x01\x12\x14\n" +
+	"\x05state\x18\a \x01(\tR\x05state\x12\x12\n" +
+	"\x04text\x18\b \x01(\tR\x04textB\v\n" +
+	"\t_power_uwB\n" +
+	"\n" +
+	"\b_temp_mcB\t\n" +
+	"\a_age_msB\x0f\n" +
+	"\r_disagreement\"J\n" +
+	"\n" +
+	"RungStatus\x12\x12\n" +
+	"\x04rung\x18\x01 \x01(\tR\x04rung\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"\xb1\x03\n" +
+	"\fPolicyStatus\x12\x16\n" +
+	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x16\n" +
+	"\x06driver\x18\x02 \x01(\tR\x06driver\x12\x1a\n" +
+	"\bgovernor\x18\x03 \x01(\tR\bgovernor\x12\x10\n" +
+	"\x03epp\x18\x04 \x01(\tR\x03epp\x12\x1e\n" +
+	"\bfreq_khz\x18\x05 \x01(\x03H\x00R\afreqKhz\x88\x01\x01\x12\x1c\n" +
+	"\amin_khz\x18\x06 \x01(\x03H\x01R\x06minKhz\x88\x01\x01\x12\x1c\n" +
+	"\amax_khz\x18\a \x01(\x03H\x02R\x06maxKhz\x88\x01\x01\x12(\n" +
+	"\rrequested_khz\x18\b \x01(\x03H\x03R\frequestedKhz\x88\x01\x01\x12$\n" +
+	"\vwritten_khz\x18\t \x01(\x03H\x04R\n" +
+	"writtenKhz\x88\x01\x01\x12(\n" +
+	"\reffective_khz\x18\n" +
+	" \x01(\x03H\x05R\feffectiveKhz\x88\x01\x01\x12\x14\n" +
+	"\x05state\x18\v \x01(\tR\x05stateB\v\n" +
+	"\t_freq_khzB\n" +
+	"\n" +
+	"\b_min_khzB\n" +
+	"\n" +
+	"\b_max_khzB\x10\n" +
+	"\x0e_requested_khzB\x0e\n" +
+	"\f_written_khzB\x10\n" +
+	"\x0e_effective_khz\"\xbb\x01\n" +
+	"\fSprintStatus\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x15\n" +
+	"\x06cap_uw\x18\x02 \x01(\x03R\x05capUw\x12\x17\n" +
+	"\abase_uw\x18\x03 \x01(\x03R\x06baseUw\x12!\n" +
+	"\fremaining_ms\x18\x04 \x01(\x03R\vremainingMs\x12\x1b\n" +
+	"\tescrow_uj\x18\x05 \x01(\x03R\bescrowUj\x12\x1e\n" +
+	"\bspent_uj\x18\x06 \x01(\x03H\x00R\aspentUj\x88\x01\x01B\v\n" +
+	"\t_spent_uj\"\xda\x01\n" +
+	"\vSliceStatus\x12\x14\n" +
+	"\x05slice\x18\x01 \x01(\tR\x05slice\x12*\n" +
+	"\x0erequested_cpus\x18\x02 \x01(\x01H\x00R\rrequestedCpus\x88\x01\x01\x12&\n" +
+	"\fwritten_cpus\x18\x03 \x01(\x01H\x01R\vwrittenCpus\x88\x01\x01\x12*\n" +
+	"\x0eeffective_cpus\x18\x04 \x01(\x01H\x02R\reffectiveCpus\x88\x01\x01B\x11\n" +
+	"\x0f_requested_cpusB\x0f\n" +
+	"\r_written_cpusB\x11\n" +
+	"\x0f_effective_cpus\"\xb9\x01\n" +
+	"\n" +
+	"LocalLimit\x12\x1a\n" +
+	"\x06cap_uw\x18\x01 \x01(\x03H\x00R\x05capUw\x88\x01\x01\x12$\n" +
+	"\vceiling_khz\x18\x02 \x01(\x03H\x01R\n" +
+	"ceilingKhz\x88\x01\x01\x12!\n" +
+	"\fremaining_ms\x18\x03 \x01(\x03R\vremainingMs\x12+\n" +
+	"\x06change\x18\x04 \x01(\v2\x13.headroom.v1.ChangeR\x06changeB\t\n" +
+	"\a_cap_uwB\x0e\n" +
+	"\f_ceiling_khz\"\x9e\x02\n" +
+	"\rAgentCounters\x12\x1a\n" +
+	"\brenewals\x18\x01 \x01(\x04R\brenewals\x12\x1a\n" +
+	"\brefusals\x18\x02 \x01(\x04R\brefusals\x12\x1a\n" +
+	"\bexpiries\x18\x03 \x01(\x04R\bexpiries\x12\x14\n" +
+	"\x05steps\x18\x04 \x01(\x04R\x05steps\x12'\n" +
+	"\x0fdeadline_misses\x18\x05 \x01(\x04R\x0edeadlineMisses\x12\x16\n" +
+	"\x06drifts\x18\x06 \x01(\x04R\x06drifts\x12!\n" +
+	"\fwrite_errors\x18\a \x01(\x04R\vwriteErrors\x12%\n" +
+	"\x0ethermal_events\x18\b \x01(\x04R\rthermalEvents\x12\x18\n" +
+	"\asprints\x18\t \x01(\x04R\asprints\"{\n" +
+	"\x14SetLocalLimitRequest\x12\x15\n" +
+	"\x06cap_uw\x18\x01 \x01(\x03R\x05capUw\x12\x1f\n" +
+	"\vduration_ms\x18\x02 \x01(\x03R\n" +
+	"durationMs\x12+\n" +
+	"\x06change\x18\x03 \x01(\v2\x13.headroom.v1.ChangeR\x06change\".\n" +
+	"\x15SetLocalLimitResponse\x12\x15\n" +
+	"\x06cap_uw\x18\x01 \x01(\x03R\x05capUw\"E\n" +
+	"\x16ClearLocalLimitRequest\x12+\n" +
+	"\x06change\x18\x01 \x01(\v2\x13.headroom.v1.ChangeR\x06change\"2\n" +
+	"\x17ClearLocalLimitResponse\x12\x17\n" +
+	"\awas_set\x18\x01 \x01(\bR\x06wasSet\"\x87\x01\n" +
+	"\x16SetLocalCeilingRequest\x12\x1f\n" +
+	"\vceiling_khz\x18\x01 \x01(\x03R\n" +
+	"ceilingKhz\x12\x1f\n" +
+	"\vduration_ms\x18\x02 \x01(\x03R\n" +
+	"durationMs\x12+\n" +
+	"\x06change\x18\x03 \x01(\v2\x13.headroom.v1.ChangeR\x06change\">\n" +
+	"\x17SetLocalCeilingResponse\x12#\n" +
+	"\reffective_khz\x18\x01 \x03(\x03R\feffectiveKhz\"\x13\n" +
+	"\x11RenewLeaseRequest\"Y\n" +
+	"\x12RenewLeaseResponse\x12\x1e\n" +
+	"\blease_ms\x18\x01 \x01(\x03H\x00R\aleaseMs\x88\x01\x01\x12\x16\n" +
+	"\x06leader\x18\x02 \x01(\tR\x06leaderB\v\n" +
+	"\t_lease_ms\"\x9f\x03\n" +
 	"\n" +
 	"ZoneStatus\x12\x12\n" +
 	"\x04zone\x18\x01 \x01(\tR\x04zone\x12\x12\n" +
@@ -484,22 +1751,32 @@ const file_headroom_v1_agent_proto_rawDesc = "" +
 	"written_uw\x18\x05 \x01(\x03H\x02R\twrittenUw\x88\x01\x01\x12&\n" +
 	"\feffective_uw\x18\x06 \x01(\x03H\x03R\veffectiveUw\x88\x01\x01\x12 \n" +
 	"\twindow_us\x18\a \x01(\x03H\x04R\bwindowUs\x88\x01\x01\x12\x14\n" +
-	"\x05state\x18\b \x01(\tR\x05stateB\v\n" +
+	"\x05state\x18\b \x01(\tR\x05state\x12!\n" +
+	"\fcontrol_type\x18\t \x01(\tR\vcontrolType\x12 \n" +
+	"\tenergy_uj\x18\n" +
+	" \x01(\x03H\x05R\benergyUj\x88\x01\x01B\v\n" +
 	"\t_power_uwB\x0f\n" +
 	"\r_requested_uwB\r\n" +
 	"\v_written_uwB\x0f\n" +
 	"\r_effective_uwB\f\n" +
 	"\n" +
-	"_window_us\"Y\n" +
+	"_window_usB\f\n" +
+	"\n" +
+	"_energy_uj\"Y\n" +
 	"\x14RestoreLimitsRequest\x12\x14\n" +
 	"\x05force\x18\x01 \x01(\bR\x05force\x12+\n" +
 	"\x06change\x18\x02 \x01(\v2\x13.headroom.v1.ChangeR\x06change\"G\n" +
 	"\x15RestoreLimitsResponse\x12\x1a\n" +
 	"\brestored\x18\x01 \x03(\tR\brestored\x12\x12\n" +
-	"\x04kept\x18\x02 \x03(\tR\x04kept2\xc1\x01\n" +
+	"\x04kept\x18\x02 \x03(\tR\x04kept2\xa4\x04\n" +
 	"\fAgentService\x12Y\n" +
 	"\x0eGetAgentStatus\x12\".headroom.v1.GetAgentStatusRequest\x1a#.headroom.v1.GetAgentStatusResponse\x12V\n" +
-	"\rRestoreLimits\x12!.headroom.v1.RestoreLimitsRequest\x1a\".headroom.v1.RestoreLimitsResponseB%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
+	"\rRestoreLimits\x12!.headroom.v1.RestoreLimitsRequest\x1a\".headroom.v1.RestoreLimitsResponse\x12V\n" +
+	"\rSetLocalLimit\x12!.headroom.v1.SetLocalLimitRequest\x1a\".headroom.v1.SetLocalLimitResponse\x12\\\n" +
+	"\x0fClearLocalLimit\x12#.headroom.v1.ClearLocalLimitRequest\x1a$.headroom.v1.ClearLocalLimitResponse\x12\\\n" +
+	"\x0fSetLocalCeiling\x12#.headroom.v1.SetLocalCeilingRequest\x1a$.headroom.v1.SetLocalCeilingResponse\x12M\n" +
+	"\n" +
+	"RenewLease\x12\x1e.headroom.v1.RenewLeaseRequest\x1a\x1f.headroom.v1.RenewLeaseResponseB%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
 
 var (
 	file_headroom_v1_agent_proto_rawDescOnce sync.Once
@@ -513,31 +1790,65 @@ func file_headroom_v1_agent_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_agent_proto_rawDescData
 }
 
-var file_headroom_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
+var file_headroom_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_headroom_v1_agent_proto_goTypes = []any{
-	(*GetAgentStatusRequest)(nil),  // 0: headroom.v1.GetAgentStatusRequest
-	(*GetAgentStatusResponse)(nil), // 1: headroom.v1.GetAgentStatusResponse
-	(*ZoneStatus)(nil),             // 2: headroom.v1.ZoneStatus
-	(*RestoreLimitsRequest)(nil),   // 3: headroom.v1.RestoreLimitsRequest
-	(*RestoreLimitsResponse)(nil),  // 4: headroom.v1.RestoreLimitsResponse
-	(*Holding)(nil),                // 5: headroom.v1.Holding
-	(*HealthItem)(nil),             // 6: headroom.v1.HealthItem
-	(*Change)(nil),                 // 7: headroom.v1.Change
+	(*GetAgentStatusRequest)(nil),   // 0: headroom.v1.GetAgentStatusRequest
+	(*GetAgentStatusResponse)(nil),  // 1: headroom.v1.GetAgentStatusResponse
+	(*SensorStatus)(nil),            // 2: headroom.v1.SensorStatus
+	(*RungStatus)(nil),              // 3: headroom.v1.RungStatus
+	(*PolicyStatus)(nil),            // 4: headroom.v1.PolicyStatus
+	(*SprintStatus)(nil),            // 5: headroom.v1.SprintStatus
+	(*SliceStatus)(nil),             // 6: headroom.v1.SliceStatus
+	(*LocalLimit)(nil),              // 7: headroom.v1.LocalLimit
+	(*AgentCounters)(nil),           // 8: headroom.v1.AgentCounters
+	(*SetLocalLimitRequest)(nil),    // 9: headroom.v1.SetLocalLimitRequest
+	(*SetLocalLimitResponse)(nil),   // 10: headroom.v1.SetLocalLimitResponse
+	(*ClearLocalLimitRequest)(nil),  // 11: headroom.v1.ClearLocalLimitRequest
+	(*ClearLocalLimitResponse)(nil), // 12: headroom.v1.ClearLocalLimitResponse
+	(*SetLocalCeilingRequest)(nil),  // 13: headroom.v1.SetLocalCeilingRequest
+	(*SetLocalCeilingResponse)(nil), // 14: headroom.v1.SetLocalCeilingResponse
+	(*RenewLeaseRequest)(nil),       // 15: headroom.v1.RenewLeaseRequest
+	(*RenewLeaseResponse)(nil),      // 16: headroom.v1.RenewLeaseResponse
+	(*ZoneStatus)(nil),              // 17: headroom.v1.ZoneStatus
+	(*RestoreLimitsRequest)(nil),    // 18: headroom.v1.RestoreLimitsRequest
+	(*RestoreLimitsResponse)(nil),   // 19: headroom.v1.RestoreLimitsResponse
+	(*Holding)(nil),                 // 20: headroom.v1.Holding
+	(*HealthItem)(nil),              // 21: headroom.v1.HealthItem
+	(*Change)(nil),                  // 22: headroom.v1.Change
 }
 var file_headroom_v1_agent_proto_depIdxs = []int32{
-	5, // 0: headroom.v1.GetAgentStatusResponse.holding:type_name -> headroom.v1.Holding
-	2, // 1: headroom.v1.GetAgentStatusResponse.zones:type_name -> headroom.v1.ZoneStatus
-	6, // 2: headroom.v1.GetAgentStatusResponse.health:type_name -> headroom.v1.HealthItem
-	7, // 3: headroom.v1.RestoreLimitsRequest.change:type_name -> headroom.v1.Change
-	0, // 4: headroom.v1.AgentService.GetAgentStatus:input_type -> headroom.v1.GetAgentStatusRequest
-	3, // 5: headroom.v1.AgentService.RestoreLimits:input_type -> headroom.v1.RestoreLimitsRequest
-	1, // 6: headroom.v1.AgentService.GetAgentStatus:output_type -> headroom.v1.GetAgentStatusResponse
-	4, // 7: headroom.v1.AgentService.RestoreLimits:output_type -> headroom.v1.RestoreLimitsResponse
-	6, // [6:8] is the sub-list for method output_type
-	4, // [4:6] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	20, // 0: headroom.v1.GetAgentStatusResponse.holding:type_name -> headroom.v1.Holding
+	17, // 1: headroom.v1.GetAgentStatusResponse.zones:type_name -> headroom.v1.ZoneStatus
+	21, // 2: headroom.v1.GetAgentStatusResponse.health:type_name -> headroom.v1.HealthItem
+	2,  // 3: headroom.v1.GetAgentStatusResponse.sensors:type_name -> headroom.v1.SensorStatus
+	3,  // 4: headroom.v1.GetAgentStatusResponse.ladder:type_name -> headroom.v1.RungStatus
+	4,  // 5: headroom.v1.GetAgentStatusResponse.policies:type_name -> headroom.v1.PolicyStatus
+	5,  // 6: headroom.v1.GetAgentStatusResponse.sprint:type_name -> headroom.v1.SprintStatus
+	7,  // 7: headroom.v1.GetAgentStatusResponse.local:type_name -> headroom.v1.LocalLimit
+	8,  // 8: headroom.v1.GetAgentStatusResponse.counters:type_name -> headroom.v1.AgentCounters
+	6,  // 9: headroom.v1.GetAgentStatusResponse.slices:type_name -> headroom.v1.SliceStatus
+	22, // 10: headroom.v1.LocalLimit.change:type_name -> headroom.v1.Change
+	22, // 11: headroom.v1.SetLocalLimitRequest.change:type_name -> headroom.v1.Change
+	22, // 12: headroom.v1.ClearLocalLimitRequest.change:type_name -> headroom.v1.Change
+	22, // 13: headroom.v1.SetLocalCeilingRequest.change:type_name -> headroom.v1.Change
+	22, // 14: headroom.v1.RestoreLimitsRequest.change:type_name -> headroom.v1.Change
+	0,  // 15: headroom.v1.AgentService.GetAgentStatus:input_type -> headroom.v1.GetAgentStatusRequest
+	18, // 16: headroom.v1.AgentService.RestoreLimits:input_type -> headroom.v1.RestoreLimitsRequest
+	9,  // 17: headroom.v1.AgentService.SetLocalLimit:input_type -> headroom.v1.SetLocalLimitRequest
+	11, // 18: headroom.v1.AgentService.ClearLocalLimit:input_type -> headroom.v1.ClearLocalLimitRequest
+	13, // 19: headroom.v1.AgentService.SetLocalCeiling:input_type -> headroom.v1.SetLocalCeilingRequest
+	15, // 20: headroom.v1.AgentService.RenewLease:input_type -> headroom.v1.RenewLeaseRequest
+	1,  // 21: headroom.v1.AgentService.GetAgentStatus:output_type -> headroom.v1.GetAgentStatusResponse
+	19, // 22: headroom.v1.AgentService.RestoreLimits:output_type -> headroom.v1.RestoreLimitsResponse
+	10, // 23: headroom.v1.AgentService.SetLocalLimit:output_type -> headroom.v1.SetLocalLimitResponse
+	12, // 24: headroom.v1.AgentService.ClearLocalLimit:output_type -> headroom.v1.ClearLocalLimitResponse
+	14, // 25: headroom.v1.AgentService.SetLocalCeiling:output_type -> headroom.v1.SetLocalCeilingResponse
+	16, // 26: headroom.v1.AgentService.RenewLease:output_type -> headroom.v1.RenewLeaseResponse
+	21, // [21:27] is the sub-list for method output_type
+	15, // [15:21] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_agent_proto_init() }
@@ -548,13 +1859,19 @@ func file_headroom_v1_agent_proto_init() {
 	file_headroom_v1_node_proto_init()
 	file_headroom_v1_agent_proto_msgTypes[1].OneofWrappers = []any{}
 	file_headroom_v1_agent_proto_msgTypes[2].OneofWrappers = []any{}
+	file_headroom_v1_agent_proto_msgTypes[4].OneofWrappers = []any{}
+	file_headroom_v1_agent_proto_msgTypes[5].OneofWrappers = []any{}
+	file_headroom_v1_agent_proto_msgTypes[6].OneofWrappers = []any{}
+	file_headroom_v1_agent_proto_msgTypes[7].OneofWrappers = []any{}
+	file_headroom_v1_agent_proto_msgTypes[16].OneofWrappers = []any{}
+	file_headroom_v1_agent_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_agent_proto_rawDesc), len(file_headroom_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   5,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

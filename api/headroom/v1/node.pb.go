@@ -552,7 +552,12 @@ type Holding struct {
 	// wall. Absent while it is unknown (a read failed, nothing written yet).
 	EffectiveUw *int64 `protobuf:"varint,4,opt,name=effective_uw,json=effectiveUw,proto3,oneof" json:"effective_uw,omitempty"`
 	// The fail-safe cap that the node has stored durably, in microwatts.
-	FailSafeUw    int64 `protobuf:"varint,5,opt,name=fail_safe_uw,json=failSafeUw,proto3" json:"fail_safe_uw,omitempty"`
+	FailSafeUw int64 `protobuf:"varint,5,opt,name=fail_safe_uw,json=failSafeUw,proto3" json:"fail_safe_uw,omitempty"`
+	// Id of the sprint that the node carries out now; empty when it holds its base cap.
+	SprintId string `protobuf:"bytes,6,opt,name=sprint_id,json=sprintId,proto3" json:"sprint_id,omitempty"`
+	// Sprints that have ended here since the node's process started, newest last,
+	// at most eight: told in each heartbeat until a newer sequence is applied.
+	Ended         []*SprintEnd `protobuf:"bytes,7,rep,name=ended,proto3" json:"ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -622,6 +627,84 @@ func (x *Holding) GetFailSafeUw() int64 {
 	return 0
 }
 
+func (x *Holding) GetSprintId() string {
+	if x != nil {
+		return x.SprintId
+	}
+	return ""
+}
+
+func (x *Holding) GetEnded() []*SprintEnd {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+// SprintEnd tells that the node is back at its base cap, verified by read-back.
+type SprintEnd struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Energy above the base cap that the sprint drew at the wall, in microjoules.
+	// Absent when it was not measured all the way.
+	SpentUj *int64 `protobuf:"varint,2,opt,name=spent_uj,json=spentUj,proto3,oneof" json:"spent_uj,omitempty"`
+	// Why it ended: "time", "escrow", "thermal", "superseded", "lease", "stopped".
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SprintEnd) Reset() {
+	*x = SprintEnd{}
+	mi := &file_headroom_v1_node_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SprintEnd) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SprintEnd) ProtoMessage() {}
+
+func (x *SprintEnd) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_node_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SprintEnd.ProtoReflect.Descriptor instead.
+func (*SprintEnd) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SprintEnd) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SprintEnd) GetSpentUj() int64 {
+	if x != nil && x.SpentUj != nil {
+		return *x.SpentUj
+	}
+	return 0
+}
+
+func (x *SprintEnd) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // HealthItem is one warning, the same in every place that shows it.
 type HealthItem struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -639,7 +722,7 @@ type HealthItem struct {
 
 func (x *HealthItem) Reset() {
 	*x = HealthItem{}
-	mi := &file_headroom_v1_node_proto_msgTypes[6]
+	mi := &file_headroom_v1_node_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -651,7 +734,7 @@ func (x *HealthItem) String() string {
 func (*HealthItem) ProtoMessage() {}
 
 func (x *HealthItem) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_node_proto_msgTypes[6]
+	mi := &file_headroom_v1_node_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -664,7 +747,7 @@ func (x *HealthItem) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthItem.ProtoReflect.Descriptor instead.
 func (*HealthItem) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_node_proto_rawDescGZIP(), []int{6}
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *HealthItem) GetCode() string {
@@ -710,7 +793,7 @@ type CoordinatorMessage struct {
 
 func (x *CoordinatorMessage) Reset() {
 	*x = CoordinatorMessage{}
-	mi := &file_headroom_v1_node_proto_msgTypes[7]
+	mi := &file_headroom_v1_node_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -722,7 +805,7 @@ func (x *CoordinatorMessage) String() string {
 func (*CoordinatorMessage) ProtoMessage() {}
 
 func (x *CoordinatorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_node_proto_msgTypes[7]
+	mi := &file_headroom_v1_node_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -735,7 +818,7 @@ func (x *CoordinatorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoordinatorMessage.ProtoReflect.Descriptor instead.
 func (*CoordinatorMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_node_proto_rawDescGZIP(), []int{7}
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CoordinatorMessage) GetMessage() isCoordinatorMessage_Message {
@@ -810,14 +893,17 @@ type Lease struct {
 	// Process id of the powerd process that sent the heartbeat.
 	ProcessId uint64 `protobuf:"fixed64,6,opt,name=process_id,json=processId,proto3" json:"process_id,omitempty"`
 	// Brake generation that the log has lifted; a node that stored a higher one refuses the lease.
-	BrakeLifted   uint64 `protobuf:"varint,7,opt,name=brake_lifted,json=brakeLifted,proto3" json:"brake_lifted,omitempty"`
+	BrakeLifted uint64 `protobuf:"varint,7,opt,name=brake_lifted,json=brakeLifted,proto3" json:"brake_lifted,omitempty"`
+	// A sprint beside the base cap; absent without one. A newer sequence replaces
+	// base and sprint together.
+	Sprint        *Sprint `protobuf:"bytes,8,opt,name=sprint,proto3" json:"sprint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_headroom_v1_node_proto_msgTypes[8]
+	mi := &file_headroom_v1_node_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -829,7 +915,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_node_proto_msgTypes[8]
+	mi := &file_headroom_v1_node_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -842,7 +928,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_node_proto_rawDescGZIP(), []int{8}
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Lease) GetStamp() *Stamp {
@@ -894,6 +980,89 @@ func (x *Lease) GetBrakeLifted() uint64 {
 	return 0
 }
 
+func (x *Lease) GetSprint() *Sprint {
+	if x != nil {
+		return x.Sprint
+	}
+	return nil
+}
+
+// Sprint lets a node draw more than its base cap for a time. It begins when the
+// node first applies it and ends by itself: after duration_ms, when its energy
+// above the base is spent, with the lease, or on a thermal event. Its end never
+// raises a cap.
+type Sprint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Id of the escrow in the ledger.
+	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The cap while the sprint lasts, in microwatts at the wall; above the base cap.
+	CapUw int64 `protobuf:"varint,2,opt,name=cap_uw,json=capUw,proto3" json:"cap_uw,omitempty"`
+	// Longest time, in milliseconds from the first application.
+	DurationMs int64 `protobuf:"varint,3,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	// Energy above the base cap that may be spent on this node, in microjoules.
+	EscrowUj      int64 `protobuf:"varint,4,opt,name=escrow_uj,json=escrowUj,proto3" json:"escrow_uj,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sprint) Reset() {
+	*x = Sprint{}
+	mi := &file_headroom_v1_node_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sprint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sprint) ProtoMessage() {}
+
+func (x *Sprint) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_node_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sprint.ProtoReflect.Descriptor instead.
+func (*Sprint) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Sprint) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Sprint) GetCapUw() int64 {
+	if x != nil {
+		return x.CapUw
+	}
+	return 0
+}
+
+func (x *Sprint) GetDurationMs() int64 {
+	if x != nil {
+		return x.DurationMs
+	}
+	return 0
+}
+
+func (x *Sprint) GetEscrowUj() int64 {
+	if x != nil {
+		return x.EscrowUj
+	}
+	return 0
+}
+
 // Leader tells who leads. A follower sends it at once after Hello and whenever
 // the leader changes; a new leader sends it about itself on every stream.
 type Leader struct {
@@ -912,7 +1081,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_headroom_v1_node_proto_msgTypes[9]
+	mi := &file_headroom_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -924,7 +1093,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_node_proto_msgTypes[9]
+	mi := &file_headroom_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -937,7 +1106,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Leader) GetId() string {
@@ -978,7 +1147,7 @@ type NotAdmitted struct {
 
 func (x *NotAdmitted) Reset() {
 	*x = NotAdmitted{}
-	mi := &file_headroom_v1_node_proto_msgTypes[10]
+	mi := &file_headroom_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1159,7 @@ func (x *NotAdmitted) String() string {
 func (*NotAdmitted) ProtoMessage() {}
 
 func (x *NotAdmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_node_proto_msgTypes[10]
+	mi := &file_headroom_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1172,7 @@ func (x *NotAdmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotAdmitted.ProtoReflect.Descriptor instead.
 func (*NotAdmitted) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *NotAdmitted) GetReason() string {
@@ -1025,7 +1194,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_headroom_v1_node_proto_msgTypes[11]
+	mi := &file_headroom_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1037,7 +1206,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_node_proto_msgTypes[11]
+	mi := &file_headroom_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1050,7 +1219,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ReleaseRequest) GetNode() string {
@@ -1086,7 +1255,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_headroom_v1_node_proto_msgTypes[12]
+	mi := &file_headroom_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1098,7 +1267,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_node_proto_msgTypes[12]
+	mi := &file_headroom_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1111,7 +1280,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ReleaseResponse) GetRevision() uint64 {
@@ -1145,7 +1314,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_headroom_v1_node_proto_msgTypes[13]
+	mi := &file_headroom_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1326,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_node_proto_msgTypes[13]
+	mi := &file_headroom_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1339,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Change) GetActor() string {
@@ -1248,15 +1417,22 @@ const file_headroom_v1_node_proto_rawDesc = "" +
 	"\t_power_uwB\f\n" +
 	"\n" +
 	"_demand_uwB\x10\n" +
-	"\x0e_limited_ratio\"\xd8\x01\n" +
+	"\x0e_limited_ratio\"\xa3\x02\n" +
 	"\aHolding\x12-\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x17.headroom.v1.LeaseStateR\x05state\x12,\n" +
 	"\aapplied\x18\x02 \x01(\v2\x12.headroom.v1.StampR\aapplied\x12\x15\n" +
 	"\x06cap_uw\x18\x03 \x01(\x03R\x05capUw\x12&\n" +
 	"\feffective_uw\x18\x04 \x01(\x03H\x00R\veffectiveUw\x88\x01\x01\x12 \n" +
 	"\ffail_safe_uw\x18\x05 \x01(\x03R\n" +
-	"failSafeUwB\x0f\n" +
-	"\r_effective_uw\"d\n" +
+	"failSafeUw\x12\x1b\n" +
+	"\tsprint_id\x18\x06 \x01(\tR\bsprintId\x12,\n" +
+	"\x05ended\x18\a \x03(\v2\x16.headroom.v1.SprintEndR\x05endedB\x0f\n" +
+	"\r_effective_uw\"`\n" +
+	"\tSprintEnd\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1e\n" +
+	"\bspent_uj\x18\x02 \x01(\x03H\x00R\aspentUj\x88\x01\x01\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reasonB\v\n" +
+	"\t_spent_uj\"d\n" +
 	"\n" +
 	"HealthItem\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x1a\n" +
@@ -1267,7 +1443,7 @@ const file_headroom_v1_node_proto_rawDesc = "" +
 	"\x05lease\x18\x01 \x01(\v2\x12.headroom.v1.LeaseH\x00R\x05lease\x12-\n" +
 	"\x06leader\x18\x02 \x01(\v2\x13.headroom.v1.LeaderH\x00R\x06leader\x12=\n" +
 	"\fnot_admitted\x18\x03 \x01(\v2\x18.headroom.v1.NotAdmittedH\x00R\vnotAdmittedB\t\n" +
-	"\amessage\"\xeb\x01\n" +
+	"\amessage\"\x98\x02\n" +
 	"\x05Lease\x12(\n" +
 	"\x05stamp\x18\x01 \x01(\v2\x12.headroom.v1.StampR\x05stamp\x12\x15\n" +
 	"\x06cap_uw\x18\x02 \x01(\x03R\x05capUw\x12 \n" +
@@ -1278,7 +1454,14 @@ const file_headroom_v1_node_proto_rawDesc = "" +
 	"\theartbeat\x18\x05 \x01(\x04R\theartbeat\x12\x1d\n" +
 	"\n" +
 	"process_id\x18\x06 \x01(\x06R\tprocessId\x12!\n" +
-	"\fbrake_lifted\x18\a \x01(\x04R\vbrakeLifted\"p\n" +
+	"\fbrake_lifted\x18\a \x01(\x04R\vbrakeLifted\x12+\n" +
+	"\x06sprint\x18\b \x01(\v2\x13.headroom.v1.SprintR\x06sprint\"m\n" +
+	"\x06Sprint\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x15\n" +
+	"\x06cap_uw\x18\x02 \x01(\x03R\x05capUw\x12\x1f\n" +
+	"\vduration_ms\x18\x03 \x01(\x03R\n" +
+	"durationMs\x12\x1b\n" +
+	"\tescrow_uj\x18\x04 \x01(\x03R\bescrowUj\"p\n" +
 	"\x06Leader\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
@@ -1324,7 +1507,7 @@ func file_headroom_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_headroom_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_headroom_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_headroom_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_headroom_v1_node_proto_goTypes = []any{
 	(LeaseState)(0),            // 0: headroom.v1.LeaseState
 	(*Epoch)(nil),              // 1: headroom.v1.Epoch
@@ -1333,14 +1516,16 @@ var file_headroom_v1_node_proto_goTypes = []any{
 	(*Hello)(nil),              // 4: headroom.v1.Hello
 	(*Heartbeat)(nil),          // 5: headroom.v1.Heartbeat
 	(*Holding)(nil),            // 6: headroom.v1.Holding
-	(*HealthItem)(nil),         // 7: headroom.v1.HealthItem
-	(*CoordinatorMessage)(nil), // 8: headroom.v1.CoordinatorMessage
-	(*Lease)(nil),              // 9: headroom.v1.Lease
-	(*Leader)(nil),             // 10: headroom.v1.Leader
-	(*NotAdmitted)(nil),        // 11: headroom.v1.NotAdmitted
-	(*ReleaseRequest)(nil),     // 12: headroom.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),    // 13: headroom.v1.ReleaseResponse
-	(*Change)(nil),             // 14: headroom.v1.Change
+	(*SprintEnd)(nil),          // 7: headroom.v1.SprintEnd
+	(*HealthItem)(nil),         // 8: headroom.v1.HealthItem
+	(*CoordinatorMessage)(nil), // 9: headroom.v1.CoordinatorMessage
+	(*Lease)(nil),              // 10: headroom.v1.Lease
+	(*Sprint)(nil),             // 11: headroom.v1.Sprint
+	(*Leader)(nil),             // 12: headroom.v1.Leader
+	(*NotAdmitted)(nil),        // 13: headroom.v1.NotAdmitted
+	(*ReleaseRequest)(nil),     // 14: headroom.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),    // 15: headroom.v1.ReleaseResponse
+	(*Change)(nil),             // 16: headroom.v1.Change
 }
 var file_headroom_v1_node_proto_depIdxs = []int32{
 	1,  // 0: headroom.v1.Stamp.epoch:type_name -> headroom.v1.Epoch
@@ -1348,24 +1533,26 @@ var file_headroom_v1_node_proto_depIdxs = []int32{
 	5,  // 2: headroom.v1.NodeMessage.heartbeat:type_name -> headroom.v1.Heartbeat
 	2,  // 3: headroom.v1.Heartbeat.highest:type_name -> headroom.v1.Stamp
 	6,  // 4: headroom.v1.Heartbeat.holding:type_name -> headroom.v1.Holding
-	7,  // 5: headroom.v1.Heartbeat.health:type_name -> headroom.v1.HealthItem
+	8,  // 5: headroom.v1.Heartbeat.health:type_name -> headroom.v1.HealthItem
 	0,  // 6: headroom.v1.Holding.state:type_name -> headroom.v1.LeaseState
 	2,  // 7: headroom.v1.Holding.applied:type_name -> headroom.v1.Stamp
-	9,  // 8: headroom.v1.CoordinatorMessage.lease:type_name -> headroom.v1.Lease
-	10, // 9: headroom.v1.CoordinatorMessage.leader:type_name -> headroom.v1.Leader
-	11, // 10: headroom.v1.CoordinatorMessage.not_admitted:type_name -> headroom.v1.NotAdmitted
-	2,  // 11: headroom.v1.Lease.stamp:type_name -> headroom.v1.Stamp
-	1,  // 12: headroom.v1.Leader.epoch:type_name -> headroom.v1.Epoch
-	14, // 13: headroom.v1.ReleaseRequest.change:type_name -> headroom.v1.Change
-	3,  // 14: headroom.v1.NodeService.Exchange:input_type -> headroom.v1.NodeMessage
-	12, // 15: headroom.v1.NodeService.Release:input_type -> headroom.v1.ReleaseRequest
-	8,  // 16: headroom.v1.NodeService.Exchange:output_type -> headroom.v1.CoordinatorMessage
-	13, // 17: headroom.v1.NodeService.Release:output_type -> headroom.v1.ReleaseResponse
-	16, // [16:18] is the sub-list for method output_type
-	14, // [14:16] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	7,  // 8: headroom.v1.Holding.ended:type_name -> headroom.v1.SprintEnd
+	10, // 9: headroom.v1.CoordinatorMessage.lease:type_name -> headroom.v1.Lease
+	12, // 10: headroom.v1.CoordinatorMessage.leader:type_name -> headroom.v1.Leader
+	13, // 11: headroom.v1.CoordinatorMessage.not_admitted:type_name -> headroom.v1.NotAdmitted
+	2,  // 12: headroom.v1.Lease.stamp:type_name -> headroom.v1.Stamp
+	11, // 13: headroom.v1.Lease.sprint:type_name -> headroom.v1.Sprint
+	1,  // 14: headroom.v1.Leader.epoch:type_name -> headroom.v1.Epoch
+	16, // 15: headroom.v1.ReleaseRequest.change:type_name -> headroom.v1.Change
+	3,  // 16: headroom.v1.NodeService.Exchange:input_type -> headroom.v1.NodeMessage
+	14, // 17: headroom.v1.NodeService.Release:input_type -> headroom.v1.ReleaseRequest
+	9,  // 18: headroom.v1.NodeService.Exchange:output_type -> headroom.v1.CoordinatorMessage
+	15, // 19: headroom.v1.NodeService.Release:output_type -> headroom.v1.ReleaseResponse
+	18, // [18:20] is the sub-list for method output_type
+	16, // [16:18] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_node_proto_init() }
@@ -1379,19 +1566,20 @@ func file_headroom_v1_node_proto_init() {
 	}
 	file_headroom_v1_node_proto_msgTypes[4].OneofWrappers = []any{}
 	file_headroom_v1_node_proto_msgTypes[5].OneofWrappers = []any{}
-	file_headroom_v1_node_proto_msgTypes[7].OneofWrappers = []any{
+	file_headroom_v1_node_proto_msgTypes[6].OneofWrappers = []any{}
+	file_headroom_v1_node_proto_msgTypes[8].OneofWrappers = []any{
 		(*CoordinatorMessage_Lease)(nil),
 		(*CoordinatorMessage_Leader)(nil),
 		(*CoordinatorMessage_NotAdmitted)(nil),
 	}
-	file_headroom_v1_node_proto_msgTypes[13].OneofWrappers = []any{}
+	file_headroom_v1_node_proto_msgTypes[15].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_node_proto_rawDesc), len(file_headroom_v1_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   14,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -39,6 +39,17 @@ const (
 	// AgentServiceRestoreLimitsProcedure is the fully-qualified name of the AgentService's
 	// RestoreLimits RPC.
 	AgentServiceRestoreLimitsProcedure = "/headroom.v1.AgentService/RestoreLimits"
+	// AgentServiceSetLocalLimitProcedure is the fully-qualified name of the AgentService's
+	// SetLocalLimit RPC.
+	AgentServiceSetLocalLimitProcedure = "/headroom.v1.AgentService/SetLocalLimit"
+	// AgentServiceClearLocalLimitProcedure is the fully-qualified name of the AgentService's
+	// ClearLocalLimit RPC.
+	AgentServiceClearLocalLimitProcedure = "/headroom.v1.AgentService/ClearLocalLimit"
+	// AgentServiceSetLocalCeilingProcedure is the fully-qualified name of the AgentService's
+	// SetLocalCeiling RPC.
+	AgentServiceSetLocalCeilingProcedure = "/headroom.v1.AgentService/SetLocalCeiling"
+	// AgentServiceRenewLeaseProcedure is the fully-qualified name of the AgentService's RenewLease RPC.
+	AgentServiceRenewLeaseProcedure = "/headroom.v1.AgentService/RenewLease"
 )
 
 // AgentServiceClient is a client for the headroom.v1.AgentService service.
@@ -47,6 +58,13 @@ type AgentServiceClient interface {
 	// RestoreLimits asks the running powerd to get a release from the coordinator
 	// and then to put the saved controls back. With force it does not ask.
 	RestoreLimits(context.Context, *connect.Request[v1.RestoreLimitsRequest]) (*connect.Response[v1.RestoreLimitsResponse], error)
+	// SetLocalLimit caps this node below its lease for a time; ClearLocalLimit ends it.
+	SetLocalLimit(context.Context, *connect.Request[v1.SetLocalLimitRequest]) (*connect.Response[v1.SetLocalLimitResponse], error)
+	ClearLocalLimit(context.Context, *connect.Request[v1.ClearLocalLimitRequest]) (*connect.Response[v1.ClearLocalLimitResponse], error)
+	// SetLocalCeiling bounds the frequency for a time; a ceiling of 0 ends it.
+	SetLocalCeiling(context.Context, *connect.Request[v1.SetLocalCeilingRequest]) (*connect.Response[v1.SetLocalCeilingResponse], error)
+	// RenewLease sends a heartbeat at once and tells how the lease stands afterwards.
+	RenewLease(context.Context, *connect.Request[v1.RenewLeaseRequest]) (*connect.Response[v1.RenewLeaseResponse], error)
 }
 
 // NewAgentServiceClient constructs a client for the headroom.v1.AgentService service. By default,
@@ -72,13 +90,41 @@ func NewAgentServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(agentServiceMethods.ByName("RestoreLimits")),
 			connect.WithClientOptions(opts...),
 		),
+		setLocalLimit: connect.NewClient[v1.SetLocalLimitRequest, v1.SetLocalLimitResponse](
+			httpClient,
+			baseURL+AgentServiceSetLocalLimitProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("SetLocalLimit")),
+			connect.WithClientOptions(opts...),
+		),
+		clearLocalLimit: connect.NewClient[v1.ClearLocalLimitRequest, v1.ClearLocalLimitResponse](
+			httpClient,
+			baseURL+AgentServiceClearLocalLimitProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("ClearLocalLimit")),
+			connect.WithClientOptions(opts...),
+		),
+		setLocalCeiling: connect.NewClient[v1.SetLocalCeilingRequest, v1.SetLocalCeilingResponse](
+			httpClient,
+			baseURL+AgentServiceSetLocalCeilingProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("SetLocalCeiling")),
+			connect.WithClientOptions(opts...),
+		),
+		renewLease: connect.NewClient[v1.RenewLeaseRequest, v1.RenewLeaseResponse](
+			httpClient,
+			baseURL+AgentServiceRenewLeaseProcedure,
+			connect.WithSchema(agentServiceMethods.ByName("RenewLease")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // agentServiceClient implements AgentServiceClient.
 type agentServiceClient struct {
-	getAgentStatus *connect.Client[v1.GetAgentStatusRequest, v1.GetAgentStatusResponse]
-	restoreLimits  *connect.Client[v1.RestoreLimitsRequest, v1.RestoreLimitsResponse]
+	getAgentStatus  *connect.Client[v1.GetAgentStatusRequest, v1.GetAgentStatusResponse]
+	restoreLimits   *connect.Client[v1.RestoreLimitsRequest, v1.RestoreLimitsResponse]
+	setLocalLimit   *connect.Client[v1.SetLocalLimitRequest, v1.SetLocalLimitResponse]
+	clearLocalLimit *connect.Client[v1.ClearLocalLimitRequest, v1.ClearLocalLimitResponse]
+	setLocalCeiling *connect.Client[v1.SetLocalCeilingRequest, v1.SetLocalCeilingResponse]
+	renewLease      *connect.Client[v1.RenewLeaseRequest, v1.RenewLeaseResponse]
 }
 
 // GetAgentStatus calls headroom.v1.AgentService.GetAgentStatus.
@@ -91,12 +137,39 @@ func (c *agentServiceClient) RestoreLimits(ctx context.Context, req *connect.Req
 	return c.restoreLimits.CallUnary(ctx, req)
 }
 
+// SetLocalLimit calls headroom.v1.AgentService.SetLocalLimit.
+func (c *agentServiceClient) SetLocalLimit(ctx context.Context, req *connect.Request[v1.SetLocalLimitRequest]) (*connect.Response[v1.SetLocalLimitResponse], error) {
+	return c.setLocalLimit.CallUnary(ctx, req)
+}
+
+// ClearLocalLimit calls headroom.v1.AgentService.ClearLocalLimit.
+func (c *agentServiceClient) ClearLocalLimit(ctx context.Context, req *connect.Request[v1.ClearLocalLimitRequest]) (*connect.Response[v1.ClearLocalLimitResponse], error) {
+	return c.clearLocalLimit.CallUnary(ctx, req)
+}
+
+// SetLocalCeiling calls headroom.v1.AgentService.SetLocalCeiling.
+func (c *agentServiceClient) SetLocalCeiling(ctx context.Context, req *connect.Request[v1.SetLocalCeilingRequest]) (*connect.Response[v1.SetLocalCeilingResponse], error) {
+	return c.setLocalCeiling.CallUnary(ctx, req)
+}
+
+// RenewLease calls headroom.v1.AgentService.RenewLease.
+func (c *agentServiceClient) RenewLease(ctx context.Context, req *connect.Request[v1.RenewLeaseRequest]) (*connect.Response[v1.RenewLeaseResponse], error) {
+	return c.renewLease.CallUnary(ctx, req)
+}
+
 // AgentServiceHandler is an implementation of the headroom.v1.AgentService service.
 type AgentServiceHandler interface {
 	GetAgentStatus(context.Context, *connect.Request[v1.GetAgentStatusRequest]) (*connect.Response[v1.GetAgentStatusResponse], error)
 	// RestoreLimits asks the running powerd to get a release from the coordinator
 	// and then to put the saved controls back. With force it does not ask.
 	RestoreLimits(context.Context, *connect.Request[v1.RestoreLimitsRequest]) (*connect.Response[v1.RestoreLimitsResponse], error)
+	// SetLocalLimit caps this node below its lease for a time; ClearLocalLimit ends it.
+	SetLocalLimit(context.Context, *connect.Request[v1.SetLocalLimitRequest]) (*connect.Response[v1.SetLocalLimitResponse], error)
+	ClearLocalLimit(context.Context, *connect.Request[v1.ClearLocalLimitRequest]) (*connect.Response[v1.ClearLocalLimitResponse], error)
+	// SetLocalCeiling bounds the frequency for a time; a ceiling of 0 ends it.
+	SetLocalCeiling(context.Context, *connect.Request[v1.SetLocalCeilingRequest]) (*connect.Response[v1.SetLocalCeilingResponse], error)
+	// RenewLease sends a heartbeat at once and tells how the lease stands afterwards.
+	RenewLease(context.Context, *connect.Request[v1.RenewLeaseRequest]) (*connect.Response[v1.RenewLeaseResponse], error)
 }
 
 // NewAgentServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -118,12 +191,44 @@ func NewAgentServiceHandler(svc AgentServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(agentServiceMethods.ByName("RestoreLimits")),
 		connect.WithHandlerOptions(opts...),
 	)
+	agentServiceSetLocalLimitHandler := connect.NewUnaryHandler(
+		AgentServiceSetLocalLimitProcedure,
+		svc.SetLocalLimit,
+		connect.WithSchema(agentServiceMethods.ByName("SetLocalLimit")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceClearLocalLimitHandler := connect.NewUnaryHandler(
+		AgentServiceClearLocalLimitProcedure,
+		svc.ClearLocalLimit,
+		connect.WithSchema(agentServiceMethods.ByName("ClearLocalLimit")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceSetLocalCeilingHandler := connect.NewUnaryHandler(
+		AgentServiceSetLocalCeilingProcedure,
+		svc.SetLocalCeiling,
+		connect.WithSchema(agentServiceMethods.ByName("SetLocalCeiling")),
+		connect.WithHandlerOptions(opts...),
+	)
+	agentServiceRenewLeaseHandler := connect.NewUnaryHandler(
+		AgentServiceRenewLeaseProcedure,
+		svc.RenewLease,
+		connect.WithSchema(agentServiceMethods.ByName("RenewLease")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/headroom.v1.AgentService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case AgentServiceGetAgentStatusProcedure:
 			agentServiceGetAgentStatusHandler.ServeHTTP(w, r)
 		case AgentServiceRestoreLimitsProcedure:
 			agentServiceRestoreLimitsHandler.ServeHTTP(w, r)
+		case AgentServiceSetLocalLimitProcedure:
+			agentServiceSetLocalLimitHandler.ServeHTTP(w, r)
+		case AgentServiceClearLocalLimitProcedure:
+			agentServiceClearLocalLimitHandler.ServeHTTP(w, r)
+		case AgentServiceSetLocalCeilingProcedure:
+			agentServiceSetLocalCeilingHandler.ServeHTTP(w, r)
+		case AgentServiceRenewLeaseProcedure:
+			agentServiceRenewLeaseHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -139,4 +244,20 @@ func (UnimplementedAgentServiceHandler) GetAgentStatus(context.Context, *connect
 
 func (UnimplementedAgentServiceHandler) RestoreLimits(context.Context, *connect.Request[v1.RestoreLimitsRequest]) (*connect.Response[v1.RestoreLimitsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.AgentService.RestoreLimits is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) SetLocalLimit(context.Context, *connect.Request[v1.SetLocalLimitRequest]) (*connect.Response[v1.SetLocalLimitResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.AgentService.SetLocalLimit is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) ClearLocalLimit(context.Context, *connect.Request[v1.ClearLocalLimitRequest]) (*connect.Response[v1.ClearLocalLimitResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.AgentService.ClearLocalLimit is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) SetLocalCeiling(context.Context, *connect.Request[v1.SetLocalCeilingRequest]) (*connect.Response[v1.SetLocalCeilingResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.AgentService.SetLocalCeiling is not implemented"))
+}
+
+func (UnimplementedAgentServiceHandler) RenewLease(context.Context, *connect.Request[v1.RenewLeaseRequest]) (*connect.Response[v1.RenewLeaseResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.AgentService.RenewLease is not implemented"))
 }
