@@ -22,6 +22,19 @@ var ErrNoConstraint = errors.New("no such constraint")
 // hardware may take as "as slow as you can": it is never written.
 var ErrZeroLimit = errors.New("a limit of 0 W is never written")
 
+// ErrTooHigh reports a limit that does not fit the register's 15 bits: the kernel
+// would write what is left of it after cutting the rest off.
+var ErrTooHigh = errors.New("a limit too high for the register, which would be cut short, is never written")
+
+// ErrZeroWindow reports an attempt to write an averaging window of nothing.
+var ErrZeroWindow = errors.New("an averaging window of 0 is never written")
+
+// ErrGone reports a zone that is not there any more.
+var ErrGone = errors.New("the zone is gone")
+
+// ErrImplausible reports a counter that stands above its own range.
+var ErrImplausible = errors.New("the counter stands above its own range")
+
 // ErrNotTaken reports a value that was written without an error and then did
 // not read back.
 var ErrNotTaken = errors.New("written, but it does not read back")
@@ -73,3 +86,20 @@ func (e *EnableError) Error() string {
 
 // Unwrap is the cause.
 func (e *EnableError) Unwrap() error { return e.Err }
+
+// LockedError reports limits that firmware has locked until the next reboot. It
+// wraps the *WriteError or *EnableError that found it.
+type LockedError struct {
+	Zone string // label of the zone
+	How  string // what showed it, in words
+	Err  error
+	Hint string
+}
+
+// Error names the zone and what showed the lock.
+func (e *LockedError) Error() string {
+	return fmt.Sprintf("rapl: %s: limits are locked (%s): %v", e.Zone, e.How, e.Err)
+}
+
+// Unwrap is the cause.
+func (e *LockedError) Unwrap() error { return e.Err }

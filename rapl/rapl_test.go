@@ -21,15 +21,22 @@ import (
 
 // machine is a powercap tree of plain files in the real shape.
 type machine struct {
-	t    *testing.T
+	t    testing.TB
 	dir  string
 	root *os.Root
 }
 
-func newMachine(t *testing.T) *machine {
+func newMachine(t testing.TB) *machine {
+	t.Helper()
+	m := bareMachine(t)
+	m.mkdir(classDir)
+	return m
+}
+
+// bareMachine is a root with nothing in it.
+func bareMachine(t testing.TB) *machine {
 	t.Helper()
 	m := &machine{t: t, dir: t.TempDir()}
-	m.mkdir(classDir)
 	root, err := os.OpenRoot(m.dir)
 	if err != nil {
 		t.Fatal(err)
@@ -171,8 +178,8 @@ func TestSpentAddsUp(t *testing.T) {
 		for range rapid.IntRange(1, 50).Draw(t, "steps") {
 			d := units.Energy(rapid.Int64Range(0, int64(span)-1).Draw(t, "d"))
 			next := (at + d) % span
-			piece, ok := spent(at, next, span, span-1)
-			if !ok {
+			piece, why := spent(at, next, span, span-1)
+			if why != WhyMeasured {
 				t.Fatalf("piece from %d to %d is unknown", at, next)
 			}
 			whole, sum, at = whole+d, sum+piece, next
@@ -207,7 +214,7 @@ func TestMeter(t *testing.T) {
 			t.Parallel()
 			m := &Meter{span: span, powerMax: 200 * units.Watt}
 			for _, l := range c.looks {
-				p, known := m.next(l.count, l.at).Power()
+				p, known := m.next(l.count, Moment{l.at, l.at}).Power()
 				if known != l.known || p != l.power {
 					t.Errorf("at %v: %v known=%v, want %v known=%v", l.at, p, known, l.power, l.known)
 				}
@@ -336,10 +343,14 @@ func TestRounding(t *testing.T) {
 func TestSampleMakesNoGarbage(t *testing.T) {
 	m := newMachine(t)
 	m.zone("intel-rapl", "intel-rapl:0", "package-0", packageFiles(5))
-	meter := NewMeter(m.open().Zones()[0])
+	tree := m.open()
+	meter := NewMeter(tree.Zones()[0])
 	now := time.Duration(0)
 	if n := testing.AllocsPerRun(100, func() { now += time.Second; _, _ = meter.Look(now) }); n != 0 {
 		t.Errorf("%v allocations for a sample, want none", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { _, _ = tree.Binding(tree.Zones()[0], LongTerm) }); n != 0 {
+		t.Errorf("%v allocations for reading back what binds, want none", n)
 	}
 }
 

@@ -10,9 +10,11 @@
 //
 // Guarantees: every path is resolved inside one os.Root; a zone that shows up
 // under several links is one zone; a counter that wrapped is told from one that
-// was reset, and what cannot be known is reported as unknown, never guessed; a
-// limit of 0 W is never written. The package knows no caps, no leases and no
-// network, and it never decides what to write.
+// was reset, and what cannot be known is reported as unknown with the reason,
+// never guessed; a limit that is 0 W, or that the register would cut short, is
+// never written; a write that changed nothing is reported as a lock, whatever
+// the kernel answered. The package knows no caps, no leases and no network, and
+// it never decides what to write.
 package rapl
 
 import (
@@ -29,17 +31,11 @@ import (
 	"headroom/units"
 )
 
-// classDir is where the kernel links every powercap zone (powercap.rst).
-const classDir = "sys/class/powercap"
-
-// zonesMax bounds the walk: 8 sockets of 4 dies with 4 zones each, twice
-// (MSR and MMIO), is the largest machine known.
-const zonesMax = 256
-
 // Control types that RAPL registers.
 const (
 	ControlMSR  = "intel-rapl"      // limits in model-specific registers (Intel and AMD)
 	ControlMMIO = "intel-rapl-mmio" // the same domains through memory-mapped registers
+	ControlRegs = "msr"             // registers read by this process, past the kernel's driver
 )
 
 // Kind says what a zone measures.
@@ -78,7 +74,7 @@ func (k Kind) String() string {
 type Zone struct {
 	// Kind is what the zone measures.
 	Kind Kind
-	// Control is the control type: ControlMSR or ControlMMIO.
+	// Control is the control type: ControlMSR, ControlMMIO or ControlRegs.
 	Control string
 	// Name is what the zone calls itself: "package-0", "package-1-die-0", "dram".
 	Name string
@@ -93,44 +89,68 @@ type Zone struct {
 
 	energy      *sysfs.Attr // nil when the zone has no counter, or none we may read
 	energyErr   error
+	enabled     *sysfs.Attr // nil for a zone without limits
+	locked      *sysfs.Attr // nil where the source does not tell (powercap)
 	constraints []*Constraint
-	enabled     *sysfs.Attr
-	info        fs.FileInfo
-	root        *os.Root
+	twins       []*Zone
+	open        sysfs.Opener
+	info        fs.FileInfo // nil where zones are not directories (registers)
+	gone        bool
+	generation  int // Invariant: counts up each time the zone's files are opened again
+}
+
+// Dir is where one zone is found.
+type Dir struct {
+	Path    string // of the zone's directory, below the root
+	Control string // control type
+
+	info fs.FileInfo
 }
 
 // Tree is the set of RAPL zones of one machine. Close gives its descriptors
-// back; the os.Root stays its owner's.
+// back; the os.Root stays its owner's. It is for one goroutine.
 type Tree struct {
 	zones   []*Zone
 	skipped error
+	root    *os.Root // nil: the set of zones is fixed
+	open    sysfs.Opener
 }
 
 // Open finds the RAPL zones below root and opens their counters and limits for
 // reading. It fails with ErrNoTree or ErrNoZone when there is nothing to find.
 // A zone that cannot be read is left out; Skipped says which and why.
-func Open(root *os.Root) (*Tree, error) {
-	entries, err := fs.ReadDir(root.FS(), classDir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("rapl: %s: %w", classDir, ErrNoTree)
+func Open(root *os.Root) (*Tree, error) { return openTree(root, sysfs.Disk(root)) }
+
+// openTree is Open with the files opened by another hand.
+func openTree(root *os.Root, open sysfs.Opener) (*Tree, error) {
+	dirs, err := find(root)
+	if dirs == nil {
+		return nil, err
 	}
-	if err != nil {
-		return nil, fmt.Errorf("rapl: %w", err)
+	t, errOpen := OpenZones(open, dirs)
+	if errOpen != nil {
+		return nil, errors.Join(err, errOpen)
 	}
-	t := &Tree{}
+	t.root, t.skipped = root, errors.Join(err, t.skipped)
+	return t, nil
+}
+
+// OpenZones opens zones whose places are known and whose files open opens: the
+// way in for a source that is no powercap tree but looks like one. Its set of
+// zones is fixed: Refresh finds no change.
+func OpenZones(open sysfs.Opener, dirs []Dir) (*Tree, error) {
+	t := &Tree{open: open}
 	var failed []error
-	for _, e := range entries[:min(len(entries), zonesMax)] {
-		control, number, isZone := strings.Cut(e.Name(), ":")
-		if !isZone || number == "" || (control != ControlMSR && control != ControlMMIO) {
+	for _, d := range dirs {
+		z, err := openZone(open, d)
+		if err != nil {
+			failed = append(failed, fmt.Errorf("rapl: %s: %w", d.Path, err))
 			continue
 		}
-		if err := t.add(root, path.Join(classDir, e.Name()), control); err != nil {
-			failed = append(failed, fmt.Errorf("rapl: %s: %w", e.Name(), err))
-		}
+		t.zones = append(t.zones, z)
 	}
 	if len(t.zones) == 0 {
-		failed = append(failed, fmt.Errorf("rapl: %s: %w", classDir, ErrNoZone))
-		return nil, errors.Join(failed...)
+		return nil, errors.Join(append(failed, fmt.Errorf("rapl: %w", ErrNoZone))...)
 	}
 	t.link()
 	t.skipped = errors.Join(failed...)
@@ -146,26 +166,31 @@ func (t *Tree) Zones() []*Zone { return t.zones }
 // OfKind are the zones of one kind that are independent of each other: where a
 // domain is registered through MSR and MMIO, it is listed once, as MSR, since
 // both count the same energy. Counting those watts twice is the usual mistake.
+// Zones of kind PSys are listed, but contain each other and everything else:
+// they are shown side by side and never summed.
 func (t *Tree) OfKind(k Kind) []*Zone {
 	var found []*Zone
 	for _, z := range t.zones {
-		if z.Kind == k && !t.mirrored(z) {
+		if z.Kind == k && !z.shadow() {
 			found = append(found, z)
 		}
 	}
 	return found
 }
 
+// Counted are the zones whose energies may be added up, each watt once: packages
+// and memory. A package contains its cores and uncore; a platform zone contains
+// all of them; an MMIO twin counts what its MSR zone counts.
+func (t *Tree) Counted() []*Zone { return append(t.OfKind(Package), t.OfKind(DRAM)...) }
+
 // Twins are the other zones that stand for the same domain as z through another
 // control type. The lower of their limits wins in hardware.
-func (t *Tree) Twins(z *Zone) []*Zone {
-	var twins []*Zone
-	for _, o := range t.zones {
-		if o != z && o.Control != z.Control && o.domain() == z.domain() {
-			twins = append(twins, o)
-		}
-	}
-	return twins
+func (t *Tree) Twins(z *Zone) []*Zone { return z.twins }
+
+// EnergyOnly says that no package has a limit: normal on AMD, whose registers
+// count energy and hold no limits.
+func (t *Tree) EnergyOnly() bool {
+	return !slices.ContainsFunc(t.zones, func(z *Zone) bool { return z.Kind == Package && !z.EnergyOnly() })
 }
 
 // Close gives all descriptors back.
@@ -177,46 +202,21 @@ func (t *Tree) Close() error {
 	return errors.Join(errs...)
 }
 
-func (t *Tree) mirrored(z *Zone) bool {
-	return z.Control == ControlMMIO && len(t.Twins(z)) > 0
-}
+// shadow says that z repeats a zone of ControlMSR.
+func (z *Zone) shadow() bool { return z.Control == ControlMMIO && len(z.twins) > 0 }
 
-// add opens one zone, unless it is already known under another link.
-func (t *Tree) add(root *os.Root, link, control string) error {
-	info, err := root.Stat(link)
-	if err != nil {
-		return err
-	}
-	if !info.IsDir() || slices.ContainsFunc(t.zones, func(z *Zone) bool { return os.SameFile(z.info, info) }) {
-		return nil
-	}
-	z, err := openZone(root, resolve(root, link), control)
-	if err != nil {
-		return err
-	}
-	z.info = info
-	t.zones = append(t.zones, z)
-	return nil
-}
-
-// resolve is where a class link leads. Class links are one step deep; what is
-// no link is its own directory (a tree made without links).
-func resolve(root *os.Root, link string) string {
-	target, err := root.Readlink(link)
-	if err != nil || path.IsAbs(target) {
-		return link
-	}
-	return path.Join(path.Dir(link), target)
-}
-
-// link finds each zone's parent by directory, names the zones and sorts them.
+// link finds parents and twins, names the zones and sorts them.
 func (t *Tree) link() {
-	byDir := make(map[string]*Zone, len(t.zones))
 	for _, z := range t.zones {
-		byDir[z.Dir] = z
+		z.Parent = t.parent(z)
 	}
 	for _, z := range t.zones {
-		z.Parent = byDir[path.Dir(z.Dir)]
+		z.twins = nil
+		for _, o := range t.zones {
+			if o.Control != z.Control && o.domain() == z.domain() {
+				z.twins = append(z.twins, o)
+			}
+		}
 	}
 	seen := make(map[string]int)
 	for _, z := range t.zones {
@@ -228,7 +228,30 @@ func (t *Tree) link() {
 			z.Label += "@" + path.Base(z.Dir)
 		}
 	}
-	slices.SortFunc(t.zones, func(a, b *Zone) int { return strings.Compare(a.order(), b.order()) })
+	slices.SortStableFunc(t.zones, func(a, b *Zone) int { return strings.Compare(a.order(), b.order()) })
+}
+
+// parent is the zone that z stands in: by directory, and in a tree without
+// nesting by the kernel's id, which carries the parent's id in front.
+func (t *Tree) parent(z *Zone) *Zone {
+	id := path.Base(z.Dir)
+	var up string
+	if strings.Count(id, ":") > 1 {
+		up = id[:strings.LastIndexByte(id, ':')]
+	}
+	var flat *Zone
+	for _, o := range t.zones {
+		if o == z || o.Control != z.Control {
+			continue
+		}
+		if o.Dir == path.Dir(z.Dir) {
+			return o
+		}
+		if up != "" && path.Base(o.Dir) == up {
+			flat = o
+		}
+	}
+	return flat
 }
 
 // domain names what the zone stands for, whatever control type shows it.
@@ -251,7 +274,7 @@ func (z *Zone) label() string {
 	return label
 }
 
-// order sorts by control type, then package by number, then inside a package.
+// order sorts by control type, then package and die by number, then inside a die.
 func (z *Zone) order() string {
 	top, inner := z, ""
 	if z.Parent != nil {
@@ -261,23 +284,53 @@ func (z *Zone) order() string {
 	if top.Kind == Package {
 		rank = 0
 	}
-	number, _ := packageNumber(top.Name)
-	return fmt.Sprintf("%s %d %06d %s %s", z.Control, rank, number, top.Dir, inner)
+	socket, die, _ := numbers(top.Name)
+	return fmt.Sprintf("%s %d %06d %06d %s %s", z.Control, rank, socket, die, top.Dir, inner)
 }
 
-// packageNumber is N of "package-N" and "package-N-die-M".
-func packageNumber(name string) (int, bool) {
+// Socket is the number of the processor package that z is, or is a part of, and
+// false for a platform zone.
+func (z *Zone) Socket() (int, bool) {
+	n, _, ok := z.place()
+	return n, ok
+}
+
+// Die is the number of the die that z is, or is a part of, and false where the
+// package is one zone.
+func (z *Zone) Die() (int, bool) {
+	_, die, ok := z.place()
+	return max(0, die), ok && die >= 0
+}
+
+func (z *Zone) place() (socket, die int, ok bool) {
+	if z.Parent != nil {
+		return numbers(z.Parent.Name)
+	}
+	return numbers(z.Name)
+}
+
+// numbers are N and M of "package-N-die-M"; M is -1 for "package-N".
+func numbers(name string) (socket, die int, ok bool) {
 	rest, ok := strings.CutPrefix(name, "package-")
 	if !ok {
-		return 0, false
+		return 0, -1, false
 	}
-	digits, _, _ := strings.Cut(rest, "-")
-	n, err := strconv.Atoi(digits)
-	return n, err == nil && n >= 0
+	digits, inner, multi := strings.Cut(rest, "-die-")
+	socket, ok = number(digits)
+	if !ok || !multi {
+		return socket, -1, ok
+	}
+	die, ok = number(inner)
+	return socket, die, ok
+}
+
+func number(text string) (int, bool) {
+	n, err := strconv.ParseUint(text, 10, 31)
+	return int(n), err == nil
 }
 
 func kindOf(name string) Kind {
-	if _, ok := packageNumber(name); ok {
+	if _, _, ok := numbers(name); ok {
 		return Package
 	}
 	switch name {

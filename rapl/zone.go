@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
+	"slices"
 	"time"
 
 	"headroom/rapl/sysfs"
@@ -22,22 +22,25 @@ const (
 // registers three at most (long_term, short_term, peak_power).
 const constraintsMax = 8
 
-// openZone opens what can be read of the zone in dir.
-func openZone(root *os.Root, dir, control string) (*Zone, error) {
-	name, err := sysfs.ReadText(root, path.Join(dir, "name"))
+// openZone opens what can be read of the zone in d.
+func openZone(open sysfs.Opener, d Dir) (*Zone, error) {
+	name, err := open.ReadText(path.Join(d.Path, "name"))
 	if err != nil {
 		return nil, err
 	}
-	z := &Zone{Kind: kindOf(name), Control: control, Name: name, Dir: dir, root: root}
-	z.energy, z.energyErr = sysfs.Open(root, path.Join(dir, "energy_uj"))
-	if span, err := sysfs.ReadInt(root, path.Join(dir, "max_energy_range_uj")); err == nil {
+	z := &Zone{Kind: kindOf(name), Control: d.Control, Name: name, Dir: d.Path, open: open, info: d.info}
+	z.energy, z.energyErr = sysfs.NewAttr(path.Join(d.Path, "energy_uj"), open)
+	if span, err := open.ReadInt(path.Join(d.Path, "max_energy_range_uj")); err == nil {
 		z.Range = units.Energy(span)
 	}
-	if z.enabled, err = sysfs.Open(root, path.Join(dir, "enabled")); err != nil {
+	if z.enabled, err = sysfs.NewAttr(path.Join(d.Path, "enabled"), open); err != nil {
 		z.enabled = nil // zones without limits have no switch
 	}
+	if z.locked, err = sysfs.NewAttr(path.Join(d.Path, "locked"), open); err != nil {
+		z.locked = nil // powercap has no such file
+	}
 	for n := range constraintsMax {
-		c, err := openConstraint(root, dir, n)
+		c, err := openConstraint(open, d.Path, n)
 		if errors.Is(err, fs.ErrNotExist) {
 			break
 		}
@@ -52,6 +55,9 @@ func openZone(root *os.Root, dir, control string) (*Zone, error) {
 // at Range. energy_uj is readable by root only since Linux 5.10: the error says
 // so as fs.ErrPermission.
 func (z *Zone) Energy() (units.Energy, error) {
+	if z.gone {
+		return 0, fmt.Errorf("rapl: %s: %w", z.Label, ErrGone)
+	}
 	if z.energy == nil {
 		return 0, fmt.Errorf("rapl: %s: %w", z.Label, z.energyErr)
 	}
@@ -78,12 +84,19 @@ func (z *Zone) Enabled() (bool, error) {
 // Constraint is the constraint of that name, or ErrNoConstraint. Constraints
 // are found by name because their numbers differ between zones.
 func (z *Zone) Constraint(name string) (*Constraint, error) {
-	for _, c := range z.constraints {
-		if c.Name == name {
-			return c, nil
-		}
+	if c := z.constraint(name); c != nil {
+		return c, nil
 	}
 	return nil, fmt.Errorf("rapl: %s: %s: %w", z.Label, name, ErrNoConstraint)
+}
+
+func (z *Zone) constraint(name string) *Constraint {
+	for _, c := range z.constraints {
+		if c.Name == name {
+			return c
+		}
+	}
+	return nil
 }
 
 // PowerMax is the highest limit the zone says it accepts (its design power),
@@ -96,15 +109,55 @@ func (z *Zone) PowerMax() (units.Power, bool) {
 	return most, most > 0
 }
 
+// EnergyOnly says that the zone counts energy and has no limit: normal for the
+// packages of AMD, and for cores, uncore and memory of many machines.
+func (z *Zone) EnergyOnly() bool { return len(z.constraints) == 0 }
+
+// Locked says whether firmware has locked the zone's limits until the next
+// reboot, and whether that can be known by reading. Powercap does not tell; a
+// Limiter finds out when it writes.
+func (z *Zone) Locked() (locked, known bool) {
+	if z.locked == nil {
+		return false, false
+	}
+	v, err := z.locked.Int()
+	return v != 0, err == nil
+}
+
+// Gone says that the zone was there and is not any more, as a package that was
+// unplugged. Tree.Refresh finds that out, and finds it again when it returns.
+func (z *Zone) Gone() bool { return z.gone }
+
+// reopen opens all files of the zone again, in place.
+func (z *Zone) reopen(info fs.FileInfo) error {
+	var errs []error
+	for _, a := range z.attrs() {
+		errs = append(errs, a.Reopen())
+	}
+	if z.energy == nil {
+		z.energy, z.energyErr = sysfs.NewAttr(path.Join(z.Dir, "energy_uj"), z.open)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("rapl: %s: %w", z.Label, err)
+	}
+	z.info, z.gone = info, false
+	z.generation++
+	return nil
+}
+
+// attrs are all files that the zone holds open.
+func (z *Zone) attrs() []*sysfs.Attr {
+	all := []*sysfs.Attr{z.energy, z.enabled, z.locked}
+	for _, c := range z.constraints {
+		all = append(all, c.power, c.window)
+	}
+	return slices.DeleteFunc(all, func(a *sysfs.Attr) bool { return a == nil })
+}
+
 func (z *Zone) close() error {
 	var errs []error
-	for _, a := range []*sysfs.Attr{z.energy, z.enabled} {
-		if a != nil {
-			errs = append(errs, a.Close())
-		}
-	}
-	for _, c := range z.constraints {
-		errs = append(errs, c.close())
+	for _, a := range z.attrs() {
+		errs = append(errs, a.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -122,20 +175,20 @@ type Constraint struct {
 	window *sysfs.Attr // nil for peak_power, which has none
 }
 
-func openConstraint(root *os.Root, dir string, number int) (*Constraint, error) {
-	name, err := sysfs.ReadText(root, constraintPath(dir, number, "name"))
+func openConstraint(open sysfs.Opener, dir string, number int) (*Constraint, error) {
+	name, err := open.ReadText(constraintPath(dir, number, "name"))
 	if err != nil {
 		return nil, err
 	}
-	power, err := sysfs.Open(root, constraintPath(dir, number, "power_limit_uw"))
+	power, err := sysfs.NewAttr(constraintPath(dir, number, "power_limit_uw"), open)
 	if err != nil {
 		return nil, err
 	}
 	c := &Constraint{Name: name, number: number, power: power}
-	if w, err := sysfs.Open(root, constraintPath(dir, number, "time_window_us")); err == nil {
+	if w, err := sysfs.NewAttr(constraintPath(dir, number, "time_window_us"), open); err == nil {
 		c.window = w
 	}
-	if v, err := sysfs.ReadInt(root, constraintPath(dir, number, "max_power_uw")); err == nil {
+	if v, err := open.ReadInt(constraintPath(dir, number, "max_power_uw")); err == nil {
 		c.PowerMax = units.Power(v)
 	}
 	return c, nil
@@ -165,11 +218,4 @@ func (c *Constraint) Window() (time.Duration, error) {
 		return 0, fmt.Errorf("rapl: %w", err)
 	}
 	return time.Duration(v) * time.Microsecond, nil
-}
-
-func (c *Constraint) close() error {
-	if c.window == nil {
-		return c.power.Close()
-	}
-	return errors.Join(c.power.Close(), c.window.Close())
 }

@@ -20,8 +20,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-
-	"golang.org/x/sys/unix"
 )
 
 // valueMax bounds what is read of one attribute: the longest value Headroom
@@ -31,6 +29,9 @@ const valueMax = 4096
 // numberMax bounds the text of a number: 20 digits of a 64-bit value, blanks
 // around it and the newline fit well.
 const numberMax = 64
+
+// digitsSafe is how many digits always fit 63 bits.
+const digitsSafe = 18
 
 // ErrNotNumber reports an attribute whose first line is no whole number that
 // fits 63 bits.
@@ -52,27 +53,43 @@ func (e *ParseError) Unwrap() error { return e.Err }
 // Attr is one attribute, open for reading. It is for one goroutine at a time.
 type Attr struct {
 	path string
-	file *os.File
-	fd   int
+	open Opener
+	file File
 	buf  [numberMax]byte // reused by Int, so that a sample makes no garbage
 }
 
 // Open opens the attribute at path below root for reading.
-func Open(root *os.Root, path string) (*Attr, error) {
-	f, err := root.OpenFile(path, os.O_RDONLY, 0)
+func Open(root *os.Root, path string) (*Attr, error) { return NewAttr(path, Disk(root)) }
+
+// NewAttr opens the attribute at path for reading through open.
+func NewAttr(path string, open Opener) (*Attr, error) {
+	f, err := open(path, false)
 	if err != nil {
 		return nil, err
 	}
-	return &Attr{path: path, file: f, fd: int(f.Fd())}, nil
+	return &Attr{path: path, open: open, file: f}, nil
 }
 
 // Path is where the attribute was opened, below the root.
 func (a *Attr) Path() string { return a.path }
 
+// Reopen opens the attribute at its path again, for a device that went away and
+// came back: the old descriptor names the device that is gone for ever. When it
+// fails, the old descriptor stays.
+func (a *Attr) Reopen() error {
+	f, err := a.open(a.path, false)
+	if err != nil {
+		return err
+	}
+	old := a.file
+	a.file = f
+	return old.Close()
+}
+
 // Int reads the value as a whole number, 0 or more. A text that is none gives a
 // *ParseError; a failed read gives the system's error with the path.
 func (a *Attr) Int() (int64, error) {
-	n, err := pread(a.fd, a.buf[:])
+	n, err := a.file.Pread(a.buf[:])
 	if err != nil {
 		return 0, &os.PathError{Op: "read", Path: a.path, Err: err}
 	}
@@ -82,58 +99,60 @@ func (a *Attr) Int() (int64, error) {
 // Text reads the value as text: the first line without blanks around it.
 func (a *Attr) Text() (string, error) {
 	buf := make([]byte, valueMax)
-	n, err := pread(a.fd, buf)
+	n, err := a.file.Pread(buf)
 	if err != nil {
 		return "", &os.PathError{Op: "read", Path: a.path, Err: err}
 	}
 	return string(firstLine(buf[:n])), nil
 }
 
-// Close gives the descriptor back.
+// Close gives the descriptor back. What is read afterwards is an error.
 func (a *Attr) Close() error { return a.file.Close() }
 
 // ReadInt opens, reads and closes the attribute at path: for values that are
 // read once.
-func ReadInt(root *os.Root, path string) (int64, error) {
-	a, err := Open(root, path)
-	if err != nil {
-		return 0, err
-	}
-	v, err := a.Int()
-	return v, errors.Join(err, a.Close())
-}
+func ReadInt(root *os.Root, path string) (int64, error) { return Disk(root).ReadInt(path) }
 
 // ReadText opens, reads and closes the attribute at path.
-func ReadText(root *os.Root, path string) (string, error) {
-	a, err := Open(root, path)
-	if err != nil {
-		return "", err
-	}
-	v, err := a.Text()
-	return v, errors.Join(err, a.Close())
-}
+func ReadText(root *os.Root, path string) (string, error) { return Disk(root).ReadText(path) }
 
 // Control is one attribute that can be written. It is for one goroutine at a
 // time, and whoever holds it is the only writer of the knob.
 type Control struct {
 	attr *Attr
-	file *os.File
-	fd   int
+	file File
 	buf  [numberMax]byte
 }
 
 // OpenControl opens the attribute at path below root for writing, and for the
 // reading back that follows each write.
-func OpenControl(root *os.Root, path string) (*Control, error) {
-	attr, err := Open(root, path)
+func OpenControl(root *os.Root, path string) (*Control, error) { return NewControl(path, Disk(root)) }
+
+// NewControl is OpenControl through open.
+func NewControl(path string, open Opener) (*Control, error) {
+	attr, err := NewAttr(path, open)
 	if err != nil {
 		return nil, err
 	}
-	f, err := root.OpenFile(path, os.O_WRONLY, 0)
+	f, err := open(path, true)
 	if err != nil {
 		return nil, errors.Join(err, attr.Close())
 	}
-	return &Control{attr: attr, file: f, fd: int(f.Fd())}, nil
+	return &Control{attr: attr, file: f}, nil
+}
+
+// Reopen opens the control at its path again, as Attr.Reopen does.
+func (c *Control) Reopen() error {
+	f, err := c.attr.open(c.attr.path, true)
+	if err != nil {
+		return err
+	}
+	if err := c.attr.Reopen(); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	old := c.file
+	c.file = f
+	return old.Close()
 }
 
 // Path is where the control was opened, below the root.
@@ -148,7 +167,10 @@ func (c *Control) Read() (int64, error) { return c.attr.Int() }
 // failed, so only the value that stands there says what happened.
 func (c *Control) Write(v int64) (got int64, err error) {
 	text := append(strconv.AppendInt(c.buf[:0], v, 10), '\n')
-	err = pwrite(c.fd, text)
+	n, err := c.file.Pwrite(text)
+	if err == nil && n != len(text) {
+		err = fmt.Errorf("short write of %d of %d bytes", n, len(text))
+	}
 	if err != nil {
 		err = &os.PathError{Op: "write", Path: c.attr.path, Err: err}
 	}
@@ -163,11 +185,13 @@ func (c *Control) Close() error { return errors.Join(c.file.Close(), c.attr.Clos
 func ParseInt(file string, text []byte) (int64, error) {
 	line := firstLine(text)
 	var v int64
-	for _, d := range line {
-		if d < '0' || d > '9' || v > (1<<63-1-int64(d-'0'))/10 {
+	for i, d := range line {
+		digit := int64(d) - '0'
+		// Digits up to digitsSafe cannot overflow; asking costs a division each.
+		if digit < 0 || digit > 9 || i >= digitsSafe && v > (1<<63-1-digit)/10 {
 			return 0, notNumber(file, line)
 		}
-		v = v*10 + int64(d-'0')
+		v = v*10 + digit
 	}
 	if len(line) == 0 {
 		return 0, notNumber(file, line)
@@ -197,29 +221,3 @@ func firstLine(text []byte) []byte {
 }
 
 func blank(b byte) bool { return b == ' ' || b == '\t' || b == '\r' }
-
-// pread is one system call: os.File.ReadAt makes a second one to see the end of
-// the file, which doubles the cost of a sample.
-func pread(fd int, buf []byte) (int, error) {
-	for {
-		n, err := unix.Pread(fd, buf, 0)
-		if !errors.Is(err, unix.EINTR) {
-			return n, err
-		}
-	}
-}
-
-func pwrite(fd int, text []byte) error {
-	for {
-		n, err := unix.Pwrite(fd, text, 0)
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return err
-		case n != len(text):
-			return fmt.Errorf("short write of %d of %d bytes", n, len(text))
-		default:
-			return nil
-		}
-	}
-}
