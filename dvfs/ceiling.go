@@ -1,0 +1,378 @@
+package dvfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+
+	"headroom/rapl/sysfs"
+	"headroom/units"
+)
+
+// Ceiling is the hand on a policy's highest frequency. There is at most one for
+// a policy. It is for one goroutine.
+type Ceiling struct {
+	policy  *Policy
+	control *sysfs.Control
+	floor   *sysfs.Control // nil: the floor cannot be written
+	// found is the floor that stood before a ceiling went below it, lowered what
+	// was written instead; both 0 while the floor is as it was.
+	found, lowered units.Freq
+}
+
+// Ceiling opens the policy's ceiling for writing; nothing is written yet.
+func (p *Policy) Ceiling() (*Ceiling, error) {
+	c, err := sysfs.NewControl(p.path("scaling_max_freq"), p.open)
+	if err != nil {
+		return nil, fmt.Errorf("dvfs: %s: %w", p.Name, offline(err))
+	}
+	floor, err := sysfs.NewControl(p.path("scaling_min_freq"), p.open)
+	if err != nil {
+		floor = nil // the ceiling alone does, but for old kernels with a raised floor
+	}
+	return &Ceiling{policy: p, control: c, floor: floor}, nil
+}
+
+// Policy is the policy below the ceiling.
+func (c *Ceiling) Policy() *Policy { return c.policy }
+
+// Control is the file behind the ceiling, for saving and putting back.
+func (c *Ceiling) Control() *sysfs.Control { return c.control }
+
+// Knobs are the controls that Set may write, in the order in which they are to be
+// put back: the ceiling first, as kernels may refuse a floor above it.
+func (c *Ceiling) Knobs() []Knob {
+	knobs := []Knob{{c.policy.Name + " frequency ceiling", c.control}}
+	if c.floor != nil {
+		knobs = append(knobs, Knob{c.policy.Name + " frequency floor", c.floor})
+	}
+	return knobs
+}
+
+// Clamp is the nearest ceiling to f that lies in the hardware's range.
+func (c *Ceiling) Clamp(f units.Freq) units.Freq { return c.policy.within(f) }
+
+// Set writes a ceiling, clamped to what the hardware can do and lowered to a
+// frequency that the policy has, and returns what reads back. The driver may
+// still round down; a ceiling that reads back higher than what was written is a
+// *WriteError. A floor that stands above the ceiling is lowered first, and goes
+// back to where it was when a later ceiling allows it.
+func (c *Ceiling) Set(f units.Freq) (units.Freq, error) {
+	want := c.policy.Nearest(f)
+	errFloor := c.makeRoom(want)
+	got, err := c.write(c.control, want)
+	if err == nil && got > want {
+		err = ErrNotTaken
+	}
+	if err == nil {
+		// The ceiling stands, so what happened to the floor does not matter.
+		c.giveBack(got)
+		return got, nil
+	}
+	err = errors.Join(err, errFloor)
+	return got, &WriteError{Policy: c.policy.Name, Want: want, Got: got, Err: err, Hint: hintFor(err)}
+}
+
+// makeRoom lowers a floor above want. Kernels before 5.4 refuse a ceiling below
+// the floor (EINVAL); later ones let the ceiling win.
+func (c *Ceiling) makeRoom(want units.Freq) error {
+	if c.floor == nil {
+		return nil
+	}
+	now, err := c.floor.Read()
+	if err != nil || units.Freq(now) <= want {
+		return nil // an unreadable floor is the ceiling's trouble, and shows there
+	}
+	if c.lowered == 0 || units.Freq(now) != c.lowered {
+		c.found = units.Freq(now)
+	}
+	got, err := c.write(c.floor, want)
+	if err != nil {
+		return fmt.Errorf("lower the floor from %v: %w", units.Freq(now), err)
+	}
+	c.lowered = got
+	return nil
+}
+
+// giveBack raises a floor that was lowered, once the ceiling allows it and while
+// nobody else has changed it. A floor that is not taken now is put back with the
+// other saved controls.
+func (c *Ceiling) giveBack(ceiling units.Freq) {
+	if c.lowered == 0 || c.found > ceiling {
+		return
+	}
+	if now, err := c.floor.Read(); err == nil && units.Freq(now) == c.lowered {
+		if _, err := c.write(c.floor, c.found); err != nil {
+			return
+		}
+	}
+	c.found, c.lowered = 0, 0
+}
+
+// write writes one of the policy's controls; one whose policy went away and came
+// back is opened again, once.
+func (c *Ceiling) write(to *sysfs.Control, f units.Freq) (units.Freq, error) {
+	v, err := to.Write(int64(f))
+	if errors.Is(err, unix.ENODEV) {
+		if errOpen := to.Reopen(); errOpen != nil {
+			return 0, offline(errors.Join(err, errOpen))
+		}
+		v, err = to.Write(int64(f))
+	}
+	return units.Freq(v), offline(err)
+}
+
+// Close gives the descriptors back. The ceiling stays as it is.
+func (c *Ceiling) Close() error {
+	err := c.control.Close()
+	if c.floor != nil {
+		err = errors.Join(err, c.floor.Close())
+	}
+	return err
+}
+
+// State is how a policy stands to the ceiling that was written last.
+type State string
+
+// States of a ceiling.
+const (
+	// Unset: nothing was written yet.
+	Unset State = "unset"
+	// Held: what was written reads back.
+	Held State = "held"
+	// Lower: a lower ceiling reads back: firmware or somebody else bounds it more.
+	Lower State = "lower"
+	// Drifted: a higher ceiling reads back. Another program wrote it, or it was
+	// lost in suspend.
+	Drifted State = "drifted"
+	// Offline: the policy's CPUs are away.
+	Offline State = "offline"
+	// Failed: the ceiling could not be written or not be read.
+	Failed State = "failed"
+)
+
+// Result is one policy's part of a Report.
+type Result struct {
+	// Policy is the policy's directory name.
+	Policy string
+	// Requested is what was asked for, Written what was sent (0: nothing yet), and
+	// Effective what reads back, 0 when unknown.
+	Requested, Written, Effective units.Freq
+	// Known says whether Effective stands on a reading.
+	Known bool
+	// State is how Effective stands to Written.
+	State State
+	// Err is why not, for Offline and Failed: a *WriteError after a Set.
+	Err error
+}
+
+// Report is what all policies hold, in the order of the policies.
+type Report []Result
+
+// Highest is the highest ceiling that any policy may hold now. It is not known
+// when an online policy could not be read. Offline policies do not count; with no
+// other ones the answer is 0 and not known.
+func (r Report) Highest() (highest units.Freq, known bool) {
+	online := 0
+	for _, one := range r {
+		if one.State == Offline {
+			continue
+		}
+		if !one.Known {
+			return 0, false
+		}
+		online++
+		highest = max(highest, one.Effective)
+	}
+	return highest, online > 0
+}
+
+// Held says whether every online policy holds at most what was written, and at
+// least one is online.
+func (r Report) Held() bool {
+	online := false
+	for _, one := range r {
+		switch one.State {
+		case Offline:
+		case Held, Lower:
+			online = true
+		case Unset, Drifted, Failed:
+			return false
+		}
+	}
+	return online
+}
+
+// Drifted are the names of the policies whose ceiling is not what was written.
+func (r Report) Drifted() []string {
+	var names []string
+	for _, one := range r {
+		if one.State == Drifted {
+			names = append(names, one.Policy)
+		}
+	}
+	return names
+}
+
+// Err joins the errors of the policies that failed; offline ones are no failure.
+func (r Report) Err() error {
+	var errs []error
+	for _, one := range r {
+		if one.State == Failed {
+			errs = append(errs, one.Err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// reached is one policy with its hand, as far as it could be opened.
+type reached struct {
+	policy    *Policy
+	ceiling   *Ceiling // nil: not opened yet, with the reason in failed
+	failed    error
+	requested units.Freq
+	written   units.Freq // as sent; 0: nothing yet
+	stood     units.Freq // as read back right after that; 0: not taken
+}
+
+// Ceilings is the hand on all policies of a Set. It is for one goroutine.
+type Ceilings struct {
+	set *Set
+	all []*reached
+}
+
+// Ceilings opens the ceilings of all policies. A policy whose ceiling cannot be
+// opened does not stop the others: Set tries it again and says so. It fails only
+// when not one can be opened.
+func (s *Set) Ceilings() (*Ceilings, error) {
+	c := &Ceilings{set: s}
+	c.follow()
+	var errs []error
+	for _, r := range c.all {
+		if r.ceiling != nil {
+			return c, nil
+		}
+		errs = append(errs, r.failed)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// follow keeps one entry for each policy of the set, which Refresh may have
+// extended, and opens what could not be opened before.
+func (c *Ceilings) follow() {
+	known := make(map[*Policy]*reached, len(c.all))
+	for _, r := range c.all {
+		known[r.policy] = r
+	}
+	c.all = c.all[:0:0]
+	for _, p := range c.set.policies {
+		r := known[p]
+		if r == nil {
+			r = &reached{policy: p}
+		}
+		if r.ceiling == nil {
+			r.ceiling, r.failed = p.Ceiling()
+		}
+		c.all = append(c.all, r)
+	}
+}
+
+// Knobs are the controls that Set may write, in the order in which they are to be
+// put back. They are complete for the policies that are open now; after a Refresh
+// that added policies, their knobs are to be saved before the next Set.
+func (c *Ceilings) Knobs() []Knob {
+	c.follow()
+	var knobs []Knob
+	for _, r := range c.all {
+		if r.ceiling != nil {
+			knobs = append(knobs, r.ceiling.Knobs()...)
+		}
+	}
+	return knobs
+}
+
+// Set writes the ceiling f to every policy, each within its own range, and goes
+// on past those that fail.
+func (c *Ceilings) Set(f units.Freq) Report {
+	return c.SetEach(func(*Policy) units.Freq { return f })
+}
+
+// SetEach writes to every policy the ceiling that want gives for it, and goes on
+// past those that fail.
+func (c *Ceilings) SetEach(want func(p *Policy) units.Freq) Report {
+	c.follow()
+	report := make(Report, 0, len(c.all))
+	for _, r := range c.all {
+		report = append(report, r.set(want(r.policy)))
+	}
+	return report
+}
+
+// ReadBack reads every policy's ceiling without writing.
+func (c *Ceilings) ReadBack() Report {
+	c.follow()
+	report := make(Report, 0, len(c.all))
+	for _, r := range c.all {
+		report = append(report, r.readBack())
+	}
+	return report
+}
+
+func (r *reached) set(f units.Freq) Result {
+	r.requested, r.stood = f, 0
+	if r.ceiling == nil {
+		return r.result(0, r.failed)
+	}
+	r.written = r.policy.Nearest(f)
+	got, err := r.ceiling.Set(f)
+	if err == nil {
+		r.stood = got
+	}
+	return r.result(got, err)
+}
+
+func (r *reached) readBack() Result {
+	got, err := r.policy.CeilingNow()
+	if err == nil && r.ceiling == nil {
+		// It may be read but not be held.
+		res := r.result(got, r.failed)
+		res.Known, res.Effective = true, got
+		return res
+	}
+	return r.result(got, err)
+}
+
+func (r *reached) result(got units.Freq, err error) Result {
+	res := Result{Policy: r.policy.Name, Requested: r.requested, Written: r.written, Effective: got, Known: got > 0, Err: err}
+	switch {
+	case errors.Is(err, ErrOffline):
+		res.State, res.Known, res.Effective = Offline, false, 0
+	case err != nil || got == 0:
+		res.State = Failed
+		if err == nil {
+			res.Err = fmt.Errorf("dvfs: %s: the ceiling reads 0: %w", r.policy.Name, fs.ErrInvalid)
+		}
+	case r.written == 0:
+		res.State = Unset
+	case got > r.written:
+		res.State = Drifted
+	case r.stood != 0 && got < r.stood:
+		res.State = Lower
+	default:
+		res.State = Held
+	}
+	return res
+}
+
+// Close gives the descriptors back. The ceilings stay as they are.
+func (c *Ceilings) Close() error {
+	var errs []error
+	for _, r := range c.all {
+		if r.ceiling != nil {
+			errs = append(errs, r.ceiling.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

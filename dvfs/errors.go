@@ -1,0 +1,90 @@
+package dvfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"golang.org/x/sys/unix"
+
+	"headroom/units"
+)
+
+// ErrNoPolicy reports a machine without cpufreq: a virtual machine, or a kernel
+// without a driver for its processor.
+var ErrNoPolicy = errors.New("no cpufreq policy")
+
+// ErrNotTaken reports a value that was written without an error and then did not
+// read back: for a ceiling, one that reads back above what was asked for.
+var ErrNotTaken = errors.New("written, but it does not read back")
+
+// ErrOffline reports a policy that cannot be asked because its CPUs are offline
+// or gone. It draws nothing then, and must be bounded again when it is back.
+var ErrOffline = errors.New("the policy's processors are offline")
+
+// ErrPinned reports an energy preference that the performance governor holds at
+// "performance". That is how the drivers are made, and no fault.
+var ErrPinned = errors.New("the performance governor pins the energy preference")
+
+// ErrNoPreference reports a policy without an energy preference.
+var ErrNoPreference = errors.New("no energy preference")
+
+// ErrNoTurbo reports a machine without a turbo switch.
+var ErrNoTurbo = errors.New("no turbo switch")
+
+// ErrTurboLocked reports a turbo switch that firmware holds.
+var ErrTurboLocked = errors.New("firmware holds the turbo switch")
+
+// ErrNotPreference reports a text or a number that is no energy preference.
+var ErrNotPreference = errors.New("not an energy preference")
+
+// WriteError reports a ceiling that the driver did not take.
+type WriteError struct {
+	// Policy is the policy's directory name.
+	Policy string
+	// Want is what was written, Got what reads back; Got is 0 when nothing could
+	// be read.
+	Want, Got units.Freq
+	// Err is the system's error, ErrNotTaken or ErrOffline.
+	Err error
+	// Hint is what an operator can do.
+	Hint string
+}
+
+// Error names the policy and both values.
+func (e *WriteError) Error() string {
+	return fmt.Sprintf("dvfs: %s: wrote ceiling %v, reads %v: %v", e.Policy, e.Want, e.Got, e.Err)
+}
+
+// Unwrap is the cause.
+func (e *WriteError) Unwrap() error { return e.Err }
+
+// What to do about a ceiling that was not taken.
+const (
+	hintRival   = "another program may hold the ceiling: look for tuned, thermald, power-profiles-daemon or an EAR daemon"
+	hintOffline = "the ceiling is written again when the processors are back online"
+	hintDenied  = "powerd may not write cpufreq: run it as root or with the capability CAP_DAC_OVERRIDE"
+)
+
+func hintFor(err error) string {
+	switch {
+	case errors.Is(err, ErrOffline):
+		return hintOffline
+	case errors.Is(err, fs.ErrPermission):
+		return hintDenied
+	}
+	return hintRival
+}
+
+// offline marks the errors by which the kernel says that a policy's CPUs are
+// away: EBUSY while the policy stands without a CPU, ENODEV on a descriptor that
+// outlived its policy, ENOENT when the directory itself is gone.
+func offline(err error) error {
+	if err == nil || errors.Is(err, ErrOffline) {
+		return err
+	}
+	if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENODEV) || errors.Is(err, fs.ErrNotExist) {
+		return errors.Join(ErrOffline, err)
+	}
+	return err
+}

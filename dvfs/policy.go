@@ -1,0 +1,239 @@
+package dvfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"headroom/rapl/sysfs"
+	"headroom/units"
+)
+
+// Policy is one cpufreq policy, open for reading. Its readings are for one
+// goroutine at a time.
+type Policy struct {
+	// Name is the policy's directory name, e.g. "policy0".
+	Name string
+	// Driver is the scaling driver: "intel_pstate", "acpi-cpufreq", "amd-pstate-epp".
+	Driver string
+	// Mode is who chooses the frequency below the ceiling.
+	Mode Mode
+	// Min and Max are what the hardware can do. With acpi-cpufreq, Max may be the
+	// base clock, and boost lies hidden above it (Turbo).
+	Min, Max units.Freq
+	// Base is the frequency without turbo, 0 where the driver does not say.
+	Base units.Freq
+	// Table are the frequencies that the driver can set, lowest first, turbo ones
+	// included; empty where it can set any (Autonomous and CPPC drivers).
+	Table []units.Freq
+	// CPUs are the numbers of the online CPUs that share the policy.
+	CPUs []int
+
+	open sysfs.Opener
+	cur  *sysfs.Attr // nil: the driver has none
+	max  *sysfs.Attr
+}
+
+func openPolicy(open sysfs.Opener, name string) (*Policy, error) {
+	p := &Policy{Name: name, open: open}
+	var errs [2]error
+	errs[0] = p.refresh()
+	p.max, errs[1] = sysfs.NewAttr(p.path("scaling_max_freq"), open)
+	if err := errors.Join(errs[:]...); err != nil {
+		if p.max != nil {
+			err = errors.Join(err, p.max.Close())
+		}
+		return nil, fmt.Errorf("dvfs: %s: %w", name, err)
+	}
+	if a, err := sysfs.NewAttr(p.path("scaling_cur_freq"), open); err == nil {
+		p.cur = a // some drivers have none
+	}
+	return p, nil
+}
+
+// refresh reads what is known of the policy; on an error nothing changes.
+func (p *Policy) refresh() error {
+	driver, err := p.text("scaling_driver")
+	lowest, errMin := p.freq("cpuinfo_min_freq")
+	highest, errMax := p.freq("cpuinfo_max_freq")
+	if err := errors.Join(err, errMin, errMax); err != nil {
+		return offline(err)
+	}
+	if lowest == 0 || lowest > highest { // a ceiling of 0 must never be written
+		return fmt.Errorf("dvfs: %s: range %v to %v makes no sense", p.Name, lowest, highest)
+	}
+	p.Driver, p.Min, p.Max = driver, lowest, highest
+	p.Mode = modeOf(driver, statusOf(p.open, driver), p.Governors())
+	p.Base, _ = p.freq("base_frequency")
+	p.Table = p.table()
+	if text, err := p.text("affected_cpus"); err == nil {
+		p.CPUs = parseCPUs(text)
+	}
+	return nil
+}
+
+// table joins the plain and the boost frequencies.
+func (p *Policy) table() []units.Freq {
+	plain, err := p.text("scaling_available_frequencies")
+	if err != nil {
+		return nil
+	}
+	boost, err := p.text("scaling_boost_frequencies")
+	if err != nil {
+		boost = ""
+	}
+	return parseTable(plain + " " + boost)
+}
+
+func (p *Policy) close() error {
+	err := p.max.Close()
+	if p.cur != nil {
+		err = errors.Join(err, p.cur.Close())
+	}
+	return err
+}
+
+func (p *Policy) path(file string) string { return join(p.Name, file) }
+
+func (p *Policy) text(file string) (string, error) { return p.open.ReadText(p.path(file)) }
+
+func (p *Policy) freq(file string) (units.Freq, error) {
+	v, err := p.open.ReadInt(p.path(file))
+	return units.Freq(v), err
+}
+
+// held reads an attribute that stays open. A policy that went away and came back
+// (a driver that changed its mode, a CPU that was plugged) has new files, and the
+// old descriptor answers ENODEV for ever: it is opened again, once.
+func (p *Policy) held(a *sysfs.Attr) (units.Freq, error) {
+	v, err := a.Int()
+	if errors.Is(err, unix.ENODEV) {
+		if errOpen := a.Reopen(); errOpen != nil {
+			return 0, offline(errors.Join(err, errOpen))
+		}
+		v, err = a.Int()
+	}
+	return units.Freq(v), offline(err)
+}
+
+func (p *Policy) first() int {
+	if len(p.CPUs) == 0 {
+		return 1 << 30
+	}
+	return p.CPUs[0]
+}
+
+// Governor reads the governor in force, e.g. "performance".
+func (p *Policy) Governor() (string, error) { return p.text("scaling_governor") }
+
+// Governors are those that the policy offers; nil where it does not say.
+func (p *Policy) Governors() []string {
+	text, err := p.text("scaling_available_governors")
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(text)
+}
+
+// Frequency reads the current frequency. Where the hardware does not count its
+// cycles this is what was last asked for, not what runs.
+func (p *Policy) Frequency() (units.Freq, error) {
+	if p.cur == nil {
+		return 0, fmt.Errorf("dvfs: %s: scaling_cur_freq: %w", p.Name, fs.ErrNotExist)
+	}
+	return p.held(p.cur)
+}
+
+// Measured reads the frequency that the hardware says it runs at: the mean that
+// newer kernels count, else cpuinfo_cur_freq, which only root may read. It fails
+// with fs.ErrNotExist or fs.ErrPermission where there is neither.
+func (p *Policy) Measured() (units.Freq, error) {
+	mean, errMean := p.freq("cpuinfo_avg_freq") // EAGAIN while the CPUs idle
+	if errMean == nil && mean > 0 {
+		return mean, nil
+	}
+	f, err := p.freq("cpuinfo_cur_freq") // "<unknown>" where the driver cannot tell
+	if err != nil {
+		return 0, fmt.Errorf("dvfs: %s: %w", p.Name, offlineOnly(err))
+	}
+	return f, nil
+}
+
+// FirmwareLimit reads the highest frequency that the firmware allows now (ACPI
+// _PPC), where the driver shows it. It bounds below any ceiling.
+func (p *Policy) FirmwareLimit() (units.Freq, error) { return p.freq("bios_limit") }
+
+// CeilingNow reads the ceiling in force. ErrOffline when the CPUs are away.
+func (p *Policy) CeilingNow() (units.Freq, error) { return p.held(p.max) }
+
+// Floor reads scaling_min_freq, the lowest frequency that may be asked for.
+func (p *Policy) Floor() (units.Freq, error) {
+	f, err := p.freq("scaling_min_freq")
+	return f, offline(err)
+}
+
+// Nearest is the highest frequency at or below f that the policy can hold: of its
+// table where there is one, else f itself within the range.
+func (p *Policy) Nearest(f units.Freq) units.Freq {
+	down, _ := p.Neighbours(f)
+	return down
+}
+
+// Neighbours are the frequencies around f that the policy can hold, for a law
+// that changes between two. They are equal where f itself can be held, and where
+// f lies outside the range.
+func (p *Policy) Neighbours(f units.Freq) (down, up units.Freq) {
+	f = p.within(f)
+	if len(p.Table) == 0 {
+		return f, f
+	}
+	// A table may reach beyond the range, e.g. with boost switched off.
+	down, up = below(p.Table, f), above(p.Table, f)
+	return p.within(down), p.within(up)
+}
+
+// within is f, clamped to the range.
+func (p *Policy) within(f units.Freq) units.Freq { return min(max(f, p.Min), p.Max) }
+
+// Turbo is the lowest ceiling that lets the CPUs run above their base clock, and
+// whether such a one is known. A ceiling at or above it allows every turbo
+// frequency where the driver hides them in one step (acpi-cpufreq: 1 MHz above
+// base), so it says nothing about how fast the CPUs will run.
+func (p *Policy) Turbo() (units.Freq, bool) {
+	if f, ok := hiddenTurbo(p.Table); ok {
+		return f, true
+	}
+	if p.Base <= 0 || p.Base >= p.Max {
+		return 0, false
+	}
+	if len(p.Table) == 0 {
+		return p.Base + 1, true
+	}
+	return above(p.Table, p.Base+1), true
+}
+
+// offlineOnly marks EBUSY and ENODEV alone: a file that is not there is an answer
+// of its own for values that only some drivers have.
+func offlineOnly(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return offline(err)
+}
+
+// parseCPUs reads "0 1 2 3" as affected_cpus lists it; what is no number ends it.
+func parseCPUs(text string) []int {
+	var cpus []int
+	for f := range strings.FieldsSeq(text) {
+		n, err := strconv.Atoi(f)
+		if err != nil || n < 0 {
+			break
+		}
+		cpus = append(cpus, n)
+	}
+	return cpus
+}
