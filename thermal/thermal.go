@@ -1,0 +1,307 @@
+// Package thermal reads how hot a machine is and whether its processors are held
+// back for it: hwmon chips, thermal zones, throttle counters, and the kernel's
+// thermal events.
+//
+// The one idea: a reading is a number only when it can be believed. Drivers show
+// "I do not know" as -274 C, as 4294967295000 uW, as an error that passes; all of
+// it comes out as unknown with the reason, never as a number.
+//
+// Guarantees: every path is resolved inside one os.Root; descriptors are opened
+// once and held, so a sample costs one pread for each sensor; one sensor that
+// fails never stops the others; nothing is ever written. A machine without any
+// sensor gives an empty Sensors, and Missing says so in words. The package does
+// not decide what is too hot: the trips are the hardware's, the rest is the
+// caller's.
+package thermal
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"headroom/rapl/sysfs"
+	"headroom/units"
+)
+
+// Temp is a temperature in thousandths of a degree Celsius; it may be negative.
+type Temp int64
+
+// Degree is one degree Celsius.
+const Degree Temp = 1000
+
+// Celsius is t in degrees.
+func (t Temp) Celsius() float64 { return float64(t) / float64(Degree) }
+
+// String is t for an operator, e.g. "61 C".
+func (t Temp) String() string { return strconv.Itoa(int(math.Round(t.Celsius()))) + " C" }
+
+// Sources of a reading.
+const (
+	SourceHwmon   = "hwmon"
+	SourceThermal = "thermal"
+)
+
+// Reading is one sensor's answer.
+type Reading struct {
+	// Source is SourceHwmon or SourceThermal.
+	Source string
+	// Name is which one of its source, e.g. "coretemp Package id 0".
+	Name string
+	// Temp is set when the sensor is a thermometer, Power when it is a power meter.
+	// Both are 0 when Known is false.
+	Temp  Temp
+	Power units.Power
+	// Meter says that the sensor is a power meter.
+	Meter bool
+	// Known says whether the figure can be believed; Err is why not.
+	Known bool
+	Err   error
+}
+
+// sensorsMax bounds how many files are held open of each kind.
+const sensorsMax = 1024
+
+// Sensors are all sensors of one machine. They are for one goroutine at a time.
+type Sensors struct {
+	root     *os.Root
+	bound    units.Power
+	thermo   []*Thermometer
+	meters   []*PowerMeter
+	zones    []*Zone
+	throttle throttles
+	missing  []string
+}
+
+// Open finds the sensors below root. It fails only when the tree cannot be
+// listed; a machine without sensors has none, and Missing says so.
+func Open(root *os.Root) (*Sensors, error) {
+	s := &Sensors{root: root, bound: powerMax}
+	if err := s.find(); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func (s *Sensors) find() error {
+	errs := []error{s.findHwmon(), s.findZones(), s.findThrottles()}
+	s.say("no hwmon thermometer", len(s.thermo))
+	s.say("no hwmon power meter", len(s.meters))
+	s.say("no thermal zone", len(s.zones))
+	s.say("no throttle counters", len(s.throttle.cores)+len(s.throttle.packages))
+	return errors.Join(errs...)
+}
+
+func (s *Sensors) say(what string, n int) {
+	if n == 0 {
+		s.missing = append(s.missing, what)
+	}
+}
+
+// Missing names the kinds of sensor that the machine lacks, in words.
+func (s *Sensors) Missing() []string { return s.missing }
+
+// Thermometers are those of hwmon, in the order of their chips.
+func (s *Sensors) Thermometers() []*Thermometer { return s.thermo }
+
+// PowerMeters are those of hwmon, in the order of their chips.
+func (s *Sensors) PowerMeters() []*PowerMeter { return s.meters }
+
+// Zones are the thermal zones, in the order of their numbers.
+func (s *Sensors) Zones() []*Zone { return s.zones }
+
+// Bound says the most power that the machine can draw: a power meter that shows
+// more is not believed. Without it the bound is 100 kW.
+func (s *Sensors) Bound(most units.Power) {
+	s.bound = most
+	for _, m := range s.meters {
+		m.bound = most
+	}
+}
+
+// Sample reads every sensor once.
+func (s *Sensors) Sample() []Reading {
+	all := make([]Reading, 0, len(s.thermo)+len(s.meters)+len(s.zones))
+	for _, t := range s.thermo {
+		v, err := t.Read()
+		all = append(all, Reading{Source: SourceHwmon, Name: t.Name, Temp: v, Known: err == nil, Err: err})
+	}
+	for _, m := range s.meters {
+		v, err := m.Read()
+		all = append(all, Reading{Source: SourceHwmon, Name: m.Name, Power: v, Meter: true, Known: err == nil, Err: err})
+	}
+	for _, z := range s.zones {
+		v, err := z.Read()
+		all = append(all, Reading{Source: SourceThermal, Name: z.Name, Temp: v, Known: err == nil, Err: err})
+	}
+	return all
+}
+
+// Package is the temperature of the hottest processor package, and which sensor
+// says so: of the thermometers that speak for a whole package, else of the
+// processors' thermal zones. It is not known when none of them can be believed.
+func (s *Sensors) Package() (hottest Reading, known bool) {
+	take := func(source, name string, v Temp, err error) {
+		if err == nil && (!known || v > hottest.Temp) {
+			hottest, known = Reading{Source: source, Name: name, Temp: v, Known: true}, true
+		}
+	}
+	for _, t := range s.thermo {
+		if t.Package {
+			v, err := t.Read()
+			take(SourceHwmon, t.Name, v, err)
+		}
+	}
+	if known {
+		return hottest, true
+	}
+	for _, z := range s.zones {
+		if z.processor() {
+			v, err := z.Read()
+			take(SourceThermal, z.Name, v, err)
+		}
+	}
+	return hottest, known
+}
+
+// Refresh looks for the sensors again, for chips and processors that came or
+// went. On an error everything stays as it was.
+func (s *Sensors) Refresh() error {
+	fresh := &Sensors{root: s.root, bound: s.bound}
+	if err := fresh.find(); err != nil {
+		return errors.Join(err, fresh.Close())
+	}
+	old := *s
+	*s = *fresh
+	return old.Close()
+}
+
+// Close gives all descriptors back.
+func (s *Sensors) Close() error {
+	var errs []error
+	for _, t := range s.thermo {
+		errs = append(errs, t.attr.Close())
+	}
+	for _, m := range s.meters {
+		errs = append(errs, m.attr.Close())
+	}
+	for _, z := range s.zones {
+		errs = append(errs, z.attr.Close())
+	}
+	return errors.Join(append(errs, s.throttle.close())...)
+}
+
+// list names the entries of dir that start with prefix, in the order of the
+// number that follows it. A folder that is not there has none.
+func list(root *os.Root, dir, prefix string) ([]string, error) {
+	entries, err := fs.ReadDir(root.FS(), dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("thermal: %w", err)
+	}
+	var names []string
+	for _, e := range entries {
+		if _, ok := number(e.Name(), prefix); ok {
+			names = append(names, e.Name())
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		x, _ := number(a, prefix)
+		y, _ := number(b, prefix)
+		return cmp.Compare(x, y)
+	})
+	return names[:min(len(names), sensorsMax)], nil
+}
+
+// number is the number that makes up the rest of name after prefix.
+func number(name, prefix string) (int, bool) {
+	rest, ok := strings.CutPrefix(name, prefix)
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(rest, 10, 31)
+	return int(n), err == nil
+}
+
+// parseTemp reads a temperature as the kernel shows it: a whole number of
+// millidegrees, which may be negative.
+func parseTemp(file, text string) (Temp, error) {
+	digits, negative := strings.CutPrefix(text, "-")
+	v, err := sysfs.ParseInt(file, []byte(digits))
+	if err != nil || (digits != "" && (digits[0] < '0' || digits[0] > '9')) {
+		return 0, &sysfs.ParseError{File: file, Text: text[:min(len(text), 64)], Err: sysfs.ErrNotNumber}
+	}
+	if negative {
+		v = -v
+	}
+	return Temp(v), nil
+}
+
+// Silicon and boards live between these; anything else is a driver's mistake.
+const (
+	tempMin = -55 * Degree
+	tempMax = 150 * Degree
+)
+
+// judgeTemp tells a temperature from a driver's way to say that it has none.
+func judgeTemp(t Temp) error {
+	switch int64(t) {
+	case 127_000, 127_500, 127_875, 128_000, 255_000, // the largest of an 8-bit register
+		-127_000, -128_000, -274_000: // the smallest; THERMAL_TEMP_INVALID
+		return ErrSentinel
+	}
+	if t < tempMin || t > tempMax {
+		return fmt.Errorf("%v: %w", t, ErrImplausible)
+	}
+	return nil
+}
+
+// readTemp reads and judges a held thermometer.
+func readTemp(a *sysfs.Attr) (Temp, error) {
+	text, err := a.Text()
+	if err != nil {
+		return 0, gone(err)
+	}
+	t, err := parseTemp(a.Path(), text)
+	if err != nil {
+		return 0, err
+	}
+	if err := judgeTemp(t); err != nil {
+		return 0, fmt.Errorf("thermal: %s: %w", a.Path(), err)
+	}
+	return t, nil
+}
+
+// onceTemp reads a temperature that does not change, such as a trip; known is
+// false where there is none or none that makes sense.
+func onceTemp(root *os.Root, file string) (t Temp, known bool) {
+	text, err := sysfs.ReadText(root, file)
+	if err != nil {
+		return 0, false
+	}
+	t, err = parseTemp(file, text)
+	if err != nil || judgeTemp(t) != nil {
+		return 0, false
+	}
+	return t, true
+}
+
+// gone marks the error of a descriptor that outlived its device.
+func gone(err error) error {
+	if errors.Is(err, unix.ENODEV) {
+		return errors.Join(ErrGone, err)
+	}
+	return err
+}
+
+func join(parts ...string) string { return path.Join(parts...) }
