@@ -13,11 +13,18 @@
 // Ware ("Server-level power control", ICAC 2007) close the loop on wall power
 // alone and need several readings to settle; the model saves those.
 //
+// Around Step stand: Learner, the slow half of the control, which learns from a
+// late BMC what the wall draws beyond the model and gives Step a better Config;
+// Share, which divides a limit between sockets; StepFreq and StepBandwidth, which
+// hold a cap where there are no limits to write; Choose, which says on which of
+// these rungs a node stands, and why; Sprint, which lifts a cap for a time; and
+// Demand, which says what the node could use.
+//
 // Guarantees: Step is a function of its arguments and nothing else; a limit is a
 // multiple of 1/8 W, never 0, never above what the zone takes; a sample that is
 // not known never raises a limit; the integral never winds up while the
 // processor does not reach its limit or the limit stands at a rail. The package
-// does no I/O, keeps no state of its own and never reads a clock.
+// does no I/O, starts no goroutine and never reads a clock.
 package capping
 
 import (
@@ -146,6 +153,18 @@ const (
 	AtTop               // the cap is above what the packages can use
 )
 
+// String is the rail in words.
+func (r Rail) String() string {
+	switch r {
+	case AtFloor:
+		return "at the floor"
+	case AtTop:
+		return "at the top"
+	case Free:
+	}
+	return "free"
+}
+
 // Actions are what to write now.
 type Actions struct {
 	// Long and Short are the two limits, for all packages together.
@@ -154,9 +173,25 @@ type Actions struct {
 	Rail Rail
 }
 
+// partMost is above what the packages, or the memory, of any machine draw.
+const partMost = 100 * units.Kilowatt
+
+// sane makes unknown what cannot be true: counters that jumped give powers below
+// nothing or above anything.
+func (in Sample) sane() Sample {
+	for _, r := range []*Reading{&in.Package, &in.DRAM} {
+		if r.Power < 0 || r.Power > partMost {
+			*r = Reading{}
+		}
+	}
+	in.Elapsed = max(0, in.Elapsed)
+	return in
+}
+
 // Step decides the limits that go with the granted cap. now is any clock that
 // only goes forward.
 func Step(now time.Duration, in Sample, granted units.Power, s State, c Config) (Actions, State) {
+	in = in.sane()
 	known := in.Package.Known && (in.DRAM.Known || !c.HasDRAM)
 	s = s.observe(now, in, c)
 	dc := granted.Watts() * c.Efficiency // what may flow behind the supply
@@ -298,6 +333,11 @@ func (c Config) Wall(pkg, dram units.Power) units.Power {
 }
 
 // grain rounds down to what hardware can hold, and never to 0.
-func grain(watts float64) units.Power { return max(Grain, units.FromWatts(watts)/Grain*Grain) }
+func grain(watts float64) units.Power {
+	return max(Grain, units.FromWatts(clamp(watts, 0, wattsMost))/Grain*Grain)
+}
 
-func clamp(x, low, high float64) float64 { return min(max(x, low), high) }
+// wattsMost keeps what is asked for within the numbers that a Power holds.
+const wattsMost = 1e9
+
+func clamp[T float64 | time.Duration](x, low, high T) T { return min(max(x, low), high) }

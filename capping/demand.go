@@ -56,7 +56,9 @@ const busySmooth = 2 * time.Second
 
 // Observe takes one look at the moment now, on any clock that only goes forward.
 func (d *Demand) Observe(now time.Duration, l Look) {
-	second := int64(now / time.Second)
+	seen := Sample{Package: l.Wall, Elapsed: l.Elapsed}.sane()
+	l.Wall, l.Elapsed, l.Busy = seen.Package, seen.Elapsed, clamp(l.Busy, 0, 1)
+	second := int64(max(now, 0) / time.Second)
 	s := &d.slots[second%minute]
 	if !s.filled || s.second != second {
 		*s = slot{second: second, filled: true}
@@ -65,7 +67,7 @@ func (d *Demand) Observe(now time.Duration, l Look) {
 	if l.Limited {
 		s.limited += l.Elapsed
 	}
-	if l.Wall.Known {
+	if l.Wall.Known && l.Wall.Power > 0 {
 		s.peak = max(s.peak, l.Wall.Power)
 		if d.idle == 0 || l.Wall.Power < d.idle {
 			d.idle = l.Wall.Power

@@ -1,0 +1,474 @@
+package capping
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"headroom/units"
+)
+
+// WallReading is what a BMC says about power at the wall.
+type WallReading struct {
+	Power units.Power
+	// Known is false where the BMC did not answer, or answered nonsense.
+	Known bool
+	// Serial changes whenever the value changed: a BMC that freezes answers as
+	// quickly as one that works, so freshness is judged by change alone.
+	Serial uint64
+	// ChangedAt is when the change was seen, on the clock of the law.
+	ChangedAt time.Duration
+}
+
+// Constants of the outer, slow half of the control.
+const (
+	// lagCount and spanCount: how many ages and lengths of the BMC's mean are thought possible.
+	lagCount, spanCount = 8, 5
+	// lookBack is the oldest power that a reading can be about.
+	lookBack = 15 * time.Second
+	// heldSamples bounds the history; at 100 ms a turn it still covers lookBack.
+	heldSamples = 192
+	// freshFor is how long after its change a reading counts as fresh; the slowest
+	// BMC meant to be followed changes every 10 s.
+	freshFor = 30 * time.Second
+	// repeatFor is for how long an unchanged value is read again, or two and a half
+	// periods, whatever is longer.
+	repeatFor = 12 * time.Second
+	// periodLeast and periodMost bound the BMC's period as it is learned.
+	periodLeast, periodMost = time.Second / 2, 10 * time.Second
+	// marginMost is set aside, as a ratio of the cap, when nothing was heard for
+	// marginAge or ever; in between it grows evenly, and it goes by marginFade.
+	marginMost = 0.03
+	marginAge  = 10 * time.Minute
+	marginFade = 0.01 // a second
+	// sane: a wall reading outside these multiples of the model is no reading.
+	saneLow, saneHigh = 0.4, 2.5
+	// wallMost is above what any single machine draws.
+	wallMost = 100 * units.Kilowatt
+	// What may be learned: the wall against the model, as ratios. Up is narrow: a
+	// BMC that reads low must not lift the node far over its cap.
+	learnedLow, learnedHigh = 0.85, 2.0
+	slopeLow, slopeHigh     = 0.80, 2.0
+	// First doubts, as standard deviations: of the constant (ratio of the power)
+	// and of the slope.
+	doubtConstant, doubtSlope = 0.08, 0.05
+	// doubtBetter is the part of the doubt about the constant when the first reading
+	// is below the model.
+	doubtBetter = 0.1
+	// How both wander in a second, and what a slope stays open to.
+	wanderConstant, wanderSlope = 0.0007, 0.0008
+	// noise of a reading: 1 W of rounding and a share of the power.
+	noiseWatts, noiseRatio = 0.5, 0.004
+	// agreeWithin is the disagreement of model and wall that is normal.
+	agreeWithin = 0.10
+	// agreeAfter is how many readings an opinion needs.
+	agreeAfter = 3
+	// forget is what is kept of old evidence about the BMC's lag at each reading.
+	forget = 0.97
+	// outlier is how many standard deviations off a reading is not believed at once.
+	outlier = 4.0
+)
+
+func lags() [lagCount]time.Duration {
+	const s = time.Second
+	return [...]time.Duration{0, s / 4, s / 2, s, 3 * s / 2, 2 * s, 3 * s, 5 * s}
+}
+
+func spans() [spanCount]time.Duration {
+	const s = time.Second
+	return [...]time.Duration{s / 4, s, 2 * s, 5 * s, 10 * s}
+}
+
+// moment is one turn of the inner loop: sums up to its end.
+type moment struct {
+	at      time.Duration
+	joules  float64 // of the model's wall power
+	unknown time.Duration
+}
+
+// Learner is the slow half of the two-speed control: it learns how the power at
+// the wall differs from what the model makes of package and DRAM, from a BMC
+// that is late, averages, updates every second to ten, and may freeze or lie.
+//
+// The one idea: the wall is a straight line over the model, wall = a + b*model,
+// and such a line is the model again with another Other and another Efficiency.
+// So what was learned goes back into Config, and Step stays as fast as RAPL.
+//
+// A reading is compared with the model's mean over the time that the reading is
+// about. That time is not known: a grid of ages and lengths is kept, each weighed
+// by how well it explained the readings so far, and where they do not agree (soon
+// after a change of power) the reading counts for little.
+//
+// Guarantees: only a change of the value teaches; what is no sane reading never
+// does; the correction is bounded; without fresh readings it stands still and a
+// margin grows. It belongs to one goroutine and allocates nothing.
+type Learner struct {
+	config Config
+	fit    line
+	began  bool // fit stands on a reading
+
+	ring  [heldSamples]moment
+	last  int // newest in ring
+	count int
+
+	weights [lagCount * spanCount]float64 // logarithms, the best is 0
+	means   [lagCount * spanCount]float64
+
+	serial   uint64
+	heard    bool
+	changed  time.Duration // when the value last changed
+	period   time.Duration // between changes, the least of late; 0: not known
+	again    time.Duration // when an unchanged value counts once more
+	freshAt  time.Duration
+	movedAt  time.Duration
+	doubted  int     // outliers in a row, signed
+	margin   float64 // set aside now
+	marginAt time.Duration
+	ratio    float64 // wall over model less 1, smoothed
+	opinions int
+	insane   uint64
+	model    float64 // model's wall power in the last reading, W
+}
+
+// NewLearner is a Learner that knows only the configured model.
+func NewLearner(c Config) *Learner {
+	l := &Learner{config: c, fit: line{b: 1}, margin: marginMost}
+	for i := range l.weights {
+		l.weights[i] = guessed(i)
+	}
+	return l
+}
+
+// guessed is the weight of a candidate before any evidence: a BMC that is quick
+// is likelier than one that is slow.
+func guessed(i int) float64 {
+	return -(lags()[i/spanCount] + spans()[i%spanCount]).Seconds() / 4
+}
+
+// Observe takes one sample of the inner loop, ending now.
+func (l *Learner) Observe(now time.Duration, in Sample) {
+	in = in.sane()
+	if in.Elapsed <= 0 && l.count > 0 {
+		return
+	}
+	before := l.ring[l.last]
+	if l.count > 0 && now <= before.at {
+		return
+	}
+	next := moment{at: now, joules: before.joules, unknown: before.unknown}
+	switch passed := now - before.at; {
+	case l.count == 0:
+	case in.Package.Known && (in.DRAM.Known || !l.config.HasDRAM) && passed < 2*in.Elapsed+time.Second/2:
+		next.joules += l.config.wallOf(in) * passed.Seconds()
+	default:
+		next.unknown += passed
+	}
+	l.last = (l.last + 1) % heldSamples
+	l.ring[l.last] = next
+	l.count = min(l.count+1, heldSamples)
+	l.fade(now)
+}
+
+// wallOf is the model's wall power for a sample, W.
+func (c Config) wallOf(in Sample) float64 {
+	dc := in.Package.Power.Watts() + c.Other.Watts()
+	if c.HasDRAM {
+		dc += in.DRAM.Power.Watts()
+	}
+	return dc / c.Efficiency
+}
+
+// Learn looks at the BMC's newest reading and tells whether it taught anything.
+// The same reading may be shown any number of times. One that changed a short
+// while ago and stands for another period of the BMC's counts as read again: under
+// steady power there is nothing to change.
+func (l *Learner) Learn(now time.Duration, w WallReading) bool {
+	if !w.Known {
+		return false
+	}
+	if l.heard && w.Serial == l.serial {
+		if l.period == 0 || now < l.again || now-l.changed > l.repeated() {
+			return false
+		}
+		l.again = now + l.period
+		return l.reading(now, now, w.Power)
+	}
+	l.serial = w.Serial
+	if w.Power <= 0 || w.Power > wallMost || w.ChangedAt > now || now-w.ChangedAt > freshFor || w.ChangedAt < l.changed {
+		l.insane++
+		l.period = 0 // what stands there now is not to be read again
+		return false
+	}
+	if l.heard && w.ChangedAt > l.changed {
+		interval := w.ChangedAt - l.changed
+		if l.period > 0 {
+			interval = min(interval, l.period+l.period/8)
+		}
+		l.period = clamp(interval, periodLeast, periodMost)
+	}
+	l.heard, l.changed, l.again = true, w.ChangedAt, w.ChangedAt+l.period
+	if !l.reading(now, w.ChangedAt, w.Power) {
+		return false
+	}
+	l.freshAt = w.ChangedAt
+	return true
+}
+
+// repeated is for how long a value that does not change is taken for true: a
+// frozen BMC must not teach for long.
+func (l *Learner) repeated() time.Duration { return max(repeatFor, 5*l.period/2) }
+
+// reading takes in that the BMC told wall at the moment at.
+func (l *Learner) reading(now, at time.Duration, wall units.Power) bool {
+	y := wall.Watts()
+	low, high := l.compare(at)
+	if math.IsNaN(low) {
+		return false // the power of that time is not known
+	}
+	x, spread := l.mixed()
+	if y < saneLow*low || y > saneHigh*high {
+		l.insane++
+		l.period = 0
+		return false
+	}
+	l.judge(x, y)
+	return l.take(now, x, y, spread)
+}
+
+// take teaches the line, unless the reading is far from what it may be.
+func (l *Learner) take(now time.Duration, x, y, spread float64) bool {
+	if !l.began {
+		l.began = true
+		l.fit = line{b: 1, paa: sq(doubtConstant * x), pbb: sq(doubtSlope)}
+		if y < x {
+			// A supply that is better than configured, by a share: as a constant it would
+			// weigh double at half the power, on the wrong side of the cap.
+			l.fit.paa = sq(doubtConstant * doubtBetter * x)
+		}
+	} else {
+		dt := min((now - l.movedAt).Seconds(), lookBack.Seconds())
+		l.fit.drift(sq(wanderConstant*x)*dt, sq(wanderSlope)*dt)
+	}
+	l.movedAt, l.model = now, x
+	r := sq(noiseWatts+noiseRatio*y) + sq(spread)
+	guess, variance := l.fit.at(x)
+	miss := y - guess
+	if sq(miss) > sq(outlier)*(variance+r) && l.opinions > 1 {
+		// Once is chance, twice the same way is a change of the machine: the line is
+		// open again.
+		if miss > 0 != (l.doubted > 0) {
+			l.doubted = 0
+		}
+		l.doubted += int(math.Copysign(1, miss))
+		if l.doubted > -2 && l.doubted < 2 {
+			return false
+		}
+		l.fit.drift(sq(miss), 0)
+	}
+	l.doubted = 0
+	l.weigh(y, variance)
+	l.fit.learn(x, y, r)
+	l.bound(x)
+	return true
+}
+
+// bound keeps the line where a working machine can be.
+func (l *Learner) bound(x float64) {
+	l.fit.b = clamp(l.fit.b, slopeLow, slopeHigh)
+	y := l.fit.a + l.fit.b*x
+	l.fit.a += clamp(y, learnedLow*x, learnedHigh*x) - y
+}
+
+// compare finds the model's mean over each time that a reading may be about, and
+// the least and the most of them; NaN when too little is known.
+func (l *Learner) compare(at time.Duration) (low, high float64) {
+	low, high = math.NaN(), math.NaN()
+	i := 0
+	for _, lag := range lags() {
+		for _, span := range spans() {
+			m := l.mean(at-lag-span, at-lag)
+			l.means[i] = m
+			i++
+			if !math.IsNaN(m) && !(m >= low) {
+				low = m
+			}
+			if !math.IsNaN(m) && !(m <= high) {
+				high = m
+			}
+		}
+	}
+	return low, high
+}
+
+// mixed is the mean of the candidates by their weights, and how far they are apart.
+func (l *Learner) mixed() (x, spread float64) {
+	var sum, first, second float64
+	for i, m := range l.means {
+		if !math.IsNaN(m) {
+			w := math.Exp(l.weights[i])
+			sum, first, second = sum+w, first+w*m, second+w*m*m
+		}
+	}
+	x = first / sum
+	return x, math.Sqrt(max(0, second/sum-x*x))
+}
+
+// weigh moves the weights by how well each candidate explains the reading.
+func (l *Learner) weigh(y, variance float64) {
+	r := sq(noiseWatts+noiseRatio*y) + variance
+	best := math.Inf(-1)
+	for i, m := range l.means {
+		if !math.IsNaN(m) {
+			guess, _ := l.fit.at(m)
+			l.weights[i] = guessed(i) + (l.weights[i]-guessed(i))*forget - min(sq(y-guess)/(2*r), 8)
+		}
+		best = max(best, l.weights[i])
+	}
+	for i := range l.weights {
+		l.weights[i] = max(l.weights[i]-best, -20)
+	}
+}
+
+// mean is the model's wall power from one moment to another; NaN when more than a
+// tenth of that time is unknown or not held any more.
+func (l *Learner) mean(from, to time.Duration) float64 {
+	a, okA := l.sums(from)
+	b, okB := l.sums(to)
+	span := to - from
+	unknown := b.unknown - a.unknown
+	if !okA || !okB || unknown*10 > span {
+		return math.NaN()
+	}
+	return (b.joules - a.joules) / (span - unknown).Seconds()
+}
+
+// sums are the sums at a moment, between two turns in proportion.
+func (l *Learner) sums(at time.Duration) (moment, bool) {
+	after := l.ring[l.last]
+	if l.count == 0 || at > after.at+time.Second {
+		return moment{}, false
+	}
+	if at >= after.at {
+		return after, true
+	}
+	for i := 1; i < l.count; i++ {
+		before := l.ring[(l.last-i+heldSamples)%heldSamples]
+		if before.at <= at {
+			part := float64(at-before.at) / float64(after.at-before.at)
+			return moment{
+				joules:  before.joules + part*(after.joules-before.joules),
+				unknown: before.unknown + time.Duration(part*float64(after.unknown-before.unknown)),
+			}, true
+		}
+		after = before
+	}
+	return moment{}, false
+}
+
+// fade lets the margin follow the age of the newest reading.
+func (l *Learner) fade(now time.Duration) {
+	want := marginMost
+	if l.began {
+		want = marginMost * clamp((now-l.freshAt-freshFor).Seconds()/marginAge.Seconds(), 0, 1)
+	}
+	l.margin = max(want, l.margin-marginFade*clamp((now-l.marginAt).Seconds(), 0, 1))
+	l.marginAt = now
+}
+
+// judge keeps the opinion about the model as it was configured.
+func (l *Learner) judge(x, y float64) {
+	part := max(0.25, 1/float64(l.opinions+1))
+	l.ratio += (y/x - 1 - l.ratio) * part
+	l.opinions = min(l.opinions+1, 1000)
+}
+
+// Config is the model as learned, with the margin of the moment, for Step: a cap
+// is met at the wall, not only by the configured model.
+func (l *Learner) Config() Config { return l.learned(l.margin) }
+
+// Model is the model as learned, without margin, for what is shown and reported.
+func (l *Learner) Model() Config { return l.learned(0) }
+
+// learned puts the line into the model: (a + b*(p+other)/e) * (1+m) is
+// (p + other + a*e/b) / (e/(b*(1+m))).
+func (l *Learner) learned(margin float64) Config {
+	c := l.config
+	c.Other += units.FromWatts(l.fit.a * c.Efficiency / l.fit.b)
+	c.Efficiency /= l.fit.b * (1 + margin)
+	return c
+}
+
+// Margin is what is set aside now for what the BMC has not told, as a ratio.
+func (l *Learner) Margin() float64 { return l.margin }
+
+// Other is what is drawn behind the supply that is neither package nor DRAM, at
+// the present power; and whether it was learned or is only configured.
+func (l *Learner) Other() (units.Power, bool) {
+	if !l.began {
+		return l.config.Other, false
+	}
+	off := l.fit.a + (l.fit.b-1)*l.model
+	return l.config.Other + units.FromWatts(off*l.config.Efficiency), true
+}
+
+// Age is how long ago the BMC's value last changed to a sane one; false: never.
+func (l *Learner) Age(now time.Duration) (time.Duration, bool) { return now - l.freshAt, l.began }
+
+// Insane counts the readings that could not be true.
+func (l *Learner) Insane() uint64 { return l.insane }
+
+// Lag is the age and the length of the mean that explain the BMC's readings best.
+func (l *Learner) Lag() (lag, span time.Duration) {
+	best := 0
+	for i, w := range l.weights {
+		if w > l.weights[best] {
+			best = i
+		}
+	}
+	return lags()[best/spanCount], spans()[best%spanCount]
+}
+
+// AgreementState says whether package power and wall power tell the same.
+type AgreementState int
+
+// Agreement states.
+const (
+	AgreementUnknown AgreementState = iota // too few fresh readings
+	Agrees                                 // within 10 %
+	Disagrees                              // one of both is wrong, by more than 10 %
+)
+
+// Agreement compares the wall with what the configured model makes of RAPL. The
+// counters of a processor that filters its energy readings (SGX, INTEL-SA-01103)
+// may be off by half.
+type Agreement struct {
+	State AgreementState
+	// Ratio is wall over model less 1; 0 while unknown.
+	Ratio float64
+}
+
+// String is the agreement in words.
+func (a Agreement) String() string {
+	switch a.State {
+	case Agrees:
+		return fmt.Sprintf("agrees (%+.1f %%)", 100*a.Ratio)
+	case Disagrees:
+		return fmt.Sprintf("disagrees by %+.0f %%", 100*a.Ratio)
+	case AgreementUnknown:
+	}
+	return "unknown"
+}
+
+// Agreement of the model as configured with the wall; unknown while the readings
+// are few or older than a minute.
+func (l *Learner) Agreement(now time.Duration) Agreement {
+	switch {
+	case l.opinions < agreeAfter || now-l.freshAt > 2*freshFor:
+		return Agreement{}
+	case math.Abs(l.ratio) <= agreeWithin:
+		return Agreement{State: Agrees, Ratio: l.ratio}
+	}
+	return Agreement{State: Disagrees, Ratio: l.ratio}
+}
+
+func sq(x float64) float64 { return x * x }

@@ -1,0 +1,35 @@
+package capping
+
+import "math"
+
+// line is the straight line y = a + b*x, learned online by a Kalman filter of two
+// states (Kalman, "A new approach to linear filtering", 1960): what is known well
+// moves little, what a new operating point leaves open moves at once.
+type line struct {
+	a, b          float64
+	paa, pab, pbb float64 // covariance of a and b
+}
+
+// at is the value at x, and how far it may be off (variance).
+func (l *line) at(x float64) (y, variance float64) {
+	return l.a + l.b*x, l.paa + 2*x*l.pab + x*x*l.pbb
+}
+
+// drift lets both states wander: variances are added.
+func (l *line) drift(a, b float64) { l.paa, l.pbb = l.paa+a, l.pbb+b }
+
+// learn takes in that y was seen at x, with the variance r.
+func (l *line) learn(x, y, r float64) {
+	ka, kb := l.paa+x*l.pab, l.pab+x*l.pbb
+	s := ka + x*kb + r
+	if !(s > 0) || math.IsInf(s, 0) {
+		return
+	}
+	miss := y - l.a - l.b*x
+	l.a, l.b = l.a+ka/s*miss, l.b+kb/s*miss
+	paa, pab, pbb := l.paa-ka*ka/s, l.pab-ka*kb/s, l.pbb-kb*kb/s
+	// Rounding must not make a variance negative.
+	l.paa, l.pbb = max(paa, 1e-12), max(pbb, 1e-12)
+	bound := math.Sqrt(l.paa * l.pbb)
+	l.pab = clamp(pab, -bound, bound)
+}
