@@ -113,6 +113,7 @@ func NewCommand() *cobra.Command {
 	f.BoolVar(&o.Quick, "quick", false, "fewer repetitions and smaller clusters: at most 40 s")
 	f.StringVar(&o.Bin, "bin", "", "folder of the programs (default: that of powerlab)")
 	out.Flags(cmd)
+	cmd.AddCommand(newNodeCommand())
 	return cmd
 }
 

@@ -13,6 +13,9 @@
 // real processes on loopback: powerd on an emulated node (agent) and a group of
 // three coordinators with streams that act as nodes (cut, failover).
 //
+// `powerlab bench node` tries the node's whole control law, wall power by a slow BMC
+// included, beside the laws of other systems on the same steps and loads.
+//
 // Guarantees: every loop is bounded and a whole run has a deadline; everything it
 // starts it ends, by process group; it listens and connects on loopback only and
 // leaves no file behind. A figure that could not be measured is unknown, with the

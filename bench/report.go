@@ -127,6 +127,18 @@ func (r *Report) print(w io.Writer, out *cli.Output) error {
 	if out.IsJSON() {
 		return out.JSON(w, r)
 	}
+	if err := r.table(w, out); err != nil {
+		return err
+	}
+	if out.Format == "csv" || out.Format == "name" {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "\nmachine: %v\nnoise:   %v\n", r.Machine, r.Noise)
+	return err
+}
+
+// table writes the items.
+func (r *Report) table(w io.Writer, out *cli.Output) error {
 	head := []string{"NAME", "GOAL", "MEASURED", "P50", "P99", "PEER", "RATIO", "MET", "NOTE"}
 	if out.IsWide() {
 		head = slices.Insert(head, 1, "WHAT")
@@ -142,14 +154,7 @@ func (r *Report) print(w io.Writer, out *cli.Output) error {
 		}
 		rows = append(rows, row)
 	}
-	if err := out.Table(w, head, rows); err != nil {
-		return err
-	}
-	if out.Format == "csv" || out.Format == "name" {
-		return nil
-	}
-	_, err := fmt.Fprintf(w, "\nmachine: %v\nnoise:   %v\n", r.Machine, r.Noise)
-	return err
+	return out.Table(w, head, rows)
 }
 
 // shown is a value with three digits that count.
