@@ -6,26 +6,35 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"headroom/emulator/kernel"
 	"headroom/internal/cli"
 )
 
 // NewNodeCommand is `powerlab node NAME`, with `powerlab node exec` below it.
 func NewNodeCommand() *cobra.Command {
-	opts := Options{Spec: DefaultSpec()}
+	var opts Options
+	var looks looks
 	cmd := &cobra.Command{
 		Use:   "node NAME",
 		Short: "Run one emulated node: plant, file tree, powerd and worker",
 		Long: "Runs one emulated node until it is stopped: the physics of a server behind the kernel's file tree,\n" +
-			"with powerd and a scheduler worker on it. The node's processes are really slowed as its limits demand.",
+			"with powerd and a scheduler worker on it. The node's processes are really slowed as its limits demand.\n\n" +
+			"Shapes of machines:\n" + shapeHelp(),
 		Example: "  powerlab node n01 --dir /tmp/lab --nodes 4 --join 127.0.0.1:7402 --key-file /tmp/lab/gossip.key --scheduler 127.0.0.1:7410\n" +
-			"  powerlab node n01 --dir /tmp/lab --no-powerd --no-worker",
+			"  powerlab node n01 --dir /tmp/lab --no-powerd --no-worker\n" +
+			"  powerlab node n02 --dir /tmp/lab --shape client-psys-mmio --tree fuse --bmc",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			opts.Name = args[0]
+			var err error
+			if opts.Shape, err = looks.shape(); err != nil {
+				return err
+			}
 			return runNode(cmd, opts)
 		},
 	}
@@ -41,9 +50,49 @@ func NewNodeCommand() *cobra.Command {
 	flags.DurationVar(&opts.RestartDelay, "restart-delay", 2*time.Second, "pause before a powerd or worker that ended is started again")
 	flags.BoolVar(&opts.NoPowerd, "no-powerd", false, "do not start powerd")
 	flags.BoolVar(&opts.NoWorker, "no-worker", false, "do not start a worker")
+	flags.StringVar(&opts.Tree, "tree", "files", "the file tree: files (values only), fuse (mounted, with the kernel's errors; needs root), auto (fuse where possible)")
+	flags.StringVar(&looks.name, "shape", kernel.ShapeNames()[0], "what machine it is: "+strings.Join(kernel.ShapeNames(), ", "))
+	flags.IntVar(&looks.sockets, "sockets", 0, "sockets (default: the shape's)")
+	flags.StringVar(&looks.driver, "cpufreq", "", "cpufreq driver: "+strings.Join(kernel.Drivers(), ", ")+", none (default: the shape's)")
+	flags.BoolVar(&opts.BMC, "bmc", false, "give the node a BMC on loopback, and powerd its address")
 	addDir(cmd, &opts.Dir)
-	cmd.AddCommand(newExecCommand())
+	cmd.AddCommand(newExecCommand(), newFaultCommand())
 	return cmd
+}
+
+// looks are the flags that say what machine the node is.
+type looks struct {
+	name    string
+	sockets int
+	driver  string
+}
+
+// shape is the machine that the flags describe.
+func (l looks) shape() (kernel.Shape, error) {
+	shape, err := kernel.ShapeOf(l.name)
+	if err != nil {
+		return shape, cli.Usage("--shape %q is none of %s", l.name, strings.Join(kernel.ShapeNames(), ", "))
+	}
+	if l.sockets != 0 {
+		if shape, err = shape.WithSockets(l.sockets); err != nil {
+			return shape, cli.Usage("--sockets %d: a machine has 1 to 8", l.sockets)
+		}
+	}
+	if l.driver != "" {
+		if shape, err = shape.WithDriver(l.driver); err != nil {
+			return shape, cli.Usage("--cpufreq %q is none of %s, none", l.driver, strings.Join(kernel.Drivers(), ", "))
+		}
+	}
+	return shape, nil
+}
+
+// shapeHelp lists the shapes.
+func shapeHelp() string {
+	var lines []string
+	for _, s := range kernel.Shapes() {
+		lines = append(lines, fmt.Sprintf("  %-17s %s", s.Name, s.About))
+	}
+	return strings.Join(lines, "\n")
 }
 
 func addDir(cmd *cobra.Command, dir *string) {
@@ -65,6 +114,9 @@ func runNode(cmd *cobra.Command, opts Options) error {
 func complete(opts *Options) error {
 	if !slices.Contains([]string{"auto", "cgroup", "signals"}, opts.Throttle) {
 		return cli.Usage("--throttle %q is none of auto, cgroup, signals", opts.Throttle)
+	}
+	if !slices.Contains([]string{"auto", "fuse", "files"}, opts.Tree) {
+		return cli.Usage("--tree %q is none of auto, fuse, files", opts.Tree)
 	}
 	if opts.Nodes < 1 || opts.Slots < 1 {
 		return cli.Usage("--nodes %d and --slots %d must be at least 1", opts.Nodes, opts.Slots)

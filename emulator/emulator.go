@@ -1,5 +1,5 @@
 // Package emulator builds nodes made of physics: machines with RAPL, cpufreq and
-// a power supply that exist as a folder of plain files and a handful of processes.
+// a power supply that exist as a file tree and a handful of processes.
 //
 // The one idea: an emulated node is a plant, not a stub. Package power follows
 // from the real CPU use of the node's own processes and from frequency; limits
@@ -10,14 +10,16 @@
 // Three layers, each usable without the next:
 //
 //   - plant.Plant (package plant) is the physics alone, stepped in virtual time;
-//   - Node is a plant behind the kernel's file tree: Step polls what was written,
-//     steps the plant, publishes counters. No process, no goroutine, no clock of
-//     its own: tests step it in virtual or real time;
+//   - Node is a plant behind the kernel's file tree (packages kernel and treefs):
+//     Step polls what was written, steps the plant, publishes counters. Of plain
+//     files it has no process, no goroutine, no clock of its own: tests step it in
+//     virtual or real time;
 //   - `powerlab node` owns a Node, steps it in real time with the CPU use that it
 //     measures, slows the node's processes (package throttle), and keeps powerd and
 //     a scheduler worker running on it.
 //
-// The tree is plain files: values only, without the kernel's error semantics. A
+// The tree is a FUSE mount where that is asked for and permitted: its files answer
+// as the kernel's do, error numbers included. Else it is plain files: values only, without the kernel's error semantics. A
 // write that the kernel would refuse is undone at the next step instead, and a
 // value that the kernel would round is rounded at the next step. Writers put the
 // whole value and its line break with one write at offset 0; readers take the

@@ -10,22 +10,26 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"headroom/internal/cli"
 )
 
 // The conversation on run/node.sock: the client sends one byte with its three
 // standard files attached, an execRequest, then an execSignal for every signal to
 // pass on; the node answers once, with an execResult.
 
-// execRequest asks the node to start a program.
+// execRequest asks the node to start a program, or to inject a fault.
 type execRequest struct {
-	Argv []string `json:"argv"` // Argv[0] is a path
-	Env  []string `json:"env"`
-	Dir  string   `json:"dir"`
+	Fault []string `json:"fault,omitempty"` // a fault and its arguments; then nothing is started
+	Argv  []string `json:"argv"`            // Argv[0] is a path
+	Env   []string `json:"env"`
+	Dir   string   `json:"dir"`
 }
 
 // execSignal is a signal for the program.
@@ -37,7 +41,8 @@ type execSignal struct {
 type execResult struct {
 	ExitCode int    `json:"exit_code"` // 0 to 255, or 128 + Signal
 	Signal   int    `json:"signal"`    // what ended it, or 0
-	Error    string `json:"error"`     // why it was not started, or ""
+	Error    string `json:"error"`     // why it was not started or injected, or ""
+	Hint     string `json:"hint,omitempty"`
 }
 
 // Bounds of a conversation.
@@ -53,6 +58,7 @@ type execServer struct {
 	listener *net.UnixListener
 	path     string
 	family   *family
+	inject   func(fault []string) error
 	log      *slog.Logger
 	slots    chan struct{}
 	done     sync.WaitGroup
@@ -63,7 +69,7 @@ type execServer struct {
 }
 
 // listenExec opens the node's socket and serves it.
-func listenExec(dir string, f *family, log *slog.Logger) (*execServer, error) {
+func listenExec(dir string, f *family, inject func([]string) error, log *slog.Logger) (*execServer, error) {
 	path := filepath.Join(dir, "run", "node.sock")
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("emulator: control socket: %w", err)
@@ -78,7 +84,7 @@ func listenExec(dir string, f *family, log *slog.Logger) (*execServer, error) {
 	}
 	listener.SetUnlinkOnClose(false) // the short path may be another by then
 	s := &execServer{
-		listener: listener, path: path, family: f, log: log,
+		listener: listener, path: path, family: f, inject: inject, log: log,
 		slots: make(chan struct{}, execSlots), running: make(map[*exec.Cmd]bool),
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
@@ -140,6 +146,9 @@ func (s *execServer) runProgram(conn *net.UnixConn, files []*os.File) (execResul
 		return execResult{}, fmt.Errorf("emulator: read request: %w", err)
 	}
 	_ = conn.SetReadDeadline(time.Time{})
+	if len(request.Fault) > 0 {
+		return s.runFault(request.Fault), nil
+	}
 	if len(request.Argv) == 0 {
 		return execResult{}, errors.New("emulator: no program named")
 	}
@@ -161,6 +170,18 @@ func (s *execServer) runProgram(conn *net.UnixConn, files []*os.File) (execResul
 	s.mu.Unlock()
 	s.log.Info("program ended", slog.Int("pid", cmd.Process.Pid), slog.String("state", cmd.ProcessState.String()))
 	return resultOf(cmd.ProcessState), nil
+}
+
+// runFault injects a fault, and says it once.
+func (s *execServer) runFault(fault []string) execResult {
+	if err := s.inject(fault); err != nil {
+		if told, ok := errors.AsType[*cli.Error](err); ok {
+			return execResult{ExitCode: told.Exit, Error: told.Message, Hint: told.Hint}
+		}
+		return execResult{ExitCode: cli.ExitFailed, Error: err.Error()}
+	}
+	s.log.Info("fault injected", slog.String("fault", strings.Join(fault, " ")))
+	return execResult{}
 }
 
 // begin starts the program unless the node stops already.

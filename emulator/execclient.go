@@ -35,13 +35,9 @@ func Exec(ctx context.Context, dir, name string, argv []string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	conn, err := dialNode(ctx, filepath.Join(dir, name, "run", "node.sock"))
+	conn, err := reach(ctx, dir, name)
 	if err != nil {
-		return 0, &cli.Error{
-			Code: "unreachable", Exit: cli.ExitUnreachable, Err: err,
-			Message: fmt.Sprintf("node %s does not run in %s", name, dir),
-			Hint:    fmt.Sprintf("start it: powerlab node %s --dir %s", name, dir),
-		}
+		return 0, err
 	}
 	defer func() { _ = conn.Close() }()
 	request := execRequest{Argv: append([]string{program}, argv[1:]...), Env: os.Environ(), Dir: cwd}
@@ -56,6 +52,19 @@ func Exec(ctx context.Context, dir, name string, argv []string) (int, error) {
 		}
 	}
 	return result.ExitCode, nil
+}
+
+// reach opens a conversation with a running node.
+func reach(ctx context.Context, dir, name string) (*net.UnixConn, error) {
+	conn, err := dialNode(ctx, filepath.Join(dir, name, "run", "node.sock"))
+	if err != nil {
+		return nil, &cli.Error{
+			Code: "unreachable", Exit: cli.ExitUnreachable, Err: err,
+			Message: fmt.Sprintf("node %s does not run in %s", name, dir),
+			Hint:    fmt.Sprintf("start it: powerlab node %s --dir %s", name, dir),
+		}
+	}
+	return conn, nil
 }
 
 func dialNode(ctx context.Context, path string) (conn *net.UnixConn, err error) {

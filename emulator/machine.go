@@ -17,7 +17,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/emulator/kernel"
 	"headroom/emulator/throttle"
+	"headroom/emulator/treefs"
 	"headroom/internal/cli"
 )
 
@@ -39,6 +41,7 @@ type machine struct {
 	powerd   *service // nil where it is not wanted
 	worker   *service
 	exec     *execServer
+	bmc      *board // nil where there is none
 }
 
 // Options say which node is run and with what; the flags of `powerlab node`.
@@ -66,8 +69,12 @@ type Options struct {
 	RestartDelay time.Duration
 	// NoPowerd and NoWorker leave these processes out.
 	NoPowerd, NoWorker bool
-	// Spec is what the machine is made of.
-	Spec Spec
+	// Shape is what the machine is made of and looks like to its kernel.
+	Shape kernel.Shape
+	// Tree is auto, fuse or files: whether the file tree is mounted.
+	Tree string
+	// BMC gives the node a BMC on loopback, and powerd its address.
+	BMC bool
 }
 
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,62}$`)
@@ -99,14 +106,38 @@ func (m *machine) build(base string) (err error) {
 	if err := m.claim(); err != nil {
 		return err
 	}
-	if m.node, err = NewNode(m.dir, m.opts.Spec); err != nil {
+	if m.node, err = m.makeNode(); err != nil {
 		return err
+	}
+	if m.opts.BMC {
+		if m.bmc, err = startBoard(m.dir, m.node); err != nil {
+			return err
+		}
 	}
 	if m.throttle, err = m.chooseThrottle(base); err != nil {
 		return err
 	}
 	m.node.throttledBy = m.throttle.Kind()
 	return errors.Join(m.node.observe(), m.writeConfig())
+}
+
+// makeNode makes the node with its tree mounted where that is wanted and possible;
+// a mount that was asked for by name is made or refused.
+func (m *machine) makeNode() (*Node, error) {
+	opts := NodeOptions{Shape: m.opts.Shape, Mount: m.opts.Tree != "files"}
+	node, err := NewNodeWith(m.dir, opts)
+	if !errors.Is(err, treefs.ErrNoFUSE) {
+		return node, err
+	}
+	if m.opts.Tree == "fuse" {
+		return nil, &cli.Error{
+			Code: "fuse", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("the file tree of node %s cannot be mounted: %v", m.opts.Name, err),
+			Hint: "run as root where /dev/fuse is, or use --tree files",
+		}
+	}
+	m.log.Info("file tree is plain files", slog.String("reason", err.Error()))
+	opts.Mount = false
+	return NewNodeWith(m.dir, opts)
 }
 
 // claim makes this process the only one that runs the node in this folder.
@@ -146,7 +177,7 @@ func (m *machine) chooseThrottle(base string) (throttle.Throttle, error) {
 	if err != nil || m.opts.Throttle == "signals" {
 		return signals, err
 	}
-	slowest := float64(m.opts.Spec.FreqMin) / float64(m.opts.Spec.FreqMax)
+	slowest := float64(m.opts.Shape.Spec.FreqMin) / float64(m.opts.Shape.Spec.FreqMax)
 	group, err := throttle.NewCgroup(runName(base), m.opts.Name, m.cores*slowest)
 	if err == nil {
 		return group, nil
@@ -170,6 +201,7 @@ func (m *machine) release() {
 	if m.throttle != nil {
 		errs = append(errs, m.throttle.Kill(), m.throttle.Close())
 	}
+	m.bmc.close()
 	if m.node != nil {
 		errs = append(errs, m.node.Close())
 	}
@@ -241,6 +273,7 @@ func (l *loop) turn(now time.Time) {
 	if now.Sub(l.scanned) >= scanEvery {
 		l.scanned = now
 		errs = append(errs, l.throttle.Hold(l.family.scan()))
+		l.bmc.act()
 	}
 	dt := min(now.Sub(l.last), stepMax)
 	l.last = now
@@ -295,7 +328,7 @@ func Run(ctx context.Context, opts Options, log *slog.Logger, ready func(descrip
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("emulator: become the node's init: %w", err)
 	}
-	if m.exec, err = listenExec(m.dir, m.family, m.log); err != nil {
+	if m.exec, err = listenExec(m.dir, m.family, m.inject, m.log); err != nil {
 		return err
 	}
 	m.startServices()
@@ -324,10 +357,16 @@ func (m *machine) stop() {
 
 // describe says what the node is, in words.
 func (m *machine) describe() string {
-	return fmt.Sprintf("tree       %s (values only, no kernel error semantics) in %s\n"+
+	means := "values only, no kernel error semantics"
+	if m.node.Tree() == TreeFUSE {
+		means = "mounted, with the kernel's error semantics"
+	}
+	spec := m.opts.Shape.Spec
+	return fmt.Sprintf("machine    %s: %s\n"+
+		"tree       %s (%s) in %s\n"+
 		"power      rated %s, floor %s, fail-safe %s at the wall\n"+
 		"slowed by  %s; it owns %.3f host CPUs at full frequency\n"+
-		"powerd     %s\nworker     %s\nstop       Ctrl-C, or kill %d",
-		TreeKind, m.node.RootDir(), m.opts.Spec.Rated(), m.opts.Spec.Floor(), m.opts.Spec.FailSafe,
-		m.throttle, m.cores, m.powerd, m.worker, os.Getpid())
+		"bmc        %s\npowerd     %s\nworker     %s\nstop       Ctrl-C, or kill %d",
+		m.opts.Shape.Name, m.opts.Shape.About, m.node.Tree(), means, m.node.RootDir(), spec.Rated(), spec.Floor(), spec.FailSafe,
+		m.throttle, m.cores, m.bmc, m.powerd, m.worker, os.Getpid())
 }

@@ -1,6 +1,7 @@
 package plant
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -13,7 +14,8 @@ import (
 var ErrSpec = errors.New("plant: impossible machine")
 
 // Spec says what a machine is made of. All powers but FailSafe are behind the
-// supply (direct current); FailSafe, Rated and Floor are at the wall.
+// supply (direct current); FailSafe, Rated and Floor are at the wall. All packages
+// are alike.
 type Spec struct {
 	// Idle is what the package draws with nothing to do.
 	Idle units.Power
@@ -26,8 +28,17 @@ type Spec struct {
 	// FreqMin and FreqMax bound the frequency; FreqStep is the distance between
 	// the rungs of the ladder that cpufreq offers.
 	FreqMin, FreqMax, FreqStep units.Freq
+	// FreqBase is the highest frequency without turbo; 0 where FreqMax is that.
+	FreqBase units.Freq
 	// Cores counts the node's virtual CPUs, each with a cpufreq policy. 1 to 256.
 	Cores int
+	// Packages counts the power domains that have counters and limits of their own:
+	// sockets times dies. Idle, Dynamic, TDP, Peak and the powers of memory are of
+	// one; Cores is divided among them. 0 counts as 1.
+	Packages int
+	// Twin gives each package a second set of limits (memory-mapped registers
+	// beside the model-specific ones); the lower limit wins.
+	Twin bool
 
 	// TDP is the package's factory long-term limit (PL1), and what
 	// constraint_0_max_power_uw shows.
@@ -43,6 +54,9 @@ type Spec struct {
 	// DRAMIdle is what memory draws at rest; DRAMDynamic is what full load at
 	// FreqMax adds. Memory traffic follows work done: utilisation * f/FreqMax.
 	DRAMIdle, DRAMDynamic units.Power
+	// PackageSpan and DRAMSpan are the highest values of the counters; 0 counts as
+	// PackageRange and DRAMRange.
+	PackageSpan, DRAMSpan units.Energy
 	// Other is everything else behind the supply: fans, disks, board.
 	Other units.Power
 	// Efficiency is the supply's at rated load, 0 to 1; EfficiencyDroop is what it
@@ -54,7 +68,28 @@ type Spec struct {
 	// EnergyStart is where the package and DRAM counters begin, so that a wrap
 	// can be met without waiting for it.
 	EnergyStart units.Energy
+	// TempAmbient is a package's temperature at no power, TempFull the one at Idle +
+	// Dynamic, TempTrip the one at which it slows down by itself, in degrees
+	// Celsius; 0 counts as 32, 82 and 100.
+	TempAmbient, TempFull, TempTrip float64
 }
+
+// packages is Packages with its default.
+func (s Spec) packages() int { return max(1, s.Packages) }
+
+// PackageWrap is the highest value of a package's counter, DRAMWrap that of its
+// memory's: PackageSpan and DRAMSpan with their defaults.
+func (s Spec) PackageWrap() units.Energy { return cmp.Or(s.PackageSpan, PackageRange) }
+
+// DRAMWrap is the highest value of a memory counter.
+func (s Spec) DRAMWrap() units.Energy { return cmp.Or(s.DRAMSpan, DRAMRange) }
+
+// Base is the highest frequency without turbo: FreqBase with its default.
+func (s Spec) Base() units.Freq { return cmp.Or(s.FreqBase, s.FreqMax) }
+
+// Trip is the temperature in degrees Celsius at which a package slows down by
+// itself: TempTrip with its default.
+func (s Spec) Trip() float64 { return cmp.Or(s.TempTrip, 100) }
 
 // DefaultSpec is a one-socket server: about 61 W idle, 69 W at full load on its
 // lowest frequency, and 241 W at full load with no cap, all at the wall.
@@ -85,6 +120,12 @@ func (s Spec) Validate() error {
 		return fmt.Errorf("%w: FreqMin, FreqMax, FreqStep", ErrSpec)
 	case s.Cores < 1 || s.Cores > maxCores:
 		return fmt.Errorf("%w: Cores %d is not within 1 to %d", ErrSpec, s.Cores, maxCores)
+	case s.Packages < 0 || s.Cores%s.packages() != 0:
+		return fmt.Errorf("%w: Cores %d cannot be divided among %d Packages", ErrSpec, s.Cores, s.Packages)
+	case s.FreqBase < 0 || s.FreqBase > s.FreqMax || s.FreqBase > 0 && s.FreqBase < s.FreqMin:
+		return fmt.Errorf("%w: FreqBase is not within FreqMin and FreqMax", ErrSpec)
+	case s.PackageSpan < 0 || s.DRAMSpan < 0 || s.TempAmbient < 0 || s.TempFull < 0 || s.TempTrip < 0:
+		return fmt.Errorf("%w: PackageSpan, DRAMSpan, TempAmbient, TempFull, TempTrip", ErrSpec)
 	case s.TDP <= 0 || s.Peak <= 0 || s.LongWindow <= 0 || s.ShortWindow <= 0 || s.Response <= 0:
 		return fmt.Errorf("%w: TDP, Peak, LongWindow, ShortWindow, Response", ErrSpec)
 	case s.DRAMIdle < 0 || s.DRAMDynamic < 0 || s.Other < 0:
@@ -111,7 +152,7 @@ func (s Spec) Floor() units.Power {
 
 // IdleWall is what the machine draws at the wall with nothing to do.
 func (s Spec) IdleWall() units.Power {
-	return units.FromWatts(s.wall((s.Idle + s.DRAMIdle + s.Other).Watts()))
+	return units.FromWatts(s.wall((units.Power(s.packages())*(s.Idle+s.DRAMIdle) + s.Other).Watts()))
 }
 
 // WorstEfficiency is the supply's efficiency at the floor, the lowest that a
@@ -136,7 +177,8 @@ func (s Spec) slowest() float64 { return float64(s.FreqMin) / float64(s.FreqMax)
 func (s Spec) fullLoad(speed float64) float64 {
 	pkg := s.Idle.Watts() + s.Dynamic.Watts()*math.Pow(speed, s.Exponent)
 	dram := s.DRAMIdle.Watts() + s.DRAMDynamic.Watts()*speed
-	return pkg + dram + s.Other.Watts()
+	n := float64(s.packages())
+	return n*pkg + n*dram + s.Other.Watts()
 }
 
 // wall is what dc watts behind the supply draw before it.

@@ -1,0 +1,113 @@
+// Claims: the reading is the power of a past moment, renewed now and then; the harm of a
+// limit is seen; a fault is read as it is written.
+package bmc
+
+import (
+	"testing"
+	"time"
+
+	"headroom/units"
+)
+
+func TestReadingLagsBehindThePower(t *testing.T) {
+	t.Parallel()
+	var m meter
+	began := time.Unix(1_700_000_000, 0)
+	at := func(ms int) time.Time { return began.Add(time.Duration(ms) * time.Millisecond) }
+	for ms := 0; ms <= 10_000; ms += 100 {
+		m.add(at(ms), units.Power(100+ms/100)*units.Watt) // 1 W more each 100 ms
+	}
+	cases := []struct {
+		now           int
+		update, delay time.Duration
+		want          units.Power
+	}{
+		{7950, time.Second, 0, 170},
+		{7950, 2 * time.Second, 0, 160},
+		{8000, 2 * time.Second, 0, 180},
+		{8000, 2 * time.Second, 3 * time.Second, 150},
+		{1000, time.Second, time.Minute, 100}, // the oldest known
+	}
+	for _, c := range cases {
+		if got := m.at(at(c.now), c.update, c.delay); got != c.want*units.Watt {
+			t.Errorf("at %d ms, update %v, delay %v: %v, want %v W", c.now, c.update, c.delay, got, int64(c.want))
+		}
+	}
+}
+
+func TestDangerousLimitFires(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	l := newLimit(nil)
+	l.watts, l.active = 150, true
+	l.watch(now, 200*units.Watt)
+	l.watch(now.Add(400*time.Millisecond), 200*units.Watt)
+	if l.fired {
+		t.Error("fired before its correction time")
+	}
+	l.watch(now.Add(450*time.Millisecond), 140*units.Watt)
+	l.watch(now.Add(500*time.Millisecond), 200*units.Watt)
+	if l.fired {
+		t.Error("fired for two short excesses")
+	}
+	l.watch(now.Add(time.Second), 200*units.Watt)
+	if !l.fired {
+		t.Error("did not fire")
+	}
+	none := byte(0)
+	safe := newLimit(&none)
+	safe.watts, safe.active = 150, true
+	safe.watch(now, 200*units.Watt)
+	safe.watch(now.Add(time.Minute), 200*units.Watt)
+	if safe.fired {
+		t.Error("fired without an action")
+	}
+}
+
+func TestParseFault(t *testing.T) {
+	t.Parallel()
+	cases := map[string]Fault{
+		"":                   {},
+		"none":               {},
+		"update=2s,delay=3s": {Update: 2 * time.Second, Delay: 3 * time.Second},
+		"hang, slow=1500ms":  {Hang: true, Slow: 1500 * time.Millisecond},
+		"busy":               {Busy: 0xc0},
+		"busy=0xd0":          {Busy: 0xd0},
+		"factor=0.5,offset=20W,sentinel=1970,freeze": {Factor: 0.5, Offset: 20 * units.Watt, Sentinel: Sentinel1970, Freeze: true},
+		"no-dcmi,keep-action,hide-limit":             {NoDCMI: true, KeepAction: true, HideLimit: true},
+	}
+	for text, want := range cases {
+		if got, err := ParseFault(text); err != nil || got != want {
+			t.Errorf("%q: %+v, %v; want %+v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"hnag", "hang=1", "delay=1h", "update=-1s", "offset=20", "sentinel=", "busy=300", "factor=x", ","} {
+		if got, err := ParseFault(text); err == nil {
+			t.Errorf("%q is read as %+v", text, got)
+		}
+	}
+}
+
+// No datagram makes the BMC panic.
+func FuzzDatagram(f *testing.F) {
+	f.Add([]byte{0x06, 0, 0xff, 7, 6, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
+	f.Add([]byte{0x06, 0, 0xff, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0x20, 0x18, 0xc8, 0x81, 0, 0x38, 0x8e, 4, 0xb5})
+	f.Fuzz(func(t *testing.T, d []byte) {
+		b := &BMC{
+			cfg:      Config{User: "u", Watts: func() units.Power { return 100 * units.Watt }, Update: time.Second},
+			limit:    newLimit(nil),
+			sessions: map[uint32]*session{},
+		}
+		b.sample(time.Now())
+		_, _ = b.handle(time.Now(), d)
+		for id, s := range b.sessions { // as it goes on after Open Session
+			req := append([]byte{1, 0, 0, 0}, s.id[:]...)
+			_ = b.rakp1(append(req, d...))
+			_ = b.rakp3(append(req, d...))
+			s.privilege = asAdmin
+			if msg, ok := b.dispatch(time.Now(), s, d); ok && len(msg) < 8 {
+				t.Errorf("session %d: an answer of %d bytes", id, len(msg))
+			}
+		}
+	})
+}

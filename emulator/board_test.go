@@ -1,0 +1,60 @@
+package emulator
+
+import (
+	"context"
+	"math"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"headroom/ipmi"
+	"headroom/units"
+)
+
+// A limit that is set over IPMI reaches the plant, which follows it within seconds
+// of its own time; without the limit the plant is free again.
+func TestLimitOverIPMIActs(t *testing.T) {
+	t.Parallel()
+	node, err := NewNode(t.TempDir(), DefaultSpec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = node.Close() }()
+	b, err := startBoard(node.Dir(), node)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.close()
+	password, err := os.ReadFile(b.passwordFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	meter := ipmi.Start(ipmi.Config{
+		Mode: ipmi.ModeLAN, Address: b.Addr(), User: boardUser, Password: strings.TrimSpace(string(password)), Timeout: 30 * time.Second,
+	}, nil)
+	defer meter.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	settle := func(want units.Power) {
+		t.Helper()
+		b.act()
+		for range 2000 {
+			if err := node.Step(10*time.Millisecond, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := node.Wall().Watts(); math.Abs(got-want.Watts()) > 4 {
+			t.Errorf("%.1f W at the wall, want %v", got, want)
+		}
+	}
+	settle(node.Plant().Spec().Rated())
+	if _, err := meter.SetLimit(ctx, 130*units.Watt); err != nil {
+		t.Fatal(err)
+	}
+	settle(130 * units.Watt)
+	if _, err := meter.ClearLimit(ctx); err != nil {
+		t.Fatal(err)
+	}
+	settle(node.Plant().Spec().Rated())
+}
