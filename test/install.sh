@@ -5,14 +5,18 @@
 #
 # usage: test/install.sh
 #
-# One line per need: the packages, then what they are for. Other tests may add
-# lines to needs().
+# One line per need: the packages, then what they are for. A folder of tests lists its
+# own in packages.txt, one a line.
 set -u
+cd "$(dirname "$0")" || exit 1
 
 needs() {
 	cat <<'NEEDS'
 gcc libc6-dev|the race detector
 NEEDS
+	for list in */packages.txt; do
+		printf '%s|the tests of test/%s\n' "$(tr '\n' ' ' <"$list")" "${list%/*}"
+	done
 }
 
 say() { printf 'not run: %s\n' "$*"; }

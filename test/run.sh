@@ -1,6 +1,6 @@
 #!/bin/sh
-# Runs all tests: everything but test/e2e with the race detector, then the end-to-end
-# tests. Ends with the list of what this machine did not permit and with go test's
+# Runs all tests: the packages with the race detector, then, one after the other, those
+# of whole machines and clusters: systemd, a virtual machine, a BMC, the demonstration. Ends with the list of what this machine did not permit and with go test's
 # own closing lines; the exit code is 0 only when nothing failed.
 #
 # usage: test/run.sh
@@ -51,18 +51,16 @@ closing() {
 }
 
 failed=0
-packages=$(go list ./... | grep -vE '/test/e2e(/|$)') || exit 1
-echo "== go test $race (all but test/e2e)"
+whole='/test/(e2e|vm|nspawn|bmc)(/|$)'
+packages=$(go list ./... | grep -vE "$whole") || exit 1
+echo "== go test $race (all but whole machines and clusters)"
 # shellcheck disable=SC2086 # one word per package
 run "$scratch/unit.log" $race $packages || failed=1
 
-end_to_end=$(go list ./test/e2e/... 2>/dev/null)
-: >"$scratch/e2e.log"
-if [ -n "$end_to_end" ]; then
-	echo "== go test -count=1 ./test/e2e/..."
-	# shellcheck disable=SC2086 # one word per package
-	run "$scratch/e2e.log" -count=1 $end_to_end || failed=1
-fi
+machines=$(go list ./test/... | grep -E "$whole") || exit 1
+echo "== go test -count=1 -p 1 (whole machines and clusters)"
+# shellcheck disable=SC2086 # one word per package
+run "$scratch/e2e.log" -count=1 -p 1 $machines || failed=1
 
 skipped "$scratch/unit.log" "$scratch/e2e.log" >"$scratch/skipped"
 echo
