@@ -102,6 +102,7 @@ func (t *twoSpeed) turn(b *bed, changed bool) {
 	}
 	in := t.look(b)
 	t.learner.Observe(b.now, in)
+	b.reading.AskedAt = b.now
 	t.learner.Learn(b.now, b.reading)
 	act, next := capping.Step(b.now, in, b.cap, t.state, t.learner.Config())
 	t.state = next

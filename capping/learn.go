@@ -18,6 +18,9 @@ type WallReading struct {
 	Serial uint64
 	// ChangedAt is when the change was seen, on the clock of the law.
 	ChangedAt time.Duration
+	// AskedAt is when the BMC last answered with it, on the same clock: a value that
+	// stands counts again only when it was told again.
+	AskedAt time.Duration
 }
 
 // Constants of the outer, slow half of the control.
@@ -34,8 +37,10 @@ const (
 	// repeatFor is for how long an unchanged value is read again, or two and a half
 	// periods, whatever is longer.
 	repeatFor = 12 * time.Second
-	// periodLeast and periodMost bound the BMC's period as it is learned.
+	// periodLeast and periodMost bound the BMC's period as it is learned; periodGuess
+	// stands for it until the value has changed twice.
 	periodLeast, periodMost = time.Second / 2, 10 * time.Second
+	periodGuess             = 2 * time.Second
 	// marginMost is set aside, as a ratio of the cap, when nothing was heard for
 	// marginAge or ever; in between it grows evenly, and it goes by marginFade.
 	marginMost = 0.03
@@ -67,6 +72,12 @@ const (
 	forget = 0.97
 	// outlier is how many standard deviations off a reading is not believed at once.
 	outlier = 4.0
+	// telling is how many standard deviations of noise the candidates must be apart
+	// before a reading says which is right.
+	telling = 5.0
+	// What the line may be wrong by when candidates are weighed: an offset that all
+	// readings share must not look like evidence about time.
+	biasWatts, biasRatio = 1.5, 0.01
 )
 
 func lags() [lagCount]time.Duration {
@@ -118,6 +129,7 @@ type Learner struct {
 	heard    bool
 	changed  time.Duration // when the value last changed
 	period   time.Duration // between changes, the least of late; 0: not known
+	barred   bool          // what stands there now was insane: it is not read again
 	again    time.Duration // when an unchanged value counts once more
 	freshAt  time.Duration
 	movedAt  time.Duration
@@ -187,16 +199,20 @@ func (l *Learner) Learn(now time.Duration, w WallReading) bool {
 		return false
 	}
 	if l.heard && w.Serial == l.serial {
-		if l.period == 0 || now < l.again || now-l.changed > l.repeated() {
+		if l.barred || now < l.again || now-l.changed > l.repeated() || w.AskedAt < l.again-l.pace() {
 			return false
 		}
-		l.again = now + l.period
-		return l.reading(now, now, w.Power)
+		l.again = now + l.pace()
+		if !l.reading(now, now, w.Power) {
+			return false
+		}
+		l.freshAt = max(l.freshAt, l.changed) // its first sight may have come before any power was known
+		return true
 	}
-	l.serial = w.Serial
+	l.serial, l.barred = w.Serial, false
 	if w.Power <= 0 || w.Power > wallMost || w.ChangedAt > now || now-w.ChangedAt > freshFor || w.ChangedAt < l.changed {
 		l.insane++
-		l.period = 0 // what stands there now is not to be read again
+		l.barred = true
 		return false
 	}
 	if l.heard && w.ChangedAt > l.changed {
@@ -206,12 +222,21 @@ func (l *Learner) Learn(now time.Duration, w WallReading) bool {
 		}
 		l.period = clamp(interval, periodLeast, periodMost)
 	}
-	l.heard, l.changed, l.again = true, w.ChangedAt, w.ChangedAt+l.period
+	l.heard, l.changed = true, w.ChangedAt
+	l.again = w.ChangedAt + l.pace()
 	if !l.reading(now, w.ChangedAt, w.Power) {
 		return false
 	}
 	l.freshAt = w.ChangedAt
 	return true
+}
+
+// pace is the time between two readings of a value that stands.
+func (l *Learner) pace() time.Duration {
+	if l.period == 0 {
+		return periodGuess
+	}
+	return l.period
 }
 
 // repeated is for how long a value that does not change is taken for true: a
@@ -228,7 +253,7 @@ func (l *Learner) reading(now, at time.Duration, wall units.Power) bool {
 	x, spread := l.mixed()
 	if y < saneLow*low || y > saneHigh*high {
 		l.insane++
-		l.period = 0
+		l.barred = true
 		return false
 	}
 	l.judge(x, y)
@@ -313,9 +338,20 @@ func (l *Learner) mixed() (x, spread float64) {
 	return x, math.Sqrt(max(0, second/sum-x*x))
 }
 
-// weigh moves the weights by how well each candidate explains the reading.
+// weigh moves the weights by how well each candidate explains the reading. Under
+// steady power all explain it alike, and what differs is rounding and the law's own
+// slow correction, from which many readings would make a false certainty.
 func (l *Learner) weigh(y, variance float64) {
-	r := sq(noiseWatts+noiseRatio*y) + variance
+	low, high := math.Inf(1), math.Inf(-1)
+	for _, m := range l.means {
+		if !math.IsNaN(m) {
+			low, high = min(low, m), max(high, m)
+		}
+	}
+	if high-low < telling*(noiseWatts+noiseRatio*y) {
+		return
+	}
+	r := sq(biasWatts+biasRatio*y) + variance
 	best := math.Inf(-1)
 	for i, m := range l.means {
 		if !math.IsNaN(m) {
@@ -332,9 +368,12 @@ func (l *Learner) weigh(y, variance float64) {
 // mean is the model's wall power from one moment to another; NaN when more than a
 // tenth of that time is unknown or not held any more.
 func (l *Learner) mean(from, to time.Duration) float64 {
-	a, okA := l.sums(from)
+	span, newest := to-from, l.ring[l.last].at
+	if to > newest && to <= newest+time.Second {
+		to = newest // a turn may not have come yet
+	}
+	a, okA := l.sums(to - span)
 	b, okB := l.sums(to)
-	span := to - from
 	unknown := b.unknown - a.unknown
 	if !okA || !okB || unknown*10 > span {
 		return math.NaN()
@@ -345,10 +384,10 @@ func (l *Learner) mean(from, to time.Duration) float64 {
 // sums are the sums at a moment, between two turns in proportion.
 func (l *Learner) sums(at time.Duration) (moment, bool) {
 	after := l.ring[l.last]
-	if l.count == 0 || at > after.at+time.Second {
+	if l.count == 0 || at > after.at {
 		return moment{}, false
 	}
-	if at >= after.at {
+	if at == after.at {
 		return after, true
 	}
 	for i := 1; i < l.count; i++ {

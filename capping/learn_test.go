@@ -64,6 +64,7 @@ func (o *outer) run(d time.Duration, watch func(at time.Duration, wall units.Pow
 		if o.now-o.looked >= period || o.now == 0 {
 			elapsed := o.now - o.looked
 			o.learner.Observe(o.now, capping.Sample{Package: o.readings[0], DRAM: o.readings[1], Elapsed: elapsed})
+			o.bmc.reading.AskedAt = o.now
 			o.learner.Learn(o.now, o.bmc.reading)
 			o.config = o.learner.Config()
 			o.step()
@@ -239,4 +240,57 @@ func TestInsaneReadingsNeverTeach(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A BMC whose value stood still from before the first sample teaches all the same:
+// under steady load it may not change for minutes.
+func TestStandingValueTeaches(t *testing.T) {
+	t.Parallel()
+	l := capping.NewLearner(capping.Config{Other: 45 * units.Watt, Efficiency: 0.9})
+	wall := capping.WallReading{Power: 123 * units.Watt, Known: true, Serial: 1, ChangedAt: 100 * time.Second}
+	in := capping.Sample{Package: capping.Reading{Power: 51 * units.Watt, Known: true}, Elapsed: 250 * time.Millisecond}
+	taught := false
+	for now := wall.ChangedAt; now < wall.ChangedAt+10*time.Second; now += in.Elapsed {
+		wall.AskedAt = now
+		taught = l.Learn(now, wall) || taught // the first sight comes before any sample
+		l.Observe(now, in)
+	}
+	if !taught {
+		t.Fatal("nothing was learned in ten seconds")
+	}
+	if got := l.Model().Wall(51*units.Watt, 0); got < 121*units.Watt || got > 125*units.Watt {
+		t.Errorf("the model says %v at the wall, the BMC 123 W", got)
+	}
+	if age, ok := l.Age(wall.ChangedAt + 10*time.Second); !ok || age > 10*time.Second {
+		t.Errorf("age %v, %v", age, ok)
+	}
+}
+
+// A BMC of any pace, age and length of mean, that freezes a few seconds after a
+// step: the learned model carries on, and the wall stays near the cap. Steady
+// minutes before must not have taught a wrong age.
+func TestModelCarriesOnWhenTheBMCFreezes(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(7, 8))
+	var over []float64
+	for range 60 {
+		o := crooked(t, units.Power(5+rng.IntN(30))*units.Watt, 0.85+0.1*rng.Float64(), bmc{
+			every: time.Duration(1+rng.IntN(3)) * time.Second, lag: time.Duration(rng.IntN(200)) * instant,
+			span: []time.Duration{100 * time.Millisecond, time.Second, 2 * time.Second}[rng.IntN(3)],
+		})
+		o.cap = 180 * units.Watt
+		o.run(20*time.Second, nil)
+		o.cap = 160 * units.Watt
+		o.run(15*time.Second, nil)
+		o.cap = 140 * units.Watt
+		o.run(time.Duration(4+rng.IntN(8))*time.Second, nil)
+		o.bmc.frozen = true
+		o.run(20*time.Second, nil)
+		over = append(over, o.plant.Wall().Watts()/o.cap.Watts()-1)
+	}
+	slices.Sort(over)
+	t.Logf("wall over the cap without the BMC: least %+.1f %%, median %+.1f %%, most %+.1f %%", 100*over[0], 100*over[len(over)/2], 100*over[len(over)-1])
+	if most := over[len(over)-1]; most > 0.06 {
+		t.Errorf("%.1f %% over the cap", 100*most)
+	}
 }
