@@ -1,14 +1,15 @@
 // Package bmc is a BMC made in this process, for emulated nodes and for tests.
 //
 // The one idea: what a real BMC does wrong is part of it. It serves IPMI over LAN
-// (RMCP+, cipher suites 3 and 17) with DCMI power commands and watts sensors, takes its
-// watts from a function, and lags, freezes, lies, hangs, forgets its sessions or loses
-// DCMI on command, while it runs.
+// (RMCP+, cipher suites 3 and 17), and to a virtual machine as its own BMC, with DCMI
+// power commands and watts sensors, takes its watts from a function, and lags, freezes,
+// lies, hangs, forgets its sessions or loses DCMI on command, while it runs.
 //
 // An active power limit is visible to the plant, and so is the harm it would do: with
 // exception action "hard power off" the BMC says that it would have switched the node off.
 //
-// It binds where it is told and never anything but UDP; it never touches the machine.
+// The protocol is go-ipmi's; ours are the commands that it has not, and the faults. It
+// binds where it is told and never anything but UDP; it never touches the machine.
 package bmc
 
 import (
@@ -18,6 +19,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	gobmc "github.com/bougou/go-ipmi/pkg/bmc"
 
 	"headroom/units"
 )
@@ -43,6 +46,10 @@ type Config struct {
 	// Action is the exception action that a limit has until it is set: 0x01, hard power
 	// off, when it is left nil, as on some real BMCs.
 	Action *byte
+	// VM is where virtual machines connect that have this BMC as their own (QEMU's
+	// ipmi-bmc-extern), on loopback or a unix socket, one at a time; nil: nowhere. Close
+	// closes it.
+	VM net.Listener
 }
 
 const (
@@ -56,17 +63,21 @@ const (
 
 // BMC is a running BMC. Its methods may be called from any goroutine.
 type BMC struct {
-	cfg    Config
-	socket *net.UDPConn
-	stop   context.CancelFunc
-	wait   sync.WaitGroup
+	cfg      Config
+	store    store
+	socket   *net.UDPConn
+	machines chan net.Conn
+	late     late
+	stop     context.CancelFunc
+	wait     sync.WaitGroup
 
-	mu          sync.Mutex
-	fault       Fault
-	meter       meter
-	limit       limit
-	reservation uint16
-	sessions    map[uint32]*session
+	mu      sync.Mutex
+	booted  *boot
+	closed  bool
+	fault   Fault
+	meter   meter
+	limit   limit
+	enables byte // BMC global enables
 }
 
 var errConfig = errors.New("bmc: Listen, Watts and at most 4 supplies are wanted")
@@ -79,6 +90,10 @@ func Start(cfg Config) (*BMC, error) {
 	if cfg.Update == 0 {
 		cfg.Update = defaultUpdate
 	}
+	kept, err := newStore(context.Background(), cfg)
+	if err != nil {
+		return nil, err
+	}
 	at, err := net.ResolveUDPAddr("udp", cfg.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("bmc: %w", err)
@@ -89,11 +104,15 @@ func Start(cfg Config) (*BMC, error) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	b := &BMC{
-		cfg: cfg, socket: socket, stop: stop, limit: newLimit(cfg.Action), sessions: map[uint32]*session{},
+		cfg: cfg, store: kept, socket: socket, machines: make(chan net.Conn), stop: stop, limit: newLimit(cfg.Action),
 	}
 	b.sample(time.Now())
-	b.wait.Go(func() { b.receive(ctx) })
+	b.boot()
+	b.wait.Go(b.receive)
 	b.wait.Go(func() { b.measure(ctx) })
+	if cfg.VM != nil {
+		b.wait.Go(func() { b.connect(ctx) })
+	}
 	return b, nil
 }
 
@@ -104,6 +123,13 @@ func (b *BMC) Addr() string { return b.socket.LocalAddr().String() }
 func (b *BMC) Close() {
 	b.stop()
 	_ = b.socket.Close() // ends receive; nothing is lost
+	if b.cfg.VM != nil {
+		_ = b.cfg.VM.Close() // ends connect
+	}
+	b.mu.Lock()
+	b.closed = true
+	b.booted.end()
+	b.mu.Unlock()
 	b.wait.Wait()
 }
 
@@ -117,12 +143,17 @@ func (b *BMC) SetFault(f Fault) {
 	b.fault = f
 }
 
-// Restart forgets all sessions and the statistics, as a restarted BMC does; the limit stays.
+// Restart forgets all sessions and the statistics, as a restarted BMC does, and hangs up on
+// a virtual machine; the limit stays.
 func (b *BMC) Restart() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	clear(b.sessions)
+	if b.closed {
+		return
+	}
+	b.booted.end()
 	b.meter.forget()
+	b.boot()
 }
 
 // Limit is the power limit in force, and whether there is one.
@@ -167,6 +198,14 @@ func (b *BMC) sample(now time.Time) {
 	defer b.mu.Unlock()
 	b.meter.add(now, watts)
 	b.limit.watch(now, watts)
+}
+
+// privilege of the account.
+func (c Config) privilege() gobmc.PrivilegeLevel {
+	if c.Privilege == 0 {
+		return gobmc.PrivilegeLevelAdministrator
+	}
+	return gobmc.PrivilegeLevel(c.Privilege)
 }
 
 // updateOf is how often the reading is renewed under f.

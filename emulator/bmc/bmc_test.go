@@ -185,6 +185,8 @@ func TestCipherSuitesAndPrivileges(t *testing.T) {
 	}
 	wrong := newRig(t, nil, func(c *ipmi.Config) { c.Password = "guess" })
 	wrong.await(t, "refused", in(ipmi.StateAbsent, "wrong password"))
+	nobody := newRig(t, nil, func(c *ipmi.Config) { c.User = "nobody" })
+	nobody.await(t, "refused", in(ipmi.StateAbsent, "refuses"))
 }
 
 // Lesson: the exception action that a BMC comes with may be "hard power off".
@@ -228,6 +230,23 @@ func TestCloseDoesNotWaitForASlowBMC(t *testing.T) {
 	r.await(t, "silent", in(ipmi.StateStale, "no answer"))
 	r.meter.Close()
 	r.bmc.Close() // the test's own deadline, and goleak, say whether these wait
+}
+
+func TestBadConfig(t *testing.T) {
+	t.Parallel()
+	watts := func() units.Power { return 0 }
+	for name, cfg := range map[string]bmc.Config{
+		"nothing":       {},
+		"no watts":      {Listen: "127.0.0.1:0"},
+		"supplies":      {Listen: "127.0.0.1:0", Watts: watts, Supplies: 5},
+		"cipher suite":  {Listen: "127.0.0.1:0", Watts: watts, CipherSuites: []byte{3, 9}},
+		"wrong address": {Listen: "127.0.0.1:x", Watts: watts},
+	} {
+		if b, err := bmc.Start(cfg); err == nil {
+			b.Close()
+			t.Errorf("%s: started", name)
+		}
+	}
 }
 
 // Whatever a wire does to the datagrams, the meter shows the true power or none.

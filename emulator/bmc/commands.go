@@ -1,11 +1,15 @@
 package bmc
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"time"
 
-	"headroom/ipmi/rmcp"
+	gobmc "github.com/bougou/go-ipmi/pkg/bmc"
+	"github.com/bougou/go-ipmi/pkg/handlers"
+	"github.com/bougou/go-ipmi/pkg/types"
+
 	"headroom/units"
 )
 
@@ -16,9 +20,7 @@ const (
 	codeLimitRange  = 0x84
 	codeLimitTime   = 0x85
 	codeInvalid     = 0xc1
-	codeCancelled   = 0xc5
 	codeLength      = 0xc7
-	codeTooMany     = 0xca
 	codeNotPresent  = 0xcb
 	codeField       = 0xcc
 	codePrivilege   = 0xd4
@@ -29,75 +31,70 @@ const (
 	measuring       = 0x40
 	sensorOK        = 0xc0 // events and scanning enabled
 	wattsPerCount   = 4
+	asUser          = gobmc.PrivilegeLevelUser
+	asOperator      = gobmc.PrivilegeLevelOperator
+	asAdmin         = gobmc.PrivilegeLevelAdministrator
 )
 
-// command does one command: request in, answer and completion code out. The lock is held.
+// command is one that the library has not: request in, answer and completion code out. The
+// lock is held.
 type command struct {
-	least     int  // bytes of the request
-	privilege byte // that it needs; 0: none, also before a session
-	do        func(now time.Time, s *session, request []byte) ([]byte, byte)
+	at        types.Command
+	least     int // bytes of the request
+	privilege gobmc.PrivilegeLevel
+	do        func(now time.Time, request []byte) ([]byte, byte)
 }
 
-const (
-	netFnSensor  = 0x04
-	netFnApp     = 0x06
-	netFnStorage = 0x0a
-	netFnGroup   = 0x2c
-	asUser       = 2
-	asOperator   = 3
-	asAdmin      = 4
-)
-
-// commands are all that this BMC knows.
-func (b *BMC) commands() map[rmcp.Command]command {
-	return map[rmcp.Command]command{
-		{NetFn: netFnApp, ID: 0x01}:     {0, asUser, deviceID},
-		{NetFn: netFnApp, ID: 0x38}:     {2, 0, channelAuthentication},
-		{NetFn: netFnApp, ID: 0x3b}:     {1, asUser, setPrivilege},
-		{NetFn: netFnApp, ID: 0x3c}:     {4, asUser, closeSession},
-		{NetFn: netFnApp, ID: 0x54}:     {3, 0, b.cipherSuites},
-		{NetFn: netFnSensor, ID: 0x2d}:  {1, asUser, b.sensorReading},
-		{NetFn: netFnStorage, ID: 0x20}: {0, asUser, b.recordsInfo},
-		{NetFn: netFnStorage, ID: 0x22}: {0, asUser, b.reserveRecords},
-		{NetFn: netFnStorage, ID: 0x23}: {6, asUser, b.getRecord},
-		{NetFn: netFnGroup, ID: 0x01}:   {1, asUser, b.dcmi(capabilities)},
-		{NetFn: netFnGroup, ID: 0x02}:   {4, asUser, b.dcmi(b.powerReading)},
-		{NetFn: netFnGroup, ID: 0x03}:   {3, asUser, b.dcmi(b.powerLimit)},
-		{NetFn: netFnGroup, ID: 0x04}:   {15, asOperator, b.dcmi(b.setPowerLimit)},
-		{NetFn: netFnGroup, ID: 0x05}:   {4, asOperator, b.dcmi(b.activatePowerLimit)},
+func (b *BMC) commands() []command {
+	return []command{
+		{types.CommandSetBMCGlobalEnables, 1, asAdmin, b.setEnables},
+		{types.CommandGetBMCGlobalEnables, 0, asUser, b.getEnables},
+		{types.CommandClearMessageFlags, 1, asAdmin, clearFlags},
+		{types.CommandGetMessageFlags, 0, asAdmin, getFlags},
+		{types.CommandGetSensorReading, 1, asUser, b.sensorReading},
+		{types.CommandGetDCMICapParam, 2, asUser, b.dcmi(capabilities)},
+		{types.CommandGetDCMIPowerReading, 4, asUser, b.dcmi(b.powerReading)},
+		{types.CommandGetDCMIPowerLimit, 3, asUser, b.dcmi(b.powerLimit)},
+		{types.CommandSetDCMIPowerLimit, 15, asOperator, b.dcmi(b.setPowerLimit)},
+		{types.CommandActivateDCMIPowerLimit, 4, asOperator, b.dcmi(b.activatePowerLimit)},
 	}
 }
 
-// dispatch answers one message; s is nil before a session.
-func (b *BMC) dispatch(now time.Time, s *session, msg []byte) ([]byte, bool) {
-	cmd, sequence, data, err := rmcp.ParseRequest(msg)
-	if err != nil {
-		return nil, false
+// registry has the library's own commands and these.
+func (b *BMC) registry() *handlers.Registry {
+	r := handlers.NewRegistry()
+	handlers.RegisterAllHandlers(r)
+	for _, c := range b.commands() {
+		r.RegisterFunc(c.at, func(_ context.Context, from *handlers.HandlerContext, request []byte) ([]byte, types.CompletionCode, error) {
+			answer, code := b.answer(c, from, request)
+			return answer, types.CompletionCode(code), nil
+		})
 	}
-	answer, code := b.answer(now, s, cmd, data)
-	return rmcp.Answer(cmd, sequence, code, answer), true
+	return r
 }
 
-func (b *BMC) answer(now time.Time, s *session, cmd rmcp.Command, data []byte) ([]byte, byte) {
-	c, ok := b.commands()[cmd]
+func (b *BMC) answer(c command, from *handlers.HandlerContext, request []byte) ([]byte, byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	switch {
-	case !ok || (cmd.NetFn == netFnGroup && b.fault.NoDCMI):
+	case c.at.NetFn == types.NetFnGroupExtensionRequest && b.fault.NoDCMI:
 		return nil, codeInvalid
-	case c.privilege > 0 && (s == nil || s.privilege < c.privilege):
+	// The library gives a session what it asked for, not what its user has.
+	case from.Session != nil && min(from.Session.PrivilegeLevel, b.cfg.privilege()) < c.privilege:
 		return nil, codePrivilege
-	case len(data) < c.least:
+	case len(request) < c.least:
 		return nil, codeLength
 	}
-	return c.do(now, s, data)
+	return c.do(time.Now(), request)
 }
 
 // dcmi takes the group byte off the request and puts it before the answer.
-func (b *BMC) dcmi(do func(time.Time, []byte) ([]byte, byte)) func(time.Time, *session, []byte) ([]byte, byte) {
-	return func(now time.Time, _ *session, request []byte) ([]byte, byte) {
+func (b *BMC) dcmi(do func(time.Time, []byte) ([]byte, byte)) func(time.Time, []byte) ([]byte, byte) {
+	return func(now time.Time, request []byte) ([]byte, byte) {
 		switch {
 		case b.fault.Busy != 0:
 			return []byte{groupDCMI}, b.fault.Busy
-		case request[0] != groupDCMI || len(request) < 2:
+		case request[0] != groupDCMI:
 			return nil, codeField
 		}
 		answer, code := do(now, request[1:])
@@ -204,7 +201,7 @@ func (b *BMC) activatePowerLimit(_ time.Time, request []byte) ([]byte, byte) {
 }
 
 // sensorReading is the reading of one watts sensor, in counts of 4 W.
-func (b *BMC) sensorReading(now time.Time, _ *session, data []byte) ([]byte, byte) {
+func (b *BMC) sensorReading(now time.Time, data []byte) ([]byte, byte) {
 	sensors := max(b.cfg.Supplies, 1)
 	switch {
 	case b.fault.Busy != 0:
@@ -225,56 +222,15 @@ func (b *BMC) sensorReading(now time.Time, _ *session, data []byte) ([]byte, byt
 }
 
 // records are the sensor data records: the watts sensors.
-func (b *BMC) records() [][]byte {
-	if b.cfg.Supplies == 0 {
+func records(supplies int) [][]byte {
+	if supplies == 0 {
 		return [][]byte{record(1, 0x07, "Pwr Consumption")}
 	}
-	out := make([][]byte, b.cfg.Supplies)
+	out := make([][]byte, supplies)
 	for i := range out {
 		out[i] = record(byte(i+1), 0x0a, fmt.Sprintf("PS%d Input Power", i+1))
 	}
 	return out
-}
-
-func (b *BMC) recordsInfo(time.Time, *session, []byte) ([]byte, byte) {
-	out := make([]byte, 14)
-	out[0] = 0x51
-	binary.LittleEndian.PutUint16(out[1:], uint16(len(b.records())))
-	out[13] = 0x02 // reservation supported
-	return out, codeOK
-}
-
-func (b *BMC) reserveRecords(time.Time, *session, []byte) ([]byte, byte) {
-	b.reservation++
-	return binary.LittleEndian.AppendUint16(nil, b.reservation), codeOK
-}
-
-// maxPiece is what the BMC gives of a record at a time, as many do.
-const maxPiece = 32
-
-func (b *BMC) getRecord(_ time.Time, _ *session, data []byte) ([]byte, byte) {
-	le := binary.LittleEndian
-	records, number := b.records(), int(max(le.Uint16(data[2:]), 1))
-	offset, count := int(data[4]), int(data[5])
-	if number > len(records) {
-		return nil, codeNotPresent
-	}
-	rec := records[number-1]
-	switch {
-	case offset > 0 && le.Uint16(data) != b.reservation:
-		return nil, codeCancelled
-	case offset >= len(rec):
-		return nil, codeField
-	}
-	count = min(count, len(rec)-offset)
-	if count > maxPiece {
-		return nil, codeTooMany
-	}
-	next := uint16(number + 1)
-	if number == len(records) {
-		next = 0xffff
-	}
-	return append(le.AppendUint16(nil, next), rec[offset:offset+count]...), codeOK
 }
 
 // record is a full sensor record: 8 bits unsigned, 4 W a count; IPMI v2.0, table 43-1.
@@ -286,3 +242,18 @@ func record(number, entity byte, name string) []byte {
 	head := []byte{number, 0, 0x51, 0x01, byte(len(body) + len(name))}
 	return append(append(head, body...), name...)
 }
+
+// setEnables and getEnables keep what a kernel's driver switches on at its start; 22.1, 22.2.
+func (b *BMC) setEnables(_ time.Time, data []byte) ([]byte, byte) {
+	b.enables = data[0]
+	return nil, codeOK
+}
+
+func (b *BMC) getEnables(time.Time, []byte) ([]byte, byte) {
+	return []byte{b.enables}, codeOK
+}
+
+// clearFlags and getFlags: no message ever waits for the machine; 22.3, 22.4.
+func clearFlags(time.Time, []byte) ([]byte, byte) { return nil, codeOK }
+
+func getFlags(time.Time, []byte) ([]byte, byte) { return []byte{0}, codeOK }

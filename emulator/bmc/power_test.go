@@ -3,8 +3,13 @@
 package bmc
 
 import (
+	"bytes"
+	"encoding/binary"
+	"net"
 	"testing"
 	"time"
+
+	"github.com/bougou/go-ipmi/pkg/handlers"
 
 	"headroom/units"
 )
@@ -88,26 +93,82 @@ func TestParseFault(t *testing.T) {
 	}
 }
 
-// No datagram makes the BMC panic.
+// No datagram makes the BMC panic, before a session and as it goes on after Open Session.
 func FuzzDatagram(f *testing.F) {
 	f.Add([]byte{0x06, 0, 0xff, 7, 6, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
+	f.Add(bytes.Repeat([]byte{0xff}, 40)) // RAKP 1 with a name of 255 bytes
 	f.Add([]byte{0x06, 0, 0xff, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0x20, 0x18, 0xc8, 0x81, 0, 0x38, 0x8e, 4, 0xb5})
+	b, err := Start(Config{Listen: "127.0.0.1:0", User: "u", Watts: func() units.Power { return 100 * units.Watt }})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(b.Close)
+	open, damaged := console(f, b), console(f, b)
 	f.Fuzz(func(t *testing.T, d []byte) {
-		b := &BMC{
-			cfg:      Config{User: "u", Watts: func() units.Power { return 100 * units.Watt }, Update: time.Second},
-			limit:    newLimit(nil),
-			sessions: map[uint32]*session{},
-		}
-		b.sample(time.Now())
-		_, _ = b.handle(time.Now(), d)
-		for id, s := range b.sessions { // as it goes on after Open Session
-			req := append([]byte{1, 0, 0, 0}, s.id[:]...)
-			_ = b.rakp1(append(req, d...))
-			_ = b.rakp3(append(req, d...))
-			s.privilege = asAdmin
-			if msg, ok := b.dispatch(time.Now(), s, d); ok && len(msg) < 8 {
-				t.Errorf("session %d: an answer of %d bytes", id, len(msg))
+		send := func(d []byte) {
+			if _, err := damaged.Write(d[:min(len(d), maxDatagram)]); err != nil {
+				t.Fatal(err)
 			}
 		}
+		send(d)
+		id := openSession(t, open)
+		for kind := byte(0x12); kind <= 0x14; kind += 2 { // RAKP messages 1 and 3
+			payload := append([]byte{1, 0, 0, 0}, append(id, d...)...)
+			head := binary.LittleEndian.AppendUint16([]byte{6, 0, 0xff, 7, 6, kind, 0, 0, 0, 0, 0, 0, 0, 0}, uint16(len(payload)))
+			send(append(head, payload...))
+		}
 	})
+}
+
+// No request makes the BMC panic: what a machine asks comes without any authentication.
+func FuzzRequest(f *testing.F) {
+	f.Add(byte(0x2c), byte(0x04), bytes.Repeat([]byte{0xdc}, 15))
+	f.Add(byte(0x0a), byte(0x23), []byte{0, 0, 1, 0, 0, 0xff})
+	f.Add(byte(0x04), byte(0x2d), []byte{1})
+	b, err := Start(Config{Listen: "127.0.0.1:0", User: "u", Watts: func() units.Power { return 100 * units.Watt }})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(b.Close)
+	machine, registry := b.store.machine(), b.registry()
+	system, err := machine.Channels.Get(0x0f)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, netFn, id byte, request []byte) {
+		_, _, _ = registry.Dispatch(t.Context(), &handlers.HandlerContext{BMC: machine, Channel: system}, netFn, id, request)
+	})
+}
+
+// console is a socket that the BMC answers to.
+func console(f *testing.F, b *BMC) net.Conn {
+	f.Helper()
+	var d net.Dialer
+	conn, err := d.DialContext(f.Context(), "udp", b.Addr())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+// openSession is the BMC's id of a new session, cipher suite 3.
+func openSession(t *testing.T, conn net.Conn) []byte {
+	t.Helper()
+	ask := []byte{
+		6, 0, 0xff, 7, 6, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 32, 0, 1, 4, 0, 0, 9, 9, 9, 9,
+		0, 0, 0, 8, 1, 0, 0, 0, 1, 0, 0, 8, 1, 0, 0, 0, 2, 0, 0, 8, 1, 0, 0, 0,
+	}
+	if _, err := conn.Write(ask); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, maxDatagram)
+	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	n, err := conn.Read(buf)
+	if err != nil || n < 28 || buf[17] != 0 {
+		t.Fatalf("open session: %x, %v", buf[:n], err)
+	}
+	return buf[24:28:28]
 }
