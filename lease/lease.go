@@ -53,6 +53,28 @@ type Grant struct {
 	Process uint64
 	// BrakeLifted is the brake generation that the log has lifted.
 	BrakeLifted uint64
+	// Sprint that stands beside the cap; the zero Sprint is none.
+	Sprint Sprint
+}
+
+// Sprint lets the node draw more than its cap for a while. It is a part of its
+// grant: a newer stamp replaces cap and sprint together. Holder only keeps it;
+// when it begins and ends is decided by who carries it out, and the cap stays
+// what the node goes back to.
+type Sprint struct {
+	// ID of the escrow in the ledger; "" for no sprint.
+	ID string
+	// Cap while it lasts, at the wall; above the grant's.
+	Cap units.Power
+	// Duration counts from the first application.
+	Duration time.Duration
+	// Escrow is the energy above the cap that may be spent, at the wall.
+	Escrow units.Energy
+}
+
+// sound says whether the sprint makes sense beside a cap.
+func (s Sprint) sound(base units.Power) bool {
+	return s == Sprint{} || (s.ID != "" && s.Cap > base && s.Duration > 0 && s.Duration <= MaxSprint && s.Escrow > 0)
 }
 
 // Memory is what a node keeps across restarts, stored durably before a grant
@@ -94,6 +116,8 @@ const (
 	suspendTolerance = 100 * time.Millisecond
 	// MaxDuration bounds a lease; a longer one is refused as nonsense.
 	MaxDuration = 10 * time.Minute
+	// MaxSprint bounds a sprint; a longer one is refused as nonsense.
+	MaxSprint = time.Hour
 )
 
 // Holder is the node's side of its lease. It belongs to one goroutine.
@@ -106,10 +130,11 @@ type Holder struct {
 	sent    [remembered]sending
 	last    Instant
 
-	state State
-	cap   units.Power
-	end   time.Duration // on CLOCK_BOOTTIME
-	ended Ended
+	state  State
+	cap    units.Power
+	sprint Sprint
+	end    time.Duration // on CLOCK_BOOTTIME
+	ended  Ended
 }
 
 type sending struct {
@@ -171,9 +196,11 @@ func (h *Holder) refusal(g Grant, now Instant) error {
 		return ErrUnknownHeartbeat
 	case g.Cap <= 0 || g.FailSafe <= 0 || g.Duration <= 0 || g.Duration > MaxDuration:
 		return ErrMalformed
+	case !g.Sprint.sound(g.Cap):
+		return ErrMalformed
 	case order < 0:
 		return ErrStale
-	case order == 0 && h.state == Held && g.Cap != h.cap:
+	case order == 0 && h.state == Held && (g.Cap != h.cap || g.Sprint != h.sprint):
 		return ErrContradiction
 	case g.BrakeLifted < h.memory.Brake:
 		return ErrBraked
@@ -195,7 +222,7 @@ func (h *Holder) Take(g Grant, now Instant) error {
 	if renewal {
 		end = max(end, h.end)
 	}
-	h.memory, h.state, h.cap, h.end = m, Held, g.Cap, end
+	h.memory, h.state, h.cap, h.sprint, h.end = m, Held, g.Cap, g.Sprint, end
 	return nil
 }
 
@@ -229,7 +256,7 @@ func (h *Holder) Drop() { h.drop(Dropped) }
 
 func (h *Holder) drop(why Ended) {
 	if h.state == Held || why == Braked {
-		h.state, h.cap, h.ended = FailSafe, 0, why
+		h.state, h.cap, h.sprint, h.ended = FailSafe, 0, Sprint{}, why
 	}
 }
 
@@ -247,6 +274,9 @@ func (h *Holder) Cap() (units.Power, State) {
 	}
 	return h.memory.FailSafe, FailSafe
 }
+
+// Sprint is the sprint beside the cap in force, and false without one.
+func (h *Holder) Sprint() (Sprint, bool) { return h.sprint, h.sprint.ID != "" }
 
 // Remaining is how long the lease still runs, and false without a lease.
 func (h *Holder) Remaining(now Instant) (time.Duration, bool) {

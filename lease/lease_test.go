@@ -71,6 +71,10 @@ func TestRefusals(t *testing.T) {
 	braked := lease.New(process, lease.Memory{FailSafe: 95 * units.Watt, Brake: 4}, at(0))
 	braked.Sent(2, at(time.Second))
 	zero := grant(6, 2, 0)
+	low := withSprint(grant(6, 2, 100), 100*units.Watt)
+	nameless := withSprint(grant(6, 2, 100), 120*units.Watt)
+	nameless.Sprint.ID = ""
+	doubled := withSprint(grant(5, 2, 190), 220*units.Watt)
 	for name, c := range map[string]struct {
 		h    *lease.Holder
 		g    lease.Grant
@@ -83,6 +87,9 @@ func TestRefusals(t *testing.T) {
 		"too late":          {nil, late, lease.ErrRanOut},
 		"braked":            {braked, grant(6, 2, 100), lease.ErrBraked},
 		"zero cap":          {nil, zero, lease.ErrMalformed},
+		"sprint not above":  {nil, low, lease.ErrMalformed},
+		"sprint without id": {nil, nameless, lease.ErrMalformed},
+		"another sprint":    {nil, doubled, lease.ErrContradiction},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -99,6 +106,41 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
 		})
+	}
+}
+
+func withSprint(g lease.Grant, most units.Power) lease.Grant {
+	g.Sprint = lease.Sprint{ID: "s1", Cap: most, Duration: time.Minute, Escrow: 900 * units.Joule}
+	return g
+}
+
+// P8: a sprint belongs to its grant. A newer stamp replaces both together, and
+// with the lease the sprint is gone too; the cap never counts it in.
+func TestSprintIsReplacedWithItsBase(t *testing.T) {
+	t.Parallel()
+	h := holder()
+	h.Sent(1, at(0))
+	if err := h.Take(withSprint(grant(5, 1, 150), 190*units.Watt), at(0)); err != nil {
+		t.Fatal(err)
+	}
+	if s, ok := h.Sprint(); !ok || s.ID != "s1" || s.Cap != 190*units.Watt {
+		t.Errorf("sprint %+v, %v", s, ok)
+	}
+	if p, _ := h.Cap(); p != 150*units.Watt {
+		t.Errorf("cap %v, want the base", p)
+	}
+	if err := h.Take(grant(6, 1, 140), at(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if s, ok := h.Sprint(); ok {
+		t.Errorf("a newer grant without a sprint left %+v", s)
+	}
+	if err := h.Take(withSprint(grant(7, 1, 150), 190*units.Watt), at(2*time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	h.Advance(at(duration))
+	if s, ok := h.Sprint(); ok {
+		t.Errorf("the lease ended and left %+v", s)
 	}
 }
 
