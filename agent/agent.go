@@ -4,18 +4,26 @@
 // (energy counters, limits as they read back), decides (lease.Holder says which
 // cap is in force, capping says which limits go with it), applies, and verifies
 // by reading back. Everything that may take long lives elsewhere and sends the
-// owner a message: the streams to the coordinators, the state directory, the
-// commands of an operator. So a hung disk or network never delays a fail-safe.
+// owner a message: the streams to the coordinators, the state directory, the BMC,
+// systemd's bus, the commands of an operator. So whatever hangs there never delays
+// a fail-safe, nor the watchdog, whose beats are the turns of the owner.
+//
+// A cap is held by the first rung of a ladder that takes what is written: package
+// limits, frequency ceilings (with the CPU bandwidth of slices below the lowest
+// frequency), and the BMC's own limit behind them as the last line. A node on none
+// of them only observes, and says why.
 //
 // Guarantees (design P2, P6, P7):
-//   - every control's original value is on disk before the control is first
-//     written, and goes back only after the coordinator has committed a release,
+//   - every control's original value, of whichever rung, is on disk before the
+//     control is first written, and goes back only after the coordinator has committed a release,
 //     or when an operator forces it;
 //   - a start that finds such a journal writes the fail-safe cap before it talks
 //     to anybody;
 //   - a grant is acted on, and acknowledged, only after its stamp is on disk;
-//   - held.json never understates what the hardware may hold, whenever the
-//     process is killed;
+//   - held.json never understates what the hardware may hold, in a sprint too,
+//     whenever the process is killed;
+//   - where software holds the cap, the node reports what full load draws under
+//     what reads back;
 //   - what another program wrote is never restored over; 0 W is never written.
 //
 // It starts no program, opens no TCP port of its own but the gossip one, and

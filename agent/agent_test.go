@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -285,18 +284,16 @@ func TestFindsTheNewLeader(t *testing.T) {
 	waitFor(t, "heartbeats go to the other one too", func() bool { return b.last().GetHolding().GetApplied().GetSeq() == 50 })
 }
 
-// Without package limits the node works as far as it can and says why.
-func TestWithoutRAPLItObservesAndSaysWhy(t *testing.T) {
+// Without package limits and without cpufreq the node works as far as it can and says why.
+func TestBareMachineObservesAndSaysWhy(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
-	if err := os.RemoveAll(filepath.Join(l.dir, "root/sys/class/powercap")); err != nil {
-		t.Fatal(err)
-	}
+	l.remove("sys/class/powercap", "sys/devices/system/cpu/cpufreq")
 	run(t, l.config(c.addr))
-	waitFor(t, "it reports what it lacks", func() bool { return hasItem(c.last(), "no-rapl") })
+	waitFor(t, "it reports what it lacks", func() bool { return hasItem(c.last(), noRungCode) })
 	hello := c.lastHello()
-	if hello.GetControlled() || hello.GetRung() != rungCPUFreq {
-		t.Errorf("hello %v, want uncontrolled on the cpufreq rung", hello)
+	if hello.GetControlled() || hello.GetRung() != rungNone {
+		t.Errorf("hello %v, want uncontrolled on no rung", hello)
 	}
 	if h := c.last(); h.PowerUw != nil || h.GetHolding().EffectiveUw != nil {
 		t.Errorf("heartbeat %v tells what cannot be known", h)

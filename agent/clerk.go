@@ -20,7 +20,8 @@ const (
 	storeMemory errandKind = iota
 	storeHeld
 	storeCoordinators
-	errandKinds // their number
+	storeControls // a longer journal
+	errandKinds   // their number
 )
 
 // errand is one file to write, and how that went.

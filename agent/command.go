@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -14,44 +13,6 @@ import (
 	"headroom/internal/cli"
 )
 
-// defaultConfig is where powerd looks for its configuration.
-const defaultConfig = "/etc/headroom/powerd.yaml"
-
-// place is how a command finds its node: a configuration file, and what of it is
-// overridden.
-type place struct {
-	config   string
-	root     string
-	stateDir string
-	logLevel string
-}
-
-func (p *place) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&p.config, "config", defaultConfig, "configuration file")
-	cmd.Flags().StringVar(&p.root, "root", "", "file system to look for sys, proc and etc in, instead of the configured one")
-	cmd.Flags().StringVar(&p.stateDir, "state-dir", "", "state directory, instead of the configured one")
-}
-
-// load reads the configuration and lays the flags over it.
-func (p *place) load() (Config, error) {
-	cfg, err := LoadConfig(p.config)
-	if err != nil {
-		return Config{}, err
-	}
-	cfg.Root, cfg.StateDir = cmp.Or(p.root, cfg.Root), cmp.Or(p.stateDir, cfg.StateDir)
-	cfg.LogLevel = cmp.Or(p.logLevel, cfg.LogLevel)
-	return cfg, cfg.Validate()
-}
-
-// state is the state directory; a flag alone is enough, without a configuration.
-func (p *place) state() (string, error) {
-	if p.stateDir != "" {
-		return p.stateDir, nil
-	}
-	cfg, err := p.load()
-	return cfg.StateDir, err
-}
-
 // NewCommand is powerd's command line.
 func NewCommand() *cobra.Command {
 	root := &cobra.Command{
@@ -61,7 +22,11 @@ func NewCommand() *cobra.Command {
 			"It saves every limit before it first writes it, and puts it back when the node is released.",
 		Example: "  powerd run --config /etc/headroom/powerd.yaml\n  powerd status\n  powerd limit restore",
 	}
-	root.AddCommand(newRunCommand(), newStatusCommand(), newLimitCommand(), newZoneCommand(), newConfigCommand(), newVersionCommand())
+	root.AddCommand(
+		newRunCommand(), newStatusCommand(), newCheckCommand(), newZoneCommand(), newLimitCommand(), newFreqCommand(), newSensorCommand(),
+		newLeaseCommand(), newSprintCommand(), newMeasureCommand(), newRecordCommand(), newTopCommand(),
+		newConfigCommand(), newDebugCommand(), newDocsCommand(), newVersionCommand(),
+	)
 	return root
 }
 
@@ -114,44 +79,30 @@ func newLog(w io.Writer, cfg Config) (*slog.Logger, error) {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})).With(slog.String("node", cfg.Node)), nil
 }
 
-func newConfigCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "config", Short: "Check or print the configuration",
-		Example: "  powerd config example > powerd.yaml\n  powerd config check --config powerd.yaml",
-	}
-	var p place
-	check := &cobra.Command{
-		Use: "check", Short: "Check the configuration as run would", Example: "  powerd config check --config powerd.yaml", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := p.load()
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "ok  %s: node %s in %s, fail-safe cap %s of at most %s\n",
-				p.config, cfg.Node, cfg.Domain, cli.Watts(cfg.Power.FailSafe), cli.Watts(cfg.Power.Max))
-			return err
-		},
-	}
-	p.flags(check)
-	example := &cobra.Command{
-		Use: "example", Short: "Print a configuration with every key", Example: "  powerd config example > powerd.yaml", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := io.WriteString(cmd.OutOrStdout(), ExampleConfig)
-			return err
-		},
-	}
-	cmd.AddCommand(check, example)
-	return cmd
-}
-
 func newVersionCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "version", Short: "Print the version", Example: "  powerd version", Args: cobra.NoArgs,
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use: "version", Short: "Print the version", Example: "  powerd version\n  powerd version -o json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if out.IsJSON() {
+				return out.JSON(cmd.OutOrStdout(), versionJSON{"Version", "v1", version, runtime.Version(), runtime.GOOS, runtime.GOARCH})
+			}
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "powerd %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}
+	out.Flags(cmd)
+	return cmd
+}
+
+// versionJSON is `powerd version -o json`.
+type versionJSON struct {
+	Kind    string `json:"kind"`
+	API     string `json:"api"`
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
 }
 
 // callAgent runs one call to the agent's socket with a deadline.

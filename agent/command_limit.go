@@ -18,15 +18,6 @@ import (
 	"headroom/internal/rpc"
 )
 
-func newLimitCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "limit", Short: "Put saved limits back",
-		Example: "  powerd limit restore\n  powerd limit restore --force",
-	}
-	cmd.AddCommand(newRestoreCommand())
-	return cmd
-}
-
 // restoreOptions are the flags of `powerd limit restore`.
 type restoreOptions struct {
 	force     bool
@@ -131,7 +122,7 @@ func putBackDead(root *os.Root, d disk, cfg Config, j *journal) (outcome, error)
 	if err == nil {
 		err = d.Replace(heldFile, data)
 	}
-	out := putBack(root, j, t)
+	out := putBack(root, j, t, noAfar)
 	err = errors.Join(err, t.close())
 	if out.failed == 0 {
 		err = errors.Join(err, d.Remove(journalFile), d.Remove(writtenFile))

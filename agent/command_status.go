@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,34 +16,35 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/rapl"
 	"headroom/units"
 )
 
 func newStatusCommand() *cobra.Command {
 	var p place
-	var out cli.Output
+	var pr printer
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "Show lease, caps, zones and health of this node",
-		Example: "  powerd status\n  powerd status -o json --state-dir n01/state",
+		Example: "  powerd status\n  powerd status --watch\n  powerd status -o json --state-dir n01/state",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir, err := p.state()
 			if err != nil {
 				return err
 			}
-			s, err := fetchStatus(cmd.Context(), dir)
-			if err != nil {
-				return err
-			}
-			if out.IsJSON() {
-				return out.JSON(cmd.OutOrStdout(), statusJSON(s))
-			}
-			return printStatus(cmd.OutOrStdout(), &out, s)
+			return pr.watch.run(cmd, func() error {
+				s, err := fetchStatus(cmd.Context(), dir)
+				if err != nil {
+					return err
+				}
+				return pr.print(cmd, statusJSON(s), func(w io.Writer) error { return printStatus(w, &pr.out, s) })
+			})
 		},
 	}
 	p.flags(cmd)
-	out.Flags(cmd)
+	pr.out.Flags(cmd)
+	pr.watch.flags(cmd)
 	return cmd
 }
 
@@ -66,28 +68,198 @@ func fetchStatus(ctx context.Context, dir string) (*headroomv1.GetAgentStatusRes
 	return res.Msg, nil
 }
 
-// printStatus is the one screen of ux.md.
+// printStatus is the one screen that tells how a node stands.
 func printStatus(w io.Writer, out *cli.Output, s *headroomv1.GetAgentStatusResponse) error {
 	var b strings.Builder
 	up := cli.Age(time.Duration(s.GetUptimeMs()) * time.Millisecond)
 	fmt.Fprintf(&b, "%s  powerd %s  up %s  %s   health: %s\n", s.GetNode(), s.GetVersion(), up, s.GetDomain(), healthWord(s.GetHealth()))
-	fmt.Fprintf(&b, "lease     %s\n", leaseLine(s))
-	fmt.Fprintf(&b, "power     %s%s   rung %s, %s\n", watts(s.PowerUw), ofCap(s), s.GetRung(), s.GetTree())
-	fmt.Fprintf(&b, "demand    %s\n", watts(s.DemandUw))
-	fmt.Fprintf(&b, "limited   %s of last minute\n", cli.Opt(s.LimitedRatio, cli.Percent))
-	fmt.Fprintf(&b, "saved     %s\n\n", savedLine(s))
+	for _, line := range statusLines(s) {
+		fmt.Fprintf(&b, "%-9s %s\n", line[0], line[1])
+	}
+	b.WriteByte('\n')
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return err
 	}
-	rows := make([][]string, 0, len(s.GetZones()))
-	for _, z := range s.GetZones() {
-		window := cli.Opt(z.WindowUs, func(us int64) string { return fmt.Sprintf("%.2fs", float64(us)/1e6) })
-		rows = append(rows, []string{z.GetZone(), watts(z.PowerUw), watts(z.RequestedUw), watts(z.EffectiveUw), window, z.GetState()})
-	}
-	if err := out.Table(w, []string{"ZONE", "POWER", "REQUESTED", "EFFECTIVE", "WINDOW", "STATE"}, rows); err != nil {
+	if err := out.Table(w, []string{"ZONE", "POWER", "REQUESTED", "EFFECTIVE", "WINDOW", "FREQ", "TEMP", "STATE"}, statusRows(s)); err != nil {
 		return err
 	}
 	return printHealth(w, s.GetHealth())
+}
+
+// statusLines are the lines between the title and the zones; what does not apply
+// to a node is left out.
+func statusLines(s *headroomv1.GetAgentStatusResponse) [][2]string {
+	by := ""
+	if s.GetLimitedBy() != "" {
+		by = "   by: " + s.GetLimitedBy()
+	}
+	lines := [][2]string{
+		{"lease", leaseLine(s)},
+		{"power", fmt.Sprintf("%s%s   rung %s, %s", watts(s.PowerUw), ofCap(s), s.GetRung(), s.GetTree())},
+	}
+	if line := sensorLine(s.GetSensors()); line != "" {
+		lines = append(lines, [2]string{"sensors", line})
+	}
+	lines = append(lines,
+		[2]string{"demand", watts(s.DemandUw)},
+		[2]string{"limited", cli.Opt(s.LimitedRatio, cli.Percent) + " of last minute" + by})
+	if l := s.GetLocal(); l != nil {
+		lines = append(lines, [2]string{"local", localLine(l)})
+	}
+	lines = append(lines, [2]string{"sprint", sprintLine(s.GetSprint())})
+	for _, r := range s.GetLadder() {
+		if r.GetText() != "" && r.GetState() != "used" {
+			lines = append(lines, [2]string{"rung", fmt.Sprintf("%s %s: %s", r.GetRung(), r.GetState(), r.GetText())})
+		}
+	}
+	if len(s.GetRivals()) > 0 {
+		lines = append(lines, [2]string{"rivals", strings.Join(s.GetRivals(), ", ")})
+	}
+	if s.GetCutOff() {
+		lines = append(lines, [2]string{"network", "cut off: no link that leads to a coordinator is up"})
+	}
+	return append(lines, [2]string{"saved", savedLine(s)})
+}
+
+// statusRows are the zones, and what is drawn beside them.
+func statusRows(s *headroomv1.GetAgentStatusResponse) [][]string {
+	rows := make([][]string, 0, len(s.GetZones())+1)
+	for _, z := range s.GetZones() {
+		window := cli.Opt(z.WindowUs, func(us int64) string { return fmt.Sprintf("%.2fs", float64(us)/1e6) })
+		rows = append(rows, []string{
+			z.GetZone(), watts(z.PowerUw), watts(z.RequestedUw), watts(z.EffectiveUw), window,
+			cli.Opt(zoneFreq(s, z), megahertz), cli.Opt(zoneTemp(s, z), celsius), z.GetState(),
+		})
+	}
+	if s.OtherUw != nil {
+		rows = append(rows, []string{"other", watts(s.OtherUw), "", "", "", "", "", cmp.Or(s.GetOtherFrom(), "model")})
+	}
+	return rows
+}
+
+func megahertz(khz int64) string { return units.Freq(khz).String() }
+
+func celsius(milli int64) string { return fmt.Sprintf("%.0f C", float64(milli)/1000) }
+
+// packages counts the package zones: with one of them, what is measured of the
+// whole machine is measured of it.
+func packages(s *headroomv1.GetAgentStatusResponse) int {
+	n := 0
+	for _, z := range s.GetZones() {
+		if z.GetKind() == packageKind && z.GetControlType() != rapl.ControlMMIO {
+			n++
+		}
+	}
+	return n
+}
+
+// packageKind is the kind of the zones that stand for processors.
+var packageKind = rapl.Package.String()
+
+// zoneFreq is the mean frequency of a package's cores, nil where the policies
+// cannot be told to belong to it.
+func zoneFreq(s *headroomv1.GetAgentStatusResponse, z *headroomv1.ZoneStatus) *int64 {
+	if z.GetKind() != packageKind || packages(s) != 1 {
+		return nil
+	}
+	var sum, n int64
+	for _, p := range s.GetPolicies() {
+		if p.FreqKhz != nil {
+			sum, n = sum+p.GetFreqKhz(), n+1
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return new(sum / n)
+}
+
+// zoneTemp is the highest temperature told of a package, nil when none is.
+func zoneTemp(s *headroomv1.GetAgentStatusResponse, z *headroomv1.ZoneStatus) *int64 {
+	if z.GetKind() != packageKind {
+		return nil
+	}
+	var hottest *int64
+	for _, t := range s.GetSensors() {
+		// coretemp and the kernel's thermal zones number packages as RAPL does.
+		named := strings.HasSuffix(t.GetName(), "Package id "+socketOf(z.GetZone())) || t.GetName() == z.GetZone()
+		if t.TempMc != nil && (named || packages(s) == 1) && (hottest == nil || t.GetTempMc() > *hottest) {
+			hottest = t.TempMc
+		}
+	}
+	return hottest
+}
+
+// socketOf is the number of the socket that a zone's name tells: "1" of
+// "package-1-die-0" and of "dram-1", "" when it tells none.
+func socketOf(zone string) string {
+	start := strings.IndexAny(zone, "0123456789")
+	if start < 0 {
+		return ""
+	}
+	rest := zone[start:]
+	if end := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
+		return rest[:end]
+	}
+	return rest
+}
+
+// sensorLine sums up the sources of power: those that are well by name, the
+// others with what is wrong.
+func sensorLine(sensors []*headroomv1.SensorStatus) string {
+	var well, rest []string
+	for _, s := range sensors {
+		switch {
+		case s.GetState() == "absent", s.PowerUw == nil && s.TempMc != nil:
+		case s.GetState() == sensorOK && s.Disagreement == nil:
+			if !slices.Contains(well, s.GetSource()) {
+				well = append(well, s.GetSource())
+			}
+		case s.GetState() == sensorOK:
+			rest = append(rest, fmt.Sprintf("%s %s %s ago (%+.1f %%)", s.GetSource(), watts(s.PowerUw), cli.Opt(s.AgeMs, age), 100*s.GetDisagreement()))
+		default:
+			rest = append(rest, s.GetSource()+" "+s.GetState())
+		}
+	}
+	if len(well) > 0 {
+		rest = append([]string{strings.Join(well, " + ")}, slices.Compact(rest)...)
+	}
+	return strings.Join(rest, "; ")
+}
+
+// sensorOK is the state of a source that can be believed.
+const sensorOK = "ok"
+
+func age(ms int64) string { return cli.Age(time.Duration(ms) * time.Millisecond) }
+
+func sprintLine(p *headroomv1.SprintStatus) string {
+	if p == nil {
+		return "none active"
+	}
+	left := cli.Opt(p.SpentUj, func(uj int64) string { return units.Energy(uj).String() + " of " })
+	if p.SpentUj == nil {
+		left = "unknown part of "
+	}
+	return fmt.Sprintf("%s: %s instead of %s, ends in %s, %s%s spent", p.GetId(), cli.Watts(units.Power(p.GetCapUw())),
+		cli.Watts(units.Power(p.GetBaseUw())), age(p.GetRemainingMs()), left, units.Energy(p.GetEscrowUj()))
+}
+
+func localLine(l *headroomv1.LocalLimit) string {
+	var parts []string
+	if l.CapUw != nil {
+		parts = append(parts, "cap "+watts(l.CapUw))
+	}
+	if l.CeilingKhz != nil {
+		parts = append(parts, "ceiling "+megahertz(l.GetCeilingKhz()))
+	}
+	line := fmt.Sprintf("%s for another %s", strings.Join(parts, ", "), age(l.GetRemainingMs()))
+	if who := l.GetChange().GetActor(); who != "" {
+		line += ", set by " + who
+	}
+	if why := l.GetChange().GetReason(); why != "" {
+		line += fmt.Sprintf(" (%q)", why)
+	}
+	return line
 }
 
 func printHealth(w io.Writer, items []*headroomv1.HealthItem) error {
@@ -135,7 +307,7 @@ func leaseLine(s *headroomv1.GetAgentStatusResponse) string {
 
 func ofCap(s *headroomv1.GetAgentStatusResponse) string {
 	h := s.GetHolding()
-	if s.PowerUw == nil || h.GetCapUw() <= 0 || h.GetState() == headroomv1.LeaseState_LEASE_STATE_OBSERVING {
+	if s.PowerUw == nil || h.GetCapUw() <= 0 || stateWord(h) == stateObserving {
 		return ""
 	}
 	return fmt.Sprintf("   %.0f %% of cap", 100*float64(s.GetPowerUw())/float64(h.GetCapUw()))
@@ -146,107 +318,4 @@ func savedLine(s *headroomv1.GetAgentStatusResponse) string {
 		return "nothing: no control has been written"
 	}
 	return fmt.Sprintf("%d controls, %s (go back when the node is released)", s.GetSaved(), cli.Clock(time.UnixMicro(s.GetSavedUs())))
-}
-
-// agentJSON is `powerd status -o json`: base units, null for unknown.
-type agentJSON struct {
-	Kind         string       `json:"kind"`
-	API          string       `json:"api"`
-	AsOf         string       `json:"as_of"`
-	Node         string       `json:"node"`
-	Version      string       `json:"version"`
-	Domain       string       `json:"domain"`
-	UptimeS      float64      `json:"uptime_s"`
-	Tree         string       `json:"tree"`
-	Rung         string       `json:"rung"`
-	Enforce      bool         `json:"enforce"`
-	State        string       `json:"state"`
-	CapW         *float64     `json:"cap_w"`
-	EffectiveW   *float64     `json:"effective_w"`
-	FailSafeW    float64      `json:"fail_safe_w"`
-	PowerW       *float64     `json:"power_w"`
-	DemandW      *float64     `json:"demand_w"`
-	LimitedRatio *float64     `json:"limited_ratio"`
-	Lease        *leaseJSON   `json:"lease"`
-	Saved        uint32       `json:"saved"`
-	SavedAt      *string      `json:"saved_at"`
-	Zones        []zoneJSON   `json:"zones"`
-	Health       []healthJSON `json:"health"`
-}
-
-type leaseJSON struct {
-	Leader      string   `json:"leader"`
-	Incarnation uint64   `json:"incarnation"`
-	Epoch       uint64   `json:"epoch"`
-	Seq         uint64   `json:"seq"`
-	RemainingS  *float64 `json:"remaining_s"`
-}
-
-type zoneJSON struct {
-	Zone       string   `json:"zone"`
-	Kind       string   `json:"kind"`
-	PowerW     *float64 `json:"power_w"`
-	RequestedW *float64 `json:"requested_w"`
-	WrittenW   *float64 `json:"written_w"`
-	EffectiveW *float64 `json:"effective_w"`
-	WindowS    *float64 `json:"window_s"`
-	State      string   `json:"state"`
-}
-
-type healthJSON struct {
-	Code     string `json:"code"`
-	Severity string `json:"severity"`
-	Text     string `json:"text"`
-	Hint     string `json:"hint"`
-}
-
-func statusJSON(s *headroomv1.GetAgentStatusResponse) agentJSON {
-	h := s.GetHolding()
-	j := agentJSON{
-		Kind: "AgentStatus", API: "v1", AsOf: time.Now().UTC().Format(time.RFC3339Nano),
-		Node: s.GetNode(), Version: s.GetVersion(), Domain: s.GetDomain(), UptimeS: float64(s.GetUptimeMs()) / 1000,
-		Tree: s.GetTree(), Rung: s.GetRung(), Enforce: s.GetEnforce(),
-		State: "observing", EffectiveW: micro(h.EffectiveUw), FailSafeW: float64(h.GetFailSafeUw()) / 1e6,
-		PowerW: micro(s.PowerUw), DemandW: micro(s.DemandUw), LimitedRatio: s.LimitedRatio,
-		Saved: s.GetSaved(), Zones: []zoneJSON{}, Health: []healthJSON{},
-	}
-	if s.GetSaved() > 0 {
-		at := time.UnixMicro(s.GetSavedUs()).UTC().Format(time.RFC3339Nano)
-		j.SavedAt = &at
-	}
-	switch h.GetState() {
-	case headroomv1.LeaseState_LEASE_STATE_HELD:
-		e := h.GetApplied().GetEpoch()
-		j.State = "held"
-		j.Lease = &leaseJSON{Leader: s.GetLeader(), Incarnation: e.GetIncarnation(), Epoch: e.GetTerm(), Seq: h.GetApplied().GetSeq(), RemainingS: milli(s.LeaseMs)}
-	case headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE:
-		j.State = "fail-safe"
-	case headroomv1.LeaseState_LEASE_STATE_OBSERVING, headroomv1.LeaseState_LEASE_STATE_UNSPECIFIED:
-	}
-	if j.State != "observing" {
-		j.CapW = micro(&h.CapUw)
-	}
-	for _, z := range s.GetZones() {
-		j.Zones = append(j.Zones, zoneJSON{
-			Zone: z.GetZone(), Kind: z.GetKind(), PowerW: micro(z.PowerUw), RequestedW: micro(z.RequestedUw), WrittenW: micro(z.WrittenUw),
-			EffectiveW: micro(z.EffectiveUw), WindowS: micro(z.WindowUs), State: z.GetState(),
-		})
-	}
-	for _, i := range s.GetHealth() {
-		j.Health = append(j.Health, healthJSON{i.GetCode(), i.GetSeverity(), i.GetText(), i.GetHint()})
-	}
-	return j
-}
-
-// micro is a millionth part in base units, null when unknown.
-func micro(v *int64) *float64 { return scaled(v, 1e6) }
-
-func milli(v *int64) *float64 { return scaled(v, 1e3) }
-
-func scaled(v *int64, by float64) *float64 {
-	if v == nil {
-		return nil
-	}
-	f := float64(*v) / by
-	return &f
 }

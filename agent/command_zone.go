@@ -1,102 +1,215 @@
 package agent
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/rapl"
 	"headroom/units"
 )
 
 func newZoneCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "zone", Short: "Show the RAPL zones of this machine", Example: "  powerd zone list"}
-	cmd.AddCommand(newZoneListCommand())
+	cmd := &cobra.Command{
+		Use: "zone", Short: "Show the RAPL zones of this machine",
+		Example: "  powerd zone list\n  powerd zone show package-0\n  powerd zone watch",
+	}
+	cmd.AddCommand(newZoneListCommand(), newZoneShowCommand(), newZoneWatchCommand())
 	return cmd
 }
+
+const zoneLong = `A running powerd is asked for its figures; without one the machine itself is read, twice, and the power
+is the mean between the two looks. Then energy is what the counter reads (it began at an arbitrary
+moment); with powerd it is what was spent since powerd started, through wraps and resets. Zones that
+powerd does not watch (cores, graphics, the platform) are read from the machine either way.
+With --root alone any tree is read, and no configuration is needed. A machine without RAPL has no
+zones: the list is empty, a note says why, and the exit code is 0.`
 
 func newZoneListCommand() *cobra.Command {
 	var p place
-	var out cli.Output
+	var pr printer
+	interval := watchMin
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List every zone with its long-term limit, read from the machine itself",
+		Short:   "List every zone: power, energy, and its limit as requested, written and effective",
+		Long:    "List every zone: power, energy, and its limit as requested, written and effective.\n\n" + zoneLong,
 		Example: "  powerd zone list\n  powerd zone list --root n01/root -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			rows, err := readZones(p)
-			if err != nil {
-				return err
-			}
-			if out.IsJSON() {
-				return out.JSON(cmd.OutOrStdout(), map[string]any{"kind": "ZoneList", "api": "v1", "items": rows})
-			}
-			lines := make([][]string, 0, len(rows))
-			for _, z := range rows {
-				lines = append(lines, []string{z.Zone, z.Kind, z.Control, screenW(z.EffectiveW), screenW(z.MaxW), screenS(z.WindowS), z.Path})
-			}
-			return out.Table(cmd.OutOrStdout(), []string{"ZONE", "KIND", "CONTROL", "EFFECTIVE", "MAX", "WINDOW", "PATH"}, lines)
+			return listZones(cmd, &p, &pr, interval)
 		},
 	}
 	p.flags(cmd)
-	out.Flags(cmd)
+	pr.out.Flags(cmd)
+	cmd.Flags().BoolVarP(&pr.watch.on, "watch", "w", false, "go on, and print again at each interval")
+	cmd.Flags().DurationVar(&interval, "interval", watchMin, "time between two looks")
 	return cmd
 }
 
-// zoneRow is one zone of `powerd zone list`.
+func newZoneWatchCommand() *cobra.Command {
+	var p place
+	var pr printer
+	pr.watch.on = true
+	interval := time.Second
+	cmd := &cobra.Command{
+		Use: "watch", Short: "Print the zones again and again; one JSON object a line with -o json",
+		Example: "  powerd zone watch\n  powerd zone watch --interval 500ms -o json", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return listZones(cmd, &p, &pr, interval) },
+	}
+	p.flags(cmd)
+	pr.out.Flags(cmd)
+	cmd.Flags().DurationVar(&interval, "interval", time.Second, "how often, at least 250ms")
+	return cmd
+}
+
+func listZones(cmd *cobra.Command, p *place, pr *printer, interval time.Duration) (err error) {
+	s, err := p.find(cmd.Context())
+	if err != nil {
+		return err
+	}
+	o, err := openOwn(s.root)
+	switch {
+	case err != nil && s.status == nil:
+		return err
+	case err != nil:
+		o = nil // the agent may see a tree that this user may not
+	default:
+		defer func() { err = errors.Join(err, o.close()) }()
+	}
+	pr.watch.interval = interval
+	if o != nil && o.tree != nil {
+		o.look()
+		if err := awaitLook(cmd.Context(), interval); err != nil {
+			return err
+		}
+	}
+	noteBare(cmd.ErrOrStderr(), s, o)
+	return pr.watch.run(cmd, func() error {
+		if s.status != nil {
+			s.status = answering(cmd.Context(), s.stateDir)
+		}
+		rows := zoneRows(s, o)
+		return pr.print(cmd, list("ZoneList", rows), func(w io.Writer) error { return printZones(w, &pr.out, rows) })
+	})
+}
+
+// noteBare says why a machine has no zone.
+func noteBare(w io.Writer, s site, o *own) {
+	if o != nil && o.bare != nil && len(s.status.GetZones()) == 0 {
+		cli.Notef(w, "note: no zones: %v; it has no RAPL, is a virtual machine, or its kernel lacks CONFIG_POWERCAP (modprobe intel_rapl_msr)", o.bare)
+	}
+}
+
+func printZones(w io.Writer, out *cli.Output, rows []zoneRow) error {
+	head := []string{"ZONE", "KIND", "CONTROL", "POWER", "REQUESTED", "EFFECTIVE", "MAX", "WINDOW", "STATE"}
+	if out.IsWide() {
+		head = append(head, "WRITTEN", "ENERGY", "PATH")
+	}
+	lines := make([][]string, 0, len(rows))
+	for _, z := range rows {
+		line := []string{
+			z.Zone, z.Kind, z.Control, screenW(z.PowerW), screenW(z.RequestedW), screenW(z.EffectiveW), screenW(z.MaxW), screenS(z.WindowS), z.State,
+		}
+		if out.IsWide() {
+			line = append(line, screenW(z.WrittenW), screenKJ(z.EnergyJ), z.Path)
+		}
+		lines = append(lines, line)
+	}
+	return out.Table(w, head, lines)
+}
+
+// zoneRow is one zone of `powerd zone list`; null is unknown.
 type zoneRow struct {
 	Zone       string   `json:"zone"`
 	Kind       string   `json:"kind"`
-	Control    string   `json:"control"`
+	Control    string   `json:"control_type"`
+	PowerW     *float64 `json:"power_w"`
+	EnergyJ    *float64 `json:"energy_j"`
+	RequestedW *float64 `json:"requested_w"`
+	WrittenW   *float64 `json:"written_w"`
 	EffectiveW *float64 `json:"effective_w"`
-	MaxW       *float64 `json:"max_w"`
 	WindowS    *float64 `json:"window_s"`
-	RangeJ     float64  `json:"range_j"`
+	State      string   `json:"state"`
+	MaxW       *float64 `json:"max_w"`
+	RangeJ     *float64 `json:"range_j"`
 	Path       string   `json:"path"`
 }
 
-// readZones needs no agent and no configuration when --root is given.
-func readZones(p place) (rows []zoneRow, err error) {
-	path := p.root
-	if path == "" {
-		cfg, err := p.load()
-		if err != nil {
-			return nil, err
-		}
-		path = cfg.Root
-	}
-	root, err := openRoot(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	tree, err := rapl.Open(root)
-	if errors.Is(err, rapl.ErrNoTree) || errors.Is(err, rapl.ErrNoZone) {
-		return nil, &cli.Error{
-			Code: "no-rapl", Exit: cli.ExitFailed, Err: err, Message: err.Error(),
-			Hint: "the machine has no RAPL, is a virtual machine, or its kernel lacks CONFIG_POWERCAP (modprobe intel_rapl_msr)",
+// zoneRows are the agent's figures where it runs, and the machine's own otherwise;
+// what only one of both knows is taken from that one.
+func zoneRows(s site, o *own) []zoneRow {
+	var rows []zoneRow
+	if o != nil {
+		o.look()
+		for i, z := range o.zones() {
+			rows = append(rows, ownRow(o, i, z))
 		}
 	}
-	if err != nil {
-		return nil, err
+	for _, z := range s.status.GetZones() {
+		at := slices.IndexFunc(rows, func(r zoneRow) bool {
+			return r.Zone == z.GetZone() && (z.GetControlType() == "" || r.Control == z.GetControlType())
+		})
+		if at < 0 {
+			rows = append(rows, zoneRow{Zone: z.GetZone(), Kind: z.GetKind(), Control: z.GetControlType()})
+			at = len(rows) - 1
+		}
+		told(&rows[at], z)
 	}
-	for _, z := range tree.Zones() {
-		rows = append(rows, rowOf(z))
-	}
-	return rows, tree.Close()
+	return rows
 }
 
-func rowOf(z *rapl.Zone) zoneRow {
-	row := zoneRow{Zone: z.Label, Kind: z.Kind.String(), Control: z.Control, RangeJ: z.Range.Joules(), Path: z.Dir}
+// told lays the agent's figures over a row. A zone that powerd does not watch, a
+// package's cores for example, keeps what the machine itself was read to say.
+func told(row *zoneRow, z *headroomv1.ZoneStatus) {
+	row.RequestedW, row.WrittenW = micro(z.RequestedUw), micro(z.WrittenUw)
+	row.State = z.GetState()
+	if watched := z.PowerUw != nil || z.EnergyUj != nil || z.GetState() != "read-only"; watched {
+		row.PowerW, row.EnergyJ = micro(z.PowerUw), micro(z.EnergyUj)
+	}
+	if z.EffectiveUw != nil {
+		row.EffectiveW = micro(z.EffectiveUw)
+	}
+	if z.WindowUs != nil {
+		row.WindowS = micro(z.WindowUs)
+	}
+}
+
+func ownRow(o *own, i int, z *rapl.Zone) zoneRow {
+	row := zoneRow{Zone: z.Label, Kind: z.Kind.String(), Control: z.Control, Path: z.Dir, State: "read-only"}
+	if z.Range > 0 {
+		row.RangeJ = new(z.Range.Joules())
+	}
+	if p := o.powers[i]; p != nil {
+		row.PowerW = new(p.Watts())
+	}
+	e, err := z.Energy()
+	if err == nil {
+		row.EnergyJ = new(e.Joules())
+	}
+	if ownLimit(&row, z); err != nil && row.EffectiveW == nil {
+		row.State = "unknown"
+	}
+	return row
+}
+
+// ownLimit fills in the long-term limit of a zone that has one.
+func ownLimit(row *zoneRow, z *rapl.Zone) {
 	c, err := z.Constraint(rapl.LongTerm)
 	if err != nil {
-		return row
+		return
 	}
+	row.State = "unknown"
 	if v, err := c.Power(); err == nil {
-		row.EffectiveW = new(v.Watts())
+		row.EffectiveW, row.State = new(v.Watts()), "ok"
 	}
 	if c.PowerMax > 0 {
 		row.MaxW = new(c.PowerMax.Watts())
@@ -104,7 +217,170 @@ func rowOf(z *rapl.Zone) zoneRow {
 	if w, err := c.Window(); err == nil {
 		row.WindowS = new(w.Seconds())
 	}
-	return row
+	if on, err := z.Enabled(); err == nil && !on {
+		row.State = "off" // not switched on, or locked by firmware: both read so
+		if value, err := c.Power(); err == nil && value == 0 {
+			row.EffectiveW, row.WindowS = nil, nil // a limit that was never set is none, not one of 0 W
+		}
+	}
+}
+
+func newZoneShowCommand() *cobra.Command {
+	var p place
+	var pr printer
+	interval := watchMin
+	cmd := &cobra.Command{
+		Use: "show ZONE", Short: "Show one zone with all its constraints",
+		Example: "  powerd zone show package-0\n  powerd zone show dram-0 --root n01/root -o json", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return showZone(cmd, &p, &pr, interval, args[0]) },
+		ValidArgsFunction: func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return zoneNames(cmd.Context(), &p), cobra.ShellCompDirectiveNoFileComp
+		},
+	}
+	p.flags(cmd)
+	pr.out.Flags(cmd)
+	cmd.Flags().DurationVar(&interval, "interval", watchMin, "time between two looks")
+	return cmd
+}
+
+// zoneNames are the names of the zones, for completion.
+func zoneNames(ctx context.Context, p *place) []string {
+	s, err := p.find(ctx)
+	if err != nil {
+		return nil
+	}
+	o, err := openOwn(s.root)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, z := range o.zones() {
+		names = append(names, z.Label)
+	}
+	_ = o.close()
+	return names
+}
+
+// zoneDetail is `powerd zone show`.
+type zoneDetail struct {
+	Report string `json:"report"`
+	API    string `json:"api"`
+	AsOf   string `json:"as_of"`
+	zoneRow
+
+	Parent      *string          `json:"parent"`
+	Enabled     *bool            `json:"enabled"`
+	Twins       []string         `json:"twins"`
+	Constraints []constraintJSON `json:"constraints"`
+}
+
+type constraintJSON struct {
+	Constraint string   `json:"constraint"`
+	EffectiveW *float64 `json:"effective_w"`
+	MaxW       *float64 `json:"max_w"`
+	WindowS    *float64 `json:"window_s"`
+}
+
+func showZone(cmd *cobra.Command, p *place, pr *printer, interval time.Duration, name string) (err error) {
+	s, err := p.find(cmd.Context())
+	if err != nil {
+		return err
+	}
+	o, err := openOwn(s.root)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, o.close()) }()
+	at := slices.IndexFunc(o.zones(), func(z *rapl.Zone) bool { return z.Label == name })
+	if at < 0 {
+		return noZone(name, o)
+	}
+	o.look()
+	if err := awaitLook(cmd.Context(), interval); err != nil {
+		return err
+	}
+	d := detail(o, at, zoneRows(s, o))
+	return pr.print(cmd, d, func(w io.Writer) error { return printZone(w, &pr.out, d) })
+}
+
+func noZone(name string, o *own) error {
+	var names []string
+	for _, z := range o.zones() {
+		names = append(names, z.Label)
+	}
+	e := &cli.Error{Code: "no-zone", Exit: cli.ExitUsage, Message: fmt.Sprintf("no zone %q", name), Hint: "powerd zone list names the zones of this machine"}
+	if near := cli.Nearest(name, names); near != "" {
+		e.Hint = "did you mean " + near + "?"
+	}
+	return e
+}
+
+func detail(o *own, at int, rows []zoneRow) zoneDetail {
+	z := o.zones()[at]
+	d := zoneDetail{Report: "Zone", API: "v1", AsOf: utcNow(), zoneRow: rows[at], Twins: []string{}, Constraints: []constraintJSON{}}
+	if z.Parent != nil {
+		d.Parent = &z.Parent.Label
+	}
+	if on, err := z.Enabled(); err == nil {
+		d.Enabled = &on
+	}
+	for _, t := range o.tree.Twins(z) {
+		d.Twins = append(d.Twins, t.Label)
+	}
+	for _, name := range []string{rapl.LongTerm, rapl.ShortTerm, "peak_power"} {
+		c, err := z.Constraint(name)
+		if err != nil {
+			continue
+		}
+		row := constraintJSON{Constraint: name}
+		if v, err := c.Power(); err == nil {
+			row.EffectiveW = new(v.Watts())
+		}
+		if c.PowerMax > 0 {
+			row.MaxW = new(c.PowerMax.Watts())
+		}
+		if w, err := c.Window(); err == nil {
+			row.WindowS = new(w.Seconds())
+		}
+		d.Constraints = append(d.Constraints, row)
+	}
+	return d
+}
+
+func printZone(w io.Writer, out *cli.Output, d zoneDetail) error {
+	on := cli.Opt(d.Enabled, func(on bool) string { return map[bool]string{true: "on", false: "off or locked by firmware"}[on] })
+	lines := [][2]string{
+		{"zone", d.Zone},
+		{"kind", d.Kind},
+		{"control", d.Control},
+		{"part of", cli.Opt(d.Parent, func(s string) string { return s })},
+		{"power", screenW(d.PowerW)},
+		{"energy", screenKJ(d.EnergyJ)},
+		{"requested", screenW(d.RequestedW)},
+		{"written", screenW(d.WrittenW)},
+		{"effective", screenW(d.EffectiveW)},
+		{"limits", on},
+		{"state", d.State},
+		{"counter", "wraps at " + screenKJ(d.RangeJ)},
+		{"same as", cmp.Or(strings.Join(d.Twins, " "), cli.Unknown)},
+		{"path", d.Path},
+	}
+	for _, l := range lines {
+		if _, err := fmt.Fprintf(w, "%-10s %s\n", l[0], l[1]); err != nil {
+			return err
+		}
+	}
+	if len(d.Constraints) == 0 {
+		return nil
+	}
+	rows := make([][]string, 0, len(d.Constraints))
+	for _, c := range d.Constraints {
+		rows = append(rows, []string{c.Constraint, screenW(c.EffectiveW), screenW(c.MaxW), screenS(c.WindowS)})
+	}
+	if _, err := io.WriteString(w, "\n"); err != nil {
+		return err
+	}
+	return out.Table(w, []string{"CONSTRAINT", "EFFECTIVE", "MAX", "WINDOW"}, rows)
 }
 
 func screenW(w *float64) string {
@@ -113,6 +389,10 @@ func screenW(w *float64) string {
 
 func screenS(s *float64) string {
 	return cli.Opt(s, func(v float64) string { return fmt.Sprintf("%.2fs", v) })
+}
+
+func screenKJ(j *float64) string {
+	return cli.Opt(j, func(v float64) string { return units.FromJoules(v).String() })
 }
 
 // nowUs is the wall clock as files carry it: microseconds since the Unix epoch.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"regexp"
+	"slices"
 
 	"headroom/capping"
 	"headroom/internal/cli"
@@ -32,6 +33,21 @@ type Config struct {
 	Coordinators []string `yaml:"coordinators"`
 	// Gossip finds the coordinators.
 	Gossip GossipConfig `yaml:"gossip"`
+	// RAPL says where package power comes from and is limited.
+	RAPL RAPLConfig `yaml:"rapl"`
+	// Rivals says what to do about other programs that write this node's controls:
+	// fight, tolerate or yield.
+	Rivals string `yaml:"rivals"`
+	// IPMI is the way to the node's BMC.
+	IPMI IPMIConfig `yaml:"ipmi"`
+	// CPUFreq says that the frequency rung may be used.
+	CPUFreq bool `yaml:"cpufreq"`
+	// Bandwidth is the last rung of software.
+	Bandwidth BandwidthConfig `yaml:"bandwidth"`
+	// Sprint says whether this node may draw more than its base cap for a while.
+	Sprint SprintConfig `yaml:"sprint"`
+	// Metrics is where Prometheus may ask.
+	Metrics MetricsConfig `yaml:"metrics"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
 }
@@ -52,6 +68,69 @@ type PowerConfig struct {
 	SupplyEfficiency float64 `yaml:"supply_efficiency"`
 }
 
+// Values of rapl.source.
+const (
+	sourceAuto     = "auto"     // the kernel's powercap tree
+	sourcePowercap = "powercap" // the same, by name
+	sourceMSR      = "msr"      // registers, past the kernel: only when asked for
+	sourceOff      = "off"      // neither: as on a machine without RAPL
+)
+
+// RAPLConfig is the rapl section.
+type RAPLConfig struct {
+	// Source is auto, powercap, msr or off.
+	Source string `yaml:"source"`
+}
+
+// Values of rivals.
+const (
+	rivalsFight    = "fight"    // write again at once
+	rivalsTolerate = "tolerate" // say so and write again, at most once in tolerance
+	rivalsYield    = "yield"    // say so and leave it: the node is charged what reads back
+)
+
+// Values of ipmi.mode.
+const (
+	ipmiOff    = "off"
+	ipmiAuto   = "auto"    // in-band where the kernel has a BMC device
+	ipmiInBand = "in-band" // through the kernel
+	ipmiLAN    = "lan"     // over the network
+)
+
+// IPMIConfig is the ipmi section.
+type IPMIConfig struct {
+	// Mode is off, auto, in-band or lan.
+	Mode string `yaml:"mode"`
+	// Address of the BMC, host or host:port; lan only.
+	Address string `yaml:"address"`
+	// User on the BMC; lan only.
+	User string `yaml:"user"`
+	// PasswordFile holds the user's password and nothing else; lan only.
+	PasswordFile string `yaml:"password_file"`
+	// Limit keeps the BMC's own limit a little above the cap.
+	Limit bool `yaml:"limit"`
+}
+
+// BandwidthConfig is the bandwidth section.
+type BandwidthConfig struct {
+	// Slices of low priority whose CPU bandwidth may be bounded, e.g. batch.slice.
+	Slices []string `yaml:"slices"`
+}
+
+// SprintConfig is the sprint section.
+type SprintConfig struct {
+	// Allow false: a sprint is never begun, and that is said.
+	Allow bool `yaml:"allow"`
+	// TempMax in degrees Celsius ends a sprint; 0: only the hardware's own trips do.
+	TempMax float64 `yaml:"temp_max"`
+}
+
+// MetricsConfig is the metrics section.
+type MetricsConfig struct {
+	// Listen is host:port; empty: no metrics.
+	Listen string `yaml:"listen"`
+}
+
 // GossipConfig is the gossip section.
 type GossipConfig struct {
 	// Bind is host:port, the port may be 0; empty: no gossip.
@@ -67,6 +146,8 @@ func Defaults() Config {
 	return Config{
 		Root: "/", StateDir: "/var/lib/headroom/powerd", Weight: 1, LogLevel: "info",
 		Power: PowerConfig{SupplyEfficiency: 0.9},
+		RAPL:  RAPLConfig{Source: sourceAuto}, Rivals: rivalsTolerate, IPMI: IPMIConfig{Mode: ipmiAuto}, CPUFreq: true,
+		Sprint: SprintConfig{Allow: true, TempMax: 90},
 	}
 }
 
@@ -94,7 +175,26 @@ coordinators: []                      # e.g. ["10.0.0.11:7400"]
 gossip:
   bind: ""                            # e.g. 0.0.0.0:7402; empty: no gossip
   join: []                            # any one member
-  key_file: /etc/headroom/gossip.key
+  key_file: /etc/headroom/gossip.key  # the key that all members share
+
+# What the node is measured and held with: the first rung of the ladder that works.
+rapl:
+  source: auto                        # auto (the kernel's powercap tree), powercap, msr (by registers), off
+rivals: tolerate                      # other writers: fight (write again at once), tolerate (at most once in 10 s), yield
+ipmi:
+  mode: auto                          # off, auto (in-band where /dev/ipmi0 is), in-band, lan
+  address: ""                         # lan: host:port (623 when left out)
+  user: ""                            # lan
+  password_file: ""                   # lan: readable by its owner alone
+  limit: false                        # true: keep the BMC's own limit a little above the cap, as the last line
+cpufreq: true                         # the frequency rung may be used
+bandwidth:
+  slices: []                          # last rung: slices of low priority whose CPU bandwidth may be bounded, e.g. [batch.slice]
+sprint:
+  allow: true                         # short excursions above the base cap, as the coordinator grants them
+  temp_max: 90                        # degrees Celsius at which a sprint ends by itself; 0: the hardware's own trips only
+metrics:
+  listen: ""                          # host:port for Prometheus; empty: none
 
 log_level: info                       # debug, info, warn or error
 `
@@ -146,13 +246,73 @@ func (c *Config) Validate() error {
 	if _, err := c.level(); err != nil {
 		return badConfig(fmt.Sprintf("log_level: %q", c.LogLevel), "one of debug, info, warn, error")
 	}
+	if err := c.validateDevices(); err != nil {
+		return err
+	}
 	return c.validateAddresses()
+}
+
+// sliceForm is a slice's unit name as systemd takes it.
+var sliceForm = regexp.MustCompile(`^[A-Za-z0-9:_.\\@-]+\.slice$`)
+
+// unitNameMax is the longest name of a unit (systemd.unit(5)).
+const unitNameMax = 255
+
+// slicesMax bounds the slices of the last rung: each is a call a step.
+const slicesMax = 16
+
+// tempMost is the highest temperature that makes sense for a processor.
+const tempMost = 150
+
+// validateDevices checks what the node is measured and held with.
+func (c *Config) validateDevices() error {
+	switch {
+	case !slices.Contains([]string{sourceAuto, sourcePowercap, sourceMSR, sourceOff}, c.RAPL.Source):
+		return badConfig(fmt.Sprintf("rapl.source: %q", c.RAPL.Source), "one of auto, powercap, msr, off")
+	case !slices.Contains([]string{rivalsFight, rivalsTolerate, rivalsYield}, c.Rivals):
+		return badConfig(fmt.Sprintf("rivals: %q", c.Rivals), "one of fight, tolerate, yield")
+	case !(c.Sprint.TempMax >= 0 && c.Sprint.TempMax <= tempMost):
+		return badConfig(fmt.Sprintf("sprint.temp_max: %v is no temperature of a processor", c.Sprint.TempMax), "degrees Celsius, 90 is usual; 0 for none")
+	case len(c.Bandwidth.Slices) > slicesMax:
+		return badConfig(fmt.Sprintf("bandwidth.slices: %d slices", len(c.Bandwidth.Slices)), fmt.Sprintf("at most %d", slicesMax))
+	}
+	for i, s := range c.Bandwidth.Slices {
+		switch {
+		case !sliceForm.MatchString(s) || len(s) > unitNameMax:
+			return badConfig(fmt.Sprintf("bandwidth.slices: %q is no slice", s), "write the unit's name, for example batch.slice")
+		case s == "-.slice" || s == "system.slice":
+			return badConfig(fmt.Sprintf("bandwidth.slices: %s holds powerd itself", s), "name slices of low priority only, never one that powerd or a coordinator runs in")
+		case slices.Contains(c.Bandwidth.Slices[:i], s):
+			return badConfig(fmt.Sprintf("bandwidth.slices: %s is named twice", s), "once is enough")
+		}
+	}
+	return c.validateIPMI()
+}
+
+func (c *Config) validateIPMI() error {
+	i := c.IPMI
+	switch {
+	case !slices.Contains([]string{ipmiOff, ipmiAuto, ipmiInBand, ipmiLAN}, i.Mode):
+		return badConfig(fmt.Sprintf("ipmi.mode: %q", i.Mode), "one of off, auto, in-band, lan")
+	case i.Mode == ipmiLAN && i.Address == "":
+		return badConfig("ipmi.address: is missing", "mode lan needs the BMC's host or host:port")
+	case i.Mode != ipmiLAN && (i.Address != "" || i.User != "" || i.PasswordFile != ""):
+		return badConfig(fmt.Sprintf("ipmi.address, user and password_file do nothing with mode %s", i.Mode), "set ipmi.mode: lan, or leave them out")
+	case i.Limit && i.Mode == ipmiOff:
+		return badConfig("ipmi.limit: needs a BMC and ipmi.mode is off", "set ipmi.mode, or leave limit out")
+	}
+	return nil
 }
 
 func (c *Config) validateAddresses() error {
 	for _, a := range c.Coordinators {
 		if _, _, err := net.SplitHostPort(a); err != nil {
 			return badConfig(fmt.Sprintf("coordinators: %q is not an address", a), "write host:port")
+		}
+	}
+	if c.Metrics.Listen != "" {
+		if _, _, err := net.SplitHostPort(c.Metrics.Listen); err != nil {
+			return badConfig(fmt.Sprintf("metrics.listen: %q is not an address", c.Metrics.Listen), "write host:port, for example 127.0.0.1:9402")
 		}
 	}
 	switch {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"headroom/internal/cli"
+	"headroom/internal/config"
 	"headroom/units"
 )
 
@@ -32,6 +33,16 @@ func TestConfig(t *testing.T) {
 		{"log level", "log_level: info", "log_level: loud", "log_level"},
 		{"address", "coordinators: []", "coordinators: [somewhere]", "somewhere"},
 		{"join without bind", "join: []", "join: [\"10.0.0.1:7402\"]", "bind"},
+		{"source", "source: auto", "source: guess", "rapl.source"},
+		{"rivals", "rivals: tolerate", "rivals: ignore", "rivals"},
+		{"mode of the BMC", "mode: auto", "mode: serial", "ipmi.mode"},
+		{"LAN without an address", "mode: auto", "mode: lan", "ipmi.address"},
+		{"address without LAN", "address: \"\"", "address: \"10.0.0.9\"", "ipmi.mode: lan"},
+		{"no slice", "slices: []", "slices: [batch]", "batch"},
+		{"own slice", "slices: []", "slices: [system.slice]", "powerd itself"},
+		{"slice twice", "slices: []", "slices: [a.slice, a.slice]", "twice"},
+		{"temperature", "temp_max: 90", "temp_max: 900", "temp_max"},
+		{"metrics", "listen: \"\"", "listen: here", "metrics.listen"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -50,7 +61,7 @@ func TestConfig(t *testing.T) {
 				return
 			}
 			var bad *cli.Error
-			if !errors.As(err, &bad) || bad.Exit != cli.ExitUsage || bad.Hint == "" || !strings.Contains(bad.Error(), c.want) || !strings.Contains(bad.Error(), path) {
+			if !errors.As(err, &bad) || bad.Exit != cli.ExitUsage || bad.Hint == "" || !strings.Contains(bad.Error()+bad.Hint, c.want) || !strings.Contains(bad.Error(), path) {
 				t.Errorf("%v (hint %q), want exit 2 naming %s and %q", err, bad.Hint, path, c.want)
 			}
 		})
@@ -78,6 +89,21 @@ func TestCoverLaws(t *testing.T) {
 		more.cap++
 		if a.allows(more) {
 			t.Fatalf("%+v allows a higher cap", a)
+		}
+	})
+}
+
+// Whatever stands in the file: no panic, and what is taken is valid.
+func FuzzConfig(f *testing.F) {
+	f.Add(ExampleConfig)
+	f.Add("node: n01\nipmi: {mode: lan, address: \"[::1]:623\"}\nbandwidth: {slices: [a-b.slice]}\nsprint: {temp_max: .nan}\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		cfg := Defaults()
+		if config.Decode("powerd.yaml", []byte(text), &cfg) != nil || cfg.Validate() != nil {
+			return
+		}
+		if !(cfg.Sprint.TempMax >= 0) || cfg.Power.FailSafe < cfg.Power.Floor || len(cfg.Bandwidth.Slices) > slicesMax {
+			t.Fatalf("%+v was taken", cfg)
 		}
 	})
 }

@@ -62,6 +62,7 @@ func (n *node) message(l *link, m *headroomv1.CoordinatorMessage) {
 	switch msg := m.GetMessage().(type) {
 	case *headroomv1.CoordinatorMessage_Lease:
 		n.answered = max(n.answered, min(msg.Lease.GetHeartbeat(), n.beats))
+		n.counters.renewals++
 		n.notAdmit = ""
 		n.health.clear("not-admitted")
 		n.health.clear("name-taken")
@@ -119,6 +120,7 @@ func (n *node) grant(g *headroomv1.Lease) {
 	n.advance(now)
 	m, err := n.holder.Consider(grantOf(g), now)
 	if err != nil {
+		n.counters.refusals++
 		n.log.Debug("grant refused", slog.Any("error", err))
 		return
 	}
@@ -172,8 +174,8 @@ func (n *node) hold(g *headroomv1.Lease) {
 	if granted == capBefore && n.applied == n.holder.Memory().Highest {
 		return
 	}
-	n.gather(now.Boot)
-	n.decide(now.Boot)
+	n.gather(now)
+	n.decide(now)
 	n.apply()
 }
 
@@ -230,10 +232,10 @@ func (n *node) holdingNow() *headroomv1.Holding {
 	case state == lease.Held:
 		h.State = headroomv1.LeaseState_LEASE_STATE_HELD
 	}
-	excess, ok := n.machine.excess()
-	if ok && n.excessOK {
-		effective := int64(granted) + int64(units.FromWatts(max(excess, n.excess).Watts()/n.cfg.Power.SupplyEfficiency))
-		h.EffectiveUw = &effective
+	n.holdSprint(h)
+	if excess, ok := n.excessWall(); ok && n.excessOK {
+		// A local limit is no reason to be charged less: it ends by itself.
+		h.EffectiveUw = new(int64(max(granted, n.caps.now) + max(excess, n.excess)))
 	}
 	return h
 }
@@ -244,7 +246,7 @@ func (n *node) hello() *headroomv1.Hello {
 	return &headroomv1.Hello{
 		Node: n.cfg.Node, MachineId: n.id.machine, BootId: n.id.boot, ProcessId: n.id.process, Domain: n.cfg.Domain,
 		RatedUw: int64(p.Rated), FloorUw: int64(p.Floor), MaxUw: int64(p.Max), FailSafeUw: int64(p.FailSafe),
-		Weight: n.cfg.Weight, Controlled: n.mode == holding, Rung: n.machine.rung, Version: version,
+		Weight: n.cfg.Weight, Controlled: n.mode == holding, Rung: n.rung(), Version: version,
 	}
 }
 
@@ -260,6 +262,7 @@ func (n *node) addresses() []string {
 		all = append(all, a)
 	}
 	slices.Sort(all)
+	n.tellCoordinators(all)
 	all = slices.DeleteFunc(slices.Compact(all), func(a string) bool { return a == "" })
 	return all[:min(len(all), linksMax)]
 }
@@ -317,7 +320,7 @@ func grantOf(l *headroomv1.Lease) lease.Grant {
 		Cap:   units.Power(l.GetCapUw()), FailSafe: units.Power(l.GetFailSafeUw()),
 		// Bounded before it is multiplied; the holder refuses what makes no sense.
 		Duration:  time.Duration(min(max(l.GetDurationMs(), 0), int64(time.Hour/time.Millisecond))) * time.Millisecond,
-		Heartbeat: l.GetHeartbeat(), Process: l.GetProcessId(), BrakeLifted: l.GetBrakeLifted(),
+		Heartbeat: l.GetHeartbeat(), Process: l.GetProcessId(), BrakeLifted: l.GetBrakeLifted(), Sprint: leaseSprint(l.GetSprint()),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -124,6 +125,39 @@ func (l *lab) remember(cfg Config) {
 	}
 }
 
+// remove takes parts of the machine away.
+func (l *lab) remove(paths ...string) {
+	l.t.Helper()
+	for _, p := range paths {
+		if err := os.RemoveAll(filepath.Join(l.dir, "root", p)); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+// write puts a value into a file of the machine, as another program would.
+func (l *lab) write(path, text string) {
+	l.t.Helper()
+	if err := os.WriteFile(filepath.Join(l.dir, "root", path), []byte(text+"\n"), 0o600); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// number reads a file of the machine.
+func (l *lab) number(path string) int64 {
+	l.t.Helper()
+	data, err := os.ReadFile(filepath.Join(l.dir, "root", path))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(data), "\n")
+	v, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
+	if err != nil {
+		l.t.Fatalf("%s holds %q", path, data)
+	}
+	return v
+}
+
 // forget makes the node's next start its first one.
 func (l *lab) forget() {
 	l.t.Helper()
@@ -193,7 +227,12 @@ func run(t *testing.T, cfg Config) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{t: t, cancel: cancel, ended: make(chan error, 1)}
-	go func() { r.ended <- Run(ctx, cfg, testLog(t)) }()
+	log := testLog(t)
+	go func() {
+		err := Run(ctx, cfg, log)
+		log.Debug("powerd ended", slog.Any("error", err))
+		r.ended <- err
+	}()
 	t.Cleanup(func() { _ = r.stop() })
 	return r
 }
@@ -206,19 +245,16 @@ func (r *running) stop() error {
 	return err
 }
 
-// testLog shows powerd's log lines when a test runs with -v.
+// testLog shows powerd's log lines when a test fails, or runs with -v.
 func testLog(t *testing.T) *slog.Logger {
 	t.Helper()
-	if !testing.Verbose() {
-		return slog.New(slog.DiscardHandler)
-	}
 	return slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
 }
 
 // waitFor polls until ok, and fails the test when it never is.
 func waitFor(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(15 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for !ok() {
@@ -241,6 +277,7 @@ type coordinator struct {
 	failSafe units.Power
 	duration time.Duration
 	seq      uint64
+	sprint   *headroomv1.Sprint
 	silent   bool  // receives heartbeats, answers none
 	taken    bool  // the name belongs to another machine
 	refuse   error // answer to Release
@@ -332,7 +369,7 @@ func (c *coordinator) lease() *headroomv1.CoordinatorMessage {
 	return &headroomv1.CoordinatorMessage{Message: &headroomv1.CoordinatorMessage_Lease{Lease: &headroomv1.Lease{
 		Stamp: &headroomv1.Stamp{Epoch: &headroomv1.Epoch{Incarnation: 1, Term: 7}, Seq: c.seq},
 		CapUw: int64(c.granted), FailSafeUw: int64(c.failSafe), DurationMs: c.duration.Milliseconds(),
-		Heartbeat: c.beats[len(c.beats)-1].GetNumber(), ProcessId: c.process,
+		Heartbeat: c.beats[len(c.beats)-1].GetNumber(), ProcessId: c.process, Sprint: c.sprint,
 	}}}
 }
 

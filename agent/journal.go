@@ -10,56 +10,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
-
-	"headroom/rapl"
-	"headroom/rapl/sysfs"
-	"headroom/units"
+	"slices"
 )
-
-// kind says what a control holds, and so how its values are compared and shown.
-type kind string
-
-// Kinds of control.
-const (
-	powerControl  kind = "power"  // microwatts, rounded to 1/8 W by hardware
-	windowControl kind = "window" // microseconds, rounded to a coarse ladder
-	switchControl kind = "switch" // 0 or 1
-)
-
-// windowSlack is how far a window may read back, as a part of it (rapl.SetWindow).
-const windowSlack = 4
-
-// same says whether two values are one but for what hardware rounds.
-func (k kind) same(a, b int64) bool {
-	switch k {
-	case powerControl:
-		return rapl.Same(units.Power(a), units.Power(b))
-	case windowControl:
-		return max(a-b, b-a) <= max(a, b)/windowSlack
-	case switchControl:
-	}
-	return a == b
-}
-
-// text is a value for an operator.
-func (k kind) text(v int64) string {
-	switch k {
-	case powerControl:
-		return units.Power(v).String()
-	case windowControl:
-		return (time.Duration(v) * time.Microsecond).String()
-	case switchControl:
-	}
-	if v == 0 {
-		return "off"
-	}
-	return "on"
-}
 
 // saved is one control as it was found.
 type saved struct {
-	// Path below the root.
+	// Path below the root; of what is no file, "systemd:batch.slice" or "bmc:limit".
 	Path string `json:"path"`
 	// Label for operators: "package-0 long_term limit".
 	Label string `json:"label"`
@@ -67,7 +23,12 @@ type saved struct {
 	// Original value, in the unit of the file. What was last written is in
 	// written.log, which changes too often to be fsynced.
 	Original int64 `json:"original"`
+	// Text is the original of a control that holds words.
+	Text string `json:"text,omitempty"`
 }
+
+// found is the original as a value.
+func (c saved) found() value { return value{c.Original, c.Text} }
 
 // journal is every control that powerd may write, as it was before the first
 // write. Invariant: it is on disk before any of its controls is written.
@@ -126,9 +87,7 @@ func decodeJournal(data []byte) (*journal, error) {
 		return nil, fmt.Errorf("%w: its checksum does not match", ErrDamaged)
 	}
 	for _, c := range j.Controls {
-		switch c.Kind {
-		case powerControl, windowControl, switchControl:
-		default:
+		if !c.Kind.known() {
 			return nil, fmt.Errorf("%w: control of unknown kind %q", ErrDamaged, c.Kind)
 		}
 	}
@@ -155,15 +114,22 @@ func (j *journal) store(d disk) error {
 	return d.Durable(journalFile, data)
 }
 
+// clone is a copy that can be extended while the original is in use.
+func (j *journal) clone() *journal {
+	c := *j
+	c.Controls = slices.Clone(j.Controls)
+	return &c
+}
+
 // newJournal reads what the controls hold now.
 func newJournal(node, bootID string, controls []control) (*journal, error) {
 	j := &journal{Version: journalVersion, Node: node, BootID: bootID, SavedUs: nowUs()}
 	for _, c := range controls {
-		v, err := c.file.Read()
+		s, err := c.save()
 		if err != nil {
-			return nil, fmt.Errorf("agent: save %s: %w", c.label, err)
+			return nil, err
 		}
-		j.Controls = append(j.Controls, saved{Path: c.file.Path(), Label: c.label, Kind: c.kind, Original: v})
+		j.Controls = append(j.Controls, s)
 	}
 	return j, nil
 }
@@ -174,8 +140,10 @@ const recordSize = 128
 
 // record is what was about to be written to a control, and what stood there.
 type record struct {
-	Intent int64 `json:"to"`
-	Before int64 `json:"from"`
+	Intent     int64  `json:"to"`
+	Before     int64  `json:"from"`
+	IntentText string `json:"to_text,omitempty"`
+	BeforeText string `json:"from_text,omitempty"`
 }
 
 // trail is written.log: before each write of a control its record is replaced
@@ -213,46 +181,80 @@ func openTrail(dir string, j *journal, fresh bool) (*trail, error) {
 }
 
 // note records that value is about to be written where before stands.
-func (t *trail) note(path string, value, before int64) error {
+func (t *trail) note(path string, to, before int64) error {
+	return t.noteValue(path, value{number: to}, value{number: before})
+}
+
+// noteValue is note for any control.
+func (t *trail) noteValue(path string, to, before value) error {
 	at, ok := t.index[path]
 	if !ok {
 		return fmt.Errorf("agent: %s is not in the journal", path)
 	}
-	r := record{Intent: value, Before: before}
-	line := fmt.Appendf(make([]byte, 0, recordSize), `{"to":%d,"from":%d}`, value, before)
-	for len(line) < recordSize-1 {
-		line = append(line, ' ')
+	r := record{Intent: to.number, Before: before.number, IntentText: to.text, BeforeText: before.text}
+	line, err := r.line()
+	if err != nil {
+		return fmt.Errorf("agent: record %s: %w", path, err)
 	}
-	if _, err := t.file.WriteAt(append(line, '\n'), at); err != nil {
+	if _, err := t.file.WriteAt(line, at); err != nil {
 		return fmt.Errorf("agent: record %s: %w", path, err)
 	}
 	t.last[path] = r
 	return nil
 }
 
-// ours says whether powerd itself may have left value in the control.
-func (t *trail) ours(c saved, value int64) bool {
-	if c.Kind.same(value, c.Original) {
+// line is the record as it stands in the file.
+func (r record) line() ([]byte, error) {
+	line := make([]byte, 0, recordSize)
+	if r.IntentText == "" && r.BeforeText == "" {
+		line = fmt.Appendf(line, `{"to":%d,"from":%d}`, r.Intent, r.Before)
+	} else {
+		data, err := json.Marshal(r)
+		if err != nil || len(data) > recordSize-1 {
+			return nil, errors.Join(err, fmt.Errorf("%d bytes do not fit a record", len(data)))
+		}
+		line = append(line, data...)
+	}
+	for len(line) < recordSize-1 {
+		line = append(line, ' ')
+	}
+	return append(line, '\n'), nil
+}
+
+// ours says whether powerd itself may have left v in the control.
+func (t *trail) ours(c saved, v value) bool {
+	if c.Kind.same(v, c.found()) {
 		return true
 	}
 	r, ok := t.last[c.Path]
-	return ok && (c.Kind.same(value, r.Intent) || c.Kind.same(value, r.Before))
+	return ok && (c.Kind.same(v, value{r.Intent, r.IntentText}) || c.Kind.same(v, value{r.Before, r.BeforeText}))
 }
+
+// wrote is what powerd meant to write last, and false when it never wrote.
+func (t *trail) wrote(path string) (value, bool) {
+	r, ok := t.last[path]
+	return value{r.Intent, r.IntentText}, ok
+}
+
+// has says that the control is in the journal that t belongs to.
+func (t *trail) has(path string) bool { _, ok := t.index[path]; return ok }
 
 func (t *trail) close() error { return t.file.Close() }
 
 // adopt brings the journal of an earlier process up to this boot. A reboot has
 // reset the limits, so whatever stands in a control that powerd did not leave
-// there is the new original. It returns whether the journal changed.
+// there is the new original. Bounds of slices ended with that boot; the BMC's
+// limit did not. It returns whether the journal changed.
 func (j *journal) adopt(root *os.Root, bootID string, t *trail) bool {
 	if j.BootID == bootID {
 		return false
 	}
 	for i, c := range j.Controls {
-		if v, err := sysfs.ReadInt(root, c.Path); err == nil && !t.ours(c, v) {
-			j.Controls[i].Original = v
+		if v, err := c.read(root); err == nil && !t.ours(c, v) {
+			j.Controls[i].Original, j.Controls[i].Text = v.number, v.text
 		}
 	}
+	j.Controls = slices.DeleteFunc(j.Controls, func(c saved) bool { return c.Kind == bandwidthControl })
 	j.BootID = bootID
 	return true
 }
@@ -266,14 +268,14 @@ func (j *journal) extend(controls []control) (bool, error) {
 	}
 	changed := false
 	for _, c := range controls {
-		if known[c.file.Path()] {
+		if known[c.path] {
 			continue
 		}
-		v, err := c.file.Read()
+		s, err := c.save()
 		if err != nil {
-			return changed, fmt.Errorf("agent: save %s: %w", c.label, err)
+			return changed, err
 		}
-		j.Controls = append(j.Controls, saved{Path: c.file.Path(), Label: c.label, Kind: c.kind, Original: v})
+		j.Controls = append(j.Controls, s)
 		changed = true
 	}
 	return changed, nil

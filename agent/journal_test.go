@@ -110,7 +110,8 @@ func startUntilSaved(t *testing.T, l *lab) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{cfg: cfg, log: testLog(t), disk: osDisk{cfg.StateDir}, lock: file, health: health{log: testLog(t), items: map[string]item{}}}
+	n := newNode(cfg, testLog(t), osDisk{cfg.StateDir})
+	n.lock = file
 	return n, errors.Join(n.open(), n.saveOriginals())
 }
 

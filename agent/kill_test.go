@@ -12,9 +12,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
+	headroomv1 "headroom/api/headroom/v1"
 	"headroom/rapl"
 	"headroom/units"
 )
@@ -40,7 +42,7 @@ func TestKilledAtAnyPoint(t *testing.T) {
 		}
 		for end := time.Now().Add(wait); time.Now().Before(end); {
 			pause(min(time.Duration(rng.IntN(60))*time.Millisecond, time.Until(end)))
-			c.grant(t, units.Power(75+rng.IntN(160))*units.Watt)
+			c.moveAnyhow(t, rng)
 		}
 		if err := child.Process.Kill(); err != nil {
 			t.Fatal(err)
@@ -60,6 +62,135 @@ func TestKilledAtAnyPoint(t *testing.T) {
 		t.Errorf("only %d of %d kills found a control changed: the test hits nothing", changed, kills)
 	}
 	t.Logf("%d of %d kills found a control changed", changed, kills)
+}
+
+// moveAnyhow grants some cap, and a sprint beside every second one.
+func (c *coordinator) moveAnyhow(t *testing.T, rng *rand.Rand) {
+	t.Helper()
+	base := units.Power(75+rng.IntN(140)) * units.Watt
+	var s *headroomv1.Sprint
+	if rng.IntN(2) == 0 {
+		most := base + units.Power(5+rng.IntN(30))*units.Watt
+		s = sprintFor("s"+strconv.Itoa(rng.IntN(1000)), most, 100*time.Millisecond, units.Energy(rng.IntN(100))*units.Joule)
+	}
+	c.offer(t, base, s)
+}
+
+// The same on the frequency rung: every ceiling that was changed is in the journal
+// with its original, held.json allows what full load may draw, and a forced restore
+// puts all of them back with the agent dead.
+func TestKilledOnTheFrequencyRung(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	l.remove("sys/class/powercap", "sys/devices/virtual/powercap")
+	c.refuse = errors.New("not now")
+	config := l.configFile(t, c.addr)
+	originals := l.ceilings(t)
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	changed := 0
+	for range kills / 3 {
+		child := l.child(t, config)
+		for end := time.Now().Add(20*time.Millisecond + time.Duration(rng.IntN(500))*time.Millisecond); time.Now().Before(end); {
+			pause(min(time.Duration(rng.IntN(60))*time.Millisecond, time.Until(end)))
+			c.moveAnyhow(t, rng)
+		}
+		if err := child.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = child.Wait()
+		j, err := loadJournal(osDisk{filepath.Join(l.dir, "state")})
+		if err != nil {
+			t.Fatalf("journal after a kill: %v", err)
+		}
+		saved := map[string]int64{}
+		if j != nil {
+			for _, c := range j.Controls {
+				saved[c.Path] = c.Original
+			}
+		}
+		now := l.ceilings(t)
+		for path, v := range now {
+			if original, ok := saved[path]; v != originals[path] && (!ok || original != originals[path]) {
+				t.Fatalf("%s holds %d, was %d, the journal says %d (%v)", path, v, originals[path], original, ok)
+			}
+		}
+		if !equal(now, originals) {
+			changed++
+			l.checkHeldCeilings(t, now)
+		}
+		if rng.IntN(3) == 0 {
+			l.ceilingsBack(t, originals)
+		}
+	}
+	l.ceilingsBack(t, originals)
+	if changed == 0 {
+		t.Error("no kill found a ceiling changed: the test hits nothing")
+	}
+}
+
+// ceilings are the values of every frequency control that powerd may write.
+func (l *lab) ceilings(t *testing.T) map[string]int64 {
+	t.Helper()
+	all := map[string]int64{}
+	root := filepath.Join(l.dir, "root")
+	for _, name := range []string{"scaling_max_freq", "scaling_min_freq"} {
+		files, err := filepath.Glob(filepath.Join(root, "sys/devices/system/cpu/cpufreq/policy*", name))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no %s: %v", name, err)
+		}
+		for _, f := range files {
+			path, err := filepath.Rel(root, f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all[path] = l.number(path)
+		}
+	}
+	return all
+}
+
+// checkHeldCeilings demands that held.json allows at least what full load draws
+// under the lowest ceiling that stands in the tree.
+func (l *lab) checkHeldCeilings(t *testing.T, now map[string]int64) {
+	t.Helper()
+	var h held
+	data, err := os.ReadFile(l.state(heldFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return // killed before the first write was verified
+	}
+	if err != nil || json.Unmarshal(data, &h) != nil {
+		t.Fatalf("held.json holds %q, %v", data, err)
+	}
+	cfg := l.config()
+	root, err := os.OpenRoot(cfg.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	var m machine
+	m.root = root
+	m.openFreq(cfg, false)
+	defer func() { _ = m.freq.close() }()
+	lowest := m.freq.cfg.Max
+	for path, v := range now {
+		if filepath.Base(path) == "scaling_max_freq" {
+			lowest = min(lowest, units.Freq(v))
+		}
+	}
+	if least := m.freq.cfg.Charge(lowest, m.freq.law); h.CapW < least.Watts()-0.1 {
+		t.Fatalf("ceilings down to %v may draw %v, held.json allows %v W", lowest, least, h.CapW)
+	}
+}
+
+// ceilingsBack is a forced restore with the agent dead.
+func (l *lab) ceilingsBack(t *testing.T, originals map[string]int64) {
+	t.Helper()
+	out, err := restoreLimits(t.Context(), l.config("127.0.0.1:1"), restoreOptions{force: true})
+	if now := l.ceilings(t); err != nil || len(out.kept) > 0 || !equal(now, originals) {
+		t.Fatalf("forced restore: %+v, %v\n got %v\nwant %v", out, err, now, originals)
+	}
 }
 
 // pause waits without sleeping through a cancelled test.

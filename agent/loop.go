@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"headroom/gossip"
 	"headroom/internal/rpc"
 	"headroom/lease"
+	"headroom/thermal"
 	"headroom/units"
 )
 
@@ -28,6 +30,10 @@ const (
 	driftShown = 10 * time.Second
 	// retryRelease is the pause between two requests for a release that nobody waits for.
 	retryRelease = 10 * time.Second
+	// publishEvery is the seconds between two published states that nobody asked for.
+	publishEvery = 4
+	// heatEvery is the seconds between two looks at temperatures without a sprint.
+	heatEvery = 4
 	// missed heartbeats after which the node asks every coordinator.
 	missedMax = 2
 )
@@ -47,6 +53,13 @@ func (n *node) serve(ctx context.Context) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx)) // streams outlive the stop signal
 	defer n.endServers(cancel)
 	n.servers.Go(func() { n.serveSocket(inner, socket) })
+	n.startBMC()
+	n.startFar(inner)
+	n.startLinks(inner)
+	n.heat.watch(inner, n.cfg, n.log)
+	if err := n.startMetrics(inner, &n.tally); err != nil {
+		n.health.set(true, item{"metrics", warn, err.Error(), hintOf(err)})
+	}
 	n.publish(instant())
 	return n.loop(ctx, inner)
 }
@@ -64,11 +77,16 @@ func (n *node) startGossip() error {
 	if n.cfg.Gossip.Bind == "" {
 		return nil
 	}
-	g, err := gossip.Start(gossip.Config{
-		Name: n.cfg.Node, Role: gossip.RoleNode, Bind: n.cfg.Gossip.Bind, Key: n.key, Join: n.cfg.Gossip.Join, Logger: n.log,
-	})
+	g, err := gossip.Start(n.gossipConfig(""))
 	n.gossip = g
 	return err
+}
+
+func (n *node) gossipConfig(advertise string) gossip.Config {
+	return gossip.Config{
+		Name: n.cfg.Node, Role: gossip.RoleNode, Bind: n.cfg.Gossip.Bind, Advertise: advertise,
+		Key: n.key, Join: n.cfg.Gossip.Join, Logger: n.log,
+	}
 }
 
 func (n *node) endServers(cancel context.CancelFunc) {
@@ -80,6 +98,11 @@ func (n *node) endServers(cancel context.CancelFunc) {
 		l.close()
 	}
 	n.servers.Wait()
+	select {
+	case g := <-n.network.moved:
+		n.gossip = g
+	default:
+	}
 	if n.gossip != nil {
 		if err := n.gossip.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			n.log.Debug("gossip did not close cleanly", slog.Any("error", err))
@@ -92,18 +115,21 @@ func (n *node) loop(ctx, inner context.Context) error {
 	tick := time.NewTicker(period)
 	defer tick.Stop()
 	defer n.expiry.Stop()
-	var found <-chan struct{}
-	if n.gossip != nil {
-		found = n.gossip.Changed()
-	}
 	n.reconcile(inner)
 	n.leaderAt = instant().Boot
 	stop, deadline := ctx.Done(), (<-chan time.Time)(nil)
 	beatAt := time.Duration(0)
 	for {
+		var found <-chan struct{}
+		if n.gossip != nil {
+			found = n.gossip.Changed()
+		}
 		select {
 		case <-tick.C:
 			now := instant()
+			n.beatWatchdog()
+			n.noteTurn(now.Boot, n.turnAt)
+			n.turnAt = now.Boot
 			n.turn(now)
 			if now.Boot >= beatAt {
 				beatAt = max(beatAt+beat, now.Boot+beat/2)
@@ -120,6 +146,16 @@ func (n *node) loop(ctx, inner context.Context) error {
 			n.stored(e)
 		case <-found:
 			n.reconcile(inner)
+		case r := <-n.far.reports:
+			n.farTold(r, instant().Boot)
+		case <-n.network.changed:
+			n.linksTold(instant())
+		case g := <-n.network.moved:
+			n.gossipMoved(g)
+		case e, open := <-n.heat.events:
+			n.heatTold(e, open)
+		case call := <-n.calls:
+			call(inner)
 		case call := <-n.restores:
 			n.restore(inner, call)
 		case err := <-n.answers:
@@ -128,6 +164,7 @@ func (n *node) loop(ctx, inner context.Context) error {
 			}
 		case <-stop:
 			stop = nil
+			n.sayStopping()
 			if done := n.beginStop(inner); done {
 				return nil
 			}
@@ -142,9 +179,37 @@ func (n *node) loop(ctx, inner context.Context) error {
 // turn is one move of the inner loop: gather, decide, apply, verify.
 func (n *node) turn(now lease.Instant) {
 	n.advance(now)
-	n.gather(now.Boot)
-	n.decide(now.Boot)
+	n.gather(now)
+	n.decide(now)
 	n.apply()
+	n.noteSettle(now.Boot)
+	n.tally.ObserveStep(instant().Boot - now.Boot)
+}
+
+// farTold takes a report of what is reached through another program.
+func (n *node) farTold(r farReport, now time.Duration) {
+	switch {
+	case r.looked:
+		n.rivalsTold(r.rivals, r.err)
+	case r.limit != nil:
+		n.limitTold(*r.limit)
+	default:
+		n.slicesTold(r.slices, r.err, now)
+	}
+}
+
+// heatTold takes one of the kernel's thermal events; a sprint ends at once.
+func (n *node) heatTold(e thermal.Event, open bool) {
+	if !open {
+		n.heat.events = nil
+		return
+	}
+	now := instant()
+	was := n.heat.hot(now.Boot)
+	n.heat.take(now.Boot, e)
+	if n.heat.hot(now.Boot) && !was && n.caps.running != "" {
+		n.turn(now)
+	}
 }
 
 // advance tells the holder the time.
@@ -155,66 +220,63 @@ func (n *node) advance(now lease.Instant) {
 		n.log.Warn("lease ended, holding the fail-safe cap",
 			slog.String("reason", n.holder.Why().String()), slog.Float64("cap_w", n.holder.Memory().FailSafe.Watts()))
 		n.leaseEnd.Store(0)
+		n.counters.expiries++
 	}
 }
 
 // gather reads the limits, and the counters unless that was done just before.
-func (n *node) gather(now time.Duration) {
+func (n *node) gather(at lease.Instant) {
+	now := at.Boot
 	n.machine.readBack()
 	n.noteDrift(now)
+	if n.caps.running != "" {
+		n.heat.look(now)
+	}
 	if now-n.machine.lookedAt < looseElapsed {
 		n.sample.Elapsed = 0 // the last reading, which has been taken in before
 		return
 	}
-	n.sample = n.machine.look(now)
+	n.sample = n.machine.look(at)
+	n.learn(now)
+	n.standIn(now)
 	if n.sample.Package.Known {
 		n.knownAt = now
 	}
+	n.tally.AddLimited(n.limitedBy(now), n.sample.Elapsed)
 	n.wall.add(n.wallReading(), n.sample.Elapsed)
 	n.demand.Observe(now, capping.Look{
-		Wall: n.wallReading(), Limited: n.mode == holding && n.law.Limited, Busy: n.busy, BusyKnown: n.busyOK, Elapsed: n.sample.Elapsed,
+		Wall: n.wallReading(), Limited: n.limited(), Busy: n.busy, BusyKnown: n.busyOK, Elapsed: n.sample.Elapsed,
 	})
 }
 
-// noteDrift keeps the highest excess until a heartbeat has told it.
-func (n *node) noteDrift(now time.Duration) {
+// limited says that the cap in force held the node back when it was last seen.
+func (n *node) limited() bool {
+	if n.mode != holding {
+		return false
+	}
+	if n.machine.ladder.Use == capping.RungFreq {
+		return n.machine.freq.law.Limited
+	}
+	return n.law.Limited
+}
+
+// decide finds the cap in force and turns it into limits.
+func (n *node) decide(now lease.Instant) {
 	if n.mode != holding {
 		return
 	}
-	excess, ok := n.machine.excess()
-	n.excess, n.excessOK = max(n.excess, excess), n.excessOK && ok
-	for _, s := range n.machine.sockets {
-		if s.drifted {
-			n.driftAt = now
-			n.health.set(true, item{
-				"limit-drift", warn,
-				fmt.Sprintf("%s holds %v, %v was written; another program may be writing", s.zone.Label, s.effective.long, s.written.long),
-				"find the other writer (thermald, tuned, an EAR or GEOPM daemon) and stop it; powerd writes its own limit again",
-			})
-		}
+	n.decideCap(now)
+	f := n.machine.freq
+	onFreq := n.machine.ladder.Use == capping.RungFreq
+	if onFreq {
+		f.step(capping.FreqSample{Sample: n.sample, Busy: n.busy, BusyKnown: n.busyOK}, n.caps.now, n.blind(), n.lawCfg)
+	} else {
+		n.act, n.law = capping.Step(now.Boot, n.sample, n.caps.now, n.law, n.lawCfg)
+		n.parts = n.machine.share(n.act, n.parts)
 	}
-	if n.driftAt == 0 || now-n.driftAt > driftShown {
-		n.health.clear("limit-drift")
+	if f != nil && f.hands != nil {
+		f.request(onFreq, n.caps.ceiling.at(now.Boot))
 	}
-}
-
-// wallReading is the wall power that the model gives for the last sample.
-func (n *node) wallReading() capping.Reading {
-	in := n.sample
-	if !in.Package.Known || (n.lawCfg.HasDRAM && !in.DRAM.Known) {
-		return capping.Reading{}
-	}
-	return capping.Reading{Power: n.lawCfg.Wall(in.Package.Power, in.DRAM.Power), Known: true}
-}
-
-// decide turns the cap in force into limits.
-func (n *node) decide(now time.Duration) {
-	if n.mode != holding {
-		return
-	}
-	granted, _ := n.holder.Cap()
-	n.act, n.law = capping.Step(now, n.sample, granted, n.law, n.lawCfg)
-	n.parts = n.machine.share(n.act, n.parts)
 }
 
 // apply writes what was decided, as far as held.json covers it; the rest waits
@@ -228,27 +290,22 @@ func (n *node) apply() {
 	if !covered {
 		n.askCover(n.cover.union(want))
 	}
-	n.writeErr = nil
-	for i, s := range n.machine.sockets {
-		to := s.requested
-		if !covered {
-			to = pair{min(to.long, n.cover.limits[i].long), min(to.short, n.cover.limits[i].short)}
-		}
-		n.writeErr = errors.Join(n.writeErr, s.write(to, n.trail.note))
-	}
+	n.writeErr = n.write(covered, instant().Boot)
 	n.health.set(n.writeErr != nil, item{
 		"limit-refused", fail, fmt.Sprintf("a limit was not taken: %v", n.writeErr),
 		"the node reports what reads back and is charged for it; see powerd status",
 	})
-	excess, ok := n.machine.excess()
+	excess, ok := n.excessWall()
 	n.excessOK = n.excessOK && ok
 	if n.writeErr != nil {
+		n.counters.writeErrors++
 		n.excess = max(n.excess, excess)
 		return
 	}
 	if !covered {
 		return
 	}
+	n.caps.applied, n.caps.stepped = n.caps.now, false
 	if !n.cover.same(want) {
 		n.askCover(want)
 	}
@@ -257,6 +314,44 @@ func (n *node) apply() {
 		n.heartbeat()
 		n.publish(instant())
 	}
+}
+
+// write brings the hardware to what was decided, or to what held.json covers of it.
+func (n *node) write(covered bool, now time.Duration) error {
+	var failed error
+	for i, s := range n.machine.limited() {
+		if s.zone.Gone() {
+			continue
+		}
+		to := s.requested
+		if !covered {
+			to = pair{min(to.long, n.cover.limits[i].long), min(to.short, n.cover.limits[i].short)}
+		}
+		if s.drifted || s.off {
+			if !n.mayWriteOver(now, s.rewroteAt) {
+				continue
+			}
+			s.rewroteAt = now
+		}
+		failed = errors.Join(failed, s.write(to, n.trail.note))
+	}
+	f := n.machine.freq
+	if f == nil || f.hands == nil || n.machine.ladder.Use != capping.RungFreq && n.caps.ceiling.until == 0 {
+		return failed
+	}
+	drifted := len(f.drifted()) > 0
+	over := n.mayWriteOver(now, f.rewroteAt)
+	if drifted && !over || !f.due(over) {
+		return failed
+	}
+	if drifted {
+		f.rewroteAt = now
+	}
+	var most map[string]units.Freq
+	if !covered {
+		most = maps.Clone(f.written)
+	}
+	return errors.Join(failed, f.write(most, n.trail.note))
 }
 
 // askCover has held.json written. A cover that lies inside the present one counts
@@ -291,12 +386,16 @@ func (n *node) stored(e errand) {
 		n.memoryStored(e.err)
 	case storeCoordinators:
 		n.cacheBusy = false
+	case storeControls:
+		n.journalStored(e.err)
+		n.awaitCeiling(instant().Boot)
 	case errandKinds:
 	}
 }
 
 // housekeep is what once a second is enough for.
 func (n *node) housekeep(inner context.Context, now lease.Instant) {
+	n.kept++
 	n.busy, n.busyOK = n.machine.busy()
 	leader := n.leader()
 	if leader != nil {
@@ -317,48 +416,43 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 		"sensor", warn,
 		"package power cannot be read: limits hold or fall, and never rise", "energy_uj is readable by root only; see powerd zone list",
 	})
-	n.health.set(n.mode == holding && n.act.Rail == capping.AtFloor, item{
+	n.health.set(n.mode == holding && n.rail() == capping.AtFloor, item{
 		"cap-below-floor", warn,
 		"the cap asks for less than the processor can be limited to", "raise power.floor: in powerd.yaml to what the node really holds",
 	})
+	if n.kept%heatEvery == 0 {
+		n.heat.look(now.Boot)
+	}
+	if n.kept%refreshEvery == 0 {
+		n.refresh()
+	}
+	n.watchHeat(now.Boot)
+	n.watchBMC(now.Boot)
+	n.watchSprint()
+	n.boundSlices()
+	n.expireLocals(now.Boot)
+	n.awaitCeiling(now.Boot)
+	n.answerWaiters(now.Boot)
+	n.watchNetwork(now)
+	if n.draining && n.cfg.alone() && n.mode == holding && now.Boot >= n.retryAt && now.Boot-n.began > farWait {
+		n.retryAt = now.Boot + retryRelease // what an earlier powerd left far away goes back by now
+		n.putBackNow()
+	}
 	if n.draining && n.mode == holding && leader != nil && n.asked == nil && now.Boot >= n.retryAt {
 		n.retryAt = now.Boot + retryRelease
 		n.ask(inner, &restoreCall{change: n.change("enforce is false")})
 	}
 	n.reconcile(inner)
-	n.publish(now)
-}
-
-// wallMean is the mean wall power over the last second or so.
-type wallMean struct {
-	slots [8]struct {
-		energy  units.Energy
-		elapsed time.Duration
-		known   bool
+	n.sayStatus()
+	if n.kept%publishEvery == 0 {
+		n.publish(now) // whoever asks gets a fresh one; this is for when the owner is stuck
 	}
-	next int
 }
 
-func (w *wallMean) add(r capping.Reading, elapsed time.Duration) {
-	s := &w.slots[w.next]
-	s.energy, s.elapsed, s.known = r.Power.For(elapsed), elapsed, r.Known
-	w.next = (w.next + 1) % len(w.slots)
-}
-
-// value is the mean over the newest readings that make up a second; an unknown
-// one among them makes it unknown.
-func (w *wallMean) value() (units.Power, bool) {
-	var energy units.Energy
-	var elapsed time.Duration
-	for i := range w.slots {
-		s := &w.slots[(w.next+len(w.slots)-1-i)%len(w.slots)]
-		if !s.known {
-			return 0, false
-		}
-		energy, elapsed = energy+s.energy, elapsed+s.elapsed
-		if elapsed >= beat-period/10 {
-			break
-		}
+// rail is where the limits stand.
+func (n *node) rail() capping.Rail {
+	if n.machine.ladder.Use == capping.RungFreq {
+		return n.machine.freq.act.Rail
 	}
-	return energy.Over(elapsed), elapsed > 0
+	return n.act.Rail
 }

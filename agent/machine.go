@@ -2,33 +2,19 @@ package agent
 
 import (
 	"errors"
-	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/prometheus/procfs"
 
 	"headroom/capping"
-	"headroom/dvfs"
+	"headroom/lease"
 	"headroom/rapl"
-	"headroom/rapl/sysfs"
+	"headroom/rapl/msr"
 	"headroom/units"
 )
-
-// Rungs of the actuation ladder, as operators and the coordinator see them.
-const (
-	rungRAPL    = "rapl"
-	rungCPUFreq = "cpufreq"
-	rungNone    = "none"
-)
-
-// control is one file that powerd may write.
-type control struct {
-	file  *sysfs.Control
-	label string
-	kind  kind
-}
 
 // pair is the two limits of one package.
 type pair struct{ long, short units.Power }
@@ -46,6 +32,8 @@ type socket struct {
 	effective pair            // what reads back
 	readable  bool            // effective stands on a good reading
 	drifted   bool            // effective differs from written
+	off       bool            // the limits' switch stands at off: nothing bounds the package
+	rewroteAt time.Duration   // when another writer's change was last written over
 }
 
 // memory is one DRAM zone.
@@ -61,9 +49,14 @@ type machine struct {
 	tree    *rapl.Tree // nil: no RAPL
 	sockets []*socket
 	drams   []*memory
-	proc    *procfs.FS // nil: no CPU use
-	rung    string
-	why     string // why the rung is no better, in words; "" on rapl
+	mirrors *rapl.Mirrors
+	meters  []*rapl.Meter // of sockets, for mirrors
+	freq    *freqRung     // nil: no cpufreq, or it may not be used
+	proc    *procfs.FS    // nil: no CPU use
+
+	raplInfo, freqInfo capping.RungInfo
+	ladder             capping.Ladder
+	strange            []string // packages that came after the start, and are not limited
 
 	lookedAt time.Duration
 	cpu      cpuTimes
@@ -71,65 +64,110 @@ type machine struct {
 
 // openMachine finds the node's devices. What is missing lowers the rung; only a
 // tree that cannot be read at all is an error.
-func openMachine(root *os.Root, path string, enforce bool) (*machine, error) {
-	m := &machine{root: root, rung: rungRAPL}
-	if fs, err := procfs.NewFS(path + "/proc"); err == nil {
+func openMachine(root *os.Root, cfg Config, open func(*os.Root) (*rapl.Tree, error), enforce bool) (*machine, error) {
+	m := &machine{root: root}
+	if fs, err := procfs.NewFS(cfg.Root + "/proc"); err == nil {
 		m.proc = &fs
 	}
-	tree, err := rapl.Open(root)
-	switch {
-	case errors.Is(err, rapl.ErrNoTree) || errors.Is(err, rapl.ErrNoZone):
-		m.degrade(err)
-		return m, nil
-	case err != nil:
+	if err := m.openRAPL(open, enforce); err != nil {
 		return nil, err
 	}
-	m.tree = tree
-	for _, z := range tree.OfKind(rapl.Package) {
-		s := &socket{zone: z, meter: rapl.NewMeter(z)}
-		if enforce {
-			s.limiter, err = z.Limiter()
-			if err != nil {
-				m.degrade(err)
-			}
-		}
-		m.sockets = append(m.sockets, s)
-	}
-	if len(m.sockets) == 0 {
-		m.degrade(fmt.Errorf("no package zone: %w", rapl.ErrNoZone))
-	}
-	for _, z := range tree.OfKind(rapl.DRAM) {
-		m.drams = append(m.drams, &memory{zone: z, meter: rapl.NewMeter(z)})
-	}
+	m.openFreq(cfg, enforce)
+	m.choose()
 	return m, nil
 }
 
-// degrade steps down the ladder and says why.
-func (m *machine) degrade(why error) {
-	m.rung, m.why = rungNone, fmt.Sprintf("no package limits (%v) and no cpufreq", why)
-	set, err := dvfs.Open(m.root)
-	if err != nil {
-		return
-	}
-	m.rung = rungCPUFreq
-	m.why = fmt.Sprintf("no package limits (%v); %d cpufreq policies of driver %s could bound the frequency, which does not hold a cap yet",
-		why, len(set.Policies()), set.Policies()[0].Driver)
-	_ = set.Close()
+// choose decides the rung by what is known of each.
+func (m *machine) choose(more ...capping.RungInfo) {
+	m.ladder = capping.Choose(append([]capping.RungInfo{m.raplInfo, m.freqInfo}, more...))
 }
 
-// capable says that every package's limits can be written.
-func (m *machine) capable() bool { return m.rung == rungRAPL && len(m.sockets) > 0 }
+// treeOpener is the way to package power that the configuration asks for, nil for none.
+func treeOpener(source string) func(*os.Root) (*rapl.Tree, error) {
+	switch source {
+	case sourceOff:
+		return nil
+	case sourceMSR:
+		return msr.Open
+	}
+	return rapl.Open
+}
+
+// openRAPL finds packages and memory, and the hands on the packages' limits.
+func (m *machine) openRAPL(open func(*os.Root) (*rapl.Tree, error), enforce bool) error {
+	m.raplInfo = capping.RungInfo{Rung: capping.RungRAPL, State: capping.RungMissing}
+	if open == nil {
+		m.raplInfo.State, m.raplInfo.Text = capping.RungOff, "rapl.source is off"
+		return nil
+	}
+	tree, err := open(m.root)
+	switch {
+	case errors.Is(err, rapl.ErrNoTree) || errors.Is(err, rapl.ErrNoZone):
+		m.raplInfo.Text = err.Error()
+		return nil
+	case err != nil:
+		return err
+	}
+	m.tree = tree
+	m.raplInfo.State = capping.RungReady
+	for _, z := range tree.OfKind(rapl.Package) {
+		m.addSocket(z, enforce)
+	}
+	if len(m.sockets) == 0 {
+		m.raplInfo.State, m.raplInfo.Text = capping.RungMissing, "no package zone"
+	}
+	m.mirrors = rapl.NewMirrors(tree.OfKind(rapl.Package))
+	for _, z := range tree.OfKind(rapl.DRAM) {
+		m.drams = append(m.drams, &memory{zone: z, meter: rapl.NewMeter(z)})
+	}
+	return nil
+}
+
+// addSocket takes one package in; one without a hand on its limits rules the rung out.
+func (m *machine) addSocket(z *rapl.Zone, enforce bool) {
+	s := &socket{zone: z, meter: rapl.NewMeter(z)}
+	m.sockets, m.meters = append(m.sockets, s), append(m.meters, s.meter)
+	if z.EnergyOnly() {
+		m.raplInfo.State, m.raplInfo.Text = capping.RungMissing, z.Label+" counts energy and has no limits, which is normal on AMD"
+		return
+	}
+	if !enforce {
+		return
+	}
+	var err error
+	if s.limiter, err = z.Limiter(); err != nil {
+		m.raplInfo.State, m.raplInfo.Text = capping.RungRefused, err.Error()
+		return
+	}
+	if s.limiter.Lock() == rapl.Locked {
+		m.raplInfo.State, m.raplInfo.Text = capping.RungLocked, z.Label+" is locked by firmware until the next reboot"
+	}
+}
+
+// capable says that some rung holds a cap.
+func (m *machine) capable() bool { return m.ladder.Use != capping.RungNone }
+
+// onRAPL says that package limits hold the cap.
+func (m *machine) onRAPL() bool { return m.ladder.Use == capping.RungRAPL }
+
+// limited are the packages whose limits hold the cap; none on another rung.
+func (m *machine) limited() []*socket {
+	if !m.onRAPL() {
+		return nil
+	}
+	return m.sockets
+}
 
 // controls are all files that may be written, in the order of putting back.
 func (m *machine) controls() []control {
+	if m.ladder.Use == capping.RungFreq {
+		return m.freq.controls()
+	}
 	var all []control
-	for _, s := range m.sockets {
-		if s.limiter == nil {
-			continue
-		}
+	for _, s := range m.limited() {
 		for _, c := range s.limiter.Controls() {
 			k, what := controlKind(s.limiter, c.Path())
-			all = append(all, control{file: c, label: s.zone.Label + " " + what, kind: k})
+			all = append(all, fileControl(c, s.zone.Label+" "+what, k))
 		}
 	}
 	return all
@@ -139,6 +177,8 @@ func controlKind(l *rapl.Limiter, path string) (kind, string) {
 	switch {
 	case strings.HasSuffix(path, "/enabled"):
 		return switchControl, "limits switch"
+	case path == l.ClampPath():
+		return switchControl, "clamp switch"
 	case path == l.PowerPath(rapl.LongTerm):
 		return powerControl, rapl.LongTerm + " limit"
 	case path == l.PowerPath(rapl.ShortTerm):
@@ -176,16 +216,24 @@ const smoothing = time.Second
 
 // look reads every counter. The result is the mean power since the look before;
 // it is unknown when any package's is.
-func (m *machine) look(now time.Duration) capping.Sample {
-	in := capping.Sample{Elapsed: now - m.lookedAt}
+func (m *machine) look(now lease.Instant) capping.Sample {
+	in := capping.Sample{Elapsed: now.Boot - m.lookedAt}
 	if m.lookedAt == 0 {
 		in.Elapsed = 0
 	}
-	m.lookedAt = now
-	in.Package.Known = len(m.sockets) > 0
-	for _, s := range m.sockets {
-		r, _ := s.meter.Look(now) // an error is an unknown reading; health names it
+	m.lookedAt = now.Boot
+	moment := rapl.Moment{Boot: now.Boot, Awake: now.Awake}
+	in.Package.Known = slices.ContainsFunc(m.sockets, func(s *socket) bool { return !s.zone.Gone() })
+	for i, s := range m.sockets {
+		if s.zone.Gone() {
+			s.power = capping.Reading{}
+			continue // unplugged: it draws nothing
+		}
+		r, _ := s.meter.LookAt(moment) // an error is an unknown reading; health names it
 		s.power.Power, s.power.Known = r.Power()
+		if m.repeats(i) {
+			continue // its watts are counted with the other die's
+		}
 		in.Package.Power += s.power.Power
 		in.Package.Known = in.Package.Known && s.power.Known
 		if s.power.Known {
@@ -193,14 +241,30 @@ func (m *machine) look(now time.Duration) capping.Sample {
 			s.smooth += units.Power(float64(s.power.Power-s.smooth) * part)
 		}
 	}
+	if len(m.meters) > 1 {
+		m.mirrors.NoteMeters(m.meters)
+	}
 	in.DRAM.Known = len(m.drams) > 0
 	for _, d := range m.drams {
-		r, _ := d.meter.Look(now)
+		r, _ := d.meter.LookAt(moment)
 		d.power.Power, d.power.Known = r.Power()
 		in.DRAM.Power += d.power.Power
 		in.DRAM.Known = in.DRAM.Known && d.power.Known
 	}
 	return in
+}
+
+// repeats says that package i shows another die's counter. Only dies of one socket
+// do: two sockets that count alike are two that work alike, and leaving one out
+// would be the unsafe mistake.
+func (m *machine) repeats(i int) bool {
+	of := m.mirrors.Of(i)
+	if of == nil {
+		return false
+	}
+	mine, ok := m.sockets[i].zone.Socket()
+	other, okOther := of.Socket()
+	return ok && okOther && mine == other
 }
 
 // share splits what the law wants between the packages.
@@ -221,8 +285,15 @@ func (m *machine) share(act capping.Actions, parts []capping.Socket) []capping.S
 
 // readBack reads what the hardware holds now.
 func (m *machine) readBack() {
+	if m.ladder.Use == capping.RungFreq || m.freq != nil && m.freq.used {
+		m.freq.readBack()
+	}
 	for _, s := range m.sockets {
-		if s.limiter == nil {
+		if s.zone.Gone() {
+			s.readable, s.drifted, s.off = false, false, false
+			continue
+		}
+		if s.limiter == nil || !m.onRAPL() {
 			s.glance()
 			continue
 		}
@@ -234,6 +305,11 @@ func (m *machine) readBack() {
 		s.effective, s.readable = pair{long, short}, err == nil
 		s.drifted = s.readable && s.written.long > 0 && (!rapl.Same(long, s.written.long) ||
 			s.limiter.Has(rapl.ShortTerm) && !rapl.Same(short, s.written.short))
+		if s.limiter.SwitchPath() != "" && s.written.long > 0 {
+			on, errOn := s.zone.Enabled()
+			s.off = errOn == nil && !on
+			s.readable = s.readable && errOn == nil
+		}
 	}
 }
 
@@ -246,11 +322,19 @@ func (s *socket) glance() {
 	s.readable = err == nil
 }
 
+// off says that the limits of a package are switched off, so that nothing bounds it.
+func (m *machine) off() bool {
+	return slices.ContainsFunc(m.limited(), func(s *socket) bool { return s.off })
+}
+
 // excess is how far the limits that read back stand above those written, at
 // package level, and false when one cannot be read or was never written.
 func (m *machine) excess() (units.Power, bool) {
 	var sum units.Power
-	for _, s := range m.sockets {
+	for _, s := range m.limited() {
+		if s.zone.Gone() {
+			continue
+		}
 		if !s.readable || s.written.long == 0 {
 			return 0, false
 		}
@@ -264,6 +348,12 @@ func (m *machine) excess() (units.Power, bool) {
 // write brings one package to its limits and verifies them. note is called with
 // each value before it is written; when it fails, nothing is written.
 func (s *socket) write(to pair, note func(path string, value, before int64) error) error {
+	if s.off {
+		if _, err := s.prepare(note); err != nil {
+			return err
+		}
+		s.off = false
+	}
 	order := []string{rapl.LongTerm, rapl.ShortTerm}
 	if to.long > s.effective.long { // the short limit never stands below the long one for long
 		order = []string{rapl.ShortTerm, rapl.LongTerm}
@@ -320,6 +410,19 @@ func (s *socket) prepare(note func(path string, value, before int64) error) (win
 	return windows, s.limiter.Enable()
 }
 
+// forget is for a node whose originals are back: nothing of what stands there is
+// powerd's any more.
+func (m *machine) forget() {
+	for _, s := range m.sockets {
+		s.requested, s.written, s.drifted, s.off = pair{}, pair{}, false, false
+	}
+	if m.freq != nil {
+		m.freq.used = false
+		clear(m.freq.requested)
+		clear(m.freq.written)
+	}
+}
+
 // cpuTimes is the CPU time of all CPUs since boot, in seconds.
 type cpuTimes struct {
 	busy, total float64
@@ -354,6 +457,9 @@ func (m *machine) close() error {
 		if s.limiter != nil {
 			errs = append(errs, s.limiter.Close())
 		}
+	}
+	if m.freq != nil {
+		errs = append(errs, m.freq.close())
 	}
 	if m.tree != nil {
 		errs = append(errs, m.tree.Close())

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -16,6 +15,8 @@ import (
 	"headroom/gossip"
 	"headroom/internal/cli"
 	"headroom/lease"
+	"headroom/rapl"
+	"headroom/systemd"
 	"headroom/units"
 )
 
@@ -44,10 +45,26 @@ type node struct {
 	machine  *machine
 	holder   *lease.Holder
 	fresh    bool // no state was found: this may be the node's first start ever
+	bmc      bmcSide
+	heat     heat
+	caps     caps
+	rivals   rivals
+	network  network
+	far      *far // nil until the first safe cap is written
+	dial     func(context.Context) (systemd.Bus, error)
+	openTree func(*os.Root) (*rapl.Tree, error) // nil: rapl.source is off
+	env      func(string) string                // the service manager's variables
+	notify   *systemd.Notify
+	said     string // to the service manager
+	counters counters
 	law      capping.State
 	lawCfg   capping.Config
 	sample   capping.Sample
 	parts    []capping.Socket
+	slices   bandwidth
+	turnAt   time.Duration // of the turn before
+	tally    loopMetrics
+	stepAt   time.Duration // when the cap last changed by much, until power has met it
 	act      capping.Actions
 	demand   capping.Demand
 	wall     wallMean
@@ -66,14 +83,17 @@ type node struct {
 	everHeld   bool // a lease was taken by this process
 	draining   bool // enforce is false but an earlier powerd left limits: release them
 
-	cover     cover // what held.json on disk allows
-	covering  *cover
-	heldBusy  bool
-	storing   *headroomv1.Lease // a grant whose memory is on its way to disk
-	storeNext *headroomv1.Lease
-	storeBusy bool
-	remember  lease.Memory // what storing will make durable
-	applied   lease.Stamp
+	cover    cover // what held.json on disk allows
+	covering *cover
+	heldBusy bool
+	// journalNext is a longer journal on its way to disk.
+	journalNext *journal
+	journalBusy bool
+	storing     *headroomv1.Lease // a grant whose memory is on its way to disk
+	storeNext   *headroomv1.Lease
+	storeBusy   bool
+	remember    lease.Memory // what storing will make durable
+	applied     lease.Stamp
 
 	clerk     *clerk
 	events    chan linkEvent
@@ -89,6 +109,8 @@ type node struct {
 	notAdmit  string
 
 	restores chan *restoreCall
+	calls    chan func(context.Context) // of the socket, to be run by the owner
+	waiting  []*waiter
 	asked    *restoreCall // waits for the leader's answer
 	answers  chan error   // of askRelease
 	retryAt  time.Duration
@@ -96,6 +118,7 @@ type node struct {
 	status   atomic.Pointer[headroomv1.GetAgentStatusResponse]
 	leaseEnd atomic.Int64 // end of the lease on CLOCK_BOOTTIME, ns; 0: none
 	servers  sync.WaitGroup
+	kept     uint64 // seconds that were kept house of
 }
 
 // start does all that comes before the network: take the lock, find the devices,
@@ -106,20 +129,36 @@ func start(cfg Config, log *slog.Logger, d disk) (*node, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &node{
-		cfg: cfg, log: log, disk: d, lock: file, began: began,
+	n := newNode(cfg, log, d)
+	n.lock, n.began = file, began
+	return n, n.boot()
+}
+
+// newNode is a node that has not looked at anything yet.
+func newNode(cfg Config, log *slog.Logger, d disk) *node {
+	return &node{
+		cfg: cfg, log: log, disk: d, env: os.Getenv, openTree: treeOpener(cfg.RAPL.Source),
 		health: health{log: log, items: map[string]item{}},
 		links:  map[string]*link{}, hints: map[string]bool{},
+		calls: make(chan func(context.Context)), dial: dialer(cfg),
 		events: make(chan linkEvent, eventQueue), restores: make(chan *restoreCall), answers: make(chan error, 1),
 		expiry: time.NewTimer(time.Hour), excessOK: true,
 	}
+}
+
+// boot finds the machine and brings it to its fail-safe cap.
+func (n *node) boot() error {
+	var err error
+	if n.notify, err = systemd.OpenNotify(n.env); err != nil {
+		n.log.Warn("the service manager cannot be told", slog.Any("error", err))
+	}
 	if err := n.open(); err != nil {
-		return nil, errors.Join(err, n.close())
+		return errors.Join(err, n.close())
 	}
 	if err := n.begin(); err != nil {
-		return nil, errors.Join(err, n.close())
+		return errors.Join(err, n.close())
 	}
-	return n, nil
+	return nil
 }
 
 // open finds everything and writes nothing.
@@ -142,17 +181,15 @@ func (n *node) open() error {
 		return damage
 	}
 	n.draining = !n.cfg.Enforce && (n.journal != nil || damage != nil)
-	if n.machine, err = openMachine(n.root, n.cfg.Root, n.cfg.Enforce || n.draining); err != nil {
+	if n.machine, err = openMachine(n.root, n.cfg, n.openTree, n.cfg.Enforce || n.draining); err != nil {
 		return &cli.Error{
 			Code: "no-rapl", Exit: cli.ExitFailed, Err: err, Message: err.Error(),
 			Hint: "powerd needs to read " + n.cfg.Root + "/sys/class/powercap; see powerd zone list",
 		}
 	}
-	if t := n.machine.tree; t != nil && t.Skipped() != nil {
-		n.log.Warn("zones left out", slog.Any("error", t.Skipped()))
-	}
+	n.logMachine()
 	n.lawCfg = n.cfg.law(n.machine)
-	n.machine.look(n.began) // where the counters stand: the first turn of the loop has a sample then
+	n.machine.look(instant()) // where the counters stand: the first turn of the loop has a sample then
 	lowest := n.cfg.Power.Floor
 	if n.cfg.alone() {
 		lowest = n.cfg.Power.FailSafe // nobody charges it
@@ -164,53 +201,10 @@ func (n *node) open() error {
 	memory.FailSafe = min(memory.FailSafe, n.cfg.Power.FailSafe)
 	n.fresh, n.remember = fresh, memory
 	n.holder = lease.New(n.id.process, memory, instant())
+	n.heat = openHeat(n.root, n.cfg, n.log)
 	if damage != nil {
 		return n.refuseJournal(damage)
 	}
-	return nil
-}
-
-// refuseJournal leaves the node at its fail-safe cap without touching the damaged
-// journal: its present limits may not be saved as originals.
-func (n *node) refuseJournal(damage error) error {
-	if n.machine.capable() {
-		n.act, n.law = capping.Step(instant().Boot, n.sample, n.holder.Memory().FailSafe, n.law, n.lawCfg)
-		n.parts = n.machine.share(n.act, n.parts)
-		n.machine.readBack()
-		unrecorded := func(string, int64, int64) error { return nil }
-		for _, s := range n.machine.sockets {
-			if s.readable && s.effective.long <= s.requested.long {
-				continue // never raise here
-			}
-			damage = errors.Join(damage, s.write(s.requested, unrecorded))
-		}
-	}
-	return damaged(n.cfg.StateDir+"/"+journalFile, damage)
-}
-
-// begin decides the mode and, when holding, brings the node to its fail-safe cap.
-func (n *node) begin() error {
-	if n.journal != nil {
-		if err := n.resume(); err != nil {
-			return err
-		}
-	}
-	if !(n.cfg.Enforce || n.draining) || !n.machine.capable() {
-		n.mode = observing
-		n.health.set(n.cfg.Enforce, item{
-			"no-rapl", warn, "this node cannot hold a cap: " + n.machine.why,
-			"it is charged its rated watts; set enforce: false if that is meant",
-		})
-		return n.writeHeld(n.exactCover())
-	}
-	if err := n.saveOriginals(); err != nil {
-		return err
-	}
-	if err := n.holdFailSafe(); err != nil {
-		return err
-	}
-	n.log.Info("fail-safe cap written", slog.Float64("cap_w", n.holder.Memory().FailSafe.Watts()),
-		slog.Int64("after_ms", (instant().Boot-n.began).Milliseconds()), slog.Bool("adopted", !n.ownJournal))
 	return nil
 }
 
@@ -224,7 +218,7 @@ func (n *node) resume() error {
 	if !n.cfg.alone() {
 		return nil
 	}
-	out := putBack(n.root, n.journal, n.trail)
+	out := putBack(n.root, n.journal, n.trail, n.afar())
 	n.logOutcome("an earlier powerd left them, and no coordinator is configured", out)
 	if out.failed > 0 {
 		return nil // keep them, and hold the fail-safe cap
@@ -252,11 +246,7 @@ func (n *node) saveOriginals() error {
 		return err
 	}
 	if err := j.store(n.disk); err != nil {
-		return &cli.Error{
-			Code: "state-dir", Exit: cli.ExitFailed, Err: err,
-			Message: fmt.Sprintf("cannot save the original limits: %v; nothing was written", err),
-			Hint:    "make room in " + n.cfg.StateDir + " and start powerd again",
-		}
+		return saveFailed(n.cfg.StateDir, err)
 	}
 	n.journal, n.ownJournal = j, true
 	n.trail, err = openTrail(n.cfg.StateDir, j, true)
@@ -285,44 +275,6 @@ func (n *node) saveMore(controls []control) error {
 	return errors.Join(err, old.close())
 }
 
-// holdFailSafe writes the fail-safe cap and verifies it. On a machine whose
-// firmware does not take limits, a first start puts back what it touched and
-// only observes from then on.
-func (n *node) holdFailSafe() error {
-	n.mode = holding
-	n.machine.readBack()
-	n.act, n.law = capping.Step(instant().Boot, n.sample, n.holder.Memory().FailSafe, n.law, n.lawCfg)
-	n.parts = n.machine.share(n.act, n.parts)
-	want := n.exactCover()
-	raise := cover{cap: math.MaxInt64, limits: make([]pair, len(want.limits)), state: want.state, stamp: want.stamp}
-	for i, s := range n.machine.sockets {
-		raise.limits[i] = s.effective // a predecessor's limits, or the factory's
-	}
-	covered := raise.allows(want) || n.writeHeld(want) == nil
-	var failed error
-	for i, s := range n.machine.sockets {
-		to := s.requested
-		if !covered {
-			to = pair{min(to.long, raise.limits[i].long), min(to.short, raise.limits[i].short)}
-		}
-		failed = errors.Join(failed, s.write(to, n.trail.note))
-		windows, err := s.prepare(n.trail.note)
-		failed = errors.Join(failed, err)
-		n.health.set(windows != nil, item{
-			"window-refused", warn, fmt.Sprintf("%s: %v", s.zone.Label, windows),
-			"caps settle slower than they could; nothing else is wrong",
-		})
-	}
-	if failed != nil && n.ownJournal {
-		return n.cannotHold(failed)
-	}
-	n.writeErr = failed
-	n.cover = n.exactCover() // no raise beyond this before held.json says so
-	err := n.writeHeld(n.cover)
-	n.noteHeld(err)
-	return nil
-}
-
 // noteHeld shows whether held.json could be written.
 func (n *node) noteHeld(err error) {
 	n.health.set(err != nil, item{
@@ -331,28 +283,10 @@ func (n *node) noteHeld(err error) {
 	})
 }
 
-// cannotHold puts back what the first writes touched: this machine takes no limits.
-func (n *node) cannotHold(why error) error {
-	out := putBack(n.root, n.journal, n.trail)
-	n.logOutcome("this machine does not take limits", out)
-	if out.failed == 0 {
-		if err := n.forget(); err != nil {
-			return err
-		}
-	}
-	n.mode = observing
-	n.machine.rung, n.machine.why = rungNone, why.Error()
-	n.health.set(true, item{
-		"no-rapl", warn, "this node cannot hold a cap: " + why.Error(),
-		"look for locked RAPL settings in the BIOS set-up; until then it is charged its rated watts",
-	})
-	return n.writeHeld(n.exactCover())
-}
-
 // exactCover is what the node is about to hold, no more.
 func (n *node) exactCover() cover {
-	granted, state := n.holder.Cap()
-	c := cover{cap: granted, state: state.String(), stamp: n.holder.Memory().Highest}
+	_, state := n.holder.Cap()
+	c := cover{cap: n.caps.now, state: state.String(), stamp: n.holder.Memory().Highest}
 	switch n.mode {
 	case observing:
 		return cover{cap: n.cfg.Power.Rated, state: stateObserving, stamp: c.stamp}
@@ -360,8 +294,11 @@ func (n *node) exactCover() cover {
 		return cover{cap: n.cfg.Power.Rated, state: stateReleased, stamp: c.stamp}
 	case holding:
 	}
-	c.limits = make([]pair, len(n.machine.sockets))
-	for i, s := range n.machine.sockets {
+	if n.machine.ladder.Use == capping.RungFreq {
+		c.cap = max(c.cap, n.machine.freq.willCharge())
+	}
+	c.limits = make([]pair, len(n.machine.limited()))
+	for i, s := range n.machine.limited() {
 		c.limits[i] = s.requested
 	}
 	return c
@@ -382,6 +319,7 @@ func (n *node) writeHeld(c cover) error {
 
 // run is the life of the node after its first safe cap.
 func (n *node) run(ctx context.Context) error {
+	n.ready()
 	err := n.serve(ctx)
 	return errors.Join(err, n.close())
 }
@@ -389,6 +327,8 @@ func (n *node) run(ctx context.Context) error {
 // close gives everything back but the limits.
 func (n *node) close() error {
 	var errs []error
+	n.bmc.close()
+	errs = append(errs, n.heat.close(), n.notify.Close())
 	if n.machine != nil {
 		errs = append(errs, n.machine.close())
 	}

@@ -12,6 +12,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/capping"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/lease"
@@ -28,11 +29,18 @@ func (n *node) treeWords() string {
 	return "files below " + n.cfg.Root
 }
 
-// publish makes the node's state visible to other goroutines.
-func (n *node) publish(now lease.Instant) {
+// publish makes the node's state visible to other goroutines: what changes with
+// each turn. What is costly to read is added when somebody asks.
+func (n *node) publish(now lease.Instant) { n.status.Store(n.state(now)) }
+
+// state is what the owner knows by itself.
+func (n *node) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
 	s := &headroomv1.GetAgentStatusResponse{
 		Node: n.cfg.Node, Version: version, Domain: n.cfg.Domain, UptimeMs: (now.Boot - n.began).Milliseconds(),
-		Tree: n.treeWords(), Rung: n.machine.rung, Enforce: n.cfg.Enforce, Holding: n.holdingNow(), Health: n.health.list(),
+		Tree: n.treeWords(), Rung: n.rung(), Enforce: n.cfg.Enforce, Holding: n.holdingNow(), Health: n.health.list(),
+		Ladder: ladderRows(n.ladderRows()), Sprint: n.sprintStatus(now.Boot), Rivals: n.rivals.units, Advertise: n.advertised(),
+		CutOff: n.network.cutOff, Local: n.localStatus(now.Boot), LimitedBy: n.limitedBy(now.Boot), Counters: n.counters.wire(),
+		Slices: n.sliceRows(),
 	}
 	if l := n.leader(); l != nil {
 		s.Leader = l.name
@@ -49,8 +57,57 @@ func (n *node) publish(now lease.Instant) {
 	if n.journal != nil {
 		s.Saved, s.SavedUs = uint32(len(n.journal.Controls)), n.journal.SavedUs
 	}
+	other, learned := n.cfg.Power.Other, false
+	if n.bmc.learning() {
+		other, learned = n.bmc.learner.Other()
+	}
+	s.OtherUw, s.OtherFrom = (*int64)(&other), "configured"
+	if learned {
+		s.OtherFrom = "learned"
+	}
 	s.Zones = n.zones()
+	return s
+}
+
+// details is the state with what has to be read for it.
+func (n *node) details(now lease.Instant) *headroomv1.GetAgentStatusResponse {
+	s := n.state(now)
+	s.Sensors, s.Policies = n.sensors(now.Boot), n.policies()
 	n.status.Store(s)
+	return s
+}
+
+func ladderRows(all []capping.RungInfo) []*headroomv1.RungStatus {
+	rows := make([]*headroomv1.RungStatus, 0, len(all))
+	for _, i := range all {
+		rows = append(rows, &headroomv1.RungStatus{Rung: i.Rung.String(), State: i.State.String(), Text: i.Text})
+	}
+	return rows
+}
+
+// limitedBy is what holds the node back most, "" for nothing.
+func (n *node) limitedBy(now time.Duration) string {
+	_, state := n.holder.Cap()
+	switch {
+	case n.heat.slow(now):
+		return "thermal"
+	case !n.limited():
+		return ""
+	case n.caps.local.at(now) > 0 || n.caps.ceiling.at(now) > 0:
+		return "local"
+	case state != lease.Held:
+		return "fail-safe"
+	case n.caps.running != "":
+		return "sprint"
+	}
+	return "cap"
+}
+
+func (c counters) wire() *headroomv1.AgentCounters {
+	return &headroomv1.AgentCounters{
+		Renewals: c.renewals, Refusals: c.refusals, Expiries: c.expiries, Steps: c.steps, DeadlineMisses: c.misses,
+		Drifts: c.drifts, WriteErrors: c.writeErrors, ThermalEvents: c.thermalEvents, Sprints: c.sprints,
+	}
 }
 
 // zones are the rows of status: packages with their limits, then what is only read.
@@ -60,20 +117,31 @@ func (n *node) zones() []*headroomv1.ZoneStatus {
 	}
 	rows := make([]*headroomv1.ZoneStatus, 0, len(n.machine.tree.Zones()))
 	for _, z := range n.machine.tree.Zones() {
-		row := &headroomv1.ZoneStatus{Zone: z.Label, Kind: z.Kind.String(), State: "read-only"}
+		row := &headroomv1.ZoneStatus{Zone: z.Label, Kind: z.Kind.String(), State: "read-only", ControlType: z.Control}
 		for _, s := range n.machine.sockets {
 			if s.zone == z {
 				n.socketRow(row, s)
+				row.EnergyUj = total(s.meter)
 			}
 		}
 		for _, d := range n.machine.drams {
-			if d.zone == z && d.power.Known {
-				row.PowerUw = new(int64(d.power.Power))
+			if d.zone == z {
+				row.EnergyUj = total(d.meter)
+				if d.power.Known {
+					row.PowerUw = new(int64(d.power.Power))
+				}
 			}
 		}
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+func total(m *rapl.Meter) *int64 {
+	if e, ok := m.Total(); ok {
+		return (*int64)(&e)
+	}
+	return nil
 }
 
 func (n *node) socketRow(row *headroomv1.ZoneStatus, s *socket) {
@@ -83,7 +151,10 @@ func (n *node) socketRow(row *headroomv1.ZoneStatus, s *socket) {
 	if s.readable {
 		row.EffectiveUw = new(int64(s.effective.long))
 	}
-	if s.limiter == nil || n.mode != holding {
+	if s.limiter != nil && s.limiter.Lock() == rapl.Locked {
+		row.State = "locked"
+	}
+	if s.limiter == nil || n.mode != holding || !n.machine.onRAPL() {
 		return
 	}
 	row.RequestedUw, row.WrittenUw = new(int64(s.requested.long)), new(int64(s.written.long))
@@ -93,8 +164,10 @@ func (n *node) socketRow(row *headroomv1.ZoneStatus, s *socket) {
 	switch {
 	case !s.readable:
 		row.State = "unknown"
-	case s.drifted:
+	case s.drifted || s.off:
 		row.State = "drift"
+	case s.limiter.Lock() == rapl.Locked:
+		row.State = "locked"
 	case n.law.Limited:
 		row.State = "limited"
 	default:
@@ -109,17 +182,35 @@ type front struct {
 	n *node
 }
 
-// GetAgentStatus is the state as of the last heartbeat or change.
-func (f front) GetAgentStatus(context.Context, *connect.Request[headroomv1.GetAgentStatusRequest]) (
+// freshWait bounds waiting for the owner: one that is stuck is a state to be seen too.
+const freshWait = 500 * time.Millisecond
+
+// GetAgentStatus is the state of this moment; of an owner that does not answer,
+// the last one it told.
+func (f front) GetAgentStatus(ctx context.Context, _ *connect.Request[headroomv1.GetAgentStatusRequest]) (
 	*connect.Response[headroomv1.GetAgentStatusResponse], error,
 ) {
-	s := proto.CloneOf(f.n.status.Load())
+	short, cancel := context.WithTimeout(ctx, freshWait)
+	defer cancel()
+	_, err := owned(short, f.n, func(_ context.Context, answer chan<- reply[struct{}]) {
+		f.n.details(instant())
+		answer <- reply[struct{}]{}
+	})
+	if ctx.Err() != nil {
+		return nil, err
+	}
+	return connect.NewResponse(f.n.snapshot()), nil
+}
+
+// snapshot is the state last published, with the times of now.
+func (n *node) snapshot() *headroomv1.GetAgentStatusResponse {
+	s := proto.CloneOf(n.status.Load())
 	now := instant().Boot
-	s.UptimeMs = (now - f.n.began).Milliseconds()
-	if end := time.Duration(f.n.leaseEnd.Load()); end > now {
+	s.UptimeMs = (now - n.began).Milliseconds()
+	if end := time.Duration(n.leaseEnd.Load()); end > now {
 		s.LeaseMs = new((end - now).Milliseconds())
 	}
-	return connect.NewResponse(s), nil
+	return s
 }
 
 // RestoreLimits hands the wish to the owner and waits for how it went.

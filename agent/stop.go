@@ -111,7 +111,7 @@ func (n *node) beginStop(ctx context.Context) (done bool) {
 // staySafe leaves the node at its fail-safe cap and says so.
 func (n *node) staySafe(reason string) {
 	n.holder.Drop()
-	n.decide(instant().Boot)
+	n.decide(instant())
 	n.apply()
 	n.settleClerk()
 	if want := n.exactCover(); n.writeErr == nil && n.cover.allows(want) {
@@ -127,22 +127,24 @@ func (n *node) staySafe(reason string) {
 // putBackNow puts the originals back. From here on the node holds no cap.
 func (n *node) putBackNow() outcome {
 	n.settleClerk()
+	if n.far != nil {
+		n.far.stop()
+	}
 	n.holder.Drop()
 	n.leaseEnd.Store(0)
 	n.mode, n.draining = released, false
+	n.caps = caps{}
 	if err := n.writeHeld(n.exactCover()); err != nil {
 		n.log.Warn("held.json not written", slog.Any("error", err))
 	}
-	out := putBack(n.root, n.journal, n.trail)
+	out := putBack(n.root, n.journal, n.trail, n.afar())
 	n.logOutcome("the node was released", out)
 	if out.failed == 0 {
 		if err := n.forget(); err != nil {
 			n.log.Warn("journal not removed", slog.Any("error", err))
 		}
 	}
-	for _, s := range n.machine.sockets {
-		s.requested, s.written = pair{}, pair{}
-	}
+	n.machine.forget()
 	n.publish(instant())
 	return out
 }
@@ -156,7 +158,7 @@ const settleWait = 2 * time.Second
 func (n *node) settleClerk() {
 	late := time.NewTimer(settleWait)
 	defer late.Stop()
-	for n.clerk != nil && (n.heldBusy || n.storeBusy) {
+	for n.clerk != nil && (n.heldBusy || n.storeBusy || n.journalBusy) {
 		select {
 		case e := <-n.clerk.done:
 			n.settled(e)
@@ -179,6 +181,8 @@ func (n *node) settled(e errand) {
 		n.storeBusy, n.storing, n.storeNext = false, nil, nil
 	case storeCoordinators:
 		n.cacheBusy = false
+	case storeControls:
+		n.journalStored(e.err)
 	case errandKinds:
 	}
 }

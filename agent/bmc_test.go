@@ -1,0 +1,190 @@
+// Claims: the wall counts where a BMC tells it; one that is late, hangs, lies or is
+// not there never delays the loop nor the watchdog, and that is said in words; its
+// own limit is kept a little above the cap, with no action, and put back.
+package agent
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/emulator/bmc"
+	"headroom/units"
+)
+
+// withBMC gives the lab a BMC and the configuration that leads to it.
+func (l *lab) withBMC(t *testing.T, cfg Config) (*bmc.BMC, Config) {
+	t.Helper()
+	action := byte(0)
+	b, err := bmc.Start(bmc.Config{
+		Listen: "127.0.0.1:0", User: "op", Password: "secret", Watts: l.node.Wall, Update: 500 * time.Millisecond, Action: &action,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	path := filepath.Join(l.dir, "password")
+	if err := os.WriteFile(path, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg.IPMI = IPMIConfig{Mode: ipmiLAN, Address: b.Addr(), User: "op", PasswordFile: path}
+	return b, cfg
+}
+
+func sensor(s *headroomv1.GetAgentStatusResponse, source string) *headroomv1.SensorStatus {
+	for _, row := range s.GetSensors() {
+		if row.GetSource() == source {
+			return row
+		}
+	}
+	return &headroomv1.SensorStatus{}
+}
+
+// The wall is learned from the BMC, and its own limit follows the cap and goes back.
+func TestWallFromTheBMC(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	b, cfg := l.withBMC(t, l.config(c.addr))
+	cfg.IPMI.Limit = true
+	r := run(t, cfg)
+	waitFor(t, "a lease is held", c.acknowledged)
+	waitFor(t, "the wall is read and learned from", func() bool {
+		s := l.status(t)
+		return sensor(s, "dcmi").GetState() == "ok" && sensor(s, "dcmi").PowerUw != nil && s.GetOtherFrom() == "learned"
+	})
+	waitFor(t, "the BMC's own limit stands above the cap", func() bool {
+		p, on := b.Limit()
+		return on && p >= 190*units.Watt && p < 210*units.Watt
+	})
+	if b.Action() != 0 {
+		t.Errorf("exception action %#x: a limit must never switch the machine off", b.Action())
+	}
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+	if p, on := b.Limit(); on {
+		t.Errorf("the BMC still limits to %v after the release", p)
+	}
+	if _, err := os.Stat(l.state(journalFile)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the journal is still there: %v", err)
+	}
+}
+
+// A BMC that hangs or was never there: the cap is held, and it is said.
+func TestBMCThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	b, cfg := l.withBMC(t, l.config(c.addr))
+	b.SetFault(bmc.Fault{Hang: true})
+	run(t, cfg)
+	waitFor(t, "a lease is held", c.acknowledged)
+	c.grant(t, 120*units.Watt)
+	waitFor(t, "the cap is carried out", c.acknowledged)
+	waitFor(t, "it is said", func() bool { return hasItem(c.last(), "bmc") })
+	if s := sensor(l.status(t), "dcmi"); s.GetState() == "ok" || s.GetText() == "" || s.PowerUw != nil {
+		t.Errorf("sensor %v", s)
+	}
+}
+
+// A password file that cannot be used leaves the node without a BMC, not without a cap.
+func TestBadPasswordFileIsSaid(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	_, cfg := l.withBMC(t, l.config(c.addr))
+	if err := os.Chmod(cfg.IPMI.PasswordFile, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	run(t, cfg)
+	waitFor(t, "a lease is held and it is said", func() bool { return c.acknowledged() && hasItem(c.last(), "bmc-password") })
+}
+
+// The service manager hears READY once the node is safe, a beat with each turn, and
+// STOPPING; a stuck owner stops the beats.
+func TestServiceManagerIsTold(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	b, cfg := l.withBMC(t, l.config(c.addr))
+	b.SetFault(bmc.Fault{Hang: true}) // beats go on all the same
+	path := filepath.Join(t.TempDir(), "notify")
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = socket.Close() }()
+	file, err := lock(cfg.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(cfg, testLog(t), osDisk{cfg.StateDir})
+	n.lock, n.began = file, instant().Boot
+	n.env = func(name string) string {
+		return map[string]string{"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "60000000"}[name]
+	}
+	if err := n.boot(); err != nil {
+		t.Fatal(err)
+	}
+	if !failSafeLong(l.long()) {
+		t.Errorf("limit %v before READY", l.long())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- n.run(ctx) }()
+	hears(t, socket, "READY=1")
+	hears(t, socket, "WATCHDOG=1")
+	hears(t, socket, "STATUS=holding the lease's cap of 190.0 W by rapl")
+	stuck, free := make(chan struct{}), make(chan struct{})
+	n.calls <- func(context.Context) { close(stuck); <-free }
+	<-stuck
+	drain(t, socket)
+	if err := socket.SetReadDeadline(time.Now().Add(4 * period)); err != nil {
+		t.Fatal(err)
+	}
+	if k, err := socket.Read(make([]byte, 1024)); err == nil {
+		t.Errorf("%d bytes from a powerd whose owner is stuck", k)
+	}
+	close(free)
+	hears(t, socket, "WATCHDOG=1")
+	cancel()
+	hears(t, socket, "STOPPING=1")
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}
+
+// hears reads until a message with that in it comes.
+func hears(t *testing.T, socket *net.UnixConn, want string) {
+	t.Helper()
+	if err := socket.SetReadDeadline(time.Now().Add(60 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 4096)
+	for {
+		k, err := socket.Read(buf)
+		if err != nil {
+			t.Fatalf("never heard %q: %v", want, err)
+		}
+		if strings.Contains(string(buf[:k]), want) {
+			return
+		}
+	}
+}
+
+// drain throws away what is waiting.
+func drain(t *testing.T, socket *net.UnixConn) {
+	t.Helper()
+	if err := socket.SetReadDeadline(time.Now().Add(10 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	for buf := make([]byte, 4096); ; {
+		if _, err := socket.Read(buf); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+)
+
+func newConfigCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "config", Short: "Check or print the configuration",
+		Example: "  powerd config example > powerd.yaml\n  powerd config check --config powerd.yaml",
+	}
+	cmd.AddCommand(newConfigCheckCommand(), newConfigShowCommand(), newConfigSchemaCommand(), newConfigExampleCommand())
+	return cmd
+}
+
+func newConfigCheckCommand() *cobra.Command {
+	var p place
+	var pr printer
+	cmd := &cobra.Command{
+		Use: "check", Short: "Check the configuration as run would", Example: "  powerd config check --config powerd.yaml", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := p.load()
+			if err != nil {
+				return err
+			}
+			v := configJSON{Kind: "ConfigCheck", API: "v1", File: p.config, Node: cfg.Node, Domain: cfg.Domain, OK: true}
+			return pr.print(cmd, v, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "ok  %s: node %s in %s, fail-safe cap %s of at most %s\n",
+					p.config, cfg.Node, cfg.Domain, cli.Watts(cfg.Power.FailSafe), cli.Watts(cfg.Power.Max))
+				return err
+			})
+		},
+	}
+	p.flags(cmd)
+	pr.out.Flags(cmd)
+	return cmd
+}
+
+// configJSON is `powerd config check -o json`.
+type configJSON struct {
+	Kind   string `json:"kind"`
+	API    string `json:"api"`
+	File   string `json:"file"`
+	Node   string `json:"node"`
+	Domain string `json:"domain"`
+	OK     bool   `json:"ok"`
+}
+
+func newConfigShowCommand() *cobra.Command {
+	var p place
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use: "show", Short: "Print the configuration in force, with the defaults of keys that the file does not have",
+		Example: "  powerd config show --config powerd.yaml\n  powerd config show -o json", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := p.load()
+			if err != nil {
+				return err
+			}
+			data, err := yaml.Marshal(cfg)
+			if err == nil && out.IsJSON() {
+				data, err = indented(data)
+			}
+			if err != nil {
+				return fmt.Errorf("agent: show configuration: %w", err)
+			}
+			_, err = cmd.OutOrStdout().Write(data)
+			return err
+		},
+	}
+	p.flags(cmd)
+	out.Flags(cmd)
+	return cmd
+}
+
+// indented is a YAML document as JSON for people and programs. Quantities keep
+// their units, as in the file.
+func indented(doc []byte) ([]byte, error) {
+	var v any
+	if err := yaml.Unmarshal(doc, &v); err != nil {
+		return nil, err
+	}
+	data, err := json.MarshalIndent(v, "", "  ")
+	return append(data, '\n'), err
+}
+
+func newConfigSchemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "schema", Short: "Print the JSON Schema of powerd.yaml, for editors",
+		Example: "  powerd config schema > powerd.schema.json", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var out cli.Output
+			return out.JSON(cmd.OutOrStdout(), configSchema())
+		},
+	}
+}
+
+func newConfigExampleCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "example", Short: "Print a configuration with every key", Example: "  powerd config example > powerd.yaml", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := io.WriteString(cmd.OutOrStdout(), ExampleConfig)
+			return err
+		},
+	}
+}

@@ -1,0 +1,296 @@
+package agent
+
+import (
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+)
+
+// agentJSON is `powerd status -o json`: base units, null for unknown. Fields are
+// only ever added.
+type agentJSON struct {
+	Kind         string        `json:"kind"`
+	API          string        `json:"api"`
+	AsOf         string        `json:"as_of"`
+	Node         string        `json:"node"`
+	Version      string        `json:"version"`
+	Domain       string        `json:"domain"`
+	UptimeS      float64       `json:"uptime_s"`
+	Tree         string        `json:"tree"`
+	Rung         string        `json:"rung"`
+	Enforce      bool          `json:"enforce"`
+	State        string        `json:"state"`
+	CapW         *float64      `json:"cap_w"`
+	EffectiveW   *float64      `json:"effective_w"`
+	FailSafeW    float64       `json:"fail_safe_w"`
+	PowerW       *float64      `json:"power_w"`
+	DemandW      *float64      `json:"demand_w"`
+	LimitedRatio *float64      `json:"limited_ratio"`
+	LimitedBy    *string       `json:"limited_by"`
+	OtherW       *float64      `json:"other_w"`
+	OtherFrom    *string       `json:"other_from"`
+	Lease        *leaseJSON    `json:"lease"`
+	Local        *localJSON    `json:"local"`
+	Sprint       *sprintJSON   `json:"sprint"`
+	Saved        uint32        `json:"saved"`
+	SavedAt      *string       `json:"saved_at"`
+	Advertise    *string       `json:"advertise"`
+	CutOff       bool          `json:"cut_off"`
+	Zones        []zoneJSON    `json:"zones"`
+	Sensors      []sensorJSON  `json:"sensors"`
+	Policies     []policyJSON  `json:"policies"`
+	Slices       []sliceJSON   `json:"slices"`
+	Ladder       []rungJSON    `json:"ladder"`
+	Rivals       []string      `json:"rivals"`
+	Health       []healthJSON  `json:"health"`
+	Counters     *countersJSON `json:"counters"`
+}
+
+type leaseJSON struct {
+	Leader      string   `json:"leader"`
+	Incarnation uint64   `json:"incarnation"`
+	Epoch       uint64   `json:"epoch"`
+	Seq         uint64   `json:"seq"`
+	RemainingS  *float64 `json:"remaining_s"`
+}
+
+type localJSON struct {
+	CapW       *float64 `json:"cap_w"`
+	CeilingHz  *float64 `json:"ceiling_hz"`
+	RemainingS float64  `json:"remaining_s"`
+	Actor      string   `json:"actor"`
+	Reason     string   `json:"reason"`
+	RequestID  string   `json:"request_id"`
+}
+
+type sprintJSON struct {
+	ID         string   `json:"id"`
+	CapW       float64  `json:"cap_w"`
+	BaseW      float64  `json:"base_w"`
+	RemainingS float64  `json:"remaining_s"`
+	EscrowJ    float64  `json:"escrow_j"`
+	SpentJ     *float64 `json:"spent_j"`
+}
+
+type zoneJSON struct {
+	Zone       string   `json:"zone"`
+	Kind       string   `json:"kind"`
+	Control    string   `json:"control_type"`
+	PowerW     *float64 `json:"power_w"`
+	EnergyJ    *float64 `json:"energy_j"`
+	RequestedW *float64 `json:"requested_w"`
+	WrittenW   *float64 `json:"written_w"`
+	EffectiveW *float64 `json:"effective_w"`
+	WindowS    *float64 `json:"window_s"`
+	State      string   `json:"state"`
+}
+
+type sensorJSON struct {
+	Source       string   `json:"source"`
+	Sensor       string   `json:"sensor"`
+	PowerW       *float64 `json:"power_w"`
+	TempC        *float64 `json:"temp_c"`
+	AgeS         *float64 `json:"age_s"`
+	Disagreement *float64 `json:"disagreement_ratio"`
+	State        string   `json:"state"`
+	Text         string   `json:"text"`
+}
+
+type policyJSON struct {
+	Policy      string   `json:"policy"`
+	Driver      string   `json:"driver"`
+	Governor    *string  `json:"governor"`
+	EPP         *string  `json:"epp"`
+	FreqHz      *float64 `json:"freq_hz"`
+	MinHz       *float64 `json:"min_hz"`
+	MaxHz       *float64 `json:"max_hz"`
+	RequestedHz *float64 `json:"requested_hz"`
+	WrittenHz   *float64 `json:"written_hz"`
+	EffectiveHz *float64 `json:"effective_hz"`
+	State       string   `json:"state"`
+}
+
+type sliceJSON struct {
+	Slice         string   `json:"slice"`
+	RequestedCPUs *float64 `json:"requested_cpus"`
+	WrittenCPUs   *float64 `json:"written_cpus"`
+	EffectiveCPUs *float64 `json:"effective_cpus"`
+}
+
+type rungJSON struct {
+	Rung  string `json:"rung"`
+	State string `json:"state"`
+	Text  string `json:"text"`
+}
+
+type healthJSON struct {
+	Code     string `json:"code"`
+	Severity string `json:"severity"`
+	Text     string `json:"text"`
+	Hint     string `json:"hint"`
+}
+
+type countersJSON struct {
+	Renewals       uint64 `json:"renewals"`
+	Refusals       uint64 `json:"refusals"`
+	Expiries       uint64 `json:"expiries"`
+	Steps          uint64 `json:"steps"`
+	DeadlineMisses uint64 `json:"deadline_misses"`
+	Drifts         uint64 `json:"drifts"`
+	WriteErrors    uint64 `json:"write_errors"`
+	ThermalEvents  uint64 `json:"thermal_events"`
+	Sprints        uint64 `json:"sprints"`
+}
+
+func statusJSON(s *headroomv1.GetAgentStatusResponse) agentJSON {
+	h := holdingOf(s)
+	j := agentJSON{
+		Kind: "AgentStatus", API: "v1", AsOf: utcNow(),
+		Node: s.GetNode(), Version: s.GetVersion(), Domain: s.GetDomain(), UptimeS: float64(s.GetUptimeMs()) / 1000,
+		Tree: s.GetTree(), Rung: s.GetRung(), Enforce: s.GetEnforce(),
+		State: stateWord(h), EffectiveW: micro(h.EffectiveUw), FailSafeW: float64(h.GetFailSafeUw()) / 1e6,
+		PowerW: micro(s.PowerUw), DemandW: micro(s.DemandUw), LimitedRatio: s.LimitedRatio, LimitedBy: text(s.GetLimitedBy()),
+		OtherW: micro(s.OtherUw), OtherFrom: text(s.GetOtherFrom()),
+		Lease: jsonLease(s), Local: jsonLocal(s.GetLocal()), Sprint: jsonSprint(s.GetSprint()),
+		Saved: s.GetSaved(), Advertise: text(s.GetAdvertise()), CutOff: s.GetCutOff(),
+		Zones: []zoneJSON{}, Sensors: jsonSensors(s), Policies: jsonPolicies(s), Slices: []sliceJSON{}, Ladder: []rungJSON{},
+		Rivals: append([]string{}, s.GetRivals()...), Health: []healthJSON{}, Counters: jsonCounters(s.GetCounters()),
+	}
+	if s.GetSaved() > 0 {
+		j.SavedAt = text(time.UnixMicro(s.GetSavedUs()).UTC().Format(time.RFC3339Nano))
+	}
+	if j.State != stateObserving {
+		j.CapW = micro(&h.CapUw)
+	}
+	for _, z := range s.GetZones() {
+		j.Zones = append(j.Zones, zoneJSON{
+			Zone: z.GetZone(), Kind: z.GetKind(), Control: z.GetControlType(), PowerW: micro(z.PowerUw), EnergyJ: micro(z.EnergyUj),
+			RequestedW: micro(z.RequestedUw), WrittenW: micro(z.WrittenUw),
+			EffectiveW: micro(z.EffectiveUw), WindowS: micro(z.WindowUs), State: z.GetState(),
+		})
+	}
+	for _, l := range s.GetSlices() {
+		j.Slices = append(j.Slices, sliceJSON{l.GetSlice(), l.RequestedCpus, l.WrittenCpus, l.EffectiveCpus})
+	}
+	for _, r := range s.GetLadder() {
+		j.Ladder = append(j.Ladder, rungJSON{r.GetRung(), r.GetState(), r.GetText()})
+	}
+	for _, i := range s.GetHealth() {
+		j.Health = append(j.Health, healthJSON{i.GetCode(), i.GetSeverity(), i.GetText(), i.GetHint()})
+	}
+	return j
+}
+
+// holdingOf is what the node holds, never nil.
+func holdingOf(s *headroomv1.GetAgentStatusResponse) *headroomv1.Holding {
+	if h := s.GetHolding(); h != nil {
+		return h
+	}
+	return &headroomv1.Holding{}
+}
+
+// stateWord is what a node does with its cap, as JSON tells it.
+func stateWord(h *headroomv1.Holding) string {
+	switch h.GetState() {
+	case headroomv1.LeaseState_LEASE_STATE_HELD:
+		return "held"
+	case headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE:
+		return "fail-safe"
+	case headroomv1.LeaseState_LEASE_STATE_OBSERVING, headroomv1.LeaseState_LEASE_STATE_UNSPECIFIED:
+	}
+	return stateObserving
+}
+
+// jsonLease is the lease that the node holds, nil without one.
+func jsonLease(s *headroomv1.GetAgentStatusResponse) *leaseJSON {
+	h := s.GetHolding()
+	if h.GetState() != headroomv1.LeaseState_LEASE_STATE_HELD {
+		return nil
+	}
+	e := h.GetApplied().GetEpoch()
+	return &leaseJSON{
+		Leader: s.GetLeader(), Incarnation: e.GetIncarnation(), Epoch: e.GetTerm(), Seq: h.GetApplied().GetSeq(), RemainingS: milli(s.LeaseMs),
+	}
+}
+
+func jsonLocal(l *headroomv1.LocalLimit) *localJSON {
+	if l == nil {
+		return nil
+	}
+	c := l.GetChange()
+	return &localJSON{
+		CapW: micro(l.CapUw), CeilingHz: kilo(l.CeilingKhz), RemainingS: float64(l.GetRemainingMs()) / 1e3,
+		Actor: c.GetActor(), Reason: c.GetReason(), RequestID: c.GetRequestId(),
+	}
+}
+
+func jsonSprint(p *headroomv1.SprintStatus) *sprintJSON {
+	if p == nil {
+		return nil
+	}
+	return &sprintJSON{
+		ID: p.GetId(), CapW: float64(p.GetCapUw()) / 1e6, BaseW: float64(p.GetBaseUw()) / 1e6, RemainingS: float64(p.GetRemainingMs()) / 1e3,
+		EscrowJ: float64(p.GetEscrowUj()) / 1e6, SpentJ: micro(p.SpentUj),
+	}
+}
+
+func jsonSensors(s *headroomv1.GetAgentStatusResponse) []sensorJSON {
+	all := make([]sensorJSON, 0, len(s.GetSensors()))
+	for _, n := range s.GetSensors() {
+		all = append(all, sensorJSON{
+			Source: n.GetSource(), Sensor: n.GetName(), PowerW: micro(n.PowerUw), TempC: milli(n.TempMc), AgeS: milli(n.AgeMs),
+			Disagreement: n.Disagreement, State: n.GetState(), Text: n.GetText(),
+		})
+	}
+	return all
+}
+
+func jsonPolicies(s *headroomv1.GetAgentStatusResponse) []policyJSON {
+	all := make([]policyJSON, 0, len(s.GetPolicies()))
+	for _, p := range s.GetPolicies() {
+		all = append(all, policyJSON{
+			Policy: p.GetPolicy(), Driver: p.GetDriver(), Governor: text(p.GetGovernor()), EPP: text(p.GetEpp()),
+			FreqHz: kilo(p.FreqKhz), MinHz: kilo(p.MinKhz), MaxHz: kilo(p.MaxKhz),
+			RequestedHz: kilo(p.RequestedKhz), WrittenHz: kilo(p.WrittenKhz), EffectiveHz: kilo(p.EffectiveKhz), State: p.GetState(),
+		})
+	}
+	return all
+}
+
+func jsonCounters(c *headroomv1.AgentCounters) *countersJSON {
+	if c == nil {
+		return nil
+	}
+	return &countersJSON{
+		Renewals: c.GetRenewals(), Refusals: c.GetRefusals(), Expiries: c.GetExpiries(), Steps: c.GetSteps(), DeadlineMisses: c.GetDeadlineMisses(),
+		Drifts: c.GetDrifts(), WriteErrors: c.GetWriteErrors(), ThermalEvents: c.GetThermalEvents(), Sprints: c.GetSprints(),
+	}
+}
+
+// text is a text that may be unknown: null when it is empty.
+func text(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// micro is a millionth part in base units, null when unknown.
+func micro(v *int64) *float64 { return scaled(v, 1e6) }
+
+func milli(v *int64) *float64 { return scaled(v, 1e3) }
+
+// kilo is a thousandfold in base units, null when unknown.
+func kilo(v *int64) *float64 {
+	if v == nil {
+		return nil
+	}
+	return new(float64(*v) * 1e3)
+}
+
+func scaled(v *int64, by float64) *float64 {
+	if v == nil {
+		return nil
+	}
+	return new(float64(*v) / by)
+}

@@ -1,0 +1,210 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+)
+
+func newLeaseCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "lease", Short: "Show, renew or give back the lease of this node",
+		Example: "  powerd lease show\n  powerd lease renew\n  powerd lease release --reason \"out of service\"",
+	}
+	cmd.AddCommand(newLeaseShowCommand(), newLeaseRenewCommand(), newLeaseReleaseCommand())
+	return cmd
+}
+
+// leaseDetail is `powerd lease show`.
+type leaseDetail struct {
+	Kind       string     `json:"kind"`
+	API        string     `json:"api"`
+	AsOf       string     `json:"as_of"`
+	Node       string     `json:"node"`
+	State      string     `json:"state"`
+	CapW       *float64   `json:"cap_w"`
+	EffectiveW *float64   `json:"effective_w"`
+	FailSafeW  float64    `json:"fail_safe_w"`
+	Lease      *leaseJSON `json:"lease"`
+}
+
+func newLeaseShowCommand() *cobra.Command {
+	var p place
+	var pr printer
+	cmd := &cobra.Command{
+		Use: "show", Short: "Show the cap that this node may use, its epoch and sequence, and when it ends",
+		Example: "  powerd lease show\n  powerd lease show --watch", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, err := p.state()
+			if err != nil {
+				return err
+			}
+			return pr.watch.run(cmd, func() error {
+				s, err := fetchStatus(cmd.Context(), dir)
+				if err != nil {
+					return err
+				}
+				full := statusJSON(s)
+				d := leaseDetail{"Lease", "v1", full.AsOf, full.Node, full.State, full.CapW, full.EffectiveW, full.FailSafeW, full.Lease}
+				return pr.print(cmd, d, func(w io.Writer) error { return printLease(w, d) })
+			})
+		},
+	}
+	p.flags(cmd)
+	pr.out.Flags(cmd)
+	pr.watch.flags(cmd)
+	return cmd
+}
+
+func printLease(w io.Writer, d leaseDetail) error {
+	lines := [][2]string{{"node", d.Node}, {"state", d.State}, {"cap", screenW(d.CapW)}, {"effective", screenW(d.EffectiveW)}, {"fail-safe", screenW(&d.FailSafeW)}}
+	if l := d.Lease; l != nil {
+		ends := cli.Opt(l.RemainingS, func(s float64) string { return cli.Age(time.Duration(s * float64(time.Second))) })
+		lines = append(lines, [2]string{"ends in", ends}, [2]string{"from", l.Leader},
+			[2]string{"epoch", fmt.Sprintf("%d.%d", l.Incarnation, l.Epoch)}, [2]string{"sequence", fmt.Sprint(l.Seq)})
+	}
+	for _, l := range lines {
+		if _, err := fmt.Fprintf(w, "%-10s %s\n", l[0], l[1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// renewJSON is `powerd lease renew`.
+type renewJSON struct {
+	Kind       string   `json:"kind"`
+	API        string   `json:"api"`
+	Leader     *string  `json:"leader"`
+	RemainingS *float64 `json:"remaining_s"`
+}
+
+func newLeaseRenewCommand() *cobra.Command {
+	var p place
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use: "renew", Short: "Send a heartbeat at once and tell how the lease stands afterwards",
+		Long:    "Send a heartbeat at once and tell how the lease stands afterwards. powerd does this every second by\nitself; exit code 8 says that there is no lease afterwards either.",
+		Example: "  powerd lease renew\n  powerd lease renew -o json", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, err := p.state()
+			if err != nil {
+				return err
+			}
+			res, err := callAgent(cmd.Context(), func(ctx context.Context) (*connect.Response[headroomv1.RenewLeaseResponse], error) {
+				return agentClient(dir).RenewLease(ctx, connect.NewRequest(&headroomv1.RenewLeaseRequest{}))
+			})
+			if err != nil {
+				return asked(err, "lease renew", dir, "")
+			}
+			return printRenewed(cmd.OutOrStdout(), &out, res.Msg)
+		},
+	}
+	p.flags(cmd)
+	out.Flags(cmd)
+	return cmd
+}
+
+func printRenewed(w io.Writer, out *cli.Output, m *headroomv1.RenewLeaseResponse) error {
+	var err error
+	switch {
+	case out.IsJSON():
+		err = out.JSON(w, renewJSON{"Renewed", "v1", text(m.GetLeader()), milli(m.LeaseMs)})
+	case m.LeaseMs != nil:
+		_, err = fmt.Fprintf(w, "renewed  ends in %s, from %s\n", age(m.GetLeaseMs()), m.GetLeader())
+	}
+	if err != nil || m.LeaseMs != nil {
+		return err
+	}
+	return &cli.Error{
+		Code: "no-lease", Exit: cli.ExitDegraded, Message: "asked, and there is no lease: the node holds its fail-safe cap or only observes",
+		Hint: "powerd status says why; coordinator node show tells the other side",
+	}
+}
+
+func newLeaseReleaseCommand() *cobra.Command {
+	var p place
+	var out cli.Output
+	var o restoreOptions
+	cmd := &cobra.Command{
+		Use: "release", Short: "Give the lease back: ask for a release, then put the original limits back",
+		Long: "Ask the coordinator to commit that this node is charged its rated watts, and put the original limits\n" +
+			"back when it has. Refused (exit code 6) when that does not fit the budget: then nothing changes.\n" +
+			"The same as powerd limit restore without --force.",
+		Example: "  powerd lease release --reason \"out of service\"", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := p.load()
+			if err != nil {
+				return err
+			}
+			done, err := restoreLimits(cmd.Context(), cfg, o)
+			if err != nil {
+				return err
+			}
+			return printOutcome(cmd.OutOrStdout(), &out, done)
+		},
+	}
+	p.flags(cmd)
+	out.Flags(cmd)
+	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for the audit log")
+	cmd.Flags().StringVar(&o.requestID, "request-id", "", "idempotency key; one is made when absent")
+	return cmd
+}
+
+func newSprintCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "sprint", Short: "Show the sprint of this node", Example: "  powerd sprint status\n  powerd sprint status --watch"}
+	cmd.AddCommand(newSprintStatusCommand())
+	return cmd
+}
+
+// sprintDetail is `powerd sprint status`; sprint is null while there is none.
+type sprintDetail struct {
+	Kind   string      `json:"kind"`
+	API    string      `json:"api"`
+	AsOf   string      `json:"as_of"`
+	Node   string      `json:"node"`
+	Sprint *sprintJSON `json:"sprint"`
+	Count  *uint64     `json:"sprints"`
+}
+
+func newSprintStatusCommand() *cobra.Command {
+	var p place
+	var pr printer
+	cmd := &cobra.Command{
+		Use: "status", Short: "Show the sprint under way: caps, when it ends, joules spent of its escrow",
+		Long: "Show the sprint under way. It ends by itself: when its time is up, its joules are spent, the lease ends,\n" +
+			"or the processor gets too hot; its end never raises a cap.",
+		Example: "  powerd sprint status\n  powerd sprint status -o json", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, err := p.state()
+			if err != nil {
+				return err
+			}
+			return pr.watch.run(cmd, func() error {
+				s, err := fetchStatus(cmd.Context(), dir)
+				if err != nil {
+					return err
+				}
+				d := sprintDetail{Kind: "Sprint", API: "v1", AsOf: utcNow(), Node: s.GetNode(), Sprint: jsonSprint(s.GetSprint())}
+				if c := s.GetCounters(); c != nil {
+					d.Count = &c.Sprints
+				}
+				return pr.print(cmd, d, func(w io.Writer) error {
+					_, err := fmt.Fprintf(w, "%s  sprint %s\n", s.GetNode(), sprintLine(s.GetSprint()))
+					return err
+				})
+			})
+		},
+	}
+	p.flags(cmd)
+	pr.out.Flags(cmd)
+	pr.watch.flags(cmd)
+	return cmd
+}

@@ -1,0 +1,315 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+	"headroom/units"
+)
+
+// measured is what `powerd measure` found; null is unknown.
+type measured struct {
+	Kind     string       `json:"kind"`
+	API      string       `json:"api"`
+	TimeS    float64      `json:"time_s"`
+	EnergyJ  *float64     `json:"energy_j"`
+	PackageJ *float64     `json:"package_j"`
+	DRAMJ    *float64     `json:"dram_j"`
+	OtherJ   *float64     `json:"other_j"`
+	At       string       `json:"measured_at"` // "wall" (model) or "package"
+	MeanW    *float64     `json:"mean_w"`
+	PeakW    *float64     `json:"peak_w"`
+	PeakS    float64      `json:"peak_over_s"`
+	LimitedS *float64     `json:"limited_s"`
+	Zones    []zoneEnergy `json:"zones"`
+	ExitCode *int         `json:"exit_code"`
+}
+
+type zoneEnergy struct {
+	Zone    string   `json:"zone"`
+	Kind    string   `json:"kind"`
+	EnergyJ *float64 `json:"energy_j"`
+}
+
+func newMeasureCommand() *cobra.Command {
+	var p place
+	var out cli.Output
+	var lasts time.Duration
+	interval := watchMin
+	cmd := &cobra.Command{
+		Use:   "measure [-- CMD...]",
+		Short: "Measure the energy of a command, of a time, or until interrupted",
+		Long: "Measure energy by zone, mean and peak power: of a command, of a time (--for), or until interrupted.\n" +
+			"With a command the result goes to stderr, because stdout is the command's, and its exit code is\n" +
+			"passed on. This is the only command of powerd that starts a program, as the user who typed it.\n" +
+			"Wall energy needs a configuration (supply and other) or a running powerd; without one the figures\n" +
+			"are those of packages and memory, and say so.",
+		Example: "  powerd measure --for 10s\n  powerd measure -- ./job.sh --size 3\n  powerd measure --for 1m -o json",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
+				e := cli.Usage("%q: a command to measure stands behind --", args[0])
+				e.Hint = "powerd measure -- " + strings.Join(args, " ")
+				return e
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && lasts > 0 {
+				return cli.Usage("--for and a command exclude each other")
+			}
+			return measure(cmd, &p, &out, lasts, interval, args)
+		},
+	}
+	p.flags(cmd)
+	out.Flags(cmd)
+	cmd.Flags().DurationVar(&lasts, "for", 0, "how long, for example 10s; without it until interrupted")
+	cmd.Flags().DurationVar(&interval, "interval", watchMin, "time between two looks, which is what peak is the mean over")
+	return cmd
+}
+
+func measure(cmd *cobra.Command, p *place, out *cli.Output, lasts, interval time.Duration, args []string) (err error) {
+	if interval < lookMin {
+		return cli.Usage("--interval is %v; it must be at least %v", interval, lookMin)
+	}
+	s, err := p.sampler(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	ctx, w := cmd.Context(), cmd.OutOrStdout()
+	ended := make(chan childEnd, 1)
+	var child *os.Process
+	switch {
+	case len(args) > 0:
+		if child, err = startChild(args); err != nil {
+			return err
+		}
+		go func() { ended <- waitChild(child) }()
+		w = cmd.ErrOrStderr()
+	case lasts > 0:
+		timed, cancel := context.WithTimeout(ctx, lasts)
+		defer cancel()
+		ctx = timed
+	}
+	m := &tally{peakOver: interval}
+	end := m.run(ctx, s, interval, child, ended)
+	if errPrint := printMeasured(w, out, m.result(s.site.status != nil, end)); errPrint != nil {
+		return errPrint
+	}
+	if end != nil {
+		return end.asError(args[0])
+	}
+	return cmd.Context().Err()
+}
+
+// tally adds samples up.
+type tally struct {
+	elapsed        time.Duration
+	pack, dram     energySum
+	whole          energySum
+	wall           bool
+	zones          []zoneEnergy
+	zoneTotals     []energySum
+	peak           *units.Power
+	peakOver       time.Duration
+	limited        time.Duration
+	dramSeen, some bool
+}
+
+// run samples until ctx ends or, with a child, until that has ended. A SIGTERM is
+// passed to the child, which is always waited for.
+func (m *tally) run(ctx context.Context, s *sampler, interval time.Duration, child *os.Process, ended <-chan childEnd) *childEnd {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	done := ctx.Done()
+	for {
+		select {
+		case <-tick.C:
+			m.add(s.take(ctx))
+		case <-done:
+			if child == nil {
+				m.add(s.take(context.WithoutCancel(ctx)))
+				return nil
+			}
+			done = nil
+			// Ctrl-C has reached the child by itself: it is in the terminal's group too.
+			if sig, ok := context.Cause(ctx).(os.Signal); ok && sig != os.Interrupt {
+				_ = child.Signal(sig) // it may have ended just now
+			}
+		case end := <-ended:
+			m.add(s.take(context.WithoutCancel(ctx)))
+			return &end
+		}
+	}
+}
+
+func (m *tally) add(s sample) {
+	if s.elapsed <= 0 {
+		return
+	}
+	m.elapsed += s.elapsed
+	m.pack.add(s.pack, s.elapsed)
+	if s.hasDRAM {
+		m.dramSeen = true
+		m.dram.add(s.dram, s.elapsed)
+	}
+	best, wall := s.best()
+	if m.some && wall != m.wall && best != nil {
+		best = nil // figures of two different places do not add up
+	} else if best != nil {
+		m.wall, m.some = wall, true
+	}
+	m.whole.add(best, s.elapsed)
+	if best != nil && (m.peak == nil || *best > *m.peak) && s.elapsed >= m.peakOver/2 {
+		m.peak = best
+	}
+	if s.limited {
+		m.limited += s.elapsed
+	}
+	for i, z := range s.zones {
+		if i == len(m.zones) {
+			m.zones = append(m.zones, zoneEnergy{Zone: z.zone, Kind: z.kind})
+			m.zoneTotals = append(m.zoneTotals, energySum{})
+		}
+		m.zoneTotals[i].add(z.power, s.elapsed)
+	}
+}
+
+func (m *tally) result(asked bool, end *childEnd) measured {
+	r := measured{
+		Kind: "Measurement", API: "v1", TimeS: m.elapsed.Seconds(), EnergyJ: m.whole.joules(), PackageJ: m.pack.joules(), At: "package",
+		PeakS: m.peakOver.Seconds(), Zones: append([]zoneEnergy{}, m.zones...),
+	}
+	if m.dramSeen {
+		r.DRAMJ = m.dram.joules()
+	}
+	if m.wall {
+		r.At = "wall"
+		if r.EnergyJ != nil && r.PackageJ != nil {
+			r.OtherJ = new(*r.EnergyJ - *r.PackageJ - orZero(r.DRAMJ))
+		}
+	}
+	if r.EnergyJ != nil && m.elapsed > 0 {
+		r.MeanW = new(m.whole.energy.Over(m.elapsed).Watts())
+	}
+	if m.peak != nil {
+		r.PeakW = new(m.peak.Watts())
+	}
+	if asked {
+		r.LimitedS = new(m.limited.Seconds())
+	}
+	for i := range r.Zones {
+		r.Zones[i].EnergyJ = m.zoneTotals[i].joules()
+	}
+	if end != nil {
+		r.ExitCode = new(end.code)
+	}
+	return r
+}
+
+// orZero is v, 0 when it is not known.
+func orZero(v *float64) float64 {
+	if v == nil {
+		return 0
+	}
+	return *v
+}
+
+func printMeasured(w io.Writer, out *cli.Output, r measured) error {
+	if out.IsJSON() {
+		return out.JSON(w, r)
+	}
+	unit, by := "kJ", 1e3
+	if value := orZero(r.EnergyJ); value < by {
+		unit, by = "J", 1
+	}
+	bare := func(j *float64) string {
+		return cli.Opt(j, func(v float64) string { return fmt.Sprintf("%.2f", v/by) })
+	}
+	parts := "package " + bare(r.PackageJ)
+	if r.DRAMJ != nil {
+		parts += ", dram " + bare(r.DRAMJ)
+	}
+	if r.At == "wall" {
+		parts += ", other " + bare(r.OtherJ) + " model"
+	} else {
+		parts += "; without supply and other: no configuration"
+	}
+	limited := cli.Opt(r.LimitedS, func(s float64) string { return fmt.Sprintf("   limited %.1f s", s) })
+	if r.LimitedS == nil {
+		limited = ""
+	}
+	_, err := fmt.Fprintf(w, "wall %.1f s   energy %s %s (%s)   mean %s   peak %s (%v)%s\n", r.TimeS, bare(r.EnergyJ), unit, parts,
+		screenW(r.MeanW), screenW(r.PeakW), time.Duration(r.PeakS*float64(time.Second)), limited)
+	return err
+}
+
+// childEnd is how a measured command ended.
+type childEnd struct {
+	code   int
+	signal string
+}
+
+// asError passes the command's exit code on; nil when it is 0.
+func (e *childEnd) asError(name string) error {
+	if e.code == 0 {
+		return nil
+	}
+	how := fmt.Sprintf("exit code %d", e.code)
+	if e.signal != "" {
+		how = "signal: " + e.signal
+	}
+	return &cli.Error{Code: "command", Exit: e.code, Message: fmt.Sprintf("%s ended with %s", name, how), Hint: "the measurement above is complete; this is the command's own exit code"}
+}
+
+// startChild starts the command that an operator wants to be measured.
+func startChild(args []string) (*os.Process, error) {
+	path, err := findProgram(args[0], os.Getenv("PATH"))
+	if err != nil {
+		return nil, err
+	}
+	child, err := os.StartProcess(path, args, &os.ProcAttr{Files: []*os.File{os.Stdin, os.Stdout, os.Stderr}})
+	if err != nil {
+		return nil, &cli.Error{Code: "usage", Exit: cli.ExitUsage, Err: err, Message: fmt.Sprintf("cannot start %s: %v", args[0], err), Hint: "name a program that this user may run"}
+	}
+	return child, nil
+}
+
+// findProgram is the file that a shell would run: a path as it is, a name along search.
+func findProgram(name, search string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	for _, dir := range filepath.SplitList(search) {
+		path := filepath.Join(dir, name)
+		info, err := os.Stat(path)
+		if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path, nil
+		}
+	}
+	return "", &cli.Error{Code: "usage", Exit: cli.ExitUsage, Message: name + ": no such program", Hint: "name a program on the PATH, or give its path"}
+}
+
+// signalBase is what a shell adds to the number of the signal that ended a command.
+const signalBase = 128
+
+func waitChild(child *os.Process) childEnd {
+	state, err := child.Wait()
+	if err != nil {
+		return childEnd{code: cli.ExitFailed}
+	}
+	if ws, ok := state.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return childEnd{code: signalBase + int(ws.Signal()), signal: ws.Signal().String()}
+	}
+	return childEnd{code: state.ExitCode()}
+}

@@ -1,0 +1,116 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"time"
+
+	"headroom/internal/cli"
+	"headroom/rapl"
+	"headroom/units"
+)
+
+// own is a command's own look at a machine: the way to figures while no agent
+// runs. It only ever reads.
+type own struct {
+	root   *os.Root
+	tree   *rapl.Tree // nil: the machine has no RAPL zone
+	bare   error      // why tree is nil
+	meters []*rapl.Meter
+	powers []*units.Power // of the last look, nil where unknown
+}
+
+// openOwn opens a machine. A machine without RAPL is no error: what is missing
+// is unknown.
+func openOwn(path string) (*own, error) {
+	root, err := openRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := rapl.Open(root)
+	if errors.Is(err, rapl.ErrNoTree) || errors.Is(err, rapl.ErrNoZone) {
+		return &own{root: root, bare: err}, nil
+	}
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	o := &own{root: root, tree: tree}
+	for _, z := range tree.Zones() {
+		o.meters = append(o.meters, rapl.NewMeter(z))
+	}
+	o.powers = make([]*units.Power, len(o.meters))
+	return o, nil
+}
+
+// zones are the machine's zones, none without RAPL.
+func (o *own) zones() []*rapl.Zone {
+	if o.tree == nil {
+		return nil
+	}
+	return o.tree.Zones()
+}
+
+// look reads every counter; powers are the means since the look before.
+func (o *own) look() {
+	now := instant().Boot
+	for i, m := range o.meters {
+		o.powers[i] = nil
+		r, err := m.Look(now)
+		if p, known := r.Power(); err == nil && known {
+			o.powers[i] = &p
+		}
+	}
+}
+
+// total is the power of all independent zones of one kind, nil when one is unknown.
+func (o *own) total(k rapl.Kind) *units.Power {
+	var sum units.Power
+	found := false
+	for i, z := range o.zones() {
+		if !o.counts(z, k) {
+			continue
+		}
+		if o.powers[i] == nil {
+			return nil
+		}
+		sum, found = sum+*o.powers[i], true
+	}
+	if !found {
+		return nil
+	}
+	return &sum
+}
+
+// counts tells whether a zone is one of its kind's independent ones.
+func (o *own) counts(z *rapl.Zone, k rapl.Kind) bool {
+	return z.Kind == k && slices.Contains(o.tree.OfKind(k), z)
+}
+
+func (o *own) close() error {
+	var err error
+	if o.tree != nil {
+		err = o.tree.Close()
+	}
+	return errors.Join(err, o.root.Close())
+}
+
+// lookMin is the shortest time between two looks of a command: counters move once
+// a millisecond, and energy at a high rate is nothing to hand around.
+const lookMin = 50 * time.Millisecond
+
+// awaitLook waits between two looks; an error says that the command was interrupted.
+func awaitLook(ctx context.Context, d time.Duration) error {
+	if d < lookMin {
+		return cli.Usage("--interval is %v; it must be at least %v", d, lookMin)
+	}
+	late := time.NewTimer(d)
+	defer late.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-late.C:
+		return nil
+	}
+}

@@ -1,0 +1,178 @@
+package agent
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+	"headroom/units"
+)
+
+func newRecordCommand() *cobra.Command {
+	var p place
+	format, file := "csv", ""
+	lasts, interval := time.Duration(0), time.Second
+	cmd := &cobra.Command{
+		Use: "record", Short: "Write a time series of power to a file or stdout",
+		Long: "Write a time series of power: one line for each interval, as CSV or as one JSON object a line.\n" +
+			"Each value is the mean over the interval; what is unknown is empty, or null.",
+		Example: "  powerd record --for 60s --out power.csv\n  powerd record --for 10s --interval 250ms -o json", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case !slices.Contains([]string{"csv", "json"}, format):
+				return cli.Usage("-o %s: a time series is written as csv or json", format)
+			case lasts <= 0:
+				e := cli.Usage("--for is missing: a recording must end")
+				e.Hint = "add --for with a time, for example --for 60s"
+				return e
+			case interval < lookMin || interval > lasts:
+				return cli.Usage("--interval is %v; it must be at least %v and at most --for %v", interval, lookMin, lasts)
+			}
+			return recordTo(cmd, &p, format, file, lasts, interval)
+		},
+	}
+	p.flags(cmd)
+	cmd.Flags().DurationVar(&lasts, "for", 0, "how long, for example 60s; required")
+	cmd.Flags().DurationVar(&interval, "interval", time.Second, "time between two lines, at least 50ms")
+	cmd.Flags().StringVarP(&format, "output", "o", "csv", "csv|json")
+	cmd.Flags().StringVar(&file, "out", "", "file to write; without it stdout")
+	return cmd
+}
+
+func recordTo(cmd *cobra.Command, p *place, format, file string, lasts, interval time.Duration) (err error) {
+	s, err := p.sampler(cmd.Context())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.close()) }()
+	w := cmd.OutOrStdout()
+	if file != "" {
+		f, err := os.OpenFile(file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+		if err != nil {
+			return &cli.Error{Code: "usage", Exit: cli.ExitUsage, Err: err, Message: "--out: " + err.Error(), Hint: "name a file that this user may write"}
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		w = f
+	}
+	lines, err := recordSeries(cmd.Context(), s, newSeries(w, format), lasts, interval)
+	if file != "" && err == nil {
+		cli.Notef(cmd.ErrOrStderr(), "note: %d lines in %s", lines, file)
+	}
+	return err
+}
+
+// recordSeries writes samples until the time is up. It returns the number of lines.
+func recordSeries(ctx context.Context, s *sampler, to *series, lasts, interval time.Duration) (int, error) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	lines := 0
+	for range int(lasts / interval) {
+		select {
+		case <-ctx.Done():
+			return lines, ctx.Err()
+		case <-tick.C:
+			if err := to.write(s.take(ctx)); err != nil {
+				return lines, err
+			}
+			lines++
+		}
+	}
+	return lines, nil
+}
+
+// series writes samples as lines.
+type series struct {
+	w       *bufio.Writer
+	asJSON  bool
+	elapsed time.Duration
+	zones   []string // of the first sample: the columns stay
+}
+
+func newSeries(w io.Writer, format string) *series {
+	return &series{w: bufio.NewWriter(w), asJSON: format == "json"}
+}
+
+// sampleJSON is one line of `powerd record -o json`.
+type sampleJSON struct {
+	Time     string              `json:"time"`
+	ElapsedS float64             `json:"elapsed_s"`
+	WallW    *float64            `json:"wall_w"`
+	PackageW *float64            `json:"package_w"`
+	DRAMW    *float64            `json:"dram_w"`
+	CapW     *float64            `json:"cap_w"`
+	Zones    map[string]*float64 `json:"zones_w"`
+}
+
+func (s *series) write(m sample) error {
+	s.elapsed += m.elapsed
+	line := sampleJSON{
+		Time: m.at.Format(time.RFC3339Nano), ElapsedS: s.elapsed.Seconds(), WallW: inWatts(m.wall), PackageW: inWatts(m.pack), DRAMW: inWatts(m.dram),
+		CapW: inWatts(m.limit), Zones: map[string]*float64{},
+	}
+	first := s.zones == nil
+	if first {
+		s.zones = []string{}
+	}
+	for _, z := range m.zones {
+		line.Zones[z.zone] = inWatts(z.power)
+		if first {
+			s.zones = append(s.zones, z.zone)
+		}
+	}
+	var err error
+	if s.asJSON {
+		err = json.NewEncoder(s.w).Encode(line)
+	} else {
+		err = s.writeCSV(line, first)
+	}
+	return cmp.Or(err, s.w.Flush())
+}
+
+func (s *series) writeCSV(line sampleJSON, first bool) error {
+	c := csv.NewWriter(s.w)
+	if first {
+		head := []string{"time", "elapsed_s", "wall_w", "package_w", "dram_w", "cap_w"}
+		for _, z := range s.zones {
+			head = append(head, z+"_w")
+		}
+		if err := c.Write(head); err != nil {
+			return err
+		}
+	}
+	row := []string{line.Time, fmt.Sprintf("%.3f", line.ElapsedS), cell(line.WallW), cell(line.PackageW), cell(line.DRAMW), cell(line.CapW)}
+	for _, z := range s.zones {
+		row = append(row, cell(line.Zones[z]))
+	}
+	if err := c.Write(row); err != nil {
+		return err
+	}
+	c.Flush()
+	return c.Error()
+}
+
+// cell is a value in CSV: empty when it is unknown.
+func cell(v *float64) string {
+	if v == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*v, 'f', 3, 64)
+}
+
+func inWatts(p *units.Power) *float64 {
+	if p == nil {
+		return nil
+	}
+	return new(p.Watts())
+}

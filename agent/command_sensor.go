@@ -1,0 +1,101 @@
+package agent
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+)
+
+func newSensorCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "sensor", Short: "Show every source of power and temperature, its age and its agreement",
+		Example: "  powerd sensor list\n  powerd sensor watch",
+	}
+	cmd.AddCommand(newSensorListCommand("list", false), newSensorListCommand("watch", true))
+	return cmd
+}
+
+// newSensorListCommand is `sensor list`, or `sensor watch` which goes on.
+func newSensorListCommand(use string, goesOn bool) *cobra.Command {
+	var p place
+	var pr printer
+	pr.watch.on = goesOn
+	short := "List every source: rapl, dcmi, sdr, hwmon, thermal, model; age of its value, difference to the best figure"
+	if goesOn {
+		short = "Print the sources again and again; one JSON object a line with -o json"
+	}
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		Long: short + ".\n\nA running powerd is asked; without one the energy counters of the machine are the only source that is\n" +
+			"read: BMC and model belong to powerd.",
+		Example: "  powerd sensor " + use + "\n  powerd sensor " + use + " -o json", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return listSensors(cmd, &p, &pr) },
+	}
+	p.flags(cmd)
+	pr.out.Flags(cmd)
+	if goesOn {
+		pr.watch.pace(cmd, "how often, at least 250ms")
+	} else {
+		pr.watch.flags(cmd)
+	}
+	return cmd
+}
+
+func listSensors(cmd *cobra.Command, p *place, pr *printer) (err error) {
+	s, err := p.find(cmd.Context())
+	if err != nil {
+		return err
+	}
+	var o *own
+	if s.status == nil {
+		if o, err = openOwn(s.root); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, o.close()) }()
+		noteBare(cmd.ErrOrStderr(), s, o)
+		o.look()
+		if err := awaitLook(cmd.Context(), watchMin); err != nil {
+			return err
+		}
+	}
+	return pr.watch.run(cmd, func() error {
+		if s.status != nil {
+			if s.status, err = fetchStatus(cmd.Context(), s.stateDir); err != nil {
+				return err
+			}
+		}
+		rows := sensorRows(s, o)
+		return pr.print(cmd, list("SensorList", rows), func(w io.Writer) error { return printSensors(w, &pr.out, rows) })
+	})
+}
+
+// sensorRows are the agent's sources, or the counters of the machine.
+func sensorRows(s site, o *own) []sensorJSON {
+	if o == nil {
+		return jsonSensors(s.status)
+	}
+	var rows []sensorJSON
+	o.look()
+	for i, z := range o.zones() {
+		row := sensorJSON{Source: "rapl", Sensor: z.Label, State: "unknown", Text: "the counter cannot be read, or was reset"}
+		if p := o.powers[i]; p != nil {
+			row.PowerW, row.AgeS, row.State, row.Text = new(p.Watts()), new(0.0), sensorOK, ""
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func printSensors(w io.Writer, out *cli.Output, rows []sensorJSON) error {
+	lines := make([][]string, 0, len(rows))
+	for _, r := range rows {
+		ago := cli.Opt(r.AgeS, func(s float64) string { return cli.Age(time.Duration(s * float64(time.Second))) })
+		temp := cli.Opt(r.TempC, func(c float64) string { return celsius(int64(c * 1000)) })
+		lines = append(lines, []string{r.Source, r.Sensor, screenW(r.PowerW), temp, ago, cli.Opt(r.Disagreement, cli.Percent), r.State, r.Text})
+	}
+	return out.Table(w, []string{"SOURCE", "SENSOR", "POWER", "TEMP", "AGE", "DIFFERS", "STATE", "WHY"}, lines)
+}

@@ -1,0 +1,327 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"headroom/ipmi"
+	"headroom/systemd"
+	"headroom/units"
+)
+
+// What is reached through another program (systemd's bus, the BMC) may take
+// seconds. It is done by goroutines of its own; the owner sends what it wants,
+// where only the newest counts, and takes reports.
+
+const (
+	// farEvery is the time between two looks at what stands there when nothing is wanted.
+	farEvery = 5 * time.Second
+	// farWait bounds one control's way back, when the originals go back.
+	farWait = 3 * time.Second
+	// slicePrefix and bmcPath name controls that are no files.
+	slicePrefix = "systemd:"
+	bmcPath     = "bmc:limit"
+)
+
+// farReport is what one of those goroutines tells the owner.
+type farReport struct {
+	slices []sliceReport // not nil: the slices as they stand
+	rivals []systemd.Unit
+	looked bool // rivals were looked for
+	limit  *limitReport
+	err    error
+}
+
+// sliceReport is one slice that may be bounded.
+type sliceReport struct {
+	name  string
+	state systemd.SliceState
+	err   error // of the last write; nil when it took or nothing was written
+}
+
+// limitReport is the BMC's own limit.
+type limitReport struct {
+	limit ipmi.Limit
+	err   error
+	wrote bool // this is how a write came out
+}
+
+// mailbox holds the newest of what was put into it.
+type mailbox[T any] chan T
+
+func newMailbox[T any]() mailbox[T] { return make(mailbox[T], 1) }
+
+// put replaces what is in there. Only the owner may call it.
+func (m mailbox[T]) put(v T) {
+	select {
+	case <-m:
+	default:
+	}
+	m <- v
+}
+
+// far is the owner's side of those goroutines.
+type far struct {
+	manager *systemd.Manager
+	reports chan farReport
+	bounds  mailbox[map[string]systemd.Bandwidth]
+	limit   mailbox[units.Power]
+	cancel  context.CancelFunc
+	ended   chan struct{} // closed once no goroutine of far writes any more
+}
+
+// startFar begins to look at slices, rivals and the BMC's limit. It is called
+// after the first safe cap.
+func (n *node) startFar(ctx context.Context) {
+	ctx, cancel := context.WithCancel(ctx)
+	dial := n.dial
+	f := &far{
+		manager: systemd.New(systemd.Options{Root: n.root, Dial: dial}),
+		reports: make(chan farReport, eventQueue), cancel: cancel, ended: make(chan struct{}),
+		bounds: newMailbox[map[string]systemd.Bandwidth](), limit: newMailbox[units.Power](),
+	}
+	n.far = f
+	var running sync.WaitGroup
+	running.Go(func() { f.keepRivals(ctx) })
+	if len(n.cfg.Bandwidth.Slices) > 0 {
+		running.Go(func() { f.keepSlices(ctx, n.cfg.Bandwidth.Slices) })
+	}
+	if meter := n.bmc.meter; meter != nil && n.cfg.IPMI.Limit {
+		running.Go(func() { f.keepLimit(ctx, meter) })
+	}
+	n.servers.Go(func() {
+		running.Wait()
+		close(f.ended)
+	})
+}
+
+// dialer is the way to this machine's systemd; nil where root is another machine's.
+func dialer(cfg Config) func(context.Context) (systemd.Bus, error) {
+	if cfg.Root != "/" {
+		return nil
+	}
+	return systemd.SystemBus
+}
+
+// report hands a report to the owner.
+func (f *far) report(ctx context.Context, r farReport) {
+	select {
+	case f.reports <- r:
+	case <-ctx.Done():
+	}
+}
+
+// keepSlices finds the slices, then bounds them as wanted and looks at them.
+func (f *far) keepSlices(ctx context.Context, names []string) {
+	var all []*systemd.Slice
+	look := time.NewTimer(0)
+	defer look.Stop()
+	for {
+		var want map[string]systemd.Bandwidth
+		select {
+		case <-ctx.Done():
+			return
+		case want = <-f.bounds:
+		case <-look.C:
+		}
+		var err error
+		if len(all) < len(names) {
+			all, err = f.manager.Slices(ctx, names)
+		}
+		f.report(ctx, farReport{slices: f.visit(ctx, all, want), err: err})
+		look.Reset(farEvery)
+	}
+}
+
+// visit bounds the slices that are wanted and reads the others.
+func (f *far) visit(ctx context.Context, all []*systemd.Slice, want map[string]systemd.Bandwidth) []sliceReport {
+	found := make([]sliceReport, 0, len(all))
+	for _, s := range all {
+		r := sliceReport{name: s.Name()}
+		if b, ok := want[s.Name()]; ok {
+			r.state, r.err = s.Set(ctx, b)
+		} else {
+			r.state, r.err = s.Read(ctx)
+		}
+		found = append(found, r)
+	}
+	return found
+}
+
+// keepRivals looks for programs that write the same controls.
+func (f *far) keepRivals(ctx context.Context) {
+	look := time.NewTimer(0)
+	defer look.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+		found, err := f.manager.ActiveUnits(ctx, systemd.RivalUnits()...)
+		f.report(ctx, farReport{rivals: found, looked: true, err: err})
+		look.Reset(rivalsEvery)
+	}
+}
+
+// keepLimit writes the BMC's limit as wanted and looks at it.
+func (f *far) keepLimit(ctx context.Context, meter *ipmi.Meter) {
+	look := time.NewTimer(0)
+	defer look.Stop()
+	for {
+		var r limitReport
+		select {
+		case <-ctx.Done():
+			return
+		case want := <-f.limit:
+			r.limit, r.err = meter.SetLimit(ctx, want)
+			r.wrote = true
+		case <-look.C:
+			r.limit, r.err = meter.Limit(ctx)
+		}
+		f.report(ctx, farReport{limit: &r})
+		look.Reset(farEvery)
+	}
+}
+
+// stop ends every goroutine that may write, and waits for that within bounds.
+func (f *far) stop() {
+	f.cancel()
+	late := time.NewTimer(farWait)
+	defer late.Stop()
+	select {
+	case <-f.ended:
+	case <-late.C:
+	}
+}
+
+// afar is the hand that puts back what is no file.
+func (n *node) afar() afar {
+	return func(c saved, wrote value, ever bool) (string, bool, error) {
+		was := c.Kind.words(c.found())
+		if !ever {
+			return was + " (never written)", false, nil
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), farWait)
+		defer cancel()
+		var err error
+		switch {
+		case n.far == nil:
+			err = errors.New("it is put back later: the other program is not asked before the first safe cap")
+		case c.Kind == bandwidthControl:
+			slice := n.far.manager.Adopt(strings.TrimPrefix(c.Path, slicePrefix))
+			_, err = slice.PutBack(ctx, systemd.Bandwidth(c.Original), systemd.Bandwidth(wrote.number))
+		default:
+			err = n.putBackLimit(ctx, c.Text, wrote.text)
+		}
+		if errors.Is(err, systemd.ErrChanged) || errors.Is(err, ipmi.ErrLimitChanged) {
+			return fmt.Sprintf("%v; left alone (it was %s)", err, was), true, nil
+		}
+		return was, false, err
+	}
+}
+
+func (n *node) putBackLimit(ctx context.Context, found, wrote string) error {
+	was, errWas := decodeLimit(found)
+	last, errLast := decodeLimit(wrote)
+	if err := errors.Join(errWas, errLast); err != nil {
+		return err
+	}
+	if n.bmc.meter == nil {
+		return ipmi.ErrAbsent
+	}
+	_, err := n.bmc.meter.RestoreLimit(ctx, was, last)
+	return err
+}
+
+// encodeLimit is the BMC's limit as the journal keeps it.
+func encodeLimit(l ipmi.Limit) string {
+	return fmt.Sprintf("%d %t %d %d %d", int64(l.Power), l.Active, l.Action, l.Correction.Milliseconds(), int64(l.Period.Seconds()))
+}
+
+// decodeLimit reads it.
+func decodeLimit(text string) (ipmi.Limit, error) {
+	var power, correction, period int64
+	var l ipmi.Limit
+	if _, err := fmt.Sscanf(text, "%d %t %d %d %d", &power, &l.Active, &l.Action, &correction, &period); err != nil {
+		return ipmi.Limit{}, fmt.Errorf("agent: saved limit of the BMC %q: %w", text, err)
+	}
+	l.Power, l.Correction, l.Period = units.Power(power), time.Duration(correction)*time.Millisecond, time.Duration(period)*time.Second
+	return l, nil
+}
+
+// limitWords is a saved limit for an operator.
+func limitWords(text string) string {
+	l, err := decodeLimit(text)
+	switch {
+	case err != nil:
+		return "unreadable"
+	case !l.Active:
+		return "no limit"
+	}
+	return fmt.Sprintf("%v (exception action %v)", l.Power, l.Action)
+}
+
+// savedFar makes a control that is met while the loop runs durable before it is
+// first written. It says whether that is done; otherwise it is under way, and a
+// later call will say so.
+func (n *node) savedFar(c control) bool { return n.savedAll([]control{c}) }
+
+// savedAll is savedFar for several.
+func (n *node) savedAll(controls []control) bool {
+	if n.journal == nil || n.trail == nil {
+		return false
+	}
+	if !slices.ContainsFunc(controls, func(c control) bool { return !n.trail.has(c.path) }) {
+		return true
+	}
+	if n.journalBusy {
+		return false
+	}
+	next := n.journal.clone()
+	if _, err := next.extend(controls); err != nil {
+		n.log.Warn("controls not saved, so they are not written", slog.Any("error", err))
+		return false
+	}
+	n.storeJournal(next)
+	return false
+}
+
+// storeJournal has a longer journal made durable.
+func (n *node) storeJournal(next *journal) {
+	data, err := next.encode()
+	if err != nil {
+		n.log.Error("journal cannot be encoded", slog.Any("error", err))
+		return
+	}
+	n.journalBusy, n.journalNext = true, next
+	n.clerk.errands <- errand{kind: storeControls, name: journalFile, data: data, durable: true}
+}
+
+// journalStored takes the longer journal into use.
+func (n *node) journalStored(err error) {
+	next := n.journalNext
+	n.journalBusy, n.journalNext = false, nil
+	n.health.set(err != nil, item{
+		"journal-not-stored", warn, fmt.Sprintf("%s cannot be written (%v): no further control is touched", journalFile, err),
+		"make room in " + n.cfg.StateDir,
+	})
+	if err != nil || n.journal == nil {
+		return
+	}
+	trail, err := openTrail(n.cfg.StateDir, next, false)
+	if err != nil {
+		n.log.Warn("records of what is written cannot be opened", slog.Any("error", err))
+		return
+	}
+	if err := n.trail.close(); err != nil {
+		n.log.Debug("records not closed cleanly", slog.Any("error", err))
+	}
+	n.journal, n.trail = next, trail
+}

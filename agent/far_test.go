@@ -1,0 +1,246 @@
+// Claims: what is reached through another program is saved before it is written and
+// put back after; with the agent dead it is said what is not; other writers are
+// found by name; a link that is cut is said before the lease ends.
+package agent
+
+import (
+	"context"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"headroom/capping"
+	"headroom/ipmi"
+	"headroom/lease"
+	"headroom/links"
+	"headroom/systemd"
+	"headroom/units"
+)
+
+// fakeBus is a systemd with slices and units.
+type fakeBus struct {
+	mu     sync.Mutex
+	quotas map[string]uint64
+	units  []systemd.Unit
+	hang   bool
+}
+
+func (b *fakeBus) dial(context.Context) (systemd.Bus, error) { return b, nil }
+
+// Units are those that match, by name alone.
+func (b *fakeBus) Units(ctx context.Context, _, patterns []string) ([]systemd.Unit, error) {
+	b.mu.Lock()
+	hang, all := b.hang, b.units
+	b.mu.Unlock()
+	if hang {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	var found []systemd.Unit
+	for _, u := range all {
+		for _, p := range patterns {
+			if p == u.Name {
+				found = append(found, u)
+			}
+		}
+	}
+	return found, nil
+}
+
+func (b *fakeBus) Group(context.Context, string) (string, error) { return "", nil }
+
+func (b *fakeBus) Quota(_ context.Context, slice string) (uint64, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.quotas[slice], nil
+}
+
+func (b *fakeBus) SetQuota(_ context.Context, slice string, usec uint64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.quotas[slice] = usec
+	return nil
+}
+
+func (b *fakeBus) Close() error { return nil }
+
+func (b *fakeBus) quota(slice string) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.quotas[slice]
+}
+
+// turnFar is one turn with what the other goroutines have to tell.
+func (n *node) turnFar() {
+	for range 4 {
+		select {
+		case e := <-n.clerk.done:
+			n.stored(e)
+		case r := <-n.far.reports:
+			n.farTold(r, instant().Boot)
+		default:
+		}
+	}
+	n.turn(instant())
+}
+
+// The last rung: below the lowest frequency the slices give way, saved first, and
+// everything goes back.
+func TestSlicesGiveWayBelowTheLowestFrequency(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.remove("sys/class/powercap", "sys/devices/virtual/powercap")
+	cfg := l.config("127.0.0.1:1")
+	cfg.Bandwidth.Slices = []string{"batch.slice"}
+	n, bus := l.loopFar(t, cfg)
+	waitFor(t, "the slice is found", func() bool { n.turnFar(); return n.bandwidthInfo().State == capping.RungReady })
+	n.machine.freq.act.Rail = capping.AtFloor
+	for range 8 {
+		n.wall.add(capping.Reading{Power: 150 * units.Watt, Known: true}, period)
+	}
+	waitFor(t, "the slice is bounded", func() bool {
+		n.turnFar()
+		n.machine.freq.act.Rail = capping.AtFloor
+		n.boundSlices()
+		return bus.quota("batch.slice") != math.MaxUint64
+	})
+	j, err := loadJournal(osDisk{cfg.StateDir})
+	if err != nil || j == nil || !saves(j, "systemd:batch.slice") {
+		t.Errorf("journal %+v, %v: the slice was bounded and is not saved", j, err)
+	}
+	waitFor(t, "status shows it", func() bool {
+		n.turnFar()
+		rows := n.sliceRows()
+		return len(rows) == 1 && rows[0].EffectiveCpus != nil && rows[0].WrittenCpus != nil && rows[0].RequestedCpus != nil
+	})
+	if out := putBack(n.root, n.journal, n.trail, noAfar); out.failed != 1 || !strings.Contains(strings.Join(out.kept, " "), "batch.slice") {
+		t.Errorf("without the agent: %+v, want the slice named as not put back", out)
+	}
+	if out := n.putBackNow(); out.failed != 0 || bus.quota("batch.slice") != math.MaxUint64 {
+		t.Errorf("%+v, quota %d", out, bus.quota("batch.slice"))
+	}
+}
+
+func saves(j *journal, path string) bool {
+	for _, c := range j.Controls {
+		if c.Path == path {
+			return true
+		}
+	}
+	return false
+}
+
+// loopFar is a node whose loop the test turns, with a systemd beside it.
+func (l *lab) loopFar(t *testing.T, cfg Config) (*node, *fakeBus) {
+	t.Helper()
+	bus := &fakeBus{
+		quotas: map[string]uint64{"batch.slice": math.MaxUint64},
+		units:  []systemd.Unit{{Name: "thermald.service", Active: "active"}},
+	}
+	n := loopless(t, cfg)
+	n.dial = bus.dial
+	ctx, cancel := context.WithCancel(t.Context())
+	n.startFar(ctx)
+	t.Cleanup(func() {
+		cancel()
+		n.servers.Wait()
+	})
+	return n, bus
+}
+
+// Another writer that runs here is found by name, and named again when it writes.
+func TestRivalIsNamed(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	n, _ := l.loopFar(t, l.config("127.0.0.1:1"))
+	waitFor(t, "thermald is found", func() bool { n.turnFar(); return shown(n, "rival") })
+	if s := n.state(instant()); len(s.GetRivals()) != 1 || s.GetRivals()[0] != "thermald.service" {
+		t.Errorf("rivals %v", s.GetRivals())
+	}
+	n.give(t, 1, 120*units.Watt, lease.Sprint{})
+	waitFor(t, "the cap is held", func() bool { n.turnFar(); return n.caps.applied == 120*units.Watt && !n.caps.stepped })
+	l.write("sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw", "150000000")
+	n.turnFar()
+	if text := n.health.items["limit-drift"].text; !strings.Contains(text, "thermald") {
+		t.Errorf("drift says %q", text)
+	}
+}
+
+// A bus that hangs delays nobody: the loop turns, and the originals go back.
+func TestHungBusDelaysNothing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	n, bus := l.loopFar(t, l.config("127.0.0.1:1"))
+	bus.mu.Lock()
+	bus.hang = true
+	bus.mu.Unlock()
+	before := n.counters.steps
+	for range 20 {
+		n.noteTurn(instant().Boot, 0)
+		n.turnFar()
+	}
+	if n.counters.steps != before+20 || !failSafeLong(l.long()) {
+		t.Errorf("%d turns, limit %v", n.counters.steps-before, l.long())
+	}
+}
+
+// The BMC's saved limit survives the journal's words, whatever it was.
+func TestSavedLimitReadsBack(t *testing.T) {
+	t.Parallel()
+	for _, l := range []ipmi.Limit{
+		{},
+		{Power: 250 * units.Watt, Active: true, Action: ipmi.ActionPowerOff, Correction: time.Second, Period: time.Minute},
+		{Power: 65535 * units.Watt, Action: ipmi.ActionLog, Correction: 4294967295 * time.Millisecond, Period: 65535 * time.Second},
+	} {
+		got, err := decodeLimit(encodeLimit(l))
+		if err != nil || got != l {
+			t.Errorf("%+v came back as %+v, %v", l, got, err)
+		}
+		r := record{IntentText: encodeLimit(l), BeforeText: encodeLimit(l)}
+		if line, err := r.line(); err != nil || len(line) != recordSize {
+			t.Errorf("record of %d bytes, %v", len(line), err)
+		}
+	}
+	for _, bad := range []string{"", "x", "1 true", "1 maybe 0 0 0"} {
+		if _, err := decodeLimit(bad); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
+
+// A cut is noticed by the link, long before the lease ends, and said.
+func TestCutOffIsSaid(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	n := loopless(t, l.config("127.0.0.1:1"))
+	n.give(t, 1, 120*units.Watt, lease.Sprint{})
+	n.network.state = links.State{}
+	n.network.cutOff = n.network.state.CutOff()
+	n.watchCut(instant())
+	if i := n.health.items["cut-off"]; !strings.Contains(i.text, "lease ends within") || !strings.Contains(n.words(), "cut off") || !n.state(instant()).GetCutOff() {
+		t.Errorf("item %+v, words %q", i, n.words())
+	}
+	n.network.cutOff = false
+	n.watchCut(instant())
+	if shown(n, "cut-off") {
+		t.Error("the item does not clear itself")
+	}
+}
+
+// A node that loses its power of holding says why in status, health and the words
+// for the service manager alike.
+func TestDegradedStatesAreSaidAlike(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	l.remove("sys/class/powercap", "sys/devices/virtual/powercap", "sys/devices/system/cpu/cpufreq")
+	n := loopless(t, l.config("127.0.0.1:1"))
+	s := n.state(instant())
+	if !hasStatusItem(s, noRungCode) || !strings.Contains(n.words(), "cannot hold a cap") || s.GetRung() != rungNone {
+		t.Errorf("health %v, words %q, rung %q", s.GetHealth(), n.words(), s.GetRung())
+	}
+	if n.hello().GetControlled() {
+		t.Error("it says that it is controlled")
+	}
+}

@@ -1,0 +1,239 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+
+	"headroom/capping"
+	"headroom/internal/cli"
+	"headroom/rapl"
+	"headroom/units"
+)
+
+// Rungs of the actuation ladder, as operators and the coordinator see them.
+const (
+	rungRAPL    = "rapl"
+	rungCPUFreq = "cpufreq"
+	rungNone    = "none"
+)
+
+// logMachine says once what is unusual about the machine.
+func (n *node) logMachine() {
+	if t := n.machine.tree; t != nil {
+		for _, r := range t.Remarks() {
+			n.log.Info("about the zones", slog.String("code", r.Code), slog.String("text", r.Text))
+		}
+	}
+	top := n.machine.packageMax()
+	wall := units.FromWatts((top + n.cfg.Power.Other).Watts() / n.cfg.Power.SupplyEfficiency)
+	if top > 0 && wall < n.cfg.Power.FailSafe {
+		// Ranges move with kernels and firmware: never a reason not to start.
+		n.log.Warn("the packages take less than the fail-safe cap asks for; limits are clamped",
+			slog.Float64("package_max_w", top.Watts()), slog.Float64("fail_safe_w", n.cfg.Power.FailSafe.Watts()))
+	}
+}
+
+// refuseJournal leaves the node at its fail-safe cap without touching the damaged
+// journal: its present limits may not be saved as originals.
+func (n *node) refuseJournal(damage error) error {
+	unrecorded := func(string, int64, int64) error { return nil }
+	if n.machine.capable() {
+		n.mode = holding
+		n.decide(instant())
+		n.machine.readBack()
+		for _, s := range n.machine.limited() {
+			if s.readable && s.effective.long <= s.requested.long {
+				continue // never raise here
+			}
+			damage = errors.Join(damage, s.write(s.requested, unrecorded))
+		}
+		if n.machine.ladder.Use == capping.RungFreq {
+			damage = errors.Join(damage, n.machine.freq.write(n.machine.freq.standing(), unrecorded))
+		}
+	}
+	return damaged(n.cfg.StateDir+"/"+journalFile, damage)
+}
+
+// begin decides the mode and, when holding, brings the node to its fail-safe cap
+// by the best rung that takes it.
+func (n *node) begin() error {
+	if n.journal != nil {
+		if err := n.resume(); err != nil {
+			return err
+		}
+	}
+	if !(n.cfg.Enforce || n.draining) || !n.machine.capable() {
+		return n.observe(n.machine.ladder.Why, "it is charged its rated watts; set enforce: false if that is meant")
+	}
+	for n.machine.capable() {
+		failed, err := n.climb()
+		if err != nil {
+			return err
+		}
+		if failed == nil || !n.stepDown(failed) {
+			n.tidyRungs()
+			n.health.set(n.machine.raplInfo.State == capping.RungLocked, item{
+				"bios-lock", warn, "package limits are locked by firmware: " + n.machine.raplInfo.Text + "; " + n.machine.ladder.Why,
+				"look for a RAPL lock or cTDP in the BIOS set-up: frequency holds a cap less exactly",
+			})
+			n.log.Info("fail-safe cap written", slog.Float64("cap_w", n.holder.Memory().FailSafe.Watts()),
+				slog.Int64("after_ms", (instant().Boot-n.began).Milliseconds()), slog.Bool("adopted", !n.ownJournal),
+				slog.String("rung", n.machine.ladder.Use.String()), slog.String("why", n.machine.ladder.Why))
+			return nil
+		}
+	}
+	return n.observe(n.machine.ladder.Why, "look for locked RAPL settings in the BIOS set-up; until then it is charged its rated watts")
+}
+
+// observe makes the node one that only looks. Where it was meant to hold a cap,
+// that is said.
+func (n *node) observe(why, hint string) error {
+	n.mode = observing
+	n.health.set(n.cfg.Enforce, item{noRungCode, warn, "this node cannot hold a cap: " + why, hint})
+	return n.writeHeld(n.exactCover())
+}
+
+// noRungCode is the health item of a node that cannot hold a cap.
+const noRungCode = "no-rapl"
+
+// climb saves the originals of the chosen rung and writes the fail-safe cap with
+// it. failed is why the rung did not take it.
+func (n *node) climb() (failed, err error) {
+	if err := n.saveOriginals(); err != nil {
+		return nil, err
+	}
+	n.mode = holding
+	n.machine.readBack()
+	n.decide(instant())
+	want := n.exactCover()
+	raise := cover{cap: math.MaxInt64, limits: make([]pair, len(want.limits)), state: want.state, stamp: want.stamp}
+	for i, s := range n.machine.limited() {
+		raise.limits[i] = s.effective // a predecessor's limits, or the factory's
+	}
+	covered := raise.allows(want) || n.writeHeld(want) == nil
+	if n.machine.onRAPL() {
+		failed = n.climbRAPL(raise, covered)
+	} else {
+		failed = n.climbFreq(covered)
+	}
+	n.writeErr = failed
+	n.cover = n.exactCover() // no raise beyond this before held.json says so
+	n.noteHeld(n.writeHeld(n.cover))
+	return failed, nil
+}
+
+// climbRAPL writes and verifies every field of every package.
+func (n *node) climbRAPL(raise cover, covered bool) (failed error) {
+	for i, s := range n.machine.sockets {
+		to := s.requested
+		if !covered {
+			to = pair{min(to.long, raise.limits[i].long), min(to.short, raise.limits[i].short)}
+		}
+		failed = errors.Join(failed, s.write(to, n.trail.note))
+		windows, err := s.prepare(n.trail.note)
+		failed = errors.Join(failed, err)
+		n.health.set(windows != nil, item{
+			"window-refused", warn, fmt.Sprintf("%s: %v", s.zone.Label, windows),
+			"caps settle slower than they could; nothing else is wrong",
+		})
+	}
+	return failed
+}
+
+// climbFreq writes and verifies the ceilings; one that cannot be raised safely
+// stays where it is.
+func (n *node) climbFreq(covered bool) error {
+	var most map[string]units.Freq
+	if !covered {
+		most = n.machine.freq.standing()
+	}
+	return n.machine.freq.write(most, n.trail.note)
+}
+
+// stepDown rules out the rung that failed, and says whether the next one, or none,
+// is to be tried. A rung that an earlier powerd stood on is kept unless firmware
+// locked it: it may hold limits, and what reads back is reported.
+func (n *node) stepDown(failed error) bool {
+	var lock *rapl.LockedError
+	locked := errors.As(failed, &lock)
+	if !n.ownJournal && !locked {
+		return false
+	}
+	before, infoRAPL, infoFreq := n.machine.ladder, n.machine.raplInfo, n.machine.freqInfo
+	info := &n.machine.freqInfo
+	if n.machine.onRAPL() {
+		info = &n.machine.raplInfo
+	}
+	info.State, info.Text = capping.RungRefused, failed.Error()
+	if locked {
+		info.State = capping.RungLocked
+	}
+	n.machine.choose()
+	if !n.machine.capable() && !n.ownJournal {
+		n.machine.ladder, n.machine.raplInfo, n.machine.freqInfo = before, infoRAPL, infoFreq
+		return false
+	}
+	n.log.Warn("a rung does not hold, trying the next", slog.String("rung", before.Use.String()), slog.Any("error", failed))
+	if n.ownJournal {
+		n.undo()
+	}
+	return true
+}
+
+// undo puts back what this process's first writes touched.
+func (n *node) undo() {
+	out := putBack(n.root, n.journal, n.trail, n.afar())
+	n.logOutcome("this machine does not take them", out)
+	if out.failed > 0 {
+		return // the journal stays, and with it what is still to be put back
+	}
+	n.ownJournal = false
+	if err := n.forget(); err != nil {
+		n.log.Warn("journal not removed", slog.Any("error", err))
+	}
+}
+
+// tidyRungs puts back what an earlier powerd wrote on a rung that is not stood on
+// any more: the cap is held by the present one by now.
+func (n *node) tidyRungs() {
+	for _, c := range n.journal.Controls {
+		stale := c.Kind == freqControl
+		if !n.machine.onRAPL() {
+			stale = c.Kind == powerControl || c.Kind == windowControl || c.Kind == switchControl
+		}
+		if _, ever := n.trail.wrote(c.Path); !stale || !ever {
+			continue
+		}
+		line, kept, err := putBackOne(n.root, c, n.trail, n.afar())
+		n.log.Info("a control of another rung", slog.String("control", c.Label), slog.String("outcome", line),
+			slog.Bool("kept", kept), slog.Any("error", err))
+	}
+}
+
+// ladderRows are the rungs for status, with what was found out far away.
+func (n *node) ladderRows() []capping.RungInfo {
+	l := capping.Choose([]capping.RungInfo{n.machine.raplInfo, n.machine.freqInfo, n.bandwidthInfo(), n.limitInfo()})
+	if n.mode == holding {
+		return l.Rungs
+	}
+	for i := range l.Rungs {
+		if l.Rungs[i].State == capping.RungUsed {
+			l.Rungs[i].State, l.Rungs[i].Text = capping.RungReady, "observe only"
+		}
+	}
+	return l.Rungs
+}
+
+// rung is the rung that holds the cap, in the words of the contract.
+func (n *node) rung() string { return n.machine.ladder.Use.String() }
+
+// saveFailed is the error of a journal that could not be stored.
+func saveFailed(stateDir string, err error) error {
+	return &cli.Error{
+		Code: "state-dir", Exit: cli.ExitFailed, Err: err,
+		Message: fmt.Sprintf("cannot save the original limits: %v; nothing was written", err),
+		Hint:    "make room in " + stateDir + " and start powerd again",
+	}
+}

@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"math"
+	"time"
+
+	"headroom/capping"
+	"headroom/units"
+)
+
+const (
+	// settledWithin is how near to a new cap the power has to come to have met it.
+	settledWithin = 0.02
+	// settleMost is when waiting for that is given up: the node does not want it.
+	settleMost = 30 * time.Second
+)
+
+// noteSettle counts how long a new cap takes to be met by the measured power, as
+// long as it is the cap that holds the node back.
+func (n *node) noteSettle(now time.Duration) {
+	wall := n.wallReading()
+	switch {
+	case n.stepAt == 0 || n.sample.Elapsed == 0:
+	case now-n.stepAt > settleMost:
+		n.stepAt = 0
+	case wall.Known && n.limited() && math.Abs(wall.Power.Watts()/n.caps.now.Watts()-1) <= settledWithin:
+		n.tally.ObserveSettle(now - n.stepAt)
+		n.stepAt = 0
+	}
+}
+
+// wallMean is the mean wall power over the last second or so.
+type wallMean struct {
+	slots [8]struct {
+		energy  units.Energy
+		elapsed time.Duration
+		known   bool
+	}
+	next int
+}
+
+func (w *wallMean) add(r capping.Reading, elapsed time.Duration) {
+	s := &w.slots[w.next]
+	s.energy, s.elapsed, s.known = r.Power.For(elapsed), elapsed, r.Known
+	w.next = (w.next + 1) % len(w.slots)
+}
+
+// value is the mean over the newest readings that make up a second; an unknown
+// one among them makes it unknown.
+func (w *wallMean) value() (units.Power, bool) {
+	var energy units.Energy
+	var elapsed time.Duration
+	for i := range w.slots {
+		s := &w.slots[(w.next+len(w.slots)-1-i)%len(w.slots)]
+		if !s.known {
+			return 0, false
+		}
+		energy, elapsed = energy+s.energy, elapsed+s.elapsed
+		if elapsed >= beat-period/10 {
+			break
+		}
+	}
+	return energy.Over(elapsed), elapsed > 0
+}

@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"headroom/rapl"
+)
+
+// refreshEvery is the seconds between two looks for zones, policies and sensors
+// that came or went: packages are unplugged, processors go offline.
+const refreshEvery = 30
+
+// refresh looks again what the machine has.
+func (n *node) refresh() {
+	n.refreshZones()
+	n.refreshPolicies()
+	if n.heat.sensors != nil {
+		if err := n.heat.sensors.Refresh(); err != nil {
+			n.log.Debug("sensors not looked for", slog.Any("error", err))
+		}
+	}
+}
+
+func (n *node) refreshZones() {
+	t := n.machine.tree
+	if t == nil {
+		return
+	}
+	c, err := t.Refresh()
+	if err != nil {
+		n.log.Debug("zones not looked for", slog.Any("error", err))
+	}
+	for _, z := range c.Gone {
+		n.log.Warn("a zone is gone", slog.String("zone", z.Label))
+	}
+	for _, z := range c.Back {
+		n.log.Info("a zone is back", slog.String("zone", z.Label))
+	}
+	for _, z := range c.Added {
+		n.log.Warn("a zone is new", slog.String("zone", z.Label))
+		if z.Kind == rapl.Package {
+			n.machine.strange = append(n.machine.strange, z.Label)
+		}
+	}
+	n.health.set(len(n.machine.strange) > 0, item{
+		"new-package", fail, "packages that came after the start are not limited: " + strings.Join(n.machine.strange, ", ") +
+			"; the node is charged its rated watts", "start powerd again: it saves and limits them",
+	})
+	n.watchTwins()
+}
+
+// watchTwins says when a package is held to less than was written, by the limits
+// that the same package shows through another door: the lower of the two wins.
+func (n *node) watchTwins() {
+	var held []string
+	for _, s := range n.machine.limited() {
+		if len(n.machine.tree.Twins(s.zone)) == 0 || s.written.long == 0 {
+			continue
+		}
+		b, err := n.machine.tree.Binding(s.zone, rapl.LongTerm)
+		if err == nil && b.Zone != s.zone && b.Limit < s.written.long-rapl.Rounding {
+			held = append(held, fmt.Sprintf("%s to %v by %s (%v was written)", s.zone.Label, b.Limit, b.Zone.Label, s.written.long))
+		}
+	}
+	n.health.set(len(held) > 0, item{
+		"twin-limit", warn, "a lower limit wins: " + strings.Join(held, ", "),
+		"firmware or another program set it through memory-mapped registers; the node draws less than its cap allows",
+	})
+}
+
+// refreshPolicies takes in policies whose processors came online. What is new is
+// saved before it is bounded.
+func (n *node) refreshPolicies() {
+	f := n.machine.freq
+	if f == nil {
+		return
+	}
+	added, err := f.set.Refresh()
+	if err != nil {
+		n.log.Debug("policies not looked for", slog.Any("error", err))
+	}
+	for _, p := range added {
+		n.log.Info("a frequency policy is new", slog.String("policy", p.Name))
+	}
+	if f.hands != nil && f.used && n.mode == holding {
+		n.savedAll(f.controls())
+	}
+}

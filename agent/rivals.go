@@ -1,0 +1,117 @@
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"headroom/systemd"
+)
+
+const (
+	// rivalsEvery is the time between two searches for other writers.
+	rivalsEvery = time.Minute
+	// tolerance is how often another writer's change is written over by a node that
+	// tolerates it.
+	tolerance = 10 * time.Second
+)
+
+// rivals are the other writers of this node's controls. They are found by name
+// and by what they write.
+type rivals struct {
+	units []string // active, as systemd says
+	words string   // the same with what they write
+	asked bool     // systemd could be asked
+}
+
+// rivalsTold takes what systemd says is active.
+func (n *node) rivalsTold(found []systemd.Unit, err error) {
+	r := &n.rivals
+	r.asked = err == nil
+	if err != nil {
+		n.log.Debug("other writers cannot be looked for", slog.Any("error", err))
+		return
+	}
+	var names, words []string
+	for _, u := range found {
+		names = append(names, u.Name)
+		if known, ok := systemd.RivalOf(u.Name); ok {
+			words = append(words, fmt.Sprintf("%s (%s)", u.Name, known.Writes))
+		}
+	}
+	slices.Sort(names)
+	r.units, r.words = names, strings.Join(words, ", ")
+	n.health.set(len(names) > 0, item{
+		"rival", warn, fmt.Sprintf("active here and known to write the same controls: %s", r.words),
+		"stop and mask it; rivals: " + n.cfg.Rivals + " says what powerd does about its writes",
+	})
+}
+
+// mayWriteOver says whether a value that another program has changed is written
+// over now; last is when that was done last, 0 for never.
+func (n *node) mayWriteOver(now, last time.Duration) bool {
+	if n.caps.stepped {
+		return true // a new cap is always written, and cuts never wait
+	}
+	switch n.cfg.Rivals {
+	case rivalsFight:
+		return true
+	case rivalsYield:
+		return false
+	}
+	return last == 0 || now-last >= tolerance
+}
+
+// driftItem is what is said about a control that another program changed.
+func (n *node) driftItem(what string) item {
+	who := "another program may be writing"
+	if n.rivals.words != "" {
+		who = "another program writes, likely " + n.rivals.words
+	}
+	hint := "find the other writer (thermald, tuned, an EAR or GEOPM daemon) and stop it; "
+	switch n.cfg.Rivals {
+	case rivalsFight:
+		hint += "powerd writes its own limit again at once"
+	case rivalsYield:
+		hint += "rivals is yield: its value stays, and the node is charged for what reads back"
+	default:
+		hint += "powerd writes its own limit again, at most once in 10 s"
+	}
+	return item{"limit-drift", warn, what + "; " + who, hint}
+}
+
+// noteDrift keeps the highest excess until a heartbeat has told it.
+func (n *node) noteDrift(now time.Duration) {
+	if n.mode != holding {
+		return
+	}
+	excess, ok := n.excessWall()
+	n.excess, n.excessOK = max(n.excess, excess), n.excessOK && ok
+	before := n.driftAt
+	for _, s := range n.machine.limited() {
+		switch {
+		case s.off:
+			n.drift(now, fmt.Sprintf("the limits of %s are switched off", s.zone.Label))
+		case s.drifted:
+			n.drift(now, fmt.Sprintf("%s holds %v, %v was written", s.zone.Label, s.effective.long, s.written.long))
+		}
+	}
+	if f := n.machine.freq; f != nil && f.used {
+		if names := f.drifted(); len(names) > 0 {
+			n.drift(now, fmt.Sprintf("the frequency ceiling of %s stands higher than it was written", strings.Join(names, ", ")))
+		}
+	}
+	if n.driftAt != before && (before == 0 || now-before > period*2) {
+		n.counters.drifts++
+	}
+	if n.driftAt == 0 || now-n.driftAt > driftShown {
+		n.health.clear("limit-drift")
+	}
+}
+
+func (n *node) drift(now time.Duration, what string) {
+	n.driftAt = now
+	n.health.set(true, n.driftItem(what))
+}

@@ -1,0 +1,284 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"headroom/capping"
+	"headroom/internal/cli"
+	"headroom/ipmi"
+	"headroom/units"
+)
+
+// bmcSide is what the BMC tells, and what is learned from it: the slow half of
+// the control. The meter asks on its own goroutine; here it is only looked at.
+type bmcSide struct {
+	meter   *ipmi.Meter // nil: no BMC is asked
+	learner *capping.Learner
+	reading ipmi.Reading
+	serial  uint64        // of the reading that stood in for a sample last
+	takenAt time.Duration // when that was
+
+	limit      ipmi.Limit // the BMC's own, as last read
+	limitKnown bool
+	limitErr   error
+	limitWant  units.Power
+	limitAt    time.Duration
+}
+
+// saneAbove: a reading above this multiple of rated is no reading.
+const saneAbove = 2
+
+// startBMC begins to ask the BMC. It never waits, and what is wrong never stops
+// the node: it is said.
+func (n *node) startBMC() {
+	cfg := n.ipmiConfig()
+	if cfg.Mode == ipmi.ModeOff {
+		return
+	}
+	if cfg.Mode == ipmi.ModeLAN {
+		var err error
+		cfg.Password, err = readPassword(n.cfg.IPMI.PasswordFile)
+		n.health.set(err != nil, item{
+			"bmc-password", fail, fmt.Sprintf("the BMC is not asked: %v", err), hintOf(err),
+		})
+		if err != nil {
+			return
+		}
+	}
+	n.bmc.meter = ipmi.Start(cfg, n.log)
+	n.bmc.learner = capping.NewLearner(n.lawCfg)
+}
+
+// ipmiConfig is where the BMC is. One in-band belongs to this machine, so a node
+// below another root has none.
+func (n *node) ipmiConfig() ipmi.Config {
+	c := n.cfg.IPMI
+	cfg := ipmi.Config{
+		Mode: ipmi.Mode(c.Mode), Address: c.Address, User: c.User,
+		Most: saneAbove * n.cfg.Power.Rated, LoopPeriod: beat,
+	}
+	if n.cfg.Root != "/" && c.Mode == ipmiAuto {
+		cfg.Mode = ipmi.ModeOff
+	}
+	return cfg
+}
+
+// passwordMax bounds the password file: IPMI takes 20 bytes.
+const passwordMax = 1 << 10
+
+// readPassword reads the file that holds the BMC's password and nothing else. One
+// that others may read is refused.
+func readPassword(path string) (string, error) {
+	if path == "" {
+		return "", nil
+	}
+	refuse := func(problem, hint string, err error) (string, error) {
+		return "", &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: "ipmi.password_file: " + problem, Hint: hint, Err: err}
+	}
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return refuse(path+": no such file", "write the password into it, and chmod 0600", err)
+	case err != nil:
+		return refuse(err.Error(), "it must be readable by the user that runs powerd", err)
+	case info.Mode().Perm()&0o007 != 0:
+		return refuse(fmt.Sprintf("%s may be read or written by everybody (mode %04o)", path, info.Mode().Perm()), "chmod 0600 "+path, nil)
+	case info.Size() > passwordMax:
+		return refuse(fmt.Sprintf("%s holds %d bytes", path, info.Size()), "it must hold the password and nothing else", nil)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return refuse(err.Error(), "it must be readable by the user that runs powerd", err)
+	}
+	return strings.TrimRight(string(data), "\r\n"), nil
+}
+
+// learning says that the learned model counts: there is a BMC, or there was one.
+func (b *bmcSide) learning() bool {
+	if b.learner == nil {
+		return false
+	}
+	_, began := b.learner.Other()
+	return began || b.reading.State != ipmi.StateAbsent
+}
+
+// learn takes in one sample and the BMC's newest reading, and brings the law's
+// model up to date.
+func (n *node) learn(now time.Duration) {
+	b := &n.bmc
+	if b.meter == nil {
+		return
+	}
+	b.reading = b.meter.Latest()
+	b.learner.Observe(now, n.sample)
+	b.learner.Learn(now, capping.WallReading{
+		Power: b.reading.Power, Known: b.reading.Known, Serial: b.reading.Serial, ChangedAt: b.reading.ChangedAt,
+		AskedAt: b.reading.AskedAt,
+	})
+	if b.learning() {
+		n.lawCfg = b.learner.Config()
+	}
+}
+
+// model is the best there is for making wall power of package power.
+func (n *node) model() capping.Config {
+	if n.bmc.learning() {
+		return n.bmc.learner.Model()
+	}
+	return n.lawCfg
+}
+
+// wallReading is the wall power of the last sample: by the model from the
+// packages, or where those are not measured, what the BMC says.
+func (n *node) wallReading() capping.Reading {
+	in := n.sample
+	if in.Package.Known && (in.DRAM.Known || !n.lawCfg.HasDRAM) {
+		return capping.Reading{Power: n.model().Wall(in.Package.Power, in.DRAM.Power), Known: true}
+	}
+	return capping.Reading{Power: n.bmc.reading.Power, Known: n.bmc.reading.Known}
+}
+
+// standIn makes a sample of a new reading of the BMC where packages cannot be
+// measured at all.
+func (n *node) standIn(now time.Duration) {
+	b := &n.bmc
+	if len(n.machine.sockets) > 0 || !b.reading.Known || b.reading.Serial == b.serial {
+		return
+	}
+	watts := b.reading.Power.Watts()*n.cfg.Power.SupplyEfficiency - n.cfg.Power.Other.Watts()
+	n.sample.Package = capping.Reading{Power: max(0, units.FromWatts(watts)), Known: true}
+	n.sample.Elapsed = now - b.takenAt
+	if b.takenAt == 0 {
+		n.sample.Elapsed = period
+	}
+	b.serial, b.takenAt = b.reading.Serial, now
+}
+
+// blind says that nothing measures power here.
+func (n *node) blind() bool { return len(n.machine.sockets) == 0 && !n.bmc.reading.Known }
+
+// watchBMC is what once a second is enough for: what the BMC is good for, in
+// words, and its own limit behind the cap.
+func (n *node) watchBMC(now time.Duration) {
+	b := &n.bmc
+	if b.meter == nil {
+		return
+	}
+	if w, ok := n.wall.value(); ok && len(n.machine.sockets) > 0 {
+		b.meter.Witness(w)
+	}
+	asked := n.cfg.IPMI.Mode == ipmiLAN || n.cfg.IPMI.Mode == ipmiInBand
+	late := now-n.began > quietBMC
+	switch b.reading.State {
+	case ipmi.StateStale, ipmi.StateInsane:
+		n.health.set(true, bmcItem(b.reading))
+	case ipmi.StateAbsent, ipmi.StateUnknown:
+		n.health.set(asked && late, bmcItem(b.reading))
+	case ipmi.StateOK:
+		n.health.clear("bmc")
+	}
+	agreement := b.learner.Agreement(now)
+	n.health.set(agreement.State == capping.Disagrees, item{
+		"sensor-disagree", warn,
+		fmt.Sprintf("wall power of the BMC and of the model %v; the wall counts", agreement),
+		"look at power.other and supply_efficiency, at the unit of the BMC's reading, and at energy filtering (SGX) in the BIOS",
+	})
+	n.backstop(now)
+}
+
+// quietBMC is how long a BMC that was asked for by name may take to say anything.
+const quietBMC = 6 * time.Second
+
+func bmcItem(r ipmi.Reading) item {
+	return item{
+		"bmc", warn, fmt.Sprintf("wall power from the BMC is %s: %s; the model alone goes on, with a margin", r.State, r.Why),
+		"see powerd sensor list; a BMC that hangs comes back with ipmitool mc reset cold, which leaves the host alone",
+	}
+}
+
+const (
+	// backstopAbove is how far above the cap the BMC's own limit is kept: behind
+	// the loop, never in its way.
+	backstopAbove = 1.05
+	// backstopStep and backstopEvery bound how often it is rewritten: some BMCs
+	// keep it in flash.
+	backstopStep  = 2 * units.Watt
+	backstopEvery = 5 * time.Second
+)
+
+// backstop keeps the BMC's own limit a little above the cap.
+func (n *node) backstop(now time.Duration) {
+	b := &n.bmc
+	if !n.cfg.IPMI.Limit || n.mode != holding || !b.limitKnown {
+		return
+	}
+	want := units.FromWatts(n.caps.now.Watts() * backstopAbove)
+	found := b.limit
+	if !n.savedFar(control{path: bmcPath, label: "limit of the BMC", kind: bmcControl, read: func() (value, error) {
+		return value{text: encodeLimit(found)}, nil
+	}}) {
+		return
+	}
+	if max(want-b.limitWant, b.limitWant-want) < backstopStep || now-b.limitAt < backstopEvery {
+		return
+	}
+	expect := ipmi.Limit{Power: want, Active: true, Correction: max(found.Correction, beat), Period: found.Period}
+	if err := n.trail.noteValue(bmcPath, value{text: encodeLimit(expect)}, value{text: encodeLimit(found)}); err != nil {
+		n.log.Warn("the BMC's limit is not written", slog.Any("error", err))
+		return
+	}
+	b.limitWant, b.limitAt = want, now
+	n.far.limit.put(want)
+}
+
+// limitTold takes a report about the BMC's limit.
+func (n *node) limitTold(r limitReport) {
+	b := &n.bmc
+	b.limitErr = r.err
+	if r.err == nil {
+		if r.wrote && n.trail != nil && n.trail.has(bmcPath) {
+			// The bytes as the BMC took them, so that only they are ever put back over.
+			if err := n.trail.noteValue(bmcPath, value{text: encodeLimit(r.limit)}, value{text: encodeLimit(b.limit)}); err != nil {
+				n.log.Warn("the BMC's limit is not recorded", slog.Any("error", err))
+			}
+		}
+		b.limit, b.limitKnown = r.limit, true
+	} else if r.wrote {
+		b.limitWant = 0 // to be tried again
+		n.counters.writeErrors++
+	}
+	n.health.set(r.err != nil && !errors.Is(r.err, ipmi.ErrAbsent), item{
+		"bmc-limit", warn, fmt.Sprintf("the BMC's own limit cannot be kept: %v", r.err),
+		"the cap is held without it; set ipmi.limit: false if this BMC has none",
+	})
+}
+
+// limitInfo is the BMC's limit as a rung.
+func (n *node) limitInfo() capping.RungInfo {
+	info := capping.RungInfo{Rung: capping.RungDCMI, State: capping.RungMissing, Text: "no BMC is asked"}
+	b := &n.bmc
+	switch {
+	case !n.cfg.IPMI.Limit:
+		info.State, info.Text = capping.RungOff, "ipmi.limit is false"
+	case b.limitErr != nil:
+		info.State, info.Text = capping.RungRefused, b.limitErr.Error()
+	case b.limitKnown && b.limit.Active:
+		info.State, info.Text = capping.RungReady, fmt.Sprintf("holds %v with exception action %v", b.limit.Power, b.limit.Action)
+	case b.limitKnown:
+		info.State, info.Text = capping.RungReady, "no limit is active"
+	}
+	return info
+}
+
+// close ends the asking.
+func (b *bmcSide) close() {
+	if b.meter != nil {
+		b.meter.Close()
+	}
+}

@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"headroom/lease"
+)
+
+// The service manager is told how this powerd is: ready once a safe cap is held
+// (or the node is known to only observe), a beat with each turn of the owner, so
+// that a stuck owner is restarted and a hung BMC is not, and what it does in words.
+
+// ready tells that the node is safe.
+func (n *node) ready() { n.tell(n.notify.Ready(n.words())) }
+
+// beatWatchdog proves that the owner turns. Only the loop may call it.
+func (n *node) beatWatchdog() {
+	if n.notify.Watchdog() > 0 {
+		n.tell(n.notify.Beat())
+	}
+}
+
+// sayStatus tells what the node does, when that changed.
+func (n *node) sayStatus() {
+	if !n.notify.Listening() {
+		return
+	}
+	if s := n.words(); s != n.said {
+		n.said = s
+		n.tell(n.notify.Status(s))
+	}
+}
+
+// sayStopping tells that the node is about to stop, and asks for the time it takes.
+func (n *node) sayStopping() {
+	n.tell(n.notify.Stopping("stopping: asking for a release"))
+	n.tell(n.notify.Extend(releaseWait + 3*farWait))
+}
+
+func (n *node) tell(err error) {
+	if err != nil {
+		n.log.Debug("the service manager was not told", slog.Any("error", err))
+	}
+}
+
+// words is the node in one line. It holds no figure that changes all the time.
+func (n *node) words() string {
+	base, state := n.holder.Cap()
+	var s string
+	switch {
+	case n.mode == released:
+		s = "released: the originals are back, only observing"
+	case n.mode == observing && !n.cfg.Enforce:
+		s = "observe only: enforce is false"
+	case n.mode == observing:
+		s = "cannot hold a cap: " + n.machine.ladder.Why
+	case state == lease.Held:
+		s = fmt.Sprintf("holding the lease's cap of %v by %v", base, n.machine.ladder.Use)
+	default:
+		s = fmt.Sprintf("holding the fail-safe cap of %v by %v (%v)", base, n.machine.ladder.Use, n.holder.Why())
+	}
+	if n.caps.running != "" {
+		s += "; sprinting"
+	}
+	if n.network.cutOff {
+		s += "; cut off"
+	}
+	if k := len(n.health.items); k > 0 {
+		s += fmt.Sprintf("; %d warnings, see powerd status", k)
+	}
+	return s
+}
+
+// counters count since powerd started.
+type counters struct {
+	renewals, refusals, expiries, steps, misses, drifts, writeErrors, thermalEvents, sprints uint64
+}
+
+// late is how much later than due a turn may come before it counts as missed.
+const late = period
+
+// noteTurn counts a turn and whether it came in time.
+func (n *node) noteTurn(now, before time.Duration) {
+	n.counters.steps++
+	if before > 0 && now-before > period+late {
+		n.counters.misses++
+	}
+}
