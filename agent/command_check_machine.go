@@ -149,7 +149,7 @@ func probeLimits(s site, o *own) finding {
 	if err != nil {
 		return finding{"bios-lock", checkWarn, "not probed: " + err.Error(), "stop powerd first; while it runs it verifies each of its writes itself"}
 	}
-	defer func() { _ = held.Close() }()
+	defer func() { _ = unlock(held) }()
 	if j, err := loadJournal(osDisk{s.stateDir}); err != nil || j != nil {
 		return finding{"bios-lock", checkWarn, "not probed: an earlier powerd has saved limits that are not back yet", "powerd limit restore puts them back"}
 	}

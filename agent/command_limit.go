@@ -85,7 +85,7 @@ func restoreDead(ctx context.Context, cfg Config, force bool, change *headroomv1
 	if err != nil {
 		return outcome{}, err
 	}
-	defer func() { err = errors.Join(err, held.Close()) }()
+	defer func() { err = errors.Join(err, unlock(held)) }()
 	d := osDisk{cfg.StateDir}
 	j, err := loadJournal(d)
 	if errors.Is(err, ErrDamaged) {

@@ -275,7 +275,7 @@ func TestProbe(t *testing.T) {
 	if f := checkLock(s, o, true); f.State != checkWarn || !strings.Contains(f.Text, "not probed") {
 		t.Errorf("beside a running powerd: %+v", f)
 	}
-	if err := held.Close(); err != nil {
+	if err := unlock(held); err != nil {
 		t.Fatal(err)
 	}
 }

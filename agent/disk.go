@@ -107,3 +107,9 @@ func lock(dir string) (*os.File, error) {
 	}
 	return f, nil
 }
+
+// unlock gives the state directory free. Closing alone would not do where a copy of
+// the descriptor lives for a moment in a child that another goroutine just forks.
+func unlock(f *os.File) error {
+	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
+}

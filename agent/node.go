@@ -338,7 +338,7 @@ func (n *node) close() error {
 	if n.root != nil {
 		errs = append(errs, n.root.Close())
 	}
-	return errors.Join(append(errs, n.lock.Close())...)
+	return errors.Join(append(errs, unlock(n.lock))...)
 }
 
 func (n *node) logOutcome(why string, out outcome) {

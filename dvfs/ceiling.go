@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -60,9 +61,31 @@ func (c *Ceiling) Clamp(f units.Freq) units.Freq { return c.policy.within(f) }
 // *WriteError. A floor that stands above the ceiling is lowered first, and goes
 // back to where it was when a later ceiling allows it.
 func (c *Ceiling) Set(f units.Freq) (units.Freq, error) {
+	patience := settleMost
+	return c.set(f, &patience)
+}
+
+const (
+	// settleMost is how long a Set waits for the kernel to carry ceilings out. Since
+	// Linux 5.5 a write to scaling_max_freq hands the new bound to a worker (kernel:
+	// drivers/base/power/qos.c, cpufreq.c refresh_frequency_limits), so what reads
+	// back at once may still be the old one.
+	settleMost = 40 * time.Millisecond
+	settleStep = 2 * time.Millisecond
+)
+
+// set is Set; what it waits is taken off patience.
+func (c *Ceiling) set(f units.Freq, patience *time.Duration) (units.Freq, error) {
 	want := c.policy.Nearest(f)
 	errFloor := c.makeRoom(want)
 	got, err := c.write(c.control, want)
+	for err == nil && got > want && *patience > 0 {
+		time.Sleep(settleStep)
+		*patience -= settleStep
+		var v int64
+		v, err = c.control.Read()
+		got, err = units.Freq(v), offline(err)
+	}
 	if err == nil && got > want {
 		err = ErrNotTaken
 	}
@@ -304,8 +327,9 @@ func (c *Ceilings) Set(f units.Freq) Report {
 func (c *Ceilings) SetEach(want func(p *Policy) units.Freq) Report {
 	c.follow()
 	report := make(Report, 0, len(c.all))
+	patience := settleMost // for all of them: their workers run side by side
 	for _, r := range c.all {
-		report = append(report, r.set(want(r.policy)))
+		report = append(report, r.set(want(r.policy), &patience))
 	}
 	return report
 }
@@ -320,13 +344,13 @@ func (c *Ceilings) ReadBack() Report {
 	return report
 }
 
-func (r *reached) set(f units.Freq) Result {
+func (r *reached) set(f units.Freq, patience *time.Duration) Result {
 	r.requested, r.stood = f, 0
 	if r.ceiling == nil {
 		return r.result(0, r.failed)
 	}
 	r.written = r.policy.Nearest(f)
-	got, err := r.ceiling.Set(f)
+	got, err := r.ceiling.set(f, patience)
 	if err == nil {
 		r.stood = got
 	}
