@@ -1,8 +1,8 @@
 // Package rmcp holds the frames of IPMI over LAN: RMCP+ packets, their encryption and
 // signature, and the IPMI messages inside.
 //
-// The one idea: bytes in, bytes out. Both ends use it (the meter of package ipmi, the
-// emulated BMC of the lab), and neither can be made to panic by what comes over a wire.
+// The one idea: bytes in, bytes out. It is the end that asks (the sessions of package
+// ipmi), and it cannot be made to panic by what comes over a wire.
 //
 // It guarantees that nothing of a protected packet is looked at before its signature is
 // right. It never does I/O, and knows no command.
@@ -129,14 +129,6 @@ func (p Packet) Pack(k *Keys) ([]byte, error) {
 	return append(out, k.Suite.MAC(k.k1, out[rmcpLen:])[:k.Suite.Sign]...), nil
 }
 
-// Protected tells by the header alone whether a datagram belongs to a session, and which.
-func Protected(b []byte) (session uint32, ok bool) {
-	if len(b) < headerLen || b[4] != rmcpPlus || b[5]&(flagEncrypted|flagSigned) == 0 {
-		return 0, false
-	}
-	return binary.LittleEndian.Uint32(b[6:]), true
-}
-
 // Unpack opens a datagram. With keys only a signed and encrypted packet is taken, and
 // its signature is checked before anything in it is looked at.
 func Unpack(b []byte, k *Keys) (Packet, error) {
@@ -222,23 +214,10 @@ func Request(cmd Command, sequence byte, data []byte) []byte {
 	return message([]byte{addressBMC, cmd.NetFn << 2}, []byte{addressRemote, sequence << 2, cmd.ID}, data)
 }
 
-// Answer frames the answer to a request: completion code and data.
-func Answer(cmd Command, sequence, code byte, data []byte) []byte {
-	return message([]byte{addressRemote, (cmd.NetFn | 1) << 2}, []byte{addressBMC, sequence << 2, cmd.ID, code}, data)
-}
-
 func message(head, body, data []byte) []byte {
 	out := append(append(head, checksum(head)), body...)
 	out = append(out, data...)
 	return append(out, checksum(out[3:]))
-}
-
-// ParseRequest opens the message of a request.
-func ParseRequest(msg []byte) (cmd Command, sequence byte, data []byte, err error) {
-	if len(msg) < minMessage || checksum(msg[:3]) != 0 || checksum(msg[3:]) != 0 {
-		return Command{}, 0, nil, fmt.Errorf("%w: no IPMI message", ErrMalformed)
-	}
-	return Command{NetFn: msg[1] >> 2, ID: msg[5]}, msg[4] >> 2, msg[6 : len(msg)-1], nil
 }
 
 // ParseAnswer opens the message that answers a request; the answer to another one is

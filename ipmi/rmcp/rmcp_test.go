@@ -21,7 +21,7 @@ func TestPacketsSurviveTheWay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if id, ok := Protected(b); !ok || id != p.Session {
+		if id, ok := protected(b); !ok || id != p.Session {
 			t.Fatalf("session %d, %v", id, ok)
 		}
 		got, err := Unpack(b, &k)
@@ -44,11 +44,11 @@ func TestMessages(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		cmd := Command{NetFn: rapid.ByteRange(0, 31).Draw(t, "netfn") << 1, ID: rapid.Byte().Draw(t, "id")}
 		sequence, data := rapid.ByteRange(0, 63).Draw(t, "sequence"), rapid.SliceOf(rapid.Byte()).Draw(t, "data")
-		c, s, d, err := ParseRequest(Request(cmd, sequence, data))
+		c, s, d, err := parseRequest(Request(cmd, sequence, data))
 		if err != nil || c != cmd || s != sequence || !bytes.Equal(d, data) {
 			t.Fatalf("%v %d %x %v", c, s, d, err)
 		}
-		answer := Answer(cmd, sequence, 0xc0, data)
+		answer := answerTo(cmd, sequence, 0xc0, data)
 		code, d, err := ParseAnswer(answer, cmd, sequence)
 		if err != nil || code != 0xc0 || !bytes.Equal(d, data) {
 			t.Fatalf("%#x %x %v", code, d, err)
@@ -69,12 +69,12 @@ func FuzzUnpack(f *testing.F) {
 	f.Add(b)
 	k := DeriveKeys(Suites()[0], []byte("ours"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		_, _ = Protected(b)
+		_, _ = protected(b)
 		if _, err := Unpack(b, &k); err == nil {
 			t.Errorf("%x is taken without the keys", b)
 		}
 		if p, err := Unpack(b, nil); err == nil {
-			_, _, _, _ = ParseRequest(p.Payload)
+			_, _, _, _ = parseRequest(p.Payload)
 		}
 		if plain, err := unseal(b, k.k2); err == nil {
 			_, _, _ = ParseAnswer(plain, Command{NetFn: 6, ID: 1}, 1)
