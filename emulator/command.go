@@ -41,7 +41,7 @@ func NewNodeCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.IntVar(&opts.Nodes, "nodes", 1, "nodes that share this host; each owns 0.75 x its CPUs / this many")
 	flags.StringSliceVar(&opts.Join, "join", nil, "gossip address of any member (repeatable)")
-	flags.StringVar(&opts.KeyFile, "key-file", "", "gossip key file")
+	flags.StringVar(&opts.KeyFile, "key-file", "", "gossip key file; without it the node stands alone at its fail-safe cap")
 	flags.StringVar(&opts.Scheduler, "scheduler", "", "scheduler address for the worker; without it no worker runs")
 	flags.IntVar(&opts.Slots, "slots", 4, "tasks that the worker runs at once")
 	flags.StringVar(&opts.Domain, "domain", "rack/r1", "power domain of the node")
@@ -120,6 +120,9 @@ func complete(opts *Options) error {
 	}
 	if opts.Nodes < 1 || opts.Slots < 1 {
 		return cli.Usage("--nodes %d and --slots %d must be at least 1", opts.Nodes, opts.Slots)
+	}
+	if len(opts.Join) > 0 && opts.KeyFile == "" {
+		return cli.Usage("--join needs --key-file: members of a gossip share a key")
 	}
 	if opts.KeyFile != "" {
 		path, err := filepath.Abs(opts.KeyFile)

@@ -40,9 +40,9 @@ func (m *machine) config() string {
 	fmt.Fprintf(&b, "power:\n  rated: %.0fW\n  floor: %.0fW\n  max: %.0fW\n  fail_safe: %gW\n  other: %gW\n  supply_efficiency: %.3f\n",
 		rated, floor, rated, max(floor, spec.FailSafe.Watts()), m.other().Watts(),
 		math.Floor(spec.WorstEfficiency()*1000)/1000)
-	fmt.Fprintf(&b, "weight: 1.0\ncoordinators: []\ngossip:\n  bind: 127.0.0.1:0\n  join: [%s]\n", quoteAll(m.opts.Join))
-	if m.opts.KeyFile != "" {
-		fmt.Fprintf(&b, "  key_file: %s\n", quote(m.opts.KeyFile))
+	fmt.Fprintf(&b, "weight: 1.0\ncoordinators: []\n")
+	if m.opts.KeyFile != "" { // gossip needs one; a node without stands alone
+		fmt.Fprintf(&b, "gossip:\n  bind: 127.0.0.1:0\n  join: [%s]\n  key_file: %s\n", quoteAll(m.opts.Join), quote(m.opts.KeyFile))
 	}
 	if m.bmc != nil {
 		fmt.Fprintf(&b, "ipmi:\n  mode: lan\n  address: %s\n  user: %s\n  password_file: %s\n",

@@ -410,6 +410,10 @@ func TestPowerdConfig(t *testing.T) {
 	if text, _ := os.ReadFile(m.path("powerd.yaml")); string(text) != "node: edited\n" {
 		t.Errorf("an edited configuration became %q", text)
 	}
+	alone := start(t, dir, "n02", "--no-powerd", "--no-worker")
+	if text, err := os.ReadFile(alone.path("powerd.yaml")); err != nil || strings.Contains(string(text), "gossip") {
+		t.Errorf("%v: gossip without a key, which powerd refuses:\n%s", err, text)
+	}
 }
 
 // A folder whose name is longer than a socket address works all the same.
