@@ -231,7 +231,7 @@ func (m *machine) look(now lease.Instant) capping.Sample {
 		}
 		r, _ := s.meter.LookAt(moment) // an error is an unknown reading; health names it
 		s.power.Power, s.power.Known = r.Power()
-		if m.repeats(i) {
+		if !m.mirrors.Counts(i) {
 			continue // its watts are counted with the other die's
 		}
 		in.Package.Power += s.power.Power
@@ -252,19 +252,6 @@ func (m *machine) look(now lease.Instant) capping.Sample {
 		in.DRAM.Known = in.DRAM.Known && d.power.Known
 	}
 	return in
-}
-
-// repeats says that package i shows another die's counter. Only dies of one socket
-// do: two sockets that count alike are two that work alike, and leaving one out
-// would be the unsafe mistake.
-func (m *machine) repeats(i int) bool {
-	of := m.mirrors.Of(i)
-	if of == nil {
-		return false
-	}
-	mine, ok := m.sockets[i].zone.Socket()
-	other, okOther := of.Socket()
-	return ok && okOther && mine == other
 }
 
 // share splits what the law wants between the packages.

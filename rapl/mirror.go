@@ -14,8 +14,10 @@ const (
 
 // Mirrors finds zones that repeat another zone's counter: some processors show
 // one counter once for each die, and whoever adds them up counts each watt as
-// often as there are dies. It is pure: it only sees counts. Until it is sure,
-// zones are taken to be independent.
+// often as there are dies. Only dies of one package can share a counter: two
+// packages whose counters show the same are two that started and work alike, and
+// leaving one out would be the unsafe mistake. It is pure: it only sees counts.
+// Until it is sure, zones are taken to be independent.
 type Mirrors struct {
 	zones []*Zone
 	pairs []mirrorPair // of i < j, row by row
@@ -26,6 +28,7 @@ type Mirrors struct {
 
 // mirrorPair is what is known of two counters.
 type mirrorPair struct {
+	dies       bool // of one package
 	seen, same int
 	mirrored   bool
 }
@@ -34,10 +37,22 @@ type mirrorPair struct {
 func NewMirrors(zones []*Zone) *Mirrors {
 	n := len(zones)
 	m := &Mirrors{zones: zones, pairs: make([]mirrorPair, n*n), last: make([]units.Energy, n), known: make([]bool, n), of: make([]int, n)}
-	for i := range m.of {
-		m.of[i] = i
+	for j := range m.of {
+		m.of[j] = j
+		for i := range j {
+			m.pairs[i*n+j].dies = sisters(zones[i], zones[j])
+		}
 	}
 	return m
+}
+
+// sisters says whether two zones are, or belong to, different dies of one package.
+func sisters(a, b *Zone) bool {
+	socketA, okA := a.Socket()
+	socketB, okB := b.Socket()
+	dieA, diesA := a.Die()
+	dieB, diesB := b.Die()
+	return okA && okB && diesA && diesB && socketA == socketB && dieA != dieB
 }
 
 // Note takes one sample: counts[i] is the counter of zone i, read at about the
@@ -48,7 +63,7 @@ func (m *Mirrors) Note(counts []units.Energy) bool {
 	counts = counts[:min(len(counts), len(m.zones))]
 	for i, a := range counts {
 		for j, b := range counts[:i] {
-			if m.comparable(i, j, a, b) && m.pairs[j*len(m.zones)+i].note(a == b) {
+			if p := &m.pairs[j*len(m.zones)+i]; p.dies && m.comparable(i, j, a, b) && p.note(a == b) {
 				changed = true
 			}
 		}
@@ -104,7 +119,7 @@ func (p *mirrorPair) note(same bool) bool {
 	}
 	verdict := p.same >= mirrorSame
 	changed := verdict != p.mirrored
-	*p = mirrorPair{mirrored: verdict}
+	p.seen, p.same, p.mirrored = 0, 0, verdict
 	return changed
 }
 

@@ -3,6 +3,7 @@ package plant
 import (
 	"cmp"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -89,7 +90,8 @@ type Domain struct {
 	trippedIn time.Duration
 }
 
-func newDomain(spec *Spec) *Domain {
+// newDomain is package number of the machine.
+func newDomain(spec *Spec, number int) *Domain {
 	cores := spec.Cores / spec.packages()
 	d := &Domain{
 		spec: spec, pkg: spec.Idle.Watts(), dram: spec.DRAMIdle.Watts(),
@@ -114,10 +116,20 @@ func newDomain(spec *Spec) *Domain {
 		d.setCeiling(cpu, spec.FreqMax)
 	}
 	for i := range d.energy {
-		d.add(i, float64(spec.EnergyStart))
+		d.add(i, float64(spec.EnergyStart)+offset(number, i))
 	}
 	d.temp = d.settled()
 	return d
+}
+
+// offset is how far from EnergyStart, in uJ, a counter of a package begins. On a real
+// machine no two counters were ever reset together, so each has its own, the same on
+// every run; those of the first package, by which a wrap is placed, have none.
+func offset(number, counter int) float64 {
+	if number == 0 && (counter == counterPackage || counter == counterDRAM) {
+		return 0
+	}
+	return float64(rand.New(rand.NewPCG(uint64(number), uint64(counter))).Int64N(int64(DRAMRange))) //nolint:gosec // no secret
 }
 
 // clone is a copy that shares nothing that changes.

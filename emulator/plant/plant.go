@@ -57,8 +57,8 @@ func New(spec Spec) (*Plant, error) {
 		return nil, err
 	}
 	p := &Plant{spec: spec}
-	for range spec.packages() {
-		p.domains = append(p.domains, newDomain(&p.spec))
+	for i := range spec.packages() {
+		p.domains = append(p.domains, newDomain(&p.spec, i))
 	}
 	return p, nil
 }

@@ -257,6 +257,35 @@ func TestCountersWrap(t *testing.T) {
 	}
 }
 
+// No two counters show the same, however alike the packages work: a machine on which
+// they did would hide who compares counters that are not one. They begin alike on
+// every run.
+func TestCountersBeginApart(t *testing.T) {
+	t.Parallel()
+	spec := plant.DefaultSpec()
+	spec.Packages = 4
+	p, again := newPlant(t, spec), newPlant(t, spec)
+	for range 3 {
+		seen := map[units.Energy]bool{}
+		for i, d := range p.Domains() {
+			for _, e := range []units.Energy{d.Energy(), d.CoreEnergy(), d.DRAMEnergy(), d.UncoreEnergy()} {
+				if i == 0 && (e == d.Energy() || e == d.DRAMEnergy()) {
+					continue // these two begin where the specification says
+				}
+				if seen[e] {
+					t.Errorf("two counters show %d", e)
+				}
+				seen[e] = true
+			}
+			if same := again.Domains()[i]; same.Energy() != d.Energy() || same.DRAMEnergy() != d.DRAMEnergy() {
+				t.Errorf("package %d begins at %d and %d", i, d.Energy(), same.Energy())
+			}
+		}
+		p.Step(time.Second, 0)
+		again.Step(time.Second, 0)
+	}
+}
+
 // The package's parts never draw more than the whole.
 func TestPartsOfTheWhole(t *testing.T) {
 	t.Parallel()

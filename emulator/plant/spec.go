@@ -65,8 +65,9 @@ type Spec struct {
 
 	// FailSafe is the cap, at the wall, that the node falls to by itself.
 	FailSafe units.Power
-	// EnergyStart is where the package and DRAM counters begin, so that a wrap
-	// can be met without waiting for it.
+	// EnergyStart is where the package and DRAM counters of the first package begin, so
+	// that a wrap can be met without waiting for it; every other counter begins at an
+	// offset of its own from there.
 	EnergyStart units.Energy
 	// TempAmbient is a package's temperature at no power, TempFull the one at Idle +
 	// Dynamic, TempTrip the one at which it slows down by itself, in degrees
