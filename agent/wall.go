@@ -24,6 +24,9 @@ type bmcSide struct {
 	serial  uint64        // of the reading that stood in for a sample last
 	takenAt time.Duration // when that was
 
+	configured capping.Config // the model before anything was learned
+	counted    wallMean       // by that model
+
 	limit      ipmi.Limit // the BMC's own, as last read
 	limitKnown bool
 	limitErr   error
@@ -52,7 +55,7 @@ func (n *node) startBMC() {
 		}
 	}
 	n.bmc.meter = ipmi.Start(cfg, n.log)
-	n.bmc.learner = capping.NewLearner(n.lawCfg)
+	n.bmc.learner, n.bmc.configured = capping.NewLearner(n.lawCfg), n.lawCfg
 }
 
 // ipmiConfig is where the BMC is. One in-band belongs to this machine, so a node
@@ -108,14 +111,18 @@ func (b *bmcSide) learning() bool {
 	return began || b.reading.State != ipmi.StateAbsent
 }
 
-// learn takes in one sample and the BMC's newest reading, and brings the law's
-// model up to date.
+// learn takes in one sample and the BMC's newest reading.
 func (n *node) learn(now time.Duration) {
-	b := &n.bmc
-	if b.meter == nil {
-		return
+	if n.bmc.meter != nil {
+		n.learnFrom(now, n.bmc.meter.Latest())
 	}
-	b.reading = b.meter.Latest()
+}
+
+// learnFrom brings the law's model up to date.
+func (n *node) learnFrom(now time.Duration, r ipmi.Reading) {
+	b := &n.bmc
+	b.reading = r
+	b.counted.add(n.counted(), n.sample.Elapsed)
 	b.learner.Observe(now, n.sample)
 	b.learner.Learn(now, capping.WallReading{
 		Power: b.reading.Power, Known: b.reading.Known, Serial: b.reading.Serial, ChangedAt: b.reading.ChangedAt,
@@ -170,7 +177,7 @@ func (n *node) watchBMC(now time.Duration) {
 	if b.meter == nil {
 		return
 	}
-	if w, ok := n.wall.value(); ok && len(n.machine.sockets) > 0 {
+	if w, ok := n.witness(); ok {
 		b.meter.Witness(w)
 	}
 	asked := n.cfg.IPMI.Mode == ipmiLAN || n.cfg.IPMI.Mode == ipmiInBand

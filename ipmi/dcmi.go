@@ -94,6 +94,9 @@ type powerAnswer struct {
 	active                 bool   // the BMC measures at all
 }
 
+// statistics are least, most and mean power over the BMC's own period, in watts.
+type statistics struct{ least, most, mean uint16 }
+
 // powerAnswerLen is the group byte, four powers, time, period and state.
 const powerAnswerLen = 18
 

@@ -29,15 +29,19 @@ const (
 	// mixes up W and mW; jumpTrust is how long it must stay before it is believed.
 	jumpFactor = 100
 	jumpTrust  = 5 * time.Minute
-	// A witness that moved by both of these while the value stood still for movedFactor
-	// intervals shows that the value is frozen.
+	// A witness that stands off by more than both of these, for movedFactor intervals
+	// altogether and at least movedWait, while the value stands still, shows that the value
+	// is frozen. Less than that falls between two readings of a BMC that is well.
 	movedShare  = 0.05
 	movedLeast  = 5 * units.Watt
 	movedFactor = 4
 	movedWait   = 10 * time.Second
-	// witnessSmooth is the time constant of the witness, witnessLife how long it counts.
+	// witnessSmooth is the time constant of the witness, witnessLife how long it counts,
+	// witnessLag how much later than the BMC it may show a step: it is a mean over a second,
+	// told once a second.
 	witnessSmooth = 2 * time.Second
 	witnessLife   = 5 * time.Second
+	witnessLag    = 2 * time.Second
 )
 
 // event is what happened last between the meter and the BMC.
@@ -65,14 +69,17 @@ type tracker struct {
 	changedAt, asked time.Duration
 	serial           uint64
 	gaps             []time.Duration // between the last changes, newest last
+	statistics       statistics      // as answered last
+	measuredAt       time.Duration   // when they changed last
 	jumpSince        time.Duration   // of an implausible jump that persists
 	jumpValue        units.Power
 
-	// The witness: its smoothed value, and how far it moved since the last change.
-	witness             float64
-	witnessAt           time.Duration
-	witnessLow, witHigh float64
-	movedAt             time.Duration
+	// The witness in watts, smoothed; between what it stood when the value changed last,
+	// and how long it stood off since.
+	witness                 float64
+	witnessAt               time.Duration
+	witnessLow, witnessHigh float64
+	away                    time.Duration
 }
 
 func newTracker(l limits) tracker { return tracker{limits: l} }
@@ -94,7 +101,14 @@ func (t *tracker) good(asked, now time.Duration, p units.Power, source Source, s
 	t.has, t.value, t.source, t.sensors = true, p, source, sensors
 	t.changedAt, t.asked = now, asked
 	t.serial++
-	t.witnessLow, t.witHigh, t.movedAt = t.witness, t.witness, 0
+	t.witnessLow, t.witnessHigh, t.away = t.witness, t.witness, 0
+}
+
+// measured takes the BMC's own statistics: as long as they change, it measures.
+func (t *tracker) measured(now time.Duration, s statistics) {
+	if s != t.statistics {
+		t.statistics, t.measuredAt = s, now
+	}
 }
 
 // implausible is why p cannot be the node's power; empty when it can.
@@ -150,16 +164,21 @@ func (t *tracker) reset() { t.gaps = nil }
 
 // witnessed takes the node's power by other sensors.
 func (t *tracker) witnessed(now time.Duration, p units.Power) {
-	w := p.Watts()
-	if gap := now - t.witnessAt; t.witnessAt != 0 && gap < witnessLife {
-		t.witness += (w - t.witness) * (1 - math.Exp(-gap.Seconds()/witnessSmooth.Seconds()))
-	} else {
-		t.witness, t.witnessLow, t.witHigh, t.movedAt = w, w, w, 0
-	}
+	w, gap := p.Watts(), now-t.witnessAt
+	known := t.witnessAt != 0 && gap < witnessLife
 	t.witnessAt = now
-	t.witnessLow, t.witHigh = min(t.witnessLow, t.witness), max(t.witHigh, t.witness)
-	if t.movedAt == 0 && t.witHigh-t.witnessLow > max(movedLeast.Watts(), movedShare*t.value.Watts()) {
-		t.movedAt = now
+	if !known {
+		t.witness, t.witnessLow, t.witnessHigh, t.away = w, w, w, 0
+		return
+	}
+	t.witness += (w - t.witness) * (1 - math.Exp(-gap.Seconds()/witnessSmooth.Seconds()))
+	if now-t.changedAt <= witnessLag {
+		t.witnessLow, t.witnessHigh = min(t.witnessLow, w), max(t.witnessHigh, w)
+		return
+	}
+	slack := max(movedLeast.Watts(), movedShare*t.value.Watts())
+	if t.witness < t.witnessLow-slack || t.witness > t.witnessHigh+slack {
+		t.away += gap
 	}
 }
 
@@ -216,8 +235,8 @@ func (t *tracker) frozen(now time.Duration) string {
 		expected = fmt.Sprintf(", it used to change every %v", every.Round(100*time.Millisecond))
 	}
 	if t.witnessAt != 0 && now-t.witnessAt < witnessLife {
-		if t.movedAt != 0 && now-t.movedAt > max(movedWait, movedFactor*every) {
-			return fmt.Sprintf("the same value for %v while the package power moved%s", still.Round(time.Second), expected)
+		if t.away > max(movedWait, movedFactor*every) {
+			return fmt.Sprintf("the same value for %v while the node's load moved%s", still.Round(time.Second), expected)
 		}
 		return ""
 	}
@@ -225,7 +244,7 @@ func (t *tracker) frozen(now time.Duration) string {
 	if every > 0 {
 		wait = min(max(frozenFactor*every, frozenLeast), frozenMost)
 	}
-	if still > wait {
+	if still > wait && now-t.measuredAt > wait {
 		return fmt.Sprintf("the same value for %v%s", still.Round(time.Second), expected)
 	}
 	return ""

@@ -109,9 +109,69 @@ func TestWitnessTellsFrozenFromSteady(t *testing.T) {
 	witness(120, 5*time.Minute) // a steady node is steady at the wall
 	s.want(StateOK, "")
 	witness(160, 25*time.Second)
-	s.want(StateStale, "while the package power moved")
+	s.want(StateStale, "while the node's load moved")
 	s.answers(180)
 	s.want(StateOK, "")
+}
+
+// A step that the witness, a mean, shows later than the BMC does not speak against the
+// value that both come to.
+func TestWitnessMayBeLate(t *testing.T) {
+	t.Parallel()
+	s := newStory(t)
+	second := func(witness, wall float64) {
+		s.answers(wall)
+		s.track.witnessed(s.now, units.FromWatts(witness))
+	}
+	for range 30 {
+		second(100, 120)
+	}
+	second(100, 220) // the BMC has it at once
+	second(150, 220)
+	for range 3600 {
+		second(200, 220)
+	}
+	s.want(StateOK, "")
+	for range 15 {
+		second(230, 220)
+	}
+	s.want(StateStale, "while the node's load moved")
+}
+
+// A burst that falls between two readings of a slow BMC does not speak against it; bursts
+// that it can only have slept through do.
+func TestShortBurstsAreNoEvidence(t *testing.T) {
+	t.Parallel()
+	s := newStory(t)
+	bursts := func(n int) {
+		for range n {
+			for i := range 600 {
+				s.answers(120)
+				witness := 100.0
+				if i >= 300 && i < 304 {
+					witness = 130
+				}
+				s.track.witnessed(s.now, units.FromWatts(witness))
+			}
+		}
+	}
+	bursts(1)
+	s.want(StateOK, "")
+	bursts(5)
+	s.want(StateStale, "while the node's load moved")
+}
+
+// Without a witness, a BMC whose statistics move measures.
+func TestStatisticsShowThatItMeasures(t *testing.T) {
+	t.Parallel()
+	s := newStory(t)
+	for minute := range 10 {
+		s.track.measured(s.now, statistics{least: 100, most: 300, mean: uint16(140 + minute)})
+		s.same(140, time.Minute)
+	}
+	s.want(StateOK, "")
+	s.same(140, 5*time.Second)
+	s.want(StateStale, "the same value for")
 }
 
 func TestSilence(t *testing.T) {

@@ -101,6 +101,7 @@ func (r *reader) note(asked, now time.Duration, obs observation, err error) Read
 	case obs.why != "":
 		t.insane(obs.why)
 	default:
+		t.measured(now, obs.statistics)
 		t.good(asked, now, obs.power, obs.source, obs.sensors)
 	}
 	return t.reading(now)
@@ -165,6 +166,8 @@ type observation struct {
 	source  Source
 	sensors string
 	why     string
+	// statistics are the BMC's own, where it keeps them.
+	statistics statistics
 }
 
 // observe reads by DCMI, or by sensors once the BMC has said that it has no DCMI.
@@ -223,7 +226,10 @@ func observeDCMI(data []byte) observation {
 	if err != nil {
 		return observation{why: err.Error()}
 	}
-	return observation{power: units.Power(a.now) * units.Watt, source: SourceDCMI, why: a.strange()}
+	return observation{
+		power: units.Power(a.now) * units.Watt, source: SourceDCMI, why: a.strange(),
+		statistics: statistics{a.least, a.most, a.mean},
+	}
 }
 
 // readSensors sums the sensors. All of them must measure: the sum of some would be too

@@ -1,0 +1,48 @@
+package agent
+
+import (
+	"headroom/capping"
+	"headroom/units"
+)
+
+// loadShare is the part of its rated power that a node's CPUs count for, as a witness,
+// where nothing counts energy. It is kept low: at a low frequency all of their time
+// is worth a few watts.
+const loadShare = 0.1
+
+// counted is wall power by the counters and the configured model alone. What is learned
+// from the BMC moves towards it, so it can bear no witness; nor can a sum that changes
+// when two dies turn out to share a counter: here each zone counts, for only changes do.
+func (n *node) counted() capping.Reading {
+	in := n.sample
+	if len(n.machine.sockets) == 0 || !in.Package.Known || n.bmc.configured.HasDRAM && !in.DRAM.Known {
+		return capping.Reading{}
+	}
+	var sum units.Power
+	for _, s := range n.machine.sockets {
+		sum += s.power.Power
+	}
+	return capping.Reading{Power: n.bmc.configured.Wall(sum, in.DRAM.Power), Known: true}
+}
+
+// witness is what stands beside the BMC's value, to tell a frozen one from the value
+// of a steady node: counted power, else the load of the CPUs.
+func (n *node) witness() (units.Power, bool) {
+	if len(n.machine.sockets) > 0 {
+		return n.bmc.counted.value()
+	}
+	return units.FromWatts(n.cfg.Power.Rated.Watts() * loadShare * n.busy * n.machine.speed()), n.busyOK
+}
+
+// speed is the highest ceiling in force as a share of the highest frequency; 1 where
+// that is not known.
+func (m *machine) speed() float64 {
+	if m.freq == nil {
+		return 1
+	}
+	highest, known := m.freq.report.Highest()
+	if !known {
+		return 1
+	}
+	return highest.Hertz() / m.freq.cfg.Max.Hertz()
+}
