@@ -1,6 +1,7 @@
 // Claims: what is reached through another program is saved before it is written and
 // put back after; with the agent dead it is said what is not; other writers are
-// found by name; a link that is cut is said before the lease ends.
+// found by name; a link that is cut is said before the lease ends; the connection to
+// systemd ends with the node.
 package agent
 
 import (
@@ -25,9 +26,33 @@ type fakeBus struct {
 	quotas map[string]uint64
 	units  []systemd.Unit
 	hang   bool
+	dialed int
+	open   int
 }
 
-func (b *fakeBus) dial(context.Context) (systemd.Bus, error) { return b, nil }
+// fakeConn is a connection to it: like the real one, it runs until it is closed.
+type fakeConn struct {
+	*fakeBus
+
+	closed chan struct{}
+}
+
+func (b *fakeBus) dial(context.Context) (systemd.Bus, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.dialed, b.open = b.dialed+1, b.open+1
+	c := &fakeConn{b, make(chan struct{})}
+	go func() { <-c.closed }()
+	return c, nil
+}
+
+func (c *fakeConn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.open--
+	close(c.closed)
+	return nil
+}
 
 // Units are those that match, by name alone.
 func (b *fakeBus) Units(ctx context.Context, _, patterns []string) ([]systemd.Unit, error) {
@@ -63,8 +88,6 @@ func (b *fakeBus) SetQuota(_ context.Context, slice string, usec uint64) error {
 	b.quotas[slice] = usec
 	return nil
 }
-
-func (b *fakeBus) Close() error { return nil }
 
 func (b *fakeBus) quota(slice string) uint64 {
 	b.mu.Lock()
@@ -184,6 +207,43 @@ func TestHungBusDelaysNothing(t *testing.T) {
 	if n.counters.steps != before+20 || !failSafeLong(l.long()) {
 		t.Errorf("%d turns, limit %v", n.counters.steps-before, l.long())
 	}
+}
+
+// Whatever asked systemd has ended when the node has, with the connection: one that
+// was put back through after that too.
+func TestConnectionToSystemdEndsWithTheNode(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	cfg := l.config(c.addr)
+	cfg.Bandwidth.Slices = []string{"batch.slice"}
+	file, err := lock(cfg.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bus := &fakeBus{quotas: map[string]uint64{"batch.slice": math.MaxUint64}}
+	n := newNode(cfg, testLog(t), osDisk{cfg.StateDir})
+	n.lock, n.began, n.dial = file, instant().Boot, bus.dial
+	if err := n.boot(); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- n.run(ctx) }()
+	waitFor(t, "systemd is asked", func() bool {
+		bus.mu.Lock()
+		defer bus.mu.Unlock()
+		return bus.dialed > 0
+	})
+	waitFor(t, "a lease is held", c.acknowledged)
+	cancel()
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if bus.mu.Lock(); bus.open != 0 {
+		t.Errorf("%d of %d connections to systemd are still open", bus.open, bus.dialed)
+	}
+	bus.mu.Unlock()
 }
 
 // The BMC's saved limit survives the journal's words, whatever it was.

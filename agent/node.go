@@ -329,6 +329,9 @@ func (n *node) close() error {
 	var errs []error
 	n.bmc.close()
 	errs = append(errs, n.heat.close(), n.notify.Close())
+	if n.far != nil {
+		errs = append(errs, n.far.manager.Close()) // all that asked it has ended with the servers
+	}
 	if n.machine != nil {
 		errs = append(errs, n.machine.close())
 	}
