@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/agent/status"
 	"headroom/capping"
 	"headroom/dvfs"
 	"headroom/internal/cli"
@@ -280,7 +281,7 @@ func toldSensor(s site) finding {
 	var bad []string
 	worst := 0.0
 	for _, n := range s.status.GetSensors() {
-		if n.GetState() != sensorOK && n.GetState() != "absent" {
+		if n.GetState() != status.OK && n.GetState() != "absent" {
 			bad = append(bad, fmt.Sprintf("%s %s: %s %s", n.GetSource(), n.GetName(), n.GetState(), n.GetText()))
 		}
 		worst = max(worst, math.Abs(n.GetDisagreement()))

@@ -3,6 +3,7 @@ package agent
 import (
 	"time"
 
+	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
 )
 
@@ -148,9 +149,9 @@ func statusJSON(s *headroomv1.GetAgentStatusResponse) agentJSON {
 		Kind: "AgentStatus", API: "v1", AsOf: utcNow(),
 		Node: s.GetNode(), Version: s.GetVersion(), Domain: s.GetDomain(), UptimeS: float64(s.GetUptimeMs()) / 1000,
 		Tree: s.GetTree(), Rung: s.GetRung(), Enforce: s.GetEnforce(),
-		State: stateWord(h), EffectiveW: micro(h.EffectiveUw), FailSafeW: float64(h.GetFailSafeUw()) / 1e6,
-		PowerW: micro(s.PowerUw), DemandW: micro(s.DemandUw), LimitedRatio: s.LimitedRatio, LimitedBy: text(s.GetLimitedBy()),
-		OtherW: micro(s.OtherUw), OtherFrom: text(s.GetOtherFrom()),
+		State: status.State(h), EffectiveW: status.Micro(h.EffectiveUw), FailSafeW: float64(h.GetFailSafeUw()) / 1e6,
+		PowerW: status.Micro(s.PowerUw), DemandW: status.Micro(s.DemandUw), LimitedRatio: s.LimitedRatio, LimitedBy: text(s.GetLimitedBy()),
+		OtherW: status.Micro(s.OtherUw), OtherFrom: text(s.GetOtherFrom()),
 		Lease: jsonLease(s), Local: jsonLocal(s.GetLocal()), Sprint: jsonSprint(s.GetSprint()),
 		Saved: s.GetSaved(), Advertise: text(s.GetAdvertise()), CutOff: s.GetCutOff(),
 		Zones: []zoneJSON{}, Sensors: jsonSensors(s), Policies: jsonPolicies(s), Slices: []sliceJSON{}, Ladder: []rungJSON{},
@@ -159,14 +160,14 @@ func statusJSON(s *headroomv1.GetAgentStatusResponse) agentJSON {
 	if s.GetSaved() > 0 {
 		j.SavedAt = text(time.UnixMicro(s.GetSavedUs()).UTC().Format(time.RFC3339Nano))
 	}
-	if j.State != stateObserving {
-		j.CapW = micro(&h.CapUw)
+	if j.State != status.Observing {
+		j.CapW = status.Micro(&h.CapUw)
 	}
 	for _, z := range s.GetZones() {
 		j.Zones = append(j.Zones, zoneJSON{
-			Zone: z.GetZone(), Kind: z.GetKind(), Control: z.GetControlType(), PowerW: micro(z.PowerUw), EnergyJ: micro(z.EnergyUj),
-			RequestedW: micro(z.RequestedUw), WrittenW: micro(z.WrittenUw),
-			EffectiveW: micro(z.EffectiveUw), WindowS: micro(z.WindowUs), State: z.GetState(),
+			Zone: z.GetZone(), Kind: z.GetKind(), Control: z.GetControlType(), PowerW: status.Micro(z.PowerUw), EnergyJ: status.Micro(z.EnergyUj),
+			RequestedW: status.Micro(z.RequestedUw), WrittenW: status.Micro(z.WrittenUw),
+			EffectiveW: status.Micro(z.EffectiveUw), WindowS: status.Micro(z.WindowUs), State: z.GetState(),
 		})
 	}
 	for _, l := range s.GetSlices() {
@@ -189,18 +190,6 @@ func holdingOf(s *headroomv1.GetAgentStatusResponse) *headroomv1.Holding {
 	return &headroomv1.Holding{}
 }
 
-// stateWord is what a node does with its cap, as JSON tells it.
-func stateWord(h *headroomv1.Holding) string {
-	switch h.GetState() {
-	case headroomv1.LeaseState_LEASE_STATE_HELD:
-		return "held"
-	case headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE:
-		return "fail-safe"
-	case headroomv1.LeaseState_LEASE_STATE_OBSERVING, headroomv1.LeaseState_LEASE_STATE_UNSPECIFIED:
-	}
-	return stateObserving
-}
-
 // jsonLease is the lease that the node holds, nil without one.
 func jsonLease(s *headroomv1.GetAgentStatusResponse) *leaseJSON {
 	h := s.GetHolding()
@@ -209,7 +198,7 @@ func jsonLease(s *headroomv1.GetAgentStatusResponse) *leaseJSON {
 	}
 	e := h.GetApplied().GetEpoch()
 	return &leaseJSON{
-		Leader: s.GetLeader(), Incarnation: e.GetIncarnation(), Epoch: e.GetTerm(), Seq: h.GetApplied().GetSeq(), RemainingS: milli(s.LeaseMs),
+		Leader: s.GetLeader(), Incarnation: e.GetIncarnation(), Epoch: e.GetTerm(), Seq: h.GetApplied().GetSeq(), RemainingS: status.Milli(s.LeaseMs),
 	}
 }
 
@@ -219,7 +208,7 @@ func jsonLocal(l *headroomv1.LocalLimit) *localJSON {
 	}
 	c := l.GetChange()
 	return &localJSON{
-		CapW: micro(l.CapUw), CeilingHz: kilo(l.CeilingKhz), RemainingS: float64(l.GetRemainingMs()) / 1e3,
+		CapW: status.Micro(l.CapUw), CeilingHz: status.Kilo(l.CeilingKhz), RemainingS: float64(l.GetRemainingMs()) / 1e3,
 		Actor: c.GetActor(), Reason: c.GetReason(), RequestID: c.GetRequestId(),
 	}
 }
@@ -230,7 +219,7 @@ func jsonSprint(p *headroomv1.SprintStatus) *sprintJSON {
 	}
 	return &sprintJSON{
 		ID: p.GetId(), CapW: float64(p.GetCapUw()) / 1e6, BaseW: float64(p.GetBaseUw()) / 1e6, RemainingS: float64(p.GetRemainingMs()) / 1e3,
-		EscrowJ: float64(p.GetEscrowUj()) / 1e6, SpentJ: micro(p.SpentUj),
+		EscrowJ: float64(p.GetEscrowUj()) / 1e6, SpentJ: status.Micro(p.SpentUj),
 	}
 }
 
@@ -238,7 +227,7 @@ func jsonSensors(s *headroomv1.GetAgentStatusResponse) []sensorJSON {
 	all := make([]sensorJSON, 0, len(s.GetSensors()))
 	for _, n := range s.GetSensors() {
 		all = append(all, sensorJSON{
-			Source: n.GetSource(), Sensor: n.GetName(), PowerW: micro(n.PowerUw), TempC: milli(n.TempMc), AgeS: milli(n.AgeMs),
+			Source: n.GetSource(), Sensor: n.GetName(), PowerW: status.Micro(n.PowerUw), TempC: status.Milli(n.TempMc), AgeS: status.Milli(n.AgeMs),
 			Disagreement: n.Disagreement, State: n.GetState(), Text: n.GetText(),
 		})
 	}
@@ -250,8 +239,8 @@ func jsonPolicies(s *headroomv1.GetAgentStatusResponse) []policyJSON {
 	for _, p := range s.GetPolicies() {
 		all = append(all, policyJSON{
 			Policy: p.GetPolicy(), Driver: p.GetDriver(), Governor: text(p.GetGovernor()), EPP: text(p.GetEpp()),
-			FreqHz: kilo(p.FreqKhz), MinHz: kilo(p.MinKhz), MaxHz: kilo(p.MaxKhz),
-			RequestedHz: kilo(p.RequestedKhz), WrittenHz: kilo(p.WrittenKhz), EffectiveHz: kilo(p.EffectiveKhz), State: p.GetState(),
+			FreqHz: status.Kilo(p.FreqKhz), MinHz: status.Kilo(p.MinKhz), MaxHz: status.Kilo(p.MaxKhz),
+			RequestedHz: status.Kilo(p.RequestedKhz), WrittenHz: status.Kilo(p.WrittenKhz), EffectiveHz: status.Kilo(p.EffectiveKhz), State: p.GetState(),
 		})
 	}
 	return all
@@ -273,24 +262,4 @@ func text(s string) *string {
 		return nil
 	}
 	return &s
-}
-
-// micro is a millionth part in base units, null when unknown.
-func micro(v *int64) *float64 { return scaled(v, 1e6) }
-
-func milli(v *int64) *float64 { return scaled(v, 1e3) }
-
-// kilo is a thousandfold in base units, null when unknown.
-func kilo(v *int64) *float64 {
-	if v == nil {
-		return nil
-	}
-	return new(float64(*v) * 1e3)
-}
-
-func scaled(v *int64, by float64) *float64 {
-	if v == nil {
-		return nil
-	}
-	return new(float64(*v) / by)
 }

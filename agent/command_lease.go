@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 )
@@ -116,7 +117,7 @@ func printRenewed(w io.Writer, out *cli.Output, m *headroomv1.RenewLeaseResponse
 	var err error
 	switch {
 	case out.IsJSON():
-		err = out.JSON(w, renewJSON{"Renewed", "v1", text(m.GetLeader()), milli(m.LeaseMs)})
+		err = out.JSON(w, renewJSON{"Renewed", "v1", text(m.GetLeader()), status.Milli(m.LeaseMs)})
 	case m.LeaseMs != nil:
 		_, err = fmt.Fprintf(w, "renewed  ends in %s, from %s\n", age(m.GetLeaseMs()), m.GetLeader())
 	}

@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/dvfs"
 	"headroom/internal/cli"
@@ -68,13 +69,13 @@ type limitRow struct {
 // limitRows are the node's caps at the wall, then the limits of its zones.
 func limitRows(s *headroomv1.GetAgentStatusResponse) []limitRow {
 	h := holdingOf(s)
-	rows := []limitRow{{Limit: "fail-safe", Of: "node", RequestedW: micro(&h.FailSafeUw), State: "stored"}}
+	rows := []limitRow{{Limit: "fail-safe", Of: "node", RequestedW: status.Micro(&h.FailSafeUw), State: "stored"}}
 	if l := s.GetLocal(); l.GetCapUw() > 0 {
-		rows = append(rows, limitRow{Limit: "local", Of: "node", RequestedW: micro(l.CapUw), RemainingS: new(float64(l.GetRemainingMs()) / 1e3), State: "held"})
+		rows = append(rows, limitRow{Limit: "local", Of: "node", RequestedW: status.Micro(l.CapUw), RemainingS: new(float64(l.GetRemainingMs()) / 1e3), State: "held"})
 	}
-	if stateWord(h) != stateObserving {
-		row := limitRow{Limit: "cap", Of: "node", RequestedW: micro(&h.CapUw), EffectiveW: micro(h.EffectiveUw), State: stateWord(h)}
-		row.RemainingS = milli(s.LeaseMs)
+	if status.State(h) != status.Observing {
+		row := limitRow{Limit: "cap", Of: "node", RequestedW: status.Micro(&h.CapUw), EffectiveW: status.Micro(h.EffectiveUw), State: status.State(h)}
+		row.RemainingS = status.Milli(s.LeaseMs)
 		rows = append(rows, row)
 	}
 	for _, z := range s.GetZones() {
@@ -82,7 +83,7 @@ func limitRows(s *headroomv1.GetAgentStatusResponse) []limitRow {
 			continue
 		}
 		rows = append(rows, limitRow{
-			Limit: "long_term", Of: z.GetZone(), RequestedW: micro(z.RequestedUw), WrittenW: micro(z.WrittenUw), EffectiveW: micro(z.EffectiveUw),
+			Limit: "long_term", Of: z.GetZone(), RequestedW: status.Micro(z.RequestedUw), WrittenW: status.Micro(z.WrittenUw), EffectiveW: status.Micro(z.EffectiveUw),
 			State: z.GetState(),
 		})
 	}
@@ -183,7 +184,7 @@ func setLimit(cmd *cobra.Command, dir string, want units.Power, lasts time.Durat
 	if err != nil {
 		return err
 	}
-	if h := s.GetHolding(); stateWord(h) != stateObserving && want > units.Power(h.GetCapUw()) && s.GetLocal() == nil {
+	if h := s.GetHolding(); status.State(h) != status.Observing && want > units.Power(h.GetCapUw()) && s.GetLocal() == nil {
 		return &cli.Error{
 			Code: "above-cap", Exit: cli.ExitRefused, RequestID: change.GetRequestId(),
 			Message: fmt.Sprintf("%v is above the cap in force, %v: a local limit only ever lowers", want, units.Power(h.GetCapUw())),
@@ -199,7 +200,7 @@ func setLimit(cmd *cobra.Command, dir string, want units.Power, lasts time.Durat
 	}
 	if out.IsJSON() {
 		return out.JSON(cmd.OutOrStdout(), setJSON{
-			Kind: "LimitSet", API: "v1", CapW: micro(&res.Msg.CapUw), ForS: lasts.Seconds(), RequestID: change.GetRequestId(),
+			Kind: "LimitSet", API: "v1", CapW: status.Micro(&res.Msg.CapUw), ForS: lasts.Seconds(), RequestID: change.GetRequestId(),
 		})
 	}
 	_, err = fmt.Fprintf(cmd.OutOrStdout(), "set  cap %s in force, for %s, request %s\n",
@@ -338,7 +339,7 @@ func ownPolicy(p *dvfs.Policy) policyJSON {
 		row.FreqHz = new(f.Hertz())
 	}
 	if f, err := p.CeilingNow(); err == nil {
-		row.EffectiveHz, row.State = new(f.Hertz()), sensorOK
+		row.EffectiveHz, row.State = new(f.Hertz()), status.OK
 	}
 	return row
 }

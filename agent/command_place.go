@@ -7,11 +7,11 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 )
@@ -81,20 +81,9 @@ func (p *place) find(ctx context.Context) (site, error) {
 	}
 	s.status = answering(ctx, s.stateDir)
 	if s.status != nil && s.cfg == nil && p.root == "" {
-		s.root = rootOf(s.status.GetTree()) // the agent's machine, not the one that the command runs on
+		s.root = status.Root(s.status.GetTree()) // the agent's machine, not the one that the command runs on
 	}
 	return s, nil
-}
-
-// treeBelow is how status names a tree that is not the kernel's own, before its path.
-const treeBelow = "files below "
-
-// rootOf is the root of the tree that an agent stands on, as its status names it.
-func rootOf(tree string) string {
-	if root, below := strings.CutPrefix(tree, treeBelow); below {
-		return root
-	}
-	return "/"
 }
 
 func (p *place) settle() (site, error) {

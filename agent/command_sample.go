@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"headroom/agent/status"
 	"headroom/internal/cli"
 	"headroom/rapl"
 	"headroom/units"
@@ -95,7 +96,7 @@ func (s *sampler) take(ctx context.Context) sample {
 	} else {
 		s.toldSample(&out)
 	}
-	if st := s.site.status; st.GetHolding().GetCapUw() > 0 && stateWord(st.GetHolding()) != stateObserving {
+	if st := s.site.status; st.GetHolding().GetCapUw() > 0 && status.State(st.GetHolding()) != status.Observing {
 		out.limit = new(units.Power(st.GetHolding().GetCapUw()))
 	}
 	for _, z := range s.site.status.GetZones() {
@@ -137,7 +138,7 @@ func (s *sampler) toldSample(out *sample) {
 		out.zones = append(out.zones, zp)
 		switch {
 		case z.GetControlType() == rapl.ControlMMIO:
-		case z.GetKind() == packageKind:
+		case z.GetKind() == rapl.Package.String():
 			pack, known = pack+units.Power(z.GetPowerUw()), known && z.PowerUw != nil
 		case z.GetKind() == rapl.DRAM.String():
 			dram, out.hasDRAM = dram+units.Power(z.GetPowerUw()), true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/agent/status"
 	"headroom/internal/cli"
 )
 
@@ -83,7 +84,7 @@ func sensorRows(s site, o *own) []sensorJSON {
 	for i, z := range o.zones() {
 		row := sensorJSON{Source: "rapl", Sensor: z.Label, State: "unknown", Text: "the counter cannot be read, or was reset"}
 		if p := o.powers[i]; p != nil {
-			row.PowerW, row.AgeS, row.State, row.Text = new(p.Watts()), new(0.0), sensorOK, ""
+			row.PowerW, row.AgeS, row.State, row.Text = new(p.Watts()), new(0.0), status.OK, ""
 		}
 		rows = append(rows, row)
 	}

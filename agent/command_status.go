@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
@@ -146,20 +147,17 @@ func celsius(milli int64) string { return fmt.Sprintf("%.0f C", float64(milli)/1
 func packages(s *headroomv1.GetAgentStatusResponse) int {
 	n := 0
 	for _, z := range s.GetZones() {
-		if z.GetKind() == packageKind && z.GetControlType() != rapl.ControlMMIO {
+		if z.GetKind() == rapl.Package.String() && z.GetControlType() != rapl.ControlMMIO {
 			n++
 		}
 	}
 	return n
 }
 
-// packageKind is the kind of the zones that stand for processors.
-var packageKind = rapl.Package.String()
-
 // zoneFreq is the mean frequency of a package's cores, nil where the policies
 // cannot be told to belong to it.
 func zoneFreq(s *headroomv1.GetAgentStatusResponse, z *headroomv1.ZoneStatus) *int64 {
-	if z.GetKind() != packageKind || packages(s) != 1 {
+	if z.GetKind() != rapl.Package.String() || packages(s) != 1 {
 		return nil
 	}
 	var sum, n int64
@@ -176,32 +174,18 @@ func zoneFreq(s *headroomv1.GetAgentStatusResponse, z *headroomv1.ZoneStatus) *i
 
 // zoneTemp is the highest temperature told of a package, nil when none is.
 func zoneTemp(s *headroomv1.GetAgentStatusResponse, z *headroomv1.ZoneStatus) *int64 {
-	if z.GetKind() != packageKind {
+	if z.GetKind() != rapl.Package.String() {
 		return nil
 	}
 	var hottest *int64
 	for _, t := range s.GetSensors() {
 		// coretemp and the kernel's thermal zones number packages as RAPL does.
-		named := strings.HasSuffix(t.GetName(), "Package id "+socketOf(z.GetZone())) || t.GetName() == z.GetZone()
+		named := strings.HasSuffix(t.GetName(), "Package id "+status.Socket(z.GetZone())) || t.GetName() == z.GetZone()
 		if t.TempMc != nil && (named || packages(s) == 1) && (hottest == nil || t.GetTempMc() > *hottest) {
 			hottest = t.TempMc
 		}
 	}
 	return hottest
-}
-
-// socketOf is the number of the socket that a zone's name tells: "1" of
-// "package-1-die-0" and of "dram-1", "" when it tells none.
-func socketOf(zone string) string {
-	start := strings.IndexAny(zone, "0123456789")
-	if start < 0 {
-		return ""
-	}
-	rest := zone[start:]
-	if end := strings.IndexFunc(rest, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
-		return rest[:end]
-	}
-	return rest
 }
 
 // sensorLine sums up the sources of power: those that are well by name, the
@@ -211,11 +195,11 @@ func sensorLine(sensors []*headroomv1.SensorStatus) string {
 	for _, s := range sensors {
 		switch {
 		case s.GetState() == "absent", s.PowerUw == nil && s.TempMc != nil:
-		case s.GetState() == sensorOK && s.Disagreement == nil:
+		case s.GetState() == status.OK && s.Disagreement == nil:
 			if !slices.Contains(well, s.GetSource()) {
 				well = append(well, s.GetSource())
 			}
-		case s.GetState() == sensorOK:
+		case s.GetState() == status.OK:
 			rest = append(rest, fmt.Sprintf("%s %s %s ago (%+.1f %%)", s.GetSource(), watts(s.PowerUw), cli.Opt(s.AgeMs, age), 100*s.GetDisagreement()))
 		default:
 			rest = append(rest, s.GetSource()+" "+s.GetState())
@@ -226,9 +210,6 @@ func sensorLine(sensors []*headroomv1.SensorStatus) string {
 	}
 	return strings.Join(rest, "; ")
 }
-
-// sensorOK is the state of a source that can be believed.
-const sensorOK = "ok"
 
 func age(ms int64) string { return cli.Age(time.Duration(ms) * time.Millisecond) }
 
@@ -278,7 +259,7 @@ func printHealth(w io.Writer, items []*headroomv1.HealthItem) error {
 func healthWord(items []*headroomv1.HealthItem) string {
 	worst := ""
 	for _, i := range items {
-		if worst == "" || i.GetSeverity() == fail {
+		if worst == "" || i.GetSeverity() == status.Fail {
 			worst = i.GetSeverity()
 		}
 	}
@@ -307,7 +288,7 @@ func leaseLine(s *headroomv1.GetAgentStatusResponse) string {
 
 func ofCap(s *headroomv1.GetAgentStatusResponse) string {
 	h := s.GetHolding()
-	if s.PowerUw == nil || h.GetCapUw() <= 0 || stateWord(h) == stateObserving {
+	if s.PowerUw == nil || h.GetCapUw() <= 0 || status.State(h) == status.Observing {
 		return ""
 	}
 	return fmt.Sprintf("   %.0f %% of cap", 100*float64(s.GetPowerUw())/float64(h.GetCapUw()))

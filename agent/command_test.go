@@ -79,15 +79,6 @@ func TestStatusJSON(t *testing.T) {
 	}
 }
 
-func TestSocketOf(t *testing.T) {
-	t.Parallel()
-	for zone, want := range map[string]string{"package-0": "0", "package-1-die-0": "1", "dram-12": "12", "psys": "", "": "", "package-": ""} {
-		if got := socketOf(zone); got != want {
-			t.Errorf("socketOf(%q) = %q, want %q", zone, got, want)
-		}
-	}
-}
-
 // tree writes files of a machine and returns its root.
 func tree(t *testing.T, files map[string]string) string {
 	t.Helper()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/rapl"
@@ -170,16 +171,16 @@ func zoneRows(s site, o *own) []zoneRow {
 // told lays the agent's figures over a row. A zone that powerd does not watch, a
 // package's cores for example, keeps what the machine itself was read to say.
 func told(row *zoneRow, z *headroomv1.ZoneStatus) {
-	row.RequestedW, row.WrittenW = micro(z.RequestedUw), micro(z.WrittenUw)
+	row.RequestedW, row.WrittenW = status.Micro(z.RequestedUw), status.Micro(z.WrittenUw)
 	row.State = z.GetState()
 	if watched := z.PowerUw != nil || z.EnergyUj != nil || z.GetState() != "read-only"; watched {
-		row.PowerW, row.EnergyJ = micro(z.PowerUw), micro(z.EnergyUj)
+		row.PowerW, row.EnergyJ = status.Micro(z.PowerUw), status.Micro(z.EnergyUj)
 	}
 	if z.EffectiveUw != nil {
-		row.EffectiveW = micro(z.EffectiveUw)
+		row.EffectiveW = status.Micro(z.EffectiveUw)
 	}
 	if z.WindowUs != nil {
-		row.WindowS = micro(z.WindowUs)
+		row.WindowS = status.Micro(z.WindowUs)
 	}
 }
 

@@ -5,13 +5,14 @@ import (
 	"slices"
 	"strings"
 
+	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
 )
 
 // Severities of a health item.
 const (
-	warn = "warn"
-	fail = "fail"
+	warn = status.Warn
+	fail = status.Fail
 )
 
 // item is one warning of the node.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 
+	"headroom/agent/status"
 	"headroom/lease"
 	"headroom/units"
 )
@@ -34,7 +35,7 @@ type heldLimit struct {
 
 // States of held.json beside those of lease.State.
 const (
-	stateObserving = "observing"
+	stateObserving = status.Observing
 	stateReleased  = "released"
 )
 

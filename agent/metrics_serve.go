@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/prometheus/procfs"
 
+	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
@@ -129,10 +130,10 @@ func collect(s *headroomv1.GetAgentStatusResponse, loop *loopMetrics) exposition
 	collectNode(e, s)
 	collectSensors(e, s)
 	for _, p := range s.GetPolicies() {
-		e.addKnown(mFreq, kilo(p.FreqKhz), p.GetPolicy())
-		e.addKnown(mFreqCeiling, kilo(p.RequestedKhz), p.GetPolicy(), "requested")
-		e.addKnown(mFreqCeiling, kilo(p.WrittenKhz), p.GetPolicy(), "written")
-		e.addKnown(mFreqCeiling, kilo(p.EffectiveKhz), p.GetPolicy(), "effective")
+		e.addKnown(mFreq, status.Kilo(p.FreqKhz), p.GetPolicy())
+		e.addKnown(mFreqCeiling, status.Kilo(p.RequestedKhz), p.GetPolicy(), "requested")
+		e.addKnown(mFreqCeiling, status.Kilo(p.WrittenKhz), p.GetPolicy(), "written")
+		e.addKnown(mFreqCeiling, status.Kilo(p.EffectiveKhz), p.GetPolicy(), "effective")
 	}
 	shown := map[string]float64{warn: 0, fail: 0}
 	for _, i := range s.GetHealth() {
@@ -158,20 +159,20 @@ func collectCounters(e exposition, c *headroomv1.AgentCounters) {
 
 func collectZones(e exposition, s *headroomv1.GetAgentStatusResponse) {
 	for _, z := range s.GetZones() {
-		name, socket := z.GetZone(), socketOf(z.GetZone())
+		name, socket := z.GetZone(), status.Socket(z.GetZone())
 		if z.EnergyUj != nil {
 			e.add(mZoneEnergy, math.Floor(float64(z.GetEnergyUj())/1e6), name, socket)
 		}
 		e.addKnown(mZonePower, tenths(z.PowerUw), name, socket)
-		e.addKnown(mZoneLimit, micro(z.RequestedUw), name, rapl.LongTerm, "requested")
-		e.addKnown(mZoneLimit, micro(z.WrittenUw), name, rapl.LongTerm, "written")
-		e.addKnown(mZoneLimit, micro(z.EffectiveUw), name, rapl.LongTerm, "effective")
+		e.addKnown(mZoneLimit, status.Micro(z.RequestedUw), name, rapl.LongTerm, "requested")
+		e.addKnown(mZoneLimit, status.Micro(z.WrittenUw), name, rapl.LongTerm, "written")
+		e.addKnown(mZoneLimit, status.Micro(z.EffectiveUw), name, rapl.LongTerm, "effective")
 	}
 }
 
 func collectNode(e exposition, s *headroomv1.GetAgentStatusResponse) {
 	h := s.GetHolding()
-	state := stateWord(h)
+	state := status.State(h)
 	for _, other := range nodeStates() {
 		e.add(mNodeState, oneIf(other == state), other)
 	}
@@ -190,10 +191,10 @@ func collectNode(e exposition, s *headroomv1.GetAgentStatusResponse) {
 	e.addKnown(mNodeDemand, tenths(s.DemandUw))
 	e.addKnown(mNodeLimited, s.LimitedRatio)
 	e.add(mNodeCutOff, oneIf(s.GetCutOff()))
-	e.addKnown(mLeaseLeft, milli(s.LeaseMs))
+	e.addKnown(mLeaseLeft, status.Milli(s.LeaseMs))
 	e.add(mEscrow, float64(s.GetSprint().GetEscrowUj())/1e6)
 	if s.GetSprint() != nil {
-		e.addKnown(mSprintSpent, micro(s.GetSprint().SpentUj))
+		e.addKnown(mSprintSpent, status.Micro(s.GetSprint().SpentUj))
 	}
 	e.add(mSaved, float64(s.GetSaved()))
 }
@@ -202,11 +203,11 @@ func collectSensors(e exposition, s *headroomv1.GetAgentStatusResponse) {
 	for _, n := range s.GetSensors() {
 		labels := []string{n.GetSource(), n.GetName()}
 		if n.GetState() != "absent" {
-			e.add(mSensorOK, oneIf(n.GetState() == sensorOK), labels...)
+			e.add(mSensorOK, oneIf(n.GetState() == status.OK), labels...)
 		}
-		e.addKnown(mSensorAge, milli(n.AgeMs), labels...)
+		e.addKnown(mSensorAge, status.Milli(n.AgeMs), labels...)
 		e.addKnown(mSensorDiff, n.Disagreement, labels...)
-		e.addKnown(mSensorTemp, milli(n.TempMc), labels...)
+		e.addKnown(mSensorTemp, status.Milli(n.TempMc), labels...)
 	}
 }
 
@@ -216,7 +217,7 @@ func packagesAndMemory(s *headroomv1.GetAgentStatusResponse) *int64 {
 	var sum *int64
 	for _, z := range s.GetZones() {
 		switch {
-		case z.GetKind() != packageKind && z.GetKind() != rapl.DRAM.String(), z.GetControlType() == rapl.ControlMMIO:
+		case z.GetKind() != rapl.Package.String() && z.GetKind() != rapl.DRAM.String(), z.GetControlType() == rapl.ControlMMIO:
 		case z.PowerUw == nil:
 			return nil
 		case sum == nil:
@@ -233,7 +234,7 @@ func packagesAndMemory(s *headroomv1.GetAgentStatusResponse) *int64 {
 func onlySensor(s *headroomv1.GetAgentStatusResponse, source string) *int64 {
 	var found *int64
 	for _, n := range s.GetSensors() {
-		if n.GetSource() != source || n.PowerUw == nil || n.GetState() != sensorOK {
+		if n.GetSource() != source || n.PowerUw == nil || n.GetState() != status.OK {
 			continue
 		}
 		if found != nil {

@@ -5,6 +5,7 @@ import (
 	"math"
 	"time"
 
+	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
 	"headroom/dvfs"
@@ -30,7 +31,7 @@ func (n *node) sensors(now time.Duration) []*headroomv1.SensorStatus {
 		return rows
 	}
 	for _, r := range n.heat.sensors.Sample() {
-		row := &headroomv1.SensorStatus{Source: r.Source, Name: r.Name, State: "ok"}
+		row := &headroomv1.SensorStatus{Source: r.Source, Name: r.Name, State: status.OK}
 		switch {
 		case !r.Known:
 			row.State = "unknown"
@@ -51,7 +52,7 @@ func (n *node) sensors(now time.Duration) []*headroomv1.SensorStatus {
 }
 
 func raplRow(name string, power capping.Reading, still time.Duration) *headroomv1.SensorStatus {
-	row := &headroomv1.SensorStatus{Source: "rapl", Name: name, State: "ok", AgeMs: new(still.Milliseconds())}
+	row := &headroomv1.SensorStatus{Source: "rapl", Name: name, State: status.OK, AgeMs: new(still.Milliseconds())}
 	switch {
 	case !power.Known:
 		row.State, row.Text, row.AgeMs = "unknown", "the counter cannot be read, or was reset", nil
@@ -108,7 +109,7 @@ func (n *node) modelRow() *headroomv1.SensorStatus {
 		return row
 	}
 	p := n.model().Wall(in.Package.Power, in.DRAM.Power)
-	row.State, row.Text, row.PowerUw = "ok", "", (*int64)(&p)
+	row.State, row.Text, row.PowerUw = status.OK, "", (*int64)(&p)
 	if n.bmc.learning() {
 		a := n.bmc.learner.Agreement(instant().Boot)
 		if a.State != capping.AgreementUnknown && !math.IsNaN(a.Ratio) {
@@ -159,7 +160,7 @@ func (f *freqRung) policyRow(p *dvfs.Policy) *headroomv1.PolicyStatus {
 	case f.law.Limited:
 		row.State = "limited"
 	default:
-		row.State = "ok"
+		row.State = status.OK
 	}
 	return row
 }

@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/capping"
@@ -20,15 +21,6 @@ import (
 	"headroom/units"
 )
 
-// treeWords is what kind of tree a node stands on: the emulated ones are told
-// from the kernel's by their root.
-func (n *node) treeWords() string {
-	if n.cfg.Root == "/" {
-		return "kernel"
-	}
-	return "files below " + n.cfg.Root
-}
-
 // publish makes the node's state visible to other goroutines: what changes with
 // each turn. What is costly to read is added when somebody asks.
 func (n *node) publish(now lease.Instant) { n.status.Store(n.state(now)) }
@@ -37,7 +29,7 @@ func (n *node) publish(now lease.Instant) { n.status.Store(n.state(now)) }
 func (n *node) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
 	s := &headroomv1.GetAgentStatusResponse{
 		Node: n.cfg.Node, Version: version, Domain: n.cfg.Domain, UptimeMs: (now.Boot - n.began).Milliseconds(),
-		Tree: n.treeWords(), Rung: n.rung(), Enforce: n.cfg.Enforce, Holding: n.holdingNow(), Health: n.health.list(),
+		Tree: status.Tree(n.cfg.Root), Rung: n.rung(), Enforce: n.cfg.Enforce, Holding: n.holdingNow(), Health: n.health.list(),
 		Ladder: ladderRows(n.ladderRows()), Sprint: n.sprintStatus(now.Boot), Rivals: n.rivals.units, Advertise: n.advertised(),
 		CutOff: n.network.cutOff, Local: n.localStatus(now.Boot), LimitedBy: n.limitedBy(now.Boot), Counters: n.counters.wire(),
 		Slices: n.sliceRows(),
@@ -171,7 +163,7 @@ func (n *node) socketRow(row *headroomv1.ZoneStatus, s *socket) {
 	case n.law.Limited:
 		row.State = "limited"
 	default:
-		row.State = "ok"
+		row.State = status.OK
 	}
 }
 
