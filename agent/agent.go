@@ -36,8 +36,8 @@ import (
 	"time"
 )
 
-// version is what powerd says about itself in Hello and `powerd version`.
-const version = "0.1.0"
+// Version is what powerd says about itself in Hello and `powerd version`.
+const Version = "0.1.0"
 
 // Times of the loop. The tests and the figures of the design depend on them.
 const (

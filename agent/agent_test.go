@@ -44,7 +44,7 @@ func TestHoldsWhatItIsGranted(t *testing.T) {
 		t.Errorf("acknowledged %v, want cap and effective cap of 120 W", h.GetHolding())
 	}
 	var m lease.Memory
-	data, err := os.ReadFile(l.state(memoryFile))
+	data, err := os.ReadFile(l.state(MemoryFile))
 	if err != nil || json.Unmarshal(data, &m) != nil || m.Highest.Seq < seq {
 		t.Errorf("state.json holds %s, %v: an acknowledged stamp must be in it", data, err)
 	}
@@ -60,7 +60,7 @@ func TestHoldsWhatItIsGranted(t *testing.T) {
 		t.Errorf("asked for %d releases at stop, want 1", c.released)
 	}
 	waitFor(t, "every original is back", func() bool { return equal(l.controls(), original) })
-	if _, err := os.Stat(l.state(journalFile)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(l.state(JournalFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the journal is still there: %v", err)
 	}
 	if h := l.held(); h.State != stateReleased || h.CapW != 245 {
@@ -91,7 +91,7 @@ func TestRefusedReleaseKeepsTheFailSafeCap(t *testing.T) {
 	c.refuse = rpc.Refuse(connect.CodeFailedPrecondition, "infeasible", cli.ExitRefused, "rated 245.0 W do not fit", "lower others")
 	r := run(t, l.config(c.addr))
 	waitFor(t, "a lease is held", c.acknowledged)
-	_, err := restoreLimits(t.Context(), l.config(c.addr), restoreOptions{})
+	_, err := Restore(t.Context(), l.config(c.addr), RestoreOptions{Change: wish()})
 	var refused *cli.Error
 	if !errors.As(err, &refused) || refused.Exit != cli.ExitRefused || refused.Hint == "" {
 		t.Fatalf("restore with the agent running: %v", err)
@@ -102,15 +102,15 @@ func TestRefusedReleaseKeepsTheFailSafeCap(t *testing.T) {
 	if !failSafeLong(l.long()) {
 		t.Errorf("limit %v after a refused release, want the fail-safe cap's", l.long())
 	}
-	if _, err = restoreLimits(t.Context(), l.config(c.addr), restoreOptions{}); !errors.As(err, &refused) || refused.Exit != cli.ExitRefused {
+	if _, err = Restore(t.Context(), l.config(c.addr), RestoreOptions{Change: wish()}); !errors.As(err, &refused) || refused.Exit != cli.ExitRefused {
 		t.Errorf("restore with the agent dead: %v, want exit 6", err)
 	}
 	c.stop()
-	if _, err = restoreLimits(t.Context(), l.config(c.addr), restoreOptions{}); !errors.As(err, &refused) || refused.Exit != cli.ExitRefused {
+	if _, err = Restore(t.Context(), l.config(c.addr), RestoreOptions{Change: wish()}); !errors.As(err, &refused) || refused.Exit != cli.ExitRefused {
 		t.Errorf("restore without a leader: %v, want exit 6", err)
 	}
-	out, err := restoreLimits(t.Context(), l.config(c.addr), restoreOptions{force: true})
-	if err != nil || len(out.restored) != 5 || !equal(l.controls(), original) {
+	out, err := Restore(t.Context(), l.config(c.addr), RestoreOptions{Force: true})
+	if err != nil || len(out.Restored) != 5 || !equal(l.controls(), original) {
 		t.Errorf("forced: %+v, %v, controls %v, want %v", out, err, l.controls(), original)
 	}
 }
@@ -121,8 +121,8 @@ func TestRestoreWithTheAgentRunning(t *testing.T) {
 	original := l.controls()
 	run(t, l.config(c.addr))
 	waitFor(t, "a lease is held", c.acknowledged)
-	out, err := restoreLimits(t.Context(), l.config(c.addr), restoreOptions{})
-	if err != nil || len(out.restored) != 5 || len(out.kept) != 0 || !equal(l.controls(), original) {
+	out, err := Restore(t.Context(), l.config(c.addr), RestoreOptions{Change: wish()})
+	if err != nil || len(out.Restored) != 5 || len(out.Kept) != 0 || !equal(l.controls(), original) {
 		t.Fatalf("%+v, %v, controls %v", out, err, l.controls())
 	}
 	waitFor(t, "the node says that it is not controlled", func() bool { return !c.lastHello().GetControlled() })
@@ -166,8 +166,8 @@ func TestAnotherWritersChangeIsNotRestoredOver(t *testing.T) {
 	if err := os.WriteFile(l.zone("constraint_0_power_limit_uw"), []byte("77000000\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := restoreLimits(t.Context(), l.config(c.addr), restoreOptions{force: true})
-	if err != nil || len(out.restored) != 4 || len(out.kept) != 1 || !strings.Contains(out.kept[0], "77.0 W") {
+	out, err := Restore(t.Context(), l.config(c.addr), RestoreOptions{Force: true})
+	if err != nil || len(out.Restored) != 4 || len(out.Kept) != 1 || !strings.Contains(out.Kept[0], "77.0 W") {
 		t.Fatalf("%+v, %v", out, err)
 	}
 	if l.long() != 77*units.Watt {
@@ -237,7 +237,7 @@ func TestObserveOnlyNeverWrites(t *testing.T) {
 	if !equal(l.controls(), original) {
 		t.Errorf("controls %v, want %v", l.controls(), original)
 	}
-	if _, err := os.Stat(l.state(journalFile)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(l.state(JournalFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a journal was made: %v", err)
 	}
 }
@@ -316,14 +316,11 @@ func TestStatusOfARunningAgent(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
 	run(t, l.config(c.addr))
+	var s *headroomv1.GetAgentStatusResponse
 	waitFor(t, "status shows the lease", func() bool {
-		s, err := fetchStatus(t.Context(), l.config().StateDir)
-		return err == nil && s.LeaseMs != nil && s.GetLeader() == "c1" && s.PowerUw != nil && s.GetSaved() == 5
+		s = l.status(t)
+		return s.LeaseMs != nil && s.GetLeader() == "c1" && s.PowerUw != nil && s.GetSaved() == 5
 	})
-	s, err := fetchStatus(t.Context(), l.config().StateDir)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var text strings.Builder
 	if err := printStatus(&text, &cli.Output{}, s); err != nil {
 		t.Fatal(err)
@@ -333,6 +330,11 @@ func TestStatusOfARunningAgent(t *testing.T) {
 			t.Errorf("status lacks %q:\n%s", want, text.String())
 		}
 	}
+}
+
+// wish is who asks for a release and why.
+func wish() *headroomv1.Change {
+	return &headroomv1.Change{Actor: "mia", Reason: "test", RequestId: cli.RequestID()}
 }
 
 func hasItem(h *headroomv1.Heartbeat, code string) bool {

@@ -71,7 +71,7 @@ func TestWallFromTheBMC(t *testing.T) {
 	if p, on := b.Limit(); on {
 		t.Errorf("the BMC still limits to %v after the release", p)
 	}
-	if _, err := os.Stat(l.state(journalFile)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(l.state(JournalFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the journal is still there: %v", err)
 	}
 }

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -72,8 +71,8 @@ func smallProcess() {
 }
 
 func newLog(w io.Writer, cfg Config) (*slog.Logger, error) {
-	level, err := cfg.level()
-	if err != nil {
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(cfg.LogLevel)); err != nil {
 		return nil, cli.Usage("log level: %w", err)
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})).With(slog.String("node", cfg.Node)), nil
@@ -85,9 +84,9 @@ func newVersionCommand() *cobra.Command {
 		Use: "version", Short: "Print the version", Example: "  powerd version\n  powerd version -o json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out.IsJSON() {
-				return out.JSON(cmd.OutOrStdout(), versionJSON{"Version", "v1", version, runtime.Version(), runtime.GOOS, runtime.GOARCH})
+				return out.JSON(cmd.OutOrStdout(), versionJSON{"Version", "v1", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH})
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "powerd %s %s %s/%s\n", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "powerd %s %s %s/%s\n", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}
@@ -103,11 +102,4 @@ type versionJSON struct {
 	Go      string `json:"go"`
 	OS      string `json:"os"`
 	Arch    string `json:"arch"`
-}
-
-// callAgent runs one call to the agent's socket with a deadline.
-func callAgent[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(ctx, releaseWait+askWait)
-	defer cancel()
-	return call(ctx)
 }

@@ -139,70 +139,20 @@ func checkLock(s site, o *own, probe bool) finding {
 	return finding{"bios-lock", checkOK, "limits are on; only a write shows whether they are taken: powerd check --probe", ""}
 }
 
-// probeLimits lowers each package's long-term limit by a fraction of a watt, reads
-// it back and puts it back. What it held is on disk before: a probe that is killed
-// leaves its note, and the next check says so.
+// probeLimits lowers each package's limit by a fraction of a watt for a moment.
 func probeLimits(s site, o *own) finding {
 	if s.cfg == nil {
 		return finding{"bios-lock", checkWarn, "not probed: no configuration, so no state directory to save the limits in", "give --config"}
 	}
-	held, err := lock(s.stateDir)
+	err := Probe(s.stateDir, o.packages())
+	if e, ok := errors.AsType[*cli.Error](err); ok {
+		return finding{"bios-lock", checkWarn, e.Message, e.Hint}
+	}
 	if err != nil {
-		return finding{"bios-lock", checkWarn, "not probed: " + err.Error(), "stop powerd first; while it runs it verifies each of its writes itself"}
-	}
-	defer func() { _ = unlock(held) }()
-	if j, err := loadJournal(osDisk{s.stateDir}); err != nil || j != nil {
-		return finding{"bios-lock", checkWarn, "not probed: an earlier powerd has saved limits that are not back yet", "powerd limit restore puts them back"}
-	}
-	var refused []error
-	for _, z := range o.packages() {
-		refused = append(refused, probeOne(s, z))
-	}
-	if err := errors.Join(refused...); err != nil {
 		return finding{"bios-lock", checkFail, oneLine(err), "unlock RAPL (PL1/PL2) in the BIOS set-up; until then the next rung of the ladder is used"}
 	}
 	return finding{"bios-lock", checkOK, "each package took a limit, read it back and has its own back", ""}
 }
-
-func probeOne(s site, z *rapl.Zone) (err error) {
-	l, err := z.Limiter()
-	if errors.Is(err, rapl.ErrNoConstraint) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, l.Close()) }()
-	before, err := l.Power(rapl.LongTerm)
-	if err != nil {
-		return err
-	}
-	if before <= probeGrains*capping.Grain {
-		return nil // no limit was ever set: there is nothing to lower, and none to put back
-	}
-	d := osDisk{s.stateDir}
-	if err := d.Durable(probeFile, fmt.Appendf(nil, "%s %d\n", l.PowerPath(rapl.LongTerm), int64(before))); err != nil {
-		return err
-	}
-	lower := (before/capping.Grain - probeGrains) * capping.Grain // on the grid: hardware rounds to it
-	got, errWrite := l.SetPower(rapl.LongTerm, lower)
-	taken := errWrite == nil && got < before
-	_, errBack := l.SetPower(rapl.LongTerm, before)
-	if errBack == nil {
-		errBack = d.Remove(probeFile)
-	}
-	if !taken {
-		return fmt.Errorf("%s long_term: write of %s accepted, %s reads back (locked by firmware)", z.Label, cli.Watts(lower), cli.Watts(got))
-	}
-	return errBack
-}
-
-// probeGrains is by how many steps of the register a probe lowers a limit: one
-// could be lost in rounding.
-const probeGrains = 2
-
-// probeFile holds the limit that a probe is about to touch, and its value.
-const probeFile = "probe.txt"
 
 // rivalPrograms are programs known to write the same controls, by the name of
 // their process, which the kernel cuts at 15 characters.
@@ -303,7 +253,7 @@ func toldSensor(s site) finding {
 // checkLadder looks which rung can hold a cap.
 func checkLadder(s site, o *own) finding {
 	if s.status != nil {
-		if r := s.status.GetRung(); r != rungNone {
+		if r := s.status.GetRung(); r != capping.RungNone.String() {
 			return finding{"ladder", checkOK, "stands on " + r, ""}
 		}
 		return finding{"ladder", enforced(s), "no rung holds a cap: the node is charged its rated watts", "powerd status says why for each rung"}
@@ -336,7 +286,7 @@ func enforced(s site) string { return failUnless(s.cfg == nil || !s.cfg.Enforce)
 
 // checkClock looks at the clock that leases are counted on.
 func checkClock(s site) finding {
-	if instant().Boot <= 0 {
+	if BootTime() <= 0 {
 		return finding{"clock", checkFail, "CLOCK_BOOTTIME cannot be read", "leases are counted on it: the kernel is older than 2.6.39, or a sandbox forbids it"}
 	}
 	source, err := os.ReadFile(filepath.Join(s.root, "sys/devices/system/clocksource/clocksource0/current_clocksource"))
@@ -371,18 +321,17 @@ func checkStateDir(s site) finding {
 	if free := room.Bavail * uint64(room.Bsize); free < stateRoom {
 		return finding{"state-dir", checkFail, fmt.Sprintf("%s has %d kB free", s.stateDir, free>>10), "make room: originals are saved there before the first write"}
 	}
-	j, err := loadJournal(osDisk{s.stateDir})
+	left, err := Leftovers(s.stateDir)
 	switch {
 	case err != nil:
-		return finding{"state-dir", checkFail, fmt.Sprintf("%s: %v", filepath.Join(s.stateDir, journalFile), err), "powerd run and powerd limit restore refuse it; put a copy back"}
-	case j != nil:
+		return finding{"state-dir", checkFail, fmt.Sprintf("%s: %v", filepath.Join(s.stateDir, JournalFile), err), "powerd run and powerd limit restore refuse it; put a copy back"}
+	case left.Journal:
 		return finding{
-			"state-dir", checkWarn, fmt.Sprintf("no powerd runs, and %d controls that an earlier one saved are not back", len(j.Controls)),
+			"state-dir", checkWarn, fmt.Sprintf("no powerd runs, and %d controls that an earlier one saved are not back", left.Controls),
 			"start powerd, which goes on with them, or powerd limit restore",
 		}
-	}
-	if left, err := os.ReadFile(filepath.Join(s.stateDir, probeFile)); err == nil {
-		return finding{"state-dir", checkWarn, "a probe was interrupted and this limit may be a fraction of a watt low: " + strings.TrimSpace(string(left)), "write the value back, or reboot; then remove " + probeFile}
+	case left.Probe != "":
+		return finding{"state-dir", checkWarn, "a probe was interrupted and this limit may be a fraction of a watt low: " + left.Probe, "write the value back, or reboot; then remove " + ProbeFile}
 	}
 	return finding{"state-dir", checkOK, s.stateDir + ", writable", ""}
 }

@@ -17,28 +17,36 @@ import (
 	"headroom/units"
 )
 
+const (
+	// leaderWait bounds the whole search for a coordinator that leads.
+	leaderWait = 5 * time.Second
+	// leaderPatience is how long none may lead until the search gives up: an election
+	// takes one to three seconds.
+	leaderPatience = 2 * time.Second
+)
+
 // checkLeader looks for a coordinator that leads, and asks it whether this node
 // could be released now: whether its originals could go back.
 func checkLeader(ctx context.Context, s site) []finding {
 	switch {
 	case s.cfg == nil:
 		return []finding{{"leader", checkOK, "no configuration, not looked for", ""}}
-	case s.cfg.alone():
+	case s.cfg.Alone():
 		return []finding{{"leader", checkOK, "no coordinator configured: the node holds its fail-safe cap and needs no release", ""}}
 	}
-	addrs := cachedAddresses(osDisk{s.stateDir}, *s.cfg)
+	addrs := KnownCoordinators(*s.cfg)
 	if len(addrs) == 0 {
 		return []finding{{
 			"leader", checkWarn, "no coordinator's address is known yet: only gossip is configured, and powerd has not run",
 			"powerd run learns it; or name one in coordinators: in powerd.yaml",
 		}}
 	}
-	ctx, cancel := context.WithTimeout(ctx, releaseWait)
+	ctx, cancel := context.WithTimeout(ctx, leaderWait)
 	defer cancel()
 	began := time.Now()
 	var domains []*headroomv1.Domain
 	var nodes []*headroomv1.Node
-	leader, err := rpc.ToLeader(ctx, addrs, askWait, func(base string) error {
+	leader, err := rpc.ToLeader(ctx, addrs, leaderPatience, func(base string) error {
 		var err error
 		domains, nodes, err = askSite(ctx, base, s.cfg.Node)
 		return err

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"time"
@@ -99,9 +98,7 @@ func newLeaseRenewCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := callAgent(cmd.Context(), func(ctx context.Context) (*connect.Response[headroomv1.RenewLeaseResponse], error) {
-				return agentClient(dir).RenewLease(ctx, connect.NewRequest(&headroomv1.RenewLeaseRequest{}))
-			})
+			res, err := Client(dir).RenewLease(cmd.Context(), connect.NewRequest(&headroomv1.RenewLeaseRequest{}))
 			if err != nil {
 				return asked(err, "lease renew", dir, "")
 			}
@@ -133,7 +130,7 @@ func printRenewed(w io.Writer, out *cli.Output, m *headroomv1.RenewLeaseResponse
 func newLeaseReleaseCommand() *cobra.Command {
 	var p place
 	var out cli.Output
-	var o restoreOptions
+	var c changing
 	cmd := &cobra.Command{
 		Use: "release", Short: "Give the lease back: ask for a release, then put the original limits back",
 		Long: "Ask the coordinator to commit that this node is charged its rated watts, and put the original limits\n" +
@@ -141,21 +138,12 @@ func newLeaseReleaseCommand() *cobra.Command {
 			"The same as powerd limit restore without --force.",
 		Example: "  powerd lease release --reason \"out of service\"", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := p.load()
-			if err != nil {
-				return err
-			}
-			done, err := restoreLimits(cmd.Context(), cfg, o)
-			if err != nil {
-				return err
-			}
-			return printOutcome(cmd.OutOrStdout(), &out, done)
+			return restore(cmd, &p, &out, RestoreOptions{Change: c.change()})
 		},
 	}
 	p.flags(cmd)
 	out.Flags(cmd)
-	cmd.Flags().StringVar(&o.reason, "reason", "", "why, for the audit log")
-	cmd.Flags().StringVar(&o.requestID, "request-id", "", "idempotency key; one is made when absent")
+	c.flags(cmd)
 	return cmd
 }
 

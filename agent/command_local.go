@@ -116,11 +116,11 @@ func (c *changing) change() *headroomv1.Change {
 
 // asked makes an error of the agent's socket one that an operator understands.
 func asked(err error, doing, dir, requestID string) error {
-	e := rpc.AsCLI(err, doing, dir+"/"+socketFile)
+	e := rpc.AsCLI(err, doing, SocketPath(dir))
 	e.RequestID = requestID
 	switch {
 	case e.Code == "unreachable":
-		e.Message, e.Hint = "no powerd answers on "+dir+"/"+socketFile, "start it with powerd run, or name another one with --state-dir"
+		e.Message, e.Hint = "no powerd answers on "+SocketPath(dir), "start it with powerd run, or name another one with --state-dir"
 	case connect.CodeOf(err) == connect.CodeUnimplemented:
 		e.Message, e.Hint = doing+": the powerd that runs here does not know this", "it is another version than this command: powerd status, powerd version"
 	}
@@ -192,9 +192,7 @@ func setLimit(cmd *cobra.Command, dir string, want units.Power, lasts time.Durat
 		}
 	}
 	req := &headroomv1.SetLocalLimitRequest{CapUw: int64(want), DurationMs: lasts.Milliseconds(), Change: change}
-	res, err := callAgent(cmd.Context(), func(ctx context.Context) (*connect.Response[headroomv1.SetLocalLimitResponse], error) {
-		return agentClient(dir).SetLocalLimit(ctx, connect.NewRequest(req))
-	})
+	res, err := Client(dir).SetLocalLimit(cmd.Context(), connect.NewRequest(req))
 	if err != nil {
 		return asked(err, "limit set", dir, change.GetRequestId())
 	}
@@ -231,9 +229,7 @@ func newLimitClearCommand() *cobra.Command {
 				return err
 			}
 			change := c.change()
-			res, err := callAgent(cmd.Context(), func(ctx context.Context) (*connect.Response[headroomv1.ClearLocalLimitResponse], error) {
-				return agentClient(dir).ClearLocalLimit(ctx, connect.NewRequest(&headroomv1.ClearLocalLimitRequest{Change: change}))
-			})
+			res, err := Client(dir).ClearLocalLimit(cmd.Context(), connect.NewRequest(&headroomv1.ClearLocalLimitRequest{Change: change}))
 			if err != nil {
 				return asked(err, "limit clear", dir, change.GetRequestId())
 			}
@@ -311,7 +307,7 @@ func freqRows(s site, notes io.Writer) (rows []policyJSON, err error) {
 	if len(s.status.GetPolicies()) > 0 {
 		return jsonPolicies(s.status), nil
 	}
-	root, err := openRoot(s.root)
+	root, err := OpenRoot(s.root)
 	if err != nil {
 		return nil, err
 	}
@@ -403,9 +399,7 @@ func newFreqSetCommand() *cobra.Command {
 
 func setCeiling(ctx context.Context, dir string, want units.Freq, lasts time.Duration, change *headroomv1.Change) ([]int64, error) {
 	req := &headroomv1.SetLocalCeilingRequest{CeilingKhz: int64(want), DurationMs: lasts.Milliseconds(), Change: change}
-	res, err := callAgent(ctx, func(ctx context.Context) (*connect.Response[headroomv1.SetLocalCeilingResponse], error) {
-		return agentClient(dir).SetLocalCeiling(ctx, connect.NewRequest(req))
-	})
+	res, err := Client(dir).SetLocalCeiling(ctx, connect.NewRequest(req))
 	if err != nil {
 		doing := "freq set"
 		if want == 0 {

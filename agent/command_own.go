@@ -25,7 +25,7 @@ type own struct {
 // openOwn opens a machine. A machine without RAPL is no error: what is missing
 // is unknown.
 func openOwn(path string) (*own, error) {
-	root, err := openRoot(path)
+	root, err := OpenRoot(path)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (o *own) zones() []*rapl.Zone {
 
 // look reads every counter; powers are the means since the look before.
 func (o *own) look() {
-	now := instant().Boot
+	now := BootTime()
 	for i, m := range o.meters {
 		o.powers[i] = nil
 		r, err := m.Look(now)

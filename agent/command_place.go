@@ -120,7 +120,7 @@ func answering(ctx context.Context, dir string) *headroomv1.GetAgentStatusRespon
 	if dir == "" {
 		return nil
 	}
-	if _, err := os.Stat(filepath.Join(dir, socketFile)); err != nil {
+	if _, err := os.Stat(SocketPath(dir)); err != nil {
 		return nil
 	}
 	s, err := fetchStatus(ctx, dir)

@@ -52,7 +52,7 @@ func (p *place) sampler(ctx context.Context) (*sampler, error) {
 	if err != nil && s.status == nil {
 		return nil, err
 	}
-	sm := &sampler{site: s, own: o, last: instant().Boot, askedAt: instant().Boot}
+	sm := &sampler{site: s, own: o, last: BootTime(), askedAt: BootTime()}
 	if sm.readable() {
 		sm.own.look()
 		return sm, nil
@@ -85,7 +85,7 @@ func (s *sampler) readable() bool {
 
 // take is the mean since the sample before.
 func (s *sampler) take(ctx context.Context) sample {
-	now := instant().Boot
+	now := BootTime()
 	out := sample{at: time.Now().UTC(), elapsed: now - s.last}
 	s.last = now
 	if s.site.stateDir != "" && now-s.askedAt >= askEvery {

@@ -14,9 +14,8 @@ import (
 
 	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
-	"headroom/internal/rpc"
+	"headroom/lease"
 	"headroom/rapl"
 	"headroom/units"
 )
@@ -49,22 +48,11 @@ func newStatusCommand() *cobra.Command {
 	return cmd
 }
 
-// agentClient talks to the agent of a state directory.
-func agentClient(dir string) headroomv1connect.AgentServiceClient {
-	return headroomv1connect.NewAgentServiceClient(rpc.NewUnixClient(dir+"/"+socketFile), rpc.UnixURL, rpc.ClientOptions()...)
-}
-
+// fetchStatus asks the running agent. The error is a *cli.Error.
 func fetchStatus(ctx context.Context, dir string) (*headroomv1.GetAgentStatusResponse, error) {
-	res, err := callAgent(ctx, func(ctx context.Context) (*connect.Response[headroomv1.GetAgentStatusResponse], error) {
-		return agentClient(dir).GetAgentStatus(ctx, connect.NewRequest(&headroomv1.GetAgentStatusRequest{}))
-	})
+	res, err := Client(dir).GetAgentStatus(ctx, connect.NewRequest(&headroomv1.GetAgentStatusRequest{}))
 	if err != nil {
-		e := rpc.AsCLI(err, "status", dir+"/"+socketFile)
-		if e.Code == "unreachable" {
-			e.Message = "no powerd answers on " + dir + "/" + socketFile
-			e.Hint = "start it with powerd run, or name another one with --state-dir"
-		}
-		return nil, e
+		return nil, asked(err, "status", dir, "")
 	}
 	return res.Msg, nil
 }
@@ -277,8 +265,9 @@ func leaseLine(s *headroomv1.GetAgentStatusResponse) string {
 	case headroomv1.LeaseState_LEASE_STATE_HELD:
 		ends := cli.Opt(s.LeaseMs, func(ms int64) string { return cli.Age(time.Duration(ms) * time.Millisecond) })
 		st := h.GetApplied()
+		epoch := lease.Epoch{Incarnation: st.GetEpoch().GetIncarnation(), Term: st.GetEpoch().GetTerm()}
 		return fmt.Sprintf("%s   ends in %s   from %s epoch %v seq %d   fail-safe %s",
-			granted, ends, cmp.Or(s.GetLeader(), cli.Unknown), epochOf(st.GetEpoch()), st.GetSeq(), failSafe)
+			granted, ends, cmp.Or(s.GetLeader(), cli.Unknown), epoch, st.GetSeq(), failSafe)
 	case headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE:
 		return fmt.Sprintf("none: holds its fail-safe cap %s", granted)
 	case headroomv1.LeaseState_LEASE_STATE_OBSERVING, headroomv1.LeaseState_LEASE_STATE_UNSPECIFIED:

@@ -126,7 +126,7 @@ func writeBundle(cmd *cobra.Command, p *place, file string) (err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	packed := gzip.NewWriter(f)
 	b := &bundle{tar: tar.NewWriter(packed), now: time.Now()}
-	b.json("version.json", versionJSON{Kind: "Version", API: "v1", Version: version})
+	b.json("version.json", versionJSON{Kind: "Version", API: "v1", Version: Version})
 	if s.status != nil {
 		b.json("status.json", statusJSON(s.status))
 	}
@@ -140,7 +140,7 @@ func writeBundle(cmd *cobra.Command, p *place, file string) (err error) {
 			b.add("powerd.yaml", data)
 		}
 	}
-	for _, name := range []string{journalFile, memoryFile, heldFile, coordinatorsFile} {
+	for _, name := range []string{JournalFile, MemoryFile, HeldFile, CoordinatorsFile} {
 		if s.stateDir == "" {
 			break
 		}

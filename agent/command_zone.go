@@ -384,6 +384,11 @@ func printZone(w io.Writer, out *cli.Output, d zoneDetail) error {
 	return out.Table(w, []string{"CONSTRAINT", "EFFECTIVE", "MAX", "WINDOW"}, rows)
 }
 
+// watts is an optional power on a screen.
+func watts(uw *int64) string {
+	return cli.Opt(uw, func(v int64) string { return cli.Watts(units.Power(v)) })
+}
+
 func screenW(w *float64) string {
 	return cli.Opt(w, func(v float64) string { return cli.Watts(units.FromWatts(v)) })
 }
@@ -395,6 +400,3 @@ func screenS(s *float64) string {
 func screenKJ(j *float64) string {
 	return cli.Opt(j, func(v float64) string { return units.FromJoules(v).String() })
 }
-
-// nowUs is the wall clock as files carry it: microseconds since the Unix epoch.
-func nowUs() int64 { return time.Now().UnixMicro() }

@@ -331,9 +331,9 @@ func (c *Config) level() (slog.Level, error) {
 	return l, err
 }
 
-// alone says that no coordinator is configured: the node keeps its fail-safe cap
+// Alone says that no coordinator is configured: the node keeps its fail-safe cap
 // and needs nobody's consent to put its originals back.
-func (c *Config) alone() bool { return len(c.Coordinators) == 0 && c.Gossip.Bind == "" }
+func (c *Config) Alone() bool { return len(c.Coordinators) == 0 && c.Gossip.Bind == "" }
 
 // law is the node as the control law sees it.
 func (c *Config) law(m *machine) capping.Config {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
@@ -12,13 +13,13 @@ import (
 	"headroom/internal/cli"
 )
 
-// Files of the state directory.
+// Files of the state directory, beside ProbeFile.
 const (
-	journalFile      = "journal.json"      // originals, fsynced before the first write
+	JournalFile      = "journal.json"      // originals, fsynced before the first write
 	writtenFile      = "written.log"       // last values written, one record a control
-	memoryFile       = "state.json"        // highest stamp, fail-safe cap, brake
-	heldFile         = "held.json"         // what the node may hold now
-	coordinatorsFile = "coordinators.json" // addresses last seen, for when powerd is dead
+	MemoryFile       = "state.json"        // highest stamp, fail-safe cap, brake
+	HeldFile         = "held.json"         // what the node may hold now
+	CoordinatorsFile = "coordinators.json" // addresses last seen, for when powerd is dead
 	lockFile         = "powerd.lock"
 	socketFile       = "powerd.sock"
 )
@@ -113,3 +114,6 @@ func lock(dir string) (*os.File, error) {
 func unlock(f *os.File) error {
 	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
 }
+
+// nowUs is the wall clock as files carry it: microseconds since the Unix epoch.
+func nowUs() int64 { return time.Now().UnixMicro() }

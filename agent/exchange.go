@@ -134,7 +134,7 @@ func (n *node) grant(g *headroomv1.Lease) {
 		return
 	}
 	n.storeBusy, n.storing, n.remember = true, g, m
-	n.clerk.errands <- errand{kind: storeMemory, name: memoryFile, data: data, durable: true}
+	n.clerk.errands <- errand{kind: storeMemory, name: MemoryFile, data: data, durable: true}
 }
 
 // memoryStored takes the grant whose memory is on disk now, then the one that
@@ -246,7 +246,7 @@ func (n *node) hello() *headroomv1.Hello {
 	return &headroomv1.Hello{
 		Node: n.cfg.Node, MachineId: n.id.machine, BootId: n.id.boot, ProcessId: n.id.process, Domain: n.cfg.Domain,
 		RatedUw: int64(p.Rated), FloorUw: int64(p.Floor), MaxUw: int64(p.Max), FailSafeUw: int64(p.FailSafe),
-		Weight: n.cfg.Weight, Controlled: n.mode == holding, Rung: n.rung(), Version: version,
+		Weight: n.cfg.Weight, Controlled: n.mode == holding, Rung: n.rung(), Version: Version,
 	}
 }
 
@@ -311,7 +311,7 @@ func (n *node) cacheAddresses(addrs []string) {
 		return
 	}
 	n.cached, n.cacheBusy = string(data), true
-	n.clerk.errands <- errand{kind: storeCoordinators, name: coordinatorsFile, data: data}
+	n.clerk.errands <- errand{kind: storeCoordinators, name: CoordinatorsFile, data: data}
 }
 
 func grantOf(l *headroomv1.Lease) lease.Grant {

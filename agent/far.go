@@ -301,7 +301,7 @@ func (n *node) storeJournal(next *journal) {
 		return
 	}
 	n.journalBusy, n.journalNext = true, next
-	n.clerk.errands <- errand{kind: storeControls, name: journalFile, data: data, durable: true}
+	n.clerk.errands <- errand{kind: storeControls, name: JournalFile, data: data, durable: true}
 }
 
 // journalStored takes the longer journal into use.
@@ -309,7 +309,7 @@ func (n *node) journalStored(err error) {
 	next := n.journalNext
 	n.journalBusy, n.journalNext = false, nil
 	n.health.set(err != nil, item{
-		"journal-not-stored", warn, fmt.Sprintf("%s cannot be written (%v): no further control is touched", journalFile, err),
+		"journal-not-stored", warn, fmt.Sprintf("%s cannot be written (%v): no further control is touched", JournalFile, err),
 		"make room in " + n.cfg.StateDir,
 	})
 	if err != nil || n.journal == nil {

@@ -138,7 +138,7 @@ func TestSlicesGiveWayBelowTheLowestFrequency(t *testing.T) {
 		rows := n.sliceRows()
 		return len(rows) == 1 && rows[0].EffectiveCpus != nil && rows[0].WrittenCpus != nil && rows[0].RequestedCpus != nil
 	})
-	if out := putBack(n.root, n.journal, n.trail, noAfar); out.failed != 1 || !strings.Contains(strings.Join(out.kept, " "), "batch.slice") {
+	if out := putBack(n.root, n.journal, n.trail, noAfar); out.failed != 1 || !strings.Contains(strings.Join(out.Kept, " "), "batch.slice") {
 		t.Errorf("without the agent: %+v, want the slice named as not put back", out)
 	}
 	if out := n.putBackNow(); out.failed != 0 || bus.quota("batch.slice") != math.MaxUint64 {

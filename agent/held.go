@@ -96,7 +96,7 @@ func encodeHeld(cfg Config, c cover, sockets []*socket) ([]byte, error) {
 // is charged for. It has no stamp, which no lease of an earlier process can abuse
 // (leases name the process they answer); the first lease brings the fail-safe cap.
 func loadMemory(d disk, lowest units.Power) (m lease.Memory, fresh bool, err error) {
-	data, err := d.Read(memoryFile)
+	data, err := d.Read(MemoryFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return lease.Memory{FailSafe: lowest}, true, nil
 	}
@@ -107,7 +107,7 @@ func loadMemory(d disk, lowest units.Power) (m lease.Memory, fresh bool, err err
 		err = errors.New("it holds no fail-safe cap")
 	}
 	if err != nil {
-		return lease.Memory{FailSafe: lowest}, true, fmt.Errorf("agent: %s cannot be used: %w", memoryFile, err)
+		return lease.Memory{FailSafe: lowest}, true, fmt.Errorf("agent: %s cannot be used: %w", MemoryFile, err)
 	}
 	return m, false, nil
 }

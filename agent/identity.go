@@ -29,8 +29,9 @@ type identity struct {
 	process uint64 // random: a lease names it
 }
 
-// openRoot opens the node's file system, which must have a sysfs in it.
-func openRoot(path string) (*os.Root, error) {
+// OpenRoot opens a node's file system, which must have a sysfs in it. The error is
+// a *cli.Error.
+func OpenRoot(path string) (*os.Root, error) {
 	root, err := os.OpenRoot(path)
 	if err == nil {
 		if _, err = root.Stat("sys"); err == nil {
@@ -62,6 +63,10 @@ func readIdentity(root *os.Root) (identity, error) {
 	}
 	return identity{machine: machine, boot: boot, process: binary.LittleEndian.Uint64(b[:])}, nil
 }
+
+// BootTime is the time since boot, sleep included, on the clock that leases are
+// counted on; 0 when the kernel does not tell.
+func BootTime() time.Duration { return instant().Boot }
 
 // instant reads both of the node's clocks.
 func instant() lease.Instant {

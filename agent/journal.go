@@ -96,7 +96,7 @@ func decodeJournal(data []byte) (*journal, error) {
 
 // loadJournal is the journal of an earlier powerd, nil when there is none.
 func loadJournal(d disk) (*journal, error) {
-	data, err := d.Read(journalFile)
+	data, err := d.Read(JournalFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -111,7 +111,7 @@ func (j *journal) store(d disk) error {
 	if err != nil {
 		return err
 	}
-	return d.Durable(journalFile, data)
+	return d.Durable(JournalFile, data)
 }
 
 // clone is a copy that can be extended while the original is in use.

@@ -96,8 +96,8 @@ func TestCrashBetweenJournalAndFirstWrite(t *testing.T) {
 	if err := n.close(); err != nil {
 		t.Fatal(err)
 	}
-	out, err := restoreLimits(t.Context(), l.config("127.0.0.1:1"), restoreOptions{force: true})
-	if err != nil || len(out.restored) != 5 || len(out.kept) != 0 || !equal(l.controls(), original) {
+	out, err := Restore(t.Context(), l.config("127.0.0.1:1"), RestoreOptions{Force: true})
+	if err != nil || len(out.Restored) != 5 || len(out.Kept) != 0 || !equal(l.controls(), original) {
 		t.Errorf("%+v, %v", out, err)
 	}
 }
@@ -119,7 +119,7 @@ func TestDamagedJournalKeepsTheFailSafeCap(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	garbage := []byte(`{"version":1,"node":"n0`)
-	if err := os.WriteFile(l.state(journalFile), garbage, 0o600); err != nil {
+	if err := os.WriteFile(l.state(JournalFile), garbage, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	err := Run(t.Context(), l.config("127.0.0.1:1"), testLog(t))
@@ -130,10 +130,10 @@ func TestDamagedJournalKeepsTheFailSafeCap(t *testing.T) {
 	if !failSafeLong(l.long()) {
 		t.Errorf("limit %v, want the fail-safe cap's", l.long())
 	}
-	if data, err := os.ReadFile(l.state(journalFile)); err != nil || !bytes.Equal(data, garbage) {
+	if data, err := os.ReadFile(l.state(JournalFile)); err != nil || !bytes.Equal(data, garbage) {
 		t.Errorf("the journal was touched: %q, %v", data, err)
 	}
-	if _, err := restoreLimits(t.Context(), l.config("127.0.0.1:1"), restoreOptions{force: true}); !errors.As(err, &bad) || bad.Code != "journal-damaged" {
+	if _, err := Restore(t.Context(), l.config("127.0.0.1:1"), RestoreOptions{Force: true}); !errors.As(err, &bad) || bad.Code != "journal-damaged" {
 		t.Errorf("restore with a damaged journal: %v", err)
 	}
 }
@@ -203,7 +203,7 @@ func TestNoRoomForTheJournalWritesNothing(t *testing.T) {
 	l := newLab(t)
 	original := l.controls()
 	cfg := l.config()
-	d := &fullDisk{disk: osDisk{cfg.StateDir}, full: map[string]bool{journalFile: true}}
+	d := &fullDisk{disk: osDisk{cfg.StateDir}, full: map[string]bool{JournalFile: true}}
 	_, err := start(cfg, testLog(t), d)
 	var bad *cli.Error
 	if !errors.As(err, &bad) || bad.Hint == "" || !errors.Is(err, syscall.ENOSPC) {
@@ -218,13 +218,13 @@ func TestNoRoomForAStampTakesNoGrant(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
 	cfg := l.config(c.addr)
-	d := &fullDisk{disk: osDisk{cfg.StateDir}, full: map[string]bool{memoryFile: true}}
+	d := &fullDisk{disk: osDisk{cfg.StateDir}, full: map[string]bool{MemoryFile: true}}
 	stop := runOn(t, cfg, d)
 	waitFor(t, "it says so", func() bool { return hasItem(c.last(), "state-not-stored") })
 	if h := c.last().GetHolding(); h.GetState() != headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE || !failSafeLong(l.long()) {
 		t.Errorf("holding %v, limit %v: a grant was taken whose stamp is not on disk", h, l.long())
 	}
-	d.set(memoryFile, false)
+	d.set(MemoryFile, false)
 	waitFor(t, "the grant is taken once there is room", c.acknowledged)
 	stop()
 }
@@ -233,13 +233,13 @@ func TestNoRoomForHeldCarriesOutNoRaise(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
 	cfg := l.config(c.addr)
-	d := &fullDisk{disk: osDisk{cfg.StateDir}, full: map[string]bool{heldFile: true}}
+	d := &fullDisk{disk: osDisk{cfg.StateDir}, full: map[string]bool{HeldFile: true}}
 	stop := runOn(t, cfg, d)
 	waitFor(t, "it says so", func() bool { return hasItem(c.last(), "held-not-stored") && c.last().GetNumber() > 2 })
 	if !failSafeLong(l.long()) {
 		t.Errorf("limit %v was raised although held.json does not say so", l.long())
 	}
-	d.set(heldFile, false)
+	d.set(HeldFile, false)
 	waitFor(t, "the raise is carried out once there is room", c.acknowledged)
 	stop()
 }

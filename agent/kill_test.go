@@ -156,7 +156,7 @@ func (l *lab) ceilings(t *testing.T) map[string]int64 {
 func (l *lab) checkHeldCeilings(t *testing.T, now map[string]int64) {
 	t.Helper()
 	var h held
-	data, err := os.ReadFile(l.state(heldFile))
+	data, err := os.ReadFile(l.state(HeldFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return // killed before the first write was verified
 	}
@@ -187,8 +187,8 @@ func (l *lab) checkHeldCeilings(t *testing.T, now map[string]int64) {
 // ceilingsBack is a forced restore with the agent dead.
 func (l *lab) ceilingsBack(t *testing.T, originals map[string]int64) {
 	t.Helper()
-	out, err := restoreLimits(t.Context(), l.config("127.0.0.1:1"), restoreOptions{force: true})
-	if now := l.ceilings(t); err != nil || len(out.kept) > 0 || !equal(now, originals) {
+	out, err := Restore(t.Context(), l.config("127.0.0.1:1"), RestoreOptions{Force: true})
+	if now := l.ceilings(t); err != nil || len(out.Kept) > 0 || !equal(now, originals) {
 		t.Fatalf("forced restore: %+v, %v\n got %v\nwant %v", out, err, now, originals)
 	}
 }
@@ -254,7 +254,7 @@ func (l *lab) checkJournal(t *testing.T, originals map[string]int64) {
 // checkHeld demands that held.json allows the limit that stands in the tree.
 func (l *lab) checkHeld(t *testing.T) {
 	t.Helper()
-	data, err := os.ReadFile(l.state(heldFile))
+	data, err := os.ReadFile(l.state(HeldFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return // killed before the first write was verified
 	}
@@ -275,8 +275,8 @@ func (l *lab) checkHeld(t *testing.T) {
 // forceBack is `powerd limit restore --force` with the agent dead.
 func (l *lab) forceBack(t *testing.T, originals map[string]int64) {
 	t.Helper()
-	out, err := restoreLimits(t.Context(), l.config("127.0.0.1:1"), restoreOptions{force: true})
-	if err != nil || len(out.kept) > 0 || !equal(l.controls(), originals) {
+	out, err := Restore(t.Context(), l.config("127.0.0.1:1"), RestoreOptions{Force: true})
+	if err != nil || len(out.Kept) > 0 || !equal(l.controls(), originals) {
 		t.Fatalf("forced restore: %+v, %v\n got %v\nwant %v", out, err, l.controls(), originals)
 	}
 }

@@ -53,7 +53,7 @@ func (n *node) refuseJournal(damage error) error {
 			damage = errors.Join(damage, n.machine.freq.write(n.machine.freq.standing(), unrecorded))
 		}
 	}
-	return damaged(n.cfg.StateDir+"/"+journalFile, damage)
+	return damaged(n.cfg.StateDir+"/"+JournalFile, damage)
 }
 
 // begin decides the mode and, when holding, brings the node to its fail-safe cap

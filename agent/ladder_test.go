@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -272,8 +273,10 @@ func (l *lab) status(t *testing.T) *headroomv1.GetAgentStatusResponse {
 	t.Helper()
 	var s *headroomv1.GetAgentStatusResponse
 	waitFor(t, "the agent answers", func() bool {
-		var err error
-		s, err = fetchStatus(t.Context(), filepath.Join(l.dir, "state"))
+		res, err := l.client().GetAgentStatus(t.Context(), connect.NewRequest(&headroomv1.GetAgentStatusRequest{}))
+		if err == nil {
+			s = res.Msg
+		}
 		return err == nil
 	})
 	return s

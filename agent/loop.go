@@ -43,7 +43,7 @@ const (
 func (n *node) serve(ctx context.Context) error {
 	n.clerk = startClerk(n.disk)
 	defer n.clerk.stop()
-	socket, err := rpc.ListenUnix(n.cfg.StateDir + "/" + socketFile)
+	socket, err := rpc.ListenUnix(SocketPath(n.cfg.StateDir))
 	if err != nil {
 		return n.abandon(err)
 	}
@@ -369,7 +369,7 @@ func (n *node) askCover(c cover) {
 		n.cover = c
 	}
 	n.heldBusy, n.covering = true, &c
-	n.clerk.errands <- errand{kind: storeHeld, name: heldFile, data: data}
+	n.clerk.errands <- errand{kind: storeHeld, name: HeldFile, data: data}
 }
 
 // stored takes the clerk's report.
@@ -401,7 +401,7 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	if leader != nil {
 		n.leaderAt = now.Boot
 	}
-	n.health.set(!n.cfg.alone() && now.Boot-n.leaderAt > quietLeader, item{
+	n.health.set(!n.cfg.Alone() && now.Boot-n.leaderAt > quietLeader, item{
 		"no-leader", warn,
 		fmt.Sprintf("no coordinator that leads has been reachable for %.0fs", (now.Boot - n.leaderAt).Seconds()),
 		"the node holds its cap until the lease ends and its fail-safe cap afterwards; see coordinator status",
@@ -434,7 +434,7 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	n.awaitCeiling(now.Boot)
 	n.answerWaiters(now.Boot)
 	n.watchNetwork(now)
-	if n.draining && n.cfg.alone() && n.mode == holding && now.Boot >= n.retryAt && now.Boot-n.began > farWait {
+	if n.draining && n.cfg.Alone() && n.mode == holding && now.Boot >= n.retryAt && now.Boot-n.began > farWait {
 		n.retryAt = now.Boot + retryRelease // what an earlier powerd left far away goes back by now
 		n.putBackNow()
 	}

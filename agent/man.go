@@ -39,6 +39,6 @@ func generatedDocs() map[string]string {
 	return map[string]string{
 		"man/powerd.8":      manProgram(root),
 		"man/powerd.yaml.5": manConfig(),
-		"metrics.md":        metricsPage(),
+		"metrics.md":        MetricsPage(),
 	}
 }

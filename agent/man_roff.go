@@ -16,7 +16,7 @@ type page struct{ b strings.Builder }
 func newPage(name string, section int, title string) *page {
 	p := &page{}
 	fmt.Fprintf(&p.b, ".\\\" Generated from the program; change it there.\n.TH %s %d \"\" \"Headroom %s\" \"%s\"\n",
-		strings.ToUpper(roff(name)), section, version, title)
+		strings.ToUpper(roff(name)), section, Version, title)
 	return p
 }
 
@@ -176,10 +176,10 @@ func manFiles(p *page) {
 	dir := Defaults().StateDir + "/"
 	for _, f := range [][2]string{
 		{defaultConfig, "Configuration, see powerd.yaml(5)."},
-		{dir + journalFile, "What each control held before powerd first wrote it."},
-		{dir + memoryFile, "The highest stamp, the fail-safe cap and the brake that the node has stored."},
-		{dir + heldFile, "What the node may hold now, for other programs of the host."},
-		{dir + socketFile, "Where the running powerd answers the commands above."},
+		{dir + JournalFile, "What each control held before powerd first wrote it."},
+		{dir + MemoryFile, "The highest stamp, the fail-safe cap and the brake that the node has stored."},
+		{dir + HeldFile, "What the node may hold now, for other programs of the host."},
+		{SocketPath(Defaults().StateDir), "Where the running powerd answers the commands above."},
 	} {
 		p.item(f[0], f[1])
 	}

@@ -215,8 +215,8 @@ func escapeLabel(s string) string {
 
 func escapeHelp(s string) string { return strings.NewReplacer(`\`, `\\`, "\n", `\n`).Replace(s) }
 
-// metricsPage is docs/metrics.md.
-func metricsPage() string {
+// MetricsPage is docs/metrics.md, as the program itself knows it.
+func MetricsPage() string {
 	var b strings.Builder
 	b.WriteString(metricsIntro)
 	b.WriteString("| metric | kind | labels | meaning |\n| --- | --- | --- | --- |\n")

@@ -116,7 +116,7 @@ func (s *scraper) text(ctx context.Context) []byte {
 // there with 0 before its first event.
 func collect(s *headroomv1.GetAgentStatusResponse, loop *loopMetrics) exposition {
 	e := exposition{}
-	e.add(mBuild, 1, version, runtime.Version())
+	e.add(mBuild, 1, Version, runtime.Version())
 	e[mStep] = []point{{hist: loop.step.view()}}
 	e[mSettle] = []point{{hist: loop.settle.view()}}
 	for i, by := range limiters() {

@@ -31,7 +31,7 @@ type network struct {
 // startLinks follows the node's links, where it has anybody to reach.
 func (n *node) startLinks(ctx context.Context) {
 	n.network.moved = make(chan *gossip.Gossip, 1)
-	if n.cfg.alone() {
+	if n.cfg.Alone() {
 		return
 	}
 	w, err := links.Watch(ctx, n.log)

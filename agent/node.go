@@ -169,7 +169,7 @@ func (n *node) open() error {
 			return err
 		}
 	}
-	if n.root, err = openRoot(n.cfg.Root); err != nil {
+	if n.root, err = OpenRoot(n.cfg.Root); err != nil {
 		return err
 	}
 	if n.id, err = readIdentity(n.root); err != nil {
@@ -191,7 +191,7 @@ func (n *node) open() error {
 	n.lawCfg = n.cfg.law(n.machine)
 	n.machine.look(instant()) // where the counters stand: the first turn of the loop has a sample then
 	lowest := n.cfg.Power.Floor
-	if n.cfg.alone() {
+	if n.cfg.Alone() {
 		lowest = n.cfg.Power.FailSafe // nobody charges it
 	}
 	memory, fresh, err := loadMemory(n.disk, lowest)
@@ -215,7 +215,7 @@ func (n *node) resume() error {
 	if n.trail, err = openTrail(n.cfg.StateDir, n.journal, false); err != nil {
 		return err
 	}
-	if !n.cfg.alone() {
+	if !n.cfg.Alone() {
 		return nil
 	}
 	out := putBack(n.root, n.journal, n.trail, n.afar())
@@ -229,7 +229,7 @@ func (n *node) resume() error {
 
 // forget removes the journal: nothing is left to be put back.
 func (n *node) forget() error {
-	err := errors.Join(n.disk.Remove(journalFile), n.trail.close())
+	err := errors.Join(n.disk.Remove(JournalFile), n.trail.close())
 	n.journal, n.trail = nil, nil
 	return errors.Join(err, n.disk.Remove(writtenFile))
 }
@@ -309,7 +309,7 @@ func (n *node) exactCover() cover {
 func (n *node) writeHeld(c cover) error {
 	data, err := encodeHeld(n.cfg, c, n.machine.sockets)
 	if err == nil {
-		err = n.disk.Replace(heldFile, data)
+		err = n.disk.Replace(HeldFile, data)
 	}
 	if err == nil {
 		n.cover = c
@@ -344,10 +344,10 @@ func (n *node) close() error {
 	return errors.Join(append(errs, unlock(n.lock))...)
 }
 
-func (n *node) logOutcome(why string, out outcome) {
+func (n *node) logOutcome(why string, out Outcome) {
 	n.log.Info("originals put back", slog.String("because", why),
-		slog.Int("restored", len(out.restored)), slog.Int("kept", len(out.kept)), slog.Int("failed", out.failed))
-	for _, line := range out.kept {
+		slog.Int("restored", len(out.Restored)), slog.Int("kept", len(out.Kept)), slog.Int("failed", out.failed))
+	for _, line := range out.Kept {
 		n.log.Warn("control not put back", slog.String("control", line))
 	}
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -57,6 +58,19 @@ func release(ctx context.Context, addr string, req *headroomv1.ReleaseRequest) e
 	node := headroomv1connect.NewNodeServiceClient(client, rpc.BaseURL(addr), rpc.ClientOptions()...)
 	_, err := node.Release(ctx, connect.NewRequest(req))
 	return err
+}
+
+// KnownCoordinators are the addresses of coordinators that a node knows without
+// its agent: those of its configuration, and those that powerd has seen last.
+func KnownCoordinators(cfg Config) []string {
+	addrs := slices.Clone(cfg.Coordinators)
+	if data, err := (osDisk{cfg.StateDir}).Read(CoordinatorsFile); err == nil {
+		var c addressCache
+		if json.Unmarshal(data, &c) == nil {
+			addrs = append(addrs, c.Addresses...)
+		}
+	}
+	return addrs[:min(len(addrs), linksMax)]
 }
 
 func refusedRelease(err error, addr string) error {

@@ -1,18 +1,108 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/rpc"
 )
 
-// outcome is what putting back came to, one line a control.
-type outcome struct {
-	restored []string
-	kept     []string
+// Outcome is what putting back came to, one line a control.
+type Outcome struct {
+	// Restored are the controls that hold their originals again.
+	Restored []string
+	// Kept are those that do not, with the reason.
+	Kept []string
 	// failed counts the controls that should have gone back and did not: the
 	// journal has to stay.
 	failed int
+}
+
+// RestoreOptions say how originals are to go back.
+type RestoreOptions struct {
+	// Force does without a release: the coordinator goes on charging this node what
+	// it last held.
+	Force bool
+	// Change is who asks and why, for the audit log of the coordinator.
+	Change *headroomv1.Change
+}
+
+// Restore puts the originals of every control back, once the coordinator has
+// committed that the node is released, or without that when forced. The powerd
+// that runs on cfg.StateDir does it; where none answers, its work is done here,
+// under its lock. Nothing saved is no error but an empty Outcome.
+//
+// The error is a *cli.Error or wraps one: ErrDamaged for a journal that cannot be
+// trusted, exit code 6 when nobody released the node. Both put nothing back.
+func Restore(ctx context.Context, cfg Config, o RestoreOptions) (Outcome, error) {
+	req := &headroomv1.RestoreLimitsRequest{Force: o.Force, Change: o.Change}
+	res, err := Client(cfg.StateDir).RestoreLimits(ctx, connect.NewRequest(req))
+	if err == nil {
+		return Outcome{Restored: res.Msg.GetRestored(), Kept: res.Msg.GetKept()}, nil
+	}
+	if e := rpc.AsCLI(err, "limit restore", SocketPath(cfg.StateDir)); e.Code != "unreachable" {
+		return Outcome{}, e
+	}
+	return restoreDead(ctx, cfg, o)
+}
+
+// restoreDead is Restore with no powerd running.
+func restoreDead(ctx context.Context, cfg Config, o RestoreOptions) (out Outcome, err error) {
+	if _, err := os.Stat(cfg.StateDir); errors.Is(err, os.ErrNotExist) {
+		return Outcome{}, nil
+	}
+	held, err := lock(cfg.StateDir)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer func() { err = errors.Join(err, unlock(held)) }()
+	d := osDisk{cfg.StateDir}
+	j, err := loadJournal(d)
+	if errors.Is(err, ErrDamaged) {
+		return Outcome{}, damaged(cfg.StateDir+"/"+JournalFile, err)
+	}
+	if err != nil || j == nil {
+		return Outcome{}, err
+	}
+	root, err := OpenRoot(cfg.Root)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	if !o.Force && !cfg.Alone() {
+		id, err := readIdentity(root)
+		if err != nil {
+			return Outcome{}, err
+		}
+		req := &headroomv1.ReleaseRequest{Node: cfg.Node, MachineId: id.machine, Change: o.Change}
+		if err := askRelease(ctx, KnownCoordinators(cfg), req); err != nil {
+			return Outcome{}, err
+		}
+	}
+	return putBackDead(root, d, cfg, j)
+}
+
+// putBackDead writes held.json first, as the agent would, then the originals.
+func putBackDead(root *os.Root, d disk, cfg Config, j *journal) (Outcome, error) {
+	t, err := openTrail(cfg.StateDir, j, false)
+	if err != nil {
+		return Outcome{}, err
+	}
+	data, err := encodeHeld(cfg, cover{cap: cfg.Power.Rated, state: stateReleased}, nil)
+	if err == nil {
+		err = d.Replace(HeldFile, data)
+	}
+	out := putBack(root, j, t, noAfar)
+	err = errors.Join(err, t.close())
+	if out.failed == 0 {
+		err = errors.Join(err, d.Remove(JournalFile), d.Remove(writtenFile))
+	}
+	return out, err
 }
 
 // afar puts back a control that is no file. It answers like putBackOne.
@@ -22,8 +112,8 @@ type afar func(c saved, wrote value, ever bool) (line string, kept bool, err err
 // that fail, leaves alone what another program has written since, and never
 // writes 0 W. Files go first and in the order of the journal; what is reached
 // through another program, by far, comes last.
-func putBack(root *os.Root, j *journal, t *trail, far afar) outcome {
-	var o outcome
+func putBack(root *os.Root, j *journal, t *trail, far afar) Outcome {
+	var o Outcome
 	for _, files := range []bool{true, false} {
 		for _, c := range j.Controls {
 			if c.Kind.file() != files {
@@ -32,12 +122,12 @@ func putBack(root *os.Root, j *journal, t *trail, far afar) outcome {
 			line, kept, err := putBackOne(root, c, t, far)
 			switch {
 			case err != nil:
-				o.kept = append(o.kept, fmt.Sprintf("%s: %v", c.Label, err))
+				o.Kept = append(o.Kept, fmt.Sprintf("%s: %v", c.Label, err))
 				o.failed++
 			case kept:
-				o.kept = append(o.kept, c.Label+": "+line)
+				o.Kept = append(o.Kept, c.Label+": "+line)
 			default:
-				o.restored = append(o.restored, c.Label+": "+line)
+				o.Restored = append(o.Restored, c.Label+": "+line)
 			}
 		}
 	}

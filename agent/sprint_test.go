@@ -187,7 +187,7 @@ func TestHeatEndsASprint(t *testing.T) {
 }
 
 // client talks to the agent of a lab.
-func (l *lab) client() headroomv1connect.AgentServiceClient { return agentClient(l.config().StateDir) }
+func (l *lab) client() headroomv1connect.AgentServiceClient { return Client(l.config().StateDir) }
 
 // An operator's own limit: never above the lease, never below the floor, charged
 // as before, cleared and ended by itself.

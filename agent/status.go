@@ -14,11 +14,9 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/capping"
-	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/lease"
 	"headroom/rapl"
-	"headroom/units"
 )
 
 // publish makes the node's state visible to other goroutines: what changes with
@@ -28,7 +26,7 @@ func (n *node) publish(now lease.Instant) { n.status.Store(n.state(now)) }
 // state is what the owner knows by itself.
 func (n *node) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
 	s := &headroomv1.GetAgentStatusResponse{
-		Node: n.cfg.Node, Version: version, Domain: n.cfg.Domain, UptimeMs: (now.Boot - n.began).Milliseconds(),
+		Node: n.cfg.Node, Version: Version, Domain: n.cfg.Domain, UptimeMs: (now.Boot - n.began).Milliseconds(),
 		Tree: status.Tree(n.cfg.Root), Rung: n.rung(), Enforce: n.cfg.Enforce, Holding: n.holdingNow(), Health: n.health.list(),
 		Ladder: ladderRows(n.ladderRows()), Sprint: n.sprintStatus(now.Boot), Rivals: n.rivals.units, Advertise: n.advertised(),
 		CutOff: n.network.cutOff, Local: n.localStatus(now.Boot), LimitedBy: n.limitedBy(now.Boot), Counters: n.counters.wire(),
@@ -223,7 +221,7 @@ func (f front) RestoreLimits(ctx context.Context, req *connect.Request[headroomv
 		if r.err != nil {
 			return nil, refusalOf(r.err)
 		}
-		return connect.NewResponse(&headroomv1.RestoreLimitsResponse{Restored: r.out.restored, Kept: r.out.kept}), nil
+		return connect.NewResponse(&headroomv1.RestoreLimitsResponse{Restored: r.out.Restored, Kept: r.out.Kept}), nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -242,9 +240,4 @@ func (n *node) serveSocket(ctx context.Context, l net.Listener) {
 	if err := rpc.Serve(ctx, l, mux); err != nil {
 		n.log.Error("socket closed", slog.Any("error", err))
 	}
-}
-
-// watts is an optional power on a screen.
-func watts(uw *int64) string {
-	return cli.Opt(uw, func(v int64) string { return cli.Watts(units.Power(v)) })
 }

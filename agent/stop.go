@@ -18,7 +18,7 @@ type restoreCall struct {
 
 // restoreReply is how it went.
 type restoreReply struct {
-	out outcome
+	out Outcome
 	err error
 }
 
@@ -38,7 +38,7 @@ func (n *node) restore(ctx context.Context, call *restoreCall) {
 	switch {
 	case n.journal == nil:
 		call.answer(restoreReply{})
-	case call.force || n.cfg.alone():
+	case call.force || n.cfg.Alone():
 		out := n.putBackNow()
 		n.reopen(ctx)
 		call.answer(restoreReply{out: out})
@@ -99,7 +99,7 @@ func (n *node) beginStop(ctx context.Context) (done bool) {
 	switch {
 	case n.mode != holding || n.journal == nil:
 		return true
-	case n.cfg.alone():
+	case n.cfg.Alone():
 		n.putBackNow()
 		return true
 	case n.asked == nil:
@@ -125,7 +125,7 @@ func (n *node) staySafe(reason string) {
 }
 
 // putBackNow puts the originals back. From here on the node holds no cap.
-func (n *node) putBackNow() outcome {
+func (n *node) putBackNow() Outcome {
 	n.settleClerk()
 	if n.far != nil {
 		n.far.stop()

@@ -1,0 +1,111 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"headroom/capping"
+	"headroom/internal/cli"
+	"headroom/rapl"
+)
+
+// ProbeFile of the state directory holds the limit that a probe is about to touch,
+// and its value.
+const ProbeFile = "probe.txt"
+
+// probeGrains is by how many steps of the register a probe lowers a limit: one
+// could be lost in rounding.
+const probeGrains = 2
+
+// Probe finds out whether limits are taken, which reading cannot show: it lowers
+// each zone's long-term limit by a fraction of a watt, reads it back and puts it
+// back. What the limit held is on disk before: a probe that is killed leaves its
+// note, and the next Leftovers says so. Zones without a limit, or whose limit was
+// never set, are passed over.
+//
+// A *cli.Error says that nothing was touched, because a powerd runs on stateDir or
+// has left originals there. Any other error names the zones that did not take
+// their limit.
+func Probe(stateDir string, zones []*rapl.Zone) error {
+	held, err := lock(stateDir)
+	if err != nil {
+		return notProbed(err.Error(), "stop powerd first; while it runs it verifies each of its writes itself", err)
+	}
+	defer func() { _ = unlock(held) }()
+	d := osDisk{stateDir}
+	if j, err := loadJournal(d); err != nil || j != nil {
+		return notProbed("an earlier powerd has saved limits that are not back yet", "powerd limit restore puts them back", err)
+	}
+	var errs []error
+	for _, z := range zones {
+		errs = append(errs, probeOne(d, z))
+	}
+	return errors.Join(errs...)
+}
+
+func notProbed(why, hint string, err error) error {
+	return &cli.Error{Code: "not-probed", Exit: cli.ExitConflict, Message: "not probed: " + why, Hint: hint, Err: err}
+}
+
+func probeOne(d disk, z *rapl.Zone) (err error) {
+	l, err := z.Limiter()
+	if errors.Is(err, rapl.ErrNoConstraint) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Close()) }()
+	before, err := l.Power(rapl.LongTerm)
+	if err != nil {
+		return err
+	}
+	if before <= probeGrains*capping.Grain {
+		return nil // no limit was ever set: there is nothing to lower, and none to put back
+	}
+	if err := d.Durable(ProbeFile, fmt.Appendf(nil, "%s %d\n", l.PowerPath(rapl.LongTerm), int64(before))); err != nil {
+		return err
+	}
+	lower := (before/capping.Grain - probeGrains) * capping.Grain // on the grid: hardware rounds to it
+	got, errWrite := l.SetPower(rapl.LongTerm, lower)
+	taken := errWrite == nil && got < before
+	_, errBack := l.SetPower(rapl.LongTerm, before)
+	if errBack == nil {
+		errBack = d.Remove(ProbeFile)
+	}
+	if !taken {
+		return fmt.Errorf("%s long_term: write of %s accepted, %s reads back (locked by firmware)", z.Label, cli.Watts(lower), cli.Watts(got))
+	}
+	return errBack
+}
+
+// Leftover is what earlier processes left to be done in a state directory.
+type Leftover struct {
+	// Journal says that originals are saved there which are not back yet.
+	Journal bool
+	// Controls is the number of those originals.
+	Controls int
+	// Probe is the note of a probe that was cut short: a control and the value
+	// that it had; empty without one.
+	Probe string
+}
+
+// Leftovers looks into a state directory, whether a powerd runs on it or not, and
+// changes nothing. The error is that of the journal, ErrDamaged for one that
+// cannot be trusted.
+func Leftovers(stateDir string) (Leftover, error) {
+	var l Leftover
+	d := osDisk{stateDir}
+	j, err := loadJournal(d)
+	if err != nil {
+		return l, err
+	}
+	if j != nil {
+		l.Journal, l.Controls = true, len(j.Controls)
+	}
+	if note, err := d.Read(ProbeFile); err == nil {
+		l.Probe = strings.TrimSpace(string(note))
+	}
+	return l, nil
+}
