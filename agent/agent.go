@@ -26,8 +26,13 @@
 //     what reads back;
 //   - what another program wrote is never restored over; 0 W is never written.
 //
-// It starts no program, opens no TCP port of its own but the gossip one, and
-// never raises a limit by itself: without a lease it holds the fail-safe cap.
+// What a command may do to a node without a running powerd is here too, under the
+// same lock and by the same rules: Restore and Probe. The command line itself is
+// package agent/command, the words of a status are in agent/status.
+//
+// It starts no program, opens no TCP port of its own but the gossip one and that of
+// the metrics, prints nothing, and never raises a limit by itself: without a lease
+// it holds the fail-safe cap.
 package agent
 
 import (

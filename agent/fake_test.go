@@ -32,20 +32,25 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childConfig) != "" {
 		os.Exit(childMain())
 	}
-	if os.Getenv(childCommand) != "" {
-		os.Exit(commandMain())
-	}
 	goleak.VerifyTestMain(m)
 }
 
 // childConfig names the configuration of a test binary that plays powerd.
 const childConfig = "HEADROOM_TEST_POWERD_CONFIG"
 
-// childMain is `powerd run` inside the test binary, so that a kill -9 hits the
-// same code without a build step.
+// childMain is powerd inside the test binary, so that a kill -9 hits the same code
+// without a build step.
 func childMain() int {
-	args := []string{"run", "--config", os.Getenv(childConfig)}
-	return cli.Run(context.Background(), NewCommand(), args, os.Stdout, os.Stderr)
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	cfg, err := LoadConfig(os.Getenv(childConfig))
+	if err == nil {
+		err = Run(context.Background(), cfg, log)
+	}
+	if err != nil {
+		log.Error("powerd ended", slog.Any("error", err))
+		return cli.ExitFailed
+	}
+	return cli.ExitOK
 }
 
 // lab is one emulated node whose plant runs in real time while the test does.

@@ -1,15 +1,15 @@
 // Command powerd holds one node at its power cap. The commands themselves are in
-// package agent.
+// package agent/command.
 package main
 
 import (
 	"context"
 	"os"
 
-	"headroom/agent"
+	"headroom/agent/command"
 	"headroom/internal/cli"
 )
 
 func main() {
-	os.Exit(cli.Run(context.Background(), agent.NewCommand(), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(cli.Run(context.Background(), command.New(), os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
-	"headroom/agent"
+	powerd "headroom/agent/command"
 	"headroom/bench"
 	"headroom/coordinator"
 	"headroom/demo"
@@ -36,7 +36,7 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"coordinator": program(coordinator.NewCommand),
-		"powerd":      program(agent.NewCommand),
+		"powerd":      program(powerd.New),
 		"scheduler":   program(scheduler.NewCommand),
 		"powerlab":    program(powerlab),
 	})

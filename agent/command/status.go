@@ -1,4 +1,4 @@
-package agent
+package command
 
 import (
 	"cmp"
@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"headroom/agent"
 	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
@@ -50,7 +51,7 @@ func newStatusCommand() *cobra.Command {
 
 // fetchStatus asks the running agent. The error is a *cli.Error.
 func fetchStatus(ctx context.Context, dir string) (*headroomv1.GetAgentStatusResponse, error) {
-	res, err := Client(dir).GetAgentStatus(ctx, connect.NewRequest(&headroomv1.GetAgentStatusRequest{}))
+	res, err := agent.Client(dir).GetAgentStatus(ctx, connect.NewRequest(&headroomv1.GetAgentStatusRequest{}))
 	if err != nil {
 		return nil, asked(err, "status", dir, "")
 	}

@@ -1,4 +1,19 @@
-package agent
+// Package command is powerd's command line: what an operator types on a node, and
+// what answers on the screen or in JSON.
+//
+// The one idea: a command asks the running powerd (agent.Client) and shows its
+// answer. Where none runs, commands that only look read the machine itself, and
+// what is unknown is shown as such: "-" or null, never 0. Requested, written,
+// effective and measured are kept apart on every screen.
+//
+// Guarantees: JSON only ever gains fields; every refusal is a cause, a way out and
+// an exit code of package cli; each command shows an example. The manual pages and
+// docs/metrics.md are generated from here.
+//
+// It decides nothing and writes no control: whatever changes the machine is done
+// by package agent (Run, Restore, Probe) or asked of the powerd that runs. One
+// command starts a program: `powerd measure -- CMD`, as the user who typed it.
+package command
 
 import (
 	"fmt"
@@ -9,11 +24,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/agent"
 	"headroom/internal/cli"
 )
 
-// NewCommand is powerd's command line.
-func NewCommand() *cobra.Command {
+// New is powerd's command line, for cli.Run.
+func New() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "powerd",
 		Short: "Hold this node at its power cap",
@@ -46,7 +62,7 @@ func newRunCommand() *cobra.Command {
 				return err
 			}
 			smallProcess()
-			return Run(cmd.Context(), cfg, log)
+			return agent.Run(cmd.Context(), cfg, log)
 		},
 	}
 	p.flags(cmd)
@@ -70,7 +86,7 @@ func smallProcess() {
 	debug.SetMemoryLimit(memoryGoal)
 }
 
-func newLog(w io.Writer, cfg Config) (*slog.Logger, error) {
+func newLog(w io.Writer, cfg agent.Config) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(cfg.LogLevel)); err != nil {
 		return nil, cli.Usage("log level: %w", err)
@@ -84,9 +100,9 @@ func newVersionCommand() *cobra.Command {
 		Use: "version", Short: "Print the version", Example: "  powerd version\n  powerd version -o json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out.IsJSON() {
-				return out.JSON(cmd.OutOrStdout(), versionJSON{"Version", "v1", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH})
+				return out.JSON(cmd.OutOrStdout(), versionJSON{"Version", "v1", agent.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH})
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "powerd %s %s %s/%s\n", Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "powerd %s %s %s/%s\n", agent.Version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err
 		},
 	}

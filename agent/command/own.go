@@ -1,4 +1,4 @@
-package agent
+package command
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"headroom/agent"
 	"headroom/internal/cli"
 	"headroom/rapl"
 	"headroom/units"
@@ -25,7 +26,7 @@ type own struct {
 // openOwn opens a machine. A machine without RAPL is no error: what is missing
 // is unknown.
 func openOwn(path string) (*own, error) {
-	root, err := OpenRoot(path)
+	root, err := agent.OpenRoot(path)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +55,7 @@ func (o *own) zones() []*rapl.Zone {
 
 // look reads every counter; powers are the means since the look before.
 func (o *own) look() {
-	now := BootTime()
+	now := agent.BootTime()
 	for i, m := range o.meters {
 		o.powers[i] = nil
 		r, err := m.Look(now)

@@ -1,4 +1,4 @@
-package agent
+package command
 
 import (
 	"encoding/json"
@@ -8,6 +8,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
+	"headroom/agent"
 	"headroom/internal/cli"
 )
 
@@ -69,7 +70,7 @@ func newConfigShowCommand() *cobra.Command {
 				data, err = indented(data)
 			}
 			if err != nil {
-				return fmt.Errorf("agent: show configuration: %w", err)
+				return fmt.Errorf("show configuration: %w", err)
 			}
 			_, err = cmd.OutOrStdout().Write(data)
 			return err
@@ -106,7 +107,7 @@ func newConfigExampleCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "example", Short: "Print a configuration with every key", Example: "  powerd config example > powerd.yaml", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := io.WriteString(cmd.OutOrStdout(), ExampleConfig)
+			_, err := io.WriteString(cmd.OutOrStdout(), agent.ExampleConfig)
 			return err
 		},
 	}

@@ -1,4 +1,4 @@
-package agent
+package command
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/agent"
 	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
@@ -37,10 +38,10 @@ func (p *place) flags(cmd *cobra.Command) {
 }
 
 // load reads the configuration and lays the flags over it.
-func (p *place) load() (Config, error) {
-	cfg, err := LoadConfig(p.config)
+func (p *place) load() (agent.Config, error) {
+	cfg, err := agent.LoadConfig(p.config)
 	if err != nil {
-		return Config{}, err
+		return agent.Config{}, err
 	}
 	cfg.Root, cfg.StateDir = cmp.Or(p.root, cfg.Root), cmp.Or(p.stateDir, cfg.StateDir)
 	cfg.LogLevel = cmp.Or(p.logLevel, cfg.LogLevel)
@@ -62,7 +63,7 @@ func (p *place) named() bool { return p.cmd != nil && p.cmd.Flags().Changed("con
 // site is what a command that only looks can build on: each part may be missing.
 type site struct {
 	// cfg is nil without a configuration.
-	cfg *Config
+	cfg *agent.Config
 	// root is the path of the node's file system.
 	root string
 	// stateDir is empty when nobody has named one.
@@ -87,7 +88,7 @@ func (p *place) find(ctx context.Context) (site, error) {
 }
 
 func (p *place) settle() (site, error) {
-	cfg, err := LoadConfig(p.config)
+	cfg, err := agent.LoadConfig(p.config)
 	_, missing := os.Stat(p.config)
 	bare := site{root: cmp.Or(p.root, "/"), stateDir: p.stateDir}
 	switch {
@@ -95,7 +96,7 @@ func (p *place) settle() (site, error) {
 		return site{}, err
 	case err != nil && errors.Is(missing, os.ErrNotExist):
 		if p.root == "" && p.stateDir == "" {
-			bare.stateDir = Defaults().StateDir
+			bare.stateDir = agent.Defaults().StateDir
 		}
 		return bare, nil
 	case err != nil && (p.root != "" || p.stateDir != ""):
@@ -120,7 +121,7 @@ func answering(ctx context.Context, dir string) *headroomv1.GetAgentStatusRespon
 	if dir == "" {
 		return nil
 	}
-	if _, err := os.Stat(SocketPath(dir)); err != nil {
+	if _, err := os.Stat(agent.SocketPath(dir)); err != nil {
 		return nil
 	}
 	s, err := fetchStatus(ctx, dir)

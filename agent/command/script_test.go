@@ -1,5 +1,5 @@
 // Claims: the command line answers as documented: output, two-line errors, exit codes.
-package agent
+package command
 
 import (
 	"context"
@@ -9,9 +9,17 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
 
 	"headroom/internal/cli"
 )
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childCommand) != "" {
+		os.Exit(cli.Run(context.Background(), New(), os.Args[1:], os.Stdout, os.Stderr))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
@@ -37,10 +45,6 @@ func TestScripts(t *testing.T) {
 
 // childCommand tells a test binary to be the powerd command line.
 const childCommand = "HEADROOM_TEST_POWERD_COMMAND"
-
-func commandMain() int {
-	return cli.Run(context.Background(), NewCommand(), os.Args[1:], os.Stdout, os.Stderr)
-}
 
 // exits CODE CMD...: the command ends with exactly that exit code.
 func exits(ts *testscript.TestScript, neg bool, args []string) {

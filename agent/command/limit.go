@@ -1,4 +1,4 @@
-package agent
+package command
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"headroom/agent"
 	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/dvfs"
@@ -116,11 +117,11 @@ func (c *changing) change() *headroomv1.Change {
 
 // asked makes an error of the agent's socket one that an operator understands.
 func asked(err error, doing, dir, requestID string) error {
-	e := rpc.AsCLI(err, doing, SocketPath(dir))
+	e := rpc.AsCLI(err, doing, agent.SocketPath(dir))
 	e.RequestID = requestID
 	switch {
 	case e.Code == "unreachable":
-		e.Message, e.Hint = "no powerd answers on "+SocketPath(dir), "start it with powerd run, or name another one with --state-dir"
+		e.Message, e.Hint = "no powerd answers on "+agent.SocketPath(dir), "start it with powerd run, or name another one with --state-dir"
 	case connect.CodeOf(err) == connect.CodeUnimplemented:
 		e.Message, e.Hint = doing+": the powerd that runs here does not know this", "it is another version than this command: powerd status, powerd version"
 	}
@@ -192,7 +193,7 @@ func setLimit(cmd *cobra.Command, dir string, want units.Power, lasts time.Durat
 		}
 	}
 	req := &headroomv1.SetLocalLimitRequest{CapUw: int64(want), DurationMs: lasts.Milliseconds(), Change: change}
-	res, err := Client(dir).SetLocalLimit(cmd.Context(), connect.NewRequest(req))
+	res, err := agent.Client(dir).SetLocalLimit(cmd.Context(), connect.NewRequest(req))
 	if err != nil {
 		return asked(err, "limit set", dir, change.GetRequestId())
 	}
@@ -229,7 +230,7 @@ func newLimitClearCommand() *cobra.Command {
 				return err
 			}
 			change := c.change()
-			res, err := Client(dir).ClearLocalLimit(cmd.Context(), connect.NewRequest(&headroomv1.ClearLocalLimitRequest{Change: change}))
+			res, err := agent.Client(dir).ClearLocalLimit(cmd.Context(), connect.NewRequest(&headroomv1.ClearLocalLimitRequest{Change: change}))
 			if err != nil {
 				return asked(err, "limit clear", dir, change.GetRequestId())
 			}
@@ -307,7 +308,7 @@ func freqRows(s site, notes io.Writer) (rows []policyJSON, err error) {
 	if len(s.status.GetPolicies()) > 0 {
 		return jsonPolicies(s.status), nil
 	}
-	root, err := OpenRoot(s.root)
+	root, err := agent.OpenRoot(s.root)
 	if err != nil {
 		return nil, err
 	}
@@ -399,7 +400,7 @@ func newFreqSetCommand() *cobra.Command {
 
 func setCeiling(ctx context.Context, dir string, want units.Freq, lasts time.Duration, change *headroomv1.Change) ([]int64, error) {
 	req := &headroomv1.SetLocalCeilingRequest{CeilingKhz: int64(want), DurationMs: lasts.Milliseconds(), Change: change}
-	res, err := Client(dir).SetLocalCeiling(ctx, connect.NewRequest(req))
+	res, err := agent.Client(dir).SetLocalCeiling(ctx, connect.NewRequest(req))
 	if err != nil {
 		doing := "freq set"
 		if want == 0 {

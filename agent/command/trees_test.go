@@ -1,7 +1,7 @@
 // Claims: the zones of every machine whose tree is known are shown, each once and
 // under a name of its own; a virtual machine without RAPL has none and a check of
 // it ends with words.
-package agent
+package command
 
 import (
 	"bytes"
@@ -46,7 +46,7 @@ func plant(t *testing.T, description string) string {
 
 func TestEveryKnownMachine(t *testing.T) {
 	t.Parallel()
-	trees, err := filepath.Glob("../rapl/testdata/*.tree")
+	trees, err := filepath.Glob("../../rapl/testdata/*.tree")
 	if err != nil || len(trees) == 0 {
 		t.Fatalf("no trees: %v", err)
 	}
@@ -60,7 +60,7 @@ func TestEveryKnownMachine(t *testing.T) {
 			}
 			root := plant(t, string(data))
 			var stdout, stderr bytes.Buffer
-			cmd := NewCommand()
+			cmd := New()
 			cmd.SetOut(&stdout)
 			cmd.SetErr(&stderr)
 			cmd.SetArgs([]string{"zone", "list", "--root", root, "--interval", "50ms", "-o", "json"})

@@ -1,4 +1,4 @@
-package agent
+package command
 
 import (
 	"errors"
@@ -7,10 +7,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/agent"
 	"headroom/internal/cli"
 )
 
-//go:generate go run headroom/cmd/powerd docs ../docs
+//go:generate go run headroom/cmd/powerd docs ../../docs
 
 // newDocsCommand writes what is generated from the program itself. It is hidden:
 // an operator has the pages already.
@@ -35,10 +36,10 @@ func newDocsCommand() *cobra.Command {
 
 // generatedDocs are the pages that follow from the program, by their place below docs/.
 func generatedDocs() map[string]string {
-	root := NewCommand()
+	root := New()
 	return map[string]string{
 		"man/powerd.8":      manProgram(root),
 		"man/powerd.yaml.5": manConfig(),
-		"metrics.md":        MetricsPage(),
+		"metrics.md":        agent.MetricsPage(),
 	}
 }

@@ -1,4 +1,4 @@
-package agent
+package command
 
 import (
 	"cmp"
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"headroom/agent"
 	"headroom/agent/status"
 	"headroom/internal/cli"
 	"headroom/rapl"
@@ -52,7 +53,7 @@ func (p *place) sampler(ctx context.Context) (*sampler, error) {
 	if err != nil && s.status == nil {
 		return nil, err
 	}
-	sm := &sampler{site: s, own: o, last: BootTime(), askedAt: BootTime()}
+	sm := &sampler{site: s, own: o, last: agent.BootTime(), askedAt: agent.BootTime()}
 	if sm.readable() {
 		sm.own.look()
 		return sm, nil
@@ -85,7 +86,7 @@ func (s *sampler) readable() bool {
 
 // take is the mean since the sample before.
 func (s *sampler) take(ctx context.Context) sample {
-	now := BootTime()
+	now := agent.BootTime()
 	out := sample{at: time.Now().UTC(), elapsed: now - s.last}
 	s.last = now
 	if s.site.stateDir != "" && now-s.askedAt >= askEvery {

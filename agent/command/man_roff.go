@@ -1,4 +1,4 @@
-package agent
+package command
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"headroom/agent"
 	"headroom/internal/cli"
 )
 
@@ -16,7 +17,7 @@ type page struct{ b strings.Builder }
 func newPage(name string, section int, title string) *page {
 	p := &page{}
 	fmt.Fprintf(&p.b, ".\\\" Generated from the program; change it there.\n.TH %s %d \"\" \"Headroom %s\" \"%s\"\n",
-		strings.ToUpper(roff(name)), section, Version, title)
+		strings.ToUpper(roff(name)), section, agent.Version, title)
 	return p
 }
 
@@ -173,13 +174,13 @@ func manExitCodes(p *page) {
 
 func manFiles(p *page) {
 	p.section("FILES")
-	dir := Defaults().StateDir + "/"
+	dir := agent.Defaults().StateDir + "/"
 	for _, f := range [][2]string{
 		{defaultConfig, "Configuration, see powerd.yaml(5)."},
-		{dir + JournalFile, "What each control held before powerd first wrote it."},
-		{dir + MemoryFile, "The highest stamp, the fail-safe cap and the brake that the node has stored."},
-		{dir + HeldFile, "What the node may hold now, for other programs of the host."},
-		{SocketPath(Defaults().StateDir), "Where the running powerd answers the commands above."},
+		{dir + agent.JournalFile, "What each control held before powerd first wrote it."},
+		{dir + agent.MemoryFile, "The highest stamp, the fail-safe cap and the brake that the node has stored."},
+		{dir + agent.HeldFile, "What the node may hold now, for other programs of the host."},
+		{agent.SocketPath(agent.Defaults().StateDir), "Where the running powerd answers the commands above."},
 	} {
 		p.item(f[0], f[1])
 	}
@@ -191,7 +192,7 @@ func manConfig() string {
 	p.section("NAME")
 	p.line("powerd.yaml - configuration of powerd")
 	p.section("EXAMPLES")
-	p.example(strings.TrimRight(ExampleConfig, "\n"))
+	p.example(strings.TrimRight(agent.ExampleConfig, "\n"))
 	p.section("DESCRIPTION")
 	p.paragraphs("One YAML file. A quantity needs its unit (190W, 1.2kW, 2400MHz, 250ms); a key that is not known, or given twice, is an " +
 		"error that names its place. A key that is left out has the default shown by powerd config show. powerd config check runs " +

@@ -1,9 +1,10 @@
-package agent
+package command
 
 import (
 	"reflect"
 	"strings"
 
+	"headroom/agent"
 	"headroom/internal/config"
 	"headroom/units"
 )
@@ -26,9 +27,9 @@ type configKey struct {
 // with what ExampleConfig says about them: what is documented there once is
 // shown by the manual page and the schema.
 func configKeys() []configKey {
-	notes := exampleNotes(ExampleConfig)
+	notes := exampleNotes(agent.ExampleConfig)
 	var keys []configKey
-	walkConfig(reflect.TypeFor[Config](), "", func(path string, t reflect.Type, section bool) {
+	walkConfig(reflect.TypeFor[agent.Config](), "", func(path string, t reflect.Type, section bool) {
 		n := notes[path]
 		keys = append(keys, configKey{Path: path, Type: typeWord(t), Example: n.value, Text: n.text, Section: section})
 	})
@@ -139,7 +140,7 @@ const (
 // configSchema describes powerd.yaml for editors. Unknown keys are errors there too.
 func configSchema() *schema {
 	top := &schema{Schema: "https://json-schema.org/draft/2020-12/schema", Title: "powerd.yaml"}
-	fillObject(top, reflect.TypeFor[Config](), "", exampleNotes(ExampleConfig))
+	fillObject(top, reflect.TypeFor[agent.Config](), "", exampleNotes(agent.ExampleConfig))
 	return top
 }
 

@@ -2,7 +2,7 @@
 // unknown as "-" or null and never as 0; JSON only ever gains fields; what a check
 // finds decides its exit code; a measurement adds up and an unknown interval makes
 // it unknown.
-package agent
+package command
 
 import (
 	"bytes"
@@ -18,15 +18,17 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 	"headroom/units"
 )
 
 func TestScreens(t *testing.T) {
 	t.Parallel()
 	var out cli.Output
-	s := fullStatus()
+	s := testkit.FullStatus()
 	for name, show := range map[string]func(io.Writer) error{
 		"status.txt": func(w io.Writer) error { return printStatus(w, &out, s) },
 		"empty.txt": func(w io.Writer) error {
@@ -46,7 +48,7 @@ func TestScreens(t *testing.T) {
 			if err := show(&b); err != nil {
 				t.Fatal(err)
 			}
-			golden(t, name, strings.ReplaceAll(b.String(), cli.Clock(time.UnixMicro(0)), "THEN"))
+			testkit.Golden(t, "golden/"+name, strings.ReplaceAll(b.String(), cli.Clock(time.UnixMicro(0)), "THEN"))
 		})
 	}
 }
@@ -54,14 +56,14 @@ func TestScreens(t *testing.T) {
 // The JSON of a status is read by scripts: a field that was there once stays.
 func TestStatusJSON(t *testing.T) {
 	t.Parallel()
-	j := statusJSON(fullStatus())
+	j := statusJSON(testkit.FullStatus())
 	j.AsOf = "NOW"
 	var b bytes.Buffer
 	var out cli.Output
 	if err := out.JSON(&b, j); err != nil {
 		t.Fatal(err)
 	}
-	golden(t, "status.json", b.String())
+	testkit.Golden(t, "golden/status.json", b.String())
 	for name, v := range map[string]any{"status": statusJSON(&headroomv1.GetAgentStatusResponse{}), "zone": zoneRow{}} {
 		data, err := json.Marshal(v)
 		if err != nil {
@@ -241,7 +243,7 @@ func TestProbe(t *testing.T) {
 	t.Parallel()
 	root := tree(t, zoneFiles(powercap+"intel-rapl:0", "package-0", limitFiles()))
 	limit := filepath.Join(root, powercap+"intel-rapl:0/constraint_0_power_limit_uw")
-	cfg := Defaults()
+	cfg := agent.Defaults()
 	cfg.Node, cfg.Domain, cfg.Root, cfg.StateDir = "n01", "rack/r1", root, filepath.Join(t.TempDir(), "state")
 	o, err := openOwn(root)
 	if err != nil {
@@ -256,10 +258,10 @@ func TestProbe(t *testing.T) {
 	if err != nil || strings.Split(string(data), "\n")[0] != "185000000" {
 		t.Errorf("the limit holds %q after the probe (%v)", data, err)
 	}
-	if _, err := os.Stat(filepath.Join(cfg.StateDir, ProbeFile)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(filepath.Join(cfg.StateDir, agent.ProbeFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the probe left its note: %v", err)
 	}
-	journal := filepath.Join(cfg.StateDir, JournalFile)
+	journal := filepath.Join(cfg.StateDir, agent.JournalFile)
 	if err := os.WriteFile(journal, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}

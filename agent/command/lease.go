@@ -1,4 +1,4 @@
-package agent
+package command
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
+	"headroom/agent"
 	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
@@ -98,7 +99,7 @@ func newLeaseRenewCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			res, err := Client(dir).RenewLease(cmd.Context(), connect.NewRequest(&headroomv1.RenewLeaseRequest{}))
+			res, err := agent.Client(dir).RenewLease(cmd.Context(), connect.NewRequest(&headroomv1.RenewLeaseRequest{}))
 			if err != nil {
 				return asked(err, "lease renew", dir, "")
 			}
@@ -138,7 +139,7 @@ func newLeaseReleaseCommand() *cobra.Command {
 			"The same as powerd limit restore without --force.",
 		Example: "  powerd lease release --reason \"out of service\"", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return restore(cmd, &p, &out, RestoreOptions{Change: c.change()})
+			return restore(cmd, &p, &out, agent.RestoreOptions{Change: c.change()})
 		},
 	}
 	p.flags(cmd)

@@ -1,4 +1,4 @@
-package agent
+package command
 
 import (
 	"errors"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/agent"
 	"headroom/internal/cli"
 )
 
@@ -26,7 +27,7 @@ func newRestoreCommand() *cobra.Command {
 		Example: "  powerd limit restore --reason \"taking n03 out of service\"\n  powerd limit restore --force",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return restore(cmd, &p, &out, RestoreOptions{Force: force, Change: c.change()})
+			return restore(cmd, &p, &out, agent.RestoreOptions{Force: force, Change: c.change()})
 		},
 	}
 	p.flags(cmd)
@@ -37,12 +38,12 @@ func newRestoreCommand() *cobra.Command {
 }
 
 // restore puts the originals back and prints what came of it.
-func restore(cmd *cobra.Command, p *place, out *cli.Output, o RestoreOptions) error {
+func restore(cmd *cobra.Command, p *place, out *cli.Output, o agent.RestoreOptions) error {
 	cfg, err := p.load()
 	if err != nil {
 		return err
 	}
-	done, err := Restore(cmd.Context(), cfg, o)
+	done, err := agent.Restore(cmd.Context(), cfg, o)
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func actor() string {
 
 // printOutcome prints one line a control. Controls that did not go back make it
 // "done but degraded".
-func printOutcome(w io.Writer, out *cli.Output, o Outcome) error {
+func printOutcome(w io.Writer, out *cli.Output, o agent.Outcome) error {
 	if out.IsJSON() {
 		err := out.JSON(w, map[string][]string{"restored": append([]string{}, o.Restored...), "kept": append([]string{}, o.Kept...)})
 		return errors.Join(err, degraded(o))
@@ -82,7 +83,7 @@ func printOutcome(w io.Writer, out *cli.Output, o Outcome) error {
 }
 
 // degraded is the error of an outcome in which not every control went back.
-func degraded(o Outcome) error {
+func degraded(o agent.Outcome) error {
 	if len(o.Kept) == 0 {
 		return nil
 	}

@@ -1,6 +1,6 @@
 // Claims: what is generated is fresh; every command has an example and says what
 // it does; every key of the configuration is documented where it is shown.
-package agent
+package command
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"headroom/agent"
+
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 )
@@ -19,9 +21,9 @@ import (
 func TestGeneratedDocsAreFresh(t *testing.T) {
 	t.Parallel()
 	for name, want := range generatedDocs() {
-		got, err := os.ReadFile(filepath.Join("..", "docs", name))
+		got, err := os.ReadFile(filepath.Join("..", "..", "docs", name))
 		if err != nil || string(got) != want {
-			t.Errorf("docs/%s is stale (%v): go generate ./agent", name, err)
+			t.Errorf("docs/%s is stale (%v): go generate ./agent/command", name, err)
 		}
 	}
 }
@@ -42,7 +44,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 			visit(sub)
 		}
 	}
-	visit(NewCommand())
+	visit(New())
 }
 
 // Every command that answers can answer in JSON, but for the two that write a file
@@ -50,7 +52,7 @@ func TestEveryCommandHasAnExample(t *testing.T) {
 func TestEveryAnswerHasJSON(t *testing.T) {
 	t.Parallel()
 	without := []string{"powerd run", "powerd top", "powerd debug bundle", "powerd config schema", "powerd config example"}
-	eachCommand(NewCommand(), func(c *cobra.Command) {
+	eachCommand(New(), func(c *cobra.Command) {
 		has := c.LocalFlags().Lookup("output") != nil || c.InheritedFlags().Lookup("output") != nil
 		if has == slices.Contains(without, c.CommandPath()) {
 			t.Errorf("%s: -o json is there: %v", c.CommandPath(), has)
@@ -75,7 +77,7 @@ func TestSchema(t *testing.T) {
 		t.Fatalf("%s, %v", data, err)
 	}
 	var example map[string]any
-	if err := yaml.Unmarshal([]byte(ExampleConfig), &example); err != nil {
+	if err := yaml.Unmarshal([]byte(agent.ExampleConfig), &example); err != nil {
 		t.Fatal(err)
 	}
 	var fits func(path string, s *schema, v any)

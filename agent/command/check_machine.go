@@ -1,4 +1,4 @@
-package agent
+package command
 
 import (
 	"cmp"
@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/agent"
 	"headroom/agent/status"
 	"headroom/capping"
 	"headroom/dvfs"
@@ -144,7 +145,7 @@ func probeLimits(s site, o *own) finding {
 	if s.cfg == nil {
 		return finding{"bios-lock", checkWarn, "not probed: no configuration, so no state directory to save the limits in", "give --config"}
 	}
-	err := Probe(s.stateDir, o.packages())
+	err := agent.Probe(s.stateDir, o.packages())
 	if e, ok := errors.AsType[*cli.Error](err); ok {
 		return finding{"bios-lock", checkWarn, e.Message, e.Hint}
 	}
@@ -286,7 +287,7 @@ func enforced(s site) string { return failUnless(s.cfg == nil || !s.cfg.Enforce)
 
 // checkClock looks at the clock that leases are counted on.
 func checkClock(s site) finding {
-	if BootTime() <= 0 {
+	if agent.BootTime() <= 0 {
 		return finding{"clock", checkFail, "CLOCK_BOOTTIME cannot be read", "leases are counted on it: the kernel is older than 2.6.39, or a sandbox forbids it"}
 	}
 	source, err := os.ReadFile(filepath.Join(s.root, "sys/devices/system/clocksource/clocksource0/current_clocksource"))
@@ -321,17 +322,17 @@ func checkStateDir(s site) finding {
 	if free := room.Bavail * uint64(room.Bsize); free < stateRoom {
 		return finding{"state-dir", checkFail, fmt.Sprintf("%s has %d kB free", s.stateDir, free>>10), "make room: originals are saved there before the first write"}
 	}
-	left, err := Leftovers(s.stateDir)
+	left, err := agent.Leftovers(s.stateDir)
 	switch {
 	case err != nil:
-		return finding{"state-dir", checkFail, fmt.Sprintf("%s: %v", filepath.Join(s.stateDir, JournalFile), err), "powerd run and powerd limit restore refuse it; put a copy back"}
+		return finding{"state-dir", checkFail, fmt.Sprintf("%s: %v", filepath.Join(s.stateDir, agent.JournalFile), err), "powerd run and powerd limit restore refuse it; put a copy back"}
 	case left.Journal:
 		return finding{
 			"state-dir", checkWarn, fmt.Sprintf("no powerd runs, and %d controls that an earlier one saved are not back", left.Controls),
 			"start powerd, which goes on with them, or powerd limit restore",
 		}
 	case left.Probe != "":
-		return finding{"state-dir", checkWarn, "a probe was interrupted and this limit may be a fraction of a watt low: " + left.Probe, "write the value back, or reboot; then remove " + ProbeFile}
+		return finding{"state-dir", checkWarn, "a probe was interrupted and this limit may be a fraction of a watt low: " + left.Probe, "write the value back, or reboot; then remove " + agent.ProbeFile}
 	}
 	return finding{"state-dir", checkOK, s.stateDir + ", writable", ""}
 }

@@ -1,4 +1,4 @@
-package agent
+package command
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"headroom/agent"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
@@ -34,7 +35,7 @@ func checkLeader(ctx context.Context, s site) []finding {
 	case s.cfg.Alone():
 		return []finding{{"leader", checkOK, "no coordinator configured: the node holds its fail-safe cap and needs no release", ""}}
 	}
-	addrs := KnownCoordinators(*s.cfg)
+	addrs := agent.KnownCoordinators(*s.cfg)
 	if len(addrs) == 0 {
 		return []finding{{
 			"leader", checkWarn, "no coordinator's address is known yet: only gossip is configured, and powerd has not run",

@@ -1,4 +1,4 @@
-package agent
+package command
 
 import (
 	"archive/tar"
@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
+	"headroom/agent"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 )
@@ -126,7 +127,7 @@ func writeBundle(cmd *cobra.Command, p *place, file string) (err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	packed := gzip.NewWriter(f)
 	b := &bundle{tar: tar.NewWriter(packed), now: time.Now()}
-	b.json("version.json", versionJSON{Kind: "Version", API: "v1", Version: Version})
+	b.json("version.json", versionJSON{Kind: "Version", API: "v1", Version: agent.Version})
 	if s.status != nil {
 		b.json("status.json", statusJSON(s.status))
 	}
@@ -140,7 +141,7 @@ func writeBundle(cmd *cobra.Command, p *place, file string) (err error) {
 			b.add("powerd.yaml", data)
 		}
 	}
-	for _, name := range []string{JournalFile, MemoryFile, HeldFile, CoordinatorsFile} {
+	for _, name := range []string{agent.JournalFile, agent.MemoryFile, agent.HeldFile, agent.CoordinatorsFile} {
 		if s.stateDir == "" {
 			break
 		}
