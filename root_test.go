@@ -1,6 +1,6 @@
 // Claims: every package explains itself and every exported name is documented;
-// imports point down only; powerd starts no programs and links neither raft nor
-// the lab; pure packages do no I/O and start no goroutine.
+// imports point down only; powerd starts no programs, but the one that an operator
+// has it measure, and links neither raft nor the lab; pure packages do no I/O and start no goroutine.
 package headroom_test
 
 import (
@@ -350,13 +350,47 @@ func TestPurePackagesArePure(t *testing.T) {
 	}
 }
 
-// Only what starts the work of others may start programs.
+// Only what starts the work of others may start programs. Of powerd that is one
+// line of its command line: `powerd measure -- CMD`.
 func TestDevicesAndAgentStartNoPrograms(t *testing.T) {
 	t.Parallel()
-	_, pkgs := read(t)
+	fset, pkgs := read(t)
+	measured := 0
 	for path, p := range pkgs {
-		if (layers()[p.folder()] == device || p.folder() == "agent") && p.imports["os/exec"] {
+		if layers()[p.folder()] != device && p.folder() != "agent" {
+			continue
+		}
+		if p.imports["os/exec"] {
 			t.Errorf("%s imports os/exec: powerd starts no programs", path)
 		}
+		for _, f := range p.files {
+			for _, start := range starts(f) {
+				if at := fset.Position(start); at.Filename == filepath.Join("agent", "command", "measure.go") {
+					measured++
+				} else {
+					t.Errorf("%s: powerd starts no programs", at)
+				}
+			}
+		}
 	}
+	if measured != 1 {
+		t.Errorf("powerd measure starts programs in %d places, want 1", measured)
+	}
+}
+
+// starts are the places where a file starts a program without os/exec.
+func starts(f *ast.File) []token.Pos {
+	var found []token.Pos
+	ast.Inspect(f, func(n ast.Node) bool {
+		s, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		from, ok := s.X.(*ast.Ident)
+		if ok && slices.Contains([]string{"os.StartProcess", "syscall.StartProcess", "syscall.ForkExec", "syscall.Exec", "unix.Exec"}, from.Name+"."+s.Sel.Name) {
+			found = append(found, s.Pos())
+		}
+		return true
+	})
+	return found
 }
