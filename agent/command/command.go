@@ -57,12 +57,8 @@ func newRunCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			log, err := newLog(cmd.ErrOrStderr(), cfg)
-			if err != nil {
-				return err
-			}
 			smallProcess()
-			return agent.Run(cmd.Context(), cfg, log)
+			return agent.Run(cmd.Context(), cfg, newLog(cmd.ErrOrStderr(), cfg))
 		},
 	}
 	p.flags(cmd)
@@ -86,12 +82,11 @@ func smallProcess() {
 	debug.SetMemoryLimit(memoryGoal)
 }
 
-func newLog(w io.Writer, cfg agent.Config) (*slog.Logger, error) {
+// newLog writes as text what powerd says, each line with the node's name.
+func newLog(w io.Writer, cfg agent.Config) *slog.Logger {
 	var level slog.Level
-	if err := level.UnmarshalText([]byte(cfg.LogLevel)); err != nil {
-		return nil, cli.Usage("log level: %w", err)
-	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})).With(slog.String("node", cfg.Node)), nil
+	_ = level.UnmarshalText([]byte(cfg.LogLevel)) // cfg has been validated, the level too
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})).With(slog.String("node", cfg.Node))
 }
 
 func newVersionCommand() *cobra.Command {

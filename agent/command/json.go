@@ -255,11 +255,3 @@ func jsonCounters(c *headroomv1.AgentCounters) *countersJSON {
 		Drifts: c.GetDrifts(), WriteErrors: c.GetWriteErrors(), ThermalEvents: c.GetThermalEvents(), Sprints: c.GetSprints(),
 	}
 }
-
-// text is a text that may be unknown: null when it is empty.
-func text(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}

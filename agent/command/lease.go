@@ -3,7 +3,6 @@ package command
 import (
 	"fmt"
 	"io"
-	"time"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -43,15 +42,7 @@ func newLeaseShowCommand() *cobra.Command {
 		Use: "show", Short: "Show the cap that this node may use, its epoch and sequence, and when it ends",
 		Example: "  powerd lease show\n  powerd lease show --watch", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := p.state()
-			if err != nil {
-				return err
-			}
-			return pr.watch.run(cmd, func() error {
-				s, err := fetchStatus(cmd.Context(), dir)
-				if err != nil {
-					return err
-				}
+			return p.show(cmd, &pr.watch, func(s *headroomv1.GetAgentStatusResponse) error {
 				full := statusJSON(s)
 				d := leaseDetail{"Lease", "v1", full.AsOf, full.Node, full.State, full.CapW, full.EffectiveW, full.FailSafeW, full.Lease}
 				return pr.print(cmd, d, func(w io.Writer) error { return printLease(w, d) })
@@ -67,16 +58,10 @@ func newLeaseShowCommand() *cobra.Command {
 func printLease(w io.Writer, d leaseDetail) error {
 	lines := [][2]string{{"node", d.Node}, {"state", d.State}, {"cap", screenW(d.CapW)}, {"effective", screenW(d.EffectiveW)}, {"fail-safe", screenW(&d.FailSafeW)}}
 	if l := d.Lease; l != nil {
-		ends := cli.Opt(l.RemainingS, func(s float64) string { return cli.Age(time.Duration(s * float64(time.Second))) })
-		lines = append(lines, [2]string{"ends in", ends}, [2]string{"from", l.Leader},
+		lines = append(lines, [2]string{"ends in", screenAge(l.RemainingS)}, [2]string{"from", l.Leader},
 			[2]string{"epoch", fmt.Sprintf("%d.%d", l.Incarnation, l.Epoch)}, [2]string{"sequence", fmt.Sprint(l.Seq)})
 	}
-	for _, l := range lines {
-		if _, err := fmt.Fprintf(w, "%-10s %s\n", l[0], l[1]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return printPairs(w, lines)
 }
 
 // renewJSON is `powerd lease renew`.
@@ -173,15 +158,7 @@ func newSprintStatusCommand() *cobra.Command {
 			"or the processor gets too hot; its end never raises a cap.",
 		Example: "  powerd sprint status\n  powerd sprint status -o json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := p.state()
-			if err != nil {
-				return err
-			}
-			return pr.watch.run(cmd, func() error {
-				s, err := fetchStatus(cmd.Context(), dir)
-				if err != nil {
-					return err
-				}
+			return p.show(cmd, &pr.watch, func(s *headroomv1.GetAgentStatusResponse) error {
 				d := sprintDetail{Kind: "Sprint", API: "v1", AsOf: utcNow(), Node: s.GetNode(), Sprint: jsonSprint(s.GetSprint())}
 				if c := s.GetCounters(); c != nil {
 					d.Count = &c.Sprints

@@ -53,6 +53,15 @@ func (o *own) zones() []*rapl.Zone {
 	return o.tree.Zones()
 }
 
+// names are the names of the zones.
+func (o *own) names() []string {
+	var names []string
+	for _, z := range o.zones() {
+		names = append(names, z.Label)
+	}
+	return names
+}
+
 // look reads every counter; powers are the means since the look before.
 func (o *own) look() {
 	now := agent.BootTime()

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"time"
@@ -59,9 +58,9 @@ func recordTo(cmd *cobra.Command, p *place, format, file string, lasts, interval
 	defer func() { err = errors.Join(err, s.close()) }()
 	w := cmd.OutOrStdout()
 	if file != "" {
-		f, err := os.OpenFile(file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o644)
+		f, err := createOut(file, 0o644)
 		if err != nil {
-			return &cli.Error{Code: "usage", Exit: cli.ExitUsage, Err: err, Message: "--out: " + err.Error(), Hint: "name a file that this user may write"}
+			return err
 		}
 		defer func() { err = errors.Join(err, f.Close()) }()
 		w = f

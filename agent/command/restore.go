@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/user"
 
 	"github.com/spf13/cobra"
 
@@ -48,14 +46,6 @@ func restore(cmd *cobra.Command, p *place, out *cli.Output, o agent.RestoreOptio
 		return err
 	}
 	return printOutcome(cmd.OutOrStdout(), out, done)
-}
-
-// actor names who runs the command, for the audit log.
-func actor() string {
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		return u.Username
-	}
-	return fmt.Sprintf("uid-%d", os.Getuid())
 }
 
 // printOutcome prints one line a control. Controls that did not go back make it

@@ -3,7 +3,6 @@ package command
 import (
 	"errors"
 	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -94,9 +93,8 @@ func sensorRows(s site, o *own) []sensorJSON {
 func printSensors(w io.Writer, out *cli.Output, rows []sensorJSON) error {
 	lines := make([][]string, 0, len(rows))
 	for _, r := range rows {
-		ago := cli.Opt(r.AgeS, func(s float64) string { return cli.Age(time.Duration(s * float64(time.Second))) })
 		temp := cli.Opt(r.TempC, func(c float64) string { return celsius(int64(c * 1000)) })
-		lines = append(lines, []string{r.Source, r.Sensor, screenW(r.PowerW), temp, ago, cli.Opt(r.Disagreement, cli.Percent), r.State, r.Text})
+		lines = append(lines, []string{r.Source, r.Sensor, screenW(r.PowerW), temp, screenAge(r.AgeS), cli.Opt(r.Disagreement, cli.Percent), r.State, r.Text})
 	}
 	return out.Table(w, []string{"SOURCE", "SENSOR", "POWER", "TEMP", "AGE", "DIFFERS", "STATE", "WHY"}, lines)
 }

@@ -2,17 +2,14 @@ package command
 
 import (
 	"cmp"
-	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
-	"headroom/agent"
 	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
@@ -30,15 +27,7 @@ func newStatusCommand() *cobra.Command {
 		Example: "  powerd status\n  powerd status --watch\n  powerd status -o json --state-dir n01/state",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			dir, err := p.state()
-			if err != nil {
-				return err
-			}
-			return pr.watch.run(cmd, func() error {
-				s, err := fetchStatus(cmd.Context(), dir)
-				if err != nil {
-					return err
-				}
+			return p.show(cmd, &pr.watch, func(s *headroomv1.GetAgentStatusResponse) error {
 				return pr.print(cmd, statusJSON(s), func(w io.Writer) error { return printStatus(w, &pr.out, s) })
 			})
 		},
@@ -49,20 +38,10 @@ func newStatusCommand() *cobra.Command {
 	return cmd
 }
 
-// fetchStatus asks the running agent. The error is a *cli.Error.
-func fetchStatus(ctx context.Context, dir string) (*headroomv1.GetAgentStatusResponse, error) {
-	res, err := agent.Client(dir).GetAgentStatus(ctx, connect.NewRequest(&headroomv1.GetAgentStatusRequest{}))
-	if err != nil {
-		return nil, asked(err, "status", dir, "")
-	}
-	return res.Msg, nil
-}
-
 // printStatus is the one screen that tells how a node stands.
 func printStatus(w io.Writer, out *cli.Output, s *headroomv1.GetAgentStatusResponse) error {
 	var b strings.Builder
-	up := cli.Age(time.Duration(s.GetUptimeMs()) * time.Millisecond)
-	fmt.Fprintf(&b, "%s  powerd %s  up %s  %s   health: %s\n", s.GetNode(), s.GetVersion(), up, s.GetDomain(), healthWord(s.GetHealth()))
+	fmt.Fprintf(&b, "%s  powerd %s  up %s  %s   health: %s\n", s.GetNode(), s.GetVersion(), age(s.GetUptimeMs()), s.GetDomain(), healthWord(s.GetHealth()))
 	for _, line := range statusLines(s) {
 		fmt.Fprintf(&b, "%-9s %s\n", line[0], line[1])
 	}
@@ -126,10 +105,6 @@ func statusRows(s *headroomv1.GetAgentStatusResponse) [][]string {
 	}
 	return rows
 }
-
-func megahertz(khz int64) string { return units.Freq(khz).String() }
-
-func celsius(milli int64) string { return fmt.Sprintf("%.0f C", float64(milli)/1000) }
 
 // packages counts the package zones: with one of them, what is measured of the
 // whole machine is measured of it.
@@ -200,8 +175,6 @@ func sensorLine(sensors []*headroomv1.SensorStatus) string {
 	return strings.Join(rest, "; ")
 }
 
-func age(ms int64) string { return cli.Age(time.Duration(ms) * time.Millisecond) }
-
 func sprintLine(p *headroomv1.SprintStatus) string {
 	if p == nil {
 		return "none active"
@@ -264,11 +237,10 @@ func leaseLine(s *headroomv1.GetAgentStatusResponse) string {
 	granted := cli.Watts(units.Power(h.GetCapUw()))
 	switch h.GetState() {
 	case headroomv1.LeaseState_LEASE_STATE_HELD:
-		ends := cli.Opt(s.LeaseMs, func(ms int64) string { return cli.Age(time.Duration(ms) * time.Millisecond) })
 		st := h.GetApplied()
 		epoch := lease.Epoch{Incarnation: st.GetEpoch().GetIncarnation(), Term: st.GetEpoch().GetTerm()}
 		return fmt.Sprintf("%s   ends in %s   from %s epoch %v seq %d   fail-safe %s",
-			granted, ends, cmp.Or(s.GetLeader(), cli.Unknown), epoch, st.GetSeq(), failSafe)
+			granted, cli.Opt(s.LeaseMs, age), cmp.Or(s.GetLeader(), cli.Unknown), epoch, st.GetSeq(), failSafe)
 	case headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE:
 		return fmt.Sprintf("none: holds its fail-safe cap %s", granted)
 	case headroomv1.LeaseState_LEASE_STATE_OBSERVING, headroomv1.LeaseState_LEASE_STATE_UNSPECIFIED:

@@ -16,7 +16,6 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/rapl"
-	"headroom/units"
 )
 
 func newZoneCommand() *cobra.Command {
@@ -130,19 +129,11 @@ func printZones(w io.Writer, out *cli.Output, rows []zoneRow) error {
 
 // zoneRow is one zone of `powerd zone list`; null is unknown.
 type zoneRow struct {
-	Zone       string   `json:"zone"`
-	Kind       string   `json:"kind"`
-	Control    string   `json:"control_type"`
-	PowerW     *float64 `json:"power_w"`
-	EnergyJ    *float64 `json:"energy_j"`
-	RequestedW *float64 `json:"requested_w"`
-	WrittenW   *float64 `json:"written_w"`
-	EffectiveW *float64 `json:"effective_w"`
-	WindowS    *float64 `json:"window_s"`
-	State      string   `json:"state"`
-	MaxW       *float64 `json:"max_w"`
-	RangeJ     *float64 `json:"range_j"`
-	Path       string   `json:"path"`
+	zoneJSON
+
+	MaxW   *float64 `json:"max_w"`
+	RangeJ *float64 `json:"range_j"`
+	Path   string   `json:"path"`
 }
 
 // zoneRows are the agent's figures where it runs, and the machine's own otherwise;
@@ -160,7 +151,7 @@ func zoneRows(s site, o *own) []zoneRow {
 			return r.Zone == z.GetZone() && (z.GetControlType() == "" || r.Control == z.GetControlType())
 		})
 		if at < 0 {
-			rows = append(rows, zoneRow{Zone: z.GetZone(), Kind: z.GetKind(), Control: z.GetControlType()})
+			rows = append(rows, zoneRow{zoneJSON: zoneJSON{Zone: z.GetZone(), Kind: z.GetKind(), Control: z.GetControlType()}})
 			at = len(rows) - 1
 		}
 		told(&rows[at], z)
@@ -185,7 +176,7 @@ func told(row *zoneRow, z *headroomv1.ZoneStatus) {
 }
 
 func ownRow(o *own, i int, z *rapl.Zone) zoneRow {
-	row := zoneRow{Zone: z.Label, Kind: z.Kind.String(), Control: z.Control, Path: z.Dir, State: "read-only"}
+	row := zoneRow{zoneJSON: zoneJSON{Zone: z.Label, Kind: z.Kind.String(), Control: z.Control, State: "read-only"}, Path: z.Dir}
 	if z.Range > 0 {
 		row.RangeJ = new(z.Range.Joules())
 	}
@@ -254,12 +245,8 @@ func zoneNames(ctx context.Context, p *place) []string {
 	if err != nil {
 		return nil
 	}
-	var names []string
-	for _, z := range o.zones() {
-		names = append(names, z.Label)
-	}
-	_ = o.close()
-	return names
+	defer func() { _ = o.close() }()
+	return o.names()
 }
 
 // zoneDetail is `powerd zone show`.
@@ -305,12 +292,8 @@ func showZone(cmd *cobra.Command, p *place, pr *printer, interval time.Duration,
 }
 
 func noZone(name string, o *own) error {
-	var names []string
-	for _, z := range o.zones() {
-		names = append(names, z.Label)
-	}
 	e := &cli.Error{Code: "no-zone", Exit: cli.ExitUsage, Message: fmt.Sprintf("no zone %q", name), Hint: "powerd zone list names the zones of this machine"}
-	if near := cli.Nearest(name, names); near != "" {
+	if near := cli.Nearest(name, o.names()); near != "" {
 		e.Hint = "did you mean " + near + "?"
 	}
 	return e
@@ -354,7 +337,7 @@ func printZone(w io.Writer, out *cli.Output, d zoneDetail) error {
 		{"zone", d.Zone},
 		{"kind", d.Kind},
 		{"control", d.Control},
-		{"part of", cli.Opt(d.Parent, func(s string) string { return s })},
+		{"part of", screenText(d.Parent)},
 		{"power", screenW(d.PowerW)},
 		{"energy", screenKJ(d.EnergyJ)},
 		{"requested", screenW(d.RequestedW)},
@@ -366,10 +349,8 @@ func printZone(w io.Writer, out *cli.Output, d zoneDetail) error {
 		{"same as", cmp.Or(strings.Join(d.Twins, " "), cli.Unknown)},
 		{"path", d.Path},
 	}
-	for _, l := range lines {
-		if _, err := fmt.Fprintf(w, "%-10s %s\n", l[0], l[1]); err != nil {
-			return err
-		}
+	if err := printPairs(w, lines); err != nil {
+		return err
 	}
 	if len(d.Constraints) == 0 {
 		return nil
@@ -382,21 +363,4 @@ func printZone(w io.Writer, out *cli.Output, d zoneDetail) error {
 		return err
 	}
 	return out.Table(w, []string{"CONSTRAINT", "EFFECTIVE", "MAX", "WINDOW"}, rows)
-}
-
-// watts is an optional power on a screen.
-func watts(uw *int64) string {
-	return cli.Opt(uw, func(v int64) string { return cli.Watts(units.Power(v)) })
-}
-
-func screenW(w *float64) string {
-	return cli.Opt(w, func(v float64) string { return cli.Watts(units.FromWatts(v)) })
-}
-
-func screenS(s *float64) string {
-	return cli.Opt(s, func(v float64) string { return fmt.Sprintf("%.2fs", v) })
-}
-
-func screenKJ(j *float64) string {
-	return cli.Opt(j, func(v float64) string { return units.FromJoules(v).String() })
 }

@@ -1,0 +1,112 @@
+package command
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"headroom/agent"
+	"headroom/internal/cli"
+)
+
+func newDebugCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "debug", Short: "Collect what a bug report needs; no promise of compatibility",
+		Example: "  powerd debug bundle --out bundle.tar.gz",
+	}
+	cmd.AddCommand(newBundleCommand())
+	return cmd
+}
+
+func newBundleCommand() *cobra.Command {
+	var p place
+	file := ""
+	cmd := &cobra.Command{
+		Use: "bundle", Short: "Write status, zones, check, configuration and saved state into one file",
+		Long: "Write what a bug report needs into one gzipped tar file: version, status, zones, the outcome of powerd\n" +
+			"check, the configuration, and the files of the state directory. It holds no key and no password: the\n" +
+			"configuration only names the files that do.",
+		Example: "  powerd debug bundle --out bundle.tar.gz", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return writeBundle(cmd, &p, file) },
+	}
+	p.flags(cmd)
+	cmd.Flags().StringVar(&file, "out", "powerd-bundle.tar.gz", "file to write")
+	return cmd
+}
+
+// bundleMax bounds a file of the state directory in a bundle; the largest is a few kilobytes.
+const bundleMax = 1 << 20
+
+func writeBundle(cmd *cobra.Command, p *place, file string) (err error) {
+	s, err := p.find(cmd.Context())
+	if err != nil {
+		return err
+	}
+	f, err := createOut(file, 0o600)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	packed := gzip.NewWriter(f)
+	b := &bundle{tar: tar.NewWriter(packed), now: time.Now()}
+	b.json("version.json", versionJSON{Kind: "Version", API: "v1", Version: agent.Version})
+	if s.status != nil {
+		b.json("status.json", statusJSON(s.status))
+	}
+	if o, err := openOwn(s.root); err == nil {
+		b.json("zones.json", list("ZoneList", zoneRows(s, o)))
+		b.err = errors.Join(b.err, o.close())
+	}
+	b.json("check.json", list("Check", checkAll(cmd.Context(), p, false)))
+	if s.cfg != nil {
+		if data, err := yaml.Marshal(s.cfg); err == nil {
+			b.add("powerd.yaml", data)
+		}
+	}
+	for _, name := range []string{agent.JournalFile, agent.MemoryFile, agent.HeldFile, agent.CoordinatorsFile} {
+		if s.stateDir == "" {
+			break
+		}
+		if data, err := os.ReadFile(filepath.Join(s.stateDir, name)); err == nil && len(data) <= bundleMax {
+			b.add("state/"+name, data)
+		}
+	}
+	if err := errors.Join(b.err, b.tar.Close(), packed.Close()); err != nil {
+		return err
+	}
+	cli.Notef(cmd.ErrOrStderr(), "note: wrote %s; read it before you send it", file)
+	return nil
+}
+
+// bundle collects files; its first error stays.
+type bundle struct {
+	tar *tar.Writer
+	now time.Time
+	err error
+}
+
+func (b *bundle) json(name string, v any) {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		b.err = errors.Join(b.err, err)
+		return
+	}
+	b.add(name, append(data, '\n'))
+}
+
+func (b *bundle) add(name string, data []byte) {
+	if b.err != nil {
+		return
+	}
+	h := &tar.Header{Name: "powerd-bundle/" + name, Mode: 0o600, Size: int64(len(data)), ModTime: b.now}
+	if b.err = b.tar.WriteHeader(h); b.err == nil {
+		_, b.err = b.tar.Write(data)
+	}
+}

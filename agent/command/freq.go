@@ -1,0 +1,209 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	"headroom/agent"
+	"headroom/agent/status"
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/dvfs"
+	"headroom/internal/cli"
+	"headroom/units"
+)
+
+func newFreqCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "freq", Short: "Show and bound the frequencies of the processors",
+		Example: "  powerd freq list\n  powerd freq set 2400MHz --for 10m\n  powerd freq clear",
+	}
+	cmd.AddCommand(newFreqListCommand(), newFreqSetCommand(), newFreqClearCommand())
+	return cmd
+}
+
+func newFreqListCommand() *cobra.Command {
+	var p place
+	var pr printer
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the cpufreq policies: driver, governor, ceiling as requested, written and effective",
+		Long: "List the cpufreq policies. A running powerd is asked; without one the machine itself is read.\n" +
+			"A machine without cpufreq has none: the list is empty and a note says why.",
+		Example: "  powerd freq list\n  powerd freq list --root n01/root -o json", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := p.find(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return pr.watch.run(cmd, func() error {
+				if s.status != nil {
+					s.status = answering(cmd.Context(), s.stateDir)
+				}
+				rows, err := freqRows(s, cmd.ErrOrStderr())
+				if err != nil {
+					return err
+				}
+				return pr.print(cmd, list("PolicyList", rows), func(w io.Writer) error { return printFreqs(w, &pr.out, rows) })
+			})
+		},
+	}
+	p.flags(cmd)
+	pr.out.Flags(cmd)
+	pr.watch.flags(cmd)
+	return cmd
+}
+
+// freqRows are the agent's policies, or the machine's own.
+func freqRows(s site, notes io.Writer) (rows []policyJSON, err error) {
+	if len(s.status.GetPolicies()) > 0 {
+		return jsonPolicies(s.status), nil
+	}
+	root, err := agent.OpenRoot(s.root)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, root.Close()) }()
+	set, err := dvfs.Open(root)
+	if errors.Is(err, dvfs.ErrNoPolicy) {
+		cli.Notef(notes, "note: no policies: %v; it is a virtual machine, or its kernel has no cpufreq driver", err)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range set.Policies() {
+		rows = append(rows, ownPolicy(p))
+	}
+	return rows, set.Close()
+}
+
+func ownPolicy(p *dvfs.Policy) policyJSON {
+	row := policyJSON{Policy: p.Name, Driver: p.Driver, MinHz: new(p.Min.Hertz()), MaxHz: new(p.Max.Hertz()), State: "unknown"}
+	if g, err := p.Governor(); err == nil {
+		row.Governor = text(g)
+	}
+	if f, err := p.Frequency(); err == nil {
+		row.FreqHz = new(f.Hertz())
+	}
+	if f, err := p.CeilingNow(); err == nil {
+		row.EffectiveHz, row.State = new(f.Hertz()), status.OK
+	}
+	return row
+}
+
+func printFreqs(w io.Writer, out *cli.Output, rows []policyJSON) error {
+	lines := make([][]string, 0, len(rows))
+	for _, r := range rows {
+		lines = append(lines, []string{
+			r.Policy, r.Driver, screenText(r.Governor), screenText(r.EPP), screenMHz(r.FreqHz), screenMHz(r.RequestedHz), screenMHz(r.EffectiveHz),
+			screenMHz(r.MinHz), screenMHz(r.MaxHz), r.State,
+		})
+	}
+	return out.Table(w, []string{"POLICY", "DRIVER", "GOVERNOR", "EPP", "FREQ", "REQUESTED", "EFFECTIVE", "MIN", "MAX", "STATE"}, lines)
+}
+
+func newFreqSetCommand() *cobra.Command {
+	var p place
+	var out cli.Output
+	var c changing
+	var lasts time.Duration
+	cmd := &cobra.Command{
+		Use: "set FREQ", Short: "Bound the frequency of every processor for a time",
+		Long: "Bound the frequency of every processor for a time. It only ever lowers, ends by itself, with powerd\n" +
+			"freq clear, and when powerd stops.",
+		Example: "  powerd freq set 2400MHz --for 10m --reason \"heat\"", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			want, err := units.ParseFreq(args[0])
+			if err != nil {
+				return quantityError("FREQ", err)
+			}
+			if want <= 0 {
+				return cli.Usage("FREQ: a ceiling of 0 is none; powerd freq clear ends one")
+			}
+			if err := needFor(lasts); err != nil {
+				return err
+			}
+			dir, err := p.state()
+			if err != nil {
+				return err
+			}
+			change := c.change()
+			got, err := setCeiling(cmd.Context(), dir, want, lasts, change)
+			if err != nil {
+				return err
+			}
+			return printCeiling(cmd.OutOrStdout(), &out, got, lasts, change.GetRequestId())
+		},
+	}
+	p.flags(cmd)
+	out.Flags(cmd)
+	c.flags(cmd)
+	cmd.Flags().DurationVar(&lasts, "for", 0, "how long, for example 10m; required")
+	return cmd
+}
+
+func setCeiling(ctx context.Context, dir string, want units.Freq, lasts time.Duration, change *headroomv1.Change) ([]int64, error) {
+	req := &headroomv1.SetLocalCeilingRequest{CeilingKhz: int64(want), DurationMs: lasts.Milliseconds(), Change: change}
+	res, err := agent.Client(dir).SetLocalCeiling(ctx, connect.NewRequest(req))
+	if err != nil {
+		doing := "freq set"
+		if want == 0 {
+			doing = "freq clear"
+		}
+		return nil, asked(err, doing, dir, change.GetRequestId())
+	}
+	return res.Msg.GetEffectiveKhz(), nil
+}
+
+func printCeiling(w io.Writer, out *cli.Output, got []int64, lasts time.Duration, id string) error {
+	if out.IsJSON() {
+		j := setJSON{Kind: "CeilingSet", API: "v1", ForS: lasts.Seconds(), RequestID: id}
+		for _, khz := range got {
+			j.EffectiveHz = append(j.EffectiveHz, float64(khz)*1e3)
+		}
+		return out.JSON(w, j)
+	}
+	low, high := int64(0), int64(0)
+	for i, khz := range got {
+		if i == 0 {
+			low = khz
+		}
+		low, high = min(low, khz), max(high, khz)
+	}
+	_, err := fmt.Fprintf(w, "set  %d policies read back %s to %s, for %s, request %s\n", len(got), megahertz(low), megahertz(high), cli.Age(lasts), id)
+	return err
+}
+
+func newFreqClearCommand() *cobra.Command {
+	var p place
+	var out cli.Output
+	var c changing
+	cmd := &cobra.Command{
+		Use: "clear", Short: "End the local bound of the frequency", Example: "  powerd freq clear", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			dir, err := p.state()
+			if err != nil {
+				return err
+			}
+			s, err := fetchStatus(cmd.Context(), dir)
+			if err != nil {
+				return err
+			}
+			change := c.change()
+			if _, err := setCeiling(cmd.Context(), dir, 0, 0, change); err != nil {
+				return err
+			}
+			was := s.GetLocal().GetCeilingKhz() > 0
+			return printCleared(cmd.OutOrStdout(), &out, "local ceiling", was, change.GetRequestId())
+		},
+	}
+	p.flags(cmd)
+	out.Flags(cmd)
+	c.flags(cmd)
+	return cmd
+}
