@@ -237,8 +237,8 @@ func TestCheckSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-// A probe leaves every control as it was, and a locked limit is found although the
-// write reports no error.
+// A probe that every limit took is well and leaves no note; one that was refused is
+// a warning that says why.
 func TestProbe(t *testing.T) {
 	t.Parallel()
 	root := tree(t, zoneFiles(powercap+"intel-rapl:0", "package-0", limitFiles()))
