@@ -101,6 +101,13 @@ func TestKilledMountIsTakenDown(t *testing.T) {
 		t.Errorf("the first owner's tree after a second tried: %v", err)
 	}
 	eventually(t, "the worker's task runs", func() bool { return pidFrom(m.path("task.pid")) > 0 })
+	t.Cleanup(func() { // a killed node leaves its programs behind
+		for _, name := range []string{"run/powerd.pid", "run/worker.pid", "task.pid"} {
+			if pid := pidFrom(m.path(name)); pid > 0 {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	})
 	held, err := os.Open(m.path("root", limit))
 	if err != nil {
 		t.Fatal(err)

@@ -160,7 +160,7 @@ func bin(t *testing.T) string {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"powerd":    "#!/bin/sh\necho powerd \"$@\"\nexec sleep 600\n",
-		"scheduler": "#!/bin/sh\necho scheduler \"$@\"\nsh -c 'echo $$ > task.pid; while :; do :; done' &\nwait\n",
+		"scheduler": "#!/bin/sh\necho scheduler \"$@\"\nsh -c 'echo $$ > task.pid; ulimit -t 60; while :; do :; done' &\nwait\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
@@ -186,7 +186,7 @@ func TestExec(t *testing.T) {
 		t.Errorf("exit code %d, stdout %q, stderr %q, want %q", cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), want)
 	}
 
-	trap := m.exec(t, "sh", "-c", `trap 'exit 42' USR1; echo ready; while :; do sleep 0.05; done`)
+	trap := m.exec(t, "sh", "-c", `trap 'exit 42' USR1; echo ready; for i in $(seq 1200); do sleep 0.05; done`)
 	out, err := trap.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -239,7 +239,7 @@ func TestBusyProgramIsPower(t *testing.T) {
 			t.Parallel()
 			m := start(t, t.TempDir(), "n01", "--no-powerd", "--no-worker", "--throttle", kind)
 			idle := m.view(t)
-			cmd := m.exec(t, "sh", "-c", "while :; do :; done")
+			cmd := m.exec(t, "sh", "-c", "ulimit -t 60; while :; do :; done")
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func busy(t *testing.T) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	cmd := exec.CommandContext(ctx, "sh", "-c", "sh -c 'while :; do :; done' & wait")
+	cmd := exec.CommandContext(ctx, "sh", "-c", "ulimit -t 60; sh -c 'while :; do :; done' & wait")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
