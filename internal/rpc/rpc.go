@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -70,7 +71,38 @@ func Listen(addr string) (net.Listener, error) {
 // and returns nil within about half a second. It closes l. Any other end is an
 // error. Requests see a context that ends with ctx.
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	return serve(ctx, l, newServer(ctx, h))
+}
+
+// ServeBriefly is Serve for strangers that ask and go, such as monitoring: one
+// request to a connection, over HTTP/1. Each has wait to be sent, answered and
+// read; of more than clients connections at a time the newest are closed.
+func ServeBriefly(ctx context.Context, l net.Listener, h http.Handler, wait time.Duration, clients int) error {
 	srv := newServer(ctx, h)
+	srv.Protocols.SetUnencryptedHTTP2(false)
+	srv.SetKeepAlivesEnabled(false)
+	srv.ReadTimeout, srv.WriteTimeout = wait, wait
+	srv.ConnState = atMost(clients)
+	return serve(ctx, l, srv)
+}
+
+// atMost closes every connection beyond the first so many.
+func atMost(clients int) func(net.Conn, http.ConnState) {
+	var open atomic.Int64
+	return func(c net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateNew:
+			if open.Add(1) > int64(clients) {
+				_ = c.Close() // counted as closed by the server, which meets a dead connection
+			}
+		case http.StateClosed, http.StateHijacked:
+			open.Add(-1)
+		case http.StateActive, http.StateIdle:
+		}
+	}
+}
+
+func serve(ctx context.Context, l net.Listener, srv *http.Server) error {
 	failed := make(chan error, 1)
 	go func() { failed <- srv.Serve(l) }()
 	select {
