@@ -1,0 +1,371 @@
+package metrics
+
+import (
+	"math"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/units"
+)
+
+// Source is the node's state as of now, with what remains of the lease; nil while
+// there is none. It may wait for the loop, within bounds.
+type Source func() *headroomv1.GetAgentStatusResponse
+
+// Collector turns a status and the loop's own counts into metrics. It keeps
+// nothing between two scrapes.
+type Collector struct {
+	version string
+	status  Source
+	loop    *Loop
+	descs   map[string]desc
+}
+
+// desc is a metric that a collector makes of a value.
+type desc struct {
+	desc *prometheus.Desc
+	kind prometheus.ValueType
+}
+
+// New is the collector of a powerd of that version.
+func New(version string, status Source, loop *Loop) *Collector {
+	c := &Collector{version: version, status: status, loop: loop, descs: map[string]desc{}}
+	kinds := map[kind]prometheus.ValueType{counter: prometheus.CounterValue, gauge: prometheus.GaugeValue}
+	for _, m := range all() {
+		if m.kind != histogram { // the loop observes those itself
+			c.descs[m.name] = desc{prometheus.NewDesc(m.name, m.help, m.labelNames(), nil), kinds[m.kind]}
+		}
+	}
+	return c
+}
+
+// Describe tells every metric that Collect may tell.
+func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
+	c.loop.step.Describe(ch)
+	c.loop.settle.Describe(ch)
+	for _, d := range c.descs {
+		ch <- d.desc
+	}
+}
+
+// Collect asks for the status once and tells what it says.
+func (c *Collector) Collect(ch chan<- prometheus.Metric) {
+	s := c.status()
+	c.loop.step.Collect(ch)
+	c.loop.settle.Collect(ch)
+	p := &points{ch: ch, descs: c.descs, seen: map[string]bool{}}
+	p.add(buildInfo, 1, c.version, runtime.Version())
+	p.loop(c.loop)
+	p.counters(s.GetCounters())
+	p.controls(s, c.loop)
+	if s == nil {
+		return
+	}
+	p.zones(s)
+	p.node(s)
+	p.sensors(s.GetSensors())
+	p.policies(s.GetPolicies())
+	p.health(s.GetHealth())
+}
+
+// points are the metrics of one scrape. Invariant: no two have the same name and
+// the same labels, for those would spoil the whole scrape.
+type points struct {
+	ch    chan<- prometheus.Metric
+	descs map[string]desc
+	seen  map[string]bool
+}
+
+const (
+	// labelMax bounds a label's value: names of zones and sensors come from the machine.
+	labelMax = 128
+	// pointsMax bounds one scrape: a thousand sensors of each kind and as many
+	// policies make less.
+	pointsMax = 1 << 14
+)
+
+// add tells a value. One that is no number is left out: unknown is absent. Of two
+// with the same labels the first counts.
+func (p *points) add(name string, value float64, labels ...string) {
+	if math.IsNaN(value) || math.IsInf(value, 0) || len(p.seen) >= pointsMax {
+		return
+	}
+	clean := make([]string, len(labels))
+	for i, l := range labels {
+		clean[i] = strings.ToValidUTF8(l[:min(len(l), labelMax)], "?")
+	}
+	key := name + "\xff" + strings.Join(clean, "\xff") // no label holds that byte
+	if p.seen[key] {
+		return
+	}
+	p.seen[key] = true
+	d := p.descs[name]
+	m, err := prometheus.NewConstMetric(d.desc, d.kind, value, clean...)
+	if err != nil {
+		m = prometheus.NewInvalidMetric(d.desc, err) // told as an error; the others are served
+	}
+	p.ch <- m
+}
+
+// has tells 1 for the one of several that is the case, and 0 for the others.
+func (p *points) has(name, is string, of []string) {
+	for _, one := range of {
+		p.add(name, oneIf(one == is), one)
+	}
+}
+
+func oneIf(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// known tells a value that may be unknown, in the unit that of makes of it.
+func known[T ~int64](p *points, name string, value *int64, of func(T) float64, labels ...string) {
+	if value != nil {
+		p.add(name, of(T(*value)), labels...)
+	}
+}
+
+func ratio(p *points, name string, value *float64, labels ...string) {
+	if value != nil {
+		p.add(name, *value, labels...)
+	}
+}
+
+// tenths is a power in watts, rounded to 0.1 W.
+func tenths(w units.Power) float64 { return math.Round(w.Watts()*10) / 10 }
+
+// whole is an energy in whole joules.
+func whole(e units.Energy) float64 { return math.Floor(e.Joules()) }
+
+// milli is what is told in thousandths: milliseconds, millidegrees.
+func milli(v int64) float64 { return float64(v) / 1e3 }
+
+func (p *points) loop(l *Loop) {
+	for i, by := range limiters() {
+		p.add(nodeLimitedBy, time.Duration(l.limited[i].Load()).Seconds(), by)
+	}
+	for i, kind := range throttleKinds() {
+		p.add(cpuThrottled, float64(l.throttled[i].Load()), kind)
+	}
+}
+
+func (p *points) counters(c *headroomv1.AgentCounters) {
+	p.add(leaseRenewals, float64(c.GetRenewals()), "ok")
+	p.add(leaseRenewals, float64(c.GetRefusals()), "refused")
+	p.add(leaseExpiries, float64(c.GetExpiries()))
+	p.add(controlMisses, float64(c.GetDeadlineMisses()))
+	p.add(sprintsBegun, float64(c.GetSprints()))
+}
+
+// controls tells what went wrong with each control. One that powerd may write is
+// there with 0, drift only where it is looked for.
+func (p *points) controls(s *headroomv1.GetAgentStatusResponse, l *Loop) {
+	drifts, writes := l.wrong()
+	for control, n := range drifts {
+		p.add(zoneDrift, float64(n), control)
+	}
+	for f, n := range writes {
+		p.add(zoneWriteErrors, float64(n), f.control, string(f.why))
+	}
+	watched, written := controlsOf(s)
+	for _, control := range watched { // what was counted has been told: the first counts
+		p.add(zoneDrift, 0, control)
+	}
+	for _, control := range append(watched, written...) {
+		for _, why := range Reasons() {
+			p.add(zoneWriteErrors, 0, control, string(why))
+		}
+	}
+}
+
+// controlsOf are what powerd may write on this node: with drift looked for, and
+// only written.
+func controlsOf(s *headroomv1.GetAgentStatusResponse) (watched, written []string) {
+	for _, z := range s.GetZones() {
+		if z.GetKind() == packageKind && z.GetControlType() != twinControl {
+			watched = append(watched, z.GetZone())
+		}
+	}
+	for _, f := range s.GetPolicies() {
+		if f.WrittenKhz != nil {
+			watched = append(watched, f.GetPolicy())
+		}
+	}
+	for _, c := range s.GetSlices() {
+		written = append(written, c.GetSlice())
+	}
+	for _, r := range s.GetLadder() {
+		if r.GetRung() == "dcmi" && r.GetState() != "off" && r.GetState() != "missing" {
+			written = append(written, BMC)
+		}
+	}
+	return watched, written
+}
+
+// Words of the status message.
+const (
+	packageKind = "package"
+	dramKind    = "dram"
+	twinControl = "intel-rapl-mmio" // shows the same packages once more
+	observing   = "observing"
+	believed    = "ok"
+	absent      = "absent"
+	modelSource = "model"
+)
+
+func (p *points) zones(s *headroomv1.GetAgentStatusResponse) {
+	for _, z := range s.GetZones() {
+		name, socket := z.GetZone(), socketOf(z.GetZone())
+		known(p, zoneEnergy, z.EnergyUj, whole, name, socket)
+		known(p, zonePower, z.PowerUw, tenths, name, socket)
+		known(p, zoneLimit, z.RequestedUw, units.Power.Watts, name, longTerm, "requested")
+		known(p, zoneLimit, z.WrittenUw, units.Power.Watts, name, longTerm, "written")
+		known(p, zoneLimit, z.EffectiveUw, units.Power.Watts, name, longTerm, "effective")
+	}
+}
+
+// socketOf is the first number in a zone's name, "" where it has none.
+func socketOf(zone string) string {
+	for number := range strings.FieldsFuncSeq(zone, func(r rune) bool { return r < '0' || r > '9' }) {
+		return number
+	}
+	return ""
+}
+
+func (p *points) node(s *headroomv1.GetAgentStatusResponse) {
+	h := s.GetHolding()
+	state := stateOf(h)
+	p.has(nodeState, state, nodeStates())
+	p.has(nodeRung, s.GetRung(), rungs())
+	if state != observing {
+		p.add(nodeCap, units.Power(h.GetCapUw()).Watts())
+	}
+	p.add(nodeFailSafe, units.Power(h.GetFailSafeUw()).Watts())
+	known(p, nodePower, s.PowerUw, tenths, "best")
+	known(p, nodePower, packagesAndMemory(s), tenths, "rapl")
+	for _, source := range []string{"dcmi", "sdr", modelSource} {
+		known(p, nodePower, onlySensor(s, source), tenths, source)
+	}
+	known(p, nodeDemand, s.DemandUw, tenths)
+	ratio(p, nodeLimited, s.LimitedRatio)
+	p.add(nodeCutOff, oneIf(s.GetCutOff()))
+	known(p, leaseRemaining, s.LeaseMs, milli)
+	p.add(sprintEscrow, units.Energy(s.GetSprint().GetEscrowUj()).Joules())
+	if s.GetSprint() != nil {
+		known(p, sprintSpent, s.GetSprint().SpentUj, units.Energy.Joules)
+	}
+	p.add(savedControls, float64(s.GetSaved()))
+}
+
+func stateOf(h *headroomv1.Holding) string {
+	switch h.GetState() {
+	case headroomv1.LeaseState_LEASE_STATE_HELD:
+		return "held"
+	case headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE:
+		return "fail-safe"
+	case headroomv1.LeaseState_LEASE_STATE_OBSERVING, headroomv1.LeaseState_LEASE_STATE_UNSPECIFIED:
+	}
+	return observing
+}
+
+// packagesAndMemory is the sum over the zones that count what no other does, nil
+// when one of them is unknown.
+func packagesAndMemory(s *headroomv1.GetAgentStatusResponse) *int64 {
+	var sum *int64
+	for _, z := range s.GetZones() {
+		switch {
+		case z.GetKind() != packageKind && z.GetKind() != dramKind, z.GetControlType() == twinControl:
+		case z.PowerUw == nil:
+			return nil
+		case sum == nil:
+			sum = new(z.GetPowerUw())
+		default:
+			*sum += z.GetPowerUw()
+		}
+	}
+	return sum
+}
+
+// onlySensor is the power that the one sensor of a source tells, nil when it tells
+// none, is not believed, or is not the only one.
+func onlySensor(s *headroomv1.GetAgentStatusResponse, source string) *int64 {
+	var found *int64
+	for _, n := range s.GetSensors() {
+		if n.GetSource() != source || n.PowerUw == nil || n.GetState() != believed {
+			continue
+		}
+		if found != nil {
+			return nil
+		}
+		found = n.PowerUw
+	}
+	return found
+}
+
+func (p *points) sensors(all []*headroomv1.SensorStatus) {
+	age, apart := map[string]float64{}, map[[2]string]float64{}
+	for _, n := range all {
+		if n.GetState() != absent {
+			p.add(sensorOK, oneIf(n.GetState() == believed), n.GetSource(), n.GetName())
+		}
+		known(p, sensorTemp, n.TempMc, milli, n.GetSource(), n.GetName())
+		if n.AgeMs != nil {
+			age[n.GetSource()] = max(age[n.GetSource()], milli(n.GetAgeMs()))
+		}
+		if n.Disagreement != nil {
+			pair := compared(n, all)
+			apart[pair] = max(apart[pair], math.Abs(n.GetDisagreement()))
+		}
+	}
+	for source, oldest := range age {
+		p.add(sensorAge, oldest, source)
+	}
+	for pair, most := range apart {
+		p.add(sensorApart, most, pair[0], pair[1])
+	}
+}
+
+// compared are the two sources of a disagreement: the model's is that of the BMC
+// with it, any other one that of the source with the node's best figure.
+func compared(n *headroomv1.SensorStatus, all []*headroomv1.SensorStatus) (pair [2]string) {
+	if n.GetSource() != modelSource {
+		return [2]string{n.GetSource(), "best"}
+	}
+	for _, other := range all {
+		if other.GetSource() == "sdr" {
+			return [2]string{"sdr", modelSource}
+		}
+	}
+	return [2]string{"dcmi", modelSource}
+}
+
+func (p *points) policies(all []*headroomv1.PolicyStatus) {
+	for _, f := range all {
+		known(p, cpuFreq, f.FreqKhz, units.Freq.Hertz, f.GetPolicy())
+		known(p, cpuCeiling, f.RequestedKhz, units.Freq.Hertz, f.GetPolicy(), "requested")
+		known(p, cpuCeiling, f.WrittenKhz, units.Freq.Hertz, f.GetPolicy(), "written")
+		known(p, cpuCeiling, f.EffectiveKhz, units.Freq.Hertz, f.GetPolicy(), "effective")
+	}
+}
+
+// health tells what is visible, then 0 for whatever else might be.
+func (p *points) health(visible []*headroomv1.HealthItem) {
+	shown := map[string]float64{warn: 0, fail: 0}
+	for _, i := range visible {
+		p.add(healthShown, 1, i.GetCode(), i.GetSeverity())
+		shown[i.GetSeverity()]++
+	}
+	for _, i := range HealthItems() {
+		p.add(healthShown, 0, i.Code, i.Severity)
+	}
+	for severity, n := range shown {
+		p.add(healthItems, n, severity)
+	}
+}

@@ -1,0 +1,198 @@
+// Package metrics tells Prometheus how a node is: what powerd's status says, what
+// its loop alone can count, and what the process costs.
+//
+// The one idea: nothing is kept for a scrape. The collector turns the status
+// message of this moment, and the loop's own counts, into metrics; whoever never
+// scrapes pays for a few atomic additions and nothing else.
+//
+// Guarantees:
+//   - whatever the rate of the scrapes, values change at most once a second, and
+//     powers and energies are coarse: RAPL read often and exactly gives away what a
+//     processor computes (PLATYPUS, CVE-2020-8694 and CVE-2020-8695);
+//   - the loop is asked at most once for each of those seconds, and a scrape resets
+//     nothing;
+//   - what is unknown is absent; a counter is there with 0 before its first event;
+//   - labels are valid and of bounded length, whatever a machine calls its parts, and
+//     two points with the same labels never break a scrape: the first counts;
+//   - a slow or hostile client holds a connection for seconds and never powerd.
+//
+// The registry is the package's own: nothing is registered with Prometheus' default
+// one, and nothing in it is served.
+package metrics
+
+// kind is a kind of metric, as the exposition format names it.
+type kind string
+
+const (
+	counter   kind = "counter"
+	gauge     kind = "gauge"
+	histogram kind = "histogram"
+)
+
+// metric is one metric: what it is called, what it means, how it is labelled.
+type metric struct {
+	name   string
+	kind   kind
+	help   string
+	labels []label
+}
+
+// label is a label with the values that it takes, in words; "" where they need none.
+type label struct{ name, values string }
+
+// Metrics by name, for those who fill them in.
+const (
+	zoneEnergy      = "headroom_zone_energy_joules_total"
+	zonePower       = "headroom_zone_power_watts"
+	zoneLimit       = "headroom_zone_limit_watts"
+	zoneDrift       = "headroom_zone_limit_drift_total"
+	zoneWriteErrors = "headroom_zone_write_errors_total"
+	nodePower       = "headroom_node_power_watts"
+	nodeCap         = "headroom_node_cap_watts"
+	nodeFailSafe    = "headroom_node_fail_safe_watts"
+	nodeDemand      = "headroom_node_demand_watts"
+	nodeLimited     = "headroom_node_limited_ratio"
+	nodeLimitedBy   = "headroom_node_limited_seconds_total"
+	nodeState       = "headroom_node_state"
+	nodeRung        = "headroom_node_rung"
+	nodeCutOff      = "headroom_node_cut_off"
+	leaseRemaining  = "headroom_lease_remaining_seconds"
+	leaseRenewals   = "headroom_lease_renewals_total"
+	leaseExpiries   = "headroom_lease_expiries_total"
+	controlStep     = "headroom_control_step_duration_seconds"
+	controlMisses   = "headroom_control_deadline_misses_total"
+	controlSettle   = "headroom_control_settle_seconds"
+	sensorAge       = "headroom_sensor_age_seconds"
+	sensorApart     = "headroom_sensor_disagreement_ratio"
+	sensorTemp      = "headroom_sensor_temperature_celsius"
+	sensorOK        = "headroom_sensor_ok"
+	cpuFreq         = "headroom_cpu_frequency_hertz"
+	cpuCeiling      = "headroom_cpu_frequency_ceiling_hertz"
+	cpuThrottled    = "headroom_cpu_throttle_events_total"
+	sprintEscrow    = "headroom_sprint_escrow_joules"
+	sprintSpent     = "headroom_sprint_spent_joules"
+	sprintsBegun    = "headroom_sprints_total"
+	healthShown     = "headroom_health"
+	healthItems     = "headroom_health_items"
+	savedControls   = "headroom_saved_controls"
+	buildInfo       = "headroom_build_info"
+)
+
+// all are the metrics of powerd, in the order of the page that lists them.
+func all() []metric {
+	zone := label{"zone", "zones of powerd zone list"}
+	socket := label{"socket", "number of the socket, empty where the zone tells none"}
+	control := label{"zone", "zones of powerd zone list; where something else is written, its name: policies of powerd freq list, names of slices, " + BMC}
+	stage := label{"stage", "requested, written, effective"}
+	source := label{"source", sources}
+	sensor := label{"sensor", "sensors of powerd sensor list"}
+	policy := label{"policy", "policies of powerd freq list"}
+	severity := label{"severity", words(severities())}
+	return []metric{
+		{zoneEnergy, counter, "Energy that a zone has spent since powerd started, through wraps and resets of its counter; whole joules.", []label{zone, socket}},
+		{zonePower, gauge, "Power of a zone, rounded to 0.1 W.", []label{zone, socket}},
+		{zoneLimit, gauge, "Limit of a zone, as it was asked for, as it was written, and as it reads back.", []label{zone, {"constraint", longTerm}, stage}},
+		{zoneDrift, counter, "Times that a limit or ceiling was found at another value than powerd wrote; once however long it lasts.", []label{control}},
+		{zoneWriteErrors, counter, "Writes that failed or did not read back, by why.", []label{control, {"reason", words(Reasons())}}},
+		{nodePower, gauge, "Power of the node, rounded to 0.1 W: rapl is packages and memory; dcmi, sdr and model are at the wall; best is what caps are held by.", []label{{"source", "best, rapl, dcmi, sdr, model"}}},
+		{nodeCap, gauge, "Cap in force, at the wall; absent while the node only observes.", nil},
+		{nodeFailSafe, gauge, "Fail-safe cap, at the wall.", nil},
+		{nodeDemand, gauge, "What the node could use if it were not held, at the wall, rounded to 0.1 W.", nil},
+		{nodeLimited, gauge, "Part of the last minute in which the node was held back.", nil},
+		{nodeLimitedBy, counter, "Time in which the node was held back, by what did it.", []label{{"by", words(limiters())}}},
+		{nodeState, gauge, "1 for what the node does with its cap, 0 for the others.", []label{{"state", words(nodeStates())}}},
+		{nodeRung, gauge, "1 for the rung of the ladder on which the node stands, 0 for the others.", []label{{"rung", words(rungs())}}},
+		{nodeCutOff, gauge, "1 while no link that leads to a coordinator is up.", nil},
+		{leaseRemaining, gauge, "Time until the lease ends; absent without one.", nil},
+		{leaseRenewals, counter, "Answers to heartbeats: leases taken, and leases refused.", []label{{"result", "ok, refused"}}},
+		{leaseExpiries, counter, "Leases that ended without a new one.", nil},
+		{controlStep, histogram, "Time that one turn of the loop took; also a native histogram.", nil},
+		{controlMisses, counter, "Turns of the loop that came later than the loop promises.", nil},
+		{controlSettle, histogram, "Time from a new cap until the measured power stayed within 2 % of it.", nil},
+		{sensorAge, gauge, "Time since a source's value last changed; of several sensors, the oldest.", []label{source}},
+		{sensorApart, gauge, "How far source a is from b, up or down, as a part of b; best is what caps are held by.", []label{{"a", "dcmi, sdr"}, {"b", "best, model"}}},
+		{sensorTemp, gauge, "Temperature that a sensor tells.", []label{source, sensor}},
+		{sensorOK, gauge, "1 for a sensor that is believed, 0 for one that is stale, insane or silent.", []label{source, sensor}},
+		{cpuFreq, gauge, "Frequency of a policy's processors.", []label{policy}},
+		{cpuCeiling, gauge, "Frequency ceiling of a policy, as it was asked for, written, and reads back.", []label{policy, stage}},
+		{cpuThrottled, counter, "Events in which heat slowed a processor down: core and package are its own counters, event is what the kernel told; one cause may count in each.", []label{{"kind", words(throttleKinds())}}},
+		{sprintEscrow, gauge, "Energy put aside for the sprint under way; 0 without one.", nil},
+		{sprintSpent, gauge, "Energy that the sprint under way has drawn above its base cap; absent while unknown.", nil},
+		{sprintsBegun, counter, "Sprints begun.", nil},
+		{healthShown, gauge, "1 while a health item is visible, 0 while it is not.", []label{{"code", words(healthCodes())}, severity}},
+		{healthItems, gauge, "Health items visible.", []label{severity}},
+		{savedControls, gauge, "Controls whose originals are saved.", nil},
+		{buildInfo, gauge, "1, with the version of powerd.", []label{{"version", ""}, {"goversion", ""}}},
+	}
+}
+
+const (
+	// sources are those of power and temperature.
+	sources = "rapl, dcmi, sdr, hwmon, thermal, model"
+	// longTerm is the constraint that status tells of.
+	longTerm = "long_term"
+	// BMC is the BMC's own limit, as counts name it.
+	BMC = "bmc"
+)
+
+// limiters are what may hold a node back.
+func limiters() []string { return []string{"cap", "thermal", "sprint", "local", "fail-safe"} }
+
+func nodeStates() []string { return []string{"held", "fail-safe", observing} }
+
+func rungs() []string { return []string{"rapl", "cpufreq", "bandwidth", "none"} }
+
+func throttleKinds() []string { return []string{"core", "package", "event"} }
+
+// Severities of health items.
+const (
+	warn = "warn"
+	fail = "fail"
+)
+
+func severities() []string { return []string{warn, fail} }
+
+// HealthItem is a code of powerd's warnings, with its severity.
+type HealthItem struct{ Code, Severity string }
+
+// HealthItems are the warnings that powerd may show, in the order of their codes.
+// One that is missing here is served while it is visible, and absent otherwise.
+func HealthItems() []HealthItem {
+	return []HealthItem{
+		{"bios-lock", warn},
+		{"bmc", warn},
+		{"bmc-limit", warn},
+		{"bmc-password", fail},
+		{"cap-below-floor", warn},
+		{"cut-off", warn},
+		{"held-not-stored", warn},
+		{"journal-not-stored", warn},
+		{"lease-expired", warn},
+		{"limit-drift", warn},
+		{"limit-refused", fail},
+		{"metrics", warn},
+		{"name-taken", fail},
+		{"new-package", fail},
+		{"no-leader", warn},
+		{"no-rapl", warn},
+		{"not-admitted", warn},
+		{"restore-refused", warn},
+		{"rival", warn},
+		{"sensor", warn},
+		{"sensor-disagree", warn},
+		{"slices", warn},
+		{"sprint-refused", warn},
+		{"state-not-stored", fail},
+		{"thermal", warn},
+		{"twin-limit", warn},
+		{"window-refused", warn},
+	}
+}
+
+func healthCodes() []string {
+	codes := make([]string, 0, len(HealthItems()))
+	for _, i := range HealthItems() {
+		codes = append(codes, i.Code)
+	}
+	return codes
+}
