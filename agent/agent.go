@@ -30,9 +30,9 @@
 // same lock and by the same rules: Restore and Probe. The command line itself is
 // package agent/command, the words of a status are in agent/status.
 //
-// It starts no program, opens no TCP port of its own but the gossip one and that of
-// the metrics, prints nothing, and never raises a limit by itself: without a lease
-// it holds the fail-safe cap.
+// It starts no program, opens no TCP port of its own but the gossip one and, where
+// it is configured, that of the metrics (package agent/metrics), prints nothing, and
+// never raises a limit by itself: without a lease it holds the fail-safe cap.
 package agent
 
 import (

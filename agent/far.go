@@ -42,7 +42,8 @@ type farReport struct {
 type sliceReport struct {
 	name  string
 	state systemd.SliceState
-	err   error // of the last write; nil when it took or nothing was written
+	wrote bool // this is how a write came out
+	err   error
 }
 
 // limitReport is the BMC's own limit.
@@ -146,6 +147,7 @@ func (f *far) visit(ctx context.Context, all []*systemd.Slice, want map[string]s
 		r := sliceReport{name: s.Name()}
 		if b, ok := want[s.Name()]; ok {
 			r.state, r.err = s.Set(ctx, b)
+			r.wrote = true
 		} else {
 			r.state, r.err = s.Read(ctx)
 		}

@@ -131,9 +131,10 @@ func (n *node) climbRAPL(raise cover, covered bool) (failed error) {
 		if !covered {
 			to = pair{min(to.long, raise.limits[i].long), min(to.short, raise.limits[i].short)}
 		}
-		failed = errors.Join(failed, s.write(to, n.trail.note))
+		wrote := s.write(to, n.trail.note)
 		windows, err := s.prepare(n.trail.note)
-		failed = errors.Join(failed, err)
+		n.countWrite(s.zone.Label, errors.Join(wrote, err))
+		failed = errors.Join(failed, wrote, err)
 		n.health.set(windows != nil, item{
 			"window-refused", warn, fmt.Sprintf("%s: %v", s.zone.Label, windows),
 			"caps settle slower than they could; nothing else is wrong",
@@ -149,7 +150,9 @@ func (n *node) climbFreq(covered bool) error {
 	if !covered {
 		most = n.machine.freq.standing()
 	}
-	return n.machine.freq.write(most, n.trail.note)
+	err := n.machine.freq.write(most, n.trail.note)
+	n.countCeilings(err)
+	return err
 }
 
 // stepDown rules out the rung that failed, and says whether the next one, or none,

@@ -77,25 +77,8 @@ func TestFrequencyHoldsTheCapWithoutRAPL(t *testing.T) {
 func TestLockedLimitsStepDown(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	cfg := l.config("127.0.0.1:1")
-	file, err := lock(cfg.StateDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := newNode(cfg, testLog(t), osDisk{cfg.StateDir})
-	n.lock = file
-	n.openTree = func(root *os.Root) (*rapl.Tree, error) {
-		open := func(path string, write bool) (sysfs.File, error) {
-			f, err := sysfs.Disk(root)(path, write)
-			return deaf{f}, err
-		}
-		return rapl.OpenZones(open, []rapl.Dir{{Path: "sys/class/powercap/intel-rapl:0", Control: rapl.ControlMSR}})
-	}
 	before := l.controls()
-	if err := n.boot(); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = n.close() }()
+	n := lockedNode(t, l.config("127.0.0.1:1"))
 	if n.rung() != rungCPUFreq || n.mode != holding || !shown(n, "bios-lock") {
 		t.Errorf("rung %s, mode %v, items %v", n.rung(), n.mode, n.health.items)
 	}
@@ -111,6 +94,29 @@ func TestLockedLimitsStepDown(t *testing.T) {
 			t.Errorf("the journal keeps %s of the rung that was given up", c.Label)
 		}
 	}
+}
+
+// lockedNode has started on a machine whose firmware has locked the package limits.
+func lockedNode(t *testing.T, cfg Config) *node {
+	t.Helper()
+	file, err := lock(cfg.StateDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := newNode(cfg, testLog(t), osDisk{cfg.StateDir})
+	n.lock = file
+	n.openTree = func(root *os.Root) (*rapl.Tree, error) {
+		open := func(path string, write bool) (sysfs.File, error) {
+			f, err := sysfs.Disk(root)(path, write)
+			return deaf{f}, err
+		}
+		return rapl.OpenZones(open, []rapl.Dir{{Path: "sys/class/powercap/intel-rapl:0", Control: rapl.ControlMSR}})
+	}
+	if err := n.boot(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.close() })
+	return n
 }
 
 // deaf drops writes, as firmware that has locked its limits does.

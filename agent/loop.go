@@ -57,7 +57,7 @@ func (n *node) serve(ctx context.Context) error {
 	n.startFar(inner)
 	n.startLinks(inner)
 	n.heat.watch(inner, n.cfg, n.log)
-	if err := n.startMetrics(inner, &n.tally); err != nil {
+	if err := n.startMetrics(inner); err != nil {
 		n.health.set(true, item{"metrics", warn, err.Error(), hintOf(err)})
 	}
 	n.publish(instant())
@@ -298,7 +298,6 @@ func (n *node) apply() {
 	excess, ok := n.excessWall()
 	n.excessOK = n.excessOK && ok
 	if n.writeErr != nil {
-		n.counters.writeErrors++
 		n.excess = max(n.excess, excess)
 		return
 	}
@@ -333,7 +332,9 @@ func (n *node) write(covered bool, now time.Duration) error {
 			}
 			s.rewroteAt = now
 		}
-		failed = errors.Join(failed, s.write(to, n.trail.note))
+		err := s.write(to, n.trail.note)
+		n.countWrite(s.zone.Label, err)
+		failed = errors.Join(failed, err)
 	}
 	f := n.machine.freq
 	if f == nil || f.hands == nil || n.machine.ladder.Use != capping.RungFreq && n.caps.ceiling.until == 0 {
@@ -351,7 +352,9 @@ func (n *node) write(covered bool, now time.Duration) error {
 	if !covered {
 		most = maps.Clone(f.written)
 	}
-	return errors.Join(failed, f.write(most, n.trail.note))
+	err := f.write(most, n.trail.note)
+	n.countCeilings(err)
+	return errors.Join(failed, err)
 }
 
 // askCover has held.json written. A cover that lies inside the present one counts

@@ -24,7 +24,7 @@ func (n *node) noteSettle(now time.Duration) {
 	case now-n.stepAt > settleMost:
 		n.stepAt = 0
 	case wall.Known && n.limited() && math.Abs(wall.Power.Watts()/n.caps.now.Watts()-1) <= settledWithin:
-		n.tally.ObserveSettle(now - n.stepAt)
+		n.tally.ObserveSettle(now-n.stepAt, n.leaseInForce())
 		n.stepAt = 0
 	}
 }

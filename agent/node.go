@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"headroom/agent/metrics"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
 	"headroom/gossip"
@@ -63,8 +64,9 @@ type node struct {
 	parts    []capping.Socket
 	slices   bandwidth
 	turnAt   time.Duration // of the turn before
-	tally    loopMetrics
-	stepAt   time.Duration // when the cap last changed by much, until power has met it
+	tally    *metrics.Loop
+	strayed  map[string]time.Duration // by control: when it last stood at another value than written
+	stepAt   time.Duration            // when the cap last changed by much, until power has met it
 	act      capping.Actions
 	demand   capping.Demand
 	wall     wallMean
@@ -142,7 +144,7 @@ func newNode(cfg Config, log *slog.Logger, d disk) *node {
 		links:  map[string]*link{}, hints: map[string]bool{},
 		calls: make(chan func(context.Context)), dial: dialer(cfg),
 		events: make(chan linkEvent, eventQueue), restores: make(chan *restoreCall), answers: make(chan error, 1),
-		expiry: time.NewTimer(time.Hour), excessOK: true,
+		expiry: time.NewTimer(time.Hour), excessOK: true, tally: metrics.NewLoop(), strayed: map[string]time.Duration{},
 	}
 }
 

@@ -89,29 +89,28 @@ func (n *node) noteDrift(now time.Duration) {
 	}
 	excess, ok := n.excessWall()
 	n.excess, n.excessOK = max(n.excess, excess), n.excessOK && ok
-	before := n.driftAt
 	for _, s := range n.machine.limited() {
 		switch {
 		case s.off:
-			n.drift(now, fmt.Sprintf("the limits of %s are switched off", s.zone.Label))
+			n.drift(now, s.zone.Label, fmt.Sprintf("the limits of %s are switched off", s.zone.Label))
 		case s.drifted:
-			n.drift(now, fmt.Sprintf("%s holds %v, %v was written", s.zone.Label, s.effective.long, s.written.long))
+			n.drift(now, s.zone.Label, fmt.Sprintf("%s holds %v, %v was written", s.zone.Label, s.effective.long, s.written.long))
 		}
 	}
 	if f := n.machine.freq; f != nil && f.used {
-		if names := f.drifted(); len(names) > 0 {
-			n.drift(now, fmt.Sprintf("the frequency ceiling of %s stands higher than it was written", strings.Join(names, ", ")))
+		names := f.drifted()
+		for _, policy := range names {
+			n.drift(now, policy, fmt.Sprintf("the frequency ceiling of %s stands higher than it was written", strings.Join(names, ", ")))
 		}
-	}
-	if n.driftAt != before && (before == 0 || now-before > period*2) {
-		n.counters.drifts++
 	}
 	if n.driftAt == 0 || now-n.driftAt > driftShown {
 		n.health.clear("limit-drift")
 	}
 }
 
-func (n *node) drift(now time.Duration, what string) {
+// drift says, and counts, that a control stands at another value than was written.
+func (n *node) drift(now time.Duration, control, what string) {
 	n.driftAt = now
+	n.countDrift(now, control)
 	n.health.set(true, n.driftItem(what))
 }

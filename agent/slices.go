@@ -41,11 +41,11 @@ func (n *node) slicesTold(found []sliceReport, err error, now time.Duration) {
 		b.known = b.known && ok && s.state.UsedKnown && s.state.Used >= before
 		b.cpus += (s.state.Used - before).Seconds() / max((now-b.usedAt).Seconds(), 1e-3)
 		failed = errors.Join(failed, s.err)
+		if s.wrote {
+			n.countWrite(s.name, s.err)
+		}
 	}
 	b.used, b.usedAt = used, now
-	if failed != nil {
-		n.counters.writeErrors++
-	}
 	n.health.set(err != nil || failed != nil, item{
 		"slices", warn, fmt.Sprintf("slices whose CPU bandwidth cannot be bounded: %v", errors.Join(err, failed)),
 		"name slices of low priority that exist under bandwidth.slices:, and let powerd set their properties (polkit)",

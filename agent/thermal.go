@@ -20,7 +20,8 @@ type heat struct {
 	throttle thermal.Throttle
 	counted  bool          // throttle stands on a reading
 	hotAt    time.Duration // when the hardware last said that it is held back
-	slowed   uint64        // events counted
+	// slowed counts those events: of the cores' and the packages' counters, and of the kernel.
+	slowed struct{ cores, packages, events uint64 }
 }
 
 const (
@@ -78,7 +79,7 @@ func (h *heat) look(now time.Duration) {
 	if h.counted {
 		since := next.Since(h.throttle)
 		if more := since.Cores + since.Packages; more > 0 {
-			h.slowed, h.hotAt = h.slowed+more, now
+			h.slowed.cores, h.slowed.packages, h.hotAt = h.slowed.cores+since.Cores, h.slowed.packages+since.Packages, now
 		}
 	}
 	h.throttle, h.counted = next, true
@@ -92,7 +93,7 @@ func (h *heat) take(now time.Duration, e thermal.Event) {
 		bad = ok && trip.Kind != thermal.TripActive
 	}
 	if bad {
-		h.slowed, h.hotAt = h.slowed+1, now
+		h.slowed.events, h.hotAt = h.slowed.events+1, now
 	}
 }
 
@@ -118,7 +119,9 @@ func (n *node) watchHeat(now time.Duration) {
 		"thermal", warn, fmt.Sprintf("the processor is held back for its heat (%s)", n.heat.words()),
 		"look at fans and inlet temperature; no sprint is begun meanwhile",
 	})
-	n.counters.thermalEvents = n.heat.slowed
+	s := n.heat.slowed
+	n.counters.thermalEvents = s.cores + s.packages + s.events
+	n.tally.SetThrottled(s.cores, s.packages, s.events)
 }
 
 func (h *heat) words() string {

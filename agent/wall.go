@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"headroom/agent/metrics"
 	"headroom/capping"
 	"headroom/internal/cli"
 	"headroom/ipmi"
@@ -258,7 +259,7 @@ func (n *node) limitTold(r limitReport) {
 		b.limit, b.limitKnown = r.limit, true
 	} else if r.wrote {
 		b.limitWant = 0 // to be tried again
-		n.counters.writeErrors++
+		n.countWrite(metrics.BMC, r.err)
 	}
 	n.health.set(r.err != nil && !errors.Is(r.err, ipmi.ErrAbsent), item{
 		"bmc-limit", warn, fmt.Sprintf("the BMC's own limit cannot be kept: %v", r.err),

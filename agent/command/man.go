@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"headroom/agent"
+	"headroom/agent/metrics"
 	"headroom/internal/cli"
 )
 
@@ -40,6 +40,6 @@ func generatedDocs() map[string]string {
 	return map[string]string{
 		"man/powerd.8":      manProgram(root),
 		"man/powerd.yaml.5": manConfig(),
-		"metrics.md":        agent.MetricsPage(),
+		"metrics.md":        metrics.Page(),
 	}
 }

@@ -75,7 +75,7 @@ func Page() string {
 
 const pageIntro = `# Metrics of powerd
 
-This page is generated from the program (` + "`go generate ./agent`" + `).
+This page is generated from the program (` + "`go generate ./agent/command`" + `).
 
 powerd serves these for Prometheus at ` + "`http://ADDRESS/metrics`" + ` when ` + "`metrics.listen`" + ` names an address in powerd.yaml; by
 default it serves none. The units are base units, ratios go from 0 to 1. What is unknown is absent: never 0, never -1. A counter
