@@ -144,13 +144,18 @@ func (c saved) read(root *os.Root) (v value, err error) {
 	return v, err
 }
 
-// write puts v into the control's file and reads it back.
-func (c saved) write(root *os.Root, v value) (got value, err error) {
+// write puts v into the control's file and reads it back. A bound of frequency, which
+// the kernel carries out a little later, is waited for as long as patience lasts.
+func (c saved) write(root *os.Root, v value, patience *time.Duration) (got value, err error) {
 	file, err := c.open(root)
 	if err != nil {
 		return value{}, err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	got.number, err = file.Write(v.number)
-	return got, err
+	if err != nil || c.Kind != freqControl {
+		return got, err
+	}
+	stands, err := dvfs.Settle(file, units.Freq(got.number), func(f units.Freq) bool { return c.Kind.same(value{number: int64(f)}, v) }, patience)
+	return value{number: int64(stands)}, err
 }

@@ -22,8 +22,11 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/emulator"
+	"headroom/emulator/kernel"
+	"headroom/emulator/treefs"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/internal/testkit"
 	"headroom/lease"
 	"headroom/units"
 )
@@ -58,17 +61,37 @@ type lab struct {
 	t    *testing.T
 	node *emulator.Node
 	dir  string
+	spec emulator.Spec
 	util chan float64
 }
 
+// newLab is one of the default shape, its tree plain files.
 func newLab(t *testing.T) *lab {
 	t.Helper()
-	dir := t.TempDir()
-	node, err := emulator.NewNode(dir, emulator.DefaultSpec())
+	return labOf(t, emulator.NodeOptions{Shape: kernel.Shapes()[0]})
+}
+
+// mountedLab is one whose tree answers as the kernel does, error numbers included.
+func mountedLab(t *testing.T, shapeName string) *lab {
+	t.Helper()
+	shape, err := kernel.ShapeOf(shapeName)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{t: t, node: node, dir: dir, util: make(chan float64, 1)}
+	return labOf(t, emulator.NodeOptions{Shape: shape, Mount: true})
+}
+
+func labOf(t *testing.T, opts emulator.NodeOptions) *lab {
+	t.Helper()
+	dir := t.TempDir()
+	node, err := emulator.NewNodeWith(dir, opts)
+	if errors.Is(err, treefs.ErrNoFUSE) {
+		testkit.NotRun(t, err.Error())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &lab{t: t, node: node, dir: dir, spec: opts.Shape.Spec, util: make(chan float64, 1)}
 	stop := make(chan struct{})
 	var running sync.WaitGroup
 	running.Go(func() { l.step(stop) })
@@ -105,10 +128,14 @@ func (l *lab) config(coordinators ...string) Config {
 	cfg := Defaults()
 	cfg.Node, cfg.Domain, cfg.Enforce = "n01", "rack/r1", true
 	cfg.Root, cfg.StateDir = filepath.Join(l.dir, "root"), filepath.Join(l.dir, "state")
-	spec := emulator.DefaultSpec()
 	cfg.Power = PowerConfig{
 		Rated: 245 * units.Watt, Floor: 70 * units.Watt, Max: 240 * units.Watt, FailSafe: 95 * units.Watt,
-		Other: spec.Other, SupplyEfficiency: spec.WorstEfficiency(),
+		Other: l.spec.Other, SupplyEfficiency: l.spec.WorstEfficiency(),
+	}
+	if l.spec != emulator.DefaultSpec() {
+		memory := units.Power(max(1, l.spec.Packages)) * (l.spec.DRAMIdle + l.spec.DRAMDynamic) // not every shape counts it
+		cfg.Power.Rated, cfg.Power.Floor, cfg.Power.Max = l.spec.Rated(), l.spec.Floor()+memory, l.spec.Rated()
+		cfg.Power.FailSafe, cfg.Power.Other = l.spec.FailSafe+memory, l.spec.Other+memory
 	}
 	cfg.Coordinators = coordinators
 	l.remember(cfg)

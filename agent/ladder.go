@@ -201,6 +201,7 @@ func (n *node) undo() {
 // tidyRungs puts back what an earlier powerd wrote on a rung that is not stood on
 // any more: the cap is held by the present one by now.
 func (n *node) tidyRungs() {
+	patience := settleAll
 	for _, c := range n.journal.Controls {
 		stale := c.Kind == freqControl
 		if !n.machine.onRAPL() {
@@ -209,7 +210,7 @@ func (n *node) tidyRungs() {
 		if _, ever := n.trail.wrote(c.Path); !stale || !ever {
 			continue
 		}
-		line, kept, err := putBackOne(n.root, c, n.trail, n.afar())
+		line, kept, err := putBackOne(n.root, c, n.trail, n.afar(), &patience)
 		n.log.Info("a control of another rung", slog.String("control", c.Label), slog.String("outcome", line),
 			slog.Bool("kept", kept), slog.Any("error", err))
 	}

@@ -72,6 +72,32 @@ func TestFrequencyHoldsTheCapWithoutRAPL(t *testing.T) {
 	}
 }
 
+// The kernel carries ceilings out by a worker, so that what was written reads back late:
+// putting back waits for it, with the agent and without, and holding does.
+func TestLateCeilingsGoBack(t *testing.T) {
+	t.Parallel()
+	for name, back := range map[string]func(*node) Outcome{
+		"with the agent":    (*node).putBackNow,
+		"without the agent": func(n *node) Outcome { return putBack(n.root, n.journal, n.trail, noAfar) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := mountedLab(t, "arm-cppc")
+			originals := l.ceilings(t)
+			n := loopless(t, l.config("127.0.0.1:1"))
+			if n.writeErr != nil || n.rung() != rungCPUFreq || equal(l.ceilings(t), originals) {
+				t.Fatalf("rung %s, %v, ceilings %v", n.rung(), n.writeErr, l.ceilings(t))
+			}
+			if out := back(n); out.failed != 0 || len(out.Kept) != 0 || len(out.Restored) != len(originals) {
+				t.Errorf("%+v", out)
+			}
+			if now := l.ceilings(t); !equal(now, originals) {
+				t.Errorf("ceilings %v, want %v", now, originals)
+			}
+		})
+	}
+}
+
 // Lesson: many machines have their limits locked by firmware, and a kernel that
 // takes such a write without an error. Seen at the first write, the next rung holds.
 func TestLockedLimitsStepDown(t *testing.T) {

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/dvfs"
 	"headroom/internal/rpc"
 )
 
@@ -114,12 +116,13 @@ type afar func(c saved, wrote value, ever bool) (line string, kept bool, err err
 // through another program, by far, comes last.
 func putBack(root *os.Root, j *journal, t *trail, far afar) Outcome {
 	var o Outcome
+	patience := settleAll
 	for _, files := range []bool{true, false} {
 		for _, c := range j.Controls {
 			if c.Kind.file() != files {
 				continue
 			}
-			line, kept, err := putBackOne(root, c, t, far)
+			line, kept, err := putBackOne(root, c, t, far, &patience)
 			switch {
 			case err != nil:
 				o.Kept = append(o.Kept, fmt.Sprintf("%s: %v", c.Label, err))
@@ -134,7 +137,12 @@ func putBack(root *os.Root, j *journal, t *trail, far afar) Outcome {
 	return o
 }
 
-func putBackOne(root *os.Root, c saved, t *trail, far afar) (line string, kept bool, err error) {
+// settleAll bounds waiting for the kernel while many bounds of frequency go back, each
+// of them for dvfs.SettleMost: where none of them takes, the node must not hang.
+const settleAll = time.Second
+
+// putBackOne puts one original back; what it waits is taken off patience.
+func putBackOne(root *os.Root, c saved, t *trail, far afar, patience *time.Duration) (line string, kept bool, err error) {
 	if !c.Kind.file() {
 		wrote, ever := t.wrote(c.Path)
 		return far(c, wrote, ever)
@@ -155,7 +163,10 @@ func putBackOne(root *os.Root, c saved, t *trail, far afar) (line string, kept b
 	if err := t.noteValue(c.Path, c.found(), now); err != nil {
 		return "", false, err
 	}
-	got, err := c.write(root, c.found())
+	wait := min(*patience, dvfs.SettleMost)
+	*patience -= wait
+	got, err := c.write(root, c.found(), &wait)
+	*patience += max(0, wait)
 	if err == nil && !c.Kind.same(got, c.found()) {
 		err = fmt.Errorf("wrote %s, reads %s", was, c.Kind.words(got))
 	}

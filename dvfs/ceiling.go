@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -61,41 +60,9 @@ func (c *Ceiling) Clamp(f units.Freq) units.Freq { return c.policy.within(f) }
 // *WriteError. A floor that stands above the ceiling is lowered first, and goes
 // back to where it was when a later ceiling allows it.
 func (c *Ceiling) Set(f units.Freq) (units.Freq, error) {
-	patience := settleMost
-	return c.set(f, &patience)
-}
-
-const (
-	// settleMost is how long a Set waits for the kernel to carry ceilings out. Since
-	// Linux 5.5 a write to scaling_max_freq hands the new bound to a worker (kernel:
-	// drivers/base/power/qos.c, cpufreq.c refresh_frequency_limits), so what reads
-	// back at once may still be the old one.
-	settleMost = 40 * time.Millisecond
-	settleStep = 2 * time.Millisecond
-)
-
-// set is Set; what it waits is taken off patience.
-func (c *Ceiling) set(f units.Freq, patience *time.Duration) (units.Freq, error) {
-	want := c.policy.Nearest(f)
-	errFloor := c.makeRoom(want)
-	got, err := c.write(c.control, want)
-	for err == nil && got > want && *patience > 0 {
-		time.Sleep(settleStep)
-		*patience -= settleStep
-		var v int64
-		v, err = c.control.Read()
-		got, err = units.Freq(v), offline(err)
-	}
-	if err == nil && got > want {
-		err = ErrNotTaken
-	}
-	if err == nil {
-		// The ceiling stands, so what happened to the floor does not matter.
-		c.giveBack(got)
-		return got, nil
-	}
-	err = errors.Join(err, errFloor)
-	return got, &WriteError{Policy: c.policy.Name, Want: want, Got: got, Err: err, Hint: hintFor(err)}
+	w := c.begin(f)
+	settle([]*underWay{w})
+	return w.end()
 }
 
 // makeRoom lowers a floor above want. Kernels before 5.4 refuse a ceiling below
@@ -115,7 +82,7 @@ func (c *Ceiling) makeRoom(want units.Freq) error {
 	if err != nil {
 		return fmt.Errorf("lower the floor from %v: %w", units.Freq(now), err)
 	}
-	c.lowered = got
+	c.lowered = min(got, want) // the old floor may still read back: it is not waited for
 	return nil
 }
 
@@ -258,6 +225,7 @@ type reached struct {
 	requested units.Freq
 	written   units.Freq // as sent; 0: nothing yet
 	stood     units.Freq // as read back right after that; 0: not taken
+	underWay  *underWay  // while a Set runs
 }
 
 // Ceilings is the hand on all policies of a Set. It is for one goroutine.
@@ -326,10 +294,17 @@ func (c *Ceilings) Set(f units.Freq) Report {
 // past those that fail.
 func (c *Ceilings) SetEach(want func(p *Policy) units.Freq) Report {
 	c.follow()
-	report := make(Report, 0, len(c.all))
-	patience := settleMost // for all of them: their workers run side by side
+	var all []*underWay
 	for _, r := range c.all {
-		report = append(report, r.set(want(r.policy), &patience))
+		r.begin(want(r.policy))
+		if r.underWay != nil {
+			all = append(all, r.underWay)
+		}
+	}
+	settle(all)
+	report := make(Report, 0, len(c.all))
+	for _, r := range c.all {
+		report = append(report, r.end())
 	}
 	return report
 }
@@ -344,13 +319,21 @@ func (c *Ceilings) ReadBack() Report {
 	return report
 }
 
-func (r *reached) set(f units.Freq, patience *time.Duration) Result {
+func (r *reached) begin(f units.Freq) {
 	r.requested, r.stood = f, 0
 	if r.ceiling == nil {
-		return r.result(0, r.failed)
+		return
 	}
 	r.written = r.policy.Nearest(f)
-	got, err := r.ceiling.set(f, patience)
+	r.underWay = r.ceiling.begin(f)
+}
+
+func (r *reached) end() Result {
+	if r.underWay == nil {
+		return r.result(0, r.failed)
+	}
+	got, err := r.underWay.end()
+	r.underWay = nil
 	if err == nil {
 		r.stood = got
 	}

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -60,6 +61,7 @@ type kernel struct {
 	locked  bool            // firmware holds the turbo switch
 	deaf    bool            // ceilings are taken without an error and without effect
 	roundTo int64           // ceilings are rounded down to multiples, 0: not
+	lateBy  time.Duration   // bounds are carried out so much later, as since Linux 5.5
 }
 
 func boot(root *os.Root) *kernel {
@@ -124,11 +126,12 @@ func (f *kernelFile) Pwrite(text []byte) (int, error) {
 		if k.roundTo > 0 {
 			v -= v % k.roundTo
 		}
-		return len(text), f.put(strconv.FormatInt(v, 10))
+		return len(text), f.later(strconv.FormatInt(v, 10))
 	case "scaling_min_freq":
 		if k.old && v > k.value(path.Join(at, "scaling_max_freq")) {
 			return 0, unix.EINVAL
 		}
+		return len(text), f.later(strconv.FormatInt(v, 10))
 	case "energy_performance_preference":
 		governor, _ := k.disk.ReadText(path.Join(at, "scaling_governor"))
 		if governor == "performance" && strings.TrimSpace(string(text)) != "performance" {
@@ -140,6 +143,21 @@ func (f *kernelFile) Pwrite(text []byte) (int, error) {
 		}
 	}
 	return f.File.Pwrite(text)
+}
+
+// later puts text as the kernel's worker does, in time to come where it is late.
+func (f *kernelFile) later(text string) error {
+	if f.kernel.lateBy == 0 {
+		return f.put(text)
+	}
+	time.AfterFunc(f.kernel.lateBy, func() {
+		// A descriptor of its own: whoever wrote may have closed the file by then.
+		if own, err := f.kernel.disk(f.file, true); err == nil {
+			_, _ = own.Pwrite([]byte(text + "\n"))
+			_ = own.Close()
+		}
+	})
+	return nil
 }
 
 func (f *kernelFile) put(text string) error {

@@ -63,6 +63,7 @@ type policy struct {
 	min, max units.Freq // what was asked for, within the hardware's range
 	speed    units.Freq // what the userspace governor was told
 	epp      string
+	late     []func() // for the worker to carry out
 }
 
 // cpufreq builds one policy for each virtual CPU.
@@ -165,8 +166,8 @@ func (t *Tree) policy(d driver, cpu int) {
 	p.only(dir)
 	t.reading(path.Join(dir, "scaling_cur_freq"), Slow, number(func() units.Freq { return t.plant.CoreFreq(cpu) }))
 	t.control(path.Join(dir, "scaling_governor"), Soon, func() (string, error) { return p.governor, nil }, p.setGovernor)
-	t.control(path.Join(dir, "scaling_min_freq"), Soon, number(p.shownMin), p.setMin)
-	t.control(path.Join(dir, "scaling_max_freq"), Soon, number(p.shownMax), p.setMax)
+	t.control(path.Join(dir, "scaling_min_freq"), Soon, number(p.shownMin), p.setMin).bounds = p
+	t.control(path.Join(dir, "scaling_max_freq"), Soon, number(p.shownMax), p.setMax).bounds = p
 	t.control(path.Join(dir, "scaling_setspeed"), Seldom, p.showSpeed, p.setSpeed)
 	for _, a := range t.attrs[first:] {
 		a.cpu = cpu
@@ -255,8 +256,7 @@ func (p *policy) setMax(text string) error {
 	if err != nil {
 		return err
 	}
-	p.max = p.clamp(units.Freq(v))
-	p.apply()
+	p.later(func() { p.max = p.clamp(units.Freq(v)) })
 	return nil
 }
 
@@ -266,9 +266,33 @@ func (p *policy) setMin(text string) error {
 	if err != nil {
 		return err
 	}
-	p.min = p.clamp(units.Freq(v))
-	p.apply()
+	p.later(func() { p.min = p.clamp(units.Freq(v)) })
 	return nil
+}
+
+// DeferBounds has scaling_max_freq and scaling_min_freq be carried out by a worker, as
+// Linux does since 5.5: who reads a bound back right after writing it sees the old one
+// once; the new one stands after that, or after the next Step.
+func (t *Tree) DeferBounds() { t.deferred = true }
+
+// later carries a change of the policy's bounds out, or leaves it to the worker.
+func (p *policy) later(change func()) {
+	p.late = append(p.late, change)
+	if !p.tree.deferred {
+		p.work()
+	}
+}
+
+// work is the worker's turn.
+func (p *policy) work() {
+	if len(p.late) == 0 {
+		return
+	}
+	for _, change := range p.late {
+		change()
+	}
+	p.late = nil
+	p.apply()
 }
 
 func (p *policy) clamp(f units.Freq) units.Freq {

@@ -10,7 +10,8 @@
 // Semantics are those of Linux 6.1 with its real drivers on simulated registers:
 // a failed zone read is EINVAL, a failed limit write ENODATA, a limit is cut to 15
 // bits of 1/8 W, `enabled` of a locked zone reads 0 and answers ENOSYS, and a driver
-// that ignores what the register did says that all went well.
+// that ignores what the register did says that all went well. Bounds of frequency can
+// be left to a worker (DeferBounds), as they are since Linux 5.5.
 //
 // Guarantees: pure, so no I/O, no clock, no goroutine; a Tree and its plant belong
 // to one goroutine at a time, and the caller sees to that.
@@ -58,6 +59,8 @@ type Attr struct {
 	zone  *zone     // of a powercap attribute
 	cpu   int       // of a cpufreq attribute, else -1
 	msr   *msrStore // of a register device
+
+	bounds *policy // whose frequency the file bounds, else nil
 }
 
 // Writable tells whether the kernel opens the file for writing at all.
@@ -85,6 +88,7 @@ type Tree struct {
 	faults   faults
 	turbo    *turbo
 	policies []*policy
+	deferred bool // bounds of frequency are carried out by a worker
 	booted   time.Time
 	ticks    []float64 // busy time of each virtual CPU, in USER_HZ
 	elapsed  float64   // all time of one virtual CPU, in USER_HZ
@@ -138,6 +142,9 @@ func (t *Tree) Read(a *Attr) (string, error) {
 		return "", syscall.EINVAL
 	}
 	text, err := a.show()
+	if a.bounds != nil {
+		a.bounds.work() // it was seen once; the worker comes right behind
+	}
 	if err != nil {
 		return "", err
 	}
@@ -172,6 +179,9 @@ func (t *Tree) Open(a *Attr, write bool) error {
 // Step lets dt go by for what the kernel itself counts and for what a fault does
 // again and again. It is called after the plant's own step.
 func (t *Tree) Step(dt time.Duration) {
+	for _, p := range t.policies {
+		p.work()
+	}
 	t.elapsed += dt.Seconds() * userHz
 	for cpu := range t.ticks {
 		if t.plant.Online(cpu) {

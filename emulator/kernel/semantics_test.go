@@ -98,6 +98,45 @@ func is(err error, number syscall.Errno) bool {
 	return errors.Is(err, number)
 }
 
+// Since Linux 5.5 a worker carries bounds of frequency out: the old one is seen once
+// behind a write, and acts until then; without anybody looking, the next step is late
+// enough. The last of several writes wins, and an error is answered at once.
+func TestBoundsAreCarriedOutLate(t *testing.T) {
+	t.Parallel()
+	const ceiling, floor = policy1 + "scaling_max_freq", policy1 + "scaling_min_freq"
+	m := newMachine(t, named(t, "arm-cppc"))
+	m.DeferBounds()
+	write := func(file, text string) {
+		if err := m.write(t, file, text); err != nil {
+			t.Error(err)
+		}
+	}
+	shows := func(file string, want ...string) {
+		for _, w := range want {
+			if got := m.read(t, file); got != w {
+				t.Errorf("%s shows %s, want %s", file, got, w)
+			}
+		}
+	}
+	write(ceiling, "2000000")
+	if got := m.plant.CoreFreq(1); got != 3_000_000 {
+		t.Errorf("the ceiling acts at once: %v", got)
+	}
+	shows(ceiling, "3000000", "2000000", "2000000")
+	write(ceiling, "1500000")
+	write(ceiling, "1800000")
+	write(floor, "1200000")
+	m.step(time.Millisecond, 1)
+	shows(ceiling, "1800000")
+	shows(floor, "1200000")
+	write(floor, "1000000")
+	shows(floor, "1200000", "1000000")
+	if err := m.write(t, ceiling, "fast"); !is(err, syscall.EINVAL) {
+		t.Errorf("letters: %v", err)
+	}
+	shows(ceiling, "1800000", "1800000")
+}
+
 // One row is a write, what it answers, and what the file shows afterwards. Each
 // group has a machine of its own.
 func TestWritesAnswerAsTheKernelDoes(t *testing.T) {

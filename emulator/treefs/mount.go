@@ -30,9 +30,11 @@ type Mount struct {
 }
 
 // NewMount mounts the tree over the folder dir. Calls of the tree are made under
-// lock, from goroutines of the mount's own. It fails with ErrNoFUSE where this host
-// or user cannot mount.
+// lock, from goroutines of the mount's own. Bounds of frequency are carried out late,
+// as kernels do (kernel.Tree.DeferBounds). It fails with ErrNoFUSE where this host or
+// user cannot mount.
 func NewMount(dir string, tree *kernel.Tree, lock sync.Locker) (*Mount, error) {
+	tree.DeferBounds()
 	// Folders and links never change; modes may.
 	names, modes := time.Hour, time.Duration(0)
 	server, err := fusefs.Mount(dir, &rootNode{tree: tree, lock: lock}, &fusefs.Options{

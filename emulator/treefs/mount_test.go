@@ -142,6 +142,28 @@ func TestErrorsArrive(t *testing.T) {
 	}
 }
 
+// Through the mount a bound of frequency reads back late, as from a kernel; a plain
+// file has no worker behind it.
+func TestBoundsReadBackLate(t *testing.T) {
+	t.Parallel()
+	m := mount(t, "arm-cppc")
+	f, err := os.OpenFile(filepath.Join(m.dir, policy, "scaling_max_freq"), os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = f.Close() }()
+	if _, err := f.WriteAt([]byte("2000000\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"3000000\n", "2000000\n"} {
+		buf := make([]byte, 64)
+		n, err := f.ReadAt(buf, 0)
+		if got := string(buf[:n]); got != want {
+			t.Errorf("reads %q, want %q (%v)", got, want, err)
+		}
+	}
+}
+
 // One open descriptor shows what is now, at every read; modes can change; links
 // lead where they should; nothing can be made or removed.
 func TestFilesLive(t *testing.T) {
