@@ -94,6 +94,7 @@ func newFaultCommand() *cobra.Command {
 			"  reset                 counters start again at 0\n" +
 			"  jump                  counters leap by what a thousand seconds would draw\n" +
 			"  hot [CELSIUS]         packages are at least so hot; at their trip they slow down\n" +
+			"  no-turbo              the firmware holds the turbo switch, EPERM (needs --tree fuse)\n" +
 			"  bmc FAULT             lag, freeze, lie, hang, slow, restart, ok, or words such as factor=0.5,slow=2s,busy,no-dcmi\n" +
 			"  clear                 ends all of them",
 		Example: "  powerlab node fault n01 drift 200W 1s --dir /tmp/lab\n" +

@@ -124,9 +124,23 @@ func (t *Tree) storeSwitch(offMeans bool) func(string) error {
 		if err != nil || v > 1 {
 			return syscall.EINVAL
 		}
+		if t.faults.turboLocked {
+			return syscall.EPERM // "Turbo disabled by BIOS or unavailable on processor"
+		}
 		t.turbo.off = v == 1 == offMeans
+		t.boundAnew()
 		t.applyAll()
 		return nil
+	}
+}
+
+// boundAnew is what cppc_cpufreq does when boost is switched: the highest frequency
+// becomes another one, and every policy's ceiling with it, whatever somebody wanted.
+func (t *Tree) boundAnew() {
+	for _, p := range t.policies {
+		if p.driver.name == "cppc_cpufreq" {
+			p.later(func() { p.max = p.top() })
+		}
 	}
 }
 
@@ -160,9 +174,10 @@ func (t *Tree) policy(d driver, cpu int) {
 	t.policies = append(t.policies, p)
 	first := len(t.attrs)
 	t.fixed(dir, "scaling_driver", d.name, "scaling_available_governors", strings.Join(d.governors, " ")+" ",
-		"cpuinfo_min_freq", format(spec.FreqMin), "cpuinfo_max_freq", format(spec.FreqMax),
+		"cpuinfo_min_freq", format(spec.FreqMin),
 		"cpuinfo_transition_latency", map[bool]string{true: "0", false: "10000"}[d.setpolicy],
 		"affected_cpus", n, "related_cpus", n)
+	t.reading(path.Join(dir, "cpuinfo_max_freq"), p.pace(), number(p.highest))
 	p.only(dir)
 	t.reading(path.Join(dir, "scaling_cur_freq"), Slow, number(func() units.Freq { return t.plant.CoreFreq(cpu) }))
 	t.control(path.Join(dir, "scaling_governor"), Soon, func() (string, error) { return p.governor, nil }, p.setGovernor)
@@ -173,6 +188,21 @@ func (t *Tree) policy(d driver, cpu int) {
 		a.cpu = cpu
 	}
 	t.link(path.Join(cpuDevices, "cpu"+n, "cpufreq"), dir)
+}
+
+// highest is cpuinfo_max_freq, which moves with boost where the driver makes it.
+func (p *policy) highest() units.Freq {
+	if p.driver.name == "cppc_cpufreq" && p.tree.turbo.off {
+		return p.tree.plant.Spec().Base()
+	}
+	return p.tree.plant.Spec().FreqMax
+}
+
+func (p *policy) pace() Pace {
+	if p.driver.name == "cppc_cpufreq" && p.driver.boost {
+		return Slow
+	}
+	return Fixed
 }
 
 // only adds what some drivers have and others have not.

@@ -3,6 +3,7 @@ package kernel
 import (
 	"fmt"
 	"maps"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,12 +25,13 @@ const (
 	OfflineCPU = "offline-cpu" // N: a CPU goes offline and stays so
 	Permission = "permission"  // [ZONE]: counters and limits cannot be opened
 	Hot        = "hot"         // [CELSIUS]: every package is at least so hot
+	NoTurbo    = "no-turbo"    // the firmware holds the turbo switch
 	Clear      = "clear"       // ends all of them
 )
 
 // FaultNames are the faults that a tree knows, in the order that help lists them.
 func FaultNames() []string {
-	return []string{FailRead, FailWrite, Frozen, Locked, Drift, Reset, Jump, OfflineCPU, Permission, Hot, Clear}
+	return []string{FailRead, FailWrite, Frozen, Locked, Drift, Reset, Jump, OfflineCPU, Permission, Hot, NoTurbo, Clear}
 }
 
 // faults are those that act now. A target is a zone by its folder's or its own
@@ -39,6 +41,7 @@ type faults struct {
 	frozen                                    map[*Attr]string
 	locked                                    bool
 	refuse                                    bool
+	turboLocked                               bool
 	offline                                   map[int]bool
 	drift                                     units.Power
 	driftEvery, driftDue                      time.Duration
@@ -87,7 +90,7 @@ func (f *faults) refuses(z *zone) bool { return f.locked && f.refuse || aims(f.f
 // and go, which plain files cannot show.
 func NeedsErrors(name string, args []string) bool {
 	switch name {
-	case FailRead, FailWrite, Permission, OfflineCPU:
+	case FailRead, FailWrite, Permission, OfflineCPU, NoTurbo:
 		return true
 	case Locked:
 		return slices.Contains(args, "refuse")
@@ -121,6 +124,8 @@ func (t *Tree) Fault(name string, args ...string) error {
 		return t.takeOffline(target)
 	case Hot:
 		return t.heat(target)
+	case NoTurbo:
+		return t.lockTurbo()
 	case Reset:
 		for _, d := range t.plant.Domains() {
 			d.ResetEnergy()
@@ -230,6 +235,15 @@ func (t *Tree) heat(text string) error {
 	for _, d := range t.plant.Domains() {
 		d.SetHeat(celsius)
 	}
+	return nil
+}
+
+// lockTurbo has the turbo switch refuse whoever writes it.
+func (t *Tree) lockTurbo() error {
+	if t.byPath[path.Join(cpuDevices, "intel_pstate/no_turbo")] == nil && t.byPath[path.Join(cpuDevices, "cpufreq/boost")] == nil {
+		return fmt.Errorf("%w: this machine has no turbo switch", ErrFault)
+	}
+	t.faults.turboLocked = true
 	return nil
 }
 

@@ -144,6 +144,41 @@ func TestMirroredCounters(t *testing.T) {
 	}
 }
 
+// Firmware may hold the turbo switch, and cppc_cpufreq sets every ceiling anew when
+// boost is switched, whatever it was.
+func TestTurboSwitches(t *testing.T) {
+	t.Parallel()
+	const boost, noTurbo = "sys/devices/system/cpu/cpufreq/boost", "sys/devices/system/cpu/intel_pstate/no_turbo"
+	m := newMachine(t, named(t, "xeon-2s"))
+	m.fault(t, kernel.NoTurbo)
+	if err := m.write(t, noTurbo, "1"); !is(err, syscall.EPERM) || m.read(t, noTurbo) != "0" {
+		t.Errorf("%v, no_turbo %s", err, m.read(t, noTurbo))
+	}
+	m.fault(t, kernel.Clear)
+	if err := m.write(t, noTurbo, "1"); err != nil || m.read(t, noTurbo) != "1" {
+		t.Errorf("%v, no_turbo %s", err, m.read(t, noTurbo))
+	}
+	shape, err := named(t, "epyc").WithDriver("cppc_cpufreq")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m = newMachine(t, shape)
+	if err := m.write(t, policy1+"scaling_max_freq", "2000000"); err != nil {
+		t.Fatal(err)
+	}
+	for on, top := range map[string]string{"0": "2450000", "1": "3700000"} {
+		if err := m.write(t, boost, on); err != nil {
+			t.Error(err)
+		}
+		if ceiling, highest := m.read(t, policy1+"scaling_max_freq"), m.read(t, policy1+"cpuinfo_max_freq"); ceiling != top || highest != top {
+			t.Errorf("boost %s: ceiling %s, highest %s, want %s", on, ceiling, highest, top)
+		}
+	}
+	if err := newMachine(t, named(t, "xeon-1s")).Fault(kernel.NoTurbo); !errors.Is(err, kernel.ErrFault) {
+		t.Errorf("a switch that is not there: %v", err)
+	}
+}
+
 // The registers and powercap are two views of one machine; a machine without RAPL
 // has no registers either.
 func TestRegisters(t *testing.T) {
