@@ -93,6 +93,13 @@ func (p *Policy) EPPs() []EPP {
 	return list
 }
 
+// Pinned says whether the performance governor is in force, which holds the energy
+// preference at "performance".
+func (p *Policy) Pinned() bool {
+	g, err := p.Governor()
+	return err == nil && g == governorPins
+}
+
 // Preference is the hand on a policy's energy preference. It is for one
 // goroutine.
 type Preference struct {
@@ -135,7 +142,7 @@ func (p *Preference) Set(e EPP) (EPP, error) {
 
 // busy tells the two meanings of EBUSY apart: pinned by the governor, or offline.
 func (p *Preference) busy() error {
-	if g, err := p.policy.Governor(); err == nil && g == governorPins {
+	if p.policy.Pinned() {
 		return ErrPinned
 	}
 	return ErrOffline

@@ -57,6 +57,14 @@ func (t *Turbo) Allowed() (bool, error) {
 	return (v != 0) != t.inverted, err
 }
 
+// Raw is what the switch's file holds when turbo is allowed, or not.
+func (t *Turbo) Raw(on bool) int64 {
+	if on != t.inverted {
+		return 1
+	}
+	return 0
+}
+
 // Close gives the descriptor back.
 func (t *Turbo) Close() error { return t.attr.Close() }
 
@@ -82,11 +90,7 @@ func (s *TurboSwitch) Knob() Knob { return Knob{"turbo switch", s.control} }
 // Allow lets turbo be used, or not, and returns what reads back. ErrTurboLocked
 // when firmware holds it.
 func (s *TurboSwitch) Allow(on bool) (bool, error) {
-	var v int64
-	if on != s.turbo.inverted {
-		v = 1
-	}
-	raw, err := s.control.Write(v)
+	raw, err := s.control.Write(s.turbo.Raw(on))
 	got := (raw != 0) != s.turbo.inverted
 	switch {
 	case errors.Is(err, unix.EPERM):
