@@ -104,7 +104,9 @@ type GetAgentStatusResponse struct {
 	LimitedBy string         `protobuf:"bytes,28,opt,name=limited_by,json=limitedBy,proto3" json:"limited_by,omitempty"`
 	Counters  *AgentCounters `protobuf:"bytes,29,opt,name=counters,proto3" json:"counters,omitempty"`
 	// Slices whose CPU bandwidth is bounded on the last rung.
-	Slices        []*SliceStatus `protobuf:"bytes,30,rep,name=slices,proto3" json:"slices,omitempty"`
+	Slices []*SliceStatus `protobuf:"bytes,30,rep,name=slices,proto3" json:"slices,omitempty"`
+	// The machine's turbo switch.
+	Turbo         *TurboStatus `protobuf:"bytes,31,opt,name=turbo,proto3" json:"turbo,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -349,6 +351,13 @@ func (x *GetAgentStatusResponse) GetSlices() []*SliceStatus {
 	return nil
 }
 
+func (x *GetAgentStatusResponse) GetTurbo() *TurboStatus {
+	if x != nil {
+		return x.Turbo
+	}
+	return nil
+}
+
 // SensorStatus is one source: "rapl", "dcmi", "sdr", "hwmon", "thermal" or "model".
 type SensorStatus struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -520,18 +529,26 @@ func (x *RungStatus) GetText() string {
 
 // PolicyStatus is one cpufreq policy. Frequencies are kilohertz.
 type PolicyStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Policy        string                 `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
-	Driver        string                 `protobuf:"bytes,2,opt,name=driver,proto3" json:"driver,omitempty"`
-	Governor      string                 `protobuf:"bytes,3,opt,name=governor,proto3" json:"governor,omitempty"`
-	Epp           string                 `protobuf:"bytes,4,opt,name=epp,proto3" json:"epp,omitempty"`
-	FreqKhz       *int64                 `protobuf:"varint,5,opt,name=freq_khz,json=freqKhz,proto3,oneof" json:"freq_khz,omitempty"`
-	MinKhz        *int64                 `protobuf:"varint,6,opt,name=min_khz,json=minKhz,proto3,oneof" json:"min_khz,omitempty"`
-	MaxKhz        *int64                 `protobuf:"varint,7,opt,name=max_khz,json=maxKhz,proto3,oneof" json:"max_khz,omitempty"`
-	RequestedKhz  *int64                 `protobuf:"varint,8,opt,name=requested_khz,json=requestedKhz,proto3,oneof" json:"requested_khz,omitempty"`
-	WrittenKhz    *int64                 `protobuf:"varint,9,opt,name=written_khz,json=writtenKhz,proto3,oneof" json:"written_khz,omitempty"`
-	EffectiveKhz  *int64                 `protobuf:"varint,10,opt,name=effective_khz,json=effectiveKhz,proto3,oneof" json:"effective_khz,omitempty"`
-	State         string                 `protobuf:"bytes,11,opt,name=state,proto3" json:"state,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Policy       string                 `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	Driver       string                 `protobuf:"bytes,2,opt,name=driver,proto3" json:"driver,omitempty"`
+	Governor     string                 `protobuf:"bytes,3,opt,name=governor,proto3" json:"governor,omitempty"`
+	Epp          string                 `protobuf:"bytes,4,opt,name=epp,proto3" json:"epp,omitempty"`
+	FreqKhz      *int64                 `protobuf:"varint,5,opt,name=freq_khz,json=freqKhz,proto3,oneof" json:"freq_khz,omitempty"`
+	MinKhz       *int64                 `protobuf:"varint,6,opt,name=min_khz,json=minKhz,proto3,oneof" json:"min_khz,omitempty"`
+	MaxKhz       *int64                 `protobuf:"varint,7,opt,name=max_khz,json=maxKhz,proto3,oneof" json:"max_khz,omitempty"`
+	RequestedKhz *int64                 `protobuf:"varint,8,opt,name=requested_khz,json=requestedKhz,proto3,oneof" json:"requested_khz,omitempty"`
+	WrittenKhz   *int64                 `protobuf:"varint,9,opt,name=written_khz,json=writtenKhz,proto3,oneof" json:"written_khz,omitempty"`
+	EffectiveKhz *int64                 `protobuf:"varint,10,opt,name=effective_khz,json=effectiveKhz,proto3,oneof" json:"effective_khz,omitempty"`
+	State        string                 `protobuf:"bytes,11,opt,name=state,proto3" json:"state,omitempty"`
+	// The energy preference that is asked for, "" when it is left alone; epp above is what
+	// reads back.
+	EppRequested string `protobuf:"bytes,12,opt,name=epp_requested,json=eppRequested,proto3" json:"epp_requested,omitempty"`
+	// "left" (alone), "held", "pinned" (by the performance governor), "drift", "refused",
+	// "pending" (not saved yet, so not written), "offline", "absent".
+	EppState string `protobuf:"bytes,13,opt,name=epp_state,json=eppState,proto3" json:"epp_state,omitempty"`
+	// Why, when it is neither left alone nor held.
+	EppText       string `protobuf:"bytes,14,opt,name=epp_text,json=eppText,proto3" json:"epp_text,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -643,6 +660,98 @@ func (x *PolicyStatus) GetState() string {
 	return ""
 }
 
+func (x *PolicyStatus) GetEppRequested() string {
+	if x != nil {
+		return x.EppRequested
+	}
+	return ""
+}
+
+func (x *PolicyStatus) GetEppState() string {
+	if x != nil {
+		return x.EppState
+	}
+	return ""
+}
+
+func (x *PolicyStatus) GetEppText() string {
+	if x != nil {
+		return x.EppText
+	}
+	return ""
+}
+
+// TurboStatus is the machine's turbo switch. Turbo is "on" or "off"; "" is unknown, and
+// for requested that it is left alone.
+type TurboStatus struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Requested string                 `protobuf:"bytes,1,opt,name=requested,proto3" json:"requested,omitempty"`
+	Effective string                 `protobuf:"bytes,2,opt,name=effective,proto3" json:"effective,omitempty"`
+	// As PolicyStatus.epp_state, and "locked" by firmware.
+	State         string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
+	Text          string `protobuf:"bytes,4,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TurboStatus) Reset() {
+	*x = TurboStatus{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TurboStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TurboStatus) ProtoMessage() {}
+
+func (x *TurboStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TurboStatus.ProtoReflect.Descriptor instead.
+func (*TurboStatus) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *TurboStatus) GetRequested() string {
+	if x != nil {
+		return x.Requested
+	}
+	return ""
+}
+
+func (x *TurboStatus) GetEffective() string {
+	if x != nil {
+		return x.Effective
+	}
+	return ""
+}
+
+func (x *TurboStatus) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *TurboStatus) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // SprintStatus is a sprint under way.
 type SprintStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -658,7 +767,7 @@ type SprintStatus struct {
 
 func (x *SprintStatus) Reset() {
 	*x = SprintStatus{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[5]
+	mi := &file_headroom_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -670,7 +779,7 @@ func (x *SprintStatus) String() string {
 func (*SprintStatus) ProtoMessage() {}
 
 func (x *SprintStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[5]
+	mi := &file_headroom_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -683,7 +792,7 @@ func (x *SprintStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SprintStatus.ProtoReflect.Descriptor instead.
 func (*SprintStatus) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *SprintStatus) GetId() string {
@@ -743,7 +852,7 @@ type SliceStatus struct {
 
 func (x *SliceStatus) Reset() {
 	*x = SliceStatus{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[6]
+	mi := &file_headroom_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -755,7 +864,7 @@ func (x *SliceStatus) String() string {
 func (*SliceStatus) ProtoMessage() {}
 
 func (x *SliceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[6]
+	mi := &file_headroom_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -768,7 +877,7 @@ func (x *SliceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceStatus.ProtoReflect.Descriptor instead.
 func (*SliceStatus) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *SliceStatus) GetSlice() string {
@@ -813,7 +922,7 @@ type LocalLimit struct {
 
 func (x *LocalLimit) Reset() {
 	*x = LocalLimit{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[7]
+	mi := &file_headroom_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -825,7 +934,7 @@ func (x *LocalLimit) String() string {
 func (*LocalLimit) ProtoMessage() {}
 
 func (x *LocalLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[7]
+	mi := &file_headroom_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -838,7 +947,7 @@ func (x *LocalLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocalLimit.ProtoReflect.Descriptor instead.
 func (*LocalLimit) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *LocalLimit) GetCapUw() int64 {
@@ -887,7 +996,7 @@ type AgentCounters struct {
 
 func (x *AgentCounters) Reset() {
 	*x = AgentCounters{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[8]
+	mi := &file_headroom_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1008,7 @@ func (x *AgentCounters) String() string {
 func (*AgentCounters) ProtoMessage() {}
 
 func (x *AgentCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[8]
+	mi := &file_headroom_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1021,7 @@ func (x *AgentCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentCounters.ProtoReflect.Descriptor instead.
 func (*AgentCounters) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AgentCounters) GetRenewals() uint64 {
@@ -989,7 +1098,7 @@ type SetLocalLimitRequest struct {
 
 func (x *SetLocalLimitRequest) Reset() {
 	*x = SetLocalLimitRequest{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[9]
+	mi := &file_headroom_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1110,7 @@ func (x *SetLocalLimitRequest) String() string {
 func (*SetLocalLimitRequest) ProtoMessage() {}
 
 func (x *SetLocalLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[9]
+	mi := &file_headroom_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1123,7 @@ func (x *SetLocalLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLocalLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLocalLimitRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SetLocalLimitRequest) GetCapUw() int64 {
@@ -1048,7 +1157,7 @@ type SetLocalLimitResponse struct {
 
 func (x *SetLocalLimitResponse) Reset() {
 	*x = SetLocalLimitResponse{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[10]
+	mi := &file_headroom_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1060,7 +1169,7 @@ func (x *SetLocalLimitResponse) String() string {
 func (*SetLocalLimitResponse) ProtoMessage() {}
 
 func (x *SetLocalLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[10]
+	mi := &file_headroom_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1073,7 +1182,7 @@ func (x *SetLocalLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLocalLimitResponse.ProtoReflect.Descriptor instead.
 func (*SetLocalLimitResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SetLocalLimitResponse) GetCapUw() int64 {
@@ -1092,7 +1201,7 @@ type ClearLocalLimitRequest struct {
 
 func (x *ClearLocalLimitRequest) Reset() {
 	*x = ClearLocalLimitRequest{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[11]
+	mi := &file_headroom_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1213,7 @@ func (x *ClearLocalLimitRequest) String() string {
 func (*ClearLocalLimitRequest) ProtoMessage() {}
 
 func (x *ClearLocalLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[11]
+	mi := &file_headroom_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1226,7 @@ func (x *ClearLocalLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearLocalLimitRequest.ProtoReflect.Descriptor instead.
 func (*ClearLocalLimitRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ClearLocalLimitRequest) GetChange() *Change {
@@ -1136,7 +1245,7 @@ type ClearLocalLimitResponse struct {
 
 func (x *ClearLocalLimitResponse) Reset() {
 	*x = ClearLocalLimitResponse{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[12]
+	mi := &file_headroom_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1148,7 +1257,7 @@ func (x *ClearLocalLimitResponse) String() string {
 func (*ClearLocalLimitResponse) ProtoMessage() {}
 
 func (x *ClearLocalLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[12]
+	mi := &file_headroom_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1161,7 +1270,7 @@ func (x *ClearLocalLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearLocalLimitResponse.ProtoReflect.Descriptor instead.
 func (*ClearLocalLimitResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ClearLocalLimitResponse) GetWasSet() bool {
@@ -1182,7 +1291,7 @@ type SetLocalCeilingRequest struct {
 
 func (x *SetLocalCeilingRequest) Reset() {
 	*x = SetLocalCeilingRequest{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[13]
+	mi := &file_headroom_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1303,7 @@ func (x *SetLocalCeilingRequest) String() string {
 func (*SetLocalCeilingRequest) ProtoMessage() {}
 
 func (x *SetLocalCeilingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[13]
+	mi := &file_headroom_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1316,7 @@ func (x *SetLocalCeilingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLocalCeilingRequest.ProtoReflect.Descriptor instead.
 func (*SetLocalCeilingRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SetLocalCeilingRequest) GetCeilingKhz() int64 {
@@ -1241,7 +1350,7 @@ type SetLocalCeilingResponse struct {
 
 func (x *SetLocalCeilingResponse) Reset() {
 	*x = SetLocalCeilingResponse{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[14]
+	mi := &file_headroom_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1362,7 @@ func (x *SetLocalCeilingResponse) String() string {
 func (*SetLocalCeilingResponse) ProtoMessage() {}
 
 func (x *SetLocalCeilingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[14]
+	mi := &file_headroom_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1375,7 @@ func (x *SetLocalCeilingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLocalCeilingResponse.ProtoReflect.Descriptor instead.
 func (*SetLocalCeilingResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SetLocalCeilingResponse) GetEffectiveKhz() []int64 {
@@ -1284,7 +1393,7 @@ type RenewLeaseRequest struct {
 
 func (x *RenewLeaseRequest) Reset() {
 	*x = RenewLeaseRequest{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[15]
+	mi := &file_headroom_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1296,7 +1405,7 @@ func (x *RenewLeaseRequest) String() string {
 func (*RenewLeaseRequest) ProtoMessage() {}
 
 func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[15]
+	mi := &file_headroom_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1309,7 +1418,7 @@ func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RenewLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 type RenewLeaseResponse struct {
@@ -1323,7 +1432,7 @@ type RenewLeaseResponse struct {
 
 func (x *RenewLeaseResponse) Reset() {
 	*x = RenewLeaseResponse{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[16]
+	mi := &file_headroom_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1444,7 @@ func (x *RenewLeaseResponse) String() string {
 func (*RenewLeaseResponse) ProtoMessage() {}
 
 func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[16]
+	mi := &file_headroom_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1457,7 @@ func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RenewLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RenewLeaseResponse) GetLeaseMs() int64 {
@@ -1389,7 +1498,7 @@ type ZoneStatus struct {
 
 func (x *ZoneStatus) Reset() {
 	*x = ZoneStatus{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[17]
+	mi := &file_headroom_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1401,7 +1510,7 @@ func (x *ZoneStatus) String() string {
 func (*ZoneStatus) ProtoMessage() {}
 
 func (x *ZoneStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[17]
+	mi := &file_headroom_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1414,7 +1523,7 @@ func (x *ZoneStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ZoneStatus.ProtoReflect.Descriptor instead.
 func (*ZoneStatus) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ZoneStatus) GetZone() string {
@@ -1497,7 +1606,7 @@ type RestoreLimitsRequest struct {
 
 func (x *RestoreLimitsRequest) Reset() {
 	*x = RestoreLimitsRequest{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[18]
+	mi := &file_headroom_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1509,7 +1618,7 @@ func (x *RestoreLimitsRequest) String() string {
 func (*RestoreLimitsRequest) ProtoMessage() {}
 
 func (x *RestoreLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[18]
+	mi := &file_headroom_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1522,7 +1631,7 @@ func (x *RestoreLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreLimitsRequest.ProtoReflect.Descriptor instead.
 func (*RestoreLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RestoreLimitsRequest) GetForce() bool {
@@ -1551,7 +1660,7 @@ type RestoreLimitsResponse struct {
 
 func (x *RestoreLimitsResponse) Reset() {
 	*x = RestoreLimitsResponse{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[19]
+	mi := &file_headroom_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1563,7 +1672,7 @@ func (x *RestoreLimitsResponse) String() string {
 func (*RestoreLimitsResponse) ProtoMessage() {}
 
 func (x *RestoreLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[19]
+	mi := &file_headroom_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1576,7 +1685,7 @@ func (x *RestoreLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreLimitsResponse.ProtoReflect.Descriptor instead.
 func (*RestoreLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RestoreLimitsResponse) GetRestored() []string {
@@ -1598,7 +1707,7 @@ var File_headroom_v1_agent_proto protoreflect.FileDescriptor
 const file_headroom_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"\x17headroom/v1/agent.proto\x12\vheadroom.v1\x1a\x16headroom/v1/node.proto\"\x17\n" +
-	"\x15GetAgentStatusRequest\"\x9e\t\n" +
+	"\x15GetAgentStatusRequest\"\xce\t\n" +
 	"\x16GetAgentStatusResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x16\n" +
@@ -1632,7 +1741,8 @@ const file_headroom_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"limited_by\x18\x1c \x01(\tR\tlimitedBy\x126\n" +
 	"\bcounters\x18\x1d \x01(\v2\x1a.headroom.v1.AgentCountersR\bcounters\x120\n" +
-	"\x06slices\x18\x1e \x03(\v2\x18.headroom.v1.SliceStatusR\x06slicesB\v\n" +
+	"\x06slices\x18\x1e \x03(\v2\x18.headroom.v1.SliceStatusR\x06slices\x12.\n" +
+	"\x05turbo\x18\x1f \x01(\v2\x18.headroom.v1.TurboStatusR\x05turboB\v\n" +
 	"\t_lease_msB\v\n" +
 	"\t_power_uwB\f\n" +
 	"\n" +
@@ -1659,7 +1769,7 @@ const file_headroom_v1_agent_proto_rawDesc = "" +
 	"RungStatus\x12\x12\n" +
 	"\x04rung\x18\x01 \x01(\tR\x04rung\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\"\xb1\x03\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\"\x8e\x04\n" +
 	"\fPolicyStatus\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x16\n" +
 	"\x06driver\x18\x02 \x01(\tR\x06driver\x12\x1a\n" +
@@ -1673,7 +1783,10 @@ const file_headroom_v1_agent_proto_rawDesc = "" +
 	"writtenKhz\x88\x01\x01\x12(\n" +
 	"\reffective_khz\x18\n" +
 	" \x01(\x03H\x05R\feffectiveKhz\x88\x01\x01\x12\x14\n" +
-	"\x05state\x18\v \x01(\tR\x05stateB\v\n" +
+	"\x05state\x18\v \x01(\tR\x05state\x12#\n" +
+	"\repp_requested\x18\f \x01(\tR\feppRequested\x12\x1b\n" +
+	"\tepp_state\x18\r \x01(\tR\beppState\x12\x19\n" +
+	"\bepp_text\x18\x0e \x01(\tR\aeppTextB\v\n" +
 	"\t_freq_khzB\n" +
 	"\n" +
 	"\b_min_khzB\n" +
@@ -1681,7 +1794,12 @@ const file_headroom_v1_agent_proto_rawDesc = "" +
 	"\b_max_khzB\x10\n" +
 	"\x0e_requested_khzB\x0e\n" +
 	"\f_written_khzB\x10\n" +
-	"\x0e_effective_khz\"\xbb\x01\n" +
+	"\x0e_effective_khz\"s\n" +
+	"\vTurboStatus\x12\x1c\n" +
+	"\trequested\x18\x01 \x01(\tR\trequested\x12\x1c\n" +
+	"\teffective\x18\x02 \x01(\tR\teffective\x12\x14\n" +
+	"\x05state\x18\x03 \x01(\tR\x05state\x12\x12\n" +
+	"\x04text\x18\x04 \x01(\tR\x04text\"\xbb\x01\n" +
 	"\fSprintStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x15\n" +
 	"\x06cap_uw\x18\x02 \x01(\x03R\x05capUw\x12\x17\n" +
@@ -1790,65 +1908,67 @@ func file_headroom_v1_agent_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_agent_proto_rawDescData
 }
 
-var file_headroom_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_headroom_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_headroom_v1_agent_proto_goTypes = []any{
 	(*GetAgentStatusRequest)(nil),   // 0: headroom.v1.GetAgentStatusRequest
 	(*GetAgentStatusResponse)(nil),  // 1: headroom.v1.GetAgentStatusResponse
 	(*SensorStatus)(nil),            // 2: headroom.v1.SensorStatus
 	(*RungStatus)(nil),              // 3: headroom.v1.RungStatus
 	(*PolicyStatus)(nil),            // 4: headroom.v1.PolicyStatus
-	(*SprintStatus)(nil),            // 5: headroom.v1.SprintStatus
-	(*SliceStatus)(nil),             // 6: headroom.v1.SliceStatus
-	(*LocalLimit)(nil),              // 7: headroom.v1.LocalLimit
-	(*AgentCounters)(nil),           // 8: headroom.v1.AgentCounters
-	(*SetLocalLimitRequest)(nil),    // 9: headroom.v1.SetLocalLimitRequest
-	(*SetLocalLimitResponse)(nil),   // 10: headroom.v1.SetLocalLimitResponse
-	(*ClearLocalLimitRequest)(nil),  // 11: headroom.v1.ClearLocalLimitRequest
-	(*ClearLocalLimitResponse)(nil), // 12: headroom.v1.ClearLocalLimitResponse
-	(*SetLocalCeilingRequest)(nil),  // 13: headroom.v1.SetLocalCeilingRequest
-	(*SetLocalCeilingResponse)(nil), // 14: headroom.v1.SetLocalCeilingResponse
-	(*RenewLeaseRequest)(nil),       // 15: headroom.v1.RenewLeaseRequest
-	(*RenewLeaseResponse)(nil),      // 16: headroom.v1.RenewLeaseResponse
-	(*ZoneStatus)(nil),              // 17: headroom.v1.ZoneStatus
-	(*RestoreLimitsRequest)(nil),    // 18: headroom.v1.RestoreLimitsRequest
-	(*RestoreLimitsResponse)(nil),   // 19: headroom.v1.RestoreLimitsResponse
-	(*Holding)(nil),                 // 20: headroom.v1.Holding
-	(*HealthItem)(nil),              // 21: headroom.v1.HealthItem
-	(*Change)(nil),                  // 22: headroom.v1.Change
+	(*TurboStatus)(nil),             // 5: headroom.v1.TurboStatus
+	(*SprintStatus)(nil),            // 6: headroom.v1.SprintStatus
+	(*SliceStatus)(nil),             // 7: headroom.v1.SliceStatus
+	(*LocalLimit)(nil),              // 8: headroom.v1.LocalLimit
+	(*AgentCounters)(nil),           // 9: headroom.v1.AgentCounters
+	(*SetLocalLimitRequest)(nil),    // 10: headroom.v1.SetLocalLimitRequest
+	(*SetLocalLimitResponse)(nil),   // 11: headroom.v1.SetLocalLimitResponse
+	(*ClearLocalLimitRequest)(nil),  // 12: headroom.v1.ClearLocalLimitRequest
+	(*ClearLocalLimitResponse)(nil), // 13: headroom.v1.ClearLocalLimitResponse
+	(*SetLocalCeilingRequest)(nil),  // 14: headroom.v1.SetLocalCeilingRequest
+	(*SetLocalCeilingResponse)(nil), // 15: headroom.v1.SetLocalCeilingResponse
+	(*RenewLeaseRequest)(nil),       // 16: headroom.v1.RenewLeaseRequest
+	(*RenewLeaseResponse)(nil),      // 17: headroom.v1.RenewLeaseResponse
+	(*ZoneStatus)(nil),              // 18: headroom.v1.ZoneStatus
+	(*RestoreLimitsRequest)(nil),    // 19: headroom.v1.RestoreLimitsRequest
+	(*RestoreLimitsResponse)(nil),   // 20: headroom.v1.RestoreLimitsResponse
+	(*Holding)(nil),                 // 21: headroom.v1.Holding
+	(*HealthItem)(nil),              // 22: headroom.v1.HealthItem
+	(*Change)(nil),                  // 23: headroom.v1.Change
 }
 var file_headroom_v1_agent_proto_depIdxs = []int32{
-	20, // 0: headroom.v1.GetAgentStatusResponse.holding:type_name -> headroom.v1.Holding
-	17, // 1: headroom.v1.GetAgentStatusResponse.zones:type_name -> headroom.v1.ZoneStatus
-	21, // 2: headroom.v1.GetAgentStatusResponse.health:type_name -> headroom.v1.HealthItem
+	21, // 0: headroom.v1.GetAgentStatusResponse.holding:type_name -> headroom.v1.Holding
+	18, // 1: headroom.v1.GetAgentStatusResponse.zones:type_name -> headroom.v1.ZoneStatus
+	22, // 2: headroom.v1.GetAgentStatusResponse.health:type_name -> headroom.v1.HealthItem
 	2,  // 3: headroom.v1.GetAgentStatusResponse.sensors:type_name -> headroom.v1.SensorStatus
 	3,  // 4: headroom.v1.GetAgentStatusResponse.ladder:type_name -> headroom.v1.RungStatus
 	4,  // 5: headroom.v1.GetAgentStatusResponse.policies:type_name -> headroom.v1.PolicyStatus
-	5,  // 6: headroom.v1.GetAgentStatusResponse.sprint:type_name -> headroom.v1.SprintStatus
-	7,  // 7: headroom.v1.GetAgentStatusResponse.local:type_name -> headroom.v1.LocalLimit
-	8,  // 8: headroom.v1.GetAgentStatusResponse.counters:type_name -> headroom.v1.AgentCounters
-	6,  // 9: headroom.v1.GetAgentStatusResponse.slices:type_name -> headroom.v1.SliceStatus
-	22, // 10: headroom.v1.LocalLimit.change:type_name -> headroom.v1.Change
-	22, // 11: headroom.v1.SetLocalLimitRequest.change:type_name -> headroom.v1.Change
-	22, // 12: headroom.v1.ClearLocalLimitRequest.change:type_name -> headroom.v1.Change
-	22, // 13: headroom.v1.SetLocalCeilingRequest.change:type_name -> headroom.v1.Change
-	22, // 14: headroom.v1.RestoreLimitsRequest.change:type_name -> headroom.v1.Change
-	0,  // 15: headroom.v1.AgentService.GetAgentStatus:input_type -> headroom.v1.GetAgentStatusRequest
-	18, // 16: headroom.v1.AgentService.RestoreLimits:input_type -> headroom.v1.RestoreLimitsRequest
-	9,  // 17: headroom.v1.AgentService.SetLocalLimit:input_type -> headroom.v1.SetLocalLimitRequest
-	11, // 18: headroom.v1.AgentService.ClearLocalLimit:input_type -> headroom.v1.ClearLocalLimitRequest
-	13, // 19: headroom.v1.AgentService.SetLocalCeiling:input_type -> headroom.v1.SetLocalCeilingRequest
-	15, // 20: headroom.v1.AgentService.RenewLease:input_type -> headroom.v1.RenewLeaseRequest
-	1,  // 21: headroom.v1.AgentService.GetAgentStatus:output_type -> headroom.v1.GetAgentStatusResponse
-	19, // 22: headroom.v1.AgentService.RestoreLimits:output_type -> headroom.v1.RestoreLimitsResponse
-	10, // 23: headroom.v1.AgentService.SetLocalLimit:output_type -> headroom.v1.SetLocalLimitResponse
-	12, // 24: headroom.v1.AgentService.ClearLocalLimit:output_type -> headroom.v1.ClearLocalLimitResponse
-	14, // 25: headroom.v1.AgentService.SetLocalCeiling:output_type -> headroom.v1.SetLocalCeilingResponse
-	16, // 26: headroom.v1.AgentService.RenewLease:output_type -> headroom.v1.RenewLeaseResponse
-	21, // [21:27] is the sub-list for method output_type
-	15, // [15:21] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	6,  // 6: headroom.v1.GetAgentStatusResponse.sprint:type_name -> headroom.v1.SprintStatus
+	8,  // 7: headroom.v1.GetAgentStatusResponse.local:type_name -> headroom.v1.LocalLimit
+	9,  // 8: headroom.v1.GetAgentStatusResponse.counters:type_name -> headroom.v1.AgentCounters
+	7,  // 9: headroom.v1.GetAgentStatusResponse.slices:type_name -> headroom.v1.SliceStatus
+	5,  // 10: headroom.v1.GetAgentStatusResponse.turbo:type_name -> headroom.v1.TurboStatus
+	23, // 11: headroom.v1.LocalLimit.change:type_name -> headroom.v1.Change
+	23, // 12: headroom.v1.SetLocalLimitRequest.change:type_name -> headroom.v1.Change
+	23, // 13: headroom.v1.ClearLocalLimitRequest.change:type_name -> headroom.v1.Change
+	23, // 14: headroom.v1.SetLocalCeilingRequest.change:type_name -> headroom.v1.Change
+	23, // 15: headroom.v1.RestoreLimitsRequest.change:type_name -> headroom.v1.Change
+	0,  // 16: headroom.v1.AgentService.GetAgentStatus:input_type -> headroom.v1.GetAgentStatusRequest
+	19, // 17: headroom.v1.AgentService.RestoreLimits:input_type -> headroom.v1.RestoreLimitsRequest
+	10, // 18: headroom.v1.AgentService.SetLocalLimit:input_type -> headroom.v1.SetLocalLimitRequest
+	12, // 19: headroom.v1.AgentService.ClearLocalLimit:input_type -> headroom.v1.ClearLocalLimitRequest
+	14, // 20: headroom.v1.AgentService.SetLocalCeiling:input_type -> headroom.v1.SetLocalCeilingRequest
+	16, // 21: headroom.v1.AgentService.RenewLease:input_type -> headroom.v1.RenewLeaseRequest
+	1,  // 22: headroom.v1.AgentService.GetAgentStatus:output_type -> headroom.v1.GetAgentStatusResponse
+	20, // 23: headroom.v1.AgentService.RestoreLimits:output_type -> headroom.v1.RestoreLimitsResponse
+	11, // 24: headroom.v1.AgentService.SetLocalLimit:output_type -> headroom.v1.SetLocalLimitResponse
+	13, // 25: headroom.v1.AgentService.ClearLocalLimit:output_type -> headroom.v1.ClearLocalLimitResponse
+	15, // 26: headroom.v1.AgentService.SetLocalCeiling:output_type -> headroom.v1.SetLocalCeilingResponse
+	17, // 27: headroom.v1.AgentService.RenewLease:output_type -> headroom.v1.RenewLeaseResponse
+	22, // [22:28] is the sub-list for method output_type
+	16, // [16:22] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_agent_proto_init() }
@@ -1860,18 +1980,18 @@ func file_headroom_v1_agent_proto_init() {
 	file_headroom_v1_agent_proto_msgTypes[1].OneofWrappers = []any{}
 	file_headroom_v1_agent_proto_msgTypes[2].OneofWrappers = []any{}
 	file_headroom_v1_agent_proto_msgTypes[4].OneofWrappers = []any{}
-	file_headroom_v1_agent_proto_msgTypes[5].OneofWrappers = []any{}
 	file_headroom_v1_agent_proto_msgTypes[6].OneofWrappers = []any{}
 	file_headroom_v1_agent_proto_msgTypes[7].OneofWrappers = []any{}
-	file_headroom_v1_agent_proto_msgTypes[16].OneofWrappers = []any{}
+	file_headroom_v1_agent_proto_msgTypes[8].OneofWrappers = []any{}
 	file_headroom_v1_agent_proto_msgTypes[17].OneofWrappers = []any{}
+	file_headroom_v1_agent_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_agent_proto_rawDesc), len(file_headroom_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
