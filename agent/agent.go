@@ -11,7 +11,8 @@
 // A cap is held by the first rung of a ladder that takes what is written: package
 // limits, frequency ceilings (with the CPU bandwidth of slices below the lowest
 // frequency), and the BMC's own limit behind them as the last line. A node on none
-// of them only observes, and says why.
+// of them only observes, and says why. Energy preferences and turbo may be set beside
+// the cap; they never decide whether it is held.
 //
 // Guarantees (design P2, P6, P7):
 //   - every control's original value, of whichever rung, is on disk before the

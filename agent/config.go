@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"headroom/capping"
+	"headroom/dvfs"
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/units"
@@ -42,6 +43,8 @@ type Config struct {
 	IPMI IPMIConfig `yaml:"ipmi"`
 	// CPUFreq says that the frequency rung may be used.
 	CPUFreq bool `yaml:"cpufreq"`
+	// Frequency says what is set beside the cap.
+	Frequency FrequencyConfig `yaml:"frequency"`
 	// Bandwidth is the last rung of software.
 	Bandwidth BandwidthConfig `yaml:"bandwidth"`
 	// Sprint says whether this node may draw more than its base cap for a while.
@@ -111,6 +114,62 @@ type IPMIConfig struct {
 	Limit bool `yaml:"limit"`
 }
 
+// Values of frequency.turbo.
+const (
+	turboLeave  = "leave"
+	turboOff    = "off"
+	turboSprint = "sprint" // off but during a sprint
+)
+
+// FrequencyConfig is the frequency section: what is set beside the cap while a cap is
+// held, and never decides whether it is.
+type FrequencyConfig struct {
+	// Preference is the energy preference of every policy; empty: left alone.
+	Preference string `yaml:"preference"`
+	// SprintPreference stands in for it during a sprint; empty: it does not.
+	SprintPreference string `yaml:"sprint_preference"`
+	// Turbo is leave, off or sprint.
+	Turbo string `yaml:"turbo"`
+}
+
+// prefers says that preferences are written at all.
+func (c FrequencyConfig) prefers() bool { return c.Preference != "" || c.SprintPreference != "" }
+
+// switches says that the turbo switch is written.
+func (c FrequencyConfig) switches() bool { return c.Turbo == turboOff || c.Turbo == turboSprint }
+
+func (c FrequencyConfig) used() bool { return c.prefers() || c.switches() }
+
+// wish is the preference that is wanted now, and whether any is.
+func (c FrequencyConfig) wish(sprinting bool) (preference int64, wanted bool) {
+	text := c.Preference
+	if sprinting && c.SprintPreference != "" {
+		text = c.SprintPreference
+	}
+	e, err := dvfs.ParseEPP(text)
+	return int64(e), err == nil
+}
+
+func (c FrequencyConfig) validate() error {
+	const hint = "one of performance, balance_performance, balance_power, power; leave it empty to leave the processors' own alone"
+	switch {
+	case !preferable(c.Preference):
+		return badConfig(fmt.Sprintf("frequency.preference: %q", c.Preference), hint)
+	case !preferable(c.SprintPreference):
+		return badConfig(fmt.Sprintf("frequency.sprint_preference: %q", c.SprintPreference), hint)
+	case !slices.Contains([]string{turboLeave, turboOff, turboSprint}, c.Turbo):
+		return badConfig(fmt.Sprintf("frequency.turbo: %q", c.Turbo), "one of leave, off, sprint")
+	}
+	return nil
+}
+
+// preferable says whether text names a preference, or none. The default is the
+// firmware's own and reads back by another name; numbers are known to few drivers.
+func preferable(text string) bool {
+	e, err := dvfs.ParseEPP(text)
+	return text == "" || err == nil && e >= dvfs.EPPPerformance
+}
+
 // BandwidthConfig is the bandwidth section.
 type BandwidthConfig struct {
 	// Slices of low priority whose CPU bandwidth may be bounded, e.g. batch.slice.
@@ -147,7 +206,8 @@ func Defaults() Config {
 		Root: "/", StateDir: "/var/lib/headroom/powerd", Weight: 1, LogLevel: "info",
 		Power: PowerConfig{SupplyEfficiency: 0.9},
 		RAPL:  RAPLConfig{Source: sourceAuto}, Rivals: rivalsTolerate, IPMI: IPMIConfig{Mode: ipmiAuto}, CPUFreq: true,
-		Sprint: SprintConfig{Allow: true, TempMax: 90},
+		Frequency: FrequencyConfig{Turbo: turboLeave},
+		Sprint:    SprintConfig{Allow: true, TempMax: 90},
 	}
 }
 
@@ -188,6 +248,10 @@ ipmi:
   password_file: ""                   # lan: readable by its owner alone
   limit: false                        # true: keep the BMC's own limit a little above the cap, as the last line
 cpufreq: true                         # the frequency rung may be used
+frequency:                            # set beside the cap while it is held; never decides whether it is
+  preference: ""                      # energy preference of every policy: performance, balance_performance, balance_power, power; empty: left alone
+  sprint_preference: ""               # the same during a sprint; empty: as at other times
+  turbo: leave                        # leave (alone), off, sprint (off but during a sprint)
 bandwidth:
   slices: []                          # last rung: slices of low priority whose CPU bandwidth may be bounded, e.g. [batch.slice]
 sprint:
@@ -285,6 +349,9 @@ func (c *Config) validateDevices() error {
 		case slices.Contains(c.Bandwidth.Slices[:i], s):
 			return badConfig(fmt.Sprintf("bandwidth.slices: %s is named twice", s), "once is enough")
 		}
+	}
+	if err := c.Frequency.validate(); err != nil {
+		return err
 	}
 	return c.validateIPMI()
 }

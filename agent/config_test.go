@@ -41,6 +41,10 @@ func TestConfig(t *testing.T) {
 		{"no slice", "slices: []", "slices: [batch]", "batch"},
 		{"own slice", "slices: []", "slices: [system.slice]", "powerd itself"},
 		{"slice twice", "slices: []", "slices: [a.slice, a.slice]", "twice"},
+		{"preference", "preference: \"\"", "preference: fast", "frequency.preference"},
+		{"preference as a number", "preference: \"\"", "preference: \"128\"", "balance_power"},
+		{"default preference", "sprint_preference: \"\"", "sprint_preference: default", "frequency.sprint_preference"},
+		{"turbo", "turbo: leave", "turbo: on", "frequency.turbo"},
 		{"temperature", "temp_max: 90", "temp_max: 900", "temp_max"},
 		{"metrics", "listen: \"\"", "listen: here", "metrics.listen"},
 	} {

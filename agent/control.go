@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path"
 	"time"
 
 	"headroom/dvfs"
@@ -17,13 +18,17 @@ import (
 // kind says what a control holds, and so how its values are compared and shown.
 type kind string
 
-// Kinds of control. The first four are files and can be put back by anybody who
+// Kinds of control. The first seven are files and can be put back by anybody who
 // may write them; the others are reached through another program.
 const (
 	powerControl  kind = "power"     // microwatts, rounded to 1/8 W by hardware
 	windowControl kind = "window"    // microseconds, rounded to a coarse ladder
 	switchControl kind = "switch"    // 0 or 1
 	freqControl   kind = "frequency" // kilohertz, rounded down to a step by the driver
+
+	preferenceControl kind = "preference" // the number of a dvfs.EPP
+	noTurboControl    kind = "no-turbo"   // 1: turbo is off
+	boostControl      kind = "boost"      // 1: turbo is on
 
 	bandwidthControl kind = "bandwidth" // systemd: CPU time a second, microseconds
 	bmcControl       kind = "bmc"       // the BMC's own limit, as encodeLimit writes it
@@ -45,11 +50,14 @@ type value struct {
 
 func (k kind) known() bool {
 	switch k {
-	case powerControl, windowControl, switchControl, freqControl, bandwidthControl, bmcControl:
+	case powerControl, windowControl, switchControl, freqControl, preferenceControl, noTurboControl, boostControl, bandwidthControl, bmcControl:
 		return true
 	}
 	return false
 }
+
+// turbo says that the control is one of the turbo switches.
+func (k kind) turbo() bool { return k == noTurboControl || k == boostControl }
 
 // file says that the control is a file below the root.
 func (k kind) file() bool { return k.known() && k != bandwidthControl && k != bmcControl }
@@ -66,10 +74,15 @@ func (k kind) same(a, b value) bool {
 		return apart <= max(a.number, b.number)/freqSlack
 	case bandwidthControl:
 		return systemd.Bandwidth(a.number).Same(systemd.Bandwidth(b.number))
-	case switchControl, bmcControl:
+	case preferenceControl:
+		return a == b || fastest(a) && fastest(b)
+	case switchControl, noTurboControl, boostControl, bmcControl:
 	}
 	return a == b
 }
+
+// fastest says that a preference is the one with two names.
+func fastest(v value) bool { return v.number == 0 || dvfs.EPP(v.number) == dvfs.EPPPerformance }
 
 // words is a value for an operator.
 func (k kind) words(v value) string {
@@ -84,12 +97,20 @@ func (k kind) words(v value) string {
 		return systemd.Bandwidth(v.number).String()
 	case bmcControl:
 		return limitWords(v.text)
-	case switchControl:
+	case preferenceControl:
+		return dvfs.EPP(v.number).String()
+	case noTurboControl:
+		return onOff(v.number == 0)
+	case switchControl, boostControl:
 	}
-	if v.number == 0 {
-		return "off"
+	return onOff(v.number != 0)
+}
+
+func onOff(on bool) string {
+	if on {
+		return "on"
 	}
-	return "on"
+	return "off"
 }
 
 // control is one thing that powerd may write.
@@ -156,6 +177,53 @@ func (c saved) write(root *os.Root, v value, patience *time.Duration) (got value
 	if err != nil || c.Kind != freqControl {
 		return got, err
 	}
-	stands, err := dvfs.Settle(file, units.Freq(got.number), func(f units.Freq) bool { return c.Kind.same(value{number: int64(f)}, v) }, patience)
+	stands, err := dvfs.Settle(file, units.Freq(got.number), func(f units.Freq) bool {
+		return c.took(root, value{number: int64(f)}, v)
+	}, patience)
 	return value{number: int64(stands)}, err
+}
+
+// took says whether got is what became of v, which was written. While turbo is off,
+// ceilings read back lower than they are.
+func (c saved) took(root *os.Root, got, v value) bool {
+	return c.Kind.same(got, v) || c.Kind == freqControl && got.number < v.number && turboIsOff(root)
+}
+
+func turboIsOff(root *os.Root) bool {
+	turbo, err := dvfs.OpenTurbo(root)
+	if err != nil {
+		return false
+	}
+	on, err := turbo.Allowed()
+	return errors.Join(err, turbo.Close()) == nil && !on
+}
+
+// standing is what the control's file holds. A ceiling that the turbo switch moved,
+// which goes back before it, is waited for: it comes out as it was found, or as byTurbo
+// knows it.
+func (c saved) standing(root *os.Root, t *trail, patience *time.Duration) (v value, err error) {
+	v, err = c.read(root)
+	if err != nil || c.Kind != freqControl {
+		return v, err
+	}
+	file, err := c.open(root)
+	if err != nil {
+		return value{}, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	stands, err := dvfs.Settle(file, units.Freq(v.number), func(f units.Freq) bool {
+		now := value{number: int64(f)}
+		return now == c.found() || t.ours(c, now) || c.byTurbo(root, t, now)
+	}, patience)
+	return value{number: int64(stands)}, err
+}
+
+// byTurbo says that a ceiling stands at the top because powerd switched turbo: some
+// drivers set every ceiling anew then (cppc_cpufreq), whatever it was.
+func (c saved) byTurbo(root *os.Root, t *trail, now value) bool {
+	if c.Kind != freqControl || path.Base(c.Path) == floorFile || !t.switched() {
+		return false
+	}
+	top, err := sysfs.ReadInt(root, path.Join(path.Dir(c.Path), "cpuinfo_max_freq"))
+	return err == nil && now.number == top
 }

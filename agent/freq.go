@@ -106,6 +106,15 @@ func (f *freqRung) configure(cfg Config) {
 	}
 }
 
+// widen takes in that policies reach further than when the law was told: a powerd that
+// began with turbo off meets it on. What they no longer reach stays: the node is rated
+// at its highest frequency.
+func (f *freqRung) widen() {
+	for _, p := range f.set.Policies() {
+		f.cfg.Min, f.cfg.Max = min(f.cfg.Min, p.Min), max(f.cfg.Max, p.Max)
+	}
+}
+
 // standing are the ceilings that stand now: what is not known counts as lowest.
 func (f *freqRung) standing() map[string]units.Freq {
 	most := map[string]units.Freq{}

@@ -154,6 +154,7 @@ type trail struct {
 	file  *os.File
 	index map[string]int64
 	last  map[string]record
+	turbo []string // paths of the turbo switch
 }
 
 // openTrail opens the records of the journal's controls. fresh throws the
@@ -175,6 +176,9 @@ func openTrail(dir string, j *journal, fresh bool) (*trail, error) {
 		var r record
 		if json.Unmarshal(bytes.TrimRight(buf[:n], " \n\x00"), &r) == nil {
 			t.last[c.Path] = r
+		}
+		if c.Kind.turbo() {
+			t.turbo = append(t.turbo, c.Path)
 		}
 	}
 	return t, nil
@@ -234,6 +238,11 @@ func (t *trail) ours(c saved, v value) bool {
 func (t *trail) wrote(path string) (value, bool) {
 	r, ok := t.last[path]
 	return value{r.Intent, r.IntentText}, ok
+}
+
+// switched says that powerd has written the turbo switch.
+func (t *trail) switched() bool {
+	return slices.ContainsFunc(t.turbo, func(path string) bool { _, ever := t.last[path]; return ever })
 }
 
 // has says that the control is in the journal that t belongs to.

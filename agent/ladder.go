@@ -199,21 +199,34 @@ func (n *node) undo() {
 }
 
 // tidyRungs puts back what an earlier powerd wrote on a rung that is not stood on
-// any more: the cap is held by the present one by now.
+// any more, or beside it and is wished for no more: the cap is held by the present rung
+// by now.
 func (n *node) tidyRungs() {
 	patience := settleAll
 	for _, c := range n.journal.Controls {
-		stale := c.Kind == freqControl
-		if !n.machine.onRAPL() {
-			stale = c.Kind == powerControl || c.Kind == windowControl || c.Kind == switchControl
-		}
-		if _, ever := n.trail.wrote(c.Path); !stale || !ever {
+		if _, ever := n.trail.wrote(c.Path); !ever || !n.stale(c.Kind) {
 			continue
 		}
 		line, kept, err := putBackOne(n.root, c, n.trail, n.afar(), &patience)
-		n.log.Info("a control of another rung", slog.String("control", c.Label), slog.String("outcome", line),
+		n.log.Info("a control that is not needed any more", slog.String("control", c.Label), slog.String("outcome", line),
 			slog.Bool("kept", kept), slog.Any("error", err))
 	}
+}
+
+// stale says that controls of the kind are none of this process's.
+func (n *node) stale(k kind) bool {
+	switch k {
+	case freqControl:
+		return n.machine.onRAPL()
+	case powerControl, windowControl, switchControl:
+		return !n.machine.onRAPL()
+	case preferenceControl:
+		return n.cfg.Enforce && !n.cfg.Frequency.prefers()
+	case noTurboControl, boostControl:
+		return n.cfg.Enforce && !n.cfg.Frequency.switches()
+	case bandwidthControl, bmcControl:
+	}
+	return false
 }
 
 // ladderRows are the rungs for status, with what was found out far away.

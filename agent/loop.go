@@ -182,6 +182,7 @@ func (n *node) turn(now lease.Instant) {
 	n.gather(now)
 	n.decide(now)
 	n.apply()
+	n.tune(now.Boot)
 	n.noteSettle(now.Boot)
 	n.tally.ObserveStep(instant().Boot - now.Boot)
 }

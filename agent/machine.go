@@ -52,6 +52,7 @@ type machine struct {
 	mirrors *rapl.Mirrors
 	meters  []*rapl.Meter // of sockets, for mirrors
 	freq    *freqRung     // nil: no cpufreq, or it may not be used
+	tuning  *tuning       // nil: nothing is set beside the cap
 	proc    *procfs.FS    // nil: no CPU use
 
 	raplInfo, freqInfo capping.RungInfo
@@ -73,6 +74,7 @@ func openMachine(root *os.Root, cfg Config, open func(*os.Root) (*rapl.Tree, err
 		return nil, err
 	}
 	m.openFreq(cfg, enforce)
+	m.openTuning(cfg)
 	m.choose()
 	return m, nil
 }
@@ -160,14 +162,25 @@ func (m *machine) limited() []*socket {
 
 // controls are all files that may be written, in the order of putting back.
 func (m *machine) controls() []control {
+	beside := readable(m.tuningControls())
 	if m.ladder.Use == capping.RungFreq {
-		return m.freq.controls()
+		return distinct(m.freq.controls(), beside)
 	}
 	var all []control
 	for _, s := range m.limited() {
 		for _, c := range s.limiter.Controls() {
 			k, what := controlKind(s.limiter, c.Path())
 			all = append(all, fileControl(c, s.zone.Label+" "+what, k))
+		}
+	}
+	return append(all, beside...)
+}
+
+// distinct is all with those of more that it lacks.
+func distinct(all, more []control) []control {
+	for _, c := range more {
+		if !slices.ContainsFunc(all, func(a control) bool { return a.path == c.path }) {
+			all = append(all, c)
 		}
 	}
 	return all
@@ -408,6 +421,7 @@ func (m *machine) forget() {
 		clear(m.freq.requested)
 		clear(m.freq.written)
 	}
+	m.tuning.forget()
 }
 
 // cpuTimes is the CPU time of all CPUs since boot, in seconds.
@@ -445,6 +459,7 @@ func (m *machine) close() error {
 			errs = append(errs, s.limiter.Close())
 		}
 	}
+	errs = append(errs, m.tuning.close())
 	if m.freq != nil {
 		errs = append(errs, m.freq.close())
 	}

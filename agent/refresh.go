@@ -84,6 +84,8 @@ func (n *node) refreshPolicies() {
 	for _, p := range added {
 		n.log.Info("a frequency policy is new", slog.String("policy", p.Name))
 	}
+	f.widen()
+	n.machine.followPolicies(n.cfg.Frequency)
 	if f.hands != nil && f.used && n.mode == holding {
 		n.savedAll(f.controls())
 	}

@@ -112,14 +112,19 @@ type afar func(c saved, wrote value, ever bool) (line string, kept bool, err err
 
 // putBack writes every original that powerd replaced. It goes on past controls
 // that fail, leaves alone what another program has written since, and never
-// writes 0 W. Files go first and in the order of the journal; what is reached
-// through another program, by far, comes last.
+// writes 0 W. The turbo switch goes first, because ceilings read back lower while it is
+// off, then the other files in the order of the journal; what is reached through
+// another program, by far, comes last.
 func putBack(root *os.Root, j *journal, t *trail, far afar) Outcome {
 	var o Outcome
 	patience := settleAll
-	for _, files := range []bool{true, false} {
+	for _, its := range []func(kind) bool{
+		kind.turbo,
+		func(k kind) bool { return k.file() && !k.turbo() },
+		func(k kind) bool { return !k.file() },
+	} {
 		for _, c := range j.Controls {
-			if c.Kind.file() != files {
+			if !its(c.Kind) {
 				continue
 			}
 			line, kept, err := putBackOne(root, c, t, far, &patience)
@@ -147,7 +152,10 @@ func putBackOne(root *os.Root, c saved, t *trail, far afar, patience *time.Durat
 		wrote, ever := t.wrote(c.Path)
 		return far(c, wrote, ever)
 	}
-	now, err := c.read(root)
+	wait := min(*patience, dvfs.SettleMost)
+	*patience -= wait
+	defer func() { *patience += max(0, wait) }()
+	now, err := c.standing(root, t, &wait)
 	if err != nil {
 		return "", false, err
 	}
@@ -155,7 +163,7 @@ func putBackOne(root *os.Root, c saved, t *trail, far afar, patience *time.Durat
 	switch {
 	case now == c.found():
 		return was + " (already)", false, nil
-	case !t.ours(c, now):
+	case !t.ours(c, now) && !c.byTurbo(root, t, now):
 		return fmt.Sprintf("holds %s, which powerd did not write; left alone (it was %s)", c.Kind.words(now), was), true, nil
 	case c.Kind == powerControl && c.Original == 0:
 		return "was 0 W, which is never written; holds " + c.Kind.words(now), true, nil
@@ -163,11 +171,8 @@ func putBackOne(root *os.Root, c saved, t *trail, far afar, patience *time.Durat
 	if err := t.noteValue(c.Path, c.found(), now); err != nil {
 		return "", false, err
 	}
-	wait := min(*patience, dvfs.SettleMost)
-	*patience -= wait
 	got, err := c.write(root, c.found(), &wait)
-	*patience += max(0, wait)
-	if err == nil && !c.Kind.same(got, c.found()) {
+	if err == nil && !c.took(root, got, c.found()) {
 		err = fmt.Errorf("wrote %s, reads %s", was, c.Kind.words(got))
 	}
 	return was, false, err

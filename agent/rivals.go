@@ -55,6 +55,11 @@ func (n *node) mayWriteOver(now, last time.Duration) bool {
 	if n.caps.stepped {
 		return true // a new cap is always written, and cuts never wait
 	}
+	return n.fights(now, last)
+}
+
+// fights is mayWriteOver for what does not hold the cap.
+func (n *node) fights(now, last time.Duration) bool {
 	switch n.cfg.Rivals {
 	case rivalsFight:
 		return true

@@ -130,7 +130,9 @@ func (n *node) policies() []*headroomv1.PolicyStatus {
 	}
 	rows := make([]*headroomv1.PolicyStatus, 0, len(f.set.Policies()))
 	for _, p := range f.set.Policies() {
-		rows = append(rows, f.policyRow(p))
+		row := f.policyRow(p)
+		n.preferenceRow(row, p)
+		rows = append(rows, row)
 	}
 	return rows
 }

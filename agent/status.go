@@ -62,7 +62,7 @@ func (n *node) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
 // details is the state with what has to be read for it.
 func (n *node) details(now lease.Instant) *headroomv1.GetAgentStatusResponse {
 	s := n.state(now)
-	s.Sensors, s.Policies = n.sensors(now.Boot), n.policies()
+	s.Sensors, s.Policies, s.Turbo = n.sensors(now.Boot), n.policies(), n.turboRow()
 	n.status.Store(s)
 	return s
 }

@@ -40,6 +40,7 @@ type agentJSON struct {
 	Zones        []zoneJSON    `json:"zones"`
 	Sensors      []sensorJSON  `json:"sensors"`
 	Policies     []policyJSON  `json:"policies"`
+	Turbo        *turboJSON    `json:"turbo"`
 	Slices       []sliceJSON   `json:"slices"`
 	Ladder       []rungJSON    `json:"ladder"`
 	Rivals       []string      `json:"rivals"`
@@ -109,6 +110,18 @@ type policyJSON struct {
 	WrittenHz   *float64 `json:"written_hz"`
 	EffectiveHz *float64 `json:"effective_hz"`
 	State       string   `json:"state"`
+
+	EPPRequested *string `json:"epp_requested"`
+	EPPState     *string `json:"epp_state"`
+	EPPText      *string `json:"epp_text"`
+}
+
+// turboJSON is the machine's turbo switch: "on", "off", or null for unknown.
+type turboJSON struct {
+	Requested *string `json:"requested"`
+	Effective *string `json:"effective"`
+	State     string  `json:"state"`
+	Text      string  `json:"text"`
 }
 
 type sliceJSON struct {
@@ -162,6 +175,9 @@ func statusJSON(s *headroomv1.GetAgentStatusResponse) agentJSON {
 	}
 	if j.State != status.Observing {
 		j.CapW = status.Micro(&h.CapUw)
+	}
+	if t := s.GetTurbo(); t != nil {
+		j.Turbo = &turboJSON{text(t.GetRequested()), text(t.GetEffective()), t.GetState(), t.GetText()}
 	}
 	for _, z := range s.GetZones() {
 		j.Zones = append(j.Zones, zoneJSON{
@@ -241,6 +257,7 @@ func jsonPolicies(s *headroomv1.GetAgentStatusResponse) []policyJSON {
 			Policy: p.GetPolicy(), Driver: p.GetDriver(), Governor: text(p.GetGovernor()), EPP: text(p.GetEpp()),
 			FreqHz: status.Kilo(p.FreqKhz), MinHz: status.Kilo(p.MinKhz), MaxHz: status.Kilo(p.MaxKhz),
 			RequestedHz: status.Kilo(p.RequestedKhz), WrittenHz: status.Kilo(p.WrittenKhz), EffectiveHz: status.Kilo(p.EffectiveKhz), State: p.GetState(),
+			EPPRequested: text(p.GetEppRequested()), EPPState: text(p.GetEppState()), EPPText: text(p.GetEppText()),
 		})
 	}
 	return all

@@ -184,6 +184,7 @@ func HealthItems() []HealthItem {
 		{"sprint-refused", warn},
 		{"state-not-stored", fail},
 		{"thermal", warn},
+		{"tuning-refused", warn},
 		{"twin-limit", warn},
 		{"window-refused", warn},
 	}

@@ -3,7 +3,6 @@ package plant
 import (
 	"cmp"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -129,7 +128,10 @@ func offset(number, counter int) float64 {
 	if number == 0 && (counter == counterPackage || counter == counterDRAM) {
 		return 0
 	}
-	return float64(rand.New(rand.NewPCG(uint64(number), uint64(counter))).Int64N(int64(DRAMRange))) //nolint:gosec // no secret
+	x := uint64(number*counters+counter) * 0x9e3779b97f4a7c15 // splitmix64
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return float64((x ^ x>>31) % uint64(DRAMRange))
 }
 
 // clone is a copy that shares nothing that changes.

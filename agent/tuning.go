@@ -1,0 +1,433 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"headroom/dvfs"
+	"headroom/rapl/sysfs"
+)
+
+// tuning is what the node sets beside its cap: energy preferences and turbo. It never
+// decides whether a cap is held: whatever goes wrong here is said, and nothing more. It
+// belongs to the owner goroutine.
+type tuning struct {
+	knobs  []*knob          // the turbo switch first
+	closed map[string]error // why a policy, or "" for the machine, has no knob
+	turbo  *dvfs.Turbo
+	hands  []io.Closer
+
+	sprinting bool          // when it was last brought about
+	due       time.Duration // of the next look
+	driftAt   time.Duration // last drift seen
+}
+
+// knob is one of them: a policy's energy preference, or the machine's turbo switch.
+type knob struct {
+	control
+
+	policy *dvfs.Policy // nil: the turbo switch
+	file   *sysfs.Control
+	set    func(v int64) (got int64, err error)
+	wish   func(sprinting bool) (v int64, wanted bool)
+
+	wished bool
+	want   int64 // as the file has it
+	now    int64 // as read back
+	known  bool
+	stood  bool // what is wanted read back when it was last looked at, or written
+	state  string
+	text   string
+	// When another writer's change was last written over, and when it was last refused.
+	rewroteAt, refusedAt time.Duration
+}
+
+// States of a knob, as status shows them.
+const (
+	knobLeft    = "left"
+	knobHeld    = "held"
+	knobPinned  = "pinned"
+	knobDrift   = "drift"
+	knobRefused = "refused"
+	knobPending = "pending"
+	knobOffline = "offline"
+	knobAbsent  = "absent"
+	knobLocked  = "locked"
+)
+
+const (
+	// tuneEvery is the time between two looks at what others made of the knobs: reading
+	// a preference wakes its processor.
+	tuneEvery = 4 * time.Second
+	// tuneRetry is the time between two attempts at what was refused.
+	tuneRetry = 30 * time.Second
+)
+
+// openTuning opens what the configuration asks for; nothing is written yet.
+func (m *machine) openTuning(cfg Config) {
+	if !cfg.Enforce || !cfg.Frequency.used() {
+		return
+	}
+	m.tuning = &tuning{closed: map[string]error{}}
+	if cfg.Frequency.switches() {
+		m.openTurbo(cfg.Frequency)
+	}
+	m.followPolicies(cfg.Frequency)
+}
+
+func (m *machine) openTurbo(cfg FrequencyConfig) {
+	t := m.tuning
+	turbo, err := dvfs.OpenTurbo(m.root)
+	if err != nil {
+		t.closed[""] = err
+		return
+	}
+	t.turbo, t.hands = turbo, append(t.hands, turbo)
+	hand, err := turbo.Switch()
+	if err != nil {
+		t.closed[""] = err
+		return
+	}
+	t.hands = append(t.hands, hand)
+	k := hand.Knob()
+	t.knobs = append(t.knobs, &knob{
+		control: fileControl(k.Control, k.Label, turboKind(turbo)), file: k.Control,
+		set: func(v int64) (int64, error) {
+			got, err := hand.Allow(v == turbo.Raw(true))
+			return turbo.Raw(got), err
+		},
+		wish: func(sprinting bool) (int64, bool) {
+			return turbo.Raw(cfg.Turbo == turboSprint && sprinting), true
+		},
+	})
+}
+
+// turboKind is the kind of the switch's file: the two of the kernel mean opposite things.
+func turboKind(t *dvfs.Turbo) kind {
+	if t.Raw(true) == 0 {
+		return noTurboControl
+	}
+	return boostControl
+}
+
+// followPolicies opens the preference of every policy that has none yet.
+func (m *machine) followPolicies(cfg FrequencyConfig) {
+	t := m.tuning
+	if t == nil || m.freq == nil || !cfg.prefers() {
+		return
+	}
+	for _, p := range m.freq.set.Policies() {
+		if slices.ContainsFunc(t.knobs, func(k *knob) bool { return k.policy == p }) {
+			continue
+		}
+		hand, err := p.Preference()
+		if err != nil {
+			t.closed[p.Name] = err
+			continue
+		}
+		delete(t.closed, p.Name)
+		k := hand.Knob()
+		t.hands = append(t.hands, hand)
+		t.knobs = append(t.knobs, &knob{
+			control: fileControl(k.Control, k.Label, preferenceControl), policy: p, file: k.Control,
+			set: func(v int64) (int64, error) {
+				got, err := hand.Set(dvfs.EPP(v))
+				return int64(got), err
+			},
+			wish: cfg.wish,
+		})
+	}
+}
+
+// tuningControls are the files that may be written. Turbo comes with the ceilings: switching
+// it moves what they read back, and with some drivers what they are.
+func (m *machine) tuningControls() []control {
+	if m.tuning == nil {
+		return nil
+	}
+	var all []control
+	for _, k := range m.tuning.knobs {
+		all = append(all, k.control)
+	}
+	return append(all, m.turboBounds()...)
+}
+
+// turboBounds are the ceilings and floors, where the turbo switch is used.
+func (m *machine) turboBounds() []control {
+	if m.tuning == nil || m.tuning.turbo == nil || m.freq == nil || m.freq.hands == nil {
+		return nil
+	}
+	return m.freq.controls()
+}
+
+// readable are those that can be read now, and so be saved: a policy whose processors
+// are away is saved when it is back.
+func readable(all []control) []control {
+	return slices.DeleteFunc(all, func(c control) bool {
+		_, err := c.read()
+		return err != nil
+	})
+}
+
+// tune brings the knobs to what is wished for now, once their originals are saved, and
+// looks now and then what others made of them.
+func (n *node) tune(now time.Duration) {
+	t := n.machine.tuning
+	if t == nil || n.mode != holding || !n.cfg.Enforce || n.trail == nil {
+		return
+	}
+	sprinting := n.caps.running != ""
+	if sprinting == t.sprinting && now < t.due {
+		return
+	}
+	t.sprinting, t.due = sprinting, now+tuneEvery
+	saved := n.savedTuning()
+	if !saved {
+		t.due = now + beat // the journal is under way
+	}
+	said := map[string][]string{}
+	for _, k := range t.knobs {
+		was := k.state
+		n.tuneOne(now, k, saved)
+		if k.state != was {
+			said[k.words()] = append(said[k.words()], k.label)
+		}
+	}
+	for _, words := range slices.Sorted(maps.Keys(said)) {
+		n.log.Info("beside the cap", slog.String("state", words), slog.String("controls", strings.Join(said[words], ", ")))
+	}
+	n.sayTuning(now)
+}
+
+// savedTuning says whether everything that may be written is in the journal on disk.
+func (n *node) savedTuning() bool {
+	unsaved := slices.DeleteFunc(n.machine.tuningControls(), func(c control) bool { return n.trail.has(c.path) })
+	unsaved = readable(unsaved)
+	return len(unsaved) == 0 || n.savedAll(unsaved)
+}
+
+// tuneOne is one knob's step: gather, decide, apply, verify.
+func (n *node) tuneOne(now time.Duration, k *knob, saved bool) {
+	wish, wished := k.wish(n.machine.tuning.sprinting)
+	if wished != k.wished || wish != k.want {
+		k.stood, k.refusedAt = false, 0
+	}
+	k.want, k.wished = wish, wished
+	if err := k.look(); err != nil {
+		k.stood, k.state, k.text = false, knobOffline, err.Error()
+		return
+	}
+	switch {
+	case !wished:
+		n.letGo(k)
+	case k.stands():
+		k.stood, k.state, k.text = true, knobHeld, ""
+	case k.pinned():
+		k.state, k.text = knobPinned, dvfs.ErrPinned.Error()+"; that is how drivers are made, and no fault"
+	case !saved || !n.trail.has(k.path):
+		k.state, k.text = knobPending, "its original is not on disk yet, so it is not written"
+	case k.stood && !n.writesOver(now, k):
+		k.state = knobDrift
+		k.text = fmt.Sprintf("another program wrote %s; rivals is %s", k.kind.words(value{number: k.now}), n.cfg.Rivals)
+	case k.refusedAt == 0 || now-k.refusedAt >= tuneRetry:
+		n.turnKnob(now, k)
+	}
+}
+
+// writesOver says whether another writer's change is written over now.
+func (n *node) writesOver(now time.Duration, k *knob) bool {
+	if k.state != knobDrift {
+		n.counters.drifts++
+	}
+	n.drifted(now, k)
+	if !n.fights(now, k.rewroteAt) {
+		return false
+	}
+	k.rewroteAt = now
+	return true
+}
+
+// drifted says that somebody else has changed the knob.
+func (n *node) drifted(now time.Duration, k *knob) {
+	i := n.driftItem(fmt.Sprintf("the %s is %s, %s was written", k.label, k.kind.words(value{number: k.now}), k.kind.words(value{number: k.want})))
+	i.code = tuningDriftCode
+	if n.cfg.Rivals == rivalsYield {
+		i.hint = "rivals is yield: its value stays; the cap is held all the same"
+	}
+	n.health.set(true, i)
+	n.machine.tuning.driftAt = now
+}
+
+// tuningDriftCode is the health item of a knob that another program changed.
+const tuningDriftCode = "tuning-drift"
+
+// turnKnob records what it is about to do, writes, and believes what reads back.
+func (n *node) turnKnob(now time.Duration, k *knob) {
+	err := n.trail.note(k.path, k.want, k.now)
+	if err == nil {
+		k.now, err = k.set(k.want)
+	}
+	if err != nil {
+		n.refusedKnob(now, k, err)
+		return
+	}
+	k.stood, k.state, k.text, k.refusedAt = true, knobHeld, "", 0
+	if k.policy == nil {
+		n.turboMoved()
+	}
+}
+
+// refusedKnob says why a knob was not taken. Only what neither the driver nor the
+// firmware is made like is a refusal.
+func (n *node) refusedKnob(now time.Duration, k *knob, err error) {
+	switch {
+	case errors.Is(err, dvfs.ErrPinned):
+		k.state = knobPinned
+	case errors.Is(err, dvfs.ErrTurboLocked):
+		k.state = knobLocked
+	case errors.Is(err, dvfs.ErrOffline):
+		k.state = knobOffline
+	default:
+		k.state = knobRefused
+		n.counters.writeErrors++
+	}
+	k.stood, k.text, k.refusedAt = false, err.Error(), now
+	_ = k.look() // what stands there now; unknown where that fails too
+}
+
+// turboMoved follows what switching turbo did to the ranges of the policies, and has
+// ceilings that hold the cap written again: some drivers set them anew (cppc_cpufreq).
+func (n *node) turboMoved() {
+	n.refreshPolicies()
+	if f := n.machine.freq; f != nil && f.used {
+		clear(f.written)
+		n.apply()
+	}
+}
+
+// letGo puts a knob back that is wished for no more.
+func (n *node) letGo(k *knob) {
+	k.state, k.text, k.stood = knobLeft, "", false
+	wrote, ever := n.trail.wrote(k.path)
+	if !ever {
+		return
+	}
+	i := slices.IndexFunc(n.journal.Controls, func(c saved) bool { return c.Path == k.path })
+	if i < 0 || wrote == n.journal.Controls[i].found() {
+		return
+	}
+	patience := settleAll
+	line, kept, err := putBackOne(n.root, n.journal.Controls[i], n.trail, n.afar(), &patience)
+	n.log.Info("a control that is wished for no more", slog.String("control", k.label), slog.String("outcome", line),
+		slog.Bool("kept", kept), slog.Any("error", err))
+	_ = k.look() // as above
+}
+
+// look reads what stands there. A policy that went away and came back has new files.
+func (k *knob) look() error {
+	v, err := k.read()
+	if errors.Is(err, unix.ENODEV) && k.file.Reopen() == nil {
+		v, err = k.read()
+	}
+	k.now, k.known = v.number, err == nil
+	return err
+}
+
+// stands says whether what is wanted reads back.
+func (k *knob) stands() bool {
+	return k.known && k.kind.same(value{number: k.now}, value{number: k.want})
+}
+
+// pinned says whether the performance governor holds the preference. It is asked before
+// anything is written, which it would refuse.
+func (k *knob) pinned() bool {
+	return k.policy != nil && k.kind.same(value{number: k.now}, value{number: int64(dvfs.EPPPerformance)}) && k.policy.Pinned()
+}
+
+// words is how the knob stands, for the log.
+func (k *knob) words() string {
+	switch k.state {
+	case knobLeft:
+		return k.state
+	case knobHeld:
+		return k.state + " at " + k.kind.words(value{number: k.now})
+	}
+	return k.state + ": " + k.text
+}
+
+// sayTuning keeps the health items. What drivers and firmware are made like (pinned,
+// locked, absent) is no item: status says it.
+func (n *node) sayTuning(now time.Duration) {
+	var refused []string
+	for _, name := range slices.Sorted(maps.Keys(n.machine.tuning.closed)) {
+		if err := n.machine.tuning.closed[name]; closedAs(err) == knobRefused {
+			refused = append(refused, err.Error())
+		}
+	}
+	drift := false
+	for _, k := range n.machine.tuning.knobs {
+		if k.state == knobRefused {
+			refused = append(refused, k.text)
+		}
+		drift = drift || k.state == knobDrift
+	}
+	n.health.set(len(refused) > 0, item{
+		"tuning-refused", warn, "not taken, and the cap is held all the same: " + few(refused),
+		"see powerd freq list for what the driver offers, or leave frequency: out of powerd.yaml",
+	})
+	if at := n.machine.tuning.driftAt; !drift && (at == 0 || now-at > driftShown) {
+		n.health.clear(tuningDriftCode)
+	}
+}
+
+// few is the first of several texts and how many there are.
+func few(texts []string) string {
+	switch len(texts) {
+	case 0:
+		return ""
+	case 1:
+		return texts[0]
+	}
+	return fmt.Sprintf("%s (and %d more)", texts[0], len(texts)-1)
+}
+
+// closedAs is the state of a knob that could not be opened.
+func closedAs(err error) string {
+	switch {
+	case errors.Is(err, dvfs.ErrNoPreference), errors.Is(err, dvfs.ErrNoTurbo):
+		return knobAbsent
+	case errors.Is(err, dvfs.ErrOffline):
+		return knobOffline
+	}
+	return knobRefused
+}
+
+// forget is for a node whose originals are back.
+func (t *tuning) forget() {
+	if t == nil {
+		return
+	}
+	for _, k := range t.knobs {
+		k.stood, k.wished, k.state, k.text = false, false, "", ""
+	}
+	t.due = 0
+}
+
+func (t *tuning) close() error {
+	if t == nil {
+		return nil
+	}
+	var errs []error
+	for _, h := range t.hands {
+		errs = append(errs, h.Close())
+	}
+	return errors.Join(errs...)
+}

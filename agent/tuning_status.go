@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"errors"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/dvfs"
+)
+
+// What is set beside the cap, for status. A node that only observes shows what stands.
+
+// preferenceRow adds the energy preference to a policy's row.
+func (n *node) preferenceRow(row *headroomv1.PolicyStatus, p *dvfs.Policy) {
+	row.EppState = knobLeft
+	if _, err := p.EPP(); err != nil {
+		row.EppState, row.EppText = closedAs(err), err.Error()
+	}
+	if t := n.machine.tuning; t != nil && n.mode == holding {
+		if err := t.closed[p.Name]; err != nil {
+			row.EppState, row.EppText = closedAs(err), err.Error()
+		}
+		for _, k := range t.knobs {
+			if k.policy == p && k.state != "" {
+				row.EppState, row.EppText, row.EppRequested = k.state, k.text, k.requested()
+			}
+		}
+	}
+}
+
+// turboRow is the machine's turbo switch.
+func (n *node) turboRow() *headroomv1.TurboStatus {
+	row := &headroomv1.TurboStatus{State: knobLeft}
+	turbo, err := dvfs.OpenTurbo(n.root)
+	if err != nil {
+		row.State, row.Text = closedAs(err), err.Error()
+		return row
+	}
+	on, err := turbo.Allowed()
+	if err = errors.Join(err, turbo.Close()); err != nil {
+		row.State, row.Text = knobRefused, err.Error()
+		return row
+	}
+	row.Effective = onOff(on)
+	if t := n.machine.tuning; t != nil && n.mode == holding {
+		if err := t.closed[""]; err != nil {
+			row.State, row.Text = closedAs(err), err.Error()
+		}
+		for _, k := range t.knobs {
+			if k.policy == nil && k.state != "" {
+				row.State, row.Text, row.Requested = k.state, k.text, k.requested()
+			}
+		}
+	}
+	return row
+}
+
+// requested is what is wanted, in words; "" for nothing.
+func (k *knob) requested() string {
+	if !k.wished {
+		return ""
+	}
+	return k.kind.words(value{number: k.want})
+}
