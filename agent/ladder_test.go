@@ -98,7 +98,7 @@ func TestLateCeilingsGoBack(t *testing.T) {
 	}
 }
 
-// Lesson: many machines have their limits locked by firmware, and a kernel that
+// Lesson 8: many machines have their limits locked by firmware, and a kernel that
 // takes such a write without an error. Seen at the first write, the next rung holds.
 func TestLockedLimitsStepDown(t *testing.T) {
 	t.Parallel()
@@ -349,7 +349,7 @@ func TestPackagesComeAndGo(t *testing.T) {
 	}
 }
 
-// Lesson: the same limits stand behind two doors, and the lower one wins. Firmware
+// Lesson 9: the same limits stand behind two doors, and the lower one wins. Firmware
 // that bounds a package through memory-mapped registers is named.
 func TestLowerTwinIsNamed(t *testing.T) {
 	t.Parallel()
@@ -372,8 +372,8 @@ func TestLowerTwinIsNamed(t *testing.T) {
 	}
 }
 
-// Two sockets that count alike are counted twice, two dies of one socket that show
-// one counter once (lesson: the same counter behind each die).
+// Lesson 3: the same counter stands behind each die. Two sockets that count alike are
+// counted twice, two dies of one socket that show one counter once.
 func TestOnlyDiesRepeatACounter(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]units.Power{"package-1": 200 * units.Watt, "package-0-die-1": 100 * units.Watt} {

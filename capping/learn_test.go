@@ -174,7 +174,7 @@ func TestMarginGrowsWithAge(t *testing.T) {
 	}
 }
 
-// Lesson: with SGX or energy filtering RAPL may be off by half; it is said, as a ratio.
+// Lesson 13: with SGX or energy filtering RAPL may be off by half; it is said, as a ratio.
 func TestDisagreementIsTold(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -208,7 +208,7 @@ func TestDisagreementIsTold(t *testing.T) {
 	}
 }
 
-// Lesson: a BMC answers 0, sentinels, values 1000 times too large, and dates of
+// Lesson 11: a BMC answers 0, sentinels, values 1000 times too large, and dates of
 // 1970. None of them teaches anything, whatever comes in which order; and no
 // sequence of sane ones moves the model out of its bounds.
 func TestInsaneReadingsNeverTeach(t *testing.T) {

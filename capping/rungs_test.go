@@ -99,7 +99,7 @@ func TestBandwidthLaws(t *testing.T) {
 	})
 }
 
-// Lesson: first samples after an error, and counters that jump, gave 53 kW
+// Lesson 2: first samples after an error, and counters that jump, gave 53 kW
 // elsewhere. Whatever is sampled, the limit stays a limit and never rises on it.
 func TestStepSurvivesInsaneSamples(t *testing.T) {
 	t.Parallel()

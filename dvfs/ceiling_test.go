@@ -138,7 +138,7 @@ func TestRoundingIsHeld(t *testing.T) {
 	}
 }
 
-// Lesson: limits may vanish after suspend. A ceiling that reads back higher than
+// Lesson 10: limits may vanish after suspend. A ceiling that reads back higher than
 // what was written is drift; a lower one is somebody's stricter bound.
 func TestLostCeilingIsDrift(t *testing.T) {
 	t.Parallel()
@@ -164,7 +164,7 @@ func TestLostCeilingIsDrift(t *testing.T) {
 	}
 }
 
-// Lesson: processors go offline (EBUSY, the policy stays) and come back; then
+// Lesson 10: processors go offline (EBUSY, the policy stays) and come back; then
 // their ceiling is looked at and written again.
 func TestOfflineAndBack(t *testing.T) {
 	t.Parallel()
@@ -211,7 +211,7 @@ func TestPolicyGoneAndBack(t *testing.T) {
 	}
 }
 
-// Lesson: ranges move. Refresh takes the new one in, finds policies that came
+// Lesson 20: ranges move. Refresh takes the new one in, finds policies that came
 // online, and ceilings reach them.
 func TestRefreshFollowsTheMachine(t *testing.T) {
 	t.Parallel()

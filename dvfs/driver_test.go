@@ -19,7 +19,7 @@ import (
 
 const mhz = units.Megahertz
 
-// Lesson: cpufreq drivers differ. Probe the scaling driver and its status, bound
+// Lesson 10: cpufreq drivers differ. Probe the scaling driver and its status, bound
 // with scaling_max_freq, never assume a list of frequencies.
 func TestDrivers(t *testing.T) {
 	t.Parallel()
@@ -82,7 +82,7 @@ func TestModeWithoutAName(t *testing.T) {
 	}
 }
 
-// Lesson: acpi-cpufreq reports the base clock as highest and hides turbo in one
+// Lesson 10: acpi-cpufreq reports the base clock as highest and hides turbo in one
 // step.
 func TestTurboHidesInOneStep(t *testing.T) {
 	t.Parallel()
@@ -96,7 +96,7 @@ func TestTurboHidesInOneStep(t *testing.T) {
 	}
 }
 
-// Lesson: the performance governor pins the energy preference, and a write gives
+// Lesson 10: the performance governor pins the energy preference, and a write gives
 // EBUSY; that is said, and is no fault of the machine.
 func TestPerformancePinsThePreference(t *testing.T) {
 	t.Parallel()
@@ -221,7 +221,7 @@ func TestTurboThatFirmwareHolds(t *testing.T) {
 	}
 }
 
-// Lesson: without counters scaling_cur_freq shows what was asked for; what runs
+// Lesson 10: without counters scaling_cur_freq shows what was asked for; what runs
 // is in cpuinfo_cur_freq, where that may be read and makes sense.
 func TestMeasuredFrequency(t *testing.T) {
 	t.Parallel()

@@ -117,7 +117,7 @@ const unsetClock = 0x2000_0000
 
 // strange is why the answer is no measurement; empty when it may be one.
 //
-// Lesson: a BMC was seen that answers "deactivated", at 1970, with all four powers
+// Lesson 11: a BMC was seen that answers "deactivated", at 1970, with all four powers
 // equal; others fill in 0 or 0xFFFF.
 func (a powerAnswer) strange() string {
 	equal := a.now == a.least && a.now == a.most && a.now == a.mean

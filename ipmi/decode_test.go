@@ -39,7 +39,7 @@ func TestDCMISentinels(t *testing.T) {
 		"short":          func(b []byte) []byte { return b[:17] },
 		"empty":          func([]byte) []byte { return nil },
 		"other group":    func(b []byte) []byte { b[0] = 0; return b },
-		// Lesson: an OpenBMC answered deactivated, 1970 and four equal powers at once.
+		// Lesson 11: an OpenBMC answered deactivated, 1970 and four equal powers at once.
 		"no date and all equal": func(b []byte) []byte {
 			for i := 3; i < 9; i += 2 {
 				copy(b[i:], b[1:3])

@@ -113,7 +113,7 @@ func (t *tracker) measured(now time.Duration, s statistics) {
 
 // implausible is why p cannot be the node's power; empty when it can.
 //
-// Lesson: one BMC in a fleet answers 1000 times too much, another 4294967295.
+// Lesson 11: one BMC in a fleet answers 1000 times too much, another 4294967295.
 func (t *tracker) implausible(now time.Duration, p units.Power) string {
 	switch {
 	case p < t.limits.least:

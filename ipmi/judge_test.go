@@ -66,7 +66,7 @@ func TestIntervalIsLearnedFromChanges(t *testing.T) {
 	}
 }
 
-// Lesson: BMCs go on answering the last value for ever; freshness is judged by changes.
+// Lesson 11: BMCs go on answering the last value for ever; freshness is judged by changes.
 func TestFrozenValueIsStale(t *testing.T) {
 	t.Parallel()
 	s := newStory(t)
@@ -191,7 +191,7 @@ func TestSilence(t *testing.T) {
 	s.want(StateAbsent, "no /dev/ipmi0")
 }
 
-// Lesson: one BMC in a fleet answers a thousand times too much or too little.
+// Lesson 11: one BMC in a fleet answers a thousand times too much or too little.
 func TestThousandfoldJumpIsInsane(t *testing.T) {
 	t.Parallel()
 	s := newStory(t)

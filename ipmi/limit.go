@@ -36,7 +36,7 @@ func readLimit(ctx context.Context, l link) (lim Limit, shown bool, err error) {
 
 // setLimit sets, verifies, activates, verifies again.
 //
-// Lesson: the default of some BMCs switches the server off when the limit is exceeded.
+// Lesson 12: the default of some BMCs switches the server off when the limit is exceeded.
 // So the exception action is forced to none, and nothing is activated that the BMC does
 // not show with it.
 func setLimit(ctx context.Context, l link, p units.Power, loop time.Duration) (Limit, error) {

@@ -63,7 +63,7 @@ func (l *limiter) ask(_ context.Context, cmd command, data []byte) (completion, 
 
 func TestSetLimit(t *testing.T) {
 	t.Parallel()
-	// Lesson: the exception action that a BMC comes with may be "hard power off".
+	// Lesson 12: the exception action that a BMC comes with may be "hard power off".
 	dangerous := Limit{Power: 500 * units.Watt, Action: ActionPowerOff, Correction: 100 * time.Millisecond, Period: 5 * time.Second}
 	slow := Limit{Power: 500 * units.Watt, Action: ActionLog, Correction: 9 * time.Second, Period: 5 * time.Second}
 	cases := []struct {
@@ -185,7 +185,7 @@ func TestRestoreLimit(t *testing.T) {
 	if back, err := restoreLimit(t.Context(), b, found, wrote); err != nil || back != found || b.lim != found {
 		t.Errorf("restored %+v, %v; want %+v", back, err, found)
 	}
-	// Lesson: another writer may have changed it since; only our own value is undone.
+	// Lesson 14: another writer may have changed it since; only our own value is undone.
 	if _, err := restoreLimit(t.Context(), b, Limit{}, wrote); !errors.Is(err, ErrLimitChanged) || b.lim != found {
 		t.Errorf("another writer's limit: %v, holds %+v", err, b.lim)
 	}

@@ -37,7 +37,7 @@ func bubbleMeter(t *testing.T, log *slog.Logger, answer func(context.Context, co
 	return m
 }
 
-// Lesson: a hung BMC holds a call for many seconds, and must hold nothing else.
+// Lesson 11: a hung BMC holds a call for many seconds, and must hold nothing else.
 func TestHungBMCHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -112,7 +112,7 @@ func onePackage(t testing.TB) (*machine, *kernel, *Tree, *Limiter) {
 	return m, k, tree, l
 }
 
-// Lesson: the kernel's errors do not say what happened; reading back does.
+// Lesson 5: the kernel's errors do not say what happened; reading back does.
 func TestKernelWriteErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -221,7 +221,7 @@ func TestKernelReadErrors(t *testing.T) {
 	_, k, tree, _ := onePackage(t)
 	z := tree.Zones()[0]
 	meter := NewMeter(z)
-	// Lesson: a counter that may not be read is an error, and never a silent 0.
+	// Lesson 13: a counter that may not be read is an error, and never a silent 0.
 	for _, c := range []struct {
 		err  error
 		text string

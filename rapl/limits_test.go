@@ -15,7 +15,7 @@ import (
 	"headroom/units"
 )
 
-// Lesson: limits, then windows, then the switch; all fields are verified.
+// Lesson 7: limits, then windows, then the switch; all fields are verified.
 func TestApplyOrder(t *testing.T) {
 	t.Parallel()
 	m, k, _, l := onePackage(t)
@@ -125,7 +125,7 @@ func TestDrift(t *testing.T) {
 	}
 }
 
-// Lesson: of two registers the lower limit wins, and a write to the other one
+// Lesson 9: of two registers the lower limit wins, and a write to the other one
 // changes nothing.
 func TestBinding(t *testing.T) {
 	t.Parallel()

@@ -40,7 +40,7 @@ func TestWhyUnknown(t *testing.T) {
 		{"wrap", 800 * units.Watt, span, []look{
 			{at(0), span - 50*units.Joule, WhyFirst}, {at(1), 50 * units.Joule, WhyMeasured},
 		}, 100 * units.Joule},
-		// Lesson: the counter of an AMD socket at 280 W wraps in 234 s.
+		// Lesson 1: the counter of an AMD socket at 280 W wraps in 234 s.
 		{"AMD, 200 s apart", 280 * units.Watt, 65_532_610_987, []look{
 			{at(0), 60 * units.Kilojoule, WhyFirst}, {at(200), 60*units.Kilojoule + 56*units.Kilojoule - 65_532_610_987, WhyMeasured},
 		}, 56 * units.Kilojoule},
@@ -53,7 +53,7 @@ func TestWhyUnknown(t *testing.T) {
 		{"reset of a counter without a range", 800 * units.Watt, 0, []look{
 			{at(0), 600 * units.Joule, WhyFirst}, {at(1), 5 * units.Joule, WhyReset},
 		}, 0},
-		// Lesson: fixing permissions at run time once gave 53,130 W.
+		// Lesson 2: fixing permissions at run time once gave 53,130 W.
 		{"jump", 800 * units.Watt, span, []look{
 			{at(0), 0, WhyFirst}, {at(1), 53_130 * units.Joule, WhyJump}, {at(2), 53_230 * units.Joule, WhyMeasured},
 		}, 100 * units.Joule},
@@ -129,7 +129,7 @@ func TestTotalIsNeverTooHigh(t *testing.T) {
 	})
 }
 
-// Lesson: sentinels such as all ones are no energy.
+// Lesson 11: sentinels such as all ones are no energy.
 func TestSentinels(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -147,7 +147,7 @@ func TestSentinels(t *testing.T) {
 	}
 }
 
-// Lesson: permissions that flip: the first difference after an error spans a
+// Lesson 2: permissions that flip: the first difference after an error spans a
 // time that nobody watched.
 func TestPermissionFlips(t *testing.T) {
 	t.Parallel()
@@ -197,7 +197,7 @@ func TestUnchanged(t *testing.T) {
 	}
 }
 
-// Lesson: some processors show one counter once for each die, and those who add
+// Lesson 3: some processors show one counter once for each die, and those who add
 // them up multiply the power by the number of dies.
 func TestMirroredDies(t *testing.T) {
 	t.Parallel()

@@ -58,7 +58,7 @@ func TestTreesOfRealMachines(t *testing.T) {
 		skipped int    // zones left out
 	}{
 		{name: "xeon-1s", zones: "package-0 dram-0", counted: "package-0 dram-0"},
-		// Lesson: intel-rapl:N is not socket N.
+		// Lesson 3: intel-rapl:N is not socket N.
 		{name: "xeon-2s", zones: "package-0 dram-0 package-1 dram-1", counted: "package-0 package-1 dram-0 dram-1"},
 		{
 			name: "spr-2s-psys", zones: "package-0 dram-0 package-1 dram-1 psys psys-1",
@@ -77,14 +77,14 @@ func TestTreesOfRealMachines(t *testing.T) {
 			name: "client-psys-mmio", zones: "package-0 core-0 uncore-0 psys package-0-mmio",
 			counted: "package-0", remarks: "psys twins",
 		},
-		// Lesson: AMD without constraints is normal, not an error.
+		// Lesson 21: AMD without constraints is normal, not an error.
 		{
 			name: "epyc-2s", zones: "package-0 core-0 package-1 core-1", counted: "package-0 package-1",
 			remarks: "energy-only",
 		},
 		{name: "odd-links-absolute", zones: "package-0 dram-0", counted: "package-0 dram-0", remarks: "skipped", skipped: 3},
 		{name: "odd-links-nested", zones: "package-0 dram-0", counted: "package-0 dram-0"},
-		// Lesson: resolve links before removing doubles.
+		// Lesson 4: resolve links before removing doubles.
 		{name: "odd-links-twice", zones: "package-0 dram-0", counted: "package-0 dram-0"},
 		{name: "odd-flat", zones: "package-0 dram-0", counted: "package-0 dram-0"},
 	} {
@@ -143,7 +143,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// Lesson: only packages take a cap; the names of constraints say which limit it
+// Lesson 4: only packages take a cap; the names of constraints say which limit it
 // is, and a peak power has no window.
 func TestOnlyPackagesAreLimited(t *testing.T) {
 	t.Parallel()

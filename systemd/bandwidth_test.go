@@ -53,7 +53,7 @@ func TestBandwidthWords(t *testing.T) {
 	}
 }
 
-// Lesson: systemd keeps whole percents of a CPU in the files that it reads again on a
+// Lesson 5: systemd keeps whole percents of a CPU in the files that it reads again on a
 // reload; what is not a whole percent would change by itself.
 func TestBoundsAreWholePercents(t *testing.T) {
 	t.Parallel()

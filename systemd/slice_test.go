@@ -166,7 +166,7 @@ func TestSetReadsBackAndPutsBack(t *testing.T) {
 	}
 }
 
-// Lesson: never restore over another writer's change.
+// Lesson 14: never restore over another writer's change.
 func TestPutBackLeavesAnotherWritersValue(t *testing.T) {
 	t.Parallel()
 	bus, m := machine(t)
@@ -183,7 +183,7 @@ func TestPutBackLeavesAnotherWritersValue(t *testing.T) {
 	}
 }
 
-// Lesson: success of a write says nothing; only what reads back does.
+// Lesson 5: success of a write says nothing; only what reads back does.
 func TestKernelThatDoesNotHoldIt(t *testing.T) {
 	t.Parallel()
 	bus, m := machine(t)
@@ -231,7 +231,7 @@ func TestRefusedByName(t *testing.T) {
 	}
 }
 
-// Lesson: 0 W is a weapon; so is a bandwidth of nothing.
+// Lesson 6: 0 W is a weapon; so is a bandwidth of nothing.
 func TestNothingIsNeverWritten(t *testing.T) {
 	t.Parallel()
 	bus, m := machine(t)

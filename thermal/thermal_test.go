@@ -122,7 +122,7 @@ func TestBareMachine(t *testing.T) {
 	}
 }
 
-// Lesson: meters show 4294967295000 when they do not know, and figures a thousand
+// Lesson 11: meters show 4294967295000 when they do not know, and figures a thousand
 // times off.
 func TestImplausiblePower(t *testing.T) {
 	t.Parallel()

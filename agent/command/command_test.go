@@ -123,7 +123,7 @@ func merge(all ...map[string]string) map[string]string {
 
 const powercap = "sys/class/powercap/"
 
-// Lesson: AMD is normal: a zone that only counts energy is shown, without a limit,
+// Lesson 21: AMD is normal: a zone that only counts energy is shown, without a limit,
 // and so are a platform zone and the twin of a package through other registers.
 func TestZonesOfMachines(t *testing.T) {
 	t.Parallel()

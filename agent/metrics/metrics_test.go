@@ -276,7 +276,7 @@ func TestWhatWentWrongIsToldByControl(t *testing.T) {
 	}
 }
 
-// Lesson: const metrics with the same labels make Prometheus' client refuse the
+// Const metrics with the same labels make Prometheus' client refuse the
 // whole scrape. The first counts.
 func TestTheSameLabelsTwice(t *testing.T) {
 	t.Parallel()

@@ -98,7 +98,7 @@ func TestScrapeInProtobuf(t *testing.T) {
 	}
 }
 
-// Lesson: RAPL at a high rate tells what a processor computes, so powerd does not
+// Lesson 13: RAPL at a high rate tells what a processor computes, so powerd does not
 // hand it on: two scrapes within a second get the same answer, and values are coarse.
 func TestScrapesAreNoProbe(t *testing.T) {
 	t.Parallel()
@@ -133,7 +133,7 @@ func TestScrapesAreNoProbe(t *testing.T) {
 	})
 }
 
-// Lesson: a scrape that resets what it reads makes two readers see half each.
+// Lesson 18: a scrape that resets what it reads makes two readers see half each.
 func TestScrapeResetsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -241,7 +241,7 @@ func TestStopIsLongEnough(t *testing.T) {
 	}
 }
 
-// Lesson: a crash of a Go program ends with 2, like a mistake on the command line. No
+// Lesson 15: a crash of a Go program ends with 2, like a mistake on the command line. No
 // unit may take one for the other, and none gives up.
 func TestCrashedServicesComeBack(t *testing.T) {
 	t.Parallel()

@@ -139,7 +139,7 @@ func TestFrozenReadingDoesNotFollow(t *testing.T) {
 	r.await(t, "200 W", reads(200))
 }
 
-// Lesson: a session does not outlive a restart of the BMC, and nobody tells the client.
+// Lesson 11: a session does not outlive a restart of the BMC, and nobody tells the client.
 func TestRestartedBMCIsLoggedInAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil, nil)
@@ -189,7 +189,7 @@ func TestCipherSuitesAndPrivileges(t *testing.T) {
 	nobody.await(t, "refused", in(ipmi.StateAbsent, "refuses"))
 }
 
-// Lesson: the exception action that a BMC comes with may be "hard power off".
+// Lesson 12: the exception action that a BMC comes with may be "hard power off".
 func TestLimitNeverPowersOff(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

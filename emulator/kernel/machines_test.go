@@ -16,7 +16,7 @@ import (
 	"headroom/units"
 )
 
-// Lesson: of a package's two sets of limits the lower one wins.
+// Lesson 9: of a package's two sets of limits the lower one wins.
 func TestLowerTwinWins(t *testing.T) {
 	t.Parallel()
 	const twin = "sys/devices/virtual/powercap/intel-rapl-mmio/intel-rapl-mmio:0/"
@@ -113,7 +113,7 @@ func conserves(t *rapid.T, shape kernel.Shape) {
 	}
 }
 
-// Lesson: the counter of an AMD socket wraps in minutes.
+// Lesson 1: the counter of an AMD socket wraps in minutes.
 func TestAMDWrapsInMinutes(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, named(t, "epyc"))
@@ -131,7 +131,7 @@ func TestAMDWrapsInMinutes(t *testing.T) {
 	}
 }
 
-// Lesson: on some AMD machines every die shows the counter of its whole socket.
+// Lesson 3: on some AMD machines every die shows the counter of its whole socket.
 func TestMirroredCounters(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, named(t, "epyc-mirrored"))

@@ -182,11 +182,11 @@ func TestWritesAnswerAsTheKernelDoes(t *testing.T) {
 			{zones + "enabled", "0", syscall.ENOSYS, "1"},
 		}},
 		"zones without effect": {named(t, "xeon-1s"), nil, []row{
-			{core + "constraint_0_power_limit_uw", "5000000", 0, "0"}, // Lesson: only package zones take a limit
+			{core + "constraint_0_power_limit_uw", "5000000", 0, "0"}, // Lesson 4: only package zones take a limit
 			{core + "enabled", "1", syscall.ENOSYS, "0"},
 		}},
 		"locked as seen by Linux 6.1": {named(t, "xeon-1s"), []string{"locked"}, []row{
-			{limit, "50000000", 0, "185000000"}, // Lesson: success, and the old value stays
+			{limit, "50000000", 0, "185000000"}, // Lesson 5: success, and the old value stays
 			{limit, "abc", syscall.EINVAL, "185000000"},
 			{pkg + "enabled", "1", syscall.ENOSYS, "0"},
 		}},
@@ -218,7 +218,7 @@ func TestWritesAnswerAsTheKernelDoes(t *testing.T) {
 			{policy1 + "scaling_min_freq", "2050000", 0, "2100000"},
 		}},
 		"userspace not loaded": {named(t, "xeon-1s"), nil, []row{{governor, "userspace", syscall.EINVAL, "schedutil"}}},
-		"intel_pstate active": {named(t, "xeon-2s"), nil, []row{ // Lesson: drivers differ; performance pins the preference
+		"intel_pstate active": {named(t, "xeon-2s"), nil, []row{ // Lesson 10: drivers differ; performance pins the preference
 			{governor, "userspace", syscall.EINVAL, "powersave"},
 			{governor, "schedutil", syscall.EINVAL, "powersave"},
 			{epp, "power", 0, "power"},
@@ -242,7 +242,7 @@ func TestWritesAnswerAsTheKernelDoes(t *testing.T) {
 			{ceiling, "1", 0, "400000"},
 			{"sys/devices/system/cpu/cpufreq/boost", "0", 0, "0"},
 			{ceiling, "3700000", 0, "2450000"},
-			{pkg + "enabled", "1", syscall.ENOSYS, "0"}, // Lesson: AMD without limits is normal
+			{pkg + "enabled", "1", syscall.ENOSYS, "0"}, // Lesson 21: AMD without limits is normal
 		}},
 		"cppc": {named(t, "arm-cppc"), nil, []row{
 			{governor, "userspace", 0, "userspace"},
@@ -313,7 +313,7 @@ func TestReadsAnswerAsTheKernelDoes(t *testing.T) {
 	}
 }
 
-// Lesson: the counter is frozen, reset or leaps, and memory wraps elsewhere than
+// Lesson 1: the counter is frozen, reset or leaps, and memory wraps elsewhere than
 // the package.
 func TestCounterFaults(t *testing.T) {
 	t.Parallel()

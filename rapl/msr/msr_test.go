@@ -159,7 +159,7 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// Lesson: virtual machines answer 0 to every register; that is no RAPL.
+// Lesson 8: virtual machines answer 0 to every register; that is no RAPL.
 func TestNoRAPL(t *testing.T) {
 	t.Parallel()
 	zeros := map[uint32]uint64{unitReg: 0, packageReg: 0, packageLimitReg: 0}
@@ -230,7 +230,7 @@ func TestTooHighByUnits(t *testing.T) {
 	}
 }
 
-// Lesson: locked registers are common, and nothing else shows it as surely.
+// Lesson 8: locked registers are common, and nothing else shows it as surely.
 func TestLocked(t *testing.T) {
 	t.Parallel()
 	regs := intel()
@@ -284,7 +284,7 @@ func TestCoreSum(t *testing.T) {
 	}
 }
 
-// Lesson: memory counts in units of its own on servers.
+// Lesson 1: memory counts in units of its own on servers.
 func TestMemoryUnits(t *testing.T) {
 	t.Parallel()
 	f := &file{cpus: map[int]map[uint32]uint64{0: intel()}}

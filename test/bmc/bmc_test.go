@@ -70,7 +70,7 @@ func TestReadsAnotherBMCsPower(t *testing.T) {
 		t.Errorf("a new value is no news: %+v after %+v", r, first)
 	}
 
-	// Lesson: a BMC that says "not active" still fills in numbers.
+	// Lesson 11: a BMC that says "not active" still fills in numbers.
 	s.remove(t, "watts")
 	await(t, m, "inactive measurement", in(ipmi.StateInsane, "not active"))
 	s.put(t, "watts", "150")
@@ -81,7 +81,7 @@ func TestReadsAnotherBMCsPower(t *testing.T) {
 	s.remove(t, "cc_02")
 	await(t, m, "150 W after busy", reads(150*units.Watt))
 
-	// Lesson: a session does not outlive a restart of the BMC, and nobody tells the client.
+	// Lesson 11: a session does not outlive a restart of the BMC, and nobody tells the client.
 	s.stop()
 	await(t, m, "dead BMC", in(ipmi.StateStale, "no answer"))
 	s.put(t, "watts", "160")
@@ -101,7 +101,7 @@ func TestLimitsAnotherBMC(t *testing.T) {
 	if err != nil || found.Active || found.Action != ipmi.ActionPowerOff {
 		t.Fatalf("limit %+v, %v; want an inactive one that would switch off", found, err)
 	}
-	// Lesson: the default exception action of a limit may switch the server off.
+	// Lesson 12: the default exception action of a limit may switch the server off.
 	set, err := m.SetLimit(ctx, 180_400*units.Milliwatt)
 	if err != nil || !set.Active || set.Action != ipmi.ActionNone || set.Power != 181*units.Watt || set.Correction != time.Second {
 		t.Fatalf("limit %+v, %v; want 181 W, active, no action", set, err)

@@ -136,7 +136,7 @@ func TestPowerFollowsLoadAndLimit(t *testing.T) {
 	}
 }
 
-// Lesson: the kernel rounds limits and windows, truncates what does not fit, and
+// Lesson 5: the kernel rounds limits and windows, truncates what does not fit, and
 // says nothing; so each value is read back, and nonsense never gets that far.
 func TestLimitsReadBack(t *testing.T) {
 	hardware(t, nil, nil)
@@ -158,7 +158,7 @@ func TestLimitsReadBack(t *testing.T) {
 	}
 }
 
-// Lesson: this driver says yes to a write whose register was not written.
+// Lesson 5: this driver says yes to a write whose register was not written.
 func TestSilentlyFailedWriteIsFound(t *testing.T) {
 	hardware(t, nil, nil)
 	l := limiter(t, open(t))
@@ -182,7 +182,7 @@ func TestSilentlyFailedWriteIsFound(t *testing.T) {
 	}
 }
 
-// Lesson: locked registers are common, and show only as a write without effect.
+// Lesson 8: locked registers are common, and show only as a write without effect.
 func TestLockedRegister(t *testing.T) {
 	hardware(t, nil, []string{"locked=1"})
 	l := limiter(t, open(t))
@@ -200,7 +200,7 @@ func TestLockedRegister(t *testing.T) {
 	}
 }
 
-// Lesson: the counter of the package wraps at 32 bits of its unit, and a meter
+// Lesson 1: the counter of the package wraps at 32 bits of its unit, and a meter
 // counts on.
 func TestCounterWraps(t *testing.T) {
 	hardware(t, []string{"energy0_uj=262060000000"}, nil) // 83 J before the end: some seconds of work
