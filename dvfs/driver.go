@@ -80,6 +80,9 @@ func statusOf(open sysfs.Opener, driver string) string {
 	return text
 }
 
+// freqMost is above what any processor runs at: a file that says more is broken.
+const freqMost = 20 * units.Gigahertz
+
 // tableMax bounds a list of frequencies: tables have at most a few dozen.
 const tableMax = 1024
 
@@ -90,7 +93,7 @@ func parseTable(text string) []units.Freq {
 	var table []units.Freq
 	for f := range strings.FieldsSeq(text) {
 		v, err := sysfs.ParseInt("", []byte(f))
-		if err != nil || v <= 0 || len(table) == tableMax {
+		if err != nil || v <= 0 || units.Freq(v) > freqMost || len(table) == tableMax {
 			break
 		}
 		table = append(table, units.Freq(v))

@@ -63,7 +63,7 @@ func (p *Policy) refresh() error {
 	if err := errors.Join(err, errMin, errMax); err != nil {
 		return offline(err)
 	}
-	if lowest == 0 || lowest > highest { // a ceiling of 0 must never be written
+	if lowest == 0 || lowest > highest || highest > freqMost { // a ceiling of 0 must never be written
 		return fmt.Errorf("dvfs: %s: range %v to %v makes no sense", p.Name, lowest, highest)
 	}
 	p.Driver, p.Min, p.Max = driver, lowest, highest
