@@ -188,3 +188,43 @@ func drain(t *testing.T, socket *net.UnixConn) {
 		}
 	}
 }
+
+// Lesson 11: whatever a BMC answers instead of its power, the cap is held without it,
+// and status, metrics and log say the same.
+func TestEveryWrongBMCAnswerIsSaid(t *testing.T) {
+	t.Parallel()
+	for fault, code := range map[string]string{
+		"sentinel=zero": "bmc", "sentinel=max": "bmc", "sentinel=inactive": "bmc", "sentinel=1970": "bmc", "sentinel=equal": "bmc",
+		"factor=1000": "bmc", "factor=0.001": "bmc", "offset=30kW": "bmc", "busy": "bmc", "hang": "bmc",
+		// Lesson 13: one of two sources that differ by half is wrong; which, nobody knows.
+		"factor=1.5": "sensor-disagree",
+	} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			b, cfg := l.withBMC(t, l.config())
+			f, err := bmc.ParseFault(fault)
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.SetFault(f)
+			log := &book{}
+			r := runLogged(t, cfg, log)
+			var s *headroomv1.GetAgentStatusResponse
+			waitFor(t, "status says "+code, func() bool { s = l.status(t); return hasStatusItem(s, code) })
+			if text := exposed(t, s); !strings.Contains(text, `headroom_health{code="`+code+`"`) {
+				t.Errorf("the metrics do not say %s:\n%s", code, text)
+			}
+			if !strings.Contains(log.String(), "code="+code+" ") {
+				t.Errorf("the log does not say %s:\n%s", code, log)
+			}
+			if row := sensor(s, "dcmi"); code == "bmc" && (row.PowerUw != nil || row.GetText() == "") {
+				t.Errorf("sensor %v: no number, and why", row)
+			}
+			waitFor(t, "the node draws what its cap allows", func() bool { return l.node.Wall() <= cfg.Power.FailSafe+cfg.Power.FailSafe/50 })
+			if err := r.stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

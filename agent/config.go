@@ -411,7 +411,7 @@ func (c *Config) law(m *machine) capping.Config {
 		// for a cap that the node can hold, and would only starve it.
 		PackageMin: units.FromWatts(dc / 2),
 		PackageMax: m.packageMax(),
-		HasDRAM:    len(m.drams) > 0,
+		HasDRAM:    m.hasDRAM(),
 	}
 }
 

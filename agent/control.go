@@ -134,7 +134,7 @@ func fileControl(c *sysfs.Control, label string, k kind) control {
 func (c control) save() (saved, error) {
 	v, err := c.read()
 	if err != nil {
-		return saved{}, fmt.Errorf("agent: save %s: %w", c.label, err)
+		return saved{}, fmt.Errorf("agent: save %s: %w: %w", c.label, ErrUnread, err)
 	}
 	return saved{Path: c.path, Label: c.label, Kind: c.kind, Original: v.number, Text: v.text}, nil
 }

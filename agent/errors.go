@@ -19,6 +19,10 @@ var ErrNoLeader = errors.New("no coordinator that leads answers")
 // ErrNameTaken reports that another machine is admitted under this node's name.
 var ErrNameTaken = errors.New("the name belongs to another machine")
 
+// ErrUnread reports a control that cannot be read, so that it cannot be saved and
+// must not be written.
+var ErrUnread = errors.New("what it holds cannot be read")
+
 func badConfig(problem, hint string) error {
 	return &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: problem, Hint: hint}
 }

@@ -17,8 +17,11 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
 	"go.uber.org/goleak"
 
+	"headroom/agent/metrics"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/emulator"
@@ -257,9 +260,19 @@ type running struct {
 
 func run(t *testing.T, cfg Config) *running {
 	t.Helper()
+	return runLog(t, cfg, testLog(t))
+}
+
+// runLogged is run with the log where the test can read it.
+func runLogged(t *testing.T, cfg Config, to io.Writer) *running {
+	t.Helper()
+	return runLog(t, cfg, slog.New(slog.NewTextHandler(to, nil)))
+}
+
+func runLog(t *testing.T, cfg Config, log *slog.Logger) *running {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{t: t, cancel: cancel, ended: make(chan error, 1)}
-	log := testLog(t)
 	go func() {
 		err := Run(ctx, cfg, log)
 		log.Debug("powerd ended", slog.Any("error", err))
@@ -462,4 +475,22 @@ func (c *coordinator) Release(_ context.Context, req *connect.Request[headroomv1
 	}
 	c.released++
 	return connect.NewResponse(&headroomv1.ReleaseResponse{Revision: 5, ChargeUw: int64(245 * units.Watt)}), nil
+}
+
+// exposed is what a scrape shows of a status.
+func exposed(t *testing.T, s *headroomv1.GetAgentStatusResponse) string {
+	t.Helper()
+	registry := prometheus.NewPedanticRegistry()
+	registry.MustRegister(metrics.New(Version, func() *headroomv1.GetAgentStatusResponse { return s }, metrics.NewLoop()))
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&text, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return text.String()
 }

@@ -101,7 +101,13 @@ const noRungCode = "no-rapl"
 // climb saves the originals of the chosen rung and writes the fail-safe cap with
 // it. failed is why the rung did not take it.
 func (n *node) climb() (failed, err error) {
-	if err := n.saveOriginals(); err != nil {
+	adopted := n.journal != nil && !n.ownJournal
+	switch err := n.saveOriginals(); {
+	case errors.Is(err, ErrUnread) && !adopted:
+		return err, nil
+	case errors.Is(err, ErrUnread):
+		return nil, unsaved(err)
+	case err != nil:
 		return nil, err
 	}
 	n.mode = holding
@@ -161,7 +167,8 @@ func (n *node) climbFreq(covered bool) error {
 func (n *node) stepDown(failed error) bool {
 	var lock *rapl.LockedError
 	locked := errors.As(failed, &lock)
-	if !n.ownJournal && !locked {
+	adopted := n.journal != nil && !n.ownJournal
+	if adopted && !locked {
 		return false
 	}
 	before, infoRAPL, infoFreq := n.machine.ladder, n.machine.raplInfo, n.machine.freqInfo
@@ -174,7 +181,7 @@ func (n *node) stepDown(failed error) bool {
 		info.State = capping.RungLocked
 	}
 	n.machine.choose()
-	if !n.machine.capable() && !n.ownJournal {
+	if !n.machine.capable() && adopted {
 		n.machine.ladder, n.machine.raplInfo, n.machine.freqInfo = before, infoRAPL, infoFreq
 		return false
 	}
@@ -245,6 +252,16 @@ func (n *node) ladderRows() []capping.RungInfo {
 
 // rung is the rung that holds the cap, in the words of the contract.
 func (n *node) rung() string { return n.machine.ladder.Use.String() }
+
+// unsaved is the error of a control that came since an earlier powerd saved the
+// others, and that cannot be read.
+func unsaved(err error) error {
+	return &cli.Error{
+		Code: "unread-control", Exit: cli.ExitFailed, Err: err,
+		Message: fmt.Sprintf("%v; the limits of the powerd before stay written, and its originals saved", err),
+		Hint:    "see powerd zone list and powerd freq list; powerd limit restore --force puts back what was saved",
+	}
+}
 
 // saveFailed is the error of a journal that could not be stored.
 func saveFailed(stateDir string, err error) error {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"strings"
 	"time"
 
 	"headroom/capping"
@@ -240,7 +241,7 @@ func (n *node) gather(at lease.Instant) {
 	n.sample = n.machine.look(at)
 	n.learn(now)
 	n.standIn(now)
-	if n.sample.Package.Known {
+	if n.sample.Package.Known && (n.sample.DRAM.Known || !n.lawCfg.HasDRAM) {
 		n.knownAt = now
 	}
 	n.tally.AddLimited(n.limitedBy(now), n.sample.Elapsed)
@@ -416,10 +417,7 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 		fmt.Sprintf("no lease (%v): the node holds its fail-safe cap of %v", n.holder.Why(), n.holder.Memory().FailSafe),
 		"it comes back by itself once a leader grants again; see coordinator status",
 	})
-	n.health.set(len(n.machine.sockets) > 0 && now.Boot-max(n.knownAt, n.began) > quietSensor, item{
-		"sensor", warn,
-		"package power cannot be read: limits hold or fall, and never rise", "energy_uj is readable by root only; see powerd zone list",
-	})
+	n.watchSensor(now.Boot)
 	n.health.set(n.mode == holding && n.rail() == capping.AtFloor, item{
 		"cap-below-floor", warn,
 		"the cap asks for less than the processor can be limited to", "raise power.floor: in powerd.yaml to what the node really holds",
@@ -451,6 +449,30 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	if n.kept%publishEvery == 0 {
 		n.publish(now) // whoever asks gets a fresh one; this is for when the owner is stuck
 	}
+}
+
+// watchSensor says when nothing tells what the node draws.
+func (n *node) watchSensor(now time.Duration) {
+	if len(n.machine.sockets) == 0 {
+		n.health.set(n.blind() && now-n.began > quietSensor, item{
+			"sensor", warn, "nothing here measures power: " + n.blindWords(),
+			"give the node a BMC that tells it (ipmi in powerd.yaml), or load the RAPL driver; see powerd sensor list",
+		})
+		return
+	}
+	n.health.set(now-max(n.knownAt, n.began) > quietSensor, item{
+		"sensor", warn,
+		"power cannot be read (" + strings.Join(n.machine.unmeasured(), ", ") + "): limits hold or fall, and never rise",
+		"energy_uj is readable by root only, and a counter that stands still counts for nothing; see powerd zone list",
+	})
+}
+
+// blindWords are what a node without any measurement goes by.
+func (n *node) blindWords() string {
+	if n.mode == holding {
+		return "the cap is held by what the configuration says full load draws"
+	}
+	return "what it draws is unknown to the cluster"
 }
 
 // rail is where the limits stand.

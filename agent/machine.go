@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -58,6 +59,8 @@ type machine struct {
 	raplInfo, freqInfo capping.RungInfo
 	ladder             capping.Ladder
 	strange            []string // packages that came after the start, and are not limited
+	lost               []string // packages whose zones are gone while their processors run
+	odd                []string // zones that may be memory: of no known kind, or not readable
 
 	lookedAt time.Duration
 	cpu      cpuTimes
@@ -122,8 +125,25 @@ func (m *machine) openRAPL(open func(*os.Root) (*rapl.Tree, error), enforce bool
 	for _, z := range tree.OfKind(rapl.DRAM) {
 		m.drams = append(m.drams, &memory{zone: z, meter: rapl.NewMeter(z)})
 	}
+	m.noteOdd()
 	return nil
 }
+
+// noteOdd finds what may be memory and does not say so. Taking it for none would
+// leave its watts out of every sum.
+func (m *machine) noteOdd() {
+	for _, z := range m.tree.Zones() {
+		if z.Kind == rapl.Other {
+			m.odd = append(m.odd, fmt.Sprintf("%q (a zone of no known kind)", z.Label))
+		}
+	}
+	if err := m.tree.Skipped(); err != nil {
+		m.odd = append(m.odd, strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+}
+
+// hasDRAM says that memory counts by itself, or may.
+func (m *machine) hasDRAM() bool { return len(m.drams)+len(m.odd) > 0 }
 
 // addSocket takes one package in; one without a hand on its limits rules the rung out.
 func (m *machine) addSocket(z *rapl.Zone, enforce bool) {
@@ -242,8 +262,7 @@ func (m *machine) look(now lease.Instant) capping.Sample {
 			s.power = capping.Reading{}
 			continue // unplugged: it draws nothing
 		}
-		r, _ := s.meter.LookAt(moment) // an error is an unknown reading; health names it
-		s.power.Power, s.power.Known = r.Power()
+		s.power = drawn(s.meter, moment)
 		if !m.mirrors.Counts(i) {
 			continue // its watts are counted with the other die's
 		}
@@ -257,14 +276,37 @@ func (m *machine) look(now lease.Instant) capping.Sample {
 	if len(m.meters) > 1 {
 		m.mirrors.NoteMeters(m.meters)
 	}
-	in.DRAM.Known = len(m.drams) > 0
+	in.DRAM.Known = len(m.drams) > 0 && len(m.odd) == 0
 	for _, d := range m.drams {
-		r, _ := d.meter.LookAt(moment)
-		d.power.Power, d.power.Known = r.Power()
+		d.power = drawn(d.meter, moment)
 		in.DRAM.Power += d.power.Power
 		in.DRAM.Known = in.DRAM.Known && d.power.Known
 	}
 	return in
+}
+
+// drawn is the power that one look shows. A counter that stands still shows none:
+// whatever runs draws something, so it is frozen, and 0 W would be made up.
+func drawn(m *rapl.Meter, at rapl.Moment) capping.Reading {
+	r, _ := m.LookAt(at) // an error is an unknown reading; health names it
+	p, known := r.Power()
+	return capping.Reading{Power: p, Known: known && p > 0}
+}
+
+// unmeasured names what takes part in the node's power and cannot be read.
+func (m *machine) unmeasured() []string {
+	names := slices.Clone(m.odd)
+	for _, s := range m.sockets {
+		if !s.power.Known && !s.zone.Gone() {
+			names = append(names, s.zone.Label)
+		}
+	}
+	for _, d := range m.drams {
+		if !d.power.Known {
+			names = append(names, d.zone.Label)
+		}
+	}
+	return names
 }
 
 // share splits what the law wants between the packages.

@@ -2,10 +2,13 @@ package agent
 
 import (
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"strings"
 
 	"headroom/rapl"
+	"headroom/rapl/sysfs"
 )
 
 // refreshEvery is the seconds between two looks for zones, policies and sensors
@@ -48,7 +51,51 @@ func (n *node) refreshZones() {
 		"new-package", fail, "packages that came after the start are not limited: " + strings.Join(n.machine.strange, ", ") +
 			"; the node is charged its rated watts", "start powerd again: it saves and limits them",
 	})
+	n.machine.lost = n.machine.findLost()
+	n.health.set(len(n.machine.lost) > 0, item{
+		"lost-package", fail, "the limits of " + strings.Join(n.machine.lost, ", ") + " are gone while its processors run, so nothing holds it;" +
+			" the node is charged its rated watts",
+		"see whether the RAPL driver was unloaded (modprobe intel_rapl_msr); powerd started anew takes the next rung",
+	})
 	n.watchTwins()
+}
+
+// findLost are the packages whose zones are gone although they run: their limits
+// may stand at anything. One that was unplugged is none of them.
+func (m *machine) findLost() []string {
+	var lost []string
+	var online map[int]bool
+	for _, s := range m.limited() {
+		if !s.zone.Gone() {
+			continue
+		}
+		if online == nil {
+			online = onlinePackages(m.root)
+		}
+		if n, ok := s.zone.Socket(); !ok || online[n] || len(online) == 0 {
+			lost = append(lost, s.zone.Label)
+		}
+	}
+	return lost
+}
+
+// cpuDir has a folder for each CPU; one that is offline shows no topology.
+const cpuDir = "sys/devices/system/cpu"
+
+// onlinePackages are the sockets that have a CPU online.
+func onlinePackages(root *os.Root) map[int]bool {
+	online := map[int]bool{}
+	entries, err := fs.ReadDir(root.FS(), cpuDir)
+	if err != nil {
+		return online
+	}
+	for _, e := range entries {
+		n, err := sysfs.ReadInt(root, cpuDir+"/"+e.Name()+"/topology/physical_package_id")
+		if err == nil {
+			online[int(n)] = true
+		}
+	}
+	return online
 }
 
 // watchTwins says when a package is held to less than was written, by the limits

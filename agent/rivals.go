@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"headroom/capping"
 	"headroom/systemd"
 )
 
@@ -108,9 +109,34 @@ func (n *node) noteDrift(now time.Duration) {
 			n.drift(now, policy, fmt.Sprintf("the frequency ceiling of %s stands higher than it was written", strings.Join(names, ", ")))
 		}
 	}
+	n.health.set(!ok, item{
+		"limit-unread", warn, "what the hardware holds cannot be read back: " + n.unread(),
+		"the node reports that it does not know, and writes its limit again; see powerd zone list and powerd freq list",
+	})
 	if n.driftAt == 0 || now-n.driftAt > driftShown {
 		n.health.clear("limit-drift")
 	}
+}
+
+// unread names the limits that do not read back.
+func (n *node) unread() string {
+	var names []string
+	for _, s := range n.machine.limited() {
+		if !s.readable && !s.zone.Gone() {
+			names = append(names, s.zone.Label)
+		}
+	}
+	if n.machine.ladder.Use == capping.RungFreq {
+		for _, r := range n.machine.freq.report {
+			if !r.Known {
+				names = append(names, r.Policy)
+			}
+		}
+	}
+	if len(names) == 0 {
+		return "nothing was written yet"
+	}
+	return strings.Join(names, ", ")
 }
 
 // drift says, and counts, that a control stands at another value than was written.

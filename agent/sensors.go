@@ -54,10 +54,10 @@ func (n *node) sensors(now time.Duration) []*headroomv1.SensorStatus {
 func raplRow(name string, power capping.Reading, still time.Duration) *headroomv1.SensorStatus {
 	row := &headroomv1.SensorStatus{Source: "rapl", Name: name, State: status.OK, AgeMs: new(still.Milliseconds())}
 	switch {
-	case !power.Known:
-		row.State, row.Text, row.AgeMs = "unknown", "the counter cannot be read, or was reset", nil
 	case still > sensorOld:
 		row.State, row.Text = "stale", "the counter does not move"
+	case !power.Known:
+		row.State, row.Text, row.AgeMs = "unknown", "the counter cannot be read, or was reset", nil
 	default:
 		row.PowerUw = new(int64(power.Power))
 	}

@@ -84,7 +84,7 @@ func (n *node) effective() capping.Reading {
 func (n *node) excessWall() (units.Power, bool) {
 	switch n.machine.ladder.Use {
 	case capping.RungRAPL:
-		if n.machine.off() || len(n.machine.strange) > 0 {
+		if n.machine.off() || len(n.machine.strange)+len(n.machine.lost) > 0 {
 			return max(0, n.cfg.Power.Rated-n.caps.now), true
 		}
 		over, ok := n.machine.excess()
