@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path"
+	"strings"
 	"time"
 
 	"headroom/dvfs"
@@ -184,9 +185,9 @@ func (c saved) write(root *os.Root, v value, patience *time.Duration) (got value
 }
 
 // took says whether got is what became of v, which was written. While turbo is off,
-// ceilings read back lower than they are.
+// ceilings read back lower than they are; where the range has moved, they go as far as it does.
 func (c saved) took(root *os.Root, got, v value) bool {
-	return c.Kind.same(got, v) || c.Kind == freqControl && got.number < v.number && turboIsOff(root)
+	return c.Kind.same(got, v) || c.Kind == freqControl && got.number < v.number && turboIsOff(root) || rangeMoved(root, c, got.number)
 }
 
 func turboIsOff(root *os.Root) bool {
@@ -226,4 +227,23 @@ func (c saved) byTurbo(root *os.Root, t *trail, now value) bool {
 	}
 	top, err := sysfs.ReadInt(root, path.Join(path.Dir(c.Path), "cpuinfo_max_freq"))
 	return err == nil && now.number == top
+}
+
+// rangeMoved says that a frequency bound reads back as the end of the range that the
+// policy has now, beyond which the original lies: turbo was switched, or firmware or
+// a kernel moved it. That is as far back as it can go.
+func rangeMoved(root *os.Root, c saved, now int64) bool {
+	end, beyond := "", false
+	switch {
+	case c.Kind != freqControl:
+	case strings.HasSuffix(c.Path, "/"+floorFile):
+		end, beyond = "cpuinfo_min_freq", now > c.Original
+	default:
+		end, beyond = "cpuinfo_max_freq", now < c.Original
+	}
+	if !beyond {
+		return false
+	}
+	v, err := sysfs.ReadInt(root, path.Join(path.Dir(c.Path), end))
+	return err == nil && v == now
 }

@@ -28,11 +28,13 @@ func (n *node) logMachine() {
 	}
 	top := n.machine.packageMax()
 	wall := units.FromWatts((top + n.cfg.Power.Other).Watts() / n.cfg.Power.SupplyEfficiency)
-	if top > 0 && wall < n.cfg.Power.FailSafe {
-		// Ranges move with kernels and firmware: never a reason not to start.
-		n.log.Warn("the packages take less than the fail-safe cap asks for; limits are clamped",
-			slog.Float64("package_max_w", top.Watts()), slog.Float64("fail_safe_w", n.cfg.Power.FailSafe.Watts()))
-	}
+	// Ranges move with kernels and firmware: never a reason not to start.
+	n.health.set(top > 0 && wall < n.cfg.Power.FailSafe, item{
+		"range-moved", warn,
+		fmt.Sprintf("the packages take at most %v, which goes with %v at the wall: less than the fail-safe cap of %v; limits are clamped",
+			top, wall, n.cfg.Power.FailSafe),
+		"a kernel or firmware update may have moved the range: bring power.max and fail_safe in powerd.yaml in line",
+	})
 }
 
 // refuseJournal leaves the node at its fail-safe cap without touching the damaged

@@ -85,17 +85,27 @@ func (l *link) offer(m *headroomv1.NodeMessage) {
 
 // keep opens the stream again and again until ctx ends.
 func (l *link) keep(ctx context.Context) {
-	pause := backoffMin
+	var pause backoff
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := l.once(ctx)
 		l.post(ctx, linkEvent{link: l, down: err})
-		if time.Since(began) > steady {
-			pause = backoffMin
-		}
-		rest(ctx, pause/2+rand.N(pause/2))
-		pause = min(2*pause, backoffMax)
+		rest(ctx, pause.next(time.Since(began)))
 	}
+}
+
+// backoff is the pause before a stream is opened again. It grows while streams
+// fail, and half of it is chance: nodes that lost one coordinator together must not
+// come back together.
+type backoff struct{ longest time.Duration }
+
+// next is the pause after a stream that lived so long.
+func (b *backoff) next(lived time.Duration) time.Duration {
+	b.longest = min(max(2*b.longest, backoffMin), backoffMax)
+	if lived > steady {
+		b.longest = backoffMin
+	}
+	return b.longest/2 + rand.N(b.longest/2)
 }
 
 // once is the life of one stream; it returns why it ended.

@@ -428,6 +428,7 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	if n.kept%refreshEvery == 0 {
 		n.refresh()
 	}
+	n.watchFields(now.Boot)
 	n.watchHeat(now.Boot)
 	n.watchBMC(now.Boot)
 	n.watchSprint()

@@ -35,6 +35,7 @@ type socket struct {
 	drifted   bool            // effective differs from written
 	off       bool            // the limits' switch stands at off: nothing bounds the package
 	rewroteAt time.Duration   // when another writer's change was last written over
+	resetAt   time.Duration   // the same of windows and clamp
 }
 
 // memory is one DRAM zone.
@@ -442,14 +443,7 @@ func (s *socket) prepare(note func(path string, value, before int64) error) (win
 		}
 		windows = errors.Join(windows, errRead)
 	}
-	on, err := s.zone.Enabled()
-	if err != nil || on {
-		return windows, nil // no switch, or on already
-	}
-	if err := note(s.limiter.SwitchPath(), 1, 0); err != nil {
-		return windows, err
-	}
-	return windows, s.limiter.Enable()
+	return windows, s.limiter.SwitchOn(note)
 }
 
 // forget is for a node whose originals are back: nothing of what stands there is

@@ -172,7 +172,12 @@ func putBackOne(root *os.Root, c saved, t *trail, far afar, patience *time.Durat
 		return "", false, err
 	}
 	got, err := c.write(root, c.found(), &wait)
-	if err == nil && !c.took(root, got, c.found()) {
+	switch {
+	case err != nil || c.Kind.same(got, c.found()):
+	case rangeMoved(root, c, got.number):
+		was = fmt.Sprintf("%s, which is as far as the range goes now (it was %s)", c.Kind.words(got), was)
+	case c.took(root, got, c.found()):
+	default:
 		err = fmt.Errorf("wrote %s, reads %s", was, c.Kind.words(got))
 	}
 	return was, false, err

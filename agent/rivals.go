@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -115,6 +116,41 @@ func (n *node) noteDrift(now time.Duration) {
 	})
 	if n.driftAt == 0 || now-n.driftAt > driftShown {
 		n.health.clear("limit-drift")
+	}
+}
+
+// watchFields looks once a second at what bounds a package beside the limits and
+// their switch, which each turn looks at: the windows, and the clamp where that has
+// a switch of its own.
+func (n *node) watchFields(now time.Duration) {
+	if n.mode != holding {
+		return
+	}
+	for _, s := range n.machine.limited() {
+		if s.zone.Gone() || s.written.long == 0 {
+			continue
+		}
+		drifts, _ := s.limiter.Drift() // each turn tells what cannot be read
+		for _, d := range drifts {
+			k, what := controlKind(s.limiter, d.Path)
+			if k == powerControl || d.Path == s.limiter.SwitchPath() {
+				continue
+			}
+			n.drift(now, s.zone.Label, fmt.Sprintf("%s %s holds %s, %s was written", s.zone.Label, what, k.words(value{number: d.Reads}), k.words(value{number: d.Written})))
+			if n.mayWriteOver(now, s.resetAt) {
+				s.resetAt = now
+				n.resetFields(s)
+			}
+		}
+	}
+}
+
+// resetFields brings windows and switches back to what they are meant to be.
+func (n *node) resetFields(s *socket) {
+	windows, err := s.prepare(n.trail.note)
+	if err := errors.Join(windows, err); err != nil {
+		n.countWrite(s.zone.Label, err)
+		n.log.Warn("windows and switches are not as they should be", slog.String("zone", s.zone.Label), slog.Any("error", err))
 	}
 }
 

@@ -18,6 +18,10 @@ var ErrNoZone = errors.New("no RAPL zone")
 // ErrNoConstraint reports a zone that offers no limit of the name asked for.
 var ErrNoConstraint = errors.New("no such constraint")
 
+// ErrNotPackage reports an attempt to limit a zone that is no processor package:
+// cores, memory and the platform may show limits too, but a cap is a package's.
+var ErrNotPackage = errors.New("only a processor package takes a cap")
+
 // ErrZeroLimit reports an attempt to write a limit of 0 W (or less), which
 // hardware may take as "as slow as you can": it is never written.
 var ErrZeroLimit = errors.New("a limit of 0 W is never written")

@@ -68,10 +68,14 @@ type Limiter struct {
 // mark is what was last written to a control, and how that read back.
 type mark struct{ want, got int64 }
 
-// Limiter opens the zone's limits for writing. It fails with ErrNoConstraint
-// when the zone has no long_term limit (AMD, cores, DRAM) and with
-// fs.ErrPermission when the files may not be written. Nothing is written yet.
+// Limiter opens the zone's limits for writing. It fails with ErrNotPackage for
+// cores, memory and the platform, with ErrNoConstraint when the zone has no
+// long_term limit (AMD) and with fs.ErrPermission when the files may not be
+// written. Nothing is written yet.
 func (z *Zone) Limiter() (*Limiter, error) {
+	if z.Kind != Package {
+		return nil, fmt.Errorf("rapl: %s: %w", z.Label, ErrNotPackage)
+	}
 	if _, err := z.Constraint(LongTerm); err != nil {
 		return nil, err
 	}

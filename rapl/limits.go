@@ -52,7 +52,7 @@ func (l *Limiter) Apply(want Limits, note Note) (Limits, error) {
 		}
 	}
 	if want.Enable {
-		errs = append(errs, l.switchOn(note))
+		errs = append(errs, l.SwitchOn(note))
 	}
 	got, err := l.Read()
 	return got, errors.Join(append(errs, err)...)
@@ -72,8 +72,8 @@ func (l *Limiter) step(c *sysfs.Control, want int64, note Note, write func() err
 	return write()
 }
 
-// switchOn enables what is not on.
-func (l *Limiter) switchOn(note Note) error {
+// SwitchOn is Enable for what is not on, with each switch noted before it is written.
+func (l *Limiter) SwitchOn(note Note) error {
 	off := false
 	for _, c := range []*sysfs.Control{l.clamp, l.enabled} {
 		if c == nil {

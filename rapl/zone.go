@@ -18,6 +18,10 @@ const (
 	ShortTerm = "short_term" // PL2: mean over a window of milliseconds
 )
 
+// designLeast is less than any package that takes a limit is designed for. Firmware
+// that states less is not believed: a limit clamped to it would be next to 0 W.
+const designLeast = 3 * units.Watt
+
 // constraintsMax bounds the constraint files looked for in a zone; the kernel
 // registers three at most (long_term, short_term, peak_power).
 const constraintsMax = 8
@@ -166,8 +170,8 @@ func (z *Zone) close() error {
 type Constraint struct {
 	// Name is "long_term", "short_term" or "peak_power".
 	Name string
-	// PowerMax is the highest limit the constraint says it accepts; 0 when it
-	// does not say (the kernel answers ENODATA for some).
+	// PowerMax is the highest limit the constraint says it accepts; 0 when it does
+	// not say (the kernel answers ENODATA for some), or says what cannot be.
 	PowerMax units.Power
 
 	number int
@@ -188,7 +192,7 @@ func openConstraint(open sysfs.Opener, dir string, number int) (*Constraint, err
 	if w, err := sysfs.NewAttr(constraintPath(dir, number, "time_window_us"), open); err == nil {
 		c.window = w
 	}
-	if v, err := open.ReadInt(constraintPath(dir, number, "max_power_uw")); err == nil {
+	if v, err := open.ReadInt(constraintPath(dir, number, "max_power_uw")); err == nil && units.Power(v) >= designLeast {
 		c.PowerMax = units.Power(v)
 	}
 	return c, nil
