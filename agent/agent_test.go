@@ -68,6 +68,7 @@ func TestHoldsWhatItIsGranted(t *testing.T) {
 	}
 }
 
+// Lesson 15: a cap ends by itself, and what follows is lower.
 func TestLeaseEndsByItself(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
@@ -134,6 +135,7 @@ func TestRestoreWithTheAgentRunning(t *testing.T) {
 	}
 }
 
+// Lesson 19: a limit that was changed is put right without anybody's doing, and told.
 func TestAnotherWriterIsCorrectedAndReported(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
@@ -156,6 +158,7 @@ func TestAnotherWriterIsCorrectedAndReported(t *testing.T) {
 	})
 }
 
+// Lesson 14: what another program wrote since is left alone and named.
 func TestAnotherWritersChangeIsNotRestoredOver(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
@@ -208,8 +211,9 @@ func TestNameOfAnotherMachine(t *testing.T) {
 	}
 }
 
-// A powerd that lost its state starts at the least it can hold: a fail-safe cap
-// that was configured since may be more than the coordinators charge it for.
+// Lesson 15: a powerd that lost its state starts at the least it can hold: a
+// fail-safe cap that was configured since may be more than the coordinators charge it
+// for.
 func TestLostStateStartsAtTheLowestCap(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)

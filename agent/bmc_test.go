@@ -37,16 +37,18 @@ func (l *lab) withBMC(t *testing.T, cfg Config) (*bmc.BMC, Config) {
 	return b, cfg
 }
 
-func sensor(s *headroomv1.GetAgentStatusResponse, source string) *headroomv1.SensorStatus {
+// wallSensor is what status tells of the BMC's own reading.
+func wallSensor(s *headroomv1.GetAgentStatusResponse) *headroomv1.SensorStatus {
 	for _, row := range s.GetSensors() {
-		if row.GetSource() == source {
+		if row.GetSource() == "dcmi" {
 			return row
 		}
 	}
 	return &headroomv1.SensorStatus{}
 }
 
-// The wall is learned from the BMC, and its own limit follows the cap and goes back.
+// Lesson 12: the wall is learned from the BMC, and its own limit follows the cap and
+// goes back.
 func TestWallFromTheBMC(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
@@ -56,7 +58,7 @@ func TestWallFromTheBMC(t *testing.T) {
 	waitFor(t, "a lease is held", c.acknowledged)
 	waitFor(t, "the wall is read and learned from", func() bool {
 		s := l.status(t)
-		return sensor(s, "dcmi").GetState() == "ok" && sensor(s, "dcmi").PowerUw != nil && s.GetOtherFrom() == "learned"
+		return wallSensor(s).GetState() == "ok" && wallSensor(s).PowerUw != nil && s.GetOtherFrom() == "learned"
 	})
 	waitFor(t, "the BMC's own limit stands above the cap", func() bool {
 		p, on := b.Limit()
@@ -76,7 +78,7 @@ func TestWallFromTheBMC(t *testing.T) {
 	}
 }
 
-// A BMC that hangs or was never there: the cap is held, and it is said.
+// Lesson 11: a BMC that hangs or was never there: the cap is held, and it is said.
 func TestBMCThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
@@ -87,7 +89,7 @@ func TestBMCThatDoesNotAnswer(t *testing.T) {
 	c.grant(t, 120*units.Watt)
 	waitFor(t, "the cap is carried out", c.acknowledged)
 	waitFor(t, "it is said", func() bool { return hasItem(c.last(), "bmc") })
-	if s := sensor(l.status(t), "dcmi"); s.GetState() == "ok" || s.GetText() == "" || s.PowerUw != nil {
+	if s := wallSensor(l.status(t)); s.GetState() == "ok" || s.GetText() == "" || s.PowerUw != nil {
 		t.Errorf("sensor %v", s)
 	}
 }
@@ -212,13 +214,18 @@ func TestEveryWrongBMCAnswerIsSaid(t *testing.T) {
 			r := runLogged(t, cfg, log)
 			var s *headroomv1.GetAgentStatusResponse
 			waitFor(t, "status says "+code, func() bool { s = l.status(t); return hasStatusItem(s, code) })
+			for _, i := range s.GetHealth() {
+				if i.GetCode() == "sensor-disagree" && !strings.Contains(i.GetText(), "disagrees by +") {
+					t.Errorf("%v: by how much they differ is not said", i)
+				}
+			}
 			if text := exposed(t, s); !strings.Contains(text, `headroom_health{code="`+code+`"`) {
 				t.Errorf("the metrics do not say %s:\n%s", code, text)
 			}
 			if !strings.Contains(log.String(), "code="+code+" ") {
 				t.Errorf("the log does not say %s:\n%s", code, log)
 			}
-			if row := sensor(s, "dcmi"); code == "bmc" && (row.PowerUw != nil || row.GetText() == "") {
+			if row := wallSensor(s); code == "bmc" && (row.PowerUw != nil || row.GetText() == "") {
 				t.Errorf("sensor %v: no number, and why", row)
 			}
 			waitFor(t, "the node draws what its cap allows", func() bool { return l.node.Wall() <= cfg.Power.FailSafe+cfg.Power.FailSafe/50 })

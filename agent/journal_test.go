@@ -138,6 +138,7 @@ func TestDamagedJournalKeepsTheFailSafeCap(t *testing.T) {
 	}
 }
 
+// Lesson 14: after a reboot the value before is the one that was found then.
 func TestAfterARebootTheLimitsFoundAreTheOriginals(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)

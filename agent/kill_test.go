@@ -24,6 +24,8 @@ import (
 // kills is the least number of kills that the claim is tested with.
 const kills = 36
 
+// Lesson 14: settings outlive the program that made them; after kill -9 at any point a restore
+// still brings every original back.
 func TestKilledAtAnyPoint(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
@@ -281,8 +283,8 @@ func (l *lab) forceBack(t *testing.T, originals map[string]int64) {
 	}
 }
 
-// A start that finds the journal of a killed powerd writes the fail-safe cap
-// before it opens any stream, and keeps the first originals.
+// Lesson 15: a start that finds the journal of a killed powerd writes the fail-safe
+// cap before it opens any stream, and keeps the first originals.
 func TestAdoptionWritesTheFailSafeCapBeforeAnyNetwork(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)

@@ -26,8 +26,8 @@ import (
 
 const ceilingFile = "sys/devices/system/cpu/cpufreq/policy0/scaling_max_freq"
 
-// P10 and P4: without package limits frequency holds the cap, and the node is
-// charged what full load draws under the highest ceiling that reads back.
+// Lesson 8: P10 and P4: without package limits frequency holds the cap, and the node
+// is charged what full load draws under the highest ceiling that reads back.
 func TestFrequencyHoldsTheCapWithoutRAPL(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
@@ -152,8 +152,8 @@ func (d deaf) Pwrite(text []byte) (int, error) { return len(text), nil }
 
 func shown(n *node, code string) bool { _, ok := n.health.items[code]; return ok }
 
-// Each capability missing in turn, a bare virtual machine among them: the node
-// starts, says what holds its cap or why nothing does, and never writes 0 W.
+// Lesson 8: each capability missing in turn, a bare virtual machine among them: the
+// node starts, says what holds its cap or why nothing does, and never writes 0 W.
 func TestEachCapabilityMissing(t *testing.T) {
 	t.Parallel()
 	const (

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,6 +27,7 @@ import (
 	"headroom/emulator/kernel"
 	"headroom/internal/cli"
 	"headroom/lease"
+	"headroom/rapl"
 	"headroom/units"
 )
 
@@ -95,6 +97,9 @@ type stand struct {
 	stamp   uint64
 	spoiled func() // makes one file wrong again after the machine has stepped
 	what    string // is wrong, for messages
+
+	found    map[string][]byte                  // in the state directory
+	openTree func(*os.Root) (*rapl.Tree, error) // nil: as powerd does
 }
 
 func newStand(t *testing.T, shape string, gone ...string) *stand {
@@ -131,12 +136,21 @@ func (b *stand) step(d time.Duration) {
 	b.spoiled()
 }
 
-// boot starts a powerd that finds an empty state directory.
+// boot starts a powerd that finds nothing in its state directory but what is given.
 func (b *stand) boot() error {
 	b.disk, b.log, b.turned = newMemDisk(), &book{}, 0
+	maps.Copy(b.disk.files, b.found)
 	log := slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	n, err := start(b.cfg, log, b.disk)
+	file, err := lock(b.cfg.StateDir)
 	if err != nil {
+		return err
+	}
+	n := newNode(b.cfg, log, b.disk)
+	n.lock, n.began = file, instant().Boot
+	if b.openTree != nil {
+		n.openTree = b.openTree
+	}
+	if err := n.boot(); err != nil {
 		b.n = nil
 		return err
 	}
@@ -283,7 +297,7 @@ func (b *stand) files(match func(path string) bool) []string {
 // controls are the values of whatever any rung may write.
 func (b *stand) controls() map[string]string {
 	b.t.Helper()
-	control := regexp.MustCompile(`/intel-rapl:[0-9]+/(constraint_[0-9]_(power_limit_uw|time_window_us)|enabled)$|/scaling_m(ax|in)_freq$`)
+	control := regexp.MustCompile(`/intel-rapl:[0-9]+/(constraint_[0-9]_(power_limit_uw|time_window_us)|enabled)$|/scaling_(max_freq|min_freq|governor)$`)
 	all := map[string]string{}
 	for _, path := range b.files(control.MatchString) {
 		data, err := os.ReadFile(path)
@@ -296,8 +310,13 @@ func (b *stand) controls() map[string]string {
 }
 
 // mutations are the contents that a file is given; gone and denied are told apart.
-func mutations() []string {
-	return []string{"", "x\xff\x00y", "-1", "0", "1", "9223372036854775807"}
+// Where no limit hangs on the file, fewer of them do.
+func mutations(path string) []string {
+	all := []string{"", "x\xff\x00y", "9223372036854775807", "-1", "0", "1"}
+	if !strings.Contains(path, "/powercap/") && !strings.Contains(path, "/cpufreq/") {
+		return all[:3]
+	}
+	return all
 }
 
 // spoil makes the file wrong until heal, whatever the machine writes into it.
@@ -332,22 +351,23 @@ type ruined struct {
 	file func(path string) bool // which files
 }
 
-// machines stand on either rung: on the second one only what frequency has to do
-// with is made wrong again.
+// machines stand on either rung; what the second one has to do with is made wrong there.
 func machines() []ruined {
-	cpu := regexp.MustCompile(`/cpufreq/|/cpu/online$|/proc/stat$`)
+	same, freq, both := alike(), regexp.MustCompile(`/cpufreq/`), regexp.MustCompile(`/cpu/online$|/proc/stat$`)
 	return []ruined{
-		{rungRAPL, nil, func(path string) bool { return !alike().MatchString(path) }},
+		{rungRAPL, nil, func(path string) bool { return !same.MatchString(path) && !freq.MatchString(path) }},
 		{
 			rungCPUFreq,
 			[]string{"sys/class/powercap", "sys/devices/virtual/powercap"},
-			func(path string) bool { return cpu.MatchString(path) && !alike().MatchString(path) },
+			func(path string) bool {
+				return !same.MatchString(path) && (freq.MatchString(path) || both.MatchString(path))
+			},
 		},
 	}
 }
 
-// Every file wrong in every way when powerd starts: it starts and says what it
-// lacks, or refuses in words; and it leaves what it found.
+// Lesson 6: every file wrong in every way when powerd starts: it starts and says what
+// it lacks, or refuses in words; and it leaves what it found.
 func TestEveryFileWrongAtTheStart(t *testing.T) {
 	t.Parallel()
 	for _, m := range machines() {
@@ -355,7 +375,7 @@ func TestEveryFileWrongAtTheStart(t *testing.T) {
 			t.Parallel()
 			b := newStand(t, "xeon-1s", m.gone...)
 			for _, path := range b.files(m.file) {
-				for _, text := range mutations() {
+				for _, text := range mutations(path) {
 					before := b.controls()
 					heal := b.spoil(path, text)
 					b.try()
@@ -451,7 +471,7 @@ func dropOverride() error {
 	return unix.Capset(&header, &data[0])
 }
 
-// Every file turned wrong in every way under a running powerd, and right again: the
+// Lesson 6: every file turned wrong in every way under a running powerd, and right again: the
 // node keeps what it says meanwhile, and is well afterwards.
 func TestEveryFileWrongWhileRunning(t *testing.T) {
 	t.Parallel()
@@ -473,7 +493,7 @@ func TestEveryFileWrongWhileRunning(t *testing.T) {
 				}
 			}
 			for _, path := range b.files(m.file) {
-				for _, text := range mutations() {
+				for _, text := range mutations(path) {
 					heal := b.spoil(path, text)
 					b.look(path)
 					b.grant(low)

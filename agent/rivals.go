@@ -133,7 +133,7 @@ func (n *node) watchFields(now time.Duration) {
 		drifts, _ := s.limiter.Drift() // each turn tells what cannot be read
 		for _, d := range drifts {
 			k, what := controlKind(s.limiter, d.Path)
-			if k == powerControl || d.Path == s.limiter.SwitchPath() {
+			if k == powerControl || d.Path == s.limiter.SwitchPath() || k.same(value{number: d.Reads}, value{number: d.Written}) {
 				continue
 			}
 			n.drift(now, s.zone.Label, fmt.Sprintf("%s %s holds %s, %s was written", s.zone.Label, what, k.words(value{number: d.Reads}), k.words(value{number: d.Written})))

@@ -284,8 +284,9 @@ func TestRenewLease(t *testing.T) {
 	}
 }
 
-// What powerd does about another writer's value is the operator's choice: at once,
-// at most once in ten seconds, or not at all, and then the node says what it draws.
+// Lesson 19: what powerd does about another writer's value is the operator's choice:
+// at once, at most once in ten seconds, or not at all, and then the node says what it
+// draws.
 func TestRivals(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{rivalsFight, rivalsTolerate, rivalsYield} {
@@ -324,8 +325,8 @@ func TestRivals(t *testing.T) {
 	}
 }
 
-// All fields are watched: limits that are switched off bound nothing, so the node
-// is charged what it is rated until they are on again.
+// Lesson 7: all fields are watched: limits that are switched off bound nothing, so
+// the node is charged what it is rated until they are on again.
 func TestLimitsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)

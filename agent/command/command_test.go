@@ -196,7 +196,8 @@ func exitOf(err error) int {
 	return 0
 }
 
-// Each thing that a machine may lack is said in words, and none ends the check.
+// Lesson 8: each thing that a machine may lack is said in words, and none ends the
+// check.
 func TestCheckSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	locked := limitFiles()
