@@ -31,6 +31,7 @@ func drawReading(t *rapid.T, name string, most float64) capping.Reading {
 	}
 }
 
+// Lesson 6: whatever cap is granted, no limit is 0, none above what the packages take.
 func TestStepLaws(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -92,8 +93,8 @@ func TestRaiseWaitsForASample(t *testing.T) {
 	}
 }
 
-// A node that idles for long does not wind up: when load comes, the limit still
-// is what the model says.
+// Lesson 17: a node that idles for long does not wind up: when load comes, the limit
+// still is what the model says.
 func TestNoWindUpWhileIdle(t *testing.T) {
 	t.Parallel()
 	c := capping.Config{Other: 22 * units.Watt, Efficiency: 0.92, PackageMax: 400 * units.Watt}
@@ -151,6 +152,7 @@ func TestShareLaws(t *testing.T) {
 	})
 }
 
+// Lesson 16: equal shares leave watts where nobody uses them.
 func TestBusySocketGetsTheIdleOnesWatts(t *testing.T) {
 	t.Parallel()
 	parts := capping.Share(200*units.Watt, []capping.Socket{
@@ -198,8 +200,8 @@ func TestDemand(t *testing.T) {
 	}
 }
 
-// The demand of a capped, fully loaded node does not shrink with its cap: the
-// ratchet that measured power alone would start.
+// Lesson 17: the demand of a capped, fully loaded node does not shrink with its cap:
+// the ratchet that measured power alone would start.
 func TestDemandOfACappedNodeDoesNotFollowItsCap(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

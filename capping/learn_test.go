@@ -143,7 +143,7 @@ func TestWallCapSettlesWithinTwoUpdates(t *testing.T) {
 	}
 }
 
-// A frozen BMC leaves what was learned alone, and the margin grows.
+// Lesson 11: a frozen BMC leaves what was learned alone, and the margin grows.
 func TestMarginGrowsWithAge(t *testing.T) {
 	t.Parallel()
 	o := crooked(t, 10*units.Watt, 0.92, bmc{every: time.Second, span: time.Second})
@@ -266,8 +266,8 @@ func TestStandingValueTeaches(t *testing.T) {
 	}
 }
 
-// A BMC of any pace, age and length of mean, that freezes a few seconds after a
-// step: the learned model carries on, and the wall stays near the cap. Steady
+// Lesson 11: a BMC of any pace, age and length of mean, that freezes a few seconds
+// after a step: the learned model carries on, and the wall stays near the cap. Steady
 // minutes before must not have taught a wrong age.
 func TestModelCarriesOnWhenTheBMCFreezes(t *testing.T) {
 	t.Parallel()

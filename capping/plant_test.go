@@ -218,7 +218,8 @@ func TestLoadNeverBreaksASettledCap(t *testing.T) {
 	})
 }
 
-// A model that is wrong about the package is corrected from below and from above.
+// Lesson 16: a model that is wrong about the package is corrected from below and from
+// above.
 func TestFeedbackTakesOutModelError(t *testing.T) {
 	t.Parallel()
 	for _, wrong := range []float64{0.97, 1.02} {

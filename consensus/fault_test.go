@@ -64,7 +64,7 @@ func sicken(disks map[string]*sickDisk) func(*Config) {
 	}
 }
 
-// A leader whose disk hangs closes its transport and ends within the deadline;
+// Lesson 15: a leader whose disk hangs closes its transport and ends within the deadline;
 // another leads within three seconds more. raft alone would keep it for ever.
 func TestHangingDisk(t *testing.T) {
 	bubble(t, func(t *testing.T) {

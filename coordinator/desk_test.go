@@ -245,8 +245,8 @@ func TestCutIsItsOwnEntry(t *testing.T) {
 	})
 }
 
-// Hundreds of nodes that read back at once, on a log that takes its time, make a
-// few entries and not one each.
+// Lesson 18: hundreds of nodes that read back at once, on a log that takes its time,
+// make a few entries and not one each.
 func TestReadBacksShareEntries(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, log, _, _ := openDesk(t)

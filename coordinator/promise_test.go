@@ -105,7 +105,8 @@ func TestLeasesAreRenewedAndCountFromSending(t *testing.T) {
 	})
 }
 
-// P3: a heartbeat is answered only by an entry that was appended after it was heard.
+// Lesson 15: P3: a heartbeat is answered only by an entry that was appended after it
+// was heard.
 func TestNoLeaseWithoutCommit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3, 700*units.Watt)

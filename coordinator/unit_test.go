@@ -59,7 +59,7 @@ func TestConfirmations(t *testing.T) {
 	}
 }
 
-// Only the newest changes are followed.
+// Lesson 18: only the newest changes are followed.
 func TestConfirmationsAreBounded(t *testing.T) {
 	t.Parallel()
 	var all confirmations
@@ -75,8 +75,8 @@ func TestConfirmationsAreBounded(t *testing.T) {
 
 func testHub() *hub { return newHub("c1", slog.New(slog.DiscardHandler)) }
 
-// A node that does not read loses the oldest messages, never the newest, and
-// holds nobody up.
+// Lesson 18: a node that does not read loses the oldest messages, never the newest,
+// and holds nobody up.
 func TestMailboxDropsTheOldest(t *testing.T) {
 	t.Parallel()
 	h := testHub()

@@ -63,8 +63,8 @@ func TestFloorOfAnotherWriterStays(t *testing.T) {
 	}
 }
 
-// The saved controls put everything back, ceiling first, on a kernel that refuses
-// a floor above its ceiling.
+// Lesson 14: the saved controls put everything back, ceiling first, on a kernel that
+// refuses a floor above its ceiling.
 func TestKnobsGoBackInOrder(t *testing.T) {
 	t.Parallel()
 	set, k := started(t, "amd-pstate-epp", nil)

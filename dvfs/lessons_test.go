@@ -17,6 +17,10 @@ func TestImpossibleFrequenciesAreNotBelieved(t *testing.T) {
 			t.Errorf("a highest frequency of %q was taken as %v", text, set.Policies()[0].Max)
 			_ = set.Close()
 		}
+		if low, err := Open(fixture(t, "acpi-cpufreq", map[string]string{"cpuinfo_min_freq": text})); err == nil {
+			t.Errorf("a lowest frequency of %q was taken as %v", text, low.Policies()[0].Min)
+			_ = low.Close()
+		}
 		set, err := Open(fixture(t, "acpi-cpufreq", map[string]string{"scaling_available_frequencies": text}))
 		if err != nil {
 			t.Fatal(err)

@@ -85,7 +85,8 @@ func TestFrozenValueIsStale(t *testing.T) {
 	s.want(StateStale, "the same value for")
 }
 
-// A slow BMC, which renews its value once a minute, is not stale between two values.
+// Lesson 11: a slow BMC, which renews its value once a minute, is not stale between
+// two values.
 func TestSlowBMCIsNotStale(t *testing.T) {
 	t.Parallel()
 	s := newStory(t)

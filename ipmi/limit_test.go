@@ -148,8 +148,8 @@ func TestSetLimit(t *testing.T) {
 	}
 }
 
-// A limit that changes between its two verifications is taken out of force, even for a
-// caller that has gone.
+// Lesson 12: a limit that changes between its two verifications is taken out of
+// force, even for a caller that has gone.
 func TestLimitThatTurnsDangerousIsTakenOut(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -164,6 +164,7 @@ func TestLimitThatTurnsDangerousIsTakenOut(t *testing.T) {
 	}
 }
 
+// Lesson 6: a BMC takes no limit of 0 W either.
 func TestNoLimitOfZeroWatts(t *testing.T) {
 	t.Parallel()
 	for _, p := range []units.Power{0, -units.Watt, 65_535 * units.Watt} {

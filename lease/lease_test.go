@@ -47,7 +47,8 @@ func TestLeaseCountsFromSending(t *testing.T) {
 	}
 }
 
-// P2: a suspend ends the lease, even when the suspend was shorter than the lease.
+// Lesson 15: P2: a suspend ends the lease, even when the suspend was shorter than the
+// lease.
 func TestSuspendEndsLease(t *testing.T) {
 	t.Parallel()
 	h := holder()
@@ -61,7 +62,8 @@ func TestSuspendEndsLease(t *testing.T) {
 	}
 }
 
-// P3: grants that are older, foreign, unanswerable or too late are refused, each with its reason.
+// Lesson 15: P3: grants that are older, foreign, unanswerable or too late are
+// refused, each with its reason.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	foreign := grant(6, 2, 100)

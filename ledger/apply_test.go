@@ -121,7 +121,7 @@ func targets(pairs ...any) ledger.Command {
 	return ledger.Command{Tick: &k}
 }
 
-// P5: a budget below the floor needs force, and then drives on.
+// Lesson 15: P5: a budget below the sum of the fail-safe caps needs force, and then drives on.
 func TestFloorNeedsForce(t *testing.T) {
 	t.Parallel()
 	s := admitted(t, 800, "n01", "n02")

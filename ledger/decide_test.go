@@ -212,7 +212,7 @@ func TestWaitingSaysWhy(t *testing.T) {
 	}
 }
 
-// A cold start of a large site is admitted in stages.
+// Lesson 18: a cold start of a large site is admitted in stages.
 func TestAdmissionsAreStaged(t *testing.T) {
 	t.Parallel()
 	s := founded(t, site(100_000))

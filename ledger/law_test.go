@@ -124,9 +124,9 @@ func bytesOf(t *rapid.T, s *ledger.State) string {
 	return string(data)
 }
 
-// Replicas that apply the same entries are equal, also one that was restored
-// half way from another's snapshot; a refused entry leaves no trace; no entry
-// overfills a domain, or raises anything in one that is over, but by evidence.
+// Lesson 15: replicas that apply the same entries are equal, also one that was
+// restored half way from another's snapshot; a refused entry leaves no trace; no
+// entry overfills a domain, or raises anything in one that is over, but by evidence.
 func TestApplyLaws(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -186,6 +186,7 @@ func TestKernelWriteErrors(t *testing.T) {
 	}
 }
 
+// Lesson 5: a locked zone answers ENOSYS to its switch, or takes the write and stays off.
 func TestKernelSwitch(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -261,7 +262,7 @@ func TestNoHighestLimit(t *testing.T) {
 	}
 }
 
-// energy_uj is for root alone since Linux 5.10: the zone stays, in words.
+// Lesson 2: energy_uj is for root alone since Linux 5.10: the zone stays, in words.
 func TestCounterDenied(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -289,7 +290,7 @@ func TestCounterDenied(t *testing.T) {
 	}
 }
 
-// Hardware that makes 0 W of a limit gets the old one back at once.
+// Lesson 6: hardware that makes 0 W of a limit gets the old one back at once.
 func TestZeroReadBackIsUndone(t *testing.T) {
 	t.Parallel()
 	_, _, _, l := onePackage(t)

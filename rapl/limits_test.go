@@ -104,7 +104,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// A rival that writes the same controls is seen.
+// Lesson 19: a rival that writes the same controls is seen.
 func TestDrift(t *testing.T) {
 	t.Parallel()
 	m, _, tree, l := onePackage(t)

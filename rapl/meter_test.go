@@ -94,8 +94,8 @@ func TestWhyUnknown(t *testing.T) {
 	}
 }
 
-// Whatever is done to a counter - wraps, resets, gaps, jumps, failures - the
-// total never goes back, and never exceeds what was really spent, as long as a
+// Lesson 1: whatever is done to a counter - wraps, resets, gaps, jumps, failures -
+// the total never goes back, and never exceeds what was really spent, as long as a
 // reset loses what was counted.
 func TestTotalIsNeverTooHigh(t *testing.T) {
 	t.Parallel()
@@ -270,6 +270,7 @@ func TestIdleCountersAreNoMirrors(t *testing.T) {
 	}
 }
 
+// Lesson 3: two counters that count apart are two, however alike they work.
 func TestIndependentCountersStayApart(t *testing.T) {
 	t.Parallel()
 	zones := plant(t, "clx-ap-4die").open().OfKind(Package)[:2]
@@ -290,8 +291,8 @@ func TestIndependentCountersStayApart(t *testing.T) {
 	})
 }
 
-// A package that is unplugged and comes back goes on with the same Zone, Meter
-// and Limiter; the first difference is dropped.
+// Lesson 2: a package that is unplugged and comes back goes on with the same Zone,
+// Meter and Limiter; the first difference is dropped.
 func TestHotUnplug(t *testing.T) {
 	t.Parallel()
 	m := twoSockets(t)
@@ -351,7 +352,7 @@ func TestHotUnplug(t *testing.T) {
 	}
 }
 
-// A number that another package got meanwhile is another zone.
+// Lesson 3: a number that another package got meanwhile is another zone.
 func TestNumberGivenAway(t *testing.T) {
 	t.Parallel()
 	m := twoSockets(t)

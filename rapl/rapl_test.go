@@ -116,6 +116,8 @@ func twoSockets(t *testing.T) *machine {
 	return m
 }
 
+// Lesson 3: the platform zone may be registered first, so that zone 1 is socket 0; twins repeat
+// a package.
 func TestZonesByNameNotIndex(t *testing.T) {
 	t.Parallel()
 	tree := twoSockets(t).open()
@@ -142,6 +144,7 @@ func TestZonesByNameNotIndex(t *testing.T) {
 	}
 }
 
+// Lesson 4: a zone under two links is one, and its watts count once.
 func TestOneZoneUnderTwoLinksIsOne(t *testing.T) {
 	t.Parallel()
 	m := twoSockets(t)
@@ -168,7 +171,7 @@ func TestNoTree(t *testing.T) {
 	}
 }
 
-// However the counter is sampled, the pieces add up to the whole.
+// Lesson 1: however the counter is sampled, the pieces add up to the whole.
 func TestSpentAddsUp(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -223,6 +226,7 @@ func TestMeter(t *testing.T) {
 	}
 }
 
+// Lesson 2: the first difference after an error spans a time that nobody watched.
 func TestFirstLookAfterErrorIsDropped(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -248,6 +252,7 @@ func TestFirstLookAfterErrorIsDropped(t *testing.T) {
 	}
 }
 
+// Lesson 4: the long-term limit is constraint 1 here; it is found by its name.
 func TestLimiterWritesByName(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -275,6 +280,7 @@ func TestLimiterWritesByName(t *testing.T) {
 	}
 }
 
+// Lesson 6: 0 W, or less, never reaches a file.
 func TestZeroIsNeverWritten(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)

@@ -113,6 +113,7 @@ func TestTreesOfRealMachines(t *testing.T) {
 	}
 }
 
+// Lesson 8: kernels without powercap, and virtual machines, show nothing in three ways.
 func TestMachinesWithoutZones(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]error{"vm-empty": ErrNoZone, "vm-control-only": ErrNoZone, "vm-bare": ErrNoTree} {

@@ -20,6 +20,7 @@ const (
 	testSchedules = 120
 )
 
+// Lesson 15: no crash, partition, delay or clock leaves more reserved than budgeted.
 func TestNoPromiseIsBroken(t *testing.T) {
 	t.Parallel()
 	r, err := Run(context.Background(), Options{Schedules: testSchedules, Seed: testSeed, Span: time.Minute})

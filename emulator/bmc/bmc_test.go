@@ -84,6 +84,7 @@ func in(state ipmi.State, why string) func(ipmi.Reading) bool {
 	}
 }
 
+// Lesson 11: every odd answer that was seen on a BMC is no number, and why is said.
 func TestFaultsAreSeenAndHeal(t *testing.T) {
 	t.Parallel()
 	cases := []struct {

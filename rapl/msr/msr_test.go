@@ -267,7 +267,7 @@ func TestOfflineCPU(t *testing.T) {
 	}
 }
 
-// Cores of AMD wrap one by one; their sum does not.
+// Lesson 1: cores of AMD wrap one by one; their sum does not.
 func TestCoreSum(t *testing.T) {
 	t.Parallel()
 	core := func(n uint64) map[uint32]uint64 {

@@ -331,7 +331,7 @@ func TestOfflineCPU(t *testing.T) {
 	}
 }
 
-// Only root reads energy_uj since Linux 5.10.
+// Lesson 13: only root reads energy_uj since Linux 5.10.
 func TestEnergyIsForRootOnly(t *testing.T) {
 	hardware(t, nil, nil)
 	files, err := filepath.Glob("/sys/class/powercap/intel-rapl:*/energy_uj")
