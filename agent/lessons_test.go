@@ -306,7 +306,7 @@ func TestRestoreGoesOnPastWhatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	out := b.n.putBackNow()
-	said := strings.Join(out.kept, "; ")
+	said := strings.Join(out.Kept, "; ")
 	if out.failed != 2 || !strings.Contains(said, "long_term window") || !strings.Contains(said, "BMC") {
 		t.Errorf("%+v: want the window and the BMC's limit named", out)
 	}
@@ -344,31 +344,6 @@ func TestTheSitesOwnLimitGoesBack(t *testing.T) {
 	b.leave()
 	if limit, window := b.get(longLimit), b.get(longWindow); limit != 140_000_000 || window != 499_712 || limit == factory {
 		t.Errorf("limit %d and window %d after the end, the site had 140 W over 499712 us", limit, window)
-	}
-}
-
-// Lesson 14: since Linux 5.5 a worker carries a frequency bound out, so that the one
-// before may read back for a moment; that is waited for, and no longer.
-func TestSettledWaitsForTheWorker(t *testing.T) {
-	t.Parallel()
-	reads := 0
-	late := func() (int64, error) {
-		if reads++; reads < 4 {
-			return 1000, nil
-		}
-		return 3000, nil
-	}
-	if got, err := settled(1000, late, func(v int64) bool { return v == 3000 }); err != nil || got != 3000 || reads != 4 {
-		t.Errorf("%d, %v after %d reads", got, err, reads)
-	}
-	reads = 0
-	never := func() (int64, error) { reads++; return 1000, nil }
-	if got, err := settled(1000, never, func(v int64) bool { return v == 3000 }); err != nil || got != 1000 || reads == 0 || reads > int(carryMost/carryStep) {
-		t.Errorf("%d, %v after %d reads of a bound that does not come", got, err, reads)
-	}
-	failing := func() (int64, error) { return 0, os.ErrNotExist }
-	if _, err := settled(1000, failing, func(int64) bool { return false }); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("error %v", err)
 	}
 }
 
@@ -472,7 +447,7 @@ func TestRememberedCapIsClamped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.found = map[string][]byte{memoryFile: data}
+		b.found = map[string][]byte{MemoryFile: data}
 		if err := b.boot(); err != nil {
 			t.Fatalf("%v: %v", c.remembered, err)
 		}

@@ -136,7 +136,8 @@ func (n *node) watchFields(now time.Duration) {
 			if k == powerControl || d.Path == s.limiter.SwitchPath() || k.same(value{number: d.Reads}, value{number: d.Written}) {
 				continue
 			}
-			n.drift(now, s.zone.Label, fmt.Sprintf("%s %s holds %s, %s was written", s.zone.Label, what, k.words(value{number: d.Reads}), k.words(value{number: d.Written})))
+			n.countDrift(now, s.zone.Label, s.zone.Label+" "+what, time.Second)
+			n.sayDrift(now, fmt.Sprintf("%s %s holds %s, %s was written", s.zone.Label, what, k.words(value{number: d.Reads}), k.words(value{number: d.Written})))
 			if n.mayWriteOver(now, s.resetAt) {
 				s.resetAt = now
 				n.resetFields(s)
@@ -177,7 +178,12 @@ func (n *node) unread() string {
 
 // drift says, and counts, that a control stands at another value than was written.
 func (n *node) drift(now time.Duration, control, what string) {
+	n.countDrift(now, control, control, period)
+	n.sayDrift(now, what)
+}
+
+// sayDrift keeps the health item up.
+func (n *node) sayDrift(now time.Duration, what string) {
 	n.driftAt = now
-	n.countDrift(now, control)
 	n.health.set(true, n.driftItem(what))
 }

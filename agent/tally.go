@@ -49,16 +49,12 @@ func (n *node) scraped(ctx context.Context) *headroomv1.GetAgentStatusResponse {
 	return res.Msg
 }
 
-// strayedApart is how long a control must have stood as written to count as having
-// drifted anew: windows and clamps are looked at once a second only.
-const strayedApart = 2500 * time.Millisecond
-
 // countDrift counts that a control stands at another value than powerd wrote: once,
-// however many turns in a row that is seen.
-func (n *node) countDrift(now time.Duration, control string) {
-	seen := n.strayed[control]
-	n.strayed[control] = now
-	if seen == 0 || now-seen > strayedApart {
+// however many looks in a row that is seen. what is looked at each so often.
+func (n *node) countDrift(now time.Duration, control, what string, every time.Duration) {
+	seen := n.strayed[what]
+	n.strayed[what] = now
+	if seen == 0 || now-seen > 2*every {
 		n.counters.drifts++
 		n.tally.Drifted(control)
 	}

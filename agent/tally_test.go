@@ -160,9 +160,9 @@ func TestDriftIsCountedByZone(t *testing.T) {
 		t.Errorf("%v drifts of package-0, %d in all, want 1", got, n.counters.drifts)
 	}
 	now := instant().Boot
-	n.countDrift(now+3*period, "package-0")
-	n.countDrift(now+3*period, "policy0")
-	n.countDrift(now+5*period, "package-0")
+	n.countDrift(now+3*period, "package-0", "package-0", period)
+	n.countDrift(now+3*period, "policy0", "policy0", period)
+	n.countDrift(now+5*period, "package-0", "package-0", period)
 	if got := n.told(t, driftTotal, "package-0"); got != 2 || n.told(t, driftTotal, "policy0") != 1 || n.counters.drifts != 3 {
 		t.Errorf("%v drifts of package-0, %d in all: one that went away and came back is a second one", got, n.counters.drifts)
 	}
