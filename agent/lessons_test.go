@@ -122,6 +122,48 @@ func TestSuspendIsNoPower(t *testing.T) {
 	}
 }
 
+// Lesson 2: a counter that stands still draws nothing into any sum: for a moment the
+// power is told when it moves again, over the whole time, and after that it is unknown.
+func TestStandingCounterIsNoPower(t *testing.T) {
+	t.Parallel()
+	b := started(t, newStand(t, "xeon-1s"))
+	b.turn(8)
+	before, known := b.n.wall.value()
+	if !known {
+		t.Fatal("the power of a healthy node is not known")
+	}
+	counter := filepath.Join(b.cfg.Root, packageDir+"intel-rapl:0:1/energy_uj")
+	stood, err := os.ReadFile(counter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit := b.n.machine.sockets[0].written.long
+	b.spoiled = func() { overwrite(counter, string(stood)) }
+	b.turn(1)
+	if p, ok := b.n.wall.value(); !ok || p != before || b.n.sample.DRAM.Known {
+		t.Errorf("power %v (%v) and sample %+v after a moment; it was %v", p, ok, b.n.sample, before)
+	}
+	b.spoiled = func() {}
+	b.turn(1)
+	if p, ok := b.n.wall.value(); !ok || p > before+before/20 || p < before-before/20 || !b.n.sample.DRAM.Known {
+		t.Errorf("power %v (%v), sample %+v once it moves again; it was %v", p, ok, b.n.sample, before)
+	}
+	stood, _ = os.ReadFile(counter)
+	b.spoiled = func() { overwrite(counter, string(stood)) }
+	b.turn(8)
+	if p, ok := b.n.wall.value(); ok {
+		t.Errorf("power %v from a counter that is frozen", p)
+	}
+	if got := b.n.machine.sockets[0].written.long; got > limit {
+		t.Errorf("limit %v above %v with a counter that is frozen", got, limit)
+	}
+	b.turn(4)
+	if !shown(b.n, "sensor") {
+		t.Errorf("items %v", b.n.health.items)
+	}
+	b.spoiled = func() {}
+}
+
 // Lesson 4: the highest limit of the packages is theirs alone, whatever memory and
 // core zones say about theirs.
 func TestHighestLimitIsThePackages(t *testing.T) {

@@ -245,7 +245,11 @@ func (n *node) gather(at lease.Instant) {
 		n.knownAt = now
 	}
 	n.tally.AddLimited(n.limitedBy(now), n.sample.Elapsed)
-	n.wall.add(n.wallReading(), n.sample.Elapsed)
+	n.halted += n.sample.Elapsed
+	if !n.machine.halting() { // else the next reading is of this time too
+		n.wall.add(n.wallReading(), n.halted)
+		n.halted = 0
+	}
 	n.demand.Observe(now, capping.Look{
 		Wall: n.wallReading(), Limited: n.limited(), Busy: n.busy, BusyKnown: n.busyOK, Elapsed: n.sample.Elapsed,
 	})

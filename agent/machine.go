@@ -27,6 +27,7 @@ type socket struct {
 	limiter *rapl.Limiter // nil: it can only be read
 
 	power     capping.Reading // mean since the look before
+	still     time.Duration   // for how long the counter has not moved
 	smooth    units.Power     // of the last second or so, for sharing
 	requested pair            // what the law wants
 	written   pair            // what was last written; 0: nothing yet
@@ -43,6 +44,7 @@ type memory struct {
 	zone  *rapl.Zone
 	meter *rapl.Meter
 	power capping.Reading
+	still time.Duration
 }
 
 // machine is the node's devices. It belongs to the owner goroutine.
@@ -263,7 +265,7 @@ func (m *machine) look(now lease.Instant) capping.Sample {
 			s.power = capping.Reading{}
 			continue // unplugged: it draws nothing
 		}
-		s.power = drawn(s.meter, moment)
+		s.power = drawn(s.meter, moment, &s.still)
 		if !m.mirrors.Counts(i) {
 			continue // its watts are counted with the other die's
 		}
@@ -279,7 +281,7 @@ func (m *machine) look(now lease.Instant) capping.Sample {
 	}
 	in.DRAM.Known = len(m.drams) > 0 && len(m.odd) == 0
 	for _, d := range m.drams {
-		d.power = drawn(d.meter, moment)
+		d.power = drawn(d.meter, moment, &d.still)
 		in.DRAM.Power += d.power.Power
 		in.DRAM.Known = in.DRAM.Known && d.power.Known
 	}
@@ -287,11 +289,41 @@ func (m *machine) look(now lease.Instant) capping.Sample {
 }
 
 // drawn is the power that one look shows. A counter that stands still shows none:
-// whatever runs draws something, so it is frozen, and 0 W would be made up.
-func drawn(m *rapl.Meter, at rapl.Moment) capping.Reading {
+// whatever runs draws something, so 0 W would be made up. When it moves again, what
+// it shows is of the whole time.
+func drawn(m *rapl.Meter, at rapl.Moment, still *time.Duration) capping.Reading {
 	r, _ := m.LookAt(at) // an error is an unknown reading; health names it
+	if r.Known && r.Energy == 0 {
+		*still += r.Elapsed
+		return capping.Reading{}
+	}
+	r.Elapsed, *still = r.Elapsed+*still, 0
 	p, known := r.Power()
-	return capping.Reading{Power: p, Known: known && p > 0}
+	return capping.Reading{Power: p, Known: known}
+}
+
+// stillMost is for how long a counter may stand still before that is no moment any
+// more, but a counter that is frozen.
+const stillMost = time.Second
+
+// halting says that nothing is wrong but a counter that stands still for a moment.
+func (m *machine) halting() bool {
+	halted := false
+	check := func(p capping.Reading, still time.Duration) bool {
+		halted = halted || still > 0
+		return p.Known || still > 0 && still <= stillMost
+	}
+	for _, s := range m.sockets {
+		if !s.zone.Gone() && !check(s.power, s.still) {
+			return false
+		}
+	}
+	for _, d := range m.drams {
+		if !check(d.power, d.still) {
+			return false
+		}
+	}
+	return halted
 }
 
 // unmeasured names what takes part in the node's power and cannot be read.

@@ -70,6 +70,7 @@ type node struct {
 	act      capping.Actions
 	demand   capping.Demand
 	wall     wallMean
+	halted   time.Duration // since wall was last added to
 	busy     float64
 	busyOK   bool
 	knownAt  time.Duration // last known sample
