@@ -276,6 +276,42 @@ func TestSecondPowerdIsRefused(t *testing.T) {
 	}
 }
 
+// Two state directories do not make two machines: one process writes the controls, and
+// others may look on.
+func TestOneWriterForAMachine(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	cfg := l.config()
+	r := run(t, cfg)
+	waitFor(t, "the first one runs", func() bool { return failSafeLong(l.long()) })
+	other := cfg
+	other.StateDir = t.TempDir()
+	err := Run(t.Context(), other, testLog(t))
+	refused, ok := errors.AsType[*cli.Error](err)
+	if !ok || refused.Exit != cli.ExitConflict || refused.Hint == "" {
+		t.Errorf("the second one ended with %v, want exit 5", err)
+	}
+	other.Enforce = false
+	n, err := start(other, testLog(t), osDisk{other.StateDir})
+	if err != nil {
+		t.Fatalf("one that only looks on: %v", err)
+	}
+	if err := n.close(); err != nil {
+		t.Error(err)
+	}
+	if err := r.stop(); err != nil {
+		t.Error(err)
+	}
+	other.Enforce = true
+	if n, err = start(other, testLog(t), osDisk{other.StateDir}); err != nil {
+		t.Fatalf("once the first one is gone: %v", err)
+	}
+	n.putBackNow()
+	if err := n.close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestFindsTheNewLeader(t *testing.T) {
 	t.Parallel()
 	l, a, b := newLab(t), newCoordinator(t), newCoordinator(t)

@@ -109,9 +109,34 @@ func lock(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// unlock gives the state directory free. Closing alone would not do where a copy of
+// claim makes this process the only one that writes the controls below root, whatever
+// state directory another one has. It locks the root's sys folder, which is the
+// machine's own; where that cannot be locked at all there is no claim, and no error.
+func claim(root *os.Root) (*os.File, error) {
+	f, err := root.Open("sys")
+	if err != nil {
+		return nil, nil //nolint:nilerr // the state directory's lock is there all the same
+	}
+	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
+	case err == nil:
+		return f, nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		_ = f.Close()
+		return nil, &cli.Error{
+			Code: "running", Exit: cli.ExitConflict, Err: err,
+			Message: "another powerd, with another state directory, writes the controls of " + root.Name(),
+			Hint:    "one powerd holds a machine; stop the other one, or set enforce: false to observe beside it",
+		}
+	}
+	return nil, f.Close()
+}
+
+// unlock gives what was locked free; nil was not. Closing alone would not do where a copy of
 // the descriptor lives for a moment in a child that another goroutine just forks.
 func unlock(f *os.File) error {
+	if f == nil {
+		return nil
+	}
 	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
 }
 

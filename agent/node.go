@@ -33,15 +33,16 @@ const (
 // node is the whole of a running powerd. All fields belong to the owner
 // goroutine, but for status.
 type node struct {
-	cfg    Config
-	log    *slog.Logger
-	disk   disk
-	lock   *os.File
-	root   *os.Root
-	id     identity
-	began  time.Duration
-	key    []byte // of the gossip
-	health health
+	cfg     Config
+	log     *slog.Logger
+	disk    disk
+	lock    *os.File
+	claimed *os.File // of the machine; nil for a node that only observes
+	root    *os.Root
+	id      identity
+	began   time.Duration
+	key     []byte // of the gossip
+	health  health
 
 	machine  *machine
 	holder   *lease.Holder
@@ -184,6 +185,11 @@ func (n *node) open() error {
 		return damage
 	}
 	n.draining = !n.cfg.Enforce && (n.journal != nil || damage != nil)
+	if n.cfg.Enforce || n.draining {
+		if n.claimed, err = claim(n.root); err != nil {
+			return err
+		}
+	}
 	if n.machine, err = openMachine(n.root, n.cfg, n.openTree, n.cfg.Enforce || n.draining); err != nil {
 		return &cli.Error{
 			Code: "no-rapl", Exit: cli.ExitFailed, Err: err, Message: err.Error(),
@@ -344,7 +350,7 @@ func (n *node) close() error {
 	if n.root != nil {
 		errs = append(errs, n.root.Close())
 	}
-	return errors.Join(append(errs, unlock(n.lock))...)
+	return errors.Join(append(errs, unlock(n.claimed), unlock(n.lock))...)
 }
 
 func (n *node) logOutcome(why string, out Outcome) {

@@ -76,6 +76,11 @@ func restoreDead(ctx context.Context, cfg Config, o RestoreOptions) (out Outcome
 		return Outcome{}, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
+	claimed, err := claim(root)
+	if err != nil {
+		return Outcome{}, err
+	}
+	defer func() { err = errors.Join(err, unlock(claimed)) }()
 	if !o.Force && !cfg.Alone() {
 		id, err := readIdentity(root)
 		if err != nil {
