@@ -111,7 +111,7 @@ func TestPeerPlansTheSame(t *testing.T) {
 			Demand: nodeLeast + units.Power(i%7)*10*units.Watt, Weight: 1 + float64(i%3),
 		}
 	}
-	if d := difference(budget.Divide(tree, nodes).Caps, bisect(tree, nodes)); d > 2*budget.Quantum.Watts() {
+	if d := difference(budget.Divide(tree, nodes, budget.Weighted).Caps, bisect(tree, nodes)); d > 2*budget.Quantum.Watts() {
 		t.Errorf("caps are apart by %v W", d)
 	}
 }

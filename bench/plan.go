@@ -105,7 +105,7 @@ func planFor(ctx context.Context, r *run, n int) ([]Item, error) {
 			return nil, err
 		}
 		began := time.Now()
-		p := budget.Divide(tree, nodes)
+		p := budget.Divide(tree, nodes, budget.Weighted)
 		middle := time.Now()
 		q := bisect(tree, nodes)
 		ours, peer = append(ours, 1000*middle.Sub(began).Seconds()), append(peer, 1000*time.Since(middle).Seconds())
@@ -227,9 +227,9 @@ func decide(ctx context.Context, tree *budget.Tree, nodes []budget.Node, runs in
 func settled(tree *budget.Tree, nodes []budget.Node) (*ledger.State, *ledger.Table) {
 	s, table := ledger.New(), ledger.NewTable(ledger.DefaultTiming(), 0)
 	s.Epoch = lease.Epoch{Incarnation: 1, Term: 1}
-	s.Domains, s.Nodes = map[string]budget.Domain{}, make(map[string]ledger.Node, len(nodes))
+	s.Domains, s.Nodes = map[string]ledger.Domain{}, make(map[string]ledger.Node, len(nodes))
 	for _, d := range tree.Domains() {
-		s.Domains[d.Name] = d
+		s.Domains[d.Name] = ledger.Domain{Domain: d}
 	}
 	for _, n := range nodes {
 		x := sightingFor(n)

@@ -17,7 +17,7 @@ func BenchmarkDivide(b *testing.B) {
 	nodes := crowd(homes, rand.New(rand.NewPCG(1, 11)))
 	b.ReportAllocs()
 	for b.Loop() {
-		budget.Divide(tree, nodes)
+		budget.Divide(tree, nodes, budget.Weighted)
 	}
 }
 

@@ -46,6 +46,8 @@ type Node struct {
 	Demand units.Power
 	// Weight of the node against others; must be positive.
 	Weight float64
+	// Behind: jobs of the node are behind schedule (policy Progress).
+	Behind bool
 	// Fixed: the node cannot be moved now (lost, uncontrolled); it draws Charge.
 	Fixed bool
 	// Charge of a Fixed node.
@@ -61,11 +63,12 @@ type Plan struct {
 }
 
 // Divide plans the caps of nodes in the tree. Nodes in unknown domains get no cap.
-func Divide(t *Tree, nodes []Node) Plan {
-	f := newFiller(t, nodes)
+func Divide(t *Tree, nodes []Node, by Policy) Plan {
+	f := newFiller(t, by.prepared(nodes))
 	plan := Plan{Caps: make(map[string]units.Power, len(f.nodes)), Short: f.shortfalls()}
-	f.fill(func(n Node) float64 { return float64(min(max(n.Demand, n.Least), n.Most)) })
-	f.fill(func(n Node) float64 { return float64(max(n.Most, n.Least)) })
+	for _, want := range by.stages() {
+		f.fill(func(n Node) float64 { return float64(want(n)) })
+	}
 	f.trim()
 	for i, n := range f.nodes {
 		plan.Caps[n.Name] = f.caps[i]

@@ -70,7 +70,7 @@ func TestDivide(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			plan := budget.Divide(tree(t, append(c.domains, site)...), c.nodes)
+			plan := budget.Divide(tree(t, append(c.domains, site)...), c.nodes, budget.Weighted)
 			for n, w := range c.want {
 				if got := plan.Caps[n].Watts(); got != w {
 					t.Errorf("%s: %v W, want %v W", n, got, w)
@@ -88,7 +88,7 @@ func TestWeight(t *testing.T) {
 	t.Parallel()
 	heavy := node("heavy", "site", 10, 900, 900)
 	heavy.Weight = 3
-	plan := budget.Divide(tree(t, budget.Domain{Name: "site", Budget: 400 * watt}), []budget.Node{heavy, node("light", "site", 10, 900, 900)})
+	plan := budget.Divide(tree(t, budget.Domain{Name: "site", Budget: 400 * watt}), []budget.Node{heavy, node("light", "site", 10, 900, 900)}, budget.Weighted)
 	if plan.Caps["heavy"] != 300*watt || plan.Caps["light"] != 100*watt {
 		t.Errorf("%v", plan.Caps)
 	}
@@ -154,7 +154,7 @@ func TestPlanFitsEveryDomain(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
-		plan := budget.Divide(w.tree, w.nodes)
+		plan := budget.Divide(w.tree, w.nodes, budget.Weighted)
 		own := map[string]units.Power{}
 		for _, n := range w.nodes {
 			if n.Fixed {
@@ -191,10 +191,10 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
-		want := budget.Divide(w.tree, w.nodes)
+		want := budget.Divide(w.tree, w.nodes, budget.Weighted)
 		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
 		r.Shuffle(len(w.nodes), func(i, j int) { w.nodes[i], w.nodes[j] = w.nodes[j], w.nodes[i] })
-		for name, c := range budget.Divide(w.tree, w.nodes).Caps {
+		for name, c := range budget.Divide(w.tree, w.nodes, budget.Weighted).Caps {
 			if c != want.Caps[name] {
 				t.Fatalf("%s: %v and %v", name, c, want.Caps[name])
 			}
@@ -208,7 +208,7 @@ func TestNothingIsKeptBack(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		w := drawWorld(t)
-		plan := budget.Divide(w.tree, w.nodes)
+		plan := budget.Divide(w.tree, w.nodes, budget.Weighted)
 		own := map[string]units.Power{}
 		for _, n := range w.nodes {
 			if n.Fixed {
@@ -241,7 +241,7 @@ func TestNothingIsKeptBack(t *testing.T) {
 func BenchmarkDivide10000(b *testing.B) {
 	tr, nodes := big(b, 10_000)
 	for b.Loop() {
-		budget.Divide(tr, nodes)
+		budget.Divide(tr, nodes, budget.Weighted)
 	}
 }
 

@@ -33,6 +33,8 @@ var (
 	ErrCycle = errors.New("it lies below itself")
 	// ErrDuplicate: two domains share a name.
 	ErrDuplicate = errors.New("the name is used twice")
+	// ErrPolicy: there is no policy of this name.
+	ErrPolicy = errors.New("unknown policy")
 	// ErrAmount: a budget that is not positive, or negative unmanaged watts.
 	ErrAmount = errors.New("its budget must be above 0 W and its unmanaged watts not below 0 W")
 )

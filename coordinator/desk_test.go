@@ -112,9 +112,9 @@ func openDesk(t *testing.T) (*desk, *scriptedLog, *outbox, chan error) {
 	log, out := &scriptedLog{m: m}, &outbox{waits: map[string]string{}}
 	d := &desk{
 		server: "c1", epoch: lease.Epoch{Incarnation: 1, Term: 2}, timing: ledger.DefaultTiming(),
-		found: &ledger.Found{Domains: []budget.Domain{
+		found: &ledger.Found{Domains: ledger.PlainDomains([]budget.Domain{
 			{Name: "site/lab", Budget: 700 * w, Unmanaged: 40 * w}, {Name: "rack/r1", Parent: "site/lab", Budget: 700 * w},
-		}},
+		})},
 		log: log, machine: m, out: out, logger: slog.New(slog.DiscardHandler), inbox: make(chan func(), deskQueue), closed: make(chan struct{}),
 		waits: &confirmations{}, caps: map[string]units.Power{}, board: newJobBoard(),
 	}

@@ -13,8 +13,8 @@ import (
 
 func messageState() *ledger.State {
 	s := ledger.New()
-	s.Domains["site/lab"] = budget.Domain{Name: "site/lab", Budget: 500 * w, Unmanaged: 40 * w}
-	s.Domains["rack/r1"] = budget.Domain{Name: "rack/r1", Parent: "site/lab", Budget: 500 * w}
+	s.Domains["site/lab"] = ledger.Domain{Domain: budget.Domain{Name: "site/lab", Budget: 500 * w, Unmanaged: 40 * w}}
+	s.Domains["rack/r1"] = ledger.Domain{Domain: budget.Domain{Name: "rack/r1", Parent: "site/lab", Budget: 500 * w}}
 	node := ledger.Node{
 		Name: "a", MachineID: "ma", Process: 1, Domain: "rack/r1", Rated: 250 * w, Floor: 60 * w, Max: 200 * w, FailSafe: 80 * w, Stored: 80 * w,
 		Weight: 1, Controlled: true, Admitted: true, Target: 150 * w, Seq: 3, Ceiling: 150 * w,

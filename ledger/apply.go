@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -21,6 +22,9 @@ type Result struct {
 // A request that was carried out before is no conflict, whatever it was checked
 // against: it is asked again because its answer was lost.
 func (s *State) Apply(c Command) (Result, error) {
+	if c.Ignorable && c.Rules > Rules {
+		return Result{Revision: s.Revision}, nil
+	}
 	if err := s.admissible(c); err != nil {
 		return Result{Revision: s.Revision}, fmt.Errorf("ledger: %w", err)
 	}
@@ -32,7 +36,9 @@ func (s *State) Apply(c Command) (Result, error) {
 	if c.Check != nil && s.PowerRevision > *c.Check {
 		return Result{Revision: s.Revision}, fmt.Errorf("ledger: %w", &ConflictError{Planned: *c.Check, Now: s.Revision, Last: s.lastPowerEvent()})
 	}
-	if err := s.dispatch(c); err != nil {
+	t := begin(s)
+	if err := t.dispatch(c); err != nil {
+		t.rollback()
 		return Result{Revision: s.Revision}, fmt.Errorf("ledger: %w", err)
 	}
 	if c.RequestID != "" {
@@ -41,154 +47,217 @@ func (s *State) Apply(c Command) (Result, error) {
 	return Result{Revision: s.Revision}, nil
 }
 
-// admissible checks what holds for every command: the epoch (P3), and that there is a power tree.
+// admissible checks what holds for every command: its rules, the epoch (P3), and that there is a power tree.
 func (s *State) admissible(c Command) error {
 	order := c.Epoch.Compare(s.Epoch)
+	n, needs := c.parts()
+	written := cmp.Or(c.Rules, s.Rules)
 	switch {
-	case c.parts() != 1:
-		return fmt.Errorf("command of %d parts: %w", c.parts(), ErrUnknownCommand)
+	case n != 1:
+		return fmt.Errorf("command of %d parts: %w", n, ErrUnknownCommand)
+	case c.Upgrade == nil && max(written, needs) > s.Rules:
+		return fmt.Errorf("command of rules %d, in force are %d: %w", max(written, needs), s.Rules, ErrRules)
 	case c.Lead != nil && order <= 0, c.Lead == nil && order != 0:
 		return fmt.Errorf("command of epoch %v, in force is %v: %w", c.Epoch, s.Epoch, ErrEpoch)
-	case c.Lead == nil && c.Found == nil && len(s.Domains) == 0:
+	case c.Lead == nil && c.Found == nil && c.Server == nil && c.Upgrade == nil && len(s.Domains) == 0:
 		return ErrNotFounded
 	}
 	return nil
 }
 
-func (s *State) dispatch(c Command) error {
+func (t *tx) dispatch(c Command) error { //nolint:gocyclo // one line for each command
 	switch {
 	case c.Lead != nil:
-		s.Epoch = c.Epoch
-		s.record(c, "leader "+c.Lead.Server+" begins epoch "+c.Epoch.String())
+		t.Epoch = c.Epoch
+		t.record(c, "leader "+c.Lead.Server+" begins epoch "+c.Epoch.String())
 		return nil
 	case c.Found != nil:
-		return s.found(c, c.Found)
+		return t.found(c, c.Found)
 	case c.Tick != nil:
-		return s.tick(c, c.Tick)
+		return t.tick(c, c.Tick)
 	case c.Budget != nil:
-		return s.setBudget(c, c.Budget)
+		return t.setBudget(c, c.Budget)
 	case c.Release != nil:
-		return s.release(c, c.Release)
+		return t.release(c, c.Release)
 	case c.Job != nil:
-		return s.acceptJob(c, *c.Job)
+		return t.acceptJob(c, *c.Job)
 	case c.Finish != nil:
-		return s.finishJob(c, c.Finish)
+		return t.finishJob(c, c.Finish)
+	case c.Upgrade != nil:
+		return t.upgrade(c, c.Upgrade)
+	case c.Domain != nil:
+		return t.setDomain(c, c.Domain)
+	case c.RemoveDomain != nil:
+		return t.removeDomain(c, c.RemoveDomain.Name)
+	case c.Node != nil:
+		return t.setNode(c, c.Node)
+	case c.Move != nil:
+		return t.moveNode(c, c.Move)
+	case c.Drain != nil:
+		return t.drainNode(c, c.Drain)
+	case c.Remove != nil:
+		return t.removeNode(c, c.Remove)
+	case c.PowerOff != nil:
+		return t.powerOff(c, c.PowerOff)
+	case c.Policy != nil:
+		return t.setPolicy(c, c.Policy.Name)
+	case c.Brake != nil:
+		return t.setBrake(c, c.Brake)
+	case c.LiftBrake != nil:
+		return t.liftBrake(c, c.LiftBrake)
+	case c.SprintBudget != nil:
+		return t.setSprintBudget(c, c.SprintBudget)
+	case c.Sprint != nil:
+		return t.grantSprint(c, c.Sprint)
+	case c.EndSprint != nil:
+		return t.endSprint(c, c.EndSprint)
+	case c.Schedule != nil:
+		return t.setSchedule(c, c.Schedule)
+	case c.RemoveSchedule != nil:
+		return t.removeSchedule(c, c.RemoveSchedule.Name)
+	case c.Reincarnate != nil:
+		return t.reincarnate(c, c.Reincarnate)
+	case c.Token != nil:
+		return t.setToken(c, *c.Token)
+	case c.RevokeToken != nil:
+		return t.revokeToken(c, c.RevokeToken.Name)
+	case c.Server != nil:
+		return t.setServer(c, *c.Server)
+	case c.RemoveServer != nil:
+		return t.removeServer(c, c.RemoveServer.Name)
+	case c.AckAlarm != nil:
+		return t.ackAlarm(c, c.AckAlarm.Name)
 	}
 	return ErrUnknownCommand
 }
 
-func (s *State) found(c Command, f *Found) error {
-	if len(s.Domains) > 0 {
+func (t *tx) found(c Command, f *Found) error {
+	if len(t.Domains) > 0 {
 		return ErrFounded
 	}
-	if _, err := budget.NewTree(f.Domains); err != nil {
+	if len(f.Domains) > maxNamed {
+		return fmt.Errorf("%d domains: %w", len(f.Domains), ErrFull)
+	}
+	plain := make([]budget.Domain, 0, len(f.Domains))
+	for _, d := range f.Domains {
+		if err := d.validate(); err != nil {
+			return err
+		}
+		plain = append(plain, d.Domain)
+	}
+	if _, err := budget.NewTree(plain); err != nil {
 		return err
 	}
 	for _, d := range f.Domains {
-		s.Domains[d.Name] = d
+		put(t, t.Domains, d.Name, d)
 	}
-	s.recordPower(c, fmt.Sprintf("cluster founded with %d domains", len(f.Domains)))
+	t.recordPower(c, fmt.Sprintf("cluster founded with %d domains", len(f.Domains)))
+	return nil
+}
+
+// upgrade raises the rules by one: the leader has seen that every server knows them.
+func (t *tx) upgrade(c Command, x *Upgrade) error {
+	switch {
+	case x.Rules <= t.Rules:
+		return nil
+	case x.Rules != t.Rules+1 || x.Rules > Rules:
+		return fmt.Errorf("from rules %d to %d: %w", t.Rules, x.Rules, ErrRules)
+	}
+	t.Rules = x.Rules
+	t.record(c, fmt.Sprintf("rules %d in force", x.Rules))
+	return nil
+}
+
+// setPolicy names the policy that divides the watts from the next tick on.
+func (t *tx) setPolicy(c Command, name string) error {
+	p, err := budget.ParsePolicy(name)
+	if err != nil {
+		return err
+	}
+	t.Policy = string(p)
+	t.recordPower(c, "policy "+name)
 	return nil
 }
 
 // tick applies evidence first (what was seen and read back may raise charges:
 // that is the truth, and shows as shortfall), then grants, which must fit.
-func (s *State) tick(c Command, t *Tick) error {
-	tx := begin(s)
-	for _, x := range t.Seen {
-		if err := tx.see(c, x); err != nil {
-			tx.rollback()
+func (t *tx) tick(c Command, k *Tick) error {
+	for _, x := range k.Seen {
+		if err := t.see(c, x); err != nil {
 			return err
 		}
 	}
-	for _, a := range t.Acks {
-		tx.ack(a)
+	for _, a := range k.Acks {
+		t.ack(a)
 	}
-	before := s.Totals()
-	room := map[string]units.Power{}
-	if len(t.Admit) > 0 {
-		room = s.rooms()
-	}
-	for _, name := range t.Admit {
-		if err := tx.admit(c, name, room); err != nil {
-			tx.rollback()
+	for _, x := range k.Lapsed {
+		if err := t.lapse(c, x); err != nil {
 			return err
 		}
 	}
-	for _, g := range t.Targets {
-		if err := tx.target(g); err != nil {
-			tx.rollback()
+	for _, x := range k.EndSprints {
+		if err := t.endSprint(c, &x); err != nil {
 			return err
 		}
 	}
-	if err := s.fits(before); len(t.Admit)+len(t.Targets) > 0 && err != nil {
-		tx.rollback()
+	if err := t.grants(c, k); err != nil {
 		return err
 	}
-	s.Elapsed += max(0, t.Elapsed)
+	t.refill(k.Elapsed)
+	t.proven()
+	t.Elapsed += max(0, k.Elapsed)
 	return nil
 }
 
-// fits is promise P1: no grant may leave a domain over its budget, unless the
-// domain was over it before and is now charged no more.
-func (s *State) fits(before map[string]Totals) error {
-	after := s.Totals()
-	for _, d := range s.Tree().Domains() {
-		now, was := after[d.Name], before[d.Name]
-		if now.Headroom() < 0 && now.Reserved > was.Reserved {
-			return &OverBudgetError{Domain: d.Name, Over: -now.Headroom(), Budget: now.Budget - now.Unmanaged, Reserved: now.Reserved}
+// grants admits and gives targets; together they must fit.
+func (t *tx) grants(c Command, k *Tick) error {
+	if len(k.Admit)+len(k.Targets) == 0 {
+		return nil
+	}
+	before := t.Totals()
+	room := map[string]units.Power{}
+	if len(k.Admit) > 0 {
+		if err := t.held(); err != nil {
+			return err
 		}
+		room = t.rooms()
 	}
-	return nil
-}
-
-func (s *State) setBudget(c Command, b *SetBudget) error {
-	d, ok := s.Domains[b.Domain]
-	if !ok {
-		return fmt.Errorf("domain %q: %w", b.Domain, ErrUnknownDomain)
-	}
-	if b.Budget <= 0 {
-		return fmt.Errorf("domain %q: %w", b.Domain, budget.ErrAmount)
-	}
-	if t := s.Totals()[b.Domain]; b.Budget < t.Floor && b.Budget < d.Budget && !b.Force {
-		return &FloorError{Domain: b.Domain, Budget: b.Budget, Unmanaged: t.Unmanaged, Floor: t.Floor, Nodes: t.Nodes}
-	}
-	tx := begin(s)
-	for _, g := range b.Targets {
-		if err := tx.lower(g); err != nil {
-			tx.rollback()
+	for _, name := range k.Admit {
+		if err := t.admit(c, name, room); err != nil {
 			return err
 		}
 	}
-	was := d.Budget
-	d.Budget = b.Budget
-	s.Domains[b.Domain] = d
-	s.recordPower(c, fmt.Sprintf("budget %s %v -> %v", b.Domain, was, b.Budget))
-	return nil
+	for _, g := range k.Targets {
+		if err := t.target(g); err != nil {
+			return err
+		}
+	}
+	return t.fits(before)
 }
 
-func (s *State) release(c Command, r *Release) error {
-	n, ok := s.Nodes[r.Node]
+func (t *tx) release(c Command, r *Release) error {
+	n, ok := t.Nodes[r.Node]
 	if !ok {
 		return fmt.Errorf("node %q: %w", r.Node, ErrUnknownNode)
 	}
 	if n.MachineID != r.MachineID {
 		return fmt.Errorf("node %q: %w", r.Node, ErrIdentity)
 	}
-	tx := begin(s)
 	// Against its target, not its ceiling: a release while a cut is on its way to
 	// the node would keep the domain over its budget for good (P5).
 	aimed := n
 	aimed.Ceiling = n.Target
-	tx.put(aimed)
-	before := s.Totals()
+	t.putNode(aimed)
+	before := t.Totals()
+	n.From, n.Unproven = "", false
+	n = t.endShare(n)
 	n.Released = true
-	tx.put(n)
-	if err := s.fits(before); err != nil {
-		tx.rollback()
+	t.putNode(n)
+	t.settle(n)
+	if err := t.fits(before); err != nil {
 		return err
 	}
-	s.recordPower(c, fmt.Sprintf("node %s released, charged its rated %v", n.Name, n.Rated))
+	t.recordPower(c, fmt.Sprintf("node %s released, charged its rated %v", n.Name, n.Rated))
 	return nil
 }
 

@@ -30,7 +30,7 @@ func TestApplyRefuses(t *testing.T) {
 		"a tick of a later leadership":         {ledger.Command{Epoch: later, Tick: &ledger.Tick{}}, ledger.ErrEpoch},
 		"a tick of no leadership":              {ledger.Command{Tick: &ledger.Tick{}}, ledger.ErrEpoch},
 		"a leadership that began before":       {ledger.Command{Epoch: first(), Lead: &ledger.Lead{Server: "c2"}}, ledger.ErrEpoch},
-		"a second founding":                    {ledger.Command{Found: &ledger.Found{Domains: site(1000)}}, ledger.ErrFounded},
+		"a second founding":                    {ledger.Command{Found: &ledger.Found{Domains: ledger.PlainDomains(site(1000))}}, ledger.ErrFounded},
 		"nothing":                              {ledger.Command{}, ledger.ErrUnknownCommand},
 		"two things at once":                   {ledger.Command{Tick: &ledger.Tick{}, Release: &ledger.Release{}}, ledger.ErrUnknownCommand},
 		"planned before nodes came":            {ledger.Command{Check: &stale, Budget: set("site/lab", 600)}, ledger.ErrConflict},

@@ -2,25 +2,38 @@ package ledger
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"time"
 
-	"headroom/budget"
 	"headroom/lease"
 	"headroom/units"
 )
 
-// Rules is the version of Apply's rules that a command was written under.
-const Rules = 1
+// Rules is the newest version of Apply's rules that this server knows. A group
+// works under the version in State, which an Upgrade raises once every server
+// knows it, so that all servers apply every entry alike.
+//
+//	1  budgets, leases, jobs
+//	2  settings, moves and removal of nodes, sprints, the brake, schedules,
+//	   incarnations, tokens, servers
+const Rules = 2
+
+// oldestRules is the version before: a group is upgraded across one at a time.
+const oldestRules = Rules - 1
 
 // Command is one entry of the log. Exactly one of the pointers is set.
 type Command struct {
-	// Rules is the version of the rules that the writer knows.
+	// Rules is the version of the rules that the command was written under.
 	Rules int `json:"rules"`
+	// Ignorable: a server that does not know these rules may pass over the command,
+	// because it changes nothing that others depend on.
+	Ignorable bool `json:"ignorable,omitempty"`
 	// Epoch of the leadership that wrote the command.
 	Epoch lease.Epoch `json:"epoch"`
-	// At is the writer's wall clock, microseconds since the Unix epoch; for the audit log only.
+	// At is the writer's wall clock, microseconds since the Unix epoch: for the
+	// audit log, and for what is due by the clock.
 	At int64 `json:"at_us,omitempty"`
 	// Actor, Reason and RequestID say who asked for it, why, and under which idempotency key.
 	Actor     string `json:"actor,omitempty"`
@@ -36,6 +49,39 @@ type Command struct {
 	Release *Release   `json:"release,omitempty"`
 	Job     *Job       `json:"job,omitempty"`
 	Finish  *FinishJob `json:"finish,omitempty"`
+
+	Upgrade        *Upgrade         `json:"upgrade,omitempty"`
+	Domain         *SetDomain       `json:"domain,omitempty"`
+	RemoveDomain   *Named           `json:"remove_domain,omitempty"`
+	Node           *SetNode         `json:"node,omitempty"`
+	Move           *MoveNode        `json:"move,omitempty"`
+	Drain          *DrainNode       `json:"drain,omitempty"`
+	Remove         *RemoveNode      `json:"remove,omitempty"`
+	PowerOff       *PowerOff        `json:"power_off,omitempty"`
+	Policy         *Named           `json:"policy,omitempty"`
+	Brake          *SetBrake        `json:"brake,omitempty"`
+	LiftBrake      *LiftBrake       `json:"lift_brake,omitempty"`
+	SprintBudget   *SetSprintBudget `json:"sprint_budget,omitempty"`
+	Sprint         *GrantSprint     `json:"sprint,omitempty"`
+	EndSprint      *EndSprint       `json:"end_sprint,omitempty"`
+	Schedule       *SetSchedule     `json:"schedule,omitempty"`
+	RemoveSchedule *Named           `json:"remove_schedule,omitempty"`
+	Reincarnate    *Reincarnate     `json:"reincarnate,omitempty"`
+	Token          *Token           `json:"token,omitempty"`
+	RevokeToken    *Named           `json:"revoke_token,omitempty"`
+	Server         *Server          `json:"server,omitempty"`
+	RemoveServer   *Named           `json:"remove_server,omitempty"`
+	AckAlarm       *Named           `json:"ack_alarm,omitempty"`
+}
+
+// Named is a command about something that has a name and nothing else.
+type Named struct {
+	Name string `json:"name"`
+}
+
+// Upgrade raises the rules in force.
+type Upgrade struct {
+	Rules int `json:"rules"`
 }
 
 // Lead begins a leadership: from here on only commands of its epoch are applied.
@@ -46,7 +92,7 @@ type Lead struct {
 
 // Found gives an empty cluster its power tree.
 type Found struct {
-	Domains []budget.Domain `json:"domains"`
+	Domains []Domain `json:"domains"`
 }
 
 // Tick is the leader's entry of each second. Parts are applied in the order of
@@ -62,6 +108,10 @@ type Tick struct {
 	Admit []string `json:"admit,omitempty"`
 	// Targets are the new caps.
 	Targets []Target `json:"targets,omitempty"`
+	// Lapsed are lost nodes that can hold no lease any more.
+	Lapsed []Lapse `json:"lapsed,omitempty"`
+	// EndSprints are sprints whose time is over, or that every node has ended.
+	EndSprints []EndSprint `json:"end_sprints,omitempty"`
 }
 
 // Sighting is what a node declares about itself.
@@ -107,22 +157,14 @@ type Ack struct {
 	Effective units.Power `json:"effective_uw"`
 	// Stored is the fail-safe cap that it has stored.
 	Stored units.Power `json:"stored_uw"`
+	// Ended are sprints that are over on the node.
+	Ended []SprintSpent `json:"ended,omitempty"`
 }
 
 // Target is a new cap for one node.
 type Target struct {
 	Node string      `json:"node"`
 	Cap  units.Power `json:"cap_uw"`
-}
-
-// SetBudget changes what a domain may draw. Lowers go in the same entry, so that a cut waits for no tick.
-type SetBudget struct {
-	Domain string      `json:"domain"`
-	Budget units.Power `json:"budget_uw"`
-	// Force accepts a budget below the domain's floor.
-	Force bool `json:"force,omitempty"`
-	// Targets may only lower.
-	Targets []Target `json:"targets,omitempty"`
 }
 
 // Release lets a node put its original controls back; it is charged its rated watts from then on.
@@ -169,22 +211,56 @@ type FinishJob struct {
 	Runtime time.Duration `json:"runtime_ns"`
 }
 
-// parts counts the pointers that are set: a command of two would be carried out by half.
-func (c Command) parts() int {
-	n := 0
-	for _, set := range [...]bool{
+// parts counts the pointers that are set: a command of two would be carried out
+// by half. It also tells the oldest rules that know them.
+func (c Command) parts() (n, rules int) {
+	for i, set := range [...]bool{
 		c.Lead != nil, c.Found != nil, c.Tick != nil, c.Budget != nil, c.Release != nil, c.Job != nil, c.Finish != nil,
+		// Those above are of rules 1, those below of rules 2.
+		c.Upgrade != nil, c.Domain != nil, c.RemoveDomain != nil, c.Node != nil, c.Move != nil, c.Drain != nil, c.Remove != nil,
+		c.PowerOff != nil, c.Policy != nil, c.Brake != nil, c.LiftBrake != nil, c.SprintBudget != nil, c.Sprint != nil,
+		c.EndSprint != nil, c.Schedule != nil, c.RemoveSchedule != nil, c.Reincarnate != nil, c.Token != nil,
+		c.RevokeToken != nil, c.Server != nil, c.RemoveServer != nil, c.AckAlarm != nil,
 	} {
-		if set {
-			n++
+		if !set {
+			continue
+		}
+		n, rules = n+1, 1
+		if i > 6 {
+			rules = 2
 		}
 	}
-	return n
+	if n == 1 && rules == 1 && c.newFields() {
+		rules = 2
+	}
+	return n, rules
 }
 
-// Encode is the command as it stands in the log.
+// newFields tells whether a command that rules 1 knows says something that they do not.
+func (c Command) newFields() bool {
+	switch {
+	case c.Tick != nil:
+		for _, a := range c.Tick.Acks {
+			if len(a.Ended) > 0 {
+				return true
+			}
+		}
+		return len(c.Tick.Lapsed)+len(c.Tick.EndSprints) > 0
+	case c.Budget != nil:
+		return c.Budget.Until != 0 || c.Budget.Clock != nil
+	case c.Found != nil:
+		for _, d := range c.Found.Domains {
+			if d != (Domain{Domain: d.Domain}) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Encode is the command as it stands in the log. Rules 0 stands for the newest.
 func (c Command) Encode() ([]byte, error) {
-	c.Rules = Rules
+	c.Rules = cmp.Or(c.Rules, Rules)
 	data, err := json.Marshal(c)
 	if err != nil {
 		return nil, fmt.Errorf("ledger: encode command: %w", err)
@@ -192,9 +268,17 @@ func (c Command) Encode() ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads a command. A field that these rules do not know is an error:
-// a server must never apply half of what its writer meant.
+// Decode reads a command. A field that these rules do not know is an error: a
+// server must never apply half of what its writer meant. A command of newer
+// rules that says of itself that it may be ignored comes back without any part.
 func Decode(data []byte) (Command, error) {
+	var head struct {
+		Rules     int  `json:"rules"`
+		Ignorable bool `json:"ignorable"`
+	}
+	if json.Unmarshal(data, &head) == nil && head.Rules > Rules && head.Ignorable {
+		return Command{Rules: head.Rules, Ignorable: true}, nil
+	}
 	var c Command
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -204,8 +288,8 @@ func Decode(data []byte) (Command, error) {
 	if d.More() {
 		return Command{}, fmt.Errorf("ledger: command of %d bytes: %w: text after its end", len(data), ErrUnknownCommand)
 	}
-	if c.Rules != Rules {
-		return Command{}, fmt.Errorf("ledger: command of rules %d, this server knows %d: %w", c.Rules, Rules, ErrUnknownCommand)
+	if c.Rules < oldestRules || c.Rules > Rules {
+		return Command{}, fmt.Errorf("ledger: command of rules %d, this server knows %d to %d: %w", c.Rules, oldestRules, Rules, ErrUnknownCommand)
 	}
 	return c, nil
 }

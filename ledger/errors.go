@@ -37,6 +37,48 @@ var (
 	ErrSnapshot = errors.New("bad snapshot")
 	// ErrJob: a job that exists differently, has ended, or is too large.
 	ErrJob = errors.New("bad job")
+	// ErrRules: a command of rules that are not in force.
+	ErrRules = errors.New("the rules are not in force")
+	// ErrDomain: what is said of a domain makes no sense.
+	ErrDomain = errors.New("bad domain")
+	// ErrParent: a domain does not move.
+	ErrParent = errors.New("a domain stays below its parent")
+	// ErrInUse: something still stands in the domain.
+	ErrInUse = errors.New("it is in use")
+	// ErrSettings: what an operator says of a node makes no sense.
+	ErrSettings = errors.New("bad setting")
+	// ErrMoving: an earlier move of the node is not finished.
+	ErrMoving = errors.New("the node is on the move")
+	// ErrLostCharge: the domain keeps what a lost node is charged.
+	ErrLostCharge = errors.New("the domain keeps the charge of lost nodes")
+	// ErrBraked: nothing is raised while the brake is set.
+	ErrBraked = errors.New("the brake is set")
+	// ErrRestored: nothing is raised until every node has shown what it holds.
+	ErrRestored = errors.New("the cluster was restored and not every node has shown what it holds")
+	// ErrIncarnation: a node has left this group for a newer one.
+	ErrIncarnation = errors.New("a node has heard of a newer incarnation of this cluster")
+	// ErrBudgetNotNamed: a recovery must name the budget of every domain.
+	ErrBudgetNotNamed = errors.New("its budget must be named: the snapshot may hold an older one")
+	// ErrSprint: a sprint that may not be granted.
+	ErrSprint = errors.New("no sprint")
+	// ErrUnknownSprint and the next ones: there is none of this name.
+	ErrUnknownSprint   = errors.New("unknown sprint")
+	ErrUnknownSchedule = errors.New("unknown schedule")
+	ErrUnknownToken    = errors.New("unknown token")
+	ErrUnknownServer   = errors.New("unknown server")
+	ErrUnknownAlarm    = errors.New("unknown alarm")
+	// ErrSchedule: a schedule that cannot be read.
+	ErrSchedule = errors.New("bad schedule")
+	// ErrNotDue: a change by the clock that is not the one due now.
+	ErrNotDue = errors.New("nothing of the kind is due")
+	// ErrClocks: a raise by the clock without a quorum of clocks that agree.
+	ErrClocks = errors.New("a raise by the clock needs a quorum whose clocks agree within a minute")
+	// ErrPast: a time that is over.
+	ErrPast = errors.New("that time is over")
+	// ErrRole, ErrToken, ErrServer: bad input of that kind.
+	ErrRole   = errors.New("unknown role")
+	ErrToken  = errors.New("bad token")
+	ErrServer = errors.New("bad server")
 	// ErrFull: a bound of the state is reached.
 	ErrFull = errors.New("no room")
 )
@@ -89,3 +131,32 @@ func (e *OverBudgetError) Error() string {
 
 // Unwrap makes errors.Is(err, ErrOverBudget) true.
 func (e *OverBudgetError) Unwrap() error { return ErrOverBudget }
+
+// RatingError refuses a budget above what the domain's breaker carries less its margin.
+type RatingError struct {
+	Domain                 string
+	Budget, Rating, Usable units.Power
+}
+
+// Error names the rule and the numbers.
+func (e *RatingError) Error() string {
+	return fmt.Sprintf("budget %v of %s is above %v: its rating %v less its margin", e.Budget, e.Domain, e.Usable, e.Rating)
+}
+
+// EscrowError refuses a sprint that its budget of energy cannot pay.
+type EscrowError struct {
+	Domain, Class   string
+	Escrow, Balance units.Energy
+}
+
+// Error names the numbers.
+func (e *EscrowError) Error() string {
+	of := e.Domain
+	if e.Class != "" {
+		of += ", class " + e.Class
+	}
+	return fmt.Sprintf("the sprint needs %v of %s, which has %v", e.Escrow, of, e.Balance)
+}
+
+// Unwrap makes errors.Is(err, ErrSprint) true.
+func (e *EscrowError) Unwrap() error { return ErrSprint }

@@ -5,6 +5,7 @@ package ledger_test
 import (
 	"errors"
 	"flag"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -15,6 +16,7 @@ import (
 	"headroom/budget"
 	"headroom/lease"
 	"headroom/ledger"
+	"headroom/units"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -25,22 +27,22 @@ func everyCommand() map[string]ledger.Command {
 	s := sighting("n01")
 	s.Process = 1<<64 - 1
 	full := func(c ledger.Command) ledger.Command {
-		c.Rules, c.Epoch, c.At = ledger.Rules, lease.Epoch{Incarnation: 2, Term: 7}, 1_700_000_000_000_000
+		c.Rules, c.Epoch, c.At = 1, lease.Epoch{Incarnation: 2, Term: 7}, 1_700_000_000_000_000
 		c.Actor, c.Reason, c.RequestID, c.Check = "mia", "summer heat", "01J0000000000000000A", &revision
 		return c
 	}
 	return map[string]ledger.Command{
 		"lead": full(ledger.Command{Lead: &ledger.Lead{Server: "c1"}}),
-		"found": full(ledger.Command{Found: &ledger.Found{Domains: []budget.Domain{
+		"found": full(ledger.Command{Found: &ledger.Found{Domains: ledger.PlainDomains([]budget.Domain{
 			{Name: "site/lab", Budget: 800 * watt}, {Name: "rack/r1", Parent: "site/lab", Budget: 400 * watt, Unmanaged: 20 * watt},
-		}}}),
+		})}}),
 		"tick": full(ledger.Command{Tick: &ledger.Tick{
 			Elapsed: time.Second, Seen: []ledger.Sighting{s},
 			Acks:    []ledger.Ack{{Node: "n01", Process: s.Process, Number: 9, Seq: 3, Effective: 190 * watt, Stored: 90 * watt}},
 			Admit:   []string{"n02"},
 			Targets: []ledger.Target{{Node: "n01", Cap: 190*watt + watt/8}},
 		}}),
-		"tick-empty": {Rules: ledger.Rules, Epoch: first(), Tick: &ledger.Tick{Elapsed: time.Second}},
+		"tick-empty": {Rules: 1, Epoch: first(), Tick: &ledger.Tick{Elapsed: time.Second}},
 		"budget": full(ledger.Command{Budget: &ledger.SetBudget{
 			Domain: "site/lab", Budget: 500 * watt, Force: true, Targets: []ledger.Target{{Node: "n01", Cap: 100 * watt}},
 		}}),
@@ -54,9 +56,63 @@ func everyCommand() map[string]ledger.Command {
 	}
 }
 
+// newerCommands are those that rules 2 brought, and older ones that say something new.
+func newerCommands() map[string]ledger.Command {
+	full := func(c ledger.Command) ledger.Command {
+		c.Rules, c.Epoch, c.At = 2, lease.Epoch{Incarnation: 2, Term: 7}, 1_700_000_000_000_000
+		c.Actor, c.Reason, c.RequestID = "mia", "summer heat", "01J0000000000000000A"
+		return c
+	}
+	part, nodes, keep := 0.2, 2, ledger.LostFailSafe
+	low, high, spent := 100*watt, 200*watt, units.Energy(1234)
+	return map[string]ledger.Command{
+		"tick-2": full(ledger.Command{Tick: &ledger.Tick{
+			Acks:   []ledger.Ack{{Node: "n01", Process: process, Number: 9, Seq: 3, Ended: []ledger.SprintSpent{{ID: "s1", Spent: &spent}, {ID: "s2"}}}},
+			Lapsed: []ledger.Lapse{{Node: "n02", Seq: 4}}, EndSprints: []ledger.EndSprint{{ID: "s1", Why: "time"}},
+		}}),
+		"budget-2": full(ledger.Command{Budget: &ledger.SetBudget{
+			Domain: "site/lab", Budget: 500 * watt, Until: 1_700_000_360_000_000,
+			Clock: &ledger.Clock{Schedule: "evening", Due: 1_700_000_000_000_000, Servers: map[string]int64{"c1": 1_700_000_000_000_001}, Voters: 3},
+		}}),
+		"upgrade": full(ledger.Command{Upgrade: &ledger.Upgrade{Rules: 2}}),
+		"domain": full(ledger.Command{Domain: &ledger.SetDomain{
+			Name: "pdu/p1", Parent: "rack/r1", Budget: 300 * watt, Unmanaged: &low, Rating: &high, Margin: &part, BootNodes: &nodes, LostCharge: &keep,
+		}}),
+		"remove-domain": full(ledger.Command{RemoveDomain: &ledger.Named{Name: "pdu/p1"}}),
+		"node": full(ledger.Command{Node: &ledger.SetNode{Node: "n01", Settings: ledger.Settings{
+			Min: &low, Max: &high, FailSafe: &low, Weight: &part, BMC: "10.0.0.1:623", Labels: map[string]string{"app": "spark"},
+		}}}),
+		"move":            full(ledger.Command{Move: &ledger.MoveNode{Node: "n01", To: "rack/r2"}}),
+		"drain":           full(ledger.Command{Drain: &ledger.DrainNode{Node: "n01", Resume: true}}),
+		"remove":          full(ledger.Command{Remove: &ledger.RemoveNode{Node: "n01", PoweredOff: true}}),
+		"power-off":       full(ledger.Command{PowerOff: &ledger.PowerOff{Node: "n01", By: "bmc"}}),
+		"policy":          full(ledger.Command{Policy: &ledger.Named{Name: "progress"}}),
+		"brake":           full(ledger.Command{Brake: &ledger.SetBrake{Generation: 7}}),
+		"lift-brake":      full(ledger.Command{LiftBrake: &ledger.LiftBrake{Generation: 7}}),
+		"sprint-budget":   full(ledger.Command{SprintBudget: &ledger.SetSprintBudget{Domain: "rack/r1", Capacity: 6 * units.Kilojoule, Refill: 10 * watt, Shares: map[string]float64{"gold": 0.5}}}),
+		"sprint":          full(ledger.Command{Sprint: &ledger.GrantSprint{ID: "s1", Job: "wc-7", Class: "gold", Domain: "rack/r1", Duration: time.Minute, Caps: []ledger.Target{{Node: "n01", Cap: 200 * watt}}}}),
+		"end-sprint":      full(ledger.Command{EndSprint: &ledger.EndSprint{ID: "s1", Why: "operator"}}),
+		"schedule":        full(ledger.Command{Schedule: &ledger.SetSchedule{Name: "evening", Domain: "site/lab", Cron: "0 18 * * 1-5", Zone: "Europe/Berlin", Budget: 600 * watt}}),
+		"remove-schedule": full(ledger.Command{RemoveSchedule: &ledger.Named{Name: "evening"}}),
+		"reincarnate":     full(ledger.Command{Reincarnate: &ledger.Reincarnate{Above: 3}}),
+		"token":           full(ledger.Command{Token: &ledger.Token{ID: "t1", Name: "mia", Role: ledger.RoleOperator, Hash: ledger.TokenHash("secret"), Created: 1, Expires: 2}}),
+		"revoke-token":    full(ledger.Command{RevokeToken: &ledger.Named{Name: "t1"}}),
+		"server":          full(ledger.Command{Server: &ledger.Server{ID: "c4", RPC: "10.0.0.14:7400", Raft: "10.0.0.14:7401"}}),
+		"remove-server":   full(ledger.Command{RemoveServer: &ledger.Named{Name: "c4"}}),
+		"ack-alarm":       full(ledger.Command{AckAlarm: &ledger.Named{Name: "node-lost/n16"}}),
+	}
+}
+
+// allCommands are those of both rules.
+func allCommands() map[string]ledger.Command {
+	all := everyCommand()
+	maps.Copy(all, newerCommands())
+	return all
+}
+
 func TestCommandEncoding(t *testing.T) {
 	t.Parallel()
-	for name, c := range everyCommand() {
+	for name, c := range allCommands() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			data, err := c.Encode()
@@ -76,7 +132,7 @@ func TestCommandEncoding(t *testing.T) {
 func TestEveryCommandHasGolden(t *testing.T) {
 	t.Parallel()
 	have := map[string]bool{}
-	for _, c := range everyCommand() {
+	for _, c := range allCommands() {
 		v := reflect.ValueOf(c)
 		for i := range v.NumField() {
 			if f := v.Field(i); f.Kind() == reflect.Pointer && f.Type().Elem().Kind() == reflect.Struct && !f.IsNil() {
@@ -113,9 +169,9 @@ func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{
 		"nothing":          ``,
-		"an unknown field": `{"rules":1,"epoch":{"incarnation":1,"term":1},"sprint":{}}`,
+		"an unknown field": `{"rules":1,"epoch":{"incarnation":1,"term":1},"gift":{}}`,
 		"an unknown part":  `{"rules":1,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1,"sprint":1}}`,
-		"later rules":      `{"rules":2,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
+		"later rules":      `{"rules":3,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
 		"no rules":         `{"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
 		"text behind it":   `{"rules":1,"tick":{"elapsed_ns":1}} {}`,
 		"watts in words":   `{"rules":1,"budget":{"domain":"d","budget_uw":"5W"}}`,

@@ -31,7 +31,7 @@ func founded(t testing.TB, domains []budget.Domain) *ledger.State {
 	t.Helper()
 	s := ledger.New()
 	must(t, s, ledger.Command{Epoch: first(), Lead: &ledger.Lead{Server: "c1"}})
-	must(t, s, ledger.Command{Epoch: first(), Found: &ledger.Found{Domains: domains}})
+	must(t, s, ledger.Command{Epoch: first(), Found: &ledger.Found{Domains: ledger.PlainDomains(domains)}})
 	return s
 }
 

@@ -9,27 +9,27 @@ import (
 
 // acceptJob stores a job. The same job again is no error: a scheduler may ask
 // twice when the first answer was lost.
-func (s *State) acceptJob(c Command, j Job) error {
+func (t *tx) acceptJob(c Command, j Job) error {
 	switch {
 	case j.ID == "" || j.State != JobAccepted:
 		return fmt.Errorf("job %q: it needs an id and starts as accepted: %w", j.ID, ErrJob)
 	case len(j.Spec) > MaxJobSpec:
 		return fmt.Errorf("job %q: its file has %d bytes, at most %d are taken: %w", j.ID, len(j.Spec), MaxJobSpec, ErrJob)
 	}
-	if old, ok := s.Jobs[j.ID]; ok {
+	if old, ok := t.Jobs[j.ID]; ok {
 		if bytes.Equal(old.Spec, j.Spec) {
 			return nil
 		}
 		return fmt.Errorf("job %q exists with another file: %w", j.ID, ErrJob)
 	}
-	s.Jobs[j.ID] = j
-	s.record(c, fmt.Sprintf("job %s accepted, class %s", j.ID, j.Class))
-	s.pruneJobs()
+	put(t, t.Jobs, j.ID, j)
+	t.record(c, fmt.Sprintf("job %s accepted, class %s", j.ID, j.Class))
+	t.pruneJobs()
 	return nil
 }
 
-func (s *State) finishJob(c Command, f *FinishJob) error {
-	j, ok := s.Jobs[f.ID]
+func (t *tx) finishJob(c Command, f *FinishJob) error {
+	j, ok := t.Jobs[f.ID]
 	switch {
 	case !ok:
 		return fmt.Errorf("job %q: %w", f.ID, ErrUnknownJob)
@@ -41,15 +41,15 @@ func (s *State) finishJob(c Command, f *FinishJob) error {
 		return fmt.Errorf("job %q ended as %s before: %w", f.ID, j.State, ErrJob)
 	}
 	j.State, j.Outcome, j.Tasks, j.Done, j.Runtime = f.State, f.Outcome, f.Tasks, f.Done, f.Runtime
-	s.Jobs[f.ID] = j
-	s.record(c, fmt.Sprintf("job %s %s, %d of %d tasks", j.ID, j.State, j.Done, j.Tasks))
+	put(t, t.Jobs, f.ID, j)
+	t.record(c, fmt.Sprintf("job %s %s, %d of %d tasks", j.ID, j.State, j.Done, j.Tasks))
 	return nil
 }
 
 // pruneJobs forgets the oldest ended jobs beyond keptJobs.
-func (s *State) pruneJobs() {
+func (t *tx) pruneJobs() {
 	var ended []Job
-	for _, j := range s.Jobs {
+	for _, j := range t.Jobs {
 		if j.State != JobAccepted {
 			ended = append(ended, j)
 		}
@@ -61,6 +61,6 @@ func (s *State) pruneJobs() {
 		return cmp.Or(cmp.Compare(a.Submitted, b.Submitted), cmp.Compare(a.ID, b.ID))
 	})
 	for _, j := range ended[:len(ended)-keptJobs] {
-		delete(s.Jobs, j.ID)
+		drop(t, t.Jobs, j.ID)
 	}
 }

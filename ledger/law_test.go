@@ -107,7 +107,7 @@ func drawState(t *rapid.T) *ledger.State {
 	s := ledger.New()
 	for _, c := range []ledger.Command{
 		{Epoch: first(), Lead: &ledger.Lead{Server: "c1"}},
-		{Epoch: first(), Found: &ledger.Found{Domains: drawDomains(t)}},
+		{Epoch: first(), Found: &ledger.Found{Domains: ledger.PlainDomains(drawDomains(t))}},
 	} {
 		if _, err := s.Apply(c); err != nil {
 			t.Fatal(err)

@@ -2,220 +2,360 @@ package ledger
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"headroom/units"
 )
 
-// tx remembers the nodes that a command changes, so that a refused one leaves no trace.
-type tx struct {
-	s        *State
-	saved    map[string]*Node // nil: the node did not exist
-	revision uint64
-	power    uint64
-	events   []Event
+// Node is one node as the log has it.
+type Node struct {
+	// Name in the cluster.
+	Name string `json:"name"`
+	// MachineID is the node's identity.
+	MachineID string `json:"machine_id"`
+	// Process is the id of the powerd process last seen.
+	Process uint64 `json:"process"`
+	// Heard is the number of that process's newest heartbeat whose read-back counted; older ones count no more.
+	Heard uint64 `json:"heard,omitempty"`
+	// Proof is the sequence number that this process was the first to be given: a
+	// read-back that names an older one may come from before the process, from one
+	// that was replaced, and lowers nothing.
+	Proof uint64 `json:"proof,omitempty"`
+	// Domain it draws from.
+	Domain string `json:"domain"`
+	// From is the domain that it was moved from and is charged in as well, until it
+	// acknowledges FromSeq; empty when there is none.
+	From    string `json:"from,omitempty"`
+	FromSeq uint64 `json:"from_seq,omitempty"`
+	// Rated, Floor, Max, FailSafe and Weight as the node declared them (see Sighting).
+	Rated    units.Power `json:"rated_uw"`
+	Floor    units.Power `json:"floor_uw"`
+	Max      units.Power `json:"max_uw"`
+	Weight   float64     `json:"weight"`
+	FailSafe units.Power `json:"fail_safe_uw"`
+	// Settings are what operators say instead of the declaration.
+	Settings Settings `json:"settings,omitzero"`
+	// Stored is the fail-safe cap that the node has said it stores.
+	Stored units.Power `json:"stored_uw"`
+	// Controlled: powerd holds caps there. Otherwise it is charged its rated watts.
+	Controlled bool `json:"controlled"`
+	// Admitted: it may be given leases while it is controlled and not released.
+	Admitted bool `json:"admitted"`
+	// Released: it may have put its original controls back; charged its rated watts.
+	Released bool `json:"released"`
+	// Drained: it is walked to its least cap and then granted nothing more.
+	Drained bool `json:"drained,omitempty"`
+	// Off says who asserts that the machine is off ("bmc", an operator); empty: nobody.
+	Off string `json:"off,omitempty"`
+	// Unproven: it has not shown what it holds since this incarnation began.
+	Unproven bool `json:"unproven,omitempty"`
+	// Target is the cap that the plan wants.
+	Target units.Power `json:"target_uw"`
+	// Sprint is the sprint that stands beside Target; nil for none.
+	Sprint *NodeSprint `json:"sprint,omitempty"`
+	// Owes is the id of the sprint whose share of this node is not settled yet; empty for none.
+	Owes string `json:"owes,omitempty"`
+	// Seq numbers the targets of this node; it only grows.
+	Seq uint64 `json:"seq"`
+	// Ceiling is the highest cap that the node may still be holding.
+	// Invariant: Ceiling >= Target and >= every pending target.
+	Ceiling units.Power `json:"ceiling_uw"`
+	// Pending are the committed targets that may still reach the node, oldest first; the last is Target.
+	Pending []Pending `json:"pending,omitempty"`
+	// Excess is an effective cap above the ceiling that the node reported; 0 without one.
+	Excess units.Power `json:"excess_uw,omitempty"`
 }
 
-func begin(s *State) *tx {
-	return &tx{s: s, saved: map[string]*Node{}, revision: s.Revision, power: s.PowerRevision, events: s.Events}
+// Pending is a committed target that may still reach its node; a sprint beside
+// it counts with its own cap.
+type Pending struct {
+	Seq uint64      `json:"seq"`
+	Cap units.Power `json:"cap_uw"`
 }
 
-func (t *tx) put(n Node) {
-	if _, done := t.saved[n.Name]; !done {
-		if old, ok := t.s.Nodes[n.Name]; ok {
-			t.saved[n.Name] = &old
-		} else {
-			t.saved[n.Name] = nil
-		}
-	}
-	t.s.Nodes[n.Name] = n
+// Settings are what operators say of a node; what is not set is as the node declares.
+type Settings struct {
+	// Min and Max bound the caps that plans give the node.
+	Min *units.Power `json:"min_uw,omitempty"`
+	Max *units.Power `json:"max_uw,omitempty"`
+	// FailSafe is the fail-safe cap that the node is to store.
+	FailSafe *units.Power `json:"fail_safe_uw,omitempty"`
+	// Weight against other nodes.
+	Weight *float64 `json:"weight,omitempty"`
+	// BMC is host:port of the node's BMC on the network, asked when the node is lost.
+	BMC string `json:"bmc,omitempty"`
+	// Labels choose nodes in lists.
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
-func (t *tx) rollback() {
-	for name, old := range t.saved {
-		if old == nil {
-			delete(t.s.Nodes, name)
-		} else {
-			t.s.Nodes[name] = *old
-		}
-	}
-	t.s.Events = t.events // record only appends, or makes a new list
-	t.s.Revision, t.s.PowerRevision = t.revision, t.power
-}
+// maxLabels bounds the labels of a node, and labelBytes each of them.
+const (
+	maxLabels  = 32
+	labelBytes = 64
+)
 
-// see takes in what a node declares. A new node is charged its rated watts
-// until its first read-back; a node that came back after a release is, too.
-func (t *tx) see(c Command, x Sighting) error {
-	if err := x.Validate(); err != nil {
-		return err
-	}
-	n, known := t.s.Nodes[x.Node]
+// validate checks settings against what the node is.
+func (x Settings) validate(n Node) error {
+	n.Settings = x
 	switch {
-	case known && n.MachineID != x.MachineID:
-		return fmt.Errorf("node %q: %w", x.Node, ErrIdentity)
-	case !known && t.s.Tree().Has(x.Domain):
-		n = Node{Name: x.Node, MachineID: x.MachineID, Domain: x.Domain, Ceiling: x.Rated}
-	case !known:
-		return fmt.Errorf("node %q: domain %q: %w", x.Node, x.Domain, ErrUnknownDomain)
+	case x.FailSafe != nil && (*x.FailSafe < n.Floor || *x.FailSafe > n.Rated):
+		return fmt.Errorf("%w: the fail-safe cap of %s is %v; it must be from its floor %v to its rated %v",
+			ErrSettings, n.Name, *x.FailSafe, n.Floor, n.Rated)
+	case x.Min != nil && (*x.Min <= 0 || *x.Min > n.Rated):
+		return fmt.Errorf("%w: min of %s is %v; it must be above 0 W and at most its rated %v", ErrSettings, n.Name, *x.Min, n.Rated)
+	case x.Max != nil && (*x.Max < n.Least() || *x.Max > n.Rated):
+		return fmt.Errorf("%w: max of %s is %v; it must be from its least cap %v to its rated %v", ErrSettings, n.Name, *x.Max, n.Least(), n.Rated)
+	case x.Weight != nil && !(*x.Weight > 0 && *x.Weight <= 1000):
+		return fmt.Errorf("%w: the weight of %s is %v; it must be above 0 and at most 1000", ErrSettings, n.Name, *x.Weight)
+	case len(x.Labels) > maxLabels:
+		return fmt.Errorf("%w: %s has %d labels, at most %d are kept", ErrSettings, n.Name, len(x.Labels), maxLabels)
 	}
-	if !known && len(t.s.Nodes) >= MaxNodes {
-		return fmt.Errorf("node %q: %d nodes: %w", x.Node, len(t.s.Nodes), ErrFull)
-	}
-	if n.Released && n.Process != x.Process {
-		n.Released, n.Ceiling, n.Pending = false, x.Rated, nil
-	}
-	if !n.Controlled && x.Controlled {
-		n.Ceiling = max(n.Ceiling, x.Rated)
-	}
-	if n.Process != x.Process {
-		n = n.restarted()
-	}
-	n.Process, n.Rated, n.Floor, n.Max, n.Weight = x.Process, x.Rated, x.Floor, x.Max, x.Weight
-	n.FailSafe, n.Controlled = x.FailSafe, x.Controlled
-	n.Stored = max(n.Stored, x.FailSafe)
-	t.put(n)
-	if !known {
-		t.s.recordPower(c, fmt.Sprintf("node %s seen in %s, machine %s", n.Name, n.Domain, n.MachineID))
-	}
-	return nil
-}
-
-// restarted is the node with another process. Process ids have no order: the
-// process may be one that was replaced long ago, whose heartbeat was delayed,
-// while the node's hardware was given back meanwhile. So a node that has leases
-// gets its target once more under a new number, and only a process that is
-// alive to take it can name that number.
-func (n Node) restarted() Node {
-	n.Heard = 0
-	if n.Admitted {
-		n = n.aim(n.Target)
-		n.Proof = n.Seq
-	}
-	return n
-}
-
-// ack takes in a read-back.
-func (t *tx) ack(a Ack) {
-	if n, ok := t.s.Nodes[a.Node]; ok && n.hears(a) {
-		t.put(n.acknowledged(a))
-	}
-}
-
-// hears tells whether a read-back says anything about the node's charge: it is
-// of the process last seen, that process holds caps, and nothing newer of it has
-// counted before. (A new leader may hear an old heartbeat first: what the
-// hardware has done since shows in no target that is still pending.)
-func (n Node) hears(a Ack) bool {
-	return n.Process == a.Process && a.Number >= n.Heard && n.Controlled && !n.Released
-}
-
-// acknowledged is the node after a read-back. It lowers the ceiling only to
-// the highest of the effective cap and every committed target that the node
-// may still take up: those with the sequence it names or a later one, for it
-// refuses older ones and takes its own once more when a renewal arrives.
-func (n Node) acknowledged(a Ack) Node {
-	if a.Seq < n.Proof {
-		return n.warned(a)
-	}
-	a.Effective, a.Stored = min(a.Effective, MaxPower), min(a.Stored, MaxPower) // sums must not overflow
-	n.Heard = a.Number
-	n.Pending = slices.DeleteFunc(slices.Clone(n.Pending), func(p Pending) bool { return p.Seq < a.Seq })
-	still := a.Effective
-	for _, p := range n.Pending {
-		still = max(still, p.Cap)
-	}
-	n.Ceiling = max(min(n.Ceiling, still), n.Target)
-	n.Stored = a.Stored
-	n.Excess = 0
-	if a.Effective > n.Ceiling {
-		n.Excess = a.Effective
-	}
-	return n
-}
-
-// warned is the node after a read-back that proves nothing but may be true: it
-// raises the charge and lowers nothing.
-func (n Node) warned(a Ack) Node {
-	n.Stored = max(n.Stored, min(a.Stored, MaxPower))
-	if e := min(a.Effective, MaxPower); e > n.Ceiling {
-		n.Excess = max(n.Excess, e)
-	}
-	return n
-}
-
-// admit lets a node have leases, where its domain is not short (room, from
-// rooms: an admission leaves every charge as it is, so one look serves them all). Its first target is its least cap.
-func (t *tx) admit(c Command, name string, room map[string]units.Power) error {
-	n, ok := t.s.Nodes[name]
-	if !ok {
-		return fmt.Errorf("admit %q: %w", name, ErrUnknownNode)
-	}
-	if !n.Controlled || n.Released {
-		return fmt.Errorf("admit %q: %w", name, ErrNotGrantable)
-	}
-	if n.Admitted {
-		return nil
-	}
-	if head := room[n.Domain]; head < 0 {
-		return fmt.Errorf("admit %q: its domain is %v short: %w", name, -head, ErrOverBudget)
-	}
-	n.Admitted = true
-	t.put(n.aim(n.Least()))
-	t.s.recordPower(c, fmt.Sprintf("node %s admitted at %v", n.Name, n.Least()))
-	return nil
-}
-
-// rooms are, for each domain, the least headroom of it and of those above it:
-// what a node there could be given at most.
-func (s *State) rooms() map[string]units.Power {
-	t := s.Tree()
-	if t == nil {
-		return nil
-	}
-	totals := s.Totals()
-	out := make(map[string]units.Power, len(totals))
-	for _, d := range t.Domains() { // parents come first
-		out[d.Name] = totals[d.Name].Headroom()
-		if d.Parent != "" {
-			out[d.Name] = min(out[d.Name], out[d.Parent])
+	for k, v := range x.Labels {
+		if k == "" || len(k) > labelBytes || len(v) > labelBytes || strings.ContainsAny(k, "=, ") || strings.ContainsAny(v, ", ") {
+			return fmt.Errorf("%w: label %q=%q of %s", ErrSettings, k, v, n.Name)
 		}
 	}
-	return out
-}
-
-// target gives a node a new cap, up or down.
-func (t *tx) target(g Target) error {
-	n, ok := t.s.Nodes[g.Node]
-	switch {
-	case !ok:
-		return fmt.Errorf("target of %q: %w", g.Node, ErrUnknownNode)
-	case !n.Grantable():
-		return fmt.Errorf("target of %q: %w", g.Node, ErrNotGrantable)
-	case g.Cap < n.Least() || g.Cap > max(n.Max, n.Least()):
-		return fmt.Errorf("target of %q: %v is outside %v to %v: %w", g.Node, g.Cap, n.Least(), max(n.Max, n.Least()), ErrTarget)
-	}
-	t.put(n.aim(g.Cap))
 	return nil
 }
 
-// lower gives a node a lower cap, as a budget cut does.
-func (t *tx) lower(g Target) error {
-	if n, ok := t.s.Nodes[g.Node]; ok && g.Cap > n.Target {
-		return fmt.Errorf("target of %q: %v is above its %v: %w", g.Node, g.Cap, n.Target, ErrTarget)
+// FailSafeCap is the fail-safe cap that the node is to store.
+func (n Node) FailSafeCap() units.Power {
+	if n.Settings.FailSafe != nil {
+		return max(*n.Settings.FailSafe, n.Floor)
 	}
-	return t.target(g)
+	return n.FailSafe
 }
 
-// aim is the node with a new target under the next sequence number.
-func (n Node) aim(p units.Power) Node {
+// Least is the lowest cap that a plan may give the node.
+func (n Node) Least() units.Power {
+	least := max(n.FailSafeCap(), n.Floor)
+	if n.Settings.Min != nil {
+		least = max(least, min(*n.Settings.Min, n.Rated))
+	}
+	return least
+}
+
+// Most is the highest cap that a plan may give the node.
+func (n Node) Most() units.Power {
+	if n.Settings.Max != nil {
+		return max(min(*n.Settings.Max, n.Rated), n.Least())
+	}
+	return max(n.Max, n.Least())
+}
+
+// Share is the node's weight against others.
+func (n Node) Share() float64 {
+	if n.Settings.Weight != nil {
+		return *n.Settings.Weight
+	}
+	return n.Weight
+}
+
+// Charge is what the coordinator must assume that the node draws (promise P4).
+func (n Node) Charge() units.Power {
+	switch {
+	case n.Off != "":
+		return 0
+	case !n.Controlled || n.Released:
+		return max(n.Rated, n.Excess)
+	}
+	return max(n.Ceiling, n.FailSafeCap(), n.Stored, n.Floor, n.Excess)
+}
+
+// leastCharge is what the node is charged when driven as low as it goes.
+func (n Node) leastCharge() units.Power {
+	if n.Off != "" || !n.Controlled || n.Released {
+		return n.Charge()
+	}
+	return max(n.Least(), n.Stored)
+}
+
+// bootGain is by how much the node may exceed its charge while it boots.
+func (n Node) bootGain() units.Power {
+	if n.Off != "" || !n.Controlled || n.Released {
+		return 0
+	}
+	return max(0, n.Rated-max(n.FailSafeCap(), n.Floor))
+}
+
+// Grantable tells whether the node may be given leases.
+func (n Node) Grantable() bool { return n.Admitted && n.Controlled && !n.Released && n.Off == "" }
+
+// declared is the node's declaration as the log has it.
+func (n Node) declared() Sighting {
+	return Sighting{
+		Node: n.Name, MachineID: n.MachineID, Process: n.Process, Domain: n.Domain,
+		Rated: n.Rated, Floor: n.Floor, Max: n.Max, FailSafe: n.FailSafe, Weight: n.Weight, Controlled: n.Controlled,
+	}
+}
+
+// aim is the node with a new target under the next sequence number. A sprint
+// that stood beside the old one is superseded.
+func (n Node) aim(p units.Power) Node { return n.aimSprint(p, nil) }
+
+func (n Node) aimSprint(p units.Power, sprint *NodeSprint) Node {
 	n.Seq++
-	n.Target = p
-	n.Pending = append(slices.Clone(n.Pending), Pending{Seq: n.Seq, Cap: p})
+	n.Target, n.Sprint = p, sprint
+	top := p
+	if sprint != nil {
+		top = max(p, sprint.Cap)
+	}
+	n.Pending = append(slices.Clone(n.Pending), Pending{Seq: n.Seq, Cap: top})
 	if len(n.Pending) > maxPending {
 		folded := n.Pending[1]
 		folded.Cap = max(folded.Cap, n.Pending[0].Cap)
 		n.Pending = append([]Pending{folded}, n.Pending[2:]...)
 	}
-	n.Ceiling = max(n.Ceiling, p)
+	n.Ceiling = max(n.Ceiling, top)
 	return n
+}
+
+// setNode changes what operators say of a node.
+func (t *tx) setNode(c Command, x *SetNode) error {
+	n, ok := t.Nodes[x.Node]
+	if !ok {
+		return fmt.Errorf("node %q: %w", x.Node, ErrUnknownNode)
+	}
+	next := x.Settings
+	next.Labels = maps.Clone(next.Labels)
+	if err := next.validate(n); err != nil {
+		return err
+	}
+	before := t.Totals()
+	n.Settings = next
+	if n.Admitted && n.Controlled && (n.Target < n.Least() || n.Target > n.Most()) {
+		n = t.retarget(n, min(max(n.Target, n.Least()), n.Most()))
+	}
+	t.putNode(n)
+	if err := t.fits(before); err != nil {
+		return err
+	}
+	t.recordPower(c, fmt.Sprintf("node %s set: min %v, max %v, fail-safe %v, weight %g", n.Name, n.Least(), n.Most(), n.FailSafeCap(), n.Share()))
+	return nil
+}
+
+// SetNode replaces the settings of a node.
+type SetNode struct {
+	Node     string   `json:"node"`
+	Settings Settings `json:"settings"`
+}
+
+// MoveNode charges a node in another domain. In the old one it is charged as
+// well until it has acknowledged.
+type MoveNode struct {
+	Node string `json:"node"`
+	To   string `json:"to"`
+}
+
+func (t *tx) moveNode(c Command, x *MoveNode) error {
+	n, ok := t.Nodes[x.Node]
+	switch {
+	case !ok:
+		return fmt.Errorf("node %q: %w", x.Node, ErrUnknownNode)
+	case !t.knows(x.To):
+		return fmt.Errorf("domain %q: %w", x.To, ErrUnknownDomain)
+	case n.Domain == x.To:
+		return nil
+	case n.From != "":
+		return fmt.Errorf("node %q has not acknowledged its move from %s yet: %w", n.Name, n.From, ErrMoving)
+	case n.Owes != "":
+		return fmt.Errorf("node %q is in sprint %s: %w", n.Name, n.Owes, ErrSprint)
+	}
+	before := t.Totals()
+	was := n.Domain
+	n.Domain = x.To
+	if n.Grantable() {
+		n = t.retarget(n, n.Target)
+		n.From, n.FromSeq = was, n.Seq
+	}
+	t.putNode(n)
+	if err := t.fits(before); err != nil {
+		return err
+	}
+	t.recordPower(c, fmt.Sprintf("node %s moved from %s to %s, charged %v", n.Name, was, x.To, n.Charge()))
+	return nil
+}
+
+// DrainNode walks a node to its least cap and stops granting, or takes that back.
+type DrainNode struct {
+	Node string `json:"node"`
+	// Resume takes a drain back.
+	Resume bool `json:"resume,omitempty"`
+}
+
+func (t *tx) drainNode(c Command, x *DrainNode) error {
+	n, ok := t.Nodes[x.Node]
+	if !ok {
+		return fmt.Errorf("node %q: %w", x.Node, ErrUnknownNode)
+	}
+	if n.Drained == !x.Resume {
+		return nil
+	}
+	n.Drained = !x.Resume
+	if n.Drained && n.Grantable() && n.Target > n.Least() {
+		n = t.retarget(n, n.Least())
+	}
+	t.putNode(n)
+	what := "resumed"
+	if n.Drained {
+		what = "drained"
+	}
+	t.recordPower(c, "node "+n.Name+" "+what)
+	return nil
+}
+
+// RemoveNode forgets a node. Unless it is said to be off, its charge becomes
+// unmanaged watts of its domain: it may draw them for ever.
+type RemoveNode struct {
+	Node       string `json:"node"`
+	PoweredOff bool   `json:"powered_off,omitempty"`
+}
+
+func (t *tx) removeNode(c Command, x *RemoveNode) error {
+	n, ok := t.Nodes[x.Node]
+	if !ok {
+		return fmt.Errorf("node %q: %w", x.Node, ErrUnknownNode)
+	}
+	what := fmt.Sprintf("node %s removed, powered off: %v freed", n.Name, n.Charge())
+	if charge := n.Charge(); !x.PoweredOff && charge > 0 {
+		for _, name := range []string{n.Domain, n.From} {
+			if d, ok := t.Domains[name]; ok {
+				d.Unmanaged += charge
+				put(t, t.Domains, name, d)
+			}
+		}
+		what = fmt.Sprintf("node %s removed, its %v are unmanaged watts of %s now", n.Name, charge, n.Domain)
+	}
+	t.settle(n)
+	drop(t, t.Nodes, n.Name)
+	t.recordPower(c, what)
+	return nil
+}
+
+// PowerOff tells that a node's machine is off: it is charged nothing until it is heard again.
+type PowerOff struct {
+	Node string `json:"node"`
+	// By says whose word it is: "bmc" or an operator.
+	By string `json:"by"`
+}
+
+func (t *tx) powerOff(c Command, x *PowerOff) error {
+	n, ok := t.Nodes[x.Node]
+	switch {
+	case !ok:
+		return fmt.Errorf("node %q: %w", x.Node, ErrUnknownNode)
+	case x.By == "":
+		return fmt.Errorf("node %q: %w: nobody is named who says that it is off", x.Node, ErrDeclaration)
+	case n.Off != "":
+		return nil
+	}
+	freed := n.Charge()
+	n = t.endShare(n)
+	n.Off, n.Excess, n.Unproven, n.From = x.By, 0, false, ""
+	t.putNode(n)
+	t.settle(n)
+	t.recordPower(c, fmt.Sprintf("node %s is off (%s), %v freed", n.Name, x.By, freed))
+	return nil
 }

@@ -9,15 +9,20 @@
 // never exceeds a budget because of anything the coordinators did (promise
 // P1), whoever leads and whatever was lost on the way.
 //
+// The same holds for the energy of sprints (promise P8): joules are put aside
+// under an id before a sprint can start, the id closes once, and only what nodes
+// have measured and proved to be back from is returned.
+//
 // Three parts, all pure: State with Apply (one committed Command at a time, the
 // same result on every server: no clock, no randomness, no map order, no I/O),
 // Table (what the leader has heard from the nodes since it leads) and the
-// leader's decisions over both (Decide, PlanBudget). Time enters as numbers in
-// commands.
+// leader's decisions over both (Decide, PlanBudget, Due). Time enters as numbers
+// in commands.
 //
 // Apply refuses whatever would break a promise, whoever wrote it: a command of
 // another leadership (P3), a raise that does not fit (P1), a cut below the
-// floor without force (P5). A refused command leaves the state as it was.
+// floor without force (P5), a raise by a clock that no quorum shares (P5), a
+// raise while the brake is set. A refused command leaves the state as it was.
 package ledger
 
 import (
@@ -28,7 +33,6 @@ import (
 	"slices"
 	"time"
 
-	"headroom/budget"
 	"headroom/lease"
 	"headroom/units"
 )
@@ -41,6 +45,10 @@ const (
 	keptRequests = 1000
 	// keptJobs is how many finished jobs are kept for lists.
 	keptJobs = 500
+	// keptChanges is how many budget changes are kept for history and rollback.
+	keptChanges = 1000
+	// keptSprints is how many closed sprints are kept: an id closes once, however late it is asked again.
+	keptSprints = 500
 	// MaxNodes bounds a cluster; beyond it a new node is refused.
 	MaxNodes = 20_000
 	// maxPending bounds the committed targets kept per node that may still reach
@@ -50,12 +58,20 @@ const (
 	MaxPower = 1000 * units.Kilowatt
 	// MaxJobSpec bounds a job file in the log, bytes.
 	MaxJobSpec = 64 << 10
+	// maxNamed bounds everything else that operators name: schedules, tokens,
+	// acknowledged alarms, servers, domains.
+	maxNamed = 1000
 )
 
 // State is the replicated state. The zero State is empty: no power tree, no leadership.
 type State struct {
+	// Rules is the version of Apply's rules in force; commands of newer ones are refused.
+	Rules int `json:"rules"`
 	// Epoch of the leadership in force; commands of another are refused.
 	Epoch lease.Epoch `json:"epoch"`
+	// Restored: this incarnation began from a snapshot or a lost quorum, and not every
+	// node has proved since what it holds. Nothing is raised meanwhile.
+	Restored bool `json:"restored,omitempty"`
 	// Revision counts the applied commands that changed something, ticks aside.
 	Revision uint64 `json:"revision"`
 	// PowerRevision is the revision of the last change to budgets or to which nodes there are.
@@ -63,12 +79,28 @@ type State struct {
 	// Elapsed is the ledger's own time: leaders' monotonic time summed over tick
 	// entries; gaps between leaders are not counted.
 	Elapsed time.Duration `json:"elapsed_ns"`
+	// Brake generations that the log knows and has lifted.
+	Brake Brake `json:"brake,omitzero"`
+	// Policy divides the watts among the nodes; empty is the default.
+	Policy string `json:"policy,omitempty"`
 	// Domains of the power tree, by name.
-	Domains map[string]budget.Domain `json:"domains"`
+	Domains map[string]Domain `json:"domains"`
 	// Nodes by name.
 	Nodes map[string]Node `json:"nodes"`
 	// Jobs by id.
 	Jobs map[string]Job `json:"jobs"`
+	// Sprints by id: open ones, and the newest closed ones.
+	Sprints map[string]Sprint `json:"sprints,omitempty"`
+	// Schedules of budgets by name.
+	Schedules map[string]Schedule `json:"schedules,omitempty"`
+	// Servers of the group by id, with the addresses that others reach them at.
+	Servers map[string]Server `json:"servers,omitempty"`
+	// Tokens that let somebody in, by id; only hashes of them.
+	Tokens map[string]Token `json:"tokens,omitempty"`
+	// Acked alarms, by key.
+	Acked map[string]AlarmAck `json:"acked,omitempty"`
+	// Changes are the newest changes of budgets, oldest first.
+	Changes []BudgetChange `json:"changes,omitempty"`
 	// Events is the audit log, oldest first.
 	Events []Event `json:"events"`
 	// Requests are the newest idempotency keys, oldest first.
@@ -77,80 +109,24 @@ type State struct {
 
 // New is an empty state.
 func New() *State {
-	return &State{Domains: map[string]budget.Domain{}, Nodes: map[string]Node{}, Jobs: map[string]Job{}}
+	s := &State{Rules: Rules}
+	s.makeMaps()
+	return s
 }
 
-// Node is one node as the log has it.
-type Node struct {
-	// Name in the cluster.
-	Name string `json:"name"`
-	// MachineID is the node's identity.
-	MachineID string `json:"machine_id"`
-	// Process is the id of the powerd process last seen.
-	Process uint64 `json:"process"`
-	// Heard is the number of that process's newest heartbeat whose read-back counted; older ones count no more.
-	Heard uint64 `json:"heard,omitempty"`
-	// Proof is the sequence number that this process was the first to be given: a
-	// read-back that names an older one may come from before the process, from one
-	// that was replaced, and lowers nothing.
-	Proof uint64 `json:"proof,omitempty"`
-	// Domain it draws from.
-	Domain string `json:"domain"`
-	// Rated, Floor, Max and Weight as the node declared them (see Sighting).
-	Rated  units.Power `json:"rated_uw"`
-	Floor  units.Power `json:"floor_uw"`
-	Max    units.Power `json:"max_uw"`
-	Weight float64     `json:"weight"`
-	// FailSafe is the fail-safe cap that the node is to store.
-	FailSafe units.Power `json:"fail_safe_uw"`
-	// Stored is the fail-safe cap that the node has said it stores.
-	Stored units.Power `json:"stored_uw"`
-	// Controlled: powerd holds caps there. Otherwise it is charged its rated watts.
-	Controlled bool `json:"controlled"`
-	// Admitted: it may be given leases while it is controlled and not released.
-	Admitted bool `json:"admitted"`
-	// Released: it may have put its original controls back; charged its rated watts.
-	Released bool `json:"released"`
-	// Target is the cap that the plan wants.
-	Target units.Power `json:"target_uw"`
-	// Seq numbers the targets of this node; it only grows.
-	Seq uint64 `json:"seq"`
-	// Ceiling is the highest cap that the node may still be holding.
-	// Invariant: Ceiling >= Target and >= every pending target.
-	Ceiling units.Power `json:"ceiling_uw"`
-	// Pending are the committed targets that may still reach the node, oldest first; the last is Target.
-	Pending []Pending `json:"pending,omitempty"`
-	// Excess is an effective cap above the ceiling that the node reported; 0 without one.
-	Excess units.Power `json:"excess_uw,omitempty"`
+// makeMaps makes the maps that are nil: an older snapshot lacks the newer ones.
+func (s *State) makeMaps() {
+	s.Domains, s.Nodes, s.Jobs = made(s.Domains), made(s.Nodes), made(s.Jobs)
+	s.Sprints, s.Schedules, s.Servers = made(s.Sprints), made(s.Schedules), made(s.Servers)
+	s.Tokens, s.Acked = made(s.Tokens), made(s.Acked)
 }
 
-// Pending is a committed target that may still reach its node.
-type Pending struct {
-	Seq uint64      `json:"seq"`
-	Cap units.Power `json:"cap_uw"`
-}
-
-// Charge is what the coordinator must assume that the node draws (promise P4).
-func (n Node) Charge() units.Power {
-	if !n.Controlled || n.Released {
-		return max(n.Rated, n.Excess)
+func made[K comparable, V any](m map[K]V) map[K]V {
+	if m == nil {
+		return map[K]V{}
 	}
-	return max(n.Ceiling, n.FailSafe, n.Stored, n.Floor, n.Excess)
+	return m
 }
-
-// Least is the lowest cap that a plan may give the node.
-func (n Node) Least() units.Power { return max(n.FailSafe, n.Floor) }
-
-// leastCharge is what the node is charged when driven as low as it goes.
-func (n Node) leastCharge() units.Power {
-	if !n.Controlled || n.Released {
-		return n.Charge()
-	}
-	return max(n.Least(), n.Stored)
-}
-
-// Grantable tells whether the node may be given leases.
-func (n Node) Grantable() bool { return n.Admitted && n.Controlled && !n.Released }
 
 // Event is one line of the audit log.
 type Event struct {
@@ -166,57 +142,6 @@ type Event struct {
 type Request struct {
 	ID       string `json:"id"`
 	Revision uint64 `json:"revision"`
-}
-
-// Totals are the sums over one domain and everything below it.
-type Totals struct {
-	// Budget and Unmanaged of the domain, Unmanaged with everything below it.
-	Budget, Unmanaged units.Power
-	// Reserved is the sum of the charges.
-	Reserved units.Power
-	// Floor is what the domain is charged with every node at its least, unmanaged included.
-	Floor units.Power
-	// Nodes below.
-	Nodes int
-}
-
-// Headroom is budget - unmanaged - reserved; negative is shortfall.
-func (t Totals) Headroom() units.Power { return t.Budget - t.Unmanaged - t.Reserved }
-
-// Tree is the power tree; nil while the state is empty.
-func (s *State) Tree() *budget.Tree {
-	if len(s.Domains) == 0 {
-		return nil
-	}
-	t, err := budget.NewTree(slices.Collect(maps.Values(s.Domains)))
-	if err != nil { // Apply lets no such tree in.
-		panic(fmt.Sprintf("ledger: power tree: %v", err))
-	}
-	return t
-}
-
-// Totals sums over every domain, keyed by name.
-func (s *State) Totals() map[string]Totals {
-	t := s.Tree()
-	if t == nil {
-		return nil
-	}
-	charge, least, count := map[string]units.Power{}, map[string]units.Power{}, map[string]units.Power{}
-	for _, n := range s.Nodes {
-		charge[n.Domain] += n.Charge()
-		least[n.Domain] += n.leastCharge()
-		count[n.Domain]++
-	}
-	charge, least, count = t.Totals(charge), t.Totals(least), t.Totals(count)
-	unmanaged := t.Unmanaged()
-	out := make(map[string]Totals, len(s.Domains))
-	for name, d := range s.Domains {
-		out[name] = Totals{
-			Budget: d.Budget, Unmanaged: unmanaged[name], Reserved: charge[name],
-			Floor: least[name] + unmanaged[name], Nodes: int(count[name]),
-		}
-	}
-	return out
 }
 
 // NodesByName are the nodes sorted by name.
@@ -235,7 +160,9 @@ func (s *State) JobsByTime() []Job {
 func (s *State) Clone() *State {
 	c := *s
 	c.Domains, c.Nodes, c.Jobs = maps.Clone(s.Domains), maps.Clone(s.Nodes), maps.Clone(s.Jobs)
-	c.Events, c.Requests = slices.Clone(s.Events), slices.Clone(s.Requests)
+	c.Sprints, c.Schedules, c.Servers = maps.Clone(s.Sprints), maps.Clone(s.Schedules), maps.Clone(s.Servers)
+	c.Tokens, c.Acked = maps.Clone(s.Tokens), maps.Clone(s.Acked)
+	c.Events, c.Requests, c.Changes = slices.Clone(s.Events), slices.Clone(s.Requests), slices.Clone(s.Changes)
 	return &c
 }
 
@@ -248,12 +175,19 @@ func (s *State) Snapshot() ([]byte, error) {
 	return data, nil
 }
 
-// Restore reads a snapshot.
+// Restore reads a snapshot, of these rules or of the ones before.
 func Restore(data []byte) (*State, error) {
-	s := New()
+	s := &State{}
 	if err := json.Unmarshal(data, s); err != nil {
 		return nil, fmt.Errorf("ledger: snapshot of %d bytes: %w", len(data), err)
 	}
+	if s.Rules == 0 {
+		s.Rules = oldestRules // the first rules wrote no number
+	}
+	if s.Domains == nil || s.Nodes == nil || s.Jobs == nil {
+		return nil, fmt.Errorf("ledger: snapshot: %w: domains, nodes or jobs are missing", ErrSnapshot)
+	}
+	s.makeMaps()
 	if err := s.sound(); err != nil {
 		return nil, fmt.Errorf("ledger: snapshot: %w", err)
 	}
@@ -262,16 +196,19 @@ func Restore(data []byte) (*State, error) {
 
 // sound checks what Apply takes for granted about a state that it did not make itself.
 func (s *State) sound() error {
-	if s.Domains == nil || s.Nodes == nil || s.Jobs == nil {
-		return fmt.Errorf("%w: domains, nodes or jobs are missing", ErrSnapshot)
+	if s.Rules < oldestRules || s.Rules > Rules {
+		return fmt.Errorf("%w: of rules %d, this server knows %d to %d", ErrSnapshot, s.Rules, oldestRules, Rules)
 	}
 	for name, d := range s.Domains {
 		if name != d.Name {
 			return fmt.Errorf("%w: domain %q is kept as %q", ErrSnapshot, d.Name, name)
 		}
+		if err := d.validate(); err != nil {
+			return err
+		}
 	}
 	if len(s.Domains) > 0 {
-		if _, err := budget.NewTree(slices.Collect(maps.Values(s.Domains))); err != nil {
+		if _, err := newTree(s.Domains); err != nil {
 			return err
 		}
 	}
@@ -279,8 +216,11 @@ func (s *State) sound() error {
 		if err := n.declared().Validate(); err != nil {
 			return err
 		}
-		if name != n.Name || !s.knows(n.Domain) {
+		if name != n.Name || !s.knows(n.Domain) || n.From != "" && !s.knows(n.From) {
 			return fmt.Errorf("%w: node %q of domain %q is kept as %q", ErrSnapshot, n.Name, n.Domain, name)
+		}
+		if err := n.Settings.validate(n); err != nil {
+			return err
 		}
 	}
 	for id, j := range s.Jobs {
@@ -288,5 +228,15 @@ func (s *State) sound() error {
 			return fmt.Errorf("%w: job %q is kept as %q", ErrSnapshot, j.ID, id)
 		}
 	}
+	for id, p := range s.Sprints {
+		if id != p.ID || !s.knows(p.Domain) {
+			return fmt.Errorf("%w: sprint %q of domain %q is kept as %q", ErrSnapshot, p.ID, p.Domain, id)
+		}
+	}
 	return nil
+}
+
+func (s *State) knows(domain string) bool {
+	_, ok := s.Domains[domain]
+	return ok
 }

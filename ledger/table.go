@@ -21,11 +21,14 @@ type Timing struct {
 	Tick time.Duration
 	// Lost is how long a node may be silent before plans stop counting on it.
 	Lost time.Duration
+	// Settle is how much longer than a lease and its drift margin a lost node may
+	// take to be at its fail-safe cap: watchdog, restart of powerd, settling.
+	Settle time.Duration
 }
 
 // DefaultTiming is the timing of the design: lease 10 s, heartbeat 1 s, tick 1 s.
 func DefaultTiming() Timing {
-	return Timing{Lease: 10 * time.Second, Heartbeat: time.Second, Tick: time.Second, Lost: 3500 * time.Millisecond}
+	return Timing{Lease: 10 * time.Second, Heartbeat: time.Second, Tick: time.Second, Lost: 3500 * time.Millisecond, Settle: 30 * time.Second}
 }
 
 // Rho bounds the rate error of a node's clock against the leader's (promise P2).
@@ -50,6 +53,10 @@ type Report struct {
 	EffectiveKnown bool
 	// Stored is the fail-safe cap that it has stored.
 	Stored units.Power
+	// Ended are sprints that are over on the node.
+	Ended []SprintSpent
+	// Brake is the highest brake generation that the node has stored.
+	Brake uint64
 	// Power, Demand: measured use and what it could use; nil while unknown.
 	Power, Demand *units.Power
 	// Limited is the share of the last minute in which a cap held the node back; nil while unknown.
@@ -78,6 +85,28 @@ type Table struct {
 	timing Timing
 	began  time.Duration
 	nodes  map[string]*entry
+	behind map[string]bool // nodes with jobs behind schedule
+}
+
+// Behind tells the table which nodes run jobs that are behind schedule.
+func (t *Table) Behind(nodes map[string]bool) { t.behind = nodes }
+
+// Brake is the highest brake generation that a heard node has stored.
+func (t *Table) Brake() uint64 {
+	top := uint64(0)
+	for _, e := range t.nodes {
+		top = max(top, e.report.Brake)
+	}
+	return top
+}
+
+// Incarnation is the newest incarnation that a heard node has been granted in.
+func (t *Table) Incarnation() uint64 {
+	top := uint64(0)
+	for _, e := range t.nodes {
+		top = max(top, e.report.Highest.Epoch.Incarnation)
+	}
+	return top
 }
 
 // NewTable is an empty table for a leadership that began at the leader's monotonic time now.
@@ -114,22 +143,28 @@ func (t *Table) Mark() {
 // and been applied. Nodes are in order of name.
 func (t *Table) Grants(s *State, now time.Duration) []NodeGrant {
 	var grants []NodeGrant
+	if t.Brake() > s.Brake.Set {
+		return nil // the log has to know of a brake before anybody is granted anything
+	}
 	for _, name := range slices.Sorted(maps.Keys(t.nodes)) {
 		e := t.nodes[name]
 		n, ok := s.Nodes[name]
-		if !ok || !n.Grantable() || n.Process != e.report.Process || e.marked == 0 {
+		if !ok || !n.Grantable() || n.Process != e.report.Process || e.marked == 0 || n.walked() {
 			continue
 		}
 		if e.answered != e.marked { // the same heartbeat again makes no lease longer
 			e.answered, e.granted = e.marked, now
 		}
 		grants = append(grants, NodeGrant{Node: name, Grant: lease.Grant{
-			Stamp: s.Stamp(n), Cap: n.Target, FailSafe: n.FailSafe, Duration: t.timing.Lease,
-			Heartbeat: e.marked, Process: n.Process,
+			Stamp: s.Stamp(n), Cap: n.Target, FailSafe: n.FailSafeCap(), Duration: t.timing.Lease,
+			Heartbeat: e.marked, Process: n.Process, BrakeLifted: s.Brake.Lifted, Sprint: n.Sprint.Lease(),
 		}})
 	}
 	return grants
 }
+
+// walked tells whether a drained node has come to its least cap: it is granted nothing more.
+func (n Node) walked() bool { return n.Drained && n.Ceiling <= n.Least() && n.Stored <= n.Least() }
 
 // Waiting are the heard nodes that get no lease, each with the reason in words.
 func (t *Table) Waiting(s *State) map[string]string {
@@ -138,7 +173,10 @@ func (t *Table) Waiting(s *State) map[string]string {
 	for name, e := range t.nodes {
 		n, ok := s.Nodes[name]
 		switch {
-		case e.marked == 0 || ok && n.Grantable():
+		case e.marked == 0:
+		case ok && n.Grantable() && n.walked():
+			out[name] = "it is drained"
+		case ok && n.Grantable():
 		case !ok && !s.knows(e.report.Domain):
 			out[name] = fmt.Sprintf("domain %q is not in the power tree", e.report.Domain)
 		case !ok:

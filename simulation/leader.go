@@ -76,7 +76,7 @@ func (l *leadership) pump() {
 	switch {
 	case l.flight != nil || !l.ready:
 	case len(l.s.state.Domains) == 0:
-		l.propose(ledger.Command{Found: &ledger.Found{Domains: l.s.w.domains}}, nil)
+		l.propose(ledger.Command{Found: &ledger.Found{Domains: ledger.PlainDomains(l.s.w.domains)}}, nil)
 	case len(l.orders) > 0:
 		o := l.orders[0]
 		l.orders = l.orders[1:]

@@ -1,0 +1,60 @@
+package ledger
+
+import "fmt"
+
+// Brake is what the log knows of the brake: generations only rise. A node that
+// has seen a generation above the one that its lease says is lifted holds its
+// fail-safe cap.
+type Brake struct {
+	// Set is the highest generation that the log has heard of.
+	Set uint64 `json:"set,omitempty"`
+	// Lifted is the highest generation that an operator has lifted.
+	Lifted uint64 `json:"lifted,omitempty"`
+	// By and Reason of the newest generation, in words.
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+	// At is when the log heard of it, microseconds since the Unix epoch.
+	At int64 `json:"at_us,omitempty"`
+}
+
+// Active tells whether the brake is set.
+func (b Brake) Active() bool { return b.Set > b.Lifted }
+
+// SetBrake tells the log of a brake generation that was seen.
+type SetBrake struct {
+	Generation uint64 `json:"generation"`
+}
+
+// LiftBrake lifts the brake up to the generation that the operator has seen.
+type LiftBrake struct {
+	Generation uint64 `json:"generation"`
+}
+
+// setBrake takes in a generation and aims every node at its least cap: what they
+// hold by themselves now is told by their read-backs.
+func (t *tx) setBrake(c Command, x *SetBrake) error {
+	if x.Generation <= t.Brake.Set {
+		return nil
+	}
+	t.Brake.Set, t.Brake.By, t.Brake.Reason, t.Brake.At = x.Generation, c.Actor, c.Reason, c.At
+	for _, n := range t.NodesByName() {
+		if n.Grantable() && (n.Target > n.Least() || n.Sprint != nil) {
+			t.putNode(t.retarget(n, n.Least()))
+		}
+	}
+	t.recordPower(c, fmt.Sprintf("brake %d set: every node to its fail-safe cap", x.Generation))
+	return nil
+}
+
+// liftBrake lifts exactly the generation in force: whoever lifts must have seen it.
+func (t *tx) liftBrake(c Command, x *LiftBrake) error {
+	switch {
+	case !t.Brake.Active():
+		return nil
+	case x.Generation != t.Brake.Set:
+		return fmt.Errorf("brake %d cannot be lifted, in force is %d: %w", x.Generation, t.Brake.Set, ErrConflict)
+	}
+	t.Brake.Lifted = x.Generation
+	t.recordPower(c, fmt.Sprintf("brake %d lifted", x.Generation))
+	return nil
+}

@@ -1,0 +1,111 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"headroom/budget"
+	"headroom/units"
+)
+
+// SetBudget changes what a domain may draw. Lowers go in the same entry, so that a cut waits for no tick.
+type SetBudget struct {
+	Domain string      `json:"domain"`
+	Budget units.Power `json:"budget_uw"`
+	// Force accepts a budget below the domain's floor.
+	Force bool `json:"force,omitempty"`
+	// Until is when the budget in force now comes back, microseconds since the Unix epoch; 0: it does not.
+	Until int64 `json:"until_us,omitempty"`
+	// Clock is set when the budget changes by itself.
+	Clock *Clock `json:"clock,omitempty"`
+	// Targets may only lower.
+	Targets []Target `json:"targets,omitempty"`
+}
+
+// BudgetChange is one line of a budget's history.
+type BudgetChange struct {
+	Revision uint64      `json:"revision"`
+	At       int64       `json:"at_us"`
+	Actor    string      `json:"actor"`
+	Domain   string      `json:"domain"`
+	From     units.Power `json:"from_uw"`
+	To       units.Power `json:"to_uw"`
+	Reason   string      `json:"reason,omitempty"`
+	// Until as the change asked for.
+	Until int64 `json:"until_us,omitempty"`
+}
+
+func (t *tx) setBudget(c Command, b *SetBudget) error {
+	d, ok := t.Domains[b.Domain]
+	switch {
+	case !ok:
+		return fmt.Errorf("domain %q: %w", b.Domain, ErrUnknownDomain)
+	case b.Budget <= 0:
+		return fmt.Errorf("domain %q: %w", b.Domain, budget.ErrAmount)
+	case b.Until != 0 && b.Until <= c.At:
+		return fmt.Errorf("domain %q: until %s: %w", b.Domain, time.UnixMicro(b.Until).UTC().Format(time.RFC3339), ErrPast)
+	}
+	if b.Clock != nil {
+		if err := t.dueBudget(c, b); err != nil {
+			return err
+		}
+	}
+	if sum := t.Totals()[b.Domain]; b.Budget < sum.Floor && b.Budget < d.Budget && !b.Force && b.Clock == nil {
+		return &FloorError{Domain: b.Domain, Budget: b.Budget, Unmanaged: sum.Unmanaged + sum.Boot, Floor: sum.Floor, Nodes: sum.Nodes}
+	}
+	for _, g := range b.Targets {
+		if err := t.lower(g); err != nil {
+			return err
+		}
+	}
+	return t.changeBudget(c, d, b)
+}
+
+func (t *tx) changeBudget(c Command, d Domain, b *SetBudget) error {
+	was := d.Budget
+	d.Budget = b.Budget
+	switch {
+	case b.Until != 0 && d.Back != nil:
+		d.Back = &Back{At: b.Until, Budget: d.Back.Budget} // what was temporary before does not come back
+	case b.Until != 0:
+		d.Back = &Back{At: b.Until, Budget: was}
+	case b.Clock == nil || b.Clock.Schedule == "":
+		d.Back = nil
+	default:
+		if d.Back != nil { // a schedule runs on below an operator's temporary budget, and comes into force after it
+			d.Back = &Back{At: d.Back.At, Budget: b.Budget}
+			d.Budget = was
+		}
+	}
+	if err := d.validate(); err != nil {
+		return err
+	}
+	put(t, t.Domains, d.Name, d)
+	if b.Clock != nil {
+		t.carriedOut(b.Clock)
+	}
+	t.recordPower(c, fmt.Sprintf("budget %s %v -> %v", d.Name, was, d.Budget))
+	t.Changes = bounded(append(t.Changes, BudgetChange{
+		Revision: t.Revision, At: c.At, Actor: c.Actor, Domain: d.Name, From: was, To: d.Budget, Reason: c.Reason, Until: b.Until,
+	}), keptChanges)
+	return nil
+}
+
+// BudgetAt is the budget of a domain as it was at a revision, as far as the
+// history reaches; false when it does not.
+func (s *State) BudgetAt(domain string, revision uint64) (units.Power, bool) {
+	if revision > s.Revision || !s.knows(domain) {
+		return 0, false
+	}
+	found, ok := s.Domains[domain].Budget, len(s.Changes) < keptChanges || s.Changes[0].Revision <= revision
+	for _, x := range slices.Backward(s.Changes) {
+		if x.Domain == domain {
+			if x.Revision <= revision {
+				return x.To, true
+			}
+			found = x.From
+		}
+	}
+	return found, ok
+}

@@ -1,0 +1,162 @@
+package ledger
+
+import (
+	"fmt"
+	"slices"
+
+	"headroom/units"
+)
+
+// see takes in what a node declares. A new node is charged its rated watts
+// until its first read-back; a node that came back after a release or after it
+// was off is, too.
+func (t *tx) see(c Command, x Sighting) error {
+	if err := x.Validate(); err != nil {
+		return err
+	}
+	n, known := t.Nodes[x.Node]
+	switch {
+	case known && n.MachineID != x.MachineID:
+		return fmt.Errorf("node %q: %w", x.Node, ErrIdentity)
+	case !known && t.knows(x.Domain):
+		n = Node{Name: x.Node, MachineID: x.MachineID, Domain: x.Domain, Ceiling: x.Rated}
+	case !known:
+		return fmt.Errorf("node %q: domain %q: %w", x.Node, x.Domain, ErrUnknownDomain)
+	}
+	if !known && len(t.Nodes) >= MaxNodes {
+		return fmt.Errorf("node %q: %d nodes: %w", x.Node, len(t.Nodes), ErrFull)
+	}
+	if n.Released && n.Process != x.Process || n.Off != "" {
+		n.Released, n.Off, n.Ceiling, n.Pending = false, "", x.Rated, nil
+	}
+	if !n.Controlled && x.Controlled {
+		n.Ceiling = max(n.Ceiling, x.Rated)
+	}
+	if n.Process != x.Process {
+		n = t.restarted(n)
+	}
+	n.Process, n.Rated, n.Floor, n.Max, n.Weight = x.Process, x.Rated, x.Floor, x.Max, x.Weight
+	n.FailSafe, n.Controlled = x.FailSafe, x.Controlled
+	n.Stored = max(n.Stored, x.FailSafe)
+	if !n.Controlled {
+		n.From, n.Unproven = "", false // it acknowledges nothing, and is charged its rated watts
+		n = t.endShare(n)
+	}
+	t.putNode(n)
+	if !known {
+		t.recordPower(c, fmt.Sprintf("node %s seen in %s, machine %s", n.Name, n.Domain, n.MachineID))
+	}
+	return nil
+}
+
+// restarted is the node with another process. Process ids have no order: the
+// process may be one that was replaced long ago, whose heartbeat was delayed,
+// while the node's hardware was given back meanwhile. So a node that has leases
+// gets its target once more under a new number, and only a process that is
+// alive to take it can name that number. A sprint is over with its process: the
+// next one does not know whether it began.
+func (t *tx) restarted(n Node) Node {
+	n.Heard = 0
+	if n.Admitted {
+		n = t.retarget(n, n.Target)
+		n.Proof = n.Seq
+	}
+	return n
+}
+
+// ack takes in a read-back.
+func (t *tx) ack(a Ack) {
+	n, ok := t.Nodes[a.Node]
+	if !ok || !n.hears(a) {
+		return
+	}
+	n = n.acknowledged(a)
+	t.putNode(n)
+	if a.Seq < n.Proof {
+		return
+	}
+	for _, e := range a.Ended {
+		t.spent(n, e)
+	}
+	t.returned(n, a)
+}
+
+// hears tells whether a read-back says anything about the node's charge: it is
+// of the process last seen, that process holds caps, and nothing newer of it has
+// counted before. (A new leader may hear an old heartbeat first: what the
+// hardware has done since shows in no target that is still pending.)
+func (n Node) hears(a Ack) bool {
+	return n.Process == a.Process && a.Number >= n.Heard && n.Controlled && !n.Released && n.Off == ""
+}
+
+// acknowledged is the node after a read-back. It lowers the ceiling only to
+// the highest of the effective cap and every committed target that the node
+// may still take up: those with the sequence it names or a later one, for it
+// refuses older ones and takes its own once more when a renewal arrives.
+func (n Node) acknowledged(a Ack) Node {
+	if a.Seq < n.Proof {
+		return n.warned(a)
+	}
+	a.Effective, a.Stored = min(a.Effective, MaxPower), min(a.Stored, MaxPower) // sums must not overflow
+	n.Heard, n.Unproven = a.Number, false
+	n.Pending = slices.DeleteFunc(slices.Clone(n.Pending), func(p Pending) bool { return p.Seq < a.Seq })
+	still := a.Effective
+	for _, p := range n.Pending {
+		still = max(still, p.Cap)
+	}
+	n.Ceiling = max(min(n.Ceiling, still), n.Target)
+	n.Stored = a.Stored
+	n.Excess = 0
+	if a.Effective > n.Ceiling {
+		n.Excess = a.Effective
+	}
+	if n.From != "" && a.Seq >= n.FromSeq {
+		n.From, n.FromSeq = "", 0
+	}
+	return n
+}
+
+// warned is the node after a read-back that proves nothing but may be true: it
+// raises the charge and lowers nothing.
+func (n Node) warned(a Ack) Node {
+	n.Stored = max(n.Stored, min(a.Stored, MaxPower))
+	if e := min(a.Effective, MaxPower); e > n.Ceiling {
+		n.Excess = max(n.Excess, e)
+	}
+	return n
+}
+
+// Lapse tells that a lost node can hold no lease any more: it was not granted
+// one for so long that lease, drift, watchdog, restart and settling are over.
+type Lapse struct {
+	Node string `json:"node"`
+	// Seq of the node when the leader began to wait; a newer one makes the lapse void.
+	Seq uint64 `json:"seq"`
+}
+
+// lapse lowers the charge of a lost node to its fail-safe cap, where its domain
+// says so. Whatever was pending cannot be taken up any more.
+func (t *tx) lapse(c Command, x Lapse) error {
+	n, ok := t.Nodes[x.Node]
+	switch {
+	case !ok:
+		return fmt.Errorf("lapse of %q: %w", x.Node, ErrUnknownNode)
+	case t.lostCharge(n.Domain) != LostFailSafe:
+		return fmt.Errorf("lapse of %q: %w", x.Node, ErrLostCharge)
+	case !n.Grantable() || n.Seq != x.Seq || n.Unproven:
+		return nil
+	}
+	was := n.Charge()
+	n = t.retarget(n, n.Least())
+	n.Proof, n.Pending = n.Seq, []Pending{{Seq: n.Seq, Cap: n.Target}}
+	n.Ceiling = max(n.Target, n.FailSafeCap(), n.Stored)
+	t.putNode(n)
+	t.recordPower(c, fmt.Sprintf("node %s is lost and its lease over: charged %v instead of %v", n.Name, n.Charge(), was))
+	return nil
+}
+
+// retarget aims the node anew, and ends its share of a sprint if it has one.
+func (t *tx) retarget(n Node, to units.Power) Node {
+	n = n.aim(to)
+	return t.endShare(n)
+}

@@ -1,0 +1,97 @@
+package ledger
+
+import (
+	"fmt"
+
+	"headroom/units"
+)
+
+// admit lets a node have leases, where its domain is not short (room, from
+// rooms: an admission leaves every charge as it is, so one look serves them all). Its first target is its least cap.
+func (t *tx) admit(c Command, name string, room map[string]units.Power) error {
+	n, ok := t.Nodes[name]
+	switch {
+	case !ok:
+		return fmt.Errorf("admit %q: %w", name, ErrUnknownNode)
+	case !n.Controlled || n.Released || n.Off != "":
+		return fmt.Errorf("admit %q: %w", name, ErrNotGrantable)
+	case n.Admitted:
+		return nil
+	}
+	if head := room[n.Domain]; head < 0 {
+		return fmt.Errorf("admit %q: its domain is %v short: %w", name, -head, ErrOverBudget)
+	}
+	n.Admitted = true
+	t.putNode(n.aim(n.Least()))
+	t.recordPower(c, fmt.Sprintf("node %s admitted at %v", n.Name, n.Least()))
+	return nil
+}
+
+// rooms are, for each domain, the least headroom of it and of those above it:
+// what a node there could be given at most.
+func (s *State) rooms() map[string]units.Power {
+	t := s.Tree()
+	if t == nil {
+		return nil
+	}
+	totals := s.Totals()
+	out := make(map[string]units.Power, len(totals))
+	for _, d := range t.Domains() { // parents come first
+		out[d.Name] = totals[d.Name].Headroom()
+		if d.Parent != "" {
+			out[d.Name] = min(out[d.Name], out[d.Parent])
+		}
+	}
+	return out
+}
+
+// target gives a node a new cap, up or down.
+func (t *tx) target(g Target) error {
+	n, ok := t.Nodes[g.Node]
+	switch {
+	case !ok:
+		return fmt.Errorf("target of %q: %w", g.Node, ErrUnknownNode)
+	case !n.Grantable():
+		return fmt.Errorf("target of %q: %w", g.Node, ErrNotGrantable)
+	case g.Cap < n.Least() || g.Cap > n.Most():
+		return fmt.Errorf("target of %q: %v is outside %v to %v: %w", g.Node, g.Cap, n.Least(), n.Most(), ErrTarget)
+	case g.Cap > n.Target && t.held() != nil:
+		return fmt.Errorf("target of %q: %w", g.Node, t.held())
+	}
+	t.putNode(t.retarget(n, g.Cap))
+	return nil
+}
+
+// lower gives a node a lower cap, as a budget cut does.
+func (t *tx) lower(g Target) error {
+	if n, ok := t.Nodes[g.Node]; ok && g.Cap > n.Target {
+		return fmt.Errorf("target of %q: %v is above its %v: %w", g.Node, g.Cap, n.Target, ErrTarget)
+	}
+	return t.target(g)
+}
+
+// held says why nothing may be raised now; nil when it may.
+func (s *State) held() error {
+	switch {
+	case s.Brake.Active():
+		return ErrBraked
+	case s.Restored:
+		return ErrRestored
+	}
+	return nil
+}
+
+// fits is promise P1: no grant may leave a domain over its budget, unless the
+// domain was over it before and is now charged no more.
+func (s *State) fits(before map[string]Totals) error {
+	after := s.Totals()
+	for _, d := range s.Tree().Domains() {
+		now, was := after[d.Name], before[d.Name]
+		if now.Headroom() < 0 && now.Reserved > was.Reserved {
+			return &OverBudgetError{
+				Domain: d.Name, Over: -now.Headroom(), Budget: now.Budget - now.Unmanaged - now.Boot, Reserved: now.Reserved,
+			}
+		}
+	}
+	return nil
+}

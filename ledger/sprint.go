@@ -1,0 +1,506 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"headroom/lease"
+	"headroom/units"
+)
+
+// SprintBudget is a domain's budget of energy for sprints: joules above the
+// nodes' base caps, which refill over time.
+type SprintBudget struct {
+	// Capacity is the most that the budget holds, all classes together.
+	Capacity units.Energy `json:"capacity_uj"`
+	// Refill is how fast it fills up again, uJ per second.
+	Refill units.Power `json:"refill_uw"`
+	// Shares are the classes' parts of capacity and refill; they sum to at most 1.
+	// Without any, all classes draw from one pot, that of the class "".
+	Shares map[string]float64 `json:"shares,omitempty"`
+	// Balances are what each class has left; below 0 is debt.
+	Balances map[string]units.Energy `json:"balances"`
+}
+
+// oneClass is the pot of a budget without shares.
+const oneClass = ""
+
+// pot is the pot that a class draws from, and false when it has none.
+func (b *SprintBudget) pot(class string) (string, bool) {
+	if len(b.Shares) == 0 {
+		return oneClass, true
+	}
+	_, ok := b.Shares[class]
+	return class, ok
+}
+
+// part is a pot's part of the budget.
+func (b *SprintBudget) part(pot string) float64 {
+	if len(b.Shares) == 0 {
+		return 1
+	}
+	return b.Shares[pot]
+}
+
+// room is the most that a pot holds.
+func (b *SprintBudget) room(pot string) units.Energy {
+	return units.Energy(float64(b.Capacity) * b.part(pot))
+}
+
+func (b *SprintBudget) pots() []string {
+	if len(b.Shares) == 0 {
+		return []string{oneClass}
+	}
+	return slices.Sorted(maps.Keys(b.Shares))
+}
+
+// maxSprintEnergy bounds a sprint budget: a megawatt-hour.
+const maxSprintEnergy = 3_600_000_000 * units.Joule
+
+func (b *SprintBudget) validate(domain string) error {
+	if b == nil {
+		return nil
+	}
+	sum := 0.0
+	for class, part := range b.Shares {
+		if class == "" || !(part > 0 && part <= 1) {
+			return fmt.Errorf("%w: sprint share of class %q in %s is %v; it is a part above 0, at most 1", ErrDomain, class, domain, part)
+		}
+		sum += part
+	}
+	switch {
+	case sum > 1+1e-9:
+		return fmt.Errorf("%w: the sprint shares of %s sum to %v, more than 1", ErrDomain, domain, sum)
+	case b.Capacity <= 0 || b.Capacity > maxSprintEnergy || b.Refill < 0 || b.Refill > MaxNodes*MaxPower:
+		return fmt.Errorf("%w: the sprint budget of %s is %v refilled by %v", ErrDomain, domain, b.Capacity, b.Refill)
+	case len(b.Shares) > maxNamed:
+		return fmt.Errorf("%w: %d sprint classes in %s", ErrFull, len(b.Shares), domain)
+	}
+	return nil
+}
+
+// with is the budget with another balance of one pot.
+func (b *SprintBudget) with(pot string, balance units.Energy) *SprintBudget {
+	c := *b
+	c.Balances = maps.Clone(b.Balances)
+	c.Balances[pot] = balance
+	return &c
+}
+
+// emptied is the domain with nothing left to sprint with.
+func (d Domain) emptied() Domain {
+	b := *d.Sprint
+	b.Balances = map[string]units.Energy{}
+	for _, pot := range b.pots() {
+		b.Balances[pot] = min(0, d.Sprint.Balances[pot])
+	}
+	d.Sprint = &b
+	return d
+}
+
+// SetSprintBudget gives a domain a budget for sprints, or takes it away with
+// Capacity 0. A new budget starts empty; a changed one keeps what its classes
+// have, as far as it fits.
+type SetSprintBudget struct {
+	Domain   string             `json:"domain"`
+	Capacity units.Energy       `json:"capacity_uj"`
+	Refill   units.Power        `json:"refill_uw"`
+	Shares   map[string]float64 `json:"shares,omitempty"`
+}
+
+func (t *tx) setSprintBudget(c Command, x *SetSprintBudget) error {
+	d, ok := t.Domains[x.Domain]
+	if !ok {
+		return fmt.Errorf("domain %q: %w", x.Domain, ErrUnknownDomain)
+	}
+	if id := t.openIn(x.Domain); id != "" {
+		return fmt.Errorf("the sprint budget of %s: sprint %s is open: %w", x.Domain, id, ErrSprint)
+	}
+	old := d.Sprint
+	d.Sprint = nil
+	if x.Capacity != 0 {
+		b := &SprintBudget{Capacity: x.Capacity, Refill: x.Refill, Shares: maps.Clone(x.Shares), Balances: map[string]units.Energy{}}
+		for _, pot := range b.pots() {
+			b.Balances[pot] = 0
+			if old != nil {
+				b.Balances[pot] = min(old.Balances[pot], b.room(pot))
+			}
+		}
+		d.Sprint = b
+	}
+	if err := d.validate(); err != nil {
+		return err
+	}
+	put(t, t.Domains, d.Name, d)
+	t.record(c, fmt.Sprintf("sprint budget of %s: %v, refilled by %v", d.Name, x.Capacity, x.Refill))
+	return nil
+}
+
+// openIn names an open sprint paid by the domain.
+func (s *State) openIn(domain string) string {
+	for _, id := range slices.Sorted(maps.Keys(s.Sprints)) {
+		if p := s.Sprints[id]; p.Domain == domain && p.Open() {
+			return id
+		}
+	}
+	return ""
+}
+
+// Sprint is one escrow: energy put aside before the sprint can start (promise P8).
+type Sprint struct {
+	ID string `json:"id"`
+	// Job and Class that it is for; both may be empty.
+	Job   string `json:"job,omitempty"`
+	Class string `json:"class,omitempty"`
+	// Domain that pays.
+	Domain string `json:"domain"`
+	// Duration from the first application on each node.
+	Duration time.Duration `json:"duration_ns"`
+	// Began in the ledger's own time.
+	Began time.Duration `json:"began_ns"`
+	// Ended says why no node may go on with it; empty while they may.
+	Ended string `json:"ended,omitempty"`
+	// Closed: every share is settled and the rest has gone back.
+	Closed bool `json:"closed,omitempty"`
+	// Refunded is what went back, once closed.
+	Refunded units.Energy `json:"refunded_uj,omitempty"`
+	// Shares by node.
+	Shares map[string]SprintShare `json:"shares"`
+}
+
+// SprintShare is one node's part of a sprint.
+type SprintShare struct {
+	// Escrow is the energy above the base cap that the node may spend.
+	Escrow units.Energy `json:"escrow_uj"`
+	// BackSeq is the target that took the node back to its base; 0 while it may sprint.
+	BackSeq uint64 `json:"back_seq,omitempty"`
+	// Spent is what the node has measured; nil while it has not said.
+	Spent *units.Energy `json:"spent_uj,omitempty"`
+	// Settled: the node is back at its base, or gone; Spent or the whole escrow is charged.
+	Settled bool `json:"settled,omitempty"`
+}
+
+// NodeSprint is the sprint as it stands beside a node's target.
+type NodeSprint struct {
+	ID       string        `json:"id"`
+	Cap      units.Power   `json:"cap_uw"`
+	Duration time.Duration `json:"duration_ns"`
+	Escrow   units.Energy  `json:"escrow_uj"`
+}
+
+// Lease is the sprint as it goes out with a lease.
+func (p *NodeSprint) Lease() lease.Sprint {
+	if p == nil {
+		return lease.Sprint{}
+	}
+	return lease.Sprint{ID: p.ID, Cap: p.Cap, Duration: p.Duration, Escrow: p.Escrow}
+}
+
+// Open tells whether the sprint still holds an escrow.
+func (p Sprint) Open() bool { return !p.Closed }
+
+// Escrow is the energy put aside for all nodes together.
+func (p Sprint) Escrow() units.Energy {
+	sum := units.Energy(0)
+	for _, x := range p.Shares {
+		sum += x.Escrow
+	}
+	return sum
+}
+
+// Spent is the energy charged so far: measured where it was told, and the whole
+// escrow where a share was settled without.
+func (p Sprint) Spent() units.Energy {
+	sum := units.Energy(0)
+	for _, x := range p.Shares {
+		sum += x.spent()
+	}
+	return sum
+}
+
+func (x SprintShare) spent() units.Energy {
+	switch {
+	case x.Spent != nil:
+		return *x.Spent
+	case x.Settled:
+		return x.Escrow
+	}
+	return 0
+}
+
+// with is the sprint with another share of one node.
+func (p Sprint) with(node string, x SprintShare) Sprint {
+	p.Shares = maps.Clone(p.Shares)
+	p.Shares[node] = x
+	return p
+}
+
+// GrantSprint puts energy aside and lets the nodes sprint.
+type GrantSprint struct {
+	ID       string        `json:"id"`
+	Job      string        `json:"job,omitempty"`
+	Class    string        `json:"class,omitempty"`
+	Domain   string        `json:"domain"`
+	Duration time.Duration `json:"duration_ns"`
+	// Caps while it lasts, above the nodes' targets. Each node may spend the
+	// difference for Duration.
+	Caps []Target `json:"caps"`
+}
+
+// grantSprint commits an escrow. One that does not fit the budget's watts or the
+// domain's joules is refused whole.
+func (t *tx) grantSprint(c Command, x *GrantSprint) error {
+	if err := t.maySprint(x); err != nil {
+		return err
+	}
+	before := t.Totals()
+	p := Sprint{
+		ID: x.ID, Job: x.Job, Class: x.Class, Domain: x.Domain, Duration: x.Duration, Began: t.Elapsed,
+		Shares: make(map[string]SprintShare, len(x.Caps)),
+	}
+	for _, g := range x.Caps {
+		n, err := t.maySprintOn(x, g)
+		if err != nil {
+			return err
+		}
+		share := SprintShare{Escrow: (g.Cap - n.Target).For(x.Duration)}
+		p.Shares[n.Name] = share
+		n.Owes = x.ID
+		t.putNode(n.aimSprint(n.Target, &NodeSprint{ID: x.ID, Cap: g.Cap, Duration: x.Duration, Escrow: share.Escrow}))
+	}
+	d := t.Domains[x.Domain]
+	pot, _ := d.Sprint.pot(x.Class)
+	left := d.Sprint.Balances[pot] - p.Escrow()
+	if left < 0 {
+		return &EscrowError{Domain: d.Name, Class: x.Class, Escrow: p.Escrow(), Balance: d.Sprint.Balances[pot]}
+	}
+	d.Sprint = d.Sprint.with(pot, left)
+	put(t, t.Domains, d.Name, d)
+	put(t, t.Sprints, p.ID, p)
+	if err := t.fits(before); err != nil {
+		return err
+	}
+	t.record(c, fmt.Sprintf("sprint %s granted: %v of %s for %d nodes, at most %v", p.ID, p.Escrow(), d.Name, len(p.Shares), p.Duration))
+	return nil
+}
+
+// maySprint checks what holds for the sprint as a whole.
+func (t *tx) maySprint(x *GrantSprint) error {
+	d, ok := t.Domains[x.Domain]
+	_, used := t.Sprints[x.ID]
+	switch {
+	case t.held() != nil:
+		return t.held()
+	case !ok:
+		return fmt.Errorf("sprint %q: domain %q: %w", x.ID, x.Domain, ErrUnknownDomain)
+	case x.ID == "" || used:
+		return fmt.Errorf("sprint %q: its id is missing or was used before: %w", x.ID, ErrSprint)
+	case x.Duration <= 0 || x.Duration > lease.MaxSprint:
+		return fmt.Errorf("sprint %q: %v; it lasts more than 0 s and at most %v: %w", x.ID, x.Duration, lease.MaxSprint, ErrSprint)
+	case len(x.Caps) == 0 || len(x.Caps) > MaxNodes:
+		return fmt.Errorf("sprint %q names %d nodes: %w", x.ID, len(x.Caps), ErrSprint)
+	case d.Sprint == nil:
+		return fmt.Errorf("sprint %q: %s has no sprint budget: %w", x.ID, d.Name, ErrSprint)
+	}
+	if _, ok := d.Sprint.pot(x.Class); !ok {
+		return fmt.Errorf("sprint %q: class %q has no share of the sprint budget of %s: %w", x.ID, x.Class, d.Name, ErrSprint)
+	}
+	for _, id := range slices.Sorted(maps.Keys(t.Sprints)) {
+		if p := t.Sprints[id]; p.Domain == d.Name && p.Open() && p.Ended != "" {
+			return fmt.Errorf("sprint %q: %s has ended in %s and not every node is back at its base: %w", x.ID, id, d.Name, ErrSprint)
+		}
+	}
+	return nil
+}
+
+// maySprintOn checks what holds for one node.
+func (t *tx) maySprintOn(x *GrantSprint, g Target) (Node, error) {
+	n, ok := t.Nodes[g.Node]
+	switch {
+	case !ok:
+		return n, fmt.Errorf("sprint %q: node %q: %w", x.ID, g.Node, ErrUnknownNode)
+	case !n.Grantable() || n.Drained || n.From != "" || n.Unproven:
+		return n, fmt.Errorf("sprint %q: node %q: %w", x.ID, g.Node, ErrNotGrantable)
+	case n.Owes != "":
+		return n, fmt.Errorf("sprint %q: node %q is in sprint %s: %w", x.ID, g.Node, n.Owes, ErrSprint)
+	case !slices.Contains(t.Tree().Above(n.Domain), x.Domain):
+		return n, fmt.Errorf("sprint %q: node %q is not in %s: %w", x.ID, g.Node, x.Domain, ErrSprint)
+	case g.Cap <= n.Target || g.Cap > n.Rated:
+		return n, fmt.Errorf("sprint %q: node %q: %v is not above its cap %v, or above its rated %v: %w", x.ID, g.Node, g.Cap, n.Target, n.Rated, ErrTarget)
+	}
+	return n, nil
+}
+
+// EndSprint takes every node of a sprint back to its base.
+type EndSprint struct {
+	ID  string `json:"id"`
+	Why string `json:"why"`
+}
+
+// endSprint ends a sprint once; asked again it does nothing.
+func (t *tx) endSprint(c Command, x *EndSprint) error {
+	p, ok := t.Sprints[x.ID]
+	switch {
+	case !ok:
+		return fmt.Errorf("sprint %q: %w", x.ID, ErrUnknownSprint)
+	case !p.Open() || p.Ended != "":
+		return nil
+	}
+	p.Ended = cmp.Or(x.Why, "ended")
+	put(t, t.Sprints, p.ID, p)
+	for _, name := range slices.Sorted(maps.Keys(p.Shares)) {
+		if n := t.Nodes[name]; n.Sprint != nil && n.Sprint.ID == p.ID {
+			t.putNode(t.retarget(n, n.Target))
+		}
+	}
+	t.record(c, fmt.Sprintf("sprint %s ended: %s", p.ID, p.Ended))
+	return nil
+}
+
+// endShare notes, for a node that has just been aimed or is about to leave, that
+// it may sprint no longer: only a read-back of its present target settles its
+// share. The node itself is the caller's to put.
+func (t *tx) endShare(n Node) Node {
+	n.Sprint = nil
+	p, ok := t.Sprints[n.Owes]
+	if x := p.Shares[n.Name]; ok && x.BackSeq == 0 {
+		x.BackSeq = n.Seq
+		p = p.with(n.Name, x)
+		if p.Ended == "" && !p.running() {
+			p.Ended = "no node may go on"
+		}
+		put(t, t.Sprints, p.ID, p)
+	}
+	return n
+}
+
+// running tells whether any node may still sprint.
+func (p Sprint) running() bool {
+	for _, x := range p.Shares {
+		if x.BackSeq == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// spent takes in what a node says it has drawn above its base. The first word counts.
+func (t *tx) spent(n Node, e SprintSpent) {
+	p, ok := t.Sprints[n.Owes]
+	x := p.Shares[n.Name]
+	if !ok || e.ID != p.ID || x.Spent != nil || e.Spent == nil {
+		return
+	}
+	used := min(max(0, *e.Spent), maxSprintEnergy)
+	x.Spent = &used
+	put(t, t.Sprints, p.ID, p.with(n.Name, x))
+}
+
+// returned settles the node's share when its read-back proves that it is over:
+// it names the target that took the node back, and holds no more than the base.
+func (t *tx) returned(n Node, a Ack) {
+	x := t.Sprints[n.Owes].Shares[n.Name]
+	if n.Owes != "" && x.BackSeq > 0 && a.Seq >= x.BackSeq && a.Effective <= max(n.Target, n.FailSafeCap()) {
+		t.settle(n)
+	}
+}
+
+// settle charges one share, and closes the sprint with the last one: what was
+// not spent goes back, what was spent beyond the escrow becomes debt.
+//
+// A node that is gone is settled without its word: its whole escrow is spent.
+func (t *tx) settle(n Node) {
+	p, ok := t.Sprints[n.Owes]
+	if !ok {
+		return
+	}
+	n.Owes = ""
+	t.putNode(n)
+	x := p.Shares[n.Name]
+	x.Settled = true
+	p = p.with(n.Name, x)
+	for _, other := range p.Shares {
+		if !other.Settled {
+			put(t, t.Sprints, p.ID, p)
+			return
+		}
+	}
+	p.Closed, p.Ended = true, cmp.Or(p.Ended, "done")
+	p.Refunded = p.Escrow() - p.Spent()
+	put(t, t.Sprints, p.ID, p)
+	if d := t.Domains[p.Domain]; d.Sprint != nil {
+		if pot, ok := d.Sprint.pot(p.Class); ok {
+			d.Sprint = d.Sprint.with(pot, min(d.Sprint.room(pot), d.Sprint.Balances[pot]+p.Refunded))
+			put(t, t.Domains, d.Name, d)
+		}
+	}
+	t.forgetSprints()
+}
+
+// forgetSprints drops the oldest closed sprints beyond keptSprints.
+func (t *tx) forgetSprints() {
+	var closed []Sprint
+	for _, p := range t.Sprints {
+		if p.Closed {
+			closed = append(closed, p)
+		}
+	}
+	if len(closed) <= keptSprints {
+		return
+	}
+	slices.SortFunc(closed, func(a, b Sprint) int { return cmp.Or(cmp.Compare(a.Began, b.Began), cmp.Compare(a.ID, b.ID)) })
+	for _, p := range closed[:len(closed)-keptSprints] {
+		drop(t, t.Sprints, p.ID)
+	}
+}
+
+// refill adds what a tick's time gives to every sprint budget. What is escrowed
+// still counts as in the pot: it may come back.
+func (t *tx) refill(elapsed time.Duration) {
+	if elapsed <= 0 {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.Domains)) {
+		d := t.Domains[name]
+		if d.Sprint == nil {
+			continue
+		}
+		changed := d
+		for _, pot := range d.Sprint.pots() {
+			room := d.Sprint.room(pot) - t.escrowed(name, pot)
+			gain := units.Energy(float64(d.Sprint.Refill.For(elapsed)) * d.Sprint.part(pot))
+			if was := d.Sprint.Balances[pot]; was < room {
+				changed.Sprint = changed.Sprint.with(pot, min(room, was+gain))
+			}
+		}
+		put(t, t.Domains, name, changed)
+	}
+}
+
+// escrowed is the energy that open sprints hold of a pot.
+func (s *State) escrowed(domain, pot string) units.Energy {
+	sum, b := units.Energy(0), s.Domains[domain].Sprint
+	for _, p := range s.Sprints {
+		if of, ok := b.pot(p.Class); ok && of == pot && p.Domain == domain && p.Open() {
+			sum += p.Escrow()
+		}
+	}
+	return sum
+}
+
+// SprintSpent is what a node says of a sprint that is over on it.
+type SprintSpent struct {
+	ID string `json:"id"`
+	// Spent above the base cap; nil when it was not measured all the way.
+	Spent *units.Energy `json:"spent_uj,omitempty"`
+}
+
+// SprintsByTime are the sprints, oldest first.
+func (s *State) SprintsByTime() []Sprint {
+	return slices.SortedFunc(maps.Values(s.Sprints), func(a, b Sprint) int {
+		return cmp.Or(cmp.Compare(a.Began, b.Began), cmp.Compare(a.ID, b.ID))
+	})
+}
