@@ -64,7 +64,7 @@ func (c clusterService) GetStatus(ctx context.Context, r *connect.Request[headro
 				out.NodesOther++
 			}
 		}
-		out.Alarms = alarms(st, d, nodes)
+		out.Alarms = alarmItems(alarmsOf(st, d, nodes))
 	})
 	if err != nil {
 		return nil, err
@@ -182,7 +182,8 @@ func ask(ctx context.Context, via connect.HTTPClient, peer ServerConfig) *headro
 
 func (s *server) myself() *headroomv1.Member {
 	self, _ := s.cfg.self()
-	m := &headroomv1.Member{Id: self.ID, RaftAddress: self.Raft, RpcAddress: self.RPC, Role: "follower", Voter: true, Version: Version}
+	clock := time.Now().UnixMicro()
+	m := &headroomv1.Member{ClockUs: &clock, Id: self.ID, RaftAddress: self.Raft, RpcAddress: self.RPC, Role: "follower", Voter: true, Version: Version}
 	for _, peer := range s.group.Members() {
 		switch {
 		case peer.Self:
@@ -225,8 +226,9 @@ func (d *desk) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest, ou
 		}
 		plan, err = ledger.PlanBudget(s, d.table, d.now(), domain, to)
 		same = err == nil && s.Domains[domain].Budget == to
-		c.Budget = &ledger.SetBudget{Domain: domain, Budget: to, Force: r.GetForce(), Targets: plan.Lowers()}
-		c.Epoch = s.Epoch
+		c.Budget = &ledger.SetBudget{Domain: domain, Budget: to, Force: r.GetForce(), Until: r.GetUntilUs(), Targets: plan.Lowers()}
+		c.Epoch, c.Rules, c.At = s.Epoch, s.Rules, time.Now().UnixMicro()
+		same = same && r.GetUntilUs() == 0 && s.Domains[domain].Back == nil
 		if err == nil && (r.GetDryRun() || same) {
 			_, err = s.Clone().Apply(c)
 		}

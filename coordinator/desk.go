@@ -1,12 +1,14 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
+	"headroom/budget"
 	"headroom/consensus"
 	"headroom/lease"
 	"headroom/ledger"
@@ -69,6 +71,10 @@ type desk struct {
 	waits  *confirmations
 	caps   map[string]units.Power // caps that the scheduler was told in this leadership
 	board  *jobBoard
+	alarms *alarmBook
+	clock  clockwork
+	meters map[string]reading // by domain
+	moves  *moveBook
 }
 
 // now is the leader's monotonic time since the desk opened.
@@ -101,6 +107,7 @@ func (d *desk) run(ctx context.Context) error {
 			if err := d.tick(ctx); err != nil {
 				return err
 			}
+			d.followClock(ctx)
 			d.early, d.rested = false, d.now()
 			timer.Reset(max(0, d.timing.Tick-(d.now()-d.ticked)))
 		}
@@ -147,6 +154,7 @@ func deposed(err error) bool {
 // propose hands one command to the log and returns after it has been applied here.
 func (d *desk) propose(ctx context.Context, c ledger.Command) (ledger.Result, error) {
 	c.Epoch, c.At = d.epoch, time.Now().UnixMicro()
+	d.machine.view(func(s *ledger.State) { c.Rules = s.Rules })
 	if c.Actor == "" {
 		c.Actor = "coordinator/" + d.server
 	}
@@ -194,7 +202,17 @@ func (d *desk) tick(ctx context.Context) error {
 		return nil
 	}
 	d.answer()
+	d.note()
 	return nil
+}
+
+// note keeps what lists and explanations tell of this leadership.
+func (d *desk) note() {
+	at := time.Now()
+	d.machine.view(func(s *ledger.State) {
+		d.moves.look(s, at, "plan by policy "+cmp.Or(s.Policy, string(budget.Weighted)))
+		d.alarms.look(alarmsOf(s, d, nodeMessages(s, d)), at)
+	})
 }
 
 // answer pushes the leases that the entry just committed allows, and the caps that the scheduler should know.

@@ -116,7 +116,7 @@ func openDesk(t *testing.T) (*desk, *scriptedLog, *outbox, chan error) {
 			{Name: "site/lab", Budget: 700 * w, Unmanaged: 40 * w}, {Name: "rack/r1", Parent: "site/lab", Budget: 700 * w},
 		})},
 		log: log, machine: m, out: out, logger: slog.New(slog.DiscardHandler), inbox: make(chan func(), deskQueue), closed: make(chan struct{}),
-		waits: &confirmations{}, caps: map[string]units.Power{}, board: newJobBoard(),
+		waits: &confirmations{}, caps: map[string]units.Power{}, board: newJobBoard(), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

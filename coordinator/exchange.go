@@ -105,7 +105,7 @@ func (n nodeService) heartbeat(ctx context.Context, s *stream, hello *headroomv1
 		return nil
 	}
 	r := reportOf(sightingOf(hello), hb)
-	r.Rung, r.Version = hello.GetRung(), hello.GetVersion()
+	r.Rung, r.Version, r.Boot = hello.GetRung(), hello.GetVersion(), hello.GetBootId()
 	if err := d.hear(ctx, r); err != nil && !errors.Is(err, errDeposed) {
 		return err
 	}
@@ -166,6 +166,10 @@ func reportOf(who ledger.Sighting, hb *headroomv1.Heartbeat) ledger.Report {
 		Sighting: who, Number: hb.GetNumber(), Highest: stampOf(hb.GetHighest()),
 		Stored: units.Power(h.GetFailSafeUw()), Power: power(hb.PowerUw), Demand: power(hb.DemandUw), Limited: hb.LimitedRatio,
 	}
+	r.Brake = hb.GetBrakeGeneration()
+	for _, e := range h.GetEnded() {
+		r.Ended = append(r.Ended, ledger.SprintSpent{ID: e.GetId(), Spent: energy(e.SpentUj)})
+	}
 	if h != nil && h.EffectiveUw != nil && *h.EffectiveUw > 0 {
 		r.Effective, r.EffectiveKnown = units.Power(*h.EffectiveUw), true
 	}
@@ -182,6 +186,15 @@ func power(uw *int64) *units.Power {
 	}
 	p := units.Power(*uw)
 	return &p
+}
+
+// energy is an optional energy of a message: nil stays unknown, and so does a value that cannot be one.
+func energy(uj *int64) *units.Energy {
+	if uj == nil || *uj < 0 {
+		return nil
+	}
+	e := units.Energy(*uj)
+	return &e
 }
 
 // Release implements headroomv1connect.NodeServiceHandler.

@@ -118,7 +118,7 @@ func (h *hub) grant(g ledger.NodeGrant) {
 	h.send(g.Node, &headroomv1.CoordinatorMessage{Message: &headroomv1.CoordinatorMessage_Lease{Lease: &headroomv1.Lease{
 		Stamp: stampMessage(g.Grant.Stamp), CapUw: int64(g.Grant.Cap), FailSafeUw: int64(g.Grant.FailSafe),
 		DurationMs: g.Grant.Duration.Milliseconds(), Heartbeat: g.Grant.Heartbeat, ProcessId: g.Grant.Process,
-		BrakeLifted: g.Grant.BrakeLifted,
+		BrakeLifted: g.Grant.BrakeLifted, Sprint: sprintMessageOf(g.Grant.Sprint),
 	}}})
 }
 

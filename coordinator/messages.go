@@ -1,12 +1,10 @@
 package coordinator
 
 import (
-	"cmp"
-	"fmt"
-	"slices"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/lease"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -18,6 +16,8 @@ const (
 	stateLost      = "lost"
 	stateObserving = "observing"
 	stateReleased  = "released"
+	stateDrained   = "drained"
+	stateOff       = "off"
 )
 
 // staleReport is how old a measurement may be to count into a domain's measured power.
@@ -29,8 +29,9 @@ func nodeMessages(s *ledger.State, d *desk) []*headroomv1.Node {
 	for _, n := range s.NodesByName() {
 		m := &headroomv1.Node{
 			Name: n.Name, Domain: n.Domain, TargetUw: int64(n.Target), CeilingUw: int64(n.Ceiling), ChargeUw: int64(n.Charge()),
-			FailSafeUw: int64(n.FailSafe), FloorUw: int64(n.Floor), MaxUw: int64(n.Max), RatedUw: int64(n.Rated), Weight: n.Weight,
-			Stamp: stampMessage(s.Stamp(n)), MachineId: n.MachineID, State: stateWaiting,
+			FailSafeUw: int64(n.FailSafeCap()), FloorUw: int64(n.Floor), MaxUw: int64(n.Most()), RatedUw: int64(n.Rated), Weight: n.Share(),
+			Stamp: stampMessage(s.Stamp(n)), MachineId: n.MachineID, State: stateWaiting, MovingFrom: n.From, LeastUw: int64(n.Least()), OffBy: n.Off,
+			Settings: settingsMessage(n.Settings), Sprint: nodeSprintMessage(n.Sprint),
 		}
 		if n.Grantable() {
 			m.State = stateOK
@@ -39,6 +40,10 @@ func nodeMessages(s *ledger.State, d *desk) []*headroomv1.Node {
 			heardOf(m, n, d)
 		}
 		switch {
+		case n.Off != "":
+			m.State = stateOff
+		case n.Drained && m.GetState() == stateOK:
+			m.State = stateDrained
 		case n.Released:
 			m.State = stateReleased
 		case !n.Controlled:
@@ -77,6 +82,27 @@ func heardOf(m *headroomv1.Node, n ledger.Node, d *desk) {
 	}
 }
 
+func settingsMessage(x ledger.Settings) *headroomv1.NodeSettings {
+	return &headroomv1.NodeSettings{
+		MinUw: microwatts(x.Min), MaxUw: microwatts(x.Max), FailSafeUw: microwatts(x.FailSafe), Weight: x.Weight, Bmc: x.BMC, Labels: x.Labels,
+	}
+}
+
+func nodeSprintMessage(p *ledger.NodeSprint) *headroomv1.Sprint {
+	if p == nil {
+		return nil
+	}
+	return sprintMessageOf(p.Lease())
+}
+
+// sprintMessageOf is a sprint as it goes out with a lease; nil without one.
+func sprintMessageOf(p lease.Sprint) *headroomv1.Sprint {
+	if p.ID == "" {
+		return nil
+	}
+	return &headroomv1.Sprint{Id: p.ID, CapUw: int64(p.Cap), DurationMs: p.Duration.Milliseconds(), EscrowUj: int64(p.Escrow)}
+}
+
 func microwatts(p *units.Power) *int64 {
 	if p == nil {
 		return nil
@@ -103,52 +129,35 @@ func domainMessages(s *ledger.State, d *desk, nodes []*headroomv1.Node) []*headr
 	measured, unknown = tree.Totals(measured), tree.Totals(unknown)
 	var out []*headroomv1.Domain
 	for _, dom := range tree.Domains() {
-		m := totalsMessage(dom.Name, totals[dom.Name])
-		m.Parent = dom.Parent
+		m := domainMessage(s, s.Domains[dom.Name], totals[dom.Name])
 		if sum := measured[dom.Name]; d != nil && unknown[dom.Name] == 0 && totals[dom.Name].Nodes > 0 {
-			m.MeasuredUw = microwatts(&sum)
+			m.MeasuredUw, m.MeasuredBy = microwatts(&sum), measuredByNodes
+		}
+		if d != nil {
+			if r, ok := d.metered(dom.Name); ok {
+				m.MeasuredUw, m.MeasuredBy = microwatts(&r.power), r.meter
+			}
 		}
 		out = append(out, m)
 	}
 	return out
 }
 
+// domainMessage is a domain with its sums and everything that operators say of it.
+func domainMessage(s *ledger.State, d ledger.Domain, t ledger.Totals) *headroomv1.Domain {
+	m := totalsMessage(d.Name, t)
+	m.Parent, m.RatingUw, m.Margin, m.BootNodes = d.Parent, int64(d.Rating), d.Margin, uint32(d.BootNodes)
+	m.LostCharge, m.Sprint = string(d.LostCharge), sprintBudgetMessage(s, d)
+	if d.Back != nil {
+		back := int64(d.Back.Budget)
+		m.BackUw, m.BackAtUs = &back, d.Back.At
+	}
+	return m
+}
+
 func totalsMessage(name string, t ledger.Totals) *headroomv1.Domain {
 	return &headroomv1.Domain{
 		Name: name, BudgetUw: int64(t.Budget), UnmanagedUw: int64(t.Unmanaged), ReservedUw: int64(t.Reserved),
-		HeadroomUw: int64(t.Headroom()), FloorUw: int64(t.Floor), Nodes: uint32(t.Nodes),
+		HeadroomUw: int64(t.Headroom()), FloorUw: int64(t.Floor), Nodes: uint32(t.Nodes), BootReserveUw: int64(t.Boot),
 	}
-}
-
-// alarms are the warnings of the whole cluster, the worst first.
-func alarms(s *ledger.State, d *desk, nodes []*headroomv1.Node) []*headroomv1.HealthItem {
-	var out []*headroomv1.HealthItem
-	add := func(code, severity, hint, format string, args ...any) {
-		out = append(out, &headroomv1.HealthItem{Code: code, Severity: severity, Text: fmt.Sprintf(format, args...), Hint: hint})
-	}
-	for _, dom := range domainMessages(s, d, nodes) {
-		if dom.GetHeadroomUw() < 0 {
-			add("shortfall", "fail", "coordinator node list shows who is charged what; bring lost nodes back, or raise the budget",
-				"%s is %v short: charged %v and %v unmanaged, budget %v", dom.GetName(), -units.Power(dom.GetHeadroomUw()),
-				units.Power(dom.GetReservedUw()), units.Power(dom.GetUnmanagedUw()), units.Power(dom.GetBudgetUw()))
-		}
-		if dom.MeasuredUw != nil && dom.GetMeasuredUw() > dom.GetReservedUw() {
-			add("measured-above-reserved", "fail", "compare coordinator node list: a node draws more than its cap",
-				"%s draws %v, charged are only %v", dom.GetName(), units.Power(dom.GetMeasuredUw()), units.Power(dom.GetReservedUw()))
-		}
-	}
-	for _, n := range nodes {
-		if n.GetState() == stateLost {
-			add("node-lost", "warn", "see its powerd's log; it holds at most what it is charged",
-				"%s is lost, charged at %v", n.GetName(), units.Power(n.GetChargeUw()))
-		}
-		for _, h := range n.GetHealth() {
-			add(h.GetCode(), h.GetSeverity(), h.GetHint(), "%s: %s", n.GetName(), h.GetText())
-		}
-	}
-	if d != nil && d.board.refusal != "" && d.board.refused > d.board.acked {
-		add("directive-refused", "warn", "see the scheduler's log", "the scheduler refused directive %d: %s", d.board.refused, d.board.refusal)
-	}
-	slices.SortStableFunc(out, func(a, b *headroomv1.HealthItem) int { return cmp.Compare(a.GetSeverity(), b.GetSeverity()) })
-	return out
 }

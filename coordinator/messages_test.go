@@ -79,7 +79,7 @@ func TestKnownIsShown(t *testing.T) {
 	if n.GetState() != stateOK || n.GetRung() != "rapl" || len(n.GetHealth()) != 1 || n.HeardMs == nil {
 		t.Errorf("shown as %v", n)
 	}
-	if text := alarmText(alarms(s, d, nodeMessages(s, d))); !strings.Contains(text, "limit-drift") || !strings.Contains(text, "a: drifts") {
+	if text := alarmText(alarmItems(alarmsOf(s, d, nodeMessages(s, d)))); !strings.Contains(text, "limit-drift") || !strings.Contains(text, "a: drifts") {
 		t.Errorf("alarms: %s", text)
 	}
 }
@@ -145,7 +145,7 @@ func TestAlarms(t *testing.T) {
 	s.Domains["site/lab"] = dom
 	d := messageDesk()
 	d.board.refused, d.board.refusal = 3, "no such node"
-	items := alarms(s, d, nodeMessages(s, d))
+	items := alarmItems(alarmsOf(s, d, nodeMessages(s, d)))
 	text := alarmText(items)
 	for _, want := range []string{"shortfall fail site/lab is 390.0 W short", "node-lost warn a is lost, charged at 150.0 W", "directive-refused warn"} {
 		if !strings.Contains(text, want) {

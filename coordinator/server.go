@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -237,7 +238,8 @@ func (s *server) newDesk(term uint64) *desk {
 		server: s.cfg.ID, epoch: lease.Epoch{Term: term}, timing: s.cfg.timing(), found: &ledger.Found{Domains: ledger.PlainDomains(s.cfg.domains())},
 		log: s.group, machine: s.machine, out: s.hub, logger: s.logger,
 		inbox: make(chan func(), deskQueue), closed: make(chan struct{}), waits: &confirmations{},
-		caps: map[string]units.Power{}, board: newJobBoard(),
+		caps: map[string]units.Power{}, board: newJobBoard(), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
+		clock: clockwork{read: s.clocks},
 	}
 }
 
@@ -314,7 +316,14 @@ func (s *server) refuse(err error) error {
 		return rpc.Refuse(connect.CodeFailedPrecondition, "infeasible", cli.ExitRefused, text,
 			fmt.Sprintf("--force drives every node to fail-safe and leaves %v missing", floor.Floor-floor.Budget))
 	}
-	for _, r := range refusals() {
+	if rating, ok := errors.AsType[*ledger.RatingError](err); ok {
+		return rpc.Refuse(connect.CodeFailedPrecondition, "above-rating", cli.ExitRefused, text,
+			fmt.Sprintf("at most %s; coordinator domain set %s --rating changes what the breaker carries", rating.Usable.Exact(), rating.Domain))
+	}
+	if own, ok := errors.AsType[*connect.Error](err); ok {
+		return own
+	}
+	for _, r := range slices.Concat(refusals(), changeRefusals()) {
 		if errors.Is(err, r.when) {
 			return rpc.Refuse(r.code, r.short, r.exit, text, r.hint)
 		}

@@ -37,8 +37,8 @@ func (b *SprintBudget) pot(class string) (string, bool) {
 	return class, ok
 }
 
-// part is a pot's part of the budget.
-func (b *SprintBudget) part(pot string) float64 {
+// Part is a pot's part of the budget.
+func (b *SprintBudget) Part(pot string) float64 {
 	if len(b.Shares) == 0 {
 		return 1
 	}
@@ -47,10 +47,11 @@ func (b *SprintBudget) part(pot string) float64 {
 
 // room is the most that a pot holds.
 func (b *SprintBudget) room(pot string) units.Energy {
-	return units.Energy(float64(b.Capacity) * b.part(pot))
+	return units.Energy(float64(b.Capacity) * b.Part(pot))
 }
 
-func (b *SprintBudget) pots() []string {
+// Pots are the classes with a pot of their own, sorted; one without a name where there are no shares.
+func (b *SprintBudget) Pots() []string {
 	if len(b.Shares) == 0 {
 		return []string{oneClass}
 	}
@@ -94,7 +95,7 @@ func (b *SprintBudget) with(pot string, balance units.Energy) *SprintBudget {
 func (d Domain) emptied() Domain {
 	b := *d.Sprint
 	b.Balances = map[string]units.Energy{}
-	for _, pot := range b.pots() {
+	for _, pot := range b.Pots() {
 		b.Balances[pot] = min(0, d.Sprint.Balances[pot])
 	}
 	d.Sprint = &b
@@ -123,7 +124,7 @@ func (t *tx) setSprintBudget(c Command, x *SetSprintBudget) error {
 	d.Sprint = nil
 	if x.Capacity != 0 {
 		b := &SprintBudget{Capacity: x.Capacity, Refill: x.Refill, Shares: maps.Clone(x.Shares), Balances: map[string]units.Energy{}}
-		for _, pot := range b.pots() {
+		for _, pot := range b.Pots() {
 			b.Balances[pot] = 0
 			if old != nil {
 				b.Balances[pot] = min(old.Balances[pot], b.room(pot))
@@ -469,9 +470,9 @@ func (t *tx) refill(elapsed time.Duration) {
 			continue
 		}
 		changed := d
-		for _, pot := range d.Sprint.pots() {
-			room := d.Sprint.room(pot) - t.escrowed(name, pot)
-			gain := units.Energy(float64(d.Sprint.Refill.For(elapsed)) * d.Sprint.part(pot))
+		for _, pot := range d.Sprint.Pots() {
+			room := d.Sprint.room(pot) - t.Escrowed(name, pot)
+			gain := units.Energy(float64(d.Sprint.Refill.For(elapsed)) * d.Sprint.Part(pot))
 			if was := d.Sprint.Balances[pot]; was < room {
 				changed.Sprint = changed.Sprint.with(pot, min(room, was+gain))
 			}
@@ -480,8 +481,8 @@ func (t *tx) refill(elapsed time.Duration) {
 	}
 }
 
-// escrowed is the energy that open sprints hold of a pot.
-func (s *State) escrowed(domain, pot string) units.Energy {
+// Escrowed is the energy that open sprints hold of a pot.
+func (s *State) Escrowed(domain, pot string) units.Energy {
 	sum, b := units.Energy(0), s.Domains[domain].Sprint
 	for _, p := range s.Sprints {
 		if of, ok := b.pot(p.Class); ok && of == pot && p.Domain == domain && p.Open() {

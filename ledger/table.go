@@ -44,6 +44,8 @@ func (t Timing) Margin() time.Duration {
 type Report struct {
 	// Sighting is what the node declared when it opened its stream; Process names the process.
 	Sighting
+	// Boot is the id of the machine's boot; "" when it is not told.
+	Boot string
 	// Number of the heartbeat within that process.
 	Number uint64
 	// Highest is the newest stamp that the node has stored.
@@ -77,6 +79,7 @@ type entry struct {
 	marked   uint64        // newest heartbeat heard before the newest mark
 	answered uint64        // newest heartbeat answered with a lease
 	granted  time.Duration // when that was, leader's monotonic time
+	double   time.Duration // when another boot of the same identity was last heard beside this one
 }
 
 // Table is what a leader has heard since it leads. It is not replicated: a new
@@ -124,10 +127,36 @@ func (t *Table) Heard(r Report, now time.Duration) {
 	if ok && e.report.Process == r.Process && r.Number <= e.report.Number {
 		return
 	}
+	if ok && t.doubled(e, r, now) {
+		e.double = now
+		return
+	}
 	if e.report.Process != r.Process {
 		e.marked, e.answered = 0, 0
 	}
 	e.report, e.at = r, now
+}
+
+// doubled tells whether a heartbeat comes from a second machine with the identity
+// of one that is alive: no machine boots within the time that a node may be silent.
+// The first one keeps its lease, the second gets none, and an alarm says so.
+func (t *Table) doubled(e *entry, r Report, now time.Duration) bool {
+	return e.report.Boot != "" && r.Boot != "" && e.report.Boot != r.Boot && now-e.at <= t.timing.Lost
+}
+
+// conflictLife is how long a second machine of one identity is remembered.
+const conflictLife = time.Minute
+
+// Conflicts are the nodes of which two machines were heard at once, each with what
+// is known, in words.
+func (t *Table) Conflicts(now time.Duration) map[string]string {
+	out := map[string]string{}
+	for name, e := range t.nodes {
+		if e.double > 0 && now-e.double <= conflictLife {
+			out[name] = fmt.Sprintf("two machines say that they are %s (machine id %s): the one heard first keeps the lease", name, e.report.MachineID)
+		}
+	}
+	return out
 }
 
 // Mark is called right before an entry is handed to the log: the heartbeats

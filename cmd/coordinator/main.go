@@ -6,10 +6,10 @@ import (
 	"context"
 	"os"
 
-	"headroom/coordinator"
+	"headroom/coordinator/command"
 	"headroom/internal/cli"
 )
 
 func main() {
-	os.Exit(cli.Run(context.Background(), coordinator.NewCommand(), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(cli.Run(context.Background(), command.New(), os.Args[1:], os.Stdout, os.Stderr))
 }

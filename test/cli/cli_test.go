@@ -25,7 +25,7 @@ import (
 
 	powerd "headroom/agent/command"
 	"headroom/bench"
-	"headroom/coordinator"
+	coordinator "headroom/coordinator/command"
 	"headroom/demo"
 	"headroom/emulator"
 	"headroom/internal/cli"
@@ -35,7 +35,7 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"coordinator": program(coordinator.NewCommand),
+		"coordinator": program(coordinator.New),
 		"powerd":      program(powerd.New),
 		"scheduler":   program(scheduler.NewCommand),
 		"powerlab":    program(powerlab),

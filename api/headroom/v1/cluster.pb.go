@@ -386,8 +386,25 @@ type Domain struct {
 	// Sum of the measured power of the nodes below; absent unless every node has reported lately.
 	MeasuredUw *int64 `protobuf:"varint,7,opt,name=measured_uw,json=measuredUw,proto3,oneof" json:"measured_uw,omitempty"`
 	// Least that the domain can be driven to: fail-safe charges + unmanaged, microwatts.
-	FloorUw       int64  `protobuf:"varint,8,opt,name=floor_uw,json=floorUw,proto3" json:"floor_uw,omitempty"`
-	Nodes         uint32 `protobuf:"varint,9,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	FloorUw int64  `protobuf:"varint,8,opt,name=floor_uw,json=floorUw,proto3" json:"floor_uw,omitempty"`
+	Nodes   uint32 `protobuf:"varint,9,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	// What the breaker or feeder carries, microwatts; 0 when it is not stated.
+	RatingUw int64 `protobuf:"varint,10,opt,name=rating_uw,json=ratingUw,proto3" json:"rating_uw,omitempty"`
+	// Part of the rating that no budget may use.
+	Margin float64 `protobuf:"fixed64,11,opt,name=margin,proto3" json:"margin,omitempty"`
+	// How many nodes below may reboot at once, and what is kept free for that, microwatts.
+	BootNodes     uint32 `protobuf:"varint,12,opt,name=boot_nodes,json=bootNodes,proto3" json:"boot_nodes,omitempty"`
+	BootReserveUw int64  `protobuf:"varint,13,opt,name=boot_reserve_uw,json=bootReserveUw,proto3" json:"boot_reserve_uw,omitempty"`
+	// "keep", "fail-safe", or empty: as the domain above.
+	LostCharge string `protobuf:"bytes,14,opt,name=lost_charge,json=lostCharge,proto3" json:"lost_charge,omitempty"`
+	// When set: the budget that comes back by the clock, and when (microseconds
+	// since the Unix epoch).
+	BackUw   *int64 `protobuf:"varint,15,opt,name=back_uw,json=backUw,proto3,oneof" json:"back_uw,omitempty"`
+	BackAtUs int64  `protobuf:"varint,16,opt,name=back_at_us,json=backAtUs,proto3" json:"back_at_us,omitempty"`
+	// Where the measured power comes from: "nodes", or the name of a meter.
+	MeasuredBy string `protobuf:"bytes,17,opt,name=measured_by,json=measuredBy,proto3" json:"measured_by,omitempty"`
+	// Budget of energy for sprints; absent without one.
+	Sprint        *SprintBudget `protobuf:"bytes,18,opt,name=sprint,proto3" json:"sprint,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -485,6 +502,204 @@ func (x *Domain) GetNodes() uint32 {
 	return 0
 }
 
+func (x *Domain) GetRatingUw() int64 {
+	if x != nil {
+		return x.RatingUw
+	}
+	return 0
+}
+
+func (x *Domain) GetMargin() float64 {
+	if x != nil {
+		return x.Margin
+	}
+	return 0
+}
+
+func (x *Domain) GetBootNodes() uint32 {
+	if x != nil {
+		return x.BootNodes
+	}
+	return 0
+}
+
+func (x *Domain) GetBootReserveUw() int64 {
+	if x != nil {
+		return x.BootReserveUw
+	}
+	return 0
+}
+
+func (x *Domain) GetLostCharge() string {
+	if x != nil {
+		return x.LostCharge
+	}
+	return ""
+}
+
+func (x *Domain) GetBackUw() int64 {
+	if x != nil && x.BackUw != nil {
+		return *x.BackUw
+	}
+	return 0
+}
+
+func (x *Domain) GetBackAtUs() int64 {
+	if x != nil {
+		return x.BackAtUs
+	}
+	return 0
+}
+
+func (x *Domain) GetMeasuredBy() string {
+	if x != nil {
+		return x.MeasuredBy
+	}
+	return ""
+}
+
+func (x *Domain) GetSprint() *SprintBudget {
+	if x != nil {
+		return x.Sprint
+	}
+	return nil
+}
+
+// SprintBudget is a domain's energy for sprints.
+type SprintBudget struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	CapacityUj int64                  `protobuf:"varint,1,opt,name=capacity_uj,json=capacityUj,proto3" json:"capacity_uj,omitempty"`
+	// Refill in microwatts: microjoules per second.
+	RefillUw      int64        `protobuf:"varint,2,opt,name=refill_uw,json=refillUw,proto3" json:"refill_uw,omitempty"`
+	Pots          []*SprintPot `protobuf:"bytes,3,rep,name=pots,proto3" json:"pots,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SprintBudget) Reset() {
+	*x = SprintBudget{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SprintBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SprintBudget) ProtoMessage() {}
+
+func (x *SprintBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SprintBudget.ProtoReflect.Descriptor instead.
+func (*SprintBudget) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *SprintBudget) GetCapacityUj() int64 {
+	if x != nil {
+		return x.CapacityUj
+	}
+	return 0
+}
+
+func (x *SprintBudget) GetRefillUw() int64 {
+	if x != nil {
+		return x.RefillUw
+	}
+	return 0
+}
+
+func (x *SprintBudget) GetPots() []*SprintPot {
+	if x != nil {
+		return x.Pots
+	}
+	return nil
+}
+
+// SprintPot is one class's part of a sprint budget; the class is empty where
+// there are no shares.
+type SprintPot struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Class string                 `protobuf:"bytes,1,opt,name=class,proto3" json:"class,omitempty"`
+	// Part of capacity and refill, 0 to 1.
+	Share float64 `protobuf:"fixed64,2,opt,name=share,proto3" json:"share,omitempty"`
+	// What is left; below 0 is debt. Microjoules.
+	BalanceUj int64 `protobuf:"varint,3,opt,name=balance_uj,json=balanceUj,proto3" json:"balance_uj,omitempty"`
+	// What open sprints hold, microjoules.
+	EscrowedUj    int64 `protobuf:"varint,4,opt,name=escrowed_uj,json=escrowedUj,proto3" json:"escrowed_uj,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SprintPot) Reset() {
+	*x = SprintPot{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SprintPot) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SprintPot) ProtoMessage() {}
+
+func (x *SprintPot) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SprintPot.ProtoReflect.Descriptor instead.
+func (*SprintPot) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *SprintPot) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *SprintPot) GetShare() float64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *SprintPot) GetBalanceUj() int64 {
+	if x != nil {
+		return x.BalanceUj
+	}
+	return 0
+}
+
+func (x *SprintPot) GetEscrowedUj() int64 {
+	if x != nil {
+		return x.EscrowedUj
+	}
+	return 0
+}
+
 type ListDomainsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only this domain; empty for all.
@@ -496,7 +711,7 @@ type ListDomainsRequest struct {
 
 func (x *ListDomainsRequest) Reset() {
 	*x = ListDomainsRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[6]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -508,7 +723,7 @@ func (x *ListDomainsRequest) String() string {
 func (*ListDomainsRequest) ProtoMessage() {}
 
 func (x *ListDomainsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[6]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -521,7 +736,7 @@ func (x *ListDomainsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDomainsRequest.ProtoReflect.Descriptor instead.
 func (*ListDomainsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{6}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListDomainsRequest) GetDomain() string {
@@ -548,7 +763,7 @@ type ListDomainsResponse struct {
 
 func (x *ListDomainsResponse) Reset() {
 	*x = ListDomainsResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[7]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -560,7 +775,7 @@ func (x *ListDomainsResponse) String() string {
 func (*ListDomainsResponse) ProtoMessage() {}
 
 func (x *ListDomainsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[7]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -573,7 +788,7 @@ func (x *ListDomainsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDomainsResponse.ProtoReflect.Descriptor instead.
 func (*ListDomainsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{7}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListDomainsResponse) GetMeta() *Meta {
@@ -596,16 +811,18 @@ type SetBudgetRequest struct {
 	Domain   string `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
 	BudgetUw int64  `protobuf:"varint,2,opt,name=budget_uw,json=budgetUw,proto3" json:"budget_uw,omitempty"`
 	// Accept a budget below the floor: every node is driven to its fail-safe cap.
-	Force         bool    `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
-	DryRun        bool    `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	Change        *Change `protobuf:"bytes,5,opt,name=change,proto3" json:"change,omitempty"`
+	Force  bool    `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	DryRun bool    `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	Change *Change `protobuf:"bytes,5,opt,name=change,proto3" json:"change,omitempty"`
+	// When the budget in force now comes back, microseconds since the Unix epoch; 0: it does not.
+	UntilUs       int64 `protobuf:"varint,6,opt,name=until_us,json=untilUs,proto3" json:"until_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetBudgetRequest) Reset() {
 	*x = SetBudgetRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[8]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -617,7 +834,7 @@ func (x *SetBudgetRequest) String() string {
 func (*SetBudgetRequest) ProtoMessage() {}
 
 func (x *SetBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[8]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -630,7 +847,7 @@ func (x *SetBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBudgetRequest.ProtoReflect.Descriptor instead.
 func (*SetBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{8}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SetBudgetRequest) GetDomain() string {
@@ -668,6 +885,13 @@ func (x *SetBudgetRequest) GetChange() *Change {
 	return nil
 }
 
+func (x *SetBudgetRequest) GetUntilUs() int64 {
+	if x != nil {
+		return x.UntilUs
+	}
+	return 0
+}
+
 type SetBudgetResponse struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Meta   *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
@@ -685,7 +909,7 @@ type SetBudgetResponse struct {
 
 func (x *SetBudgetResponse) Reset() {
 	*x = SetBudgetResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[9]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -697,7 +921,7 @@ func (x *SetBudgetResponse) String() string {
 func (*SetBudgetResponse) ProtoMessage() {}
 
 func (x *SetBudgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[9]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -710,7 +934,7 @@ func (x *SetBudgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetBudgetResponse.ProtoReflect.Descriptor instead.
 func (*SetBudgetResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *SetBudgetResponse) GetMeta() *Meta {
@@ -767,7 +991,7 @@ type TargetMove struct {
 
 func (x *TargetMove) Reset() {
 	*x = TargetMove{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[10]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -779,7 +1003,7 @@ func (x *TargetMove) String() string {
 func (*TargetMove) ProtoMessage() {}
 
 func (x *TargetMove) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[10]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -792,7 +1016,7 @@ func (x *TargetMove) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetMove.ProtoReflect.Descriptor instead.
 func (*TargetMove) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *TargetMove) GetNode() string {
@@ -826,7 +1050,7 @@ type AwaitBudgetRequest struct {
 
 func (x *AwaitBudgetRequest) Reset() {
 	*x = AwaitBudgetRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[11]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +1062,7 @@ func (x *AwaitBudgetRequest) String() string {
 func (*AwaitBudgetRequest) ProtoMessage() {}
 
 func (x *AwaitBudgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[11]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +1075,7 @@ func (x *AwaitBudgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitBudgetRequest.ProtoReflect.Descriptor instead.
 func (*AwaitBudgetRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *AwaitBudgetRequest) GetRevision() uint64 {
@@ -878,7 +1102,7 @@ type AwaitBudgetResponse struct {
 
 func (x *AwaitBudgetResponse) Reset() {
 	*x = AwaitBudgetResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[12]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -890,7 +1114,7 @@ func (x *AwaitBudgetResponse) String() string {
 func (*AwaitBudgetResponse) ProtoMessage() {}
 
 func (x *AwaitBudgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[12]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -903,7 +1127,7 @@ func (x *AwaitBudgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwaitBudgetResponse.ProtoReflect.Descriptor instead.
 func (*AwaitBudgetResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AwaitBudgetResponse) GetConfirmations() []*Confirmation {
@@ -925,7 +1149,7 @@ type Confirmation struct {
 
 func (x *Confirmation) Reset() {
 	*x = Confirmation{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[13]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +1161,7 @@ func (x *Confirmation) String() string {
 func (*Confirmation) ProtoMessage() {}
 
 func (x *Confirmation) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[13]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1174,7 @@ func (x *Confirmation) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Confirmation.ProtoReflect.Descriptor instead.
 func (*Confirmation) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Confirmation) GetNode() string {
@@ -978,7 +1202,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[14]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -990,7 +1214,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[14]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1003,7 +1227,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{14}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListNodesRequest) GetNode() string {
@@ -1030,7 +1254,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[15]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1042,7 +1266,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[15]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1055,7 +1279,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{15}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListNodesResponse) GetMeta() *Meta {
@@ -1077,7 +1301,8 @@ type Node struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	Domain string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
-	// "ok", "waiting" (seen, not admitted), "lost", "observing", "released".
+	// "ok", "waiting" (seen, not admitted), "lost", "observing", "released",
+	// "drained", "off".
 	State string `protobuf:"bytes,3,opt,name=state,proto3" json:"state,omitempty"`
 	// The cap that the plan wants, microwatts (requested).
 	TargetUw int64 `protobuf:"varint,4,opt,name=target_uw,json=targetUw,proto3" json:"target_uw,omitempty"`
@@ -1098,18 +1323,28 @@ type Node struct {
 	LeaseMs      *int64   `protobuf:"varint,16,opt,name=lease_ms,json=leaseMs,proto3,oneof" json:"lease_ms,omitempty"`
 	LimitedRatio *float64 `protobuf:"fixed64,17,opt,name=limited_ratio,json=limitedRatio,proto3,oneof" json:"limited_ratio,omitempty"`
 	// Age of the last heartbeat, milliseconds; absent when this leader has none.
-	HeardMs       *int64        `protobuf:"varint,18,opt,name=heard_ms,json=heardMs,proto3,oneof" json:"heard_ms,omitempty"`
-	Rung          string        `protobuf:"bytes,19,opt,name=rung,proto3" json:"rung,omitempty"`
-	Version       string        `protobuf:"bytes,20,opt,name=version,proto3" json:"version,omitempty"`
-	MachineId     string        `protobuf:"bytes,21,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
-	Health        []*HealthItem `protobuf:"bytes,22,rep,name=health,proto3" json:"health,omitempty"`
+	HeardMs   *int64        `protobuf:"varint,18,opt,name=heard_ms,json=heardMs,proto3,oneof" json:"heard_ms,omitempty"`
+	Rung      string        `protobuf:"bytes,19,opt,name=rung,proto3" json:"rung,omitempty"`
+	Version   string        `protobuf:"bytes,20,opt,name=version,proto3" json:"version,omitempty"`
+	MachineId string        `protobuf:"bytes,21,opt,name=machine_id,json=machineId,proto3" json:"machine_id,omitempty"`
+	Health    []*HealthItem `protobuf:"bytes,22,rep,name=health,proto3" json:"health,omitempty"`
+	// What operators say of the node; the fields above are what is in force.
+	Settings *NodeSettings `protobuf:"bytes,23,opt,name=settings,proto3" json:"settings,omitempty"`
+	// Domain that it was moved from and is charged in as well; empty for none.
+	MovingFrom string `protobuf:"bytes,24,opt,name=moving_from,json=movingFrom,proto3" json:"moving_from,omitempty"`
+	// Sprint that stands beside the target; absent without one.
+	Sprint *Sprint `protobuf:"bytes,25,opt,name=sprint,proto3" json:"sprint,omitempty"`
+	// Least cap that a plan gives the node, microwatts.
+	LeastUw int64 `protobuf:"varint,26,opt,name=least_uw,json=leastUw,proto3" json:"least_uw,omitempty"`
+	// Who says that the machine is off; empty when nobody does.
+	OffBy         string `protobuf:"bytes,27,opt,name=off_by,json=offBy,proto3" json:"off_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[16]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1121,7 +1356,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[16]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1134,7 +1369,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{16}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Node) GetName() string {
@@ -1291,6 +1526,128 @@ func (x *Node) GetHealth() []*HealthItem {
 	return nil
 }
 
+func (x *Node) GetSettings() *NodeSettings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *Node) GetMovingFrom() string {
+	if x != nil {
+		return x.MovingFrom
+	}
+	return ""
+}
+
+func (x *Node) GetSprint() *Sprint {
+	if x != nil {
+		return x.Sprint
+	}
+	return nil
+}
+
+func (x *Node) GetLeastUw() int64 {
+	if x != nil {
+		return x.LeastUw
+	}
+	return 0
+}
+
+func (x *Node) GetOffBy() string {
+	if x != nil {
+		return x.OffBy
+	}
+	return ""
+}
+
+// NodeSettings are what operators say of a node. What is absent is as the node
+// declares it.
+type NodeSettings struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	MinUw      *int64                 `protobuf:"varint,1,opt,name=min_uw,json=minUw,proto3,oneof" json:"min_uw,omitempty"`
+	MaxUw      *int64                 `protobuf:"varint,2,opt,name=max_uw,json=maxUw,proto3,oneof" json:"max_uw,omitempty"`
+	FailSafeUw *int64                 `protobuf:"varint,3,opt,name=fail_safe_uw,json=failSafeUw,proto3,oneof" json:"fail_safe_uw,omitempty"`
+	Weight     *float64               `protobuf:"fixed64,4,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
+	// host:port of the node's BMC on the network; empty for none.
+	Bmc           string            `protobuf:"bytes,5,opt,name=bmc,proto3" json:"bmc,omitempty"`
+	Labels        map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *NodeSettings) Reset() {
+	*x = NodeSettings{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *NodeSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*NodeSettings) ProtoMessage() {}
+
+func (x *NodeSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use NodeSettings.ProtoReflect.Descriptor instead.
+func (*NodeSettings) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *NodeSettings) GetMinUw() int64 {
+	if x != nil && x.MinUw != nil {
+		return *x.MinUw
+	}
+	return 0
+}
+
+func (x *NodeSettings) GetMaxUw() int64 {
+	if x != nil && x.MaxUw != nil {
+		return *x.MaxUw
+	}
+	return 0
+}
+
+func (x *NodeSettings) GetFailSafeUw() int64 {
+	if x != nil && x.FailSafeUw != nil {
+		return *x.FailSafeUw
+	}
+	return 0
+}
+
+func (x *NodeSettings) GetWeight() float64 {
+	if x != nil && x.Weight != nil {
+		return *x.Weight
+	}
+	return 0
+}
+
+func (x *NodeSettings) GetBmc() string {
+	if x != nil {
+		return x.Bmc
+	}
+	return ""
+}
+
+func (x *NodeSettings) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
 type ListMembersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only the answering server, without asking the others.
@@ -1301,7 +1658,7 @@ type ListMembersRequest struct {
 
 func (x *ListMembersRequest) Reset() {
 	*x = ListMembersRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[17]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1670,7 @@ func (x *ListMembersRequest) String() string {
 func (*ListMembersRequest) ProtoMessage() {}
 
 func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[17]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1683,7 @@ func (x *ListMembersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersRequest.ProtoReflect.Descriptor instead.
 func (*ListMembersRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{17}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListMembersRequest) GetSelf() bool {
@@ -1346,7 +1703,7 @@ type ListMembersResponse struct {
 
 func (x *ListMembersResponse) Reset() {
 	*x = ListMembersResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[18]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1715,7 @@ func (x *ListMembersResponse) String() string {
 func (*ListMembersResponse) ProtoMessage() {}
 
 func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[18]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1728,7 @@ func (x *ListMembersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMembersResponse.ProtoReflect.Descriptor instead.
 func (*ListMembersResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{18}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListMembersResponse) GetMeta() *Meta {
@@ -1402,13 +1759,16 @@ type Member struct {
 	// Time since the follower last heard the leader, milliseconds; absent for the leader.
 	LastContactMs *int64 `protobuf:"varint,7,opt,name=last_contact_ms,json=lastContactMs,proto3,oneof" json:"last_contact_ms,omitempty"`
 	Version       string `protobuf:"bytes,8,opt,name=version,proto3" json:"version,omitempty"`
+	// The server's wall clock when it answered for itself, microseconds since the
+	// Unix epoch; absent when it did not.
+	ClockUs       *int64 `protobuf:"varint,9,opt,name=clock_us,json=clockUs,proto3,oneof" json:"clock_us,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Member) Reset() {
 	*x = Member{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[19]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1420,7 +1780,7 @@ func (x *Member) String() string {
 func (*Member) ProtoMessage() {}
 
 func (x *Member) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[19]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1433,7 +1793,7 @@ func (x *Member) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Member.ProtoReflect.Descriptor instead.
 func (*Member) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{19}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Member) GetId() string {
@@ -1492,6 +1852,13 @@ func (x *Member) GetVersion() string {
 	return ""
 }
 
+func (x *Member) GetClockUs() int64 {
+	if x != nil && x.ClockUs != nil {
+		return *x.ClockUs
+	}
+	return 0
+}
+
 type ListEventsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Only events after this revision.
@@ -1504,7 +1871,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[20]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1883,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[20]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1896,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{20}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListEventsRequest) GetSinceRevision() uint64 {
@@ -1563,7 +1930,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[21]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1575,7 +1942,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[21]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1588,7 +1955,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{21}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListEventsResponse) GetMeta() *Meta {
@@ -1622,7 +1989,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[22]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +2001,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[22]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +2014,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{22}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Event) GetRevision() uint64 {
@@ -1692,6 +2059,2354 @@ func (x *Event) GetRequestId() string {
 	return ""
 }
 
+// ChangeRequest is one change of what operators say.
+type ChangeRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Change *Change                `protobuf:"bytes,1,opt,name=change,proto3" json:"change,omitempty"`
+	DryRun bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// Types that are valid to be assigned to What:
+	//
+	//	*ChangeRequest_SetDomain
+	//	*ChangeRequest_RemoveDomain
+	//	*ChangeRequest_SetNode
+	//	*ChangeRequest_MoveNode
+	//	*ChangeRequest_DrainNode
+	//	*ChangeRequest_ResumeNode
+	//	*ChangeRequest_ReleaseNode
+	//	*ChangeRequest_RemoveNode
+	//	*ChangeRequest_PowerOffNode
+	//	*ChangeRequest_SetPolicy
+	//	*ChangeRequest_SetSchedule
+	//	*ChangeRequest_RemoveSchedule
+	//	*ChangeRequest_SetSprintBudget
+	//	*ChangeRequest_GrantSprint
+	//	*ChangeRequest_EndSprint
+	//	*ChangeRequest_AckAlarm
+	What          isChangeRequest_What `protobuf_oneof:"what"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeRequest) Reset() {
+	*x = ChangeRequest{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeRequest) ProtoMessage() {}
+
+func (x *ChangeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeRequest.ProtoReflect.Descriptor instead.
+func (*ChangeRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ChangeRequest) GetChange() *Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+func (x *ChangeRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *ChangeRequest) GetWhat() isChangeRequest_What {
+	if x != nil {
+		return x.What
+	}
+	return nil
+}
+
+func (x *ChangeRequest) GetSetDomain() *SetDomain {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_SetDomain); ok {
+			return x.SetDomain
+		}
+	}
+	return nil
+}
+
+func (x *ChangeRequest) GetRemoveDomain() string {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_RemoveDomain); ok {
+			return x.RemoveDomain
+		}
+	}
+	return ""
+}
+
+func (x *ChangeRequest) GetSetNode() *SetNode {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_SetNode); ok {
+			return x.SetNode
+		}
+	}
+	return nil
+}
+
+func (x *ChangeRequest) GetMoveNode() *MoveNode {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_MoveNode); ok {
+			return x.MoveNode
+		}
+	}
+	return nil
+}
+
+func (x *ChangeRequest) GetDrainNode() string {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_DrainNode); ok {
+			return x.DrainNode
+		}
+	}
+	return ""
+}
+
+func (x *ChangeRequest) GetResumeNode() string {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_ResumeNode); ok {
+			return x.ResumeNode
+		}
+	}
+	return ""
+}
+
+func (x *ChangeRequest) GetReleaseNode() string {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_ReleaseNode); ok {
+			return x.ReleaseNode
+		}
+	}
+	return ""
+}
+
+func (x *ChangeRequest) GetRemoveNode() *RemoveNode {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_RemoveNode); ok {
+			return x.RemoveNode
+		}
+	}
+	return nil
+}
+
+func (x *ChangeRequest) GetPowerOffNode() string {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_PowerOffNode); ok {
+			return x.PowerOffNode
+		}
+	}
+	return ""
+}
+
+func (x *ChangeRequest) GetSetPolicy() string {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_SetPolicy); ok {
+			return x.SetPolicy
+		}
+	}
+	return ""
+}
+
+func (x *ChangeRequest) GetSetSchedule() *Schedule {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_SetSchedule); ok {
+			return x.SetSchedule
+		}
+	}
+	return nil
+}
+
+func (x *ChangeRequest) GetRemoveSchedule() string {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_RemoveSchedule); ok {
+			return x.RemoveSchedule
+		}
+	}
+	return ""
+}
+
+func (x *ChangeRequest) GetSetSprintBudget() *SetSprintBudget {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_SetSprintBudget); ok {
+			return x.SetSprintBudget
+		}
+	}
+	return nil
+}
+
+func (x *ChangeRequest) GetGrantSprint() *GrantSprint {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_GrantSprint); ok {
+			return x.GrantSprint
+		}
+	}
+	return nil
+}
+
+func (x *ChangeRequest) GetEndSprint() string {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_EndSprint); ok {
+			return x.EndSprint
+		}
+	}
+	return ""
+}
+
+func (x *ChangeRequest) GetAckAlarm() string {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_AckAlarm); ok {
+			return x.AckAlarm
+		}
+	}
+	return ""
+}
+
+type isChangeRequest_What interface {
+	isChangeRequest_What()
+}
+
+type ChangeRequest_SetDomain struct {
+	SetDomain *SetDomain `protobuf:"bytes,10,opt,name=set_domain,json=setDomain,proto3,oneof"`
+}
+
+type ChangeRequest_RemoveDomain struct {
+	// Name of the domain to remove.
+	RemoveDomain string `protobuf:"bytes,11,opt,name=remove_domain,json=removeDomain,proto3,oneof"`
+}
+
+type ChangeRequest_SetNode struct {
+	SetNode *SetNode `protobuf:"bytes,12,opt,name=set_node,json=setNode,proto3,oneof"`
+}
+
+type ChangeRequest_MoveNode struct {
+	MoveNode *MoveNode `protobuf:"bytes,13,opt,name=move_node,json=moveNode,proto3,oneof"`
+}
+
+type ChangeRequest_DrainNode struct {
+	// Name of the node to walk to its least cap and to grant nothing more.
+	DrainNode string `protobuf:"bytes,14,opt,name=drain_node,json=drainNode,proto3,oneof"`
+}
+
+type ChangeRequest_ResumeNode struct {
+	// Name of the node whose drain is taken back.
+	ResumeNode string `protobuf:"bytes,15,opt,name=resume_node,json=resumeNode,proto3,oneof"`
+}
+
+type ChangeRequest_ReleaseNode struct {
+	// Name of the node that may put its original controls back.
+	ReleaseNode string `protobuf:"bytes,16,opt,name=release_node,json=releaseNode,proto3,oneof"`
+}
+
+type ChangeRequest_RemoveNode struct {
+	RemoveNode *RemoveNode `protobuf:"bytes,17,opt,name=remove_node,json=removeNode,proto3,oneof"`
+}
+
+type ChangeRequest_PowerOffNode struct {
+	// Name of the node that is said to be off.
+	PowerOffNode string `protobuf:"bytes,18,opt,name=power_off_node,json=powerOffNode,proto3,oneof"`
+}
+
+type ChangeRequest_SetPolicy struct {
+	// Name of the policy.
+	SetPolicy string `protobuf:"bytes,19,opt,name=set_policy,json=setPolicy,proto3,oneof"`
+}
+
+type ChangeRequest_SetSchedule struct {
+	SetSchedule *Schedule `protobuf:"bytes,20,opt,name=set_schedule,json=setSchedule,proto3,oneof"`
+}
+
+type ChangeRequest_RemoveSchedule struct {
+	// Name of the schedule.
+	RemoveSchedule string `protobuf:"bytes,21,opt,name=remove_schedule,json=removeSchedule,proto3,oneof"`
+}
+
+type ChangeRequest_SetSprintBudget struct {
+	SetSprintBudget *SetSprintBudget `protobuf:"bytes,22,opt,name=set_sprint_budget,json=setSprintBudget,proto3,oneof"`
+}
+
+type ChangeRequest_GrantSprint struct {
+	GrantSprint *GrantSprint `protobuf:"bytes,23,opt,name=grant_sprint,json=grantSprint,proto3,oneof"`
+}
+
+type ChangeRequest_EndSprint struct {
+	// Id of the sprint.
+	EndSprint string `protobuf:"bytes,24,opt,name=end_sprint,json=endSprint,proto3,oneof"`
+}
+
+type ChangeRequest_AckAlarm struct {
+	// Key of the alarm: code/subject.
+	AckAlarm string `protobuf:"bytes,25,opt,name=ack_alarm,json=ackAlarm,proto3,oneof"`
+}
+
+func (*ChangeRequest_SetDomain) isChangeRequest_What() {}
+
+func (*ChangeRequest_RemoveDomain) isChangeRequest_What() {}
+
+func (*ChangeRequest_SetNode) isChangeRequest_What() {}
+
+func (*ChangeRequest_MoveNode) isChangeRequest_What() {}
+
+func (*ChangeRequest_DrainNode) isChangeRequest_What() {}
+
+func (*ChangeRequest_ResumeNode) isChangeRequest_What() {}
+
+func (*ChangeRequest_ReleaseNode) isChangeRequest_What() {}
+
+func (*ChangeRequest_RemoveNode) isChangeRequest_What() {}
+
+func (*ChangeRequest_PowerOffNode) isChangeRequest_What() {}
+
+func (*ChangeRequest_SetPolicy) isChangeRequest_What() {}
+
+func (*ChangeRequest_SetSchedule) isChangeRequest_What() {}
+
+func (*ChangeRequest_RemoveSchedule) isChangeRequest_What() {}
+
+func (*ChangeRequest_SetSprintBudget) isChangeRequest_What() {}
+
+func (*ChangeRequest_GrantSprint) isChangeRequest_What() {}
+
+func (*ChangeRequest_EndSprint) isChangeRequest_What() {}
+
+func (*ChangeRequest_AckAlarm) isChangeRequest_What() {}
+
+type ChangeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	// True when the same request was carried out before, or nothing had to change.
+	Already bool `protobuf:"varint,2,opt,name=already,proto3" json:"already,omitempty"`
+	// What was changed, as in the audit log.
+	What string `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`
+	// The domains whose sums the change moves, before and after.
+	Before        []*Domain `protobuf:"bytes,4,rep,name=before,proto3" json:"before,omitempty"`
+	After         []*Domain `protobuf:"bytes,5,rep,name=after,proto3" json:"after,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ChangeResponse) Reset() {
+	*x = ChangeResponse{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ChangeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ChangeResponse) ProtoMessage() {}
+
+func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
+func (*ChangeResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ChangeResponse) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ChangeResponse) GetAlready() bool {
+	if x != nil {
+		return x.Already
+	}
+	return false
+}
+
+func (x *ChangeResponse) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *ChangeResponse) GetBefore() []*Domain {
+	if x != nil {
+		return x.Before
+	}
+	return nil
+}
+
+func (x *ChangeResponse) GetAfter() []*Domain {
+	if x != nil {
+		return x.After
+	}
+	return nil
+}
+
+// SetDomain adds a domain, or changes what is set of one.
+type SetDomain struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Of a new domain only.
+	Parent        string   `protobuf:"bytes,2,opt,name=parent,proto3" json:"parent,omitempty"`
+	BudgetUw      int64    `protobuf:"varint,3,opt,name=budget_uw,json=budgetUw,proto3" json:"budget_uw,omitempty"`
+	UnmanagedUw   *int64   `protobuf:"varint,4,opt,name=unmanaged_uw,json=unmanagedUw,proto3,oneof" json:"unmanaged_uw,omitempty"`
+	RatingUw      *int64   `protobuf:"varint,5,opt,name=rating_uw,json=ratingUw,proto3,oneof" json:"rating_uw,omitempty"`
+	Margin        *float64 `protobuf:"fixed64,6,opt,name=margin,proto3,oneof" json:"margin,omitempty"`
+	BootNodes     *uint32  `protobuf:"varint,7,opt,name=boot_nodes,json=bootNodes,proto3,oneof" json:"boot_nodes,omitempty"`
+	LostCharge    *string  `protobuf:"bytes,8,opt,name=lost_charge,json=lostCharge,proto3,oneof" json:"lost_charge,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetDomain) Reset() {
+	*x = SetDomain{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetDomain) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetDomain) ProtoMessage() {}
+
+func (x *SetDomain) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetDomain.ProtoReflect.Descriptor instead.
+func (*SetDomain) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SetDomain) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SetDomain) GetParent() string {
+	if x != nil {
+		return x.Parent
+	}
+	return ""
+}
+
+func (x *SetDomain) GetBudgetUw() int64 {
+	if x != nil {
+		return x.BudgetUw
+	}
+	return 0
+}
+
+func (x *SetDomain) GetUnmanagedUw() int64 {
+	if x != nil && x.UnmanagedUw != nil {
+		return *x.UnmanagedUw
+	}
+	return 0
+}
+
+func (x *SetDomain) GetRatingUw() int64 {
+	if x != nil && x.RatingUw != nil {
+		return *x.RatingUw
+	}
+	return 0
+}
+
+func (x *SetDomain) GetMargin() float64 {
+	if x != nil && x.Margin != nil {
+		return *x.Margin
+	}
+	return 0
+}
+
+func (x *SetDomain) GetBootNodes() uint32 {
+	if x != nil && x.BootNodes != nil {
+		return *x.BootNodes
+	}
+	return 0
+}
+
+func (x *SetDomain) GetLostCharge() string {
+	if x != nil && x.LostCharge != nil {
+		return *x.LostCharge
+	}
+	return ""
+}
+
+// SetNode changes the settings that are set, and clears those that are named.
+type SetNode struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Node     string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	Settings *NodeSettings          `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"`
+	// "min", "max", "fail-safe", "weight", "bmc", "labels": back to the declaration.
+	Clear []string `protobuf:"bytes,3,rep,name=clear,proto3" json:"clear,omitempty"`
+	// Labels to take away.
+	RemoveLabels  []string `protobuf:"bytes,4,rep,name=remove_labels,json=removeLabels,proto3" json:"remove_labels,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetNode) Reset() {
+	*x = SetNode{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetNode) ProtoMessage() {}
+
+func (x *SetNode) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
+func (*SetNode) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *SetNode) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *SetNode) GetSettings() *NodeSettings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *SetNode) GetClear() []string {
+	if x != nil {
+		return x.Clear
+	}
+	return nil
+}
+
+func (x *SetNode) GetRemoveLabels() []string {
+	if x != nil {
+		return x.RemoveLabels
+	}
+	return nil
+}
+
+type MoveNode struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	To            string                 `protobuf:"bytes,2,opt,name=to,proto3" json:"to,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MoveNode) Reset() {
+	*x = MoveNode{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MoveNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MoveNode) ProtoMessage() {}
+
+func (x *MoveNode) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MoveNode.ProtoReflect.Descriptor instead.
+func (*MoveNode) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *MoveNode) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *MoveNode) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+type RemoveNode struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Node  string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	// The operator says that the machine is off: its charge is freed. Otherwise it
+	// becomes unmanaged watts of its domain.
+	PoweredOff    bool `protobuf:"varint,2,opt,name=powered_off,json=poweredOff,proto3" json:"powered_off,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoveNode) Reset() {
+	*x = RemoveNode{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoveNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoveNode) ProtoMessage() {}
+
+func (x *RemoveNode) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoveNode.ProtoReflect.Descriptor instead.
+func (*RemoveNode) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *RemoveNode) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *RemoveNode) GetPoweredOff() bool {
+	if x != nil {
+		return x.PoweredOff
+	}
+	return false
+}
+
+// Schedule changes a domain's budget by the clock, again and again.
+type Schedule struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Domain string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
+	// Five fields of crontab(5).
+	Cron string `protobuf:"bytes,3,opt,name=cron,proto3" json:"cron,omitempty"`
+	// IANA time zone; empty is UTC.
+	Zone     string `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
+	BudgetUw int64  `protobuf:"varint,5,opt,name=budget_uw,json=budgetUw,proto3" json:"budget_uw,omitempty"`
+	// When it comes next and came last, microseconds since the Unix epoch; only in answers.
+	NextUs        *int64 `protobuf:"varint,6,opt,name=next_us,json=nextUs,proto3,oneof" json:"next_us,omitempty"`
+	LastUs        *int64 `protobuf:"varint,7,opt,name=last_us,json=lastUs,proto3,oneof" json:"last_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Schedule) Reset() {
+	*x = Schedule{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Schedule) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Schedule) ProtoMessage() {}
+
+func (x *Schedule) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
+func (*Schedule) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Schedule) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Schedule) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *Schedule) GetCron() string {
+	if x != nil {
+		return x.Cron
+	}
+	return ""
+}
+
+func (x *Schedule) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *Schedule) GetBudgetUw() int64 {
+	if x != nil {
+		return x.BudgetUw
+	}
+	return 0
+}
+
+func (x *Schedule) GetNextUs() int64 {
+	if x != nil && x.NextUs != nil {
+		return *x.NextUs
+	}
+	return 0
+}
+
+func (x *Schedule) GetLastUs() int64 {
+	if x != nil && x.LastUs != nil {
+		return *x.LastUs
+	}
+	return 0
+}
+
+type SetSprintBudget struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Domain string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	// 0 takes the budget away.
+	CapacityUj    int64              `protobuf:"varint,2,opt,name=capacity_uj,json=capacityUj,proto3" json:"capacity_uj,omitempty"`
+	RefillUw      int64              `protobuf:"varint,3,opt,name=refill_uw,json=refillUw,proto3" json:"refill_uw,omitempty"`
+	Shares        map[string]float64 `protobuf:"bytes,4,rep,name=shares,proto3" json:"shares,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"fixed64,2,opt,name=value"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetSprintBudget) Reset() {
+	*x = SetSprintBudget{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetSprintBudget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetSprintBudget) ProtoMessage() {}
+
+func (x *SetSprintBudget) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetSprintBudget.ProtoReflect.Descriptor instead.
+func (*SetSprintBudget) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *SetSprintBudget) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *SetSprintBudget) GetCapacityUj() int64 {
+	if x != nil {
+		return x.CapacityUj
+	}
+	return 0
+}
+
+func (x *SetSprintBudget) GetRefillUw() int64 {
+	if x != nil {
+		return x.RefillUw
+	}
+	return 0
+}
+
+func (x *SetSprintBudget) GetShares() map[string]float64 {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
+type GrantSprint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Job   string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Class string                 `protobuf:"bytes,3,opt,name=class,proto3" json:"class,omitempty"`
+	// Domain that pays; empty is the root.
+	Domain     string   `protobuf:"bytes,4,opt,name=domain,proto3" json:"domain,omitempty"`
+	DurationMs int64    `protobuf:"varint,5,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	Nodes      []string `protobuf:"bytes,6,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	// Cap of each node while it lasts; 0 is what each can draw at most.
+	CapUw         int64 `protobuf:"varint,7,opt,name=cap_uw,json=capUw,proto3" json:"cap_uw,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GrantSprint) Reset() {
+	*x = GrantSprint{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GrantSprint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GrantSprint) ProtoMessage() {}
+
+func (x *GrantSprint) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GrantSprint.ProtoReflect.Descriptor instead.
+func (*GrantSprint) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *GrantSprint) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *GrantSprint) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *GrantSprint) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *GrantSprint) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *GrantSprint) GetDurationMs() int64 {
+	if x != nil {
+		return x.DurationMs
+	}
+	return 0
+}
+
+func (x *GrantSprint) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *GrantSprint) GetCapUw() int64 {
+	if x != nil {
+		return x.CapUw
+	}
+	return 0
+}
+
+type RollbackRequest struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Revision uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Empty is the domain that the revision, or else the first change after it, is about.
+	Domain        string  `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
+	Force         bool    `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	DryRun        bool    `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	Change        *Change `protobuf:"bytes,5,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RollbackRequest) Reset() {
+	*x = RollbackRequest{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RollbackRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RollbackRequest) ProtoMessage() {}
+
+func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RollbackRequest.ProtoReflect.Descriptor instead.
+func (*RollbackRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *RollbackRequest) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *RollbackRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *RollbackRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+func (x *RollbackRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *RollbackRequest) GetChange() *Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+type ListChangesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Limit         uint32                 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	Domain        string                 `protobuf:"bytes,2,opt,name=domain,proto3" json:"domain,omitempty"`
+	Stale         bool                   `protobuf:"varint,3,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListChangesRequest) Reset() {
+	*x = ListChangesRequest{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListChangesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListChangesRequest) ProtoMessage() {}
+
+func (x *ListChangesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListChangesRequest.ProtoReflect.Descriptor instead.
+func (*ListChangesRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *ListChangesRequest) GetLimit() uint32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *ListChangesRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *ListChangesRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type ListChangesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	// Newest first.
+	Changes       []*BudgetChange `protobuf:"bytes,2,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListChangesResponse) Reset() {
+	*x = ListChangesResponse{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListChangesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListChangesResponse) ProtoMessage() {}
+
+func (x *ListChangesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListChangesResponse.ProtoReflect.Descriptor instead.
+func (*ListChangesResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ListChangesResponse) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ListChangesResponse) GetChanges() []*BudgetChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
+// BudgetChange is one line of the budgets' history.
+type BudgetChange struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Revision uint64                 `protobuf:"varint,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	AtUs     int64                  `protobuf:"varint,2,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	Actor    string                 `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	Domain   string                 `protobuf:"bytes,4,opt,name=domain,proto3" json:"domain,omitempty"`
+	FromUw   int64                  `protobuf:"varint,5,opt,name=from_uw,json=fromUw,proto3" json:"from_uw,omitempty"`
+	ToUw     int64                  `protobuf:"varint,6,opt,name=to_uw,json=toUw,proto3" json:"to_uw,omitempty"`
+	Reason   string                 `protobuf:"bytes,7,opt,name=reason,proto3" json:"reason,omitempty"`
+	UntilUs  int64                  `protobuf:"varint,8,opt,name=until_us,json=untilUs,proto3" json:"until_us,omitempty"`
+	// Nodes that the change lowered and that have read back, as far as this leader
+	// has followed it; absent otherwise.
+	Confirmed *uint32 `protobuf:"varint,9,opt,name=confirmed,proto3,oneof" json:"confirmed,omitempty"`
+	Lowered   *uint32 `protobuf:"varint,10,opt,name=lowered,proto3,oneof" json:"lowered,omitempty"`
+	// The slowest of those read-backs, milliseconds.
+	ConfirmedMs   *float64 `protobuf:"fixed64,11,opt,name=confirmed_ms,json=confirmedMs,proto3,oneof" json:"confirmed_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BudgetChange) Reset() {
+	*x = BudgetChange{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BudgetChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BudgetChange) ProtoMessage() {}
+
+func (x *BudgetChange) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BudgetChange.ProtoReflect.Descriptor instead.
+func (*BudgetChange) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *BudgetChange) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+func (x *BudgetChange) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *BudgetChange) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *BudgetChange) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *BudgetChange) GetFromUw() int64 {
+	if x != nil {
+		return x.FromUw
+	}
+	return 0
+}
+
+func (x *BudgetChange) GetToUw() int64 {
+	if x != nil {
+		return x.ToUw
+	}
+	return 0
+}
+
+func (x *BudgetChange) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BudgetChange) GetUntilUs() int64 {
+	if x != nil {
+		return x.UntilUs
+	}
+	return 0
+}
+
+func (x *BudgetChange) GetConfirmed() uint32 {
+	if x != nil && x.Confirmed != nil {
+		return *x.Confirmed
+	}
+	return 0
+}
+
+func (x *BudgetChange) GetLowered() uint32 {
+	if x != nil && x.Lowered != nil {
+		return *x.Lowered
+	}
+	return 0
+}
+
+func (x *BudgetChange) GetConfirmedMs() float64 {
+	if x != nil && x.ConfirmedMs != nil {
+		return *x.ConfirmedMs
+	}
+	return 0
+}
+
+type ListSchedulesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSchedulesRequest) Reset() {
+	*x = ListSchedulesRequest{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSchedulesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSchedulesRequest) ProtoMessage() {}
+
+func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
+func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *ListSchedulesRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type ListSchedulesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Schedules     []*Schedule            `protobuf:"bytes,2,rep,name=schedules,proto3" json:"schedules,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSchedulesResponse) Reset() {
+	*x = ListSchedulesResponse{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSchedulesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSchedulesResponse) ProtoMessage() {}
+
+func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
+func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *ListSchedulesResponse) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ListSchedulesResponse) GetSchedules() []*Schedule {
+	if x != nil {
+		return x.Schedules
+	}
+	return nil
+}
+
+type ListSprintsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Closed ones as well.
+	All           bool `protobuf:"varint,1,opt,name=all,proto3" json:"all,omitempty"`
+	Stale         bool `protobuf:"varint,2,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSprintsRequest) Reset() {
+	*x = ListSprintsRequest{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSprintsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSprintsRequest) ProtoMessage() {}
+
+func (x *ListSprintsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSprintsRequest.ProtoReflect.Descriptor instead.
+func (*ListSprintsRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *ListSprintsRequest) GetAll() bool {
+	if x != nil {
+		return x.All
+	}
+	return false
+}
+
+func (x *ListSprintsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type ListSprintsResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Meta    *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Sprints []*SprintRecord        `protobuf:"bytes,2,rep,name=sprints,proto3" json:"sprints,omitempty"`
+	// Domains with a budget for sprints.
+	Domains       []*Domain `protobuf:"bytes,3,rep,name=domains,proto3" json:"domains,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSprintsResponse) Reset() {
+	*x = ListSprintsResponse{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSprintsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSprintsResponse) ProtoMessage() {}
+
+func (x *ListSprintsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSprintsResponse.ProtoReflect.Descriptor instead.
+func (*ListSprintsResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *ListSprintsResponse) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ListSprintsResponse) GetSprints() []*SprintRecord {
+	if x != nil {
+		return x.Sprints
+	}
+	return nil
+}
+
+func (x *ListSprintsResponse) GetDomains() []*Domain {
+	if x != nil {
+		return x.Domains
+	}
+	return nil
+}
+
+// SprintRecord is one sprint in the ledger.
+type SprintRecord struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Job    string                 `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	Class  string                 `protobuf:"bytes,3,opt,name=class,proto3" json:"class,omitempty"`
+	Domain string                 `protobuf:"bytes,4,opt,name=domain,proto3" json:"domain,omitempty"`
+	// "open", "ending" (not every node is back at its base), "closed".
+	State      string `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	Ended      string `protobuf:"bytes,6,opt,name=ended,proto3" json:"ended,omitempty"`
+	DurationMs int64  `protobuf:"varint,7,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	// Age in the ledger's own time.
+	AgeMs         int64         `protobuf:"varint,8,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
+	EscrowUj      int64         `protobuf:"varint,9,opt,name=escrow_uj,json=escrowUj,proto3" json:"escrow_uj,omitempty"`
+	SpentUj       int64         `protobuf:"varint,10,opt,name=spent_uj,json=spentUj,proto3" json:"spent_uj,omitempty"`
+	RefundedUj    *int64        `protobuf:"varint,11,opt,name=refunded_uj,json=refundedUj,proto3,oneof" json:"refunded_uj,omitempty"`
+	Nodes         []*SprintNode `protobuf:"bytes,12,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SprintRecord) Reset() {
+	*x = SprintRecord{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SprintRecord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SprintRecord) ProtoMessage() {}
+
+func (x *SprintRecord) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SprintRecord.ProtoReflect.Descriptor instead.
+func (*SprintRecord) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *SprintRecord) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SprintRecord) GetJob() string {
+	if x != nil {
+		return x.Job
+	}
+	return ""
+}
+
+func (x *SprintRecord) GetClass() string {
+	if x != nil {
+		return x.Class
+	}
+	return ""
+}
+
+func (x *SprintRecord) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *SprintRecord) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *SprintRecord) GetEnded() string {
+	if x != nil {
+		return x.Ended
+	}
+	return ""
+}
+
+func (x *SprintRecord) GetDurationMs() int64 {
+	if x != nil {
+		return x.DurationMs
+	}
+	return 0
+}
+
+func (x *SprintRecord) GetAgeMs() int64 {
+	if x != nil {
+		return x.AgeMs
+	}
+	return 0
+}
+
+func (x *SprintRecord) GetEscrowUj() int64 {
+	if x != nil {
+		return x.EscrowUj
+	}
+	return 0
+}
+
+func (x *SprintRecord) GetSpentUj() int64 {
+	if x != nil {
+		return x.SpentUj
+	}
+	return 0
+}
+
+func (x *SprintRecord) GetRefundedUj() int64 {
+	if x != nil && x.RefundedUj != nil {
+		return *x.RefundedUj
+	}
+	return 0
+}
+
+func (x *SprintRecord) GetNodes() []*SprintNode {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+// SprintNode is one node's share of a sprint.
+type SprintNode struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Node     string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	EscrowUj int64                  `protobuf:"varint,2,opt,name=escrow_uj,json=escrowUj,proto3" json:"escrow_uj,omitempty"`
+	SpentUj  *int64                 `protobuf:"varint,3,opt,name=spent_uj,json=spentUj,proto3,oneof" json:"spent_uj,omitempty"`
+	// "sprinting", "returning" or "settled".
+	State         string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SprintNode) Reset() {
+	*x = SprintNode{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SprintNode) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SprintNode) ProtoMessage() {}
+
+func (x *SprintNode) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SprintNode.ProtoReflect.Descriptor instead.
+func (*SprintNode) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *SprintNode) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+func (x *SprintNode) GetEscrowUj() int64 {
+	if x != nil {
+		return x.EscrowUj
+	}
+	return 0
+}
+
+func (x *SprintNode) GetSpentUj() int64 {
+	if x != nil && x.SpentUj != nil {
+		return *x.SpentUj
+	}
+	return 0
+}
+
+func (x *SprintNode) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+type ListPoliciesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPoliciesRequest) Reset() {
+	*x = ListPoliciesRequest{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPoliciesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPoliciesRequest) ProtoMessage() {}
+
+func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
+func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ListPoliciesRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type ListPoliciesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Policies      []*Policy              `protobuf:"bytes,2,rep,name=policies,proto3" json:"policies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListPoliciesResponse) Reset() {
+	*x = ListPoliciesResponse{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListPoliciesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListPoliciesResponse) ProtoMessage() {}
+
+func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
+func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *ListPoliciesResponse) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ListPoliciesResponse) GetPolicies() []*Policy {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+type Policy struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	What          string                 `protobuf:"bytes,2,opt,name=what,proto3" json:"what,omitempty"`
+	InForce       bool                   `protobuf:"varint,3,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Policy) Reset() {
+	*x = Policy{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Policy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Policy) ProtoMessage() {}
+
+func (x *Policy) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Policy.ProtoReflect.Descriptor instead.
+func (*Policy) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *Policy) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Policy) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *Policy) GetInForce() bool {
+	if x != nil {
+		return x.InForce
+	}
+	return false
+}
+
+type ExplainNodeRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Node          string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainNodeRequest) Reset() {
+	*x = ExplainNodeRequest{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainNodeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainNodeRequest) ProtoMessage() {}
+
+func (x *ExplainNodeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainNodeRequest.ProtoReflect.Descriptor instead.
+func (*ExplainNodeRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ExplainNodeRequest) GetNode() string {
+	if x != nil {
+		return x.Node
+	}
+	return ""
+}
+
+type ExplainNodeResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Meta   *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Node   *Node                  `protobuf:"bytes,2,opt,name=node,proto3" json:"node,omitempty"`
+	Policy string                 `protobuf:"bytes,3,opt,name=policy,proto3" json:"policy,omitempty"`
+	// What the plan of this moment gives the node, microwatts; absent when it may not be moved.
+	PlannedUw *int64 `protobuf:"varint,4,opt,name=planned_uw,json=plannedUw,proto3,oneof" json:"planned_uw,omitempty"`
+	// "demand", "domain", "most", "least", "fixed", "brake", "restored", "sprint".
+	BoundBy string `protobuf:"bytes,5,opt,name=bound_by,json=boundBy,proto3" json:"bound_by,omitempty"`
+	// Domain that is full, when bound_by is "domain".
+	BoundDomain string `protobuf:"bytes,6,opt,name=bound_domain,json=boundDomain,proto3" json:"bound_domain,omitempty"`
+	// In words.
+	Why string `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
+	// What the plan leaves free in each domain above the node, nearest first.
+	Spare []*DomainSpare `protobuf:"bytes,8,rep,name=spare,proto3" json:"spare,omitempty"`
+	// Its last targets, newest first, as far as this leader has seen.
+	Last          []*Event `protobuf:"bytes,9,rep,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainNodeResponse) Reset() {
+	*x = ExplainNodeResponse{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainNodeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainNodeResponse) ProtoMessage() {}
+
+func (x *ExplainNodeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainNodeResponse.ProtoReflect.Descriptor instead.
+func (*ExplainNodeResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *ExplainNodeResponse) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ExplainNodeResponse) GetNode() *Node {
+	if x != nil {
+		return x.Node
+	}
+	return nil
+}
+
+func (x *ExplainNodeResponse) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *ExplainNodeResponse) GetPlannedUw() int64 {
+	if x != nil && x.PlannedUw != nil {
+		return *x.PlannedUw
+	}
+	return 0
+}
+
+func (x *ExplainNodeResponse) GetBoundBy() string {
+	if x != nil {
+		return x.BoundBy
+	}
+	return ""
+}
+
+func (x *ExplainNodeResponse) GetBoundDomain() string {
+	if x != nil {
+		return x.BoundDomain
+	}
+	return ""
+}
+
+func (x *ExplainNodeResponse) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *ExplainNodeResponse) GetSpare() []*DomainSpare {
+	if x != nil {
+		return x.Spare
+	}
+	return nil
+}
+
+func (x *ExplainNodeResponse) GetLast() []*Event {
+	if x != nil {
+		return x.Last
+	}
+	return nil
+}
+
+type DomainSpare struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Domain        string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	SpareUw       int64                  `protobuf:"varint,2,opt,name=spare_uw,json=spareUw,proto3" json:"spare_uw,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DomainSpare) Reset() {
+	*x = DomainSpare{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DomainSpare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DomainSpare) ProtoMessage() {}
+
+func (x *DomainSpare) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DomainSpare.ProtoReflect.Descriptor instead.
+func (*DomainSpare) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *DomainSpare) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *DomainSpare) GetSpareUw() int64 {
+	if x != nil {
+		return x.SpareUw
+	}
+	return 0
+}
+
+type ReportMeterRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Domain  string                 `protobuf:"bytes,1,opt,name=domain,proto3" json:"domain,omitempty"`
+	PowerUw int64                  `protobuf:"varint,2,opt,name=power_uw,json=powerUw,proto3" json:"power_uw,omitempty"`
+	// Name of the meter, e.g. "pdu-7".
+	Meter string `protobuf:"bytes,3,opt,name=meter,proto3" json:"meter,omitempty"`
+	// Age of the reading, milliseconds.
+	AgeMs         int64 `protobuf:"varint,4,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportMeterRequest) Reset() {
+	*x = ReportMeterRequest{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportMeterRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportMeterRequest) ProtoMessage() {}
+
+func (x *ReportMeterRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportMeterRequest.ProtoReflect.Descriptor instead.
+func (*ReportMeterRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *ReportMeterRequest) GetDomain() string {
+	if x != nil {
+		return x.Domain
+	}
+	return ""
+}
+
+func (x *ReportMeterRequest) GetPowerUw() int64 {
+	if x != nil {
+		return x.PowerUw
+	}
+	return 0
+}
+
+func (x *ReportMeterRequest) GetMeter() string {
+	if x != nil {
+		return x.Meter
+	}
+	return ""
+}
+
+func (x *ReportMeterRequest) GetAgeMs() int64 {
+	if x != nil {
+		return x.AgeMs
+	}
+	return 0
+}
+
+type ReportMeterResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	// What is reserved in the domain, unmanaged watts included; the meter should read no more.
+	ReservedUw    int64 `protobuf:"varint,2,opt,name=reserved_uw,json=reservedUw,proto3" json:"reserved_uw,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportMeterResponse) Reset() {
+	*x = ReportMeterResponse{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportMeterResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportMeterResponse) ProtoMessage() {}
+
+func (x *ReportMeterResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportMeterResponse.ProtoReflect.Descriptor instead.
+func (*ReportMeterResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *ReportMeterResponse) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ReportMeterResponse) GetReservedUw() int64 {
+	if x != nil {
+		return x.ReservedUw
+	}
+	return 0
+}
+
+type ListAlarmsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAlarmsRequest) Reset() {
+	*x = ListAlarmsRequest{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAlarmsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAlarmsRequest) ProtoMessage() {}
+
+func (x *ListAlarmsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAlarmsRequest.ProtoReflect.Descriptor instead.
+func (*ListAlarmsRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *ListAlarmsRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type ListAlarmsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Alarms        []*Alarm               `protobuf:"bytes,2,rep,name=alarms,proto3" json:"alarms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListAlarmsResponse) Reset() {
+	*x = ListAlarmsResponse{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListAlarmsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListAlarmsResponse) ProtoMessage() {}
+
+func (x *ListAlarmsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListAlarmsResponse.ProtoReflect.Descriptor instead.
+func (*ListAlarmsResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *ListAlarmsResponse) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ListAlarmsResponse) GetAlarms() []*Alarm {
+	if x != nil {
+		return x.Alarms
+	}
+	return nil
+}
+
+// Alarm is one warning of the cluster.
+type Alarm struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// code/subject: what it is acknowledged by.
+	Key  string      `protobuf:"bytes,1,opt,name=key,proto3" json:"key,omitempty"`
+	Item *HealthItem `protobuf:"bytes,2,opt,name=item,proto3" json:"item,omitempty"`
+	// What it is about: a node, a domain, a server.
+	Subject string `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
+	// Since when this leader has seen it, microseconds since the Unix epoch.
+	SinceUs int64 `protobuf:"varint,4,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"`
+	// Who has acknowledged it; empty for nobody.
+	AckedBy       string `protobuf:"bytes,5,opt,name=acked_by,json=ackedBy,proto3" json:"acked_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Alarm) Reset() {
+	*x = Alarm{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Alarm) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Alarm) ProtoMessage() {}
+
+func (x *Alarm) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Alarm.ProtoReflect.Descriptor instead.
+func (*Alarm) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *Alarm) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+func (x *Alarm) GetItem() *HealthItem {
+	if x != nil {
+		return x.Item
+	}
+	return nil
+}
+
+func (x *Alarm) GetSubject() string {
+	if x != nil {
+		return x.Subject
+	}
+	return ""
+}
+
+func (x *Alarm) GetSinceUs() int64 {
+	if x != nil {
+		return x.SinceUs
+	}
+	return 0
+}
+
+func (x *Alarm) GetAckedBy() string {
+	if x != nil {
+		return x.AckedBy
+	}
+	return ""
+}
+
 var File_headroom_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_cluster_proto_rawDesc = "" +
@@ -1722,7 +4437,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"nodesOther\x12-\n" +
 	"\aservers\x18\x06 \x03(\v2\x13.headroom.v1.MemberR\aservers\x12/\n" +
 	"\x06alarms\x18\a \x03(\v2\x17.headroom.v1.HealthItemR\x06alarms\x12\x16\n" +
-	"\x06leader\x18\b \x01(\tR\x06leader\"\x9d\x02\n" +
+	"\x06leader\x18\b \x01(\tR\x06leader\"\xd6\x04\n" +
 	"\x06Domain\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1b\n" +
@@ -1735,20 +4450,49 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\vmeasured_uw\x18\a \x01(\x03H\x00R\n" +
 	"measuredUw\x88\x01\x01\x12\x19\n" +
 	"\bfloor_uw\x18\b \x01(\x03R\afloorUw\x12\x14\n" +
-	"\x05nodes\x18\t \x01(\rR\x05nodesB\x0e\n" +
-	"\f_measured_uw\"B\n" +
+	"\x05nodes\x18\t \x01(\rR\x05nodes\x12\x1b\n" +
+	"\trating_uw\x18\n" +
+	" \x01(\x03R\bratingUw\x12\x16\n" +
+	"\x06margin\x18\v \x01(\x01R\x06margin\x12\x1d\n" +
+	"\n" +
+	"boot_nodes\x18\f \x01(\rR\tbootNodes\x12&\n" +
+	"\x0fboot_reserve_uw\x18\r \x01(\x03R\rbootReserveUw\x12\x1f\n" +
+	"\vlost_charge\x18\x0e \x01(\tR\n" +
+	"lostCharge\x12\x1c\n" +
+	"\aback_uw\x18\x0f \x01(\x03H\x01R\x06backUw\x88\x01\x01\x12\x1c\n" +
+	"\n" +
+	"back_at_us\x18\x10 \x01(\x03R\bbackAtUs\x12\x1f\n" +
+	"\vmeasured_by\x18\x11 \x01(\tR\n" +
+	"measuredBy\x121\n" +
+	"\x06sprint\x18\x12 \x01(\v2\x19.headroom.v1.SprintBudgetR\x06sprintB\x0e\n" +
+	"\f_measured_uwB\n" +
+	"\n" +
+	"\b_back_uw\"x\n" +
+	"\fSprintBudget\x12\x1f\n" +
+	"\vcapacity_uj\x18\x01 \x01(\x03R\n" +
+	"capacityUj\x12\x1b\n" +
+	"\trefill_uw\x18\x02 \x01(\x03R\brefillUw\x12*\n" +
+	"\x04pots\x18\x03 \x03(\v2\x16.headroom.v1.SprintPotR\x04pots\"w\n" +
+	"\tSprintPot\x12\x14\n" +
+	"\x05class\x18\x01 \x01(\tR\x05class\x12\x14\n" +
+	"\x05share\x18\x02 \x01(\x01R\x05share\x12\x1d\n" +
+	"\n" +
+	"balance_uj\x18\x03 \x01(\x03R\tbalanceUj\x12\x1f\n" +
+	"\vescrowed_uj\x18\x04 \x01(\x03R\n" +
+	"escrowedUj\"B\n" +
 	"\x12ListDomainsRequest\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x14\n" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\"k\n" +
 	"\x13ListDomainsResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12-\n" +
-	"\adomains\x18\x02 \x03(\v2\x13.headroom.v1.DomainR\adomains\"\xa3\x01\n" +
+	"\adomains\x18\x02 \x03(\v2\x13.headroom.v1.DomainR\adomains\"\xbe\x01\n" +
 	"\x10SetBudgetRequest\x12\x16\n" +
 	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x1b\n" +
 	"\tbudget_uw\x18\x02 \x01(\x03R\bbudgetUw\x12\x14\n" +
 	"\x05force\x18\x03 \x01(\bR\x05force\x12\x17\n" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12+\n" +
-	"\x06change\x18\x05 \x01(\v2\x13.headroom.v1.ChangeR\x06change\"\xf9\x01\n" +
+	"\x06change\x18\x05 \x01(\v2\x13.headroom.v1.ChangeR\x06change\x12\x19\n" +
+	"\buntil_us\x18\x06 \x01(\x03R\auntilUs\"\xf9\x01\n" +
 	"\x11SetBudgetResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12+\n" +
 	"\x06before\x18\x02 \x01(\v2\x13.headroom.v1.DomainR\x06before\x12)\n" +
@@ -1775,7 +4519,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\"c\n" +
 	"\x11ListNodesResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12'\n" +
-	"\x05nodes\x18\x02 \x03(\v2\x11.headroom.v1.NodeR\x05nodes\"\xfc\x05\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x11.headroom.v1.NodeR\x05nodes\"\xb3\a\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x14\n" +
@@ -1802,19 +4546,40 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\aversion\x18\x14 \x01(\tR\aversion\x12\x1d\n" +
 	"\n" +
 	"machine_id\x18\x15 \x01(\tR\tmachineId\x12/\n" +
-	"\x06health\x18\x16 \x03(\v2\x17.headroom.v1.HealthItemR\x06healthB\x0f\n" +
+	"\x06health\x18\x16 \x03(\v2\x17.headroom.v1.HealthItemR\x06health\x125\n" +
+	"\bsettings\x18\x17 \x01(\v2\x19.headroom.v1.NodeSettingsR\bsettings\x12\x1f\n" +
+	"\vmoving_from\x18\x18 \x01(\tR\n" +
+	"movingFrom\x12+\n" +
+	"\x06sprint\x18\x19 \x01(\v2\x13.headroom.v1.SprintR\x06sprint\x12\x19\n" +
+	"\bleast_uw\x18\x1a \x01(\x03R\aleastUw\x12\x15\n" +
+	"\x06off_by\x18\x1b \x01(\tR\x05offByB\x0f\n" +
 	"\r_effective_uwB\v\n" +
 	"\t_power_uwB\f\n" +
 	"\n" +
 	"_demand_uwB\v\n" +
 	"\t_lease_msB\x10\n" +
 	"\x0e_limited_ratioB\v\n" +
-	"\t_heard_ms\"(\n" +
+	"\t_heard_ms\"\xc8\x02\n" +
+	"\fNodeSettings\x12\x1a\n" +
+	"\x06min_uw\x18\x01 \x01(\x03H\x00R\x05minUw\x88\x01\x01\x12\x1a\n" +
+	"\x06max_uw\x18\x02 \x01(\x03H\x01R\x05maxUw\x88\x01\x01\x12%\n" +
+	"\ffail_safe_uw\x18\x03 \x01(\x03H\x02R\n" +
+	"failSafeUw\x88\x01\x01\x12\x1b\n" +
+	"\x06weight\x18\x04 \x01(\x01H\x03R\x06weight\x88\x01\x01\x12\x10\n" +
+	"\x03bmc\x18\x05 \x01(\tR\x03bmc\x12=\n" +
+	"\x06labels\x18\x06 \x03(\v2%.headroom.v1.NodeSettings.LabelsEntryR\x06labels\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\t\n" +
+	"\a_min_uwB\t\n" +
+	"\a_max_uwB\x0f\n" +
+	"\r_fail_safe_uwB\t\n" +
+	"\a_weight\"(\n" +
 	"\x12ListMembersRequest\x12\x12\n" +
 	"\x04self\x18\x01 \x01(\bR\x04self\"k\n" +
 	"\x13ListMembersResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12-\n" +
-	"\amembers\x18\x02 \x03(\v2\x13.headroom.v1.MemberR\amembers\"\x89\x02\n" +
+	"\amembers\x18\x02 \x03(\v2\x13.headroom.v1.MemberR\amembers\"\xb6\x02\n" +
 	"\x06Member\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12!\n" +
 	"\fraft_address\x18\x02 \x01(\tR\vraftAddress\x12\x1f\n" +
@@ -1824,9 +4589,11 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x05voter\x18\x05 \x01(\bR\x05voter\x12\x1b\n" +
 	"\x06commit\x18\x06 \x01(\x04H\x00R\x06commit\x88\x01\x01\x12+\n" +
 	"\x0flast_contact_ms\x18\a \x01(\x03H\x01R\rlastContactMs\x88\x01\x01\x12\x18\n" +
-	"\aversion\x18\b \x01(\tR\aversionB\t\n" +
+	"\aversion\x18\b \x01(\tR\aversion\x12\x1e\n" +
+	"\bclock_us\x18\t \x01(\x03H\x02R\aclockUs\x88\x01\x01B\t\n" +
 	"\a_commitB\x12\n" +
-	"\x10_last_contact_ms\"f\n" +
+	"\x10_last_contact_msB\v\n" +
+	"\t_clock_us\"f\n" +
 	"\x11ListEventsRequest\x12%\n" +
 	"\x0esince_revision\x18\x01 \x01(\x04R\rsinceRevision\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\rR\x05limit\x12\x14\n" +
@@ -1841,7 +4608,214 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x04what\x18\x04 \x01(\tR\x04what\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x06 \x01(\tR\trequestId2\xb9\x04\n" +
+	"request_id\x18\x06 \x01(\tR\trequestId\"\xc6\x06\n" +
+	"\rChangeRequest\x12+\n" +
+	"\x06change\x18\x01 \x01(\v2\x13.headroom.v1.ChangeR\x06change\x12\x17\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x127\n" +
+	"\n" +
+	"set_domain\x18\n" +
+	" \x01(\v2\x16.headroom.v1.SetDomainH\x00R\tsetDomain\x12%\n" +
+	"\rremove_domain\x18\v \x01(\tH\x00R\fremoveDomain\x121\n" +
+	"\bset_node\x18\f \x01(\v2\x14.headroom.v1.SetNodeH\x00R\asetNode\x124\n" +
+	"\tmove_node\x18\r \x01(\v2\x15.headroom.v1.MoveNodeH\x00R\bmoveNode\x12\x1f\n" +
+	"\n" +
+	"drain_node\x18\x0e \x01(\tH\x00R\tdrainNode\x12!\n" +
+	"\vresume_node\x18\x0f \x01(\tH\x00R\n" +
+	"resumeNode\x12#\n" +
+	"\frelease_node\x18\x10 \x01(\tH\x00R\vreleaseNode\x12:\n" +
+	"\vremove_node\x18\x11 \x01(\v2\x17.headroom.v1.RemoveNodeH\x00R\n" +
+	"removeNode\x12&\n" +
+	"\x0epower_off_node\x18\x12 \x01(\tH\x00R\fpowerOffNode\x12\x1f\n" +
+	"\n" +
+	"set_policy\x18\x13 \x01(\tH\x00R\tsetPolicy\x12:\n" +
+	"\fset_schedule\x18\x14 \x01(\v2\x15.headroom.v1.ScheduleH\x00R\vsetSchedule\x12)\n" +
+	"\x0fremove_schedule\x18\x15 \x01(\tH\x00R\x0eremoveSchedule\x12J\n" +
+	"\x11set_sprint_budget\x18\x16 \x01(\v2\x1c.headroom.v1.SetSprintBudgetH\x00R\x0fsetSprintBudget\x12=\n" +
+	"\fgrant_sprint\x18\x17 \x01(\v2\x18.headroom.v1.GrantSprintH\x00R\vgrantSprint\x12\x1f\n" +
+	"\n" +
+	"end_sprint\x18\x18 \x01(\tH\x00R\tendSprint\x12\x1d\n" +
+	"\tack_alarm\x18\x19 \x01(\tH\x00R\backAlarmB\x06\n" +
+	"\x04what\"\xbd\x01\n" +
+	"\x0eChangeResponse\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12\x18\n" +
+	"\aalready\x18\x02 \x01(\bR\aalready\x12\x12\n" +
+	"\x04what\x18\x03 \x01(\tR\x04what\x12+\n" +
+	"\x06before\x18\x04 \x03(\v2\x13.headroom.v1.DomainR\x06before\x12)\n" +
+	"\x05after\x18\x05 \x03(\v2\x13.headroom.v1.DomainR\x05after\"\xce\x02\n" +
+	"\tSetDomain\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1b\n" +
+	"\tbudget_uw\x18\x03 \x01(\x03R\bbudgetUw\x12&\n" +
+	"\funmanaged_uw\x18\x04 \x01(\x03H\x00R\vunmanagedUw\x88\x01\x01\x12 \n" +
+	"\trating_uw\x18\x05 \x01(\x03H\x01R\bratingUw\x88\x01\x01\x12\x1b\n" +
+	"\x06margin\x18\x06 \x01(\x01H\x02R\x06margin\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"boot_nodes\x18\a \x01(\rH\x03R\tbootNodes\x88\x01\x01\x12$\n" +
+	"\vlost_charge\x18\b \x01(\tH\x04R\n" +
+	"lostCharge\x88\x01\x01B\x0f\n" +
+	"\r_unmanaged_uwB\f\n" +
+	"\n" +
+	"_rating_uwB\t\n" +
+	"\a_marginB\r\n" +
+	"\v_boot_nodesB\x0e\n" +
+	"\f_lost_charge\"\x8f\x01\n" +
+	"\aSetNode\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x125\n" +
+	"\bsettings\x18\x02 \x01(\v2\x19.headroom.v1.NodeSettingsR\bsettings\x12\x14\n" +
+	"\x05clear\x18\x03 \x03(\tR\x05clear\x12#\n" +
+	"\rremove_labels\x18\x04 \x03(\tR\fremoveLabels\".\n" +
+	"\bMoveNode\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x0e\n" +
+	"\x02to\x18\x02 \x01(\tR\x02to\"A\n" +
+	"\n" +
+	"RemoveNode\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1f\n" +
+	"\vpowered_off\x18\x02 \x01(\bR\n" +
+	"poweredOff\"\xcf\x01\n" +
+	"\bSchedule\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
+	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x12\n" +
+	"\x04cron\x18\x03 \x01(\tR\x04cron\x12\x12\n" +
+	"\x04zone\x18\x04 \x01(\tR\x04zone\x12\x1b\n" +
+	"\tbudget_uw\x18\x05 \x01(\x03R\bbudgetUw\x12\x1c\n" +
+	"\anext_us\x18\x06 \x01(\x03H\x00R\x06nextUs\x88\x01\x01\x12\x1c\n" +
+	"\alast_us\x18\a \x01(\x03H\x01R\x06lastUs\x88\x01\x01B\n" +
+	"\n" +
+	"\b_next_usB\n" +
+	"\n" +
+	"\b_last_us\"\xe4\x01\n" +
+	"\x0fSetSprintBudget\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x1f\n" +
+	"\vcapacity_uj\x18\x02 \x01(\x03R\n" +
+	"capacityUj\x12\x1b\n" +
+	"\trefill_uw\x18\x03 \x01(\x03R\brefillUw\x12@\n" +
+	"\x06shares\x18\x04 \x03(\v2(.headroom.v1.SetSprintBudget.SharesEntryR\x06shares\x1a9\n" +
+	"\vSharesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\x01R\x05value:\x028\x01\"\xab\x01\n" +
+	"\vGrantSprint\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
+	"\x05class\x18\x03 \x01(\tR\x05class\x12\x16\n" +
+	"\x06domain\x18\x04 \x01(\tR\x06domain\x12\x1f\n" +
+	"\vduration_ms\x18\x05 \x01(\x03R\n" +
+	"durationMs\x12\x14\n" +
+	"\x05nodes\x18\x06 \x03(\tR\x05nodes\x12\x15\n" +
+	"\x06cap_uw\x18\a \x01(\x03R\x05capUw\"\xa1\x01\n" +
+	"\x0fRollbackRequest\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x16\n" +
+	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x14\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12+\n" +
+	"\x06change\x18\x05 \x01(\v2\x13.headroom.v1.ChangeR\x06change\"X\n" +
+	"\x12ListChangesRequest\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\rR\x05limit\x12\x16\n" +
+	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x14\n" +
+	"\x05stale\x18\x03 \x01(\bR\x05stale\"q\n" +
+	"\x13ListChangesResponse\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x123\n" +
+	"\achanges\x18\x02 \x03(\v2\x19.headroom.v1.BudgetChangeR\achanges\"\xe3\x02\n" +
+	"\fBudgetChange\x12\x1a\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\x12\x13\n" +
+	"\x05at_us\x18\x02 \x01(\x03R\x04atUs\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06domain\x18\x04 \x01(\tR\x06domain\x12\x17\n" +
+	"\afrom_uw\x18\x05 \x01(\x03R\x06fromUw\x12\x13\n" +
+	"\x05to_uw\x18\x06 \x01(\x03R\x04toUw\x12\x16\n" +
+	"\x06reason\x18\a \x01(\tR\x06reason\x12\x19\n" +
+	"\buntil_us\x18\b \x01(\x03R\auntilUs\x12!\n" +
+	"\tconfirmed\x18\t \x01(\rH\x00R\tconfirmed\x88\x01\x01\x12\x1d\n" +
+	"\alowered\x18\n" +
+	" \x01(\rH\x01R\alowered\x88\x01\x01\x12&\n" +
+	"\fconfirmed_ms\x18\v \x01(\x01H\x02R\vconfirmedMs\x88\x01\x01B\f\n" +
+	"\n" +
+	"_confirmedB\n" +
+	"\n" +
+	"\b_loweredB\x0f\n" +
+	"\r_confirmed_ms\",\n" +
+	"\x14ListSchedulesRequest\x12\x14\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"s\n" +
+	"\x15ListSchedulesResponse\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x123\n" +
+	"\tschedules\x18\x02 \x03(\v2\x15.headroom.v1.ScheduleR\tschedules\"<\n" +
+	"\x12ListSprintsRequest\x12\x10\n" +
+	"\x03all\x18\x01 \x01(\bR\x03all\x12\x14\n" +
+	"\x05stale\x18\x02 \x01(\bR\x05stale\"\xa0\x01\n" +
+	"\x13ListSprintsResponse\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x123\n" +
+	"\asprints\x18\x02 \x03(\v2\x19.headroom.v1.SprintRecordR\asprints\x12-\n" +
+	"\adomains\x18\x03 \x03(\v2\x13.headroom.v1.DomainR\adomains\"\xdf\x02\n" +
+	"\fSprintRecord\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x10\n" +
+	"\x03job\x18\x02 \x01(\tR\x03job\x12\x14\n" +
+	"\x05class\x18\x03 \x01(\tR\x05class\x12\x16\n" +
+	"\x06domain\x18\x04 \x01(\tR\x06domain\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12\x14\n" +
+	"\x05ended\x18\x06 \x01(\tR\x05ended\x12\x1f\n" +
+	"\vduration_ms\x18\a \x01(\x03R\n" +
+	"durationMs\x12\x15\n" +
+	"\x06age_ms\x18\b \x01(\x03R\x05ageMs\x12\x1b\n" +
+	"\tescrow_uj\x18\t \x01(\x03R\bescrowUj\x12\x19\n" +
+	"\bspent_uj\x18\n" +
+	" \x01(\x03R\aspentUj\x12$\n" +
+	"\vrefunded_uj\x18\v \x01(\x03H\x00R\n" +
+	"refundedUj\x88\x01\x01\x12-\n" +
+	"\x05nodes\x18\f \x03(\v2\x17.headroom.v1.SprintNodeR\x05nodesB\x0e\n" +
+	"\f_refunded_uj\"\x80\x01\n" +
+	"\n" +
+	"SprintNode\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\x12\x1b\n" +
+	"\tescrow_uj\x18\x02 \x01(\x03R\bescrowUj\x12\x1e\n" +
+	"\bspent_uj\x18\x03 \x01(\x03H\x00R\aspentUj\x88\x01\x01\x12\x14\n" +
+	"\x05state\x18\x04 \x01(\tR\x05stateB\v\n" +
+	"\t_spent_uj\"+\n" +
+	"\x13ListPoliciesRequest\x12\x14\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"n\n" +
+	"\x14ListPoliciesResponse\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12/\n" +
+	"\bpolicies\x18\x02 \x03(\v2\x13.headroom.v1.PolicyR\bpolicies\"K\n" +
+	"\x06Policy\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04what\x18\x02 \x01(\tR\x04what\x12\x19\n" +
+	"\bin_force\x18\x03 \x01(\bR\ainForce\"(\n" +
+	"\x12ExplainNodeRequest\x12\x12\n" +
+	"\x04node\x18\x01 \x01(\tR\x04node\"\xd6\x02\n" +
+	"\x13ExplainNodeResponse\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12%\n" +
+	"\x04node\x18\x02 \x01(\v2\x11.headroom.v1.NodeR\x04node\x12\x16\n" +
+	"\x06policy\x18\x03 \x01(\tR\x06policy\x12\"\n" +
+	"\n" +
+	"planned_uw\x18\x04 \x01(\x03H\x00R\tplannedUw\x88\x01\x01\x12\x19\n" +
+	"\bbound_by\x18\x05 \x01(\tR\aboundBy\x12!\n" +
+	"\fbound_domain\x18\x06 \x01(\tR\vboundDomain\x12\x10\n" +
+	"\x03why\x18\a \x01(\tR\x03why\x12.\n" +
+	"\x05spare\x18\b \x03(\v2\x18.headroom.v1.DomainSpareR\x05spare\x12&\n" +
+	"\x04last\x18\t \x03(\v2\x12.headroom.v1.EventR\x04lastB\r\n" +
+	"\v_planned_uw\"@\n" +
+	"\vDomainSpare\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x19\n" +
+	"\bspare_uw\x18\x02 \x01(\x03R\aspareUw\"t\n" +
+	"\x12ReportMeterRequest\x12\x16\n" +
+	"\x06domain\x18\x01 \x01(\tR\x06domain\x12\x19\n" +
+	"\bpower_uw\x18\x02 \x01(\x03R\apowerUw\x12\x14\n" +
+	"\x05meter\x18\x03 \x01(\tR\x05meter\x12\x15\n" +
+	"\x06age_ms\x18\x04 \x01(\x03R\x05ageMs\"]\n" +
+	"\x13ReportMeterResponse\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12\x1f\n" +
+	"\vreserved_uw\x18\x02 \x01(\x03R\n" +
+	"reservedUw\")\n" +
+	"\x11ListAlarmsRequest\x12\x14\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"g\n" +
+	"\x12ListAlarmsResponse\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12*\n" +
+	"\x06alarms\x18\x02 \x03(\v2\x12.headroom.v1.AlarmR\x06alarms\"\x96\x01\n" +
+	"\x05Alarm\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12+\n" +
+	"\x04item\x18\x02 \x01(\v2\x17.headroom.v1.HealthItemR\x04item\x12\x18\n" +
+	"\asubject\x18\x03 \x01(\tR\asubject\x12\x19\n" +
+	"\bsince_us\x18\x04 \x01(\x03R\asinceUs\x12\x19\n" +
+	"\backed_by\x18\x05 \x01(\tR\aackedBy2\x8a\n" +
+	"\n" +
 	"\x0eClusterService\x12J\n" +
 	"\tGetStatus\x12\x1d.headroom.v1.GetStatusRequest\x1a\x1e.headroom.v1.GetStatusResponse\x12P\n" +
 	"\vListDomains\x12\x1f.headroom.v1.ListDomainsRequest\x1a .headroom.v1.ListDomainsResponse\x12J\n" +
@@ -1850,7 +4824,17 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\tListNodes\x12\x1d.headroom.v1.ListNodesRequest\x1a\x1e.headroom.v1.ListNodesResponse\x12P\n" +
 	"\vListMembers\x12\x1f.headroom.v1.ListMembersRequest\x1a .headroom.v1.ListMembersResponse\x12M\n" +
 	"\n" +
-	"ListEvents\x12\x1e.headroom.v1.ListEventsRequest\x1a\x1f.headroom.v1.ListEventsResponseB%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
+	"ListEvents\x12\x1e.headroom.v1.ListEventsRequest\x1a\x1f.headroom.v1.ListEventsResponse\x12A\n" +
+	"\x06Change\x12\x1a.headroom.v1.ChangeRequest\x1a\x1b.headroom.v1.ChangeResponse\x12H\n" +
+	"\bRollback\x12\x1c.headroom.v1.RollbackRequest\x1a\x1e.headroom.v1.SetBudgetResponse\x12P\n" +
+	"\vListChanges\x12\x1f.headroom.v1.ListChangesRequest\x1a .headroom.v1.ListChangesResponse\x12V\n" +
+	"\rListSchedules\x12!.headroom.v1.ListSchedulesRequest\x1a\".headroom.v1.ListSchedulesResponse\x12P\n" +
+	"\vListSprints\x12\x1f.headroom.v1.ListSprintsRequest\x1a .headroom.v1.ListSprintsResponse\x12S\n" +
+	"\fListPolicies\x12 .headroom.v1.ListPoliciesRequest\x1a!.headroom.v1.ListPoliciesResponse\x12P\n" +
+	"\vExplainNode\x12\x1f.headroom.v1.ExplainNodeRequest\x1a .headroom.v1.ExplainNodeResponse\x12P\n" +
+	"\vReportMeter\x12\x1f.headroom.v1.ReportMeterRequest\x1a .headroom.v1.ReportMeterResponse\x12M\n" +
+	"\n" +
+	"ListAlarms\x12\x1e.headroom.v1.ListAlarmsRequest\x1a\x1f.headroom.v1.ListAlarmsResponseB%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
 
 var (
 	file_headroom_v1_cluster_proto_rawDescOnce sync.Once
@@ -1864,77 +4848,168 @@ func file_headroom_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_cluster_proto_rawDescData
 }
 
-var file_headroom_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_headroom_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_headroom_v1_cluster_proto_goTypes = []any{
-	(*NotLeader)(nil),           // 0: headroom.v1.NotLeader
-	(*Refusal)(nil),             // 1: headroom.v1.Refusal
-	(*Meta)(nil),                // 2: headroom.v1.Meta
-	(*GetStatusRequest)(nil),    // 3: headroom.v1.GetStatusRequest
-	(*GetStatusResponse)(nil),   // 4: headroom.v1.GetStatusResponse
-	(*Domain)(nil),              // 5: headroom.v1.Domain
-	(*ListDomainsRequest)(nil),  // 6: headroom.v1.ListDomainsRequest
-	(*ListDomainsResponse)(nil), // 7: headroom.v1.ListDomainsResponse
-	(*SetBudgetRequest)(nil),    // 8: headroom.v1.SetBudgetRequest
-	(*SetBudgetResponse)(nil),   // 9: headroom.v1.SetBudgetResponse
-	(*TargetMove)(nil),          // 10: headroom.v1.TargetMove
-	(*AwaitBudgetRequest)(nil),  // 11: headroom.v1.AwaitBudgetRequest
-	(*AwaitBudgetResponse)(nil), // 12: headroom.v1.AwaitBudgetResponse
-	(*Confirmation)(nil),        // 13: headroom.v1.Confirmation
-	(*ListNodesRequest)(nil),    // 14: headroom.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),   // 15: headroom.v1.ListNodesResponse
-	(*Node)(nil),                // 16: headroom.v1.Node
-	(*ListMembersRequest)(nil),  // 17: headroom.v1.ListMembersRequest
-	(*ListMembersResponse)(nil), // 18: headroom.v1.ListMembersResponse
-	(*Member)(nil),              // 19: headroom.v1.Member
-	(*ListEventsRequest)(nil),   // 20: headroom.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),  // 21: headroom.v1.ListEventsResponse
-	(*Event)(nil),               // 22: headroom.v1.Event
-	(*Epoch)(nil),               // 23: headroom.v1.Epoch
-	(*HealthItem)(nil),          // 24: headroom.v1.HealthItem
-	(*Change)(nil),              // 25: headroom.v1.Change
-	(*Stamp)(nil),               // 26: headroom.v1.Stamp
+	(*NotLeader)(nil),             // 0: headroom.v1.NotLeader
+	(*Refusal)(nil),               // 1: headroom.v1.Refusal
+	(*Meta)(nil),                  // 2: headroom.v1.Meta
+	(*GetStatusRequest)(nil),      // 3: headroom.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),     // 4: headroom.v1.GetStatusResponse
+	(*Domain)(nil),                // 5: headroom.v1.Domain
+	(*SprintBudget)(nil),          // 6: headroom.v1.SprintBudget
+	(*SprintPot)(nil),             // 7: headroom.v1.SprintPot
+	(*ListDomainsRequest)(nil),    // 8: headroom.v1.ListDomainsRequest
+	(*ListDomainsResponse)(nil),   // 9: headroom.v1.ListDomainsResponse
+	(*SetBudgetRequest)(nil),      // 10: headroom.v1.SetBudgetRequest
+	(*SetBudgetResponse)(nil),     // 11: headroom.v1.SetBudgetResponse
+	(*TargetMove)(nil),            // 12: headroom.v1.TargetMove
+	(*AwaitBudgetRequest)(nil),    // 13: headroom.v1.AwaitBudgetRequest
+	(*AwaitBudgetResponse)(nil),   // 14: headroom.v1.AwaitBudgetResponse
+	(*Confirmation)(nil),          // 15: headroom.v1.Confirmation
+	(*ListNodesRequest)(nil),      // 16: headroom.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),     // 17: headroom.v1.ListNodesResponse
+	(*Node)(nil),                  // 18: headroom.v1.Node
+	(*NodeSettings)(nil),          // 19: headroom.v1.NodeSettings
+	(*ListMembersRequest)(nil),    // 20: headroom.v1.ListMembersRequest
+	(*ListMembersResponse)(nil),   // 21: headroom.v1.ListMembersResponse
+	(*Member)(nil),                // 22: headroom.v1.Member
+	(*ListEventsRequest)(nil),     // 23: headroom.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),    // 24: headroom.v1.ListEventsResponse
+	(*Event)(nil),                 // 25: headroom.v1.Event
+	(*ChangeRequest)(nil),         // 26: headroom.v1.ChangeRequest
+	(*ChangeResponse)(nil),        // 27: headroom.v1.ChangeResponse
+	(*SetDomain)(nil),             // 28: headroom.v1.SetDomain
+	(*SetNode)(nil),               // 29: headroom.v1.SetNode
+	(*MoveNode)(nil),              // 30: headroom.v1.MoveNode
+	(*RemoveNode)(nil),            // 31: headroom.v1.RemoveNode
+	(*Schedule)(nil),              // 32: headroom.v1.Schedule
+	(*SetSprintBudget)(nil),       // 33: headroom.v1.SetSprintBudget
+	(*GrantSprint)(nil),           // 34: headroom.v1.GrantSprint
+	(*RollbackRequest)(nil),       // 35: headroom.v1.RollbackRequest
+	(*ListChangesRequest)(nil),    // 36: headroom.v1.ListChangesRequest
+	(*ListChangesResponse)(nil),   // 37: headroom.v1.ListChangesResponse
+	(*BudgetChange)(nil),          // 38: headroom.v1.BudgetChange
+	(*ListSchedulesRequest)(nil),  // 39: headroom.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil), // 40: headroom.v1.ListSchedulesResponse
+	(*ListSprintsRequest)(nil),    // 41: headroom.v1.ListSprintsRequest
+	(*ListSprintsResponse)(nil),   // 42: headroom.v1.ListSprintsResponse
+	(*SprintRecord)(nil),          // 43: headroom.v1.SprintRecord
+	(*SprintNode)(nil),            // 44: headroom.v1.SprintNode
+	(*ListPoliciesRequest)(nil),   // 45: headroom.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),  // 46: headroom.v1.ListPoliciesResponse
+	(*Policy)(nil),                // 47: headroom.v1.Policy
+	(*ExplainNodeRequest)(nil),    // 48: headroom.v1.ExplainNodeRequest
+	(*ExplainNodeResponse)(nil),   // 49: headroom.v1.ExplainNodeResponse
+	(*DomainSpare)(nil),           // 50: headroom.v1.DomainSpare
+	(*ReportMeterRequest)(nil),    // 51: headroom.v1.ReportMeterRequest
+	(*ReportMeterResponse)(nil),   // 52: headroom.v1.ReportMeterResponse
+	(*ListAlarmsRequest)(nil),     // 53: headroom.v1.ListAlarmsRequest
+	(*ListAlarmsResponse)(nil),    // 54: headroom.v1.ListAlarmsResponse
+	(*Alarm)(nil),                 // 55: headroom.v1.Alarm
+	nil,                           // 56: headroom.v1.NodeSettings.LabelsEntry
+	nil,                           // 57: headroom.v1.SetSprintBudget.SharesEntry
+	(*Epoch)(nil),                 // 58: headroom.v1.Epoch
+	(*HealthItem)(nil),            // 59: headroom.v1.HealthItem
+	(*Change)(nil),                // 60: headroom.v1.Change
+	(*Stamp)(nil),                 // 61: headroom.v1.Stamp
+	(*Sprint)(nil),                // 62: headroom.v1.Sprint
 }
 var file_headroom_v1_cluster_proto_depIdxs = []int32{
-	23, // 0: headroom.v1.Meta.epoch:type_name -> headroom.v1.Epoch
+	58, // 0: headroom.v1.Meta.epoch:type_name -> headroom.v1.Epoch
 	2,  // 1: headroom.v1.GetStatusResponse.meta:type_name -> headroom.v1.Meta
 	5,  // 2: headroom.v1.GetStatusResponse.site:type_name -> headroom.v1.Domain
-	19, // 3: headroom.v1.GetStatusResponse.servers:type_name -> headroom.v1.Member
-	24, // 4: headroom.v1.GetStatusResponse.alarms:type_name -> headroom.v1.HealthItem
-	2,  // 5: headroom.v1.ListDomainsResponse.meta:type_name -> headroom.v1.Meta
-	5,  // 6: headroom.v1.ListDomainsResponse.domains:type_name -> headroom.v1.Domain
-	25, // 7: headroom.v1.SetBudgetRequest.change:type_name -> headroom.v1.Change
-	2,  // 8: headroom.v1.SetBudgetResponse.meta:type_name -> headroom.v1.Meta
-	5,  // 9: headroom.v1.SetBudgetResponse.before:type_name -> headroom.v1.Domain
-	5,  // 10: headroom.v1.SetBudgetResponse.after:type_name -> headroom.v1.Domain
-	10, // 11: headroom.v1.SetBudgetResponse.moves:type_name -> headroom.v1.TargetMove
-	13, // 12: headroom.v1.AwaitBudgetResponse.confirmations:type_name -> headroom.v1.Confirmation
-	2,  // 13: headroom.v1.ListNodesResponse.meta:type_name -> headroom.v1.Meta
-	16, // 14: headroom.v1.ListNodesResponse.nodes:type_name -> headroom.v1.Node
-	26, // 15: headroom.v1.Node.stamp:type_name -> headroom.v1.Stamp
-	24, // 16: headroom.v1.Node.health:type_name -> headroom.v1.HealthItem
-	2,  // 17: headroom.v1.ListMembersResponse.meta:type_name -> headroom.v1.Meta
-	19, // 18: headroom.v1.ListMembersResponse.members:type_name -> headroom.v1.Member
-	2,  // 19: headroom.v1.ListEventsResponse.meta:type_name -> headroom.v1.Meta
-	22, // 20: headroom.v1.ListEventsResponse.events:type_name -> headroom.v1.Event
-	3,  // 21: headroom.v1.ClusterService.GetStatus:input_type -> headroom.v1.GetStatusRequest
-	6,  // 22: headroom.v1.ClusterService.ListDomains:input_type -> headroom.v1.ListDomainsRequest
-	8,  // 23: headroom.v1.ClusterService.SetBudget:input_type -> headroom.v1.SetBudgetRequest
-	11, // 24: headroom.v1.ClusterService.AwaitBudget:input_type -> headroom.v1.AwaitBudgetRequest
-	14, // 25: headroom.v1.ClusterService.ListNodes:input_type -> headroom.v1.ListNodesRequest
-	17, // 26: headroom.v1.ClusterService.ListMembers:input_type -> headroom.v1.ListMembersRequest
-	20, // 27: headroom.v1.ClusterService.ListEvents:input_type -> headroom.v1.ListEventsRequest
-	4,  // 28: headroom.v1.ClusterService.GetStatus:output_type -> headroom.v1.GetStatusResponse
-	7,  // 29: headroom.v1.ClusterService.ListDomains:output_type -> headroom.v1.ListDomainsResponse
-	9,  // 30: headroom.v1.ClusterService.SetBudget:output_type -> headroom.v1.SetBudgetResponse
-	12, // 31: headroom.v1.ClusterService.AwaitBudget:output_type -> headroom.v1.AwaitBudgetResponse
-	15, // 32: headroom.v1.ClusterService.ListNodes:output_type -> headroom.v1.ListNodesResponse
-	18, // 33: headroom.v1.ClusterService.ListMembers:output_type -> headroom.v1.ListMembersResponse
-	21, // 34: headroom.v1.ClusterService.ListEvents:output_type -> headroom.v1.ListEventsResponse
-	28, // [28:35] is the sub-list for method output_type
-	21, // [21:28] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	22, // 3: headroom.v1.GetStatusResponse.servers:type_name -> headroom.v1.Member
+	59, // 4: headroom.v1.GetStatusResponse.alarms:type_name -> headroom.v1.HealthItem
+	6,  // 5: headroom.v1.Domain.sprint:type_name -> headroom.v1.SprintBudget
+	7,  // 6: headroom.v1.SprintBudget.pots:type_name -> headroom.v1.SprintPot
+	2,  // 7: headroom.v1.ListDomainsResponse.meta:type_name -> headroom.v1.Meta
+	5,  // 8: headroom.v1.ListDomainsResponse.domains:type_name -> headroom.v1.Domain
+	60, // 9: headroom.v1.SetBudgetRequest.change:type_name -> headroom.v1.Change
+	2,  // 10: headroom.v1.SetBudgetResponse.meta:type_name -> headroom.v1.Meta
+	5,  // 11: headroom.v1.SetBudgetResponse.before:type_name -> headroom.v1.Domain
+	5,  // 12: headroom.v1.SetBudgetResponse.after:type_name -> headroom.v1.Domain
+	12, // 13: headroom.v1.SetBudgetResponse.moves:type_name -> headroom.v1.TargetMove
+	15, // 14: headroom.v1.AwaitBudgetResponse.confirmations:type_name -> headroom.v1.Confirmation
+	2,  // 15: headroom.v1.ListNodesResponse.meta:type_name -> headroom.v1.Meta
+	18, // 16: headroom.v1.ListNodesResponse.nodes:type_name -> headroom.v1.Node
+	61, // 17: headroom.v1.Node.stamp:type_name -> headroom.v1.Stamp
+	59, // 18: headroom.v1.Node.health:type_name -> headroom.v1.HealthItem
+	19, // 19: headroom.v1.Node.settings:type_name -> headroom.v1.NodeSettings
+	62, // 20: headroom.v1.Node.sprint:type_name -> headroom.v1.Sprint
+	56, // 21: headroom.v1.NodeSettings.labels:type_name -> headroom.v1.NodeSettings.LabelsEntry
+	2,  // 22: headroom.v1.ListMembersResponse.meta:type_name -> headroom.v1.Meta
+	22, // 23: headroom.v1.ListMembersResponse.members:type_name -> headroom.v1.Member
+	2,  // 24: headroom.v1.ListEventsResponse.meta:type_name -> headroom.v1.Meta
+	25, // 25: headroom.v1.ListEventsResponse.events:type_name -> headroom.v1.Event
+	60, // 26: headroom.v1.ChangeRequest.change:type_name -> headroom.v1.Change
+	28, // 27: headroom.v1.ChangeRequest.set_domain:type_name -> headroom.v1.SetDomain
+	29, // 28: headroom.v1.ChangeRequest.set_node:type_name -> headroom.v1.SetNode
+	30, // 29: headroom.v1.ChangeRequest.move_node:type_name -> headroom.v1.MoveNode
+	31, // 30: headroom.v1.ChangeRequest.remove_node:type_name -> headroom.v1.RemoveNode
+	32, // 31: headroom.v1.ChangeRequest.set_schedule:type_name -> headroom.v1.Schedule
+	33, // 32: headroom.v1.ChangeRequest.set_sprint_budget:type_name -> headroom.v1.SetSprintBudget
+	34, // 33: headroom.v1.ChangeRequest.grant_sprint:type_name -> headroom.v1.GrantSprint
+	2,  // 34: headroom.v1.ChangeResponse.meta:type_name -> headroom.v1.Meta
+	5,  // 35: headroom.v1.ChangeResponse.before:type_name -> headroom.v1.Domain
+	5,  // 36: headroom.v1.ChangeResponse.after:type_name -> headroom.v1.Domain
+	19, // 37: headroom.v1.SetNode.settings:type_name -> headroom.v1.NodeSettings
+	57, // 38: headroom.v1.SetSprintBudget.shares:type_name -> headroom.v1.SetSprintBudget.SharesEntry
+	60, // 39: headroom.v1.RollbackRequest.change:type_name -> headroom.v1.Change
+	2,  // 40: headroom.v1.ListChangesResponse.meta:type_name -> headroom.v1.Meta
+	38, // 41: headroom.v1.ListChangesResponse.changes:type_name -> headroom.v1.BudgetChange
+	2,  // 42: headroom.v1.ListSchedulesResponse.meta:type_name -> headroom.v1.Meta
+	32, // 43: headroom.v1.ListSchedulesResponse.schedules:type_name -> headroom.v1.Schedule
+	2,  // 44: headroom.v1.ListSprintsResponse.meta:type_name -> headroom.v1.Meta
+	43, // 45: headroom.v1.ListSprintsResponse.sprints:type_name -> headroom.v1.SprintRecord
+	5,  // 46: headroom.v1.ListSprintsResponse.domains:type_name -> headroom.v1.Domain
+	44, // 47: headroom.v1.SprintRecord.nodes:type_name -> headroom.v1.SprintNode
+	2,  // 48: headroom.v1.ListPoliciesResponse.meta:type_name -> headroom.v1.Meta
+	47, // 49: headroom.v1.ListPoliciesResponse.policies:type_name -> headroom.v1.Policy
+	2,  // 50: headroom.v1.ExplainNodeResponse.meta:type_name -> headroom.v1.Meta
+	18, // 51: headroom.v1.ExplainNodeResponse.node:type_name -> headroom.v1.Node
+	50, // 52: headroom.v1.ExplainNodeResponse.spare:type_name -> headroom.v1.DomainSpare
+	25, // 53: headroom.v1.ExplainNodeResponse.last:type_name -> headroom.v1.Event
+	2,  // 54: headroom.v1.ReportMeterResponse.meta:type_name -> headroom.v1.Meta
+	2,  // 55: headroom.v1.ListAlarmsResponse.meta:type_name -> headroom.v1.Meta
+	55, // 56: headroom.v1.ListAlarmsResponse.alarms:type_name -> headroom.v1.Alarm
+	59, // 57: headroom.v1.Alarm.item:type_name -> headroom.v1.HealthItem
+	3,  // 58: headroom.v1.ClusterService.GetStatus:input_type -> headroom.v1.GetStatusRequest
+	8,  // 59: headroom.v1.ClusterService.ListDomains:input_type -> headroom.v1.ListDomainsRequest
+	10, // 60: headroom.v1.ClusterService.SetBudget:input_type -> headroom.v1.SetBudgetRequest
+	13, // 61: headroom.v1.ClusterService.AwaitBudget:input_type -> headroom.v1.AwaitBudgetRequest
+	16, // 62: headroom.v1.ClusterService.ListNodes:input_type -> headroom.v1.ListNodesRequest
+	20, // 63: headroom.v1.ClusterService.ListMembers:input_type -> headroom.v1.ListMembersRequest
+	23, // 64: headroom.v1.ClusterService.ListEvents:input_type -> headroom.v1.ListEventsRequest
+	26, // 65: headroom.v1.ClusterService.Change:input_type -> headroom.v1.ChangeRequest
+	35, // 66: headroom.v1.ClusterService.Rollback:input_type -> headroom.v1.RollbackRequest
+	36, // 67: headroom.v1.ClusterService.ListChanges:input_type -> headroom.v1.ListChangesRequest
+	39, // 68: headroom.v1.ClusterService.ListSchedules:input_type -> headroom.v1.ListSchedulesRequest
+	41, // 69: headroom.v1.ClusterService.ListSprints:input_type -> headroom.v1.ListSprintsRequest
+	45, // 70: headroom.v1.ClusterService.ListPolicies:input_type -> headroom.v1.ListPoliciesRequest
+	48, // 71: headroom.v1.ClusterService.ExplainNode:input_type -> headroom.v1.ExplainNodeRequest
+	51, // 72: headroom.v1.ClusterService.ReportMeter:input_type -> headroom.v1.ReportMeterRequest
+	53, // 73: headroom.v1.ClusterService.ListAlarms:input_type -> headroom.v1.ListAlarmsRequest
+	4,  // 74: headroom.v1.ClusterService.GetStatus:output_type -> headroom.v1.GetStatusResponse
+	9,  // 75: headroom.v1.ClusterService.ListDomains:output_type -> headroom.v1.ListDomainsResponse
+	11, // 76: headroom.v1.ClusterService.SetBudget:output_type -> headroom.v1.SetBudgetResponse
+	14, // 77: headroom.v1.ClusterService.AwaitBudget:output_type -> headroom.v1.AwaitBudgetResponse
+	17, // 78: headroom.v1.ClusterService.ListNodes:output_type -> headroom.v1.ListNodesResponse
+	21, // 79: headroom.v1.ClusterService.ListMembers:output_type -> headroom.v1.ListMembersResponse
+	24, // 80: headroom.v1.ClusterService.ListEvents:output_type -> headroom.v1.ListEventsResponse
+	27, // 81: headroom.v1.ClusterService.Change:output_type -> headroom.v1.ChangeResponse
+	11, // 82: headroom.v1.ClusterService.Rollback:output_type -> headroom.v1.SetBudgetResponse
+	37, // 83: headroom.v1.ClusterService.ListChanges:output_type -> headroom.v1.ListChangesResponse
+	40, // 84: headroom.v1.ClusterService.ListSchedules:output_type -> headroom.v1.ListSchedulesResponse
+	42, // 85: headroom.v1.ClusterService.ListSprints:output_type -> headroom.v1.ListSprintsResponse
+	46, // 86: headroom.v1.ClusterService.ListPolicies:output_type -> headroom.v1.ListPoliciesResponse
+	49, // 87: headroom.v1.ClusterService.ExplainNode:output_type -> headroom.v1.ExplainNodeResponse
+	52, // 88: headroom.v1.ClusterService.ReportMeter:output_type -> headroom.v1.ReportMeterResponse
+	54, // 89: headroom.v1.ClusterService.ListAlarms:output_type -> headroom.v1.ListAlarmsResponse
+	74, // [74:90] is the sub-list for method output_type
+	58, // [58:74] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_cluster_proto_init() }
@@ -1944,16 +5019,41 @@ func file_headroom_v1_cluster_proto_init() {
 	}
 	file_headroom_v1_node_proto_init()
 	file_headroom_v1_cluster_proto_msgTypes[5].OneofWrappers = []any{}
-	file_headroom_v1_cluster_proto_msgTypes[13].OneofWrappers = []any{}
-	file_headroom_v1_cluster_proto_msgTypes[16].OneofWrappers = []any{}
+	file_headroom_v1_cluster_proto_msgTypes[15].OneofWrappers = []any{}
+	file_headroom_v1_cluster_proto_msgTypes[18].OneofWrappers = []any{}
 	file_headroom_v1_cluster_proto_msgTypes[19].OneofWrappers = []any{}
+	file_headroom_v1_cluster_proto_msgTypes[22].OneofWrappers = []any{}
+	file_headroom_v1_cluster_proto_msgTypes[26].OneofWrappers = []any{
+		(*ChangeRequest_SetDomain)(nil),
+		(*ChangeRequest_RemoveDomain)(nil),
+		(*ChangeRequest_SetNode)(nil),
+		(*ChangeRequest_MoveNode)(nil),
+		(*ChangeRequest_DrainNode)(nil),
+		(*ChangeRequest_ResumeNode)(nil),
+		(*ChangeRequest_ReleaseNode)(nil),
+		(*ChangeRequest_RemoveNode)(nil),
+		(*ChangeRequest_PowerOffNode)(nil),
+		(*ChangeRequest_SetPolicy)(nil),
+		(*ChangeRequest_SetSchedule)(nil),
+		(*ChangeRequest_RemoveSchedule)(nil),
+		(*ChangeRequest_SetSprintBudget)(nil),
+		(*ChangeRequest_GrantSprint)(nil),
+		(*ChangeRequest_EndSprint)(nil),
+		(*ChangeRequest_AckAlarm)(nil),
+	}
+	file_headroom_v1_cluster_proto_msgTypes[28].OneofWrappers = []any{}
+	file_headroom_v1_cluster_proto_msgTypes[32].OneofWrappers = []any{}
+	file_headroom_v1_cluster_proto_msgTypes[38].OneofWrappers = []any{}
+	file_headroom_v1_cluster_proto_msgTypes[43].OneofWrappers = []any{}
+	file_headroom_v1_cluster_proto_msgTypes[44].OneofWrappers = []any{}
+	file_headroom_v1_cluster_proto_msgTypes[49].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_cluster_proto_rawDesc), len(file_headroom_v1_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   23,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -54,6 +54,31 @@ const (
 	// ClusterServiceListEventsProcedure is the fully-qualified name of the ClusterService's ListEvents
 	// RPC.
 	ClusterServiceListEventsProcedure = "/headroom.v1.ClusterService/ListEvents"
+	// ClusterServiceChangeProcedure is the fully-qualified name of the ClusterService's Change RPC.
+	ClusterServiceChangeProcedure = "/headroom.v1.ClusterService/Change"
+	// ClusterServiceRollbackProcedure is the fully-qualified name of the ClusterService's Rollback RPC.
+	ClusterServiceRollbackProcedure = "/headroom.v1.ClusterService/Rollback"
+	// ClusterServiceListChangesProcedure is the fully-qualified name of the ClusterService's
+	// ListChanges RPC.
+	ClusterServiceListChangesProcedure = "/headroom.v1.ClusterService/ListChanges"
+	// ClusterServiceListSchedulesProcedure is the fully-qualified name of the ClusterService's
+	// ListSchedules RPC.
+	ClusterServiceListSchedulesProcedure = "/headroom.v1.ClusterService/ListSchedules"
+	// ClusterServiceListSprintsProcedure is the fully-qualified name of the ClusterService's
+	// ListSprints RPC.
+	ClusterServiceListSprintsProcedure = "/headroom.v1.ClusterService/ListSprints"
+	// ClusterServiceListPoliciesProcedure is the fully-qualified name of the ClusterService's
+	// ListPolicies RPC.
+	ClusterServiceListPoliciesProcedure = "/headroom.v1.ClusterService/ListPolicies"
+	// ClusterServiceExplainNodeProcedure is the fully-qualified name of the ClusterService's
+	// ExplainNode RPC.
+	ClusterServiceExplainNodeProcedure = "/headroom.v1.ClusterService/ExplainNode"
+	// ClusterServiceReportMeterProcedure is the fully-qualified name of the ClusterService's
+	// ReportMeter RPC.
+	ClusterServiceReportMeterProcedure = "/headroom.v1.ClusterService/ReportMeter"
+	// ClusterServiceListAlarmsProcedure is the fully-qualified name of the ClusterService's ListAlarms
+	// RPC.
+	ClusterServiceListAlarmsProcedure = "/headroom.v1.ClusterService/ListAlarms"
 )
 
 // ClusterServiceClient is a client for the headroom.v1.ClusterService service.
@@ -69,6 +94,22 @@ type ClusterServiceClient interface {
 	ListNodes(context.Context, *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error)
 	ListMembers(context.Context, *connect.Request[v1.ListMembersRequest]) (*connect.Response[v1.ListMembersResponse], error)
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
+	// Change changes one thing that operators say: of a domain, a node, a policy,
+	// a schedule, the sprints. With dry_run nothing is changed and the answer tells
+	// what would be.
+	Change(context.Context, *connect.Request[v1.ChangeRequest]) (*connect.Response[v1.ChangeResponse], error)
+	// Rollback sets a domain's budget to what it was at a revision.
+	Rollback(context.Context, *connect.Request[v1.RollbackRequest]) (*connect.Response[v1.SetBudgetResponse], error)
+	ListChanges(context.Context, *connect.Request[v1.ListChangesRequest]) (*connect.Response[v1.ListChangesResponse], error)
+	ListSchedules(context.Context, *connect.Request[v1.ListSchedulesRequest]) (*connect.Response[v1.ListSchedulesResponse], error)
+	ListSprints(context.Context, *connect.Request[v1.ListSprintsRequest]) (*connect.Response[v1.ListSprintsResponse], error)
+	ListPolicies(context.Context, *connect.Request[v1.ListPoliciesRequest]) (*connect.Response[v1.ListPoliciesResponse], error)
+	// ExplainNode says why a node has its cap.
+	ExplainNode(context.Context, *connect.Request[v1.ExplainNodeRequest]) (*connect.Response[v1.ExplainNodeResponse], error)
+	// ReportMeter tells what a meter of a domain reads. It is kept by the leader
+	// alone and never enters the log.
+	ReportMeter(context.Context, *connect.Request[v1.ReportMeterRequest]) (*connect.Response[v1.ReportMeterResponse], error)
+	ListAlarms(context.Context, *connect.Request[v1.ListAlarmsRequest]) (*connect.Response[v1.ListAlarmsResponse], error)
 }
 
 // NewClusterServiceClient constructs a client for the headroom.v1.ClusterService service. By
@@ -124,18 +165,81 @@ func NewClusterServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(clusterServiceMethods.ByName("ListEvents")),
 			connect.WithClientOptions(opts...),
 		),
+		change: connect.NewClient[v1.ChangeRequest, v1.ChangeResponse](
+			httpClient,
+			baseURL+ClusterServiceChangeProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("Change")),
+			connect.WithClientOptions(opts...),
+		),
+		rollback: connect.NewClient[v1.RollbackRequest, v1.SetBudgetResponse](
+			httpClient,
+			baseURL+ClusterServiceRollbackProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("Rollback")),
+			connect.WithClientOptions(opts...),
+		),
+		listChanges: connect.NewClient[v1.ListChangesRequest, v1.ListChangesResponse](
+			httpClient,
+			baseURL+ClusterServiceListChangesProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("ListChanges")),
+			connect.WithClientOptions(opts...),
+		),
+		listSchedules: connect.NewClient[v1.ListSchedulesRequest, v1.ListSchedulesResponse](
+			httpClient,
+			baseURL+ClusterServiceListSchedulesProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("ListSchedules")),
+			connect.WithClientOptions(opts...),
+		),
+		listSprints: connect.NewClient[v1.ListSprintsRequest, v1.ListSprintsResponse](
+			httpClient,
+			baseURL+ClusterServiceListSprintsProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("ListSprints")),
+			connect.WithClientOptions(opts...),
+		),
+		listPolicies: connect.NewClient[v1.ListPoliciesRequest, v1.ListPoliciesResponse](
+			httpClient,
+			baseURL+ClusterServiceListPoliciesProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("ListPolicies")),
+			connect.WithClientOptions(opts...),
+		),
+		explainNode: connect.NewClient[v1.ExplainNodeRequest, v1.ExplainNodeResponse](
+			httpClient,
+			baseURL+ClusterServiceExplainNodeProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("ExplainNode")),
+			connect.WithClientOptions(opts...),
+		),
+		reportMeter: connect.NewClient[v1.ReportMeterRequest, v1.ReportMeterResponse](
+			httpClient,
+			baseURL+ClusterServiceReportMeterProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("ReportMeter")),
+			connect.WithClientOptions(opts...),
+		),
+		listAlarms: connect.NewClient[v1.ListAlarmsRequest, v1.ListAlarmsResponse](
+			httpClient,
+			baseURL+ClusterServiceListAlarmsProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("ListAlarms")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // clusterServiceClient implements ClusterServiceClient.
 type clusterServiceClient struct {
-	getStatus   *connect.Client[v1.GetStatusRequest, v1.GetStatusResponse]
-	listDomains *connect.Client[v1.ListDomainsRequest, v1.ListDomainsResponse]
-	setBudget   *connect.Client[v1.SetBudgetRequest, v1.SetBudgetResponse]
-	awaitBudget *connect.Client[v1.AwaitBudgetRequest, v1.AwaitBudgetResponse]
-	listNodes   *connect.Client[v1.ListNodesRequest, v1.ListNodesResponse]
-	listMembers *connect.Client[v1.ListMembersRequest, v1.ListMembersResponse]
-	listEvents  *connect.Client[v1.ListEventsRequest, v1.ListEventsResponse]
+	getStatus     *connect.Client[v1.GetStatusRequest, v1.GetStatusResponse]
+	listDomains   *connect.Client[v1.ListDomainsRequest, v1.ListDomainsResponse]
+	setBudget     *connect.Client[v1.SetBudgetRequest, v1.SetBudgetResponse]
+	awaitBudget   *connect.Client[v1.AwaitBudgetRequest, v1.AwaitBudgetResponse]
+	listNodes     *connect.Client[v1.ListNodesRequest, v1.ListNodesResponse]
+	listMembers   *connect.Client[v1.ListMembersRequest, v1.ListMembersResponse]
+	listEvents    *connect.Client[v1.ListEventsRequest, v1.ListEventsResponse]
+	change        *connect.Client[v1.ChangeRequest, v1.ChangeResponse]
+	rollback      *connect.Client[v1.RollbackRequest, v1.SetBudgetResponse]
+	listChanges   *connect.Client[v1.ListChangesRequest, v1.ListChangesResponse]
+	listSchedules *connect.Client[v1.ListSchedulesRequest, v1.ListSchedulesResponse]
+	listSprints   *connect.Client[v1.ListSprintsRequest, v1.ListSprintsResponse]
+	listPolicies  *connect.Client[v1.ListPoliciesRequest, v1.ListPoliciesResponse]
+	explainNode   *connect.Client[v1.ExplainNodeRequest, v1.ExplainNodeResponse]
+	reportMeter   *connect.Client[v1.ReportMeterRequest, v1.ReportMeterResponse]
+	listAlarms    *connect.Client[v1.ListAlarmsRequest, v1.ListAlarmsResponse]
 }
 
 // GetStatus calls headroom.v1.ClusterService.GetStatus.
@@ -173,6 +277,51 @@ func (c *clusterServiceClient) ListEvents(ctx context.Context, req *connect.Requ
 	return c.listEvents.CallUnary(ctx, req)
 }
 
+// Change calls headroom.v1.ClusterService.Change.
+func (c *clusterServiceClient) Change(ctx context.Context, req *connect.Request[v1.ChangeRequest]) (*connect.Response[v1.ChangeResponse], error) {
+	return c.change.CallUnary(ctx, req)
+}
+
+// Rollback calls headroom.v1.ClusterService.Rollback.
+func (c *clusterServiceClient) Rollback(ctx context.Context, req *connect.Request[v1.RollbackRequest]) (*connect.Response[v1.SetBudgetResponse], error) {
+	return c.rollback.CallUnary(ctx, req)
+}
+
+// ListChanges calls headroom.v1.ClusterService.ListChanges.
+func (c *clusterServiceClient) ListChanges(ctx context.Context, req *connect.Request[v1.ListChangesRequest]) (*connect.Response[v1.ListChangesResponse], error) {
+	return c.listChanges.CallUnary(ctx, req)
+}
+
+// ListSchedules calls headroom.v1.ClusterService.ListSchedules.
+func (c *clusterServiceClient) ListSchedules(ctx context.Context, req *connect.Request[v1.ListSchedulesRequest]) (*connect.Response[v1.ListSchedulesResponse], error) {
+	return c.listSchedules.CallUnary(ctx, req)
+}
+
+// ListSprints calls headroom.v1.ClusterService.ListSprints.
+func (c *clusterServiceClient) ListSprints(ctx context.Context, req *connect.Request[v1.ListSprintsRequest]) (*connect.Response[v1.ListSprintsResponse], error) {
+	return c.listSprints.CallUnary(ctx, req)
+}
+
+// ListPolicies calls headroom.v1.ClusterService.ListPolicies.
+func (c *clusterServiceClient) ListPolicies(ctx context.Context, req *connect.Request[v1.ListPoliciesRequest]) (*connect.Response[v1.ListPoliciesResponse], error) {
+	return c.listPolicies.CallUnary(ctx, req)
+}
+
+// ExplainNode calls headroom.v1.ClusterService.ExplainNode.
+func (c *clusterServiceClient) ExplainNode(ctx context.Context, req *connect.Request[v1.ExplainNodeRequest]) (*connect.Response[v1.ExplainNodeResponse], error) {
+	return c.explainNode.CallUnary(ctx, req)
+}
+
+// ReportMeter calls headroom.v1.ClusterService.ReportMeter.
+func (c *clusterServiceClient) ReportMeter(ctx context.Context, req *connect.Request[v1.ReportMeterRequest]) (*connect.Response[v1.ReportMeterResponse], error) {
+	return c.reportMeter.CallUnary(ctx, req)
+}
+
+// ListAlarms calls headroom.v1.ClusterService.ListAlarms.
+func (c *clusterServiceClient) ListAlarms(ctx context.Context, req *connect.Request[v1.ListAlarmsRequest]) (*connect.Response[v1.ListAlarmsResponse], error) {
+	return c.listAlarms.CallUnary(ctx, req)
+}
+
 // ClusterServiceHandler is an implementation of the headroom.v1.ClusterService service.
 type ClusterServiceHandler interface {
 	GetStatus(context.Context, *connect.Request[v1.GetStatusRequest]) (*connect.Response[v1.GetStatusResponse], error)
@@ -186,6 +335,22 @@ type ClusterServiceHandler interface {
 	ListNodes(context.Context, *connect.Request[v1.ListNodesRequest]) (*connect.Response[v1.ListNodesResponse], error)
 	ListMembers(context.Context, *connect.Request[v1.ListMembersRequest]) (*connect.Response[v1.ListMembersResponse], error)
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
+	// Change changes one thing that operators say: of a domain, a node, a policy,
+	// a schedule, the sprints. With dry_run nothing is changed and the answer tells
+	// what would be.
+	Change(context.Context, *connect.Request[v1.ChangeRequest]) (*connect.Response[v1.ChangeResponse], error)
+	// Rollback sets a domain's budget to what it was at a revision.
+	Rollback(context.Context, *connect.Request[v1.RollbackRequest]) (*connect.Response[v1.SetBudgetResponse], error)
+	ListChanges(context.Context, *connect.Request[v1.ListChangesRequest]) (*connect.Response[v1.ListChangesResponse], error)
+	ListSchedules(context.Context, *connect.Request[v1.ListSchedulesRequest]) (*connect.Response[v1.ListSchedulesResponse], error)
+	ListSprints(context.Context, *connect.Request[v1.ListSprintsRequest]) (*connect.Response[v1.ListSprintsResponse], error)
+	ListPolicies(context.Context, *connect.Request[v1.ListPoliciesRequest]) (*connect.Response[v1.ListPoliciesResponse], error)
+	// ExplainNode says why a node has its cap.
+	ExplainNode(context.Context, *connect.Request[v1.ExplainNodeRequest]) (*connect.Response[v1.ExplainNodeResponse], error)
+	// ReportMeter tells what a meter of a domain reads. It is kept by the leader
+	// alone and never enters the log.
+	ReportMeter(context.Context, *connect.Request[v1.ReportMeterRequest]) (*connect.Response[v1.ReportMeterResponse], error)
+	ListAlarms(context.Context, *connect.Request[v1.ListAlarmsRequest]) (*connect.Response[v1.ListAlarmsResponse], error)
 }
 
 // NewClusterServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -237,6 +402,60 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 		connect.WithSchema(clusterServiceMethods.ByName("ListEvents")),
 		connect.WithHandlerOptions(opts...),
 	)
+	clusterServiceChangeHandler := connect.NewUnaryHandler(
+		ClusterServiceChangeProcedure,
+		svc.Change,
+		connect.WithSchema(clusterServiceMethods.ByName("Change")),
+		connect.WithHandlerOptions(opts...),
+	)
+	clusterServiceRollbackHandler := connect.NewUnaryHandler(
+		ClusterServiceRollbackProcedure,
+		svc.Rollback,
+		connect.WithSchema(clusterServiceMethods.ByName("Rollback")),
+		connect.WithHandlerOptions(opts...),
+	)
+	clusterServiceListChangesHandler := connect.NewUnaryHandler(
+		ClusterServiceListChangesProcedure,
+		svc.ListChanges,
+		connect.WithSchema(clusterServiceMethods.ByName("ListChanges")),
+		connect.WithHandlerOptions(opts...),
+	)
+	clusterServiceListSchedulesHandler := connect.NewUnaryHandler(
+		ClusterServiceListSchedulesProcedure,
+		svc.ListSchedules,
+		connect.WithSchema(clusterServiceMethods.ByName("ListSchedules")),
+		connect.WithHandlerOptions(opts...),
+	)
+	clusterServiceListSprintsHandler := connect.NewUnaryHandler(
+		ClusterServiceListSprintsProcedure,
+		svc.ListSprints,
+		connect.WithSchema(clusterServiceMethods.ByName("ListSprints")),
+		connect.WithHandlerOptions(opts...),
+	)
+	clusterServiceListPoliciesHandler := connect.NewUnaryHandler(
+		ClusterServiceListPoliciesProcedure,
+		svc.ListPolicies,
+		connect.WithSchema(clusterServiceMethods.ByName("ListPolicies")),
+		connect.WithHandlerOptions(opts...),
+	)
+	clusterServiceExplainNodeHandler := connect.NewUnaryHandler(
+		ClusterServiceExplainNodeProcedure,
+		svc.ExplainNode,
+		connect.WithSchema(clusterServiceMethods.ByName("ExplainNode")),
+		connect.WithHandlerOptions(opts...),
+	)
+	clusterServiceReportMeterHandler := connect.NewUnaryHandler(
+		ClusterServiceReportMeterProcedure,
+		svc.ReportMeter,
+		connect.WithSchema(clusterServiceMethods.ByName("ReportMeter")),
+		connect.WithHandlerOptions(opts...),
+	)
+	clusterServiceListAlarmsHandler := connect.NewUnaryHandler(
+		ClusterServiceListAlarmsProcedure,
+		svc.ListAlarms,
+		connect.WithSchema(clusterServiceMethods.ByName("ListAlarms")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/headroom.v1.ClusterService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ClusterServiceGetStatusProcedure:
@@ -253,6 +472,24 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 			clusterServiceListMembersHandler.ServeHTTP(w, r)
 		case ClusterServiceListEventsProcedure:
 			clusterServiceListEventsHandler.ServeHTTP(w, r)
+		case ClusterServiceChangeProcedure:
+			clusterServiceChangeHandler.ServeHTTP(w, r)
+		case ClusterServiceRollbackProcedure:
+			clusterServiceRollbackHandler.ServeHTTP(w, r)
+		case ClusterServiceListChangesProcedure:
+			clusterServiceListChangesHandler.ServeHTTP(w, r)
+		case ClusterServiceListSchedulesProcedure:
+			clusterServiceListSchedulesHandler.ServeHTTP(w, r)
+		case ClusterServiceListSprintsProcedure:
+			clusterServiceListSprintsHandler.ServeHTTP(w, r)
+		case ClusterServiceListPoliciesProcedure:
+			clusterServiceListPoliciesHandler.ServeHTTP(w, r)
+		case ClusterServiceExplainNodeProcedure:
+			clusterServiceExplainNodeHandler.ServeHTTP(w, r)
+		case ClusterServiceReportMeterProcedure:
+			clusterServiceReportMeterHandler.ServeHTTP(w, r)
+		case ClusterServiceListAlarmsProcedure:
+			clusterServiceListAlarmsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -288,4 +525,40 @@ func (UnimplementedClusterServiceHandler) ListMembers(context.Context, *connect.
 
 func (UnimplementedClusterServiceHandler) ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.ClusterService.ListEvents is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) Change(context.Context, *connect.Request[v1.ChangeRequest]) (*connect.Response[v1.ChangeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.ClusterService.Change is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) Rollback(context.Context, *connect.Request[v1.RollbackRequest]) (*connect.Response[v1.SetBudgetResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.ClusterService.Rollback is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) ListChanges(context.Context, *connect.Request[v1.ListChangesRequest]) (*connect.Response[v1.ListChangesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.ClusterService.ListChanges is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) ListSchedules(context.Context, *connect.Request[v1.ListSchedulesRequest]) (*connect.Response[v1.ListSchedulesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.ClusterService.ListSchedules is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) ListSprints(context.Context, *connect.Request[v1.ListSprintsRequest]) (*connect.Response[v1.ListSprintsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.ClusterService.ListSprints is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) ListPolicies(context.Context, *connect.Request[v1.ListPoliciesRequest]) (*connect.Response[v1.ListPoliciesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.ClusterService.ListPolicies is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) ExplainNode(context.Context, *connect.Request[v1.ExplainNodeRequest]) (*connect.Response[v1.ExplainNodeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.ClusterService.ExplainNode is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) ReportMeter(context.Context, *connect.Request[v1.ReportMeterRequest]) (*connect.Response[v1.ReportMeterResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.ClusterService.ReportMeter is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) ListAlarms(context.Context, *connect.Request[v1.ListAlarmsRequest]) (*connect.Response[v1.ListAlarmsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.ClusterService.ListAlarms is not implemented"))
 }

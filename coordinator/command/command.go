@@ -1,4 +1,4 @@
-package coordinator
+package command
 
 import (
 	"context"
@@ -15,12 +15,13 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/coordinator"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 )
 
-// NewCommand is the coordinator program: the server and the operators' command line.
-func NewCommand() *cobra.Command {
+// New is the coordinator program: the server and the operators' command line.
+func New() *cobra.Command {
 	root := &cobra.Command{
 		Use: "coordinator", Short: "Hold a cluster inside its power budget",
 		Long:    "coordinator is one server of the group that holds the power budget, and the operators' command line to it.",
@@ -183,7 +184,7 @@ func runCommand() *cobra.Command {
 		Use: "run", Short: "Start a server of the group", Args: cobra.NoArgs,
 		Example: "  coordinator run --config /etc/headroom/coordinator.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := LoadConfig(path)
+			cfg, err := coordinator.LoadConfig(path)
 			if err != nil {
 				return err
 			}
@@ -194,7 +195,7 @@ func runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return Run(cmd.Context(), cfg, logger)
+			return coordinator.Run(cmd.Context(), cfg, logger)
 		},
 	}
 	cmd.Flags().StringVar(&path, "config", "/etc/headroom/coordinator.yaml", "configuration file")
@@ -216,7 +217,7 @@ func configCommand() *cobra.Command {
 	check := &cobra.Command{
 		Use: "check", Short: "Check a configuration file as start-up does", Args: cobra.NoArgs, Example: "  coordinator config check --config coordinator.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := LoadConfig(path)
+			c, err := coordinator.LoadConfig(path)
 			if err != nil {
 				return err
 			}
@@ -228,7 +229,7 @@ func configCommand() *cobra.Command {
 	example := &cobra.Command{
 		Use: "example", Short: "Print a complete configuration file", Args: cobra.NoArgs, Example: "  coordinator config example > coordinator.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := io.WriteString(cmd.OutOrStdout(), ExampleConfig)
+			_, err := io.WriteString(cmd.OutOrStdout(), coordinator.ExampleConfig)
 			return err
 		},
 	}
@@ -241,9 +242,9 @@ func versionCommand(out *cli.Output) *cobra.Command {
 		Use: "version", Short: "Print the version", Args: cobra.NoArgs, Example: "  coordinator version -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out.IsJSON() {
-				return out.JSON(cmd.OutOrStdout(), map[string]string{"program": "coordinator", "version": Version})
+				return out.JSON(cmd.OutOrStdout(), map[string]string{"program": "coordinator", "version": coordinator.Version})
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "coordinator %s\n", Version)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "coordinator %s\n", coordinator.Version)
 			return err
 		},
 	}

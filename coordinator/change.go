@@ -1,0 +1,277 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/budget"
+	"headroom/internal/cli"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// Change implements headroomv1connect.ClusterServiceHandler: one change of what
+// operators say, planned on the committed state and carried out by one entry.
+func (c clusterService) Change(ctx context.Context, r *connect.Request[headroomv1.ChangeRequest]) (*connect.Response[headroomv1.ChangeResponse], error) {
+	out := &headroomv1.ChangeResponse{Meta: &headroomv1.Meta{Server: c.cfg.ID, Consistency: "linearizable"}}
+	var err error
+	if asked := c.onDesk(ctx, func(d *desk) { err = d.operate(context.WithoutCancel(ctx), r.Msg, out) }); asked != nil {
+		return nil, asked
+	}
+	if err != nil {
+		return nil, c.refuse(err)
+	}
+	return connect.NewResponse(out), nil
+}
+
+// operate carries out a change, or tells what it would do.
+func (d *desk) operate(ctx context.Context, r *headroomv1.ChangeRequest, out *headroomv1.ChangeResponse) error {
+	c := command(r.GetChange(), "operator")
+	var err error
+	d.machine.view(func(s *ledger.State) {
+		c.Epoch, c.Rules, c.At = s.Epoch, s.Rules, time.Now().UnixMicro()
+		if err = d.build(s, r, &c); err != nil {
+			return
+		}
+		trial := s.Clone()
+		before, events := trial.Totals(), trial.Revision
+		var res ledger.Result
+		if res, err = trial.Apply(c); err != nil {
+			return
+		}
+		out.Already = res.Already || trial.Revision == events
+		if n := len(trial.Events); n > 0 && !out.Already {
+			out.What = trial.Events[n-1].What
+		}
+		out.Before, out.After = movedDomains(before, trial.Totals())
+		out.Meta.Revision, out.Meta.Epoch, out.Meta.AsOfUs = s.Revision, epochMessage(s.Epoch), c.At
+	})
+	if err != nil || r.GetDryRun() {
+		return err
+	}
+	d.table.Mark()
+	res, err := d.propose(ctx, c)
+	if err != nil {
+		return err
+	}
+	out.Meta.Revision, out.Already = res.Revision, out.Already || res.Already
+	d.early = true
+	d.answer()
+	return nil
+}
+
+// movedDomains are the domains whose sums differ, by name.
+func movedDomains(before, after map[string]ledger.Totals) (was, is []*headroomv1.Domain) {
+	for _, name := range slices.Sorted(maps.Keys(after)) {
+		if old, ok := before[name]; !ok || old != after[name] {
+			was, is = append(was, totalsMessage(name, old)), append(is, totalsMessage(name, after[name]))
+		}
+	}
+	return was, is
+}
+
+// build makes the ledger's command of a request.
+func (d *desk) build(s *ledger.State, r *headroomv1.ChangeRequest, c *ledger.Command) error {
+	switch x := r.GetWhat().(type) {
+	case *headroomv1.ChangeRequest_SetDomain:
+		c.Domain = domainSetting(x.SetDomain)
+	case *headroomv1.ChangeRequest_RemoveDomain:
+		c.RemoveDomain = &ledger.Named{Name: x.RemoveDomain}
+	case *headroomv1.ChangeRequest_SetNode:
+		settings, err := nodeSettings(s, x.SetNode)
+		c.Node = &ledger.SetNode{Node: x.SetNode.GetNode(), Settings: settings}
+		return err
+	case *headroomv1.ChangeRequest_MoveNode:
+		c.Move = &ledger.MoveNode{Node: x.MoveNode.GetNode(), To: x.MoveNode.GetTo()}
+	case *headroomv1.ChangeRequest_DrainNode:
+		c.Drain = &ledger.DrainNode{Node: x.DrainNode}
+	case *headroomv1.ChangeRequest_ResumeNode:
+		c.Drain = &ledger.DrainNode{Node: x.ResumeNode, Resume: true}
+	case *headroomv1.ChangeRequest_ReleaseNode:
+		c.Release = &ledger.Release{Node: x.ReleaseNode, MachineID: s.Nodes[x.ReleaseNode].MachineID}
+	case *headroomv1.ChangeRequest_RemoveNode:
+		c.Remove = &ledger.RemoveNode{Node: x.RemoveNode.GetNode(), PoweredOff: x.RemoveNode.GetPoweredOff()}
+		return d.silent(x.RemoveNode.GetNode())
+	case *headroomv1.ChangeRequest_PowerOffNode:
+		c.PowerOff = &ledger.PowerOff{Node: x.PowerOffNode, By: c.Actor}
+		return d.silent(x.PowerOffNode)
+	case *headroomv1.ChangeRequest_SetPolicy:
+		c.Policy = &ledger.Named{Name: x.SetPolicy}
+	case *headroomv1.ChangeRequest_SetSchedule:
+		c.Schedule = &ledger.SetSchedule{
+			Name: x.SetSchedule.GetName(), Domain: rootOr(s, x.SetSchedule.GetDomain()), Cron: x.SetSchedule.GetCron(),
+			Zone: x.SetSchedule.GetZone(), Budget: units.Power(x.SetSchedule.GetBudgetUw()),
+		}
+		return checkZone(x.SetSchedule.GetZone())
+	case *headroomv1.ChangeRequest_RemoveSchedule:
+		c.RemoveSchedule = &ledger.Named{Name: x.RemoveSchedule}
+	case *headroomv1.ChangeRequest_AckAlarm:
+		c.AckAlarm = &ledger.Named{Name: x.AckAlarm}
+		return d.alarms.knows(x.AckAlarm)
+	default:
+		return d.buildSprint(s, r, c)
+	}
+	return nil
+}
+
+func (d *desk) buildSprint(s *ledger.State, r *headroomv1.ChangeRequest, c *ledger.Command) error {
+	switch x := r.GetWhat().(type) {
+	case *headroomv1.ChangeRequest_SetSprintBudget:
+		c.SprintBudget = &ledger.SetSprintBudget{
+			Domain: rootOr(s, x.SetSprintBudget.GetDomain()), Capacity: units.Energy(x.SetSprintBudget.GetCapacityUj()),
+			Refill: units.Power(x.SetSprintBudget.GetRefillUw()), Shares: x.SetSprintBudget.GetShares(),
+		}
+	case *headroomv1.ChangeRequest_GrantSprint:
+		c.Sprint = sprintGrant(s, x.GrantSprint)
+	case *headroomv1.ChangeRequest_EndSprint:
+		c.EndSprint = &ledger.EndSprint{ID: x.EndSprint, Why: "cancelled by " + c.Actor}
+	default:
+		return errNoChange
+	}
+	return nil
+}
+
+var (
+	errNoChange = errors.New("the request names no change that this server knows")
+	errHeard    = errors.New("the node is alive")
+	errZone     = errors.New("unknown time zone")
+)
+
+// silent refuses to take a node for gone that has just been heard.
+func (d *desk) silent(node string) error {
+	if v, ok := d.table.View(node, d.now()); ok && v.Age <= d.timing.Lost {
+		return fmt.Errorf("%s was heard %s ago: %w", node, cli.Age(v.Age), errHeard)
+	}
+	return nil
+}
+
+func checkZone(name string) error {
+	if _, err := time.LoadLocation(name); err != nil {
+		return fmt.Errorf("%q: %w", name, errZone)
+	}
+	return nil
+}
+
+// rootOr is the domain named, or the root when none is.
+func rootOr(s *ledger.State, domain string) string {
+	if t := s.Tree(); domain == "" && t != nil {
+		return t.Root().Name
+	}
+	return domain
+}
+
+func domainSetting(x *headroomv1.SetDomain) *ledger.SetDomain {
+	out := &ledger.SetDomain{
+		Name: x.GetName(), Parent: x.GetParent(), Budget: units.Power(x.GetBudgetUw()), Unmanaged: power(x.UnmanagedUw), Rating: power(x.RatingUw),
+		Margin: x.Margin,
+	}
+	if x.BootNodes != nil {
+		n := int(x.GetBootNodes())
+		out.BootNodes = &n
+	}
+	if x.LostCharge != nil {
+		l := ledger.LostCharge(x.GetLostCharge())
+		out.LostCharge = &l
+	}
+	return out
+}
+
+// nodeSettings are the settings of a node after a change: what is named is
+// replaced or cleared, the rest stays.
+func nodeSettings(s *ledger.State, x *headroomv1.SetNode) (ledger.Settings, error) {
+	out, in := s.Nodes[x.GetNode()].Settings, x.GetSettings()
+	out.Labels = maps.Clone(out.Labels)
+	for _, name := range x.GetClear() {
+		switch name {
+		case "min":
+			out.Min = nil
+		case "max":
+			out.Max = nil
+		case "fail-safe":
+			out.FailSafe = nil
+		case "weight":
+			out.Weight = nil
+		case "bmc":
+			out.BMC = ""
+		case "labels":
+			out.Labels = nil
+		default:
+			return out, fmt.Errorf("%w: %q is none of min, max, fail-safe, weight, bmc, labels", ledger.ErrSettings, name)
+		}
+	}
+	out.Min, out.Max, out.FailSafe = orPower(in.MinUw, out.Min), orPower(in.MaxUw, out.Max), orPower(in.FailSafeUw, out.FailSafe)
+	if in != nil && in.Weight != nil {
+		out.Weight = in.Weight
+	}
+	if in.GetBmc() != "" {
+		out.BMC = in.GetBmc()
+	}
+	for k, v := range in.GetLabels() {
+		if out.Labels == nil {
+			out.Labels = map[string]string{}
+		}
+		out.Labels[k] = v
+	}
+	for _, k := range x.GetRemoveLabels() {
+		delete(out.Labels, k)
+	}
+	return out, nil
+}
+
+func orPower(uw *int64, otherwise *units.Power) *units.Power {
+	if uw == nil {
+		return otherwise
+	}
+	p := units.Power(*uw)
+	return &p
+}
+
+// sprintGrant is a sprint on every node named, up to the cap asked for or to
+// what each can draw at most.
+func sprintGrant(s *ledger.State, x *headroomv1.GrantSprint) *ledger.GrantSprint {
+	out := &ledger.GrantSprint{
+		ID: x.GetId(), Job: x.GetJob(), Class: x.GetClass(), Domain: rootOr(s, x.GetDomain()),
+		Duration: time.Duration(x.GetDurationMs()) * time.Millisecond,
+	}
+	names := slices.Sorted(slices.Values(x.GetNodes()))
+	for _, name := range slices.Compact(names) {
+		to := units.Power(x.GetCapUw())
+		if to == 0 {
+			to = s.Nodes[name].Most()
+		}
+		out.Caps = append(out.Caps, ledger.Target{Node: name, Cap: to})
+	}
+	return out
+}
+
+// changeRefusals are the refusals of changes that operators say.
+func changeRefusals() []refusalRule {
+	bad, fixed := connect.CodeInvalidArgument, connect.CodeFailedPrecondition
+	return []refusalRule{
+		{errNoChange, bad, "usage", cli.ExitUsage, "use a coordinator command of this version"},
+		{errHeard, fixed, "alive", cli.ExitRefused, "stop its powerd or switch the machine off first, and wait until coordinator node list says lost"},
+		{errZone, bad, "usage", cli.ExitUsage, "a zone is an IANA name like Europe/Berlin; UTC is the default"},
+		{errUnknownAlarm, connect.CodeNotFound, "unknown-alarm", cli.ExitUsage, "coordinator alarm list shows the keys"},
+		{ledger.ErrBraked, fixed, "braked", cli.ExitRefused, "coordinator brake show tells who set it; coordinator brake lift lifts it"},
+		{ledger.ErrRestored, fixed, "restored", cli.ExitRefused, "wait until every node has reported, or tell which are off: coordinator node remove NODE --powered-off"},
+		{ledger.ErrRules, fixed, "old-rules", cli.ExitRefused, "update every server first: coordinator member list shows their versions"},
+		{ledger.ErrParent, bad, "usage", cli.ExitUsage, "add a new domain and move its nodes: coordinator node set NODE --domain"},
+		{ledger.ErrDomain, bad, "usage", cli.ExitUsage, "coordinator domain list shows what is set"},
+		{ledger.ErrInUse, fixed, "in-use", cli.ExitRefused, "move or remove what stands in it first"},
+		{ledger.ErrSettings, bad, "usage", cli.ExitUsage, "coordinator node show NODE -o json shows what the node declares"},
+		{ledger.ErrMoving, fixed, "moving", cli.ExitRefused, "wait until the node has acknowledged its last move"},
+		{ledger.ErrUnknownSprint, connect.CodeNotFound, "unknown-sprint", cli.ExitUsage, "coordinator sprint list shows the sprints"},
+		{ledger.ErrSprint, fixed, "no-sprint", cli.ExitRefused, "coordinator sprint list shows the budget of energy and who sprints"},
+		{ledger.ErrUnknownSchedule, connect.CodeNotFound, "unknown-schedule", cli.ExitUsage, "coordinator budget schedule list shows them"},
+		{ledger.ErrSchedule, bad, "usage", cli.ExitUsage, "five fields as in crontab(5), e.g. \"0 18 * * 1-5\""},
+		{ledger.ErrPast, bad, "usage", cli.ExitUsage, "give a time to come"},
+		{budget.ErrPolicy, bad, "usage", cli.ExitUsage, "coordinator policy list shows them"},
+	}
+}

@@ -1,0 +1,105 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/ledger"
+)
+
+// clockRetry is how often a raise is tried again that too few clocks agreed to.
+const clockRetry = 10 * time.Second
+
+// clockwork carries out budgets by the clock. It is the desk's.
+type clockwork struct {
+	// read asks every server for its wall clock; it runs beside the desk.
+	read    func(ctx context.Context) (servers map[string]int64, voters int)
+	asking  bool
+	next    time.Duration // no raise is tried before, leader's monotonic time
+	trouble string        // why a raise waits, in words
+}
+
+// followClock carries out what is due. A lower goes at once by this server's own
+// clock: the safe direction needs nobody's word. A raise waits for the clocks of
+// the others, which are asked beside the desk.
+func (d *desk) followClock(ctx context.Context) {
+	wall := time.Now()
+	var due []ledger.Coming
+	var lower bool
+	d.machine.view(func(s *ledger.State) {
+		if due = ledger.Due(s, wall); len(due) > 0 {
+			lower = due[0].Beneath || due[0].Budget <= s.Domains[due[0].Domain].Budget
+		}
+	})
+	switch {
+	case len(due) == 0:
+		d.clock.trouble = ""
+	case lower:
+		d.byClock(ctx, due[0], nil, 0)
+	case !d.clock.asking && d.now() >= d.clock.next:
+		d.clock.asking = true
+		go d.askClocks(ctx, due[0])
+	}
+}
+
+// askClocks reads the clocks and hands them to the desk.
+func (d *desk) askClocks(ctx context.Context, c ledger.Coming) {
+	clocks, voters := d.clock.read(ctx)
+	_ = d.post(ctx, func() { // a desk that has closed leaves it to the next leader
+		d.clock.asking = false
+		d.byClock(ctx, c, clocks, voters)
+	})
+}
+
+// byClock proposes one budget that is due.
+func (d *desk) byClock(ctx context.Context, x ledger.Coming, clocks map[string]int64, voters int) {
+	c := ledger.Command{Actor: "clock", Reason: "until " + x.At.UTC().Format(time.RFC3339)}
+	if x.Schedule != "" {
+		c.Actor, c.Reason = "schedule:"+x.Schedule, "schedule"
+	}
+	set := &ledger.SetBudget{
+		Domain: x.Domain, Budget: x.Budget,
+		Clock: &ledger.Clock{Schedule: x.Schedule, Due: x.At.UnixMicro(), Servers: clocks, Voters: voters},
+	}
+	c.Budget = set
+	d.machine.view(func(s *ledger.State) {
+		if plan, err := ledger.PlanBudget(s, d.table, d.now(), x.Domain, x.Budget); err == nil && !x.Beneath {
+			set.Targets = plan.Lowers()
+		}
+	})
+	out := &headroomv1.SetBudgetResponse{Meta: &headroomv1.Meta{}}
+	err := d.commitBudget(ctx, c, out)
+	if err == nil {
+		d.clock.trouble, d.clock.next = "", 0
+		d.logger.Info("budget changed by the clock", slog.String("domain", x.Domain), slog.Float64("budget_w", x.Budget.Watts()), slog.String("schedule", x.Schedule))
+		return
+	}
+	d.clock.next = d.now() + clockRetry
+	d.clock.trouble = fmt.Sprintf("%s should go to %v since %s: %s", x.Domain, x.Budget, x.At.UTC().Format(time.RFC3339), plain(err))
+	d.logger.Warn("budget not changed by the clock", slog.String("domain", x.Domain), slog.Any("error", err))
+}
+
+// clocks asks every server for its wall clock, as of one moment of this server's:
+// half the time that the answer took is added.
+func (s *server) clocks(ctx context.Context) (map[string]int64, int) {
+	began := time.Now()
+	out, voters := map[string]int64{}, 0
+	for _, m := range s.members(ctx) {
+		if m.GetVoter() {
+			voters++
+		}
+		if m.ClockUs != nil && m.GetVoter() {
+			out[m.GetId()] = m.GetClockUs()
+		}
+	}
+	late := time.Since(began) / 2
+	for id := range out {
+		if id != s.cfg.ID {
+			out[id] += late.Microseconds()
+		}
+	}
+	return out, voters
+}
