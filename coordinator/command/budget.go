@@ -1,9 +1,6 @@
 package command
 
 import (
-	"bufio"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -19,7 +16,7 @@ import (
 
 func budgetCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{Use: "budget", Short: "Show and change what a domain may draw", Example: "  coordinator budget show\n  coordinator budget set 2800W"}
-	group.AddCommand(budgetShow(o), budgetSet(o), budgetPlan(o))
+	group.AddCommand(budgetShow(o), budgetSet(o), budgetPlan(o), budgetHistory(o), budgetRollback(o), scheduleCommand(o))
 	return group
 }
 
@@ -37,11 +34,7 @@ func budgetShow(o *operator) *cobra.Command {
 					return err
 				}
 				staleNote(cmd, r.GetMeta())
-				items := make([]domainItem, 0, len(r.GetDomains()))
-				for _, d := range r.GetDomains() {
-					items = append(items, newDomainItem(d))
-				}
-				return o.print(cmd, &w, wrap("BudgetList", r.GetMeta(), items), func(out io.Writer) error { return o.domainTable(out, r.GetDomains()) })
+				return o.print(cmd, &w, wrap("BudgetList", r.GetMeta(), domainItems(r.GetDomains())), func(out io.Writer) error { return o.domainTable(out, r.GetDomains()) })
 			})
 		},
 	}
@@ -58,22 +51,33 @@ func first(args []string) string {
 }
 
 type domainItem struct {
-	Domain     string   `json:"domain"`
-	Parent     *string  `json:"parent"`
-	BudgetW    float64  `json:"budget_w"`
-	ReservedW  float64  `json:"reserved_w"`
-	UnmanagedW float64  `json:"unmanaged_w"`
-	HeadroomW  float64  `json:"headroom_w"`
-	FloorW     float64  `json:"floor_w"`
-	MeasuredW  *float64 `json:"measured_w"`
-	Nodes      uint32   `json:"nodes"`
+	Domain       string   `json:"domain"`
+	Parent       *string  `json:"parent"`
+	BudgetW      float64  `json:"budget_w"`
+	ReservedW    float64  `json:"reserved_w"`
+	UnmanagedW   float64  `json:"unmanaged_w"`
+	HeadroomW    float64  `json:"headroom_w"`
+	FloorW       float64  `json:"floor_w"`
+	MeasuredW    *float64 `json:"measured_w"`
+	MeasuredBy   *string  `json:"measured_by"`
+	Nodes        uint32   `json:"nodes"`
+	RatingW      *float64 `json:"rating_w"`
+	Margin       float64  `json:"margin"`
+	BootNodes    uint32   `json:"boot_nodes"`
+	BootReserveW float64  `json:"boot_reserve_w"`
+	LostCharge   *string  `json:"lost_charge"`
+	BackW        *float64 `json:"back_w"`
+	BackAt       *string  `json:"back_at"`
 }
 
 func newDomainItem(d *headroomv1.Domain) domainItem {
 	return domainItem{
 		Domain: d.GetName(), Parent: cli.Known(d.GetParent(), d.GetParent() != ""), BudgetW: watts(d.GetBudgetUw()), ReservedW: watts(d.GetReservedUw()),
 		UnmanagedW: watts(d.GetUnmanagedUw()), HeadroomW: watts(d.GetHeadroomUw()), FloorW: watts(d.GetFloorUw()), MeasuredW: optWatts(d.MeasuredUw),
-		Nodes: d.GetNodes(),
+		Nodes: d.GetNodes(), MeasuredBy: cli.Known(d.GetMeasuredBy(), d.GetMeasuredBy() != ""),
+		RatingW: cli.Known(watts(d.GetRatingUw()), d.GetRatingUw() > 0), Margin: d.GetMargin(), BootNodes: d.GetBootNodes(),
+		BootReserveW: watts(d.GetBootReserveUw()), LostCharge: cli.Known(d.GetLostCharge(), d.GetLostCharge() != ""),
+		BackW: optWatts(d.BackUw), BackAt: cli.Known(stamped(d.GetBackAtUs()), d.BackUw != nil),
 	}
 }
 
@@ -90,29 +94,19 @@ func (o *operator) domainTable(w io.Writer, domains []*headroomv1.Domain) error 
 
 // budgetChange is one `budget set` or `budget plan`.
 type budgetChange struct {
-	o        *operator
+	changing
 	domain   string
 	to       units.Power
-	reason   string
-	request  string
-	check    uint64
-	checked  bool
+	until    untilFlag
 	force    bool
-	dryRun   bool
 	exitCode bool
-	yes      bool
 	wait     time.Duration
 }
 
 func (b *budgetChange) args(args []string) error {
-	p, err := units.ParsePower(args[0])
+	p, err := parsePower("budget", args[0])
 	if err != nil {
-		e := cli.Usage("budget %s", err)
-		e.Hint = "a power is a number with its unit, e.g. 2800W or 2.8kW"
-		if pe, ok := errors.AsType[*units.ParseError](err); ok && pe.Suggestion != "" {
-			e.Hint = "did you mean " + pe.Suggestion + "?"
-		}
-		return e
+		return err
 	}
 	if p <= 0 {
 		e := cli.Usage("budget %s: a domain's budget must be above 0 W", args[0])
@@ -124,32 +118,81 @@ func (b *budgetChange) args(args []string) error {
 }
 
 func budgetSet(o *operator) *cobra.Command {
-	b := &budgetChange{o: o}
+	b := &budgetChange{changing: changing{o: o}}
 	cmd := &cobra.Command{
 		Use: "set POWER [DOMAIN]", Short: "Change what a domain may draw; without DOMAIN the whole site", Args: cobra.RangeArgs(1, 2),
-		Example: "  coordinator budget set 2800W --reason \"feeder B maintenance\"\n  coordinator budget set 1.2kW rack/r1 --dry-run",
+		Example: "  coordinator budget set 2800W --reason \"feeder B maintenance\" --until 18:00\n  coordinator budget set 1.2kW rack/r1 --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := b.args(args); err != nil {
 				return err
 			}
-			b.checked = cmd.Flags().Changed("check-revision")
 			return b.run(cmd)
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&b.reason, "reason", "", "why, for the audit log")
-	f.StringVar(&b.request, "request-id", "", "idempotency key; the same key is carried out once")
-	f.Uint64Var(&b.check, "check-revision", 0, "refuse if budgets or nodes changed after this revision")
-	f.BoolVar(&b.force, "force", false, "accept a budget below the floor: every node is driven to its fail-safe cap")
-	f.BoolVar(&b.dryRun, "dry-run", false, "tell what would change, change nothing")
-	f.BoolVar(&b.exitCode, "exit-code", false, "with --dry-run: exit 10 when there would be changes")
-	f.BoolVar(&b.yes, "yes", false, "do not ask before raising")
-	f.DurationVar(&b.wait, "wait", 10*time.Second, "wait so long for the nodes to read back their new caps; 0s returns after the commit")
+	b.setFlags(cmd)
+	cmd.Flags().Var(&b.until, "until", "when the budget of now comes back: 18:00, 2026-11-21T18:00:00Z, or a span like 2h")
 	return cmd
 }
 
+func (b *budgetChange) setFlags(cmd *cobra.Command) {
+	b.flags(cmd)
+	b.asksFlag(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&b.force, "force", false, "accept a budget below the floor: every node is driven to its fail-safe cap")
+	f.BoolVar(&b.exitCode, "exit-code", false, "with --dry-run: exit 10 when there would be changes")
+	f.DurationVar(&b.wait, "wait", 10*time.Second, "wait so long for the nodes to read back their new caps; 0s returns after the commit")
+}
+
+// untilFlag is a moment to come.
+type untilFlag struct {
+	at  time.Time
+	now func() time.Time
+}
+
+// String is the moment as it was understood.
+func (u *untilFlag) String() string {
+	if u.at.IsZero() {
+		return ""
+	}
+	return u.at.Format(time.RFC3339)
+}
+
+// Type is the word for the value in help texts.
+func (u *untilFlag) Type() string { return "time" }
+
+// Set reads a time of day (the next one, local time), a full time, or a span from now.
+func (u *untilFlag) Set(s string) error {
+	now := time.Now()
+	if u.now != nil {
+		now = u.now()
+	}
+	if d, err := time.ParseDuration(s); err == nil && d > 0 {
+		u.at = now.Add(d)
+		return nil
+	}
+	if t, err := time.Parse(time.RFC3339, s); err == nil {
+		u.at = t
+		return nil
+	}
+	for _, form := range []string{time.DateTime, "2006-01-02 15:04"} {
+		if t, err := time.ParseInLocation(form, s, now.Location()); err == nil {
+			u.at = t
+			return nil
+		}
+	}
+	t, err := time.ParseInLocation("15:04", s, now.Location())
+	if err != nil {
+		return fmt.Errorf("%q is no time: 18:00, 2026-11-21T18:00:00Z or a span like 2h", s)
+	}
+	u.at = time.Date(now.Year(), now.Month(), now.Day(), t.Hour(), t.Minute(), 0, 0, now.Location())
+	if !u.at.After(now) {
+		u.at = u.at.AddDate(0, 0, 1)
+	}
+	return nil
+}
+
 func budgetPlan(o *operator) *cobra.Command {
-	b := &budgetChange{o: o, dryRun: true}
+	b := &budgetChange{changing: changing{o: o, dryRun: true}}
 	cmd := &cobra.Command{
 		Use: "plan POWER [DOMAIN]", Short: "Tell what a budget would change, node by node, and change nothing", Args: cobra.RangeArgs(1, 2),
 		Example: "  coordinator budget plan 2800W",
@@ -166,10 +209,7 @@ func budgetPlan(o *operator) *cobra.Command {
 }
 
 func (b *budgetChange) run(cmd *cobra.Command) error {
-	if b.request == "" {
-		b.request = cli.RequestID()
-	}
-	plan, err := b.send(cmd.Context(), true)
+	plan, err := b.ask(cmd, true)
 	if err != nil {
 		return b.named(err)
 	}
@@ -177,11 +217,12 @@ func (b *budgetChange) run(cmd *cobra.Command) error {
 		return b.planned(cmd, plan)
 	}
 	if b.to > units.Power(plan.GetBefore().GetBudgetUw()) {
-		if err := b.confirm(cmd, plan); err != nil {
+		question := fmt.Sprintf("raise %s from %s to %s", plan.GetBefore().GetName(), shownWatts(plan.GetBefore().GetBudgetUw()), cli.Watts(b.to))
+		if err := b.confirm(cmd, question); err != nil {
 			return err
 		}
 	}
-	done, err := b.send(cmd.Context(), false)
+	done, err := b.ask(cmd, false)
 	if err != nil {
 		return b.named(err)
 	}
@@ -192,24 +233,13 @@ func (b *budgetChange) run(cmd *cobra.Command) error {
 	return b.verdict(done, confirmed, waited)
 }
 
-// send asks the leader to plan the change, or to make it.
-func (b *budgetChange) send(ctx context.Context, dry bool) (*headroomv1.SetBudgetResponse, error) {
-	req := &headroomv1.SetBudgetRequest{
-		Domain: b.domain, BudgetUw: int64(b.to), Force: b.force, DryRun: dry,
-		Change: &headroomv1.Change{Actor: actor(), Reason: b.reason, RequestId: b.request},
+// ask asks the leader to plan the change, or to make it.
+func (b *budgetChange) ask(cmd *cobra.Command, dry bool) (*headroomv1.SetBudgetResponse, error) {
+	req := &headroomv1.SetBudgetRequest{Domain: b.domain, BudgetUw: int64(b.to), Force: b.force, DryRun: dry, Change: b.message(cmd)}
+	if !b.until.at.IsZero() {
+		req.UntilUs = b.until.at.UnixMicro()
 	}
-	if b.checked {
-		req.Change.CheckRevision = &b.check
-	}
-	return call(ctx, b.o, "budget set", req, headroomv1connect.ClusterServiceClient.SetBudget)
-}
-
-// named adds the request id to an error, so that the same request can be sent again.
-func (b *budgetChange) named(err error) error {
-	if e, ok := errors.AsType[*cli.Error](err); ok {
-		e.RequestID = b.request
-	}
-	return err
+	return call(cmd.Context(), b.o, "budget set", req, headroomv1connect.ClusterServiceClient.SetBudget)
 }
 
 func (b *budgetChange) planned(cmd *cobra.Command, r *headroomv1.SetBudgetResponse) error {
@@ -220,26 +250,6 @@ func (b *budgetChange) planned(cmd *cobra.Command, r *headroomv1.SetBudgetRespon
 		return &cli.Error{Code: "changes", Exit: cli.ExitChanges, Message: "there would be changes", Hint: "coordinator budget set makes them"}
 	}
 	return nil
-}
-
-// confirm asks before a raise: the safe direction is easy, the other one takes a word.
-func (b *budgetChange) confirm(cmd *cobra.Command, plan *headroomv1.SetBudgetResponse) error {
-	if b.yes {
-		return nil
-	}
-	from := shownWatts(plan.GetBefore().GetBudgetUw())
-	if !isTerminal(cmd.InOrStdin()) {
-		return &cli.Error{
-			Code: "unconfirmed", Exit: cli.ExitUsage, Message: fmt.Sprintf("raising %s from %s to %s needs a yes", plan.GetBefore().GetName(), from, cli.Watts(b.to)),
-			Hint: "add --yes when no one is there to be asked",
-		}
-	}
-	cli.Notef(cmd.ErrOrStderr(), "raise %s from %s to %s? [y/N] ", plan.GetBefore().GetName(), from, cli.Watts(b.to))
-	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	if err == nil && strings.EqualFold(strings.TrimSpace(line), "y") {
-		return nil
-	}
-	return &cli.Error{Code: "unconfirmed", Exit: cli.ExitFailed, Message: "not raised", Hint: "answer y, or add --yes"}
 }
 
 // await waits for the read-backs, and tells whether they could be followed at all.
@@ -363,7 +373,11 @@ func (b *budgetChange) closing(r *headroomv1.SetBudgetResponse, confirmed []*hea
 	case r.GetAlready():
 		return "status: already so; nothing changed\n"
 	}
-	text := fmt.Sprintf("committed  revision %d, epoch %d, request %s\n", r.GetMeta().GetRevision(), r.GetMeta().GetEpoch().GetTerm(), b.request)
+	text := fmt.Sprintf("committed  revision %d, epoch %d, request %s", r.GetMeta().GetRevision(), r.GetMeta().GetEpoch().GetTerm(), b.request)
+	if !b.until.at.IsZero() {
+		text += fmt.Sprintf(", back to %s at %s", shownWatts(r.GetBefore().GetBudgetUw()), cli.Clock(b.until.at))
+	}
+	text += "\n"
 	if len(confirmed) == 0 {
 		return text
 	}

@@ -1,3 +1,12 @@
+// Package command is the coordinator program's command line: the server, and what
+// operators ask of it.
+//
+// The one idea: a command asks and prints, it never decides. Every command that
+// changes something sends one request with an idempotency key and tells the
+// revision that it made; every list has the same frame in JSON. Lowering never
+// asks; the direction that is not safe takes a word.
+//
+// What it never does: read the log or the state of a server other than by asking it.
 package command
 
 import (
@@ -32,7 +41,8 @@ func New() *cobra.Command {
 	f := root.PersistentFlags()
 	f.StringVar(&o.addr, "addr", defaultAddr(), "RPC addresses of servers, comma separated (HEADROOM_ADDR)")
 	f.DurationVar(&o.patience, "patience", 5*time.Second, "how long to wait for a leader")
-	root.AddCommand(runCommand(), statusCommand(o), budgetCommand(o), nodeCommand(o), jobCommand(o), memberCommand(o), eventCommand(o),
+	root.AddCommand(runCommand(), statusCommand(o), checkCommand(o), budgetCommand(o), domainCommand(o), nodeCommand(o), leaseCommand(o), policyCommand(o),
+		jobCommand(o), sprintCommand(o), eventCommand(o), alarmCommand(o), memberCommand(o),
 		configCommand(), versionCommand(&o.out))
 	return root
 }

@@ -3,6 +3,8 @@ package command
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -134,38 +136,94 @@ func serversLine(members []*headroomv1.Member) string {
 	return fmt.Sprintf("%s   (tolerates %d failures)", strings.Join(parts, ", "), tolerates)
 }
 
+// nodeSelection says which nodes a list is about.
+type nodeSelection struct {
+	domain string
+	labels []string
+}
+
+func (x *nodeSelection) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&x.domain, "domain", "", "only nodes of this domain")
+	cmd.Flags().StringSliceVarP(&x.labels, "labels", "l", nil, "only nodes with these labels, NAME=VALUE")
+}
+
+// of are the nodes that are meant. names may hold folded sets; none means all.
+func (x *nodeSelection) of(nodes []*headroomv1.Node, names []string) ([]*headroomv1.Node, error) {
+	var wanted []string
+	for _, n := range names {
+		set, err := cli.ParseNodeSet(trimmed("node", n))
+		if err != nil {
+			return nil, err
+		}
+		wanted = append(wanted, set...)
+	}
+	for _, name := range wanted {
+		if !slices.ContainsFunc(nodes, func(n *headroomv1.Node) bool { return n.GetName() == name }) {
+			e := cli.Usage("node %q: unknown node", name)
+			e.Code, e.Hint = "unknown-node", "coordinator node list lists the nodes"
+			return nil, e
+		}
+	}
+	var out []*headroomv1.Node
+	for _, n := range nodes {
+		if (len(names) == 0 || slices.Contains(wanted, n.GetName())) && (x.domain == "" || x.domain == n.GetDomain()) && x.labelled(n) {
+			out = append(out, n)
+		}
+	}
+	return out, nil
+}
+
+func (x *nodeSelection) labelled(n *headroomv1.Node) bool {
+	for _, l := range x.labels {
+		name, value, _ := strings.Cut(l, "=")
+		if got, ok := n.GetSettings().GetLabels()[name]; !ok || got != value {
+			return false
+		}
+	}
+	return true
+}
+
 func nodeCommand(o *operator) *cobra.Command {
-	group := &cobra.Command{Use: "node", Short: "Show nodes", Example: "  coordinator node list"}
-	var w watching
-	stale := false
-	fetch := func(cmd *cobra.Command, name string) error {
-		return w.run(cmd, func() error {
-			r, err := call(cmd.Context(), o, "node list", &headroomv1.ListNodesRequest{Node: name, Stale: stale}, headroomv1connect.ClusterServiceClient.ListNodes)
-			if err != nil {
-				return err
-			}
-			staleNote(cmd, r.GetMeta())
-			items := make([]nodeItem, 0, len(r.GetNodes()))
-			for _, n := range r.GetNodes() {
-				items = append(items, newNodeItem(n))
-			}
-			return o.print(cmd, &w, wrap("NodeList", r.GetMeta(), items), func(out io.Writer) error { return o.nodeTable(out, r.GetNodes()) })
-		})
-	}
-	list := &cobra.Command{
-		Use: "list", Short: "List the nodes with cap, power and state", Args: cobra.NoArgs, Example: "  coordinator node list -o json",
-		RunE: func(cmd *cobra.Command, _ []string) error { return fetch(cmd, "") },
-	}
-	show := &cobra.Command{
-		Use: "show NODE", Short: "Show one node", Args: cobra.ExactArgs(1), Example: "  coordinator node show n03 -o wide",
-		RunE: func(cmd *cobra.Command, args []string) error { return fetch(cmd, strings.TrimPrefix(args[0], "node/")) },
-	}
-	for _, c := range []*cobra.Command{list, show} {
-		w.flags(c)
-		c.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
-	}
-	group.AddCommand(list, show)
+	group := &cobra.Command{Use: "node", Short: "Show and change nodes", Example: "  coordinator node list\n  coordinator node set n03 --weight 2"}
+	group.AddCommand(
+		nodeList(o, "list [NODE...]", "List the nodes with cap, power and state", false, cobra.ArbitraryArgs, "  coordinator node list --domain rack/r1"),
+		nodeList(o, "show NODE...", "Show some nodes", false, cobra.MinimumNArgs(1), "  coordinator node show n03 -o wide"),
+		nodeList(o, "watch [NODE...]", "List the nodes again and again", true, cobra.ArbitraryArgs, "  coordinator node watch --interval 2s"),
+	)
+	group.AddCommand(nodeChanges(o)...)
 	return group
+}
+
+func nodeList(o *operator, use, short string, watch bool, args cobra.PositionalArgs, example string) *cobra.Command {
+	var w watching
+	var x nodeSelection
+	stale := false
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: args, Example: example,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			w.on = w.on || watch
+			return w.run(cmd, func() error {
+				r, err := call(cmd.Context(), o, "node list", &headroomv1.ListNodesRequest{Stale: stale}, headroomv1connect.ClusterServiceClient.ListNodes)
+				if err != nil {
+					return err
+				}
+				staleNote(cmd, r.GetMeta())
+				nodes, err := x.of(r.GetNodes(), args)
+				if err != nil {
+					return err
+				}
+				items := make([]nodeItem, 0, len(nodes))
+				for _, n := range nodes {
+					items = append(items, newNodeItem(n))
+				}
+				return o.print(cmd, &w, wrap("NodeList", r.GetMeta(), items), func(out io.Writer) error { return o.nodeTable(out, nodes) })
+			})
+		},
+	}
+	w.flags(cmd)
+	x.flags(cmd)
+	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	return cmd
 }
 
 type leaseItem struct {
@@ -197,6 +255,20 @@ type nodeItem struct {
 	Version      *string     `json:"version"`
 	MachineID    string      `json:"machine_id"`
 	Health       []alarmItem `json:"health"`
+
+	MinW       float64           `json:"min_w"`
+	Labels     map[string]string `json:"labels"`
+	BMC        *string           `json:"bmc"`
+	MovingFrom *string           `json:"moving_from"`
+	OffBy      *string           `json:"off_by"`
+	Sprint     *nodeSprintItem   `json:"sprint"`
+}
+
+type nodeSprintItem struct {
+	ID        string  `json:"id"`
+	CapW      float64 `json:"cap_w"`
+	DurationS float64 `json:"duration_s"`
+	EscrowJ   float64 `json:"escrow_j"`
 }
 
 func newNodeItem(n *headroomv1.Node) nodeItem {
@@ -207,6 +279,12 @@ func newNodeItem(n *headroomv1.Node) nodeItem {
 		Weight: n.GetWeight(), LimitedRatio: n.LimitedRatio, HeardS: seconds(n.HeardMs), Domain: n.GetDomain(), MachineID: n.GetMachineId(),
 		Lease: leaseItem{Epoch: n.GetStamp().GetEpoch().GetTerm(), Seq: n.GetStamp().GetSeq(), RemainingS: seconds(n.LeaseMs)},
 		Rung:  cli.Known(n.GetRung(), n.GetRung() != ""), Version: cli.Known(n.GetVersion(), n.GetVersion() != ""), Health: []alarmItem{},
+		MinW: watts(n.GetLeastUw()), Labels: map[string]string{}, BMC: cli.Known(n.GetSettings().GetBmc(), n.GetSettings().GetBmc() != ""),
+		MovingFrom: cli.Known(n.GetMovingFrom(), n.GetMovingFrom() != ""), OffBy: cli.Known(n.GetOffBy(), n.GetOffBy() != ""),
+	}
+	maps.Copy(item.Labels, n.GetSettings().GetLabels())
+	if p := n.GetSprint(); p != nil {
+		item.Sprint = &nodeSprintItem{p.GetId(), watts(p.GetCapUw()), float64(p.GetDurationMs()) / 1000, joules(p.GetEscrowUj())}
 	}
 	for _, h := range n.GetHealth() {
 		item.Health = append(item.Health, alarmItem{h.GetCode(), h.GetSeverity(), h.GetText(), h.GetHint()})
@@ -321,8 +399,10 @@ func eventCommand(o *operator) *cobra.Command {
 	var limit uint32
 	stale := false
 	list := &cobra.Command{
-		Use: "list", Short: "List what was changed, by whom, and why", Args: cobra.NoArgs, Example: "  coordinator event list --since 120",
+		Use: "list", Aliases: []string{"watch"}, Short: "List what was changed, by whom, and why; watch goes on", Args: cobra.NoArgs,
+		Example: "  coordinator event list --since 120\n  coordinator event watch",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			w.on = w.on || cmd.CalledAs() == "watch"
 			return w.run(cmd, func() error {
 				req := &headroomv1.ListEventsRequest{SinceRevision: since, Limit: limit, Stale: stale}
 				r, err := call(cmd.Context(), o, "event list", req, headroomv1connect.ClusterServiceClient.ListEvents)

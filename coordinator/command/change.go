@@ -1,0 +1,181 @@
+package command
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/units"
+)
+
+// changing are the flags that every command which changes something has.
+type changing struct {
+	o       *operator
+	reason  string
+	request string
+	check   uint64
+	checked bool
+	dryRun  bool
+	yes     bool
+}
+
+func (c *changing) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&c.reason, "reason", "", "why, for the audit log")
+	f.StringVar(&c.request, "request-id", "", "idempotency key; the same key is carried out once")
+	f.Uint64Var(&c.check, "check-revision", 0, "refuse if budgets or nodes changed after this revision")
+	f.BoolVar(&c.dryRun, "dry-run", false, "tell what would change, change nothing")
+}
+
+// asksFlag is for commands in the direction that is not safe.
+func (c *changing) asksFlag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&c.yes, "yes", false, "do not ask")
+}
+
+// message is who asks, why and under which key.
+func (c *changing) message(cmd *cobra.Command) *headroomv1.Change {
+	if c.request == "" {
+		c.request = cli.RequestID()
+	}
+	m := &headroomv1.Change{Actor: actor(), Reason: c.reason, RequestId: c.request}
+	if cmd.Flags().Changed("check-revision") {
+		m.CheckRevision = &c.check
+	}
+	return m
+}
+
+// named adds the request id to an error, so that the same request can be sent again.
+func (c *changing) named(err error) error {
+	if e, ok := errors.AsType[*cli.Error](err); ok {
+		e.RequestID = c.request
+	}
+	return err
+}
+
+// confirm asks before the direction that is not safe: it takes a word.
+func (c *changing) confirm(cmd *cobra.Command, question string) error {
+	if c.yes || c.dryRun {
+		return nil
+	}
+	if !isTerminal(cmd.InOrStdin()) {
+		return &cli.Error{Code: "unconfirmed", Exit: cli.ExitUsage, Message: question + " needs a yes", Hint: "add --yes when no one is there to be asked"}
+	}
+	cli.Notef(cmd.ErrOrStderr(), "%s? [y/N] ", question)
+	line, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	if err == nil && strings.EqualFold(strings.TrimSpace(line), "y") {
+		return nil
+	}
+	return &cli.Error{Code: "unconfirmed", Exit: cli.ExitFailed, Message: "nothing changed", Hint: "answer y, or add --yes"}
+}
+
+// send carries out one change and prints what it did.
+func (c *changing) send(cmd *cobra.Command, doing string, r *headroomv1.ChangeRequest) error {
+	r.Change, r.DryRun = c.message(cmd), c.dryRun
+	out, err := call(cmd.Context(), c.o, doing, r, headroomv1connect.ClusterServiceClient.Change)
+	if err != nil {
+		return c.named(err)
+	}
+	return c.print(cmd, out)
+}
+
+type changeItem struct {
+	What      string       `json:"what"`
+	Before    []domainItem `json:"before"`
+	After     []domainItem `json:"after"`
+	Already   bool         `json:"already"`
+	DryRun    bool         `json:"dry_run"`
+	RequestID string       `json:"request_id"`
+}
+
+func (c *changing) print(cmd *cobra.Command, r *headroomv1.ChangeResponse) error {
+	if c.o.out.IsJSON() {
+		item := changeItem{
+			What: r.GetWhat(), Before: domainItems(r.GetBefore()), After: domainItems(r.GetAfter()), Already: r.GetAlready(), DryRun: c.dryRun,
+			RequestID: c.request,
+		}
+		return c.o.out.JSON(cmd.OutOrStdout(), wrap("Change", r.GetMeta(), []changeItem{item}))
+	}
+	return c.text(cmd.OutOrStdout(), r)
+}
+
+func (c *changing) text(w io.Writer, r *headroomv1.ChangeResponse) error {
+	var b strings.Builder
+	switch {
+	case r.GetAlready():
+		b.WriteString("status: already so; nothing changed\n")
+	case c.dryRun:
+		fmt.Fprintf(&b, "would be: %s\n", r.GetWhat())
+	default:
+		fmt.Fprintln(&b, r.GetWhat())
+	}
+	for i, after := range r.GetAfter() {
+		before := r.GetBefore()[i]
+		fmt.Fprintf(&b, "%s  reserved %s -> %s, headroom %s -> %s\n", after.GetName(), shownWatts(before.GetReservedUw()), shownWatts(after.GetReservedUw()),
+			shownWatts(before.GetHeadroomUw()), shownWatts(after.GetHeadroomUw()))
+	}
+	switch {
+	case c.dryRun:
+		b.WriteString("nothing changed\n")
+	case !r.GetAlready():
+		fmt.Fprintf(&b, "committed  revision %d, epoch %d, request %s\n", r.GetMeta().GetRevision(), r.GetMeta().GetEpoch().GetTerm(), c.request)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func domainItems(list []*headroomv1.Domain) []domainItem {
+	out := make([]domainItem, 0, len(list))
+	for _, d := range list {
+		out = append(out, newDomainItem(d))
+	}
+	return out
+}
+
+// trimmed is a name without the kind in front of it, as people copy it from other output.
+func trimmed(kind, name string) string { return strings.TrimPrefix(name, kind+"/") }
+
+// powerFlag is a power that may be left out.
+type powerFlag struct{ uw *int64 }
+
+// String is the power as it was given.
+func (p *powerFlag) String() string {
+	if p.uw == nil {
+		return ""
+	}
+	return units.Power(*p.uw).Exact()
+}
+
+// Type is the word for the value in help texts.
+func (p *powerFlag) Type() string { return "power" }
+
+// Set reads a power with its unit.
+func (p *powerFlag) Set(s string) error {
+	v, err := units.ParsePower(s)
+	if err != nil {
+		return err
+	}
+	uw := int64(v)
+	p.uw = &uw
+	return nil
+}
+
+// parsePower reads an argument that is a power.
+func parsePower(what, text string) (units.Power, error) {
+	p, err := units.ParsePower(text)
+	if err == nil {
+		return p, nil
+	}
+	e := cli.Usage("%s %s", what, err)
+	e.Hint = "a power is a number with its unit, e.g. 2800W or 2.8kW"
+	if pe, ok := errors.AsType[*units.ParseError](err); ok && pe.Suggestion != "" {
+		e.Hint = "did you mean " + pe.Suggestion + "?"
+	}
+	return 0, e
+}

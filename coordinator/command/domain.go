@@ -1,0 +1,176 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/units"
+)
+
+func domainCommand(o *operator) *cobra.Command {
+	group := &cobra.Command{
+		Use: "domain", Short: "Show and change the power tree",
+		Example: "  coordinator domain list\n  coordinator domain set rack/r1 --rating 5kW --margin 10%",
+	}
+	group.AddCommand(domainList(o), domainSet(o), domainRemove(o), domainReport(o))
+	return group
+}
+
+func domainList(o *operator) *cobra.Command {
+	var w watching
+	stale := false
+	fetch := func(cmd *cobra.Command, name string) error {
+		return w.run(cmd, func() error {
+			r, err := call(cmd.Context(), o, "domain list", &headroomv1.ListDomainsRequest{Domain: name, Stale: stale}, headroomv1connect.ClusterServiceClient.ListDomains)
+			if err != nil {
+				return err
+			}
+			staleNote(cmd, r.GetMeta())
+			return o.print(cmd, &w, wrap("DomainList", r.GetMeta(), domainItems(r.GetDomains())), func(out io.Writer) error {
+				return o.treeTable(out, r.GetDomains())
+			})
+		})
+	}
+	list := &cobra.Command{
+		Use: "list", Aliases: []string{"show"}, Short: "List the domains with budget, rating and measured power", Args: cobra.MaximumNArgs(1),
+		Example: "  coordinator domain list\n  coordinator domain show rack/r1 -o json",
+		RunE:    func(cmd *cobra.Command, args []string) error { return fetch(cmd, first(args)) },
+	}
+	w.flags(list)
+	list.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	return list
+}
+
+func (o *operator) treeTable(w io.Writer, domains []*headroomv1.Domain) error {
+	var rows [][]string
+	for _, d := range domains {
+		rating, boot := cli.Unknown, cli.Unknown
+		if d.GetRatingUw() > 0 {
+			rating = fmt.Sprintf("%s -%.0f %%", shownWatts(d.GetRatingUw()), 100*d.GetMargin())
+		}
+		if d.GetBootNodes() > 0 {
+			boot = fmt.Sprintf("%s (%d)", shownWatts(d.GetBootReserveUw()), d.GetBootNodes())
+		}
+		row := []string{
+			d.GetName(), shownWatts(d.GetBudgetUw()), rating, shownWatts(d.GetReservedUw()), shownWatts(d.GetUnmanagedUw()), boot,
+			shownWatts(d.GetHeadroomUw()), cli.Opt(d.MeasuredUw, shownWatts), fmt.Sprint(d.GetNodes()), d.GetParent(),
+		}
+		if o.out.IsWide() {
+			back := cli.Unknown
+			if d.BackUw != nil {
+				back = fmt.Sprintf("%s at %s", shownWatts(d.GetBackUw()), cli.Clock(time.UnixMicro(d.GetBackAtUs())))
+			}
+			row = append(row, d.GetMeasuredBy(), d.GetLostCharge(), back)
+		}
+		rows = append(rows, row)
+	}
+	head := []string{"DOMAIN", "BUDGET", "RATING", "RESERVED", "UNMANAGED", "BOOT", "HEADROOM", "MEASURED", "NODES", "PARENT"}
+	if o.out.IsWide() {
+		head = append(head, "MEASURED BY", "LOST-CHARGE", "BACK TO")
+	}
+	return o.out.Table(w, head, rows)
+}
+
+func domainSet(o *operator) *cobra.Command {
+	c := &changing{o: o}
+	x := &headroomv1.SetDomain{}
+	var budget, unmanaged, rating powerFlag
+	var margin percentFlag
+	var boot uint32
+	var lost string
+	cmd := &cobra.Command{
+		Use: "set DOMAIN", Short: "Add a domain, or change its rating, margin, unmanaged watts, boot reserve or lost-charge", Args: cobra.ExactArgs(1),
+		Example: "  coordinator domain set pdu/p1 --parent rack/r1 --budget 2kW\n  coordinator domain set rack/r1 --unmanaged 120W --boot-nodes 2",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			x.Name, x.UnmanagedUw, x.RatingUw, x.Margin = args[0], unmanaged.uw, rating.uw, margin.ratio
+			if budget.uw != nil {
+				x.BudgetUw = *budget.uw
+			}
+			if cmd.Flags().Changed("boot-nodes") {
+				x.BootNodes = &boot
+			}
+			if cmd.Flags().Changed("lost-charge") {
+				x.LostCharge = &lost
+			}
+			return c.send(cmd, "domain set", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetDomain{SetDomain: x}})
+		},
+	}
+	c.flags(cmd)
+	f := cmd.Flags()
+	f.StringVar(&x.Parent, "parent", "", "domain above a new one")
+	f.Var(&budget, "budget", "what a new domain may draw; an existing one's changes by coordinator budget set")
+	f.Var(&unmanaged, "unmanaged", "what no powerd controls there")
+	f.Var(&rating, "rating", "what the breaker or feeder carries")
+	f.Var(&margin, "margin", "part of the rating that no budget may use, e.g. 20%")
+	f.Uint32Var(&boot, "boot-nodes", 0, "how many nodes may reboot at once: so much is kept free for them")
+	f.StringVar(&lost, "lost-charge", "", "what a lost node is charged: keep, or fail-safe once its lease must be over")
+	return cmd
+}
+
+func domainRemove(o *operator) *cobra.Command {
+	c := &changing{o: o}
+	cmd := &cobra.Command{
+		Use: "remove DOMAIN", Short: "Remove a domain with nothing in it", Args: cobra.ExactArgs(1), Example: "  coordinator domain remove pdu/p1 --yes",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := c.confirm(cmd, "remove "+args[0]); err != nil {
+				return err
+			}
+			return c.send(cmd, "domain remove", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RemoveDomain{RemoveDomain: args[0]}})
+		},
+	}
+	c.flags(cmd)
+	c.asksFlag(cmd)
+	return cmd
+}
+
+func domainReport(o *operator) *cobra.Command {
+	var meter string
+	var age time.Duration
+	cmd := &cobra.Command{
+		Use: "report DOMAIN POWER", Short: "Tell what a meter of the domain reads", Args: cobra.ExactArgs(2),
+		Long: "report tells the leader what a meter of the domain reads, e.g. a PDU. It counts for 90 s in place of the sum of the nodes;\n" +
+			"a reading above what is reserved is an alarm. Whatever reads the meter calls this every few seconds.",
+		Example: "  coordinator domain report rack/r1 2310W --meter pdu-7",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := parsePower("report", args[1])
+			if err != nil {
+				return err
+			}
+			req := &headroomv1.ReportMeterRequest{Domain: args[0], PowerUw: int64(p), Meter: meter, AgeMs: age.Milliseconds()}
+			r, err := call(cmd.Context(), o, "domain report", req, headroomv1connect.ClusterServiceClient.ReportMeter)
+			if err != nil {
+				return err
+			}
+			item := meterItem{Domain: args[0], PowerW: p.Watts(), ReservedW: watts(r.GetReservedUw()), Meter: meter}
+			if o.out.IsJSON() {
+				err = o.out.JSON(cmd.OutOrStdout(), wrap("MeterReport", r.GetMeta(), []meterItem{item}))
+			} else {
+				_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s  %s by %s, reserved %s\n", args[0], cli.Watts(p), meter, shownWatts(r.GetReservedUw()))
+			}
+			if err == nil && p > units.Power(r.GetReservedUw()) {
+				err = &cli.Error{
+					Code: "measured-above-reserved", Exit: cli.ExitDegraded,
+					Message: fmt.Sprintf("%s draws %s, charged are only %s", args[0], cli.Watts(p), shownWatts(r.GetReservedUw())),
+					Hint:    "a node draws more than its cap, or more is unmanaged than is set: coordinator node list, coordinator domain set --unmanaged",
+				}
+			}
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&meter, "meter", "meter", "name of the meter")
+	cmd.Flags().DurationVar(&age, "age", 0, "age of the reading")
+	return cmd
+}
+
+type meterItem struct {
+	Domain    string  `json:"domain"`
+	PowerW    float64 `json:"power_w"`
+	ReservedW float64 `json:"reserved_w"`
+	Meter     string  `json:"meter"`
+}

@@ -1,0 +1,197 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/units"
+)
+
+type historyItem struct {
+	Revision   uint64   `json:"revision"`
+	At         string   `json:"at"`
+	Actor      string   `json:"actor"`
+	Domain     string   `json:"domain"`
+	FromW      float64  `json:"from_w"`
+	ToW        float64  `json:"to_w"`
+	Reason     string   `json:"reason"`
+	Until      *string  `json:"until"`
+	Lowered    *uint32  `json:"lowered"`
+	Confirmed  *uint32  `json:"confirmed"`
+	ConfirmedS *float64 `json:"confirmed_s"`
+}
+
+// stamped is a moment of a message for JSON.
+func stamped(us int64) string { return time.UnixMicro(us).UTC().Format(time.RFC3339Nano) }
+
+func budgetHistory(o *operator) *cobra.Command {
+	req := &headroomv1.ListChangesRequest{}
+	var w watching
+	cmd := &cobra.Command{
+		Use: "history [DOMAIN]", Short: "List the changes of budgets, the newest first", Args: cobra.MaximumNArgs(1), Example: "  coordinator budget history --limit 2",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req.Domain = first(args)
+			r, err := call(cmd.Context(), o, "budget history", req, headroomv1connect.ClusterServiceClient.ListChanges)
+			if err != nil {
+				return err
+			}
+			staleNote(cmd, r.GetMeta())
+			items, rows := []historyItem{}, [][]string{}
+			for _, c := range r.GetChanges() {
+				items = append(items, newHistoryItem(c))
+				rows = append(rows, []string{
+					strconv.FormatUint(c.GetRevision(), 10), cli.Clock(time.UnixMicro(c.GetAtUs())), c.GetActor(), c.GetDomain(), shownWatts(c.GetFromUw()),
+					shownWatts(c.GetToUw()), c.GetReason(), confirmedText(c),
+				})
+			}
+			return o.print(cmd, &w, wrap("BudgetHistory", r.GetMeta(), items), func(out io.Writer) error {
+				return o.out.Table(out, []string{"REV", "WHEN", "WHO", "DOMAIN", "FROM", "TO", "REASON", "CONFIRMED"}, rows)
+			})
+		},
+	}
+	cmd.Flags().Uint32Var(&req.Limit, "limit", 0, "only the newest so many; 0 is all that are kept")
+	cmd.Flags().BoolVar(&req.Stale, "stale", false, "ask the addressed server itself, without the leader")
+	return cmd
+}
+
+func newHistoryItem(c *headroomv1.BudgetChange) historyItem {
+	item := historyItem{
+		Revision: c.GetRevision(), At: stamped(c.GetAtUs()), Actor: c.GetActor(), Domain: c.GetDomain(), FromW: watts(c.GetFromUw()), ToW: watts(c.GetToUw()),
+		Reason: c.GetReason(), Until: cli.Known(stamped(c.GetUntilUs()), c.GetUntilUs() != 0), Lowered: c.Lowered, Confirmed: c.Confirmed,
+	}
+	if c.ConfirmedMs != nil {
+		s := c.GetConfirmedMs() / 1000
+		item.ConfirmedS = &s
+	}
+	return item
+}
+
+func confirmedText(c *headroomv1.BudgetChange) string {
+	switch {
+	case c.Lowered == nil:
+		return cli.Unknown
+	case c.ConfirmedMs == nil:
+		return fmt.Sprintf("%d/%d", c.GetConfirmed(), c.GetLowered())
+	}
+	return fmt.Sprintf("%.1fs, %d/%d", c.GetConfirmedMs()/1000, c.GetConfirmed(), c.GetLowered())
+}
+
+// budgetRollback sets a budget to what it was at a revision: it is a `budget set`
+// with the amount from the history.
+func budgetRollback(o *operator) *cobra.Command {
+	b := &budgetChange{changing: changing{o: o}}
+	var revision uint64
+	cmd := &cobra.Command{
+		Use: "rollback REVISION [DOMAIN]", Short: "Set a budget to what it was at a revision", Args: cobra.RangeArgs(1, 2),
+		Example: "  coordinator budget rollback 4120 --reason \"maintenance is over\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			if revision, err = strconv.ParseUint(args[0], 10, 64); err != nil {
+				return cli.Usage("%q is no revision; coordinator budget history lists them", args[0])
+			}
+			req := &headroomv1.RollbackRequest{Revision: revision, Domain: first(args[1:]), Force: b.force, DryRun: true, Change: b.message(cmd)}
+			plan, err := call(cmd.Context(), o, "budget rollback", req, headroomv1connect.ClusterServiceClient.Rollback)
+			if err != nil {
+				return b.named(err)
+			}
+			b.domain, b.to = plan.GetBefore().GetName(), units.Power(plan.GetAfter().GetBudgetUw())
+			return b.run(cmd)
+		},
+	}
+	b.setFlags(cmd)
+	return cmd
+}
+
+func scheduleCommand(o *operator) *cobra.Command {
+	group := &cobra.Command{
+		Use: "schedule", Short: "Change budgets by the clock", Example: "  coordinator budget schedule add \"0 18 * * 1-5\" 2600W --name evening",
+	}
+	group.AddCommand(scheduleList(o), scheduleAdd(o), scheduleRemove(o))
+	return group
+}
+
+type scheduleItem struct {
+	Name    string  `json:"name"`
+	Domain  string  `json:"domain"`
+	Cron    string  `json:"cron"`
+	Zone    string  `json:"zone"`
+	BudgetW float64 `json:"budget_w"`
+	Next    *string `json:"next"`
+}
+
+func scheduleList(o *operator) *cobra.Command {
+	var w watching
+	stale := false
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the schedules, and when each comes next", Args: cobra.NoArgs, Example: "  coordinator budget schedule list",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := call(cmd.Context(), o, "budget schedule list", &headroomv1.ListSchedulesRequest{Stale: stale}, headroomv1connect.ClusterServiceClient.ListSchedules)
+			if err != nil {
+				return err
+			}
+			staleNote(cmd, r.GetMeta())
+			items, rows := []scheduleItem{}, [][]string{}
+			for _, s := range r.GetSchedules() {
+				zone := s.GetZone()
+				if zone == "" {
+					zone = "UTC"
+				}
+				items = append(items, scheduleItem{s.GetName(), s.GetDomain(), s.GetCron(), zone, watts(s.GetBudgetUw()), cli.Known(stamped(s.GetNextUs()), s.NextUs != nil)})
+				rows = append(rows, []string{
+					s.GetName(), s.GetDomain(), s.GetCron(), zone, shownWatts(s.GetBudgetUw()),
+					cli.Opt(s.NextUs, func(us int64) string { return cli.Clock(time.UnixMicro(us)) }),
+				})
+			}
+			return o.print(cmd, &w, wrap("ScheduleList", r.GetMeta(), items), func(out io.Writer) error {
+				return o.out.Table(out, []string{"NAME", "DOMAIN", "CRON", "ZONE", "BUDGET", "NEXT"}, rows)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	return cmd
+}
+
+func scheduleAdd(o *operator) *cobra.Command {
+	c := &changing{o: o}
+	x := &headroomv1.Schedule{}
+	cmd := &cobra.Command{
+		Use: "add CRON POWER [DOMAIN]", Short: "Set a budget again and again, at the times of CRON", Args: cobra.RangeArgs(2, 3),
+		Long: "add sets a budget again and again. CRON is five fields as in crontab(5): minute, hour, day of month, month, day of week.\n" +
+			"A raise by the clock needs a quorum of servers whose clocks agree within a minute; otherwise it waits, and an alarm says so.",
+		Example: "  coordinator budget schedule add \"0 18 * * 1-5\" 2600W --name evening --zone Europe/Berlin",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p, err := parsePower("budget", args[1])
+			if err != nil {
+				return err
+			}
+			x.Cron, x.BudgetUw, x.Domain = args[0], int64(p), first(args[2:])
+			if x.Name == "" {
+				return cli.Usage("a schedule needs a name: --name evening")
+			}
+			return c.send(cmd, "budget schedule add", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetSchedule{SetSchedule: x}})
+		},
+	}
+	c.flags(cmd)
+	cmd.Flags().StringVar(&x.Name, "name", "", "name of the schedule; one of the same name is replaced")
+	cmd.Flags().StringVar(&x.Zone, "zone", "", "time zone of CRON, e.g. Europe/Berlin; UTC when it is left out")
+	return cmd
+}
+
+func scheduleRemove(o *operator) *cobra.Command {
+	c := &changing{o: o}
+	cmd := &cobra.Command{
+		Use: "remove NAME", Short: "Remove a schedule; the budget stays as it is", Args: cobra.ExactArgs(1), Example: "  coordinator budget schedule remove evening",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.send(cmd, "budget schedule remove", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RemoveSchedule{RemoveSchedule: args[0]}})
+		},
+	}
+	c.flags(cmd)
+	return cmd
+}

@@ -1,0 +1,177 @@
+package command
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+)
+
+// nodeChanges are the commands that change a node.
+func nodeChanges(o *operator) []*cobra.Command {
+	return []*cobra.Command{
+		nodeSet(o),
+		nodeVerb(o, "drain", "Walk a node to its least cap, then grant it nothing", "drain %s", false, func(n string) *headroomv1.ChangeRequest {
+			return &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_DrainNode{DrainNode: n}}
+		}),
+		nodeVerb(o, "resume", "Take a drain back", "resume %s", false, func(n string) *headroomv1.ChangeRequest {
+			return &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_ResumeNode{ResumeNode: n}}
+		}),
+		nodeVerb(o, "release", "Let a node put its original controls back; it is charged its rated watts", "release %s, which may then draw its rated watts", true,
+			func(n string) *headroomv1.ChangeRequest {
+				return &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_ReleaseNode{ReleaseNode: n}}
+			}),
+		nodeRemove(o),
+	}
+}
+
+// nodeVerb is a command that names a node and nothing else. asks says that its
+// direction is not the safe one.
+func nodeVerb(o *operator, verb, short, question string, asks bool, build func(node string) *headroomv1.ChangeRequest) *cobra.Command {
+	c := &changing{o: o}
+	cmd := &cobra.Command{
+		Use: verb + " NODE", Short: short, Args: cobra.ExactArgs(1), Example: "  coordinator node " + verb + " n03",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			node := trimmed("node", args[0])
+			if asks {
+				if err := c.confirm(cmd, fmt.Sprintf(question, node)); err != nil {
+					return err
+				}
+			}
+			return c.send(cmd, "node "+verb, build(node))
+		},
+	}
+	c.flags(cmd)
+	if asks {
+		c.asksFlag(cmd)
+		cmd.Example += " --yes"
+	}
+	return cmd
+}
+
+func nodeRemove(o *operator) *cobra.Command {
+	c := &changing{o: o}
+	off, keep := false, false
+	cmd := &cobra.Command{
+		Use: "remove NODE", Short: "Forget a node that is gone, or say that its machine is off", Args: cobra.ExactArgs(1),
+		Long: "remove forgets a node. With --powered-off its charge is free at once: you say that the machine is off. Without it its charge\n" +
+			"becomes unmanaged watts of its domain, because it may go on drawing them. With --keep --powered-off it stays in the list as off,\n" +
+			"and is charged again when it is heard.",
+		Example: "  coordinator node remove n16 --powered-off --yes\n  coordinator node remove n16 --powered-off --keep",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			node := trimmed("node", args[0])
+			if keep && !off {
+				return cli.Usage("--keep goes with --powered-off")
+			}
+			if err := c.confirm(cmd, "remove "+node); err != nil {
+				return err
+			}
+			r := &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RemoveNode{RemoveNode: &headroomv1.RemoveNode{Node: node, PoweredOff: off}}}
+			if keep {
+				r.What = &headroomv1.ChangeRequest_PowerOffNode{PowerOffNode: node}
+			}
+			return c.send(cmd, "node remove", r)
+		},
+	}
+	c.flags(cmd)
+	c.asksFlag(cmd)
+	cmd.Flags().BoolVar(&off, "powered-off", false, "the machine is off: free its watts")
+	cmd.Flags().BoolVar(&keep, "keep", false, "with --powered-off: keep the node in the list")
+	return cmd
+}
+
+func nodeSet(o *operator) *cobra.Command {
+	c := &changing{o: o}
+	x := &headroomv1.SetNode{Settings: &headroomv1.NodeSettings{}}
+	var low, high, failSafe powerFlag
+	var weight float64
+	var labels []string
+	var domain string
+	cmd := &cobra.Command{
+		Use: "set NODE", Short: "Set a node's caps, weight, labels, BMC or domain, over what it declares", Args: cobra.ExactArgs(1),
+		Example: "  coordinator node set n03 --min 100W --max 220W --weight 2\n  coordinator node set n03 --labels app=spark --clear min\n  coordinator node set n03 --domain rack/r2",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			x.Node = trimmed("node", args[0])
+			if domain != "" {
+				if n := cmd.Flags().NFlag(); n > 1 && changedAny(cmd, "min", "max", "fail-safe", "weight", "labels", "bmc", "clear") {
+					return cli.Usage("--domain moves the node and goes alone; set the rest in a second command")
+				}
+				move := &headroomv1.MoveNode{Node: x.GetNode(), To: domain}
+				return c.send(cmd, "node set", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_MoveNode{MoveNode: move}})
+			}
+			s := x.GetSettings()
+			s.MinUw, s.MaxUw, s.FailSafeUw = low.uw, high.uw, failSafe.uw
+			if cmd.Flags().Changed("weight") {
+				s.Weight = &weight
+			}
+			if err := readLabels(x, labels); err != nil {
+				return err
+			}
+			return c.send(cmd, "node set", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetNode{SetNode: x}})
+		},
+	}
+	c.flags(cmd)
+	f := cmd.Flags()
+	f.Var(&low, "min", "the lowest cap that plans give it")
+	f.Var(&high, "max", "the highest cap that plans give it")
+	f.Var(&failSafe, "fail-safe", "the cap that it falls to by itself")
+	f.Float64Var(&weight, "weight", 1, "its share against other nodes")
+	f.StringSliceVar(&labels, "labels", nil, "labels to set, NAME=VALUE; NAME- takes one away")
+	f.StringVar(&x.Settings.Bmc, "bmc", "", "host:port of its BMC, asked when the node is lost")
+	f.StringSliceVar(&x.Clear, "clear", nil, "settings to take back: min, max, fail-safe, weight, bmc, labels")
+	f.StringVar(&domain, "domain", "", "move it to this domain; it is charged in both until it has acknowledged")
+	return cmd
+}
+
+func changedAny(cmd *cobra.Command, names ...string) bool {
+	return slices.ContainsFunc(names, func(n string) bool { return cmd.Flags().Changed(n) })
+}
+
+func readLabels(x *headroomv1.SetNode, labels []string) error {
+	x.Settings.Labels = map[string]string{}
+	for _, l := range labels {
+		name, value, ok := strings.Cut(l, "=")
+		switch {
+		case ok && name != "":
+			x.Settings.Labels[name] = value
+		case strings.HasSuffix(l, "-") && len(l) > 1:
+			x.RemoveLabels = append(x.RemoveLabels, strings.TrimSuffix(l, "-"))
+		default:
+			e := cli.Usage("label %q", l)
+			e.Hint = "NAME=VALUE sets a label, NAME- takes it away"
+			return e
+		}
+	}
+	return nil
+}
+
+// percentFlag is a ratio that is given in percent, and may be left out.
+type percentFlag struct{ ratio *float64 }
+
+// String is the ratio in percent.
+func (p *percentFlag) String() string {
+	if p.ratio == nil {
+		return ""
+	}
+	return strconv.FormatFloat(100**p.ratio, 'g', -1, 64) + "%"
+}
+
+// Type is the word for the value in help texts.
+func (p *percentFlag) Type() string { return "percent" }
+
+// Set reads a percentage, e.g. 20%.
+func (p *percentFlag) Set(s string) error {
+	number, ok := strings.CutSuffix(strings.TrimSpace(s), "%")
+	v, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+	if !ok || err != nil || v < 0 || v > 100 {
+		return fmt.Errorf("%q is no percentage from 0%% to 100%%, e.g. 20%%", s)
+	}
+	v /= 100
+	p.ratio = &v
+	return nil
+}

@@ -1,0 +1,137 @@
+package command
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+)
+
+func policyCommand(o *operator) *cobra.Command {
+	group := &cobra.Command{
+		Use: "policy", Short: "Show and choose how watts are divided", Example: "  coordinator policy list\n  coordinator policy explain n03",
+	}
+	group.AddCommand(policyList(o), policySet(o), policyExplain(o))
+	return group
+}
+
+type policyItem struct {
+	Name    string `json:"name"`
+	What    string `json:"what"`
+	InForce bool   `json:"in_force"`
+}
+
+func policyList(o *operator) *cobra.Command {
+	var w watching
+	stale := false
+	cmd := &cobra.Command{
+		Use: "list", Aliases: []string{"show"}, Short: "List the policies, and which is in force", Args: cobra.NoArgs, Example: "  coordinator policy list",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := call(cmd.Context(), o, "policy list", &headroomv1.ListPoliciesRequest{Stale: stale}, headroomv1connect.ClusterServiceClient.ListPolicies)
+			if err != nil {
+				return err
+			}
+			staleNote(cmd, r.GetMeta())
+			items, rows := []policyItem{}, [][]string{}
+			for _, p := range r.GetPolicies() {
+				items = append(items, policyItem{p.GetName(), p.GetWhat(), p.GetInForce()})
+				rows = append(rows, []string{p.GetName(), yesNo(p.GetInForce()), p.GetWhat()})
+			}
+			return o.print(cmd, &w, wrap("PolicyList", r.GetMeta(), items), func(out io.Writer) error {
+				return o.out.Table(out, []string{"POLICY", "IN FORCE", "WHAT IT DOES"}, rows)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	return cmd
+}
+
+func yesNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+func policySet(o *operator) *cobra.Command {
+	c := &changing{o: o}
+	cmd := &cobra.Command{
+		Use: "set POLICY", Short: "Choose the policy that divides the watts", Args: cobra.ExactArgs(1), Example: "  coordinator policy set progress --reason \"deadline tonight\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.send(cmd, "policy set", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetPolicy{SetPolicy: args[0]}})
+		},
+	}
+	c.flags(cmd)
+	return cmd
+}
+
+type explainItem struct {
+	Node        string             `json:"node"`
+	CapW        float64            `json:"cap_w"`
+	MinW        float64            `json:"min_w"`
+	MaxW        float64            `json:"max_w"`
+	Weight      float64            `json:"weight"`
+	DemandW     *float64           `json:"demand_w"`
+	PlannedW    *float64           `json:"planned_w"`
+	Policy      string             `json:"policy"`
+	BoundBy     string             `json:"bound_by"`
+	BoundDomain *string            `json:"bound_domain"`
+	Why         string             `json:"why"`
+	SpareW      map[string]float64 `json:"spare_w"`
+	LastMoves   []eventItem        `json:"last_moves"`
+}
+
+func policyExplain(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "explain NODE", Short: "Say why a node has its cap", Args: cobra.ExactArgs(1), Example: "  coordinator policy explain n03",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req := &headroomv1.ExplainNodeRequest{Node: trimmed("node", args[0])}
+			r, err := call(cmd.Context(), o, "policy explain", req, headroomv1connect.ClusterServiceClient.ExplainNode)
+			if err != nil {
+				return err
+			}
+			n := r.GetNode()
+			item := explainItem{
+				Node: n.GetName(), CapW: watts(n.GetTargetUw()), MinW: watts(n.GetLeastUw()), MaxW: watts(n.GetMaxUw()), Weight: n.GetWeight(),
+				DemandW: optWatts(n.DemandUw), PlannedW: optWatts(r.PlannedUw), Policy: r.GetPolicy(), BoundBy: r.GetBoundBy(),
+				BoundDomain: cli.Known(r.GetBoundDomain(), r.GetBoundDomain() != ""), Why: r.GetWhy(), SpareW: map[string]float64{}, LastMoves: eventItems(r.GetLast()),
+			}
+			for _, s := range r.GetSpare() {
+				item.SpareW[s.GetDomain()] = watts(s.GetSpareUw())
+			}
+			if o.out.IsJSON() {
+				return o.out.JSON(cmd.OutOrStdout(), wrap("Explanation", r.GetMeta(), []explainItem{item}))
+			}
+			return explainText(cmd.OutOrStdout(), r)
+		},
+	}
+}
+
+func explainText(w io.Writer, r *headroomv1.ExplainNodeResponse) error {
+	n := r.GetNode()
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  cap %s  (min %.1f, max %.1f, weight %.1f)   policy %s\n", n.GetName(), shownWatts(n.GetTargetUw()), watts(n.GetLeastUw()), watts(n.GetMaxUw()),
+		n.GetWeight(), r.GetPolicy())
+	fmt.Fprintf(&b, "  demand      %s\n", cli.Opt(n.DemandUw, shownWatts))
+	fmt.Fprintf(&b, "  planned     %s\n", cli.Opt(r.PlannedUw, shownWatts))
+	var spare []string
+	for _, s := range r.GetSpare() {
+		spare = append(spare, fmt.Sprintf("%s has %s spare", s.GetDomain(), shownWatts(s.GetSpareUw())))
+	}
+	fmt.Fprintf(&b, "  bound by    %s (%s)\n", r.GetWhy(), strings.Join(spare, ", "))
+	for i, m := range r.GetLast() {
+		label := ""
+		if i == 0 {
+			label = "last moves"
+		}
+		fmt.Fprintf(&b, "  %-10s  %s at revision %d, %s: %s\n", label, m.GetWhat(), m.GetRevision(), cli.Clock(time.UnixMicro(m.GetAtUs())), m.GetReason())
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}

@@ -1,0 +1,254 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/units"
+)
+
+func sprintCommand(o *operator) *cobra.Command {
+	group := &cobra.Command{
+		Use: "sprint", Short: "Let nodes run faster for a while, from a budget of energy",
+		Example: "  coordinator sprint list\n  coordinator sprint grant n01 n02 --for 30s --reason \"deadline\"",
+	}
+	group.AddCommand(sprintList(o), sprintGrant(o), sprintCancel(o), sprintBudget(o))
+	return group
+}
+
+type sprintItem struct {
+	ID        string           `json:"id"`
+	Job       *string          `json:"job"`
+	Class     *string          `json:"class"`
+	Domain    string           `json:"domain"`
+	State     string           `json:"state"`
+	Ended     *string          `json:"ended"`
+	DurationS float64          `json:"duration_s"`
+	AgeS      float64          `json:"age_s"`
+	EscrowJ   float64          `json:"escrow_j"`
+	SpentJ    float64          `json:"spent_j"`
+	RefundedJ *float64         `json:"refunded_j"`
+	Nodes     []sprintNodeItem `json:"nodes"`
+}
+
+type sprintNodeItem struct {
+	Node    string   `json:"node"`
+	State   string   `json:"state"`
+	EscrowJ float64  `json:"escrow_j"`
+	SpentJ  *float64 `json:"spent_j"`
+}
+
+type potItem struct {
+	Domain    string  `json:"domain"`
+	Class     *string `json:"class"`
+	Share     float64 `json:"share"`
+	BalanceJ  float64 `json:"balance_j"`
+	EscrowedJ float64 `json:"escrowed_j"`
+	CapacityJ float64 `json:"capacity_j"`
+	RefillW   float64 `json:"refill_w"`
+}
+
+type sprintAnswer struct {
+	envelope
+	Budgets []potItem `json:"budgets"`
+}
+
+func joules(uj int64) float64 { return units.Energy(uj).Joules() }
+
+func optJoules(uj *int64) *float64 {
+	if uj == nil {
+		return nil
+	}
+	j := joules(*uj)
+	return &j
+}
+
+func shownJoules(uj int64) string { return units.Energy(uj).String() }
+
+func sprintList(o *operator) *cobra.Command {
+	var w watching
+	req := &headroomv1.ListSprintsRequest{}
+	cmd := &cobra.Command{
+		Use: "list", Short: "List the sprints, and what the budgets of energy hold", Args: cobra.NoArgs, Example: "  coordinator sprint list --all",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return w.run(cmd, func() error {
+				r, err := call(cmd.Context(), o, "sprint list", req, headroomv1connect.ClusterServiceClient.ListSprints)
+				if err != nil {
+					return err
+				}
+				staleNote(cmd, r.GetMeta())
+				if o.out.IsJSON() {
+					return o.out.JSON(cmd.OutOrStdout(), sprintAnswer{wrap("SprintList", r.GetMeta(), sprintItems(r.GetSprints())), potItems(r.GetDomains())})
+				}
+				return o.sprintText(cmd.OutOrStdout(), r)
+			})
+		},
+	}
+	w.flags(cmd)
+	cmd.Flags().BoolVar(&req.All, "all", false, "closed ones as well")
+	cmd.Flags().BoolVar(&req.Stale, "stale", false, "ask the addressed server itself, without the leader")
+	return cmd
+}
+
+func sprintItems(list []*headroomv1.SprintRecord) []sprintItem {
+	out := make([]sprintItem, 0, len(list))
+	for _, p := range list {
+		item := sprintItem{
+			ID: p.GetId(), Job: cli.Known(p.GetJob(), p.GetJob() != ""), Class: cli.Known(p.GetClass(), p.GetClass() != ""), Domain: p.GetDomain(),
+			State: p.GetState(), Ended: cli.Known(p.GetEnded(), p.GetEnded() != ""), DurationS: float64(p.GetDurationMs()) / 1000,
+			AgeS: float64(p.GetAgeMs()) / 1000, EscrowJ: joules(p.GetEscrowUj()), SpentJ: joules(p.GetSpentUj()), RefundedJ: optJoules(p.RefundedUj),
+			Nodes: []sprintNodeItem{},
+		}
+		for _, n := range p.GetNodes() {
+			item.Nodes = append(item.Nodes, sprintNodeItem{n.GetNode(), n.GetState(), joules(n.GetEscrowUj()), optJoules(n.SpentUj)})
+		}
+		out = append(out, item)
+	}
+	return out
+}
+
+func potItems(domains []*headroomv1.Domain) []potItem {
+	out := []potItem{}
+	for _, d := range domains {
+		b := d.GetSprint()
+		for _, p := range b.GetPots() {
+			out = append(out, potItem{
+				d.GetName(), cli.Known(p.GetClass(), p.GetClass() != ""), p.GetShare(), joules(p.GetBalanceUj()), joules(p.GetEscrowedUj()),
+				joules(b.GetCapacityUj()) * p.GetShare(), watts(b.GetRefillUw()) * p.GetShare(),
+			})
+		}
+	}
+	return out
+}
+
+func (o *operator) sprintText(w io.Writer, r *headroomv1.ListSprintsResponse) error {
+	var rows [][]string
+	for _, p := range r.GetSprints() {
+		var nodes []string
+		for _, n := range p.GetNodes() {
+			nodes = append(nodes, n.GetNode())
+		}
+		rows = append(rows, []string{
+			p.GetId(), p.GetState(), p.GetDomain(), p.GetClass(), cli.Age(time.Duration(p.GetAgeMs()) * time.Millisecond), shownJoules(p.GetEscrowUj()),
+			shownJoules(p.GetSpentUj()), cli.Opt(p.RefundedUj, shownJoules), cli.NodeSet(nodes), p.GetJob(),
+		})
+	}
+	if err := o.out.Table(w, []string{"SPRINT", "STATE", "DOMAIN", "CLASS", "AGE", "ESCROW", "SPENT", "REFUNDED", "NODES", "JOB"}, rows); err != nil {
+		return err
+	}
+	for _, p := range potItems(r.GetDomains()) {
+		of := p.Domain
+		if p.Class != nil {
+			of += ", class " + *p.Class
+		}
+		if _, err := fmt.Fprintf(w, "budget: %s has %v of %v, %v put aside, refilled by %s\n", of, units.FromJoules(p.BalanceJ), units.FromJoules(p.CapacityJ),
+			units.FromJoules(p.EscrowedJ), cli.Watts(units.FromWatts(p.RefillW))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func sprintGrant(o *operator) *cobra.Command {
+	c := &changing{o: o}
+	x := &headroomv1.GrantSprint{}
+	var lasts time.Duration
+	var to powerFlag
+	cmd := &cobra.Command{
+		Use: "grant NODE...", Short: "Put energy aside and let nodes sprint", Args: cobra.MinimumNArgs(1),
+		Long: "grant puts aside, for each node, the energy between its cap and the sprint's cap for the whole time. What is not spent comes\n" +
+			"back when every node has shown that it is at its base cap again.",
+		Example: "  coordinator sprint grant n01 n02 --for 30s --reason \"deadline\"\n  coordinator sprint grant 'n[01-04]' --cap 240W --for 10s --class gold",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			for _, a := range args {
+				names, err := cli.ParseNodeSet(trimmed("node", a))
+				if err != nil {
+					return err
+				}
+				x.Nodes = append(x.Nodes, names...)
+			}
+			if lasts <= 0 {
+				return cli.Usage("--for is missing: how long the sprint may last, e.g. --for 30s")
+			}
+			x.DurationMs = lasts.Milliseconds()
+			if to.uw != nil {
+				x.CapUw = *to.uw
+			}
+			r := &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_GrantSprint{GrantSprint: x}}
+			m := c.message(cmd)
+			if x.Id == "" {
+				x.Id = m.GetRequestId()
+			}
+			return c.send(cmd, "sprint grant", r)
+		},
+	}
+	c.flags(cmd)
+	f := cmd.Flags()
+	f.DurationVar(&lasts, "for", 0, "how long it may last")
+	f.Var(&to, "cap", "cap of each node while it lasts; what each can use at most when it is left out")
+	f.StringVar(&x.Domain, "domain", "", "domain that pays; the site when it is left out")
+	f.StringVar(&x.Class, "class", "", "class whose share pays")
+	f.StringVar(&x.Job, "job", "", "job that it is for")
+	f.StringVar(&x.Id, "id", "", "id of the sprint; the request id when it is left out")
+	return cmd
+}
+
+func sprintCancel(o *operator) *cobra.Command {
+	c := &changing{o: o}
+	cmd := &cobra.Command{
+		Use: "cancel ID", Short: "Take every node of a sprint back to its base cap", Args: cobra.ExactArgs(1), Example: "  coordinator sprint cancel 01KABM6Q3V",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.send(cmd, "sprint cancel", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_EndSprint{EndSprint: args[0]}})
+		},
+	}
+	c.flags(cmd)
+	return cmd
+}
+
+func sprintBudget(o *operator) *cobra.Command {
+	c := &changing{o: o}
+	x := &headroomv1.SetSprintBudget{}
+	var refill powerFlag
+	var shares []string
+	cmd := &cobra.Command{
+		Use: "budget ENERGY [DOMAIN]", Short: "Give a domain a budget of energy for sprints; 0J takes it away", Args: cobra.RangeArgs(1, 2),
+		Example: "  coordinator sprint budget 6kJ rack/r1 --refill 20W\n  coordinator sprint budget 6kJ --refill 20W --share gold=0.7 --share silver=0.3",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			e, err := units.ParseEnergy(args[0])
+			if err != nil {
+				u := cli.Usage("energy %s", err)
+				u.Hint = "an energy is a number with its unit, e.g. 6kJ"
+				if pe, ok := errors.AsType[*units.ParseError](err); ok && pe.Suggestion != "" {
+					u.Hint = "did you mean " + pe.Suggestion + "?"
+				}
+				return u
+			}
+			x.CapacityUj, x.Domain, x.Shares = int64(e), first(args[1:]), map[string]float64{}
+			if refill.uw != nil {
+				x.RefillUw = *refill.uw
+			}
+			for _, s := range shares {
+				class, part, ok := strings.Cut(s, "=")
+				v, err := strconv.ParseFloat(part, 64)
+				if !ok || err != nil {
+					return cli.Usage("--share %q; a share is CLASS=PART, e.g. gold=0.7", s)
+				}
+				x.Shares[class] = v
+			}
+			return c.send(cmd, "sprint budget", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetSprintBudget{SetSprintBudget: x}})
+		},
+	}
+	c.flags(cmd)
+	cmd.Flags().Var(&refill, "refill", "how fast it fills up again: watts are joules a second")
+	cmd.Flags().StringArrayVar(&shares, "share", nil, "a class's part of it, CLASS=PART; without any all classes draw from one pot")
+	return cmd
+}
