@@ -1,7 +1,9 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"connectrpc.com/connect"
@@ -40,18 +42,18 @@ func (c clusterService) ReportMeter(ctx context.Context, r *connect.Request[head
 		return nil, rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage,
 			"a meter report needs a meter's name, a power from 0 W on and an age from 0 s on", "coordinator domain report rack/r1 2310W --meter pdu-7")
 	}
-	var err error
+	var err, unknown error
 	out.Meta, err = c.read(ctx, false, func(s *ledger.State, d *desk) {
 		name := rootOr(s, x.GetDomain())
 		if _, ok := s.Domains[name]; !ok {
-			err = c.refuse(ledger.ErrUnknownDomain)
+			unknown = c.refuse(fmt.Errorf("domain %q: %w", name, ledger.ErrUnknownDomain))
 			return
 		}
 		t := s.Totals()[name]
 		out.ReservedUw = int64(t.Reserved + t.Unmanaged)
 		d.meters[name] = reading{units.Power(x.GetPowerUw()), x.GetMeter(), d.now() - time.Duration(x.GetAgeMs())*time.Millisecond}
 	})
-	if err != nil {
+	if err = cmp.Or(err, unknown); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(out), nil

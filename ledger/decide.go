@@ -347,8 +347,11 @@ func PlanBudget(s *State, t *Table, now time.Duration, domain string, to units.P
 		switch {
 		case !movable && short:
 			p.Stuck[n.Name] = n.Charge()
-		case movable && (short || p.raise(next, domain)) && want != n.Target:
-			p.Moves = append(p.Moves, Move{Node: n.Name, From: n.Target, To: want})
+		case movable && (short || p.raise(next, domain)):
+			if want != n.Target {
+				p.Moves = append(p.Moves, Move{Node: n.Name, From: n.Target, To: want})
+			}
+			// Also a node whose lower is on its way already: After is when all have read back.
 			n.Target, n.Ceiling, n.Pending, n.Sprint = want, want, nil, nil
 			next.Nodes[n.Name] = n
 		}
