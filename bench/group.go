@@ -77,7 +77,7 @@ func startGroup(ctx context.Context, r *run, dir string, servers int, budget uni
 
 func (g *group) config(m *member, budget units.Power) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "id: %s\nstate_dir: %s\nservers:\n", m.id, strconv.Quote(filepath.Join(g.dir, m.id)))
+	fmt.Fprintf(&b, "id: %s\nstate_dir: %s\ntls: {mode: off}\nservers:\n", m.id, strconv.Quote(filepath.Join(g.dir, m.id)))
 	for _, s := range g.members {
 		fmt.Fprintf(&b, "  - {id: %s, rpc: %q, raft: %q}\n", s.id, s.rpc, s.raft)
 	}
@@ -108,7 +108,8 @@ func (g *group) stop() {
 
 // leader calls f with a client of the server that leads, and returns that server.
 func (g *group) leader(ctx context.Context, f func(headroomv1connect.ClusterServiceClient) error) (*member, error) {
-	addr, err := rpc.ToLeader(ctx, g.addrs(), 10*time.Second, func(base string) error {
+	addr, err := rpc.ToLeader(ctx, g.addrs(), 10*time.Second, func(addr string) error {
+		base := rpc.BaseURL(addr)
 		return f(headroomv1connect.NewClusterServiceClient(g.via, base, rpc.ClientOptions()...))
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"headroom/internal/cli"
+	"headroom/internal/secure"
 )
 
 const (
@@ -142,6 +143,9 @@ type Config struct {
 	// The transport is closed by then, so that the others elect. It must not
 	// return in production; where it does, the group never writes again.
 	Fatal func(error)
+	// Secure, when set, wraps every connection between the servers in TLS: both
+	// sides show a certificate of a server.
+	Secure *secure.Keeper
 	// Logger takes one line per change; nil drops them.
 	Logger *slog.Logger
 }

@@ -2,6 +2,8 @@ package consensus
 
 import (
 	"context"
+	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"sync"
@@ -10,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"headroom/internal/cli"
+	"headroom/internal/secure"
 )
 
 // stream is the TCP under raft's network transport. It owns every connection,
@@ -19,6 +22,8 @@ import (
 type stream struct {
 	net.Listener
 	address address
+	// accepts and dials wrap the connections of each direction; nil leaves them in the clear.
+	accepts, dials *tls.Config
 
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
@@ -47,7 +52,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-func listen(bind string, own Server) (*stream, error) {
+func listen(bind string, own Server, keeper *secure.Keeper) (*stream, error) {
 	if bind == "" {
 		bind = own.Address
 	}
@@ -61,7 +66,11 @@ func listen(bind string, own Server) (*stream, error) {
 			Err:     err,
 		}
 	}
-	return &stream{Listener: l, address: address(own.Address), conns: map[*conn]struct{}{}}, nil
+	s := &stream{Listener: l, address: address(own.Address), conns: map[*conn]struct{}{}}
+	if keeper != nil {
+		s.accepts, s.dials = keeper.Mutual(secure.Server), keeper.Client(nil, secure.Server)
+	}
+	return s, nil
 }
 
 // Addr is the address that the others know.
@@ -72,6 +81,9 @@ func (s *stream) Accept() (net.Conn, error) {
 	c, err := s.Listener.Accept()
 	if err != nil {
 		return nil, err
+	}
+	if s.accepts != nil {
+		c = tls.Server(c, s.accepts) // the handshake comes with the first read, off this goroutine
 	}
 	return s.own(c)
 }
@@ -86,7 +98,22 @@ func (s *stream) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, e
 	if err != nil {
 		return nil, err
 	}
+	if s.dials != nil {
+		if c, err = handshake(tls.Client(c, s.dials), timeout); err != nil {
+			return nil, err
+		}
+	}
 	return s.own(c)
+}
+
+// handshake proves the other server before raft says a word.
+func handshake(c *tls.Conn, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	if err := c.HandshakeContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("consensus: the other server: %w", err), c.Close())
+	}
+	return c, nil
 }
 
 func (s *stream) own(c net.Conn) (net.Conn, error) {

@@ -38,7 +38,7 @@ func openTransport(cfg Config) (*transport, error) {
 	if cfg.Transport != nil {
 		return newTransport(cfg.Transport), nil
 	}
-	s, err := listen(cfg.Bind, cfg.own())
+	s, err := listen(cfg.Bind, cfg.own(), cfg.Secure)
 	if err != nil {
 		return nil, err
 	}

@@ -20,6 +20,9 @@ import (
 // Change implements headroomv1connect.ClusterServiceHandler: one change of what
 // operators say, planned on the committed state and carried out by one entry.
 func (c clusterService) Change(ctx context.Context, r *connect.Request[headroomv1.ChangeRequest]) (*connect.Response[headroomv1.ChangeResponse], error) {
+	if err := mayChange(ctx, r.Msg); err != nil {
+		return nil, err
+	}
 	out := &headroomv1.ChangeResponse{Meta: &headroomv1.Meta{Server: c.cfg.ID, Consistency: "linearizable"}}
 	var err error
 	if asked := c.onDesk(ctx, func(d *desk) { err = d.operate(context.WithoutCancel(ctx), r.Msg, out) }); asked != nil {
@@ -31,9 +34,18 @@ func (c clusterService) Change(ctx context.Context, r *connect.Request[headroomv
 	return connect.NewResponse(out), nil
 }
 
+// mayChange refuses what takes an administrator: whoever makes tokens could make one for everything.
+func mayChange(ctx context.Context, r *headroomv1.ChangeRequest) error {
+	who := callerOf(ctx)
+	if (r.GetCreateToken() == nil && r.GetRevokeToken() == "") || who.role.May(ledger.RoleAdmin) {
+		return nil
+	}
+	return denied(who, ledger.RoleAdmin)
+}
+
 // operate carries out a change, or tells what it would do.
 func (d *desk) operate(ctx context.Context, r *headroomv1.ChangeRequest, out *headroomv1.ChangeResponse) error {
-	c := command(r.GetChange(), "operator")
+	c := command(ctx, r.GetChange(), "operator")
 	var err error
 	d.machine.view(func(s *ledger.State) {
 		c.Epoch, c.Rules, c.At = s.Epoch, s.Rules, time.Now().UnixMicro()
@@ -112,6 +124,11 @@ func (d *desk) build(s *ledger.State, r *headroomv1.ChangeRequest, c *ledger.Com
 		return checkZone(x.SetSchedule.GetZone())
 	case *headroomv1.ChangeRequest_RemoveSchedule:
 		c.RemoveSchedule = &ledger.Named{Name: x.RemoveSchedule}
+	case *headroomv1.ChangeRequest_CreateToken:
+		t := x.CreateToken
+		c.Token = &ledger.Token{ID: t.GetId(), Name: t.GetName(), Role: ledger.Role(t.GetRole()), Hash: t.GetHash(), Created: c.At, Expires: t.GetExpiresUs()}
+	case *headroomv1.ChangeRequest_RevokeToken:
+		c.RevokeToken = &ledger.Named{Name: x.RevokeToken}
 	case *headroomv1.ChangeRequest_AckAlarm:
 		c.AckAlarm = &ledger.Named{Name: x.AckAlarm}
 		return d.alarms.knows(x.AckAlarm)
@@ -271,6 +288,9 @@ func changeRefusals() []refusalRule {
 		{ledger.ErrSprint, fixed, "no-sprint", cli.ExitRefused, "coordinator sprint list shows the budget of energy and who sprints"},
 		{ledger.ErrUnknownSchedule, connect.CodeNotFound, "unknown-schedule", cli.ExitUsage, "coordinator budget schedule list shows them"},
 		{ledger.ErrSchedule, bad, "usage", cli.ExitUsage, "five fields as in crontab(5), e.g. \"0 18 * * 1-5\""},
+		{ledger.ErrUnknownToken, connect.CodeNotFound, "unknown-token", cli.ExitUsage, "coordinator token list shows them"},
+		{ledger.ErrToken, bad, "usage", cli.ExitUsage, "coordinator token create makes one"},
+		{ledger.ErrRole, bad, "usage", cli.ExitUsage, "a role is node, observer, operator or admin"},
 		{ledger.ErrPast, bad, "usage", cli.ExitUsage, "give a time to come"},
 		{budget.ErrPolicy, bad, "usage", cli.ExitUsage, "coordinator policy list shows them"},
 	}

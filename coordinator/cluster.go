@@ -171,8 +171,8 @@ func (s *server) members(ctx context.Context) []*headroomv1.Member {
 	return out
 }
 
-func ask(ctx context.Context, via connect.HTTPClient, peer ServerConfig) *headroomv1.Member {
-	client := headroomv1connect.NewClusterServiceClient(via, rpc.BaseURL(peer.RPC), rpc.ClientOptions()...)
+func ask(ctx context.Context, via rpc.Peers, peer ServerConfig) *headroomv1.Member {
+	client := headroomv1connect.NewClusterServiceClient(via.HTTP(), via.URL(peer.RPC), via.Options()...)
 	r, err := client.ListMembers(ctx, connect.NewRequest(&headroomv1.ListMembersRequest{Self: true}))
 	if err != nil || len(r.Msg.GetMembers()) != 1 {
 		return &headroomv1.Member{Id: peer.ID, RaftAddress: peer.Raft, RpcAddress: peer.RPC, Role: "unreachable", Voter: true}
@@ -219,7 +219,7 @@ func (d *desk) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest, ou
 	var plan ledger.BudgetPlan
 	var err error
 	same := false
-	c := command(r.GetChange(), "operator")
+	c := command(ctx, r.GetChange(), "operator")
 	d.machine.view(func(s *ledger.State) {
 		if domain == "" {
 			domain = s.Tree().Root().Name

@@ -1,8 +1,11 @@
 package coordinator
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"path/filepath"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 	"headroom/consensus"
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/internal/secure"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -22,6 +26,12 @@ type Config struct {
 	StateDir string `yaml:"state_dir"`
 	// Servers is the first membership of the group, the same list on each: 1, 3 or 5.
 	Servers []ServerConfig `yaml:"servers"`
+	// TLS is this server's identity; every connection asks for one. Plain "off" is
+	// for one machine: then every address must be loopback.
+	TLS TLSConfig `yaml:"tls"`
+	// Socket is a unix socket for root and this server's user, empty for
+	// state_dir/coordinator.sock.
+	Socket string `yaml:"socket"`
 	// Gossip lets nodes and servers find each other.
 	Gossip GossipConfig `yaml:"gossip"`
 	// Site is the power tree that an empty cluster starts with; afterwards budgets change through the command line only.
@@ -30,6 +40,13 @@ type Config struct {
 	Lease config.Duration `yaml:"lease"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
+}
+
+// TLSConfig is the tls section: three files, or off.
+type TLSConfig struct {
+	// Off is said as mode: off.
+	Mode         string `yaml:"mode"`
+	secure.Files `yaml:",inline"`
 }
 
 // ServerConfig is one coordinator server.
@@ -68,6 +85,20 @@ state_dir: /var/lib/headroom/coordinator
 # The first membership, the same list on every server: 1, 3 or 5 of them.
 servers:
   - {id: c1, rpc: "127.0.0.1:7400", raft: "127.0.0.1:7401"}
+
+# Who this server is: a certificate of the cluster's own authority, made by
+# "coordinator tls ca create" and "coordinator tls cert create server/c1". Nodes,
+# schedulers and operators show theirs. "mode: off" leaves everything in the
+# clear and open to whoever reaches it: for one machine, on loopback only.
+tls:
+  mode: on
+  ca: /etc/headroom/ca.crt
+  cert: /etc/headroom/server.crt
+  key: /etc/headroom/server.key
+
+# Where root and this server's user need no certificate; empty stands for
+# coordinator.sock in state_dir.
+socket: ""
 
 # Nodes find the servers, and each other, through any one member.
 gossip:
@@ -122,6 +153,9 @@ func (c Config) check() error {
 			used[name] = s.ID
 		}
 	}
+	if err := c.checkTLS(); err != nil {
+		return err
+	}
 	if c.Gossip.Bind != "" && c.Gossip.KeyFile == "" {
 		return fmt.Errorf("gossip: key_file is missing")
 	}
@@ -135,6 +169,44 @@ func (c Config) check() error {
 		return fmt.Errorf("site: %w", err)
 	}
 	return nil
+}
+
+// checkTLS refuses a server that anybody on the network could command.
+func (c Config) checkTLS() error {
+	switch c.TLS.Mode {
+	case "", "on":
+		if c.TLS.CA == "" || c.TLS.Cert == "" || c.TLS.Key == "" {
+			return errors.New("tls needs ca, cert and key (coordinator tls ca create, coordinator tls cert create server/" + c.ID +
+				"); mode: off is for servers on loopback only")
+		}
+		return nil
+	case "off":
+	default:
+		return fmt.Errorf("tls: mode is %q; it is on or off", c.TLS.Mode)
+	}
+	for _, s := range c.Servers {
+		for _, addr := range []string{s.RPC, s.Raft} {
+			if !loopback(addr) {
+				return fmt.Errorf("tls: mode is off and %s of %s is no loopback address: anybody who reaches it could set the budget", addr, s.ID)
+			}
+		}
+	}
+	return nil
+}
+
+// loopback tells whether only this machine reaches the address.
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// socket is where root and the server's user come in.
+func (c Config) socket() string {
+	return cmp.Or(c.Socket, filepath.Join(c.StateDir, "coordinator.sock"))
 }
 
 func (c Config) self() (ServerConfig, bool) { return c.server(c.ID) }

@@ -55,7 +55,12 @@ func TestConfigErrors(t *testing.T) {
 		"log level":          {edit("log_level: info", "log_level: loud"), "loud"},
 		"unknown parent":     {edit("parent: site/lab", "parent: site/x"), "site/x"},
 		"no site":            {edit("parent: site/lab, ", ""), "one root"},
-		"zero budget":        {edit("budget: 2400W", "budget: 0W"), "rack/r1"},
+		"no certificate":     {edit("  cert: /etc/headroom/server.crt\n", ""), "tls needs ca, cert and key"},
+		"tls half on":        {edit("  mode: on", "  mode: maybe"), `mode is "maybe"`},
+		"open to a network": {
+			strings.ReplaceAll(edit("  mode: on", "  mode: off"), `rpc: "127.0.0.1:7400"`, `rpc: "10.0.0.11:7400"`), "10.0.0.11:7400 of c1 is no loopback address",
+		},
+		"zero budget": {edit("budget: 2400W", "budget: 0W"), "rack/r1"},
 	} {
 		_, err := LoadConfig(writeConfig(t, c.text))
 		e, ok := errors.AsType[*cli.Error](err)

@@ -34,6 +34,9 @@ func (n nodeService) Exchange(ctx context.Context, x *exchange) error {
 	if hello == nil {
 		return rpc.Refuse(connect.CodeInvalidArgument, "no-hello", cli.ExitUsage, "the first message of a node must be Hello", "use a powerd of this version")
 	}
+	if err := ownNode(ctx, hello.GetNode()); err != nil {
+		return err
+	}
 	s, err := n.welcome(hello)
 	if err != nil {
 		return err
@@ -199,7 +202,10 @@ func energy(uj *int64) *units.Energy {
 
 // Release implements headroomv1connect.NodeServiceHandler.
 func (n nodeService) Release(ctx context.Context, r *connect.Request[headroomv1.ReleaseRequest]) (*connect.Response[headroomv1.ReleaseResponse], error) {
-	c := command(r.Msg.GetChange(), "powerd/"+r.Msg.GetNode())
+	if err := ownNode(ctx, r.Msg.GetNode()); err != nil {
+		return nil, err
+	}
+	c := command(ctx, r.Msg.GetChange(), "powerd/"+r.Msg.GetNode())
 	c.Release = &ledger.Release{Node: r.Msg.GetNode(), MachineID: r.Msg.GetMachineId()}
 	res, err := n.change(ctx, c)
 	if err != nil {

@@ -18,7 +18,7 @@ type jobService struct{ *server }
 // CommitJob implements headroomv1connect.JobServiceHandler.
 func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1.CommitJobRequest]) (*connect.Response[headroomv1.CommitJobResponse], error) {
 	job := r.Msg.GetJob()
-	c := command(r.Msg.GetChange(), "scheduler")
+	c := command(ctx, r.Msg.GetChange(), "scheduler")
 	c.Job = &ledger.Job{
 		ID: job.GetId(), Name: job.GetName(), Class: job.GetClass(), Spec: job.GetSpec(), Submitted: job.GetSubmittedUs(), State: ledger.JobAccepted,
 	}
@@ -35,7 +35,7 @@ func (j jobService) FinishJob(ctx context.Context, r *connect.Request[headroomv1
 		headroomv1.JobState_JOB_STATE_DONE: ledger.JobDone, headroomv1.JobState_JOB_STATE_FAILED: ledger.JobFailed,
 		headroomv1.JobState_JOB_STATE_CANCELLED: ledger.JobCancelled,
 	}
-	c := command(r.Msg.GetChange(), "scheduler")
+	c := command(ctx, r.Msg.GetChange(), "scheduler")
 	c.Finish = &ledger.FinishJob{
 		ID: r.Msg.GetId(), State: ends[r.Msg.GetState()], Outcome: r.Msg.GetOutcome(), Tasks: r.Msg.GetTasks(), Done: r.Msg.GetDone(),
 		Runtime: time.Duration(r.Msg.GetRuntimeS() * float64(time.Second)),

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"headroom/gossip"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/internal/secure"
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/units"
@@ -35,14 +37,35 @@ type server struct {
 	machine *machine
 	group   *consensus.Group
 	hub     *hub
-	peers   connect.HTTPClient
+	peers   rpc.Peers
+	keeper  *secure.Keeper // nil with tls off
 	logger  *slog.Logger
 	leading atomic.Pointer[desk]
 }
 
 // newServer is a server that does not run yet: its group is opened by join.
 func newServer(cfg Config, logger *slog.Logger) *server {
-	return &server{cfg: cfg, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.NewClient(), logger: logger}
+	return &server{cfg: cfg, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.PlainPeers(), logger: logger}
+}
+
+// identify reads who this server is.
+func (s *server) identify() error {
+	if s.cfg.TLS.Mode == "off" {
+		s.logger.Warn("tls is off: whoever reaches this machine's loopback may command the cluster")
+		return nil
+	}
+	k, err := secure.Open(s.cfg.TLS.Files)
+	if err == nil && k.Identity() != (secure.Identity{Role: secure.Server, Name: s.cfg.ID}) {
+		err = fmt.Errorf("tls.cert names %s, this is server/%s", k.Identity(), s.cfg.ID)
+	}
+	if err != nil {
+		return &cli.Error{
+			Code: "tls", Exit: cli.ExitUsage, Err: err, Message: err.Error(),
+			Hint: "coordinator tls cert create server/" + s.cfg.ID + " makes it; coordinator tls inspect shows what a certificate says",
+		}
+	}
+	s.keeper, s.peers = k, rpc.SecurePeers(k, secure.Server)
+	return nil
 }
 
 // join opens the group on the log that c names: a folder and a network, or
@@ -60,6 +83,9 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 		return &cli.Error{Code: "state-dir", Exit: cli.ExitFailed, Message: fmt.Sprintf("state_dir: %v", err), Hint: "make the folder, or name another in state_dir"}
 	}
 	s := newServer(cfg, logger)
+	if err := s.identify(); err != nil {
+		return err
+	}
 	listener, err := rpc.Listen(self.RPC)
 	if err != nil {
 		return &cli.Error{
@@ -67,18 +93,27 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 			Hint: "another program may listen there; correct the rpc address of " + cfg.ID + " in the servers list",
 		}
 	}
-	if err := s.join(consensus.Config{Dir: cfg.StateDir, Bind: self.Raft, Fatal: s.die}); err != nil {
+	if s.keeper != nil {
+		listener = rpc.SecureListener(listener, s.keeper)
+	}
+	if err := s.join(consensus.Config{Dir: cfg.StateDir, Bind: self.Raft, Fatal: s.die, Secure: s.keeper}); err != nil {
 		_ = listener.Close()
 		return err
 	}
-	talk, err := s.talk(self.RPC)
+	local, err := rpc.ListenUnix(cfg.socket())
 	if err != nil {
 		_ = listener.Close()
+		return errors.Join(err, s.group.Close())
+	}
+	talk, err := s.talk(self.RPC)
+	if err != nil {
+		_, _ = listener.Close(), local.Close()
 		return errors.Join(err, s.group.Close())
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var g run.Group
 	g.Add(func() error { return rpc.Serve(ctx, listener, s.handler()) }, func(error) { cancel() })
+	g.Add(func() error { return rpc.Serve(ctx, local, s.forward(s.handler())) }, func(error) { cancel() })
 	g.Add(func() error { return s.watch(ctx) }, func(error) { cancel() })
 	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
 	err = g.Run()
@@ -111,7 +146,7 @@ func (s *server) talk(address string) (*gossip.Gossip, error) {
 
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
-	limit := rpc.HandlerOptions()
+	limit := append(rpc.HandlerOptions(), connect.WithInterceptors(newGuard(s.machine, s.logger)))
 	mux.Handle(headroomv1connect.NewNodeServiceHandler(nodeService{s}, limit...))
 	mux.Handle(headroomv1connect.NewClusterServiceHandler(clusterService{s}, limit...))
 	mux.Handle(headroomv1connect.NewJobServiceHandler(jobService{s}, limit...))
@@ -294,11 +329,11 @@ func (s *server) change(ctx context.Context, c ledger.Command) (ledger.Result, e
 	return res, nil
 }
 
-// command is a command with the caller's actor, reason, key and revision.
-func command(c *headroomv1.Change, fallback string) ledger.Command {
-	out := ledger.Command{Actor: c.GetActor(), Reason: c.GetReason(), RequestID: c.GetRequestId()}
-	if out.Actor == "" {
-		out.Actor = fallback
+// command is a command with the caller's actor, reason, key and revision. Who has
+// shown who they are is the actor, whatever the message says.
+func command(ctx context.Context, c *headroomv1.Change, fallback string) ledger.Command {
+	out := ledger.Command{
+		Actor: cmp.Or(callerOf(ctx).name, c.GetActor(), fallback), Reason: c.GetReason(), RequestID: c.GetRequestId(),
 	}
 	if c != nil {
 		out.Check = c.CheckRevision

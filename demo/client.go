@@ -48,7 +48,8 @@ func (c *client) leader(ctx context.Context, patience time.Duration, f func(head
 	c.mu.Lock()
 	addrs := slices.Clone(c.addrs)
 	c.mu.Unlock()
-	addr, err := rpc.ToLeader(ctx, addrs, patience, func(base string) error {
+	addr, err := rpc.ToLeader(ctx, addrs, patience, func(addr string) error {
+		base := rpc.BaseURL(addr)
 		return f(headroomv1connect.NewClusterServiceClient(c.via, base, rpc.ClientOptions()...))
 	})
 	c.mu.Lock()

@@ -155,7 +155,7 @@ func (l *lab) path(parts ...string) string {
 
 func (l *lab) coordinatorConfig(m *member) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "id: %s\nstate_dir: %s\nservers:\n", m.id, strconv.Quote(l.path(m.id)))
+	fmt.Fprintf(&b, "id: %s\nstate_dir: %s\ntls: {mode: off}\nservers:\n", m.id, strconv.Quote(l.path(m.id)))
 	for _, s := range l.members {
 		fmt.Fprintf(&b, "  - {id: %s, rpc: %q, raft: %q}\n", s.id, s.rpc, s.raft)
 	}

@@ -47,7 +47,12 @@ func checkLeader(ctx context.Context, s site) []finding {
 	began := time.Now()
 	var domains []*headroomv1.Domain
 	var nodes []*headroomv1.Node
+<<<<<<< HEAD:agent/command/check_site.go
 	leader, err := rpc.ToLeader(ctx, addrs, leaderPatience, func(base string) error {
+=======
+	leader, err := rpc.ToLeader(ctx, addrs, askWait, func(addr string) error {
+		base := rpc.BaseURL(addr)
+>>>>>>> 07ba6fe (coordinator: let in by certificate, token or unix socket):agent/command_check_site.go
 		var err error
 		domains, nodes, err = askSite(ctx, base, s.cfg.Node)
 		return err

@@ -10,23 +10,18 @@
 package command
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/user"
-	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/coordinator"
 	"headroom/internal/cli"
-	"headroom/internal/rpc"
 )
 
 // New is the coordinator program: the server and the operators' command line.
@@ -36,62 +31,13 @@ func New() *cobra.Command {
 		Long:    "coordinator is one server of the group that holds the power budget, and the operators' command line to it.",
 		Example: "  coordinator status\n  coordinator budget set 2800W --reason \"feeder B maintenance\"",
 	}
-	o := &operator{via: rpc.NewClient()}
+	o := &operator{}
 	o.out.Flags(root)
-	f := root.PersistentFlags()
-	f.StringVar(&o.addr, "addr", defaultAddr(), "RPC addresses of servers, comma separated (HEADROOM_ADDR)")
-	f.DurationVar(&o.patience, "patience", 5*time.Second, "how long to wait for a leader")
+	o.flags(root)
 	root.AddCommand(runCommand(), statusCommand(o), checkCommand(o), budgetCommand(o), domainCommand(o), nodeCommand(o), leaseCommand(o), policyCommand(o),
-		jobCommand(o), sprintCommand(o), eventCommand(o), alarmCommand(o), memberCommand(o),
+		jobCommand(o), sprintCommand(o), eventCommand(o), alarmCommand(o), memberCommand(o), tokenCommand(o), tlsCommand(&o.out),
 		configCommand(), versionCommand(&o.out))
 	return root
-}
-
-func defaultAddr() string {
-	if a := os.Getenv("HEADROOM_ADDR"); a != "" {
-		return a
-	}
-	return "127.0.0.1:7400"
-}
-
-// operator is one run of the operators' command line.
-type operator struct {
-	via      connect.HTTPClient
-	addr     string
-	patience time.Duration
-	out      cli.Output
-}
-
-// call sends one request to the server that leads and turns what comes back into what the operator reads.
-func call[Req, Res any](
-	ctx context.Context, o *operator, doing string, req *Req,
-	method func(headroomv1connect.ClusterServiceClient, context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
-) (*Res, error) {
-	var res *connect.Response[Res]
-	addr, err := rpc.ToLeader(ctx, o.addrs(), o.patience, func(base string) error {
-		ctx, cancel := context.WithTimeout(ctx, callDeadline)
-		defer cancel()
-		var err error
-		res, err = method(headroomv1connect.NewClusterServiceClient(o.via, base, rpc.ClientOptions()...), ctx, connect.NewRequest(req))
-		return err
-	})
-	if err != nil {
-		return nil, rpc.AsCLI(err, doing, addr)
-	}
-	return res.Msg, nil
-}
-
-// callDeadline bounds one request; AwaitBudget waits up to a minute inside it.
-const callDeadline = 70 * time.Second
-
-func (o *operator) addrs() []string {
-	var out []string
-	for a := range strings.SplitSeq(o.addr, ",") {
-		if a = strings.TrimSpace(a); a != "" {
-			out = append(out, a)
-		}
-	}
-	return out
 }
 
 // actor is who runs the command, for the audit log.

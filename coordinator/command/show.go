@@ -8,13 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
-	"headroom/internal/rpc"
 	"headroom/units"
 )
 
@@ -459,19 +457,14 @@ func jobCommand(o *operator) *cobra.Command {
 		Use: "list", Short: "List jobs with their progress", Args: cobra.NoArgs, Example: "  coordinator job list --watch",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.run(cmd, func() error {
-				var r *connect.Response[headroomv1.ListJobsResponse]
-				addr, err := rpc.ToLeader(cmd.Context(), o.addrs(), o.patience, func(base string) error {
-					var err error
-					client := headroomv1connect.NewJobServiceClient(o.via, base, rpc.ClientOptions()...)
-					r, err = client.ListJobs(cmd.Context(), connect.NewRequest(&headroomv1.ListJobsRequest{Stale: stale}))
-					return err
-				})
+				r, err := callOn(cmd.Context(), o, "job list", &headroomv1.ListJobsRequest{Stale: stale}, headroomv1connect.NewJobServiceClient,
+					headroomv1connect.JobServiceClient.ListJobs)
 				if err != nil {
-					return rpc.AsCLI(err, "job list", addr)
+					return err
 				}
-				staleNote(cmd, r.Msg.GetMeta())
-				return o.print(cmd, &w, wrap("JobList", r.Msg.GetMeta(), jobItems(r.Msg.GetJobs())), func(out io.Writer) error {
-					return o.jobTable(out, r.Msg.GetJobs())
+				staleNote(cmd, r.GetMeta())
+				return o.print(cmd, &w, wrap("JobList", r.GetMeta(), jobItems(r.GetJobs())), func(out io.Writer) error {
+					return o.jobTable(out, r.GetJobs())
 				})
 			})
 		},

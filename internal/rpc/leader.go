@@ -17,21 +17,21 @@ const (
 // ErrNoAddress is returned when there is nobody to ask.
 var ErrNoAddress = errors.New("rpc: no server address is known")
 
-// ToLeader calls f with the base URL of one server after the other until one
+// ToLeader calls f with the address of one server after the other until one
 // that leads answers. It follows the address in a NotLeader error, goes on to
 // the next address when one cannot be reached, and while there is no leader it
 // waits and asks again until patience is over. An answer that is not about who
 // leads, an outcome that is unknown included, ends it: it never sends a request
 // twice that may have been carried out. It returns the address asked last.
-func ToLeader(ctx context.Context, addrs []string, patience time.Duration, f func(base string) error) (addr string, err error) {
+func ToLeader(ctx context.Context, addrs []string, patience time.Duration, f func(addr string) error) (at string, err error) {
 	if len(addrs) == 0 {
 		return "", ErrNoAddress
 	}
 	until := time.Now().Add(patience)
 	next, hops := 0, 0
-	addr = addrs[0]
+	addr := addrs[0]
 	for {
-		err = f(BaseURL(addr))
+		err = f(addr)
 		hint, notLeader := LeaderOf(err)
 		if err == nil || ctx.Err() != nil || !notLeader && !notSent(err) {
 			return addr, err

@@ -20,15 +20,15 @@ import (
 
 var errRefused = connect.NewError(connect.CodeUnavailable, &net.OpError{Op: "dial", Err: errors.New("connection refused")})
 
-// group answers calls: by base URL, what the server there says.
+// group answers calls: by address, what the server there says.
 type group struct {
 	answers map[string]func() error
 	asked   []string
 }
 
-func (g *group) call(base string) error {
-	g.asked = append(g.asked, base)
-	return g.answers[base]()
+func (g *group) call(addr string) error {
+	g.asked = append(g.asked, addr)
+	return g.answers[addr]()
 }
 
 func says(err error) func() error { return func() error { return err } }
@@ -42,11 +42,11 @@ func TestToLeader(t *testing.T) {
 		addr    string
 		fails   bool
 	}{
-		"first leads":     {map[string]func() error{"http://a": says(nil)}, []string{"http://a"}, "a", false},
-		"follows a hint":  {map[string]func() error{"http://a": says(rpc.NotLeader("c", "c")), "http://c": says(nil)}, []string{"http://a", "http://c"}, "c", false},
-		"skips the dead":  {map[string]func() error{"http://a": says(errRefused), "http://b": says(nil)}, []string{"http://a", "http://b"}, "b", false},
-		"a refusal stays": {map[string]func() error{"http://a": says(rpc.Refuse(connect.CodeAborted, "conflict", 5, "moved", "plan again"))}, []string{"http://a"}, "a", true},
-		"unknown outcome": {map[string]func() error{"http://a": says(connect.NewError(connect.CodeDeadlineExceeded, context.DeadlineExceeded))}, []string{"http://a"}, "a", true},
+		"first leads":     {map[string]func() error{"a": says(nil)}, []string{"a"}, "a", false},
+		"follows a hint":  {map[string]func() error{"a": says(rpc.NotLeader("c", "c")), "c": says(nil)}, []string{"a", "c"}, "c", false},
+		"skips the dead":  {map[string]func() error{"a": says(errRefused), "b": says(nil)}, []string{"a", "b"}, "b", false},
+		"a refusal stays": {map[string]func() error{"a": says(rpc.Refuse(connect.CodeAborted, "conflict", 5, "moved", "plan again"))}, []string{"a"}, "a", true},
+		"unknown outcome": {map[string]func() error{"a": says(connect.NewError(connect.CodeDeadlineExceeded, context.DeadlineExceeded))}, []string{"a"}, "a", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -70,11 +70,11 @@ func TestToLeaderWaits(t *testing.T) {
 			}
 			return nil
 		}
-		g := &group{answers: map[string]func() error{"http://a": says(errRefused), "http://b": elected}}
+		g := &group{answers: map[string]func() error{"a": says(errRefused), "b": elected}}
 		if addr, err := rpc.ToLeader(t.Context(), []string{"a", "b"}, 5*time.Second, g.call); err != nil || addr != "b" {
 			t.Errorf("ended at %s: %v", addr, err)
 		}
-		g.answers["http://b"] = says(rpc.NotLeader("", ""))
+		g.answers["b"] = says(rpc.NotLeader("", ""))
 		began = time.Now()
 		if _, err := rpc.ToLeader(t.Context(), []string{"a", "b"}, time.Second, g.call); err == nil {
 			t.Error("found a leader where there is none")

@@ -23,6 +23,7 @@ import (
 	"connectrpc.com/connect"
 
 	"headroom/internal/cli"
+	"headroom/internal/secure"
 )
 
 // Bounds of every server and client.
@@ -104,7 +105,16 @@ func atMost(clients int) func(net.Conn, http.ConnState) {
 
 func serve(ctx context.Context, l net.Listener, srv *http.Server) error {
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(l) }()
+	go func() {
+		if s, ok := l.(secureListener); ok {
+			srv.TLSConfig = s.config
+			srv.Protocols.SetHTTP2(true)
+			srv.Protocols.SetUnencryptedHTTP2(false)
+			failed <- srv.ServeTLS(s.Listener, "", "")
+			return
+		}
+		failed <- srv.Serve(l)
+	}()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("rpc: serve %s: %w", l.Addr(), err)
@@ -130,7 +140,8 @@ func newServer(ctx context.Context, h http.Handler) *http.Server {
 	p.SetHTTP1(true)
 	p.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           h,
+		Handler:           named(h),
+		ConnContext:       callerOn,
 		Protocols:         &p,
 		ReadHeaderTimeout: headerWait,
 		IdleTimeout:       idleWait,
@@ -142,6 +153,17 @@ func newServer(ctx context.Context, h http.Handler) *http.Server {
 			PingTimeout:          pingWait,
 		},
 	}
+}
+
+// named adds the certificate that was shown to what the connection tells of its caller.
+func named(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.TLS != nil {
+			who, shown := secure.PeerOf(r.TLS)
+			r = r.WithContext(WithCaller(r.Context(), Caller{Identity: who, Shown: shown}))
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // HandlerOptions are what every Connect handler of Headroom is built with.

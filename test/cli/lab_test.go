@@ -119,6 +119,7 @@ func freePort(ts *testscript.TestScript) string {
 
 const coordinatorYAML = `id: %s
 state_dir: %s
+tls: {mode: off}
 servers:
 %sgossip:
   bind: %s

@@ -2082,6 +2082,8 @@ type ChangeRequest struct {
 	//	*ChangeRequest_GrantSprint
 	//	*ChangeRequest_EndSprint
 	//	*ChangeRequest_AckAlarm
+	//	*ChangeRequest_CreateToken
+	//	*ChangeRequest_RevokeToken
 	What          isChangeRequest_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2282,6 +2284,24 @@ func (x *ChangeRequest) GetAckAlarm() string {
 	return ""
 }
 
+func (x *ChangeRequest) GetCreateToken() *Token {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_CreateToken); ok {
+			return x.CreateToken
+		}
+	}
+	return nil
+}
+
+func (x *ChangeRequest) GetRevokeToken() string {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_RevokeToken); ok {
+			return x.RevokeToken
+		}
+	}
+	return ""
+}
+
 type isChangeRequest_What interface {
 	isChangeRequest_What()
 }
@@ -2359,6 +2379,16 @@ type ChangeRequest_AckAlarm struct {
 	AckAlarm string `protobuf:"bytes,25,opt,name=ack_alarm,json=ackAlarm,proto3,oneof"`
 }
 
+type ChangeRequest_CreateToken struct {
+	// For administrators.
+	CreateToken *Token `protobuf:"bytes,26,opt,name=create_token,json=createToken,proto3,oneof"`
+}
+
+type ChangeRequest_RevokeToken struct {
+	// Id of the token. For administrators.
+	RevokeToken string `protobuf:"bytes,27,opt,name=revoke_token,json=revokeToken,proto3,oneof"`
+}
+
 func (*ChangeRequest_SetDomain) isChangeRequest_What() {}
 
 func (*ChangeRequest_RemoveDomain) isChangeRequest_What() {}
@@ -2390,6 +2420,10 @@ func (*ChangeRequest_GrantSprint) isChangeRequest_What() {}
 func (*ChangeRequest_EndSprint) isChangeRequest_What() {}
 
 func (*ChangeRequest_AckAlarm) isChangeRequest_What() {}
+
+func (*ChangeRequest_CreateToken) isChangeRequest_What() {}
+
+func (*ChangeRequest_RevokeToken) isChangeRequest_What() {}
 
 type ChangeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4407,6 +4441,288 @@ func (x *Alarm) GetAckedBy() string {
 	return ""
 }
 
+// Token lets its bearer in.
+type Token struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Whom it is for: the actor of what is done with it.
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// "node", "observer", "operator" or "admin".
+	Role string `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	// SHA-256 of the secret in hex; only in requests. The secret itself never
+	// leaves the machine that made it.
+	Hash      string `protobuf:"bytes,4,opt,name=hash,proto3" json:"hash,omitempty"`
+	CreatedUs int64  `protobuf:"varint,5,opt,name=created_us,json=createdUs,proto3" json:"created_us,omitempty"`
+	// 0: never.
+	ExpiresUs     int64 `protobuf:"varint,6,opt,name=expires_us,json=expiresUs,proto3" json:"expires_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Token) Reset() {
+	*x = Token{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Token) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Token) ProtoMessage() {}
+
+func (x *Token) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Token.ProtoReflect.Descriptor instead.
+func (*Token) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *Token) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Token) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Token) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Token) GetHash() string {
+	if x != nil {
+		return x.Hash
+	}
+	return ""
+}
+
+func (x *Token) GetCreatedUs() int64 {
+	if x != nil {
+		return x.CreatedUs
+	}
+	return 0
+}
+
+func (x *Token) GetExpiresUs() int64 {
+	if x != nil {
+		return x.ExpiresUs
+	}
+	return 0
+}
+
+type ListTokensRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTokensRequest) Reset() {
+	*x = ListTokensRequest{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTokensRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTokensRequest) ProtoMessage() {}
+
+func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
+func (*ListTokensRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *ListTokensRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type ListTokensResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Tokens        []*Token               `protobuf:"bytes,2,rep,name=tokens,proto3" json:"tokens,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTokensResponse) Reset() {
+	*x = ListTokensResponse{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTokensResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTokensResponse) ProtoMessage() {}
+
+func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
+func (*ListTokensResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *ListTokensResponse) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ListTokensResponse) GetTokens() []*Token {
+	if x != nil {
+		return x.Tokens
+	}
+	return nil
+}
+
+type GetSelfRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSelfRequest) Reset() {
+	*x = GetSelfRequest{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSelfRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSelfRequest) ProtoMessage() {}
+
+func (x *GetSelfRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSelfRequest.ProtoReflect.Descriptor instead.
+func (*GetSelfRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{59}
+}
+
+type GetSelfResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Role          string                 `protobuf:"bytes,3,opt,name=role,proto3" json:"role,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetSelfResponse) Reset() {
+	*x = GetSelfResponse{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[60]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetSelfResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetSelfResponse) ProtoMessage() {}
+
+func (x *GetSelfResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[60]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetSelfResponse.ProtoReflect.Descriptor instead.
+func (*GetSelfResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{60}
+}
+
+func (x *GetSelfResponse) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *GetSelfResponse) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GetSelfResponse) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
 var File_headroom_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_cluster_proto_rawDesc = "" +
@@ -4608,7 +4924,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x04what\x18\x04 \x01(\tR\x04what\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x06 \x01(\tR\trequestId\"\xc6\x06\n" +
+	"request_id\x18\x06 \x01(\tR\trequestId\"\xa4\a\n" +
 	"\rChangeRequest\x12+\n" +
 	"\x06change\x18\x01 \x01(\v2\x13.headroom.v1.ChangeR\x06change\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x127\n" +
@@ -4634,7 +4950,9 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\fgrant_sprint\x18\x17 \x01(\v2\x18.headroom.v1.GrantSprintH\x00R\vgrantSprint\x12\x1f\n" +
 	"\n" +
 	"end_sprint\x18\x18 \x01(\tH\x00R\tendSprint\x12\x1d\n" +
-	"\tack_alarm\x18\x19 \x01(\tH\x00R\backAlarmB\x06\n" +
+	"\tack_alarm\x18\x19 \x01(\tH\x00R\backAlarm\x127\n" +
+	"\fcreate_token\x18\x1a \x01(\v2\x12.headroom.v1.TokenH\x00R\vcreateToken\x12#\n" +
+	"\frevoke_token\x18\x1b \x01(\tH\x00R\vrevokeTokenB\x06\n" +
 	"\x04what\"\xbd\x01\n" +
 	"\x0eChangeResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12\x18\n" +
@@ -4814,8 +5132,26 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x04item\x18\x02 \x01(\v2\x17.headroom.v1.HealthItemR\x04item\x12\x18\n" +
 	"\asubject\x18\x03 \x01(\tR\asubject\x12\x19\n" +
 	"\bsince_us\x18\x04 \x01(\x03R\asinceUs\x12\x19\n" +
-	"\backed_by\x18\x05 \x01(\tR\aackedBy2\x8a\n" +
+	"\backed_by\x18\x05 \x01(\tR\aackedBy\"\x91\x01\n" +
+	"\x05Token\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\x12\x12\n" +
+	"\x04hash\x18\x04 \x01(\tR\x04hash\x12\x1d\n" +
 	"\n" +
+	"created_us\x18\x05 \x01(\x03R\tcreatedUs\x12\x1d\n" +
+	"\n" +
+	"expires_us\x18\x06 \x01(\x03R\texpiresUs\")\n" +
+	"\x11ListTokensRequest\x12\x14\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"g\n" +
+	"\x12ListTokensResponse\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12*\n" +
+	"\x06tokens\x18\x02 \x03(\v2\x12.headroom.v1.TokenR\x06tokens\"\x10\n" +
+	"\x0eGetSelfRequest\"`\n" +
+	"\x0fGetSelfResponse\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role2\x9f\v\n" +
 	"\x0eClusterService\x12J\n" +
 	"\tGetStatus\x12\x1d.headroom.v1.GetStatusRequest\x1a\x1e.headroom.v1.GetStatusResponse\x12P\n" +
 	"\vListDomains\x12\x1f.headroom.v1.ListDomainsRequest\x1a .headroom.v1.ListDomainsResponse\x12J\n" +
@@ -4834,7 +5170,10 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\vExplainNode\x12\x1f.headroom.v1.ExplainNodeRequest\x1a .headroom.v1.ExplainNodeResponse\x12P\n" +
 	"\vReportMeter\x12\x1f.headroom.v1.ReportMeterRequest\x1a .headroom.v1.ReportMeterResponse\x12M\n" +
 	"\n" +
-	"ListAlarms\x12\x1e.headroom.v1.ListAlarmsRequest\x1a\x1f.headroom.v1.ListAlarmsResponseB%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
+	"ListAlarms\x12\x1e.headroom.v1.ListAlarmsRequest\x1a\x1f.headroom.v1.ListAlarmsResponse\x12M\n" +
+	"\n" +
+	"ListTokens\x12\x1e.headroom.v1.ListTokensRequest\x1a\x1f.headroom.v1.ListTokensResponse\x12D\n" +
+	"\aGetSelf\x12\x1b.headroom.v1.GetSelfRequest\x1a\x1c.headroom.v1.GetSelfResponseB%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
 
 var (
 	file_headroom_v1_cluster_proto_rawDescOnce sync.Once
@@ -4848,7 +5187,7 @@ func file_headroom_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_cluster_proto_rawDescData
 }
 
-var file_headroom_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_headroom_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
 var file_headroom_v1_cluster_proto_goTypes = []any{
 	(*NotLeader)(nil),             // 0: headroom.v1.NotLeader
 	(*Refusal)(nil),               // 1: headroom.v1.Refusal
@@ -4906,25 +5245,30 @@ var file_headroom_v1_cluster_proto_goTypes = []any{
 	(*ListAlarmsRequest)(nil),     // 53: headroom.v1.ListAlarmsRequest
 	(*ListAlarmsResponse)(nil),    // 54: headroom.v1.ListAlarmsResponse
 	(*Alarm)(nil),                 // 55: headroom.v1.Alarm
-	nil,                           // 56: headroom.v1.NodeSettings.LabelsEntry
-	nil,                           // 57: headroom.v1.SetSprintBudget.SharesEntry
-	(*Epoch)(nil),                 // 58: headroom.v1.Epoch
-	(*HealthItem)(nil),            // 59: headroom.v1.HealthItem
-	(*Change)(nil),                // 60: headroom.v1.Change
-	(*Stamp)(nil),                 // 61: headroom.v1.Stamp
-	(*Sprint)(nil),                // 62: headroom.v1.Sprint
+	(*Token)(nil),                 // 56: headroom.v1.Token
+	(*ListTokensRequest)(nil),     // 57: headroom.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),    // 58: headroom.v1.ListTokensResponse
+	(*GetSelfRequest)(nil),        // 59: headroom.v1.GetSelfRequest
+	(*GetSelfResponse)(nil),       // 60: headroom.v1.GetSelfResponse
+	nil,                           // 61: headroom.v1.NodeSettings.LabelsEntry
+	nil,                           // 62: headroom.v1.SetSprintBudget.SharesEntry
+	(*Epoch)(nil),                 // 63: headroom.v1.Epoch
+	(*HealthItem)(nil),            // 64: headroom.v1.HealthItem
+	(*Change)(nil),                // 65: headroom.v1.Change
+	(*Stamp)(nil),                 // 66: headroom.v1.Stamp
+	(*Sprint)(nil),                // 67: headroom.v1.Sprint
 }
 var file_headroom_v1_cluster_proto_depIdxs = []int32{
-	58, // 0: headroom.v1.Meta.epoch:type_name -> headroom.v1.Epoch
+	63, // 0: headroom.v1.Meta.epoch:type_name -> headroom.v1.Epoch
 	2,  // 1: headroom.v1.GetStatusResponse.meta:type_name -> headroom.v1.Meta
 	5,  // 2: headroom.v1.GetStatusResponse.site:type_name -> headroom.v1.Domain
 	22, // 3: headroom.v1.GetStatusResponse.servers:type_name -> headroom.v1.Member
-	59, // 4: headroom.v1.GetStatusResponse.alarms:type_name -> headroom.v1.HealthItem
+	64, // 4: headroom.v1.GetStatusResponse.alarms:type_name -> headroom.v1.HealthItem
 	6,  // 5: headroom.v1.Domain.sprint:type_name -> headroom.v1.SprintBudget
 	7,  // 6: headroom.v1.SprintBudget.pots:type_name -> headroom.v1.SprintPot
 	2,  // 7: headroom.v1.ListDomainsResponse.meta:type_name -> headroom.v1.Meta
 	5,  // 8: headroom.v1.ListDomainsResponse.domains:type_name -> headroom.v1.Domain
-	60, // 9: headroom.v1.SetBudgetRequest.change:type_name -> headroom.v1.Change
+	65, // 9: headroom.v1.SetBudgetRequest.change:type_name -> headroom.v1.Change
 	2,  // 10: headroom.v1.SetBudgetResponse.meta:type_name -> headroom.v1.Meta
 	5,  // 11: headroom.v1.SetBudgetResponse.before:type_name -> headroom.v1.Domain
 	5,  // 12: headroom.v1.SetBudgetResponse.after:type_name -> headroom.v1.Domain
@@ -4932,16 +5276,16 @@ var file_headroom_v1_cluster_proto_depIdxs = []int32{
 	15, // 14: headroom.v1.AwaitBudgetResponse.confirmations:type_name -> headroom.v1.Confirmation
 	2,  // 15: headroom.v1.ListNodesResponse.meta:type_name -> headroom.v1.Meta
 	18, // 16: headroom.v1.ListNodesResponse.nodes:type_name -> headroom.v1.Node
-	61, // 17: headroom.v1.Node.stamp:type_name -> headroom.v1.Stamp
-	59, // 18: headroom.v1.Node.health:type_name -> headroom.v1.HealthItem
+	66, // 17: headroom.v1.Node.stamp:type_name -> headroom.v1.Stamp
+	64, // 18: headroom.v1.Node.health:type_name -> headroom.v1.HealthItem
 	19, // 19: headroom.v1.Node.settings:type_name -> headroom.v1.NodeSettings
-	62, // 20: headroom.v1.Node.sprint:type_name -> headroom.v1.Sprint
-	56, // 21: headroom.v1.NodeSettings.labels:type_name -> headroom.v1.NodeSettings.LabelsEntry
+	67, // 20: headroom.v1.Node.sprint:type_name -> headroom.v1.Sprint
+	61, // 21: headroom.v1.NodeSettings.labels:type_name -> headroom.v1.NodeSettings.LabelsEntry
 	2,  // 22: headroom.v1.ListMembersResponse.meta:type_name -> headroom.v1.Meta
 	22, // 23: headroom.v1.ListMembersResponse.members:type_name -> headroom.v1.Member
 	2,  // 24: headroom.v1.ListEventsResponse.meta:type_name -> headroom.v1.Meta
 	25, // 25: headroom.v1.ListEventsResponse.events:type_name -> headroom.v1.Event
-	60, // 26: headroom.v1.ChangeRequest.change:type_name -> headroom.v1.Change
+	65, // 26: headroom.v1.ChangeRequest.change:type_name -> headroom.v1.Change
 	28, // 27: headroom.v1.ChangeRequest.set_domain:type_name -> headroom.v1.SetDomain
 	29, // 28: headroom.v1.ChangeRequest.set_node:type_name -> headroom.v1.SetNode
 	30, // 29: headroom.v1.ChangeRequest.move_node:type_name -> headroom.v1.MoveNode
@@ -4949,67 +5293,75 @@ var file_headroom_v1_cluster_proto_depIdxs = []int32{
 	32, // 31: headroom.v1.ChangeRequest.set_schedule:type_name -> headroom.v1.Schedule
 	33, // 32: headroom.v1.ChangeRequest.set_sprint_budget:type_name -> headroom.v1.SetSprintBudget
 	34, // 33: headroom.v1.ChangeRequest.grant_sprint:type_name -> headroom.v1.GrantSprint
-	2,  // 34: headroom.v1.ChangeResponse.meta:type_name -> headroom.v1.Meta
-	5,  // 35: headroom.v1.ChangeResponse.before:type_name -> headroom.v1.Domain
-	5,  // 36: headroom.v1.ChangeResponse.after:type_name -> headroom.v1.Domain
-	19, // 37: headroom.v1.SetNode.settings:type_name -> headroom.v1.NodeSettings
-	57, // 38: headroom.v1.SetSprintBudget.shares:type_name -> headroom.v1.SetSprintBudget.SharesEntry
-	60, // 39: headroom.v1.RollbackRequest.change:type_name -> headroom.v1.Change
-	2,  // 40: headroom.v1.ListChangesResponse.meta:type_name -> headroom.v1.Meta
-	38, // 41: headroom.v1.ListChangesResponse.changes:type_name -> headroom.v1.BudgetChange
-	2,  // 42: headroom.v1.ListSchedulesResponse.meta:type_name -> headroom.v1.Meta
-	32, // 43: headroom.v1.ListSchedulesResponse.schedules:type_name -> headroom.v1.Schedule
-	2,  // 44: headroom.v1.ListSprintsResponse.meta:type_name -> headroom.v1.Meta
-	43, // 45: headroom.v1.ListSprintsResponse.sprints:type_name -> headroom.v1.SprintRecord
-	5,  // 46: headroom.v1.ListSprintsResponse.domains:type_name -> headroom.v1.Domain
-	44, // 47: headroom.v1.SprintRecord.nodes:type_name -> headroom.v1.SprintNode
-	2,  // 48: headroom.v1.ListPoliciesResponse.meta:type_name -> headroom.v1.Meta
-	47, // 49: headroom.v1.ListPoliciesResponse.policies:type_name -> headroom.v1.Policy
-	2,  // 50: headroom.v1.ExplainNodeResponse.meta:type_name -> headroom.v1.Meta
-	18, // 51: headroom.v1.ExplainNodeResponse.node:type_name -> headroom.v1.Node
-	50, // 52: headroom.v1.ExplainNodeResponse.spare:type_name -> headroom.v1.DomainSpare
-	25, // 53: headroom.v1.ExplainNodeResponse.last:type_name -> headroom.v1.Event
-	2,  // 54: headroom.v1.ReportMeterResponse.meta:type_name -> headroom.v1.Meta
-	2,  // 55: headroom.v1.ListAlarmsResponse.meta:type_name -> headroom.v1.Meta
-	55, // 56: headroom.v1.ListAlarmsResponse.alarms:type_name -> headroom.v1.Alarm
-	59, // 57: headroom.v1.Alarm.item:type_name -> headroom.v1.HealthItem
-	3,  // 58: headroom.v1.ClusterService.GetStatus:input_type -> headroom.v1.GetStatusRequest
-	8,  // 59: headroom.v1.ClusterService.ListDomains:input_type -> headroom.v1.ListDomainsRequest
-	10, // 60: headroom.v1.ClusterService.SetBudget:input_type -> headroom.v1.SetBudgetRequest
-	13, // 61: headroom.v1.ClusterService.AwaitBudget:input_type -> headroom.v1.AwaitBudgetRequest
-	16, // 62: headroom.v1.ClusterService.ListNodes:input_type -> headroom.v1.ListNodesRequest
-	20, // 63: headroom.v1.ClusterService.ListMembers:input_type -> headroom.v1.ListMembersRequest
-	23, // 64: headroom.v1.ClusterService.ListEvents:input_type -> headroom.v1.ListEventsRequest
-	26, // 65: headroom.v1.ClusterService.Change:input_type -> headroom.v1.ChangeRequest
-	35, // 66: headroom.v1.ClusterService.Rollback:input_type -> headroom.v1.RollbackRequest
-	36, // 67: headroom.v1.ClusterService.ListChanges:input_type -> headroom.v1.ListChangesRequest
-	39, // 68: headroom.v1.ClusterService.ListSchedules:input_type -> headroom.v1.ListSchedulesRequest
-	41, // 69: headroom.v1.ClusterService.ListSprints:input_type -> headroom.v1.ListSprintsRequest
-	45, // 70: headroom.v1.ClusterService.ListPolicies:input_type -> headroom.v1.ListPoliciesRequest
-	48, // 71: headroom.v1.ClusterService.ExplainNode:input_type -> headroom.v1.ExplainNodeRequest
-	51, // 72: headroom.v1.ClusterService.ReportMeter:input_type -> headroom.v1.ReportMeterRequest
-	53, // 73: headroom.v1.ClusterService.ListAlarms:input_type -> headroom.v1.ListAlarmsRequest
-	4,  // 74: headroom.v1.ClusterService.GetStatus:output_type -> headroom.v1.GetStatusResponse
-	9,  // 75: headroom.v1.ClusterService.ListDomains:output_type -> headroom.v1.ListDomainsResponse
-	11, // 76: headroom.v1.ClusterService.SetBudget:output_type -> headroom.v1.SetBudgetResponse
-	14, // 77: headroom.v1.ClusterService.AwaitBudget:output_type -> headroom.v1.AwaitBudgetResponse
-	17, // 78: headroom.v1.ClusterService.ListNodes:output_type -> headroom.v1.ListNodesResponse
-	21, // 79: headroom.v1.ClusterService.ListMembers:output_type -> headroom.v1.ListMembersResponse
-	24, // 80: headroom.v1.ClusterService.ListEvents:output_type -> headroom.v1.ListEventsResponse
-	27, // 81: headroom.v1.ClusterService.Change:output_type -> headroom.v1.ChangeResponse
-	11, // 82: headroom.v1.ClusterService.Rollback:output_type -> headroom.v1.SetBudgetResponse
-	37, // 83: headroom.v1.ClusterService.ListChanges:output_type -> headroom.v1.ListChangesResponse
-	40, // 84: headroom.v1.ClusterService.ListSchedules:output_type -> headroom.v1.ListSchedulesResponse
-	42, // 85: headroom.v1.ClusterService.ListSprints:output_type -> headroom.v1.ListSprintsResponse
-	46, // 86: headroom.v1.ClusterService.ListPolicies:output_type -> headroom.v1.ListPoliciesResponse
-	49, // 87: headroom.v1.ClusterService.ExplainNode:output_type -> headroom.v1.ExplainNodeResponse
-	52, // 88: headroom.v1.ClusterService.ReportMeter:output_type -> headroom.v1.ReportMeterResponse
-	54, // 89: headroom.v1.ClusterService.ListAlarms:output_type -> headroom.v1.ListAlarmsResponse
-	74, // [74:90] is the sub-list for method output_type
-	58, // [58:74] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	56, // 34: headroom.v1.ChangeRequest.create_token:type_name -> headroom.v1.Token
+	2,  // 35: headroom.v1.ChangeResponse.meta:type_name -> headroom.v1.Meta
+	5,  // 36: headroom.v1.ChangeResponse.before:type_name -> headroom.v1.Domain
+	5,  // 37: headroom.v1.ChangeResponse.after:type_name -> headroom.v1.Domain
+	19, // 38: headroom.v1.SetNode.settings:type_name -> headroom.v1.NodeSettings
+	62, // 39: headroom.v1.SetSprintBudget.shares:type_name -> headroom.v1.SetSprintBudget.SharesEntry
+	65, // 40: headroom.v1.RollbackRequest.change:type_name -> headroom.v1.Change
+	2,  // 41: headroom.v1.ListChangesResponse.meta:type_name -> headroom.v1.Meta
+	38, // 42: headroom.v1.ListChangesResponse.changes:type_name -> headroom.v1.BudgetChange
+	2,  // 43: headroom.v1.ListSchedulesResponse.meta:type_name -> headroom.v1.Meta
+	32, // 44: headroom.v1.ListSchedulesResponse.schedules:type_name -> headroom.v1.Schedule
+	2,  // 45: headroom.v1.ListSprintsResponse.meta:type_name -> headroom.v1.Meta
+	43, // 46: headroom.v1.ListSprintsResponse.sprints:type_name -> headroom.v1.SprintRecord
+	5,  // 47: headroom.v1.ListSprintsResponse.domains:type_name -> headroom.v1.Domain
+	44, // 48: headroom.v1.SprintRecord.nodes:type_name -> headroom.v1.SprintNode
+	2,  // 49: headroom.v1.ListPoliciesResponse.meta:type_name -> headroom.v1.Meta
+	47, // 50: headroom.v1.ListPoliciesResponse.policies:type_name -> headroom.v1.Policy
+	2,  // 51: headroom.v1.ExplainNodeResponse.meta:type_name -> headroom.v1.Meta
+	18, // 52: headroom.v1.ExplainNodeResponse.node:type_name -> headroom.v1.Node
+	50, // 53: headroom.v1.ExplainNodeResponse.spare:type_name -> headroom.v1.DomainSpare
+	25, // 54: headroom.v1.ExplainNodeResponse.last:type_name -> headroom.v1.Event
+	2,  // 55: headroom.v1.ReportMeterResponse.meta:type_name -> headroom.v1.Meta
+	2,  // 56: headroom.v1.ListAlarmsResponse.meta:type_name -> headroom.v1.Meta
+	55, // 57: headroom.v1.ListAlarmsResponse.alarms:type_name -> headroom.v1.Alarm
+	64, // 58: headroom.v1.Alarm.item:type_name -> headroom.v1.HealthItem
+	2,  // 59: headroom.v1.ListTokensResponse.meta:type_name -> headroom.v1.Meta
+	56, // 60: headroom.v1.ListTokensResponse.tokens:type_name -> headroom.v1.Token
+	2,  // 61: headroom.v1.GetSelfResponse.meta:type_name -> headroom.v1.Meta
+	3,  // 62: headroom.v1.ClusterService.GetStatus:input_type -> headroom.v1.GetStatusRequest
+	8,  // 63: headroom.v1.ClusterService.ListDomains:input_type -> headroom.v1.ListDomainsRequest
+	10, // 64: headroom.v1.ClusterService.SetBudget:input_type -> headroom.v1.SetBudgetRequest
+	13, // 65: headroom.v1.ClusterService.AwaitBudget:input_type -> headroom.v1.AwaitBudgetRequest
+	16, // 66: headroom.v1.ClusterService.ListNodes:input_type -> headroom.v1.ListNodesRequest
+	20, // 67: headroom.v1.ClusterService.ListMembers:input_type -> headroom.v1.ListMembersRequest
+	23, // 68: headroom.v1.ClusterService.ListEvents:input_type -> headroom.v1.ListEventsRequest
+	26, // 69: headroom.v1.ClusterService.Change:input_type -> headroom.v1.ChangeRequest
+	35, // 70: headroom.v1.ClusterService.Rollback:input_type -> headroom.v1.RollbackRequest
+	36, // 71: headroom.v1.ClusterService.ListChanges:input_type -> headroom.v1.ListChangesRequest
+	39, // 72: headroom.v1.ClusterService.ListSchedules:input_type -> headroom.v1.ListSchedulesRequest
+	41, // 73: headroom.v1.ClusterService.ListSprints:input_type -> headroom.v1.ListSprintsRequest
+	45, // 74: headroom.v1.ClusterService.ListPolicies:input_type -> headroom.v1.ListPoliciesRequest
+	48, // 75: headroom.v1.ClusterService.ExplainNode:input_type -> headroom.v1.ExplainNodeRequest
+	51, // 76: headroom.v1.ClusterService.ReportMeter:input_type -> headroom.v1.ReportMeterRequest
+	53, // 77: headroom.v1.ClusterService.ListAlarms:input_type -> headroom.v1.ListAlarmsRequest
+	57, // 78: headroom.v1.ClusterService.ListTokens:input_type -> headroom.v1.ListTokensRequest
+	59, // 79: headroom.v1.ClusterService.GetSelf:input_type -> headroom.v1.GetSelfRequest
+	4,  // 80: headroom.v1.ClusterService.GetStatus:output_type -> headroom.v1.GetStatusResponse
+	9,  // 81: headroom.v1.ClusterService.ListDomains:output_type -> headroom.v1.ListDomainsResponse
+	11, // 82: headroom.v1.ClusterService.SetBudget:output_type -> headroom.v1.SetBudgetResponse
+	14, // 83: headroom.v1.ClusterService.AwaitBudget:output_type -> headroom.v1.AwaitBudgetResponse
+	17, // 84: headroom.v1.ClusterService.ListNodes:output_type -> headroom.v1.ListNodesResponse
+	21, // 85: headroom.v1.ClusterService.ListMembers:output_type -> headroom.v1.ListMembersResponse
+	24, // 86: headroom.v1.ClusterService.ListEvents:output_type -> headroom.v1.ListEventsResponse
+	27, // 87: headroom.v1.ClusterService.Change:output_type -> headroom.v1.ChangeResponse
+	11, // 88: headroom.v1.ClusterService.Rollback:output_type -> headroom.v1.SetBudgetResponse
+	37, // 89: headroom.v1.ClusterService.ListChanges:output_type -> headroom.v1.ListChangesResponse
+	40, // 90: headroom.v1.ClusterService.ListSchedules:output_type -> headroom.v1.ListSchedulesResponse
+	42, // 91: headroom.v1.ClusterService.ListSprints:output_type -> headroom.v1.ListSprintsResponse
+	46, // 92: headroom.v1.ClusterService.ListPolicies:output_type -> headroom.v1.ListPoliciesResponse
+	49, // 93: headroom.v1.ClusterService.ExplainNode:output_type -> headroom.v1.ExplainNodeResponse
+	52, // 94: headroom.v1.ClusterService.ReportMeter:output_type -> headroom.v1.ReportMeterResponse
+	54, // 95: headroom.v1.ClusterService.ListAlarms:output_type -> headroom.v1.ListAlarmsResponse
+	58, // 96: headroom.v1.ClusterService.ListTokens:output_type -> headroom.v1.ListTokensResponse
+	60, // 97: headroom.v1.ClusterService.GetSelf:output_type -> headroom.v1.GetSelfResponse
+	80, // [80:98] is the sub-list for method output_type
+	62, // [62:80] is the sub-list for method input_type
+	62, // [62:62] is the sub-list for extension type_name
+	62, // [62:62] is the sub-list for extension extendee
+	0,  // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_cluster_proto_init() }
@@ -5040,6 +5392,8 @@ func file_headroom_v1_cluster_proto_init() {
 		(*ChangeRequest_GrantSprint)(nil),
 		(*ChangeRequest_EndSprint)(nil),
 		(*ChangeRequest_AckAlarm)(nil),
+		(*ChangeRequest_CreateToken)(nil),
+		(*ChangeRequest_RevokeToken)(nil),
 	}
 	file_headroom_v1_cluster_proto_msgTypes[28].OneofWrappers = []any{}
 	file_headroom_v1_cluster_proto_msgTypes[32].OneofWrappers = []any{}
@@ -5053,7 +5407,7 @@ func file_headroom_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_cluster_proto_rawDesc), len(file_headroom_v1_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   58,
+			NumMessages:   63,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -79,6 +79,11 @@ const (
 	// ClusterServiceListAlarmsProcedure is the fully-qualified name of the ClusterService's ListAlarms
 	// RPC.
 	ClusterServiceListAlarmsProcedure = "/headroom.v1.ClusterService/ListAlarms"
+	// ClusterServiceListTokensProcedure is the fully-qualified name of the ClusterService's ListTokens
+	// RPC.
+	ClusterServiceListTokensProcedure = "/headroom.v1.ClusterService/ListTokens"
+	// ClusterServiceGetSelfProcedure is the fully-qualified name of the ClusterService's GetSelf RPC.
+	ClusterServiceGetSelfProcedure = "/headroom.v1.ClusterService/GetSelf"
 )
 
 // ClusterServiceClient is a client for the headroom.v1.ClusterService service.
@@ -110,6 +115,10 @@ type ClusterServiceClient interface {
 	// alone and never enters the log.
 	ReportMeter(context.Context, *connect.Request[v1.ReportMeterRequest]) (*connect.Response[v1.ReportMeterResponse], error)
 	ListAlarms(context.Context, *connect.Request[v1.ListAlarmsRequest]) (*connect.Response[v1.ListAlarmsResponse], error)
+	// ListTokens tells who has been let in, never by what secret. For administrators.
+	ListTokens(context.Context, *connect.Request[v1.ListTokensRequest]) (*connect.Response[v1.ListTokensResponse], error)
+	// GetSelf tells who the caller is to the server.
+	GetSelf(context.Context, *connect.Request[v1.GetSelfRequest]) (*connect.Response[v1.GetSelfResponse], error)
 }
 
 // NewClusterServiceClient constructs a client for the headroom.v1.ClusterService service. By
@@ -219,6 +228,18 @@ func NewClusterServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(clusterServiceMethods.ByName("ListAlarms")),
 			connect.WithClientOptions(opts...),
 		),
+		listTokens: connect.NewClient[v1.ListTokensRequest, v1.ListTokensResponse](
+			httpClient,
+			baseURL+ClusterServiceListTokensProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("ListTokens")),
+			connect.WithClientOptions(opts...),
+		),
+		getSelf: connect.NewClient[v1.GetSelfRequest, v1.GetSelfResponse](
+			httpClient,
+			baseURL+ClusterServiceGetSelfProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("GetSelf")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -240,6 +261,8 @@ type clusterServiceClient struct {
 	explainNode   *connect.Client[v1.ExplainNodeRequest, v1.ExplainNodeResponse]
 	reportMeter   *connect.Client[v1.ReportMeterRequest, v1.ReportMeterResponse]
 	listAlarms    *connect.Client[v1.ListAlarmsRequest, v1.ListAlarmsResponse]
+	listTokens    *connect.Client[v1.ListTokensRequest, v1.ListTokensResponse]
+	getSelf       *connect.Client[v1.GetSelfRequest, v1.GetSelfResponse]
 }
 
 // GetStatus calls headroom.v1.ClusterService.GetStatus.
@@ -322,6 +345,16 @@ func (c *clusterServiceClient) ListAlarms(ctx context.Context, req *connect.Requ
 	return c.listAlarms.CallUnary(ctx, req)
 }
 
+// ListTokens calls headroom.v1.ClusterService.ListTokens.
+func (c *clusterServiceClient) ListTokens(ctx context.Context, req *connect.Request[v1.ListTokensRequest]) (*connect.Response[v1.ListTokensResponse], error) {
+	return c.listTokens.CallUnary(ctx, req)
+}
+
+// GetSelf calls headroom.v1.ClusterService.GetSelf.
+func (c *clusterServiceClient) GetSelf(ctx context.Context, req *connect.Request[v1.GetSelfRequest]) (*connect.Response[v1.GetSelfResponse], error) {
+	return c.getSelf.CallUnary(ctx, req)
+}
+
 // ClusterServiceHandler is an implementation of the headroom.v1.ClusterService service.
 type ClusterServiceHandler interface {
 	GetStatus(context.Context, *connect.Request[v1.GetStatusRequest]) (*connect.Response[v1.GetStatusResponse], error)
@@ -351,6 +384,10 @@ type ClusterServiceHandler interface {
 	// alone and never enters the log.
 	ReportMeter(context.Context, *connect.Request[v1.ReportMeterRequest]) (*connect.Response[v1.ReportMeterResponse], error)
 	ListAlarms(context.Context, *connect.Request[v1.ListAlarmsRequest]) (*connect.Response[v1.ListAlarmsResponse], error)
+	// ListTokens tells who has been let in, never by what secret. For administrators.
+	ListTokens(context.Context, *connect.Request[v1.ListTokensRequest]) (*connect.Response[v1.ListTokensResponse], error)
+	// GetSelf tells who the caller is to the server.
+	GetSelf(context.Context, *connect.Request[v1.GetSelfRequest]) (*connect.Response[v1.GetSelfResponse], error)
 }
 
 // NewClusterServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -456,6 +493,18 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 		connect.WithSchema(clusterServiceMethods.ByName("ListAlarms")),
 		connect.WithHandlerOptions(opts...),
 	)
+	clusterServiceListTokensHandler := connect.NewUnaryHandler(
+		ClusterServiceListTokensProcedure,
+		svc.ListTokens,
+		connect.WithSchema(clusterServiceMethods.ByName("ListTokens")),
+		connect.WithHandlerOptions(opts...),
+	)
+	clusterServiceGetSelfHandler := connect.NewUnaryHandler(
+		ClusterServiceGetSelfProcedure,
+		svc.GetSelf,
+		connect.WithSchema(clusterServiceMethods.ByName("GetSelf")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/headroom.v1.ClusterService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ClusterServiceGetStatusProcedure:
@@ -490,6 +539,10 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 			clusterServiceReportMeterHandler.ServeHTTP(w, r)
 		case ClusterServiceListAlarmsProcedure:
 			clusterServiceListAlarmsHandler.ServeHTTP(w, r)
+		case ClusterServiceListTokensProcedure:
+			clusterServiceListTokensHandler.ServeHTTP(w, r)
+		case ClusterServiceGetSelfProcedure:
+			clusterServiceGetSelfHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -561,4 +614,12 @@ func (UnimplementedClusterServiceHandler) ReportMeter(context.Context, *connect.
 
 func (UnimplementedClusterServiceHandler) ListAlarms(context.Context, *connect.Request[v1.ListAlarmsRequest]) (*connect.Response[v1.ListAlarmsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.ClusterService.ListAlarms is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) ListTokens(context.Context, *connect.Request[v1.ListTokensRequest]) (*connect.Response[v1.ListTokensResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.ClusterService.ListTokens is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) GetSelf(context.Context, *connect.Request[v1.GetSelfRequest]) (*connect.Response[v1.GetSelfResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.ClusterService.GetSelf is not implemented"))
 }

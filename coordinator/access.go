@@ -1,0 +1,245 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/internal/secure"
+	"headroom/ledger"
+)
+
+// caller is who asks, and what they may do.
+type caller struct {
+	role ledger.Role
+	name string
+	// server says that another coordinator server asks.
+	server bool
+}
+
+type callerKey struct{}
+
+// callerOf is who asked; without the guard, an administrator without a name.
+func callerOf(ctx context.Context) caller {
+	c, ok := ctx.Value(callerKey{}).(caller)
+	if !ok {
+		return caller{role: ledger.RoleAdmin}
+	}
+	return c
+}
+
+// guard lets calls in by certificate, token or unix socket, and bounds how many
+// one caller may make.
+type guard struct {
+	machine *machine
+	logger  *slog.Logger
+	now     func() time.Time
+
+	mu     sync.Mutex
+	pace   map[string]*pace
+	denied time.Time // when a refusal was last logged
+}
+
+func newGuard(m *machine, logger *slog.Logger) *guard {
+	return &guard{machine: m, logger: logger, now: time.Now, pace: map[string]*pace{}}
+}
+
+// needs is the role that a call takes. What is not listed takes an administrator:
+// a new call is closed until somebody thinks about it.
+func needs(procedure string) ledger.Role {
+	verb := procedure[strings.LastIndex(procedure, "/")+1:]
+	switch service := strings.TrimSuffix(strings.TrimPrefix(procedure, "/"), "/"+verb); {
+	case verb == "ListTokens":
+		return ledger.RoleAdmin
+	case service == headroomv1connect.NodeServiceName:
+		return ledger.RoleNode
+	case service == headroomv1connect.JobServiceName && verb != "ListJobs":
+		return ledger.RoleOperator
+	case strings.HasPrefix(verb, "List"), strings.HasPrefix(verb, "Get"), strings.HasPrefix(verb, "Explain"), strings.HasPrefix(verb, "Await"):
+		return ledger.RoleObserver
+	case service == headroomv1connect.ClusterServiceName:
+		return ledger.RoleOperator
+	}
+	return ledger.RoleAdmin
+}
+
+// admit says who asks, or why they may not.
+func (g *guard) admit(ctx context.Context, procedure string, header interface{ Get(string) string }) (context.Context, error) {
+	who, err := g.identify(rpc.CallerOf(ctx), header.Get("Authorization"))
+	if err != nil {
+		return ctx, g.refused(procedure, err)
+	}
+	if who.server || rpc.CallerOf(ctx).Clear {
+		who = forwarded(who, header.Get(forwardedHeader))
+	}
+	need := needs(procedure)
+	switch {
+	case who.server && (need == ledger.RoleObserver || need == ledger.RoleOperator):
+	case !who.role.May(need) && !(need == ledger.RoleNode && who.role == ledger.RoleAdmin):
+		return ctx, g.refused(procedure, denied(who, need))
+	}
+	if !g.paced(who) {
+		return ctx, rpc.Refuse(connect.CodeResourceExhausted, "too-many", cli.ExitUnreachable,
+			fmt.Sprintf("%s asks more than %d times a second", who.name, callsPerSecond), "wait a moment; use --watch instead of a loop")
+	}
+	return context.WithValue(ctx, callerKey{}, who), nil
+}
+
+func denied(who caller, need ledger.Role) error {
+	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied, fmt.Sprintf("%s may not do this: role %s, it takes %s", who.name, who.role, need),
+		"coordinator token create --role "+string(need)+" makes a token for it")
+}
+
+// identify is who is at the other end.
+func (g *guard) identify(c rpc.Caller, authorization string) (caller, error) {
+	if secret, ok := strings.CutPrefix(authorization, "Bearer "); ok {
+		return g.bearer(secret)
+	}
+	switch {
+	case c.Shown:
+		return certified(c.Identity), nil
+	case c.Local:
+		return local(c.UID)
+	case c.Clear:
+		return caller{role: ledger.RoleAdmin}, nil // tls is off: whoever reaches the address is let in, as the configuration says
+	}
+	return caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied,
+		"this server asks for a certificate or a token, and got neither", "--cert, --key and --ca name a certificate; --token-file a token; on a server itself use the unix socket")
+}
+
+// certified is the bearer of a certificate.
+func certified(i secure.Identity) caller {
+	switch i.Role {
+	case secure.Server:
+		return caller{role: ledger.RoleObserver, name: i.String(), server: true}
+	case secure.Node:
+		return caller{role: ledger.RoleNode, name: i.Name}
+	}
+	return caller{role: ledger.Role(i.Role), name: i.Name}
+}
+
+// local is the user at the other end of the unix socket: root, and whoever the
+// server runs as, administrate.
+func local(uid uint32) (caller, error) {
+	name := "uid " + strconv.FormatUint(uint64(uid), 10)
+	if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil {
+		name = u.Username
+	}
+	if uid == 0 || int(uid) == os.Geteuid() {
+		return caller{role: ledger.RoleAdmin, name: name}, nil
+	}
+	return caller{}, rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
+		name+" may not use this server's socket", "become root or the server's user, or use a token over the network")
+}
+
+func (g *guard) bearer(text string) (caller, error) {
+	id, secret, _ := strings.Cut(text, ".")
+	var t ledger.Token
+	ok := false
+	g.machine.view(func(s *ledger.State) { t, ok = s.Bearer(id, secret, g.now().UnixMicro()) })
+	if !ok {
+		return caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied, "the token is unknown, revoked or has ended",
+			"coordinator token list shows the tokens; an administrator makes a new one")
+	}
+	return caller{role: t.Role, name: t.Name}, nil
+}
+
+// deniedEvery is how often refusals are logged: whoever tries keys must not fill the log.
+const deniedEvery = time.Second
+
+func (g *guard) refused(procedure string, err error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if at := g.now(); at.Sub(g.denied) >= deniedEvery {
+		g.denied = at
+		g.logger.Warn("call refused", slog.String("call", procedure), slog.Any("error", err))
+	}
+	return err
+}
+
+const (
+	// callsPerSecond is how many calls one caller may make, and callBurst how many at once.
+	callsPerSecond = 200
+	callBurst      = 400
+	// pacedMost bounds how many callers are remembered.
+	pacedMost = 10_000
+)
+
+// pace is one caller's bucket of calls.
+type pace struct {
+	left float64
+	at   time.Time
+}
+
+// paced takes one call out of the caller's bucket, and tells whether there was one.
+func (g *guard) paced(who caller) bool {
+	key := string(who.role) + "/" + who.name
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	now := g.now()
+	p, ok := g.pace[key]
+	if !ok {
+		if len(g.pace) >= pacedMost {
+			clear(g.pace)
+		}
+		p = &pace{left: callBurst, at: now}
+		g.pace[key] = p
+	}
+	p.left = min(callBurst, p.left+callsPerSecond*now.Sub(p.at).Seconds())
+	p.at = now
+	if p.left < 1 {
+		return false
+	}
+	p.left--
+	return true
+}
+
+// WrapUnary implements connect.Interceptor.
+func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		ctx, err := g.admit(ctx, r.Spec().Procedure, r.Header())
+		if err != nil {
+			return nil, err
+		}
+		return next(ctx, r)
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor.
+func (g *guard) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, c connect.StreamingHandlerConn) error {
+		ctx, err := g.admit(ctx, c.Spec().Procedure, c.RequestHeader())
+		if err != nil {
+			return err
+		}
+		return next(ctx, c)
+	}
+}
+
+var errOtherNode = errors.New("the certificate is another node's")
+
+// ownNode refuses a node that reports under another's name.
+func ownNode(ctx context.Context, node string) error {
+	if who := callerOf(ctx); who.role == ledger.RoleNode && who.name != node {
+		return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied, fmt.Sprintf("%v: it names %s, the report is of %s", errOtherNode, who.name, node),
+			"coordinator tls cert create node/"+node+" makes the right one")
+	}
+	return nil
+}

@@ -1,0 +1,309 @@
+package command
+
+import (
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/internal/secure"
+	"headroom/ledger"
+)
+
+func tokenCommand(o *operator) *cobra.Command {
+	group := &cobra.Command{Use: "token", Short: "Let people and programs in by token", Example: "  coordinator token create mia --role operator"}
+	group.AddCommand(tokenCreate(o), tokenList(o), tokenRevoke(o), tokenSelf(o))
+	return group
+}
+
+// newSecret is a token's id and secret.
+func newSecret() (id, secret string) {
+	var b [40]byte
+	_, _ = rand.Read(b[:]) // it never fails (crypto/rand)
+	text := base64.RawURLEncoding.EncodeToString(b[:])
+	return text[:10], text[10:]
+}
+
+type tokenItem struct {
+	ID      string  `json:"id"`
+	Name    string  `json:"name"`
+	Role    string  `json:"role"`
+	Created string  `json:"created"`
+	Expires *string `json:"expires"`
+	Token   string  `json:"token,omitempty"`
+}
+
+func tokenCreate(o *operator) *cobra.Command {
+	c := &changing{o: o}
+	var role string
+	var life time.Duration
+	cmd := &cobra.Command{
+		Use: "create NAME", Short: "Make a token and print it; it is not kept anywhere", Args: cobra.ExactArgs(1),
+		Example: "  coordinator token create mia --role operator --for 2160h",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := ledger.ParseRole(role); err != nil {
+				return cli.Usage("--role %q is none of node, observer, operator, admin", role)
+			}
+			id, secret := newSecret()
+			t := &headroomv1.Token{Id: id, Name: args[0], Role: role, Hash: ledger.TokenHash(secret)}
+			if life > 0 {
+				t.ExpiresUs = time.Now().Add(life).UnixMicro()
+			}
+			r := &headroomv1.ChangeRequest{Change: c.message(cmd), DryRun: c.dryRun, What: &headroomv1.ChangeRequest_CreateToken{CreateToken: t}}
+			out, err := call(cmd.Context(), o, "token create", r, headroomv1connect.ClusterServiceClient.Change)
+			if err != nil {
+				return c.named(err)
+			}
+			if c.dryRun {
+				return c.print(cmd, out)
+			}
+			if o.out.IsJSON() {
+				item := tokenItem{ID: id, Name: args[0], Role: role, Created: stamped(time.Now().UnixMicro()), Expires: cli.Known(stamped(t.GetExpiresUs()), t.GetExpiresUs() != 0), Token: id + "." + secret}
+				return o.out.JSON(cmd.OutOrStdout(), wrap("Token", out.GetMeta(), []tokenItem{item}))
+			}
+			cli.Notef(cmd.ErrOrStderr(), "note: this is the only time that the token is shown; put it into a file with mode 0600")
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s.%s\n", id, secret)
+			return err
+		},
+	}
+	c.flags(cmd)
+	cmd.Flags().StringVar(&role, "role", "observer", "node, observer, operator or admin")
+	cmd.Flags().DurationVar(&life, "for", 0, "how long it lets in; 0 is until it is revoked")
+	return cmd
+}
+
+func tokenList(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the tokens, without their secrets", Args: cobra.NoArgs, Example: "  coordinator token list",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := call(cmd.Context(), o, "token list", &headroomv1.ListTokensRequest{}, headroomv1connect.ClusterServiceClient.ListTokens)
+			if err != nil {
+				return err
+			}
+			items, rows := []tokenItem{}, [][]string{}
+			for _, t := range r.GetTokens() {
+				ends := cli.Unknown
+				if t.GetExpiresUs() != 0 {
+					ends = cli.Clock(time.UnixMicro(t.GetExpiresUs()))
+				}
+				items = append(items, tokenItem{ID: t.GetId(), Name: t.GetName(), Role: t.GetRole(), Created: stamped(t.GetCreatedUs()), Expires: cli.Known(stamped(t.GetExpiresUs()), t.GetExpiresUs() != 0)})
+				rows = append(rows, []string{t.GetId(), t.GetName(), t.GetRole(), cli.Clock(time.UnixMicro(t.GetCreatedUs())), ends})
+			}
+			return o.print(cmd, &watching{}, wrap("TokenList", r.GetMeta(), items), func(out io.Writer) error {
+				return o.out.Table(out, []string{"ID", "NAME", "ROLE", "CREATED", "ENDS"}, rows)
+			})
+		},
+	}
+}
+
+func tokenRevoke(o *operator) *cobra.Command {
+	c := &changing{o: o}
+	cmd := &cobra.Command{
+		Use: "revoke ID", Short: "Let a token in no more", Args: cobra.ExactArgs(1), Example: "  coordinator token revoke 7Gq0aBcD12",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return c.send(cmd, "token revoke", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RevokeToken{RevokeToken: args[0]}})
+		},
+	}
+	c.flags(cmd)
+	return cmd
+}
+
+type selfItem struct {
+	Name string `json:"name"`
+	Role string `json:"role"`
+}
+
+func tokenSelf(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "self", Short: "Tell who you are to the server", Args: cobra.NoArgs, Example: "  coordinator token self",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := call(cmd.Context(), o, "token self", &headroomv1.GetSelfRequest{}, headroomv1connect.ClusterServiceClient.GetSelf)
+			if err != nil {
+				return err
+			}
+			if o.out.IsJSON() {
+				return o.out.JSON(cmd.OutOrStdout(), wrap("Self", r.GetMeta(), []selfItem{{r.GetName(), r.GetRole()}}))
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s, role %s\n", r.GetName(), r.GetRole())
+			return err
+		},
+	}
+}
+
+func tlsCommand(out *cli.Output) *cobra.Command {
+	group := &cobra.Command{
+		Use: "tls", Short: "Make the cluster's authority and certificates",
+		Example: "  coordinator tls ca create\n  coordinator tls cert create server/c1\n  coordinator tls cert create node/n03",
+	}
+	ca := &cobra.Command{Use: "ca", Short: "The cluster's authority", Example: "  coordinator tls ca create --name lab"}
+	ca.AddCommand(authorityCreate())
+	cert := &cobra.Command{Use: "cert", Short: "Certificates of servers, nodes and people", Example: "  coordinator tls cert create operator/mia"}
+	cert.AddCommand(certCreate())
+	group.AddCommand(ca, cert, tlsInspect(out))
+	return group
+}
+
+// tlsError is an error of making or reading certificates.
+func tlsError(err error) error {
+	e := &cli.Error{Code: "tls", Exit: cli.ExitFailed, Err: err, Message: err.Error(), Hint: "coordinator tls --help shows the order of things"}
+	if errors.Is(err, secure.ErrExists) {
+		e.Exit, e.Hint = cli.ExitConflict, "nothing is written over; choose another --dir, or move the file away"
+	}
+	if errors.Is(err, secure.ErrIdentity) {
+		e.Exit, e.Hint = cli.ExitUsage, "an identity is ROLE/NAME, e.g. server/c1, node/n03, operator/mia"
+	}
+	return e
+}
+
+func authorityCreate() *cobra.Command {
+	var dir, name string
+	var life time.Duration
+	cmd := &cobra.Command{
+		Use: "create", Short: "Make the authority: ca.crt for everybody, ca.key for nobody else", Args: cobra.NoArgs,
+		Long: "create makes the cluster's authority. Everybody gets ca.crt. Whoever has ca.key can make an administrator: keep it off the\n" +
+			"servers, and copy it where it is safe.",
+		Example: "  coordinator tls ca create --name lab --dir ~/headroom-ca",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, pair, err := secure.NewAuthority(name, time.Now(), life)
+			if err != nil {
+				return tlsError(err)
+			}
+			cert, key := filepath.Join(dir, "ca.crt"), filepath.Join(dir, "ca.key")
+			if err := pair.Write(cert, key); err != nil {
+				return tlsError(err)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s  give it to everybody\n%s  keep it safe: it makes every certificate\n", cert, key)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", ".", "folder of the two files")
+	cmd.Flags().StringVar(&name, "name", "cluster", "name of the cluster, for people")
+	cmd.Flags().DurationVar(&life, "for", secure.AuthorityLife, "how long it is valid")
+	return cmd
+}
+
+func certCreate() *cobra.Command {
+	var dir, ca string
+	var life time.Duration
+	cmd := &cobra.Command{
+		Use: "create ROLE/NAME...", Short: "Make certificates: NAME.crt and NAME.key for each", Args: cobra.MinimumNArgs(1),
+		Long: "create makes a certificate for each identity. Roles: server (a coordinator), node (a powerd), observer, operator and admin\n" +
+			"(people, and the scheduler as an operator).",
+		Example: "  coordinator tls cert create server/c1 server/c2 server/c3\n  coordinator tls cert create 'node/n[01-16]' --for 8760h",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			pair, err := secure.ReadPair(filepath.Join(ca, "ca.crt"), filepath.Join(ca, "ca.key"))
+			if err != nil {
+				return tlsError(err)
+			}
+			a, err := secure.ReadAuthority(pair)
+			if err != nil {
+				return tlsError(err)
+			}
+			for _, arg := range args {
+				if err := issue(cmd, a, arg, dir, life); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", ".", "folder of the new files")
+	cmd.Flags().StringVar(&ca, "ca-dir", ".", "folder of ca.crt and ca.key")
+	cmd.Flags().DurationVar(&life, "for", secure.CertificateLife, "how long it is valid; never longer than the authority")
+	return cmd
+}
+
+func issue(cmd *cobra.Command, a *secure.Authority, arg, dir string, life time.Duration) error {
+	role, names, _ := strings.Cut(arg, "/")
+	all, err := cli.ParseNodeSet(names)
+	if err != nil {
+		return err
+	}
+	for _, name := range all {
+		who := secure.Identity{Role: role, Name: name}
+		pair, err := a.Issue(who, time.Now(), life)
+		if err != nil {
+			return tlsError(err)
+		}
+		cert, key := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+		if err := pair.Write(cert, key); err != nil {
+			return tlsError(err)
+		}
+		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n%s\n", cert, who, key); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+type certItem struct {
+	File      string  `json:"file"`
+	Subject   string  `json:"subject"`
+	Identity  *string `json:"identity"`
+	Authority bool    `json:"authority"`
+	From      string  `json:"from"`
+	Ends      string  `json:"ends"`
+}
+
+func tlsInspect(out *cli.Output) *cobra.Command {
+	return &cobra.Command{
+		Use: "inspect FILE...", Short: "Show who certificates were given to, and when they end", Args: cobra.MinimumNArgs(1),
+		Example: "  coordinator tls inspect /etc/headroom/server.crt",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			items, rows := []certItem{}, [][]string{}
+			for _, name := range args {
+				item, ends, err := inspect(name)
+				if err != nil {
+					return tlsError(err)
+				}
+				items = append(items, item)
+				who := "authority"
+				if item.Identity != nil {
+					who = *item.Identity
+				}
+				rows = append(rows, []string{name, who, cli.Clock(ends), cli.Age(time.Until(ends))})
+			}
+			if out.IsJSON() {
+				return out.JSON(cmd.OutOrStdout(), map[string]any{"kind": "CertificateList", "api": "v1", "items": items})
+			}
+			return out.Table(cmd.OutOrStdout(), []string{"FILE", "WHO", "ENDS", "IN"}, rows)
+		},
+	}
+}
+
+func inspect(name string) (certItem, time.Time, error) {
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return certItem{}, time.Time{}, err
+	}
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != "CERTIFICATE" {
+		return certItem{}, time.Time{}, fmt.Errorf("%s holds no certificate", name)
+	}
+	c, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return certItem{}, time.Time{}, fmt.Errorf("%s: %w", name, err)
+	}
+	item := certItem{File: name, Subject: c.Subject.CommonName, Authority: c.IsCA, From: stamped(c.NotBefore.UnixMicro()), Ends: stamped(c.NotAfter.UnixMicro())}
+	who, err := secure.IdentityOf(c)
+	switch {
+	case err == nil:
+		text := who.String()
+		item.Identity = &text
+	case !c.IsCA:
+		return certItem{}, time.Time{}, fmt.Errorf("%s: %w", name, err)
+	}
+	return item, c.NotAfter, nil
+}

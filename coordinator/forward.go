@@ -1,0 +1,73 @@
+package coordinator
+
+import (
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+
+	"headroom/internal/rpc"
+	"headroom/ledger"
+)
+
+// forwardedHeader carries who asked on the unix socket of a server that does not
+// lead: ROLE/NAME. Only another server is believed.
+const forwardedHeader = "Headroom-Caller"
+
+// forward serves the unix socket. A caller there has no certificate to show to
+// another server, so a request for another server's address, which is what a
+// client sends after it was told who leads, is passed on by this server, in the
+// name of the caller.
+func (s *server) forward(own http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		peer, ok := s.serverAt(r.Host)
+		if !ok {
+			own.ServeHTTP(w, r)
+			return
+		}
+		who, err := local(rpc.CallerOf(r.Context()).UID)
+		if err != nil {
+			own.ServeHTTP(w, r) // which refuses it in the caller's own words
+			return
+		}
+		r.Header.Set(forwardedHeader, string(who.role)+"/"+who.name)
+		target, err := url.Parse(s.peers.URL(peer))
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+			return
+		}
+		proxy := &httputil.ReverseProxy{
+			Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(target) },
+			Transport: s.peers.HTTP().Transport, FlushInterval: -1,
+		}
+		proxy.ServeHTTP(w, r)
+	})
+}
+
+// serverAt is another server's RPC address, and false for anything else: this
+// server opens no door to the rest of the network.
+func (s *server) serverAt(host string) (string, bool) {
+	for _, p := range s.cfg.Servers {
+		if p.RPC == host && p.ID != s.cfg.ID {
+			return p.RPC, true
+		}
+	}
+	found := ""
+	s.machine.view(func(st *ledger.State) {
+		for id, p := range st.Servers {
+			if p.RPC == host && id != s.cfg.ID {
+				found = p.RPC
+			}
+		}
+	})
+	return found, found != ""
+}
+
+// forwarded is the caller that another server speaks for.
+func forwarded(who caller, header string) caller {
+	role, name, ok := strings.Cut(header, "/")
+	if r, err := ledger.ParseRole(role); ok && err == nil {
+		return caller{role: r, name: name}
+	}
+	return who
+}

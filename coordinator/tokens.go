@@ -1,0 +1,38 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/ledger"
+)
+
+// ListTokens implements headroomv1connect.ClusterServiceHandler.
+func (c clusterService) ListTokens(ctx context.Context, r *connect.Request[headroomv1.ListTokensRequest]) (*connect.Response[headroomv1.ListTokensResponse], error) {
+	out := &headroomv1.ListTokensResponse{}
+	var err error
+	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(s *ledger.State, _ *desk) {
+		for _, t := range s.TokensByName() {
+			out.Tokens = append(out.Tokens, &headroomv1.Token{Id: t.ID, Name: t.Name, Role: string(t.Role), CreatedUs: t.Created, ExpiresUs: t.Expires})
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(out), nil
+}
+
+// GetSelf implements headroomv1connect.ClusterServiceHandler.
+func (c clusterService) GetSelf(ctx context.Context, _ *connect.Request[headroomv1.GetSelfRequest]) (*connect.Response[headroomv1.GetSelfResponse], error) {
+	who := callerOf(ctx)
+	out := &headroomv1.GetSelfResponse{Name: cmp.Or(who.name, "anybody on this machine"), Role: string(who.role)}
+	var err error
+	out.Meta, err = c.read(ctx, true, func(*ledger.State, *desk) {})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(out), nil
+}

@@ -1,0 +1,51 @@
+package rpc
+
+import (
+	"context"
+	"net"
+	"syscall"
+
+	"headroom/internal/secure"
+)
+
+// Caller is what a connection tells about who is at its other end.
+type Caller struct {
+	// Identity of the certificate that was shown; Shown is false when none was.
+	Identity secure.Identity
+	Shown    bool
+	// UID is the user at the other end of a unix socket; Local is false on a network.
+	UID   uint32
+	Local bool
+	// Clear: the connection is neither encrypted nor local to a unix socket.
+	Clear bool
+}
+
+type callerKey struct{}
+
+// CallerOf is who is at the other end of the connection that a request came on.
+func CallerOf(ctx context.Context) Caller {
+	c, _ := ctx.Value(callerKey{}).(Caller)
+	return c
+}
+
+// WithCaller is for tests that call handlers without a connection.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// callerOn is what can be told before any request: the user of a unix socket.
+func callerOn(ctx context.Context, c net.Conn) context.Context {
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		return WithCaller(ctx, Caller{Clear: true})
+	}
+	who := Caller{Local: true, UID: ^uint32(0)}
+	if raw, err := u.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			if cred, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
+				who.UID = cred.Uid
+			}
+		})
+	}
+	return WithCaller(ctx, who)
+}

@@ -1,0 +1,113 @@
+package rpc
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+
+	"connectrpc.com/connect"
+
+	"headroom/internal/secure"
+)
+
+// Peers is how a process reaches servers: in the clear, or with certificates on
+// both sides. One connection per server carries all its streams.
+type Peers struct {
+	client *http.Client
+	scheme string
+	token  string
+}
+
+// PlainPeers reaches servers in the clear: on loopback, or on a network that is
+// trusted in every way.
+func PlainPeers() Peers { return Peers{client: NewClient(), scheme: "http"} }
+
+// SecurePeers reaches servers of the given roles only, showing the keeper's
+// certificate.
+func SecurePeers(k *secure.Keeper, roles ...string) Peers {
+	var p http.Protocols
+	p.SetHTTP2(true)
+	return Peers{client: tlsClient(k.Client([]string{"h2"}, roles...), &p), scheme: "https"}
+}
+
+// TokenPeers reaches coordinator servers with a token instead of a certificate of
+// one's own; ca is the file of the cluster's authority.
+func TokenPeers(ca, token string) (Peers, error) {
+	config, err := secure.Anonymous(ca, []string{"h2"}, secure.Server)
+	if err != nil {
+		return Peers{}, err
+	}
+	var p http.Protocols
+	p.SetHTTP2(true)
+	return Peers{client: tlsClient(config, &p), scheme: "https", token: token}, nil
+}
+
+// UnixPeers reaches the one server that listens on the unix socket at path,
+// whatever address is asked for.
+func UnixPeers(path string) Peers { return Peers{client: NewUnixClient(path), scheme: "http"} }
+
+func tlsClient(config *tls.Config, p *http.Protocols) *http.Client {
+	d := &net.Dialer{Timeout: dialWait}
+	return &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DialContext: d.DialContext, TLSClientConfig: config, TLSHandshakeTimeout: dialWait, Protocols: p,
+			DisableCompression: true, IdleConnTimeout: idleWait, MaxResponseHeaderBytes: maxHeader,
+			HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWait},
+		},
+	}
+}
+
+// HTTP is the client to make Connect clients with.
+func (p Peers) HTTP() *http.Client { return p.client }
+
+// URL is the base URL of the server at addr (host:port).
+func (p Peers) URL(addr string) string { return p.scheme + "://" + addr }
+
+// Close gives idle connections back.
+func (p Peers) Close() { p.client.CloseIdleConnections() }
+
+// Options are what every Connect client of these peers is built with.
+func (p Peers) Options() []connect.ClientOption {
+	options := ClientOptions()
+	if p.token != "" {
+		options = append(options, connect.WithInterceptors(bearer(p.token)))
+	}
+	return options
+}
+
+// bearer adds a token to every call.
+type bearer string
+
+// WrapUnary implements connect.Interceptor.
+func (b bearer) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		r.Header().Set("Authorization", "Bearer "+string(b))
+		return next(ctx, r)
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor.
+func (b bearer) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, s connect.Spec) connect.StreamingClientConn {
+		c := next(ctx, s)
+		c.RequestHeader().Set("Authorization", "Bearer "+string(b))
+		return c
+	}
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (b bearer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
+
+// SecureListener makes Serve ask for certificates on l.
+func SecureListener(l net.Listener, k *secure.Keeper) net.Listener {
+	return secureListener{l, k.Server("h2", "http/1.1")}
+}
+
+type secureListener struct {
+	net.Listener
+	config *tls.Config
+}

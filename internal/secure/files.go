@@ -1,0 +1,209 @@
+package secure
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Files are the three files of a process's identity, as the `tls` section of a
+// configuration names them.
+type Files struct {
+	// CA is the cluster's authority.
+	CA string `yaml:"ca"`
+	// Cert and Key are the process's own.
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
+}
+
+// Set tells whether the files are named at all.
+func (f Files) Set() bool { return f != Files{} }
+
+// Keeper holds a process's identity, and reads the files again when they change:
+// a renewed certificate is taken up by the next connection. It is safe for use by
+// many goroutines.
+type Keeper struct {
+	files Files
+
+	mu     sync.Mutex
+	looked time.Time
+	stamps [3]time.Time
+	cert   *tls.Certificate
+	roots  *x509.CertPool
+}
+
+// lookEvery is how often the files are looked at, at most.
+const lookEvery = 10 * time.Second
+
+// Open reads the files once. Errors name the file.
+func Open(f Files) (*Keeper, error) {
+	k := &Keeper{files: f}
+	if f.CA == "" || f.Cert == "" || f.Key == "" {
+		return nil, errors.New("secure: tls needs ca, cert and key")
+	}
+	if err := k.read(); err != nil {
+		return nil, err
+	}
+	return k, nil
+}
+
+// read reads all three files; the caller holds the lock, or is alone.
+func (k *Keeper) read() error {
+	stamps := k.modified()
+	text, err := os.ReadFile(k.files.CA)
+	if err != nil {
+		return fmt.Errorf("secure: tls.ca: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return fmt.Errorf("tls.ca: %s: %w", k.files.CA, ErrAuthority)
+	}
+	cert, err := tls.LoadX509KeyPair(k.files.Cert, k.files.Key)
+	if err != nil {
+		return fmt.Errorf("secure: tls.cert %s, tls.key %s: %w", k.files.Cert, k.files.Key, err)
+	}
+	if _, err := IdentityOf(cert.Leaf); err != nil {
+		return fmt.Errorf("tls.cert: %s: %w", k.files.Cert, err)
+	}
+	k.roots, k.cert, k.stamps = roots, &cert, stamps
+	return nil
+}
+
+func (k *Keeper) modified() (out [3]time.Time) {
+	for i, name := range []string{k.files.CA, k.files.Cert, k.files.Key} {
+		if info, err := os.Stat(name); err == nil {
+			out[i] = info.ModTime()
+		}
+	}
+	return out
+}
+
+// now is the identity as the files have it; a file that cannot be read leaves the old one in force.
+func (k *Keeper) now() (*tls.Certificate, *x509.CertPool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if at := time.Now(); at.Sub(k.looked) >= lookEvery {
+		k.looked = at
+		if k.modified() != k.stamps {
+			_ = k.read() // the old identity is good until it ends, and Ends tells when
+		}
+	}
+	return k.cert, k.roots
+}
+
+// Identity is the process's own.
+func (k *Keeper) Identity() Identity {
+	cert, _ := k.now()
+	who, _ := IdentityOf(cert.Leaf) // Open has checked it
+	return who
+}
+
+// Ends is when the process's certificate ends.
+func (k *Keeper) Ends() time.Time {
+	cert, _ := k.now()
+	return cert.Leaf.NotAfter
+}
+
+// Server is the configuration of a server that asks every client for a
+// certificate, and takes one without only where a token may stand in for it.
+func (k *Keeper) Server(protocols ...string) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: protocols,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			cert, roots := k.now()
+			return &tls.Config{
+				MinVersion: tls.VersionTLS13, NextProtos: protocols, Certificates: []tls.Certificate{*cert},
+				ClientCAs: roots, ClientAuth: tls.VerifyClientCertIfGiven,
+				VerifyConnection: func(s tls.ConnectionState) error {
+					if len(s.PeerCertificates) == 0 {
+						return nil
+					}
+					_, err := IdentityOf(s.PeerCertificates[0])
+					return err
+				},
+			}, nil
+		},
+	}
+}
+
+// Client is the configuration of a client that talks to peers of the given roles
+// only. Hosts are not checked: the certificate says who answers, wherever it is.
+func (k *Keeper) Client(protocols []string, roles ...string) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: protocols,
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection checks the chain and the role; only the host's name is not looked at
+		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			cert, _ := k.now()
+			return cert, nil
+		},
+		VerifyConnection: func(s tls.ConnectionState) error {
+			_, roots := k.now()
+			return verify(s, roots, roles)
+		},
+	}
+}
+
+// Mutual is the configuration of a server that talks to peers of the given roles only.
+func (k *Keeper) Mutual(roles ...string) *tls.Config {
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			cert, roots := k.now()
+			return &tls.Config{
+				MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert,
+				VerifyConnection: func(s tls.ConnectionState) error { return verify(s, roots, roles) },
+			}, nil
+		},
+	}
+}
+
+// verify checks the peer's chain and role.
+func verify(s tls.ConnectionState, roots *x509.CertPool, roles []string) error {
+	if len(s.PeerCertificates) == 0 {
+		return ErrNoIdentity
+	}
+	leaf := s.PeerCertificates[0]
+	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
+		return fmt.Errorf("secure: the peer's certificate: %w", err)
+	}
+	who, err := IdentityOf(leaf)
+	if err != nil {
+		return err
+	}
+	if !slices.Contains(roles, who.Role) {
+		return fmt.Errorf("%w: %s, expected %v", ErrRole, who, roles)
+	}
+	return nil
+}
+
+// PeerOf is who showed a certificate on a connection, and false when nobody did.
+func PeerOf(s *tls.ConnectionState) (Identity, bool) {
+	if s == nil || len(s.PeerCertificates) == 0 {
+		return Identity{}, false
+	}
+	who, err := IdentityOf(s.PeerCertificates[0])
+	return who, err == nil
+}
+
+// Anonymous is the configuration of a client without a certificate of its own,
+// which talks to peers of the given roles only.
+func Anonymous(ca string, protocols []string, roles ...string) (*tls.Config, error) {
+	text, err := os.ReadFile(ca)
+	if err != nil {
+		return nil, fmt.Errorf("secure: %w", err)
+	}
+	roots := x509.NewCertPool()
+	if !roots.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s: %w", ca, ErrAuthority)
+	}
+	return &tls.Config{
+		MinVersion: tls.VersionTLS13, NextProtos: protocols,
+		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection checks the chain and the role; only the host's name is not looked at
+		VerifyConnection:   func(s tls.ConnectionState) error { return verify(s, roots, roles) },
+	}, nil
+}

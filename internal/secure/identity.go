@@ -1,0 +1,93 @@
+// Package secure says who is at the other end of a connection: certificates of
+// the cluster's own authority, and what their bearers may do.
+//
+// The one idea: a certificate names a role and a name, not a host. Its URI is
+// headroom://ROLE/NAME, so an address may change and a machine may be reached by
+// any name, and still nobody answers as coordinator, or reports as node n03, who
+// was not given the key. Both sides always show a certificate (TLS 1.3), checked
+// against the cluster's own authority and no other.
+//
+// Guarantees: keys are written with mode 0600, never over an existing file; a
+// renewed certificate is taken up without a restart; a certificate without the
+// URI, with two, or of another authority is refused and the refusal says which.
+//
+// What it never does: decide what a role may do at which call; that is the
+// server's.
+package secure
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// Roles of a certificate.
+const (
+	// Server is a coordinator server.
+	Server = "server"
+	// Node is the powerd of one node.
+	Node = "node"
+	// Observer reads, Operator changes, Admin changes the group as well.
+	Observer = "observer"
+	Operator = "operator"
+	Admin    = "admin"
+)
+
+// Roles are all roles that a certificate may name.
+func Roles() []string { return []string{Server, Node, Observer, Operator, Admin} }
+
+// Identity is who a certificate was given to.
+type Identity struct {
+	Role, Name string
+}
+
+// String is the identity as logs show it: "node/n03".
+func (i Identity) String() string { return i.Role + "/" + i.Name }
+
+// scheme of the URI in a certificate.
+const scheme = "headroom"
+
+// nameMax bounds a name in a certificate.
+const nameMax = 128
+
+// URI is the identity as a certificate carries it.
+func (i Identity) URI() *url.URL { return &url.URL{Scheme: scheme, Host: i.Role, Path: "/" + i.Name} }
+
+// Validate checks that the identity can stand in a certificate.
+func (i Identity) Validate() error {
+	known := false
+	for _, r := range Roles() {
+		known = known || r == i.Role
+	}
+	switch {
+	case !known:
+		return fmt.Errorf("%w: role %q is none of %s", ErrIdentity, i.Role, strings.Join(Roles(), ", "))
+	case i.Name == "" || len(i.Name) > nameMax || strings.ContainsAny(i.Name, "/?#% \t\n"):
+		return fmt.Errorf("%w: name %q", ErrIdentity, i.Name)
+	}
+	return nil
+}
+
+var (
+	// ErrIdentity: a role or name that no certificate can carry.
+	ErrIdentity = errors.New("secure: bad identity")
+	// ErrNoIdentity: a certificate that names nobody, or more than one.
+	ErrNoIdentity = errors.New("secure: the certificate has no single headroom://ROLE/NAME")
+	// ErrRole: a peer with another role than the one expected.
+	ErrRole = errors.New("secure: the peer has another role")
+	// ErrAuthority: a file that holds no certificate of an authority.
+	ErrAuthority = errors.New("secure: no certificate of an authority")
+	// ErrExists: a file that would be overwritten.
+	ErrExists = errors.New("secure: the file exists")
+)
+
+// IdentityOf is who the certificate was given to.
+func IdentityOf(c *x509.Certificate) (Identity, error) {
+	if len(c.URIs) != 1 || c.URIs[0].Scheme != scheme {
+		return Identity{}, ErrNoIdentity
+	}
+	i := Identity{Role: c.URIs[0].Host, Name: strings.TrimPrefix(c.URIs[0].Path, "/")}
+	return i, i.Validate()
+}
