@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -152,7 +153,9 @@ func (d *desk) ownAlarms(s *ledger.State) []alarm {
 			"set the servers' clocks (coordinator member list shows them); the raise waits until a quorum agrees within a minute",
 		})
 	}
-	for node, why := range d.table.Conflicts(d.now()) {
+	doubles := d.table.Conflicts(d.now())
+	maps.Copy(doubles, d.out.conflicts())
+	for node, why := range doubles {
 		out = append(out, alarm{"identity-conflict", alarmFail, node, why, "give one of the machines its own etc/machine-id and node name"})
 	}
 	if told := d.table.Incarnation(); told > s.Epoch.Incarnation && !s.Restored {

@@ -34,6 +34,8 @@ type Config struct {
 	Socket string `yaml:"socket"`
 	// Gossip lets nodes and servers find each other.
 	Gossip GossipConfig `yaml:"gossip"`
+	// BMC is the account that the BMCs of lost nodes are asked with.
+	BMC BMCConfig `yaml:"bmc"`
 	// Site is the power tree that an empty cluster starts with; afterwards budgets change through the command line only.
 	Site []DomainConfig `yaml:"site"`
 	// Lease is how long a lease runs; 10s when absent.
@@ -105,6 +107,12 @@ gossip:
   bind: 127.0.0.1:7402                # empty: no gossip
   join: []                            # any member; the first server needs none
   key_file: /etc/headroom/gossip.key  # 32 bytes in base64; anyone who has it can be a member
+
+# Asked over LAN whether a lost node's machine is off; its address is set by
+# "coordinator node set NODE --bmc HOST". Without a user nobody is asked.
+bmc:
+  user: ""
+  password_file: ""
 
 # The power tree that an EMPTY cluster starts with. Afterwards it is in the
 # replicated log, and "coordinator budget set" changes it.

@@ -45,6 +45,8 @@ type postbox interface {
 	wait(node, reason string)
 	// lead announces the leadership on every stream.
 	lead(e lease.Epoch)
+	// conflicts are the nodes under whose name another machine has tried to connect lately, each in words.
+	conflicts() map[string]string
 	// direct pushes the caps of nodes to the scheduler.
 	direct(e lease.Epoch, caps []capDirective)
 }
@@ -75,6 +77,8 @@ type desk struct {
 	clock  clockwork
 	meters map[string]reading // by domain
 	moves  *moveBook
+	// witness asks the BMCs of lost nodes.
+	witness witness
 }
 
 // now is the leader's monotonic time since the desk opened.
@@ -108,6 +112,7 @@ func (d *desk) run(ctx context.Context) error {
 				return err
 			}
 			d.followClock(ctx)
+			d.askBMCs(ctx)
 			d.early, d.rested = false, d.now()
 			timer.Reset(max(0, d.timing.Tick-(d.now()-d.ticked)))
 		}

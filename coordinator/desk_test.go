@@ -91,6 +91,8 @@ func (o *outbox) wait(node, reason string) {
 
 func (o *outbox) lead(lease.Epoch) {}
 
+func (o *outbox) conflicts() map[string]string { return map[string]string{} }
+
 func (o *outbox) direct(_ lease.Epoch, caps []capDirective) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

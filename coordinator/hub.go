@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -60,12 +61,49 @@ type hub struct {
 	sequence   uint64
 	told       lease.Epoch
 	caps       map[string]capDirective // newest cap directive of each node in this leadership
+	doubles    map[string]double       // nodes under whose name another machine has tried to connect
+}
+
+// double is a machine that tried to connect under a name that is in use.
+type double struct {
+	what string
+	at   time.Time
+}
+
+const (
+	// doubleLife is how long a machine that was turned away is remembered; it tries again every few seconds.
+	doubleLife = time.Minute
+	// doublesMost bounds how many are remembered.
+	doublesMost = 1000
+)
+
+// turnAway notes who was refused; the caller holds the lock.
+func (h *hub) turnAway(who origin, by string) {
+	if len(h.doubles) < doublesMost {
+		h.doubles[who.node] = double{fmt.Sprintf("machine %s, boot %s, says that it is %s, which is %s", who.machine, who.boot, who.node, by), time.Now()}
+	}
+}
+
+// conflicts implements postbox.
+func (h *hub) conflicts() map[string]string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := map[string]string{}
+	for node, d := range h.doubles {
+		if time.Since(d.at) > doubleLife {
+			delete(h.doubles, node)
+			continue
+		}
+		out[node] = d.what
+	}
+	return out
 }
 
 func newHub(self string, logger *slog.Logger) *hub {
 	return &hub{
 		self: self, logger: logger, leader: &headroomv1.Leader{},
 		nodes: map[string]*stream{}, schedulers: map[*schedulerStream]struct{}{}, caps: map[string]capDirective{},
+		doubles: map[string]double{},
 	}
 }
 
@@ -83,8 +121,10 @@ func (h *hub) join(who origin) (*stream, string) {
 	if old, ok := h.nodes[who.node]; ok {
 		switch {
 		case old.who.machine != who.machine:
+			h.turnAway(who, "another machine that is connected now")
 			return nil, "another machine that is connected now"
 		case old.who.boot != who.boot && time.Since(old.heard) < aliveFor:
+			h.turnAway(who, "another boot of the same machine id that is connected now")
 			return nil, "another boot of machine " + who.machine + " that is connected now"
 		}
 	}

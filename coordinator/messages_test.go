@@ -28,7 +28,7 @@ func messageState() *ledger.State {
 }
 
 func messageDesk(reports ...ledger.Report) *desk {
-	d := &desk{timing: ledger.DefaultTiming(), began: time.Now(), table: ledger.NewTable(ledger.DefaultTiming(), 0), board: newJobBoard()}
+	d := &desk{timing: ledger.DefaultTiming(), began: time.Now(), table: ledger.NewTable(ledger.DefaultTiming(), 0), board: newJobBoard(), out: &outbox{}}
 	for _, r := range reports {
 		d.table.Heard(r, 0)
 	}

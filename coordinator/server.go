@@ -41,6 +41,7 @@ type server struct {
 	keeper  *secure.Keeper // nil with tls off
 	logger  *slog.Logger
 	leading atomic.Pointer[desk]
+	witness witness
 }
 
 // newServer is a server that does not run yet: its group is opened by join.
@@ -83,7 +84,11 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 		return &cli.Error{Code: "state-dir", Exit: cli.ExitFailed, Message: fmt.Sprintf("state_dir: %v", err), Hint: "make the folder, or name another in state_dir"}
 	}
 	s := newServer(cfg, logger)
-	if err := s.identify(); err != nil {
+	err := s.identify()
+	if err != nil {
+		return err
+	}
+	if s.witness, err = newWitness(cfg.BMC); err != nil {
 		return err
 	}
 	listener, err := rpc.Listen(self.RPC)
@@ -274,7 +279,7 @@ func (s *server) newDesk(term uint64) *desk {
 		log: s.group, machine: s.machine, out: s.hub, logger: s.logger,
 		inbox: make(chan func(), deskQueue), closed: make(chan struct{}), waits: &confirmations{},
 		caps: map[string]units.Power{}, board: newJobBoard(), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
-		clock: clockwork{read: s.clocks},
+		clock: clockwork{read: s.clocks}, witness: s.witness,
 	}
 }
 

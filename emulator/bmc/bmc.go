@@ -170,6 +170,11 @@ func (b *BMC) Action() byte {
 	return b.limit.action
 }
 
+// SetPower switches the emulated machine on or off, as its BMC shows it.
+func (b *BMC) SetPower(on bool) error {
+	return b.store.records.Chassis().SetPower(context.Background(), on)
+}
+
 // PoweredOff tells that a real BMC would have switched the node off: a limit with
 // exception action "hard power off" was active and exceeded for its correction time.
 func (b *BMC) PoweredOff() bool {

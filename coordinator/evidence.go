@@ -1,0 +1,130 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"headroom/internal/cli"
+	"headroom/ipmi"
+	"headroom/ledger"
+)
+
+// BMCConfig is how the BMCs of lost nodes are asked; one account for all of them,
+// which needs no more than the privilege of a user.
+type BMCConfig struct {
+	User         string `yaml:"user"`
+	PasswordFile string `yaml:"password_file"`
+}
+
+const (
+	// bmcEvery is how often the BMCs of lost nodes are asked.
+	bmcEvery = 15 * time.Second
+	// bmcAtOnce bounds how many are asked at the same time.
+	bmcAtOnce = 16
+	// bmcWait bounds one question: a BMC that hangs answers nothing at all.
+	bmcWait = 5 * time.Second
+)
+
+// witness asks the BMCs of lost nodes whether their machines are off, beside the
+// desk. What is off is charged nothing; a BMC that does not answer tells nothing.
+type witness struct {
+	// off asks one BMC.
+	off    func(ctx context.Context, address string) (bool, error)
+	asking bool
+	next   time.Duration // leader's monotonic time
+}
+
+// newWitness reads the account, and answers a witness that never asks without one.
+func newWitness(c BMCConfig) (witness, error) {
+	if c.User == "" {
+		return witness{}, nil
+	}
+	text, err := os.ReadFile(c.PasswordFile)
+	if err != nil {
+		return witness{}, &cli.Error{
+			Code: "bmc", Exit: cli.ExitUsage, Err: err, Message: "bmc: password_file: " + err.Error(),
+			Hint: "put the password of the BMCs' account into a file with mode 0600, or leave bmc.user empty",
+		}
+	}
+	password := strings.TrimRight(string(text), "\r\n")
+	return witness{off: func(ctx context.Context, address string) (bool, error) {
+		return ipmi.PoweredOff(ctx, ipmi.Config{Address: address, User: c.User, Password: password, Timeout: bmcWait})
+	}}, nil
+}
+
+// suspects are the lost nodes whose BMC is known, by name.
+func (d *desk) suspects() map[string]string {
+	out := map[string]string{}
+	d.machine.view(func(s *ledger.State) {
+		for _, n := range s.Nodes {
+			if n.Settings.BMC != "" && n.Off == "" && d.silent(n.Name) == nil && d.now() > d.timing.Lost {
+				out[n.Name] = n.Settings.BMC
+			}
+		}
+	})
+	return out
+}
+
+// askBMCs asks for evidence, when there are lost nodes and it is time.
+func (d *desk) askBMCs(ctx context.Context) {
+	w := &d.witness
+	if w.off == nil || w.asking || d.now() < w.next {
+		return
+	}
+	lost := d.suspects()
+	if len(lost) == 0 {
+		return
+	}
+	w.asking = true
+	go func() {
+		off := w.ask(ctx, lost, d.logger)
+		_ = d.post(ctx, func() { // a desk that has closed leaves it to the next leader
+			w.asking, w.next = false, d.now()+bmcEvery
+			d.takeOff(ctx, off)
+		})
+	}()
+}
+
+// ask asks every BMC, some at once, and answers the nodes that are off.
+func (w *witness) ask(ctx context.Context, lost map[string]string, log *slog.Logger) []string {
+	found := make(chan string)
+	slots := make(chan struct{}, bmcAtOnce)
+	for node, address := range lost {
+		go func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			off, err := w.off(ctx, address)
+			if err != nil {
+				log.Debug("BMC of a lost node tells nothing", slog.String("node", node), slog.Any("error", err))
+			}
+			if !off {
+				node = ""
+			}
+			found <- node
+		}()
+	}
+	var out []string
+	for range lost {
+		if node := <-found; node != "" {
+			out = append(out, node)
+		}
+	}
+	return out
+}
+
+// takeOff commits what the BMCs have said, unless the node was heard meanwhile.
+func (d *desk) takeOff(ctx context.Context, nodes []string) {
+	for _, node := range nodes {
+		if d.silent(node) != nil {
+			continue
+		}
+		c := ledger.Command{Reason: fmt.Sprintf("the BMC of %s says that it is off", node), PowerOff: &ledger.PowerOff{Node: node, By: "bmc"}}
+		if _, err := d.propose(ctx, c); err != nil {
+			d.logger.Warn("a machine is off, but it is not committed", slog.String("node", node), slog.Any("error", err))
+		}
+	}
+}
