@@ -11,6 +11,8 @@ import (
 	"headroom/dvfs"
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/internal/rpc"
+	"headroom/internal/secure"
 	"headroom/units"
 )
 
@@ -32,6 +34,8 @@ type Config struct {
 	Weight float64 `yaml:"weight"`
 	// Coordinators are RPC addresses, beside those that gossip finds.
 	Coordinators []string `yaml:"coordinators"`
+	// TLS is this node's identity. Without files every address must be loopback.
+	TLS secure.Config `yaml:"tls"`
 	// Gossip finds the coordinators.
 	Gossip GossipConfig `yaml:"gossip"`
 	// RAPL says where package power comes from and is limited.
@@ -232,6 +236,11 @@ weight: 1.0                           # share of the budget against other nodes
 
 # Where the coordinators are: fixed RPC addresses, or any one member of the gossip.
 coordinators: []                      # e.g. ["10.0.0.11:7400"]
+tls:                                  # this node's certificate: coordinator tls cert create node/NAME
+  mode: ""                            # on, off; empty: on with files, and without them loopback only
+  ca: ""                              # /etc/headroom/ca.crt
+  cert: ""                            # /etc/headroom/node.crt
+  key: ""                             # /etc/headroom/node.key
 gossip:
   bind: ""                            # e.g. 0.0.0.0:7402; empty: no gossip
   join: []                            # any one member
@@ -382,6 +391,13 @@ func (c *Config) validateAddresses() error {
 			return badConfig(fmt.Sprintf("metrics.listen: %q is not an address", c.Metrics.Listen), "write host:port, for example 127.0.0.1:9402")
 		}
 	}
+	addrs := c.Coordinators
+	if c.Gossip.Bind != "" {
+		addrs = append(slices.Clone(addrs), c.Gossip.Bind)
+	}
+	if err := c.TLS.Check(false, addrs...); err != nil {
+		return badConfig(err.Error(), "coordinator tls cert create node/"+c.Node+" makes this node's certificate; tls in powerd.yaml names the files")
+	}
 	switch {
 	case c.Gossip.Bind == "" && len(c.Gossip.Join) > 0:
 		return badConfig("gossip.bind: is missing", "give host:port to listen on, for example 0.0.0.0:7402")
@@ -389,6 +405,15 @@ func (c *Config) validateAddresses() error {
 		return badConfig("gossip.key_file: is missing", "name the key file that all members share")
 	}
 	return nil
+}
+
+// Peers is how this node reaches coordinators. The error is a *cli.Error.
+func (c *Config) Peers() (rpc.Peers, error) {
+	p, err := rpc.OpenPeers(c.TLS)
+	if err != nil {
+		return rpc.Peers{}, badConfig(err.Error(), "coordinator tls inspect FILE shows what a certificate says")
+	}
+	return p, nil
 }
 
 // level is LogLevel for slog.

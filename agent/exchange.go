@@ -270,6 +270,9 @@ func (n *node) addresses() []string {
 // reconcile opens a stream to every coordinator known and gives up those to
 // addresses that nobody names any more.
 func (n *node) reconcile(ctx context.Context) {
+	if !n.openPeers() {
+		return
+	}
 	want := n.addresses()
 	for addr, l := range n.links {
 		if !slices.Contains(want, addr) && !l.up {
@@ -280,10 +283,27 @@ func (n *node) reconcile(ctx context.Context) {
 	}
 	for _, addr := range want {
 		if n.links[addr] == nil {
-			n.links[addr] = openLink(ctx, addr, n.hello(), n.events)
+			n.links[addr] = openLink(ctx, *n.peers, addr, n.hello(), n.events)
 		}
 	}
 	n.cacheAddresses(want)
+}
+
+// openPeers reads this node's certificate. A node without one holds its fail-safe
+// cap as one that is cut off does, says so, and looks again the next time.
+func (n *node) openPeers() bool {
+	if n.peers != nil {
+		return true
+	}
+	p, err := n.cfg.Peers()
+	n.health.set(err != nil, item{
+		"tls", fail, fmt.Sprintf("no coordinator can be asked: %v", err),
+		"coordinator tls cert create node/" + n.cfg.Node + " makes this node's certificate; tls in powerd.yaml names the files",
+	})
+	if err == nil {
+		n.peers = &p
+	}
+	return err == nil
 }
 
 // reopen starts every stream anew, so that Hello tells what has changed.

@@ -58,11 +58,11 @@ type link struct {
 }
 
 // openLink starts keeping a stream to addr.
-func openLink(ctx context.Context, addr string, hello *headroomv1.Hello, events chan<- linkEvent) *link {
+func openLink(ctx context.Context, peers rpc.Peers, addr string, hello *headroomv1.Hello, events chan<- linkEvent) *link {
 	ctx, cancel := context.WithCancel(ctx)
 	l := &link{
 		addr: addr, hello: hello, events: events, cancel: cancel,
-		client: headroomv1connect.NewNodeServiceClient(rpc.NewClient(), rpc.BaseURL(addr), rpc.ClientOptions()...),
+		client: headroomv1connect.NewNodeServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...),
 		send:   make(chan *headroomv1.NodeMessage, sendQueue),
 	}
 	l.ended.Go(func() { l.keep(ctx) })

@@ -15,6 +15,7 @@ import (
 	"headroom/capping"
 	"headroom/gossip"
 	"headroom/internal/cli"
+	"headroom/internal/rpc"
 	"headroom/lease"
 	"headroom/rapl"
 	"headroom/systemd"
@@ -116,6 +117,7 @@ type node struct {
 	calls    chan func(context.Context) // of the socket, to be run by the owner
 	waiting  []*waiter
 	asked    *restoreCall // waits for the leader's answer
+	peers    *rpc.Peers   // how coordinators are reached; nil until its certificate could be read
 	answers  chan error   // of askRelease
 	retryAt  time.Duration
 	stopping bool
@@ -337,6 +339,9 @@ func (n *node) run(ctx context.Context) error {
 func (n *node) close() error {
 	var errs []error
 	n.bmc.close()
+	if n.peers != nil {
+		n.peers.Close()
+	}
 	errs = append(errs, n.heat.close(), n.notify.Close())
 	if n.far != nil {
 		errs = append(errs, n.far.manager.Close()) // all that asked it has ended with the servers

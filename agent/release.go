@@ -18,10 +18,20 @@ import (
 // askWait bounds one server's answer to a release.
 const askWait = 2 * time.Second
 
+// askRelease asks the leader to commit this node's release.
+func (n *node) askRelease(ctx context.Context, addrs []string, req *headroomv1.ReleaseRequest) error {
+	peers, err := n.cfg.Peers() // read again: the loop owns its own
+	if err != nil {
+		return err
+	}
+	defer peers.Close()
+	return askRelease(ctx, peers, addrs, req)
+}
+
 // askRelease asks the leader to commit the release of a node. It tries addrs in
 // turn and follows where they point to. The error is a *cli.Error with exit code
 // 6: refused, with the numbers of the leader, or nobody leads.
-func askRelease(ctx context.Context, addrs []string, req *headroomv1.ReleaseRequest) error {
+func askRelease(ctx context.Context, peers rpc.Peers, addrs []string, req *headroomv1.ReleaseRequest) error {
 	tried := map[string]bool{}
 	queue := slices.Clone(addrs)
 	var last error
@@ -32,7 +42,7 @@ func askRelease(ctx context.Context, addrs []string, req *headroomv1.ReleaseRequ
 			continue
 		}
 		tried[addr] = true
-		err := release(ctx, addr, req)
+		err := release(ctx, peers, addr, req)
 		if err == nil {
 			return nil
 		}
@@ -50,12 +60,10 @@ func askRelease(ctx context.Context, addrs []string, req *headroomv1.ReleaseRequ
 	return noLeader(last)
 }
 
-func release(ctx context.Context, addr string, req *headroomv1.ReleaseRequest) error {
+func release(ctx context.Context, peers rpc.Peers, addr string, req *headroomv1.ReleaseRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, askWait)
 	defer cancel()
-	client := rpc.NewClient()
-	defer client.CloseIdleConnections()
-	node := headroomv1connect.NewNodeServiceClient(client, rpc.BaseURL(addr), rpc.ClientOptions()...)
+	node := headroomv1connect.NewNodeServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...)
 	_, err := node.Release(ctx, connect.NewRequest(req))
 	return err
 }

@@ -87,7 +87,12 @@ func restoreDead(ctx context.Context, cfg Config, o RestoreOptions) (out Outcome
 			return Outcome{}, err
 		}
 		req := &headroomv1.ReleaseRequest{Node: cfg.Node, MachineId: id.machine, Change: o.Change}
-		if err := askRelease(ctx, KnownCoordinators(cfg), req); err != nil {
+		peers, err := cfg.Peers()
+		if err != nil {
+			return Outcome{}, err
+		}
+		defer peers.Close()
+		if err := askRelease(ctx, peers, KnownCoordinators(cfg), req); err != nil {
 			return Outcome{}, err
 		}
 	}

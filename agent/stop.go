@@ -63,7 +63,7 @@ func (n *node) ask(ctx context.Context, call *restoreCall) {
 	n.servers.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, releaseWait)
 		defer cancel()
-		n.answers <- askRelease(ctx, addrs, req)
+		n.answers <- n.askRelease(ctx, addrs, req)
 	})
 }
 

@@ -2,10 +2,8 @@ package coordinator
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"path/filepath"
 	"time"
 
@@ -28,7 +26,7 @@ type Config struct {
 	Servers []ServerConfig `yaml:"servers"`
 	// TLS is this server's identity; every connection asks for one. Plain "off" is
 	// for one machine: then every address must be loopback.
-	TLS TLSConfig `yaml:"tls"`
+	TLS secure.Config `yaml:"tls"`
 	// Socket is a unix socket for root and this server's user, empty for
 	// state_dir/coordinator.sock.
 	Socket string `yaml:"socket"`
@@ -42,13 +40,6 @@ type Config struct {
 	Lease config.Duration `yaml:"lease"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
-}
-
-// TLSConfig is the tls section: three files, or off.
-type TLSConfig struct {
-	// Off is said as mode: off.
-	Mode         string `yaml:"mode"`
-	secure.Files `yaml:",inline"`
 }
 
 // ServerConfig is one coordinator server.
@@ -161,7 +152,11 @@ func (c Config) check() error {
 			used[name] = s.ID
 		}
 	}
-	if err := c.checkTLS(); err != nil {
+	var addrs []string
+	for _, s := range c.Servers {
+		addrs = append(addrs, s.RPC, s.Raft)
+	}
+	if err := c.TLS.Check(true, addrs...); err != nil {
 		return err
 	}
 	if c.Gossip.Bind != "" && c.Gossip.KeyFile == "" {
@@ -177,39 +172,6 @@ func (c Config) check() error {
 		return fmt.Errorf("site: %w", err)
 	}
 	return nil
-}
-
-// checkTLS refuses a server that anybody on the network could command.
-func (c Config) checkTLS() error {
-	switch c.TLS.Mode {
-	case "", "on":
-		if c.TLS.CA == "" || c.TLS.Cert == "" || c.TLS.Key == "" {
-			return errors.New("tls needs ca, cert and key (coordinator tls ca create, coordinator tls cert create server/" + c.ID +
-				"); mode: off is for servers on loopback only")
-		}
-		return nil
-	case "off":
-	default:
-		return fmt.Errorf("tls: mode is %q; it is on or off", c.TLS.Mode)
-	}
-	for _, s := range c.Servers {
-		for _, addr := range []string{s.RPC, s.Raft} {
-			if !loopback(addr) {
-				return fmt.Errorf("tls: mode is off and %s of %s is no loopback address: anybody who reaches it could set the budget", addr, s.ID)
-			}
-		}
-	}
-	return nil
-}
-
-// loopback tells whether only this machine reaches the address.
-func loopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // socket is where root and the server's user come in.

@@ -58,7 +58,7 @@ func TestConfigErrors(t *testing.T) {
 		"no certificate":     {edit("  cert: /etc/headroom/server.crt\n", ""), "tls needs ca, cert and key"},
 		"tls half on":        {edit("  mode: on", "  mode: maybe"), `mode is "maybe"`},
 		"open to a network": {
-			strings.ReplaceAll(edit("  mode: on", "  mode: off"), `rpc: "127.0.0.1:7400"`, `rpc: "10.0.0.11:7400"`), "10.0.0.11:7400 of c1 is no loopback address",
+			strings.ReplaceAll(strings.NewReplacer("  mode: on", "  mode: off", "  ca: /etc/headroom/ca.crt\n", "", "  cert: /etc/headroom/server.crt\n", "", "  key: /etc/headroom/server.key\n", "").Replace(ExampleConfig), `rpc: "127.0.0.1:7400"`, `rpc: "10.0.0.11:7400"`), "10.0.0.11:7400 is no loopback address",
 		},
 		"zero budget": {edit("budget: 2400W", "budget: 0W"), "rack/r1"},
 	} {

@@ -51,11 +51,11 @@ func newServer(cfg Config, logger *slog.Logger) *server {
 
 // identify reads who this server is.
 func (s *server) identify() error {
-	if s.cfg.TLS.Mode == "off" {
+	if s.cfg.TLS.Off() {
 		s.logger.Warn("tls is off: whoever reaches this machine's loopback may command the cluster")
 		return nil
 	}
-	k, err := secure.Open(s.cfg.TLS.Files)
+	k, err := secure.Open(s.cfg.TLS.Files())
 	if err == nil && k.Identity() != (secure.Identity{Role: secure.Server, Name: s.cfg.ID}) {
 		err = fmt.Errorf("tls.cert names %s, this is server/%s", k.Identity(), s.cfg.ID)
 	}

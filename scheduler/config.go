@@ -9,6 +9,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/internal/secure"
 )
 
 // Config is scheduler.yaml.
@@ -21,6 +22,8 @@ type Config struct {
 	Dir string `yaml:"dir"`
 	// Coordinators are RPC addresses of coordinators, host:port; any one is enough.
 	Coordinators []string `yaml:"coordinators"`
+	// TLS is this scheduler's identity, an operator's. Without files every coordinator's address must be loopback.
+	TLS secure.Config `yaml:"tls,omitempty"`
 	// Classes are the priority classes, highest first.
 	Classes []string `yaml:"classes"`
 	// LogLevel is debug, info, warn or error.
@@ -36,6 +39,10 @@ listen: 127.0.0.1:7410
 
 # The scheduler's own folder. Two schedulers never share one.
 dir: /var/lib/headroom/scheduler
+
+# This scheduler's certificate towards the coordinators ("coordinator tls cert
+# create operator/scheduler"). Without it the coordinators must be on loopback.
+# tls: {ca: /etc/headroom/ca.crt, cert: /etc/headroom/scheduler.crt, key: /etc/headroom/scheduler.key}
 
 # RPC addresses of coordinators. Any one that answers is enough: it names the leader.
 coordinators:
@@ -86,6 +93,9 @@ func (c *Config) check() *cli.Error {
 		if _, _, err := net.SplitHostPort(a); err != nil {
 			return badConfig("write host:port, for example 127.0.0.1:7400", "%q is not an address", a)
 		}
+	}
+	if err := c.TLS.Check(false, c.Coordinators...); err != nil {
+		return badConfig("coordinator tls cert create operator/scheduler makes a certificate; tls names its files", "%v", err)
 	}
 	for i, class := range c.Classes {
 		if !classRule.MatchString(class) {

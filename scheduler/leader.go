@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -32,7 +31,7 @@ const (
 // leader finds the coordinators' leader and calls it. It is safe for concurrent use.
 type leader struct {
 	seeds []string
-	http  *http.Client
+	peers rpc.Peers
 
 	mu sync.Mutex
 	// Invariant: current is never empty.
@@ -40,8 +39,8 @@ type leader struct {
 	turn    int // index of the seed to try next
 }
 
-func newLeader(seeds []string) *leader {
-	return &leader{seeds: seeds, http: rpc.NewClient(), current: seeds[0]}
+func newLeader(seeds []string, peers rpc.Peers) *leader {
+	return &leader{seeds: seeds, peers: peers, current: seeds[0]}
 }
 
 // address is the coordinator to talk to now.
@@ -74,7 +73,7 @@ func (l *leader) leave(address string) {
 }
 
 func (l *leader) client(address string) headroomv1connect.JobServiceClient {
-	return headroomv1connect.NewJobServiceClient(l.http, rpc.BaseURL(address), rpc.ClientOptions()...)
+	return headroomv1connect.NewJobServiceClient(l.peers.HTTP(), l.peers.URL(address), l.peers.Options()...)
 }
 
 // call makes one call at the leader and follows it wherever it goes, until try

@@ -49,19 +49,23 @@ func Run(ctx context.Context, cfg Config, l net.Listener, logger *slog.Logger) e
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	s := newServer(cfg, id, l.Addr().String(), logger)
-	defer s.leader.http.CloseIdleConnections()
+	peers, err := rpc.OpenPeers(cfg.TLS)
+	if err != nil {
+		return errors.Join(badConfig("coordinator tls inspect FILE shows what a certificate says", "%v", err), release(), l.Close())
+	}
+	defer peers.Close()
+	s := newServer(cfg, id, l.Addr().String(), peers, logger)
 	logger.Info("scheduler started", slog.String("id", id.ID), slog.Any("run", id.Run), slog.String("address", s.address))
 	return errors.Join(s.serve(ctx, l), release())
 }
 
-func newServer(cfg Config, id identity, address string, logger *slog.Logger) *Server {
+func newServer(cfg Config, id identity, address string, peers rpc.Peers, logger *slog.Logger) *Server {
 	if cfg.Advertise != "" {
 		address = cfg.Advertise
 	}
 	s := &Server{
 		cfg: cfg, id: id, address: address, logger: logger,
-		leader: newLeader(cfg.Coordinators),
+		leader: newLeader(cfg.Coordinators, peers),
 		events: make(chan event, eventsMax),
 		ended:  make(chan EndJob, endedMax),
 		resync: make(chan struct{}, 1),

@@ -47,14 +47,14 @@ func checkLeader(ctx context.Context, s site) []finding {
 	began := time.Now()
 	var domains []*headroomv1.Domain
 	var nodes []*headroomv1.Node
-<<<<<<< HEAD:agent/command/check_site.go
-	leader, err := rpc.ToLeader(ctx, addrs, leaderPatience, func(base string) error {
-=======
-	leader, err := rpc.ToLeader(ctx, addrs, askWait, func(addr string) error {
-		base := rpc.BaseURL(addr)
->>>>>>> 07ba6fe (coordinator: let in by certificate, token or unix socket):agent/command_check_site.go
+	peers, err := s.cfg.Peers()
+	if err != nil {
+		return []finding{{"leader", checkFail, oneLine(err), "correct the tls section of powerd.yaml"}}
+	}
+	defer peers.Close()
+	leader, err := rpc.ToLeader(ctx, addrs, leaderPatience, func(addr string) error {
 		var err error
-		domains, nodes, err = askSite(ctx, base, s.cfg.Node)
+		domains, nodes, err = askSite(ctx, peers, addr, s.cfg.Node)
 		return err
 	})
 	took := time.Since(began)
@@ -71,10 +71,8 @@ func checkLeader(ctx context.Context, s site) []finding {
 	return []finding{f, checkOriginals(s, domains, nodes)}
 }
 
-func askSite(ctx context.Context, base, node string) ([]*headroomv1.Domain, []*headroomv1.Node, error) {
-	client := rpc.NewClient()
-	defer client.CloseIdleConnections()
-	c := headroomv1connect.NewClusterServiceClient(client, base, rpc.ClientOptions()...)
+func askSite(ctx context.Context, peers rpc.Peers, addr, node string) ([]*headroomv1.Domain, []*headroomv1.Node, error) {
+	c := headroomv1connect.NewClusterServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...)
 	domains, err := c.ListDomains(ctx, connect.NewRequest(&headroomv1.ListDomainsRequest{}))
 	if err != nil {
 		return nil, nil, err

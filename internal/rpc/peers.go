@@ -31,6 +31,18 @@ func SecurePeers(k *secure.Keeper, roles ...string) Peers {
 	return Peers{client: tlsClient(k.Client([]string{"h2"}, roles...), &p), scheme: "https"}
 }
 
+// OpenPeers reaches coordinator servers as a configuration's tls section says.
+func OpenPeers(c secure.Config) (Peers, error) {
+	if c.Off() {
+		return PlainPeers(), nil
+	}
+	k, err := secure.Open(c.Files())
+	if err != nil {
+		return Peers{}, err
+	}
+	return SecurePeers(k, secure.Server), nil
+}
+
 // TokenPeers reaches coordinator servers with a token instead of a certificate of
 // one's own; ca is the file of the cluster's authority.
 func TokenPeers(ca, token string) (Peers, error) {

@@ -21,9 +21,6 @@ type Files struct {
 	Key  string `yaml:"key"`
 }
 
-// Set tells whether the files are named at all.
-func (f Files) Set() bool { return f != Files{} }
-
 // Keeper holds a process's identity, and reads the files again when they change:
 // a renewed certificate is taken up by the next connection. It is safe for use by
 // many goroutines.

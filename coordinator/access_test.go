@@ -1,0 +1,169 @@
+// Claims: each call takes the role that it takes, and a call that nobody has
+// thought of takes an administrator; a node reports only as itself; a caller that
+// asks without end is slowed down; tokens let in until they end or are revoked.
+package coordinator
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/rpc"
+	"headroom/internal/secure"
+	"headroom/ledger"
+)
+
+func testGuard(t *testing.T, tokens ...ledger.Token) *guard {
+	t.Helper()
+	m := newMachine()
+	for _, x := range tokens {
+		m.state.Tokens[x.ID] = x
+	}
+	g := newGuard(m, slog.New(slog.DiscardHandler))
+	at := time.Unix(1_700_000_000, 0)
+	g.now = func() time.Time { return at }
+	return g
+}
+
+func by(role, name string) rpc.Caller {
+	return rpc.Caller{Shown: true, Identity: secure.Identity{Role: role, Name: name}}
+}
+
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	const (
+		read, change, exchange = headroomv1connect.ClusterServiceListNodesProcedure, headroomv1connect.ClusterServiceSetBudgetProcedure, headroomv1connect.NodeServiceExchangeProcedure
+		tokens, unknown        = headroomv1connect.ClusterServiceListTokensProcedure, "/headroom.v1.NewService/Melt"
+	)
+	g := testGuard(t)
+	for name, c := range map[string]struct {
+		caller rpc.Caller
+		call   string
+		good   bool
+	}{
+		"an observer reads":                       {by("observer", "mia"), read, true},
+		"an observer changes":                     {by("observer", "mia"), change, false},
+		"an operator changes":                     {by("operator", "mia"), change, true},
+		"an operator looks at tokens":             {by("operator", "mia"), tokens, false},
+		"an administrator does":                   {by("admin", "root"), tokens, true},
+		"an operator calls the unknown":           {by("operator", "mia"), unknown, false},
+		"a node reports":                          {by("node", "n03"), exchange, true},
+		"a node reads":                            {by("node", "n03"), read, false},
+		"an operator reports as a node":           {by("operator", "mia"), exchange, false},
+		"another server asks for itself":          {by("server", "c2"), headroomv1connect.ClusterServiceListMembersProcedure, true},
+		"another server looks at tokens":          {by("server", "c2"), tokens, false},
+		"nobody":                                  {rpc.Caller{}, read, false},
+		"somebody else on the unix socket":        {rpc.Caller{Local: true, UID: 65534}, read, false},
+		"root on the unix socket":                 {rpc.Caller{Local: true, UID: 0}, tokens, true},
+		"anybody, where the configuration has it": {rpc.Caller{Clear: true}, change, true},
+	} {
+		if _, err := g.admit(rpc.WithCaller(t.Context(), c.caller), c.call, http.Header{}); (err == nil) != c.good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Every procedure of the contract has a role that was thought of: no service but
+// the node's is open to nodes, and reading is what its name says.
+func TestEveryProcedureHasARole(t *testing.T) {
+	t.Parallel()
+	for procedure, want := range map[string]ledger.Role{
+		headroomv1connect.ClusterServiceGetStatusProcedure:   ledger.RoleObserver,
+		headroomv1connect.ClusterServiceAwaitBudgetProcedure: ledger.RoleObserver,
+		headroomv1connect.ClusterServiceExplainNodeProcedure: ledger.RoleObserver,
+		headroomv1connect.ClusterServiceChangeProcedure:      ledger.RoleOperator,
+		headroomv1connect.ClusterServiceRollbackProcedure:    ledger.RoleOperator,
+		headroomv1connect.ClusterServiceReportMeterProcedure: ledger.RoleOperator,
+		headroomv1connect.JobServiceCommitJobProcedure:       ledger.RoleOperator,
+		headroomv1connect.JobServiceDirectProcedure:          ledger.RoleOperator,
+		headroomv1connect.JobServiceListJobsProcedure:        ledger.RoleObserver,
+		headroomv1connect.NodeServiceReleaseProcedure:        ledger.RoleNode,
+		headroomv1connect.ClusterServiceListTokensProcedure:  ledger.RoleAdmin,
+		"/headroom.v1.MemberService/AddMember":               ledger.RoleAdmin,
+		"":                                                   ledger.RoleAdmin,
+	} {
+		if got := needs(procedure); got != want {
+			t.Errorf("%s takes %s, want %s", procedure, got, want)
+		}
+	}
+}
+
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0).UnixMicro()
+	g := testGuard(t,
+		ledger.Token{ID: "good", Name: "mia", Role: ledger.RoleOperator, Hash: ledger.TokenHash("secret")},
+		ledger.Token{ID: "over", Name: "mia", Role: ledger.RoleAdmin, Hash: ledger.TokenHash("secret"), Expires: now - 1})
+	for token, want := range map[string]bool{
+		"good.secret": true, "good.guess": false, "over.secret": false, "none.secret": false, "good": false, "": false, ".": false, "good.secret.more": false,
+	} {
+		ctx, err := g.admit(rpc.WithCaller(t.Context(), rpc.Caller{}), headroomv1connect.ClusterServiceSetBudgetProcedure, http.Header{"Authorization": {"Bearer " + token}})
+		if (err == nil) != want {
+			t.Errorf("token %q: %v", token, err)
+		}
+		if err == nil && callerOf(ctx).name != "mia" {
+			t.Errorf("token %q is %s's", token, callerOf(ctx).name)
+		}
+	}
+	// A token does not add to a certificate: it replaces it.
+	if _, err := g.admit(rpc.WithCaller(t.Context(), by("admin", "root")), headroomv1connect.ClusterServiceListTokensProcedure, http.Header{"Authorization": {"Bearer good.secret"}}); err == nil {
+		t.Error("an operator's token was let in as the administrator whose connection it came on")
+	}
+}
+
+// The caller of a change is who was let in, not who the message says.
+func TestActorIsTheCaller(t *testing.T) {
+	t.Parallel()
+	g := testGuard(t)
+	ctx, err := g.admit(rpc.WithCaller(t.Context(), by("operator", "mia")), headroomv1connect.ClusterServiceSetBudgetProcedure, http.Header{forwardedHeader: {"admin/root"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := command(ctx, nil, "operator"); c.Actor != "mia" || callerOf(ctx).role != ledger.RoleOperator {
+		t.Errorf("the actor is %q, role %s", c.Actor, callerOf(ctx).role)
+	}
+	ctx, err = g.admit(rpc.WithCaller(t.Context(), by("server", "c2")), headroomv1connect.ClusterServiceSetBudgetProcedure, http.Header{forwardedHeader: {"admin/root"}})
+	if err != nil || callerOf(ctx).name != "root" || callerOf(ctx).role != ledger.RoleAdmin {
+		t.Errorf("passed on by a server: %+v, %v", callerOf(ctx), err)
+	}
+}
+
+func TestNodeReportsAsItself(t *testing.T) {
+	t.Parallel()
+	node := context.WithValue(t.Context(), callerKey{}, certified(secure.Identity{Role: secure.Node, Name: "n03"}))
+	if err := ownNode(node, "n03"); err != nil {
+		t.Error(err)
+	}
+	if err := ownNode(node, "n04"); connect.CodeOf(err) != connect.CodePermissionDenied || !strings.Contains(err.Error(), "n03") {
+		t.Errorf("n03 reported as n04: %v", err)
+	}
+}
+
+func TestPace(t *testing.T) {
+	t.Parallel()
+	g := testGuard(t)
+	at := g.now()
+	g.now = func() time.Time { return at }
+	greedy, modest := caller{role: ledger.RoleObserver, name: "loop"}, caller{role: ledger.RoleObserver, name: "mia"}
+	let := 0
+	for range 2 * callBurst {
+		if g.paced(greedy) {
+			let++
+		}
+	}
+	if let != callBurst {
+		t.Errorf("%d calls at once were let in, want %d", let, callBurst)
+	}
+	if !g.paced(modest) {
+		t.Error("one caller's loop keeps another out")
+	}
+	if at = at.Add(time.Second / 2); !g.paced(greedy) {
+		t.Error("it is never let in again")
+	}
+}

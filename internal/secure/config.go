@@ -1,0 +1,60 @@
+package secure
+
+import (
+	"errors"
+	"fmt"
+	"net"
+)
+
+// Config is the tls section of a configuration.
+type Config struct {
+	// Mode is "on", "off", or empty: see Check.
+	Mode string `yaml:"mode"`
+	// CA, Cert and Key as in Files.
+	CA   string `yaml:"ca"`
+	Cert string `yaml:"cert"`
+	Key  string `yaml:"key"`
+}
+
+// Files are the three files.
+func (c Config) Files() Files { return Files{CA: c.CA, Cert: c.Cert, Key: c.Key} }
+
+// Set tells whether the files are named at all.
+func (c Config) Set() bool { return c.Files() != Files{} }
+
+// Off tells whether the process talks in the clear. Check must have passed.
+func (c Config) Off() bool { return c.Mode == "off" || c.Mode == "" && !c.Set() }
+
+// Check refuses to talk in the clear over a network. addrs are the addresses
+// that the process listens on or asks. Without a mode the files decide, and
+// without files every address must be loopback; explicit asks for the word "off"
+// even then.
+func (c Config) Check(explicit bool, addrs ...string) error {
+	switch {
+	case c.Mode != "" && c.Mode != "on" && c.Mode != "off":
+		return fmt.Errorf("tls: mode is %q; it is on or off", c.Mode)
+	case c.Mode == "off" && c.Set():
+		return errors.New("tls: mode is off, but files are named")
+	case c.Mode == "on" || c.Set() || explicit && c.Mode == "":
+		if c.CA == "" || c.Cert == "" || c.Key == "" {
+			return errors.New("tls needs ca, cert and key; mode: off is for one machine, on loopback only")
+		}
+		return nil
+	}
+	for _, addr := range addrs {
+		if !loopback(addr) {
+			return fmt.Errorf("tls is off and %s is no loopback address: whoever is on that network could speak for anybody", addr)
+		}
+	}
+	return nil
+}
+
+// loopback tells whether only this machine reaches the address.
+func loopback(addr string) bool {
+	host, _, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
