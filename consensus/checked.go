@@ -20,7 +20,7 @@ import (
 // tail may be cut off again; its sum would then accuse a healthy disk. So a cut
 // of the tail starts a new verifier, and what the old one still finds is void.
 type checkedLog struct {
-	raft.LogStore // the plain log, for reading
+	raft.LogStore // the plain log
 
 	report func(error)
 	log    *slog.Logger
@@ -89,11 +89,25 @@ func (l *checkedLog) StoreLogs(entries []*raft.Log) error {
 	if l.next != 0 && entries[0].Index != l.next {
 		l.restart()
 	}
+	for _, e := range entries {
+		addSum(e)
+		if err := checkSum(e); err != nil { // damaged on its way here
+			return err
+		}
+	}
 	if err := l.current.StoreLogs(entries); err != nil {
 		return err
 	}
 	l.next = entries[len(entries)-1].Index + 1
 	return nil
+}
+
+// GetLog reads one entry and refuses it when it is not what was written.
+func (l *checkedLog) GetLog(index uint64, e *raft.Log) error {
+	if err := l.LogStore.GetLog(index, e); err != nil {
+		return err
+	}
+	return checkSum(e)
 }
 
 // DeleteRange cuts entries off either end, both inclusive.

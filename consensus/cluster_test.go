@@ -80,6 +80,7 @@ func (t *tape) count() (entries, restored int) {
 type cluster struct {
 	t      *testing.T
 	ids    []string
+	first  []string // those that found the group
 	groups map[string]*Group
 	tapes  map[string]*tape
 	stores map[string]*Stores
@@ -105,6 +106,7 @@ func newCluster(t *testing.T, n int, change func(*Config)) *cluster {
 	for i := range n {
 		c.ids = append(c.ids, fmt.Sprintf("c%d", i+1))
 	}
+	c.first = slices.Clone(c.ids)
 	for _, id := range c.ids {
 		c.stores[id] = memoryStores()
 		c.start(id)
@@ -119,8 +121,11 @@ func (c *cluster) config(id string) Config {
 		defer c.mu.Unlock()
 		c.fatal[id] = err
 	}}
-	for _, s := range c.ids {
+	for _, s := range c.first {
 		cfg.Servers = append(cfg.Servers, Server{ID: s, Address: "addr-" + s})
+	}
+	if !slices.Contains(c.first, id) {
+		cfg.Join, cfg.Servers = true, []Server{{ID: id, Address: "addr-" + id}}
 	}
 	if c.change != nil {
 		c.change(&cfg)
@@ -140,6 +145,16 @@ func (c *cluster) start(id string) {
 		c.t.Fatal(err)
 	}
 	c.groups[id] = g
+}
+
+// wait starts an empty server that waits to be added.
+func (c *cluster) wait(id string) {
+	c.t.Helper()
+	if !slices.Contains(c.ids, id) {
+		c.ids = append(c.ids, id)
+	}
+	c.stores[id] = memoryStores()
+	c.start(id)
 }
 
 func (c *cluster) stop(id string) {

@@ -55,6 +55,27 @@ const (
 	// rpcTimeout bounds one exchange of two servers and one dial.
 	rpcTimeout = 2 * time.Second
 
+	// MaxServers is how many servers a group may have.
+	MaxServers = 9
+	// MaxVoters is how many of them vote: a majority of more than seven only makes
+	// every commit slower.
+	MaxVoters = 7
+
+	// StableFor is how long a server must have been healthy without a break
+	// before it may vote, as raft-autopilot has it.
+	StableFor = 10 * time.Second
+
+	// MaxSilence is how long a healthy server may be unheard. The leader sends
+	// heartbeats about ten times a second, so that is ten in a row.
+	MaxSilence = time.Second
+
+	// MaxLag is how many entries a healthy server may be behind: four minutes of
+	// ticks, sent in one message.
+	MaxLag = 250
+
+	// healthInterval is how often the leader looks whether servers are healthy.
+	healthInterval = 250 * time.Millisecond
+
 	// connectionsKept is the number of idle connections kept to each server.
 	connectionsKept = 3
 )
@@ -120,8 +141,11 @@ type Config struct {
 	// ID is this server's ID, one of Servers.
 	ID string
 	// Servers is the first configuration: 1, 3 or 5 servers, the same list on
-	// every one of them.
+	// every one of them. Once there is a log, its own list counts.
 	Servers []Server
+	// Join makes a server without a log wait until a group takes it in, instead of
+	// founding one.
+	Join bool
 	// Dir holds the log, the vote and the snapshots. It is made when missing.
 	// Empty with Stores set.
 	Dir string
@@ -216,9 +240,11 @@ func (c Config) own() Server {
 }
 
 // servers is the list as raft takes it.
-func (c Config) servers() raft.Configuration {
+func (c Config) servers() raft.Configuration { return configuration(c.Servers) }
+
+func configuration(servers []Server) raft.Configuration {
 	var out raft.Configuration
-	for _, s := range c.Servers {
+	for _, s := range servers {
 		out.Servers = append(out.Servers, raft.Server{ID: raft.ServerID(s.ID), Address: raft.ServerAddress(s.Address)})
 	}
 	return out
@@ -236,6 +262,7 @@ func (c Config) raft(notify chan<- bool) *raft.Config {
 	out.TrailingLogs = c.Compaction.Trailing
 	out.NotifyCh = notify
 	out.NoLegacyTelemetry = true
+	out.ShutdownOnRemove = false // the server stays to say that it was removed
 	out.Logger = newLogger(c.Logger)
 	return out
 }

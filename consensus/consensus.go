@@ -58,11 +58,18 @@ func open(cfg Config, m Machine, stores *Stores) (*Group, error) {
 	if err := raft.ValidateConfig(rc); err != nil {
 		return nil, badConfig(fmt.Sprintf("timing of the group: %v", err), "leave the timing at its defaults")
 	}
+	if err := scan(cfg, stores); err != nil {
+		return nil, err
+	}
 	if err := found(cfg, rc, stores); err != nil {
 		return nil, err
 	}
 	trans, err := openTransport(cfg)
 	if err != nil {
+		return nil, err
+	}
+	if err := trans.setOrigin(stores); err != nil {
+		trans.cut()
 		return nil, err
 	}
 	g := newGroup(cfg, trans, notify)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/raft"
@@ -16,6 +17,9 @@ import (
 
 // keyServer is where the stable store keeps the id of the server it belongs to.
 const keyServer = "headroom.server"
+
+// keyFounders is where it keeps the list of servers that its log began with.
+const keyFounders = "headroom.founders"
 
 // openStores opens what holds the log and returns how to close it again.
 func openStores(cfg Config) (*Stores, func() error, error) {
@@ -29,6 +33,9 @@ func openStores(cfg Config) (*Stores, func() error, error) {
 	stores, closeLog, err := openDisk(cfg)
 	if err != nil {
 		_ = lock.Close()
+		if isDamage(err) {
+			return nil, nil, damaged(cfg.Dir, "it does not open", err)
+		}
 		return nil, nil, &cli.Error{
 			Exit:    cli.ExitFailed,
 			Message: fmt.Sprintf("cannot open the log in %s: %v", cfg.Dir, err),
@@ -37,6 +44,16 @@ func openStores(cfg Config) (*Stores, func() error, error) {
 		}
 	}
 	return stores, func() error { return errors.Join(closeLog(), lock.Close()) }, nil
+}
+
+// Hold keeps every process out of the directory of a stopped server until release
+// is called. ErrInUse while a server runs there.
+func Hold(dir string) (release func() error, err error) {
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	return lock.Close, nil
 }
 
 // lockDir keeps a second process out; two of them would share one vote.
@@ -86,8 +103,35 @@ func openDisk(cfg Config) (*Stores, func() error, error) {
 
 // found writes the first configuration where there is no state yet, and
 // otherwise checks that the state is this server's and this group's. It never
-// changes a log that exists.
+// changes a log that exists. A server that joins a group gets no configuration:
+// it waits for the leader's.
 func found(cfg Config, rc *raft.Config, stores *Stores) error {
+	if err := own(cfg, stores); err != nil {
+		return err
+	}
+	exists, err := raft.HasExistingState(stores.Log, stores.Stable, stores.Snapshots)
+	switch {
+	case err != nil:
+		return fmt.Errorf("consensus: look for a log: %w", err)
+	case exists:
+		return sameServers(cfg, rc, stores)
+	}
+	if err := storeFounders(cfg.Servers, stores); err != nil || cfg.Join {
+		return err
+	}
+	if err := storeOrigin(foundersOrigin(cfg.Servers), stores.Stable); err != nil {
+		return err
+	}
+	_, loop := raft.NewInmemTransport("")
+	defer func() { _ = loop.Close() }()
+	if err := raft.BootstrapCluster(rc, stores.Log, stores.Stable, stores.Snapshots, loop, cfg.servers()); err != nil {
+		return fmt.Errorf("consensus: write the first configuration: %w", err)
+	}
+	return nil
+}
+
+// own makes the stores this server's, or refuses another's.
+func own(cfg Config, stores *Stores) error {
 	owner, err := stores.Stable.Get([]byte(keyServer))
 	if err != nil && !isNotFound(err) {
 		return fmt.Errorf("consensus: read the log's owner: %w", err)
@@ -100,22 +144,20 @@ func found(cfg Config, rc *raft.Config, stores *Stores) error {
 			Err:     ErrForeignLog,
 		}
 	}
-	exists, err := raft.HasExistingState(stores.Log, stores.Stable, stores.Snapshots)
-	if err != nil {
-		return fmt.Errorf("consensus: look for a log: %w", err)
+	if len(owner) > 0 {
+		return nil
 	}
-	if len(owner) == 0 {
-		if err := stores.Stable.Set([]byte(keyServer), []byte(cfg.ID)); err != nil {
-			return fmt.Errorf("consensus: store the log's owner: %w", err)
-		}
+	if err := stores.Stable.Set([]byte(keyServer), []byte(cfg.ID)); err != nil {
+		return fmt.Errorf("consensus: store the log's owner: %w", err)
 	}
-	if exists {
-		return sameServers(cfg, rc, stores)
-	}
-	_, loop := raft.NewInmemTransport("")
-	defer func() { _ = loop.Close() }()
-	if err := raft.BootstrapCluster(rc, stores.Log, stores.Stable, stores.Snapshots, loop, cfg.servers()); err != nil {
-		return fmt.Errorf("consensus: write the first configuration: %w", err)
+	return nil
+}
+
+// storeFounders notes the list that this server was configured with when its
+// log began, whether it founded the group or joined it.
+func storeFounders(servers []Server, stores *Stores) error {
+	if err := stores.Stable.Set([]byte(keyFounders), []byte(listServers(configuration(servers)))); err != nil {
+		return fmt.Errorf("consensus: store the first servers: %w", err)
 	}
 	return nil
 }
@@ -125,42 +167,54 @@ func isNotFound(err error) bool {
 	return errors.Is(err, wal.ErrNotFound) || err.Error() == "not found"
 }
 
-// sameServers compares the configured servers with those of the log.
+// sameServers refuses a list of servers that is neither the one that the log
+// began with nor the log's own: whoever wrote it believes that the list changes
+// the group, and it does not.
 func sameServers(cfg Config, rc *raft.Config, stores *Stores) error {
+	logged, err := loggedServers(rc, stores)
+	if err != nil {
+		return err
+	}
+	founders, err := stores.Stable.Get([]byte(keyFounders))
+	if err != nil && !isNotFound(err) {
+		return fmt.Errorf("consensus: read the first servers: %w", err)
+	}
+	configured := listServers(cfg.servers())
+	switch {
+	case configured == string(founders):
+		return nil
+	case configured == listServers(logged) && len(founders) > 0:
+		return nil
+	case configured == listServers(logged): // a log from before the first servers were noted
+		return storeFounders(cfg.Servers, stores)
+	}
+	return &cli.Error{
+		Code: "conflict", Exit: cli.ExitConflict,
+		Message: fmt.Sprintf("the servers of the log are %s, configured are %s", listServers(logged), configured),
+		Hint:    "configure the servers of the log; coordinator member add and remove change them, a configuration file does not",
+		Err:     ErrServersChanged,
+	}
+}
+
+// loggedServers are the servers of the group as the log has them.
+func loggedServers(rc *raft.Config, stores *Stores) (raft.Configuration, error) {
 	look := *rc
 	look.NoSnapshotRestoreOnStart = true
 	_, loop := raft.NewInmemTransport("")
 	defer func() { _ = loop.Close() }()
 	logged, err := raft.GetConfiguration(&look, blank{}, stores.Log, stores.Stable, stores.Snapshots, loop)
 	if err != nil {
-		return fmt.Errorf("consensus: read the log's servers: %w", err)
+		return raft.Configuration{}, fmt.Errorf("consensus: read the log's servers: %w", err)
 	}
-	was := map[raft.ServerID]raft.ServerAddress{}
-	for _, s := range logged.Servers {
-		was[s.ID] = s.Address
-	}
-	same := len(was) == len(cfg.Servers)
-	for _, s := range cfg.Servers {
-		same = same && was[raft.ServerID(s.ID)] == raft.ServerAddress(s.Address)
-	}
-	if same {
-		return nil
-	}
-	return &cli.Error{
-		Code: "conflict", Exit: cli.ExitConflict,
-		Message: fmt.Sprintf("the log was written by servers %s, configured are %s", listServers(logged), listServers(cfg.servers())),
-		Hint:    "configure the servers of the log again, or use an empty directory to found a new group on every server",
-		Err:     ErrServersChanged,
-	}
+	return logged, nil
 }
 
+// listServers is the list in words, sorted by id.
 func listServers(c raft.Configuration) string {
-	var out strings.Builder
-	for i, s := range c.Servers {
-		if i > 0 {
-			out.WriteString(", ")
-		}
-		out.WriteString(string(s.ID) + "=" + string(s.Address))
+	names := make([]string, 0, len(c.Servers))
+	for _, s := range c.Servers {
+		names = append(names, string(s.ID)+"="+string(s.Address))
 	}
-	return out.String()
+	slices.Sort(names)
+	return strings.Join(names, ", ")
 }

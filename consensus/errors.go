@@ -22,8 +22,8 @@ var ErrClosed = errors.New("group closed")
 // ErrConfig means that the configuration cannot work, whatever the disk holds.
 var ErrConfig = errors.New("bad group configuration")
 
-// ErrServersChanged means that the directory belongs to a group of other
-// servers than those configured. The log is left as it is.
+// ErrServersChanged means that the configured servers are neither those that the
+// group was founded with nor those of its log. The log is left as it is.
 var ErrServersChanged = errors.New("the configured servers are not those of the log")
 
 // ErrForeignLog means that the directory was written by another server. Two
@@ -41,6 +41,37 @@ var ErrWriteFailed = errors.New("log write failed")
 
 // ErrCorrupt means that the log on this disk is not what the leader wrote.
 var ErrCorrupt = errors.New("log is corrupt")
+
+// ErrUnknownServer means that the group has no server of this id.
+var ErrUnknownServer = errors.New("unknown server")
+
+// ErrTooManyServers means that the group has as many servers as it may have.
+var ErrTooManyServers = errors.New("too many servers")
+
+// ErrAddressTaken means that another server of the group has this address.
+var ErrAddressTaken = errors.New("the address is used by another server")
+
+// ErrNotStable means that a server is not, or not for long enough, healthy.
+var ErrNotStable = errors.New("the server is not stable")
+
+// ErrNotVoter means that a server that does not vote cannot lead.
+var ErrNotVoter = errors.New("the server does not vote")
+
+// ErrLastVoter means that a group cannot be without a server that votes.
+var ErrLastVoter = errors.New("it is the last server that votes")
+
+// ErrLeads means that a server cannot be removed while it leads.
+var ErrLeads = errors.New("the server leads")
+
+// ErrLosesQuorum means that the healthy servers that would be left are no
+// majority of those that would vote.
+var ErrLosesQuorum = errors.New("the rest would have no healthy majority")
+
+// ErrNoState means that there is no log to recover.
+var ErrNoState = errors.New("there is no log")
+
+// ErrNotEmpty means that a directory that is to take a new log holds something.
+var ErrNotEmpty = errors.New("the directory is not empty")
 
 // errTransportClosed answers every call over a transport that was cut.
 var errTransportClosed = errors.New("raft transport closed")

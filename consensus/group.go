@@ -41,6 +41,8 @@ type Group struct {
 
 	reign atomic.Pointer[reign] // nil while another leads
 
+	changes sync.Mutex // one change of the servers at a time
+
 	mu        sync.Mutex
 	last      Leadership
 	listeners []chan Leadership
@@ -51,6 +53,8 @@ type Group struct {
 // reign is one lead of this server, from election to loss.
 type reign struct {
 	term     uint64
+	began    time.Time
+	health   record
 	caughtUp chan struct{} // closed when everything committed before is applied
 	over     chan struct{} // closed at the loss
 }
@@ -106,9 +110,10 @@ func (g *Group) watch() {
 func (g *Group) crown() {
 	// raft waits for this notice before it writes anything, so the term is that
 	// of the lead; were it not, the envelope would refuse every entry.
-	r := &reign{term: g.raft.CurrentTerm(), caughtUp: make(chan struct{}), over: make(chan struct{})}
+	r := &reign{term: g.raft.CurrentTerm(), began: time.Now(), caughtUp: make(chan struct{}), over: make(chan struct{})}
 	g.reign.Store(r)
 	g.watching.Go(func() { g.catchUp(r) })
+	g.watching.Go(func() { g.watchHealth(r) })
 }
 
 // catchUp tells of the lead once everything committed before is applied here.
@@ -215,10 +220,10 @@ func (g *Group) ProposeIn(ctx context.Context, term uint64, data []byte) (any, e
 	if r := g.reign.Load(); r == nil || r.term != term {
 		return nil, g.propose(ErrNotLeader)
 	}
-	entry := seal(term, data)
+	entry := raft.Log{Data: seal(term, data), Extensions: wantsSum()}
 	result := make(chan any, 1) // a late result has nobody to read it
 	err := g.await(ctx, func() error {
-		f := g.raft.Apply(entry, enqueueTimeout)
+		f := g.raft.ApplyLog(entry, enqueueTimeout)
 		err := f.Error()
 		if err == nil {
 			result <- f.Response()
@@ -364,6 +369,7 @@ func (g *Group) stopRaft() error {
 	}
 	ended := within(closeTimeout, func() { _ = g.raft.Shutdown().Error() })
 	g.trans.cut()
+	ended = within(closeTimeout, g.trans.pump.Wait) && ended
 	if !ended {
 		return fmt.Errorf("consensus: close %s: a write has not returned: %w", g.cfg.ID, ErrWriteDeadline)
 	}

@@ -31,6 +31,7 @@ func (t *tripwire) trip(err error) {
 type guard struct {
 	wire     *tripwire
 	deadline time.Duration
+	pace     pace
 	// armed is set once raft's own goroutines do the writing. Before, errors go
 	// back to Open.
 	armed atomic.Bool
@@ -41,7 +42,9 @@ func (g *guard) do(what string, write func() error) error {
 	late := time.AfterFunc(g.deadline, func() {
 		g.wire.trip(fmt.Errorf("consensus: %s after %v: %w", what, g.deadline, ErrWriteDeadline))
 	})
+	done := g.pace.begin()
 	err := write()
+	done()
 	late.Stop()
 	if err == nil {
 		g.halt()
@@ -79,6 +82,16 @@ func (l guardedLog) StoreLogs(logs []*raft.Log) error {
 // DeleteRange cuts the log under the deadline.
 func (l guardedLog) DeleteRange(first, last uint64) error {
 	return l.guard.do("cut the log", func() error { return l.LogStore.DeleteRange(first, last) })
+}
+
+// GetLog reads one entry. Once raft runs, a damaged one trips the wire: raft
+// would panic on it without a word of which.
+func (l guardedLog) GetLog(index uint64, log *raft.Log) error {
+	err := l.LogStore.GetLog(index, log)
+	if err != nil && isDamage(err) && l.guard.armed.Load() {
+		l.guard.wire.trip(err)
+	}
+	return err
 }
 
 // IsMonotonic says whether the log refuses gaps.

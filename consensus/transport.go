@@ -16,10 +16,16 @@ import (
 type transport struct {
 	raft.Transport
 
+	pump  sync.WaitGroup
+	ended chan struct{} // closed when no message is taken in any more
+
 	mu    sync.Mutex
 	peers map[raft.ServerID]*peer
 	gone  bool
 	let   chan struct{} // closed and replaced when held calls have to end
+
+	origin string             // of this server's log; empty is none
+	adopt  func(string) error // stores the origin of the group that takes this server in; nil once it has
 }
 
 // peer is what the transport knows of another server.
@@ -31,7 +37,7 @@ type peer struct {
 }
 
 func newTransport(inner raft.Transport) *transport {
-	return &transport{Transport: inner, peers: map[raft.ServerID]*peer{}, let: make(chan struct{})}
+	return &transport{Transport: inner, ended: make(chan struct{}), peers: map[raft.ServerID]*peer{}, let: make(chan struct{})}
 }
 
 func openTransport(cfg Config) (*transport, error) {
@@ -118,6 +124,17 @@ func (t *transport) note(id raft.ServerID, resp *raft.AppendEntriesResponse, err
 	}
 }
 
+// forget ends the calls that are held for a server that was removed; raft ends
+// its replication only between two calls.
+func (t *transport) forget(id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p, ok := t.peers[raft.ServerID(id)]; ok {
+		close(p.back)
+		delete(t.peers, raft.ServerID(id))
+	}
+}
+
 // letGo ends the held calls: this server no longer leads.
 func (t *transport) letGo() {
 	t.mu.Lock()
@@ -132,6 +149,9 @@ func (t *transport) letGo() {
 // cut ends all traffic in both directions, for good.
 func (t *transport) cut() {
 	t.mu.Lock()
+	if !t.gone {
+		close(t.ended)
+	}
 	t.gone = true
 	t.mu.Unlock()
 	t.letGo()

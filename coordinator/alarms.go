@@ -158,10 +158,9 @@ func (d *desk) ownAlarms(s *ledger.State) []alarm {
 	for node, why := range doubles {
 		out = append(out, alarm{"identity-conflict", alarmFail, node, why, "give one of the machines its own etc/machine-id and node name"})
 	}
-	if told := d.table.Incarnation(); told > s.Epoch.Incarnation && !s.Restored {
+	if why := d.outgrown(); why != "" {
 		out = append(out, alarm{
-			"newer-incarnation", alarmFail, "cluster", fmt.Sprintf("nodes have been granted leases by incarnation %d of this cluster, this is %d", told, s.Epoch.Incarnation),
-			"stop the servers of one of the two: this group grants those nodes nothing",
+			"outgrown", alarmFail, "cluster", why, "stop this group, or stop the other and restore this one from its newest snapshot",
 		})
 	}
 	return out

@@ -278,7 +278,6 @@ func changeRefusals() []refusalRule {
 		{errUnknownAlarm, connect.CodeNotFound, "unknown-alarm", cli.ExitUsage, "coordinator alarm list shows the keys"},
 		{ledger.ErrBraked, fixed, "braked", cli.ExitRefused, "coordinator brake show tells who set it; coordinator brake lift lifts it"},
 		{ledger.ErrRestored, fixed, "restored", cli.ExitRefused, "wait until every node has reported, or tell which are off: coordinator node remove NODE --powered-off"},
-		{ledger.ErrRules, fixed, "old-rules", cli.ExitRefused, "update every server first: coordinator member list shows their versions"},
 		{ledger.ErrParent, bad, "usage", cli.ExitUsage, "add a new domain and move its nodes: coordinator node set NODE --domain"},
 		{ledger.ErrDomain, bad, "usage", cli.ExitUsage, "coordinator domain list shows what is set"},
 		{ledger.ErrInUse, fixed, "in-use", cli.ExitRefused, "move or remove what stands in it first"},

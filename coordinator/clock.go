@@ -81,25 +81,3 @@ func (d *desk) byClock(ctx context.Context, x ledger.Coming, clocks map[string]i
 	d.clock.trouble = fmt.Sprintf("%s should go to %v since %s: %s", x.Domain, x.Budget, x.At.UTC().Format(time.RFC3339), plain(err))
 	d.logger.Warn("budget not changed by the clock", slog.String("domain", x.Domain), slog.Any("error", err))
 }
-
-// clocks asks every server for its wall clock, as of one moment of this server's:
-// half the time that the answer took is added.
-func (s *server) clocks(ctx context.Context) (map[string]int64, int) {
-	began := time.Now()
-	out, voters := map[string]int64{}, 0
-	for _, m := range s.members(ctx) {
-		if m.GetVoter() {
-			voters++
-		}
-		if m.ClockUs != nil && m.GetVoter() {
-			out[m.GetId()] = m.GetClockUs()
-		}
-	}
-	late := time.Since(began) / 2
-	for id := range out {
-		if id != s.cfg.ID {
-			out[id] += late.Microseconds()
-		}
-	}
-	return out, voters
-}

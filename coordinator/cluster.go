@@ -158,14 +158,15 @@ const memberWait = 700 * time.Millisecond
 func (s *server) members(ctx context.Context) []*headroomv1.Member {
 	ctx, cancel := context.WithTimeout(ctx, memberWait)
 	defer cancel()
-	out := make([]*headroomv1.Member, len(s.cfg.Servers))
+	all := s.roster()
+	out := make([]*headroomv1.Member, len(all))
 	var wg sync.WaitGroup
-	for i, peer := range s.cfg.Servers {
+	for i, peer := range all {
 		if peer.ID == s.cfg.ID {
 			out[i] = s.myself()
 			continue
 		}
-		wg.Go(func() { out[i] = ask(ctx, s.peers, peer) })
+		wg.Go(func() { out[i] = ask(ctx, s.peers, peer.ServerConfig); out[i].Voter = peer.voter })
 	}
 	wg.Wait()
 	return out
@@ -175,22 +176,19 @@ func ask(ctx context.Context, via rpc.Peers, peer ServerConfig) *headroomv1.Memb
 	client := headroomv1connect.NewClusterServiceClient(via.HTTP(), via.URL(peer.RPC), via.Options()...)
 	r, err := client.ListMembers(ctx, connect.NewRequest(&headroomv1.ListMembersRequest{Self: true}))
 	if err != nil || len(r.Msg.GetMembers()) != 1 {
-		return &headroomv1.Member{Id: peer.ID, RaftAddress: peer.Raft, RpcAddress: peer.RPC, Role: "unreachable", Voter: true}
+		return &headroomv1.Member{Id: peer.ID, RaftAddress: peer.Raft, RpcAddress: peer.RPC, Role: "unreachable"}
 	}
 	return r.Msg.GetMembers()[0]
 }
 
 func (s *server) myself() *headroomv1.Member {
-	self, _ := s.cfg.self()
+	self, _ := s.cfg.Self()
 	clock := time.Now().UnixMicro()
-	m := &headroomv1.Member{ClockUs: &clock, Id: self.ID, RaftAddress: self.Raft, RpcAddress: self.RPC, Role: "follower", Voter: true, Version: Version}
+	m := &headroomv1.Member{ClockUs: &clock, Id: self.ID, RaftAddress: self.Raft, RpcAddress: self.RPC, Role: s.role(), Version: Version}
 	for _, peer := range s.group.Members() {
 		switch {
 		case peer.Self:
 			m.Commit, m.Voter = &peer.CommitIndex, peer.Voter
-			if peer.Leader {
-				m.Role = "leader"
-			}
 		case peer.Leader && !peer.Contact.IsZero():
 			ms := time.Since(peer.Contact).Milliseconds()
 			m.LastContactMs = &ms

@@ -15,6 +15,7 @@ import (
 
 	"headroom/consensus"
 	"headroom/internal/config"
+	"headroom/internal/rpc"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -34,9 +35,15 @@ type cluster struct {
 	nets    map[string]*raft.InmemTransport
 	nodes   []*node
 	watch   *judge
+	first   []string        // those that found the group
+	waits   map[string]bool // those that were started to wait
+	fit     func(*server)   // changes a server before it starts
 
-	mu  sync.Mutex
-	cut map[string]bool // server -> nobody reaches it
+	mu       sync.Mutex
+	cut      map[string]bool // server -> nobody reaches it
+	state    *ledger.State   // the newest seen, and the entry it was seen at
+	seen     uint64
+	expelled map[string]error // servers that ended because the group goes on without them
 }
 
 // running is one started server and what stops it.
@@ -57,11 +64,12 @@ func newCluster(t *testing.T, n int, site units.Power) *cluster {
 	t.Helper()
 	c := &cluster{
 		t: t, budget: site, lease: 10 * time.Second, servers: map[string]*running{}, disks: map[string]*consensus.Stores{},
-		nets: map[string]*raft.InmemTransport{}, cut: map[string]bool{},
+		nets: map[string]*raft.InmemTransport{}, cut: map[string]bool{}, waits: map[string]bool{}, expelled: map[string]error{}, state: ledger.New(),
 	}
 	for i := range n {
 		c.ids = append(c.ids, fmt.Sprintf("c%d", i+1))
 	}
+	c.first = slices.Clone(c.ids)
 	for _, id := range c.ids {
 		store := raft.NewInmemStore()
 		c.disks[id] = &consensus.Stores{Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore()}
@@ -77,8 +85,11 @@ func (c *cluster) config(id string) Config {
 		ID: id, StateDir: "none", Lease: config.Duration(c.lease), LogLevel: "info",
 		Site: []DomainConfig{{Name: "site/lab", Budget: c.budget, Unmanaged: 40 * units.Watt}, {Name: "rack/r1", Parent: "site/lab", Budget: c.budget}},
 	}
-	for _, s := range c.ids {
+	for _, s := range c.first {
 		cfg.Servers = append(cfg.Servers, ServerConfig{ID: s, RPC: "rpc-" + s, Raft: "raft-" + s})
+	}
+	if c.waits[id] {
+		cfg.Servers, cfg.Join = []ServerConfig{{ID: id, RPC: "rpc-" + id, Raft: "raft-" + id}}, []string{"rpc-c1", "rpc-c2", "rpc-c3"}
 	}
 	return cfg
 }
@@ -91,26 +102,32 @@ func (c *cluster) start(id string) {
 		c.link(id, other)
 	}
 	s := newServer(c.config(id), slog.New(slog.DiscardHandler))
+	s.peers = rpc.PeersOver(wire{c, id})
+	if c.fit != nil {
+		c.fit(s)
+	}
 	if err := s.join(consensus.Config{Transport: net, Stores: c.disks[id], Fatal: func(err error) { c.t.Errorf("%s: %v", id, err) }}); err != nil {
 		c.t.Fatal(err)
 	}
+	c.mu.Lock()
+	delete(c.cut, id)
+	c.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = s.watch(ctx)
-	}()
+	var ended sync.WaitGroup
+	ended.Go(func() { _ = s.watch(ctx) })
+	ended.Go(func() { c.expel(id, s.keepMembers(ctx)) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.servers[id] = &running{server: s, stop: func() {
 		cancel()
-		<-ended
+		ended.Wait()
 		_ = s.group.Close()
 	}}
 }
 
 // kill ends a server as kill -9 does for everybody else: from one moment to the next it is silent.
 func (c *cluster) kill(id string) {
+	c.newest() // what it has committed counts on
 	c.isolate(id)
 	c.mu.Lock()
 	s := c.servers[id]
@@ -133,6 +150,13 @@ func (c *cluster) close() {
 	synctest.Wait()
 }
 
+// every are the ids of all servers that were ever started.
+func (c *cluster) every() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.ids)
+}
+
 func (c *cluster) server(id string) *running {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -149,6 +173,9 @@ func (c *cluster) link(a, b string) {
 
 // isolate cuts a server off from the other servers.
 func (c *cluster) isolate(id string) {
+	c.mu.Lock()
+	c.cut[id] = true
+	c.mu.Unlock()
 	c.nets[id].DisconnectAll()
 	for _, other := range c.ids {
 		if other != id {
@@ -158,6 +185,9 @@ func (c *cluster) isolate(id string) {
 }
 
 func (c *cluster) heal(id string) {
+	c.mu.Lock()
+	delete(c.cut, id)
+	c.mu.Unlock()
 	for _, other := range c.ids {
 		c.link(id, other)
 	}
@@ -200,12 +230,11 @@ func (c *cluster) newest() *ledger.State {
 			}
 		}
 	}
-	if best == nil {
-		return ledger.New()
+	if best != nil && most >= c.seen {
+		c.seen = most
+		best.machine.view(func(s *ledger.State) { c.state = s.Clone() })
 	}
-	var out *ledger.State
-	best.machine.view(func(s *ledger.State) { out = s.Clone() })
-	return out
+	return c.state // of the dead, when none that lives has as much
 }
 
 // until waits at most limit for f to hold.
@@ -216,6 +245,7 @@ func (c *cluster) until(what string, limit time.Duration, f func() bool) time.Du
 		if time.Since(began) > limit {
 			c.t.Fatalf("after %v still not: %s", limit, what)
 		}
+		c.reap()
 		time.Sleep(5 * time.Millisecond)
 	}
 	return time.Since(began)

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"net"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"headroom/budget"
@@ -23,7 +25,11 @@ type Config struct {
 	// StateDir holds the log, the vote and the snapshots.
 	StateDir string `yaml:"state_dir"`
 	// Servers is the first membership of the group, the same list on each: 1, 3 or 5.
+	// With Join it is this server alone.
 	Servers []ServerConfig `yaml:"servers"`
+	// Join are RPC addresses of servers of a group that this one is to be added to:
+	// with an empty state_dir it waits for that, instead of founding a group.
+	Join []string `yaml:"join"`
 	// TLS is this server's identity; every connection asks for one. Plain "off" is
 	// for one machine: then every address must be loopback.
 	TLS secure.Config `yaml:"tls"`
@@ -78,6 +84,11 @@ state_dir: /var/lib/headroom/coordinator
 # The first membership, the same list on every server: 1, 3 or 5 of them.
 servers:
   - {id: c1, rpc: "127.0.0.1:7400", raft: "127.0.0.1:7401"}
+
+# A server that is added to a running group lists itself alone above and names
+# servers of the group here. With an empty state_dir it waits until
+# "coordinator member add" takes it in; afterwards the group tells it the others.
+join: []                              # RPC addresses, e.g. ["10.0.0.11:7400", "10.0.0.12:7400"]
 
 # Who this server is: a certificate of the cluster's own authority, made by
 # "coordinator tls ca create" and "coordinator tls cert create server/c1". Nodes,
@@ -134,10 +145,12 @@ func (c Config) check() error {
 	if c.StateDir == "" {
 		return fmt.Errorf("state_dir is missing")
 	}
-	if n := len(c.Servers); n != 1 && n != 3 && n != 5 {
+	if n := len(c.Servers); len(c.Join) > 0 && n != 1 {
+		return fmt.Errorf("servers has %d entries; with join it lists this server alone", n)
+	} else if n != 1 && n != 3 && n != 5 {
 		return fmt.Errorf("servers has %d entries; a group has 1, 3 or 5", n)
 	}
-	if _, ok := c.self(); !ok {
+	if _, ok := c.Self(); !ok {
 		return fmt.Errorf("id %q is not among the servers", c.ID)
 	}
 	used := map[string]string{}
@@ -152,7 +165,12 @@ func (c Config) check() error {
 			used[name] = s.ID
 		}
 	}
-	var addrs []string
+	addrs := slices.Clone(c.Join)
+	for _, addr := range c.Join {
+		if _, _, err := net.SplitHostPort(addr); err != nil {
+			return fmt.Errorf("join: %q is not host:port", addr)
+		}
+	}
 	for _, s := range c.Servers {
 		addrs = append(addrs, s.RPC, s.Raft)
 	}
@@ -179,7 +197,8 @@ func (c Config) socket() string {
 	return cmp.Or(c.Socket, filepath.Join(c.StateDir, "coordinator.sock"))
 }
 
-func (c Config) self() (ServerConfig, bool) { return c.server(c.ID) }
+// Self is this server's own entry.
+func (c Config) Self() (ServerConfig, bool) { return c.server(c.ID) }
 
 func (c Config) server(id string) (ServerConfig, bool) {
 	for _, s := range c.Servers {

@@ -38,6 +38,7 @@ func TestConfigErrors(t *testing.T) {
 	t.Parallel()
 	edit := func(old, to string) string { return strings.ReplaceAll(ExampleConfig, old, to) }
 	server := `  - {id: c1, rpc: "127.0.0.1:7400", raft: "127.0.0.1:7401"}` + "\n"
+	more := `  - {id: c2, rpc: "h:1", raft: "h:2"}` + "\n" + `  - {id: c3, rpc: "h:3", raft: "h:4"}` + "\n"
 	for name, c := range map[string]struct{ text, want string }{
 		"not yaml":           {"id: [", "coordinator.yaml:1:"},
 		"unknown key":        {edit("lease:", "leese:"), "leese"},
@@ -46,6 +47,8 @@ func TestConfigErrors(t *testing.T) {
 		"lease without unit": {edit("lease: 10s", "lease: 10"), "10"},
 		"lease too short":    {edit("lease: 10s", "lease: 1s"), "between 3s and 2m"},
 		"two servers":        {edit(server, server+`  - {id: c2, rpc: "127.0.0.1:7410", raft: "127.0.0.1:7411"}`+"\n"), "a group has 1, 3 or 5"},
+		"join with others":   {strings.ReplaceAll(edit(server, server+more), "\njoin: []", "\njoin: [\"h:9\"]"), "lists this server alone"},
+		"join without port":  {edit("\njoin: []", "\njoin: [h]"), `"h" is not host:port`},
 		"not in the list":    {edit("id: c1      ", "id: c9      "), `"c9" is not among the servers`},
 		"one id twice":       {edit(server, server+strings.Repeat(`  - {id: c1, rpc: "h:1", raft: "h:2"}`+"\n", 2)), "same id c1"},
 		"one address twice":  {edit(`raft: "127.0.0.1:7401"`, `raft: "127.0.0.1:7400"`), "same address 127.0.0.1:7400"},

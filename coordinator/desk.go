@@ -158,8 +158,7 @@ func deposed(err error) bool {
 
 // propose hands one command to the log and returns after it has been applied here.
 func (d *desk) propose(ctx context.Context, c ledger.Command) (ledger.Result, error) {
-	c.Epoch, c.At = d.epoch, time.Now().UnixMicro()
-	d.machine.view(func(s *ledger.State) { c.Rules = s.Rules })
+	c.Epoch, c.At, c.Rules = d.epoch, time.Now().UnixMicro(), d.machine.inForce()
 	if c.Actor == "" {
 		c.Actor = "coordinator/" + d.server
 	}
@@ -191,6 +190,9 @@ func (e refusedError) Unwrap() error { return e.error }
 
 // tick commits the entry of this second and answers the heartbeats heard before it.
 func (d *desk) tick(ctx context.Context) error {
+	if err := d.reincarnate(ctx); err != nil {
+		return err
+	}
 	now := d.now()
 	d.table.Mark()
 	var t ledger.Tick

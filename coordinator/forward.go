@@ -38,7 +38,7 @@ func (s *server) forward(own http.Handler) http.Handler {
 		}
 		proxy := &httputil.ReverseProxy{
 			Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(target) },
-			Transport: s.peers.HTTP().Transport, FlushInterval: -1,
+			Transport: s.peers.Transport(), FlushInterval: -1,
 		}
 		proxy.ServeHTTP(w, r)
 	})

@@ -1,6 +1,10 @@
 package coordinator
 
 import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"sync"
 
 	"headroom/ledger"
@@ -10,9 +14,22 @@ import (
 type machine struct {
 	mu    sync.RWMutex
 	state *ledger.State
+	index uint64 // of the newest entry applied; 0 after a snapshot and before any
+	rules int    // newest that it knows
+	// outdated ends a server that cannot follow the group any more.
+	outdated func(error)
 }
 
-func newMachine() *machine { return &machine{state: ledger.New()} }
+// newMachine is a machine with an empty state. Which rules it begins under its
+// first entry tells: a log that an older server began is replayed by its rules.
+func newMachine() *machine {
+	m := &machine{state: ledger.New(), rules: ledger.Rules, outdated: func(error) {}}
+	m.state.Rules = 0
+	return m
+}
+
+// errOutdated ends a server that does not know the rules of an entry.
+var errOutdated = errors.New("the log has an entry of rules that this version does not know")
 
 // applied is what Apply answers to the proposer.
 type applied struct {
@@ -21,16 +38,46 @@ type applied struct {
 }
 
 // Apply implements consensus.Machine. A command that cannot be decoded or is
-// refused leaves the state as it was, on every server alike.
-func (m *machine) Apply(_ uint64, data []byte) any {
+// refused leaves the state as it was, on every server alike. One of rules that
+// this server does not know ends it: it would differ from the others from here on.
+func (m *machine) Apply(index uint64, data []byte) any {
+	if err := m.follows(data); err != nil {
+		m.outdated(fmt.Errorf("entry %d: %w", index, err))
+		return applied{err: err}
+	}
 	c, err := ledger.Decode(data)
 	if err != nil {
 		return applied{err: err}
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.index = index
+	m.state.Rules = cmp.Or(m.state.Rules, c.Rules)
 	r, err := m.state.Apply(c)
 	return applied{result: r, err: err}
+}
+
+// follows tells whether this server knows the rules that an entry was written under.
+func (m *machine) follows(data []byte) error {
+	var head struct {
+		Rules     int  `json:"rules"`
+		Ignorable bool `json:"ignorable"`
+	}
+	if json.Unmarshal(data, &head) != nil || head.Rules <= 0 || head.Ignorable {
+		return nil // Decode says what is wrong with it, alike on every server
+	}
+	if oldest := ledger.OldestRules; head.Rules < oldest || head.Rules > m.rules {
+		return fmt.Errorf("rules %d, this is version %s with rules %d to %d: %w", head.Rules, Version, oldest, m.rules, errOutdated)
+	}
+	return nil
+}
+
+// inForce are the rules to write under: those in force, or the newest known
+// where the log is empty.
+func (m *machine) inForce() int {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return cmp.Or(m.state.Rules, m.rules)
 }
 
 // Snapshot implements consensus.Machine.
@@ -48,7 +95,7 @@ func (m *machine) Restore(data []byte) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.state = s
+	m.state, m.index = s, 0
 	return nil
 }
 

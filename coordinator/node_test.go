@@ -143,7 +143,7 @@ func (n *node) run() {
 
 // connect keeps a stream to every running server.
 func (n *node) connect() {
-	for _, id := range n.c.ids {
+	for _, id := range n.c.every() {
 		s := n.c.server(id)
 		old := n.links[id]
 		if old != nil && old.server != s {
@@ -251,7 +251,7 @@ func (n *node) heartbeat() {
 	}
 	mute, cut := n.mute, maps.Clone(n.cutoff)
 	n.mu.Unlock()
-	for _, id := range n.c.ids {
+	for _, id := range n.c.every() {
 		if p := n.links[id]; p != nil && !mute && !cut[id] {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			_ = nodeService{p.server.server}.heartbeat(ctx, p.s, n.hello, hb)

@@ -38,15 +38,19 @@ type server struct {
 	group   *consensus.Group
 	hub     *hub
 	peers   rpc.Peers
-	keeper  *secure.Keeper // nil with tls off
-	logger  *slog.Logger
-	leading atomic.Pointer[desk]
-	witness witness
+	// identity is nil with tls off.
+	identity *secure.Keeper
+	logger   *slog.Logger
+	leading  atomic.Pointer[desk]
+	witness  witness
+	keeper   *keeper
 }
 
 // newServer is a server that does not run yet: its group is opened by join.
 func newServer(cfg Config, logger *slog.Logger) *server {
-	return &server{cfg: cfg, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.PlainPeers(), logger: logger}
+	s := &server{cfg: cfg, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.PlainPeers(), logger: logger, keeper: newKeeper()}
+	s.machine.outdated = s.die
+	return s
 }
 
 // identify reads who this server is.
@@ -65,21 +69,21 @@ func (s *server) identify() error {
 			Hint: "coordinator tls cert create server/" + s.cfg.ID + " makes it; coordinator tls inspect shows what a certificate says",
 		}
 	}
-	s.keeper, s.peers = k, rpc.SecurePeers(k, secure.Server)
+	s.identity, s.peers = k, rpc.SecurePeers(k, secure.Server)
 	return nil
 }
 
 // join opens the group on the log that c names: a folder and a network, or
 // stores and a transport in memory.
 func (s *server) join(c consensus.Config) (err error) {
-	c.ID, c.Servers, c.Logger = s.cfg.ID, s.cfg.peers(), s.logger
+	c.ID, c.Servers, c.Join, c.Logger = s.cfg.ID, s.cfg.peers(), len(s.cfg.Join) > 0 || s.foundedElsewhere(c.Dir), s.logger
 	s.group, err = consensus.Open(c, s.machine)
 	return err
 }
 
 // Run runs one server until ctx ends or its log fails.
 func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
-	self, _ := cfg.self()
+	self, _ := cfg.Self()
 	if err := os.MkdirAll(cfg.StateDir, 0o700); err != nil {
 		return &cli.Error{Code: "state-dir", Exit: cli.ExitFailed, Message: fmt.Sprintf("state_dir: %v", err), Hint: "make the folder, or name another in state_dir"}
 	}
@@ -98,10 +102,10 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 			Hint: "another program may listen there; correct the rpc address of " + cfg.ID + " in the servers list",
 		}
 	}
-	if s.keeper != nil {
-		listener = rpc.SecureListener(listener, s.keeper)
+	if s.identity != nil {
+		listener = rpc.SecureListener(listener, s.identity)
 	}
-	if err := s.join(consensus.Config{Dir: cfg.StateDir, Bind: self.Raft, Fatal: s.die, Secure: s.keeper}); err != nil {
+	if err := s.join(consensus.Config{Dir: cfg.StateDir, Bind: self.Raft, Fatal: s.die, Secure: s.identity}); err != nil {
 		_ = listener.Close()
 		return err
 	}
@@ -120,6 +124,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	g.Add(func() error { return rpc.Serve(ctx, listener, s.handler()) }, func(error) { cancel() })
 	g.Add(func() error { return rpc.Serve(ctx, local, s.forward(s.handler())) }, func(error) { cancel() })
 	g.Add(func() error { return s.watch(ctx) }, func(error) { cancel() })
+	g.Add(func() error { return s.keepMembers(ctx) }, func(error) { cancel() })
 	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
 	err = g.Run()
 	if talk != nil {
@@ -132,6 +137,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 // disk hangs would otherwise go on answering for ever (promise P3).
 func (s *server) die(err error) {
 	s.logger.Error("the log failed, ending", slog.Any("error", err))
+	s.lastWords(err)
 	os.Exit(cli.ExitFailed)
 }
 
@@ -155,6 +161,7 @@ func (s *server) handler() http.Handler {
 	mux.Handle(headroomv1connect.NewNodeServiceHandler(nodeService{s}, limit...))
 	mux.Handle(headroomv1connect.NewClusterServiceHandler(clusterService{s}, limit...))
 	mux.Handle(headroomv1connect.NewJobServiceHandler(jobService{s}, limit...))
+	mux.Handle(headroomv1connect.NewMemberServiceHandler(memberService{s}, limit...))
 	return mux
 }
 
@@ -204,7 +211,7 @@ func (s *server) tellLeader(told string) string {
 	if id == told || id == s.cfg.ID {
 		return told
 	}
-	peer, _ := s.cfg.server(id)
+	peer := s.address(id)
 	s.hub.announce(&headroomv1.Leader{Id: id, Address: peer.RPC})
 	return id
 }
@@ -289,7 +296,7 @@ func (s *server) notLeader() error {
 	if id == s.cfg.ID {
 		id = ""
 	}
-	peer, _ := s.cfg.server(id)
+	peer := s.address(id)
 	return rpc.NotLeader(id, peer.RPC)
 }
 
@@ -363,7 +370,7 @@ func (s *server) refuse(err error) error {
 	if own, ok := errors.AsType[*connect.Error](err); ok {
 		return own
 	}
-	for _, r := range slices.Concat(refusals(), changeRefusals()) {
+	for _, r := range slices.Concat(refusals(), changeRefusals(), memberRefusals()) {
 		if errors.Is(err, r.when) {
 			return rpc.Refuse(r.code, r.short, r.exit, text, r.hint)
 		}

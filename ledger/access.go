@@ -105,12 +105,29 @@ func (t *tx) revokeToken(c Command, id string) error {
 	return nil
 }
 
-// Server is one coordinator server as the others reach it.
+// Server is one coordinator server as the others reach it, and what it is to be.
+// The leader makes the group so, one step at a time, whoever led when it was asked.
 type Server struct {
 	ID string `json:"id"`
 	// RPC and Raft are host:port.
 	RPC  string `json:"rpc"`
 	Raft string `json:"raft"`
+	// Voter: it is to vote once it is stable.
+	Voter bool `json:"voter,omitempty"`
+	// Leaving: it is to be taken out of the group, and forgotten then.
+	Leaving bool `json:"leaving,omitempty"`
+}
+
+// Words is the server as the audit log has it.
+func (x Server) Words() string {
+	text := fmt.Sprintf("server %s at %s (log %s)", x.ID, x.RPC, x.Raft)
+	switch {
+	case x.Leaving:
+		return text + " is to leave"
+	case x.Voter:
+		return text + " votes"
+	}
+	return text
 }
 
 // ServersByID are the servers sorted by id.
@@ -129,7 +146,7 @@ func (t *tx) setServer(c Command, x Server) error {
 		return nil
 	}
 	put(t, t.Servers, x.ID, x)
-	t.record(c, fmt.Sprintf("server %s at %s (log %s)", x.ID, x.RPC, x.Raft))
+	t.record(c, x.Words())
 	return nil
 }
 

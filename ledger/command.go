@@ -20,8 +20,8 @@ import (
 //	   incarnations, tokens, servers
 const Rules = 2
 
-// oldestRules is the version before: a group is upgraded across one at a time.
-const oldestRules = Rules - 1
+// OldestRules is the version before: a group is upgraded across one at a time.
+const OldestRules = Rules - 1
 
 // Command is one entry of the log. Exactly one of the pointers is set.
 type Command struct {
@@ -288,8 +288,8 @@ func Decode(data []byte) (Command, error) {
 	if d.More() {
 		return Command{}, fmt.Errorf("ledger: command of %d bytes: %w: text after its end", len(data), ErrUnknownCommand)
 	}
-	if c.Rules < oldestRules || c.Rules > Rules {
-		return Command{}, fmt.Errorf("ledger: command of rules %d, this server knows %d to %d: %w", c.Rules, oldestRules, Rules, ErrUnknownCommand)
+	if c.Rules < OldestRules || c.Rules > Rules {
+		return Command{}, fmt.Errorf("ledger: command of rules %d, this server knows %d to %d: %w", c.Rules, OldestRules, Rules, ErrUnknownCommand)
 	}
 	return c, nil
 }

@@ -182,7 +182,7 @@ func Restore(data []byte) (*State, error) {
 		return nil, fmt.Errorf("ledger: snapshot of %d bytes: %w", len(data), err)
 	}
 	if s.Rules == 0 {
-		s.Rules = oldestRules // the first rules wrote no number
+		s.Rules = OldestRules // the first rules wrote no number
 	}
 	if s.Domains == nil || s.Nodes == nil || s.Jobs == nil {
 		return nil, fmt.Errorf("ledger: snapshot: %w: domains, nodes or jobs are missing", ErrSnapshot)
@@ -196,8 +196,8 @@ func Restore(data []byte) (*State, error) {
 
 // sound checks what Apply takes for granted about a state that it did not make itself.
 func (s *State) sound() error {
-	if s.Rules < oldestRules || s.Rules > Rules {
-		return fmt.Errorf("%w: of rules %d, this server knows %d to %d", ErrSnapshot, s.Rules, oldestRules, Rules)
+	if s.Rules < OldestRules || s.Rules > Rules {
+		return fmt.Errorf("%w: of rules %d, this server knows %d to %d", ErrSnapshot, s.Rules, OldestRules, Rules)
 	}
 	for name, d := range s.Domains {
 		if name != d.Name {

@@ -112,6 +112,17 @@ func (t *Table) Incarnation() uint64 {
 	return top
 }
 
+// Epoch is the newest leadership that a heard node has been granted in.
+func (t *Table) Epoch() lease.Epoch {
+	var top lease.Epoch
+	for _, e := range t.nodes {
+		if e.report.Highest.Epoch.Compare(top) > 0 {
+			top = e.report.Highest.Epoch
+		}
+	}
+	return top
+}
+
 // NewTable is an empty table for a leadership that began at the leader's monotonic time now.
 func NewTable(t Timing, now time.Duration) *Table {
 	return &Table{timing: t, began: now, nodes: map[string]*entry{}}

@@ -325,7 +325,7 @@ func (o *operator) nodeTable(w io.Writer, nodes []*headroomv1.Node) error {
 }
 
 func memberCommand(o *operator) *cobra.Command {
-	group := &cobra.Command{Use: "member", Short: "Show the servers of the group", Example: "  coordinator member list"}
+	group := &cobra.Command{Use: "member", Short: "Show and change the servers of the group", Example: "  coordinator member list\n  coordinator member health"}
 	var w watching
 	list := &cobra.Command{
 		Use: "list", Short: "List the servers, who leads, and how far each has come", Args: cobra.NoArgs, Example: "  coordinator member list",
@@ -343,6 +343,7 @@ func memberCommand(o *operator) *cobra.Command {
 	}
 	w.flags(list)
 	group.AddCommand(list)
+	group.AddCommand(memberChanges(o)...)
 	return group
 }
 

@@ -14,7 +14,7 @@ import (
 // Peers is how a process reaches servers: in the clear, or with certificates on
 // both sides. One connection per server carries all its streams.
 type Peers struct {
-	client *http.Client
+	client connect.HTTPClient
 	scheme string
 	token  string
 }
@@ -22,6 +22,9 @@ type Peers struct {
 // PlainPeers reaches servers in the clear: on loopback, or on a network that is
 // trusted in every way.
 func PlainPeers() Peers { return Peers{client: NewClient(), scheme: "http"} }
+
+// PeersOver reaches servers through a client of the caller's: tests have networks of their own.
+func PeersOver(client connect.HTTPClient) Peers { return Peers{client: client, scheme: "http"} }
 
 // SecurePeers reaches servers of the given roles only, showing the keeper's
 // certificate.
@@ -72,13 +75,25 @@ func tlsClient(config *tls.Config, p *http.Protocols) *http.Client {
 }
 
 // HTTP is the client to make Connect clients with.
-func (p Peers) HTTP() *http.Client { return p.client }
+func (p Peers) HTTP() connect.HTTPClient { return p.client }
+
+// Transport carries single requests, for passing them on.
+func (p Peers) Transport() http.RoundTripper {
+	if c, ok := p.client.(*http.Client); ok {
+		return c.Transport
+	}
+	return nil
+}
 
 // URL is the base URL of the server at addr (host:port).
 func (p Peers) URL(addr string) string { return p.scheme + "://" + addr }
 
 // Close gives idle connections back.
-func (p Peers) Close() { p.client.CloseIdleConnections() }
+func (p Peers) Close() {
+	if c, ok := p.client.(*http.Client); ok {
+		c.CloseIdleConnections()
+	}
+}
 
 // Options are what every Connect client of these peers is built with.
 func (p Peers) Options() []connect.ClientOption {

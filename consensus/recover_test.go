@@ -1,0 +1,437 @@
+// Claims: a damaged log is refused before anything is made of it, and says where;
+// a planted or recovered log leads alone with the state it was given; nothing is
+// done to a log that is in use, foreign or not there.
+package consensus
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"headroom/internal/cli"
+)
+
+// quick elects at once where a server is alone.
+func quick() Timing {
+	return Timing{Heartbeat: 20 * time.Millisecond, Election: 20 * time.Millisecond, Lease: 10 * time.Millisecond}
+}
+
+// written is a stopped server of one, and the tape it wrote.
+func written(t *testing.T, entries int) (Config, *tape) {
+	t.Helper()
+	cfg, m := diskConfig(t, 1)[0], &tape{}
+	cfg.Timing = quick()
+	g := mustOpen(t, cfg, m)
+	until(t, "it leads", func() bool { return leading(g) != nil })
+	for i := range entries {
+		if _, err := g.Propose(t.Context(), fmt.Appendf(nil, "entry %d: %s", i, strings.Repeat("x", 40))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return cfg, m
+}
+
+func copyDir(t *testing.T, from string) string {
+	t.Helper()
+	to := filepath.Join(t.TempDir(), "copy")
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+	return to
+}
+
+func segment(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "log", "*.wal"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("segments %v, %v", files, err)
+	}
+	return files[0]
+}
+
+// A bit that flips anywhere in the log is found at the start, and named; the only
+// one that can pass is in what was written last, which looks like a torn write.
+func TestFlippedBitIsRefused(t *testing.T) {
+	t.Parallel()
+	cfg, whole := written(t, 150)
+	before := whole.bytes()
+	clean, err := os.ReadFile(segment(t, cfg.Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := len(bytes.TrimRight(clean, "\x00"))
+	dice, refused := rand.New(rand.NewPCG(1, 1)), 0
+	for range 40 {
+		bad := cfg
+		bad.Dir = copyDir(t, cfg.Dir)
+		at := dice.IntN(used)
+		data := bytes.Clone(clean)
+		data[at] ^= 1 << dice.IntN(8)
+		if err := os.WriteFile(segment(t, bad.Dir), data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		m := &tape{}
+		g, err := Open(bad, m)
+		if err != nil {
+			refused++
+			e, ok := errors.AsType[*cli.Error](err)
+			if !ok || !errors.Is(err, ErrCorrupt) || e.Hint == "" || !strings.Contains(e.Message, "damaged") {
+				t.Errorf("byte %d: %v", at, err)
+			}
+			continue
+		}
+		until(t, "it leads", func() bool { return leading(g) != nil })
+		if got := m.bytes(); !strings.HasPrefix(before, got) || len(before)-len(got) > 200 {
+			t.Errorf("byte %d of %d: applied %d of %d bytes, and not a beginning", at, used, len(got), len(before))
+		}
+		if err := g.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if refused < 20 {
+		t.Errorf("%d of 40 flipped bits were found", refused)
+	}
+}
+
+// A snapshot that cannot be read is refused when there is no other.
+func TestDamagedSnapshotIsRefused(t *testing.T) {
+	t.Parallel()
+	cfg := diskConfig(t, 1)[0]
+	if err := Plant(cfg, Seed{State: []byte("state"), Term: 1, Index: 1, Founders: cfg.Servers}); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(cfg.Dir, "snapshots", "*", "state.bin"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("snapshots %v, %v", files, err)
+	}
+	if err := os.WriteFile(files[0], []byte("stale"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(cfg, &tape{}); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "snapshot") {
+		t.Errorf("opened: %v", err)
+	}
+}
+
+// An entry that is read wrong while the server runs ends it with the entry's name.
+func TestRottenEntryIsNamed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		logs := map[string]*rottenLog{}
+		c := newCluster(t, 3, func(cfg *Config) {
+			l := &rottenLog{InmemStore: raft.NewInmemStore()}
+			logs[cfg.ID] = l
+			cfg.Stores = &Stores{Log: l, Stable: l, Snapshots: raft.NewInmemSnapshotStore()}
+		})
+		g := c.leader()
+		away := otherThan(c, g.cfg.ID)
+		c.isolate(away)
+		for range 60 {
+			c.propose(g, "x")
+		}
+		logs[g.cfg.ID].rotten.Store(true)
+		c.heal(away) // it gets the entries from the leader's log
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if err := c.fatalOf(g.cfg.ID); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "entry 20 ") {
+			t.Errorf("Fatal got %v", err)
+		}
+		c.propose(c.leader(g.cfg.ID), "after")
+		if err := c.fatalOf(away); err != nil {
+			t.Errorf("%s, whose log is sound, ended: %v", away, err)
+		}
+	})
+}
+
+// A planted log leads alone with its state, at its place, and goes on from there;
+// others are added to it.
+func TestPlant(t *testing.T) {
+	t.Parallel()
+	_, was := written(t, 20)
+	state, err := was.Snapshot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	configs := diskConfig(t, 2)
+	cfg := configs[0]
+	founders := cfg.Servers[:1]
+	cfg.Servers, cfg.Timing = founders, quick()
+	seed := Seed{State: state, Term: 7, Index: 1000, Founders: founders}
+	if err := Plant(cfg, seed); err != nil {
+		t.Fatal(err)
+	}
+	if err := Plant(cfg, seed); !errors.Is(err, ErrNotEmpty) {
+		t.Errorf("planted over a log: %v", err)
+	}
+	end, err := ReadEnd(cfg)
+	if want := (End{Term: 7, Index: 1000, Servers: founders}); err != nil || end.Term != want.Term || end.Index != want.Index || !slices.Equal(end.Servers, want.Servers) {
+		t.Errorf("the planted log ends at %+v, %v", end, err)
+	}
+	m := &tape{}
+	g := mustOpen(t, cfg, m)
+	until(t, "it leads", func() bool { return leading(g) != nil })
+	if m.bytes() != was.bytes() {
+		t.Error("it began with another state")
+	}
+	if _, err := g.Propose(t.Context(), []byte("more")); err != nil {
+		t.Fatal(err)
+	}
+	if l := g.reign.Load(); l.term <= 7 || g.raft.LastIndex() <= 1000 {
+		t.Errorf("it goes on in term %d at %d", l.term, g.raft.LastIndex())
+	}
+	joiner := configs[1]
+	joiner.Servers, joiner.Join = joiner.Servers[1:], true
+	copyOf := &tape{}
+	mustOpen(t, joiner, copyOf)
+	if err := g.AddServer(t.Context(), joiner.Servers[0]); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the added server has it all", func() bool { return copyOf.bytes() == m.bytes() && copyOf.has("more") })
+}
+
+// recovering is a tape that marks what it recovers.
+type recovering struct{ *tape }
+
+func (r recovering) Snapshot() ([]byte, error) {
+	r.Apply(0, []byte("recovered"))
+	return r.tape.Snapshot()
+}
+
+// A survivor of three leads alone after its recovery, with all it had.
+func TestRecover(t *testing.T) {
+	t.Parallel()
+	configs := diskConfig(t, 3)
+	var groups []*Group
+	for i := range configs {
+		configs[i].Compaction = Compaction{Threshold: 30, Trailing: 10, Every: 20 * time.Millisecond}
+		groups = append(groups, mustOpen(t, configs[i], &tape{}))
+	}
+	var lead *Group
+	until(t, "somebody leads", func() bool { lead = leading(groups...); return lead != nil })
+	for i := range 100 {
+		if _, err := lead.Propose(t.Context(), fmt.Append(nil, i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cfg := lead.cfg
+	if _, err := ReadEnd(cfg); !errors.Is(err, ErrInUse) {
+		t.Errorf("read while it is in use: %v", err)
+	}
+	if err := Recover(cfg, recovering{&tape{}}, cfg.Servers); !errors.Is(err, ErrInUse) {
+		t.Errorf("recovered while it is in use: %v", err)
+	}
+	for _, g := range groups {
+		if err := g.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end, err := ReadEnd(cfg)
+	if err != nil || len(end.Servers) != 3 || end.Index < 100 || end.Term == 0 {
+		t.Fatalf("the log ends at %+v, %v", end, err)
+	}
+	foreign := cfg
+	foreign.ID = otherID(cfg)
+	if err := Recover(foreign, recovering{&tape{}}, cfg.Servers); !errors.Is(err, ErrForeignLog) {
+		t.Errorf("recovered another server's log: %v", err)
+	}
+	empty := cfg
+	empty.Dir = t.TempDir()
+	if err := Recover(empty, recovering{&tape{}}, cfg.Servers); !errors.Is(err, ErrNoState) {
+		t.Errorf("recovered nothing: %v", err)
+	}
+	if err := Recover(cfg, recovering{&tape{}}, cfg.Servers); err != nil {
+		t.Fatal(err)
+	}
+	m := &tape{}
+	g := mustOpen(t, cfg, m) // its configuration still lists all three
+	until(t, "it leads alone", func() bool { return leading(g) != nil })
+	if n, _ := m.count(); n != 101 || !m.has("recovered") || !m.has("99") {
+		t.Errorf("%d entries after the recovery", n)
+	}
+	if _, err := g.Propose(t.Context(), []byte("more")); err != nil || len(g.Members()) != 1 {
+		t.Errorf("alone among %d: %v", len(g.Members()), err)
+	}
+}
+
+// Two of three that were given up for lost come back, a majority of the old group:
+// they do not reach the third, which was recovered alone, and it takes in a new
+// server meanwhile. A log without an origin hears everybody, as before.
+func TestForeignOriginIsNotHeard(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.propose(c.leader(), "before")
+		c.converge()
+		state, err := c.tapes["c1"].Snapshot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{"c1", "c2", "c3"} {
+			c.stop(id)
+		}
+		c.stores["c1"] = memoryStores()
+		cfg := c.config("c1")
+		cfg.Servers = cfg.Servers[:1]
+		if err := Plant(cfg, Seed{State: state, Term: 1, Index: 5, Founders: c.config("c1").Servers}); err != nil {
+			t.Fatal(err)
+		}
+		c.start("c1")
+		alone := c.leader()
+		c.propose(alone, "after")
+		c.start("c2")
+		c.start("c3")
+		old := c.leader("c1")
+		c.propose(old, "of the old group")
+		c.mustAddTo(alone, "c4")
+		time.Sleep(time.Minute)
+		if r := alone.reign.Load(); r == nil || r != alone.reign.Load() || alone.Verify(t.Context()) != nil {
+			t.Error("the recovered server has lost its lead")
+		}
+		for _, id := range []string{"c1", "c4"} {
+			if c.tapes[id].has("of the old group") || !c.tapes[id].has("after") {
+				t.Errorf("%s heard the old group", id)
+			}
+		}
+		if c.tapes["c2"].has("after") {
+			t.Error("the old group heard the recovered server")
+		}
+		c.stop("c4")
+		c.start("c4") // it has taken the origin over for good
+		time.Sleep(10 * time.Second)
+		if c.tapes["c4"].has("of the old group") || !c.tapes["c4"].has("after") {
+			t.Error("after its restart the new server heard the old group")
+		}
+	})
+}
+
+// Servers with logs of a version that knew no origins go on together, also while
+// only some have restarted.
+func TestLogsWithoutOrigin(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3, nil)
+		c.propose(c.leader(), "before")
+		for _, id := range []string{"c1", "c2", "c3"} {
+			c.stop(id)
+			if err := c.stores[id].Stable.Set([]byte(keyOrigin), nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, id := range []string{"c1", "c2", "c3"} {
+			c.start(id)
+		}
+		c.propose(c.leader(), "after")
+		c.mustAdd("c4")
+		c.converge()
+		if from := c.groups["c4"].trans.from(); from != "" {
+			t.Errorf("the new server has taken over origin %q of a group without one", from)
+		}
+	})
+}
+
+func otherID(cfg Config) string {
+	for _, s := range cfg.Servers {
+		if s.ID != cfg.ID {
+			return s.ID
+		}
+	}
+	return ""
+}
+
+// A configuration may list the servers that it began with or those of now; no
+// others, because a list in a file changes nothing.
+func TestConfiguredServersAfterChanges(t *testing.T) {
+	t.Parallel()
+	configs := diskConfig(t, 2)
+	first, second := configs[0], configs[1]
+	first.Timing = quick()
+	first.Servers, second.Servers, second.Join = first.Servers[:1], second.Servers[1:], true
+	g := mustOpen(t, first, &tape{})
+	h := mustOpen(t, second, &tape{})
+	until(t, "it leads", func() bool { return leading(g) != nil })
+	if err := g.AddServer(t.Context(), second.Servers[0]); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the added server knows both", func() bool { return len(h.Members()) == 2 })
+	for _, x := range []*Group{g, h} {
+		if err := x.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	three := first
+	three.Servers = append(slices.Clone(configs[0].Servers), Server{ID: "c3", Address: "127.0.0.1:9"})
+	if _, err := Open(three, &tape{}); !errors.Is(err, ErrServersChanged) {
+		t.Errorf("a list that was never true: %v", err)
+	}
+	mustOpen(t, first, &tape{})
+	second.Join = false // with a log it makes no difference
+	again := mustOpen(t, second, &tape{})
+	if len(again.Members()) != 2 {
+		t.Errorf("after its restart it knows %+v", again.Members())
+	}
+}
+
+// The disk's pace is that of the last minutes, and a write under way counts.
+func TestDiskPace(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var p pace
+		write := func(d time.Duration) {
+			end := p.begin()
+			time.Sleep(d)
+			end()
+		}
+		write(300 * time.Millisecond)
+		write(5 * time.Millisecond)
+		if got := p.slowest(time.Now()); got != 300*time.Millisecond {
+			t.Errorf("slowest %v", got)
+		}
+		time.Sleep(65 * time.Second)
+		write(time.Millisecond)
+		if got := p.slowest(time.Now()); got != 300*time.Millisecond {
+			t.Errorf("a minute later %v", got)
+		}
+		time.Sleep(65 * time.Second)
+		if got := p.slowest(time.Now()); got != time.Millisecond {
+			t.Errorf("two minutes later %v", got)
+		}
+		end := p.begin()
+		time.Sleep(time.Second)
+		if got := p.slowest(time.Now()); got != time.Second {
+			t.Errorf("with a write under way %v", got)
+		}
+		end()
+	})
+}
+
+// The disk under a log on a real directory tells what is free.
+func TestDiskFree(t *testing.T) {
+	t.Parallel()
+	g := mustOpen(t, diskConfig(t, 1)[0], &tape{})
+	if d := g.Disk(); d.Free == nil || *d.Free == 0 || d.Deadline == 0 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// Whatever stands in a file of the log, looking at it neither panics nor runs on.
+func FuzzSegment(f *testing.F) {
+	f.Add(make([]byte, 64))
+	good := append(make([]byte, walHeader), walEntry, 0, 0, 0, 3, 0, 0, 0, 'a', 'b', 'c', 0, 0, 0, 0, 0)
+	good = binary.LittleEndian.AppendUint32(append(good, walEnd, 0, 0, 0), crc(good))
+	f.Add(good)
+	f.Fuzz(func(t *testing.T, data []byte) {
+		entries, ok := checkSegment(data)
+		if entries > uint64(len(data)) || !ok && len(data) < walHeader {
+			t.Fatalf("%d entries, sound %v", entries, ok)
+		}
+	})
+}

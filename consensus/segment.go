@@ -1,0 +1,110 @@
+package consensus
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// raft-wal's files, as their package segment documents them: a header, then
+// frames of eight bytes and their data, padded to eight. After each batch of
+// entries stands a commit frame with the CRC-32C of all that follows the one
+// before. At a start raft-wal reads up to the first frame that makes no sense
+// and takes what follows for a write that a crash has torn. A flipped bit makes
+// it drop good entries that way; so the files are read here once more.
+const (
+	walHeader      = 32
+	walFrame       = 8
+	walEntry  byte = 1
+	walIndex  byte = 2
+	walEnd    byte = 3 // the commit frame
+)
+
+// lookBack is how many places that look like commit frames are tried as the
+// beginning of a batch: entries may contain such bytes.
+const lookBack = 8
+
+// checkSegments refuses a log that has good batches after a bad one: no crash
+// leaves that, because each batch is synced before the next is written.
+func checkSegments(dir string) error {
+	files, err := filepath.Glob(filepath.Join(dir, "log", "*.wal"))
+	if err != nil {
+		return fmt.Errorf("consensus: list the log in %s: %w", dir, err)
+	}
+	for _, path := range files {
+		data, err := os.ReadFile(filepath.Clean(path))
+		if err != nil {
+			return fmt.Errorf("consensus: read the log: %w", err)
+		}
+		first, _, _ := strings.Cut(filepath.Base(path), "-")
+		base, err := strconv.ParseUint(first, 10, 64)
+		if err != nil {
+			continue // no file of raft-wal's
+		}
+		if entries, ok := checkSegment(data); !ok {
+			return damaged(dir, fmt.Sprintf("entry %d in %s, or one near it", base+entries, filepath.Base(path)), ErrCorrupt)
+		}
+	}
+	return nil
+}
+
+// checkSegment reads one file. Where it is not sound, entries tells how many
+// come before the damage.
+func checkSegment(data []byte) (entries uint64, ok bool) {
+	if len(data) < walHeader || allZero(data) {
+		return 0, true
+	}
+	at, batch, found := walHeader, 0, uint64(0)
+	for at+walFrame <= len(data) {
+		kind, value := data[at], binary.LittleEndian.Uint32(data[at+4:])
+		switch {
+		case kind == walEnd && crc(data[batch:at]) == value:
+			at += walFrame
+			batch, entries = at, found
+			continue
+		case kind == walEntry, kind == walIndex:
+			if size := walFrame + (int(value)+7)/8*8; at+size <= len(data) {
+				at += size
+				if kind == walEntry {
+					found++
+				}
+				continue
+			}
+		}
+		break
+	}
+	return entries, !goodBatch(data[batch:])
+}
+
+// goodBatch tells whether a whole batch stands anywhere in data, after its begin.
+func goodBatch(data []byte) bool {
+	var ends []int // places that look like commit frames
+	for at := 0; at+walFrame <= len(data); at += walFrame {
+		if data[at] != walEnd || data[at+1]|data[at+2]|data[at+3] != 0 {
+			continue
+		}
+		want := binary.LittleEndian.Uint32(data[at+4:])
+		for _, end := range ends[max(0, len(ends)-lookBack):] {
+			if begin := end + walFrame; begin < at && crc(data[begin:at]) == want {
+				return true
+			}
+		}
+		ends = append(ends, at)
+	}
+	return false
+}
+
+func crc(data []byte) uint32 { return crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)) }
+
+func allZero(data []byte) bool {
+	for _, b := range data {
+		if b != 0 {
+			return false
+		}
+	}
+	return true
+}

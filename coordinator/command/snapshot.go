@@ -1,0 +1,423 @@
+package command
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/consensus"
+	"headroom/coordinator"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+func snapshotCommand(o *operator) *cobra.Command {
+	group := &cobra.Command{
+		Use: "snapshot", Short: "Save, inspect and restore what the group has committed",
+		Example: "  coordinator snapshot save today.snap\n  coordinator snapshot inspect today.snap",
+	}
+	group.AddCommand(snapshotSave(o), snapshotInspect(o), snapshotRestore(o))
+	return group
+}
+
+func snapshotSave(o *operator) *cobra.Command {
+	var g groupChange
+	stale, overwrite := false, false
+	cmd := &cobra.Command{
+		Use: "save FILE", Short: "Save the whole committed state into a file, for its owner only", Args: cobra.ExactArgs(1),
+		Long: "Save the whole committed state into a file: power tree, budgets, nodes with their charges, jobs, servers, tokens (as hashes), audit log.\n" +
+			"The leader saves it, so that nothing acknowledged before is missing; with --stale the server that --addr names, of what it has.",
+		Example: "  coordinator snapshot save /var/backups/headroom.snap\n  coordinator snapshot save c2.snap --addr 10.0.0.12:7400 --stale",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if _, err := os.Lstat(args[0]); err == nil && !overwrite {
+				return &cli.Error{
+					Code: "exists", Exit: cli.ExitConflict, Message: args[0] + " exists", Hint: "choose another name, or add --overwrite",
+				}
+			}
+			h, state, err := o.fetchSnapshot(cmd.Context(), stale)
+			if err != nil {
+				return err
+			}
+			if !g.dry {
+				if err := coordinator.WriteSnapshot(args[0], h, state); err != nil {
+					return err
+				}
+			}
+			return o.saved(cmd, &g, args[0], h, stale)
+		},
+	}
+	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&overwrite, "overwrite", false, "replace a file that exists")
+	cmd.Flags().BoolVar(&g.dry, "dry-run", false, "fetch and check it, write nothing")
+	return cmd
+}
+
+// fileItem is a snapshot file in JSON.
+type fileItem struct {
+	File string `json:"file"`
+	coordinator.SnapshotHeader
+	Written *bool         `json:"written,omitempty"`
+	Domains []budgetOf    `json:"domains,omitempty"`
+	Counts  *snapshotTell `json:"counts,omitempty"`
+}
+
+// budgetOf is a domain's budget in a snapshot.
+type budgetOf struct {
+	Domain  string  `json:"domain"`
+	Parent  *string `json:"parent"`
+	BudgetW float64 `json:"budget_w"`
+}
+
+// snapshotTell counts what a snapshot holds.
+type snapshotTell struct {
+	Nodes     int `json:"nodes"`
+	Jobs      int `json:"jobs"`
+	Servers   int `json:"servers"`
+	Schedules int `json:"schedules"`
+	Sprints   int `json:"sprints"`
+	Tokens    int `json:"tokens"`
+	Events    int `json:"events"`
+}
+
+// frame is the envelope of an answer that comes from a file.
+func frame(h coordinator.SnapshotHeader, kind, consistency string, item any) envelope {
+	return envelope{
+		Kind: kind, API: "v1", Revision: h.Revision, AsOf: h.Saved.UTC().Format(time.RFC3339Nano), Consistency: consistency,
+		Server: h.Server, Epoch: cli.Known(h.Term, true), Items: []any{item},
+	}
+}
+
+func (o *operator) saved(cmd *cobra.Command, g *groupChange, file string, h coordinator.SnapshotHeader, stale bool) error {
+	consistency := "linearizable"
+	if stale {
+		consistency = "stale"
+		cli.Notef(cmd.ErrOrStderr(), "note: read from %s without asking the leader; it may be behind", h.Server)
+	}
+	if o.out.IsJSON() {
+		written := !g.dry
+		return o.out.JSON(cmd.OutOrStdout(), frame(h, "SnapshotSave", consistency, fileItem{File: file, SnapshotHeader: h, Written: &written}))
+	}
+	text := fmt.Sprintf("saved      %s: %s at revision %d, incarnation %d, %d bytes, by %s\n", file, h.Cluster, h.Revision, h.Incarnation, h.Bytes, h.Server)
+	if g.dry {
+		text = fmt.Sprintf("nothing written; %s at revision %d, incarnation %d, %d bytes, would be saved by %s\n", h.Cluster, h.Revision, h.Incarnation, h.Bytes, h.Server)
+	}
+	_, err := io.WriteString(cmd.OutOrStdout(), text)
+	return err
+}
+
+func snapshotInspect(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "inspect FILE", Short: "Check a snapshot file and tell what it holds; needs no server", Args: cobra.ExactArgs(1),
+		Example: "  coordinator snapshot inspect /var/backups/headroom.snap",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, st, err := coordinator.LoadSnapshot(args[0])
+			if err != nil {
+				return err
+			}
+			if o.out.IsJSON() {
+				return o.out.JSON(cmd.OutOrStdout(), frame(h, "SnapshotInspect", "file", newFileItem(args[0], h, st)))
+			}
+			return o.inspected(cmd.OutOrStdout(), h, st)
+		},
+	}
+}
+
+func newFileItem(file string, h coordinator.SnapshotHeader, st *ledger.State) fileItem {
+	item := fileItem{File: file, SnapshotHeader: h, Domains: []budgetOf{}, Counts: &snapshotTell{
+		Nodes: len(st.Nodes), Jobs: len(st.Jobs), Servers: len(st.Servers), Schedules: len(st.Schedules), Sprints: len(st.Sprints),
+		Tokens: len(st.Tokens), Events: len(st.Events),
+	}}
+	for _, d := range st.Tree().Domains() {
+		item.Domains = append(item.Domains, budgetOf{Domain: d.Name, Parent: cli.Known(d.Parent, d.Parent != ""), BudgetW: d.Budget.Watts()})
+	}
+	return item
+}
+
+func (o *operator) inspected(w io.Writer, h coordinator.SnapshotHeader, st *ledger.State) error {
+	if err := o.out.Table(w, []string{"CLUSTER", "SAVED", "BY", "VERSION", "RULES", "INCARNATION", "TERM", "REVISION", "INDEX", "BYTES"}, [][]string{{
+		h.Cluster, cli.Clock(h.Saved), h.Server, h.Version, fmt.Sprint(h.Rules), fmt.Sprint(h.Incarnation), fmt.Sprint(h.Term), fmt.Sprint(h.Revision),
+		fmt.Sprint(h.Index), fmt.Sprint(h.Bytes),
+	}}); err != nil || o.out.Format == "csv" || o.out.Format == "name" {
+		return err
+	}
+	text := fmt.Sprintf("sha256:  %s (checked)\nholds:   %d nodes, %d jobs, %d servers, %d schedules, %d tokens, %d events\n",
+		h.SHA256, len(st.Nodes), len(st.Jobs), len(st.Servers), len(st.Schedules), len(st.Tokens), len(st.Events))
+	var flags []string
+	for _, d := range st.Tree().Domains() {
+		text += fmt.Sprintf("budget:  %s %v\n", d.Name, d.Budget)
+		flags = append(flags, "--budget "+d.Name+"=...")
+	}
+	text += "restore: needs each budget named: " + strings.Join(flags, " ") + "\n"
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+// rebirthFlags are those of the two commands that begin an incarnation.
+type rebirthFlags struct {
+	groupChange
+	config  string
+	budgets []string
+	servers []string
+}
+
+func (f *rebirthFlags) flags(cmd *cobra.Command) {
+	f.groupChange.flags(cmd)
+	cmd.Flags().StringVar(&f.config, "config", "/etc/headroom/coordinator.yaml", "configuration file of the stopped server")
+	cmd.Flags().StringArrayVar(&f.budgets, "budget", nil, "DOMAIN=POWER, once for every domain: what it may draw from now on")
+	cmd.Flags().StringArrayVar(&f.servers, "server", nil, "ID=RPC,RAFT, once for every server of the group to be, this one among them")
+}
+
+// rebirth reads the flags. members are the servers of the group to be where none are named.
+func (f *rebirthFlags) rebirth(verb string, members func(coordinator.Config) []coordinator.ServerConfig) (coordinator.Rebirth, error) {
+	cfg, err := coordinator.LoadConfig(f.config)
+	if err != nil {
+		return coordinator.Rebirth{}, err
+	}
+	f.request = cmp.Or(f.request, cli.RequestID())
+	b := coordinator.Rebirth{
+		Config: cfg, Verb: verb, Budgets: map[string]units.Power{}, Servers: members(cfg), Actor: actor(), Reason: f.reason, RequestID: f.request,
+		Now: time.Now(), DryRun: f.dry,
+	}
+	for _, text := range f.budgets {
+		domain, watts, ok := strings.Cut(text, "=")
+		if !ok || domain == "" {
+			return coordinator.Rebirth{}, flagError("--budget "+text, "write DOMAIN=POWER, e.g. --budget site/lab=2800W")
+		}
+		if b.Budgets[domain], err = units.ParsePower(watts); err != nil {
+			problem, hint, _ := cli.Quantity(err)
+			return coordinator.Rebirth{}, flagError("--budget "+domain+": "+problem, cmp.Or(hint, "a power is a number with its unit, e.g. 2800W or 2.8kW"))
+		}
+	}
+	if len(f.servers) > 0 {
+		b.Servers = nil
+	}
+	for _, text := range f.servers {
+		id, addrs, _ := strings.Cut(text, "=")
+		at, raft, ok := strings.Cut(addrs, ",")
+		if !ok || id == "" || at == "" || raft == "" {
+			return coordinator.Rebirth{}, flagError("--server "+text, "write ID=RPC,RAFT, e.g. --server c1=10.0.0.11:7400,10.0.0.11:7401")
+		}
+		b.Servers = append(b.Servers, coordinator.ServerConfig{ID: id, RPC: at, Raft: raft})
+	}
+	return b, checkServers(b)
+}
+
+func flagError(message, hint string) error {
+	e := cli.Usage("%s", message)
+	e.Hint = hint
+	return e
+}
+
+// checkServers demands that this server is one of the group to be, as it is configured.
+func checkServers(b coordinator.Rebirth) error {
+	self, _ := b.Config.Self()
+	found, used := false, map[string]bool{}
+	for _, x := range b.Servers {
+		if used[x.ID] {
+			return flagError("--server "+x.ID+" is given twice", "name each server once")
+		}
+		used[x.ID] = true
+		if x.ID == self.ID {
+			found = x == self
+		}
+	}
+	if !found {
+		return flagError(fmt.Sprintf("this server is not among them as its configuration has it: %s=%s,%s", self.ID, self.RPC, self.Raft),
+			"name it so, or leave --server out")
+	}
+	return nil
+}
+
+func snapshotRestore(o *operator) *cobra.Command {
+	var f rebirthFlags
+	cmd := &cobra.Command{
+		Use: "restore FILE --budget DOMAIN=POWER", Short: "Begin the group anew from a snapshot, on this stopped server", Args: cobra.ExactArgs(1),
+		Long: "Begin the group anew from a snapshot, on this stopped server. Do it on ONE server: the others of the group to be are started\n" +
+			"with an empty state_dir and join:, and take the state from it. What was committed after the snapshot is lost; therefore a new\n" +
+			"incarnation begins: every node is charged its rated watts until it shows what it holds, nothing is raised before, and the budget\n" +
+			"of every domain has to be named. The old state is kept beside the new one. See docs/runbooks/lost-quorum.md.",
+		Example: "  coordinator snapshot restore today.snap --budget site/lab=2800W --budget rack/r1=2400W --reason \"lost the group\" --yes\n" +
+			"  coordinator snapshot restore today.snap --budget site/lab=2800W --budget rack/r1=2400W --dry-run",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			b, err := f.rebirth("restore", func(c coordinator.Config) []coordinator.ServerConfig { return c.Servers })
+			if err != nil {
+				return err
+			}
+			h, st, err := coordinator.LoadSnapshot(args[0])
+			if err != nil {
+				return f.named(err)
+			}
+			if err := f.confirm(cmd, fmt.Sprintf("begin %s anew from revision %d in %s", h.Cluster, h.Revision, b.Config.StateDir)); err != nil {
+				return err
+			}
+			r, err := b.Restore(h, st)
+			if err != nil {
+				return f.named(err)
+			}
+			return f.begun(cmd, o, b, r)
+		},
+	}
+	f.flags(cmd)
+	return cmd
+}
+
+func memberRecover(o *operator) *cobra.Command {
+	var f rebirthFlags
+	cmd := &cobra.Command{
+		Use: "recover --budget DOMAIN=POWER", Short: "Begin the group anew from this stopped server's log, when the majority is lost for good", Args: cobra.NoArgs,
+		Long: "Begin the group anew from the log of this stopped server, when the majority of the servers is lost for good. Do it on ONE server,\n" +
+			"the survivor whose log ends last (--dry-run tells where it ends); the others that are named are started with an empty state_dir and\n" +
+			"join:. Make sure that no other server of the old group can come back: docs/runbooks/lost-quorum.md. A new incarnation begins: every\n" +
+			"node is charged its rated watts until it shows what it holds, and the budget of every domain has to be named.",
+		Example: "  coordinator member recover --budget site/lab=2800W --budget rack/r1=2400W --dry-run\n" +
+			"  coordinator member recover --budget site/lab=2800W --budget rack/r1=2400W --reason \"c2 and c3 burned\" --yes",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			alone := func(c coordinator.Config) []coordinator.ServerConfig {
+				self, _ := c.Self()
+				return []coordinator.ServerConfig{self}
+			}
+			b, err := f.rebirth("recover", alone)
+			if err != nil {
+				return err
+			}
+			end, err := b.End()
+			if err != nil {
+				return f.named(err)
+			}
+			cli.Notef(cmd.ErrOrStderr(), "note: the log of %s ends at term %d, index %d", b.Config.ID, end.Term, end.Index)
+			if err := f.confirm(cmd, fmt.Sprintf("begin the group anew from the log of %s alone", b.Config.ID)); err != nil {
+				return err
+			}
+			r, err := b.Recover()
+			if err != nil {
+				return f.named(err)
+			}
+			return f.begun(cmd, o, b, r)
+		},
+	}
+	f.flags(cmd)
+	return cmd
+}
+
+// begun prints what has begun, or would.
+func (f *rebirthFlags) begun(cmd *cobra.Command, o *operator, b coordinator.Rebirth, r coordinator.Reborn) error {
+	if o.out.IsJSON() {
+		return errors.Join(o.out.JSON(cmd.OutOrStdout(), rebirthEnvelope(b, r)), f.ends(r.Already))
+	}
+	var text string
+	switch {
+	case r.Already:
+		text = fmt.Sprintf("status: already so, in incarnation %d; nothing changed\n", r.Incarnation)
+	case b.DryRun:
+		text = fmt.Sprintf("nothing changed; incarnation %d of %d nodes would begin in %s\n", r.Incarnation, r.Nodes, b.Config.StateDir)
+	default:
+		text = fmt.Sprintf("begun      incarnation %d of %d nodes in %s, revision %d, request %s\n", r.Incarnation, r.Nodes, b.Config.StateDir, r.Revision, b.RequestID)
+		if r.Aside != "" {
+			text += "kept       the old state in " + r.Aside + "\n"
+		}
+		text += "next       " + next(b) + "\n"
+	}
+	_, err := io.WriteString(cmd.OutOrStdout(), text)
+	return errors.Join(err, f.ends(r.Already))
+}
+
+// next is what the operator does now.
+func next(b coordinator.Rebirth) string {
+	var others []string
+	for _, x := range b.Servers {
+		if x.ID != b.Config.ID {
+			others = append(others, x.ID)
+		}
+	}
+	if len(others) == 0 {
+		return "start this server; coordinator member add takes others in"
+	}
+	self, _ := b.Config.Self()
+	return fmt.Sprintf("start this server, then %s with an empty state_dir and join: [%q]", strings.Join(others, " and "), self.RPC)
+}
+
+func rebirthEnvelope(b coordinator.Rebirth, r coordinator.Reborn) envelope {
+	item := map[string]any{
+		"incarnation": r.Incarnation, "revision": r.Revision, "nodes": r.Nodes, "state_dir": b.Config.StateDir, "kept": cli.Known(r.Aside, r.Aside != ""),
+		"already": r.Already, "dry_run": b.DryRun, "request_id": b.RequestID,
+	}
+	budgets := []budgetOf{}
+	for _, d := range r.Domains {
+		budgets = append(budgets, budgetOf{Domain: d.Name, Parent: cli.Known(d.Parent, d.Parent != ""), BudgetW: d.Budget.Watts()})
+	}
+	item["domains"] = budgets
+	kind := "SnapshotRestore"
+	if b.Verb == "recover" {
+		kind = "MemberRecover"
+	}
+	return envelope{
+		Kind: kind, API: "v1", Revision: r.Revision, AsOf: b.Now.UTC().Format(time.RFC3339Nano), Consistency: "offline", Server: b.Config.ID,
+		Items: []any{item},
+	}
+}
+
+// fetchSnapshot gets the state from a server: the one that leads, or with stale
+// the first that answers.
+func (o *operator) fetchSnapshot(ctx context.Context, stale bool) (coordinator.SnapshotHeader, []byte, error) {
+	var h coordinator.SnapshotHeader
+	var state []byte
+	peers, addrs, err := o.reach()
+	if err != nil {
+		return h, nil, err
+	}
+	addr, err := rpc.ToLeader(ctx, addrs, o.patience, func(addr string) error {
+		var err error
+		h, state, err = receiveSnapshot(ctx, memberClient(peers, addr), stale)
+		return err
+	})
+	if err != nil {
+		return h, nil, rpc.AsCLI(err, "snapshot save", addr)
+	}
+	sum := sha256.Sum256(state)
+	if len(state) != h.Bytes || hex.EncodeToString(sum[:]) != h.SHA256 {
+		return h, nil, &cli.Error{
+			Code: "bad-snapshot", Exit: cli.ExitFailed, Hint: "try again; nothing was written",
+			Message: fmt.Sprintf("snapshot save: %s sent %d of %d bytes, or others than it saved", addr, len(state), h.Bytes),
+		}
+	}
+	return h, state, nil
+}
+
+func receiveSnapshot(ctx context.Context, from headroomv1connect.MemberServiceClient, stale bool) (h coordinator.SnapshotHeader, state []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, callDeadline)
+	defer cancel()
+	in, err := from.SaveSnapshot(ctx, connect.NewRequest(&headroomv1.SaveSnapshotRequest{Stale: stale}))
+	if err != nil {
+		return h, nil, err
+	}
+	defer func() { err = errors.Join(err, in.Close()) }()
+	var all bytes.Buffer
+	for in.Receive() {
+		if head := in.Msg().GetHeader(); head != nil {
+			if err := json.Unmarshal(head, &h); err != nil {
+				return h, nil, fmt.Errorf("coordinator: snapshot header: %w", err)
+			}
+		}
+		if all.Len() > consensus.MaxSnapshot {
+			return h, nil, consensus.ErrTooLarge
+		}
+		_, _ = all.Write(in.Msg().GetPiece()) // memory takes it
+	}
+	return h, all.Bytes(), in.Err()
+}

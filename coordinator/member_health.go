@@ -1,0 +1,261 @@
+package coordinator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/consensus"
+	"headroom/ledger"
+)
+
+const (
+	// diskLow warns that the log will not fit much longer: sixteen files of the log.
+	diskLow = 256 << 20
+	// diskFull is so little that the next file of the log may not fit.
+	diskFull = 32 << 20
+	// clockWarn is how far a wall clock may be off before it is worth a word; logs are hard to compare then.
+	clockWarn = time.Second
+	// clockFail is half of what the clocks of a quorum may be apart for a budget to rise by the clock.
+	clockFail = 30 * time.Second
+)
+
+// GetMemberHealth implements headroomv1connect.MemberServiceHandler.
+func (m memberService) GetMemberHealth(
+	ctx context.Context, _ *connect.Request[headroomv1.GetMemberHealthRequest],
+) (*connect.Response[headroomv1.GetMemberHealthResponse], error) {
+	out := &headroomv1.GetMemberHealthResponse{}
+	meta, err := m.read(ctx, false, func(st *ledger.State, _ *desk) { out.Rules = uint32(st.Rules) })
+	if err != nil {
+		return nil, err
+	}
+	m.gather(ctx, m.others())
+	now, err := m.membershipNow()
+	if err != nil {
+		return nil, m.notLeader()
+	}
+	out.Meta, out.Members = meta, m.judge(now)
+	out.Tolerates = tolerates(now.members)
+	out.Health = groupHealth(now)
+	return connect.NewResponse(out), nil
+}
+
+// healthOf is the health of one server by what is known already, of none but the
+// addresses where it is not in the group yet.
+func (s *server) healthOf(id string, x ledger.Server) *headroomv1.MemberHealth {
+	if now, err := s.membershipNow(); err == nil {
+		for _, h := range s.judge(now) {
+			if h.GetId() == id {
+				return h
+			}
+		}
+	}
+	return &headroomv1.MemberHealth{Id: id, RpcAddress: x.RPC, RaftAddress: x.Raft, Role: roleAway}
+}
+
+// judge is every server's health, by id.
+func (s *server) judge(now membership) []*headroomv1.MemberHealth {
+	s.keeper.mu.Lock()
+	defer s.keeper.mu.Unlock()
+	var out []*headroomv1.MemberHealth
+	for _, x := range s.roster() {
+		i := slices.IndexFunc(now.members, func(h consensus.Health) bool { return h.ID == x.ID })
+		j := judged{x: now.servers[x.ID], fact: now.facts[x.ID], rules: now.rules, newest: now.newest, words: s.keeper.words[x.ID], stuck: s.keeper.stuck[x.ID]}
+		if i >= 0 {
+			j.raft = &now.members[i]
+		}
+		m := j.message(time.Now())
+		m.Id, m.RpcAddress, m.RaftAddress = x.ID, x.RPC, x.Raft
+		out = append(out, m)
+	}
+	return out
+}
+
+// judged is all that is known about one server.
+type judged struct {
+	x             ledger.Server     // what it is to be; zero while the ledger does not know it
+	raft          *consensus.Health // nil while raft does not have it
+	fact          fact              // zero while it does not answer
+	rules, newest int
+	words         farewell
+	stuck         error
+}
+
+func (j judged) message(now time.Time) *headroomv1.MemberHealth {
+	m := &headroomv1.MemberHealth{Role: roleAway, ToVote: j.x.Voter, Leaving: j.x.Leaving, Facts: j.fact.said, Health: j.items(now)}
+	if j.fact.said != nil {
+		m.Role = j.fact.said.GetRole()
+		offset := j.fact.offset.Microseconds()
+		m.ClockOffsetUs = &offset
+	}
+	if h := j.raft; h != nil {
+		m.Voter, m.Lag = h.Voter, h.Lag
+		if !h.Self && !h.Contact.IsZero() {
+			ms := now.Sub(h.Contact).Milliseconds()
+			m.LastContactMs = &ms
+		}
+		if !h.Since.IsZero() {
+			ms := now.Sub(h.Since).Milliseconds()
+			m.StableMs = &ms
+		}
+	}
+	m.Healthy = !slices.ContainsFunc(m.GetHealth(), func(i *headroomv1.HealthItem) bool { return i.GetSeverity() == "fail" })
+	return m
+}
+
+// items are what is to be said of the server, the worst first.
+func (j judged) items(now time.Time) []*headroomv1.HealthItem {
+	var fails, warns []*headroomv1.HealthItem
+	add := func(fail bool, code, text, hint string) {
+		i := &headroomv1.HealthItem{Code: code, Severity: "warn", Text: text, Hint: hint}
+		if fail {
+			i.Severity = "fail"
+			fails = append(fails, i)
+			return
+		}
+		warns = append(warns, i)
+	}
+	j.place(add)
+	j.presence(add, now)
+	if j.fact.said != nil {
+		j.disk(add)
+		j.clock(add)
+		j.version(add)
+	}
+	return append(fails, warns...)
+}
+
+type adder = func(fail bool, code, text, hint string)
+
+// place is whether it is where it is to be.
+func (j judged) place(add adder) {
+	why := ""
+	if j.stuck != nil {
+		why = ": " + plain(j.stuck)
+	}
+	switch {
+	case j.x.Leaving:
+		add(false, "member-leaving", "it is to leave the group"+why, "coordinator member add takes that back")
+	case j.raft == nil:
+		add(true, "member-joining", "it is to join the group"+why, "start it with an empty state_dir and join: in its configuration")
+	case j.x.Voter && !j.raft.Voter:
+		add(false, "member-joining", "it votes as soon as it is stable"+why, "wait: it takes ten seconds")
+	}
+}
+
+// presence is whether it is heard and keeps up.
+func (j judged) presence(add adder, now time.Time) {
+	if j.fact.said == nil && j.words.text != "" {
+		add(true, "member-ended", fmt.Sprintf("it ended itself %v ago: %s", now.Sub(j.words.at).Round(time.Second), j.words.text),
+			"mend what it says and start it again; the group goes on without it")
+	}
+	if j.raft != nil && j.raft.Fault != nil {
+		code, hint := "member-silent", "is it running, and can the servers reach each other's raft addresses?"
+		if j.raft.Lag != nil && *j.raft.Lag > consensus.MaxLag {
+			code, hint = "member-behind", "it catches up by itself when its disk and the network keep pace"
+		}
+		add(true, code, j.raft.Fault.Error(), hint)
+	} else if j.fact.said == nil && j.raft != nil && !j.raft.Self {
+		add(false, "member-no-rpc", "it does not answer at its RPC address", "can the servers reach each other's rpc addresses?")
+	}
+}
+
+// disk is how the disk under its log does.
+func (j judged) disk(add adder) {
+	f := j.fact.said
+	if f.DiskFreeBytes != nil && f.GetDiskFreeBytes() < diskLow {
+		add(f.GetDiskFreeBytes() < diskFull, "member-disk-full",
+			fmt.Sprintf("%d MiB are free on the disk under its log; below %d MiB it may end itself", f.GetDiskFreeBytes()>>20, diskFull>>20),
+			"make room, or move its state_dir to a larger disk")
+	}
+	slow, deadline := time.Duration(f.GetSlowestWriteUs())*time.Microsecond, time.Duration(f.GetWriteDeadlineUs())*time.Microsecond
+	if deadline > 0 && slow > deadline/4 {
+		add(slow > deadline/2, "member-disk-slow",
+			fmt.Sprintf("a write of its log took %v in the last two minutes; after %v it ends itself", slow.Round(time.Millisecond), deadline),
+			"give the log a disk of its own; coordinator member transfer takes the lead off this one meanwhile")
+	}
+}
+
+// clock is whether its wall clock agrees with the leader's.
+func (j judged) clock(add adder) {
+	if off := j.fact.offset; off.Abs() > clockWarn {
+		add(off.Abs() > clockFail, "member-clock", fmt.Sprintf("its wall clock is %v off the leader's", off.Round(10*time.Millisecond)),
+			"set its clock by NTP; budgets rise by the clock only while a majority of clocks agree")
+	}
+}
+
+// version is whether it holds the group back at older rules, or cannot follow it.
+func (j judged) version(add adder) {
+	f := j.fact.said
+	switch {
+	case int(f.GetRulesNewest()) < j.rules:
+		add(true, "member-version", fmt.Sprintf("version %s knows rules up to %d, in force are %d", f.GetVersion(), f.GetRulesNewest(), j.rules),
+			"install the version on it that the other servers run")
+	case int(f.GetRulesNewest()) < j.newest:
+		add(false, "member-version", fmt.Sprintf("version %s knows rules up to %d; rules %d wait for it", f.GetVersion(), f.GetRulesNewest(), j.newest),
+			"install the version on it that the leader runs")
+	}
+}
+
+// tolerates is how many of the servers that vote may still fail.
+func tolerates(all []consensus.Health) int32 {
+	voters, healthy := 0, 0
+	for _, h := range all {
+		if h.Voter {
+			voters++
+			if h.Healthy() {
+				healthy++
+			}
+		}
+	}
+	return int32(healthy - (voters/2 + 1))
+}
+
+// groupHealth is what is to be said of the group as a whole.
+func groupHealth(now membership) []*headroomv1.HealthItem {
+	voters := 0
+	for _, h := range now.members {
+		if h.Voter {
+			voters++
+		}
+	}
+	left := tolerates(now.members)
+	var out []*headroomv1.HealthItem
+	if left <= 0 && voters > 1 {
+		out = append(out, &headroomv1.HealthItem{
+			Code: "group-fragile", Severity: "warn", Text: "the next server that fails leaves the group without a majority",
+			Hint: "bring back the server that is not healthy, or remove it and add another",
+		})
+	}
+	if voters%2 == 0 {
+		out = append(out, &headroomv1.HealthItem{
+			Code: "group-even", Severity: "warn",
+			Text: fmt.Sprintf("%d servers vote: they tolerate no more failures than %d", voters, voters-1),
+			Hint: "add and promote one more, or remove one",
+		})
+	}
+	return out
+}
+
+// clocks are the wall clocks of the group's voters as this leader has just read
+// them, in microseconds since the Unix epoch, and how many voters there are: the
+// proof that a budget may rise by the clock.
+func (s *server) clocks(ctx context.Context) (read map[string]int64, voters int) {
+	s.gather(ctx, s.others())
+	facts, now := s.factsNow(), time.Now()
+	read = map[string]int64{}
+	for _, m := range s.group.Members() {
+		if !m.Voter {
+			continue
+		}
+		voters++
+		if f, ok := facts[m.ID]; ok && now.Sub(f.at) <= memberWait {
+			read[m.ID] = now.Add(f.offset).UnixMicro()
+		}
+	}
+	return read, voters
+}
