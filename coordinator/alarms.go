@@ -78,7 +78,7 @@ func alarmsOf(s *ledger.State, d *desk, nodes []*headroomv1.Node) []alarm {
 		}
 	}
 	if d != nil {
-		out = append(out, d.ownAlarms(s)...)
+		out = append(out, d.ownAlarms()...)
 	}
 	slices.SortStableFunc(out, func(a, b alarm) int {
 		return cmp.Or(cmp.Compare(a.severity, b.severity), cmp.Compare(a.code, b.code), cmp.Compare(a.subject, b.subject))
@@ -139,7 +139,7 @@ func domainAlarms(s *ledger.State, d *desk, nodes []*headroomv1.Node) []alarm {
 }
 
 // ownAlarms are those that only the leader can know.
-func (d *desk) ownAlarms(s *ledger.State) []alarm {
+func (d *desk) ownAlarms() []alarm {
 	var out []alarm
 	if d.board.refusal != "" && d.board.refused > d.board.acked {
 		out = append(out, alarm{

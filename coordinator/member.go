@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -99,11 +100,7 @@ func (s *server) roster() []seat {
 		return []seat{{ServerConfig: self}}
 	}
 	known := map[string]ledger.Server{}
-	s.machine.view(func(st *ledger.State) {
-		for id, x := range st.Servers {
-			known[id] = x
-		}
-	})
+	s.machine.view(func(st *ledger.State) { maps.Copy(known, st.Servers) })
 	var out []seat
 	for _, m := range members {
 		x := seat{ServerConfig: ServerConfig{ID: m.ID, Raft: m.Address}, voter: m.Voter, in: true}

@@ -144,10 +144,10 @@ func (s *server) carryOn(ctx context.Context) {
 func (s *server) take(ctx context.Context, x step) error {
 	switch x.kind {
 	case stepUpgrade:
-		_, err := s.commit(ctx, ledger.Command{Upgrade: &ledger.Upgrade{Rules: s.machine.inForce() + 1}, Reason: "every server knows them"})
+		err := s.commit(ctx, ledger.Command{Upgrade: &ledger.Upgrade{Rules: s.machine.inForce() + 1}, Reason: "every server knows them"})
 		return err
 	case stepSeed:
-		_, err := s.commit(ctx, ledger.Command{Server: &x.server})
+		err := s.commit(ctx, ledger.Command{Server: &x.server})
 		return err
 	case stepAdd:
 		if err := s.welcomes(ctx, x.server); err != nil {
@@ -159,7 +159,7 @@ func (s *server) take(ctx context.Context, x step) error {
 	case stepRemove:
 		return s.takeOut(ctx, x.server.ID)
 	case stepForget:
-		_, err := s.commit(ctx, s.forgetting(x.server.ID))
+		err := s.commit(ctx, s.forgetting(x.server.ID))
 		return err
 	}
 	return fmt.Errorf("coordinator: step %q is not known", x.kind)
@@ -197,15 +197,14 @@ func (s *server) forgetting(id string) ledger.Command {
 }
 
 // commit proposes one command through the desk, and returns the error as it is.
-func (s *server) commit(ctx context.Context, c ledger.Command) (ledger.Result, error) {
+func (s *server) commit(ctx context.Context, c ledger.Command) error {
 	d := s.leading.Load()
 	if d == nil {
-		return ledger.Result{}, consensus.ErrNotLeader
+		return consensus.ErrNotLeader
 	}
-	var res ledger.Result
 	var err error
-	if asked := d.ask(ctx, func() { res, err = d.propose(context.WithoutCancel(ctx), c) }); asked != nil {
-		return ledger.Result{}, fmt.Errorf("%w: %w", consensus.ErrNotLeader, asked)
+	if asked := d.ask(ctx, func() { _, err = d.propose(context.WithoutCancel(ctx), c) }); asked != nil {
+		return fmt.Errorf("%w: %w", consensus.ErrNotLeader, asked)
 	}
-	return res, err
+	return err
 }

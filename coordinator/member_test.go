@@ -279,7 +279,7 @@ func TestChangeIsFinishedByTheNextLeader(t *testing.T) {
 				c.seated("c1", "c2", "c3", "c4", "c5")
 				c.await("c6")
 				l := c.leader()
-				if _, err := l.commit(t.Context(), ledger.Command{Server: &x.begin, Actor: "mia"}); err != nil {
+				if err := l.commit(t.Context(), ledger.Command{Server: &x.begin, Actor: "mia"}); err != nil {
 					t.Fatal(err)
 				}
 				id := l.cfg.ID

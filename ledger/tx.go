@@ -1,5 +1,7 @@
 package ledger
 
+import "slices"
+
 // tx is one command being carried out. Every change goes through it, so that a
 // refused command leaves no trace: maps are changed by put and drop, which
 // remember what was there; everything else in State is a value that a shallow
@@ -14,8 +16,8 @@ func begin(s *State) *tx { return &tx{State: s, saved: *s} }
 
 // rollback takes every change back, newest first.
 func (t *tx) rollback() {
-	for i := len(t.undo) - 1; i >= 0; i-- {
-		t.undo[i]()
+	for _, undo := range slices.Backward(t.undo) {
+		undo()
 	}
 	*t.State = t.saved
 }

@@ -21,7 +21,6 @@ type changing struct {
 	reason  string
 	request string
 	check   uint64
-	checked bool
 	dryRun  bool
 	yes     bool
 }
@@ -138,8 +137,8 @@ func domainItems(list []*headroomv1.Domain) []domainItem {
 	return out
 }
 
-// trimmed is a name without the kind in front of it, as people copy it from other output.
-func trimmed(kind, name string) string { return strings.TrimPrefix(name, kind+"/") }
+// nodeName is a node's name without the kind in front of it, as people copy it from other output.
+func nodeName(name string) string { return strings.TrimPrefix(name, "node/") }
 
 // powerFlag is a power that may be left out.
 type powerFlag struct{ uw *int64 }

@@ -25,7 +25,6 @@ type operator struct {
 	socket    string
 	files     secure.Files
 	tokenFile string
-	plain     bool
 	patience  time.Duration
 	out       cli.Output
 

@@ -37,7 +37,7 @@ func nodeVerb(o *operator, verb, short, question string, asks bool, build func(n
 	cmd := &cobra.Command{
 		Use: verb + " NODE", Short: short, Args: cobra.ExactArgs(1), Example: "  coordinator node " + verb + " n03",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			node := trimmed("node", args[0])
+			node := nodeName(args[0])
 			if asks {
 				if err := c.confirm(cmd, fmt.Sprintf(question, node)); err != nil {
 					return err
@@ -64,7 +64,7 @@ func nodeRemove(o *operator) *cobra.Command {
 			"and is charged again when it is heard.",
 		Example: "  coordinator node remove n16 --powered-off --yes\n  coordinator node remove n16 --powered-off --keep",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			node := trimmed("node", args[0])
+			node := nodeName(args[0])
 			if keep && !off {
 				return cli.Usage("--keep goes with --powered-off")
 			}
@@ -96,7 +96,7 @@ func nodeSet(o *operator) *cobra.Command {
 		Use: "set NODE", Short: "Set a node's caps, weight, labels, BMC or domain, over what it declares", Args: cobra.ExactArgs(1),
 		Example: "  coordinator node set n03 --min 100W --max 220W --weight 2\n  coordinator node set n03 --labels app=spark --clear min\n  coordinator node set n03 --domain rack/r2",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			x.Node = trimmed("node", args[0])
+			x.Node = nodeName(args[0])
 			if domain != "" {
 				if n := cmd.Flags().NFlag(); n > 1 && changedAny(cmd, "min", "max", "fail-safe", "weight", "labels", "bmc", "clear") {
 					return cli.Usage("--domain moves the node and goes alone; set the rest in a second command")

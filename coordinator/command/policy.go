@@ -91,7 +91,7 @@ func policyExplain(o *operator) *cobra.Command {
 	return &cobra.Command{
 		Use: "explain NODE", Short: "Say why a node has its cap", Args: cobra.ExactArgs(1), Example: "  coordinator policy explain n03",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req := &headroomv1.ExplainNodeRequest{Node: trimmed("node", args[0])}
+			req := &headroomv1.ExplainNodeRequest{Node: nodeName(args[0])}
 			r, err := call(cmd.Context(), o, "policy explain", req, headroomv1connect.ClusterServiceClient.ExplainNode)
 			if err != nil {
 				return err

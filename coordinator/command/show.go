@@ -149,7 +149,7 @@ func (x *nodeSelection) flags(cmd *cobra.Command) {
 func (x *nodeSelection) of(nodes []*headroomv1.Node, names []string) ([]*headroomv1.Node, error) {
 	var wanted []string
 	for _, n := range names {
-		set, err := cli.ParseNodeSet(trimmed("node", n))
+		set, err := cli.ParseNodeSet(nodeName(n))
 		if err != nil {
 			return nil, err
 		}

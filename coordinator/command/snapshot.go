@@ -156,15 +156,16 @@ func (o *operator) inspected(w io.Writer, h coordinator.SnapshotHeader, st *ledg
 	}}); err != nil || o.out.Format == "csv" || o.out.Format == "name" {
 		return err
 	}
-	text := fmt.Sprintf("sha256:  %s (checked)\nholds:   %d nodes, %d jobs, %d servers, %d schedules, %d tokens, %d events\n",
+	var text strings.Builder
+	fmt.Fprintf(&text, "sha256:  %s (checked)\nholds:   %d nodes, %d jobs, %d servers, %d schedules, %d tokens, %d events\n",
 		h.SHA256, len(st.Nodes), len(st.Jobs), len(st.Servers), len(st.Schedules), len(st.Tokens), len(st.Events))
 	var flags []string
 	for _, d := range st.Tree().Domains() {
-		text += fmt.Sprintf("budget:  %s %v\n", d.Name, d.Budget)
+		fmt.Fprintf(&text, "budget:  %s %v\n", d.Name, d.Budget)
 		flags = append(flags, "--budget "+d.Name+"=...")
 	}
-	text += "restore: needs each budget named: " + strings.Join(flags, " ") + "\n"
-	_, err := io.WriteString(w, text)
+	text.WriteString("restore: needs each budget named: " + strings.Join(flags, " ") + "\n")
+	_, err := io.WriteString(w, text.String())
 	return err
 }
 

@@ -170,7 +170,7 @@ func sprintGrant(o *operator) *cobra.Command {
 		Example: "  coordinator sprint grant n01 n02 --for 30s --reason \"deadline\"\n  coordinator sprint grant 'n[01-04]' --cap 240W --for 10s --class gold",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			for _, a := range args {
-				names, err := cli.ParseNodeSet(trimmed("node", a))
+				names, err := cli.ParseNodeSet(nodeName(a))
 				if err != nil {
 					return err
 				}

@@ -71,15 +71,15 @@ func (i Identity) Validate() error {
 }
 
 var (
-	// ErrIdentity: a role or name that no certificate can carry.
+	// ErrIdentity means a role or name that no certificate can carry.
 	ErrIdentity = errors.New("secure: bad identity")
-	// ErrNoIdentity: a certificate that names nobody, or more than one.
+	// ErrNoIdentity means a certificate that names nobody, or more than one.
 	ErrNoIdentity = errors.New("secure: the certificate has no single headroom://ROLE/NAME")
-	// ErrRole: a peer with another role than the one expected.
+	// ErrRole means a peer with another role than the one expected.
 	ErrRole = errors.New("secure: the peer has another role")
-	// ErrAuthority: a file that holds no certificate of an authority.
+	// ErrAuthority means a file that holds no certificate of an authority.
 	ErrAuthority = errors.New("secure: no certificate of an authority")
-	// ErrExists: a file that would be overwritten.
+	// ErrExists means a file that would be overwritten.
 	ErrExists = errors.New("secure: the file exists")
 )
 

@@ -55,7 +55,7 @@ func keeper(t *testing.T, f secure.Files) *secure.Keeper {
 }
 
 // meet lets two sides shake hands, and answers what each says of it.
-func meet(t *testing.T, server, client *tls.Config) (serverErr, clientErr error, seen secure.Identity) {
+func meet(t *testing.T, server, client *tls.Config) (seen secure.Identity, serverErr, clientErr error) {
 	t.Helper()
 	one, two := net.Pipe()
 	done := make(chan error, 1)
@@ -79,7 +79,7 @@ func meet(t *testing.T, server, client *tls.Config) (serverErr, clientErr error,
 	_ = two.Close()
 	serverErr = <-done
 	seen, _ = secure.PeerOf(&state)
-	return serverErr, clientErr, seen
+	return seen, serverErr, clientErr
 }
 
 func TestWhoMeetsWhom(t *testing.T) {
@@ -106,7 +106,7 @@ func TestWhoMeetsWhom(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s, cl, seen := meet(t, c.server, c.client)
+			seen, s, cl := meet(t, c.server, c.client)
 			if good := s == nil && cl == nil; good != c.good {
 				t.Errorf("server says %v, client %v", s, cl)
 			}
