@@ -131,6 +131,7 @@ func (d *desk) build(s *ledger.State, r *headroomv1.ChangeRequest, c *ledger.Com
 		c.RevokeToken = &ledger.Named{Name: x.RevokeToken}
 	case *headroomv1.ChangeRequest_AckAlarm:
 		c.AckAlarm = &ledger.Named{Name: x.AckAlarm}
+		d.alarms.look(alarmsOf(s, d, nodeMessages(s, d)), time.Now())
 		return d.alarms.knows(x.AckAlarm)
 	default:
 		return d.buildSprint(s, r, c)

@@ -141,7 +141,8 @@ const callDeadline = 70 * time.Second
 // explain adds how to be let in to an error of a connection that was not.
 func (o *operator) explain(err error) error {
 	e, ok := errors.AsType[*cli.Error](err)
-	if ok && e.Exit == cli.ExitUnreachable && o.files.Cert == "" && o.tokenFile == "" && strings.Contains(e.Message, "malformed HTTP") {
+	unsaid := o.files.Cert == "" && o.tokenFile == "" && o.addr != ""
+	if ok && unsaid && (e.Exit == cli.ExitUnreachable || e.Exit == cli.ExitUnknown) && (strings.Contains(e.Message, "malformed HTTP") || strings.Contains(e.Message, "EOF")) {
 		e.Hint = "the server may ask for a certificate: --ca, --cert and --key, or --ca and --token-file"
 	}
 	return err

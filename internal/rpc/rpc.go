@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync/atomic"
@@ -146,6 +147,7 @@ func newServer(ctx context.Context, h http.Handler) *http.Server {
 		ReadHeaderTimeout: headerWait,
 		IdleTimeout:       idleWait,
 		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // whoever tries doors must not fill the log
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: maxStreams,
