@@ -186,6 +186,9 @@ func (c Config) check() error {
 	if l := time.Duration(c.Lease); l < 3*time.Second || l > 2*time.Minute {
 		return fmt.Errorf("lease is %v; it must be between 3s and 2m", l)
 	}
+	if len(c.Join) > 0 && len(c.Site) == 0 {
+		return nil // the group has its power tree
+	}
 	if _, err := budget.NewTree(c.domains()); err != nil {
 		return fmt.Errorf("site: %w", err)
 	}

@@ -283,13 +283,17 @@ func (s *server) note(said *headroomv1.ServerFacts, sent time.Time) {
 // freshFor is how long what a server said of itself is taken for true.
 const freshFor = 2*keepInterval + memberWait
 
-// factsNow is what the others said of themselves lately, and this server itself.
-func (s *server) factsNow() map[string]fact {
+// lately is since when that is.
+func lately() time.Time { return time.Now().Add(-freshFor) }
+
+// factsSince is what the others have said of themselves since a moment, and this
+// server itself.
+func (s *server) factsSince(moment time.Time) map[string]fact {
 	out := map[string]fact{s.cfg.ID: {said: s.describe(), at: time.Now()}}
 	s.keeper.mu.Lock()
 	defer s.keeper.mu.Unlock()
 	for id, f := range s.keeper.facts {
-		if time.Since(f.at) <= freshFor && id != s.cfg.ID {
+		if !f.at.Before(moment) && id != s.cfg.ID {
 			out[id] = f
 		}
 	}

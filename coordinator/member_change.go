@@ -120,7 +120,7 @@ func (m memberService) AddMember(
 	if err := m.welcomes(ctx, want); err != nil {
 		return nil, m.refuse(err)
 	}
-	want.Raft, want.Voter = m.factsNow()[id].said.GetRaftAddress(), known && was.Voter && !was.Leaving
+	want.Raft, want.Voter = m.factsSince(lately())[id].said.GetRaftAddress(), known && was.Voter && !was.Leaving
 	out := &headroomv1.AddMemberResponse{Meta: meta, Already: known && was == want && m.isMember(id)}
 	if !out.GetAlready() && !r.Msg.GetDryRun() {
 		c := command(ctx, r.Msg.GetChange(), "operator")

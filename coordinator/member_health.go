@@ -33,8 +33,9 @@ func (m memberService) GetMemberHealth(
 	if err != nil {
 		return nil, err
 	}
+	begun := time.Now()
 	m.gather(ctx, m.others())
-	now, err := m.membershipNow()
+	now, err := m.membershipNow(begun)
 	if err != nil {
 		return nil, m.notLeader()
 	}
@@ -47,7 +48,7 @@ func (m memberService) GetMemberHealth(
 // healthOf is the health of one server by what is known already, of none but the
 // addresses where it is not in the group yet.
 func (s *server) healthOf(id string, x ledger.Server) *headroomv1.MemberHealth {
-	if now, err := s.membershipNow(); err == nil {
+	if now, err := s.membershipNow(lately()); err == nil {
 		for _, h := range s.judge(now) {
 			if h.GetId() == id {
 				return h
@@ -245,15 +246,16 @@ func groupHealth(now membership) []*headroomv1.HealthItem {
 // them, in microseconds since the Unix epoch, and how many voters there are: the
 // proof that a budget may rise by the clock.
 func (s *server) clocks(ctx context.Context) (read map[string]int64, voters int) {
+	begun := time.Now()
 	s.gather(ctx, s.others())
-	facts, now := s.factsNow(), time.Now()
+	facts, now := s.factsSince(begun), time.Now()
 	read = map[string]int64{}
 	for _, m := range s.group.Members() {
 		if !m.Voter {
 			continue
 		}
 		voters++
-		if f, ok := facts[m.ID]; ok && now.Sub(f.at) <= memberWait {
+		if f, ok := facts[m.ID]; ok {
 			read[m.ID] = now.Add(f.offset).UnixMicro()
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"time"
 
 	"headroom/consensus"
 	"headroom/ledger"
@@ -102,13 +103,14 @@ func (m membership) seed(h consensus.Health) (ledger.Server, bool) {
 	return ledger.Server{ID: h.ID, RPC: addr, Raft: h.Address, Voter: h.Voter}, addr != ""
 }
 
-// membershipNow gathers what the next steps are decided from.
-func (s *server) membershipNow() (membership, error) {
+// membershipNow is what the next steps are decided from, with what servers have
+// said of themselves since a moment.
+func (s *server) membershipNow(moment time.Time) (membership, error) {
 	members, err := s.group.Health()
 	if err != nil {
 		return membership{}, err
 	}
-	m := membership{members: members, newest: s.machine.rules, facts: s.factsNow(), configured: map[string]ServerConfig{}}
+	m := membership{members: members, newest: s.machine.rules, facts: s.factsSince(moment), configured: map[string]ServerConfig{}}
 	for _, c := range s.cfg.Servers {
 		m.configured[c.ID] = c
 	}
@@ -118,7 +120,7 @@ func (s *server) membershipNow() (membership, error) {
 
 // carryOn takes the steps that are due, while this server leads.
 func (s *server) carryOn(ctx context.Context) {
-	m, err := s.membershipNow()
+	m, err := s.membershipNow(lately())
 	if err != nil || m.rules == 0 {
 		return
 	}

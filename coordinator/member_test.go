@@ -338,7 +338,7 @@ func membershipThroughKills(t *testing.T, dice *rand.Rand) {
 	}
 	c.until("raft's list is the ledger's", 2*time.Minute, func() bool {
 		l := c.leader()
-		m, err := l.membershipNow()
+		m, err := l.membershipNow(lately())
 		return err == nil && len(m.steps()) == 0
 	})
 	if n := c.held(); n != len(c.nodes) {

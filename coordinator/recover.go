@@ -61,6 +61,8 @@ type Reborn struct {
 	Aside string
 	// Already: the same request was carried out before; nothing was done now.
 	Already bool
+	// End of the log that was recovered; nil for a snapshot.
+	End *consensus.End
 }
 
 // noteFile tells, in a folder of a server, which request made its state.
@@ -177,10 +179,11 @@ func (b Rebirth) Recover() (Reborn, error) {
 		b.step("copied")
 		m := &renewing{machine: newMachine(), b: b}
 		m.outdated = func(err error) { m.failed = errors.Join(m.failed, err) }
-		if err := consensus.Recover(b.consensusConfig(staging), m, b.Config.peers()); err != nil {
-			return Reborn{}, errors.Join(m.failed, err)
+		err := consensus.Recover(b.consensusConfig(staging), m, b.Config.peers())
+		if m.failed != nil { // the reason, and not that it failed
+			return Reborn{}, m.failed
 		}
-		return b.result(m.state), m.failed
+		return b.result(m.state), err
 	})
 }
 

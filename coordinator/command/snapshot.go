@@ -301,14 +301,15 @@ func memberRecover(o *operator) *cobra.Command {
 			if err != nil {
 				return f.named(err)
 			}
-			cli.Notef(cmd.ErrOrStderr(), "note: the log of %s ends at term %d, index %d", b.Config.ID, end.Term, end.Index)
-			if err := f.confirm(cmd, fmt.Sprintf("begin the group anew from the log of %s alone", b.Config.ID)); err != nil {
+			ask := fmt.Sprintf("begin the group anew from the log of %s alone, which ends at term %d, index %d", b.Config.ID, end.Term, end.Index)
+			if err := f.confirm(cmd, ask); err != nil {
 				return err
 			}
 			r, err := b.Recover()
 			if err != nil {
 				return f.named(err)
 			}
+			r.End = &end
 			return f.begun(cmd, o, b, r)
 		},
 	}
@@ -327,6 +328,9 @@ func (f *rebirthFlags) begun(cmd *cobra.Command, o *operator, b coordinator.Rebi
 		text = fmt.Sprintf("status: already so, in incarnation %d; nothing changed\n", r.Incarnation)
 	case b.DryRun:
 		text = fmt.Sprintf("nothing changed; incarnation %d of %d nodes would begin in %s\n", r.Incarnation, r.Nodes, b.Config.StateDir)
+		if r.End != nil {
+			text += fmt.Sprintf("log        of %s ends at term %d, index %d: recover on the survivor with the highest term, and then index\n", b.Config.ID, r.End.Term, r.End.Index)
+		}
 	default:
 		text = fmt.Sprintf("begun      incarnation %d of %d nodes in %s, revision %d, request %s\n", r.Incarnation, r.Nodes, b.Config.StateDir, r.Revision, b.RequestID)
 		if r.Aside != "" {
@@ -363,6 +367,9 @@ func rebirthEnvelope(b coordinator.Rebirth, r coordinator.Reborn) envelope {
 		budgets = append(budgets, budgetOf{Domain: d.Name, Parent: cli.Known(d.Parent, d.Parent != ""), BudgetW: d.Budget.Watts()})
 	}
 	item["domains"] = budgets
+	if r.End != nil {
+		item["log_term"], item["log_index"] = r.End.Term, r.End.Index
+	}
 	kind := "SnapshotRestore"
 	if b.Verb == "recover" {
 		kind = "MemberRecover"

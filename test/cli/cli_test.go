@@ -5,11 +5,15 @@
 // Beside testscript's own commands a script has
 //
 //	cluster N            start N coordinators and wait for a leader; HEADROOM_ADDR names them
+//	server-wait NAME     start a coordinator that waits to be added to the cluster
+//	server-start NAME    start a coordinator of the script again
+//	ended NAME TEXT      wait until a process ends by itself and says so in its log
 //	kill-process NAME    end a process of the script with SIGKILL, by its name (c1, n01, s1)
 //	node NAME [ARGS]     start an emulated node of the cluster with its powerd
 //	scheduler-run        start a scheduler of the cluster; HEADROOM_SCHEDULER_ADDR names it
 //	worker NAME          start the scheduler's worker of a node
 //	until PATTERN CMD... repeat a command until its stdout matches
+//	until-exits CODE CMD... repeat a command until it ends with this code
 //	exits CODE CMD...    a command ends with this code
 //	refused CODE CMD...  the same, and its stderr is exactly an error line and a hint line
 //	remember, unchanged  what the log and the node hold, before and after a refused command

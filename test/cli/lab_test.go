@@ -48,6 +48,7 @@ type command = func(ts *testscript.TestScript, neg bool, args []string)
 func commands() map[string]command {
 	return map[string]command{
 		"cluster": cluster, "kill-process": killProcess, "node": node, "scheduler-run": schedulerRun, "worker": worker,
+		"server-wait": serverWait, "server-start": serverStart, "ended": ended, "until-exits": untilExits,
 		"until": until, "exits": exits, "refused": refused, "remember": remember, "unchanged": unchanged,
 	}
 }
@@ -209,6 +210,9 @@ func wait(ts *testscript.TestScript, pattern, program string, args ...string) {
 		pause(100 * time.Millisecond)
 	}
 }
+
+// after is when patience ends.
+func after() <-chan time.Time { return time.After(patience) }
 
 // pause waits between two looks at real processes.
 func pause(d time.Duration) { <-time.After(d) }
