@@ -57,8 +57,9 @@ const (
 
 	// MaxServers is how many servers a group may have.
 	MaxServers = 9
-	// MaxVoters is how many of them vote: a majority of more than seven only makes
-	// every commit slower.
+
+	// MaxVoters is how many of them may vote: a majority of more than seven only
+	// makes every commit slower.
 	MaxVoters = 7
 
 	// StableFor is how long a server must have been healthy without a break

@@ -146,11 +146,9 @@ func (s *server) carryOn(ctx context.Context) {
 func (s *server) take(ctx context.Context, x step) error {
 	switch x.kind {
 	case stepUpgrade:
-		err := s.commit(ctx, ledger.Command{Upgrade: &ledger.Upgrade{Rules: s.machine.inForce() + 1}, Reason: "every server knows them"})
-		return err
+		return s.commit(ctx, ledger.Command{Upgrade: &ledger.Upgrade{Rules: s.machine.inForce() + 1}, Reason: "every server knows them"})
 	case stepSeed:
-		err := s.commit(ctx, ledger.Command{Server: &x.server})
-		return err
+		return s.commit(ctx, ledger.Command{Server: &x.server})
 	case stepAdd:
 		if err := s.welcomes(ctx, x.server); err != nil {
 			return err
@@ -161,8 +159,7 @@ func (s *server) take(ctx context.Context, x step) error {
 	case stepRemove:
 		return s.takeOut(ctx, x.server.ID)
 	case stepForget:
-		err := s.commit(ctx, s.forgetting(x.server.ID))
-		return err
+		return s.commit(ctx, s.forgetting(x.server.ID))
 	}
 	return fmt.Errorf("coordinator: step %q is not known", x.kind)
 }

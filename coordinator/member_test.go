@@ -292,24 +292,27 @@ func TestChangeIsFinishedByTheNextLeader(t *testing.T) {
 	}
 }
 
-// Any server may be asked to leave while the leader is killed at any moment: the
-// group ends as the ledger says, and the watts stay inside the budget.
-func TestMembershipThroughKills(t *testing.T) {
+// Any server may be asked to leave while the leader is killed or cut off at any
+// moment: the group ends as the ledger says, what was acknowledged stands in the
+// log, two servers never answer reads in one epoch, and the watts stay inside the
+// budget.
+func TestMembershipThroughFaults(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(5) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			bubble(t, func(t *testing.T) { membershipThroughKills(t, rand.New(rand.NewPCG(seed, 2))) })
+			bubble(t, func(t *testing.T) { membershipThroughFaults(t, rand.New(rand.NewPCG(seed, 2))) })
 		})
 	}
 }
 
-func membershipThroughKills(t *testing.T, dice *rand.Rand) {
+func membershipThroughFaults(t *testing.T, dice *rand.Rand) {
 	t.Helper()
 	c := newCluster(t, 3, 700*units.Watt)
 	c.addNodes(3)
 	c.leader()
 	c.allHeld(6 * time.Second)
 	next := 4
+	var acknowledged []string
 	for round := range 8 {
 		request := fmt.Sprint("request", round)
 		do := func() error { return nil }
@@ -321,28 +324,85 @@ func membershipThroughKills(t *testing.T, dice *rand.Rand) {
 			do = func() error { _, err := addMember(c, id, request); return err }
 		case kind == 1:
 			id := pickMember(c, dice)
-			do = func() error { _, err := promoteMember(c, id, request); return err }
+			do = func() error { r, err := promoteMember(c, id, request); return changed(r.GetAlready(), err) }
 		case len(c.leader().group.Members()) > 2:
 			id := pickMember(c, dice)
 			do = func() error { _, err := removeMember(c, id, request); return err }
+		default:
+			continue
 		}
 		l := c.leader().cfg.ID
 		done := make(chan error, 1)
 		go func() { done <- do() }()
 		time.Sleep(time.Duration(dice.IntN(60)) * time.Millisecond)
-		c.kill(l)
-		time.Sleep(time.Duration(dice.IntN(3000)) * time.Millisecond)
-		c.start(l)
-		t.Logf("round %d, %s killed: %v", round, l, <-done)
-		time.Sleep(time.Duration(5+dice.IntN(15)) * time.Second)
+		kill := dice.IntN(2) == 0
+		if kill {
+			c.kill(l)
+		} else {
+			c.isolate(l)
+		}
+		for range 3 {
+			c.oneReader()
+			time.Sleep(time.Duration(dice.IntN(1000)) * time.Millisecond)
+		}
+		if kill {
+			c.start(l)
+		} else {
+			c.heal(l)
+		}
+		err := <-done
+		if err == nil {
+			acknowledged = append(acknowledged, request)
+		}
+		t.Logf("round %d, %s killed %v: %v", round, l, kill, err)
+		for range 5 + dice.IntN(15) {
+			c.oneReader()
+			c.reap()
+			time.Sleep(time.Second)
+		}
 	}
 	c.until("raft's list is the ledger's", 2*time.Minute, func() bool {
-		l := c.leader()
-		m, err := l.membershipNow(lately())
+		m, err := c.leader().membershipNow(lately())
 		return err == nil && len(m.steps()) == 0
 	})
+	for _, request := range acknowledged {
+		if !c.leader().carriedOut(request) {
+			t.Errorf("%s was acknowledged and is not in the log", request)
+		}
+	}
 	if n := c.held(); n != len(c.nodes) {
 		t.Errorf("%d of %d nodes hold a lease in the end", n, len(c.nodes))
+	}
+}
+
+// changed makes an error of a change that had nothing to do.
+func changed(already bool, err error) error {
+	if err == nil && already {
+		return errors.New("already so")
+	}
+	return err
+}
+
+// oneReader checks that no two servers answer reads in one epoch.
+func (c *cluster) oneReader() {
+	c.t.Helper()
+	answered := map[string]string{}
+	for _, id := range c.every() {
+		s := c.server(id)
+		if s == nil || s.leading.Load() == nil {
+			continue
+		}
+		ctx, cancel := context.WithTimeout(c.t.Context(), 300*time.Millisecond)
+		meta, err := s.read(ctx, false, func(*ledger.State, *desk) {})
+		cancel()
+		if err != nil {
+			continue
+		}
+		epoch := meta.GetEpoch().String()
+		if other := answered[epoch]; other != "" {
+			c.t.Errorf("%s and %s both answer reads in epoch %s", other, id, epoch)
+		}
+		answered[epoch] = id
 	}
 }
 

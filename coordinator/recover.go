@@ -392,20 +392,29 @@ func settle(staging, like string) error {
 		return err
 	}
 	owner, ok := info.Sys().(*syscall.Stat_t)
-	return filepath.WalkDir(staging, func(path string, _ fs.DirEntry, err error) error {
+	root, err := os.OpenRoot(staging)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	return fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if ok && os.Geteuid() == 0 {
-			if err := os.Lchown(path, int(owner.Uid), int(owner.Gid)); err != nil { //nolint:gosec // nobody else may write in this folder (mode 0700), and Lchown follows no link
+			if err := root.Lchown(path, int(owner.Uid), int(owner.Gid)); err != nil {
 				return err
 			}
 		}
-		return syncDir(path)
+		f, err := root.Open(path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(f.Sync(), f.Close())
 	})
 }
 
-// syncDir waits until a folder, or a file, is on the disk.
+// syncDir waits until what a folder lists is on the disk.
 func syncDir(path string) error {
 	f, err := os.Open(filepath.Clean(path))
 	if err != nil {

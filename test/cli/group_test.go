@@ -45,8 +45,11 @@ func ended(ts *testscript.TestScript, _ bool, args []string) {
 	if c == nil {
 		ts.Fatalf("no process %s", args[0])
 	}
-	done := make(chan error, 1)
-	go func() { done <- c.Wait() }()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = c.Wait() // how it ended shows in its log
+	}()
 	select {
 	case <-done:
 		delete(labOf(ts).running, args[0])
