@@ -1,6 +1,7 @@
-// Package consensus hosts a replicated state machine on one, three or five
-// servers: it keeps the log, elects the leader and hands every committed entry
-// to the machine, on every server in the same order.
+// Package consensus hosts a replicated state machine on a few servers: it keeps
+// the log, elects the leader and hands every committed entry to the machine, on
+// every server in the same order. Servers are added, get a vote and are removed
+// while it runs.
 //
 // The one idea: a leader is only as good as its disk. raft elects by heartbeats,
 // which never touch the disk; so every write of the log has a deadline, and one
@@ -14,13 +15,18 @@
 //     unknown. It never says done of what was not committed.
 //   - Leadership is told only after everything committed before has been
 //     applied here, with the term, so that a fast loss and return is seen as one.
-//   - Checksums over the log are compared with the leader's; a difference ends
-//     the process.
-//   - A directory serves one server of one group: a changed list of servers, a
-//     foreign directory or a second process is refused and nothing is written.
+//   - The log is read whole before anything is made of it, and every entry
+//     carries a sum: one that is not what was written ends the process with its
+//     name. Checksums over ranges are compared with the leader's besides.
+//   - No change of the servers leaves a group without a healthy majority, and a
+//     server votes only when it has been healthy for a while.
+//   - A directory serves one server of one group, and a server hears only those
+//     whose logs have the same origin: a foreign directory, a second process, a
+//     group that was given up for lost have no say, and nothing is written.
 //
 // It never decides anything about watts, never changes the servers of a group by
-// itself, and never starts a group anew over a log that exists.
+// itself, and never starts a group anew over a log that exists: Plant and Recover
+// do, for a stopped server, when an operator says so.
 package consensus
 
 import (
@@ -34,7 +40,7 @@ import (
 // an election follows in the background.
 //
 // Errors that an operator can mend are *cli.Error and wrap ErrConfig,
-// ErrServersChanged, ErrForeignLog or ErrInUse.
+// ErrServersChanged, ErrForeignLog, ErrInUse or ErrCorrupt.
 func Open(cfg Config, m Machine) (*Group, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {

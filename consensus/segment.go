@@ -1,13 +1,17 @@
 package consensus
 
 import (
+	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // raft-wal's files, as their package segment documents them: a header, then
@@ -36,7 +40,7 @@ func checkSegments(dir string) error {
 		return fmt.Errorf("consensus: list the log in %s: %w", dir, err)
 	}
 	for _, path := range files {
-		data, err := os.ReadFile(filepath.Clean(path))
+		data, err := readUsed(path)
 		if err != nil {
 			return fmt.Errorf("consensus: read the log: %w", err)
 		}
@@ -55,8 +59,8 @@ func checkSegments(dir string) error {
 // checkSegment reads one file. Where it is not sound, entries tells how many
 // come before the damage.
 func checkSegment(data []byte) (entries uint64, ok bool) {
-	if len(data) < walHeader || allZero(data) {
-		return 0, true
+	if len(data) < walHeader {
+		return 0, true // nothing was ever committed to it
 	}
 	at, batch, found := walHeader, 0, uint64(0)
 	for at+walFrame <= len(data) {
@@ -100,11 +104,42 @@ func goodBatch(data []byte) bool {
 
 func crc(data []byte) uint32 { return crc32.Checksum(data, crc32.MakeTable(crc32.Castagnoli)) }
 
-func allZero(data []byte) bool {
-	for _, b := range data {
-		if b != 0 {
-			return false
+// readUsed reads a file up to its last data: raft-wal reserves whole files, and
+// most of the newest is a hole.
+func readUsed(path string) ([]byte, error) {
+	f, err := os.Open(filepath.Clean(path))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	end := int64(0)
+	for end < info.Size() {
+		data, err := f.Seek(end, unix.SEEK_DATA)
+		if errors.Is(err, unix.ENXIO) {
+			break // nothing but a hole
+		}
+		if err == nil {
+			end, err = f.Seek(data, unix.SEEK_HOLE)
+		}
+		if err != nil {
+			end = info.Size() // a file system that knows no holes
 		}
 	}
-	return true
+	out := make([]byte, end)
+	_, err = f.ReadAt(out, 0)
+	return used(out), err
+}
+
+// used is data without the zeros at its end, up to a block of them.
+func used(data []byte) []byte {
+	const block = 4096
+	zeros := make([]byte, block)
+	for len(data) >= block && bytes.Equal(data[len(data)-block:], zeros) {
+		data = data[:len(data)-block]
+	}
+	return data
 }

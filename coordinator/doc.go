@@ -13,6 +13,10 @@
 // A watt's way through this package: Exchange stream (exchange.go) -> desk ->
 // ledger.Decide -> consensus -> ledger.Apply -> lease on the stream.
 //
+// Which servers belong to the group stands in the ledger too, and the leader makes
+// it so (member.go); a group begins anew from a snapshot or a survivor's log on one
+// stopped server (recover.go).
+//
 // What it never does: act on a report without the log, grant from a state that
 // is not committed, or start a program.
 package coordinator
