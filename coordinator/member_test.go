@@ -7,7 +7,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -492,6 +495,56 @@ func TestHealthItems(t *testing.T) {
 		}
 		if fails := strings.Contains(strings.Join(x.want, " "), "fail"); m.GetHealthy() == fails {
 			t.Errorf("%s: healthy %v", name, m.GetHealthy())
+		}
+	}
+}
+
+// Every refusal about the group has a code, an exit code and a way out.
+func TestMemberRefusalsAreComplete(t *testing.T) {
+	t.Parallel()
+	for _, r := range memberRefusals() {
+		if r.when == nil || r.code == 0 || r.short == "" || r.exit == 0 || r.hint == "" {
+			t.Errorf("rule for %v is not complete: %+v", r.when, r)
+		}
+	}
+}
+
+// A server that has lost its folder takes the log of the group that its fellows
+// lead; it founds none of its own beside it. At the first start there is none.
+func TestNoSecondGroupIsFounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3, 700*units.Watt)
+		fresh := newServer(c.config("c3"), slog.New(slog.DiscardHandler))
+		fresh.peers = wire{c, "c3"}
+		c.isolate("c3")
+		if fresh.foundedElsewhere(t.TempDir()) {
+			t.Error("it knows of a group that it cannot reach")
+		}
+		c.heal("c3")
+		c.leader()
+		empty, used := t.TempDir(), t.TempDir()
+		if err := os.MkdirAll(filepath.Join(used, "log", "x"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if !fresh.foundedElsewhere(empty) || fresh.foundedElsewhere(used) || fresh.foundedElsewhere("") {
+			t.Errorf("with nothing %v, with a log %v", fresh.foundedElsewhere(empty), fresh.foundedElsewhere(used))
+		}
+	})
+}
+
+// Only those that vote count towards what the group tolerates.
+func TestServersLine(t *testing.T) {
+	t.Parallel()
+	m := func(id, role string, voter bool) *headroomv1.Member {
+		return &headroomv1.Member{Id: id, Role: role, Voter: voter}
+	}
+	for want, members := range map[string][]*headroomv1.Member{
+		"(tolerates 1 failure)":  {m("c1", roleLeader, true), m("c2", roleFollower, true), m("c3", roleFollower, true), m("c4", roleAway, false)},
+		"(tolerates 0 failures)": {m("c1", roleLeader, true), m("c2", roleFollower, true), m("c3", roleAway, true), m("c4", roleFollower, false)},
+		"(no majority)":          {m("c1", roleFollower, true), m("c2", roleAway, true), m("c3", roleAway, true), m("c4", roleFollower, false)},
+	} {
+		if got := serversLine(members); !strings.HasSuffix(got, want) {
+			t.Errorf("%q, want %s", got, want)
 		}
 	}
 }

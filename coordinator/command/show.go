@@ -117,14 +117,17 @@ func (o *operator) statusTable(w io.Writer, r *headroomv1.GetStatusResponse) err
 
 func serversLine(members []*headroomv1.Member) string {
 	var parts []string
-	up := 0
+	up, voters := 0, 0
 	for _, m := range members {
 		parts = append(parts, m.GetId()+" "+m.GetRole())
-		if m.GetRole() != "unreachable" {
-			up++
+		if m.GetVoter() {
+			voters++
+			if m.GetRole() != roleAway {
+				up++
+			}
 		}
 	}
-	tolerates := up - (len(members)/2 + 1)
+	tolerates := up - (voters/2 + 1)
 	switch {
 	case tolerates < 0:
 		return strings.Join(parts, ", ") + "   (no majority)"
