@@ -515,7 +515,7 @@ func TestNoSecondGroupIsFounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3, 700*units.Watt)
 		fresh := newServer(c.config("c3"), slog.New(slog.DiscardHandler))
-		fresh.peers = wire{c, "c3"}
+		fresh.peers = rpc.PeersOver(wire{c, "c3"})
 		c.isolate("c3")
 		if fresh.foundedElsewhere(t.TempDir()) {
 			t.Error("it knows of a group that it cannot reach")
@@ -530,21 +530,4 @@ func TestNoSecondGroupIsFounded(t *testing.T) {
 			t.Errorf("with nothing %v, with a log %v", fresh.foundedElsewhere(empty), fresh.foundedElsewhere(used))
 		}
 	})
-}
-
-// Only those that vote count towards what the group tolerates.
-func TestServersLine(t *testing.T) {
-	t.Parallel()
-	m := func(id, role string, voter bool) *headroomv1.Member {
-		return &headroomv1.Member{Id: id, Role: role, Voter: voter}
-	}
-	for want, members := range map[string][]*headroomv1.Member{
-		"(tolerates 1 failure)":  {m("c1", roleLeader, true), m("c2", roleFollower, true), m("c3", roleFollower, true), m("c4", roleAway, false)},
-		"(tolerates 0 failures)": {m("c1", roleLeader, true), m("c2", roleFollower, true), m("c3", roleAway, true), m("c4", roleFollower, false)},
-		"(no majority)":          {m("c1", roleFollower, true), m("c2", roleAway, true), m("c3", roleAway, true), m("c4", roleFollower, false)},
-	} {
-		if got := serversLine(members); !strings.HasSuffix(got, want) {
-			t.Errorf("%q, want %s", got, want)
-		}
-	}
 }

@@ -115,6 +115,9 @@ func (o *operator) statusTable(w io.Writer, r *headroomv1.GetStatusResponse) err
 	return nil
 }
 
+// roleAway is the role of a server that does not answer.
+const roleAway = "unreachable"
+
 func serversLine(members []*headroomv1.Member) string {
 	var parts []string
 	up, voters := 0, 0

@@ -14,6 +14,7 @@ import (
 
 const waitingYAML = `id: %s
 state_dir: %s
+tls: {mode: off}
 servers:
   - {id: %s, rpc: %q, raft: %q}
 join: [%s]

@@ -1,0 +1,25 @@
+package command
+
+import (
+	"strings"
+	"testing"
+
+	headroomv1 "headroom/api/headroom/v1"
+)
+
+// Only those that vote count towards what the group tolerates.
+func TestServersLine(t *testing.T) {
+	t.Parallel()
+	m := func(id, role string, voter bool) *headroomv1.Member {
+		return &headroomv1.Member{Id: id, Role: role, Voter: voter}
+	}
+	for want, members := range map[string][]*headroomv1.Member{
+		"(tolerates 1 failure)":  {m("c1", "leader", true), m("c2", "follower", true), m("c3", "follower", true), m("c4", roleAway, false)},
+		"(tolerates 0 failures)": {m("c1", "leader", true), m("c2", "follower", true), m("c3", roleAway, true), m("c4", "follower", false)},
+		"(no majority)":          {m("c1", "follower", true), m("c2", roleAway, true), m("c3", roleAway, true), m("c4", "follower", false)},
+	} {
+		if got := serversLine(members); !strings.HasSuffix(got, want) {
+			t.Errorf("%q, want %s", got, want)
+		}
+	}
+}
