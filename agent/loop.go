@@ -248,6 +248,7 @@ func (n *node) gather(at lease.Instant) {
 	n.halted += n.sample.Elapsed
 	if !n.machine.halting() { // else the next reading is of this time too
 		n.wall.add(n.wallReading(), n.halted)
+		n.noteOver(now)
 		n.halted = 0
 	}
 	n.demand.Observe(now, capping.Look{

@@ -29,6 +29,36 @@ func (n *node) noteSettle(now time.Duration) {
 	}
 }
 
+// overTolerance is how far above the cap the power may stand without being over it.
+const overTolerance = 0.02
+
+// overCap is the time, and the energy above the cap, that a stretch of time counts as
+// spent over the cap: all of it where the mean stands above the cap by more than
+// overTolerance, nothing otherwise. Unknown power and no cap (0) count nothing.
+func overCap(mean capping.Reading, inForce units.Power, d time.Duration) (time.Duration, units.Energy) {
+	if !mean.Known || inForce <= 0 || d <= 0 || mean.Power.Watts() <= inForce.Watts()*(1+overTolerance) {
+		return 0, 0
+	}
+	return d, (mean.Power - inForce).For(d)
+}
+
+// noteOver counts the time since it was last called. The cap in force is that of the
+// turn before: the one that the power was held by.
+func (n *node) noteOver(now time.Duration) {
+	d := now - n.overAt
+	if n.overAt == 0 {
+		d = 0
+	}
+	n.overAt = now
+	if n.mode != holding {
+		return
+	}
+	mean, known := n.wall.value()
+	over, energy := overCap(capping.Reading{Power: mean, Known: known}, n.caps.now, d)
+	n.counters.overTime += over
+	n.counters.overEnergy += energy
+}
+
 // wallMean is the mean wall power over the last second or so.
 type wallMean struct {
 	slots [8]struct {

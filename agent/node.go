@@ -73,6 +73,7 @@ type node struct {
 	demand   capping.Demand
 	wall     wallMean
 	halted   time.Duration // since wall was last added to
+	overAt   time.Duration // when it was last looked whether power is over the cap
 	busy     float64
 	busyOK   bool
 	knownAt  time.Duration // last known sample

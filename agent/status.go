@@ -97,6 +97,7 @@ func (c counters) wire() *headroomv1.AgentCounters {
 	return &headroomv1.AgentCounters{
 		Renewals: c.renewals, Refusals: c.refusals, Expiries: c.expiries, Steps: c.steps, DeadlineMisses: c.misses,
 		Drifts: c.drifts, WriteErrors: c.writeErrors, ThermalEvents: c.thermalEvents, Sprints: c.sprints,
+		OverCapMs: uint64(c.overTime.Milliseconds()), OverCapUj: uint64(c.overEnergy),
 	}
 }
 

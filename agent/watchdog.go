@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"headroom/lease"
+	"headroom/units"
 )
 
 // The service manager is told how this powerd is: ready once a safe cap is held
@@ -76,6 +77,9 @@ func (n *node) words() string {
 // counters count since powerd started.
 type counters struct {
 	renewals, refusals, expiries, steps, misses, drifts, writeErrors, thermalEvents, sprints uint64
+
+	overTime   time.Duration // see overCap
+	overEnergy units.Energy
 }
 
 // late is how much later than due a turn may come before it counts as missed.

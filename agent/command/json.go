@@ -5,6 +5,7 @@ import (
 
 	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/units"
 )
 
 // agentJSON is `powerd status -o json`: base units, null for unknown. Fields are
@@ -154,6 +155,9 @@ type countersJSON struct {
 	WriteErrors    uint64 `json:"write_errors"`
 	ThermalEvents  uint64 `json:"thermal_events"`
 	Sprints        uint64 `json:"sprints"`
+	// Time above the cap in force by more than 2 %, and the energy above it in that time.
+	OverCapS float64 `json:"over_cap_s"`
+	OverCapJ float64 `json:"over_cap_j"`
 }
 
 func statusJSON(s *headroomv1.GetAgentStatusResponse) agentJSON {
@@ -270,5 +274,6 @@ func jsonCounters(c *headroomv1.AgentCounters) *countersJSON {
 	return &countersJSON{
 		Renewals: c.GetRenewals(), Refusals: c.GetRefusals(), Expiries: c.GetExpiries(), Steps: c.GetSteps(), DeadlineMisses: c.GetDeadlineMisses(),
 		Drifts: c.GetDrifts(), WriteErrors: c.GetWriteErrors(), ThermalEvents: c.GetThermalEvents(), Sprints: c.GetSprints(),
+		OverCapS: float64(c.GetOverCapMs()) / 1e3, OverCapJ: units.Energy(c.GetOverCapUj()).Joules(),
 	}
 }

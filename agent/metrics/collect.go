@@ -160,6 +160,8 @@ func (p *points) counters(c *headroomv1.AgentCounters) {
 	p.add(leaseRenewals, float64(c.GetRenewals()), "ok")
 	p.add(leaseRenewals, float64(c.GetRefusals()), "refused")
 	p.add(leaseExpiries, float64(c.GetExpiries()))
+	p.add(nodeOverTime, milli(int64(c.GetOverCapMs())))
+	p.add(nodeOverEnergy, whole(units.Energy(c.GetOverCapUj())))
 	p.add(controlMisses, float64(c.GetDeadlineMisses()))
 	p.add(sprintsBegun, float64(c.GetSprints()))
 }

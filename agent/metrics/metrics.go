@@ -53,6 +53,8 @@ const (
 	nodeDemand      = "headroom_node_demand_watts"
 	nodeLimited     = "headroom_node_limited_ratio"
 	nodeLimitedBy   = "headroom_node_limited_seconds_total"
+	nodeOverTime    = "headroom_node_over_cap_seconds_total"
+	nodeOverEnergy  = "headroom_node_over_cap_joules_total"
 	nodeState       = "headroom_node_state"
 	nodeRung        = "headroom_node_rung"
 	nodeCutOff      = "headroom_node_cut_off"
@@ -100,6 +102,8 @@ func all() []metric {
 		{nodeDemand, gauge, "What the node could use if it were not held, at the wall, rounded to 0.1 W.", nil},
 		{nodeLimited, gauge, "Part of the last minute in which the node was held back.", nil},
 		{nodeLimitedBy, counter, "Time in which the node was held back, by what did it.", []label{{"by", words(limiters())}}},
+		{nodeOverTime, counter, "Time in which the measured power, as a mean over 1 s, stood above the cap in force by more than 2 %; time of unknown power counts neither way.", nil},
+		{nodeOverEnergy, counter, "Energy drawn above the cap in that time; whole joules.", nil},
 		{nodeState, gauge, "1 for what the node does with its cap, 0 for the others.", []label{{"state", words(nodeStates())}}},
 		{nodeRung, gauge, "1 for the rung of the ladder on which the node stands, 0 for the others.", []label{{"rung", words(rungs())}}},
 		{nodeCutOff, gauge, "1 while no link that leads to a coordinator is up.", nil},

@@ -65,7 +65,7 @@ func fullStatus() *headroomv1.GetAgentStatusResponse {
 		},
 		Sprint:   &headroomv1.SprintStatus{Id: "s-17", CapUw: 220_000_000, BaseUw: 190_000_000, RemainingMs: 8200, EscrowUj: 600_000_000, SpentUj: new(int64(140_000_000))},
 		Slices:   []*headroomv1.SliceStatus{{Slice: "batch.slice", RequestedCpus: new(2.5), WrittenCpus: new(2.5), EffectiveCpus: new(2.5)}},
-		Counters: &headroomv1.AgentCounters{Renewals: 90210, Refusals: 1, Expiries: 2, Steps: 4, DeadlineMisses: 3, Drifts: 5, WriteErrors: 6, ThermalEvents: 7, Sprints: 8},
+		Counters: &headroomv1.AgentCounters{Renewals: 90210, Refusals: 1, Expiries: 2, Steps: 4, DeadlineMisses: 3, Drifts: 5, WriteErrors: 6, ThermalEvents: 7, Sprints: 8, OverCapMs: 1250, OverCapUj: 7_900_000},
 	}
 }
 
@@ -175,7 +175,7 @@ func TestContract(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		zoneEnergy: "zone socket", zonePower: "zone socket", zoneLimit: "zone constraint stage", zoneDrift: "zone", zoneWriteErrors: "zone reason",
-		nodePower: "source", nodeCap: "", nodeFailSafe: "", nodeLimitedBy: "by", leaseRemaining: "", leaseRenewals: "result", leaseExpiries: "",
+		nodePower: "source", nodeCap: "", nodeFailSafe: "", nodeLimitedBy: "by", nodeOverTime: "", nodeOverEnergy: "", leaseRemaining: "", leaseRenewals: "result", leaseExpiries: "",
 		controlStep: "", controlMisses: "", controlSettle: "", sensorAge: "source", sensorApart: "a b", cpuFreq: "policy", cpuThrottled: "kind",
 		sprintEscrow: "", healthShown: "code severity",
 	} {
@@ -257,6 +257,8 @@ func TestWhatWentWrongIsToldByControl(t *testing.T) {
 		healthShown + "{code=bios-lock,severity=warn}":        0,
 		cpuThrottled + "{kind=core}":                          5,
 		nodeLimitedBy + "{by=cap}":                            1.5,
+		nodeOverTime + "{}":                                   1.25,
+		nodeOverEnergy + "{}":                                 7,
 		nodePower + "{source=rapl}":                           130.1,
 	}
 	for point, v := range want {

@@ -990,8 +990,12 @@ type AgentCounters struct {
 	WriteErrors    uint64                 `protobuf:"varint,7,opt,name=write_errors,json=writeErrors,proto3" json:"write_errors,omitempty"`
 	ThermalEvents  uint64                 `protobuf:"varint,8,opt,name=thermal_events,json=thermalEvents,proto3" json:"thermal_events,omitempty"`
 	Sprints        uint64                 `protobuf:"varint,9,opt,name=sprints,proto3" json:"sprints,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Time in which the measured power stood above the cap in force by more than 2 %,
+	// milliseconds, and the energy drawn above the cap in that time, microjoules.
+	OverCapMs     uint64 `protobuf:"varint,10,opt,name=over_cap_ms,json=overCapMs,proto3" json:"over_cap_ms,omitempty"`
+	OverCapUj     uint64 `protobuf:"varint,11,opt,name=over_cap_uj,json=overCapUj,proto3" json:"over_cap_uj,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *AgentCounters) Reset() {
@@ -1083,6 +1087,20 @@ func (x *AgentCounters) GetThermalEvents() uint64 {
 func (x *AgentCounters) GetSprints() uint64 {
 	if x != nil {
 		return x.Sprints
+	}
+	return 0
+}
+
+func (x *AgentCounters) GetOverCapMs() uint64 {
+	if x != nil {
+		return x.OverCapMs
+	}
+	return 0
+}
+
+func (x *AgentCounters) GetOverCapUj() uint64 {
+	if x != nil {
+		return x.OverCapUj
 	}
 	return 0
 }
@@ -1824,7 +1842,7 @@ const file_headroom_v1_agent_proto_rawDesc = "" +
 	"\fremaining_ms\x18\x03 \x01(\x03R\vremainingMs\x12+\n" +
 	"\x06change\x18\x04 \x01(\v2\x13.headroom.v1.ChangeR\x06changeB\t\n" +
 	"\a_cap_uwB\x0e\n" +
-	"\f_ceiling_khz\"\x9e\x02\n" +
+	"\f_ceiling_khz\"\xde\x02\n" +
 	"\rAgentCounters\x12\x1a\n" +
 	"\brenewals\x18\x01 \x01(\x04R\brenewals\x12\x1a\n" +
 	"\brefusals\x18\x02 \x01(\x04R\brefusals\x12\x1a\n" +
@@ -1834,7 +1852,10 @@ const file_headroom_v1_agent_proto_rawDesc = "" +
 	"\x06drifts\x18\x06 \x01(\x04R\x06drifts\x12!\n" +
 	"\fwrite_errors\x18\a \x01(\x04R\vwriteErrors\x12%\n" +
 	"\x0ethermal_events\x18\b \x01(\x04R\rthermalEvents\x12\x18\n" +
-	"\asprints\x18\t \x01(\x04R\asprints\"{\n" +
+	"\asprints\x18\t \x01(\x04R\asprints\x12\x1e\n" +
+	"\vover_cap_ms\x18\n" +
+	" \x01(\x04R\toverCapMs\x12\x1e\n" +
+	"\vover_cap_uj\x18\v \x01(\x04R\toverCapUj\"{\n" +
 	"\x14SetLocalLimitRequest\x12\x15\n" +
 	"\x06cap_uw\x18\x01 \x01(\x03R\x05capUw\x12\x1f\n" +
 	"\vduration_ms\x18\x02 \x01(\x03R\n" +
