@@ -26,7 +26,7 @@ type Config struct {
 	Root string `yaml:"root"`
 	// StateDir holds the journal and what else outlives the process.
 	StateDir string `yaml:"state_dir"`
-	// Enforce false: observe only, never write.
+	// Enforce false: observe only: decide and show what would be written, never write.
 	Enforce bool `yaml:"enforce"`
 	// Power of the node, all but Other at the wall.
 	Power PowerConfig `yaml:"power"`
@@ -222,7 +222,7 @@ node: n01                             # unique in the cluster
 domain: rack/r1                       # the domain whose budget it draws from
 root: /                               # where sys, proc and etc are looked for
 state_dir: /var/lib/headroom/powerd   # saved originals, highest stamp, socket
-enforce: false                        # true: hold caps; false: observe only, charged its rated watts
+enforce: false                        # true: hold caps; false: observe only: show what would be written, charged its rated watts
 
 power:
   rated: 250W                         # draw with no cap at all, at the wall

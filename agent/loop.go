@@ -269,7 +269,12 @@ func (n *node) limited() bool {
 
 // decide finds the cap in force and turns it into limits.
 func (n *node) decide(now lease.Instant) {
-	if n.mode != holding {
+	switch {
+	case n.mode == holding:
+	case n.shadows():
+		n.shadow(now)
+		return
+	default:
 		return
 	}
 	n.decideCap(now)
@@ -279,7 +284,7 @@ func (n *node) decide(now lease.Instant) {
 		f.step(capping.FreqSample{Sample: n.sample, Busy: n.busy, BusyKnown: n.busyOK}, n.caps.now, n.blind(), n.lawCfg)
 	} else {
 		n.act, n.law = capping.Step(now.Boot, n.sample, n.caps.now, n.law, n.lawCfg)
-		n.parts = n.machine.share(n.act, n.parts)
+		n.parts = n.machine.share(n.act, n.parts, (*socket).held)
 	}
 	if f != nil && f.hands != nil {
 		f.request(onFreq, n.caps.ceiling.at(now.Boot))

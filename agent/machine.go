@@ -342,13 +342,16 @@ func (m *machine) unmeasured() []string {
 	return names
 }
 
-// share splits what the law wants between the packages.
-func (m *machine) share(act capping.Actions, parts []capping.Socket) []capping.Socket {
+// held is the long-term limit that was written.
+func (s *socket) held() units.Power { return s.written.long }
+
+// share splits what the law wants between the packages, which stand at limit now.
+func (m *machine) share(act capping.Actions, parts []capping.Socket, limit func(*socket) units.Power) []capping.Socket {
 	parts = parts[:0]
 	for _, s := range m.sockets {
 		top, _ := s.max()
 		parts = append(parts, capping.Socket{
-			Power: capping.Reading{Power: s.smooth, Known: s.smooth > 0}, Limit: s.written.long, Max: top,
+			Power: capping.Reading{Power: s.smooth, Known: s.smooth > 0}, Limit: limit(s), Max: top,
 		})
 	}
 	for i, long := range capping.Share(act.Long, parts) {

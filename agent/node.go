@@ -26,7 +26,7 @@ import (
 type mode int
 
 const (
-	observing mode = iota // never writes: enforce is false, or nothing to write to
+	observing mode = iota // never writes: enforce is false (see shadows), or nothing to write to
 	holding               // holds its cap
 	released              // the originals are back
 )

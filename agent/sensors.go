@@ -131,6 +131,9 @@ func (n *node) policies() []*headroomv1.PolicyStatus {
 	rows := make([]*headroomv1.PolicyStatus, 0, len(f.set.Policies()))
 	for _, p := range f.set.Policies() {
 		row := f.policyRow(p)
+		if n.shadows() && n.machine.ladder.Use == capping.RungFreq {
+			row.RequestedKhz = khz(f.requested[p.Name])
+		}
 		n.preferenceRow(row, p)
 		rows = append(rows, row)
 	}

@@ -145,6 +145,9 @@ func (n *node) socketRow(row *headroomv1.ZoneStatus, s *socket) {
 	if s.limiter != nil && s.limiter.Lock() == rapl.Locked {
 		row.State = "locked"
 	}
+	if n.shadows() && n.machine.onRAPL() && s.requested.long > 0 {
+		row.RequestedUw = new(int64(s.requested.long))
+	}
 	if s.limiter == nil || n.mode != holding || !n.machine.onRAPL() {
 		return
 	}

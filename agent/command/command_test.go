@@ -383,3 +383,21 @@ func FuzzMachineFiles(f *testing.F) {
 		}
 	})
 }
+
+// A node that only observes shows what it would write apart from what it wrote, which
+// is nothing.
+func TestZonesOfANodeThatObserves(t *testing.T) {
+	t.Parallel()
+	s := &headroomv1.GetAgentStatusResponse{Zones: []*headroomv1.ZoneStatus{{
+		Zone: "package-0", Kind: "package", RequestedUw: new(int64(57_500_000)), EffectiveUw: new(int64(185_000_000)), State: "read-only",
+	}}}
+	data, err := json.Marshal(list("ZoneList", zoneRows(site{status: s}, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"requested_w":57.5`, `"written_w":null`, `"effective_w":185`} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("%s lacks %s", data, want)
+		}
+	}
+}
