@@ -40,6 +40,8 @@ type Config struct {
 	Gossip GossipConfig `yaml:"gossip"`
 	// RAPL says where package power comes from and is limited.
 	RAPL RAPLConfig `yaml:"rapl"`
+	// Controls says which of the controls found may be written.
+	Controls ControlsConfig `yaml:"controls"`
 	// Rivals says what to do about other programs that write this node's controls:
 	// fight, tolerate or yield.
 	Rivals string `yaml:"rivals"`
@@ -249,6 +251,9 @@ gossip:
 # What the node is measured and held with: the first rung of the ladder that works.
 rapl:
   source: auto                        # auto (the kernel's powercap tree), powercap, msr (by registers), off
+controls:                             # which controls may be written: package-0 (or rapl), policy0 (cpufreq), slice:NAME (bandwidth), epp, turbo, bmc
+  allow: []                           # patterns, e.g. ["package-*"]; empty: all
+  deny: []                            # patterns of what is never written, e.g. ["epp", "bmc"]; a rung with one of them is not used
 rivals: tolerate                      # other writers: fight (write again at once), tolerate (at most once in 10 s), yield
 ipmi:
   mode: auto                          # off, auto (in-band where /dev/ipmi0 is), in-band, lan
@@ -360,6 +365,9 @@ func (c *Config) validateDevices() error {
 		}
 	}
 	if err := c.Frequency.validate(); err != nil {
+		return err
+	}
+	if err := c.Controls.validate(); err != nil {
 		return err
 	}
 	return c.validateIPMI()

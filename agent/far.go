@@ -90,10 +90,10 @@ func (n *node) startFar(ctx context.Context) {
 	n.far = f
 	var running sync.WaitGroup
 	running.Go(func() { f.keepRivals(ctx) })
-	if len(n.cfg.Bandwidth.Slices) > 0 {
-		running.Go(func() { f.keepSlices(ctx, n.cfg.Bandwidth.Slices) })
+	if names := n.cfg.AllowedSlices(); len(names) > 0 {
+		running.Go(func() { f.keepSlices(ctx, names) })
 	}
-	if meter := n.bmc.meter; meter != nil && n.cfg.IPMI.Limit {
+	if meter := n.bmc.meter; meter != nil && n.cfg.keepsLimit() {
 		running.Go(func() { f.keepLimit(ctx, meter) })
 	}
 	n.servers.Go(func() {

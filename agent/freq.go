@@ -46,6 +46,10 @@ func (m *machine) openFreq(cfg Config, enforce bool) {
 		m.freqInfo.State, m.freqInfo.Text = capping.RungOff, "cpufreq is false in powerd.yaml"
 		return
 	}
+	if why := cfg.Controls.DeniedFreq(set.Policies()); why != "" {
+		m.freqInfo.State, m.freqInfo.Text = capping.RungOff, why
+		return
+	}
 	m.freqInfo.State = capping.RungReady
 	if open := m.freq.unbounded(m.root); open > 0 {
 		m.freqInfo.State = capping.RungRefused
@@ -57,7 +61,14 @@ func (m *machine) openFreq(cfg Config, enforce bool) {
 	}
 	if m.freq.hands, err = set.Ceilings(); err != nil {
 		m.freqInfo.State, m.freqInfo.Text = capping.RungRefused, err.Error()
+		return
 	}
+	m.freq.hands.Leave(func(p *dvfs.Policy) error { // one that comes later: the others hold, and what it may draw is charged
+		if why := cfg.Controls.Denied(PolicyNames(p)); why != "" {
+			return deniedError{why}
+		}
+		return nil
+	})
 }
 
 // onlineFile lists the CPUs that are online, as ranges: "0-3,6".

@@ -230,9 +230,9 @@ func (n *node) stale(k kind) bool {
 	case powerControl, windowControl, switchControl:
 		return !n.machine.onRAPL()
 	case preferenceControl:
-		return n.cfg.Enforce && !n.cfg.Frequency.prefers()
+		return n.cfg.Enforce && (!n.cfg.Frequency.prefers() || n.cfg.Controls.Denied([]string{eppName}) != "")
 	case noTurboControl, boostControl:
-		return n.cfg.Enforce && !n.cfg.Frequency.switches()
+		return n.cfg.Enforce && (!n.cfg.Frequency.switches() || n.cfg.Controls.Denied([]string{turboName}) != "")
 	case bandwidthControl, bmcControl:
 	}
 	return false

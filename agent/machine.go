@@ -76,7 +76,7 @@ func openMachine(root *os.Root, cfg Config, open func(*os.Root) (*rapl.Tree, err
 	if fs, err := procfs.NewFS(cfg.Root + "/proc"); err == nil {
 		m.proc = &fs
 	}
-	if err := m.openRAPL(open, enforce); err != nil {
+	if err := m.openRAPL(cfg.Controls, open, enforce); err != nil {
 		return nil, err
 	}
 	m.openFreq(cfg, enforce)
@@ -102,7 +102,7 @@ func treeOpener(source string) func(*os.Root) (*rapl.Tree, error) {
 }
 
 // openRAPL finds packages and memory, and the hands on the packages' limits.
-func (m *machine) openRAPL(open func(*os.Root) (*rapl.Tree, error), enforce bool) error {
+func (m *machine) openRAPL(controls ControlsConfig, open func(*os.Root) (*rapl.Tree, error), enforce bool) error {
 	m.raplInfo = capping.RungInfo{Rung: capping.RungRAPL, State: capping.RungMissing}
 	if open == nil {
 		m.raplInfo.State, m.raplInfo.Text = capping.RungOff, "rapl.source is off"
@@ -119,7 +119,10 @@ func (m *machine) openRAPL(open func(*os.Root) (*rapl.Tree, error), enforce bool
 	m.tree = tree
 	m.raplInfo.State = capping.RungReady
 	for _, z := range tree.OfKind(rapl.Package) {
-		m.addSocket(z, enforce)
+		m.addSocket(z, enforce && controls.Denied(PackageNames(z)) == "")
+	}
+	if why := controls.DeniedRAPL(tree.OfKind(rapl.Package)); why != "" && m.raplInfo.State != capping.RungMissing {
+		m.raplInfo.State, m.raplInfo.Text = capping.RungOff, why
 	}
 	if len(m.sockets) == 0 {
 		m.raplInfo.State, m.raplInfo.Text = capping.RungMissing, "no package zone"

@@ -55,6 +55,11 @@ func stillLab(t *testing.T, shapeName string) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return stillShape(t, shape)
+}
+
+func stillShape(t *testing.T, shape kernel.Shape) *lab {
+	t.Helper()
 	dir := t.TempDir()
 	node, err := emulator.NewNodeWith(dir, emulator.NodeOptions{Shape: shape})
 	if err != nil {

@@ -58,6 +58,8 @@ func (n *node) bandwidthInfo() capping.RungInfo {
 	b := &n.slices
 	switch {
 	case len(n.cfg.Bandwidth.Slices) == 0:
+	case len(n.cfg.AllowedSlices()) == 0:
+		info.Text = n.cfg.Controls.Denied(SliceNames(n.cfg.Bandwidth.Slices[0]))
 	case !b.told:
 		info.State, info.Text = capping.RungMissing, "systemd has not answered yet"
 	case len(b.slices) == 0:

@@ -22,6 +22,7 @@ import (
 type tuning struct {
 	knobs  []*knob          // the turbo switch first
 	closed map[string]error // why a policy, or "" for the machine, has no knob
+	noEPP  error            // why no preference may be written
 	turbo  *dvfs.Turbo
 	hands  []io.Closer
 
@@ -77,7 +78,15 @@ func (m *machine) openTuning(cfg Config) {
 		return
 	}
 	m.tuning = &tuning{closed: map[string]error{}}
-	if cfg.Frequency.switches() {
+	if why := cfg.Controls.Denied([]string{eppName}); why != "" {
+		m.tuning.noEPP = deniedError{why}
+	}
+	why := cfg.Controls.Denied([]string{turboName})
+	switch {
+	case !cfg.Frequency.switches():
+	case why != "":
+		m.tuning.closed[""] = deniedError{why}
+	default:
 		m.openTurbo(cfg.Frequency)
 	}
 	m.followPolicies(cfg.Frequency)
@@ -126,6 +135,10 @@ func (m *machine) followPolicies(cfg FrequencyConfig) {
 	}
 	for _, p := range m.freq.set.Policies() {
 		if slices.ContainsFunc(t.knobs, func(k *knob) bool { return k.policy == p }) {
+			continue
+		}
+		if t.noEPP != nil {
+			t.closed[p.Name] = t.noEPP
 			continue
 		}
 		hand, err := p.Preference()
@@ -401,7 +414,10 @@ func few(texts []string) string {
 
 // closedAs is the state of a knob that could not be opened.
 func closedAs(err error) string {
+	var denied deniedError
 	switch {
+	case errors.As(err, &denied):
+		return knobLeft
 	case errors.Is(err, dvfs.ErrNoPreference), errors.Is(err, dvfs.ErrNoTurbo):
 		return knobAbsent
 	case errors.Is(err, dvfs.ErrOffline):

@@ -223,7 +223,7 @@ const (
 // backstop keeps the BMC's own limit a little above the cap.
 func (n *node) backstop(now time.Duration) {
 	b := &n.bmc
-	if !n.cfg.IPMI.Limit || n.mode != holding || !b.limitKnown {
+	if !n.cfg.keepsLimit() || n.mode != holding || !b.limitKnown {
 		return
 	}
 	want := units.FromWatts(n.caps.now.Watts() * backstopAbove)
@@ -274,6 +274,8 @@ func (n *node) limitInfo() capping.RungInfo {
 	switch {
 	case !n.cfg.IPMI.Limit:
 		info.State, info.Text = capping.RungOff, "ipmi.limit is false"
+	case !n.cfg.keepsLimit():
+		info.State, info.Text = capping.RungOff, n.cfg.Controls.Denied([]string{bmcName})
 	case b.limitErr != nil:
 		info.State, info.Text = capping.RungRefused, b.limitErr.Error()
 	case b.limitKnown && b.limit.Active:

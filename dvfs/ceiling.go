@@ -41,6 +41,19 @@ func (c *Ceiling) Policy() *Policy { return c.policy }
 // Control is the file behind the ceiling, for saving and putting back.
 func (c *Ceiling) Control() *sysfs.Control { return c.control }
 
+// Leave has policies that a later Refresh adds left alone where why gives a reason:
+// Set fails for them with it, writes nothing, and goes on. Those open by now stay.
+func (c *Ceilings) Leave(why func(p *Policy) error) { c.leave = why }
+
+func (c *Ceilings) open(p *Policy) (*Ceiling, error) {
+	if c.leave != nil {
+		if err := c.leave(p); err != nil {
+			return nil, err
+		}
+	}
+	return p.Ceiling()
+}
+
 // Knobs are the controls that Set may write, in the order in which they are to be
 // put back: the ceiling first, as kernels may refuse a floor above it.
 func (c *Ceiling) Knobs() []Knob {
@@ -230,8 +243,9 @@ type reached struct {
 
 // Ceilings is the hand on all policies of a Set. It is for one goroutine.
 type Ceilings struct {
-	set *Set
-	all []*reached
+	set   *Set
+	all   []*reached
+	leave func(p *Policy) error // nil: none is left alone
 }
 
 // Ceilings opens the ceilings of all policies. A policy whose ceiling cannot be
@@ -264,7 +278,7 @@ func (c *Ceilings) follow() {
 			r = &reached{policy: p}
 		}
 		if r.ceiling == nil {
-			r.ceiling, r.failed = p.Ceiling()
+			r.ceiling, r.failed = c.open(p)
 		}
 		c.all = append(c.all, r)
 	}

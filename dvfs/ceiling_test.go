@@ -7,6 +7,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -239,6 +240,44 @@ func TestRefreshFollowsTheMachine(t *testing.T) {
 	}
 	r := c.Set(2500 * mhz)
 	if !r.Held() || r[0].Effective != 2200*mhz || r[1].Effective != 2500*mhz {
+		t.Errorf("%+v", r)
+	}
+}
+
+// A policy that comes later and is to be left alone is not written, and that is said;
+// the others are held.
+func TestLeaveKeepsFromWhatComesLater(t *testing.T) {
+	t.Parallel()
+	root := fixture(t, "cppc_cpufreq", nil)
+	set, err := Open(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = set.Close() })
+	c := hands(t, set)
+	notMine := errors.New("not mine")
+	c.Leave(func(p *Policy) error {
+		if p.Name == "policy4" {
+			return notMine
+		}
+		return nil
+	})
+	at := filepath.Join(root.Name(), cpufreqDir, "policy4")
+	for file, text := range map[string]string{
+		"scaling_driver": "cppc_cpufreq", "cpuinfo_min_freq": "1000000", "cpuinfo_max_freq": "2600000",
+		"scaling_min_freq": "1000000", "scaling_max_freq": "2600000", "affected_cpus": "4 5",
+	} {
+		put(t, filepath.Join(at, file), text)
+	}
+	if _, err := set.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	r := c.Set(1500 * mhz)
+	stands, err := os.ReadFile(filepath.Join(at, "scaling_max_freq"))
+	if err != nil || strings.TrimSpace(string(stands)) != "2600000" || len(c.Knobs()) != 2 {
+		t.Errorf("it holds %q, %v, and %d knobs may be written", stands, err, len(c.Knobs()))
+	}
+	if !errors.Is(r.Err(), notMine) || r.Held() || r[0].State != Held {
 		t.Errorf("%+v", r)
 	}
 }

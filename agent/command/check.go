@@ -64,7 +64,7 @@ func checkAll(ctx context.Context, p *place, probe bool) []finding {
 	if err != nil {
 		return append(found, finding{"kernel", checkFail, err.Error(), "--root must name a directory that holds sys, proc and etc; on a real machine it is /"})
 	}
-	found = append(found, checkKernel(o), checkPermission(s, o), checkLock(s, o, probe), checkRivals(s), checkSensor(ctx, s, o), checkLadder(s, o), checkClock(s))
+	found = append(found, checkKernel(o), checkPermission(s, o), checkLock(s, o, probe), checkRivals(s), checkSensor(ctx, s, o), checkLadder(s, o), checkControls(s, o), checkClock(s))
 	found = append(found, checkStateDir(s))
 	found = append(found, checkLeader(ctx, s)...)
 	_ = o.close()

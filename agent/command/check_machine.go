@@ -145,6 +145,9 @@ func probeLimits(s site, o *own) finding {
 	if s.cfg == nil {
 		return finding{"bios-lock", checkWarn, "not probed: no configuration, so no state directory to save the limits in", "give --config"}
 	}
+	if why := s.cfg.Controls.DeniedRAPL(o.packages()); why != "" {
+		return finding{"bios-lock", checkWarn, "not probed: " + why, "a probe writes the limits; allow them in controls: of powerd.yaml for that"}
+	}
 	err := agent.Probe(s.stateDir, o.packages())
 	if e, ok := errors.AsType[*cli.Error](err); ok {
 		return finding{"bios-lock", checkWarn, e.Message, e.Hint}
@@ -265,22 +268,65 @@ func checkLadder(s site, o *own) finding {
 			limits++
 		}
 	}
-	if limits > 0 && limits == len(o.packages()) {
+	controls := agent.ControlsConfig{}
+	if s.cfg != nil {
+		controls = s.cfg.Controls
+	}
+	if limits > 0 && limits == len(o.packages()) && controls.DeniedRAPL(o.packages()) == "" {
 		return finding{"ladder", checkOK, "rapl: limits of " + plural(limits, "package", "packages"), ""}
 	}
 	set, err := dvfs.Open(o.root)
 	if err == nil {
 		defer func() { _ = set.Close() }()
-		return finding{"ladder", checkOK, fmt.Sprintf("cpufreq: %s of %s; no package limits", plural(len(set.Policies()), "policy", "policies"), set.Policies()[0].Driver), ""}
+		if controls.DeniedFreq(set.Policies()) == "" {
+			return finding{"ladder", checkOK, fmt.Sprintf("cpufreq: %s of %s; no package limits", plural(len(set.Policies()), "policy", "policies"), set.Policies()[0].Driver), ""}
+		}
 	}
-	if s.cfg != nil && len(s.cfg.Bandwidth.Slices) > 0 {
-		return finding{"ladder", checkWarn, "CPU bandwidth of " + strings.Join(s.cfg.Bandwidth.Slices, ", ") + " alone", "no package limits and no cpufreq here"}
+	if s.cfg != nil && len(s.cfg.AllowedSlices()) > 0 {
+		return finding{"ladder", checkWarn, "CPU bandwidth of " + strings.Join(s.cfg.AllowedSlices(), ", ") + " alone", "no package limits and no cpufreq here"}
 	}
 	return finding{
-		"ladder", enforced(s), "nothing to hold a cap with: no package limits, no cpufreq, no slices",
+		"ladder", enforced(s), "nothing to hold a cap with: no package limits, no cpufreq, no slices" + deniedWords(controls),
 		"the node is charged its rated watts; name slices in bandwidth.slices, or set enforce: false if that is meant",
 	}
 }
+
+// deniedWords says that it may be the configuration that keeps rungs from being used.
+func deniedWords(c agent.ControlsConfig) string {
+	if len(c.Allow)+len(c.Deny) == 0 {
+		return ""
+	}
+	return " that controls: in powerd.yaml lets it write"
+}
+
+// checkControls looks what the configuration keeps powerd from writing, and whether
+// each of its patterns means anything here.
+func checkControls(s site, o *own) finding {
+	switch {
+	case s.cfg == nil:
+		return finding{"controls", checkOK, "no configuration: all may be written", ""}
+	case len(s.cfg.Controls.Allow)+len(s.cfg.Controls.Deny) == 0:
+		return finding{"controls", checkOK, "all may be written", ""}
+	}
+	lost, err := agent.UnmatchedControls(*s.cfg)
+	switch {
+	case err != nil:
+		return finding{"controls", checkWarn, err.Error(), "--root must name a directory that holds sys, proc and etc"}
+	case len(lost) > 0:
+		return finding{"controls", checkWarn, strings.Join(lost, ", ") + unmatchedWords, unmatchedHint}
+	}
+	text := "every pattern matches"
+	if why := s.cfg.Controls.DeniedRAPL(o.packages()); why != "" {
+		text += "; package limits are not used (" + why + ")"
+	}
+	return finding{"controls", checkOK, text, ""}
+}
+
+// What is said about a pattern that matches nothing.
+const (
+	unmatchedWords = " matches no control of this machine"
+	unmatchedHint  = "names are those of powerd zone list and powerd freq list, slice:NAME of bandwidth.slices, and rapl, cpufreq, bandwidth, epp, turbo, bmc"
+)
 
 // enforced is a failure where a cap is to be held, and a warning elsewhere.
 func enforced(s site) string { return failUnless(s.cfg == nil || !s.cfg.Enforce) }

@@ -2,6 +2,7 @@ package command
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -31,10 +32,19 @@ func newConfigCheckCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			v := configJSON{Kind: "ConfigCheck", API: "v1", File: p.config, Node: cfg.Node, Domain: cfg.Domain, OK: true}
+			v := configJSON{Kind: "ConfigCheck", API: "v1", File: p.config, Node: cfg.Node, Domain: cfg.Domain, OK: true, Warnings: []string{}}
+			if lost, err := agent.UnmatchedControls(cfg); err == nil { // a root that is not here says nothing about the file
+				for _, pattern := range lost {
+					v.Warnings = append(v.Warnings, pattern+unmatchedWords)
+				}
+			}
 			return pr.print(cmd, v, func(w io.Writer) error {
 				_, err := fmt.Fprintf(w, "ok  %s: node %s in %s, fail-safe cap %s of at most %s\n",
 					p.config, cfg.Node, cfg.Domain, cli.Watts(cfg.Power.FailSafe), cli.Watts(cfg.Power.Max))
+				for _, warning := range v.Warnings {
+					_, more := fmt.Fprintf(w, "warn  %s\n      hint: %s\n", warning, unmatchedHint)
+					err = errors.Join(err, more)
+				}
 				return err
 			})
 		},
@@ -52,6 +62,8 @@ type configJSON struct {
 	Node   string `json:"node"`
 	Domain string `json:"domain"`
 	OK     bool   `json:"ok"`
+	// Warnings are about what the file says and the machine does not have.
+	Warnings []string `json:"warnings"`
 }
 
 func newConfigShowCommand() *cobra.Command {

@@ -1,0 +1,208 @@
+// Claims: a control that the configuration denies is never written nor journalled, on
+// whichever rung; the rung that it takes away falls to the next, and a node with none
+// left is uncontrolled and says so; a pattern that matches nothing is found.
+package agent
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/capping"
+	"headroom/ipmi"
+	"headroom/lease"
+	"headroom/units"
+)
+
+func TestDenied(t *testing.T) {
+	t.Parallel()
+	names := []string{"package-1", rungRAPL}
+	for _, c := range []struct {
+		allow, deny []string
+		denied      bool
+	}{
+		{nil, nil, false},
+		{nil, []string{"package-0"}, false},
+		{nil, []string{"package-*"}, true},
+		{nil, []string{"package-?"}, true},
+		{nil, []string{"rapl"}, true},
+		{nil, []string{"package"}, false},
+		{[]string{"package-*"}, nil, false},
+		{[]string{"rapl"}, nil, false},
+		{[]string{"policy*", "epp"}, nil, true},
+		{[]string{"package-*"}, []string{"package-1"}, true},
+		{[]string{"*"}, []string{"*"}, true},
+	} {
+		why := ControlsConfig{Allow: c.allow, Deny: c.deny}.Denied(names)
+		if (why != "") != c.denied {
+			t.Errorf("allow %v, deny %v: %q, want denied %v", c.allow, c.deny, why, c.denied)
+		}
+	}
+	for _, bad := range []string{"", "package-[", "[]a"} {
+		if err := (ControlsConfig{Deny: []string{bad}}).validate(); err == nil || hintOf(err) == "" {
+			t.Errorf("pattern %q: %v, want a refusal with a way out", bad, err)
+		}
+	}
+}
+
+// journalled are the paths that the node's journal holds.
+func (n *node) journalled() []string {
+	var paths []string
+	if n.journal != nil {
+		for _, c := range n.journal.Controls {
+			paths = append(paths, c.Path)
+		}
+	}
+	return paths
+}
+
+// Each rung in turn, then what is set beside the cap. A part of the tree that belongs to
+// what is denied stays as it is while the node starts, takes a cap and turns.
+func TestEachControlDeniedInTurn(t *testing.T) {
+	t.Parallel()
+	const powercap, policies, preference = "/powercap/", "/cpufreq/policy", "/energy_performance_preference"
+	for name, c := range map[string]struct {
+		controls ControlsConfig
+		rung     capping.Rung
+		kept     []string // no path with any of these is written or journalled
+		written  []string // of each of these, some are
+	}{
+		"nothing":      {ControlsConfig{}, capping.RungRAPL, nil, []string{"power_limit_uw", preference, noTurboFile}},
+		"one package":  {ControlsConfig{Deny: []string{"package-1"}}, capping.RungFreq, []string{powercap}, []string{"scaling_max_freq", noTurboFile}},
+		"rapl":         {ControlsConfig{Deny: []string{"rapl"}}, capping.RungFreq, []string{powercap}, []string{"scaling_max_freq", preference}},
+		"policies":     {ControlsConfig{Deny: []string{"policy*"}}, capping.RungRAPL, []string{"scaling_max_freq", "scaling_min_freq"}, []string{"power_limit_uw"}},
+		"preferences":  {ControlsConfig{Deny: []string{"epp"}}, capping.RungRAPL, []string{preference}, []string{"power_limit_uw", noTurboFile}},
+		"turbo":        {ControlsConfig{Deny: []string{"turbo"}}, capping.RungRAPL, []string{noTurboFile}, []string{"power_limit_uw", preference}},
+		"all but rapl": {ControlsConfig{Allow: []string{"package-*"}}, capping.RungRAPL, []string{policies, noTurboFile}, []string{"power_limit_uw"}},
+		"both rungs":   {ControlsConfig{Deny: []string{"package-0", "policy0"}}, capping.RungNone, []string{"/"}, nil},
+		"everything":   {ControlsConfig{Deny: []string{"*"}}, capping.RungNone, []string{"/"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l, cfg := deniedLab(t, c.controls)
+			before := l.tree()
+			n := loopless(t, cfg)
+			if n.machine.ladder.Use != c.rung {
+				t.Fatalf("stands on %v: %s", n.machine.ladder.Use, n.machine.ladder.Why)
+			}
+			if c.rung == capping.RungNone {
+				checkUncontrolled(t, n)
+			} else {
+				n.give(t, 1, cfg.Power.FailSafe+10*units.Watt, lease.Sprint{})
+				n.spin(t, "the cap is carried out", func() bool {
+					n.machine.tuning.due = 0
+					return n.caps.applied == n.caps.now && !n.journalBusy && n.savedTuning()
+				})
+			}
+			n.turn(instant())
+			changed := differing(before, l.tree())
+			touched := append(changed, n.journalled()...)
+			for _, path := range c.kept {
+				if slices.ContainsFunc(touched, func(s string) bool { return strings.Contains(s, path) }) {
+					t.Errorf("%s is denied and was touched: %v", path, touched)
+				}
+			}
+			for _, path := range c.written {
+				if !slices.ContainsFunc(changed, func(s string) bool { return strings.Contains(s, path) }) {
+					t.Errorf("%s is allowed and was not written: %v", path, changed)
+				}
+			}
+		})
+	}
+}
+
+// deniedLab is a machine with package limits, policies, preferences and turbo.
+func deniedLab(t *testing.T, controls ControlsConfig) (*lab, Config) {
+	t.Helper()
+	l := stillShape(t, shapeWith(t, "xeon-2s", "intel_pstate"))
+	cfg := l.config("127.0.0.1:1")
+	cfg.Frequency = FrequencyConfig{Preference: "power", Turbo: turboOff}
+	cfg.Controls = controls
+	return l, cfg
+}
+
+// checkUncontrolled looks whether a node with no rung left says so and is charged for it.
+func checkUncontrolled(t *testing.T, n *node) {
+	t.Helper()
+	s := n.details(instant())
+	if n.mode != observing || s.GetHolding().GetState() != headroomv1.LeaseState_LEASE_STATE_OBSERVING || s.GetHolding().GetCapUw() != int64(n.cfg.Power.Rated) {
+		t.Errorf("holding %v", s.GetHolding())
+	}
+	if !slices.ContainsFunc(s.GetHealth(), func(i *headroomv1.HealthItem) bool {
+		return i.GetCode() == noRungCode && strings.Contains(i.GetText(), "controls.deny")
+	}) {
+		t.Errorf("health %v does not say what costs it its cap", s.GetHealth())
+	}
+	if _, err := os.Stat(n.cfg.StateDir + "/" + JournalFile); err == nil {
+		t.Error("a journal was made")
+	}
+}
+
+// What is no file: a denied slice is not even asked about, and a denied BMC limit is
+// neither saved nor written.
+func TestDeniedFarControls(t *testing.T) {
+	t.Parallel()
+	_, cfg := deniedLab(t, ControlsConfig{Deny: []string{"slice:a.slice", "bmc"}})
+	cfg.Bandwidth.Slices = []string{"a.slice", "b.slice"}
+	cfg.IPMI.Limit = true
+	n := loopless(t, cfg)
+	if got := cfg.AllowedSlices(); !slices.Equal(got, []string{"b.slice"}) {
+		t.Errorf("slices %v may be bounded, want b.slice", got)
+	}
+	if info := n.limitInfo(); info.State != capping.RungOff || !strings.Contains(info.Text, "controls.deny") {
+		t.Errorf("the BMC's limit stands as %v", info)
+	}
+	n.bmc.limit, n.bmc.limitKnown = ipmi.Limit{Power: 300 * units.Watt}, true
+	n.backstop(time.Hour)
+	if n.bmc.limitWant != 0 || n.journalBusy || slices.Contains(n.journalled(), bmcPath) {
+		t.Errorf("the BMC's limit is asked to be %v", n.bmc.limitWant)
+	}
+	n.cfg.Controls.Deny = []string{"bandwidth"}
+	if info := n.bandwidthInfo(); info.State != capping.RungOff || !strings.Contains(info.Text, "controls.deny") {
+		t.Errorf("the slices stand as %v", info)
+	}
+}
+
+// What an earlier powerd wrote on a rung that is denied now goes back to what it was,
+// and the node holds its cap with the next.
+func TestDeniedAfterItWasWritten(t *testing.T) {
+	t.Parallel()
+	l, cfg := deniedLab(t, ControlsConfig{})
+	cfg.Frequency = FrequencyConfig{Turbo: turboLeave}
+	zone := "sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw"
+	original := l.number(zone)
+	n, err := start(cfg, testLog(t), osDisk{cfg.StateDir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.close(); err != nil {
+		t.Fatal(err)
+	}
+	if l.number(zone) == original {
+		t.Fatal("the first powerd wrote nothing")
+	}
+	cfg.Controls.Deny = []string{"rapl"}
+	if n = loopless(t, cfg); n.machine.ladder.Use != capping.RungFreq || l.number(zone) != original {
+		t.Errorf("on %v, the limit holds %d uW, want %d", n.machine.ladder.Use, l.number(zone), original)
+	}
+}
+
+func TestUnmatchedControls(t *testing.T) {
+	t.Parallel()
+	_, cfg := deniedLab(t, ControlsConfig{
+		Allow: []string{"package-*", "policy*", "epp", "polcy*"}, Deny: []string{"package-7", "slice:batch.slice", "slice:other.slice", "bmc"},
+	})
+	cfg.Bandwidth.Slices = []string{"batch.slice"}
+	got, err := UnmatchedControls(cfg)
+	want := []string{`controls.allow: "polcy*"`, `controls.deny: "package-7"`, `controls.deny: "slice:other.slice"`}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+	cfg.Root += "/none"
+	if _, err := UnmatchedControls(cfg); err == nil {
+		t.Error("a root that is not there says nothing")
+	}
+}
