@@ -326,8 +326,8 @@ func TestOuterLoopIsTenTimesSlower(t *testing.T) {
 		t.Errorf("period %v, outer loop %v, window of the limits %v", period, beat, capping.LongWindow)
 	}
 	b := started(t, newStand(t, "xeon-1s"))
-	if c := b.n.ipmiConfig(); c.LoopPeriod < beat || c.Period != 0 && c.Period < beat {
-		t.Errorf("the BMC is asked every %v, with a loop of %v", c.Period, c.LoopPeriod)
+	if c, err := b.n.cfg.BMC(); err != nil || c.LoopPeriod < beat || c.Period != 0 && c.Period < beat {
+		t.Errorf("the BMC is asked every %v, with a loop of %v (%v)", c.Period, c.LoopPeriod, err)
 	}
 }
 

@@ -79,6 +79,9 @@ func (n *node) bmcRow(now time.Duration) *headroomv1.SensorStatus {
 		row.State, row.Text = "absent", n.noBMC()
 	case r.Known:
 		row.PowerUw = new(int64(r.Power))
+		if r.Suite > 0 {
+			row.CipherSuite = new(uint32(r.Suite))
+		}
 		if best, ok := n.wall.value(); ok && best > 0 {
 			row.Disagreement = new(r.Power.Watts()/best.Watts() - 1)
 		}

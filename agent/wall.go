@@ -41,36 +41,33 @@ const saneAbove = 2
 // startBMC begins to ask the BMC. It never waits, and what is wrong never stops
 // the node: it is said.
 func (n *node) startBMC() {
-	cfg := n.ipmiConfig()
-	if cfg.Mode == ipmi.ModeOff {
+	cfg, err := n.cfg.BMC()
+	n.health.set(err != nil, item{
+		"bmc-password", fail, fmt.Sprintf("the BMC is not asked: %v", err), hintOf(err),
+	})
+	if err != nil || cfg.Mode == ipmi.ModeOff {
 		return
-	}
-	if cfg.Mode == ipmi.ModeLAN {
-		var err error
-		cfg.Password, err = readPassword(n.cfg.IPMI.PasswordFile)
-		n.health.set(err != nil, item{
-			"bmc-password", fail, fmt.Sprintf("the BMC is not asked: %v", err), hintOf(err),
-		})
-		if err != nil {
-			return
-		}
 	}
 	n.bmc.meter = ipmi.Start(cfg, n.log)
 	n.bmc.learner, n.bmc.configured = capping.NewLearner(n.lawCfg), n.lawCfg
 }
 
-// ipmiConfig is where the BMC is. One in-band belongs to this machine, so a node
-// below another root has none.
-func (n *node) ipmiConfig() ipmi.Config {
-	c := n.cfg.IPMI
+// BMC is where the node's BMC is, with the password. One in-band belongs to this
+// machine, so a node below another root has none: its mode is off. The error is a
+// *cli.Error about the password's file.
+func (c *Config) BMC() (ipmi.Config, error) {
 	cfg := ipmi.Config{
-		Mode: ipmi.Mode(c.Mode), Address: c.Address, User: c.User,
-		Most: saneAbove * n.cfg.Power.Rated, LoopPeriod: beat,
+		Mode: ipmi.Mode(c.IPMI.Mode), Address: c.IPMI.Address, User: c.IPMI.User,
+		Most: saneAbove * c.Power.Rated, LoopPeriod: beat,
 	}
-	if n.cfg.Root != "/" && c.Mode == ipmiAuto {
+	if c.Root != "/" && cfg.Mode == ipmi.ModeAuto {
 		cfg.Mode = ipmi.ModeOff
 	}
-	return cfg
+	var err error
+	if cfg.Mode == ipmi.ModeLAN {
+		cfg.Password, err = readPassword(c.IPMI.PasswordFile)
+	}
+	return cfg, err
 }
 
 // passwordMax bounds the password file: IPMI takes 20 bytes.

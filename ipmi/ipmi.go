@@ -173,6 +173,8 @@ type Reading struct {
 	Source Source
 	// Sensors names the sensors summed for SourceSDR, e.g. "PS1 Input Power + PS2 Input Power".
 	Sensors string
+	// Suite is the cipher suite of the session over LAN; 0 in-band, and before the first one.
+	Suite byte
 	// State, and Why it is not ok, in words; Why is empty when ok.
 	State State
 	Why   string

@@ -58,6 +58,7 @@ const (
 // tracker judges readings; time is always an argument. It is not safe for concurrent use.
 type tracker struct {
 	limits limits
+	suite  byte
 	last   event
 	why    string
 
@@ -185,7 +186,7 @@ func (t *tracker) witnessed(now time.Duration, p units.Power) {
 // reading is what is known at now.
 func (t *tracker) reading(now time.Duration) Reading {
 	r := Reading{
-		ChangedAt: t.changedAt, AskedAt: t.asked, Source: t.source, Sensors: t.sensors,
+		ChangedAt: t.changedAt, AskedAt: t.asked, Source: t.source, Sensors: t.sensors, Suite: t.suite,
 		Serial: t.serial, Interval: t.interval(),
 	}
 	r.State, r.Why = t.judge(now)

@@ -150,6 +150,7 @@ func (r *reader) connect(ctx context.Context) error {
 	r.m.mu.Lock()
 	defer r.m.mu.Unlock()
 	r.m.track.reset()
+	r.m.track.suite = suiteOf(l)
 	return nil
 }
 

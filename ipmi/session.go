@@ -23,6 +23,7 @@ type session struct {
 	cfg  Config
 
 	keys     *rmcp.Keys
+	suite    byte   // of the keys
 	id       uint32 // the BMC's name for the session
 	sequence uint32 // of the last packet sent
 	seen     uint32 // highest sequence received
@@ -139,7 +140,7 @@ func (s *session) handshake(ctx context.Context, su rmcp.Suite, privilege byte) 
 		return fmt.Errorf("%w: %s: the BMC does not know the password", ErrDenied, s.cfg.Address)
 	}
 	k := rmcp.DeriveKeys(su, sik)
-	s.keys, s.id = &k, binary.LittleEndian.Uint32(managed)
+	s.keys, s.suite, s.id = &k, su.ID, binary.LittleEndian.Uint32(managed)
 	return s.raise(ctx, privilege)
 }
 

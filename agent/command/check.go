@@ -33,8 +33,8 @@ func newCheckCommand() *cobra.Command {
 	nagios, probe := false, false
 	cmd := &cobra.Command{
 		Use: "check", Short: "Look whether this machine can be held at a cap, and by what it may be disturbed",
-		Long: "Look at kernel, permissions, BIOS lock, rival writers, sensors, the ladder of controls, the clock, the\n" +
-			"leader, the state directory, the configuration, and whether the budget has room for this node without a\n" +
+		Long: "Look at kernel, permissions, BIOS lock, rival writers, sensors, the BMC, the ladder of controls, which\n" +
+			"of them may be written, the clock, the leader, the state directory, the configuration, and whether the budget has room for this node without a\n" +
 			"cap. Nothing is written, unless --probe is given: then each package's limit is saved, lowered by a\n" +
 			"fraction of a watt, read back and put back, which shows a lock that reading cannot show.\n" +
 			"Exit code 1 with failures, 8 with warnings only; with --nagios 0, 1 (warning), 2 (critical) or 3 (unknown).",
@@ -64,7 +64,7 @@ func checkAll(ctx context.Context, p *place, probe bool) []finding {
 	if err != nil {
 		return append(found, finding{"kernel", checkFail, err.Error(), "--root must name a directory that holds sys, proc and etc; on a real machine it is /"})
 	}
-	found = append(found, checkKernel(o), checkPermission(s, o), checkLock(s, o, probe), checkRivals(s), checkSensor(ctx, s, o), checkLadder(s, o), checkControls(s, o), checkClock(s))
+	found = append(found, checkKernel(o), checkPermission(s, o), checkLock(s, o, probe), checkRivals(s), checkSensor(ctx, s, o), checkBMC(ctx, s), checkLadder(s, o), checkControls(s, o), checkClock(s))
 	found = append(found, checkStateDir(s))
 	found = append(found, checkLeader(ctx, s)...)
 	_ = o.close()

@@ -374,7 +374,9 @@ type SensorStatus struct {
 	// "ok", "stale", "absent", "insane", "unknown".
 	State string `protobuf:"bytes,7,opt,name=state,proto3" json:"state,omitempty"`
 	// Why, when it is not ok.
-	Text          string `protobuf:"bytes,8,opt,name=text,proto3" json:"text,omitempty"`
+	Text string `protobuf:"bytes,8,opt,name=text,proto3" json:"text,omitempty"`
+	// Cipher suite of the session with a BMC over LAN; absent without one.
+	CipherSuite   *uint32 `protobuf:"varint,9,opt,name=cipher_suite,json=cipherSuite,proto3,oneof" json:"cipher_suite,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -463,6 +465,13 @@ func (x *SensorStatus) GetText() string {
 		return x.Text
 	}
 	return ""
+}
+
+func (x *SensorStatus) GetCipherSuite() uint32 {
+	if x != nil && x.CipherSuite != nil {
+		return *x.CipherSuite
+	}
+	return 0
 }
 
 // RungStatus is one rung of the ladder: "rapl", "cpufreq", "bandwidth", "dcmi".
@@ -1768,7 +1777,7 @@ const file_headroom_v1_agent_proto_rawDesc = "" +
 	"\x0e_limited_ratioB\t\n" +
 	"\a_sprintB\v\n" +
 	"\t_other_uwB\b\n" +
-	"\x06_local\"\x9c\x02\n" +
+	"\x06_local\"\xd5\x02\n" +
 	"\fSensorStatus\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1e\n" +
@@ -1777,12 +1786,14 @@ const file_headroom_v1_agent_proto_rawDesc = "" +
 	"\x06age_ms\x18\x05 \x01(\x03H\x02R\x05ageMs\x88\x01\x01\x12'\n" +
 	"\fdisagreement\x18\x06 \x01(\x01H\x03R\fdisagreement\x88\x01\x01\x12\x14\n" +
 	"\x05state\x18\a \x01(\tR\x05state\x12\x12\n" +
-	"\x04text\x18\b \x01(\tR\x04textB\v\n" +
+	"\x04text\x18\b \x01(\tR\x04text\x12&\n" +
+	"\fcipher_suite\x18\t \x01(\rH\x04R\vcipherSuite\x88\x01\x01B\v\n" +
 	"\t_power_uwB\n" +
 	"\n" +
 	"\b_temp_mcB\t\n" +
 	"\a_age_msB\x0f\n" +
-	"\r_disagreement\"J\n" +
+	"\r_disagreementB\x0f\n" +
+	"\r_cipher_suite\"J\n" +
 	"\n" +
 	"RungStatus\x12\x12\n" +
 	"\x04rung\x18\x01 \x01(\tR\x04rung\x12\x14\n" +

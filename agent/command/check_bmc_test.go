@@ -1,0 +1,180 @@
+// Claims: a check asks the BMC itself where no agent runs, within its deadline whatever
+// the BMC does, and says reading, cipher and the action of its limit, or why not and
+// the way out; a running agent's word stands for it; nothing is set.
+package command
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"headroom/agent"
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/emulator/bmc"
+	"headroom/ipmi"
+	"headroom/units"
+)
+
+// bmcSite is a node with an emulated BMC and no running agent.
+func bmcSite(t *testing.T, fault string, change func(*bmc.Config)) (*bmc.BMC, site) {
+	t.Helper()
+	cfg := bmc.Config{
+		Listen: "127.0.0.1:0", User: "op", Password: "secret", Update: 100 * time.Millisecond,
+		Watts: func() units.Power { return 143 * units.Watt },
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	b, err := bmc.Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	f, err := bmc.ParseFault(fault)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.SetFault(f)
+	password := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c := agent.Defaults()
+	c.Power.Rated = 245 * units.Watt
+	c.IPMI = agent.IPMIConfig{Mode: "lan", Address: b.Addr(), User: "op", PasswordFile: password}
+	return b, site{cfg: &c, root: "/"}
+}
+
+func TestCheckAsksTheBMC(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		fault  string
+		server func(*bmc.Config)
+		node   func(*agent.Config)
+		state  string
+		words  []string // all of them are in the text
+	}{
+		"well": {state: checkOK, words: []string{"dcmi 143.0 W", "cipher suite 3", "no limit is set"}},
+		"suite 17 only": {
+			server: func(c *bmc.Config) { c.CipherSuites = []byte{17} }, state: checkOK, words: []string{"cipher suite 17"},
+		},
+		"sensors only":       {fault: "no-dcmi", state: checkOK, words: []string{"sdr 140.0 W", "no limit of its own"}},
+		"no limit to keep":   {fault: "no-dcmi", node: func(c *agent.Config) { c.IPMI.Limit = true }, state: checkFail, words: []string{"no limit of its own"}},
+		"reads 0 W":          {fault: "sentinel=zero", state: checkWarn, words: []string{"no wall power"}},
+		"not measuring":      {fault: "sentinel=inactive", state: checkWarn, words: []string{"no wall power"}},
+		"ten times too high": {fault: "factor=10", state: checkWarn, words: []string{"no wall power"}},
+		"busy":               {fault: "busy", state: checkWarn, words: []string{"refuses the command"}},
+		"hangs":              {fault: "hang", state: checkFail, words: []string{"no answer within 3s"}},
+		"too slow":           {fault: "slow=10s", state: checkFail, words: []string{"no answer within 3s"}},
+		"wrong user":         {node: func(c *agent.Config) { c.IPMI.User = "nobody" }, state: checkFail, words: []string{"refuses the user"}},
+		"no password file":   {node: func(c *agent.Config) { c.IPMI.PasswordFile += ".none" }, state: checkFail, words: []string{"no such file"}},
+		"switched off":       {node: func(c *agent.Config) { c.IPMI = agent.IPMIConfig{Mode: "off"} }, state: checkOK, words: []string{"ipmi.mode is off"}},
+		"another root": {
+			node: func(c *agent.Config) { c.IPMI, c.Root = agent.IPMIConfig{Mode: "auto"}, "/somewhere" }, state: checkOK, words: []string{"another root"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, s := bmcSite(t, c.fault, c.server)
+			if c.node != nil {
+				c.node(s.cfg)
+			}
+			f := checkBMC(t.Context(), s)
+			if f.Check != "bmc" || f.State != c.state || (f.State != checkOK) != (f.Hint != "") {
+				t.Errorf("%+v, want %s with a way out where it is not ok", f, c.state)
+			}
+			for _, words := range c.words {
+				if !strings.Contains(f.Text, words) {
+					t.Errorf("%q does not say %q", f.Text, words)
+				}
+			}
+			if strings.Contains(f.Text+f.Hint, "secret") {
+				t.Errorf("%+v shows the password", f)
+			}
+			if p, on := b.Limit(); on {
+				t.Errorf("a check set a limit of %v", p)
+			}
+		})
+	}
+}
+
+// A limit in force is told with its action; one that switches the machine off is a failure.
+func TestCheckTellsTheActionOfALimit(t *testing.T) {
+	t.Parallel()
+	for action, state := range map[ipmi.Action]string{
+		ipmi.ActionNone: checkOK, ipmi.ActionLog: checkOK, ipmi.ActionPowerOff: checkFail, 0x02: checkWarn,
+	} {
+		found := ipmi.Found{Power: 143 * units.Watt, Source: ipmi.SourceDCMI, Limit: ipmi.Limit{Power: 200 * units.Watt, Active: true, Action: action}}
+		f := foundBMC(found, false)
+		if f.State != state || !strings.Contains(f.Text, "limit 200.0 W with exception action "+action.String()) || (state != checkOK) != (f.Hint != "") {
+			t.Errorf("%v: %+v, want %s", action, f, state)
+		}
+		found.Limit.Active = false
+		if f := foundBMC(found, false); f.State != checkOK {
+			t.Errorf("%v in a limit that is not in force: %+v", action, f)
+		}
+	}
+	_, s := bmcSite(t, "", nil)
+	cfg, err := s.cfg.BMC()
+	if err != nil {
+		t.Fatal(err)
+	}
+	meter := ipmi.Start(cfg, nil)
+	t.Cleanup(meter.Close)
+	if _, err := meter.SetLimit(t.Context(), 200*units.Watt); err != nil {
+		t.Fatal(err)
+	}
+	if f := checkBMC(t.Context(), s); f.State != checkOK || !strings.Contains(f.Text, "limit 200.0 W with exception action none") {
+		t.Errorf("%+v", f)
+	}
+}
+
+// Sessions are few: a running agent is asked instead, and the BMC is not.
+func TestCheckTakesTheAgentsWordForTheBMC(t *testing.T) {
+	t.Parallel()
+	row := func(source, state, text string, p *int64) *headroomv1.SensorStatus {
+		return &headroomv1.SensorStatus{Source: source, Name: "wall", State: state, Text: text, PowerUw: p}
+	}
+	lan := row("dcmi", "ok", "", new(int64(158_000_000)))
+	lan.CipherSuite = new(uint32(17))
+	for name, c := range map[string]struct {
+		sensor      *headroomv1.SensorStatus
+		limit       *headroomv1.RungStatus
+		mode, state string
+		words       string
+	}{
+		"well":       {lan, &headroomv1.RungStatus{Rung: "dcmi", State: "off", Text: "ipmi.limit is false"}, "lan", checkOK, "dcmi 158.0 W over LAN with cipher suite 17; limit: ipmi.limit is false"},
+		"stale":      {row("dcmi", "stale", "no answer", nil), nil, "lan", checkWarn, "stale: no answer"},
+		"none":       {row("dcmi", "absent", "there is no /dev/ipmi0", nil), nil, "auto", checkOK, "there is no /dev/ipmi0"},
+		"asked for":  {row("dcmi", "absent", "there is no /dev/ipmi0", nil), nil, "in-band", checkWarn, "there is no /dev/ipmi0"},
+		"refused":    {lan, &headroomv1.RungStatus{Rung: "dcmi", State: "refused", Text: "privilege"}, "lan", checkWarn, "limit refused: privilege"},
+		"power off":  {lan, &headroomv1.RungStatus{Rung: "dcmi", State: "ready", Text: "holds 200 W with exception action hard power off"}, "lan", checkFail, "hard power off"},
+		"no sensors": {nil, nil, "auto", checkOK, "asks none"},
+	} {
+		s := &headroomv1.GetAgentStatusResponse{}
+		if c.sensor != nil {
+			s.Sensors = append(s.Sensors, c.sensor)
+		}
+		if c.limit != nil {
+			s.Ladder = append(s.Ladder, c.limit)
+		}
+		f := checkBMC(t.Context(), site{cfg: &agent.Config{IPMI: agent.IPMIConfig{Mode: c.mode, Address: "127.0.0.1:1"}}, status: s})
+		if f.State != c.state || !strings.Contains(f.Text, c.words) || (c.state != checkOK) != (f.Hint != "") {
+			t.Errorf("%s: %+v, want %s and %q", name, f, c.state, c.words)
+		}
+	}
+}
+
+// Without a device an in-band BMC is a failure where it was asked for by name only.
+func TestCheckOfAMissingBMC(t *testing.T) {
+	t.Parallel()
+	for mode, state := range map[ipmi.Mode]string{ipmi.ModeAuto: checkOK, ipmi.ModeInBand: checkFail} {
+		f := silentBMC(ipmi.Config{Mode: mode}, errors.Join(ipmi.ErrAbsent, errors.New("there is no /dev/ipmi0")))
+		if f.State != state || state != checkOK && f.Hint == "" {
+			t.Errorf("%s: %+v, want %s", mode, f, state)
+		}
+	}
+}

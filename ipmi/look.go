@@ -1,0 +1,86 @@
+package ipmi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"headroom/units"
+)
+
+// Found is what one look at a BMC showed.
+type Found struct {
+	// Power at the wall; 0 where Why says that it cannot be believed.
+	Power units.Power
+	// Source and Sensors as in Reading.
+	Source  Source
+	Sensors string
+	// Why the power cannot be believed, in words; empty when it can.
+	Why string
+	// Suite is the cipher suite of the session over LAN; 0 in-band.
+	Suite byte
+	// Limit is the BMC's own limit, unless LimitErr says why it was not shown.
+	Limit    Limit
+	LimitErr error
+}
+
+// Look asks a BMC once and writes nothing: what it measures, by which cipher it talks,
+// and what limit it holds. It returns when ctx ends, even where the BMC hangs; a call that
+// the kernel still holds then ends by its own deadline. Errors: ErrConfig, ErrAbsent,
+// ErrNoAnswer, ErrDenied, ErrMalformed, ErrRefused.
+func Look(ctx context.Context, cfg Config) (Found, error) {
+	if err := cfg.Validate(); err != nil {
+		return Found{}, err
+	}
+	cfg = cfg.withDefaults()
+	open, err := openerOf(cfg)
+	if err != nil {
+		return Found{}, err
+	}
+	type outcome struct {
+		found Found
+		err   error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		found, err := look(ctx, cfg, open)
+		done <- outcome{found, err}
+	}()
+	select {
+	case o := <-done:
+		return o.found, o.err
+	case <-ctx.Done():
+		return Found{}, errors.Join(ErrNoAnswer, ctx.Err())
+	}
+}
+
+func look(ctx context.Context, cfg Config, open opener) (Found, error) {
+	m := &Meter{
+		cfg: cfg, log: slog.New(slog.DiscardHandler), open: open, now: boottime,
+		track: newTracker(limits{least: cfg.Least, most: cfg.Most, period: cfg.Period, timeout: cfg.Timeout}),
+	}
+	r := &reader{m: m}
+	defer r.hangUp()
+	obs, err := r.observe(ctx)
+	if err != nil {
+		return Found{}, err
+	}
+	found := Found{Source: obs.source, Sensors: obs.sensors, Why: obs.why, Suite: suiteOf(r.link)}
+	reading := r.note(boottime(), boottime(), obs, nil)
+	if found.Why == "" && !reading.Known {
+		found.Why = reading.Why
+	}
+	if found.Why == "" {
+		found.Power = obs.power
+	}
+	found.Limit, found.LimitErr = getLimit(ctx, r.link)
+	return found, nil
+}
+
+// suiteOf is the cipher suite of a link, 0 for none.
+func suiteOf(l link) byte {
+	if s, ok := l.(*session); ok {
+		return s.suite
+	}
+	return 0
+}
