@@ -1,5 +1,5 @@
 # `make` alone prints the targets. Nothing is needed but git, make and Go 1.26;
-# the tools are built from tools/go.mod.
+# the tools are built from tools/go.mod, the packages with tools/nfpm.mod.
 
 GO       ?= go
 TOOL     := $(GO) tool -modfile=tools/go.mod
@@ -9,7 +9,7 @@ SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.go' | g
 FUZZTIME ?= 10s
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check lint fmt generate bench fuzz clean
+.PHONY: help build demo test check lint fmt generate bench fuzz packages clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 			echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
 		done; \
 	done
+
+packages: ## build the deb and rpm packages into bin/packages/; fetches nfpm
+	@GO="$(GO)" sh deploy/nfpm/build.sh bin/packages
 
 clean: ## remove what the build wrote
 	rm -rf bin

@@ -1,0 +1,60 @@
+#!/bin/sh
+# Builds the packages of Headroom, deb and rpm, for this machine's architecture.
+#
+# usage: deploy/nfpm/build.sh FOLDER [PACKAGE...]
+#
+# The same source, Go version and SOURCE_DATE_EPOCH give the same bytes. Without the
+# latter the time of the last commit is taken, and 0 outside a git checkout. GO names
+# the go command.
+set -eu
+cd "$(dirname "$0")/../.."
+out=${1:?usage: deploy/nfpm/build.sh FOLDER [PACKAGE...]}
+shift
+[ $# -gt 0 ] || set -- headroom-powerd headroom-coordinator headroom-tools
+go=${GO:-go}
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+trap 'exit 130' INT TERM
+umask 022
+
+# nfpm is built first: where it is not to be had, nothing else is done.
+nfpm=$($go tool -modfile=tools/nfpm.mod -n nfpm)
+CGO_ENABLED=0 $go build -trimpath -buildvcs=false -o "$stage/bin/" ./cmd/powerd ./cmd/coordinator ./cmd/scheduler ./cmd/powerlab
+
+# What a package holds beside the programs: what a program can print is printed by it.
+mkdir "$stage/man" "$stage/completions"
+for program in powerd coordinator scheduler powerlab; do
+	for shell in bash zsh fish; do
+		"$stage/bin/$program" completion "$shell" >"$stage/completions/$program.$shell"
+	done
+done
+for page in docs/man/*; do
+	gzip -9n <"$page" >"$stage/man/${page##*/}.gz"
+done
+"$stage/bin/powerd" config example >"$stage/powerd.yaml"
+cp LICENSE "$stage/"
+cp -R deploy/systemd "$stage/systemd"
+cp -R deploy/nfpm "$stage/nfpm.d"
+
+# The programs of one build have one version, or it is no release.
+VERSION=$("$stage/bin/powerd" version | cut -d ' ' -f 2)
+other=$("$stage/bin/coordinator" version | cut -d ' ' -f 2)
+if [ "$VERSION" != "$other" ]; then
+	echo "powerd is $VERSION and coordinator is $other: give both the same Version" >&2
+	exit 1
+fi
+ARCH=$($go env GOARCH)
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
+export VERSION ARCH SOURCE_DATE_EPOCH
+find "$stage" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+
+cd "$stage"
+for package; do
+	for format in deb rpm; do
+		"$nfpm" package --config "nfpm.d/$package.yaml" --packager "$format" --target "$out/" >"$stage/log" || { cat "$stage/log" >&2; exit 1; }
+	done
+done
+ls "$out"
