@@ -3,6 +3,7 @@ package demo
 import (
 	"time"
 
+	"headroom/emulator/plant"
 	"headroom/units"
 )
 
@@ -92,6 +93,36 @@ func (j series) above(samples []sample, cuts []time.Duration) time.Duration {
 
 func (j series) fits(v, budget units.Power) bool {
 	return v <= budget+exact+units.FromWatts(budget.Watts()*j.tolerance)
+}
+
+// breakerSummary is what came of a breaker of class C above all nodes, which was rated
+// at each moment for the budget in force: the model of plant.Breaker.
+type breakerSummary struct {
+	Tripped bool `json:"tripped"`
+	// Hottest is the most of its way to tripping that its bimetal went, 0 to 1.
+	Hottest float64 `json:"hottest"`
+}
+
+// breakerOf feeds the breaker with what was measured, until the next sample each.
+// Where that is not known the nodes are taken to draw the whole budget; when it never
+// was, neither is the breaker: nil.
+func breakerOf(samples []sample) *breakerSummary {
+	var b plant.Breaker
+	known := false
+	for i, s := range samples[:max(0, len(samples)-1)] {
+		if err := b.Rate(s.budget, plant.ClassC); err != nil {
+			return nil // a budget of 0 W: no breaker is that small
+		}
+		power := s.budget
+		if s.measured != nil {
+			power, known = *s.measured, true
+		}
+		b.Step(power, samples[i+1].at-s.at)
+	}
+	if !known {
+		return nil
+	}
+	return &breakerSummary{Tripped: b.Tripped(), Hottest: b.Hottest()}
 }
 
 // quantile is the q-quantile (0 to 1) of sorted values by the nearest rank, and

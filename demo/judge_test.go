@@ -126,6 +126,26 @@ func TestJudgeLaws(t *testing.T) {
 	})
 }
 
+// At the budget the breaker warms and holds; far above it trips, by heat or at once; a
+// gap counts as the whole budget; nothing measured is nothing known.
+func TestBreakerJudgesWhatWasMeasured(t *testing.T) {
+	t.Parallel()
+	whole := breakerOf(rows(append([][2]float64{{100, 100}}, repeat(240, 100)...)...))
+	if whole == nil || whole.Tripped || whole.Hottest < 0.1 || whole.Hottest > 0.3 {
+		t.Errorf("a minute at the budget: %v", whole)
+	}
+	gap := breakerOf(rows(append(append([][2]float64{{100, 100}}, repeat(239, -1)...), [2]float64{0, 100})...))
+	if gap == nil || *gap != *whole {
+		t.Errorf("with a gap %v, without %v", gap, whole)
+	}
+	if hot := breakerOf(rows(append([][2]float64{{100, 300}}, repeat(240, 300)...)...)); hot == nil || !hot.Tripped {
+		t.Errorf("a minute at three times the budget: %v", hot)
+	}
+	if got := breakerOf(rows(append([][2]float64{{100, -1}}, repeat(9, -1)...)...)); got != nil {
+		t.Errorf("nothing measured: %v", got)
+	}
+}
+
 func TestQuantile(t *testing.T) {
 	t.Parallel()
 	values := []float64{1, 2, 3, 4}

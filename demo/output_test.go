@@ -81,7 +81,7 @@ func TestSummaryForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"over_budget_s":{"reserved":0,"held":0,"measured":0},"settle_s":{"p50":0.1,"p99":0.2},"failover_s":1.235,"readopt_s":0.01,"nodes":2,` +
+	want := `{"over_budget_s":{"reserved":0,"held":0,"measured":0},"settle_s":{"p50":0.1,"p99":0.2},"failover_s":1.235,"readopt_s":0.01,"breaker":null,"nodes":2,` +
 		`"jobs":[{"name":"words","class":"low","state":"done","tasks":4,"done":4,"runtime_s":2,"energy_j":12.346},` +
 		`{"name":"top","class":"high","state":"done","tasks":4,"done":4,"runtime_s":2,"energy_j":0}],` +
 		`"events":[{"t_s":0,"what":"budget cut"},{"t_s":1,"what":"leader killed"},{"t_s":2,"what":"new leader"},` +
@@ -93,7 +93,7 @@ func TestSummaryForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want = `{"over_budget_s":{"reserved":0,"held":0,"measured":0},"settle_s":{"p50":null,"p99":null},"failover_s":null,"readopt_s":null,"nodes":1,"jobs":[],"events":[]}`
+	want = `{"over_budget_s":{"reserved":0,"held":0,"measured":0},"settle_s":{"p50":null,"p99":null},"failover_s":null,"readopt_s":null,"breaker":null,"nodes":1,"jobs":[],"events":[]}`
 	if string(got) != want {
 		t.Errorf("empty: got %s", got)
 	}
@@ -108,10 +108,11 @@ func TestSummaryNamesWhatBroke(t *testing.T) {
 		t.Errorf("a good run is said to be broken: %v", words)
 	}
 	for name, spoil := range map[string]func(*board){
-		`there was no "powerd back"`:                   func(b *board) { b.events = slices.Delete(b.events, 4, 5) },
-		"job top is failed with 4 of 4 tasks done":     func(b *board) { b.jobs[1].State = headroomv1.JobState_JOB_STATE_FAILED },
-		"held was above the budget for 0.250 s":        func(b *board) { b.samples = rows([2]float64{100, 90}, [2]float64{0, 101}, [2]float64{0, 90}) },
-		"measured was above the budget for 0.250 s by": func(b *board) { b.samples = rows([2]float64{100, 90}, [2]float64{0, 110}, [2]float64{0, 90}) },
+		`there was no "powerd back"`:                        func(b *board) { b.events = slices.Delete(b.events, 4, 5) },
+		"job top is failed with 4 of 4 tasks done":          func(b *board) { b.jobs[1].State = headroomv1.JobState_JOB_STATE_FAILED },
+		"held was above the budget for 0.250 s":             func(b *board) { b.samples = rows([2]float64{100, 90}, [2]float64{0, 101}, [2]float64{0, 90}) },
+		"measured was above the budget for 0.250 s by":      func(b *board) { b.samples = rows([2]float64{100, 90}, [2]float64{0, 110}, [2]float64{0, 90}) },
+		"a breaker rated for the budget would have tripped": func(b *board) { b.samples = rows([2]float64{100, 90}, [2]float64{0, 501}, [2]float64{0, 90}) },
 		"no job ran": func(b *board) { b.jobs = nil },
 	} {
 		b, s := complete()

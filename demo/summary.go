@@ -22,10 +22,12 @@ type summary struct {
 	// Failover is from the kill of the leader to the first lease seen from the next one.
 	Failover *float64 `json:"failover_s"`
 	// Readopt is from the start of the next powerd to its first verified cap.
-	Readopt *float64       `json:"readopt_s"`
-	Nodes   int            `json:"nodes"`
-	Jobs    []jobSummary   `json:"jobs"`
-	Events  []eventSummary `json:"events"`
+	Readopt *float64 `json:"readopt_s"`
+	// Breaker is null when nothing was measured.
+	Breaker *breakerSummary `json:"breaker"`
+	Nodes   int             `json:"nodes"`
+	Jobs    []jobSummary    `json:"jobs"`
+	Events  []eventSummary  `json:"events"`
 }
 
 type overBudget struct {
@@ -65,7 +67,8 @@ func summarise(b *board, s *story, nodes int) summary {
 	out := summary{
 		OverBudget: overBudget{seconds(v.reserved), seconds(v.held), seconds(v.measured)},
 		Failover:   rounded(s.failover), Readopt: rounded(s.readopt), Nodes: nodes,
-		Jobs: []jobSummary{}, Events: []eventSummary{},
+		Breaker: breakerOf(b.samples),
+		Jobs:    []jobSummary{}, Events: []eventSummary{},
 	}
 	if len(s.settle) > 0 {
 		p50, p99 := quantile(s.settle, 0.50), quantile(s.settle, 0.99)
@@ -82,6 +85,17 @@ func summarise(b *board, s *story, nodes int) summary {
 		out.Events = append(out.Events, eventSummary{seconds(e.at), e.what})
 	}
 	return out
+}
+
+// String is the breaker's line of the verdict.
+func (s *breakerSummary) String() string {
+	switch {
+	case s == nil:
+		return "-"
+	case s.Tripped:
+		return "tripped"
+	}
+	return fmt.Sprintf("did not trip, hottest at %.0f %%", 100*s.Hottest)
 }
 
 // seconds has milliseconds: more would be more than was looked for.
@@ -110,6 +124,9 @@ func (out summary) broken() []string {
 	over("reserved", out.OverBudget.Reserved, "")
 	over("held", out.OverBudget.Held, "")
 	over("measured", out.OverBudget.Measured, fmt.Sprintf(" by more than %.0f %%", 100*measuredTolerance))
+	if out.Breaker != nil && out.Breaker.Tripped {
+		words = append(words, "a breaker rated for the budget would have tripped")
+	}
 	for _, what := range eventNames() {
 		if !slices.ContainsFunc(out.Events, func(e eventSummary) bool { return e.What == what }) {
 			words = append(words, fmt.Sprintf("there was no %q", what))
@@ -156,6 +173,7 @@ func (out summary) print(w io.Writer, s *story, dir string) {
 		len(s.settle), shown(out.Settle.P50), shown(out.Settle.P99))
 	line("failover      %s from the leader's kill to the first lease seen from the next one", shown(out.Failover))
 	line("powerd        %s from its start to a verified cap", shown(out.Readopt))
+	line("breaker       %s", out.Breaker)
 	for _, class := range []string{classHigh, classLow} {
 		line("jobs %-8s %s", class, out.classLine(class))
 	}

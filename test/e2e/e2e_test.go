@@ -61,8 +61,12 @@ type summary struct {
 	Settle     map[string]*float64 `json:"settle_s"`
 	Failover   *float64            `json:"failover_s"`
 	Readopt    *float64            `json:"readopt_s"`
-	Nodes      int                 `json:"nodes"`
-	Jobs       []struct {
+	Breaker    *struct {
+		Tripped bool    `json:"tripped"`
+		Hottest float64 `json:"hottest"`
+	} `json:"breaker"`
+	Nodes int `json:"nodes"`
+	Jobs  []struct {
 		Name, Class, State string
 		Tasks, Done        int
 		RuntimeS           *float64 `json:"runtime_s"`
@@ -181,6 +185,9 @@ func TestDemo(t *testing.T) { //nolint:paralleltest // uses the whole machine
 // checkPower recomputes from power.csv what summary.json claims.
 func checkPower(t *testing.T, rows []row, sum summary) {
 	t.Helper()
+	if b := sum.Breaker; b == nil || b.Tripped || b.Hottest <= 0 || b.Hottest >= 1 {
+		t.Errorf("breaker %+v", b)
+	}
 	cut, raised := sum.at(t, "budget cut"), sum.at(t, "budget raised")
 	full := rows[0].budget
 	for _, r := range rows {
