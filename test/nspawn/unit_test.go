@@ -125,6 +125,7 @@ func TestUnderSystemd(t *testing.T) {
 	t.Run("hung", func(t *testing.T) { testHung(t, m) })
 	t.Run("stopped alone", func(t *testing.T) { testStoppedAlone(t, m) })
 	t.Run("stopped without a leader", func(t *testing.T) { testStoppedLonely(t, m) })
+	t.Run("removed", func(t *testing.T) { testRemoved(t, m) })
 	t.Run("notify", func(t *testing.T) { testNotify(t, m) })
 	t.Run("slices", func(t *testing.T) { testSlices(t, m) })
 }
@@ -249,6 +250,25 @@ func testStoppedLonely(t *testing.T, m *machine) {
 	if long, short := m.limits(); long != longOriginal || short != shortOriginal {
 		t.Errorf("after a forced restore the limits are %d and %d uW", long, short)
 	}
+}
+
+// The package's script stops powerd before it is removed, and says that the fail-safe cap
+// stays written.
+func testRemoved(t *testing.T, m *machine) {
+	m.write(t, "root/etc/headroom/powerd.yaml", lonelyConfig, 0o640)
+	m.copy(t, "../../deploy/nfpm/powerd.prerm", "root/opt/prerm", 0o755)
+	m.do(t, "systemctl", "start", unit)
+	m.capped(t)
+	m.do(t, "sh", "/opt/prerm", "upgrade", "0.2.0")
+	if got := m.show(t, unit, "ActiveState"); got != "active" {
+		t.Errorf("an upgrade leaves the unit %s", got)
+	}
+	said := m.do(t, "sh", "/opt/prerm", "remove")
+	if got := m.show(t, unit, "ActiveState"); got != "inactive" || !strings.Contains(said, "stay at the fail-safe cap") {
+		t.Errorf("removal leaves the unit %s and says %q", got, said)
+	}
+	m.capped(t)
+	m.do(t, "powerd", "limit", "restore", "--force")
 }
 
 // Only READY makes a unit active, and only beats keep it so.
