@@ -6,7 +6,8 @@
 # usage: test/install.sh
 #
 # One line per need: the packages, then what they are for. A folder of tests lists its
-# own in packages.txt, one a line.
+# own in packages.txt, one a line; what several need is in each of their lists, so that
+# what is said about a missing one is whole, and is installed once.
 set -u
 cd "$(dirname "$0")" || exit 1
 
@@ -36,9 +37,9 @@ installed() { dpkg-query -W -f '${db:Status-Status}\n' "$1" 2>/dev/null | grep -
 
 missing=$(needs | while IFS='|' read -r packages purpose; do
 	for p in $packages; do
-		installed "$p" || printf '%s ' "$p"
+		installed "$p" || echo "$p"
 	done
-done)
+done | sort -u | tr '\n' ' ')
 [ -n "$missing" ] || exit 0
 
 if ! command -v apt-get >/dev/null 2>&1; then
