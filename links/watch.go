@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -25,7 +26,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -64,22 +64,20 @@ type Watcher struct {
 // beyond those of any user.
 func Watch(ctx context.Context, log *slog.Logger) (*Watcher, error) {
 	// The events first, then the first look: nothing falls between.
-	socket, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
+	socket, err := subscribe(unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
 	if err != nil {
 		return nil, fmt.Errorf("links: open netlink: %w", err)
 	}
 	handle, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
-		socket.Close()
-		return nil, fmt.Errorf("links: open netlink: %w", err)
+		return nil, fmt.Errorf("links: open netlink: %w", errors.Join(err, socket.Close()))
 	}
 	w := &Watcher{log: log, handle: handle, changed: make(chan struct{}, 1), done: make(chan struct{})}
 	view, err := gather(handle)
 	if err != nil {
-		socket.Close()
 		handle.Close()
-		return nil, err
+		return nil, errors.Join(err, socket.Close())
 	}
 	w.see(view)
 	go w.run(ctx, socket)
@@ -145,14 +143,14 @@ func (w *Watcher) choose() {
 }
 
 // run looks again after events until ctx is done or the socket fails.
-func (w *Watcher) run(ctx context.Context, socket *nl.NetlinkSocket) {
+func (w *Watcher) run(ctx context.Context, socket io.ReadCloser) {
 	defer close(w.done)
 	defer w.handle.Close()
 	events := make(chan error, 1)
 	var listener sync.WaitGroup
 	listener.Go(func() { listen(socket, events) })
 	err := w.follow(ctx, events)
-	socket.Close() // wakes listen
+	err = errors.Join(err, socket.Close()) // wakes listen
 	for range events {
 		// what listen still has to say
 	}
@@ -207,17 +205,36 @@ func (w *Watcher) look() error {
 	return nil // it changes as we look: another event is on its way
 }
 
+// noticed is how much of an event is read: that it came is all there is to know.
+// The library's own Receive keeps 64 KiB on the stack of whoever waits in it.
+const noticed = 1 << 10
+
+// subscribe opens a socket that the kernel tells events of these groups.
+func subscribe(groups ...uint) (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	at := &unix.SockaddrNetlink{Family: unix.AF_NETLINK}
+	for _, g := range groups {
+		at.Groups |= 1 << (g - 1)
+	}
+	if err := unix.Bind(fd, at); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), "netlink"), nil
+}
+
 // listen reads events until the socket is closed. That something happened is all
 // there is to tell, so one value waits at most; the error that ends it comes last.
-func listen(socket *nl.NetlinkSocket, events chan<- error) {
+func listen(socket io.Reader, events chan<- error) {
 	defer close(events)
+	event := make([]byte, noticed)
 	for {
-		_, _, err := socket.Receive()
+		_, err := socket.Read(event)
 		switch {
-		case errors.Is(err, os.ErrClosed), errors.Is(err, unix.EBADF):
+		case errors.Is(err, os.ErrClosed):
 			return
-		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
-			continue
 		case err != nil && !errors.Is(err, unix.ENOBUFS):
 			// ENOBUFS: events were lost, which is one more reason to look.
 			events <- err

@@ -336,6 +336,56 @@ func TestTell(t *testing.T) {
 	}
 }
 
+// The socket gives what the kernel says, gives nothing of what others say, and ends
+// whoever waits for more when it is closed.
+func TestSocket(t *testing.T) {
+	t.Parallel()
+	s, err := openSocket()
+	if err != nil {
+		testkit.NotRun(t, "needs netlink: "+err.Error())
+	}
+	port := func(c syscall.RawConn, do func(fd int, pid uint32)) {
+		err := c.Control(func(fd uintptr) {
+			at, err := unix.Getsockname(int(fd))
+			if err != nil {
+				t.Fatal(err)
+			}
+			do(int(fd), at.(*unix.SockaddrNetlink).Pid)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := nl.NewNetlinkRequest(unix.GENL_ID_CTRL, 0)
+	ask.AddData(&nl.Genlmsg{Command: unix.CTRL_CMD_GETFAMILY, Version: 1})
+	ask.AddData(nl.NewRtAttr(unix.CTRL_ATTR_FAMILY_NAME, nl.ZeroTerminated("nlctrl")))
+	send := func(fd int, to uint32) {
+		if err := unix.Sendto(fd, ask.Serialize(), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK, Pid: to}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	port(s.conn, func(fd int, pid uint32) {
+		send(fd, pid) // as another program would
+		send(fd, nl.PidKernel)
+	})
+	if messages, from, err := s.Receive(); err != nil || len(messages) > 0 || from.Pid == nl.PidKernel {
+		t.Errorf("from another program: %v, sender %v, %v", messages, from, err)
+	}
+	messages, from, err := s.Receive()
+	if err != nil || len(messages) != 1 || from.Pid != nl.PidKernel || messages[0].Header.Type != unix.GENL_ID_CTRL {
+		t.Errorf("from the kernel: %v, sender %v, %v", messages, from, err)
+	}
+	ended := make(chan error)
+	go func() {
+		_, _, err := s.Receive()
+		ended <- err
+	}()
+	s.Close()
+	if err := <-ended; !errors.Is(err, os.ErrClosed) {
+		t.Errorf("a closed socket ends with %v", err)
+	}
+}
+
 // A kernel without the family says so; one with it is watched and left again.
 func TestWatch(t *testing.T) {
 	t.Parallel()

@@ -35,15 +35,13 @@ func Watch(ctx context.Context, log *slog.Logger) (<-chan Event, error) {
 	if err != nil {
 		return nil, fmt.Errorf("thermal: find netlink family: %w", err)
 	}
-	socket, err := nl.Subscribe(unix.NETLINK_GENERIC)
+	groups := make([]uint32, len(f.Groups))
+	for i, g := range f.Groups {
+		groups[i] = g.ID
+	}
+	socket, err := openSocket(groups...)
 	if err != nil {
 		return nil, fmt.Errorf("thermal: open netlink: %w", err)
-	}
-	for _, group := range f.Groups {
-		if err := unix.SetsockoptInt(socket.GetFd(), unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, int(group.ID)); err != nil {
-			socket.Close()
-			return nil, fmt.Errorf("thermal: join netlink group %s: %w", group.Name, err)
-		}
 	}
 	return tell(ctx, log, socket, f.ID), nil
 }
