@@ -411,7 +411,7 @@ func (n *node) stored(e errand) {
 // housekeep is what once a second is enough for.
 func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	n.kept++
-	n.busy, n.busyOK = n.machine.busy()
+	n.busy, n.busyOK = n.machine.cpu.busy()
 	leader := n.leader()
 	if leader != nil {
 		n.leaderAt = now.Boot

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/procfs"
-
 	"headroom/capping"
 	"headroom/lease"
 	"headroom/rapl"
@@ -57,7 +55,7 @@ type machine struct {
 	meters  []*rapl.Meter // of sockets, for mirrors
 	freq    *freqRung     // nil: no cpufreq, or it may not be used
 	tuning  *tuning       // nil: nothing is set beside the cap
-	proc    *procfs.FS    // nil: no CPU use
+	cpu     *cpuUse       // nil: not known
 
 	raplInfo, freqInfo capping.RungInfo
 	ladder             capping.Ladder
@@ -66,18 +64,14 @@ type machine struct {
 	odd                []string // zones that may be memory: of no known kind, or not readable
 
 	lookedAt time.Duration
-	cpu      cpuTimes
 }
 
 // openMachine finds the node's devices. What is missing lowers the rung; only a
 // tree that cannot be read at all is an error.
 func openMachine(root *os.Root, cfg Config, open func(*os.Root) (*rapl.Tree, error), enforce bool) (*machine, error) {
-	m := &machine{root: root}
-	if fs, err := procfs.NewFS(cfg.Root + "/proc"); err == nil {
-		m.proc = &fs
-	}
+	m := &machine{root: root, cpu: openCPUUse(root)}
 	if err := m.openRAPL(cfg.Controls, open, enforce); err != nil {
-		return nil, err
+		return nil, errors.Join(err, m.close())
 	}
 	m.openFreq(cfg, enforce)
 	m.openTuning(cfg)
@@ -498,36 +492,9 @@ func (m *machine) forget() {
 	m.tuning.forget()
 }
 
-// cpuTimes is the CPU time of all CPUs since boot, in seconds.
-type cpuTimes struct {
-	busy, total float64
-	known       bool
-}
-
-// busy is the share of CPU time in use since it was last asked, and whether known.
-func (m *machine) busy() (float64, bool) {
-	if m.proc == nil {
-		return 0, false
-	}
-	stat, err := m.proc.Stat()
-	if err != nil {
-		m.cpu.known = false
-		return 0, false
-	}
-	c := stat.CPUTotal
-	now := cpuTimes{busy: c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal, known: true}
-	now.total = now.busy + c.Idle + c.Iowait
-	before := m.cpu
-	m.cpu = now
-	if !before.known || now.total <= before.total {
-		return 0, false
-	}
-	return min(1, max(0, (now.busy-before.busy)/(now.total-before.total))), true
-}
-
 // close gives the descriptors back; limits stay as they are.
 func (m *machine) close() error {
-	var errs []error
+	errs := []error{m.cpu.close()}
 	for _, s := range m.sockets {
 		if s.limiter != nil {
 			errs = append(errs, s.limiter.Close())
