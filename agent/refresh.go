@@ -11,15 +11,24 @@ import (
 	"headroom/rapl/sysfs"
 )
 
-// refreshEvery is the seconds between two looks for zones, policies and sensors
-// that came or went: packages are unplugged, processors go offline.
-const refreshEvery = 30
+// Looking for what came or went (packages are unplugged, processors go offline)
+// opens every file anew, which takes milliseconds.
+const (
+	// refreshEvery is the seconds between two looks for what holds the cap.
+	refreshEvery = 30
+	// refreshRest is the seconds between two looks for the rest: sensors that can all
+	// be read, and policies that bound nothing.
+	refreshRest = 300
+)
 
 // refresh looks again what the machine has.
 func (n *node) refresh() {
+	rest := n.kept%refreshRest == 0
 	n.refreshZones()
-	n.refreshPolicies()
-	if n.heat.sensors != nil {
+	if f := n.machine.freq; f != nil && (f.used || rest) {
+		n.refreshPolicies(f)
+	}
+	if n.heat.sensors != nil && (rest || !n.heat.temp.Known || !n.heat.counted) {
 		if err := n.heat.sensors.Refresh(); err != nil {
 			n.log.Debug("sensors not looked for", slog.Any("error", err))
 		}
@@ -119,11 +128,7 @@ func (n *node) watchTwins() {
 
 // refreshPolicies takes in policies whose processors came online. What is new is
 // saved before it is bounded.
-func (n *node) refreshPolicies() {
-	f := n.machine.freq
-	if f == nil {
-		return
-	}
+func (n *node) refreshPolicies(f *freqRung) {
 	added, err := f.set.Refresh()
 	if err != nil {
 		n.log.Debug("policies not looked for", slog.Any("error", err))
