@@ -262,8 +262,8 @@ func (n *node) addresses() []string {
 		all = append(all, a)
 	}
 	slices.Sort(all)
-	n.tellCoordinators(all)
 	all = slices.DeleteFunc(slices.Compact(all), func(a string) bool { return a == "" })
+	n.tellCoordinators(all)
 	return all[:min(len(all), linksMax)]
 }
 
@@ -323,14 +323,14 @@ type addressCache struct {
 
 // cacheAddresses keeps the addresses for `powerd limit restore` with a dead agent.
 func (n *node) cacheAddresses(addrs []string) {
-	if len(addrs) == 0 {
+	if len(addrs) == 0 || slices.Equal(addrs, n.cached) || n.cacheBusy {
 		return
 	}
 	data, err := json.Marshal(addressCache{addrs})
-	if err != nil || string(data) == n.cached || n.cacheBusy {
+	if err != nil {
 		return
 	}
-	n.cached, n.cacheBusy = string(data), true
+	n.cached, n.cacheBusy = addrs, true
 	n.clerk.errands <- errand{kind: storeCoordinators, name: CoordinatorsFile, data: data}
 }
 

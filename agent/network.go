@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"headroom/gossip"
@@ -19,8 +20,8 @@ type network struct {
 	changed <-chan struct{} // nil: links are not watched
 	state   links.State
 	cutOff  bool
-	known   string // coordinators' addresses as last told to the watcher
-	settled bool   // the state stands on those
+	known   []string // coordinators' addresses as last told to the watcher; nil: never yet
+	settled bool     // the state stands on those
 	retryAt time.Duration
 
 	advertised string // host given to the gossip, "" for its own choice
@@ -53,8 +54,8 @@ func (n *node) linksTold(now lease.Instant) {
 	was := n.network.state
 	n.network.state = w.State()
 	n.network.cutOff = n.network.state.CutOff()
-	settled := n.network.known != "" && n.network.settled
-	n.network.settled = n.network.known != ""
+	settled := n.network.known != nil && n.network.settled
+	n.network.settled = n.network.known != nil
 	if settled && was.Advertise != n.network.state.Advertise {
 		n.log.Info("the node's address changed", slog.String("from", was.Advertise.String()),
 			slog.String("to", n.network.state.Advertise.String()), slog.String("link", n.network.state.Interface))
@@ -76,19 +77,17 @@ func (n *node) watchCut(now lease.Instant) {
 // tellCoordinators tells the watcher to whom the links should lead.
 func (n *node) tellCoordinators(addrs []string) {
 	w := n.network.watcher
-	if w == nil {
+	if w == nil || n.network.known != nil && slices.Equal(addrs, n.network.known) {
 		return
 	}
+	n.network.known = append([]string{}, addrs...) // not nil even when nobody is known
 	var all []netip.Addr
 	for _, a := range addrs {
 		if ap, err := netip.ParseAddrPort(a); err == nil {
 			all = append(all, ap.Addr())
 		}
 	}
-	if key := fmt.Sprint(all); key != n.network.known {
-		n.network.known = key
-		w.SetCoordinators(all)
-	}
+	w.SetCoordinators(all)
 }
 
 // wildcard says that the gossip listens on every address, so that the one it

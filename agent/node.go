@@ -106,7 +106,7 @@ type node struct {
 	links     map[string]*link
 	gossip    *gossip.Gossip
 	hints     map[string]bool // leader addresses that followers named
-	cached    string          // coordinators.json as last written
+	cached    []string        // coordinators.json as last written
 	cacheBusy bool
 	expiry    *time.Timer   // fires at the end of the lease
 	beats     uint64        // heartbeats sent

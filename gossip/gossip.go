@@ -285,12 +285,15 @@ func byRoleNameAddr(a, b Member) int {
 	return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Addr, b.Addr))
 }
 
-// newest keeps of one address and name the member that started last: its former
-// self is dead, only not missed yet.
-func newest(all map[string]entry) []entry {
+// newest keeps, of the members of one role ("": of all), of one address and name the
+// member that started last: its former self is dead, only not missed yet.
+func newest(all map[string]entry, role string) []entry {
 	type place struct{ role, name, addr string }
 	latest := map[place]entry{}
 	for _, e := range all {
+		if role != "" && e.meta.role != role {
+			continue // a node that asks for coordinators does not sort a thousand nodes
+		}
 		at := place{e.meta.role, e.meta.name, e.addr}
 		if old, ok := latest[at]; !ok || e.meta.started > old.meta.started {
 			latest[at] = e
@@ -304,12 +307,10 @@ func newest(all map[string]entry) []entry {
 }
 
 // sorted makes the public list of some entries.
-func sorted(entries []entry, role string) []Member {
+func sorted(entries []entry) []Member {
 	var out []Member
 	for _, e := range entries {
-		if role == "" || e.meta.role == role {
-			out = append(out, Member{Name: e.meta.name, Role: e.meta.role, RPC: e.meta.rpc, Addr: e.addr})
-		}
+		out = append(out, Member{Name: e.meta.name, Role: e.meta.role, RPC: e.meta.rpc, Addr: e.addr})
 	}
 	slices.SortFunc(out, byRoleNameAddr)
 	return out

@@ -252,12 +252,16 @@ func TestFormerSelfIsHidden(t *testing.T) {
 	at := func(name, addr string, started uint64) entry {
 		return entry{meta: meta{role: RoleNode, name: name, started: started}, addr: addr}
 	}
-	got := sorted(newest(map[string]entry{
-		"1": at("a", "x:1", 5), "2": at("a", "x:1", 9), "3": at("a", "y:1", 1), "4": at("b", "x:1", 1),
-	}), "")
-	want := []Member{{Name: "a", Role: RoleNode, Addr: "x:1"}, {Name: "a", Role: RoleNode, Addr: "y:1"}, {Name: "b", Role: RoleNode, Addr: "x:1"}}
-	if !slices.Equal(got, want) {
-		t.Errorf("got %+v", got)
+	coordinator := entry{meta: meta{role: RoleCoordinator, name: "a", started: 1}, addr: "x:1"}
+	all := map[string]entry{
+		"1": at("a", "x:1", 5), "2": at("a", "x:1", 9), "3": at("a", "y:1", 1), "4": at("b", "x:1", 1), "5": coordinator,
+	}
+	nodes := []Member{{Name: "a", Role: RoleNode, Addr: "x:1"}, {Name: "a", Role: RoleNode, Addr: "y:1"}, {Name: "b", Role: RoleNode, Addr: "x:1"}}
+	coordinators := []Member{{Name: "a", Role: RoleCoordinator, Addr: "x:1"}}
+	for role, want := range map[string][]Member{RoleNode: nodes, RoleCoordinator: coordinators, "": append(coordinators, nodes...)} {
+		if got := sorted(newest(all, role)); !slices.Equal(got, want) {
+			t.Errorf("role %q: got %+v", role, got)
+		}
 	}
 }
 

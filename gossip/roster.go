@@ -128,7 +128,7 @@ func poke(c chan struct{}) {
 func (r *roster) members(role string) []Member {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return sorted(newest(r.all), role)
+	return sorted(newest(r.all, role))
 }
 
 // alone is whether no other member lives, understood or not.
