@@ -51,6 +51,10 @@ func (n *node) serve(ctx context.Context) error {
 	if err := n.startGossip(); err != nil {
 		return n.abandon(errors.Join(err, socket.Close()))
 	}
+	// The gossip's own timers run from now too, at multiples of period: what falls
+	// together costs one waking up.
+	tick := time.NewTicker(period)
+	defer tick.Stop()
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx)) // streams outlive the stop signal
 	defer n.endServers(cancel)
 	n.servers.Go(func() { n.serveSocket(inner, socket) })
@@ -62,7 +66,7 @@ func (n *node) serve(ctx context.Context) error {
 		n.health.set(true, item{"metrics", warn, err.Error(), hintOf(err)})
 	}
 	n.publish(instant())
-	return n.loop(ctx, inner)
+	return n.loop(ctx, inner, tick.C)
 }
 
 // abandon gives up before the node has ever been in the cluster: what this
@@ -112,9 +116,7 @@ func (n *node) endServers(cancel context.CancelFunc) {
 }
 
 // loop is the owner: every change of the node's state happens here.
-func (n *node) loop(ctx, inner context.Context) error {
-	tick := time.NewTicker(period)
-	defer tick.Stop()
+func (n *node) loop(ctx, inner context.Context, tick <-chan time.Time) error {
 	defer n.expiry.Stop()
 	n.reconcile(inner)
 	n.leaderAt = instant().Boot
@@ -126,7 +128,7 @@ func (n *node) loop(ctx, inner context.Context) error {
 			found = n.gossip.Changed()
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 			now := instant()
 			n.beatWatchdog()
 			n.noteTurn(now.Boot, n.turnAt)
