@@ -26,6 +26,9 @@ const (
 	roleProgram
 )
 
+// agentSlack is the timer slack that powerd's unit gives it.
+const agentSlack = time.Millisecond
+
 // family knows the node's processes: the children that were started here, and
 // the orphans that came to us as the node's init. All starts go through one
 // thread, so that the kernel ends the children if this process is killed.
@@ -66,6 +69,11 @@ func (f *family) start(cmd *exec.Cmd, as role) error {
 	f.starts <- func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
+		if as == roleAgent {
+			// The child inherits it from the thread that forks.
+			_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(agentSlack.Nanoseconds()), 0, 0, 0)
+			defer func() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) }() // 0: back to the thread's own
+		}
 		err := cmd.Start()
 		if err == nil {
 			f.children[cmd.Process.Pid] = as

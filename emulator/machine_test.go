@@ -159,8 +159,16 @@ func bin(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"powerd":    "#!/bin/sh\necho powerd \"$@\"\nexec sleep 600\n",
-		"scheduler": "#!/bin/sh\necho scheduler \"$@\"\nsh -c 'echo $$ > task.pid; ulimit -t 60; while :; do :; done' &\nwait\n",
+		"powerd":    "#!/bin/sh
+echo powerd \"$@\"
+echo $(cat /proc/self/timerslack_ns) $GOMAXPROCS
+exec sleep 600
+",
+		"scheduler": "#!/bin/sh
+echo scheduler \"$@\"
+sh -c 'echo $$ > task.pid; ulimit -t 60; while :; do :; done' &
+wait
+",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)
@@ -286,6 +294,34 @@ func TestServicesAreKept(t *testing.T) {
 		if _, err := os.Stat(m.path("run", name)); err == nil {
 			t.Errorf("run/%s survives the node", name)
 		}
+	}
+}
+
+// powerd gets from the emulated node what its unit gives it, and nobody else does:
+// so it costs here what it costs there.
+func TestPowerdIsStartedAsByItsUnit(t *testing.T) {
+	t.Parallel()
+	m := start(t, t.TempDir(), "n01", "--bin", bin(t), "--no-worker")
+	unit, err := os.ReadFile("../deploy/systemd/headroom-powerd.service")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{"Environment=GOMAXPROCS=1", "TimerSlackNSec=1ms"} {
+		if !strings.Contains(string(unit), "\n"+line+"\n") {
+			t.Errorf("powerd's unit has no %s", line)
+		}
+	}
+	eventually(t, "powerd's stand-in tells", func() bool {
+		text, err := os.ReadFile(m.path("powerd.log"))
+		return err == nil && strings.HasSuffix(string(text), "\n1000000 1\n")
+	})
+	const slackFile = "/proc/self/timerslack_ns"
+	own, err := os.ReadFile(slackFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, err := m.exec(t, "cat", slackFile).CombinedOutput(); err != nil || string(other) != string(own) {
+		t.Errorf("another program's timer slack is %q, %v, want %q", other, err, own)
 	}
 }
 

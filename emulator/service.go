@@ -21,7 +21,8 @@ type service struct {
 	name   string
 	argv   []string
 	as     role
-	dir    string // the node's folder: logs and pid files
+	dir    string   // the node's folder: logs and pid files
+	env    []string // beside our own
 	delay  time.Duration
 	family *family
 	log    *slog.Logger
@@ -37,18 +38,21 @@ const stopGrace = 5 * time.Second
 // startServices starts powerd and the worker, as far as they are wanted.
 func (m *machine) startServices() {
 	if !m.opts.NoPowerd {
-		m.powerd = m.service("powerd", roleAgent,
+		m.powerd = m.service("powerd", roleAgent, agentEnv(),
 			filepath.Join(m.opts.Bin, "powerd"), "run", "--config", filepath.Join(m.dir, "powerd.yaml"))
 	}
 	if !m.opts.NoWorker && m.opts.Scheduler != "" {
-		m.worker = m.service("worker", roleWorker,
+		m.worker = m.service("worker", roleWorker, nil,
 			filepath.Join(m.opts.Bin, "scheduler"), "worker", "--node", m.opts.Name, "--scheduler", m.opts.Scheduler,
 			"--slots", strconv.Itoa(m.opts.Slots), "--dir", filepath.Join(m.dir, "work"))
 	}
 }
 
-func (m *machine) service(name string, as role, argv ...string) *service {
-	s := &service{name: name, argv: argv, as: as, dir: m.dir, delay: m.opts.RestartDelay, family: m.family, log: m.log}
+// agentEnv is what powerd's unit sets in its environment.
+func agentEnv() []string { return []string{"GOMAXPROCS=1"} }
+
+func (m *machine) service(name string, as role, env []string, argv ...string) *service {
+	s := &service{name: name, argv: argv, as: as, dir: m.dir, env: env, delay: m.opts.RestartDelay, family: m.family, log: m.log}
 	ctx, cancel := context.WithCancel(context.Background())
 	s.cancel = cancel
 	started := make(chan struct{})
@@ -82,7 +86,7 @@ func (s *service) once(ctx context.Context, started func()) error {
 		return err
 	}
 	defer func() { _ = out.Close() }()
-	cmd := &exec.Cmd{Path: s.argv[0], Args: s.argv, Dir: s.dir, Stdout: out, Stderr: out}
+	cmd := &exec.Cmd{Path: s.argv[0], Args: s.argv, Dir: s.dir, Env: append(os.Environ(), s.env...), Stdout: out, Stderr: out}
 	if err := s.family.start(cmd, s.as); err != nil {
 		return err
 	}
