@@ -73,12 +73,17 @@ func watchProcess(ctx context.Context, pid int, span time.Duration) ([]Item, err
 	if err != nil {
 		return nil, err
 	}
+	image, err := imageSize(pid)
+	if err != nil {
+		return nil, err
+	}
 	mb := func(key string) float64 { return memory[key] * 1024 / 1e6 }
 	cpu := newItem("agent-cpu", "share of one core that powerd uses on an idle node, one loop each 250 ms", "%").
 		is(100*(after-before).Seconds()/elapsed.Seconds()).aim(atMost(0.3, "<= 0.3 %")).
-		say("over %.0f s, from %s", elapsed.Seconds(), how)
+		say("over %.0f s, from %s; started as by its unit (one thread, timers 1 ms late at most)", elapsed.Seconds(), how)
 	rss := newItem("agent-rss", "resident memory of that powerd", "MB").is(mb("VmRSS")).aim(atMost(20, "<= 20 MB")).
-		say("%.1f MB its own, %.1f MB pages of its program file; most so far %.1f MB", mb("RssAnon"), mb("RssFile"), mb("VmHWM"))
+		say("%.1f MB its own, %.1f of the %.1f MB of its program file, as many as the kernel maps beside those in use; most so far %.1f MB",
+			mb("RssAnon"), mb("RssFile"), image/1e6, mb("VmHWM"))
 	return []Item{cpu, rss}, nil
 }
 
@@ -125,6 +130,28 @@ func tickTime(dir string) (time.Duration, string, error) {
 	user, errU := strconv.ParseInt(fields[11], 10, 64)
 	system, errS := strconv.ParseInt(fields[12], 10, 64)
 	return time.Duration(user+system) * time.Second / userHertz, "clock ticks of 10 ms", errors.Join(errU, errS)
+}
+
+// imageSize is how much of its program file a process has in its address space, in bytes.
+func imageSize(pid int) (float64, error) {
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	exe, errExe := os.Readlink(filepath.Join(dir, "exe"))
+	maps, err := os.ReadFile(filepath.Join(dir, "maps"))
+	if err = errors.Join(errExe, err); err != nil {
+		return 0, fmt.Errorf("bench: %w: %w", errNoProcess, err)
+	}
+	sum := 0.0
+	for line := range strings.Lines(string(maps)) {
+		var from, to uint64
+		if !strings.HasSuffix(strings.TrimSpace(line), " "+exe) {
+			continue
+		}
+		if _, err := fmt.Sscanf(line, "%x-%x", &from, &to); err != nil {
+			return 0, fmt.Errorf("bench: maps %q: %w", line, err)
+		}
+		sum += float64(to - from)
+	}
+	return sum, nil
 }
 
 // statusKB are the memory lines of /proc/PID/status, in KiB.

@@ -56,6 +56,7 @@ func TestQuick(t *testing.T) {
 		"plan":     {"plan-10", "tick-10", "plan-100", "tick-100", "plan-1000", "tick-1000", "plan-10000", "tick-10000"},
 		"sample":   {"sample"},
 		"agent":    {"agent-cpu", "agent-rss"},
+		"start":    {"agent-start"},
 		"failover": {"failover"},
 		"cut":      {"cut-4", "cut-50"},
 	} {

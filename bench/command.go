@@ -49,6 +49,7 @@ func suite() []benchmark {
 		{"plan", "time to divide a budget, and to decide a tick, for up to 10,000 nodes", nil, plan},
 		{"sample", "cost of one sample of the power zones against bare reads of the same files", nil, sample},
 		{"agent", "CPU and memory of powerd on an idle emulated node", []string{"coordinator", "powerd", "powerlab"}, agentCost},
+		{"start", "time from the start of powerd, killed with -9 before, to a safe cap that reads back", []string{"powerd", "powerlab"}, agentStart},
 		{"failover", "time from the kill of the leader to the first lease of the next", []string{"coordinator"}, failover},
 		{"cut", "time from a committed cut of the budget to every node's read-back", []string{"coordinator"}, cut},
 	}

@@ -10,8 +10,8 @@
 //
 // Three kinds of figure: the control law on the emulated plant in virtual time
 // (cap-step), pure functions and device reads in this process (sample, plan), and
-// real processes on loopback: powerd on an emulated node (agent) and a group of
-// three coordinators with streams that act as nodes (cut, failover).
+// real processes on loopback: powerd on an emulated node (agent, start) and a group
+// of three coordinators with streams that act as nodes (cut, failover).
 //
 // `powerlab bench node` tries the node's whole control law, wall power by a slow BMC
 // included, beside the laws of other systems on the same steps and loads.

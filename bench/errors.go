@@ -9,4 +9,6 @@ var (
 	errNotYet = errors.New("not so")
 	// errNoProcess: /proc does not tell about a process.
 	errNoProcess = errors.New("the process cannot be read")
+	// errNotSafe: powerd says that it is ready over a limit that it has not lowered.
+	errNotSafe = errors.New("not lowered")
 )

@@ -86,7 +86,7 @@ func newNodeCommand() *cobra.Command {
 		Short: "Measure the node's control law beside others, and what powerd costs",
 		Long: "Tries Headroom's control law and four others on the emulated plant in virtual time: the same random steps\n" +
 			"of the cap under the same loads for each, judged on wall power as a mean of 50 ms. Then measures powerd's\n" +
-			"CPU and memory, and a sample's cost beside bare reads and beside prometheus/procfs. Exit code 8 says that a\n" +
+			"CPU, memory and start, and a sample's cost beside bare reads and beside prometheus/procfs. Exit code 8 says that a\n" +
 			"cost could not be measured; a law that never settles is a figure, and no failure.",
 		Example: "  powerlab bench node\n  powerlab bench node --laws-only --plot laws.svg\n  powerlab bench node --soak -o json > node.json",
 		Args:    cobra.NoArgs,
@@ -261,7 +261,7 @@ func (o *nodeOptions) costs(ctx context.Context, progress io.Writer) ([]Item, er
 	defer cancel()
 	var items []Item
 	for _, b := range append(suite(), benchmark{name: "sample-procfs", what: "one reading of every energy counter", run: sampleProcfs}) {
-		if b.name == "agent" || b.name == "sample" || b.name == "sample-procfs" {
+		if slices.Contains([]string{"agent", "start", "sample", "sample-procfs"}, b.name) {
 			items = append(items, b.measure(timed, &run{Options: opts, dir: filepath.Join(dir, b.name)})...)
 		}
 	}

@@ -22,6 +22,7 @@ const stopGrace = 8 * time.Second
 type program struct {
 	name string
 	argv []string
+	env  []string // beside our own
 	log  string
 	cmd  *exec.Cmd
 	done chan struct{} // closed when it has ended
@@ -43,6 +44,7 @@ func (p *program) start() error {
 	p.done = make(chan struct{})
 	p.cmd = exec.Command(p.argv[0], p.argv[1:]...) //nolint:noctx // our own programs; ended in order by stop, not by a context's kill
 	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.Env = append(os.Environ(), p.env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if err := p.cmd.Start(); err != nil {
 		return fmt.Errorf("bench: start %s: %w", p.name, err)
