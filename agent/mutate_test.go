@@ -522,7 +522,9 @@ func (b *stand) look(path string) {
 		return
 	}
 	b.n.refreshZones()
-	b.n.refreshPolicies()
+	if f := b.n.machine.freq; f != nil {
+		b.n.refreshPolicies(f)
+	}
 }
 
 // codes are the health items that were ever shown.

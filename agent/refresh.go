@@ -25,7 +25,7 @@ const (
 func (n *node) refresh() {
 	rest := n.kept%refreshRest == 0
 	n.refreshZones()
-	if f := n.machine.freq; f != nil && (f.used || rest) {
+	if f := n.machine.freq; f != nil && (f.used || n.machine.tuning != nil || rest) {
 		n.refreshPolicies(f)
 	}
 	if n.heat.sensors != nil && (rest || !n.heat.temp.Known || !n.heat.counted) {

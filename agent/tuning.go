@@ -319,8 +319,12 @@ func (n *node) refusedKnob(now time.Duration, k *knob, err error) {
 // turboMoved follows what switching turbo did to the ranges of the policies, and has
 // ceilings that hold the cap written again: some drivers set them anew (cppc_cpufreq).
 func (n *node) turboMoved() {
-	n.refreshPolicies()
-	if f := n.machine.freq; f != nil && f.used {
+	f := n.machine.freq
+	if f == nil {
+		return
+	}
+	n.refreshPolicies(f)
+	if f.used {
 		clear(f.written)
 		n.apply()
 	}

@@ -78,7 +78,7 @@ func (s *still) second(t *testing.T, load float64) {
 		s.learnFrom(s.now, s.wall)
 	}
 	s.node.machine.readBack()
-	s.busy, s.busyOK = s.node.machine.busy()
+	s.busy, s.busyOK = s.node.machine.cpu.busy()
 	told := units.Power(math.Round(s.machine.Wall().Watts())) * units.Watt
 	if told != s.wall.Power {
 		s.wall.Serial, s.wall.ChangedAt = s.wall.Serial+1, s.now

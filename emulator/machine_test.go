@@ -159,16 +159,8 @@ func bin(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		"powerd":    "#!/bin/sh
-echo powerd \"$@\"
-echo $(cat /proc/self/timerslack_ns) $GOMAXPROCS
-exec sleep 600
-",
-		"scheduler": "#!/bin/sh
-echo scheduler \"$@\"
-sh -c 'echo $$ > task.pid; ulimit -t 60; while :; do :; done' &
-wait
-",
+		"powerd":    "#!/bin/sh\necho powerd \"$@\"\necho $(cat /proc/self/timerslack_ns) $GOMAXPROCS\nexec sleep 600\n",
+		"scheduler": "#!/bin/sh\necho scheduler \"$@\"\nsh -c 'echo $$ > task.pid; ulimit -t 60; while :; do :; done' &\nwait\n",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
 			t.Fatal(err)

@@ -191,6 +191,7 @@ func HealthItems() []HealthItem {
 		{"sprint-refused", warn},
 		{"state-not-stored", fail},
 		{"thermal", warn},
+		{"tls", fail},
 		{"tuning-refused", warn},
 		{"twin-limit", warn},
 		{"window-refused", warn},
