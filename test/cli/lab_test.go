@@ -161,6 +161,9 @@ func cluster(ts *testscript.TestScript, _ bool, args []string) {
 	}
 	ts.Setenv("HEADROOM_ADDR", strings.Join(rpcs, ","))
 	wait(ts, "1000.0 W", "coordinator", "status")
+	for i := range n { // the group writes its servers down in the second after it was founded
+		wait(ts, fmt.Sprintf("server c%d at", i+1), "coordinator", "event", "list")
+	}
 }
 
 func node(ts *testscript.TestScript, _ bool, args []string) {
