@@ -25,6 +25,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/rpc"
+	"headroom/internal/scrape"
 )
 
 const (
@@ -35,9 +36,9 @@ const (
 
 func handlerOf(c *Collector) http.Handler { return newHandler(c, slog.New(slog.DiscardHandler)) }
 
-func scrape(t *testing.T, h http.Handler, accept string) *httptest.ResponseRecorder {
+func scraped(t *testing.T, h http.Handler, accept string) *httptest.ResponseRecorder {
 	t.Helper()
-	r := httptest.NewRequest(http.MethodGet, Path, nil)
+	r := httptest.NewRequest(http.MethodGet, scrape.Path, nil)
 	r.Header.Set("Accept", accept)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
@@ -58,7 +59,7 @@ func TestScrapeGolden(t *testing.T) {
 			t.Parallel()
 			var text string
 			synctest.Test(t, func(t *testing.T) {
-				w := scrape(t, handlerOf(New("0.1.0", said(fullStatus()), busyLoop())), accept)
+				w := scraped(t, handlerOf(New("0.1.0", said(fullStatus()), busyLoop())), accept)
 				if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), accept) {
 					t.Errorf("%d %s", w.Code, w.Header().Get("Content-Type"))
 				}
@@ -81,7 +82,7 @@ func TestScrapeGolden(t *testing.T) {
 // A server that takes native histograms gets the turns of the loop as one.
 func TestScrapeInProtobuf(t *testing.T) {
 	t.Parallel()
-	w := scrape(t, handlerOf(New("0.1.0", said(fullStatus()), busyLoop())), protobuf)
+	w := scraped(t, handlerOf(New("0.1.0", said(fullStatus()), busyLoop())), protobuf)
 	decoder := expfmt.NewDecoder(w.Body, expfmt.ResponseFormat(w.Header()))
 	for {
 		var f dto.MetricFamily
@@ -109,14 +110,14 @@ func TestScrapesAreNoProbe(t *testing.T) {
 			time.Sleep(400 * time.Millisecond) // a loop that is busy
 			return proto.CloneOf(status)
 		}, NewLoop()))
-		first := scrape(t, h, plainText).Body.String()
+		first := scraped(t, h, plainText).Body.String()
 		status.Zones[0].PowerUw, status.Zones[0].EnergyUj = new(int64(80_000_000)), new(int64(7_000_000_000))
-		time.Sleep(answerAge - 1)
-		if again := scrape(t, h, plainText).Body.String(); again != first || asked != 1 {
+		time.Sleep(scrape.AnswerAge - 1)
+		if again := scraped(t, h, plainText).Body.String(); again != first || asked != 1 {
 			t.Errorf("a scrape within a second saw something new (asked %d times)", asked)
 		}
 		time.Sleep(time.Nanosecond)
-		second := scrape(t, h, plainText).Body.String()
+		second := scraped(t, h, plainText).Body.String()
 		if asked != 2 {
 			t.Errorf("the status was asked for %d times by two answers", asked)
 		}
@@ -138,9 +139,9 @@ func TestScrapeResetsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		h := handlerOf(New("0.1.0", said(fullStatus()), busyLoop()))
-		first := ofProcess.ReplaceAllString(scrape(t, h, openMetrics).Body.String(), "")
+		first := ofProcess.ReplaceAllString(scraped(t, h, openMetrics).Body.String(), "")
 		time.Sleep(time.Minute)
-		if second := ofProcess.ReplaceAllString(scrape(t, h, openMetrics).Body.String(), ""); second != first {
+		if second := ofProcess.ReplaceAllString(scraped(t, h, openMetrics).Body.String(), ""); second != first {
 			t.Errorf("the second scrape differs:\n%s", second)
 		}
 	})
@@ -155,24 +156,24 @@ func TestAStatusThatHangs(t *testing.T) {
 		h := handlerOf(New("0.1.0", func() *headroomv1.GetAgentStatusResponse { <-free; return nil }, NewLoop()))
 		began := time.Now()
 		var asking sync.WaitGroup
-		for range scrapesMost {
+		for range scrape.Most {
 			asking.Go(func() {
-				if w := scrape(t, h, plainText); w.Code != http.StatusServiceUnavailable {
+				if w := scraped(t, h, plainText); w.Code != http.StatusServiceUnavailable {
 					t.Errorf("%d from a status that hangs", w.Code)
 				}
 			})
 		}
 		synctest.Wait()
-		if w := scrape(t, h, plainText); w.Code != http.StatusServiceUnavailable || time.Since(began) != 0 {
+		if w := scraped(t, h, plainText); w.Code != http.StatusServiceUnavailable || time.Since(began) != 0 {
 			t.Errorf("%d after %v: one too many is turned away at once", w.Code, time.Since(began))
 		}
 		asking.Wait()
-		if took := time.Since(began); took != scrapeWait {
+		if took := time.Since(began); took != scrape.Wait {
 			t.Errorf("they waited %v", took)
 		}
 		close(free)
 		synctest.Wait()
-		if w := scrape(t, h, plainText); w.Code != http.StatusOK {
+		if w := scraped(t, h, plainText); w.Code != http.StatusOK {
 			t.Errorf("%d once it answers again", w.Code)
 		}
 	})
@@ -185,7 +186,7 @@ func TestWhatCannotBeToldIsLeftOut(t *testing.T) {
 	d := c.descs[nodePower]
 	c.descs[nodePower] = desc{c.descs[zoneLimit].desc, d.kind} // another number of labels
 	var log bytes.Buffer
-	w := scrape(t, newHandler(c, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))), plainText)
+	w := scraped(t, newHandler(c, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))), plainText)
 	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "\n"+nodeCap+" 190\n") || strings.Contains(w.Body.String(), "\n"+nodePower+"{") {
 		t.Errorf("%d\n%s", w.Code, w.Body)
 	}
@@ -207,7 +208,7 @@ func TestServe(t *testing.T) {
 		served <- Serve(ctx, l, New("0.1.0", said(fullStatus()), busyLoop()), slog.New(slog.DiscardHandler))
 	}()
 	var reading sync.WaitGroup
-	for i := range scrapesMost {
+	for i := range scrape.Most {
 		reading.Go(func() { readOver(t, l.Addr().String(), []string{plainText, openMetrics, protobuf}[i%3]) })
 	}
 	reading.Wait()
@@ -221,7 +222,7 @@ func readOver(t *testing.T, addr, accept string) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, rpc.BaseURL(addr)+Path, nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, rpc.BaseURL(addr)+scrape.Path, nil)
 	if err != nil {
 		t.Error(err)
 		return
