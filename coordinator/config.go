@@ -44,6 +44,10 @@ type Config struct {
 	Site []DomainConfig `yaml:"site"`
 	// Lease is how long a lease runs; 10s when absent.
 	Lease config.Duration `yaml:"lease"`
+	// Metrics lets Prometheus ask.
+	Metrics MetricsConfig `yaml:"metrics"`
+	// Debug is for finding out why something went wrong.
+	Debug DebugConfig `yaml:"debug"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
 }
@@ -65,6 +69,19 @@ type GossipConfig struct {
 	Join []string `yaml:"join"`
 	// KeyFile holds 32 bytes in base64.
 	KeyFile string `yaml:"key_file"`
+}
+
+// MetricsConfig is the metrics section.
+type MetricsConfig struct {
+	// Listen is host:port; empty: no metrics.
+	Listen string `yaml:"listen"`
+}
+
+// DebugConfig is the debug section.
+type DebugConfig struct {
+	// FlightRecorder keeps the last seconds of the process in memory, and writes them
+	// to state_dir/debug when a tick was missed.
+	FlightRecorder bool `yaml:"flight_recorder"`
 }
 
 // DomainConfig is one domain of the power tree.
@@ -115,6 +132,16 @@ gossip:
 bmc:
   user: ""
   password_file: ""
+
+# Served to Prometheus at http://ADDRESS/metrics. Anybody may ask who reaches the
+# address: bind it to loopback or to a network that you trust. Empty: none.
+metrics:
+  listen: ""                          # e.g. 127.0.0.1:7403
+
+# Keeps the last seconds of the process in memory (8 MB), and writes them to
+# state_dir/debug when a tick came too late; "go tool trace FILE" shows them.
+debug:
+  flight_recorder: false
 
 # The power tree that an EMPTY cluster starts with. Afterwards it is in the
 # replicated log, and "coordinator budget set" changes it.
@@ -179,6 +206,9 @@ func (c Config) check() error {
 	}
 	if c.Gossip.Bind != "" && c.Gossip.KeyFile == "" {
 		return fmt.Errorf("gossip: key_file is missing")
+	}
+	if _, _, err := net.SplitHostPort(c.Metrics.Listen); c.Metrics.Listen != "" && err != nil {
+		return fmt.Errorf("metrics.listen: %q is not host:port", c.Metrics.Listen)
 	}
 	if err := new(slog.Level).UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return fmt.Errorf("log_level %q is none of debug, info, warn, error", c.LogLevel)

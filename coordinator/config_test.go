@@ -55,6 +55,7 @@ func TestConfigErrors(t *testing.T) {
 		"server without rpc": {edit(`rpc: "127.0.0.1:7400", `, ""), "needs id, rpc and raft"},
 		"no state_dir":       {edit("state_dir: /var/lib/headroom/coordinator", ""), "state_dir is missing"},
 		"no gossip key":      {edit("  key_file: /etc/headroom/gossip.key", ""), "key_file is missing"},
+		"metrics":            {edit(`listen: ""`, "listen: here"), `"here" is not host:port`},
 		"log level":          {edit("log_level: info", "log_level: loud"), "loud"},
 		"unknown parent":     {edit("parent: site/lab", "parent: site/x"), "site/x"},
 		"no site":            {edit("parent: site/lab, ", ""), "one root"},

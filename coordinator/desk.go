@@ -10,6 +10,7 @@ import (
 
 	"headroom/budget"
 	"headroom/consensus"
+	"headroom/coordinator/metrics"
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/units"
@@ -79,6 +80,10 @@ type desk struct {
 	moves  *moveBook
 	// witness asks the BMCs of lost nodes.
 	witness witness
+	// counts and recorder are this server's; recorder is nil while it is off.
+	counts   *metrics.Counts
+	recorder *recorder
+	looked   time.Duration // when the domains were last held against their budgets
 }
 
 // now is the leader's monotonic time since the desk opened.
@@ -168,6 +173,7 @@ func (d *desk) propose(ctx context.Context, c ledger.Command) (ledger.Result, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, proposeDeadline)
 	defer cancel()
+	began := time.Now()
 	answer, err := d.log.ProposeIn(ctx, d.epoch.Term, data)
 	if err != nil {
 		return ledger.Result{}, fmt.Errorf("coordinator: propose: %w", err)
@@ -176,6 +182,7 @@ func (d *desk) propose(ctx context.Context, c ledger.Command) (ledger.Result, er
 	if !ok {
 		return ledger.Result{}, fmt.Errorf("coordinator: propose: the log answered %T", answer)
 	}
+	d.counts.Committed(time.Since(began), a.result.Revision)
 	if a.err != nil {
 		return a.result, refusedError{a.err}
 	}
@@ -194,9 +201,13 @@ func (d *desk) tick(ctx context.Context) error {
 		return err
 	}
 	now := d.now()
+	d.punctual(now)
 	d.table.Mark()
 	var t ledger.Tick
-	d.machine.view(func(s *ledger.State) { t = ledger.Decide(s, d.table, now) })
+	var policy string
+	began := time.Now()
+	d.machine.view(func(s *ledger.State) { t, policy = ledger.Decide(s, d.table, now), s.Policy })
+	d.counts.Planned(cmp.Or(policy, string(budget.Weighted)), time.Since(began))
 	t.Elapsed = now - d.ticked
 	d.ticked = now
 	if _, err := d.propose(ctx, ledger.Command{Tick: &t}); err != nil {
@@ -218,7 +229,9 @@ func (d *desk) note() {
 	at := time.Now()
 	d.machine.view(func(s *ledger.State) {
 		d.moves.look(s, at, "plan by policy "+cmp.Or(s.Policy, string(budget.Weighted)))
-		d.alarms.look(alarmsOf(s, d, nodeMessages(s, d)), at)
+		nodes := nodeMessages(s, d)
+		d.alarms.look(alarmsOf(s, d, nodes), at)
+		d.watchBudgets(domainMessages(s, d, nodes))
 	})
 }
 
@@ -232,6 +245,7 @@ func (d *desk) answer() {
 		caps = d.changedCaps(s)
 		waiting = d.table.Waiting(s)
 	})
+	d.countGrants(grants, len(waiting))
 	for _, g := range grants {
 		d.out.grant(g)
 	}

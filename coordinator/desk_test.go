@@ -14,6 +14,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
 	"headroom/consensus"
+	"headroom/coordinator/metrics"
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/units"
@@ -117,7 +118,7 @@ func openDesk(t *testing.T) (*desk, *scriptedLog, *outbox, chan error) {
 		found: &ledger.Found{Domains: ledger.PlainDomains([]budget.Domain{
 			{Name: "site/lab", Budget: 700 * w, Unmanaged: 40 * w}, {Name: "rack/r1", Parent: "site/lab", Budget: 700 * w},
 		})},
-		log: log, machine: m, out: out, logger: slog.New(slog.DiscardHandler), inbox: make(chan func(), deskQueue), closed: make(chan struct{}),
+		log: log, machine: m, out: out, logger: slog.New(slog.DiscardHandler), counts: metrics.NewCounts(), inbox: make(chan func(), deskQueue), closed: make(chan struct{}),
 		waits: &confirmations{}, caps: map[string]units.Power{}, board: newJobBoard(), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
 	}
 	ctx, cancel := context.WithCancel(t.Context())

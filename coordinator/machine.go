@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"headroom/ledger"
 )
@@ -18,12 +19,14 @@ type machine struct {
 	rules int    // newest that it knows
 	// outdated ends a server that cannot follow the group any more.
 	outdated func(error)
+	// applied is told how long applying an entry took.
+	applied func(time.Duration)
 }
 
 // newMachine is a machine with an empty state. Which rules it begins under its
 // first entry tells: a log that an older server began is replayed by its rules.
 func newMachine() *machine {
-	m := &machine{state: ledger.New(), rules: ledger.Rules, outdated: func(error) {}}
+	m := &machine{state: ledger.New(), rules: ledger.Rules, outdated: func(error) {}, applied: func(time.Duration) {}}
 	m.state.Rules = 0
 	return m
 }
@@ -53,7 +56,9 @@ func (m *machine) Apply(index uint64, data []byte) any {
 	defer m.mu.Unlock()
 	m.index = index
 	m.state.Rules = cmp.Or(m.state.Rules, c.Rules)
+	began := time.Now()
 	r, err := m.state.Apply(c)
+	m.applied(time.Since(began))
 	return applied{result: r, err: err}
 }
 

@@ -14,14 +14,17 @@ import (
 
 	"connectrpc.com/connect"
 	"github.com/oklog/run"
+	"github.com/prometheus/client_golang/prometheus"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/budget"
 	"headroom/consensus"
+	"headroom/coordinator/metrics"
 	"headroom/gossip"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/internal/scrape"
 	"headroom/internal/secure"
 	"headroom/lease"
 	"headroom/ledger"
@@ -44,11 +47,17 @@ type server struct {
 	leading  atomic.Pointer[desk]
 	witness  witness
 	keeper   *keeper
+	counts   *metrics.Counts
+	// told is what Prometheus is told.
+	told     prometheus.Gatherer
+	recorder *recorder // nil while it is off
 }
 
 // newServer is a server that does not run yet: its group is opened by join.
 func newServer(cfg Config, logger *slog.Logger) *server {
-	s := &server{cfg: cfg, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.PlainPeers(), logger: logger, keeper: newKeeper()}
+	s := &server{cfg: cfg, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.PlainPeers(), logger: logger, keeper: newKeeper(), counts: metrics.NewCounts()}
+	s.told = scrape.Gatherer(metrics.New(Version, s.observe, s.counts))
+	s.machine.applied = s.counts.Applied
 	s.machine.outdated = s.die
 	return s
 }
@@ -119,8 +128,20 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 		_, _ = listener.Close(), local.Close()
 		return errors.Join(err, s.group.Close())
 	}
+	if cfg.Debug.FlightRecorder {
+		if s.recorder, err = newRecorder(cfg.StateDir, logger); err != nil {
+			_, _ = listener.Close(), local.Close()
+			return errors.Join(err, s.group.Close())
+		}
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	var g run.Group
+	if s.recorder != nil {
+		g.Add(func() error { return s.recorder.run(ctx) }, func(error) { cancel() })
+	}
+	if cfg.Metrics.Listen != "" {
+		g.Add(func() error { return s.serveMetrics(ctx) }, func(error) { cancel() })
+	}
 	g.Add(func() error { return rpc.Serve(ctx, listener, s.handler()) }, func(error) { cancel() })
 	g.Add(func() error { return rpc.Serve(ctx, local, s.forward(s.handler())) }, func(error) { cancel() })
 	g.Add(func() error { return s.watch(ctx) }, func(error) { cancel() })
@@ -157,7 +178,7 @@ func (s *server) talk(address string) (*gossip.Gossip, error) {
 
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
-	limit := append(rpc.HandlerOptions(), connect.WithInterceptors(newGuard(s.machine, s.logger)))
+	limit := append(rpc.HandlerOptions(), connect.WithInterceptors(s.counts.Interceptor(), newGuard(s.machine, s.logger)))
 	mux.Handle(headroomv1connect.NewNodeServiceHandler(nodeService{s}, limit...))
 	mux.Handle(headroomv1connect.NewClusterServiceHandler(clusterService{s}, limit...))
 	mux.Handle(headroomv1connect.NewJobServiceHandler(jobService{s}, limit...))
@@ -193,6 +214,7 @@ func (s *server) watch(ctx context.Context) error {
 			}
 			told = s.cfg.ID // a lead may have come and gone since the last look
 			if l.Leading {
+				s.counts.Led(s.cfg.ID)
 				stop = s.lead(ctx, l.Term)
 			}
 		case <-look.C:
@@ -208,6 +230,7 @@ func (s *server) watch(ctx context.Context) error {
 // tellLeader announces who leads when it is another than told.
 func (s *server) tellLeader(told string) string {
 	id, _ := s.group.Leader()
+	s.counts.Led(id)
 	if id == told || id == s.cfg.ID {
 		return told
 	}
@@ -286,7 +309,7 @@ func (s *server) newDesk(term uint64) *desk {
 		log: s.group, machine: s.machine, out: s.hub, logger: s.logger,
 		inbox: make(chan func(), deskQueue), closed: make(chan struct{}), waits: &confirmations{},
 		caps: map[string]units.Power{}, board: newJobBoard(), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
-		clock: clockwork{read: s.clocks}, witness: s.witness,
+		clock: clockwork{read: s.clocks}, witness: s.witness, counts: s.counts, recorder: s.recorder,
 	}
 }
 

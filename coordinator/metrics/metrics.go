@@ -1,0 +1,167 @@
+// Package metrics tells Prometheus how the group and the cluster are, as one
+// coordinator server knows it: the committed state, what the leader has heard,
+// and what this process alone can count.
+//
+// The one idea: a server tells what it knows and nothing else. A follower tells
+// the committed state; what only the leader hears (measured power, states of
+// nodes, lag of the other servers) is absent there. Nothing is kept for a scrape:
+// the collector turns a View of this moment, and the server's own counts, into
+// metrics.
+//
+// Guarantees:
+//   - what is unknown is absent, never 0; a counter is there with 0 before its
+//     first event; a scrape resets nothing;
+//   - labels are valid, and bounded in length and number, whatever a node reports;
+//     two points with the same labels never break a scrape: the first counts;
+//   - counting costs some ten nanoseconds and never waits for a scrape.
+package metrics
+
+// kind is a kind of metric, as the exposition format names it.
+type kind string
+
+const (
+	counter   kind = "counter"
+	gauge     kind = "gauge"
+	histogram kind = "histogram"
+)
+
+// metric is one metric: what it is called, what it means, how it is labelled.
+type metric struct {
+	name   string
+	kind   kind
+	help   string
+	labels []label
+}
+
+// label is a label with the values that it takes, in words; "" where they need none.
+type label struct{ name, values string }
+
+// Metrics by name, for those who fill them in.
+const (
+	budgetWatts      = "headroom_budget_watts"
+	reservedWatts    = "headroom_reserved_watts"
+	unmanagedWatts   = "headroom_unmanaged_watts"
+	measuredWatts    = "headroom_measured_watts"
+	headroomWatts    = "headroom_budget_headroom_watts"
+	violationSeconds = "headroom_budget_violation_seconds_total"
+	violationJoules  = "headroom_budget_violation_joules_total"
+	shortfallSeconds = "headroom_budget_shortfall_seconds_total"
+	nodes            = "headroom_nodes"
+	grants           = "headroom_grants_total"
+	grantLatency     = "headroom_grant_latency_seconds"
+	revision         = "headroom_revision"
+	commitDuration   = "headroom_commit_duration_seconds"
+	applyDuration    = "headroom_apply_duration_seconds"
+	policyDuration   = "headroom_policy_step_duration_seconds"
+	ticksMissed      = "headroom_ticks_missed_total"
+	leader           = "headroom_leader"
+	leaderChanges    = "headroom_leader_changes_total"
+	memberLag        = "headroom_member_lag_entries"
+	rpcRequests      = "headroom_rpc_requests_total"
+	rpcDuration      = "headroom_rpc_duration_seconds"
+	snapshotBytes    = "headroom_snapshot_bytes"
+	logBytes         = "headroom_log_bytes"
+	certificateEnds  = "headroom_certificate_expiry_timestamp_seconds"
+	healthShown      = "headroom_health"
+	buildInfo        = "headroom_build_info"
+)
+
+// all are the metrics of a coordinator server, in the order of the page that lists them.
+func all() []metric {
+	domain := label{"domain", "domains of coordinator domain list"}
+	method := label{"method", "calls as /headroom.v1.SERVICE/CALL"}
+	return []metric{
+		{budgetWatts, gauge, "Budget of a domain.", []label{domain}},
+		{reservedWatts, gauge, "What the nodes of a domain are charged: at least what they may draw.", []label{domain}},
+		{unmanagedWatts, gauge, "Power in a domain that no node is charged for.", []label{domain}},
+		{measuredWatts, gauge, "Measured power of a domain: by its meter, else the sum of its nodes; absent while one of them is unknown, and on followers.", []label{domain}},
+		{headroomWatts, gauge, "What a domain has left to give; below 0 it is short.", []label{domain}},
+		{violationSeconds, counter, "Time in which the measured power was above the budget, while this server led and the power was known; where it is the sum of nodes, above what the budget leaves beside unmanaged power.", []label{domain}},
+		{violationJoules, counter, "Energy drawn above the budget in that time.", []label{domain}},
+		{shortfallSeconds, counter, "Time in which a domain was short, its headroom below 0, while this server led: power that may be drawn, not power that was.", []label{domain}},
+		{nodes, gauge, "Nodes by what they are to the leader; absent on followers.", []label{{"state", words(nodeStates())}}},
+		{grants, counter, "Answers to heartbeats: leases sent, and nodes told that they are not admitted.", []label{{"result", words(grantResults())}}},
+		{grantLatency, histogram, "Time from a heartbeat until its lease was sent.", nil},
+		{revision, gauge, "Revision of the state that is applied here.", nil},
+		{commitDuration, histogram, "Time until an entry of the log was committed and applied, on the leader.", nil},
+		{applyDuration, histogram, "Time that applying one entry took.", nil},
+		{policyDuration, histogram, "Time that planning one tick took, by policy.", []label{{"policy", words(policies())}}},
+		{ticksMissed, counter, "Ticks that came later than two ticks after the one before.", nil},
+		{leader, gauge, "1 while this server leads and can prove it, else 0.", nil},
+		{leaderChanges, counter, "Times that this server saw another leader than before.", nil},
+		{memberLag, gauge, "Entries that a server is behind the leader; absent on followers.", []label{{"member", "servers of coordinator member list"}}},
+		{rpcRequests, counter, "Calls that have ended, by outcome; a stream counts when it ends.", []label{method, {"code", words(codes())}}},
+		{rpcDuration, histogram, "Time that calls took; streams are not counted, they last.", []label{method}},
+		{snapshotBytes, gauge, "Size of the newest snapshot on disk.", nil},
+		{logBytes, gauge, "Size of the log's files on disk.", nil},
+		{certificateEnds, gauge, "When this server's certificate ends, as Unix time; absent with tls off.", nil},
+		{healthShown, gauge, "1 while an alarm is there, 0 while it is not; on followers only those that the committed state shows. Warnings of nodes are there while they last.", []label{{"code", words(healthCodes()) + ", and those of nodes"}, {"severity", words(severities())}}},
+		{buildInfo, gauge, "1, with the version of the coordinator.", []label{{"version", ""}, {"goversion", ""}}},
+	}
+}
+
+// nodeStates are the states of nodes in lists.
+func nodeStates() []string {
+	return []string{"ok", "waiting", "lost", "observing", "released", "drained", "off"}
+}
+
+// Results of a heartbeat.
+const (
+	granted     = "granted"
+	notAdmitted = "not-admitted"
+)
+
+func grantResults() []string { return []string{granted, notAdmitted} }
+
+func severities() []string { return []string{"warn", "fail"} }
+
+// HealthItem is a code of the coordinator's alarms, with its severity.
+type HealthItem struct {
+	Code, Severity string
+	// LeaderOnly says that a follower cannot know it.
+	LeaderOnly bool
+}
+
+// HealthItems are the alarms of the cluster and of the group, in the order of
+// their codes. One that is missing here is served while it is there, and absent
+// otherwise.
+func HealthItems() []HealthItem {
+	return []HealthItem{
+		{"brake-set", "fail", false},
+		{"clocks-disagree", "fail", true},
+		{"directive-refused", "warn", true},
+		{"group-even", "warn", true},
+		{"group-fragile", "warn", true},
+		{"identity-conflict", "fail", true},
+		{"measured-above-reserved", "fail", true},
+		{"member-behind", "fail", true},
+		{"member-clock", "fail", true},
+		{"member-clock", "warn", true},
+		{"member-disk-full", "fail", true},
+		{"member-disk-full", "warn", true},
+		{"member-disk-slow", "fail", true},
+		{"member-disk-slow", "warn", true},
+		{"member-ended", "fail", true},
+		{"member-joining", "fail", true},
+		{"member-joining", "warn", true},
+		{"member-leaving", "warn", true},
+		{"member-no-rpc", "warn", true},
+		{"member-silent", "fail", true},
+		{"member-version", "fail", true},
+		{"member-version", "warn", true},
+		{"node-lost", "warn", true},
+		{"outgrown", "fail", true},
+		{"restored", "warn", false},
+		{"shortfall", "fail", false},
+	}
+}
+
+func healthCodes() []string {
+	var codes []string
+	for _, i := range HealthItems() {
+		if len(codes) == 0 || codes[len(codes)-1] != i.Code {
+			codes = append(codes, i.Code)
+		}
+	}
+	return codes
+}

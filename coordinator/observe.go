@@ -1,0 +1,141 @@
+package coordinator
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/metrics"
+	"headroom/internal/scrape"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// viewWait bounds how long a scrape waits for the desk and for the proof that this
+// server leads; then it tells what a follower would.
+const viewWait = 2 * time.Second
+
+// observe is what this server knows as of now, for the metrics.
+func (s *server) observe() *metrics.View {
+	ctx, cancel := context.WithTimeout(context.Background(), viewWait)
+	defer cancel()
+	v := &metrics.View{}
+	_, _ = s.read(ctx, true, func(st *ledger.State, d *desk) { // a stale read is never refused
+		v.Leads, v.Revision = d != nil, st.Revision
+		v.Nodes = nodeMessages(st, d)
+		v.Domains = domainMessages(st, d, v.Nodes)
+		v.Health = alarmItems(alarmsOf(st, d, v.Nodes))
+	})
+	if v.Leads {
+		s.observeGroup(v)
+	}
+	if s.identity != nil {
+		v.CertificateEnds = s.identity.Ends()
+	}
+	v.LogBytes, v.SnapshotBytes = sizeOf(filepath.Join(s.cfg.StateDir, "log")), newestSnapshot(filepath.Join(s.cfg.StateDir, "snapshots"))
+	return v
+}
+
+// observeGroup adds what the leader knows of the servers.
+func (s *server) observeGroup(v *metrics.View) {
+	now, err := s.membershipNow()
+	if err != nil {
+		return // the lead is just gone
+	}
+	v.Lag = map[string]uint64{}
+	for _, m := range s.judge(now) {
+		v.Health = append(v.Health, m.GetHealth()...)
+		if m.Lag != nil {
+			v.Lag[m.GetId()] = m.GetLag()
+		}
+	}
+	v.Health = append(v.Health, groupHealth(now)...)
+}
+
+// sizeOf is the size of the files below a folder, nil where it cannot be read.
+func sizeOf(dir string) *int64 {
+	var sum int64
+	err := filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		if info, err := e.Info(); err == nil { // a file of the log may just have gone
+			sum += info.Size()
+		}
+		return nil
+	})
+	if err != nil {
+		return nil
+	}
+	return &sum
+}
+
+// newestSnapshot is the size of the newest snapshot, nil where there is none.
+func newestSnapshot(dir string) *int64 {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var newest time.Time
+	var size *int64
+	for _, e := range entries {
+		info, err := os.Stat(filepath.Join(dir, e.Name(), "state.bin"))
+		if err == nil && info.ModTime().After(newest) {
+			bytes := info.Size()
+			newest, size = info.ModTime(), &bytes
+		}
+	}
+	return size
+}
+
+// serveMetrics answers Prometheus until ctx ends.
+func (s *server) serveMetrics(ctx context.Context) error {
+	l, err := scrape.Listen(s.cfg.Metrics.Listen, "coordinator.yaml")
+	if err != nil {
+		return err
+	}
+	return scrape.Serve(ctx, l, scrape.Handler(s.told, s.logger))
+}
+
+// watchBudgets counts the time since the last look in which domains drew, or were
+// charged, more than their budgets. A gap in which nothing was decided counts as
+// far as what was measured is still believed.
+func (d *desk) watchBudgets(domains []*headroomv1.Domain) {
+	now := d.now()
+	passed := min(now-d.looked, staleReport)
+	d.looked = now
+	for _, m := range domains {
+		drawn := m.GetMeasuredUw()
+		if m.GetMeasuredBy() == measuredByNodes {
+			drawn += m.GetUnmanagedUw() // a meter sees what nobody manages as well
+		}
+		if m.MeasuredUw != nil && drawn > m.GetBudgetUw() {
+			d.counts.Violated(m.GetName(), units.Power(drawn-m.GetBudgetUw()), passed)
+		}
+		if m.GetHeadroomUw() < 0 {
+			d.counts.Short(m.GetName(), passed)
+		}
+	}
+}
+
+// punctual counts a tick that comes too late, and keeps what the process did before it.
+func (d *desk) punctual(now time.Duration) {
+	if d.ticked == 0 || now-d.ticked <= 2*d.timing.Tick {
+		return
+	}
+	d.counts.Missed()
+	d.recorder.missed()
+}
+
+// countGrants counts the answers that are about to go out.
+func (d *desk) countGrants(grants []ledger.NodeGrant, waiting int) {
+	for _, g := range grants {
+		if v, ok := d.table.View(g.Node, d.now()); ok {
+			d.counts.Granted(v.Age)
+		}
+	}
+	d.counts.NotAdmitted(waiting)
+}
