@@ -1,0 +1,133 @@
+// Claims: every alert asks for metrics that the programs serve, and has a page that
+// says what to do.
+package headroom_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+
+	"headroom/internal/testkit"
+)
+
+const alertsFile = "deploy/prometheus/alerts.yaml"
+
+// rules is alerts.yaml.
+type rules struct {
+	Groups []struct {
+		Name     string `yaml:"name"`
+		Interval string `yaml:"interval"`
+		Rules    []alertRule
+	} `yaml:"groups"`
+}
+
+type alertRule struct {
+	Alert       string            `yaml:"alert"`
+	Expr        string            `yaml:"expr"`
+	For         string            `yaml:"for"`
+	Labels      map[string]string `yaml:"labels"`
+	Annotations map[string]string `yaml:"annotations"`
+}
+
+func readAlerts(t *testing.T) []alertRule {
+	t.Helper()
+	text, err := os.ReadFile(alertsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all rules
+	if err := yaml.UnmarshalWithOptions(text, &all, yaml.Strict()); err != nil {
+		t.Fatal(err)
+	}
+	var out []alertRule
+	for _, g := range all.Groups {
+		out = append(out, g.Rules...)
+	}
+	return out
+}
+
+// served are the metrics of the generated pages, which other tests hold against
+// the programs.
+func served(t *testing.T) map[string]bool {
+	t.Helper()
+	row := regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| (counter|gauge|histogram) ")
+	out := map[string]bool{}
+	for _, page := range []string{"docs/metrics.md", "docs/metrics-coordinator.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range row.FindAllStringSubmatch(string(text), -1) {
+			out[m[1]] = true
+			if m[2] == "histogram" {
+				out[m[1]+"_bucket"] = true
+			}
+		}
+	}
+	return out
+}
+
+func TestAlertsAskForWhatIsServed(t *testing.T) {
+	t.Parallel()
+	name, metrics := regexp.MustCompile(`headroom_[a-z_]+`), served(t)
+	pages := map[string]bool{"docs/runbooks/README.md": true}
+	for _, a := range readAlerts(t) {
+		asked := name.FindAllString(a.Expr, -1)
+		if len(asked) == 0 {
+			t.Errorf("%s asks for no metric of ours", a.Alert)
+		}
+		for _, m := range asked {
+			if !metrics[m] {
+				t.Errorf("%s: nobody serves %s", a.Alert, m)
+			}
+		}
+		if s := a.Labels["severity"]; s != "warn" && s != "page" {
+			t.Errorf("%s: severity %q", a.Alert, s)
+		}
+		if a.Annotations["summary"] == "" || a.Annotations["description"] == "" || a.Annotations["runbook"] != "docs/runbooks/"+a.Labels["code"]+".md" {
+			t.Errorf("%s: annotations %v", a.Alert, a.Annotations)
+		}
+		pages[a.Annotations["runbook"]] = true
+		checkRunbook(t, a)
+	}
+	found, err := filepath.Glob("docs/runbooks/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(found) != len(pages) || len(pages) < 12 {
+		t.Errorf("%d pages for %d alerts", len(found), len(pages)-1)
+	}
+}
+
+// checkRunbook holds a page against its alert: the same name and the same rule.
+func checkRunbook(t *testing.T, a alertRule) {
+	t.Helper()
+	text, err := os.ReadFile(a.Annotations["runbook"])
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	flat := strings.Join(strings.Fields(string(text)), " ")
+	for _, must := range []string{"# " + a.Alert, a.Expr, "## What it means", "## What to look at", "## What to do"} {
+		if !strings.Contains(flat, must) {
+			t.Errorf("%s does not say %q", a.Annotations["runbook"], must)
+		}
+	}
+}
+
+// Prometheus' own checker of rules, where it is installed.
+func TestAlertsAreRules(t *testing.T) {
+	t.Parallel()
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		testkit.NotRun(t, "promtool is not installed")
+	}
+	if out, err := exec.CommandContext(t.Context(), promtool, "check", "rules", alertsFile).CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
