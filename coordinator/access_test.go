@@ -86,7 +86,8 @@ func TestEveryProcedureHasARole(t *testing.T) {
 		headroomv1connect.NodeServiceReleaseProcedure:        ledger.RoleNode,
 		headroomv1connect.ClusterServiceListTokensProcedure:  ledger.RoleAdmin,
 		"/headroom.v1.MemberService/AddMember":               ledger.RoleAdmin,
-		"":                                                   ledger.RoleAdmin,
+		headroomv1connect.DebugServiceCollectBundleProcedure: ledger.RoleAdmin,
+		"": ledger.RoleAdmin,
 	} {
 		if got := needs(procedure); got != want {
 			t.Errorf("%s takes %s, want %s", procedure, got, want)

@@ -51,11 +51,14 @@ type server struct {
 	// told is what Prometheus is told.
 	told     prometheus.Gatherer
 	recorder *recorder // nil while it is off
+	lines    *logRing
 }
 
 // newServer is a server that does not run yet: its group is opened by join.
 func newServer(cfg Config, logger *slog.Logger) *server {
-	s := &server{cfg: cfg, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.PlainPeers(), logger: logger, keeper: newKeeper(), counts: metrics.NewCounts()}
+	lines := &logRing{}
+	logger = lines.keep(logger)
+	s := &server{cfg: cfg, lines: lines, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.PlainPeers(), logger: logger, keeper: newKeeper(), counts: metrics.NewCounts()}
 	s.told = scrape.Gatherer(metrics.New(Version, s.observe, s.counts))
 	s.machine.applied = s.counts.Applied
 	s.machine.outdated = s.die
@@ -129,7 +132,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 		return errors.Join(err, s.group.Close())
 	}
 	if cfg.Debug.FlightRecorder {
-		if s.recorder, err = newRecorder(cfg.StateDir, logger); err != nil {
+		if s.recorder, err = newRecorder(cfg.StateDir, s.logger); err != nil {
 			_, _ = listener.Close(), local.Close()
 			return errors.Join(err, s.group.Close())
 		}
@@ -183,6 +186,7 @@ func (s *server) handler() http.Handler {
 	mux.Handle(headroomv1connect.NewClusterServiceHandler(clusterService{s}, limit...))
 	mux.Handle(headroomv1connect.NewJobServiceHandler(jobService{s}, limit...))
 	mux.Handle(headroomv1connect.NewMemberServiceHandler(memberService{s}, limit...))
+	mux.Handle(headroomv1connect.NewDebugServiceHandler(debugService{s}, limit...))
 	return mux
 }
 

@@ -1,0 +1,148 @@
+package coordinator
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"runtime/pprof"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/goccy/go-yaml"
+	"github.com/prometheus/common/expfmt"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+
+	headroomv1 "headroom/api/headroom/v1"
+)
+
+// debugService collects what a bug report needs.
+type debugService struct{ *server }
+
+const (
+	// bundlePiece is how much of a file goes into one message, bytes.
+	bundlePiece = 256 << 10
+	// bundleEvents are how many of the newest events are in a bundle.
+	bundleEvents = 500
+	// bundleWait bounds asking the group for each of its answers.
+	bundleWait = 5 * time.Second
+)
+
+// bundleFile is one file of a bundle, and what makes it.
+type bundleFile struct {
+	name string
+	make func(ctx context.Context) ([]byte, error)
+}
+
+// CollectBundle implements headroomv1connect.DebugServiceHandler.
+func (s debugService) CollectBundle(
+	ctx context.Context, _ *connect.Request[headroomv1.CollectBundleRequest], out *connect.ServerStream[headroomv1.CollectBundleResponse],
+) error {
+	for _, f := range s.bundle() {
+		name, data := f.collect(ctx)
+		for first := true; first || len(data) > 0; first = false {
+			n := min(len(data), bundlePiece)
+			if err := out.Send(&headroomv1.CollectBundleResponse{Name: name, Piece: data[:n]}); err != nil {
+				return err
+			}
+			data = data[n:]
+		}
+	}
+	return nil
+}
+
+// collect makes the file. One that cannot be made says why: the others are wanted
+// all the more then.
+func (f bundleFile) collect(ctx context.Context) (name string, data []byte) {
+	ctx, cancel := context.WithTimeout(ctx, bundleWait)
+	defer cancel()
+	data, err := f.make(ctx)
+	if err != nil {
+		return f.name + ".error.txt", []byte(plain(err) + "\n")
+	}
+	return f.name, data
+}
+
+// bundle are the files, those that need nobody else first. None holds a secret:
+// the configuration names the files that do, and tokens are left out, hashes too.
+func (s debugService) bundle() []bundleFile {
+	cluster, members := clusterService(s), memberService(s)
+	return []bundleFile{
+		{"build.txt", s.build},
+		{"goroutines.txt", goroutines},
+		{"coordinator.yaml", func(context.Context) ([]byte, error) { return yaml.Marshal(s.cfg) }},
+		{"log.txt", func(context.Context) ([]byte, error) { return []byte(s.lines.text()), nil }},
+		{"metrics.txt", s.metricsText},
+		{"recording" + recordSuffix, s.lastRecording},
+		{"members.json", answer(cluster.ListMembers, &headroomv1.ListMembersRequest{})},
+		{"status.json", answer(cluster.GetStatus, &headroomv1.GetStatusRequest{Stale: true})},
+		{"domains.json", answer(cluster.ListDomains, &headroomv1.ListDomainsRequest{Stale: true})},
+		{"nodes.json", answer(cluster.ListNodes, &headroomv1.ListNodesRequest{Stale: true})},
+		{"alarms.json", answer(cluster.ListAlarms, &headroomv1.ListAlarmsRequest{Stale: true})},
+		{"events.json", answer(cluster.ListEvents, &headroomv1.ListEventsRequest{Stale: true, Limit: bundleEvents})},
+		{"health.json", answer(members.GetMemberHealth, &headroomv1.GetMemberHealthRequest{})},
+	}
+}
+
+// answer is what this server answers to a request, as JSON.
+func answer[Req any, Res any, M interface {
+	*Res
+	proto.Message
+}](
+	method func(context.Context, *connect.Request[Req]) (*connect.Response[Res], error), req *Req,
+) func(context.Context) ([]byte, error) {
+	return func(ctx context.Context) ([]byte, error) {
+		res, err := method(ctx, connect.NewRequest(req))
+		if err != nil {
+			return nil, err
+		}
+		return protojson.MarshalOptions{Multiline: true, UseProtoNames: true}.Marshal(M(res.Msg))
+	}
+}
+
+func (s debugService) build(context.Context) ([]byte, error) {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "coordinator %s, server %s, %s %s/%s, %d processors\n", Version, s.cfg.ID, runtime.Version(), runtime.GOOS, runtime.GOARCH, runtime.NumCPU())
+	if info, ok := debug.ReadBuildInfo(); ok {
+		b.WriteString(info.String())
+	}
+	return b.Bytes(), nil
+}
+
+// goroutines are all stacks: where each waits, and for how long.
+func goroutines(context.Context) ([]byte, error) {
+	var b bytes.Buffer
+	err := pprof.Lookup("goroutine").WriteTo(&b, 2)
+	return b.Bytes(), err
+}
+
+func (s debugService) metricsText(context.Context) ([]byte, error) {
+	families, err := s.told.Gather()
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(&b, f); err != nil {
+			return nil, fmt.Errorf("coordinator: metrics: %w", err)
+		}
+	}
+	return b.Bytes(), nil
+}
+
+// lastRecording is what the flight recorder wrote last.
+func (s debugService) lastRecording(context.Context) ([]byte, error) {
+	dir := debugDir(s.cfg.StateDir)
+	names, err := recordings(dir)
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("no tick was missed, or debug.flight_recorder is off")
+	}
+	return os.ReadFile(filepath.Join(dir, names[len(names)-1]))
+}
