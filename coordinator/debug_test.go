@@ -52,7 +52,7 @@ func TestABundleHoldsNoSecret(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.logger.Warn("somebody logs what nobody should", slog.String("password", secrets["password"]), slog.String("bearer_token", secret))
-		s.logger.With(slog.String("secret", secret)).WithGroup("call").Error("again", slog.String("Authorization", secret))
+		s.logger.With(slog.String("secret", secret)).WithGroup("call").Error("again", slog.String("authorization", secret))
 		files := bundleOf(s.server)
 		for _, name := range []string{
 			"build.txt", "goroutines.txt", "coordinator.yaml", "log.txt", "metrics.txt", "members.json", "status.json", "domains.json", "nodes.json",
@@ -103,7 +103,7 @@ func TestLogLinesAreBounded(t *testing.T) {
 	log := r.keep(slog.New(slog.NewTextHandler(&out, nil)))
 	log.Debug("below the level of the log")
 	for i := range logLines + 7 {
-		log.Info(fmt.Sprintf("line-%d.", i), slog.String("much", strings.Repeat("x", 2*logLine)))
+		log.Info("a line", slog.String("which", fmt.Sprintf("line-%d.", i)), slog.String("much", strings.Repeat("x", 2*logLine)))
 	}
 	lines := strings.SplitAfter(strings.TrimSuffix(r.text(), "\n"), "\n")
 	if len(lines) != logLines || !strings.Contains(lines[0], "line-7.") || !strings.Contains(lines[len(lines)-1], fmt.Sprintf("line-%d.", logLines+6)) {
