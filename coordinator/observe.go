@@ -41,7 +41,7 @@ func (s *server) observe() *metrics.View {
 
 // observeGroup adds what the leader knows of the servers.
 func (s *server) observeGroup(v *metrics.View) {
-	now, err := s.membershipNow()
+	now, err := s.membershipNow(lately())
 	if err != nil {
 		return // the lead is just gone
 	}
