@@ -17,7 +17,7 @@ import (
 type Schedule struct {
 	Name   string `json:"name"`
 	Domain string `json:"domain"`
-	// Cron says when: minute, hour, day of the month, month, weekday (crontab(5)).
+	// Cron says when: minute, hour, day, month, weekday (crontab(5)).
 	Cron string `json:"cron"`
 	// Zone is the IANA time zone that Cron is read in; empty is UTC.
 	Zone   string      `json:"zone,omitempty"`

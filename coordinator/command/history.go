@@ -163,7 +163,7 @@ func scheduleAdd(o *operator) *cobra.Command {
 	x := &headroomv1.Schedule{}
 	cmd := &cobra.Command{
 		Use: "add CRON POWER [DOMAIN]", Short: "Set a budget again and again, at the times of CRON", Args: cobra.RangeArgs(2, 3),
-		Long: "add sets a budget again and again. CRON is five fields as in crontab(5): minute, hour, day of the month, month, weekday.\n" +
+		Long: "add sets a budget again and again. CRON is five fields as in crontab(5): minute, hour, day, month, weekday.\n" +
 			"A raise by the clock needs a quorum of servers whose clocks agree within a minute; otherwise it waits, and an alarm says so.",
 		Example: "  coordinator budget schedule add \"0 18 * * 1-5\" 2600W --name evening --zone Europe/Berlin",
 		RunE: func(cmd *cobra.Command, args []string) error {
