@@ -1,10 +1,11 @@
 // Package gossip finds the other members of a cluster: from any one address to
-// all of them, and above all to the coordinators.
+// all of them, and above all to the coordinators. It also carries the brake.
 //
 // The one idea: gossip discovers and decides nothing. What a member says of
 // itself is a hint; whether a node belongs to the cluster and what it may draw
 // is committed in the coordinators' log. So two machines with one name do not
-// fight here: both are shown, and the log admits one.
+// fight here: both are shown, and the log admits one. The brake is no exception: it
+// is believed for its signature (package brake), and it can only take watts away.
 //
 // Guarantees:
 //   - Start never fails because nobody answers. It looks for others until one is
@@ -13,9 +14,13 @@
 //   - Everything is encrypted and authenticated with one key of 32 bytes; who has
 //     another key sees nobody and is seen by nobody.
 //   - A description it does not understand is ignored, with one line in the log.
+//   - A brake that one member sets goes to all at once and from each to others, and is
+//     told to whoever joins later; the highest generation wins, and what is not
+//     signed with a key of the configuration is dropped.
 //   - It is idle when the cluster is: no packet but the probes, one every two seconds.
 //
-// It never carries caps, budgets or anything else that must arrive.
+// It never carries caps, budgets or anything else that must arrive: a brake that
+// does not arrive leaves a node with a lease that nobody renews.
 package gossip
 
 import (
@@ -33,6 +38,7 @@ import (
 
 	"github.com/hashicorp/memberlist"
 
+	"headroom/gossip/brake"
 	"headroom/internal/cli"
 )
 
@@ -99,8 +105,16 @@ type Config struct {
 	// Join are gossip addresses host:port of other members; any one that lives
 	// is enough. Empty for the first member.
 	Join []string
+	// BrakeKeys are the public keys that a brake is believed by. Without any this
+	// member hears no brake and passes none on.
+	BrakeKeys brake.Keys
+	// Brake is the newest brake that this member knew before; the zero one for none.
+	Brake brake.Signed
 	// Logger takes one line per coordinator that comes or goes; nil drops them.
 	Logger *slog.Logger
+	// Transport carries the gossip instead of sockets on Bind: a network in memory,
+	// for tests. Nil as a rule.
+	Transport memberlist.NodeAwareTransport
 }
 
 // Gossip is one running member. Its methods may be called from any goroutine.
@@ -111,6 +125,7 @@ type Gossip struct {
 	list    *memberlist.Memberlist
 	addr    string
 	roster  *roster
+	crier   *crier
 	cancel  context.CancelFunc
 	seeking sync.WaitGroup
 	closing sync.Once
@@ -128,20 +143,33 @@ func Start(cfg Config) (*Gossip, error) {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	logger := newLogger(cfg.Logger)
-	w, err := bind(ctx, cfg.Bind, logger)
+	t, err := transport(ctx, cfg)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
-	g := &Gossip{cfg: cfg, self: self, log: cfg.Logger, cancel: cancel}
-	g.roster = newRoster(cfg.Logger)
-	if err := g.create(w); err != nil {
+	g := newGossip(cfg, self, cancel)
+	if err := g.create(t); err != nil {
 		cancel()
 		return nil, err
 	}
 	g.seeking.Go(func() { g.seek(ctx) })
+	g.seeking.Go(func() { g.insist(ctx) })
 	return g, nil
+}
+
+func newGossip(cfg Config, self meta, cancel context.CancelFunc) *Gossip {
+	g := &Gossip{cfg: cfg, self: self, log: cfg.Logger, cancel: cancel, roster: newRoster(cfg.Logger)}
+	g.crier = newCrier(cfg, g.roster.count)
+	return g
+}
+
+// transport is the configured network in memory, or sockets.
+func transport(ctx context.Context, cfg Config) (memberlist.NodeAwareTransport, error) {
+	if cfg.Transport != nil {
+		return cfg.Transport, nil
+	}
+	return bind(ctx, cfg.Bind, newLogger(cfg.Logger))
 }
 
 func check(cfg Config, self meta) error {
@@ -169,17 +197,17 @@ func badConfig(message, hint string) error {
 	return &cli.Error{Code: "usage", Exit: cli.ExitUsage, Message: message, Hint: hint, Err: ErrConfig}
 }
 
-// create starts memberlist on w, which it owns from then on.
-func (g *Gossip) create(w *wire) error {
-	conf, err := g.tuned(w)
+// create starts memberlist on t, which it owns from then on.
+func (g *Gossip) create(t memberlist.NodeAwareTransport) error {
+	conf, err := g.tuned(t)
 	if err != nil {
-		_ = w.Shutdown()
+		_ = t.Shutdown()
 		return err
 	}
-	g.roster.self = conf.Name
+	g.roster.self, g.crier.self = conf.Name, conf.Name
 	list, err := memberlist.Create(conf)
 	if err != nil {
-		_ = w.Shutdown()
+		_ = t.Shutdown()
 		return &cli.Error{
 			Exit:    cli.ExitFailed,
 			Message: fmt.Sprintf("cannot gossip on %s: %v", g.cfg.Bind, err),
@@ -188,28 +216,33 @@ func (g *Gossip) create(w *wire) error {
 		}
 	}
 	g.list, g.addr = list, list.LocalNode().Address()
+	g.crier.attach(list)
 	return nil
 }
 
-func (g *Gossip) tuned(w *wire) (*memberlist.Config, error) {
+func (g *Gossip) tuned(t memberlist.NodeAwareTransport) (*memberlist.Config, error) {
 	// A name of memberlist's must be unique, and a member that comes back may
 	// not be mistaken for its former self; ours is inside the description.
 	suffix := make([]byte, 8)
 	if _, err := rand.Read(suffix); err != nil {
 		return nil, fmt.Errorf("gossip: name of this member: %w", err)
 	}
-	host, port, err := g.advertised(w.GetAutoBindPort())
+	bound := 0 // a network in memory knows its address itself
+	if w, ok := t.(*wire); ok {
+		bound = w.GetAutoBindPort()
+	}
+	host, port, err := g.advertised(bound)
 	if err != nil {
 		return nil, err
 	}
 	c := memberlist.DefaultLANConfig()
 	c.Name = g.cfg.Role + "/" + g.cfg.Name + "/" + hex.EncodeToString(suffix)
-	c.Transport = w
-	c.BindPort = w.GetAutoBindPort()
+	c.Transport = t
+	c.BindPort = bound
 	c.AdvertiseAddr, c.AdvertisePort = host, port
 	c.SecretKey = g.cfg.Key
 	c.Label = label
-	c.Delegate = describe(g.self.encode())
+	c.Delegate = delegate{meta: g.self.encode(), crier: g.crier}
 	c.Events = g.roster
 	c.Logger = newLogger(g.log)
 	c.ProbeInterval, c.ProbeTimeout = probeInterval, probeTimeout
@@ -271,15 +304,6 @@ func (g *Gossip) Close() error {
 	})
 	return err
 }
-
-// describe is the delegate that hands out this member's description.
-type describe []byte
-
-func (d describe) NodeMeta(int) []byte             { return d }
-func (describe) NotifyMsg([]byte)                  {}
-func (describe) GetBroadcasts(int, int) [][]byte   { return nil }
-func (describe) LocalState(bool) []byte            { return nil }
-func (describe) MergeRemoteState(_ []byte, _ bool) {}
 
 func byRoleNameAddr(a, b Member) int {
 	return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Addr, b.Addr))

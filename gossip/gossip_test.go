@@ -299,13 +299,12 @@ func TestUnknownDescriptionIsIgnored(t *testing.T) {
 	log := &lines{}
 	c := member(t, Config{Name: "c", Role: RoleCoordinator, Key: key, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	odd := member(t, Config{Name: "odd", Role: RoleNode, Key: key})
-	bad := &Gossip{cfg: Config{Name: "bad", Role: RoleNode, Key: key, Bind: "127.0.0.1:0"}, log: slog.New(slog.DiscardHandler)}
-	bad.roster = newRoster(bad.log)
+	quiet := slog.New(slog.DiscardHandler)
+	bad := newGossip(Config{Name: "bad", Role: RoleNode, Key: key, Bind: "127.0.0.1:0", Logger: quiet}, meta{role: "x"}, nil) // encodes to an unknown role
 	w, err := bind(t.Context(), "127.0.0.1:0", newLogger(bad.log))
 	if err != nil {
 		t.Fatal(err)
 	}
-	bad.self = meta{role: "x"} // encodes to an unknown role
 	if err := bad.create(w); err != nil {
 		t.Fatal(err)
 	}

@@ -146,3 +146,23 @@ func (r *roster) aloneLocked() bool {
 	}
 	return others <= 0
 }
+
+// count is how many members live, understood or not.
+func (r *roster) count() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.all) + len(r.ignored)
+}
+
+// named are the members of some of memberlist's names that still live.
+func (r *roster) named(names []string) []Member {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var out []entry
+	for _, n := range names {
+		if e, ok := r.all[n]; ok {
+			out = append(out, e)
+		}
+	}
+	return sorted(out, "")
+}

@@ -1,0 +1,194 @@
+package brake
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"headroom/internal/cli"
+)
+
+const (
+	// maxKeyFile bounds what is read of a key file; a key takes some 120 bytes.
+	maxKeyFile = 8 << 10
+	// maxKeys bounds the public keys of one file: two are enough to change keys.
+	maxKeys = 4
+	// othersRead are the permissions that a private key's file may not have: any
+	// for everybody, and writing for the group.
+	othersRead = 0o027
+
+	privateBlock = "PRIVATE KEY"
+	publicBlock  = "PUBLIC KEY"
+)
+
+// ErrKey means that a key file cannot be used.
+var ErrKey = errors.New("bad brake key")
+
+// PrivateKey sets the brake. Only coordinators have it.
+type PrivateKey struct{ key ed25519.PrivateKey }
+
+// Keys are the public keys that a member believes; the zero Keys believe nothing.
+type Keys struct{ keys []ed25519.PublicKey }
+
+// Known tells whether there is any key.
+func (k Keys) Known() bool { return len(k.keys) > 0 }
+
+// Match tells whether the keys believe what private signs.
+func (k Keys) Match(private PrivateKey) bool {
+	for _, key := range k.keys {
+		if key.Equal(private.key.Public()) {
+			return true
+		}
+	}
+	return false
+}
+
+// NewKey makes a pair.
+func NewKey() (PrivateKey, Keys, error) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return PrivateKey{}, Keys{}, fmt.Errorf("brake: make a key: %w", err)
+	}
+	return PrivateKey{private}, Keys{[]ed25519.PublicKey{public}}, nil
+}
+
+// WriteKey makes a pair and writes its two files as PEM, the private one for its
+// owner alone. It never writes over a file; its errors are *cli.Error.
+func WriteKey(privatePath, publicPath string) error {
+	private, keys, err := NewKey()
+	if err != nil {
+		return err
+	}
+	secret, err := x509.MarshalPKCS8PrivateKey(private.key)
+	if err != nil {
+		return fmt.Errorf("brake: encode a key: %w", err)
+	}
+	public, err := x509.MarshalPKIXPublicKey(keys.keys[0])
+	if err != nil {
+		return fmt.Errorf("brake: encode a key: %w", err)
+	}
+	if err := create(privatePath, 0o600, &pem.Block{Type: privateBlock, Bytes: secret}); err != nil {
+		return err
+	}
+	if err := create(publicPath, 0o644, &pem.Block{Type: publicBlock, Bytes: public}); err != nil {
+		return errors.Join(err, os.Remove(privatePath)) // a key that nobody could believe
+	}
+	return nil
+}
+
+func create(path string, mode os.FileMode, block *pem.Block) error {
+	f, err := os.OpenFile(filepath.Clean(path), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if errors.Is(err, os.ErrExist) {
+		return &cli.Error{
+			Code: "exists", Exit: cli.ExitConflict, Err: err, Message: path + " is there already and stays as it is",
+			Hint: "name another file; a key that is in use is replaced by adding the new public key to every member's file first",
+		}
+	}
+	if err == nil {
+		err = errors.Join(pem.Encode(f, block), f.Sync(), f.Close())
+	}
+	if err != nil {
+		return &cli.Error{Code: "key-file", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("cannot write %s: %s", path, plainCause(err)), Hint: "name a file in a folder that you may write"}
+	}
+	return nil
+}
+
+// LoadKeys reads the public keys of a file, one to four PEM blocks. Its errors
+// are *cli.Error and name the file.
+func LoadKeys(path string) (Keys, error) {
+	text, _, err := read(path, "public")
+	if err != nil {
+		return Keys{}, err
+	}
+	keys, err := ParseKeys(text)
+	if err != nil {
+		return Keys{}, keyError(path, "public", err.Error(), ErrKey)
+	}
+	return keys, nil
+}
+
+// ParseKeys reads the content of a file of public keys.
+func ParseKeys(text []byte) (Keys, error) {
+	var out Keys
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != publicBlock {
+			return Keys{}, fmt.Errorf("holds a %s; every member has this file, so it holds public keys only", block.Type)
+		}
+		key, err := x509.ParsePKIXPublicKey(block.Bytes)
+		public, ok := key.(ed25519.PublicKey)
+		if err != nil || !ok {
+			return Keys{}, errors.New("holds a key that is not Ed25519")
+		}
+		out.keys = append(out.keys, public)
+		text = rest
+	}
+	switch {
+	case len(out.keys) == 0:
+		return Keys{}, errors.New("holds no public key")
+	case len(out.keys) > maxKeys:
+		return Keys{}, fmt.Errorf("holds %d keys, at most %d are believed", len(out.keys), maxKeys)
+	case len(bytes.TrimSpace(text)) > 0:
+		return Keys{}, errors.New("holds something behind its keys")
+	}
+	return out, nil
+}
+
+// LoadPrivateKey reads a private key. Its errors are *cli.Error, name the file
+// and never show what it holds.
+func LoadPrivateKey(path string) (PrivateKey, error) {
+	text, mode, err := read(path, "private")
+	if err != nil {
+		return PrivateKey{}, err
+	}
+	if mode&othersRead != 0 {
+		e := keyError(path, "private", fmt.Sprintf("has mode %04o: others may read or change it", mode), ErrKey)
+		e.Hint = "chmod 600 " + path + "; whoever has it can stop the whole cluster"
+		return PrivateKey{}, e
+	}
+	block, _ := pem.Decode(text)
+	if block == nil || block.Type != privateBlock {
+		return PrivateKey{}, keyError(path, "private", "holds no private key", ErrKey)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	private, ok := key.(ed25519.PrivateKey)
+	if err != nil || !ok {
+		return PrivateKey{}, keyError(path, "private", "holds a key that is not Ed25519", ErrKey)
+	}
+	return PrivateKey{private}, nil
+}
+
+func read(path, which string) ([]byte, os.FileMode, error) {
+	info, err := os.Stat(path)
+	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxKeyFile) {
+		return nil, 0, keyError(path, which, "is not a key file", ErrKey)
+	}
+	var text []byte
+	if err == nil {
+		text, err = os.ReadFile(filepath.Clean(path))
+	}
+	if err != nil {
+		return nil, 0, keyError(path, which, "cannot be read: "+plainCause(err), err)
+	}
+	return text, info.Mode().Perm(), nil
+}
+
+func keyError(path, which, what string, err error) *cli.Error {
+	return &cli.Error{
+		Code: "usage", Exit: cli.ExitUsage, Message: fmt.Sprintf("brake.%s_key_file %s %s", which, path, what), Err: err,
+		Hint: "copy the file from another member, or make the first pair with coordinator brake key",
+	}
+}
+
+// plainCause is the system's reason without the operation and the path.
+func plainCause(err error) string {
+	if p, ok := errors.AsType[*os.PathError](err); ok {
+		return p.Err.Error()
+	}
+	return err.Error()
+}

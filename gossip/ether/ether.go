@@ -1,0 +1,153 @@
+// Package ether is a network in memory for tests of gossip and of what stands on
+// it: members attach to it instead of to sockets.
+//
+// The one idea: an ether has no time of its own, so inside a bubble of virtual time
+// hundreds of members gossip for minutes in a second, and a partition is a function
+// that tests change while they look on.
+//
+// Like a real network it promises little: a packet may be lost when its receiver is
+// slow, and who dials a member that is cut off waits until the time is over. It is
+// for tests only and never carries the gossip of a program.
+package ether
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/memberlist"
+)
+
+// backlog is how many packets wait for a member, as in a socket's buffer.
+const backlog = 4096
+
+// ErrNoRoute is what a dial ends with that reaches nobody.
+var ErrNoRoute = errors.New("ether: no route")
+
+// Ether is one network. Its methods may be called from any goroutine.
+type Ether struct {
+	mu    sync.Mutex
+	ports map[string]*Port
+	cut   func(from, to string) bool
+}
+
+// New is an empty network that loses nothing.
+func New() *Ether { return &Ether{ports: map[string]*Port{}} }
+
+// Cut loses every packet and connection from one address to another where f says
+// so; nil heals the network.
+func (e *Ether) Cut(f func(from, to string) bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.cut = f
+}
+
+// Attach joins the network at an address, an IP and a port. It replaces who was
+// there before.
+func (e *Ether) Attach(addr string) *Port {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	p := &Port{ether: e, addr: addr, packets: make(chan *memberlist.Packet, backlog), streams: make(chan net.Conn)}
+	e.ports[addr] = p
+	return p
+}
+
+// reach is who hears at an address from another; nil for nobody.
+func (e *Ether) reach(from, to string) *Port {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.cut != nil && e.cut(from, to) {
+		return nil
+	}
+	return e.ports[to]
+}
+
+// Port is one member's place on the network: memberlist's transport.
+type Port struct {
+	ether   *Ether
+	addr    string
+	packets chan *memberlist.Packet
+	streams chan net.Conn
+}
+
+var _ memberlist.NodeAwareTransport = (*Port)(nil)
+
+// address is a packet's sender.
+type address string
+
+// Network names the kind of address.
+func (address) Network() string { return "ether" }
+
+// String is host:port.
+func (a address) String() string { return string(a) }
+
+// FinalAdvertiseAddr is where the port is attached, whatever is asked for.
+func (p *Port) FinalAdvertiseAddr(string, int) (net.IP, int, error) {
+	host, text, err := net.SplitHostPort(p.addr)
+	if err != nil {
+		return nil, 0, fmt.Errorf("ether: %w", err)
+	}
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		return nil, 0, fmt.Errorf("ether: %w", err)
+	}
+	return net.ParseIP(host), port, nil
+}
+
+// WriteTo sends a packet, which is lost where nobody is reached.
+func (p *Port) WriteTo(b []byte, addr string) (time.Time, error) {
+	now := time.Now()
+	if to := p.ether.reach(p.addr, addr); to != nil {
+		select {
+		case to.packets <- &memberlist.Packet{Buf: append([]byte(nil), b...), From: address(p.addr), Timestamp: now}:
+		default:
+		}
+	}
+	return now, nil
+}
+
+// WriteToAddress sends a packet.
+func (p *Port) WriteToAddress(b []byte, a memberlist.Address) (time.Time, error) {
+	return p.WriteTo(b, a.Addr)
+}
+
+// PacketCh brings the packets for this member.
+func (p *Port) PacketCh() <-chan *memberlist.Packet { return p.packets }
+
+// DialTimeout opens a connection, or waits in vain.
+func (p *Port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error) {
+	late := time.NewTimer(timeout)
+	defer late.Stop()
+	if to := p.ether.reach(p.addr, addr); to != nil {
+		near, far := net.Pipe()
+		select {
+		case to.streams <- far:
+			return near, nil
+		case <-late.C:
+		}
+	} else {
+		<-late.C
+	}
+	return nil, fmt.Errorf("%w to %s", ErrNoRoute, addr)
+}
+
+// DialAddressTimeout opens a connection.
+func (p *Port) DialAddressTimeout(a memberlist.Address, timeout time.Duration) (net.Conn, error) {
+	return p.DialTimeout(a.Addr, timeout)
+}
+
+// StreamCh brings the connections to this member.
+func (p *Port) StreamCh() <-chan net.Conn { return p.streams }
+
+// Shutdown leaves the network.
+func (p *Port) Shutdown() error {
+	p.ether.mu.Lock()
+	defer p.ether.mu.Unlock()
+	if p.ether.ports[p.addr] == p {
+		delete(p.ether.ports, p.addr)
+	}
+	return nil
+}
