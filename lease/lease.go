@@ -122,8 +122,9 @@ const (
 
 // Holder is the node's side of its lease. It belongs to one goroutine.
 //
-// Invariant: while Held, the lease's stamp equals memory.Highest and its end
-// lies at most its duration after a heartbeat that this process sent.
+// Invariant: while Held, the lease's stamp equals memory.Highest, its end lies at
+// most its duration after a heartbeat that this process sent, and it says that every
+// brake generation in memory is lifted.
 type Holder struct {
 	process uint64
 	memory  Memory
@@ -133,6 +134,7 @@ type Holder struct {
 	state  State
 	cap    units.Power
 	sprint Sprint
+	lifted uint64        // brake generation that the lease says is lifted
 	end    time.Duration // on CLOCK_BOOTTIME
 	ended  Ended
 }
@@ -222,7 +224,7 @@ func (h *Holder) Take(g Grant, now Instant) error {
 	if renewal {
 		end = max(end, h.end)
 	}
-	h.memory, h.state, h.cap, h.sprint, h.end = m, Held, g.Cap, g.Sprint, end
+	h.memory, h.state, h.cap, h.sprint, h.end, h.lifted = m, Held, g.Cap, g.Sprint, end, g.BrakeLifted
 	return nil
 }
 
@@ -242,11 +244,15 @@ func (h *Holder) Advance(now Instant) {
 }
 
 // Brake stores a brake generation seen in gossip: the lease ends at once and
-// grants below that generation are refused. The returned memory must be stored.
+// grants below that generation are refused. A generation that the lease itself says
+// is lifted is only stored: a replay of it ends nothing. The returned memory must be
+// stored.
 func (h *Holder) Brake(generation uint64) Memory {
 	if generation > h.memory.Brake {
 		h.memory.Brake = generation
-		h.drop(Braked)
+		if h.state != Held || h.lifted < generation {
+			h.drop(Braked)
+		}
 	}
 	return h.memory
 }

@@ -167,6 +167,74 @@ func TestBrake(t *testing.T) {
 	}
 }
 
+// A node that was away while the brake was set and lifted takes a lease that says
+// so; a replay of that brake then is stored and ends nothing, and a newer one does.
+func TestReplayOfALiftedBrake(t *testing.T) {
+	t.Parallel()
+	h := holder()
+	h.Sent(1, at(0))
+	g := grant(5, 1, 190)
+	g.BrakeLifted = 3
+	if err := h.Take(g, at(0)); err != nil {
+		t.Fatal(err)
+	}
+	if m := h.Brake(3); m.Brake != 3 {
+		t.Errorf("the replay is not stored: %+v", m)
+	}
+	if _, s := h.Cap(); s != lease.Held {
+		t.Error("the replay of a lifted brake ended the lease")
+	}
+	below := grant(6, 1, 180)
+	below.BrakeLifted = 2
+	if err := h.Take(below, at(time.Second)); !errors.Is(err, lease.ErrBraked) {
+		t.Errorf("a lease below what is stored: %v", err)
+	}
+	h.Brake(4)
+	if _, s := h.Cap(); s != lease.FailSafe || h.Why() != lease.Braked {
+		t.Errorf("a new brake: %v, %v", s, h.Why())
+	}
+}
+
+// Whatever brakes and grants come, in whatever order, doubled, lost, and through
+// restarts: no node holds a lease that does not say that the highest brake
+// generation it has heard is lifted, and what it has heard it never forgets.
+func TestNoLeaseBelowTheBrake(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		h := holder()
+		now, number, heard, lifted := time.Duration(0), uint64(0), uint64(0), uint64(0)
+		for range rapid.IntRange(1, 80).Draw(t, "steps") {
+			now += time.Duration(rapid.IntRange(0, 2000).Draw(t, "ms")) * time.Millisecond
+			h.Advance(at(now))
+			switch rapid.IntRange(0, 3).Draw(t, "what") {
+			case 0:
+				number++
+				h.Sent(number, at(now))
+			case 1:
+				g := grant(rapid.Uint64Range(1, 6).Draw(t, "seq"), rapid.Uint64Range(0, number).Draw(t, "hb"), 150)
+				g.BrakeLifted = rapid.Uint64Range(0, 5).Draw(t, "lifted")
+				if h.Take(g, at(now)) == nil {
+					lifted = g.BrakeLifted
+				}
+			case 2:
+				generation := rapid.Uint64Range(0, 5).Draw(t, "generation")
+				h.Brake(generation)
+				heard = max(heard, generation)
+			case 3:
+				if rapid.IntRange(0, 9).Draw(t, "restart") == 0 {
+					h = lease.New(process, h.Memory(), at(now))
+				}
+			}
+			if h.Memory().Brake != heard {
+				t.Fatalf("remembers brake %d after %d", h.Memory().Brake, heard)
+			}
+			if _, s := h.Cap(); s == lease.Held && lifted < heard {
+				t.Fatalf("holds a lease that says brake %d is lifted and has heard %d", lifted, heard)
+			}
+		}
+	})
+}
+
 // Whatever is lost, late, doubled or reordered: a held cap was granted, with
 // the highest stamp taken so far, in answer to a heartbeat of this process
 // that is younger than the lease is long; anything else is the fail-safe cap.
