@@ -243,6 +243,9 @@ func (t *tx) release(c Command, r *Release) error {
 	if n.MachineID != r.MachineID {
 		return fmt.Errorf("node %q: %w", r.Node, ErrIdentity)
 	}
+	if t.Brake.Active() {
+		return fmt.Errorf("release of %q: %w", r.Node, ErrBraked) // it would draw all it can
+	}
 	// Against its target, not its ceiling: a release while a cut is on its way to
 	// the node would keep the domain over its budget for good (P5).
 	aimed := n
