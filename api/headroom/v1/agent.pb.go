@@ -106,7 +106,11 @@ type GetAgentStatusResponse struct {
 	// Slices whose CPU bandwidth is bounded on the last rung.
 	Slices []*SliceStatus `protobuf:"bytes,30,rep,name=slices,proto3" json:"slices,omitempty"`
 	// The machine's turbo switch.
-	Turbo         *TurboStatus `protobuf:"bytes,31,opt,name=turbo,proto3" json:"turbo,omitempty"`
+	Turbo *TurboStatus `protobuf:"bytes,31,opt,name=turbo,proto3" json:"turbo,omitempty"`
+	// The newest brake that the node has heard; absent when it has heard none.
+	Brake *BrakeStatus `protobuf:"bytes,40,opt,name=brake,proto3,oneof" json:"brake,omitempty"`
+	// Brakes that were heard and not believed since powerd started.
+	BrakeDrops    *BrakeDrops `protobuf:"bytes,41,opt,name=brake_drops,json=brakeDrops,proto3" json:"brake_drops,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -358,6 +362,173 @@ func (x *GetAgentStatusResponse) GetTurbo() *TurboStatus {
 	return nil
 }
 
+func (x *GetAgentStatusResponse) GetBrake() *BrakeStatus {
+	if x != nil {
+		return x.Brake
+	}
+	return nil
+}
+
+func (x *GetAgentStatusResponse) GetBrakeDrops() *BrakeDrops {
+	if x != nil {
+		return x.BrakeDrops
+	}
+	return nil
+}
+
+// BrakeStatus is the newest brake that a node has heard.
+type BrakeStatus struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Generation uint64                 `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	// Whether it is in force here: no lease has told yet that it is lifted.
+	Set bool `protobuf:"varint,2,opt,name=set,proto3" json:"set,omitempty"`
+	// Who set it, why and when (microseconds since the Unix epoch, by the clock of
+	// who set it); empty and 0 when only its generation is known.
+	Actor  string `protobuf:"bytes,3,opt,name=actor,proto3" json:"actor,omitempty"`
+	Reason string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	AtUs   int64  `protobuf:"varint,5,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	// Whether it is on disk, so that a restart remembers it.
+	Stored        bool `protobuf:"varint,6,opt,name=stored,proto3" json:"stored,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BrakeStatus) Reset() {
+	*x = BrakeStatus{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BrakeStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BrakeStatus) ProtoMessage() {}
+
+func (x *BrakeStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BrakeStatus.ProtoReflect.Descriptor instead.
+func (*BrakeStatus) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *BrakeStatus) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *BrakeStatus) GetSet() bool {
+	if x != nil {
+		return x.Set
+	}
+	return false
+}
+
+func (x *BrakeStatus) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *BrakeStatus) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *BrakeStatus) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *BrakeStatus) GetStored() bool {
+	if x != nil {
+		return x.Stored
+	}
+	return false
+}
+
+// BrakeDrops counts brakes that were heard and not believed.
+type BrakeDrops struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of a generation that was known.
+	Old uint64 `protobuf:"varint,1,opt,name=old,proto3" json:"old,omitempty"`
+	// Signed with a key that the node does not believe.
+	Forged uint64 `protobuf:"varint,2,opt,name=forged,proto3" json:"forged,omitempty"`
+	// Not understood.
+	Malformed     uint64 `protobuf:"varint,3,opt,name=malformed,proto3" json:"malformed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *BrakeDrops) Reset() {
+	*x = BrakeDrops{}
+	mi := &file_headroom_v1_agent_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *BrakeDrops) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*BrakeDrops) ProtoMessage() {}
+
+func (x *BrakeDrops) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_agent_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use BrakeDrops.ProtoReflect.Descriptor instead.
+func (*BrakeDrops) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *BrakeDrops) GetOld() uint64 {
+	if x != nil {
+		return x.Old
+	}
+	return 0
+}
+
+func (x *BrakeDrops) GetForged() uint64 {
+	if x != nil {
+		return x.Forged
+	}
+	return 0
+}
+
+func (x *BrakeDrops) GetMalformed() uint64 {
+	if x != nil {
+		return x.Malformed
+	}
+	return 0
+}
+
 // SensorStatus is one source: "rapl", "dcmi", "sdr", "hwmon", "thermal" or "model".
 type SensorStatus struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
@@ -383,7 +554,7 @@ type SensorStatus struct {
 
 func (x *SensorStatus) Reset() {
 	*x = SensorStatus{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[2]
+	mi := &file_headroom_v1_agent_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -395,7 +566,7 @@ func (x *SensorStatus) String() string {
 func (*SensorStatus) ProtoMessage() {}
 
 func (x *SensorStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[2]
+	mi := &file_headroom_v1_agent_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -408,7 +579,7 @@ func (x *SensorStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SensorStatus.ProtoReflect.Descriptor instead.
 func (*SensorStatus) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{2}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SensorStatus) GetSource() string {
@@ -487,7 +658,7 @@ type RungStatus struct {
 
 func (x *RungStatus) Reset() {
 	*x = RungStatus{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[3]
+	mi := &file_headroom_v1_agent_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -499,7 +670,7 @@ func (x *RungStatus) String() string {
 func (*RungStatus) ProtoMessage() {}
 
 func (x *RungStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[3]
+	mi := &file_headroom_v1_agent_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -512,7 +683,7 @@ func (x *RungStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RungStatus.ProtoReflect.Descriptor instead.
 func (*RungStatus) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{3}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *RungStatus) GetRung() string {
@@ -564,7 +735,7 @@ type PolicyStatus struct {
 
 func (x *PolicyStatus) Reset() {
 	*x = PolicyStatus{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[4]
+	mi := &file_headroom_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -576,7 +747,7 @@ func (x *PolicyStatus) String() string {
 func (*PolicyStatus) ProtoMessage() {}
 
 func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[4]
+	mi := &file_headroom_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -589,7 +760,7 @@ func (x *PolicyStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyStatus.ProtoReflect.Descriptor instead.
 func (*PolicyStatus) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *PolicyStatus) GetPolicy() string {
@@ -705,7 +876,7 @@ type TurboStatus struct {
 
 func (x *TurboStatus) Reset() {
 	*x = TurboStatus{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[5]
+	mi := &file_headroom_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -717,7 +888,7 @@ func (x *TurboStatus) String() string {
 func (*TurboStatus) ProtoMessage() {}
 
 func (x *TurboStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[5]
+	mi := &file_headroom_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -730,7 +901,7 @@ func (x *TurboStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TurboStatus.ProtoReflect.Descriptor instead.
 func (*TurboStatus) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TurboStatus) GetRequested() string {
@@ -776,7 +947,7 @@ type SprintStatus struct {
 
 func (x *SprintStatus) Reset() {
 	*x = SprintStatus{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[6]
+	mi := &file_headroom_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -788,7 +959,7 @@ func (x *SprintStatus) String() string {
 func (*SprintStatus) ProtoMessage() {}
 
 func (x *SprintStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[6]
+	mi := &file_headroom_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -801,7 +972,7 @@ func (x *SprintStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SprintStatus.ProtoReflect.Descriptor instead.
 func (*SprintStatus) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SprintStatus) GetId() string {
@@ -861,7 +1032,7 @@ type SliceStatus struct {
 
 func (x *SliceStatus) Reset() {
 	*x = SliceStatus{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[7]
+	mi := &file_headroom_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -873,7 +1044,7 @@ func (x *SliceStatus) String() string {
 func (*SliceStatus) ProtoMessage() {}
 
 func (x *SliceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[7]
+	mi := &file_headroom_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -886,7 +1057,7 @@ func (x *SliceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SliceStatus.ProtoReflect.Descriptor instead.
 func (*SliceStatus) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *SliceStatus) GetSlice() string {
@@ -931,7 +1102,7 @@ type LocalLimit struct {
 
 func (x *LocalLimit) Reset() {
 	*x = LocalLimit{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[8]
+	mi := &file_headroom_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -943,7 +1114,7 @@ func (x *LocalLimit) String() string {
 func (*LocalLimit) ProtoMessage() {}
 
 func (x *LocalLimit) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[8]
+	mi := &file_headroom_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -956,7 +1127,7 @@ func (x *LocalLimit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LocalLimit.ProtoReflect.Descriptor instead.
 func (*LocalLimit) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LocalLimit) GetCapUw() int64 {
@@ -1009,7 +1180,7 @@ type AgentCounters struct {
 
 func (x *AgentCounters) Reset() {
 	*x = AgentCounters{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[9]
+	mi := &file_headroom_v1_agent_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1021,7 +1192,7 @@ func (x *AgentCounters) String() string {
 func (*AgentCounters) ProtoMessage() {}
 
 func (x *AgentCounters) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[9]
+	mi := &file_headroom_v1_agent_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1034,7 +1205,7 @@ func (x *AgentCounters) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentCounters.ProtoReflect.Descriptor instead.
 func (*AgentCounters) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AgentCounters) GetRenewals() uint64 {
@@ -1125,7 +1296,7 @@ type SetLocalLimitRequest struct {
 
 func (x *SetLocalLimitRequest) Reset() {
 	*x = SetLocalLimitRequest{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[10]
+	mi := &file_headroom_v1_agent_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1137,7 +1308,7 @@ func (x *SetLocalLimitRequest) String() string {
 func (*SetLocalLimitRequest) ProtoMessage() {}
 
 func (x *SetLocalLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[10]
+	mi := &file_headroom_v1_agent_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1150,7 +1321,7 @@ func (x *SetLocalLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLocalLimitRequest.ProtoReflect.Descriptor instead.
 func (*SetLocalLimitRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SetLocalLimitRequest) GetCapUw() int64 {
@@ -1184,7 +1355,7 @@ type SetLocalLimitResponse struct {
 
 func (x *SetLocalLimitResponse) Reset() {
 	*x = SetLocalLimitResponse{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[11]
+	mi := &file_headroom_v1_agent_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1196,7 +1367,7 @@ func (x *SetLocalLimitResponse) String() string {
 func (*SetLocalLimitResponse) ProtoMessage() {}
 
 func (x *SetLocalLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[11]
+	mi := &file_headroom_v1_agent_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1209,7 +1380,7 @@ func (x *SetLocalLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLocalLimitResponse.ProtoReflect.Descriptor instead.
 func (*SetLocalLimitResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SetLocalLimitResponse) GetCapUw() int64 {
@@ -1228,7 +1399,7 @@ type ClearLocalLimitRequest struct {
 
 func (x *ClearLocalLimitRequest) Reset() {
 	*x = ClearLocalLimitRequest{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[12]
+	mi := &file_headroom_v1_agent_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1240,7 +1411,7 @@ func (x *ClearLocalLimitRequest) String() string {
 func (*ClearLocalLimitRequest) ProtoMessage() {}
 
 func (x *ClearLocalLimitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[12]
+	mi := &file_headroom_v1_agent_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1253,7 +1424,7 @@ func (x *ClearLocalLimitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearLocalLimitRequest.ProtoReflect.Descriptor instead.
 func (*ClearLocalLimitRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ClearLocalLimitRequest) GetChange() *Change {
@@ -1272,7 +1443,7 @@ type ClearLocalLimitResponse struct {
 
 func (x *ClearLocalLimitResponse) Reset() {
 	*x = ClearLocalLimitResponse{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[13]
+	mi := &file_headroom_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1284,7 +1455,7 @@ func (x *ClearLocalLimitResponse) String() string {
 func (*ClearLocalLimitResponse) ProtoMessage() {}
 
 func (x *ClearLocalLimitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[13]
+	mi := &file_headroom_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1297,7 +1468,7 @@ func (x *ClearLocalLimitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClearLocalLimitResponse.ProtoReflect.Descriptor instead.
 func (*ClearLocalLimitResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ClearLocalLimitResponse) GetWasSet() bool {
@@ -1318,7 +1489,7 @@ type SetLocalCeilingRequest struct {
 
 func (x *SetLocalCeilingRequest) Reset() {
 	*x = SetLocalCeilingRequest{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[14]
+	mi := &file_headroom_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1330,7 +1501,7 @@ func (x *SetLocalCeilingRequest) String() string {
 func (*SetLocalCeilingRequest) ProtoMessage() {}
 
 func (x *SetLocalCeilingRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[14]
+	mi := &file_headroom_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1343,7 +1514,7 @@ func (x *SetLocalCeilingRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLocalCeilingRequest.ProtoReflect.Descriptor instead.
 func (*SetLocalCeilingRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SetLocalCeilingRequest) GetCeilingKhz() int64 {
@@ -1377,7 +1548,7 @@ type SetLocalCeilingResponse struct {
 
 func (x *SetLocalCeilingResponse) Reset() {
 	*x = SetLocalCeilingResponse{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[15]
+	mi := &file_headroom_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1389,7 +1560,7 @@ func (x *SetLocalCeilingResponse) String() string {
 func (*SetLocalCeilingResponse) ProtoMessage() {}
 
 func (x *SetLocalCeilingResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[15]
+	mi := &file_headroom_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1402,7 +1573,7 @@ func (x *SetLocalCeilingResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetLocalCeilingResponse.ProtoReflect.Descriptor instead.
 func (*SetLocalCeilingResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SetLocalCeilingResponse) GetEffectiveKhz() []int64 {
@@ -1420,7 +1591,7 @@ type RenewLeaseRequest struct {
 
 func (x *RenewLeaseRequest) Reset() {
 	*x = RenewLeaseRequest{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[16]
+	mi := &file_headroom_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1603,7 @@ func (x *RenewLeaseRequest) String() string {
 func (*RenewLeaseRequest) ProtoMessage() {}
 
 func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[16]
+	mi := &file_headroom_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1616,7 @@ func (x *RenewLeaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseRequest.ProtoReflect.Descriptor instead.
 func (*RenewLeaseRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 type RenewLeaseResponse struct {
@@ -1459,7 +1630,7 @@ type RenewLeaseResponse struct {
 
 func (x *RenewLeaseResponse) Reset() {
 	*x = RenewLeaseResponse{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[17]
+	mi := &file_headroom_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +1642,7 @@ func (x *RenewLeaseResponse) String() string {
 func (*RenewLeaseResponse) ProtoMessage() {}
 
 func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[17]
+	mi := &file_headroom_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1484,7 +1655,7 @@ func (x *RenewLeaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewLeaseResponse.ProtoReflect.Descriptor instead.
 func (*RenewLeaseResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RenewLeaseResponse) GetLeaseMs() int64 {
@@ -1525,7 +1696,7 @@ type ZoneStatus struct {
 
 func (x *ZoneStatus) Reset() {
 	*x = ZoneStatus{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[18]
+	mi := &file_headroom_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1537,7 +1708,7 @@ func (x *ZoneStatus) String() string {
 func (*ZoneStatus) ProtoMessage() {}
 
 func (x *ZoneStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[18]
+	mi := &file_headroom_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1550,7 +1721,7 @@ func (x *ZoneStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ZoneStatus.ProtoReflect.Descriptor instead.
 func (*ZoneStatus) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ZoneStatus) GetZone() string {
@@ -1633,7 +1804,7 @@ type RestoreLimitsRequest struct {
 
 func (x *RestoreLimitsRequest) Reset() {
 	*x = RestoreLimitsRequest{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[19]
+	mi := &file_headroom_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1645,7 +1816,7 @@ func (x *RestoreLimitsRequest) String() string {
 func (*RestoreLimitsRequest) ProtoMessage() {}
 
 func (x *RestoreLimitsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[19]
+	mi := &file_headroom_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1658,7 +1829,7 @@ func (x *RestoreLimitsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreLimitsRequest.ProtoReflect.Descriptor instead.
 func (*RestoreLimitsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RestoreLimitsRequest) GetForce() bool {
@@ -1687,7 +1858,7 @@ type RestoreLimitsResponse struct {
 
 func (x *RestoreLimitsResponse) Reset() {
 	*x = RestoreLimitsResponse{}
-	mi := &file_headroom_v1_agent_proto_msgTypes[20]
+	mi := &file_headroom_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1699,7 +1870,7 @@ func (x *RestoreLimitsResponse) String() string {
 func (*RestoreLimitsResponse) ProtoMessage() {}
 
 func (x *RestoreLimitsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_agent_proto_msgTypes[20]
+	mi := &file_headroom_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1712,7 +1883,7 @@ func (x *RestoreLimitsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestoreLimitsResponse.ProtoReflect.Descriptor instead.
 func (*RestoreLimitsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_headroom_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RestoreLimitsResponse) GetRestored() []string {
@@ -1734,7 +1905,8 @@ var File_headroom_v1_agent_proto protoreflect.FileDescriptor
 const file_headroom_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"\x17headroom/v1/agent.proto\x12\vheadroom.v1\x1a\x16headroom/v1/node.proto\"\x17\n" +
-	"\x15GetAgentStatusRequest\"\xce\t\n" +
+	"\x15GetAgentStatusRequest\"\xc7\n" +
+	"\n" +
 	"\x16GetAgentStatusResponse\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x16\n" +
@@ -1769,7 +1941,10 @@ const file_headroom_v1_agent_proto_rawDesc = "" +
 	"limited_by\x18\x1c \x01(\tR\tlimitedBy\x126\n" +
 	"\bcounters\x18\x1d \x01(\v2\x1a.headroom.v1.AgentCountersR\bcounters\x120\n" +
 	"\x06slices\x18\x1e \x03(\v2\x18.headroom.v1.SliceStatusR\x06slices\x12.\n" +
-	"\x05turbo\x18\x1f \x01(\v2\x18.headroom.v1.TurboStatusR\x05turboB\v\n" +
+	"\x05turbo\x18\x1f \x01(\v2\x18.headroom.v1.TurboStatusR\x05turbo\x123\n" +
+	"\x05brake\x18( \x01(\v2\x18.headroom.v1.BrakeStatusH\aR\x05brake\x88\x01\x01\x128\n" +
+	"\vbrake_drops\x18) \x01(\v2\x17.headroom.v1.BrakeDropsR\n" +
+	"brakeDropsB\v\n" +
 	"\t_lease_msB\v\n" +
 	"\t_power_uwB\f\n" +
 	"\n" +
@@ -1777,7 +1952,22 @@ const file_headroom_v1_agent_proto_rawDesc = "" +
 	"\x0e_limited_ratioB\t\n" +
 	"\a_sprintB\v\n" +
 	"\t_other_uwB\b\n" +
-	"\x06_local\"\xd5\x02\n" +
+	"\x06_localB\b\n" +
+	"\x06_brake\"\x9a\x01\n" +
+	"\vBrakeStatus\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x04R\n" +
+	"generation\x12\x10\n" +
+	"\x03set\x18\x02 \x01(\bR\x03set\x12\x14\n" +
+	"\x05actor\x18\x03 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12\x13\n" +
+	"\x05at_us\x18\x05 \x01(\x03R\x04atUs\x12\x16\n" +
+	"\x06stored\x18\x06 \x01(\bR\x06stored\"T\n" +
+	"\n" +
+	"BrakeDrops\x12\x10\n" +
+	"\x03old\x18\x01 \x01(\x04R\x03old\x12\x16\n" +
+	"\x06forged\x18\x02 \x01(\x04R\x06forged\x12\x1c\n" +
+	"\tmalformed\x18\x03 \x01(\x04R\tmalformed\"\xd5\x02\n" +
 	"\fSensorStatus\x12\x16\n" +
 	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1e\n" +
@@ -1940,67 +2130,71 @@ func file_headroom_v1_agent_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_agent_proto_rawDescData
 }
 
-var file_headroom_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_headroom_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_headroom_v1_agent_proto_goTypes = []any{
 	(*GetAgentStatusRequest)(nil),   // 0: headroom.v1.GetAgentStatusRequest
 	(*GetAgentStatusResponse)(nil),  // 1: headroom.v1.GetAgentStatusResponse
-	(*SensorStatus)(nil),            // 2: headroom.v1.SensorStatus
-	(*RungStatus)(nil),              // 3: headroom.v1.RungStatus
-	(*PolicyStatus)(nil),            // 4: headroom.v1.PolicyStatus
-	(*TurboStatus)(nil),             // 5: headroom.v1.TurboStatus
-	(*SprintStatus)(nil),            // 6: headroom.v1.SprintStatus
-	(*SliceStatus)(nil),             // 7: headroom.v1.SliceStatus
-	(*LocalLimit)(nil),              // 8: headroom.v1.LocalLimit
-	(*AgentCounters)(nil),           // 9: headroom.v1.AgentCounters
-	(*SetLocalLimitRequest)(nil),    // 10: headroom.v1.SetLocalLimitRequest
-	(*SetLocalLimitResponse)(nil),   // 11: headroom.v1.SetLocalLimitResponse
-	(*ClearLocalLimitRequest)(nil),  // 12: headroom.v1.ClearLocalLimitRequest
-	(*ClearLocalLimitResponse)(nil), // 13: headroom.v1.ClearLocalLimitResponse
-	(*SetLocalCeilingRequest)(nil),  // 14: headroom.v1.SetLocalCeilingRequest
-	(*SetLocalCeilingResponse)(nil), // 15: headroom.v1.SetLocalCeilingResponse
-	(*RenewLeaseRequest)(nil),       // 16: headroom.v1.RenewLeaseRequest
-	(*RenewLeaseResponse)(nil),      // 17: headroom.v1.RenewLeaseResponse
-	(*ZoneStatus)(nil),              // 18: headroom.v1.ZoneStatus
-	(*RestoreLimitsRequest)(nil),    // 19: headroom.v1.RestoreLimitsRequest
-	(*RestoreLimitsResponse)(nil),   // 20: headroom.v1.RestoreLimitsResponse
-	(*Holding)(nil),                 // 21: headroom.v1.Holding
-	(*HealthItem)(nil),              // 22: headroom.v1.HealthItem
-	(*Change)(nil),                  // 23: headroom.v1.Change
+	(*BrakeStatus)(nil),             // 2: headroom.v1.BrakeStatus
+	(*BrakeDrops)(nil),              // 3: headroom.v1.BrakeDrops
+	(*SensorStatus)(nil),            // 4: headroom.v1.SensorStatus
+	(*RungStatus)(nil),              // 5: headroom.v1.RungStatus
+	(*PolicyStatus)(nil),            // 6: headroom.v1.PolicyStatus
+	(*TurboStatus)(nil),             // 7: headroom.v1.TurboStatus
+	(*SprintStatus)(nil),            // 8: headroom.v1.SprintStatus
+	(*SliceStatus)(nil),             // 9: headroom.v1.SliceStatus
+	(*LocalLimit)(nil),              // 10: headroom.v1.LocalLimit
+	(*AgentCounters)(nil),           // 11: headroom.v1.AgentCounters
+	(*SetLocalLimitRequest)(nil),    // 12: headroom.v1.SetLocalLimitRequest
+	(*SetLocalLimitResponse)(nil),   // 13: headroom.v1.SetLocalLimitResponse
+	(*ClearLocalLimitRequest)(nil),  // 14: headroom.v1.ClearLocalLimitRequest
+	(*ClearLocalLimitResponse)(nil), // 15: headroom.v1.ClearLocalLimitResponse
+	(*SetLocalCeilingRequest)(nil),  // 16: headroom.v1.SetLocalCeilingRequest
+	(*SetLocalCeilingResponse)(nil), // 17: headroom.v1.SetLocalCeilingResponse
+	(*RenewLeaseRequest)(nil),       // 18: headroom.v1.RenewLeaseRequest
+	(*RenewLeaseResponse)(nil),      // 19: headroom.v1.RenewLeaseResponse
+	(*ZoneStatus)(nil),              // 20: headroom.v1.ZoneStatus
+	(*RestoreLimitsRequest)(nil),    // 21: headroom.v1.RestoreLimitsRequest
+	(*RestoreLimitsResponse)(nil),   // 22: headroom.v1.RestoreLimitsResponse
+	(*Holding)(nil),                 // 23: headroom.v1.Holding
+	(*HealthItem)(nil),              // 24: headroom.v1.HealthItem
+	(*Change)(nil),                  // 25: headroom.v1.Change
 }
 var file_headroom_v1_agent_proto_depIdxs = []int32{
-	21, // 0: headroom.v1.GetAgentStatusResponse.holding:type_name -> headroom.v1.Holding
-	18, // 1: headroom.v1.GetAgentStatusResponse.zones:type_name -> headroom.v1.ZoneStatus
-	22, // 2: headroom.v1.GetAgentStatusResponse.health:type_name -> headroom.v1.HealthItem
-	2,  // 3: headroom.v1.GetAgentStatusResponse.sensors:type_name -> headroom.v1.SensorStatus
-	3,  // 4: headroom.v1.GetAgentStatusResponse.ladder:type_name -> headroom.v1.RungStatus
-	4,  // 5: headroom.v1.GetAgentStatusResponse.policies:type_name -> headroom.v1.PolicyStatus
-	6,  // 6: headroom.v1.GetAgentStatusResponse.sprint:type_name -> headroom.v1.SprintStatus
-	8,  // 7: headroom.v1.GetAgentStatusResponse.local:type_name -> headroom.v1.LocalLimit
-	9,  // 8: headroom.v1.GetAgentStatusResponse.counters:type_name -> headroom.v1.AgentCounters
-	7,  // 9: headroom.v1.GetAgentStatusResponse.slices:type_name -> headroom.v1.SliceStatus
-	5,  // 10: headroom.v1.GetAgentStatusResponse.turbo:type_name -> headroom.v1.TurboStatus
-	23, // 11: headroom.v1.LocalLimit.change:type_name -> headroom.v1.Change
-	23, // 12: headroom.v1.SetLocalLimitRequest.change:type_name -> headroom.v1.Change
-	23, // 13: headroom.v1.ClearLocalLimitRequest.change:type_name -> headroom.v1.Change
-	23, // 14: headroom.v1.SetLocalCeilingRequest.change:type_name -> headroom.v1.Change
-	23, // 15: headroom.v1.RestoreLimitsRequest.change:type_name -> headroom.v1.Change
-	0,  // 16: headroom.v1.AgentService.GetAgentStatus:input_type -> headroom.v1.GetAgentStatusRequest
-	19, // 17: headroom.v1.AgentService.RestoreLimits:input_type -> headroom.v1.RestoreLimitsRequest
-	10, // 18: headroom.v1.AgentService.SetLocalLimit:input_type -> headroom.v1.SetLocalLimitRequest
-	12, // 19: headroom.v1.AgentService.ClearLocalLimit:input_type -> headroom.v1.ClearLocalLimitRequest
-	14, // 20: headroom.v1.AgentService.SetLocalCeiling:input_type -> headroom.v1.SetLocalCeilingRequest
-	16, // 21: headroom.v1.AgentService.RenewLease:input_type -> headroom.v1.RenewLeaseRequest
-	1,  // 22: headroom.v1.AgentService.GetAgentStatus:output_type -> headroom.v1.GetAgentStatusResponse
-	20, // 23: headroom.v1.AgentService.RestoreLimits:output_type -> headroom.v1.RestoreLimitsResponse
-	11, // 24: headroom.v1.AgentService.SetLocalLimit:output_type -> headroom.v1.SetLocalLimitResponse
-	13, // 25: headroom.v1.AgentService.ClearLocalLimit:output_type -> headroom.v1.ClearLocalLimitResponse
-	15, // 26: headroom.v1.AgentService.SetLocalCeiling:output_type -> headroom.v1.SetLocalCeilingResponse
-	17, // 27: headroom.v1.AgentService.RenewLease:output_type -> headroom.v1.RenewLeaseResponse
-	22, // [22:28] is the sub-list for method output_type
-	16, // [16:22] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	23, // 0: headroom.v1.GetAgentStatusResponse.holding:type_name -> headroom.v1.Holding
+	20, // 1: headroom.v1.GetAgentStatusResponse.zones:type_name -> headroom.v1.ZoneStatus
+	24, // 2: headroom.v1.GetAgentStatusResponse.health:type_name -> headroom.v1.HealthItem
+	4,  // 3: headroom.v1.GetAgentStatusResponse.sensors:type_name -> headroom.v1.SensorStatus
+	5,  // 4: headroom.v1.GetAgentStatusResponse.ladder:type_name -> headroom.v1.RungStatus
+	6,  // 5: headroom.v1.GetAgentStatusResponse.policies:type_name -> headroom.v1.PolicyStatus
+	8,  // 6: headroom.v1.GetAgentStatusResponse.sprint:type_name -> headroom.v1.SprintStatus
+	10, // 7: headroom.v1.GetAgentStatusResponse.local:type_name -> headroom.v1.LocalLimit
+	11, // 8: headroom.v1.GetAgentStatusResponse.counters:type_name -> headroom.v1.AgentCounters
+	9,  // 9: headroom.v1.GetAgentStatusResponse.slices:type_name -> headroom.v1.SliceStatus
+	7,  // 10: headroom.v1.GetAgentStatusResponse.turbo:type_name -> headroom.v1.TurboStatus
+	2,  // 11: headroom.v1.GetAgentStatusResponse.brake:type_name -> headroom.v1.BrakeStatus
+	3,  // 12: headroom.v1.GetAgentStatusResponse.brake_drops:type_name -> headroom.v1.BrakeDrops
+	25, // 13: headroom.v1.LocalLimit.change:type_name -> headroom.v1.Change
+	25, // 14: headroom.v1.SetLocalLimitRequest.change:type_name -> headroom.v1.Change
+	25, // 15: headroom.v1.ClearLocalLimitRequest.change:type_name -> headroom.v1.Change
+	25, // 16: headroom.v1.SetLocalCeilingRequest.change:type_name -> headroom.v1.Change
+	25, // 17: headroom.v1.RestoreLimitsRequest.change:type_name -> headroom.v1.Change
+	0,  // 18: headroom.v1.AgentService.GetAgentStatus:input_type -> headroom.v1.GetAgentStatusRequest
+	21, // 19: headroom.v1.AgentService.RestoreLimits:input_type -> headroom.v1.RestoreLimitsRequest
+	12, // 20: headroom.v1.AgentService.SetLocalLimit:input_type -> headroom.v1.SetLocalLimitRequest
+	14, // 21: headroom.v1.AgentService.ClearLocalLimit:input_type -> headroom.v1.ClearLocalLimitRequest
+	16, // 22: headroom.v1.AgentService.SetLocalCeiling:input_type -> headroom.v1.SetLocalCeilingRequest
+	18, // 23: headroom.v1.AgentService.RenewLease:input_type -> headroom.v1.RenewLeaseRequest
+	1,  // 24: headroom.v1.AgentService.GetAgentStatus:output_type -> headroom.v1.GetAgentStatusResponse
+	22, // 25: headroom.v1.AgentService.RestoreLimits:output_type -> headroom.v1.RestoreLimitsResponse
+	13, // 26: headroom.v1.AgentService.SetLocalLimit:output_type -> headroom.v1.SetLocalLimitResponse
+	15, // 27: headroom.v1.AgentService.ClearLocalLimit:output_type -> headroom.v1.ClearLocalLimitResponse
+	17, // 28: headroom.v1.AgentService.SetLocalCeiling:output_type -> headroom.v1.SetLocalCeilingResponse
+	19, // 29: headroom.v1.AgentService.RenewLease:output_type -> headroom.v1.RenewLeaseResponse
+	24, // [24:30] is the sub-list for method output_type
+	18, // [18:24] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_agent_proto_init() }
@@ -2010,20 +2204,20 @@ func file_headroom_v1_agent_proto_init() {
 	}
 	file_headroom_v1_node_proto_init()
 	file_headroom_v1_agent_proto_msgTypes[1].OneofWrappers = []any{}
-	file_headroom_v1_agent_proto_msgTypes[2].OneofWrappers = []any{}
 	file_headroom_v1_agent_proto_msgTypes[4].OneofWrappers = []any{}
 	file_headroom_v1_agent_proto_msgTypes[6].OneofWrappers = []any{}
-	file_headroom_v1_agent_proto_msgTypes[7].OneofWrappers = []any{}
 	file_headroom_v1_agent_proto_msgTypes[8].OneofWrappers = []any{}
-	file_headroom_v1_agent_proto_msgTypes[17].OneofWrappers = []any{}
-	file_headroom_v1_agent_proto_msgTypes[18].OneofWrappers = []any{}
+	file_headroom_v1_agent_proto_msgTypes[9].OneofWrappers = []any{}
+	file_headroom_v1_agent_proto_msgTypes[10].OneofWrappers = []any{}
+	file_headroom_v1_agent_proto_msgTypes[19].OneofWrappers = []any{}
+	file_headroom_v1_agent_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_agent_proto_rawDesc), len(file_headroom_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

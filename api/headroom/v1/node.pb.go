@@ -445,10 +445,14 @@ type Heartbeat struct {
 	DemandUw *int64 `protobuf:"varint,5,opt,name=demand_uw,json=demandUw,proto3,oneof" json:"demand_uw,omitempty"`
 	// Share of the last minute in which a cap held the node back, 0 to 1.
 	LimitedRatio *float64 `protobuf:"fixed64,6,opt,name=limited_ratio,json=limitedRatio,proto3,oneof" json:"limited_ratio,omitempty"`
-	// Brake generation that the node has stored.
+	// Highest brake generation that the node has heard; it takes no lease that does
+	// not say that it is lifted.
 	BrakeGeneration uint64 `protobuf:"varint,7,opt,name=brake_generation,json=brakeGeneration,proto3" json:"brake_generation,omitempty"`
 	// Health items now visible on the node.
-	Health        []*HealthItem `protobuf:"bytes,8,rep,name=health,proto3" json:"health,omitempty"`
+	Health []*HealthItem `protobuf:"bytes,8,rep,name=health,proto3" json:"health,omitempty"`
+	// The signed brake of that generation, as it was heard: the proof of it. Absent
+	// once a lease has told that it is lifted.
+	Brake         []byte `protobuf:"bytes,9,opt,name=brake,proto3" json:"brake,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -535,6 +539,13 @@ func (x *Heartbeat) GetBrakeGeneration() uint64 {
 func (x *Heartbeat) GetHealth() []*HealthItem {
 	if x != nil {
 		return x.Health
+	}
+	return nil
+}
+
+func (x *Heartbeat) GetBrake() []byte {
+	if x != nil {
+		return x.Brake
 	}
 	return nil
 }
@@ -1404,7 +1415,7 @@ const file_headroom_v1_node_proto_rawDesc = "" +
 	"controlled\x18\v \x01(\bR\n" +
 	"controlled\x12\x12\n" +
 	"\x04rung\x18\f \x01(\tR\x04rung\x12\x18\n" +
-	"\aversion\x18\r \x01(\tR\aversion\"\xf6\x02\n" +
+	"\aversion\x18\r \x01(\tR\aversion\"\x8c\x03\n" +
 	"\tHeartbeat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12,\n" +
 	"\ahighest\x18\x02 \x01(\v2\x12.headroom.v1.StampR\ahighest\x12.\n" +
@@ -1413,7 +1424,8 @@ const file_headroom_v1_node_proto_rawDesc = "" +
 	"\tdemand_uw\x18\x05 \x01(\x03H\x01R\bdemandUw\x88\x01\x01\x12(\n" +
 	"\rlimited_ratio\x18\x06 \x01(\x01H\x02R\flimitedRatio\x88\x01\x01\x12)\n" +
 	"\x10brake_generation\x18\a \x01(\x04R\x0fbrakeGeneration\x12/\n" +
-	"\x06health\x18\b \x03(\v2\x17.headroom.v1.HealthItemR\x06healthB\v\n" +
+	"\x06health\x18\b \x03(\v2\x17.headroom.v1.HealthItemR\x06health\x12\x14\n" +
+	"\x05brake\x18\t \x01(\fR\x05brakeB\v\n" +
 	"\t_power_uwB\f\n" +
 	"\n" +
 	"_demand_uwB\x10\n" +
