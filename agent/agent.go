@@ -21,6 +21,8 @@
 //   - a start that finds such a journal writes the fail-safe cap before it talks
 //     to anybody;
 //   - a grant is acted on, and acknowledged, only after its stamp is on disk;
+//   - a brake that gossip brings and a coordinators' key has signed ends the lease at
+//     once, before it is on disk, and only a lease that says it is lifted follows;
 //   - held.json never understates what the hardware may hold, in a sprint too,
 //     whenever the process is killed;
 //   - where software holds the cap, the node reports what full load draws under

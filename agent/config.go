@@ -38,6 +38,8 @@ type Config struct {
 	TLS secure.Config `yaml:"tls"`
 	// Gossip finds the coordinators.
 	Gossip GossipConfig `yaml:"gossip"`
+	// Brake is how a brake is believed that the gossip brings.
+	Brake BrakeConfig `yaml:"brake"`
 	// RAPL says where package power comes from and is limited.
 	RAPL RAPLConfig `yaml:"rapl"`
 	// Controls says which of the controls found may be written.
@@ -206,6 +208,13 @@ type GossipConfig struct {
 	KeyFile string `yaml:"key_file"`
 }
 
+// BrakeConfig is the brake section.
+type BrakeConfig struct {
+	// PublicKeyFile holds the public keys of the coordinators; empty: a brake
+	// reaches this node through a leader only.
+	PublicKeyFile string `yaml:"public_key_file"`
+}
+
 // Defaults are the values of keys that powerd.yaml does not have.
 func Defaults() Config {
 	return Config{
@@ -247,6 +256,8 @@ gossip:
   bind: ""                            # e.g. 0.0.0.0:7402; empty: no gossip
   join: []                            # any one member
   key_file: /etc/headroom/gossip.key  # the key that all members share
+brake:
+  public_key_file: ""                 # e.g. /etc/headroom/brake.pub: obey a brake that gossip brings; empty: through a leader only
 
 # What the node is measured and held with: the first rung of the ladder that works.
 rapl:
@@ -411,6 +422,8 @@ func (c *Config) validateAddresses() error {
 		return badConfig("gossip.bind: is missing", "give host:port to listen on, for example 0.0.0.0:7402")
 	case c.Gossip.Bind != "" && c.Gossip.KeyFile == "":
 		return badConfig("gossip.key_file: is missing", "name the key file that all members share")
+	case c.Gossip.Bind == "" && c.Brake.PublicKeyFile != "":
+		return badConfig("brake.public_key_file: does nothing without gossip", "set gossip.bind, or leave it out")
 	}
 	return nil
 }

@@ -66,6 +66,7 @@ func (n *node) message(l *link, m *headroomv1.CoordinatorMessage) {
 		n.notAdmit = ""
 		n.health.clear("not-admitted")
 		n.health.clear("name-taken")
+		n.liftTold(msg.Lease)
 		n.grant(msg.Lease)
 	case *headroomv1.CoordinatorMessage_Leader:
 		n.leaderSays(l, msg.Leader)
@@ -128,13 +129,7 @@ func (n *node) grant(g *headroomv1.Lease) {
 		n.hold(g)
 		return
 	}
-	data, err := encodeMemory(m)
-	if err != nil {
-		n.log.Error("state cannot be encoded", slog.Any("error", err))
-		return
-	}
-	n.storeBusy, n.storing, n.remember = true, g, m
-	n.clerk.errands <- errand{kind: storeMemory, name: MemoryFile, data: data, durable: true}
+	n.store(g, m)
 }
 
 // memoryStored takes the grant whose memory is on disk now, then the one that
@@ -146,9 +141,16 @@ func (n *node) memoryStored(err error) {
 		"state-not-stored", fail, fmt.Sprintf("state.json cannot be written (%v): no new grant is taken", err),
 		"make room in " + n.cfg.StateDir + "; the node holds its present cap until the lease ends",
 	})
+	if n.brake.failed = err != nil; err == nil {
+		n.brake.stored = n.remember.Brake
+	}
 	if err == nil && g != nil {
 		n.hold(g)
 	}
+	if err == nil {
+		n.saveBrake() // one that was heard meanwhile; after an error the next second tries
+	}
+	n.watchBrake()
 	if next != nil {
 		n.grant(next)
 	}
@@ -204,6 +206,9 @@ func (n *node) beatOf(now lease.Instant) *headroomv1.Heartbeat {
 	b := &headroomv1.Heartbeat{
 		Number: n.beats, Highest: protoStamp(n.holder.Memory().Highest), Holding: n.holdingNow(),
 		BrakeGeneration: n.holder.Memory().Brake, Health: n.health.list(),
+	}
+	if n.braked() {
+		b.Brake = n.brakeProof(b.GetBrakeGeneration())
 	}
 	if p, ok := n.wall.value(); ok {
 		b.PowerUw = (*int64)(&p)

@@ -151,7 +151,7 @@ func (l *lab) remember(cfg Config) {
 	if _, err := os.Stat(l.state(MemoryFile)); err == nil {
 		return
 	}
-	data, err := encodeMemory(lease.Memory{FailSafe: cfg.Power.FailSafe})
+	data, err := encodeMemory(remembered{Memory: lease.Memory{FailSafe: cfg.Power.FailSafe}})
 	if err == nil {
 		err = errors.Join(os.MkdirAll(cfg.StateDir, 0o750), os.WriteFile(l.state(MemoryFile), data, 0o600))
 	}
@@ -323,9 +323,10 @@ type coordinator struct {
 	duration time.Duration
 	seq      uint64
 	sprint   *headroomv1.Sprint
-	silent   bool  // receives heartbeats, answers none
-	taken    bool  // the name belongs to another machine
-	refuse   error // answer to Release
+	lifted   uint64 // brake generation
+	silent   bool   // receives heartbeats, answers none
+	taken    bool   // the name belongs to another machine
+	refuse   error  // answer to Release
 	released int
 	hellos   []*headroomv1.Hello
 	beats    []*headroomv1.Heartbeat
@@ -414,7 +415,7 @@ func (c *coordinator) lease() *headroomv1.CoordinatorMessage {
 	return &headroomv1.CoordinatorMessage{Message: &headroomv1.CoordinatorMessage_Lease{Lease: &headroomv1.Lease{
 		Stamp: &headroomv1.Stamp{Epoch: &headroomv1.Epoch{Incarnation: 1, Term: 7}, Seq: c.seq},
 		CapUw: int64(c.granted), FailSafeUw: int64(c.failSafe), DurationMs: c.duration.Milliseconds(),
-		Heartbeat: c.beats[len(c.beats)-1].GetNumber(), ProcessId: c.process, Sprint: c.sprint,
+		Heartbeat: c.beats[len(c.beats)-1].GetNumber(), ProcessId: c.process, Sprint: c.sprint, BrakeLifted: c.lifted,
 	}}}
 }
 

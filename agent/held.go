@@ -95,10 +95,11 @@ func encodeHeld(cfg Config, c cover, sockets []*socket) ([]byte, error) {
 // it can hold, for a fail-safe cap that was configured since may be more than it
 // is charged for. It has no stamp, which no lease of an earlier process can abuse
 // (leases name the process they answer); the first lease brings the fail-safe cap.
-func loadMemory(d disk, lowest units.Power) (m lease.Memory, fresh bool, err error) {
+func loadMemory(d disk, lowest units.Power) (m remembered, fresh bool, err error) {
+	none := remembered{Memory: lease.Memory{FailSafe: lowest}}
 	data, err := d.Read(MemoryFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return lease.Memory{FailSafe: lowest}, true, nil
+		return none, true, nil
 	}
 	if err == nil {
 		err = json.Unmarshal(data, &m)
@@ -107,12 +108,21 @@ func loadMemory(d disk, lowest units.Power) (m lease.Memory, fresh bool, err err
 		err = errors.New("it holds no fail-safe cap")
 	}
 	if err != nil {
-		return lease.Memory{FailSafe: lowest}, true, fmt.Errorf("agent: %s cannot be used: %w", MemoryFile, err)
+		return none, true, fmt.Errorf("agent: %s cannot be used: %w", MemoryFile, err)
 	}
 	return m, false, nil
 }
 
-func encodeMemory(m lease.Memory) ([]byte, error) {
+// remembered is state.json.
+type remembered struct {
+	lease.Memory
+
+	// BrakeMessage is the signed brake of the generation remembered, so that others
+	// can hear of it from this node after a restart of everybody.
+	BrakeMessage []byte `json:"brake_message,omitempty"`
+}
+
+func encodeMemory(m remembered) ([]byte, error) {
 	data, err := json.MarshalIndent(m, "", "  ")
 	return append(data, '\n'), err
 }

@@ -90,7 +90,7 @@ func (n *node) startGossip() error {
 func (n *node) gossipConfig(advertise string) gossip.Config {
 	return gossip.Config{
 		Name: n.cfg.Node, Role: gossip.RoleNode, Bind: n.cfg.Gossip.Bind, Advertise: advertise,
-		Key: n.key, Join: n.cfg.Gossip.Join, Logger: n.log,
+		Key: n.key, Join: n.cfg.Gossip.Join, BrakeKeys: n.brake.keys, Brake: n.brake.newest, Logger: n.log,
 	}
 }
 
@@ -123,9 +123,9 @@ func (n *node) loop(ctx, inner context.Context, tick <-chan time.Time) error {
 	stop, deadline := ctx.Done(), (<-chan time.Time)(nil)
 	beatAt := time.Duration(0)
 	for {
-		var found <-chan struct{}
+		var found, braked <-chan struct{}
 		if n.gossip != nil {
-			found = n.gossip.Changed()
+			found, braked = n.gossip.Changed(), n.gossip.Braked()
 		}
 		select {
 		case <-tick:
@@ -147,6 +147,8 @@ func (n *node) loop(ctx, inner context.Context, tick <-chan time.Time) error {
 			}
 		case e := <-n.clerk.done:
 			n.stored(e)
+		case <-braked:
+			n.brakeHeard()
 		case <-found:
 			n.reconcile(inner)
 		case r := <-n.far.reports:
@@ -424,7 +426,7 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 		"the node holds its cap until the lease ends and its fail-safe cap afterwards; see coordinator status",
 	})
 	_, state := n.holder.Cap()
-	n.health.set(n.mode == holding && n.everHeld && state != lease.Held, item{
+	n.health.set(n.mode == holding && n.everHeld && state != lease.Held && !n.braked(), item{
 		"lease-expired", warn,
 		fmt.Sprintf("no lease (%v): the node holds its fail-safe cap of %v", n.holder.Why(), n.holder.Memory().FailSafe),
 		"it comes back by itself once a leader grants again; see coordinator status",
@@ -441,6 +443,8 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 		n.refresh()
 	}
 	n.watchFields(now.Boot)
+	n.saveBrake()
+	n.watchBrake()
 	n.watchHeat(now.Boot)
 	n.watchBMC(now.Boot)
 	n.watchSprint()

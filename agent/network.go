@@ -126,6 +126,7 @@ func (n *node) readvertise() {
 		return
 	}
 	n.network.moving, n.network.advertised = true, to
+	n.brake.drops = n.brakeDrops()
 	n.gossip = nil
 	cfg := n.gossipConfig(net.JoinHostPort(to, port))
 	host, _, _ := net.SplitHostPort(cfg.Bind)

@@ -53,6 +53,7 @@ type node struct {
 	caps     caps
 	rivals   rivals
 	network  network
+	brake    brakeSide
 	far      *far // nil until the first safe cap is written
 	dial     func(context.Context) (systemd.Bus, error)
 	openTree func(*os.Root) (*rapl.Tree, error) // nil: rapl.source is off
@@ -176,6 +177,9 @@ func (n *node) open() error {
 			return err
 		}
 	}
+	if err := n.openBrake(); err != nil {
+		return err
+	}
 	if n.root, err = OpenRoot(n.cfg.Root); err != nil {
 		return err
 	}
@@ -211,8 +215,9 @@ func (n *node) open() error {
 		n.log.Warn("state cannot be used, starting without it", slog.Any("error", err))
 	}
 	memory.FailSafe = min(memory.FailSafe, n.cfg.Power.FailSafe)
-	n.fresh, n.remember = fresh, memory
-	n.holder = lease.New(n.id.process, memory, instant())
+	n.fresh, n.remember = fresh, memory.Memory
+	n.holder = lease.New(n.id.process, memory.Memory, instant())
+	n.recall(memory)
 	n.heat = openHeat(n.root, n.cfg, n.log)
 	if damage != nil {
 		return n.refuseJournal(damage)

@@ -30,7 +30,7 @@ func (n *node) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
 		Tree: status.Tree(n.cfg.Root), Rung: n.rung(), Enforce: n.cfg.Enforce, Holding: n.holdingNow(), Health: n.health.list(),
 		Ladder: ladderRows(n.ladderRows()), Sprint: n.sprintStatus(now.Boot), Rivals: n.rivals.units, Advertise: n.advertised(),
 		CutOff: n.network.cutOff, Local: n.localStatus(now.Boot), LimitedBy: n.limitedBy(now.Boot), Counters: n.counters.wire(),
-		Slices: n.sliceRows(),
+		Slices: n.sliceRows(), Brake: n.brakeStatus(), BrakeDrops: dropsMessage(n.brakeDrops()),
 	}
 	if l := n.leader(); l != nil {
 		s.Leader = l.name

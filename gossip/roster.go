@@ -164,5 +164,5 @@ func (r *roster) named(names []string) []Member {
 			out = append(out, e)
 		}
 	}
-	return sorted(out, "")
+	return sorted(out)
 }

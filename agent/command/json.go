@@ -32,6 +32,7 @@ type agentJSON struct {
 	OtherW       *float64      `json:"other_w"`
 	OtherFrom    *string       `json:"other_from"`
 	Lease        *leaseJSON    `json:"lease"`
+	Brake        *brakeJSON    `json:"brake"`
 	Local        *localJSON    `json:"local"`
 	Sprint       *sprintJSON   `json:"sprint"`
 	Saved        uint32        `json:"saved"`
@@ -169,7 +170,7 @@ func statusJSON(s *headroomv1.GetAgentStatusResponse) agentJSON {
 		State: status.State(h), EffectiveW: status.Micro(h.EffectiveUw), FailSafeW: float64(h.GetFailSafeUw()) / 1e6,
 		PowerW: status.Micro(s.PowerUw), DemandW: status.Micro(s.DemandUw), LimitedRatio: s.LimitedRatio, LimitedBy: text(s.GetLimitedBy()),
 		OtherW: status.Micro(s.OtherUw), OtherFrom: text(s.GetOtherFrom()),
-		Lease: jsonLease(s), Local: jsonLocal(s.GetLocal()), Sprint: jsonSprint(s.GetSprint()),
+		Lease: jsonLease(s), Brake: jsonBrake(s.GetBrake()), Local: jsonLocal(s.GetLocal()), Sprint: jsonSprint(s.GetSprint()),
 		Saved: s.GetSaved(), Advertise: text(s.GetAdvertise()), CutOff: s.GetCutOff(),
 		Zones: []zoneJSON{}, Sensors: jsonSensors(s), Policies: jsonPolicies(s), Slices: []sliceJSON{}, Ladder: []rungJSON{},
 		Rivals: append([]string{}, s.GetRivals()...), Health: []healthJSON{}, Counters: jsonCounters(s.GetCounters()),

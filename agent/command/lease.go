@@ -33,6 +33,7 @@ type leaseDetail struct {
 	EffectiveW *float64   `json:"effective_w"`
 	FailSafeW  float64    `json:"fail_safe_w"`
 	Lease      *leaseJSON `json:"lease"`
+	Brake      *brakeJSON `json:"brake"`
 }
 
 func newLeaseShowCommand() *cobra.Command {
@@ -44,8 +45,8 @@ func newLeaseShowCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.show(cmd, &pr.watch, func(s *headroomv1.GetAgentStatusResponse) error {
 				full := statusJSON(s)
-				d := leaseDetail{"Lease", "v1", full.AsOf, full.Node, full.State, full.CapW, full.EffectiveW, full.FailSafeW, full.Lease}
-				return pr.print(cmd, d, func(w io.Writer) error { return printLease(w, d) })
+				d := leaseDetail{"Lease", "v1", full.AsOf, full.Node, full.State, full.CapW, full.EffectiveW, full.FailSafeW, full.Lease, full.Brake}
+				return pr.print(cmd, d, func(w io.Writer) error { return printLease(w, d, brakeLine(s.GetBrake())) })
 			})
 		},
 	}
@@ -55,11 +56,14 @@ func newLeaseShowCommand() *cobra.Command {
 	return cmd
 }
 
-func printLease(w io.Writer, d leaseDetail) error {
+func printLease(w io.Writer, d leaseDetail, braked string) error {
 	lines := [][2]string{{"node", d.Node}, {"state", d.State}, {"cap", screenW(d.CapW)}, {"effective", screenW(d.EffectiveW)}, {"fail-safe", screenW(&d.FailSafeW)}}
 	if l := d.Lease; l != nil {
 		lines = append(lines, [2]string{"ends in", screenAge(l.RemainingS)}, [2]string{"from", l.Leader},
 			[2]string{"epoch", fmt.Sprintf("%d.%d", l.Incarnation, l.Epoch)}, [2]string{"sequence", fmt.Sprint(l.Seq)})
+	}
+	if braked != "" {
+		lines = append(lines, [2]string{"brake", braked})
 	}
 	return printPairs(w, lines)
 }

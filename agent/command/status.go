@@ -66,6 +66,9 @@ func statusLines(s *headroomv1.GetAgentStatusResponse) [][2]string {
 		{"lease", leaseLine(s)},
 		{"power", fmt.Sprintf("%s%s   rung %s, %s", watts(s.PowerUw), ofCap(s), s.GetRung(), s.GetTree())},
 	}
+	if line := brakeLine(s.GetBrake()); line != "" {
+		lines = append(lines, [2]string{"brake", line})
+	}
 	if line := sensorLine(s.GetSensors()); line != "" {
 		lines = append(lines, [2]string{"sensors", line})
 	}

@@ -61,6 +61,10 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	p.add(buildInfo, 1, c.version, runtime.Version())
 	p.loop(c.loop)
 	p.counters(s.GetCounters())
+	drops := s.GetBrakeDrops()
+	p.add(brakeDropped, float64(drops.GetOld()), "old")
+	p.add(brakeDropped, float64(drops.GetForged()), "forged")
+	p.add(brakeDropped, float64(drops.GetMalformed()), "malformed")
 	p.controls(s, c.loop)
 	if s == nil {
 		return
@@ -263,6 +267,8 @@ func (p *points) node(s *headroomv1.GetAgentStatusResponse) {
 	if s.GetSprint() != nil {
 		known(p, sprintSpent, s.GetSprint().SpentUj, units.Energy.Joules)
 	}
+	p.add(brakeGeneration, float64(s.GetBrake().GetGeneration()))
+	p.add(brakeSet, oneIf(s.GetBrake().GetSet()))
 	p.add(savedControls, float64(s.GetSaved()))
 }
 

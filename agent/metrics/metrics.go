@@ -76,6 +76,9 @@ const (
 	sprintsBegun    = "headroom_sprints_total"
 	healthShown     = "headroom_health"
 	healthItems     = "headroom_health_items"
+	brakeGeneration = "headroom_brake_generation"
+	brakeSet        = "headroom_brake_set"
+	brakeDropped    = "headroom_brake_messages_dropped_total"
 	savedControls   = "headroom_saved_controls"
 	buildInfo       = "headroom_build_info"
 )
@@ -125,6 +128,9 @@ func all() []metric {
 		{sprintsBegun, counter, "Sprints begun.", nil},
 		{healthShown, gauge, "1 while a health item is visible, 0 while it is not.", []label{{"code", words(healthCodes())}, severity}},
 		{healthItems, gauge, "Health items visible.", []label{severity}},
+		{brakeGeneration, gauge, "Highest generation of the brake that the node has heard; 0 when it has heard none.", nil},
+		{brakeSet, gauge, "1 while a brake is in force on the node: no lease has told that it is lifted.", nil},
+		{brakeDropped, counter, "Brakes that were heard and not believed: of a generation that was known, signed with another key, or not understood.", []label{{"reason", "old, forged, malformed"}}},
 		{savedControls, gauge, "Controls whose originals are saved.", nil},
 		{buildInfo, gauge, "1, with the version of powerd.", []label{{"version", ""}, {"goversion", ""}}},
 	}

@@ -1,0 +1,161 @@
+package agent
+
+import (
+	"fmt"
+	"log/slog"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/gossip"
+	"headroom/gossip/brake"
+	"headroom/lease"
+)
+
+// brakeSide is what the node knows of the brake beside the generation that the
+// holder remembers. It belongs to the owner goroutine.
+type brakeSide struct {
+	keys   brake.Keys
+	newest brake.Signed // of the generation remembered; the zero one while it is not known
+	lifted uint64       // the generation that the newest lease has said is lifted
+	stored uint64       // the generation that is on disk
+	failed bool         // the last try to store one did not succeed
+	drops  gossip.Drops // of gossips that were started anew since
+}
+
+// openBrake reads the keys that a brake is believed by, where they are configured.
+func (n *node) openBrake() (err error) {
+	if n.cfg.Brake.PublicKeyFile != "" {
+		n.brake.keys, err = brake.LoadKeys(n.cfg.Brake.PublicKeyFile)
+	}
+	return err
+}
+
+// recall takes what earlier processes remembered of the brake. A message that no
+// key proves any more is forgotten; its generation is not.
+func (n *node) recall(r remembered) {
+	n.brake.stored = r.Brake
+	if s, err := n.brake.keys.Open(r.BrakeMessage); err == nil && s.Generation == r.Brake {
+		n.brake.newest = s
+	}
+}
+
+// brakeHeard takes the newest brake of the gossip: the lease ends and the fail-safe
+// cap is written before anything else happens, the disk included.
+func (n *node) brakeHeard() {
+	s := n.gossip.Brake()
+	if s.Generation == 0 || s.Generation < n.holder.Memory().Brake || s == n.brake.newest {
+		return
+	}
+	now := instant()
+	n.advance(now)
+	_, before := n.holder.Cap()
+	n.brake.newest = s
+	n.holder.Brake(s.Generation)
+	if _, after := n.holder.Cap(); after != before {
+		n.leaseEnd.Store(0)
+		n.counters.expiries++
+		n.turn(now)
+	}
+	n.log.Warn("a brake was heard", slog.Uint64("generation", s.Generation), slog.String("actor", s.Actor), slog.String("reason", s.Reason),
+		slog.Bool("lifted", !n.braked()), slog.Float64("cap_w", n.caps.now.Watts()))
+	n.saveBrake()
+	n.watchBrake()
+	n.heartbeat()
+	n.publish(now)
+}
+
+// braked tells whether a brake is in force here: no lease has said that the
+// generation remembered is lifted.
+func (n *node) braked() bool { return n.holder.Memory().Brake > n.brake.lifted }
+
+// liftTold takes in what a lease says of the brake, taken or refused. One of an
+// older leadership than that of the lease last taken says nothing; a newer one may
+// say less than was known, where the log began anew, and then needs the proof again.
+func (n *node) liftTold(l *headroomv1.Lease) {
+	if epochOf(l.GetStamp().GetEpoch()).Compare(n.holder.Memory().Highest.Epoch) >= 0 {
+		n.brake.lifted = l.GetBrakeLifted()
+	}
+}
+
+// saveBrake has a generation stored that is not on disk yet. One that cannot be is
+// tried again every second: until then only a restart would forget it.
+func (n *node) saveBrake() {
+	if m := n.holder.Memory(); m.Brake > n.brake.stored && !n.storeBusy {
+		n.store(nil, m)
+	}
+}
+
+// store has the clerk make a memory durable, and the grant that needs it be taken
+// afterwards.
+func (n *node) store(g *headroomv1.Lease, m lease.Memory) {
+	data, err := encodeMemory(remembered{m, n.brakeProof(m.Brake)})
+	if err != nil {
+		n.log.Error("state cannot be encoded", slog.Any("error", err))
+		return
+	}
+	n.storeBusy, n.storing, n.remember = true, g, m
+	n.clerk.errands <- errand{kind: storeMemory, name: MemoryFile, data: data, durable: true}
+}
+
+// brakeProof is the signed brake of a generation, nil where it is not known.
+func (n *node) brakeProof(generation uint64) []byte {
+	if s := n.brake.newest; generation > 0 && s.Generation == generation {
+		return s.Bytes()
+	}
+	return nil
+}
+
+// watchBrake says in words that the brake is set.
+func (n *node) watchBrake() {
+	m := n.holder.Memory()
+	does := fmt.Sprintf("the node holds its fail-safe cap of %v and takes no lease until the log has lifted it", m.FailSafe)
+	if n.mode != holding {
+		does = "the node holds no cap; the others hold their fail-safe caps"
+	}
+	n.health.set(n.braked(), item{
+		"brake-set", warn, fmt.Sprintf("the brake is set (generation %d%s): %s", m.Brake, who(n.brake.newest), does),
+		"coordinator brake show tells more; when the reason is gone: coordinator brake lift",
+	})
+	n.health.set(m.Brake > n.brake.stored && n.brake.failed, item{
+		"brake-not-stored", fail, fmt.Sprintf("generation %d of the brake is obeyed but not on disk: a restart would forget it", m.Brake),
+		"make room in " + n.cfg.StateDir,
+	})
+}
+
+// who is who set a brake, and why, as far as that is known.
+func who(s brake.Signed) string {
+	out := ""
+	if s.Actor != "" {
+		out += " by " + s.Actor
+	}
+	if s.Reason != "" {
+		out += ": " + s.Reason
+	}
+	return out
+}
+
+// brakeStatus is the newest brake for status, nil when none was ever heard.
+func (n *node) brakeStatus() *headroomv1.BrakeStatus {
+	m, s := n.holder.Memory(), n.brake.newest
+	if m.Brake == 0 {
+		return nil
+	}
+	out := &headroomv1.BrakeStatus{Generation: m.Brake, Set: n.braked(), Stored: m.Brake <= n.brake.stored}
+	if s.Generation == m.Brake {
+		out.Actor, out.Reason, out.AtUs = s.Actor, s.Reason, s.At.UnixMicro()
+	}
+	return out
+}
+
+// brakeDrops counts brakes that were not believed, over every gossip of this process.
+func (n *node) brakeDrops() gossip.Drops {
+	d := n.brake.drops
+	if n.gossip != nil {
+		more := n.gossip.BrakeDrops()
+		d.Old, d.Forged, d.Malformed = d.Old+more.Old, d.Forged+more.Forged, d.Malformed+more.Malformed
+	}
+	return d
+}
+
+func dropsMessage(d gossip.Drops) *headroomv1.BrakeDrops {
+	return &headroomv1.BrakeDrops{Old: d.Old, Forged: d.Forged, Malformed: d.Malformed}
+}

@@ -1,0 +1,75 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/gossip/brake"
+	"headroom/internal/cli"
+)
+
+// brakeJSON is the newest brake a node has heard, in JSON.
+type brakeJSON struct {
+	Generation uint64  `json:"generation"`
+	Set        bool    `json:"set"`
+	Actor      *string `json:"actor"`
+	Reason     *string `json:"reason"`
+	At         *string `json:"at"`
+	Stored     bool    `json:"stored"`
+}
+
+func jsonBrake(b *headroomv1.BrakeStatus) *brakeJSON {
+	if b == nil {
+		return nil
+	}
+	j := &brakeJSON{Generation: b.GetGeneration(), Set: b.GetSet(), Actor: text(b.GetActor()), Reason: text(b.GetReason()), Stored: b.GetStored()}
+	if b.GetAtUs() != 0 {
+		j.At = text(time.UnixMicro(b.GetAtUs()).UTC().Format(time.RFC3339Nano))
+	}
+	return j
+}
+
+// brakeLine is a brake that is in force, on a screen; "" when none is.
+func brakeLine(b *headroomv1.BrakeStatus) string {
+	if !b.GetSet() {
+		return ""
+	}
+	line := fmt.Sprintf("SET, generation %d", b.GetGeneration())
+	if b.GetActor() != "" {
+		line += " by " + b.GetActor()
+	}
+	if b.GetAtUs() != 0 {
+		line += " at " + cli.Clock(time.UnixMicro(b.GetAtUs()))
+	}
+	if b.GetReason() != "" {
+		line += ": " + b.GetReason()
+	}
+	return line
+}
+
+// checkBrake looks whether a brake would reach this node without a leader.
+func checkBrake(s site) finding {
+	switch {
+	case s.cfg == nil || s.cfg.Alone():
+		return finding{"brake", checkOK, "no coordinator configured, not looked for", ""}
+	case s.cfg.Brake.PublicKeyFile == "":
+		return finding{
+			"brake", checkWarn, "no public key: a brake reaches this node through a leader only, or when its lease ends",
+			"copy the coordinators' brake.pub here and name it in brake.public_key_file",
+		}
+	}
+	if _, err := brake.LoadKeys(s.cfg.Brake.PublicKeyFile); err != nil {
+		return finding{"brake", checkFail, err.Error(), hintOf(err)}
+	}
+	return finding{"brake", checkOK, "heard by gossip, believed by " + s.cfg.Brake.PublicKeyFile, ""}
+}
+
+// hintOf is the way out that an error names, if any.
+func hintOf(err error) string {
+	if e, ok := errors.AsType[*cli.Error](err); ok {
+		return e.Hint
+	}
+	return ""
+}
