@@ -32,6 +32,10 @@ import (
 // (Intel SDM vol. 3B, 15.10.1, power units).
 const Quantum = units.Watt / 8
 
+// leastWeight is the least that a weight counts: levels are watts / weight, and
+// must stay numbers.
+const leastWeight = 1e-6
+
 // Node is one node as the plan sees it.
 type Node struct {
 	// Name of the node, unique.
@@ -44,7 +48,7 @@ type Node struct {
 	Most units.Power
 	// Demand is what the node can use now; it is met before anything is given beyond demands.
 	Demand units.Power
-	// Weight of the node against others; must be positive.
+	// Weight of the node against others; counts as at least leastWeight and at most 1 / leastWeight.
 	Weight float64
 	// Behind: jobs of the node are behind schedule (policy Progress).
 	Behind bool
@@ -56,6 +60,8 @@ type Node struct {
 
 // Plan is who gets which watts.
 type Plan struct {
+	// Policy that it was made by.
+	Policy Policy
 	// Caps by node name; Fixed nodes have none.
 	Caps map[string]units.Power
 	// Short tells, for each domain whose least caps do not fit, how many watts are missing.
@@ -65,7 +71,7 @@ type Plan struct {
 // Divide plans the caps of nodes in the tree. Nodes in unknown domains get no cap.
 func Divide(t *Tree, nodes []Node, by Policy) Plan {
 	f := newFiller(t, by.prepared(nodes))
-	plan := Plan{Caps: make(map[string]units.Power, len(f.nodes)), Short: f.shortfalls()}
+	plan := Plan{Policy: by, Caps: make(map[string]units.Power, len(f.nodes)), Short: f.shortfalls()}
 	for _, want := range by.stages() {
 		f.fill(func(n Node) float64 { return float64(want(n)) })
 	}
@@ -97,6 +103,10 @@ func newFiller(t *Tree, nodes []Node) *filler {
 		case n.Fixed:
 			fixed[at] += n.Charge
 		default:
+			if !(n.Weight >= leastWeight) { // not a number, too
+				n.Weight = leastWeight
+			}
+			n.Weight = min(n.Weight, 1/leastWeight)
 			f.nodes = append(f.nodes, n)
 		}
 	}

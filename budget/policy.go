@@ -2,6 +2,7 @@ package budget
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"headroom/units"
@@ -66,9 +67,12 @@ func (p Policy) prepared(nodes []Node) []Node {
 	return out
 }
 
+// wants is the node's demand, within what it may be granted.
+func (n Node) wants() units.Power { return min(max(n.Demand, n.Least), n.Most) }
+
 // stages are what a plan tries to meet, one after the other.
 func (p Policy) stages() []func(Node) units.Power {
-	demand := func(n Node) units.Power { return min(max(n.Demand, n.Least), n.Most) }
+	demand := Node.wants
 	most := func(n Node) units.Power { return max(n.Most, n.Least) }
 	behind := func(n Node) units.Power {
 		if n.Behind {
@@ -84,61 +88,90 @@ func (p Policy) stages() []func(Node) units.Power {
 
 // Bound is what keeps a node's cap where a plan has put it.
 type Bound struct {
-	// By is "most", "least", "demand", "domain" or "fixed".
+	// By says what: one of the words below.
 	By string
-	// Domain that is full, when By is "domain".
+	// Domain that is full, when By is ByDomain.
 	Domain string
 	// Spare is, for each domain above the node, what the plan leaves free there.
 	Spare map[string]units.Power
 }
 
+// What can keep a cap where it is.
+const (
+	// ByMost: the node has the most that it may be granted.
+	ByMost = "most"
+	// ByLeast: it asks for no more than the least that it is held at.
+	ByLeast = "least"
+	// ByDemand: it has what it asks for, and there is nothing left beyond demands.
+	ByDemand = "demand"
+	// ByDomain: it could use more, but the nearest full domain above it has no more.
+	ByDomain = "domain"
+	// ByFixed: no plan moves the node now.
+	ByFixed = "fixed"
+)
+
 // Explain says what bounds a node in a plan that Divide made of these very nodes;
 // false when there is no such node.
 func Explain(t *Tree, nodes []Node, plan Plan, name string) (Bound, bool) {
+	nodes = plan.Policy.prepared(nodes)
 	i := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == name })
 	if i < 0 || !t.Has(nodes[i].Domain) {
 		return Bound{}, false
 	}
 	n := nodes[i]
-	b := Bound{By: "fixed", Spare: spare(t, nodes, plan, n.Domain)}
+	spare, movable := spare(t, nodes, plan, n.Domain)
+	b := Bound{By: ByDomain, Spare: spare}
 	planned, ok := plan.Caps[name]
-	if !ok {
-		return b, true
-	}
+	apart := planned - n.wants()
 	switch {
-	case planned >= n.Most:
-		b.By = "most"
-		return b, true
+	case !ok:
+		b.By = ByFixed
+	case planned+Quantum > n.Most: // caps are whole quanta, the most need not be
+		b.By = ByMost
+	case max(apart, -apart) > 2*Quantum: // one for rounding, one for its correction
+		b.Domain = fullest(t.Above(n.Domain), spare, movable)
 	case planned <= n.Least:
-		b.By = "least"
+		b.By = ByLeast
 	default:
-		b.By = "demand"
-	}
-	for _, d := range t.Above(n.Domain) { // the nearest full domain is the one that binds
-		if b.Spare[d] < units.Power(1+len(nodes))*Quantum {
-			b.By, b.Domain = "domain", d
-			break
-		}
+		b.By = ByDemand
 	}
 	return b, true
 }
 
-// spare is what the plan leaves free in a domain and in those above it.
-func spare(t *Tree, nodes []Node, plan Plan, domain string) map[string]units.Power {
-	own := map[string]units.Power{}
+// fullest is the first of the domains, from the node up, that is full: Divide
+// hands out all that it may, but for two quanta a node.
+func fullest(above []string, spare map[string]units.Power, movable map[string]int) string {
+	tightest, least := "", math.Inf(1)
+	for _, d := range above {
+		free := float64(spare[d]) / float64(2*Quantum*units.Power(movable[d]+1))
+		if free < 1 {
+			return d
+		}
+		if free < least {
+			tightest, least = d, free
+		}
+	}
+	return tightest
+}
+
+// spare is what the plan leaves free in a domain and in those above it, and how
+// many nodes it gives caps there.
+func spare(t *Tree, nodes []Node, plan Plan, domain string) (free map[string]units.Power, movable map[string]int) {
+	own, count := map[string]units.Power{}, map[string]units.Power{}
 	for _, n := range nodes {
 		if planned, ok := plan.Caps[n.Name]; ok {
 			own[n.Domain] += planned
+			count[n.Domain]++
 		} else {
 			own[n.Domain] += n.Charge
 		}
 	}
 	taken, unmanaged := t.Totals(own), t.Unmanaged()
-	out := map[string]units.Power{}
-	for _, d := range t.Domains() {
-		if slices.Contains(t.Above(domain), d.Name) {
-			out[d.Name] = d.Budget - unmanaged[d.Name] - taken[d.Name]
-		}
+	count = t.Totals(count)
+	free, movable = map[string]units.Power{}, map[string]int{}
+	for _, d := range t.Above(domain) {
+		free[d] = t.order[t.at[d]].Budget - unmanaged[d] - taken[d]
+		movable[d] = int(count[d])
 	}
-	return out
+	return free, movable
 }

@@ -31,7 +31,7 @@ func (d *desk) followClock(ctx context.Context) {
 	var lower bool
 	d.machine.view(func(s *ledger.State) {
 		if due = ledger.Due(s, wall); len(due) > 0 {
-			lower = due[0].Beneath || due[0].Budget <= s.Domains[due[0].Domain].Budget
+			lower = !due[0].Quorum
 		}
 	})
 	switch {

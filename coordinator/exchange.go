@@ -169,7 +169,7 @@ func reportOf(who ledger.Sighting, hb *headroomv1.Heartbeat) ledger.Report {
 		Sighting: who, Number: hb.GetNumber(), Highest: stampOf(hb.GetHighest()),
 		Stored: units.Power(h.GetFailSafeUw()), Power: power(hb.PowerUw), Demand: power(hb.DemandUw), Limited: hb.LimitedRatio,
 	}
-	r.Brake = hb.GetBrakeGeneration()
+	r.Brake, r.Sprint = hb.GetBrakeGeneration(), h.GetSprintId()
 	for _, e := range h.GetEnded() {
 		r.Ended = append(r.Ended, ledger.SprintSpent{ID: e.GetId(), Spent: energy(e.SpentUj)})
 	}

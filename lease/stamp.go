@@ -8,8 +8,8 @@ import (
 // Epoch orders leaderships: a higher incarnation always wins, then a higher
 // raft term. The zero Epoch is older than every leadership.
 type Epoch struct {
-	// Incarnation counts the times the replicated log was begun anew (a
-	// restored snapshot, a recovered quorum).
+	// Incarnation numbers the beginnings of the replicated log: each restored
+	// snapshot and recovered quorum begins a higher one.
 	Incarnation uint64 `json:"incarnation"`
 	// Term is the raft term of the leadership that wrote the command.
 	Term uint64 `json:"term"`

@@ -83,8 +83,8 @@ func (t *tx) setToken(c Command, x Token) error {
 	}
 	_, known := t.Tokens[x.ID]
 	switch {
-	case x.ID == "" || x.Name == "" || len(x.Hash) != 2*sha256.Size:
-		return fmt.Errorf("%w: it needs an id, a name and a hash", ErrToken)
+	case x.ID == "" || x.Name == "" || max(len(x.ID), len(x.Name)) > maxName || len(x.Hash) != 2*sha256.Size:
+		return fmt.Errorf("%w: it needs an id and a name, at most %d bytes each, and a hash of %d", ErrToken, maxName, 2*sha256.Size)
 	case known:
 		return fmt.Errorf("%w: id %q is used", ErrToken, x.ID)
 	case len(t.Tokens) >= maxNamed:
@@ -138,8 +138,8 @@ func (s *State) ServersByID() []Server {
 func (t *tx) setServer(c Command, x Server) error {
 	old, known := t.Servers[x.ID]
 	switch {
-	case x.ID == "" || x.RPC == "" || x.Raft == "":
-		return fmt.Errorf("server %q: %w: it needs an id and two addresses", x.ID, ErrServer)
+	case x.ID == "" || x.RPC == "" || x.Raft == "" || max(len(x.ID), len(x.RPC), len(x.Raft)) > maxName:
+		return fmt.Errorf("server %.40q: %w: it needs an id and two addresses, at most %d bytes each", x.ID, ErrServer, maxName)
 	case !known && len(t.Servers) >= maxNamed:
 		return fmt.Errorf("server %q: %d servers: %w", x.ID, len(t.Servers), ErrFull)
 	case old == x:
@@ -169,10 +169,10 @@ type AlarmAck struct {
 }
 
 func (t *tx) ackAlarm(c Command, key string) error {
-	if key == "" {
-		return fmt.Errorf("alarm %q: %w", key, ErrUnknownAlarm)
+	if key == "" || len(key) > maxName {
+		return fmt.Errorf("alarm %.40q: %w", key, ErrUnknownAlarm)
 	}
-	if len(t.Acked) >= maxNamed { // the oldest was seen long ago
+	if _, known := t.Acked[key]; !known && len(t.Acked) >= maxNamed { // the oldest was seen long ago
 		oldest := slices.MinFunc(slices.Collect(maps.Values(t.Acked)), func(a, b AlarmAck) int {
 			return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Key, b.Key))
 		})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"headroom/budget"
 	"headroom/lease"
@@ -55,10 +56,15 @@ func (s *State) admissible(c Command) error {
 	switch {
 	case n != 1:
 		return fmt.Errorf("command of %d parts: %w", n, ErrUnknownCommand)
+	case s.Rules >= 2 && max(len(c.Actor), len(c.Reason), len(c.RequestID)) > maxText:
+		return fmt.Errorf("actor, reason and request id have %d, %d and %d bytes, at most %d are kept: %w",
+			len(c.Actor), len(c.Reason), len(c.RequestID), maxText, ErrText)
 	case c.Upgrade == nil && max(written, needs) > s.Rules:
 		return fmt.Errorf("command of rules %d, in force are %d: %w", max(written, needs), s.Rules, ErrRules)
 	case c.Lead != nil && order <= 0, c.Lead == nil && order != 0:
 		return fmt.Errorf("command of epoch %v, in force is %v: %w", c.Epoch, s.Epoch, ErrEpoch)
+	case s.Rules >= 2 && s.Epoch.Incarnation > 0 && c.Epoch.Incarnation != s.Epoch.Incarnation:
+		return fmt.Errorf("a leadership of incarnation %d, in force is %d: %w", c.Epoch.Incarnation, s.Epoch.Incarnation, ErrEpoch)
 	case c.Lead == nil && c.Found == nil && c.Server == nil && c.Upgrade == nil && len(s.Domains) == 0:
 		return ErrNotFounded
 	}
@@ -68,8 +74,7 @@ func (s *State) admissible(c Command) error {
 func (t *tx) dispatch(c Command) error { //nolint:gocyclo // one line for each command
 	switch {
 	case c.Lead != nil:
-		t.Epoch = c.Epoch
-		t.record(c, "leader "+c.Lead.Server+" begins epoch "+c.Epoch.String())
+		t.lead(c, c.Lead)
 		return nil
 	case c.Found != nil:
 		return t.found(c, c.Found)
@@ -131,11 +136,21 @@ func (t *tx) dispatch(c Command) error { //nolint:gocyclo // one line for each c
 	return ErrUnknownCommand
 }
 
+// lead begins a leadership. The first one of all says which rules the group began
+// under: a server that reads the whole log again must not take newer ones for granted.
+func (t *tx) lead(c Command, x *Lead) {
+	if t.Epoch == (lease.Epoch{}) {
+		t.Rules = cmp.Or(c.Rules, Rules)
+	}
+	t.Epoch = c.Epoch
+	t.record(c, "leader "+x.Server+" begins epoch "+c.Epoch.String())
+}
+
 func (t *tx) found(c Command, f *Found) error {
 	if len(t.Domains) > 0 {
 		return ErrFounded
 	}
-	if len(f.Domains) > maxNamed {
+	if len(f.Domains) > maxDomains {
 		return fmt.Errorf("%d domains: %w", len(f.Domains), ErrFull)
 	}
 	plain := make([]budget.Domain, 0, len(f.Domains))
@@ -149,10 +164,21 @@ func (t *tx) found(c Command, f *Found) error {
 		return err
 	}
 	for _, d := range f.Domains {
+		if d.Sprint != nil { // it starts empty, whatever the command says
+			d.Sprint = d.Sprint.anew(nil)
+		}
 		put(t, t.Domains, d.Name, d)
 	}
 	t.recordPower(c, fmt.Sprintf("cluster founded with %d domains", len(f.Domains)))
+	t.historyBegins()
 	return nil
+}
+
+// historyBegins notes that the history of budgets is complete from here on.
+func (t *tx) historyBegins() {
+	if t.Rules >= 2 {
+		t.ChangesFrom = t.Revision
+	}
 }
 
 // upgrade raises the rules by one: the leader has seen that every server knows them.
@@ -165,6 +191,7 @@ func (t *tx) upgrade(c Command, x *Upgrade) error {
 	}
 	t.Rules = x.Rules
 	t.record(c, fmt.Sprintf("rules %d in force", x.Rules))
+	t.historyBegins()
 	return nil
 }
 
@@ -175,7 +202,7 @@ func (t *tx) setPolicy(c Command, name string) error {
 		return err
 	}
 	t.Policy = string(p)
-	t.recordPower(c, "policy "+name)
+	t.recordPower(c, "policy "+string(p))
 	return nil
 }
 
@@ -203,11 +230,19 @@ func (t *tx) tick(c Command, k *Tick) error {
 	if err := t.grants(c, k); err != nil {
 		return err
 	}
-	t.refill(k.Elapsed)
+	elapsed := max(0, k.Elapsed)
+	if t.Rules >= 2 {
+		elapsed = min(elapsed, maxElapsed)
+	}
+	t.refill(elapsed)
 	t.proven()
-	t.Elapsed += max(0, k.Elapsed)
+	t.Elapsed += elapsed
 	return nil
 }
+
+// maxElapsed bounds the time between two ticks of one leadership: a leader that
+// stood still for longer hardly led.
+const maxElapsed = time.Hour
 
 // grants admits and gives targets; together they must fit.
 func (t *tx) grants(c Command, k *Tick) error {
@@ -220,7 +255,7 @@ func (t *tx) grants(c Command, k *Tick) error {
 		if err := t.held(); err != nil {
 			return err
 		}
-		room = t.rooms()
+		room = t.rooms(before)
 	}
 	for _, name := range k.Admit {
 		if err := t.admit(c, name, room); err != nil {
@@ -252,11 +287,9 @@ func (t *tx) release(c Command, r *Release) error {
 	aimed.Ceiling = n.Target
 	t.putNode(aimed)
 	before := t.Totals()
-	n.From, n.Unproven = "", false
-	n = t.endShare(n)
-	n.Released = true
+	n = t.forfeit(n)
+	n.From, n.Unproven, n.Released = "", false, true
 	t.putNode(n)
-	t.settle(n)
 	if err := t.fits(before); err != nil {
 		return err
 	}

@@ -30,16 +30,16 @@ type LiftBrake struct {
 	Generation uint64 `json:"generation"`
 }
 
-// setBrake takes in a generation and aims every node at its least cap: what they
-// hold by themselves now is told by their read-backs.
+// setBrake takes in a generation and aims every node at its fail-safe cap, which
+// it holds by itself once it has heard: that is told by its read-backs.
 func (t *tx) setBrake(c Command, x *SetBrake) error {
 	if x.Generation <= t.Brake.Set {
 		return nil
 	}
 	t.Brake.Set, t.Brake.By, t.Brake.Reason, t.Brake.At = x.Generation, c.Actor, c.Reason, c.At
 	for _, n := range t.NodesByName() {
-		if n.Grantable() && (n.Target > n.Least() || n.Sprint != nil) {
-			t.putNode(t.retarget(n, n.Least()))
+		if n.Grantable() && (n.Target > n.lowest() || n.Sprint != nil) {
+			t.putNode(t.retarget(n, min(n.Target, n.lowest())))
 		}
 	}
 	t.recordPower(c, fmt.Sprintf("brake %d set: every node to its fail-safe cap", x.Generation))

@@ -23,7 +23,8 @@ type SetBudget struct {
 	Targets []Target `json:"targets,omitempty"`
 }
 
-// BudgetChange is one line of a budget's history.
+// BudgetChange is one line of a budget's history. A domain that was added came
+// from 0 W, one that was removed went to 0 W.
 type BudgetChange struct {
 	Revision uint64      `json:"revision"`
 	At       int64       `json:"at_us"`
@@ -65,18 +66,18 @@ func (t *tx) setBudget(c Command, b *SetBudget) error {
 func (t *tx) changeBudget(c Command, d Domain, b *SetBudget) error {
 	was := d.Budget
 	d.Budget = b.Budget
+	what := fmt.Sprintf("budget %s %v -> %v", d.Name, was, b.Budget)
 	switch {
 	case b.Until != 0 && d.Back != nil:
 		d.Back = &Back{At: b.Until, Budget: d.Back.Budget} // what was temporary before does not come back
 	case b.Until != 0:
 		d.Back = &Back{At: b.Until, Budget: was}
-	case b.Clock == nil || b.Clock.Schedule == "":
-		d.Back = nil
+	case b.Clock != nil && b.Clock.Schedule != "" && d.Back != nil:
+		// A schedule runs on below an operator's temporary budget, and comes into force after it.
+		what = fmt.Sprintf("budget %s stays at %v for its time, then %v -> %v", d.Name, was, d.Back.Budget, b.Budget)
+		d.Back, d.Budget = &Back{At: d.Back.At, Budget: b.Budget}, was
 	default:
-		if d.Back != nil { // a schedule runs on below an operator's temporary budget, and comes into force after it
-			d.Back = &Back{At: d.Back.At, Budget: b.Budget}
-			d.Budget = was
-		}
+		d.Back = nil
 	}
 	if err := d.validate(); err != nil {
 		return err
@@ -84,31 +85,43 @@ func (t *tx) changeBudget(c Command, d Domain, b *SetBudget) error {
 	put(t, t.Domains, d.Name, d)
 	if b.Clock != nil {
 		t.carriedOut(b.Clock)
+	} else { // a raise by the clock that still waits for its quorum must not come after an operator's word
+		t.supersede(d.Name, c.At)
 	}
-	t.recordPower(c, fmt.Sprintf("budget %s %v -> %v", d.Name, was, d.Budget))
-	if t.Rules < 2 {
-		return nil // a server of those rules keeps no history, and its snapshot has none
-	}
-	t.Changes = bounded(append(t.Changes, BudgetChange{
-		Revision: t.Revision, At: c.At, Actor: c.Actor, Domain: d.Name, From: was, To: d.Budget, Reason: c.Reason, Until: b.Until,
-	}), keptChanges)
+	t.recordPower(c, what)
+	t.changed(c, BudgetChange{Domain: d.Name, From: was, To: d.Budget, Until: b.Until})
 	return nil
 }
 
-// BudgetAt is the budget of a domain as it was at a revision, as far as the
-// history reaches; false when it does not.
+// changed writes a line of the history, for the revision just made. The first
+// rules kept none.
+func (t *tx) changed(c Command, x BudgetChange) {
+	if t.Rules < 2 {
+		return
+	}
+	x.Revision, x.At, x.Actor, x.Reason = t.Revision, c.At, c.Actor, c.Reason
+	t.Changes = append(t.Changes, x)
+	if over := len(t.Changes) - keptChanges; over > 0 {
+		t.ChangesFrom = t.Changes[over-1].Revision
+		t.Changes = bounded(t.Changes, keptChanges)
+	}
+}
+
+// BudgetAt is the budget of a domain as it was at a revision; false when there
+// was no such domain then, or the history does not reach so far back.
 func (s *State) BudgetAt(domain string, revision uint64) (units.Power, bool) {
-	if revision > s.Revision || !s.knows(domain) {
+	if revision > s.Revision || revision < s.ChangesFrom || s.ChangesFrom == 0 {
 		return 0, false
 	}
-	found, ok := s.Domains[domain].Budget, len(s.Changes) < keptChanges || s.Changes[0].Revision <= revision
+	found := s.Domains[domain].Budget
 	for _, x := range slices.Backward(s.Changes) {
-		if x.Domain == domain {
-			if x.Revision <= revision {
-				return x.To, true
-			}
+		switch {
+		case x.Domain != domain:
+		case x.Revision <= revision:
+			return x.To, x.To > 0
+		default:
 			found = x.From
 		}
 	}
-	return found, ok
+	return found, found > 0
 }

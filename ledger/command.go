@@ -126,6 +126,9 @@ type Sighting struct {
 	FailSafe   units.Power `json:"fail_safe_uw"`
 	Weight     float64     `json:"weight"`
 	Controlled bool        `json:"controlled"`
+	// Granted: it says that it has been granted leases before. Where the log knows of
+	// none, they are of a log that was lost, or from before the node was removed.
+	Granted bool `json:"granted,omitempty"`
 }
 
 // Validate checks a declaration on its own.
@@ -157,6 +160,8 @@ type Ack struct {
 	Effective units.Power `json:"effective_uw"`
 	// Stored is the fail-safe cap that it has stored.
 	Stored units.Power `json:"stored_uw"`
+	// Sprinting: the sprint that the node owes is still under way there, if only its end.
+	Sprinting bool `json:"sprinting,omitempty"`
 	// Ended are sprints that are over on the node.
 	Ended []SprintSpent `json:"ended,omitempty"`
 }
@@ -240,8 +245,13 @@ func (c Command) parts() (n, rules int) {
 func (c Command) newFields() bool {
 	switch {
 	case c.Tick != nil:
+		for _, x := range c.Tick.Seen {
+			if x.Granted {
+				return true
+			}
+		}
 		for _, a := range c.Tick.Acks {
-			if len(a.Ended) > 0 {
+			if len(a.Ended) > 0 || a.Sprinting {
 				return true
 			}
 		}

@@ -15,41 +15,41 @@ const stagedAdmissions = 64
 
 // Decide is the leader's tick as a function: what to commit now, from the
 // committed state and what was heard. It changes nothing. The caller fills in
-// the epoch and how much time has passed since its last tick entry.
+// the epoch and how much time has passed since its last tick entry. What it
+// decides, Apply accepts on the same state: one refused part would cost everybody
+// the whole tick.
 func Decide(s *State, t *Table, now time.Duration) Tick {
-	tick := Tick{Seen: t.sightings(s)}
-	next := begin(s.Clone())
-	for _, x := range tick.Seen {
-		if next.see(Command{}, x) != nil {
-			continue // Validate and identity were checked: only a full table is left.
+	var tick Tick
+	next := try(s.draft())
+	for _, x := range t.sightings(s, now) {
+		if next.see(Command{}, x) == nil {
+			tick.Seen = append(tick.Seen, x)
 		}
 	}
-	tick.Acks = t.acks(next.State)
+	tick.Acks = t.acks(next.State, now)
 	for _, a := range tick.Acks {
 		next.ack(a)
 	}
-	tick.Lapsed = t.lapses(next.State, now)
-	for _, x := range tick.Lapsed {
-		if next.lapse(Command{}, x) != nil {
-			tick.Lapsed = nil // its domain keeps the charge: nothing is lost by waiting
-			break
+	for _, x := range t.lapses(next.State, now) {
+		if next.lapse(Command{}, x) == nil {
+			tick.Lapsed = append(tick.Lapsed, x)
 		}
 	}
-	tick.EndSprints = next.overdue(tick.Acks)
-	for _, x := range tick.EndSprints {
-		_ = next.endSprint(Command{}, &x) // it exists: overdue has just named it
+	totals := next.Totals() // nothing below changes what a node is charged
+	for _, x := range next.endings(tick.Acks, totals) {
+		if next.endSprint(Command{}, &x) == nil {
+			tick.EndSprints = append(tick.EndSprints, x)
+		}
 	}
 	if next.held() == nil {
-		room := next.rooms()
-		tick.Admit = admissions(next.State, t, room, now)
-		for _, name := range tick.Admit {
-			if next.admit(Command{}, name, room) != nil {
-				tick.Admit = nil // no room after all: next tick
-				break
+		room := next.rooms(totals)
+		for _, name := range admissions(next.State, t, room, now) {
+			if next.admit(Command{}, name, room) == nil {
+				tick.Admit = append(tick.Admit, name)
 			}
 		}
 	}
-	tick.Targets = targets(next.State, t, now)
+	tick.Targets = targets(next.State, t, now, totals)
 	return tick
 }
 
@@ -57,9 +57,10 @@ func Decide(s *State, t *Table, now time.Duration) Tick {
 // begins when a node first applies it, and its end takes a heartbeat to be told.
 const sprintSlack = 5 * time.Second
 
-// overdue are the sprints to end: their time is over in the ledger's own time, or
-// every node that may still sprint says that it is over there.
-func (s *State) overdue(acks []Ack) []EndSprint {
+// endings are the sprints to end: their time is over in the ledger's own time,
+// every node that may still sprint says that it is over there, or the watts that
+// a node draws for one are missing in a domain above it.
+func (s *State) endings(acks []Ack, totals map[string]Totals) []EndSprint {
 	told := map[string]map[string]bool{}
 	for _, a := range acks {
 		for _, e := range a.Ended {
@@ -70,16 +71,33 @@ func (s *State) overdue(acks []Ack) []EndSprint {
 		}
 	}
 	var out []EndSprint
-	for _, p := range s.SprintsByTime() {
-		switch {
+	for _, id := range slices.Sorted(maps.Keys(s.Sprints)) {
+		switch p := s.Sprints[id]; {
 		case !p.Open() || p.Ended != "":
 		case s.Elapsed >= p.Began+p.Duration+sprintSlack:
-			out = append(out, EndSprint{ID: p.ID, Why: "time"})
-		case p.over(told[p.ID]):
-			out = append(out, EndSprint{ID: p.ID, Why: "every node has ended it"})
+			out = append(out, EndSprint{ID: id, Why: "time"})
+		case p.over(told[id]):
+			out = append(out, EndSprint{ID: id, Why: "every node has ended it"})
+		case s.starves(p, totals):
+			out = append(out, EndSprint{ID: id, Why: "watts are short"})
 		}
 	}
 	return out
+}
+
+// starves tells whether a node that may still sprint stands in a domain that is short.
+func (s *State) starves(p Sprint, totals map[string]Totals) bool {
+	for node, x := range p.Shares {
+		if x.BackSeq == 0 && s.missing(s.Nodes[node].Domain, totals) {
+			return true
+		}
+	}
+	return false
+}
+
+// missing tells whether watts are short in the domain or above it.
+func (s *State) missing(domain string, totals map[string]Totals) bool {
+	return slices.ContainsFunc(s.above(domain), func(d string) bool { return totals[d].Headroom() < 0 })
 }
 
 // over tells whether every node that may still sprint has said that it does not.
@@ -94,18 +112,27 @@ func (p Sprint) over(told map[string]bool) bool {
 
 // lapses are the lost nodes that can hold no lease any more.
 func (t *Table) lapses(s *State, now time.Duration) []Lapse {
+	lower := func(d Domain) bool { return d.LostCharge == LostFailSafe }
+	if !slices.ContainsFunc(slices.Collect(maps.Values(s.Domains)), lower) {
+		return nil
+	}
 	var out []Lapse
 	for _, n := range s.NodesByName() {
-		silent := now - t.began
-		if e, ok := t.nodes[n.Name]; ok {
-			silent = now - max(e.at, e.granted)
-		}
-		gone := silent >= t.timing.Lease+t.timing.Margin()+t.timing.Settle
-		if gone && n.Grantable() && !n.Unproven && n.Charge() > max(n.Least(), n.Stored) && s.lostCharge(n.Domain) == LostFailSafe {
+		if t.gone(n.Name, now) && n.Grantable() && !n.Unproven && n.high() && s.lapsing(n) {
 			out = append(out, Lapse{Node: n.Name, Seq: n.Seq})
 		}
 	}
 	return out
+}
+
+// gone tells whether the node has been silent, and granted nothing, for so long
+// that it can hold no lease any more and is at its fail-safe cap.
+func (t *Table) gone(node string, now time.Duration) bool {
+	silent := now - t.began
+	if e, ok := t.nodes[node]; ok {
+		silent = now - max(e.at, e.granted)
+	}
+	return silent >= t.timing.Lease+t.timing.Margin()+t.timing.Settle
 }
 
 // Urgent tells whether a tick should not wait for its second after this node
@@ -115,11 +142,16 @@ func Urgent(s *State, t *Table, node string) bool {
 	return ok && (s.news(e.report.Sighting) || s.changes(e.report.ack(s)))
 }
 
-// sightings are the heard nodes that the log does not know as they now declare themselves.
-func (t *Table) sightings(s *State) []Sighting {
+// sightings are the heard nodes that the log does not know as they now declare
+// themselves. What a node said that is silent by now brings back nobody who was
+// removed or said to be off meanwhile.
+func (t *Table) sightings(s *State, now time.Duration) []Sighting {
 	var seen []Sighting
 	for _, name := range t.names() {
-		if x := t.nodes[name].report.Sighting; s.news(x) && len(s.Nodes)+len(seen) < MaxNodes {
+		r := t.nodes[name].report
+		if t.reachable(name, now) && s.news(r.Sighting) && len(s.Nodes)+len(seen) < MaxNodes {
+			x := r.Sighting
+			x.Granted = s.Rules >= 2 && !s.Nodes[name].Admitted && r.Highest.Seq > 0
 			seen = append(seen, x)
 		}
 	}
@@ -138,11 +170,12 @@ func (s *State) news(x Sighting) bool {
 	return !known || n.Off != "" || n.declared() != x
 }
 
-// acks are the read-backs that change what a node is charged.
-func (t *Table) acks(s *State) []Ack {
+// acks are the read-backs that change what a node is charged. What a node held
+// before its last lease ended is no news any more.
+func (t *Table) acks(s *State, now time.Duration) []Ack {
 	var acks []Ack
 	for _, name := range t.names() {
-		if a, ok := t.nodes[name].report.ack(s); s.changes(a, ok) {
+		if a, ok := t.nodes[name].report.ack(s); !t.gone(name, now) && s.changes(a, ok) {
 			acks = append(acks, a)
 		}
 	}
@@ -150,13 +183,16 @@ func (t *Table) acks(s *State) []Ack {
 }
 
 // ack is the report as a read-back, and false while the node does not know what
-// its hardware holds. A sequence number counts only in the incarnation that gave it.
+// its hardware holds. A sequence number counts only in the incarnation that gave
+// it, and only if it was given: another cluster's numbers prove nothing here.
 func (r Report) ack(s *State) (Ack, bool) {
 	a := Ack{Node: r.Node, Process: r.Process, Number: r.Number, Effective: r.Effective, Stored: r.Stored}
-	if r.Highest.Epoch.Incarnation == s.Epoch.Incarnation {
+	n := s.Nodes[r.Node]
+	if r.Highest.Epoch.Incarnation == s.Epoch.Incarnation && r.Highest.Seq <= n.Seq {
 		a.Seq = r.Highest.Seq
 	}
-	if n := s.Nodes[r.Node]; n.Owes != "" {
+	if n.Owes != "" {
+		a.Sprinting = r.Sprint == n.Owes
 		for _, e := range r.Ended {
 			if e.ID == n.Owes {
 				a.Ended = append(a.Ended, e)
@@ -178,34 +214,37 @@ func (s *State) changes(a Ack, known bool) bool {
 		return true
 	}
 	share, owes := s.Sprints[n.Owes].Shares[n.Name]
-	return owes && a.Seq >= n.Proof && (len(a.Ended) > 0 && share.Spent == nil || share.BackSeq > 0 && a.Seq >= share.BackSeq)
+	if !owes || a.Seq < n.Proof {
+		return false
+	}
+	measured := slices.ContainsFunc(a.Ended, func(e SprintSpent) bool { return e.Spent != nil })
+	ended := len(a.Ended) > 0 && share.BackSeq == 0 // told again and again: see endings
+	return share.back(after, a) || share.Spent == nil && (measured || ended)
 }
 
 // admissions are the nodes that wait and may come in now.
 func admissions(s *State, t *Table, room map[string]units.Power, now time.Duration) []string {
 	var names []string
-	for _, n := range s.NodesByName() {
-		switch {
-		case n.Admitted || !n.Controlled || n.Released || n.Off != "" || !t.reachable(n.Name, now):
-		case len(names) >= stagedAdmissions || room[n.Domain] < 0:
-		default:
-			names = append(names, n.Name)
+	for name, n := range s.Nodes {
+		if !n.Admitted && n.Controlled && !n.Released && n.Off == "" && room[n.Domain] >= 0 && t.reachable(name, now) {
+			names = append(names, name)
 		}
 	}
-	return names
+	slices.Sort(names)
+	return names[:min(len(names), stagedAdmissions)]
 }
 
 // targets are the caps to change now: every lower that the plan wants, and as
 // many raises as fit beside what is still charged.
-func targets(s *State, t *Table, now time.Duration) []Target {
+func targets(s *State, t *Table, now time.Duration, totals map[string]Totals) []Target {
 	if len(s.Domains) == 0 {
 		return nil
 	}
-	tree := s.planTree()
-	plan := budget.Divide(tree, Planned(s, t, now), budget.Policy(s.Policy))
-	over := s.short()
+	nodes, tree := s.NodesByName(), s.planTree(totals)
+	plan := budget.Divide(tree, planned(s, t, now, nodes, totals), budget.Policy(s.Policy))
+	over := short(totals)
 	var out []Target
-	for _, n := range s.NodesByName() {
+	for _, n := range nodes {
 		want, ok := plan.Caps[n.Name]
 		if s.Brake.Active() && ok {
 			want = n.Least()
@@ -217,12 +256,12 @@ func targets(s *State, t *Table, now time.Duration) []Target {
 	if over || s.held() != nil || !t.settled(s, now) {
 		return out
 	}
-	return append(out, raises(s, tree, plan, t, now)...)
+	return append(out, raises(s, tree, plan, t, now, nodes)...)
 }
 
 // short tells whether any domain is over its budget.
-func (s *State) short() bool {
-	for _, t := range s.Totals() {
+func short(totals map[string]Totals) bool {
+	for _, t := range totals {
 		if t.Headroom() < 0 {
 			return true
 		}
@@ -230,22 +269,24 @@ func (s *State) short() bool {
 	return false
 }
 
-// raises fills the room that the charges of now leave with the raises that the plan wants.
-func raises(s *State, tree *budget.Tree, plan budget.Plan, t *Table, now time.Duration) []Target {
-	var nodes []budget.Node
-	for _, n := range s.NodesByName() {
+// raises fills the room that the charges of now leave with the raises that the
+// plan wants. A node that moves, or is on its way back from a sprint, waits.
+func raises(s *State, tree *budget.Tree, plan budget.Plan, t *Table, now time.Duration, nodes []Node) []Target {
+	room := make([]budget.Node, 0, len(nodes))
+	for _, n := range nodes {
 		p := fixed(n)
-		if want, ok := plan.Caps[n.Name]; ok && want > n.Target && n.Owes == "" && t.mayMove(n, now) {
+		if want, ok := plan.Caps[n.Name]; ok && want > n.Target && n.Owes == "" && n.From == "" && t.mayMove(n, now) {
 			p.Fixed, p.Least, p.Most, p.Demand = false, n.Charge(), max(want, n.Charge()), want
+			p.Behind = t.behind[n.Name]
 		}
-		nodes = append(nodes, p)
+		room = append(room, p)
 	}
-	nodes = append(nodes, s.movedShadows()...)
-	room := budget.Divide(tree, nodes, budget.Policy(s.Policy))
+	fits := budget.Divide(tree, append(room, s.movedShadows(nodes)...), budget.Policy(s.Policy))
 	var out []Target
-	for _, n := range s.NodesByName() {
-		fit, ok := room.Caps[n.Name]
-		if to := min(fit, plan.Caps[n.Name]); ok && to > n.Target && (to-n.Target > deadband(n.Target) || to >= n.Most()) {
+	for _, n := range nodes {
+		fit, ok := fits.Caps[n.Name]
+		to := min(fit, plan.Caps[n.Name])
+		if ok && to > n.Target && to >= n.Least() && (to-n.Target > deadband(n.Target) || to >= n.Most()) {
 			out = append(out, Target{Node: n.Name, Cap: to})
 		}
 	}
@@ -263,13 +304,16 @@ func fixed(n Node) budget.Node {
 
 // Planned are all nodes as the plan of this moment sees them. A node that may not
 // be granted a cap, or has not been heard lately, is fixed at its charge. So is
-// one that sprints, unless watts are short: a new target would end its sprint.
+// one that sprints, unless watts are short above it: a new target would end its sprint.
 func Planned(s *State, t *Table, now time.Duration) []budget.Node {
-	nodes := make([]budget.Node, 0, len(s.Nodes))
-	short := s.short()
-	for _, n := range s.NodesByName() {
+	return planned(s, t, now, s.NodesByName(), s.Totals())
+}
+
+func planned(s *State, t *Table, now time.Duration, nodes []Node, totals map[string]Totals) []budget.Node {
+	out := make([]budget.Node, 0, len(nodes))
+	for _, n := range nodes {
 		p := fixed(n)
-		if t.mayMove(n, now) && (n.Sprint == nil || short) {
+		if t.mayMove(n, now) && (n.Sprint == nil || s.missing(n.Domain, totals)) {
 			p.Fixed, p.Least, p.Most, p.Demand = false, n.Least(), n.Most(), n.Most()
 			r := t.nodes[n.Name].report
 			if r.Demand != nil {
@@ -283,9 +327,9 @@ func Planned(s *State, t *Table, now time.Duration) []budget.Node {
 				p.Most, p.Demand = n.Target, min(p.Demand, n.Target)
 			}
 		}
-		nodes = append(nodes, p)
+		out = append(out, p)
 	}
-	return append(nodes, s.movedShadows()...)
+	return append(out, s.movedShadows(nodes)...)
 }
 
 // mayMove tells whether a plan may count on the node to obey.
@@ -295,13 +339,13 @@ func (t *Table) mayMove(n Node, now time.Duration) bool {
 
 // movedShadows are what moved nodes are charged in the domains they left, and
 // what is counted twice above both.
-func (s *State) movedShadows() []budget.Node {
+func (s *State) movedShadows(nodes []Node) []budget.Node {
 	var out []budget.Node
-	for _, n := range s.NodesByName() {
+	for _, n := range nodes {
 		if n.From != "" {
 			out = append(out,
 				budget.Node{Name: n.Name + " in " + n.From, Domain: n.From, Weight: 1, Fixed: true, Charge: n.Charge()},
-				budget.Node{Name: n.Name + " twice", Domain: meet(s.Tree(), n.Domain, n.From), Weight: 1, Fixed: true, Charge: -n.Charge()})
+				budget.Node{Name: n.Name + " twice", Domain: s.meet(n.Domain, n.From), Weight: 1, Fixed: true, Charge: -n.Charge()})
 		}
 	}
 	return out
@@ -337,19 +381,25 @@ func PlanBudget(s *State, t *Table, now time.Duration, domain string, to units.P
 		return BudgetPlan{}, &RatingError{Domain: domain, Budget: to, Rating: d.Rating, Usable: d.Usable()}
 	}
 	p := BudgetPlan{Before: s.Totals(), Stuck: map[string]units.Power{}}
-	next := s.Clone()
+	next := s.draft()
 	d.Budget = to
 	next.Domains[domain] = d
-	plan := budget.Divide(next.planTree(), Planned(next, t, now), budget.Policy(next.Policy))
-	short := next.short()
-	for _, n := range s.NodesByName() {
+	nodes, totals := s.NodesByName(), next.Totals()
+	plan := budget.Divide(next.planTree(totals), planned(next, t, now, nodes, totals), budget.Policy(next.Policy))
+	over := short(totals)
+	for _, n := range nodes {
 		want, movable := plan.Caps[n.Name]
+		from := n.Target
+		if n.Sprint != nil { // any new target ends its sprint
+			from = max(from, n.Sprint.Cap)
+		}
 		switch {
-		case !movable && short:
+		case !movable && over:
 			p.Stuck[n.Name] = n.Charge()
-		case movable && (short || p.raise(next, domain)):
-			if want != n.Target {
-				p.Moves = append(p.Moves, Move{Node: n.Name, From: n.Target, To: want})
+		case n.Sprint != nil && want > n.Target: // no cut: the next tick ends its sprint
+		case movable && (over || p.raise(next, domain)):
+			if want != from {
+				p.Moves = append(p.Moves, Move{Node: n.Name, From: from, To: want})
 			}
 			// Also a node whose lower is on its way already: After is when all have read back.
 			n.Target, n.Ceiling, n.Pending, n.Sprint = want, want, nil, nil

@@ -4,11 +4,13 @@ package ledger_test
 
 import (
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"headroom/lease"
 	"headroom/ledger"
+	"headroom/units"
 )
 
 // P3: a heartbeat is answered only after it was marked, by the process that sent it.
@@ -86,6 +88,63 @@ func TestLeaseOfLostNodeRunsOutInView(t *testing.T) {
 	}
 }
 
+// A number that this log never gave, stored for another cluster perhaps, proves nothing.
+func TestNumberThatWasNeverGiven(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01")
+	tick(t, s, target(200)) // seq 2
+	tick(t, s, target(100)) // seq 3
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	table.Heard(heard("n01", 20, 900, 90), 0)
+	tick(t, s, ledger.Tick{Acks: ledger.Decide(s, table, 0).Acks})
+	wantCharge(t, s, 200, "it may take seq 2")
+	table.Heard(heard("n01", 21, 3, 90), 0)
+	tick(t, s, ledger.Tick{Acks: ledger.Decide(s, table, 0).Acks})
+	wantCharge(t, s, 100, "it took seq 3")
+}
+
+// A node that is on its way back from a sprint is not raised: its read-back would
+// not tell the one from the other.
+func TestNoRaiseOnTheWayBack(t *testing.T) {
+	t.Parallel()
+	s := full(t)
+	do(t, s, sprint("s1", "n01"))
+	do(t, s, ledger.Command{EndSprint: &ledger.EndSprint{ID: "s1"}}) // seq 3
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	for i := range 3 {
+		table.Heard(heard("n01", uint64(20+i), 3, 200), 0) // it has the number, its hardware lags
+		table.Heard(heard("n02", uint64(20+i), 1, 90), 0)
+		table.Heard(heard("n03", uint64(20+i), 1, 90), 0)
+		tick(t, s, ledger.Decide(s, table, 0))
+	}
+	if n := s.Nodes["n01"]; n.Target != 90*watt || !s.Sprints["s1"].Open() || s.Nodes["n02"].Target <= 90*watt {
+		t.Errorf("%+v", n)
+	}
+}
+
+// Decisions on one state may be made at once, of the leader's tick and of an operator's plan.
+func TestDecisionsShareNothing(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01", "n02")
+	for i := range 20 { // so that the audit log has room for a line more
+		do(t, s, ledger.Command{Budget: set("site/lab", units.Power(800+i))})
+	}
+	var both sync.WaitGroup
+	for range 2 {
+		both.Go(func() {
+			table := ledger.NewTable(ledger.DefaultTiming(), 0)
+			table.Heard(heard("n03", 1, 0, 90), 0)
+			if k := ledger.Decide(s, table, 0); len(k.Seen) != 1 {
+				t.Errorf("%+v", k)
+			}
+			if _, err := ledger.PlanBudget(s, table, 0, "site/lab", 500*watt); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	both.Wait()
+}
+
 // A new leader only cuts until it has heard every node, or one lease has passed.
 func TestNewLeaderOnlyCuts(t *testing.T) {
 	t.Parallel()
@@ -141,6 +200,26 @@ func TestRaiseWaitsForTheLower(t *testing.T) {
 	tick(t, s, k)
 	if got := s.Totals()["site/lab"].Reserved; got != 310*watt {
 		t.Errorf("reserved %v", got)
+	}
+}
+
+// While there is not yet room for all that the plan wants, nodes whose jobs are
+// late come first under the policy of that name.
+func TestRaisesPutTheLateFirst(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 500, "n01", "n02", "n03")
+	tick(t, s, ledger.Tick{Targets: []ledger.Target{{Node: "n03", Cap: 220 * watt}}})
+	do(t, s, ledger.Command{Policy: &ledger.Named{Name: "progress"}})
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	table.Behind(map[string]bool{"n02": true})
+	table.Heard(heard("n01", 20, 1, 90), 0)
+	table.Heard(heard("n02", 20, 1, 90), 0)
+	table.Heard(heard("n03", 20, 2, 220), 0)
+	k := ledger.Decide(s, table, 0) // 100 W are free before n03 has come down
+	for _, x := range k.Targets {
+		if x.Node == "n01" || x.Node == "n02" && x.Cap != 190*watt {
+			t.Errorf("%+v, want all of the 100 W for n02", k.Targets)
+		}
 	}
 }
 

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -65,19 +66,25 @@ func (d Domain) Usable() units.Power {
 	if d.Rating == 0 {
 		return math.MaxInt64
 	}
-	return units.FromWatts(d.Rating.Watts() * (1 - d.Margin))
+	return units.Power(math.Round(float64(d.Rating) * (1 - d.Margin)))
 }
 
 func (d Domain) validate() error {
 	switch {
-	case d.Rating < 0 || d.Rating > MaxNodes*MaxPower:
-		return fmt.Errorf("%w: the rating of %s is %v", ErrDomain, d.Name, d.Rating)
+	case d.Name == "" || len(d.Name) > maxName:
+		return fmt.Errorf("%w: its name has %d bytes; it needs 1 to %d", ErrDomain, len(d.Name), maxName)
+	case d.Unmanaged > maxDomainPower || d.Rating < 0 || d.Rating > maxDomainPower:
+		return fmt.Errorf("%w: %s has %v unmanaged and a rating of %v; both are at most %v", ErrDomain, d.Name, d.Unmanaged, d.Rating, maxDomainPower)
 	case !(d.Margin >= 0 && d.Margin <= 0.9):
 		return fmt.Errorf("%w: the margin of %s is %v; it is a part of the rating from 0 to 0.9", ErrDomain, d.Name, d.Margin)
 	case d.Margin > 0 && d.Rating == 0:
 		return fmt.Errorf("%w: %s has a margin and no rating", ErrDomain, d.Name)
 	case d.Budget > d.Usable():
 		return &RatingError{Domain: d.Name, Budget: d.Budget, Rating: d.Rating, Usable: d.Usable()}
+	case d.Back != nil && d.Back.Budget <= 0:
+		return fmt.Errorf("what %s gets back by the clock: %w", d.Name, budget.ErrAmount)
+	case d.Back != nil && d.Back.Budget > d.Usable():
+		return fmt.Errorf("what comes back by the clock: %w", &RatingError{Domain: d.Name, Budget: d.Back.Budget, Rating: d.Rating, Usable: d.Usable()})
 	case d.BootNodes < 0 || d.BootNodes > MaxNodes:
 		return fmt.Errorf("%w: %s reserves for %d booting nodes", ErrDomain, d.Name, d.BootNodes)
 	case d.LostCharge != LostInherit && d.LostCharge != LostKeep && d.LostCharge != LostFailSafe:
@@ -108,11 +115,10 @@ func (s *State) Tree() *budget.Tree {
 }
 
 // planTree is the tree with budgets as plans may use them: less what is kept for boots.
-func (s *State) planTree() *budget.Tree {
-	boot := s.bootReserves(s.Tree())
+func (s *State) planTree(totals map[string]Totals) *budget.Tree {
 	usable := make(map[string]Domain, len(s.Domains))
 	for name, d := range s.Domains {
-		d.Budget = max(1, d.Budget-boot[name])
+		d.Budget = max(1, d.Budget-totals[name].Boot)
 		usable[name] = d
 	}
 	t, err := newTree(usable)
@@ -122,21 +128,41 @@ func (s *State) planTree() *budget.Tree {
 	return t
 }
 
-// bootReserves are the watts kept free for reboots, by domain.
-func (s *State) bootReserves(t *budget.Tree) map[string]units.Power {
-	out := map[string]units.Power{}
-	gains := map[string][]units.Power{}
-	for _, n := range s.Nodes {
-		if gain := n.bootGain(); gain > 0 {
-			for _, d := range t.Above(n.Domain) {
-				if s.Domains[d].BootNodes > 0 {
-					gains[d] = append(gains[d], gain)
-				}
+// bootReserves are the watts kept free for reboots, by domain; nil when none reserves any.
+func (s *State) bootReserves() map[string]units.Power {
+	any := false
+	for _, d := range s.Domains {
+		any = any || d.BootNodes > 0
+	}
+	if !any {
+		return nil
+	}
+	reserving := map[string][]string{} // from where a node stands to the domains that reserve for it
+	for name := range s.Domains {
+		for _, d := range s.above(name) {
+			if s.Domains[d].BootNodes > 0 {
+				reserving[name] = append(reserving[name], d)
 			}
 		}
 	}
+	gains := map[string][]units.Power{}
+	for _, n := range s.Nodes {
+		gain := n.bootGain()
+		if gain == 0 {
+			continue
+		}
+		for _, d := range reserving[n.Domain] {
+			gains[d] = append(gains[d], gain)
+		}
+		for _, d := range reserving[n.From] { // one on the move may boot in either, and once above both
+			if !slices.Contains(reserving[n.Domain], d) {
+				gains[d] = append(gains[d], gain)
+			}
+		}
+	}
+	out := make(map[string]units.Power, len(gains))
 	for name, all := range gains {
-		slices.SortFunc(all, func(a, b units.Power) int { return int(min(1, max(-1, b-a))) })
+		slices.SortFunc(all, func(a, b units.Power) int { return cmp.Compare(b, a) })
 		for _, gain := range all[:min(len(all), s.Domains[name].BootNodes)] {
 			out[name] += gain
 		}
@@ -152,7 +178,7 @@ type Totals struct {
 	Boot units.Power
 	// Reserved is the sum of the charges.
 	Reserved units.Power
-	// Floor is what the domain is charged with every node at its least, unmanaged included.
+	// Floor is what the domain is charged with every node at its least, unmanaged and boot reserve included.
 	Floor units.Power
 	// Nodes below.
 	Nodes int
@@ -161,51 +187,70 @@ type Totals struct {
 // Headroom is budget - unmanaged - boot reserve - reserved; negative is shortfall.
 func (t Totals) Headroom() units.Power { return t.Budget - t.Unmanaged - t.Boot - t.Reserved }
 
-// Totals sums over every domain, keyed by name.
+// tally is what a domain is charged, without and then with what lies below it.
+type tally struct {
+	unmanaged, charge, least units.Power
+	nodes                    int
+}
+
+// Totals sums over every domain, keyed by name; nil while there is no power tree.
 func (s *State) Totals() map[string]Totals {
-	t := s.Tree()
-	if t == nil {
+	if len(s.Domains) == 0 {
 		return nil
 	}
-	charge, least, count := map[string]units.Power{}, map[string]units.Power{}, map[string]units.Power{}
+	sums := make(map[string]*tally, len(s.Domains))
+	for name, d := range s.Domains {
+		sums[name] = &tally{unmanaged: d.Unmanaged}
+	}
 	for _, n := range s.Nodes {
-		charge[n.Domain] += n.Charge()
-		least[n.Domain] += n.leastCharge()
-		count[n.Domain]++
+		charge, least := n.Charge(), n.leastCharge()
+		here := sums[n.Domain]
+		here.charge, here.least, here.nodes = here.charge+charge, here.least+least, here.nodes+1
 		if n.From != "" { // charged in both, and once in what lies above both
-			common := meet(t, n.Domain, n.From)
-			charge[n.From] += n.Charge()
-			charge[common] -= n.Charge()
-			least[n.From] += n.leastCharge()
-			least[common] -= n.leastCharge()
+			from, both := sums[n.From], sums[s.meet(n.Domain, n.From)]
+			from.charge, from.least = from.charge+charge, from.least+least
+			both.charge, both.least = both.charge-charge, both.least-least
 		}
 	}
-	charge, least, count = t.Totals(charge), t.Totals(least), t.Totals(count)
-	unmanaged, boot := t.Unmanaged(), s.bootReserves(t)
+	for _, d := range slices.Backward(s.Tree().Domains()[1:]) { // parents come first, the root before all
+		below, up := sums[d.Name], sums[d.Parent]
+		up.unmanaged, up.charge = up.unmanaged+below.unmanaged, up.charge+below.charge
+		up.least, up.nodes = up.least+below.least, up.nodes+below.nodes
+	}
+	boot := s.bootReserves()
 	out := make(map[string]Totals, len(s.Domains))
-	for name, d := range s.Domains {
+	for name, sum := range sums {
 		out[name] = Totals{
-			Budget: d.Budget, Unmanaged: unmanaged[name], Boot: boot[name], Reserved: charge[name],
-			Floor: least[name] + unmanaged[name] + boot[name], Nodes: int(count[name]),
+			Budget: s.Domains[name].Budget, Unmanaged: sum.unmanaged, Boot: boot[name], Reserved: sum.charge,
+			Floor: sum.least + sum.unmanaged + boot[name], Nodes: sum.nodes,
 		}
 	}
 	return out
 }
 
+// above are the names of the domain and of all domains above it, the root last.
+func (s *State) above(name string) []string {
+	var names []string
+	for d, ok := s.Domains[name]; ok; d, ok = s.Domains[d.Parent] {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
 // meet is the lowest domain that lies above both.
-func meet(t *budget.Tree, a, b string) string {
-	above := t.Above(a)
-	for _, d := range t.Above(b) {
+func (s *State) meet(a, b string) string {
+	above := s.above(a)
+	for _, d := range s.above(b) {
 		if slices.Contains(above, d) {
 			return d
 		}
 	}
-	return t.Root().Name
+	return ""
 }
 
 // lostCharge is the choice in force for nodes of a domain.
 func (s *State) lostCharge(domain string) LostCharge {
-	for _, d := range s.Tree().Above(domain) {
+	for _, d := range s.above(domain) {
 		if c := s.Domains[d].LostCharge; c != LostInherit {
 			return c
 		}
@@ -234,7 +279,7 @@ type SetDomain struct {
 func (t *tx) setDomain(c Command, x *SetDomain) error {
 	d, known := t.Domains[x.Name]
 	switch {
-	case !known && len(t.Domains) >= maxNamed:
+	case !known && len(t.Domains) >= maxDomains:
 		return fmt.Errorf("domain %q: %d domains: %w", x.Name, len(t.Domains), ErrFull)
 	case !known:
 		d.Name, d.Parent, d.Budget = x.Name, x.Parent, x.Budget
@@ -250,11 +295,19 @@ func (t *tx) setDomain(c Command, x *SetDomain) error {
 	if err := d.validate(); err != nil {
 		return err
 	}
+	for _, p := range t.SchedulesByName() {
+		if p.Domain == d.Name && p.Budget > d.Usable() {
+			return fmt.Errorf("schedule %s: %w", p.Name, &RatingError{Domain: d.Name, Budget: p.Budget, Rating: d.Rating, Usable: d.Usable()})
+		}
+	}
 	put(t, t.Domains, d.Name, d)
 	if _, err := newTree(t.Domains); err != nil {
 		return fmt.Errorf("domain %q: %w", x.Name, err)
 	}
 	t.recordPower(c, "domain "+d.Name+" "+d.words())
+	if !known {
+		t.changed(c, BudgetChange{Domain: d.Name, To: d.Budget})
+	}
 	return nil
 }
 
@@ -310,10 +363,8 @@ func (t *tx) removeDomain(c Command, name string) error {
 			return fmt.Errorf("domain %q has node %s in it: %w", name, n.Name, ErrInUse)
 		}
 	}
-	for _, p := range t.Sprints {
-		if p.Domain == name && p.Open() {
-			return fmt.Errorf("domain %q has sprint %s open: %w", name, p.ID, ErrInUse)
-		}
+	if id := t.openIn(name); id != "" {
+		return fmt.Errorf("domain %q has sprint %s open: %w", name, id, ErrInUse)
 	}
 	drop(t, t.Domains, name)
 	for id, p := range t.Sprints {
@@ -327,5 +378,6 @@ func (t *tx) removeDomain(c Command, name string) error {
 		}
 	}
 	t.recordPower(c, "domain "+name+" removed")
+	t.changed(c, BudgetChange{Domain: name, From: d.Budget})
 	return nil
 }

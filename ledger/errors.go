@@ -41,6 +41,8 @@ var (
 	ErrRules = errors.New("the rules are not in force")
 	// ErrDomain: what is said of a domain makes no sense.
 	ErrDomain = errors.New("bad domain")
+	// ErrRating: a budget above what the domain's breaker carries.
+	ErrRating = errors.New("above the rating")
 	// ErrParent: a domain does not move.
 	ErrParent = errors.New("a domain stays below its parent")
 	// ErrInUse: something still stands in the domain.
@@ -69,7 +71,7 @@ var (
 	ErrUnknownAlarm    = errors.New("unknown alarm")
 	// ErrSchedule: a schedule that cannot be read.
 	ErrSchedule = errors.New("bad schedule")
-	// ErrNotDue: a change by the clock that is not the one due now.
+	// ErrNotDue: a change by the clock that is not the one that is due.
 	ErrNotDue = errors.New("nothing of the kind is due")
 	// ErrClocks: a raise by the clock without a quorum of clocks that agree.
 	ErrClocks = errors.New("a raise by the clock needs a quorum whose clocks agree within a minute")
@@ -79,6 +81,8 @@ var (
 	ErrRole   = errors.New("unknown role")
 	ErrToken  = errors.New("bad token")
 	ErrServer = errors.New("bad server")
+	// ErrText: more words than the audit log keeps.
+	ErrText = errors.New("too many words")
 	// ErrFull: a bound of the state is reached.
 	ErrFull = errors.New("no room")
 )
@@ -142,6 +146,9 @@ type RatingError struct {
 func (e *RatingError) Error() string {
 	return fmt.Sprintf("budget %v of %s is above %v: its rating %v less its margin", e.Budget, e.Domain, e.Usable, e.Rating)
 }
+
+// Unwrap makes errors.Is(err, ErrRating) true.
+func (e *RatingError) Unwrap() error { return ErrRating }
 
 // EscrowError refuses a sprint that its budget of energy cannot pay.
 type EscrowError struct {

@@ -19,13 +19,14 @@ func (t *tx) see(c Command, x Sighting) error {
 	case known && n.MachineID != x.MachineID:
 		return fmt.Errorf("node %q: %w", x.Node, ErrIdentity)
 	case !known && t.knows(x.Domain):
-		n = Node{Name: x.Node, MachineID: x.MachineID, Domain: x.Domain, Ceiling: x.Rated}
+		n = Node{Name: x.Node, MachineID: x.MachineID, Domain: x.Domain, Ceiling: x.Rated, Seq: t.SeqFloor}
 	case !known:
 		return fmt.Errorf("node %q: domain %q: %w", x.Node, x.Domain, ErrUnknownDomain)
 	}
 	if !known && len(t.Nodes) >= MaxNodes {
 		return fmt.Errorf("node %q: %d nodes: %w", x.Node, len(t.Nodes), ErrFull)
 	}
+	was := n
 	if n.Released && n.Process != x.Process || n.Off != "" {
 		n.Released, n.Off, n.Ceiling, n.Pending = false, "", x.Rated, nil
 	}
@@ -33,14 +34,25 @@ func (t *tx) see(c Command, x Sighting) error {
 		n.Ceiling = max(n.Ceiling, x.Rated)
 	}
 	if n.Process != x.Process {
-		n = t.restarted(n)
+		n.Heard = 0
 	}
+	again := n.Process != x.Process || n.Off != was.Off
 	n.Process, n.Rated, n.Floor, n.Max, n.Weight = x.Process, x.Rated, x.Floor, x.Max, x.Weight
 	n.FailSafe, n.Controlled = x.FailSafe, x.Controlled
 	n.Stored = max(n.Stored, x.FailSafe)
+	if t.Rules >= 2 && known { // the first rules asked only whether it is another process
+		again = again || n.Controlled && !was.Controlled || n.FailSafeCap() != was.FailSafeCap()
+		n.Stored = max(n.Stored, was.FailSafeCap())
+	}
+	if again && n.Admitted {
+		n = t.renumber(n, n.Target)
+	}
 	if !n.Controlled {
 		n.From, n.Unproven = "", false // it acknowledges nothing, and is charged its rated watts
-		n = t.endShare(n)
+		n = t.forfeit(n)
+	}
+	if (x.Granted || t.Restored) && !n.Admitted && n.Controlled && !n.Released {
+		n = n.doubted()
 	}
 	t.putNode(n)
 	if !known {
@@ -49,18 +61,18 @@ func (t *tx) see(c Command, x Sighting) error {
 	return nil
 }
 
-// restarted is the node with another process. Process ids have no order: the
-// process may be one that was replaced long ago, whose heartbeat was delayed,
-// while the node's hardware was given back meanwhile. So a node that has leases
-// gets its target once more under a new number, and only a process that is
-// alive to take it can name that number. A sprint is over with its process: the
-// next one does not know whether it began.
-func (t *tx) restarted(n Node) Node {
-	n.Heard = 0
-	if n.Admitted {
-		n = t.retarget(n, n.Target)
-		n.Proof = n.Seq
-	}
+// renumber aims the node under a number that its read-backs must name before
+// they lower anything.
+//
+// So it is with a node whose process is another one. Process ids have no order:
+// the process may be one that was replaced long ago, whose heartbeat was delayed,
+// while the node's hardware was given back meanwhile; only one that is alive to
+// take the new number can name it. And so with a node that is to store another
+// fail-safe cap: once it names the number, it takes no lease with the old one.
+// A sprint is over with it: a new process does not know whether it began.
+func (t *tx) renumber(n Node, to units.Power) Node {
+	n = t.retarget(n, to)
+	n.Proof = n.Seq
 	return n
 }
 
@@ -71,14 +83,13 @@ func (t *tx) ack(a Ack) {
 		return
 	}
 	n = n.acknowledged(a)
+	if a.Seq >= n.Proof {
+		for _, e := range a.Ended {
+			t.spent(n, e)
+		}
+		n = t.returned(n, a)
+	}
 	t.putNode(n)
-	if a.Seq < n.Proof {
-		return
-	}
-	for _, e := range a.Ended {
-		t.spent(n, e)
-	}
-	t.returned(n, a)
 }
 
 // hears tells whether a read-back says anything about the node's charge: it is
@@ -141,19 +152,27 @@ func (t *tx) lapse(c Command, x Lapse) error {
 	switch {
 	case !ok:
 		return fmt.Errorf("lapse of %q: %w", x.Node, ErrUnknownNode)
-	case t.lostCharge(n.Domain) != LostFailSafe:
+	case !t.lapsing(n):
 		return fmt.Errorf("lapse of %q: %w", x.Node, ErrLostCharge)
-	case !n.Grantable() || n.Seq != x.Seq || n.Unproven:
+	case !n.Grantable() || n.Seq != x.Seq || n.Unproven || !n.high():
 		return nil
 	}
 	was := n.Charge()
-	n = t.retarget(n, n.Least())
-	n.Proof, n.Pending = n.Seq, []Pending{{Seq: n.Seq, Cap: n.Target}}
-	n.Ceiling = max(n.Target, n.FailSafeCap(), n.Stored)
+	n = t.renumber(n, n.lowest())
+	n.Pending = []Pending{{Seq: n.Seq, Cap: n.Target}}
+	n.Ceiling = max(n.Target, n.Stored)
 	t.putNode(n)
 	t.recordPower(c, fmt.Sprintf("node %s is lost and its lease over: charged %v instead of %v", n.Name, n.Charge(), was))
 	return nil
 }
+
+// lapsing tells whether every domain that the node is charged in lowers the charge of lost nodes.
+func (s *State) lapsing(n Node) bool {
+	return s.lostCharge(n.Domain) == LostFailSafe && (n.From == "" || s.lostCharge(n.From) == LostFailSafe)
+}
+
+// high tells whether the node may hold more than it falls to by itself.
+func (n Node) high() bool { return n.Ceiling > max(n.lowest(), n.Stored) }
 
 // retarget aims the node anew, and ends its share of a sprint if it has one.
 func (t *tx) retarget(n Node, to units.Power) Node {

@@ -10,9 +10,9 @@ import (
 
 // Why says what keeps a node's cap where it is.
 type Why struct {
-	// By is "demand", "domain", "most", "least", "fixed", "drained", "brake", "restored" or "sprint".
+	// By is one of the words of budget.Bound, or "drained", "brake", "restored" or "sprint".
 	By string
-	// Domain that is full, when By is "domain".
+	// Domain that is full, when By is budget.ByDomain.
 	Domain string
 	// Words is the whole of it as a sentence.
 	Words string
@@ -26,7 +26,8 @@ type Why struct {
 // tick that gave it.
 func Explain(s *State, t *Table, now time.Duration, node string) Why {
 	n := s.Nodes[node]
-	nodes, tree := Planned(s, t, now), s.planTree()
+	totals := s.Totals()
+	nodes, tree := planned(s, t, now, s.NodesByName(), totals), s.planTree(totals)
 	plan := budget.Divide(tree, nodes, budget.Policy(s.Policy))
 	b, _ := budget.Explain(tree, nodes, plan, node)
 	w := Why{By: b.By, Domain: b.Domain, Spare: b.Spare}
@@ -44,14 +45,14 @@ func Explain(s *State, t *Table, now time.Duration, node string) Why {
 		w.By, w.Words = "drained", fmt.Sprintf("it is drained: it goes to its least cap %v", n.Least())
 	case s.Restored && *w.Planned > n.Target:
 		w.By, w.Words = "restored", "the cluster was restored: nothing is raised until every node has shown what it holds"
-	case w.By == "domain":
-		w.Words = fmt.Sprintf("%s is full", w.Domain)
-	case w.By == "most":
+	case w.By == budget.ByMost:
 		w.Words = fmt.Sprintf("it is at its most, %v", n.Most())
-	case w.By == "least":
+	case w.By == budget.ByLeast:
 		w.Words = fmt.Sprintf("it needs no more than its least cap, %v", n.Least())
-	default:
+	case w.By == budget.ByDemand:
 		w.Words = "its demand is met"
+	default:
+		w.Words = fmt.Sprintf("%s is full", w.Domain)
 	}
 	return w
 }

@@ -32,17 +32,18 @@ func FuzzDecode(f *testing.F) {
 		if two, err := again.Encode(); err != nil || string(two) != string(one) {
 			t.Errorf("%s becomes %s, %v", one, two, err)
 		}
-		s := admitted(t, 800, "n01", "n02")
-		before := snapshot(t, s)
 		c.Epoch = first()
 		if c.Lead != nil {
 			c.Epoch.Term++
 		}
-		if _, err := s.Apply(c); err != nil && snapshot(t, s) != before {
-			t.Errorf("a refused command changed the state: %v", err)
-		}
-		if _, err := ledger.Restore([]byte(snapshot(t, s))); err != nil {
-			t.Errorf("an accepted command made a state that cannot be restored: %v", err)
+		for _, s := range []*ledger.State{admitted(t, 800, "n01", "n02"), sprinting(t)} {
+			before := snapshot(t, s)
+			if _, err := s.Apply(c); err != nil && snapshot(t, s) != before {
+				t.Errorf("a refused command changed the state: %v", err)
+			}
+			if back, err := ledger.Restore([]byte(snapshot(t, s))); err != nil || snapshot(t, back) != snapshot(t, s) {
+				t.Errorf("an accepted command made a state that cannot be restored: %v", err)
+			}
 		}
 	})
 }
@@ -51,6 +52,12 @@ func FuzzRestore(f *testing.F) {
 	f.Add([]byte(`{}`))
 	f.Add([]byte(`{"domains":null,"nodes":null,"jobs":null}`))
 	f.Add([]byte(snapshot(f, admitted(f, 800, "n01"))))
+	f.Add([]byte(snapshot(f, sprinting(f))))
+	f.Add([]byte(snapshot(f, recovered(f, 800))))
+	moving := twoRacks(f, 800, 800)
+	do(f, moving, ledger.Command{Move: &ledger.MoveNode{Node: "n01", To: "rack/r2"}})
+	do(f, moving, schedule("day", "0 6 * * *", 900))
+	f.Add([]byte(snapshot(f, moving)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := ledger.Restore(data)
 		if err != nil {
@@ -68,8 +75,14 @@ func FuzzRestore(f *testing.F) {
 		}
 		table := ledger.NewTable(ledger.DefaultTiming(), 0)
 		table.Heard(heard("n01", 1, 1, 90), 0)
-		if len(s.Domains) > 0 {
-			ledger.Decide(s, table, 0)
+		if len(s.Domains) == 0 {
+			return
 		}
+		// What it decides may be refused in a state that no Apply has made, but not more.
+		k := ledger.Decide(s, table, 0)
+		k.Elapsed = second
+		_, _ = s.Apply(ledger.Command{Epoch: s.Epoch, Tick: &k})
+		_, _ = s.Apply(ledger.Command{Epoch: s.Epoch, Remove: &ledger.RemoveNode{Node: "n01"}})
+		ledger.Due(s, at(noon))
 	})
 }

@@ -67,7 +67,8 @@ func newerCommands() map[string]ledger.Command {
 	low, high, spent := 100*watt, 200*watt, units.Energy(1234)
 	return map[string]ledger.Command{
 		"tick-2": full(ledger.Command{Tick: &ledger.Tick{
-			Acks:   []ledger.Ack{{Node: "n01", Process: process, Number: 9, Seq: 3, Ended: []ledger.SprintSpent{{ID: "s1", Spent: &spent}, {ID: "s2"}}}},
+			Seen:   []ledger.Sighting{{Node: "n01", MachineID: "machine-n01", Granted: true}},
+			Acks:   []ledger.Ack{{Node: "n01", Process: process, Number: 9, Seq: 3, Sprinting: true, Ended: []ledger.SprintSpent{{ID: "s1", Spent: &spent}, {ID: "s2"}}}},
 			Lapsed: []ledger.Lapse{{Node: "n02", Seq: 4}}, EndSprints: []ledger.EndSprint{{ID: "s1", Why: "time"}},
 		}}),
 		"budget-2": full(ledger.Command{Budget: &ledger.SetBudget{

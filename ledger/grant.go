@@ -7,7 +7,8 @@ import (
 )
 
 // admit lets a node have leases, where its domain is not short (room, from
-// rooms: an admission leaves every charge as it is, so one look serves them all). Its first target is its least cap.
+// rooms). Its first target is its fail-safe cap: an admission leaves every charge
+// as it is, so one look serves them all.
 func (t *tx) admit(c Command, name string, room map[string]units.Power) error {
 	n, ok := t.Nodes[name]
 	switch {
@@ -22,19 +23,19 @@ func (t *tx) admit(c Command, name string, room map[string]units.Power) error {
 		return fmt.Errorf("admit %q: its domain is %v short: %w", name, -head, ErrOverBudget)
 	}
 	n.Admitted = true
-	t.putNode(n.aim(n.Least()))
-	t.recordPower(c, fmt.Sprintf("node %s admitted at %v", n.Name, n.Least()))
+	n = n.aim(n.lowest())
+	t.putNode(n)
+	t.recordPower(c, fmt.Sprintf("node %s admitted at %v", n.Name, n.Target))
 	return nil
 }
 
 // rooms are, for each domain, the least headroom of it and of those above it:
 // what a node there could be given at most.
-func (s *State) rooms() map[string]units.Power {
+func (s *State) rooms(totals map[string]Totals) map[string]units.Power {
 	t := s.Tree()
 	if t == nil {
 		return nil
 	}
-	totals := s.Totals()
 	out := make(map[string]units.Power, len(totals))
 	for _, d := range t.Domains() { // parents come first
 		out[d.Name] = totals[d.Name].Headroom()

@@ -1,6 +1,8 @@
 package ledger_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -93,3 +95,79 @@ func heard(name string, number, seq uint64, effective units.Power) ledger.Report
 }
 
 const second = time.Second
+
+// do carries out a command of the leadership in force.
+func do(t testing.TB, s *ledger.State, c ledger.Command) {
+	t.Helper()
+	c.Epoch = s.Epoch
+	must(t, s, c)
+}
+
+// refused wants a command of the leadership in force to be refused for a reason, without a trace.
+func refused(t testing.TB, s *ledger.State, c ledger.Command, want error) {
+	t.Helper()
+	_ = refusal(t, s, c, want)
+}
+
+// refusal is refused, and the error that it was refused with.
+func refusal(t testing.TB, s *ledger.State, c ledger.Command, want error) error {
+	t.Helper()
+	c.Epoch = s.Epoch
+	before := snapshot(t, s)
+	_, err := s.Apply(c)
+	if !errors.Is(err, want) {
+		t.Errorf("got %v, want %v", err, want)
+	}
+	if snapshot(t, s) != before {
+		t.Errorf("a refused command changed the state: %v", err)
+	}
+	return err
+}
+
+// says wants an error to name every one of the words.
+func says(t testing.TB, err error, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			t.Errorf("%v does not say %q", err, w)
+		}
+	}
+}
+
+// next lets another server lead the same state.
+func next(t testing.TB, s *ledger.State) {
+	t.Helper()
+	e := s.Epoch
+	e.Incarnation, e.Term = max(1, e.Incarnation), e.Term+1
+	must(t, s, ledger.Command{Epoch: e, Lead: &ledger.Lead{Server: "c2"}})
+}
+
+// restored is the state after a way through a snapshot.
+func restored(t testing.TB, s *ledger.State) *ledger.State {
+	t.Helper()
+	back, err := ledger.Restore([]byte(snapshot(t, s)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return back
+}
+
+// reads is a tick in which the usual node, by name, has stored seq and reads back these watts.
+func reads(node string, number, seq uint64, watts units.Power) ledger.Tick {
+	return ledger.Tick{Acks: []ledger.Ack{{Node: node, Process: process, Number: number, Seq: seq, Effective: watts * watt, Stored: 90 * watt}}}
+}
+
+func setDomain(name string, change func(*ledger.SetDomain)) ledger.Command {
+	x := ledger.SetDomain{Name: name}
+	change(&x)
+	return ledger.Command{Domain: &x}
+}
+
+func setNode(name string, change func(*ledger.Settings)) ledger.Command {
+	x := ledger.SetNode{Node: name}
+	change(&x.Settings)
+	return ledger.Command{Node: &x}
+}
+
+// reserved are the watts charged in a domain.
+func reserved(s *ledger.State, domain string) units.Power { return s.Totals()[domain].Reserved }

@@ -1,9 +1,11 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"headroom/lease"
 	"headroom/units"
@@ -12,11 +14,12 @@ import (
 // Recover makes the state of a restored snapshot, or of a recovered quorum, fit
 // to lead again: what was committed after it is not known any more. A new
 // incarnation begins, above every leadership that nodes may have heard of from
-// this log; every node is charged its rated watts until it shows what it holds,
-// nothing is raised before, and the sprint budgets start empty. The operator
-// names the budget of each domain again: the snapshot may hold an older, higher
-// one (promise P4). at is the wall clock in microseconds, actor and reason are
-// for the audit log.
+// this log, and another one than if the same snapshot had been restored before.
+// Every node is charged its rated watts until it shows what it holds, nothing is
+// raised before, and the sprint budgets start empty. The operator names the budget
+// of each domain again: the snapshot may hold an older, higher one (promise P4).
+// It holds until a schedule is due next. at is the wall clock in microseconds,
+// actor and reason are for the audit log.
 func (s *State) Recover(budgets map[string]units.Power, at int64, actor, reason string) error {
 	for _, name := range slices.Sorted(maps.Keys(s.Domains)) {
 		if budgets[name] <= 0 {
@@ -29,34 +32,50 @@ func (s *State) Recover(budgets map[string]units.Power, at int64, actor, reason 
 		}
 	}
 	t := begin(s)
-	for name, d := range s.Domains {
+	c := Command{At: at, Actor: actor, Reason: reason}
+	t.incarnate(max(s.Epoch.Incarnation+1, numberAt(at)))
+	t.recordPower(c, fmt.Sprintf("incarnation %d begins", s.Epoch.Incarnation))
+	for _, name := range slices.Sorted(maps.Keys(s.Domains)) {
+		d := s.Domains[name]
+		was := d.Budget
 		d.Budget, d.Back = budgets[name], nil
 		if err := d.validate(); err != nil {
 			t.rollback()
 			return fmt.Errorf("ledger: recover: %w", err)
 		}
 		put(t, t.Domains, name, d)
+		t.changed(c, BudgetChange{Domain: name, From: was, To: d.Budget})
+		t.supersede(name, at)
 	}
-	t.incarnate(s.Epoch.Incarnation + 1)
-	t.recordPower(Command{At: at, Actor: actor, Reason: reason}, fmt.Sprintf("incarnation %d begins", s.Epoch.Incarnation))
 	return nil
 }
 
-// incarnate begins an incarnation. The next leadership's terms are compared within it.
+// numberAt is the incarnation that begins at a wall-clock time: its seconds since
+// the Unix epoch. Two that begin from one snapshot must not share a number, or
+// nodes would name to one what the other has granted them.
+func numberAt(at int64) uint64 {
+	seconds := uint64(max(0, at)) / uint64(time.Second/time.Microsecond)
+	if seconds > maxIncarnation/2 { // no clock of our time: counting has to do
+		return 0
+	}
+	return seconds
+}
+
+// incarnate begins an incarnation. The next leadership's terms are compared
+// within it. What was said before of machines that are off counts no more: they
+// may have been switched on since.
 func (t *tx) incarnate(number uint64) {
-	t.Epoch, t.Restored = lease.Epoch{Incarnation: number}, true
+	t.Epoch, t.Restored, t.Began = lease.Epoch{Incarnation: number}, true, t.Elapsed
 	for _, n := range t.NodesByName() {
-		if n.Off != "" || !n.Controlled || n.Released {
-			continue
+		n.Off, n.Sprint, n.Owes = "", nil, ""
+		if n.Controlled && !n.Released {
+			n = n.doubted()
 		}
-		n = n.aim(max(n.Target, n.Least()))
-		n.Ceiling, n.Unproven, n.Proof, n.Heard = max(n.Ceiling, n.Rated), n.Admitted, n.Seq, 0
-		n.Pending, n.Owes = []Pending{{Seq: n.Seq, Cap: n.Target}}, ""
 		t.putNode(n)
 	}
 	for id, p := range t.Sprints {
 		if p.Open() {
-			p.Closed, p.Refunded = true, 0
+			p.Closed, p.Ended, p.Refunded = true, cmp.Or(p.Ended, "a new incarnation began"), 0
 			put(t, t.Sprints, id, p)
 		}
 	}
@@ -66,6 +85,21 @@ func (t *tx) incarnate(number uint64) {
 		}
 	}
 }
+
+// doubted is a node of which the log does not know what it was granted last: it
+// is charged its rated watts, and only a lease of this incarnation can prove
+// more. That lease is for its fail-safe cap, so that it raises no node.
+func (n Node) doubted() Node {
+	n.Ceiling = max(n.Ceiling, n.Rated)
+	n = n.aim(n.lowest())
+	n.Admitted, n.Unproven, n.Proof, n.Heard = true, true, n.Seq, 0
+	n.Pending = []Pending{{Seq: n.Seq, Cap: n.Target}}
+	return n
+}
+
+// maxIncarnation bounds what a node may report: a number that nobody can have
+// counted to would leave no room above it.
+const maxIncarnation = 1 << 32
 
 // Reincarnate raises the incarnation of a restored state above one that a node
 // has reported: the node has heard of leaderships that the snapshot does not know.
@@ -78,7 +112,7 @@ type Reincarnate struct {
 // newer incarnation must not overtake it.
 func (t *tx) reincarnate(c Command, x *Reincarnate) error {
 	switch {
-	case !t.Restored:
+	case !t.Restored || x.Above > maxIncarnation:
 		return fmt.Errorf("incarnation %d: %w", x.Above, ErrIncarnation)
 	case x.Above < t.Epoch.Incarnation:
 		return nil
@@ -88,9 +122,13 @@ func (t *tx) reincarnate(c Command, x *Reincarnate) error {
 	return nil
 }
 
+// unknownLeases is how long a restored state waits at least for nodes that it does
+// not know: by then the leases that they may hold have ended.
+const unknownLeases = 15 * time.Second
+
 // proven ends the restored state once every node that may be granted has shown what it holds.
 func (t *tx) proven() {
-	if !t.Restored {
+	if !t.Restored || t.Elapsed < t.Began+unknownLeases {
 		return
 	}
 	for _, n := range t.Nodes {

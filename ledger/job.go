@@ -22,6 +22,9 @@ func (t *tx) acceptJob(c Command, j Job) error {
 		}
 		return fmt.Errorf("job %q exists with another file: %w", j.ID, ErrJob)
 	}
+	if t.Rules >= 2 && len(t.Jobs) >= maxJobs+keptJobs {
+		return fmt.Errorf("job %q: %d jobs: %w", j.ID, len(t.Jobs), ErrFull)
+	}
 	put(t, t.Jobs, j.ID, j)
 	t.record(c, fmt.Sprintf("job %s accepted, class %s", j.ID, j.Class))
 	t.pruneJobs()

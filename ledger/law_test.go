@@ -1,6 +1,6 @@
 // Claim: whatever is committed in whatever order, replicas agree, refusals
-// leave no trace, grants never overfill a domain, and the leader's decisions
-// are accepted and come to rest.
+// leave no trace, grants never overfill a domain, and no charge falls without
+// a word of somebody who knows.
 package ledger_test
 
 import (
@@ -13,22 +13,32 @@ import (
 	"pgregory.net/rapid"
 
 	"headroom/budget"
-	"headroom/lease"
 	"headroom/ledger"
 	"headroom/units"
 )
 
 func someNames() []string { return []string{"n01", "n02", "n03", "n04"} }
 
-// drawDomains is a site with one or two racks.
-func drawDomains(t *rapid.T) []budget.Domain {
-	watts := func(name string, lo, hi int64) units.Power {
-		return units.Power(rapid.Int64Range(lo, hi).Draw(t, name)) * watt
-	}
-	domains := []budget.Domain{
-		{Name: "site/lab", Budget: watts("site", 100, 1200), Unmanaged: watts("unmanaged", 0, 50)},
-		{Name: "rack/r1", Parent: "site/lab", Budget: watts("rack 1", 100, 700)},
-		{Name: "rack/r2", Parent: "site/lab", Budget: watts("rack 2", 100, 700), Unmanaged: watts("unmanaged 2", 0, 50)},
+func someDomains() []string { return []string{"site/lab", "rack/r1", "rack/r2", "pdu/p1", "none"} }
+
+// drawDomains is a site with two racks, sometimes with all that can be said of them.
+func drawDomains(t *rapid.T) []ledger.Domain {
+	watts := func(name string, lo, hi int) units.Power { return units.Power(lo+dice(t, hi-lo+1, name)) * watt }
+	domains := ledger.PlainDomains([]budget.Domain{
+		{Name: "site/lab", Budget: watts("site", 100, 1600), Unmanaged: watts("unmanaged", 0, 50)},
+		{Name: "rack/r1", Parent: "site/lab", Budget: watts("rack 1", 100, 900)},
+		{Name: "rack/r2", Parent: "site/lab", Budget: watts("rack 2", 100, 900), Unmanaged: watts("unmanaged 2", 0, 50)},
+	})
+	for i := range domains {
+		d := &domains[i]
+		if rapid.Bool().Draw(t, "plain") {
+			continue
+		}
+		d.BootNodes = dice(t, 4, "boots") / 2
+		d.LostCharge = rapid.SampledFrom([]ledger.LostCharge{ledger.LostInherit, ledger.LostKeep, ledger.LostFailSafe}).Draw(t, "lost-charge")
+		if !rarely(t, 4, "no sprints") {
+			d.Sprint = &ledger.SprintBudget{Capacity: units.Energy(100+dice(t, 5000, "capacity")) * units.Joule, Refill: units.Power(dice(t, 300, "refill")) * watt}
+		}
 	}
 	return domains
 }
@@ -51,67 +61,291 @@ func drawPower(t *rapid.T, name string) units.Power {
 	return units.Power(rapid.Int64Range(0, 300*8).Draw(t, name)) * budget.Quantum
 }
 
-// drawCommand is any command, sensible or not.
+// maybe is a value or nil.
+func maybe[T any](t *rapid.T, name string, draw func() T) *T {
+	if rapid.Bool().Draw(t, "no "+name) {
+		return nil
+	}
+	return new(draw())
+}
+
+// dice is a number below n, each about as likely as the others (rapid's own are mostly small).
+func dice(t *rapid.T, n int, name string) int {
+	x := rapid.Uint64Range(0, 1<<20).Draw(t, name) + 1
+	return int(x * 0x9E3779B97F4A7C15 >> 33 % uint64(n))
+}
+
+// rarely is true about once in n times.
+func rarely(t *rapid.T, n int, name string) bool { return dice(t, n, name) == 0 }
+
+// drawCommand is any command, mostly one that makes sense in the state.
 func drawCommand(t *rapid.T, s *ledger.State) ledger.Command {
-	node := func() string { return rapid.SampledFrom(someNames()).Draw(t, "node") }
 	c := ledger.Command{Epoch: s.Epoch, At: rapid.Int64Range(0, 9).Draw(t, "at"), Actor: "a"}
-	if rapid.IntRange(0, 9).Draw(t, "other epoch") == 0 {
+	if rarely(t, 30, "other epoch") {
 		c.Epoch.Term += rapid.Uint64Range(0, 2).Draw(t, "term")
 	}
-	if rapid.IntRange(0, 4).Draw(t, "request") == 0 {
+	if rarely(t, 10, "request") {
 		c.RequestID = fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "request id"))
 	}
-	switch rapid.IntRange(0, 11).Draw(t, "kind") {
-	case 0:
-		c.Lead = &ledger.Lead{Server: "c1"}
-	case 1:
-		c.Budget = &ledger.SetBudget{
-			Domain: rapid.SampledFrom([]string{"site/lab", "rack/r1", "rack/r2", "none"}).Draw(t, "domain"),
-			Budget: 3 * drawPower(t, "budget"), Force: rapid.Bool().Draw(t, "force"),
-		}
-		if rapid.Bool().Draw(t, "with target") {
-			c.Budget.Targets = []ledger.Target{{Node: node(), Cap: drawPower(t, "cap")}}
-		}
-	case 2:
-		n := node()
-		c.Release = &ledger.Release{Node: n, MachineID: "machine-" + n}
+	switch kind := dice(t, 60, "kind"); {
+	case kind < 28:
+		c.Tick = drawTick(t, s)
+	case kind < 36:
+		drawOrder(t, s, &c)
+	case kind < 46:
+		drawSprintCommand(t, s, &c)
+	case kind < 56:
+		drawNodeCommand(t, s, &c)
 	default:
-		c.Tick = drawTick(t, s, node)
+		drawRest(t, s, &c)
 	}
 	return c
 }
 
-func drawTick(t *rapid.T, s *ledger.State, node func() string) *ledger.Tick {
-	k := &ledger.Tick{Elapsed: time.Second}
-	if rapid.IntRange(0, 2).Draw(t, "seen") == 0 {
-		k.Seen = append(k.Seen, drawSighting(t, node()))
+// drawNode is a node of the state, or another.
+func drawNode(t *rapid.T, s *ledger.State) ledger.Node {
+	return drawNodeIf(t, s, func(ledger.Node) bool { return true })
+}
+
+// drawNodeIf is mostly one of which something is true.
+func drawNodeIf(t *rapid.T, s *ledger.State, of func(ledger.Node) bool) ledger.Node {
+	names := slices.DeleteFunc(slices.Sorted(maps.Keys(s.Nodes)), func(name string) bool { return !of(s.Nodes[name]) })
+	if len(names) == 0 || rarely(t, 20, "any node") {
+		names = someNames()
 	}
-	for range rapid.IntRange(0, 2).Draw(t, "acks") {
-		n := node()
-		k.Acks = append(k.Acks, ledger.Ack{
-			Node: n, Process: s.Nodes[n].Process, Number: rapid.Uint64Range(0, 40).Draw(t, "number"),
-			Seq:       s.Nodes[n].Seq - min(s.Nodes[n].Seq, rapid.Uint64Range(0, 3).Draw(t, "behind")),
-			Effective: drawPower(t, "effective"), Stored: drawPower(t, "stored"),
-		})
+	name := rapid.SampledFrom(names).Draw(t, "node")
+	n := s.Nodes[name]
+	n.Name = name
+	return n
+}
+
+// drawCap is a cap that the node may be given, or another.
+func drawCap(t *rapid.T, n ledger.Node) units.Power {
+	if n.Most() < n.Least() || rarely(t, 20, "any cap") {
+		return drawPower(t, "cap")
 	}
-	if rapid.IntRange(0, 2).Draw(t, "admit") == 0 {
-		k.Admit = append(k.Admit, node())
+	return units.Power(rapid.Int64Range(int64(n.Least()/watt), int64(n.Most()/watt)).Draw(t, "cap")) * watt
+}
+
+func drawDomain(t *rapid.T, s *ledger.State) string {
+	names := slices.Sorted(maps.Keys(s.Domains))
+	if rarely(t, 10, "unknown domain") {
+		names = someDomains()
 	}
-	for range rapid.IntRange(0, 2).Draw(t, "targets") {
-		k.Targets = append(k.Targets, ledger.Target{Node: node(), Cap: drawPower(t, "cap")})
+	return rapid.SampledFrom(names).Draw(t, "domain")
+}
+
+// drawSprint is a sprint of the state, or another.
+func drawSprint(t *rapid.T, s *ledger.State) string {
+	ids := slices.Sorted(maps.Keys(s.Sprints))
+	if len(ids) == 0 || rarely(t, 20, "unknown sprint") {
+		return "none"
+	}
+	return rapid.SampledFrom(ids).Draw(t, "sprint")
+}
+
+// drawOrder is about budgets and domains.
+func drawOrder(t *rapid.T, s *ledger.State, c *ledger.Command) {
+	domain := drawDomain(t, s)
+	switch dice(t, 8, "order") {
+	case 0, 1, 2:
+		c.Budget = &ledger.SetBudget{Domain: domain, Budget: 3 * drawPower(t, "budget"), Force: rapid.Bool().Draw(t, "force")}
+		if rapid.Bool().Draw(t, "with target") {
+			n := drawNode(t, s)
+			c.Budget.Targets = []ledger.Target{{Node: n.Name, Cap: min(drawCap(t, n), n.Target)}}
+		}
+		if rapid.Bool().Draw(t, "until") {
+			c.Budget.Until = rapid.Int64Range(-1, 12).Draw(t, "until")
+		}
+	case 3:
+		c.Budget = &ledger.SetBudget{Domain: domain, Budget: s.Domains[domain].Budget, Clock: &ledger.Clock{
+			Due: rapid.Int64Range(0, 9).Draw(t, "due"), Voters: 1, Servers: map[string]int64{"c1": rapid.Int64Range(0, 9).Draw(t, "clock")},
+		}}
+		if back := s.Domains[domain].Back; back != nil {
+			c.Budget.Budget, c.Budget.Clock.Due = back.Budget, back.At
+		}
+		for name, x := range s.Schedules { // there is one at most
+			c.Budget.Domain, c.Budget.Budget, c.Budget.Clock.Schedule = x.Domain, x.Budget, name
+		}
+	case 4:
+		c.Schedule = &ledger.SetSchedule{Name: "x", Domain: domain, Cron: rapid.SampledFrom([]string{"* * * * *", "TZ=", "0 0 1 1 *"}).Draw(t, "cron"), Budget: drawPower(t, "budget")}
+	case 5:
+		c.RemoveSchedule = &ledger.Named{Name: "x"}
+	case 6:
+		c.RemoveDomain = &ledger.Named{Name: domain}
+	default:
+		c.Domain = &ledger.SetDomain{
+			Name: domain, Unmanaged: maybe(t, "unmanaged", func() units.Power { return drawPower(t, "unmanaged") / 8 }),
+			Rating:    maybe(t, "rating", func() units.Power { return 8 * drawPower(t, "rating") }),
+			BootNodes: maybe(t, "boots", func() int { return rapid.IntRange(-1, 3).Draw(t, "boots") }),
+			LostCharge: maybe(t, "lost-charge", func() ledger.LostCharge {
+				return rapid.SampledFrom([]ledger.LostCharge{"", "keep", "fail-safe", "x"}).Draw(t, "lost-charge")
+			}),
+		}
+		if _, known := s.Domains[domain]; !known {
+			c.Domain.Parent, c.Domain.Budget = drawDomain(t, s), drawPower(t, "budget")
+		}
+	}
+}
+
+func drawSprintCommand(t *rapid.T, s *ledger.State, c *ledger.Command) {
+	domain := drawDomain(t, s)
+	switch dice(t, 10, "of sprints") {
+	case 0, 1:
+		c.SprintBudget = &ledger.SetSprintBudget{
+			Domain: domain, Capacity: units.Energy(rapid.Int64Range(-100, 9000).Draw(t, "capacity")) * units.Joule, Refill: 10 * drawPower(t, "refill"),
+		}
+		if rarely(t, 3, "with shares") {
+			c.SprintBudget.Shares = map[string]float64{"gold": rapid.Float64Range(0, 0.6).Draw(t, "gold"), "iron": rapid.Float64Range(0, 0.5).Draw(t, "iron")}
+		}
+	case 2, 3:
+		c.EndSprint = &ledger.EndSprint{ID: drawSprint(t, s)}
+	default:
+		x := &ledger.GrantSprint{ID: fmt.Sprint("s", len(s.Sprints)), Duration: time.Duration(dice(t, 8, "duration")) * second}
+		free := func(n ledger.Node) bool { return n.Grantable() && n.Owes == "" }
+		n := drawNodeIf(t, s, free)
+		x.Domain = n.Domain
+		if s.Domains[x.Domain].Sprint == nil {
+			x.Domain = "site/lab"
+		}
+		if b := s.Domains[x.Domain].Sprint; b != nil {
+			x.Class = rapid.SampledFrom(b.Pots()).Draw(t, "class")
+		}
+		for range rapid.IntRange(1, 2).Draw(t, "nodes") {
+			x.Caps = append(x.Caps, ledger.Target{Node: n.Name, Cap: n.Target + max(0, n.Most()-n.Target)/units.Power(rapid.IntRange(1, 8).Draw(t, "part"))})
+			n = drawNodeIf(t, s, free)
+		}
+		c.Sprint = x
+	}
+}
+
+func drawNodeCommand(t *rapid.T, s *ledger.State, c *ledger.Command) {
+	n := drawNode(t, s)
+	switch dice(t, 10, "of a node") {
+	case 0:
+		c.Release = &ledger.Release{Node: n.Name, MachineID: "machine-" + n.Name}
+	case 1, 2, 3:
+		power := func(name string) *units.Power {
+			return maybe(t, name, func() units.Power {
+				return n.Floor + units.Power(rapid.Int64Range(-1, 20).Draw(t, name))*(n.Rated-n.Floor)/20
+			})
+		}
+		c.Node = &ledger.SetNode{Node: n.Name, Settings: ledger.Settings{Min: power("min"), Max: power("max"), FailSafe: power("fail-safe")}}
+	case 4, 5:
+		c.Move = &ledger.MoveNode{Node: n.Name, To: drawDomain(t, s)}
+	case 6, 7:
+		c.Drain = &ledger.DrainNode{Node: n.Name, Resume: n.Drained}
+	case 8:
+		c.Remove = &ledger.RemoveNode{Node: n.Name, PoweredOff: rapid.Bool().Draw(t, "powered off")}
+	default:
+		c.PowerOff = &ledger.PowerOff{Node: n.Name, By: "bmc"}
+	}
+}
+
+func drawRest(t *rapid.T, s *ledger.State, c *ledger.Command) {
+	named := &ledger.Named{Name: rapid.SampledFrom([]string{"a", "b", "equal", ""}).Draw(t, "name")}
+	switch dice(t, 17, "rest") {
+	case 0, 1:
+		c.Lead = &ledger.Lead{Server: "c1"}
+		c.Epoch.Term++
+	case 2:
+		c.Brake = &ledger.SetBrake{Generation: s.Brake.Set + rapid.Uint64Range(0, 2).Draw(t, "generation")}
+	case 3, 4, 5, 6:
+		c.LiftBrake = &ledger.LiftBrake{Generation: s.Brake.Set}
+	case 7:
+		c.Policy = named
+	case 8:
+		c.Token = &ledger.Token{ID: named.Name, Name: "n", Role: "node", Hash: ledger.TokenHash("x")}
+	case 9:
+		c.RevokeToken = named
+	case 10:
+		c.Server = &ledger.Server{ID: named.Name, RPC: "r", Raft: "f"}
+	case 11:
+		c.RemoveServer = named
+	case 12:
+		c.AckAlarm = named
+	case 13:
+		c.Upgrade = &ledger.Upgrade{Rules: rapid.IntRange(0, 3).Draw(t, "rules")}
+	case 14: // refused, unless the state was restored
+		c.Reincarnate = &ledger.Reincarnate{Above: rapid.Uint64Range(0, 4).Draw(t, "above")}
+	case 15:
+		c.Job = &ledger.Job{ID: named.Name, State: ledger.JobAccepted}
+	default:
+		c.Finish = &ledger.FinishJob{ID: named.Name, State: ledger.JobDone}
+	}
+}
+
+func drawTick(t *rapid.T, s *ledger.State) *ledger.Tick {
+	k := &ledger.Tick{Elapsed: time.Duration(rapid.Int64Range(-1, 3).Draw(t, "elapsed")) * second}
+	if rarely(t, 5, "seen") {
+		k.Seen = append(k.Seen, drawSighting(t, rapid.SampledFrom(someNames()).Draw(t, "node")))
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "acks") {
+		k.Acks = append(k.Acks, drawAck(t, s))
+	}
+	if rarely(t, 4, "admit") {
+		k.Admit = append(k.Admit, drawNodeIf(t, s, func(n ledger.Node) bool { return !n.Admitted }).Name)
+	}
+	for range dice(t, 3, "targets") {
+		n := drawNodeIf(t, s, ledger.Node.Grantable)
+		k.Targets = append(k.Targets, ledger.Target{Node: n.Name, Cap: drawCap(t, n)})
+	}
+	if n := drawNode(t, s); rarely(t, 12, "lapsed") {
+		k.Lapsed = append(k.Lapsed, ledger.Lapse{Node: n.Name, Seq: n.Seq})
+	}
+	if len(s.Sprints) > 0 && rarely(t, 8, "end") {
+		k.EndSprints = append(k.EndSprints, ledger.EndSprint{ID: drawSprint(t, s)})
 	}
 	return k
+}
+
+func drawAck(t *rapid.T, s *ledger.State) ledger.Ack {
+	n := drawNode(t, s)
+	a := ledger.Ack{
+		Node: n.Name, Process: n.Process, Number: n.Heard + rapid.Uint64Range(0, 3).Draw(t, "number"),
+		Seq:       n.Seq - min(n.Seq, rapid.Uint64Range(0, 2).Draw(t, "behind")),
+		Effective: drawPower(t, "effective"), Stored: n.FailSafeCap(), Sprinting: rarely(t, 6, "sprinting"),
+	}
+	if !rarely(t, 4, "any power") {
+		a.Effective = n.Target
+	}
+	if rarely(t, 8, "any stored") {
+		a.Stored = drawPower(t, "stored")
+	}
+	if n.Owes != "" && rapid.Bool().Draw(t, "ended") {
+		spent := func() units.Energy { return units.Energy(rapid.Int64Range(-1, 2000).Draw(t, "spent")) * units.Joule }
+		a.Ended = []ledger.SprintSpent{{ID: n.Owes, Spent: maybe(t, "spent", spent)}}
+	}
+	return a
 }
 
 func drawState(t *rapid.T) *ledger.State {
 	s := ledger.New()
 	for _, c := range []ledger.Command{
 		{Epoch: first(), Lead: &ledger.Lead{Server: "c1"}},
-		{Epoch: first(), Found: &ledger.Found{Domains: ledger.PlainDomains(drawDomains(t))}},
+		{Epoch: first(), Found: &ledger.Found{Domains: drawDomains(t)}},
 	} {
 		if _, err := s.Apply(c); err != nil {
 			t.Fatal(err)
 		}
+	}
+	return s
+}
+
+// drawCrowd is a state with some of the nodes, admitted where that fits.
+func drawCrowd(t *rapid.T) *ledger.State {
+	s := drawState(t)
+	for _, name := range someNames()[:dice(t, 5, "crowd")] {
+		x := drawSighting(t, name)
+		k := ledger.Tick{Elapsed: second, Seen: []ledger.Sighting{x}, Acks: []ledger.Ack{{Node: name, Process: x.Process, Effective: x.FailSafe, Stored: x.FailSafe}}}
+		for _, k.Admit = range [][]string{{name}, nil} {
+			if _, err := s.Apply(ledger.Command{Epoch: first(), Tick: &k}); err == nil {
+				break
+			}
+		}
+	}
+	if _, err := s.Apply(ledger.Command{Epoch: first(), Tick: &ledger.Tick{Elapsed: time.Duration(dice(t, 60, "refill")) * second}}); err != nil {
+		t.Fatal(err)
 	}
 	return s
 }
@@ -125,12 +359,14 @@ func bytesOf(t *rapid.T, s *ledger.State) string {
 }
 
 // Lesson 15: replicas that apply the same entries are equal, also one that was
-// restored half way from another's snapshot; a refused entry leaves no trace; no
-// entry overfills a domain, or raises anything in one that is over, but by evidence.
+// restored half way from another's snapshot; a refused entry leaves no trace, nor
+// does one that is taken back; a clone does not change with its original; no entry
+// overfills a domain, or raises anything in one that is over, but by evidence, and
+// no charge falls without any.
 func TestApplyLaws(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		one, two := drawState(t), ledger.New()
+		one, two := drawCrowd(t), ledger.New()
 		restore := func() {
 			back, err := ledger.Restore([]byte(bytesOf(t, one)))
 			if err != nil {
@@ -140,8 +376,11 @@ func TestApplyLaws(t *testing.T) {
 		}
 		restore()
 		for range rapid.IntRange(1, 60).Draw(t, "entries") {
-			if rapid.IntRange(0, 30).Draw(t, "restore") == 0 {
+			switch dice(t, 100, "restore") {
+			case 0, 1, 2:
 				restore()
+			case 3:
+				recoverBoth(t, one, two)
 			}
 			c := drawCommand(t, one)
 			data, err := c.Encode()
@@ -150,6 +389,9 @@ func TestApplyLaws(t *testing.T) {
 			}
 			mine, yours := decode(t, data), decode(t, data)
 			before, was := one.Clone(), bytesOf(t, one)
+			if _ = one.Taken(decode(t, data)); bytesOf(t, one) != was {
+				t.Fatalf("%s was carried out and taken back, and left a trace", data)
+			}
 			r, err := one.Apply(mine)
 			if _, err2 := two.Apply(yours); fmt.Sprint(err) != fmt.Sprint(err2) {
 				t.Fatalf("replicas answer %v and %v", err, err2)
@@ -164,11 +406,33 @@ func TestApplyLaws(t *testing.T) {
 			if (err != nil || r.Already) && now != was {
 				t.Fatalf("%s answered %v %v and changed the state", data, r, err)
 			}
-			if err == nil {
+			if err == nil && !r.Already {
 				fits(t, before, one, c)
+				honest(t, before, one, c)
+				paid(t, before, one, c)
 			}
+			whole(t, one)
 		}
+		restore()
 	})
+}
+
+// recoverBoth begins an incarnation, and a leadership in it.
+func recoverBoth(t *rapid.T, states ...*ledger.State) {
+	budgets := map[string]units.Power{}
+	for name := range states[0].Domains {
+		budgets[name] = watt + drawPower(t, "budget of "+name)
+	}
+	epoch := states[0].Epoch
+	epoch.Incarnation, epoch.Term = epoch.Incarnation+1, 1
+	for _, s := range states {
+		if err := s.Recover(budgets, 1, "mia", "why"); err != nil {
+			t.Skip("it does not fit a rating")
+		}
+		if _, err := s.Apply(ledger.Command{Epoch: epoch, Lead: &ledger.Lead{Server: "c1"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func decode(t *rapid.T, data []byte) ledger.Command {
@@ -182,21 +446,114 @@ func decode(t *rapid.T, data []byte) ledger.Command {
 // fits is promise P1 for one accepted entry: the same entry with only its
 // evidence tells what could not be helped; the rest must fit.
 func fits(t *rapid.T, before, after *ledger.State, c ledger.Command) {
+	if c.Reincarnate != nil {
+		return // nothing but evidence: the log does not know what it granted
+	}
 	told := before.Clone()
-	if c.Tick != nil && c.RequestID == "" {
-		c.Tick = &ledger.Tick{Seen: c.Tick.Seen, Acks: c.Tick.Acks}
+	if c.Tick != nil {
+		c.RequestID = ""
+		c.Tick = &ledger.Tick{Seen: c.Tick.Seen, Acks: c.Tick.Acks, Lapsed: c.Tick.Lapsed, EndSprints: c.Tick.EndSprints}
 		if _, err := told.Apply(c); err != nil {
 			t.Fatalf("its evidence alone is refused: %v", err)
 		}
-	} else if c.Tick != nil {
-		return
 	}
 	for name, now := range after.Totals() {
 		if was := told.Totals()[name]; now.Headroom() < 0 && now.Reserved > was.Reserved {
 			t.Fatalf("%s is %v over, reserved %v -> %v", name, -now.Headroom(), was.Reserved, now.Reserved)
 		}
 	}
+	if !told.Brake.Active() && !told.Restored {
+		return
+	}
 	for name, n := range after.Nodes {
+		if was, known := told.Nodes[name]; known && n.Target > was.Target {
+			t.Fatalf("%s was raised from %v to %v while nothing may be", name, was.Target, n.Target)
+		}
+	}
+}
+
+// honest is promise P4 for one accepted entry: a node is charged less only where
+// somebody has said something of it: itself, the clock of its lease, an operator.
+func honest(t *rapid.T, before, after *ledger.State, c ledger.Command) {
+	told := map[string]bool{}
+	switch {
+	case c.Tick != nil:
+		for _, x := range c.Tick.Seen {
+			told[x.Node] = true
+		}
+		for _, x := range c.Tick.Acks {
+			told[x.Node] = true
+		}
+		for _, x := range c.Tick.Lapsed {
+			told[x.Node] = true
+		}
+	case c.PowerOff != nil:
+		told[c.PowerOff.Node] = true
+	case c.Release != nil: // to the watts that it says it is rated
+		told[c.Release.Node] = true
+	}
+	for name, was := range before.Nodes {
+		now, known := after.Nodes[name]
+		switch {
+		case !known && (c.Remove == nil || c.Remove.Node != name):
+			t.Fatalf("%s is gone", name)
+		case !known && !c.Remove.PoweredOff && after.Domains[was.Domain].Unmanaged < was.Charge() && after.Domains[was.From].Unmanaged < was.Charge():
+			t.Fatalf("%s left with %v, and nobody draws them", name, was.Charge())
+		case known && now.Seq < was.Seq:
+			t.Fatalf("%s: sequence %d after %d", name, now.Seq, was.Seq)
+		case known && now.Charge() < was.Charge() && !told[name]:
+			t.Fatalf("%s is charged %v instead of %v, and nobody has said a word", name, now.Charge(), was.Charge())
+		}
+	}
+	for name, now := range after.Nodes {
+		if _, known := before.Nodes[name]; !known && now.Seq < before.SeqFloor {
+			t.Fatalf("%s begins at %d, the last of its name may have stored %d", name, now.Seq, before.SeqFloor)
+		}
+	}
+}
+
+// paid is promise P8 for one accepted entry: what is left, what is put aside and
+// what is spent of a pot together change by nothing but a tick's refill.
+func paid(t *rapid.T, before, after *ledger.State, c ledger.Command) {
+	for name, d := range after.Domains {
+		was := before.Domains[name].Sprint
+		switch {
+		case d.Sprint == nil:
+			continue
+		case c.SprintBudget != nil && c.SprintBudget.Domain == name, was == nil, c.Reincarnate != nil:
+			for _, pot := range d.Sprint.Pots() {
+				if got := d.Sprint.Balances[pot]; was == nil && got != 0 || was != nil && got > max(0, was.Balances[pot]) {
+					t.Fatalf("%s, class %q has %v out of nothing", name, pot, got)
+				}
+			}
+			continue
+		}
+		for _, pot := range d.Sprint.Pots() {
+			of := func(p ledger.Sprint) bool { return p.Domain == name && (len(d.Sprint.Shares) == 0 || p.Class == pot) }
+			spent := units.Energy(0)
+			for id, p := range after.Sprints {
+				if old := before.Sprints[id]; of(p) && p.Closed && old.ID == id && old.Open() {
+					spent += p.Spent()
+				}
+			}
+			gain := d.Sprint.Balances[pot] + after.Escrowed(name, pot) + spent - was.Balances[pot] - before.Escrowed(name, pot)
+			most := units.Energy(0)
+			if c.Tick != nil {
+				most = units.Energy(float64(d.Sprint.Refill.For(max(0, c.Tick.Elapsed)))*d.Sprint.Part(pot)) + 1
+			}
+			if gain < 0 || gain > most {
+				t.Fatalf("%s, class %q: %v out of nothing, at most %v are refilled", name, pot, gain, most)
+			}
+			if left := d.Sprint.Balances[pot]; left < 0 && left < was.Balances[pot] && spent == 0 {
+				t.Fatalf("%s, class %q: a debt of %v that nobody made", name, pot, left)
+			}
+		}
+	}
+}
+
+// whole are the invariants of a state.
+func whole(t *rapid.T, s *ledger.State) {
+	for name, n := range s.Nodes {
 		if n.Ceiling < n.Target {
 			t.Fatalf("%s: ceiling %v below target %v", name, n.Ceiling, n.Target)
 		}
@@ -205,222 +562,30 @@ func fits(t *rapid.T, before, after *ledger.State, c ledger.Command) {
 				t.Fatalf("%s: pending %v above ceiling %v", name, p.Cap, n.Ceiling)
 			}
 		}
-		if old, known := before.Nodes[name]; known && n.Seq < old.Seq {
-			t.Fatalf("%s: sequence %d after %d", name, n.Seq, old.Seq)
+		if n.Sprint != nil && (n.Owes != n.Sprint.ID || n.Ceiling < n.Sprint.Cap || s.Sprints[n.Owes].Shares[name].BackSeq > 0) {
+			t.Fatalf("%s: %+v beside owing %q with ceiling %v", name, n.Sprint, n.Owes, n.Ceiling)
+		}
+		if x, ok := s.Sprints[n.Owes].Shares[name]; n.Owes != "" && (!ok || x.Settled || s.Sprints[n.Owes].Closed) {
+			t.Fatalf("%s owes %q, which knows nothing of it", name, n.Owes)
 		}
 	}
-}
-
-// cluster is a few nodes that obey: what the leader decides is applied, and
-// what is granted is read back a tick later, unless the node is lost.
-type cluster struct {
-	state  *ledger.State
-	table  *ledger.Table
-	now    time.Duration
-	nodes  []ledger.Sighting
-	demand map[string]units.Power
-	lost   map[string]bool
-	holds  map[string]units.Power
-	seq    map[string]uint64
-	number uint64
-}
-
-func drawCluster(t *rapid.T) *cluster {
-	k := &cluster{
-		state: drawState(t), table: ledger.NewTable(ledger.DefaultTiming(), 0), lost: map[string]bool{},
-		demand: map[string]units.Power{}, holds: map[string]units.Power{}, seq: map[string]uint64{},
-	}
-	for _, name := range someNames()[:rapid.IntRange(1, 4).Draw(t, "nodes")] {
-		x := drawSighting(t, name)
-		k.nodes = append(k.nodes, x)
-		k.demand[name], k.holds[name] = drawPower(t, "demand"), x.FailSafe
-	}
-	return k
-}
-
-// round is one tick: reports, decision, entry, leases. It returns what was decided.
-func (k *cluster) round(t *rapid.T) ledger.Tick {
-	k.now += time.Second
-	k.number++
-	for _, x := range k.nodes {
-		if !k.lost[x.Node] {
-			k.table.Heard(k.report(x), k.now)
-		}
-	}
-	k.table.Mark()
-	tick := ledger.Decide(k.state, k.table, k.now)
-	if _, err := k.state.Apply(ledger.Command{Epoch: k.state.Epoch, Tick: &tick}); err != nil {
-		t.Fatalf("Apply refuses what Decide made of the same state: %v\n%+v", err, tick)
-	}
-	for _, g := range k.table.Grants(k.state, k.now) {
-		if !k.lost[g.Node] {
-			k.holds[g.Node], k.seq[g.Node] = g.Grant.Cap, g.Grant.Stamp.Seq
-		}
-	}
-	return tick
-}
-
-func (k *cluster) report(x ledger.Sighting) ledger.Report {
-	demand := k.demand[x.Node]
-	return ledger.Report{
-		Sighting: x, Number: k.number, Highest: lease.Stamp{Epoch: k.state.Epoch, Seq: k.seq[x.Node]},
-		Effective: k.holds[x.Node], EffectiveKnown: true, Stored: x.FailSafe, Demand: &demand,
-	}
-}
-
-func quiet(t ledger.Tick) bool {
-	return len(t.Seen)+len(t.Acks)+len(t.Admit)+len(t.Targets) == 0
-}
-
-// Rounds of decision and read-back come to rest within a few, whatever
-// happened before: then nothing is decided any more, everybody who may have a
-// lease has one, and no domain is over that could be brought under.
-func TestDecideConverges(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		k := drawCluster(t)
-		for range rapid.IntRange(0, 12).Draw(t, "rounds") {
-			k.disturb(t)
-			k.round(t)
-		}
-		clear(k.lost)
-		rest := 0
-		for i := 0; rest < 3; i++ {
-			if i > 25 {
-				t.Fatalf("no rest after %d rounds: %+v", i, k.round(t))
-			}
-			if quiet(k.round(t)) {
-				rest++
-			} else {
-				rest = 0
+	for id, p := range s.Sprints {
+		for name, x := range p.Shares {
+			if p.Open() && !x.Settled && s.Nodes[name].Owes != id {
+				t.Fatalf("sprint %s waits for %s for ever", id, name)
 			}
 		}
-		k.atRest(t)
-	})
-}
-
-// disturb loses or finds a node, changes a demand, a configuration or a budget, or changes the leader.
-func (k *cluster) disturb(t *rapid.T) {
-	i := rapid.IntRange(0, len(k.nodes)-1).Draw(t, "which")
-	x := &k.nodes[i]
-	switch rapid.IntRange(0, 5).Draw(t, "what") {
-	case 0:
-		k.lost[x.Node] = !k.lost[x.Node]
-	case 1:
-		k.demand[x.Node] = drawPower(t, "demand")
-	case 2:
-		domain := x.Domain
-		process := x.Process
-		*x = drawSighting(t, x.Node)
-		x.Domain, x.Process = domain, process+1
-		k.holds[x.Node] = max(k.holds[x.Node], x.FailSafe)
-	case 3:
-		k.setBudget(t)
-	case 4:
-		epoch := k.state.Epoch
-		epoch.Term++
-		if _, err := k.state.Apply(ledger.Command{Epoch: epoch, Lead: &ledger.Lead{Server: "c2"}}); err != nil {
-			t.Fatal(err)
+	}
+	for name, d := range s.Domains {
+		if d.Sprint == nil {
+			continue
 		}
-		k.table = ledger.NewTable(ledger.DefaultTiming(), k.now)
-	}
-}
-
-// setBudget does as a coordinator does: plan, then one entry with the lowers.
-func (k *cluster) setBudget(t *rapid.T) {
-	domain := rapid.SampledFrom(slices.Sorted(maps.Keys(k.state.Domains))).Draw(t, "domain")
-	to := max(watt, 3*drawPower(t, "budget"))
-	plan, err := ledger.PlanBudget(k.state, k.table, k.now, domain, to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	set := &ledger.SetBudget{Domain: domain, Budget: to, Force: true, Targets: plan.Lowers()}
-	if _, err := k.state.Apply(ledger.Command{Epoch: k.state.Epoch, Budget: set}); err != nil {
-		t.Fatalf("Apply refuses what PlanBudget made of the same state: %v\n%+v", err, set)
-	}
-}
-
-func (k *cluster) atRest(t *rapid.T) {
-	totals := k.state.Totals()
-	short := func(domain string) bool {
-		return totals[domain].Headroom() < 0 || totals["site/lab"].Headroom() < 0
-	}
-	for _, n := range k.state.NodesByName() {
-		switch {
-		case !n.Controlled:
-		case !n.Admitted && !short(n.Domain):
-			t.Fatalf("%s waits although %s has room", n.Name, n.Domain)
-		case n.Admitted && k.holds[n.Name] != n.Target:
-			t.Fatalf("%s holds %v, its target is %v", n.Name, k.holds[n.Name], n.Target)
-		case n.Admitted && short(n.Domain) && n.Charge() > max(n.Least(), n.Stored):
-			t.Fatalf("%s is short and %s is charged %v, its least is %v", n.Domain, n.Name, n.Charge(), n.Least())
+		sum := units.Energy(0)
+		for pot, left := range d.Sprint.Balances {
+			sum += max(0, left) + s.Escrowed(name, pot)
+		}
+		if sum > d.Sprint.Capacity {
+			t.Fatalf("%s holds %v of %v", name, sum, d.Sprint.Capacity)
 		}
 	}
-}
-
-// The order in which nodes were heard, and in which domains were given, does not matter.
-func TestOrderDoesNotMatter(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		k := drawCluster(t)
-		for range rapid.IntRange(0, 6).Draw(t, "rounds") {
-			k.disturb(t)
-			k.round(t)
-		}
-		k.number++
-		tables := [2]*ledger.Table{ledger.NewTable(ledger.DefaultTiming(), 0), ledger.NewTable(ledger.DefaultTiming(), 0)}
-		for i, order := range [2][]ledger.Sighting{k.nodes, rapid.Permutation(k.nodes).Draw(t, "order")} {
-			for _, x := range order {
-				tables[i].Heard(k.report(x), k.now)
-			}
-		}
-		one, two := ledger.Decide(k.state, tables[0], k.now), ledger.Decide(k.state, tables[1], k.now)
-		if a, b := fmt.Sprintf("%+v", one), fmt.Sprintf("%+v", two); a != b {
-			t.Fatalf("decided %s\nand %s", a, b)
-		}
-	})
-}
-
-// Deciding changes nothing.
-func TestDecideChangesNothing(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		k := drawCluster(t)
-		for range rapid.IntRange(0, 6).Draw(t, "rounds") {
-			k.disturb(t)
-			before := bytesOf(t, k.state)
-			ledger.Decide(k.state, k.table, k.now)
-			if _, err := ledger.PlanBudget(k.state, k.table, k.now, "site/lab", 300*watt); err != nil {
-				t.Fatal(err)
-			}
-			if bytesOf(t, k.state) != before {
-				t.Fatal("the state changed")
-			}
-			k.round(t)
-		}
-	})
-}
-
-// A node that nothing is heard of is charged the same for ever.
-func TestLostNodeLaw(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		k := drawCluster(t)
-		for range 4 {
-			k.round(t)
-		}
-		gone := rapid.SampledFrom(k.nodes).Draw(t, "lost").Node
-		k.lost[gone] = true
-		k.round(t) // its last report is still taken in
-		was := k.state.Nodes[gone]
-		for range rapid.IntRange(5, 20).Draw(t, "rounds") {
-			if rapid.IntRange(0, 3).Draw(t, "budget") == 0 {
-				k.setBudget(t)
-			}
-			k.round(t)
-		}
-		if now := k.state.Nodes[gone]; now.Charge() < was.Charge() {
-			t.Fatalf("lost at %v, charged %v now", was.Charge(), now.Charge())
-		}
-	})
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -90,32 +91,49 @@ type Settings struct {
 	Labels map[string]string `json:"labels,omitempty"`
 }
 
-// maxLabels bounds the labels of a node, and labelBytes each of them.
+// maxLabels bounds the labels of a node, and labelBytes each of them. A weight
+// outside of minWeight to maxWeight is a mistake, not a preference.
 const (
-	maxLabels  = 32
-	labelBytes = 64
+	maxLabels            = 32
+	labelBytes           = 64
+	minWeight, maxWeight = 0.001, 1000.0
 )
 
-// validate checks settings against what the node is.
-func (x Settings) validate(n Node) error {
+// validate checks settings on their own: they may outlive the declaration that they were made for.
+func (x Settings) validate(node string) error {
+	for _, p := range []*units.Power{x.Min, x.Max, x.FailSafe} {
+		if p != nil && (*p <= 0 || *p > MaxPower) {
+			return fmt.Errorf("%w: %v for %s; it must be above 0 W and at most %v", ErrSettings, *p, node, MaxPower)
+		}
+	}
+	switch {
+	case x.Weight != nil && !(*x.Weight >= minWeight && *x.Weight <= maxWeight):
+		return fmt.Errorf("%w: the weight of %s is %v; it must be from %v to %v", ErrSettings, node, *x.Weight, minWeight, maxWeight)
+	case len(x.BMC) > maxName:
+		return fmt.Errorf("%w: the BMC address of %s has %d bytes, at most %d are kept", ErrSettings, node, len(x.BMC), maxName)
+	case len(x.Labels) > maxLabels:
+		return fmt.Errorf("%w: %s has %d labels, at most %d are kept", ErrSettings, node, len(x.Labels), maxLabels)
+	}
+	for _, k := range slices.Sorted(maps.Keys(x.Labels)) {
+		v := x.Labels[k]
+		if k == "" || len(k) > labelBytes || len(v) > labelBytes || strings.ContainsAny(k, "=, ") || strings.ContainsAny(v, ", ") {
+			return fmt.Errorf("%w: label %q=%q of %s; both have at most %d bytes, no comma and no space", ErrSettings, k, v, node, labelBytes)
+		}
+	}
+	return nil
+}
+
+// suit checks settings against what the node is.
+func (x Settings) suit(n Node) error {
 	n.Settings = x
 	switch {
 	case x.FailSafe != nil && (*x.FailSafe < n.Floor || *x.FailSafe > n.Rated):
 		return fmt.Errorf("%w: the fail-safe cap of %s is %v; it must be from its floor %v to its rated %v",
 			ErrSettings, n.Name, *x.FailSafe, n.Floor, n.Rated)
-	case x.Min != nil && (*x.Min <= 0 || *x.Min > n.Rated):
-		return fmt.Errorf("%w: min of %s is %v; it must be above 0 W and at most its rated %v", ErrSettings, n.Name, *x.Min, n.Rated)
+	case x.Min != nil && *x.Min > n.Rated:
+		return fmt.Errorf("%w: min of %s is %v; it must be at most its rated %v", ErrSettings, n.Name, *x.Min, n.Rated)
 	case x.Max != nil && (*x.Max < n.Least() || *x.Max > n.Rated):
 		return fmt.Errorf("%w: max of %s is %v; it must be from its least cap %v to its rated %v", ErrSettings, n.Name, *x.Max, n.Least(), n.Rated)
-	case x.Weight != nil && !(*x.Weight > 0 && *x.Weight <= 1000):
-		return fmt.Errorf("%w: the weight of %s is %v; it must be above 0 and at most 1000", ErrSettings, n.Name, *x.Weight)
-	case len(x.Labels) > maxLabels:
-		return fmt.Errorf("%w: %s has %d labels, at most %d are kept", ErrSettings, n.Name, len(x.Labels), maxLabels)
-	}
-	for k, v := range x.Labels {
-		if k == "" || len(k) > labelBytes || len(v) > labelBytes || strings.ContainsAny(k, "=, ") || strings.ContainsAny(v, ", ") {
-			return fmt.Errorf("%w: label %q=%q of %s", ErrSettings, k, v, n.Name)
-		}
 	}
 	return nil
 }
@@ -123,18 +141,20 @@ func (x Settings) validate(n Node) error {
 // FailSafeCap is the fail-safe cap that the node is to store.
 func (n Node) FailSafeCap() units.Power {
 	if n.Settings.FailSafe != nil {
-		return max(*n.Settings.FailSafe, n.Floor)
+		return min(max(*n.Settings.FailSafe, n.Floor), n.Rated)
 	}
 	return n.FailSafe
 }
 
+// lowest is the cap that the node can be driven to when nothing else counts.
+func (n Node) lowest() units.Power { return max(n.FailSafeCap(), n.Floor) }
+
 // Least is the lowest cap that a plan may give the node.
 func (n Node) Least() units.Power {
-	least := max(n.FailSafeCap(), n.Floor)
 	if n.Settings.Min != nil {
-		least = max(least, min(*n.Settings.Min, n.Rated))
+		return max(n.lowest(), min(*n.Settings.Min, n.Rated))
 	}
-	return least
+	return n.lowest()
 }
 
 // Most is the highest cap that a plan may give the node.
@@ -177,7 +197,7 @@ func (n Node) bootGain() units.Power {
 	if n.Off != "" || !n.Controlled || n.Released {
 		return 0
 	}
-	return max(0, n.Rated-max(n.FailSafeCap(), n.Floor))
+	return max(0, n.Rated-n.lowest())
 }
 
 // Grantable tells whether the node may be given leases.
@@ -212,7 +232,8 @@ func (n Node) aimSprint(p units.Power, sprint *NodeSprint) Node {
 	return n
 }
 
-// setNode changes what operators say of a node.
+// setNode changes what operators say of a node. It raises no cap: up to a new
+// min the next ticks bring it, as there is room.
 func (t *tx) setNode(c Command, x *SetNode) error {
 	n, ok := t.Nodes[x.Node]
 	if !ok {
@@ -220,13 +241,20 @@ func (t *tx) setNode(c Command, x *SetNode) error {
 	}
 	next := x.Settings
 	next.Labels = maps.Clone(next.Labels)
-	if err := next.validate(n); err != nil {
+	if err := cmp.Or(next.validate(n.Name), next.suit(n)); err != nil {
 		return err
 	}
 	before := t.Totals()
+	was := n.FailSafeCap()
 	n.Settings = next
-	if n.Admitted && n.Controlled && (n.Target < n.Least() || n.Target > n.Most()) {
-		n = t.retarget(n, min(max(n.Target, n.Least()), n.Most()))
+	switch to := min(n.Target, n.Most()); {
+	case n.FailSafeCap() != was:
+		n.Stored = max(n.Stored, was) // it may have stored that without having told
+		if n.Admitted {
+			n = t.renumber(n, to)
+		}
+	case n.Grantable() && to < n.Target:
+		n = t.retarget(n, to)
 	}
 	t.putNode(n)
 	if err := t.fits(before); err != nil {
@@ -320,18 +348,34 @@ func (t *tx) removeNode(c Command, x *RemoveNode) error {
 	}
 	what := fmt.Sprintf("node %s removed, powered off: %v freed", n.Name, n.Charge())
 	if charge := n.Charge(); !x.PoweredOff && charge > 0 {
-		for _, name := range []string{n.Domain, n.From} {
-			if d, ok := t.Domains[name]; ok {
-				d.Unmanaged += charge
-				put(t, t.Domains, name, d)
+		homes := t.homes(n)
+		for _, name := range homes {
+			d := t.Domains[name]
+			d.Unmanaged += charge
+			if err := d.validate(); err != nil {
+				return err
 			}
+			put(t, t.Domains, name, d)
 		}
-		what = fmt.Sprintf("node %s removed, its %v are unmanaged watts of %s now", n.Name, charge, n.Domain)
+		what = fmt.Sprintf("node %s removed, its %v are unmanaged watts of %s now", n.Name, charge, strings.Join(homes, " and "))
 	}
-	t.settle(n)
+	t.forfeit(n)
 	drop(t, t.Nodes, n.Name)
+	t.SeqFloor = max(t.SeqFloor, n.Seq)
 	t.recordPower(c, what)
 	return nil
+}
+
+// homes are the domains that a node may draw in: one, or two while it moves
+// between domains of which neither lies above the other.
+func (s *State) homes(n Node) []string {
+	switch {
+	case n.From == "" || slices.Contains(s.above(n.Domain), n.From):
+		return []string{n.Domain}
+	case slices.Contains(s.above(n.From), n.Domain):
+		return []string{n.From}
+	}
+	return []string{n.Domain, n.From}
 }
 
 // PowerOff tells that a node's machine is off: it is charged nothing until it is heard again.
@@ -346,16 +390,15 @@ func (t *tx) powerOff(c Command, x *PowerOff) error {
 	switch {
 	case !ok:
 		return fmt.Errorf("node %q: %w", x.Node, ErrUnknownNode)
-	case x.By == "":
-		return fmt.Errorf("node %q: %w: nobody is named who says that it is off", x.Node, ErrDeclaration)
+	case x.By == "" || len(x.By) > maxName:
+		return fmt.Errorf("node %q: %w: it must be told who says that it is off, in at most %d bytes", x.Node, ErrDeclaration, maxName)
 	case n.Off != "":
 		return nil
 	}
 	freed := n.Charge()
-	n = t.endShare(n)
+	n = t.forfeit(n)
 	n.Off, n.Excess, n.Unproven, n.From = x.By, 0, false, ""
 	t.putNode(n)
-	t.settle(n)
 	t.recordPower(c, fmt.Sprintf("node %s is off (%s), %v freed", n.Name, x.By, freed))
 	return nil
 }

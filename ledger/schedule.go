@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/robfig/cron/v3"
@@ -29,27 +30,92 @@ type Schedule struct {
 // cronFields is what a schedule's Cron may say: five fields, no seconds, no @every.
 const cronFields = cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow
 
-// ParseCron reads a schedule's five fields.
+// maxCron bounds a schedule's Cron, bytes: every minute of an hour, one by one, and more.
+const maxCron = 256
+
+// ParseCron reads a schedule's five fields. It needs nothing of the machine it
+// runs on: Apply uses it. (The library would take a time zone in front of the
+// fields, and look that up.)
 func ParseCron(text string) (cron.Schedule, error) {
+	if len(text) > maxCron || strings.ContainsAny(text, "=@") {
+		return nil, fmt.Errorf("%w: %.40q: it has five fields: minute, hour, day, month, weekday", ErrSchedule, text)
+	}
 	s, err := cron.NewParser(cronFields).Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %q: %w", ErrSchedule, text, err)
 	}
+	if x, ok := s.(*cron.SpecSchedule); !ok || x.Minute == 0 || x.Hour == 0 || x.Dom == 0 || x.Month == 0 || x.Dow == 0 {
+		return nil, fmt.Errorf("%w: %q: an empty field", ErrSchedule, text)
+	}
 	return s, nil
 }
 
-// Next is when the schedule is due after the moment t; false when it never is.
-// The time zone is looked up on the machine that asks.
-func (x Schedule) Next(t time.Time) (time.Time, bool) {
+// clock is a schedule's cron in its time zone.
+type clock struct {
+	cron cron.Schedule
+	zone *time.Location
+}
+
+// clock looks the time zone up on the machine that asks: it is for the leader, not for Apply.
+func (x Schedule) clock() (clock, error) {
 	c, err := ParseCron(x.Cron)
 	if err != nil {
-		return time.Time{}, false
+		return clock{}, err
 	}
 	zone, err := time.LoadLocation(cmp.Or(x.Zone, "UTC"))
 	if err != nil {
+		return clock{}, fmt.Errorf("%w: %s: %w", ErrSchedule, x.Name, err)
+	}
+	return clock{c, zone}, nil
+}
+
+// next is when the clock is due after the moment t; the zero time when it never
+// is. It counts on the wall clock of its zone: a time that the zone skips is due
+// in the hour that stands for it, one that comes twice is due once. A budget that
+// should fall at 2:30 falls on that day too.
+func (c clock) next(t time.Time) time.Time {
+	local := t.In(c.zone)
+	wall := time.Date(local.Year(), local.Month(), local.Day(), local.Hour(), local.Minute(), local.Second(), local.Nanosecond(), time.UTC)
+	for range wallSteps {
+		if wall = c.cron.Next(wall); wall.IsZero() {
+			return wall
+		}
+		if due := c.shows(wall); due.After(t) {
+			return due
+		}
+	}
+	return time.Time{}
+}
+
+// shows is when the zone's clock shows what the wall, written as UTC, says: the
+// first time, if it does twice, and if never, by the clock as it was before the
+// change. (time.Date leaves open which.)
+func (c clock) shows(wall time.Time) time.Time {
+	const day = 24 * time.Hour // more than any zone is from UTC
+	_, before := wall.Add(-day).In(c.zone).Zone()
+	_, after := wall.Add(day).In(c.zone).Zone()
+	first, second := wall.Add(-time.Duration(before)*time.Second), wall.Add(-time.Duration(after)*time.Second)
+	first, second = first.In(c.zone), second.In(c.zone)
+	_, atFirst := first.Zone()
+	_, atSecond := second.Zone()
+	if atFirst != before && atSecond == after {
+		return second
+	}
+	return first
+}
+
+// wallSteps are the minutes that a wall clock can be put back by at once: a day,
+// where a country changed sides of the date line.
+const wallSteps = 25 * 60
+
+// Next is when the schedule is due after the moment t; false when it never is,
+// or the machine that asks does not know its time zone.
+func (x Schedule) Next(t time.Time) (time.Time, bool) {
+	c, err := x.clock()
+	if err != nil {
 		return time.Time{}, false
 	}
-	next := c.Next(t.In(zone))
+	next := c.next(t)
 	return next, !next.IsZero()
 }
 
@@ -66,8 +132,8 @@ func (t *tx) setSchedule(c Command, x *SetSchedule) error {
 	d, ok := t.Domains[x.Domain]
 	_, known := t.Schedules[x.Name]
 	switch {
-	case x.Name == "":
-		return fmt.Errorf("%w: it needs a name", ErrSchedule)
+	case x.Name == "" || len(x.Name) > maxName || len(x.Zone) > maxName:
+		return fmt.Errorf("%w: its name and its zone have %d and %d bytes; it needs a name, and both have at most %d", ErrSchedule, len(x.Name), len(x.Zone), maxName)
 	case !ok:
 		return fmt.Errorf("schedule %q: domain %q: %w", x.Name, x.Domain, ErrUnknownDomain)
 	case !known && len(t.Schedules) >= maxNamed:
@@ -111,35 +177,46 @@ type Clock struct {
 // clockAgreement is how far the clocks of a quorum may be apart.
 const clockAgreement = time.Minute
 
-// Agreed tells whether a quorum's clocks agree with the moment at and with each other.
+// Agreed tells whether a quorum's clocks agree with the moment at, and so with each other.
 func (x Clock) Agreed(at int64) bool {
-	near := 0
+	const near = int64(clockAgreement / 2 / time.Microsecond)
+	agreeing := 0
 	for _, told := range x.Servers {
-		if apart := time.Duration(max(told-at, at-told)) * time.Microsecond; apart <= clockAgreement/2 {
-			near++
+		if at > near && told >= at-near && told <= at+near {
+			agreeing++
 		}
 	}
-	return x.Voters > 0 && near > x.Voters/2 && near <= x.Voters
+	return x.Voters > 0 && agreeing > x.Voters/2 && agreeing <= x.Voters
 }
 
 // dueBudget checks that a budget set by the clock is the one that is due.
 func (t *tx) dueBudget(c Command, b *SetBudget) error {
 	d := t.Domains[b.Domain]
-	due, want := int64(0), units.Power(0)
+	due, want, replaced := int64(0), units.Power(0), d.Budget
 	switch x, known := t.Schedules[b.Clock.Schedule]; {
 	case b.Clock.Schedule == "" && d.Back != nil:
 		due, want = d.Back.At, d.Back.Budget
-	case known && x.Domain == b.Domain && x.Last < b.Clock.Due:
+	case known && x.Domain == b.Domain && x.follows(b.Clock.Due, c.At, b.Clock):
 		due, want = b.Clock.Due, x.Budget
+		if d.Back != nil {
+			replaced = d.Back.Budget // it waits beneath the temporary budget
+		}
 	}
-	if want != b.Budget || due != b.Clock.Due || c.At < due {
+	if want != b.Budget || due != b.Clock.Due || c.At < due || b.Until != 0 {
 		return fmt.Errorf("budget of %s by the clock: %w", b.Domain, ErrNotDue)
 	}
-	if b.Budget > d.Budget && !b.Clock.Agreed(c.At) {
-		return fmt.Errorf("budget of %s by the clock, %v to %v: %d of %d clocks agree: %w",
-			b.Domain, d.Budget, b.Budget, len(b.Clock.Servers), b.Clock.Voters, ErrClocks)
+	if b.Budget > replaced && !b.Clock.Agreed(c.At) {
+		return fmt.Errorf("budget of %s by the clock, %v to %v: of %d voters %d told their clocks: %w",
+			b.Domain, replaced, b.Budget, b.Clock.Voters, len(b.Clock.Servers), ErrClocks)
 	}
 	return nil
+}
+
+// follows tells whether the schedule may be carried out for the time due. It was
+// carried out for an earlier one before; or for one that is still to come, by a
+// clock that was wrong, which a quorum's clocks overrule.
+func (x Schedule) follows(due, at int64, clocks *Clock) bool {
+	return x.Last < due || x.Last > at && clocks.Agreed(at)
 }
 
 // carriedOut notes that a schedule was carried out.
@@ -147,6 +224,18 @@ func (t *tx) carriedOut(x *Clock) {
 	if s, ok := t.Schedules[x.Schedule]; ok {
 		s.Last = x.Due
 		put(t, t.Schedules, s.Name, s)
+		t.supersede(s.Domain, x.Due)
+	}
+}
+
+// supersede notes that what any schedule of the domain missed up to a moment is
+// over: somebody or something newer has had its say.
+func (t *tx) supersede(domain string, at int64) {
+	for _, x := range t.SchedulesByName() {
+		if x.Domain == domain && x.Last < at {
+			x.Last = at
+			put(t, t.Schedules, x.Name, x)
+		}
 	}
 }
 
@@ -159,52 +248,85 @@ type Coming struct {
 	At       time.Time
 	// Beneath: a temporary budget is in force, and this one waits below it.
 	Beneath bool
+	// Quorum: a quorum's clocks have to agree to it. It is a raise, or a clock that was
+	// wrong has carried it out for a time to come.
+	Quorum bool
 }
 
-// Due are the changes by the clock whose time has come, oldest first; of a
-// schedule that was missed several times only the newest. Several for one domain
-// are carried out in their order, so that the last one stays.
+// Due are the changes by the clock whose time has come, those that need no quorum
+// first, then the oldest first. Of what schedules have missed for a domain only
+// the newest is left: it stands for all of them.
 func Due(s *State, now time.Time) []Coming {
 	var out []Coming
 	for _, d := range s.Domains {
-		if at := time.UnixMicro(backAt(d)); d.Back != nil && !at.After(now) {
-			out = append(out, Coming{Domain: d.Name, Budget: d.Back.Budget, At: at})
+		if d.Back != nil && d.Back.At <= now.UnixMicro() {
+			out = append(out, Coming{Domain: d.Name, Budget: d.Back.Budget, At: time.UnixMicro(d.Back.At), Quorum: d.Back.Budget > d.Budget})
 		}
 	}
-	for _, x := range s.Schedules {
-		if at, ok := x.lastDue(now); ok {
-			out = append(out, Coming{Domain: x.Domain, Budget: x.Budget, Schedule: x.Name, At: at, Beneath: s.Domains[x.Domain].Back != nil})
+	newest := map[string]Coming{}
+	for _, x := range s.SchedulesByName() {
+		at, ok := x.lastDue(now)
+		if !ok || newest[x.Domain].At.After(at) {
+			continue
 		}
+		c := Coming{Domain: x.Domain, Budget: x.Budget, Schedule: x.Name, At: at, Quorum: x.Last > now.UnixMicro()}
+		replaced := s.Domains[x.Domain].Budget
+		if back := s.Domains[x.Domain].Back; back != nil {
+			c.Beneath, replaced = true, back.Budget
+		}
+		c.Quorum = c.Quorum || c.Budget > replaced
+		newest[x.Domain] = c
 	}
-	sortComing(out)
+	out = slices.AppendSeq(out, maps.Values(newest))
+	slices.SortFunc(out, func(a, b Coming) int {
+		if a.Quorum != b.Quorum {
+			if b.Quorum {
+				return -1
+			}
+			return 1
+		}
+		return sooner(a, b)
+	})
 	return out
 }
 
-func backAt(d Domain) int64 {
-	if d.Back == nil {
-		return 0
-	}
-	return d.Back.At
-}
+// missedMost is how far back a missed time is looked for; the calendar of a
+// schedule repeats within it.
+const missedMost = 5 * 366 * 24 * time.Hour
 
-// missedMost bounds how many missed times of a schedule are looked through; one that
-// runs each minute is caught up over a week.
-const missedMost = 7 * 24 * 60
-
-// lastDue is the newest time up to now at which the schedule was due and not carried out.
+// lastDue is the newest time up to now at which the schedule was due and not
+// carried out. One that was last carried out in the future, by a clock that was
+// wrong, begins anew from now. What was missed is looked for from now back, in
+// spans that double, so that a year of minutes costs no more than one.
 func (x Schedule) lastDue(now time.Time) (time.Time, bool) {
-	due, at := time.Time{}, time.UnixMicro(x.Last)
-	if now.Sub(at) > missedMost*time.Minute {
-		at = now.Add(-missedMost * time.Minute)
+	c, err := x.clock()
+	if err != nil {
+		return time.Time{}, false
 	}
-	for range missedMost + 1 {
-		next, ok := x.Next(at)
-		if !ok || next.After(now) {
+	last := time.UnixMicro(x.Last)
+	switch {
+	case now.Sub(last) > missedMost:
+		last = now.Add(-missedMost)
+	case last.Sub(now) > clockAgreement:
+		last = now.Add(-clockAgreement)
+	}
+	due := c.next(last)
+	if due.IsZero() || due.After(now) {
+		return time.Time{}, false
+	}
+	for span := time.Hour; ; span *= 2 {
+		from := now.Add(-span)
+		if from.Before(last) {
+			from = last
+		}
+		if due = c.next(from); !due.IsZero() && !due.After(now) {
 			break
 		}
-		due, at = next, next
 	}
-	return due, !due.IsZero()
+	for next := c.next(due); !next.IsZero() && !next.After(now); next = c.next(next) {
+		due = next
+	}
+	return due, true
 }
 
 // Ahead are the next changes by the clock after now, at most one of each schedule, soonest first.
@@ -220,14 +342,12 @@ func Ahead(s *State, now time.Time) []Coming {
 			out = append(out, Coming{Domain: x.Domain, Budget: x.Budget, Schedule: x.Name, At: at, Beneath: s.Domains[x.Domain].Back != nil})
 		}
 	}
-	sortComing(out)
+	slices.SortFunc(out, sooner)
 	return out
 }
 
-func sortComing(list []Coming) {
-	slices.SortFunc(list, func(a, b Coming) int {
-		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Schedule, b.Schedule))
-	})
+func sooner(a, b Coming) int {
+	return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Domain, b.Domain), cmp.Compare(a.Schedule, b.Schedule))
 }
 
 // SchedulesByName are the schedules sorted by name.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -58,40 +59,69 @@ func (b *SprintBudget) Pots() []string {
 	return slices.Sorted(maps.Keys(b.Shares))
 }
 
-// maxSprintEnergy bounds a sprint budget: a megawatt-hour.
-const maxSprintEnergy = 3_600_000_000 * units.Joule
+const (
+	// maxSprintEnergy bounds a sprint budget, and what one node may say to have spent: a megawatt-hour.
+	maxSprintEnergy = 3_600_000_000 * units.Joule
+	// maxDebt bounds what a class may owe; maxSprintNodes absurd claims reach it, and two of it do not overflow.
+	maxDebt = 1000 * maxSprintEnergy
+	// maxSprintNodes bounds one sprint: the nodes of a job, not a site.
+	maxSprintNodes = 1000
+	// maxClasses bounds the classes of one sprint budget.
+	maxClasses = 32
+)
 
 func (b *SprintBudget) validate(domain string) error {
 	if b == nil {
 		return nil
 	}
 	sum := 0.0
-	for class, part := range b.Shares {
-		if class == "" || !(part > 0 && part <= 1) {
+	for _, class := range slices.Sorted(maps.Keys(b.Shares)) {
+		part := b.Shares[class]
+		if class == oneClass || len(class) > maxName || !(part > 0 && part <= 1) {
 			return fmt.Errorf("%w: sprint share of class %q in %s is %v; it is a part above 0, at most 1", ErrDomain, class, domain, part)
 		}
 		sum += part
 	}
 	switch {
-	case sum > 1+1e-9:
+	case sum > 1+1e-12: // thirds and tenths do not sum to 1 exactly
 		return fmt.Errorf("%w: the sprint shares of %s sum to %v, more than 1", ErrDomain, domain, sum)
-	case b.Capacity <= 0 || b.Capacity > maxSprintEnergy || b.Refill < 0 || b.Refill > MaxNodes*MaxPower:
-		return fmt.Errorf("%w: the sprint budget of %s is %v refilled by %v", ErrDomain, domain, b.Capacity, b.Refill)
-	case len(b.Shares) > maxNamed:
-		return fmt.Errorf("%w: %d sprint classes in %s", ErrFull, len(b.Shares), domain)
+	case b.Capacity <= 0 || b.Capacity > maxSprintEnergy || b.Refill < 0 || b.Refill > maxDomainPower:
+		return fmt.Errorf("%w: the sprint budget of %s is %v refilled by %v; it holds more than 0 J, at most %v, and the refill is from 0 W to %v",
+			ErrDomain, domain, b.Capacity, b.Refill, maxSprintEnergy, maxDomainPower)
+	case len(b.Shares) > maxClasses:
+		return fmt.Errorf("%w: %d sprint classes in %s, at most %d", ErrFull, len(b.Shares), domain, maxClasses)
+	}
+	for _, pot := range slices.Sorted(maps.Keys(b.Balances)) {
+		if left := b.Balances[pot]; left > b.room(pot) || left < -maxDebt {
+			return fmt.Errorf("%w: class %q has %v in the sprint budget of %s, which holds %v for it", ErrDomain, pot, left, domain, b.room(pot))
+		}
 	}
 	return nil
+}
+
+// anew is the budget with what its classes had in an old one, as far as it fits;
+// without an old one they have nothing.
+func (b *SprintBudget) anew(old *SprintBudget) *SprintBudget {
+	c := *b
+	c.Shares, c.Balances = maps.Clone(b.Shares), map[string]units.Energy{}
+	for _, pot := range c.Pots() {
+		c.Balances[pot] = 0
+		if old != nil {
+			c.Balances[pot] = min(old.Balances[pot], c.room(pot))
+		}
+	}
+	return &c
 }
 
 // with is the budget with another balance of one pot.
 func (b *SprintBudget) with(pot string, balance units.Energy) *SprintBudget {
 	c := *b
-	c.Balances = maps.Clone(b.Balances)
+	c.Balances = made(maps.Clone(b.Balances))
 	c.Balances[pot] = balance
 	return &c
 }
 
-// emptied is the domain with nothing left to sprint with.
+// emptied is the domain with nothing left to sprint with; debt stays.
 func (d Domain) emptied() Domain {
 	b := *d.Sprint
 	b.Balances = map[string]units.Energy{}
@@ -123,14 +153,8 @@ func (t *tx) setSprintBudget(c Command, x *SetSprintBudget) error {
 	old := d.Sprint
 	d.Sprint = nil
 	if x.Capacity != 0 {
-		b := &SprintBudget{Capacity: x.Capacity, Refill: x.Refill, Shares: maps.Clone(x.Shares), Balances: map[string]units.Energy{}}
-		for _, pot := range b.Pots() {
-			b.Balances[pot] = 0
-			if old != nil {
-				b.Balances[pot] = min(old.Balances[pot], b.room(pot))
-			}
-		}
-		d.Sprint = b
+		b := SprintBudget{Capacity: x.Capacity, Refill: x.Refill, Shares: x.Shares}
+		d.Sprint = b.anew(old)
 	}
 	if err := d.validate(); err != nil {
 		return err
@@ -203,6 +227,14 @@ func (p *NodeSprint) Lease() lease.Sprint {
 // Open tells whether the sprint still holds an escrow.
 func (p Sprint) Open() bool { return !p.Closed }
 
+// energy is what power spends in a time, in whole numbers: floating point may
+// differ in its last digit from one processor to another. Both are bounded.
+func energy(power units.Power, d time.Duration) units.Energy {
+	high, low := bits.Mul64(uint64(max(0, power)), uint64(max(0, d)))
+	spent, _ := bits.Div64(high, low, uint64(time.Second))
+	return units.Energy(spent)
+}
+
 // Escrow is the energy put aside for all nodes together.
 func (p Sprint) Escrow() units.Energy {
 	sum := units.Energy(0)
@@ -234,7 +266,7 @@ func (x SprintShare) spent() units.Energy {
 
 // with is the sprint with another share of one node.
 func (p Sprint) with(node string, x SprintShare) Sprint {
-	p.Shares = maps.Clone(p.Shares)
+	p.Shares = made(maps.Clone(p.Shares))
 	p.Shares[node] = x
 	return p
 }
@@ -267,7 +299,10 @@ func (t *tx) grantSprint(c Command, x *GrantSprint) error {
 		if err != nil {
 			return err
 		}
-		share := SprintShare{Escrow: (g.Cap - n.Target).For(x.Duration)}
+		share := SprintShare{Escrow: energy(g.Cap-n.Target, x.Duration)}
+		if share.Escrow == 0 { // a node takes no lease with such a sprint
+			return fmt.Errorf("sprint %q: node %q: %v above its cap for %v is no energy: %w", x.ID, n.Name, g.Cap-n.Target, x.Duration, ErrTarget)
+		}
 		p.Shares[n.Name] = share
 		n.Owes = x.ID
 		t.putNode(n.aimSprint(n.Target, &NodeSprint{ID: x.ID, Cap: g.Cap, Duration: x.Duration, Escrow: share.Escrow}))
@@ -299,10 +334,12 @@ func (t *tx) maySprint(x *GrantSprint) error {
 		return fmt.Errorf("sprint %q: domain %q: %w", x.ID, x.Domain, ErrUnknownDomain)
 	case x.ID == "" || used:
 		return fmt.Errorf("sprint %q: its id is missing or was used before: %w", x.ID, ErrSprint)
-	case x.Duration <= 0 || x.Duration > lease.MaxSprint:
-		return fmt.Errorf("sprint %q: %v; it lasts more than 0 s and at most %v: %w", x.ID, x.Duration, lease.MaxSprint, ErrSprint)
-	case len(x.Caps) == 0 || len(x.Caps) > MaxNodes:
-		return fmt.Errorf("sprint %q names %d nodes: %w", x.ID, len(x.Caps), ErrSprint)
+	case len(x.ID) > maxName || len(x.Job) > maxName:
+		return fmt.Errorf("sprint %.20q: its id or its job's has more than %d bytes: %w", x.ID, maxName, ErrSprint)
+	case x.Duration < time.Millisecond || x.Duration > lease.MaxSprint:
+		return fmt.Errorf("sprint %q: %v; it lasts a millisecond at least and %v at most: %w", x.ID, x.Duration, lease.MaxSprint, ErrSprint)
+	case len(x.Caps) == 0 || len(x.Caps) > maxSprintNodes:
+		return fmt.Errorf("sprint %q names %d nodes, it may have 1 to %d: %w", x.ID, len(x.Caps), maxSprintNodes, ErrSprint)
 	case d.Sprint == nil:
 		return fmt.Errorf("sprint %q: %s has no sprint budget: %w", x.ID, d.Name, ErrSprint)
 	}
@@ -327,10 +364,10 @@ func (t *tx) maySprintOn(x *GrantSprint, g Target) (Node, error) {
 		return n, fmt.Errorf("sprint %q: node %q: %w", x.ID, g.Node, ErrNotGrantable)
 	case n.Owes != "":
 		return n, fmt.Errorf("sprint %q: node %q is in sprint %s: %w", x.ID, g.Node, n.Owes, ErrSprint)
-	case !slices.Contains(t.Tree().Above(n.Domain), x.Domain):
+	case !slices.Contains(t.above(n.Domain), x.Domain):
 		return n, fmt.Errorf("sprint %q: node %q is not in %s: %w", x.ID, g.Node, x.Domain, ErrSprint)
-	case g.Cap <= n.Target || g.Cap > n.Rated:
-		return n, fmt.Errorf("sprint %q: node %q: %v is not above its cap %v, or above its rated %v: %w", x.ID, g.Node, g.Cap, n.Target, n.Rated, ErrTarget)
+	case g.Cap <= n.Target || g.Cap > n.Most():
+		return n, fmt.Errorf("sprint %q: node %q: %v must be above its cap %v and at most its max %v: %w", x.ID, g.Node, g.Cap, n.Target, n.Most(), ErrTarget)
 	}
 	return n, nil
 }
@@ -347,6 +384,8 @@ func (t *tx) endSprint(c Command, x *EndSprint) error {
 	switch {
 	case !ok:
 		return fmt.Errorf("sprint %q: %w", x.ID, ErrUnknownSprint)
+	case len(x.Why) > maxName:
+		return fmt.Errorf("sprint %q ends for a reason of %d bytes, at most %d are kept: %w", x.ID, len(x.Why), maxName, ErrSprint)
 	case !p.Open() || p.Ended != "":
 		return nil
 	}
@@ -401,32 +440,48 @@ func (t *tx) spent(n Node, e SprintSpent) {
 }
 
 // returned settles the node's share when its read-back proves that it is over:
-// it names the target that took the node back, and holds no more than the base.
-func (t *tx) returned(n Node, a Ack) {
-	x := t.Sprints[n.Owes].Shares[n.Name]
-	if n.Owes != "" && x.BackSeq > 0 && a.Seq >= x.BackSeq && a.Effective <= max(n.Target, n.FailSafeCap()) {
-		t.settle(n)
+// it names the target that took the node back, holds no more than the base, and
+// has closed the sprint, so that what it has measured is told.
+func (t *tx) returned(n Node, a Ack) Node {
+	if x, owes := t.Sprints[n.Owes].Shares[n.Name]; owes && x.back(n, a) {
+		return t.settle(n)
 	}
+	return n
+}
+
+// back tells whether a read-back of the node proves that its share is over.
+func (x SprintShare) back(n Node, a Ack) bool {
+	return x.BackSeq > 0 && a.Seq >= x.BackSeq && !a.Sprinting && a.Effective <= max(n.Target, n.FailSafeCap())
+}
+
+// forfeit settles the share of a node that is gone: whatever it has told, nobody
+// has seen it back at its base, so its whole escrow is spent.
+func (t *tx) forfeit(n Node) Node {
+	n = t.endShare(n)
+	p, ok := t.Sprints[n.Owes]
+	if x := p.Shares[n.Name]; ok && x.Spent != nil && *x.Spent < x.Escrow {
+		x.Spent = nil
+		put(t, t.Sprints, p.ID, p.with(n.Name, x))
+	}
+	return t.settle(n)
 }
 
 // settle charges one share, and closes the sprint with the last one: what was
-// not spent goes back, what was spent beyond the escrow becomes debt.
-//
-// A node that is gone is settled without its word: its whole escrow is spent.
-func (t *tx) settle(n Node) {
+// not spent goes back, what was spent beyond the escrow becomes debt. Without a
+// measured figure the whole escrow is spent.
+func (t *tx) settle(n Node) Node {
 	p, ok := t.Sprints[n.Owes]
-	if !ok {
-		return
-	}
 	n.Owes = ""
-	t.putNode(n)
+	if !ok {
+		return n
+	}
 	x := p.Shares[n.Name]
 	x.Settled = true
 	p = p.with(n.Name, x)
 	for _, other := range p.Shares {
 		if !other.Settled {
 			put(t, t.Sprints, p.ID, p)
-			return
+			return n
 		}
 	}
 	p.Closed, p.Ended = true, cmp.Or(p.Ended, "done")
@@ -434,14 +489,17 @@ func (t *tx) settle(n Node) {
 	put(t, t.Sprints, p.ID, p)
 	if d := t.Domains[p.Domain]; d.Sprint != nil {
 		if pot, ok := d.Sprint.pot(p.Class); ok {
-			d.Sprint = d.Sprint.with(pot, min(d.Sprint.room(pot), d.Sprint.Balances[pot]+p.Refunded))
+			back := max(-maxDebt, min(d.Sprint.room(pot), d.Sprint.Balances[pot]+p.Refunded))
+			d.Sprint = d.Sprint.with(pot, back)
 			put(t, t.Domains, d.Name, d)
 		}
 	}
 	t.forgetSprints()
+	return n
 }
 
-// forgetSprints drops the oldest closed sprints beyond keptSprints.
+// forgetSprints drops the oldest closed sprints beyond keptSprints, and beyond
+// MaxNodes shares in all.
 func (t *tx) forgetSprints() {
 	var closed []Sprint
 	for _, p := range t.Sprints {
@@ -449,12 +507,12 @@ func (t *tx) forgetSprints() {
 			closed = append(closed, p)
 		}
 	}
-	if len(closed) <= keptSprints {
-		return
-	}
-	slices.SortFunc(closed, func(a, b Sprint) int { return cmp.Or(cmp.Compare(a.Began, b.Began), cmp.Compare(a.ID, b.ID)) })
-	for _, p := range closed[:len(closed)-keptSprints] {
-		drop(t, t.Sprints, p.ID)
+	slices.SortFunc(closed, func(a, b Sprint) int { return cmp.Or(cmp.Compare(b.Began, a.Began), cmp.Compare(b.ID, a.ID)) })
+	shares := 0
+	for i, p := range closed {
+		if shares += len(p.Shares); i >= keptSprints || shares > MaxNodes {
+			drop(t, t.Sprints, p.ID)
+		}
 	}
 }
 
@@ -469,15 +527,17 @@ func (t *tx) refill(elapsed time.Duration) {
 		if d.Sprint == nil {
 			continue
 		}
-		changed := d
+		filled := d
+		gain := float64(energy(d.Sprint.Refill, min(elapsed, maxElapsed)))
 		for _, pot := range d.Sprint.Pots() {
 			room := d.Sprint.room(pot) - t.Escrowed(name, pot)
-			gain := units.Energy(float64(d.Sprint.Refill.For(elapsed)) * d.Sprint.Part(pot))
 			if was := d.Sprint.Balances[pot]; was < room {
-				changed.Sprint = changed.Sprint.with(pot, min(room, was+gain))
+				filled.Sprint = filled.Sprint.with(pot, min(room, was+units.Energy(gain*d.Sprint.Part(pot))))
 			}
 		}
-		put(t, t.Domains, name, changed)
+		if filled.Sprint != d.Sprint {
+			put(t, t.Domains, name, filled)
+		}
 	}
 }
 
@@ -485,7 +545,10 @@ func (t *tx) refill(elapsed time.Duration) {
 func (s *State) Escrowed(domain, pot string) units.Energy {
 	sum, b := units.Energy(0), s.Domains[domain].Sprint
 	for _, p := range s.Sprints {
-		if of, ok := b.pot(p.Class); ok && of == pot && p.Domain == domain && p.Open() {
+		if p.Domain != domain || !p.Open() {
+			continue
+		}
+		if of, ok := b.pot(p.Class); ok && of == pot {
 			sum += p.Escrow()
 		}
 	}

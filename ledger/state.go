@@ -58,9 +58,19 @@ const (
 	MaxPower = 1000 * units.Kilowatt
 	// MaxJobSpec bounds a job file in the log, bytes.
 	MaxJobSpec = 64 << 10
+	// maxJobs bounds the jobs that have not ended.
+	maxJobs = 10_000
+	// maxDomains bounds the power tree: a domain for every few nodes.
+	maxDomains = 5000
+	// maxDomainPower bounds what may be said to be drawn in a domain, a gigawatt;
+	// maxDomains of them sum without overflow.
+	maxDomainPower = 1_000_000 * units.Kilowatt
 	// maxNamed bounds everything else that operators name: schedules, tokens,
-	// acknowledged alarms, servers, domains.
+	// acknowledged alarms, servers.
 	maxNamed = 1000
+	// maxName bounds a name, bytes, and maxText what is said in words.
+	maxName = 256
+	maxText = 1024
 )
 
 // State is the replicated state. The zero State is empty: no power tree, no leadership.
@@ -69,13 +79,18 @@ type State struct {
 	Rules int `json:"rules"`
 	// Epoch of the leadership in force; commands of another are refused.
 	Epoch lease.Epoch `json:"epoch"`
-	// Restored: this incarnation began from a snapshot or a lost quorum, and not every
-	// node has proved since what it holds. Nothing is raised meanwhile.
-	Restored bool `json:"restored,omitempty"`
+	// Restored: this incarnation began from a snapshot or a lost quorum, at Began in the
+	// ledger's own time, and not every node has proved since what it holds, or may have
+	// been heard. Nothing is raised meanwhile.
+	Restored bool          `json:"restored,omitempty"`
+	Began    time.Duration `json:"began_ns,omitempty"`
 	// Revision counts the applied commands that changed something, ticks aside.
 	Revision uint64 `json:"revision"`
 	// PowerRevision is the revision of the last change to budgets or to which nodes there are.
 	PowerRevision uint64 `json:"power_revision"`
+	// SeqFloor is the highest sequence number of a node that was removed. A node that
+	// appears anew begins above it: it may have stored that number already.
+	SeqFloor uint64 `json:"seq_floor,omitempty"`
 	// Elapsed is the ledger's own time: leaders' monotonic time summed over tick
 	// entries; gaps between leaders are not counted.
 	Elapsed time.Duration `json:"elapsed_ns"`
@@ -99,8 +114,10 @@ type State struct {
 	Tokens map[string]Token `json:"tokens,omitempty"`
 	// Acked alarms, by key.
 	Acked map[string]AlarmAck `json:"acked,omitempty"`
-	// Changes are the newest changes of budgets, oldest first.
-	Changes []BudgetChange `json:"changes,omitempty"`
+	// Changes are the newest changes of budgets, oldest first; none is missing from
+	// the revision ChangesFrom on.
+	Changes     []BudgetChange `json:"changes,omitempty"`
+	ChangesFrom uint64         `json:"changes_from,omitempty"`
 	// Events is the audit log, oldest first.
 	Events []Event `json:"events"`
 	// Requests are the newest idempotency keys, oldest first.
@@ -146,7 +163,11 @@ type Request struct {
 
 // NodesByName are the nodes sorted by name.
 func (s *State) NodesByName() []Node {
-	return slices.SortedFunc(maps.Values(s.Nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	nodes := make([]Node, 0, len(s.Nodes))
+	for _, name := range slices.Sorted(maps.Keys(s.Nodes)) { // names are cheaper to move about than nodes
+		nodes = append(nodes, s.Nodes[name])
+	}
+	return nodes
 }
 
 // JobsByTime are the jobs, oldest first.
@@ -166,6 +187,15 @@ func (s *State) Clone() *State {
 	return &c
 }
 
+// draft is a copy for decisions: nodes, domains and sprints are its own, the rest
+// is shared and only read.
+func (s *State) draft() *State {
+	c := *s
+	c.Domains, c.Nodes, c.Sprints = maps.Clone(s.Domains), maps.Clone(s.Nodes), maps.Clone(s.Sprints)
+	c.Events, c.Changes = slices.Clip(s.Events), slices.Clip(s.Changes) // what is appended goes elsewhere
+	return &c
+}
+
 // Snapshot is the whole state as JSON, the same bytes for the same state.
 func (s *State) Snapshot() ([]byte, error) {
 	data, err := json.Marshal(s)
@@ -182,7 +212,7 @@ func Restore(data []byte) (*State, error) {
 		return nil, fmt.Errorf("ledger: snapshot of %d bytes: %w", len(data), err)
 	}
 	if s.Rules == 0 {
-		s.Rules = OldestRules // the first rules wrote no number
+		s.Rules = 1 // the first rules wrote no number
 	}
 	if s.Domains == nil || s.Nodes == nil || s.Jobs == nil {
 		return nil, fmt.Errorf("ledger: snapshot: %w: domains, nodes or jobs are missing", ErrSnapshot)
@@ -219,7 +249,7 @@ func (s *State) sound() error {
 		if name != n.Name || !s.knows(n.Domain) || n.From != "" && !s.knows(n.From) {
 			return fmt.Errorf("%w: node %q of domain %q is kept as %q", ErrSnapshot, n.Name, n.Domain, name)
 		}
-		if err := n.Settings.validate(n); err != nil {
+		if err := n.Settings.validate(n.Name); err != nil {
 			return err
 		}
 	}
@@ -228,9 +258,18 @@ func (s *State) sound() error {
 			return fmt.Errorf("%w: job %q is kept as %q", ErrSnapshot, j.ID, id)
 		}
 	}
+	return s.soundSprints()
+}
+
+func (s *State) soundSprints() error {
 	for id, p := range s.Sprints {
-		if id != p.ID || !s.knows(p.Domain) {
+		if id != p.ID || !s.knows(p.Domain) || len(p.Shares) > maxSprintNodes {
 			return fmt.Errorf("%w: sprint %q of domain %q is kept as %q", ErrSnapshot, p.ID, p.Domain, id)
+		}
+		for node, x := range p.Shares {
+			if x.Escrow < 0 || x.Escrow > maxSprintEnergy || x.Spent != nil && (*x.Spent < 0 || *x.Spent > maxSprintEnergy) {
+				return fmt.Errorf("%w: the share of %q in sprint %q is of %v", ErrSnapshot, node, id, x.Escrow)
+			}
 		}
 	}
 	return nil

@@ -55,6 +55,8 @@ type Report struct {
 	EffectiveKnown bool
 	// Stored is the fail-safe cap that it has stored.
 	Stored units.Power
+	// Sprint is the id of the sprint under way on the node; empty for none. Its end is under way, too.
+	Sprint string
 	// Ended are sprints that are over on the node.
 	Ended []SprintSpent
 	// Brake is the highest brake generation that the node has stored.
@@ -131,6 +133,9 @@ func NewTable(t Timing, now time.Duration) *Table {
 // Heard takes in a heartbeat. An older one of the same process than already heard is ignored.
 func (t *Table) Heard(r Report, now time.Duration) {
 	e, ok := t.nodes[r.Node]
+	if !ok && len(t.nodes) >= 2*MaxNodes {
+		return // nobody names so many nodes: more of them would only take memory
+	}
 	if !ok {
 		e = &entry{}
 		t.nodes[r.Node] = e
@@ -203,8 +208,11 @@ func (t *Table) Grants(s *State, now time.Duration) []NodeGrant {
 	return grants
 }
 
-// walked tells whether a drained node has come to its least cap: it is granted nothing more.
-func (n Node) walked() bool { return n.Drained && n.Ceiling <= n.Least() && n.Stored <= n.Least() }
+// walked tells whether a drained node has come to its least cap and has nothing
+// more to acknowledge: it is granted nothing more.
+func (n Node) walked() bool {
+	return n.Drained && n.Charge() <= n.Least() && n.Stored <= n.Least() && n.From == "" && n.Owes == "" && !n.Unproven
+}
 
 // Waiting are the heard nodes that get no lease, each with the reason in words.
 func (t *Table) Waiting(s *State) map[string]string {
@@ -227,9 +235,11 @@ func (t *Table) Waiting(s *State) map[string]string {
 			out[name] = "it is released"
 		case !n.Controlled:
 			out[name] = fmt.Sprintf("it only observes and is charged its rated %v", n.Rated)
+		case s.held() != nil:
+			out[name] = s.held().Error()
 		default:
 			if room == nil {
-				room = s.rooms()
+				room = s.rooms(s.Totals())
 			}
 			out[name] = fmt.Sprintf("%s is %v short; it is charged %v and waits", n.Domain, -min(0, room[n.Domain]), n.Charge())
 		}

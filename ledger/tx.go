@@ -10,9 +10,13 @@ type tx struct {
 	*State
 	saved State
 	undo  []func()
+	draft bool // nothing is taken back: the whole state is thrown away
 }
 
 func begin(s *State) *tx { return &tx{State: s, saved: *s} }
+
+// try carries out commands on a draft of the state.
+func try(s *State) *tx { return &tx{State: s, draft: true} }
 
 // rollback takes every change back, newest first.
 func (t *tx) rollback() {
@@ -24,6 +28,10 @@ func (t *tx) rollback() {
 
 // put sets m[k] to v.
 func put[K comparable, V any](t *tx, m map[K]V, k K, v V) {
+	if t.draft {
+		m[k] = v
+		return
+	}
 	old, had := m[k]
 	t.undo = append(t.undo, func() {
 		if had {
@@ -37,10 +45,10 @@ func put[K comparable, V any](t *tx, m map[K]V, k K, v V) {
 
 // drop deletes m[k].
 func drop[K comparable, V any](t *tx, m map[K]V, k K) {
-	if old, had := m[k]; had {
+	if old, had := m[k]; had && !t.draft {
 		t.undo = append(t.undo, func() { m[k] = old })
-		delete(m, k)
 	}
+	delete(m, k)
 }
 
 func (t *tx) putNode(n Node) { put(t, t.Nodes, n.Name, n) }

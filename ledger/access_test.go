@@ -1,0 +1,157 @@
+// Claim: a token lets in who has its secret, for as long as it is valid, and
+// nobody after it was revoked; the log never holds the secret. Servers and
+// acknowledged alarms are kept, in bounds.
+package ledger_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"headroom/ledger"
+)
+
+// Each role has the rights of those below it; a node has only its own.
+func TestRoles(t *testing.T) {
+	t.Parallel()
+	want := map[ledger.Role]string{
+		ledger.RoleNode: "node", ledger.RoleObserver: "observer", ledger.RoleOperator: "observer operator", ledger.RoleAdmin: "observer operator admin",
+	}
+	for r, rights := range want {
+		var may []string
+		for _, need := range []ledger.Role{ledger.RoleNode, ledger.RoleObserver, ledger.RoleOperator, ledger.RoleAdmin, "root", ""} {
+			if r.May(need) {
+				may = append(may, string(need))
+			}
+		}
+		if got := strings.Join(may, " "); got != rights {
+			t.Errorf("%s may %q, want %q", r, got, rights)
+		}
+		if back, err := ledger.ParseRole(string(r)); err != nil || back != r {
+			t.Errorf("%s: %v", r, err)
+		}
+	}
+	for _, text := range []string{"", "root", "Admin", "admin "} {
+		if _, err := ledger.ParseRole(text); !errors.Is(err, ledger.ErrRole) {
+			t.Errorf("%q: %v", text, err)
+		}
+		for r := range want {
+			if ledger.Role(text).May(r) {
+				t.Errorf("%q may do what %s may", text, r)
+			}
+		}
+	}
+}
+
+func token(id string) ledger.Command {
+	return ledger.Command{Token: &ledger.Token{ID: id, Name: "mia", Role: ledger.RoleOperator, Hash: ledger.TokenHash("secret"), Created: 1, Expires: 100}}
+}
+
+func TestToken(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01")
+	do(t, s, token("t1"))
+	bear := func(id, secret string, at int64) bool {
+		_, ok := s.Bearer(id, secret, at)
+		return ok
+	}
+	if x, ok := s.Bearer("t1", "secret", 99); !ok || x.Name != "mia" || x.Role != ledger.RoleOperator {
+		t.Errorf("%+v, %v", x, ok)
+	}
+	for name, ok := range map[string]bool{
+		"another secret": bear("t1", "Secret", 1), "no secret": bear("t1", "", 1), "its hash": bear("t1", ledger.TokenHash("secret"), 1),
+		"another id": bear("t2", "secret", 1), "no id": bear("", "", 1), "at its end": bear("t1", "secret", 100),
+	} {
+		if ok {
+			t.Errorf("%s lets in", name)
+		}
+	}
+	if strings.Contains(snapshot(t, s), `"secret"`) {
+		t.Error("the secret is in the state")
+	}
+	refused(t, s, token("t1"), ledger.ErrToken)
+	refused(t, s, ledger.Command{RevokeToken: &ledger.Named{Name: "t2"}}, ledger.ErrUnknownToken)
+	do(t, s, ledger.Command{RevokeToken: &ledger.Named{Name: "t1"}})
+	if bear("t1", "secret", 1) {
+		t.Error("revoked, and lets in")
+	}
+	for name, bend := range map[string]func(*ledger.Token){
+		"no id": func(x *ledger.Token) { x.ID = "" }, "no name": func(x *ledger.Token) { x.Name = "" },
+		"no hash": func(x *ledger.Token) { x.Hash = "" }, "the secret as hash": func(x *ledger.Token) { x.Hash = "secret" },
+		"a name without end": func(x *ledger.Token) { x.Name = strings.Repeat("x", 300) },
+	} {
+		c := token("t2")
+		bend(c.Token)
+		refused(t, s, c, ledger.ErrToken)
+		if t.Failed() {
+			t.Fatal(name)
+		}
+	}
+	c := token("t2")
+	c.Token.Role = "root"
+	refused(t, s, c, ledger.ErrRole)
+	for i := range 1000 {
+		do(t, s, token(fmt.Sprint(i)))
+	}
+	refused(t, s, token("one more"), ledger.ErrFull)
+	if got := s.TokensByName(); len(got) != 1000 || got[0].ID != "0" {
+		t.Errorf("%d tokens, first %v", len(got), got[0].ID)
+	}
+}
+
+func TestServers(t *testing.T) {
+	t.Parallel()
+	s := ledger.New()
+	next(t, s)
+	c1 := ledger.Server{ID: "c1", RPC: "10.0.0.1:7400", Raft: "10.0.0.1:7401"}
+	do(t, s, ledger.Command{Server: &c1}) // before there is a power tree
+	before := snapshot(t, s)
+	do(t, s, ledger.Command{Server: &c1})
+	if snapshot(t, s) != before {
+		t.Error("the same server again is a change")
+	}
+	moved := c1
+	moved.RPC = "10.0.0.9:7400"
+	do(t, s, ledger.Command{Server: &moved})
+	do(t, s, ledger.Command{Server: &ledger.Server{ID: "c0", RPC: "a", Raft: "b"}})
+	if list := s.ServersByID(); len(list) != 2 || list[1] != moved {
+		t.Errorf("%+v", list)
+	}
+	for _, bad := range []ledger.Server{{RPC: "a", Raft: "b"}, {ID: "c2", Raft: "b"}, {ID: "c2", RPC: "a"}, {ID: strings.Repeat("x", 300), RPC: "a", Raft: "b"}} {
+		refused(t, s, ledger.Command{Server: &bad}, ledger.ErrServer)
+	}
+	found := ledger.Command{Found: &ledger.Found{Domains: ledger.PlainDomains(site(800))}}
+	do(t, s, found)
+	refused(t, s, ledger.Command{RemoveServer: &ledger.Named{Name: "c9"}}, ledger.ErrUnknownServer)
+	do(t, s, ledger.Command{RemoveServer: &ledger.Named{Name: "c0"}})
+	if len(s.Servers) != 1 {
+		t.Errorf("%+v", s.Servers)
+	}
+}
+
+// Of too many acknowledged alarms the oldest are forgotten; acknowledging one again forgets none.
+func TestAckedAlarmsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01")
+	ack := func(key string, at int64) {
+		t.Helper()
+		do(t, s, ledger.Command{At: at, Actor: "mia", AckAlarm: &ledger.Named{Name: key}})
+	}
+	for i := range 1000 {
+		ack(fmt.Sprintf("node-lost/n%04d", i), int64(i))
+	}
+	ack("node-lost/n0007", 5000)
+	if len(s.Acked) != 1000 {
+		t.Errorf("%d are kept", len(s.Acked))
+	}
+	ack("shortfall/site", 5001)
+	if _, ok := s.Acked["node-lost/n0000"]; ok || len(s.Acked) != 1000 {
+		t.Errorf("%d are kept, the oldest among them: %v", len(s.Acked), ok)
+	}
+	if x := s.Acked["node-lost/n0007"]; x.At != 5000 || x.Actor != "mia" {
+		t.Errorf("%+v", x)
+	}
+	refused(t, s, ledger.Command{AckAlarm: &ledger.Named{}}, ledger.ErrUnknownAlarm)
+	refused(t, s, ledger.Command{AckAlarm: &ledger.Named{Name: strings.Repeat("x", 300)}}, ledger.ErrUnknownAlarm)
+}
