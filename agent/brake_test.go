@@ -131,7 +131,7 @@ func TestBrakeThroughARestart(t *testing.T) {
 		t.Errorf("took a lease below the brake: %v, limit %v", c.last().GetHolding(), l.long())
 	}
 	waitFor(t, "the setter has its answer", func() bool { return first.Told().Heard == 1 })
-	status := statusOf(t, cfg)
+	status := l.status(t)
 	if b := status.GetBrake(); !b.GetSet() || b.GetGeneration() != 4 || b.GetActor() != "mia" || b.GetReason() != "smoke in row 3" || !b.GetStored() {
 		t.Errorf("status tells %v", b)
 	}
@@ -171,15 +171,6 @@ func TestBrakeThroughARestart(t *testing.T) {
 	waitFor(t, "a new one is obeyed", func() bool { return c.braked(5) && failSafeLong(l.long()) })
 }
 
-func statusOf(t *testing.T, cfg Config) *headroomv1.GetAgentStatusResponse {
-	t.Helper()
-	status, err := fetchStatus(t.Context(), cfg.StateDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return status
-}
-
 // A node that was away while a brake was set and lifted has a lease that says so;
 // the replay of that brake reaches it, is stored, and ends nothing.
 func TestReplayReachesANodeThatWasAway(t *testing.T) {
@@ -201,12 +192,12 @@ func TestReplayReachesANodeThatWasAway(t *testing.T) {
 		}
 	}
 	c.mu.Unlock()
-	waitFor(t, "it is stored", func() bool { b := statusOf(t, cfg).GetBrake(); return b.GetStored() && !b.GetSet() })
+	waitFor(t, "it is stored", func() bool { b := l.status(t).GetBrake(); return b.GetStored() && !b.GetSet() })
 	if failSafeLong(l.long()) {
 		t.Errorf("limit %v after the replay", l.long())
 	}
 	c.set(func() { c.lifted = 1 }) // a log that began anew and knows less
-	waitFor(t, "leases below it are refused", func() bool { return statusOf(t, cfg).GetCounters().GetRefusals() > 0 })
+	waitFor(t, "leases below it are refused", func() bool { return l.status(t).GetCounters().GetRefusals() > 0 })
 	waitFor(t, "it proves the brake to that log", func() bool { return g.Brake().Is(c.last().GetBrake()) })
 }
 
@@ -221,7 +212,7 @@ func TestBrakeWithAFullDisk(t *testing.T) {
 	stop := runOn(t, cfg, d)
 	waitFor(t, "a lease is held", c.acknowledged)
 	waitFor(t, "it is a member", seesTwo(g))
-	d.set(memoryFile, true)
+	d.set(MemoryFile, true)
 	g.SetBrake(s.signed(1))
 	waitFor(t, "it is obeyed", func() bool { return failSafeLong(l.long()) && c.braked(1) })
 	waitFor(t, "it is said", func() bool { return hasItem(c.last(), "brake-not-stored") && hasItem(c.last(), "brake-set") })
@@ -229,10 +220,10 @@ func TestBrakeWithAFullDisk(t *testing.T) {
 	if !hasItem(c.last(), "brake-not-stored") {
 		t.Error("said no more though the disk is full")
 	}
-	d.set(memoryFile, false)
-	waitFor(t, "it is stored", func() bool { return !hasItem(c.last(), "brake-not-stored") && statusOf(t, cfg).GetBrake().GetStored() })
-	var r remembered
-	data, err := os.ReadFile(l.state(memoryFile))
+	d.set(MemoryFile, false)
+	waitFor(t, "it is stored", func() bool { return !hasItem(c.last(), "brake-not-stored") && l.status(t).GetBrake().GetStored() })
+	var r Remembered
+	data, err := os.ReadFile(l.state(MemoryFile))
 	if err == nil {
 		err = json.Unmarshal(data, &r)
 	}
@@ -255,7 +246,7 @@ func TestForgedBrake(t *testing.T) {
 	waitFor(t, "a lease is held", c.acknowledged)
 	waitFor(t, "it is a member", seesTwo(traitor))
 	traitor.SetBrake(other.signed(7))
-	waitFor(t, "it is counted", func() bool { return statusOf(t, cfg).GetBrakeDrops().GetForged() > 0 })
+	waitFor(t, "it is counted", func() bool { return l.status(t).GetBrakeDrops().GetForged() > 0 })
 	c.later(t)
 	if h := c.last(); h.GetBrakeGeneration() != 0 || !c.acknowledged() {
 		t.Errorf("a forgery was obeyed: %v", h)

@@ -69,7 +69,7 @@ func needs(procedure string) ledger.Role {
 		return ledger.RoleOperator
 	case strings.HasPrefix(verb, "List"), strings.HasPrefix(verb, "Get"), strings.HasPrefix(verb, "Explain"), strings.HasPrefix(verb, "Await"):
 		return ledger.RoleObserver
-	case service == headroomv1connect.ClusterServiceName:
+	case service == headroomv1connect.ClusterServiceName, service == headroomv1connect.BrakeServiceName:
 		return ledger.RoleOperator
 	}
 	return ledger.RoleAdmin

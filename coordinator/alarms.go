@@ -163,7 +163,7 @@ func (d *desk) ownAlarms() []alarm {
 			"outgrown", alarmFail, "cluster", why, "stop this group, or stop the other and restore this one from its newest snapshot",
 		})
 	}
-	return out
+	return append(out, d.brakes.alarms()...)
 }
 
 // alarmItems are alarms as status shows them.

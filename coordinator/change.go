@@ -45,11 +45,19 @@ func mayChange(ctx context.Context, r *headroomv1.ChangeRequest) error {
 
 // operate carries out a change, or tells what it would do.
 func (d *desk) operate(ctx context.Context, r *headroomv1.ChangeRequest, out *headroomv1.ChangeResponse) error {
-	c := command(ctx, r.GetChange(), "operator")
+	return d.carryOut(ctx, r.GetChange(), r.GetDryRun(), out, func(s *ledger.State, c *ledger.Command) error { return d.build(s, r, c) })
+}
+
+// carryOut tries a command on a copy of the state, then proposes it unless it is
+// only asked about.
+func (d *desk) carryOut(
+	ctx context.Context, who *headroomv1.Change, dryRun bool, out *headroomv1.ChangeResponse, build func(*ledger.State, *ledger.Command) error,
+) error {
+	c := command(ctx, who, "operator")
 	var err error
 	d.machine.view(func(s *ledger.State) {
 		c.Epoch, c.Rules, c.At = s.Epoch, s.Rules, time.Now().UnixMicro()
-		if err = d.build(s, r, &c); err != nil {
+		if err = build(s, &c); err != nil {
 			return
 		}
 		trial := s.Clone()
@@ -65,7 +73,7 @@ func (d *desk) operate(ctx context.Context, r *headroomv1.ChangeRequest, out *he
 		out.Before, out.After = movedDomains(before, trial.Totals())
 		out.Meta.Revision, out.Meta.Epoch, out.Meta.AsOfUs = s.Revision, epochMessage(s.Epoch), c.At
 	})
-	if err != nil || r.GetDryRun() {
+	if err != nil || dryRun {
 		return err
 	}
 	d.table.Mark()

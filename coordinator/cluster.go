@@ -64,7 +64,7 @@ func (c clusterService) GetStatus(ctx context.Context, r *connect.Request[headro
 				out.NodesOther++
 			}
 		}
-		out.Alarms = alarmItems(alarmsOf(st, d, nodes))
+		out.Alarms = alarmItems(append(c.brakeAlarms(st), alarmsOf(st, d, nodes)...))
 	})
 	if err != nil {
 		return nil, err

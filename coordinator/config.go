@@ -40,6 +40,8 @@ type Config struct {
 	Gossip GossipConfig `yaml:"gossip"`
 	// BMC is the account that the BMCs of lost nodes are asked with.
 	BMC BMCConfig `yaml:"bmc"`
+	// Brake lets this server set the brake, and believe one.
+	Brake BrakeConfig `yaml:"brake"`
 	// Site is the power tree that an empty cluster starts with; afterwards budgets change through the command line only.
 	Site []DomainConfig `yaml:"site"`
 	// Lease is how long a lease runs; 10s when absent.
@@ -82,6 +84,15 @@ type DebugConfig struct {
 	// FlightRecorder keeps the last seconds of the process in memory, and writes them
 	// to state_dir/debug when a tick was missed.
 	FlightRecorder bool `yaml:"flight_recorder"`
+}
+
+// BrakeConfig is the brake section.
+type BrakeConfig struct {
+	// PublicKeyFile holds the public keys that a brake is believed by, the same file
+	// as on the nodes; empty: no brake is believed.
+	PublicKeyFile string `yaml:"public_key_file"`
+	// PrivateKeyFile holds the key that a brake is signed with; empty: this server sets none.
+	PrivateKeyFile string `yaml:"private_key_file"`
 }
 
 // DomainConfig is one domain of the power tree.
@@ -142,6 +153,12 @@ metrics:
 # state_dir/debug when a tick came too late; "go tool trace FILE" shows them.
 debug:
   flight_recorder: false
+
+# The brake: "coordinator brake set" drives every node to its fail-safe cap, with no
+# leader too. "coordinator brake key" makes the pair of keys.
+brake:
+  public_key_file: ""                 # e.g. /etc/headroom/brake.pub; the same file on every server and node
+  private_key_file: ""                # e.g. /etc/headroom/brake.key; on servers only
 
 # The power tree that an EMPTY cluster starts with. Afterwards it is in the
 # replicated log, and "coordinator budget set" changes it.
@@ -209,6 +226,9 @@ func (c Config) check() error {
 	}
 	if _, _, err := net.SplitHostPort(c.Metrics.Listen); c.Metrics.Listen != "" && err != nil {
 		return fmt.Errorf("metrics.listen: %q is not host:port", c.Metrics.Listen)
+	}
+	if c.Brake.PrivateKeyFile != "" && c.Brake.PublicKeyFile == "" {
+		return fmt.Errorf("brake: public_key_file is missing: nobody would believe what the private key signs")
 	}
 	if err := new(slog.Level).UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return fmt.Errorf("log_level %q is none of debug, info, warn, error", c.LogLevel)

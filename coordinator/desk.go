@@ -84,6 +84,7 @@ type desk struct {
 	counts   *metrics.Counts
 	recorder *recorder
 	looked   time.Duration // when the domains were last held against their budgets
+	brakes   *brakes
 }
 
 // now is the leader's monotonic time since the desk opened.
@@ -200,6 +201,14 @@ func (d *desk) tick(ctx context.Context) error {
 	if err := d.reincarnate(ctx); err != nil {
 		return err
 	}
+	if err := d.heedBrake(ctx); err != nil {
+		d.ticked = d.now()
+		if deposed(err) {
+			return err
+		}
+		d.logger.Error("the brake is not in the log: nobody is granted anything", slog.Any("error", err))
+		return nil
+	}
 	now := d.now()
 	d.punctual(now)
 	d.table.Mark()
@@ -241,7 +250,9 @@ func (d *desk) answer() {
 	var caps []capDirective
 	var waiting map[string]string
 	d.machine.view(func(s *ledger.State) {
-		grants = d.table.Grants(s, d.now())
+		if !d.unheeded(s) {
+			grants = d.table.Grants(s, d.now())
+		}
 		caps = d.changedCaps(s)
 		waiting = d.table.Waiting(s)
 	})

@@ -120,6 +120,7 @@ func openDesk(t *testing.T) (*desk, *scriptedLog, *outbox, chan error) {
 		})},
 		log: log, machine: m, out: out, logger: slog.New(slog.DiscardHandler), counts: metrics.NewCounts(), inbox: make(chan func(), deskQueue), closed: make(chan struct{}),
 		waits: &confirmations{}, caps: map[string]units.Power{}, board: newJobBoard(), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
+		brakes: newBrakes(slog.New(slog.DiscardHandler)),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

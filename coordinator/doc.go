@@ -10,6 +10,9 @@
 // P3). Followers take no decisions: they keep their streams open and say who
 // leads.
 //
+// The brake alone takes no desk: any server signs one and gossip brings it to every
+// node (brake.go); the desk commits it before it grants anything more, and lifts it.
+//
 // A watt's way through this package: Exchange stream (exchange.go) -> desk ->
 // ledger.Decide -> consensus -> ledger.Apply -> lease on the stream.
 //

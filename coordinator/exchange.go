@@ -108,6 +108,7 @@ func (n nodeService) heartbeat(ctx context.Context, s *stream, hello *headroomv1
 		return nil
 	}
 	r := reportOf(sightingOf(hello), hb)
+	r.Brake = n.toldBrake(ctx, r.Node, hb)
 	r.Rung, r.Version, r.Boot = hello.GetRung(), hello.GetVersion(), hello.GetBootId()
 	if err := d.hear(ctx, r); err != nil && !errors.Is(err, errDeposed) {
 		return err
@@ -169,7 +170,7 @@ func reportOf(who ledger.Sighting, hb *headroomv1.Heartbeat) ledger.Report {
 		Sighting: who, Number: hb.GetNumber(), Highest: stampOf(hb.GetHighest()),
 		Stored: units.Power(h.GetFailSafeUw()), Power: power(hb.PowerUw), Demand: power(hb.DemandUw), Limited: hb.LimitedRatio,
 	}
-	r.Brake, r.Sprint = hb.GetBrakeGeneration(), h.GetSprintId()
+	r.Sprint = h.GetSprintId()
 	for _, e := range h.GetEnded() {
 		r.Ended = append(r.Ended, ledger.SprintSpent{ID: e.GetId(), Spent: energy(e.SpentUj)})
 	}

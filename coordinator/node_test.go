@@ -37,6 +37,7 @@ type node struct {
 	waiting   string
 	grants    []grantSeen
 	cutoff    map[string]bool // servers that it does not reach, and that do not reach it
+	proof     []byte          // the signed brake of the generation that it tells
 }
 
 type grantSeen struct {
@@ -212,6 +213,7 @@ func (n *node) granted(from string, m *headroomv1.Lease) {
 	g := lease.Grant{
 		Stamp: stampOf(m.GetStamp()), Cap: units.Power(m.GetCapUw()), FailSafe: units.Power(m.GetFailSafeUw()),
 		Duration: time.Duration(m.GetDurationMs()) * time.Millisecond, Heartbeat: m.GetHeartbeat(), Process: m.GetProcessId(),
+		BrakeLifted: m.GetBrakeLifted(),
 	}
 	before, _ := n.holder.Cap()
 	if n.holder.Take(g, n.instant()) != nil {
@@ -246,7 +248,7 @@ func (n *node) heartbeat() {
 	e := int64(n.effective)
 	demand := n.hello.GetMaxUw()
 	hb := &headroomv1.Heartbeat{
-		Number: n.number, Highest: stampMessage(n.holder.Memory().Highest), DemandUw: &demand, PowerUw: &e,
+		Number: n.number, BrakeGeneration: n.holder.Memory().Brake, Brake: n.proof, Highest: stampMessage(n.holder.Memory().Highest), DemandUw: &demand, PowerUw: &e,
 		Holding: &headroomv1.Holding{EffectiveUw: &e, FailSafeUw: int64(n.holder.Memory().FailSafe)},
 	}
 	mute, cut := n.mute, maps.Clone(n.cutoff)

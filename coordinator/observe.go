@@ -27,7 +27,7 @@ func (s *server) observe() *metrics.View {
 		v.Leads, v.Revision = d != nil, st.Revision
 		v.Nodes = nodeMessages(st, d)
 		v.Domains = domainMessages(st, d, v.Nodes)
-		v.Health = alarmItems(alarmsOf(st, d, v.Nodes))
+		v.Health = alarmItems(append(s.brakeAlarms(st), alarmsOf(st, d, v.Nodes)...))
 	})
 	if v.Leads {
 		s.observeGroup(v)

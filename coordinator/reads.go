@@ -254,7 +254,7 @@ func (c clusterService) ListAlarms(ctx context.Context, r *connect.Request[headr
 	out := &headroomv1.ListAlarmsResponse{}
 	var err error
 	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(s *ledger.State, d *desk) {
-		now := alarmsOf(s, d, nodeMessages(s, d))
+		now := append(c.brakeAlarms(s), alarmsOf(s, d, nodeMessages(s, d))...)
 		if d != nil {
 			d.alarms.look(now, time.Now())
 		}

@@ -52,13 +52,15 @@ type server struct {
 	told     prometheus.Gatherer
 	recorder *recorder // nil while it is off
 	lines    *logRing
+	brakes   *brakes
+	voice    *gossip.Gossip // nil without gossip
 }
 
 // newServer is a server that does not run yet: its group is opened by join.
 func newServer(cfg Config, logger *slog.Logger) *server {
 	lines := &logRing{}
 	logger = lines.keep(logger)
-	s := &server{cfg: cfg, lines: lines, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.PlainPeers(), logger: logger, keeper: newKeeper(), counts: metrics.NewCounts()}
+	s := &server{cfg: cfg, lines: lines, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.PlainPeers(), logger: logger, keeper: newKeeper(), counts: metrics.NewCounts(), brakes: newBrakes(logger)}
 	s.told = scrape.Gatherer(metrics.New(Version, s.observe, s.counts))
 	s.machine.applied = s.counts.Applied
 	s.machine.outdated = s.die
@@ -107,6 +109,9 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	if s.witness, err = newWitness(cfg.BMC); err != nil {
 		return err
 	}
+	if err := s.brakes.open(cfg); err != nil {
+		return err
+	}
 	listener, err := rpc.Listen(self.RPC)
 	if err != nil {
 		return &cli.Error{
@@ -126,8 +131,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 		_ = listener.Close()
 		return errors.Join(err, s.group.Close())
 	}
-	talk, err := s.talk(self.RPC)
-	if err != nil {
+	if s.voice, err = s.talk(self.RPC); err != nil {
 		_, _ = listener.Close(), local.Close()
 		return errors.Join(err, s.group.Close())
 	}
@@ -149,10 +153,12 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	g.Add(func() error { return rpc.Serve(ctx, local, s.forward(s.handler())) }, func(error) { cancel() })
 	g.Add(func() error { return s.watch(ctx) }, func(error) { cancel() })
 	g.Add(func() error { return s.keepMembers(ctx) }, func(error) { cancel() })
+	g.Add(func() error { return s.followBrake(ctx) }, func(error) { cancel() })
+	g.Add(func() error { return s.brakes.keep(ctx) }, func(error) { cancel() })
 	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
 	err = g.Run()
-	if talk != nil {
-		err = errors.Join(err, talk.Close())
+	if s.voice != nil {
+		err = errors.Join(err, s.voice.Close())
 	}
 	return errors.Join(err, s.group.Close())
 }
@@ -175,7 +181,8 @@ func (s *server) talk(address string) (*gossip.Gossip, error) {
 		return nil, err
 	}
 	return gossip.Start(gossip.Config{
-		Name: s.cfg.ID, Role: "coordinator", RPC: address, Bind: s.cfg.Gossip.Bind, Key: key, Join: s.cfg.Gossip.Join, Logger: s.logger,
+		Name: s.cfg.ID, Role: "coordinator", RPC: address, Bind: s.cfg.Gossip.Bind, Key: key, Join: s.cfg.Gossip.Join,
+		BrakeKeys: s.brakes.believes(), Brake: s.brakes.known(), Logger: s.logger,
 	})
 }
 
@@ -187,6 +194,7 @@ func (s *server) handler() http.Handler {
 	mux.Handle(headroomv1connect.NewJobServiceHandler(jobService{s}, limit...))
 	mux.Handle(headroomv1connect.NewMemberServiceHandler(memberService{s}, limit...))
 	mux.Handle(headroomv1connect.NewDebugServiceHandler(debugService{s}, limit...))
+	mux.Handle(headroomv1connect.NewBrakeServiceHandler(brakeService{s}, limit...))
 	return mux
 }
 
@@ -314,6 +322,7 @@ func (s *server) newDesk(term uint64) *desk {
 		inbox: make(chan func(), deskQueue), closed: make(chan struct{}), waits: &confirmations{},
 		caps: map[string]units.Power{}, board: newJobBoard(), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
 		clock: clockwork{read: s.clocks}, witness: s.witness, counts: s.counts, recorder: s.recorder,
+		brakes: s.brakes,
 	}
 }
 

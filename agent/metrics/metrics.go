@@ -173,6 +173,8 @@ func HealthItems() []HealthItem {
 		{"bmc", warn},
 		{"bmc-limit", warn},
 		{"bmc-password", fail},
+		{"brake-not-stored", fail},
+		{"brake-set", warn},
 		{"cap-below-floor", warn},
 		{"cut-off", warn},
 		{"held-not-stored", warn},

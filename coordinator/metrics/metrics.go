@@ -128,6 +128,7 @@ type HealthItem struct {
 func HealthItems() []HealthItem {
 	return []HealthItem{
 		{"brake-set", "fail", false},
+		{"brake-unproven", "warn", true},
 		{"clocks-disagree", "fail", true},
 		{"directive-refused", "warn", true},
 		{"group-even", "warn", true},

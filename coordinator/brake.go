@@ -1,0 +1,419 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/gossip/brake"
+	"headroom/internal/cli"
+	"headroom/ledger"
+)
+
+const (
+	// brakeFile is beside the log: the newest signed brake, so that a restart neither
+	// forgets it nor uses its generation again.
+	brakeFile = "brake.signed"
+	// storeWait is how long a brake waits for its file before it goes out without: a
+	// disk that hangs must not keep it from the nodes.
+	storeWait = 200 * time.Millisecond
+	// contestWindow is how long after it was set a brake is set anew, once, when
+	// members turn out to know one that outranks it.
+	contestWindow = 10 * time.Second
+)
+
+var (
+	errNoBrakeKey = errors.New("this server has no private key to set the brake with")
+	errNoMore     = errors.New("the generations of the brake are used up")
+)
+
+// brakes is what this server knows of the brake and how it sets one. It is safe
+// for use by many goroutines.
+type brakes struct {
+	logger *slog.Logger
+	dirty  chan struct{} // the newest brake is not on disk yet
+
+	mu       sync.Mutex
+	keys     brake.Keys
+	private  *brake.PrivateKey // nil: this server sets none
+	save     func([]byte) error
+	newest   brake.Signed
+	claimed  uint64 // generation of a file that no key proves any more
+	stored   uint64 // generation that is on disk
+	storeErr error
+	mine     setting
+	unproven map[string]uint64 // by node: generations told without a proof
+}
+
+// setting is the last brake that was set here.
+type setting struct {
+	request string
+	signed  brake.Signed
+	at      time.Time
+	again   bool // it was set anew
+}
+
+func newBrakes(logger *slog.Logger) *brakes {
+	return &brakes{logger: logger, dirty: make(chan struct{}, 1), save: func([]byte) error { return nil }, unproven: map[string]uint64{}}
+}
+
+// open reads the keys that are configured, and the newest brake that this server
+// has known before.
+func (b *brakes) open(cfg Config) error {
+	if cfg.Brake.PublicKeyFile == "" {
+		return nil
+	}
+	keys, err := brake.LoadKeys(cfg.Brake.PublicKeyFile)
+	if err != nil {
+		return err
+	}
+	var private *brake.PrivateKey
+	if cfg.Brake.PrivateKeyFile != "" {
+		key, err := brake.LoadPrivateKey(cfg.Brake.PrivateKeyFile)
+		if err != nil {
+			return err
+		}
+		if !keys.Match(key) {
+			return &cli.Error{
+				Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf("brake.private_key_file %s is not the pair of any key in %s", cfg.Brake.PrivateKeyFile, cfg.Brake.PublicKeyFile),
+				Hint: "no node would believe this server; name the two files that coordinator brake key made",
+			}
+		}
+		private = &key
+	}
+	path := filepath.Join(cfg.StateDir, brakeFile)
+	b.use(keys, private, func(data []byte) error { return storeFile(path, data) })
+	data, err := os.ReadFile(filepath.Clean(path))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		b.logger.Warn("the brake known before cannot be read; the log and the gossip tell of it", slog.Any("error", err))
+	}
+	b.recall(data)
+	return nil
+}
+
+// use sets keys and file.
+func (b *brakes) use(keys brake.Keys, private *brake.PrivateKey, save func([]byte) error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.keys, b.private, b.save = keys, private, save
+}
+
+// recall takes in the file of an earlier process.
+func (b *brakes) recall(data []byte) {
+	if len(data) == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s, err := b.keys.Open(data)
+	if err != nil {
+		b.claimed, _ = brake.Generation(data)
+		b.logger.Warn("the brake known before is not proven", slog.Any("error", err))
+		return
+	}
+	b.newest, b.stored = s, s.Generation
+}
+
+// storeFile replaces a file and returns once it would survive a power cut.
+func storeFile(path string, data []byte) error {
+	if err := renameio.WriteFile(path, data, 0o600, renameio.WithTempDir(filepath.Dir(path))); err != nil {
+		return fmt.Errorf("coordinator: store %s: %w", brakeFile, err)
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return fmt.Errorf("coordinator: store %s: %w", brakeFile, err)
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// known is the newest brake; generation 0 for none.
+func (b *brakes) known() brake.Signed {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.newest
+}
+
+// believes are the keys that a brake is believed by here.
+func (b *brakes) believes() brake.Keys {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.keys
+}
+
+// canSet tells whether this server has a private key.
+func (b *brakes) canSet() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.private != nil
+}
+
+// hear takes in a brake that is proven, and tells whether it is news.
+func (b *brakes) hear(s brake.Signed) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s.Generation <= b.newest.Generation {
+		return false
+	}
+	b.newest = s
+	b.touch()
+	return true
+}
+
+// prove takes in a signed brake as a node tells it, and tells whether it is news.
+func (b *brakes) prove(data []byte) (brake.Signed, bool) {
+	if g, ok := brake.Generation(data); !ok || g <= b.known().Generation {
+		return brake.Signed{}, false
+	}
+	s, err := b.believes().Open(data)
+	return s, err == nil && b.hear(s)
+}
+
+// believed is the generation that a node tells, or 0 for one that nobody has
+// proven: a single node could end the brake for good with the highest number there
+// is. A server without keys has nothing to prove it with and believes it.
+func (b *brakes) believed(node string, generation, inLog uint64) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.keys.Known() || generation <= max(b.newest.Generation, inLog) {
+		delete(b.unproven, node)
+		return generation
+	}
+	if len(b.unproven) < ledger.MaxNodes {
+		b.unproven[node] = generation
+	}
+	return 0
+}
+
+// set signs a brake above every generation that is known here and above atLeast. The same
+// request is carried out once.
+func (b *brakes) set(actor, reason, request string, atLeast uint64, at time.Time) (s brake.Signed, already bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if request != "" && request == b.mine.request {
+		return b.mine.signed, true, nil
+	}
+	if s, err = b.sign(actor, reason, atLeast, at); err == nil {
+		b.mine = setting{request: request, signed: s, at: at}
+	}
+	return s, false, err
+}
+
+// next is the generation that set would use.
+func (b *brakes) next(atLeast uint64) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return max(b.newest.Generation, b.claimed, atLeast) + 1
+}
+
+// sign makes the next brake the newest one. The lock is held.
+func (b *brakes) sign(actor, reason string, atLeast uint64, at time.Time) (brake.Signed, error) {
+	top := max(b.newest.Generation, b.claimed, atLeast)
+	switch {
+	case b.private == nil:
+		return brake.Signed{}, errNoBrakeKey
+	case top == math.MaxUint64:
+		return brake.Signed{}, errNoMore
+	}
+	s, err := b.private.Sign(brake.Message{
+		Generation: top + 1, At: at, Actor: brake.Fit(actor, brake.MaxActor), Reason: brake.Fit(reason, brake.MaxReason),
+	})
+	if err != nil {
+		return brake.Signed{}, err
+	}
+	b.newest = s
+	b.touch()
+	return s, nil
+}
+
+// again sets the brake that was set here last anew, above what has outranked it:
+// the members that know the other one did not obey it. That is done once, so that
+// two servers do not chase each other, and not for one that the log has had.
+func (b *brakes) again(at time.Time, inLog uint64) (brake.Signed, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m := b.mine.signed
+	if m.Generation <= inLog || b.mine.again || at.Sub(b.mine.at) > contestWindow {
+		return brake.Signed{}, false
+	}
+	s, err := b.sign(m.Actor, m.Reason, 0, at)
+	if err != nil {
+		return brake.Signed{}, false
+	}
+	b.mine.again, b.mine.signed = true, s
+	return s, true
+}
+
+// touch has the newest brake stored. The lock is held.
+func (b *brakes) touch() {
+	select {
+	case b.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// keep stores every new brake until ctx ends. It is the only one that waits for
+// the disk.
+func (b *brakes) keep(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-b.dirty:
+		}
+		b.mu.Lock()
+		s, save := b.newest, b.save
+		b.mu.Unlock()
+		err := save(s.Bytes())
+		if err != nil {
+			b.logger.Error("the brake is not stored: a restart may have to hear of it from others", slog.Any("error", err))
+		}
+		b.mu.Lock()
+		if b.storeErr = err; err == nil {
+			b.stored = s.Generation
+		}
+		b.mu.Unlock()
+	}
+}
+
+// awaitStored waits a moment until a generation is on disk, and says why it is not.
+func (b *brakes) awaitStored(generation uint64) string {
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for until := time.Now().Add(storeWait); ; {
+		b.mu.Lock()
+		stored, err := b.stored >= generation, b.storeErr
+		b.mu.Unlock()
+		switch {
+		case stored:
+			return ""
+		case err != nil:
+			return err.Error()
+		case !time.Now().Before(until):
+			return "the disk does not answer"
+		}
+		<-look.C
+	}
+}
+
+// brakeAlarms tell of a brake that this server has heard of and its log has not,
+// as when there is no leader.
+func (s *server) brakeAlarms(st *ledger.State) []alarm {
+	b := s.brakes.known()
+	if b.Generation <= max(st.Brake.Set, st.Brake.Lifted) {
+		return nil
+	}
+	return []alarm{{
+		"brake-set", alarmFail, s.cfg.ID,
+		fmt.Sprintf("%s has heard brake %d by %s (%s), which its log does not have: nothing is granted before it has", s.cfg.ID, b.Generation, b.Actor, b.Reason),
+		"coordinator brake show; it is lifted when there is a leader",
+	}}
+}
+
+// alarms are the nodes that tell a brake which nobody has proven.
+func (b *brakes) alarms() []alarm {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var out []alarm
+	for _, node := range slices.Sorted(maps.Keys(b.unproven)) {
+		out = append(out, alarm{
+			"brake-unproven", alarmWarn, node,
+			fmt.Sprintf("%s tells generation %d of the brake, which no key of this cluster has signed: only %s obeys it", node, b.unproven[node], node),
+			"compare its brake.public_key_file with the servers'; a node of another cluster needs a new state directory",
+		})
+	}
+	return out
+}
+
+// followBrake takes in the brakes that the gossip brings until ctx ends.
+func (s *server) followBrake(ctx context.Context) error {
+	if s.voice == nil {
+		<-ctx.Done()
+		return nil
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.voice.Braked():
+		}
+		s.newBrake(ctx, s.voice.Brake())
+		if !s.voice.Told().Contested {
+			continue
+		}
+		if b, ok := s.brakes.again(time.Now(), s.inLog()); ok {
+			s.logger.Warn("another brake outranks the one set here: set anew", slog.Uint64("generation", b.Generation))
+			s.voice.SetBrake(b)
+			s.wakeDesk(ctx)
+		}
+	}
+}
+
+// newBrake takes in a brake that is proven; the desk commits it before it grants
+// anything more.
+func (s *server) newBrake(ctx context.Context, b brake.Signed) {
+	if s.brakes.hear(b) {
+		s.logger.Warn("a brake was heard", slog.Uint64("generation", b.Generation), slog.String("actor", b.Actor), slog.String("reason", b.Reason))
+		s.wakeDesk(ctx)
+	}
+}
+
+// wakeDesk asks for an early tick, where this server leads.
+func (s *server) wakeDesk(ctx context.Context) {
+	if d := s.leading.Load(); d != nil {
+		_ = d.post(ctx, func() { d.early = true }) // a desk that has closed leaves it to the next one
+	}
+}
+
+// toldBrake is the brake generation of a heartbeat, as far as it is proven. A
+// node's own proof reaches everybody else from here.
+func (s *server) toldBrake(ctx context.Context, node string, hb *headroomv1.Heartbeat) uint64 {
+	generation := hb.GetBrakeGeneration()
+	if generation == 0 {
+		return s.brakes.believed(node, 0, 0)
+	}
+	if b, news := s.brakes.prove(hb.GetBrake()); news {
+		s.logger.Warn("a node tells of a brake", slog.String("node", node), slog.Uint64("generation", b.Generation), slog.String("actor", b.Actor))
+		if s.voice != nil {
+			s.voice.PassOn(b)
+		}
+		s.wakeDesk(ctx)
+	}
+	inLog := uint64(0)
+	s.machine.view(func(st *ledger.State) { inLog = st.Brake.Set })
+	return s.brakes.believed(node, generation, inLog)
+}
+
+// heedBrake commits a brake that the log has not heard of, before anything is granted.
+func (d *desk) heedBrake(ctx context.Context) error {
+	known := d.brakes.known()
+	generation := max(known.Generation, d.table.Brake())
+	heeded := false
+	d.machine.view(func(s *ledger.State) { heeded = generation <= s.Brake.Set })
+	if heeded {
+		return nil
+	}
+	c := ledger.Command{Brake: &ledger.SetBrake{Generation: generation}}
+	if known.Generation == generation {
+		c.Actor, c.Reason = known.Actor, known.Reason
+	}
+	if _, err := d.propose(ctx, c); err != nil {
+		return fmt.Errorf("brake %d: %w", generation, err)
+	}
+	d.logger.Warn("the brake is set in the log", slog.Uint64("generation", generation), slog.String("reason", c.Reason))
+	return nil
+}
+
+// unheeded tells whether a brake is known that the log has not heard of: nobody is
+// granted anything then.
+func (d *desk) unheeded(s *ledger.State) bool { return d.brakes.known().Generation > s.Brake.Set }

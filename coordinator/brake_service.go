@@ -1,0 +1,152 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/ledger"
+)
+
+// brakeService sets the brake without a leader and lifts it with one.
+type brakeService struct{ *server }
+
+// SetBrake implements headroomv1connect.BrakeServiceHandler. What it does is done
+// whether or not the caller waits.
+func (b brakeService) SetBrake(ctx context.Context, r *connect.Request[headroomv1.SetBrakeRequest]) (*connect.Response[headroomv1.SetBrakeResponse], error) {
+	if !b.brakes.canSet() {
+		return nil, rpc.Refuse(connect.CodeFailedPrecondition, "no-brake-key", cli.ExitRefused, b.cfg.ID+": "+errNoBrakeKey.Error(),
+			"ask a server that has brake.private_key_file; with a leader, coordinator budget set 1W --force drives every node to its fail-safe cap too")
+	}
+	if b.voice == nil && b.leading.Load() == nil {
+		return nil, b.notLeader() // nobody would hear of it from here
+	}
+	out := &headroomv1.SetBrakeResponse{Server: b.cfg.ID}
+	if b.voice != nil {
+		out.Members = uint32(max(0, len(b.voice.Members())-1))
+	}
+	inLog := b.inLog()
+	if r.Msg.GetDryRun() {
+		out.Generation = b.brakes.next(inLog)
+		return connect.NewResponse(out), nil
+	}
+	c := command(ctx, r.Msg.GetChange(), "operator")
+	s, already, err := b.brakes.set(c.Actor, c.Reason, c.RequestID, inLog, time.Now())
+	if err != nil {
+		return nil, connect.NewError(connect.CodeInternal, err)
+	}
+	out.Generation, out.Already = s.Generation, already
+	out.NotStored = b.brakes.awaitStored(s.Generation)
+	if b.voice != nil {
+		b.voice.SetBrake(s)
+	}
+	b.wakeDesk(context.WithoutCancel(ctx))
+	return connect.NewResponse(out), nil
+}
+
+// inLog is the highest brake generation that this server's log knows.
+func (s *server) inLog() (generation uint64) {
+	s.machine.view(func(st *ledger.State) { generation = max(st.Brake.Set, st.Brake.Lifted) })
+	return generation
+}
+
+// brakeWaitMost bounds one AwaitBrake.
+const brakeWaitMost = 30 * time.Second
+
+// AwaitBrake implements headroomv1connect.BrakeServiceHandler.
+func (b brakeService) AwaitBrake(ctx context.Context, r *connect.Request[headroomv1.AwaitBrakeRequest]) (*connect.Response[headroomv1.AwaitBrakeResponse], error) {
+	until := time.Now().Add(min(time.Duration(r.Msg.GetWaitMs())*time.Millisecond, brakeWaitMost))
+	look := time.NewTicker(awaitPoll)
+	defer look.Stop()
+	for {
+		out := &headroomv1.AwaitBrakeResponse{Generation: r.Msg.GetGeneration()}
+		if b.voice != nil {
+			told := b.voice.Told()
+			out.Generation = max(out.Generation, told.Generation)
+			out.Heard = uint32(told.Heard)
+			for _, m := range told.Silent {
+				out.Silent = append(out.Silent, m.Name)
+			}
+		}
+		out.InLog = b.inLog() >= out.GetGeneration()
+		if out.GetInLog() && len(out.GetSilent()) == 0 || !time.Now().Before(until) {
+			return connect.NewResponse(out), nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, connect.NewError(connect.CodeDeadlineExceeded, ctx.Err())
+		case <-look.C:
+		}
+	}
+}
+
+// GetBrake implements headroomv1connect.BrakeServiceHandler.
+func (b brakeService) GetBrake(ctx context.Context, r *connect.Request[headroomv1.GetBrakeRequest]) (*connect.Response[headroomv1.GetBrakeResponse], error) {
+	known := b.brakes.known()
+	out := &headroomv1.GetBrakeResponse{CanSet: b.brakes.canSet(), Gossip: &headroomv1.BrakeRecord{
+		Generation: known.Generation, Actor: known.Actor, Reason: known.Reason,
+	}}
+	if known.Generation > 0 {
+		out.Gossip.AtUs = known.At.UnixMicro()
+	}
+	var err error
+	out.Meta, err = b.read(ctx, r.Msg.GetStale(), func(s *ledger.State, d *desk) {
+		out.Log = &headroomv1.BrakeRecord{Generation: s.Brake.Set, Actor: s.Brake.By, Reason: s.Brake.Reason, AtUs: s.Brake.At}
+		out.Lifted = s.Brake.Lifted
+		if d != nil {
+			out.Nodes, out.Behind = d.stored(s, max(s.Brake.Set, known.Generation))
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(out), nil
+}
+
+// stored counts the nodes that are heard, and names those of them that have not
+// stored the generation that is in force.
+func (d *desk) stored(s *ledger.State, generation uint64) (heard *uint32, behind []string) {
+	n := uint32(0)
+	for _, x := range s.NodesByName() {
+		v, ok := d.table.View(x.Name, d.now())
+		if !ok || v.Age > d.timing.Lost {
+			continue
+		}
+		n++
+		if generation > s.Brake.Lifted && v.Report.Brake < generation {
+			behind = append(behind, x.Name)
+		}
+	}
+	return &n, behind
+}
+
+// LiftBrake implements headroomv1connect.BrakeServiceHandler. A brake that was
+// heard and is not in the log yet is committed first, so that nobody lifts what
+// they have not seen.
+func (b brakeService) LiftBrake(ctx context.Context, r *connect.Request[headroomv1.LiftBrakeRequest]) (*connect.Response[headroomv1.ChangeResponse], error) {
+	out := &headroomv1.ChangeResponse{Meta: &headroomv1.Meta{Server: b.cfg.ID, Consistency: "linearizable"}}
+	var err error
+	asked := b.onDesk(ctx, func(d *desk) {
+		ctx := context.WithoutCancel(ctx)
+		if err = d.heedBrake(ctx); err == nil {
+			err = d.carryOut(ctx, r.Msg.GetChange(), r.Msg.GetDryRun(), out, func(_ *ledger.State, c *ledger.Command) error {
+				c.LiftBrake = &ledger.LiftBrake{Generation: r.Msg.GetGeneration()}
+				return nil
+			})
+		}
+	})
+	switch {
+	case asked != nil:
+		return nil, asked
+	case errors.Is(err, ledger.ErrConflict):
+		return nil, rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, plain(err), "coordinator brake show tells which is in force, who set it and why")
+	case err != nil:
+		return nil, b.refuse(err)
+	}
+	return connect.NewResponse(out), nil
+}
