@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -222,7 +221,7 @@ func TestBrakeWithAFullDisk(t *testing.T) {
 	}
 	d.set(MemoryFile, false)
 	waitFor(t, "it is stored", func() bool { return !hasItem(c.last(), "brake-not-stored") && l.status(t).GetBrake().GetStored() })
-	var r Remembered
+	var r remembered
 	data, err := os.ReadFile(l.state(MemoryFile))
 	if err == nil {
 		err = json.Unmarshal(data, &r)
@@ -250,24 +249,5 @@ func TestForgedBrake(t *testing.T) {
 	c.later(t)
 	if h := c.last(); h.GetBrakeGeneration() != 0 || !c.acknowledged() {
 		t.Errorf("a forgery was obeyed: %v", h)
-	}
-}
-
-func TestCheckTellsWhetherABrakeIsHeard(t *testing.T) {
-	t.Parallel()
-	l, s := newLab(t), newTalk(t)
-	cfg := l.config("127.0.0.1:1")
-	for name, c := range map[string]struct {
-		file, want string
-	}{
-		"no key":   {"", checkWarn},
-		"a key":    {s.public, checkOK},
-		"no file":  {filepath.Join(t.TempDir(), "none"), checkFail},
-		"not keys": {s.keyFile, checkFail},
-	} {
-		cfg.Brake.PublicKeyFile = c.file
-		if f := checkBrake(site{cfg: &cfg}); f.State != c.want || f.State != checkOK && f.Hint == "" {
-			t.Errorf("%s: %+v", name, f)
-		}
 	}
 }

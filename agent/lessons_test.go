@@ -485,7 +485,7 @@ func TestRememberedCapIsClamped(t *testing.T) {
 		{240 * units.Watt, 95 * units.Watt}, {90 * units.Watt, 90 * units.Watt}, {1 << 62, 95 * units.Watt}, {-units.Watt, 95 * units.Watt},
 	} {
 		b := newStand(t, "xeon-1s")
-		data, err := encodeMemory(lease.Memory{FailSafe: c.remembered})
+		data, err := encodeMemory(remembered{Memory: lease.Memory{FailSafe: c.remembered}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -44,12 +44,14 @@ func (l *lab) keep(w io.Writer) error {
   %s status --watch
   %s node list
   %s budget set %.0fW --reason "trying it"
+  %s brake set --reason "trying it"
+  %s brake lift
   %s submit --addr %s %s
   %s node exec n01 --dir %s -- sha256sum /dev/zero
 stop everything: %s
 `,
 		len(l.nodes), servers, addrs, filepath.Join(l.bin, "coordinator"), filepath.Join(l.bin, "coordinator"),
-		filepath.Join(l.bin, "coordinator"), l.cut().Watts(), filepath.Join(l.bin, "scheduler"), l.scheduler, l.path("jobs", "words-1.yaml"),
+		filepath.Join(l.bin, "coordinator"), l.cut().Watts(), filepath.Join(l.bin, "coordinator"), filepath.Join(l.bin, "coordinator"), filepath.Join(l.bin, "scheduler"), l.scheduler, l.path("jobs", "words-1.yaml"),
 		filepath.Join(l.bin, "powerlab"), l.path("nodes"), l.path(stopScript))
 	return err
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"headroom/emulator"
+	"headroom/gossip/brake"
 	"headroom/internal/cli"
 	"headroom/units"
 )
@@ -137,6 +138,7 @@ func (l *lab) configure() error {
 	_, _ = rand.Read(key[:])
 	errs := []error{
 		os.WriteFile(l.path("gossip.key"), []byte(base64.StdEncoding.EncodeToString(key[:])+"\n"), 0o600),
+		brake.WriteKey(l.path("brake.key"), l.path("brake.pub")),
 		os.WriteFile(l.path("scheduler.yaml"), []byte(l.schedulerConfig()), 0o644),
 	}
 	for i := range l.members {
@@ -160,6 +162,7 @@ func (l *lab) coordinatorConfig(m *member) string {
 		fmt.Fprintf(&b, "  - {id: %s, rpc: %q, raft: %q}\n", s.id, s.rpc, s.raft)
 	}
 	fmt.Fprintf(&b, "gossip:\n  bind: %q\n  join: [%q]\n  key_file: %s\n", m.gossip, l.members[0].gossip, strconv.Quote(l.path("gossip.key")))
+	fmt.Fprintf(&b, "brake:\n  public_key_file: %s\n  private_key_file: %s\n", strconv.Quote(l.path("brake.pub")), strconv.Quote(l.path("brake.key")))
 	fmt.Fprintf(&b, "site:\n  - {name: %s, budget: %gW, unmanaged: 0W}\n  - {name: %s, parent: %s, budget: %gW, unmanaged: 0W}\n",
 		site, l.full().Watts(), rack, site, l.full().Watts())
 	b.WriteString("lease: 10s\nlog_level: info\n")
@@ -184,7 +187,7 @@ func (l *lab) start() error {
 	for _, name := range l.nodes {
 		if _, err := l.fleet.start(name, filepath.Join(l.bin, "powerlab"), "node", name, "--dir", l.path("nodes"),
 			"--nodes", strconv.Itoa(l.opts.nodes), "--join", l.members[0].gossip, "--join", l.members[1].gossip,
-			"--key-file", l.path("gossip.key"), "--scheduler", l.scheduler, "--slots", strconv.Itoa(l.slots),
+			"--key-file", l.path("gossip.key"), "--brake-key-file", l.path("brake.pub"), "--scheduler", l.scheduler, "--slots", strconv.Itoa(l.slots),
 			"--domain", rack, "--bin", l.bin, "--throttle", l.opts.throttle, "--restart-delay", restartDelay.String()); err != nil {
 			return err
 		}

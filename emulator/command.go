@@ -42,6 +42,7 @@ func NewNodeCommand() *cobra.Command {
 	flags.IntVar(&opts.Nodes, "nodes", 1, "nodes that share this host; each owns 0.75 x its CPUs / this many")
 	flags.StringSliceVar(&opts.Join, "join", nil, "gossip address of any member (repeatable)")
 	flags.StringVar(&opts.KeyFile, "key-file", "", "gossip key file; without it the node stands alone at its fail-safe cap")
+	flags.StringVar(&opts.BrakeKeyFile, "brake-key-file", "", "public keys that a brake is believed by; without them it comes through a leader only")
 	flags.StringVar(&opts.Scheduler, "scheduler", "", "scheduler address for the worker; without it no worker runs")
 	flags.IntVar(&opts.Slots, "slots", 4, "tasks that the worker runs at once")
 	flags.StringVar(&opts.Domain, "domain", "rack/r1", "power domain of the node")
@@ -124,12 +125,15 @@ func complete(opts *Options) error {
 	if len(opts.Join) > 0 && opts.KeyFile == "" {
 		return cli.Usage("--join needs --key-file: members of a gossip share a key")
 	}
-	if opts.KeyFile != "" {
-		path, err := filepath.Abs(opts.KeyFile)
+	for _, file := range []*string{&opts.KeyFile, &opts.BrakeKeyFile} {
+		if *file == "" {
+			continue
+		}
+		path, err := filepath.Abs(*file)
 		if err != nil {
 			return err
 		}
-		opts.KeyFile = path
+		*file = path
 	}
 	if opts.Bin == "" {
 		self, err := os.Executable()

@@ -44,6 +44,9 @@ func (m *machine) config() string {
 	if m.opts.KeyFile != "" { // gossip needs one; a node without stands alone
 		fmt.Fprintf(&b, "gossip:\n  bind: 127.0.0.1:0\n  join: [%s]\n  key_file: %s\n", quoteAll(m.opts.Join), quote(m.opts.KeyFile))
 	}
+	if m.opts.BrakeKeyFile != "" {
+		fmt.Fprintf(&b, "brake:\n  public_key_file: %s\n", quote(m.opts.BrakeKeyFile))
+	}
 	if m.bmc != nil {
 		fmt.Fprintf(&b, "ipmi:\n  mode: lan\n  address: %s\n  user: %s\n  password_file: %s\n",
 			quote(m.bmc.Addr()), quote(boardUser), quote(m.bmc.passwordFile))

@@ -57,6 +57,8 @@ type Options struct {
 	// Join are gossip addresses of any members; KeyFile is the gossip key.
 	Join    []string
 	KeyFile string
+	// BrakeKeyFile holds the public keys that powerd believes a brake by; empty for none.
+	BrakeKeyFile string
 	// Scheduler is where the worker pulls its tasks; without it no worker runs.
 	Scheduler string
 	// Slots is how many tasks the worker runs at once.

@@ -403,7 +403,7 @@ func TestPowerdConfig(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	m := start(t, dir, "n01", "--no-powerd", "--no-worker", "--join", "127.0.0.1:7402", "--join", "127.0.0.1:7403",
-		"--key-file", filepath.Join(dir, "gossip key"), "--domain", "rack/r2")
+		"--key-file", filepath.Join(dir, "gossip key"), "--brake-key-file", filepath.Join(dir, "brake pub"), "--domain", "rack/r2")
 	var got struct {
 		Node, Domain, Root string
 		StateDir           string `yaml:"state_dir"`
@@ -416,6 +416,9 @@ func TestPowerdConfig(t *testing.T) {
 			Join    []string
 			KeyFile string `yaml:"key_file"`
 		}
+		Brake struct {
+			PublicKeyFile string `yaml:"public_key_file"`
+		}
 		LogLevel string `yaml:"log_level"`
 	}
 	if err := config.Load(m.path("powerd.yaml"), &got); err != nil {
@@ -426,6 +429,9 @@ func TestPowerdConfig(t *testing.T) {
 	}
 	if !slices.Equal(got.Gossip.Join, []string{"127.0.0.1:7402", "127.0.0.1:7403"}) || got.Gossip.KeyFile != filepath.Join(dir, "gossip key") {
 		t.Errorf("gossip %+v", got.Gossip)
+	}
+	if got.Brake.PublicKeyFile != filepath.Join(dir, "brake pub") {
+		t.Errorf("brake %+v", got.Brake)
 	}
 	if fmt.Sprint(got.Power) != "map[fail_safe:95W floor:70W max:241W other:22W rated:241W supply_efficiency:0.914]" {
 		t.Errorf("power %v", got.Power)

@@ -117,12 +117,21 @@ func callOn[Client, Req, Res any](
 	client func(connect.HTTPClient, string, ...connect.ClientOption) Client,
 	method func(Client, context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
 ) (*Res, error) {
+	return callWithin(ctx, o, doing, o.patience, req, client, method)
+}
+
+// callWithin is callOn with another patience for a leader.
+func callWithin[Client, Req, Res any](
+	ctx context.Context, o *operator, doing string, patience time.Duration, req *Req,
+	client func(connect.HTTPClient, string, ...connect.ClientOption) Client,
+	method func(Client, context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
+) (*Res, error) {
 	peers, addrs, err := o.reach()
 	if err != nil {
 		return nil, err
 	}
 	var res *connect.Response[Res]
-	addr, err := rpc.ToLeader(ctx, addrs, o.patience, func(addr string) error {
+	addr, err := rpc.ToLeader(ctx, addrs, patience, func(addr string) error {
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)
 		defer cancel()
 		var err error

@@ -18,6 +18,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"headroom/gossip"
+	"headroom/gossip/brake"
 )
 
 // patience bounds every wait of a script; what is waited for comes within a few seconds.
@@ -126,6 +127,9 @@ servers:
   bind: %s
   join: [%s]
   key_file: %s
+brake:
+  public_key_file: %s
+  private_key_file: %s
 site:
   - {name: site/lab, budget: 1000W, unmanaged: 100W}
   - {name: rack/r1, parent: site/lab, budget: 800W}
@@ -140,6 +144,9 @@ func cluster(ts *testscript.TestScript, _ bool, args []string) {
 	keyFile := filepath.Join(work, "gossip.key")
 	ts.Check(os.WriteFile(keyFile, []byte(key+"\n"), 0o600))
 	ts.Setenv("KEY", keyFile)
+	private, public := filepath.Join(work, "brake.key"), filepath.Join(work, "brake.pub")
+	ts.Check(brake.WriteKey(private, public))
+	ts.Setenv("BRAKE", public)
 	var rpcs []string
 	servers := ""
 	for i := range n {
@@ -154,7 +161,7 @@ func cluster(ts *testscript.TestScript, _ bool, args []string) {
 		if i > 0 {
 			bind, others = freePort(ts), strconv.Quote(join)
 		}
-		yaml := fmt.Sprintf(coordinatorYAML, id, filepath.Join(work, id), servers, bind, others, keyFile)
+		yaml := fmt.Sprintf(coordinatorYAML, id, filepath.Join(work, id), servers, bind, others, keyFile, public, private)
 		path := filepath.Join(work, id+".yaml")
 		ts.Check(os.WriteFile(path, []byte(yaml), 0o600))
 		l.start(ts, id, "coordinator", "run", "--config", path)
@@ -168,7 +175,7 @@ func cluster(ts *testscript.TestScript, _ bool, args []string) {
 
 func node(ts *testscript.TestScript, _ bool, args []string) {
 	args = append([]string{
-		"node", args[0], "--dir", ts.MkAbs("lab"), "--join", ts.Getenv("JOIN"), "--key-file", ts.Getenv("KEY"), "--throttle", "signals", "--no-worker",
+		"node", args[0], "--dir", ts.MkAbs("lab"), "--join", ts.Getenv("JOIN"), "--key-file", ts.Getenv("KEY"), "--brake-key-file", ts.Getenv("BRAKE"), "--throttle", "signals", "--no-worker",
 	}, args[1:]...)
 	name := args[1]
 	if labOf(ts).running[name] != nil {

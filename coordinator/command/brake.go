@@ -1,0 +1,386 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/spf13/cobra"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/gossip/brake"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+)
+
+const (
+	// brakePatience is how long one server may take to set the brake before the next
+	// one is asked: it answers within a quarter of a second unless it hangs. Two that
+	// both set it do no harm.
+	brakePatience = 700 * time.Millisecond
+	// brakeLonger is the same when every server was asked once.
+	brakeLonger = 3 * time.Second
+	// showPatience is how long a leader is looked for before brake show tells what
+	// one server knows.
+	showPatience = time.Second
+)
+
+func brakeCommand(o *operator) *cobra.Command {
+	group := &cobra.Command{
+		Use: "brake", Short: "Drive every node to its fail-safe cap now, with a leader or without",
+		Example: "  coordinator brake set --reason \"smoke in row 3\"\n  coordinator brake lift",
+	}
+	group.AddCommand(brakeSet(o), brakeLift(o), brakeShow(o), brakeKey(o))
+	return group
+}
+
+func brakeClient(peers rpc.Peers, addr string) headroomv1connect.BrakeServiceClient {
+	return headroomv1connect.NewBrakeServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...)
+}
+
+// brakeCall sends one request to the server that leads.
+func brakeCall[Req, Res any](
+	ctx context.Context, o *operator, doing string, patience time.Duration, req *Req,
+	method func(headroomv1connect.BrakeServiceClient, context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
+) (*Res, error) {
+	return callWithin(ctx, o, doing, patience, req, headroomv1connect.NewBrakeServiceClient, method)
+}
+
+// anyServer asks one server after the other until one answers, whoever leads. A
+// hint of who leads is followed as well.
+func anyServer[Req, Res any](
+	ctx context.Context, o *operator, cmd *cobra.Command, doing string, req *Req,
+	method func(headroomv1connect.BrakeServiceClient, context.Context, *connect.Request[Req]) (*connect.Response[Res], error),
+) (*Res, string, error) {
+	peers, addrs, err := o.reach()
+	if err != nil {
+		return nil, "", err
+	}
+	var at string
+	hangs := true
+	for _, patience := range []time.Duration{brakePatience, brakeLonger} {
+		if !hangs {
+			break // each has said no: asking again changes nothing
+		}
+		hangs = false
+		for i := 0; i < len(addrs) && ctx.Err() == nil; i++ {
+			at = addrs[i]
+			var res *connect.Response[Res]
+			short, cancel := context.WithTimeout(ctx, patience)
+			res, err = method(brakeClient(peers, at), short, connect.NewRequest(req))
+			cancel()
+			if err == nil {
+				return res.Msg, at, nil
+			}
+			hangs = hangs || errors.Is(err, context.DeadlineExceeded) || connect.CodeOf(err) == connect.CodeDeadlineExceeded
+			if hint, ok := rpc.LeaderOf(err); ok && hint != "" && !slices.Contains(addrs, hint) {
+				addrs = append(addrs, hint)
+			}
+			if i+1 < len(addrs) {
+				cli.Notef(cmd.ErrOrStderr(), "note: %s: %s; asking the next server", at, rpc.AsCLI(err, doing, at).Message)
+			}
+		}
+	}
+	return nil, at, o.explain(rpc.AsCLI(err, doing, at))
+}
+
+// brakeSetItem is `coordinator brake set`; what was not awaited is null.
+type brakeSetItem struct {
+	Generation uint64   `json:"generation"`
+	Members    uint32   `json:"members"`
+	Heard      *uint32  `json:"heard"`
+	Silent     []string `json:"silent"`
+	InLog      *bool    `json:"in_log"`
+	NotStored  *string  `json:"not_stored"`
+	Already    bool     `json:"already"`
+	DryRun     bool     `json:"dry_run"`
+	RequestID  string   `json:"request_id"`
+}
+
+func brakeSet(o *operator) *cobra.Command {
+	req := &headroomv1.SetBrakeRequest{Change: &headroomv1.Change{}}
+	wait := 2 * time.Second
+	cmd := &cobra.Command{
+		Use: "set", Short: "Drive every node that can be reached to its fail-safe cap, now", Args: cobra.NoArgs,
+		Long: "set asks the servers of --addr one after the other; the first that answers signs a brake of a new generation and tells\n" +
+			"every member of the gossip at once. It needs neither a leader nor a quorum, and it never asks.\n" +
+			"Nodes that have heard it take no lease until the log has lifted it. Exit code 8: set, but not everybody has answered.",
+		Example: "  coordinator brake set --reason \"smoke in row 3\"\n  coordinator brake set --addr 10.0.0.12:7400 --wait 0s",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			req.Change.Actor = actor()
+			if req.GetChange().GetRequestId() == "" {
+				req.Change.RequestId = cli.RequestID()
+			}
+			res, at, err := anyServer(cmd.Context(), o, cmd, "brake set", req, headroomv1connect.BrakeServiceClient.SetBrake)
+			if err != nil {
+				return (&changing{request: req.GetChange().GetRequestId()}).named(err)
+			}
+			item := brakeSetItem{
+				Generation: res.GetGeneration(), Members: res.GetMembers(), Silent: []string{}, NotStored: cli.Known(res.GetNotStored(), res.GetNotStored() != ""),
+				Already: res.GetAlready(), DryRun: req.GetDryRun(), RequestID: req.GetChange().GetRequestId(),
+			}
+			if wait > 0 && !req.GetDryRun() {
+				o.awaitBrake(cmd, at, wait, &item)
+			}
+			return o.printBrakeSet(cmd, res.GetServer(), item)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&req.Change.Reason, "reason", "", "why, for whoever meets it and for the audit log")
+	f.StringVar(&req.Change.RequestId, "request-id", "", "idempotency key; a server carries the same key out once")
+	f.BoolVar(&req.DryRun, "dry-run", false, "tell what would be set, set nothing")
+	f.DurationVar(&wait, "wait", wait, "how long to wait for the members to answer and for the log; 0s does not wait")
+	return cmd
+}
+
+// awaitBrake adds who has heard a brake. That the question fails says nothing about the brake.
+func (o *operator) awaitBrake(cmd *cobra.Command, at string, wait time.Duration, item *brakeSetItem) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), wait+brakeLonger)
+	defer cancel()
+	peers, _, err := o.reach()
+	if err != nil {
+		return
+	}
+	r, err := brakeClient(peers, at).AwaitBrake(ctx, connect.NewRequest(&headroomv1.AwaitBrakeRequest{Generation: item.Generation, WaitMs: wait.Milliseconds()}))
+	if err != nil {
+		cli.Notef(cmd.ErrOrStderr(), "note: %s does not tell who has heard it: %v", at, err)
+		return
+	}
+	item.Generation, item.Silent = r.Msg.GetGeneration(), append(item.Silent, r.Msg.GetSilent()...)
+	heard, inLog := r.Msg.GetHeard(), r.Msg.GetInLog()
+	item.Heard, item.InLog = &heard, &inLog
+}
+
+func (o *operator) printBrakeSet(cmd *cobra.Command, server string, i brakeSetItem) error {
+	var err error
+	if o.out.IsJSON() {
+		meta := &headroomv1.Meta{Server: server, AsOfUs: time.Now().UnixMicro(), Consistency: "stale"}
+		err = o.out.JSON(cmd.OutOrStdout(), wrap("BrakeSet", meta, []brakeSetItem{i}))
+	} else {
+		_, err = io.WriteString(cmd.OutOrStdout(), brakeSetText(server, i))
+	}
+	silent := len(i.Silent)
+	switch {
+	case err != nil:
+		return err
+	case silent > 0:
+		return &cli.Error{
+			Code: "not-confirmed", Exit: cli.ExitDegraded, RequestID: i.RequestID,
+			Message: fmt.Sprintf("brake %d is set, and %d members have not answered: %s", i.Generation, silent, cli.NodeSet(i.Silent)),
+			Hint:    "who is cut off falls to its fail-safe cap when its lease ends; coordinator brake show tells who has stored it",
+		}
+	case i.NotStored != nil:
+		return &cli.Error{
+			Code: "not-stored", Exit: cli.ExitDegraded, RequestID: i.RequestID,
+			Message: fmt.Sprintf("brake %d is set, but %s could not store it: %s", i.Generation, server, *i.NotStored),
+			Hint:    "make room in its state_dir; the other members have it",
+		}
+	}
+	return nil
+}
+
+func brakeSetText(server string, i brakeSetItem) string {
+	if i.DryRun {
+		return fmt.Sprintf("would be: brake %d set by %s, told to %d members\nnothing changed\n", i.Generation, server, i.Members)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "brake %d set by %s: every node that hears it goes to its fail-safe cap\n", i.Generation, server)
+	if i.Heard != nil {
+		fmt.Fprintf(&b, "heard      by %d of %d members\n", *i.Heard, int(*i.Heard)+len(i.Silent))
+	} else {
+		fmt.Fprintf(&b, "told       %d members\n", i.Members)
+	}
+	switch {
+	case i.InLog != nil && *i.InLog:
+		b.WriteString("log        has it: nodes without gossip follow with their leases\n")
+	case i.InLog != nil:
+		b.WriteString("log        does not have it yet: the next leader commits it before it grants anything\n")
+	}
+	fmt.Fprintf(&b, "lift with  coordinator brake lift --generation %d\n", i.Generation)
+	return b.String()
+}
+
+func brakeLift(o *operator) *cobra.Command {
+	c := &changing{o: o}
+	req := &headroomv1.LiftBrakeRequest{}
+	cmd := &cobra.Command{
+		Use: "lift", Short: "Lift the brake, through the log", Args: cobra.NoArgs,
+		Long: "lift needs a leader: the nodes believe only what the log has lifted. Without --generation it shows the brake in force\n" +
+			"and asks; with it, another generation in force is a conflict (exit code 5).",
+		Example: "  coordinator brake lift\n  coordinator brake lift --generation 5 --yes --reason \"the fire is out\"",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			what := fmt.Sprintf("brake %d", req.GetGeneration())
+			if !cmd.Flags().Changed("generation") {
+				r, err := brakeCall(cmd.Context(), o, "brake lift", o.patience, &headroomv1.GetBrakeRequest{}, headroomv1connect.BrakeServiceClient.GetBrake)
+				if err != nil {
+					return err
+				}
+				req.Generation = r.GetLog().GetGeneration()
+				what = recordWords(r.GetLog())
+			}
+			if err := c.confirm(cmd, "lift "+what+", so that nodes are raised again"); err != nil {
+				return err
+			}
+			req.Change, req.DryRun = c.message(cmd), c.dryRun
+			out, err := brakeCall(cmd.Context(), o, "brake lift", o.patience, req, headroomv1connect.BrakeServiceClient.LiftBrake)
+			if err != nil {
+				return c.named(err)
+			}
+			return c.print(cmd, out)
+		},
+	}
+	c.flags(cmd)
+	c.asksFlag(cmd)
+	cmd.Flags().Uint64Var(&req.Generation, "generation", 0, "the generation that you have seen in force; the present one when it is left out")
+	return cmd
+}
+
+// recordWords is a brake in a sentence.
+func recordWords(r *headroomv1.BrakeRecord) string {
+	if r.GetGeneration() == 0 {
+		return "no brake"
+	}
+	out := fmt.Sprintf("brake %d", r.GetGeneration())
+	if r.GetActor() != "" {
+		out += " set by " + r.GetActor()
+	}
+	if r.GetAtUs() != 0 {
+		out += " at " + cli.Clock(time.UnixMicro(r.GetAtUs()))
+	}
+	if r.GetReason() != "" {
+		out += " (" + r.GetReason() + ")"
+	}
+	return out
+}
+
+// brakeItem is `coordinator brake show`.
+type brakeItem struct {
+	Set    bool         `json:"set"`
+	Log    *brakeRecord `json:"log"`
+	Lifted uint64       `json:"lifted"`
+	Gossip *brakeRecord `json:"gossip"`
+	CanSet bool         `json:"can_set"`
+	Nodes  *uint32      `json:"nodes"`
+	Behind []string     `json:"behind"`
+}
+
+type brakeRecord struct {
+	Generation uint64  `json:"generation"`
+	Actor      *string `json:"actor"`
+	Reason     *string `json:"reason"`
+	At         *string `json:"at"`
+}
+
+func newBrakeRecord(r *headroomv1.BrakeRecord) *brakeRecord {
+	if r.GetGeneration() == 0 {
+		return nil
+	}
+	return &brakeRecord{
+		r.GetGeneration(), cli.Known(r.GetActor(), r.GetActor() != ""), cli.Known(r.GetReason(), r.GetReason() != ""),
+		cli.Known(stamped(r.GetAtUs()), r.GetAtUs() != 0),
+	}
+}
+
+func brakeShow(o *operator) *cobra.Command {
+	var w watching
+	stale := false
+	cmd := &cobra.Command{
+		Use: "show", Short: "Show what the log and the gossip know of the brake", Args: cobra.NoArgs,
+		Long: "show asks the leader; where none answers within a second it tells what one server knows, which may be behind.\n" +
+			"Gossip may know a brake that the log has not heard of: then no leader grants anything before it has.",
+		Example: "  coordinator brake show\n  coordinator brake show --stale --addr 10.0.0.12:7400 -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return w.run(cmd, func() error {
+				r, err := o.getBrake(cmd, stale)
+				if err != nil {
+					return err
+				}
+				staleNote(cmd, r.GetMeta())
+				item := brakeItem{
+					Set: max(r.GetLog().GetGeneration(), r.GetGossip().GetGeneration()) > r.GetLifted(), Log: newBrakeRecord(r.GetLog()), Lifted: r.GetLifted(),
+					Gossip: newBrakeRecord(r.GetGossip()), CanSet: r.GetCanSet(), Nodes: r.Nodes, Behind: append([]string{}, r.GetBehind()...),
+				}
+				return o.print(cmd, &w, wrap("Brake", r.GetMeta(), []brakeItem{item}), func(out io.Writer) error {
+					_, err := io.WriteString(out, brakeText(r, item))
+					return err
+				})
+			})
+		},
+	}
+	w.flags(cmd)
+	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	return cmd
+}
+
+// getBrake asks the leader, and where there is none any server.
+func (o *operator) getBrake(cmd *cobra.Command, stale bool) (*headroomv1.GetBrakeResponse, error) {
+	if !stale {
+		r, err := brakeCall(cmd.Context(), o, "brake show", min(o.patience, showPatience), &headroomv1.GetBrakeRequest{}, headroomv1connect.BrakeServiceClient.GetBrake)
+		if err == nil || cmd.Context().Err() != nil {
+			return r, err
+		}
+	}
+	r, _, err := anyServer(cmd.Context(), o, cmd, "brake show", &headroomv1.GetBrakeRequest{Stale: true}, headroomv1connect.BrakeServiceClient.GetBrake)
+	return r, err
+}
+
+func brakeText(r *headroomv1.GetBrakeResponse, i brakeItem) string {
+	var b strings.Builder
+	state := "not set"
+	if i.Set {
+		state = "SET: every node to its fail-safe cap"
+	}
+	fmt.Fprintf(&b, "brake    %s\nlog      %s", state, recordWords(r.GetLog()))
+	if i.Lifted > 0 {
+		fmt.Fprintf(&b, ", lifted up to %d", i.Lifted)
+	}
+	fmt.Fprintf(&b, "\ngossip   %s, as %s has heard", recordWords(r.GetGossip()), r.GetMeta().GetServer())
+	if !i.CanSet {
+		fmt.Fprintf(&b, "; %s has no key to set one", r.GetMeta().GetServer())
+	}
+	b.WriteByte('\n')
+	if i.Nodes != nil && i.Set {
+		fmt.Fprintf(&b, "nodes    %d of %d that are heard have it", int(*i.Nodes)-len(i.Behind), *i.Nodes)
+		if len(i.Behind) > 0 {
+			fmt.Fprintf(&b, "; held by their leases: %s", cli.NodeSet(i.Behind))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// brakeKeyItem is `coordinator brake key`.
+type brakeKeyItem struct {
+	Private string `json:"private"`
+	Public  string `json:"public"`
+}
+
+func brakeKey(o *operator) *cobra.Command {
+	private, public := "brake.key", "brake.pub"
+	cmd := &cobra.Command{
+		Use: "key", Short: "Make the pair of keys that the brake is signed and believed with", Args: cobra.NoArgs,
+		Long: "key makes a pair on this machine and asks nobody. It writes over no file. To change keys, add the new public key to every\n" +
+			"member's file and restart them, then change the servers' private key, then take the old public key away.",
+		Example: "  coordinator brake key\n  coordinator brake key --private /etc/headroom/brake.key --public /etc/headroom/brake.pub",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := brake.WriteKey(private, public); err != nil {
+				return err
+			}
+			if o.out.IsJSON() {
+				return o.out.JSON(cmd.OutOrStdout(), map[string]any{"kind": "BrakeKey", "api": "v1", "items": []brakeKeyItem{{private, public}}})
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s  for the servers alone: brake.private_key_file; whoever has it can stop the whole cluster\n"+
+				"%s  for every server and node: brake.public_key_file\n", private, public)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&private, "private", private, "file for the private key, for its owner alone")
+	cmd.Flags().StringVar(&public, "public", public, "file for the public key")
+	return cmd
+}
