@@ -270,7 +270,7 @@ func sprintGrant(s *ledger.State, x *headroomv1.GrantSprint) *ledger.GrantSprint
 	for _, name := range slices.Compact(names) {
 		to := units.Power(x.GetCapUw())
 		if to == 0 {
-			to = s.Nodes[name].Most()
+			to = s.Nodes[name].Rated
 		}
 		out.Caps = append(out.Caps, ledger.Target{Node: name, Cap: to})
 	}

@@ -59,7 +59,7 @@ func TestEveryAlarmIsAMetric(t *testing.T) {
 	// "code", alarmFail and add(..., "code" in alarms.go; "member-..." and Code: "..." in member_health.go.
 	forms := regexp.MustCompile(`"([a-z-]+)", alarm(?:Fail|Warn)|"(member-[a-z-]+)"|Code: "([a-z-]+)", Severity: "warn"`)
 	found := map[string]bool{}
-	for _, file := range []string{"alarms.go", "member_health.go"} {
+	for _, file := range []string{"alarms.go", "brake.go", "member_health.go"} {
 		src, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

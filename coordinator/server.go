@@ -102,14 +102,14 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 		return &cli.Error{Code: "state-dir", Exit: cli.ExitFailed, Message: fmt.Sprintf("state_dir: %v", err), Hint: "make the folder, or name another in state_dir"}
 	}
 	s := newServer(cfg, logger)
+	if err := s.brakes.open(cfg); err != nil {
+		return err
+	}
 	err := s.identify()
 	if err != nil {
 		return err
 	}
 	if s.witness, err = newWitness(cfg.BMC); err != nil {
-		return err
-	}
-	if err := s.brakes.open(cfg); err != nil {
 		return err
 	}
 	listener, err := rpc.Listen(self.RPC)

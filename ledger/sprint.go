@@ -366,8 +366,8 @@ func (t *tx) maySprintOn(x *GrantSprint, g Target) (Node, error) {
 		return n, fmt.Errorf("sprint %q: node %q is in sprint %s: %w", x.ID, g.Node, n.Owes, ErrSprint)
 	case !slices.Contains(t.above(n.Domain), x.Domain):
 		return n, fmt.Errorf("sprint %q: node %q is not in %s: %w", x.ID, g.Node, x.Domain, ErrSprint)
-	case g.Cap <= n.Target || g.Cap > n.Most():
-		return n, fmt.Errorf("sprint %q: node %q: %v must be above its cap %v and at most its max %v: %w", x.ID, g.Node, g.Cap, n.Target, n.Most(), ErrTarget)
+	case g.Cap <= n.Target || g.Cap > n.Rated: // the max of a node bounds its plans: a sprint is what may go beyond
+		return n, fmt.Errorf("sprint %q: node %q: %v must be above its cap %v and at most what it is rated, %v: %w", x.ID, g.Node, g.Cap, n.Target, n.Rated, ErrTarget)
 	}
 	return n, nil
 }

@@ -64,7 +64,7 @@ func TestSprintRefuses(t *testing.T) {
 		"less time than a wire says":   {with(func(x *ledger.GrantSprint) { x.Duration = time.Microsecond }), ledger.ErrSprint},
 		"time without end":             {with(func(x *ledger.GrantSprint) { x.Duration = math.MaxInt64 }), ledger.ErrSprint},
 		"a cap that is no sprint":      {with(func(x *ledger.GrantSprint) { x.Caps[0].Cap = 90 * watt }), ledger.ErrTarget},
-		"a cap above the node's max":   {with(func(x *ledger.GrantSprint) { x.Caps[0].Cap = 221 * watt }), ledger.ErrTarget},
+		"a cap above what it is rated": {with(func(x *ledger.GrantSprint) { x.Caps[0].Cap = 251 * watt }), ledger.ErrTarget},
 		"a cap without end":            {with(func(x *ledger.GrantSprint) { x.Caps[0].Cap = math.MaxInt64 }), ledger.ErrTarget},
 		"no energy at all":             {with(func(x *ledger.GrantSprint) { x.Caps[0].Cap, x.Duration = 90*watt+1, time.Millisecond }), ledger.ErrTarget},
 		"a class that has no share":    {with(func(x *ledger.GrantSprint) { x.Class = "gold" }), nil},
@@ -105,12 +105,17 @@ func TestSprintRefuses(t *testing.T) {
 	says(t, err, "6.60 kJ", "6.00 kJ", "site/lab")
 }
 
-// An operator's max of a node bounds its sprints as well.
-func TestSprintStaysBelowMax(t *testing.T) {
+// An operator's max bounds what plans give a node; a sprint goes beyond it, up to
+// what the node is rated: without that, a node that has its max could never sprint.
+func TestSprintGoesBeyondMax(t *testing.T) {
 	t.Parallel()
 	s := full(t)
 	do(t, s, setNode("n01", func(x *ledger.Settings) { x.Max = new(150 * watt) }))
-	says(t, refusal(t, s, sprint("s1", "n01"), ledger.ErrTarget), "150.0 W")
+	above := sprint("s1", "n01")
+	above.Sprint.Caps[0].Cap = 251 * watt
+	says(t, refusal(t, s, above, ledger.ErrTarget), "250.0 W")
+	above.Sprint.Caps[0].Cap = 160 * watt
+	do(t, s, above)
 }
 
 // Numbers of many nodes that are each allowed do not sum to an escrow of nothing.
