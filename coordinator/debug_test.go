@@ -5,10 +5,13 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime/trace"
 	"strings"
 	"testing"
 	"time"
@@ -111,5 +114,28 @@ func TestLogLinesAreBounded(t *testing.T) {
 	}
 	if len(lines[0]) > logLine+1 || !strings.Contains(out.String(), "line-0.") || strings.Contains(r.text(), "below the level") {
 		t.Errorf("a line of %d bytes", len(lines[0]))
+	}
+}
+
+// A recording on demand is one that go tool trace reads, beside a flight recorder;
+// one at a time, and never longer than asked for. (It is the process's own: not
+// beside other tests.)
+func TestRecordingOnDemand(t *testing.T) { //nolint:paralleltest // a process has one recording at a time
+	data, err := recordTrace(t.Context(), 20*time.Millisecond)
+	if err != nil || !strings.HasPrefix(string(data), "go 1.") {
+		t.Fatalf("%.20q, %v", data, err)
+	}
+	if err := trace.Start(io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	_, err = recordTrace(t.Context(), time.Millisecond)
+	trace.Stop()
+	if err == nil {
+		t.Error("two recordings at once")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := recordTrace(ctx, time.Minute); !errors.Is(err, context.Canceled) {
+		t.Errorf("nobody waits any more: %v", err)
 	}
 }

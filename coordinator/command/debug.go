@@ -26,22 +26,58 @@ func debugCommand(o *operator) *cobra.Command {
 		Use: "debug", Short: "Collect what a bug report needs; no promise of compatibility",
 		Example: "  coordinator debug bundle c1.tar.gz",
 	}
-	group.AddCommand(&cobra.Command{
+	group.AddCommand(debugBundle(o), debugTrace(o), debugRaftLog(o))
+	return group
+}
+
+func debugBundle(o *operator) *cobra.Command {
+	return &cobra.Command{
 		Use: "bundle FILE", Short: "Write state, log, metrics and stacks of one server into one file", Args: cobra.ExactArgs(1),
 		Long: "Write what a bug report needs into one gzipped tar file: build, configuration, the newest log lines, metrics,\n" +
 			"status, nodes, alarms, events, health of the servers, what every goroutine does, and the last recording of a\n" +
 			"missed tick. It asks the first server of --addr, whether that leads or not. It holds no key, no token and no\n" +
 			"password: the configuration only names the files that do.",
 		Example: "  coordinator debug bundle c1.tar.gz\n  coordinator debug bundle c2.tar.gz --addr 10.0.0.12:7400",
-		RunE:    func(cmd *cobra.Command, args []string) error { return writeBundle(cmd, o, args[0]) },
-	})
-	return group
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return intoFile(cmd, o, args[0], "collect a bundle", bundleDeadline, packBundle)
+		},
+	}
 }
 
-// bundleDeadline bounds collecting a bundle.
-const bundleDeadline = 2 * time.Minute
+func debugTrace(o *operator) *cobra.Command {
+	d := 5 * time.Second
+	cmd := &cobra.Command{
+		Use: "trace FILE", Short: "Record what the threads and goroutines of one server do", Args: cobra.ExactArgs(1),
+		Long: "Record the first server of --addr for a while, into a file that go tool trace shows: where it waits, for whom,\n" +
+			"and how long. It costs the server a few percent while it runs. What held up a missed tick is in the bundle,\n" +
+			"where debug.flight_recorder is on.",
+		Example: "  coordinator debug trace c1.trace --for 10s --addr 10.0.0.11:7400",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if d < time.Millisecond || d > traceMost {
+				return cli.Usage("--for %v: a recording runs 1ms at least and %v at most", d, traceMost)
+			}
+			return intoFile(cmd, o, args[0], "record", d+bundleDeadline, func(ctx context.Context, client headroomv1connect.DebugServiceClient, w io.Writer) error {
+				return copyTrace(ctx, client, d, w)
+			})
+		},
+	}
+	cmd.Flags().DurationVar(&d, "for", d, "how long to record, at most 30s")
+	return cmd
+}
 
-func writeBundle(cmd *cobra.Command, o *operator, file string) (err error) {
+const (
+	// bundleDeadline bounds collecting a bundle.
+	bundleDeadline = 2 * time.Minute
+	// traceMost bounds a recording.
+	traceMost = 30 * time.Second
+)
+
+// intoFile writes what one server sends into a new file, for its owner only:
+// whole, or not at all.
+func intoFile(
+	cmd *cobra.Command, o *operator, file, doing string, deadline time.Duration,
+	fetch func(context.Context, headroomv1connect.DebugServiceClient, io.Writer) error,
+) (err error) {
 	peers, addrs, err := o.reach()
 	if err != nil {
 		return err
@@ -52,15 +88,34 @@ func writeBundle(cmd *cobra.Command, o *operator, file string) (err error) {
 	} else if err != nil {
 		return &cli.Error{Code: "write", Exit: cli.ExitFailed, Err: err, Message: err.Error(), Hint: "name a file in a folder that you may write"}
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), bundleDeadline)
+	ctx, cancel := context.WithTimeout(cmd.Context(), deadline)
 	defer cancel()
 	client := headroomv1connect.NewDebugServiceClient(peers.HTTP(), peers.URL(addrs[0]), peers.Options()...)
-	err = packBundle(ctx, client, f)
+	err = fetch(ctx, client, f)
 	if err = errors.Join(err, f.Close()); err != nil {
-		return o.explain(rpc.AsCLI(errors.Join(err, os.Remove(file)), "collect a bundle", addrs[0]))
+		return o.explain(rpc.AsCLI(errors.Join(err, os.Remove(file)), doing, addrs[0]))
 	}
 	cli.Notef(cmd.ErrOrStderr(), "note: wrote %s; read it before you send it", file)
 	return nil
+}
+
+func copyTrace(ctx context.Context, client headroomv1connect.DebugServiceClient, d time.Duration, w io.Writer) error {
+	in, err := client.CollectTrace(ctx, connect.NewRequest(&headroomv1.CollectTraceRequest{DurationMs: uint32(d.Milliseconds())}))
+	if err != nil {
+		return err
+	}
+	size := 0
+	for in.Receive() {
+		n, err := w.Write(in.Msg().GetPiece())
+		if err != nil {
+			return errors.Join(err, in.Close())
+		}
+		size += n
+	}
+	if err := errors.Join(in.Err(), in.Close()); err != nil || size > 0 {
+		return err
+	}
+	return errors.New("the server sent an empty recording")
 }
 
 // bundleMost bounds one file of a bundle, bytes: a recording has some megabytes.

@@ -23,7 +23,11 @@ import (
 )
 
 // bundler sends the same two files, and then err.
-type bundler struct{ err error }
+type bundler struct {
+	headroomv1connect.UnimplementedDebugServiceHandler
+
+	err error
+}
 
 func (b bundler) CollectBundle(_ context.Context, _ *connect.Request[headroomv1.CollectBundleRequest], out *connect.ServerStream[headroomv1.CollectBundleResponse]) error {
 	for _, m := range []*headroomv1.CollectBundleResponse{{Name: "a.txt", Piece: []byte("one ")}, {Name: "a.txt", Piece: []byte("two")}, {Name: "../../empty.txt"}} {
@@ -98,7 +102,7 @@ func TestBundleIsWrittenWhole(t *testing.T) {
 func TestHalfABundleIsNone(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "c1.tar.gz")
-	err := runBundle(t, bundler{connect.NewError(connect.CodePermissionDenied, errors.New("no"))}, file)
+	err := runBundle(t, bundler{err: connect.NewError(connect.CodePermissionDenied, errors.New("no"))}, file)
 	if e, ok := errors.AsType[*cli.Error](err); !ok || e.Exit != cli.ExitDenied {
 		t.Errorf("%v", err)
 	}

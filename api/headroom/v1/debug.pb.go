@@ -112,6 +112,96 @@ func (x *CollectBundleResponse) GetPiece() []byte {
 	return nil
 }
 
+type CollectTraceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// For how long, milliseconds: 1 to 30000.
+	DurationMs    uint32 `protobuf:"varint,1,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CollectTraceRequest) Reset() {
+	*x = CollectTraceRequest{}
+	mi := &file_headroom_v1_debug_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CollectTraceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CollectTraceRequest) ProtoMessage() {}
+
+func (x *CollectTraceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_debug_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CollectTraceRequest.ProtoReflect.Descriptor instead.
+func (*CollectTraceRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_debug_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *CollectTraceRequest) GetDurationMs() uint32 {
+	if x != nil {
+		return x.DurationMs
+	}
+	return 0
+}
+
+// CollectTraceResponse is a piece of the recording, in order.
+type CollectTraceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Piece         []byte                 `protobuf:"bytes,1,opt,name=piece,proto3" json:"piece,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CollectTraceResponse) Reset() {
+	*x = CollectTraceResponse{}
+	mi := &file_headroom_v1_debug_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CollectTraceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CollectTraceResponse) ProtoMessage() {}
+
+func (x *CollectTraceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_debug_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CollectTraceResponse.ProtoReflect.Descriptor instead.
+func (*CollectTraceResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_debug_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *CollectTraceResponse) GetPiece() []byte {
+	if x != nil {
+		return x.Piece
+	}
+	return nil
+}
+
 var File_headroom_v1_debug_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_debug_proto_rawDesc = "" +
@@ -120,9 +210,15 @@ const file_headroom_v1_debug_proto_rawDesc = "" +
 	"\x14CollectBundleRequest\"A\n" +
 	"\x15CollectBundleResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05piece\x18\x02 \x01(\fR\x05piece2h\n" +
+	"\x05piece\x18\x02 \x01(\fR\x05piece\"6\n" +
+	"\x13CollectTraceRequest\x12\x1f\n" +
+	"\vduration_ms\x18\x01 \x01(\rR\n" +
+	"durationMs\",\n" +
+	"\x14CollectTraceResponse\x12\x14\n" +
+	"\x05piece\x18\x01 \x01(\fR\x05piece2\xbf\x01\n" +
 	"\fDebugService\x12X\n" +
-	"\rCollectBundle\x12!.headroom.v1.CollectBundleRequest\x1a\".headroom.v1.CollectBundleResponse0\x01B%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
+	"\rCollectBundle\x12!.headroom.v1.CollectBundleRequest\x1a\".headroom.v1.CollectBundleResponse0\x01\x12U\n" +
+	"\fCollectTrace\x12 .headroom.v1.CollectTraceRequest\x1a!.headroom.v1.CollectTraceResponse0\x01B%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
 
 var (
 	file_headroom_v1_debug_proto_rawDescOnce sync.Once
@@ -136,16 +232,20 @@ func file_headroom_v1_debug_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_debug_proto_rawDescData
 }
 
-var file_headroom_v1_debug_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_headroom_v1_debug_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
 var file_headroom_v1_debug_proto_goTypes = []any{
 	(*CollectBundleRequest)(nil),  // 0: headroom.v1.CollectBundleRequest
 	(*CollectBundleResponse)(nil), // 1: headroom.v1.CollectBundleResponse
+	(*CollectTraceRequest)(nil),   // 2: headroom.v1.CollectTraceRequest
+	(*CollectTraceResponse)(nil),  // 3: headroom.v1.CollectTraceResponse
 }
 var file_headroom_v1_debug_proto_depIdxs = []int32{
 	0, // 0: headroom.v1.DebugService.CollectBundle:input_type -> headroom.v1.CollectBundleRequest
-	1, // 1: headroom.v1.DebugService.CollectBundle:output_type -> headroom.v1.CollectBundleResponse
-	1, // [1:2] is the sub-list for method output_type
-	0, // [0:1] is the sub-list for method input_type
+	2, // 1: headroom.v1.DebugService.CollectTrace:input_type -> headroom.v1.CollectTraceRequest
+	1, // 2: headroom.v1.DebugService.CollectBundle:output_type -> headroom.v1.CollectBundleResponse
+	3, // 3: headroom.v1.DebugService.CollectTrace:output_type -> headroom.v1.CollectTraceResponse
+	2, // [2:4] is the sub-list for method output_type
+	0, // [0:2] is the sub-list for method input_type
 	0, // [0:0] is the sub-list for extension type_name
 	0, // [0:0] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
@@ -162,7 +262,7 @@ func file_headroom_v1_debug_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_debug_proto_rawDesc), len(file_headroom_v1_debug_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   2,
+			NumMessages:   4,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -36,6 +36,9 @@ const (
 	// DebugServiceCollectBundleProcedure is the fully-qualified name of the DebugService's
 	// CollectBundle RPC.
 	DebugServiceCollectBundleProcedure = "/headroom.v1.DebugService/CollectBundle"
+	// DebugServiceCollectTraceProcedure is the fully-qualified name of the DebugService's CollectTrace
+	// RPC.
+	DebugServiceCollectTraceProcedure = "/headroom.v1.DebugService/CollectTrace"
 )
 
 // DebugServiceClient is a client for the headroom.v1.DebugService service.
@@ -43,6 +46,9 @@ type DebugServiceClient interface {
 	// CollectBundle sends files of the asked server, one after the other: never a
 	// key, a token or a password.
 	CollectBundle(context.Context, *connect.Request[v1.CollectBundleRequest]) (*connect.ServerStreamForClient[v1.CollectBundleResponse], error)
+	// CollectTrace records what the asked server's threads and goroutines do for a
+	// while, and sends it as "go tool trace" reads it. One recording runs at a time.
+	CollectTrace(context.Context, *connect.Request[v1.CollectTraceRequest]) (*connect.ServerStreamForClient[v1.CollectTraceResponse], error)
 }
 
 // NewDebugServiceClient constructs a client for the headroom.v1.DebugService service. By default,
@@ -62,12 +68,19 @@ func NewDebugServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(debugServiceMethods.ByName("CollectBundle")),
 			connect.WithClientOptions(opts...),
 		),
+		collectTrace: connect.NewClient[v1.CollectTraceRequest, v1.CollectTraceResponse](
+			httpClient,
+			baseURL+DebugServiceCollectTraceProcedure,
+			connect.WithSchema(debugServiceMethods.ByName("CollectTrace")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // debugServiceClient implements DebugServiceClient.
 type debugServiceClient struct {
 	collectBundle *connect.Client[v1.CollectBundleRequest, v1.CollectBundleResponse]
+	collectTrace  *connect.Client[v1.CollectTraceRequest, v1.CollectTraceResponse]
 }
 
 // CollectBundle calls headroom.v1.DebugService.CollectBundle.
@@ -75,11 +88,19 @@ func (c *debugServiceClient) CollectBundle(ctx context.Context, req *connect.Req
 	return c.collectBundle.CallServerStream(ctx, req)
 }
 
+// CollectTrace calls headroom.v1.DebugService.CollectTrace.
+func (c *debugServiceClient) CollectTrace(ctx context.Context, req *connect.Request[v1.CollectTraceRequest]) (*connect.ServerStreamForClient[v1.CollectTraceResponse], error) {
+	return c.collectTrace.CallServerStream(ctx, req)
+}
+
 // DebugServiceHandler is an implementation of the headroom.v1.DebugService service.
 type DebugServiceHandler interface {
 	// CollectBundle sends files of the asked server, one after the other: never a
 	// key, a token or a password.
 	CollectBundle(context.Context, *connect.Request[v1.CollectBundleRequest], *connect.ServerStream[v1.CollectBundleResponse]) error
+	// CollectTrace records what the asked server's threads and goroutines do for a
+	// while, and sends it as "go tool trace" reads it. One recording runs at a time.
+	CollectTrace(context.Context, *connect.Request[v1.CollectTraceRequest], *connect.ServerStream[v1.CollectTraceResponse]) error
 }
 
 // NewDebugServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -95,10 +116,18 @@ func NewDebugServiceHandler(svc DebugServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(debugServiceMethods.ByName("CollectBundle")),
 		connect.WithHandlerOptions(opts...),
 	)
+	debugServiceCollectTraceHandler := connect.NewServerStreamHandler(
+		DebugServiceCollectTraceProcedure,
+		svc.CollectTrace,
+		connect.WithSchema(debugServiceMethods.ByName("CollectTrace")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/headroom.v1.DebugService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case DebugServiceCollectBundleProcedure:
 			debugServiceCollectBundleHandler.ServeHTTP(w, r)
+		case DebugServiceCollectTraceProcedure:
+			debugServiceCollectTraceHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -110,4 +139,8 @@ type UnimplementedDebugServiceHandler struct{}
 
 func (UnimplementedDebugServiceHandler) CollectBundle(context.Context, *connect.Request[v1.CollectBundleRequest], *connect.ServerStream[v1.CollectBundleResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.DebugService.CollectBundle is not implemented"))
+}
+
+func (UnimplementedDebugServiceHandler) CollectTrace(context.Context, *connect.Request[v1.CollectTraceRequest], *connect.ServerStream[v1.CollectTraceResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.DebugService.CollectTrace is not implemented"))
 }
