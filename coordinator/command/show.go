@@ -33,11 +33,15 @@ func shownWatts(uw int64) string { return cli.Watts(units.Power(uw)) }
 
 func statusCommand(o *operator) *cobra.Command {
 	var w watching
-	stale := false
+	stale, all := false, false
 	cmd := &cobra.Command{
-		Use: "status", Short: "Show the site at a glance", Args: cobra.NoArgs, Example: "  coordinator status\n  coordinator status --watch",
+		Use: "status", Short: "Show the site at a glance", Args: cobra.NoArgs,
+		Example: "  coordinator status\n  coordinator status --watch\n  coordinator status --all",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return w.run(cmd, func() error {
+				if all {
+					return o.everyone(cmd, &w)
+				}
 				r, err := call(cmd.Context(), o, "status", &headroomv1.GetStatusRequest{Stale: stale}, headroomv1connect.ClusterServiceClient.GetStatus)
 				if err != nil {
 					return err
@@ -50,6 +54,7 @@ func statusCommand(o *operator) *cobra.Command {
 	}
 	w.flags(cmd)
 	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
+	cmd.Flags().BoolVar(&all, "all", false, "ask every server by itself, and show where they differ; exit code 8 when one does not answer")
 	return cmd
 }
 
@@ -454,79 +459,4 @@ func (o *operator) eventTable(w io.Writer, events []*headroomv1.Event) error {
 		rows = append(rows, []string{fmt.Sprint(e.GetRevision()), cli.Clock(time.UnixMicro(e.GetAtUs())), e.GetActor(), e.GetWhat(), e.GetReason()})
 	}
 	return o.out.Table(w, []string{"REV", "WHEN", "WHO", "WHAT", "REASON"}, rows)
-}
-
-func jobCommand(o *operator) *cobra.Command {
-	group := &cobra.Command{Use: "job", Short: "Show jobs", Example: "  coordinator job list"}
-	var w watching
-	stale := false
-	list := &cobra.Command{
-		Use: "list", Short: "List jobs with their progress", Args: cobra.NoArgs, Example: "  coordinator job list --watch",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return w.run(cmd, func() error {
-				r, err := callOn(cmd.Context(), o, "job list", &headroomv1.ListJobsRequest{Stale: stale}, headroomv1connect.NewJobServiceClient,
-					headroomv1connect.JobServiceClient.ListJobs)
-				if err != nil {
-					return err
-				}
-				staleNote(cmd, r.GetMeta())
-				return o.print(cmd, &w, wrap("JobList", r.GetMeta(), jobItems(r.GetJobs())), func(out io.Writer) error {
-					return o.jobTable(out, r.GetJobs())
-				})
-			})
-		},
-	}
-	w.flags(list)
-	list.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
-	group.AddCommand(list)
-	return group
-}
-
-type jobItem struct {
-	ID          string   `json:"id"`
-	Name        string   `json:"name"`
-	Class       string   `json:"class"`
-	State       string   `json:"state"`
-	Tasks       *uint32  `json:"tasks"`
-	Done        *uint32  `json:"done"`
-	Running     *uint32  `json:"running"`
-	RatePerS    *float64 `json:"rate_per_s"`
-	RuntimeS    *float64 `json:"runtime_s"`
-	SubmittedAt string   `json:"submitted_at"`
-	Outcome     string   `json:"outcome"`
-}
-
-// jobState is a job's state in words.
-func jobState(s headroomv1.JobState) string {
-	return strings.ToLower(strings.TrimPrefix(s.String(), "JOB_STATE_"))
-}
-
-func jobItems(jobs []*headroomv1.Job) []jobItem {
-	out := make([]jobItem, 0, len(jobs))
-	for _, j := range jobs {
-		item := jobItem{
-			ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), State: jobState(j.GetState()),
-			SubmittedAt: time.UnixMicro(j.GetSubmittedUs()).UTC().Format(time.RFC3339Nano), Outcome: j.GetOutcome(),
-		}
-		if p := j.GetProgress(); p != nil {
-			item.Tasks, item.Done, item.Running = &p.Tasks, &p.Done, &p.Running
-			item.RatePerS, item.RuntimeS = p.RatePerS, p.RuntimeS
-		}
-		out = append(out, item)
-	}
-	return out
-}
-
-func (o *operator) jobTable(w io.Writer, jobs []*headroomv1.Job) error {
-	var rows [][]string
-	for _, j := range jobs {
-		done, running, rate, runtime := cli.Unknown, cli.Unknown, cli.Unknown, cli.Unknown
-		if p := j.GetProgress(); p != nil {
-			done, running = fmt.Sprintf("%d/%d", p.GetDone(), p.GetTasks()), fmt.Sprint(p.GetRunning())
-			rate = cli.Opt(p.RatePerS, func(r float64) string { return fmt.Sprintf("%.2f/s", r) })
-			runtime = cli.Opt(p.RuntimeS, func(s float64) string { return cli.Age(time.Duration(s * float64(time.Second))) })
-		}
-		rows = append(rows, []string{j.GetId(), j.GetName(), j.GetClass(), jobState(j.GetState()), done, running, rate, runtime})
-	}
-	return o.out.Table(w, []string{"JOB", "NAME", "CLASS", "STATE", "DONE", "RUNNING", "RATE", "RUNTIME"}, rows)
 }
