@@ -63,6 +63,8 @@ func needs(procedure string) ledger.Role {
 	switch service := strings.TrimSuffix(strings.TrimPrefix(procedure, "/"), "/"+verb); {
 	case verb == "ListTokens":
 		return ledger.RoleAdmin
+	case procedure == headroomv1connect.MemberServiceDescribeServerProcedure:
+		return ledger.RoleObserver // servers ask each other, and it tells less than a list does
 	case service == headroomv1connect.NodeServiceName:
 		return ledger.RoleNode
 	case service == headroomv1connect.JobServiceName && verb != "ListJobs":
@@ -86,7 +88,7 @@ func (g *guard) admit(ctx context.Context, procedure string, header interface{ G
 	}
 	need := needs(procedure)
 	switch {
-	case who.server && (need == ledger.RoleObserver || need == ledger.RoleOperator):
+	case who.server && (need == ledger.RoleObserver || need == ledger.RoleOperator || procedure == headroomv1connect.MemberServiceLastWordsProcedure):
 	case !who.role.May(need) && !(need == ledger.RoleNode && who.role == ledger.RoleAdmin):
 		return ctx, g.refused(procedure, denied(who, need))
 	}

@@ -18,6 +18,8 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/consensus"
 	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/internal/secure"
 	"headroom/ledger"
 )
 
@@ -204,9 +206,13 @@ func (s *server) standing(id string) *headroomv1.Standing {
 
 // LastWords implements headroomv1connect.MemberServiceHandler.
 func (m memberService) LastWords(
-	_ context.Context, r *connect.Request[headroomv1.LastWordsRequest],
+	ctx context.Context, r *connect.Request[headroomv1.LastWordsRequest],
 ) (*connect.Response[headroomv1.LastWordsResponse], error) {
 	id := r.Msg.GetId()
+	if who := callerOf(ctx); who.server && who.name != (secure.Identity{Role: secure.Server, Name: id}).String() {
+		return nil, rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied, fmt.Sprintf("%s speaks for server %s", who.name, id),
+			"a server tells its own end only")
+	}
 	if slices.ContainsFunc(m.roster(), func(x seat) bool { return x.ID == id }) {
 		text := r.Msg.GetText()
 		m.keeper.mu.Lock()
