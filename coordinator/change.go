@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -212,7 +213,7 @@ func domainSetting(x *headroomv1.SetDomain) *ledger.SetDomain {
 // nodeSettings are the settings of a node after a change: what is named is
 // replaced or cleared, the rest stays.
 func nodeSettings(s *ledger.State, x *headroomv1.SetNode) (ledger.Settings, error) {
-	out, in := s.Nodes[x.GetNode()].Settings, x.GetSettings()
+	out, in := s.Nodes[x.GetNode()].Settings, cmp.Or(x.GetSettings(), &headroomv1.NodeSettings{})
 	out.Labels = maps.Clone(out.Labels)
 	for _, name := range x.GetClear() {
 		switch name {
@@ -233,7 +234,7 @@ func nodeSettings(s *ledger.State, x *headroomv1.SetNode) (ledger.Settings, erro
 		}
 	}
 	out.Min, out.Max, out.FailSafe = orPower(in.MinUw, out.Min), orPower(in.MaxUw, out.Max), orPower(in.FailSafeUw, out.FailSafe)
-	if in != nil && in.Weight != nil {
+	if in.Weight != nil {
 		out.Weight = in.Weight
 	}
 	if in.GetBmc() != "" {
