@@ -29,6 +29,9 @@ type caller struct {
 	server bool
 }
 
+// key is the caller as bounds know it.
+func (c caller) key() string { return string(c.role) + "/" + c.name }
+
 type callerKey struct{}
 
 // callerOf is who asked; without the guard, an administrator without a name.
@@ -47,13 +50,14 @@ type guard struct {
 	logger  *slog.Logger
 	now     func() time.Time
 
-	mu     sync.Mutex
-	pace   map[string]*pace
-	denied time.Time // when a refusal was last logged
+	mu      sync.Mutex
+	pace    map[string]*pace
+	streams map[string]int // open ones, by caller
+	denied  time.Time      // when a refusal was last logged
 }
 
 func newGuard(m *machine, logger *slog.Logger) *guard {
-	return &guard{machine: m, logger: logger, now: time.Now, pace: map[string]*pace{}}
+	return &guard{machine: m, logger: logger, now: time.Now, pace: map[string]*pace{}, streams: map[string]int{}}
 }
 
 // needs is the role that a call takes. What is not listed takes an administrator:
@@ -110,6 +114,10 @@ func (g *guard) identify(c rpc.Caller, authorization string) (caller, error) {
 		return g.bearer(secret)
 	}
 	switch {
+	case c.Shown && !c.Ends.IsZero() && !g.now().Before(c.Ends):
+		return caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied,
+			fmt.Sprintf("the certificate of %s has ended on %s", c.Identity, c.Ends.UTC().Format(time.RFC3339)),
+			"coordinator tls cert create "+c.Identity.String()+" makes a new one")
 	case c.Shown:
 		return certified(c.Identity), nil
 	case c.Local:
@@ -187,7 +195,7 @@ type pace struct {
 
 // paced takes one call out of the caller's bucket, and tells whether there was one.
 func (g *guard) paced(who caller) bool {
-	key := string(who.role) + "/" + who.name
+	key := who.key()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.now()
@@ -231,8 +239,65 @@ func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 		if err != nil {
 			return err
 		}
-		return next(ctx, c)
+		done, err := g.opened(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
+		return next(ctx, guardedConn{c, func() error {
+			_, err := g.identify(rpc.CallerOf(ctx), c.RequestHeader().Get("Authorization"))
+			return err
+		}})
 	}
+}
+
+// guardedConn asks at each message whether its sender would still be let in: a
+// stream lives for weeks, a token may be revoked and a certificate ends meanwhile.
+type guardedConn struct {
+	connect.StreamingHandlerConn
+	still func() error
+}
+
+// Receive implements connect.StreamingHandlerConn.
+func (c guardedConn) Receive(m any) error {
+	if err := c.StreamingHandlerConn.Receive(m); err != nil {
+		return err
+	}
+	return c.still()
+}
+
+// Send implements connect.StreamingHandlerConn.
+func (c guardedConn) Send(m any) error {
+	if err := c.still(); err != nil {
+		return err
+	}
+	return c.StreamingHandlerConn.Send(m)
+}
+
+// streamsPerCaller bounds the streams that one caller holds open: a node or a
+// scheduler has one, and another for a moment when it connects anew.
+const streamsPerCaller = 32
+
+// opened counts a stream until done is called. In the clear all callers are one.
+func (g *guard) opened(ctx context.Context) (done func(), err error) {
+	if rpc.CallerOf(ctx).Clear {
+		return func() {}, nil
+	}
+	who := callerOf(ctx)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.streams[who.key()] >= streamsPerCaller {
+		return nil, rpc.Refuse(connect.CodeResourceExhausted, "too-many", cli.ExitUnreachable,
+			fmt.Sprintf("%s has %d streams open, at most %d are kept", who.name, g.streams[who.key()], streamsPerCaller), "close those that are not used")
+	}
+	g.streams[who.key()]++
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if g.streams[who.key()]--; g.streams[who.key()] <= 0 {
+			delete(g.streams, who.key())
+		}
+	}, nil
 }
 
 var errOtherNode = errors.New("the certificate is another node's")

@@ -280,6 +280,8 @@ type judge struct {
 	stop chan struct{}
 	done chan struct{}
 
+	ending sync.Once
+
 	mu     sync.Mutex
 	falls  int // times that a node was seen to fall to its fail-safe cap after a lease
 	before units.Power
@@ -345,6 +347,6 @@ func (j *judge) fallen() int {
 }
 
 func (j *judge) end() {
-	close(j.stop)
+	j.ending.Do(func() { close(j.stop) })
 	<-j.done
 }

@@ -170,7 +170,7 @@ func (d *desk) propose(ctx context.Context, c ledger.Command) (ledger.Result, er
 	}
 	data, err := c.Encode()
 	if err != nil {
-		return ledger.Result{}, err
+		return ledger.Result{}, refusedError{err} // nothing was sent
 	}
 	ctx, cancel := context.WithTimeout(ctx, proposeDeadline)
 	defer cancel()

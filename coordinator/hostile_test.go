@@ -11,14 +11,18 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"io"
 	"maps"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -26,6 +30,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/rpc"
+	"headroom/ledger"
 	"headroom/units"
 )
 
@@ -61,7 +66,7 @@ func served() []string {
 // elsewhere are the services that other programs offer.
 func elsewhere() []string { return []string{"AgentService", "SchedulerService", "WorkerService"} }
 
-// answered is what a handler made of a request.
+// outcome is what a handler made of a request.
 type outcome struct {
 	status int
 	code   string // Connect's code; empty where there is no error
@@ -82,6 +87,11 @@ func send(ctx context.Context, s *server, who rpc.Caller, header http.Header, pr
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
 	w := httptest.NewRecorder()
 	s.handler().ServeHTTP(w, r)
+	return read(w, stream)
+}
+
+// read is what a handler has answered.
+func read(w *httptest.ResponseRecorder, stream bool) outcome {
 	out := outcome{status: w.Code}
 	said := w.Body.Bytes()
 	if stream {
@@ -182,6 +192,7 @@ func founded(t *testing.T) *cluster {
 	c.leader()
 	c.allHeld(6 * time.Second)
 	c.seated("c1")
+	c.watch.end() // what is sent here may break what the judge takes for granted of its nodes
 	return c
 }
 
@@ -189,7 +200,7 @@ func TestEveryMethodAndEveryRole(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := founded(t).leader().server
 		all, first := open(), map[string][]byte{ // a node and a server may speak for themselves only
-			headroomv1connect.NodeServiceReleaseProcedure: body(headroomv1connect.NodeServiceReleaseProcedure, &headroomv1.ReleaseRequest{Node: "n01"}),
+			headroomv1connect.NodeServiceReleaseProcedure:     body(headroomv1connect.NodeServiceReleaseProcedure, &headroomv1.ReleaseRequest{Node: "n01"}),
 			headroomv1connect.MemberServiceLastWordsProcedure: body(headroomv1connect.MemberServiceLastWordsProcedure, &headroomv1.LastWordsRequest{Id: "c9"}),
 		}
 		for _, procedure := range served() {
@@ -222,6 +233,231 @@ func TestLastWordsOfAnother(t *testing.T) {
 		got := send(t.Context(), s, by("server", "c9"), nil, procedure, body(procedure, &headroomv1.LastWordsRequest{Id: "c1", Text: "my disk is gone"}))
 		if got.code != "permission_denied" || len(s.keeper.words) != 0 {
 			t.Errorf("%+v, kept %v", got, s.keeper.words)
+		}
+	})
+}
+
+// What nobody sends who means well is refused with the bound, and leaves nothing behind.
+func TestRequestsAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := founded(t).leader().server
+		long := strings.Repeat("x", longestText+1)
+		nan := math.NaN()
+		for name, c := range map[string]struct {
+			procedure string
+			m         proto.Message
+			code, say string
+		}{
+			"a reason without end": {
+				headroomv1connect.ClusterServiceSetBudgetProcedure,
+				&headroomv1.SetBudgetRequest{BudgetUw: 600e6, Change: &headroomv1.Change{Reason: long}}, "invalid_argument", "reason has 16385 bytes, at most 16384 are taken",
+			},
+			"a name in a list": {
+				headroomv1connect.ClusterServiceChangeProcedure,
+				&headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_GrantSprint{GrantSprint: &headroomv1.GrantSprint{Nodes: []string{"n01", long}}}}, "invalid_argument", "nodes has",
+			},
+			"a label": {
+				headroomv1connect.ClusterServiceChangeProcedure,
+				&headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetNode{SetNode: &headroomv1.SetNode{Settings: &headroomv1.NodeSettings{Labels: map[string]string{"a": long}}}}},
+				"invalid_argument", "value has",
+			},
+			"more nodes than there can be": {
+				headroomv1connect.ClusterServiceChangeProcedure,
+				&headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_GrantSprint{GrantSprint: &headroomv1.GrantSprint{Nodes: make([]string, mostItems+1)}}},
+				"invalid_argument", "nodes names 20001, at most 20000 are taken",
+			},
+			"a margin that is no number": {
+				headroomv1connect.ClusterServiceChangeProcedure,
+				&headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetDomain{SetDomain: &headroomv1.SetDomain{Name: "rack/r1", Margin: &nan}}}, "invalid_argument", "margin is NaN",
+			},
+			"a request too big": {
+				headroomv1connect.JobServiceCommitJobProcedure,
+				&headroomv1.CommitJobRequest{Job: &headroomv1.Job{Id: "j1", Spec: make([]byte, longestRequest+1)}}, "resource_exhausted", "larger than configured max",
+			},
+			"a job's file too big": {
+				headroomv1connect.JobServiceCommitJobProcedure,
+				&headroomv1.CommitJobRequest{Job: &headroomv1.Job{Id: "j1", Spec: make([]byte, ledger.MaxJobSpec+1)}}, "invalid_argument", "spec has 65537 bytes",
+			},
+			"a report too big": {
+				headroomv1connect.NodeServiceExchangeProcedure,
+				&headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Hello{Hello: &headroomv1.Hello{Node: strings.Repeat("n", longestReport)}}}, "resource_exhausted", "larger than configured max",
+			},
+		} {
+			_, before := stateOf(t, s)
+			got := send(t.Context(), s, by("admin", "root"), nil, c.procedure, body(c.procedure, c.m))
+			if got.code != c.code || !strings.Contains(got.text, c.say) {
+				t.Errorf("%s: %.300v", name, got)
+			}
+			if _, after := stateOf(t, s); string(before) != string(after) {
+				t.Errorf("%s changed something", name)
+			}
+		}
+	})
+}
+
+// Jobs that nobody finishes do not fill the log.
+func TestJobsAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := founded(t).leader().server
+		s.machine.mu.Lock()
+		for i := range mostJobs {
+			id := fmt.Sprint("j", i)
+			s.machine.state.Jobs[id] = ledger.Job{ID: id, State: ledger.JobAccepted}
+		}
+		s.machine.mu.Unlock()
+		for id, want := range map[string]string{"one more": "resource_exhausted", "j7": ""} {
+			p := headroomv1connect.JobServiceCommitJobProcedure
+			if got := send(t.Context(), s, by("operator", "mia"), nil, p, body(p, &headroomv1.CommitJobRequest{Job: &headroomv1.Job{Id: id}})); got.code != want {
+				t.Errorf("%s: %+v", id, got)
+			}
+		}
+	})
+}
+
+// talk opens a stream that stays open: say sends a message on it, and done tells
+// how it ended.
+func talk(ctx context.Context, s *server, who rpc.Caller, header http.Header, procedure string) (say func(proto.Message), done chan outcome) {
+	in, out := io.Pipe()
+	context.AfterFunc(ctx, func() { _ = in.CloseWithError(ctx.Err()) }) // as a connection that is gone
+	done = make(chan outcome, 1)
+	go func() {
+		w := httptest.NewRecorder()
+		r := httptest.NewRequestWithContext(rpc.WithCaller(ctx, who), http.MethodPost, "http://c1"+procedure, in)
+		maps.Copy(r.Header, header)
+		r.Header.Set("Content-Type", "application/connect+proto")
+		r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/2.0", 2, 0
+		s.handler().ServeHTTP(w, r)
+		_ = in.Close()
+		done <- read(w, true)
+	}()
+	return func(m proto.Message) { _, _ = out.Write(body(procedure, m)) }, done
+}
+
+// A stream ends with what let its caller in: a token that is revoked or ends, a
+// certificate that ends. It is not let in anew either.
+func TestStreamsEndWithTheirKey(t *testing.T) {
+	const procedure = headroomv1connect.JobServiceDirectProcedure
+	hello := &headroomv1.SchedulerMessage{Message: &headroomv1.SchedulerMessage_Hello{Hello: &headroomv1.SchedulerHello{Id: "s1"}}}
+	for name, c := range map[string]struct {
+		ends   time.Duration // of the token or the certificate; 0: never
+		cert   bool
+		revoke bool
+	}{
+		"a revoked token": {revoke: true}, "an old token": {ends: time.Minute}, "an old certificate": {ends: time.Minute, cert: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := founded(t).leader().server
+				token := &headroomv1.Token{Id: "t1", Name: "sched", Role: "operator", Hash: ledger.TokenHash("secret")}
+				who, header := rpc.Caller{}, http.Header{"Authorization": {"Bearer t1.secret"}}
+				if c.ends > 0 {
+					token.ExpiresUs = time.Now().Add(c.ends).UnixMicro()
+				}
+				if c.cert {
+					who, header = by("operator", "sched"), nil
+					who.Ends = time.Now().Add(c.ends)
+				}
+				operate := func(r *headroomv1.ChangeRequest) {
+					if _, err := (clusterService{s}).Change(t.Context(), connect.NewRequest(r)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				operate(&headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_CreateToken{CreateToken: token}})
+				say, done := talk(t.Context(), s, who, header, procedure)
+				say(hello)
+				time.Sleep(30 * time.Second)
+				say(hello)
+				synctest.Wait()
+				if len(done) > 0 {
+					t.Fatalf("it ended before: %+v", <-done)
+				}
+				if c.revoke {
+					operate(&headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_RevokeToken{RevokeToken: "t1"}})
+				}
+				time.Sleep(time.Minute)
+				say(hello)
+				if got := <-done; got.code != "unauthenticated" {
+					t.Errorf("the stream ended with %+v", got)
+				}
+				if got := send(t.Context(), s, who, header, procedure, body(procedure, hello)); got.code != "unauthenticated" {
+					t.Errorf("the next one: %+v", got)
+				}
+			})
+		})
+	}
+}
+
+// One caller holds no more streams open than it may, whoever else holds some.
+func TestStreamsAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := founded(t).leader().server
+		const procedure = headroomv1connect.JobServiceDirectProcedure
+		ctx, cancel := context.WithCancel(t.Context())
+		hello := &headroomv1.SchedulerMessage{Message: &headroomv1.SchedulerMessage_Hello{Hello: &headroomv1.SchedulerHello{Id: "s1"}}}
+		var all []chan outcome
+		for range streamsPerCaller {
+			say, done := talk(ctx, s, by("operator", "greedy"), nil, procedure)
+			say(hello)
+			all = append(all, done)
+		}
+		synctest.Wait()
+		if got := send(t.Context(), s, by("operator", "greedy"), nil, procedure, body(procedure, hello)); got.code != "resource_exhausted" {
+			t.Errorf("one more: %+v", got)
+		}
+		if got := send(t.Context(), s, by("operator", "mia"), nil, procedure, body(procedure, hello)); got.code != "" {
+			t.Errorf("another: %+v", got)
+		}
+		cancel()
+		for _, done := range all {
+			select {
+			case <-done:
+			case <-time.After(time.Minute):
+				t.Fatal("a stream outlives its context")
+			}
+		}
+		if got := send(t.Context(), s, by("operator", "greedy"), nil, procedure, body(procedure, hello)); got.code != "" || len(s.guard.streams) != 0 {
+			t.Errorf("afterwards: %+v, open %v", got, s.guard.streams)
+		}
+	})
+}
+
+// Who asks without end is told to wait, and lets others in.
+func TestCallsArePaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := founded(t).leader().server
+		const procedure = headroomv1connect.ClusterServiceGetSelfProcedure
+		for i := range callBurst + 1 {
+			want := map[bool]string{true: "", false: "resource_exhausted"}[i < callBurst]
+			if got := send(t.Context(), s, by("observer", "loop"), nil, procedure, nil); got.code != want {
+				t.Fatalf("call %d: %+v", i, got)
+			}
+		}
+		if got := send(t.Context(), s, by("observer", "mia"), nil, procedure, nil); got.code != "" {
+			t.Errorf("another: %+v", got)
+		}
+	})
+}
+
+// A node's certificate lets in as that node, and as no other: neither on a stream
+// nor for a release, and what it says of another leaves no trace.
+func TestCertificateOfAnotherNode(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := founded(t).leader().server
+		thief := by("node", "n02")
+		exchange, release := headroomv1connect.NodeServiceExchangeProcedure, headroomv1connect.NodeServiceReleaseProcedure
+		_, before := stateOf(t, s)
+		hello := &headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Hello{Hello: declared("n01")}}
+		beat := &headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Heartbeat{Heartbeat: &headroomv1.Heartbeat{Number: math.MaxUint64}}}
+		for name, got := range map[string]outcome{
+			"stream":  send(t.Context(), s, thief, nil, exchange, body(exchange, hello, beat)),
+			"release": send(t.Context(), s, thief, nil, release, body(release, &headroomv1.ReleaseRequest{Node: "n01", MachineId: "machine-n01"})),
+		} {
+			if got.code != "permission_denied" || !strings.Contains(got.text, "it names n02, the report is of n01") {
+				t.Errorf("%s: %+v", name, got)
+			}
+		}
+		if _, after := stateOf(t, s); string(before) != string(after) {
+			t.Errorf("it changed\n%s\nto\n%s", before, after)
 		}
 	})
 }

@@ -38,6 +38,7 @@ const Version = "0.1.0"
 type server struct {
 	cfg     Config
 	machine *machine
+	guard   *guard
 	group   *consensus.Group
 	hub     *hub
 	peers   rpc.Peers
@@ -61,6 +62,7 @@ func newServer(cfg Config, logger *slog.Logger) *server {
 	lines := &logRing{}
 	logger = lines.keep(logger)
 	s := &server{cfg: cfg, lines: lines, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.PlainPeers(), logger: logger, keeper: newKeeper(), counts: metrics.NewCounts(), brakes: newBrakes(logger)}
+	s.guard = newGuard(s.machine, logger)
 	s.told = scrape.Gatherer(metrics.New(Version, s.observe, s.counts))
 	s.machine.applied = s.counts.Applied
 	s.machine.outdated = s.die
@@ -188,13 +190,14 @@ func (s *server) talk(address string) (*gossip.Gossip, error) {
 
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
-	limit := append(rpc.HandlerOptions(), connect.WithInterceptors(s.counts.Interceptor(), newGuard(s.machine, s.logger)))
-	mux.Handle(headroomv1connect.NewNodeServiceHandler(nodeService{s}, limit...))
-	mux.Handle(headroomv1connect.NewClusterServiceHandler(clusterService{s}, limit...))
-	mux.Handle(headroomv1connect.NewJobServiceHandler(jobService{s}, limit...))
-	mux.Handle(headroomv1connect.NewMemberServiceHandler(memberService{s}, limit...))
-	mux.Handle(headroomv1connect.NewDebugServiceHandler(debugService{s}, limit...))
-	mux.Handle(headroomv1connect.NewBrakeServiceHandler(brakeService{s}, limit...))
+	options := append(rpc.HandlerOptions(), connect.WithReadMaxBytes(longestRequest),
+		connect.WithInterceptors(s.counts.Interceptor(), s.guard, bounds{}))
+	mux.Handle(headroomv1connect.NewNodeServiceHandler(nodeService{s}, append(slices.Clone(options), connect.WithReadMaxBytes(longestReport))...))
+	mux.Handle(headroomv1connect.NewClusterServiceHandler(clusterService{s}, options...))
+	mux.Handle(headroomv1connect.NewJobServiceHandler(jobService{s}, options...))
+	mux.Handle(headroomv1connect.NewMemberServiceHandler(memberService{s}, options...))
+	mux.Handle(headroomv1connect.NewDebugServiceHandler(debugService{s}, options...))
+	mux.Handle(headroomv1connect.NewBrakeServiceHandler(brakeService{s}, options...))
 	return mux
 }
 

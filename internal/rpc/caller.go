@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"syscall"
+	"time"
 
 	"headroom/internal/secure"
 )
@@ -13,6 +14,8 @@ type Caller struct {
 	// Identity of the certificate that was shown; Shown is false when none was.
 	Identity secure.Identity
 	Shown    bool
+	// Ends is when that certificate does: a connection may outlive it.
+	Ends time.Time
 	// UID is the user at the other end of a unix socket; Local is false on a network.
 	UID   uint32
 	Local bool

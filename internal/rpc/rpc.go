@@ -161,8 +161,11 @@ func newServer(ctx context.Context, h http.Handler) *http.Server {
 func named(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS != nil {
-			who, shown := secure.PeerOf(r.TLS)
-			r = r.WithContext(WithCaller(r.Context(), Caller{Identity: who, Shown: shown}))
+			c := Caller{}
+			if c.Identity, c.Shown = secure.PeerOf(r.TLS); c.Shown {
+				c.Ends = r.TLS.PeerCertificates[0].NotAfter
+			}
+			r = r.WithContext(WithCaller(r.Context(), c))
 		}
 		h.ServeHTTP(w, r)
 	})

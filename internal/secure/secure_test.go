@@ -34,7 +34,13 @@ func authority(t *testing.T, dir string) *secure.Authority {
 // files makes an identity's files beside the authority's.
 func files(t *testing.T, a *secure.Authority, dir string, who secure.Identity) secure.Files {
 	t.Helper()
-	pair, err := a.Issue(who, time.Now(), time.Hour)
+	return filesOf(t, a, dir, who, time.Now())
+}
+
+// filesOf makes them at another time; the certificate is good for an hour from then.
+func filesOf(t *testing.T, a *secure.Authority, dir string, who secure.Identity, at time.Time) secure.Files {
+	t.Helper()
+	pair, err := a.Issue(who, at, time.Hour)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,20 +95,27 @@ func TestWhoMeetsWhom(t *testing.T) {
 	server := keeper(t, files(t, ours, dir, secure.Identity{Role: secure.Server, Name: "c1"}))
 	other := keeper(t, files(t, ours, dir, secure.Identity{Role: secure.Server, Name: "c2"}))
 	node := keeper(t, files(t, ours, dir, secure.Identity{Role: secure.Node, Name: "n03"}))
+	ended := keeper(t, filesOf(t, ours, dir, secure.Identity{Role: secure.Node, Name: "n04"}, time.Now().Add(-2*time.Hour)))
+	early := keeper(t, filesOf(t, ours, dir, secure.Identity{Role: secure.Node, Name: "n05"}, time.Now().Add(2*time.Hour)))
+	over := keeper(t, filesOf(t, ours, dir, secure.Identity{Role: secure.Server, Name: "c3"}, time.Now().Add(-2*time.Hour)))
 	stranger := keeper(t, files(t, theirs, elsewhere, secure.Identity{Role: secure.Server, Name: "c1"}))
 	for name, c := range map[string]struct {
 		server, client *tls.Config
 		good           bool
 		seen           string
 	}{
-		"a node meets a server":            {server.Server(), node.Client(nil, secure.Server), true, "node/n03"},
-		"a server meets a server":          {server.Mutual(secure.Server), other.Client(nil, secure.Server), true, "server/c2"},
-		"a node among servers":             {server.Mutual(secure.Server), node.Client(nil, secure.Server), false, ""},
-		"a node that plays server":         {node.Server(), node.Client(nil, secure.Server), false, ""},
-		"a server of another cluster":      {stranger.Server(), node.Client(nil, secure.Server), false, ""},
-		"a client of another cluster":      {server.Server(), stranger.Client(nil, secure.Server), false, ""},
-		"a server that asks for a peer":    {server.Mutual(secure.Server), &tls.Config{InsecureSkipVerify: true}, false, ""},
-		"nobody, where a token may follow": {server.Server(), &tls.Config{InsecureSkipVerify: true}, true, ""},
+		"a node meets a server":                {server.Server(), node.Client(nil, secure.Server), true, "node/n03"},
+		"a server meets a server":              {server.Mutual(secure.Server), other.Client(nil, secure.Server), true, "server/c2"},
+		"a node among servers":                 {server.Mutual(secure.Server), node.Client(nil, secure.Server), false, ""},
+		"a node that plays server":             {node.Server(), node.Client(nil, secure.Server), false, ""},
+		"a server of another cluster":          {stranger.Server(), node.Client(nil, secure.Server), false, ""},
+		"a node whose certificate has ended":   {server.Server(), ended.Client(nil, secure.Server), false, ""},
+		"a node whose certificate is to come":  {server.Server(), early.Client(nil, secure.Server), false, ""},
+		"a server whose certificate has ended": {over.Server(), node.Client(nil, secure.Server), false, ""},
+		"such a server among servers":          {server.Mutual(secure.Server), over.Client(nil, secure.Server), false, ""},
+		"a client of another cluster":          {server.Server(), stranger.Client(nil, secure.Server), false, ""},
+		"a server that asks for a peer":        {server.Mutual(secure.Server), &tls.Config{InsecureSkipVerify: true}, false, ""},
+		"nobody, where a token may follow":     {server.Server(), &tls.Config{InsecureSkipVerify: true}, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
