@@ -57,7 +57,7 @@ func (d *desk) carryOut(
 	c := command(ctx, who, "operator")
 	var err error
 	d.machine.view(func(s *ledger.State) {
-		c.Epoch, c.Rules, c.At = s.Epoch, s.Rules, time.Now().UnixMicro()
+		c.Epoch, c.Rules, c.At = s.Epoch, s.Rules, d.wall().UnixMicro()
 		if err = build(s, &c); err != nil {
 			return
 		}

@@ -23,25 +23,25 @@ type clockwork struct {
 }
 
 // followClock carries out what is due. A lower goes at once by this server's own
-// clock: the safe direction needs nobody's word. A raise waits for the clocks of
-// the others, which are asked beside the desk.
+// clock: the safe direction needs nobody's word, and it passes the raises that wait
+// (ledger.Due). A raise waits for the clocks of the others, which are asked beside
+// the desk.
 func (d *desk) followClock(ctx context.Context) {
-	wall := time.Now()
-	var due []ledger.Coming
-	var lower bool
+	wall, lower := d.wall(), false
+	var next ledger.Coming
 	d.machine.view(func(s *ledger.State) {
-		if due = ledger.Due(s, wall); len(due) > 0 {
-			lower = !due[0].Quorum
+		if due := ledger.Due(s, wall); len(due) > 0 {
+			next, lower = due[0], !due[0].Quorum
 		}
 	})
 	switch {
-	case len(due) == 0:
+	case next.Domain == "":
 		d.clock.trouble = ""
 	case lower:
-		d.byClock(ctx, due[0], nil, 0)
+		d.byClock(ctx, next, nil, 0)
 	case !d.clock.asking && d.now() >= d.clock.next:
 		d.clock.asking = true
-		go d.askClocks(ctx, due[0])
+		go d.askClocks(ctx, next)
 	}
 }
 
@@ -73,11 +73,16 @@ func (d *desk) byClock(ctx context.Context, x ledger.Coming, clocks map[string]i
 	out := &headroomv1.SetBudgetResponse{Meta: &headroomv1.Meta{}}
 	err := d.commitBudget(ctx, c, out)
 	if err == nil {
-		d.clock.trouble, d.clock.next = "", 0
+		if clocks != nil { // a lower says nothing of the clocks
+			d.clock.trouble, d.clock.next = "", 0
+		}
 		d.logger.Info("budget changed by the clock", slog.String("domain", x.Domain), slog.Float64("budget_w", x.Budget.Watts()), slog.String("schedule", x.Schedule))
 		return
 	}
+	d.logger.Warn("budget not changed by the clock", slog.String("domain", x.Domain), slog.Any("error", err))
+	if clocks == nil {
+		return // tried again at the next tick
+	}
 	d.clock.next = d.now() + clockRetry
 	d.clock.trouble = fmt.Sprintf("%s should go to %v since %s: %s", x.Domain, x.Budget, x.At.UTC().Format(time.RFC3339), plain(err))
-	d.logger.Warn("budget not changed by the clock", slog.String("domain", x.Domain), slog.Any("error", err))
 }

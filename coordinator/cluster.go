@@ -183,7 +183,7 @@ func ask(ctx context.Context, via rpc.Peers, peer ServerConfig) *headroomv1.Memb
 
 func (s *server) myself() *headroomv1.Member {
 	self, _ := s.cfg.Self()
-	clock := time.Now().UnixMicro()
+	clock := s.wall().UnixMicro()
 	m := &headroomv1.Member{ClockUs: &clock, Id: self.ID, RaftAddress: self.Raft, RpcAddress: self.RPC, Role: s.role(), Version: Version}
 	for _, peer := range s.group.Members() {
 		switch {
@@ -225,7 +225,7 @@ func (d *desk) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest, ou
 		plan, err = ledger.PlanBudget(s, d.table, d.now(), domain, to)
 		same = err == nil && s.Domains[domain].Budget == to
 		c.Budget = &ledger.SetBudget{Domain: domain, Budget: to, Force: r.GetForce(), Until: r.GetUntilUs(), Targets: plan.Lowers()}
-		c.Epoch, c.Rules, c.At = s.Epoch, s.Rules, time.Now().UnixMicro()
+		c.Epoch, c.Rules, c.At = s.Epoch, s.Rules, d.wall().UnixMicro()
 		same = same && r.GetUntilUs() == 0 && s.Domains[domain].Back == nil
 		if err == nil && (r.GetDryRun() || same) {
 			_, err = s.Clone().Apply(c)

@@ -76,6 +76,7 @@ type desk struct {
 	board  *jobBoard
 	alarms *alarmBook
 	clock  clockwork
+	wall   func() time.Time
 	meters map[string]reading // by domain
 	moves  *moveBook
 	// witness asks the BMCs of lost nodes.
@@ -164,7 +165,7 @@ func deposed(err error) bool {
 
 // propose hands one command to the log and returns after it has been applied here.
 func (d *desk) propose(ctx context.Context, c ledger.Command) (ledger.Result, error) {
-	c.Epoch, c.At, c.Rules = d.epoch, time.Now().UnixMicro(), d.machine.inForce()
+	c.Epoch, c.At, c.Rules = d.epoch, d.wall().UnixMicro(), d.machine.inForce()
 	if c.Actor == "" {
 		c.Actor = "coordinator/" + d.server
 	}

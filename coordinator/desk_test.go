@@ -114,7 +114,7 @@ func openDesk(t *testing.T) (*desk, *scriptedLog, *outbox, chan error) {
 	m := newMachine()
 	log, out := &scriptedLog{m: m}, &outbox{waits: map[string]string{}}
 	d := &desk{
-		server: "c1", epoch: lease.Epoch{Incarnation: 1, Term: 2}, timing: ledger.DefaultTiming(),
+		server: "c1", epoch: lease.Epoch{Incarnation: 1, Term: 2}, wall: time.Now, timing: ledger.DefaultTiming(),
 		found: &ledger.Found{Domains: ledger.PlainDomains([]budget.Domain{
 			{Name: "site/lab", Budget: 700 * w, Unmanaged: 40 * w}, {Name: "rack/r1", Parent: "site/lab", Budget: 700 * w},
 		})},

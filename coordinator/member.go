@@ -148,7 +148,7 @@ func (s *server) describe() *headroomv1.ServerFacts {
 	disk := s.group.Disk()
 	out := &headroomv1.ServerFacts{
 		Id: self.ID, RpcAddress: self.RPC, RaftAddress: self.Raft, Version: Version, Role: s.role(),
-		RulesNewest: uint32(s.machine.rules), RulesOldest: ledger.OldestRules, ClockUs: time.Now().UnixMicro(),
+		RulesNewest: uint32(s.machine.rules), RulesOldest: ledger.OldestRules, ClockUs: s.wall().UnixMicro(),
 		DiskFreeBytes: disk.Free, SlowestWriteUs: disk.Slowest.Microseconds(), WriteDeadlineUs: disk.Deadline.Microseconds(),
 	}
 	s.machine.view(func(st *ledger.State) {
@@ -277,7 +277,7 @@ func (s *server) gather(ctx context.Context, addrs []string) []*headroomv1.Descr
 // note keeps what a server said, and how its clock stood against the middle of the call.
 func (s *server) note(said *headroomv1.ServerFacts, sent time.Time) {
 	now := time.Now()
-	middle := sent.Add(now.Sub(sent) / 2)
+	middle := s.wall().Add(-now.Sub(sent) / 2)
 	s.keeper.mu.Lock()
 	defer s.keeper.mu.Unlock()
 	s.keeper.facts[said.GetId()] = fact{said: said, at: now, offset: time.UnixMicro(said.GetClockUs()).Sub(middle)}

@@ -248,7 +248,7 @@ func groupHealth(now membership) []*headroomv1.HealthItem {
 func (s *server) clocks(ctx context.Context) (read map[string]int64, voters int) {
 	begun := time.Now()
 	s.gather(ctx, s.others())
-	facts, now := s.factsSince(begun), time.Now()
+	facts, now := s.factsSince(begun), s.wall()
 	read = map[string]int64{}
 	for _, m := range s.group.Members() {
 		if !m.Voter {

@@ -55,13 +55,16 @@ type server struct {
 	lines    *logRing
 	brakes   *brakes
 	voice    *gossip.Gossip // nil without gossip
+	// wall is this server's wall clock: for the audit log, and for what is due by the
+	// clock. Nothing that a promise rests on is measured with it. Tests set it wrong.
+	wall func() time.Time
 }
 
 // newServer is a server that does not run yet: its group is opened by join.
 func newServer(cfg Config, logger *slog.Logger) *server {
 	lines := &logRing{}
 	logger = lines.keep(logger)
-	s := &server{cfg: cfg, lines: lines, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.PlainPeers(), logger: logger, keeper: newKeeper(), counts: metrics.NewCounts(), brakes: newBrakes(logger)}
+	s := &server{cfg: cfg, lines: lines, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.PlainPeers(), logger: logger, keeper: newKeeper(), counts: metrics.NewCounts(), brakes: newBrakes(logger), wall: time.Now}
 	s.guard = newGuard(s.machine, logger)
 	s.told = scrape.Gatherer(metrics.New(Version, s.observe, s.counts))
 	s.machine.applied = s.counts.Applied
@@ -324,7 +327,7 @@ func (s *server) newDesk(term uint64) *desk {
 		log: s.group, machine: s.machine, out: s.hub, logger: s.logger,
 		inbox: make(chan func(), deskQueue), closed: make(chan struct{}), waits: &confirmations{},
 		caps: map[string]units.Power{}, board: newJobBoard(), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
-		clock: clockwork{read: s.clocks}, witness: s.witness, counts: s.counts, recorder: s.recorder,
+		clock: clockwork{read: s.clocks}, wall: s.wall, witness: s.witness, counts: s.counts, recorder: s.recorder,
 		brakes: s.brakes,
 	}
 }
