@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 
@@ -59,7 +60,11 @@ type boundedConn struct{ connect.StreamingHandlerConn }
 
 // Receive implements connect.StreamingHandlerConn.
 func (c boundedConn) Receive(m any) error {
-	if err := c.StreamingHandlerConn.Receive(m); err != nil {
+	err := c.StreamingHandlerConn.Receive(m)
+	if e, ok := errors.AsType[*connect.Error](err); ok && e.Code() == connect.CodeInternal {
+		return connect.NewError(connect.CodeInvalidArgument, errors.New(e.Message())) // a torn message is its sender's fault
+	}
+	if err != nil {
 		return err
 	}
 	return bounded(m)
