@@ -65,6 +65,7 @@ func (d *desk) carryOut(
 		before, events := trial.Totals(), trial.Revision
 		var res ledger.Result
 		if res, err = trial.Apply(c); err != nil {
+			err = refusedError{err} // nothing was sent
 			return
 		}
 		out.Already = res.Already || trial.Revision == events
@@ -301,6 +302,7 @@ func changeRefusals() []refusalRule {
 		{ledger.ErrToken, bad, "usage", cli.ExitUsage, "coordinator token create makes one"},
 		{ledger.ErrRole, bad, "usage", cli.ExitUsage, "a role is node, observer, operator or admin"},
 		{ledger.ErrPast, bad, "usage", cli.ExitUsage, "give a time to come"},
+		{ledger.ErrText, bad, "usage", cli.ExitUsage, "say it in fewer words"},
 		{budget.ErrPolicy, bad, "usage", cli.ExitUsage, "coordinator policy list shows them"},
 	}
 }

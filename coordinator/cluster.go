@@ -228,7 +228,9 @@ func (d *desk) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest, ou
 		c.Epoch, c.Rules, c.At = s.Epoch, s.Rules, d.wall().UnixMicro()
 		same = same && r.GetUntilUs() == 0 && s.Domains[domain].Back == nil
 		if err == nil && (r.GetDryRun() || same) {
-			_, err = s.Clone().Apply(c)
+			if _, err = s.Clone().Apply(c); err != nil {
+				err = refusedError{err} // nothing was sent
+			}
 		}
 		out.Meta.Revision, out.Meta.Epoch, out.Meta.AsOfUs = s.Revision, epochMessage(s.Epoch), time.Now().UnixMicro()
 	})

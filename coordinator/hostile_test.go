@@ -29,6 +29,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/gossip/brake"
 	"headroom/internal/rpc"
 	"headroom/ledger"
 	"headroom/units"
@@ -174,6 +175,7 @@ func open() map[string]string {
 		"ClusterService/ListChanges": readers, "ClusterService/ListSchedules": readers, "ClusterService/ListSprints": readers,
 		"ClusterService/ListPolicies": readers, "ClusterService/ExplainNode": readers, "ClusterService/ReportMeter": changers,
 		"ClusterService/ListAlarms": readers, "ClusterService/ListTokens": admins, "ClusterService/GetSelf": readers,
+		"BrakeService/SetBrake": changers, "BrakeService/LiftBrake": changers, "BrakeService/AwaitBrake": readers, "BrakeService/GetBrake": readers,
 		"DebugService/CollectBundle": admins,
 		"JobService/CommitJob":       changers, "JobService/FinishJob": changers, "JobService/ListJobs": readers, "JobService/Direct": changers,
 		"MemberService/DescribeServer": readers, "MemberService/GetMemberHealth": readers, "MemberService/AddMember": admins,
@@ -188,6 +190,11 @@ func short(procedure string) string { return strings.TrimPrefix(procedure, "/hea
 func founded(t *testing.T) *cluster {
 	t.Helper()
 	c := newCluster(t, 1, 700*units.Watt)
+	private, keys, err := brake.NewKey()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.server("c1").brakes.use(keys, &private, func([]byte) error { return nil })
 	c.addNodes(1)
 	c.leader()
 	c.allHeld(6 * time.Second)
@@ -300,7 +307,7 @@ func TestJobsAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := founded(t).leader().server
 		s.machine.mu.Lock()
-		for i := range mostJobs {
+		for i := range 10_500 { // as many as the log keeps, ended ones included
 			id := fmt.Sprint("j", i)
 			s.machine.state.Jobs[id] = ledger.Job{ID: id, State: ledger.JobAccepted}
 		}
@@ -417,6 +424,31 @@ func TestStreamsAreBounded(t *testing.T) {
 		}
 		if got := send(t.Context(), s, by("operator", "greedy"), nil, procedure, body(procedure, hello)); got.code != "" || len(s.guard.streams) != 0 {
 			t.Errorf("afterwards: %+v, open %v", got, s.guard.streams)
+		}
+	})
+}
+
+// A node that says it was granted by a leadership that cannot be is not listened
+// to: a restored group would try for ever to come after it.
+func TestImpossibleLeadership(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := founded(t).leader().server
+		s.machine.mu.Lock()
+		s.machine.state.Restored = true
+		s.machine.mu.Unlock()
+		const procedure = headroomv1connect.NodeServiceExchangeProcedure
+		say, done := talk(t.Context(), s, by("node", "n02"), nil, procedure)
+		say(&headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Hello{Hello: declared("n02")}})
+		say(&headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Heartbeat{Heartbeat: &headroomv1.Heartbeat{
+			Number: 1, Highest: &headroomv1.Stamp{Epoch: &headroomv1.Epoch{Incarnation: math.MaxUint64, Term: 1}},
+		}}})
+		if got := <-done; got.code != "invalid_argument" {
+			t.Errorf("%+v", got)
+		}
+		before, _ := stateOf(t, s)
+		time.Sleep(20 * time.Second)
+		if after, _ := stateOf(t, s); after.Epoch != before.Epoch || after.Restored || s.leading.Load() == nil {
+			t.Errorf("epoch %v to %v, restored %v", before.Epoch, after.Epoch, after.Restored)
 		}
 	})
 }

@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"connectrpc.com/connect"
@@ -19,9 +18,6 @@ type jobService struct{ *server }
 // CommitJob implements headroomv1connect.JobServiceHandler.
 func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1.CommitJobRequest]) (*connect.Response[headroomv1.CommitJobResponse], error) {
 	job := r.Msg.GetJob()
-	if err := j.room(job.GetId()); err != nil {
-		return nil, err
-	}
 	c := command(ctx, r.Msg.GetChange(), "scheduler")
 	c.Job = &ledger.Job{
 		ID: job.GetId(), Name: job.GetName(), Class: job.GetClass(), Spec: job.GetSpec(), Submitted: job.GetSubmittedUs(), State: ledger.JobAccepted,
@@ -31,26 +27,6 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 		return nil, err
 	}
 	return connect.NewResponse(&headroomv1.CommitJobResponse{Revision: res.Revision}), nil
-}
-
-// mostJobs bounds the jobs that are not finished; the log keeps each until it is.
-const mostJobs = boardedJobs
-
-// room refuses a job that the log does not know while it has as many as it may have.
-func (j jobService) room(id string) (err error) {
-	j.machine.view(func(s *ledger.State) {
-		open := 0
-		for _, x := range s.Jobs {
-			if x.State == ledger.JobAccepted {
-				open++
-			}
-		}
-		if _, known := s.Jobs[id]; !known && open >= mostJobs {
-			err = rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitRefused,
-				fmt.Sprintf("%d jobs are not finished, at most %d are kept", open, mostJobs), "cancel jobs, or wait until some are finished")
-		}
-	})
-	return err
 }
 
 // FinishJob implements headroomv1connect.JobServiceHandler.
