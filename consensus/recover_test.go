@@ -74,7 +74,7 @@ func TestFlippedBitIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	used := len(bytes.TrimRight(clean, "\x00"))
-	dice, refused := rand.New(rand.NewPCG(1, 1)), 0
+	dice, refused, named := rand.New(rand.NewPCG(1, 1)), 0, 0
 	for range 24 {
 		bad := cfg
 		bad.Dir = copyDir(t, cfg.Dir)
@@ -89,8 +89,17 @@ func TestFlippedBitIsRefused(t *testing.T) {
 		if err != nil {
 			refused++
 			e, ok := errors.AsType[*cli.Error](err)
-			if !ok || !errors.Is(err, ErrCorrupt) || e.Hint == "" || !strings.Contains(e.Message, "damaged") {
+			if !ok || !errors.Is(err, ErrCorrupt) || !strings.Contains(e.Message, "damaged") || !strings.Contains(e.Hint, "add it again empty") {
 				t.Errorf("byte %d: %v", at, err)
+				continue
+			}
+			if _, where, ok := strings.Cut(e.Message, "behind byte "); ok { // raft-wal's own refusals name none
+				var behind int
+				var file string
+				if _, err := fmt.Sscanf(where, "%d of %s", &behind, &file); err != nil || behind > at || strings.TrimSuffix(file, ":") != segment(t, bad.Dir) {
+					t.Errorf("byte %d: said to be behind %d of %s, %v", at, behind, file, err)
+				}
+				named++
 			}
 			continue
 		}
@@ -102,9 +111,66 @@ func TestFlippedBitIsRefused(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if refused < 12 {
-		t.Errorf("%d of 24 flipped bits were found", refused)
+	if refused < 12 || named < refused-2 {
+		t.Errorf("%d of 24 flipped bits were found, %d with their place", refused, named)
 	}
+}
+
+// A server whose log is damaged stays out, and says so; the others do not notice.
+// Emptied, it comes back by being removed and added, and ends up like them.
+func TestDamagedServerComesBackEmpty(t *testing.T) {
+	t.Parallel()
+	configs, tapes := diskConfig(t, 3), []*tape{{}, {}, {}}
+	var groups []*Group
+	for i, cfg := range configs {
+		groups = append(groups, mustOpen(t, cfg, tapes[i]))
+	}
+	propose := func(of []*Group, entry string) {
+		t.Helper()
+		until(t, entry+" is committed", func() bool {
+			g := leading(of...)
+			if g == nil {
+				return false
+			}
+			_, err := g.Propose(t.Context(), []byte(entry))
+			return err == nil
+		})
+	}
+	for i := range 20 {
+		propose(groups, fmt.Sprint("before ", i))
+	}
+	if err := groups[2].Close(); err != nil {
+		t.Fatal(err)
+	}
+	path := segment(t, configs[2].Dir)
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(bytes.TrimRight(data, "\x00"))/2] ^= 4
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(configs[2], &tape{}); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path) {
+		t.Fatalf("opened: %v", err)
+	}
+	rest := groups[:2]
+	propose(rest, "meanwhile")
+	if err := os.Rename(configs[2].Dir, configs[2].Dir+".aside"); err != nil {
+		t.Fatal(err)
+	}
+	again := configs[2]
+	again.Join = true
+	change := func(what string, f func(*Group) error) {
+		t.Helper()
+		until(t, what, func() bool { g := leading(rest...); return g != nil && f(g) == nil })
+	}
+	change("it is removed", func(g *Group) error { return g.RemoveServer(t.Context(), again.ID) })
+	back := &tape{}
+	g := mustOpen(t, again, back)
+	change("it is added", func(l *Group) error { return l.AddServer(t.Context(), g.cfg.own()) })
+	propose(rest, "after")
+	until(t, "it has all that the others have", func() bool { return back.has("after") && back.bytes() == tapes[0].bytes() && back.bytes() == tapes[1].bytes() })
 }
 
 // A snapshot that cannot be read is refused when there is no other.
@@ -429,8 +495,8 @@ func FuzzSegment(f *testing.F) {
 	good = binary.LittleEndian.AppendUint32(append(good, walEnd, 0, 0, 0), crc(good))
 	f.Add(good)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		entries, ok := checkSegment(data)
-		if entries > uint64(len(data)) || !ok && len(data) < walHeader {
+		entries, behind, ok := checkSegment(data)
+		if entries > uint64(len(data)) || behind > len(data) || !ok && len(data) < walHeader {
 			t.Fatalf("%d entries, sound %v", entries, ok)
 		}
 	})

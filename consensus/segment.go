@@ -49,18 +49,18 @@ func checkSegments(dir string) error {
 		if err != nil {
 			continue // no file of raft-wal's
 		}
-		if entries, ok := checkSegment(data); !ok {
-			return damaged(dir, fmt.Sprintf("entry %d in %s, or one near it", base+entries, filepath.Base(path)), ErrCorrupt)
+		if entries, at, ok := checkSegment(data); !ok {
+			return damaged(dir, fmt.Sprintf("entry %d, or one near it, behind byte %d of %s", base+entries, at, path), ErrCorrupt)
 		}
 	}
 	return nil
 }
 
-// checkSegment reads one file. Where it is not sound, entries tells how many
-// come before the damage.
-func checkSegment(data []byte) (entries uint64, ok bool) {
+// checkSegment reads one file. Where it is not sound, entries and behind tell how
+// many entries and bytes come before the batch with the damage.
+func checkSegment(data []byte) (entries uint64, behind int, ok bool) {
 	if len(data) < walHeader {
-		return 0, true // nothing was ever committed to it
+		return 0, 0, true // nothing was ever committed to it
 	}
 	at, batch, found := walHeader, 0, uint64(0)
 	for at+walFrame <= len(data) {
@@ -81,7 +81,7 @@ func checkSegment(data []byte) (entries uint64, ok bool) {
 		}
 		break
 	}
-	return entries, !goodBatch(data[batch:])
+	return entries, batch, !goodBatch(data[batch:])
 }
 
 // goodBatch tells whether a whole batch stands anywhere in data, after its begin.

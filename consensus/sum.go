@@ -88,7 +88,7 @@ func scan(cfg Config, stores *Stores) error {
 			err = checkSum(&e)
 		}
 		if err != nil {
-			return damaged(cfg.Dir, fmt.Sprintf("entry %d in %s", i, segmentOf(cfg.Dir, i)), err)
+			return damaged(cfg.Dir, fmt.Sprintf("entry %d in %s", i, filepath.Join(cfg.Dir, "log", segmentOf(cfg.Dir, i))), err)
 		}
 	}
 	return nil

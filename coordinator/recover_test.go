@@ -504,13 +504,33 @@ func TestSnapshotFile(t *testing.T) {
 	if _, _, err := readSnapshot(bytes.NewReader(append(bytes.Clone(data), 'x'))); !errors.Is(err, errSnapshotFile) {
 		t.Errorf("a byte more: %v", err)
 	}
-	body := len(data) - len(state)
-	for _, at := range []int{0, len(snapshotMagic) + 3, body + 1, body + len(state)/2, len(data) - 2} {
+	for at := range data { // a bit of each byte
 		bad := bytes.Clone(data)
-		bad[at] ^= 1
-		if _, _, err := readSnapshot(bytes.NewReader(bad)); !errors.Is(err, errSnapshotFile) {
-			t.Errorf("a bit of byte %d flipped: %v", at, err)
+		bad[at] ^= 1 << (at % 8)
+		head, other, err := readSnapshot(bytes.NewReader(bad))
+		if errors.Is(err, errSnapshotFile) {
+			continue
 		}
+		if err != nil || at >= len(data)-len(state) {
+			t.Fatalf("bit %d of byte %d flipped: %v", at%8, at, err)
+		}
+		// What can pass is a note: who saved it, when, behind which entry.
+		head.Version, head.Server, head.Saved, head.Index = h.Version, h.Server, h.Saved, h.Index
+		if same, err := other.Snapshot(); err != nil || !bytes.Equal(same, state) || head != h {
+			t.Fatalf("bit %d of byte %d flipped: another state, %v", at%8, at, err)
+		}
+	}
+	broken := newMachine() // a server that is handed a damaged state keeps its own, whole
+	if err := broken.Restore(state); err != nil {
+		t.Fatal(err)
+	}
+	for n := range len(state) {
+		if err := broken.Restore(state[:n]); err == nil {
+			t.Fatalf("%d of %d bytes were restored", n, len(state))
+		}
+	}
+	if kept, err := broken.Snapshot(); err != nil || !bytes.Equal(kept, state) {
+		t.Errorf("a state that was refused has left something: %v", err)
 	}
 	lie := h
 	lie.Revision++
