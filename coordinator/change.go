@@ -104,6 +104,9 @@ func (d *desk) build(s *ledger.State, r *headroomv1.ChangeRequest, c *ledger.Com
 	switch x := r.GetWhat().(type) {
 	case *headroomv1.ChangeRequest_SetDomain:
 		c.Domain = domainSetting(x.SetDomain)
+		if _, known := s.Domains[c.Domain.Name]; !known {
+			return aboveParent(s, c.Domain.Parent, c.Domain.Name, 0, c.Domain.Budget)
+		}
 	case *headroomv1.ChangeRequest_RemoveDomain:
 		c.RemoveDomain = &ledger.Named{Name: x.RemoveDomain}
 	case *headroomv1.ChangeRequest_SetNode:
@@ -285,6 +288,7 @@ func changeRefusals() []refusalRule {
 	return []refusalRule{
 		{errNoChange, bad, "usage", cli.ExitUsage, "use a coordinator command of this version"},
 		{errHeard, fixed, "alive", cli.ExitRefused, "stop its powerd or switch the machine off first, and wait until coordinator node list says lost"},
+		{errAboveParent, fixed, "above-parent", cli.ExitRefused, "raise the budget of the domain above first; coordinator budget show lists both"},
 		{errZone, bad, "usage", cli.ExitUsage, "a zone is an IANA name like Europe/Berlin; UTC is the default"},
 		{errUnknownAlarm, connect.CodeNotFound, "unknown-alarm", cli.ExitUsage, "coordinator alarm list shows the keys"},
 		{ledger.ErrBraked, fixed, "braked", cli.ExitRefused, "coordinator brake show tells who set it; coordinator brake lift lifts it"},

@@ -227,6 +227,9 @@ func (d *desk) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest, ou
 		c.Budget = &ledger.SetBudget{Domain: domain, Budget: to, Force: r.GetForce(), Until: r.GetUntilUs(), Targets: plan.Lowers()}
 		c.Epoch, c.Rules, c.At = s.Epoch, s.Rules, d.wall().UnixMicro()
 		same = same && r.GetUntilUs() == 0 && s.Domains[domain].Back == nil
+		if err == nil && !same && !r.GetForce() {
+			err = aboveParent(s, s.Domains[domain].Parent, domain, s.Domains[domain].Budget, to)
+		}
 		if err == nil && (r.GetDryRun() || same) {
 			if _, err = s.Clone().Apply(c); err != nil {
 				err = refusedError{err} // nothing was sent
@@ -251,6 +254,20 @@ func (d *desk) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest, ou
 		return nil
 	}
 	return d.commitBudget(ctx, c, out)
+}
+
+// errAboveParent refuses a budget that its domain could never use up.
+var errAboveParent = errors.New("above the domain that it lies in")
+
+// aboveParent refuses a raise of a domain above the budget of the domain it lies
+// in: whoever asks for it takes the sum for another. A cut further up is no reason,
+// nor is one that ends by itself.
+func aboveParent(s *ledger.State, parent, domain string, was, to units.Power) error {
+	up, ok := s.Domains[parent]
+	if !ok || to <= was || to <= up.Budget || up.Back != nil {
+		return nil
+	}
+	return fmt.Errorf("%s may draw %v at most, and lies in %s, which may draw %v: %w", domain, to, parent, up.Budget, errAboveParent)
 }
 
 func (d *desk) commitBudget(ctx context.Context, c ledger.Command, out *headroomv1.SetBudgetResponse) error {

@@ -200,7 +200,7 @@ func tried(t *testing.T, s *server, role, procedure string, body []byte) {
 	after, is := stateOf(t, s)
 
 	limit := longestCall
-	if strings.HasSuffix(procedure, "AwaitBudget") {
+	if strings.Contains(procedure, "/Await") {
 		limit = longestWait
 	}
 	if took > limit {

@@ -30,6 +30,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/gossip/brake"
+	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/ledger"
 	"headroom/units"
@@ -490,6 +491,58 @@ func TestCertificateOfAnotherNode(t *testing.T) {
 		}
 		if _, after := stateOf(t, s); string(before) != string(after) {
 			t.Errorf("it changed\n%s\nto\n%s", before, after)
+		}
+	})
+}
+
+// Budgets that cannot be met are refused with the numbers, or force them and an
+// alarm names what is missing; they come into force nowhere by mistake.
+func TestBudgetsThatCannotBeMet(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3, 700*units.Watt)
+		c.addNodes(4) // fail-safe 80 W each, 40 W unmanaged: 360 W at least
+		c.leader()
+		c.allHeld(10 * time.Second)
+		ask := func(r *headroomv1.SetBudgetRequest) error {
+			_, err := (clusterService{c.leader().server}).SetBudget(t.Context(), connect.NewRequest(r))
+			return err
+		}
+		add := &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetDomain{SetDomain: &headroomv1.SetDomain{
+			Name: "rack/r2", Parent: "site/lab", BudgetUw: int64(701 * units.Watt),
+		}}}
+		_, added := (clusterService{c.leader().server}).Change(t.Context(), connect.NewRequest(add))
+		for name, x := range map[string]struct {
+			err  error
+			says []string
+		}{
+			"below the floor":  {ask(&headroomv1.SetBudgetRequest{BudgetUw: int64(300 * units.Watt)}), []string{"300.0 W", "360.0 W"}},
+			"above the parent": {ask(&headroomv1.SetBudgetRequest{Domain: "rack/r1", BudgetUw: int64(800 * units.Watt)}), []string{"800.0 W", "700.0 W", "site/lab"}},
+			"a new one above":  {added, []string{"701.0 W", "700.0 W"}},
+		} {
+			e := rpc.AsCLI(x.err, "test", "addr")
+			if e == nil || e.Exit != cli.ExitRefused || e.Hint == "" {
+				t.Errorf("%s: %+v", name, e)
+				continue
+			}
+			for _, text := range x.says {
+				if !strings.Contains(e.Message, text) {
+					t.Errorf("%s: no %q in %q", name, text, e.Message)
+				}
+			}
+		}
+		if s := c.newest(); s.Domains["site/lab"].Budget != 700*units.Watt || s.Domains["rack/r1"].Budget != 700*units.Watt || len(s.Domains) != 2 {
+			t.Errorf("something came into force: %+v", s.Domains)
+		}
+		c.watch.end() // the judge knows of no budget below the floor
+		if err := ask(&headroomv1.SetBudgetRequest{BudgetUw: int64(300 * units.Watt), Force: true}); err != nil {
+			t.Fatal(err)
+		}
+		c.until("every node is at its fail-safe cap", 5*time.Second, func() bool {
+			return !slices.ContainsFunc(c.nodes, func(n *node) bool { return n.look().effective > 80*units.Watt })
+		})
+		time.Sleep(3 * time.Second)
+		if text := c.alarmed("shortfall"); !strings.Contains(text, "60.0 W short") || !strings.Contains(text, "budget 300.0 W") {
+			t.Errorf("alarm %q", text)
 		}
 	})
 }
