@@ -243,7 +243,7 @@ power:
   other: 22W                          # fans, disks, board: all behind the supply that is not package or DRAM
   supply_efficiency: 0.92             # wall = (package + dram + other) / efficiency
 
-weight: 1.0                           # share of the budget against other nodes
+weight: 1                             # share of the budget against other nodes
 
 # Where the coordinators are: fixed RPC addresses, or any one member of the gossip.
 coordinators: []                      # e.g. ["10.0.0.11:7400"]

@@ -26,6 +26,7 @@ import (
 
 	"headroom/agent"
 	"headroom/internal/cli"
+	"headroom/internal/manual"
 )
 
 // New is powerd's command line, for cli.Run.
@@ -40,7 +41,7 @@ func New() *cobra.Command {
 	root.AddCommand(
 		newRunCommand(), newStatusCommand(), newCheckCommand(), newZoneCommand(), newLimitCommand(), newFreqCommand(), newSensorCommand(),
 		newLeaseCommand(), newSprintCommand(), newMeasureCommand(), newRecordCommand(), newTopCommand(),
-		newConfigCommand(), newDebugCommand(), newDocsCommand(), newVersionCommand(),
+		newConfigCommand(), newDebugCommand(), manual.Command("powerd", func(string) (manual.Pages, error) { return generatedDocs(), nil }), newVersionCommand(),
 	)
 	return root
 }

@@ -1,16 +1,15 @@
 package command
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 
-	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
 	"headroom/agent"
 	"headroom/internal/cli"
+	"headroom/internal/config"
 )
 
 func newConfigCommand() *cobra.Command {
@@ -77,31 +76,12 @@ func newConfigShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			data, err := yaml.Marshal(cfg)
-			if err == nil && out.IsJSON() {
-				data, err = indented(data)
-			}
-			if err != nil {
-				return fmt.Errorf("show configuration: %w", err)
-			}
-			_, err = cmd.OutOrStdout().Write(data)
-			return err
+			return config.Show(cmd.OutOrStdout(), cfg, out.IsJSON())
 		},
 	}
 	p.flags(cmd)
 	out.Flags(cmd)
 	return cmd
-}
-
-// indented is a YAML document as JSON for people and programs. Quantities keep
-// their units, as in the file.
-func indented(doc []byte) ([]byte, error) {
-	var v any
-	if err := yaml.Unmarshal(doc, &v); err != nil {
-		return nil, err
-	}
-	data, err := json.MarshalIndent(v, "", "  ")
-	return append(data, '\n'), err
 }
 
 func newConfigSchemaCommand() *cobra.Command {
@@ -110,7 +90,7 @@ func newConfigSchemaCommand() *cobra.Command {
 		Example: "  powerd config schema > powerd.schema.json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var out cli.Output
-			return out.JSON(cmd.OutOrStdout(), configSchema())
+			return out.JSON(cmd.OutOrStdout(), configFile().Schema())
 		},
 	}
 }

@@ -1,45 +1,52 @@
 package command
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
-
-	"github.com/spf13/cobra"
-
+	"headroom/agent"
 	"headroom/agent/metrics"
 	"headroom/internal/cli"
+	"headroom/internal/manual"
 )
 
 //go:generate go run headroom/cmd/powerd docs ../../docs
 
-// newDocsCommand writes what is generated from the program itself. It is hidden:
-// an operator has the pages already.
-func newDocsCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "docs DIR", Short: "Write the manual pages and the list of metrics below a folder", Hidden: true,
-		Example: "  powerd docs ../docs", Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var errs []error
-			for name, text := range generatedDocs() {
-				path := filepath.Join(args[0], name)
-				errs = append(errs, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))
-			}
-			if err := errors.Join(errs...); err != nil {
-				return err
-			}
-			cli.Notef(cmd.ErrOrStderr(), "note: wrote the pages below %s", args[0])
-			return nil
-		},
+// generatedDocs are the pages that follow from the program.
+func generatedDocs() manual.Pages {
+	return manual.Pages{
+		"man/powerd.8":      programPage(),
+		"man/powerd.yaml.5": configFile().Page(),
+		"metrics.md":        metrics.Page(),
 	}
 }
 
-// generatedDocs are the pages that follow from the program, by their place below docs/.
-func generatedDocs() map[string]string {
-	root := New()
-	return map[string]string{
-		"man/powerd.8":      manProgram(root),
-		"man/powerd.yaml.5": manConfig(),
-		"metrics.md":        metrics.Page(),
+// configFile is powerd.yaml as it is documented.
+func configFile() manual.File {
+	return manual.File{
+		Name: "powerd.yaml", Program: "powerd", Version: agent.Version, Example: agent.ExampleConfig, Default: agent.Defaults(),
+		SeeAlso: []string{"powerd(8)", "headroom(7)"},
 	}
+}
+
+func programPage() string {
+	dir := agent.Defaults().StateDir + "/"
+	return manual.Program{
+		Root: New(), Version: agent.Version, Purpose: "hold a node at its power cap",
+		Output: "Tables are plain text; with -o json the answer is one JSON object, and one a line in a watch. JSON carries base units " +
+			"with the unit in the key (cap_w, energy_j, freq_hz, remaining_s), and null for what is unknown; a table shows -. " +
+			"Fields are only ever added. Requested, written, effective and measured are kept apart: what was asked for, what was " +
+			"sent to the hardware, what reads back, what is drawn.\n\nAn error is two lines on stderr, the cause and a hint; with -o json it is one JSON object there.",
+		Exit: map[int]string{
+			cli.ExitUnreachable: "No powerd or no coordinator answered; nothing was done.",
+			cli.ExitConflict:    "Conflict: another powerd runs, or the name belongs to another machine.",
+			cli.ExitChanges:     "",
+		},
+		ExitNote: "powerd measure passes the exit code of the measured command on; powerd check --nagios ends with 0, 1, 2 or 3.",
+		Files: []manual.Item{
+			{Term: defaultConfig, Text: "Configuration, see powerd.yaml(5)."},
+			{Term: dir + agent.JournalFile, Text: "What each control held before powerd first wrote it."},
+			{Term: dir + agent.MemoryFile, Text: "The highest stamp, the fail-safe cap and the brake that the node has stored."},
+			{Term: dir + agent.HeldFile, Text: "What the node may hold now, for other programs of the host."},
+			{Term: agent.SocketPath(agent.Defaults().StateDir), Text: "Where the running powerd answers the commands above."},
+		},
+		SeeAlso: []string{"powerd.yaml(5)", "coordinator(8)", "headroom(7)"},
+	}.Page()
 }
