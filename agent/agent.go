@@ -42,10 +42,12 @@ import (
 	"context"
 	"log/slog"
 	"time"
+
+	"headroom/internal/cli"
 )
 
 // Version is what powerd says about itself in Hello and `powerd version`.
-const Version = "0.1.0"
+const Version = cli.Version
 
 // Times of the loop. The tests and the figures of the design depend on them.
 const (

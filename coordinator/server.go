@@ -31,8 +31,8 @@ import (
 	"headroom/units"
 )
 
-// Version of the coordinator, set at build time.
-const Version = "0.1.0"
+// Version of the coordinator.
+const Version = cli.Version
 
 // server is one running coordinator.
 type server struct {

@@ -72,7 +72,7 @@ func assemble(l *lab, text corpus, opts options, out io.Writer, say func(string,
 	d := &show{lab: l, board: b, out: out, opts: opts}
 	d.feed = &feeder{board: b, client: c, work: work, rush: make(chan string, 1)}
 	d.witness = &witness{board: b, client: c, nodes: l.nodeViews(), energy: map[string]float64{}}
-	d.screen = &screen{out: out, terminal: isTerminal(out), board: b, nodes: l.nodes, rated: l.spec.Rated()}
+	d.screen = &screen{out: out, terminal: cli.IsTerminal(out), board: b, nodes: l.nodes, rated: l.spec.Rated()}
 	d.story = &story{lab: l, board: b, client: c, nodes: l.nodeViews(), feed: d.feed, rand: random, say: func(string, ...any) {}}
 	if !d.screen.terminal {
 		d.story.say = func(format string, args ...any) { say("            "+format, args...) }

@@ -36,16 +36,6 @@ type screen struct {
 	drawn bool
 }
 
-// isTerminal tells whether w is a terminal.
-func isTerminal(w any) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
-}
-
 // show runs until ctx ends.
 func (s *screen) show(ctx context.Context) {
 	pace := lineEvery

@@ -3,7 +3,6 @@ package scheduler
 import (
 	"fmt"
 	"os"
-	"os/user"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,14 +73,6 @@ func (c *change) fill() {
 	}
 }
 
-// actor is who runs this command.
-func actor() string {
-	if u, err := user.Current(); err == nil {
-		return u.Username
-	}
-	return fmt.Sprintf("uid %d", os.Getuid())
-}
-
 func versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",
@@ -89,7 +80,7 @@ func versionCommand() *cobra.Command {
 		Example: "  scheduler version",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "scheduler", Version())
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "scheduler", cli.Version)
 			return err
 		},
 	}

@@ -71,7 +71,7 @@ func submitRequest(name string, dryRun bool, why change) (*headroomv1.SubmitRequ
 	}
 	return &headroomv1.SubmitRequest{
 		Spec: data, File: path, DryRun: dryRun,
-		Change: &headroomv1.Change{Actor: actor(), Reason: why.reason, RequestId: why.requestID},
+		Change: &headroomv1.Change{Actor: cli.Actor(), Reason: why.reason, RequestId: why.requestID},
 	}, nil
 }
 
@@ -213,7 +213,7 @@ func cancelCommand() *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			why.fill()
-			req := &headroomv1.CancelRequest{Id: args[0], Change: &headroomv1.Change{Actor: actor(), Reason: why.reason, RequestId: why.requestID}}
+			req := &headroomv1.CancelRequest{Id: args[0], Change: &headroomv1.Change{Actor: cli.Actor(), Reason: why.reason, RequestId: why.requestID}}
 			var revision uint64
 			err := to.use("cancel", func(c headroomv1connect.SchedulerServiceClient) error {
 				ctx, cancel := context.WithTimeout(cmd.Context(), callWait)

@@ -48,7 +48,7 @@ func runCommand() *cobra.Command {
 }
 
 func workerCommand() *cobra.Command {
-	cfg := local.Config{Version: Version()}
+	cfg := local.Config{Version: cli.Version}
 	var level string
 	cmd := &cobra.Command{
 		Use:   "worker",

@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
 )
 
 const (
@@ -58,7 +59,7 @@ func (s *Server) direct(ctx context.Context) error {
 func (s *Server) follow(parent context.Context, address string) (led bool, err error) {
 	ctx, cancel := context.WithCancel(parent)
 	st := s.leader.client(address).Direct(ctx)
-	hello := &headroomv1.SchedulerHello{Id: s.id.ID, Address: s.address, Version: Version()}
+	hello := &headroomv1.SchedulerHello{Id: s.id.ID, Address: s.address, Version: cli.Version}
 	if err := st.Send(&headroomv1.SchedulerMessage{Message: &headroomv1.SchedulerMessage_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
 		cancel()
 		return false, errors.Join(err, st.CloseResponse())

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
@@ -81,13 +80,4 @@ func next(path string) (id identity, err error) {
 		return id, fmt.Errorf("scheduler: write %s: %w", path, err)
 	}
 	return id, nil
-}
-
-// Version is the version of this build, "devel" without one.
-func Version() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
-		return "devel"
-	}
-	return info.Main.Version
 }

@@ -3,9 +3,7 @@ package command
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
-	"os/user"
 
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
@@ -81,13 +79,5 @@ func (c *changing) flags(cmd *cobra.Command) {
 }
 
 func (c *changing) change() *headroomv1.Change {
-	return &headroomv1.Change{Actor: actor(), Reason: c.reason, RequestId: cmp.Or(c.requestID, cli.RequestID())}
-}
-
-// actor names who runs the command, for the audit log.
-func actor() string {
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		return u.Username
-	}
-	return fmt.Sprintf("uid-%d", os.Getuid())
+	return &headroomv1.Change{Actor: cli.Actor(), Reason: c.reason, RequestId: cmp.Or(c.requestID, cli.RequestID())}
 }

@@ -62,9 +62,9 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 // checkPermission looks whether this user may read counters and write limits. It
 // opens files and writes nothing.
 func checkPermission(s site, o *own) finding {
-	who := fmt.Sprintf("as user %s", actor())
+	who := fmt.Sprintf("as user %s", cli.Actor())
 	if s.status != nil {
-		who = "as user " + actor() + " (powerd runs and uses its own rights)"
+		who = "as user " + cli.Actor() + " (powerd runs and uses its own rights)"
 	}
 	for _, z := range o.zones() {
 		if _, err := z.Energy(); errors.Is(err, fs.ErrPermission) {
@@ -363,7 +363,7 @@ func checkStateDir(s site) finding {
 		return finding{"state-dir", checkFail, fmt.Sprintf("%s: %v", s.stateDir, err), "state_dir: in powerd.yaml must name a folder that powerd may write"}
 	}
 	if err := unix.Access(s.stateDir, unix.W_OK); err != nil {
-		return finding{"state-dir", checkFail, fmt.Sprintf("%s may not be written as user %s", s.stateDir, actor()), "state_dir: in powerd.yaml must name a folder that powerd may write"}
+		return finding{"state-dir", checkFail, fmt.Sprintf("%s may not be written as user %s", s.stateDir, cli.Actor()), "state_dir: in powerd.yaml must name a folder that powerd may write"}
 	}
 	if free := room.Bavail * uint64(room.Bsize); free < stateRoom {
 		return finding{"state-dir", checkFail, fmt.Sprintf("%s has %d kB free", s.stateDir, free>>10), "make room: originals are saved there before the first write"}

@@ -41,7 +41,7 @@ func (w *watching) run(cmd *cobra.Command, once func() error) error {
 	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
 	for {
-		if isTerminal(cmd.OutOrStdout()) {
+		if cli.IsTerminal(cmd.OutOrStdout()) {
 			if _, err := io.WriteString(cmd.OutOrStdout(), clearScreen); err != nil {
 				return err
 			}
@@ -59,16 +59,6 @@ func (w *watching) run(cmd *cobra.Command, once func() error) error {
 
 // clearScreen brings the cursor home and clears what is below it.
 const clearScreen = "\x1b[H\x1b[2J"
-
-// isTerminal tells whether w is a terminal that a person may be looking at.
-func isTerminal(w any) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}
 
 // printer prints one answer: JSON (one line of it in a watch) or text.
 type printer struct {

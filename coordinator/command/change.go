@@ -43,7 +43,7 @@ func (c *changing) message(cmd *cobra.Command) *headroomv1.Change {
 	if c.request == "" {
 		c.request = cli.RequestID()
 	}
-	m := &headroomv1.Change{Actor: actor(), Reason: c.reason, RequestId: c.request}
+	m := &headroomv1.Change{Actor: cli.Actor(), Reason: c.reason, RequestId: c.request}
 	if cmd.Flags().Changed("check-revision") {
 		m.CheckRevision = &c.check
 	}
@@ -63,7 +63,7 @@ func (c *changing) confirm(cmd *cobra.Command, question string) error {
 	if c.yes || c.dryRun {
 		return nil
 	}
-	if !isTerminal(cmd.InOrStdin()) {
+	if !cli.IsTerminal(cmd.InOrStdin()) {
 		return &cli.Error{Code: "unconfirmed", Exit: cli.ExitUsage, Message: question + " needs a yes", Hint: "add --yes when no one is there to be asked"}
 	}
 	cli.Notef(cmd.ErrOrStderr(), "%s? [y/N] ", question)

@@ -13,8 +13,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"os/user"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -38,14 +36,6 @@ func New() *cobra.Command {
 		jobCommand(o), sprintCommand(o), brakeCommand(o), eventCommand(o), alarmCommand(o), memberCommand(o), snapshotCommand(o), tokenCommand(o), tlsCommand(&o.out),
 		debugCommand(o), configCommand(), versionCommand(&o.out))
 	return root
-}
-
-// actor is who runs the command, for the audit log.
-func actor() string {
-	if u, err := user.Current(); err == nil && u.Username != "" {
-		return u.Username
-	}
-	return fmt.Sprintf("uid %d", os.Getuid())
 }
 
 // envelope is the frame of every JSON answer.
@@ -97,7 +87,7 @@ func (w *watching) run(cmd *cobra.Command, once func() error) error {
 	tick := time.NewTicker(w.interval)
 	defer tick.Stop()
 	for {
-		if isTerminal(cmd.OutOrStdout()) {
+		if cli.IsTerminal(cmd.OutOrStdout()) {
 			if _, err := io.WriteString(cmd.OutOrStdout(), "\x1b[H\x1b[2J"); err != nil {
 				return err
 			}
@@ -111,16 +101,6 @@ func (w *watching) run(cmd *cobra.Command, once func() error) error {
 		case <-tick.C:
 		}
 	}
-}
-
-// isTerminal tells whether w is a terminal that a person may be looking at.
-func isTerminal(w any) bool {
-	f, ok := w.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // print writes an answer in the form that was asked for.

@@ -49,7 +49,7 @@ func (g *groupChange) flags(cmd *cobra.Command) {
 // message is the change as the server takes it, with a key of its own where none was given.
 func (g *groupChange) message() *headroomv1.Change {
 	g.request = cmp.Or(g.request, cli.RequestID())
-	return &headroomv1.Change{Actor: actor(), Reason: g.reason, RequestId: g.request}
+	return &headroomv1.Change{Actor: cli.Actor(), Reason: g.reason, RequestId: g.request}
 }
 
 // confirm asks before what cannot simply be taken back, where somebody can answer.
@@ -57,7 +57,7 @@ func (g *groupChange) confirm(cmd *cobra.Command, what string) error {
 	if g.yes || g.dry {
 		return nil
 	}
-	if !isTerminal(cmd.InOrStdin()) {
+	if !cli.IsTerminal(cmd.InOrStdin()) {
 		return &cli.Error{
 			Code: "unconfirmed", Exit: cli.ExitUsage, Message: what + " needs a yes", RequestID: g.request,
 			Hint: "add --yes when no one is there to be asked; --dry-run tells what would change",

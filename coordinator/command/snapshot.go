@@ -192,7 +192,7 @@ func (f *rebirthFlags) rebirth(verb string, members func(coordinator.Config) []c
 	}
 	f.request = cmp.Or(f.request, cli.RequestID())
 	b := coordinator.Rebirth{
-		Config: cfg, Verb: verb, Budgets: map[string]units.Power{}, Servers: members(cfg), Actor: actor(), Reason: f.reason, RequestID: f.request,
+		Config: cfg, Verb: verb, Budgets: map[string]units.Power{}, Servers: members(cfg), Actor: cli.Actor(), Reason: f.reason, RequestID: f.request,
 		Now: time.Now(), DryRun: f.dry,
 	}
 	for _, text := range f.budgets {

@@ -41,11 +41,13 @@ cp -R deploy/nfpm "$stage/nfpm.d"
 
 # The programs of one build have one version, or it is no release.
 VERSION=$("$stage/bin/powerd" version | cut -d ' ' -f 2)
-other=$("$stage/bin/coordinator" version | cut -d ' ' -f 2)
-if [ "$VERSION" != "$other" ]; then
-	echo "powerd is $VERSION and coordinator is $other: give both the same Version" >&2
-	exit 1
-fi
+for program in coordinator scheduler; do
+	other=$("$stage/bin/$program" version | cut -d ' ' -f 2)
+	if [ "$VERSION" != "$other" ]; then
+		echo "powerd is $VERSION and $program is $other: both must say cli.Version" >&2
+		exit 1
+	fi
+done
 ARCH=$($go env GOARCH)
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 export VERSION ARCH SOURCE_DATE_EPOCH

@@ -1,0 +1,31 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+
+	"golang.org/x/sys/unix"
+)
+
+// Version of the programs: those of one build have one.
+const Version = "0.1.0"
+
+// Actor is who runs the command, for audit logs: the user's name, or "uid 1000"
+// where the system knows none.
+func Actor() string {
+	if u, err := user.Current(); err == nil && u.Username != "" {
+		return u.Username
+	}
+	return fmt.Sprintf("uid %d", os.Getuid())
+}
+
+// IsTerminal tells whether a stream is a terminal that a person may be looking at.
+func IsTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}
