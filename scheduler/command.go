@@ -9,6 +9,7 @@ import (
 
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/manual"
 	"headroom/internal/rpc"
 )
 
@@ -32,7 +33,7 @@ func NewCommand() *cobra.Command {
 		Example: "  scheduler submit words.yaml\n  scheduler list\n  scheduler cancel words-7f3a90c1 --reason \"wrong input\"",
 		Args:    cobra.NoArgs,
 	}
-	root.AddCommand(runCommand(), workerCommand(), submitCommand(), listCommand(), showCommand(), cancelCommand(), configCommand(), versionCommand())
+	root.AddCommand(runCommand(), workerCommand(), submitCommand(), listCommand(), showCommand(), cancelCommand(), configCommand(), manual.Command("scheduler", func(string) (manual.Pages, error) { return generatedDocs(), nil }), versionCommand())
 	return root
 }
 
@@ -84,38 +85,4 @@ func versionCommand() *cobra.Command {
 			return err
 		},
 	}
-}
-
-func configCommand() *cobra.Command {
-	root := &cobra.Command{Use: "config", Short: "Check scheduler.yaml or print an example", Example: "  scheduler config example > scheduler.yaml"}
-	var path string
-	check := &cobra.Command{
-		Use:     "check",
-		Short:   "Check scheduler.yaml without starting anything",
-		Example: "  scheduler config check --config /etc/headroom/scheduler.yaml",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := LoadConfig(path); err != nil {
-				return err
-			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "ok    %s\n", path)
-			return err
-		},
-	}
-	configFlag(check, &path)
-	root.AddCommand(check, &cobra.Command{
-		Use:     "example",
-		Short:   "Print scheduler.yaml with every key explained",
-		Example: "  scheduler config example > scheduler.yaml",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(cmd.OutOrStdout(), ExampleConfig)
-			return err
-		},
-	})
-	return root
-}
-
-func configFlag(cmd *cobra.Command, path *string) {
-	cmd.Flags().StringVar(path, "config", "/etc/headroom/scheduler.yaml", "configuration file")
 }

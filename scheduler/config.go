@@ -17,44 +17,46 @@ type Config struct {
 	// Listen is where users and workers reach the scheduler, host:port.
 	Listen string `yaml:"listen"`
 	// Advertise is the address told to the coordinators; empty stands for the one listened on.
-	Advertise string `yaml:"advertise,omitempty"`
+	Advertise string `yaml:"advertise"`
 	// Dir is the scheduler's own folder.
 	Dir string `yaml:"dir"`
 	// Coordinators are RPC addresses of coordinators, host:port; any one is enough.
 	Coordinators []string `yaml:"coordinators"`
 	// TLS is this scheduler's identity, an operator's. Without files every coordinator's address must be loopback.
-	TLS secure.Config `yaml:"tls,omitempty"`
+	TLS secure.Config `yaml:"tls"`
 	// Classes are the priority classes, highest first.
 	Classes []string `yaml:"classes"`
 	// LogLevel is debug, info, warn or error.
-	LogLevel string `yaml:"log_level,omitempty"`
+	LogLevel string `yaml:"log_level"`
 }
 
-// ExampleConfig is scheduler.yaml with every key, its default and its meaning.
-const ExampleConfig = `# Where users and workers reach the scheduler (host:port).
-listen: 127.0.0.1:7410
+// ExampleConfig is scheduler.yaml with every key and its meaning.
+const ExampleConfig = `# scheduler.yaml: the scheduler of a cluster.
 
-# Address told to the coordinators; leave it out when it is the one above.
-# advertise: 10.0.0.20:7410
+listen: 127.0.0.1:7410                # host:port where users and workers reach it; it asks nobody who they are: a network that you trust
+advertise: ""                         # host:port that the coordinators are told; empty: the one above
+dir: /var/lib/headroom/scheduler      # its own folder; two schedulers never share one
 
-# The scheduler's own folder. Two schedulers never share one.
-dir: /var/lib/headroom/scheduler
+# Any one coordinator that answers is enough: it names the leader.
+coordinators: ["127.0.0.1:7400"]      # RPC addresses, host:port
 
-# This scheduler's certificate towards the coordinators ("coordinator tls cert
-# create operator/scheduler"). Without it the coordinators must be on loopback.
-# tls: {ca: /etc/headroom/ca.crt, cert: /etc/headroom/scheduler.crt, key: /etc/headroom/scheduler.key}
+# This scheduler's certificate towards the coordinators, an operator's: "coordinator
+# tls cert create operator/scheduler". Without one the coordinators must be on loopback.
+tls:
+  mode: ""                            # on, off; empty: on with files, and without them loopback only
+  ca: ""                              # /etc/headroom/ca.crt
+  cert: ""                            # /etc/headroom/scheduler.crt
+  key: ""                             # /etc/headroom/scheduler.key
 
-# RPC addresses of coordinators. Any one that answers is enough: it names the leader.
-coordinators:
-  - 127.0.0.1:7400
+# A job names its class; inside a class jobs start in the order of their submission,
+# and a running job is never evicted.
+classes: [high, low]                  # priority classes, highest first; 1 to 100
 
-# Priority classes, highest first. A job names one of them; inside a class jobs
-# start in the order of their submission, and a running job is never evicted.
-classes: [high, low]
-
-# debug, info, warn or error
-log_level: info
+log_level: info                       # debug, info, warn, error
 `
+
+// Defaults are the values of keys that scheduler.yaml does not have.
+func Defaults() Config { return Config{LogLevel: "info"} }
 
 // classesMax bounds the priority classes; the papers use two or three.
 const classesMax = 100
@@ -64,7 +66,8 @@ var classRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
 // LoadConfig reads and checks scheduler.yaml. Errors are *cli.Error with exit
 // code 2 and a hint.
 func LoadConfig(path string) (*Config, error) {
-	c := &Config{LogLevel: "info"}
+	defaults := Defaults()
+	c := &defaults
 	if err := config.Load(path, c); err != nil {
 		return nil, err
 	}

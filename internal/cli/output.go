@@ -29,6 +29,7 @@ func (o *Output) Flags(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
 	f.VarP((*formatValue)(&o.Format), "output", "o", "output format: "+strings.Join(formats(), "|"))
 	f.BoolVar(&o.NoHeaders, "no-headers", o.NoHeaders, "leave out the header line")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats(), cobra.ShellCompDirectiveNoFileComp)) // fails for a flag that is not there
 }
 
 // IsJSON tells whether the command is to print JSON.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -15,7 +16,7 @@ import (
 func CheckCommands(root *cobra.Command) error {
 	var errs []error
 	for line := range strings.SplitSeq(root.Example, "\n") {
-		if !strings.HasPrefix(line, "  "+root.CommandPath()) {
+		if !slices.ContainsFunc(paths(root), func(path string) bool { return strings.HasPrefix(line, "  "+path) }) {
 			errs = append(errs, fmt.Errorf("%s: the example %q does not show it", root.CommandPath(), line))
 		}
 	}
@@ -26,6 +27,15 @@ func CheckCommands(root *cobra.Command) error {
 		errs = append(errs, CheckCommands(sub))
 	}
 	return errors.Join(errs...)
+}
+
+// paths are the ways to type a command: by its name and by its aliases.
+func paths(c *cobra.Command) []string {
+	all := []string{c.CommandPath()}
+	for _, alias := range c.Aliases {
+		all = append(all, strings.TrimSuffix(c.CommandPath(), c.Name())+alias)
+	}
+	return all
 }
 
 // Check tells which keys the example does not show and explain, and what of the

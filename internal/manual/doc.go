@@ -34,7 +34,7 @@ func (p Pages) Write(dir string) error {
 	var errs []error
 	for name, text := range p {
 		path := filepath.Join(dir, name)
-		errs = append(errs, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)) //nolint:gosec // documents are for everybody
+		errs = append(errs, os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644))
 	}
 	return errors.Join(errs...)
 }

@@ -86,6 +86,9 @@ func (p *page) command(c *cobra.Command) {
 	if text == "" {
 		text = c.Short + "."
 	}
+	if also := paths(c)[1:]; len(also) > 0 {
+		text += "\n\nAlso typed as " + strings.Join(also, " and ") + "."
+	}
 	p.paragraphs(text)
 	p.example(c.Example)
 	p.flags(c.LocalFlags(), c.InheritedFlags())

@@ -1,0 +1,110 @@
+package scheduler
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+	"headroom/internal/config"
+	"headroom/internal/manual"
+)
+
+//go:generate go run headroom/cmd/scheduler docs ../docs
+
+// defaultConfig is where the packages look for the configuration.
+const defaultConfig = "/etc/headroom/scheduler.yaml"
+
+func configCommand() *cobra.Command {
+	root := &cobra.Command{Use: "config", Short: "Check scheduler.yaml or print an example", Example: "  scheduler config example > scheduler.yaml"}
+	root.AddCommand(configCheck(), configShow(), configSchema(), &cobra.Command{
+		Use:     "example",
+		Short:   "Print scheduler.yaml with every key explained",
+		Example: "  scheduler config example > scheduler.yaml",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprint(cmd.OutOrStdout(), ExampleConfig)
+			return err
+		},
+	})
+	return root
+}
+
+func configCheck() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:     "check",
+		Short:   "Check scheduler.yaml without starting anything",
+		Example: "  scheduler config check --config /etc/headroom/scheduler.yaml",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := LoadConfig(path); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "ok    %s\n", path)
+			return err
+		},
+	}
+	configFlag(cmd, &path)
+	return cmd
+}
+
+func configShow() *cobra.Command {
+	var path string
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:     "show",
+		Short:   "Print the configuration in force, with the defaults of keys that the file does not have",
+		Example: "  scheduler config show --config scheduler.yaml",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := LoadConfig(path)
+			if err != nil {
+				return err
+			}
+			return config.Show(cmd.OutOrStdout(), c, out.IsJSON())
+		},
+	}
+	configFlag(cmd, &path)
+	out.Flags(cmd)
+	return cmd
+}
+
+func configSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:     "schema",
+		Short:   "Print the JSON Schema of scheduler.yaml, for editors",
+		Example: "  scheduler config schema > scheduler.schema.json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var out cli.Output
+			return out.JSON(cmd.OutOrStdout(), configFile().Schema())
+		},
+	}
+}
+
+func configFlag(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVar(path, "config", defaultConfig, "configuration file")
+}
+
+// generatedDocs are the pages that follow from the program.
+func generatedDocs() manual.Pages {
+	page := manual.Program{
+		Root: NewCommand(), Version: cli.Version, Purpose: "run jobs by priority on nodes whose power is capped",
+		Environment: []manual.Item{{Term: addrEnv, Text: "As --addr."}},
+		Files: []manual.Item{
+			{Term: defaultConfig, Text: "Configuration, see scheduler.yaml(5)."},
+			{Term: "/var/lib/headroom/scheduler", Text: "The scheduler's own folder."},
+			{Term: "/var/lib/headroom/worker", Text: "A worker's own folder."},
+		},
+		SeeAlso: []string{"scheduler.yaml(5)", "coordinator(8)", "headroom(7)"},
+	}.Page()
+	return manual.Pages{"man/scheduler.8": page, "man/scheduler.yaml.5": configFile().Page()}
+}
+
+// configFile is scheduler.yaml as it is documented.
+func configFile() manual.File {
+	return manual.File{
+		Name: "scheduler.yaml", Program: "scheduler", Version: cli.Version, Example: ExampleConfig, Default: Defaults(), SeeAlso: []string{"scheduler(8)", "headroom(7)"},
+	}
+}
