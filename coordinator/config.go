@@ -107,72 +107,79 @@ type DomainConfig struct {
 const ExampleConfig = `# coordinator.yaml: one server of the group that holds the power budget.
 
 id: c1                                # this server, one of the list below
-state_dir: /var/lib/headroom/coordinator
+state_dir: /var/lib/headroom/coordinator # log, vote and snapshots; for this server alone
 
-# The first membership, the same list on every server: 1, 3 or 5 of them.
+# The first membership, the same list on every server: 1, 3 or 5 of them. Once the
+# group is founded "coordinator member" changes it.
 servers:
-  - {id: c1, rpc: "127.0.0.1:7400", raft: "127.0.0.1:7401"}
+  - id: c1                            # name of a server, as its certificate has it
+    rpc: 127.0.0.1:7400               # host:port for nodes, schedulers and operators
+    raft: 127.0.0.1:7401              # host:port between the servers
 
 # A server that is added to a running group lists itself alone above and names
 # servers of the group here. With an empty state_dir it waits until
 # "coordinator member add" takes it in; afterwards the group tells it the others.
-join: []                              # RPC addresses, e.g. ["10.0.0.11:7400", "10.0.0.12:7400"]
+join: []                              # RPC addresses of servers of the group, e.g. ["10.0.0.11:7400", "10.0.0.12:7400"]
 
 # Who this server is: a certificate of the cluster's own authority, made by
 # "coordinator tls ca create" and "coordinator tls cert create server/c1". Nodes,
-# schedulers and operators show theirs. "mode: off" leaves everything in the
-# clear and open to whoever reaches it: for one machine, on loopback only.
+# schedulers and operators show theirs.
 tls:
-  mode: on
-  ca: /etc/headroom/ca.crt
-  cert: /etc/headroom/server.crt
-  key: /etc/headroom/server.key
+  mode: on                            # on, or off: everything in the clear and open to whoever reaches it, on loopback only
+  ca: /etc/headroom/ca.crt            # the authority that all certificates are checked against
+  cert: /etc/headroom/server.crt      # this server's certificate, server/ID; read again when the file changes
+  key: /etc/headroom/server.key       # its key, readable by this server's user alone
 
-# Where root and this server's user need no certificate; empty stands for
-# coordinator.sock in state_dir.
-socket: ""
+# A unix socket where root and this server's user need no certificate.
+socket: ""                            # empty: coordinator.sock in state_dir
 
 # Nodes find the servers, and each other, through any one member.
 gossip:
-  bind: 127.0.0.1:7402                # empty: no gossip
-  join: []                            # any member; the first server needs none
+  bind: 127.0.0.1:7402                # host:port for TCP and UDP; empty: no gossip
+  join: []                            # gossip addresses of any members; the first server needs none
   key_file: /etc/headroom/gossip.key  # 32 bytes in base64; anyone who has it can be a member
 
 # Asked over LAN whether a lost node's machine is off; its address is set by
-# "coordinator node set NODE --bmc HOST". Without a user nobody is asked.
+# "coordinator node set NODE --bmc HOST".
 bmc:
-  user: ""
-  password_file: ""
+  user: ""                            # an account with the privilege of a user; empty: nobody is asked
+  password_file: ""                   # holds the password and nothing else
 
-# Served to Prometheus at http://ADDRESS/metrics. Anybody may ask who reaches the
-# address: bind it to loopback or to a network that you trust. Empty: none.
+# Served to Prometheus at http://ADDRESS/metrics.
 metrics:
-  listen: ""                          # e.g. 127.0.0.1:7403
+  listen: ""                          # host:port, e.g. 127.0.0.1:7403; empty: none. Who reaches it may ask: loopback or a network that you trust
 
-# Keeps the last seconds of the process in memory (8 MB), and writes them to
-# state_dir/debug when a tick came too late; "go tool trace FILE" shows them.
 debug:
-  flight_recorder: false
+  flight_recorder: false              # true: keep the last seconds of the process in memory (8 MB), and write them to state_dir/debug when a tick came too late
 
 # The brake: "coordinator brake set" drives every node to its fail-safe cap, with no
 # leader too. "coordinator brake key" makes the pair of keys.
 brake:
-  public_key_file: ""                 # e.g. /etc/headroom/brake.pub; the same file on every server and node
+  public_key_file: ""                 # e.g. /etc/headroom/brake.pub; the same file on every server and node; empty: no brake
   private_key_file: ""                # e.g. /etc/headroom/brake.key; on servers only
 
 # The power tree that an EMPTY cluster starts with. Afterwards it is in the
-# replicated log, and "coordinator budget set" changes it.
+# replicated log, and "coordinator budget set" and "coordinator domain set" change it.
 site:
-  - {name: site/lab, budget: 3200W, unmanaged: 240W}
-  - {name: rack/r1, parent: site/lab, budget: 2400W}
+  - name: site/lab                    # level/name, unique
+    budget: 3200W                     # what the domain may draw, above 0 W
+    unmanaged: 240W                   # what no powerd controls; 0 W when left out
+  - name: rack/r1
+    parent: site/lab                  # the domain above; the one root has none
+    budget: 2400W
 
-lease: 10s                            # how long a node holds its cap without hearing from us
+lease: 10s                            # how long a node holds its cap without hearing from us, 3s to 2m
 log_level: info                       # debug, info, warn, error
 `
 
+// Defaults are the values of keys that coordinator.yaml does not have.
+func Defaults() Config {
+	return Config{Lease: config.Duration(ledger.DefaultTiming().Lease), LogLevel: "info"}
+}
+
 // LoadConfig reads and checks a coordinator.yaml. Errors are *cli.Error with the position.
 func LoadConfig(path string) (Config, error) {
-	c := Config{Lease: config.Duration(ledger.DefaultTiming().Lease), LogLevel: "info"}
+	c := Defaults()
 	if err := config.Load(path, &c); err != nil {
 		return Config{}, err
 	}

@@ -37,7 +37,7 @@ func TestExampleConfigLoads(t *testing.T) {
 func TestConfigErrors(t *testing.T) {
 	t.Parallel()
 	edit := func(old, to string) string { return strings.ReplaceAll(ExampleConfig, old, to) }
-	server := `  - {id: c1, rpc: "127.0.0.1:7400", raft: "127.0.0.1:7401"}` + "\n"
+	server := "servers:\n"
 	more := `  - {id: c2, rpc: "h:1", raft: "h:2"}` + "\n" + `  - {id: c3, rpc: "h:3", raft: "h:4"}` + "\n"
 	for name, c := range map[string]struct{ text, want string }{
 		"not yaml":           {"id: [", "coordinator.yaml:1:"},
@@ -49,20 +49,20 @@ func TestConfigErrors(t *testing.T) {
 		"two servers":        {edit(server, server+`  - {id: c2, rpc: "127.0.0.1:7410", raft: "127.0.0.1:7411"}`+"\n"), "a group has 1, 3 or 5"},
 		"join with others":   {strings.ReplaceAll(edit(server, server+more), "\njoin: []", "\njoin: [\"h:9\"]"), "lists this server alone"},
 		"join without port":  {edit("\njoin: []", "\njoin: [h]"), `"h" is not host:port`},
-		"not in the list":    {edit("id: c1      ", "id: c9      "), `"c9" is not among the servers`},
+		"not in the list":    {edit("\nid: c1", "\nid: c9"), `"c9" is not among the servers`},
 		"one id twice":       {edit(server, server+strings.Repeat(`  - {id: c1, rpc: "h:1", raft: "h:2"}`+"\n", 2)), "same id c1"},
-		"one address twice":  {edit(`raft: "127.0.0.1:7401"`, `raft: "127.0.0.1:7400"`), "same address 127.0.0.1:7400"},
-		"server without rpc": {edit(`rpc: "127.0.0.1:7400", `, ""), "needs id, rpc and raft"},
-		"no state_dir":       {edit("state_dir: /var/lib/headroom/coordinator", ""), "state_dir is missing"},
+		"one address twice":  {edit(`raft: 127.0.0.1:7401`, `raft: 127.0.0.1:7400`), "same address 127.0.0.1:7400"},
+		"server without rpc": {edit("    rpc: 127.0.0.1:7400   ", "   "), "needs id, rpc and raft"},
+		"no state_dir":       {edit("state_dir: /var/lib/headroom/coordinator", "#"), "state_dir is missing"},
 		"no gossip key":      {edit("  key_file: /etc/headroom/gossip.key", ""), "key_file is missing"},
 		"metrics":            {edit(`listen: ""`, "listen: here"), `"here" is not host:port`},
 		"log level":          {edit("log_level: info", "log_level: loud"), "loud"},
 		"unknown parent":     {edit("parent: site/lab", "parent: site/x"), "site/x"},
-		"no site":            {edit("parent: site/lab, ", ""), "one root"},
-		"no certificate":     {edit("  cert: /etc/headroom/server.crt\n", ""), "tls needs ca, cert and key"},
+		"no site":            {edit("parent: site/lab", ""), "one root"},
+		"no certificate":     {edit("  cert: /etc/headroom/server.crt", "  #"), "tls needs ca, cert and key"},
 		"tls half on":        {edit("  mode: on", "  mode: maybe"), `mode is "maybe"`},
 		"open to a network": {
-			strings.ReplaceAll(strings.NewReplacer("  mode: on", "  mode: off", "  ca: /etc/headroom/ca.crt\n", "", "  cert: /etc/headroom/server.crt\n", "", "  key: /etc/headroom/server.key\n", "").Replace(ExampleConfig), `rpc: "127.0.0.1:7400"`, `rpc: "10.0.0.11:7400"`), "10.0.0.11:7400 is no loopback address",
+			strings.NewReplacer("  mode: on", "  mode: off", "  ca: /", "  #", "  cert: /", "  #", "  key: /", "  #", "rpc: 127.0.0.1:7400", "rpc: 10.0.0.11:7400").Replace(ExampleConfig), "10.0.0.11:7400 is no loopback address",
 		},
 		"zero budget": {edit("budget: 2400W", "budget: 0W"), "rack/r1"},
 	} {

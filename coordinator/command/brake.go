@@ -113,7 +113,7 @@ func brakeSet(o *operator) *cobra.Command {
 			"Nodes that have heard it take no lease until the log has lifted it. Exit code 8: set, but not everybody has answered.",
 		Example: "  coordinator brake set --reason \"smoke in row 3\"\n  coordinator brake set --addr 10.0.0.12:7400 --wait 0s",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			req.Change.Actor = actor()
+			req.Change.Actor = cli.Actor()
 			if req.GetChange().GetRequestId() == "" {
 				req.Change.RequestId = cli.RequestID()
 			}

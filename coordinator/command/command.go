@@ -20,13 +20,20 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator"
 	"headroom/internal/cli"
+	"headroom/internal/manual"
 )
 
 // New is the coordinator program: the server and the operators' command line.
 func New() *cobra.Command {
 	root := &cobra.Command{
 		Use: "coordinator", Short: "Hold a cluster inside its power budget",
-		Long:    "coordinator is one server of the group that holds the power budget, and the operators' command line to it.",
+		Long: "coordinator is one server of the group that holds the power budget, and the operators' command line to it.\n\n" +
+			"A command asks the server that leads. Without --addr it asks this machine's own server through its unix socket, where root\n" +
+			"and the server's user need no certificate. Elsewhere name addresses, and show who you are: --ca, --cert and --key, or --ca\n" +
+			"and --token-file.\n\n" +
+			"Lowering a budget or a cap never asks; what raises, removes or restores asks on a terminal, and wants --yes without one.\n" +
+			"Whatever changes something says the revision that it made, and takes --reason for the audit log, --dry-run, and\n" +
+			"--request-id: sent again with the same id it is carried out once.",
 		Example: "  coordinator status\n  coordinator budget set 2800W --reason \"feeder B maintenance\"",
 	}
 	o := &operator{}
@@ -34,7 +41,8 @@ func New() *cobra.Command {
 	o.flags(root)
 	root.AddCommand(runCommand(), statusCommand(o), checkCommand(o), budgetCommand(o), domainCommand(o), nodeCommand(o), leaseCommand(o), policyCommand(o),
 		jobCommand(o), sprintCommand(o), brakeCommand(o), eventCommand(o), alarmCommand(o), memberCommand(o), snapshotCommand(o), tokenCommand(o), tlsCommand(&o.out),
-		debugCommand(o), configCommand(), versionCommand(&o.out))
+		debugCommand(o), configCommand(&o.out), manual.Command("coordinator", generatedDocs), versionCommand(&o.out))
+	o.complete(root)
 	return root
 }
 
@@ -134,7 +142,7 @@ func runCommand() *cobra.Command {
 			return coordinator.Run(cmd.Context(), cfg, logger)
 		},
 	}
-	cmd.Flags().StringVar(&path, "config", "/etc/headroom/coordinator.yaml", "configuration file")
+	cmd.Flags().StringVar(&path, "config", defaultConfig, "configuration file")
 	cmd.Flags().StringVar(&level, "log-level", "", "debug, info, warn or error; over log_level in the file")
 	return cmd
 }
@@ -145,32 +153,6 @@ func newLogger(w io.Writer, level string) (*slog.Logger, error) {
 		return nil, cli.Usage("log level %q is none of debug, info, warn, error", level)
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
-}
-
-func configCommand() *cobra.Command {
-	group := &cobra.Command{Use: "config", Short: "Check or print the configuration file", Example: "  coordinator config example"}
-	var path string
-	check := &cobra.Command{
-		Use: "check", Short: "Check a configuration file as start-up does", Args: cobra.NoArgs, Example: "  coordinator config check --config coordinator.yaml",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := coordinator.LoadConfig(path)
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok, server %s of %d\n", path, c.ID, len(c.Servers))
-			return err
-		},
-	}
-	check.Flags().StringVar(&path, "config", "/etc/headroom/coordinator.yaml", "configuration file")
-	example := &cobra.Command{
-		Use: "example", Short: "Print a complete configuration file", Args: cobra.NoArgs, Example: "  coordinator config example > coordinator.yaml",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := io.WriteString(cmd.OutOrStdout(), coordinator.ExampleConfig)
-			return err
-		},
-	}
-	group.AddCommand(check, example)
-	return group
 }
 
 func versionCommand(out *cli.Output) *cobra.Command {

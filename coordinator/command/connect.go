@@ -16,6 +16,9 @@ import (
 	"headroom/internal/secure"
 )
 
+// defaultConfig is where the packages look for the server's configuration.
+const defaultConfig = "/etc/headroom/coordinator.yaml"
+
 // defaultSocket is the unix socket of the server on this machine.
 const defaultSocket = "/var/lib/headroom/coordinator/coordinator.sock"
 

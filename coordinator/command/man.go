@@ -58,6 +58,7 @@ func programPage() string {
 		Files: []manual.Item{
 			{Term: defaultConfig, Text: "Configuration of the server, see coordinator.yaml(5)."},
 			{Term: "/etc/headroom/gossip.key", Text: "The keys of the gossip, shared by servers and nodes."},
+			{Term: "/etc/headroom/brake.pub, /etc/headroom/brake.key", Text: "The pair of keys of the brake: the public one on servers and nodes, the private one on servers only."},
 			{Term: dir, Text: "The replicated log, the vote and the snapshots; nobody else may touch it while the server runs."},
 			{Term: defaultSocket, Text: "Where the server of this machine answers root and its own user without a certificate."},
 			{Term: dir + "debug", Text: "What the flight recorder wrote about ticks that came too late."},

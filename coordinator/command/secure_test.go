@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -91,6 +92,18 @@ func TestSecureServer(t *testing.T) {
 		t.Errorf("the actor is not who showed the certificate: %s", text)
 	}
 	good(t, as("eve", "status")...)
+	for typed, want := range map[string]string{
+		"budget show": "site/lab\n:4\n", "budget set 900W": "site/lab\n:4\n", "node list --domain": "site/lab\n:4\n",
+		"member remove": "c1\n:4\n", "policy set": "demand\nequal\nprogress\nweighted\n:4\n",
+		"budget show -o": "csv\njson\nname\ntable\nwide\n:4\n", "snapshot save": ":0\n", "member list": ":4\n",
+	} {
+		words := strings.Fields(typed)
+		got := strings.Split(good(t, slices.Concat(as("eve", "__complete", words[0], words[1]), words[2:], []string{""})...), "\n")
+		slices.Sort(got[:len(got)-2]) // the last line is the shell's: ":4" says no files
+		if text := strings.Join(got, "\n"); text != want {
+			t.Errorf("%s and the tab key: %q, want %q", typed, text, want)
+		}
+	}
 	socket := []string{"--addr", "", "--socket", in("state/coordinator.sock")}
 	if text := good(t, append([]string{"token", "self"}, socket...)...); !strings.Contains(text, "role admin") {
 		t.Errorf("on the socket one is %s", text)
