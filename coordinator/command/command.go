@@ -12,7 +12,6 @@ package command
 import (
 	"fmt"
 	"io"
-	"log/slog"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -120,39 +119,6 @@ func (o *operator) print(cmd *cobra.Command, w *watching, e envelope, table func
 		return o.out.JSON(cmd.OutOrStdout(), e)
 	}
 	return table(cmd.OutOrStdout())
-}
-
-func runCommand() *cobra.Command {
-	var path, level string
-	cmd := &cobra.Command{
-		Use: "run", Short: "Start a server of the group", Args: cobra.NoArgs,
-		Example: "  coordinator run --config /etc/headroom/coordinator.yaml",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := coordinator.LoadConfig(path)
-			if err != nil {
-				return err
-			}
-			if level != "" {
-				cfg.LogLevel = level
-			}
-			logger, err := newLogger(cmd.ErrOrStderr(), cfg.LogLevel)
-			if err != nil {
-				return err
-			}
-			return coordinator.Run(cmd.Context(), cfg, logger)
-		},
-	}
-	cmd.Flags().StringVar(&path, "config", defaultConfig, "configuration file")
-	cmd.Flags().StringVar(&level, "log-level", "", "debug, info, warn or error; over log_level in the file")
-	return cmd
-}
-
-func newLogger(w io.Writer, level string) (*slog.Logger, error) {
-	var l slog.Level
-	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, cli.Usage("log level %q is none of debug, info, warn, error", level)
-	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
 }
 
 func versionCommand(out *cli.Output) *cobra.Command {
