@@ -9,6 +9,10 @@
 //	server-start NAME    start a coordinator of the script again
 //	ended NAME TEXT      wait until a process ends by itself and says so in its log
 //	kill-process NAME    end a process of the script with SIGKILL, by its name (c1, n01, s1)
+//	ports NAME...        free addresses of loopback, in these variables
+//	expand FILE...       put the variables of the script into files
+//	background NAME CMD... start any program under a name; its log is NAME.log
+//	until-logged NAME RE wait until the log of a process matches
 //	node NAME [ARGS]     start an emulated node of the cluster with its powerd
 //	scheduler-run        start a scheduler of the cluster; HEADROOM_SCHEDULER_ADDR names it
 //	worker NAME          start the scheduler's worker of a node

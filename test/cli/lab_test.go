@@ -50,6 +50,7 @@ func commands() map[string]command {
 	return map[string]command{
 		"cluster": cluster, "kill-process": killProcess, "node": node, "scheduler-run": schedulerRun, "worker": worker,
 		"server-wait": serverWait, "server-start": serverStart, "ended": ended, "until-exits": untilExits,
+		"ports": ports, "expand": expand, "background": background, "until-logged": untilLogged,
 		"until": until, "exits": exits, "refused": refused, "remember": remember, "unchanged": unchanged,
 	}
 }
@@ -117,6 +118,40 @@ func freePort(ts *testscript.TestScript) string {
 	}
 	ts.Fatalf("no free port")
 	return ""
+}
+
+// ports puts free addresses into variables of the script.
+func ports(ts *testscript.TestScript, _ bool, args []string) {
+	for _, name := range args {
+		ts.Setenv(name, freePort(ts))
+	}
+}
+
+// expand puts the variables of the script into files.
+func expand(ts *testscript.TestScript, _ bool, args []string) {
+	for _, name := range args {
+		ts.Check(os.WriteFile(ts.MkAbs(name), []byte(os.Expand(ts.ReadFile(name), ts.Getenv)), 0o600))
+	}
+}
+
+// background starts a program under a name.
+func background(ts *testscript.TestScript, _ bool, args []string) {
+	labOf(ts).start(ts, args[0], args[1], args[2:]...)
+}
+
+// untilLogged waits until the log of a process matches.
+func untilLogged(ts *testscript.TestScript, _ bool, args []string) {
+	want, err := regexp.Compile(args[1])
+	ts.Check(err)
+	for end := time.Now().Add(patience); ; pause(100 * time.Millisecond) {
+		if text, err := os.ReadFile(ts.MkAbs(args[0] + ".log")); err == nil && want.Match(text) {
+			return
+		}
+		if !time.Now().Before(end) {
+			logs(ts)
+			ts.Fatalf("after %v the log of %s still does not match %q", patience, args[0], args[1])
+		}
+	}
 }
 
 const coordinatorYAML = `id: %s
