@@ -39,7 +39,10 @@ func newTalk(t *testing.T) *talk {
 		err = os.WriteFile(s.keyFile, []byte(text), 0o600)
 	}
 	if err == nil {
-		s.key, err = gossip.LoadKey(s.keyFile)
+		var keys gossip.Keys
+		if keys, err = gossip.LoadKeys(s.keyFile); err == nil {
+			s.key = keys[0]
+		}
 	}
 	if err == nil {
 		err = brake.WriteKey(filepath.Join(dir, "brake.key"), s.public)

@@ -204,7 +204,7 @@ type GossipConfig struct {
 	Bind string `yaml:"bind"`
 	// Join are addresses of any members.
 	Join []string `yaml:"join"`
-	// KeyFile holds 32 bytes in base64.
+	// KeyFile holds keys of 32 bytes in base64, one a line.
 	KeyFile string `yaml:"key_file"`
 }
 
@@ -255,7 +255,7 @@ tls:                                  # this node's certificate: coordinator tls
 gossip:
   bind: ""                            # e.g. 0.0.0.0:7402; empty: no gossip
   join: []                            # any one member
-  key_file: /etc/headroom/gossip.key  # the key that all members share
+  key_file: /etc/headroom/gossip.key  # the keys that all members share, the first to send with; read again at SIGHUP
 brake:
   public_key_file: ""                 # e.g. /etc/headroom/brake.pub: obey a brake that gossip brings; empty: through a leader only
 

@@ -12,6 +12,7 @@ import (
 
 	"headroom/capping"
 	"headroom/gossip"
+	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/lease"
 	"headroom/thermal"
@@ -58,6 +59,7 @@ func (n *node) serve(ctx context.Context) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx)) // streams outlive the stop signal
 	defer n.endServers(cancel)
 	n.servers.Go(func() { n.serveSocket(inner, socket) })
+	n.servers.Go(func() { cli.OnHangup(inner, func() { n.reload(inner) }) })
 	n.startBMC()
 	n.startFar(inner)
 	n.startLinks(inner)
@@ -90,7 +92,7 @@ func (n *node) startGossip() error {
 func (n *node) gossipConfig(advertise string) gossip.Config {
 	return gossip.Config{
 		Name: n.cfg.Node, Role: gossip.RoleNode, Bind: n.cfg.Gossip.Bind, Advertise: advertise,
-		Key: n.key, Join: n.cfg.Gossip.Join, BrakeKeys: n.brake.keys, Brake: n.brake.newest, Logger: n.log,
+		Key: n.keys[0], Believed: n.keys[1:], Join: n.cfg.Gossip.Join, BrakeKeys: n.brake.keys, Brake: n.brake.newest, Logger: n.log,
 	}
 }
 

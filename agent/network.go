@@ -151,6 +151,7 @@ func (n *node) gossipMoved(g *gossip.Gossip) {
 		return
 	}
 	n.gossip = g
+	n.rekey(n.keys) // they may have changed meanwhile
 	n.log.Info("gossip tells another address", slog.String("advertise", n.network.advertised))
 }
 
@@ -168,7 +169,7 @@ func (n *node) advertised() string {
 // watchNetwork is what once a second is enough for.
 func (n *node) watchNetwork(now lease.Instant) {
 	n.watchCut(now)
-	if n.gossip == nil && n.key != nil && !n.network.moving && now.Boot >= n.network.retryAt {
+	if n.gossip == nil && n.keys != nil && !n.network.moving && now.Boot >= n.network.retryAt {
 		n.network.retryAt = now.Boot + retryGossip
 		if err := n.startGossip(); err != nil {
 			n.log.Warn("gossip does not start", slog.Any("error", err))

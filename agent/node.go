@@ -42,7 +42,7 @@ type node struct {
 	root    *os.Root
 	id      identity
 	began   time.Duration
-	key     []byte // of the gossip
+	keys    gossip.Keys // of the gossip, as the file had them last
 	health  health
 
 	machine  *machine
@@ -173,7 +173,7 @@ func (n *node) boot() error {
 func (n *node) open() error {
 	var err error
 	if n.cfg.Gossip.Bind != "" {
-		if n.key, err = gossip.LoadKey(n.cfg.Gossip.KeyFile); err != nil {
+		if n.keys, err = gossip.LoadKeys(n.cfg.Gossip.KeyFile); err != nil {
 			return err
 		}
 	}

@@ -69,7 +69,7 @@ type GossipConfig struct {
 	Bind string `yaml:"bind"`
 	// Join are addresses of any members.
 	Join []string `yaml:"join"`
-	// KeyFile holds 32 bytes in base64.
+	// KeyFile holds keys of 32 bytes in base64, one a line.
 	KeyFile string `yaml:"key_file"`
 }
 
@@ -137,7 +137,7 @@ socket: ""                            # empty: coordinator.sock in state_dir
 gossip:
   bind: 127.0.0.1:7402                # host:port for TCP and UDP; empty: no gossip
   join: []                            # gossip addresses of any members; the first server needs none
-  key_file: /etc/headroom/gossip.key  # 32 bytes in base64; anyone who has it can be a member
+  key_file: /etc/headroom/gossip.key  # a line for each key, the first to send with (coordinator gossip key); read again at SIGHUP; who has it can be a member
 
 # Asked over LAN whether a lost node's machine is off; its address is set by
 # "coordinator node set NODE --bmc HOST".

@@ -151,6 +151,7 @@ func (s *server) describe() *headroomv1.ServerFacts {
 		RulesNewest: uint32(s.machine.rules), RulesOldest: ledger.OldestRules, ClockUs: s.wall().UnixMicro(),
 		DiskFreeBytes: disk.Free, SlowestWriteUs: disk.Slowest.Microseconds(), WriteDeadlineUs: disk.Deadline.Microseconds(),
 	}
+	s.describeGossip(out)
 	s.machine.view(func(st *ledger.State) {
 		out.Incarnation, out.Term, out.Revision = max(1, st.Epoch.Incarnation), st.Epoch.Term, st.Revision
 		if tree := st.Tree(); tree != nil {

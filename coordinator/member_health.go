@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -22,6 +23,9 @@ const (
 	clockWarn = time.Second
 	// clockFail is half of what the clocks of a quorum may be apart for a budget to rise by the clock.
 	clockFail = 30 * time.Second
+	// foreignShown is how long a stranger of the gossip is told of; one that is alone
+	// tries again within a minute.
+	foreignShown = 3 * time.Minute
 )
 
 // GetMemberHealth implements headroomv1connect.MemberServiceHandler.
@@ -41,7 +45,7 @@ func (m memberService) GetMemberHealth(
 	}
 	out.Meta, out.Members = meta, m.judge(now)
 	out.Tolerates = tolerates(now.members)
-	out.Health = groupHealth(now)
+	out.Health = append(groupHealth(now), gossipKeys(out.GetMembers())...)
 	return connect.NewResponse(out), nil
 }
 
@@ -126,6 +130,7 @@ func (j judged) items(now time.Time) []*headroomv1.HealthItem {
 		j.disk(add)
 		j.clock(add)
 		j.version(add)
+		j.gossip(add)
 	}
 	return append(fails, warns...)
 }
@@ -200,6 +205,40 @@ func (j judged) version(add adder) {
 		add(false, "member-version", fmt.Sprintf("version %s knows rules up to %d; rules %d wait for it", f.GetVersion(), f.GetRulesNewest(), j.newest),
 			"install the version on it that the leader runs")
 	}
+}
+
+// gossip is whether somebody gossips with a key that this server does not have.
+func (j judged) gossip(add adder) {
+	f := j.fact.said
+	if ago := time.Duration(f.GetForeignGossipMs()) * time.Millisecond; f.ForeignGossipMs != nil && ago < foreignShown {
+		add(false, "gossip-foreign-key", fmt.Sprintf("%v ago it refused %s, who gossips with another key than %s", ago.Round(time.Second), f.GetForeignGossipFrom(), strings.Join(f.GetGossipKeys(), ", ")),
+			"if that is a member: copy gossip.key to it, and systemctl reload it; coordinator gossip key show FILE tells which keys a file holds")
+	}
+}
+
+// gossipKeys is whether all servers send with one gossip key.
+func gossipKeys(members []*headroomv1.MemberHealth) []*headroomv1.HealthItem {
+	var order []string
+	senders := map[string][]string{}
+	for _, m := range members {
+		if keys := m.GetFacts().GetGossipKeys(); len(keys) > 0 {
+			if senders[keys[0]] == nil {
+				order = append(order, keys[0])
+			}
+			senders[keys[0]] = append(senders[keys[0]], m.GetId())
+		}
+	}
+	if len(order) < 2 {
+		return nil
+	}
+	var parts []string
+	for _, key := range order {
+		parts = append(parts, strings.Join(senders[key], ", ")+" with "+key)
+	}
+	return []*headroomv1.HealthItem{{
+		Code: "gossip-keys", Severity: "warn", Text: "the servers send gossip with different keys: " + strings.Join(parts, "; "),
+		Hint: "bring the change of the key to its end: one gossip.key for all, and systemctl reload on each",
+	}}
 }
 
 // tolerates is how many of the servers that vote may still fail.

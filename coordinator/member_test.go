@@ -458,6 +458,7 @@ func TestHealthSaysWhatIsWrong(t *testing.T) {
 func TestHealthItems(t *testing.T) {
 	t.Parallel()
 	free := func(n uint64) *uint64 { return &n }
+	ago := func(d time.Duration) *int64 { ms := d.Milliseconds(); return &ms }
 	sound := func(change func(*judged)) judged {
 		j := judged{
 			x: ledger.Server{ID: "c1", Voter: true}, rules: 2, newest: 2,
@@ -487,6 +488,8 @@ func TestHealthItems(t *testing.T) {
 		"no rpc":            {func(j *judged) { j.fact.said = nil }, []string{"warn member-no-rpc"}},
 		"leaving":           {func(j *judged) { j.x.Leaving, j.stuck = true, errors.New("why") }, []string{"warn member-leaving"}},
 		"joining":           {func(j *judged) { j.raft = nil }, []string{"fail member-joining"}},
+		"old gossip key":    {func(j *judged) { j.fact.said.ForeignGossipMs = ago(time.Minute) }, []string{"warn gossip-foreign-key"}},
+		"long ago":          {func(j *judged) { j.fact.said.ForeignGossipMs = ago(time.Hour) }, nil},
 		"to vote":           {func(j *judged) { j.raft.Voter = false }, []string{"warn member-joining"}},
 	} {
 		m := sound(x.change).message(time.Now())
@@ -495,6 +498,32 @@ func TestHealthItems(t *testing.T) {
 		}
 		if fails := strings.Contains(strings.Join(x.want, " "), "fail"); m.GetHealthy() == fails {
 			t.Errorf("%s: healthy %v", name, m.GetHealthy())
+		}
+	}
+}
+
+// Servers that send gossip with different keys are named, each with its key.
+func TestGossipKeysDiffer(t *testing.T) {
+	t.Parallel()
+	server := func(id string, keys ...string) *headroomv1.MemberHealth {
+		return &headroomv1.MemberHealth{Id: id, Facts: &headroomv1.ServerFacts{GossipKeys: keys}}
+	}
+	silent := &headroomv1.MemberHealth{Id: "c4"}
+	for name, x := range map[string]struct {
+		members []*headroomv1.MemberHealth
+		want    string
+	}{
+		"one key":            {[]*headroomv1.MemberHealth{server("c1", "aa"), server("c2", "aa", "bb"), silent}, ""},
+		"no gossip":          {[]*headroomv1.MemberHealth{server("c1"), server("c2")}, ""},
+		"half way":           {[]*headroomv1.MemberHealth{server("c1", "bb", "aa"), server("c2", "aa", "bb"), server("c3", "aa", "bb")}, "c1 with bb; c2, c3 with aa"},
+		"one without gossip": {[]*headroomv1.MemberHealth{server("c1"), server("c2", "aa")}, ""},
+	} {
+		text := ""
+		for _, i := range gossipKeys(x.members) {
+			text += i.GetText()
+		}
+		if x.want == "" && text != "" || !strings.HasSuffix(text, x.want) {
+			t.Errorf("%s: %q, want %q", name, text, x.want)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -46,13 +47,14 @@ func (s *server) observeGroup(v *metrics.View) {
 		return // the lead is just gone
 	}
 	v.Lag = map[string]uint64{}
-	for _, m := range s.judge(now) {
+	members := s.judge(now)
+	for _, m := range members {
 		v.Health = append(v.Health, m.GetHealth()...)
 		if m.Lag != nil {
 			v.Lag[m.GetId()] = m.GetLag()
 		}
 	}
-	v.Health = append(v.Health, groupHealth(now)...)
+	v.Health = slices.Concat(v.Health, groupHealth(now), gossipKeys(members))
 }
 
 // sizeOf is the size of the files below a folder, nil where it cannot be read.

@@ -160,6 +160,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	g.Add(func() error { return s.keepMembers(ctx) }, func(error) { cancel() })
 	g.Add(func() error { return s.followBrake(ctx) }, func(error) { cancel() })
 	g.Add(func() error { return s.brakes.keep(ctx) }, func(error) { cancel() })
+	g.Add(func() error { s.rereads(ctx); return nil }, func(error) { cancel() })
 	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
 	err = g.Run()
 	if s.voice != nil {
@@ -181,12 +182,12 @@ func (s *server) talk(address string) (*gossip.Gossip, error) {
 	if s.cfg.Gossip.Bind == "" {
 		return nil, nil //nolint:nilnil // no gossip is a choice, not an error
 	}
-	key, err := gossip.LoadKey(s.cfg.Gossip.KeyFile)
+	keys, err := gossip.LoadKeys(s.cfg.Gossip.KeyFile)
 	if err != nil {
 		return nil, err
 	}
 	return gossip.Start(gossip.Config{
-		Name: s.cfg.ID, Role: "coordinator", RPC: address, Bind: s.cfg.Gossip.Bind, Key: key, Join: s.cfg.Gossip.Join,
+		Name: s.cfg.ID, Role: "coordinator", RPC: address, Bind: s.cfg.Gossip.Bind, Key: keys[0], Believed: keys[1:], Join: s.cfg.Gossip.Join,
 		BrakeKeys: s.brakes.believes(), Brake: s.brakes.known(), Logger: s.logger,
 	})
 }

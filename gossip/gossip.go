@@ -11,8 +11,11 @@
 //   - Start never fails because nobody answers. It looks for others until one is
 //     found, again whenever it is alone, and now and then for addresses that are
 //     not among its members, so that two halves of a cluster find together.
-//   - Everything is encrypted and authenticated with one key of 32 bytes; who has
-//     another key sees nobody and is seen by nobody.
+//   - Everything is encrypted and authenticated with a key of 32 bytes; who has
+//     another sees nobody and is seen by nobody, and that is said. SetKeys changes
+//     keys while the gossip runs: a key that all members believe before the first
+//     one sends with it, and that the last one has left before it is taken away,
+//     loses nobody.
 //   - A description it does not understand is ignored, with one line in the log.
 //   - A brake that one member sets goes to all at once and from each to others, and is
 //     told to whoever joins later; the highest generation wins, and what is not
@@ -100,8 +103,11 @@ type Config struct {
 	// Advertise is the address that others are told, host:port or host; empty
 	// stands for the bound one, or the machine's private one for 0.0.0.0.
 	Advertise string
-	// Key is the 32 bytes from LoadKey.
+	// Key is what this member sends with: 32 bytes, the first of LoadKeys.
 	Key []byte
+	// Believed are the others of LoadKeys: what is sent with them is believed too,
+	// while a cluster changes its key.
+	Believed [][]byte
 	// Join are gossip addresses host:port of other members; any one that lives
 	// is enough. Empty for the first member.
 	Join []string
@@ -129,6 +135,9 @@ type Gossip struct {
 	cancel  context.CancelFunc
 	seeking sync.WaitGroup
 	closing sync.Once
+	ring    *memberlist.Keyring
+	changes sync.Mutex // one SetKeys at a time
+	foreign *foreign
 }
 
 // Start begins to gossip and to look for others, in the background. It fails
@@ -159,7 +168,7 @@ func Start(cfg Config) (*Gossip, error) {
 }
 
 func newGossip(cfg Config, self meta, cancel context.CancelFunc) *Gossip {
-	g := &Gossip{cfg: cfg, self: self, log: cfg.Logger, cancel: cancel, roster: newRoster(cfg.Logger)}
+	g := &Gossip{cfg: cfg, self: self, log: cfg.Logger, cancel: cancel, roster: newRoster(cfg.Logger), foreign: &foreign{}}
 	g.crier = newCrier(cfg, g.roster.count)
 	return g
 }
@@ -177,13 +186,8 @@ func check(cfg Config, self meta) error {
 		return badConfig(fmt.Sprintf("cannot gossip as %s %q at %q", cfg.Role, cfg.Name, cfg.RPC),
 			"a member has a printable name of up to 128 bytes, a role, and host:port for RPC")
 	}
-	if len(cfg.Key) != KeySize {
-		return &cli.Error{
-			Code: "usage", Exit: cli.ExitUsage,
-			Message: fmt.Sprintf("the gossip key has %d bytes, not %d", len(cfg.Key), KeySize),
-			Hint:    fmt.Sprintf("make one with: head -c %d /dev/urandom | base64 > gossip.key", KeySize),
-			Err:     ErrKey,
-		}
+	if err := cfg.keys().check(); err != nil {
+		return err
 	}
 	for _, j := range cfg.Join {
 		if _, port, err := net.SplitHostPort(j); err != nil || port == "" {
@@ -192,6 +196,8 @@ func check(cfg Config, self meta) error {
 	}
 	return nil
 }
+
+func (c Config) keys() Keys { return append(Keys{c.Key}, c.Believed...) }
 
 func badConfig(message, hint string) error {
 	return &cli.Error{Code: "usage", Exit: cli.ExitUsage, Message: message, Hint: hint, Err: ErrConfig}
@@ -240,11 +246,14 @@ func (g *Gossip) tuned(t memberlist.NodeAwareTransport) (*memberlist.Config, err
 	c.Transport = t
 	c.BindPort = bound
 	c.AdvertiseAddr, c.AdvertisePort = host, port
-	c.SecretKey = g.cfg.Key
+	if c.Keyring, err = memberlist.NewKeyring(g.cfg.Believed, g.cfg.Key); err != nil {
+		return nil, fmt.Errorf("gossip: keys: %w", err)
+	}
+	g.ring = c.Keyring
 	c.Label = label
 	c.Delegate = delegate{meta: g.self.encode(), crier: g.crier}
 	c.Events = g.roster
-	c.Logger = newLogger(g.log)
+	c.Logger = newKeyLogger(g.log, g.foreign)
 	c.ProbeInterval, c.ProbeTimeout = probeInterval, probeTimeout
 	c.SuspicionMult, c.SuspicionMaxTimeoutMult = suspicionMult, suspicionMaxMult
 	c.GossipInterval, c.PushPullInterval = gossipInterval, pushPullInterval

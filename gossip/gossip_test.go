@@ -44,11 +44,11 @@ func newKey(t testing.TB) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := parseKey(text)
+	keys, err := ParseKeys(text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return key
+	return keys[0]
 }
 
 // member starts a member on loopback and stops it with the test.
@@ -368,47 +368,55 @@ func TestStartRefuses(t *testing.T) {
 	}
 }
 
-// A key file is 32 bytes in base64; every other one is refused by name, with how
-// to make a key, and without what it holds.
-func TestLoadKey(t *testing.T) {
+// A key file holds lines of 32 bytes in base64; every other one is refused by name,
+// with how to make a key, and without what it holds.
+func TestLoadKeys(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	text, err := NewKey()
-	if err != nil {
-		t.Fatal(err)
+	line := func() string { return Keys{newKey(t)}.Text() }
+	one, two := line(), line()
+	many := ""
+	for range maxKeysKept + 1 {
+		many += line()
 	}
 	for name, tc := range map[string]struct {
 		content string
-		good    bool
+		keys    int
 	}{
-		"good":        {text, true},
-		"line end":    {text + "\n", true},
-		"empty":       {"", false},
-		"short":       {base64.StdEncoding.EncodeToString(make([]byte, 16)), false},
-		"long":        {base64.StdEncoding.EncodeToString(make([]byte, 33)), false},
-		"not base64":  {"correct horse battery staple!", false},
-		"a whole log": {strings.Repeat("x", maxKeyFile+1), false},
+		"good":          {strings.TrimSpace(one), 1},
+		"line end":      {one, 1},
+		"two":           {one + two, 2},
+		"spaced":        {"# the new one\n\n  " + one + "\n# the old one\n" + two, 2},
+		"empty":         {"", 0},
+		"remarks alone": {"# nothing\n", 0},
+		"short":         {base64.StdEncoding.EncodeToString(make([]byte, 16)), 0},
+		"long":          {base64.StdEncoding.EncodeToString(make([]byte, 33)), 0},
+		"second bad":    {one + "correct horse battery staple!", 0},
+		"twice":         {one + one, 0},
+		"too many":      {many, 0},
+		"not base64":    {"correct horse battery staple!", 0},
+		"a whole log":   {strings.Repeat("x", maxKeyFile+1), 0},
 	} {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, []byte(tc.content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		key, err := LoadKey(path)
-		if tc.good {
-			if err != nil || len(key) != KeySize {
-				t.Errorf("%s: %v", name, err)
+		keys, err := LoadKeys(path)
+		if tc.keys > 0 {
+			if err != nil || len(keys) != tc.keys || !strings.HasPrefix(one, strings.TrimSpace(Keys(keys[:1]).Text())) {
+				t.Errorf("%s: %d keys, %v", name, len(keys), err)
 			}
 			continue
 		}
 		e, ok := errors.AsType[*cli.Error](err)
-		if !ok || !errors.Is(err, ErrKey) || !strings.Contains(e.Message, path) || !strings.Contains(e.Hint, "base64") {
+		if !ok || !errors.Is(err, ErrKey) || !strings.Contains(e.Message, path) || !strings.Contains(e.Hint, "gossip key create") {
 			t.Errorf("%s: %#v", name, err)
 		}
-		if tc.content != "" && strings.Contains(fmt.Sprint(e.Message, e.Hint), tc.content) {
+		if text := fmt.Sprint(e.Message, e.Hint); strings.Contains(text, "horse") || strings.Contains(text, strings.TrimSpace(one)) {
 			t.Errorf("%s: the error shows the content", name)
 		}
 	}
-	if _, err := LoadKey(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
+	if _, err := LoadKeys(filepath.Join(dir, "missing")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("missing: %v", err)
 	}
 }

@@ -24,15 +24,44 @@ func newLogger(to *slog.Logger) *log.Logger {
 	return log.New(&bridge{log: to, said: map[string]time.Time{}}, "", 0)
 }
 
-type bridge struct {
-	log  *slog.Logger
+// newKeyLogger is newLogger that also keeps who was refused for its key.
+func newKeyLogger(to *slog.Logger, f *foreign) *log.Logger {
+	return log.New(&bridge{log: to, said: map[string]time.Time{}, foreign: f}, "", 0)
+}
+
+// foreign is who was last refused because it gossips with another key, or none.
+type foreign struct {
 	mu   sync.Mutex
-	said map[string]time.Time
+	from string
+	at   time.Time
+}
+
+func (f *foreign) note(text string) {
+	_, from, _ := strings.Cut(text, "from=")
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.from, f.at = from, time.Now()
+}
+
+func (f *foreign) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.from, f.at = "", time.Time{}
+}
+
+type bridge struct {
+	foreign *foreign // nil where keys are not looked at
+	log     *slog.Logger
+	mu      sync.Mutex
+	said    map[string]time.Time
 }
 
 // Write takes one line of memberlist's.
 func (b *bridge) Write(line []byte) (int, error) {
 	level, text := parseLine(string(line))
+	if b.foreign != nil && isForeignKey(text) {
+		b.foreign.note(text)
+	}
 	if level < slog.LevelDebug || !b.log.Enabled(context.Background(), level) || b.repeats(level, text) {
 		return len(line), nil
 	}

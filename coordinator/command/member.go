@@ -311,6 +311,8 @@ type serverItem struct {
 	DiskFree     *uint64     `json:"disk_free_bytes"`
 	SlowestS     *float64    `json:"slowest_write_s"`
 	Health       []alarmItem `json:"health"`
+	// GossipKeys are fingerprints, that of the key it sends with first; null while unknown.
+	GossipKeys []string `json:"gossip_keys"`
 }
 
 func newServerItem(m *headroomv1.MemberHealth) serverItem {
@@ -319,7 +321,7 @@ func newServerItem(m *headroomv1.MemberHealth) serverItem {
 		ID: m.GetId(), RPCAddress: m.GetRpcAddress(), RaftAddress: m.GetRaftAddress(), Role: m.GetRole(), Voter: m.GetVoter(),
 		ToVote: m.GetToVote(), Leaving: m.GetLeaving(), Healthy: m.GetHealthy(), Lag: m.Lag, LastContactS: seconds(m.LastContactMs),
 		StableS: seconds(m.StableMs), Version: cli.Known(f.GetVersion(), known), Rules: cli.Known(f.GetRulesNewest(), known), Health: []alarmItem{},
-		SlowestS: cli.Known(float64(f.GetSlowestWriteUs())/1e6, known),
+		SlowestS: cli.Known(float64(f.GetSlowestWriteUs())/1e6, known), GossipKeys: f.GetGossipKeys(),
 	}
 	if known {
 		item.DiskFree = f.DiskFreeBytes
@@ -347,13 +349,21 @@ func (o *operator) healthTable(w io.Writer, r *headroomv1.GetMemberHealthRespons
 		if x.Voter {
 			voter = "yes"
 		}
-		rows = append(rows, []string{
+		row := []string{
 			x.ID, state, x.Role, voter, cli.Opt(x.Lag, func(n uint64) string { return fmt.Sprint(n) }), cli.Opt(m.LastContactMs, shownAge),
 			cli.Opt(m.StableMs, shownAge), cli.Opt(x.DiskFree, func(n uint64) string { return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30)) }),
 			cli.Opt(x.ClockOffsetS, func(s float64) string { return fmt.Sprintf("%+.3fs", s) }), cli.Opt(x.Version, func(v string) string { return v }),
-		})
+		}
+		if o.out.IsWide() {
+			row = append(row, strings.Join(x.GossipKeys, " "))
+		}
+		rows = append(rows, row)
 	}
-	if err := o.out.Table(w, []string{"SERVER", "STATE", "ROLE", "VOTER", "LAG", "LAST CONTACT", "STABLE", "DISK FREE", "CLOCK", "VERSION"}, rows); err != nil {
+	head := []string{"SERVER", "STATE", "ROLE", "VOTER", "LAG", "LAST CONTACT", "STABLE", "DISK FREE", "CLOCK", "VERSION"}
+	if o.out.IsWide() {
+		head = append(head, "GOSSIP KEYS")
+	}
+	if err := o.out.Table(w, head, rows); err != nil {
 		return err
 	}
 	if o.out.Format == "csv" || o.out.Format == "name" {

@@ -131,6 +131,8 @@ func HealthItems() []HealthItem {
 		{"brake-unproven", "warn", true},
 		{"clocks-disagree", "fail", true},
 		{"directive-refused", "warn", true},
+		{"gossip-foreign-key", "warn", true},
+		{"gossip-keys", "warn", true},
 		{"group-even", "warn", true},
 		{"group-fragile", "warn", true},
 		{"identity-conflict", "fail", true},

@@ -13,6 +13,7 @@
 //	expand FILE...       put the variables of the script into files
 //	background NAME CMD... start any program under a name; its log is NAME.log
 //	until-logged NAME RE wait until the log of a process matches
+//	hangup NAME...       send processes of the script SIGHUP
 //	node NAME [ARGS]     start an emulated node of the cluster with its powerd
 //	scheduler-run        start a scheduler of the cluster; HEADROOM_SCHEDULER_ADDR names it
 //	worker NAME          start the scheduler's worker of a node

@@ -50,7 +50,7 @@ func commands() map[string]command {
 	return map[string]command{
 		"cluster": cluster, "kill-process": killProcess, "node": node, "scheduler-run": schedulerRun, "worker": worker,
 		"server-wait": serverWait, "server-start": serverStart, "ended": ended, "until-exits": untilExits,
-		"ports": ports, "expand": expand, "background": background, "until-logged": untilLogged,
+		"ports": ports, "expand": expand, "background": background, "until-logged": untilLogged, "hangup": hangup,
 		"until": until, "exits": exits, "refused": refused, "remember": remember, "unchanged": unchanged,
 	}
 }
@@ -101,6 +101,17 @@ func killProcess(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(c.Process.Kill())
 	_ = c.Wait()
 	delete(labOf(ts).running, args[0])
+}
+
+// hangup tells processes to read again what may change while they run.
+func hangup(ts *testscript.TestScript, _ bool, args []string) {
+	for _, name := range args {
+		c := labOf(ts).running[name]
+		if c == nil {
+			ts.Fatalf("no process %s", name)
+		}
+		ts.Check(c.Process.Signal(syscall.SIGHUP))
+	}
 }
 
 // freePort is a TCP and UDP port of 127.0.0.1 that was free a moment ago.

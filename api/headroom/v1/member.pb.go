@@ -203,8 +203,13 @@ type ServerFacts struct {
 	// Longest write of its log in the last minute or two, and how long one may take.
 	SlowestWriteUs  int64 `protobuf:"varint,17,opt,name=slowest_write_us,json=slowestWriteUs,proto3" json:"slowest_write_us,omitempty"`
 	WriteDeadlineUs int64 `protobuf:"varint,18,opt,name=write_deadline_us,json=writeDeadlineUs,proto3" json:"write_deadline_us,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Fingerprints of the gossip keys that it believes, the one that it sends with first; none without gossip.
+	GossipKeys []string `protobuf:"bytes,19,rep,name=gossip_keys,json=gossipKeys,proto3" json:"gossip_keys,omitempty"`
+	// Time since it last refused somebody who gossips with another key, milliseconds, and who; absent for nobody.
+	ForeignGossipMs   *int64 `protobuf:"varint,20,opt,name=foreign_gossip_ms,json=foreignGossipMs,proto3,oneof" json:"foreign_gossip_ms,omitempty"`
+	ForeignGossipFrom string `protobuf:"bytes,21,opt,name=foreign_gossip_from,json=foreignGossipFrom,proto3" json:"foreign_gossip_from,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *ServerFacts) Reset() {
@@ -361,6 +366,27 @@ func (x *ServerFacts) GetWriteDeadlineUs() int64 {
 		return x.WriteDeadlineUs
 	}
 	return 0
+}
+
+func (x *ServerFacts) GetGossipKeys() []string {
+	if x != nil {
+		return x.GossipKeys
+	}
+	return nil
+}
+
+func (x *ServerFacts) GetForeignGossipMs() int64 {
+	if x != nil && x.ForeignGossipMs != nil {
+		return *x.ForeignGossipMs
+	}
+	return 0
+}
+
+func (x *ServerFacts) GetForeignGossipFrom() string {
+	if x != nil {
+		return x.ForeignGossipFrom
+	}
+	return ""
 }
 
 type GetMemberHealthRequest struct {
@@ -1366,7 +1392,7 @@ const file_headroom_v1_member_proto_rawDesc = "" +
 	"\bstanding\x18\x02 \x01(\v2\x15.headroom.v1.StandingR\bstanding\"4\n" +
 	"\bStanding\x12\x16\n" +
 	"\x06member\x18\x01 \x01(\bR\x06member\x12\x10\n" +
-	"\x03why\x18\x02 \x01(\tR\x03why\"\xf1\x04\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\"\x89\x06\n" +
 	"\vServerFacts\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1f\n" +
 	"\vrpc_address\x18\x02 \x01(\tR\n" +
@@ -1388,9 +1414,14 @@ const file_headroom_v1_member_proto_rawDesc = "" +
 	"\bclock_us\x18\x0f \x01(\x03R\aclockUs\x12+\n" +
 	"\x0fdisk_free_bytes\x18\x10 \x01(\x04H\x01R\rdiskFreeBytes\x88\x01\x01\x12(\n" +
 	"\x10slowest_write_us\x18\x11 \x01(\x03R\x0eslowestWriteUs\x12*\n" +
-	"\x11write_deadline_us\x18\x12 \x01(\x03R\x0fwriteDeadlineUsB\x14\n" +
+	"\x11write_deadline_us\x18\x12 \x01(\x03R\x0fwriteDeadlineUs\x12\x1f\n" +
+	"\vgossip_keys\x18\x13 \x03(\tR\n" +
+	"gossipKeys\x12/\n" +
+	"\x11foreign_gossip_ms\x18\x14 \x01(\x03H\x02R\x0fforeignGossipMs\x88\x01\x01\x12.\n" +
+	"\x13foreign_gossip_from\x18\x15 \x01(\tR\x11foreignGossipFromB\x14\n" +
 	"\x12_leader_contact_msB\x12\n" +
-	"\x10_disk_free_bytes\"\x18\n" +
+	"\x10_disk_free_bytesB\x14\n" +
+	"\x12_foreign_gossip_ms\"\x18\n" +
 	"\x16GetMemberHealthRequest\"\xda\x01\n" +
 	"\x17GetMemberHealthResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x123\n" +

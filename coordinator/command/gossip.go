@@ -1,0 +1,158 @@
+package command
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"headroom/gossip"
+	"headroom/internal/cli"
+)
+
+func gossipCommand(out *cli.Output) *cobra.Command {
+	group := &cobra.Command{Use: "gossip", Short: "Make and change the key that servers and nodes gossip with", Example: "  coordinator gossip key create gossip.key"}
+	key := &cobra.Command{
+		Use: "key", Short: "Make a key file, and change its keys without losing a member",
+		Long: "A key file holds one key a line. A member sends with the first, and believes all. It reads the file when it starts, and again at\n" +
+			"SIGHUP (systemctl reload). So a key is changed in three steps, each on every server and node before the next:\n\n" +
+			"  1. add: a new key as the last, so that all believe it\n" +
+			"  2. promote: it comes first, so that all send with it\n" +
+			"  3. remove: all others go\n\n" +
+			"Do each step on one machine, copy the file to the others, and reload them. coordinator member health tells which keys each server\n" +
+			"has, and who gossips with a key that is not believed.",
+		Example: "  coordinator gossip key create gossip.key\n  coordinator gossip key add gossip.key\n  coordinator gossip key promote gossip.key\n  coordinator gossip key remove gossip.key",
+	}
+	key.AddCommand(
+		keyCreate(out), keyShow(out),
+		keyChange(out, "add", "Step 1 of a change: add a new key, believed by all who have the file and used by nobody", func(keys gossip.Keys) (gossip.Keys, error) {
+			fresh, err := newGossipKey()
+			return append(keys, fresh), err
+		}),
+		keyChange(out, "promote", "Step 2 of a change: put the last key first, so that it is sent with", func(keys gossip.Keys) (gossip.Keys, error) {
+			if len(keys) < 2 {
+				return nil, lonelyKey("there is no second key to promote", "coordinator gossip key add FILE adds one")
+			}
+			last := len(keys) - 1
+			return append(gossip.Keys{keys[last]}, keys[:last]...), nil
+		}),
+		keyChange(out, "remove", "Step 3 of a change: remove all keys but the first", func(keys gossip.Keys) (gossip.Keys, error) {
+			if len(keys) < 2 {
+				return nil, lonelyKey("there is no second key to remove", "a file needs one key; coordinator gossip key add FILE begins a change")
+			}
+			return keys[:1], nil
+		}),
+	)
+	group.AddCommand(key)
+	return group
+}
+
+func lonelyKey(message, hint string) error {
+	return &cli.Error{Code: "conflict", Exit: cli.ExitConflict, Message: message, Hint: hint}
+}
+
+func newGossipKey() ([]byte, error) {
+	text, err := gossip.NewKey()
+	if err != nil {
+		return nil, err
+	}
+	keys, err := gossip.ParseKeys(text)
+	if err != nil {
+		return nil, err
+	}
+	return keys[0], nil
+}
+
+// keyItem is one key of a file in JSON.
+type keyItem struct {
+	Fingerprint string `json:"fingerprint"`
+	// Sends says that it is what members with this file send with.
+	Sends bool `json:"sends"`
+}
+
+// printKeys shows keys by their fingerprints: never what they are.
+func printKeys(cmd *cobra.Command, out *cli.Output, keys gossip.Keys) error {
+	items, rows := []keyItem{}, [][]string{}
+	for i, f := range keys.Fingerprints() {
+		use := "believed"
+		if i == 0 {
+			use = "sends, believed"
+		}
+		items, rows = append(items, keyItem{f, i == 0}), append(rows, []string{f, use})
+	}
+	if out.IsJSON() {
+		return out.JSON(cmd.OutOrStdout(), map[string]any{"kind": "GossipKeyList", "api": "v1", "items": items})
+	}
+	return out.Table(cmd.OutOrStdout(), []string{"KEY", "USE"}, rows)
+}
+
+func keyCreate(out *cli.Output) *cobra.Command {
+	return &cobra.Command{
+		Use: "create FILE", Short: "Make a key file with one new key, for its owner only; nothing is written over", Args: cobra.ExactArgs(1),
+		Example: "  coordinator gossip key create gossip.key",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			fresh, err := newGossipKey()
+			if err != nil {
+				return err
+			}
+			keys := gossip.Keys{fresh}
+			f, err := os.OpenFile(args[0], os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			if errors.Is(err, fs.ErrExist) {
+				return lonelyKey(args[0]+" is there already", "nothing is written over; coordinator gossip key add "+args[0]+" begins a change of its key")
+			}
+			if err != nil {
+				return keyFileError(err)
+			}
+			_, err = f.WriteString(keys.Text())
+			if err := errors.Join(err, f.Close()); err != nil {
+				return keyFileError(err)
+			}
+			return printKeys(cmd, out, keys)
+		},
+	}
+}
+
+func keyShow(out *cli.Output) *cobra.Command {
+	return &cobra.Command{
+		Use: "show FILE", Short: "Show which keys a file holds, by their fingerprints", Args: cobra.ExactArgs(1), Example: "  coordinator gossip key show /etc/headroom/gossip.key",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			keys, err := gossip.LoadKeys(args[0])
+			if err != nil {
+				return err
+			}
+			return printKeys(cmd, out, keys)
+		},
+	}
+}
+
+// keyChange is a command that changes the keys of a file. The file stays the same
+// one, with its owner and mode: the services read it as users of their own.
+func keyChange(out *cli.Output, verb, short string, change func(gossip.Keys) (gossip.Keys, error)) *cobra.Command {
+	return &cobra.Command{
+		Use: verb + " FILE", Short: short, Args: cobra.ExactArgs(1), Example: "  coordinator gossip key " + verb + " gossip.key",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			keys, err := gossip.LoadKeys(args[0])
+			if err != nil {
+				return err
+			}
+			if keys, err = change(keys); err != nil {
+				return err
+			}
+			if _, err := gossip.ParseKeys(keys.Text()); err != nil {
+				return lonelyKey(fmt.Sprintf("%s %v", args[0], err), "bring the changes that were begun to their end: coordinator gossip key remove "+args[0])
+			}
+			if err := os.WriteFile(args[0], []byte(keys.Text()), 0o600); err != nil {
+				return keyFileError(err)
+			}
+			cli.Notef(cmd.ErrOrStderr(), "note: copy the file to every server and node, and reload them, before the next step")
+			return printKeys(cmd, out, keys)
+		},
+	}
+}
+
+func keyFileError(err error) error {
+	return &cli.Error{Code: "failed", Exit: cli.ExitFailed, Err: err, Message: strings.TrimPrefix(err.Error(), "open "), Hint: "name a file that you may write"}
+}

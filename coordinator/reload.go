@@ -1,0 +1,37 @@
+package coordinator
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+)
+
+// rereads reads again what may change while the server runs, at each SIGHUP: the
+// keys of the gossip. What cannot be read leaves the old ones in force.
+func (s *server) rereads(ctx context.Context) {
+	cli.OnHangup(ctx, func() {
+		if s.voice == nil {
+			s.logger.Info("nothing to read again: there is no gossip, and certificates are read again by themselves")
+			return
+		}
+		if err := s.voice.Reload(s.cfg.Gossip.KeyFile); err != nil {
+			s.logger.Warn("the gossip keys stay as they are", slog.Any("error", err))
+		}
+	})
+}
+
+// describeGossip adds which keys this server believes, by their fingerprints, and
+// who it refused for another one.
+func (s *server) describeGossip(f *headroomv1.ServerFacts) {
+	if s.voice == nil {
+		return
+	}
+	f.GossipKeys = s.voice.Keys().Fingerprints()
+	if from, at := s.voice.Foreign(); !at.IsZero() {
+		ms := time.Since(at).Milliseconds()
+		f.ForeignGossipMs, f.ForeignGossipFrom = &ms, from
+	}
+}
