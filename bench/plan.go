@@ -29,6 +29,7 @@ const (
 	nodeLeast = 80 * units.Watt
 	nodeMost  = 200 * units.Watt
 	nodeRated = 250 * units.Watt
+	nodeFloor = 60 * units.Watt
 )
 
 // forest is a tree of four levels with room for n nodes, and where each node stands.
@@ -192,33 +193,75 @@ func halve(nodes []budget.Node, ids []int, from, to []float64, room float64) {
 	}
 }
 
-// decide times the leader's tick over a committed state with every node heard and
-// every demand changed since the tick before.
+// decide times the leader's decision of a tick, plan included.
 func decide(ctx context.Context, tree *budget.Tree, nodes []budget.Node, runs int, most time.Duration) ([]float64, error) {
-	s, table := settled(tree, nodes)
-	rng := rand.New(rand.NewPCG(uint64(len(nodes)), 13))
 	var took []float64
-	now := time.Second
-	for start := time.Now(); len(took) < planLeast || len(took) < runs && time.Since(start) < most; {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		now += time.Second
-		for _, n := range nodes {
-			demand := nodeLeast + units.Power(rng.Int64N(int64(nodeMost-nodeLeast)))
-			table.Heard(reportFor(s, n, uint64(len(took)+2), demand), now)
-		}
+	err := eachTick(ctx, tree, nodes, runs, most, func(s *ledger.State, table *ledger.Table, now time.Duration) error {
 		began := time.Now()
 		tick := ledger.Decide(s, table, now)
 		took = append(took, 1000*time.Since(began).Seconds())
 		if len(tick.Targets) == 0 {
-			continue // nothing worth moving: a tick all the same
+			return nil // nothing worth moving: a tick all the same
 		}
-		if _, err := s.Apply(ledger.Command{Rules: ledger.Rules, Epoch: s.Epoch, Tick: &tick}); err != nil {
-			return nil, fmt.Errorf("bench: apply the tick: %w", err)
+		_, err := s.Apply(ledger.Command{Rules: ledger.Rules, Epoch: s.Epoch, Tick: &tick})
+		return err
+	})
+	return took, err
+}
+
+// carryOut times whole ticks: decided, encoded, decoded as every server does, applied,
+// and the leases made that answer the nodes. Only the log and the wire are left out. s.
+func carryOut(ctx context.Context, tree *budget.Tree, nodes []budget.Node, runs int, most time.Duration) ([]float64, error) {
+	var took []float64
+	err := eachTick(ctx, tree, nodes, runs, most, func(s *ledger.State, table *ledger.Table, now time.Duration) error {
+		began := time.Now()
+		table.Mark()
+		tick := ledger.Decide(s, table, now)
+		tick.Elapsed = time.Second
+		data, err := ledger.Command{Rules: ledger.Rules, Epoch: s.Epoch, Actor: "bench", At: int64(now), Tick: &tick}.Encode()
+		if err != nil {
+			return err
+		}
+		c, err := ledger.Decode(data)
+		if err != nil {
+			return err
+		}
+		if _, err := s.Apply(c); err != nil {
+			return err
+		}
+		grants := table.Grants(s, now)
+		took = append(took, time.Since(began).Seconds())
+		if len(grants) != len(nodes) {
+			return fmt.Errorf("%d leases for %d nodes: %w", len(grants), len(nodes), errNotYet)
+		}
+		return nil
+	})
+	return took, err
+}
+
+// eachTick runs ticks over a committed state with every node heard and every demand
+// changed since the tick before: planLeast at least, then until runs or most is reached.
+func eachTick(ctx context.Context, tree *budget.Tree, nodes []budget.Node, runs int, most time.Duration,
+	one func(s *ledger.State, table *ledger.Table, now time.Duration) error,
+) error {
+	s, table := settled(tree, nodes)
+	rng := rand.New(rand.NewPCG(uint64(len(nodes)), 13))
+	now := time.Second
+	start := time.Now()
+	for done := 0; done < planLeast || done < runs && time.Since(start) < most; done++ {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		now += time.Second
+		for _, n := range nodes {
+			demand := nodeLeast + units.Power(rng.Int64N(int64(nodeMost-nodeLeast)))
+			table.Heard(reportFor(s, n, uint64(done+2), demand), now)
+		}
+		if err := one(s, table, now); err != nil {
+			return fmt.Errorf("bench: tick: %w", err)
 		}
 	}
-	return took, nil
+	return nil
 }
 
 // settled is a state in which every node is admitted at its least cap and has
@@ -246,7 +289,7 @@ func settled(tree *budget.Tree, nodes []budget.Node) (*ledger.State, *ledger.Tab
 func sightingFor(n budget.Node) ledger.Sighting {
 	return ledger.Sighting{
 		Node: n.Name, MachineID: "machine-" + n.Name, Process: 1, Domain: n.Domain,
-		Rated: nodeRated, Floor: 60 * units.Watt, Max: n.Most, FailSafe: n.Least, Weight: n.Weight, Controlled: true,
+		Rated: nodeRated, Floor: nodeFloor, Max: n.Most, FailSafe: n.Least, Weight: n.Weight, Controlled: true,
 	}
 }
 

@@ -68,7 +68,7 @@ type streamLink struct {
 func declared(name string) *headroomv1.Hello {
 	return &headroomv1.Hello{
 		Node: name, MachineId: "machine-" + name, BootId: "boot-" + name, ProcessId: rand.Uint64() | 1, Domain: rackName,
-		RatedUw: int64(nodeRated), FloorUw: int64(60 * units.Watt), MaxUw: int64(nodeMost), FailSafeUw: int64(nodeLeast),
+		RatedUw: int64(nodeRated), FloorUw: int64(nodeFloor), MaxUw: int64(nodeMost), FailSafeUw: int64(nodeLeast),
 		Weight: 1, Controlled: true, Rung: "rapl", Version: "bench",
 	}
 }

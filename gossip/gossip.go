@@ -121,6 +121,8 @@ type Config struct {
 	// Transport carries the gossip instead of sockets on Bind: a network in memory,
 	// for tests. Nil as a rule.
 	Transport memberlist.NodeAwareTransport
+	// Traffic counts what this member sends over sockets; nil for nobody.
+	Traffic *Traffic
 }
 
 // Gossip is one running member. Its methods may be called from any goroutine.
@@ -178,7 +180,12 @@ func transport(ctx context.Context, cfg Config) (memberlist.NodeAwareTransport, 
 	if cfg.Transport != nil {
 		return cfg.Transport, nil
 	}
-	return bind(ctx, cfg.Bind, newLogger(cfg.Logger))
+	w, err := bind(ctx, cfg.Bind, newLogger(cfg.Logger))
+	if err != nil {
+		return nil, err
+	}
+	w.count = cfg.Traffic
+	return w, nil
 }
 
 func check(cfg Config, self meta) error {

@@ -22,7 +22,8 @@ const bindTries = 20
 // waits for an address nobody answers would hold up Close otherwise.
 type wire struct {
 	*memberlist.NetTransport
-	ctx context.Context //nolint:containedctx // the life of the member; memberlist's interface has no room for one.
+	ctx   context.Context //nolint:containedctx // the life of the member; memberlist's interface has no room for one.
+	count *Traffic        // nil: nobody counts
 }
 
 // bind listens on host:port for TCP and UDP; port 0 picks a free one.
@@ -80,7 +81,7 @@ func (w *wire) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 	if err != nil {
 		return nil, err
 	}
-	return &call{Conn: c, unhook: context.AfterFunc(w.ctx, func() { _ = c.Close() })}, nil
+	return &call{Conn: c, unhook: context.AfterFunc(w.ctx, func() { _ = c.Close() }), count: w.count}, nil
 }
 
 // DialAddressTimeout connects to another member by its address.
@@ -92,6 +93,21 @@ func (w *wire) DialAddressTimeout(addr memberlist.Address, timeout time.Duration
 type call struct {
 	net.Conn
 	unhook func() bool
+	count  *Traffic
+}
+
+// Read counts what the other member says.
+func (c *call) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.count.stream(n)
+	return n, err
+}
+
+// Write counts what is said.
+func (c *call) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.count.stream(n)
+	return n, err
 }
 
 // Close ends the connection.
