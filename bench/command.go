@@ -114,7 +114,7 @@ func NewCommand() *cobra.Command {
 	f.BoolVar(&o.Quick, "quick", false, "fewer repetitions and smaller clusters: at most 40 s")
 	f.StringVar(&o.Bin, "bin", "", "folder of the programs (default: that of powerlab)")
 	out.Flags(cmd)
-	cmd.AddCommand(newNodeCommand())
+	cmd.AddCommand(newNodeCommand(), newClusterCommand())
 	return cmd
 }
 
