@@ -1,6 +1,6 @@
 // Claims: each call takes the role that it takes, and a call that nobody has
 // thought of takes an administrator; a node reports only as itself; a caller that
-// asks without end is slowed down; tokens let in until they end or are revoked.
+// asks without end is slowed down, nodes in the clear are not one caller; tokens let in until they end or are revoked.
 package coordinator
 
 import (
@@ -166,5 +166,27 @@ func TestPace(t *testing.T) {
 	}
 	if at = at.Add(time.Second / 2); !g.paced(greedy) {
 		t.Error("it is never let in again")
+	}
+}
+
+// With TLS off nodes have no names: a thousand that open their streams at once, as after
+// a leader's end, are let in, while other calls without a name are one caller's.
+func TestPaceInTheClear(t *testing.T) {
+	t.Parallel()
+	g := testGuard(t)
+	calls := func(procedure string) (let int) {
+		ctx := rpc.WithCaller(t.Context(), rpc.Caller{Clear: true})
+		for range 5 * callBurst {
+			if _, err := g.admit(ctx, procedure, http.Header{}); err == nil {
+				let++
+			}
+		}
+		return let
+	}
+	if let := calls(headroomv1connect.NodeServiceExchangeProcedure); let != 5*callBurst {
+		t.Errorf("%d of %d streams of nodes were let in", let, 5*callBurst)
+	}
+	if let := calls(headroomv1connect.ClusterServiceSetBudgetProcedure); let != callBurst {
+		t.Errorf("%d other calls were let in, want %d", let, callBurst)
 	}
 }
