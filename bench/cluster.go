@@ -180,6 +180,7 @@ func (o *clusterOptions) run(ctx context.Context, progress io.Writer) (*ClusterR
 		c.note("%s: %s", part.name, part.what)
 		began := time.Now()
 		if err := part.run(timed); err != nil {
+			c.note("%s: not measured: %v", part.name, err)
 			c.add(newItem(part.name, part.what, "").say("not measured: %v", err))
 		}
 		if err := ctx.Err(); err != nil {
@@ -241,7 +242,10 @@ func (c *clusterRun) clusterPart(ctx context.Context) error {
 	f := startFleet(ctx, c.nodes, g.addrs(), c.seed)
 	defer f.stop()
 	t := &trial{clusterRun: c, group: g, fleet: f}
-	return errors.Join(t.comeUp(ctx), t.steady(ctx), t.cutAll(ctx), t.killAll(ctx))
+	if err := errors.Join(t.comeUp(ctx), t.steady(ctx)); err != nil {
+		return err
+	}
+	return errors.Join(t.cutAll(ctx), t.killAll(ctx))
 }
 
 // etcdPart compares with etcd, and says where there is none.
@@ -260,6 +264,9 @@ func (c *clusterRun) etcdPart(ctx context.Context) error {
 	}
 	if len(c.ours.took) == 0 || len(peer.took) == 0 {
 		return fmt.Errorf("exchanges of both: %w", errNotYet)
+	}
+	if peer.failed > 0 {
+		c.note("etcd: %d of %d exchanges failed; one of them: %v", peer.failed, peer.failed+len(peer.took), peer.failure)
 	}
 	c.compare(peer, etcdVersion(ctx, path))
 	return nil

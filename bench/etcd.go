@@ -163,30 +163,38 @@ func (n *etcdNode) begin(ctx context.Context) error {
 // exchange's time, and of one that failed.
 func (n *etcdNode) run(ctx context.Context, wait time.Duration, took func(time.Duration, error)) {
 	defer n.client.http.CloseIdleConnections()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream := n.client.keepAliveStream.CallBidiStream(ctx)
-	defer context.AfterFunc(ctx, func() { _ = stream.CloseRequest() })()
-	if !pause(ctx, wait) || stream.Send(nil) != nil { // only the headers: the stream opens
+	if !pause(ctx, wait) {
 		return
 	}
+	tick := time.NewTicker(beat)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		n.session(ctx, tick.C, took)
+		_ = n.begin(ctx) // its lease may have run out; the next exchange tells
+	}
+}
+
+// session exchanges over one stream of keepalives until an exchange fails: etcd ends
+// the stream when it cannot renew in time.
+func (n *etcdNode) session(ctx context.Context, tick <-chan time.Time, took func(time.Duration, error)) {
+	inner, cancel := context.WithCancel(ctx)
+	stream := n.client.keepAliveStream.CallBidiStream(inner)
+	unwatch := context.AfterFunc(inner, func() { _ = stream.CloseRequest() })
+	defer unwatch()
+	err := stream.Send(nil) // only the headers: the stream opens
 	var receiving sync.WaitGroup
 	receiving.Go(func() { n.receive(stream) })
 	defer receiving.Wait()
 	defer cancel()
-	tick := time.NewTicker(beat)
-	defer tick.Stop()
-	for {
+	for err == nil {
 		began := time.Now()
-		err := n.exchange(ctx, stream)
-		if ctx.Err() != nil {
-			return
+		if err = n.exchange(inner, stream); ctx.Err() == nil {
+			took(time.Since(began), err)
 		}
-		took(time.Since(began), err)
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 	}
 }
@@ -241,6 +249,7 @@ type burden struct {
 	took     []float64
 	cpu, log float64
 	failed   int
+	failure  error // one of those that failed
 }
 
 // errNoEtcd: there is no etcd to compare with.
@@ -292,6 +301,7 @@ func bearEtcd(ctx context.Context, path, dir string, n int, span time.Duration, 
 		case !counts:
 		case err != nil:
 			b.failed++
+			b.failure = err
 		default:
 			b.took = append(b.took, d.Seconds())
 		}

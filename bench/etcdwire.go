@@ -55,7 +55,9 @@ func text(b []byte, field protowire.Number, v []byte) []byte {
 }
 
 // grantRequest asks for a lease: LeaseGrantRequest{TTL = 1 in s, ID = 2}.
-func grantRequest(id, seconds int64) *message { return &message{number(number(nil, 1, seconds), 2, id)} }
+func grantRequest(id, seconds int64) *message {
+	return &message{number(number(nil, 1, seconds), 2, id)}
+}
 
 // keepAliveRequest renews one: LeaseKeepAliveRequest{ID = 1}.
 func keepAliveRequest(id int64) *message { return &message{number(nil, 1, id)} }

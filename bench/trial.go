@@ -107,14 +107,17 @@ func (t *trial) steady(ctx context.Context) error {
 func (t *trial) cutAll(ctx context.Context) error {
 	var took []float64
 	open, again := 0, 0
-	for len(took)+open < t.cuts {
-		d, done, err := t.cutOnce(ctx)
+	for done := 0; done < t.cuts; done = len(took) + open {
+		if done%5 == 0 {
+			t.note("cluster: cut %d of %d", done+1, t.cuts)
+		}
+		d, all, err := t.cutOnce(ctx)
 		switch {
-		case connect.CodeOf(err) == connect.CodeNotFound && again < againMost:
-			again++ // the leader changed meanwhile, and the new one did not follow the cut
+		case lostLeader(err) && again < againMost:
+			again++
 		case err != nil:
 			return err
-		case !done:
+		case !all:
 			open++
 		default:
 			took = append(took, d.Seconds())
@@ -137,7 +140,7 @@ func (t *trial) cutAll(ctx context.Context) error {
 	}
 	i = i.say("%d cuts from %v to %v a node; the slowest %.2f s", len(took), tightBudget, cutBudget, slices.Max(took))
 	if again > 0 {
-		i.Note += fmt.Sprintf("; %d more left out: the leader changed in them", again)
+		i.Note += fmt.Sprintf("; %d more left out: the leader changed in them, or did not answer", again)
 	}
 	if open > 0 {
 		no := false
@@ -145,6 +148,13 @@ func (t *trial) cutAll(ctx context.Context) error {
 	}
 	t.add(i)
 	return nil
+}
+
+// lostLeader tells whether a call failed because the leader changed meanwhile: nobody
+// answered, or the next leader, which did not follow the cut.
+func lostLeader(err error) bool {
+	code := connect.CodeOf(err)
+	return err != nil && (code == connect.CodeNotFound || code == connect.CodeDeadlineExceeded || code == connect.CodeUnavailable)
 }
 
 // cutOnce cuts at any moment of the leader's second.
@@ -167,6 +177,9 @@ func (t *trial) cutOnce(ctx context.Context) (took time.Duration, done bool, err
 
 // killAll kills leaders, and starts each again.
 func (t *trial) killAll(ctx context.Context) error {
+	if _, err := t.group.setBudget(ctx, t.budget(tightBudget)); err != nil { // cuts may have ended early
+		return err
+	}
 	var first, last []float64
 	over, fell := 0.0, 0
 	var ended error

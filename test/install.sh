@@ -14,6 +14,7 @@ cd "$(dirname "$0")" || exit 1
 needs() {
 	cat <<'NEEDS'
 gcc libc6-dev|the race detector
+etcd-server|the ratios to etcd of powerlab bench cluster
 NEEDS
 	for list in */packages.txt; do
 		printf '%s|the tests of test/%s\n' "$(tr '\n' ' ' <"$list")" "${list%/*}"
@@ -54,6 +55,11 @@ if ! as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-insta
 	as_root apt-get update -q >/dev/null 2>&1
 	as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing >/dev/null 2>&1
 fi
+
+# Debian starts what it installs; the tests start servers of their own.
+case " $missing " in
+*" etcd-server "*) command -v systemctl >/dev/null 2>&1 && as_root systemctl disable --now etcd >/dev/null 2>&1 ;;
+esac
 
 needs | while IFS='|' read -r packages purpose; do
 	for p in $packages; do
