@@ -27,6 +27,9 @@ const (
 	// tolerance is how far the draw, a mean over 1 s, may be above the budget, as a
 	// ratio: a limit bounds a mean over a window of its own.
 	tolerance = 0.03
+	// drawSettles is how long the draw may take to follow caps that were lowered: the
+	// limit's window, and the mean that reaches back.
+	drawSettles = 3 * time.Second
 	// plantStale is how old a machine's own view may be: it is renewed every 100 ms
 	// where the host has the time.
 	plantStale = 500 * time.Millisecond
@@ -156,6 +159,8 @@ type witness struct {
 
 	mu      sync.Mutex
 	budget  float64
+	before  float64   // the budget before
+	since   time.Time // when it was replaced
 	newest  map[string]lease.Stamp
 	samples int
 	most    sample
@@ -192,7 +197,9 @@ func newWitness(c *cluster) *witness {
 func (w *witness) allow(watts float64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.budget = watts
+	if watts != w.budget {
+		w.before, w.since, w.budget = w.budget, time.Now(), watts
+	}
 }
 
 func (w *witness) allowed() float64 {
@@ -262,6 +269,9 @@ func (w *witness) judge() {
 	w.samples++
 	if s.held > budget+rounding {
 		w.note("the nodes hold caps of together %.3f W, the budget is %g W", s.held, budget)
+	}
+	if time.Since(w.since) < drawSettles {
+		budget = max(budget, w.before)
 	}
 	if s.known && s.drawn > budget*(1+tolerance) {
 		w.note("the nodes draw %.1f W, the budget is %g W", s.drawn, budget)

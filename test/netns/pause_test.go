@@ -1,0 +1,35 @@
+package netns
+
+import (
+	"syscall"
+	"testing"
+)
+
+// A leader that is stopped for longer than a lease and goes on leads no more: no
+// grant of its time is obeyed, a cut that was made without it stands, and it
+// follows.
+func TestLeaderPaused(t *testing.T) { //nolint:paralleltest // uses the whole machine
+	c := newCluster(t, shape{servers: 3, nodes: 3, lease: shortLease, budget: 600})
+	old, epoch := c.leader()
+	paused := c.running[old]
+	paused.signal(t, syscall.SIGSTOP)
+	id, next := c.follows(old, epoch)
+	t.Logf("%s led in epoch %d, %s leads in epoch %d", old, epoch, id, next)
+	// The nodes' streams to it are open all the time, and what they said into them
+	// waits there. Its own ledger has the higher budget.
+	c.budget(330, "while the leader is stopped")
+	c.pass(shortLease + shortLease/2)
+	c.leased(c.nodes...)
+	paused.signal(t, syscall.SIGCONT)
+	c.until(old+" to follow", func() bool {
+		a, refused := askAt[struct{}](c, old, "status")
+		return refused == nil && a.Server != old && a.Server != ""
+	})
+	c.pass(shortLease)
+	c.leased(c.nodes...)
+	c.charges()
+	if all := c.history(); reasoned(all, "while the leader is stopped") != 1 || all[0].ToW != 330 {
+		t.Errorf("the history: %+v", all)
+	}
+	c.oneLeader()
+}
