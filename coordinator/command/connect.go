@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -32,6 +33,8 @@ type operator struct {
 	out       cli.Output
 
 	peers *rpc.Peers
+	// leader is the address that answered last: the next request begins there.
+	leader string
 }
 
 func (o *operator) flags(cmd *cobra.Command) {
@@ -106,6 +109,16 @@ func (o *operator) addrs() []string {
 	return out
 }
 
+// fromLeader are the addresses with the one that answered last in front: a command
+// of several requests waits once for servers that are away, not once a request.
+func (o *operator) fromLeader(addrs []string) []string {
+	if o.leader == "" {
+		return addrs
+	}
+	rest := slices.DeleteFunc(slices.Clone(addrs), func(a string) bool { return a == o.leader })
+	return append([]string{o.leader}, rest...)
+}
+
 // call sends one request to the server that leads and turns what comes back into what the operator reads.
 func call[Req, Res any](
 	ctx context.Context, o *operator, doing string, req *Req,
@@ -134,7 +147,7 @@ func callWithin[Client, Req, Res any](
 		return nil, err
 	}
 	var res *connect.Response[Res]
-	addr, err := rpc.ToLeader(ctx, addrs, patience, func(addr string) error {
+	addr, err := rpc.ToLeader(ctx, o.fromLeader(addrs), patience, func(addr string) error {
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)
 		defer cancel()
 		var err error
@@ -144,6 +157,7 @@ func callWithin[Client, Req, Res any](
 	if err != nil {
 		return nil, o.explain(rpc.AsCLI(err, doing, addr))
 	}
+	o.leader = addr
 	return res.Msg, nil
 }
 

@@ -1,0 +1,66 @@
+// Claims: a command finds the leader once, however many requests it makes.
+package command
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/rpc"
+)
+
+// standIn answers a status, or that it does not lead, and counts.
+type standIn struct {
+	headroomv1connect.UnimplementedClusterServiceHandler
+	leads bool
+	asked *atomic.Int64
+}
+
+func (s standIn) GetStatus(context.Context, *connect.Request[headroomv1.GetStatusRequest]) (*connect.Response[headroomv1.GetStatusResponse], error) {
+	s.asked.Add(1)
+	if !s.leads {
+		return nil, rpc.NotLeader("", "")
+	}
+	return connect.NewResponse(&headroomv1.GetStatusResponse{}), nil
+}
+
+// stand answers at the returned address until the test ends.
+func stand(t *testing.T, s standIn) (addr string) {
+	t.Helper()
+	l, err := rpc.Listen("127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, h := headroomv1connect.NewClusterServiceHandler(s)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- rpc.Serve(ctx, l, h) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+// A server that is away costs seconds; a budget that is cut makes three requests.
+func TestLeaderIsFoundOnce(t *testing.T) {
+	t.Parallel()
+	var follower, leader atomic.Int64
+	o := &operator{patience: time.Minute, addr: stand(t, standIn{asked: &follower}) + "," + stand(t, standIn{leads: true, asked: &leader})}
+	for range 3 {
+		if _, err := call(t.Context(), o, "status", &headroomv1.GetStatusRequest{}, headroomv1connect.ClusterServiceClient.GetStatus); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if follower.Load() != 1 || leader.Load() != 3 {
+		t.Errorf("the follower was asked %d times and the leader %d times, want 1 and 3", follower.Load(), leader.Load())
+	}
+	o.peers.HTTP().(interface{ CloseIdleConnections() }).CloseIdleConnections()
+}
