@@ -3,8 +3,11 @@ package rpc
 import (
 	"context"
 	"crypto/tls"
+	"errors"
+	"io"
 	"net"
 	"net/http"
+	"syscall"
 
 	"connectrpc.com/connect"
 
@@ -67,11 +70,35 @@ func tlsClient(config *tls.Config, p *http.Protocols) *http.Client {
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			DialContext: d.DialContext, TLSClientConfig: config, TLSHandshakeTimeout: dialWait, Protocols: p,
+			DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+				return dialTLS(ctx, d, config, network, addr)
+			},
+			DialContext: d.DialContext, TLSClientConfig: config, Protocols: p,
 			DisableCompression: true, IdleConnTimeout: idleWait, MaxResponseHeaderBytes: maxHeader,
 			HTTP2: &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingWait},
 		},
 	}
+}
+
+// dialTLS connects and shakes hands. A peer that says nothing, or hangs up, counts
+// as one that cannot be reached: the kernel still takes connections for a process
+// that is stopped or cannot end, and nothing was sent to it.
+func dialTLS(ctx context.Context, d *net.Dialer, config *tls.Config, network, addr string) (net.Conn, error) {
+	raw, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialWait)
+	defer cancel()
+	c := tls.Client(raw, config)
+	if err = c.HandshakeContext(ctx); err == nil {
+		return c, nil
+	}
+	_ = raw.Close()
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
+		err = &net.OpError{Op: "dial", Net: network, Addr: raw.RemoteAddr(), Err: err}
+	}
+	return nil, err
 }
 
 // HTTP is the client to make Connect clients with.
