@@ -57,7 +57,7 @@ func TestEveryAlarmIsAMetric(t *testing.T) {
 		listed[i.Code] = true
 	}
 	// "code", alarmFail and add(..., "code" in alarms.go; "member-..." and Code: "..." in member_health.go.
-	forms := regexp.MustCompile(`"([a-z-]+)", alarm(?:Fail|Warn)|"(member-[a-z-]+)"|Code: "([a-z-]+)", Severity: "warn"`)
+	forms := regexp.MustCompile(`"([a-z-]+)", alarm(?:Fail|Warn)|"((?:member|gossip)-[a-z-]+)"|Code: "([a-z-]+)", Severity: "warn"`)
 	found := map[string]bool{}
 	for _, file := range []string{"alarms.go", "brake.go", "member_health.go"} {
 		src, err := os.ReadFile(file)

@@ -53,6 +53,7 @@ type server struct {
 	told     prometheus.Gatherer
 	recorder *recorder // nil while it is off
 	lines    *logRing
+	record   func(context.Context, time.Duration) ([]byte, error)
 	brakes   *brakes
 	voice    *gossip.Gossip // nil without gossip
 	// wall is this server's wall clock: for the audit log, and for what is due by the
@@ -64,7 +65,10 @@ type server struct {
 func newServer(cfg Config, logger *slog.Logger) *server {
 	lines := &logRing{}
 	logger = lines.keep(logger)
-	s := &server{cfg: cfg, lines: lines, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.PlainPeers(), logger: logger, keeper: newKeeper(), counts: metrics.NewCounts(), brakes: newBrakes(logger), wall: time.Now}
+	s := &server{
+		cfg: cfg, lines: lines, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.PlainPeers(), logger: logger, keeper: newKeeper(),
+		counts: metrics.NewCounts(), record: recordTrace, brakes: newBrakes(logger), wall: time.Now,
+	}
 	s.guard = newGuard(s.machine, logger)
 	s.told = scrape.Gatherer(metrics.New(Version, s.observe, s.counts))
 	s.machine.applied = s.counts.Applied

@@ -32,7 +32,7 @@ func (s debugService) CollectTrace(
 	if d <= 0 || d > traceMost {
 		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, fmt.Sprintf("a recording of %v: it runs 1ms at least and %v at most", d, traceMost), "name another time, e.g. --for 5s")
 	}
-	data, err := recordTrace(ctx, d)
+	data, err := s.record(ctx, d)
 	if err != nil {
 		return rpc.Refuse(connect.CodeFailedPrecondition, "recording", cli.ExitRefused, plain(err), "another recording may run; try again when it has ended")
 	}
