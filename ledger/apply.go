@@ -263,7 +263,7 @@ func (t *tx) grants(c Command, k *Tick) error {
 		}
 	}
 	for _, g := range k.Targets {
-		if err := t.target(g); err != nil {
+		if err := t.target(g, before); err != nil {
 			return err
 		}
 	}

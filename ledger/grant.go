@@ -46,8 +46,10 @@ func (s *State) rooms(totals map[string]Totals) map[string]units.Power {
 	return out
 }
 
-// target gives a node a new cap, up or down.
-func (t *tx) target(g Target) error {
+// target gives a node a new cap, up or down. It goes up only where no domain is
+// short by these sums, even if the node is charged more already: that is about to
+// fall, and what falls belongs to the domain until it fits (P1).
+func (t *tx) target(g Target, totals map[string]Totals) error {
 	n, ok := t.Nodes[g.Node]
 	switch {
 	case !ok:
@@ -58,6 +60,10 @@ func (t *tx) target(g Target) error {
 		return fmt.Errorf("target of %q: %v is outside %v to %v: %w", g.Node, g.Cap, n.Least(), n.Most(), ErrTarget)
 	case g.Cap > n.Target && t.held() != nil:
 		return fmt.Errorf("target of %q: %w", g.Node, t.held())
+	case g.Cap > n.Target && t.Rules >= 2:
+		if err := t.shortAbove(n, totals); err != nil {
+			return fmt.Errorf("target of %q: %w", g.Node, err)
+		}
 	}
 	t.putNode(t.retarget(n, g.Cap))
 	return nil
@@ -68,7 +74,23 @@ func (t *tx) lower(g Target) error {
 	if n, ok := t.Nodes[g.Node]; ok && g.Cap > n.Target {
 		return fmt.Errorf("target of %q: %v is above its %v: %w", g.Node, g.Cap, n.Target, ErrTarget)
 	}
-	return t.target(g)
+	return t.target(g, nil)
+}
+
+// shortAbove is the error of a domain that is over its budget and in which the
+// node is charged; nil when all have room.
+func (s *State) shortAbove(n Node, totals map[string]Totals) error {
+	for _, name := range append(s.above(n.Domain), s.above(n.From)...) {
+		if sum := totals[name]; sum.Headroom() < 0 {
+			return sum.over(name)
+		}
+	}
+	return nil
+}
+
+// over is the error of a domain that is charged more than its budget.
+func (t Totals) over(domain string) error {
+	return &OverBudgetError{Domain: domain, Over: -t.Headroom(), Budget: t.Budget - t.Unmanaged - t.Boot, Reserved: t.Reserved}
 }
 
 // held says why nothing may be raised now; nil when it may.
@@ -89,9 +111,7 @@ func (s *State) fits(before map[string]Totals) error {
 	for _, d := range s.Tree().Domains() {
 		now, was := after[d.Name], before[d.Name]
 		if now.Headroom() < 0 && now.Reserved > was.Reserved {
-			return &OverBudgetError{
-				Domain: d.Name, Over: -now.Headroom(), Budget: now.Budget - now.Unmanaged - now.Boot, Reserved: now.Reserved,
-			}
+			return now.over(d.Name)
 		}
 	}
 	return nil

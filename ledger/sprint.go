@@ -295,7 +295,7 @@ func (t *tx) grantSprint(c Command, x *GrantSprint) error {
 		Shares: make(map[string]SprintShare, len(x.Caps)),
 	}
 	for _, g := range x.Caps {
-		n, err := t.maySprintOn(x, g)
+		n, err := t.maySprintOn(x, g, before)
 		if err != nil {
 			return err
 		}
@@ -354,8 +354,9 @@ func (t *tx) maySprint(x *GrantSprint) error {
 	return nil
 }
 
-// maySprintOn checks what holds for one node.
-func (t *tx) maySprintOn(x *GrantSprint, g Target) (Node, error) {
+// maySprintOn checks what holds for one node. Where watts are short none sprints,
+// even on one that is charged as much already.
+func (t *tx) maySprintOn(x *GrantSprint, g Target, totals map[string]Totals) (Node, error) {
 	n, ok := t.Nodes[g.Node]
 	switch {
 	case !ok:
@@ -368,6 +369,9 @@ func (t *tx) maySprintOn(x *GrantSprint, g Target) (Node, error) {
 		return n, fmt.Errorf("sprint %q: node %q is not in %s: %w", x.ID, g.Node, x.Domain, ErrSprint)
 	case g.Cap <= n.Target || g.Cap > n.Rated: // the max of a node bounds its plans: a sprint is what may go beyond
 		return n, fmt.Errorf("sprint %q: node %q: %v must be above its cap %v and at most what it is rated, %v: %w", x.ID, g.Node, g.Cap, n.Target, n.Rated, ErrTarget)
+	}
+	if err := t.shortAbove(n, totals); err != nil {
+		return n, fmt.Errorf("sprint %q: node %q: %w", x.ID, g.Node, err)
 	}
 	return n, nil
 }

@@ -541,3 +541,25 @@ func TestClosedSprintsAreBounded(t *testing.T) {
 		t.Errorf("first %v", list[0].ID)
 	}
 }
+
+// P1: while a cut is on its way to a node, the node is charged what it held before.
+// That is no room to raise it in, nor to let it sprint: what falls belongs to the
+// domain until it fits.
+func TestNothingRisesInAChargeThatIsToFall(t *testing.T) {
+	t.Parallel()
+	s := full(t)
+	tick(t, s, target(200))
+	tick(t, s, reads("n01", 10, s.Nodes["n01"].Seq, 200))
+	do(t, s, ledger.Command{Budget: &ledger.SetBudget{Domain: "site/lab", Budget: 280 * watt, Targets: target(90).Targets}})
+	if n := s.Nodes["n01"]; n.Charge() != 200*watt || n.Target != 90*watt {
+		t.Fatalf("charged %v, target %v", n.Charge(), n.Target)
+	}
+	more := sprint("s1", "n01")
+	more.Sprint.Caps[0].Cap = 100 * watt
+	raise := target(100)
+	says(t, refusal(t, s, ledger.Command{Tick: &raise}, ledger.ErrOverBudget), "site/lab", "100.0 W")
+	says(t, refusal(t, s, more, ledger.ErrOverBudget), "site/lab", "100.0 W")
+	tick(t, s, reads("n01", 11, s.Nodes["n01"].Seq, 90))
+	do(t, restored(t, s), ledger.Command{Tick: &raise})
+	do(t, s, more)
+}
