@@ -132,7 +132,7 @@ func (t *Table) gone(node string, now time.Duration) bool {
 	if e, ok := t.nodes[node]; ok {
 		silent = now - max(e.at, e.granted)
 	}
-	return silent >= t.timing.Lease+t.timing.Margin()+t.timing.Settle
+	return silent >= t.timing.Fallen()
 }
 
 // Urgent tells whether a tick should not wait for its second after this node

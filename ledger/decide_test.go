@@ -316,6 +316,10 @@ func TestMargin(t *testing.T) {
 	if got := float64(timing.Lease + timing.Margin()); got < slow-1e3 {
 		t.Errorf("lease and margin %v, a slow node may hold %v", got, slow)
 	}
+	slow = float64(timing.Lease+timing.Settle) / (1 - ledger.Rho) * (1 + ledger.Rho)
+	if got := float64(timing.Fallen()); got < slow-1e3 {
+		t.Errorf("taken to have fallen after %v, a slow node may take %v", got, slow)
+	}
 }
 
 // The stamp of a lease orders by leadership first.

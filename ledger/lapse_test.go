@@ -28,11 +28,8 @@ func lost(t testing.TB) (*ledger.State, *ledger.Table) {
 	return s, table
 }
 
-// gone is when a node that was granted its last lease at zero has lapsed: 10 s, 1 % twice, 30 s.
-func gone() time.Duration {
-	d := ledger.DefaultTiming()
-	return d.Lease + d.Margin() + d.Settle
-}
+// gone is when a node that was granted its last lease at zero has lapsed: 10 s and 30 s, with 1 % twice.
+func gone() time.Duration { return ledger.DefaultTiming().Fallen() }
 
 // It lapses once, when its time is over, and stays lapsed although the leader
 // remembers its last report of 200 W.

@@ -37,8 +37,20 @@ const Rho = 0.01
 // Margin is how much longer than the lease itself a coordinator must assume it
 // to run: the node's clock and the leader's own may each be off by rho.
 func (t Timing) Margin() time.Duration {
-	return time.Duration(2 * Rho / (1 - Rho) * float64(t.Lease))
+	return drift(t.Lease)
 }
+
+// Fallen is how long a node has been silent at least, on the coordinator's clock,
+// when its lease is over and it has settled at its fail-safe cap. Both the lease
+// and Settle are counted by two clocks that may err against each other.
+func (t Timing) Fallen() time.Duration {
+	span := t.Lease + t.Settle
+	return span + drift(span)
+}
+
+// drift is by how much longer d may take, on a clock that is slow by rho, as seen
+// by one that is fast by rho.
+func drift(d time.Duration) time.Duration { return time.Duration(2 * Rho / (1 - Rho) * float64(d)) }
 
 // Report is one heartbeat as the leader has heard it.
 type Report struct {
