@@ -396,8 +396,11 @@ func PlanBudget(s *State, t *Table, now time.Duration, domain string, to units.P
 		switch {
 		case !movable && over:
 			p.Stuck[n.Name] = n.Charge()
-		case n.Sprint != nil && want > n.Target: // no cut: the next tick ends its sprint
+		case n.Sprint != nil && want > n.Target && !over: // no cut
 		case movable && (over || p.raise(next, domain)):
+			if n.Sprint != nil { // at its least above its target: the cut ends its sprint and raises nothing
+				want = min(want, n.Target)
+			}
 			if want != from {
 				p.Moves = append(p.Moves, Move{Node: n.Name, From: from, To: want})
 			}

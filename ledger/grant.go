@@ -56,6 +56,7 @@ func (t *tx) target(g Target, totals map[string]Totals) error {
 		return fmt.Errorf("target of %q: %w", g.Node, ErrUnknownNode)
 	case !n.Grantable():
 		return fmt.Errorf("target of %q: %w", g.Node, ErrNotGrantable)
+	case n.Sprint != nil && g.Cap == n.Target: // ends its sprint and leaves it where the plan had it
 	case g.Cap < n.Least() || g.Cap > n.Most():
 		return fmt.Errorf("target of %q: %v is outside %v to %v: %w", g.Node, g.Cap, n.Least(), n.Most(), ErrTarget)
 	case g.Cap > n.Target && t.held() != nil:

@@ -231,6 +231,27 @@ func TestCutSupersedesSprint(t *testing.T) {
 	}
 }
 
+// So it is with a node whose least cap was set above its target meanwhile: it is
+// raised to it later, when there is room; its sprint does not wait for that.
+func TestCutSupersedesSprintBelowMin(t *testing.T) {
+	t.Parallel()
+	s := sprinting(t)
+	do(t, s, setNode("n01", func(x *ledger.Settings) { x.Min = new(95 * watt) }))
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	for _, n := range []string{"n01", "n02", "n03"} {
+		table.Heard(heard(n, 20, 2, 200), 0)
+	}
+	plan, err := ledger.PlanBudget(s, table, 0, "site/lab", 300*watt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(t, s, ledger.Command{Budget: &ledger.SetBudget{Domain: "site/lab", Budget: 300 * watt, Targets: plan.Lowers()}})
+	if x := s.Nodes["n01"]; x.Sprint != nil || x.Target != 90*watt {
+		t.Errorf("it goes on: %+v", x)
+	}
+	refused(t, s, ledger.Command{Tick: &ledger.Tick{Targets: target(90).Targets}}, ledger.ErrTarget) // which ends nothing any more
+}
+
 // Watts that go missing by evidence end a sprint in the next tick, where they are
 // missing, and nowhere else.
 func TestShortfallEndsSprintsBelowIt(t *testing.T) {
