@@ -214,12 +214,15 @@ func (s *State) changes(a Ack, known bool) bool {
 		return true
 	}
 	share, owes := s.Sprints[n.Owes].Shares[n.Name]
-	if !owes || a.Seq < n.Proof {
-		return false
-	}
 	measured := slices.ContainsFunc(a.Ended, func(e SprintSpent) bool { return e.Spent != nil })
-	ended := len(a.Ended) > 0 && share.BackSeq == 0 // told again and again: see endings
-	return share.back(after, a) || share.Spent == nil && (measured || ended)
+	switch {
+	case !owes:
+		return false
+	case share.Spent == nil && measured:
+		return true
+	}
+	ended := len(a.Ended) > 0 && share.BackSeq == 0 && share.Spent == nil // told again and again: see endings
+	return a.Seq >= n.Proof && (share.back(after, a) || ended)
 }
 
 // admissions are the nodes that wait and may come in now.

@@ -83,10 +83,10 @@ func (t *tx) ack(a Ack) {
 		return
 	}
 	n = n.acknowledged(a)
+	for _, e := range a.Ended { // measured is measured, whatever the read-back proves beside it
+		t.spent(n, e)
+	}
 	if a.Seq >= n.Proof {
-		for _, e := range a.Ended {
-			t.spent(n, e)
-		}
 		n = t.returned(n, a)
 	}
 	t.putNode(n)

@@ -584,3 +584,28 @@ func TestNothingRisesInAChargeThatIsToFall(t *testing.T) {
 	do(t, restored(t, s), ledger.Command{Tick: &raise})
 	do(t, s, more)
 }
+
+// What a node has measured counts, although its read-back is too old to lower its
+// charge: one that was lost in a sprint tells it right before it takes a lease
+// again, and never after that.
+func TestMeasuredBeforeTheProofCounts(t *testing.T) {
+	t.Parallel()
+	s := full(t)
+	do(t, s, setDomain("site/lab", func(x *ledger.SetDomain) { x.LostCharge = new(ledger.LostFailSafe) }))
+	do(t, s, sprint("s1", "n01"))
+	tick(t, s, ledger.Tick{Lapsed: []ledger.Lapse{{Node: "n01", Seq: 2}}})
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	r := heard("n01", 20, 2, 90)
+	r.Ended = []ledger.SprintSpent{{ID: "s1", Spent: new(1500 * units.Joule)}}
+	table.Heard(r, 0)
+	k := ledger.Decide(s, table, 0)
+	if len(k.Acks) != 1 {
+		t.Fatalf("decided %+v", k)
+	}
+	tick(t, s, k)
+	tick(t, s, reads("n01", 21, 3, 90))
+	if p := s.Sprints["s1"]; p.Open() || p.Spent() != 1500*units.Joule {
+		t.Errorf("%+v", p)
+	}
+	wantBalance(t, s, 4500, "400 J more than were put aside")
+}
