@@ -238,6 +238,24 @@ func TestAbsurdReadBackLeavesNoRoom(t *testing.T) {
 	}
 }
 
+// So is one that was never admitted. Its read-back may be one that an earlier
+// process sent before the release, and that comes only now: it proves nothing.
+func TestReleaseOfOneThatWaits(t *testing.T) {
+	t.Parallel()
+	s := founded(t, site(800))
+	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{sighting("n01")}, Acks: reads("n01", 1, 0, 90).Acks})
+	do(t, s, ledger.Command{Release: &ledger.Release{Node: "n01", MachineID: "machine-n01"}})
+	earlier := sighting("n01")
+	earlier.Process++
+	late := reads("n01", 1, 0, 90).Acks
+	late[0].Process++
+	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{earlier}, Acks: late})
+	wantCharge(t, s, 250, "nobody has taken a lease since the release")
+	late[0].Number, late[0].Seq = 2, s.Nodes["n01"].Seq
+	tick(t, s, ledger.Tick{Acks: late})
+	wantCharge(t, s, 90, "it is alive")
+}
+
 // P6: a released node is charged its rated watts until its next process has taken a lease and read back.
 func TestReleaseChargesRated(t *testing.T) {
 	t.Parallel()

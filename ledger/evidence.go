@@ -27,7 +27,8 @@ func (t *tx) see(c Command, x Sighting) error {
 		return fmt.Errorf("node %q: %d nodes: %w", x.Node, len(t.Nodes), ErrFull)
 	}
 	was := n
-	if n.Released && n.Process != x.Process || n.Off != "" {
+	released := n.Released && n.Process != x.Process
+	if released || n.Off != "" {
 		n.Released, n.Off, n.Ceiling, n.Pending = false, "", x.Rated, nil
 	}
 	if !n.Controlled && x.Controlled {
@@ -51,7 +52,7 @@ func (t *tx) see(c Command, x Sighting) error {
 		n.From, n.Unproven = "", false // it acknowledges nothing, and is charged its rated watts
 		n = t.forfeit(n)
 	}
-	if (x.Granted || t.Restored) && !n.Admitted && n.Controlled && !n.Released {
+	if (x.Granted || t.Restored || released && t.Rules >= 2) && !n.Admitted && n.Controlled && !n.Released {
 		n = n.doubted()
 	}
 	t.putNode(n)
