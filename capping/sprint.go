@@ -82,7 +82,7 @@ const (
 	// sprintAhead is the usual Ahead.
 	sprintAhead = 750 * time.Millisecond
 	// unmeasuredMost is for how long a sample may be awaited before the time counts
-	// as not measured.
+	// as not measured. A mean over longer tells too little of what lay above the base.
 	unmeasuredMost = time.Second
 	// closedKept is how many ended sprints are remembered and told.
 	closedKept = 8
@@ -199,12 +199,25 @@ func (p *Sprint) tally(now time.Duration, in SprintInput, c SprintConfig) {
 		if from < p.began { // a mean over the time before, too: it hides how much came after
 			drawn = max(drawn, p.offer.Cap)
 		}
+		if in.Elapsed > unmeasuredMost {
+			drawn = p.most(drawn)
+		}
 		p.spent += above(drawn, p.base, now-max(from, p.covered))
 		p.covered = max(p.covered, now)
 	case now-p.covered > unmeasuredMost:
 		p.spent, p.blind = p.spent+above(p.worst(c), p.base, now-p.covered), true
 		p.covered = now
 	}
+}
+
+// most is the draw that counts for a mean over long, as of a powerd that stood
+// still: what was drawn below the base hides what was drawn above it. The worst is
+// the sprint's cap for a part of the time, and nothing for the rest.
+func (p *Sprint) most(mean units.Power) units.Power {
+	if mean >= p.offer.Cap {
+		return mean
+	}
+	return p.base + units.Power(float64(p.offer.Cap-p.base)*float64(mean)/float64(p.offer.Cap))
 }
 
 // above is the energy that a draw has above the base cap in d.

@@ -130,6 +130,28 @@ func TestSprintCountsWhatIsNotMeasuredAtTheWorst(t *testing.T) {
 
 // Whatever happens: the cap is the base or the running sprint's, an id runs once,
 // and what is told is at least what was drawn above the base.
+// A powerd that stood still wakes up with one mean over all of it, in which the
+// time after a watchdog had lowered the limit hides the sprint before.
+func TestSprintIsNotHiddenInALongMean(t *testing.T) {
+	t.Parallel()
+	r := newRunner(offer(time.Minute, 10*units.Kilojoule))
+	r.turn()
+	r.now += 10 * time.Second
+	r.in.Elapsed, r.in.Held, r.in.Base = 10*time.Second, false, 60*units.Watt
+	r.in.Wall.Power = (6*sprintCap + 4*60*units.Watt) / 10 // 6 s of the sprint, then 4 s at 60 W
+	r.in.Effective.Power = 60 * units.Watt
+	r.sprint.Step(r.now, r.in, capping.SprintConfig{Rated: 250 * units.Watt})
+	r.held = 60 * units.Watt
+	r.turn()
+	ended := r.sprint.Ended()
+	if len(ended) != 1 || !ended[0].Measured {
+		t.Fatalf("ended %+v", ended)
+	}
+	if drawn := (sprintCap - baseCap).For(6 * time.Second); ended[0].Spent < drawn || ended[0].Spent > 2*drawn {
+		t.Errorf("counted %v, drawn were %v", ended[0].Spent, drawn)
+	}
+}
+
 func TestSprintLaws(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
