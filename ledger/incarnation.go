@@ -33,7 +33,7 @@ func (s *State) Recover(budgets map[string]units.Power, at int64, actor, reason 
 	}
 	t := begin(s)
 	c := Command{At: at, Actor: actor, Reason: reason}
-	t.incarnate(max(s.Epoch.Incarnation+1, numberAt(at)))
+	t.incarnate(numberAt(at, s.Epoch.Incarnation))
 	t.recordPower(c, fmt.Sprintf("incarnation %d begins", s.Epoch.Incarnation))
 	for _, name := range slices.Sorted(maps.Keys(s.Domains)) {
 		d := s.Domains[name]
@@ -50,16 +50,25 @@ func (s *State) Recover(budgets map[string]units.Power, at int64, actor, reason 
 	return nil
 }
 
-// numberAt is the incarnation that begins at a wall-clock time: its seconds since
-// the Unix epoch. Two that begin from one snapshot must not share a number, or
-// nodes would name to one what the other has granted them.
-func numberAt(at int64) uint64 {
+// numberAt is the incarnation that begins at a wall-clock time, above the one
+// before: its seconds since the Unix epoch. Two that begin from one snapshot must
+// not share a number, or nodes would name to one what the other has granted them.
+// A clock that is slow gives no number above the one before; then the microseconds,
+// in which no two beginnings agree, say how far above it.
+func numberAt(at int64, before uint64) uint64 {
 	seconds := uint64(max(0, at)) / uint64(time.Second/time.Microsecond)
-	if seconds > maxIncarnation/2 { // no clock of our time: counting has to do
-		return 0
+	if seconds > before && seconds <= maxIncarnation/2 {
+		return seconds
 	}
-	return seconds
+	return beyond(before, at)
 }
+
+// beyond is an incarnation above one that is known, and most likely another one
+// than anybody else begins above it.
+func beyond(before uint64, at int64) uint64 { return before + 1 + uint64(max(0, at))%maxSkip }
+
+// maxSkip bounds how far that goes.
+const maxSkip = 1 << 16
 
 // incarnate begins an incarnation. The next leadership's terms are compared
 // within it. What was said before of machines that are off counts no more: they
@@ -117,7 +126,7 @@ func (t *tx) reincarnate(c Command, x *Reincarnate) error {
 	case x.Above < t.Epoch.Incarnation:
 		return nil
 	}
-	t.incarnate(x.Above + 1)
+	t.incarnate(beyond(x.Above, c.At))
 	t.recordPower(c, fmt.Sprintf("incarnation %d begins: a node has heard of %d", t.Epoch.Incarnation, x.Above))
 	return nil
 }

@@ -31,7 +31,7 @@ func recovered(t testing.TB, site units.Power) *ledger.State {
 func recover1(t testing.TB, s *ledger.State, site units.Power) *ledger.State {
 	t.Helper()
 	s = restored(t, s)
-	if err := s.Recover(budgets(site, site), 7, "mia", "the disk is gone"); err != nil {
+	if err := s.Recover(budgets(site, site), 0, "mia", "the disk is gone"); err != nil {
 		t.Fatal(err)
 	}
 	next(t, s)
@@ -67,7 +67,7 @@ func TestRecoverDemandsBudgets(t *testing.T) {
 			t.Errorf("%s: refused, and changed", name)
 		}
 	}
-	if err := s.Recover(budgets(600, 500), 1, "mia", "why"); err != nil {
+	if err := s.Recover(budgets(600, 500), 0, "mia", "why"); err != nil {
 		t.Fatal(err)
 	}
 	if s.Domains["site/lab"].Budget != 600*watt || s.Domains["rack/r1"].Budget != 500*watt || !s.Restored || s.Epoch != (lease.Epoch{Incarnation: 2}) {
@@ -280,4 +280,27 @@ func TestReincarnate(t *testing.T) {
 	next(t, s)
 	fresh := admitted(t, 800, "n01")
 	says(t, refusal(t, fresh, ledger.Command{Reincarnate: &ledger.Reincarnate{Above: 6}}, ledger.ErrIncarnation), "6")
+}
+
+// The same snapshot, begun anew twice under a clock that is slow, begins two
+// incarnations: nodes that name to the one what the other has granted them would
+// prove by it what is not true, and refuse its leases.
+func TestSlowClocksBeginDifferentIncarnations(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01")
+	saved, begun := snapshot(t, s), map[uint64]bool{}
+	for _, wall := range []string{"2026-11-24T12:00:00.000017Z", "2026-11-24T11:00:00.001204Z", "2026-11-24T11:00:00.001205Z"} {
+		s, err := ledger.Restore([]byte(saved))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Epoch.Incarnation = uint64(at("2026-11-25T00:00:00Z").Unix()) // begun by a clock that was right
+		if err := s.Recover(budgets(600, 600), at(wall).UnixMicro(), "mia", "why"); err != nil {
+			t.Fatal(err)
+		}
+		if begun[s.Epoch.Incarnation] || s.Epoch.Incarnation <= uint64(at("2026-11-25T00:00:00Z").Unix()) {
+			t.Errorf("incarnation %d begins again", s.Epoch.Incarnation)
+		}
+		begun[s.Epoch.Incarnation] = true
+	}
 }

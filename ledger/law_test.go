@@ -426,7 +426,7 @@ func recoverBoth(t *rapid.T, states ...*ledger.State) {
 	epoch := states[0].Epoch
 	epoch.Incarnation, epoch.Term = epoch.Incarnation+1, 1
 	for _, s := range states {
-		if err := s.Recover(budgets, 1, "mia", "why"); err != nil {
+		if err := s.Recover(budgets, 0, "mia", "why"); err != nil {
 			t.Skip("it does not fit a rating")
 		}
 		if _, err := s.Apply(ledger.Command{Epoch: epoch, Lead: &ledger.Lead{Server: "c1"}}); err != nil {
