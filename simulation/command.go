@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +28,12 @@ type settings struct {
 	schedules int
 	seed      uint64
 	span      time.Duration
+	only      []string
+	keep      []string
+	sabotage  string
+	sabotages bool
+	replay    string
+	noShrink  bool
 	trace     bool
 	out       cli.Output
 }
@@ -36,46 +44,115 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Simulate clusters under faults and judge the promises at every event",
-		Long: "Simulate runs whole clusters in virtual time: the real ledger, plan and lease code, with crashes,\n" +
-			"partitions, delays, pauses and clocks that run fast or slow. After every event the caps that the nodes\n" +
-			"really hold are judged against the budgets. The same seed gives the same run, on every machine.\n" +
-			"Exit code 1 says that a promise was broken; the seed of the violation replays its schedule alone.",
+		Long:  help(),
 		Example: "  powerlab simulate --schedules 500 --seed 1\n" +
-			"  powerlab simulate --schedules 1 --seed 3117946758067592 --trace",
+			"  powerlab simulate --schedules 1 --seed 3117946758067592 --trace\n" +
+			"  powerlab simulate --only crash,delay,sprint --schedules 100\n" +
+			"  powerlab simulate --sabotage refund-twice\n" +
+			"  powerlab simulate --list-sabotage -o json\n" +
+			"  powerlab simulate --replay simulation/testdata/seeds/long-mean.json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
 	}
 	f := cmd.Flags()
-	f.IntVar(&s.schedules, "schedules", 100, "how many schedules to run")
+	f.IntVar(&s.schedules, "schedules", 100, "how many schedules to run; 300 with --sabotage")
 	f.Uint64Var(&s.seed, "seed", 1, "seed of the first schedule; the others' are derived from it")
 	f.DurationVar(&s.span, "duration", time.Minute, "virtual time of each schedule")
+	f.StringSliceVar(&s.only, "only", nil, "classes of faults that every schedule has, \"none\" for none; each draws its own otherwise")
+	f.StringSliceVar(&s.keep, "keep", nil, "occurrences that happen, such as crash#3; all otherwise")
+	f.StringVar(&s.sabotage, "sabotage", "", "break this rule of the design on purpose")
+	f.BoolVar(&s.sabotages, "list-sabotage", false, "list the rules that can be broken, with the promise that each breaks")
+	f.StringVar(&s.replay, "replay", "", "replay the schedule of this file")
+	f.BoolVar(&s.noShrink, "no-shrink", false, "leave a schedule that breaks a promise as it is")
 	f.BoolVar(&s.trace, "trace", false, "print what happens, to stderr")
 	s.out.Flags(cmd)
+	cmd.MarkFlagsMutuallyExclusive("replay", "sabotage")
 	return cmd
 }
 
-func (s *settings) check() error {
+// help is the long text of the command.
+func help() string {
+	return "Simulate runs whole clusters in virtual time: the real ledger, plan, lease and sprint code, with crashes,\n" +
+		"partitions, delays, pauses, wrong clocks, a lost quorum, and operators who change everything. After every\n" +
+		"event what the nodes really hold and draw is judged against the promises. The same seed gives the same\n" +
+		"run, on every machine.\n\n" +
+		"Each schedule is one cluster and has some classes of faults, drawn from its seed. The first violation is\n" +
+		"shrunk to the least schedule that still shows it, and the command line that replays it is printed. With\n" +
+		"-o json that schedule is the field \"shrunk\"; as a file it can be kept, and replayed with --replay.\n\n" +
+		"The table counts how often each fault, and each rare path, was taken: what was never taken is not tried.\n\n" +
+		"--sabotage breaks one rule of the design on purpose, to see that the judges find it: the run ends as soon\n" +
+		"as they do. --list-sabotage names the rules, each with the promise that it breaks.\n\n" +
+		"Exit code 0: no promise was broken. 1: one was; with --sabotage that is what is wanted. 2: the command line\n" +
+		"or the file of --replay is wrong. 130: it was interrupted.\n\n" +
+		"Classes for --only:\n" + wrapped(Classes(), 104)
+}
+
+// wrapped are the names in lines of at most width bytes.
+func wrapped(names []string, width int) string {
+	var text strings.Builder
+	line := " "
+	for _, name := range names {
+		if len(line)+1+len(name) > width {
+			text.WriteString(line + "\n")
+			line = " "
+		}
+		line += " " + name
+	}
+	return text.String() + line
+}
+
+func (s *settings) check(cmd *cobra.Command) error {
+	if s.sabotage != "" && !cmd.Flags().Changed("schedules") {
+		s.schedules = sabotageSchedules
+	}
+	s.only, s.keep = none(s.only), none(s.keep)
 	switch {
 	case s.schedules < 1 || s.schedules > maxSchedules:
 		return cli.Usage("--schedules %d: it must be between 1 and %d", s.schedules, maxSchedules)
 	case s.span < minSpan || s.span > maxSpan:
 		return cli.Usage("--duration %v: it must be between %v and %v", s.span, minSpan, maxSpan)
 	}
+	for _, class := range s.only {
+		if !slices.Contains(Classes(), class) {
+			return cli.Usage("--only %s: the classes are %s", class, strings.Join(Classes(), ", "))
+		}
+	}
+	if _, err := findSabotage(s.sabotage); err != nil {
+		return cli.Usage("--sabotage %v", err)
+	}
 	return nil
 }
 
-func (s *settings) run(cmd *cobra.Command) error {
-	if err := s.check(); err != nil {
-		return err
+// sabotageSchedules is within how many schedules every sabotage is found.
+const sabotageSchedules = 300
+
+// none is the list of a flag, where "none" stands for an empty one.
+func none(names []string) []string {
+	if slices.Equal(names, []string{"none"}) {
+		return []string{}
 	}
-	o := Options{Schedules: s.schedules, Seed: s.seed, Span: s.span, Progress: s.progress(cmd.ErrOrStderr())}
-	if s.trace {
-		o.Trace = cmd.ErrOrStderr()
+	return names
+}
+
+func (s *settings) run(cmd *cobra.Command) error {
+	switch err := s.check(cmd); {
+	case err != nil:
+		return err
+	case s.sabotages:
+		return s.list(cmd.OutOrStdout())
+	case s.replay != "":
+		return s.replayFile(cmd)
+	}
+	o := Options{
+		Schedules: s.schedules, Seed: s.seed, Span: s.span, Only: s.only, Keep: s.keep, Sabotage: s.sabotage,
+		Progress: s.progress(cmd.ErrOrStderr()), Trace: s.tracer(cmd),
 	}
 	cli.Notef(cmd.ErrOrStderr(), "seed %d", s.seed)
 	r, err := Run(cmd.Context(), o)
 	if err != nil {
 		cli.Notef(cmd.ErrOrStderr(), "ended after %d of %d schedules", r.Schedules, s.schedules)
+	} else {
+		s.shrink(cmd, o, r)
 	}
 	if perr := s.print(cmd.OutOrStdout(), r); perr != nil {
 		return perr
@@ -83,18 +160,95 @@ func (s *settings) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return verdict(r, s.span)
+	return verdict(r, o)
+}
+
+func (s *settings) tracer(cmd *cobra.Command) io.Writer {
+	if s.trace {
+		return cmd.ErrOrStderr()
+	}
+	return nil
+}
+
+// list is --list-sabotage.
+func (s *settings) list(w io.Writer) error {
+	all := Sabotages()
+	if s.out.IsJSON() {
+		return s.out.JSON(w, struct {
+			Items []Sabotage `json:"items"`
+		}{all})
+	}
+	rows := make([][]string, 0, len(all))
+	for _, x := range all {
+		rows = append(rows, []string{x.Name, x.Breaks})
+	}
+	return s.out.Table(w, []string{"NAME", "BREAKS"}, rows)
+}
+
+// replayFile is --replay.
+func (s *settings) replayFile(cmd *cobra.Command) error {
+	f, err := os.Open(s.replay)
+	if err != nil {
+		return cli.Usage("--replay: %v", err)
+	}
+	defer func() { _ = f.Close() }()
+	x, err := ReadSchedule(f)
+	if err != nil {
+		return cli.Usage("--replay %s: %v", s.replay, err)
+	}
+	if x.What != "" {
+		cli.Notef(cmd.ErrOrStderr(), "broke %s once: %s", x.Promise, x.What)
+	}
+	r, err := x.Replay(s.tracer(cmd))
+	if err != nil {
+		return cli.Usage("--replay %s: %v", s.replay, err)
+	}
+	s.seed = x.Seed
+	if err := s.print(cmd.OutOrStdout(), r); err != nil {
+		return err
+	}
+	return verdict(r, Options{Span: x.span(), Only: x.Only, Keep: x.Keep, Sabotage: x.Sabotage})
+}
+
+// shrink makes the schedule of the first violation as small as it can.
+func (s *settings) shrink(cmd *cobra.Command, o Options, r *Report) {
+	if len(r.Violations) == 0 || s.noShrink {
+		return
+	}
+	first := r.first()
+	cli.Notef(cmd.ErrOrStderr(), "%s is broken with seed %d; shrinking", first.Promise, first.Seed)
+	x := o.schedule(0)
+	x.Seed = first.Seed
+	if least, ok := Shrink(x, first.Promise); ok {
+		r.Shrunk = &least
+	}
+}
+
+// first is the violation to show: under sabotage the one that it was meant to bring.
+func (r *Report) first() Violation {
+	sabotage, _ := findSabotage(r.Sabotage)
+	for _, v := range r.Violations {
+		if v.Promise == sabotage.Breaks {
+			return v
+		}
+	}
+	return r.Violations[0]
 }
 
 // verdict is the error of a run that broke a promise.
-func verdict(r *Report, span time.Duration) error {
+func verdict(r *Report, o Options) error {
 	if len(r.Violations) == 0 {
 		return nil
 	}
-	first := r.Violations[0]
-	return cli.Failed(
-		fmt.Sprintf("powerlab simulate --schedules 1 --seed %d --duration %v --trace", first.Seed, span),
-		"%d violations in %d schedules, the first of %s: %s", len(r.Violations), r.Schedules, first.Promise, first.What)
+	first := r.first()
+	again := o.schedule(0)
+	again.Seed = first.Seed
+	if r.Shrunk != nil {
+		again = *r.Shrunk
+	}
+	return cli.Failed(again.Command()+" --trace",
+		"%d violations in %d schedules, %s with seed %d at %.3f s: %s",
+		len(r.Violations), r.Schedules, first.Promise, first.Seed, first.At, first.What)
 }
 
 // progress tells on stderr how far a long run is.

@@ -5,91 +5,22 @@ import (
 	"time"
 
 	"headroom/lease"
+	"headroom/ledger"
+	"headroom/units"
 )
 
-// calmSpan is how long a schedule runs without faults at its end: an election,
-// a lease and some ticks.
-const calmSpan = 20 * time.Second
-
-// fault is something that goes wrong now and then.
-type fault struct {
-	name string
-	do   func(*world)
-}
-
-// disruptions are the faults that happen at moments; the others are properties
-// of a whole schedule.
-func disruptions() []fault {
-	return []fault{
-		{"server_killed", (*world).killServer},
-		{"server_paused", (*world).pauseServer},
-		{"node_killed", (*world).killNode},
-		{"node_paused", (*world).pauseNode},
-		{"node_suspended", (*world).suspendNode},
-		{"node_rebooted", (*world).rebootNode},
-		{"release_asked", (*world).releaseNode},
-		{"link_cut", (*world).cutLink},
-		{"partition", (*world).partition},
-		{"leader_isolated", (*world).isolateLeader},
-	}
-}
-
-// half is 0 in half of the schedules, and at most p in the others.
-func (w *world) half(p float64) float64 {
-	if w.chance(0.5) {
-		return p * w.rng.Float64()
-	}
-	return 0
-}
-
-// drawFaults draws the properties that hold for the whole schedule.
-func (w *world) drawFaults() {
-	w.offClocks = w.chance(0.5)
-	w.lostState, w.ample = w.chance(0.3), w.chance(0.3)
-	w.slowDisk, w.slowWrite, w.stuck, w.restless = w.half(0.3), w.half(0.5), w.half(0.3), w.half(0.5)
-	w.busy = w.between(time.Second, 6*time.Second)
-	w.conviction = w.between(600*time.Millisecond, 5*time.Second)
-}
-
-// drawNetwork draws what the network does to messages.
-func (w *world) drawNetwork() {
-	w.net = newNetwork(len(w.servers) + len(w.nodes))
-	n := w.net
-	n.loss, n.double, n.reorder, n.spiky = w.half(0.1), w.half(0.2), w.half(1), w.half(0.3)
-	n.spike = w.between(50*time.Millisecond, 15*time.Second)
-}
-
-// disrupt draws which faults this schedule has, and how often.
-func (w *world) disrupt() {
-	for _, f := range disruptions() {
-		if !w.chance(0.4) {
-			continue
-		}
-		mean := w.between(2*time.Second, 15*time.Second)
-		var again func()
-		again = func() {
-			if w.now >= w.calm {
-				return
-			}
-			w.hit(f.name)
-			f.do(w)
-			w.add(w.about(mean), again)
-		}
-		w.add(w.about(mean), again)
-	}
-	if w.calm < w.end {
-		w.add(w.calm, w.mend)
-	}
-}
-
-// mend ends all faults: what is down starts, what is stopped runs on.
+// mend ends all faults: what is down starts, what is stopped runs on. From here
+// on operators only clear up.
 func (w *world) mend() {
 	w.tracef("calm")
+	w.heal()
 	n := w.net
-	n.heal()
+	n.whole = w.now
 	n.loss, n.double, n.reorder, n.spiky, w.slowDisk, w.slowWrite, w.stuck, w.restless = 0, 0, 0, 0, 0, 0, 0, 0
 	for _, s := range w.servers {
+		s.frozen = 0
 		switch {
+		case w.restoring: // they start from the snapshot in a moment
 		case !s.up:
 			s.boot()
 		case s.paused:
@@ -97,45 +28,121 @@ func (w *world) mend() {
 		}
 	}
 	for _, n := range w.nodes {
+		n.frozen = 0
 		switch {
+		case n.hw.cord != "":
+		case n.hw.off:
+			n.plug(true)
+			n.boot()
 		case !n.up:
 			n.boot()
 		case n.paused:
 			n.wake()
 		}
 	}
+	w.liftWhile()
 }
 
 // releasePatience is how long a node waits for the answer to its request.
 const releasePatience = 5 * time.Second
 
-func (w *world) killServer() {
-	s := w.servers[w.rng.IntN(len(w.servers))]
+// killSomebody is kill -9 of a server or of a powerd, which is started again soon.
+func (w *world) killSomebody(r dice) {
+	if r.chance(0.5) {
+		w.killServer(r)
+		return
+	}
+	n := w.someNode(r)
+	for _, braked := range w.nodes {
+		if r.chance(0.6) && braked.up && braked.disk.Brake > w.judge.state.Brake.Lifted {
+			n = braked // what it has stored must outlive it
+		}
+	}
+	if !n.up {
+		return
+	}
+	w.hit("node_killed")
+	n.fallAsleep(false)
+	n.crash()
+	w.revive(n, r, 20*time.Millisecond+r.about(2*time.Second))
+}
+
+func (w *world) killServer(r dice) {
+	s := w.servers[r.IntN(len(w.servers))]
 	for _, busy := range w.servers {
-		if busy.up && len(busy.log)-1 > busy.durable && w.chance(0.5) {
+		if r.chance(0.5) && busy.up && len(busy.log)-1 > busy.durable {
 			s = busy // in the middle of a write is the worst moment
 		}
 	}
 	if !s.up {
 		return
 	}
+	w.hit("server_killed")
 	s.crash()
+	w.restart(s, 100*time.Millisecond+r.about(2*time.Second))
+}
+
+// restart starts a server's process after d.
+func (w *world) restart(s *server, d time.Duration) {
 	life := s.life
-	w.add(100*time.Millisecond+w.about(2*time.Second), func() {
+	w.add(d, func() {
 		if !s.up && s.life == life {
 			s.boot()
 		}
 	})
 }
 
-func (w *world) pauseServer() {
-	s := w.servers[w.rng.IntN(len(w.servers))]
+func (w *world) someNode(r dice) *node { return w.nodes[r.IntN(len(w.nodes))] }
+
+// revive starts a node's powerd after d, perhaps with another configuration or
+// without its state directory.
+func (w *world) revive(n *node, r dice, d time.Duration) {
+	life := n.life
+	other, lost, blind := r.chance(0.2), r.chance(0.3), r.IntN(3)
+	if other && w.on["reconfigure"] {
+		w.hit("configuration_changed")
+		n.configure(r)
+		if r.chance(0.15) && !w.on["lost-charge"] { // which trusts that powerd goes on holding caps
+			w.hit("control_changed")
+			n.spec.Controlled = !n.spec.Controlled
+		}
+	}
+	if lost && w.on["state-lost"] {
+		w.hit("state_lost")
+		n.disk = lease.Memory{}
+		w.judge.forgets(n)
+	}
+	n.blind = blind
+	w.add(d, func() {
+		if !n.up && n.life == life && !n.hw.off {
+			n.boot()
+		}
+	})
+}
+
+// pauseSomebody stops a server or a powerd for a while (SIGSTOP).
+func (w *world) pauseSomebody(r dice) {
+	if n := w.someNode(r); r.chance(0.5) {
+		if n.up && !n.paused {
+			w.hit("node_paused")
+			w.pause(&n.process)
+			w.wakeAfter(n, r.between(100*time.Millisecond, 14*time.Second), "is stopped")
+		}
+		return
+	}
+	s := w.servers[r.IntN(len(w.servers))]
+	for _, leads := range w.servers {
+		if leads.lead != nil && r.chance(0.5) {
+			s = leads
+		}
+	}
 	if !s.up || s.paused {
 		return
 	}
+	w.hit("server_paused")
 	w.pause(&s.process)
 	life := s.life
-	d := w.between(100*time.Millisecond, 8*time.Second)
+	d := r.between(100*time.Millisecond, 12*time.Second)
 	w.tracef("%s stands still for %v", s.name, d)
 	w.add(d, func() {
 		if s.paused && s.life == life {
@@ -145,55 +152,15 @@ func (w *world) pauseServer() {
 	})
 }
 
-func (w *world) someNode() *node { return w.nodes[w.rng.IntN(len(w.nodes))] }
-
-func (w *world) killNode() {
-	n := w.someNode()
-	if !n.up {
-		return
-	}
-	n.fallAsleep(false)
-	n.crash()
-	w.revive(n, 20*time.Millisecond+w.about(2*time.Second))
-}
-
-// revive starts a node's powerd after d, perhaps with another configuration or
-// without its state directory.
-func (w *world) revive(n *node, d time.Duration) {
-	life := n.life
-	if w.chance(0.2) {
-		w.hit("configuration_changed")
-		n.configure()
-	}
-	if w.lostState && w.chance(0.3) {
-		w.hit("state_lost")
-		n.disk = lease.Memory{}
-	}
-	n.blind = w.rng.IntN(3)
-	w.add(d, func() {
-		if !n.up && n.life == life {
-			n.boot()
-		}
-	})
-}
-
-func (w *world) pauseNode() {
-	n := w.someNode()
+func (w *world) suspendNode(r dice) {
+	n := w.someNode(r)
 	if !n.up || n.paused {
 		return
 	}
-	w.pause(&n.process)
-	w.wakeAfter(n, w.between(100*time.Millisecond, 14*time.Second), "is stopped")
-}
-
-func (w *world) suspendNode() {
-	n := w.someNode()
-	if !n.up || n.paused {
-		return
-	}
+	w.hit("node_suspended")
 	w.pause(&n.process)
 	n.fallAsleep(true)
-	w.wakeAfter(n, 50*time.Millisecond+w.about(3*time.Second), "is suspended")
+	w.wakeAfter(n, 50*time.Millisecond+r.about(3*time.Second), "is suspended")
 }
 
 func (w *world) wakeAfter(n *node, d time.Duration, what string) {
@@ -208,6 +175,7 @@ func (w *world) wakeAfter(n *node, d time.Duration, what string) {
 
 // fallAsleep marks the moment from which CLOCK_MONOTONIC stands still.
 func (n *node) fallAsleep(yes bool) {
+	n.integrate()
 	now := n.clock.read(n.w.now)
 	if n.sleep > 0 {
 		n.slept += now - n.sleep
@@ -220,88 +188,243 @@ func (n *node) fallAsleep(yes bool) {
 
 func (n *node) wake() {
 	n.fallAsleep(false)
-	n.resumed = n.w.now
 	n.w.tracef("%s runs on", n.name)
 	n.w.resume(&n.process)
 }
 
 // rebootNode loses the limits until powerd writes the first one.
-func (w *world) rebootNode() {
-	n := w.someNode()
-	n.sleep, n.slept = 0, 0
+func (w *world) rebootNode(r dice) {
+	n := w.someNode(r)
+	if n.hw.off {
+		return
+	}
+	w.hit("node_rebooted")
 	if n.up {
 		n.crash()
 	}
 	w.kill(&n.process)
-	n.writing++
+	n.fallAsleep(false)
+	n.slept = 0
 	n.clock.base, n.clock.booted = time.Second, w.now
-	n.held, n.want, n.booting = n.spec.Rated, n.spec.Rated, n.spec.Controlled
-	w.revive(n, w.between(2*time.Second, 15*time.Second))
+	n.lose()
+	w.revive(n, r, r.between(2*time.Second, 15*time.Second))
+}
+
+// loseNode takes a node out of the operators' sight for long: its links are cut,
+// or its powerd is dead and does not come back, or stands still.
+func (w *world) loseNode(r dice) {
+	n := w.someNode(r)
+	d := r.between(8*time.Second, 30*time.Second)
+	kind, oneWay := r.IntN(3), r.IntN(3)
+	w.hit("node_lost")
+	w.tracef("%s is lost for %v", n.name, d)
+	switch {
+	case kind == 0 && n.up:
+		n.fallAsleep(false)
+		n.crash()
+		w.revive(n, r, d)
+	case kind == 1 && n.up && !n.paused:
+		w.pause(&n.process)
+		w.wakeAfter(n, d, "is stopped")
+		fallthrough
+	default:
+		w.sever(d, func(from, to int) bool {
+			return from == n.address && oneWay != 1 || to == n.address && oneWay != 2
+		})
+	}
+}
+
+// wedgeNodes stops some powerds for so long that their domain, which has chosen
+// lost-charge fail-safe, stops charging them for more than that.
+func (w *world) wedgeNodes(r dice) {
+	d := w.timing.Lease + w.timing.Settle + r.between(2*time.Second, 4*time.Second)
+	for _, n := range w.nodes {
+		if r.chance(0.6) && n.up && !n.paused && n.hw.held > n.disk.FailSafe {
+			w.hit("node_wedged")
+			w.pause(&n.process)
+			w.wakeAfter(n, d, "is wedged")
+		}
+	}
+}
+
+// powerNodeOff takes a node's power away. An operator who has seen it says so,
+// and gives it power again only once that has been answered.
+func (w *world) powerNodeOff(r dice) {
+	n := w.someNode(r)
+	if n.hw.off {
+		return
+	}
+	w.hit("node_powered_off")
+	w.kill(&n.process)
+	n.plug(false)
+	life := n.life
+	on := func() {
+		if n.hw.off && n.life == life && n.hw.cord == "" {
+			n.plug(true)
+			w.revive(n, r, r.between(time.Second, 5*time.Second))
+		}
+	}
+	back := r.between(5*time.Second, 25*time.Second)
+	if seen, removes := r.chance(0.7), r.chance(0.3); seen {
+		o := &order{what: "power-off", make: func(*leadership) (ledger.Command, bool) {
+			if removes {
+				return ledger.Command{Remove: &ledger.RemoveNode{Node: n.spec.Node, PoweredOff: true}}, true
+			}
+			return ledger.Command{PowerOff: &ledger.PowerOff{Node: n.spec.Node, By: "bmc"}}, true
+		}}
+		w.add(r.between(0, 4*time.Second), func() {
+			if n.hw.off && n.life == life {
+				o.after = func(error) { n.hw.cord = "" }
+				w.ask(o)
+				n.hw.cord = o.id
+			}
+		})
+	}
+	w.add(back, on)
+}
+
+// overwriteLimit is another program that raises the node's limit; powerd finds
+// it at its next turn.
+func (w *world) overwriteLimit(r dice) {
+	n := w.someNode(r)
+	if n.hw.off || n.hw.booting || !n.spec.Controlled || n.hw.held >= n.spec.Rated {
+		return
+	}
+	w.hit("limit_overwritten")
+	n.integrate()
+	n.hw.held += units.Power(r.Float64() * float64(n.spec.Rated-n.hw.held))
+	n.hw.rival = true
+	n.hw.writing++
+	w.judge.moved = true
+	w.tracef("%s: somebody raises its limit to %v", n.name, n.hw.held)
+}
+
+// twinBoot is the boot of every second machine.
+const twinBoot = "twin"
+
+// doubleIdentity is a second machine that says for a while that it is the node: a
+// disk that was cloned. It takes no lease, and its word must lower no charge. (A
+// node that was never given a lease has nothing to prove itself with: of two such
+// machines either may be the one that is charged.)
+func (w *world) doubleIdentity(r dice) {
+	n := w.someNode(r)
+	x, number, until := n.spec, uint64(0), min(w.calm, w.now+r.between(2*time.Second, 12*time.Second))
+	x.Process = r.Uint64() | 1
+	if !w.seen().Nodes[x.Node].Admitted {
+		return
+	}
+	w.hit("identity_doubled")
+	w.tracef("a second machine says that it is %s, process %x", n.name, x.Process)
+	var beat func()
+	beat = func() {
+		number++
+		told := ledger.Report{Sighting: x, Boot: twinBoot, Number: number, Effective: x.Floor, EffectiveKnown: true, Stored: x.FailSafe}
+		for _, s := range w.servers {
+			w.send(&n.process, &s.process, func() { s.report(n, told) })
+		}
+		if w.now+heartbeatEvery < until {
+			w.add(heartbeatEvery, beat)
+		}
+	}
+	beat()
+}
+
+// freezeDisk lets a machine's disk stand still for a while.
+func (w *world) freezeDisk(r dice) {
+	d := r.between(500*time.Millisecond, 8*time.Second)
+	if r.chance(0.3) {
+		n := w.someNode(r)
+		w.hit("node_disk_frozen")
+		n.frozen = w.now + d
+		return
+	}
+	s := w.servers[r.IntN(len(w.servers))]
+	w.hit("server_disk_frozen")
+	w.tracef("the disk of %s stands still for %v", s.name, d)
+	s.frozen = w.now + d
 }
 
 // releaseNode is an operator who stops a powerd: it asks the leader whether it
 // may put the originals back, and does so once that is committed.
-func (w *world) releaseNode() {
-	n := w.someNode()
+func (w *world) releaseNode(r dice) {
+	n := w.someNode(r)
 	if !n.up || n.paused || !n.spec.Controlled || n.asking != "" {
 		return
 	}
-	w.orders++
-	o := &order{id: fmt.Sprintf("release-%d", w.orders), leaver: n}
+	w.hit("release_asked")
+	o := &order{what: "release", id: w.orderID("release"), leaver: n, group: w.group}
 	n.asking = o.id
 	w.timer(&n.process, releasePatience, func() {
 		if n.asking == o.id {
 			n.asking = "" // the outcome stays unknown: nothing is put back
 		}
 	})
+	o.make = func(*leadership) (ledger.Command, bool) {
+		return ledger.Command{Actor: n.name, Release: &ledger.Release{Node: n.spec.Node, MachineID: n.spec.MachineID}}, true
+	}
 	s := w.servers[n.leader]
 	w.send(&n.process, &s.process, func() { s.ordered(o) })
 }
 
-func (w *world) cutLink() {
-	n := len(w.net.cut)
-	from, to := w.rng.IntN(n), w.rng.IntN(n)
-	w.net.cut[from][to] = true
+// cutOneWay lets nothing pass from one machine to another.
+func (w *world) cutOneWay(r dice) {
+	n := len(w.net.cuts)
+	from, to := r.IntN(n), r.IntN(n)
+	w.hit("link_cut_one_way")
 	w.tracef("nothing passes from %d to %d", from, to)
-	w.add(w.between(500*time.Millisecond, 15*time.Second), func() { w.net.cut[from][to] = false })
+	w.sever(r.between(500*time.Millisecond, 15*time.Second), func(a, b int) bool { return a == from && b == to })
 }
 
 // partition splits all machines into two groups; at times only one way.
-func (w *world) partition() {
-	n := len(w.net.cut)
-	side := make([]bool, n)
+func (w *world) partition(r dice) {
+	side := make([]bool, len(w.net.cuts))
 	for i := range side {
-		side[i] = w.chance(0.5)
+		side[i] = r.chance(0.5)
 	}
-	w.split(side, w.chance(0.3))
+	w.hit("partition")
+	w.split(side, r)
 }
 
 // isolateLeader cuts whoever leads off from some or all of the others.
-func (w *world) isolateLeader() {
+func (w *world) isolateLeader(r dice) {
 	for _, s := range w.servers {
 		if s.up && s.role == leader {
-			side := make([]bool, len(w.net.cut))
+			side := make([]bool, len(w.net.cuts))
 			side[s.address] = true
 			for _, n := range w.nodes {
-				side[n.address] = w.chance(0.5)
+				side[n.address] = r.chance(0.5)
 			}
-			w.split(side, w.chance(0.3))
+			w.hit("leader_isolated")
+			w.split(side, r)
 			return
 		}
 	}
 }
 
-func (w *world) split(side []bool, oneWay bool) {
+func (w *world) split(side []bool, r dice) {
+	oneWay := r.chance(0.3)
 	w.tracef("partition %v, one way %v", side, oneWay)
-	set := func(cut bool) {
-		for i := range side {
-			for k := range side {
-				if side[i] != side[k] && (!oneWay || side[i]) {
-					w.net.cut[i][k] = cut
-				}
-			}
-		}
+	w.sever(r.between(500*time.Millisecond, 15*time.Second), func(from, to int) bool {
+		return side[from] != side[to] && (!oneWay || side[from])
+	})
+}
+
+// stepWallClock sets a server's wall clock wrong, often by more than a minute, or right.
+func (w *world) stepWallClock(r dice) {
+	s := w.servers[r.IntN(len(w.servers))]
+	far, back, right := r.between(0, 3*time.Minute), r.chance(0.5), r.chance(0.3)
+	s.wallOff = far
+	switch {
+	case right:
+		s.wallOff = 0
+	case back:
+		s.wallOff = -far
 	}
-	set(true)
-	w.add(w.between(500*time.Millisecond, 15*time.Second), func() { set(false) })
+	w.hit("wall_clock_stepped")
+	w.tracef("the wall clock of %s is off by %v", s.name, s.wallOff)
+}
+
+func (w *world) orderID(what string) string {
+	w.orders++
+	return fmt.Sprintf("%s-%d", what, w.orders)
 }

@@ -1,9 +1,6 @@
 package simulation
 
-import (
-	"math/rand/v2"
-	"time"
-)
+import "time"
 
 // event is something that happens at a moment of virtual time.
 type event struct {
@@ -81,6 +78,8 @@ type process struct {
 	paused  bool
 	life    uint64 // counts its starts; timers of an earlier life are void
 	backlog []func()
+	since   time.Duration // true time since when it runs without a break
+	dice    dice
 }
 
 // timer plans something that the process itself does; it dies with the process.
@@ -111,11 +110,11 @@ func (w *world) pause(p *process) { p.paused = true }
 // came, or jumbled where the schedule reorders.
 func (w *world) resume(p *process) {
 	waiting := p.backlog
-	p.paused, p.backlog = false, nil
+	p.paused, p.backlog, p.since = false, nil, w.now
 	for _, do := range waiting {
-		d := time.Duration(0)
-		if w.net.reorder > 0 {
-			d = w.upTo(3 * time.Millisecond)
+		d := p.dice.upTo(3 * time.Millisecond)
+		if w.net.reorder == 0 {
+			d = 0
 		}
 		w.timer(p, d, do)
 	}
@@ -129,31 +128,6 @@ func (w *world) kill(p *process) {
 
 // start begins a new life of the process.
 func (w *world) start(p *process) {
-	p.up, p.paused, p.backlog = true, false, nil
+	p.up, p.paused, p.backlog, p.since = true, false, nil, w.now
 	p.life++
 }
-
-// Chances. All randomness of a schedule comes from these, in the order of events.
-
-func newRand(seed uint64) *rand.Rand {
-	return rand.New(rand.NewPCG(seed, 0x9e3779b97f4a7c15))
-}
-
-// upTo is a duration from 0 to d, evenly.
-func (w *world) upTo(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	return time.Duration(w.rng.Int64N(int64(d) + 1))
-}
-
-// between is a duration from lo to hi, evenly.
-func (w *world) between(lo, hi time.Duration) time.Duration { return lo + w.upTo(hi-lo) }
-
-// about is a duration with the given mean, often short and at times long.
-func (w *world) about(mean time.Duration) time.Duration {
-	return time.Duration(w.rng.ExpFloat64() * float64(mean))
-}
-
-// chance is true with probability p. It draws nothing for p = 0.
-func (w *world) chance(p float64) bool { return p > 0 && w.rng.Float64() < p }

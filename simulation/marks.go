@@ -10,15 +10,29 @@ import (
 // one of them proved nothing about it, so all are reported, also at zero.
 func marks() []string {
 	names := []string{
-		"message_lost", "message_doubled", "message_delayed", "message_overtakes",
-		"clock_off", "disk_slow", "limit_applied_late", "limit_stuck", "configuration_changed", "state_lost",
-		"leader_elected", "leader_lost_majority", "unsynced_entries_lost", "entries_overwritten", "snapshot_restored",
-		"entry_refused", "budget_cut", "budget_raised", "budget_forced", "budget_refused", "release_refused", "originals_restored", "grant_while_leaving", "order_repeated",
+		// Faults of processes and machines.
+		"server_killed", "server_paused", "server_disk_frozen", "write_deadline_missed", "disk_slow", "unsynced_entries_lost",
+		"node_killed", "node_paused", "node_suspended", "node_rebooted", "node_lost", "node_wedged", "node_powered_off", "node_disk_frozen",
+		"limit_applied_late", "limit_stuck", "limit_overwritten", "watchdog_bit",
+		"configuration_changed", "control_changed", "state_lost", "clock_off", "wall_clock_stepped", "identity_doubled", "identity_conflict",
+		// Faults of the network.
+		"message_cut", "message_lost", "message_doubled", "message_delayed", "message_overtakes",
+		"link_cut_one_way", "partition", "leader_isolated",
+		// Leaderships and the log.
+		"leader_elected", "leader_lost_majority", "entries_overwritten", "snapshot_restored", "entry_refused",
+		"quorum_lost", "incarnation_begun", "reincarnated",
+		// What operators do.
+		"order_repeated", "order_known_already", "order_refused", "budget_cut", "budget_raised", "budget_forced", "budget_refused",
+		"budget_temporary", "schedule_set", "budget_by_clock", "raise_by_clock", "clock_refused",
+		"domain_set", "domain_removed", "node_set", "node_moved", "move_followed", "node_drained", "node_resumed",
+		"node_removed", "node_off", "node_back_from_off", "policy_set", "charge_lapsed", "excess_told",
+		"release_asked", "release_refused", "originals_restored", "grant_while_leaving",
+		// Sprints.
+		"sprint_granted", "sprint_refused", "sprint_run", "sprint_closed", "sprint_cancelled", "sprint_unmeasured", "sprint_overdrawn",
+		// The brake.
+		"brake_set", "brake_in_time", "brake_lifted",
 	}
-	for _, f := range disruptions() {
-		names = append(names, f.name)
-	}
-	for why := lease.RanOut; why <= lease.Suspended; why++ {
+	for _, why := range []lease.Ended{lease.RanOut, lease.Suspended, lease.Braked} {
 		names = append(names, endMark(why))
 	}
 	for _, r := range refusals() {
@@ -29,8 +43,12 @@ func marks() []string {
 
 // endMark counts a lease that ended.
 func endMark(why lease.Ended) string {
-	if why == lease.Suspended {
+	switch why {
+	case lease.Suspended:
 		return "lease_ended_by_suspend"
+	case lease.Braked:
+		return "lease_ended_by_brake"
+	case lease.NeverHeld, lease.RanOut, lease.Dropped:
 	}
 	return "lease_ran_out"
 }
@@ -45,6 +63,7 @@ func refusals() []refusal {
 		{lease.ErrOtherProcess, "grant_for_other_process"},
 		{lease.ErrStale, "grant_stale"},
 		{lease.ErrRanOut, "grant_too_late"},
+		{lease.ErrBraked, "grant_under_brake"},
 	}
 }
 

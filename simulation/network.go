@@ -4,54 +4,66 @@ import "time"
 
 // network carries messages between addresses: the servers first, then the nodes.
 type network struct {
-	cut       [][]bool          // [from][to]: nothing passes
-	last      [][]time.Duration // newest planned arrival, where order is kept
-	delay     time.Duration     // usual longest delay
-	spike     time.Duration     // longest delay of a delayed message
-	spiky     float64           // share of messages that are delayed
-	loss      float64           // share of messages lost
-	double    float64           // share of messages that arrive twice
-	reorder   float64           // share of messages that may overtake others
-	addresses int
+	cuts    [][]int           // [from][to]: how many faults let nothing pass
+	last    [][]time.Duration // newest planned arrival, where order is kept
+	dice    []dice            // by sender
+	delay   time.Duration     // usual longest delay
+	spike   time.Duration     // longest delay of a delayed message
+	spiky   float64           // share of messages that are delayed
+	loss    float64           // share of messages lost
+	double  float64           // share of messages that arrive twice
+	reorder float64           // share of messages that may overtake others
+	broken  int               // cuts that are in force
+	whole   time.Duration     // since when nothing is cut
+	heals   int               // counts the times everything was healed
 }
 
-func newNetwork(addresses int) *network {
-	n := &network{addresses: addresses, delay: 2 * time.Millisecond}
-	for range addresses {
-		n.cut = append(n.cut, make([]bool, addresses))
-		n.last = append(n.last, make([]time.Duration, addresses))
+// drawNetwork draws what the network does to messages. All is drawn in any case,
+// so that a class that is turned off moves no other chance.
+func (w *world) drawNetwork() {
+	r := w.dice("network", 0)
+	n := &network{
+		delay: 2 * time.Millisecond, loss: w.when("loss", 0.1*r.Float64()), double: w.when("duplicate", 0.2*r.Float64()),
+		reorder: w.when("reorder", r.Float64()), spiky: w.when("delay", 0.3*r.Float64()), spike: r.between(50*time.Millisecond, 15*time.Second),
 	}
-	return n
+	for i := range len(w.servers) + len(w.nodes) {
+		n.cuts = append(n.cuts, make([]int, len(w.servers)+len(w.nodes)))
+		n.last = append(n.last, make([]time.Duration, len(w.servers)+len(w.nodes)))
+		n.dice = append(n.dice, w.dice("link", i))
+	}
+	w.net = n
 }
 
 // send carries a message: arrive runs inside the receiver, if it ever arrives.
 // A message to a process that has been restarted meanwhile arrives at the new
 // one, which must tell by itself.
 func (w *world) send(from, to *process, arrive func()) {
-	n := w.net
+	n, r := w.net, w.net.dice[from.address]
+	lost, doubled := r.chance(n.loss), r.chance(n.double)
 	switch {
-	case n.cut[from.address][to.address]:
+	case n.cuts[from.address][to.address] > 0:
+		w.hit("message_cut")
 		return
-	case w.chance(n.loss):
+	case lost:
 		w.hit("message_lost")
 		return
 	}
 	w.carry(from, to, arrive)
-	if w.chance(n.double) {
+	if doubled {
 		w.hit("message_doubled")
 		w.carry(from, to, arrive)
 	}
 }
 
 func (w *world) carry(from, to *process, arrive func()) {
-	n := w.net
-	d := 100*time.Microsecond + w.upTo(n.delay)
-	if w.chance(n.spiky) {
+	n, r := w.net, w.net.dice[from.address]
+	d, late, free := 100*time.Microsecond+r.upTo(n.delay), r.chance(n.spiky), r.chance(n.reorder)
+	if late {
 		w.hit("message_delayed")
-		d += w.upTo(n.spike)
+		d += r.upTo(n.spike)
 	}
 	last := &n.last[from.address][to.address]
-	if w.chance(n.reorder) {
+	if free {
 		if w.now+d < *last {
 			w.hit("message_overtakes")
 		}
@@ -62,9 +74,43 @@ func (w *world) carry(from, to *process, arrive func()) {
 	w.add(d, func() { w.enter(to, arrive) })
 }
 
+// sever cuts the links for which it is told so, for d.
+func (w *world) sever(d time.Duration, cut func(from, to int) bool) {
+	n := w.net
+	heals := n.heals
+	mark := func(by int) {
+		for from, row := range n.cuts {
+			for to := range row {
+				if from != to && cut(from, to) {
+					row[to] += by
+					n.broken += by
+				}
+			}
+		}
+		if n.broken == 0 {
+			n.whole = w.now
+		}
+	}
+	mark(1)
+	w.add(d, func() {
+		if n.heals == heals {
+			mark(-1)
+		}
+	})
+}
+
 // heal ends all cuts.
-func (n *network) heal() {
-	for _, row := range n.cut {
+func (w *world) heal() {
+	for _, row := range w.net.cuts {
 		clear(row)
 	}
+	if w.net.broken > 0 {
+		w.net.broken, w.net.whole = 0, w.now
+	}
+	w.net.heals++
+}
+
+// quietSince tells whether every message has passed unharmed since then.
+func (n *network) quietSince(t time.Duration) bool {
+	return n.loss == 0 && n.spiky == 0 && n.broken == 0 && n.whole <= t
 }

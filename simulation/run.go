@@ -3,6 +3,8 @@ package simulation
 import (
 	"context"
 	"io"
+	"runtime"
+	"sync"
 	"time"
 )
 
@@ -14,18 +16,24 @@ type Options struct {
 	Seed uint64
 	// Span is the virtual time of each schedule.
 	Span time.Duration
-	// Trace, when set, gets a line for each thing that happens.
+	// Only, when not nil, names the classes of faults that every schedule has;
+	// otherwise each draws its own.
+	Only []string
+	// Keep, when not nil, names the occurrences that happen; otherwise all do.
+	Keep []string
+	// Sabotage by name: the run ends with the first schedule that finds it.
+	Sabotage string
+	// Trace, when set, gets a line for each thing that happens. Schedules then run
+	// one after another.
 	Trace io.Writer
 	// Progress, when set, is called after each schedule with what was found so far.
 	Progress func(done int, r *Report)
-
-	bent bends
 }
 
 // Violation is one broken promise.
 type Violation struct {
-	// Promise is P1 to P5, or "ledger", "consensus", "recovery" for what the
-	// promises rest on.
+	// Promise is P1 to P5, P8, "brake", or "ledger", "consensus", "recovery" for
+	// what the promises rest on.
 	Promise string `json:"promise"`
 	// Seed replays the schedule alone.
 	Seed uint64 `json:"seed"`
@@ -39,11 +47,15 @@ type Violation struct {
 type Report struct {
 	// Seed of the first schedule.
 	Seed uint64 `json:"seed"`
+	// Sabotage that was asked for.
+	Sabotage string `json:"sabotage,omitempty"`
 	// Schedules and Events that were run.
 	Schedules int    `json:"schedules"`
 	Events    uint64 `json:"events"`
 	// Violations, in the order they were found: of each schedule the first of each promise.
 	Violations []Violation `json:"violations"`
+	// Shrunk is the least schedule that still shows the first violation; nil without one.
+	Shrunk *Schedule `json:"shrunk,omitempty"`
 	// FaultsHit counts how often each fault, and each rare path, was taken.
 	FaultsHit map[string]int `json:"faults_hit"`
 }
@@ -64,47 +76,109 @@ func SeedOf(seed uint64, i int) uint64 {
 	return (z ^ z>>31) >> (64 - seedBits)
 }
 
-// Run runs the schedules one after another until all are done or ctx ends; the
-// error is that of ctx.
+// Run runs the schedules until all are done, a sabotage is found or ctx ends; the
+// error is that of ctx, or names an unknown sabotage. The report is the same on
+// however many processors they run.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	r := &Report{Seed: o.Seed, Violations: []Violation{}, FaultsHit: map[string]int{}}
+	r := &Report{Seed: o.Seed, Sabotage: o.Sabotage, Violations: []Violation{}, FaultsHit: map[string]int{}}
 	for _, name := range marks() {
 		r.FaultsHit[name] = 0
 	}
-	for i := range o.Schedules {
-		if err := ctx.Err(); err != nil {
-			return r, err
+	sabotage, err := findSabotage(o.Sabotage)
+	if err != nil {
+		return r, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	for w := range o.inOrder(ctx, sabotage) {
+		if ctx.Err() != nil {
+			continue // the workers are ending
 		}
-		w := newWorld(SeedOf(o.Seed, i), o.Span, o.Trace, o.bent)
-		w.run()
-		r.Schedules++
-		r.Events += w.ran
-		r.Violations = append(r.Violations, w.judge.found...)
-		for name, n := range w.hits {
-			r.FaultsHit[name] += n
-		}
+		r.add(w)
 		if o.Progress != nil {
-			o.Progress(i+1, r)
+			o.Progress(r.Schedules, r)
+		}
+		if o.Sabotage != "" && w.judge.once[sabotage.Breaks] {
+			return r, nil
 		}
 	}
-	return r, nil
+	return r, ctx.Err()
 }
 
-// run runs one schedule.
+func (r *Report) add(w *world) {
+	r.Schedules++
+	r.Events += w.ran
+	r.Violations = append(r.Violations, w.judge.found...)
+	for name, n := range w.hits {
+		r.FaultsHit[name] += n
+	}
+}
+
+// schedule number i of the run.
+func (o Options) schedule(i int) Schedule {
+	return Schedule{Seed: SeedOf(o.Seed, i), SpanMS: o.Span.Milliseconds(), Only: o.Only, Keep: o.Keep, Sabotage: o.Sabotage}
+}
+
+// inOrder runs the schedules on all processors and yields them in their order. It
+// has ended all its goroutines when the loop over it ends.
+func (o Options) inOrder(ctx context.Context, sabotage Sabotage) func(yield func(*world) bool) {
+	return func(yield func(*world) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		workers := runtime.GOMAXPROCS(0)
+		if o.Trace != nil {
+			workers = 1
+		}
+		done := make(chan chan *world, workers)
+		var group sync.WaitGroup
+		defer group.Wait()
+		defer cancel()
+		todo := make(chan func())
+		for range workers {
+			group.Go(func() {
+				for job := range todo {
+					job()
+				}
+			})
+		}
+		group.Go(func() {
+			defer close(done)
+			defer close(todo)
+			for i := range o.Schedules {
+				ready := make(chan *world, 1)
+				select {
+				case <-ctx.Done():
+					return
+				case todo <- func() { ready <- o.schedule(i).run(o.Trace, sabotage) }:
+				}
+				select {
+				case <-ctx.Done():
+					return
+				case done <- ready:
+				}
+			}
+		})
+		for ready := range done {
+			if !yield(<-ready) {
+				return
+			}
+		}
+	}
+}
+
+// run runs the world until its end, or until the judge has seen enough.
 func (w *world) run() {
-	w.tracef("seed %d: %d servers, %d nodes, %d domains", w.seed, len(w.servers), len(w.nodes), len(w.domains))
+	w.tracef("seed %d: %d servers, %d nodes, %d domains", w.schedule.Seed, len(w.servers), len(w.nodes), len(w.domains))
 	for _, s := range w.servers {
 		s.boot()
 	}
-	for _, n := range w.nodes {
-		w.add(w.upTo(3*time.Second), func() {
+	for i, n := range w.nodes {
+		w.add(w.dice("start", i).upTo(3*time.Second), func() {
 			if n.life == 0 {
 				n.boot()
 			}
 		})
 	}
 	w.disrupt()
-	w.add(w.about(w.busy)+2*time.Second, w.operate)
 	for {
 		e, ok := w.next(w.end)
 		if !ok {
@@ -112,6 +186,9 @@ func (w *world) run() {
 		}
 		e.do()
 		w.judge.look()
+		if w.judge.ended() {
+			return
+		}
 	}
 	if w.calm < w.end {
 		w.judge.settled()

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"time"
 
-	"headroom/lease"
 	"headroom/ledger"
 )
 
@@ -17,7 +16,8 @@ const (
 	sendMost    = 64 // entries in one message
 	snapshotGap = 40 // applied entries between two snapshots
 	nobody      = -1
-	incarnation = 1
+	// writeDeadline is how long a log write may take before the process ends itself.
+	writeDeadline = 2 * time.Second
 )
 
 type role int
@@ -32,6 +32,12 @@ const (
 type entry struct {
 	term uint64
 	data []byte
+	made time.Duration // true time
+}
+
+// wallNow is the wall clock of the server.
+func (s *server) wallNow() time.Time {
+	return s.w.wall.Add(s.w.now + s.wallOff)
 }
 
 // server is one coordinator: consensus, its replica of the ledger, and the
@@ -44,6 +50,11 @@ type server struct {
 	w     *world
 	id    int
 	clock clock
+	group int // which beginning of the servers it belongs to
+
+	wallOff time.Duration // its wall clock against true time
+	frozen  time.Duration // until when its disk stands still
+	gossip  gossip
 
 	// On disk.
 	term     uint64
@@ -69,8 +80,10 @@ type server struct {
 }
 
 func (w *world) newServer(id int) *server {
-	s := &server{w: w, id: id, voted: nobody, log: make([]entry, 1), clock: w.drawClock()}
-	s.process = process{name: "c" + string(rune('1'+id)), address: id}
+	r := w.dice("computer", id)
+	s := &server{w: w, id: id, voted: nobody, log: make([]entry, 1), clock: w.drawClock(r, +1)}
+	s.wallOff = r.upTo(200*time.Millisecond) - 100*time.Millisecond
+	s.process = process{name: "c" + string(rune('1'+id)), address: id, dice: w.dice("server", id)}
 	return s
 }
 
@@ -89,8 +102,10 @@ func (s *server) boot() {
 		s.w.hit("snapshot_restored")
 	}
 	s.applied = s.commit
+	s.gossip = gossip{known: s.state.Brake.Set}
 	s.w.tracef("%s starts at index %d", s.name, s.applied)
 	s.await()
+	s.w.meet(&s.process)
 }
 
 // crash is kill -9 with the disk surviving: what was not yet durable is lost.
@@ -106,7 +121,7 @@ func (s *server) crash() {
 
 // await sets the election deadline anew.
 func (s *server) await() {
-	s.deadline = s.w.now + s.w.between(electionMin, electionMax)
+	s.deadline = s.w.now + s.dice.between(electionMin, electionMax)
 	if !s.armed {
 		s.arm()
 	}
@@ -136,7 +151,7 @@ func (s *server) campaign() {
 	lastTerm := s.log[last].term
 	for _, peer := range s.w.servers {
 		if peer != s {
-			s.w.send(&s.process, &peer.process, func() { peer.asked(s, term, last, lastTerm) })
+			s.to(peer, func() { peer.asked(s, term, last, lastTerm) })
 		}
 	}
 }
@@ -151,7 +166,7 @@ func (s *server) asked(by *server, term uint64, last int, lastTerm uint64) {
 	}
 	s.voted = by.id
 	s.await()
-	s.w.send(&s.process, &by.process, func() { by.elected(s.id, term) })
+	s.to(by, func() { by.elected(s.id, term) })
 }
 
 // elected is a vote for this server.
@@ -172,7 +187,7 @@ func (s *server) elected(by int, term uint64) {
 	s.w.hit("leader_elected")
 	s.w.tracef("%s leads term %d", s.name, s.term)
 	s.beat(s.term)
-	s.takeLead(lease.Epoch{Incarnation: incarnation, Term: s.term})
+	s.takeLead()
 }
 
 // follow steps down when a newer term is seen.
@@ -213,6 +228,17 @@ func (s *server) beat(term uint64) {
 	s.w.timer(&s.process, beatEvery, func() { s.beat(term) })
 }
 
+// to sends to another server of the same beginning; what comes from an earlier
+// one finds its connection gone.
+func (s *server) to(peer *server, arrive func()) {
+	group := s.group
+	s.w.send(&s.process, &peer.process, func() {
+		if peer.group == group {
+			arrive()
+		}
+	})
+}
+
 func (s *server) replicate() {
 	for _, peer := range s.w.servers {
 		if peer != s {
@@ -225,7 +251,7 @@ func (s *server) replicateTo(peer *server) {
 	prev := s.next[peer.id] - 1
 	entries := slices.Clone(s.log[prev+1 : min(len(s.log), prev+1+sendMost)])
 	term, prevTerm, commit := s.term, s.log[prev].term, s.commit
-	s.w.send(&s.process, &peer.process, func() { peer.told(s, term, prev, prevTerm, entries, commit) })
+	s.to(peer, func() { peer.told(s, term, prev, prevTerm, entries, commit) })
 }
 
 // told is what a leader sends: entries behind prev, or none.
@@ -274,10 +300,20 @@ func (s *server) store(prev int, entries []entry) bool {
 }
 
 // sync writes the log up to last to disk, then calls done, unless the log was
-// overwritten meanwhile.
+// overwritten meanwhile. A write that misses its deadline ends the process.
 func (s *server) sync(last int, done func()) {
 	term := s.log[last].term
-	s.w.timer(&s.process, s.w.syncDelay(), func() {
+	freeze := max(0, s.frozen-s.w.now)
+	d := s.w.syncDelay(s.dice) + freeze
+	if d > writeDeadline {
+		s.w.timer(&s.process, writeDeadline, func() {
+			s.w.hit("write_deadline_missed")
+			s.crash()
+			s.w.restart(s, freeze+s.dice.upTo(time.Second))
+		})
+		return
+	}
+	s.w.timer(&s.process, d, func() {
 		if last < len(s.log) && s.log[last].term == term {
 			s.durable = max(s.durable, last)
 			done()
@@ -286,7 +322,7 @@ func (s *server) sync(last int, done func()) {
 }
 
 func (s *server) reply(to *server, term uint64, match int, ok bool) {
-	s.w.send(&s.process, &to.process, func() { to.answered(s, term, match, ok) })
+	s.to(to, func() { to.answered(s, term, match, ok) })
 }
 
 // answered is a follower's reply.
@@ -308,7 +344,7 @@ func (s *server) answered(by *server, term uint64, match int, ok bool) {
 
 // append hands data to the log as the leader, and returns its place.
 func (s *server) append(data []byte) int {
-	s.log = append(s.log, entry{term: s.term, data: data})
+	s.log = append(s.log, entry{term: s.term, data: data, made: s.w.now})
 	at := len(s.log) - 1
 	s.sync(at, func() {
 		if s.role == leader {
@@ -343,13 +379,11 @@ func (s *server) advance(commit int) {
 
 func (s *server) apply(at int) {
 	e := s.log[at]
-	command, err := ledger.Decode(e.data)
-	if err != nil {
-		s.w.judge.broken("ledger", "%s cannot decode entry %d: %v", s.name, at, err)
+	command, ok := s.w.judge.committed(s, at, e)
+	if !ok {
 		return
 	}
-	s.w.judge.committed(at, e)
-	result, err := s.state.Apply(command)
+	result, err := s.w.apply(s.state, command)
 	s.w.judge.applied(s, at)
 	if at-s.snapAt >= snapshotGap {
 		s.save(at)
@@ -359,6 +393,20 @@ func (s *server) apply(at int) {
 	}
 }
 
+// apply is Apply, unless a rule is broken on purpose.
+func (w *world) apply(s *ledger.State, c ledger.Command) (ledger.Result, error) {
+	bend := w.bent.applied
+	if bend == nil {
+		return s.Apply(c)
+	}
+	before := s.Clone()
+	result, err := s.Apply(c)
+	if err == nil && !result.Already {
+		bend(before, s, c)
+	}
+	return result, err
+}
+
 func (s *server) save(at int) {
 	data, err := s.state.Snapshot()
 	if err != nil {
@@ -366,16 +414,17 @@ func (s *server) save(at int) {
 		return
 	}
 	s.snapshot, s.snapAt = data, at
+	s.w.saves = append(s.w.saves, saved{s.group, data})
 }
 
 func (w *world) majority() int { return len(w.servers)/2 + 1 }
 
-// syncDelay is how long a write to a server's disk takes to be durable.
-func (w *world) syncDelay() time.Duration {
-	d := 200*time.Microsecond + w.upTo(2*time.Millisecond)
-	if w.chance(w.slowDisk) {
+// syncDelay is how long a write to a disk takes to be durable.
+func (w *world) syncDelay(r dice) time.Duration {
+	d, slow, by := 200*time.Microsecond+r.upTo(2*time.Millisecond), r.chance(w.slowDisk), r.upTo(time.Second)
+	if slow {
 		w.hit("disk_slow")
-		d += w.upTo(time.Second)
+		d += by
 	}
 	return d
 }

@@ -1,0 +1,121 @@
+package simulation
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"headroom/lease"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// history is what operators and nodes saw, for a checker of linearizability: each
+// operation with the true times at which it was asked and answered. A nil history
+// records nothing.
+type history struct {
+	w   *world
+	ops []operation
+}
+
+// operation is one of them. What was not answered may have taken effect at any
+// time since it was asked, or never.
+type operation struct {
+	input    any
+	output   any
+	refused  bool
+	answered bool
+	call     time.Duration
+	ret      time.Duration
+}
+
+type (
+	// budgetInput asks for a budget.
+	budgetInput struct {
+		domain string
+		to     units.Power
+	}
+	// readInput asks what is in force.
+	readInput struct{}
+	// readOutput is what a read has seen.
+	readOutput struct {
+		revision uint64
+		budgets  map[string]units.Power
+		sprints  map[string]bool // by id: whether it is open
+	}
+	// sprintInput asks for a sprint or for the end of one.
+	sprintInput struct {
+		grant bool
+		id    string
+	}
+	// aimInput is a cap that a leader commits for a node.
+	aimInput struct {
+		node string
+		seq  uint64
+		cap  units.Power
+	}
+	// holdInput is a lease that a node takes.
+	holdInput struct {
+		node  string
+		stamp lease.Stamp
+		cap   units.Power
+	}
+)
+
+// calls records that an order is asked for.
+func (h *history) calls(o *order) {
+	if h == nil || o.input == nil {
+		return
+	}
+	if x, ok := o.input.(sprintInput); ok && x.grant {
+		o.input = sprintInput{grant: true, id: o.id} // a sprint is named after its order
+	}
+	h.ops = append(h.ops, operation{input: o.input, call: h.w.now})
+	o.op = len(h.ops)
+}
+
+// returns records its answer.
+func (h *history) returns(o *order, output any, err error) {
+	if h == nil || o.op == 0 {
+		return
+	}
+	op := &h.ops[o.op-1]
+	op.answered, op.ret, op.refused, op.output = true, h.w.now, err != nil, output
+}
+
+// aims records the targets that an entry, made at the given time, has committed.
+func (h *history) aims(was map[string]ledger.Node, now map[string]ledger.Node, made time.Duration) {
+	if h == nil {
+		return
+	}
+	for _, name := range sortedKeys(now) {
+		if n := now[name]; n.Admitted && n.Seq > was[name].Seq {
+			h.ops = append(h.ops, operation{input: aimInput{name, n.Seq, n.Target}, answered: true, call: made, ret: h.w.now})
+		}
+	}
+}
+
+// holds records that a node has taken a lease.
+func (h *history) holds(node string, g lease.Grant) {
+	if h != nil {
+		h.ops = append(h.ops, operation{input: holdInput{node, g.Stamp, g.Cap}, answered: true, call: h.w.now, ret: h.w.now})
+	}
+}
+
+// observed is what a read sees of the leader's state.
+func (o *order) observed(l *leadership) any {
+	if o.make != nil || o.op == 0 {
+		return nil
+	}
+	s := l.s.state
+	out := readOutput{revision: s.Revision, budgets: map[string]units.Power{}, sprints: map[string]bool{}}
+	for name, d := range s.Domains {
+		out.budgets[name] = d.Budget
+	}
+	for id, p := range s.Sprints {
+		out.sprints[id] = p.Open()
+	}
+	return out
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,83 @@
+package simulation
+
+import (
+	"time"
+
+	"headroom/lease"
+	"headroom/ledger"
+)
+
+// overstays judges whether a running node still holds a lease that must have
+// ended, on the slowest clock the design allows (P2). slack is its own loop.
+func (j *judge) overstays(i int, slack time.Duration) {
+	n, k := j.w.nodes[i], &j.nodes[i]
+	most := time.Duration(float64(j.w.timing.Lease+slack)/(1-ledger.Rho)) + time.Microsecond
+	if age := j.w.now - k.leased; age <= most || !n.up || n.paused || n.holder == nil || slack > 0 && j.w.now-n.since <= slack {
+		return
+	}
+	if p, state := n.holder.Cap(); state == lease.Held {
+		j.broken("P2", "%s holds %v %.3f s after the heartbeat that its lease answers was sent, at most %.3f s are allowed",
+			n.name, p, (j.w.now - k.leased).Seconds(), most.Seconds())
+	}
+}
+
+// place of a node in the judge's lists.
+func (j *judge) index(n *node) int { return n.address - len(j.w.servers) }
+
+// lease judges the holder right after it was told the time.
+func (j *judge) lease(n *node) { j.overstays(j.index(n), 0) }
+
+// took judges a grant that a node has taken, where before was the newest it knew.
+// One that has lost its state directory may meet servers that were begun anew by
+// a slow clock, whose incarnation is lower: nobody is left who knows a higher one.
+func (j *judge) took(n *node, g lease.Grant, before lease.Stamp) {
+	k := &j.nodes[j.index(n)]
+	anew := k.forgot && g.Stamp.Epoch.Incarnation != k.stamp.Epoch.Incarnation
+	if g.Stamp.Compare(k.stamp) < 0 && !anew || g.Stamp.Compare(before) < 0 {
+		j.broken("P3", "%s took %v after %v", n.name, g.Stamp, k.stamp)
+	}
+	sent, ok := n.sent[g.Heartbeat]
+	if !ok || g.Process != n.pid {
+		j.broken("P2", "%s took a lease that answers no heartbeat of its process", n.name)
+	}
+	if g.Stamp == k.stamp {
+		sent = max(sent, k.leased)
+	}
+	if g.Stamp != k.stamp {
+		j.w.history.holds(n.spec.Node, g)
+	}
+	k.leased, k.stamp, k.forgot = sent, g.Stamp, false
+	if k.feed != k.home && k.feedSeq > 0 && g.Stamp.Seq >= k.feedSeq {
+		j.w.hit("move_followed")
+		k.feed, k.feedSeq, j.moved = k.home, 0, true
+	}
+	j.brakes.took(j, n, g)
+	j.w.watchdog(n, k)
+}
+
+// heard notes the first arrival of a heartbeat at a leadership.
+func (j *judge) heard(l *leadership, r ledger.Report) {
+	key := arrival{l, r.Node, r.Process, r.Number}
+	if _, again := j.arrived[key]; !again {
+		j.arrived[key] = j.w.happening()
+	}
+}
+
+// granted judges a lease as it is issued (P3).
+func (j *judge) granted(l *leadership, g ledger.NodeGrant) {
+	at, heard := j.arrived[arrival{l, g.Node, g.Grant.Process, g.Grant.Heartbeat}]
+	switch {
+	case !heard:
+		j.broken("P3", "%s answers heartbeat %d of %s, which it never heard", l.s.name, g.Grant.Heartbeat, g.Node)
+	case at > l.appended:
+		j.broken("P3", "%s answers heartbeat %d of %s before an entry appended after its arrival has committed",
+			l.s.name, g.Grant.Heartbeat, g.Node)
+	case g.Grant.Stamp.Epoch != l.epoch:
+		j.broken("P3", "%s grants in %v, it leads %v", l.s.name, g.Grant.Stamp, l.epoch)
+	}
+	c, ok := j.caps[capKey{l.s.group, g.Node, g.Grant.Stamp.Seq}]
+	if !ok || c.Cap != g.Grant.Cap || c.Sprint != g.Grant.Sprint {
+		j.broken("P3", "%s grants %s %v (sprint %v) as %v, committed is %v (sprint %v)",
+			l.s.name, g.Node, g.Grant.Cap, g.Grant.Sprint.Cap, g.Grant.Stamp, c.Cap, c.Sprint.Cap)
+	}
+}

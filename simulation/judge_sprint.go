@@ -1,0 +1,282 @@
+package simulation
+
+import (
+	"time"
+
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// sprintJudge keeps the books of all sprints a second time, from what the nodes
+// really draw (P8).
+type sprintJudge struct {
+	open    map[string]*sprint
+	pots    map[potKey]*pot
+	running []*stint        // by node: the sprint that it is in, nil for none
+	ran     map[string]bool // "node id" of all that ever began
+	old     map[string]bool // ids of sprints from before the servers were begun anew
+	counted map[epochKey]time.Duration
+	began   map[epochKey]time.Duration
+	elapsed time.Duration // as the ledger counts
+}
+
+type potKey struct{ domain, class string }
+
+type epochKey struct {
+	group int
+	term  uint64
+}
+
+// pot is the most that may be left in one pot.
+type pot struct{ most, slack float64 }
+
+// sprint is one escrow that is open.
+type sprint struct {
+	pot    potKey
+	escrow float64
+	stints map[string]*stint
+	at     time.Duration // true time of the grant
+}
+
+// stint is one node's part.
+type stint struct {
+	id        string
+	base, cap units.Power
+	escrow    float64
+	joules    float64       // truly drawn above the base
+	lasted    time.Duration // true time in it
+	clock     float64       // the node's clock against true time
+}
+
+func (k *sprintJudge) begin() {
+	k.open, k.pots, k.ran, k.old = map[string]*sprint{}, map[potKey]*pot{}, map[string]bool{}, map[string]bool{}
+	k.counted, k.began = map[epochKey]time.Duration{}, map[epochKey]time.Duration{}
+}
+
+// restored: the books of before are closed, the budgets start empty.
+func (k *sprintJudge) restored(j *judge) {
+	for id := range k.open {
+		k.old[id] = true
+	}
+	k.open, k.pots, k.elapsed = map[string]*sprint{}, map[potKey]*pot{}, j.state.Elapsed
+}
+
+// led notes when a leadership begins.
+func (k *sprintJudge) led(key epochKey, now time.Duration) {
+	if _, again := k.began[key]; !again {
+		k.began[key] = now
+	}
+}
+
+// drew counts what a node draws while it is in a sprint.
+func (j *judge) drew(n *node, p units.Power, d time.Duration) {
+	x := j.sprints.of(j, n)
+	if x == nil {
+		return
+	}
+	x.lasted += d
+	x.joules += max(0, (min(p, x.cap)-x.base).Watts()) * d.Seconds() // what stands above the sprint is not of the sprint
+}
+
+func (k *sprintJudge) of(j *judge, n *node) *stint {
+	if k.running == nil {
+		k.running = make([]*stint, len(j.w.nodes))
+	}
+	return k.running[j.index(n)]
+}
+
+// turned learns that powerd has decided: it may have begun a sprint. One is over
+// once the hardware holds no more than the base.
+func (j *judge) turned(n *node) {
+	k := &j.sprints
+	now := k.of(j, n)
+	status, under := n.sprint.Status(n.now().Boot)
+	under = under && !status.Ending && n.up
+	switch {
+	case n.hw.booting, n.hw.off: // a reboot is for the boot reserve
+		k.running[j.index(n)] = nil
+		return
+	case now != nil && n.hw.held <= max(now.base, n.disk.FailSafe) && !(under && status.ID == now.id):
+		k.running[j.index(n)], now = nil, nil
+	}
+	if !under || now != nil && now.id == status.ID {
+		return
+	}
+	x := &stint{id: status.ID, base: status.Base, cap: status.Cap, clock: n.clock.rate}
+	key := n.name + " " + status.ID
+	share := (*stint)(nil)
+	if p := k.open[status.ID]; p != nil {
+		share = p.stints[n.name]
+	}
+	switch {
+	case k.ran[key]:
+		j.broken("P8", "%s runs sprint %s a second time", n.name, status.ID)
+	case share == nil && !k.old[status.ID]:
+		j.broken("P8", "%s begins sprint %s, for which nothing is put aside", n.name, status.ID)
+	case share != nil:
+		share.base, share.clock = status.Base, n.clock.rate
+		x = share
+	}
+	j.w.hit("sprint_run")
+	k.ran[key] = true
+	k.running[j.index(n)] = x
+}
+
+// applied takes an entry into the books.
+func (k *sprintJudge) applied(j *judge, c ledger.Command) {
+	switch {
+	case c.Reincarnate != nil:
+		k.restored(j)
+	case c.SprintBudget != nil:
+		k.budget(j, c.SprintBudget.Domain)
+	case c.RemoveDomain != nil:
+		k.budget(j, c.RemoveDomain.Name)
+	case c.Sprint != nil:
+		k.grant(j, c.Sprint)
+	}
+	for id, x := range k.open {
+		if p, ok := j.state.Sprints[id]; !ok || p.Closed {
+			k.close(j, id, x)
+		}
+	}
+	k.clock(j, c)
+	for name, d := range j.state.Domains {
+		if d.Sprint == nil {
+			continue
+		}
+		for class, balance := range d.Sprint.Balances {
+			x := k.pots[potKey{name, class}]
+			if x == nil {
+				x = &pot{}
+				k.pots[potKey{name, class}] = x
+			}
+			if left := balance.Joules(); left > x.most+x.slack+0.01 {
+				j.broken("P8", "%s, class %q, has %.2f J left, by what was drawn and put aside it is %.2f J", name, class, left, x.most)
+			}
+		}
+	}
+}
+
+// clock judges the time that refills, and refills.
+func (k *sprintJudge) clock(j *judge, c ledger.Command) {
+	key := epochKey{j.w.group, c.Epoch.Term}
+	gain := j.state.Elapsed - k.elapsed
+	k.elapsed = j.state.Elapsed
+	k.counted[key] += gain
+	if most := float64(j.w.now-k.began[key])*(1+ledger.Rho) + 1e6; float64(k.counted[key]) > most {
+		j.broken("P8", "epoch %v has counted %v in %v", c.Epoch, k.counted[key], j.w.now-k.began[key])
+	}
+	if gain <= 0 {
+		return
+	}
+	for name, d := range j.state.Domains {
+		if d.Sprint == nil {
+			continue
+		}
+		for class := range d.Sprint.Balances {
+			x, mine := k.pots[potKey{name, class}], part(d, class)
+			if room := d.Sprint.Capacity.Joules()*mine - k.aside(potKey{name, class}); x != nil && x.most < room {
+				x.most = min(room, x.most+d.Sprint.Refill.Watts()*mine*gain.Seconds())
+			}
+		}
+	}
+}
+
+// aside is what open sprints hold of a pot.
+func (k *sprintJudge) aside(of potKey) float64 {
+	sum := 0.0
+	for _, x := range k.open {
+		if x.pot == of {
+			sum += x.escrow
+		}
+	}
+	return sum
+}
+
+// budget takes over another sprint budget: what a class has stays, as far as it fits.
+func (k *sprintJudge) budget(j *judge, domain string) {
+	d := j.state.Domains[domain]
+	for key, p := range k.pots {
+		if key.domain != domain {
+			continue
+		}
+		if d.Sprint == nil {
+			delete(k.pots, key)
+		} else if _, still := d.Sprint.Balances[key.class]; !still {
+			delete(k.pots, key)
+		} else {
+			p.most = min(p.most, d.Sprint.Capacity.Joules()*part(d, key.class))
+		}
+	}
+}
+
+// part is a class's part of a domain's sprint budget.
+func part(d ledger.Domain, class string) float64 {
+	if len(d.Sprint.Shares) == 0 {
+		return 1
+	}
+	return d.Sprint.Shares[class]
+}
+
+func (k *sprintJudge) grant(j *judge, x *ledger.GrantSprint) {
+	d := j.state.Domains[x.Domain]
+	key := potKey{x.Domain, ""}
+	if len(d.Sprint.Shares) > 0 {
+		key.class = x.Class
+	}
+	p := &sprint{pot: key, stints: map[string]*stint{}, at: j.w.now}
+	for _, g := range x.Caps {
+		base := j.state.Nodes[g.Node].Target
+		aside := (g.Cap - base).Watts() * x.Duration.Seconds()
+		p.escrow += aside
+		p.stints[g.Node] = &stint{id: x.ID, base: base, cap: g.Cap, escrow: aside, clock: 1}
+	}
+	k.open[x.ID] = p
+	k.pots[key].most -= p.escrow
+	j.w.hit("sprint_granted")
+}
+
+// close takes back what was not drawn. Every node that is still the cluster's is
+// back at its base by now. Of a node that has not said what it drew the whole
+// escrow is spent, and no more: nobody can know.
+func (k *sprintJudge) close(j *judge, id string, p *sprint) {
+	delete(k.open, id)
+	j.w.hit("sprint_closed")
+	drawn, slack := 0.0, 0.0
+	for name, x := range p.stints {
+		n, c := j.w.nodeNamed(name), j.state.Nodes[name]
+		removed := j.nodes[j.index(n)].removed > p.at // its share was paid in full then, and a lease may still be on its way
+		if now := k.of(j, n); now == x && c.Grantable() && !removed && !j.excused(j.index(n)) {
+			j.broken("P8", "sprint %s is closed and %s still sprints at %v", id, name, n.hw.held)
+		}
+		k.old[id] = k.old[id] || removed
+		told := j.state.Sprints[id].Shares[name].Spent
+		j.w.tracef("sprint %s of %s: %.2f J drawn above %v in %v, told %s, escrow %.2f J", id, name, x.joules, x.base, x.lasted, inWords(told), x.escrow)
+		if told == nil {
+			x.joules = x.escrow
+			j.w.hit("sprint_unmeasured")
+		}
+		if x.joules > x.escrow {
+			j.w.hit("sprint_overdrawn")
+		}
+		drawn += x.joules
+		slack += max(0, x.clock-1)*x.base.Watts()*x.lasted.Seconds() + 0.01
+	}
+	x := k.pots[p.pot]
+	if x == nil {
+		return
+	}
+	room := x.most + p.escrow - drawn
+	if d := j.state.Domains[p.pot.domain]; d.Sprint != nil {
+		room = min(room, d.Sprint.Capacity.Joules()*part(d, p.pot.class))
+	}
+	x.most, x.slack = room, x.slack+slack
+}
+
+// inWords is what a node has told that it drew.
+func inWords(told *units.Energy) string {
+	if told == nil {
+		return "nothing"
+	}
+	return told.String()
+}

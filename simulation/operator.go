@@ -1,0 +1,358 @@
+package simulation
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"headroom/budget"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// order is something that an operator asks for, and asks for again under the same
+// id until it is answered.
+type order struct {
+	id   string
+	what string
+	// make is the command, planned on the state of the leader that carries it out;
+	// false when there is nothing to carry out.
+	make func(*leadership) (ledger.Command, bool)
+	// after, when set, learns of the answer.
+	after func(error)
+	// check, when set, is the revision that the operator has planned on.
+	check  *uint64
+	force  bool
+	leaver *node // set when it is this node's request to be released
+
+	group   int // beginning of the servers in which it was asked
+	done    bool
+	tries   int
+	already bool // the answer was that it had been carried out before
+
+	// For the history: what was asked and what was seen.
+	input any
+	op    int
+}
+
+// errNothingToDo answers an order that no longer makes sense.
+var errNothingToDo = errors.New("nothing to do")
+
+const (
+	orderPause = 3 * time.Second
+	orderTries = 5
+)
+
+// ask gives the order a number and hands it to a server.
+func (w *world) ask(o *order) {
+	o.id, o.group = w.orderID(o.what), w.group
+	w.history.calls(o)
+	w.tracef("operator asks for %s", o.id)
+	w.askAgain(o)
+}
+
+// askAgain hands the order to a server that takes itself for the leader. An
+// order that was asked of servers that were begun anew since is given up.
+func (w *world) askAgain(o *order) {
+	if o.done || o.tries >= orderTries || o.group != w.group {
+		return
+	}
+	if o.tries++; o.tries > 1 {
+		w.hit("order_repeated")
+	}
+	r := w.dice(o.id, o.tries)
+	leads := slices.DeleteFunc(slices.Clone(w.servers), func(s *server) bool { return !s.up || s.lead == nil })
+	if delay := r.upTo(5 * time.Millisecond); len(leads) > 0 {
+		s := leads[r.IntN(len(leads))]
+		w.add(delay, func() { w.enter(&s.process, func() { s.ordered(o) }) })
+	}
+	w.add(orderPause, func() { w.askAgain(o) })
+}
+
+func (s *server) ordered(o *order) {
+	if s.lead == nil || o.group != s.group {
+		return
+	}
+	if o.make == nil {
+		s.lead.reads = append(s.lead.reads, o)
+		if s.w.bent.stale {
+			s.lead.reads = nil
+			s.lead.answer(o, nil)
+		}
+		return
+	}
+	s.lead.orders = append(s.lead.orders, o)
+	s.lead.pump()
+}
+
+// answered is the answer reaching the operator.
+func (w *world) answered(o *order, output any, err error) {
+	if o.done {
+		return
+	}
+	o.done = true
+	w.history.returns(o, output, err)
+	if err != nil {
+		w.tracef("%s is refused: %v", o.id, err)
+	}
+	if o.after != nil {
+		o.after(err)
+	}
+}
+
+// seen is the power tree as operators see it.
+func (w *world) seen() *ledger.State { return w.judge.state }
+
+// someDomain is a domain of the tree, in order of names.
+func (w *world) someDomain(r dice) (ledger.Domain, bool) {
+	list := w.seen().Domains
+	if len(list) == 0 {
+		return ledger.Domain{}, false
+	}
+	return list[pick(r, sortedKeys(list))], true
+}
+
+func (w *world) someKnownNode(r dice) (ledger.Node, bool) {
+	list := w.seen().Nodes
+	if len(list) == 0 {
+		return ledger.Node{}, false
+	}
+	return list[pick(r, sortedKeys(list))], true
+}
+
+func pick(r dice, names []string) string { return names[r.IntN(len(names))] }
+
+// someBudget is a budget for a domain, between too little and ample.
+func (w *world) someBudget(r dice, d ledger.Domain) units.Power {
+	sum := w.seen().Totals()[d.Name]
+	most := sum.Unmanaged + sum.Boot + 20*units.Watt
+	above := w.seen().Tree()
+	for _, n := range w.seen().Nodes {
+		if slices.Contains(above.Above(n.Domain), d.Name) {
+			most += n.Most()
+		}
+	}
+	least := sum.Floor * 4 / 5
+	to := least + units.Power(r.Float64()*float64(max(0, most-least)))
+	if r.chance(0.5) && w.ample {
+		to = 2 * most
+	}
+	return min(max(units.Watt, to), d.Usable())
+}
+
+func (w *world) orderBudget(r dice) {
+	d, ok := w.someDomain(r)
+	if !ok {
+		return
+	}
+	o := &order{what: "budget", force: r.chance(0.3)}
+	if r.chance(0.2) {
+		revision := w.seen().PowerRevision
+		o.check = &revision
+	}
+	w.askBudget(o, d, w.someBudget(r, d), 0)
+}
+
+// askBudget asks for a budget; until is a wall clock in microseconds, 0 for good.
+func (w *world) askBudget(o *order, d ledger.Domain, to units.Power, until int64) {
+	o.input = budgetInput{domain: d.Name, to: to}
+	o.make = func(l *leadership) (ledger.Command, bool) {
+		plan, err := ledger.PlanBudget(l.s.state, l.table, l.s.now(), d.Name, to)
+		if err != nil {
+			return ledger.Command{}, false
+		}
+		return ledger.Command{Budget: &ledger.SetBudget{Domain: d.Name, Budget: to, Force: o.force, Until: until, Targets: plan.Lowers()}}, true
+	}
+	w.ask(o)
+}
+
+// orderTimed asks for a budget that comes back by the clock, or for a schedule.
+func (w *world) orderTimed(r dice) {
+	d, ok := w.someDomain(r)
+	if !ok {
+		return
+	}
+	to, name := w.someBudget(r, d), fmt.Sprintf("s%d", r.IntN(2))
+	switch r.IntN(5) {
+	case 0:
+		w.ask(&order{what: "schedule", make: func(*leadership) (ledger.Command, bool) {
+			return ledger.Command{Schedule: &ledger.SetSchedule{Name: name, Domain: d.Name, Cron: "* * * * *", Budget: to}}, true
+		}})
+	case 1:
+		w.ask(&order{what: "no-schedule", make: func(l *leadership) (ledger.Command, bool) {
+			_, known := l.s.state.Schedules[name]
+			return ledger.Command{RemoveSchedule: &ledger.Named{Name: name}}, known
+		}})
+	default:
+		until := w.wall.Add(w.now + r.between(3*time.Second, 20*time.Second))
+		w.askBudget(&order{what: "until", force: r.chance(0.5)}, d, to, until.UnixMicro())
+	}
+}
+
+// orderDomain changes what is said of a domain, or adds or removes one.
+func (w *world) orderDomain(r dice) {
+	d, ok := w.someDomain(r)
+	if !ok {
+		return
+	}
+	set, extra := &ledger.SetDomain{Name: d.Name}, fmt.Sprintf("rack/x%d", r.IntN(2))
+	switch r.IntN(6) {
+	case 0:
+		set.Unmanaged = new(r.watts(0, 80))
+	case 1:
+		set.Rating, set.Margin = new(d.Budget*2+r.watts(0, 500)), new(0.2*r.Float64())
+	case 2:
+		set.BootNodes = new(r.IntN(3))
+	case 3:
+		if w.on["lost-charge"] {
+			set.LostCharge = new([]ledger.LostCharge{ledger.LostInherit, ledger.LostKeep, ledger.LostFailSafe}[r.IntN(3)])
+		}
+	case 4:
+		*set = ledger.SetDomain{Name: extra, Parent: d.Name, Budget: w.someBudget(r, d)}
+		if _, known := w.seen().Domains[set.Name]; known {
+			set.Parent, set.Budget = "", 0
+		}
+	default:
+		w.ask(&order{what: "no-domain", make: func(*leadership) (ledger.Command, bool) {
+			return ledger.Command{RemoveDomain: &ledger.Named{Name: extra}}, true
+		}})
+		return
+	}
+	w.ask(&order{what: "domain", make: func(*leadership) (ledger.Command, bool) { return ledger.Command{Domain: set}, true }})
+}
+
+// orderSettings changes what operators say of a node, or takes it back.
+func (w *world) orderSettings(r dice) {
+	n, ok := w.someKnownNode(r)
+	if !ok {
+		return
+	}
+	x := n.Settings
+	switch r.IntN(6) {
+	case 0:
+		x = ledger.Settings{}
+	case 1, 2:
+		x.FailSafe = new(n.Floor + r.watts(0, 40))
+	case 3:
+		x.Min = new(n.Floor + r.watts(0, 60))
+	case 4:
+		x.Max = new(n.Floor + r.watts(30, 150))
+	default:
+		x.Weight = new(0.5 + 2*r.Float64())
+	}
+	w.ask(&order{what: "settings", make: func(*leadership) (ledger.Command, bool) {
+		return ledger.Command{Node: &ledger.SetNode{Node: n.Name, Settings: x}}, true
+	}})
+}
+
+func (w *world) orderMove(r dice) {
+	n, ok := w.someKnownNode(r)
+	d, _ := w.someDomain(r)
+	if ok {
+		w.ask(&order{what: "move", make: func(*leadership) (ledger.Command, bool) {
+			return ledger.Command{Move: &ledger.MoveNode{Node: n.Name, To: d.Name}}, true
+		}})
+	}
+}
+
+func (w *world) orderDrain(r dice) {
+	if n, ok := w.someKnownNode(r); ok {
+		resume := n.Drained || r.chance(0.2)
+		w.ask(&order{what: "drain", make: func(*leadership) (ledger.Command, bool) {
+			return ledger.Command{Drain: &ledger.DrainNode{Node: n.Name, Resume: resume}}, true
+		}})
+	}
+}
+
+// orderRemove takes a node out of the cluster without a word on whether it is off.
+func (w *world) orderRemove(r dice) {
+	if n, ok := w.someKnownNode(r); ok {
+		w.ask(&order{what: "remove", make: func(*leadership) (ledger.Command, bool) {
+			return ledger.Command{Remove: &ledger.RemoveNode{Node: n.Name}}, true
+		}})
+	}
+}
+
+func (w *world) orderPolicy(r dice) {
+	p := budget.Policies()[r.IntN(len(budget.Policies()))]
+	w.ask(&order{what: "policy", make: func(*leadership) (ledger.Command, bool) {
+		return ledger.Command{Policy: &ledger.Named{Name: string(p)}}, true
+	}})
+}
+
+// orderRead asks what is in force.
+func (w *world) orderRead(dice) { w.ask(&order{what: "read", input: readInput{}}) }
+
+// orderSprint asks for a sprint budget, a sprint, or the end of one.
+func (w *world) orderSprint(r dice) {
+	d, ok := w.someDomain(r)
+	if !ok {
+		return
+	}
+	switch kind := r.IntN(10); {
+	case d.Sprint == nil || kind == 0:
+		w.askSprintBudget(r, d)
+	case kind < 3:
+		w.cancelSprint(r)
+	default:
+		w.askSprint(r, d)
+	}
+}
+
+func (w *world) askSprintBudget(r dice, d ledger.Domain) {
+	x := &ledger.SetSprintBudget{Domain: d.Name, Capacity: units.Energy(1+r.IntN(8)) * units.Kilojoule, Refill: r.watts(100, 2000)}
+	if r.chance(0.3) {
+		x.Shares = map[string]float64{"high": 0.6, "low": 0.3}
+	}
+	w.ask(&order{what: "sprint-budget", make: func(*leadership) (ledger.Command, bool) { return ledger.Command{SprintBudget: x}, true }})
+}
+
+func (w *world) cancelSprint(r dice) {
+	var open []string
+	for _, p := range w.seen().SprintsByTime() {
+		if p.Open() {
+			open = append(open, p.ID)
+		}
+	}
+	if len(open) == 0 {
+		return
+	}
+	id := pick(r, open)
+	w.ask(&order{what: "end-sprint", input: sprintInput{id: id}, make: func(*leadership) (ledger.Command, bool) {
+		return ledger.Command{EndSprint: &ledger.EndSprint{ID: id, Why: "cancelled"}}, true
+	}})
+}
+
+// askSprint asks for a sprint of some nodes, most often one that fits.
+func (w *world) askSprint(r dice, d ledger.Domain) {
+	x := &ledger.GrantSprint{Domain: d.Name, Duration: r.between(time.Second, 10*time.Second)}
+	if len(d.Sprint.Shares) > 0 {
+		x.Class = pick(r, sortedKeys(d.Sprint.Shares))
+	}
+	more, least, bold := r.watts(10, 80), r.IntN(3), r.chance(0.1)
+	var nodes []ledger.Node
+	for i, n := range w.seen().NodesByName() {
+		if n.Grantable() && n.Owes == "" && i%3 >= least && slices.Contains(w.seen().Tree().Above(n.Domain), d.Name) && n.Target < n.Rated {
+			nodes = append(nodes, n)
+		}
+	}
+	for _, n := range nodes {
+		if !bold {
+			more = min(more, w.judge.headroom(n.Domain)/units.Power(len(nodes)))
+		}
+	}
+	if more < 2*units.Watt || len(nodes) == 0 {
+		return
+	}
+	for _, n := range nodes {
+		x.Caps = append(x.Caps, ledger.Target{Node: n.Name, Cap: min(n.Rated, n.Target+more)})
+	}
+	o := &order{what: "sprint"}
+	o.make = func(*leadership) (ledger.Command, bool) {
+		x.ID = o.id
+		return ledger.Command{Sprint: x}, true
+	}
+	o.input = sprintInput{grant: true}
+	w.ask(o)
+}

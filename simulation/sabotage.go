@@ -1,0 +1,270 @@
+package simulation
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"headroom/capping"
+	"headroom/lease"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// bends are the places where a rule of the design can be broken on purpose: each
+// replaces a piece of correct behaviour by a plausible mistake. All are nil or
+// false in a real run.
+type bends struct {
+	timing    func(ledger.Timing) ledger.Timing                   // what the leader's table believes
+	tick      func(*leadership, *ledger.Tick)                     // changes what the leader commits
+	command   func(*leadership, *ledger.Command)                  // changes how an order is carried out
+	applied   func(before, after *ledger.State, c ledger.Command) // changes what every replica makes of an entry
+	recovered func(*ledger.State)                                 // changes a recovered state
+	report    func(*node, *ledger.Report)                         // changes what a node reports
+	grant     func(*node, *lease.Grant)                           // changes how a node reads a grant
+	boot      func(*node)                                         // changes what a powerd finds when it starts
+	receipt   bool                                                // a lease counts from the arrival of its grant
+	awake     bool                                                // powerd reads the clock that stands still in suspend
+	early     bool                                                // heartbeats are answered before the entry has committed
+	unpaid    bool                                                // a sprint is pushed before its escrow has committed
+	mute      bool                                                // who learns of the brake tells nobody
+	stale     bool                                                // reads are answered by whoever takes himself for the leader
+}
+
+// Sabotage is one rule of the design that can be broken on purpose, to see that
+// the judges find it.
+type Sabotage struct {
+	// Name for --sabotage.
+	Name string `json:"name"`
+	// Breaks is the promise under which the judges find it.
+	Breaks string `json:"breaks"`
+
+	bent bends
+}
+
+// Sabotages are all of them, by promise.
+func Sabotages() []Sabotage {
+	return []Sabotage{
+		{"lease-from-receipt", "P2", bends{receipt: true}},
+		{"clock-without-suspend", "P2", bends{awake: true}},
+		{"answer-before-commit", "P3", bends{early: true}},
+		{"epoch-not-checked", "P3", bends{grant: forgetEpoch}},
+		{"raise-before-lower", "P1", bends{tick: countLowersAtOnce}},
+		{"old-acknowledgement", "P4", bends{tick: countOldAcks}},
+		{"written-not-read-back", "P4", bends{report: reportWrites}},
+		{"charge-ends-with-lease", "P4", bends{tick: dropSilent}},
+		{"no-drift-margin", "P4", bends{timing: withoutMargin}},
+		{"lost-is-off", "P4", bends{command: callLostOff}},
+		{"move-frees-at-once", "P4", bends{applied: forgetMoves}},
+		{"snapshot-is-believed", "P4", bends{recovered: believeSnapshot}},
+		{"fail-safe-not-stored", "P4", bends{applied: forgetStored}},
+		{"cut-waits-for-lost", "P5", bends{command: waitForLost}},
+		{"clock-of-the-leader", "P5", bends{command: trustOwnClock}},
+		{"escrow-after-start", "P8", bends{unpaid: true}},
+		{"refund-twice", "P8", bends{applied: refundTwice}},
+		{"refund-unmeasured", "P8", bends{applied: refundUnmeasured}},
+		{"sprint-runs-again", "P8", bends{grant: forgetSprints}},
+		{"gaps-refill", "P8", bends{tick: countGaps}},
+		{"brake-not-stored", "brake", bends{boot: forgetBrake}},
+		{"lease-lifts-brake", "brake", bends{grant: liftByLease}},
+		{"brake-stays-local", "brake", bends{mute: true}},
+	}
+}
+
+// findSabotage is the sabotage of a name; "" is none.
+func findSabotage(name string) (Sabotage, error) {
+	if name == "" {
+		return Sabotage{}, nil
+	}
+	list := Sabotages()
+	i := slices.IndexFunc(list, func(s Sabotage) bool { return s.Name == name })
+	if i < 0 {
+		var names []string
+		for _, s := range list {
+			names = append(names, s.Name)
+		}
+		return Sabotage{}, fmt.Errorf("%q is none of %s", name, strings.Join(names, ", "))
+	}
+	return list[i], nil
+}
+
+// countLowersAtOnce commits a lower as acknowledged with the tick that follows it.
+func countLowersAtOnce(l *leadership, t *ledger.Tick) {
+	for _, n := range l.s.state.NodesByName() {
+		if n.Ceiling > n.Target && n.Grantable() {
+			t.Acks = append(t.Acks, ledger.Ack{
+				Node: n.Name, Process: n.Process, Number: n.Heard, Seq: n.Seq, Effective: n.Target, Stored: n.FailSafeCap(),
+			})
+		}
+	}
+}
+
+// countOldAcks counts every read-back for the newest target, whichever it names.
+func countOldAcks(l *leadership, t *ledger.Tick) {
+	for _, n := range l.s.state.NodesByName() {
+		v, ok := l.table.View(n.Name, l.s.now())
+		if ok && n.Grantable() && v.Report.EffectiveKnown && v.Report.Effective < n.Ceiling && v.Report.Process == n.Process {
+			t.Acks = append(t.Acks, ledger.Ack{
+				Node: n.Name, Process: n.Process, Number: v.Report.Number, Seq: n.Seq, Effective: v.Report.Effective, Stored: v.Report.Stored,
+			})
+		}
+	}
+}
+
+// reportWrites makes a node report what it wrote instead of what reads back.
+func reportWrites(n *node, r *ledger.Report) { r.Effective = n.hw.want }
+
+// dropSilent takes for granted that a node which has not been heard for as long
+// as a lease runs has fallen to its fail-safe cap.
+func dropSilent(l *leadership, t *ledger.Tick) {
+	for _, n := range l.s.state.NodesByName() {
+		v, ok := l.table.View(n.Name, l.s.now())
+		if !ok || v.Age < l.s.w.timing.Lease || !n.Grantable() || n.Charge() == n.FailSafeCap() {
+			continue
+		}
+		t.Acks = append(t.Acks, ledger.Ack{
+			Node: n.Name, Process: n.Process, Number: n.Heard, Seq: n.Seq + 1, Effective: n.FailSafeCap(), Stored: n.FailSafeCap(),
+		})
+		t.Targets = append(t.Targets, ledger.Target{Node: n.Name, Cap: n.Least()})
+	}
+}
+
+// withoutMargin takes the drift margin out of the time after which a lease counts as over.
+func withoutMargin(t ledger.Timing) ledger.Timing {
+	t.Settle -= t.Fallen() - t.Lease - t.Settle
+	return t
+}
+
+// callLostOff asserts of the first node that is not heard that it is off.
+func callLostOff(l *leadership, c *ledger.Command) {
+	for _, n := range l.s.state.NodesByName() {
+		if v, ok := l.table.View(n.Name, l.s.now()); ok && v.Age > l.s.w.timing.Lease && n.Off == "" {
+			*c = ledger.Command{Actor: c.Actor, RequestID: c.RequestID, PowerOff: &ledger.PowerOff{Node: n.Name, By: "silence"}}
+			return
+		}
+	}
+}
+
+// forgetMoves charges a moved node in its new place only.
+func forgetMoves(_, after *ledger.State, c ledger.Command) {
+	if c.Move != nil {
+		n := after.Nodes[c.Move.Node]
+		n.From, n.FromSeq = "", 0
+		after.Nodes[n.Name] = n
+	}
+}
+
+// believeSnapshot charges nodes what a restored snapshot says.
+func believeSnapshot(s *ledger.State) {
+	for name, n := range s.Nodes {
+		if n.Unproven {
+			n.Unproven, n.Ceiling = false, n.Target
+			s.Nodes[name] = n
+		}
+	}
+}
+
+// forgetStored takes a fail-safe cap that was declared or set for one that is stored.
+func forgetStored(_, after *ledger.State, _ ledger.Command) {
+	for name, n := range after.Nodes {
+		n.Stored = n.FailSafeCap()
+		after.Nodes[name] = n
+	}
+}
+
+// waitForLost leaves the lowers of a cut to later while a node is not heard.
+func waitForLost(l *leadership, c *ledger.Command) {
+	if c.Budget == nil {
+		return
+	}
+	for name, n := range l.s.state.Nodes {
+		if v, ok := l.table.View(name, l.s.now()); n.Grantable() && (!ok || v.Age > l.s.w.timing.Lost) {
+			c.Budget.Targets = nil
+		}
+	}
+}
+
+// trustOwnClock gives the leader's clock for everybody's.
+func trustOwnClock(l *leadership, c *ledger.Command) {
+	if c.Budget != nil && c.Budget.Clock != nil {
+		for _, s := range l.s.w.servers {
+			c.Budget.Clock.Servers[s.name] = l.s.wallNow().UnixMicro()
+		}
+	}
+}
+
+// startUnpaid pushes a sprint to its nodes before its escrow has committed.
+func (l *leadership) startUnpaid(x *ledger.GrantSprint) {
+	for _, g := range l.table.Grants(l.s.state, l.s.now()) {
+		for _, to := range x.Caps {
+			n := l.s.state.Nodes[g.Node]
+			if to.Node != g.Node || to.Cap <= n.Target {
+				continue
+			}
+			g.Grant.Stamp.Seq++
+			g.Grant.Sprint = lease.Sprint{ID: x.ID, Cap: to.Cap, Duration: x.Duration, Escrow: (to.Cap - n.Target).For(x.Duration)}
+			named := l.s.w.nodeNamed(g.Node)
+			l.s.w.send(&l.s.process, &named.process, func() { named.granted(l.s, g.Grant) })
+		}
+	}
+}
+
+// refundTwice pays what was not spent of a sprint once more.
+func refundTwice(before, after *ledger.State, _ ledger.Command) {
+	refund(before, after, func(p ledger.Sprint) units.Energy { return p.Refunded })
+}
+
+// refundUnmeasured pays back the whole part of a node that has not said what it spent.
+func refundUnmeasured(before, after *ledger.State, _ ledger.Command) {
+	refund(before, after, func(p ledger.Sprint) units.Energy {
+		sum := units.Energy(0)
+		for _, x := range p.Shares {
+			if x.Spent == nil {
+				sum += x.Escrow
+			}
+		}
+		return sum
+	})
+}
+
+func refund(before, after *ledger.State, of func(ledger.Sprint) units.Energy) {
+	for id, p := range after.Sprints {
+		d := after.Domains[p.Domain]
+		if !p.Closed || before.Sprints[id].Closed || d.Sprint == nil || len(d.Sprint.Shares) > 0 {
+			continue
+		}
+		b := *d.Sprint
+		b.Balances = map[string]units.Energy{"": b.Balances[""] + of(p)}
+		d.Sprint = &b
+		after.Domains[d.Name] = d
+	}
+}
+
+// forgetSprints lets powerd forget, with each lease, which sprints it has run.
+func forgetSprints(n *node, _ *lease.Grant) {
+	if _, under := n.sprint.Status(n.now().Boot); !under {
+		n.sprint = capping.Sprint{}
+	}
+}
+
+// countGaps counts the time in which nobody led.
+func countGaps(l *leadership, t *ledger.Tick) {
+	if since := l.s.w.now - l.s.w.judge.ticked; t.Elapsed < since {
+		t.Elapsed = since
+	}
+}
+
+// forgetBrake loses the brake's generation with the process.
+func forgetBrake(n *node) { n.disk.Brake = 0 }
+
+// liftByLease takes any lease for one that lifts the brake.
+func liftByLease(n *node, g *lease.Grant) {
+	g.BrakeLifted = max(g.BrakeLifted, n.holder.Memory().Brake)
+}
+
+// forgetEpoch compares sequence numbers only.
+func forgetEpoch(n *node, g *lease.Grant) {
+	if highest := n.holder.Memory().Highest; g.Stamp.Epoch.Compare(highest.Epoch) < 0 {
+		g.Stamp.Epoch = highest.Epoch
+	}
+}
