@@ -9,7 +9,7 @@ SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.go' | g
 FUZZTIME ?= 10s
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check lint fmt generate bench fuzz packages clean
+.PHONY: help build demo test check lint fmt generate bench fuzz robustness packages clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +51,25 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 			echo "== $$p $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$p || exit 1; \
 		done; \
 	done
+
+robustness: ## replay every schedule of the simulation that has found a bug
+	$(GO) test -count=1 -v -run '^TestKeptSeeds$$' ./simulation
+
+# One of them each; docs/robustness.md tells what it was about.
+REPLAY = $(GO) run ./cmd/powerlab simulate --replay simulation/testdata/seeds/$(@:repro-%=%).json
+.PHONY: repro-no-sprint-in-a-shortfall repro-margin-of-settling repro-released-while-waiting repro-cut-ends-sprints repro-long-mean repro-incarnation-used-twice
+repro-no-sprint-in-a-shortfall:
+	$(REPLAY)
+repro-margin-of-settling:
+	$(REPLAY)
+repro-released-while-waiting:
+	$(REPLAY)
+repro-cut-ends-sprints:
+	$(REPLAY)
+repro-long-mean:
+	$(REPLAY)
+repro-incarnation-used-twice:
+	$(REPLAY)
 
 packages: ## build the deb and rpm packages into bin/packages/; fetches nfpm
 	@GO="$(GO)" sh deploy/nfpm/build.sh bin/packages
