@@ -403,7 +403,7 @@ func TestLoadKeys(t *testing.T) {
 		}
 		keys, err := LoadKeys(path)
 		if tc.keys > 0 {
-			if err != nil || len(keys) != tc.keys || !strings.HasPrefix(one, strings.TrimSpace(Keys(keys[:1]).Text())) {
+			if err != nil || len(keys) != tc.keys || !strings.HasPrefix(one, strings.TrimSpace(keys[:1].Text())) {
 				t.Errorf("%s: %d keys, %v", name, len(keys), err)
 			}
 			continue
