@@ -85,7 +85,7 @@ func (d *desk) carryOut(
 	}
 	out.Meta.Revision, out.Already = res.Revision, out.Already || res.Already
 	d.early = true
-	d.answer()
+	d.answer(ctx)
 	return nil
 }
 

@@ -290,7 +290,7 @@ func (d *desk) commitBudget(ctx context.Context, c ledger.Command, out *headroom
 		}
 	})
 	d.waits.follow(res.Revision, committed, lowered)
-	d.answer()
+	d.answer(ctx)
 	return nil
 }
 

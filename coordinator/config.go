@@ -11,6 +11,7 @@ import (
 
 	"headroom/budget"
 	"headroom/consensus"
+	"headroom/coordinator/traces"
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/internal/secure"
@@ -50,6 +51,8 @@ type Config struct {
 	Metrics MetricsConfig `yaml:"metrics"`
 	// Debug is for finding out why something went wrong.
 	Debug DebugConfig `yaml:"debug"`
+	// OTel lets a collector of OpenTelemetry see where time goes.
+	OTel traces.Config `yaml:"otel"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
 }
@@ -152,6 +155,12 @@ metrics:
 debug:
   flight_recorder: false              # true: keep the last seconds of the process in memory (8 MB), and write them to state_dir/debug when a tick came too late
 
+# Spans of ticks, heartbeats, changes and forwarded requests, for a collector of
+# OpenTelemetry. Off, it costs nothing.
+otel:
+  endpoint: ""                        # OTLP over HTTP, e.g. http://127.0.0.1:4318/v1/traces; beyond this machine https only; empty: off
+  sample: 1                           # share that is recorded, above 0 and at most 1; a thousand nodes make a thousand spans a second
+
 # The brake: "coordinator brake set" drives every node to its fail-safe cap, with no
 # leader too. "coordinator brake key" makes the pair of keys.
 brake:
@@ -174,7 +183,7 @@ log_level: info                       # debug, info, warn, error
 
 // Defaults are the values of keys that coordinator.yaml does not have.
 func Defaults() Config {
-	return Config{Lease: config.Duration(ledger.DefaultTiming().Lease), LogLevel: "info"}
+	return Config{Lease: config.Duration(ledger.DefaultTiming().Lease), OTel: traces.Config{Sample: 1}, LogLevel: "info"}
 }
 
 // LoadConfig reads and checks a coordinator.yaml. Errors are *cli.Error with the position.
@@ -236,6 +245,9 @@ func (c Config) check() error {
 	}
 	if c.Brake.PrivateKeyFile != "" && c.Brake.PublicKeyFile == "" {
 		return fmt.Errorf("brake: public_key_file is missing: nobody would believe what the private key signs")
+	}
+	if err := c.OTel.Check(); err != nil {
+		return err
 	}
 	if err := new(slog.Level).UnmarshalText([]byte(c.LogLevel)); err != nil {
 		return fmt.Errorf("log_level %q is none of debug, info, warn, error", c.LogLevel)

@@ -11,6 +11,7 @@ import (
 	"headroom/budget"
 	"headroom/consensus"
 	"headroom/coordinator/metrics"
+	"headroom/coordinator/traces"
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/units"
@@ -84,6 +85,7 @@ type desk struct {
 	// counts and recorder are this server's; recorder is nil while it is off.
 	counts   *metrics.Counts
 	recorder *recorder
+	traces   *traces.Tracer
 	looked   time.Duration // when the domains were last held against their budgets
 	brakes   *brakes
 }
@@ -115,7 +117,10 @@ func (d *desk) run(ctx context.Context) error {
 			}
 		case <-timer.C:
 			d.catchUp()
-			if err := d.tick(ctx); err != nil {
+			during, span := d.traces.Begin(ctx, "tick")
+			err := d.tick(during)
+			span.End(err)
+			if err != nil {
 				return err
 			}
 			d.followClock(ctx)
@@ -175,8 +180,10 @@ func (d *desk) propose(ctx context.Context, c ledger.Command) (ledger.Result, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, proposeDeadline)
 	defer cancel()
+	ctx, span := d.traces.Begin(ctx, "commit")
 	began := time.Now()
 	answer, err := d.log.ProposeIn(ctx, d.epoch.Term, data)
+	span.Number("headroom.entry_bytes", uint64(len(data))).End(err)
 	if err != nil {
 		return ledger.Result{}, fmt.Errorf("coordinator: propose: %w", err)
 	}
@@ -229,7 +236,7 @@ func (d *desk) tick(ctx context.Context) error {
 		d.logger.Error("tick not committed", slog.Any("error", err))
 		return nil
 	}
-	d.answer()
+	d.answer(ctx)
 	d.note()
 	return nil
 }
@@ -246,7 +253,7 @@ func (d *desk) note() {
 }
 
 // answer pushes the leases that the entry just committed allows, and the caps that the scheduler should know.
-func (d *desk) answer() {
+func (d *desk) answer(ctx context.Context) {
 	var grants []ledger.NodeGrant
 	var caps []capDirective
 	var waiting map[string]string
@@ -257,7 +264,7 @@ func (d *desk) answer() {
 		caps = d.changedCaps(s)
 		waiting = d.table.Waiting(s)
 	})
-	d.countGrants(grants, len(waiting))
+	d.countGrants(ctx, grants, len(waiting))
 	for _, g := range grants {
 		d.out.grant(g)
 	}

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"log/slog"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -31,6 +32,9 @@ func (s *server) forward(own http.Handler) http.Handler {
 			return
 		}
 		r.Header.Set(forwardedHeader, string(who.role)+"/"+who.name)
+		ctx, span := s.traces.Begin(r.Context(), "forward")
+		defer func() { span.Text("headroom.to", peer).Text("url.path", r.URL.Path).End(nil) }()
+		s.traces.Carry(ctx, r.Header)
 		target, err := url.Parse(s.peers.URL(peer))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
@@ -38,7 +42,7 @@ func (s *server) forward(own http.Handler) http.Handler {
 		}
 		proxy := &httputil.ReverseProxy{
 			Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(target) },
-			Transport: s.peers.Transport(), FlushInterval: -1,
+			Transport: s.peers.Transport(), FlushInterval: -1, ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn),
 		}
 		proxy.ServeHTTP(w, r)
 	})

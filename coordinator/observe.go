@@ -133,10 +133,11 @@ func (d *desk) punctual(now time.Duration) {
 }
 
 // countGrants counts the answers that are about to go out.
-func (d *desk) countGrants(grants []ledger.NodeGrant, waiting int) {
+func (d *desk) countGrants(ctx context.Context, grants []ledger.NodeGrant, waiting int) {
 	for _, g := range grants {
 		if v, ok := d.table.View(g.Node, d.now()); ok {
 			d.counts.Granted(v.Age)
+			d.traces.Past(ctx, "exchange", v.Age).Text("headroom.node", g.Node).Number("headroom.sequence", g.Grant.Stamp.Seq).End(nil)
 		}
 	}
 	d.counts.NotAdmitted(waiting)

@@ -21,6 +21,7 @@ import (
 	"headroom/budget"
 	"headroom/consensus"
 	"headroom/coordinator/metrics"
+	"headroom/coordinator/traces"
 	"headroom/gossip"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
@@ -51,7 +52,8 @@ type server struct {
 	counts   *metrics.Counts
 	// told is what Prometheus is told.
 	told     prometheus.Gatherer
-	recorder *recorder // nil while it is off
+	recorder *recorder      // nil while it is off
+	traces   *traces.Tracer // nil while it is off
 	lines    *logRing
 	record   func(context.Context, time.Duration) ([]byte, error)
 	brakes   *brakes
@@ -150,6 +152,11 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 			return errors.Join(err, s.group.Close())
 		}
 	}
+	if s.traces, err = traces.Start(cfg.OTel, cfg.ID, Version, s.logger); err != nil {
+		_, _ = listener.Close(), local.Close()
+		return errors.Join(err, s.group.Close())
+	}
+	defer s.traces.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	var g run.Group
 	if s.recorder != nil {
@@ -199,14 +206,14 @@ func (s *server) talk(address string) (*gossip.Gossip, error) {
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
 	options := append(rpc.HandlerOptions(), connect.WithReadMaxBytes(longestRequest),
-		connect.WithInterceptors(s.counts.Interceptor(), s.guard, bounds{}))
+		connect.WithInterceptors(s.counts.Interceptor(), s.guard, changeSpans{s.traces}, bounds{}))
 	mux.Handle(headroomv1connect.NewNodeServiceHandler(nodeService{s}, append(slices.Clone(options), connect.WithReadMaxBytes(longestReport))...))
 	mux.Handle(headroomv1connect.NewClusterServiceHandler(clusterService{s}, options...))
 	mux.Handle(headroomv1connect.NewJobServiceHandler(jobService{s}, options...))
 	mux.Handle(headroomv1connect.NewMemberServiceHandler(memberService{s}, options...))
 	mux.Handle(headroomv1connect.NewDebugServiceHandler(debugService{s}, options...))
 	mux.Handle(headroomv1connect.NewBrakeServiceHandler(brakeService{s}, options...))
-	return mux
+	return s.traces.Handler(mux)
 }
 
 // leaderPoll is how often a follower looks who leads, to tell its streams.
@@ -332,7 +339,7 @@ func (s *server) newDesk(term uint64) *desk {
 		log: s.group, machine: s.machine, out: s.hub, logger: s.logger,
 		inbox: make(chan func(), deskQueue), closed: make(chan struct{}), waits: &confirmations{},
 		caps: map[string]units.Power{}, board: newJobBoard(), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
-		clock: clockwork{read: s.clocks}, wall: s.wall, witness: s.witness, counts: s.counts, recorder: s.recorder,
+		clock: clockwork{read: s.clocks}, wall: s.wall, witness: s.witness, counts: s.counts, recorder: s.recorder, traces: s.traces,
 		brakes: s.brakes,
 	}
 }

@@ -109,8 +109,14 @@ func (p Peers) Transport() http.RoundTripper {
 	if c, ok := p.client.(*http.Client); ok {
 		return c.Transport
 	}
-	return nil
+	return doer{p.client}
 }
+
+// doer carries requests over a client that is no *http.Client: a network in memory.
+type doer struct{ connect.HTTPClient }
+
+// RoundTrip implements http.RoundTripper.
+func (d doer) RoundTrip(r *http.Request) (*http.Response, error) { return d.Do(r) }
 
 // URL is the base URL of the server at addr (host:port).
 func (p Peers) URL(addr string) string { return p.scheme + "://" + addr }

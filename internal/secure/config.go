@@ -42,15 +42,15 @@ func (c Config) Check(explicit bool, addrs ...string) error {
 		return nil
 	}
 	for _, addr := range addrs {
-		if !loopback(addr) {
+		if !Loopback(addr) {
 			return fmt.Errorf("tls is off and %s is no loopback address: whoever is on that network could speak for anybody", addr)
 		}
 	}
 	return nil
 }
 
-// loopback tells whether only this machine reaches the address.
-func loopback(addr string) bool {
+// Loopback tells whether only this machine reaches the address, host:port.
+func Loopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return false
