@@ -40,7 +40,7 @@ func configCheck(out *cli.Output) *cobra.Command {
 				return err
 			}
 			if out.IsJSON() {
-				return out.JSON(cmd.OutOrStdout(), configJSON{"ConfigCheck", "v1", path, c.ID, len(c.Servers), true})
+				return out.JSON(cmd.OutOrStdout(), configJSON{Kind: "ConfigCheck", API: "v1", File: path, ID: c.ID, Servers: len(c.Servers), OK: true})
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s: ok, server %s of %d\n", path, c.ID, len(c.Servers))
 			return err

@@ -40,7 +40,9 @@ func contract() map[string]struct {
 	}
 	return map[string]row{
 		"AlarmList": {"alarm list", alarmListItem{}}, "Brake": {"brake show", brakeItem{}}, "BrakeSet": {"brake set", brakeSetItem{}},
-		"BudgetChange": {"budget set, plan, rollback", budgetItem{}}, "BudgetHistory": {"budget history", historyItem{}}, "BudgetList": {"budget show", domainItem{}},
+		"BrakeKey": {"brake key", brakeKeyItem{}}, "CertificateList": {"tls inspect", certItem{}}, "ConfigCheck": {"config check; its fields stand beside kind", configJSON{}},
+		"GossipKeyList": {"gossip key create, show, add, promote, remove", keyItem{}},
+		"BudgetChange":  {"budget set, plan, rollback", budgetItem{}}, "BudgetHistory": {"budget history", historyItem{}}, "BudgetList": {"budget show", domainItem{}},
 		"Change":     {"domain set, node set, node drain, policy set, sprint grant and other changes", changeItem{}},
 		"DomainList": {"domain list", domainItem{}}, "EventList": {"event list", eventItem{}}, "Explanation": {"policy explain", explainItem{}},
 		"JobList": {"job list; job show adds running_on and spec", jobDetail{}}, "LeaseList": {"lease list", nodeLeaseItem{}},
@@ -57,7 +59,7 @@ func contract() map[string]struct {
 func TestPageTellsEveryKind(t *testing.T) {
 	t.Parallel()
 	known := contract()
-	quoted := regexp.MustCompile(`(?:wrap\(|Kind: +|kind :?= |frame\(h, )"([A-Z][A-Za-z]+)"`)
+	quoted := regexp.MustCompile(`(?:wrap\(|Kind: +|"kind": |kind :?= |frame\(h, )"([A-Z][A-Za-z]+)"`)
 	files, err := filepath.Glob("*.go")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
