@@ -1,6 +1,6 @@
 // Claims: the longest description that a member may have fits into memberlist's 512
-// bytes, and every packet of members that all have it into PacketMost; what is
-// counted of the traffic is what was sent.
+// bytes, and every packet of members that all have it into PacketMost, the longest
+// brake included; what is counted of the traffic is what was sent.
 package gossip
 
 import (
@@ -10,23 +10,26 @@ import (
 	"time"
 
 	"github.com/hashicorp/memberlist"
+
+	"headroom/gossip/brake"
 )
 
-// longest is a member whose description could not be longer, and hardly any shorter
-// when it is compressed.
+// longest is a member whose description could not be longer.
 func longest(seed uint64) Config {
+	return Config{Name: randomText(seed, maxName), Role: RoleCoordinator, RPC: randomText(seed+100, maxRPC-len(":65535")) + ":65535"}
+}
+
+// randomText is printable, and hardly any shorter when it is compressed.
+func randomText(seed uint64, length int) string {
 	rng := rand.New(rand.NewPCG(seed, 1))
-	text := func(length int) string {
-		b := make([]byte, length)
-		for i := range b {
-			b[i] = '0' + byte(rng.IntN(10))
-			if rng.IntN(3) > 0 {
-				b[i] = 'A' + byte(rng.IntN(26)) + 32*byte(rng.IntN(2))
-			}
+	b := make([]byte, length)
+	for i := range b {
+		b[i] = '0' + byte(rng.IntN(10))
+		if rng.IntN(3) > 0 {
+			b[i] = 'A' + byte(rng.IntN(26)) + 32*byte(rng.IntN(2))
 		}
-		return string(b)
 	}
-	return Config{Name: text(maxName), Role: RoleCoordinator, RPC: text(maxRPC-len(":65535")) + ":65535"}
+	return string(b)
 }
 
 func TestLongestDescriptionFits(t *testing.T) {
@@ -46,14 +49,45 @@ func TestLongestDescriptionFits(t *testing.T) {
 	}
 }
 
-func TestPacketsOfLongestDescriptionsFit(t *testing.T) {
+func TestPacketsOfTheLongestFit(t *testing.T) {
 	t.Parallel()
 	const members = 6
-	key, counted := newKey(t), &Traffic{}
-	var all []*Gossip
+	private, keys := brakePair(t)
+	counted := &Traffic{}
+	all := startLongest(t, members, keys, counted)
+	fits := func(what string, least int64) {
+		t.Helper()
+		if n := counted.LargestPacket(); n < least/2 || n > PacketMost {
+			t.Errorf("%s: the largest packet has %d bytes; half of what it carries has %d, a packet at most %d", what, n, least/2, PacketMost)
+		}
+	}
+	within(t, time.Minute, "a probe", func() bool { return counted.Packets() > members })
+	fits("descriptions", maxName+maxRPC)
+	longestBrake, err := private.Sign(brake.Message{
+		Generation: 1, At: time.Unix(1e9, 0), Actor: randomText(7, brake.MaxActor), Reason: randomText(8, brake.MaxReason),
+	})
+	if n := len(longestBrake.Bytes()); err != nil || n != brake.MaxSize {
+		t.Fatalf("the longest brake has %d bytes, want %d (%v)", n, brake.MaxSize, err)
+	}
+	all[0].SetBrake(longestBrake)
+	within(t, time.Minute, "everybody knows the brake", func() bool { return know(1, all...) })
+	within(t, time.Minute, "everybody has answered", func() bool { return all[0].Told().Heard == members-1 })
+	fits("a brake", maxName+brake.MaxSize)
+	if p, b, s := counted.Packets(), counted.PacketBytes(), counted.StreamBytes(); b < counted.LargestPacket() || b > p*PacketMost || s < (members-1)*(maxName+maxRPC)/2 {
+		t.Errorf("%d packets of %d bytes, and %d bytes over TCP, which carried %d descriptions", p, b, s, members-1)
+	}
+	var nobody *Traffic
+	nobody.packet(1) // a member that nobody counts for
+	nobody.stream(1)
+}
+
+// startLongest starts members with the longest descriptions, and waits until each sees all.
+func startLongest(t *testing.T, members int, keys brake.Keys, counted *Traffic) (all []*Gossip) {
+	t.Helper()
+	key := newKey(t)
 	for i := range members {
 		cfg := longest(uint64(i))
-		cfg.Key, cfg.Traffic = key, counted
+		cfg.Key, cfg.BrakeKeys, cfg.Traffic = key, keys, counted
 		if i > 0 {
 			cfg.Join = []string{all[0].Addr()}
 		}
@@ -62,14 +96,5 @@ func TestPacketsOfLongestDescriptionsFit(t *testing.T) {
 	for _, g := range all {
 		within(t, 2*pushPullInterval, "everybody sees everybody", func() bool { return len(g.Members()) == members })
 	}
-	within(t, time.Minute, "a probe", func() bool { return counted.Packets() > members })
-	if n := counted.LargestPacket(); n < (maxName+maxRPC)/2 || n > PacketMost {
-		t.Errorf("the largest packet has %d bytes; half of a description has %d, a packet at most %d", n, (maxName+maxRPC)/2, PacketMost)
-	}
-	if p, b, s := counted.Packets(), counted.PacketBytes(), counted.StreamBytes(); b < counted.LargestPacket() || b > p*PacketMost || s < (members-1)*(maxName+maxRPC)/2 {
-		t.Errorf("%d packets of %d bytes, and %d bytes over TCP, which carried %d descriptions", p, b, s, members-1)
-	}
-	var nobody *Traffic
-	nobody.packet(1) // a member that nobody counts for
-	nobody.stream(1)
+	return all
 }
