@@ -68,7 +68,7 @@ func readIdentity(root *os.Root) (identity, error) {
 // counted on; 0 when the kernel does not tell.
 func BootTime() time.Duration { return instant().Boot }
 
-// instant reads both of the node's clocks.
+// instant reads both of the node's clocks, in the order that lease.Instant asks for.
 func instant() lease.Instant {
 	return lease.Instant{Boot: clock(unix.CLOCK_BOOTTIME), Awake: clock(unix.CLOCK_MONOTONIC)}
 }

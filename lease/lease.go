@@ -26,7 +26,9 @@ import (
 	"headroom/units"
 )
 
-// Instant is one moment on the node's own clocks, both counted from boot.
+// Instant is one moment on the node's own clocks, both counted from boot. Boot is to
+// be read before Awake: whatever comes between them then makes the machine look less
+// suspended than it was, and never more.
 type Instant struct {
 	// Boot is CLOCK_BOOTTIME: it runs on through suspend.
 	Boot time.Duration
@@ -129,7 +131,8 @@ type Holder struct {
 	process uint64
 	memory  Memory
 	sent    [remembered]sending
-	last    Instant
+	last    time.Duration // on CLOCK_BOOTTIME
+	asleep  time.Duration // most that was seen of the time that the machine was suspended
 
 	state  State
 	cap    units.Power
@@ -169,7 +172,7 @@ func (e Ended) String() string {
 // New is a holder for the process with the given random id, with what the node
 // remembered from earlier processes. It starts at the fail-safe cap.
 func New(process uint64, m Memory, now Instant) *Holder {
-	return &Holder{process: process, memory: m, last: now}
+	return &Holder{process: process, memory: m, last: now.Boot, asleep: now.asleep()}
 }
 
 // Sent records that heartbeat number is about to be sent. Call it before the
@@ -231,9 +234,9 @@ func (h *Holder) Take(g Grant, now Instant) error {
 // Advance tells the holder the time. It ends a lease that has run out, or that
 // a suspend has overtaken. Call it at every step of the node's loop, before Cap.
 func (h *Holder) Advance(now Instant) {
-	slept := now.asleep()-h.last.asleep() > suspendTolerance
-	backwards := now.Boot < h.last.Boot
-	h.last = now
+	slept := now.asleep()-h.asleep > suspendTolerance
+	backwards := now.Boot < h.last
+	h.last, h.asleep = now.Boot, max(h.asleep, now.asleep())
 	switch {
 	case h.state != Held:
 	case slept || backwards:

@@ -62,6 +62,26 @@ func TestSuspendEndsLease(t *testing.T) {
 	}
 }
 
+// A node that is held up between reading its one clock and the other was not
+// suspended; a suspend after that still ends the lease.
+func TestHeldUpBetweenTheClocks(t *testing.T) {
+	t.Parallel()
+	h := holder()
+	h.Sent(1, at(0))
+	if err := h.Take(grant(5, 1, 190), at(0)); err != nil {
+		t.Fatal(err)
+	}
+	h.Advance(lease.Instant{Boot: time.Second, Awake: 1500 * time.Millisecond})
+	h.Advance(at(2 * time.Second))
+	if _, s := h.Cap(); s != lease.Held {
+		t.Errorf("after half a second between the clocks: %v, %v", s, h.Why())
+	}
+	h.Advance(lease.Instant{Boot: 3 * time.Second, Awake: 2800 * time.Millisecond})
+	if _, s := h.Cap(); s != lease.FailSafe || h.Why() != lease.Suspended {
+		t.Errorf("after a suspend of 0.2 s: %v, %v", s, h.Why())
+	}
+}
+
 // Lesson 15: P3: grants that are older, foreign, unanswerable or too late are
 // refused, each with its reason.
 func TestRefusals(t *testing.T) {
