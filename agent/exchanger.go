@@ -40,6 +40,8 @@ type Standing struct {
 	Held bool
 	// Stamp of the newest grant that was carried out whole.
 	Stamp lease.Stamp
+	// Why no lease is held; meaningless while Held.
+	Why lease.Ended
 }
 
 // ExchangeWatch sees what an exchanger does. The functions run on its goroutine and
@@ -150,7 +152,7 @@ func (x *Exchanger) tell() {
 		x.sentAt[x.sent%exchangesKept] = now
 	}
 	_, state := n.holder.Cap()
-	s := Standing{Cap: n.caps.applied, Held: state == lease.Held, Stamp: n.applied}
+	s := Standing{Cap: n.caps.applied, Held: state == lease.Held, Stamp: n.applied, Why: n.holder.Why()}
 	if s != x.told && x.watch.Stands != nil {
 		x.watch.Stands(s)
 	}

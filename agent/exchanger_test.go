@@ -10,6 +10,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/lease"
 	"headroom/units"
 )
 
@@ -65,7 +66,7 @@ func TestExchanger(t *testing.T) {
 		t.Errorf("stands at %+v after %d answers", s, answers)
 	}
 	c.set(func() { c.silent = true })
-	waitFor(t, "the lease ends, and the fail-safe cap of the grant is held", func() bool { s, _ := newest(); return !s.Held && s.Cap == 95*units.Watt })
+	waitFor(t, "the lease ends, and the fail-safe cap of the grant is held", func() bool { s, _ := newest(); return !s.Held && s.Cap == 95*units.Watt && s.Why == lease.RanOut })
 	for _, d := range took {
 		if d < 0 || d > time.Minute {
 			t.Errorf("an answer took %v", d)

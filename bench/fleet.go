@@ -70,7 +70,8 @@ type book struct {
 	mu     sync.Mutex
 	nodes  []agent.Standing
 	held   int
-	fell   int // times that a lease ended and the fail-safe cap came in force
+	fell   int         // times that a lease ended and the fail-safe cap came in force
+	why    lease.Ended // the newest of them
 	sum    units.Power
 	budget units.Power // what sum may not exceed; 0: nobody looks
 	at     time.Time   // when over was last added to
@@ -109,7 +110,7 @@ func (b *book) stands(i int, s agent.Standing, at time.Time) {
 		b.held++
 	case was.Held && !s.Held:
 		b.held--
-		b.fell++
+		b.fell, b.why = b.fell+1, s.Why
 	}
 	if !s.Held {
 		return
@@ -170,6 +171,13 @@ func (b *book) holds() (sum units.Power, held, fell int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.sum, b.held, b.fell
+}
+
+// lastFell is why a node fell to its fail-safe cap the last time.
+func (b *book) lastFell() lease.Ended {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.why
 }
 
 // newest is the highest epoch that any node has had a lease of.

@@ -198,6 +198,9 @@ func (t *trial) killAll(ctx context.Context) error {
 	i := newItem("cluster-failover", "kill -9 of the leader: until a node holds a grant of the next one", "s").spread(first).
 		aim(atMost(3, "<= 3 s")).
 		say("%d kills; all %d nodes within %.2f s; %d times a node fell to its fail-safe cap", len(first), t.nodes, slices.Max(last), fell)
+	if fell > 0 {
+		i.Note += fmt.Sprintf(" (the last one: %v)", t.fleet.lastFell())
+	}
 	if ended != nil {
 		i.Note += "; ended early: " + ended.Error()
 	}
