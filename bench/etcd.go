@@ -225,7 +225,7 @@ func (n *etcdNode) exchange(ctx context.Context, stream *connect.BidiStreamForCl
 	case <-n.alive:
 		return nil
 	case <-late.C:
-		return fmt.Errorf("bench: etcd: the keepalive of %s: %w", n.key, errNotYet)
+		return fmt.Errorf("bench: etcd: the keepalive of %s answered: %w after %v", n.key, errNotYet, etcdPatience)
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -93,8 +93,8 @@ func (t *trial) steady(ctx context.Context) error {
 	t.ours = burden{took: took, cpu: cpu, log: log}
 	t.report.Exchange, t.report.CPU, t.report.Log = quantilesOf(took), finite(cpu), finite(log)
 	t.add(
-		newItem("cluster-exchange", "from a heartbeat to a lease that answers it: at the leader's next tick, once a second", "s").spread(took).
-			say("%d nodes, %d exchanges", t.nodes, len(took)),
+		newItem("cluster-exchange", "from a heartbeat to a lease that answers it, which comes with the leader's next tick", "s").spread(took).
+			say("%d nodes, %d exchanges; a tick comes once a second, and soon after an acknowledgement that frees watts", t.nodes, len(took)),
 		newItem("cluster-cpu", "CPU of the three coordinators, per second and node", "us").is(1e6*cpu).
 			say("the nodes themselves, in this process: %s us each", clients),
 		newItem("cluster-log", "what each coordinator writes into its log, per second", "B").is(log).
