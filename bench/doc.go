@@ -16,6 +16,9 @@
 // `powerlab bench node` tries the node's whole control law, wall power by a slow BMC
 // included, beside the laws of other systems on the same steps and loads.
 //
+// `powerlab bench cluster` puts a thousand nodes that run powerd's own exchange on a
+// group of three coordinators, and as many leases on etcd.
+//
 // Guarantees: every loop is bounded and a whole run has a deadline; everything it
 // starts it ends, by process group; it listens and connects on loopback only and
 // leaves no file behind. A figure that could not be measured is unknown, with the
