@@ -110,11 +110,11 @@ func newCluster(t *testing.T, s shape) *cluster {
 	for i := range s.nodes {
 		c.nodes = append(c.nodes, fmt.Sprintf("n%02d", i+1))
 	}
+	c.dir = t.TempDir() // before the network: what is mounted in it is unmounted first
 	c.net = newNetwork(t, c.hosts())
 	if err := build(); err != nil {
 		t.Fatal(err)
 	}
-	c.dir = t.TempDir()
 	for _, id := range c.servers {
 		c.state[id] = c.path(id)
 	}
@@ -172,7 +172,7 @@ func quoted(all []string) string {
 func (c *cluster) configure() {
 	c.t.Helper()
 	must(c.t, tool("coordinator"), "tls", "ca", "create", "--dir", c.dir)
-	who := []string{"operator/" + operator}
+	who := []string{"admin/" + operator}
 	for _, id := range c.servers {
 		who = append(who, "server/"+id)
 	}
@@ -352,25 +352,26 @@ type answer[T any] struct {
 // ask has an operator ask the servers over the network, with a certificate.
 func ask[T any](c *cluster, args ...string) (answer[T], *refusal) {
 	c.t.Helper()
-	return command[T](c, append([]string{"--addr", strings.Join(c.addresses("7400"), ","), "--ca", c.path("ca.crt"),
+	return command[T](c, append([]string{"--patience", "2s", "--addr", strings.Join(c.addresses("7400"), ","), "--ca", c.path("ca.crt"),
 		"--cert", c.path(operator + ".crt"), "--key", c.path(operator + ".key")}, args...))
 }
 
 // askAt asks one server on its own socket, as somebody logged in there would.
 func askAt[T any](c *cluster, id string, args ...string) (answer[T], *refusal) {
 	c.t.Helper()
-	return command[T](c, append([]string{"--socket", c.path(id + ".sock")}, args...))
+	return command[T](c, append([]string{"--patience", "300ms", "--socket", c.path(id + ".sock")}, args...))
 }
 
 func command[T any](c *cluster, args []string) (a answer[T], r *refusal) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), answerMost)
 	defer cancel()
-	argv := inside(operator, append([]string{tool("coordinator"), "-o", "json", "--patience", "2s"}, args...)...)
+	argv := inside(operator, append([]string{tool("coordinator"), "-o", "json"}, args...)...)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	out, said := &bytes.Buffer{}, &bytes.Buffer{}
 	cmd.Stdout, cmd.Stderr = out, said
 	if err := cmd.Run(); err != nil {
+		_ = json.Unmarshal(out.Bytes(), &a) // a check that finds failures says them and ends with 1
 		return a, &refusal{code: cmd.ProcessState.ExitCode(), text: strings.TrimSpace(said.String())}
 	}
 	if err := json.Unmarshal(out.Bytes(), &a); err != nil {
@@ -455,6 +456,20 @@ func (c *cluster) leader() (id string, epoch uint64) {
 		return id != ""
 	})
 	return id, epoch
+}
+
+// leads hands the lead to a server and is its id and epoch.
+func (c *cluster) leads(id string) (leader string, epoch uint64) {
+	c.t.Helper()
+	c.until(id+" to lead", func() bool {
+		if leader, epoch = c.leader(); leader == id {
+			return true
+		}
+		_, _ = ask[struct{}](c, "member", "transfer", id, "--yes")
+		return false
+	})
+	c.leased(c.nodes...)
+	return leader, epoch
 }
 
 // others are the servers but these.

@@ -10,7 +10,7 @@ import (
 // for meanwhile is done once when it is asked again.
 func TestFiveServers(t *testing.T) { //nolint:paralleltest // uses the whole machine
 	c := newCluster(t, shape{servers: 5, nodes: 2, lease: shortLease, budget: 320})
-	old, epoch := c.leader()
+	old, epoch := c.leads("c1") // the first that every command asks
 	cutOff := []string{old, c.others(old)[0]}
 	rest := c.others(cutOff...)
 	world := append([]string{operator}, c.nodes...)
@@ -30,7 +30,7 @@ func TestFiveServers(t *testing.T) { //nolint:paralleltest // uses the whole mac
 		_, refused := ask[struct{}](c, "status")
 		return refused != nil && refused.code == 3
 	})
-	for _, s := range c.servers {
+	for _, s := range rest {
 		c.refuses(s)
 	}
 	const request = "without a majority"

@@ -22,7 +22,7 @@ const (
 // cannot prove, and what was asked of it meanwhile is done once or not at all.
 func TestLeaderCutOff(t *testing.T) { //nolint:paralleltest // uses the whole machine
 	c := newCluster(t, shape{servers: 3, nodes: 3, lease: longLease, budget: 480})
-	old, epoch := c.leader()
+	old, epoch := c.leads("c1") // the first that every command asks
 	began := time.Now()
 	c.net.cut(between([]string{old}, append(c.others(old), append(c.nodes, operator)...))...)
 

@@ -10,7 +10,7 @@ import (
 // follows.
 func TestLeaderPaused(t *testing.T) { //nolint:paralleltest // uses the whole machine
 	c := newCluster(t, shape{servers: 3, nodes: 3, lease: shortLease, budget: 600})
-	old, epoch := c.leader()
+	old, epoch := c.leads("c1") // the first that every command asks
 	paused := c.running[old]
 	paused.signal(t, syscall.SIGSTOP)
 	id, next := c.follows(old, epoch)

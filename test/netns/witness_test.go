@@ -21,7 +21,7 @@ const (
 	// sampleEvery is how often the witness looks.
 	sampleEvery = 100 * time.Millisecond
 	// samplesLeast is how many looks a scenario needs to have proved anything.
-	samplesLeast = 50
+	samplesLeast = 20
 	// rounding is what sums of microwatts may differ by when they are added as watts.
 	rounding = 0.001
 	// tolerance is how far the draw, a mean over 1 s, may be above the budget, as a

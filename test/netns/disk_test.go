@@ -1,0 +1,265 @@
+package netns
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/rpc"
+	"headroom/internal/testkit"
+
+	"connectrpc.com/connect"
+)
+
+const (
+	// smallDisk is room for one file of a server's log, 16 MiB, and little else.
+	smallDisk = 24 << 20
+	// frozenDisk is room for a log and for the file system's own journal.
+	frozenDisk = 128 << 20
+	// bigReason is the size of an entry that fills a log quickly.
+	bigReason = 2 << 20
+)
+
+// tmpfs makes a file system of so many bytes in memory, for the test's time.
+func (c *cluster) tmpfs(dir string, bytes int64) {
+	c.t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		c.t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes)); err != nil {
+		testkit.NotRun(c.t, fmt.Sprintf("a tmpfs cannot be mounted: %v", err))
+	}
+	c.net.undo.later("umount %q", dir)
+}
+
+// ext4 makes a file system of its own on a loop device, for the test's time. It is
+// thawed at the end, whatever became of the test.
+func (c *cluster) ext4(dir string, bytes int64) {
+	c.t.Helper()
+	image := dir + ".img"
+	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(image, nil, 0o600), os.Truncate(image, bytes)); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, argv := range [][]string{{"mkfs.ext4", "-q", "-F", image}, {"mount", "-o", "loop", image, dir}} {
+		if _, err := run(c.t, "", argv...); err != nil {
+			testkit.NotRun(c.t, "a loop device with ext4 cannot be mounted: "+err.Error())
+		}
+	}
+	c.net.undo.later("fsfreeze --unfreeze %q 2>/dev/null; umount %q", dir, dir)
+}
+
+// The kernel's FIFREEZE and FITHAW, _IOWR('X', 119, int) and _IOWR('X', 120, int).
+const (
+	fiFreeze = 0xc0045877
+	fiThaw   = 0xc0045878
+)
+
+// freeze has every write to the file system hang, thaw lets them go on.
+func freeze(dir string) error { return control(dir, fiFreeze) }
+func thaw(dir string) error   { return control(dir, fiThaw) }
+
+func control(dir string, request uint) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.IoctlSetInt(int(f.Fd()), request, 0), f.Close())
+}
+
+// fill takes what room is left on a disk and returns the file that holds it.
+func fill(dir string) (string, error) {
+	path := filepath.Join(dir, "ballast")
+	f, err := os.Create(path)
+	if err != nil {
+		return path, err
+	}
+	block := make([]byte, 1<<16)
+	for len(block) > 0 && err == nil {
+		if _, err = f.Write(block); errors.Is(err, syscall.ENOSPC) {
+			block, err = block[:len(block)/2], nil
+		}
+	}
+	return path, errors.Join(err, f.Close())
+}
+
+// health is what the leader says of a server.
+type health struct {
+	ID      string `json:"id"`
+	Healthy bool   `json:"healthy"`
+	Role    string `json:"role"`
+	Health  []struct {
+		Code string `json:"code"`
+		Text string `json:"text"`
+	} `json:"health"`
+}
+
+func (h health) has(code string) bool {
+	for _, x := range h.Health {
+		if x.Code == code {
+			return true
+		}
+	}
+	return false
+}
+
+// health is what the leader says of a server; false while nobody answers. A check
+// that finds failures ends with 1 and says them all the same.
+func (c *cluster) health(id string) (h health, known bool) {
+	c.t.Helper()
+	a, _ := ask[health](c, "member", "health")
+	for _, x := range a.Items {
+		if x.ID == id {
+			return x, true
+		}
+	}
+	return h, false
+}
+
+// unhealthy waits until the leader names the server, with one of the codes.
+func (c *cluster) unhealthy(id string, codes ...string) {
+	c.t.Helper()
+	var h health
+	c.until(fmt.Sprintf("%s named with %v", id, codes), func() bool {
+		h, _ = c.health(id)
+		for _, code := range codes {
+			if h.has(code) {
+				return !h.Healthy
+			}
+		}
+		return false
+	})
+	c.t.Logf("of %s is said: %+v", id, h.Health)
+}
+
+// healthy waits until the leader calls the server healthy.
+func (c *cluster) healthy(id string) {
+	c.t.Helper()
+	c.until(id+" healthy", func() bool {
+		h, known := c.health(id)
+		return known && h.Healthy && h.Role != "unreachable"
+	})
+}
+
+// A server whose disk is full ends itself and says why; the others go on. With room
+// again it starts and has everything: of what did not fit nothing is half there.
+func TestFullDisk(t *testing.T) { //nolint:paralleltest // uses the whole machine
+	const full = "c3"
+	c := newCluster(t, shape{servers: 3, nodes: 2, lease: longLease, budget: 360, disk: func(c *cluster) (string, string) {
+		dir := c.path("small")
+		c.tmpfs(dir, smallDisk)
+		return full, filepath.Join(dir, full)
+	}})
+	c.leads(full)
+	disk := c.path("small")
+	ballast, err := fill(disk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.unhealthy(full, "member-disk-full")
+	c.budget(340, "with a full disk")
+	// A full disk is met when the log needs its next file.
+	for i := 0; c.running[full].alive() && i < 64; i++ {
+		c.fatten(i)
+	}
+	c.until(full+" to end itself", func() bool { return !c.running[full].alive() })
+	log, err := os.ReadFile(c.path(full + ".log"))
+	if err != nil || !strings.Contains(string(log), "no space left on device") && !strings.Contains(string(log), "the log failed") {
+		t.Errorf("%s ended and its log does not say why: %v", full, err)
+	}
+	c.unhealthy(full, "member-ended", "member-silent")
+	c.budget(330, "without "+full)
+	c.leased(c.nodes...)
+	c.witness.noFall()
+
+	if err := os.Remove(ballast); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT, fmt.Sprintf("size=%d", 16*smallDisk)); err != nil {
+		t.Fatal(err)
+	}
+	c.start(full)
+	c.healthy(full)
+	c.same(full)
+	c.oneLeader()
+}
+
+// fatten has the leader commit one large entry: a change with a long reason. The one
+// that does not fit is not answered; what became of it shows afterwards.
+func (c *cluster) fatten(i int) {
+	c.t.Helper()
+	leader, _ := c.leader()
+	peers := rpc.UnixPeers(c.path(leader + ".sock"))
+	client := headroomv1connect.NewClusterServiceClient(peers.HTTP(), peers.URL("unix"), peers.Options()...)
+	_, err := client.SetBudget(c.t.Context(), connect.NewRequest(&headroomv1.SetBudgetRequest{
+		Domain: "rack/r1", BudgetUw: int64(2000+i) * 1e6,
+		Change: &headroomv1.Change{Reason: strings.Repeat("x", bigReason), RequestId: fmt.Sprintf("fat-%d", i)},
+	}))
+	if err != nil {
+		c.t.Logf("large entry %d: %v", i, err)
+	}
+}
+
+// same checks that a server has by itself the budgets' history that the leader has.
+func (c *cluster) same(id string) {
+	c.t.Helper()
+	want := c.history()
+	c.until(id+" has the leader's history", func() bool {
+		a, refused := askAt[change](c, id, "budget", "history", "site/lab", "--stale")
+		if refused != nil || len(a.Items) != len(want) {
+			return false
+		}
+		for i, x := range a.Items {
+			if x != want[i] {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// A leader whose disk hangs leads no more, though its process cannot even end; the
+// others go on and say what became of it. When the disk goes on it ends, starts, and
+// has everything.
+func TestFrozenDisk(t *testing.T) { //nolint:paralleltest // uses the whole machine
+	const frozen = "c1"
+	c := newCluster(t, shape{servers: 3, nodes: 2, lease: longLease, budget: 360, disk: func(c *cluster) (string, string) {
+		dir := c.path("frozen")
+		c.ext4(dir, frozenDisk)
+		return frozen, filepath.Join(dir, frozen)
+	}})
+	_, epoch := c.leads(frozen) // the first that every command asks
+	disk := c.path("frozen")
+	if err := freeze(disk); err != nil {
+		testkit.NotRun(t, fmt.Sprintf("ext4 on a loop device cannot be frozen: %v", err))
+	}
+	thawed := false
+	defer func() {
+		if !thawed {
+			_ = thaw(disk)
+		}
+	}()
+	id, next := c.follows(frozen, epoch)
+	t.Logf("%s leads in epoch %d", id, next)
+	c.budget(340, "with a frozen disk")
+	c.unhealthy(frozen, "member-ended", "member-silent")
+	c.leased(c.nodes...)
+	c.witness.noFall()
+
+	thawed = true
+	if err := thaw(disk); err != nil {
+		t.Fatal(err)
+	}
+	c.until(frozen+" to end", func() bool { return !c.running[frozen].alive() })
+	c.start(frozen)
+	c.healthy(frozen)
+	c.same(frozen)
+	c.oneLeader()
+}
