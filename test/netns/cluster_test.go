@@ -88,6 +88,7 @@ type cluster struct {
 	t       *testing.T
 	dir     string
 	shape   shape
+	undo    *undoer
 	net     *network
 	servers []string
 	nodes   []string
@@ -111,7 +112,9 @@ func newCluster(t *testing.T, s shape) *cluster {
 		c.nodes = append(c.nodes, fmt.Sprintf("n%02d", i+1))
 	}
 	c.dir = t.TempDir() // before the network: what is mounted in it is unmounted first
-	c.net = newNetwork(t, c.hosts())
+	c.undo = newUndoer(t)
+	c.sweep()
+	c.net = newNetwork(t, c.undo, c.hosts())
 	if err := build(); err != nil {
 		t.Fatal(err)
 	}
@@ -270,9 +273,14 @@ func (c *cluster) boot(name string) {
 	c.t.Helper()
 	c.launch(name, name, tool("powerlab"), "node", name, "--dir", c.path("nodes"), "--nodes", strconv.Itoa(sharers), "--no-worker",
 		"--bin", binaries(), "--restart-delay", "1s")
+}
+
+// sweep has the nodes' cgroups removed after everything else, where the nodes could
+// not do it themselves.
+func (c *cluster) sweep() {
 	sum := sha256.Sum256([]byte(c.path("nodes")))
 	group := "/sys/fs/cgroup/*/headroom-" + hex.EncodeToString(sum[:6])
-	c.net.undo.later("for d in %s/%s %s; do [ ! -d $d ] || rmdir $d; done", group, name, group)
+	c.undo.later("for again in 1 2 3 4 5; do for d in %s/* %s; do [ ! -d $d ] || rmdir $d || sleep 0.2; done; done 2>/dev/null", group, group)
 }
 
 // busy keeps the CPUs of a node busy, so that it draws what its cap leaves it.
@@ -525,23 +533,45 @@ func (c *cluster) budget(watts float64, reason string) {
 	c.witness.allow(watts)
 }
 
-// led is who led in which epoch, by the servers' own logs.
-var led = regexp.MustCompile(`msg=leading .*epoch="?([0-9./ a-z-]+)"?`)
+// led is when a server began to lead in which epoch, by its own log.
+var led = regexp.MustCompile(`(?m)^time=(\S+) .*msg=leading epoch=(\S+)$`)
+
+// terms are the epochs that a server led in, and when it began.
+func (c *cluster) terms(id string) map[string]time.Time {
+	c.t.Helper()
+	data, err := os.ReadFile(c.path(id + ".log"))
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	out := map[string]time.Time{}
+	for _, m := range led.FindAllStringSubmatch(string(data), -1) {
+		if out[m[2]], err = time.Parse(time.RFC3339, m[1]); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	return out
+}
+
+// ledAfter is how long after a moment a server began to lead in an epoch.
+func (c *cluster) ledAfter(id string, epoch uint64, began time.Time) time.Duration {
+	c.t.Helper()
+	at, ok := c.terms(id)[strconv.FormatUint(epoch, 10)]
+	if !ok {
+		c.t.Errorf("the log of %s does not say that it led in epoch %d", id, epoch)
+	}
+	return at.Sub(began).Round(100 * time.Millisecond)
+}
 
 // oneLeader checks by the servers' logs that no epoch had two leaders.
 func (c *cluster) oneLeader() {
 	c.t.Helper()
 	by := map[string]string{}
 	for _, id := range c.servers {
-		data, err := os.ReadFile(c.path(id + ".log"))
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		for _, m := range led.FindAllStringSubmatch(string(data), -1) {
-			if other := by[m[1]]; other != "" && other != id {
-				c.t.Errorf("%s and %s both led in epoch %s", other, id, m[1])
+		for epoch := range c.terms(id) {
+			if other := by[epoch]; other != "" {
+				c.t.Errorf("%s and %s both led in epoch %s", other, id, epoch)
 			}
-			by[m[1]] = id
+			by[epoch] = id
 		}
 	}
 	if len(by) == 0 {

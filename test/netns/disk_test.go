@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -37,7 +38,7 @@ func (c *cluster) tmpfs(dir string, bytes int64) {
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes)); err != nil {
 		testkit.NotRun(c.t, fmt.Sprintf("a tmpfs cannot be mounted: %v", err))
 	}
-	c.net.undo.later("umount %q", dir)
+	c.undo.later("umount --lazy %q", dir)
 }
 
 // ext4 makes a file system of its own on a loop device, for the test's time. It is
@@ -53,7 +54,7 @@ func (c *cluster) ext4(dir string, bytes int64) {
 			testkit.NotRun(c.t, "a loop device with ext4 cannot be mounted: "+err.Error())
 		}
 	}
-	c.net.undo.later("fsfreeze --unfreeze %q 2>/dev/null; umount %q", dir, dir)
+	c.undo.later("fsfreeze --unfreeze %q 2>/dev/null; umount --lazy %q", dir, dir)
 }
 
 // The kernel's FIFREEZE and FITHAW, _IOWR('X', 119, int) and _IOWR('X', 120, int).
@@ -139,10 +140,13 @@ func (c *cluster) unhealthy(id string, codes ...string) {
 	c.t.Logf("of %s is said: %+v", id, h.Health)
 }
 
-// healthy waits until the leader calls the server healthy.
-func (c *cluster) healthy(id string) {
+// revive starts the server whenever it has ended, until the leader calls it healthy.
+func (c *cluster) revive(id string) {
 	c.t.Helper()
 	c.until(id+" healthy", func() bool {
+		if !c.running[id].alive() {
+			c.start(id)
+		}
 		h, known := c.health(id)
 		return known && h.Healthy && h.Role != "unreachable"
 	})
@@ -175,6 +179,8 @@ func TestFullDisk(t *testing.T) { //nolint:paralleltest // uses the whole machin
 		t.Errorf("%s ended and its log does not say why: %v", full, err)
 	}
 	c.unhealthy(full, "member-ended", "member-silent")
+	// Whoever watches over it starts it again, while there is no room yet.
+	c.start(full)
 	c.budget(330, "without "+full)
 	c.leased(c.nodes...)
 	c.witness.noFall()
@@ -185,8 +191,7 @@ func TestFullDisk(t *testing.T) { //nolint:paralleltest // uses the whole machin
 	if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT, fmt.Sprintf("size=%d", 16*smallDisk)); err != nil {
 		t.Fatal(err)
 	}
-	c.start(full)
-	c.healthy(full)
+	c.revive(full)
 	c.same(full)
 	c.oneLeader()
 }
@@ -237,6 +242,7 @@ func TestFrozenDisk(t *testing.T) { //nolint:paralleltest // uses the whole mach
 	}})
 	_, epoch := c.leads(frozen) // the first that every command asks
 	disk := c.path("frozen")
+	began := time.Now()
 	if err := freeze(disk); err != nil {
 		testkit.NotRun(t, fmt.Sprintf("ext4 on a loop device cannot be frozen: %v", err))
 	}
@@ -247,7 +253,7 @@ func TestFrozenDisk(t *testing.T) { //nolint:paralleltest // uses the whole mach
 		}
 	}()
 	id, next := c.follows(frozen, epoch)
-	t.Logf("%s leads in epoch %d", id, next)
+	t.Logf("%s leads in epoch %d after %v", id, next, c.ledAfter(id, next, began))
 	c.budget(340, "with a frozen disk")
 	c.unhealthy(frozen, "member-ended", "member-silent")
 	c.leased(c.nodes...)
@@ -258,8 +264,7 @@ func TestFrozenDisk(t *testing.T) { //nolint:paralleltest // uses the whole mach
 		t.Fatal(err)
 	}
 	c.until(frozen+" to end", func() bool { return !c.running[frozen].alive() })
-	c.start(frozen)
-	c.healthy(frozen)
+	c.revive(frozen)
 	c.same(frozen)
 	c.oneLeader()
 }

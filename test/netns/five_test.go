@@ -14,10 +14,10 @@ func TestFiveServers(t *testing.T) { //nolint:paralleltest // uses the whole mac
 	cutOff := []string{old, c.others(old)[0]}
 	rest := c.others(cutOff...)
 	world := append([]string{operator}, c.nodes...)
-	c.net.cut(between(cutOff, append(rest, world...))...)
 	began := time.Now()
+	c.net.cut(between(cutOff, append(rest, world...))...)
 	id, next := c.follows(old, epoch)
-	t.Logf("%v are cut off; %s leads in epoch %d after %.1f s", cutOff, id, next, time.Since(began).Seconds())
+	t.Logf("%v are cut off; %s leads in epoch %d after %v", cutOff, id, next, c.ledAfter(id, next, began))
 	c.budget(300, "with three of five")
 	c.leased(c.nodes...)
 	for _, s := range cutOff {

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -106,7 +105,7 @@ func address(i int) string { return fmt.Sprintf("10.77.0.%d", i+1) }
 
 // newNetwork joins the hosts; the i-th has address(i). Where the machine does not
 // permit it the test is not run.
-func newNetwork(t *testing.T, hosts []string) *network {
+func newNetwork(t *testing.T, undo *undoer, hosts []string) *network {
 	t.Helper()
 	for _, tool := range []string{"ip", "nft", "nsenter"} {
 		if _, err := exec.LookPath(tool); err != nil {
@@ -116,7 +115,7 @@ func newNetwork(t *testing.T, hosts []string) *network {
 	if os.Geteuid() != 0 {
 		testkit.NotRun(t, "network namespaces need root")
 	}
-	n := &network{t: t, undo: newUndoer(t)}
+	n := &network{t: t, undo: undo}
 	if err := n.add(bridgeHost); err != nil {
 		testkit.NotRun(t, err.Error())
 	}
@@ -196,14 +195,4 @@ func between(one, other []string) (cuts []link) {
 		}
 	}
 	return cuts
-}
-
-// left are namespaces and mounts of this process that are still there.
-func left(t *testing.T) (found []string) {
-	t.Helper()
-	names, err := filepath.Glob("/run/netns/" + namespace("*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return names
 }

@@ -3,6 +3,7 @@ package netns
 import (
 	"syscall"
 	"testing"
+	"time"
 )
 
 // A leader that is stopped for longer than a lease and goes on leads no more: no
@@ -12,9 +13,10 @@ func TestLeaderPaused(t *testing.T) { //nolint:paralleltest // uses the whole ma
 	c := newCluster(t, shape{servers: 3, nodes: 3, lease: shortLease, budget: 600})
 	old, epoch := c.leads("c1") // the first that every command asks
 	paused := c.running[old]
+	began := time.Now()
 	paused.signal(t, syscall.SIGSTOP)
 	id, next := c.follows(old, epoch)
-	t.Logf("%s led in epoch %d, %s leads in epoch %d", old, epoch, id, next)
+	t.Logf("%s led in epoch %d, %s leads in epoch %d after %v", old, epoch, id, next, c.ledAfter(id, next, began))
 	// The nodes' streams to it are open all the time, and what they said into them
 	// waits there. Its own ledger has the higher budget.
 	c.budget(330, "while the leader is stopped")
