@@ -53,6 +53,34 @@ func TestLeaderCutOff(t *testing.T) { //nolint:paralleltest // uses the whole ma
 	c.oneLeader()
 }
 
+// A leader that the other servers hear and that hears none of them, or the reverse,
+// leads no more either, though every node still reaches it: none obeys it, none loses
+// its lease, and what the next leader does stands.
+func TestLeaderHalfCutOff(t *testing.T) { //nolint:paralleltest // uses the whole machine
+	c := newCluster(t, shape{servers: 3, nodes: 3, lease: longLease, budget: 600})
+	for i, what := range []string{"hears nobody", "is not heard"} {
+		old, epoch := c.leads("c1")
+		var cuts []link
+		for _, id := range c.others(old) {
+			cuts = append(cuts, []link{{id, old}, {old, id}}[i])
+		}
+		began := time.Now()
+		c.net.cut(cuts...)
+		id, next := c.follows(old, epoch)
+		t.Logf("%s, which led in epoch %d, %s: %s leads in epoch %d after %v", old, epoch, what, id, next, c.ledAfter(id, next, began))
+		c.budget(float64(500-150*i), "while the leader "+what)
+		c.leased(c.nodes...)
+		c.net.heal()
+		c.follower(old)
+	}
+	c.witness.noFall()
+	c.charges()
+	if all := c.history(); reasoned(all, "while the leader hears nobody") != 1 || all[0].ToW != 350 {
+		t.Errorf("the history: %+v", all)
+	}
+	c.oneLeader()
+}
+
 // follows waits until another server leads in a later epoch and grants.
 func (c *cluster) follows(old string, epoch uint64) (id string, next uint64) {
 	c.t.Helper()
