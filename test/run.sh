@@ -1,6 +1,7 @@
 #!/bin/sh
 # Runs all tests: the packages with the race detector, then, one after the other, those
-# of whole machines and clusters: systemd, a virtual machine, a BMC, the demonstration. Ends with the list of what this machine did not permit and with go test's
+# of whole machines and clusters: systemd, a virtual machine, a BMC, the demonstration,
+# servers and nodes in networks of their own. Ends with the list of what this machine did not permit and with go test's
 # own closing lines; the exit code is 0 only when nothing failed.
 #
 # usage: test/run.sh
@@ -51,7 +52,7 @@ closing() {
 }
 
 failed=0
-whole='/test/(e2e|vm|nspawn|bmc)(/|$)'
+whole='/test/(e2e|vm|nspawn|bmc|netns)(/|$)'
 packages=$(go list ./... | grep -vE "$whole") || exit 1
 echo "== go test $race (all but whole machines and clusters)"
 # shellcheck disable=SC2086 # one word per package

@@ -240,7 +240,7 @@ func (c *cluster) nodeConfig(name string) string {
 func failSafe() float64 { return emulator.DefaultSpec().FailSafe.Watts() }
 
 // launch starts a program on a host; its output is in NAME.log.
-func (c *cluster) launch(name, host string, argv ...string) *program {
+func (c *cluster) launch(name, host string, argv ...string) {
 	c.t.Helper()
 	out, err := os.OpenFile(c.path(name+".log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
@@ -248,7 +248,7 @@ func (c *cluster) launch(name, host string, argv ...string) *program {
 	}
 	defer func() { _ = out.Close() }()
 	argv = inside(host, argv...)
-	p := &program{name: name, cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})} //nolint:noctx // ended in order by stop
+	p := &program{name: name, cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
@@ -259,7 +259,6 @@ func (c *cluster) launch(name, host string, argv ...string) *program {
 		close(p.done)
 	}()
 	c.running[name] = p
-	return p
 }
 
 // start starts a server.
@@ -360,8 +359,10 @@ type answer[T any] struct {
 // ask has an operator ask the servers over the network, with a certificate.
 func ask[T any](c *cluster, args ...string) (answer[T], *refusal) {
 	c.t.Helper()
-	return command[T](c, append([]string{"--patience", "2s", "--addr", strings.Join(c.addresses("7400"), ","), "--ca", c.path("ca.crt"),
-		"--cert", c.path(operator + ".crt"), "--key", c.path(operator + ".key")}, args...))
+	return command[T](c, append([]string{
+		"--patience", "2s", "--addr", strings.Join(c.addresses("7400"), ","), "--ca", c.path("ca.crt"),
+		"--cert", c.path(operator + ".crt"), "--key", c.path(operator + ".key"),
+	}, args...))
 }
 
 // askAt asks one server on its own socket, as somebody logged in there would.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,7 +51,7 @@ func (c *cluster) ext4(dir string, bytes int64) {
 		c.t.Fatal(err)
 	}
 	for _, argv := range [][]string{{"mkfs.ext4", "-q", "-F", image}, {"mount", "-o", "loop", image, dir}} {
-		if _, err := run(c.t, "", argv...); err != nil {
+		if err := run(c.t, "", argv...); err != nil {
 			testkit.NotRun(c.t, "a loop device with ext4 cannot be mounted: "+err.Error())
 		}
 	}
@@ -130,12 +131,7 @@ func (c *cluster) unhealthy(id string, codes ...string) {
 	var h health
 	c.until(fmt.Sprintf("%s named with %v", id, codes), func() bool {
 		h, _ = c.health(id)
-		for _, code := range codes {
-			if h.has(code) {
-				return !h.Healthy
-			}
-		}
-		return false
+		return !h.Healthy && slices.ContainsFunc(codes, h.has)
 	})
 	c.t.Logf("of %s is said: %+v", id, h.Health)
 }

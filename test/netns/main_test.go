@@ -20,7 +20,7 @@ var build = sync.OnceValue(func() error {
 	for _, p := range []string{"powerd", "coordinator", "powerlab"} {
 		args = append(args, "headroom/cmd/"+p)
 	}
-	cmd := exec.Command("go", args...) //nolint:noctx // it belongs to no one test; go test's own limit bounds it
+	cmd := exec.Command("go", args...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("go build: %w\n%s", err, out)

@@ -29,7 +29,7 @@ func newUndoer(t *testing.T) *undoer {
 	t.Helper()
 	const script = `undo=; while IFS= read -r line; do undo="$line
 $undo"; done; eval "$undo"`
-	cmd := exec.Command("sh", "-c", script) //nolint:noctx // it must outlive every context; it ends with its input
+	cmd := exec.Command("sh", "-c", script)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	said := &strings.Builder{}
 	cmd.Stdout, cmd.Stderr = said, said
@@ -57,8 +57,8 @@ func (u *undoer) later(format string, args ...any) {
 	}
 }
 
-// run runs a command of the machine's own and returns what it printed.
-func run(t *testing.T, stdin string, argv ...string) (string, error) {
+// run runs a command of the machine's own.
+func run(t *testing.T, stdin string, argv ...string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), commandMost)
 	defer cancel()
@@ -66,15 +66,15 @@ func run(t *testing.T, stdin string, argv ...string) (string, error) {
 	cmd.Stdin = strings.NewReader(stdin)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(string(out)))
+		return fmt.Errorf("%s: %w: %s", strings.Join(argv, " "), err, strings.TrimSpace(string(out)))
 	}
-	return string(out), nil
+	return nil
 }
 
 // must is run of what has to succeed.
 func must(t *testing.T, argv ...string) {
 	t.Helper()
-	if _, err := run(t, "", argv...); err != nil {
+	if err := run(t, "", argv...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -133,20 +133,18 @@ func newNetwork(t *testing.T, undo *undoer, hosts []string) *network {
 }
 
 func (n *network) try(args ...string) error {
-	_, err := run(n.t, "", append([]string{"ip", "-n", namespace(bridgeHost)}, args...)...)
-	return err
+	return run(n.t, "", append([]string{"ip", "-n", namespace(bridgeHost)}, args...)...)
 }
 
 // add makes a namespace. At the end whoever still runs in it is ended with it: only
 // what the test started there can be there.
 func (n *network) add(host string) error {
 	ns := namespace(host)
-	if _, err := run(n.t, "", "ip", "netns", "add", ns); err != nil {
+	if err := run(n.t, "", "ip", "netns", "add", ns); err != nil {
 		return err
 	}
 	n.undo.later("for p in $(ip netns pids %s); do kill -9 $p; done; ip netns del %s", ns, ns)
-	_, err := run(n.t, "", "ip", "-n", ns, "link", "set", "lo", "up")
-	return err
+	return run(n.t, "", "ip", "-n", ns, "link", "set", "lo", "up")
 }
 
 // join gives a host a namespace and a port of the bridge, which has its name.
@@ -172,8 +170,7 @@ func (n *network) set(cuts []link) error {
 		fmt.Fprintf(&b, "  iifname %q oifname %q drop\n", l.from, l.to)
 	}
 	b.WriteString(" }\n}\n")
-	_, err := run(n.t, b.String(), inside(bridgeHost, "nft", "-f", "-")...)
-	return err
+	return run(n.t, b.String(), inside(bridgeHost, "nft", "-f", "-")...)
 }
 
 // cut makes cuts the only links that are cut.
