@@ -1,6 +1,8 @@
 package netns
 
 import (
+	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -11,14 +13,14 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/rpc"
 	"headroom/internal/testkit"
-
-	"connectrpc.com/connect"
+	"headroom/ledger"
 )
 
 const (
@@ -26,8 +28,8 @@ const (
 	smallDisk = 24 << 20
 	// frozenDisk is room for a log and for the file system's own journal.
 	frozenDisk = 128 << 20
-	// bigReason is the size of an entry that fills a log quickly.
-	bigReason = 2 << 20
+	// manyJobs are more than fit on a small disk.
+	manyJobs = 1000
 )
 
 // tmpfs makes a file system of so many bytes in memory, for the test's time.
@@ -165,13 +167,11 @@ func TestFullDisk(t *testing.T) { //nolint:paralleltest // uses the whole machin
 	}
 	c.unhealthy(full, "member-disk-full")
 	c.budget(340, "with a full disk")
-	// A full disk is met when the log needs its next file.
-	for i := 0; c.running[full].alive() && i < 64; i++ {
-		c.fatten(i)
-	}
+	// A full disk is met when the log outgrows the room that it has reserved.
+	accepted := c.submit(full)
 	c.until(full+" to end itself", func() bool { return !c.running[full].alive() })
 	log, err := os.ReadFile(c.path(full + ".log"))
-	if err != nil || !strings.Contains(string(log), "no space left on device") && !strings.Contains(string(log), "the log failed") {
+	if err != nil || !strings.Contains(string(log), "no space left on device") {
 		t.Errorf("%s ended and its log does not say why: %v", full, err)
 	}
 	c.unhealthy(full, "member-ended", "member-silent")
@@ -189,23 +189,55 @@ func TestFullDisk(t *testing.T) { //nolint:paralleltest // uses the whole machin
 	}
 	c.revive(full)
 	c.same(full)
+	jobs := c.jobs(full)
+	if n := len(accepted); n == 0 || len(jobs) < n || len(jobs) > n+1 || !slices.Equal(jobs[:n], accepted) {
+		t.Errorf("%d jobs were accepted, %s has %d", n, full, len(jobs))
+	}
+	for _, id := range c.others(full) {
+		if other := c.jobs(id); !slices.Equal(jobs, other) {
+			t.Errorf("%s has %d jobs, %s has %d", full, len(jobs), id, len(other))
+		}
+	}
 	c.oneLeader()
 }
 
-// fatten has the leader commit one large entry: a change with a long reason. The one
-// that does not fit is not answered; what became of it shows afterwards.
-func (c *cluster) fatten(i int) {
+// submit has a leader take jobs, each with as large a file as it takes, until it
+// ends. It returns those that it has accepted; the last one may be there or not.
+func (c *cluster) submit(leader string) (accepted []string) {
 	c.t.Helper()
-	leader, _ := c.leader()
 	peers := rpc.UnixPeers(c.path(leader + ".sock"))
-	client := headroomv1connect.NewClusterServiceClient(peers.HTTP(), peers.URL("unix"), peers.Options()...)
-	_, err := client.SetBudget(c.t.Context(), connect.NewRequest(&headroomv1.SetBudgetRequest{
-		Domain: "rack/r1", BudgetUw: int64(2000+i) * 1e6,
-		Change: &headroomv1.Change{Reason: strings.Repeat("x", bigReason), RequestId: fmt.Sprintf("fat-%d", i)},
-	}))
-	if err != nil {
-		c.t.Logf("large entry %d: %v", i, err)
+	client := headroomv1connect.NewJobServiceClient(peers.HTTP(), peers.URL("unix"), peers.Options()...)
+	spec := make([]byte, ledger.MaxJobSpec)
+	_, _ = rand.Read(spec)
+	for i := range manyJobs {
+		id := fmt.Sprintf("j%04d", i)
+		ctx, cancel := context.WithTimeout(c.t.Context(), answerMost)
+		_, err := client.CommitJob(ctx, connect.NewRequest(&headroomv1.CommitJobRequest{Job: &headroomv1.Job{Id: id, Name: id, Class: "low", Spec: spec}}))
+		cancel()
+		if err != nil {
+			c.t.Logf("%d jobs are accepted, then: %v", len(accepted), err)
+			return accepted
+		}
+		accepted = append(accepted, id)
 	}
+	return accepted
+}
+
+// jobs are those that a server has by itself.
+func (c *cluster) jobs(id string) (all []string) {
+	c.t.Helper()
+	type job struct {
+		ID string `json:"id"`
+	}
+	a, refused := askAt[job](c, id, "job", "list", "--stale")
+	if refused != nil {
+		c.t.Error(refused)
+	}
+	for _, x := range a.Items {
+		all = append(all, x.ID)
+	}
+	slices.Sort(all)
+	return all
 }
 
 // same checks that a server has by itself the budgets' history that the leader has.

@@ -83,7 +83,7 @@ func (c *cluster) above(name string, h held) error {
 			return err
 		}
 		if on, err := line(filepath.Join(zone, "enabled")); err != nil || on != "1" {
-			return fmt.Errorf("%w: %s of %s: enabled is %q, %w", errAbove, l.Zone, name, on, err)
+			return fmt.Errorf("%w: %s of %s: enabled is %q, %v", errAbove, l.Zone, name, on, err)
 		}
 		constraint, err := find(filepath.Join(zone, "constraint_*_name"), "", l.Constraint)
 		if err != nil {
