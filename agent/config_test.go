@@ -29,7 +29,7 @@ func TestConfig(t *testing.T) {
 		{"rated below max", "rated: 250W", "rated: 200W", "rated"},
 		{"efficiency", "supply_efficiency: 0.92", "supply_efficiency: 1.2", "supply_efficiency"},
 		{"other too much", "other: 22W", "other: 65W", "other"},
-		{"weight", "weight: 1.0", "weight: 0", "weight"},
+		{"weight", "weight: 1 ", "weight: 0 ", "weight"},
 		{"log level", "log_level: info", "log_level: loud", "log_level"},
 		{"address", "coordinators: []", "coordinators: [somewhere]", "somewhere"},
 		{"join without bind", "join: []", "join: [\"10.0.0.1:7402\"]", "bind"},

@@ -170,7 +170,9 @@ func TestDamagedServerComesBackEmpty(t *testing.T) {
 	g := mustOpen(t, again, back)
 	change("it is added", func(l *Group) error { return l.AddServer(t.Context(), g.cfg.own()) })
 	propose(rest, "after")
-	until(t, "it has all that the others have", func() bool { return back.has("after") && back.bytes() == tapes[0].bytes() && back.bytes() == tapes[1].bytes() })
+	until(t, "it has all that the others have", func() bool {
+		return back.has("after") && back.bytes() == tapes[0].bytes() && back.bytes() == tapes[1].bytes()
+	})
 }
 
 // A snapshot that cannot be read is refused when there is no other.

@@ -46,10 +46,10 @@ func (c *cluster) operate(r *headroomv1.ChangeRequest) {
 	}
 }
 
-// briefly sets a domain's budget until a moment.
-func (c *cluster) briefly(domain string, to units.Power, until time.Time) {
+// briefly sets the site's budget until a moment.
+func (c *cluster) briefly(to units.Power, until time.Time) {
 	c.t.Helper()
-	r := &headroomv1.SetBudgetRequest{Domain: domain, BudgetUw: int64(to), UntilUs: until.UnixMicro()}
+	r := &headroomv1.SetBudgetRequest{Domain: "site/lab", BudgetUw: int64(to), UntilUs: until.UnixMicro()}
 	if _, err := (clusterService{c.leader().server}).SetBudget(c.t.Context(), connect.NewRequest(r)); err != nil {
 		c.t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestWrongClocks(t *testing.T) {
 				c, off := clocked(t)
 				leader := c.leader().cfg.ID
 				until := time.Now().Add(time.Minute)
-				c.briefly(site, 500*units.Watt, until)
+				c.briefly(500*units.Watt, until)
 				off[leader].Store(int64(hours))
 				time.Sleep(30 * time.Second)
 				if got := c.budgetOf(site); got != 500*units.Watt {
@@ -117,7 +117,7 @@ func TestWrongClocks(t *testing.T) {
 				c, off := clocked(t)
 				off[c.other(c.leader().cfg.ID)].Store(int64(hours))
 				until := time.Now().Add(time.Minute)
-				c.briefly(site, 500*units.Watt, until)
+				c.briefly(500*units.Watt, until)
 				time.Sleep(55 * time.Second)
 				if got := c.budgetOf(site); got != 500*units.Watt {
 					t.Errorf("it is %v before its time", got)
@@ -135,7 +135,7 @@ func TestWrongClocks(t *testing.T) {
 func TestCutPassesARaiseThatWaits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c, off := clocked(t)
-		c.briefly("site/lab", 600*units.Watt, time.Now().Add(30*time.Second))
+		c.briefly(600*units.Watt, time.Now().Add(30*time.Second))
 		c.operate(&headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetSchedule{SetSchedule: &headroomv1.Schedule{
 			Name: "night", Domain: "rack/r1", Cron: "* * * * *", BudgetUw: int64(400 * units.Watt),
 		}}})
@@ -155,7 +155,7 @@ func TestScheduleBelowATemporaryBudget(t *testing.T) {
 		c.operate(&headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetSchedule{SetSchedule: &headroomv1.Schedule{
 			Name: "day", Cron: "* * * * *", BudgetUw: int64(650 * units.Watt),
 		}}})
-		c.briefly("site/lab", 500*units.Watt, time.Now().Add(150*time.Second))
+		c.briefly(500*units.Watt, time.Now().Add(150*time.Second))
 		time.Sleep(90 * time.Second)
 		if got := c.budgetOf("site/lab"); got != 500*units.Watt || c.alarmed("clocks-disagree") != "" {
 			t.Errorf("meanwhile it is %v, alarm %q", got, c.alarmed("clocks-disagree"))
