@@ -82,11 +82,9 @@ func (c *cluster) above(name string, h held) error {
 		if err != nil {
 			return err
 		}
-		on, err := line(filepath.Join(zone, "enabled"))
-		if err != nil {
+		if on, err := line(filepath.Join(zone, "enabled")); err != nil {
 			return err
-		}
-		if on != "1" {
+		} else if on != "1" {
 			return fmt.Errorf("%w: %s of %s: enabled is %q", errAbove, l.Zone, name, on)
 		}
 		constraint, err := find(filepath.Join(zone, "constraint_*_name"), "", l.Constraint)
