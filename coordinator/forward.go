@@ -1,12 +1,16 @@
 package coordinator
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"strings"
 
+	"connectrpc.com/connect"
+
+	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/ledger"
 )
@@ -42,10 +46,26 @@ func (s *server) forward(own http.Handler) http.Handler {
 		}
 		proxy := &httputil.ReverseProxy{
 			Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(target) },
-			Transport: s.peers.Transport(), FlushInterval: -1, ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn),
+			Transport: s.peers.Transport(), FlushInterval: -1, ErrorHandler: s.unforwarded(peer),
 		}
 		proxy.ServeHTTP(w, r)
 	})
+}
+
+// unforwarded answers a call that the other server did not: in words, and so that
+// the caller can tell whether it may have been carried out.
+func (s *server) unforwarded(peer string) func(http.ResponseWriter, *http.Request, error) {
+	answer := connect.NewErrorWriter(rpc.HandlerOptions()...)
+	return func(w http.ResponseWriter, r *http.Request, err error) {
+		s.logger.Warn("call not passed on", slog.String("to", peer), slog.Any("error", err))
+		refusal := rpc.Refuse(connect.CodeUnknown, "unknown", cli.ExitUnknown, fmt.Sprintf("%s did not answer: %v", peer, err), "send it again with the same --request-id")
+		if rpc.NotSent(err) {
+			refusal = rpc.NotLeader("", "") // nothing has happened, and who leads next is not known
+		}
+		if answer.Write(w, r, refusal) != nil {
+			http.Error(w, err.Error(), http.StatusBadGateway)
+		}
+	}
 }
 
 // serverAt is another server's RPC address, and false for anything else: this

@@ -1,10 +1,14 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
@@ -50,16 +54,40 @@ func (j jobService) FinishJob(ctx context.Context, r *connect.Request[headroomv1
 // ListJobs implements headroomv1connect.JobServiceHandler.
 func (j jobService) ListJobs(ctx context.Context, r *connect.Request[headroomv1.ListJobsRequest]) (*connect.Response[headroomv1.ListJobsResponse], error) {
 	out := &headroomv1.ListJobsResponse{}
-	var err error
-	out.Meta, err = j.read(ctx, r.Msg.GetStale(), func(s *ledger.State, d *desk) {
-		for _, job := range s.JobsByTime() {
-			out.Jobs = append(out.Jobs, jobMessage(job, d))
-		}
-	})
-	if err != nil {
+	var err, refused error
+	out.Meta, err = j.read(ctx, r.Msg.GetStale(), func(s *ledger.State, d *desk) { refused = jobPage(s, d, r.Msg, out) })
+	if err = cmp.Or(err, refused); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(out), nil
+}
+
+// jobPageBytes is about how much a page of jobs holds: half of what a message may.
+const jobPageBytes = rpc.MaxMessage / 2
+
+// jobPage adds the jobs after the one named, as many as fit.
+func jobPage(s *ledger.State, d *desk, r *headroomv1.ListJobsRequest, out *headroomv1.ListJobsResponse) error {
+	jobs := s.JobsByTime()
+	if after := r.GetAfter(); after != "" {
+		i := slices.IndexFunc(jobs, func(j ledger.Job) bool { return j.ID == after })
+		if i < 0 {
+			return rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, fmt.Sprintf("job %q is not there any more", after), "list the jobs again from the first one")
+		}
+		jobs = jobs[i+1:]
+	}
+	size := 0
+	for _, job := range jobs {
+		m := jobMessage(job, d)
+		if r.GetWithoutSpecs() {
+			m.Spec = nil
+		}
+		if size += proto.Size(m); size > jobPageBytes && len(out.GetJobs()) > 0 {
+			out.More = true
+			return nil
+		}
+		out.Jobs = append(out.Jobs, m)
+	}
+	return nil
 }
 
 func jobMessage(j ledger.Job, d *desk) *headroomv1.Job {

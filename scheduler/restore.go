@@ -65,13 +65,26 @@ func (s *Server) listJobs(parent context.Context) (jobs []*headroomv1.Job, err e
 	ctx, cancel := context.WithTimeout(parent, listWait)
 	defer cancel()
 	err = s.leader.call(ctx, "read the jobs", func(ctx context.Context, c headroomv1connect.JobServiceClient) error {
-		resp, err := c.ListJobs(ctx, connect.NewRequest(&headroomv1.ListJobsRequest{}))
-		if err == nil {
-			jobs = resp.Msg.GetJobs()
-		}
+		jobs, err = allJobs(ctx, c)
 		return err
 	})
 	return jobs, err
+}
+
+// allJobs reads page by page: all job files together may not fit into one message.
+func allJobs(ctx context.Context, c headroomv1connect.JobServiceClient) (jobs []*headroomv1.Job, err error) {
+	for after := ""; ; {
+		resp, err := c.ListJobs(ctx, connect.NewRequest(&headroomv1.ListJobsRequest{After: after}))
+		if err != nil {
+			return nil, err
+		}
+		page := resp.Msg.GetJobs()
+		jobs = append(jobs, page...)
+		if !resp.Msg.GetMore() || len(page) == 0 {
+			return jobs, nil
+		}
+		after = page[len(page)-1].GetId()
+	}
 }
 
 // compare tells the loop of every job that it does not know. At the first time

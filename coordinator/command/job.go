@@ -30,7 +30,7 @@ func jobList(o *operator) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			w.on = w.on || cmd.CalledAs() == "watch"
 			return w.run(cmd, func() error {
-				r, err := o.jobs(cmd, "job list", stale)
+				r, err := o.jobs(cmd, "job list", &headroomv1.ListJobsRequest{Stale: stale, WithoutSpecs: true})
 				if err != nil {
 					return err
 				}
@@ -53,7 +53,7 @@ func jobShow(o *operator) *cobra.Command {
 		Example: "  coordinator job show words-7f3a\n  coordinator job show words-7f3a --watch",
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			return w.run(cmd, func() error {
-				r, err := o.jobs(cmd, "job show", stale)
+				r, err := o.jobs(cmd, "job show", &headroomv1.ListJobsRequest{Stale: stale})
 				if err != nil {
 					return err
 				}
@@ -77,13 +77,23 @@ func jobShow(o *operator) *cobra.Command {
 	return cmd
 }
 
-func (o *operator) jobs(cmd *cobra.Command, doing string, stale bool) (*headroomv1.ListJobsResponse, error) {
-	r, err := callOn(cmd.Context(), o, doing, &headroomv1.ListJobsRequest{Stale: stale}, headroomv1connect.NewJobServiceClient,
-		headroomv1connect.JobServiceClient.ListJobs)
-	if err == nil {
-		staleNote(cmd, r.GetMeta())
+// jobs reads all jobs, page by page; the answer is the last page's, with the jobs of all.
+func (o *operator) jobs(cmd *cobra.Command, doing string, req *headroomv1.ListJobsRequest) (*headroomv1.ListJobsResponse, error) {
+	var jobs []*headroomv1.Job
+	for {
+		r, err := callOn(cmd.Context(), o, doing, req, headroomv1connect.NewJobServiceClient, headroomv1connect.JobServiceClient.ListJobs)
+		if err != nil {
+			return nil, err
+		}
+		page := r.GetJobs()
+		jobs = append(jobs, page...)
+		if !r.GetMore() || len(page) == 0 {
+			r.Jobs = jobs
+			staleNote(cmd, r.GetMeta())
+			return r, nil
+		}
+		req.After = page[len(page)-1].GetId()
 	}
-	return r, err
 }
 
 // jobsNamed are the jobs with these ids, in the order asked for.

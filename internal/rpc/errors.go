@@ -84,7 +84,7 @@ func AsCLI(err error, doing, addr string) *cli.Error {
 	case errors.Is(err, context.Canceled) || connect.CodeOf(err) == connect.CodeCanceled:
 		e.Code, e.Exit, e.Message = "interrupted", cli.ExitInterrupted, doing+": interrupted"
 		e.Hint = "the outcome is unknown if it was a change; look before repeating it"
-	case notSent(err):
+	case NotSent(err):
 		e.Code, e.Exit, e.Message = "unreachable", cli.ExitUnreachable, fmt.Sprintf("%s: cannot reach %s: %s", doing, addr, cause(err))
 		e.Hint = "check that the server runs and listens there; --addr names another one"
 	case sentWithoutAnswer(err):
@@ -104,8 +104,8 @@ func refusal(err error, r *headroomv1.Refusal) *cli.Error {
 	return e
 }
 
-// notSent says that no connection came about, so that nothing can have happened.
-func notSent(err error) bool {
+// NotSent says that no connection came about, so that nothing can have happened.
+func NotSent(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial"
 }

@@ -33,7 +33,7 @@ func ToLeader(ctx context.Context, addrs []string, patience time.Duration, f fun
 	for {
 		err = f(addr)
 		hint, notLeader := LeaderOf(err)
-		if err == nil || ctx.Err() != nil || !notLeader && !notSent(err) {
+		if err == nil || ctx.Err() != nil || !notLeader && !NotSent(err) {
 			return addr, err
 		}
 		if hint != "" && hint != addr && hops < leaderHops {

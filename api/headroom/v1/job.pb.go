@@ -533,8 +533,12 @@ func (x *FinishJobResponse) GetRevision() uint64 {
 }
 
 type ListJobsRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Stale         bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Stale bool                   `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
+	// Leaves the job files out.
+	WithoutSpecs bool `protobuf:"varint,2,opt,name=without_specs,json=withoutSpecs,proto3" json:"without_specs,omitempty"`
+	// Id of the last job of the page before; empty for the first page.
+	After         string `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -576,10 +580,28 @@ func (x *ListJobsRequest) GetStale() bool {
 	return false
 }
 
+func (x *ListJobsRequest) GetWithoutSpecs() bool {
+	if x != nil {
+		return x.WithoutSpecs
+	}
+	return false
+}
+
+func (x *ListJobsRequest) GetAfter() string {
+	if x != nil {
+		return x.After
+	}
+	return ""
+}
+
 type ListJobsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Meta          *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
-	Jobs          []*Job                 `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	// In the order of their submission.
+	Jobs []*Job `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// There are more jobs, after the last one here: all job files together do not
+	// fit into one message.
+	More          bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -626,6 +648,13 @@ func (x *ListJobsResponse) GetJobs() []*Job {
 		return x.Jobs
 	}
 	return nil
+}
+
+func (x *ListJobsResponse) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
 }
 
 // SchedulerMessage is what the scheduler sends on the Direct stream.
@@ -1191,12 +1220,15 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\truntime_s\x18\x06 \x01(\x01R\bruntimeS\x12+\n" +
 	"\x06change\x18\a \x01(\v2\x13.headroom.v1.ChangeR\x06change\"/\n" +
 	"\x11FinishJobResponse\x12\x1a\n" +
-	"\brevision\x18\x01 \x01(\x04R\brevision\"'\n" +
+	"\brevision\x18\x01 \x01(\x04R\brevision\"b\n" +
 	"\x0fListJobsRequest\x12\x14\n" +
-	"\x05stale\x18\x01 \x01(\bR\x05stale\"_\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\x12#\n" +
+	"\rwithout_specs\x18\x02 \x01(\bR\fwithoutSpecs\x12\x14\n" +
+	"\x05after\x18\x03 \x01(\tR\x05after\"s\n" +
 	"\x10ListJobsResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12$\n" +
-	"\x04jobs\x18\x02 \x03(\v2\x10.headroom.v1.JobR\x04jobs\"\xbc\x01\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x10.headroom.v1.JobR\x04jobs\x12\x12\n" +
+	"\x04more\x18\x03 \x01(\bR\x04more\"\xbc\x01\n" +
 	"\x10SchedulerMessage\x123\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1b.headroom.v1.SchedulerHelloH\x00R\x05hello\x129\n" +
 	"\bprogress\x18\x02 \x01(\v2\x1b.headroom.v1.ProgressReportH\x00R\bprogress\x12-\n" +
