@@ -28,7 +28,7 @@ type clusterOptions struct {
 // Bounds of the flags.
 const (
 	clusterNodesMost  = 5000
-	clusterGossipMost = 500
+	clusterGossipMost = 200
 	clusterTimesMost  = 100
 	clusterSpanMost   = 10 * time.Minute
 )
