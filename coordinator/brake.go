@@ -337,7 +337,7 @@ func (b *brakes) alarms() []alarm {
 
 // followBrake takes in the brakes that the gossip brings until ctx ends.
 func (s *server) followBrake(ctx context.Context) error {
-	if s.voice == nil {
+	if s.voice.Load() == nil {
 		<-ctx.Done()
 		return nil
 	}
@@ -345,15 +345,15 @@ func (s *server) followBrake(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.voice.Braked():
+		case <-s.voice.Load().Braked():
 		}
-		s.newBrake(ctx, s.voice.Brake())
-		if !s.voice.Told().Contested {
+		s.newBrake(ctx, s.voice.Load().Brake())
+		if !s.voice.Load().Told().Contested {
 			continue
 		}
 		if b, ok := s.brakes.again(time.Now(), s.inLog()); ok {
 			s.logger.Warn("another brake outranks the one set here: set anew", slog.Uint64("generation", b.Generation))
-			s.voice.SetBrake(b)
+			s.voice.Load().SetBrake(b)
 			s.wakeDesk(ctx)
 		}
 	}
@@ -384,8 +384,8 @@ func (s *server) toldBrake(ctx context.Context, node string, hb *headroomv1.Hear
 	}
 	if b, news := s.brakes.prove(hb.GetBrake()); news {
 		s.logger.Warn("a node tells of a brake", slog.String("node", node), slog.Uint64("generation", b.Generation), slog.String("actor", b.Actor))
-		if s.voice != nil {
-			s.voice.PassOn(b)
+		if s.voice.Load() != nil {
+			s.voice.Load().PassOn(b)
 		}
 		s.wakeDesk(ctx)
 	}

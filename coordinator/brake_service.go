@@ -23,12 +23,12 @@ func (b brakeService) SetBrake(ctx context.Context, r *connect.Request[headroomv
 		return nil, rpc.Refuse(connect.CodeFailedPrecondition, "no-brake-key", cli.ExitRefused, b.cfg.ID+": "+errNoBrakeKey.Error(),
 			"ask a server that has brake.private_key_file; with a leader, coordinator budget set 1W --force drives every node to its fail-safe cap too")
 	}
-	if b.voice == nil && b.leading.Load() == nil {
+	if b.voice.Load() == nil && b.leading.Load() == nil {
 		return nil, b.notLeader() // nobody would hear of it from here
 	}
 	out := &headroomv1.SetBrakeResponse{Server: b.cfg.ID}
-	if b.voice != nil {
-		out.Members = uint32(max(0, len(b.voice.Members())-1))
+	if b.voice.Load() != nil {
+		out.Members = uint32(max(0, len(b.voice.Load().Members())-1))
 	}
 	inLog := b.inLog()
 	if r.Msg.GetDryRun() {
@@ -42,8 +42,8 @@ func (b brakeService) SetBrake(ctx context.Context, r *connect.Request[headroomv
 	}
 	out.Generation, out.Already = s.Generation, already
 	out.NotStored = b.brakes.awaitStored(s.Generation)
-	if b.voice != nil {
-		b.voice.SetBrake(s)
+	if b.voice.Load() != nil {
+		b.voice.Load().SetBrake(s)
 	}
 	b.wakeDesk(context.WithoutCancel(ctx))
 	return connect.NewResponse(out), nil
@@ -65,8 +65,8 @@ func (b brakeService) AwaitBrake(ctx context.Context, r *connect.Request[headroo
 	defer look.Stop()
 	for {
 		out := &headroomv1.AwaitBrakeResponse{Generation: r.Msg.GetGeneration()}
-		if b.voice != nil {
-			told := b.voice.Told()
+		if b.voice.Load() != nil {
+			told := b.voice.Load().Told()
 			out.Generation = max(out.Generation, told.Generation)
 			out.Heard = uint32(told.Heard)
 			for _, m := range told.Silent {

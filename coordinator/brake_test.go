@@ -94,12 +94,12 @@ func (h *choir) server(id string) {
 	h.t.Helper()
 	s := h.c.server(id).server
 	s.brakes.use(h.keys, &h.private, func([]byte) error { return nil })
-	s.voice = h.start(id, gossip.RoleCoordinator, s.brakes.known())
+	s.voice.Store(h.start(id, gossip.RoleCoordinator, s.brakes.known()))
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.followBrake(ctx) })
 	running.Go(func() { _ = s.brakes.keep(ctx) })
-	h.keep(id, s.voice, func() { cancel(); running.Wait() })
+	h.keep(id, s.voice.Load(), func() { cancel(); running.Wait() })
 }
 
 // node gives a node its gossip, as powerd does.
@@ -452,11 +452,11 @@ func TestBrakeOfAForgetfulServer(t *testing.T) {
 		fresh.brakes.use(h.keys, &h.private, func([]byte) error { return nil })
 		ctx, cancel := context.WithCancel(context.Background())
 		h.ether.Cut(func(from, to string) bool { return from == h.addr("c9") || to == h.addr("c9") })
-		fresh.voice = h.start("c9", gossip.RoleCoordinator, brake.Signed{})
+		fresh.voice.Store(h.start("c9", gossip.RoleCoordinator, brake.Signed{}))
 		var running sync.WaitGroup
 		running.Go(func() { _ = fresh.followBrake(ctx) })
 		running.Go(func() { _ = fresh.brakes.keep(ctx) })
-		h.keep("c9", fresh.voice, func() { cancel(); running.Wait() })
+		h.keep("c9", fresh.voice.Load(), func() { cancel(); running.Wait() })
 		r := setBrake(t, fresh, "real")
 		if r.GetGeneration() != 1 {
 			t.Errorf("it knows of generation %d", r.GetGeneration()-1)

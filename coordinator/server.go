@@ -57,7 +57,7 @@ type server struct {
 	lines    *logRing
 	record   func(context.Context, time.Duration) ([]byte, error)
 	brakes   *brakes
-	voice    *gossip.Gossip // nil without gossip
+	voice    atomic.Pointer[gossip.Gossip] // nil without gossip
 	// wall is this server's wall clock: for the audit log, and for what is due by the
 	// clock. Nothing that a promise rests on is measured with it. Tests set it wrong.
 	wall func() time.Time
@@ -142,10 +142,12 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 		_ = listener.Close()
 		return errors.Join(err, s.group.Close())
 	}
-	if s.voice, err = s.talk(self.RPC); err != nil {
+	voice, err := s.talk(self.RPC)
+	if err != nil {
 		_, _ = listener.Close(), local.Close()
 		return errors.Join(err, s.group.Close())
 	}
+	s.voice.Store(voice)
 	if cfg.Debug.FlightRecorder {
 		if s.recorder, err = newRecorder(cfg.StateDir, s.logger); err != nil {
 			_, _ = listener.Close(), local.Close()
@@ -174,8 +176,8 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	g.Add(func() error { s.rereads(ctx); return nil }, func(error) { cancel() })
 	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
 	err = g.Run()
-	if s.voice != nil {
-		err = errors.Join(err, s.voice.Close())
+	if voice != nil {
+		err = errors.Join(err, voice.Close())
 	}
 	return errors.Join(err, s.group.Close())
 }
