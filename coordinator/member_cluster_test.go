@@ -28,13 +28,16 @@ func (w wire) Do(r *http.Request) (*http.Response, error) {
 	w.c.mu.Lock()
 	server, gone := w.c.servers[to], w.c.cut[to] || w.c.cut[w.from]
 	w.c.mu.Unlock()
-	if server == nil || gone {
+	if server == nil || gone || w.c.lines.lost("raft-"+w.from, "raft-"+to) {
 		return nil, errNoRoute
 	}
 	answer := httptest.NewRecorder()
 	server.handler().ServeHTTP(answer, r.WithContext(rpc.WithCaller(r.Context(), rpc.Caller{Clear: true})))
 	if r.Context().Err() != nil {
 		return nil, r.Context().Err()
+	}
+	if w.c.lines.lost("raft-"+to, "raft-"+w.from) {
+		return nil, errNoRoute
 	}
 	return answer.Result(), nil
 }

@@ -36,6 +36,7 @@ type node struct {
 	refused   error
 	waiting   string
 	grants    []grantSeen
+	sent      map[uint64]time.Time // when each heartbeat was
 	cutoff    map[string]bool // servers that it does not reach, and that do not reach it
 	proof     []byte          // the signed brake of the generation that it tells
 }
@@ -86,7 +87,7 @@ func (c *cluster) addNodes(n int) {
 func (c *cluster) addNode(h *headroomv1.Hello) *node {
 	n := &node{
 		c: c, name: h.GetNode(), hello: h, takes: 100 * time.Millisecond, inbox: make(chan letter, 64), stop: make(chan struct{}),
-		began: time.Now(), links: map[string]*pipe{}, effective: units.Power(h.GetFailSafeUw()), cutoff: map[string]bool{},
+		began: time.Now(), links: map[string]*pipe{}, effective: units.Power(h.GetFailSafeUw()), cutoff: map[string]bool{}, sent: map[uint64]time.Time{},
 	}
 	n.holder = lease.New(h.GetProcessId(), lease.Memory{FailSafe: n.effective}, n.instant())
 	n.stopped.Go(n.run)
@@ -244,6 +245,7 @@ func (n *node) step() {
 func (n *node) heartbeat() {
 	n.mu.Lock()
 	n.number++
+	n.sent[n.number] = time.Now()
 	n.holder.Sent(n.number, n.instant())
 	e := int64(n.effective)
 	demand := n.hello.GetMaxUw()
