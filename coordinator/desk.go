@@ -317,7 +317,12 @@ func (d *desk) ask(ctx context.Context, f func()) error {
 	case <-done:
 		return nil
 	case <-d.closed:
-		return errDeposed
+		select {
+		case <-done: // it ran, and then the desk closed: what came of it is known
+			return nil
+		default:
+			return errDeposed
+		}
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -11,6 +11,8 @@ import (
 // lines are the network between the servers: what one sends to another is lost or
 // late, and so is the answer, each direction by itself. A nil one loses nothing.
 type lines struct {
+	base time.Duration // how long each message takes at least
+
 	mu   sync.Mutex
 	cut  map[[2]string]bool          // from, to
 	late map[[2]string]time.Duration // from, to
@@ -74,7 +76,7 @@ func (l *lines) pass(from, to string) error {
 		time.Sleep(unanswered)
 		return errNoRoute
 	}
-	time.Sleep(late)
+	time.Sleep(max(l.base, late))
 	return nil
 }
 

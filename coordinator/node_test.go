@@ -37,6 +37,8 @@ type node struct {
 	waiting   string
 	grants    []grantSeen
 	sent      map[uint64]time.Time // when each heartbeat was
+	sprint    *headroomv1.Sprint   // under way; it draws a third of what was put aside
+	ended     []*headroomv1.SprintEnd
 	cutoff    map[string]bool // servers that it does not reach, and that do not reach it
 	proof     []byte          // the signed brake of the generation that it tells
 }
@@ -220,6 +222,12 @@ func (n *node) granted(from string, m *headroomv1.Lease) {
 	if n.holder.Take(g, n.instant()) != nil {
 		return
 	}
+	if s := n.sprint; s != nil && s.GetId() != m.GetSprint().GetId() {
+		spent := s.GetEscrowUj() / 3
+		n.ended = append(n.ended, &headroomv1.SprintEnd{Id: s.GetId(), SpentUj: &spent, Reason: "superseded"})
+		n.ended = n.ended[max(0, len(n.ended)-8):]
+	}
+	n.sprint = m.GetSprint()
 	n.waiting = ""
 	n.grants = append(n.grants, grantSeen{at: time.Now(), from: from, g: g})
 	if g.Cap != before {
@@ -251,7 +259,9 @@ func (n *node) heartbeat() {
 	demand := n.hello.GetMaxUw()
 	hb := &headroomv1.Heartbeat{
 		Number: n.number, BrakeGeneration: n.holder.Memory().Brake, Brake: n.proof, Highest: stampMessage(n.holder.Memory().Highest), DemandUw: &demand, PowerUw: &e,
-		Holding: &headroomv1.Holding{EffectiveUw: &e, FailSafeUw: int64(n.holder.Memory().FailSafe)},
+		Holding: &headroomv1.Holding{
+			EffectiveUw: &e, FailSafeUw: int64(n.holder.Memory().FailSafe), SprintId: n.sprint.GetId(), Ended: slices.Clone(n.ended),
+		},
 	}
 	mute, cut := n.mute, maps.Clone(n.cutoff)
 	n.mu.Unlock()

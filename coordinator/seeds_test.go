@@ -82,16 +82,21 @@ func (h *history) run() {
 	const rounds = 8
 	stop := make(chan struct{})
 	h.asks.Go(func() { h.operate(stop) })
+	h.suffer(rounds)
+	close(stop)
+	h.asks.Wait()
+	h.settle()
+	h.judge()
+}
+
+// suffer lets one fault after the other befall the cluster.
+func (h *history) suffer(rounds int) {
 	for range rounds {
 		undo := h.fault()
 		h.wait(15 * time.Second)
 		undo()
 		h.wait(5 * time.Second)
 	}
-	close(stop)
-	h.asks.Wait()
-	h.settle()
-	h.judge()
 }
 
 // wait lets a random while pass; servers that the group has expelled end.
@@ -317,4 +322,3 @@ func (h *history) inTime(n *node, g grantSeen) {
 		return true
 	})
 }
-
