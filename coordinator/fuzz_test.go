@@ -261,7 +261,7 @@ func FuzzBytes(f *testing.F) {
 // and looks in the end whether the server still does its work.
 func FuzzMessages(f *testing.F) {
 	all := served()
-	for i := range uint64(100) {
+	for i := range uint64(60) {
 		f.Add(i)
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {

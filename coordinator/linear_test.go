@@ -28,7 +28,7 @@ import (
 	"headroom/units"
 )
 
-var linearSeeds = flag.Int("linear-seeds", 6, "how many random histories are checked for linearizability")
+var linearSeeds = flag.Int("linear-seeds", 4, "how many random histories are checked for linearizability")
 
 // question is what a client asked for.
 type question struct {
@@ -386,7 +386,7 @@ func record(t *testing.T, seed uint64) (ops []porcupine.Operation) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &clients{history: newHistory(t, seed)}
 		c.endow()
-		c.lines.base = time.Duration(c.dice.Int64N(int64(60 * time.Millisecond))) // so that faults come in the middle of things
+		c.lines.slow(time.Duration(c.dice.Int64N(int64(60 * time.Millisecond)))) // so that faults come in the middle of things
 		stop := make(chan struct{})
 		for i := range 3 {
 			dice := rand.New(rand.NewPCG(seed, uint64(100+i)))

@@ -11,9 +11,8 @@ import (
 // lines are the network between the servers: what one sends to another is lost or
 // late, and so is the answer, each direction by itself. A nil one loses nothing.
 type lines struct {
-	base time.Duration // how long each message takes at least
-
 	mu   sync.Mutex
+	base time.Duration               // how long each message takes at least
 	cut  map[[2]string]bool          // from, to
 	late map[[2]string]time.Duration // from, to
 }
@@ -46,6 +45,13 @@ func (l *lines) set(from, to string, cut bool, late time.Duration) {
 	l.cut[[2]string{from, to}], l.late[[2]string{from, to}] = cut, late
 }
 
+// slow makes every message take so long at least.
+func (l *lines) slow(base time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.base = base
+}
+
 // mend makes all lines good.
 func (l *lines) mend() {
 	l.mu.Lock()
@@ -70,13 +76,13 @@ const unanswered = 500 * time.Millisecond
 
 func (l *lines) pass(from, to string) error {
 	l.mu.Lock()
-	cut, late := l.cut[[2]string{from, to}], l.late[[2]string{from, to}]
+	cut, late := l.cut[[2]string{from, to}], max(l.base, l.late[[2]string{from, to}])
 	l.mu.Unlock()
 	if cut {
 		time.Sleep(unanswered)
 		return errNoRoute
 	}
-	time.Sleep(max(l.base, late))
+	time.Sleep(late)
 	return nil
 }
 

@@ -25,7 +25,7 @@ import (
 	"headroom/units"
 )
 
-var clusterSeeds = flag.Int("seeds", 12, "how many random histories of a cluster are run")
+var clusterSeeds = flag.Int("seeds", 6, "how many random histories of a cluster are run")
 
 // A history that fails is run alone by its number: -run TestClusterSeeds/17.
 func TestClusterSeeds(t *testing.T) {
@@ -81,7 +81,8 @@ func newHistory(t *testing.T, seed uint64) *history {
 func (h *history) run() {
 	const rounds = 8
 	stop := make(chan struct{})
-	h.asks.Go(func() { h.operate(stop) })
+	dice := rand.New(rand.NewPCG(h.dice.Uint64(), 6))
+	h.asks.Go(func() { h.operate(dice, stop) })
 	h.suffer(rounds)
 	close(stop)
 	h.asks.Wait()
@@ -239,8 +240,7 @@ func (h *history) change() {
 
 // operate changes the budget again and again, wherever somebody leads, and
 // remembers what was acknowledged. A request without an answer is sent again.
-func (h *history) operate(stop chan struct{}) {
-	dice := rand.New(rand.NewPCG(h.dice.Uint64(), 6))
+func (h *history) operate(dice *rand.Rand, stop chan struct{}) {
 	request, again := 0, false
 	var r *headroomv1.SetBudgetRequest
 	for {
