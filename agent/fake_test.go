@@ -19,7 +19,6 @@ import (
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
-	"go.uber.org/goleak"
 
 	"headroom/agent/metrics"
 	headroomv1 "headroom/api/headroom/v1"
@@ -28,6 +27,7 @@ import (
 	"headroom/emulator/kernel"
 	"headroom/emulator/treefs"
 	"headroom/internal/cli"
+	"headroom/internal/leaks"
 	"headroom/internal/rpc"
 	"headroom/internal/testkit"
 	"headroom/lease"
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childConfig) != "" {
 		os.Exit(childMain())
 	}
-	goleak.VerifyTestMain(m)
+	os.Exit(leaks.Main(m, os.Stderr))
 }
 
 // childConfig names the configuration of a test binary that plays powerd.

@@ -1,9 +1,10 @@
 package bench
 
 import (
+	"os"
 	"testing"
 
-	"go.uber.org/goleak"
+	"headroom/internal/leaks"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leaks.Main(m, os.Stderr)) }

@@ -16,27 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"headroom/internal/cli"
+	"headroom/internal/leaks"
 )
 
-// TestMain finds goroutines left behind. memberlist does not wait for its last
-// probe when it stops; that ends by itself within the probe's timeouts.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	var leak error
-	for range 10 { // each look takes about a second while it finds something
-		if leak = goleak.Find(); leak == nil {
-			break
-		}
-	}
-	if leak != nil && code == 0 {
-		os.Stderr.WriteString("goroutines left behind: " + leak.Error() + "\n") //nolint:errcheck // nothing is left to report to
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { os.Exit(leaks.Main(m, os.Stderr)) }
 
 func newKey(t testing.TB) []byte {
 	t.Helper()
