@@ -52,24 +52,12 @@ fuzz: ## run every fuzz target for FUZZTIME (10s)
 		done; \
 	done
 
-robustness: ## replay every schedule of the simulation that has found a bug
-	$(GO) test -count=1 -v -run '^TestKeptSeeds$$' ./simulation
+robustness: ## run again what shows each bug that was found; one: make repro-NAME
+	@GO="$(GO)" sh test/repro.sh all
 
-# One of them each; docs/robustness.md tells what it was about.
-REPLAY = $(GO) run ./cmd/powerlab simulate --replay simulation/testdata/seeds/$(@:repro-%=%).json
-.PHONY: repro-no-sprint-in-a-shortfall repro-margin-of-settling repro-released-while-waiting repro-cut-ends-sprints repro-long-mean repro-incarnation-used-twice
-repro-no-sprint-in-a-shortfall:
-	$(REPLAY)
-repro-margin-of-settling:
-	$(REPLAY)
-repro-released-while-waiting:
-	$(REPLAY)
-repro-cut-ends-sprints:
-	$(REPLAY)
-repro-long-mean:
-	$(REPLAY)
-repro-incarnation-used-twice:
-	$(REPLAY)
+# docs/robustness.md tells what each was about.
+repro-%:
+	@GO="$(GO)" sh test/repro.sh $*
 
 packages: ## build the deb and rpm packages into bin/packages/; fetches nfpm
 	@GO="$(GO)" sh deploy/nfpm/build.sh bin/packages

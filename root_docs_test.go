@@ -189,7 +189,11 @@ func TestDocumentedCommandsExist(t *testing.T) {
 	program := regexp.MustCompile("(?m)(?:^\\s*(?:\\$ )?|`)bin/([a-z]+)")
 	for f, text := range markdown(t) {
 		for _, m := range shown.FindAllStringSubmatch(text, -1) {
-			if !bytes.Contains(makefile, []byte("\n"+m[1]+":")) {
+			target := m[1]
+			if strings.HasPrefix(target, "repro-") {
+				target = "repro-%" // TestEveryBugHasATarget knows their names
+			}
+			if !bytes.Contains(makefile, []byte("\n"+target+":")) {
 				t.Errorf("%s shows `make %s`: no such target", f, m[1])
 			}
 		}

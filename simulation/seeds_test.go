@@ -21,13 +21,6 @@ func TestKeptSeeds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	makefile, err := os.ReadFile("../Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := bytes.Count(record, []byte("`make repro-")); got != len(files) {
-		t.Errorf("docs/robustness.md names %d schedules, %d are kept", got, len(files))
-	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
 		t.Run(name, func(t *testing.T) {
@@ -51,8 +44,8 @@ func TestKeptSeeds(t *testing.T) {
 			if s.Promise == "" || s.What == "" {
 				t.Error("it does not say what it broke")
 			}
-			if !bytes.Contains(record, []byte("`make repro-"+name+"`")) || !bytes.Contains(makefile, []byte("\nrepro-"+name+":")) {
-				t.Errorf("docs/robustness.md or the Makefile knows no repro-%s", name)
+			if !bytes.Contains(record, []byte("`make repro-"+name+"`")) {
+				t.Errorf("docs/robustness.md knows no repro-%s", name)
 			}
 		})
 	}

@@ -1,0 +1,69 @@
+// Claims: every bug that docs/robustness.md tells of can be shown again by the make
+// target that it names, and what shows it is there.
+package headroom_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestEveryBugHasATarget(t *testing.T) {
+	t.Parallel()
+	list, err := os.ReadFile("test/repro.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("docs/robustness.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told, listed []string
+	for _, m := range regexp.MustCompile("`make repro-([a-z-]+)`").FindAllStringSubmatch(string(page), -1) {
+		told = append(told, m[1])
+	}
+	for line := range strings.Lines(string(list)) {
+		f := strings.Fields(line)
+		if len(f) == 0 || f[0] == "#" {
+			continue
+		}
+		listed = append(listed, f[0])
+		switch {
+		case !slices.Contains(told, f[0]):
+			t.Errorf("docs/robustness.md does not tell of %s", f[0])
+		case len(f) == 2 && f[1] == "seed":
+			if _, err := os.Stat(filepath.Join("simulation/testdata/seeds", f[0]+".json")); err != nil {
+				t.Error(err)
+			}
+		case len(f) != 3 || !hasTest(t, f[1], f[2]):
+			t.Errorf("test/repro.txt: %s: no such test", strings.TrimSpace(line))
+		}
+	}
+	for _, name := range told {
+		if !slices.Contains(listed, name) {
+			t.Errorf("docs/robustness.md: test/repro.txt knows no %s", name)
+		}
+	}
+	for line := range strings.Lines(string(page)) { // a row of a table of bugs
+		if (strings.HasPrefix(line, "| ") && strings.Contains(line, ".Test") || strings.Contains(line, "go test -run Test") && strings.HasPrefix(line, "| ")) &&
+			!strings.Contains(line, "go test -v") {
+			t.Errorf("docs/robustness.md: name the make target: %s", line)
+		}
+	}
+}
+
+// hasTest tells whether a package has a test of that name.
+func hasTest(t *testing.T, folder, name string) bool {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(files, func(f string) bool {
+		src, err := os.ReadFile(f)
+		return err == nil && strings.Contains(string(src), "\nfunc "+name+"(")
+	})
+}
