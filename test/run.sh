@@ -1,8 +1,9 @@
 #!/bin/sh
-# Runs all tests: the packages with the race detector, then, one after the other, those
-# of whole machines and clusters: systemd, a virtual machine, a BMC, the demonstration,
-# servers and nodes in networks of their own. Ends with the list of what this machine did not permit and with go test's
-# own closing lines; the exit code is 0 only when nothing failed.
+# Runs all tests: the packages with the race detector, the simulation's sabotages without
+# it, then, one after the other, those of whole machines and clusters: systemd, a virtual
+# machine, a BMC, the demonstration, servers and nodes in networks of their own. Ends with
+# the list of what this machine did not permit and with go test's own closing lines; the
+# exit code is 0 only when nothing failed.
 #
 # usage: test/run.sh
 set -u
@@ -58,17 +59,20 @@ echo "== go test $race (all but whole machines and clusters)"
 # shellcheck disable=SC2086 # one word per package
 run "$scratch/unit.log" $race $packages || failed=1
 
+echo "== go test -count=1 (what takes too long with the race detector)"
+run "$scratch/plain.log" -count=1 -run '^TestSabotageIsFound$' ./simulation || failed=1
+
 machines=$(go list ./test/... | grep -E "$whole") || exit 1
 echo "== go test -count=1 -p 1 (whole machines and clusters)"
 # shellcheck disable=SC2086 # one word per package
 run "$scratch/e2e.log" -count=1 -p 1 $machines || failed=1
 
-skipped "$scratch/unit.log" "$scratch/e2e.log" >"$scratch/skipped"
+skipped "$scratch/unit.log" "$scratch/plain.log" "$scratch/e2e.log" >"$scratch/skipped"
 echo
 if [ -s "$scratch/skipped" ]; then
 	echo "not run on this machine: $(wc -l <"$scratch/skipped")"
 	sed 's/^/  not run: /' "$scratch/skipped"
 	echo
 fi
-closing "$scratch/unit.log" "$scratch/e2e.log"
+closing "$scratch/unit.log" "$scratch/plain.log" "$scratch/e2e.log"
 exit "$failed"
