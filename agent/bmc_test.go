@@ -15,6 +15,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/emulator/bmc"
+	"headroom/ipmi"
 	"headroom/units"
 )
 
@@ -37,10 +38,11 @@ func (l *lab) withBMC(t *testing.T, cfg Config) (*bmc.BMC, Config) {
 	return b, cfg
 }
 
-// wallSensor is what status tells of the BMC's own reading.
+// wallSensor is what status tells of the BMC's own reading. A BMC that is busy for
+// its power may have been asked for its sensors meanwhile.
 func wallSensor(s *headroomv1.GetAgentStatusResponse) *headroomv1.SensorStatus {
 	for _, row := range s.GetSensors() {
-		if row.GetSource() == "dcmi" {
+		if source := ipmi.Source(row.GetSource()); source == ipmi.SourceDCMI || source == ipmi.SourceSDR {
 			return row
 		}
 	}
