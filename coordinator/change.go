@@ -171,12 +171,16 @@ func (d *desk) buildSprint(s *ledger.State, r *headroomv1.ChangeRequest, c *ledg
 
 var (
 	errNoChange = errors.New("the request names no change that this server knows")
-	errHeard    = errors.New("the node is alive")
+	errHeard    = errors.New("the node may be alive")
 	errZone     = errors.New("unknown time zone")
 )
 
-// silent refuses to take a node for gone that has just been heard.
+// silent refuses to take a node for gone that has just been heard, or that may
+// speak and could not be heard by this leader yet.
 func (d *desk) silent(node string) error {
+	if now := d.now(); now <= d.timing.Lost {
+		return fmt.Errorf("this server leads for %s only, and hears who is there within %s: %w", cli.Age(now), cli.Age(d.timing.Lost), errHeard)
+	}
 	if v, ok := d.table.View(node, d.now()); ok && v.Age <= d.timing.Lost {
 		return fmt.Errorf("%s was heard %s ago: %w", node, cli.Age(v.Age), errHeard)
 	}

@@ -362,3 +362,18 @@ func TestCheckedChangeIsAskedAgain(t *testing.T) {
 		}
 	})
 }
+
+// Who has begun to lead has heard nobody yet: nothing is taken for gone before the
+// time has passed in which whoever is there speaks.
+func TestNewLeaderTakesNobodyForGone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d, _, _, _ := openDesk(t)
+		if err := d.silent("n01"); !errors.Is(err, errHeard) {
+			t.Errorf("a leader of no time takes n01 for gone: %v", err)
+		}
+		time.Sleep(d.timing.Lost + time.Second)
+		if err := d.silent("n01"); err != nil {
+			t.Errorf("nobody has spoken for longer than a lost node's time: %v", err)
+		}
+	})
+}

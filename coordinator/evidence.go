@@ -61,7 +61,7 @@ func (d *desk) suspects() map[string]string {
 	out := map[string]string{}
 	d.machine.view(func(s *ledger.State) {
 		for _, n := range s.Nodes {
-			if n.Settings.BMC != "" && n.Off == "" && d.silent(n.Name) == nil && d.now() > d.timing.Lost {
+			if n.Settings.BMC != "" && n.Off == "" && d.silent(n.Name) == nil {
 				out[n.Name] = n.Settings.BMC
 			}
 		}

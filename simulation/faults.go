@@ -264,15 +264,15 @@ func (w *world) powerNodeOff(r dice) {
 			w.revive(n, r, r.between(time.Second, 5*time.Second))
 		}
 	}
-	back := r.between(5*time.Second, 25*time.Second)
+	back := r.between(8*time.Second, 25*time.Second)
 	if seen, removes := r.chance(0.7), r.chance(0.3); seen {
-		o := &order{what: "power-off", make: func(*leadership) (ledger.Command, bool) {
+		o := &order{what: "power-off", make: func(l *leadership) (ledger.Command, bool) {
 			if removes {
-				return ledger.Command{Remove: &ledger.RemoveNode{Node: n.spec.Node, PoweredOff: true}}, true
+				return ledger.Command{Remove: &ledger.RemoveNode{Node: n.spec.Node, PoweredOff: true}}, l.silent(n.spec.Node)
 			}
-			return ledger.Command{PowerOff: &ledger.PowerOff{Node: n.spec.Node, By: "bmc"}}, true
+			return ledger.Command{PowerOff: &ledger.PowerOff{Node: n.spec.Node, By: "bmc"}}, l.silent(n.spec.Node)
 		}}
-		w.add(r.between(0, 4*time.Second), func() {
+		w.add(w.timing.Lost+r.between(0, 4*time.Second), func() {
 			if n.hw.off && n.life == life {
 				o.after = func(error) { n.hw.cord = "" }
 				w.ask(o)
@@ -310,7 +310,8 @@ func (w *world) doubleIdentity(r dice) {
 	n := w.someNode(r)
 	x, number, until := n.spec, uint64(0), min(w.calm, w.now+r.between(2*time.Second, 12*time.Second))
 	x.Process = r.Uint64() | 1
-	if !w.seen().Nodes[x.Node].Admitted {
+	leased := func() bool { known := w.seen().Nodes[x.Node]; return known.Admitted && known.Off == "" }
+	if !leased() {
 		return
 	}
 	w.hit("identity_doubled")
@@ -320,9 +321,13 @@ func (w *world) doubleIdentity(r dice) {
 		number++
 		told := ledger.Report{Sighting: x, Boot: twinBoot, Number: number, Effective: x.Floor, EffectiveKnown: true, Stored: x.FailSafe}
 		for _, s := range w.servers {
-			w.send(&n.process, &s.process, func() { s.report(n, told) })
+			w.send(&n.process, &s.process, func() {
+				if leased() {
+					s.report(n, told)
+				}
+			})
 		}
-		if w.now+heartbeatEvery < until {
+		if w.now+heartbeatEvery < until && leased() {
 			w.add(heartbeatEvery, beat)
 		}
 	}

@@ -265,11 +265,19 @@ func (w *world) orderDrain(r dice) {
 	}
 }
 
-// orderRemove takes a node out of the cluster without a word on whether it is off.
+// orderRemove takes a node out of the cluster without a word on whether it is off:
+// one that does not run, if there is one, since others are refused.
 func (w *world) orderRemove(r dice) {
-	if n, ok := w.someKnownNode(r); ok {
-		w.ask(&order{what: "remove", make: func(*leadership) (ledger.Command, bool) {
-			return ledger.Command{Remove: &ledger.RemoveNode{Node: n.Name}}, true
+	n, ok := w.someKnownNode(r)
+	for _, x := range w.nodes {
+		if known, there := w.seen().Nodes[x.spec.Node]; there && !x.up {
+			n = known
+			break
+		}
+	}
+	if ok {
+		w.ask(&order{what: "remove", make: func(l *leadership) (ledger.Command, bool) {
+			return ledger.Command{Remove: &ledger.RemoveNode{Node: n.Name}}, l.silent(n.Name)
 		}})
 	}
 }
