@@ -121,6 +121,7 @@ func TestUnderSystemd(t *testing.T) {
 	// No step stands on the success of the one before but for a running powerd.
 	t.Run("ready", func(t *testing.T) { testReady(t, m) })
 	t.Run("hardened", func(t *testing.T) { testHardened(t, m) })
+	t.Run("reloaded", func(t *testing.T) { testReloaded(t, m) })
 	t.Run("killed", func(t *testing.T) { testKilled(t, m) })
 	t.Run("hung", func(t *testing.T) { testHung(t, m) })
 	t.Run("stopped alone", func(t *testing.T) { testStoppedAlone(t, m) })
@@ -149,6 +150,16 @@ func (m *machine) capped(t *testing.T) {
 	})
 	if _, err := os.Stat(m.path(state + "journal.json")); err != nil {
 		t.Errorf("no originals saved: %v", err)
+	}
+}
+
+// A reload reaches powerd through its sandbox and does not end it, with gossip or without.
+func testReloaded(t *testing.T, m *machine) {
+	pid := m.show(t, unit, "MainPID")
+	m.do(t, "systemctl", "reload", unit)
+	m.capped(t)
+	if now := m.show(t, unit, "MainPID"); now != pid || m.show(t, unit, "ActiveState") != "active" {
+		t.Errorf("after a reload: process %s, it was %s", now, pid)
 	}
 }
 
