@@ -97,18 +97,13 @@ func (n nodeService) receive(ctx context.Context, x *exchange, hello *headroomv1
 	}
 }
 
-// mostIncarnation is above what counting or a clock can have come to. The ledger
-// refuses to go beyond it, so a restored group would try in vain, again and again,
-// to come after a node that says more.
-const mostIncarnation = 1 << 32
-
 // heartbeat hands one heartbeat to the desk while this server leads; otherwise it drops it.
 func (n nodeService) heartbeat(ctx context.Context, s *stream, hello *headroomv1.Hello, hb *headroomv1.Heartbeat) error {
 	if !n.hub.touch(s) {
 		return rpc.Refuse(connect.CodeAborted, "replaced", cli.ExitConflict, "another powerd process of node "+s.who.node+" has connected since",
 			"one powerd runs on a node")
 	}
-	if i := hb.GetHighest().GetEpoch().GetIncarnation(); i > mostIncarnation {
+	if i := hb.GetHighest().GetEpoch().GetIncarnation(); i > ledger.MaxIncarnation { // a restored group would try in vain, again and again, to come after it
 		return rpc.Refuse(connect.CodeInvalidArgument, "bad-report", cli.ExitUsage,
 			fmt.Sprintf("node %s says that it was granted in incarnation %d, which cannot be", s.who.node, i), "the file in its state directory is damaged: stop powerd, move it aside, start powerd")
 	}

@@ -386,7 +386,7 @@ func interrupted(t *testing.T, b Rebirth) {
 func TestRestoreOnDisk(t *testing.T) {
 	t.Parallel()
 	b := onDisk(t, t.TempDir())
-	was := uint64(b.Now.Add(-time.Hour).Unix())
+	was := uint64(b.Now.Add(-time.Hour).UnixMilli())
 	unchanged := func(what string) {
 		t.Helper()
 		if got, n := budgetIn(t, b); got != 700*w || n != was {
@@ -395,7 +395,7 @@ func TestRestoreOnDisk(t *testing.T) {
 	}
 	dry := b
 	dry.DryRun = true
-	if r, err := do(t, dry); err != nil || r.Incarnation != was+3600 || r.Nodes != 1 || len(r.Domains) != 2 || r.Aside != "" {
+	if r, err := do(t, dry); err != nil || r.Incarnation != was+3_600_000 || r.Nodes != 1 || len(r.Domains) != 2 || r.Aside != "" {
 		t.Errorf("dry run: %+v, %v", r, err)
 	}
 	unchanged("dry run")
@@ -437,14 +437,14 @@ func TestRestoreOnDisk(t *testing.T) {
 	if err != nil || r.Already || !strings.HasSuffix(r.Aside, "state.before-restore-20260102T030405Z") {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	if got, n := budgetIn(t, b); got != 300*w || n != was+3600 {
+	if got, n := budgetIn(t, b); got != 300*w || n != was+3_600_000 {
 		t.Errorf("restored: budget %v, incarnation %d", got, n)
 	}
 	stuck := b // a clock that stands still or is set back: never the same number again
 	stuck.RequestID, stuck.Config.StateDir = "r9", filepath.Join(t.TempDir(), "other")
 	h, st := savedState(t)
-	st.Epoch.Incarnation = was + 7200
-	if r, err := stuck.Restore(h, st); err != nil || r.Incarnation <= was+7200 {
+	st.Epoch.Incarnation = was + 7_200_000
+	if r, err := stuck.Restore(h, st); err != nil || r.Incarnation <= was+7_200_000 {
 		t.Errorf("with a clock that is wrong: %+v, %v", r, err)
 	}
 	old := b
@@ -457,7 +457,7 @@ func TestRestoreOnDisk(t *testing.T) {
 	}
 	again := b
 	again.Verb, again.RequestID, again.Now = "recover", "r3", b.Now.Add(time.Hour)
-	if r, err := do(t, again); err != nil || r.Incarnation != was+7200 || !strings.HasSuffix(r.Aside, "state.before-recover-20260102T040405Z") {
+	if r, err := do(t, again); err != nil || r.Incarnation != was+7_200_000 || !strings.HasSuffix(r.Aside, "state.before-recover-20260102T040405Z") {
 		t.Errorf("recovered after that: %+v, %v", r, err)
 	}
 	info, err := os.Stat(b.Config.StateDir)

@@ -51,14 +51,14 @@ func (s *State) Recover(budgets map[string]units.Power, at int64, actor, reason 
 }
 
 // numberAt is the incarnation that begins at a wall-clock time, above the one
-// before: its seconds since the Unix epoch. Two that begin from one snapshot must
+// before: its milliseconds since the Unix epoch. Two that begin from one snapshot must
 // not share a number, or nodes would name to one what the other has granted them.
 // A clock that is slow gives no number above the one before; then the microseconds,
 // in which no two beginnings agree, say how far above it.
 func numberAt(at int64, before uint64) uint64 {
-	seconds := uint64(max(0, at)) / uint64(time.Second/time.Microsecond)
-	if seconds > before && seconds <= maxIncarnation/2 {
-		return seconds
+	clock := uint64(max(0, at)) / uint64(time.Millisecond/time.Microsecond)
+	if clock > before && clock <= MaxIncarnation/2 {
+		return clock
 	}
 	return beyond(before, at)
 }
@@ -106,9 +106,9 @@ func (n Node) doubted() Node {
 	return n
 }
 
-// maxIncarnation bounds what a node may report: a number that nobody can have
-// counted to would leave no room above it.
-const maxIncarnation = 1 << 32
+// MaxIncarnation is above what counting or a clock can have come to. A node that
+// reports more is not believed: there would be no room above it.
+const MaxIncarnation = 1 << 43
 
 // Reincarnate raises the incarnation of a restored state above one that a node
 // has reported: the node has heard of leaderships that the snapshot does not know.
@@ -121,7 +121,7 @@ type Reincarnate struct {
 // newer incarnation must not overtake it.
 func (t *tx) reincarnate(c Command, x *Reincarnate) error {
 	switch {
-	case !t.Restored || x.Above > maxIncarnation:
+	case !t.Restored || x.Above > MaxIncarnation:
 		return fmt.Errorf("incarnation %d: %w", x.Above, ErrIncarnation)
 	case x.Above < t.Epoch.Incarnation:
 		return nil

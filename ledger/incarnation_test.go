@@ -294,11 +294,11 @@ func TestSlowClocksBeginDifferentIncarnations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Epoch.Incarnation = uint64(at("2026-11-25T00:00:00Z").Unix()) // begun by a clock that was right
+		s.Epoch.Incarnation = uint64(at("2026-11-25T00:00:00Z").UnixMilli()) // begun by a clock that was right
 		if err := s.Recover(budgets(600, 600), at(wall).UnixMicro(), "mia", "why"); err != nil {
 			t.Fatal(err)
 		}
-		if begun[s.Epoch.Incarnation] || s.Epoch.Incarnation <= uint64(at("2026-11-25T00:00:00Z").Unix()) {
+		if begun[s.Epoch.Incarnation] || s.Epoch.Incarnation <= uint64(at("2026-11-25T00:00:00Z").UnixMilli()) {
 			t.Errorf("incarnation %d begins again", s.Epoch.Incarnation)
 		}
 		begun[s.Epoch.Incarnation] = true
