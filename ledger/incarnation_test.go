@@ -282,14 +282,17 @@ func TestReincarnate(t *testing.T) {
 	says(t, refusal(t, fresh, ledger.Command{Reincarnate: &ledger.Reincarnate{Above: 6}}, ledger.ErrIncarnation), "6")
 }
 
-// The same snapshot, begun anew twice under a clock that is slow, begins two
-// incarnations: nodes that name to the one what the other has granted them would
+// The same snapshot, begun anew twice under a clock that is slow, or twice within a
+// second, begins two incarnations: nodes that name to the one what the other has granted them would
 // prove by it what is not true, and refuse its leases.
 func TestSlowClocksBeginDifferentIncarnations(t *testing.T) {
 	t.Parallel()
 	s := admitted(t, 800, "n01")
 	saved, begun := snapshot(t, s), map[uint64]bool{}
-	for _, wall := range []string{"2026-11-24T12:00:00.000017Z", "2026-11-24T11:00:00.001204Z", "2026-11-24T11:00:00.001205Z"} {
+	for _, wall := range []string{
+		"2026-11-24T12:00:00.000017Z", "2026-11-24T11:00:00.001204Z", "2026-11-24T11:00:00.001205Z",
+		"2026-11-26T11:00:00.001Z", "2026-11-26T11:00:00.002Z", // two right ones, in one second
+	} {
 		s, err := ledger.Restore([]byte(saved))
 		if err != nil {
 			t.Fatal(err)
