@@ -31,10 +31,9 @@ func (m *Meter) run(ctx context.Context) {
 	}
 	next := time.NewTimer(0)
 	defer next.Stop()
-	for {
+	for ctx.Err() == nil { // a closed meter with a hung BMC must not begin another call
 		select {
 		case <-ctx.Done():
-			return
 		case j := <-m.jobs:
 			j.reply <- r.serve(ctx, j)
 		case <-next.C:

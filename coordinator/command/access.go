@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -28,13 +29,16 @@ func tokenCommand(o *operator) *cobra.Command {
 	return group
 }
 
-// newSecret is a token's id and secret.
+// newSecret is a token's id and secret. The id is an argument of commands: it holds
+// nothing that could be taken for a flag.
 func newSecret() (id, secret string) {
 	var b [40]byte
 	_, _ = rand.Read(b[:]) // it never fails (crypto/rand)
-	text := base64.RawURLEncoding.EncodeToString(b[:])
-	return text[:10], text[10:]
+	return hex.EncodeToString(b[:idBytes]), base64.RawURLEncoding.EncodeToString(b[idBytes:])
 }
+
+// idBytes is the length of a token's id; it has twice as many digits.
+const idBytes = 6
 
 type tokenItem struct {
 	ID      string  `json:"id"`

@@ -23,3 +23,14 @@ func TestServersLine(t *testing.T) {
 		}
 	}
 }
+
+// An id of a token is typed after a command: it never looks like a flag.
+func TestTokenIDsAreNoFlags(t *testing.T) {
+	t.Parallel()
+	for range 500 {
+		id, secret := newSecret()
+		if strings.Trim(id, "0123456789abcdef") != "" || len(id) != 12 || len(secret) < 40 {
+			t.Fatalf("token %q with a secret of %d letters", id, len(secret))
+		}
+	}
+}
