@@ -245,7 +245,7 @@ func (d *desk) tick(ctx context.Context) error {
 func (d *desk) note() {
 	at := time.Now()
 	d.machine.view(func(s *ledger.State) {
-		d.moves.look(s, at, "plan by policy "+cmp.Or(s.Policy, string(budget.Weighted)))
+		d.moves.look(s, at)
 		nodes := nodeMessages(s, d)
 		d.alarms.look(alarmsOf(s, d, nodes), at)
 		d.watchBudgets(domainMessages(s, d, nodes))

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"headroom/gossip"
+	"headroom/gossip/brake"
 	"headroom/internal/cli"
 	"headroom/internal/secure"
 	"headroom/units"
@@ -21,7 +22,7 @@ const devPorts = 3
 
 // DevConfig is a group of one server for trying things out: state in dir, which
 // must be there, no TLS, RPC at rpc (a loopback address, host:port), the log and
-// gossip on the two ports behind it, a gossip key of its own in dir, and a site and
+// gossip on the two ports behind it, keys of its own for gossip and brake in dir, and a site and
 // a rack with the budget. Errors are *cli.Error, exit 2.
 func DevConfig(dir, rpc string, power units.Power) (Config, error) {
 	host, text, err := net.SplitHostPort(rpc)
@@ -34,13 +35,22 @@ func DevConfig(dir, rpc string, power units.Power) (Config, error) {
 	c.ID, c.StateDir, c.TLS = "dev", dir, secure.Config{Mode: "off"}
 	c.Servers = []ServerConfig{{ID: c.ID, RPC: rpc, Raft: beside(1)}}
 	c.Gossip = GossipConfig{Bind: beside(2), KeyFile: filepath.Join(dir, "gossip.key")}
+	c.Brake = BrakeConfig{PublicKeyFile: filepath.Join(dir, "brake.pub"), PrivateKeyFile: filepath.Join(dir, "brake.key")}
 	c.Site = []DomainConfig{{Name: "site/dev", Budget: power}, {Name: "rack/r1", Parent: "site/dev", Budget: power}}
 	if err := c.check(); err != nil {
 		e := cli.Usage("development server: %w", err)
 		e.Hint = "--dev is for one machine: a loopback address such as 127.0.0.1:7400, and a budget above 0 W"
 		return Config{}, e
 	}
-	return c, devKey(c.Gossip.KeyFile)
+	return c, errors.Join(devKey(c.Gossip.KeyFile), devBrakeKeys(c.Brake))
+}
+
+// devBrakeKeys makes the pair of keys of the brake where there is none yet.
+func devBrakeKeys(c BrakeConfig) error {
+	if _, err := os.Stat(c.PrivateKeyFile); !errors.Is(err, fs.ErrNotExist) {
+		return nil // what is wrong with it is said when it is read
+	}
+	return brake.WriteKey(c.PrivateKeyFile, c.PublicKeyFile)
 }
 
 // devKey makes the gossip key where there is none yet.

@@ -180,3 +180,26 @@ func TestReportOf(t *testing.T) {
 		t.Errorf("rated %v, want %v", r.Rated, got)
 	}
 }
+
+// Why a node was moved is told by what moved it, not by the policy in force.
+func TestWhatMovedANode(t *testing.T) {
+	t.Parallel()
+	s := messageState()
+	n := s.Nodes["a"]
+	n.Target = 90 * units.Watt
+	s.Nodes["a"] = n
+	if why := movedBy(s, n, 120*units.Watt); why != "plan by policy weighted" {
+		t.Errorf("a lower plan: %q", why)
+	}
+	n.Drained = true
+	if why := movedBy(s, n, 120*units.Watt); why != "drained" {
+		t.Errorf("a drain: %q", why)
+	}
+	s.Brake.Set = 3
+	if why := movedBy(s, n, 120*units.Watt); why != "brake 3" {
+		t.Errorf("the brake: %q", why)
+	}
+	if why := movedBy(s, n, 80*units.Watt); why != "plan by policy weighted" {
+		t.Errorf("a raise: %q", why)
+	}
+}

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -231,10 +232,10 @@ func newMoveBook() *moveBook {
 }
 
 // look takes in the targets as committed now.
-func (b *moveBook) look(s *ledger.State, at time.Time, why string) {
+func (b *moveBook) look(s *ledger.State, at time.Time) {
 	for name, n := range s.Nodes {
 		if was, known := b.last[name]; known && was != n.Target {
-			list := append([]move{{at, s.PowerRevision, was, n.Target, why}}, b.moves[name]...)
+			list := append([]move{{at, s.PowerRevision, was, n.Target, movedBy(s, n, was)}}, b.moves[name]...)
 			b.moves[name] = list[:min(len(list), keptMoves)]
 		}
 		b.last[name] = n.Target
@@ -245,6 +246,17 @@ func (b *moveBook) look(s *ledger.State, at time.Time, why string) {
 			delete(b.moves, name)
 		}
 	}
+}
+
+// movedBy is why a node's target is another now.
+func movedBy(s *ledger.State, n ledger.Node, was units.Power) string {
+	switch {
+	case s.Brake.Active() && n.Target < was:
+		return fmt.Sprintf("brake %d", s.Brake.Set)
+	case n.Drained && n.Target < was:
+		return "drained"
+	}
+	return "plan by policy " + cmp.Or(s.Policy, string(budget.Weighted))
 }
 
 func (b *moveBook) of(node string) []move { return b.moves[node] }

@@ -67,6 +67,7 @@ func TestDevServer(t *testing.T) {
 			t.Errorf("it holds\n%s", text)
 		}
 		good(t, "budget", "set", "900W", "--addr", addr)
+		good(t, "brake", "set", "--addr", addr)
 	})
 	if !strings.Contains(says, "DEVELOPMENT SERVER") || !strings.Contains(says, "no TLS") || !strings.Contains(says, "kept") {
 		t.Errorf("it says\n%s", says)
@@ -78,6 +79,9 @@ func TestDevServer(t *testing.T) {
 	during(t, append(start, "--budget", "3kW"), func() {
 		if text := good(t, "budget", "show", "--addr", addr, "--patience", "20s"); !strings.Contains(text, "900.0 W") {
 			t.Errorf("started again it holds\n%s", text)
+		}
+		if text := good(t, "brake", "show", "--addr", addr); !strings.Contains(text, "SET") {
+			t.Errorf("started again it knows of the brake\n%s", text)
 		}
 	})
 	if again, err := os.ReadFile(filepath.Join(dir, "gossip.key")); err != nil || !bytes.Equal(again, key) {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -104,7 +103,7 @@ func (d *devServer) run(cmd *cobra.Command, level string) (err error) {
 	cli.Notef(out, "note: DEVELOPMENT SERVER: one server, no TLS, no authentication. Every user of this machine may command it.")
 	cli.Notef(out, "note: budget %s for site/dev and rack/r1 if its log is empty; state in %s, %s", cli.Watts(d.budget), dir, kept)
 	cli.Notef(out, "note: try  coordinator status --addr %s", d.rpc)
-	cli.Notef(out, "note:      powerlab node n01 --no-worker --join %s --key-file %s", cfg.Gossip.Bind, filepath.Join(dir, "gossip.key"))
+	cli.Notef(out, "note:      powerlab node n01 --no-worker --join %s --key-file %s --brake-key-file %s", cfg.Gossip.Bind, cfg.Gossip.KeyFile, cfg.Brake.PublicKeyFile)
 	cli.Notef(out, "note: for machines that matter: coordinator tls ca create, coordinator config example, coordinator run --config")
 	return runServer(cmd, cfg, level)
 }
