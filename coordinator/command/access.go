@@ -207,6 +207,10 @@ func certCreate() *cobra.Command {
 			"(people, and the scheduler as an operator).",
 		Example: "  coordinator tls cert create server/c1 server/c2 server/c3\n  coordinator tls cert create 'node/n[01-16]' --for 8760h",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			all, err := identities(args)
+			if err != nil {
+				return err
+			}
 			pair, err := secure.ReadPair(filepath.Join(ca, "ca.crt"), filepath.Join(ca, "ca.key"))
 			if err != nil {
 				return tlsError(err)
@@ -215,8 +219,8 @@ func certCreate() *cobra.Command {
 			if err != nil {
 				return tlsError(err)
 			}
-			for _, arg := range args {
-				if err := issue(cmd, a, arg, dir, life); err != nil {
+			for _, who := range all {
+				if err := issue(cmd, a, who, dir, life); err != nil {
 					return err
 				}
 			}
@@ -229,27 +233,37 @@ func certCreate() *cobra.Command {
 	return cmd
 }
 
-func issue(cmd *cobra.Command, a *secure.Authority, arg, dir string, life time.Duration) error {
-	role, names, _ := strings.Cut(arg, "/")
-	all, err := cli.ParseNodeSet(names)
-	if err != nil {
-		return err
-	}
-	for _, name := range all {
-		who := secure.Identity{Role: role, Name: name}
-		pair, err := a.Issue(who, time.Now(), life)
+// identities are those that the arguments name, all of them valid, before a file is written.
+func identities(args []string) ([]secure.Identity, error) {
+	var out []secure.Identity
+	for _, arg := range args {
+		role, names, _ := strings.Cut(arg, "/")
+		all, err := cli.ParseNodeSet(names)
 		if err != nil {
-			return tlsError(err)
+			return nil, err
 		}
-		cert, key := filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
-		if err := pair.Write(cert, key); err != nil {
-			return tlsError(err)
-		}
-		if _, err := fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n%s\n", cert, who, key); err != nil {
-			return err
+		for _, name := range all {
+			who := secure.Identity{Role: role, Name: name}
+			if err := who.Validate(); err != nil {
+				return nil, tlsError(err)
+			}
+			out = append(out, who)
 		}
 	}
-	return nil
+	return out, nil
+}
+
+func issue(cmd *cobra.Command, a *secure.Authority, who secure.Identity, dir string, life time.Duration) error {
+	pair, err := a.Issue(who, time.Now(), life)
+	if err != nil {
+		return tlsError(err)
+	}
+	cert, key := filepath.Join(dir, who.Name+".crt"), filepath.Join(dir, who.Name+".key")
+	if err := pair.Write(cert, key); err != nil {
+		return tlsError(err)
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s  %s\n%s\n", cert, who, key)
+	return err
 }
 
 type certItem struct {
