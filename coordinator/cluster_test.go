@@ -43,7 +43,8 @@ type cluster struct {
 
 	mu       sync.Mutex
 	cut      map[string]bool // server -> nobody reaches it
-	state    *ledger.State   // the newest seen, the entry it was seen at, and where
+	state    *ledger.State   // the newest seen, its incarnation, the entry it was seen at, and where
+	seenIn   uint64
 	seen     uint64
 	seenAt   *running
 	expelled map[string]error // servers that ended because the group goes on without them
@@ -217,25 +218,32 @@ func (c *cluster) leader(not ...string) *running {
 	return nil
 }
 
-// newest is the state of the server that has applied most.
+// place is how far the machine itself has come; raft counts an entry as applied
+// before the machine has it.
+func (m *machine) place() (incarnation, index uint64) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return m.state.Epoch.Incarnation, m.index
+}
+
+// newest is the state of the server that has applied most, in the newest
+// incarnation: servers of an older one may have longer logs, which no node obeys.
 func (c *cluster) newest() *ledger.State {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var best *running
-	most := uint64(0)
+	in, most := uint64(0), uint64(0)
 	for _, id := range c.ids {
 		s := c.servers[id]
 		if s == nil {
 			continue
 		}
-		for _, m := range s.group.Members() {
-			if m.Self && (best == nil || m.AppliedIndex > most) {
-				best, most = s, m.AppliedIndex
-			}
+		if x, at := s.machine.place(); best == nil || x > in || x == in && at > most {
+			best, in, most = s, x, at
 		}
 	}
-	if best != nil && (most > c.seen || most == c.seen && best != c.seenAt) {
-		c.seen, c.seenAt = most, best
+	if best != nil && (in > c.seenIn || in == c.seenIn && (most > c.seen || most == c.seen && best != c.seenAt)) {
+		c.seenIn, c.seen, c.seenAt = in, most, best
 		best.machine.view(func(s *ledger.State) { c.state = s.Clone() })
 	}
 	return c.state // of the dead, when none that lives has as much

@@ -61,7 +61,7 @@ func (c *cluster) replant(b Rebirth, h SnapshotHeader, state []byte) {
 		c.t.Fatal(err)
 	}
 	c.mu.Lock()
-	c.seen = 0 // the new log counts, though it is shorter
+	c.seenIn, c.seen = 0, 0 // the new log counts, though it is shorter
 	c.mu.Unlock()
 }
 
