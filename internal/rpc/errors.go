@@ -81,7 +81,7 @@ func AsCLI(err error, doing, addr string) *cli.Error {
 	}
 	e := &cli.Error{Err: err}
 	switch {
-	case errors.Is(err, context.Canceled) || connect.CodeOf(err) == connect.CodeCanceled:
+	case errors.Is(err, context.Canceled):
 		e.Code, e.Exit, e.Message = "interrupted", cli.ExitInterrupted, doing+": interrupted"
 		e.Hint = "the outcome is unknown if it was a change; look before repeating it"
 	case NotSent(err):
@@ -110,10 +110,11 @@ func NotSent(err error) bool {
 	return ok && op.Op == "dial"
 }
 
-// sentWithoutAnswer says that the request may have reached the server.
+// sentWithoutAnswer says that the request may have reached the server. Connect
+// calls it "canceled" when the server hung up while the request was being written.
 func sentWithoutAnswer(err error) bool {
 	code := connect.CodeOf(err)
-	if code == connect.CodeDeadlineExceeded || errors.Is(err, context.DeadlineExceeded) {
+	if code == connect.CodeDeadlineExceeded || code == connect.CodeCanceled || errors.Is(err, context.DeadlineExceeded) {
 		return true
 	}
 	return code == connect.CodeUnavailable && !connect.IsWireError(err)

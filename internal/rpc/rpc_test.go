@@ -6,11 +6,13 @@ package rpc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -282,5 +284,15 @@ func TestListenUnixKeepsOtherFiles(t *testing.T) {
 	}
 	if _, err := rpc.ListenUnix(path); err == nil {
 		t.Error("a file is replaced by a socket")
+	}
+}
+
+// A server that hangs up while the request is being written leaves its outcome
+// unknown; nobody has interrupted anything, though Connect calls it canceled.
+func TestHungUpIsNotInterrupted(t *testing.T) {
+	t.Parallel()
+	err := connect.NewError(connect.CodeCanceled, fmt.Errorf("write tcp 127.0.0.1:2->127.0.0.1:1: %w", syscall.EPIPE))
+	if e := rpc.AsCLI(err, "status", "127.0.0.1:1"); e.Exit != cli.ExitUnknown || !strings.Contains(e.Message, "broken pipe") {
+		t.Errorf("%+v, want exit code %d", e, cli.ExitUnknown)
 	}
 }
