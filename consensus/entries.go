@@ -28,15 +28,11 @@ type Entry struct {
 func ReadEntries(cfg Config, from uint64, each func(Entry) error) error {
 	cfg = cfg.withDefaults()
 	return withLog(cfg, func(_ *raft.Config, stores *Stores) error {
-		first, err := stores.Log.FirstIndex()
+		first, last, err := logRange(stores)
 		if err != nil {
-			return fmt.Errorf("consensus: read the log: %w", err)
+			return err
 		}
-		last, err := stores.Log.LastIndex()
-		if err != nil {
-			return fmt.Errorf("consensus: read the log: %w", err)
-		}
-		for i := max(first, from, 1); i <= last; i++ {
+		for i := max(first, from); i <= last; i++ {
 			var e raft.Log
 			if err := stores.Log.GetLog(i, &e); err != nil {
 				return fmt.Errorf("consensus: read entry %d: %w", i, err)
@@ -47,6 +43,17 @@ func ReadEntries(cfg Config, from uint64, each func(Entry) error) error {
 		}
 		return nil
 	})
+}
+
+// logRange are the first and the last index of a log; of an empty one the last is below the first.
+func logRange(stores *Stores) (first, last uint64, err error) {
+	if first, err = stores.Log.FirstIndex(); err == nil {
+		last, err = stores.Log.LastIndex()
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("consensus: read the log: %w", err)
+	}
+	return max(first, 1), last, nil
 }
 
 func entryOf(e *raft.Log) Entry {

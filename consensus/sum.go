@@ -70,15 +70,11 @@ func scan(cfg Config, stores *Stores) error {
 	if err := errors.Join(checkSegments(cfg.Dir), checkSnapshots(cfg, stores)); err != nil {
 		return err
 	}
-	first, err := stores.Log.FirstIndex()
+	first, last, err := logRange(stores)
 	if err != nil {
-		return fmt.Errorf("consensus: read the log: %w", err)
+		return err
 	}
-	last, err := stores.Log.LastIndex()
-	if err != nil {
-		return fmt.Errorf("consensus: read the log: %w", err)
-	}
-	for i := max(first, 1); i <= last; i++ {
+	for i := first; i <= last; i++ {
 		var e raft.Log
 		err := stores.Log.GetLog(i, &e)
 		switch {

@@ -178,13 +178,15 @@ var (
 // silent refuses to take a node for gone that has just been heard, or that may
 // speak and could not be heard by this leader yet.
 func (d *desk) silent(node string) error {
-	if now := d.now(); now <= d.timing.Lost {
+	now := d.now()
+	switch silent := d.table.Silent(node, now); {
+	case silent > d.timing.Lost:
+		return nil
+	case now <= d.timing.Lost:
 		return fmt.Errorf("this server leads for %s only, and hears who is there within %s: %w", cli.Age(now), cli.Age(d.timing.Lost), errHeard)
+	default:
+		return fmt.Errorf("%s was heard %s ago: %w", node, cli.Age(silent), errHeard)
 	}
-	if v, ok := d.table.View(node, d.now()); ok && v.Age <= d.timing.Lost {
-		return fmt.Errorf("%s was heard %s ago: %w", node, cli.Age(v.Age), errHeard)
-	}
-	return nil
 }
 
 func checkZone(name string) error {

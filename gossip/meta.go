@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net"
-	"unicode"
-	"unicode/utf8"
+
+	"headroom/gossip/brake"
 )
 
 const (
@@ -53,10 +53,10 @@ func (m meta) check() error {
 	if _, ok := roleByte(m.role); !ok {
 		return fmt.Errorf("role %q: %w", m.role, errMeta)
 	}
-	if m.name == "" || len(m.name) > maxName || !printable(m.name) {
+	if m.name == "" || len(m.name) > maxName || !brake.Printable(m.name) {
 		return fmt.Errorf("name of %d bytes: %w", len(m.name), errMeta)
 	}
-	if len(m.rpc) > maxRPC || !printable(m.rpc) {
+	if len(m.rpc) > maxRPC || !brake.Printable(m.rpc) {
 		return fmt.Errorf("address of %d bytes: %w", len(m.rpc), errMeta)
 	}
 	if m.rpc == "" && m.role == RoleNode {
@@ -66,19 +66,6 @@ func (m meta) check() error {
 		return fmt.Errorf("address %q: %w", m.rpc, errMeta)
 	}
 	return nil
-}
-
-// printable keeps control characters out of logs and screens.
-func printable(s string) bool {
-	if !utf8.ValidString(s) {
-		return false
-	}
-	for _, r := range s {
-		if !unicode.IsPrint(r) {
-			return false
-		}
-	}
-	return true
 }
 
 // encode makes the bytes of a checked description.

@@ -128,9 +128,9 @@ func (t *Table) lapses(s *State, now time.Duration) []Lapse {
 // gone tells whether the node has been silent, and granted nothing, for so long
 // that it can hold no lease any more and is at its fail-safe cap.
 func (t *Table) gone(node string, now time.Duration) bool {
-	silent := now - t.began
+	silent := t.Silent(node, now)
 	if e, ok := t.nodes[node]; ok {
-		silent = now - max(e.at, e.granted)
+		silent = min(silent, now-e.granted)
 	}
 	return silent >= t.timing.Fallen()
 }

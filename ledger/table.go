@@ -288,6 +288,16 @@ func (t *Table) View(node string, now time.Duration) (View, bool) {
 	return v, true
 }
 
+// Silent is for how long nothing was heard of a node: since its last heartbeat, or
+// since this leader began, when it has heard none. Nobody may be taken for gone who
+// is not silent for longer than Lost.
+func (t *Table) Silent(node string, now time.Duration) time.Duration {
+	if e, ok := t.nodes[node]; ok {
+		return now - e.at
+	}
+	return now - t.began
+}
+
 // reachable tells whether plans may count on the node to obey.
 func (t *Table) reachable(node string, now time.Duration) bool {
 	e, ok := t.nodes[node]

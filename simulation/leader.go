@@ -28,7 +28,6 @@ type leadership struct {
 	due    bool // a tick is due
 	hurry  bool // an urgent tick is planned
 	ticked time.Duration
-	began  time.Duration
 	poll   *poll    // of the servers' wall clocks, while one is under way
 	reads  []*order // questions that wait for the next entry
 
@@ -54,7 +53,7 @@ func (s *server) takeLead() {
 		timing = bend(timing)
 	}
 	e := lease.Epoch{Incarnation: max(1, s.state.Epoch.Incarnation), Term: s.term}
-	l := &leadership{s: s, epoch: e, table: ledger.NewTable(timing, s.now()), due: true, ticked: s.now(), began: s.now()}
+	l := &leadership{s: s, epoch: e, table: ledger.NewTable(timing, s.now()), due: true, ticked: s.now()}
 	if s.lead != nil { // the same leadership in a newer incarnation
 		l.orders = s.lead.orders
 	}
@@ -75,9 +74,7 @@ func (l *leadership) every() {
 
 // silent tells whether a node may be taken for gone, as the coordinator's desk has it.
 func (l *leadership) silent(node string) bool {
-	now := l.s.now()
-	v, ok := l.table.View(node, now)
-	return now-l.began > l.s.w.timing.Lost && (!ok || v.Age > l.s.w.timing.Lost)
+	return l.table.Silent(node, l.s.now()) > l.s.w.timing.Lost
 }
 
 // heard takes in a heartbeat.

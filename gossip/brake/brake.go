@@ -122,16 +122,17 @@ func (m Message) check() error {
 	switch {
 	case m.Generation == 0:
 		return fmt.Errorf("generation 0: %w", ErrMessage)
-	case len(m.Actor) > MaxActor || !printable(m.Actor):
+	case len(m.Actor) > MaxActor || !Printable(m.Actor):
 		return fmt.Errorf("actor of %d bytes: %w", len(m.Actor), ErrMessage)
-	case len(m.Reason) > MaxReason || !printable(m.Reason):
+	case len(m.Reason) > MaxReason || !Printable(m.Reason):
 		return fmt.Errorf("reason of %d bytes: %w", len(m.Reason), ErrMessage)
 	}
 	return nil
 }
 
-// printable keeps control characters out of logs and screens.
-func printable(s string) bool {
+// Printable tells whether a text of a gossip message may stand in logs and on
+// screens: valid UTF-8 without control characters.
+func Printable(s string) bool {
 	if !utf8.ValidString(s) {
 		return false
 	}
