@@ -178,7 +178,7 @@ func open() map[string]string {
 		"ClusterService/ListAlarms": readers, "ClusterService/ListTokens": admins, "ClusterService/GetSelf": readers,
 		"BrakeService/SetBrake": changers, "BrakeService/LiftBrake": changers, "BrakeService/AwaitBrake": readers, "BrakeService/GetBrake": readers,
 		"DebugService/CollectBundle": admins, "DebugService/CollectTrace": admins,
-		"JobService/CommitJob": changers, "JobService/FinishJob": changers, "JobService/ListJobs": readers, "JobService/Direct": changers,
+		"JobService/CommitJob": changers, "JobService/FinishJob": changers, "JobService/DropTasks": changers, "JobService/ListJobs": readers, "JobService/Direct": changers,
 		"MemberService/DescribeServer": readers, "MemberService/GetMemberHealth": readers, "MemberService/AddMember": admins,
 		"MemberService/PromoteMember": admins, "MemberService/RemoveMember": admins, "MemberService/TransferLead": admins,
 		"MemberService/SaveSnapshot": admins, "MemberService/LastWords": servers,

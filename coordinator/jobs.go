@@ -51,6 +51,11 @@ func (j jobService) FinishJob(ctx context.Context, r *connect.Request[headroomv1
 	return connect.NewResponse(&headroomv1.FinishJobResponse{Revision: res.Revision}), nil
 }
 
+// DropTasks implements headroomv1connect.JobServiceHandler.
+func (j jobService) DropTasks(_ context.Context, r *connect.Request[headroomv1.DropTasksRequest]) (*connect.Response[headroomv1.DropTasksResponse], error) {
+	return nil, rpc.Refuse(connect.CodeFailedPrecondition, "no-stop", cli.ExitRefused, fmt.Sprintf("job %q has no early stop in force", r.Msg.GetId()), "tasks are dropped only after the coordinators have decided it")
+}
+
 // ListJobs implements headroomv1connect.JobServiceHandler.
 func (j jobService) ListJobs(ctx context.Context, r *connect.Request[headroomv1.ListJobsRequest]) (*connect.Response[headroomv1.ListJobsResponse], error) {
 	out := &headroomv1.ListJobsResponse{}

@@ -2076,6 +2076,7 @@ type ChangeRequest struct {
 	//	*ChangeRequest_RemoveNode
 	//	*ChangeRequest_PowerOffNode
 	//	*ChangeRequest_SetPolicy
+	//	*ChangeRequest_SetContainerPolicy
 	//	*ChangeRequest_SetSchedule
 	//	*ChangeRequest_RemoveSchedule
 	//	*ChangeRequest_SetSprintBudget
@@ -2230,6 +2231,15 @@ func (x *ChangeRequest) GetSetPolicy() string {
 	return ""
 }
 
+func (x *ChangeRequest) GetSetContainerPolicy() string {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_SetContainerPolicy); ok {
+			return x.SetContainerPolicy
+		}
+	}
+	return ""
+}
+
 func (x *ChangeRequest) GetSetSchedule() *Schedule {
 	if x != nil {
 		if x, ok := x.What.(*ChangeRequest_SetSchedule); ok {
@@ -2348,8 +2358,13 @@ type ChangeRequest_PowerOffNode struct {
 }
 
 type ChangeRequest_SetPolicy struct {
-	// Name of the policy.
+	// Name of the policy that divides watts.
 	SetPolicy string `protobuf:"bytes,19,opt,name=set_policy,json=setPolicy,proto3,oneof"`
+}
+
+type ChangeRequest_SetContainerPolicy struct {
+	// Name of the policy that divides containers.
+	SetContainerPolicy string `protobuf:"bytes,28,opt,name=set_container_policy,json=setContainerPolicy,proto3,oneof"`
 }
 
 type ChangeRequest_SetSchedule struct {
@@ -2408,6 +2423,8 @@ func (*ChangeRequest_RemoveNode) isChangeRequest_What() {}
 func (*ChangeRequest_PowerOffNode) isChangeRequest_What() {}
 
 func (*ChangeRequest_SetPolicy) isChangeRequest_What() {}
+
+func (*ChangeRequest_SetContainerPolicy) isChangeRequest_What() {}
 
 func (*ChangeRequest_SetSchedule) isChangeRequest_What() {}
 
@@ -3872,10 +3889,12 @@ func (x *ListPoliciesResponse) GetPolicies() []*Policy {
 }
 
 type Policy struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	What          string                 `protobuf:"bytes,2,opt,name=what,proto3" json:"what,omitempty"`
-	InForce       bool                   `protobuf:"varint,3,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Name    string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	What    string                 `protobuf:"bytes,2,opt,name=what,proto3" json:"what,omitempty"`
+	InForce bool                   `protobuf:"varint,3,opt,name=in_force,json=inForce,proto3" json:"in_force,omitempty"`
+	// What it divides: "watts" or "containers".
+	Divides       string `protobuf:"bytes,4,opt,name=divides,proto3" json:"divides,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3929,6 +3948,13 @@ func (x *Policy) GetInForce() bool {
 		return x.InForce
 	}
 	return false
+}
+
+func (x *Policy) GetDivides() string {
+	if x != nil {
+		return x.Divides
+	}
+	return ""
 }
 
 type ExplainNodeRequest struct {
@@ -4924,7 +4950,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x04what\x18\x04 \x01(\tR\x04what\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x06 \x01(\tR\trequestId\"\xa4\a\n" +
+	"request_id\x18\x06 \x01(\tR\trequestId\"\xd8\a\n" +
 	"\rChangeRequest\x12+\n" +
 	"\x06change\x18\x01 \x01(\v2\x13.headroom.v1.ChangeR\x06change\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x127\n" +
@@ -4943,7 +4969,8 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"removeNode\x12&\n" +
 	"\x0epower_off_node\x18\x12 \x01(\tH\x00R\fpowerOffNode\x12\x1f\n" +
 	"\n" +
-	"set_policy\x18\x13 \x01(\tH\x00R\tsetPolicy\x12:\n" +
+	"set_policy\x18\x13 \x01(\tH\x00R\tsetPolicy\x122\n" +
+	"\x14set_container_policy\x18\x1c \x01(\tH\x00R\x12setContainerPolicy\x12:\n" +
 	"\fset_schedule\x18\x14 \x01(\v2\x15.headroom.v1.ScheduleH\x00R\vsetSchedule\x12)\n" +
 	"\x0fremove_schedule\x18\x15 \x01(\tH\x00R\x0eremoveSchedule\x12J\n" +
 	"\x11set_sprint_budget\x18\x16 \x01(\v2\x1c.headroom.v1.SetSprintBudgetH\x00R\x0fsetSprintBudget\x12=\n" +
@@ -5091,11 +5118,12 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\"n\n" +
 	"\x14ListPoliciesResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12/\n" +
-	"\bpolicies\x18\x02 \x03(\v2\x13.headroom.v1.PolicyR\bpolicies\"K\n" +
+	"\bpolicies\x18\x02 \x03(\v2\x13.headroom.v1.PolicyR\bpolicies\"e\n" +
 	"\x06Policy\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04what\x18\x02 \x01(\tR\x04what\x12\x19\n" +
-	"\bin_force\x18\x03 \x01(\bR\ainForce\"(\n" +
+	"\bin_force\x18\x03 \x01(\bR\ainForce\x12\x18\n" +
+	"\adivides\x18\x04 \x01(\tR\adivides\"(\n" +
 	"\x12ExplainNodeRequest\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\"\xd6\x02\n" +
 	"\x13ExplainNodeResponse\x12%\n" +
@@ -5386,6 +5414,7 @@ func file_headroom_v1_cluster_proto_init() {
 		(*ChangeRequest_RemoveNode)(nil),
 		(*ChangeRequest_PowerOffNode)(nil),
 		(*ChangeRequest_SetPolicy)(nil),
+		(*ChangeRequest_SetContainerPolicy)(nil),
 		(*ChangeRequest_SetSchedule)(nil),
 		(*ChangeRequest_RemoveSchedule)(nil),
 		(*ChangeRequest_SetSprintBudget)(nil),

@@ -80,6 +80,63 @@ func (JobState) EnumDescriptor() ([]byte, []int) {
 	return file_headroom_v1_job_proto_rawDescGZIP(), []int{0}
 }
 
+// JobPhase is what a running job does now.
+type JobPhase int32
+
+const (
+	JobPhase_JOB_PHASE_UNSPECIFIED JobPhase = 0
+	// No task runs yet: its application master, if any, is starting.
+	JobPhase_JOB_PHASE_WAITING JobPhase = 1
+	JobPhase_JOB_PHASE_MAP     JobPhase = 2
+	JobPhase_JOB_PHASE_SHUFFLE JobPhase = 3
+	JobPhase_JOB_PHASE_REDUCE  JobPhase = 4
+)
+
+// Enum value maps for JobPhase.
+var (
+	JobPhase_name = map[int32]string{
+		0: "JOB_PHASE_UNSPECIFIED",
+		1: "JOB_PHASE_WAITING",
+		2: "JOB_PHASE_MAP",
+		3: "JOB_PHASE_SHUFFLE",
+		4: "JOB_PHASE_REDUCE",
+	}
+	JobPhase_value = map[string]int32{
+		"JOB_PHASE_UNSPECIFIED": 0,
+		"JOB_PHASE_WAITING":     1,
+		"JOB_PHASE_MAP":         2,
+		"JOB_PHASE_SHUFFLE":     3,
+		"JOB_PHASE_REDUCE":      4,
+	}
+)
+
+func (x JobPhase) Enum() *JobPhase {
+	p := new(JobPhase)
+	*p = x
+	return p
+}
+
+func (x JobPhase) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (JobPhase) Descriptor() protoreflect.EnumDescriptor {
+	return file_headroom_v1_job_proto_enumTypes[1].Descriptor()
+}
+
+func (JobPhase) Type() protoreflect.EnumType {
+	return &file_headroom_v1_job_proto_enumTypes[1]
+}
+
+func (x JobPhase) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use JobPhase.Descriptor instead.
+func (JobPhase) EnumDescriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
 // Job is a job as the cluster knows it.
 type Job struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -97,7 +154,21 @@ type Job struct {
 	// Progress; absent until the scheduler has reported it.
 	Progress *JobProgress `protobuf:"bytes,7,opt,name=progress,proto3,oneof" json:"progress,omitempty"`
 	// How it ended, in words, for failed and cancelled jobs.
-	Outcome       string `protobuf:"bytes,8,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	Outcome string `protobuf:"bytes,8,opt,name=outcome,proto3" json:"outcome,omitempty"`
+	// The engine that runs it: "local" (also when empty) or "yarn".
+	Engine string `protobuf:"bytes,9,opt,name=engine,proto3" json:"engine,omitempty"`
+	// The engine's queue, e.g. "root.q1"; empty where there is none.
+	Queue string `protobuf:"bytes,10,opt,name=queue,proto3" json:"queue,omitempty"`
+	// The quality floor: the least fraction of map tasks that the job may end on, above 0 and at most 1; 0 counts as 1.
+	Floor float64 `protobuf:"fixed64,11,opt,name=floor,proto3" json:"floor,omitempty"`
+	// When it would end without a cap, seconds after its start, as committed; absent while unknown.
+	UncappedS *float64 `protobuf:"fixed64,12,opt,name=uncapped_s,json=uncappedS,proto3,oneof" json:"uncapped_s,omitempty"`
+	// The committed early stop; absent while there is none.
+	Stop *EarlyStop `protobuf:"bytes,13,opt,name=stop,proto3,oneof" json:"stop,omitempty"`
+	// The map tasks that will never run, as committed.
+	Dropped []*TaskRange `protobuf:"bytes,14,rep,name=dropped,proto3" json:"dropped,omitempty"`
+	// What the job loop expects and has decided; absent until it has looked at the job.
+	Outlook       *JobOutlook `protobuf:"bytes,15,opt,name=outlook,proto3,oneof" json:"outlook,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -188,6 +259,306 @@ func (x *Job) GetOutcome() string {
 	return ""
 }
 
+func (x *Job) GetEngine() string {
+	if x != nil {
+		return x.Engine
+	}
+	return ""
+}
+
+func (x *Job) GetQueue() string {
+	if x != nil {
+		return x.Queue
+	}
+	return ""
+}
+
+func (x *Job) GetFloor() float64 {
+	if x != nil {
+		return x.Floor
+	}
+	return 0
+}
+
+func (x *Job) GetUncappedS() float64 {
+	if x != nil && x.UncappedS != nil {
+		return *x.UncappedS
+	}
+	return 0
+}
+
+func (x *Job) GetStop() *EarlyStop {
+	if x != nil {
+		return x.Stop
+	}
+	return nil
+}
+
+func (x *Job) GetDropped() []*TaskRange {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
+}
+
+func (x *Job) GetOutlook() *JobOutlook {
+	if x != nil {
+		return x.Outlook
+	}
+	return nil
+}
+
+// EarlyStop is the decision that a job's map tasks that have not begun may be dropped.
+type EarlyStop struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The map tasks of the job.
+	Tasks uint32 `protobuf:"varint,1,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	// The least that must be completed; never below the floor.
+	MinTasks uint32 `protobuf:"varint,2,opt,name=min_tasks,json=minTasks,proto3" json:"min_tasks,omitempty"`
+	// Why, in words.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When it was committed, microseconds since the Unix epoch.
+	AtUs          int64 `protobuf:"varint,4,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EarlyStop) Reset() {
+	*x = EarlyStop{}
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EarlyStop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EarlyStop) ProtoMessage() {}
+
+func (x *EarlyStop) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EarlyStop.ProtoReflect.Descriptor instead.
+func (*EarlyStop) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *EarlyStop) GetTasks() uint32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *EarlyStop) GetMinTasks() uint32 {
+	if x != nil {
+		return x.MinTasks
+	}
+	return 0
+}
+
+func (x *EarlyStop) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *EarlyStop) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+// TaskRange is the map tasks first to last, both included, counted from 0.
+type TaskRange struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	First         uint32                 `protobuf:"varint,1,opt,name=first,proto3" json:"first,omitempty"`
+	Last          uint32                 `protobuf:"varint,2,opt,name=last,proto3" json:"last,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TaskRange) Reset() {
+	*x = TaskRange{}
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TaskRange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TaskRange) ProtoMessage() {}
+
+func (x *TaskRange) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TaskRange.ProtoReflect.Descriptor instead.
+func (*TaskRange) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *TaskRange) GetFirst() uint32 {
+	if x != nil {
+		return x.First
+	}
+	return 0
+}
+
+func (x *TaskRange) GetLast() uint32 {
+	if x != nil {
+		return x.Last
+	}
+	return 0
+}
+
+// JobOutlook is what the coordinators' job loop expects of a job and has decided for it. It never enters the log.
+type JobOutlook struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// When the job will end as things are, seconds after its start; absent while unknown.
+	FinishS *float64 `protobuf:"fixed64,1,opt,name=finish_s,json=finishS,proto3,oneof" json:"finish_s,omitempty"`
+	// The bounds that the end lies within in 9 of 10 cases; absent while unknown.
+	FinishLowS  *float64 `protobuf:"fixed64,2,opt,name=finish_low_s,json=finishLowS,proto3,oneof" json:"finish_low_s,omitempty"`
+	FinishHighS *float64 `protobuf:"fixed64,3,opt,name=finish_high_s,json=finishHighS,proto3,oneof" json:"finish_high_s,omitempty"`
+	// When it would end without a cap, seconds after its start; absent while unknown.
+	UncappedS *float64 `protobuf:"fixed64,4,opt,name=uncapped_s,json=uncappedS,proto3,oneof" json:"uncapped_s,omitempty"`
+	// What the caps of its nodes leave of their full power, 0 to 1, weighted by its containers; absent while unknown.
+	CapShare *float64 `protobuf:"fixed64,5,opt,name=cap_share,json=capShare,proto3,oneof" json:"cap_share,omitempty"`
+	// The least tasks that it will end on, and how many are aimed at now.
+	MinTasks uint32 `protobuf:"varint,6,opt,name=min_tasks,json=minTasks,proto3" json:"min_tasks,omitempty"`
+	AimTasks uint32 `protobuf:"varint,7,opt,name=aim_tasks,json=aimTasks,proto3" json:"aim_tasks,omitempty"`
+	// Containers given to it; absent where the engine divides them by itself.
+	Containers *uint32 `protobuf:"varint,8,opt,name=containers,proto3,oneof" json:"containers,omitempty"`
+	// The policy that gave them.
+	Policy string `protobuf:"bytes,9,opt,name=policy,proto3" json:"policy,omitempty"`
+	// Why, in words.
+	Why           string `protobuf:"bytes,10,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobOutlook) Reset() {
+	*x = JobOutlook{}
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobOutlook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobOutlook) ProtoMessage() {}
+
+func (x *JobOutlook) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobOutlook.ProtoReflect.Descriptor instead.
+func (*JobOutlook) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *JobOutlook) GetFinishS() float64 {
+	if x != nil && x.FinishS != nil {
+		return *x.FinishS
+	}
+	return 0
+}
+
+func (x *JobOutlook) GetFinishLowS() float64 {
+	if x != nil && x.FinishLowS != nil {
+		return *x.FinishLowS
+	}
+	return 0
+}
+
+func (x *JobOutlook) GetFinishHighS() float64 {
+	if x != nil && x.FinishHighS != nil {
+		return *x.FinishHighS
+	}
+	return 0
+}
+
+func (x *JobOutlook) GetUncappedS() float64 {
+	if x != nil && x.UncappedS != nil {
+		return *x.UncappedS
+	}
+	return 0
+}
+
+func (x *JobOutlook) GetCapShare() float64 {
+	if x != nil && x.CapShare != nil {
+		return *x.CapShare
+	}
+	return 0
+}
+
+func (x *JobOutlook) GetMinTasks() uint32 {
+	if x != nil {
+		return x.MinTasks
+	}
+	return 0
+}
+
+func (x *JobOutlook) GetAimTasks() uint32 {
+	if x != nil {
+		return x.AimTasks
+	}
+	return 0
+}
+
+func (x *JobOutlook) GetContainers() uint32 {
+	if x != nil && x.Containers != nil {
+		return *x.Containers
+	}
+	return 0
+}
+
+func (x *JobOutlook) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *JobOutlook) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 // JobProgress is one sample of a job's progress. It never enters the log.
 type JobProgress struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -202,14 +573,26 @@ type JobProgress struct {
 	// Seconds since the first task started; absent before that.
 	RuntimeS *float64 `protobuf:"fixed64,8,opt,name=runtime_s,json=runtimeS,proto3,oneof" json:"runtime_s,omitempty"`
 	// Number of running tasks per node.
-	RunningOn     map[string]uint32 `protobuf:"bytes,9,rep,name=running_on,json=runningOn,proto3" json:"running_on,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	RunningOn map[string]uint32 `protobuf:"bytes,9,rep,name=running_on,json=runningOn,proto3" json:"running_on,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	// What it does now.
+	Phase JobPhase `protobuf:"varint,10,opt,name=phase,proto3,enum=headroom.v1.JobPhase" json:"phase,omitempty"`
+	// Map work done, in tasks, the finished part of running ones included; absent where the engine does not tell.
+	Work *float64 `protobuf:"fixed64,11,opt,name=work,proto3,oneof" json:"work,omitempty"`
+	// Containers or slots that it holds, its application master's included.
+	Containers uint32 `protobuf:"varint,12,opt,name=containers,proto3" json:"containers,omitempty"`
+	// Map tasks that have not begun.
+	Pending uint32 `protobuf:"varint,13,opt,name=pending,proto3" json:"pending,omitempty"`
+	// Reduce work done, 0 to 1; absent for a job without one, or where the engine does not tell.
+	Reduced *float64 `protobuf:"fixed64,14,opt,name=reduced,proto3,oneof" json:"reduced,omitempty"`
+	// Input bytes that dropped tasks would have read.
+	DroppedBytes  uint64 `protobuf:"varint,15,opt,name=dropped_bytes,json=droppedBytes,proto3" json:"dropped_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -221,7 +604,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -234,7 +617,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *JobProgress) GetId() string {
@@ -300,6 +683,161 @@ func (x *JobProgress) GetRunningOn() map[string]uint32 {
 	return nil
 }
 
+func (x *JobProgress) GetPhase() JobPhase {
+	if x != nil {
+		return x.Phase
+	}
+	return JobPhase_JOB_PHASE_UNSPECIFIED
+}
+
+func (x *JobProgress) GetWork() float64 {
+	if x != nil && x.Work != nil {
+		return *x.Work
+	}
+	return 0
+}
+
+func (x *JobProgress) GetContainers() uint32 {
+	if x != nil {
+		return x.Containers
+	}
+	return 0
+}
+
+func (x *JobProgress) GetPending() uint32 {
+	if x != nil {
+		return x.Pending
+	}
+	return 0
+}
+
+func (x *JobProgress) GetReduced() float64 {
+	if x != nil && x.Reduced != nil {
+		return *x.Reduced
+	}
+	return 0
+}
+
+func (x *JobProgress) GetDroppedBytes() uint64 {
+	if x != nil {
+		return x.DroppedBytes
+	}
+	return 0
+}
+
+type DropTasksRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Tasks         []*TaskRange           `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	Change        *Change                `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropTasksRequest) Reset() {
+	*x = DropTasksRequest{}
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropTasksRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropTasksRequest) ProtoMessage() {}
+
+func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropTasksRequest.ProtoReflect.Descriptor instead.
+func (*DropTasksRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *DropTasksRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *DropTasksRequest) GetTasks() []*TaskRange {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *DropTasksRequest) GetChange() *Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+type DropTasksResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// All tasks of the job that are recorded as dropped.
+	Dropped       []*TaskRange `protobuf:"bytes,1,rep,name=dropped,proto3" json:"dropped,omitempty"`
+	Revision      uint64       `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DropTasksResponse) Reset() {
+	*x = DropTasksResponse{}
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DropTasksResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DropTasksResponse) ProtoMessage() {}
+
+func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DropTasksResponse.ProtoReflect.Descriptor instead.
+func (*DropTasksResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *DropTasksResponse) GetDropped() []*TaskRange {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
+}
+
+func (x *DropTasksResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
 type CommitJobRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Job           *Job                   `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
@@ -310,7 +848,7 @@ type CommitJobRequest struct {
 
 func (x *CommitJobRequest) Reset() {
 	*x = CommitJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -322,7 +860,7 @@ func (x *CommitJobRequest) String() string {
 func (*CommitJobRequest) ProtoMessage() {}
 
 func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -335,7 +873,7 @@ func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobRequest.ProtoReflect.Descriptor instead.
 func (*CommitJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CommitJobRequest) GetJob() *Job {
@@ -361,7 +899,7 @@ type CommitJobResponse struct {
 
 func (x *CommitJobResponse) Reset() {
 	*x = CommitJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -373,7 +911,7 @@ func (x *CommitJobResponse) String() string {
 func (*CommitJobResponse) ProtoMessage() {}
 
 func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -386,7 +924,7 @@ func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobResponse.ProtoReflect.Descriptor instead.
 func (*CommitJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CommitJobResponse) GetRevision() uint64 {
@@ -411,7 +949,7 @@ type FinishJobRequest struct {
 
 func (x *FinishJobRequest) Reset() {
 	*x = FinishJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -423,7 +961,7 @@ func (x *FinishJobRequest) String() string {
 func (*FinishJobRequest) ProtoMessage() {}
 
 func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -436,7 +974,7 @@ func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobRequest.ProtoReflect.Descriptor instead.
 func (*FinishJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FinishJobRequest) GetId() string {
@@ -497,7 +1035,7 @@ type FinishJobResponse struct {
 
 func (x *FinishJobResponse) Reset() {
 	*x = FinishJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -509,7 +1047,7 @@ func (x *FinishJobResponse) String() string {
 func (*FinishJobResponse) ProtoMessage() {}
 
 func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -522,7 +1060,7 @@ func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobResponse.ProtoReflect.Descriptor instead.
 func (*FinishJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FinishJobResponse) GetRevision() uint64 {
@@ -545,7 +1083,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -557,7 +1095,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -570,7 +1108,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ListJobsRequest) GetStale() bool {
@@ -608,7 +1146,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -620,7 +1158,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -633,7 +1171,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListJobsResponse) GetMeta() *Meta {
@@ -672,7 +1210,7 @@ type SchedulerMessage struct {
 
 func (x *SchedulerMessage) Reset() {
 	*x = SchedulerMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -684,7 +1222,7 @@ func (x *SchedulerMessage) String() string {
 func (*SchedulerMessage) ProtoMessage() {}
 
 func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -697,7 +1235,7 @@ func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerMessage.ProtoReflect.Descriptor instead.
 func (*SchedulerMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *SchedulerMessage) GetMessage() isSchedulerMessage_Message {
@@ -769,7 +1307,7 @@ type SchedulerHello struct {
 
 func (x *SchedulerHello) Reset() {
 	*x = SchedulerHello{}
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -781,7 +1319,7 @@ func (x *SchedulerHello) String() string {
 func (*SchedulerHello) ProtoMessage() {}
 
 func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -794,7 +1332,7 @@ func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerHello.ProtoReflect.Descriptor instead.
 func (*SchedulerHello) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SchedulerHello) GetId() string {
@@ -820,15 +1358,17 @@ func (x *SchedulerHello) GetVersion() string {
 
 // ProgressReport carries the progress of all jobs that are not finished.
 type ProgressReport struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Jobs          []*JobProgress         `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Jobs  []*JobProgress         `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	// The engines whose containers can be shared out.
+	Engines       []*EngineReport `protobuf:"bytes,2,rep,name=engines,proto3" json:"engines,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -840,7 +1380,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -853,7 +1393,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProgressReport) GetJobs() []*JobProgress {
@@ -861,6 +1401,86 @@ func (x *ProgressReport) GetJobs() []*JobProgress {
 		return x.Jobs
 	}
 	return nil
+}
+
+func (x *ProgressReport) GetEngines() []*EngineReport {
+	if x != nil {
+		return x.Engines
+	}
+	return nil
+}
+
+// EngineReport is what an engine has to share out.
+type EngineReport struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "yarn".
+	Engine string `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
+	// Containers that its running nodes hold together.
+	Containers uint32 `protobuf:"varint,2,opt,name=containers,proto3" json:"containers,omitempty"`
+	// Containers that each job takes for itself, beside its tasks (YARN: 1, the application master's).
+	Overhead uint32 `protobuf:"varint,3,opt,name=overhead,proto3" json:"overhead,omitempty"`
+	// Empty when shares can be set; otherwise why not, in words.
+	Trouble       string `protobuf:"bytes,4,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EngineReport) Reset() {
+	*x = EngineReport{}
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EngineReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EngineReport) ProtoMessage() {}
+
+func (x *EngineReport) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EngineReport.ProtoReflect.Descriptor instead.
+func (*EngineReport) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *EngineReport) GetEngine() string {
+	if x != nil {
+		return x.Engine
+	}
+	return ""
+}
+
+func (x *EngineReport) GetContainers() uint32 {
+	if x != nil {
+		return x.Containers
+	}
+	return 0
+}
+
+func (x *EngineReport) GetOverhead() uint32 {
+	if x != nil {
+		return x.Overhead
+	}
+	return 0
+}
+
+func (x *EngineReport) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
 }
 
 // DirectiveAck tells that a directive was carried out, or why not.
@@ -876,7 +1496,7 @@ type DirectiveAck struct {
 
 func (x *DirectiveAck) Reset() {
 	*x = DirectiveAck{}
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -888,7 +1508,7 @@ func (x *DirectiveAck) String() string {
 func (*DirectiveAck) ProtoMessage() {}
 
 func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -901,7 +1521,7 @@ func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectiveAck.ProtoReflect.Descriptor instead.
 func (*DirectiveAck) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *DirectiveAck) GetEpoch() *Epoch {
@@ -939,7 +1559,7 @@ type DirectorMessage struct {
 
 func (x *DirectorMessage) Reset() {
 	*x = DirectorMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +1571,7 @@ func (x *DirectorMessage) String() string {
 func (*DirectorMessage) ProtoMessage() {}
 
 func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +1584,7 @@ func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectorMessage.ProtoReflect.Descriptor instead.
 func (*DirectorMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DirectorMessage) GetMessage() isDirectorMessage_Message {
@@ -1019,6 +1639,8 @@ type Directive struct {
 	// Types that are valid to be assigned to Action:
 	//
 	//	*Directive_Cap
+	//	*Directive_Share
+	//	*Directive_Stop
 	Action        isDirective_Action `protobuf_oneof:"action"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1026,7 +1648,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1038,7 +1660,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1051,7 +1673,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Directive) GetEpoch() *Epoch {
@@ -1091,6 +1713,24 @@ func (x *Directive) GetCap() *CapDirective {
 	return nil
 }
 
+func (x *Directive) GetShare() *ShareDirective {
+	if x != nil {
+		if x, ok := x.Action.(*Directive_Share); ok {
+			return x.Share
+		}
+	}
+	return nil
+}
+
+func (x *Directive) GetStop() *StopDirective {
+	if x != nil {
+		if x, ok := x.Action.(*Directive_Stop); ok {
+			return x.Stop
+		}
+	}
+	return nil
+}
+
 type isDirective_Action interface {
 	isDirective_Action()
 }
@@ -1099,7 +1739,187 @@ type Directive_Cap struct {
 	Cap *CapDirective `protobuf:"bytes,4,opt,name=cap,proto3,oneof"`
 }
 
+type Directive_Share struct {
+	Share *ShareDirective `protobuf:"bytes,5,opt,name=share,proto3,oneof"`
+}
+
+type Directive_Stop struct {
+	Stop *StopDirective `protobuf:"bytes,6,opt,name=stop,proto3,oneof"`
+}
+
 func (*Directive_Cap) isDirective_Action() {}
+
+func (*Directive_Share) isDirective_Action() {}
+
+func (*Directive_Stop) isDirective_Action() {}
+
+// ShareDirective tells how many containers each job of an engine may hold. Jobs that are not named are the engine's own affair.
+type ShareDirective struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Engine        string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
+	Jobs          []*JobShare            `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ShareDirective) Reset() {
+	*x = ShareDirective{}
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ShareDirective) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ShareDirective) ProtoMessage() {}
+
+func (x *ShareDirective) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ShareDirective.ProtoReflect.Descriptor instead.
+func (*ShareDirective) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *ShareDirective) GetEngine() string {
+	if x != nil {
+		return x.Engine
+	}
+	return ""
+}
+
+func (x *ShareDirective) GetJobs() []*JobShare {
+	if x != nil {
+		return x.Jobs
+	}
+	return nil
+}
+
+// JobShare is what one job may hold.
+type JobShare struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Containers, those of the job itself included.
+	Containers    uint32 `protobuf:"varint,2,opt,name=containers,proto3" json:"containers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobShare) Reset() {
+	*x = JobShare{}
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobShare) ProtoMessage() {}
+
+func (x *JobShare) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobShare.ProtoReflect.Descriptor instead.
+func (*JobShare) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *JobShare) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *JobShare) GetContainers() uint32 {
+	if x != nil {
+		return x.Containers
+	}
+	return 0
+}
+
+// StopDirective tells that a job's map tasks that have not begun may be dropped, down to its least number of tasks.
+type StopDirective struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Tasks         uint32                 `protobuf:"varint,2,opt,name=tasks,proto3" json:"tasks,omitempty"`
+	MinTasks      uint32                 `protobuf:"varint,3,opt,name=min_tasks,json=minTasks,proto3" json:"min_tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StopDirective) Reset() {
+	*x = StopDirective{}
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StopDirective) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StopDirective) ProtoMessage() {}
+
+func (x *StopDirective) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StopDirective.ProtoReflect.Descriptor instead.
+func (*StopDirective) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *StopDirective) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *StopDirective) GetTasks() uint32 {
+	if x != nil {
+		return x.Tasks
+	}
+	return 0
+}
+
+func (x *StopDirective) GetMinTasks() uint32 {
+	if x != nil {
+		return x.MinTasks
+	}
+	return 0
+}
 
 // CapDirective tells what a node may draw now, so that the scheduler uses fewer slots there.
 type CapDirective struct {
@@ -1117,7 +1937,7 @@ type CapDirective struct {
 
 func (x *CapDirective) Reset() {
 	*x = CapDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1129,7 +1949,7 @@ func (x *CapDirective) String() string {
 func (*CapDirective) ProtoMessage() {}
 
 func (x *CapDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1142,7 +1962,7 @@ func (x *CapDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapDirective.ProtoReflect.Descriptor instead.
 func (*CapDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CapDirective) GetNode() string {
@@ -1177,7 +1997,7 @@ var File_headroom_v1_job_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\x85\x02\n" +
+	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\xac\x04\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -1186,8 +2006,53 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x04spec\x18\x05 \x01(\fR\x04spec\x12!\n" +
 	"\fsubmitted_us\x18\x06 \x01(\x03R\vsubmittedUs\x129\n" +
 	"\bprogress\x18\a \x01(\v2\x18.headroom.v1.JobProgressH\x00R\bprogress\x88\x01\x01\x12\x18\n" +
-	"\aoutcome\x18\b \x01(\tR\aoutcomeB\v\n" +
-	"\t_progress\"\x90\x03\n" +
+	"\aoutcome\x18\b \x01(\tR\aoutcome\x12\x16\n" +
+	"\x06engine\x18\t \x01(\tR\x06engine\x12\x14\n" +
+	"\x05queue\x18\n" +
+	" \x01(\tR\x05queue\x12\x14\n" +
+	"\x05floor\x18\v \x01(\x01R\x05floor\x12\"\n" +
+	"\n" +
+	"uncapped_s\x18\f \x01(\x01H\x01R\tuncappedS\x88\x01\x01\x12/\n" +
+	"\x04stop\x18\r \x01(\v2\x16.headroom.v1.EarlyStopH\x02R\x04stop\x88\x01\x01\x120\n" +
+	"\adropped\x18\x0e \x03(\v2\x16.headroom.v1.TaskRangeR\adropped\x126\n" +
+	"\aoutlook\x18\x0f \x01(\v2\x17.headroom.v1.JobOutlookH\x03R\aoutlook\x88\x01\x01B\v\n" +
+	"\t_progressB\r\n" +
+	"\v_uncapped_sB\a\n" +
+	"\x05_stopB\n" +
+	"\n" +
+	"\b_outlook\"k\n" +
+	"\tEarlyStop\x12\x14\n" +
+	"\x05tasks\x18\x01 \x01(\rR\x05tasks\x12\x1b\n" +
+	"\tmin_tasks\x18\x02 \x01(\rR\bminTasks\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x13\n" +
+	"\x05at_us\x18\x04 \x01(\x03R\x04atUs\"5\n" +
+	"\tTaskRange\x12\x14\n" +
+	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
+	"\x04last\x18\x02 \x01(\rR\x04last\"\xa7\x03\n" +
+	"\n" +
+	"JobOutlook\x12\x1e\n" +
+	"\bfinish_s\x18\x01 \x01(\x01H\x00R\afinishS\x88\x01\x01\x12%\n" +
+	"\ffinish_low_s\x18\x02 \x01(\x01H\x01R\n" +
+	"finishLowS\x88\x01\x01\x12'\n" +
+	"\rfinish_high_s\x18\x03 \x01(\x01H\x02R\vfinishHighS\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"uncapped_s\x18\x04 \x01(\x01H\x03R\tuncappedS\x88\x01\x01\x12 \n" +
+	"\tcap_share\x18\x05 \x01(\x01H\x04R\bcapShare\x88\x01\x01\x12\x1b\n" +
+	"\tmin_tasks\x18\x06 \x01(\rR\bminTasks\x12\x1b\n" +
+	"\taim_tasks\x18\a \x01(\rR\baimTasks\x12#\n" +
+	"\n" +
+	"containers\x18\b \x01(\rH\x05R\n" +
+	"containers\x88\x01\x01\x12\x16\n" +
+	"\x06policy\x18\t \x01(\tR\x06policy\x12\x10\n" +
+	"\x03why\x18\n" +
+	" \x01(\tR\x03whyB\v\n" +
+	"\t_finish_sB\x0f\n" +
+	"\r_finish_low_sB\x10\n" +
+	"\x0e_finish_high_sB\r\n" +
+	"\v_uncapped_sB\f\n" +
+	"\n" +
+	"_cap_shareB\r\n" +
+	"\v_containers\"\xe9\x04\n" +
 	"\vJobProgress\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.headroom.v1.JobStateR\x05state\x12\x14\n" +
@@ -1199,13 +2064,32 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"rate_per_s\x18\a \x01(\x01H\x00R\bratePerS\x88\x01\x01\x12 \n" +
 	"\truntime_s\x18\b \x01(\x01H\x01R\bruntimeS\x88\x01\x01\x12F\n" +
 	"\n" +
-	"running_on\x18\t \x03(\v2'.headroom.v1.JobProgress.RunningOnEntryR\trunningOn\x1a<\n" +
+	"running_on\x18\t \x03(\v2'.headroom.v1.JobProgress.RunningOnEntryR\trunningOn\x12+\n" +
+	"\x05phase\x18\n" +
+	" \x01(\x0e2\x15.headroom.v1.JobPhaseR\x05phase\x12\x17\n" +
+	"\x04work\x18\v \x01(\x01H\x02R\x04work\x88\x01\x01\x12\x1e\n" +
+	"\n" +
+	"containers\x18\f \x01(\rR\n" +
+	"containers\x12\x18\n" +
+	"\apending\x18\r \x01(\rR\apending\x12\x1d\n" +
+	"\areduced\x18\x0e \x01(\x01H\x03R\areduced\x88\x01\x01\x12#\n" +
+	"\rdropped_bytes\x18\x0f \x01(\x04R\fdroppedBytes\x1a<\n" +
 	"\x0eRunningOnEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01B\r\n" +
 	"\v_rate_per_sB\f\n" +
 	"\n" +
-	"_runtime_s\"c\n" +
+	"_runtime_sB\a\n" +
+	"\x05_workB\n" +
+	"\n" +
+	"\b_reduced\"}\n" +
+	"\x10DropTasksRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
+	"\x05tasks\x18\x02 \x03(\v2\x16.headroom.v1.TaskRangeR\x05tasks\x12+\n" +
+	"\x06change\x18\x03 \x01(\v2\x13.headroom.v1.ChangeR\x06change\"a\n" +
+	"\x11DropTasksResponse\x120\n" +
+	"\adropped\x18\x01 \x03(\v2\x16.headroom.v1.TaskRangeR\adropped\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\"c\n" +
 	"\x10CommitJobRequest\x12\"\n" +
 	"\x03job\x18\x01 \x01(\v2\x10.headroom.v1.JobR\x03job\x12+\n" +
 	"\x06change\x18\x02 \x01(\v2\x13.headroom.v1.ChangeR\x06change\"/\n" +
@@ -1237,9 +2121,17 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x0eSchedulerHello\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\tR\aversion\">\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\"s\n" +
 	"\x0eProgressReport\x12,\n" +
-	"\x04jobs\x18\x01 \x03(\v2\x18.headroom.v1.JobProgressR\x04jobs\"`\n" +
+	"\x04jobs\x18\x01 \x03(\v2\x18.headroom.v1.JobProgressR\x04jobs\x123\n" +
+	"\aengines\x18\x02 \x03(\v2\x19.headroom.v1.EngineReportR\aengines\"|\n" +
+	"\fEngineReport\x12\x16\n" +
+	"\x06engine\x18\x01 \x01(\tR\x06engine\x12\x1e\n" +
+	"\n" +
+	"containers\x18\x02 \x01(\rR\n" +
+	"containers\x12\x1a\n" +
+	"\boverhead\x18\x03 \x01(\rR\boverhead\x12\x18\n" +
+	"\atrouble\x18\x04 \x01(\tR\atrouble\"`\n" +
 	"\fDirectiveAck\x12(\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x12.headroom.v1.EpochR\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x14\n" +
@@ -1247,13 +2139,27 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x0fDirectorMessage\x12-\n" +
 	"\x06leader\x18\x01 \x01(\v2\x13.headroom.v1.LeaderH\x00R\x06leader\x126\n" +
 	"\tdirective\x18\x02 \x01(\v2\x16.headroom.v1.DirectiveH\x00R\tdirectiveB\t\n" +
-	"\amessage\"\x98\x01\n" +
+	"\amessage\"\xff\x01\n" +
 	"\tDirective\x12(\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x12.headroom.v1.EpochR\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12-\n" +
-	"\x03cap\x18\x04 \x01(\v2\x19.headroom.v1.CapDirectiveH\x00R\x03capB\b\n" +
-	"\x06action\"k\n" +
+	"\x03cap\x18\x04 \x01(\v2\x19.headroom.v1.CapDirectiveH\x00R\x03cap\x123\n" +
+	"\x05share\x18\x05 \x01(\v2\x1b.headroom.v1.ShareDirectiveH\x00R\x05share\x120\n" +
+	"\x04stop\x18\x06 \x01(\v2\x1a.headroom.v1.StopDirectiveH\x00R\x04stopB\b\n" +
+	"\x06action\"S\n" +
+	"\x0eShareDirective\x12\x16\n" +
+	"\x06engine\x18\x01 \x01(\tR\x06engine\x12)\n" +
+	"\x04jobs\x18\x02 \x03(\v2\x15.headroom.v1.JobShareR\x04jobs\":\n" +
+	"\bJobShare\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1e\n" +
+	"\n" +
+	"containers\x18\x02 \x01(\rR\n" +
+	"containers\"R\n" +
+	"\rStopDirective\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05tasks\x18\x02 \x01(\rR\x05tasks\x12\x1b\n" +
+	"\tmin_tasks\x18\x03 \x01(\rR\bminTasks\"k\n" +
 	"\fCapDirective\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x12\x15\n" +
 	"\x06cap_uw\x18\x02 \x01(\x03R\x05capUw\x12\x19\n" +
@@ -1265,12 +2171,19 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x11JOB_STATE_RUNNING\x10\x02\x12\x12\n" +
 	"\x0eJOB_STATE_DONE\x10\x03\x12\x14\n" +
 	"\x10JOB_STATE_FAILED\x10\x04\x12\x17\n" +
-	"\x13JOB_STATE_CANCELLED\x10\x052\xb8\x02\n" +
+	"\x13JOB_STATE_CANCELLED\x10\x05*|\n" +
+	"\bJobPhase\x12\x19\n" +
+	"\x15JOB_PHASE_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11JOB_PHASE_WAITING\x10\x01\x12\x11\n" +
+	"\rJOB_PHASE_MAP\x10\x02\x12\x15\n" +
+	"\x11JOB_PHASE_SHUFFLE\x10\x03\x12\x14\n" +
+	"\x10JOB_PHASE_REDUCE\x10\x042\x84\x03\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tCommitJob\x12\x1d.headroom.v1.CommitJobRequest\x1a\x1e.headroom.v1.CommitJobResponse\x12J\n" +
 	"\tFinishJob\x12\x1d.headroom.v1.FinishJobRequest\x1a\x1e.headroom.v1.FinishJobResponse\x12G\n" +
-	"\bListJobs\x12\x1c.headroom.v1.ListJobsRequest\x1a\x1d.headroom.v1.ListJobsResponse\x12I\n" +
+	"\bListJobs\x12\x1c.headroom.v1.ListJobsRequest\x1a\x1d.headroom.v1.ListJobsResponse\x12J\n" +
+	"\tDropTasks\x12\x1d.headroom.v1.DropTasksRequest\x1a\x1e.headroom.v1.DropTasksResponse\x12I\n" +
 	"\x06Direct\x12\x1d.headroom.v1.SchedulerMessage\x1a\x1c.headroom.v1.DirectorMessage(\x010\x01B%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
 
 var (
@@ -1285,64 +2198,87 @@ func file_headroom_v1_job_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_job_proto_rawDescData
 }
 
-var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_headroom_v1_job_proto_goTypes = []any{
 	(JobState)(0),             // 0: headroom.v1.JobState
-	(*Job)(nil),               // 1: headroom.v1.Job
-	(*JobProgress)(nil),       // 2: headroom.v1.JobProgress
-	(*CommitJobRequest)(nil),  // 3: headroom.v1.CommitJobRequest
-	(*CommitJobResponse)(nil), // 4: headroom.v1.CommitJobResponse
-	(*FinishJobRequest)(nil),  // 5: headroom.v1.FinishJobRequest
-	(*FinishJobResponse)(nil), // 6: headroom.v1.FinishJobResponse
-	(*ListJobsRequest)(nil),   // 7: headroom.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),  // 8: headroom.v1.ListJobsResponse
-	(*SchedulerMessage)(nil),  // 9: headroom.v1.SchedulerMessage
-	(*SchedulerHello)(nil),    // 10: headroom.v1.SchedulerHello
-	(*ProgressReport)(nil),    // 11: headroom.v1.ProgressReport
-	(*DirectiveAck)(nil),      // 12: headroom.v1.DirectiveAck
-	(*DirectorMessage)(nil),   // 13: headroom.v1.DirectorMessage
-	(*Directive)(nil),         // 14: headroom.v1.Directive
-	(*CapDirective)(nil),      // 15: headroom.v1.CapDirective
-	nil,                       // 16: headroom.v1.JobProgress.RunningOnEntry
-	(*Change)(nil),            // 17: headroom.v1.Change
-	(*Meta)(nil),              // 18: headroom.v1.Meta
-	(*Epoch)(nil),             // 19: headroom.v1.Epoch
-	(*Leader)(nil),            // 20: headroom.v1.Leader
+	(JobPhase)(0),             // 1: headroom.v1.JobPhase
+	(*Job)(nil),               // 2: headroom.v1.Job
+	(*EarlyStop)(nil),         // 3: headroom.v1.EarlyStop
+	(*TaskRange)(nil),         // 4: headroom.v1.TaskRange
+	(*JobOutlook)(nil),        // 5: headroom.v1.JobOutlook
+	(*JobProgress)(nil),       // 6: headroom.v1.JobProgress
+	(*DropTasksRequest)(nil),  // 7: headroom.v1.DropTasksRequest
+	(*DropTasksResponse)(nil), // 8: headroom.v1.DropTasksResponse
+	(*CommitJobRequest)(nil),  // 9: headroom.v1.CommitJobRequest
+	(*CommitJobResponse)(nil), // 10: headroom.v1.CommitJobResponse
+	(*FinishJobRequest)(nil),  // 11: headroom.v1.FinishJobRequest
+	(*FinishJobResponse)(nil), // 12: headroom.v1.FinishJobResponse
+	(*ListJobsRequest)(nil),   // 13: headroom.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),  // 14: headroom.v1.ListJobsResponse
+	(*SchedulerMessage)(nil),  // 15: headroom.v1.SchedulerMessage
+	(*SchedulerHello)(nil),    // 16: headroom.v1.SchedulerHello
+	(*ProgressReport)(nil),    // 17: headroom.v1.ProgressReport
+	(*EngineReport)(nil),      // 18: headroom.v1.EngineReport
+	(*DirectiveAck)(nil),      // 19: headroom.v1.DirectiveAck
+	(*DirectorMessage)(nil),   // 20: headroom.v1.DirectorMessage
+	(*Directive)(nil),         // 21: headroom.v1.Directive
+	(*ShareDirective)(nil),    // 22: headroom.v1.ShareDirective
+	(*JobShare)(nil),          // 23: headroom.v1.JobShare
+	(*StopDirective)(nil),     // 24: headroom.v1.StopDirective
+	(*CapDirective)(nil),      // 25: headroom.v1.CapDirective
+	nil,                       // 26: headroom.v1.JobProgress.RunningOnEntry
+	(*Change)(nil),            // 27: headroom.v1.Change
+	(*Meta)(nil),              // 28: headroom.v1.Meta
+	(*Epoch)(nil),             // 29: headroom.v1.Epoch
+	(*Leader)(nil),            // 30: headroom.v1.Leader
 }
 var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 0: headroom.v1.Job.state:type_name -> headroom.v1.JobState
-	2,  // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
-	0,  // 2: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
-	16, // 3: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
-	1,  // 4: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
-	17, // 5: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
-	0,  // 6: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
-	17, // 7: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
-	18, // 8: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
-	1,  // 9: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
-	10, // 10: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
-	11, // 11: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
-	12, // 12: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
-	2,  // 13: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
-	19, // 14: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
-	20, // 15: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
-	14, // 16: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
-	19, // 17: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
-	15, // 18: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
-	3,  // 19: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
-	5,  // 20: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
-	7,  // 21: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
-	9,  // 22: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
-	4,  // 23: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
-	6,  // 24: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
-	8,  // 25: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
-	13, // 26: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
-	23, // [23:27] is the sub-list for method output_type
-	19, // [19:23] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	6,  // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
+	3,  // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
+	4,  // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
+	5,  // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
+	0,  // 5: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
+	26, // 6: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
+	1,  // 7: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
+	4,  // 8: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
+	27, // 9: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
+	4,  // 10: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
+	2,  // 11: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
+	27, // 12: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
+	0,  // 13: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
+	27, // 14: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
+	28, // 15: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
+	2,  // 16: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
+	16, // 17: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
+	17, // 18: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
+	19, // 19: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
+	6,  // 20: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
+	18, // 21: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
+	29, // 22: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
+	30, // 23: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
+	21, // 24: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
+	29, // 25: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
+	25, // 26: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
+	22, // 27: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
+	24, // 28: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
+	23, // 29: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
+	9,  // 30: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
+	11, // 31: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
+	13, // 32: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
+	7,  // 33: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
+	15, // 34: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
+	10, // 35: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
+	12, // 36: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
+	14, // 37: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
+	8,  // 38: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
+	20, // 39: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
+	35, // [35:40] is the sub-list for method output_type
+	30, // [30:35] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_job_proto_init() }
@@ -1353,26 +2289,29 @@ func file_headroom_v1_job_proto_init() {
 	file_headroom_v1_cluster_proto_init()
 	file_headroom_v1_node_proto_init()
 	file_headroom_v1_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[1].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[8].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[3].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[4].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[13].OneofWrappers = []any{
 		(*SchedulerMessage_Hello)(nil),
 		(*SchedulerMessage_Progress)(nil),
 		(*SchedulerMessage_Ack)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[12].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[18].OneofWrappers = []any{
 		(*DirectorMessage_Leader)(nil),
 		(*DirectorMessage_Directive)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[13].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[19].OneofWrappers = []any{
 		(*Directive_Cap)(nil),
+		(*Directive_Share)(nil),
+		(*Directive_Stop)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_job_proto_rawDesc), len(file_headroom_v1_job_proto_rawDesc)),
-			NumEnums:      1,
-			NumMessages:   16,
+			NumEnums:      2,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -39,6 +39,8 @@ const (
 	JobServiceFinishJobProcedure = "/headroom.v1.JobService/FinishJob"
 	// JobServiceListJobsProcedure is the fully-qualified name of the JobService's ListJobs RPC.
 	JobServiceListJobsProcedure = "/headroom.v1.JobService/ListJobs"
+	// JobServiceDropTasksProcedure is the fully-qualified name of the JobService's DropTasks RPC.
+	JobServiceDropTasksProcedure = "/headroom.v1.JobService/DropTasks"
 	// JobServiceDirectProcedure is the fully-qualified name of the JobService's Direct RPC.
 	JobServiceDirectProcedure = "/headroom.v1.JobService/Direct"
 )
@@ -50,6 +52,9 @@ type JobServiceClient interface {
 	// FinishJob stores how the job ended.
 	FinishJob(context.Context, *connect.Request[v1.FinishJobRequest]) (*connect.Response[v1.FinishJobResponse], error)
 	ListJobs(context.Context, *connect.Request[v1.ListJobsRequest]) (*connect.Response[v1.ListJobsResponse], error)
+	// DropTasks records tasks of a job that will never run, before anything follows from it. It answers with all that
+	// are recorded. Tasks beyond what the job's floor leaves are refused, all or nothing.
+	DropTasks(context.Context, *connect.Request[v1.DropTasksRequest]) (*connect.Response[v1.DropTasksResponse], error)
 	// Direct is the stream of directives. The scheduler's first message is
 	// SchedulerHello; it then sends progress and acknowledgements.
 	Direct(context.Context) *connect.BidiStreamForClient[v1.SchedulerMessage, v1.DirectorMessage]
@@ -84,6 +89,12 @@ func NewJobServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(jobServiceMethods.ByName("ListJobs")),
 			connect.WithClientOptions(opts...),
 		),
+		dropTasks: connect.NewClient[v1.DropTasksRequest, v1.DropTasksResponse](
+			httpClient,
+			baseURL+JobServiceDropTasksProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("DropTasks")),
+			connect.WithClientOptions(opts...),
+		),
 		direct: connect.NewClient[v1.SchedulerMessage, v1.DirectorMessage](
 			httpClient,
 			baseURL+JobServiceDirectProcedure,
@@ -98,6 +109,7 @@ type jobServiceClient struct {
 	commitJob *connect.Client[v1.CommitJobRequest, v1.CommitJobResponse]
 	finishJob *connect.Client[v1.FinishJobRequest, v1.FinishJobResponse]
 	listJobs  *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
+	dropTasks *connect.Client[v1.DropTasksRequest, v1.DropTasksResponse]
 	direct    *connect.Client[v1.SchedulerMessage, v1.DirectorMessage]
 }
 
@@ -116,6 +128,11 @@ func (c *jobServiceClient) ListJobs(ctx context.Context, req *connect.Request[v1
 	return c.listJobs.CallUnary(ctx, req)
 }
 
+// DropTasks calls headroom.v1.JobService.DropTasks.
+func (c *jobServiceClient) DropTasks(ctx context.Context, req *connect.Request[v1.DropTasksRequest]) (*connect.Response[v1.DropTasksResponse], error) {
+	return c.dropTasks.CallUnary(ctx, req)
+}
+
 // Direct calls headroom.v1.JobService.Direct.
 func (c *jobServiceClient) Direct(ctx context.Context) *connect.BidiStreamForClient[v1.SchedulerMessage, v1.DirectorMessage] {
 	return c.direct.CallBidiStream(ctx)
@@ -128,6 +145,9 @@ type JobServiceHandler interface {
 	// FinishJob stores how the job ended.
 	FinishJob(context.Context, *connect.Request[v1.FinishJobRequest]) (*connect.Response[v1.FinishJobResponse], error)
 	ListJobs(context.Context, *connect.Request[v1.ListJobsRequest]) (*connect.Response[v1.ListJobsResponse], error)
+	// DropTasks records tasks of a job that will never run, before anything follows from it. It answers with all that
+	// are recorded. Tasks beyond what the job's floor leaves are refused, all or nothing.
+	DropTasks(context.Context, *connect.Request[v1.DropTasksRequest]) (*connect.Response[v1.DropTasksResponse], error)
 	// Direct is the stream of directives. The scheduler's first message is
 	// SchedulerHello; it then sends progress and acknowledgements.
 	Direct(context.Context, *connect.BidiStream[v1.SchedulerMessage, v1.DirectorMessage]) error
@@ -158,6 +178,12 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(jobServiceMethods.ByName("ListJobs")),
 		connect.WithHandlerOptions(opts...),
 	)
+	jobServiceDropTasksHandler := connect.NewUnaryHandler(
+		JobServiceDropTasksProcedure,
+		svc.DropTasks,
+		connect.WithSchema(jobServiceMethods.ByName("DropTasks")),
+		connect.WithHandlerOptions(opts...),
+	)
 	jobServiceDirectHandler := connect.NewBidiStreamHandler(
 		JobServiceDirectProcedure,
 		svc.Direct,
@@ -172,6 +198,8 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 			jobServiceFinishJobHandler.ServeHTTP(w, r)
 		case JobServiceListJobsProcedure:
 			jobServiceListJobsHandler.ServeHTTP(w, r)
+		case JobServiceDropTasksProcedure:
+			jobServiceDropTasksHandler.ServeHTTP(w, r)
 		case JobServiceDirectProcedure:
 			jobServiceDirectHandler.ServeHTTP(w, r)
 		default:
@@ -193,6 +221,10 @@ func (UnimplementedJobServiceHandler) FinishJob(context.Context, *connect.Reques
 
 func (UnimplementedJobServiceHandler) ListJobs(context.Context, *connect.Request[v1.ListJobsRequest]) (*connect.Response[v1.ListJobsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.JobService.ListJobs is not implemented"))
+}
+
+func (UnimplementedJobServiceHandler) DropTasks(context.Context, *connect.Request[v1.DropTasksRequest]) (*connect.Response[v1.DropTasksResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.JobService.DropTasks is not implemented"))
 }
 
 func (UnimplementedJobServiceHandler) Direct(context.Context, *connect.BidiStream[v1.SchedulerMessage, v1.DirectorMessage]) error {
