@@ -46,6 +46,7 @@ func layers() map[string]layer {
 		"rapl": device, "dvfs": device, "ipmi": device, "systemd": device, "thermal": device, "links": device,
 		"agent": edge, "coordinator": edge, "scheduler": edge, "consensus": edge, "gossip": edge, "web": edge,
 		"emulator": lab, "simulation": lab, "powerlab": lab, "bench": lab, "demo": lab,
+		"studies": lab, "papers": lab,
 		"cmd": program, "test": front, "": front,
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/textapps"
 	"headroom/simulation"
+	"headroom/studies"
 )
 
 func main() {
@@ -31,5 +32,6 @@ func newRoot() *cobra.Command {
 	root.AddCommand(textapps.NewCommand())
 	root.AddCommand(demo.NewCommand())
 	root.AddCommand(bench.NewCommand())
+	root.AddCommand(studies.NewAllocateCommand())
 	return root
 }

@@ -1,0 +1,58 @@
+package containers
+
+import (
+	"math"
+	"time"
+)
+
+// QueueFloors are the fractions of tasks that the paper's three queues guarantee, the
+// most sensitive queue first.
+func QueueFloors() []float64 { return []float64{1, 0.75, 0.5} }
+
+// taskGuard keeps 40*0.7 = 28.000000000000004 from becoming 29 tasks.
+const taskGuard = 1e-9
+
+// MinTasks is the least number of tasks that a job of n tasks may end on: the floor,
+// a fraction of them, rounded up. A floor of 0 or less, above 1, or that is no number,
+// is all tasks.
+func MinTasks(n int, floor float64) int {
+	if !(floor > 0 && floor < 1) {
+		return n
+	}
+	return max(min(1, n), int(math.Ceil(float64(n)*floor-taskGuard)))
+}
+
+// MayStop tells whether a job's map tasks that have not begun may be dropped: it has
+// outrun its uncapped finish time, and completed its least tasks and those aimed at.
+// Of a job that has no task left to drop it says no, and so where D is unknown (0).
+func MayStop(elapsed, uncapped time.Duration, tasks, done, minTasks, aim int) bool {
+	return uncapped > 0 && elapsed > uncapped && minTasks < tasks && done >= max(minTasks, aim) && done < tasks
+}
+
+// Damping keeps allocations from following noise.
+type Damping struct {
+	// Every is the least time between two changes; 0: none.
+	Every time.Duration
+	// Move is by how many containers one job's share must differ; below 1 it counts as 1.
+	Move int
+	// Gain is by how much the sum of delays must fall where less moves, as a share of it.
+	Gain float64
+}
+
+// DefaultDamping lets shares move every 20 s at most, as the published code does, by
+// 2 containers or for a tenth of the delays.
+func DefaultDamping() Damping { return Damping{Every: 20 * time.Second, Move: 2, Gain: 0.1} }
+
+// Worth tells whether a new division should replace the old one, which has stood for
+// since: both name the same jobs in the same order; before and after are their
+// stretches (Plan.Stretch).
+func (d Damping) Worth(since time.Duration, old, now []int, before, after float64) bool {
+	if since < d.Every {
+		return false
+	}
+	moved := 0
+	for i := range now {
+		moved = max(moved, now[i]-old[i], old[i]-now[i])
+	}
+	return moved >= max(1, d.Move) || moved > 0 && after < before*(1-d.Gain)
+}

@@ -1,0 +1,298 @@
+package containers
+
+import (
+	"container/heap"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Policy says who gets containers.
+type Policy string
+
+// Policies by name.
+const (
+	// Stretch makes the sum of the jobs' delays, each as a share of its uncapped
+	// finish time, as small as it can be: the default.
+	Stretch Policy = "stretch"
+	// Paper is CAB as printed: equation (3) and the loop of Fig. 3.
+	Paper Policy = "paper"
+	// Released is the rule of CAB's published code.
+	Released Policy = "released"
+	// Equal gives every job the same.
+	Equal Policy = "equal"
+	// Fair leaves it to the engine's own fair scheduler, and says what that gives.
+	Fair Policy = "fair"
+)
+
+// Policies are all policies, the default first.
+func Policies() []Policy { return []Policy{Stretch, Paper, Released, Equal, Fair} }
+
+func names() string {
+	var all []string
+	for _, p := range Policies() {
+		all = append(all, string(p))
+	}
+	return strings.Join(all, ", ")
+}
+
+// ParsePolicy reads a policy's name; empty is the default.
+func ParsePolicy(name string) (Policy, error) {
+	if name == "" {
+		return Stretch, nil
+	}
+	if p := Policy(name); slices.Contains(Policies(), p) {
+		return p, nil
+	}
+	return "", fmt.Errorf("%w %q: it is none of %s", ErrPolicy, name, names())
+}
+
+// Sentence says what the policy does.
+func (p Policy) Sentence() string {
+	switch p {
+	case Paper:
+		return "in proportion to finish over uncapped finish (CAB, equation 3)"
+	case Released:
+		return "what each job needs to end in time, by the rule of CAB's published code"
+	case Equal:
+		return "the same for every job"
+	case Fair:
+		return "left to the engine's fair scheduler"
+	case Stretch:
+	}
+	return "least sum of delays against the uncapped finish times, what is left over to quality"
+}
+
+// Sets tells whether the policy sets shares at all.
+func (p Policy) Sets() bool { return p != Fair }
+
+// equal gives every job the same.
+func (d *divider) equal() {
+	for _, e := range d.entries {
+		e.exact = float64(d.total) / float64(len(d.entries))
+	}
+	d.round()
+}
+
+// fair is what a fair scheduler does with equal weights: all rise alike, until a job
+// can use no more; what nobody can use goes to nobody there, and to all here.
+func (d *divider) fair() {
+	left, open := float64(d.total), slices.Clone(d.entries)
+	for len(open) > 0 {
+		level, full := left/float64(len(open)), false
+		open = slices.DeleteFunc(open, func(e *entry) bool {
+			if e.Most == 0 || float64(e.Most) > level {
+				return false
+			}
+			e.exact, full = float64(e.Most), true
+			left -= e.exact
+			return true
+		})
+		if !full {
+			for _, e := range open {
+				e.exact = level
+			}
+			break
+		}
+	}
+	d.round()
+}
+
+// paper is equation (3) with the loop of Fig. 3. Both count with what jobs hold now:
+// the paper leaves open which containers its finish times mean.
+func (d *divider) paper() {
+	ratios, sum := make([]float64, len(d.entries)), 0.0
+	for i, e := range d.entries {
+		e.Most = 0 // neither the paper nor its code looks at what a job can use
+		ratios[i] = e.ratio(0)
+		sum += ratios[i]
+	}
+	share := func(i int) float64 { return float64(d.total) * ratios[i] / sum }
+	for i, e := range d.entries {
+		for e.Known && e.extra < e.More {
+			c := math.Max(share(i), float64(e.Least))
+			if e.end(c, e.extra)/e.Uncapped.Seconds() >= 1-d.settings.epsilon() {
+				break
+			}
+			e.extra++
+			sum -= ratios[i]
+			ratios[i] = e.ratio(e.extra)
+			sum += ratios[i]
+		}
+	}
+	for i, e := range d.entries {
+		e.exact = share(i)
+	}
+	d.round()
+}
+
+// What the published code gives a job that has met its floor: its application master
+// and one task.
+const releasedMet = 2
+
+// released is the rule of the published code: what each needs to end at D; where that
+// does not fit, jobs that have met their floors keep 2 and the others share the rest.
+func (d *divider) released() {
+	sum, rest := 0, d.total
+	for _, e := range d.entries {
+		e.Most = 0 // see paper
+		need := int(math.Floor(float64(e.Held)*e.ratio(0)+roundGuard)) + 1
+		if e.Met {
+			need = releasedMet
+		}
+		e.exact, e.got = float64(need), need
+		sum += need
+	}
+	if sum > d.total {
+		open := 0
+		for _, e := range d.entries {
+			if e.Met {
+				rest -= e.got
+			} else {
+				open += e.got
+			}
+		}
+		for _, e := range d.entries {
+			if !e.Met {
+				e.got = max(1, int(float64(e.got)/float64(open)*float64(max(0, rest))))
+			}
+		}
+	}
+	for _, e := range d.entries {
+		e.got = max(e.got, e.Least)
+	}
+	d.roundRobin()
+}
+
+// roundRobin corrects the sum by one container after another, in turn, nobody below
+// its least.
+func (d *divider) roundRobin() {
+	left := d.total
+	for _, e := range d.entries {
+		left -= e.got
+	}
+	for i := 0; left != 0; i++ {
+		switch e := d.entries[i%len(d.entries)]; {
+		case left > 0:
+			e.got, left = e.got+1, left-1
+		case e.got > e.Least:
+			e.got, left = e.got-1, left+1
+		}
+	}
+}
+
+// stretch hands out container after container, each to the job whose delay it
+// shortens most. Delays are convex in containers, so this is the least sum. When no
+// job is late on the tasks of its floor, the same goes on with all its tasks, and
+// then the job that ends last is served first. n jobs and c containers cost O(c log n).
+func (d *divider) stretch() {
+	left := d.total
+	var known queue
+	for _, e := range d.entries {
+		if e.Known {
+			e.got = e.Least
+		} else {
+			e.got = d.unknown(e)
+		}
+		left -= e.got
+	}
+	for _, e := range d.entries { // an equal share for the unknown must leave the others their least
+		for left < 0 && !e.Known && e.got > e.Least {
+			e.got, left = e.got-1, left+1
+		}
+	}
+	for _, e := range d.entries {
+		if e.Known {
+			known = append(known, d.bid(e))
+		}
+	}
+	if len(known) == 0 {
+		d.equal()
+		return
+	}
+	heap.Init(known)
+	for ; left > 0; left-- {
+		known[0].e.got++
+		known[0] = d.bid(known[0].e)
+		heap.Fix(known, 0)
+	}
+	for _, e := range d.entries {
+		e.exact = float64(e.got)
+		e.extra = d.reach(e)
+	}
+}
+
+// unknown is what a job gets whose end is not known: an equal share, or what it can use.
+func (d *divider) unknown(e *entry) int {
+	share := d.total / len(d.entries)
+	if e.Most > 0 {
+		share = min(share, e.Most)
+	}
+	return max(e.Least, share)
+}
+
+// reach is how many tasks beyond its floor a job will have done by its uncapped
+// finish time.
+func (d *divider) reach(e *entry) int {
+	if !e.Known || e.More == 0 || e.PerTask <= 0 {
+		return 0
+	}
+	c := float64(e.got)
+	spare := e.Uncapped.Seconds() - e.end(c, 0)
+	each := e.PerTask.Seconds() * e.slower(c)
+	if spare <= 0 {
+		return 0
+	}
+	return min(e.More, int(spare/each))
+}
+
+// A bid is what one more container would do for a job.
+type bid struct {
+	e *entry
+	// floor and all are by how much it would be less late, on the tasks of its floor
+	// and on all of them; end is when it would end on all, 0 when it can use no more.
+	floor, all, end float64
+}
+
+func (d *divider) bid(e *entry) bid {
+	b, c, epsilon := bid{e: e}, float64(e.got), d.settings.epsilon()
+	if e.Most > 0 && e.got >= e.Most {
+		return b
+	}
+	b.floor = e.late(c, 0, epsilon) - e.late(c+1, 0, epsilon)
+	b.all = e.late(c, e.More, epsilon) - e.late(c+1, e.More, epsilon)
+	b.end = e.end(c, e.More)
+	return b
+}
+
+// queue is a heap of bids, the best first.
+type queue []bid
+
+// Len, Less, Swap, Push and Pop are heap.Interface.
+func (q queue) Len() int { return len(q) }
+
+// Less puts the bid in front that shortens most; see Len.
+func (q queue) Less(i, j int) bool {
+	a, b := q[i], q[j]
+	switch {
+	case a.floor != b.floor:
+		return a.floor > b.floor
+	case a.all != b.all:
+		return a.all > b.all
+	case a.end != b.end:
+		return a.end > b.end
+	case a.e.got != b.e.got:
+		return a.e.got < b.e.got
+	}
+	return a.e.Name < b.e.Name
+}
+
+// Swap changes two places; see Len.
+func (q queue) Swap(i, j int) { q[i], q[j] = q[j], q[i] }
+
+// Push and Pop are not used: the jobs stay the same during a division. See Len.
+func (q queue) Push(any) {}
+
+// Pop is not used; see Push.
+func (q queue) Pop() any { return nil }
