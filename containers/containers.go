@@ -59,6 +59,8 @@ type Job struct {
 	Overhead int
 	// Least is the fewest containers that it may get; below Overhead+1 it counts as that.
 	Least int
+	// Beta is the exponent of its speed over its containers, above 0 to 1; 0: 1.
+	Beta float64
 	// Most is how many it could use, overhead included; 0: as many as there are.
 	Most int
 
@@ -80,18 +82,9 @@ type Job struct {
 
 // Settings are the numbers that the policies share. The zero value is the default.
 type Settings struct {
-	// Beta is the exponent of a job's speed over its containers, above 0 to 1; 0: 1.
-	Beta float64
 	// Epsilon is by how much less than D a job's end is aimed at, as a share of D
 	// (paper, Fig. 3, which gives no number); 0: 0.05. Negative: none.
 	Epsilon float64
-}
-
-func (s Settings) beta() float64 {
-	if s.Beta == 0 {
-		return 1
-	}
-	return s.Beta
 }
 
 func (s Settings) epsilon() float64 {
@@ -149,10 +142,10 @@ func Allocate(policy Policy, total int, jobs []Job, settings Settings) (Plan, er
 
 // StretchOf is the Plan.Stretch of any division of total containers: given says how
 // many each job has, in the order of jobs.
-func StretchOf(total int, jobs []Job, given []int, settings Settings) float64 {
+func StretchOf(total int, jobs []Job, given []int) float64 {
 	sum := 0.0
 	for i := range jobs {
-		e := entry{Job: jobs[i], beta: settings.beta()}
+		e := entry{Job: jobs[i]}
 		if e.complete(max(1, total/len(jobs))); e.Known {
 			sum += e.late(float64(max(given[i], e.Overhead+1)), 0, 0)
 		}
@@ -164,7 +157,6 @@ func StretchOf(total int, jobs []Job, given []int, settings Settings) float64 {
 type entry struct {
 	Job
 	at    int // its place in the caller's order
-	beta  float64
 	exact float64
 	got   int
 	extra int
@@ -177,7 +169,7 @@ func (e *entry) slower(c float64) float64 {
 	if e.Most > 0 {
 		c, held = math.Min(c, float64(e.Most)), math.Min(held, float64(e.Most))
 	}
-	return math.Pow((held-float64(e.Overhead))/(c-float64(e.Overhead)), e.beta)
+	return math.Pow((held-float64(e.Overhead))/(c-float64(e.Overhead)), e.Beta)
 }
 
 // end is when the job ends with c containers and extra tasks beyond its floor, in
@@ -213,7 +205,7 @@ type divider struct {
 func (d *divider) take(jobs []Job) error {
 	seen := map[string]bool{}
 	for i := range jobs {
-		e := &entry{Job: jobs[i], at: i, beta: d.settings.beta()}
+		e := &entry{Job: jobs[i], at: i}
 		if err := e.check(); err != nil {
 			return err
 		}
@@ -238,6 +230,9 @@ func (e *entry) complete(equal int) {
 	if e.Most > 0 {
 		e.Most = max(e.Most, e.Least)
 	}
+	if e.Beta == 0 {
+		e.Beta = 1
+	}
 }
 
 // check refuses numbers that make no sense.
@@ -247,6 +242,8 @@ func (e *entry) check() error {
 		return fmt.Errorf("%w: one has no name", ErrJob)
 	case e.Held < 0 || e.Overhead < 0 || e.Least < 0 || e.Most < 0 || e.More < 0 || e.PerTask < 0 || e.Elapsed < 0:
 		return fmt.Errorf("%w: %q: a number is negative", ErrJob, e.Name)
+	case !(e.Beta >= 0 && e.Beta <= 1):
+		return fmt.Errorf("%w: %q: its exponent %v is not within 0 to 1", ErrJob, e.Name, e.Beta)
 	case e.Known && (e.Finish <= 0 || e.Uncapped <= 0):
 		return fmt.Errorf("%w: %q: its finish %v and its uncapped finish %v must be above 0", ErrJob, e.Name, e.Finish, e.Uncapped)
 	}
@@ -283,7 +280,7 @@ func (d *divider) plan(jobs []Job) Plan {
 		p.Shares[e.at] = Share{Name: e.Name, Exact: e.exact, Containers: e.got, Extra: e.extra}
 		given[e.at] = e.got
 	}
-	p.Stretch = StretchOf(d.total, jobs, given, d.settings)
+	p.Stretch = StretchOf(d.total, jobs, given)
 	return p
 }
 

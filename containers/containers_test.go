@@ -143,6 +143,7 @@ func TestRefuses(t *testing.T) {
 		"twice":     func(j []containers.Job) { j[0].Name = j[1].Name },
 		"negative":  func(j []containers.Job) { j[0].Held = -1 },
 		"no finish": func(j []containers.Job) { j[0].Finish = 0 },
+		"exponent":  func(j []containers.Job) { j[0].Beta = 1.5 },
 		"no D":      func(j []containers.Job) { j[0].Uncapped = 0 },
 	} {
 		jobs := example()
@@ -172,7 +173,7 @@ func drawJobs(t *rapid.T, n int) []containers.Job {
 			Finish:   elapsed + time.Duration(rapid.IntRange(1, 400).Draw(t, "left"))*second,
 			Uncapped: time.Duration(rapid.IntRange(1, 500).Draw(t, "uncapped")) * second,
 			More:     rapid.IntRange(0, 20).Draw(t, "more"), PerTask: time.Duration(rapid.IntRange(0, 9).Draw(t, "each")) * second,
-			Met: rapid.Bool().Draw(t, "met"),
+			Met: rapid.Bool().Draw(t, "met"), Beta: rapid.SampledFrom([]float64{0, 0.8, 0.5}).Draw(t, "beta"),
 		})
 	}
 	return jobs
@@ -201,7 +202,7 @@ func TestLaws(t *testing.T) {
 		if sum != total {
 			t.Fatalf("%s: %d containers of %d", p, sum, total)
 		}
-		if got := containers.StretchOf(total, jobs, whole(plan), containers.Settings{}); math.Abs(got-plan.Stretch) > 1e-9*(1+got) {
+		if got := containers.StretchOf(total, jobs, whole(plan)); math.Abs(got-plan.Stretch) > 1e-9*(1+got) {
 			t.Fatalf("%s: stretch %v, counted again %v", p, plan.Stretch, got)
 		}
 		back := slices.Clone(jobs)
@@ -227,13 +228,13 @@ func TestStretchIsTheLeast(t *testing.T) {
 			least += max(jobs[i].Least, jobs[i].Overhead+1)
 		}
 		total := least + rapid.IntRange(0, 9).Draw(t, "spare")
-		s := containers.Settings{Beta: rapid.SampledFrom([]float64{1, 0.8, 0.5}).Draw(t, "beta"), Epsilon: -1}
+		s := containers.Settings{Epsilon: -1}
 		plan, err := containers.Allocate(containers.Stretch, total, jobs, s)
 		if err != nil {
 			t.Fatal(err)
 		}
 		try(jobs, total, make([]int, len(jobs)), 0, func(given []int) {
-			if other := containers.StretchOf(total, jobs, given, s); other < plan.Stretch-1e-9*(1+plan.Stretch) {
+			if other := containers.StretchOf(total, jobs, given); other < plan.Stretch-1e-9*(1+plan.Stretch) {
 				t.Fatalf("%v gives %v, %v only %v", whole(plan), plan.Stretch, given, other)
 			}
 		})
