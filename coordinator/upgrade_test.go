@@ -6,6 +6,7 @@ package coordinator
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -16,13 +17,13 @@ import (
 	"headroom/units"
 )
 
-// older makes the servers named ones of the version before: they know its rules
+// older makes the servers named ones of an older version: they know its rules
 // only, and an entry of newer ones would end them.
-func (c *cluster) older(ids map[string]bool) {
+func (c *cluster) older(rules int, ids map[string]bool) {
 	c.fit = func(s *server) {
 		id := s.cfg.ID
 		if ids[id] {
-			s.machine.rules = ledger.OldestRules
+			s.machine.rules = rules
 		}
 		s.machine.outdated = func(err error) { c.t.Errorf("%s: %v", id, err) }
 	}
@@ -60,13 +61,27 @@ func (c *cluster) alike() {
 
 func rulesNow(c *cluster) int { return c.newest().Rules }
 
-// Three servers of the old version are replaced one after the other.
+// newIn are commands that the rules brought, one for each version since the oldest.
+func newIn(rules int) ledger.Command {
+	if rules == 2 {
+		return ledger.Command{Drain: &ledger.DrainNode{Node: "n01"}}
+	}
+	return ledger.Command{ContainerPolicy: &ledger.Named{Name: "fair"}}
+}
+
+// Three servers of an old version are replaced one after the other.
 func TestRollingUpgrade(t *testing.T) {
+	for rules := ledger.OldestRules; rules < ledger.Rules; rules++ {
+		t.Run(fmt.Sprintf("from rules %d", rules), func(t *testing.T) { rollingUpgrade(t, rules) })
+	}
+}
+
+func rollingUpgrade(t *testing.T, rules int) { //nolint:thelper // the whole test
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 0, 700*units.Watt)
 		c.ids, c.first = []string{"c1", "c2", "c3"}, []string{"c1", "c2", "c3"}
 		old := map[string]bool{"c1": true, "c2": true, "c3": true}
-		c.older(old)
+		c.older(rules, old)
 		for _, id := range c.ids {
 			c.disks[id] = memory()
 			c.start(id)
@@ -76,20 +91,22 @@ func TestRollingUpgrade(t *testing.T) {
 		c.allHeld(6 * time.Second)
 		for i, id := range []string{"c2", "c3", "c1"} {
 			c.alike()
-			if now := rulesNow(c); now != ledger.OldestRules {
+			if now := rulesNow(c); now != rules {
 				t.Fatalf("rules %d are in force while %d servers are old", now, 3-i)
 			}
-			if n := len(c.newest().Changes); n != 0 { // what a snapshot of an old server would not have
+			if n := len(c.newest().Changes); n != 0 && rules == 1 { // what a snapshot of an old server would not have
 				t.Fatalf("%d changes are kept under the old rules", n)
 			}
 			// What the new version alone can do waits, whoever leads.
-			_, err := c.leader().change(t.Context(), ledger.Command{Drain: &ledger.DrainNode{Node: "n01"}})
+			_, err := c.leader().change(t.Context(), newIn(rules+1))
 			e := rpc.AsCLI(err, "test", "addr")
 			if e == nil || e.Code != "old-rules" || e.Exit != cli.ExitRefused || !strings.Contains(e.Hint, "member health") {
 				t.Errorf("a new command under old rules: %+v", e)
 			}
-			if _, err := addMember(c, "c9", "x"); exitOf(err) != cli.ExitRefused || !strings.Contains(err.Error(), "needs rules 2") {
-				t.Errorf("a change of the group under old rules: %v", err)
+			if rules < rulesOfServers {
+				if _, err := addMember(c, "c9", "x"); exitOf(err) != cli.ExitRefused || !strings.Contains(err.Error(), "needs rules 2") {
+					t.Errorf("a change of the group under old rules: %v", err)
+				}
 			}
 			if i > 0 && !c.leader().machine.isOld() {
 				m := healthNow(t, c)["c1"]
@@ -109,8 +126,10 @@ func TestRollingUpgrade(t *testing.T) {
 		}
 		c.until("the new rules are in force", 30*time.Second, func() bool { return rulesNow(c) == ledger.Rules })
 		c.seated("c1", "c2", "c3")
-		if _, err := c.leader().change(t.Context(), ledger.Command{Drain: &ledger.DrainNode{Node: "n01"}}); err != nil {
-			t.Errorf("a new command under the new rules: %v", err)
+		for rules := ledger.OldestRules + 1; rules <= ledger.Rules; rules++ {
+			if _, err := c.leader().change(t.Context(), newIn(rules)); err != nil {
+				t.Errorf("a command of rules %d under the new rules: %v", rules, err)
+			}
 		}
 		time.Sleep(5 * time.Second)
 		c.alike()
@@ -131,7 +150,7 @@ func TestNewGroupHasNewRules(t *testing.T) {
 		if now := rulesNow(c); now != ledger.Rules {
 			t.Fatalf("rules %d", now)
 		}
-		c.older(map[string]bool{"c4": true})
+		c.older(ledger.Rules-1, map[string]bool{"c4": true})
 		c.await("c4")
 		_, err := addMember(c, "c4", "x")
 		if e, ok := errors.AsType[*cli.Error](err); !ok || e.Code != "rules" || e.Exit != cli.ExitRefused || e.Hint == "" {

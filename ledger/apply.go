@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"headroom/budget"
@@ -132,6 +133,14 @@ func (t *tx) dispatch(c Command) error { //nolint:gocyclo // one line for each c
 		return t.removeServer(c, c.RemoveServer.Name)
 	case c.AckAlarm != nil:
 		return t.ackAlarm(c, c.AckAlarm.Name)
+	case c.SetUncapped != nil:
+		return t.setUncapped(c.SetUncapped)
+	case c.StopJob != nil:
+		return t.stopJob(c, c.StopJob)
+	case c.DropTasks != nil:
+		return t.dropTasks(c, c.DropTasks)
+	case c.ContainerPolicy != nil:
+		return t.setContainerPolicy(c, c.ContainerPolicy.Name)
 	}
 	return ErrUnknownCommand
 }
@@ -191,7 +200,9 @@ func (t *tx) upgrade(c Command, x *Upgrade) error {
 	}
 	t.Rules = x.Rules
 	t.record(c, fmt.Sprintf("rules %d in force", x.Rules))
-	t.historyBegins()
+	if x.Rules == 2 {
+		t.historyBegins()
+	}
 	return nil
 }
 
@@ -203,6 +214,16 @@ func (t *tx) setPolicy(c Command, name string) error {
 	}
 	t.Policy = string(p)
 	t.recordPower(c, "policy "+string(p))
+	return nil
+}
+
+// setContainerPolicy names the policy that divides containers from the next look at the jobs on.
+func (t *tx) setContainerPolicy(c Command, name string) error {
+	if !slices.Contains(ContainerPolicies(), name) {
+		return fmt.Errorf("%w: %q is none of %s", ErrContainerPolicy, name, strings.Join(ContainerPolicies(), ", "))
+	}
+	t.ContainerPolicy = name
+	t.record(c, "container policy "+name)
 	return nil
 }
 

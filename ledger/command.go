@@ -18,10 +18,13 @@ import (
 //	1  budgets, leases, jobs
 //	2  settings, moves and removal of nodes, sprints, the brake, schedules,
 //	   incarnations, tokens, servers
-const Rules = 2
+//	3  engines and queues of jobs, their quality floor, uncapped finish times, early
+//	   stops and dropped tasks, the policy that divides containers
+const Rules = 3
 
-// OldestRules is the version before: a group is upgraded across one at a time.
-const OldestRules = Rules - 1
+// OldestRules is the oldest version that this server reads. A group is upgraded
+// across one at a time.
+const OldestRules = 1
 
 // Command is one entry of the log. Exactly one of the pointers is set.
 type Command struct {
@@ -72,6 +75,11 @@ type Command struct {
 	Server         *Server          `json:"server,omitempty"`
 	RemoveServer   *Named           `json:"remove_server,omitempty"`
 	AckAlarm       *Named           `json:"ack_alarm,omitempty"`
+
+	SetUncapped     *SetUncapped `json:"set_uncapped,omitempty"`
+	StopJob         *StopJob     `json:"stop_job,omitempty"`
+	DropTasks       *DropTasks   `json:"drop_tasks,omitempty"`
+	ContainerPolicy *Named       `json:"container_policy,omitempty"`
 }
 
 // Named is a command about something that has a name and nothing else.
@@ -204,6 +212,22 @@ type Job struct {
 	Tasks   uint32        `json:"tasks,omitempty"`
 	Done    uint32        `json:"done,omitempty"`
 	Runtime time.Duration `json:"runtime_ns,omitempty"`
+	// Engine that runs it; empty is the scheduler itself. Queue of the engine; empty where there is none.
+	Engine string `json:"engine,omitempty"`
+	Queue  string `json:"queue,omitempty"`
+	// Floor is the least fraction of its map tasks that the job may end on, 0 to 1. 0
+	// counts as 1, and says that nobody has named one.
+	Floor float64 `json:"floor,omitempty"`
+	// Uncapped is when it would end without a cap, counted from its start; 0 while unknown.
+	Uncapped time.Duration `json:"uncapped_ns,omitempty"`
+	// Stop is the early stop in force, nil without one.
+	Stop *EarlyStop `json:"stop,omitempty"`
+	// Dropped are the map tasks that will never run. Invariant: in order, apart from
+	// each other, below Stop.Tasks, and no more than Stop.MinTasks leaves.
+	Dropped []TaskRange `json:"dropped,omitempty"`
+	// Ended is when the job's end was written, microseconds since the Unix epoch; 0
+	// while it runs, and for jobs that ended under older rules.
+	Ended int64 `json:"ended_us,omitempty"`
 }
 
 // FinishJob tells how a job ended.
@@ -216,6 +240,25 @@ type FinishJob struct {
 	Runtime time.Duration `json:"runtime_ns"`
 }
 
+// SetUncapped tells when a job would end without a cap, counted from its start.
+type SetUncapped struct {
+	ID       string        `json:"id"`
+	Uncapped time.Duration `json:"uncapped_ns"`
+}
+
+// StopJob lets map tasks of a job that have not begun be dropped, down to MinTasks of its Tasks.
+type StopJob struct {
+	ID       string `json:"id"`
+	Tasks    uint32 `json:"tasks"`
+	MinTasks uint32 `json:"min_tasks"`
+}
+
+// DropTasks records map tasks of a job that will never run.
+type DropTasks struct {
+	ID     string      `json:"id"`
+	Ranges []TaskRange `json:"ranges"`
+}
+
 // parts counts the pointers that are set: a command of two would be carried out
 // by half. It also tells the oldest rules that know them.
 func (c Command) parts() (n, rules int) {
@@ -226,22 +269,30 @@ func (c Command) parts() (n, rules int) {
 		c.PowerOff != nil, c.Policy != nil, c.Brake != nil, c.LiftBrake != nil, c.SprintBudget != nil, c.Sprint != nil,
 		c.EndSprint != nil, c.Schedule != nil, c.RemoveSchedule != nil, c.Reincarnate != nil, c.Token != nil,
 		c.RevokeToken != nil, c.Server != nil, c.RemoveServer != nil, c.AckAlarm != nil,
+		// And those of rules 3.
+		c.SetUncapped != nil, c.StopJob != nil, c.DropTasks != nil, c.ContainerPolicy != nil,
 	} {
 		if !set {
 			continue
 		}
 		n, rules = n+1, 1
-		if i > 6 {
+		switch {
+		case i > 28:
+			rules = 3
+		case i > 6:
 			rules = 2
 		}
 	}
-	if n == 1 && rules == 1 && c.newFields() {
+	switch {
+	case n == 1 && c.Job != nil && c.Job.newFields():
+		rules = 3
+	case n == 1 && rules == 1 && c.newFields():
 		rules = 2
 	}
 	return n, rules
 }
 
-// newFields tells whether a command that rules 1 knows says something that they do not.
+// newFields tells whether a command that rules 1 knows says something that only rules 2 do.
 func (c Command) newFields() bool {
 	switch {
 	case c.Tick != nil:

@@ -37,6 +37,14 @@ var (
 	ErrSnapshot = errors.New("bad snapshot")
 	// ErrJob: a job that exists differently, has ended, or is too large.
 	ErrJob = errors.New("bad job")
+	// ErrFloor: fewer tasks would be left than the job's quality floor.
+	ErrFloor = errors.New("below the job's quality floor")
+	// ErrStop: an early stop, or dropped tasks, that make no sense.
+	ErrStop = errors.New("bad early stop")
+	// ErrNoStop: tasks are dropped only under an early stop.
+	ErrNoStop = errors.New("no early stop is in force")
+	// ErrContainerPolicy: there is no such policy for containers.
+	ErrContainerPolicy = errors.New("unknown container policy")
 	// ErrRules: a command of rules that are not in force.
 	ErrRules = errors.New("the rules are not in force")
 	// ErrDomain: what is said of a domain makes no sense.

@@ -104,10 +104,30 @@ func newerCommands() map[string]ledger.Command {
 	}
 }
 
-// allCommands are those of both rules.
+// newestCommands are those that rules 3 brought, and older ones that say something new.
+func newestCommands() map[string]ledger.Command {
+	full := func(c ledger.Command) ledger.Command {
+		c.Rules, c.Epoch, c.At = 3, lease.Epoch{Incarnation: 2, Term: 7}, 1_700_000_000_000_000
+		c.Actor, c.Reason, c.RequestID = "mia", "summer heat", "01J0000000000000000A"
+		return c
+	}
+	return map[string]ledger.Command{
+		"job-3": full(ledger.Command{Job: &ledger.Job{
+			ID: "job_1700000000000_0001", Name: "wc", Class: "root.q2", Spec: []byte("{}"), Submitted: 1_700_000_000_000_001, State: ledger.JobAccepted,
+			Engine: "yarn", Queue: "root.q2", Floor: 0.75,
+		}}),
+		"set-uncapped":     full(ledger.Command{SetUncapped: &ledger.SetUncapped{ID: "wc-7", Uncapped: 95 * time.Second}}),
+		"stop-job":         full(ledger.Command{StopJob: &ledger.StopJob{ID: "wc-7", Tasks: 40, MinTasks: 30}}),
+		"drop-tasks":       full(ledger.Command{DropTasks: &ledger.DropTasks{ID: "wc-7", Ranges: []ledger.TaskRange{{First: 31, Last: 31}, {First: 35, Last: 38}}}}),
+		"container-policy": full(ledger.Command{ContainerPolicy: &ledger.Named{Name: "paper"}}),
+	}
+}
+
+// allCommands are those of all rules.
 func allCommands() map[string]ledger.Command {
 	all := everyCommand()
 	maps.Copy(all, newerCommands())
+	maps.Copy(all, newestCommands())
 	return all
 }
 
@@ -155,6 +175,11 @@ func TestSnapshotEncoding(t *testing.T) {
 	must(t, s, ledger.Command{
 		Epoch: first(), At: 1_700_000_000_000_000, Actor: "mia", Reason: "heat", RequestID: "r1", Budget: set("site/lab", 600),
 	})
+	do(t, s, ledger.Command{Job: &ledger.Job{ID: "j2", State: ledger.JobAccepted, Engine: "yarn", Queue: "root.q2", Floor: 0.75}})
+	do(t, s, ledger.Command{SetUncapped: &ledger.SetUncapped{ID: "j2", Uncapped: 95 * time.Second}})
+	do(t, s, ledger.Command{Reason: "late", At: 1_700_000_000_000_000, StopJob: &ledger.StopJob{ID: "j2", Tasks: 40, MinTasks: 30}})
+	do(t, s, ledger.Command{DropTasks: &ledger.DropTasks{ID: "j2", Ranges: []ledger.TaskRange{{First: 38, Last: 39}, {First: 31, Last: 31}}}})
+	do(t, s, ledger.Command{ContainerPolicy: &ledger.Named{Name: "paper"}})
 	text := snapshot(t, s)
 	golden(t, "snapshot.json", text+"\n")
 	back, err := ledger.Restore([]byte(text))
@@ -172,7 +197,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"nothing":          ``,
 		"an unknown field": `{"rules":1,"epoch":{"incarnation":1,"term":1},"gift":{}}`,
 		"an unknown part":  `{"rules":1,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1,"sprint":1}}`,
-		"later rules":      `{"rules":3,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
+		"later rules":      `{"rules":4,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
 		"no rules":         `{"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
 		"text behind it":   `{"rules":1,"tick":{"elapsed_ns":1}} {}`,
 		"watts in words":   `{"rules":1,"budget":{"domain":"d","budget_uw":"5W"}}`,
@@ -188,7 +213,10 @@ func TestDecodeRefuses(t *testing.T) {
 
 func TestRestoreRefuses(t *testing.T) {
 	t.Parallel()
-	good := snapshot(t, admitted(t, 800, "n01"))
+	s := admitted(t, 800, "n01")
+	stopped(t, s, "j1", 0.75, 40, 30)
+	do(t, s, ledger.Command{DropTasks: drops("j1", 31, 33)})
+	good := snapshot(t, s)
 	for name, edit := range map[string][2]string{
 		"no nodes at all":            {`"nodes":{`, `"nodes":null,"ignored":{`},
 		"a domain under two names":   {`{"name":"site/lab"`, `{"name":"site/other"`},
@@ -197,6 +225,14 @@ func TestRestoreRefuses(t *testing.T) {
 		"a node without weight":      {`"weight":1`, `"weight":0`},
 		"a node above all measure":   {`"rated_uw":250000000`, `"rated_uw":9223372036854775807`},
 		"a domain above its own top": {`"parent":"site/lab"`, `"parent":"rack/r1"`},
+		"a floor that is none":       {`"floor":0.75`, `"floor":1.5`},
+		"a stop below the floor":     {`"min_tasks":30`, `"min_tasks":29`},
+		"a stop above the tasks":     {`"min_tasks":30`, `"min_tasks":41`},
+		"drops without a stop":       {`"stop":{"tasks":40,"min_tasks":30},`, ``},
+		"drops below the stop":       {`"first":31`, `"first":20`},
+		"drops of tasks not there":   {`"last":33`, `"last":40`},
+		"drops that are none":        {`"first":31`, `"first":34`},
+		"drops that touch":           {`"dropped":[`, `"dropped":[{"first":30,"last":30},`},
 		"half of it":                 {`"jobs"`, `"jobs`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,8 +4,82 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"time"
 )
+
+// EarlyStop is the decision that map tasks of a job that have not begun may be dropped.
+type EarlyStop struct {
+	// Tasks are the job's map tasks, MinTasks the least that must not be dropped.
+	Tasks    uint32 `json:"tasks"`
+	MinTasks uint32 `json:"min_tasks"`
+	// Reason in words, and At, when it was committed, microseconds since the Unix epoch.
+	Reason string `json:"reason,omitempty"`
+	At     int64  `json:"at_us,omitempty"`
+}
+
+// TaskRange is the map tasks First to Last, both included, counted from 0.
+type TaskRange struct {
+	First uint32 `json:"first"`
+	Last  uint32 `json:"last"`
+}
+
+// maxUncapped bounds what a job may be said to take: ten years are no job.
+const maxUncapped = 10 * 365 * 24 * time.Hour
+
+// LeastTasks is how many of a job's map tasks must be left at the end: its floor,
+// rounded up to whole tasks.
+func LeastTasks(floor float64, tasks uint32) uint32 {
+	if !(floor > 0 && floor < 1) {
+		return tasks
+	}
+	// 0.1 of 30 tasks are 3 and not 4, whatever 0.1*30 is in binary.
+	return min(tasks, uint32(math.Ceil(floor*float64(tasks)-1e-9)))
+}
+
+// BelowFloor tells whether the job says that it is done on fewer tasks than the floor that it was promised.
+func (j Job) BelowFloor() bool {
+	return j.State == JobDone && j.Floor > 0 && j.Done < LeastTasks(j.Floor, j.Tasks)
+}
+
+// newFields tells whether the job says what only rules 3 know.
+func (j Job) newFields() bool {
+	return j.Engine != "" || j.Queue != "" || j.Floor != 0 || j.Uncapped != 0 || j.Stop != nil || j.Dropped != nil || j.Ended != 0
+}
+
+// promise checks what is said of the job's floor, engine and queue.
+func (j Job) promise() error {
+	switch {
+	case !(j.Floor >= 0 && j.Floor <= 1):
+		return fmt.Errorf("job %q: its floor is %v of its tasks; it must be from 0 to 1: %w", j.ID, j.Floor, ErrJob)
+	case len(j.Engine) > maxName || len(j.Queue) > maxName:
+		return fmt.Errorf("job %q: the names of its engine and queue have %d and %d bytes, at most %d are taken: %w",
+			j.ID, len(j.Engine), len(j.Queue), maxName, ErrJob)
+	}
+	return nil
+}
+
+// sound checks what the log has decided of a job that no Apply has shown to be right.
+func (j Job) sound() error {
+	if err := j.promise(); err != nil {
+		return err
+	}
+	if j.Stop == nil {
+		if len(j.Dropped) > 0 {
+			return fmt.Errorf("%w: job %q: tasks are dropped without an early stop", ErrSnapshot, j.ID)
+		}
+		return nil
+	}
+	if err := j.allows(*j.Stop); err != nil {
+		return fmt.Errorf("%w: %w", ErrSnapshot, err)
+	}
+	all, err := j.with(nil)
+	if err != nil || !slices.Equal(all, j.Dropped) {
+		return fmt.Errorf("%w: job %q: dropped are %v: %w", ErrSnapshot, j.ID, j.Dropped, cmp.Or(err, ErrStop))
+	}
+	return nil
+}
 
 // acceptJob stores a job. The same job again is no error: a scheduler may ask
 // twice when the first answer was lost.
@@ -15,12 +89,14 @@ func (t *tx) acceptJob(c Command, j Job) error {
 		return fmt.Errorf("job %q: it needs an id and starts as accepted: %w", j.ID, ErrJob)
 	case len(j.Spec) > MaxJobSpec:
 		return fmt.Errorf("job %q: its file has %d bytes, at most %d are taken: %w", j.ID, len(j.Spec), MaxJobSpec, ErrJob)
+	case j.Uncapped != 0 || j.Stop != nil || j.Dropped != nil || j.Ended != 0:
+		return fmt.Errorf("job %q: what is decided of a job is not said when it is accepted: %w", j.ID, ErrJob)
+	}
+	if err := j.promise(); err != nil {
+		return err
 	}
 	if old, ok := t.Jobs[j.ID]; ok {
-		if bytes.Equal(old.Spec, j.Spec) {
-			return nil
-		}
-		return fmt.Errorf("job %q exists with another file: %w", j.ID, ErrJob)
+		return old.again(j)
 	}
 	if t.Rules >= 2 && len(t.Jobs) >= maxJobs+keptJobs {
 		return fmt.Errorf("job %q: %d jobs: %w", j.ID, len(t.Jobs), ErrFull)
@@ -31,6 +107,20 @@ func (t *tx) acceptJob(c Command, j Job) error {
 	return nil
 }
 
+// again refuses another job under the id of this one. What an older scheduler did not say may be said now; it changes nothing.
+func (j Job) again(x Job) error {
+	switch {
+	case !bytes.Equal(j.Spec, x.Spec):
+		return fmt.Errorf("job %q exists with another file: %w", j.ID, ErrJob)
+	case j.Floor != 0 && j.Floor != x.Floor:
+		return fmt.Errorf("job %q was promised %v of its tasks, not %v: %w", j.ID, j.Floor, x.Floor, ErrJob)
+	case j.Engine != "" && j.Engine != x.Engine:
+		return fmt.Errorf("job %q is of engine %q, not of %q: %w", j.ID, j.Engine, x.Engine, ErrJob)
+	}
+	return nil
+}
+
+// finishJob stores how a job ended. What has happened is taken as it is, below the floor too, and said.
 func (t *tx) finishJob(c Command, f *FinishJob) error {
 	j, ok := t.Jobs[f.ID]
 	switch {
@@ -44,10 +134,166 @@ func (t *tx) finishJob(c Command, f *FinishJob) error {
 		return fmt.Errorf("job %q ended as %s before: %w", f.ID, j.State, ErrJob)
 	}
 	j.State, j.Outcome, j.Tasks, j.Done, j.Runtime = f.State, f.Outcome, f.Tasks, f.Done, f.Runtime
+	if t.Rules >= 3 {
+		j.Ended = c.At
+	}
 	put(t, t.Jobs, f.ID, j)
-	t.record(c, fmt.Sprintf("job %s %s, %d of %d tasks", j.ID, j.State, j.Done, j.Tasks))
+	what := fmt.Sprintf("job %s %s, %d of %d tasks", j.ID, j.State, j.Done, j.Tasks)
+	if j.BelowFloor() {
+		what += fmt.Sprintf(", below its quality floor of %d", LeastTasks(j.Floor, j.Tasks))
+	}
+	t.record(c, what)
 	return nil
 }
+
+// running is an accepted job that has not ended.
+func (t *tx) running(id string) (Job, error) {
+	j, ok := t.Jobs[id]
+	switch {
+	case !ok:
+		return j, fmt.Errorf("job %q: %w", id, ErrUnknownJob)
+	case j.State != JobAccepted:
+		return j, fmt.Errorf("job %q has ended as %s: %w", id, j.State, ErrJob)
+	}
+	return j, nil
+}
+
+// setUncapped keeps when a job would end without a cap. It counts a revision and
+// writes no line into the audit: it is an estimate that is made again and again.
+func (t *tx) setUncapped(x *SetUncapped) error {
+	j, err := t.running(x.ID)
+	switch {
+	case err != nil:
+		return err
+	case x.Uncapped <= 0 || x.Uncapped > maxUncapped:
+		return fmt.Errorf("job %q: it would end after %v; more than 0 s and at most %v are taken: %w", x.ID, x.Uncapped, maxUncapped, ErrJob)
+	case x.Uncapped == j.Uncapped:
+		return nil
+	}
+	j.Uncapped = x.Uncapped
+	t.Revision++
+	put(t, t.Jobs, j.ID, j)
+	return nil
+}
+
+// stopJob puts an early stop in force, or raises what one in force leaves.
+func (t *tx) stopJob(c Command, x *StopJob) error {
+	j, err := t.running(x.ID)
+	if err != nil {
+		return err
+	}
+	stop := EarlyStop{Tasks: x.Tasks, MinTasks: x.MinTasks, Reason: c.Reason, At: c.At}
+	if old := j.Stop; old != nil {
+		switch {
+		case old.Tasks == x.Tasks && old.MinTasks == x.MinTasks:
+			return nil
+		case old.Tasks != x.Tasks || x.MinTasks < old.MinTasks:
+			return fmt.Errorf("job %q is stopped at %d of %d tasks; a later stop at %d of %d may only raise the first: %w",
+				j.ID, old.MinTasks, old.Tasks, x.MinTasks, x.Tasks, ErrStop)
+		}
+	}
+	if err := j.allows(stop); err != nil {
+		return err
+	}
+	j.Stop = &stop
+	if _, err := j.with(nil); err != nil { // it has dropped some already
+		return err
+	}
+	put(t, t.Jobs, j.ID, j)
+	t.record(c, fmt.Sprintf("job %s stops at %d of %d tasks", j.ID, x.MinTasks, x.Tasks))
+	return nil
+}
+
+// allows refuses a stop below the job's floor (P9).
+func (j Job) allows(s EarlyStop) error {
+	switch least := LeastTasks(j.Floor, s.Tasks); {
+	case s.Tasks == 0 || s.MinTasks > s.Tasks:
+		return fmt.Errorf("job %q: a stop at %d of %d tasks: %w", j.ID, s.MinTasks, s.Tasks, ErrStop)
+	case s.MinTasks < least:
+		return fmt.Errorf("job %q: a stop at %d of %d tasks, its floor is %d: %w", j.ID, s.MinTasks, s.Tasks, least, ErrFloor)
+	}
+	return nil
+}
+
+// dropTasks records tasks as dropped, all of them or none.
+func (t *tx) dropTasks(c Command, x *DropTasks) error {
+	j, known := t.Jobs[x.ID]
+	switch {
+	case !known:
+		return fmt.Errorf("job %q: %w", x.ID, ErrUnknownJob)
+	case j.Stop == nil:
+		return fmt.Errorf("job %q: %w", x.ID, ErrNoStop)
+	}
+	all, err := j.with(x.Ranges)
+	if err != nil || slices.Equal(all, j.Dropped) {
+		return err
+	}
+	if _, err := t.running(x.ID); err != nil { // what is recorded may be asked again after the end
+		return err
+	}
+	more := countTasks(all) - countTasks(j.Dropped)
+	j.Dropped = all
+	put(t, t.Jobs, j.ID, j)
+	t.record(c, fmt.Sprintf("job %s drops %d tasks, %d of %d are left", j.ID, more, j.Stop.Tasks-uint32(countTasks(all)), j.Stop.Tasks))
+	return nil
+}
+
+// with is the dropped tasks together with more, in order and merged, as far as the stop in force allows them (P9).
+func (j Job) with(more []TaskRange) ([]TaskRange, error) {
+	if len(more) > maxRanges {
+		return nil, fmt.Errorf("job %q: %d ranges of tasks, at most %d are taken: %w", j.ID, len(more), maxRanges, ErrFull)
+	}
+	all := slices.Concat(j.Dropped, more)
+	for _, r := range all {
+		if r.First > r.Last {
+			return nil, fmt.Errorf("job %q: tasks %d to %d: %w", j.ID, r.First, r.Last, ErrStop)
+		}
+	}
+	all = merged(all)
+	if n := len(all); n > 0 && all[n-1].Last >= j.Stop.Tasks {
+		return nil, fmt.Errorf("job %q: task %d of %d, counted from 0: %w", j.ID, all[n-1].Last, j.Stop.Tasks, ErrStop)
+	}
+	switch gone, may := countTasks(all), uint64(j.Stop.Tasks-j.Stop.MinTasks); {
+	case gone > may:
+		return nil, fmt.Errorf("job %q: %d of %d tasks would be dropped, %d must be left, so %d may be: %w",
+			j.ID, gone, j.Stop.Tasks, j.Stop.MinTasks, may, ErrFloor)
+	case len(all) > maxRanges:
+		return nil, fmt.Errorf("job %q: %d ranges of dropped tasks, at most %d are kept: %w", j.ID, len(all), maxRanges, ErrFull)
+	}
+	return all, nil
+}
+
+// merged are ranges in order, those that touch each other as one; nil for none.
+func merged(ranges []TaskRange) []TaskRange {
+	slices.SortFunc(ranges, func(a, b TaskRange) int { return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last)) })
+	var out []TaskRange
+	for _, r := range ranges {
+		if n := len(out); n > 0 && uint64(r.First) <= uint64(out[n-1].Last)+1 {
+			out[n-1].Last = max(out[n-1].Last, r.Last)
+			continue
+		}
+		out = append(out, r)
+	}
+	return out
+}
+
+// countTasks is how many tasks are in merged ranges.
+func countTasks(ranges []TaskRange) (n uint64) {
+	for _, r := range ranges {
+		n += uint64(r.Last) - uint64(r.First) + 1
+	}
+	return n
+}
+
+// DroppedTasks is how many map tasks of the job will never run.
+func (j Job) DroppedTasks() uint32 { return uint32(countTasks(j.Dropped)) }
+
+// ContainerPolicies are the names of the policies that divide containers among
+// jobs. They are part of the rules: Apply takes no other.
+func ContainerPolicies() []string { return []string{"stretch", "paper", "released", "equal", "fair"} }
+
+// DefaultContainerPolicy divides containers where nobody has named a policy.
+const DefaultContainerPolicy = "stretch"
 
 // pruneJobs forgets the oldest ended jobs beyond keptJobs.
 func (t *tx) pruneJobs() {

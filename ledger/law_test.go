@@ -244,7 +244,7 @@ func drawNodeCommand(t *rapid.T, s *ledger.State, c *ledger.Command) {
 
 func drawRest(t *rapid.T, s *ledger.State, c *ledger.Command) {
 	named := &ledger.Named{Name: rapid.SampledFrom([]string{"a", "b", "equal", ""}).Draw(t, "name")}
-	switch dice(t, 17, "rest") {
+	switch dice(t, 25, "rest") {
 	case 0, 1:
 		c.Lead = &ledger.Lead{Server: "c1"}
 		c.Epoch.Term++
@@ -265,13 +265,17 @@ func drawRest(t *rapid.T, s *ledger.State, c *ledger.Command) {
 	case 12:
 		c.AckAlarm = named
 	case 13:
-		c.Upgrade = &ledger.Upgrade{Rules: rapid.IntRange(0, 3).Draw(t, "rules")}
+		c.Upgrade = &ledger.Upgrade{Rules: rapid.IntRange(0, 4).Draw(t, "rules")}
 	case 14: // refused, unless the state was restored
 		c.Reincarnate = &ledger.Reincarnate{Above: rapid.Uint64Range(0, 4).Draw(t, "above")}
 	case 15:
 		c.Job = &ledger.Job{ID: named.Name, State: ledger.JobAccepted}
-	default:
+	case 16:
 		c.Finish = &ledger.FinishJob{ID: named.Name, State: ledger.JobDone}
+	case 17:
+		c.ContainerPolicy = &ledger.Named{Name: rapid.SampledFrom(append(ledger.ContainerPolicies(), "none")).Draw(t, "container policy")}
+	default:
+		drawJobCommand(t, s, c)
 	}
 }
 
@@ -410,6 +414,7 @@ func TestApplyLaws(t *testing.T) {
 				fits(t, before, one, c)
 				honest(t, before, one, c)
 				paid(t, before, one, c)
+				kept(t, before, one)
 			}
 			whole(t, one)
 		}

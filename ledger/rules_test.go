@@ -29,7 +29,15 @@ func under1(t testing.TB) *ledger.State {
 	return s
 }
 
-// Under rules 1 every command that an older server cannot read is refused, in
+// under2 is under1 after an upgrade to rules 2.
+func under2(t testing.TB) *ledger.State {
+	t.Helper()
+	s := under1(t)
+	do(t, s, ledger.Command{Rules: 2, Upgrade: &ledger.Upgrade{Rules: 2}})
+	return s
+}
+
+// Under older rules every command that an older server cannot read is refused, in
 // memory and as written by whoever does not look at the rules in force.
 func TestNewerCommandsWaitForTheUpgrade(t *testing.T) {
 	t.Parallel()
@@ -40,6 +48,16 @@ func TestNewerCommandsWaitForTheUpgrade(t *testing.T) {
 		for _, rules := range []int{0, 1, 2} {
 			c.Rules = rules
 			refused(t, under1(t), c, ledger.ErrRules)
+		}
+		if t.Failed() {
+			t.Fatal(name)
+		}
+	}
+	for name, c := range newestCommands() {
+		for _, rules := range []int{0, 2, 3} {
+			c.Rules = rules
+			refused(t, under1(t), c, ledger.ErrRules)
+			refused(t, under2(t), c, ledger.ErrRules)
 		}
 		if t.Failed() {
 			t.Fatal(name)
@@ -96,9 +114,17 @@ func TestUpgrade(t *testing.T) {
 	if snapshot(t, s) != before || s.Rules != 2 {
 		t.Errorf("rules %d", s.Rules)
 	}
-	refused(t, s, up(3), ledger.ErrRules)
+	refused(t, s, up(4), ledger.ErrRules)
 	do(t, s, ledger.Command{Rules: 2, Policy: &ledger.Named{Name: "equal"}})
 	do(t, s, ledger.Command{Rules: 1, Budget: set("site/lab", 700)}) // written just before the upgrade
+	from := s.ChangesFrom
+	do(t, s, up(3))
+	if s.Rules != ledger.Rules || s.ChangesFrom != from {
+		t.Errorf("rules %d; the history of budgets begins at %d instead of %d", s.Rules, s.ChangesFrom, from)
+	}
+	do(t, s, ledger.Command{Rules: 3, ContainerPolicy: &ledger.Named{Name: "fair"}})
+	do(t, s, ledger.Command{Rules: 2, Policy: &ledger.Named{Name: "equal"}})
+	refused(t, s, up(4), ledger.ErrRules)
 }
 
 // A command of rules to come that may be passed over is, and changes nothing; one

@@ -13,6 +13,10 @@
 // under an id before a sprint can start, the id closes once, and only what nodes
 // have measured and proved to be back from is returned.
 //
+// And for the quality of jobs (promise P9): a map task is dropped only in the log,
+// once, under an early stop, and never so many that fewer are left than the job's
+// floor.
+//
 // Three parts, all pure: State with Apply (one committed Command at a time, the
 // same result on every server: no clock, no randomness, no map order, no I/O),
 // Table (what the leader has heard from the nodes since it leads) and the
@@ -56,6 +60,8 @@ const (
 	maxPending = 16
 	// MaxPower bounds what one node may claim to draw; MaxNodes of them sum without overflow.
 	MaxPower = 1000 * units.Kilowatt
+	// maxRanges bounds the dropped tasks of one job: a stop drops the last ones, which are few ranges.
+	maxRanges = 2000
 	// MaxJobSpec bounds a job file in the log, bytes.
 	MaxJobSpec = 64 << 10
 	// maxJobs bounds the jobs that have not ended.
@@ -98,6 +104,8 @@ type State struct {
 	Brake Brake `json:"brake,omitzero"`
 	// Policy divides the watts among the nodes; empty is the default.
 	Policy string `json:"policy,omitempty"`
+	// ContainerPolicy divides the containers among the jobs; empty is the default.
+	ContainerPolicy string `json:"container_policy,omitempty"`
 	// Domains of the power tree, by name.
 	Domains map[string]Domain `json:"domains"`
 	// Nodes by name.
@@ -256,6 +264,9 @@ func (s *State) sound() error {
 	for id, j := range s.Jobs {
 		if id != j.ID {
 			return fmt.Errorf("%w: job %q is kept as %q", ErrSnapshot, j.ID, id)
+		}
+		if err := j.sound(); err != nil {
+			return err
 		}
 	}
 	return s.soundSprints()
