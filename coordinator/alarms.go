@@ -107,6 +107,24 @@ func stateAlarms(s *ledger.State) []alarm {
 			"bring them back, or say which are off: coordinator node remove NODE --powered-off",
 		})
 	}
+	return append(out, jobAlarms(s, time.Now())...)
+}
+
+// floorAlarmLife is how long a job that ended below its quality floor is an alarm: whoever waits for its result has seen it by then.
+const floorAlarmLife = 24 * time.Hour
+
+// jobAlarms are jobs that ended on fewer tasks than they were promised.
+func jobAlarms(s *ledger.State, now time.Time) []alarm {
+	var out []alarm
+	for _, j := range s.JobsByTime() {
+		if j.BelowFloor() && now.Sub(time.UnixMicro(j.Ended)) < floorAlarmLife {
+			out = append(out, alarm{
+				"quality-floor", alarmFail, j.ID, fmt.Sprintf("job %s is done on %d of %d tasks, its quality floor is %d (%.4g %%); recorded as dropped are %d",
+					j.ID, j.Done, j.Tasks, ledger.LeastTasks(j.Floor, j.Tasks), 100*j.Floor, j.DroppedTasks()),
+				"do not use its result as if it were whole; docs/runbooks/quality-floor.md tells what to look at",
+			})
+		}
+	}
 	return out
 }
 
@@ -146,6 +164,20 @@ func (d *desk) ownAlarms() []alarm {
 			"directive-refused", alarmWarn, "scheduler", fmt.Sprintf("the scheduler refused directive %d: %s", d.board.refused, d.board.refusal),
 			"see the scheduler's log",
 		})
+	}
+	for _, subject := range slices.Sorted(maps.Keys(d.board.refusals)) {
+		out = append(out, alarm{
+			"directive-refused", alarmWarn, subject, fmt.Sprintf("the scheduler could not set %s: %s", subject, d.board.refusals[subject]),
+			"see the scheduler's log; it is told again every few seconds",
+		})
+	}
+	for engine, e := range d.board.reported(time.Now()) {
+		if e.GetTrouble() != "" {
+			out = append(out, alarm{
+				"engine-trouble", alarmWarn, engine, fmt.Sprintf("containers of %s cannot be shared out: %s", engine, e.GetTrouble()),
+				"mend what is said; until then its jobs run as the engine divides them",
+			})
+		}
 	}
 	if d.clock.trouble != "" {
 		out = append(out, alarm{

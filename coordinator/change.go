@@ -129,6 +129,8 @@ func (d *desk) build(s *ledger.State, r *headroomv1.ChangeRequest, c *ledger.Com
 		return d.silent(x.PowerOffNode)
 	case *headroomv1.ChangeRequest_SetPolicy:
 		c.Policy = &ledger.Named{Name: x.SetPolicy}
+	case *headroomv1.ChangeRequest_SetContainerPolicy:
+		c.ContainerPolicy = &ledger.Named{Name: x.SetContainerPolicy}
 	case *headroomv1.ChangeRequest_SetSchedule:
 		c.Schedule = &ledger.SetSchedule{
 			Name: x.SetSchedule.GetName(), Domain: rootOr(s, x.SetSchedule.GetDomain()), Cron: x.SetSchedule.GetCron(),
@@ -313,6 +315,7 @@ func changeRefusals() []refusalRule {
 		{ledger.ErrRole, bad, "usage", cli.ExitUsage, "a role is node, observer, operator or admin"},
 		{ledger.ErrPast, bad, "usage", cli.ExitUsage, "give a time to come"},
 		{ledger.ErrText, bad, "usage", cli.ExitUsage, "say it in fewer words"},
+		{ledger.ErrContainerPolicy, bad, "usage", cli.ExitUsage, "coordinator policy list shows them"},
 		{budget.ErrPolicy, bad, "usage", cli.ExitUsage, "coordinator policy list shows them"},
 	}
 }

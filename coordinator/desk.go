@@ -51,6 +51,12 @@ type postbox interface {
 	conflicts() map[string]string
 	// direct pushes the caps of nodes to the scheduler.
 	direct(e lease.Epoch, caps []capDirective)
+	// command pushes shares and stops to the scheduler, and keeps each for schedulers to come.
+	command(e lease.Epoch, orders []order)
+	// forget drops the orders about subjects that are over.
+	forget(gone func(subject string) bool)
+	// subject is what the share or stop of that sequence is about; empty for caps and what is long ago.
+	subject(seq uint64) string
 }
 
 // desk is one leadership: it owns the table of heard nodes and is the only
@@ -75,6 +81,7 @@ type desk struct {
 	waits  *confirmations
 	caps   map[string]units.Power // caps that the scheduler was told in this leadership
 	board  *jobBoard
+	jobs   *jobLoop
 	alarms *alarmBook
 	clock  clockwork
 	wall   func() time.Time
@@ -103,8 +110,9 @@ func (d *desk) run(ctx context.Context) error {
 	}
 	d.logger.Info("leading", slog.String("epoch", d.epoch.String()))
 	d.out.lead(d.epoch)
-	timer := time.NewTimer(0)
+	timer, jobs := time.NewTimer(0), time.NewTimer(jobsFirst)
 	defer timer.Stop()
+	defer jobs.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -127,6 +135,12 @@ func (d *desk) run(ctx context.Context) error {
 			d.askBMCs(ctx)
 			d.early, d.rested = false, d.now()
 			timer.Reset(max(0, d.timing.Tick-(d.now()-d.ticked)))
+		case <-jobs.C:
+			next, err := d.jobTurn(ctx)
+			if err != nil {
+				return err
+			}
+			jobs.Reset(next)
 		}
 	}
 }

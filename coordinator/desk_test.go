@@ -76,6 +76,7 @@ type outbox struct {
 	grants []ledger.NodeGrant
 	waits  map[string]string
 	caps   []capDirective
+	orders []order
 }
 
 func (o *outbox) grant(g ledger.NodeGrant) {
@@ -100,6 +101,16 @@ func (o *outbox) direct(_ lease.Epoch, caps []capDirective) {
 	o.caps = append(o.caps, caps...)
 }
 
+func (o *outbox) command(_ lease.Epoch, orders []order) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.orders = append(o.orders, orders...)
+}
+
+func (o *outbox) forget(func(string) bool) {}
+
+func (o *outbox) subject(uint64) string { return "" }
+
 // take empties the box.
 func (o *outbox) take() []ledger.NodeGrant {
 	o.mu.Lock()
@@ -119,7 +130,7 @@ func openDesk(t *testing.T) (*desk, *scriptedLog, *outbox, chan error) {
 			{Name: "site/lab", Budget: 700 * w, Unmanaged: 40 * w}, {Name: "rack/r1", Parent: "site/lab", Budget: 700 * w},
 		})},
 		log: log, machine: m, out: out, logger: slog.New(slog.DiscardHandler), counts: metrics.NewCounts(), inbox: make(chan func(), deskQueue), closed: make(chan struct{}),
-		waits: &confirmations{}, caps: map[string]units.Power{}, board: newJobBoard(), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
+		waits: &confirmations{}, caps: map[string]units.Power{}, board: newJobBoard(), jobs: newJobLoop(newArbiter()), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
 		brakes: newBrakes(slog.New(slog.DiscardHandler)),
 	}
 	ctx, cancel := context.WithCancel(t.Context())

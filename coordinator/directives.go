@@ -47,7 +47,67 @@ func (h *hub) enlist(id string) *schedulerStream {
 	for _, name := range slices.Sorted(maps.Keys(h.caps)) {
 		s.post(h.directive(h.caps[name], "cap in force"))
 	}
+	for _, subject := range slices.Sorted(maps.Keys(h.orders)) {
+		s.post(h.number(h.orders[subject]))
+	}
 	return s
+}
+
+// order is a share or a stop that is in force until another of the same subject takes its place.
+type order struct {
+	subject, reason string
+	share           *headroomv1.ShareDirective
+	stop            *headroomv1.StopDirective
+}
+
+// command implements postbox.
+func (h *hub) command(e lease.Epoch, orders []order) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.told != e {
+		return
+	}
+	for _, o := range orders {
+		h.orders[o.subject] = o
+		m := h.number(o)
+		for s := range h.schedulers {
+			s.post(m)
+		}
+	}
+}
+
+// forget implements postbox.
+func (h *hub) forget(gone func(subject string) bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.orders, func(subject string, _ order) bool { return gone(subject) })
+}
+
+// subject implements postbox.
+func (h *hub) subject(seq uint64) string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.subjects[seq]
+}
+
+// keptSubjects bounds how many directives about jobs are remembered by their numbers; acknowledgements come within seconds.
+const keptSubjects = 20_000
+
+// number makes a directive of an order. The caller holds the lock.
+func (h *hub) number(o order) *headroomv1.DirectorMessage {
+	h.sequence++
+	h.subjects[h.sequence] = o.subject
+	if len(h.subjects) > 2*keptSubjects {
+		oldest := h.sequence - keptSubjects
+		maps.DeleteFunc(h.subjects, func(seq uint64, _ string) bool { return seq < oldest })
+	}
+	d := &headroomv1.Directive{Epoch: epochMessage(h.told), Seq: h.sequence, Reason: o.reason}
+	if o.share != nil {
+		d.Action = &headroomv1.Directive_Share{Share: o.share}
+	} else {
+		d.Action = &headroomv1.Directive_Stop{Stop: o.stop}
+	}
+	return &headroomv1.DirectorMessage{Message: &headroomv1.DirectorMessage_Directive{Directive: d}}
 }
 
 func (h *hub) dismiss(s *schedulerStream) {
@@ -100,6 +160,15 @@ type jobBoard struct {
 	// acked is the newest directive that a scheduler has acknowledged, refused the newest it could not carry out.
 	acked, refused uint64
 	refusal        string
+	// refusals are the shares and stops that could not be carried out, in words.
+	refusals map[string]string
+	// engines are the newest reports of what there is to share out.
+	engines map[string]engineSample
+}
+
+type engineSample struct {
+	report *headroomv1.EngineReport
+	at     time.Time
 }
 
 type sample struct {
@@ -107,11 +176,22 @@ type sample struct {
 	at       time.Time
 }
 
-func newJobBoard() *jobBoard { return &jobBoard{samples: map[string]sample{}} }
+func newJobBoard() *jobBoard {
+	return &jobBoard{samples: map[string]sample{}, refusals: map[string]string{}, engines: map[string]engineSample{}}
+}
 
-// report takes in the progress of the jobs that are not finished.
-func (b *jobBoard) report(jobs []*headroomv1.JobProgress, at time.Time) {
-	for _, p := range jobs {
+// reportedEngines bounds the engines that are remembered.
+const reportedEngines = 64
+
+// report takes in the progress of the jobs that are not finished, and what their engines have.
+func (b *jobBoard) report(r *headroomv1.ProgressReport, at time.Time) {
+	for _, e := range r.GetEngines() {
+		if _, ok := b.engines[e.GetEngine()]; ok || len(b.engines) < reportedEngines {
+			b.engines[e.GetEngine()] = engineSample{e, at}
+		}
+	}
+	maps.DeleteFunc(b.engines, func(_ string, e engineSample) bool { return at.Sub(e.at) > time.Hour })
+	for _, p := range r.GetJobs() {
 		if _, ok := b.samples[p.GetId()]; ok || len(b.samples) < boardedJobs {
 			b.samples[p.GetId()] = sample{progress: p, at: at}
 		}
@@ -128,15 +208,34 @@ func (b *jobBoard) of(id string, now time.Time) *headroomv1.JobProgress {
 	return s.progress
 }
 
+// reported are the engines' newest reports, without those that are too old.
+func (b *jobBoard) reported(now time.Time) map[string]*headroomv1.EngineReport {
+	out := map[string]*headroomv1.EngineReport{}
+	for name, e := range b.engines {
+		if now.Sub(e.at) <= sampleLife {
+			out[name] = e.report
+		}
+	}
+	return out
+}
+
 // ack takes in a scheduler's acknowledgement of a directive of the given
-// leadership. Sequences begin anew with each, so another's say nothing here.
-func (b *jobBoard) ack(e lease.Epoch, a *headroomv1.DirectiveAck) {
+// leadership, and tells whether it was refused. Sequences begin anew with each
+// leadership, so another's say nothing here. subject is what the directive is
+// about, empty for caps: those are told again with each change.
+func (b *jobBoard) ack(e lease.Epoch, a *headroomv1.DirectiveAck, subject string) (refused bool) {
 	if epochOf(a.GetEpoch()) != e {
-		return
+		return false
 	}
-	if a.GetError() != "" {
+	switch {
+	case a.GetError() == "":
+		b.acked = max(b.acked, a.GetSeq())
+		delete(b.refusals, subject)
+		return false
+	case subject == "":
 		b.refused, b.refusal = a.GetSeq(), a.GetError()
-		return
+	default:
+		b.refusals[subject] = a.GetError()
 	}
-	b.acked = max(b.acked, a.GetSeq())
+	return true
 }

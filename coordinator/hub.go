@@ -61,6 +61,8 @@ type hub struct {
 	sequence   uint64
 	told       lease.Epoch
 	caps       map[string]capDirective // newest cap directive of each node in this leadership
+	orders     map[string]order        // shares and stops in force in this leadership, by subject
+	subjects   map[uint64]string       // what the newest directives about jobs are about, by sequence
 	doubles    map[string]double       // nodes under whose name another machine has tried to connect
 }
 
@@ -103,7 +105,7 @@ func newHub(self string, logger *slog.Logger) *hub {
 	return &hub{
 		self: self, logger: logger, leader: &headroomv1.Leader{},
 		nodes: map[string]*stream{}, schedulers: map[*schedulerStream]struct{}{}, caps: map[string]capDirective{},
-		doubles: map[string]double{},
+		doubles: map[string]double{}, orders: map[string]order{}, subjects: map[uint64]string{},
 	}
 }
 
@@ -182,6 +184,8 @@ func (h *hub) lead(e lease.Epoch) {
 	h.mu.Lock()
 	h.told, h.sequence = e, 0
 	clear(h.caps)
+	clear(h.orders)
+	clear(h.subjects)
 	h.mu.Unlock()
 	h.announce(&headroomv1.Leader{Id: h.self, Self: true, Epoch: epochMessage(e)})
 }

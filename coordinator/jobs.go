@@ -25,6 +25,13 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 	c := command(ctx, r.Msg.GetChange(), "scheduler")
 	c.Job = &ledger.Job{
 		ID: job.GetId(), Name: job.GetName(), Class: job.GetClass(), Spec: job.GetSpec(), Submitted: job.GetSubmittedUs(), State: ledger.JobAccepted,
+		Engine: job.GetEngine(), Queue: job.GetQueue(), Floor: cmp.Or(job.GetFloor(), 1),
+	}
+	if c.Job.Engine == engineLocal {
+		c.Job.Engine = ""
+	}
+	if c.Job.Engine == "" && j.machine.inForce() < rulesOfFloors {
+		c.Job.Floor = 0 // older rules have no word for it, and keep the scheduler's own jobs as before
 	}
 	res, err := j.change(ctx, c)
 	if err != nil {
@@ -51,9 +58,54 @@ func (j jobService) FinishJob(ctx context.Context, r *connect.Request[headroomv1
 	return connect.NewResponse(&headroomv1.FinishJobResponse{Revision: res.Revision}), nil
 }
 
-// DropTasks implements headroomv1connect.JobServiceHandler.
-func (j jobService) DropTasks(_ context.Context, r *connect.Request[headroomv1.DropTasksRequest]) (*connect.Response[headroomv1.DropTasksResponse], error) {
-	return nil, rpc.Refuse(connect.CodeFailedPrecondition, "no-stop", cli.ExitRefused, fmt.Sprintf("job %q has no early stop in force", r.Msg.GetId()), "tasks are dropped only after the coordinators have decided it")
+// DropTasks implements headroomv1connect.JobServiceHandler. Nothing is answered as dropped that has not committed.
+func (j jobService) DropTasks(ctx context.Context, r *connect.Request[headroomv1.DropTasksRequest]) (*connect.Response[headroomv1.DropTasksResponse], error) {
+	c := command(ctx, r.Msg.GetChange(), "scheduler")
+	c.DropTasks = &ledger.DropTasks{ID: r.Msg.GetId()}
+	for _, x := range r.Msg.GetTasks() {
+		c.DropTasks.Ranges = append(c.DropTasks.Ranges, ledger.TaskRange{First: x.GetFirst(), Last: x.GetLast()})
+	}
+	out := &headroomv1.DropTasksResponse{}
+	var err error
+	if asked := j.onDesk(ctx, func(d *desk) { err = d.dropTasks(context.WithoutCancel(ctx), c, out) }); asked != nil {
+		return nil, asked
+	}
+	if err != nil {
+		return nil, j.refuse(err)
+	}
+	return connect.NewResponse(out), nil
+}
+
+// dropTasks commits dropped tasks and tells all of the job's that are.
+func (d *desk) dropTasks(ctx context.Context, c ledger.Command, out *headroomv1.DropTasksResponse) error {
+	of := func() (j ledger.Job) {
+		d.machine.view(func(s *ledger.State) { j = s.Jobs[c.DropTasks.ID] })
+		return j
+	}
+	before := of()
+	res, err := d.propose(ctx, c)
+	if err != nil {
+		return err
+	}
+	after := of()
+	d.counts.Dropped(int(after.DroppedTasks()) - int(before.DroppedTasks()))
+	out.Revision, out.Dropped = res.Revision, rangeMessages(after.Dropped)
+	return nil
+}
+
+const (
+	// engineLocal is the scheduler itself; the log keeps it as no engine.
+	engineLocal = "local"
+	// rulesOfFloors are the rules that know engines, queues and quality floors.
+	rulesOfFloors = 3
+)
+
+func rangeMessages(ranges []ledger.TaskRange) []*headroomv1.TaskRange {
+	out := make([]*headroomv1.TaskRange, 0, len(ranges))
+	for _, r := range ranges {
+		out = append(out, &headroomv1.TaskRange{First: r.First, Last: r.Last})
+	}
+	return out
 }
 
 // ListJobs implements headroomv1connect.JobServiceHandler.
@@ -98,6 +150,14 @@ func jobPage(s *ledger.State, d *desk, r *headroomv1.ListJobsRequest, out *headr
 func jobMessage(j ledger.Job, d *desk) *headroomv1.Job {
 	m := &headroomv1.Job{
 		Id: j.ID, Name: j.Name, Class: j.Class, Spec: j.Spec, SubmittedUs: j.Submitted, Outcome: j.Outcome, State: headroomv1.JobState_JOB_STATE_QUEUED,
+		Engine: cmp.Or(j.Engine, engineLocal), Queue: j.Queue, Floor: cmp.Or(j.Floor, 1), Dropped: rangeMessages(j.Dropped),
+	}
+	if j.Uncapped > 0 {
+		seconds := j.Uncapped.Seconds()
+		m.UncappedS = &seconds
+	}
+	if x := j.Stop; x != nil {
+		m.Stop = &headroomv1.EarlyStop{Tasks: x.Tasks, MinTasks: x.MinTasks, Reason: x.Reason, AtUs: x.At}
 	}
 	switch j.State {
 	case ledger.JobDone:
@@ -113,10 +173,11 @@ func jobMessage(j ledger.Job, d *desk) *headroomv1.Job {
 		if m.Progress = d.board.of(j.ID, time.Now()); m.Progress != nil {
 			m.State = m.Progress.GetState()
 		}
+		m.Outlook = d.jobs.of(j.ID, d.now())
 		return m
 	}
 	runtime := j.Runtime.Seconds()
-	m.Progress = &headroomv1.JobProgress{Id: j.ID, State: m.State, Tasks: j.Tasks, Done: j.Done, RuntimeS: &runtime}
+	m.Progress = &headroomv1.JobProgress{Id: j.ID, State: m.State, Tasks: j.Tasks, Done: j.Done, RuntimeS: &runtime, Dropped: j.DroppedTasks()}
 	return m
 }
 
@@ -171,10 +232,10 @@ func (j jobService) listen(ctx context.Context, x *direct) error {
 		}
 		if err := d.post(ctx, func() {
 			if p := m.GetProgress(); p != nil {
-				d.board.report(p.GetJobs(), time.Now())
+				d.board.report(p, time.Now())
 			}
-			if a := m.GetAck(); a != nil {
-				d.board.ack(d.epoch, a)
+			if a := m.GetAck(); a != nil && d.board.ack(d.epoch, a, d.out.subject(a.GetSeq())) {
+				d.jobs.refused(d.out.subject(a.GetSeq()))
 			}
 		}); err != nil && ctx.Err() != nil {
 			return ended(err)

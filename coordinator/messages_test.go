@@ -29,7 +29,7 @@ func messageState() *ledger.State {
 }
 
 func messageDesk(reports ...ledger.Report) *desk {
-	d := &desk{timing: ledger.DefaultTiming(), began: time.Now(), table: ledger.NewTable(ledger.DefaultTiming(), 0), board: newJobBoard(), out: &outbox{}, brakes: newBrakes(slog.New(slog.DiscardHandler))}
+	d := &desk{timing: ledger.DefaultTiming(), began: time.Now(), table: ledger.NewTable(ledger.DefaultTiming(), 0), board: newJobBoard(), jobs: newJobLoop(newArbiter()), out: &outbox{}, brakes: newBrakes(slog.New(slog.DiscardHandler))}
 	for _, r := range reports {
 		d.table.Heard(r, 0)
 	}

@@ -1,6 +1,7 @@
 package coordinator
 
 import (
+	"cmp"
 	"context"
 	"io/fs"
 	"os"
@@ -28,6 +29,7 @@ func (s *server) observe() *metrics.View {
 		v.Leads, v.Revision = d != nil, st.Revision
 		v.Nodes = nodeMessages(st, d)
 		v.Domains = domainMessages(st, d, v.Nodes)
+		v.JobsRunning = jobsRunning(st, d)
 		v.Health = alarmItems(append(s.brakeAlarms(st), alarmsOf(st, d, v.Nodes)...))
 	})
 	if v.Leads {
@@ -38,6 +40,20 @@ func (s *server) observe() *metrics.View {
 	}
 	v.LogBytes, v.SnapshotBytes = sizeOf(filepath.Join(s.cfg.StateDir, "log")), newestSnapshot(filepath.Join(s.cfg.StateDir, "snapshots"))
 	return v
+}
+
+// jobsRunning counts the running jobs by engine.
+func jobsRunning(s *ledger.State, d *desk) map[string]int {
+	out := map[string]int{}
+	if d == nil {
+		return out
+	}
+	for _, j := range s.Jobs {
+		if d.board.of(j.ID, time.Now()).GetState() == headroomv1.JobState_JOB_STATE_RUNNING && j.State == ledger.JobAccepted {
+			out[cmp.Or(j.Engine, engineLocal)]++
+		}
+	}
+	return out
 }
 
 // observeGroup adds what the leader knows of the servers.

@@ -12,6 +12,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
+	"headroom/containers"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/ledger"
@@ -156,7 +157,12 @@ func (c clusterService) ListPolicies(ctx context.Context, r *connect.Request[hea
 	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(s *ledger.State, _ *desk) {
 		now, _ := budget.ParsePolicy(s.Policy)
 		for _, p := range budget.Policies() {
-			out.Policies = append(out.Policies, &headroomv1.Policy{Name: string(p), What: p.Sentence(), InForce: p == now})
+			out.Policies = append(out.Policies, &headroomv1.Policy{Name: string(p), What: p.Sentence(), InForce: p == now, Divides: "watts"})
+		}
+		for _, name := range ledger.ContainerPolicies() {
+			out.Policies = append(out.Policies, &headroomv1.Policy{
+				Name: name, What: containers.Policy(name).Sentence(), InForce: name == cmp.Or(s.ContainerPolicy, ledger.DefaultContainerPolicy), Divides: "containers",
+			})
 		}
 	})
 	if err != nil {

@@ -61,6 +61,8 @@ type server struct {
 	// wall is this server's wall clock: for the audit log, and for what is due by the
 	// clock. Nothing that a promise rests on is measured with it. Tests set it wrong.
 	wall func() time.Time
+	// newDecider is the arbiter of a leadership: a new leader knows nothing of progress. Tests replace it.
+	newDecider func() decider
 }
 
 // newServer is a server that does not run yet: its group is opened by join.
@@ -70,6 +72,7 @@ func newServer(cfg Config, logger *slog.Logger) *server {
 	s := &server{
 		cfg: cfg, lines: lines, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.PlainPeers(), logger: logger, keeper: newKeeper(),
 		counts: metrics.NewCounts(), record: recordTrace, brakes: newBrakes(logger), wall: time.Now,
+		newDecider: newArbiter,
 	}
 	s.guard = newGuard(s.machine, logger)
 	s.told = scrape.Gatherer(metrics.New(Version, s.observe, s.counts))
@@ -340,7 +343,7 @@ func (s *server) newDesk(term uint64) *desk {
 		server: s.cfg.ID, epoch: lease.Epoch{Term: term}, timing: s.cfg.timing(), found: &ledger.Found{Domains: ledger.PlainDomains(s.cfg.domains())},
 		log: s.group, machine: s.machine, out: s.hub, logger: s.logger,
 		inbox: make(chan func(), deskQueue), closed: make(chan struct{}), waits: &confirmations{},
-		caps: map[string]units.Power{}, board: newJobBoard(), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
+		caps: map[string]units.Power{}, board: newJobBoard(), jobs: newJobLoop(s.newDecider()), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
 		clock: clockwork{read: s.clocks}, wall: s.wall, witness: s.witness, counts: s.counts, recorder: s.recorder, traces: s.traces,
 		brakes: s.brakes,
 	}
@@ -454,6 +457,9 @@ func refusals() []refusalRule {
 		{ledger.ErrUnknownJob, connect.CodeNotFound, "unknown-job", cli.ExitUsage, "coordinator job list lists the jobs"},
 		{ledger.ErrIdentity, connect.CodeAlreadyExists, "name-taken", cli.ExitConflict, "another machine has this node name"},
 		{ledger.ErrJob, connect.CodeAlreadyExists, "bad-job", cli.ExitConflict, "coordinator job list shows what the log has"},
+		{ledger.ErrFloor, connect.CodeFailedPrecondition, "floor", cli.ExitRefused, "coordinator job show JOB tells the quality floor and what may still be dropped"},
+		{ledger.ErrNoStop, connect.CodeFailedPrecondition, "no-stop", cli.ExitRefused, "tasks are dropped only after the coordinators have decided it; let the job run on"},
+		{ledger.ErrStop, connect.CodeInvalidArgument, "bad-stop", cli.ExitUsage, "coordinator job show JOB tells its tasks and the early stop in force"},
 		{ledger.ErrTarget, connect.CodeAborted, "moved", cli.ExitConflict, "the state changed while the change was planned; send it again"},
 		{ledger.ErrNotGrantable, connect.CodeAborted, "moved", cli.ExitConflict, "the state changed while the change was planned; send it again"},
 		{ledger.ErrEpoch, connect.CodeUnavailable, "no-leader", cli.ExitUnreachable, "the leader changed meanwhile; send it again with the same --request-id"},

@@ -194,8 +194,8 @@ func TestEnlistHoldsTheLargestCluster(t *testing.T) {
 func TestAcknowledgementsOfThisLeadership(t *testing.T) {
 	t.Parallel()
 	b, e := newJobBoard(), lease.Epoch{Incarnation: 1, Term: 4}
-	b.ack(e, &headroomv1.DirectiveAck{Epoch: &headroomv1.Epoch{Incarnation: 1, Term: 3}, Seq: 500})
-	b.ack(e, &headroomv1.DirectiveAck{Epoch: &headroomv1.Epoch{Incarnation: 1, Term: 4}, Seq: 2, Error: "no such node"})
+	b.ack(e, &headroomv1.DirectiveAck{Epoch: &headroomv1.Epoch{Incarnation: 1, Term: 3}, Seq: 500}, "")
+	b.ack(e, &headroomv1.DirectiveAck{Epoch: &headroomv1.Epoch{Incarnation: 1, Term: 4}, Seq: 2, Error: "no such node"}, "")
 	if b.acked != 0 || b.refused != 2 {
 		t.Errorf("acknowledged %d, refused %d", b.acked, b.refused)
 	}

@@ -115,7 +115,7 @@ func kept(t *rapid.T, before, after *ledger.State) {
 	}
 }
 
-// Lesson 15: nothing but commands about jobs, so that stops and drops meet often.
+// Nothing but commands about jobs, so that stops and drops meet often.
 func TestQualityFloorLaws(t *testing.T) {
 	t.Parallel()
 	dropped, refusedDrops := 0, 0
@@ -163,7 +163,7 @@ func TestLeastTasks(t *testing.T) {
 	for _, x := range []struct {
 		floor       float64
 		tasks, want uint32
-	}{{0, 40, 40}, {1, 40, 40}, {0.75, 40, 30}, {0.75, 41, 31}, {0.1, 30, 3}, {0.5, 1, 1}, {0.5, 0, 0}, {1e-12, 10, 0}, {math.NaN(), 10, 10}, {2, 10, 10}, {-1, 10, 10}} {
+	}{{0, 40, 40}, {1, 40, 40}, {0.75, 40, 30}, {0.75, 41, 31}, {0.1, 30, 3}, {0.5, 1, 1}, {0.5, 0, 0}, {1e-12, 10, 1}, {math.NaN(), 10, 10}, {2, 10, 10}, {-1, 10, 10}} {
 		if got := ledger.LeastTasks(x.floor, x.tasks); got != x.want {
 			t.Errorf("%v of %d tasks are %d, want %d", x.floor, x.tasks, got, x.want)
 		}

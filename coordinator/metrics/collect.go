@@ -24,6 +24,8 @@ type View struct {
 	// those of a follower.
 	Domains []*headroomv1.Domain
 	Nodes   []*headroomv1.Node
+	// JobsRunning counts the running jobs by engine, as far as the leader has heard of them.
+	JobsRunning map[string]int
 	// Health are the alarms of the cluster and of the group.
 	Health []*headroomv1.HealthItem
 	// Lag of each server in entries, as far as it is known.
@@ -89,6 +91,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	p.disk(v)
 	if v.Leads {
 		p.nodes(v.Nodes)
+		p.jobs(v.JobsRunning)
 		for _, id := range slices.Sorted(maps.Keys(v.Lag)) {
 			p.add(memberLag, float64(v.Lag[id]), id)
 		}
@@ -161,6 +164,8 @@ func (p *points) counts(c *Counts, domains []*headroomv1.Domain) {
 	p.add(grants, float64(c.notAdmitted), notAdmitted)
 	p.add(ticksMissed, float64(c.missed))
 	p.add(leaderChanges, float64(c.changes))
+	p.add(jobStops, float64(c.stops))
+	p.add(tasksDropped, float64(c.dropped))
 	for _, d := range domains {
 		x := c.over[d.GetName()]
 		p.add(violationSeconds, x.violation.Seconds(), d.GetName())
@@ -190,6 +195,22 @@ func (p *points) nodes(all []*headroomv1.Node) {
 		p.add(nodes, float64(count[state]), state)
 	}
 }
+
+func (p *points) jobs(running map[string]int) {
+	count := map[string]int{}
+	for engine, n := range running {
+		if !slices.Contains(engines(), engine) {
+			engine = otherEngine
+		}
+		count[engine] += n
+	}
+	for _, engine := range engines() {
+		p.add(jobs, float64(count[engine]), engine)
+	}
+}
+
+// otherEngine counts the jobs of engines without a line of their own: their names come from schedulers.
+const otherEngine = "other"
 
 // foreignMost is how many warnings of nodes one scrape tells: a node may report
 // any code, and a label must not grow with what it makes up.

@@ -25,6 +25,7 @@ type Counts struct {
 	mu                   sync.Mutex
 	granted, notAdmitted uint64
 	missed, changes      uint64
+	stops, dropped       uint64
 	leader               string // the last one seen
 	over                 map[string]excess
 }
@@ -117,6 +118,20 @@ func (c *Counts) Missed() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.missed++
+}
+
+// Stopped counts an early stop of a job.
+func (c *Counts) Stopped() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stops++
+}
+
+// Dropped counts n map tasks that will never run.
+func (c *Counts) Dropped(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dropped += uint64(max(0, n))
 }
 
 // Led notes who leads; "" is nobody, which is no change by itself.

@@ -47,6 +47,9 @@ const (
 	violationJoules  = "headroom_budget_violation_joules_total"
 	shortfallSeconds = "headroom_budget_shortfall_seconds_total"
 	nodes            = "headroom_nodes"
+	jobs             = "headroom_jobs_running"
+	jobStops         = "headroom_job_stops_total"
+	tasksDropped     = "headroom_tasks_dropped_total"
 	grants           = "headroom_grants_total"
 	grantLatency     = "headroom_grant_latency_seconds"
 	revision         = "headroom_revision"
@@ -80,6 +83,9 @@ func all() []metric {
 		{violationJoules, counter, "Energy drawn above the budget in that time.", []label{domain}},
 		{shortfallSeconds, counter, "Time in which a domain was short, its headroom below 0, while this server led: power that may be drawn, not power that was.", []label{domain}},
 		{nodes, gauge, "Nodes by what they are to the leader; absent on followers.", []label{{"state", words(nodeStates())}}},
+		{jobs, gauge, "Jobs that run, by the engine that runs them; absent on followers.", []label{{"engine", words(engines())}}},
+		{jobStops, counter, "Early stops of jobs that this server has committed.", nil},
+		{tasksDropped, counter, "Map tasks that will never run, as this server has committed them.", nil},
 		{grants, counter, "Answers to heartbeats: leases sent, and nodes told that they are not admitted.", []label{{"result", words(grantResults())}}},
 		{grantLatency, histogram, "Time from a heartbeat until its lease was sent.", nil},
 		{revision, gauge, "Revision of the state that is applied here.", nil},
@@ -104,6 +110,9 @@ func all() []metric {
 func nodeStates() []string {
 	return []string{"ok", "waiting", "lost", "observing", "released", "drained", "off"}
 }
+
+// engines are those that jobs are counted by.
+func engines() []string { return []string{"local", "yarn", otherEngine} }
 
 // Results of a heartbeat.
 const (
@@ -131,6 +140,7 @@ func HealthItems() []HealthItem {
 		{"brake-unproven", "warn", true},
 		{"clocks-disagree", "fail", true},
 		{"directive-refused", "warn", true},
+		{"engine-trouble", "warn", true},
 		{"gossip-foreign-key", "warn", true},
 		{"gossip-keys", "warn", true},
 		{"group-even", "warn", true},
@@ -154,6 +164,7 @@ func HealthItems() []HealthItem {
 		{"member-version", "warn", true},
 		{"node-lost", "warn", true},
 		{"outgrown", "fail", true},
+		{"quality-floor", "fail", false},
 		{"restored", "warn", false},
 		{"shortfall", "fail", false},
 	}

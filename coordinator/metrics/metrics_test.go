@@ -41,9 +41,10 @@ func leaderView() *View {
 			{Name: "site/lab", BudgetUw: 3_200_000_000, ReservedUw: 2_700_500_000, UnmanagedUw: 240_000_000, HeadroomUw: 259_500_000, MeasuredUw: new(int64(2_612_000_000))},
 			{Name: "rack/r1", Parent: "site/lab", BudgetUw: 2_400_000_000, ReservedUw: 2_500_000_000, HeadroomUw: -100_000_000},
 		},
-		Nodes:  []*headroomv1.Node{{Name: "n1", State: "ok"}, {Name: "n2", State: "ok"}, {Name: "n3", State: "lost"}},
-		Health: []*headroomv1.HealthItem{{Code: "node-lost", Severity: "warn"}, {Code: "thermal", Severity: "warn"}, {Code: "thermal", Severity: "warn"}},
-		Lag:    map[string]uint64{"c1": 0, "c2": 3}, SnapshotBytes: new(int64(81_920)), LogBytes: new(int64(67_108_864)),
+		Nodes:       []*headroomv1.Node{{Name: "n1", State: "ok"}, {Name: "n2", State: "ok"}, {Name: "n3", State: "lost"}},
+		Health:      []*headroomv1.HealthItem{{Code: "node-lost", Severity: "warn"}, {Code: "thermal", Severity: "warn"}, {Code: "thermal", Severity: "warn"}},
+		JobsRunning: map[string]int{"local": 2, "slurm": 1, "spark": 1},
+		Lag:         map[string]uint64{"c1": 0, "c2": 3}, SnapshotBytes: new(int64(81_920)), LogBytes: new(int64(67_108_864)),
 		CertificateEnds: time.Unix(1_800_000_000, 0),
 	}
 }
@@ -68,6 +69,9 @@ func busyCounts() *Counts {
 	c.Planned("weighted", 2*time.Millisecond)
 	c.Planned("made-up", time.Hour)
 	c.Missed()
+	c.Stopped()
+	c.Dropped(9)
+	c.Dropped(0)
 	c.Led("c1")
 	c.Led("")
 	c.Led("c1")
@@ -154,6 +158,11 @@ func TestALeaderTellsEverything(t *testing.T) {
 		nodes + "{state=off}":                                        0,
 		grants + "{result=granted}":                                  1,
 		grants + "{result=not-admitted}":                             2,
+		jobs + "{engine=local}":                                      2,
+		jobs + "{engine=yarn}":                                       0,
+		jobs + "{engine=other}":                                      2,
+		jobStops + "{}":                                              1,
+		tasksDropped + "{}":                                          9,
 		ticksMissed + "{}":                                           1,
 		leader + "{}":                                                1,
 		leaderChanges + "{}":                                         1,
@@ -187,7 +196,7 @@ func TestAFollowerTellsWhatItKnows(t *testing.T) {
 		}
 	}
 	for point := range found {
-		for _, name := range []string{measuredWatts, nodes, memberLag, healthShown + "{code=node-lost", healthShown + "{code=member-"} {
+		for _, name := range []string{measuredWatts, nodes, jobs, memberLag, healthShown + "{code=node-lost", healthShown + "{code=member-"} {
 			if point == name || strings.HasPrefix(point, name+"{") || strings.HasPrefix(point, name) && strings.Contains(name, "code") {
 				t.Errorf("%s: a follower cannot know it", point)
 			}

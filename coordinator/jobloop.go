@@ -1,0 +1,310 @@
+package coordinator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// The job loop looks at the jobs every 5 s, twenty times slower than a node holds
+// its cap and five times slower than watts are divided: containers follow what the
+// caps have settled to, and never the other way round. It gathers progress and the
+// caps that nodes have read back, lets the arbiter decide, commits what must
+// survive this leader, and then tells the scheduler.
+//
+// A new leader knows what was committed and nothing of progress. It tells the early
+// stops in force again and leaves the shares as they are in the engines until the
+// arbiter knows the jobs.
+
+const (
+	// jobsEvery is the time from one look at the jobs to the next.
+	jobsEvery = 5 * time.Second
+	// jobsFirst sets the looks apart from the ticks, which come at full seconds.
+	jobsFirst = 500 * time.Millisecond
+	// jobsYield is how long commits about jobs wait for a tick that is due.
+	jobsYield = 20 * time.Millisecond
+	// outlookLife is how long an outlook is told.
+	outlookLife = 3 * jobsEvery
+	// uncappedStep is how much an uncapped finish time must move to be committed anew,
+	// as a part of it: it is estimated at each look, and the log is no place for noise.
+	uncappedStep = 0.02
+)
+
+// seenJob is what the arbiter is told of a job that runs.
+type seenJob struct {
+	job      ledger.Job
+	progress *headroomv1.JobProgress
+	// power is what the nodes that it runs on may draw now, as read back, and full what
+	// they can use at full speed, means over its containers; both 0 while unknown.
+	power, full units.Power
+}
+
+// seenJobs is what the arbiter decides on.
+type seenJobs struct {
+	policy string
+	// jobs by id, running ones alone.
+	jobs []seenJob
+	// engines whose containers can be shared out, by name.
+	engines map[string]*headroomv1.EngineReport
+}
+
+// decidedJobs is what the arbiter has decided.
+type decidedJobs struct {
+	// shares of the engines for which they are known; of an engine with an empty list it
+	// divides its containers itself.
+	shares map[string]sharing
+	// uncapped finish times that are known, by job.
+	uncapped map[string]time.Duration
+	stops    []stopping
+	outlooks map[string]*headroomv1.JobOutlook
+}
+
+type sharing struct {
+	jobs   []*headroomv1.JobShare
+	reason string
+}
+
+type stopping struct {
+	ledger.StopJob
+
+	reason string
+}
+
+// decider is the arbiter as the desk needs it. It remembers what it has seen of the jobs.
+type decider interface {
+	step(now time.Time, seen seenJobs) decidedJobs
+}
+
+// jobLoop is what one leadership remembers of the jobs. It is the desk's.
+type jobLoop struct {
+	decide decider
+	// looked is when the jobs were last looked at.
+	looked time.Duration
+	// todo is decided and not committed yet.
+	todo     []ledger.Command
+	decided  decidedJobs
+	outlooks map[string]*headroomv1.JobOutlook
+	// told is what the scheduler was told last, by subject.
+	told map[string]string
+}
+
+func newJobLoop(decide decider) *jobLoop {
+	return &jobLoop{decide: decide, told: map[string]string{}}
+}
+
+// of is the outlook of a job, nil while unknown or too old.
+func (l *jobLoop) of(id string, now time.Duration) *headroomv1.JobOutlook {
+	if now-l.looked > outlookLife {
+		return nil
+	}
+	return l.outlooks[id]
+}
+
+// refused notes that an order was not carried out: it is told again after the next look.
+func (l *jobLoop) refused(subject string) { delete(l.told, subject) }
+
+// jobTurn looks at the jobs, commits what was decided and tells it. Watts go first:
+// when a tick is due, what is left waits until after it. It answers when the next turn is due.
+func (d *desk) jobTurn(ctx context.Context) (next time.Duration, err error) {
+	l := d.jobs
+	if len(l.todo) == 0 {
+		l.looked = d.now()
+		var seen seenJobs
+		d.machine.view(func(s *ledger.State) { seen = d.seeJobs(s) })
+		l.decided = l.decide.step(time.Now(), seen)
+		l.outlooks = l.decided.outlooks
+		l.todo = commandsFor(seen, l.decided)
+	}
+	for len(l.todo) > 0 {
+		c := l.todo[0]
+		l.todo = l.todo[1:]
+		if err := d.commitJob(ctx, c); err != nil {
+			return 0, err
+		}
+		if len(l.todo) > 0 && d.now()-d.ticked >= d.timing.Tick {
+			return jobsYield, nil
+		}
+	}
+	d.tellJobs()
+	return max(0, jobsEvery-(d.now()-l.looked)), nil
+}
+
+// commitJob commits one decision about a job. Only the end of the leadership is an
+// error: whatever was not committed is decided again at the next look.
+func (d *desk) commitJob(ctx context.Context, c ledger.Command) error {
+	_, err := d.propose(ctx, c)
+	switch _, refused := errors.AsType[refusedError](err); {
+	case err == nil && c.StopJob != nil:
+		d.counts.Stopped()
+	case deposed(err):
+		return err
+	case refused: // it ended meanwhile, or the arbiter and the log disagree
+		d.logger.Warn("decision about a job refused", slog.Any("error", err))
+	case err != nil:
+		d.logger.Error("decision about a job not committed", slog.Any("error", err))
+		d.jobs.todo = nil
+	}
+	return nil
+}
+
+// seeJobs gathers what is known of the running jobs.
+func (d *desk) seeJobs(s *ledger.State) seenJobs {
+	now := time.Now()
+	out := seenJobs{policy: s.ContainerPolicy, engines: d.board.reported(now)}
+	maps.DeleteFunc(out.engines, func(_ string, e *headroomv1.EngineReport) bool { return e.GetTrouble() != "" || e.GetContainers() == 0 })
+	for _, id := range slices.Sorted(maps.Keys(d.board.samples)) {
+		j, known := s.Jobs[id]
+		p := d.board.of(id, now)
+		if !known || j.State != ledger.JobAccepted || p.GetState() != headroomv1.JobState_JOB_STATE_RUNNING {
+			continue
+		}
+		x := seenJob{job: j, progress: p}
+		x.power, x.full = d.powerOf(s, p)
+		out.jobs = append(out.jobs, x)
+	}
+	return out
+}
+
+// powerOf is what the nodes that a job runs on may draw now, and what they can use,
+// means over its containers; 0 where no node of it is known.
+func (d *desk) powerOf(s *ledger.State, p *headroomv1.JobProgress) (now, full units.Power) {
+	var count units.Power
+	for _, name := range slices.Sorted(maps.Keys(p.GetRunningOn())) {
+		n, known := s.Nodes[name]
+		if !known {
+			continue
+		}
+		held, known := d.heldBy(n)
+		if !known {
+			continue
+		}
+		on := units.Power(p.GetRunningOn()[name])
+		now, full, count = now+on*held, full+on*n.Max, count+on
+	}
+	if count == 0 {
+		return 0, 0
+	}
+	return now / count, full / count
+}
+
+// heldBy is the cap that a node really holds, as its hardware has read back, at most
+// what it can use; false while unknown. One that nobody holds may draw all it can.
+func (d *desk) heldBy(n ledger.Node) (units.Power, bool) {
+	if !n.Controlled || n.Released {
+		return n.Max, true
+	}
+	v, ok := d.table.View(n.Name, d.now())
+	if !ok || v.Age > staleReport || !v.Report.EffectiveKnown {
+		return 0, false
+	}
+	return min(v.Report.Effective, n.Max), true
+}
+
+// commandsFor are the commits that the decisions need, uncapped finish times first: an
+// early stop rests on one.
+func commandsFor(seen seenJobs, decided decidedJobs) []ledger.Command {
+	var out []ledger.Command
+	inForce := map[string]ledger.EarlyStop{}
+	for _, x := range seen.jobs {
+		if x.job.Stop != nil {
+			inForce[x.job.ID] = *x.job.Stop
+		}
+		at, known := decided.uncapped[x.job.ID]
+		if moved := at - x.job.Uncapped; known && at > 0 && (x.job.Uncapped == 0 || moved.Abs().Seconds() > uncappedStep*x.job.Uncapped.Seconds()) {
+			out = append(out, ledger.Command{SetUncapped: &ledger.SetUncapped{ID: x.job.ID, Uncapped: at}})
+		}
+	}
+	for _, x := range decided.stops {
+		if old := inForce[x.ID]; old.Tasks == x.Tasks && old.MinTasks == x.MinTasks {
+			continue
+		}
+		out = append(out, ledger.Command{StopJob: &x.StopJob, Reason: x.reason})
+	}
+	return out
+}
+
+// tellJobs pushes the shares that were decided and the stops that are committed, as
+// far as the scheduler has not been told, and forgets what is over.
+func (d *desk) tellJobs() {
+	orders := d.shareOrders()
+	running := map[string]bool{}
+	d.machine.view(func(s *ledger.State) {
+		for _, j := range s.JobsByTime() {
+			if j.State == ledger.JobAccepted && j.Stop != nil {
+				orders = append(orders, stopOrder(j))
+				running[orders[len(orders)-1].subject] = true
+			}
+		}
+	})
+	over := func(subject string) bool { return strings.HasPrefix(subject, stopSubject) && !running[subject] }
+	d.out.forget(over)
+	maps.DeleteFunc(d.jobs.told, func(subject, _ string) bool { return over(subject) })
+	maps.DeleteFunc(d.board.refusals, func(subject, _ string) bool { return over(subject) })
+	orders = slices.DeleteFunc(orders, func(o order) bool { return d.jobs.told[o.subject] == o.content() })
+	for _, o := range orders {
+		d.jobs.told[o.subject] = o.content()
+		d.logger.Info("jobs directed", slog.String("subject", o.subject), slog.String("reason", o.reason))
+	}
+	if len(orders) > 0 {
+		d.out.command(d.epoch, orders)
+	}
+}
+
+// shareOrders are the shares in force of the engines that can be told any. An engine
+// that cannot set shares now is told anew once it can.
+func (d *desk) shareOrders() []order {
+	able := d.board.reported(time.Now())
+	maps.DeleteFunc(d.jobs.told, func(subject, _ string) bool {
+		engine, ok := strings.CutPrefix(subject, shareSubject)
+		return ok && able[engine].GetTrouble() != ""
+	})
+	var out []order
+	for _, engine := range slices.Sorted(maps.Keys(d.jobs.decided.shares)) {
+		if able[engine] == nil || able[engine].GetTrouble() != "" {
+			continue
+		}
+		x := d.jobs.decided.shares[engine]
+		out = append(out, order{
+			subject: shareSubject + engine, reason: x.reason, share: &headroomv1.ShareDirective{Engine: engine, Jobs: x.jobs},
+		})
+	}
+	return out
+}
+
+// Subjects of orders, before the engine or the job.
+const (
+	shareSubject = "the shares of "
+	stopSubject  = "the early stop of "
+)
+
+func stopOrder(j ledger.Job) order {
+	reason := fmt.Sprintf("%s may end on %d of its %d map tasks", j.ID, j.Stop.MinTasks, j.Stop.Tasks)
+	if j.Stop.Reason != "" {
+		reason += ": " + j.Stop.Reason
+	}
+	return order{
+		subject: stopSubject + j.ID, reason: reason,
+		stop: &headroomv1.StopDirective{Id: j.ID, Tasks: j.Stop.Tasks, MinTasks: j.Stop.MinTasks},
+	}
+}
+
+// content tells orders of one subject apart.
+func (o order) content() string {
+	if o.stop != nil {
+		return fmt.Sprint(o.stop.GetTasks(), " ", o.stop.GetMinTasks())
+	}
+	var b strings.Builder
+	for _, j := range o.share.GetJobs() {
+		fmt.Fprintf(&b, "%s=%d ", j.GetId(), j.GetContainers())
+	}
+	return "shares " + b.String()
+}

@@ -1,0 +1,447 @@
+// Claims: what the arbiter decides of jobs is committed before it is told, told
+// once, told again to whoever comes later and when it was refused, and forgotten
+// with the job; caps count as read back; watts go before jobs; a refusal and an
+// engine that cannot share are alarms in words.
+package coordinator
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/lease"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// scripted decides as it is told, and remembers what it was shown.
+type scripted struct {
+	mu   sync.Mutex
+	seen []seenJobs
+	say  decidedJobs
+}
+
+func (s *scripted) step(_ time.Time, seen seenJobs) decidedJobs {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = append(s.seen, seen)
+	return s.say
+}
+
+func (s *scripted) set(say decidedJobs) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.say = say
+}
+
+func (s *scripted) looks() []seenJobs {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.seen)
+}
+
+func runsNow(id string, on map[string]uint32) *headroomv1.JobProgress {
+	return &headroomv1.JobProgress{Id: id, State: headroomv1.JobState_JOB_STATE_RUNNING, Tasks: 40, Done: 10, Running: 4, RunningOn: on}
+}
+
+// yarnJob accepts a job of YARN's second queue.
+func yarnJob(id string) ledger.Command {
+	return ledger.Command{Job: &ledger.Job{ID: id, Name: "wc", State: ledger.JobAccepted, Engine: "yarn", Queue: "root.q2", Floor: 0.75}}
+}
+
+func shared(id string, containers uint32) *headroomv1.JobShare {
+	return &headroomv1.JobShare{Id: id, Containers: containers}
+}
+
+// onBoard lets a scheduler report, as Direct would.
+func (d *desk) onBoard(t *testing.T, r *headroomv1.ProgressReport) {
+	t.Helper()
+	if err := d.ask(t.Context(), func() { d.board.report(r, time.Now()) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *desk) must(t *testing.T, c ledger.Command) {
+	t.Helper()
+	var err error
+	if e := d.ask(t.Context(), func() { _, err = d.propose(t.Context(), c) }); e != nil || err != nil {
+		t.Fatal(e, err)
+	}
+}
+
+func (o *outbox) takeOrders() []order {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer func() { o.orders = nil }()
+	return o.orders
+}
+
+func subjects(orders []order) (out []string) {
+	for _, o := range orders {
+		out = append(out, o.subject)
+	}
+	return out
+}
+
+func yarnReport(trouble string, jobs ...*headroomv1.JobProgress) *headroomv1.ProgressReport {
+	return &headroomv1.ProgressReport{Jobs: jobs, Engines: []*headroomv1.EngineReport{{Engine: "yarn", Containers: 28, Overhead: 1, Trouble: trouble}}}
+}
+
+func TestDecisionsAreCommittedThenTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d, log, out, _ := admitted(t)
+		brain := &scripted{}
+		d.must(t, yarnJob("j1"))
+		d.must(t, ledger.Command{Job: &ledger.Job{ID: "j2", State: ledger.JobAccepted}})
+		look := func(trouble string) {
+			t.Helper()
+			for range 5 { // the node's heartbeats and the scheduler's reports go on
+				if err := d.hear(t.Context(), beat(uint64(time.Now().UnixNano()), 150*w, 2)); err != nil {
+					t.Fatal(err)
+				}
+				d.onBoard(t, yarnReport(trouble, runsNow("j1", map[string]uint32{"n01": 3, "elsewhere": 9}), runsNow("j2", nil), runsNow("stranger", nil)))
+				time.Sleep(time.Second)
+			}
+			synctest.Wait()
+		}
+		if err := d.ask(t.Context(), func() { d.jobs.decide = brain }); err != nil {
+			t.Fatal(err)
+		}
+		finish := 80.0
+		brain.set(decidedJobs{
+			uncapped: map[string]time.Duration{"j1": 100 * time.Second},
+			stops:    []stopping{{ledger.StopJob{ID: "j1", Tasks: 40, MinTasks: 30}, "100 s are over"}},
+			shares:   map[string]sharing{"yarn": {[]*headroomv1.JobShare{shared("j1", 12)}, "because"}, "spark": {nil, "nobody reports it"}},
+			outlooks: map[string]*headroomv1.JobOutlook{"j1": {FinishS: &finish, Why: "it is slow"}},
+		})
+		before := len(log.entries)
+		look("")
+		seen := brain.looks()[len(brain.looks())-1]
+		if len(seen.jobs) != 2 || seen.jobs[0].job.ID != "j1" || seen.jobs[0].power != 150*w || seen.jobs[0].full != 200*w || seen.jobs[1].full != 0 || len(seen.engines) != 1 {
+			t.Errorf("the arbiter saw %+v", seen)
+		}
+		kinds := ""
+		for _, c := range log.entries[before:] {
+			if c.SetUncapped != nil {
+				kinds += "uncapped "
+			}
+			if c.StopJob != nil {
+				kinds += "stop:" + c.Reason + " "
+			}
+		}
+		if kinds != "uncapped stop:100 s are over " {
+			t.Errorf("committed %q", kinds)
+		}
+		orders := out.takeOrders()
+		if got := subjects(orders); !slices.Equal(got, []string{"the shares of yarn", "the early stop of j1"}) {
+			t.Fatalf("told %q", got)
+		}
+		if s := orders[1].stop; s.GetTasks() != 40 || s.GetMinTasks() != 30 || !strings.Contains(orders[1].reason, "100 s are over") || orders[0].reason != "because" {
+			t.Errorf("told %+v", orders)
+		}
+		var shown *headroomv1.Job
+		_ = d.ask(t.Context(), func() { d.machine.view(func(s *ledger.State) { shown = jobMessage(s.Jobs["j1"], d) }) })
+		if shown.GetOutlook().GetFinishS() != 80 || shown.GetUncappedS() != 100 || shown.GetStop().GetMinTasks() != 30 || shown.GetFloor() != 0.75 || shown.GetEngine() != "yarn" {
+			t.Errorf("shown %v", shown)
+		}
+
+		// The same again is neither committed nor told; a change is; noise is not.
+		before = len(log.entries)
+		again := brain.say
+		again.uncapped = map[string]time.Duration{"j1": 101 * time.Second}
+		brain.set(again)
+		look("")
+		for _, c := range log.entries[before:] {
+			if c.Tick == nil {
+				t.Errorf("committed %+v", c)
+			}
+		}
+		if got := out.takeOrders(); len(got) != 0 {
+			t.Errorf("told again %+v", got)
+		}
+		brain.set(decidedJobs{shares: map[string]sharing{"yarn": {[]*headroomv1.JobShare{shared("j1", 15)}, "more"}}})
+		look("")
+		if got := out.takeOrders(); len(got) != 1 || got[0].share.GetJobs()[0].GetContainers() != 15 {
+			t.Errorf("told %+v", got)
+		}
+
+		// What was refused is told again after the next look.
+		_ = d.ask(t.Context(), func() { d.jobs.refused("the early stop of j1"); d.jobs.refused("the shares of yarn") })
+		look("")
+		if got := subjects(out.takeOrders()); len(got) != 2 {
+			t.Errorf("after the refusals told %q", got)
+		}
+		// An engine that cannot share is told nothing, is an alarm, and is told anew once it can.
+		look("the resource manager does not answer")
+		if got := out.takeOrders(); len(got) != 0 {
+			t.Errorf("told an engine in trouble %+v", got)
+		}
+		alarms := ""
+		_ = d.ask(t.Context(), func() { alarms = fmt.Sprint(d.ownAlarms()) })
+		if !strings.Contains(alarms, "engine-trouble") || !strings.Contains(alarms, "does not answer") {
+			t.Errorf("alarms %s", alarms)
+		}
+		look("")
+		if got := subjects(out.takeOrders()); !slices.Equal(got, []string{"the shares of yarn"}) {
+			t.Errorf("after the trouble told %q", got)
+		}
+		// An outlook that nobody renews is told no more.
+		brain.set(decidedJobs{})
+		look("")
+		_ = d.ask(t.Context(), func() { d.machine.view(func(s *ledger.State) { shown = jobMessage(s.Jobs["j1"], d) }) })
+		if shown.Outlook != nil {
+			t.Errorf("an old outlook is shown: %v", shown.GetOutlook())
+		}
+		// With the job its stop is over.
+		d.must(t, ledger.Command{Finish: &ledger.FinishJob{ID: "j1", State: ledger.JobDone, Tasks: 40, Done: 31}})
+		look("")
+		_ = d.ask(t.Context(), func() {
+			if len(d.jobs.told) != 1 {
+				t.Errorf("remembered %v", d.jobs.told)
+			}
+		})
+	})
+}
+
+// P5: many commits about jobs on a slow log hold no tick up by more than one of them.
+func TestWattsGoBeforeJobs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d, log, _, _ := admitted(t)
+		brain := &scripted{say: decidedJobs{uncapped: map[string]time.Duration{}}}
+		var jobs []*headroomv1.JobProgress
+		for i := range 60 {
+			id := fmt.Sprintf("j%02d", i)
+			d.must(t, yarnJob(id))
+			jobs = append(jobs, runsNow(id, nil))
+			brain.say.uncapped[id] = time.Minute
+		}
+		log.set(func(l *scriptedLog) { l.slow = 150 * time.Millisecond })
+		d.onBoard(t, yarnReport("", jobs...))
+		_ = d.ask(t.Context(), func() { d.jobs.decide = brain })
+		began, ticks := time.Now(), log.ticks()
+		known := func() (n int) {
+			d.machine.view(func(s *ledger.State) {
+				for _, j := range s.Jobs {
+					if j.Uncapped > 0 {
+						n++
+					}
+				}
+			})
+			return n
+		}
+		for known() < 60 && time.Since(began) < time.Minute {
+			time.Sleep(100 * time.Millisecond)
+		}
+		took := time.Since(began)
+		if n := known(); n != 60 {
+			t.Fatalf("%d of 60 are committed", n)
+		}
+		if want := int(took.Seconds()/1.4) - 1; log.ticks()-ticks < want {
+			t.Errorf("%d ticks in %v, want %d at least", log.ticks()-ticks, took, want)
+		}
+	})
+}
+
+// A decision that the log refuses is dropped and harms nobody; a log that leads no more ends the desk.
+func TestRefusedDecisions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d, _, out, _ := admitted(t)
+		d.must(t, yarnJob("j1"))
+		brain := &scripted{say: decidedJobs{stops: []stopping{
+			{ledger.StopJob{ID: "j1", Tasks: 40, MinTasks: 29}, "below its floor"}, {ledger.StopJob{ID: "gone", Tasks: 40, MinTasks: 40}, "it has ended"},
+		}}}
+		_ = d.ask(t.Context(), func() { d.jobs.decide = brain })
+		for range 6 {
+			d.onBoard(t, yarnReport("", runsNow("j1", nil)))
+			time.Sleep(time.Second)
+		}
+		if got := out.takeOrders(); len(got) != 0 || len(brain.looks()) == 0 {
+			t.Errorf("told %+v after %d looks", got, len(brain.looks()))
+		}
+		d.machine.view(func(s *ledger.State) {
+			if s.Jobs["j1"].Stop != nil {
+				t.Errorf("stopped: %+v", s.Jobs["j1"].Stop)
+			}
+		})
+	})
+}
+
+// Orders are numbered with the caps; a scheduler that comes later is told those in
+// force, under numbers of its own; those of another leadership are told to nobody,
+// and what is over to nobody either.
+func TestOrdersAreNumbered(t *testing.T) {
+	t.Parallel()
+	h := testHub()
+	first := lease.Epoch{Incarnation: 1, Term: 3}
+	s := h.enlist("s1")
+	h.lead(first)
+	share := order{subject: "the shares of yarn", reason: "twelve", share: &headroomv1.ShareDirective{Engine: "yarn", Jobs: []*headroomv1.JobShare{shared("j1", 12)}}}
+	stop := order{subject: "the early stop of j1", reason: "late", stop: &headroomv1.StopDirective{Id: "j1", Tasks: 40, MinTasks: 30}}
+	h.direct(first, []capDirective{{node: "a", cap: 100 * w}})
+	h.command(first, []order{share, stop})
+	for i, want := range []string{"cap", "twelve", "late"} {
+		if d := directiveOf(t, s); d.GetSeq() != uint64(i+1) || d.GetEpoch().GetTerm() != 3 || !strings.Contains(d.GetReason(), want) {
+			t.Errorf("directive %d is %v", i+1, d)
+		}
+	}
+	if h.subject(1) != "" || h.subject(2) != share.subject || h.subject(3) != stop.subject || h.subject(9) != "" {
+		t.Errorf("subjects %v", h.subjects)
+	}
+	late := h.enlist("s2")
+	directiveOf(t, late)
+	if d := directiveOf(t, late); d.GetSeq() != 5 || d.GetStop().GetMinTasks() != 30 {
+		t.Errorf("the late scheduler got %v", d)
+	}
+	if d := directiveOf(t, late); d.GetSeq() != 6 || d.GetShare().GetJobs()[0].GetContainers() != 12 {
+		t.Errorf("the late scheduler got %v", d)
+	}
+	h.forget(func(subject string) bool { return subject == stop.subject })
+	later := h.enlist("s3")
+	directiveOf(t, later)
+	if d := directiveOf(t, later); d.GetShare() == nil || len(later.box) != 0 {
+		t.Errorf("the third scheduler got %v and %d more", d, len(later.box))
+	}
+	h.lead(lease.Epoch{Incarnation: 1, Term: 4})
+	h.command(first, []order{share}) // of a leadership that is over
+	if m := <-h.enlist("s4").box; m.GetLeader() == nil || len(h.orders) != 0 {
+		t.Errorf("the new leadership began with %v and %v", m, h.orders)
+	}
+}
+
+// A refusal stays an alarm until what it is about has been carried out, whatever else is acknowledged.
+func TestRefusalsAreRemembered(t *testing.T) {
+	t.Parallel()
+	b, e := newJobBoard(), lease.Epoch{Incarnation: 1, Term: 4}
+	ack := func(term, seq uint64, subject, text string) bool {
+		return b.ack(e, &headroomv1.DirectiveAck{Epoch: &headroomv1.Epoch{Incarnation: 1, Term: term}, Seq: seq, Error: text}, subject)
+	}
+	if ack(3, 1, "the shares of yarn", "old") || !ack(4, 2, "the shares of yarn", "no such queue") || ack(4, 3, "", "") || ack(4, 4, "the early stop of j1", "") {
+		t.Error("refusals are told wrongly")
+	}
+	if len(b.refusals) != 1 || b.refusals["the shares of yarn"] != "no such queue" || b.refusal != "" {
+		t.Errorf("%+v", b)
+	}
+	if ack(4, 5, "the shares of yarn", "") || len(b.refusals) != 0 {
+		t.Errorf("after it was carried out: %v", b.refusals)
+	}
+}
+
+// fitted is a cluster whose servers are changed before they start.
+func fitted(t *testing.T, n int, fit func(*server)) *cluster {
+	t.Helper()
+	c := newCluster(t, 0, 700*units.Watt)
+	c.fit = fit
+	for i := range n {
+		c.ids = append(c.ids, fmt.Sprintf("c%d", i+1))
+	}
+	c.first = slices.Clone(c.ids)
+	for _, id := range c.ids {
+		c.disks[id] = memory()
+		c.start(id)
+	}
+	return c
+}
+
+// A job's promises survive the leader: estimate, stop and drops are the log's, the
+// next leader tells the stop again; drops are committed once, never beyond the floor.
+func TestPromisesSurviveTheLeader(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		brain := &scripted{}
+		c := fitted(t, 3, func(s *server) { s.newDecider = func() decider { return brain } })
+		c.leader()
+		jobs := func() jobService { return jobService{c.leader().server} }
+		if _, err := jobs().CommitJob(t.Context(), connect.NewRequest(&headroomv1.CommitJobRequest{Job: &headroomv1.Job{
+			Id: "j1", Name: "wc", Engine: "yarn", Queue: "root.q2", Floor: 0.75,
+		}})); err != nil {
+			t.Fatal(err)
+		}
+		drop := func(first, last uint32) (string, error) {
+			r, err := jobs().DropTasks(t.Context(), connect.NewRequest(&headroomv1.DropTasksRequest{Id: "j1", Tasks: []*headroomv1.TaskRange{{First: first, Last: last}}}))
+			if err != nil {
+				return "", err
+			}
+			text := ""
+			for _, x := range r.Msg.GetDropped() {
+				text += fmt.Sprintf("%d-%d ", x.GetFirst(), x.GetLast())
+			}
+			return text, nil
+		}
+		if _, err := drop(39, 39); connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), "no early stop") {
+			t.Errorf("a drop without a stop: %v", err)
+		}
+		brain.set(decidedJobs{
+			uncapped: map[string]time.Duration{"j1": 100 * time.Second},
+			stops:    []stopping{{ledger.StopJob{ID: "j1", Tasks: 40, MinTasks: 30}, "100 s are over"}},
+		})
+		report := func() {
+			d := c.leader().leading.Load()
+			_ = d.post(t.Context(), func() { d.board.report(yarnReport("", runsNow("j1", nil)), time.Now()) })
+		}
+		told := func(s *schedulerStream) (seen []*headroomv1.Directive) {
+			for len(s.box) > 0 {
+				if d := (<-s.box).GetDirective(); d.GetStop() != nil {
+					seen = append(seen, d)
+				}
+			}
+			return seen
+		}
+		scheduler := c.leader().hub.enlist("s1")
+		for range 8 {
+			report()
+			time.Sleep(time.Second)
+		}
+		if got := told(scheduler); len(got) != 1 || got[0].GetStop().GetMinTasks() != 30 {
+			t.Fatalf("told %v", got)
+		}
+		if got, err := drop(32, 39); err != nil || got != "32-39 " {
+			t.Errorf("dropped %q, %v", got, err)
+		}
+		if _, err := drop(20, 22); connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), "floor") {
+			t.Errorf("beyond the floor: %v", err)
+		}
+
+		brain.set(decidedJobs{}) // the next arbiter knows nothing
+		old := c.leader()
+		c.kill(old.cfg.ID)
+		scheduler = nil
+		c.until("another leads", 30*time.Second, func() bool {
+			for _, id := range c.every() {
+				if s := c.server(id); s != nil && s.leading.Load() != nil {
+					return true
+				}
+			}
+			return false
+		})
+		scheduler = c.leader().hub.enlist("s1")
+		time.Sleep(2 * time.Second)
+		if got := told(scheduler); len(got) != 1 || got[0].GetSeq() == 0 || got[0].GetStop().GetMinTasks() != 30 {
+			t.Errorf("the next leader told %v", got)
+		}
+		// A stream that opens later is told, too.
+		if got := told(c.leader().hub.enlist("s2")); len(got) != 1 {
+			t.Errorf("a scheduler that reconnects is told %v", got)
+		}
+		var shown *headroomv1.Job
+		out, err := jobs().ListJobs(t.Context(), connect.NewRequest(&headroomv1.ListJobsRequest{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		shown = out.Msg.GetJobs()[0]
+		if shown.GetUncappedS() != 100 || shown.GetStop().GetReason() != "100 s are over" || len(shown.GetDropped()) != 1 || shown.GetDropped()[0].GetFirst() != 32 {
+			t.Errorf("the next leader shows %v", shown)
+		}
+		if got, err := drop(32, 33); err != nil || got != "32-39 " { // asked again: its answer was lost
+			t.Errorf("dropped %q, %v", got, err)
+		}
+		if _, err := drop(0, 2); err == nil {
+			t.Error("the next leader goes below the floor")
+		}
+	})
+}
