@@ -9,7 +9,7 @@ SOURCES   = $(shell git ls-files --cached --others --exclude-standard '*.go' | g
 FUZZTIME ?= 10s
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check lint fmt generate bench fuzz robustness packages clean
+.PHONY: help build demo test check lint fmt generate bench fuzz robustness packages hooks clean
 
 help: ## print the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,5 +63,8 @@ repro-%:
 packages: ## build the deb and rpm packages into bin/packages/; fetches nfpm
 	@GO="$(GO)" sh deploy/nfpm/build.sh bin/packages
 
+hooks: ## build and test the plug-ins for Hadoop (Java) into bin/; needs Maven
+	@sh hooks/build.sh bin
+
 clean: ## remove what the build wrote
-	rm -rf bin
+	rm -rf bin hooks/target hooks/*/target

@@ -1,0 +1,2 @@
+package headroom.apps;
+class Main {}

@@ -1,0 +1,20 @@
+#!/bin/sh
+# build.sh DIR: compile and test the hooks, and put their jars into DIR.
+# Only the first run fetches anything.
+set -eu
+out=$(mkdir -p "$1" && cd "$1" && pwd)
+cd "$(dirname "$0")"
+
+command -v mvn > /dev/null || { echo "the hooks are built with Maven and a JDK 17: install maven" >&2; exit 1; }
+versions=$(sed -n 's/^\([a-z][a-z.]*=\)/-D\1/p' versions.properties)
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+# shellcheck disable=SC2086 # one word per version
+build() { mvn -B -q $versions "$@" package > "$log" 2>&1; }
+
+if ! build -o; then
+	# Offline it fails for what is not fetched yet; all else is an error of ours, which a second run would only repeat.
+	grep -qiE 'offline|not been downloaded|cannot access' "$log" && build || { cat "$log" >&2; exit 1; }
+fi
+cp hadoop/target/headroom-hadoop.jar apps/target/headroom-apps.jar "$out/"

@@ -1,0 +1,70 @@
+package headroom.hadoop;
+
+import java.io.IOException;
+import java.util.List;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.mapreduce.InputFormat;
+import org.apache.hadoop.mapreduce.InputSplit;
+import org.apache.hadoop.mapreduce.JobContext;
+import org.apache.hadoop.mapreduce.RecordReader;
+import org.apache.hadoop.mapreduce.TaskAttemptContext;
+import org.apache.hadoop.mapreduce.TaskAttemptID;
+import org.apache.hadoop.mapreduce.TaskType;
+import org.apache.hadoop.mapreduce.lib.input.TextInputFormat;
+import org.apache.hadoop.util.ReflectionUtils;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Stops a job early from within its map tasks ({@code mapreduce.job.inputformat.class}): it wraps the job's input
+ * format ({@code headroom.inputformat}), and a map that is told not to run reads nothing and counts itself. Such a
+ * map succeeds, so nothing else of Hadoop has to know; but its process is started for nothing. Maps under way finish.
+ *
+ * @param <K> type of the keys
+ * @param <V> type of the values
+ */
+public class EarlyStopInputFormat<K, V> extends InputFormat<K, V> {
+  private static final Logger LOG = LoggerFactory.getLogger(EarlyStopInputFormat.class);
+
+  @Override
+  public List<InputSplit> getSplits(JobContext job) throws IOException, InterruptedException {
+    return delegate(job.getConfiguration()).getSplits(job);
+  }
+
+  @Override
+  public RecordReader<K, V> createRecordReader(InputSplit split, TaskAttemptContext context)
+      throws IOException, InterruptedException {
+    return mayRun(split, context)
+        ? delegate(context.getConfiguration()).createRecordReader(split, context)
+        : new NothingReader<K, V>();
+  }
+
+  @SuppressWarnings("unchecked")
+  private InputFormat<K, V> delegate(Configuration conf) {
+    Class<?> type = conf.getClass(Settings.INPUT_FORMAT, TextInputFormat.class, InputFormat.class);
+    if (type == EarlyStopInputFormat.class) {
+      throw new IllegalArgumentException(Settings.INPUT_FORMAT + " names the wrapper itself: name what it is to wrap");
+    }
+    return (InputFormat<K, V>) ReflectionUtils.newInstance(type, conf);
+  }
+
+  /** Whatever goes wrong, the map runs. */
+  private static boolean mayRun(InputSplit split, TaskAttemptContext context) throws InterruptedException {
+    TaskAttemptID attempt = context.getTaskAttemptID();
+    SchedulerClient client = SchedulerClient.of(context.getConfiguration());
+    if (client == null || attempt.getTaskType() != TaskType.MAP) {
+      return true;
+    }
+    try {
+      int task = attempt.getTaskID().getId();
+      boolean run = client.begin(attempt.getJobID().toString(), task, attempt.getId(), Math.max(0, split.getLength()));
+      if (!run) {
+        LOG.info("Headroom dropped map task {}: it reads nothing", task);
+      }
+      return run;
+    } catch (IOException e) {
+      LOG.info("the map runs: {}", e.getMessage());
+      return true;
+    }
+  }
+}

@@ -1,0 +1,139 @@
+package headroom.hadoop;
+
+import java.util.concurrent.TimeUnit;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.mapreduce.v2.api.records.JobState;
+import org.apache.hadoop.mapreduce.v2.app.AppContext;
+import org.apache.hadoop.mapreduce.v2.app.job.Job;
+import org.apache.hadoop.mapreduce.v2.app.job.event.TaskAttemptStatusUpdateEvent.TaskAttemptStatus;
+import org.apache.hadoop.mapreduce.v2.app.speculate.DefaultSpeculator;
+import org.apache.hadoop.mapreduce.v2.app.speculate.Speculator;
+import org.apache.hadoop.mapreduce.v2.app.speculate.SpeculatorEvent;
+import org.apache.hadoop.service.CompositeService;
+import org.apache.hadoop.yarn.event.Event;
+import org.apache.hadoop.yarn.event.EventHandler;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * Stops a job early from within its application master, so that no process is started for what is dropped
+ * ({@code yarn.app.mapreduce.am.job.speculator.class}). The speculator's place is the one that Hadoop leaves open for
+ * a part of ours in the application master.
+ *
+ * <p>Hadoop loads it only where {@code mapreduce.map.speculative} or {@code mapreduce.reduce.speculative} is true. It
+ * hands everything on to Hadoop's own speculator, which so does what the job asked for; {@code headroom.speculate}
+ * set to false keeps that one quiet, for jobs that are not to speculate but to stop early.
+ *
+ * <p>{@link EarlyStop} says what is dropped, and why that is right after a restart and in every race.
+ */
+public class EarlyStopSpeculator extends CompositeService implements Speculator {
+  private static final Logger LOG = LoggerFactory.getLogger(EarlyStopSpeculator.class);
+
+  /** How often killed tasks are looked at until all have ended: reduces wait for it. */
+  private static final int SETTLE_MS = 100;
+
+  private static final long JOIN_MS = 1000;
+
+  private final Configuration conf;
+  private final AppContext context;
+  private final DefaultSpeculator speculator; // null where the job is not to speculate
+  private volatile boolean stopped;
+  private Thread thread;
+
+  /** As Hadoop calls it. */
+  public EarlyStopSpeculator(Configuration conf, AppContext context) {
+    super(EarlyStopSpeculator.class.getName());
+    this.conf = conf;
+    this.context = context;
+    speculator = conf.getBoolean(Settings.SPECULATE, true) ? new DefaultSpeculator(conf, context) : null;
+    if (speculator != null) {
+      addService(speculator);
+    }
+  }
+
+  @Override
+  public void handle(SpeculatorEvent event) {
+    if (speculator != null) {
+      speculator.handle(event);
+    }
+  }
+
+  @Override
+  public void handleAttempt(TaskAttemptStatus status) {
+    if (speculator != null) {
+      speculator.handleAttempt(status);
+    }
+  }
+
+  @Override
+  protected void serviceStart() throws Exception {
+    super.serviceStart();
+    SchedulerClient client = SchedulerClient.of(conf);
+    if (client == null) {
+      return;
+    }
+    int intervalMs =
+        Math.max(Settings.INTERVAL_MS_MIN, conf.getInt(Settings.STOP_INTERVAL_MS, Settings.INTERVAL_MS_DEFAULT));
+    thread = new Thread(() -> follow(client, intervalMs), "headroom-early-stop");
+    thread.setDaemon(true);
+    thread.start();
+  }
+
+  @Override
+  protected void serviceStop() throws Exception {
+    stopped = true;
+    if (thread != null) {
+      thread.interrupt();
+      thread.join(JOIN_MS);
+    }
+    super.serviceStop();
+  }
+
+  private void follow(SchedulerClient client, int intervalMs) {
+    EarlyStop stop = null;
+    while (!stopped) {
+      try {
+        Job job = runningJob();
+        if (job == null) {
+          Thread.sleep(SETTLE_MS);
+          continue;
+        }
+        if (stop == null) {
+          stop = new EarlyStop(client, job.getID().toString(), new MasterJob(job, conf, events()));
+          LOG.info("{} may be stopped early by Headroom, asked every {} ms", job.getID(), intervalMs);
+        }
+        stop.ask();
+        settle(stop, intervalMs);
+      } catch (InterruptedException e) {
+        return;
+      } catch (RuntimeException e) {
+        LOG.error("no early stop: the job runs on as it is", e);
+        return;
+      }
+    }
+  }
+
+  /** Sleeps for an interval, and meanwhile follows what was killed to its end. */
+  private static void settle(EarlyStop stop, int intervalMs) throws InterruptedException {
+    long end = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(intervalMs);
+    while (!stop.settle() && System.nanoTime() < end) {
+      Thread.sleep(SETTLE_MS);
+    }
+    TimeUnit.NANOSECONDS.sleep(end - System.nanoTime());
+  }
+
+  /** An application master has one job. A job that fails, is killed or is over is left alone. */
+  private Job runningJob() {
+    for (Job job : context.getAllJobs().values()) {
+      if (job.getState() == JobState.RUNNING) {
+        return job;
+      }
+    }
+    return null;
+  }
+
+  @SuppressWarnings("unchecked") // Hadoop's own type is raw
+  private EventHandler<Event<?>> events() {
+    return (EventHandler<Event<?>>) (EventHandler<?>) context.getEventHandler();
+  }
+}

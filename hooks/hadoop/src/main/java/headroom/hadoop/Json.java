@@ -1,0 +1,74 @@
+package headroom.hadoop;
+
+import com.fasterxml.jackson.databind.DeserializationFeature;
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.util.TreeSet;
+
+/** Reads answers: unknown fields are ignored, everything that is missing or out of bounds is an error in words. */
+final class Json {
+  static final ObjectMapper MAPPER = new ObjectMapper().enable(DeserializationFeature.FAIL_ON_TRAILING_TOKENS);
+
+  private Json() {}
+
+  static JsonNode object(byte[] text) throws IOException {
+    JsonNode node = MAPPER.readTree(text);
+    if (node == null || !node.isObject()) {
+      throw new IOException("the answer is no JSON object");
+    }
+    return node;
+  }
+
+  static boolean bool(JsonNode object, String field) throws IOException {
+    JsonNode node = object.path(field);
+    if (!node.isBoolean()) {
+      throw new IOException("\"" + field + "\" is not true or false: " + shown(node));
+    }
+    return node.booleanValue();
+  }
+
+  static String text(JsonNode object, String field) throws IOException {
+    JsonNode node = object.path(field);
+    if (!node.isTextual() || node.textValue().isEmpty()) {
+      throw new IOException("\"" + field + "\" is no text: " + shown(node));
+    }
+    return node.textValue();
+  }
+
+  static long whole(JsonNode object, String field, long min, long max) throws IOException {
+    return wholeNumber(object.path(field), "\"" + field + "\"", min, max);
+  }
+
+  private static long wholeNumber(JsonNode node, String what, long min, long max) throws IOException {
+    if (!node.isIntegralNumber() || !node.canConvertToLong() || node.longValue() < min || node.longValue() > max) {
+      throw new IOException(what + " is no whole number from " + min + " to " + max + ": " + shown(node));
+    }
+    return node.longValue();
+  }
+
+  static JsonNode array(JsonNode object, String field) throws IOException {
+    JsonNode node = object.path(field);
+    if (!node.isArray()) {
+      throw new IOException("\"" + field + "\" is no list: " + shown(node));
+    }
+    return node;
+  }
+
+  /** The numbers of map tasks. */
+  static TreeSet<Integer> tasks(JsonNode object, String field) throws IOException {
+    TreeSet<Integer> tasks = new TreeSet<>();
+    for (JsonNode task : array(object, field)) {
+      tasks.add((int) wholeNumber(task, "a task of \"" + field + "\"", 0, Integer.MAX_VALUE));
+    }
+    return tasks;
+  }
+
+  private static String shown(JsonNode node) {
+    if (node.isMissingNode()) {
+      return "missing";
+    }
+    String text = node.toString();
+    return text.length() > 60 ? text.substring(0, 60) + "..." : text;
+  }
+}

@@ -1,0 +1,214 @@
+package headroom.hadoop;
+
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.Comparator;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
+import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.yarn.api.records.ApplicationAttemptId;
+import org.apache.hadoop.yarn.api.records.ContainerId;
+import org.apache.hadoop.yarn.api.records.Resource;
+import org.apache.hadoop.yarn.api.records.ResourceRequest;
+import org.apache.hadoop.yarn.api.records.SchedulingRequest;
+import org.apache.hadoop.yarn.server.resourcemanager.rmcontainer.RMContainer;
+import org.apache.hadoop.yarn.server.resourcemanager.rmcontainer.RMContainerEventType;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.Allocation;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.ContainerUpdates;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.SchedulerUtils;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.ConfigurableResource;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.FSAppAttempt;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.FSQueue;
+import org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.FairScheduler;
+import org.apache.hadoop.yarn.util.resource.Resources;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * The fair scheduler, with queue maxima that follow Headroom ({@code yarn.resourcemanager.scheduler.class}).
+ *
+ * <p>A daemon thread asks for shares every half second, outside all locks, and lays them over the maxima of the
+ * operator's file under the scheduler's write lock, as a reload of that file does. A reload puts the file's maxima
+ * back; they are covered again within one interval. When no answer has come for as long as the last one is valid,
+ * and for queues that an answer does not name, the file's maxima hold.
+ */
+public class LiveFairScheduler extends FairScheduler {
+  private static final Logger LOG = LoggerFactory.getLogger(LiveFairScheduler.class);
+
+  private static final long JOIN_MS = 1000;
+
+  private final Repeated answers = new Repeated(LOG);
+  private final ShareOverlay<ConfigurableResource> overlay = new ShareOverlay<>(new FairQueues(), LOG::info);
+  private volatile boolean stopped;
+  private Thread thread;
+  private SchedulerClient client;
+
+  // Of the thread alone.
+  private Shares last;
+  private long lastNanos;
+
+  @Override
+  public void serviceStart() throws Exception {
+    super.serviceStart();
+    Configuration conf = getConfig();
+    client = SchedulerClient.of(conf);
+    if (client == null) {
+      return;
+    }
+    int intervalMs =
+        Math.max(Settings.INTERVAL_MS_MIN, conf.getInt(Settings.SHARES_INTERVAL_MS, Settings.INTERVAL_MS_DEFAULT));
+    thread = new Thread(() -> follow(intervalMs), "headroom-shares");
+    thread.setDaemon(true);
+    thread.start();
+  }
+
+  @Override
+  public void serviceStop() throws Exception {
+    stopped = true;
+    if (thread != null) {
+      thread.interrupt();
+      thread.join(JOIN_MS);
+    }
+    super.serviceStop();
+  }
+
+  private void follow(int intervalMs) {
+    LOG.info("queue maxima follow Headroom, asked every {} ms", intervalMs);
+    while (!stopped) {
+      try {
+        ask();
+        apply();
+        Thread.sleep(intervalMs);
+      } catch (InterruptedException e) {
+        return;
+      } catch (RuntimeException e) {
+        // A queue may vanish under our hands; the next round sees what is there then.
+        LOG.warn("live maxima could not be laid, next try in " + intervalMs + " ms", e);
+        pause(intervalMs);
+      }
+    }
+  }
+
+  private static void pause(int ms) {
+    try {
+      Thread.sleep(ms);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  private void ask() {
+    long asked = System.nanoTime();
+    try {
+      last = client.shares();
+      lastNanos = asked;
+      answers.well("shares are answered again");
+    } catch (IOException e) {
+      answers.trouble("no shares: " + e.getMessage());
+    }
+  }
+
+  private void apply() {
+    boolean valid = last != null && System.nanoTime() - lastNanos < TimeUnit.SECONDS.toNanos(last.validS);
+    writeLock.lock();
+    try {
+      if (stopped) {
+        return;
+      }
+      for (Share s : overlay.lay(valid ? last.queues : Collections.<Share>emptyList())) {
+        if (s.preempt) {
+          preempt(s);
+        }
+      }
+    } finally {
+      writeLock.unlock();
+    }
+  }
+
+  /** Ends the newest containers of the queue until it fits; never an application master. */
+  private void preempt(Share share) {
+    FSQueue queue = getQueueManager().getQueue(share.queue);
+    Resource max = queue.getMaxShare();
+    if (Resources.fitsIn(queue.getResourceUsage(), max)) {
+      return;
+    }
+    List<RMContainer> newestFirst = taskContainers(share.queue);
+    newestFirst.sort(Comparator.comparing(RMContainer::getContainerId).reversed());
+    newestFirst.sort(Comparator.comparingLong(RMContainer::getCreationTime).reversed());
+    for (RMContainer c : newestFirst) {
+      if (Resources.fitsIn(queue.getResourceUsage(), max)) {
+        return;
+      }
+      LOG.info("{}: {} is preempted", share, c.getContainerId());
+      // With this status the MapReduce master counts the attempt as killed, not as failed.
+      completedContainer(
+          c,
+          SchedulerUtils.createPreemptedContainerStatus(c.getContainerId(), SchedulerUtils.PREEMPTED_CONTAINER),
+          RMContainerEventType.KILL);
+    }
+  }
+
+  private List<RMContainer> taskContainers(String queue) {
+    List<RMContainer> tasks = new ArrayList<>();
+    for (ApplicationAttemptId id : getAppsInQueue(queue)) {
+      FSAppAttempt app = getSchedulerApp(id);
+      if (app != null) {
+        app.getLiveContainers().stream().filter(c -> !c.isAMContainer()).forEach(tasks::add);
+      }
+    }
+    return tasks;
+  }
+
+  /**
+   * Holds the write lock, for the sake of the first answer: a node's heartbeat between the moment when stock
+   * allocate() has taken in the asks and the moment when it pulls the new containers can hand it the container of the
+   * application master unasked; the resource manager drops it, and the application stays in ACCEPTED for ever.
+   */
+  @Override
+  public Allocation allocate(
+      ApplicationAttemptId id,
+      List<ResourceRequest> ask,
+      List<SchedulingRequest> schedulingRequests,
+      List<ContainerId> release,
+      List<String> blacklistAdditions,
+      List<String> blacklistRemovals,
+      ContainerUpdates updates) {
+    writeLock.lock();
+    try {
+      return super.allocate(id, ask, schedulingRequests, release, blacklistAdditions, blacklistRemovals, updates);
+    } finally {
+      writeLock.unlock();
+    }
+  }
+
+  /** The queues of this scheduler, used under the write lock. */
+  private final class FairQueues implements ShareOverlay.Queues<ConfigurableResource> {
+    @Override
+    public ConfigurableResource max(String queue) {
+      FSQueue q = getQueueManager().getQueue(queue);
+      return q == null ? null : q.getRawMaxShare();
+    }
+
+    /** Resources other than memory and vcores, such as GPUs, stay as the operator has set them. */
+    @Override
+    public ConfigurableResource with(ConfigurableResource own, Share share) {
+      Resource max = Resources.clone(own.getResource(getClusterResource()));
+      max.setMemorySize(share.maxMb);
+      max.setVirtualCores(share.maxVcores);
+      Resource min = getQueueManager().getQueue(share.queue).getMinShare();
+      if (!Resources.fitsIn(min, max)) {
+        // The fair scheduler would hold to it too, and say so on every heartbeat.
+        LOG.warn("{}: the operator's file guarantees {}, which holds", share, min);
+      }
+      return new ConfigurableResource(Resources.componentwiseMax(max, min));
+    }
+
+    @Override
+    public void setMax(String queue, ConfigurableResource max) {
+      FSQueue q = getQueueManager().getQueue(queue);
+      q.setMaxShare(max);
+      q.getMetrics().setMaxShare(q.getMaxShare());
+    }
+  }
+}

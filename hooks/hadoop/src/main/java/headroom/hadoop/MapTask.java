@@ -1,0 +1,32 @@
+package headroom.hadoop;
+
+/** A map task of the job, as it stood at one moment. */
+final class MapTask {
+  /** How far it is. */
+  enum State {
+    /** Not scheduled yet, or failed: nothing that an early stop touches. */
+    OTHER,
+    /** No attempt holds a container, none has failed, none ever had a result. */
+    WAITING,
+    /** An attempt runs or is about to. */
+    BEGUN,
+    /** It has a result, or had one that a reduce may have read. */
+    RESULT,
+    /** Killed, and all its attempts have ended. */
+    KILLED
+  }
+
+  /** From 0, as in the task's id. */
+  final int number;
+
+  /** The length of its input split; 0 where it is unknown. */
+  final long bytes;
+
+  final State state;
+
+  MapTask(int number, long bytes, State state) {
+    this.number = number;
+    this.bytes = bytes;
+    this.state = state;
+  }
+}

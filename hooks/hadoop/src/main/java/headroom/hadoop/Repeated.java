@@ -1,0 +1,27 @@
+package headroom.hadoop;
+
+import org.slf4j.Logger;
+
+/** Says in the log when something starts to go wrong, changes or goes well again, and nothing in between. */
+final class Repeated {
+  private final Logger log;
+  private String said = "";
+
+  Repeated(Logger log) {
+    this.log = log;
+  }
+
+  void trouble(String what) {
+    if (!said.equals(what)) {
+      log.warn("{}", what);
+      said = what;
+    }
+  }
+
+  void well(String what) {
+    if (!said.isEmpty()) {
+      log.info("{}", what);
+      said = "";
+    }
+  }
+}

@@ -1,0 +1,34 @@
+package headroom.hadoop;
+
+/** The properties that the hooks read from Hadoop's configuration. */
+final class Settings {
+  /** Where the scheduler's hooks listen (http or https, no path). Without it the hooks do nothing. */
+  static final String URL = "headroom.url";
+
+  /** After how many milliseconds a request is given up. */
+  static final String TIMEOUT_MS = "headroom.timeout-ms";
+
+  static final int TIMEOUT_MS_DEFAULT = 2000;
+
+  /** How often the fair scheduler asks for shares, in milliseconds. */
+  static final String SHARES_INTERVAL_MS = "headroom.shares.interval-ms";
+
+  /** How often an application master asks whether its job may stop, in milliseconds. */
+  static final String STOP_INTERVAL_MS = "headroom.stop.interval-ms";
+
+  static final int INTERVAL_MS_DEFAULT = 500;
+
+  /** Below this, asking would be a load of its own. */
+  static final int INTERVAL_MS_MIN = 50;
+
+  /** Whether {@link EarlyStopSpeculator} also speculates as Hadoop's own does; true unless said. */
+  static final String SPECULATE = "headroom.speculate";
+
+  /** The input format that {@link EarlyStopInputFormat} wraps; TextInputFormat unless said. */
+  static final String INPUT_FORMAT = "headroom.inputformat";
+
+  /** How {@link EarlyStopProvider} stops jobs early: "input" (unless said) or "speculator". */
+  static final String EARLY_STOP = "headroom.early-stop";
+
+  private Settings() {}
+}

@@ -1,0 +1,70 @@
+package headroom.hadoop;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.io.IOException;
+import java.util.ArrayList;
+import java.util.HashSet;
+import java.util.List;
+import java.util.Set;
+
+/**
+ * One answer to GET /v1/shares. It is taken whole or not at all: half of a division of the budget is none.
+ */
+final class Shares {
+  /** 1 EiB of memory: beyond it stands a slip, no cluster. */
+  private static final long MB_MAX = 1L << 40;
+
+  private static final int VCORES_MAX = 1 << 24;
+  private static final int QUEUES_MAX = 10_000;
+
+  /** Longer than an hour nobody's silence may hold a queue down. */
+  private static final int VALID_S_MAX = 3600;
+
+  final long revision;
+  final int validS;
+  final List<Share> queues;
+
+  Shares(long revision, int validS, List<Share> queues) {
+    this.revision = revision;
+    this.validS = validS;
+    this.queues = queues;
+  }
+
+  static Shares parse(JsonNode answer) throws IOException {
+    long revision = Json.whole(answer, "revision", 0, Long.MAX_VALUE);
+    int validS = (int) Json.whole(answer, "valid_s", 1, VALID_S_MAX);
+    JsonNode list = Json.array(answer, "queues");
+    if (list.size() > QUEUES_MAX) {
+      throw new IOException(list.size() + " queues; at most " + QUEUES_MAX + " are taken");
+    }
+    List<Share> queues = new ArrayList<>();
+    Set<String> names = new HashSet<>();
+    for (JsonNode entry : list) {
+      Share share = share(entry);
+      if (!names.add(share.queue)) {
+        throw new IOException("queue " + share.queue + " is named twice");
+      }
+      queues.add(share);
+    }
+    return new Shares(revision, validS, queues);
+  }
+
+  /** A maximum of 0 is refused too: an application without its master's container waits for ever. */
+  private static Share share(JsonNode entry) throws IOException {
+    String queue = Json.text(entry, "queue");
+    if (!queue.equals("root") && !queue.startsWith("root.")) {
+      throw new IOException("queue " + queue + " has no full name, such as root." + queue);
+    }
+    try {
+      long mb = Json.whole(entry, "max_mb", 1, MB_MAX);
+      int vcores = (int) Json.whole(entry, "max_vcores", 1, VCORES_MAX);
+      String lower = Json.text(entry, "lower");
+      if (!lower.equals("drain") && !lower.equals("preempt")) {
+        throw new IOException("\"lower\" is neither drain nor preempt: " + lower);
+      }
+      return new Share(queue, mb, vcores, lower.equals("preempt"));
+    } catch (IOException e) {
+      throw new IOException("queue " + queue + ": " + e.getMessage());
+    }
+  }
+}
