@@ -15,6 +15,6 @@ build() { mvn -B -q $versions "$@" package > "$log" 2>&1; }
 
 if ! build -o; then
 	# Offline it fails for what is not fetched yet; all else is an error of ours, which a second run would only repeat.
-	grep -qiE 'offline|not been downloaded|cannot access' "$log" && build || { cat "$log" >&2; exit 1; }
+	grep -qiE 'in offline mode|not been downloaded from it before' "$log" && build || { cat "$log" >&2; exit 1; }
 fi
 cp hadoop/target/headroom-hadoop.jar apps/target/headroom-apps.jar "$out/"
