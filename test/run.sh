@@ -53,7 +53,7 @@ closing() {
 }
 
 failed=0
-whole='/test/(e2e|vm|nspawn|bmc|netns)(/|$)'
+whole='/test/(e2e|vm|nspawn|bmc|netns|hadoop)(/|$)'
 packages=$(go list ./... | grep -vE "$whole") || exit 1
 echo "== go test $race (all but whole machines and clusters)"
 # shellcheck disable=SC2086 # one word per package

@@ -1,0 +1,113 @@
+package hadoop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"strings"
+	"syscall"
+)
+
+// serverHost is the host name of the ResourceManager and the NameNode.
+const serverHost = "rm"
+
+// addresses are a cluster's own: a range of loopback addresses and a range of ports,
+// which are below those that the kernel gives to connections.
+type addresses struct {
+	a, b  int // 127.a.b.x
+	base  int // first port
+	claim net.Listener
+}
+
+// The ports, counted from the first. DataNodes have three each from portDataNode on: the
+// NameNode tells them apart by port, because all connections come from 127.0.0.1.
+const (
+	portScheduler = iota
+	portTracker
+	portClients
+	portAdmin
+	portRMWeb
+	portNameNode
+	portNameNodeWeb
+	portNode
+	portLocalizer
+	portNodeWeb
+	portCollector
+	portAMProxy
+	portClaim
+	portDataNode
+)
+
+const (
+	portsLow, portsHigh = 11000, 30000
+	claimTries          = 50
+	serverLast          = 254
+)
+
+// claimAddresses finds a range that nobody uses and holds one port of it, so that no
+// other cluster takes the range.
+func claimAddresses() (*addresses, error) {
+	var last error
+	for range claimTries {
+		a := &addresses{a: 64 + rand.IntN(128), b: rand.IntN(256), base: portsLow + rand.IntN(portsHigh-portsLow)}
+		var err error
+		if a.claim, err = a.listen(portClaim); err != nil {
+			last = err
+			continue
+		}
+		if last = a.probe(); last == nil {
+			return a, nil
+		}
+		_ = a.claim.Close()
+		if !errors.Is(last, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	return nil, fmt.Errorf("hadoop: find free loopback addresses: %w", last)
+}
+
+func (a *addresses) listen(port int) (net.Listener, error) {
+	return (&net.ListenConfig{}).Listen(context.Background(), "tcp4", a.server(port))
+}
+
+// probe fails when somebody listens on one of the ports, on this or on every address.
+func (a *addresses) probe() error {
+	for port := range portDataNode + 3*nodesMost {
+		if port == portClaim {
+			continue
+		}
+		l, err := a.listen(port)
+		if err != nil {
+			return err
+		}
+		_ = l.Close()
+	}
+	return nil
+}
+
+// server is the address of one of the servers' ports, for connections from here.
+func (a *addresses) server(port int) string {
+	return fmt.Sprintf("127.%d.%d.%d:%d", a.a, a.b, serverLast, a.base+port)
+}
+
+// on is a port of a host, as configuration has it.
+func (a *addresses) on(host string, port int) string { return fmt.Sprintf("%s:%d", host, a.base+port) }
+
+// hosts is the file that the JVMs resolve names by. Connections inside the machine come
+// from 127.0.0.1: as a second address of the ResourceManager it is what the application
+// masters' web pages take the proxy's requests from.
+func (a *addresses) hosts(nodes []Node) (string, error) {
+	own, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("hadoop: this machine's name: %w", err)
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "127.%d.%d.%d %s\n127.0.0.1 localhost %s %s\n", a.a, a.b, serverLast, serverHost, serverHost, own)
+	for i, n := range nodes {
+		fmt.Fprintf(&text, "127.%d.%d.%d %s\n", a.a, a.b, i+1, n.Name)
+	}
+	return text.String(), nil
+}

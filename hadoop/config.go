@@ -1,0 +1,148 @@
+package hadoop
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// StockScheduler is the fair scheduler as Hadoop has it.
+const StockScheduler = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.FairScheduler"
+
+// Config says what cluster is started.
+type Config struct {
+	// Dir is the cluster's folder, which is made. One that a cluster has run in is
+	// refused; so is one whose name holds blanks or colons, which class paths cannot.
+	Dir string
+	// Jars is what Fetch returned.
+	Jars Jars
+	// Nodes are the machines that a NodeManager (and, with HDFS, a DataNode) runs on.
+	Nodes []Node
+	// HDFS starts a NameNode and a DataNode per node, and makes it the default file
+	// system. Without it that is the machine's own.
+	HDFS bool
+	// Queues are what the fair scheduler knows; Queues3 when there are none.
+	Queues []Queue
+	// Scheduler is the ResourceManager's scheduler class; StockScheduler when it is empty.
+	Scheduler string
+	// Plugins are jars that the daemons have on their class path beside Hadoop's.
+	Plugins []string
+	// Properties are added to yarn-site.xml of the ResourceManager and of all nodes, and
+	// win over what is written there.
+	Properties map[string]string
+	// Heartbeat is how often nodes report and the scheduler looks; 0 means 200 ms.
+	Heartbeat time.Duration
+}
+
+// Node is one machine of the cluster.
+type Node struct {
+	// Name is the node's host name: letters, digits and dashes.
+	Name string
+	// MemoryMB and VCores are what the node offers to containers; 0 means 4096 and 4.
+	// A map or reduce takes 256 MB, an application master 512 MB, each 1 vcore.
+	MemoryMB, VCores int
+	// Wrap makes the command line that starts the NodeManager out of the NodeManager's
+	// own; nil runs it as it is. See OnNode.
+	Wrap func(argv []string) []string
+}
+
+// OnNode is a Wrap that runs the NodeManager, and so its containers, on the emulated node
+// of this name in the folder dir, which must be running; powerlab is that program's path.
+func OnNode(powerlab, dir, name string) func([]string) []string {
+	return func(argv []string) []string {
+		return append([]string{powerlab, "node", "exec", name, "--dir", dir, "--"}, argv...)
+	}
+}
+
+// Nodes are n nodes, node1 and up, that are nobody's but the machine's own.
+func Nodes(n int) []Node {
+	nodes := make([]Node, n)
+	for i := range nodes {
+		nodes[i].Name = fmt.Sprintf("node%d", i+1)
+	}
+	return nodes
+}
+
+// What a Config that does not say gets.
+const (
+	heartbeat = 200 * time.Millisecond
+	memoryMB  = 4096
+	vcores    = 4
+)
+
+// nodesMost is how many addresses 127.A.B.1 and up a cluster gives to nodes.
+const nodesMost = 200
+
+var (
+	hostName = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	pathName = regexp.MustCompile(`^[^\s:;,<>&"']+$`)
+)
+
+// complete checks the configuration and fills in what it does not say.
+func (c *Config) complete() (err error) {
+	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
+		return fmt.Errorf("hadoop: folder of the cluster: %w", err)
+	}
+	if !pathName.MatchString(c.Dir) {
+		return fmt.Errorf("%w: folder %q: a name with blanks, quotes or any of :;,<>& cannot be in a class path", ErrConfig, c.Dir)
+	}
+	if _, err := os.Stat(filepath.Join(c.Dir, "conf")); err == nil {
+		return fmt.Errorf("%w: %s holds another cluster: name a new folder", ErrConfig, c.Dir)
+	}
+	if len(c.Jars.names) == 0 {
+		return fmt.Errorf("%w: no jars: Fetch gets them", ErrConfig)
+	}
+	c.Nodes = slices.Clone(c.Nodes)
+	if err := c.completeNodes(); err != nil {
+		return err
+	}
+	if len(c.Queues) == 0 {
+		c.Queues = Queues3()
+	}
+	if c.Scheduler == "" {
+		c.Scheduler = StockScheduler
+	}
+	if c.Heartbeat <= 0 {
+		c.Heartbeat = heartbeat
+	}
+	c.Properties = maps.Clone(c.Properties)
+	return nil
+}
+
+func (c *Config) completeNodes() error {
+	if len(c.Nodes) < 1 || len(c.Nodes) > nodesMost {
+		return fmt.Errorf("%w: %d nodes: a cluster has 1 to %d", ErrConfig, len(c.Nodes), nodesMost)
+	}
+	names := map[string]bool{serverHost: true, "localhost": true}
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if !hostName.MatchString(n.Name) || names[n.Name] {
+			return fmt.Errorf("%w: node name %q is taken, or not made of letters, digits and dashes", ErrConfig, n.Name)
+		}
+		names[n.Name] = true
+		if n.MemoryMB <= 0 {
+			n.MemoryMB = memoryMB
+		}
+		if n.VCores <= 0 {
+			n.VCores = vcores
+		}
+	}
+	return nil
+}
+
+// findJava returns the path of java and of the folder that JAVA_HOME means.
+func findJava() (program, home string, err error) {
+	program, err = exec.LookPath("java")
+	if err == nil {
+		program, err = filepath.EvalSymlinks(program)
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("%w: java is needed (Debian package openjdk-17-jdk-headless): %w", ErrUnavailable, err)
+	}
+	return program, filepath.Dir(filepath.Dir(program)), nil
+}

@@ -1,0 +1,272 @@
+package hadoop
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Text is a set of files of words, one map each where a file is no longer than a block.
+//
+// How often a word occurs follows Zipf's law. A part of the words is of the file's topic,
+// and topics drift from file to file: neighbours are alike, files far apart are not. So
+// what a job says that has read only some of the files differs from the truth, the more
+// the fewer it has read.
+type Text struct {
+	// Files is how many there are, Bytes how long each is on the average.
+	Files int
+	Bytes int64
+	// Spread is the standard deviation of the logarithm of the files' lengths; 0 makes
+	// them equal.
+	Spread float64
+	// Words is the size of the vocabulary; 0 means 20000.
+	Words int
+	// Skew is Zipf's exponent, above 1; 0 means 1.1.
+	Skew float64
+	// Topics is how many topics the files go through; 0 means 8.
+	Topics int
+	// Topical is the part of the words that are of the topic, 0 to 1.
+	Topical float64
+	// Seed decides everything else: the same seed, the same bytes.
+	Seed uint64
+}
+
+// Ratings is a set of files of film ratings in the form that PUMA's HistogramMovies and
+// HistogramRatings read: a line per film, "movieId:user_rating,user_rating,...".
+//
+// A few films have most of the ratings, and films in later files are rated better: what
+// a job says that has read only some of the files differs from the truth.
+type Ratings struct {
+	// Files is how many there are, Bytes how long each is on the average.
+	Files int
+	Bytes int64
+	// Spread is the standard deviation of the logarithm of the files' lengths; 0 makes
+	// them equal.
+	Spread float64
+	// Users is how many people rate; 0 means 100000.
+	Users int
+	// Drift is by how many stars the mean rating rises from the first file to the last.
+	Drift float64
+	// Seed decides everything else: the same seed, the same bytes.
+	Seed uint64
+}
+
+// Streams of random numbers, so that a file's length and its content do not depend on
+// each other.
+const (
+	streamLength = 1 << 32 * (iota + 1)
+	streamText
+	streamRatings
+)
+
+// Write writes the files part-00000 and up into dir, which is made, and returns how many
+// bytes they have together. Nothing is held in memory.
+func (t Text) Write(dir string) (int64, error) {
+	if t.Words == 0 {
+		t.Words = 20000
+	}
+	if t.Skew == 0 {
+		t.Skew = 1.1
+	}
+	if t.Topics == 0 {
+		t.Topics = 8
+	}
+	if t.Words < 1 || t.Topics < 1 || !(t.Skew > 1) || !(t.Topical >= 0 && t.Topical <= 1) {
+		return 0, fmt.Errorf("%w: text of %d words, %d topics, skew %g, topical %g", ErrConfig, t.Words, t.Topics, t.Skew, t.Topical)
+	}
+	return writeFiles(dir, t.Files, t.Bytes, t.Spread, t.Seed, t.line)
+}
+
+// wordsPerLine is how many words a line has.
+const wordsPerLine = 12
+
+// line returns what appends one line of file i.
+func (t Text) line(i int) func(line []byte) []byte {
+	r := rand.New(rand.NewPCG(t.Seed, uint64(streamText+i)))
+	rank := rand.NewZipf(r, t.Skew, 1, uint64(t.Words-1))
+	// at is where the file stands among the topics: between two, it has some of both.
+	at := float64(i) * float64(t.Topics) / float64(t.Files)
+	return func(line []byte) []byte {
+		for n := range wordsPerLine {
+			if n > 0 {
+				line = append(line, ' ')
+			}
+			word := rank.Uint64()
+			if r.Float64() < t.Topical {
+				word = t.ofTopic(word, int(at+r.Float64()))
+			}
+			line = appendWord(line, word)
+		}
+		return append(line, '\n')
+	}
+}
+
+// ofTopic is the word that has this rank in a topic: each topic has another part of the
+// vocabulary at its head.
+func (t Text) ofTopic(rank uint64, topic int) uint64 {
+	shift := uint64(topic%t.Topics+1) * uint64(t.Words) / uint64(t.Topics+1)
+	return (rank + shift) % uint64(t.Words)
+}
+
+// appendWord appends the word with this number: syllables, so that it can be read.
+func appendWord(line []byte, n uint64) []byte {
+	const consonants, vowels = "bdfgklmnprstvz", "aeiou"
+	const syllables = uint64(len(consonants) * len(vowels))
+	for {
+		s := n % syllables
+		line = append(line, consonants[s/uint64(len(vowels))], vowels[s%uint64(len(vowels))])
+		if n /= syllables; n == 0 {
+			return line
+		}
+		n--
+	}
+}
+
+// Write writes the files part-00000 and up into dir, which is made, and returns how many
+// bytes they have together. Nothing is held in memory.
+func (s Ratings) Write(dir string) (int64, error) {
+	if s.Users == 0 {
+		s.Users = 100000
+	}
+	if s.Users < 1 || math.IsNaN(s.Drift) {
+		return 0, fmt.Errorf("%w: ratings of %d users, drift %g", ErrConfig, s.Users, s.Drift)
+	}
+	return writeFiles(dir, s.Files, s.Bytes, s.Spread, s.Seed, s.line)
+}
+
+// How films are rated.
+const (
+	filmsPerFile = 1 << 24 // more than a file has: numbers say where a film stands
+	ratingMean   = 3.2
+	filmSpread   = 0.6 // between films, in stars
+	ratingSpread = 1.0 // of one film's ratings
+	ratingsMost  = 5000
+	ratingsTail  = 1.1 // exponent of the number of ratings: a few films have most
+)
+
+// line returns what appends one line of file i.
+func (s Ratings) line(i int) func(line []byte) []byte {
+	r := rand.New(rand.NewPCG(s.Seed, uint64(streamRatings+i)))
+	drift := 0.0
+	if s.Files > 1 {
+		drift = s.Drift * (float64(i)/float64(s.Files-1) - 0.5)
+	}
+	film := i * filmsPerFile
+	return func(line []byte) []byte {
+		film++
+		line = append(strconv.AppendInt(line, int64(film), 10), ':')
+		many := min(ratingsMost, int(math.Pow(1-r.Float64(), -1/ratingsTail)))
+		mean := ratingMean + drift + filmSpread*r.NormFloat64()
+		for n := range many {
+			if n > 0 {
+				line = append(line, ',')
+			}
+			line = append(strconv.AppendInt(line, int64(1+r.IntN(s.Users)), 10), '_')
+			stars := math.Round(mean + ratingSpread*r.NormFloat64())
+			line = strconv.AppendInt(line, int64(min(5, max(1, stars))), 10)
+		}
+		return append(line, '\n')
+	}
+}
+
+// writeFiles writes files of whole lines.
+func writeFiles(dir string, files int, length int64, spread float64, seed uint64, line func(i int) func([]byte) []byte) (total int64, err error) {
+	if files < 1 || length < 1 || !(spread >= 0 && spread <= 3) {
+		return 0, fmt.Errorf("%w: %d files of %d bytes, spread %g", ErrConfig, files, length, spread)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return 0, fmt.Errorf("hadoop: data: %w", err)
+	}
+	lengths := rand.New(rand.NewPCG(seed, streamLength))
+	for i := range files {
+		// The mean of a log-normal variable is exp(spread^2/2): divided out.
+		most := float64(length) * math.Exp(spread*lengths.NormFloat64()-spread*spread/2)
+		n, err := writeFile(filepath.Join(dir, fmt.Sprintf("part-%05d", i)), int64(most), line(i))
+		if total += n; err != nil {
+			return total, fmt.Errorf("hadoop: data: %w", err)
+		}
+	}
+	return total, nil
+}
+
+// writeFile writes lines until the file has at least so many bytes, and one at the least.
+func writeFile(path string, least int64, next func([]byte) []byte) (written int64, err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	out := bufio.NewWriterSize(f, 1<<16)
+	var line []byte
+	for first := true; first || written < least; first = false {
+		line = next(line[:0])
+		n, err := out.Write(line)
+		if written += int64(n); err != nil {
+			return written, err
+		}
+	}
+	return written, out.Flush()
+}
+
+// CountWords counts the words of the files in dir, as Hadoop's wordcount does, for
+// comparison.
+func CountWords(dir string) (map[string]int64, error) {
+	counts := map[string]int64{}
+	err := eachFile(dir, "*", func(r io.Reader) error {
+		words := bufio.NewScanner(r)
+		words.Split(bufio.ScanWords)
+		for words.Scan() {
+			counts[words.Text()]++
+		}
+		return words.Err()
+	})
+	return counts, err
+}
+
+// ReadCounts reads a job's output: the lines "KEY TAB NUMBER" of part-r-* in dir.
+func ReadCounts(dir string) (map[string]int64, error) {
+	counts := map[string]int64{}
+	err := eachFile(dir, "part-r-*", func(r io.Reader) error {
+		lines := bufio.NewScanner(r)
+		for lines.Scan() {
+			at := strings.LastIndexByte(lines.Text(), '\t')
+			key, number := lines.Text()[:max(0, at)], lines.Text()[at+1:]
+			n, err := strconv.ParseInt(number, 10, 64)
+			if err != nil {
+				return fmt.Errorf("line %.60q: %w", lines.Text(), err)
+			}
+			counts[key] += n
+		}
+		return lines.Err()
+	})
+	return counts, err
+}
+
+// eachFile reads the files in dir that match a pattern.
+func eachFile(dir, pattern string, read func(io.Reader) error) error {
+	paths, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err == nil && len(paths) == 0 {
+		err = os.ErrNotExist
+	}
+	if err != nil {
+		return fmt.Errorf("hadoop: files %s in %s: %w", pattern, dir, err)
+	}
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			return fmt.Errorf("hadoop: %w", err)
+		}
+		err = errors.Join(read(f), f.Close())
+		if err != nil {
+			return fmt.Errorf("hadoop: %s: %w", path, err)
+		}
+	}
+	return nil
+}

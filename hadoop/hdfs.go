@@ -1,0 +1,86 @@
+package hadoop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+)
+
+// startHDFS formats and starts the NameNode, starts a DataNode per node and waits until
+// the NameNode counts them all. DataNodes have their nodes' host names, so that maps can
+// be local to their data.
+func (c *Cluster) startHDFS(ctx context.Context) error {
+	// Hadoop's jars lack the web pages of HDFS; empty folders on the class path do.
+	for _, page := range []string{"hdfs", "datanode"} {
+		if err := os.MkdirAll(c.path("conf", "webapps", page), 0o755); err != nil {
+			return fmt.Errorf("hadoop: folder of the cluster: %w", err)
+		}
+	}
+	if err := c.tool(ctx, "format", mainNameNode, "-format", "-nonInteractive"); err != nil {
+		return err
+	}
+	if err := c.startDaemon(nameNameNode, c.command(nameNameNode, heapHDFS, c.classPath(), mainNameNode)); err != nil {
+		return err
+	}
+	for _, n := range c.config.Nodes {
+		name := dataNode + n.Name
+		argv := c.command(name, heapHDFS, c.path(n.Name, "hdfs")+":"+c.classPath(), mainDataNode)
+		if n.Wrap != nil {
+			argv = n.Wrap(argv)
+		}
+		if err := c.startDaemon(name, argv); err != nil {
+			return err
+		}
+	}
+	return c.await(ctx, "not all DataNodes are live", func() bool {
+		live, err := c.liveDataNodes(ctx)
+		return err == nil && live == len(c.config.Nodes)
+	})
+}
+
+// liveDataNodes is how many DataNodes the NameNode hears.
+func (c *Cluster) liveDataNodes(ctx context.Context) (int, error) {
+	var answer struct {
+		Beans []struct {
+			Live int `json:"NumLiveDataNodes"`
+		} `json:"beans"`
+	}
+	resource := "http://" + c.addresses.server(portNameNodeWeb) + "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState"
+	if err := request(ctx, http.MethodGet, resource, "", &answer); err != nil {
+		return 0, err
+	}
+	if len(answer.Beans) == 0 {
+		return 0, fmt.Errorf("%w: the NameNode's state", ErrNotFound)
+	}
+	return answer.Beans[0].Live, nil
+}
+
+// writeHDFS writes hdfs-site.xml: one for all, and one per DataNode before it.
+func (c *Cluster) writeHDFS() error {
+	common := properties{
+		"dfs.replication":                                      "1",
+		"dfs.permissions.enabled":                              "false",
+		"dfs.namenode.name.dir":                                "file://" + c.path("namenode"),
+		"dfs.namenode.http-address":                            c.addresses.on(serverHost, portNameNodeWeb),
+		"dfs.namenode.safemode.extension":                      "0",
+		"dfs.client.use.datanode.hostname":                     "true",
+		"dfs.namenode.datanode.registration.ip-hostname-check": "false",
+		"dfs.datanode.use.datanode.hostname":                   "true",
+		"dfs.datanode.directoryscan.interval":                  "-1",
+	}
+	errs := []error{c.write(common.xml(), "conf", "hdfs-site.xml")}
+	for i, n := range c.config.Nodes {
+		port := portDataNode + 3*i
+		own := properties{
+			"dfs.datanode.hostname":     n.Name,
+			"dfs.datanode.data.dir":     "file://" + c.path(n.Name, "data"),
+			"dfs.datanode.address":      c.addresses.on(n.Name, port),
+			"dfs.datanode.http.address": c.addresses.on(n.Name, port+1),
+			"dfs.datanode.ipc.address":  c.addresses.on(n.Name, port+2),
+		}
+		errs = append(errs, c.write(common.with(own).xml(), n.Name, "hdfs", "hdfs-site.xml"))
+	}
+	return errors.Join(errs...)
+}

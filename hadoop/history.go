@@ -1,0 +1,192 @@
+package hadoop
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// History is what a job's application master has written about it: its .jhist file.
+type History struct {
+	// Counters are the job's, by group and name, such as
+	// org.apache.hadoop.mapreduce.TaskCounter and MAP_INPUT_RECORDS.
+	Counters Counters
+	// Attempts are the task attempts that ended, in the order of their ends.
+	Attempts []Attempt
+}
+
+// Counters are counters by group and name.
+type Counters map[string]map[string]int64
+
+// TaskCounter is the group of the counters that every task has.
+const TaskCounter = "org.apache.hadoop.mapreduce.TaskCounter"
+
+// Get is a counter, and whether there is one.
+func (c Counters) Get(group, name string) (int64, bool) {
+	v, ok := c[group][name]
+	return v, ok
+}
+
+// UnmarshalJSON reads counters as a history file has them.
+func (c *Counters) UnmarshalJSON(text []byte) error {
+	var from struct {
+		Groups []struct {
+			Name   string `json:"name"`
+			Counts []struct {
+				Name  string `json:"name"`
+				Value int64  `json:"value"`
+			} `json:"counts"`
+		} `json:"groups"`
+	}
+	if err := json.Unmarshal(text, &from); err != nil {
+		return err
+	}
+	*c = Counters{}
+	for _, g := range from.Groups {
+		(*c)[g.Name] = map[string]int64{}
+		for _, n := range g.Counts {
+			(*c)[g.Name][n.Name] = n.Value
+		}
+	}
+	return nil
+}
+
+// Attempt is one attempt of one task.
+type Attempt struct {
+	// ID is attempt_1700000000000_0001_m_000000_0, Kind MAP or REDUCE (or one of the
+	// job's own tasks, JOB_SETUP and JOB_CLEANUP).
+	ID, Kind string
+	// Node is where it ran; empty where it never did.
+	Node string
+	// Status is SUCCEEDED, FAILED or KILLED.
+	Status string
+	// Started and Finished are as the application master has them.
+	Started, Finished time.Time
+	// Counters are the attempt's own; nil where it did not end well.
+	Counters Counters
+}
+
+// Elapsed is how long the attempt ran, the start of its container included.
+func (a Attempt) Elapsed() time.Duration { return a.Finished.Sub(a.Started) }
+
+// Of are the attempts of a kind that ended with a status.
+func (h *History) Of(kind, status string) []Attempt {
+	var found []Attempt
+	for _, a := range h.Attempts {
+		if a.Kind == kind && a.Status == status {
+			found = append(found, a)
+		}
+	}
+	return found
+}
+
+// history reads the history file of an application. The error is os.ErrNotExist when
+// there is none.
+func (c *Cluster) history(application string) (*History, error) {
+	job := strings.Replace(application, "application", "job", 1)
+	found, err := filepath.Glob(c.path("history", "new", "*", job+"-*.jhist"))
+	if err == nil && len(found) == 0 {
+		err = os.ErrNotExist
+	}
+	if err != nil {
+		return nil, fmt.Errorf("hadoop: history of %s: %w", application, err)
+	}
+	f, err := os.Open(slices.Max(found))
+	if err != nil {
+		return nil, fmt.Errorf("hadoop: history of %s: %w", application, err)
+	}
+	defer func() { _ = f.Close() }()
+	h, err := ReadHistory(f)
+	if err != nil {
+		return nil, fmt.Errorf("hadoop: history of %s: %w", application, err)
+	}
+	return h, nil
+}
+
+// event is what is read of the events of a history file.
+type event struct {
+	Attempt     string   `json:"attemptId"`
+	Kind        string   `json:"taskType"`
+	Status      string   `json:"taskStatus"`
+	BadStatus   string   `json:"status"`
+	Node        string   `json:"hostname"`
+	StartMs     int64    `json:"startTime"`
+	FinishMs    int64    `json:"finishTime"`
+	Counters    Counters `json:"counters"`
+	JobCounters Counters `json:"totalCounters"`
+}
+
+// ReadHistory reads a .jhist file in its JSON form: a line that names the form, a schema,
+// then an event per line. What it does not know it passes over.
+func ReadHistory(r io.Reader) (*History, error) {
+	lines := bufio.NewReader(r)
+	head, err := lines.ReadString('\n')
+	if strings.TrimSpace(head) != "Avro-Json" {
+		return nil, errors.Join(fmt.Errorf("hadoop: history starts with %.20q, not Avro-Json", head), err)
+	}
+	h := &History{}
+	started := map[string]int64{}
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(bytes.TrimSpace(line)) > 0 {
+			if wrong := h.add(line, started); wrong != nil {
+				return nil, wrong
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return h, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("hadoop: read history: %w", err)
+		}
+	}
+}
+
+// add takes one line; started remembers when attempts began.
+func (h *History) add(line []byte, started map[string]int64) error {
+	var outer struct {
+		Type  json.RawMessage            `json:"type"`
+		Event map[string]json.RawMessage `json:"event"`
+	}
+	if err := json.Unmarshal(line, &outer); err != nil {
+		return fmt.Errorf("hadoop: history: %w", err)
+	}
+	for _, inner := range outer.Event { // it has one
+		var e event
+		if err := json.Unmarshal(inner, &e); err != nil {
+			return fmt.Errorf("hadoop: history: event %s: %w", outer.Type, err)
+		}
+		h.take(e, started)
+	}
+	return nil
+}
+
+func (h *History) take(e event, started map[string]int64) {
+	switch {
+	case e.JobCounters != nil:
+		h.Counters = e.JobCounters
+	case e.Attempt == "":
+	case e.FinishMs == 0:
+		started[e.Attempt] = e.StartMs
+	default:
+		a := Attempt{
+			ID: e.Attempt, Kind: e.Kind, Node: e.Node, Status: e.Status, Finished: time.UnixMilli(e.FinishMs), Counters: e.Counters,
+		}
+		if a.Status == "" {
+			a.Status, a.Counters = e.BadStatus, nil
+		}
+		a.Started = a.Finished
+		if ms, ok := started[e.Attempt]; ok {
+			a.Started = time.UnixMilli(ms)
+		}
+		h.Attempts = append(h.Attempts, a)
+	}
+}

@@ -1,0 +1,202 @@
+package hadoop
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// Version is the Hadoop release that is run: hadoop.version of hooks/versions.properties.
+const Version = "3.4.2"
+
+//go:embed pom.xml
+var pom []byte
+
+// manifest is the file, beside the jars, that lists them with their sizes. A folder
+// without it, or one that does not match it, is not complete.
+const manifest = "jars.list"
+
+// How long Maven may take.
+const (
+	offlineMost = time.Minute
+	onlineMost  = 5 * time.Minute
+)
+
+// Jars is a folder with all jars of one Hadoop release.
+type Jars struct {
+	dir   string   // absolute
+	names []string // sorted
+}
+
+// DefaultDir is where the jars are kept when nothing else is said: a folder of the
+// user's cache.
+func DefaultDir() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("hadoop: folder for the jars: %w", err)
+	}
+	return filepath.Join(cache, "headroom", "hadoop-"+Version), nil
+}
+
+// Fetch returns the jars in dir (DefaultDir when it is empty). When they are not there
+// yet, Maven gets them, without the network if it can, and the folder appears whole or
+// not at all. The error wraps ErrUnavailable when neither is possible.
+func Fetch(ctx context.Context, dir string) (Jars, error) {
+	if dir == "" {
+		def, err := DefaultDir()
+		if err != nil {
+			return Jars{}, err
+		}
+		dir = def
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return Jars{}, fmt.Errorf("hadoop: folder for the jars: %w", err)
+	}
+	jars, err := openJars(dir)
+	if !errors.Is(err, os.ErrNotExist) {
+		return jars, err
+	}
+	if err := download(ctx, dir); err != nil {
+		return Jars{}, err
+	}
+	return openJars(dir)
+}
+
+// openJars reads the manifest and holds the folder against it. The error is
+// os.ErrNotExist when there is no such folder.
+func openJars(dir string) (Jars, error) {
+	text, err := os.ReadFile(filepath.Join(dir, manifest))
+	if errors.Is(err, os.ErrNotExist) {
+		if _, found := os.Stat(dir); found == nil {
+			return Jars{}, fmt.Errorf("%w: %s holds no %s: it is not a folder of jars, remove it or name another one", ErrConfig, dir, manifest)
+		}
+	}
+	if err != nil {
+		return Jars{}, fmt.Errorf("hadoop: jars: %w", err)
+	}
+	jars := Jars{dir: dir}
+	for line := range strings.Lines(string(text)) {
+		var name string
+		var size int64
+		if _, err := fmt.Sscanf(line, "%s %d", &name, &size); err != nil {
+			return Jars{}, fmt.Errorf("%w: %s in %s is damaged: remove the folder, it is fetched again", ErrConfig, manifest, dir)
+		}
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil || info.Size() != size {
+			return Jars{}, fmt.Errorf("%w: %s in %s is missing or damaged: remove the folder, it is fetched again", ErrConfig, name, dir)
+		}
+		jars.names = append(jars.names, name)
+	}
+	return jars, nil
+}
+
+// download has Maven fill a folder beside dir, which then takes its name.
+func download(ctx context.Context, dir string) error {
+	mvn, err := exec.LookPath("mvn")
+	if err != nil {
+		return fmt.Errorf("%w: Maven is needed to fetch the jars of Hadoop %s (Debian package maven): %w", ErrUnavailable, Version, err)
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return fmt.Errorf("hadoop: folder for the jars: %w", err)
+	}
+	part, err := os.MkdirTemp(filepath.Dir(dir), filepath.Base(dir)+".part-")
+	if err != nil {
+		return fmt.Errorf("hadoop: folder for the jars: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(part) }()
+	if err := os.WriteFile(filepath.Join(part, "pom.xml"), pom, 0o644); err != nil {
+		return fmt.Errorf("hadoop: folder for the jars: %w", err)
+	}
+	jars := filepath.Join(part, "jars")
+	if err := maven(ctx, mvn, part, jars, offlineMost, "-o"); err != nil {
+		if err := maven(ctx, mvn, part, jars, onlineMost); err != nil {
+			return err
+		}
+	}
+	if err := writeManifest(jars); err != nil {
+		return err
+	}
+	// Another process may have been quicker: then its folder is as good.
+	if err := os.Rename(jars, dir); err != nil && !errors.Is(err, os.ErrExist) {
+		return fmt.Errorf("hadoop: folder for the jars: %w", err)
+	}
+	return nil
+}
+
+// maven copies what the pom names, and what that needs, into jars.
+func maven(ctx context.Context, mvn, dir, jars string, most time.Duration, flags ...string) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	argv := append(flags, "-B", "-q", "-f", filepath.Join(dir, "pom.xml"), "-Dhadoop.version="+Version,
+		"dependency:copy-dependencies", "-DincludeScope=runtime", "-DoutputDirectory="+jars)
+	cmd := exec.CommandContext(ctx, mvn, argv...)
+	cmd.WaitDelay = time.Second // its JVM may hold the pipe
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		_ = os.RemoveAll(jars) // what an interrupted run left
+		return fmt.Errorf("%w: Maven could not get Hadoop %s: %w: %s", ErrUnavailable, Version, errors.Join(err, ctx.Err()), firstError(string(out)))
+	}
+	return nil
+}
+
+// firstError is the line in which Maven says what is wrong.
+func firstError(out string) string {
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "ERROR") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return strings.TrimSpace(out)
+}
+
+func writeManifest(dir string) error {
+	entries, err := os.ReadDir(dir) // sorted by name
+	if err != nil {
+		return fmt.Errorf("hadoop: jars: %w", err)
+	}
+	var list strings.Builder
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil {
+			return fmt.Errorf("hadoop: jars: %w", err)
+		}
+		fmt.Fprintf(&list, "%s %d\n", e.Name(), info.Size())
+	}
+	if err := os.WriteFile(filepath.Join(dir, manifest), []byte(list.String()), 0o644); err != nil {
+		return fmt.Errorf("hadoop: jars: %w", err)
+	}
+	return nil
+}
+
+// Dir is the folder of the jars.
+func (j Jars) Dir() string { return j.dir }
+
+// Examples is the jar with Hadoop's example programs: wordcount, pi, grep and more.
+func (j Jars) Examples() string {
+	return filepath.Join(j.dir, "hadoop-mapreduce-examples-"+Version+".jar")
+}
+
+// Tests is the jar with SleepJob (org.apache.hadoop.mapreduce.SleepJob): maps and
+// reduces of a given length that use almost no CPU.
+func (j Jars) Tests() string {
+	return filepath.Join(j.dir, "hadoop-mapreduce-client-jobclient-"+Version+"-tests.jar")
+}
+
+// classPath is the class path of all daemons, clients and containers: every jar by its
+// name and in order, but for those that only hold tests.
+func (j Jars) classPath() string {
+	var parts []string
+	for _, name := range j.names {
+		if !strings.HasSuffix(name, "-tests.jar") {
+			parts = append(parts, filepath.Join(j.dir, name))
+		}
+	}
+	return strings.Join(parts, ":")
+}

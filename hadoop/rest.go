@@ -1,0 +1,219 @@
+package hadoop
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// restMost bounds one request, restBytes its answer.
+const (
+	restMost  = 5 * time.Second
+	restBytes = 32 << 20
+)
+
+// get reads one resource of the ResourceManager's REST interface, below /ws/v1/cluster.
+func (c *Cluster) get(ctx context.Context, resource string, into any) error {
+	return request(ctx, http.MethodGet, c.RM()+"/ws/v1/cluster"+resource, "", into)
+}
+
+// request asks one of the daemons' web servers and reads its JSON; into may be nil.
+func request(ctx context.Context, method, resource, body string, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, restMost)
+	defer cancel()
+	ask, err := http.NewRequestWithContext(ctx, method, resource, strings.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("hadoop: %s %s: %w", method, resource, err)
+	}
+	ask.Header.Set("Accept", "application/json")
+	if body != "" {
+		ask.Header.Set("Content-Type", "application/json")
+	}
+	response, err := http.DefaultClient.Do(ask)
+	if err != nil {
+		return fmt.Errorf("hadoop: %w", err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	text, err := io.ReadAll(io.LimitReader(response.Body, restBytes))
+	switch {
+	case err != nil:
+		return fmt.Errorf("hadoop: %s %s: %w", method, resource, err)
+	case response.StatusCode == http.StatusNotFound:
+		return fmt.Errorf("%w: %s", ErrNotFound, resource)
+	case response.StatusCode/100 != 2:
+		return fmt.Errorf("hadoop: %s %s: %s", method, resource, response.Status)
+	case into == nil:
+		return nil
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return fmt.Errorf("hadoop: %s %s: %w", method, resource, err)
+	}
+	return nil
+}
+
+// NodeState is what the ResourceManager says of a node.
+type NodeState struct {
+	// Name is the node's host name, State such as RUNNING or LOST.
+	Name  string `json:"nodeHostName"`
+	State string `json:"state"`
+	// Containers run on it now and use UsedMB and UsedVCores.
+	Containers int `json:"numContainers"`
+	UsedMB     int `json:"usedMemoryMB"`
+	UsedVCores int `json:"usedVirtualCores"`
+}
+
+// States are the nodes that the ResourceManager knows, by name.
+func (c *Cluster) States(ctx context.Context) ([]NodeState, error) {
+	var answer struct {
+		Nodes struct {
+			Node []NodeState `json:"node"`
+		} `json:"nodes"`
+	}
+	if err := c.get(ctx, "/nodes", &answer); err != nil {
+		return nil, err
+	}
+	nodes := answer.Nodes.Node
+	slices.SortFunc(nodes, func(a, b NodeState) int { return strings.Compare(a.Name, b.Name) })
+	return nodes, nil
+}
+
+// AwaitNodes waits until the named nodes are RUNNING. It fails when a daemon of the
+// cluster ends meanwhile.
+func (c *Cluster) AwaitNodes(ctx context.Context, names ...string) error {
+	return c.await(ctx, fmt.Sprintf("nodes %v are not all RUNNING", names), func() bool {
+		nodes, err := c.States(ctx)
+		missing := slices.Clone(names)
+		for _, n := range nodes {
+			if n.State == "RUNNING" {
+				missing = slices.DeleteFunc(missing, func(name string) bool { return name == n.Name })
+			}
+		}
+		return err == nil && len(missing) == 0
+	})
+}
+
+// await looks until done is true. What is not yet is said in the error.
+func (c *Cluster) await(ctx context.Context, not string, done func() bool) error {
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for !done() {
+		if err := c.running(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("hadoop: %s: %w; the logs are in %s", not, ctx.Err(), c.path("logs"))
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// application is what the ResourceManager says of an application.
+type application struct {
+	ID          string `json:"id"`
+	Queue       string `json:"queue"`
+	State       string `json:"state"`
+	FinalStatus string `json:"finalStatus"`
+	Diagnostics string `json:"diagnostics"`
+	StartedMs   int64  `json:"startedTime"`
+	FinishedMs  int64  `json:"finishedTime"`
+	Containers  int    `json:"runningContainers"`
+}
+
+func (a application) over() bool {
+	return a.State == "FINISHED" || a.State == "FAILED" || a.State == "KILLED"
+}
+
+func (c *Cluster) application(ctx context.Context, id string) (application, error) {
+	var answer struct {
+		App application `json:"app"`
+	}
+	err := c.get(ctx, "/apps/"+id, &answer)
+	return answer.App, err
+}
+
+// tagged is the application that carries a tag.
+func (c *Cluster) tagged(ctx context.Context, tag string) (application, error) {
+	var answer struct {
+		Apps *struct {
+			App []application `json:"app"`
+		} `json:"apps"`
+	}
+	if err := c.get(ctx, "/apps?applicationTags="+tag, &answer); err != nil {
+		return application{}, err
+	}
+	if answer.Apps == nil || len(answer.Apps.App) == 0 {
+		return application{}, fmt.Errorf("%w: application with the tag %s", ErrNotFound, tag)
+	}
+	return answer.Apps.App[0], nil
+}
+
+// masterOf is the container of an application's newest master.
+func (c *Cluster) masterOf(ctx context.Context, id string) (string, error) {
+	var answer struct {
+		Attempts struct {
+			Attempt []struct {
+				ID        int    `json:"id"`
+				Container string `json:"containerId"`
+			} `json:"appAttempt"`
+		} `json:"appAttempts"`
+	}
+	if err := c.get(ctx, "/apps/"+id+"/appattempts", &answer); err != nil {
+		return "", err
+	}
+	newest, container := 0, ""
+	for _, a := range answer.Attempts.Attempt {
+		if a.ID > newest {
+			newest, container = a.ID, a.Container
+		}
+	}
+	if container == "" {
+		return "", fmt.Errorf("%w: application %s has no master yet", ErrNotFound, id)
+	}
+	return container, nil
+}
+
+// QueueUse is what a queue uses now.
+type QueueUse struct {
+	// Name is the queue's full name, such as root.q1.
+	Name string `json:"queueName"`
+	// Used is in use now, Max the bound in force.
+	Used Resources `json:"usedResources"`
+	// Max is the bound that is in force.
+	Max Resources `json:"maxResources"`
+}
+
+// Resources are an amount of memory and of virtual cores.
+type Resources struct {
+	// MemoryMB is in MiB, as YARN counts.
+	MemoryMB int64 `json:"memory"`
+	// VCores counts virtual cores.
+	VCores int64 `json:"vCores"`
+}
+
+// QueueUses are the queues below root, as the scheduler sees them now.
+func (c *Cluster) QueueUses(ctx context.Context) ([]QueueUse, error) {
+	var answer struct {
+		Scheduler struct {
+			Info struct {
+				Root struct {
+					Children struct {
+						Queue []QueueUse `json:"queue"`
+					} `json:"childQueues"`
+				} `json:"rootQueue"`
+			} `json:"schedulerInfo"`
+		} `json:"scheduler"`
+	}
+	err := c.get(ctx, "/scheduler", &answer)
+	return answer.Scheduler.Info.Root.Children.Queue, err
+}
+
+// passing tells whether an error may pass: the ResourceManager is away or starts.
+func passing(err error) bool { return err != nil && !errors.Is(err, ErrNotFound) }

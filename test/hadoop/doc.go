@@ -1,0 +1,12 @@
+// Package hadoop tests the lab's Hadoop clusters: real, unmodified processes on this
+// machine. What it claims: a job's answer is right, a NodeManager on an emulated node is
+// really slowed by that node's cap, jobs outlive a killed NodeManager, a killed master
+// and a killed ResourceManager, and nothing is left of a cluster, whatever ended it.
+//
+// The one idea: one cluster serves the whole package, because starting JVMs is most of
+// the work; a test takes it from shared and leaves it with all nodes running. The tests do
+// not run side by side.
+//
+// It needs the Debian packages of packages.txt and, the first time, the network; what is
+// missing is reported as not run.
+package hadoop
