@@ -237,18 +237,6 @@ func (c *Cluster) KillContainers(node string) int {
 	return c.group.kill(func(p process) bool { return p.has("NM_HOST=" + node) })
 }
 
-// KillAM ends the application master of a running application by SIGKILL.
-func (c *Cluster) KillAM(ctx context.Context, application string) error {
-	container, err := c.masterOf(ctx, application)
-	if err != nil {
-		return err
-	}
-	if c.group.kill(func(p process) bool { return p.has("CONTAINER_ID=" + container) }) == 0 {
-		return fmt.Errorf("%w: container %s has no process", ErrNotFound, container)
-	}
-	return nil
-}
-
 // tool runs one of Hadoop's command line programs to its end.
 func (c *Cluster) tool(ctx context.Context, name, main string, args ...string) error {
 	p, err := c.group.Start(c.numbered(name), c.environment(), c.command(name, "128m", c.classPath(), main, args...)...)

@@ -51,8 +51,12 @@ func files(t *testing.T, dir string) map[string][]byte {
 func TestSameSeedSameBytes(t *testing.T) {
 	t.Parallel()
 	for name, make := range map[string]func(seed uint64) interface{ Write(string) (int64, error) }{
-		"text":    func(s uint64) interface{ Write(string) (int64, error) } { return Text{Files: 3, Bytes: 5000, Spread: 0.5, Topical: 0.5, Seed: s} },
-		"ratings": func(s uint64) interface{ Write(string) (int64, error) } { return Ratings{Files: 3, Bytes: 5000, Spread: 0.5, Drift: 1, Seed: s} },
+		"text": func(s uint64) interface{ Write(string) (int64, error) } {
+			return Text{Files: 3, Bytes: 5000, Spread: 0.5, Topical: 0.5, Seed: s}
+		},
+		"ratings": func(s uint64) interface{ Write(string) (int64, error) } {
+			return Ratings{Files: 3, Bytes: 5000, Spread: 0.5, Drift: 1, Seed: s}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -26,7 +26,8 @@ const Mark = "HEADROOM_GROUP"
 const guard = `trap '' INT TERM HUP
 read -r _
 for signal in TERM TERM TERM TERM TERM KILL KILL KILL KILL KILL; do
-	marked=$(grep -lsF "$1" /proc/[0-9]*/environ) || exit 0
+	marked=$(grep -lsF "$1" /proc/[0-9]*/environ)
+	[ -n "$marked" ] || exit 0
 	for file in $marked; do
 		pid=${file#/proc/}
 		kill -"$signal" "${pid%/environ}" 2>/dev/null

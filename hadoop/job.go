@@ -10,15 +10,20 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
 
 // Job is a MapReduce program to run.
 type Job struct {
-	// Jar holds the program; empty for Hadoop's examples. Program is the name that the
-	// jar's own driver knows (wordcount), or a main class.
-	Jar, Program string
+	// Jar holds the program; empty for Hadoop's examples.
+	Jar string
+	// Program is the name by which the jar's own driver knows it, such as wordcount; for
+	// a jar without a driver it is a main class.
+	Program string
+	// Main is a main class to run instead of the driver that the jar has.
+	Main string
 	// Queue is the queue's name below root, such as q1.
 	Queue string
 	// Properties are given as -D NAME=VALUE, LibJars as -libjars.
@@ -65,8 +70,7 @@ type RunningJob struct {
 // ResourceManager can lose a job's first container and leave it waiting: bound ctx.
 func (c *Cluster) Submit(ctx context.Context, job Job) (*RunningJob, error) {
 	tag := "headroom-" + strings.ToLower(rand.Text())
-	argv := c.command("client", "256m", strings.Join(append([]string{c.classPath()}, job.LibJars...), ":"),
-		"org.apache.hadoop.util.RunJar", cmp.Or(job.Jar, c.config.Jars.Examples()), job.Program)
+	argv := c.client(job)
 	if len(job.LibJars) > 0 {
 		argv = append(argv, "-libjars", strings.Join(job.LibJars, ","))
 	}
@@ -91,6 +95,26 @@ func (c *Cluster) Submit(ctx context.Context, job Job) (*RunningJob, error) {
 		return nil, err
 	}
 	return j, nil
+}
+
+// client is the command line of a job's client, without the program's arguments.
+func (c *Cluster) client(job Job) []string {
+	const heap = "256m"
+	jar := cmp.Or(job.Jar, c.config.Jars.Examples())
+	classPath := strings.Join(append([]string{c.classPath()}, job.LibJars...), ":")
+	if job.Main != "" {
+		return c.command("client", heap, classPath+":"+jar, job.Main)
+	}
+	return c.command("client", heap, classPath, "org.apache.hadoop.util.RunJar", jar, job.Program)
+}
+
+// Sleep is a job of maps that each sleep for so long: containers that cost little more
+// than their start.
+func (c *Cluster) Sleep(queue string, maps int, each time.Duration) Job {
+	return Job{
+		Jar: c.config.Jars.Tests(), Main: "org.apache.hadoop.mapreduce.SleepJob", Queue: queue,
+		Args: []string{"-m", strconv.Itoa(maps), "-r", "0", "-mt", strconv.FormatInt(each.Milliseconds(), 10)},
+	}
 }
 
 // accepted waits until YARN knows the job, or its client gives up.
@@ -149,6 +173,25 @@ func (j *RunningJob) Wait(ctx context.Context) (Result, error) {
 // Kill has YARN end the job; Wait waits for that.
 func (j *RunningJob) Kill(ctx context.Context) error {
 	return request(ctx, http.MethodPut, j.cluster.RM()+"/ws/v1/cluster/apps/"+j.ID+"/state", `{"state":"KILLED"}`, nil)
+}
+
+// Master is the node that the job's newest application master runs on.
+func (j *RunningJob) Master(ctx context.Context) (string, error) {
+	a, err := j.cluster.attempt(ctx, j.ID)
+	host, _, _ := strings.Cut(a.Node, ":")
+	return host, err
+}
+
+// KillMaster ends the job's application master by SIGKILL.
+func (j *RunningJob) KillMaster(ctx context.Context) error {
+	a, err := j.cluster.attempt(ctx, j.ID)
+	if err != nil {
+		return err
+	}
+	if j.cluster.group.kill(func(p process) bool { return p.has("CONTAINER_ID=" + a.Container) }) == 0 {
+		return fmt.Errorf("%w: container %s has no process", ErrNotFound, a.Container)
+	}
+	return nil
 }
 
 // Containers is how many containers the job has now, its master's included.

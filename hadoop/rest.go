@@ -155,29 +155,33 @@ func (c *Cluster) tagged(ctx context.Context, tag string) (application, error) {
 	return answer.Apps.App[0], nil
 }
 
-// masterOf is the container of an application's newest master.
-func (c *Cluster) masterOf(ctx context.Context, id string) (string, error) {
+// attempt is what the ResourceManager says of one life of an application's master.
+type attempt struct {
+	ID        int    `json:"id"`
+	Container string `json:"containerId"`
+	Node      string `json:"nodeId"`
+}
+
+// attempt is the newest of an application's attempts that has a container.
+func (c *Cluster) attempt(ctx context.Context, application string) (attempt, error) {
 	var answer struct {
 		Attempts struct {
-			Attempt []struct {
-				ID        int    `json:"id"`
-				Container string `json:"containerId"`
-			} `json:"appAttempt"`
+			Attempt []attempt `json:"appAttempt"`
 		} `json:"appAttempts"`
 	}
-	if err := c.get(ctx, "/apps/"+id+"/appattempts", &answer); err != nil {
-		return "", err
+	if err := c.get(ctx, "/apps/"+application+"/appattempts", &answer); err != nil {
+		return attempt{}, err
 	}
-	newest, container := 0, ""
+	var newest attempt
 	for _, a := range answer.Attempts.Attempt {
-		if a.ID > newest {
-			newest, container = a.ID, a.Container
+		if a.ID > newest.ID && a.Container != "" {
+			newest = a
 		}
 	}
-	if container == "" {
-		return "", fmt.Errorf("%w: application %s has no master yet", ErrNotFound, id)
+	if newest.ID == 0 {
+		return attempt{}, fmt.Errorf("%w: application %s has no master yet", ErrNotFound, application)
 	}
-	return container, nil
+	return newest, nil
 }
 
 // QueueUse is what a queue uses now.
