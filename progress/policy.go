@@ -1,0 +1,34 @@
+package progress
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Policy says how a progress rate is carried over to another cap and other containers.
+type Policy string
+
+// Policies by name.
+const (
+	// Learned learns how the rate follows cap and containers: the default.
+	Learned Policy = "learned"
+	// Paper is CAB's filter, equations 1 and 2: in proportion to both.
+	Paper Policy = "paper"
+	// Released is what CAB's published code does: seconds per task, older samples
+	// weighted by the ratio of the caps, containers left aside.
+	Released Policy = "released"
+)
+
+// Policies are all policies, the default first.
+func Policies() []Policy { return []Policy{Learned, Paper, Released} }
+
+// ParsePolicy reads a policy's name; empty is the default. The error wraps ErrPolicy.
+func ParsePolicy(name string) (Policy, error) {
+	if name == "" {
+		return Learned, nil
+	}
+	if p := Policy(name); slices.Contains(Policies(), p) {
+		return p, nil
+	}
+	return "", fmt.Errorf("%w: %q is none of %v", ErrPolicy, name, Policies())
+}
