@@ -50,10 +50,10 @@ func Filter(history []Sample, power units.Power, containers float64) (rate float
 	return sum / n, true
 }
 
-// filterReleased is the rate of CAB's published code: the mean of the seconds per
+// FilterReleased is the rate of CAB's published code: the mean of the seconds per
 // task, each weighted by power now / power then. A sample without progress makes it
 // unknown there too (its finish time of 1e6 s and more is thrown away).
-func filterReleased(history []Sample, power units.Power) (rate float64, known bool) {
+func FilterReleased(history []Sample, power units.Power) (rate float64, known bool) {
 	var sum, weights float64
 	for _, s := range history {
 		if !s.usable() {

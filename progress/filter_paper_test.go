@@ -75,7 +75,7 @@ func TestPaperTrackerIsTheEquations(t *testing.T) {
 // past cap cancel.
 func TestReleasedCode(t *testing.T) {
 	t.Parallel()
-	rate, known := filterReleased(example(), 175*units.Watt)
+	rate, known := FilterReleased(example(), 175*units.Watt)
 	w := []float64{.7, .7, .875, .875}
 	sum := w[0]/.50 + w[1]/.48 + w[2]/.46 + w[3]/.45
 	if want := (w[0] + w[1] + w[2] + w[3]) / sum; !known || math.Abs(rate-want) > 1e-12 {
@@ -85,8 +85,8 @@ func TestReleasedCode(t *testing.T) {
 	for i := range constant {
 		constant[i].Power = 200 * units.Watt
 	}
-	a, _ := filterReleased(constant, 175*units.Watt)
-	b, _ := filterReleased(constant, 350*units.Watt)
+	a, _ := FilterReleased(constant, 175*units.Watt)
+	b, _ := FilterReleased(constant, 350*units.Watt)
 	if a != b {
 		t.Errorf("a constant past cap does not cancel: %g and %g", a, b)
 	}

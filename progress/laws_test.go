@@ -39,7 +39,7 @@ func every(h []Sample, p units.Power, c float64) map[Policy]float64 {
 	}
 	rate, known := Filter(h, p, c)
 	put(Paper, rate, known)
-	rate, known = filterReleased(h, p)
+	rate, known = FilterReleased(h, p)
 	put(Released, rate, known)
 	rate, _, _, known = Learn(h, DefaultPrior()).Rate(p, c)
 	put(Learned, rate, known)

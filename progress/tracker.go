@@ -115,7 +115,7 @@ func (t *Tracker) step(o Observation) {
 // filter is the rate by the policy's equation.
 func (t *Tracker) filter(power units.Power, containers float64) (float64, bool) {
 	if t.policy == Released {
-		return filterReleased(t.history, power)
+		return FilterReleased(t.history, power)
 	}
 	return Filter(t.history, power, containers)
 }

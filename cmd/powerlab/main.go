@@ -32,6 +32,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(textapps.NewCommand())
 	root.AddCommand(demo.NewCommand())
 	root.AddCommand(bench.NewCommand())
+	root.AddCommand(studies.NewEstimateCommand())
 	root.AddCommand(studies.NewAllocateCommand())
 	return root
 }

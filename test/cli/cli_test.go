@@ -40,6 +40,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/scheduler"
 	"headroom/simulation"
+	"headroom/studies"
 )
 
 func TestMain(m *testing.M) {
@@ -58,7 +59,7 @@ func program(root func() *cobra.Command) func() {
 // powerlab is put together as cmd/powerlab does.
 func powerlab() *cobra.Command {
 	root := &cobra.Command{Use: "powerlab", Short: "Emulated nodes, simulation, benchmarks and the demo", Example: "  powerlab demo"}
-	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand())
+	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand(), studies.NewEstimateCommand(), studies.NewAllocateCommand())
 	return root
 }
 
