@@ -175,6 +175,11 @@ func TestPoolLearns(t *testing.T) {
 	if taught.off/taught.n >= 0.7*fresh.off/fresh.n {
 		t.Errorf("taught by the jobs before it is off by %.4f, fresh by %.4f", taught.off/taught.n, fresh.off/fresh.n)
 	}
+	for name, x := range map[string]tally{"taught": taught, "fresh": fresh} {
+		if x.covered/x.n < 0.87 {
+			t.Errorf("%s: bounds of 9 in 10 cases hold in %.3f of them", name, x.covered/x.n)
+		}
+	}
 	l := NewTrackerWith(Learned, pool.Prior("words"))
 	_ = l.Observe(Observation{Elapsed: 2 * time.Second, Tasks: 100, Work: -1, Reduced: 0, Phase: Map, Power: 200 * units.Watt, Full: plantFull, Containers: 8})
 	if first = l.Finish(0, 8, 100); !first.Known {

@@ -34,6 +34,9 @@ type Tracker struct {
 	counted  float64 // tasks done when the last batch was closed
 	exposure exposure
 	tail     tail
+	// begun is when the last task had begun, as far as it was seen; known with allBegun.
+	begun    time.Duration
+	allBegun bool
 }
 
 // NewTracker is a tracker of a job of which nothing is known.
@@ -90,7 +93,7 @@ func (t *Tracker) begin(o Observation) {
 // restart counts anew from o.
 func (t *Tracker) restart(o Observation) {
 	t.exposure.plain += o.Elapsed - t.last.Elapsed
-	t.open, t.tail = batch{}, tail{}
+	t.open, t.tail, t.allBegun = batch{}, tail{}, false
 	t.counted = float64(o.Done)
 	t.last = o
 }
@@ -208,7 +211,10 @@ func (t *Tracker) learn(o Observation, unsure bool) {
 		t.open.add(interval.Seconds(), t.worked(o), t.model.u(power), t.model.l(containers), unsure || changed)
 		t.model.pass(t.worked(o) / float64(max(o.Tasks, 1)))
 		if !t.ending(o) {
+			t.allBegun = false
 			t.close(o)
+		} else if !t.allBegun {
+			t.allBegun, t.begun = true, t.last.Elapsed
 		}
 	}
 	if o.mapped() {
@@ -275,34 +281,38 @@ func (t *Tracker) finish(now time.Duration, power units.Power, containers, targe
 	if !t.seen || math.IsNaN(target) || now < 0 {
 		return Finish{}
 	}
-	mean, variance, known := t.remaining(power, containers, min(target, float64(t.last.Tasks)))
+	maps, mapsVar, known := t.maps(power, containers, min(target, float64(t.last.Tasks)))
 	if !known {
 		return Finish{}
 	}
-	width := math.Exp(ninety * math.Sqrt(variance))
-	at, ok := after(now, mean)
-	low, _ := after(now, mean/width)
-	high, ok2 := after(now, mean*width)
-	if !ok2 {
-		high = longest
-	}
-	return Finish{At: at, Low: low, High: high, Known: ok}
+	rest, restVar := t.tail.left(t, maps, power, target)
+	return span(now, part{maps, mapsVar}, part{rest, restVar})
 }
 
-// remaining is the seconds that the rest of the job takes, and the variance of their
-// logarithm: the map part and what comes after it.
-func (t *Tracker) remaining(power units.Power, containers, target float64) (seconds, variance float64, known bool) {
-	maps, mapsVar, known := t.maps(power, containers, target)
+// part is some seconds to come, and the variance of their logarithm.
+type part struct{ seconds, variance float64 }
+
+// within is the seconds by which a part may be shorter and longer in 9 of 10 cases.
+func (p part) within() (shorter, longer float64) {
+	width := math.Exp(ninety * math.Sqrt(min(p.variance, doubtMax)))
+	return p.seconds - p.seconds/width, p.seconds*width - p.seconds
+}
+
+// span is when two parts, one after the other and independent, are over.
+func span(now time.Duration, a, b part) Finish {
+	shorterA, longerA := a.within()
+	shorterB, longerB := b.within()
+	total := a.seconds + b.seconds
+	at, known := after(now, total)
 	if !known {
-		return 0, 0, false
+		return Finish{}
 	}
-	rest, restVar := t.tail.left(t, maps, power, target)
-	total := maps + rest
-	if !(total > 0) {
-		return 0, 0, true
+	low, _ := after(now, max(total-math.Hypot(shorterA, shorterB), 0))
+	high, known := after(now, total+math.Hypot(longerA, longerB))
+	if !known {
+		high = longest
 	}
-	variance = (maps*maps*mapsVar + rest*rest*restVar) / (total * total)
-	return total, min(variance, doubtMax), !math.IsInf(total, 1)
+	return Finish{At: at, Low: low, High: max(high, at), Known: true}
 }
 
 // maps is the seconds until target map tasks are done.
@@ -321,7 +331,12 @@ func (t *Tracker) maps(power units.Power, containers, target float64) (seconds, 
 		return 0, 0, false
 	}
 	left, lag := t.left(target, running)
-	seconds = left/rate + lag/rate
+	seconds = (left + lag) / rate
+	if t.allBegun && t.last.Work >= 0 {
+		// The last task ends a task's length after it began.
+		length, gone := running/rate, (t.last.Elapsed - t.begun).Seconds()
+		seconds = min(seconds, max(left/rate, length-gone))
+	}
 	part := left / float64(max(t.last.Tasks, 1))
 	variance += drift*drift*part/3 + workNoise*workNoise/max(missing, 1) + square(t.endNoise()*running/rate/max(seconds, 1e-9))
 	return seconds, variance, positive(seconds)

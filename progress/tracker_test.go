@@ -114,6 +114,18 @@ func TestWorkTellsEarly(t *testing.T) {
 	}
 }
 
+// Tasks that all began together end together.
+func TestOneWave(t *testing.T) {
+	t.Parallel()
+	tr := NewTracker(Learned)
+	for s := range 4 {
+		o := at(4*s, 0)
+		o.Tasks, o.Work = 10, 2*float64(s)
+		observe(t, tr, o)
+	}
+	within(t, tr.Finish(350*units.Watt, 10, 10), 20*time.Second, 0.1)
+}
+
 func TestReduceBelongsToTheJob(t *testing.T) {
 	t.Parallel()
 	tr := NewTracker(Learned)
