@@ -1,0 +1,324 @@
+// Package arbiter is the decision of the coordinators' job loop: from how far the jobs
+// of an engine are, and how far caps slow their nodes, it follows what each may hold,
+// when each would have ended without a cap, and which may stop early.
+//
+// The one idea: gather, decide, apply, verify, as everywhere. The caller gathers an
+// Input every few seconds, Step decides, and the caller commits and sends what the
+// Decision says. Estimating is done by package progress, dividing by package
+// containers; an Arbiter remembers what they need from one step to the next, a tracker
+// for each job, and forgets a job when it is no longer named.
+//
+// Guarantees: shares add up to the containers there are and leave every job its
+// application master and one task; nothing is divided before a cap has slowed some job;
+// a job may stop early only behind its committed uncapped finish time and with its
+// floor's tasks completed, and only when a cap has slowed it; unknown estimates give
+// equal shares. The order of jobs does not matter. The same inputs give the same
+// decisions. The package reads no clock and starts nothing.
+package arbiter
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"headroom/containers"
+	"headroom/progress"
+	"headroom/units"
+)
+
+// Settings say how the loop works.
+type Settings struct {
+	// Estimator is the policy of the finish times, Containers that of the shares.
+	Estimator  progress.Policy
+	Containers containers.Policy
+	// Damping keeps shares from following noise.
+	Damping containers.Damping
+	// Epsilon is by how much less than the uncapped finish time is aimed at; 0: 0.05.
+	Epsilon float64
+}
+
+// DefaultSettings are the policies learned and stretch.
+func DefaultSettings() Settings {
+	return Settings{Estimator: progress.Learned, Containers: containers.Stretch, Damping: containers.DefaultDamping()}
+}
+
+// Job is one running job, as it was reported and as it is committed.
+type Job struct {
+	// ID tells jobs apart; Name is what its user calls it: jobs of one name are alike.
+	ID, Name string
+	// Queue is the engine's queue, for words only.
+	Queue string
+	// Tasks are its map tasks, Done those that have ended, Running and Pending those
+	// that run and that have not begun; Dropped will never run.
+	Tasks, Done, Running, Pending, Dropped int
+	// Work is the map work done, in tasks; below 0 when unknown.
+	Work  float64
+	Phase progress.Phase
+	// Reduced is the reduce work done, 0 to 1; below 0 for a job without any, or when unknown.
+	Reduced float64
+	// Elapsed is the time since its first task began; 0 before that.
+	Elapsed time.Duration
+	// Floor is the least fraction of its tasks that it may end on; see containers.MinTasks.
+	Floor float64
+	// Uncapped is its committed uncapped finish time, since its start; 0 while there is none.
+	Uncapped time.Duration
+	// Stopped tells that an early stop is committed.
+	Stopped bool
+	// Held is how many containers it holds, those of the job itself included.
+	Held int
+	// Power is the cap now, Full the power at full speed, weighted over its nodes; 0
+	// when unknown.
+	Power, Full units.Power
+}
+
+// Input is all that one step looks at.
+type Input struct {
+	Settings Settings
+	// Containers is how many there are in all; 0 when unknown, or when shares cannot be
+	// set: then none are.
+	Containers int
+	// Overhead is how many each job takes beside its tasks.
+	Overhead int
+	Jobs     []Job
+}
+
+// Share is what one job may hold, its own containers included.
+type Share struct {
+	ID         string
+	Containers int
+}
+
+// Uncapped is an uncapped finish time to commit.
+type Uncapped struct {
+	ID string
+	At time.Duration
+}
+
+// Stop is an early stop to commit.
+type Stop struct {
+	ID string
+	// Tasks are the job's map tasks, MinTasks the least that must be completed.
+	Tasks, MinTasks int
+	// Reason says why, with the numbers.
+	Reason string
+}
+
+// Outlook is what is expected of one job and decided for it.
+type Outlook struct {
+	ID string
+	// Finish is when it will end as things are, since its start, with the bounds that
+	// this lies within in 9 of 10 cases.
+	Finish progress.Finish
+	// Uncapped is when it would end without a cap; 0 while unknown.
+	Uncapped time.Duration
+	// CapShare is what the caps of its nodes leave of their full power; 0 when unknown.
+	CapShare float64
+	// MinTasks is the least that it will end on, AimTasks how many are aimed at.
+	MinTasks, AimTasks int
+	// Containers is its share; 0 where the engine divides them by itself.
+	Containers int
+	Policy     containers.Policy
+	// Why says it in words, with the numbers.
+	Why string
+}
+
+// Decision is the result of one step.
+type Decision struct {
+	// Changed tells that Shares replace what was said before; jobs that are not named
+	// there are the engine's own affair.
+	Changed bool
+	Shares  []Share
+	// Uncapped and Stops are to be committed.
+	Uncapped []Uncapped
+	Stops    []Stop
+	// Outlooks are those of all jobs. All lists are ordered by ID.
+	Outlooks []Outlook
+	// Trouble says which jobs go without containers, and why; empty when none does.
+	Trouble string
+}
+
+// memory is what is remembered of one job.
+type memory struct {
+	job     Job
+	tracker *progress.Tracker
+	seen    bool
+	// capped: a cap has slowed it. frozen: its uncapped finish time stays as it is.
+	capped, frozen bool
+	// uncapped is its uncapped finish time as last committed or decided.
+	uncapped time.Duration
+	share    int // as last decided; 0: none
+	aim      int // tasks beyond its floor that are aimed at
+}
+
+// Arbiter decides for one engine. The zero value is ready. It is not safe for
+// concurrent use.
+type Arbiter struct {
+	jobs map[string]*memory
+	pool progress.Pool
+
+	estimator progress.Policy
+	// What was divided last: when, how, and how much. divided is false while the engine divides.
+	divided  bool
+	began    bool
+	at       time.Duration
+	policy   containers.Policy
+	total    int
+	overhead int
+}
+
+// Step looks at the jobs and decides. now is the time since any fixed moment.
+func (a *Arbiter) Step(now time.Duration, in Input) Decision {
+	in.Jobs = slices.Clone(in.Jobs)
+	slices.SortFunc(in.Jobs, func(x, y Job) int { return strings.Compare(x.ID, y.ID) })
+	in.Jobs = slices.CompactFunc(in.Jobs, func(x, y Job) bool { return x.ID == y.ID })
+	joined := a.remember(in)
+	var d Decision
+	for i := range in.Jobs {
+		m := a.jobs[in.Jobs[i].ID]
+		m.observe(in.Overhead)
+		if at, ok := m.commit(&in); ok {
+			d.Uncapped = append(d.Uncapped, Uncapped{ID: m.job.ID, At: at})
+		}
+	}
+	a.divide(now, in, joined, &d)
+	for i := range in.Jobs {
+		m := a.jobs[in.Jobs[i].ID]
+		if stop, ok := m.stop(); ok {
+			d.Stops = append(d.Stops, stop)
+		}
+		d.Outlooks = append(d.Outlooks, m.outlook(&in))
+	}
+	return d
+}
+
+// remember brings the memory up to the jobs that are named, and tells whether others
+// than before are. What ended jobs have shown is kept for later jobs of their names.
+func (a *Arbiter) remember(in Input) (changed bool) {
+	if a.jobs == nil || a.estimator != in.Settings.Estimator {
+		a.jobs, a.estimator, changed = map[string]*memory{}, in.Settings.Estimator, true
+	}
+	named := map[string]bool{}
+	for i := range in.Jobs {
+		j := &in.Jobs[i]
+		named[j.ID] = true
+		m := a.jobs[j.ID]
+		if m == nil {
+			m = &memory{tracker: progress.NewTrackerWith(in.Settings.Estimator, a.pool.Prior(j.Name))}
+			a.jobs[j.ID], changed = m, true
+		}
+		m.job = *j
+	}
+	for id, m := range a.sorted() {
+		if !named[id] {
+			a.pool.Learn(m.job.Name, m.tracker)
+			delete(a.jobs, id)
+			changed = true
+		}
+	}
+	return changed
+}
+
+// sorted is the memory by ID, so that what is learned does not depend on map order.
+func (a *Arbiter) sorted() func(yield func(string, *memory) bool) {
+	return func(yield func(string, *memory) bool) {
+		var ids []string
+		for id := range a.jobs {
+			ids = append(ids, id)
+		}
+		slices.Sort(ids)
+		for _, id := range ids {
+			if !yield(id, a.jobs[id]) {
+				return
+			}
+		}
+	}
+}
+
+// observe feeds the tracker. What it refuses is passed over: the next report is near,
+// and a restarted application master is a new beginning that it knows.
+func (m *memory) observe(overhead int) {
+	j := &m.job
+	_ = m.tracker.Observe(progress.Observation{
+		Elapsed: j.Elapsed, Tasks: j.Tasks, Done: j.Done, Work: j.Work, Phase: j.Phase, Reduced: j.Reduced,
+		Power: j.Power, Full: j.Full, Containers: float64(max(0, j.Held-overhead)),
+	})
+	if j.bitten() {
+		m.capped = true
+	}
+}
+
+// bite is the part of its full power from which on a job counts as slowed: caps at
+// what a node draws anyway bite nobody.
+const bite = 0.99
+
+// bitten tells whether caps slow the job now.
+func (j *Job) bitten() bool {
+	return j.Power > 0 && j.Full > 0 && float64(j.Power) < bite*float64(j.Full)
+}
+
+// moved is by how much an uncapped finish time must move to be committed again.
+const moved = 0.05
+
+// commit gives the uncapped finish time to commit, if there is one: the first that is
+// known, and a moved one while no cap has slowed the job. A committed one of a job that
+// is met in the middle of its life stays: nobody here knows what has slowed it.
+func (m *memory) commit(in *Input) (time.Duration, bool) {
+	j := &m.job
+	first := !m.seen
+	m.seen = true
+	if j.Uncapped > 0 {
+		m.uncapped = j.Uncapped
+		m.frozen = m.frozen || first && j.Elapsed > 0
+	}
+	m.frozen = m.frozen || m.capped && m.uncapped > 0 || j.Stopped
+	if m.frozen || j.Tasks == 0 || j.Elapsed == 0 {
+		return 0, false
+	}
+	f := m.tracker.Uncapped(float64(m.tasksOn(in, in.equal())), float64(j.Tasks))
+	if !f.Known || f.At <= 0 || m.capped && !sure(f, j.Elapsed) {
+		return 0, false
+	}
+	if near := float64(f.At-m.uncapped) / float64(max(1, m.uncapped)); m.uncapped > 0 && near > -moved && near < moved {
+		return 0, false
+	}
+	m.uncapped = f.At
+	return f.At, true
+}
+
+// sure tells whether an estimate is good enough to stand for the rest of a job's life,
+// as that of a job born under a cap does: its bounds are near, or much of the job is over.
+func sure(f progress.Finish, elapsed time.Duration) bool {
+	return float64(f.High-f.Low) < 0.5*float64(f.At) || 3*elapsed > f.At
+}
+
+// equal is a job's equal share of all containers; what it holds where those are unknown.
+func (in *Input) equal() int {
+	if in.Containers == 0 {
+		return 0
+	}
+	return max(in.Overhead+1, in.Containers/len(in.Jobs))
+}
+
+// tasksOn is how many containers run tasks of a job with a share of so many; those it
+// holds where there is no share.
+func (m *memory) tasksOn(in *Input, share int) int {
+	if share == 0 {
+		share = m.job.Held
+	}
+	return max(1, share-in.Overhead)
+}
+
+// minTasks is the least number of tasks that the job may end on.
+func (j *Job) minTasks() int { return containers.MinTasks(j.Tasks, j.Floor) }
+
+// stop decides the early stop.
+func (m *memory) stop() (Stop, bool) {
+	j, least := &m.job, m.job.minTasks()
+	if j.Stopped || !m.capped || j.Phase >= progress.Shuffle || !containers.MayStop(j.Elapsed, m.uncapped, j.Tasks, j.Done, least, least+m.aim) {
+		return Stop{}, false
+	}
+	return Stop{ID: j.ID, Tasks: j.Tasks, MinTasks: least, Reason: fmt.Sprintf(
+		"it has run for %.0f s, without a cap it would have ended at %.0f s; %d of %d tasks are done, %d are enough",
+		j.Elapsed.Seconds(), m.uncapped.Seconds(), j.Done, j.Tasks, least)}, true
+}
