@@ -176,7 +176,7 @@ func TestCapBites(t *testing.T) {
 		if policy != containers.Released && exact*2 < steps {
 			t.Errorf("%s: the exact job had more containers in %d of %d steps", policy, exact, steps)
 		}
-		if len(l.changes) > 3+int(l.now/(20*second)) {
+		if len(l.changes) > 3+int(l.now/(12*second)) {
 			t.Errorf("%s: %d changes of shares in %v: %v", policy, len(l.changes), l.now, l.changes)
 		}
 		for _, s := range l.stops {

@@ -43,7 +43,7 @@ func (a *Arbiter) divide(now time.Duration, in Input, joined bool, d *Decision) 
 	for i, s := range plan.Shares {
 		a.jobs[jobs[i].Name].aim = s.Extra
 	}
-	forced := joined || !a.divided || a.policy != policy || a.total != in.Containers || a.overhead != in.Overhead || sum(old) != in.Containers
+	forced := joined || !a.divided || a.policy != policy || a.total != in.Containers || a.overhead != in.Overhead || sum(old) != in.Containers || idle(jobs, old, in.Settings.Damping.Move)
 	if !forced && !in.Settings.Damping.Worth(now-a.at, old, counts(plan), containers.StretchOf(in.Containers, jobs, old), plan.Stretch) {
 		return
 	}
@@ -76,6 +76,18 @@ func (a *Arbiter) standing(jobs []containers.Job) []int {
 		old = append(old, share)
 	}
 	return old
+}
+
+// idle tells whether shares leave containers unused that another job could use: a job
+// in its last wave holds on to none for the time that damping takes. Fewer than move do
+// not count.
+func idle(jobs []containers.Job, shares []int, move int) bool {
+	spare, wanted := false, false
+	for i, j := range jobs {
+		spare = spare || j.Most > 0 && shares[i]-max(j.Most, j.Overhead+1) >= max(1, move)
+		wanted = wanted || j.Most == 0 || shares[i] < j.Most
+	}
+	return spare && wanted
 }
 
 func sum(counts []int) (total int) {
