@@ -179,6 +179,11 @@ func (d *desk) ownAlarms() []alarm {
 			})
 		}
 	}
+	for engine, why := range d.jobs.decided.troubles {
+		out = append(out, alarm{
+			"engine-trouble", alarmWarn, engine + "/containers", fmt.Sprintf("%s: %s", engine, why), "add nodes to the engine, or let fewer jobs run at once",
+		})
+	}
 	if d.clock.trouble != "" {
 		out = append(out, alarm{
 			"clocks-disagree", alarmFail, "cluster", d.clock.trouble,

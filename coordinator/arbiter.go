@@ -1,10 +1,183 @@
 package coordinator
 
-import "time"
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
 
-// newArbiter decides nothing yet.
-func newArbiter() decider { return idle{} }
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/arbiter"
+	"headroom/containers"
+	"headroom/ledger"
+	"headroom/progress"
+)
 
-type idle struct{}
+// arbiterPatience is how long shares of a new leadership wait for its estimates: until
+// then those that the leader before has set stand in the engine.
+const arbiterPatience = 30 * time.Second
 
-func (idle) step(time.Time, seenJobs) decidedJobs { return decidedJobs{} }
+// arbiters is one arbiter for each engine. It implements decider.
+type arbiters struct {
+	engines map[string]*engineArbiter
+}
+
+// engineArbiter is what is remembered of one engine.
+type engineArbiter struct {
+	arbiter.Arbiter
+
+	// shares are what was decided last; nil until it is known.
+	shares map[string]int
+	reason string
+	// began is when its first job was seen, and sure that it may set shares.
+	began time.Duration
+	sure  bool
+}
+
+func newArbiter() decider { return &arbiters{engines: map[string]*engineArbiter{}} }
+
+// step implements decider.
+func (a *arbiters) step(now time.Duration, seen seenJobs) decidedJobs {
+	out := decidedJobs{
+		shares: map[string]sharing{}, uncapped: map[string]time.Duration{}, outlooks: map[string]*headroomv1.JobOutlook{}, troubles: map[string]string{},
+	}
+	jobs := map[string][]seenJob{}
+	for _, x := range seen.jobs {
+		engine := cmp.Or(x.job.Engine, engineLocal)
+		jobs[engine] = append(jobs[engine], x)
+	}
+	for engine := range jobs {
+		if a.engines[engine] == nil {
+			a.engines[engine] = &engineArbiter{began: now}
+		}
+	}
+	for _, engine := range slices.Sorted(maps.Keys(a.engines)) {
+		a.engines[engine].decide(now, engine, jobs[engine], seen, &out)
+		if len(jobs[engine]) == 0 && a.engines[engine].shares == nil {
+			delete(a.engines, engine)
+		}
+	}
+	return out
+}
+
+// decide is the step of one engine.
+func (a *engineArbiter) decide(now time.Duration, engine string, jobs []seenJob, seen seenJobs, out *decidedJobs) {
+	in := arbiter.Input{Settings: arbiter.DefaultSettings()}
+	in.Settings.Containers = containers.Policy(cmp.Or(seen.policy, ledger.DefaultContainerPolicy))
+	if e := seen.engines[engine]; e != nil {
+		in.Containers, in.Overhead = int(e.GetContainers()), int(e.GetOverhead())
+	}
+	known := true
+	for _, x := range jobs {
+		in.Jobs = append(in.Jobs, x.arbitrated())
+		known = known && x.full > 0
+	}
+	d := a.Step(now, in)
+	for _, x := range d.Uncapped {
+		out.uncapped[x.ID] = x.At
+	}
+	for _, x := range d.Stops {
+		out.stops = append(out.stops, stopping{ledger.StopJob{ID: x.ID, Tasks: uint32(x.Tasks), MinTasks: uint32(x.MinTasks)}, x.Reason})
+	}
+	for _, o := range d.Outlooks {
+		known = known && o.Finish.Known
+		out.outlooks[o.ID] = outlookMessage(o)
+	}
+	if d.Trouble != "" {
+		out.troubles[engine] = d.Trouble
+	}
+	if d.Changed {
+		a.change(d.Shares, in)
+	}
+	a.sure = a.sure || known && len(jobs) > 0 || now-a.began >= arbiterPatience
+	if a.sure && a.shares != nil {
+		out.shares[engine] = a.sharing()
+	}
+}
+
+// arbitrated is a job as the arbiter takes it.
+func (x seenJob) arbitrated() arbiter.Job {
+	p := x.progress
+	j := arbiter.Job{
+		ID: x.job.ID, Name: x.job.Name, Queue: x.job.Queue, Tasks: int(p.GetTasks()), Done: int(p.GetDone()), Running: int(p.GetRunning()),
+		Pending: int(p.GetPending()), Dropped: max(int(p.GetDropped()), int(x.job.DroppedTasks())), Work: -1, Reduced: -1, Floor: x.job.Floor,
+		Elapsed: time.Duration(p.GetRuntimeS() * float64(time.Second)), Uncapped: x.job.Uncapped, Stopped: x.job.Stop != nil,
+		Held: int(max(p.GetContainers(), p.GetRunning())), Power: x.power, Full: x.full,
+	}
+	if p.Work != nil {
+		j.Work = p.GetWork()
+	}
+	if p.Reduced != nil {
+		j.Reduced = p.GetReduced()
+	}
+	switch p.GetPhase() {
+	case headroomv1.JobPhase_JOB_PHASE_WAITING:
+		j.Phase = progress.Waiting
+	case headroomv1.JobPhase_JOB_PHASE_SHUFFLE:
+		j.Phase = progress.Shuffle
+	case headroomv1.JobPhase_JOB_PHASE_REDUCE:
+		j.Phase = progress.Reduce
+	case headroomv1.JobPhase_JOB_PHASE_MAP:
+		j.Phase = progress.Map
+	case headroomv1.JobPhase_JOB_PHASE_UNSPECIFIED:
+		j.Phase = progress.Unphased
+	}
+	return j
+}
+
+// change takes in new shares, and says in words what is another now.
+func (a *engineArbiter) change(shares []arbiter.Share, in arbiter.Input) {
+	was := a.shares
+	a.shares = map[string]int{}
+	var words []string
+	for _, s := range shares {
+		a.shares[s.ID] = s.Containers
+		switch old, had := was[s.ID]; {
+		case !had:
+			words = append(words, fmt.Sprintf("%s %d", s.ID, s.Containers))
+		case old != s.Containers:
+			words = append(words, fmt.Sprintf("%s %d -> %d", s.ID, old, s.Containers))
+		}
+	}
+	a.reason = fmt.Sprintf("policy %s, %d containers: %s", in.Settings.Containers, in.Containers, strings.Join(words[:min(len(words), reasonJobs)], ", "))
+	if more := len(words) - reasonJobs; more > 0 {
+		a.reason += fmt.Sprintf(" and %d more", more)
+	}
+	if len(shares) == 0 {
+		a.reason = fmt.Sprintf("policy %s: no cap slows a job, the engine divides its %d containers", in.Settings.Containers, in.Containers)
+		if !in.Settings.Containers.Sets() {
+			a.reason = fmt.Sprintf("policy %s: the engine divides its %d containers", in.Settings.Containers, in.Containers)
+		}
+	}
+}
+
+// reasonJobs is how many jobs a reason names.
+const reasonJobs = 8
+
+func (a *engineArbiter) sharing() sharing {
+	out := sharing{reason: a.reason}
+	for _, id := range slices.Sorted(maps.Keys(a.shares)) {
+		out.jobs = append(out.jobs, &headroomv1.JobShare{Id: id, Containers: uint32(a.shares[id])})
+	}
+	return out
+}
+
+// outlookMessage is an outlook as it is told; what is unknown is absent.
+func outlookMessage(o arbiter.Outlook) *headroomv1.JobOutlook {
+	m := &headroomv1.JobOutlook{MinTasks: uint32(max(0, o.MinTasks)), AimTasks: uint32(max(0, o.AimTasks)), Policy: string(o.Policy), Why: o.Why}
+	if f := o.Finish; f.Known {
+		m.FinishS, m.FinishLowS, m.FinishHighS = new(f.At.Seconds()), new(f.Low.Seconds()), new(f.High.Seconds())
+	}
+	if o.Uncapped > 0 {
+		m.UncappedS = new(o.Uncapped.Seconds())
+	}
+	if o.CapShare > 0 {
+		m.CapShare = new(o.CapShare)
+	}
+	if o.Containers > 0 {
+		m.Containers = new(uint32(o.Containers))
+	}
+	return m
+}

@@ -66,6 +66,8 @@ type decidedJobs struct {
 	uncapped map[string]time.Duration
 	stops    []stopping
 	outlooks map[string]*headroomv1.JobOutlook
+	// troubles are engines whose containers do not do for all jobs, in words.
+	troubles map[string]string
 }
 
 type sharing struct {
@@ -79,9 +81,10 @@ type stopping struct {
 	reason string
 }
 
-// decider is the arbiter as the desk needs it. It remembers what it has seen of the jobs.
+// decider is the arbiter as the desk needs it; now is the time since the leadership
+// began. It remembers what it has seen of the jobs.
 type decider interface {
-	step(now time.Time, seen seenJobs) decidedJobs
+	step(now time.Duration, seen seenJobs) decidedJobs
 }
 
 // jobLoop is what one leadership remembers of the jobs. It is the desk's.
@@ -120,7 +123,7 @@ func (d *desk) jobTurn(ctx context.Context) (next time.Duration, err error) {
 		l.looked = d.now()
 		var seen seenJobs
 		d.machine.view(func(s *ledger.State) { seen = d.seeJobs(s) })
-		l.decided = l.decide.step(time.Now(), seen)
+		l.decided = l.decide.step(l.looked, seen)
 		l.outlooks = l.decided.outlooks
 		l.todo = commandsFor(seen, l.decided)
 	}

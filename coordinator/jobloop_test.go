@@ -28,7 +28,7 @@ type scripted struct {
 	say  decidedJobs
 }
 
-func (s *scripted) step(_ time.Time, seen seenJobs) decidedJobs {
+func (s *scripted) step(_ time.Duration, seen seenJobs) decidedJobs {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = append(s.seen, seen)
@@ -410,7 +410,6 @@ func TestPromisesSurviveTheLeader(t *testing.T) {
 		brain.set(decidedJobs{}) // the next arbiter knows nothing
 		old := c.leader()
 		c.kill(old.cfg.ID)
-		scheduler = nil
 		c.until("another leads", 30*time.Second, func() bool {
 			for _, id := range c.every() {
 				if s := c.server(id); s != nil && s.leading.Load() != nil {
@@ -419,9 +418,9 @@ func TestPromisesSurviveTheLeader(t *testing.T) {
 			}
 			return false
 		})
-		scheduler = c.leader().hub.enlist("s1")
+		again := c.leader().hub.enlist("s1")
 		time.Sleep(2 * time.Second)
-		if got := told(scheduler); len(got) != 1 || got[0].GetSeq() == 0 || got[0].GetStop().GetMinTasks() != 30 {
+		if got := told(again); len(got) != 1 || got[0].GetSeq() == 0 || got[0].GetStop().GetMinTasks() != 30 {
 			t.Errorf("the next leader told %v", got)
 		}
 		// A stream that opens later is told, too.

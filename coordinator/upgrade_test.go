@@ -76,7 +76,7 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 }
 
-func rollingUpgrade(t *testing.T, rules int) { //nolint:thelper // the whole test
+func rollingUpgrade(t *testing.T, rules int) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 0, 700*units.Watt)
 		c.ids, c.first = []string{"c1", "c2", "c3"}, []string{"c1", "c2", "c3"}

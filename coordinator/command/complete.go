@@ -45,7 +45,9 @@ func (o *operator) names(ctx context.Context, word string) []string {
 		r, err := call(ctx, o, "complete", &headroomv1.ListPoliciesRequest{Stale: true}, headroomv1connect.ClusterServiceClient.ListPolicies)
 		if err == nil {
 			for _, p := range r.GetPolicies() {
-				out = append(out, p.GetName())
+				if !slices.Contains(out, p.GetName()) { // a name may divide watts and containers
+					out = append(out, p.GetName())
+				}
 			}
 		}
 	}

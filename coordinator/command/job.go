@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -141,11 +142,52 @@ func jobText(j *headroomv1.Job) string {
 			fmt.Fprintf(&b, "  runs on    %s: %d\n", node, p.GetRunningOn()[node])
 		}
 	}
+	b.WriteString(outlookText(j))
 	if j.GetOutcome() != "" {
 		fmt.Fprintf(&b, "  outcome    %s\n", j.GetOutcome())
 	}
 	if spec := strings.TrimSpace(string(j.GetSpec())); spec != "" {
 		fmt.Fprintf(&b, "  job file\n    %s\n", strings.ReplaceAll(spec, "\n", "\n    "))
+	}
+	return b.String()
+}
+
+// outlookText tells what is promised, expected and decided.
+func outlookText(j *headroomv1.Job) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "  engine     %s", j.GetEngine())
+	if j.GetQueue() != "" {
+		fmt.Fprintf(&b, ", queue %s", j.GetQueue())
+	}
+	if p := j.GetProgress(); p.GetPhase() != headroomv1.JobPhase_JOB_PHASE_UNSPECIFIED {
+		fmt.Fprintf(&b, ", phase %s", phaseName(p.GetPhase()))
+	}
+	fmt.Fprintf(&b, "\n  floor      %s of its map tasks\n", shownFloor(j))
+	if o := j.GetOutlook(); o != nil {
+		between := ""
+		if o.FinishLowS != nil && o.FinishHighS != nil {
+			between = fmt.Sprintf(" (%.0f to %.0f s in 9 of 10 cases)", o.GetFinishLowS(), o.GetFinishHighS())
+		}
+		fmt.Fprintf(&b, "  finish     %s%s, uncapped %s, stretch %s\n", shownFinish(j), between, cli.Opt(uncapped(j), shownSeconds),
+			cli.Opt(stretch(j), func(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }))
+		fmt.Fprintf(&b, "  containers %s by policy %s, cap %s of full power\n", shownHeld(j), o.GetPolicy(), shownCap(j))
+		fmt.Fprintf(&b, "  why        %s\n", o.GetWhy())
+	} else if d := uncapped(j); d != nil {
+		fmt.Fprintf(&b, "  uncapped   %s\n", shownSeconds(*d))
+	}
+	if x := j.GetStop(); x != nil {
+		fmt.Fprintf(&b, "  stop       at %d of %d tasks: %s\n", x.GetMinTasks(), x.GetTasks(), cmp.Or(x.GetReason(), cli.Unknown))
+	}
+	var dropped []string
+	for _, r := range j.GetDropped() {
+		if r.GetFirst() == r.GetLast() {
+			dropped = append(dropped, fmt.Sprint(r.GetFirst()))
+			continue
+		}
+		dropped = append(dropped, fmt.Sprintf("%d-%d", r.GetFirst(), r.GetLast()))
+	}
+	if len(dropped) > 0 {
+		fmt.Fprintf(&b, "  dropped    tasks %s\n", strings.Join(dropped, ", "))
 	}
 	return b.String()
 }
@@ -171,6 +213,39 @@ type jobItem struct {
 	RuntimeS    *float64 `json:"runtime_s"`
 	SubmittedAt string   `json:"submitted_at"`
 	Outcome     string   `json:"outcome"`
+
+	Engine     string      `json:"engine"`
+	Queue      *string     `json:"queue"`
+	Phase      *string     `json:"phase"`
+	Floor      float64     `json:"floor"`
+	MinTasks   *uint32     `json:"min_tasks"`
+	AimTasks   *uint32     `json:"aim_tasks"`
+	FinishS    *float64    `json:"finish_s"`
+	FinishLow  *float64    `json:"finish_low_s"`
+	FinishHigh *float64    `json:"finish_high_s"`
+	UncappedS  *float64    `json:"uncapped_s"`
+	Stretch    *float64    `json:"stretch"`
+	CapShare   *float64    `json:"cap_share"`
+	Containers *uint32     `json:"containers"`
+	Given      *uint32     `json:"containers_given"`
+	Policy     *string     `json:"policy"`
+	Stop       *stopItem   `json:"stop"`
+	DroppedAre []taskRange `json:"dropped_tasks"`
+	Why        *string     `json:"why"`
+}
+
+// stopItem is the early stop in force.
+type stopItem struct {
+	Tasks    uint32 `json:"tasks"`
+	MinTasks uint32 `json:"min_tasks"`
+	Reason   string `json:"reason"`
+	At       string `json:"at"`
+}
+
+// taskRange is map tasks, both ends included, counted from 0.
+type taskRange struct {
+	First uint32 `json:"first"`
+	Last  uint32 `json:"last"`
 }
 
 // jobState is a job's state in words.
@@ -188,10 +263,96 @@ func jobItems(jobs []*headroomv1.Job) []jobItem {
 		if p := j.GetProgress(); p != nil {
 			item.Tasks, item.Done, item.Running, item.Dropped = &p.Tasks, &p.Done, &p.Running, &p.Dropped
 			item.RatePerS, item.RuntimeS = p.RatePerS, p.RuntimeS
+			item.Containers = cli.Known(p.GetContainers(), p.GetContainers() > 0)
+			item.Phase = cli.Known(phaseName(p.GetPhase()), p.GetPhase() != headroomv1.JobPhase_JOB_PHASE_UNSPECIFIED)
 		}
+		item.outlook(j)
 		out = append(out, item)
 	}
 	return out
+}
+
+// outlook fills in what is expected of a job and decided for it.
+func (item *jobItem) outlook(j *headroomv1.Job) {
+	item.Engine, item.Queue, item.Floor, item.UncappedS = j.GetEngine(), cli.Known(j.GetQueue(), j.GetQueue() != ""), j.GetFloor(), uncapped(j)
+	item.Stretch, item.DroppedAre = stretch(j), []taskRange{}
+	for _, r := range j.GetDropped() {
+		item.DroppedAre = append(item.DroppedAre, taskRange{r.GetFirst(), r.GetLast()})
+	}
+	if x := j.GetStop(); x != nil {
+		item.Stop = &stopItem{x.GetTasks(), x.GetMinTasks(), x.GetReason(), time.UnixMicro(x.GetAtUs()).UTC().Format(time.RFC3339Nano)}
+	}
+	o := j.GetOutlook()
+	if o == nil {
+		return
+	}
+	item.MinTasks, item.AimTasks = cli.Known(o.GetMinTasks(), o.GetMinTasks() > 0), cli.Known(o.GetAimTasks(), o.GetAimTasks() > 0)
+	item.FinishS, item.FinishLow, item.FinishHigh = o.FinishS, o.FinishLowS, o.FinishHighS
+	item.CapShare, item.Given = o.CapShare, o.Containers
+	item.Policy, item.Why = cli.Known(o.GetPolicy(), o.GetPolicy() != ""), cli.Known(o.GetWhy(), o.GetWhy() != "")
+}
+
+// uncapped is when the job would end without a cap: as committed, else as expected; nil while unknown.
+func uncapped(j *headroomv1.Job) *float64 {
+	if j.UncappedS != nil {
+		return j.UncappedS
+	}
+	if o := j.GetOutlook(); o != nil {
+		return o.UncappedS
+	}
+	return nil
+}
+
+// stretch is by how much the job ends later than without a cap, as a part of that
+// time; 0 when it does not; nil while unknown.
+func stretch(j *headroomv1.Job) *float64 {
+	d, o := uncapped(j), j.GetOutlook()
+	if d == nil || *d <= 0 || o == nil || o.FinishS == nil {
+		return nil
+	}
+	return new(max(0, (o.GetFinishS()-*d) / *d))
+}
+
+// phaseName is what a running job does, in words.
+func phaseName(p headroomv1.JobPhase) string {
+	return strings.ToLower(strings.TrimPrefix(p.String(), "JOB_PHASE_"))
+}
+
+func shownSeconds(s float64) string { return fmt.Sprintf("%.0f s", s) }
+
+// shownFloor is the least tasks that a job may end on, and as a part of all.
+func shownFloor(j *headroomv1.Job) string {
+	text := fmt.Sprintf("%.4g %%", 100*j.GetFloor())
+	if n := j.GetOutlook().GetMinTasks(); n > 0 {
+		return fmt.Sprintf("%d (%s)", n, text)
+	}
+	return text
+}
+
+// shownHeld are the containers that a job holds, and those it was given.
+func shownHeld(j *headroomv1.Job) string {
+	held := cli.Unknown
+	if n := j.GetProgress().GetContainers(); n > 0 {
+		held = fmt.Sprint(n)
+	}
+	if o := j.GetOutlook(); o != nil && o.Containers != nil {
+		return fmt.Sprintf("%s/%d", held, o.GetContainers())
+	}
+	return held
+}
+
+func shownCap(j *headroomv1.Job) string {
+	if o := j.GetOutlook(); o != nil {
+		return cli.Opt(o.CapShare, func(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) })
+	}
+	return cli.Unknown
+}
+
+func shownFinish(j *headroomv1.Job) string {
+	if o := j.GetOutlook(); o != nil {
+		return cli.Opt(o.FinishS, shownSeconds)
+	}
+	return cli.Unknown
 }
 
 func (o *operator) jobTable(w io.Writer, jobs []*headroomv1.Job) error {
@@ -202,7 +363,8 @@ func (o *operator) jobTable(w io.Writer, jobs []*headroomv1.Job) error {
 			done, running = fmt.Sprintf("%d/%d", p.GetDone(), p.GetTasks()), fmt.Sprint(p.GetRunning())
 			rate, runtime = shownRate(p), shownRuntime(p)
 		}
-		rows = append(rows, []string{j.GetId(), j.GetName(), j.GetClass(), jobState(j.GetState()), done, running, rate, runtime})
+		rows = append(rows, []string{j.GetId(), j.GetName(), j.GetClass(), jobState(j.GetState()), done, running, rate, runtime,
+			shownCap(j), shownFinish(j), cli.Opt(uncapped(j), shownSeconds), shownFloor(j), shownHeld(j), cmp.Or(j.GetOutlook().GetWhy(), cli.Unknown)})
 	}
-	return o.out.Table(w, []string{"JOB", "NAME", "CLASS", "STATE", "DONE", "RUNNING", "RATE", "RUNTIME"}, rows)
+	return o.out.Table(w, []string{"JOB", "NAME", "CLASS", "STATE", "DONE", "RUNNING", "RATE", "RUNTIME", "CAP", "FINISH", "UNCAPPED", "FLOOR", "CONTAINERS", "WHY"}, rows)
 }

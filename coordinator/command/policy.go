@@ -1,8 +1,10 @@
 package command
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,12 +12,14 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/budget"
 	"headroom/internal/cli"
+	"headroom/ledger"
 )
 
 func policyCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{
-		Use: "policy", Short: "Show and choose how watts are divided", Example: "  coordinator policy list\n  coordinator policy explain n03",
+		Use: "policy", Short: "Show and choose how watts and containers are divided", Example: "  coordinator policy list\n  coordinator policy explain n03",
 	}
 	group.AddCommand(policyList(o), policySet(o), policyExplain(o))
 	return group
@@ -25,6 +29,7 @@ type policyItem struct {
 	Name    string `json:"name"`
 	What    string `json:"what"`
 	InForce bool   `json:"in_force"`
+	Divides string `json:"divides"`
 }
 
 func policyList(o *operator) *cobra.Command {
@@ -40,17 +45,26 @@ func policyList(o *operator) *cobra.Command {
 			staleNote(cmd, r.GetMeta())
 			items, rows := []policyItem{}, [][]string{}
 			for _, p := range r.GetPolicies() {
-				items = append(items, policyItem{p.GetName(), p.GetWhat(), p.GetInForce()})
-				rows = append(rows, []string{p.GetName(), yesNo(p.GetInForce()), p.GetWhat()})
+				items = append(items, policyItem{p.GetName(), p.GetWhat(), p.GetInForce(), divides(p)})
+				rows = append(rows, []string{p.GetName(), yesNo(p.GetInForce()), p.GetWhat(), divides(p)})
 			}
 			return o.print(cmd, &w, wrap("PolicyList", r.GetMeta(), items), func(out io.Writer) error {
-				return o.out.Table(out, []string{"POLICY", "IN FORCE", "WHAT IT DOES"}, rows)
+				return o.out.Table(out, []string{"POLICY", "IN FORCE", "WHAT IT DOES", "DIVIDES"}, rows)
 			})
 		},
 	}
 	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
 	return cmd
 }
+
+// What policies divide.
+const (
+	dividesWatts      = "watts"
+	dividesContainers = "containers"
+)
+
+// divides is what a policy divides; a server of before knows watts alone.
+func divides(p *headroomv1.Policy) string { return cmp.Or(p.GetDivides(), dividesWatts) }
 
 func yesNo(b bool) string {
 	if b {
@@ -61,14 +75,46 @@ func yesNo(b bool) string {
 
 func policySet(o *operator) *cobra.Command {
 	c := &changing{o: o}
+	of := ""
 	cmd := &cobra.Command{
-		Use: "set POLICY", Short: "Choose the policy that divides the watts", Args: cobra.ExactArgs(1), Example: "  coordinator policy set progress --reason \"deadline tonight\"",
+		Use: "set POLICY", Short: "Choose the policy that divides the watts, or the containers", Args: cobra.ExactArgs(1),
+		Long: "Choose the policy that divides the watts among the nodes, or the containers of an engine among its jobs.\n" +
+			"A name that only one of the two has needs no --for; one that both have means watts without it.",
+		Example: "  coordinator policy set progress --reason \"deadline tonight\"\n  coordinator policy set equal --for containers",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return c.send(cmd, "policy set", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetPolicy{SetPolicy: args[0]}})
+			divided, err := policyFor(cmd, args[0], of)
+			if err != nil {
+				return err
+			}
+			r := &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetPolicy{SetPolicy: args[0]}}
+			if divided == dividesContainers {
+				r.What = &headroomv1.ChangeRequest_SetContainerPolicy{SetContainerPolicy: args[0]}
+			}
+			return c.send(cmd, "policy set", r)
 		},
 	}
 	c.flags(cmd)
+	cmd.Flags().StringVar(&of, "for", "", "what the policy divides: watts or containers")
+	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions([]string{dividesWatts, dividesContainers}, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
 	return cmd
+}
+
+// policyFor is what a policy of that name is to divide.
+func policyFor(cmd *cobra.Command, name, of string) (string, error) {
+	_, err := budget.ParsePolicy(name)
+	watts, both := err == nil, err == nil && slices.Contains(ledger.ContainerPolicies(), name)
+	switch {
+	case of != "" && of != dividesWatts && of != dividesContainers:
+		return "", cli.Usage("--for %q: it is watts or containers", of)
+	case of != "":
+		return of, nil
+	case both:
+		cli.Notef(cmd.ErrOrStderr(), "%s divides watts and containers: setting it for watts; --for containers sets the other\n", name)
+		return dividesWatts, nil
+	case watts || !slices.Contains(ledger.ContainerPolicies(), name):
+		return dividesWatts, nil // the server names those that it knows
+	}
+	return dividesContainers, nil
 }
 
 type explainItem struct {

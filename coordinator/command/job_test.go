@@ -1,0 +1,114 @@
+// Claims: what is unknown of a job is null and a dash, never 0; what is known is in
+// the JSON, the list and the page of a job; a policy's name tells what it divides,
+// and one that names both says which was meant.
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+)
+
+// told is a job of which everything is known.
+func told() *headroomv1.Job {
+	return &headroomv1.Job{
+		Id: "job_1", Name: "wc", Class: "q2", State: headroomv1.JobState_JOB_STATE_RUNNING, Engine: "yarn", Queue: "root.q2", Floor: 0.75, UncappedS: new(100.0),
+		Progress: &headroomv1.JobProgress{
+			Tasks: 40, Done: 20, Running: 5, Dropped: 3, RatePerS: new(0.5), RuntimeS: new(60.0), Containers: 6, Phase: headroomv1.JobPhase_JOB_PHASE_MAP,
+			RunningOn: map[string]uint32{"n01": 5},
+		},
+		Stop:    &headroomv1.EarlyStop{Tasks: 40, MinTasks: 30, Reason: "it is late", AtUs: 1_700_000_000_000_000},
+		Dropped: []*headroomv1.TaskRange{{First: 36, Last: 36}, {First: 38, Last: 39}},
+		Outlook: &headroomv1.JobOutlook{
+			FinishS: new(125.0), FinishLowS: new(110.0), FinishHighS: new(140.0), CapShare: new(0.62), MinTasks: 30, AimTasks: 34, Containers: new(uint32(9)),
+			Policy: "stretch", Why: "capped at 155 W of 250 W",
+		},
+	}
+}
+
+func TestJobsAreShown(t *testing.T) {
+	t.Parallel()
+	bare := &headroomv1.Job{Id: "job_2", State: headroomv1.JobState_JOB_STATE_QUEUED, Engine: "local", Floor: 1}
+	early := told()
+	early.Outlook.FinishS = new(90.0)
+	data, err := json.Marshal(jobItems([]*headroomv1.Job{told(), bare, early}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var items []map[string]any
+	if err := json.Unmarshal(data, &items); err != nil {
+		t.Fatal(err)
+	}
+	for field, want := range map[string]string{
+		"engine": "yarn", "queue": "root.q2", "phase": "map", "floor": "0.75", "min_tasks": "30", "aim_tasks": "34", "finish_s": "125", "finish_low_s": "110",
+		"finish_high_s": "140", "uncapped_s": "100", "stretch": "0.25", "cap_share": "0.62", "containers": "6", "containers_given": "9", "policy": "stretch",
+		"stop":          "map[at:2023-11-14T22:13:20Z min_tasks:30 reason:it is late tasks:40]",
+		"dropped_tasks": "[map[first:36 last:36] map[first:38 last:39]]", "why": "capped at 155 W of 250 W", "dropped": "3",
+	} {
+		if got := fmt.Sprint(items[0][field]); got != want {
+			t.Errorf("%s is %s, want %s", field, got, want)
+		}
+	}
+	for _, unknown := range []string{
+		"queue", "phase", "min_tasks", "aim_tasks", "finish_s", "finish_low_s", "finish_high_s", "uncapped_s", "stretch", "cap_share", "containers",
+		"containers_given", "policy", "stop", "why", "dropped",
+	} {
+		if got, there := items[1][unknown]; !there || got != nil {
+			t.Errorf("unknown %s is %v, there: %v", unknown, got, there)
+		}
+	}
+	if items[2]["stretch"] != 0.0 {
+		t.Errorf("a job that ends early has a stretch of %v", items[2]["stretch"])
+	}
+	text := jobText(told())
+	for _, line := range []string{
+		"engine     yarn, queue root.q2, phase map", "floor      30 (75 %) of its map tasks", "finish     125 s (110 to 140 s in 9 of 10 cases), uncapped 100 s, stretch 25 %",
+		"containers 6/9 by policy stretch, cap 62 % of full power", "why        capped at 155 W of 250 W", "stop       at 30 of 40 tasks: it is late", "dropped    tasks 36, 38-39",
+	} {
+		if !strings.Contains(text, "  "+line+"\n") {
+			t.Errorf("no line %q in\n%s", line, text)
+		}
+	}
+	var table bytes.Buffer
+	o := &operator{}
+	if err := o.jobTable(&table, []*headroomv1.Job{told(), bare}); err != nil {
+		t.Fatal(err)
+	}
+	rows := strings.Split(table.String(), "\n")
+	if got := strings.Fields(rows[1]); strings.Join(got[8:16], " ") != "62 % 125 s 100 s 30 (75" {
+		t.Errorf("row %q", rows[1])
+	}
+	if got := strings.Join(strings.Fields(rows[2]), " "); got != "job_2 - - queued - - - - - - - 100 % - -" {
+		t.Errorf("row %q", got)
+	}
+}
+
+func TestPolicyNames(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		name, of, want, note string
+	}{
+		{"progress", "", "watts", ""}, {"weighted", "", "watts", ""}, {"stretch", "", "containers", ""}, {"paper", "", "containers", ""},
+		{"equal", "", "watts", "--for containers"}, {"equal", "containers", "containers", ""}, {"equal", "watts", "watts", ""},
+		{"nonsense", "", "watts", ""}, {"stretch", "watts", "watts", ""},
+	} {
+		cmd, stderr := &cobra.Command{}, &bytes.Buffer{}
+		cmd.SetErr(stderr)
+		got, err := policyFor(cmd, x.name, x.of)
+		if err != nil || got != x.want || (stderr.Len() > 0) != (x.note != "") || !strings.Contains(stderr.String(), x.note) {
+			t.Errorf("%s for %q: %s, %v, says %q", x.name, x.of, got, err, stderr)
+		}
+	}
+	_, err := policyFor(&cobra.Command{}, "equal", "joules")
+	if e, ok := errors.AsType[*cli.Error](err); !ok || e.Exit != cli.ExitUsage {
+		t.Errorf("--for joules: %v", err)
+	}
+}
