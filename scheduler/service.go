@@ -58,7 +58,7 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 	}
 	job := &headroomv1.Job{
 		Id: id, Name: r.file.Name, Class: r.file.Class, State: headroomv1.JobState_JOB_STATE_QUEUED,
-		Spec: r.spec, SubmittedUs: r.submitted.UnixMicro(), Progress: &headroomv1.JobProgress{
+		Spec: r.spec, SubmittedUs: r.submitted.UnixMicro(), Floor: r.file.Fraction(), Progress: &headroomv1.JobProgress{
 			Id:    id,
 			State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: count(len(r.inputs)),
 		},
