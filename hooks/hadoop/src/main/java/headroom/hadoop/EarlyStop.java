@@ -4,10 +4,13 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
+import java.util.HashSet;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.SortedSet;
+import java.util.TreeSet;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
@@ -42,7 +45,7 @@ final class EarlyStop {
     /** Kills them and counts them as dropped. */
     void kill(Collection<MapTask> tasks);
 
-    /** Takes a task out of the counters again: it had a result after all. */
+    /** Takes a task out of the counters of dropped ones again: it had a result after all. */
     void uncount(MapTask task);
 
     /** Tells the reduces that a task will never have output. */
@@ -51,22 +54,19 @@ final class EarlyStop {
 
   private static final Logger LOG = LoggerFactory.getLogger(EarlyStop.class);
 
-  /** A killed task whose end is not settled yet. */
-  private static final class Pending {
-    final MapTask task;
-    int seenKilled;
-
-    Pending(MapTask task) {
-      this.task = task;
-    }
-  }
+  /** Rounds for which a killed task that had begun must stay without a result before it is called absent. */
+  static final int ROUNDS_MIN = 10;
 
   private final SchedulerClient client;
   private final String id;
   private final Job job;
-  private final Map<Integer, Pending> pending = new HashMap<>();
-  private final Map<Integer, MapTask> settled = new HashMap<>();
   private final Repeated answers = new Repeated(LOG);
+
+  /** All that is known to be recorded as dropped; it only ever grows. */
+  private final SortedSet<Integer> recorded = new TreeSet<>();
+
+  private final Map<Integer, Pending> pending = new HashMap<>();
+  private final Set<Integer> settled = new HashSet<>();
 
   EarlyStop(SchedulerClient client, String id, Job job) {
     this.client = client;
@@ -74,32 +74,37 @@ final class EarlyStop {
     this.job = job;
   }
 
-  /** One round: what is recorded is obeyed first, then what waits is named. */
+  /** Asks the scheduler: what is recorded is obeyed first, then what waits is named. */
   void ask() {
     try {
       Stop stop = client.stop(id);
       Map<Integer, MapTask> tasks = job.tasks();
-      obey(stop.dropped, tasks);
+      record(stop.dropped, tasks);
       List<MapTask> candidates = Candidates.of(tasks.values(), stop);
       if (!candidates.isEmpty()) {
-        obey(client.drop(id, tasks.size(), candidates), job.tasks());
+        record(client.drop(id, tasks.size(), candidates), job.tasks());
       }
       answers.well("early stops are answered again");
     } catch (IOException e) {
       // 404 is everyday: the scheduler has not met the job yet, or does not look after it.
-      answers.trouble("the job runs on exactly: " + e.getMessage());
+      answers.trouble("no early stop: " + e.getMessage());
     }
   }
 
-  private void obey(SortedSet<Integer> dropped, Map<Integer, MapTask> tasks) throws IOException {
+  private void record(SortedSet<Integer> dropped, Map<Integer, MapTask> tasks) throws IOException {
     if (!dropped.isEmpty() && !tasks.containsKey(dropped.last())) {
       throw new IOException("task " + dropped.last() + " is recorded as dropped, but the job has only " + tasks.size());
     }
+    recorded.addAll(dropped);
+    killRecorded(tasks);
+  }
+
+  private void killRecorded(Map<Integer, MapTask> tasks) {
     List<MapTask> kills = new ArrayList<>();
-    for (int n : dropped) {
+    for (int n : recorded) {
       MapTask t = tasks.get(n);
-      boolean new_ = !pending.containsKey(n) && !settled.containsKey(n);
-      if (new_ && (t.state == MapTask.State.WAITING || t.state == MapTask.State.BEGUN)) {
+      boolean met = pending.containsKey(n) || settled.contains(n);
+      if (!met && (t.state == MapTask.State.WAITING || t.state == MapTask.State.BEGUN)) {
         pending.put(n, new Pending(t));
         kills.add(t);
       }
@@ -109,36 +114,49 @@ final class EarlyStop {
     }
   }
 
-  /** Follows killed tasks to their end. Returns whether all have reached it. */
+  /**
+   * Goes on with what is recorded, without asking: kills what has been scheduled meanwhile, and follows what was
+   * killed to its end. Returns whether nothing is left to do, until the scheduler is asked again.
+   */
   boolean settle() {
-    if (pending.isEmpty()) {
+    if (recorded.size() == settled.size()) {
       return true;
     }
     Map<Integer, MapTask> tasks = job.tasks();
+    killRecorded(tasks);
     List<MapTask> absent = new ArrayList<>();
     for (Iterator<Pending> i = pending.values().iterator(); i.hasNext(); ) {
       Pending p = i.next();
-      switch (tasks.get(p.task.number).state) {
-        case RESULT:
-          LOG.warn("map task {} had its result before it was killed: it counts", p.task.number);
-          job.uncount(p.task);
-          break;
-        case KILLED:
-          // The success of a task that ran may be on its way still when its attempt has ended already.
-          if (p.task.state == MapTask.State.BEGUN && ++p.seenKilled < 10) {
-            continue;
-          }
-          absent.add(p.task);
-          break;
-        default:
-          continue;
+      MapTask.State state = tasks.get(p.task.number).state;
+      if (state == MapTask.State.RESULT) {
+        LOG.warn("map task {} had its result before it was killed: it counts", p.task.number);
+        job.uncount(p.task);
+      } else if (state == MapTask.State.KILLED && p.over()) {
+        absent.add(p.task);
+      } else {
+        continue;
       }
-      settled.put(p.task.number, p.task);
+      settled.add(p.task.number);
       i.remove();
     }
     if (!absent.isEmpty()) {
       job.announceAbsent(absent);
     }
-    return pending.isEmpty();
+    return pending.isEmpty() && recorded.stream().noneMatch(n -> tasks.get(n).state == MapTask.State.NEW);
+  }
+
+  /** A killed task whose end is not settled yet. */
+  private static final class Pending {
+    final MapTask task;
+    private int rounds;
+
+    Pending(MapTask task) {
+      this.task = task;
+    }
+
+    /** The success of a task that ran may be on its way still when its attempt has ended already: it is given time. */
+    boolean over() {
+      return task.state == MapTask.State.WAITING || ++rounds >= ROUNDS_MIN;
+    }
   }
 }

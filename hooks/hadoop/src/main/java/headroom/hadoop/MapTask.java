@@ -4,8 +4,8 @@ package headroom.hadoop;
 final class MapTask {
   /** How far it is. */
   enum State {
-    /** Not scheduled yet, or failed: nothing that an early stop touches. */
-    OTHER,
+    /** Not scheduled yet: to kill it now would be more than the job bears while it is set up. */
+    NEW,
     /** No attempt holds a container, none has failed, none ever had a result. */
     WAITING,
     /** An attempt runs or is about to. */
@@ -13,7 +13,9 @@ final class MapTask {
     /** It has a result, or had one that a reduce may have read. */
     RESULT,
     /** Killed, and all its attempts have ended. */
-    KILLED
+    KILLED,
+    /** Failed for good, and the job with it. */
+    FAILED
   }
 
   /** From 0, as in the task's id. */

@@ -100,8 +100,10 @@ final class MasterJob implements EarlyStop.Job {
       case RUNNING:
         // To drop a task that has failed before would hide the failure.
         return waits && !failed ? MapTask.State.WAITING : MapTask.State.BEGUN;
+      case NEW:
+        return MapTask.State.NEW;
       default:
-        return MapTask.State.OTHER;
+        return MapTask.State.FAILED;
     }
   }
 
