@@ -127,7 +127,12 @@ final class SchedulerClient {
       throw new StatusException(path, status);
     }
     try (InputStream in = c.getInputStream()) {
-      return read(in, path);
+      byte[] text = read(in, path);
+      // Java takes the end of a connection for the end of the answer, however much was announced.
+      if (c.getContentLengthLong() >= 0 && c.getContentLengthLong() != text.length) {
+        throw new IOException(path + ": the answer broke off after " + text.length + " bytes");
+      }
+      return text;
     }
   }
 
