@@ -1,33 +1,42 @@
-// Claims: the nodes of a cluster are listed, a word count on it is what Go counts, and
-// its history has every map.
+// Claims: the nodes of a cluster are listed, a word count on it is what Go counts, its
+// history has every map, and a job for a queue that is not there is refused with the reason.
 package hadoop
 
 import (
 	"maps"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"headroom/hadoop"
 )
 
-func TestWordCountIsRight(t *testing.T) {
-	c, ctx := shared(t), within(t)
-	nodes, err := c.States(ctx)
-	if err != nil || len(nodes) != 2 || nodes[0].Name != "node1" || nodes[0].State != "RUNNING" || nodes[1].Name != "node2" {
-		t.Fatalf("nodes %+v, %v", nodes, err)
-	}
-	in, out := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out")
-	text := hadoop.Text{Files: 4, Bytes: 50_000, Topical: 0.5, Seed: 1}
+// words writes a small set of texts and returns their folder, one that can become a
+// job's output, and what is right.
+func words(t *testing.T, text hadoop.Text) (in, out string, want map[string]int64) {
+	t.Helper()
+	in, out = filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out")
 	if _, err := text.Write(in); err != nil {
 		t.Fatal(err)
-	}
-	r, err := c.Run(ctx, hadoop.Job{Program: "wordcount", Queue: "q1", Args: []string{in, out}})
-	if err != nil || !r.Succeeded() || r.Queue != "root.q1" {
-		t.Fatalf("%+v, %v", r, err)
 	}
 	want, err := hadoop.CountWords(in)
 	if err != nil {
 		t.Fatal(err)
+	}
+	return in, out, want
+}
+
+func TestWordCountIsRight(t *testing.T) {
+	c, ctx := shared(t), within(t)
+	nodes, err := c.States(ctx)
+	if err != nil || len(nodes) != 2 || nodes[0].Name != "n1" || nodes[0].State != "RUNNING" || nodes[1].Name != "n2" {
+		t.Fatalf("nodes %+v, %v", nodes, err)
+	}
+	text := hadoop.Text{Files: 4, Bytes: 50_000, Topical: 0.5, Seed: 1}
+	in, out, want := words(t, text)
+	r, err := c.Run(ctx, hadoop.Job{Program: "wordcount", Queue: "q1", Args: []string{in, out}})
+	if err != nil || !r.Succeeded() || r.Queue != "root.q1" {
+		t.Fatalf("%+v, %v", r, err)
 	}
 	got, err := hadoop.ReadCounts(out)
 	if err != nil || !maps.Equal(got, want) {
@@ -36,15 +45,40 @@ func TestWordCountIsRight(t *testing.T) {
 	if r.History == nil || len(r.History.Of("MAP", "SUCCEEDED")) != text.Files {
 		t.Fatalf("history %+v", r.History)
 	}
-	var words int64
+	var all int64
 	for _, n := range want {
-		words += n
+		all += n
 	}
-	if n, ok := r.History.Counters.Get(hadoop.TaskCounter, "MAP_OUTPUT_RECORDS"); !ok || n != words {
-		t.Errorf("%d words in the counters, %d in the files", n, words)
+	if n, ok := r.History.Counters.Get(hadoop.TaskCounter, "MAP_OUTPUT_RECORDS"); !ok || n != all {
+		t.Errorf("%d words in the counters, %d in the files", n, all)
 	}
-	t.Logf("elapsed %v", r.Elapsed())
-	for _, a := range r.History.Attempts {
-		t.Log(a.ID, a.Kind, a.Node, a.Status, a.Elapsed())
+}
+
+func TestJobForNoQueueIsRefused(t *testing.T) {
+	c, ctx := shared(t), within(t)
+	in, out, _ := words(t, hadoop.Text{Files: 1, Bytes: 1000, Seed: 1})
+	_, err := c.Submit(ctx, hadoop.Job{Program: "wordcount", Queue: "absent", Args: []string{in, out}})
+	if err == nil || !strings.Contains(err.Error(), "absent") {
+		t.Errorf("%v, want an error that names the queue", err)
+	}
+}
+
+func TestBoundsOfQueuesFollow(t *testing.T) {
+	c, ctx := shared(t), within(t)
+	bounded := hadoop.Queues3()
+	bounded[1].MaxMB, bounded[1].MaxVCores = 1024, 3
+	for _, queues := range [][]hadoop.Queue{bounded, hadoop.Queues3()} {
+		if err := c.SetQueues(ctx, queues); err != nil {
+			t.Fatal(err)
+		}
+		uses, err := c.QueueUses(ctx)
+		if err != nil || len(uses) != 3 {
+			t.Fatalf("queues %+v, %v", uses, err)
+		}
+		for i, u := range uses {
+			if is, want := u.Max.VCores == 3, queues[i].MaxVCores == 3; "root."+queues[i].Name != u.Name || is != want {
+				t.Errorf("%s is bounded by %d vcores, %d were set", u.Name, u.Max.VCores, queues[i].MaxVCores)
+			}
+		}
 	}
 }

@@ -33,17 +33,98 @@ var jars = sync.OnceValues(func() (hadoop.Jars, error) {
 	return hadoop.Fetch(ctx, "")
 })
 
-// theCluster is the cluster of the package: three nodes, the last of which is emulated
-// nodes' business in no test but those that say so.
-var theCluster = sync.OnceValues(func() (*hadoop.Cluster, error) {
+// lab is what the tests share: two emulated nodes, n1 and n2, that own three eighths of
+// the host's CPUs each, and a cluster with a NodeManager on each.
+type lab struct {
+	*hadoop.Cluster
+	nodes    string // folder of the emulated nodes
+	machines *hadoop.Group
+	programs []*hadoop.Program
+}
+
+// theLab starts the lab, once for all tests.
+var theLab = sync.OnceValues(func() (l *lab, err error) {
 	j, err := jars()
 	if err != nil {
 		return nil, err
 	}
-	return hadoop.Start(context.Background(), hadoop.Config{Dir: filepath.Join(scratch(), "shared"), Jars: j, Nodes: hadoop.Nodes(2)})
+	bin, err := programs()
+	if err != nil {
+		return nil, err
+	}
+	powerlab := filepath.Join(bin, "powerlab")
+	l = &lab{nodes: filepath.Join(scratch(), "nodes")}
+	if l.machines, err = hadoop.NewGroup(filepath.Join(scratch(), "logs")); err != nil {
+		return nil, err
+	}
+	var nodes []hadoop.Node
+	for _, name := range []string{"n1", "n2"} {
+		p, err := l.machines.Start(name, nil, powerlab, "node", name, "--dir", l.nodes, "--nodes", "2", "--no-powerd", "--no-worker")
+		if err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+		l.programs = append(l.programs, p)
+		nodes = append(nodes, hadoop.Node{Name: name, Wrap: hadoop.OnNode(powerlab, l.nodes, name)})
+	}
+	if err := l.awaitMachines("n1", "n2"); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	l.Cluster, err = hadoop.Start(context.Background(), hadoop.Config{Dir: filepath.Join(scratch(), "shared"), Jars: j, Nodes: nodes})
+	if err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
 })
 
-// closeShared ends the package's cluster if there is one.
+// stopGrace is how long an emulated node may take to stop.
+const stopGrace = 10 * time.Second
+
+// Close ends the cluster, then the machines below it.
+func (l *lab) Close() error {
+	var errs []error
+	if l.Cluster != nil {
+		errs = append(errs, l.Cluster.Close())
+	}
+	for _, p := range l.programs {
+		p.Stop(stopGrace)
+	}
+	return errors.Join(append(errs, l.machines.Close())...)
+}
+
+// awaitMachines waits until the emulated nodes take programs.
+func (l *lab) awaitMachines(names ...string) error {
+	late, tick := time.After(time.Minute), time.NewTicker(50*time.Millisecond)
+	defer tick.Stop()
+	for _, name := range names {
+		for {
+			if _, err := os.Stat(filepath.Join(l.nodes, name, "run", "node.sock")); err == nil {
+				break
+			}
+			select {
+			case <-late:
+				return fmt.Errorf("emulated node %s is not ready", name)
+			case <-tick.C:
+			}
+		}
+	}
+	return nil
+}
+
+// limit sets the package's power limit of an emulated node, as powerd does for a cap.
+func (l *lab) limit(t *testing.T, node string, microwatts int64) {
+	t.Helper()
+	path := filepath.Join(l.nodes, node, "root", "sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw")
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(f, "%d\n", microwatts)
+	if err := errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// closeShared ends the package's lab if there is one.
 var closeShared = func() error { return nil }
 
 // permitted ends the test as not run where the machine lacks what Hadoop needs.
@@ -57,13 +138,13 @@ func permitted(t *testing.T, err error) {
 	}
 }
 
-// shared is the package's cluster.
-func shared(t *testing.T) *hadoop.Cluster {
+// shared is the package's lab.
+func shared(t *testing.T) *lab {
 	t.Helper()
-	c, err := theCluster()
+	l, err := theLab()
 	permitted(t, err)
-	closeShared = c.Close
-	return c
+	closeShared = l.Close
+	return l
 }
 
 // programs builds the programs as `make build` does, once for all tests, and is their

@@ -1,0 +1,89 @@
+// Claims: a job comes to its good end when a NodeManager and its containers are killed,
+// when its application master is, and when the ResourceManager is killed and started again.
+package hadoop
+
+import (
+	"testing"
+	"time"
+
+	"headroom/hadoop"
+)
+
+// underway submits a job of maps that sleep and returns when one of them is done.
+func underway(t *testing.T, c *lab, maps int) *hadoop.RunningJob {
+	t.Helper()
+	ctx := within(t)
+	j, err := c.Submit(ctx, c.Sleep("q1", maps, time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.AwaitMaps(ctx, 1); err != nil {
+		t.Fatal(err)
+	}
+	return j
+}
+
+// ends waits for the job's good end with all its maps.
+func ends(t *testing.T, j *hadoop.RunningJob, maps int) {
+	t.Helper()
+	r, err := j.Wait(within(t))
+	if err != nil || !r.Succeeded() || r.History == nil {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	n, ok := r.History.Counters.Get("org.apache.hadoop.mapreduce.JobCounter", "TOTAL_LAUNCHED_MAPS")
+	if !ok || n < int64(maps) {
+		t.Errorf("%d maps were launched, %d are there", n, maps)
+	}
+	t.Logf("took %v", r.Elapsed())
+}
+
+func TestJobOutlivesAKilledNode(t *testing.T) {
+	c, ctx := shared(t), within(t)
+	const maps = 24
+	j := underway(t, c, maps)
+	master, err := j.Master(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	victim := map[string]string{"n1": "n2", "n2": "n1"}[master]
+	if err := c.KillNode(victim); err != nil {
+		t.Fatal(err)
+	}
+	if n := c.KillContainers(victim); n == 0 {
+		t.Errorf("no container ran on %s", victim)
+	}
+	// A node that comes back before it was missed says itself that its containers are gone.
+	if err := c.StartNode(victim); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, j, maps)
+	if err := c.AwaitNodes(ctx, "n1", "n2"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestJobOutlivesItsMaster(t *testing.T) {
+	c, ctx := shared(t), within(t)
+	const maps = 8
+	j := underway(t, c, maps)
+	if err := j.KillMaster(ctx); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, j, maps)
+}
+
+func TestJobOutlivesTheResourceManager(t *testing.T) {
+	c, ctx := shared(t), within(t)
+	const maps = 8
+	j := underway(t, c, maps)
+	if err := c.KillRM(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.StartRM(); err != nil {
+		t.Fatal(err)
+	}
+	ends(t, j, maps)
+	if err := c.AwaitNodes(ctx, "n1", "n2"); err != nil {
+		t.Error(err)
+	}
+}
