@@ -69,6 +69,14 @@ func claimAddresses() (*addresses, error) {
 	return nil, fmt.Errorf("hadoop: find free loopback addresses: %w", last)
 }
 
+// release gives the range back; a second call has no effect.
+func (a *addresses) release() error {
+	if err := a.claim.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
 func (a *addresses) listen(port int) (net.Listener, error) {
 	return (&net.ListenConfig{}).Listen(context.Background(), "tcp4", a.server(port))
 }

@@ -70,7 +70,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 		return nil, err
 	}
 	if c.group, err = NewGroup(c.path("logs")); err != nil {
-		return nil, errors.Join(err, c.addresses.claim.Close())
+		return nil, errors.Join(err, c.addresses.release())
 	}
 	ctx, cancel := context.WithTimeout(ctx, startMost)
 	defer cancel()
@@ -108,9 +108,9 @@ func (c *Cluster) start(ctx context.Context) error {
 }
 
 // Close ends every process of the cluster, the jobs' containers too, and waits for it.
-// The folder stays.
+// The folder stays. A second call has no effect.
 func (c *Cluster) Close() error {
-	return errors.Join(c.group.Close(), c.addresses.claim.Close())
+	return errors.Join(c.group.Close(), c.addresses.release())
 }
 
 // Dir is the cluster's folder.
@@ -272,7 +272,8 @@ func (c *Cluster) Put(ctx context.Context, to string, from ...string) error {
 	return c.tool(ctx, "put", mainShell, append(append([]string{"-put"}, from...), to)...)
 }
 
-// Get copies a folder of the default file system to this machine; to must not exist.
+// Get copies a folder or a file of the default file system, whose name may be a pattern,
+// to this machine; a folder's copy must not exist yet.
 func (c *Cluster) Get(ctx context.Context, from, to string) error {
 	return c.tool(ctx, "get", mainShell, "-get", from, to)
 }

@@ -52,6 +52,8 @@ type Group struct {
 	logs  string
 	guard *exec.Cmd
 	hold  io.Closer
+	// close is endAll, once.
+	close func() error
 
 	mu       sync.Mutex
 	programs []*Program
@@ -73,6 +75,7 @@ func NewGroup(logs string) (*Group, error) {
 		return nil, fmt.Errorf("hadoop: folder for the logs: %w", err)
 	}
 	g := &Group{mark: Mark + "=" + rand.Text(), logs: logs}
+	g.close = sync.OnceValue(g.endAll)
 	g.guard = exec.Command("/bin/sh", "-c", guard, "guard", g.mark) //nolint:noctx // it outlives every context; Close ends it
 	g.guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	hold, err := g.guard.StdinPipe()
@@ -158,7 +161,10 @@ func tail(path string) string {
 }
 
 // Close ends every process that carries the group's mark, and waits until none is left.
-func (g *Group) Close() error {
+// A second call has no effect and returns the same.
+func (g *Group) Close() error { return g.close() }
+
+func (g *Group) endAll() error {
 	left, calm := 0, 0
 	for range endTries {
 		left = g.kill(func(process) bool { return true })

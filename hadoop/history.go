@@ -3,6 +3,7 @@ package hadoop
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -90,9 +91,18 @@ func (h *History) Of(kind, status string) []Attempt {
 
 // history reads the history file of an application. The error is os.ErrNotExist when
 // there is none.
-func (c *Cluster) history(application string) (*History, error) {
-	job := strings.Replace(application, "application", "job", 1)
-	found, err := filepath.Glob(c.path("history", "new", "*", job+"-*.jhist"))
+func (c *Cluster) history(ctx context.Context, application string) (*History, error) {
+	file := filepath.Join("history", "new", "*", strings.Replace(application, "application", "job", 1)+"-*.jhist")
+	if c.config.HDFS {
+		copied := filepath.Join("history", "new", application)
+		if err := os.MkdirAll(c.path(copied), 0o755); err != nil {
+			return nil, fmt.Errorf("hadoop: history of %s: %w", application, err)
+		}
+		if err := c.Get(ctx, "/"+file, c.path(copied)); err != nil && !strings.Contains(err.Error(), "No such file or directory") {
+			return nil, err
+		}
+	}
+	found, err := filepath.Glob(c.path(file))
 	if err == nil && len(found) == 0 {
 		err = os.ErrNotExist
 	}

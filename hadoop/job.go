@@ -163,7 +163,7 @@ func (j *RunningJob) Wait(ctx context.Context) (Result, error) {
 		Application: app.ID, Queue: app.Queue, State: app.State, FinalStatus: app.FinalStatus, Diagnostics: app.Diagnostics,
 		Started: time.UnixMilli(app.StartedMs), Finished: time.UnixMilli(app.FinishedMs),
 	}
-	r.History, err = c.history(app.ID)
+	r.History, err = c.history(ctx, app.ID)
 	if errors.Is(err, os.ErrNotExist) {
 		return r, nil
 	}

@@ -202,7 +202,7 @@ type Resources struct {
 	VCores int64 `json:"vCores"`
 }
 
-// QueueUses are the queues below root, as the scheduler sees them now.
+// QueueUses are the queues below root, by name, as the scheduler sees them now.
 func (c *Cluster) QueueUses(ctx context.Context) ([]QueueUse, error) {
 	var answer struct {
 		Scheduler struct {
@@ -216,7 +216,9 @@ func (c *Cluster) QueueUses(ctx context.Context) ([]QueueUse, error) {
 		} `json:"scheduler"`
 	}
 	err := c.get(ctx, "/scheduler", &answer)
-	return answer.Scheduler.Info.Root.Children.Queue, err
+	queues := answer.Scheduler.Info.Root.Children.Queue
+	slices.SortFunc(queues, func(a, b QueueUse) int { return strings.Compare(a.Name, b.Name) })
+	return queues, err
 }
 
 // passing tells whether an error may pass: the ResourceManager is away or starts.

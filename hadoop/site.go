@@ -157,9 +157,10 @@ func (c *Cluster) yarnOn(n Node) properties {
 func (c *Cluster) mapReduce() properties {
 	// The class path is on the command line, the jars first, as the daemons have it.
 	options := strings.Join(c.jvm(), " ") + " -cp " + c.classPath() + ":job.jar/job.jar:job.jar/classes:job.jar/lib/*:.:libjars/*:./*"
-	staging := c.path("staging")
+	// The history's folders must be on the default file system, whatever scheme they name.
+	root := c.config.Dir
 	if c.config.HDFS {
-		staging = "/staging"
+		root = ""
 	}
 	return properties{
 		"mapreduce.framework.name":                              "yarn",
@@ -177,10 +178,10 @@ func (c *Cluster) mapReduce() properties {
 		"mapreduce.client.submit.file.replication":              "1",
 		"mapreduce.client.progressmonitor.pollinterval":         "200",
 		"mapreduce.client.completion.pollinterval":              "200",
-		"mapreduce.jobhistory.done-dir":                         "file://" + c.path("history", "done"),
+		"mapreduce.jobhistory.done-dir":                         root + "/history/done",
 		"mapreduce.jobhistory.jhist.format":                     "json",
-		"mapreduce.jobhistory.intermediate-done-dir":            "file://" + c.path("history", "new"),
-		"yarn.app.mapreduce.am.staging-dir":                     staging,
+		"mapreduce.jobhistory.intermediate-done-dir":            root + "/history/new",
+		"yarn.app.mapreduce.am.staging-dir":                     root + "/staging",
 		"yarn.app.mapreduce.am.resource.mb":                     "512",
 		"yarn.app.mapreduce.am.command-opts":                    "-Xmx256m " + options,
 		"yarn.app.mapreduce.am.scheduler.heartbeat.interval-ms": "200",

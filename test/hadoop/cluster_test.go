@@ -1,5 +1,5 @@
 // Claims: the nodes of a cluster are listed, a word count on it is what Go counts, its
-// history has every map, and a job for a queue that is not there is refused with the reason.
+// history has every map, and a job for a queue that is not there is refused, queues are bounded as they are told.
 package hadoop
 
 import (
@@ -57,9 +57,9 @@ func TestWordCountIsRight(t *testing.T) {
 func TestJobForNoQueueIsRefused(t *testing.T) {
 	c, ctx := shared(t), within(t)
 	in, out, _ := words(t, hadoop.Text{Files: 1, Bytes: 1000, Seed: 1})
-	_, err := c.Submit(ctx, hadoop.Job{Program: "wordcount", Queue: "absent", Args: []string{in, out}})
-	if err == nil || !strings.Contains(err.Error(), "absent") {
-		t.Errorf("%v, want an error that names the queue", err)
+	r, err := c.Run(ctx, hadoop.Job{Program: "wordcount", Queue: "absent", Args: []string{in, out}})
+	if err != nil || r.State != "FAILED" || !strings.Contains(r.Diagnostics, "rejected") || r.History != nil {
+		t.Errorf("%+v, %v; want it rejected", r, err)
 	}
 }
 
