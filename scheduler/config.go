@@ -10,6 +10,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/internal/secure"
+	"headroom/scheduler/yarn"
 )
 
 // Config is scheduler.yaml.
@@ -26,6 +27,8 @@ type Config struct {
 	TLS secure.Config `yaml:"tls"`
 	// Classes are the priority classes, highest first.
 	Classes []string `yaml:"classes"`
+	// Yarn is a Hadoop cluster whose jobs are the coordinators' too; optional.
+	Yarn yarn.Config `yaml:"yarn"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
 }
@@ -52,11 +55,29 @@ tls:
 # and a running job is never evicted.
 classes: [high, low]                  # priority classes, highest first; 1 to 100
 
+# A Hadoop cluster: the MapReduce applications of its queues are jobs for the coordinators.
+# They may hold its queues to their shares of the power, and stop its jobs early.
+yarn:
+  resourcemanager: []                 # web addresses, http://rm1:8088, the standbys' too; empty: no YARN
+  queues:                             # whose applications are jobs; applications of others are left alone
+    - name: root.q1                   # full name
+      guarantee: 100%                 # least part of a job's map tasks that is done, whatever the power; a job may demand more: -Dheadroom.min-tasks=90%
+  container:                          # the unit that shares are counted in: what a map task asks for
+    memory_mb: 1024                   # MiB, as mapreduce.map.memory.mb
+    vcores: 1                         # as mapreduce.map.cpu.vcores
+  nodes: {"10.0.0.11:45454": n01}     # names of nodes, as in powerd.yaml, by their NodeManagers' host:port; others are called by their host
+  shares: hook                        # how queues are held to their shares: hook (scheduler plug-in, at once), file (allocation file), none
+  lower: drain                        # containers above a lowered share: drain (they end by themselves), preempt (hook only: the newest are ended)
+  allocation_file: ""                 # the fair scheduler's, /etc/hadoop/conf/fair-scheduler.xml, for shares: file; only maxResources of these queues is written
+  refresh: []                         # command that lets the ResourceManager read the file at once, [yarn, rmadmin, -refreshQueues]; empty: it looks every 10 s
+  hooks: ""                           # host:port that the hooks inside Hadoop ask; it asks nobody who they are: a network that you trust; empty: off
+  poll: 1s                            # time between two looks at the ResourceManager
+
 log_level: info                       # debug, info, warn, error
 `
 
 // Defaults are the values of keys that scheduler.yaml does not have.
-func Defaults() Config { return Config{LogLevel: "info"} }
+func Defaults() Config { return Config{LogLevel: "info", Yarn: yarn.Defaults()} }
 
 // classesMax bounds the priority classes; the papers use two or three.
 const classesMax = 100
@@ -107,6 +128,9 @@ func (c *Config) check() *cli.Error {
 		if slices.Contains(c.Classes[:i], class) {
 			return badConfig("name each class once, highest first", "class %q appears twice", class)
 		}
+	}
+	if err := c.Yarn.Check(); err != nil {
+		return err
 	}
 	if _, err := logLevel(c.LogLevel); err != nil {
 		return badConfig("one of debug, info, warn, error", "log_level %q is unknown", c.LogLevel)

@@ -160,6 +160,9 @@ func (s *Server) obey(ctx context.Context, st *directStream, d *headroomv1.Direc
 	if err != nil {
 		return err
 	}
+	if refused == nil {
+		refused = s.engine(d)
+	}
 	ack := &headroomv1.DirectiveAck{Epoch: d.GetEpoch(), Seq: d.GetSeq()}
 	if refused != nil {
 		ack.Error = refused.Error()
@@ -177,6 +180,10 @@ func (s *Server) report(ctx context.Context, st *directStream) error {
 	r := &headroomv1.ProgressReport{}
 	for _, j := range v.jobs {
 		r.Jobs = append(r.Jobs, progressToProto(j.JobView))
+	}
+	if s.yarn != nil {
+		jobs, engine := s.yarn.Report()
+		r.Jobs, r.Engines = append(r.Jobs, jobs...), []*headroomv1.EngineReport{engine}
 	}
 	return st.Send(&headroomv1.SchedulerMessage{Message: &headroomv1.SchedulerMessage_Progress{Progress: r}})
 }

@@ -1,15 +1,21 @@
 package scheduler
 
-import "errors"
+import (
+	"errors"
+
+	"headroom/internal/config"
+)
 
 // What this package refuses, one sentence each.
 var (
 	// ErrUnknownClass says that a job names a priority class that the scheduler does not have.
 	ErrUnknownClass = errors.New("unknown class")
 	// ErrNotFraction says that a text is not a fraction above 0 and at most 1.
-	ErrNotFraction = errors.New("must be above 0 and at most 1 (100%)")
+	ErrNotFraction = config.ErrNotFraction
 	// ErrUnknownPhase says that a task names a phase that jobs do not have.
 	ErrUnknownPhase = errors.New("unknown phase")
+	// ErrNoEngine says that a directive or a job is for an engine that is not configured here.
+	ErrNoEngine = errors.New("this scheduler has no such engine: see the section yarn of scheduler.yaml")
 	// ErrOlder says that a directive is older than one that was carried out.
 	ErrOlder = errors.New("an older directive than the newest known")
 

@@ -6,11 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -224,15 +222,8 @@ func parseFraction(s string) (float64, error) {
 	if s == "" {
 		return 1, nil
 	}
-	digits, percent := strings.CutSuffix(strings.TrimSpace(s), "%")
-	x, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	x, err := config.ParseFraction(s)
 	if err != nil {
-		return 0, ErrNotFraction
-	}
-	if percent {
-		x /= 100
-	}
-	if math.IsNaN(x) || x <= 0 || x > 1 {
 		return 0, ErrNotFraction
 	}
 	return x, nil

@@ -92,6 +92,9 @@ func allJobs(ctx context.Context, c headroomv1connect.JobServiceClient) (jobs []
 func (s *Server) compare(ctx context.Context, jobs []*headroomv1.Job, first bool) {
 	slices.SortStableFunc(jobs, func(a, b *headroomv1.Job) int { return cmp.Compare(a.GetSubmittedUs(), b.GetSubmittedUs()) })
 	known := s.known(ctx)
+	if s.yarn != nil {
+		s.yarn.Restore(jobs)
+	}
 	running := false
 	for _, j := range jobs {
 		e := s.comeBack(j, first, known)
@@ -127,6 +130,8 @@ func (s *Server) comeBack(j *headroomv1.Job, first bool, known map[string]State)
 	state, here := known[j.GetId()]
 	over := stateFromProto(j.GetState())
 	switch {
+	case isForeign(j):
+		return s.foreign(j, here)
 	case here && (state.Ended() || !over.Ended()):
 		return nil // the same here and there, or its end is on its way to the log
 	case over.Ended() && (first || here):

@@ -14,6 +14,7 @@ import (
 
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/rpc"
+	"headroom/scheduler/yarn"
 )
 
 const (
@@ -38,6 +39,8 @@ type Server struct {
 	beside string
 	events chan event
 	ended  chan EndJob
+	// yarn is the engine for YARN; nil without one.
+	yarn *yarn.Engine
 	// resync wakes the restorer when the coordinators may know something new.
 	resync chan struct{}
 }
@@ -55,6 +58,9 @@ func Run(ctx context.Context, cfg Config, l net.Listener, logger *slog.Logger) e
 	}
 	defer peers.Close()
 	s := newServer(cfg, id, l.Addr().String(), peers, logger)
+	if err := s.openYarn(); err != nil {
+		return errors.Join(err, release(), l.Close())
+	}
 	logger.Info("scheduler started", slog.String("id", id.ID), slog.Any("run", id.Run), slog.String("address", s.address))
 	return errors.Join(s.serve(ctx, l), release())
 }
@@ -85,10 +91,14 @@ func (s *Server) serve(parent context.Context, l net.Listener) error {
 	mux.Handle(headroomv1connect.NewWorkerServiceHandler(&workers{s}, rpc.HandlerOptions()...))
 	loop := newLoop(s)
 	var g run.Group
-	for _, part := range []func(context.Context) error{
+	parts := []func(context.Context) error{
 		func(ctx context.Context) error { return rpc.Serve(ctx, l, mux) },
 		loop.run, s.direct, s.restore, s.finish,
-	} {
+	}
+	if s.yarn != nil {
+		parts = append(parts, s.yarn.Run)
+	}
+	for _, part := range parts {
 		g.Add(func() error { return part(ctx) }, func(error) { cancel() })
 	}
 	if err := g.Run(); err != nil && parent.Err() == nil {

@@ -176,6 +176,7 @@ func (s *service) List(ctx context.Context, req *connect.Request[headroomv1.List
 	for _, j := range v.jobs {
 		resp.Jobs = append(resp.Jobs, jobToProto(j))
 	}
+	resp.Jobs = s.engineJobs(resp.GetJobs(), req.Msg.GetId())
 	for _, w := range v.workers {
 		resp.Workers = append(resp.Workers, workerToProto(w))
 	}
@@ -195,6 +196,9 @@ func (s *service) Cancel(ctx context.Context, req *connect.Request[headroomv1.Ca
 }
 
 func (s *service) cancel(ctx context.Context, m *headroomv1.CancelRequest) (uint64, error) {
+	if err := s.notOurs(m.GetId()); err != nil {
+		return 0, err
+	}
 	v, err := s.look(ctx, m.GetId())
 	if err != nil {
 		return 0, err

@@ -33,6 +33,7 @@ type sample struct {
 	Domains map[string]units.Power `yaml:"domains"`
 	Caps    []units.Power          `yaml:"caps"`
 	Other   *units.Power           `yaml:"other"`
+	Least   config.Fraction        `yaml:"least"`
 }
 
 func TestDecode(t *testing.T) {
@@ -52,6 +53,7 @@ caps:
   - 85W
   - 0.5kW
 other: 22W
+least: 87.5%
 `), &got)
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +61,7 @@ other: 22W
 	other := 22 * units.Watt
 	want := sample{
 		Node: "n01", Enforce: true, Weight: 1, Slots: 4, Join: []string{"127.0.0.1:7402"}, Every: config.Duration(250 * time.Millisecond),
-		Domains: map[string]units.Power{"rack/r1": 1200 * units.Watt}, Caps: []units.Power{85 * units.Watt, 500 * units.Watt}, Other: &other,
+		Domains: map[string]units.Power{"rack/r1": 1200 * units.Watt}, Caps: []units.Power{85 * units.Watt, 500 * units.Watt}, Other: &other, Least: 0.875,
 	}
 	want.Power.Rated, want.Power.FailSafe, want.Power.Efficiency = 250*units.Watt, 95*units.Watt, 0.92
 	if d := cmp.Diff(want, got); d != "" {
@@ -82,6 +84,8 @@ func TestDecodeRefuses(t *testing.T) {
 		"duration":         {"every: 10\n", `f:1:8: "10": a duration needs a unit`, "did you mean 10s?"},
 		"odd duration":     {"every: soon\n", `f:1:8: "soon": not a duration`, "write it as"},
 		"past":             {"every: -1s\n", `f:1:8: "-1s": a duration must not be negative`, "did you mean 1s?"},
+		"above the whole":  {"least: 101%\n", `f:1:8: "101%": must be above 0 and at most 1 (100%)`, "write it as 75% or 0.75"},
+		"not a fraction":   {"least: half\n", `f:1:8: "half": must be above 0`, "write it as 75% or 0.75"},
 		"not a number":     {"slots: many\n", `f:1:8: "many" is not a whole number`, "correct the line"},
 		"not a bool":       {"enforce: maybe\n", `f:1:10: "maybe" is not true or false`, "correct the line"},
 		"list for section": {"power: [1]\n", `f:1:`, ""},

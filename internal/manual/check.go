@@ -63,6 +63,9 @@ func (s *Schema) misfits(path string, v any) error {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, inner := range v {
+			if s.Properties == nil {
+				break // the operator's own names
+			}
 			errs = append(errs, s.Properties[key].misfits(path+"."+key, inner))
 		}
 	case []any:

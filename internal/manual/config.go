@@ -88,7 +88,7 @@ func defaultOf(v reflect.Value) string {
 	switch {
 	case v.Kind() == reflect.Bool:
 		return fmt.Sprint(v.Bool())
-	case v.Kind() == reflect.Slice || v.Kind() == reflect.Struct || v.IsZero():
+	case v.Kind() == reflect.Slice || v.Kind() == reflect.Map || v.Kind() == reflect.Struct || v.IsZero():
 		return ""
 	}
 	return fmt.Sprint(v.Interface())
@@ -105,6 +105,8 @@ func typeWord(t reflect.Type) string {
 		return "frequency"
 	case t == reflect.TypeFor[config.Duration]():
 		return "time"
+	case t == reflect.TypeFor[config.Fraction]():
+		return "fraction"
 	}
 	switch t.Kind() {
 	case reflect.Bool:
@@ -115,6 +117,8 @@ func typeWord(t reflect.Type) string {
 		return "list"
 	case reflect.Struct:
 		return "section"
+	case reflect.Map:
+		return "map"
 	default:
 		return "text"
 	}

@@ -22,6 +22,7 @@ const (
 	powerPattern  = `^[0-9]+(\.[0-9]+)? ?(uW|mW|W|kW|MW)$`
 	energyPattern = `^[0-9]+(\.[0-9]+)? ?(uJ|mJ|J|kJ|MJ)$`
 	freqPattern   = `^[0-9]+(\.[0-9]+)? ?(kHz|MHz|GHz)$`
+	partPattern   = `^[0-9]+(\.[0-9]+)?%?$`
 	timePattern   = `^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$`
 )
 
@@ -56,6 +57,10 @@ func fillValue(s *Schema, t reflect.Type, under string, notes map[string]note) {
 		s.Pattern = freqPattern
 	case "time":
 		s.Pattern = timePattern
+	case "fraction":
+		s.Pattern = partPattern
+	case "map":
+		s.Type = "object" // of names that the operator chooses
 	case "true or false":
 		s.Type = "boolean"
 	case "number":

@@ -1,0 +1,127 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"slices"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/scheduler/yarn"
+)
+
+// openYarn is the engine for YARN, or nil where scheduler.yaml names none.
+func (s *Server) openYarn() error {
+	if !s.cfg.Yarn.On() {
+		return nil
+	}
+	var hooks net.Listener
+	if s.cfg.Yarn.Hooks != "" {
+		var err error
+		if hooks, err = rpc.Listen(s.cfg.Yarn.Hooks); err != nil {
+			return err
+		}
+	}
+	s.yarn = yarn.New(s.cfg.Yarn, s.cfg.Dir, hooks, yarnCoordinators{s}, s.logger)
+	return nil
+}
+
+// yarnCoordinators is what the engine asks of the coordinators.
+type yarnCoordinators struct{ *Server }
+
+// final marks errors that a repetition will not change.
+func final(err error) error {
+	if err != nil && settled(err) {
+		return fmt.Errorf("%w: %w", yarn.ErrRefused, err)
+	}
+	return err
+}
+
+// CommitJob implements yarn.Coordinators.
+func (y yarnCoordinators) CommitJob(ctx context.Context, r *headroomv1.CommitJobRequest) error {
+	return final(y.leader.call(ctx, "submit "+r.GetJob().GetId(), func(ctx context.Context, c headroomv1connect.JobServiceClient) error {
+		_, err := c.CommitJob(ctx, connect.NewRequest(r))
+		return err
+	}))
+}
+
+// FinishJob implements yarn.Coordinators.
+func (y yarnCoordinators) FinishJob(ctx context.Context, r *headroomv1.FinishJobRequest) error {
+	_, err := y.commitFinish(ctx, r)
+	return final(err)
+}
+
+// DropTasks implements yarn.Coordinators.
+func (y yarnCoordinators) DropTasks(ctx context.Context, r *headroomv1.DropTasksRequest) (dropped []*headroomv1.TaskRange, err error) {
+	err = y.leader.call(ctx, "drop tasks of "+r.GetId(), func(ctx context.Context, c headroomv1connect.JobServiceClient) error {
+		resp, err := c.DropTasks(ctx, connect.NewRequest(r))
+		if err == nil {
+			dropped = resp.Msg.GetDropped()
+		}
+		return err
+	})
+	return dropped, final(err)
+}
+
+// engine carries out a directive to an engine. A directive that is for none is no error.
+func (s *Server) engine(d *headroomv1.Directive) error {
+	share, stop := d.GetShare(), d.GetStop()
+	switch {
+	case share == nil && stop == nil:
+		return nil
+	case s.yarn == nil || (share != nil && share.GetEngine() != yarn.Name):
+		return fmt.Errorf("engine %q: %w", cmp.Or(share.GetEngine(), yarn.Name), ErrNoEngine)
+	case share != nil:
+		return s.yarn.Share(share)
+	default:
+		return s.yarn.Stop(stop)
+	}
+}
+
+// foreign is the event for a job of an engine: none where the engine keeps it,
+// and a listing that says so where there is no such engine.
+func (s *Server) foreign(j *headroomv1.Job, here bool) event {
+	over := stateFromProto(j.GetState())
+	switch {
+	case s.yarn != nil || here:
+		return nil
+	case over.Ended():
+		return ended(j, over)
+	}
+	j.Outcome = fmt.Sprintf("engine %q: %v", j.GetEngine(), ErrNoEngine)
+	return waitEvent{j}
+}
+
+// isForeign tells whether a job runs on an engine of its own, not on our workers.
+func isForeign(j *headroomv1.Job) bool { return j.GetEngine() != "" && j.GetEngine() != "local" }
+
+// engineJobs are the jobs of the engine among those of the scheduler, in the order
+// of their submission.
+func (s *Server) engineJobs(jobs []*headroomv1.Job, id string) []*headroomv1.Job {
+	if s.yarn == nil {
+		return jobs
+	}
+	all := slices.Concat(jobs, s.yarn.List(id))
+	slices.SortStableFunc(all, func(a, b *headroomv1.Job) int { return cmp.Compare(a.GetSubmittedUs(), b.GetSubmittedUs()) })
+	return all
+}
+
+// notOurs refuses to cancel a job of an engine.
+func (s *Server) notOurs(id string) error {
+	if s.yarn == nil || id == "" {
+		return nil
+	}
+	for _, j := range s.yarn.List(id) {
+		return &cli.Error{
+			Code: "engine", Exit: cli.ExitRefused, Message: fmt.Sprintf("job %s runs on YARN, and the scheduler kills no applications", j.GetId()),
+			Hint: "yarn application -kill " + j.GetId(),
+		}
+	}
+	return nil
+}

@@ -1,0 +1,527 @@
+package yarn
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"headroom/internal/config"
+)
+
+// What follows reads the answers of Hadoop 3's web services. They are strict on
+// what the engine needs and pass over what it does not know; every error says
+// what was read and wraps ErrAnswer.
+
+// Bounds on what one answer may list.
+const (
+	appsMax  = 10_000
+	tasksMax = 100_000
+	nodesMax = 20_000
+	// textMax bounds a text that Hadoop gives for people.
+	textMax = 300
+)
+
+// propertyFloor is the property of a job by which its owner raises the floor.
+const propertyFloor = "headroom.min-tasks"
+
+// app is an application as the ResourceManager lists it.
+type app struct {
+	id, name, user, queue string
+	// state is YARN's word: NEW, NEW_SAVING, SUBMITTED, ACCEPTED, RUNNING, FINISHED, FAILED, KILLED.
+	state string
+	// final is how it went in its own view: UNDEFINED, SUCCEEDED, FAILED, KILLED.
+	final       string
+	diagnostics string
+	started     time.Time
+	// elapsed is its age by the ResourceManager's clock.
+	elapsed time.Duration
+	// launched and finished are zero before that.
+	launched, finished time.Time
+	// containers that it holds, its master's included.
+	containers int
+	// attempt is its newest attempt, "" before it has one; master is that one's container.
+	attempt, master string
+}
+
+func (a app) ended() bool { return slices.Contains(endStates(), a.state) }
+
+func liveStates() []string { return []string{"NEW", "NEW_SAVING", "SUBMITTED", "ACCEPTED", "RUNNING"} }
+
+func endStates() []string { return []string{"FINISHED", "FAILED", "KILLED"} }
+
+// appForm is how applications are called; containerForm how their containers are,
+// after a restart of the ResourceManager with an epoch.
+var (
+	appForm       = regexp.MustCompile(`^application_([0-9]{1,19})_([0-9]{4,10})$`)
+	containerForm = regexp.MustCompile(`container_(?:e[0-9]{1,10}_)?([0-9]{1,19}_[0-9]{4,10})_([0-9]{2,10})_[0-9]{6,10}`)
+	taskForm      = regexp.MustCompile(`^task_[0-9]{1,19}_[0-9]{4,10}_[mr]_([0-9]{6,10})$`)
+	jobForm       = regexp.MustCompile(`^job_([0-9]{1,19}_[0-9]{4,10})$`)
+)
+
+// jobOf is the MapReduce job of an application, appOf the other way; "" for what is none.
+func jobOf(app string) string { return "job_" + strings.TrimPrefix(app, "application_") }
+
+func appOf(job string) string {
+	m := jobForm.FindStringSubmatch(job)
+	if m == nil {
+		return ""
+	}
+	return "application_" + m[1]
+}
+
+// many is a list as Hadoop writes it: XML's habits show, and a list of one is no list.
+type many[T any] []T
+
+// UnmarshalJSON reads a list, one entry without a list, or nothing.
+func (m *many[T]) UnmarshalJSON(b []byte) error {
+	switch {
+	case bytes.Equal(b, []byte("null")):
+		return nil
+	case b[0] == '[':
+		return json.Unmarshal(b, (*[]T)(m))
+	default:
+		var one T
+		err := json.Unmarshal(b, &one)
+		*m = append(*m, one)
+		return err
+	}
+}
+
+// read decodes one JSON document and nothing behind it.
+func read(body []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	err := d.Decode(into)
+	switch {
+	case errors.Is(err, io.EOF) && len(bytes.TrimSpace(body)) == 0:
+		return fmt.Errorf("nothing: %w", ErrAnswer)
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("half an answer, %d bytes of JSON without an end: %w", len(body), ErrAnswer)
+	case err != nil:
+		return fmt.Errorf("%w: %w", err, ErrAnswer)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("more than one JSON document: %w", ErrAnswer)
+	}
+	return nil
+}
+
+// wrong is an answer that is JSON and yet not understood.
+func wrong(format string, args ...any) error {
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrAnswer)
+}
+
+type jsonApp struct {
+	ID                string `json:"id"`
+	Name              string `json:"name"`
+	User              string `json:"user"`
+	Queue             string `json:"queue"`
+	State             string `json:"state"`
+	FinalStatus       string `json:"finalStatus"`
+	Diagnostics       string `json:"diagnostics"`
+	ApplicationType   string `json:"applicationType"`
+	StartedTime       int64  `json:"startedTime"`
+	ElapsedTime       int64  `json:"elapsedTime"`
+	LaunchTime        int64  `json:"launchTime"`
+	FinishedTime      int64  `json:"finishedTime"`
+	RunningContainers int    `json:"runningContainers"`
+	AMContainerLogs   string `json:"amContainerLogs"`
+}
+
+// readApps reads the answer of /ws/v1/cluster/apps.
+func readApps(body []byte) ([]app, error) {
+	var answer struct {
+		Apps *struct {
+			App many[jsonApp] `json:"app"`
+		} `json:"apps"`
+	}
+	if err := read(body, &answer); err != nil {
+		return nil, err
+	}
+	if answer.Apps == nil {
+		// "apps": null is what older releases write for none; a document without it is something else.
+		if !bytes.Contains(body, []byte(`"apps"`)) {
+			return nil, wrong("no list of applications")
+		}
+		return nil, nil
+	}
+	if len(answer.Apps.App) > appsMax {
+		return nil, wrong("%d applications, at most %d are read", len(answer.Apps.App), appsMax)
+	}
+	apps := make([]app, 0, len(answer.Apps.App))
+	for _, j := range answer.Apps.App {
+		if j.ApplicationType != "MAPREDUCE" {
+			continue
+		}
+		a, err := j.app()
+		if err != nil {
+			return nil, err
+		}
+		apps = append(apps, a)
+	}
+	return apps, nil
+}
+
+// readApp reads the answer of /ws/v1/cluster/apps/ID.
+func readApp(body []byte) (app, error) {
+	var answer struct {
+		App *jsonApp `json:"app"`
+	}
+	if err := read(body, &answer); err != nil {
+		return app{}, err
+	}
+	if answer.App == nil {
+		return app{}, wrong("no application")
+	}
+	return answer.App.app()
+}
+
+func (j jsonApp) app() (app, error) {
+	switch {
+	case !appForm.MatchString(j.ID):
+		return app{}, wrong("%q is not the id of an application", clip(j.ID))
+	case !slices.Contains(liveStates(), j.State) && !slices.Contains(endStates(), j.State):
+		return app{}, wrong("application %s in state %q", j.ID, clip(j.State))
+	case j.Queue == "":
+		return app{}, wrong("application %s in no queue", j.ID)
+	case j.StartedTime <= 0:
+		return app{}, wrong("application %s was submitted at %d", j.ID, j.StartedTime)
+	}
+	a := app{
+		id: j.ID, name: clip(j.Name), user: clip(j.User), queue: fullName(j.Queue), state: j.State, final: j.FinalStatus, diagnostics: clip(j.Diagnostics),
+		started: time.UnixMilli(j.StartedTime), elapsed: time.Duration(max(0, j.ElapsedTime)) * time.Millisecond, containers: max(0, j.RunningContainers), // -1: none any more
+		launched: moment(j.LaunchTime), finished: moment(j.FinishedTime),
+	}
+	if m := containerForm.FindStringSubmatch(j.AMContainerLogs); m != nil {
+		number, err := strconv.Atoi(m[2])
+		if err == nil {
+			a.master, a.attempt = m[0], fmt.Sprintf("appattempt_%s_%06d", m[1], number)
+		}
+	}
+	return a, nil
+}
+
+// fullName is a queue's name from root on: the capacity scheduler leaves root out.
+func fullName(queue string) string {
+	if queue == "root" || strings.HasPrefix(queue, "root.") {
+		return queue
+	}
+	return "root." + queue
+}
+
+func moment(ms int64) time.Time {
+	if ms <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms)
+}
+
+// clip is a text for people, in one line and not longer than fits.
+func clip(s string) string {
+	s = strings.ToValidUTF8(strings.Join(strings.Fields(s), " "), "?")
+	if len(s) > textMax {
+		s = strings.ToValidUTF8(s[:textMax], "") + "..."
+	}
+	return s
+}
+
+// node is a NodeManager.
+type node struct {
+	address, state   string
+	memoryMB, vcores int
+}
+
+// readNodes reads the answer of /ws/v1/cluster/nodes.
+func readNodes(body []byte) ([]node, error) {
+	type amount struct {
+		Memory *int `json:"memory"`
+		VCores *int `json:"vCores"`
+	}
+	var answer struct {
+		Nodes *struct {
+			Node many[struct {
+				ID    string  `json:"id"`
+				State string  `json:"state"`
+				Total *amount `json:"totalResource"`
+				// Releases before 3.1 have no total.
+				UsedMB     int `json:"usedMemoryMB"`
+				FreeMB     int `json:"availMemoryMB"`
+				UsedVCores int `json:"usedVirtualCores"`
+				FreeVCores int `json:"availableVirtualCores"`
+			}] `json:"node"`
+		} `json:"nodes"`
+	}
+	if err := read(body, &answer); err != nil {
+		return nil, err
+	}
+	if answer.Nodes == nil {
+		if !bytes.Contains(body, []byte(`"nodes"`)) {
+			return nil, wrong("no list of nodes")
+		}
+		return nil, nil
+	}
+	if len(answer.Nodes.Node) > nodesMax {
+		return nil, wrong("%d nodes, at most %d are read", len(answer.Nodes.Node), nodesMax)
+	}
+	var nodes []node
+	for _, n := range answer.Nodes.Node {
+		if n.ID == "" || n.State == "" {
+			return nil, wrong("a node without id or state")
+		}
+		k := node{address: n.ID, state: n.State, memoryMB: n.UsedMB + n.FreeMB, vcores: n.UsedVCores + n.FreeVCores}
+		if n.Total != nil && n.Total.Memory != nil && n.Total.VCores != nil {
+			k.memoryMB, k.vcores = *n.Total.Memory, *n.Total.VCores
+		}
+		if k.memoryMB < 0 || k.vcores < 0 {
+			return nil, wrong("node %s with %d MB and %d vcores", clip(n.ID), k.memoryMB, k.vcores)
+		}
+		nodes = append(nodes, k)
+	}
+	return nodes, nil
+}
+
+// jsonQueue is one queue of the fair scheduler, or of the capacity scheduler.
+type jsonQueue struct {
+	QueueName string `json:"queueName"`
+	QueuePath string `json:"queuePath"`
+	// Children stand under childQueues (fair) or queues (capacity).
+	ChildQueues *jsonQueues `json:"childQueues"`
+	Queues      *jsonQueues `json:"queues"`
+}
+
+type jsonQueues struct {
+	Queue many[jsonQueue] `json:"queue"`
+}
+
+// readQueues reads the names of all queues of the answer of /ws/v1/cluster/scheduler.
+func readQueues(body []byte) (map[string]bool, error) {
+	var answer struct {
+		Scheduler *struct {
+			Info *struct {
+				jsonQueue
+
+				Type string     `json:"type"`
+				Root *jsonQueue `json:"rootQueue"`
+			} `json:"schedulerInfo"`
+		} `json:"scheduler"`
+	}
+	if err := read(body, &answer); err != nil {
+		return nil, err
+	}
+	if answer.Scheduler == nil || answer.Scheduler.Info == nil {
+		return nil, wrong("no scheduler")
+	}
+	info := answer.Scheduler.Info
+	names := map[string]bool{}
+	root := &info.jsonQueue
+	if info.Root != nil {
+		root = info.Root
+	}
+	root.names(names, "")
+	if len(names) == 0 {
+		return nil, wrong("scheduler %q without queues", clip(info.Type))
+	}
+	return names, nil
+}
+
+// names adds the queue's full name and those below it.
+func (q *jsonQueue) names(into map[string]bool, parent string) {
+	name := q.QueueName
+	switch {
+	case q.QueuePath != "":
+		name = q.QueuePath
+	case parent != "" && !strings.HasPrefix(name, parent+"."):
+		name = parent + "." + name
+	}
+	if name == "" || len(into) > nodesMax {
+		return
+	}
+	into[name] = true
+	for _, below := range []*jsonQueues{q.ChildQueues, q.Queues} {
+		if below == nil {
+			continue
+		}
+		for i := range below.Queue {
+			below.Queue[i].names(into, name)
+		}
+	}
+}
+
+// taskState is where a task is in its life.
+type taskState uint8
+
+const (
+	// taskWaits has had no attempt that ran.
+	taskWaits taskState = iota
+	taskRuns
+	taskSucceeded
+	// taskEnded has failed or was killed for good.
+	taskEnded
+)
+
+// task is one map or reduce task of a job.
+type task struct {
+	state taskState
+	// part is how far it is, 0 to 1; -1 where the answer makes no sense.
+	part    float64
+	started time.Time
+}
+
+// tasks are a job's, by their number.
+type tasks struct {
+	maps, reduces []task
+}
+
+// readTasks reads the answer of an application master's /tasks.
+func readTasks(body []byte) (tasks, error) {
+	var answer struct {
+		Tasks *struct {
+			Task many[struct {
+				ID          string  `json:"id"`
+				State       string  `json:"state"`
+				Type        string  `json:"type"`
+				Progress    float64 `json:"progress"`
+				StartTime   int64   `json:"startTime"`
+				ElapsedTime int64   `json:"elapsedTime"`
+			}] `json:"task"`
+		} `json:"tasks"`
+	}
+	if err := read(body, &answer); err != nil {
+		return tasks{}, err
+	}
+	if answer.Tasks == nil {
+		if !bytes.Contains(body, []byte(`"tasks"`)) {
+			return tasks{}, wrong("no list of tasks")
+		}
+		return tasks{}, nil
+	}
+	list := answer.Tasks.Task
+	if len(list) > tasksMax {
+		return tasks{}, wrong("%d tasks, at most %d are read", len(list), tasksMax)
+	}
+	all := map[string]map[int]task{"MAP": {}, "REDUCE": {}}
+	for _, k := range list {
+		m := taskForm.FindStringSubmatch(k.ID)
+		if m == nil || all[k.Type] == nil {
+			return tasks{}, wrong("%q of type %q is not a task", clip(k.ID), clip(k.Type))
+		}
+		state, err := taskStateOf(k.State)
+		if err != nil {
+			return tasks{}, fmt.Errorf("task %s: %w", k.ID, err)
+		}
+		number, err := strconv.Atoi(m[1])
+		if err != nil || number >= len(list) {
+			return tasks{}, wrong("task %s of %d", k.ID, len(list))
+		}
+		t := task{state: state, part: k.Progress / 100}
+		if math.IsNaN(t.part) || t.part < 0 || t.part > 1 {
+			t.part = -1 // a running attempt's own word: it spoils its task only
+		}
+		if state != taskWaits {
+			t.started = moment(k.StartTime)
+		}
+		all[k.Type][number] = t
+	}
+	var both tasks
+	var err error
+	if both.maps, err = inOrder(all["MAP"]); err != nil {
+		return tasks{}, err
+	}
+	both.reduces, err = inOrder(all["REDUCE"])
+	return both, err
+}
+
+// inOrder is the tasks 0 to n-1; each must be there once.
+func inOrder(byNumber map[int]task) ([]task, error) {
+	list := make([]task, len(byNumber))
+	for i := range list {
+		t, ok := byNumber[i]
+		if !ok {
+			return nil, wrong("%d tasks, and none has number %d", len(byNumber), i)
+		}
+		list[i] = t
+	}
+	return list, nil
+}
+
+func taskStateOf(word string) (taskState, error) {
+	switch word {
+	case "NEW", "SCHEDULED":
+		return taskWaits, nil
+	case "RUNNING":
+		return taskRuns, nil
+	case "SUCCEEDED":
+		return taskSucceeded, nil
+	case "FAILED", "KILLED":
+		return taskEnded, nil
+	}
+	return 0, wrong("state %q", clip(word))
+}
+
+// readContainers reads the answer of /appattempts/ID/containers: how many of an
+// application's containers run on each NodeManager, its master's not counted.
+func readContainers(body []byte, master string) (map[string]int, error) {
+	var answer *struct {
+		Container many[struct {
+			ContainerID string `json:"containerId"`
+			NodeID      string `json:"nodeId"`
+			State       string `json:"containerState"`
+		}] `json:"container"`
+	}
+	if err := read(body, &answer); err != nil {
+		return nil, err
+	}
+	on := map[string]int{}
+	if answer == nil {
+		return on, nil
+	}
+	if len(answer.Container) > tasksMax {
+		return nil, wrong("%d containers, at most %d are read", len(answer.Container), tasksMax)
+	}
+	for _, k := range answer.Container {
+		if !containerForm.MatchString(k.ContainerID) || k.NodeID == "" {
+			return nil, wrong("%q on %q is not a container", clip(k.ContainerID), clip(k.NodeID))
+		}
+		if k.State == "RUNNING" && k.ContainerID != master {
+			on[k.NodeID]++
+		}
+	}
+	return on, nil
+}
+
+// readFloor reads the answer of an application master's /conf: the least fraction
+// of map tasks that the job's owner demands, 0 when the owner says nothing.
+func readFloor(body []byte) (float64, error) {
+	var answer struct {
+		Conf *struct {
+			Property many[struct {
+				Name  string `json:"name"`
+				Value string `json:"value"`
+			}] `json:"property"`
+		} `json:"conf"`
+	}
+	if err := read(body, &answer); err != nil {
+		return 0, err
+	}
+	if answer.Conf == nil || len(answer.Conf.Property) == 0 {
+		return 0, wrong("no configuration")
+	}
+	for _, p := range answer.Conf.Property {
+		if p.Name != propertyFloor {
+			continue
+		}
+		x, err := config.ParseFraction(p.Value)
+		if err != nil {
+			return 1, nil //nolint:nilerr // what the owner meant is not known: then all tasks are demanded
+		}
+		return x, nil
+	}
+	return 0, nil
+}

@@ -1,0 +1,442 @@
+package yarn
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+)
+
+// Name is how this engine is called in jobs, directives and reports.
+const Name = "yarn"
+
+// actor is who changes something, in the coordinators' audit.
+const actor = "scheduler/yarn"
+
+const (
+	// overhead is what each job takes for itself: its application master's container.
+	overhead = 1
+	// starting is what an application without a share needs to start in a queue
+	// that has a maximum: its master and one task.
+	starting = overhead + 1
+	// queuesEvery is how often the names of the queues are read: they change by hand.
+	queuesEvery = 10 * time.Second
+	// staleAfter is how old a look may be before it is said.
+	staleAfter = 5 * time.Second
+	// endedKept bounds the ended jobs that are kept for listings.
+	endedKept = 1000
+)
+
+// book is what the engine knows: the decisions of the engine are its methods.
+// They do no I/O and take the time as an argument; whoever calls them holds the
+// engine's lock.
+type book struct {
+	cfg    Config
+	logger *slog.Logger
+	jobs   map[string]*job
+
+	// restored: the jobs of the coordinators' log are known.
+	restored bool
+	// newest is the submission of the newest job known.
+	newest time.Time
+	// gap: looks were missed since the book was restored, so that applications may
+	// have come and ended unseen.
+	gap bool
+
+	// looked is when the ResourceManager answered last; zero for never.
+	looked time.Time
+	// failed is when it stopped to answer, with the cause; zero while it does.
+	failed time.Time
+	why    string
+
+	containers int
+	queues     map[string]bool
+	queuesRead time.Time
+	// misfit is what stands in the way of setting shares, in words.
+	misfit string
+}
+
+func newBook(cfg Config, logger *slog.Logger) *book {
+	return &book{cfg: cfg, logger: logger, jobs: map[string]*job{}, gap: true}
+}
+
+// wish is what the next look should bring.
+func (b *book) wish(now time.Time) wish {
+	w := wish{floorRead: map[string]bool{}, queues: b.queues == nil || now.Sub(b.queuesRead) >= queuesEvery}
+	if b.restored && b.gap {
+		w.since = b.newest
+	}
+	for id, j := range b.jobs {
+		if !j.over {
+			w.known = append(w.known, id)
+			w.floorRead[id] = j.floorRead
+		}
+	}
+	slices.Sort(w.known)
+	return w
+}
+
+// see takes over a look at the cluster.
+func (b *book) see(now time.Time, w wish, s *sight) {
+	if !b.failed.IsZero() {
+		b.logger.Info("yarn: the ResourceManager answers again", slog.Duration("after", now.Sub(b.failed)))
+	}
+	b.looked, b.failed, b.why = now, time.Time{}, ""
+	if b.restored && (!w.since.IsZero() || b.newest.IsZero()) {
+		b.gap = false
+	}
+	if s.queues != nil {
+		b.queues, b.queuesRead = s.queues, now
+	}
+	b.containers = 0
+	for _, n := range s.nodes {
+		if n.state == "RUNNING" {
+			b.containers += min(n.memoryMB/b.cfg.Container.MemoryMB, n.vcores/b.cfg.Container.VCores)
+		}
+	}
+	for _, a := range s.apps {
+		b.seeApp(now, a, s.details[a.id])
+	}
+	for _, id := range s.unknown {
+		if j := b.jobs[id]; j != nil && !j.over {
+			j.lose()
+			b.logger.Warn("yarn: job lost", slog.String("job", id), slog.String("why", j.outcome))
+		}
+	}
+	b.forget()
+}
+
+func (b *book) seeApp(now time.Time, a app, d detail) {
+	j := b.jobs[a.id]
+	switch {
+	case j == nil:
+		j = newJob(a, b.cfg.queue(a.queue).floor())
+		b.jobs[a.id] = j
+		b.logger.Info("yarn: application seen", slog.String("job", a.id), slog.String("queue", a.queue), slog.String("name", a.name))
+	case j.over:
+		return
+	}
+	j.app = a
+	if a.started.After(b.newest) && !b.gap { // before that ended applications in between are still to be listed
+		b.newest = a.started
+	}
+	if a.state == "RUNNING" {
+		j.take(now, d)
+	}
+	b.notice(now, j, d.err)
+	if a.ended() {
+		j.end()
+		b.logger.Info("yarn: application ended", slog.String("job", a.id), slog.String("state", stateWord(j.state)), slog.String("outcome", j.outcome),
+			slog.Int("tasks", j.tasks), slog.Int("done", j.finallyDone()), slog.Int("dropped", len(j.dropped)))
+	}
+}
+
+// notice says once what hangs.
+func (b *book) notice(now time.Time, j *job, err error) {
+	stuck := b.waits(j) != ""
+	if stuck && !j.stuck {
+		b.logger.Warn("yarn: application hangs", slog.String("job", j.app.id), slog.String("what", b.waits(j)))
+	}
+	j.stuck = stuck
+	silent := err != nil && !j.seen.IsZero() && now.Sub(j.seen) >= staleAfter
+	if silent && !j.silent {
+		b.logger.Warn("yarn: application master does not answer", slog.String("job", j.app.id), slog.Any("error", err))
+	}
+	j.silent = silent
+}
+
+// waits says in words that an application hangs without a master, "" when it does not.
+func (b *book) waits(j *job) string {
+	if j.over || j.app.state == "RUNNING" || j.app.elapsed < stuckAfter {
+		return ""
+	}
+	return fmt.Sprintf("%s for %v: no container for its application master; look at the queue's maximum, or kill it and submit it again",
+		j.app.state, j.app.elapsed.Round(time.Second))
+}
+
+// fail takes over that the ResourceManager could not be asked. The last state stays.
+func (b *book) fail(now time.Time, err error) {
+	b.why = clip(err.Error())
+	if !b.failed.IsZero() {
+		return
+	}
+	b.failed, b.gap = now, true
+	b.logger.Warn("yarn: the ResourceManager does not answer, the last known state stays", slog.Any("error", err))
+}
+
+// forget drops the oldest ended jobs beyond what listings need.
+func (b *book) forget() {
+	var ended []*job
+	for _, j := range b.jobs {
+		if j.over && j.closed {
+			ended = append(ended, j)
+		}
+	}
+	slices.SortFunc(ended, byAge)
+	for _, j := range ended[:max(0, len(ended)-endedKept)] {
+		delete(b.jobs, j.app.id)
+	}
+}
+
+func byAge(a, c *job) int {
+	return cmp.Or(a.app.started.Compare(c.app.started), strings.Compare(a.app.id, c.app.id))
+}
+
+// sorted are the jobs in the order of their submission.
+func (b *book) sorted() []*job { return slices.SortedFunc(maps.Values(b.jobs), byAge) }
+
+// restore takes over the jobs of the coordinators' log.
+func (b *book) restore(now time.Time, jobs []*headroomv1.Job) {
+	for _, m := range jobs {
+		if m.GetEngine() == Name && appForm.MatchString(m.GetId()) {
+			b.restoreJob(now, m)
+		}
+	}
+	b.restored = true
+}
+
+func (b *book) restoreJob(now time.Time, m *headroomv1.Job) {
+	submitted := time.UnixMicro(m.GetSubmittedUs())
+	if submitted.After(b.newest) {
+		b.newest = submitted
+	}
+	j := b.jobs[m.GetId()]
+	if j == nil {
+		// ACCEPTED: until it is looked for.
+		j = newJob(app{id: m.GetId(), name: m.GetName(), queue: m.GetQueue(), state: "ACCEPTED", started: submitted}, 1)
+		j.tasks, j.doneBefore = tasksOf(m.GetSpec()), int(m.GetProgress().GetDone())
+		b.jobs[m.GetId()] = j
+	}
+	ended := stateEnded(m.GetState())
+	if !j.committed {
+		j.committed, j.spec = true, m.GetSpec()
+		j.floor, j.floorRead = m.GetFloor(), true
+	}
+	j.dropped.add(fromRanges(m.GetDropped()))
+	if s := m.GetStop(); s != nil && !ended {
+		j.decide(now, int(s.GetTasks()), int(s.GetMinTasks()))
+	}
+	switch {
+	case ended && !j.over:
+		j.over, j.closed, j.state, j.outcome = true, true, m.GetState(), m.GetOutcome()
+		j.tasks = max(j.tasks, int(m.GetProgress().GetTasks()))
+		j.runtime = time.Duration(m.GetProgress().GetRuntimeS() * float64(time.Second))
+		j.reported = m.GetProgress()
+	case ended:
+		j.closed = true
+	}
+}
+
+// tasksOf is the number of map tasks that a committed job says; 0 when it says none.
+func tasksOf(spec []byte) int {
+	var d description
+	if json.Unmarshal(spec, &d) != nil || d.Maps < 0 || d.Maps > tasksMax {
+		return 0
+	}
+	return d.Maps
+}
+
+func stateEnded(s headroomv1.JobState) bool {
+	switch s {
+	case headroomv1.JobState_JOB_STATE_DONE, headroomv1.JobState_JOB_STATE_FAILED, headroomv1.JobState_JOB_STATE_CANCELLED:
+		return true
+	default:
+		return false
+	}
+}
+
+func stateWord(s headroomv1.JobState) string {
+	return strings.ToLower(strings.TrimPrefix(s.String(), "JOB_STATE_"))
+}
+
+// command is one thing to tell the coordinators: a job, or its end.
+type command struct {
+	id     string
+	commit *headroomv1.CommitJobRequest
+	finish *headroomv1.FinishJobRequest
+}
+
+// next is the next command to send; ok is false when there is none.
+func (b *book) next(now time.Time) (c command, ok bool) {
+	if !b.restored {
+		return c, false
+	}
+	for _, j := range b.sorted() {
+		if now.Before(j.retry) {
+			continue
+		}
+		switch {
+		case !j.committed && j.readyToCommit(now):
+			commit, err := j.commit(b.cfg)
+			if err != nil {
+				b.refused(now, j.app.id, err)
+				continue
+			}
+			return command{id: j.app.id, commit: commit}, true
+		case j.committed && j.over && !j.closed && len(j.flight) == 0:
+			return command{id: j.app.id, finish: j.finish()}, true
+		}
+	}
+	return c, false
+}
+
+// told takes over that a command was carried out.
+func (b *book) told(c command) {
+	j := b.jobs[c.id]
+	switch {
+	case j == nil:
+	case c.commit != nil:
+		j.committed = true
+	default:
+		j.closed = true
+	}
+}
+
+// refused takes over that the coordinators refuse a command: it is tried again later.
+func (b *book) refused(now time.Time, id string, err error) {
+	if j := b.jobs[id]; j != nil {
+		b.logger.Warn("yarn: the coordinators refuse a job", slog.String("job", id), slog.Any("error", err))
+		j.retry = now.Add(retryRefused)
+	}
+}
+
+// fresh tells whether the last look at the job is news.
+func (b *book) fresh(now time.Time, j *job) bool {
+	return b.failed.IsZero() && now.Sub(j.seen) < staleAfter
+}
+
+// progress is the progress of all committed jobs that have not ended.
+func (b *book) progress(now time.Time) []*headroomv1.JobProgress {
+	var all []*headroomv1.JobProgress
+	for _, j := range b.sorted() {
+		if j.committed && !j.over && !b.looked.IsZero() {
+			all = append(all, j.progress(b.cfg, b.fresh(now, j)))
+		}
+	}
+	return all
+}
+
+// report is what there is to share out.
+func (b *book) report(now time.Time) *headroomv1.EngineReport {
+	return &headroomv1.EngineReport{Engine: Name, Containers: uint32(b.containers), Overhead: overhead, Trouble: b.trouble(now)}
+}
+
+// trouble is why shares cannot be set, in words; empty when they can.
+func (b *book) trouble(now time.Time) string {
+	switch {
+	case b.looked.IsZero() && b.failed.IsZero():
+		return "the ResourceManager has not been asked yet"
+	case b.looked.IsZero():
+		return "the ResourceManager has not answered yet: " + b.why
+	case !b.failed.IsZero():
+		return fmt.Sprintf("the ResourceManager has not answered for %v, what is known is as old: %s", now.Sub(b.looked).Round(time.Second), b.why)
+	case b.cfg.Shares == SharesNone:
+		return "yarn.shares is none: the queues are left as they are"
+	}
+	return b.misfit
+}
+
+// list is all jobs as listings show them.
+func (b *book) list(now time.Time, id string) []*headroomv1.Job {
+	var all []*headroomv1.Job
+	for _, j := range b.sorted() {
+		if id == "" || id == j.app.id || id == jobOf(j.app.id) {
+			all = append(all, b.message(now, j))
+		}
+	}
+	return all
+}
+
+func (b *book) message(now time.Time, j *job) *headroomv1.Job {
+	p := j.progress(b.cfg, b.fresh(now, j))
+	switch {
+	case j.over && j.reported != nil:
+		p = j.reported
+	case j.over:
+		p.Done = uint32(j.finallyDone())
+	}
+	m := &headroomv1.Job{
+		Id: j.app.id, Name: j.app.name, Class: leaf(j.app.queue), State: p.GetState(), Spec: j.spec, SubmittedUs: j.app.started.UnixMicro(),
+		Progress: p, Outcome: j.outcome, Engine: Name, Queue: j.app.queue, Floor: j.floor, Dropped: j.dropped.ranges(),
+	}
+	if j.stop {
+		m.Stop = &headroomv1.EarlyStop{Tasks: uint32(j.of), MinTasks: uint32(j.least), AtUs: j.stopped.UnixMicro()}
+	}
+	switch {
+	case j.over:
+	case !b.failed.IsZero():
+		m.Outcome = fmt.Sprintf("as it was %v ago: the ResourceManager does not answer", now.Sub(b.looked).Round(time.Second))
+	case b.waits(j) != "":
+		m.Outcome = b.waits(j)
+	case !j.committed && j.app.state == "RUNNING":
+		m.Outcome = "not committed yet"
+	}
+	return m
+}
+
+// share takes over a directive: what each job may hold. It is carried out as far
+// as it can be; the error says what cannot.
+func (b *book) share(d *headroomv1.ShareDirective) error {
+	if b.cfg.Shares == SharesNone {
+		return fmt.Errorf("yarn: yarn.shares is none: %w", ErrShares)
+	}
+	for _, j := range b.jobs {
+		j.share, j.shared = 0, false
+	}
+	var wrong []string
+	for _, s := range d.GetJobs() {
+		j := b.jobs[s.GetId()]
+		if j == nil {
+			wrong = append(wrong, fmt.Sprintf("%s: %v", s.GetId(), ErrJob))
+			continue
+		}
+		j.share, j.shared = int(min(s.GetContainers(), sharesMax)), true
+	}
+	for _, queue := range slices.Sorted(maps.Keys(b.maxima())) {
+		if b.queues != nil && !b.queues[queue] {
+			wrong = append(wrong, fmt.Sprintf("queue %s: %v in the ResourceManager", queue, ErrQueue))
+		}
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("yarn: %s: %w", clip(strings.Join(wrong, "; ")), ErrShares)
+	}
+	return nil
+}
+
+// sharesMax bounds a share: a cluster of nodesMax nodes holds fewer containers.
+const sharesMax = 10_000_000
+
+// maxima are the containers that each queue may hold: the shares of its active
+// jobs, and what further applications need to start. Queues without a job that
+// has a share keep the operator's own maximum.
+func (b *book) maxima() map[string]int {
+	sums := map[string]int{}
+	for _, j := range b.jobs {
+		if !j.over && j.shared {
+			sums[j.app.queue] += j.share
+		}
+	}
+	for _, j := range b.jobs {
+		if _, ok := sums[j.app.queue]; ok && !j.over && !j.shared {
+			sums[j.app.queue] += starting
+		}
+	}
+	return sums
+}
+
+// limits are the maxima of the queues that exist, as the allocation file has them.
+func (b *book) limits() map[string]string {
+	texts := map[string]string{}
+	for queue, n := range b.maxima() {
+		if b.queues == nil || b.queues[queue] {
+			texts[queue] = fmt.Sprintf("%d mb, %d vcores", n*b.cfg.Container.MemoryMB, n*b.cfg.Container.VCores)
+		}
+	}
+	return texts
+}

@@ -1,0 +1,229 @@
+package yarn
+
+import (
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"headroom/internal/cli"
+	"headroom/internal/config"
+)
+
+// How shares reach the ResourceManager.
+const (
+	// SharesHook serves them to the scheduler plug-in, which asks twice a second.
+	SharesHook = "hook"
+	// SharesFile writes them into the allocation file.
+	SharesFile = "file"
+	// SharesNone leaves the queues as they are.
+	SharesNone = "none"
+)
+
+// What happens to containers above a lowered maximum.
+const (
+	// LowerDrain lets them end by themselves.
+	LowerDrain = "drain"
+	// LowerPreempt lets the plug-in end the newest first.
+	LowerPreempt = "preempt"
+)
+
+// Config is the section "yarn" of scheduler.yaml. Without a ResourceManager there
+// is no YARN.
+type Config struct {
+	// ResourceManager are the web addresses of the ResourceManagers, tried in order.
+	ResourceManager []string `yaml:"resourcemanager"`
+	// Queues are those whose applications are jobs of Headroom.
+	Queues []Queue `yaml:"queues"`
+	// Container is the unit in which shares are counted.
+	Container Container `yaml:"container"`
+	// Nodes names the nodes by their NodeManagers' addresses, host:port; others are called by their host.
+	Nodes map[string]string `yaml:"nodes"`
+	// Shares says how queue shares are set: hook, file or none.
+	Shares string `yaml:"shares"`
+	// Lower says what happens to containers above a lowered maximum: drain or preempt.
+	Lower string `yaml:"lower"`
+	// AllocationFile is the fair scheduler's, for shares: file.
+	AllocationFile string `yaml:"allocation_file"`
+	// Refresh is the command that makes the ResourceManager read the file at once; may be empty.
+	Refresh []string `yaml:"refresh"`
+	// Hooks is where the hooks are served, host:port; empty serves none.
+	Hooks string `yaml:"hooks"`
+	// Poll is the time between two looks at the ResourceManager.
+	Poll config.Duration `yaml:"poll"`
+}
+
+// Queue is a queue whose applications are jobs of Headroom.
+type Queue struct {
+	// Name is the queue's full name, root.q1.
+	Name string `yaml:"name"`
+	// Guarantee is the least fraction of a job's map tasks that must be done; 0 stands for all.
+	Guarantee config.Fraction `yaml:"guarantee"`
+}
+
+// Container is the unit of a container.
+type Container struct {
+	// MemoryMB is its memory in MiB.
+	MemoryMB int `yaml:"memory_mb"`
+	// VCores are its virtual cores.
+	VCores int `yaml:"vcores"`
+}
+
+// Defaults are the values of keys that the section does not have.
+func Defaults() Config {
+	return Config{
+		Container: Container{MemoryMB: 1024, VCores: 1}, Shares: SharesHook, Lower: LowerDrain, Poll: config.Duration(time.Second),
+	}
+}
+
+// Bounds of the configuration, so that one look at the cluster stays small.
+const (
+	managersMax = 8
+	queuesMax   = 1000
+	pollMin     = 100 * time.Millisecond
+	pollMax     = time.Minute
+	memoryMax   = 1 << 24 // MiB: 16 TiB
+	vcoresMax   = 1 << 16
+)
+
+var queueRule = regexp.MustCompile(`^root(\.[^.\s"<>&']+)+$`)
+
+// On tells whether there is a YARN to look at.
+func (c Config) On() bool { return len(c.ResourceManager) > 0 }
+
+// Check tells what is wrong, as a *cli.Error with exit code 2 and a hint; nil when nothing is.
+func (c Config) Check() *cli.Error {
+	if !c.On() {
+		return nil // whatever else stands there is for later
+	}
+	for _, check := range []func() *cli.Error{c.checkManagers, c.checkQueues, c.checkContainer, c.checkNodes, c.checkShares, c.checkHooks} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c Config) checkManagers() *cli.Error {
+	if len(c.ResourceManager) > managersMax {
+		return bad("name the active one and its standbys", "yarn.resourcemanager names %d; the most is %d", len(c.ResourceManager), managersMax)
+	}
+	for _, text := range c.ResourceManager {
+		u, err := url.Parse(text)
+		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+			return bad("write its web address, for example http://rm1:8088", "yarn.resourcemanager: %q is not the address of a web server", text)
+		}
+	}
+	if p := c.Poll.Std(); p < pollMin || p > pollMax {
+		return bad("poll: 1s is the usual time", "yarn.poll is %v; it must be from %v to %v", p, pollMin, pollMax)
+	}
+	return nil
+}
+
+func (c Config) checkQueues() *cli.Error {
+	switch {
+	case len(c.Queues) == 0:
+		return bad("queues: [{name: root.q1, guarantee: 100%}] is one queue", "yarn.queues is missing")
+	case len(c.Queues) > queuesMax:
+		return bad("name the queues of Headroom's jobs only", "yarn.queues names %d; the most is %d", len(c.Queues), queuesMax)
+	}
+	for i, q := range c.Queues {
+		if !queueRule.MatchString(q.Name) {
+			return bad("write the full name as the ResourceManager shows it, for example root.q1", "yarn.queues: %q is not the name of a queue", q.Name)
+		}
+		if slices.ContainsFunc(c.Queues[:i], func(other Queue) bool { return other.Name == q.Name }) {
+			return bad("name each queue once", "yarn.queues names %s twice", q.Name)
+		}
+		for _, other := range c.Queues {
+			if strings.HasPrefix(q.Name, other.Name+".") {
+				return bad("applications run in leaf queues: leave the parent out", "yarn.queues names %s and its parent %s", q.Name, other.Name)
+			}
+		}
+	}
+	return nil
+}
+
+func (c Config) checkContainer() *cli.Error {
+	if k := c.Container; k.MemoryMB < 1 || k.MemoryMB > memoryMax || k.VCores < 1 || k.VCores > vcoresMax {
+		return bad("container: {memory_mb: 1024, vcores: 1} is what a map task asks for by default",
+			"yarn.container is %d MB and %d vcores; both must be at least 1, at most %d MB and %d vcores", k.MemoryMB, k.VCores, memoryMax, vcoresMax)
+	}
+	return nil
+}
+
+func (c Config) checkNodes() *cli.Error {
+	for address, node := range c.Nodes {
+		if _, _, err := net.SplitHostPort(address); err != nil || node == "" {
+			return bad(`nodes: {"10.0.0.11:45454": n01} names one; the ResourceManager lists the addresses`, "yarn.nodes: %q: %q does not name a node by its NodeManager's host:port", address, node)
+		}
+	}
+	return nil
+}
+
+func (c Config) checkShares() *cli.Error {
+	switch {
+	case !slices.Contains([]string{SharesHook, SharesFile, SharesNone}, c.Shares):
+		return bad("one of hook, file, none", "yarn.shares %q is unknown", c.Shares)
+	case c.Lower != LowerDrain && c.Lower != LowerPreempt:
+		return bad("one of drain, preempt", "yarn.lower %q is unknown", c.Lower)
+	case c.Shares == SharesHook && c.Hooks == "":
+		return bad("hooks: 127.0.0.1:7411 serves this machine; or shares: file, or shares: none", "yarn.shares is hook, and yarn.hooks is missing")
+	case c.Shares == SharesFile && !filepath.IsAbs(c.AllocationFile):
+		return bad("allocation_file: /etc/hadoop/conf/fair-scheduler.xml is the usual place", "yarn.shares is file, and yarn.allocation_file %q is not an absolute path", c.AllocationFile)
+	case c.Shares == SharesFile && c.Lower == LowerPreempt:
+		return bad("use lower: drain, or shares: hook with the scheduler plug-in", "yarn.lower is preempt, and the fair scheduler only drains what is above a maximum in its allocation file")
+	case len(c.Refresh) > 0 && !filepath.IsAbs(c.Refresh[0]) && strings.ContainsRune(c.Refresh[0], filepath.Separator):
+		return bad("refresh: [yarn, rmadmin, -refreshQueues], or the program's absolute name", "yarn.refresh: %q is neither absolute nor a program on PATH", c.Refresh[0])
+	case len(c.Refresh) > 0 && c.Refresh[0] == "":
+		return bad("refresh: [yarn, rmadmin, -refreshQueues]; [] leaves it to the ResourceManager", "yarn.refresh names an empty program")
+	}
+	return nil
+}
+
+func (c Config) checkHooks() *cli.Error {
+	if c.Hooks == "" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(c.Hooks); err != nil {
+		return bad("write host:port, for example 10.0.0.20:7411", "yarn.hooks: %q is not an address", c.Hooks)
+	}
+	return nil
+}
+
+func bad(hint, format string, args ...any) *cli.Error {
+	return &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// queue is the configured queue of that name, or nil.
+func (c Config) queue(name string) *Queue {
+	for i := range c.Queues {
+		if c.Queues[i].Name == name {
+			return &c.Queues[i]
+		}
+	}
+	return nil
+}
+
+// floor is the queue's guarantee as a fraction.
+func (q Queue) floor() float64 {
+	if q.Guarantee == 0 {
+		return 1
+	}
+	return float64(q.Guarantee)
+}
+
+// node is the name of the node that a NodeManager runs on.
+func (c Config) node(address string) string {
+	if name := c.Nodes[address]; name != "" {
+		return name
+	}
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	return host
+}

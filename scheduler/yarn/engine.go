@@ -1,0 +1,455 @@
+package yarn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+)
+
+const (
+	// commandWait bounds one effort to tell the coordinators something.
+	commandWait = 10 * time.Second
+	// settleEvery is how often the coordinators are told what they do not know yet.
+	settleEvery = time.Second
+	// releaseWait bounds putting the operator's values back at the end.
+	releaseWait = 10 * time.Second
+)
+
+// Coordinators is what the engine asks of the leading coordinator. Repeating a
+// request must be safe. Errors that are final wrap ErrRefused; after any other
+// error the request may have been carried out.
+type Coordinators interface {
+	// CommitJob stores a job.
+	CommitJob(ctx context.Context, r *headroomv1.CommitJobRequest) error
+	// FinishJob stores how a job ended.
+	FinishJob(ctx context.Context, r *headroomv1.FinishJobRequest) error
+	// DropTasks records tasks that will never run, and answers with all that are recorded.
+	DropTasks(ctx context.Context, r *headroomv1.DropTasksRequest) ([]*headroomv1.TaskRange, error)
+}
+
+// Engine watches one YARN. Its methods may be called from any goroutine.
+type Engine struct {
+	cfg    Config
+	logger *slog.Logger
+	coords Coordinators
+	client *client
+	// hooks is nil where none are served.
+	hooks net.Listener
+	// file and refresher are for shares: file.
+	file      *allocation
+	refresher *refresher
+
+	mu   sync.Mutex
+	book *book
+	// revision counts the changes of the shares served; asked is when they were last.
+	revision uint64
+	served   []queueShare
+	asked    time.Time
+}
+
+// New is an engine that does nothing until Run. dir is the scheduler's own folder.
+// It takes over the listener for the hooks, which may be nil.
+func New(cfg Config, dir string, hooks net.Listener, coords Coordinators, logger *slog.Logger) *Engine {
+	e := &Engine{
+		cfg: cfg, logger: logger, coords: coords, client: newClient(cfg.ResourceManager), hooks: hooks,
+		book: newBook(cfg, logger),
+		// A plug-in may know the shares of an earlier process: the clock gives a higher number.
+		revision: uint64(time.Now().UnixMilli()),
+	}
+	if cfg.Shares == SharesFile {
+		e.file, e.refresher = newAllocation(cfg.AllocationFile, dir), newRefresher(cfg.Refresh, logger)
+	}
+	return e
+}
+
+// Run watches and serves until ctx ends; then the operator's own queues come back.
+func (e *Engine) Run(ctx context.Context) error {
+	defer e.client.close()
+	parent := ctx
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running sync.WaitGroup
+	var served error
+	if e.hooks != nil {
+		running.Go(func() {
+			served = newHooks(e).serve(ctx, e.hooks)
+			cancel()
+		})
+	}
+	if e.refresher != nil {
+		running.Go(func() { e.refresher.run(ctx) })
+	}
+	running.Go(func() { e.settle(ctx) })
+	e.watch(ctx)
+	running.Wait()
+	e.release(parent)
+	return served
+}
+
+// watch looks at the cluster, each poll, until ctx ends.
+func (e *Engine) watch(ctx context.Context) {
+	tick := time.NewTicker(e.cfg.Poll.Std())
+	defer tick.Stop()
+	for {
+		e.look(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// look is one round: gather, take over, set the shares that follow.
+func (e *Engine) look(ctx context.Context) {
+	e.mu.Lock()
+	w := e.book.wish(time.Now())
+	e.mu.Unlock()
+	s, err := e.client.look(ctx, e.cfg, w)
+	if ctx.Err() != nil {
+		return
+	}
+	e.mu.Lock()
+	if err != nil {
+		e.book.fail(time.Now(), err)
+	} else {
+		e.book.see(time.Now(), w, s)
+	}
+	e.mu.Unlock()
+	if err := e.setShares(time.Now()); err != nil {
+		e.logger.Debug("yarn: shares not set", slog.Any("error", err)) // said once where it is noted
+	}
+}
+
+// Restore takes over the jobs of the coordinators' log, those of other engines
+// too. It is called at the start and whenever the log is read again.
+func (e *Engine) Restore(jobs []*headroomv1.Job) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.book.restore(time.Now(), jobs)
+}
+
+// Report is what the coordinators hear each second.
+func (e *Engine) Report() ([]*headroomv1.JobProgress, *headroomv1.EngineReport) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	return e.book.progress(now), e.book.report(now)
+}
+
+// List is all jobs, or the one of that id, as listings show them.
+func (e *Engine) List(id string) []*headroomv1.Job {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.book.list(time.Now(), id)
+}
+
+// Share carries out how much of the cluster each job may hold. The error says in
+// words what could not be carried out.
+func (e *Engine) Share(d *headroomv1.ShareDirective) error {
+	e.mu.Lock()
+	err := e.book.share(d)
+	e.mu.Unlock()
+	return errors.Join(err, e.setShares(time.Now()))
+}
+
+// Stop takes over that a job's map tasks that have not begun may be dropped.
+func (e *Engine) Stop(d *headroomv1.StopDirective) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.book.stopJob(time.Now(), d)
+}
+
+// setShares makes the queues' maxima what the book says they are.
+func (e *Engine) setShares(now time.Time) error {
+	var err error
+	switch e.cfg.Shares {
+	case SharesHook:
+		e.serveShares(now)
+	case SharesFile:
+		err = e.writeShares()
+	}
+	return err
+}
+
+// serveShares is for shares: hook.
+func (e *Engine) serveShares(now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	limits := e.book.maxima()
+	queues := []queueShare{}
+	for _, name := range slices.Sorted(maps.Keys(limits)) {
+		n := limits[name]
+		queues = append(queues, queueShare{name, n * e.cfg.Container.MemoryMB, n * e.cfg.Container.VCores, e.cfg.Lower})
+	}
+	if !slices.Equal(queues, e.served) {
+		e.served = queues
+		e.revision++
+		e.logger.Info("yarn: shares changed", slog.Uint64("revision", e.revision), slog.Any("queues", queues))
+	}
+	e.book.misfit = ""
+	if e.asked.IsZero() || now.Sub(e.asked) > validFor {
+		e.book.misfit = "the scheduler plug-in does not ask for its shares: is it the ResourceManager's scheduler class, and does it reach yarn.hooks?"
+	}
+}
+
+// writeShares is for shares: file.
+func (e *Engine) writeShares() error {
+	e.mu.Lock()
+	limits := e.book.limits()
+	e.mu.Unlock()
+	changed, err := e.file.set(limits)
+	if changed {
+		e.logger.Info("yarn: allocation file written", slog.String("file", e.cfg.AllocationFile), slog.Any("queues", limits))
+		e.refresher.want()
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before := e.book.misfit
+	e.book.misfit = ""
+	if err != nil {
+		e.book.misfit = clip(err.Error())
+	}
+	if e.book.misfit != before && err != nil {
+		e.logger.Warn("yarn: shares not written", slog.Any("error", err))
+	}
+	return err
+}
+
+// release puts the operator's own queues back.
+func (e *Engine) release(ctx context.Context) {
+	if e.file == nil {
+		return
+	}
+	changed, err := e.file.set(nil)
+	if err != nil {
+		e.logger.Error("yarn: the operator's queues are not back in the allocation file", slog.Any("error", err))
+	}
+	if !changed {
+		return
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
+	defer cancel()
+	e.refresher.refresh(last)
+}
+
+// settle tells the coordinators what they do not know yet, until ctx ends.
+func (e *Engine) settle(ctx context.Context) {
+	tick := time.NewTicker(settleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			e.sweep(ctx)
+			for e.tell(ctx) {
+				continue
+			}
+		}
+	}
+}
+
+// tell sends one command; false when there is none left, or the coordinators do not answer.
+func (e *Engine) tell(parent context.Context) bool {
+	e.mu.Lock()
+	c, ok := e.book.next(time.Now())
+	e.mu.Unlock()
+	if !ok || parent.Err() != nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(parent, commandWait)
+	defer cancel()
+	var err error
+	if c.commit != nil {
+		err = e.coords.CommitJob(ctx, c.commit)
+	} else {
+		err = e.coords.FinishJob(ctx, c.finish)
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case err == nil:
+		e.book.told(c)
+	case errors.Is(err, ErrRefused):
+		e.book.refused(time.Now(), c.id, err)
+	default:
+		e.logger.Debug("yarn: not told to the coordinators yet", slog.String("job", c.id), slog.Any("error", err))
+		return false
+	}
+	return true
+}
+
+// sweep drops the tasks that have not begun, for jobs whose input wrapper asks
+// task by task, and asks again for drops whose fate is not known.
+func (e *Engine) sweep(parent context.Context) {
+	e.mu.Lock()
+	ids := e.book.sweeps()
+	e.mu.Unlock()
+	for _, id := range ids {
+		ctx, cancel := context.WithTimeout(parent, commandWait)
+		err := e.withDrops(ctx, id, func(j *job) error {
+			if j.stop && j.wraps && !j.swept && !j.over {
+				j.choose(j.waiting())
+				j.swept = true // what is chosen stays in flight until it is settled
+			}
+			return nil
+		})
+		cancel()
+		if err != nil {
+			e.logger.Debug("yarn: drops not committed yet", slog.String("job", id), slog.Any("error", err))
+		}
+	}
+}
+
+// withDrops settles what is in flight for a job, lets choose put further tasks
+// into flight, and settles those too. One such command at a time per job. Without
+// an error nothing is in flight any more.
+func (e *Engine) withDrops(ctx context.Context, id string, choose func(*job) error) error {
+	e.mu.Lock()
+	j, err := e.book.running(id)
+	if err != nil && j != nil && len(j.flight) > 0 {
+		err = nil // it has ended; what was sent must be known before its end is told
+	}
+	e.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	select {
+	case j.gate <- struct{}{}:
+		defer func() { <-j.gate }()
+	case <-ctx.Done():
+		return errNotCommitted
+	}
+	if err := e.land(ctx, j); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	err = choose(j)
+	e.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return e.land(ctx, j)
+}
+
+// land has the drops in flight recorded. The caller holds the job's gate. After an
+// error that is not final they stay in flight: they may be recorded.
+func (e *Engine) land(ctx context.Context, j *job) error {
+	e.mu.Lock()
+	r, n := j.drop(), len(j.flight)
+	e.mu.Unlock()
+	if n == 0 {
+		return nil
+	}
+	all, err := e.coords.DropTasks(ctx, r)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case err == nil:
+		j.recorded(fromRanges(all))
+		e.logger.Info("yarn: tasks dropped", slog.String("job", r.GetId()), slog.Int("tasks", n), slog.Int("dropped", len(j.dropped)))
+		return nil
+	case errors.Is(err, ErrRefused):
+		j.flight = numbers{}
+		e.logger.Warn("yarn: the coordinators refuse to drop tasks", slog.String("job", r.GetId()), slog.Any("error", err))
+	}
+	return fmt.Errorf("%w: %w", errNotCommitted, err)
+}
+
+// hookShares is the answer to the scheduler plug-in.
+func (e *Engine) hookShares(now time.Time) sharesAnswer {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked = now
+	return sharesAnswer{Revision: e.revision, ValidS: int(validFor / time.Second), Queues: slices.Concat([]queueShare{}, e.served)}
+}
+
+// hookStop tells an application master whether its job may stop early.
+func (e *Engine) hookStop(id string) (stopAnswer, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j, err := e.book.running(id)
+	if err != nil {
+		return stopAnswer{}, err
+	}
+	a := stopAnswer{Stop: j.stop, Dropped: j.dropped.sorted()}
+	if j.stop {
+		least := j.least
+		a.MinTasks = &least
+	}
+	return a, nil
+}
+
+// hookDrop records as many of the candidates as the floor leaves, and answers with
+// all that are recorded.
+func (e *Engine) hookDrop(ctx context.Context, id string, tasks int, candidates []candidate) (dropped []int, err error) {
+	err = e.withDrops(ctx, id, func(j *job) error {
+		switch {
+		case j.over:
+			return fmt.Errorf("%s: %w", id, ErrJob)
+		case !j.stop:
+			return errNoStop
+		case tasks != j.of:
+			return fmt.Errorf("the job has %d map tasks, not %d: %w", j.of, tasks, errRequest)
+		}
+		j.choose(candidates)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	a, err := e.hookStop(id)
+	return a.Dropped, err
+}
+
+// hookBegin tells a map attempt whether to read its input.
+func (e *Engine) hookBegin(ctx context.Context, id string, task, attempt int, bytes uint64) (run bool, err error) {
+	if run, known, err := e.begin(id, task, attempt, bytes); known || err != nil {
+		return run, err
+	}
+	// The task is in flight: whether it is dropped is not known before the
+	// coordinators have spoken.
+	if err := e.withDrops(ctx, id, func(*job) error { return nil }); err != nil {
+		return false, err
+	}
+	run, known, err := e.begin(id, task, attempt, bytes)
+	if !known && err == nil {
+		err = errNotCommitted
+	}
+	return run, err
+}
+
+// begin decides at once where it can; known is false while the task is in flight.
+func (e *Engine) begin(id string, task, attempt int, bytes uint64) (run, known bool, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	j, err := e.book.running(id)
+	if err != nil {
+		return false, false, err
+	}
+	if !j.within(task) {
+		return false, false, fmt.Errorf("the job has %d map tasks, and %d is none of them: %w", j.tasks, task, errRequest)
+	}
+	if !j.wraps {
+		j.wraps = true
+		e.logger.Debug("yarn: tasks ask before they begin", slog.String("job", id), slog.Int("task", task), slog.Int("attempt", attempt))
+	}
+	j.bytes[task] = bytes
+	switch {
+	case j.dropped[task]:
+		return false, true, nil
+	case j.flight[task]:
+		return false, false, nil
+	}
+	j.began[task] = true
+	return true, true, nil
+}

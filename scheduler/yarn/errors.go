@@ -1,0 +1,32 @@
+package yarn
+
+import "errors"
+
+// What this package refuses, one sentence each.
+var (
+	// ErrRefused says that the coordinators refuse a command for good: repeating it is no use.
+	ErrRefused = errors.New("refused by the coordinators")
+	// ErrAnswer says that Hadoop answered what cannot be understood.
+	ErrAnswer = errors.New("the answer cannot be understood")
+	// ErrNotThere says that Hadoop does not know what was asked for.
+	ErrNotThere = errors.New("not known there")
+	// ErrStandby says that a ResourceManager is not the active one.
+	ErrStandby = errors.New("is not the active ResourceManager")
+	// ErrQueue says that a queue does not exist.
+	ErrQueue = errors.New("there is no such queue")
+	// ErrAllocation says that the allocation file cannot be used as it is.
+	ErrAllocation = errors.New("the allocation file cannot be used")
+	// ErrShares says that shares are not set here.
+	ErrShares = errors.New("shares cannot be set")
+	// ErrJob says that a job is not one of this engine's running jobs.
+	ErrJob = errors.New("not a running job of this engine")
+
+	// errNoStop refuses drops without an early stop.
+	errNoStop = errors.New("no early stop is in force")
+	// errRequest says that a hook asked for something that makes no sense.
+	errRequest = errors.New("the request makes no sense")
+	// errNotCommitted says that the coordinators did not confirm a drop in time.
+	errNotCommitted = errors.New("not committed")
+	// errStarting says that the jobs of the coordinators' log are not known yet.
+	errStarting = errors.New("the jobs have not been read from the coordinators yet")
+)

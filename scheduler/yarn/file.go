@@ -1,0 +1,243 @@
+package yarn
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/google/renameio/v2"
+)
+
+const (
+	// allocationMax bounds the allocation file; real ones are a few kilobytes.
+	allocationMax = 4 << 20
+	// mergesMax is how often a file that changes meanwhile is merged anew.
+	mergesMax = 5
+	// refreshWait bounds the refresh command: a JVM starts in 0.7 s, under load in many.
+	refreshWait = 30 * time.Second
+	// refreshWords is how much of what the refresh command says is kept.
+	refreshWords = 2 << 10
+)
+
+// allocation writes queue maxima into the fair scheduler's allocation file. It is
+// safe for concurrent use.
+type allocation struct {
+	path string
+	// notes is where the operator's own values are kept, so that they come back
+	// after a kill too.
+	notes string
+
+	mu sync.Mutex
+	// own are the operator's values; nil before the notes were read.
+	own map[string]own
+	// between is called between reading and replacing the file; tests edit the file there.
+	between func()
+}
+
+// noted is the file of the operator's own values.
+type noted struct {
+	File   string         `json:"allocation_file"`
+	Queues map[string]own `json:"queues"`
+}
+
+func newAllocation(path, dir string) *allocation {
+	return &allocation{path: path, notes: filepath.Join(dir, "yarn-queues.json")}
+}
+
+// set makes want the maxima of its queues, and puts the operator's own back for
+// all others. changed says that the file was written.
+func (a *allocation) set(want map[string]string) (changed bool, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err := a.recall(); err != nil {
+		return false, err
+	}
+	if len(want) == 0 && len(a.own) == 0 {
+		return false, nil // nothing of ours stands there: the file is not even looked at
+	}
+	for range mergesMax {
+		changed, again, err := a.try(want)
+		if err != nil {
+			return false, fmt.Errorf("yarn: allocation file %s: %w", a.path, err)
+		}
+		if !again {
+			return changed, nil
+		}
+	}
+	return false, fmt.Errorf("yarn: allocation file %s was edited %d times while it was merged: %w", a.path, mergesMax, ErrAllocation)
+}
+
+// try merges once; again says that the file was edited meanwhile.
+func (a *allocation) try(want map[string]string) (changed, again bool, err error) {
+	path, err := filepath.EvalSymlinks(a.path) // a link stays a link
+	if err != nil {
+		return false, false, err
+	}
+	doc, err := readBounded(path)
+	if err != nil {
+		return false, false, err
+	}
+	m, err := merge(doc, want, a.own)
+	if err != nil {
+		return false, false, err
+	}
+	if bytes.Equal(m.doc, doc) {
+		return false, false, a.note(m.after)
+	}
+	if err := a.note(m.during); err != nil { // first, so that a kill in between leaves the way back
+		return false, false, err
+	}
+	if again, err := a.replace(path, doc, m.doc); again || err != nil {
+		return false, again, err
+	}
+	return true, false, a.note(m.after)
+}
+
+// replace writes the file as a whole, unless it is not the one that was read any more.
+func (a *allocation) replace(path string, was, doc []byte) (again bool, err error) {
+	f, err := renameio.NewPendingFile(path, renameio.WithExistingPermissions())
+	if err != nil {
+		return false, err
+	}
+	defer f.Cleanup() //nolint:errcheck // of no effect after the replacement
+	if _, err := f.Write(doc); err != nil {
+		return false, err
+	}
+	if a.between != nil {
+		a.between()
+	}
+	now, err := readBounded(path)
+	if err != nil {
+		return false, err
+	}
+	if !bytes.Equal(now, was) {
+		return true, nil
+	}
+	return false, f.CloseAtomicallyReplace()
+}
+
+func readBounded(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	doc, err := io.ReadAll(io.LimitReader(f, allocationMax+1))
+	if err == nil && len(doc) > allocationMax {
+		err = fmt.Errorf("larger than %d bytes: %w", allocationMax, ErrAllocation)
+	}
+	return doc, err
+}
+
+// recall reads the notes of an earlier process.
+func (a *allocation) recall() error {
+	if a.own != nil {
+		return nil
+	}
+	data, err := os.ReadFile(a.notes)
+	if errors.Is(err, fs.ErrNotExist) {
+		a.own = map[string]own{}
+		return nil
+	}
+	var n noted
+	if err == nil {
+		err = json.Unmarshal(data, &n)
+	}
+	if err != nil {
+		return fmt.Errorf("yarn: the operator's own maxima cannot be read: %w; remove %s after checking the queues of %s", err, a.notes, a.path)
+	}
+	a.own = map[string]own{}
+	if n.File == a.path {
+		maps.Copy(a.own, n.Queues)
+	}
+	return nil
+}
+
+// note keeps the operator's own values durably.
+func (a *allocation) note(values map[string]own) error {
+	if reflect.DeepEqual(values, a.own) {
+		return nil
+	}
+	data, err := json.MarshalIndent(noted{File: a.path, Queues: values}, "", "  ")
+	if err == nil {
+		err = renameio.WriteFile(a.notes, append(data, '\n'), 0o600)
+	}
+	if err == nil {
+		a.own = values
+	}
+	return err
+}
+
+// refresher runs the command that makes the ResourceManager read the file.
+type refresher struct {
+	command []string
+	logger  *slog.Logger
+	wanted  chan struct{}
+}
+
+func newRefresher(command []string, logger *slog.Logger) *refresher {
+	return &refresher{command: command, logger: logger, wanted: make(chan struct{}, 1)}
+}
+
+// want asks for a refresh soon; several wishes are one.
+func (r *refresher) want() {
+	select {
+	case r.wanted <- struct{}{}:
+	default:
+	}
+}
+
+// run refreshes when it is wanted, until ctx ends.
+func (r *refresher) run(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.wanted:
+			r.refresh(ctx)
+		}
+	}
+}
+
+// refresh runs the command. When it fails the ResourceManager finds the new file
+// by itself, within about 15 s.
+func (r *refresher) refresh(parent context.Context) {
+	if len(r.command) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(parent, refreshWait)
+	defer cancel()
+	var said brief
+	cmd := exec.CommandContext(ctx, r.command[0], r.command[1:]...)
+	cmd.Stdout, cmd.Stderr = &said, &said
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // what it started too
+	cmd.WaitDelay = time.Second
+	if err := cmd.Run(); err != nil && parent.Err() == nil {
+		r.logger.Warn("yarn: queues not refreshed, the ResourceManager reads the file by itself",
+			slog.String("command", strings.Join(r.command, " ")), slog.Any("error", err), slog.String("said", clip(said.String())))
+	}
+}
+
+// brief keeps the first bytes written to it.
+type brief struct{ bytes.Buffer }
+
+// Write keeps what fits and never fails.
+func (b *brief) Write(p []byte) (int, error) {
+	b.Buffer.Write(p[:min(len(p), max(0, refreshWords-b.Len()))])
+	return len(p), nil
+}

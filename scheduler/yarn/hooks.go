@@ -1,0 +1,211 @@
+package yarn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+const (
+	// hookWait bounds the answer to a hook, which gives up after 2 s.
+	hookWait = 1800 * time.Millisecond
+	// bodyMax bounds what a hook may send.
+	bodyMax = 1 << 20
+	// hooksMax bounds the requests that are answered at one time: each map attempt
+	// asks once.
+	hooksMax = 256
+	// validFor is how long shares hold when no further answer comes.
+	validFor = 10 * time.Second
+	// endWait bounds the end of the hooks' server.
+	endWait = time.Second
+)
+
+// hooks serves the hooks' protocol: docs/hooks.md.
+type hooks struct {
+	engine *Engine
+	places chan struct{}
+}
+
+func newHooks(e *Engine) *hooks { return &hooks{engine: e, places: make(chan struct{}, hooksMax)} }
+
+// serve answers on l until ctx ends.
+func (h *hooks) serve(ctx context.Context, l net.Listener) error {
+	s := &http.Server{
+		Handler: h.handler(), ReadHeaderTimeout: hookWait, ReadTimeout: 2 * hookWait, WriteTimeout: 2 * hookWait, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- s.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("yarn: serve hooks: %w", err)
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWait)
+	defer cancel()
+	if s.Shutdown(last) != nil {
+		_ = s.Close() // what is still asking runs exactly
+	}
+	<-failed
+	return nil
+}
+
+func (h *hooks) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/shares", h.shares)
+	mux.HandleFunc("GET /v1/jobs/{job}/stop", h.stop)
+	mux.HandleFunc("POST /v1/jobs/{job}/drop", h.drop)
+	mux.HandleFunc("POST /v1/jobs/{job}/begin", h.begin)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case h.places <- struct{}{}:
+			defer func() { <-h.places }()
+		default:
+			refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%d requests are being answered", hooksMax))
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), hookWait)
+		defer cancel()
+		r.Body = http.MaxBytesReader(w, r.Body, bodyMax)
+		mux.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+type queueShare struct {
+	Queue  string `json:"queue"`
+	MB     int    `json:"max_mb"`
+	VCores int    `json:"max_vcores"`
+	Lower  string `json:"lower"`
+}
+
+type sharesAnswer struct {
+	Revision uint64       `json:"revision"`
+	ValidS   int          `json:"valid_s"`
+	Queues   []queueShare `json:"queues"`
+}
+
+func (h *hooks) shares(w http.ResponseWriter, _ *http.Request) {
+	answer(w, h.engine.hookShares(time.Now()))
+}
+
+type stopAnswer struct {
+	Stop     bool  `json:"stop"`
+	MinTasks *int  `json:"min_tasks,omitempty"`
+	Dropped  []int `json:"dropped"`
+}
+
+func (h *hooks) stop(w http.ResponseWriter, r *http.Request) {
+	a, err := h.engine.hookStop(appOf(r.PathValue("job")))
+	if err != nil {
+		refuse(w, status(err), err)
+		return
+	}
+	answer(w, a)
+}
+
+func (h *hooks) drop(w http.ResponseWriter, r *http.Request) {
+	var ask struct {
+		Tasks      *int `json:"tasks"`
+		Candidates *[]struct {
+			Task  *int    `json:"task"`
+			Bytes *uint64 `json:"bytes"`
+		} `json:"candidates"`
+	}
+	if !request(w, r, &ask) {
+		return
+	}
+	if ask.Tasks == nil || ask.Candidates == nil {
+		refuse(w, http.StatusBadRequest, fmt.Errorf("tasks and candidates are needed: %w", errRequest))
+		return
+	}
+	var candidates []candidate
+	for _, c := range *ask.Candidates {
+		if c.Task == nil || c.Bytes == nil || *c.Task < 0 || *c.Task >= *ask.Tasks {
+			refuse(w, http.StatusBadRequest, fmt.Errorf("a candidate needs bytes and a task from 0 to %d: %w", *ask.Tasks-1, errRequest))
+			return
+		}
+		candidates = append(candidates, candidate{*c.Task, *c.Bytes})
+	}
+	dropped, err := h.engine.hookDrop(r.Context(), appOf(r.PathValue("job")), *ask.Tasks, candidates)
+	if err != nil {
+		refuse(w, status(err), err)
+		return
+	}
+	answer(w, struct {
+		Dropped []int `json:"dropped"`
+	}{dropped})
+}
+
+func (h *hooks) begin(w http.ResponseWriter, r *http.Request) {
+	var ask struct {
+		Task    *int    `json:"task"`
+		Attempt *int    `json:"attempt"`
+		Bytes   *uint64 `json:"bytes"`
+	}
+	if !request(w, r, &ask) {
+		return
+	}
+	if ask.Task == nil || ask.Attempt == nil || ask.Bytes == nil || *ask.Task < 0 || *ask.Attempt < 0 {
+		refuse(w, http.StatusBadRequest, fmt.Errorf("task, attempt and bytes are needed, none below 0: %w", errRequest))
+		return
+	}
+	run, err := h.engine.hookBegin(r.Context(), appOf(r.PathValue("job")), *ask.Task, *ask.Attempt, *ask.Bytes)
+	if err != nil {
+		refuse(w, status(err), err)
+		return
+	}
+	answer(w, struct {
+		Run bool `json:"run"`
+	}{run})
+}
+
+// request reads the body; false when it was refused.
+func request(w http.ResponseWriter, r *http.Request, into any) bool {
+	d := json.NewDecoder(r.Body)
+	err := d.Decode(into)
+	if err == nil && d.More() {
+		err = errors.New("more than one document")
+	}
+	if err != nil {
+		refuse(w, http.StatusBadRequest, fmt.Errorf("the body is not the JSON that docs/hooks.md tells: %w", err))
+		return false
+	}
+	return true
+}
+
+// status is the HTTP status of a refusal; everything but 200 lets the job run exactly.
+func status(err error) int {
+	switch {
+	case errors.Is(err, ErrJob):
+		return http.StatusNotFound
+	case errors.Is(err, errRequest):
+		return http.StatusBadRequest
+	case errors.Is(err, errNoStop):
+		return http.StatusConflict
+	default:
+		return http.StatusServiceUnavailable
+	}
+}
+
+func answer(w http.ResponseWriter, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(data, '\n')) // a hook that is gone runs exactly
+}
+
+func refuse(w http.ResponseWriter, code int, err error) {
+	data, merr := json.Marshal(map[string]string{"error": clip(err.Error())})
+	if merr != nil {
+		data = []byte("{}")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(data, '\n'))
+}

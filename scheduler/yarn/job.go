@@ -1,0 +1,383 @@
+package yarn
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+)
+
+const (
+	// rateWindow is the time over which the rate of a job is taken.
+	rateWindow = 5 * time.Second
+	// floorWait is how long the engine tries to read what a job's owner demands.
+	// Then the job is committed as one that must run whole.
+	floorWait = 15 * time.Second
+	// stuckAfter is how long an application may wait for its master before it is
+	// said: a fair scheduler has been seen to forget one for ever.
+	stuckAfter = time.Minute
+	// retryRefused is the time until a command is tried again that the coordinators refused.
+	retryRefused = time.Minute
+)
+
+// job is an application as the engine knows it.
+type job struct {
+	app app
+	// floor is the least fraction of map tasks that must be done; final with floorRead.
+	floor     float64
+	floorRead bool
+	// spec is what is committed as its file, made once.
+	spec []byte
+
+	// committed: it is in the coordinators' log. closed: its end is, too.
+	committed, closed bool
+	// retry is when the coordinators may be asked again after a refusal.
+	retry time.Time
+
+	// over: it has ended, as state, outcome and runtime tell.
+	over    bool
+	state   headroomv1.JobState
+	outcome string
+	runtime time.Duration
+	// reported is how the coordinators recorded its end, where the engine did not see it.
+	reported *headroomv1.JobProgress
+
+	// all are its tasks as last seen, at seen, from the master of attempt.
+	all     *tasks
+	seen    time.Time
+	attempt string
+	// tasks is the number of map tasks, 0 while unknown.
+	tasks int
+	// doneBefore are the map tasks done as the coordinators heard of them, until the
+	// master is seen.
+	doneBefore int
+	// firstSeen is when the master answered for the first time.
+	firstSeen time.Time
+	// started is when its first task started, by Hadoop's clock; zero before that.
+	started time.Time
+	// on counts running containers by NodeManager, the master's not counted.
+	on map[string]int
+	// samples of tasks done, within the rate's window.
+	samples []sample
+	// warned: it was said that it waits for its master, or that its master is silent.
+	stuck, silent bool
+
+	// share is what the coordinators gave it, in containers; shared says that they did.
+	share  int
+	shared bool
+
+	drops
+}
+
+type sample struct {
+	at   time.Time
+	done int
+}
+
+// drops is what is known of a job's early stop.
+type drops struct {
+	// stop is in force: at least least of the tasks map tasks must be done.
+	stop  bool
+	of    int
+	least int
+	// stopped is when the engine heard of it.
+	stopped time.Time
+	// dropped are recorded by the coordinators.
+	dropped numbers
+	// flight were sent to the coordinators, and what became of them is not known.
+	flight numbers
+	// began are told to run, ever after.
+	began numbers
+	// bytes are the lengths of inputs, by task, where a hook has told.
+	bytes map[int]uint64
+	// wraps: its tasks ask before they begin.
+	wraps bool
+	// swept: the tasks that had not begun at the stop were committed.
+	swept bool
+	// gate lets one command about drops out at a time.
+	gate chan struct{}
+}
+
+func newJob(a app, floor float64) *job {
+	return &job{app: a, floor: floor, drops: drops{
+		dropped: numbers{}, flight: numbers{}, began: numbers{}, bytes: map[int]uint64{}, gate: make(chan struct{}, 1),
+	}}
+}
+
+// take takes over a look at the job's inside.
+func (j *job) take(now time.Time, d detail) {
+	j.on = d.on
+	if d.floorRead {
+		j.floor, j.floorRead = max(j.floor, d.floor), true
+	}
+	if d.tasks == nil || len(d.tasks.maps) < j.tasks {
+		return // a master that is starting lists none, or not all, yet
+	}
+	j.all, j.seen, j.attempt, j.tasks = d.tasks, now, j.app.attempt, len(d.tasks.maps)
+	j.firstSeen = cmpTime(j.firstSeen, now)
+	for _, list := range [][]task{d.tasks.maps, d.tasks.reduces} {
+		for _, t := range list {
+			if !t.started.IsZero() && (j.started.IsZero() || t.started.Before(j.started)) {
+				j.started = t.started
+			}
+		}
+	}
+	j.samples = append(j.samples, sample{now, j.done()})
+	for len(j.samples) > 1 && now.Sub(j.samples[1].at) >= rateWindow {
+		j.samples = j.samples[1:]
+	}
+}
+
+func cmpTime(a, b time.Time) time.Time {
+	if a.IsZero() {
+		return b
+	}
+	return a
+}
+
+// count counts the map tasks that are in state, dropped ones left out.
+func (j *job) count(state taskState) (n int) {
+	if j.all == nil {
+		return 0
+	}
+	for i, t := range j.all.maps {
+		if t.state == state && !j.dropped[i] {
+			n++
+		}
+	}
+	return n
+}
+
+// done is how many map tasks have really been done. An input wrapper lets a
+// dropped task succeed on nothing: that is none.
+func (j *job) done() int {
+	if j.all == nil {
+		return j.doneBefore
+	}
+	return j.count(taskSucceeded)
+}
+
+// work is the map work done, in tasks; absent while unknown.
+func (j *job) work() *float64 {
+	if j.all == nil {
+		return nil
+	}
+	sum := 0.0
+	for i, t := range j.all.maps {
+		switch {
+		case j.dropped[i]:
+		case t.state == taskSucceeded:
+			sum++
+		case t.state == taskRuns && t.part < 0:
+			return nil // its progress makes no sense
+		case t.state == taskRuns:
+			sum += t.part
+		}
+	}
+	return &sum
+}
+
+// reduced is the reduce work done, 0 to 1; absent while unknown, and without reduces.
+func (j *job) reduced() *float64 {
+	if j.all == nil || len(j.all.reduces) == 0 {
+		return nil
+	}
+	sum := 0.0
+	for _, t := range j.all.reduces {
+		if t.part < 0 {
+			return nil
+		}
+		sum += t.part
+	}
+	sum /= float64(len(j.all.reduces))
+	return &sum
+}
+
+// shuffled is where a reduce task's progress stands when its input is all there:
+// MapReduce gives a third each to fetching, sorting and reducing.
+const shuffled = 1.0 / 3
+
+func (j *job) phase() headroomv1.JobPhase {
+	if j.all == nil || j.started.IsZero() || j.attempt != j.app.attempt {
+		return headroomv1.JobPhase_JOB_PHASE_WAITING
+	}
+	reduced := j.reduced()
+	switch {
+	case j.count(taskWaits)+j.count(taskRuns) > 0 || len(j.all.reduces) == 0:
+		return headroomv1.JobPhase_JOB_PHASE_MAP
+	case reduced == nil || *reduced <= shuffled:
+		return headroomv1.JobPhase_JOB_PHASE_SHUFFLE
+	default:
+		return headroomv1.JobPhase_JOB_PHASE_REDUCE
+	}
+}
+
+// age is the time since the first task started, by Hadoop's clock.
+func (j *job) age() (time.Duration, bool) {
+	switch {
+	case j.over:
+		return j.runtime, true
+	case j.started.IsZero():
+		return 0, false
+	}
+	return max(0, j.app.started.Add(j.app.elapsed).Sub(j.started)), true
+}
+
+// progress is a sample for the coordinators. fresh false leaves out what would be
+// taken for news: the last look is old.
+func (j *job) progress(cfg Config, fresh bool) *headroomv1.JobProgress {
+	p := &headroomv1.JobProgress{
+		Id: j.app.id, State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: uint32(j.tasks), Done: uint32(j.done()), Running: uint32(j.count(taskRuns)),
+		Dropped: uint32(len(j.dropped)), Pending: uint32(j.count(taskWaits)), Containers: uint32(j.app.containers),
+		RunningOn: map[string]uint32{}, Phase: j.phase(), Reduced: j.reduced(),
+	}
+	switch {
+	case j.over:
+		p.State, p.Phase = j.state, headroomv1.JobPhase_JOB_PHASE_UNSPECIFIED
+		p.Running, p.Pending, p.Containers = 0, 0, 0
+	case j.app.state == "RUNNING":
+		p.State = headroomv1.JobState_JOB_STATE_RUNNING
+	}
+	if j.all != nil && !j.over {
+		for _, t := range j.all.reduces {
+			if t.state == taskRuns {
+				p.Running++
+			}
+		}
+	}
+	for address, n := range j.on {
+		if !j.over {
+			p.RunningOn[cfg.node(address)] += uint32(n)
+		}
+	}
+	for i := range j.dropped {
+		p.DroppedBytes += j.bytes[i]
+	}
+	if d, ok := j.age(); ok {
+		s := d.Seconds()
+		p.RuntimeS = &s
+	}
+	if fresh && !j.over {
+		p.Work, p.RatePerS = j.work(), j.rate()
+	}
+	return p
+}
+
+// rate is the map tasks done per second over the last 5 s; absent before the
+// samples reach over one.
+func (j *job) rate() *float64 {
+	if len(j.samples) < 2 {
+		return nil
+	}
+	first, last := j.samples[0], j.samples[len(j.samples)-1]
+	span := last.at.Sub(first.at)
+	if span < time.Second {
+		return nil
+	}
+	rate := max(0, float64(last.done-first.done)/span.Seconds()) // a restarted master may have lost some
+	return &rate
+}
+
+// end takes over that the application has ended, as the ResourceManager tells.
+func (j *job) end() {
+	j.over = true
+	switch {
+	case j.app.final == "SUCCEEDED" && j.app.state == "FINISHED":
+		j.state = headroomv1.JobState_JOB_STATE_DONE
+	case j.app.state == "KILLED" || j.app.final == "KILLED":
+		j.state, j.outcome = headroomv1.JobState_JOB_STATE_CANCELLED, "killed: "
+	default:
+		j.state, j.outcome = headroomv1.JobState_JOB_STATE_FAILED, "failed: "
+	}
+	j.outcome = strings.TrimSuffix(j.outcome+j.app.diagnostics, ": ")
+	if start := cmpTime(j.started, j.app.launched); !start.IsZero() && !j.app.finished.IsZero() {
+		j.runtime = max(0, j.app.finished.Sub(start))
+	}
+	if j.tasks == 0 {
+		j.outcome = strings.TrimPrefix(j.outcome+"; ended before its tasks were seen", "; ")
+	}
+}
+
+// lose takes over that the ResourceManager does not know the application any more.
+func (j *job) lose() {
+	j.over, j.state = true, headroomv1.JobState_JOB_STATE_FAILED
+	j.outcome = "the ResourceManager does not know it any more"
+	if !j.started.IsZero() && j.app.elapsed > 0 {
+		j.runtime = max(0, j.app.started.Add(j.app.elapsed).Sub(j.started))
+	}
+}
+
+// finallyDone is how many map tasks were done in the end. A job that succeeded
+// has done all but the dropped and the failed; of others the last look counts.
+func (j *job) finallyDone() int {
+	if j.state == headroomv1.JobState_JOB_STATE_DONE {
+		return max(0, j.tasks-len(j.dropped)-j.count(taskEnded))
+	}
+	return j.done()
+}
+
+// readyToCommit tells whether all is known that the coordinators must know.
+func (j *job) readyToCommit(now time.Time) bool {
+	switch {
+	case j.over:
+		return true
+	case j.tasks == 0:
+		return false
+	case !j.floorRead && now.Sub(j.firstSeen) >= floorWait:
+		j.floor, j.floorRead = 1, true // in doubt it runs whole
+	}
+	return j.floorRead
+}
+
+// commit is the command that makes it known to the coordinators.
+func (j *job) commit(cfg Config) (*headroomv1.CommitJobRequest, error) {
+	if j.spec == nil {
+		spec, err := json.Marshal(description{
+			Application: j.app.id, Name: j.app.name, User: j.app.user, Queue: j.app.queue, Maps: j.tasks, Reduces: j.reduces(),
+			MemoryMB: cfg.Container.MemoryMB, VCores: cfg.Container.VCores,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("yarn: describe %s: %w", j.app.id, err)
+		}
+		j.spec = spec
+	}
+	return &headroomv1.CommitJobRequest{
+		Job: &headroomv1.Job{
+			Id: j.app.id, Name: j.app.name, Class: leaf(j.app.queue), State: headroomv1.JobState_JOB_STATE_QUEUED, Spec: j.spec,
+			SubmittedUs: j.app.started.UnixMicro(), Engine: Name, Queue: j.app.queue, Floor: j.floor, Progress: j.progress(cfg, true),
+		},
+		Change: &headroomv1.Change{Actor: actor, Reason: "submitted to " + j.app.queue + " by " + j.app.user, RequestId: "commit-" + j.app.id},
+	}, nil
+}
+
+// description is what is committed as the job's file.
+type description struct {
+	Application string `json:"application"`
+	Name        string `json:"name"`
+	User        string `json:"user"`
+	Queue       string `json:"queue"`
+	Maps        int    `json:"map_tasks"`
+	Reduces     int    `json:"reduce_tasks"`
+	MemoryMB    int    `json:"container_memory_mb"`
+	VCores      int    `json:"container_vcores"`
+}
+
+func (j *job) reduces() int {
+	if j.all == nil {
+		return 0
+	}
+	return len(j.all.reduces)
+}
+
+// finish is the command that makes its end known to the coordinators.
+func (j *job) finish() *headroomv1.FinishJobRequest {
+	return &headroomv1.FinishJobRequest{
+		Id: j.app.id, State: j.state, Outcome: j.outcome, Tasks: uint32(j.tasks), Done: uint32(j.finallyDone()), RuntimeS: j.runtime.Seconds(),
+		Change: &headroomv1.Change{Actor: actor, Reason: j.outcome, RequestId: "finish-" + j.app.id},
+	}
+}
+
+// leaf is the last part of a queue's name.
+func leaf(queue string) string { return queue[strings.LastIndexByte(queue, '.')+1:] }

@@ -1,0 +1,178 @@
+package yarn
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+)
+
+// sight is one look at the cluster.
+type sight struct {
+	// apps are the live applications of our queues, and the ended ones asked for.
+	apps []app
+	// unknown are applications that were asked for and that nobody knows any more.
+	unknown []string
+	nodes   []node
+	// queues are the names of all queues; nil when they were not asked for.
+	queues map[string]bool
+	// details are what the masters of live applications said.
+	details map[string]detail
+}
+
+// detail is a look at one job. What could not be read is nil or unknown.
+type detail struct {
+	tasks *tasks
+	// floor is what the job's owner demands, 0 for nothing; read only once.
+	floor     float64
+	floorRead bool
+	// on counts the running containers by NodeManager, the master's not counted; nil when not known.
+	on  map[string]int
+	err error
+}
+
+// wish is what the book wants to know at the next look.
+type wish struct {
+	// known are the applications that have not ended as far as is known.
+	known []string
+	// floorRead are those whose conf has been read.
+	floorRead map[string]bool
+	// queues: the names of the queues are wanted.
+	queues bool
+	// since is the submission of the newest job known: ended applications that came
+	// later are listed. Zero for none.
+	since time.Time
+}
+
+// lookers bounds the requests at one time.
+const lookers = connectionsMax / 2
+
+// endedMax bounds the ended applications that are listed after an absence.
+const endedMax = "1000"
+
+// look asks the ResourceManager and the masters. An error means that the
+// ResourceManager could not be asked; a master that does not answer spoils its
+// own detail only.
+func (c *client) look(ctx context.Context, cfg Config, w wish) (*sight, error) {
+	s := &sight{details: map[string]detail{}}
+	live, err := c.list(ctx, "states="+strings.Join(liveStates(), ","))
+	if err != nil {
+		return nil, err
+	}
+	if !w.since.IsZero() {
+		more, err := c.list(ctx, "states="+strings.Join(endStates(), ",")+"&limit="+endedMax+"&startedTimeBegin="+ms(w.since.Add(time.Millisecond)))
+		if err != nil {
+			return nil, err
+		}
+		live = append(live, more...)
+	}
+	seen := map[string]bool{}
+	for _, a := range live {
+		if cfg.queue(a.queue) != nil && !seen[a.id] {
+			seen[a.id] = true
+			s.apps = append(s.apps, a)
+		}
+	}
+	if err := c.lookFor(ctx, w.known, seen, s); err != nil {
+		return nil, err
+	}
+	if err := c.lookAround(ctx, w, s); err != nil {
+		return nil, err
+	}
+	c.lookInside(ctx, w, s)
+	return s, nil
+}
+
+func (c *client) list(ctx context.Context, query string) ([]app, error) {
+	body, err := c.cluster(ctx, "apps?applicationTypes=MAPREDUCE&"+query)
+	if err != nil {
+		return nil, err
+	}
+	return readApps(body)
+}
+
+// lookFor asks for known applications that are not in the list.
+func (c *client) lookFor(ctx context.Context, known []string, seen map[string]bool, s *sight) error {
+	for _, id := range known {
+		if seen[id] {
+			continue
+		}
+		body, err := c.cluster(ctx, "apps/"+id)
+		if errors.Is(err, ErrNotThere) {
+			s.unknown = append(s.unknown, id)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		a, err := readApp(body)
+		if err != nil {
+			return err
+		}
+		s.apps = append(s.apps, a)
+	}
+	return nil
+}
+
+// lookAround asks for the nodes and the queues.
+func (c *client) lookAround(ctx context.Context, w wish, s *sight) error {
+	body, err := c.cluster(ctx, "nodes?states=RUNNING")
+	if err != nil {
+		return err
+	}
+	if s.nodes, err = readNodes(body); err != nil || !w.queues {
+		return err
+	}
+	if body, err = c.cluster(ctx, "scheduler"); err != nil {
+		return err
+	}
+	s.queues, err = readQueues(body)
+	return err
+}
+
+// lookInside asks the masters of all running applications, a few at a time.
+func (c *client) lookInside(ctx context.Context, w wish, s *sight) {
+	var mu sync.Mutex
+	var running sync.WaitGroup
+	places := make(chan struct{}, lookers)
+	for _, a := range s.apps {
+		if a.state != "RUNNING" {
+			continue
+		}
+		places <- struct{}{}
+		running.Go(func() {
+			defer func() { <-places }()
+			d := c.inside(ctx, a, w.floorRead[a.id])
+			mu.Lock()
+			defer mu.Unlock()
+			s.details[a.id] = d
+		})
+	}
+	running.Wait()
+}
+
+func (c *client) inside(ctx context.Context, a app, floorRead bool) (d detail) {
+	if a.attempt != "" {
+		body, err := c.cluster(ctx, "apps/"+a.id+"/appattempts/"+a.attempt+"/containers")
+		if err == nil {
+			d.on, err = readContainers(body, a.master)
+		}
+		d.err = err
+	}
+	body, err := c.master(ctx, a.id, "/tasks")
+	if err == nil {
+		var all tasks
+		if all, err = readTasks(body); err == nil {
+			d.tasks = &all
+		}
+	}
+	if err == nil && !floorRead {
+		if body, err = c.master(ctx, a.id, "/conf"); err == nil {
+			d.floor, err = readFloor(body)
+			d.floorRead = err == nil
+		}
+	}
+	d.err = errors.Join(d.err, err)
+	return d
+}

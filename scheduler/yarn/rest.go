@@ -1,0 +1,170 @@
+package yarn
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+const (
+	// requestWait bounds one request: under load a task list took 0.4 s.
+	requestWait = 3 * time.Second
+	// answerMax bounds one answer: 100000 tasks are about 25 MB.
+	answerMax = 32 << 20
+	// connectionsMax bounds the connections to one ResourceManager.
+	connectionsMax = 8
+)
+
+// client asks the ResourceManagers. It is safe for concurrent use.
+type client struct {
+	managers []string
+	http     *http.Client
+
+	mu sync.Mutex
+	// turn is the manager that answered last.
+	turn int
+}
+
+func newClient(managers []string) *client {
+	c := &client{http: &http.Client{
+		Timeout: requestWait,
+		// A redirect is an answer of its own: a standby, or a master that is gone.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport:     &http.Transport{MaxConnsPerHost: connectionsMax, MaxIdleConnsPerHost: connectionsMax, IdleConnTimeout: time.Minute, Proxy: http.ProxyFromEnvironment},
+	}}
+	for _, m := range managers {
+		c.managers = append(c.managers, strings.TrimRight(m, "/"))
+	}
+	return c
+}
+
+func (c *client) close() { c.http.CloseIdleConnections() }
+
+// cluster asks the active ResourceManager: the one of before first, then the
+// others in their order.
+func (c *client) cluster(ctx context.Context, path string) ([]byte, error) {
+	var errs []error
+	first := c.first()
+	for i := range c.managers {
+		turn := (first + i) % len(c.managers)
+		body, err := c.get(ctx, c.managers[turn]+"/ws/v1/cluster/"+path)
+		if err == nil {
+			c.prefer(turn)
+			return body, nil
+		}
+		if errors.Is(err, ErrNotThere) || ctx.Err() != nil {
+			return nil, err // the active one has spoken
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// master asks the application master of a job, through the proxy of the
+// ResourceManager that answered last.
+func (c *client) master(ctx context.Context, app, path string) ([]byte, error) {
+	body, err := c.get(ctx, c.managers[c.first()]+"/proxy/"+app+"/ws/v1/mapreduce/jobs/"+jobOf(app)+path)
+	if errors.Is(err, ErrStandby) {
+		err = fmt.Errorf("no application master yet, or none any more: %w", ErrNotThere)
+	}
+	return body, err
+}
+
+func (c *client) first() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.turn
+}
+
+func (c *client) prefer(turn int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.turn = turn
+}
+
+// get is the body of an answer that is whole and JSON.
+func (c *client) get(ctx context.Context, address string) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return nil, fmt.Errorf("yarn: ask %s: %w", address, err)
+	}
+	r.Header.Set("Accept", "application/json")
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return nil, fmt.Errorf("yarn: %w", withoutQuery(err))
+	}
+	defer resp.Body.Close() //nolint:errcheck // only read
+	body, err := io.ReadAll(io.LimitReader(resp.Body, answerMax+1))
+	if err == nil {
+		err = judge(resp, body)
+	} else {
+		err = fmt.Errorf("half an answer, %d bytes: %w", len(body), err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("yarn: %s: %w", r.URL.Host+r.URL.Path, err)
+	}
+	return body, nil
+}
+
+// withoutQuery shortens the address in an error of the HTTP client.
+func withoutQuery(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		short, _, _ := strings.Cut(u.URL, "?")
+		return fmt.Errorf("ask %s: %w", short, u.Err)
+	}
+	return err
+}
+
+// judge tells why an answer is none. ResourceManagers answer people: in HTML
+// pages, and as a standby with a text that sends them on.
+func judge(resp *http.Response, body []byte) error {
+	standby := strings.HasPrefix(string(body), "This is standby RM") || strings.HasPrefix(string(body), "Can not find any active RM")
+	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	switch {
+	case resp.StatusCode >= 300 && resp.StatusCode < 400, standby:
+		return fmt.Errorf("sends on to %q: %w", clip(resp.Header.Get("Location")), ErrStandby)
+	case resp.StatusCode == http.StatusNotFound:
+		return ErrNotThere
+	case len(body) > answerMax:
+		return fmt.Errorf("more than %d bytes: %w", answerMax, ErrAnswer)
+	case resp.StatusCode != http.StatusOK:
+		return fmt.Errorf("status %d: %s: %w", resp.StatusCode, words(body), ErrAnswer)
+	case err != nil || kind != "application/json":
+		return fmt.Errorf("%q instead of JSON: %s: %w", clip(resp.Header.Get("Content-Type")), words(body), ErrAnswer)
+	}
+	return nil
+}
+
+// words is the beginning of an answer that was meant for people: the message of
+// Hadoop's exceptions, or a page without its tags.
+func words(body []byte) string {
+	var exception struct {
+		Remote struct {
+			Message string `json:"message"`
+		} `json:"RemoteException"`
+	}
+	if read(body, &exception) == nil && exception.Remote.Message != "" {
+		return clip(exception.Remote.Message)
+	}
+	var text strings.Builder
+	inside := false
+	for _, r := range string(body[:min(len(body), 4*textMax)]) {
+		switch {
+		case r == '<':
+			inside = true
+			text.WriteByte(' ')
+		case r == '>':
+			inside = false
+		case !inside:
+			text.WriteRune(r)
+		}
+	}
+	return clip(text.String())
+}
