@@ -129,12 +129,13 @@ func (b *book) seeApp(now time.Time, a app, d detail) {
 	if a.state == "RUNNING" {
 		j.take(now, d)
 	}
-	b.notice(now, j, d.err)
-	if a.ended() {
-		j.end()
-		b.logger.Info("yarn: application ended", slog.String("job", a.id), slog.String("state", stateWord(j.state)), slog.String("outcome", j.outcome),
-			slog.Int("tasks", j.tasks), slog.Int("done", j.finallyDone()), slog.Int("dropped", len(j.dropped)))
+	if !a.ended() {
+		b.notice(now, j, d.err)
+		return
 	}
+	j.end()
+	b.logger.Info("yarn: application ended", slog.String("job", a.id), slog.String("state", stateWord(j.state)), slog.String("outcome", j.outcome),
+		slog.Int("tasks", j.tasks), slog.Int("done", j.finallyDone()), slog.Int("dropped", len(j.dropped)))
 }
 
 // notice says once what hangs.
@@ -144,7 +145,10 @@ func (b *book) notice(now time.Time, j *job, err error) {
 		b.logger.Warn("yarn: application hangs", slog.String("job", j.app.id), slog.String("what", b.waits(j)))
 	}
 	j.stuck = stuck
-	silent := err != nil && !j.seen.IsZero() && now.Sub(j.seen) >= staleAfter
+	if j.app.state == "RUNNING" {
+		j.ran = cmpTime(j.ran, now)
+	}
+	silent := err != nil && !j.ran.IsZero() && now.Sub(j.ran) >= staleAfter && now.Sub(j.seen) >= staleAfter
 	if silent && !j.silent {
 		b.logger.Warn("yarn: application master does not answer", slog.String("job", j.app.id), slog.Any("error", err))
 	}
@@ -273,6 +277,10 @@ func (b *book) next(now time.Time) (c command, ok bool) {
 		}
 		switch {
 		case !j.committed && j.readyToCommit(now):
+			if !j.floorRead && !j.over {
+				j.floor, j.floorRead = 1, true
+				b.logger.Warn("yarn: what a job's owner demands cannot be read: it runs whole", slog.String("job", j.app.id))
+			}
 			commit, err := j.commit(b.cfg)
 			if err != nil {
 				b.refused(now, j.app.id, err)

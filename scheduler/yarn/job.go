@@ -53,6 +53,8 @@ type job struct {
 	// doneBefore are the map tasks done as the coordinators heard of them, until the
 	// master is seen.
 	doneBefore int
+	// ran is when it was first seen to have a master.
+	ran time.Time
 	// firstSeen is when the master answered for the first time.
 	firstSeen time.Time
 	// started is when its first task started, by Hadoop's clock; zero before that.
@@ -320,15 +322,7 @@ func (j *job) finallyDone() int {
 
 // readyToCommit tells whether all is known that the coordinators must know.
 func (j *job) readyToCommit(now time.Time) bool {
-	switch {
-	case j.over:
-		return true
-	case j.tasks == 0:
-		return false
-	case !j.floorRead && now.Sub(j.firstSeen) >= floorWait:
-		j.floor, j.floorRead = 1, true // in doubt it runs whole
-	}
-	return j.floorRead
+	return j.over || (j.tasks > 0 && (j.floorRead || now.Sub(j.firstSeen) >= floorWait))
 }
 
 // commit is the command that makes it known to the coordinators.
