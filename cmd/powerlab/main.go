@@ -13,6 +13,8 @@ import (
 	"headroom/emulator"
 	"headroom/internal/cli"
 	"headroom/internal/textapps"
+	"headroom/papers"
+	"headroom/papers/cab"
 	"headroom/simulation"
 	"headroom/studies"
 )
@@ -34,5 +36,6 @@ func newRoot() *cobra.Command {
 	root.AddCommand(bench.NewCommand())
 	root.AddCommand(studies.NewEstimateCommand())
 	root.AddCommand(studies.NewAllocateCommand())
+	root.AddCommand(papers.NewCommand(cab.NewCommand()))
 	return root
 }

@@ -1,0 +1,248 @@
+package cab
+
+import (
+	"encoding/csv"
+	"fmt"
+	"image/color"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
+	"gonum.org/v1/plot/vg/vgsvg"
+)
+
+// write writes all tables and plots into a folder.
+func (f *figures) write(dir string, seed uint64) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, make := range map[string]func(io.Writer) error{
+		"runs.csv":       func(w io.Writer) error { return f.runs(w, seed) },
+		"summary.csv":    f.summary,
+		"containers.csv": f.followed,
+		"fig4.svg":       f.drawFig4,
+		"fig5.svg":       f.drawFig5,
+		"table2.svg":     f.drawTable2,
+	} {
+		if err := writeFile(filepath.Join(dir, name), make); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func writeFile(path string, make func(io.Writer) error) (err error) {
+	file, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if cerr := file.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	return make(file)
+}
+
+// table writes rows as CSV.
+func table(w io.Writer, rows [][]string) error {
+	c := csv.NewWriter(w)
+	if err := c.WriteAll(rows); err != nil {
+		return err
+	}
+	return c.Error()
+}
+
+func number(x float64) string { return strconv.FormatFloat(x, 'f', 5, 64) }
+
+// allKeys are all experiments by all variants.
+func allKeys() []key {
+	var keys []key
+	for _, k := range experiments("", anyCaps) {
+		for _, v := range variants() {
+			k.variant = v.name
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+func (k key) cells() []string {
+	return []string{strconv.Itoa(k.set), k.caps, strconv.Itoa(k.quality), k.variant}
+}
+
+// runs is every run: runtimes over the uncapped ones, of the set and of its jobs.
+func (f *figures) runs(w io.Writer, seed uint64) error {
+	rows := [][]string{{"seed", "set", "cap", "quality_percent", "variant", "runtime", "job1", "job2", "job3", "least_done_over_floor"}}
+	for i := range f.trials {
+		for _, k := range allKeys() {
+			r, ok := f.trials[i].results[k]
+			if !ok {
+				continue
+			}
+			row := append([]string{strconv.FormatUint(seed+uint64(i), 10)}, k.cells()...)
+			row = append(row, number(r.runtime))
+			for _, j := range r.jobs {
+				row = append(row, number(j))
+			}
+			rows = append(rows, append(row, number(r.done)))
+		}
+	}
+	return table(w, rows)
+}
+
+// summary is Fig. 4 and Table II in numbers.
+func (f *figures) summary(w io.Writer) error {
+	rows := [][]string{{"set", "cap", "quality_percent", "variant", "runtime", "low", "high"}}
+	for _, k := range allKeys() {
+		if s := f.runtime(k); s.known {
+			rows = append(rows, append(k.cells(), number(s.mean), number(s.low), number(s.high)))
+		}
+	}
+	return table(w, rows)
+}
+
+// followed is the run of Fig. 5, of the first seed.
+func (f *figures) followed(w io.Writer) error {
+	rows := [][]string{{"time_s", "cap_w", "queue1", "queue2", "queue3"}}
+	for _, p := range f.trials[0].follow {
+		row := []string{number(p.at.Seconds()), number(p.cap)}
+		for _, h := range p.held {
+			row = append(row, strconv.Itoa(h))
+		}
+		rows = append(rows, row)
+	}
+	return table(w, rows)
+}
+
+// Colours by Okabe and Ito, told apart by everybody.
+func colours() []color.Color {
+	return []color.Color{
+		color.RGBA{0x99, 0x99, 0x99, 0xff}, color.RGBA{0xe6, 0x9f, 0x00, 0xff}, color.RGBA{0x56, 0xb4, 0xe9, 0xff},
+		color.RGBA{0xcc, 0x79, 0xa7, 0xff}, color.RGBA{0x00, 0x72, 0xb2, 0xff},
+	}
+}
+
+// The size of a panel of Fig. 4 and of a plot alone.
+const (
+	panelWide, panelHigh = 4.2 * vg.Inch, 2.7 * vg.Inch
+	plotWide, plotHigh   = 8 * vg.Inch, 4 * vg.Inch
+)
+
+// drawFig4 has a panel for each set and fixed cap: bars by quality and variant.
+func (f *figures) drawFig4(w io.Writer) error {
+	var panels [][]*plot.Plot
+	for _, s := range sets() {
+		var row []*plot.Plot
+		for _, c := range schedules() {
+			if c.steps {
+				continue
+			}
+			p, err := f.bars(fmt.Sprintf("Set %d, %s W", s.number, c.name), s.number, c.name)
+			if err != nil {
+				return err
+			}
+			row = append(row, p)
+		}
+		panels = append(panels, row)
+	}
+	canvas := vgsvg.New(vg.Length(len(panels[0]))*panelWide, vg.Length(len(panels))*panelHigh)
+	tiles := draw.Tiles{Rows: len(panels), Cols: len(panels[0]), PadX: vg.Points(8), PadY: vg.Points(8), PadTop: vg.Points(4), PadRight: vg.Points(4)}
+	for r, line := range plot.Align(panels, tiles, draw.New(canvas)) {
+		for c := range line {
+			panels[r][c].Draw(line[c])
+		}
+	}
+	_, err := canvas.WriteTo(w)
+	return err
+}
+
+// drawTable2 is Table II as bars.
+func (f *figures) drawTable2(w io.Writer) error {
+	p, err := f.bars("Set 3 under the stepping cap (Table II)", 3, "stepping")
+	if err != nil {
+		return err
+	}
+	return save(p, w)
+}
+
+// bars are the normalised runtimes of one set under one cap.
+func (f *figures) bars(title string, set int, capName string) (*plot.Plot, error) {
+	p := newPlot(title, "quality asked for", "runtime over uncapped")
+	var names []string
+	for _, q := range qualities() {
+		names = append(names, fmt.Sprintf("%d %%", q))
+	}
+	all := variants()
+	const wide = 9
+	for i, v := range all {
+		var values plotter.Values
+		for _, q := range qualities() {
+			values = append(values, f.runtime(key{set, capName, q, v.name}).mean)
+		}
+		bars, err := plotter.NewBarChart(values, vg.Points(wide))
+		if err != nil {
+			return nil, err
+		}
+		bars.Color, bars.LineStyle.Width = colours()[i], 0
+		bars.Offset = vg.Points(wide * (float64(i) - float64(len(all)-1)/2))
+		p.Add(bars)
+		p.Legend.Add(v.name, bars)
+	}
+	p.NominalX(names...)
+	p.Y.Min, p.Y.Max = 0, 2.7 // room for the legend
+	return p, nil
+}
+
+// drawFig5 has the containers that each queue's job held, and the cap, over time.
+func (f *figures) drawFig5(w io.Writer) error {
+	p := newPlot("Containers of set 3 at 85 %, stepping cap (Fig. 5)", "time (s)", "containers; cap (10 W)")
+	points := f.trials[0].follow
+	if len(points) == 0 {
+		return save(p, w)
+	}
+	lines := make([]plotter.XYs, len(points[0].held)+1)
+	for _, at := range points {
+		for i, h := range at.held {
+			lines[i] = append(lines[i], plotter.XY{X: at.at.Seconds(), Y: float64(h)})
+		}
+		lines[len(lines)-1] = append(lines[len(lines)-1], plotter.XY{X: at.at.Seconds(), Y: at.cap / 10})
+	}
+	names := []string{"queue 1: Pi-Estimator", "queue 2: Word-Count", "queue 3: Top-N", "cap"}
+	order := []int{4, 1, 2, 0}
+	for i := range lines {
+		line, err := plotter.NewLine(lines[i])
+		if err != nil {
+			return err
+		}
+		line.StepStyle, line.Width, line.Color = plotter.PostStep, vg.Points(1.5), colours()[order[i]]
+		p.Add(line)
+		p.Legend.Add(names[i], line)
+	}
+	p.Y.Min, p.Y.Max = 0, 36
+	return save(p, w)
+}
+
+// newPlot is a plot in the house's style.
+func newPlot(title, x, y string) *plot.Plot {
+	p := plot.New()
+	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
+	p.Legend.Top = true
+	grid := plotter.NewGrid()
+	grid.Vertical.Width = 0
+	grid.Horizontal.Color = color.RGBA{0xe4, 0xe4, 0xe4, 0xff}
+	p.Add(grid)
+	return p
+}
+
+func save(p *plot.Plot, w io.Writer) error {
+	canvas := vgsvg.New(plotWide, plotHigh)
+	p.Draw(draw.New(canvas))
+	_, err := canvas.WriteTo(w)
+	return err
+}
