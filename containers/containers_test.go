@@ -341,13 +341,14 @@ func TestDamping(t *testing.T) {
 		before, after float64
 		want          bool
 	}{
-		"moves two":           {20 * second, []int{10, 10}, []int{12, 8}, 1, 1, true},
-		"moves one, no gain":  {20 * second, []int{10, 10}, []int{11, 9}, 1, 0.95, false},
-		"moves one, gains":    {20 * second, []int{10, 10}, []int{11, 9}, 1, 0.8, true},
-		"too soon":            {19 * second, []int{10, 10}, []int{20, 0}, 1, 0, false},
-		"nothing moves":       {time.Hour, []int{10, 10}, []int{10, 10}, 1, 0, false},
-		"no delay before":     {time.Hour, []int{10, 10}, []int{11, 9}, 0, 0, false},
-		"the first loses two": {time.Hour, []int{10, 10}, []int{8, 12}, 0, 0, true},
+		"moves two":            {20 * second, []int{10, 10}, []int{12, 8}, 1, 0.98, true},
+		"moves two for naught": {20 * second, []int{10, 10}, []int{12, 8}, 1, 0.995, false},
+		"moves one, no gain":   {20 * second, []int{10, 10}, []int{11, 9}, 1, 0.95, false},
+		"moves one, gains":     {20 * second, []int{10, 10}, []int{11, 9}, 1, 0.8, true},
+		"too soon":             {19 * second, []int{10, 10}, []int{20, 0}, 1, 0, false},
+		"nothing moves":        {time.Hour, []int{10, 10}, []int{10, 10}, 1, 0, false},
+		"no delay before":      {time.Hour, []int{10, 10}, []int{11, 9}, 0, 0, false},
+		"the first loses two":  {time.Hour, []int{10, 10}, []int{8, 12}, 0, 0, true},
 	} {
 		if got := d.Worth(c.since, c.old, c.now, c.before, c.after); got != c.want {
 			t.Errorf("%s: %v", name, got)

@@ -37,11 +37,17 @@ type Damping struct {
 	Move int
 	// Gain is by how much the sum of delays must fall where less moves, as a share of it.
 	Gain float64
+	// Least is by how much it must fall in any case, as a share of it, where there is any:
+	// the model lets a job keep its containers to the end, while those of one that ends
+	// go to the others, so small gains are none. 0: it may even rise.
+	Least float64
 }
 
 // DefaultDamping lets shares move every 20 s at most, as the published code does, by
-// 2 containers or for a tenth of the delays.
-func DefaultDamping() Damping { return Damping{Every: 20 * time.Second, Move: 2, Gain: 0.1} }
+// 2 containers or for a tenth of the delays, and never for less than a fiftieth.
+func DefaultDamping() Damping {
+	return Damping{Every: 20 * time.Second, Move: 2, Gain: 0.1, Least: 0.02}
+}
 
 // Worth tells whether a new division should replace the old one, which has stood for
 // since: both name the same jobs in the same order; before and after are their
@@ -53,6 +59,9 @@ func (d Damping) Worth(since time.Duration, old, now []int, before, after float6
 	moved := 0
 	for i := range now {
 		moved = max(moved, now[i]-old[i], old[i]-now[i])
+	}
+	if d.Least > 0 && before > 0 && after > before*(1-d.Least) {
+		return false
 	}
 	return moved >= max(1, d.Move) || moved > 0 && after < before*(1-d.Gain)
 }

@@ -284,6 +284,9 @@ func (j *job) below() int { return j.share - j.held() }
 
 // loop is one turn of the job loop: what the coordinators do every 5 s.
 func (e *engine) loop() {
+	if e.variant.uncapped && e.watch == nil {
+		return
+	}
 	in := e.gather()
 	if e.watch != nil {
 		e.watch(e, &in)

@@ -52,7 +52,9 @@ func noCap() variant {
 // Fig. 5 the stepping one.
 func schedules() []caps {
 	return []caps{
-		{name: "250", fixed: 250 * units.Watt}, {name: "200", fixed: 200 * units.Watt}, {name: "175", fixed: 175 * units.Watt},
+		{name: "250", fixed: 250 * units.Watt},
+		{name: "200", fixed: 200 * units.Watt},
+		{name: "175", fixed: 175 * units.Watt},
 		{name: "stepping", steps: true},
 	}
 }
