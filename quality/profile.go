@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -222,7 +223,7 @@ func Parse(data []byte) (Profile, []string, error) {
 	if err := dec.Decode(&p); err != nil {
 		return Profile{}, nil, fmt.Errorf("%w: %s: %s", ErrProfile, position(data, dec.InputOffset()), strings.TrimPrefix(err.Error(), "json: "))
 	}
-	if _, err := dec.Token(); err != io.EOF {
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return Profile{}, nil, fmt.Errorf("%w: %s: more than one document", ErrProfile, position(data, dec.InputOffset()))
 	}
 	return New(p)

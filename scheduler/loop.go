@@ -4,14 +4,10 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/lease"
-	"headroom/scheduler/local"
 )
 
 // loop owns the core and carries out what it decides: gather (events), decide
@@ -169,16 +165,12 @@ func (l *loop) drop(s *session) {
 func (l *loop) task(ref Ref) *headroomv1.Task {
 	r := l.records[ref.Job]
 	output := r.dir.task(ref.Phase, ref.Index)
-	t := &headroomv1.Task{
-		Ref: refToProto(ref), Output: output, Dir: r.file.Folder,
-		Env: []string{"HEADROOM_JOB=" + ref.Job, "HEADROOM_PHASE=" + ref.Phase.String(), "HEADROOM_INDEX=" + strconv.Itoa(ref.Index)},
-	}
-	words := []string{"{output}", local.Partial(output, ref.Attempt), "{index}", strconv.Itoa(ref.Index)}
+	t := &headroomv1.Task{Ref: refToProto(ref), Output: output, Dir: r.file.Folder, Env: environment(ref)}
 	if ref.Phase == PhaseReduce {
-		t.Argv = append(fill(r.programs.reducer, r.file.Reduce.Command, words), l.outputs(ref.Job, r)...)
+		t.Argv = append(fill(r.programs.reducer, r.file.Reduce.Command, words(t)), l.outputs(ref.Job, r)...)
 		return t
 	}
-	t.Argv = fill(r.programs.mapper, r.file.Map.Command, append(words, "{input}", r.inputs[ref.Index]))
+	t.Argv = fill(r.programs.mapper, r.file.Map.Command, append(words(t), "{input}", r.inputs[ref.Index]))
 	return t
 }
 
@@ -189,15 +181,4 @@ func (l *loop) outputs(id string, r *record) []string {
 		names = append(names, r.dir.task(PhaseMap, i))
 	}
 	return names
-}
-
-// fill is a command with its program found and its words replaced. Replaced text
-// is not looked at again: a file name may hold braces.
-func fill(program string, command, words []string) []string {
-	replace := strings.NewReplacer(words...)
-	argv := []string{filepath.Clean(program)}
-	for _, arg := range command[1:] {
-		argv = append(argv, replace.Replace(arg))
-	}
-	return argv
 }

@@ -37,5 +37,6 @@ func newRoot() *cobra.Command {
 	root.AddCommand(studies.NewEstimateCommand())
 	root.AddCommand(studies.NewAllocateCommand())
 	root.AddCommand(papers.NewCommand(cab.NewCommand()))
+	root.AddCommand(studies.NewProfileCommand())
 	return root
 }

@@ -41,6 +41,12 @@ func Partial(output string, attempt uint32) string {
 	return filepath.Join(filepath.Dir(output), fmt.Sprintf(".%s.%08x.part", filepath.Base(output), attempt))
 }
 
+// RunTask runs one task to its end in this process, without a worker, and tells how it
+// ended. The task's own environment is added to env.
+func RunTask(ctx context.Context, t *headroomv1.Task, env []string) *headroomv1.TaskResult {
+	return run(ctx, t, append(slices.Clone(env), t.GetEnv()...))
+}
+
 // run runs one task to its end and tells how it ended. When ctx ends the task is
 // killed with its process group. The calling goroutine keeps its thread: the
 // kernel kills the task when the thread that started it ends, and the thread

@@ -38,6 +38,7 @@ import (
 	"headroom/demo"
 	"headroom/emulator"
 	"headroom/internal/cli"
+	"headroom/internal/textapps"
 	"headroom/scheduler"
 	"headroom/simulation"
 	"headroom/studies"
@@ -59,7 +60,8 @@ func program(root func() *cobra.Command) func() {
 // powerlab is put together as cmd/powerlab does.
 func powerlab() *cobra.Command {
 	root := &cobra.Command{Use: "powerlab", Short: "Emulated nodes, simulation, benchmarks and the demo", Example: "  powerlab demo"}
-	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand(), studies.NewEstimateCommand(), studies.NewAllocateCommand())
+	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand())
+	root.AddCommand(textapps.NewCommand(), studies.NewEstimateCommand(), studies.NewAllocateCommand(), studies.NewProfileCommand())
 	return root
 }
 
