@@ -146,7 +146,7 @@ func (f *figures) drawFig4(w io.Writer) error {
 			if c.steps {
 				continue
 			}
-			p, err := f.bars(fmt.Sprintf("Set %d, %s W", s.number, c.name), s.number, c.name)
+			p, err := f.bars(fmt.Sprintf("Set %d, %s W", s.number, c.name), s.number, c.name, len(panels)+len(row) == 0)
 			if err != nil {
 				return err
 			}
@@ -167,15 +167,15 @@ func (f *figures) drawFig4(w io.Writer) error {
 
 // drawTable2 is Table II as bars.
 func (f *figures) drawTable2(w io.Writer) error {
-	p, err := f.bars("Set 3 under the stepping cap (Table II)", 3, "stepping")
+	p, err := f.bars("Set 3 under the stepping cap (Table II)", 3, "stepping", true)
 	if err != nil {
 		return err
 	}
 	return save(p, w)
 }
 
-// bars are the normalised runtimes of one set under one cap.
-func (f *figures) bars(title string, set int, capName string) (*plot.Plot, error) {
+// bars are the normalised runtimes of one set under one cap, with a legend or without.
+func (f *figures) bars(title string, set int, capName string, legend bool) (*plot.Plot, error) {
 	p := newPlot(title, "quality asked for", "runtime over uncapped")
 	var names []string
 	for _, q := range qualities() {
@@ -195,10 +195,13 @@ func (f *figures) bars(title string, set int, capName string) (*plot.Plot, error
 		bars.Color, bars.LineStyle.Width = colours()[i], 0
 		bars.Offset = vg.Points(wide * (float64(i) - float64(len(all)-1)/2))
 		p.Add(bars)
-		p.Legend.Add(v.name, bars)
+		if legend {
+			p.Legend.Add(v.name, bars)
+		}
 	}
 	p.NominalX(names...)
 	p.Y.Min, p.Y.Max = 0, 2.7 // room for the legend
+	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5}, {Value: 1, Label: "1"}, {Value: 1.5}, {Value: 2, Label: "2"}, {Value: 2.5}}
 	return p, nil
 }
 
@@ -227,7 +230,7 @@ func (f *figures) drawFig5(w io.Writer) error {
 		p.Add(line)
 		p.Legend.Add(names[i], line)
 	}
-	p.Y.Min, p.Y.Max = 0, 36
+	p.Y.Min, p.Y.Max = 0, 40 // room for the legend
 	return save(p, w)
 }
 
@@ -235,7 +238,12 @@ func (f *figures) drawFig5(w io.Writer) error {
 func newPlot(title, x, y string) *plot.Plot {
 	p := plot.New()
 	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
-	p.Legend.Top = true
+	p.Legend.Top, p.Legend.Left = true, true // text grows to the right, whatever font a viewer has
+	for _, style := range []*draw.TextStyle{
+		&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle,
+	} {
+		style.Font.Variant, style.Font.Size = "Sans", vg.Points(9)
+	}
 	grid := plotter.NewGrid()
 	grid.Vertical.Width = 0
 	grid.Horizontal.Color = color.RGBA{0xe4, 0xe4, 0xe4, 0xff}
