@@ -15,6 +15,7 @@ import (
 	"headroom/internal/textapps"
 	"headroom/papers"
 	"headroom/papers/cab"
+	"headroom/record"
 	"headroom/simulation"
 	"headroom/studies"
 )
@@ -35,6 +36,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(demo.NewCommand())
 	root.AddCommand(bench.NewCommand())
 	root.AddCommand(studies.NewEstimateCommand())
+	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewAllocateCommand())
 	root.AddCommand(papers.NewCommand(cab.NewCommand()))
 	root.AddCommand(studies.NewProfileCommand())

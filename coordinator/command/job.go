@@ -363,8 +363,10 @@ func (o *operator) jobTable(w io.Writer, jobs []*headroomv1.Job) error {
 			done, running = fmt.Sprintf("%d/%d", p.GetDone(), p.GetTasks()), fmt.Sprint(p.GetRunning())
 			rate, runtime = shownRate(p), shownRuntime(p)
 		}
-		rows = append(rows, []string{j.GetId(), j.GetName(), j.GetClass(), jobState(j.GetState()), done, running, rate, runtime,
-			shownCap(j), shownFinish(j), cli.Opt(uncapped(j), shownSeconds), shownFloor(j), shownHeld(j), cmp.Or(j.GetOutlook().GetWhy(), cli.Unknown)})
+		rows = append(rows, []string{
+			j.GetId(), j.GetName(), j.GetClass(), jobState(j.GetState()), done, running, rate, runtime,
+			shownCap(j), shownFinish(j), cli.Opt(uncapped(j), shownSeconds), shownFloor(j), shownHeld(j), cmp.Or(j.GetOutlook().GetWhy(), cli.Unknown),
+		})
 	}
 	return o.out.Table(w, []string{"JOB", "NAME", "CLASS", "STATE", "DONE", "RUNNING", "RATE", "RUNTIME", "CAP", "FINISH", "UNCAPPED", "FLOOR", "CONTAINERS", "WHY"}, rows)
 }

@@ -96,9 +96,15 @@ func TestPolicyNames(t *testing.T) {
 	for _, x := range []struct {
 		name, of, want, note string
 	}{
-		{"progress", "", "watts", ""}, {"weighted", "", "watts", ""}, {"stretch", "", "containers", ""}, {"paper", "", "containers", ""},
-		{"equal", "", "watts", "--for containers"}, {"equal", "containers", "containers", ""}, {"equal", "watts", "watts", ""},
-		{"nonsense", "", "watts", ""}, {"stretch", "watts", "watts", ""},
+		{"progress", "", "watts", ""},
+		{"weighted", "", "watts", ""},
+		{"stretch", "", "containers", ""},
+		{"paper", "", "containers", ""},
+		{"equal", "", "watts", "--for containers"},
+		{"equal", "containers", "containers", ""},
+		{"equal", "watts", "watts", ""},
+		{"nonsense", "", "watts", ""},
+		{"stretch", "watts", "watts", ""},
 	} {
 		cmd, stderr := &cobra.Command{}, &bytes.Buffer{}
 		cmd.SetErr(stderr)

@@ -39,6 +39,7 @@ import (
 	"headroom/emulator"
 	"headroom/internal/cli"
 	"headroom/internal/textapps"
+	"headroom/record"
 	"headroom/scheduler"
 	"headroom/simulation"
 	"headroom/studies"
@@ -62,6 +63,7 @@ func powerlab() *cobra.Command {
 	root := &cobra.Command{Use: "powerlab", Short: "Emulated nodes, simulation, benchmarks and the demo", Example: "  powerlab demo"}
 	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand())
 	root.AddCommand(textapps.NewCommand(), studies.NewEstimateCommand(), studies.NewAllocateCommand(), studies.NewProfileCommand())
+	root.AddCommand(record.NewCommand())
 	return root
 }
 

@@ -1,0 +1,155 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/internal/secure"
+)
+
+// Bounds of the flags.
+const (
+	intervalLeast = 100 * time.Millisecond
+	lookWait      = 3 * time.Second
+)
+
+// options are the flags of `powerlab record`.
+type options struct {
+	addr     string
+	files    secure.Files
+	out, csv string
+	length   time.Duration
+	interval time.Duration
+}
+
+// NewCommand is `powerlab record`.
+func NewCommand() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "record",
+		Short: "Plot a running cluster: power under its budget, containers and progress of its jobs",
+		Long: "Looks at a running cluster through its coordinators, at each interval, and draws while it goes on: power\n" +
+			"under the budget; the containers that each job holds; the map tasks done or dropped; and when each job is\n" +
+			"predicted to end, beside when it would without a cap. The picture is replaced as a whole at each look, the\n" +
+			"CSV grows by whole lines: both may be opened at any time. Ends by itself after --for, or with Ctrl-C.\n\n" +
+			"The CSV has a row for each domain, node and job of each look; what is unknown is empty. It changes nothing.",
+		Example: "  powerlab record --addr 127.0.0.1:7400 --out run.svg --csv run.csv --for 60s",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			w, err := o.open()
+			if err != nil {
+				return err
+			}
+			return o.run(cmd.Context(), w, cmd.ErrOrStderr())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.addr, "addr", os.Getenv("HEADROOM_ADDR"), "RPC addresses of servers, comma separated (HEADROOM_ADDR)")
+	f.StringVar(&o.files.CA, "ca", os.Getenv("HEADROOM_CA"), "the cluster's authority (HEADROOM_CA)")
+	f.StringVar(&o.files.Cert, "cert", os.Getenv("HEADROOM_CERT"), "your certificate (HEADROOM_CERT)")
+	f.StringVar(&o.files.Key, "key", os.Getenv("HEADROOM_KEY"), "its key (HEADROOM_KEY)")
+	f.StringVar(&o.out, "out", "run.svg", "file of the picture")
+	f.StringVar(&o.csv, "csv", "", "file of the rows; none without it")
+	f.DurationVar(&o.length, "for", 60*time.Second, "how long to look; 0: until Ctrl-C")
+	f.DurationVar(&o.interval, "interval", time.Second, "time from one look to the next")
+	return cmd
+}
+
+// open checks the flags and says how the cluster is reached.
+func (o *options) open() (*window, error) {
+	switch {
+	case o.interval < intervalLeast:
+		return nil, cli.Usage("--interval %v: at least %v", o.interval, intervalLeast)
+	case o.length < 0:
+		return nil, cli.Usage("--for %v: a time, or 0 for no end", o.length)
+	case o.out == "":
+		return nil, cli.Usage("--out names no file")
+	}
+	w := &window{peers: rpc.PlainPeers(), wait: lookWait}
+	for a := range strings.SplitSeq(o.addr, ",") {
+		if a = strings.TrimSpace(a); a != "" {
+			w.addrs = append(w.addrs, a)
+		}
+	}
+	if len(w.addrs) == 0 {
+		w.addrs = []string{"127.0.0.1:7400"}
+	}
+	if o.files != (secure.Files{}) {
+		k, err := secure.Open(o.files)
+		if err != nil {
+			return nil, &cli.Error{Code: "tls", Exit: cli.ExitUsage, Err: err, Message: err.Error(), Hint: "--ca, --cert and --key name three files; coordinator tls inspect shows what is in one"}
+		}
+		w.peers = rpc.SecurePeers(k, secure.Server)
+	}
+	return w, nil
+}
+
+// looker sees a cluster.
+type looker interface {
+	look(ctx context.Context) (look, error)
+}
+
+// run looks and draws until its time is over. The first look must succeed; a later
+// one that does not is a gap, said once.
+func (o *options) run(ctx context.Context, w looker, stderr io.Writer) (err error) {
+	began := time.Now()
+	first, err := w.look(ctx)
+	if err != nil {
+		return rpc.AsCLI(err, "record", o.addr)
+	}
+	var rows *table
+	if o.csv != "" {
+		if rows, err = createTable(o.csv); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, rows.close()) }()
+	}
+	looks, gap := []look(nil), false
+	add := func(l look) error {
+		looks = append(looks, l)
+		if rows != nil {
+			if err := rows.add(l); err != nil {
+				return err
+			}
+		}
+		return replace(o.out, draw(looks))
+	}
+	if err := add(first); err != nil {
+		return err
+	}
+	tick := time.NewTicker(o.interval)
+	defer tick.Stop()
+	for o.length == 0 || time.Since(began) < o.length {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		at := time.Since(began)
+		l, err := w.look(ctx)
+		if err != nil && ctx.Err() == nil && !gap {
+			cli.Notef(stderr, "%.0f s: nobody answers, going on: %v\n", at.Seconds(), err)
+		}
+		if gap = err != nil; gap {
+			l = look{}
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		l.at = at
+		if err := add(l); err != nil {
+			return err
+		}
+	}
+	cli.Notef(stderr, "%d looks in %s\n", len(looks), fmt.Sprint(o.out))
+	return nil
+}

@@ -1,0 +1,298 @@
+// Claims: picture and rows are whole at every moment and hold what was seen; what
+// was not known is a gap and empty, never 0; a leader that is away for a while is a
+// gap and no end; an end by Ctrl-C leaves both files whole; names cannot break the
+// picture.
+package record
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"encoding/xml"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/units"
+)
+
+// script is a cluster that shows one look after the other; a nil one is nobody who answers.
+type script struct {
+	looks []*look
+	seen  func(n int)
+	n     int
+}
+
+func (s *script) look(context.Context) (look, error) {
+	s.n++
+	if s.seen != nil {
+		s.seen(s.n)
+	}
+	l := s.looks[min(s.n, len(s.looks))-1]
+	if l == nil {
+		return look{}, rpc.NotLeader("", "")
+	}
+	return *l, nil
+}
+
+func seen(budget units.Power, measured *units.Power, jobs ...jobLook) *look {
+	return &look{
+		domains: []domainLook{{"site/lab", true, budget, budget - 20*units.Watt, measured}, {"rack/r1", false, 9000 * units.Watt, 0, nil}},
+		nodes:   []nodeLook{{"n01", 200 * units.Watt, measured, measured, 3}}, jobs: jobs,
+	}
+}
+
+func job(id string, done, containers int, finish *float64) jobLook {
+	return jobLook{id: id, state: "running", tasks: 40, done: done, containers: &containers, finish: finish, uncapped: new(100.0)}
+}
+
+// wellFormed parses a picture and answers its text and paths.
+func wellFormed(t *testing.T, svg []byte) (text, paths string) {
+	t.Helper()
+	d := xml.NewDecoder(bytes.NewReader(svg))
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, svg)
+		}
+		switch x := token.(type) {
+		case xml.CharData:
+			text += string(x)
+		case xml.StartElement:
+			for _, a := range x.Attr {
+				if a.Name.Local == "d" {
+					paths += a.Value + "\n"
+				}
+			}
+		}
+	}
+	if bytes.Contains(svg, []byte("NaN")) || bytes.Contains(svg, []byte("Inf")) {
+		t.Errorf("no number in\n%s", svg)
+	}
+	return text, paths
+}
+
+func rowsOf(t *testing.T, path string) [][]string {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+func TestFilesAreWholeAtEveryMoment(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		o := options{out: filepath.Join(dir, "run.svg"), csv: filepath.Join(dir, "run.csv"), length: 5 * time.Second, interval: time.Second}
+		w := &script{looks: []*look{
+			seen(600*units.Watt, nil, job("job_1", 0, 4, nil)), seen(600*units.Watt, new(550*units.Watt), job("job_1", 10, 4, new(110.0))), nil,
+			seen(400*units.Watt, new(390*units.Watt), job("job_1", 20, 6, new(130.0)), job("<job&2>", 1, 2, nil)),
+		}}
+		pictures := 0
+		w.seen = func(n int) {
+			if n < 2 {
+				return
+			}
+			svg, err := os.ReadFile(o.out)
+			if err != nil {
+				t.Fatal(err)
+			}
+			wellFormed(t, svg)
+			pictures++
+			times := map[string]bool{}
+			for _, r := range rowsOf(t, o.csv)[1:] {
+				times[r[0]] = true
+			}
+			if want := map[int]int{2: 1, 3: 2, 4: 2, 5: 3}[n]; want > 0 && len(times) != want {
+				t.Errorf("before look %d the rows are of %d looks", n, len(times))
+			}
+		}
+		var stderr bytes.Buffer
+		if err := o.run(t.Context(), w, &stderr); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(stderr.String(), "nobody answers"); n != 1 || pictures < 4 {
+			t.Errorf("%d pictures, said %q", pictures, stderr.String())
+		}
+		svg, err := os.ReadFile(o.out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := wellFormed(t, svg)
+		for _, want := range []string{"budget", "reserved", "nodes draw", "job_1", "<job&2>", "power (W)", "containers", "predicted end"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("the picture does not say %q", want)
+			}
+		}
+		rows := rowsOf(t, o.csv)
+		if !slices.Equal(rows[0], columns()) {
+			t.Errorf("head %q", rows[0])
+		}
+		for _, want := range []string{
+			"0.000,domain,site/lab,600.000,580.000,,,,,,,,,,,,", "0.000,node,n01,,,200.000,,,3,,,,,,,,", "1.000,domain,site/lab,600.000,580.000,,,550.000,,,,,,,,,",
+			"0.000,job,job_1,,,,,,4,,40,0,0,,,,100.000", "3.000,job,job_1,,,,,,6,,40,20,0,,,130.000,100.000",
+		} {
+			if !slices.ContainsFunc(rows, func(r []string) bool { return strings.Join(r, ",") == want }) {
+				t.Errorf("no row %s in\n%v", want, rows)
+			}
+		}
+		left, err := filepath.Glob(filepath.Join(dir, ".*"))
+		if err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+	})
+}
+
+// Ctrl-C is an end like any other.
+func TestInterruptedRunIsWhole(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		o := options{out: filepath.Join(dir, "run.svg"), csv: filepath.Join(dir, "run.csv"), interval: time.Second}
+		w := &script{looks: []*look{seen(600*units.Watt, nil)}, seen: func(n int) {
+			if n == 4 {
+				cancel()
+			}
+		}}
+		if err := o.run(ctx, w, io.Discard); err != nil {
+			t.Fatal(err)
+		}
+		svg, err := os.ReadFile(o.out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wellFormed(t, svg)
+		if rows := rowsOf(t, o.csv); len(rows) != 1+3*3 {
+			t.Errorf("%d rows", len(rows))
+		}
+	})
+}
+
+// A gap is a gap: the line stops and begins anew; a value that is unknown draws nothing.
+func TestGapsAreGaps(t *testing.T) {
+	t.Parallel()
+	p := &picture{times: []float64{0, 1, 2, 3, 4}, span: 4}
+	values := each([]look{{at: 0}, {at: 1}, {at: 2}, {at: 3}, {at: 4}}, func(l look) *float64 {
+		if l.at == 2 {
+			return nil
+		}
+		return new(float64(l.at))
+	})
+	d := p.path(series{values: values}, false, func(v float64) float64 { return v })
+	if strings.Count(d, "M") != 2 || strings.Count(d, "L") != 2 {
+		t.Errorf("path %s", d)
+	}
+	text, paths := wellFormed(t, draw(nil))
+	if !strings.Contains(text, "time (s)") || strings.Contains(paths, "L") {
+		t.Errorf("an empty picture holds %s", paths)
+	}
+}
+
+// A long run is thinned, its ends are kept.
+func TestLongRunsAreThinned(t *testing.T) {
+	t.Parallel()
+	looks := make([]look, 5000)
+	for i := range looks {
+		looks[i].at = time.Duration(i) * time.Second
+	}
+	out := thinned(looks)
+	if len(out) != maxPoints || out[0].at != 0 || out[maxPoints-1].at != 4999*time.Second || !slices.IsSortedFunc(out, func(a, b look) int { return int(a.at - b.at) }) {
+		t.Errorf("%d looks from %v to %v", len(out), out[0].at, out[len(out)-1].at)
+	}
+}
+
+func TestBadFlags(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"--interval", "1ms"}, {"--for", "-1s"}, {"--out", ""}, {"--cert", "none.pem"}} {
+		cmd := NewCommand()
+		cmd.SetArgs(args)
+		cmd.SilenceUsage, cmd.SilenceErrors = true, true
+		err := cmd.ExecuteContext(t.Context())
+		if e, ok := errors.AsType[*cli.Error](err); !ok || e.Exit != cli.ExitUsage {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
+// coordinators answer as a leader does.
+type coordinators struct {
+	headroomv1connect.UnimplementedClusterServiceHandler
+	headroomv1connect.UnimplementedJobServiceHandler
+}
+
+func (coordinators) ListDomains(context.Context, *connect.Request[headroomv1.ListDomainsRequest]) (*connect.Response[headroomv1.ListDomainsResponse], error) {
+	return connect.NewResponse(&headroomv1.ListDomainsResponse{Domains: []*headroomv1.Domain{{Name: "site/lab", BudgetUw: 600_000_000, ReservedUw: 500_000_000}}}), nil
+}
+
+func (coordinators) ListNodes(context.Context, *connect.Request[headroomv1.ListNodesRequest]) (*connect.Response[headroomv1.ListNodesResponse], error) {
+	return connect.NewResponse(&headroomv1.ListNodesResponse{Nodes: []*headroomv1.Node{{Name: "n01", TargetUw: 200_000_000, EffectiveUw: new(int64(190_000_000))}}}), nil
+}
+
+func (coordinators) ListJobs(_ context.Context, r *connect.Request[headroomv1.ListJobsRequest]) (*connect.Response[headroomv1.ListJobsResponse], error) {
+	job := &headroomv1.Job{
+		Id: "a", State: headroomv1.JobState_JOB_STATE_RUNNING, UncappedS: new(100.0), Outlook: &headroomv1.JobOutlook{FinishS: new(120.0), Containers: new(uint32(7))},
+		Progress: &headroomv1.JobProgress{Tasks: 40, Done: 8, Dropped: 2, Containers: 6, RunningOn: map[string]uint32{"n01": 5}},
+	}
+	if r.Msg.GetAfter() == "" {
+		return connect.NewResponse(&headroomv1.ListJobsResponse{Jobs: []*headroomv1.Job{job}, More: true}), nil
+	}
+	return connect.NewResponse(&headroomv1.ListJobsResponse{Jobs: []*headroomv1.Job{{Id: "b", State: headroomv1.JobState_JOB_STATE_DONE}}}), nil
+}
+
+// What the coordinators tell is what is seen, all pages of it.
+func TestLooksThroughTheAPI(t *testing.T) {
+	t.Parallel()
+	mux := http.NewServeMux()
+	mux.Handle(headroomv1connect.NewClusterServiceHandler(coordinators{}))
+	mux.Handle(headroomv1connect.NewJobServiceHandler(coordinators{}))
+	srv := httptest.NewUnstartedServer(mux)
+	srv.Config.Protocols = new(http.Protocols)
+	srv.Config.Protocols.SetHTTP1(true)
+	srv.Config.Protocols.SetUnencryptedHTTP2(true)
+	srv.Start()
+	defer srv.Close()
+	via := rpc.NewClient()
+	defer via.CloseIdleConnections()
+	w := &window{peers: rpc.PeersOver(via), addrs: []string{strings.TrimPrefix(srv.URL, "http://")}, wait: 10 * time.Second}
+	l, err := w.look(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(l.jobs) != 1 || len(l.nodes) != 1 || len(l.domains) != 1 {
+		t.Fatalf("seen %+v", l)
+	}
+	j := l.jobs[0]
+	if *j.containers != 6 || *j.given != 7 || *j.finish != 120 || *j.uncapped != 100 || *j.progress() != 0.25 || j.share != nil {
+		t.Errorf("job %+v", j)
+	}
+	if n := l.nodes[0]; n.containers != 5 || *n.held != 190*units.Watt || n.power != nil || n.cap != 200*units.Watt {
+		t.Errorf("node %+v", n)
+	}
+	if d := l.domains[0]; !d.root || d.budget != 600*units.Watt || d.measured != nil {
+		t.Errorf("domain %+v", d)
+	}
+}
