@@ -107,9 +107,18 @@ public class EarlyStopSpeculator extends CompositeService implements Speculator 
       } catch (InterruptedException e) {
         return;
       } catch (RuntimeException e) {
-        LOG.error("no early stop: the job runs on as it is", e);
-        return;
+        // To give up here would leave reduces waiting for what has been killed already.
+        LOG.error("early stop: next try in " + intervalMs + " ms", e);
+        pause(intervalMs);
       }
+    }
+  }
+
+  private static void pause(int ms) {
+    try {
+      Thread.sleep(ms);
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt(); // the next wait ends the loop
     }
   }
 
