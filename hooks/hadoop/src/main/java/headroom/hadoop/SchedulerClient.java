@@ -36,10 +36,10 @@ final class SchedulerClient {
     this.timeoutMs = timeoutMs;
   }
 
-  /** Null where no scheduler is set, or its address is none. */
+  /** Null where no scheduler is set, it is switched off, or its address is none. */
   static SchedulerClient of(Configuration conf) {
     String url = conf.getTrimmed(Settings.URL, "");
-    if (url.isEmpty()) {
+    if (url.isEmpty() || url.equals(Settings.OFF)) {
       return null;
     }
     try {

@@ -5,6 +5,9 @@ final class Settings {
   /** Where the scheduler's hooks listen (http or https, no path). Without it the hooks do nothing. */
   static final String URL = "headroom.url";
 
+  /** The address that stands for none: Hadoop's options lose an empty one, and a site's would show through. */
+  static final String OFF = "off";
+
   /** After how many milliseconds a request is given up. */
   static final String TIMEOUT_MS = "headroom.timeout-ms";
 

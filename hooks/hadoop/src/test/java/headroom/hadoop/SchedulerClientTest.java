@@ -202,7 +202,7 @@ class SchedulerClientTest {
   }
 
   @ParameterizedTest
-  @ValueSource(strings = {"", "  ", "127.0.0.1:1", "file:///tmp/x", "http://", "nonsense"})
+  @ValueSource(strings = {"", "  ", "off", "127.0.0.1:1", "file:///tmp/x", "http://", "nonsense"})
   void withoutAnAddressThereIsNoClient(String url) {
     Configuration conf = new Configuration(false);
     assertNull(SchedulerClient.of(conf));
