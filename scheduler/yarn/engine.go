@@ -47,6 +47,9 @@ type Engine struct {
 	file      *allocation
 	refresher *refresher
 
+	// looked wakes the settling after each look.
+	looked chan struct{}
+
 	mu   sync.Mutex
 	book *book
 	// revision counts the changes of the shares served; asked is when they were last.
@@ -60,7 +63,7 @@ type Engine struct {
 func New(cfg Config, dir string, hooks net.Listener, coords Coordinators, logger *slog.Logger) *Engine {
 	e := &Engine{
 		cfg: cfg, logger: logger, coords: coords, client: newClient(cfg.ResourceManager), hooks: hooks,
-		book: newBook(cfg, logger),
+		book: newBook(cfg, logger), looked: make(chan struct{}, 1),
 		// A plug-in may know the shares of an earlier process: the clock gives a higher number.
 		revision: uint64(time.Now().UnixMilli()),
 	}
@@ -124,6 +127,10 @@ func (e *Engine) look(ctx context.Context) {
 		e.book.see(time.Now(), w, s)
 	}
 	e.mu.Unlock()
+	select {
+	case e.looked <- struct{}{}:
+	default: // it is awake already
+	}
 	if err := e.setShares(time.Now()); err != nil {
 		e.logger.Debug("yarn: shares not set", slog.Any("error", err)) // said once where it is noted
 	}
@@ -249,11 +256,12 @@ func (e *Engine) settle(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case <-e.looked:
 		case <-tick.C:
-			e.sweep(ctx)
-			for e.tell(ctx) {
-				continue
-			}
+		}
+		e.sweep(ctx)
+		for e.tell(ctx) {
+			continue
 		}
 	}
 }
@@ -295,7 +303,7 @@ func (e *Engine) sweep(parent context.Context) {
 	ids := e.book.sweeps()
 	e.mu.Unlock()
 	for _, id := range ids {
-		ctx, cancel := context.WithTimeout(parent, commandWait)
+		ctx, cancel := context.WithTimeout(parent, hookWait) // hooks wait for the same gate
 		err := e.withDrops(ctx, id, func(j *job) error {
 			if j.stop && j.wraps && !j.swept && !j.over {
 				j.choose(j.waiting())
@@ -370,7 +378,7 @@ func (e *Engine) hookShares(now time.Time) sharesAnswer {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.asked = now
-	return sharesAnswer{Revision: e.revision, ValidS: int(validFor / time.Second), Queues: slices.Concat([]queueShare{}, e.served)}
+	return sharesAnswer{Revision: e.revision, ValidS: int(validFor / time.Second), Queues: append([]queueShare{}, e.served...)}
 }
 
 // hookStop tells an application master whether its job may stop early.
