@@ -29,6 +29,7 @@ type coordinators struct {
 	finishes map[string]int
 	acks     []*headroomv1.DirectiveAck
 	progress map[string]*headroomv1.JobProgress
+	engines  map[string]*headroomv1.EngineReport
 	streams  map[*directorStream]int // the server at its end
 	changed  chan struct{}           // closed at a change of leader
 	// commitThenFail makes CommitJob carry out and then answer with this error, once.
@@ -50,6 +51,7 @@ func startCoordinators(t *testing.T, n int) *coordinators {
 	t.Helper()
 	c := &coordinators{
 		jobs: make(map[string]*headroomv1.Job), requests: make(map[string]uint64), finishes: make(map[string]int),
+		engines:  make(map[string]*headroomv1.EngineReport),
 		progress: make(map[string]*headroomv1.JobProgress), streams: make(map[*directorStream]int), changed: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -130,6 +132,22 @@ func (s *server) FinishJob(_ context.Context, req *connect.Request[headroomv1.Fi
 	return connect.NewResponse(&headroomv1.FinishJobResponse{Revision: s.revision}), nil
 }
 
+// DropTasks takes what an early stop allows, as a coordinator does.
+func (s *server) DropTasks(_ context.Context, req *connect.Request[headroomv1.DropTasksRequest]) (*connect.Response[headroomv1.DropTasksResponse], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.notLeader(); err != nil {
+		return nil, err
+	}
+	j := s.jobs[req.Msg.GetId()]
+	if j.GetStop() == nil {
+		return nil, rpc.Refuse(connect.CodeFailedPrecondition, "no-stop", cli.ExitRefused, "no early stop in force", "coordinator job show")
+	}
+	s.revision++
+	j.Dropped = req.Msg.GetTasks()
+	return connect.NewResponse(&headroomv1.DropTasksResponse{Dropped: j.GetDropped(), Revision: s.revision}), nil
+}
+
 func (s *server) ListJobs(context.Context, *connect.Request[headroomv1.ListJobsRequest]) (*connect.Response[headroomv1.ListJobsResponse], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -198,6 +216,9 @@ func (c *coordinators) hear(m *headroomv1.SchedulerMessage) {
 	case *headroomv1.SchedulerMessage_Progress:
 		for _, j := range m.Progress.GetJobs() {
 			c.progress[j.GetId()] = j
+		}
+		for _, e := range m.Progress.GetEngines() {
+			c.engines[e.GetEngine()] = e
 		}
 	}
 }

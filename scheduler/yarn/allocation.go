@@ -210,7 +210,7 @@ func merge(doc []byte, want map[string]string, before map[string]own) (merged, e
 		}
 		if ours {
 			m.during[queue] = o
-			edits = append(edits, p.putBack(doc, o))
+			edits = append(edits, p.putBack(o))
 		}
 	}
 	m.doc = apply(doc, edits)
@@ -238,7 +238,7 @@ func (p place) put(doc []byte, element string) edit {
 }
 
 // putBack is the edit that puts the operator's own back.
-func (p place) putBack(doc []byte, o own) edit {
+func (p place) putBack(o own) edit {
 	alone := p.maxFrom == p.opened && p.maxTo == p.closing
 	if o.Tag != "" && alone {
 		return edit{p.from, p.to, o.Tag}

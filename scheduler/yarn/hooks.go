@@ -37,11 +37,15 @@ func (h *hooks) serve(ctx context.Context, l net.Listener) error {
 	s := &http.Server{
 		Handler: h.handler(), ReadHeaderTimeout: hookWait, ReadTimeout: 2 * hookWait, WriteTimeout: 2 * hookWait, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- s.Serve(l) }()
+	over := make(chan struct{})
+	var failed error
+	go func() {
+		defer close(over)
+		failed = s.Serve(l)
+	}()
 	select {
-	case err := <-failed:
-		return fmt.Errorf("yarn: serve hooks: %w", err)
+	case <-over:
+		return fmt.Errorf("yarn: serve hooks: %w", failed)
 	case <-ctx.Done():
 	}
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWait)
@@ -49,7 +53,7 @@ func (h *hooks) serve(ctx context.Context, l net.Listener) error {
 	if s.Shutdown(last) != nil {
 		_ = s.Close() // what is still asking runs exactly
 	}
-	<-failed
+	<-over
 	return nil
 }
 

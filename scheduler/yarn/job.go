@@ -80,7 +80,7 @@ type sample struct {
 
 // drops is what is known of a job's early stop.
 type drops struct {
-	// stop is in force: at least least of the tasks map tasks must be done.
+	// stop is in force: of its map tasks, least must be done at the least.
 	stop  bool
 	of    int
 	least int

@@ -434,14 +434,14 @@ func newLog() *log {
 }
 
 // said is the end of a command. The caller holds mu.
-func (l *log) said(ctx context.Context, err error) error {
+func (l *log) said(ctx context.Context) error {
 	if l.lost || l.away {
 		l.mu.Unlock() // a bubble's time stands still for who waits for a lock
 		defer l.mu.Lock()
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	return err
+	return nil
 }
 
 func (l *log) CommitJob(ctx context.Context, r *headroomv1.CommitJobRequest) error {
@@ -451,7 +451,7 @@ func (l *log) CommitJob(ctx context.Context, r *headroomv1.CommitJobRequest) err
 		l.jobs[r.GetJob().GetId()] = proto.CloneOf(r.GetJob())
 		l.commits[r.GetJob().GetId()]++
 	}
-	return l.said(ctx, nil)
+	return l.said(ctx)
 }
 
 func (l *log) FinishJob(ctx context.Context, r *headroomv1.FinishJobRequest) error {
@@ -466,7 +466,7 @@ func (l *log) FinishJob(ctx context.Context, r *headroomv1.FinishJobRequest) err
 		j.State, j.Outcome = r.GetState(), r.GetOutcome()
 		j.Progress = &headroomv1.JobProgress{Id: r.GetId(), Tasks: r.GetTasks(), Done: r.GetDone(), RuntimeS: &r.RuntimeS}
 	}
-	return l.said(ctx, nil)
+	return l.said(ctx)
 }
 
 func (l *log) DropTasks(ctx context.Context, r *headroomv1.DropTasksRequest) ([]*headroomv1.TaskRange, error) {
@@ -475,7 +475,7 @@ func (l *log) DropTasks(ctx context.Context, r *headroomv1.DropTasksRequest) ([]
 	l.drops = append(l.drops, r)
 	j := l.jobs[r.GetId()]
 	if l.away {
-		return nil, l.said(ctx, nil)
+		return nil, l.said(ctx)
 	}
 	if j.GetStop() == nil {
 		return nil, fmt.Errorf("job %s has no early stop: %w", r.GetId(), ErrRefused)
@@ -488,7 +488,7 @@ func (l *log) DropTasks(ctx context.Context, r *headroomv1.DropTasksRequest) ([]
 	}
 	l.dropped[r.GetId()] = all
 	j.Dropped = all.ranges()
-	return all.ranges(), l.said(ctx, nil)
+	return all.ranges(), l.said(ctx)
 }
 
 // set changes the double while nobody asks.

@@ -1,0 +1,184 @@
+// Claims: a job of YARN is in the coordinators' log and in the users' listings like
+// any other; directives reach its engine and are acknowledged with what hindered
+// them; what the engine keeps to itself is not touched by the scheduler's own jobs.
+package scheduler
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+)
+
+// hadoop answers with what a real Hadoop answered while a job ran.
+func hadoop(t *testing.T) string {
+	t.Helper()
+	answers := map[string]string{
+		"apps": "apps-running.json", "nodes": "nodes.json", "scheduler": "scheduler.json", "tasks": "tasks.json", "conf": "conf.json", "containers": "containers.json",
+	}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		data, err := os.ReadFile(filepath.Join("yarn", "testdata", "rest", answers[filepath.Base(r.URL.Path)]))
+		if err != nil {
+			http.NotFound(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(data)
+	}))
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// yarnCluster is a scheduler with YARN, and the address of its hooks.
+func yarnCluster(t *testing.T) (c *cluster, hooks string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // only to find a free port
+	c = newCluster(t, 1)
+	data, err := os.ReadFile(filepath.Join(c.dir, "scheduler.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.write("scheduler.yaml", string(data)+fmt.Sprintf(`yarn:
+  resourcemanager: [%s]
+  queues: [{name: root.a, guarantee: 60%%}]
+  container: {memory_mb: 256, vcores: 1}
+  hooks: %s
+  poll: 200ms
+`, hadoop(t), l.Addr()))
+	return c, l.Addr().String()
+}
+
+const hadoopsJob = "application_1700000000000_0001"
+
+func TestYarnJob(t *testing.T) {
+	t.Parallel()
+	c, hooks := yarnCluster(t)
+	c.serveHere()
+	eventually(t, "the application committed", func() bool { return c.coords.job(hadoopsJob) != nil })
+	if j := c.coords.job(hadoopsJob); j.GetEngine() != "yarn" || j.GetFloor() != 0.75 || j.GetQueue() != "root.a" || j.GetClass() != "a" {
+		t.Errorf("committed %v", j)
+	}
+	eventually(t, "its progress at the coordinators", func() bool {
+		c.coords.mu.Lock()
+		defer c.coords.mu.Unlock()
+		p, e := c.coords.progress[hadoopsJob], c.coords.engines["yarn"]
+		return p.GetDone() == 7 && p.GetTasks() == 12 && p.GetRunningOn()["node2"] == 4 && e.GetContainers() == 8
+	})
+	out, errs, exit := c.run("show", hadoopsJob)
+	if exit != cli.ExitOK || !strings.Contains(out, "7 of 12 done") || !strings.Contains(out, "node1 (3), node2 (4)") {
+		t.Errorf("show: %d %s%s", exit, out, errs)
+	}
+	if out, _, exit := c.run("list"); exit != cli.ExitOK || !strings.Contains(out, hadoopsJob) {
+		t.Errorf("list: %d %s", exit, out)
+	}
+	_, errs, exit = c.run("cancel", hadoopsJob)
+	if exit != cli.ExitRefused || !strings.Contains(errs, "runs on YARN") || !strings.Contains(errs, "yarn application -kill "+hadoopsJob) {
+		t.Errorf("cancel: %d %s", exit, errs)
+	}
+	acks := func(seq uint64, d *headroomv1.Directive) string {
+		d.Epoch, d.Seq = &headroomv1.Epoch{Incarnation: 1, Term: 1}, seq
+		eventually(t, "a stream to the scheduler", func() bool { return c.coords.direct(d) })
+		var ack *headroomv1.DirectiveAck
+		eventually(t, "an acknowledgement", func() bool {
+			c.coords.mu.Lock()
+			defer c.coords.mu.Unlock()
+			for _, a := range c.coords.acks {
+				if a.GetSeq() == seq {
+					ack = a
+				}
+			}
+			return ack != nil
+		})
+		return ack.GetError()
+	}
+	share := &headroomv1.ShareDirective{Engine: "yarn", Jobs: []*headroomv1.JobShare{{Id: hadoopsJob, Containers: 6}}}
+	if err := acks(1, &headroomv1.Directive{Action: &headroomv1.Directive_Share{Share: share}}); err != "" {
+		t.Errorf("share: %s", err)
+	}
+	if got := get(t, "http://"+hooks+"/v1/shares"); !strings.Contains(got, `{"queue":"root.a","max_mb":1536,"max_vcores":6,"lower":"drain"}`) {
+		t.Errorf("shares served: %s", got)
+	}
+	if err := acks(2, &headroomv1.Directive{Action: &headroomv1.Directive_Stop{Stop: &headroomv1.StopDirective{Id: hadoopsJob, Tasks: 12, MinTasks: 9}}}); err != "" {
+		t.Errorf("stop: %s", err)
+	}
+	if got := get(t, "http://"+hooks+"/v1/jobs/job_1700000000000_0001/stop"); got != `{"stop":true,"min_tasks":9,"dropped":[]}`+"\n" {
+		t.Errorf("stop served: %s", got)
+	}
+	other := &headroomv1.ShareDirective{Engine: "spark"}
+	if err := acks(3, &headroomv1.Directive{Action: &headroomv1.Directive_Share{Share: other}}); !strings.Contains(err, `engine "spark"`) {
+		t.Errorf("another engine: %q", err)
+	}
+}
+
+func get(t *testing.T, url string) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // only read
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// A scheduler without YARN lists a job of YARN and says why it does nothing for it.
+func TestJobOfAnEngineThatIsNotHere(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.coords.jobs[hadoopsJob] = &headroomv1.Job{Id: hadoopsJob, Name: "words", Class: "a", Engine: "yarn", Queue: "root.a", Spec: []byte("{}"), SubmittedUs: 1}
+	c.coords.order = append(c.coords.order, hadoopsJob)
+	c.serveHere()
+	eventually(t, "the job listed", func() bool {
+		out, _, exit := c.run("show", hadoopsJob, "-o", "json")
+		var answer struct{ Items []jsonJob }
+		return exit == cli.ExitOK && json.Unmarshal([]byte(out), &answer) == nil && strings.Contains(answer.Items[0].Outcome, "no such engine")
+	})
+	d := &headroomv1.Directive{
+		Epoch: &headroomv1.Epoch{Incarnation: 1, Term: 1}, Seq: 1, Action: &headroomv1.Directive_Stop{Stop: &headroomv1.StopDirective{Id: hadoopsJob}},
+	}
+	eventually(t, "a stream to the scheduler", func() bool { return c.coords.direct(d) })
+	eventually(t, "an acknowledgement", func() bool {
+		c.coords.mu.Lock()
+		defer c.coords.mu.Unlock()
+		return len(c.coords.acks) == 1 && strings.Contains(c.coords.acks[0].GetError(), "no such engine")
+	})
+}
+
+func TestYarnConfigRefused(t *testing.T) {
+	t.Parallel()
+	for from, want := range map[string]string{
+		"guarantee: 100%":     `guarantee`,
+		"resourcemanager: []": "resourcemanager",
+	} {
+		path := filepath.Join(t.TempDir(), "scheduler.yaml")
+		text := strings.Replace(ExampleConfig, from, strings.SplitN(from, ":", 2)[0]+": [rm1]", 1)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := LoadConfig(path)
+		if err == nil || !strings.HasPrefix(err.Error(), path+":") || (want == "resourcemanager" && !strings.Contains(err.Error(), `"rm1" is not the address`)) {
+			t.Errorf("%s: %v", from, err)
+		}
+	}
+}
