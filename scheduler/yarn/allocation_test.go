@@ -319,6 +319,40 @@ func TestSharesByFile(t *testing.T) {
 	})
 }
 
+// Shares that are switched off, or to another file, leave nothing behind.
+func TestSwitchedOff(t *testing.T) {
+	t.Parallel()
+	for _, shares := range []string{SharesNone, SharesHook, SharesFile} {
+		a, now := file(t, operators)
+		set(t, a, map[string]string{"root.q1": "1 mb, 1 vcores"})
+		inLab(t, func(l *lab) {
+			l.dir, l.cfg.Shares = filepath.Dir(a.notes), shares
+			if shares == SharesFile {
+				l.cfg.AllocationFile = filepath.Join(l.dir, "other.xml")
+				if err := os.WriteFile(l.cfg.AllocationFile, []byte(operators), 0o600); err != nil {
+					l.Fatal(err)
+				}
+			}
+			l.start()
+			l.pass(2 * time.Second)
+			if now() != operators {
+				l.Errorf("%s:\n%s", shares, now())
+			}
+		})
+	}
+}
+
+func TestNotesDamaged(t *testing.T) {
+	t.Parallel()
+	a, now := file(t, operators)
+	if err := os.WriteFile(a.notes, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.set(map[string]string{"root.q1": "1 mb, 1 vcores"}); err == nil || !strings.Contains(err.Error(), a.notes) || now() != operators {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Not in a bubble: the command is a process.
 func TestRefresh(t *testing.T) {
 	t.Parallel()

@@ -29,6 +29,8 @@ const (
 	queuesEvery = 10 * time.Second
 	// staleAfter is how old a look may be before it is said.
 	staleAfter = 5 * time.Second
+	// lostAfter is how long the ResourceManager must not know a job until it is lost.
+	lostAfter = 30 * time.Second
 	// endedKept bounds the ended jobs that are kept for listings.
 	endedKept = 1000
 )
@@ -104,10 +106,7 @@ func (b *book) see(now time.Time, w wish, s *sight) {
 		b.seeApp(now, a, s.details[a.id])
 	}
 	for _, id := range s.unknown {
-		if j := b.jobs[id]; j != nil && !j.over {
-			j.lose()
-			b.logger.Warn("yarn: job lost", slog.String("job", id), slog.String("why", j.outcome))
-		}
+		b.miss(now, b.jobs[id])
 	}
 	b.forget()
 }
@@ -122,7 +121,7 @@ func (b *book) seeApp(now time.Time, a app, d detail) {
 	case j.over:
 		return
 	}
-	j.app = a
+	j.app, j.missed = a, time.Time{}
 	if a.started.After(b.newest) && !b.gap { // before that ended applications in between are still to be listed
 		b.newest = a.started
 	}
@@ -136,6 +135,20 @@ func (b *book) seeApp(now time.Time, a app, d detail) {
 	j.end()
 	b.logger.Info("yarn: application ended", slog.String("job", a.id), slog.String("state", stateWord(j.state)), slog.String("outcome", j.outcome),
 		slog.Int("tasks", j.tasks), slog.Int("done", j.finallyDone()), slog.Int("dropped", len(j.dropped)))
+}
+
+// miss takes over that the ResourceManager does not know a job. One that was just
+// started may not have read all of them yet, and an end cannot be taken back.
+func (b *book) miss(now time.Time, j *job) {
+	if j == nil || j.over {
+		return
+	}
+	j.missed = cmpTime(j.missed, now)
+	if now.Sub(j.missed) < lostAfter {
+		return
+	}
+	j.lose()
+	b.logger.Warn("yarn: job lost", slog.String("job", j.app.id), slog.String("why", j.outcome))
 }
 
 // notice says once what hangs.

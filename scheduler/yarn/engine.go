@@ -38,6 +38,7 @@ type Coordinators interface {
 // Engine watches one YARN. Its methods may be called from any goroutine.
 type Engine struct {
 	cfg    Config
+	dir    string
 	logger *slog.Logger
 	coords Coordinators
 	client *client
@@ -49,6 +50,10 @@ type Engine struct {
 
 	// looked wakes the settling after each look.
 	looked chan struct{}
+
+	// sharing is held while shares are computed and set, so that older ones never
+	// overwrite newer ones.
+	sharing sync.Mutex
 
 	mu   sync.Mutex
 	book *book
@@ -62,7 +67,7 @@ type Engine struct {
 // It takes over the listener for the hooks, which may be nil.
 func New(cfg Config, dir string, hooks net.Listener, coords Coordinators, logger *slog.Logger) *Engine {
 	e := &Engine{
-		cfg: cfg, logger: logger, coords: coords, client: newClient(cfg.ResourceManager), hooks: hooks,
+		cfg: cfg, dir: dir, logger: logger, coords: coords, client: newClient(cfg.ResourceManager), hooks: hooks,
 		book: newBook(cfg, logger), looked: make(chan struct{}, 1),
 		// A plug-in may know the shares of an earlier process: the clock gives a higher number.
 		revision: uint64(time.Now().UnixMilli()),
@@ -76,6 +81,7 @@ func New(cfg Config, dir string, hooks net.Listener, coords Coordinators, logger
 // Run watches and serves until ctx ends; then the operator's own queues come back.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.client.close()
+	e.clear()
 	parent := ctx
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -177,6 +183,8 @@ func (e *Engine) Stop(d *headroomv1.StopDirective) error {
 
 // setShares makes the queues' maxima what the book says they are.
 func (e *Engine) setShares(now time.Time) error {
+	e.sharing.Lock()
+	defer e.sharing.Unlock()
 	var err error
 	switch e.cfg.Shares {
 	case SharesHook:
@@ -229,6 +237,18 @@ func (e *Engine) writeShares() error {
 		e.logger.Warn("yarn: shares not written", slog.Any("error", err))
 	}
 	return err
+}
+
+// clear puts back what an earlier process left behind in a file that is not ours
+// any more: shares were switched to another way, or to another file.
+func (e *Engine) clear() {
+	old, err := leftBehind(e.dir)
+	if err == nil && old != nil && (e.file == nil || old.path != e.file.path) {
+		_, err = old.set(nil)
+	}
+	if err != nil {
+		e.logger.Error("yarn: the operator's queues are not back in an earlier allocation file", slog.Any("error", err))
+	}
 }
 
 // release puts the operator's own queues back.

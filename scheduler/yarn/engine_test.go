@@ -271,13 +271,22 @@ func TestApplicationForgotten(t *testing.T) {
 	t.Parallel()
 	inLab(t, func(l *lab) {
 		a := l.plant.submit("root.q1", 12, 1)
+		a.taskTime = time.Minute
 		id := l.plant.id(a)
 		l.start()
 		l.pass(9 * time.Second)
+		apps := l.plant.apps
 		l.plant.with(func() { l.plant.apps = nil })
-		l.pass(3 * time.Second)
+		l.pass(lostAfter - 5*time.Second)
+		if j := l.log.job(id); stateEnded(j.GetState()) {
+			l.Errorf("ended at once: %v", j)
+		}
+		l.plant.with(func() { l.plant.apps = apps }) // it was only starting
+		l.pass(2 * time.Second)
+		l.plant.with(func() { l.plant.apps = nil })
+		l.pass(lostAfter + 3*time.Second)
 		j := l.log.job(id)
-		if j.GetState() != headroomv1.JobState_JOB_STATE_FAILED || !strings.Contains(j.GetOutcome(), "does not know it any more") || j.GetProgress().GetDone() != 4 {
+		if j.GetState() != headroomv1.JobState_JOB_STATE_FAILED || !strings.Contains(j.GetOutcome(), "does not know it any more") || j.GetProgress().GetTasks() != 12 {
 			l.Errorf("got %v", j)
 		}
 	})

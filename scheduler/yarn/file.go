@@ -58,6 +58,17 @@ func newAllocation(path, dir string) *allocation {
 	return &allocation{path: path, notes: filepath.Join(dir, "yarn-queues.json")}
 }
 
+// leftBehind is the file that an earlier process wrote shares into, nil for none.
+func leftBehind(dir string) (*allocation, error) {
+	a := newAllocation("", dir)
+	n, err := a.read()
+	if err != nil || n.File == "" {
+		return nil, err
+	}
+	a.path = n.File
+	return a, nil
+}
+
 // set makes want the maxima of its queues, and puts the operator's own back for
 // all others. changed says that the file was written.
 func (a *allocation) set(want map[string]string) (changed bool, err error) {
@@ -148,23 +159,30 @@ func (a *allocation) recall() error {
 	if a.own != nil {
 		return nil
 	}
-	data, err := os.ReadFile(a.notes)
-	if errors.Is(err, fs.ErrNotExist) {
-		a.own = map[string]own{}
-		return nil
-	}
-	var n noted
-	if err == nil {
-		err = json.Unmarshal(data, &n)
-	}
+	n, err := a.read()
 	if err != nil {
-		return fmt.Errorf("yarn: the operator's own maxima cannot be read: %w; remove %s after checking the queues of %s", err, a.notes, a.path)
+		return err
 	}
 	a.own = map[string]own{}
 	if n.File == a.path {
 		maps.Copy(a.own, n.Queues)
 	}
 	return nil
+}
+
+// read reads the notes; no notes are none.
+func (a *allocation) read() (n noted, err error) {
+	data, err := os.ReadFile(a.notes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return n, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &n)
+	}
+	if err != nil {
+		return n, fmt.Errorf("yarn: the operator's own maxima cannot be read: %w; check the queues of the allocation file, then remove %s", err, a.notes)
+	}
+	return n, nil
 }
 
 // note keeps the operator's own values durably.

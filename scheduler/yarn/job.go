@@ -53,6 +53,8 @@ type job struct {
 	// doneBefore are the map tasks done as the coordinators heard of them, until the
 	// master is seen.
 	doneBefore int
+	// missed is since when the ResourceManager does not know it; zero while it does.
+	missed time.Time
 	// ran is when it was first seen to have a master.
 	ran time.Time
 	// firstSeen is when the master answered for the first time.
