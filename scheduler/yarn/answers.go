@@ -466,34 +466,50 @@ func taskStateOf(word string) (taskState, error) {
 }
 
 // readContainers reads the answer of /appattempts/ID/containers: how many of an
-// application's containers run on each NodeManager, its master's not counted.
-func readContainers(body []byte, master string) (map[string]int, error) {
+// application's containers run on each NodeManager, its master's not counted, and
+// how large its master's is; zero where that is not listed.
+func readContainers(body []byte, master string) (on map[string]int, size Container, err error) {
 	var answer *struct {
 		Container many[struct {
 			ContainerID string `json:"containerId"`
 			NodeID      string `json:"nodeId"`
 			State       string `json:"containerState"`
+			// Hadoop writes these numbers as texts.
+			MemoryMB json.Number `json:"allocatedMB"`
+			VCores   json.Number `json:"allocatedVCores"`
 		}] `json:"container"`
 	}
 	if err := read(body, &answer); err != nil {
-		return nil, err
+		return nil, size, err
 	}
-	on := map[string]int{}
+	on = map[string]int{}
 	if answer == nil {
-		return on, nil
+		return on, size, nil
 	}
 	if len(answer.Container) > tasksMax {
-		return nil, wrong("%d containers, at most %d are read", len(answer.Container), tasksMax)
+		return nil, size, wrong("%d containers, at most %d are read", len(answer.Container), tasksMax)
 	}
 	for _, k := range answer.Container {
 		if !containerForm.MatchString(k.ContainerID) || k.NodeID == "" {
-			return nil, wrong("%q on %q is not a container", clip(k.ContainerID), clip(k.NodeID))
+			return nil, size, wrong("%q on %q is not a container", clip(k.ContainerID), clip(k.NodeID))
 		}
-		if k.State == "RUNNING" && k.ContainerID != master {
+		switch {
+		case k.ContainerID == master:
+			size = Container{MemoryMB: amount(k.MemoryMB, memoryMax), VCores: amount(k.VCores, vcoresMax)}
+		case k.State == "RUNNING":
 			on[k.NodeID]++
 		}
 	}
-	return on, nil
+	return on, size, nil
+}
+
+// amount is a number from 0 to most; 0 where it is none.
+func amount(n json.Number, most int64) int {
+	x, err := n.Int64()
+	if err != nil {
+		return 0
+	}
+	return int(min(max(0, x), most))
 }
 
 // readFloor reads the answer of an application master's /conf: the least fraction

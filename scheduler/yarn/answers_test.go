@@ -85,18 +85,18 @@ func TestRealJob(t *testing.T) {
 		t.Fatal(all, err)
 	}
 	j := newJob(app{id: "application_1700000000000_0001"}, 1)
-	j.take(time.Now(), detail{tasks: &all})
+	j.take(time.Now(), Container{256, 1}, detail{tasks: &all})
 	if j.done() != 7 || j.count(taskRuns) != 5 || *j.work() != 7 || *j.reduced() != 0 || j.started.UnixMilli() != 1795303426364 {
 		t.Errorf("%d done, %d running, work %v, started %d", j.done(), j.count(taskRuns), *j.work(), j.started.UnixMilli())
 	}
-	on, err := readContainers(golden(t, "containers.json"), "container_1700000000000_0001_01_000001")
-	if want := map[string]int{"node1:45454": 3, "node2:45454": 4}; err != nil || !cmp.Equal(on, want) {
-		t.Errorf("got %v, %v", on, err)
+	on, size, err := readContainers(golden(t, "containers.json"), "container_1700000000000_0001_01_000001")
+	if want := map[string]int{"node1:45454": 3, "node2:45454": 4}; err != nil || !cmp.Equal(on, want) || size != (Container{512, 1}) || (Container{256, 1}).times(size) != 2 {
+		t.Errorf("got %v, %v, %v", on, size, err)
 	}
 	// A list of one is no list.
-	on, err = readContainers(golden(t, "container-single.json"), "container_1700000000000_0001_01_000001")
-	if err != nil || len(on) != 0 {
-		t.Errorf("got %v, %v", on, err)
+	on, size, err = readContainers(golden(t, "container-single.json"), "container_1700000000000_0001_01_000001")
+	if err != nil || len(on) != 0 || size != (Container{512, 1}) {
+		t.Errorf("got %v, %v, %v", on, size, err)
 	}
 	if floor, err := readFloor(golden(t, "conf.json")); floor != 0.75 || err != nil {
 		t.Errorf("floor %v, %v", floor, err)
@@ -110,7 +110,7 @@ func TestAnswersRefused(t *testing.T) {
 	nodes := func(b []byte) error { _, err := readNodes(b); return err }
 	queues := func(b []byte) error { _, err := readQueues(b); return err }
 	jobs := func(b []byte) error { _, err := readTasks(b); return err }
-	containers := func(b []byte) error { _, err := readContainers(b, ""); return err }
+	containers := func(b []byte) error { _, _, err := readContainers(b, ""); return err }
 	conf := func(b []byte) error { _, err := readFloor(b); return err }
 	for name, c := range map[string]struct {
 		read       func([]byte) error
@@ -188,7 +188,7 @@ func FuzzAnswers(f *testing.F) {
 		}
 		if all, err := readTasks(body); err == nil {
 			j := newJob(app{id: "application_1_0001"}, 1)
-			j.take(time.Unix(0, 0), detail{tasks: &all})
+			j.take(time.Unix(0, 0), Container{256, 1}, detail{tasks: &all})
 			if p := j.progress(testConfig(), true); p.GetDone()+p.GetPending() > p.GetTasks() || p.GetWork() > float64(p.GetTasks()) || p.GetWork() < 0 || p.GetReduced() > 1 {
 				t.Errorf("progress %v", p)
 			}
@@ -196,7 +196,7 @@ func FuzzAnswers(f *testing.F) {
 		_, _ = readApp(body)
 		_, _ = readNodes(body)
 		_, _ = readQueues(body)
-		_, _ = readContainers(body, "")
+		_, _, _ = readContainers(body, "")
 		if x, err := readFloor(body); err == nil && (x < 0 || x > 1) {
 			t.Errorf("floor %v", x)
 		}

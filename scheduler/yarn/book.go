@@ -20,11 +20,6 @@ const Name = "yarn"
 const actor = "scheduler/yarn"
 
 const (
-	// overhead is what each job takes for itself: its application master's container.
-	overhead = 1
-	// starting is what an application without a share needs to start in a queue
-	// that has a maximum: its master and one task.
-	starting = overhead + 1
 	// queuesEvery is how often the names of the queues are read: they change by hand.
 	queuesEvery = 10 * time.Second
 	// staleAfter is how old a look may be before it is said.
@@ -58,6 +53,9 @@ type book struct {
 	why    string
 
 	containers int
+	// overhead is how many containers' room each job takes for itself: the largest
+	// application master's, as last seen.
+	overhead   int
 	queues     map[string]bool
 	queuesRead time.Time
 	// misfit is what stands in the way of setting shares, in words.
@@ -65,7 +63,7 @@ type book struct {
 }
 
 func newBook(cfg Config, logger *slog.Logger) *book {
-	return &book{cfg: cfg, logger: logger, jobs: map[string]*job{}, gap: true}
+	return &book{cfg: cfg, logger: logger, jobs: map[string]*job{}, gap: true, overhead: 1}
 }
 
 // wish is what the next look should bring.
@@ -126,7 +124,8 @@ func (b *book) seeApp(now time.Time, a app, d detail) {
 		b.newest = a.started
 	}
 	if a.state == "RUNNING" {
-		j.take(now, d)
+		j.take(now, b.cfg.Container, d)
+		b.overhead = max(1, b.largestMaster())
 	}
 	if !a.ended() {
 		b.notice(now, j, d.err)
@@ -135,6 +134,16 @@ func (b *book) seeApp(now time.Time, a app, d detail) {
 	j.end()
 	b.logger.Info("yarn: application ended", slog.String("job", a.id), slog.String("state", stateWord(j.state)), slog.String("outcome", j.outcome),
 		slog.Int("tasks", j.tasks), slog.Int("done", j.finallyDone()), slog.Int("dropped", len(j.dropped)))
+}
+
+// largestMaster is the room of the largest application master that is there.
+func (b *book) largestMaster() (most int) {
+	for _, j := range b.jobs {
+		if !j.over && !j.seen.IsZero() {
+			most = max(most, j.master)
+		}
+	}
+	return most
 }
 
 // miss takes over that the ResourceManager does not know a job. One that was just
@@ -345,7 +354,7 @@ func (b *book) progress(now time.Time) []*headroomv1.JobProgress {
 
 // report is what there is to share out.
 func (b *book) report(now time.Time) *headroomv1.EngineReport {
-	return &headroomv1.EngineReport{Engine: Name, Containers: uint32(b.containers), Overhead: overhead, Trouble: b.trouble(now)}
+	return &headroomv1.EngineReport{Engine: Name, Containers: uint32(b.containers), Overhead: uint32(b.overhead), Trouble: b.trouble(now)}
 }
 
 // trouble is why shares cannot be set, in words; empty when they can.
@@ -445,7 +454,7 @@ func (b *book) maxima() map[string]int {
 	}
 	for _, j := range b.jobs {
 		if _, ok := sums[j.app.queue]; ok && !j.over && !j.shared {
-			sums[j.app.queue] += starting
+			sums[j.app.queue] += b.overhead + 1 // its master and one task, to start
 		}
 	}
 	return sums

@@ -73,6 +73,11 @@ type Container struct {
 	VCores int `yaml:"vcores"`
 }
 
+// times is how often the unit must be taken to hold what; at least once.
+func (c Container) times(what Container) int {
+	return max(1, (what.MemoryMB+c.MemoryMB-1)/c.MemoryMB, (what.VCores+c.VCores-1)/c.VCores)
+}
+
 // Defaults are the values of keys that the section does not have.
 func Defaults() Config {
 	return Config{

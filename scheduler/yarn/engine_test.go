@@ -64,7 +64,7 @@ func TestProgressOfAWave(t *testing.T) {
 		a := l.plant.submit("root.q1", 12, 1)
 		l.pass(9500 * time.Millisecond) // 3 s for the master, one wave of 4, half of the next
 		p := l.progress(l.plant.id(a))
-		if p.GetDone() != 4 || p.GetRunning() != 4 || p.GetPending() != 4 || p.GetContainers() != 5 || p.GetPhase() != headroomv1.JobPhase_JOB_PHASE_MAP {
+		if p.GetDone() != 4 || p.GetRunning() != 4 || p.GetPending() != 4 || p.GetContainers() != 6 || p.GetPhase() != headroomv1.JobPhase_JOB_PHASE_MAP {
 			l.Errorf("got %v", p)
 		}
 		if w := p.GetWork(); w < 5 || w > 7 {
@@ -77,7 +77,7 @@ func TestProgressOfAWave(t *testing.T) {
 			l.Errorf("rate, reduced and runtime of %v", p)
 		}
 		_, r := l.engine.Report()
-		if r.GetEngine() != "yarn" || r.GetContainers() != 8 || r.GetOverhead() != 1 { // 2 nodes of 4 vcores and 8 times 512 MB
+		if r.GetEngine() != "yarn" || r.GetContainers() != 8 || r.GetOverhead() != 2 { // 2 nodes of 4 vcores and 8 times 512 MB; a master of 768 MB
 			l.Errorf("report %v", r)
 		}
 	})

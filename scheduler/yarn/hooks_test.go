@@ -280,7 +280,7 @@ func TestSharesServed(t *testing.T) {
 		// A further application needs its master and one task until it has a share.
 		l.plant.submit("root.q1", 4, 0)
 		l.pass(2 * time.Second)
-		if got := shares(); got.Queues[0].VCores != 7 {
+		if got := shares(); got.Queues[0].VCores != 8 {
 			l.Errorf("with a new application: %+v", got)
 		}
 		l.pass(70 * time.Second) // both have ended: the operator's own holds

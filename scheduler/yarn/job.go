@@ -63,6 +63,8 @@ type job struct {
 	started time.Time
 	// on counts running containers by NodeManager, the master's not counted.
 	on map[string]int
+	// master is how many containers' room its application master takes.
+	master int
 	// samples of tasks done, within the rate's window.
 	samples []sample
 	// warned: it was said that it waits for its master, or that its master is silent.
@@ -105,14 +107,17 @@ type drops struct {
 }
 
 func newJob(a app, floor float64) *job {
-	return &job{app: a, floor: floor, drops: drops{
+	return &job{app: a, floor: floor, master: 1, drops: drops{
 		dropped: numbers{}, flight: numbers{}, began: numbers{}, bytes: map[int]uint64{}, gate: make(chan struct{}, 1),
 	}}
 }
 
 // take takes over a look at the job's inside.
-func (j *job) take(now time.Time, d detail) {
+func (j *job) take(now time.Time, unit Container, d detail) {
 	j.on = d.on
+	if d.master != (Container{}) {
+		j.master = unit.times(d.master)
+	}
 	if d.floorRead {
 		j.floor, j.floorRead = max(j.floor, d.floor), true
 	}
@@ -234,7 +239,7 @@ func (j *job) age() (time.Duration, bool) {
 func (j *job) progress(cfg Config, fresh bool) *headroomv1.JobProgress {
 	p := &headroomv1.JobProgress{
 		Id: j.app.id, State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: uint32(j.tasks), Done: uint32(j.done()), Running: uint32(j.count(taskRuns)),
-		Dropped: uint32(len(j.dropped)), Pending: uint32(j.count(taskWaits)), Containers: uint32(j.app.containers),
+		Dropped: uint32(len(j.dropped)), Pending: uint32(j.count(taskWaits)), Containers: uint32(j.held()),
 		RunningOn: map[string]uint32{}, Phase: j.phase(), Reduced: j.reduced(),
 	}
 	switch {
@@ -267,6 +272,14 @@ func (j *job) progress(cfg Config, fresh bool) *headroomv1.JobProgress {
 		p.Work, p.RatePerS = j.work(), j.rate()
 	}
 	return p
+}
+
+// held is the containers that it holds, in the unit that shares are counted in.
+func (j *job) held() int {
+	if j.app.containers == 0 {
+		return 0
+	}
+	return j.app.containers - 1 + j.master
 }
 
 // rate is the map tasks done per second over the last 5 s; absent before the

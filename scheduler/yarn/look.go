@@ -28,8 +28,10 @@ type detail struct {
 	floor     float64
 	floorRead bool
 	// on counts the running containers by NodeManager, the master's not counted; nil when not known.
-	on  map[string]int
-	err error
+	on map[string]int
+	// master is the size of its master's container; zero when not known.
+	master Container
+	err    error
 }
 
 // wish is what the book wants to know at the next look.
@@ -156,7 +158,7 @@ func (c *client) inside(ctx context.Context, a app, floorRead bool) (d detail) {
 	if a.attempt != "" {
 		body, err := c.cluster(ctx, "apps/"+a.id+"/appattempts/"+a.attempt+"/containers")
 		if err == nil {
-			d.on, err = readContainers(body, a.master)
+			d.on, d.master, err = readContainers(body, a.master)
 		}
 		d.err = err
 	}

@@ -349,7 +349,7 @@ func (p *plant) containers(w *httptest.ResponseRecorder, a *plantApp) {
 		missing(w)
 		return
 	}
-	list := []object{{"containerId": p.container(a, 1), "nodeId": "node1:45454", "containerState": "RUNNING"}}
+	list := []object{{"containerId": p.container(a, 1), "nodeId": "node1:45454", "containerState": "RUNNING", "allocatedMB": "768", "allocatedVCores": "1"}}
 	for i, t := range slices.Concat(a.maps, a.reduces) {
 		if t.state == "RUNNING" {
 			list = append(list, object{"containerId": p.container(a, i+2), "nodeId": t.node + ":45454", "containerState": "RUNNING"})
