@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -37,6 +38,8 @@ type jsonJob struct {
 	RuntimeS  *float64          `json:"runtime_s"`
 	Submitted time.Time         `json:"submitted_at"`
 	Outcome   string            `json:"outcome"`
+	Engine    string            `json:"engine"`
+	Queue     string            `json:"queue"`
 	RunningOn map[string]uint32 `json:"running_on"`
 }
 
@@ -60,7 +63,7 @@ func jobItems(jobs []*headroomv1.Job) []any {
 		item := jsonJob{
 			ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), State: stateWord(j),
 			Tasks: p.GetTasks(), Done: p.GetDone(), Running: p.GetRunning(), Dropped: p.GetDropped(),
-			Submitted: submittedAt(j).UTC(), Outcome: j.GetOutcome(), RunningOn: p.GetRunningOn(),
+			Submitted: submittedAt(j).UTC(), Outcome: j.GetOutcome(), Engine: cmp.Or(j.GetEngine(), "local"), Queue: j.GetQueue(), RunningOn: p.GetRunningOn(),
 		}
 		if p != nil {
 			item.RatePerS, item.RuntimeS = p.RatePerS, p.RuntimeS
@@ -115,6 +118,9 @@ func printJob(w io.Writer, out *cli.Output, j *headroomv1.Job) error {
 		{"runtime", runtimeText(p)},
 		{"submitted", cli.Clock(submittedAt(j))},
 		{"outcome", textOr(j.GetOutcome())},
+	}
+	if j.GetEngine() != "" {
+		rows = slices.Insert(rows, 4, []string{"engine", j.GetEngine() + ", queue " + textOr(j.GetQueue())}, []string{"quality floor", cli.Percent(cmp.Or(j.GetFloor(), 1))})
 	}
 	return out.Table(w, nil, rows)
 }

@@ -78,7 +78,7 @@ func TestYarnJob(t *testing.T) {
 		return p.GetDone() == 7 && p.GetTasks() == 12 && p.GetRunningOn()["node2"] == 4 && e.GetContainers() == 8
 	})
 	out, errs, exit := c.run("show", hadoopsJob)
-	if exit != cli.ExitOK || !strings.Contains(out, "7 of 12 done") || !strings.Contains(out, "node1 (3), node2 (4)") {
+	if exit != cli.ExitOK || !strings.Contains(out, "7 of 12 done") || !strings.Contains(out, "node1 (3), node2 (4)") || !strings.Contains(out, "yarn, queue root.a") || !strings.Contains(out, "75 %") {
 		t.Errorf("show: %d %s%s", exit, out, errs)
 	}
 	if out, _, exit := c.run("list"); exit != cli.ExitOK || !strings.Contains(out, hadoopsJob) {

@@ -457,6 +457,9 @@ func (b *book) maxima() map[string]int {
 			sums[j.app.queue] += b.overhead + 1 // its master and one task, to start
 		}
 	}
+	for queue, n := range sums {
+		sums[queue] = max(1, n) // a queue of nothing would be taken for no maximum
+	}
 	return sums
 }
 
