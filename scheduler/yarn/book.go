@@ -242,7 +242,7 @@ func (b *book) restoreJob(now time.Time, m *headroomv1.Job) {
 	ended := stateEnded(m.GetState())
 	if !j.committed {
 		j.committed, j.spec = true, m.GetSpec()
-		j.floor, j.floorRead = m.GetFloor(), true
+		j.floor, j.floorRead = cmp.Or(m.GetFloor(), 1), true
 	}
 	j.dropped.add(fromRanges(m.GetDropped()))
 	if s := m.GetStop(); s != nil && !ended {
