@@ -1,11 +1,14 @@
 #!/bin/sh
 # build.sh DIR: compile and test the hooks, and put their jars into DIR.
-# Only the first run fetches anything.
+# Only the first run fetches anything. Exit code 3: this machine cannot build them
+# (no Maven, no JDK, nothing to fetch from); 1: they are wrong.
 set -eu
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 cd "$(dirname "$0")"
 
-command -v mvn > /dev/null || { echo "the hooks are built with Maven and a JDK 17: install maven" >&2; exit 1; }
+for need in mvn javac; do
+	command -v "$need" > /dev/null || { echo "the hooks are built with Maven and a JDK 17, and there is no $need: install maven and openjdk-17-jdk-headless" >&2; exit 3; }
+done
 versions=$(sed -n 's/^\([a-z][a-z.]*=\)/-D\1/p' versions.properties)
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -15,6 +18,11 @@ build() { mvn -B -q $versions "$@" package > "$log" 2>&1; }
 
 if ! build -o; then
 	# Offline it fails for what is not fetched yet; all else is an error of ours, which a second run would only repeat.
-	grep -qiE 'in offline mode|not been downloaded from it before' "$log" && build || { cat "$log" >&2; exit 1; }
+	grep -qiE 'in offline mode|not been downloaded from it before' "$log" || { cat "$log" >&2; exit 1; }
+	if ! build; then
+		cat "$log" >&2
+		grep -qE 'Could not (transfer|resolve|find artifact)|could not be resolved' "$log" && exit 3
+		exit 1
+	fi
 fi
 cp hadoop/target/headroom-hadoop.jar apps/target/headroom-apps.jar "$out/"

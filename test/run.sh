@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs all tests: the packages with the race detector, the simulation's sabotages without
 # it, then, one after the other, those of whole machines and clusters: systemd, a virtual
-# machine, a BMC, the demonstration, servers and nodes in networks of their own. Ends with
+# machine, a BMC, the demonstration, servers and nodes in networks of their own, Hadoop. Ends with
 # the list of what this machine did not permit and with go test's own closing lines; the
 # exit code is 0 only when nothing failed.
 #
@@ -62,6 +62,18 @@ run "$scratch/unit.log" $race $packages || failed=1
 echo "== go test -count=1 (what takes too long with the race detector)"
 run "$scratch/plain.log" -count=1 -run '^TestSabotageIsFound$' ./simulation || failed=1
 
+echo "== make hooks (the plug-ins for Hadoop and their own tests)"
+sh hooks/build.sh bin >"$scratch/hooks.log" 2>&1
+case $? in
+0) echo 'ok' ;;
+3) echo "not run: the hooks: $(grep -m 1 . "$scratch/hooks.log")" | tee -a "$scratch/install.log" ;;
+*)
+	cat "$scratch/hooks.log"
+	echo 'FAIL	the hooks (make hooks)' | tee "$scratch/hooks.failed"
+	failed=1
+	;;
+esac
+
 machines=$(go list ./test/... | grep -E "$whole") || exit 1
 echo "== go test -count=1 -p 1 (whole machines and clusters)"
 # shellcheck disable=SC2086 # one word per package
@@ -74,5 +86,6 @@ if [ -s "$scratch/skipped" ]; then
 	sed 's/^/  not run: /' "$scratch/skipped"
 	echo
 fi
+[ ! -s "$scratch/hooks.failed" ] || cat "$scratch/hooks.failed"
 closing "$scratch/unit.log" "$scratch/plain.log" "$scratch/e2e.log"
 exit "$failed"
