@@ -25,7 +25,9 @@ const Mark = "HEADROOM_GROUP"
 // as an emulated node, are asked first.
 const guard = `trap '' INT TERM HUP
 read -r _
-for signal in TERM TERM TERM TERM TERM KILL KILL KILL KILL KILL; do
+for try in 1 2 3 4 5 6 7 8 9 10; do
+	signal=TERM
+	[ "$try" -le 5 ] || signal=KILL
 	marked=$(grep -lsF "$1" /proc/[0-9]*/environ)
 	[ -n "$marked" ] || exit 0
 	for file in $marked; do
@@ -98,7 +100,7 @@ func (g *Group) Start(name string, env []string, argv ...string) (*Program, erro
 		return nil, fmt.Errorf("hadoop: start %s: %w", name, err)
 	}
 	defer func() { _ = out.Close() }()
-	p.cmd = exec.Command(argv[0], argv[1:]...) //nolint:noctx // it lives until it ends, is killed, or the group is closed
+	p.cmd = exec.Command(argv[0], argv[1:]...) //nolint:noctx,gosec // it lives until it ends or the group is closed; whoever starts it names it
 	p.cmd.Env = slices.Concat(os.Environ(), env, []string{g.mark})
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the terminal's interrupt is for us alone
@@ -204,8 +206,8 @@ func (p process) is(program, arg string) bool {
 	return len(p.argv) > 0 && p.argv[0] == program && slices.Contains(p.argv, arg)
 }
 
-// kill sends SIGKILL to the group's processes for which which holds, and returns how many
-// there were.
+// kill sends SIGKILL to those of the group's processes that which picks, and returns how
+// many there were.
 func (g *Group) kill(which func(process) bool) int {
 	return g.signal(which, syscall.SIGKILL)
 }

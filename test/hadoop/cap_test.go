@@ -20,7 +20,7 @@ func TestCapSlowsTheMapsOfItsNode(t *testing.T) {
 	)
 	c.limit(t, "n2", capped)
 	t.Cleanup(func() { c.limit(t, "n2", full) })
-	in, out, _ := words(t, hadoop.Text{Files: 10, Bytes: 300_000, Topical: 0.5, Seed: 2})
+	in, out, _ := words(t, hadoop.Text{Files: 7, Bytes: 200_000, Topical: 0.5, Seed: 2})
 	// One reduce that starts last, so that the maps have the nodes for themselves.
 	r, err := c.Run(ctx, hadoop.Job{
 		Program: "wordcount", Queue: "q1", Args: []string{in, out},

@@ -39,7 +39,7 @@ func ends(t *testing.T, j *hadoop.RunningJob, maps int) {
 
 func TestJobOutlivesAKilledNode(t *testing.T) {
 	c, ctx := shared(t), within(t)
-	const maps = 24
+	const maps = 14
 	j := underway(t, c, maps)
 	master, err := j.Master(ctx)
 	if err != nil {

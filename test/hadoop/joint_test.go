@@ -1,0 +1,305 @@
+// Claims, with everything together (a coordinator, a scheduler, two emulated nodes with
+// powerd, a ResourceManager with our plug-in and a NodeManager on each node): when a
+// budget is cut under a running job, its queue is held to what the coordinator gives it;
+// the job stops early, not below its floor; what was dropped is in its counters, and
+// what they say was read and what they say was dropped are together its whole input.
+package hadoop
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"headroom/hadoop"
+	"headroom/internal/testkit"
+)
+
+// plugins builds the jars of the hooks, and is their folder.
+func plugins(t *testing.T) string {
+	t.Helper()
+	if _, err := exec.LookPath("mvn"); err != nil {
+		testkit.NotRun(t, "Maven is needed to build the plug-ins: "+err.Error())
+	}
+	dir := filepath.Join(scratch(), "plugins")
+	cmd := exec.CommandContext(within(t), "sh", filepath.Join("..", "..", "hooks", "build.sh"), dir)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		if strings.Contains(string(out), "Could not transfer") || strings.Contains(string(out), "offline mode") {
+			testkit.NotRun(t, "Maven cannot fetch what the plug-ins are built with")
+		}
+		t.Fatalf("hooks/build.sh: %v\n%s", err, out)
+	}
+	return dir
+}
+
+// site is a coordinator, a scheduler and two emulated nodes.
+type site struct {
+	t        *testing.T
+	dir, bin string
+	group    *hadoop.Group
+	programs []*hadoop.Program // in the order of their starts
+	// rpc, raft and gossip are the coordinator's addresses, tasks the scheduler's, hooks
+	// the one that the plug-ins ask.
+	rpc, raft, gossip, tasks, hooks string
+}
+
+// rated is what an emulated node may draw at the most, in whole watts.
+const rated = 242
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	bin, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &site{t: t, dir: filepath.Join(scratch(), "site"), bin: bin}
+	if s.group, err = hadoop.NewGroup(filepath.Join(s.dir, "logs")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		for _, p := range slices.Backward(s.programs) {
+			p.Stop(stopGrace)
+		}
+		if err := s.group.Close(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			s.say()
+		}
+	})
+	for _, address := range []*string{&s.rpc, &s.raft, &s.gossip, &s.tasks, &s.hooks} {
+		*address = freePort(t)
+	}
+	var key [32]byte
+	_, _ = rand.Read(key[:])
+	s.write("gossip.key", base64.StdEncoding.EncodeToString(key[:])+"\n", 0o600)
+	s.write("c1.yaml", fmt.Sprintf("id: c1\nstate_dir: %s\ntls: {mode: off}\nservers:\n  - {id: c1, rpc: %q, raft: %q}\n"+
+		"gossip: {bind: %q, join: [%q], key_file: %s}\nsite:\n  - {name: site/lab, budget: %dW, unmanaged: 0W}\n"+
+		"  - {name: rack/r1, parent: site/lab, budget: %dW, unmanaged: 0W}\nlease: 10s\n",
+		s.path("c1"), s.rpc, s.raft, s.gossip, s.gossip, s.path("gossip.key"), 2*rated, 2*rated), 0o644)
+	return s
+}
+
+// freePort is a loopback address that nobody listens on, for TCP and UDP both.
+func freePort(t *testing.T) string {
+	t.Helper()
+	for range 20 {
+		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = l.Close() }) // a second time, so that later ports differ
+		u, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", l.Addr().String())
+		_ = l.Close()
+		if err == nil {
+			_ = u.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no port is free for both TCP and UDP")
+	return ""
+}
+
+func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
+
+func (s *site) write(name, text string, mode os.FileMode) {
+	s.t.Helper()
+	if err := os.WriteFile(s.path(name), []byte(text), mode); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *site) start(name string, argv ...string) {
+	s.t.Helper()
+	p, err := s.group.Start(name, nil, append([]string{filepath.Join(s.bin, argv[0])}, argv[1:]...)...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.programs = append(s.programs, p)
+}
+
+// say shows the ends of the logs.
+func (s *site) say() {
+	for _, p := range s.programs {
+		text, err := os.ReadFile(p.Log)
+		s.t.Logf("%s: %v\n%s", p.Name, err, text[max(0, len(text)-4000):])
+	}
+}
+
+// command runs the coordinator's command line and reads its JSON.
+func (s *site) command(ctx context.Context, into any, args ...string) error {
+	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "coordinator"), append(args, "--addr", s.rpc, "-o", "json")...)
+	out, err := cmd.Output()
+	if err != nil || into == nil {
+		return err
+	}
+	return json.Unmarshal(out, into)
+}
+
+// await looks every half second until done is true.
+func (s *site) await(ctx context.Context, not string, done func() bool) {
+	s.t.Helper()
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			s.t.Fatal(not)
+		case <-tick.C:
+		}
+	}
+}
+
+// jobView is what `coordinator job show -o json` says of a job.
+type jobView struct {
+	State     string
+	Tasks     int
+	Done      int
+	Dropped   int
+	Floor     float64
+	UncappedS *float64 `json:"uncapped_s"`
+	CapShare  *float64 `json:"cap_share"`
+	Given     *int     `json:"containers_given"`
+	Stop      *struct {
+		MinTasks int `json:"min_tasks"`
+		Reason   string
+	}
+	Why     *string
+	Outcome string
+}
+
+// job is the job as the coordinator knows it; ok is false before it does.
+func (s *site) job(ctx context.Context, id string) (view jobView, ok bool) {
+	var answer struct{ Items []jobView }
+	if err := s.command(ctx, &answer, "job", "show", id); err != nil || len(answer.Items) != 1 {
+		return jobView{}, false
+	}
+	return answer.Items[0], true
+}
+
+// nodesHold tells whether so many nodes have a lease.
+func (s *site) nodesHold(ctx context.Context, n int) bool {
+	var answer struct {
+		Items []struct {
+			Heard *float64 `json:"heard_s"`
+			Held  *float64 `json:"effective_w"`
+		}
+	}
+	err := s.command(ctx, &answer, "node", "list")
+	for _, node := range answer.Items {
+		if node.Heard != nil && node.Held != nil {
+			n--
+		}
+	}
+	return err == nil && n == 0
+}
+
+func TestAJobUnderACut(t *testing.T) {
+	j, err := jars()
+	permitted(t, err)
+	jar := filepath.Join(plugins(t), "headroom-hadoop.jar")
+	s := newSite(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	t.Cleanup(cancel)
+
+	s.start("c1", "coordinator", "run", "--config", s.path("c1.yaml"))
+	nodes := hadoop.Nodes(2)
+	for i := range nodes {
+		name := fmt.Sprintf("n%d", i+1)
+		s.start(name, "powerlab", "node", name, "--dir", s.path("nodes"), "--nodes", "2", "--join", s.gossip, "--key-file", s.path("gossip.key"),
+			"--no-worker", "--domain", "rack/r1", "--bin", s.bin)
+		nodes[i] = hadoop.Node{Name: name, VCores: 2, Wrap: hadoop.OnNode(filepath.Join(s.bin, "powerlab"), s.path("nodes"), name)}
+	}
+	s.await(ctx, "the nodes hold no lease", func() bool { return s.nodesHold(ctx, 2) })
+	c, err := hadoop.Start(ctx, hadoop.Config{
+		Dir: s.path("cluster"), Jars: j, Nodes: nodes, Plugins: []string{jar},
+		Scheduler: "headroom.hadoop.LiveFairScheduler", Properties: map[string]string{"headroom.url": "http://" + s.hooks},
+	})
+	permitted(t, err)
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s.write("scheduler.yaml", fmt.Sprintf("listen: %q\ndir: %s\ncoordinators: [%q]\nclasses: [high]\nyarn:\n  resourcemanager: [%q]\n"+
+		"  queues: [{name: root.q1, guarantee: 40%%}]\n  container: {memory_mb: 256, vcores: 1}\n  hooks: %q\n",
+		s.tasks, s.path("scheduler"), s.rpc, c.RM(), s.hooks), 0o644)
+	s.start("scheduler", "scheduler", "run", "--config", s.path("scheduler.yaml"))
+
+	text := hadoop.Text{Files: 36, Bytes: 200_000, Spread: 0.3, Topical: 0.5, Seed: 4}
+	in, out := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out")
+	input, err := text.Write(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := c.Submit(ctx, hadoop.Job{
+		Program: "wordcount", Queue: "q1", LibJars: []string{jar}, Args: []string{in, out},
+		Properties: map[string]string{
+			"headroom.url": "http://" + s.hooks, "mapreduce.framework.name": "yarn-headroom", "headroom.early-stop": "speculator",
+			"mapreduce.job.reduce.slowstart.completedmaps": "1.0",
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.await(ctx, "no uncapped finish time is committed", func() bool {
+		view, ok := s.job(ctx, job.ID)
+		return ok && view.UncappedS != nil && view.Done >= 12
+	})
+	before, _ := s.job(ctx, job.ID)
+	t.Logf("uncapped finish time %.0f s, %d of %d tasks done: the budget is cut", *before.UncappedS, before.Done, before.Tasks)
+	if err := s.command(ctx, nil, "budget", "set", "190W", "--reason", "test"); err != nil {
+		t.Fatal(err)
+	}
+	s.await(ctx, "the queue is not held to a share", func() bool {
+		view, ok := s.job(ctx, job.ID)
+		if ok && (view.State != "running" || view.Dropped > 0) {
+			t.Fatalf("the job went on without a share: %+v", view)
+		}
+		uses, err := c.QueueUses(ctx)
+		return ok && err == nil && view.Given != nil && len(uses) == 3 && uses[0].Name == "root.q1" && uses[0].Max.VCores == int64(*view.Given)
+	})
+	r, err := job.Wait(ctx)
+	if err != nil || !r.Succeeded() || r.History == nil {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	s.await(ctx, "the coordinator does not know the end", func() bool {
+		view, ok := s.job(ctx, job.ID)
+		return ok && view.State == "done"
+	})
+	view, _ := s.job(ctx, job.ID)
+	t.Logf("took %v: %+v, stop %+v", r.Elapsed(), view, view.Stop)
+	judge(t, view, r, input)
+}
+
+// judge holds what the coordinator says of the ended job against its own history.
+func judge(t *testing.T, view jobView, r hadoop.Result, input int64) {
+	t.Helper()
+	least := int(math.Ceil(view.Floor*float64(view.Tasks) - 1e-9))
+	if view.Stop == nil || view.Dropped == 0 || view.Stop.MinTasks < least {
+		t.Fatalf("no early stop, or one below the floor of %d tasks: %+v", least, view)
+	}
+	if view.Done < view.Stop.MinTasks || view.Done+view.Dropped != view.Tasks {
+		t.Errorf("%d tasks done and %d dropped of %d, with a floor of %d", view.Done, view.Dropped, view.Tasks, view.Stop.MinTasks)
+	}
+	const early = "headroom.hadoop.EarlyStopCounter"
+	dropped, _ := r.History.Counters.Get(early, "DROPPED_TASKS")
+	if done := len(r.History.Of("MAP", "SUCCEEDED")); int(dropped) != view.Dropped || done != view.Done {
+		t.Errorf("the coordinator says %d done and %d dropped, the job's history %d and %d", view.Done, view.Dropped, done, dropped)
+	}
+	read, _ := r.History.Counters.Get("org.apache.hadoop.mapreduce.lib.input.FileInputFormatCounter", "BYTES_READ")
+	unread, _ := r.History.Counters.Get(early, "DROPPED_BYTES")
+	if read+unread != input || unread == 0 {
+		t.Errorf("%d bytes were read and %d dropped of %d", read, unread, input)
+	}
+}
