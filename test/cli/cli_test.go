@@ -39,6 +39,8 @@ import (
 	"headroom/emulator"
 	"headroom/internal/cli"
 	"headroom/internal/textapps"
+	"headroom/papers"
+	"headroom/papers/cab"
 	"headroom/record"
 	"headroom/scheduler"
 	"headroom/simulation"
@@ -64,6 +66,7 @@ func powerlab() *cobra.Command {
 	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand())
 	root.AddCommand(textapps.NewCommand(), studies.NewEstimateCommand(), studies.NewAllocateCommand(), studies.NewProfileCommand())
 	root.AddCommand(record.NewCommand())
+	root.AddCommand(papers.NewCommand(cab.NewCommand()))
 	return root
 }
 
