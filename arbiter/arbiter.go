@@ -312,13 +312,14 @@ func (m *memory) tasksOn(in *Input, share int) int {
 // minTasks is the least number of tasks that the job may end on.
 func (j *Job) minTasks() int { return containers.MinTasks(j.Tasks, j.Floor) }
 
-// stop decides the early stop.
+// stop decides the early stop, by the uncapped finish time that is committed: one of
+// this step is none yet.
 func (m *memory) stop() (Stop, bool) {
 	j, least := &m.job, m.job.minTasks()
-	if j.Stopped || !m.capped || j.Phase >= progress.Shuffle || !containers.MayStop(j.Elapsed, m.uncapped, j.Tasks, j.Done, least, least+m.aim) {
+	if j.Stopped || !m.capped || j.Phase >= progress.Shuffle || !containers.MayStop(j.Elapsed, j.Uncapped, j.Tasks, j.Done, least, least+m.aim) {
 		return Stop{}, false
 	}
 	return Stop{ID: j.ID, Tasks: j.Tasks, MinTasks: least, Reason: fmt.Sprintf(
 		"it has run for %.0f s, without a cap it would have ended at %.0f s; %d of %d tasks are done, %d are enough",
-		j.Elapsed.Seconds(), m.uncapped.Seconds(), j.Done, j.Tasks, least)}, true
+		j.Elapsed.Seconds(), j.Uncapped.Seconds(), j.Done, j.Tasks, least)}, true
 }
