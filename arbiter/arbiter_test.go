@@ -190,6 +190,26 @@ func TestCapBites(t *testing.T) {
 	}
 }
 
+// Only the policy that seeks the least sum of delays waits until that falls: by
+// equation (3) shares follow d/D, though the sum rises by it.
+func TestPaperFollowsItsOwnRule(t *testing.T) {
+	t.Parallel()
+	l := newLoop(fluid(400, 20, 1), fluid(60, 20, 1))
+	l.settings.Containers = containers.Paper
+	l.cap = 175 * watt
+	for _, j := range l.jobs {
+		j.Uncapped = 100 * second
+	}
+	l.run(60 * second)
+	first := l.changes[len(l.changes)-1]
+	l.jobs[1].Uncapped = 1000 * second // by hand: it is in no hurry any more
+	l.jobs[0].Uncapped = 50 * second
+	l.run(100 * second)
+	if last := l.changes[len(l.changes)-1]; last[0].Containers <= first[0].Containers {
+		t.Errorf("%v, then %v: the first job is the one that is late", first, last)
+	}
+}
+
 // A job that was born under a cap gets its uncapped finish time from the learned
 // curve, once, and near to the truth.
 func TestBornUnderACap(t *testing.T) {

@@ -44,7 +44,11 @@ func (a *Arbiter) divide(now time.Duration, in Input, joined bool, d *Decision) 
 		a.jobs[jobs[i].Name].aim = s.Extra
 	}
 	forced := joined || !a.divided || a.policy != policy || a.total != in.Containers || a.overhead != in.Overhead || sum(old) != in.Containers || idle(jobs, old, in.Settings.Damping.Move)
-	if !forced && !in.Settings.Damping.Worth(now-a.at, old, counts(plan), containers.StretchOf(in.Containers, jobs, old), plan.Stretch) {
+	damping := in.Settings.Damping
+	if policy != containers.Stretch {
+		damping.Least = 0 // the others do not seek the least sum of delays
+	}
+	if !forced && !damping.Worth(now-a.at, old, counts(plan), containers.StretchOf(in.Containers, jobs, old), plan.Stretch) {
 		return
 	}
 	a.divided, a.began, a.at, a.policy, a.total, a.overhead = true, true, now, policy, in.Containers, in.Overhead
