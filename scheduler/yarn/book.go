@@ -53,6 +53,9 @@ type book struct {
 	why    string
 
 	containers int
+	// shares are the containers of each job as the coordinators said last. Jobs that
+	// are not known yet may be among them: a directive may come before the log is read.
+	shares map[string]int
 	// overhead is how many containers' room each job takes for itself: the largest
 	// application master's, as last seen.
 	overhead   int
@@ -416,17 +419,13 @@ func (b *book) share(d *headroomv1.ShareDirective) error {
 	if b.cfg.Shares == SharesNone {
 		return fmt.Errorf("yarn: yarn.shares is none: %w", ErrShares)
 	}
-	for _, j := range b.jobs {
-		j.share, j.shared = 0, false
-	}
+	b.shares = map[string]int{}
 	var wrong []string
 	for _, s := range d.GetJobs() {
-		j := b.jobs[s.GetId()]
-		if j == nil {
+		b.shares[s.GetId()] = int(min(s.GetContainers(), sharesMax))
+		if b.restored && b.jobs[s.GetId()] == nil {
 			wrong = append(wrong, fmt.Sprintf("%s: %v", s.GetId(), ErrJob))
-			continue
 		}
-		j.share, j.shared = int(min(s.GetContainers(), sharesMax)), true
 	}
 	for _, queue := range slices.Sorted(maps.Keys(b.maxima())) {
 		if b.queues != nil && !b.queues[queue] {
@@ -448,12 +447,13 @@ const sharesMax = 10_000_000
 func (b *book) maxima() map[string]int {
 	sums := map[string]int{}
 	for _, j := range b.jobs {
-		if !j.over && j.shared {
-			sums[j.app.queue] += j.share
+		if share, ok := b.shares[j.app.id]; ok && !j.over {
+			sums[j.app.queue] += share
 		}
 	}
 	for _, j := range b.jobs {
-		if _, ok := sums[j.app.queue]; ok && !j.over && !j.shared {
+		_, shared := b.shares[j.app.id]
+		if _, ok := sums[j.app.queue]; ok && !j.over && !shared {
 			sums[j.app.queue] += b.overhead + 1 // its master and one task, to start
 		}
 	}

@@ -33,6 +33,8 @@ func (b *book) stopJob(now time.Time, d *headroomv1.StopDirective) error {
 	j := b.jobs[d.GetId()]
 	of, least := int(d.GetTasks()), int(d.GetMinTasks())
 	switch {
+	case j == nil && !b.restored:
+		return nil // the log brings the job, and its stop with it
 	case j == nil || j.over || !j.committed:
 		return fmt.Errorf("yarn: early stop of %q: %w", d.GetId(), ErrJob)
 	case least < 1 || least > of || of > tasksMax:

@@ -290,6 +290,29 @@ func TestSharesServed(t *testing.T) {
 	})
 }
 
+// Directives may come before the log is read.
+func TestDirectivesComeFirst(t *testing.T) {
+	t.Parallel()
+	inLab(t, func(l *lab) {
+		_, id, path := started(l, 40)
+		l.log.set(func() { l.log.jobs[id].Stop = &headroomv1.EarlyStop{Tasks: 40, MinTasks: 30} })
+		l.stop()
+		l.engine.book = newBook(l.cfg, l.engine.logger)
+		l.engine.book.queues = map[string]bool{"root.q1": true}
+		if err := l.engine.Share(&headroomv1.ShareDirective{Engine: "yarn", Jobs: []*headroomv1.JobShare{{Id: id, Containers: 5}}}); err != nil {
+			l.Error(err)
+		}
+		if err := l.engine.Stop(&headroomv1.StopDirective{Id: id, Tasks: 40, MinTasks: 30}); err != nil {
+			l.Error(err)
+		}
+		l.engine.Restore(l.log.list())
+		if got := l.engine.book.limits()["root.q1"]; got != "2560 mb, 5 vcores" {
+			l.Errorf("limits %q", got)
+		}
+		l.want("GET", path+"/stop", "", 200, `{"stop":true,"min_tasks":30,"dropped":[]}`)
+	})
+}
+
 func TestSharesRefused(t *testing.T) {
 	t.Parallel()
 	inLab(t, func(l *lab) {

@@ -70,10 +70,6 @@ type job struct {
 	// warned: it was said that it waits for its master, or that its master is silent.
 	stuck, silent bool
 
-	// share is what the coordinators gave it, in containers; shared says that they did.
-	share  int
-	shared bool
-
 	drops
 }
 
