@@ -71,7 +71,7 @@ func (j *job) within(task int) bool {
 }
 
 // choose takes of the candidates as many as the floor leaves, the highest numbers
-// first, and none that has begun. They are in flight from then on.
+// first, and none that was told to run or has a result. They are in flight from then on.
 func (j *job) choose(candidates []candidate) numbers {
 	left := j.of - j.least - len(j.dropped)
 	chosen := numbers{}
@@ -80,7 +80,7 @@ func (j *job) choose(candidates []candidate) numbers {
 		if left <= len(chosen) {
 			break
 		}
-		if j.within(c.task) && !j.dropped[c.task] && !j.hasBegun(c.task) {
+		if j.within(c.task) && !j.dropped[c.task] && !j.began[c.task] && !j.hasEnded(c.task) {
 			chosen[c.task] = true
 			if c.bytes > 0 {
 				j.bytes[c.task] = c.bytes
@@ -91,12 +91,10 @@ func (j *job) choose(candidates []candidate) numbers {
 	return chosen
 }
 
-// hasBegun tells whether a task was told to run, or has run as its master knows.
-func (j *job) hasBegun(task int) bool {
-	if j.began[task] {
-		return true
-	}
-	return j.all != nil && task < len(j.all.maps) && j.all.maps[task].state != taskWaits
+// hasEnded tells whether a task has a result, as its master said. One that runs may
+// be named by its master all the same: a preempted task waits for a container again.
+func (j *job) hasEnded(task int) bool {
+	return j.all != nil && task < len(j.all.maps) && j.all.maps[task].state == taskSucceeded
 }
 
 // drop is the command that records the tasks in flight.

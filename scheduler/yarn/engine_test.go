@@ -312,6 +312,21 @@ func TestMasterRestarts(t *testing.T) {
 	})
 }
 
+func TestPreemptedTaskWaits(t *testing.T) {
+	t.Parallel()
+	inLab(t, func(l *lab) {
+		a := l.plant.submit("root.q1", 12, 1)
+		a.taskTime = time.Minute
+		l.start()
+		l.pass(6 * time.Second)
+		l.plant.preempt(a, 2)
+		l.pass(time.Second)
+		if p := l.progress(l.plant.id(a)); p.GetRunning() != 3 || p.GetPending() != 9 {
+			l.Errorf("got %v", p)
+		}
+	})
+}
+
 func TestNodeManagerKilled(t *testing.T) {
 	t.Parallel()
 	inLab(t, func(l *lab) {

@@ -245,12 +245,8 @@ func (j *job) progress(cfg Config, fresh bool) *headroomv1.JobProgress {
 	case j.app.state == "RUNNING":
 		p.State = headroomv1.JobState_JOB_STATE_RUNNING
 	}
-	if j.all != nil && !j.over {
-		for _, t := range j.all.reduces {
-			if t.state == taskRuns {
-				p.Running++
-			}
-		}
+	if !j.over {
+		j.running(p)
 	}
 	for address, n := range j.on {
 		if !j.over {
@@ -268,6 +264,27 @@ func (j *job) progress(cfg Config, fresh bool) *headroomv1.JobProgress {
 		p.Work, p.RatePerS = j.work(), j.rate()
 	}
 	return p
+}
+
+// running makes the running tasks those that have a container. Its master calls a
+// preempted task running although it waits for its next attempt's container.
+func (j *job) running(p *headroomv1.JobProgress) {
+	if j.all == nil {
+		return
+	}
+	for _, t := range j.all.reduces {
+		if t.state == taskRuns {
+			p.Running++
+		}
+	}
+	containers := uint32(0)
+	for _, n := range j.on {
+		containers += uint32(n)
+	}
+	if waiting := min(p.GetRunning()-min(p.GetRunning(), containers), uint32(j.count(taskRuns))); j.on != nil {
+		p.Running -= waiting
+		p.Pending += waiting
+	}
 }
 
 // held is the containers that it holds, in the unit that shares are counted in.

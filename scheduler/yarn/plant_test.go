@@ -142,6 +142,12 @@ func (p *plant) loseNode(name string) {
 	})
 }
 
+// preempt takes the container of a running task away: its master calls it running
+// all the same.
+func (p *plant) preempt(a *plantApp, task int) {
+	p.with(func() { a.maps[task].node = "" })
+}
+
 // restartMaster loses the running tasks; the next attempt knows those that are done.
 func (p *plant) restartMaster(a *plantApp, in time.Duration) {
 	p.with(func() {
@@ -351,7 +357,7 @@ func (p *plant) containers(w *httptest.ResponseRecorder, a *plantApp) {
 	}
 	list := []object{{"containerId": p.container(a, 1), "nodeId": "node1:45454", "containerState": "RUNNING", "allocatedMB": "768", "allocatedVCores": "1"}}
 	for i, t := range slices.Concat(a.maps, a.reduces) {
-		if t.state == "RUNNING" {
+		if t.state == "RUNNING" && t.node != "" {
 			list = append(list, object{"containerId": p.container(a, i+2), "nodeId": t.node + ":45454", "containerState": "RUNNING"})
 		}
 	}
