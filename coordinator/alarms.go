@@ -116,7 +116,7 @@ const floorAlarmLife = 24 * time.Hour
 // jobAlarms are jobs that ended on fewer tasks than they were promised.
 func jobAlarms(s *ledger.State, now time.Time) []alarm {
 	var out []alarm
-	for _, j := range s.JobsByTime() {
+	for _, j := range s.Jobs { // in any order: all alarms are sorted
 		if j.BelowFloor() && now.Sub(time.UnixMicro(j.Ended)) < floorAlarmLife {
 			out = append(out, alarm{
 				"quality-floor", alarmFail, j.ID, fmt.Sprintf("job %s is done on %d of %d tasks, its quality floor is %d (%.4g %%); recorded as dropped are %d",

@@ -19,6 +19,9 @@ import (
 // then those that the leader before has set stand in the engine.
 const arbiterPatience = 30 * time.Second
 
+// longestRun bounds what a scheduler may say that a job has run: a year.
+const longestRun = 365 * 24 * time.Hour
+
 // arbiters is one arbiter for each engine. It implements decider.
 type arbiters struct {
 	engines map[string]*engineArbiter
@@ -103,7 +106,7 @@ func (x seenJob) arbitrated() arbiter.Job {
 	j := arbiter.Job{
 		ID: x.job.ID, Name: x.job.Name, Queue: x.job.Queue, Tasks: int(p.GetTasks()), Done: int(p.GetDone()), Running: int(p.GetRunning()),
 		Pending: int(p.GetPending()), Dropped: max(int(p.GetDropped()), int(x.job.DroppedTasks())), Work: -1, Reduced: -1, Floor: x.job.Floor,
-		Elapsed: time.Duration(p.GetRuntimeS() * float64(time.Second)), Uncapped: x.job.Uncapped, Stopped: x.job.Stop != nil,
+		Elapsed: time.Duration(min(max(0, p.GetRuntimeS()), longestRun.Seconds()) * float64(time.Second)), Uncapped: x.job.Uncapped, Stopped: x.job.Stop != nil,
 		Held: int(max(p.GetContainers(), p.GetRunning())), Power: x.power, Full: x.full,
 	}
 	if p.Work != nil {

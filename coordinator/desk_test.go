@@ -77,6 +77,7 @@ type outbox struct {
 	waits  map[string]string
 	caps   []capDirective
 	orders []order
+	gone   func(subject string) bool
 }
 
 func (o *outbox) grant(g ledger.NodeGrant) {
@@ -107,7 +108,11 @@ func (o *outbox) command(_ lease.Epoch, orders []order) {
 	o.orders = append(o.orders, orders...)
 }
 
-func (o *outbox) forget(func(string) bool) {}
+func (o *outbox) forget(gone func(string) bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.gone = gone
+}
 
 func (o *outbox) subject(uint64) string { return "" }
 

@@ -98,10 +98,12 @@ type jobLoop struct {
 	outlooks map[string]*headroomv1.JobOutlook
 	// told is what the scheduler was told last, by subject.
 	told map[string]string
+	// refusals are why the log took no decision about a job, the last for each.
+	refusals map[string]string
 }
 
 func newJobLoop(decide decider) *jobLoop {
-	return &jobLoop{decide: decide, told: map[string]string{}}
+	return &jobLoop{decide: decide, told: map[string]string{}, refusals: map[string]string{}}
 }
 
 // of is the outlook of a job, nil while unknown or too old.
@@ -125,7 +127,9 @@ func (d *desk) jobTurn(ctx context.Context) (next time.Duration, err error) {
 		d.machine.view(func(s *ledger.State) { seen = d.seeJobs(s) })
 		l.decided = l.decide.step(l.looked, seen)
 		l.outlooks = l.decided.outlooks
-		l.todo = commandsFor(seen, l.decided)
+		if l.todo = nil; d.machine.inForce() >= rulesOfFloors {
+			l.todo = commandsFor(seen, l.decided)
+		}
 	}
 	for len(l.todo) > 0 {
 		c := l.todo[0]
@@ -151,12 +155,28 @@ func (d *desk) commitJob(ctx context.Context, c ledger.Command) error {
 	case deposed(err):
 		return err
 	case refused: // it ended meanwhile, or the arbiter and the log disagree
-		d.logger.Warn("decision about a job refused", slog.Any("error", err))
+		d.refusedJob(c, err)
 	case err != nil:
 		d.logger.Error("decision about a job not committed", slog.Any("error", err))
 		d.jobs.todo = nil
 	}
 	return nil
+}
+
+// refusedJob logs that a decision was refused, once for each reason: it may be decided again at each look.
+func (d *desk) refusedJob(c ledger.Command, err error) {
+	var id string
+	switch {
+	case c.StopJob != nil:
+		id = c.StopJob.ID
+	case c.SetUncapped != nil:
+		id = c.SetUncapped.ID
+	}
+	if d.jobs.refusals[id] == err.Error() {
+		return
+	}
+	d.jobs.refusals[id] = err.Error()
+	d.logger.Warn("decision about a job refused", slog.String("job", id), slog.Any("error", err))
 }
 
 // seeJobs gathers what is known of the running jobs.
@@ -239,9 +259,10 @@ func commandsFor(seen seenJobs, decided decidedJobs) []ledger.Command {
 // far as the scheduler has not been told, and forgets what is over.
 func (d *desk) tellJobs() {
 	orders := d.shareOrders()
-	running := map[string]bool{}
+	running, accepted := map[string]bool{}, map[string]bool{}
 	d.machine.view(func(s *ledger.State) {
 		for _, j := range s.JobsByTime() {
+			accepted[j.ID] = j.State == ledger.JobAccepted
 			if j.State == ledger.JobAccepted && j.Stop != nil {
 				orders = append(orders, stopOrder(j))
 				running[orders[len(orders)-1].subject] = true
@@ -252,6 +273,7 @@ func (d *desk) tellJobs() {
 	d.out.forget(over)
 	maps.DeleteFunc(d.jobs.told, func(subject, _ string) bool { return over(subject) })
 	maps.DeleteFunc(d.board.refusals, func(subject, _ string) bool { return over(subject) })
+	maps.DeleteFunc(d.jobs.refusals, func(id, _ string) bool { return !accepted[id] })
 	orders = slices.DeleteFunc(orders, func(o order) bool { return d.jobs.told[o.subject] == o.content() })
 	for _, o := range orders {
 		d.jobs.told[o.subject] = o.content()

@@ -183,6 +183,9 @@ func TestDecisionsAreCommittedThenTold(t *testing.T) {
 		if got := out.takeOrders(); len(got) != 0 {
 			t.Errorf("told an engine in trouble %+v", got)
 		}
+		if seen := brain.looks()[len(brain.looks())-1]; len(seen.engines) != 0 || len(seen.jobs) != 2 {
+			t.Errorf("of an engine in trouble the arbiter saw %+v", seen)
+		}
 		alarms := ""
 		_ = d.ask(t.Context(), func() { alarms = fmt.Sprint(d.ownAlarms()) })
 		if !strings.Contains(alarms, "engine-trouble") || !strings.Contains(alarms, "does not answer") {
@@ -203,7 +206,7 @@ func TestDecisionsAreCommittedThenTold(t *testing.T) {
 		d.must(t, ledger.Command{Finish: &ledger.FinishJob{ID: "j1", State: ledger.JobDone, Tasks: 40, Done: 31}})
 		look("")
 		_ = d.ask(t.Context(), func() {
-			if len(d.jobs.told) != 1 {
+			if len(d.jobs.told) != 1 || !out.gone("the early stop of j1") || out.gone("the shares of yarn") {
 				t.Errorf("remembered %v", d.jobs.told)
 			}
 		})

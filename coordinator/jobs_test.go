@@ -1,18 +1,24 @@
 // Claims: all jobs can be read however large their files are, page by page, each
-// once and in order; a page fits into a message.
+// once and in order; a page fits into a message. A job that ended below its quality
+// floor is an alarm for a day; the policies that are told are those that are taken.
 package coordinator
 
 import (
 	"bytes"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/containers"
 	"headroom/internal/rpc"
 	"headroom/ledger"
+	"headroom/units"
 )
 
 func TestPagesOfJobs(t *testing.T) {
@@ -44,4 +50,54 @@ func TestPagesOfJobs(t *testing.T) {
 	if err := jobPage(s, nil, &headroomv1.ListJobsRequest{After: "gone"}, all); err == nil {
 		t.Error("a page after a job that is not there")
 	}
+}
+
+func TestEndBelowTheFloorIsAnAlarm(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := ledger.New()
+	for id, j := range map[string]ledger.Job{
+		"below": {Done: 29, Ended: now.Add(-23 * time.Hour).UnixMicro()}, "at": {Done: 30, Ended: now.UnixMicro()}, "long ago": {Done: 1, Ended: now.Add(-25 * time.Hour).UnixMicro()},
+	} {
+		j.ID, j.State, j.Floor, j.Tasks = id, ledger.JobDone, 0.75, 40
+		s.Jobs[id] = j
+	}
+	got := jobAlarms(s, now)
+	if len(got) != 1 || got[0].key() != "quality-floor/below" || got[0].severity != alarmFail || !strings.Contains(got[0].text, "29 of 40 tasks, its quality floor is 30") {
+		t.Errorf("alarms %+v", got)
+	}
+}
+
+func TestContainerPolicies(t *testing.T) {
+	var names []string
+	for _, p := range containers.Policies() {
+		names = append(names, string(p))
+	}
+	if !slices.Equal(names, ledger.ContainerPolicies()) || string(containers.Policies()[0]) != ledger.DefaultContainerPolicy {
+		t.Errorf("the log takes %q, there are %q", ledger.ContainerPolicies(), names)
+	}
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 1, 700*units.Watt)
+		service := clusterService{c.leader().server}
+		change := &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetContainerPolicy{SetContainerPolicy: "paper"}}
+		if _, err := service.Change(t.Context(), connect.NewRequest(change)); err != nil {
+			t.Fatal(err)
+		}
+		r, err := service.ListPolicies(t.Context(), connect.NewRequest(&headroomv1.ListPoliciesRequest{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var chosen []string
+		for _, p := range r.Msg.GetPolicies() {
+			if p.GetInForce() {
+				chosen = append(chosen, p.GetName()+" "+p.GetDivides())
+			}
+			if p.GetWhat() == "" {
+				t.Errorf("%s says nothing", p.GetName())
+			}
+		}
+		if !slices.Equal(chosen, []string{"weighted watts", "paper containers"}) {
+			t.Errorf("in force are %q", chosen)
+		}
+	})
 }

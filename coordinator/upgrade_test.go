@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/ledger"
@@ -107,6 +110,16 @@ func rollingUpgrade(t *testing.T, rules int) {
 				if _, err := addMember(c, "c9", "x"); exitOf(err) != cli.ExitRefused || !strings.Contains(err.Error(), "needs rules 2") {
 					t.Errorf("a change of the group under old rules: %v", err)
 				}
+			}
+			commit := func(j *headroomv1.Job) error {
+				_, err := jobService{c.leader().server}.CommitJob(t.Context(), connect.NewRequest(&headroomv1.CommitJobRequest{Job: j}))
+				return err
+			}
+			if err := commit(&headroomv1.Job{Id: fmt.Sprint("local-", i), Engine: "local", Floor: 0.5}); err != nil {
+				t.Errorf("a job of the scheduler's own under old rules: %v", err)
+			}
+			if e := rpc.AsCLI(commit(&headroomv1.Job{Id: "yarn", Engine: "yarn", Floor: 0.5}), "test", "addr"); e == nil || e.Code != "old-rules" {
+				t.Errorf("an engine's job under old rules: %+v", e)
 			}
 			if i > 0 && !c.leader().machine.isOld() {
 				m := healthNow(t, c)["c1"]

@@ -36,7 +36,9 @@ func FuzzDecode(f *testing.F) {
 		if c.Lead != nil {
 			c.Epoch.Term++
 		}
-		for _, s := range []*ledger.State{admitted(t, 800, "n01", "n02"), sprinting(t)} {
+		stopping := admitted(t, 800, "n01")
+		stopped(t, stopping, "wc-7", 0.75, 40, 30)
+		for _, s := range []*ledger.State{admitted(t, 800, "n01", "n02"), sprinting(t), stopping} {
 			before := snapshot(t, s)
 			if _, err := s.Apply(c); err != nil && snapshot(t, s) != before {
 				t.Errorf("a refused command changed the state: %v", err)
@@ -54,6 +56,10 @@ func FuzzRestore(f *testing.F) {
 	f.Add([]byte(snapshot(f, admitted(f, 800, "n01"))))
 	f.Add([]byte(snapshot(f, sprinting(f))))
 	f.Add([]byte(snapshot(f, recovered(f, 800))))
+	dropping := admitted(f, 800, "n01")
+	stopped(f, dropping, "j1", 0.75, 40, 30)
+	do(f, dropping, ledger.Command{DropTasks: drops("j1", 31, 33, 36, 36)})
+	f.Add([]byte(snapshot(f, dropping)))
 	moving := twoRacks(f, 800, 800)
 	do(f, moving, ledger.Command{Move: &ledger.MoveNode{Node: "n01", To: "rack/r2"}})
 	do(f, moving, schedule("day", "0 6 * * *", 900))
