@@ -170,7 +170,11 @@ func outlookText(j *headroomv1.Job) string {
 		}
 		fmt.Fprintf(&b, "  finish     %s%s, uncapped %s, stretch %s\n", shownFinish(j), between, cli.Opt(uncapped(j), shownSeconds),
 			cli.Opt(stretch(j), func(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }))
-		fmt.Fprintf(&b, "  containers %s by policy %s, cap %s of full power\n", shownHeld(j), o.GetPolicy(), shownCap(j))
+		by := "as the engine divides them"
+		if o.Containers != nil {
+			by = "by policy " + o.GetPolicy()
+		}
+		fmt.Fprintf(&b, "  containers %s %s, cap %s of full power\n", shownHeld(j), by, shownCap(j))
 		fmt.Fprintf(&b, "  why        %s\n", o.GetWhy())
 	} else if d := uncapped(j); d != nil {
 		fmt.Fprintf(&b, "  uncapped   %s\n", shownSeconds(*d))
