@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"headroom/rig"
 )
 
 // Main classes of the daemons.
@@ -46,12 +48,12 @@ const look = 100 * time.Millisecond
 type Cluster struct {
 	config    Config
 	addresses *addresses
-	group     *Group
+	group     *rig.Group
 	java      string
 	home      string
 
 	mu      sync.Mutex
-	daemons map[string]*Program
+	daemons map[string]*rig.Program
 	jobs    int // clients started, to name their logs
 }
 
@@ -61,7 +63,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	c := &Cluster{config: config, daemons: map[string]*Program{}}
+	c := &Cluster{config: config, daemons: map[string]*rig.Program{}}
 	var err error
 	if c.java, c.home, err = findJava(); err != nil {
 		return nil, err
@@ -69,7 +71,7 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if c.addresses, err = claimAddresses(); err != nil {
 		return nil, err
 	}
-	if c.group, err = NewGroup(c.path("logs")); err != nil {
+	if c.group, err = rig.NewGroup(c.path("logs")); err != nil {
 		return nil, errors.Join(err, c.addresses.release())
 	}
 	ctx, cancel := context.WithTimeout(ctx, startMost)
@@ -186,7 +188,7 @@ func (c *Cluster) running() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range c.daemons {
-		if err := p.ended(); err != nil {
+		if err := p.Ended(); err != nil {
 			return err
 		}
 	}
@@ -202,7 +204,7 @@ func (c *Cluster) kill(name string) error {
 	if p == nil {
 		return fmt.Errorf("%w: daemon %s does not run", ErrNotFound, name)
 	}
-	c.group.kill(func(q process) bool { return q.is(c.java, daemonOption+name) })
+	c.group.Kill(func(q rig.Process) bool { return q.Is(c.java, daemonOption+name) })
 	<-p.Done() // what wrapped it ends with it
 	return nil
 }
@@ -234,7 +236,7 @@ func (c *Cluster) StartNode(name string) error {
 // KillContainers ends all containers of a node by SIGKILL and returns how many processes
 // there were.
 func (c *Cluster) KillContainers(node string) int {
-	return c.group.kill(func(p process) bool { return p.has("NM_HOST=" + node) })
+	return c.group.Kill(func(p rig.Process) bool { return p.Has("NM_HOST=" + node) })
 }
 
 // tool runs one of Hadoop's command line programs to its end.
@@ -249,8 +251,8 @@ func (c *Cluster) tool(ctx context.Context, name, main string, args ...string) e
 		p.Kill()
 		return fmt.Errorf("hadoop: %s: %w", name, ctx.Err())
 	}
-	if !p.cmd.ProcessState.Success() {
-		return fmt.Errorf("hadoop: %s: %w", name, p.ended())
+	if !p.Succeeded() {
+		return fmt.Errorf("hadoop: %s: %w", name, p.Ended())
 	}
 	return nil
 }

@@ -1,11 +1,9 @@
 // Package hadoop runs a cluster of real, unmodified Hadoop processes on this machine:
 // a ResourceManager, NodeManagers and, where it is wanted, HDFS, for tests and studies.
 //
-// The one idea: every process that belongs to a cluster carries the cluster's mark in
-// its environment, and so does what it starts. Close ends what carries the mark, and
-// nothing else: the containers of a NodeManager that was killed too. When the process
-// that started a cluster is killed itself, a guard, which is a shell that waits for the
-// end of a pipe, does the same.
+// The one idea: a cluster is a group of processes of package rig. Close ends what belongs
+// to it, and nothing else: the containers of a NodeManager that was killed too. So does the
+// group's guard when the process that started a cluster is killed itself.
 //
 // Two clusters never meet. Each has a range of loopback addresses (127.A.B.1 and up for
 // its nodes, 127.A.B.254 for the servers) and a range of ports of its own, and host names

@@ -8,9 +8,6 @@ var (
 	ErrUnavailable = errors.New("hadoop: not available on this machine")
 	// ErrConfig reports a Config, Job or data set that cannot be.
 	ErrConfig = errors.New("hadoop: bad configuration")
-	// ErrEnded reports a daemon or a client that ended by itself; the message has the
-	// end of its log.
-	ErrEnded = errors.New("hadoop: process ended by itself")
 	// ErrNotFound reports an application, a daemon or a container that is not there.
 	ErrNotFound = errors.New("hadoop: not found")
 )

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"headroom/rig"
 )
 
 // Job is a MapReduce program to run.
@@ -63,7 +65,7 @@ type RunningJob struct {
 	ID string
 
 	cluster *Cluster
-	client  *Program
+	client  *rig.Program
 }
 
 // Submit starts a job's client and returns when YARN knows the job. The stock
@@ -121,7 +123,7 @@ func (c *Cluster) Sleep(queue string, maps int, each time.Duration) Job {
 func (j *RunningJob) accepted(ctx context.Context, tag string) error {
 	var gaveUp error
 	err := j.cluster.await(ctx, "YARN does not know the job yet", func() bool {
-		gone := j.client.ended() // before the question: a job may be that quick
+		gone := j.client.Ended() // before the question: a job may be that quick
 		app, err := j.cluster.tagged(ctx, tag)
 		if j.ID = app.ID; err == nil {
 			return true
@@ -188,7 +190,7 @@ func (j *RunningJob) KillMaster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if j.cluster.group.kill(func(p process) bool { return p.has("CONTAINER_ID=" + a.Container) }) == 0 {
+	if j.cluster.group.Kill(func(p rig.Process) bool { return p.Has("CONTAINER_ID=" + a.Container) }) == 0 {
 		return fmt.Errorf("%w: container %s has no process", ErrNotFound, a.Container)
 	}
 	return nil

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"headroom/rig"
 )
 
 // properties are one of Hadoop's configuration files.
@@ -123,7 +125,7 @@ func (c *Cluster) yarn() properties {
 		"yarn.nodemanager.pmem-check-enabled":                                           "false",
 		"yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "99",
 		"yarn.nodemanager.log-container-debug-info.enabled":                             "false",
-		"yarn.nodemanager.env-whitelist":                                                "JAVA_HOME,HADOOP_CONF_DIR," + Mark,
+		"yarn.nodemanager.env-whitelist":                                                "JAVA_HOME,HADOOP_CONF_DIR," + rig.Mark,
 		"yarn.log-aggregation-enable":                                                   "false",
 		"yarn.application.classpath":                                                    c.classPath(),
 	}

@@ -23,6 +23,7 @@ import (
 
 	"headroom/hadoop"
 	"headroom/internal/testkit"
+	"headroom/rig"
 )
 
 // plugins builds the jars of the hooks, and is their folder.
@@ -46,8 +47,8 @@ func plugins(t *testing.T) string {
 type site struct {
 	t        *testing.T
 	dir, bin string
-	group    *hadoop.Group
-	programs []*hadoop.Program // in the order of their starts
+	group    *rig.Group
+	programs []*rig.Program // in the order of their starts
 	// rpc, raft and gossip are the coordinator's addresses, tasks the scheduler's, hooks
 	// the one that the plug-ins ask.
 	rpc, raft, gossip, tasks, hooks string
@@ -63,7 +64,7 @@ func newSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	s := &site{t: t, dir: filepath.Join(scratch(), "site"), bin: bin}
-	if s.group, err = hadoop.NewGroup(filepath.Join(s.dir, "logs")); err != nil {
+	if s.group, err = rig.NewGroup(filepath.Join(s.dir, "logs")); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -13,6 +13,7 @@ import (
 
 	"headroom/hadoop"
 	"headroom/internal/testkit"
+	"headroom/rig"
 )
 
 // patience bounds one test's work: many times what it takes on a machine that is not busy.
@@ -38,8 +39,8 @@ var jars = sync.OnceValues(func() (hadoop.Jars, error) {
 type lab struct {
 	*hadoop.Cluster
 	nodes    string // folder of the emulated nodes
-	machines *hadoop.Group
-	programs []*hadoop.Program
+	machines *rig.Group
+	programs []*rig.Program
 }
 
 // theLab starts the lab, once for all tests.
@@ -54,7 +55,7 @@ var theLab = sync.OnceValues(func() (l *lab, err error) {
 	}
 	powerlab := filepath.Join(bin, "powerlab")
 	l = &lab{nodes: filepath.Join(scratch(), "nodes")}
-	if l.machines, err = hadoop.NewGroup(filepath.Join(scratch(), "logs")); err != nil {
+	if l.machines, err = rig.NewGroup(filepath.Join(scratch(), "logs")); err != nil {
 		return nil, err
 	}
 	var nodes []hadoop.Node

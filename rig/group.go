@@ -1,4 +1,4 @@
-package hadoop
+package rig
 
 import (
 	"bytes"
@@ -74,7 +74,7 @@ type Program struct {
 // It starts the guard, which Close ends.
 func NewGroup(logs string) (*Group, error) {
 	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return nil, fmt.Errorf("hadoop: folder for the logs: %w", err)
+		return nil, fmt.Errorf("rig: folder for the logs: %w", err)
 	}
 	g := &Group{mark: Mark + "=" + rand.Text(), logs: logs}
 	g.close = sync.OnceValue(g.endAll)
@@ -86,7 +86,7 @@ func NewGroup(logs string) (*Group, error) {
 		err = g.guard.Start()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("hadoop: start the guard: %w", err)
+		return nil, fmt.Errorf("rig: start the guard: %w", err)
 	}
 	return g, nil
 }
@@ -97,7 +97,7 @@ func (g *Group) Start(name string, env []string, argv ...string) (*Program, erro
 	p := &Program{Name: name, Log: filepath.Join(g.logs, name+".log"), done: make(chan struct{})}
 	out, err := os.OpenFile(p.Log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err != nil {
-		return nil, fmt.Errorf("hadoop: start %s: %w", name, err)
+		return nil, fmt.Errorf("rig: start %s: %w", name, err)
 	}
 	defer func() { _ = out.Close() }()
 	p.cmd = exec.Command(argv[0], argv[1:]...) //nolint:noctx,gosec // it lives until it ends or the group is closed; whoever starts it names it
@@ -105,7 +105,7 @@ func (g *Group) Start(name string, env []string, argv ...string) (*Program, erro
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // the terminal's interrupt is for us alone
 	if err := p.cmd.Start(); err != nil {
-		return nil, fmt.Errorf("hadoop: start %s: %w", name, err)
+		return nil, fmt.Errorf("rig: start %s: %w", name, err)
 	}
 	g.mu.Lock()
 	g.programs = append(g.programs, p)
@@ -119,6 +119,12 @@ func (g *Group) Start(name string, env []string, argv ...string) (*Program, erro
 
 // Done is closed when the program has ended.
 func (p *Program) Done() <-chan struct{} { return p.done }
+
+// Succeeded tells whether the program has ended with exit code 0; it waits for the end.
+func (p *Program) Succeeded() bool {
+	<-p.done
+	return p.cmd.ProcessState.Success()
+}
 
 // Pid is the program's process id.
 func (p *Program) Pid() int { return p.cmd.Process.Pid }
@@ -139,8 +145,9 @@ func (p *Program) Stop(grace time.Duration) {
 	}
 }
 
-// ended is the error of a program that should still run, or nil.
-func (p *Program) ended() error {
+// Ended is the error of a program that should still run, or nil; it wraps ErrEnded and has
+// the end of its log.
+func (p *Program) Ended() error {
 	select {
 	case <-p.done:
 		return fmt.Errorf("%w: %s: %v; its log %s ends: %s", ErrEnded, p.Name, p.cmd.ProcessState, p.Log, tail(p.Log))
@@ -169,7 +176,7 @@ func (g *Group) Close() error { return g.close() }
 func (g *Group) endAll() error {
 	left, calm := 0, 0
 	for range endTries {
-		left = g.kill(func(process) bool { return true })
+		left = g.Kill(func(Process) bool { return true })
 		if calm++; left > 0 {
 			calm = 0
 		}
@@ -181,38 +188,38 @@ func (g *Group) endAll() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if left > 0 {
-		return fmt.Errorf("hadoop: %d processes with %s did not end", left, g.mark)
+		return fmt.Errorf("rig: %d processes with %s did not end", left, g.mark)
 	}
 	for _, p := range g.programs {
 		<-p.done
 	}
 	_ = g.hold.Close()
 	if err := g.guard.Wait(); err != nil {
-		return fmt.Errorf("hadoop: the guard: %w", err)
+		return fmt.Errorf("rig: the guard: %w", err)
 	}
 	return nil
 }
 
-// process is what the kernel tells of a process.
-type process struct {
+// Process is what the kernel tells of a process.
+type Process struct {
 	argv, env []string
 }
 
-// has tells whether the process has this variable in its environment.
-func (p process) has(variable string) bool { return slices.Contains(p.env, variable) }
+// Has tells whether the process has this variable, NAME=VALUE, in its environment.
+func (p Process) Has(variable string) bool { return slices.Contains(p.env, variable) }
 
-// is tells whether the process is the program at this path, called with arg.
-func (p process) is(program, arg string) bool {
+// Is tells whether the process is the program at this path, called with arg.
+func (p Process) Is(program, arg string) bool {
 	return len(p.argv) > 0 && p.argv[0] == program && slices.Contains(p.argv, arg)
 }
 
-// kill sends SIGKILL to those of the group's processes that which picks, and returns how
+// Kill sends SIGKILL to those of the group's processes that which picks, and returns how
 // many there were.
-func (g *Group) kill(which func(process) bool) int {
+func (g *Group) Kill(which func(Process) bool) int {
 	return g.signal(which, syscall.SIGKILL)
 }
 
-func (g *Group) signal(which func(process) bool, sig syscall.Signal) (found int) {
+func (g *Group) signal(which func(Process) bool, sig syscall.Signal) (found int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
@@ -224,8 +231,8 @@ func (g *Group) signal(which func(process) bool, sig syscall.Signal) (found int)
 		if err != nil {
 			continue
 		}
-		p := process{argv: words(e.Name(), "cmdline"), env: words(e.Name(), "environ")}
-		if p.has(g.mark) && which(p) {
+		p := Process{argv: words(e.Name(), "cmdline"), env: words(e.Name(), "environ")}
+		if p.Has(g.mark) && which(p) {
 			found++
 			_ = handle.Signal(sig)
 		}

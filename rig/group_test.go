@@ -1,7 +1,7 @@
 // Claims: Close ends what a group started and what that started, whatever session and
 // parent it has by now, and nothing else; so does the guard when the process that holds
 // the group is killed.
-package hadoop
+package rig
 
 import (
 	"bufio"
