@@ -2,6 +2,7 @@ package studies
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,6 +25,8 @@ const (
 	maxSeeds  = 1000
 	maxRatios = 100
 	maxSlots  = 1000
+
+	yarnMapsMost = 1000
 )
 
 // profiling are the flags of `powerlab profile`.
@@ -40,13 +43,18 @@ type profiling struct {
 	output   cli.Output
 	jobFile  string
 	progress io.Writer
+
+	engine string
+	// Of the engine yarn alone.
+	input, bin string
+	maps       int
 }
 
 // NewProfileCommand is `powerlab profile`.
 func NewProfileCommand() *cobra.Command {
 	var p profiling
 	cmd := &cobra.Command{
-		Use:   "profile JOBFILE",
+		Use:   "profile JOBFILE|APPLICATION",
 		Short: "Measure how good a job's result is on parts of its map tasks",
 		Long: "Runs the map tasks of a scheduler's job file as processes of this machine, then its reduce task over parts\n" +
 			"of their outputs, and compares each result with the exact one. The job's own output folder is left alone.\n\n" +
@@ -57,10 +65,13 @@ func NewProfileCommand() *cobra.Command {
 			"  value     the mean over the keys of 1 - |exact - partial| / |exact|: for few numbers that count alike\n\n" +
 			"--choice random leaves other tasks out with each seed; first keeps the first ones, as a job that is\n" +
 			"stopped early does. The profile tells the mean, the worst and the best run of each part; where fewer tasks\n" +
-			"seem better than more, by chance, they are pooled with a warning. --out writes it as JSON, --svg draws it.",
+			"seem better than more, by chance, they are pooled with a warning. --out writes it as JSON, --svg draws it.\n\n" +
+			"--engine yarn runs a MapReduce application instead (" + strings.Join(applicationNames(), ", ") + ") on a real Hadoop of one\n" +
+			"node, over generated data or the files of --input, one map each; Headroom's input wrapper drops the others.",
 		Example: "  powerlab profile words.yaml --out words.json --svg words.svg\n" +
 			"  powerlab profile top.yaml --ratios 0.25,0.5,0.75 --seeds 10 --compare topk --top 100 -o json\n" +
-			"  powerlab profile words.yaml --scale --choice first",
+			"  powerlab profile words.yaml --scale --choice first\n" +
+			"  powerlab profile topn --engine yarn --compare topk --seeds 2",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p.jobFile, p.progress = args[0], cmd.ErrOrStderr()
@@ -77,6 +88,10 @@ func NewProfileCommand() *cobra.Command {
 	f.IntVar(&p.slots, "slots", 0, "map tasks at once; 0 for the job's slots, at most one for each processor")
 	f.StringVar(&p.file, "out", "", "write the profile as JSON to this file")
 	f.StringVar(&p.svg, "svg", "", "draw the profile into this file")
+	f.StringVar(&p.engine, "engine", engineLocal, "what runs the job: local (a job file) or yarn (an application)")
+	f.StringVar(&p.input, "input", "", "with --engine yarn: folder of the application's input; generated when empty")
+	f.IntVar(&p.maps, "maps", yarnMaps, "with --engine yarn: map tasks over generated data")
+	f.StringVar(&p.bin, "bin", "", "with --engine yarn: folder of the hooks' jars (default: beside powerlab)")
 	p.output.Flags(cmd)
 	return cmd
 }
@@ -86,40 +101,66 @@ func (p *profiling) run(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	job, err := p.job()
-	if err != nil {
-		return err
-	}
 	dir, err := os.MkdirTemp("", "headroom-profile-")
 	if err != nil {
 		return cli.Failed("is TMPDIR full, or not writable?", "profile: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	engine, err := newProcesses(job, dir, p.slots, p.note)
+	m := measurement{
+		comparison: comparison, top: p.top, scale: p.scale, ratios: p.ratios, seeds: p.seeds, choice: p.choice, note: p.note,
+	}
+	name, end, err := p.start(ctx, dir, &m)
 	if err != nil {
 		return err
 	}
-	m := measurement{
-		runner: engine, tasks: engine.tasks(), comparison: comparison, top: p.top, scale: p.scale,
-		ratios: p.ratios, seeds: p.seeds, choice: p.choice, note: p.note,
+	profile, err := p.measure(ctx, name, &m)
+	if err := errors.Join(err, end()); err != nil {
+		return err
 	}
+	if err := p.write(profile); err != nil {
+		return err
+	}
+	return p.print(stdout, profile)
+}
+
+// start makes what runs the tasks, for m, and the function that ends it.
+func (p *profiling) start(ctx context.Context, dir string, m *measurement) (name string, end func() error, err error) {
+	if p.engine == engineYARN {
+		runs, err := newYARNRuns(ctx, p.jobFile, p.input, p.bin, dir, p.maps, p.note)
+		if err != nil {
+			return "", nil, err
+		}
+		m.runner, m.tasks = runs, runs.tasks()
+		return p.jobFile, runs.close, nil
+	}
+	job, err := p.job()
+	if err != nil {
+		return "", nil, err
+	}
+	local, err := newProcesses(job, dir, p.slots, p.note)
+	if err != nil {
+		return "", nil, err
+	}
+	m.runner, m.tasks = local, local.tasks()
+	return job.Name, func() error { return nil }, nil
+}
+
+// measure makes the profile.
+func (p *profiling) measure(ctx context.Context, name string, m *measurement) (*quality.Profile, error) {
 	points, err := m.points(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	profile, warnings, err := quality.New(quality.Profile{
-		Name: job.Name, Engine: engineLocal, Comparison: comparison, Scaled: p.scale, Tasks: m.tasks, Points: points,
+		Name: name, Engine: p.engine, Comparison: m.comparison, Scaled: p.scale, Tasks: m.tasks, Points: points,
 	})
 	if err != nil {
-		return cli.Failed("", "profile %s: %w", job.Name, err)
+		return nil, cli.Failed("", "profile %s: %w", name, err)
 	}
 	for _, w := range warnings {
 		p.note("warning: %s", w)
 	}
-	if err := p.write(&profile); err != nil {
-		return err
-	}
-	return p.print(stdout, &profile)
+	return &profile, nil
 }
 
 func (p *profiling) note(format string, args ...any) { cli.Notef(p.progress, format, args...) }
@@ -138,6 +179,10 @@ func (p *profiling) check() (quality.Comparison, error) {
 		return "", cli.Usage("--top is %d with --compare %s; it is at least 0, and only topk looks at it", p.top, comparison)
 	case p.slots < 0 || p.slots > maxSlots:
 		return "", cli.Usage("--slots is %d; it must be from 0 to %d", p.slots, maxSlots)
+	case p.engine != engineLocal && p.engine != engineYARN:
+		return "", cli.Usage("--engine %q is none of %s, %s", p.engine, engineLocal, engineYARN)
+	case p.maps < 2 || p.maps > yarnMapsMost:
+		return "", cli.Usage("--maps is %d; it must be from 2 to %d", p.maps, yarnMapsMost)
 	case p.choice != chooseRandom && p.choice != chooseFirst:
 		return "", cli.Usage("--choice %q is none of %s, %s", p.choice, chooseRandom, chooseFirst)
 	}
