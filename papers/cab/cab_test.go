@@ -241,7 +241,7 @@ func TestCommand(t *testing.T) {
 // A flag out of bounds, or an engine that is not there, is exit code 2 with a way out.
 func TestCommandRefuses(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"--seeds", "0"}, {"--seeds", "1001"}, {"--engine", "abacus"}, {"extra"}} {
+	for _, args := range [][]string{{"--seeds", "0"}, {"--seeds", "1001"}, {"--engine", "abacus"}, {"--set", "4"}, {"--quality", "81"}, {"--cap", "2"}, {"--maps", "3"}, {"extra"}} {
 		if exit, stdout, stderr := command(t, args...); exit != cli.ExitUsage || stdout != "" || !strings.Contains(stderr, "\nhint: ") {
 			t.Errorf("%v: exit %d, %s", args, exit, stderr)
 		}

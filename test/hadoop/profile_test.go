@@ -1,0 +1,41 @@
+// Claim: `powerlab profile --engine yarn` really runs an application on parts of its maps
+// and compares what came out: half of alike files give about half of the counts.
+package hadoop
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"testing"
+)
+
+func TestProfileOfAnApplication(t *testing.T) {
+	_, err := jars()
+	permitted(t, err)
+	dir := plugins(t)
+	bin, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(within(t), filepath.Join(bin, "powerlab"), "profile", "wordcount", "--engine", "yarn", "--bin", dir,
+		"--maps", "4", "--ratios", "0.5", "--seeds", "1", "-o", "json")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var profile struct {
+		Engine string
+		Tasks  int
+		Points []struct{ Fraction, Accuracy float64 }
+	}
+	if err := json.Unmarshal(out, &profile); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if profile.Engine != "yarn" || profile.Tasks != 4 || len(profile.Points) == 0 {
+		t.Fatalf("%s", out)
+	}
+	// The lengths of the files differ by a fifth or so.
+	if p := profile.Points[0]; p.Fraction != 0.5 || p.Accuracy < 0.35 || p.Accuracy > 0.65 {
+		t.Errorf("half of the maps: %+v", p)
+	}
+}
