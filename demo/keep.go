@@ -29,7 +29,7 @@ func (l *lab) keep(w io.Writer) error {
 	}
 	var pids []string
 	for _, p := range l.fleet.running() {
-		pids = append(pids, strconv.Itoa(p.pid()))
+		pids = append(pids, strconv.Itoa(p.Pid()))
 	}
 	if err := os.WriteFile(l.path(pidFile), []byte(strings.Join(pids, "\n")+"\n"), 0o644); err != nil {
 		return fmt.Errorf("demo: keep: %w", err)

@@ -1,13 +1,11 @@
 package demo
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -18,6 +16,7 @@ import (
 	"headroom/emulator"
 	"headroom/gossip/brake"
 	"headroom/internal/cli"
+	"headroom/rig"
 	"headroom/units"
 )
 
@@ -62,7 +61,7 @@ func newLab(opts options, dir, bin string) (*lab, error) {
 			return nil, fmt.Errorf("demo: output folder: %w", err)
 		}
 	}
-	ports, err := freePorts(3*servers + 1)
+	ports, err := rig.FreePorts(3*servers + 1)
 	if err != nil {
 		return nil, err
 	}
@@ -74,8 +73,11 @@ func newLab(opts options, dir, bin string) (*lab, error) {
 		l.nodes = append(l.nodes, fmt.Sprintf("n%02d", i+1))
 	}
 	l.slots = slotsFor(l.nodeCPUs())
-	l.fleet = newFleet(filepath.Join(dir, "logs"), opts.keep)
-	return l, l.configure()
+	if err := l.configure(); err != nil {
+		return nil, err
+	}
+	l.fleet, err = newFleet(filepath.Join(dir, "logs"), opts.keep)
+	return l, err
 }
 
 // nodeCPUs is how many of the host's CPUs one node owns.
@@ -103,33 +105,6 @@ func (l *lab) addresses() []string {
 		out = append(out, m.rpc)
 	}
 	return out
-}
-
-// freePorts are loopback addresses nobody listens on, for TCP and UDP both.
-// They are all held until the last is found, so that they differ.
-func freePorts(n int) (addrs []string, err error) {
-	var lc net.ListenConfig
-	ctx := context.Background()
-	for range 10 * n {
-		if len(addrs) == n {
-			break
-		}
-		l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("demo: find a free port: %w", err)
-		}
-		defer func() { _ = l.Close() }()
-		u, err := lc.ListenPacket(ctx, "udp", l.Addr().String())
-		if err != nil {
-			continue
-		}
-		defer func() { _ = u.Close() }()
-		addrs = append(addrs, l.Addr().String())
-	}
-	if len(addrs) < n {
-		return nil, errors.New("demo: find a free port: no port is free for both TCP and UDP")
-	}
-	return addrs, nil
 }
 
 // configure writes the programs' configuration files.
@@ -211,11 +186,11 @@ func (l *lab) member(id string) *member {
 }
 
 // stop ends everything: the nodes while their coordinators still answer, then the others.
-func (l *lab) stop() {
+func (l *lab) stop() error {
 	isNode := func(name string) bool { return strings.HasPrefix(name, "n") }
 	l.fleet.stopAll(isNode)
 	l.fleet.stopAll(func(name string) bool { return !isNode(name) })
-	l.fleet.close()
+	return l.fleet.close()
 }
 
 // binaries checks that the programs are there.

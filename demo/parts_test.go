@@ -108,24 +108,21 @@ func TestJobFiles(t *testing.T) {
 	}
 }
 
-// Ports are free, on loopback and all different.
-func TestFreePorts(t *testing.T) {
-	t.Parallel()
-	ports, err := freePorts(10)
+// aFleet is a fleet that writes its logs into dir.
+func aFleet(t *testing.T, dir string, detach bool) *fleet {
+	t.Helper()
+	f, err := newFleet(dir, detach)
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.Sort(ports)
-	if len(slices.Compact(ports)) != 10 || !strings.HasPrefix(ports[0], "127.0.0.1:") {
-		t.Errorf("%v", ports)
-	}
+	return f
 }
 
 // The fleet ends what it started with all that is below it, and tells of a
 // program that ended by itself.
 func TestFleet(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t.TempDir(), false)
+	f := aFleet(t, t.TempDir(), false)
 	family, err := f.start("family", "/bin/sh", "-c", "sleep 60 & sleep 60")
 	if err != nil {
 		t.Fatal(err)
@@ -145,9 +142,11 @@ func TestFleet(t *testing.T) {
 		t.Errorf("%d programs run", n)
 	}
 	f.stopAll(func(string) bool { return true })
-	f.close()
+	if err := f.close(); err != nil {
+		t.Error(err)
+	}
 	select {
-	case <-family.done:
+	case <-family.Done():
 	default:
 		t.Error("a program still runs")
 	}
@@ -163,13 +162,13 @@ func TestFleet(t *testing.T) {
 func TestKeptClusterIsStopped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	l := &lab{dir: dir, bin: "/bin", nodes: []string{"n01"}, fleet: newFleet(dir, true)}
+	l := &lab{dir: dir, bin: "/bin", nodes: []string{"n01"}, fleet: aFleet(t, dir, true)}
 	for _, name := range []string{"a", "b"} {
 		if _, err := l.fleet.start(name, "/bin/sh", "-c", "sleep 9; :", filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	other := newFleet(dir, false)
+	other := aFleet(t, dir, false)
 	stranger, err := other.start("stranger", "/bin/sh", "-c", "sleep 9; :")
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +181,7 @@ func TestKeptClusterIsStopped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Fprintln(pids, stranger.pid()); err != nil { // as if its id had been used before
+	if _, err := fmt.Fprintln(pids, stranger.Pid()); err != nil { // as if its id had been used before
 		t.Fatal(err)
 	}
 	if err := pids.Close(); err != nil {
@@ -201,14 +200,15 @@ func TestKeptClusterIsStopped(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	for _, p := range l.fleet.programs {
-		<-p.done
+		<-p.Done()
 	}
 	if len(other.running()) != 1 || len(keptPIDs(dir)) != 0 {
 		t.Errorf("%d strangers left, %v kept", len(other.running()), keptPIDs(dir))
 	}
 	stranger.kill()
-	other.close()
-	l.fleet.close()
+	if err := errors.Join(other.close(), l.fleet.close()); err != nil {
+		t.Error(err)
+	}
 }
 
 // Flags are checked before anything is touched; another's folder is never replaced.

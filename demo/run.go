@@ -31,8 +31,7 @@ func run(ctx context.Context, opts options, out io.Writer) error {
 	}
 	table, err := createCSV(l.path("power.csv"), l.nodes)
 	if err != nil {
-		l.stop()
-		return err
+		return errors.Join(err, l.stop())
 	}
 	defer func() { _ = table.close() }() // every row is on disk already
 	d := assemble(l, text, opts, out, say)
@@ -45,8 +44,7 @@ func run(ctx context.Context, opts options, out io.Writer) error {
 	if ctx.Err() != nil {
 		say("interrupted: stopping everything that was started")
 	}
-	l.stop()
-	return err
+	return errors.Join(err, l.stop())
 }
 
 // show is one demo with all its parts.

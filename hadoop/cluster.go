@@ -251,7 +251,7 @@ func (c *Cluster) tool(ctx context.Context, name, main string, args ...string) e
 		p.Kill()
 		return fmt.Errorf("hadoop: %s: %w", name, ctx.Err())
 	}
-	if !p.Succeeded() {
+	if !p.State().Success() {
 		return fmt.Errorf("hadoop: %s: %w", name, p.Ended())
 	}
 	return nil

@@ -52,7 +52,7 @@ const (
 type Group struct {
 	mark  string // NAME=VALUE
 	logs  string
-	guard *exec.Cmd
+	guard *exec.Cmd // nil where the programs may outlive this process
 	hold  io.Closer
 	// close is endAll, once.
 	close func() error
@@ -73,11 +73,10 @@ type Program struct {
 // NewGroup makes a group whose programs write their output to files in the folder logs.
 // It starts the guard, which Close ends.
 func NewGroup(logs string) (*Group, error) {
-	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return nil, fmt.Errorf("rig: folder for the logs: %w", err)
+	g, err := NewLooseGroup(logs)
+	if err != nil {
+		return nil, err
 	}
-	g := &Group{mark: Mark + "=" + rand.Text(), logs: logs}
-	g.close = sync.OnceValue(g.endAll)
 	g.guard = exec.Command("/bin/sh", "-c", guard, "guard", g.mark) //nolint:noctx // it outlives every context; Close ends it
 	g.guard.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	hold, err := g.guard.StdinPipe()
@@ -88,6 +87,17 @@ func NewGroup(logs string) (*Group, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rig: start the guard: %w", err)
 	}
+	return g, nil
+}
+
+// NewLooseGroup makes a group without a guard: unless it is closed, its programs outlive
+// this process.
+func NewLooseGroup(logs string) (*Group, error) {
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return nil, fmt.Errorf("rig: folder for the logs: %w", err)
+	}
+	g := &Group{mark: Mark + "=" + rand.Text(), logs: logs}
+	g.close = sync.OnceValue(g.endAll)
 	return g, nil
 }
 
@@ -120,10 +130,10 @@ func (g *Group) Start(name string, env []string, argv ...string) (*Program, erro
 // Done is closed when the program has ended.
 func (p *Program) Done() <-chan struct{} { return p.done }
 
-// Succeeded tells whether the program has ended with exit code 0; it waits for the end.
-func (p *Program) Succeeded() bool {
+// State says how the program has ended; it waits for the end.
+func (p *Program) State() *os.ProcessState {
 	<-p.done
-	return p.cmd.ProcessState.Success()
+	return p.cmd.ProcessState
 }
 
 // Pid is the program's process id.
@@ -192,6 +202,9 @@ func (g *Group) endAll() error {
 	}
 	for _, p := range g.programs {
 		<-p.done
+	}
+	if g.guard == nil {
+		return nil
 	}
 	_ = g.hold.Close()
 	if err := g.guard.Wait(); err != nil {

@@ -66,3 +66,16 @@ func TestCoordinatorsKnowEachOther(t *testing.T) {
 		}
 	}
 }
+
+// Ports are free, on loopback and all different.
+func TestFreePorts(t *testing.T) {
+	t.Parallel()
+	ports, err := FreePorts(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(ports)
+	if len(slices.Compact(ports)) != 10 || !strings.HasPrefix(ports[0], "127.0.0.1:") {
+		t.Errorf("%v", ports)
+	}
+}
