@@ -30,6 +30,10 @@ import (
 // cluster whose NodeManagers run on those nodes, and the jobs of one set of Table I in
 // one of its columns, one variant after the other on the same data. What is measured is
 // what YARN and the jobs' own counters say.
+//
+// The jobs of a set begin together: their queues take no more than their application
+// masters until all of those answer. A master's start takes as long as many maps here, and
+// whichever came first would have all containers. Runtimes count from the first map's start.
 
 // The shape of a real run.
 const (
@@ -168,6 +172,28 @@ func realQueue(j *realJob, exact bool) string {
 	return fmt.Sprintf("q%d", j.queue)
 }
 
+// queues are the queues of Table I and their twins; gated, they take the application
+// masters of the set's jobs and nothing else.
+func (r *realRun) queues(gated bool) []hadoop.Queue {
+	var all []hadoop.Queue
+	for i := range containers.QueueFloors() {
+		jobs := 0
+		for k := range r.jobs {
+			if r.jobs[k].queue == i+1 {
+				jobs++
+			}
+		}
+		for _, name := range []string{"q", "e"} {
+			q := hadoop.Queue{Name: fmt.Sprint(name, i+1)}
+			if gated {
+				q.MaxVCores, q.MaxMB = max(1, jobs), max(1, jobs)*realUnit
+			}
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
 // start starts the site, the Hadoop cluster on its nodes, and the scheduler.
 func (r *realRun) start(ctx context.Context, jars hadoop.Jars) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, realPatience)
@@ -191,9 +217,9 @@ func (r *realRun) start(ctx context.Context, jars hadoop.Jars) (err error) {
 		Dir: r.path("cluster"), Jars: jars, Plugins: []string{r.jar("headroom-hadoop.jar")}, Scheduler: "headroom.hadoop.LiveFairScheduler",
 		Properties: map[string]string{"headroom.url": "http://" + r.hooks},
 	}
+	config.Queues = r.queues(false)
 	var queues strings.Builder
 	for i, floor := range containers.QueueFloors() {
-		config.Queues = append(config.Queues, hadoop.Queue{Name: fmt.Sprintf("q%d", i+1)}, hadoop.Queue{Name: fmt.Sprintf("e%d", i+1)})
 		fmt.Fprintf(&queues, "    - {name: root.q%d, guarantee: %g%%}\n    - {name: root.e%d, guarantee: 100%%}\n", i+1, 100*floor, i+1)
 	}
 	for _, name := range r.site.Nodes() {
@@ -303,44 +329,53 @@ func (r *realRun) holds(budget units.Power) func(context.Context) bool {
 	}
 }
 
-// change makes the budget and the policy those of a variant, and waits for the caps.
-func (r *realRun) change(ctx context.Context, v realVariant) error {
-	ctx, cancel := context.WithTimeout(ctx, realPatience)
-	defer cancel()
+// service is the coordinators' interface for operators.
+func (r *realRun) service(base string) headroomv1connect.ClusterServiceClient {
+	return headroomv1connect.NewClusterServiceClient(r.via, base, rpc.ClientOptions()...)
+}
+
+func changeFor(v realVariant) *headroomv1.Change {
+	return &headroomv1.Change{Actor: "cab", Reason: "the variant " + v.name, RequestId: rand.Text()}
+}
+
+// setBudget makes the budget that of a variant, and waits until the nodes hold it.
+func (r *realRun) setBudget(ctx context.Context, v realVariant) error {
 	budget := r.site.Full()
 	if v.capped {
 		budget = units.FromWatts(math.Round(budget.Watts() * r.o.cap))
 	}
-	note := func() *headroomv1.Change {
-		return &headroomv1.Change{Actor: "cab", Reason: "the variant " + v.name, RequestId: rand.Text()}
-	}
+	r.note("%s: budget %.0f of %.0f W, container policy %s", v.name, budget.Watts(), r.site.Full().Watts(), v.policy)
+	req := &headroomv1.SetBudgetRequest{Domain: rig.Domain, BudgetUw: int64(budget), Change: changeFor(v)}
 	err := r.leader(ctx, func(ctx context.Context, base string) error {
-		c := headroomv1connect.NewClusterServiceClient(r.via, base, rpc.ClientOptions()...)
-		_, err := c.SetBudget(ctx, connect.NewRequest(&headroomv1.SetBudgetRequest{Domain: rig.Domain, BudgetUw: int64(budget), Change: note()}))
-		if err != nil {
-			return err
-		}
-		_, err = c.Change(ctx, connect.NewRequest(&headroomv1.ChangeRequest{
-			Change: note(), What: &headroomv1.ChangeRequest_SetContainerPolicy{SetContainerPolicy: string(v.policy)},
-		}))
+		_, err := r.service(base).SetBudget(ctx, connect.NewRequest(req))
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("cab: set budget and policy: %w", err)
+		return fmt.Errorf("cab: set the budget: %w", err)
 	}
-	r.note("%s: budget %.0f of %.0f W, container policy %s", v.name, budget.Watts(), r.site.Full().Watts(), v.policy)
 	return r.await(ctx, "the nodes do not hold the budget", r.holds(budget))
 }
 
-// variant runs the set once.
-func (r *realRun) variant(ctx context.Context, v realVariant) (*realVariantRun, error) {
-	if err := r.change(ctx, v); err != nil {
+// setPolicy chooses how containers are divided.
+func (r *realRun) setPolicy(ctx context.Context, v realVariant, policy containers.Policy) error {
+	req := &headroomv1.ChangeRequest{Change: changeFor(v), What: &headroomv1.ChangeRequest_SetContainerPolicy{SetContainerPolicy: string(policy)}}
+	err := r.leader(ctx, func(ctx context.Context, base string) error {
+		_, err := r.service(base).Change(ctx, connect.NewRequest(req))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cab: set the container policy: %w", err)
+	}
+	return nil
+}
+
+// submit submits the set and lets its jobs begin together.
+func (r *realRun) submit(ctx context.Context, v realVariant) ([]*hadoop.RunningJob, error) {
+	ctx, cancel := context.WithTimeout(ctx, realPatience)
+	defer cancel()
+	if err := stderrors.Join(r.setBudget(ctx, v), r.setPolicy(ctx, v, containers.Fair), r.cluster.SetQueues(ctx, r.queues(true))); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, realMost)
-	defer cancel()
-	run := &realVariantRun{variant: v, ended: make([]realEnd, len(r.jobs))}
-	busy := observeHost()
 	running := make([]*hadoop.RunningJob, len(r.jobs))
 	failed := make([]error, len(r.jobs))
 	var clients sync.WaitGroup
@@ -351,13 +386,37 @@ func (r *realRun) variant(ctx context.Context, v realVariant) (*realVariantRun, 
 	if err := stderrors.Join(failed...); err != nil {
 		return nil, err
 	}
-	looking, stop := context.WithCancel(ctx)
-	var looks sync.WaitGroup
-	looks.Go(func() { r.watch(looking, running, run) })
-	for i := range running {
-		clients.Go(func() { run.ended[i].result, failed[i] = running[i].Wait(ctx) })
+	for _, j := range running {
+		err := r.await(ctx, "the application master of "+j.ID+" does not answer", func(ctx context.Context) bool {
+			p, err := j.Progress(ctx)
+			return err == nil && p.Maps > 0
+		})
+		if err != nil {
+			return nil, err
+		}
 	}
-	clients.Wait()
+	r.note("%s: all application masters are up, the maps begin", v.name)
+	return running, stderrors.Join(r.setPolicy(ctx, v, v.policy), r.cluster.SetQueues(ctx, r.queues(false)))
+}
+
+// variant runs the set once.
+func (r *realRun) variant(ctx context.Context, v realVariant) (*realVariantRun, error) {
+	ctx, cancel := context.WithTimeout(ctx, realMost)
+	defer cancel()
+	running, err := r.submit(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	run := &realVariantRun{variant: v, ended: make([]realEnd, len(r.jobs))}
+	busy := observeHost()
+	looking, stop := context.WithCancel(ctx)
+	var looks, waits sync.WaitGroup
+	looks.Go(func() { r.watch(looking, running, run) })
+	failed := make([]error, len(r.jobs))
+	for i := range running {
+		waits.Go(func() { run.ended[i].result, failed[i] = running[i].Wait(ctx) })
+	}
+	waits.Wait()
 	stop()
 	looks.Wait()
 	run.host = busy()
@@ -477,9 +536,9 @@ func (r *realRun) makeJobs(jars hadoop.Jars) ([]realJob, error) {
 // The sizes of a map task's input: some CPU seconds each, most of which a JVM's start
 // would otherwise be.
 const (
-	realPoints  = 6_000_000
-	realText    = 1_500_000
-	realRatings = 4_000_000
+	realPoints  = 5_000_000
+	realText    = 4_000_000
+	realRatings = 8_000_000
 	realTop     = 100
 )
 

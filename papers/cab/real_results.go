@@ -42,7 +42,7 @@ type realEnd struct {
 }
 
 // realLookAt is what the coordinator knew and expected of a job at a time; since is
-// after the submission of the set.
+// after the maps were let begin.
 type realLookAt struct {
 	at    time.Time
 	since time.Duration
@@ -50,18 +50,30 @@ type realLookAt struct {
 	is    *headroomv1.Job
 }
 
-// makespan is from the first submission to the last end.
-func (r *realVariantRun) makespan() time.Duration {
-	first, last := r.ended[0].result.Started, r.ended[0].result.Finished
+// began is when the first map of any job started.
+func (r *realVariantRun) began() time.Time {
+	var first time.Time
 	for _, e := range r.ended {
-		if e.result.Started.Before(first) {
-			first = e.result.Started
-		}
-		if e.result.Finished.After(last) {
-			last = e.result.Finished
+		for _, a := range e.result.History.Of("MAP", "SUCCEEDED") {
+			if first.IsZero() || a.Started.Before(first) {
+				first = a.Started
+			}
 		}
 	}
-	return last.Sub(first)
+	return first
+}
+
+// runtime is from the beginning of the set to a job's end.
+func (r *realVariantRun) runtime(job int) time.Duration {
+	return r.ended[job].result.Finished.Sub(r.began())
+}
+
+// makespan is the runtime of the job that ends last.
+func (r *realVariantRun) makespan() (last time.Duration) {
+	for i := range r.ended {
+		last = max(last, r.runtime(i))
+	}
+	return last
 }
 
 // done is how many map tasks a job has completed, each counted once.
@@ -111,7 +123,7 @@ func (r *realResults) jobTimes(name string) (mean float64) {
 }
 
 func (r *realResults) jobTime(name string, job int) float64 {
-	return r.by(name).ended[job].result.Elapsed().Seconds() / r.by(uncapped).ended[job].result.Elapsed().Seconds()
+	return r.by(name).runtime(job).Seconds() / r.by(uncapped).runtime(job).Seconds()
 }
 
 // What a real run is judged by.
@@ -263,7 +275,7 @@ func (r *realResults) writeRuns(w io.Writer) error {
 			ms, _ := e.result.History.Counters.Get(hadoop.TaskCounter, "CPU_MILLISECONDS")
 			rows = append(rows, append([]string{
 				run.variant.name, j.name, e.result.Queue, number(e.committed.GetFloor()), strconv.Itoa(e.done() + e.dropped()), strconv.Itoa(e.done()),
-				strconv.Itoa(e.dropped()), strconv.Itoa(e.recorded()), number(e.result.Elapsed().Seconds()), number(r.jobTime(run.variant.name, k)), number(float64(ms) / 1000),
+				strconv.Itoa(e.dropped()), strconv.Itoa(e.recorded()), number(run.runtime(k).Seconds()), number(r.jobTime(run.variant.name, k)), number(float64(ms) / 1000),
 			}, host...))
 		}
 		rows = append(rows, append([]string{

@@ -25,8 +25,8 @@ func endOf(seconds, done, dropped, recorded int) realEnd {
 	for i := range done {
 		at := realStart.Add(time.Duration(seconds-5) * time.Second)
 		h.Attempts = append(h.Attempts,
-			hadoop.Attempt{ID: fmt.Sprintf("attempt_1_0001_m_%06d_0", i), Kind: "MAP", Status: "SUCCEEDED", Finished: at},
-			hadoop.Attempt{ID: fmt.Sprintf("attempt_1_0001_m_%06d_1", i), Kind: "MAP", Status: "SUCCEEDED", Finished: at}) // a copy
+			hadoop.Attempt{ID: fmt.Sprintf("attempt_1_0001_m_%06d_0", i), Kind: "MAP", Status: "SUCCEEDED", Started: realStart, Finished: at},
+			hadoop.Attempt{ID: fmt.Sprintf("attempt_1_0001_m_%06d_1", i), Kind: "MAP", Status: "SUCCEEDED", Started: realStart, Finished: at}) // a copy
 	}
 	e := realEnd{committed: &headroomv1.Job{Progress: &headroomv1.JobProgress{Tasks: 10}}}
 	e.result = hadoop.Result{Started: realStart, Finished: realStart.Add(time.Duration(seconds) * time.Second), FinalStatus: "SUCCEEDED", History: h}
