@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"headroom/rig"
 )
 
 // agentStart starts powerd again and again on an emulated node, each time after a
@@ -49,7 +51,7 @@ func agentStart(ctx context.Context, r *run) ([]Item, error) {
 // startBareNode starts an emulated node that leaves powerd to us. Its coordinators
 // are on a port that nobody listens on: a first safe cap needs none.
 func startBareNode(ctx context.Context, r *run) (*program, error) {
-	nowhere, err := freePorts(ctx, 1)
+	nowhere, err := rig.FreePorts(1)
 	if err != nil {
 		return nil, err
 	}

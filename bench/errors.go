@@ -3,8 +3,6 @@ package bench
 import "errors"
 
 var (
-	// errNoPorts: no port was free for both TCP and UDP.
-	errNoPorts = errors.New("too few are free for both TCP and UDP")
 	// errNotYet: what was awaited did not happen in time.
 	errNotYet = errors.New("not so")
 	// errNotSo: an answer is not what it must be.

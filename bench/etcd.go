@@ -19,6 +19,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/rpc"
 	"headroom/lease"
+	"headroom/rig"
 	"headroom/units"
 )
 
@@ -44,7 +45,7 @@ func startEtcd(ctx context.Context, path, dir string) (*etcdGroup, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("bench: folder of etcd: %w", err)
 	}
-	ports, err := freePorts(ctx, 2*etcdServers)
+	ports, err := rig.FreePorts(2*etcdServers)
 	if err != nil {
 		return nil, err
 	}

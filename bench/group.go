@@ -16,6 +16,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/rpc"
+	"headroom/rig"
 	"headroom/units"
 )
 
@@ -45,7 +46,7 @@ func startGroup(ctx context.Context, r *run, dir string, servers int, budget uni
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("bench: folder of the group: %w", err)
 	}
-	ports, err := freePorts(ctx, 3*servers)
+	ports, err := rig.FreePorts(3 * servers)
 	if err != nil {
 		return nil, err
 	}

@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,30 +81,6 @@ func stopAll(programs []*program) {
 		all.Go(p.stop)
 	}
 	all.Wait()
-}
-
-// freePorts are loopback addresses that nobody listens on, for TCP and UDP both.
-// All are held until the last is found, so that they differ.
-func freePorts(ctx context.Context, n int) ([]string, error) {
-	var lc net.ListenConfig
-	var addrs []string
-	for range 10 * n {
-		if len(addrs) == n {
-			return addrs, nil
-		}
-		l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, fmt.Errorf("bench: find a free port: %w", err)
-		}
-		defer func() { _ = l.Close() }()
-		u, err := lc.ListenPacket(ctx, "udp", l.Addr().String())
-		if err != nil {
-			continue
-		}
-		defer func() { _ = u.Close() }()
-		addrs = append(addrs, l.Addr().String())
-	}
-	return nil, fmt.Errorf("bench: find %d free ports: %w", n, errNoPorts)
 }
 
 // pause waits for d, and tells whether ctx let it.
