@@ -198,8 +198,10 @@ func (s *Site) Start() error {
 }
 
 func (s *Site) nodeCommand(name string) []string {
-	argv := []string{s.bin("powerlab"), "node", name, "--dir", s.NodeDir(), "--nodes", strconv.Itoa(len(s.nodes)), "--bin", s.config.Bin, "--domain", Rack,
-		"--key-file", s.Path("gossip.key"), "--brake-key-file", s.Path("brake.pub")}
+	argv := []string{
+		s.bin("powerlab"), "node", name, "--dir", s.NodeDir(), "--nodes", strconv.Itoa(len(s.nodes)), "--bin", s.config.Bin, "--domain", Rack,
+		"--key-file", s.Path("gossip.key"), "--brake-key-file", s.Path("brake.pub"),
+	}
 	for _, m := range s.members {
 		argv = append(argv, "--join", m.gossip)
 	}
