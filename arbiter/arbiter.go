@@ -72,6 +72,13 @@ type Job struct {
 	Power, Full units.Power
 }
 
+// Ended is a job that is done, with its true runtime.
+type Ended struct {
+	ID string
+	// Runtime is from when its first task began to its end.
+	Runtime time.Duration
+}
+
 // Input is all that one step looks at.
 type Input struct {
 	Settings Settings
@@ -81,6 +88,8 @@ type Input struct {
 	// Overhead is how many each job takes beside its tasks.
 	Overhead int
 	Jobs     []Job
+	// Ended are jobs that are done; those that were not named before are passed over.
+	Ended []Ended
 }
 
 // Share is what one job may hold, its own containers included.
@@ -110,8 +119,9 @@ type Outlook struct {
 	// Finish is when it will end as things are, since its start, with the bounds that
 	// this lies within in 9 of 10 cases.
 	Finish progress.Finish
-	// Uncapped is when it would end without a cap; 0 while unknown.
-	Uncapped time.Duration
+	// Uncapped is when it would end without a cap; 0 while unknown. Low and High bound it
+	// in 9 of 10 cases; 0 where another arbiter has estimated it.
+	Uncapped, UncappedLow, UncappedHigh time.Duration
 	// CapShare is what the caps of its nodes leave of their full power; 0 when unknown.
 	CapShare float64
 	// MinTasks is the least that it will end on, AimTasks how many are aimed at.
@@ -123,6 +133,14 @@ type Outlook struct {
 	Why string
 }
 
+// Verdict is how well both estimators foresaw the end of a job.
+type Verdict struct {
+	ID string
+	// Errors are those of the policies Learned and Paper, or of the one that decides
+	// instead; empty when no look gave finish times by both.
+	Errors []progress.Verdict
+}
+
 // Decision is the result of one step.
 type Decision struct {
 	// Changed tells that Shares replace what was said before; jobs that are not named
@@ -132,8 +150,10 @@ type Decision struct {
 	// Uncapped and Stops are to be committed.
 	Uncapped []Uncapped
 	Stops    []Stop
-	// Outlooks are those of all jobs. All lists are ordered by ID.
+	// Outlooks are those of all jobs, Verdicts of those that are done since the step
+	// before. All lists are ordered by ID.
 	Outlooks []Outlook
+	Verdicts []Verdict
 	// Trouble says which jobs go without containers, and why; empty when none does.
 	Trouble string
 }
@@ -142,13 +162,18 @@ type Decision struct {
 type memory struct {
 	job     Job
 	tracker *progress.Tracker
-	seen    bool
+	// other is the estimator that decides nothing: how far off each was is told when the
+	// job is done, by what score holds of both.
+	other *progress.Tracker
+	score progress.Score
+	seen  bool
 	// capped: a cap has slowed it. frozen: its uncapped finish time stays as it is.
 	capped, frozen bool
-	// uncapped is its uncapped finish time as last committed or decided.
-	uncapped time.Duration
-	share    int // as last decided; 0: none
-	aim      int // tasks beyond its floor that are aimed at
+	// uncapped is its uncapped finish time as last committed or decided, low and high its
+	// bounds where it was estimated here.
+	uncapped, low, high time.Duration
+	share               int // as last decided; 0: none
+	aim                 int // tasks beyond its floor that are aimed at
 }
 
 // Arbiter decides for one engine. The zero value is ready. It is not safe for
@@ -172,8 +197,8 @@ func (a *Arbiter) Step(now time.Duration, in Input) Decision {
 	in.Jobs = slices.Clone(in.Jobs)
 	slices.SortFunc(in.Jobs, func(x, y Job) int { return strings.Compare(x.ID, y.ID) })
 	in.Jobs = slices.CompactFunc(in.Jobs, func(x, y Job) bool { return x.ID == y.ID })
-	joined := a.remember(in)
 	var d Decision
+	joined := a.remember(in, &d)
 	for i := range in.Jobs {
 		m := a.jobs[in.Jobs[i].ID]
 		m.observe(in.Overhead)
@@ -188,13 +213,14 @@ func (a *Arbiter) Step(now time.Duration, in Input) Decision {
 			d.Stops = append(d.Stops, stop)
 		}
 		d.Outlooks = append(d.Outlooks, m.outlook(&in))
+		m.note(&in)
 	}
 	return d
 }
 
 // remember brings the memory up to the jobs that are named, and tells whether others
 // than before are. What ended jobs have shown is kept for later jobs of their names.
-func (a *Arbiter) remember(in Input) (changed bool) {
+func (a *Arbiter) remember(in Input, d *Decision) (changed bool) {
 	if a.jobs == nil || a.estimator != in.Settings.Estimator {
 		a.jobs, a.estimator, changed = map[string]*memory{}, in.Settings.Estimator, true
 	}
@@ -204,13 +230,19 @@ func (a *Arbiter) remember(in Input) (changed bool) {
 		named[j.ID] = true
 		m := a.jobs[j.ID]
 		if m == nil {
-			m = &memory{tracker: progress.NewTrackerWith(in.Settings.Estimator, a.pool.Prior(j.Name))}
+			prior := a.pool.Prior(j.Name)
+			m = &memory{
+				tracker: progress.NewTrackerWith(in.Settings.Estimator, prior), other: progress.NewTrackerWith(beside(in.Settings.Estimator), prior),
+			}
 			a.jobs[j.ID], changed = m, true
 		}
 		m.job = *j
 	}
 	for id, m := range a.sorted() {
 		if !named[id] {
+			if i := slices.IndexFunc(in.Ended, func(e Ended) bool { return e.ID == id }); i >= 0 {
+				d.Verdicts = append(d.Verdicts, Verdict{ID: id, Errors: m.score.Judge(in.Ended[i].Runtime)})
+			}
 			a.pool.Learn(m.job.Name, m.tracker)
 			delete(a.jobs, id)
 			changed = true
@@ -235,14 +267,24 @@ func (a *Arbiter) sorted() func(yield func(string, *memory) bool) {
 	}
 }
 
-// observe feeds the tracker. What it refuses is passed over: the next report is near,
+// beside is the policy that is followed beside the one that decides.
+func beside(p progress.Policy) progress.Policy {
+	if p == progress.Paper {
+		return progress.Learned
+	}
+	return progress.Paper
+}
+
+// observe feeds the trackers. What they refuse is passed over: the next report is near,
 // and a restarted application master is a new beginning that it knows.
 func (m *memory) observe(overhead int) {
 	j := &m.job
-	_ = m.tracker.Observe(progress.Observation{
+	o := progress.Observation{
 		Elapsed: j.Elapsed, Tasks: j.Tasks, Done: j.Done, Work: j.Work, Phase: j.Phase, Reduced: j.Reduced,
 		Power: j.Power, Full: j.Full, Containers: float64(max(0, j.Held-overhead)),
-	})
+	}
+	_ = m.tracker.Observe(o)
+	_ = m.other.Observe(o)
 	if j.bitten() {
 		m.capped = true
 	}
@@ -268,7 +310,9 @@ func (m *memory) commit(in *Input) (time.Duration, bool) {
 	first := !m.seen
 	m.seen = true
 	if j.Uncapped > 0 {
-		m.uncapped = j.Uncapped
+		if m.uncapped = j.Uncapped; m.uncapped < m.low || m.uncapped > m.high {
+			m.low, m.high = 0, 0 // another has estimated it
+		}
 		m.frozen = m.frozen || first && j.Elapsed > 0
 	}
 	m.frozen = m.frozen || m.capped && m.uncapped > 0 || j.Stopped
@@ -282,7 +326,7 @@ func (m *memory) commit(in *Input) (time.Duration, bool) {
 	if near := float64(f.At-m.uncapped) / float64(max(1, m.uncapped)); m.uncapped > 0 && near > -moved && near < moved {
 		return 0, false
 	}
-	m.uncapped = f.At
+	m.uncapped, m.low, m.high = f.At, f.Low, f.High
 	return f.At, true
 }
 

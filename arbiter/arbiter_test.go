@@ -224,6 +224,71 @@ func TestBornUnderACap(t *testing.T) {
 	}
 }
 
+// An uncapped finish time is never below the least that the time so far can have cost
+// without a cap, and comes with bounds: of few quick tasks in waves, of which only ends
+// are counted, looked at when it happens, whatever the cap.
+func TestFewQuickTasksBornUnderACap(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		slots, tasks := rapid.IntRange(1, 12).Draw(t, "slots"), rapid.IntRange(2, 48).Draw(t, "tasks")
+		j := arbiter.Job{ID: "a", Name: "quick", Tasks: tasks, Work: -1, Reduced: -1, Floor: 0.5, Full: full}
+		j.Power = units.Power(rapid.IntRange(60, 340).Draw(t, "cap")) * watt
+		share := float64(j.Power) / float64(full)
+		each := rapid.Float64Range(0.5, 10).Draw(t, "each")
+		length := each / math.Pow(share, rapid.Float64Range(0.2, 1.5).Draw(t, "exponent"))
+		waves := math.Ceil(float64(tasks) / float64(slots))
+		var a arbiter.Arbiter
+		for at := rapid.Float64Range(0.5, 9).Draw(t, "first"); at < waves*length; at += every.Seconds() {
+			j.Elapsed, j.Done = time.Duration(at*float64(second)), min(tasks, int(at/length)*slots)
+			j.Running = min(slots, tasks-j.Done)
+			j.Held, j.Pending = j.Running, tasks-j.Done-j.Running
+			d := a.Step(j.Elapsed, arbiter.Input{Settings: arbiter.DefaultSettings(), Jobs: []arbiter.Job{j}})
+			for _, u := range d.Uncapped {
+				o := d.Outlooks[0]
+				if least := j.Elapsed.Seconds() * share * share; u.At.Seconds() < least-1e-6 {
+					t.Fatalf("%v after %v under %v of %v: without a cap that takes %.2f s at least", u.At, j.Elapsed, j.Power, full, least)
+				}
+				if o.Uncapped != u.At || o.UncappedLow <= 0 || o.UncappedLow >= u.At || o.UncappedHigh <= u.At {
+					t.Fatalf("%v from %v to %v", u.At, o.UncappedLow, o.UncappedHigh)
+				}
+				j.Uncapped = u.At
+			}
+		}
+	})
+}
+
+// Both estimators are held against the runtime of a job that is done, by what each said
+// at the same looks; of a job that is gone without a runtime nothing is said.
+func TestVerdicts(t *testing.T) {
+	t.Parallel()
+	l := newLoop(fluid(240, 20, 1), fluid(120, 20, 1))
+	l.cap = 250 * watt
+	var said []float64
+	for l.now < 150*second {
+		l.step()
+		said = append(said, l.last.Outlooks[0].Finish.At.Seconds())
+	}
+	end := 300 * second
+	d := l.arbiter.Step(l.now+every, arbiter.Input{Settings: l.settings, Ended: []arbiter.Ended{{"j0", end}, {"stranger", second}}})
+	if len(d.Verdicts) != 1 || d.Verdicts[0].ID != "j0" || len(d.Verdicts[0].Errors) != 2 {
+		t.Fatalf("%+v", d.Verdicts)
+	}
+	learned, paper := d.Verdicts[0].Errors[0], d.Verdicts[0].Errors[1]
+	if learned.Policy != progress.Learned || paper.Policy != progress.Paper || learned.Predictions != paper.Predictions || paper.Error == learned.Error {
+		t.Errorf("%+v, %+v", learned, paper)
+	}
+	if learned.Predictions < len(said)-2 || learned.Predictions > len(said) {
+		t.Errorf("%d predictions in %d looks", learned.Predictions, len(said))
+	}
+	off := 0.0
+	for _, at := range said[len(said)-learned.Predictions:] {
+		off += math.Abs(at-end.Seconds()) / end.Seconds() / float64(learned.Predictions)
+	}
+	if math.Abs(off-learned.Error) > 1e-9 {
+		t.Errorf("off by %v, the finish times that were told by %v", learned.Error, off)
+	}
+}
+
 // With a constant cap and two jobs alike, shares settle and stay: no swinging between
 // the engine's lag and the estimates.
 func TestNoOscillation(t *testing.T) {

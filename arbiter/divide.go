@@ -184,14 +184,14 @@ func (m *memory) beta() float64 {
 func (m *memory) outlook(in *Input) Outlook {
 	j, least := &m.job, m.job.minTasks()
 	o := Outlook{
-		ID: j.ID, Uncapped: m.uncapped, MinTasks: least, AimTasks: min(j.Tasks-j.Dropped, max(least+m.aim, j.Done)),
+		ID: j.ID, Uncapped: m.uncapped, UncappedLow: m.low, UncappedHigh: m.high, MinTasks: least, AimTasks: min(j.Tasks-j.Dropped, max(least+m.aim, j.Done)),
 		Containers: m.share, Policy: in.Settings.Containers,
 	}
 	if j.Power > 0 && j.Full > 0 {
 		o.CapShare = min(1, float64(j.Power)/float64(j.Full))
 	}
 	on := float64(m.tasksOn(in, m.share))
-	o.Finish = m.expected(on, least)
+	o.Finish = m.expected(m.tracker, on, least)
 	if !m.capped || least == j.Tasks {
 		o.AimTasks = j.Tasks - j.Dropped
 	}
@@ -199,15 +199,26 @@ func (m *memory) outlook(in *Input) Outlook {
 	return o
 }
 
-// expected is when the job will end: with all that is left of it, or on its floor's
+// note keeps what both estimators say of the end, at looks at which both say something:
+// so that they are held against each other at the same moments.
+func (m *memory) note(in *Input) {
+	on, least := float64(m.tasksOn(in, m.share)), m.job.minTasks()
+	a, b := m.expected(m.tracker, on, least), m.expected(m.other, on, least)
+	if a.Known && b.Known {
+		m.score.Note(m.tracker.Policy(), a)
+		m.score.Note(m.other.Policy(), b)
+	}
+}
+
+// expected is when the job will end by an estimator: with all that is left of it, or on its floor's
 // tasks where it would otherwise outrun its uncapped finish time under a cap.
-func (m *memory) expected(on float64, least int) progress.Finish {
+func (m *memory) expected(by *progress.Tracker, on float64, least int) progress.Finish {
 	j := &m.job
-	all := m.tracker.Finish(j.Power, on, float64(j.Tasks-j.Dropped))
+	all := by.Finish(j.Power, on, float64(j.Tasks-j.Dropped))
 	if j.Stopped || !m.capped || m.uncapped == 0 || !all.Known || all.At <= m.uncapped || least >= j.Tasks {
 		return all
 	}
-	floor := m.tracker.Finish(j.Power, on, float64(least))
+	floor := by.Finish(j.Power, on, float64(least))
 	if !floor.Known {
 		return all
 	}

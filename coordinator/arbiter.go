@@ -45,6 +45,7 @@ func newArbiter() decider { return &arbiters{engines: map[string]*engineArbiter{
 func (a *arbiters) step(now time.Duration, seen seenJobs) decidedJobs {
 	out := decidedJobs{
 		shares: map[string]sharing{}, uncapped: map[string]time.Duration{}, outlooks: map[string]*headroomv1.JobOutlook{}, troubles: map[string]string{},
+		errors: map[string][]*headroomv1.EstimateError{},
 	}
 	jobs := map[string][]seenJob{}
 	for _, x := range seen.jobs {
@@ -77,6 +78,9 @@ func (a *engineArbiter) decide(now time.Duration, engine string, jobs []seenJob,
 		in.Jobs = append(in.Jobs, x.arbitrated())
 		known = known && x.full > 0
 	}
+	for _, id := range slices.Sorted(maps.Keys(seen.ended)) {
+		in.Ended = append(in.Ended, arbiter.Ended{ID: id, Runtime: seen.ended[id]})
+	}
 	d := a.Step(now, in)
 	for _, x := range d.Uncapped {
 		out.uncapped[x.ID] = x.At
@@ -87,6 +91,11 @@ func (a *engineArbiter) decide(now time.Duration, engine string, jobs []seenJob,
 	for _, o := range d.Outlooks {
 		known = known && o.Finish.Known
 		out.outlooks[o.ID] = outlookMessage(o)
+	}
+	for _, v := range d.Verdicts {
+		if len(v.Errors) > 0 {
+			out.errors[v.ID] = errorMessages(v.Errors)
+		}
 	}
 	if d.Trouble != "" {
 		out.troubles[engine] = d.Trouble
@@ -167,6 +176,14 @@ func (a *engineArbiter) sharing() sharing {
 	return out
 }
 
+// errorMessages are the errors of finish times as they are told.
+func errorMessages(verdicts []progress.Verdict) (out []*headroomv1.EstimateError) {
+	for _, v := range verdicts {
+		out = append(out, &headroomv1.EstimateError{Policy: string(v.Policy), MeanError: v.Error, Samples: uint32(v.Predictions)})
+	}
+	return out
+}
+
 // outlookMessage is an outlook as it is told; what is unknown is absent.
 func outlookMessage(o arbiter.Outlook) *headroomv1.JobOutlook {
 	m := &headroomv1.JobOutlook{MinTasks: uint32(max(0, o.MinTasks)), AimTasks: uint32(max(0, o.AimTasks)), Policy: string(o.Policy), Why: o.Why}
@@ -175,6 +192,9 @@ func outlookMessage(o arbiter.Outlook) *headroomv1.JobOutlook {
 	}
 	if o.Uncapped > 0 {
 		m.UncappedS = new(o.Uncapped.Seconds())
+	}
+	if o.UncappedHigh > 0 {
+		m.UncappedLowS, m.UncappedHighS = new(o.UncappedLow.Seconds()), new(o.UncappedHigh.Seconds())
 	}
 	if o.CapShare > 0 {
 		m.CapShare = new(o.CapShare)

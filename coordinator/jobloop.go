@@ -55,6 +55,8 @@ type seenJobs struct {
 	jobs []seenJob
 	// engines whose containers can be shared out, by name.
 	engines map[string]*headroomv1.EngineReport
+	// ended are the true runtimes of jobs that ran lately and are done, by id.
+	ended map[string]time.Duration
 }
 
 // decidedJobs is what the arbiter has decided.
@@ -66,6 +68,8 @@ type decidedJobs struct {
 	uncapped map[string]time.Duration
 	stops    []stopping
 	outlooks map[string]*headroomv1.JobOutlook
+	// errors are how far off the finish times were of jobs that are done since the last look.
+	errors map[string][]*headroomv1.EstimateError
 	// troubles are engines whose containers do not do for all jobs, in words.
 	troubles map[string]string
 }
@@ -96,6 +100,8 @@ type jobLoop struct {
 	todo     []ledger.Command
 	decided  decidedJobs
 	outlooks map[string]*headroomv1.JobOutlook
+	// errors are how far off the finish times of jobs were that are done, as long as the log knows the jobs.
+	errors map[string][]*headroomv1.EstimateError
 	// told is what the scheduler was told last, by subject.
 	told map[string]string
 	// refusals are why the log took no decision about a job, the last for each.
@@ -103,7 +109,7 @@ type jobLoop struct {
 }
 
 func newJobLoop(decide decider) *jobLoop {
-	return &jobLoop{decide: decide, told: map[string]string{}, refusals: map[string]string{}}
+	return &jobLoop{decide: decide, errors: map[string][]*headroomv1.EstimateError{}, told: map[string]string{}, refusals: map[string]string{}}
 }
 
 // of is the outlook of a job, nil while unknown or too old.
@@ -127,6 +133,7 @@ func (d *desk) jobTurn(ctx context.Context) (next time.Duration, err error) {
 		d.machine.view(func(s *ledger.State) { seen = d.seeJobs(s) })
 		l.decided = l.decide.step(l.looked, seen)
 		l.outlooks = l.decided.outlooks
+		d.keepErrors(l.decided.errors)
 		if l.todo = nil; d.machine.inForce() >= rulesOfFloors {
 			l.todo = commandsFor(seen, l.decided)
 		}
@@ -143,6 +150,22 @@ func (d *desk) jobTurn(ctx context.Context) (next time.Duration, err error) {
 	}
 	d.tellJobs()
 	return max(0, jobsEvery-(d.now()-l.looked)), nil
+}
+
+// keepErrors keeps how far off the finish times of jobs that are done were, and says it.
+func (d *desk) keepErrors(errs map[string][]*headroomv1.EstimateError) {
+	for _, id := range slices.Sorted(maps.Keys(errs)) {
+		d.jobs.errors[id] = errs[id]
+		words := []any{slog.String("job", id)}
+		for _, e := range errs[id] {
+			d.counts.Estimated(e.GetPolicy(), e.GetMeanError())
+			words = append(words, slog.Float64(e.GetPolicy(), e.GetMeanError()), slog.Uint64("looks", uint64(e.GetSamples())))
+		}
+		d.logger.Info("job done: mean errors of its finish times, as parts of its runtime", words...)
+	}
+	d.machine.view(func(s *ledger.State) {
+		maps.DeleteFunc(d.jobs.errors, func(id string, _ []*headroomv1.EstimateError) bool { _, known := s.Jobs[id]; return !known })
+	})
 }
 
 // commitJob commits one decision about a job. Only the end of the leadership is an
@@ -182,10 +205,13 @@ func (d *desk) refusedJob(c ledger.Command, err error) {
 // seeJobs gathers what is known of the running jobs.
 func (d *desk) seeJobs(s *ledger.State) seenJobs {
 	now := time.Now()
-	out := seenJobs{policy: s.ContainerPolicy, engines: d.board.reported(now)}
+	out := seenJobs{policy: s.ContainerPolicy, engines: d.board.reported(now), ended: map[string]time.Duration{}}
 	maps.DeleteFunc(out.engines, func(_ string, e *headroomv1.EngineReport) bool { return e.GetTrouble() != "" || e.GetContainers() == 0 })
 	for _, id := range slices.Sorted(maps.Keys(d.board.samples)) {
 		j, known := s.Jobs[id]
+		if j.State == ledger.JobDone {
+			out.ended[id] = j.Runtime
+		}
 		p := d.board.of(id, now)
 		if !known || j.State != ledger.JobAccepted || p.GetState() != headroomv1.JobState_JOB_STATE_RUNNING {
 			continue

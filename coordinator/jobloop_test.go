@@ -214,6 +214,40 @@ func TestDecisionsAreCommittedThenTold(t *testing.T) {
 }
 
 // P5: many commits about jobs on a slow log hold no tick up by more than one of them.
+// The errors of a job's finish times are told as long as the log knows the job, and
+// the arbiter hears of the true runtime.
+func TestEstimateErrorsAreKept(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d, _, _, _ := admitted(t)
+		brain := &scripted{}
+		d.must(t, yarnJob("j1"))
+		if err := d.ask(t.Context(), func() { d.jobs.decide = brain }); err != nil {
+			t.Fatal(err)
+		}
+		d.onBoard(t, yarnReport("", runsNow("j1", nil)))
+		time.Sleep(jobsEvery)
+		d.must(t, ledger.Command{Finish: &ledger.FinishJob{ID: "j1", State: ledger.JobDone, Tasks: 40, Done: 40, Runtime: 80 * time.Second}})
+		some := []*headroomv1.EstimateError{{Policy: "learned", MeanError: 0.03, Samples: 9}}
+		brain.set(decidedJobs{errors: map[string][]*headroomv1.EstimateError{"j1": some, "forgotten": some}})
+		time.Sleep(jobsEvery)
+		brain.set(decidedJobs{})
+		time.Sleep(jobsEvery)
+		looks := brain.looks()
+		if last := looks[len(looks)-1]; last.ended["j1"] != 80*time.Second || len(last.jobs) != 0 {
+			t.Errorf("the arbiter saw %+v", last)
+		}
+		var shown *headroomv1.Job
+		kept := 0
+		_ = d.ask(t.Context(), func() {
+			d.machine.view(func(s *ledger.State) { shown = jobMessage(s.Jobs["j1"], d) })
+			kept = len(d.jobs.errors)
+		})
+		if got := shown.GetEstimateErrors(); len(got) != 1 || got[0].GetSamples() != 9 || kept != 1 {
+			t.Errorf("shown %v, %d kept", got, kept)
+		}
+	})
+}
+
 func TestWattsGoBeforeJobs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, log, _, _ := admitted(t)

@@ -425,6 +425,39 @@ func TestNewLeaderLeavesSharesUntilItKnows(t *testing.T) {
 	t.Error("it knows the jobs, and shares nothing")
 }
 
+// Once a job is done, both estimators are held against its true runtime; of one that
+// has failed nothing is said.
+func TestErrorsOfFinishTimes(t *testing.T) {
+	t.Parallel()
+	a := newArbiter()
+	var out decidedJobs
+	for at := 5.0; at < 100; at += 5 {
+		seen := seenJobs{}
+		for _, id := range []string{"done", "failed"} {
+			seen.jobs = append(seen.jobs, seenJob{
+				job:      ledger.Job{ID: id, Name: id, Engine: "yarn", State: ledger.JobAccepted, Floor: 1},
+				progress: &headroomv1.JobProgress{Tasks: 200, Done: uint32(2 * at), Work: new(2 * at), Running: 20, RuntimeS: new(at), Containers: 20, Phase: headroomv1.JobPhase_JOB_PHASE_MAP},
+				power:    100 * w, full: 100 * w,
+			})
+		}
+		if out = a.step(time.Duration(at)*time.Second, seen); len(out.errors) != 0 {
+			t.Fatalf("at %v s: %v", at, out.errors)
+		}
+	}
+	out = a.step(100*time.Second, seenJobs{ended: map[string]time.Duration{"done": 110 * time.Second, "stranger": time.Second}})
+	if got := out.errors["done"]; len(out.errors) != 1 || len(got) != 2 || got[0].GetPolicy() != "learned" || got[1].GetPolicy() != "paper" {
+		t.Fatalf("%v", out.errors)
+	}
+	for _, e := range out.errors["done"] {
+		if e.GetMeanError() < 0.01 || e.GetMeanError() > 0.15 || e.GetSamples() < 15 || e.GetSamples() > 19 {
+			t.Errorf("%v", e)
+		}
+	}
+	if out = a.step(105*time.Second, seenJobs{ended: map[string]time.Duration{"done": 100 * time.Second}}); len(out.errors) != 0 {
+		t.Errorf("told twice: %v", out.errors)
+	}
+}
+
 // Whatever a scheduler reports, the arbiters answer, and what they decide about a
 // stop is never below the floor.
 func TestArbitersTakeAnyReport(t *testing.T) {

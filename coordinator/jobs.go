@@ -176,6 +176,9 @@ func jobMessage(j ledger.Job, d *desk) *headroomv1.Job {
 		m.Outlook = d.jobs.of(j.ID, d.now())
 		return m
 	}
+	if d != nil {
+		m.EstimateErrors = d.jobs.errors[j.ID]
+	}
 	runtime := j.Runtime.Seconds()
 	m.Progress = &headroomv1.JobProgress{Id: j.ID, State: m.State, Tasks: j.Tasks, Done: j.Done, RuntimeS: &runtime, Dropped: j.DroppedTasks()}
 	return m

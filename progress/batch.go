@@ -131,11 +131,26 @@ func (e *exposure) add(u, seconds float64) {
 	e.spells[nearest].seconds += seconds
 }
 
-// uncapped is how long the same would have taken at full power.
-func (e *exposure) uncapped(m *model, full units.Power) time.Duration {
-	seconds := 0.0
+// steepest is the exponent of the most that a cap can cost: speed that falls in
+// proportion to what is left above a third of the full power, drawn idle, loses
+// about as much, and nothing that was measured loses more.
+const steepest = 2
+
+// uncapped is how long the same would have taken at full power, and the least that it
+// can have taken: no cap slows a job by more than the exponent steepest.
+func (e *exposure) uncapped(m *model, full units.Power) (at part, least float64) {
+	var by [size]float64 // how the seconds move with each coefficient
+	top := m.u(full)
 	for _, s := range e.spells {
-		seconds += s.seconds * m.speed(s.u, full)
+		worst := s.seconds * math.Exp(steepest*min(s.u-top, 0))
+		seconds := max(s.seconds*m.speed(s.u, full), worst)
+		at.seconds += seconds
+		least += worst
+		by[slope] += seconds * (s.u - top)
+		by[bend] += seconds * (s.u*s.u - top*top)
 	}
-	return e.plain + time.Duration(seconds*float64(time.Second))
+	if at.seconds > 0 {
+		at.variance = dot(by, m.times(by)) / square(at.seconds)
+	}
+	return at, least
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // notesMax bounds what a Score keeps of one policy; beyond it every other one goes.
-const notesMax = 4096
+const notesMax = 512
 
 // Score keeps what policies said of one job, to judge them once it has ended. The
 // zero value is ready.

@@ -157,7 +157,7 @@ func (t *Tracker) Finish(power units.Power, containers, target float64) Finish {
 		}
 		return t.kept
 	}
-	return t.finish(t.last.Elapsed, power, containers, target)
+	return t.finish(t.last.Elapsed, part{}, power, containers, target)
 }
 
 // Uncapped is when the job would end without a cap: under the policies Paper and
@@ -167,7 +167,11 @@ func (t *Tracker) Uncapped(containers, target float64) Finish {
 	if t.policy != Learned {
 		return t.Finish(full, containers, target)
 	}
-	return t.finish(t.exposure.uncapped(&t.model, full), full, containers, target)
+	past, least := t.exposure.uncapped(&t.model, full)
+	past.variance *= t.model.doubt()
+	f := t.finish(t.exposure.plain, past, full, containers, target)
+	f.Low = max(f.Low, min(f.At, t.exposure.plain+time.Duration(least*float64(time.Second))))
+	return f
 }
 
 // full is the power at full speed; the last one observed where the engine does not tell.
@@ -276,8 +280,9 @@ func (t *Tracker) firstWave() *batch {
 	return &b
 }
 
-// finish is the policy Learned: now is the time that has passed, in the life that is asked for.
-func (t *Tracker) finish(now time.Duration, power units.Power, containers, target float64) Finish {
+// finish is the policy Learned: now is the time that has passed, in the life that is
+// asked for, and past what has passed of it that is known only up to a doubt.
+func (t *Tracker) finish(now time.Duration, past part, power units.Power, containers, target float64) Finish {
 	if !t.seen || math.IsNaN(target) || now < 0 {
 		return Finish{}
 	}
@@ -286,10 +291,10 @@ func (t *Tracker) finish(now time.Duration, power units.Power, containers, targe
 		return Finish{}
 	}
 	rest, restVar := t.tail.left(t, maps, power, target)
-	return span(now, part{maps, mapsVar}, part{rest, restVar})
+	return span(now, past, part{maps, mapsVar}, part{rest, restVar})
 }
 
-// part is some seconds to come, and the variance of their logarithm.
+// part is some seconds, and the variance of their logarithm.
 type part struct{ seconds, variance float64 }
 
 // within is the seconds by which a part may be shorter and longer in 9 of 10 cases.
@@ -298,17 +303,19 @@ func (p part) within() (shorter, longer float64) {
 	return p.seconds - p.seconds/width, p.seconds*width - p.seconds
 }
 
-// span is when two parts, one after the other and independent, are over.
-func span(now time.Duration, a, b part) Finish {
-	shorterA, longerA := a.within()
-	shorterB, longerB := b.within()
-	total := a.seconds + b.seconds
+// span is when parts, one after the other and independent, are over.
+func span(now time.Duration, parts ...part) Finish {
+	var total, shorter, longer float64
+	for _, p := range parts {
+		s, l := p.within()
+		total, shorter, longer = total+p.seconds, math.Hypot(shorter, s), math.Hypot(longer, l)
+	}
 	at, known := after(now, total)
 	if !known {
 		return Finish{}
 	}
-	low, _ := after(now, max(total-math.Hypot(shorterA, shorterB), 0))
-	high, known := after(now, total+math.Hypot(longerA, longerB))
+	low, _ := after(now, max(total-shorter, 0))
+	high, known := after(now, total+longer)
 	if !known {
 		high = longest
 	}

@@ -168,7 +168,11 @@ func outlookText(j *headroomv1.Job) string {
 		if o.FinishLowS != nil && o.FinishHighS != nil {
 			between = fmt.Sprintf(" (%.0f to %.0f s in 9 of 10 cases)", o.GetFinishLowS(), o.GetFinishHighS())
 		}
-		fmt.Fprintf(&b, "  finish     %s%s, uncapped %s, stretch %s\n", shownFinish(j), between, cli.Opt(uncapped(j), shownSeconds),
+		without := ""
+		if o.UncappedLowS != nil && o.UncappedHighS != nil {
+			without = fmt.Sprintf(" (%.0f to %.0f s)", o.GetUncappedLowS(), o.GetUncappedHighS())
+		}
+		fmt.Fprintf(&b, "  finish     %s%s, uncapped %s%s, stretch %s\n", shownFinish(j), between, cli.Opt(uncapped(j), shownSeconds), without,
 			cli.Opt(stretch(j), func(x float64) string { return fmt.Sprintf("%.0f %%", 100*x) }))
 		by := "as the engine divides them"
 		if o.Containers != nil {
@@ -178,6 +182,9 @@ func outlookText(j *headroomv1.Job) string {
 		fmt.Fprintf(&b, "  why        %s\n", o.GetWhy())
 	} else if d := uncapped(j); d != nil {
 		fmt.Fprintf(&b, "  uncapped   %s\n", shownSeconds(*d))
+	}
+	if j.GetState() == headroomv1.JobState_JOB_STATE_DONE {
+		fmt.Fprintf(&b, "  estimates  %s\n", shownErrors(j.GetEstimateErrors()))
 	}
 	if x := j.GetStop(); x != nil {
 		fmt.Fprintf(&b, "  stop       at %d of %d tasks: %s\n", x.GetMinTasks(), x.GetTasks(), cmp.Or(x.GetReason(), cli.Unknown))
@@ -194,6 +201,18 @@ func outlookText(j *headroomv1.Job) string {
 		fmt.Fprintf(&b, "  dropped    tasks %s\n", strings.Join(dropped, ", "))
 	}
 	return b.String()
+}
+
+// shownErrors is how far off the finish times of a job that is done were.
+func shownErrors(errs []*headroomv1.EstimateError) string {
+	if len(errs) == 0 {
+		return cli.Unknown
+	}
+	var words []string
+	for _, e := range errs {
+		words = append(words, fmt.Sprintf("%.1f %% (%s)", 100*e.GetMeanError(), e.GetPolicy()))
+	}
+	return fmt.Sprintf("off by %s over %d looks", strings.Join(words, ", "), errs[0].GetSamples())
 }
 
 func shownRate(p *headroomv1.JobProgress) string {
@@ -228,6 +247,8 @@ type jobItem struct {
 	FinishLow  *float64    `json:"finish_low_s"`
 	FinishHigh *float64    `json:"finish_high_s"`
 	UncappedS  *float64    `json:"uncapped_s"`
+	UncapLow   *float64    `json:"uncapped_low_s"`
+	UncapHigh  *float64    `json:"uncapped_high_s"`
 	Stretch    *float64    `json:"stretch"`
 	CapShare   *float64    `json:"cap_share"`
 	Containers *uint32     `json:"containers"`
@@ -236,6 +257,15 @@ type jobItem struct {
 	Stop       *stopItem   `json:"stop"`
 	DroppedAre []taskRange `json:"dropped_tasks"`
 	Why        *string     `json:"why"`
+
+	Errors *[]estimateError `json:"estimate_errors"`
+}
+
+// estimateError is how far off the finish times by one policy were, as a part of the true runtime.
+type estimateError struct {
+	Policy    string  `json:"policy"`
+	MeanError float64 `json:"mean_error"`
+	Samples   uint32  `json:"samples"`
 }
 
 // stopItem is the early stop in force.
@@ -286,12 +316,20 @@ func (item *jobItem) outlook(j *headroomv1.Job) {
 	if x := j.GetStop(); x != nil {
 		item.Stop = &stopItem{x.GetTasks(), x.GetMinTasks(), x.GetReason(), time.UnixMicro(x.GetAtUs()).UTC().Format(time.RFC3339Nano)}
 	}
+	if len(j.GetEstimateErrors()) > 0 {
+		var errs []estimateError
+		for _, e := range j.GetEstimateErrors() {
+			errs = append(errs, estimateError{e.GetPolicy(), e.GetMeanError(), e.GetSamples()})
+		}
+		item.Errors = &errs
+	}
 	o := j.GetOutlook()
 	if o == nil {
 		return
 	}
 	item.MinTasks, item.AimTasks = cli.Known(o.GetMinTasks(), o.GetMinTasks() > 0), cli.Known(o.GetAimTasks(), o.GetAimTasks() > 0)
 	item.FinishS, item.FinishLow, item.FinishHigh = o.FinishS, o.FinishLowS, o.FinishHighS
+	item.UncapLow, item.UncapHigh = o.UncappedLowS, o.UncappedHighS
 	item.CapShare, item.Given = o.CapShare, o.Containers
 	item.Policy, item.Why = cli.Known(o.GetPolicy(), o.GetPolicy() != ""), cli.Known(o.GetWhy(), o.GetWhy() != "")
 }

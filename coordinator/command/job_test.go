@@ -29,7 +29,7 @@ func told() *headroomv1.Job {
 		Dropped: []*headroomv1.TaskRange{{First: 36, Last: 36}, {First: 38, Last: 39}},
 		Outlook: &headroomv1.JobOutlook{
 			FinishS: new(125.0), FinishLowS: new(110.0), FinishHighS: new(140.0), CapShare: new(0.62), MinTasks: 30, AimTasks: 34, Containers: new(uint32(9)),
-			Policy: "stretch", Why: "capped at 155 W of 250 W",
+			Policy: "stretch", Why: "capped at 155 W of 250 W", UncappedLowS: new(90.0), UncappedHighS: new(112.0),
 		},
 	}
 }
@@ -49,7 +49,7 @@ func TestJobsAreShown(t *testing.T) {
 	}
 	for field, want := range map[string]string{
 		"engine": "yarn", "queue": "root.q2", "phase": "map", "floor": "0.75", "min_tasks": "30", "aim_tasks": "34", "finish_s": "125", "finish_low_s": "110",
-		"finish_high_s": "140", "uncapped_s": "100", "stretch": "0.25", "cap_share": "0.62", "containers": "6", "containers_given": "9", "policy": "stretch",
+		"finish_high_s": "140", "uncapped_s": "100", "uncapped_low_s": "90", "uncapped_high_s": "112", "stretch": "0.25", "cap_share": "0.62", "containers": "6", "containers_given": "9", "policy": "stretch",
 		"stop":          "map[at:2023-11-14T22:13:20Z min_tasks:30 reason:it is late tasks:40]",
 		"dropped_tasks": "[map[first:36 last:36] map[first:38 last:39]]", "why": "capped at 155 W of 250 W", "dropped": "3",
 	} {
@@ -58,7 +58,7 @@ func TestJobsAreShown(t *testing.T) {
 		}
 	}
 	for _, unknown := range []string{
-		"queue", "phase", "min_tasks", "aim_tasks", "finish_s", "finish_low_s", "finish_high_s", "uncapped_s", "stretch", "cap_share", "containers",
+		"queue", "phase", "min_tasks", "aim_tasks", "finish_s", "finish_low_s", "finish_high_s", "uncapped_s", "uncapped_low_s", "uncapped_high_s", "stretch", "cap_share", "containers",
 		"containers_given", "policy", "stop", "why", "dropped",
 	} {
 		if got, there := items[1][unknown]; !there || got != nil {
@@ -70,7 +70,7 @@ func TestJobsAreShown(t *testing.T) {
 	}
 	text := jobText(told())
 	for _, line := range []string{
-		"engine     yarn, queue root.q2, phase map", "floor      30 (75 %) of its map tasks", "finish     125 s (110 to 140 s in 9 of 10 cases), uncapped 100 s, stretch 25 %",
+		"engine     yarn, queue root.q2, phase map", "floor      30 (75 %) of its map tasks", "finish     125 s (110 to 140 s in 9 of 10 cases), uncapped 100 s (90 to 112 s), stretch 25 %",
 		"containers 6/9 by policy stretch, cap 62 % of full power", "why        capped at 155 W of 250 W", "stop       at 30 of 40 tasks: it is late", "dropped    tasks 36, 38-39",
 	} {
 		if !strings.Contains(text, "  "+line+"\n") {
@@ -88,6 +88,28 @@ func TestJobsAreShown(t *testing.T) {
 	}
 	if got := strings.Join(strings.Fields(rows[2]), " "); got != "job_2 - - queued - - - - - - - 100 % - -" {
 		t.Errorf("row %q", got)
+	}
+}
+
+// What was foreseen of a job that is done is told with its errors, or as unknown.
+func TestEstimateErrorsAreShown(t *testing.T) {
+	t.Parallel()
+	done := told()
+	done.State, done.Outlook = headroomv1.JobState_JOB_STATE_DONE, nil
+	unknown := jobItems([]*headroomv1.Job{done})[0].Errors
+	if text := jobText(done); unknown != nil || !strings.Contains(text, "  estimates  -\n") {
+		t.Errorf("unknown errors are %v, and in\n%s", unknown, text)
+	}
+	if text := jobText(told()); strings.Contains(text, "estimates") {
+		t.Errorf("errors of a job that runs:\n%s", text)
+	}
+	done.EstimateErrors = []*headroomv1.EstimateError{{Policy: "learned", MeanError: 0.0288, Samples: 12}, {Policy: "paper", MeanError: 0.098, Samples: 12}}
+	if text := jobText(done); !strings.Contains(text, "  estimates  off by 2.9 % (learned), 9.8 % (paper) over 12 looks\n") {
+		t.Error(text)
+	}
+	data, err := json.Marshal(jobItems([]*headroomv1.Job{done})[0].Errors)
+	if want := `[{"policy":"learned","mean_error":0.0288,"samples":12},{"policy":"paper","mean_error":0.098,"samples":12}]`; err != nil || string(data) != want {
+		t.Errorf("%s, %v", data, err)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"headroom/budget"
+	"headroom/progress"
 	"headroom/units"
 )
 
@@ -20,6 +21,7 @@ import (
 type Counts struct {
 	grantLatency, commit, apply prometheus.Histogram
 	policy, rpcDuration         *prometheus.HistogramVec
+	estimate                    *prometheus.HistogramVec
 	rpcRequests                 *prometheus.CounterVec
 
 	mu                   sync.Mutex
@@ -47,6 +49,9 @@ func steps() []float64 {
 	return []float64{10e-6, 25e-6, 50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 10e-3, 50e-3, 100e-3, 500e-3}
 }
 
+// parts are buckets for errors, as parts of what is true.
+func parts() []float64 { return []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1} }
+
 func options(name string, buckets []float64) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{Name: name, Help: find(name).help, Buckets: buckets}
 }
@@ -59,18 +64,22 @@ func NewCounts() *Counts {
 		apply:        prometheus.NewHistogram(options(applyDuration, steps())),
 		policy:       prometheus.NewHistogramVec(options(policyDuration, steps()), find(policyDuration).labelNames()),
 		rpcDuration:  prometheus.NewHistogramVec(options(rpcDuration, durations()), find(rpcDuration).labelNames()),
+		estimate:     prometheus.NewHistogramVec(options(estimateError, parts()), find(estimateError).labelNames()),
 		rpcRequests:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: rpcRequests, Help: find(rpcRequests).help}, find(rpcRequests).labelNames()),
 		over:         map[string]excess{},
 	}
 	for _, p := range policies() {
 		c.policy.WithLabelValues(p)
 	}
+	for _, p := range estimators() {
+		c.estimate.WithLabelValues(p)
+	}
 	return c
 }
 
 // own are the metrics that fill themselves.
 func (c *Counts) own() []prometheus.Collector {
-	return []prometheus.Collector{c.grantLatency, c.commit, c.apply, c.policy, c.rpcDuration, c.rpcRequests}
+	return []prometheus.Collector{c.grantLatency, c.commit, c.apply, c.policy, c.estimate, c.rpcDuration, c.rpcRequests}
 }
 
 func policies() []string {
@@ -80,6 +89,9 @@ func policies() []string {
 	}
 	return out
 }
+
+// estimators are the policies by which finish times are foreseen and held against the truth.
+func estimators() []string { return []string{string(progress.Learned), string(progress.Paper)} }
 
 // Granted counts a lease that was sent after its heartbeat had waited for d.
 func (c *Counts) Granted(d time.Duration) {
@@ -110,6 +122,14 @@ func (c *Counts) Applied(d time.Duration) { c.apply.Observe(d.Seconds()) }
 func (c *Counts) Planned(policy string, d time.Duration) {
 	if slices.Contains(policies(), policy) {
 		c.policy.WithLabelValues(policy).Observe(d.Seconds())
+	}
+}
+
+// Estimated counts how far off the finish times of a job by that policy were, as a part
+// of its runtime. An unknown policy is not counted.
+func (c *Counts) Estimated(policy string, part float64) {
+	if slices.Contains(estimators(), policy) {
+		c.estimate.WithLabelValues(policy).Observe(part)
 	}
 }
 

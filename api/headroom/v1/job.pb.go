@@ -168,9 +168,12 @@ type Job struct {
 	// The map tasks that will never run, as committed.
 	Dropped []*TaskRange `protobuf:"bytes,14,rep,name=dropped,proto3" json:"dropped,omitempty"`
 	// What the job loop expects and has decided; absent until it has looked at the job.
-	Outlook       *JobOutlook `protobuf:"bytes,15,opt,name=outlook,proto3,oneof" json:"outlook,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Outlook *JobOutlook `protobuf:"bytes,15,opt,name=outlook,proto3,oneof" json:"outlook,omitempty"`
+	// How far off the finish times were that were foreseen while it ran, once it is done; empty while it runs, where its
+	// leader has changed since, and where none was foreseen.
+	EstimateErrors []*EstimateError `protobuf:"bytes,16,rep,name=estimate_errors,json=estimateErrors,proto3" json:"estimate_errors,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -308,6 +311,77 @@ func (x *Job) GetOutlook() *JobOutlook {
 	return nil
 }
 
+func (x *Job) GetEstimateErrors() []*EstimateError {
+	if x != nil {
+		return x.EstimateErrors
+	}
+	return nil
+}
+
+// EstimateError is how far off the finish times of one policy of estimating were. It never enters the log.
+type EstimateError struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "learned" or "paper".
+	Policy string `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	// The mean distance of the finish times to the true runtime, as a part of that.
+	MeanError float64 `protobuf:"fixed64,2,opt,name=mean_error,json=meanError,proto3" json:"mean_error,omitempty"`
+	// How many finish times there were: looks at which each policy foresaw one.
+	Samples       uint32 `protobuf:"varint,3,opt,name=samples,proto3" json:"samples,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EstimateError) Reset() {
+	*x = EstimateError{}
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EstimateError) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EstimateError) ProtoMessage() {}
+
+func (x *EstimateError) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EstimateError.ProtoReflect.Descriptor instead.
+func (*EstimateError) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *EstimateError) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *EstimateError) GetMeanError() float64 {
+	if x != nil {
+		return x.MeanError
+	}
+	return 0
+}
+
+func (x *EstimateError) GetSamples() uint32 {
+	if x != nil {
+		return x.Samples
+	}
+	return 0
+}
+
 // EarlyStop is the decision that a job's map tasks that have not begun may be dropped.
 type EarlyStop struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -325,7 +399,7 @@ type EarlyStop struct {
 
 func (x *EarlyStop) Reset() {
 	*x = EarlyStop{}
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -337,7 +411,7 @@ func (x *EarlyStop) String() string {
 func (*EarlyStop) ProtoMessage() {}
 
 func (x *EarlyStop) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -350,7 +424,7 @@ func (x *EarlyStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EarlyStop.ProtoReflect.Descriptor instead.
 func (*EarlyStop) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *EarlyStop) GetTasks() uint32 {
@@ -392,7 +466,7 @@ type TaskRange struct {
 
 func (x *TaskRange) Reset() {
 	*x = TaskRange{}
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -404,7 +478,7 @@ func (x *TaskRange) String() string {
 func (*TaskRange) ProtoMessage() {}
 
 func (x *TaskRange) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -417,7 +491,7 @@ func (x *TaskRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRange.ProtoReflect.Descriptor instead.
 func (*TaskRange) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *TaskRange) GetFirst() uint32 {
@@ -454,14 +528,17 @@ type JobOutlook struct {
 	// The policy that gave them.
 	Policy string `protobuf:"bytes,9,opt,name=policy,proto3" json:"policy,omitempty"`
 	// Why, in words.
-	Why           string `protobuf:"bytes,10,opt,name=why,proto3" json:"why,omitempty"`
+	Why string `protobuf:"bytes,10,opt,name=why,proto3" json:"why,omitempty"`
+	// The bounds that uncapped_s lies within in 9 of 10 cases; absent while unknown, and after a change of the leader.
+	UncappedLowS  *float64 `protobuf:"fixed64,11,opt,name=uncapped_low_s,json=uncappedLowS,proto3,oneof" json:"uncapped_low_s,omitempty"`
+	UncappedHighS *float64 `protobuf:"fixed64,12,opt,name=uncapped_high_s,json=uncappedHighS,proto3,oneof" json:"uncapped_high_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobOutlook) Reset() {
 	*x = JobOutlook{}
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -473,7 +550,7 @@ func (x *JobOutlook) String() string {
 func (*JobOutlook) ProtoMessage() {}
 
 func (x *JobOutlook) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -486,7 +563,7 @@ func (x *JobOutlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutlook.ProtoReflect.Descriptor instead.
 func (*JobOutlook) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *JobOutlook) GetFinishS() float64 {
@@ -559,6 +636,20 @@ func (x *JobOutlook) GetWhy() string {
 	return ""
 }
 
+func (x *JobOutlook) GetUncappedLowS() float64 {
+	if x != nil && x.UncappedLowS != nil {
+		return *x.UncappedLowS
+	}
+	return 0
+}
+
+func (x *JobOutlook) GetUncappedHighS() float64 {
+	if x != nil && x.UncappedHighS != nil {
+		return *x.UncappedHighS
+	}
+	return 0
+}
+
 // JobProgress is one sample of a job's progress. It never enters the log.
 type JobProgress struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -592,7 +683,7 @@ type JobProgress struct {
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -604,7 +695,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -617,7 +708,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *JobProgress) GetId() string {
@@ -736,7 +827,7 @@ type DropTasksRequest struct {
 
 func (x *DropTasksRequest) Reset() {
 	*x = DropTasksRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -748,7 +839,7 @@ func (x *DropTasksRequest) String() string {
 func (*DropTasksRequest) ProtoMessage() {}
 
 func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -761,7 +852,7 @@ func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksRequest.ProtoReflect.Descriptor instead.
 func (*DropTasksRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *DropTasksRequest) GetId() string {
@@ -796,7 +887,7 @@ type DropTasksResponse struct {
 
 func (x *DropTasksResponse) Reset() {
 	*x = DropTasksResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -808,7 +899,7 @@ func (x *DropTasksResponse) String() string {
 func (*DropTasksResponse) ProtoMessage() {}
 
 func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -821,7 +912,7 @@ func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksResponse.ProtoReflect.Descriptor instead.
 func (*DropTasksResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *DropTasksResponse) GetDropped() []*TaskRange {
@@ -848,7 +939,7 @@ type CommitJobRequest struct {
 
 func (x *CommitJobRequest) Reset() {
 	*x = CommitJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -860,7 +951,7 @@ func (x *CommitJobRequest) String() string {
 func (*CommitJobRequest) ProtoMessage() {}
 
 func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -873,7 +964,7 @@ func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobRequest.ProtoReflect.Descriptor instead.
 func (*CommitJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *CommitJobRequest) GetJob() *Job {
@@ -899,7 +990,7 @@ type CommitJobResponse struct {
 
 func (x *CommitJobResponse) Reset() {
 	*x = CommitJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -911,7 +1002,7 @@ func (x *CommitJobResponse) String() string {
 func (*CommitJobResponse) ProtoMessage() {}
 
 func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -924,7 +1015,7 @@ func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobResponse.ProtoReflect.Descriptor instead.
 func (*CommitJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CommitJobResponse) GetRevision() uint64 {
@@ -949,7 +1040,7 @@ type FinishJobRequest struct {
 
 func (x *FinishJobRequest) Reset() {
 	*x = FinishJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -961,7 +1052,7 @@ func (x *FinishJobRequest) String() string {
 func (*FinishJobRequest) ProtoMessage() {}
 
 func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -974,7 +1065,7 @@ func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobRequest.ProtoReflect.Descriptor instead.
 func (*FinishJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FinishJobRequest) GetId() string {
@@ -1035,7 +1126,7 @@ type FinishJobResponse struct {
 
 func (x *FinishJobResponse) Reset() {
 	*x = FinishJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1047,7 +1138,7 @@ func (x *FinishJobResponse) String() string {
 func (*FinishJobResponse) ProtoMessage() {}
 
 func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1060,7 +1151,7 @@ func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobResponse.ProtoReflect.Descriptor instead.
 func (*FinishJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *FinishJobResponse) GetRevision() uint64 {
@@ -1083,7 +1174,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1095,7 +1186,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1108,7 +1199,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListJobsRequest) GetStale() bool {
@@ -1146,7 +1237,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1249,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1262,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListJobsResponse) GetMeta() *Meta {
@@ -1210,7 +1301,7 @@ type SchedulerMessage struct {
 
 func (x *SchedulerMessage) Reset() {
 	*x = SchedulerMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1222,7 +1313,7 @@ func (x *SchedulerMessage) String() string {
 func (*SchedulerMessage) ProtoMessage() {}
 
 func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1235,7 +1326,7 @@ func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerMessage.ProtoReflect.Descriptor instead.
 func (*SchedulerMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SchedulerMessage) GetMessage() isSchedulerMessage_Message {
@@ -1307,7 +1398,7 @@ type SchedulerHello struct {
 
 func (x *SchedulerHello) Reset() {
 	*x = SchedulerHello{}
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1319,7 +1410,7 @@ func (x *SchedulerHello) String() string {
 func (*SchedulerHello) ProtoMessage() {}
 
 func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1332,7 +1423,7 @@ func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerHello.ProtoReflect.Descriptor instead.
 func (*SchedulerHello) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SchedulerHello) GetId() string {
@@ -1368,7 +1459,7 @@ type ProgressReport struct {
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1380,7 +1471,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1393,7 +1484,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ProgressReport) GetJobs() []*JobProgress {
@@ -1427,7 +1518,7 @@ type EngineReport struct {
 
 func (x *EngineReport) Reset() {
 	*x = EngineReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1439,7 +1530,7 @@ func (x *EngineReport) String() string {
 func (*EngineReport) ProtoMessage() {}
 
 func (x *EngineReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1452,7 +1543,7 @@ func (x *EngineReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineReport.ProtoReflect.Descriptor instead.
 func (*EngineReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *EngineReport) GetEngine() string {
@@ -1496,7 +1587,7 @@ type DirectiveAck struct {
 
 func (x *DirectiveAck) Reset() {
 	*x = DirectiveAck{}
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1508,7 +1599,7 @@ func (x *DirectiveAck) String() string {
 func (*DirectiveAck) ProtoMessage() {}
 
 func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1521,7 +1612,7 @@ func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectiveAck.ProtoReflect.Descriptor instead.
 func (*DirectiveAck) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *DirectiveAck) GetEpoch() *Epoch {
@@ -1559,7 +1650,7 @@ type DirectorMessage struct {
 
 func (x *DirectorMessage) Reset() {
 	*x = DirectorMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1571,7 +1662,7 @@ func (x *DirectorMessage) String() string {
 func (*DirectorMessage) ProtoMessage() {}
 
 func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1584,7 +1675,7 @@ func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectorMessage.ProtoReflect.Descriptor instead.
 func (*DirectorMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *DirectorMessage) GetMessage() isDirectorMessage_Message {
@@ -1648,7 +1739,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1660,7 +1751,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1673,7 +1764,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Directive) GetEpoch() *Epoch {
@@ -1764,7 +1855,7 @@ type ShareDirective struct {
 
 func (x *ShareDirective) Reset() {
 	*x = ShareDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +1867,7 @@ func (x *ShareDirective) String() string {
 func (*ShareDirective) ProtoMessage() {}
 
 func (x *ShareDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +1880,7 @@ func (x *ShareDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareDirective.ProtoReflect.Descriptor instead.
 func (*ShareDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ShareDirective) GetEngine() string {
@@ -1818,7 +1909,7 @@ type JobShare struct {
 
 func (x *JobShare) Reset() {
 	*x = JobShare{}
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +1921,7 @@ func (x *JobShare) String() string {
 func (*JobShare) ProtoMessage() {}
 
 func (x *JobShare) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +1934,7 @@ func (x *JobShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobShare.ProtoReflect.Descriptor instead.
 func (*JobShare) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *JobShare) GetId() string {
@@ -1872,7 +1963,7 @@ type StopDirective struct {
 
 func (x *StopDirective) Reset() {
 	*x = StopDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1884,7 +1975,7 @@ func (x *StopDirective) String() string {
 func (*StopDirective) ProtoMessage() {}
 
 func (x *StopDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1897,7 +1988,7 @@ func (x *StopDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopDirective.ProtoReflect.Descriptor instead.
 func (*StopDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *StopDirective) GetId() string {
@@ -1937,7 +2028,7 @@ type CapDirective struct {
 
 func (x *CapDirective) Reset() {
 	*x = CapDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1949,7 +2040,7 @@ func (x *CapDirective) String() string {
 func (*CapDirective) ProtoMessage() {}
 
 func (x *CapDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1962,7 +2053,7 @@ func (x *CapDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapDirective.ProtoReflect.Descriptor instead.
 func (*CapDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CapDirective) GetNode() string {
@@ -1997,7 +2088,7 @@ var File_headroom_v1_job_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\xac\x04\n" +
+	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\xf1\x04\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2015,12 +2106,18 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"uncapped_s\x18\f \x01(\x01H\x01R\tuncappedS\x88\x01\x01\x12/\n" +
 	"\x04stop\x18\r \x01(\v2\x16.headroom.v1.EarlyStopH\x02R\x04stop\x88\x01\x01\x120\n" +
 	"\adropped\x18\x0e \x03(\v2\x16.headroom.v1.TaskRangeR\adropped\x126\n" +
-	"\aoutlook\x18\x0f \x01(\v2\x17.headroom.v1.JobOutlookH\x03R\aoutlook\x88\x01\x01B\v\n" +
+	"\aoutlook\x18\x0f \x01(\v2\x17.headroom.v1.JobOutlookH\x03R\aoutlook\x88\x01\x01\x12C\n" +
+	"\x0festimate_errors\x18\x10 \x03(\v2\x1a.headroom.v1.EstimateErrorR\x0eestimateErrorsB\v\n" +
 	"\t_progressB\r\n" +
 	"\v_uncapped_sB\a\n" +
 	"\x05_stopB\n" +
 	"\n" +
-	"\b_outlook\"k\n" +
+	"\b_outlook\"`\n" +
+	"\rEstimateError\x12\x16\n" +
+	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x1d\n" +
+	"\n" +
+	"mean_error\x18\x02 \x01(\x01R\tmeanError\x12\x18\n" +
+	"\asamples\x18\x03 \x01(\rR\asamples\"k\n" +
 	"\tEarlyStop\x12\x14\n" +
 	"\x05tasks\x18\x01 \x01(\rR\x05tasks\x12\x1b\n" +
 	"\tmin_tasks\x18\x02 \x01(\rR\bminTasks\x12\x16\n" +
@@ -2028,7 +2125,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x05at_us\x18\x04 \x01(\x03R\x04atUs\"5\n" +
 	"\tTaskRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\rR\x04last\"\xa7\x03\n" +
+	"\x04last\x18\x02 \x01(\rR\x04last\"\xa6\x04\n" +
 	"\n" +
 	"JobOutlook\x12\x1e\n" +
 	"\bfinish_s\x18\x01 \x01(\x01H\x00R\afinishS\x88\x01\x01\x12%\n" +
@@ -2045,14 +2142,18 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"containers\x88\x01\x01\x12\x16\n" +
 	"\x06policy\x18\t \x01(\tR\x06policy\x12\x10\n" +
 	"\x03why\x18\n" +
-	" \x01(\tR\x03whyB\v\n" +
+	" \x01(\tR\x03why\x12)\n" +
+	"\x0euncapped_low_s\x18\v \x01(\x01H\x06R\funcappedLowS\x88\x01\x01\x12+\n" +
+	"\x0funcapped_high_s\x18\f \x01(\x01H\aR\runcappedHighS\x88\x01\x01B\v\n" +
 	"\t_finish_sB\x0f\n" +
 	"\r_finish_low_sB\x10\n" +
 	"\x0e_finish_high_sB\r\n" +
 	"\v_uncapped_sB\f\n" +
 	"\n" +
 	"_cap_shareB\r\n" +
-	"\v_containers\"\xe9\x04\n" +
+	"\v_containersB\x11\n" +
+	"\x0f_uncapped_low_sB\x12\n" +
+	"\x10_uncapped_high_s\"\xe9\x04\n" +
 	"\vJobProgress\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.headroom.v1.JobStateR\x05state\x12\x14\n" +
@@ -2199,86 +2300,88 @@ func file_headroom_v1_job_proto_rawDescGZIP() []byte {
 }
 
 var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_headroom_v1_job_proto_goTypes = []any{
 	(JobState)(0),             // 0: headroom.v1.JobState
 	(JobPhase)(0),             // 1: headroom.v1.JobPhase
 	(*Job)(nil),               // 2: headroom.v1.Job
-	(*EarlyStop)(nil),         // 3: headroom.v1.EarlyStop
-	(*TaskRange)(nil),         // 4: headroom.v1.TaskRange
-	(*JobOutlook)(nil),        // 5: headroom.v1.JobOutlook
-	(*JobProgress)(nil),       // 6: headroom.v1.JobProgress
-	(*DropTasksRequest)(nil),  // 7: headroom.v1.DropTasksRequest
-	(*DropTasksResponse)(nil), // 8: headroom.v1.DropTasksResponse
-	(*CommitJobRequest)(nil),  // 9: headroom.v1.CommitJobRequest
-	(*CommitJobResponse)(nil), // 10: headroom.v1.CommitJobResponse
-	(*FinishJobRequest)(nil),  // 11: headroom.v1.FinishJobRequest
-	(*FinishJobResponse)(nil), // 12: headroom.v1.FinishJobResponse
-	(*ListJobsRequest)(nil),   // 13: headroom.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),  // 14: headroom.v1.ListJobsResponse
-	(*SchedulerMessage)(nil),  // 15: headroom.v1.SchedulerMessage
-	(*SchedulerHello)(nil),    // 16: headroom.v1.SchedulerHello
-	(*ProgressReport)(nil),    // 17: headroom.v1.ProgressReport
-	(*EngineReport)(nil),      // 18: headroom.v1.EngineReport
-	(*DirectiveAck)(nil),      // 19: headroom.v1.DirectiveAck
-	(*DirectorMessage)(nil),   // 20: headroom.v1.DirectorMessage
-	(*Directive)(nil),         // 21: headroom.v1.Directive
-	(*ShareDirective)(nil),    // 22: headroom.v1.ShareDirective
-	(*JobShare)(nil),          // 23: headroom.v1.JobShare
-	(*StopDirective)(nil),     // 24: headroom.v1.StopDirective
-	(*CapDirective)(nil),      // 25: headroom.v1.CapDirective
-	nil,                       // 26: headroom.v1.JobProgress.RunningOnEntry
-	(*Change)(nil),            // 27: headroom.v1.Change
-	(*Meta)(nil),              // 28: headroom.v1.Meta
-	(*Epoch)(nil),             // 29: headroom.v1.Epoch
-	(*Leader)(nil),            // 30: headroom.v1.Leader
+	(*EstimateError)(nil),     // 3: headroom.v1.EstimateError
+	(*EarlyStop)(nil),         // 4: headroom.v1.EarlyStop
+	(*TaskRange)(nil),         // 5: headroom.v1.TaskRange
+	(*JobOutlook)(nil),        // 6: headroom.v1.JobOutlook
+	(*JobProgress)(nil),       // 7: headroom.v1.JobProgress
+	(*DropTasksRequest)(nil),  // 8: headroom.v1.DropTasksRequest
+	(*DropTasksResponse)(nil), // 9: headroom.v1.DropTasksResponse
+	(*CommitJobRequest)(nil),  // 10: headroom.v1.CommitJobRequest
+	(*CommitJobResponse)(nil), // 11: headroom.v1.CommitJobResponse
+	(*FinishJobRequest)(nil),  // 12: headroom.v1.FinishJobRequest
+	(*FinishJobResponse)(nil), // 13: headroom.v1.FinishJobResponse
+	(*ListJobsRequest)(nil),   // 14: headroom.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),  // 15: headroom.v1.ListJobsResponse
+	(*SchedulerMessage)(nil),  // 16: headroom.v1.SchedulerMessage
+	(*SchedulerHello)(nil),    // 17: headroom.v1.SchedulerHello
+	(*ProgressReport)(nil),    // 18: headroom.v1.ProgressReport
+	(*EngineReport)(nil),      // 19: headroom.v1.EngineReport
+	(*DirectiveAck)(nil),      // 20: headroom.v1.DirectiveAck
+	(*DirectorMessage)(nil),   // 21: headroom.v1.DirectorMessage
+	(*Directive)(nil),         // 22: headroom.v1.Directive
+	(*ShareDirective)(nil),    // 23: headroom.v1.ShareDirective
+	(*JobShare)(nil),          // 24: headroom.v1.JobShare
+	(*StopDirective)(nil),     // 25: headroom.v1.StopDirective
+	(*CapDirective)(nil),      // 26: headroom.v1.CapDirective
+	nil,                       // 27: headroom.v1.JobProgress.RunningOnEntry
+	(*Change)(nil),            // 28: headroom.v1.Change
+	(*Meta)(nil),              // 29: headroom.v1.Meta
+	(*Epoch)(nil),             // 30: headroom.v1.Epoch
+	(*Leader)(nil),            // 31: headroom.v1.Leader
 }
 var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 0: headroom.v1.Job.state:type_name -> headroom.v1.JobState
-	6,  // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
-	3,  // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
-	4,  // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
-	5,  // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
-	0,  // 5: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
-	26, // 6: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
-	1,  // 7: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
-	4,  // 8: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
-	27, // 9: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
-	4,  // 10: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
-	2,  // 11: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
-	27, // 12: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
-	0,  // 13: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
-	27, // 14: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
-	28, // 15: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
-	2,  // 16: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
-	16, // 17: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
-	17, // 18: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
-	19, // 19: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
-	6,  // 20: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
-	18, // 21: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
-	29, // 22: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
-	30, // 23: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
-	21, // 24: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
-	29, // 25: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
-	25, // 26: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
-	22, // 27: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
-	24, // 28: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
-	23, // 29: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
-	9,  // 30: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
-	11, // 31: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
-	13, // 32: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
-	7,  // 33: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
-	15, // 34: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
-	10, // 35: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
-	12, // 36: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
-	14, // 37: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
-	8,  // 38: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
-	20, // 39: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
-	35, // [35:40] is the sub-list for method output_type
-	30, // [30:35] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	7,  // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
+	4,  // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
+	5,  // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
+	6,  // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
+	3,  // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
+	0,  // 6: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
+	27, // 7: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
+	1,  // 8: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
+	5,  // 9: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
+	28, // 10: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
+	5,  // 11: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
+	2,  // 12: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
+	28, // 13: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
+	0,  // 14: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
+	28, // 15: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
+	29, // 16: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
+	2,  // 17: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
+	17, // 18: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
+	18, // 19: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
+	20, // 20: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
+	7,  // 21: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
+	19, // 22: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
+	30, // 23: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
+	31, // 24: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
+	22, // 25: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
+	30, // 26: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
+	26, // 27: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
+	23, // 28: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
+	25, // 29: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
+	24, // 30: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
+	10, // 31: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
+	12, // 32: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
+	14, // 33: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
+	8,  // 34: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
+	16, // 35: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
+	11, // 36: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
+	13, // 37: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
+	15, // 38: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
+	9,  // 39: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
+	21, // 40: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
+	36, // [36:41] is the sub-list for method output_type
+	31, // [31:36] is the sub-list for method input_type
+	31, // [31:31] is the sub-list for extension type_name
+	31, // [31:31] is the sub-list for extension extendee
+	0,  // [0:31] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_job_proto_init() }
@@ -2289,18 +2392,18 @@ func file_headroom_v1_job_proto_init() {
 	file_headroom_v1_cluster_proto_init()
 	file_headroom_v1_node_proto_init()
 	file_headroom_v1_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[3].OneofWrappers = []any{}
 	file_headroom_v1_job_proto_msgTypes[4].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[13].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[5].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[14].OneofWrappers = []any{
 		(*SchedulerMessage_Hello)(nil),
 		(*SchedulerMessage_Progress)(nil),
 		(*SchedulerMessage_Ack)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[18].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[19].OneofWrappers = []any{
 		(*DirectorMessage_Leader)(nil),
 		(*DirectorMessage_Directive)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[19].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[20].OneofWrappers = []any{
 		(*Directive_Cap)(nil),
 		(*Directive_Share)(nil),
 		(*Directive_Stop)(nil),
@@ -2311,7 +2414,7 @@ func file_headroom_v1_job_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_job_proto_rawDesc), len(file_headroom_v1_job_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
