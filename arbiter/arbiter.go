@@ -242,6 +242,7 @@ func (a *Arbiter) remember(in Input, d *Decision) (changed bool) {
 		if !named[id] {
 			if i := slices.IndexFunc(in.Ended, func(e Ended) bool { return e.ID == id }); i >= 0 {
 				d.Verdicts = append(d.Verdicts, Verdict{ID: id, Errors: m.score.Judge(in.Ended[i].Runtime)})
+				m.tracker.End(in.Ended[i].Runtime, m.job.Tasks-m.job.Dropped)
 			}
 			a.pool.Learn(m.job.Name, m.tracker)
 			delete(a.jobs, id)

@@ -17,19 +17,20 @@ const (
 // tail is what comes after a job's map tasks: shuffle and reduce.
 type tail struct {
 	begun   bool
-	at      time.Duration // when the map tasks were over
+	at      time.Duration // when the map tasks were over, as seen
+	before  time.Duration // the look before that
 	reduced float64       // reduce work done by then
 	total   Coefficient   // ln of its seconds, as it has shown itself; SD 0: not yet
 }
 
-func (x *tail) begin(o Observation) {
-	*x = tail{begun: true, at: o.Elapsed, reduced: max(o.Reduced, 0)}
+func (x *tail) begin(before time.Duration, o Observation) {
+	*x = tail{begun: true, at: o.Elapsed, before: before, reduced: max(o.Reduced, 0)}
 }
 
 // step takes in an observation after the map part.
 func (x *tail) step(t *Tracker, o Observation) {
 	if !x.begun {
-		x.begin(t.last)
+		x.begin(t.last.Elapsed, t.last)
 	}
 	part := (o.Reduced - x.reduced) / (1 - x.reduced)
 	if seconds := (o.Elapsed - x.at).Seconds(); part > 0.01 && seconds > 0 {
@@ -84,15 +85,41 @@ func combined(a, b Coefficient) Coefficient {
 	return Coefficient{Value: (wa*a.Value + wb*b.Value) / (wa + wb), SD: 1 / math.Sqrt(wa+wb)}
 }
 
-// tailSeen is ln of the seconds per map task, at full power, that the tail of an ended job took.
+// End says when the job was done, and on how many map tasks. Between two looks much of
+// a short tail goes by unseen: what is known of it then is when it was over, and about
+// when it began.
+func (t *Tracker) End(at time.Duration, tasks int) {
+	if t.policy != Learned || !t.seen || at <= t.last.Elapsed || at > longest {
+		return
+	}
+	if !t.tail.begun && t.last.Reduced >= 0 {
+		// What was left of the map part comes first, but leaves a part of the time.
+		gone := (at - t.last.Elapsed).Seconds()
+		maps, _, known := t.maps(t.last.Power, t.last.Containers, float64(tasks))
+		if !known {
+			return
+		}
+		from := t.last.Elapsed + time.Duration(min(maps, (1-tailLeast)*gone)*float64(time.Second))
+		t.tail = tail{begun: true, at: from, before: from}
+	}
+	t.ended, t.on = at, tasks
+}
+
+// tailLeast is the least part of the time from the last look to the end that is taken
+// for the tail, where the map part was seen last.
+const tailLeast = 0.25
+
+// tailSeen is ln of the seconds per map task, at full power, that the tail of an ended
+// job took: from the middle of the looks that its map part ended between.
 func (t *Tracker) tailSeen() (float64, bool) {
-	seconds := (t.last.Elapsed - t.tail.at).Seconds()
-	if !t.tail.begun || t.last.Reduced < 0 || seconds <= 0 || t.last.Done == 0 {
+	seconds := (max(t.ended, t.last.Elapsed) - (t.tail.before+t.tail.at)/2).Seconds()
+	tasks := max(t.on, t.last.Done)
+	if !t.tail.begun || t.last.Reduced < 0 || seconds <= 0 || tasks == 0 {
 		return 0, false
 	}
 	faster := 0.0
 	if t.model.set {
 		faster = math.Log(t.model.speed(t.model.u(t.last.Power), t.full()))
 	}
-	return math.Log(seconds/float64(t.last.Done)) + faster, true
+	return math.Log(seconds/float64(tasks)) + faster, true
 }

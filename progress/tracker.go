@@ -37,6 +37,9 @@ type Tracker struct {
 	// begun is when the last task had begun, as far as it was seen; known with allBegun.
 	begun    time.Duration
 	allBegun bool
+	// ended is when the job was done, on how many map tasks; 0 while that is not known.
+	ended time.Duration
+	on    int
 }
 
 // NewTracker is a tracker of a job of which nothing is known.
@@ -222,7 +225,7 @@ func (t *Tracker) learn(o Observation, unsure bool) {
 		}
 	}
 	if o.mapped() {
-		t.tail.begin(o)
+		t.tail.begin(t.last.Elapsed, o)
 	}
 }
 

@@ -194,3 +194,40 @@ func TestBounds(t *testing.T) {
 		t.Errorf("%d names, want %d", len(p.names), namesMax)
 	}
 }
+
+// A reduce part that begins and ends between two looks is learned from the job's end:
+// the next job of its name is told one of about that length, not a tenth of its maps.
+func TestShortTailIsLearnedFromTheEnd(t *testing.T) {
+	t.Parallel()
+	for _, tail := range []float64{1, 3, 8} {
+		var pool Pool
+		work := func(at float64) float64 { return min(2*at, 200) } // 200 tasks in 100 s
+		observe := func(tr *Tracker, at float64) {
+			o := Observation{
+				Elapsed: time.Duration(at * float64(time.Second)), Tasks: 200, Done: int(work(at)), Work: work(at), Phase: Map,
+				Power: 300 * units.Watt, Full: 300 * units.Watt, Containers: 20,
+			}
+			if at >= 100 {
+				o.Phase, o.Reduced = Reduce, (at-100)/tail
+			}
+			if err := tr.Observe(o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for first := 1.0; first <= 5; first++ {
+			tr := NewTracker(Learned)
+			for at := first; at < 100+tail; at += 5 {
+				observe(tr, at)
+			}
+			tr.End(time.Duration((100+tail)*float64(time.Second)), 200)
+			pool.Learn("words", tr)
+		}
+		p := pool.Prior("words").Tail
+		if p == nil {
+			t.Fatalf("a reduce part of %g s: nothing was learned", tail)
+		}
+		if got := 200 * math.Exp(p.Value); got < tail/2-0.5 || got > 2*tail+1 {
+			t.Errorf("a reduce part of %g s was learned as %.1f s", tail, got)
+		}
+	}
+}

@@ -317,6 +317,7 @@ func (e *engine) gather() arbiter.Input {
 	in := arbiter.Input{Settings: e.settings, Containers: containersAll, Overhead: overhead}
 	for i, j := range e.jobs {
 		if j.ended() {
+			in.Ended = append(in.Ended, arbiter.Ended{ID: id(i), Runtime: j.end})
 			continue
 		}
 		x := arbiter.Job{

@@ -207,6 +207,9 @@ func (o *observer) pool(apps []app) *progress.Pool {
 					_ = t.Observe(observation(j)) // what it refuses it passes over
 				}
 			}
+			if n := slices.IndexFunc(o.seen[k].Ended, func(e arbiter.Ended) bool { return e.ID == id(i) }); n >= 0 {
+				t.End(o.seen[k].Ended[n].Runtime, a.tasks)
+			}
 		}
 		pool.Learn(a.name, t)
 	}
