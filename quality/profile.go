@@ -221,12 +221,27 @@ func Parse(data []byte) (Profile, []string, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&p); err != nil {
-		return Profile{}, nil, fmt.Errorf("%w: %s: %s", ErrProfile, position(data, dec.InputOffset()), strings.TrimPrefix(err.Error(), "json: "))
+		return Profile{}, nil, fmt.Errorf("%w: %s: %s", ErrProfile, position(data, offsetOf(err, data, dec.InputOffset())), strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return Profile{}, nil, fmt.Errorf("%w: %s: more than one document", ErrProfile, position(data, dec.InputOffset()))
 	}
 	return New(p)
+}
+
+// offsetOf is where an error of JSON stands; the decoder itself is then still before
+// the document, or behind it.
+func offsetOf(err error, data []byte, otherwise int64) int64 {
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return e.Offset - 1 // it counts what was read
+	}
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return e.Offset - 1
+	}
+	if errors.Is(err, io.ErrUnexpectedEOF) {
+		return int64(len(data))
+	}
+	return otherwise
 }
 
 // position is line:column of an offset.

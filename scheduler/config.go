@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"regexp"
 	"slices"
 
@@ -27,6 +28,8 @@ type Config struct {
 	TLS secure.Config `yaml:"tls"`
 	// Classes are the priority classes, highest first.
 	Classes []string `yaml:"classes"`
+	// Profiles is the folder of quality profiles; empty for none.
+	Profiles string `yaml:"profiles"`
 	// Yarn is a Hadoop cluster whose jobs are the coordinators' too; optional.
 	Yarn yarn.Config `yaml:"yarn"`
 	// LogLevel is debug, info, warn or error.
@@ -55,13 +58,19 @@ tls:
 # and a running job is never evicted.
 classes: [high, low]                  # priority classes, highest first; 1 to 100
 
+# Quality profiles, one file NAME.json for each, as "powerlab profile --out NAME.json" writes them; read again when
+# they change. A job that asks for an accuracy (quality: 90% in its file, -Dheadroom.quality=90% in Hadoop) does as many
+# of its map tasks as its profile (profile: NAME, -Dheadroom.profile=NAME; otherwise the one of the job's name) says that
+# the worst run needs. Where none can be used the job does all of them, and scheduler show tells why.
+profiles: ""                          # folder, /etc/headroom/profiles; empty: none
+
 # A Hadoop cluster: the MapReduce applications of its queues are jobs for the coordinators.
 # They may hold its queues to their shares of the power, and stop its jobs early.
 yarn:
   resourcemanager: []                 # web addresses, http://rm1:8088, the standbys' too; empty: no YARN
   queues:                             # whose applications are jobs; applications of others are left alone
     - name: root.q1                   # full name
-      guarantee: 100%                 # least part of a job's map tasks that is done, whatever the power; a job may demand more: -Dheadroom.min-tasks=90%
+      guarantee: 100%                 # least part of a job's map tasks that is done, whatever the power; a job may demand more: -Dheadroom.min-tasks=90%, -Dheadroom.quality=90%
   container:                          # the unit that shares are counted in: what a map task asks for
     memory_mb: 1024                   # MiB, as mapreduce.map.memory.mb
     vcores: 1                         # as mapreduce.map.cpu.vcores
@@ -117,6 +126,9 @@ func (c *Config) check() *cli.Error {
 		if _, _, err := net.SplitHostPort(a); err != nil {
 			return badConfig("write host:port, for example 127.0.0.1:7400", "%q is not an address", a)
 		}
+	}
+	if c.Profiles != "" && !filepath.IsAbs(c.Profiles) {
+		return badConfig("profiles: /etc/headroom/profiles is the usual place", "profiles %q is not an absolute path", c.Profiles)
 	}
 	if err := c.TLS.Check(false, c.Coordinators...); err != nil {
 		return badConfig("coordinator tls cert create operator/scheduler makes a certificate; tls names its files", "%v", err)

@@ -212,7 +212,8 @@ type view struct {
 // jobAndSpec is a job with its specification.
 type jobAndSpec struct {
 	JobView
-	spec []byte
+	spec  []byte
+	floor float64
 }
 
 // viewEvent asks for a view; id limits it to one job, and live to the jobs that
@@ -229,7 +230,7 @@ func (e viewEvent) apply(l *loop, now time.Time) {
 		if (e.id != "" && j.ID != e.id) || (e.live && j.State.Ended()) {
 			continue
 		}
-		v.jobs = append(v.jobs, jobAndSpec{j, l.spec(j.ID)})
+		v.jobs = append(v.jobs, l.withSpec(j))
 	}
 	for _, j := range l.waiting {
 		if e.id == "" || j.GetId() == e.id {
@@ -239,9 +240,9 @@ func (e viewEvent) apply(l *loop, now time.Time) {
 	e.reply <- v
 }
 
-func (l *loop) spec(id string) []byte {
-	if r := l.records[id]; r != nil {
-		return r.spec
+func (l *loop) withSpec(j JobView) jobAndSpec {
+	if r := l.records[j.ID]; r != nil {
+		return jobAndSpec{j, r.spec, r.floor.Fraction}
 	}
-	return nil
+	return jobAndSpec{JobView: j}
 }

@@ -224,6 +224,56 @@ func TestLeastFractionOfTasks(t *testing.T) {
 	}
 }
 
+// An accuracy is a floor by the profile of the day of submission, whatever becomes of
+// the profile; without one all tasks must be done, and show says why.
+func TestAccuracyIsAFloor(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.texts(4)
+	profile := c.write("profiles/words.json", `{"name":"words","engine":"local","points":[{"fraction":0.75,"accuracy":0.95,"low":0.9,"high":1,"runs":3}]}`)
+	data, err := os.ReadFile(filepath.Join(c.dir, "scheduler.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.write("scheduler.yaml", string(data)+"profiles: "+filepath.Dir(profile)+"\n")
+	first := c.scheduler()
+	c.ready(0)
+	job := func(name, asks string) string {
+		return fmt.Sprintf("name: %s\nclass: low\nslots: 4\n%s\nmax_attempts: 1\nmap:\n  input: text/*.txt\n"+
+			"  command: [sh, -c, 'if [ $HEADROOM_INDEX = 2 ]; then exit 3; fi; echo $HEADROOM_INDEX']\noutput: out\n", name, asks)
+	}
+	text := job("some", "quality: 90%\nprofile: words")
+	id := c.submit(text, "--request-id", "r1")
+	if j := c.coords.job(id); j.GetFloor() != 0.75 {
+		t.Errorf("committed %v", j)
+	}
+	if err := os.Remove(profile); err != nil {
+		t.Fatal(err)
+	}
+	if again := c.submit(text, "--request-id", "r1"); again != id {
+		t.Errorf("the same request made %s and %s", id, again)
+	}
+	first.end(syscall.SIGKILL) // the next one reads the job from the log
+	c.scheduler()
+	c.worker("n01", 4)
+	c.ready(1)
+	if j := c.ends(id, "done"); j.Done != 3 || j.Dropped != 1 || j.Floor == nil || *j.Floor != 0.75 || !strings.Contains(j.FloorReason, "needs 75 %") {
+		t.Errorf("ended as %+v", j)
+	}
+	out, _, _ := c.run("show", id)
+	if !strings.Contains(out, `75 % of the map tasks: quality: 90%, which needs 75 % of the tasks by profile "words"`) {
+		t.Errorf("show: %s", out)
+	}
+	id = c.submit(job("words", "min_tasks: 50%\nquality: 0.9"))
+	c.ends(id, "failed")
+	out, _, _ = c.run("show", id)
+	if !strings.Contains(out, `100 % of the map tasks: quality: 0.9: all tasks, because profile "words" cannot be used: there is no "words.json"`) ||
+		!strings.Contains(out, "beside min_tasks: 50%") {
+		t.Errorf("show: %s", out)
+	}
+	c.ends(c.submit(job("fewer", "min_tasks: 75%")), "done")
+}
+
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 3)

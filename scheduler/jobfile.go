@@ -17,6 +17,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/scheduler/profiles"
 )
 
 // Bounds of a job file. They keep one job's share of the coordinators' log and
@@ -40,8 +41,13 @@ type JobFile struct {
 	Slots int `yaml:"slots"`
 	// MinTasks is the least fraction of map tasks that counts as a result:
 	// "75%" or 0.75, above 0 and at most 1. Empty stands for all.
-	MinTasks string   `yaml:"min_tasks,omitempty"`
-	Map      MapStage `yaml:"map"`
+	MinTasks string `yaml:"min_tasks,omitempty"`
+	// Quality is the least accuracy of the result by the job's profile: "90%" or 0.9.
+	// Empty asks for none. It may demand more map tasks than MinTasks, never fewer.
+	Quality string `yaml:"quality,omitempty"`
+	// Profile is the name of that profile; empty stands for the job's name.
+	Profile string   `yaml:"profile,omitempty"`
+	Map     MapStage `yaml:"map"`
 	// Reduce is optional: without it the map outputs are the result.
 	Reduce *ReduceStage `yaml:"reduce,omitempty"`
 	// Output is the folder for the results; a folder of the job's id is made in it.
@@ -142,6 +148,26 @@ func (f *JobFile) checkNumbers() error {
 		return f.source.errorAt("min_tasks", "min_tasks %q: %v", f.MinTasks, err).
 			hint("the least fraction of map tasks that counts as a result: above 0 and at most 1, as 75% or 0.75")
 	}
+	return f.checkQuality()
+}
+
+func (f *JobFile) checkQuality() error {
+	if f.source.has("quality") || f.Quality != "" {
+		if _, err := config.ParseFraction(f.Quality); err != nil {
+			return f.source.errorAt("quality", "quality %q: %v", f.Quality, err).
+				hint("the least accuracy of the result, by the job's profile: above 0 and at most 1, as 90% or 0.9")
+		}
+	}
+	switch {
+	case f.Profile == "" && f.Quality != "":
+		f.Profile = f.Name
+	case f.Profile == "":
+	case f.Quality == "":
+		return f.source.errorAt("profile", "profile %q is of no use without quality", f.Profile).hint("add quality: 90%, or leave profile out")
+	case !nameRule.MatchString(f.Profile):
+		return f.source.errorAt("profile", "profile %q is not the name of a profile", f.Profile).
+			hint("the name of its file in the scheduler's folder of profiles, without .json")
+	}
 	return nil
 }
 
@@ -208,13 +234,69 @@ func (f *JobFile) missing(key, hint string) error {
 }
 
 // Fraction is the least fraction of map tasks that counts as a result, above 0
-// and at most 1.
+// and at most 1, by the file alone: all where that takes a profile.
 func (f *JobFile) Fraction() float64 {
 	x, err := parseFraction(f.MinTasks)
-	if err != nil {
+	if err != nil || f.Quality != "" {
 		return 1 // ParseJob has refused it; the strictest reading is the safe one
 	}
 	return x
+}
+
+// floor is the least fraction of map tasks that counts as a result, by the profiles
+// known now, with the reason.
+func (f *JobFile) floor(known *profiles.Folder) profiles.Bound {
+	if f.Quality == "" {
+		return profiles.Bound{Fraction: f.Fraction()}
+	}
+	bound := known.Bound(profiles.Accuracy{Key: "quality: " + f.Quality, Least: f.Quality, Profile: f.Profile})
+	if f.MinTasks == "" {
+		return bound
+	}
+	least, err := parseFraction(f.MinTasks)
+	if err != nil {
+		least = 1
+	}
+	return profiles.Strictest(bound, profiles.Bound{Fraction: least, Why: "min_tasks: " + f.MinTasks})
+}
+
+// floorMark begins the first line of what the log keeps of a job that asks for an
+// accuracy: why its floor is what it is.
+const floorMark = "# quality floor: "
+
+// specification is what the log keeps of a job: the canonical file, and why its floor
+// is what it is.
+func (f *JobFile) specification(floor profiles.Bound) ([]byte, error) {
+	spec, err := f.Canonical()
+	if err != nil || floor.Why == "" {
+		return spec, err
+	}
+	return append([]byte(floorMark+strings.Join(strings.Fields(floor.Why), " ")+"\n"), spec...), nil
+}
+
+// floorReason is why a job's floor is what it is, "" where its specification says nothing.
+func floorReason(spec []byte) string {
+	if rest, ok := strings.CutPrefix(string(spec), floorMark); ok {
+		line, _, _ := strings.Cut(rest, "\n")
+		return line
+	}
+	var description struct { // an engine's
+		Reason string `json:"floor_reason"`
+	}
+	if json.Unmarshal(spec, &description) != nil {
+		return ""
+	}
+	return description.Reason
+}
+
+// withoutReason is a specification as the job's owner wrote it: profiles may have
+// changed since.
+func withoutReason(spec []byte) []byte {
+	if !bytes.HasPrefix(spec, []byte(floorMark)) {
+		return spec
+	}
+	_, rest, _ := bytes.Cut(spec, []byte("\n"))
+	return rest
 }
 
 // parseFraction reads "75%" or "0.75"; empty stands for 1.
@@ -246,7 +328,16 @@ func (f *JobFile) Canonical() ([]byte, error) {
 	line("name", f.Name)
 	line("class", f.Class)
 	line("slots", f.Slots)
-	line("min_tasks", cmp.Or(f.MinTasks, "100%"))
+	switch {
+	case f.Quality == "":
+		line("min_tasks", cmp.Or(f.MinTasks, "100%"))
+	case f.MinTasks != "":
+		line("min_tasks", f.MinTasks)
+	}
+	if f.Quality != "" {
+		line("quality", f.Quality)
+		line("profile", f.Profile)
+	}
 	b.WriteString("map:\n")
 	line("  input", f.Map.Input)
 	line("  command", f.Map.Command)

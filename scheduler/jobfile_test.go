@@ -74,6 +74,13 @@ func TestParseJobRefuses(t *testing.T) {
 		"percent too much": {"75%", "175%", "/f:4:12: min_tasks"},
 		"not a number":     {"75%", "most", "/f:4:12: min_tasks"},
 		"NaN":              {"75%", "NaN", "/f:4:12: min_tasks"},
+		"no accuracy":      {"min_tasks: 75%", "quality: 0", "/f:4:10: quality"},
+		"percent missing":  {"min_tasks: 75%", "quality: 90", "/f:4:10: quality \"90\""},
+		"percent twice":    {"min_tasks: 75%", "quality: 90%%", "/f:4:10: quality"},
+		"a letter":         {"min_tasks: 75%", "quality: 9O%", "/f:4:10: quality"},
+		"empty accuracy":   {"min_tasks: 75%", "quality: ''", "/f:4:10: quality"},
+		"profile alone":    {"min_tasks: 75%", "profile: words", "/f:4:10: profile \"words\" is of no use without quality"},
+		"odd profile":      {"min_tasks: 75%", "quality: 90%\nprofile: ../words", "/f:5:10: profile \"../words\" is not the name"},
 		"no input":         {"  input: text/*.txt\n", "", "/f: map.input is missing"},
 		"no command":       {`  command: [powerlab, app, wordcount, "{input}"]` + "\n", "", "/f: map.command is missing"},
 		"empty command":    {`[powerlab, app, wordcount, "{input}"]`, "[]", "/f: map.command is missing"},
@@ -107,6 +114,7 @@ func FuzzJobFile(f *testing.F) {
 	f.Add([]byte(fullJob))
 	f.Add([]byte("name: a\nclass: low\nslots: 1\nmap: {input: '/t/ *', command: ['{output}', \"\\t\"]}\noutput: /o\n"))
 	f.Add([]byte("{name: a, class: low, slots: 1, min_tasks: 1e-3, map: {input: x, command: [\"'#: \"]}, output: '*'}"))
+	f.Add([]byte("{name: a, class: low, slots: 1, quality: 90%, map: {input: x, command: [x]}, output: x}"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		job, err := ParseJob("/dir/f", data, classes)
 		if err != nil {
@@ -144,6 +152,10 @@ func TestCanonicalKeepsEveryText(t *testing.T) {
 			Map: MapStage{Input: "/in/x" + word("input") + "x", Command: []string{word("program"), word("argument"), ""}},
 		}
 		job.Output, job.Map.Input = filepath.Clean(job.Output), filepath.Clean(job.Map.Input)
+		if rapid.Bool().Draw(t, "quality") {
+			job.Quality, job.Profile = "90%", rapid.SampledFrom([]string{"a", "null", "1e3", "0x1F", "a.b-c_d"}).Draw(t, "profile")
+			job.MinTasks = rapid.SampledFrom([]string{"", "50%"}).Draw(t, "least")
+		}
 		if rapid.Bool().Draw(t, "reduce") {
 			job.Reduce = &ReduceStage{Command: []string{word("reducer")}}
 		}

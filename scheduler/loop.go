@@ -8,6 +8,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/lease"
+	"headroom/scheduler/profiles"
 )
 
 // loop owns the core and carries out what it decides: gather (events), decide
@@ -27,8 +28,10 @@ type loop struct {
 
 // record is what the core does not need of a job.
 type record struct {
-	file      *JobFile
-	spec      []byte
+	file *JobFile
+	spec []byte
+	// floor is the least fraction of map tasks that counts as a result.
+	floor     profiles.Bound
 	dir       folder
 	inputs    []string
 	programs  programs

@@ -12,6 +12,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/scheduler/profiles"
 )
 
 // jsonEnvelope is what every -o json answer is wrapped in; additive only.
@@ -26,21 +27,24 @@ type jsonEnvelope struct {
 
 // jsonJob is a job in -o json; unknown values are null.
 type jsonJob struct {
-	ID        string            `json:"id"`
-	Name      string            `json:"name"`
-	Class     string            `json:"class"`
-	State     string            `json:"state"`
-	Tasks     uint32            `json:"tasks"`
-	Done      uint32            `json:"done"`
-	Running   uint32            `json:"running"`
-	Dropped   uint32            `json:"dropped"`
-	RatePerS  *float64          `json:"rate_per_s"`
-	RuntimeS  *float64          `json:"runtime_s"`
-	Submitted time.Time         `json:"submitted_at"`
-	Outcome   string            `json:"outcome"`
-	Engine    string            `json:"engine"`
-	Queue     string            `json:"queue"`
-	RunningOn map[string]uint32 `json:"running_on"`
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	Class     string    `json:"class"`
+	State     string    `json:"state"`
+	Tasks     uint32    `json:"tasks"`
+	Done      uint32    `json:"done"`
+	Running   uint32    `json:"running"`
+	Dropped   uint32    `json:"dropped"`
+	RatePerS  *float64  `json:"rate_per_s"`
+	RuntimeS  *float64  `json:"runtime_s"`
+	Submitted time.Time `json:"submitted_at"`
+	Outcome   string    `json:"outcome"`
+	Engine    string    `json:"engine"`
+	Queue     string    `json:"queue"`
+	// Floor is the least fraction of the map tasks; null where it is not known.
+	Floor       *float64          `json:"floor"`
+	FloorReason string            `json:"floor_reason"`
+	RunningOn   map[string]uint32 `json:"running_on"`
 }
 
 // jsonWorker is a worker in -o json.
@@ -64,6 +68,10 @@ func jobItems(jobs []*headroomv1.Job) []any {
 			ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), State: stateWord(j),
 			Tasks: p.GetTasks(), Done: p.GetDone(), Running: p.GetRunning(), Dropped: p.GetDropped(),
 			Submitted: submittedAt(j).UTC(), Outcome: j.GetOutcome(), Engine: cmp.Or(j.GetEngine(), "local"), Queue: j.GetQueue(), RunningOn: p.GetRunningOn(),
+			FloorReason: floorReason(j.GetSpec()),
+		}
+		if floor := j.GetFloor(); floor > 0 {
+			item.Floor = &floor
 		}
 		if p != nil {
 			item.RatePerS, item.RuntimeS = p.RatePerS, p.RuntimeS
@@ -120,9 +128,20 @@ func printJob(w io.Writer, out *cli.Output, j *headroomv1.Job) error {
 		{"outcome", textOr(j.GetOutcome())},
 	}
 	if j.GetEngine() != "" {
-		rows = slices.Insert(rows, 4, []string{"engine", j.GetEngine() + ", queue " + textOr(j.GetQueue())}, []string{"quality floor", cli.Percent(cmp.Or(j.GetFloor(), 1))})
+		rows = slices.Insert(rows, 4, []string{"engine", j.GetEngine() + ", queue " + textOr(j.GetQueue())}, []string{"quality floor", floorText(j)})
+	} else if floorReason(j.GetSpec()) != "" {
+		rows = slices.Insert(rows, 4, []string{"quality floor", floorText(j)})
 	}
 	return out.Table(w, nil, rows)
+}
+
+// floorText is the floor with its reason, where the job says one.
+func floorText(j *headroomv1.Job) string {
+	text := profiles.Percent(cmp.Or(j.GetFloor(), 1))
+	if why := floorReason(j.GetSpec()); why != "" {
+		text += " of the map tasks: " + why
+	}
+	return text
 }
 
 func printWorkers(w io.Writer, out *cli.Output, workers []*headroomv1.Worker) error {

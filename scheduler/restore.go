@@ -11,6 +11,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/scheduler/profiles"
 )
 
 const (
@@ -151,7 +152,7 @@ func (s *Server) comeBack(j *headroomv1.Job, first bool, known map[string]State)
 func ended(j *headroomv1.Job, state State) endedEvent {
 	p := Plan{ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), Submitted: submittedAt(j), Tasks: int(j.GetProgress().GetTasks())}
 	return endedEvent{
-		plan: p, record: &record{spec: j.GetSpec()}, state: state, outcome: j.GetOutcome(), done: int(j.GetProgress().GetDone()),
+		plan: p, record: &record{spec: j.GetSpec(), floor: profiles.Bound{Fraction: j.GetFloor()}}, state: state, outcome: j.GetOutcome(), done: int(j.GetProgress().GetDone()),
 		runtime: time.Duration(j.GetProgress().GetRuntimeS() * float64(time.Second)),
 	}
 }
@@ -163,6 +164,7 @@ func (s *Server) recall(j *headroomv1.Job) (*record, Past, error) {
 		return nil, Past{}, err
 	}
 	r := &record{file: file, spec: j.GetSpec(), dir: folder{file.Output, j.GetId()}, submitted: submittedAt(j)}
+	r.floor.Fraction = cmp.Or(j.GetFloor(), file.Fraction()) // as it was when the job was accepted, whatever its profile says now
 	if r.programs, err = file.programs(s.beside); err != nil {
 		return nil, Past{}, err
 	}
@@ -209,7 +211,7 @@ func (r *record) keepManifest() error {
 
 func (r *record) plan(id string) Plan {
 	return Plan{
-		ID: id, Name: r.file.Name, Class: r.file.Class, Slots: r.file.Slots, MinTasks: r.file.Fraction(),
+		ID: id, Name: r.file.Name, Class: r.file.Class, Slots: r.file.Slots, MinTasks: r.floor.Fraction,
 		MaxAttempts: r.file.MaxAttempts, Tasks: len(r.inputs), Reduce: r.file.Reduce != nil, Submitted: r.submitted,
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/rpc"
+	"headroom/scheduler/profiles"
 	"headroom/scheduler/yarn"
 )
 
@@ -39,6 +40,8 @@ type Server struct {
 	beside string
 	events chan event
 	ended  chan EndJob
+	// profiles are the quality profiles; nil without a folder of them.
+	profiles *profiles.Folder
 	// yarn is the engine for YARN; nil without one.
 	yarn *yarn.Engine
 	// resync wakes the restorer when the coordinators may know something new.
@@ -75,6 +78,8 @@ func newServer(cfg Config, id identity, address string, peers rpc.Peers, logger 
 		events: make(chan event, eventsMax),
 		ended:  make(chan EndJob, endedMax),
 		resync: make(chan struct{}, 1),
+
+		profiles: profiles.Open(cfg.Profiles, logger),
 	}
 	if exe, err := os.Executable(); err == nil {
 		s.beside = filepath.Dir(exe)
@@ -94,6 +99,9 @@ func (s *Server) serve(parent context.Context, l net.Listener) error {
 	parts := []func(context.Context) error{
 		func(ctx context.Context) error { return rpc.Serve(ctx, l, mux) },
 		loop.run, s.direct, s.restore, s.finish,
+	}
+	if s.profiles != nil {
+		parts = append(parts, s.profiles.Run)
 	}
 	if s.yarn != nil {
 		parts = append(parts, s.yarn.Run)

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -58,7 +59,7 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 	}
 	job := &headroomv1.Job{
 		Id: id, Name: r.file.Name, Class: r.file.Class, State: headroomv1.JobState_JOB_STATE_QUEUED,
-		Spec: r.spec, SubmittedUs: r.submitted.UnixMicro(), Floor: r.file.Fraction(), Progress: &headroomv1.JobProgress{
+		Spec: r.spec, SubmittedUs: r.submitted.UnixMicro(), Floor: r.floor.Fraction, Progress: &headroomv1.JobProgress{
 			Id:    id,
 			State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: count(len(r.inputs)),
 		},
@@ -95,7 +96,8 @@ func (s *service) prepare(m *headroomv1.SubmitRequest) (*record, error) {
 	if err := file.checkOutput(r.dir.id); err != nil {
 		return nil, err
 	}
-	r.spec, err = file.Canonical()
+	r.floor = file.floor(s.profiles)
+	r.spec, err = file.specification(r.floor)
 	return r, err
 }
 
@@ -108,7 +110,7 @@ func jobID(name, requestID string) string {
 
 // again answers a request that was carried out before.
 func again(j jobAndSpec, r *record) (*headroomv1.SubmitResponse, error) {
-	if string(j.spec) != string(r.spec) {
+	if !bytes.Equal(withoutReason(j.spec), withoutReason(r.spec)) {
 		return nil, &cli.Error{
 			Code: "conflict", Exit: cli.ExitConflict, Message: fmt.Sprintf("this request id belongs to job %s, which is another", j.ID),
 			Hint: "give every job a request id of its own, or leave --request-id out",

@@ -82,7 +82,7 @@ func progressToProto(v JobView) *headroomv1.JobProgress {
 func jobToProto(v jobAndSpec) *headroomv1.Job {
 	return &headroomv1.Job{
 		Id: v.ID, Name: v.Name, Class: v.Class, State: stateToProto(v.State), Spec: v.spec,
-		SubmittedUs: v.Submitted.UnixMicro(), Progress: progressToProto(v.JobView), Outcome: v.Outcome,
+		SubmittedUs: v.Submitted.UnixMicro(), Progress: progressToProto(v.JobView), Outcome: v.Outcome, Floor: v.floor,
 	}
 }
 

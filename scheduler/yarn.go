@@ -28,7 +28,7 @@ func (s *Server) openYarn() error {
 			return err
 		}
 	}
-	s.yarn = yarn.New(s.cfg.Yarn, s.cfg.Dir, hooks, yarnCoordinators{s}, s.logger)
+	s.yarn = yarn.New(s.cfg.Yarn, s.cfg.Dir, hooks, s.profiles, yarnCoordinators{s}, s.logger)
 	return nil
 }
 

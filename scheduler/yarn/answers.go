@@ -2,6 +2,7 @@ package yarn
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"headroom/internal/config"
+	"headroom/scheduler/profiles"
 )
 
 // What follows reads the answers of Hadoop 3's web services. They are strict on
@@ -29,8 +31,15 @@ const (
 	textMax = 300
 )
 
-// propertyFloor is the property of a job by which its owner raises the floor.
-const propertyFloor = "headroom.min-tasks"
+// Properties of a job by which its owner raises the floor.
+const (
+	// propertyFloor is a least part of its map tasks.
+	propertyFloor = "headroom.min-tasks"
+	// propertyQuality is a least accuracy of its result, as its profile tells.
+	propertyQuality = "headroom.quality"
+	// propertyProfile names the profile; without it the job's name does.
+	propertyProfile = "headroom.profile"
+)
 
 // app is an application as the ResourceManager lists it.
 type app struct {
@@ -512,9 +521,12 @@ func amount(n json.Number, most int64) int {
 	return int(min(max(0, x), most))
 }
 
-// readFloor reads the answer of an application master's /conf: the least fraction
-// of map tasks that the job's owner demands, 0 when the owner says nothing.
-func readFloor(body []byte) (float64, error) {
+// demand is what a job's owner demands: the properties above that are set, as the
+// owner has written them.
+type demand map[string]string
+
+// readDemand reads the answer of an application master's /conf.
+func readDemand(body []byte) (demand, error) {
 	var answer struct {
 		Conf *struct {
 			Property many[struct {
@@ -524,20 +536,39 @@ func readFloor(body []byte) (float64, error) {
 		} `json:"conf"`
 	}
 	if err := read(body, &answer); err != nil {
-		return 0, err
+		return nil, err
 	}
 	if answer.Conf == nil || len(answer.Conf.Property) == 0 {
-		return 0, wrong("no configuration")
+		return nil, wrong("no configuration")
 	}
+	d := demand{}
 	for _, p := range answer.Conf.Property {
-		if p.Name != propertyFloor {
-			continue
+		if slices.Contains([]string{propertyFloor, propertyQuality, propertyProfile}, p.Name) {
+			d[p.Name] = strings.TrimSpace(p.Value)
 		}
-		x, err := config.ParseFraction(p.Value)
-		if err != nil {
-			return 1, nil //nolint:nilerr // what the owner meant is not known: then all tasks are demanded
-		}
-		return x, nil
 	}
-	return 0, nil
+	return d, nil
+}
+
+// bounds are the least parts of the map tasks that the demand of a job of that name
+// asks for. What the owner meant is not always known: then all tasks are demanded.
+func (d demand) bounds(name string, known *profiles.Folder) (all []profiles.Bound) {
+	if least, ok := d[propertyFloor]; ok {
+		why := propertyFloor + "=" + clip(least)
+		x, err := config.ParseFraction(least)
+		if err != nil {
+			x, why = 1, why+": all tasks, because that is no part of them; write it as 90% or 0.9"
+		}
+		all = append(all, profiles.Bound{Fraction: x, Why: why})
+	}
+	least, asked := d[propertyQuality]
+	profile, named := d[propertyProfile]
+	switch {
+	case asked:
+		all = append(all, known.Bound(profiles.Accuracy{Key: propertyQuality + "=" + clip(least), Least: least, Profile: cmp.Or(profile, name)}))
+	case named:
+		all = append(all, profiles.Bound{Fraction: 1, Why: fmt.Sprintf("%s=%s: all tasks, because %s is not set; add -D%s=90%%",
+			propertyProfile, clip(profile), propertyQuality, propertyQuality)})
+	}
+	return all
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"headroom/scheduler/profiles"
 )
 
 func golden(tb testing.TB, name string) []byte {
@@ -84,7 +86,7 @@ func TestRealJob(t *testing.T) {
 	if err != nil || len(all.maps) != 12 || len(all.reduces) != 1 {
 		t.Fatal(all, err)
 	}
-	j := newJob(app{id: "application_1700000000000_0001"}, 1)
+	j := newJob(app{id: "application_1700000000000_0001"}, profiles.Bound{Fraction: 1})
 	j.take(time.Now(), Container{256, 1}, detail{tasks: &all})
 	if j.done() != 7 || j.count(taskRuns) != 5 || *j.work() != 7 || *j.reduced() != 0 || j.started.UnixMilli() != 1795303426364 {
 		t.Errorf("%d done, %d running, work %v, started %d", j.done(), j.count(taskRuns), *j.work(), j.started.UnixMilli())
@@ -98,8 +100,9 @@ func TestRealJob(t *testing.T) {
 	if err != nil || len(on) != 0 || size != (Container{512, 1}) {
 		t.Errorf("got %v, %v, %v", on, size, err)
 	}
-	if floor, err := readFloor(golden(t, "conf.json")); floor != 0.75 || err != nil {
-		t.Errorf("floor %v, %v", floor, err)
+	d, err := readDemand(golden(t, "conf.json"))
+	if got := d.bounds("words", nil); err != nil || len(got) != 1 || got[0].Fraction != 0.75 {
+		t.Errorf("demands %v, %v: %v", d, err, got)
 	}
 }
 
@@ -111,7 +114,7 @@ func TestAnswersRefused(t *testing.T) {
 	queues := func(b []byte) error { _, err := readQueues(b); return err }
 	jobs := func(b []byte) error { _, err := readTasks(b); return err }
 	containers := func(b []byte) error { _, _, err := readContainers(b, ""); return err }
-	conf := func(b []byte) error { _, err := readFloor(b); return err }
+	conf := func(b []byte) error { _, err := readDemand(b); return err }
 	for name, c := range map[string]struct {
 		read       func([]byte) error
 		text, want string
@@ -187,7 +190,7 @@ func FuzzAnswers(f *testing.F) {
 			}
 		}
 		if all, err := readTasks(body); err == nil {
-			j := newJob(app{id: "application_1_0001"}, 1)
+			j := newJob(app{id: "application_1_0001"}, profiles.Bound{Fraction: 1})
 			j.take(time.Unix(0, 0), Container{256, 1}, detail{tasks: &all})
 			if p := j.progress(testConfig(), true); p.GetDone()+p.GetPending() > p.GetTasks() || p.GetWork() > float64(p.GetTasks()) || p.GetWork() < 0 || p.GetReduced() > 1 {
 				t.Errorf("progress %v", p)
@@ -197,8 +200,12 @@ func FuzzAnswers(f *testing.F) {
 		_, _ = readNodes(body)
 		_, _ = readQueues(body)
 		_, _, _ = readContainers(body, "")
-		if x, err := readFloor(body); err == nil && (x < 0 || x > 1) {
-			t.Errorf("floor %v", x)
+		if d, err := readDemand(body); err == nil {
+			for _, b := range d.bounds("words", nil) {
+				if !(b.Fraction > 0 && b.Fraction <= 1) || b.Why == "" {
+					t.Errorf("bound %v", b)
+				}
+			}
 		}
 		_ = words(body)
 	})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/scheduler/profiles"
 )
 
 // Name is how this engine is called in jobs, directives and reports.
@@ -71,14 +72,14 @@ func newBook(cfg Config, logger *slog.Logger) *book {
 
 // wish is what the next look should bring.
 func (b *book) wish(now time.Time) wish {
-	w := wish{floorRead: map[string]bool{}, queues: b.queues == nil || now.Sub(b.queuesRead) >= queuesEvery}
+	w := wish{demandRead: map[string]bool{}, queues: b.queues == nil || now.Sub(b.queuesRead) >= queuesEvery}
 	if b.restored && b.gap {
 		w.since = b.newest
 	}
 	for id, j := range b.jobs {
 		if !j.over {
 			w.known = append(w.known, id)
-			w.floorRead[id] = j.floorRead
+			w.demandRead[id] = j.demandRead
 		}
 	}
 	slices.Sort(w.known)
@@ -116,7 +117,7 @@ func (b *book) seeApp(now time.Time, a app, d detail) {
 	j := b.jobs[a.id]
 	switch {
 	case j == nil:
-		j = newJob(a, b.cfg.queue(a.queue).floor())
+		j = newJob(a, b.cfg.queue(a.queue).bound())
 		b.jobs[a.id] = j
 		b.logger.Info("yarn: application seen", slog.String("job", a.id), slog.String("queue", a.queue), slog.String("name", a.name))
 	case j.over:
@@ -238,14 +239,14 @@ func (b *book) restoreJob(now time.Time, m *headroomv1.Job) {
 	j := b.jobs[m.GetId()]
 	if j == nil {
 		// ACCEPTED: until it is looked for.
-		j = newJob(app{id: m.GetId(), name: m.GetName(), queue: m.GetQueue(), state: "ACCEPTED", started: submitted}, 1)
+		j = newJob(app{id: m.GetId(), name: m.GetName(), queue: m.GetQueue(), state: "ACCEPTED", started: submitted}, profiles.Bound{Fraction: 1})
 		j.tasks, j.doneBefore = tasksOf(m.GetSpec()), int(m.GetProgress().GetDone())
 		b.jobs[m.GetId()] = j
 	}
 	ended := stateEnded(m.GetState())
 	if !j.committed {
 		j.committed, j.spec = true, m.GetSpec()
-		j.floor, j.floorRead = cmp.Or(m.GetFloor(), 1), true
+		j.floor, j.demandRead = profiles.Bound{Fraction: cmp.Or(m.GetFloor(), 1)}, true
 	}
 	j.dropped.add(fromRanges(m.GetDropped()))
 	if s := m.GetStop(); s != nil && !ended {
@@ -302,8 +303,9 @@ func (b *book) next(now time.Time) (c command, ok bool) {
 		}
 		switch {
 		case !j.committed && j.readyToCommit(now):
-			if !j.floorRead && !j.over {
-				j.floor, j.floorRead = 1, true
+			if !j.demandRead && !j.over {
+				j.floor = profiles.Strictest(profiles.Bound{Fraction: 1, Why: "all tasks, because what its owner demands cannot be read"}, j.floor)
+				j.demandRead = true
 				b.logger.Warn("yarn: what a job's owner demands cannot be read: it runs whole", slog.String("job", j.app.id))
 			}
 			commit, err := j.commit(b.cfg)
@@ -396,7 +398,7 @@ func (b *book) message(now time.Time, j *job) *headroomv1.Job {
 	}
 	m := &headroomv1.Job{
 		Id: j.app.id, Name: j.app.name, Class: leaf(j.app.queue), State: p.GetState(), Spec: j.spec, SubmittedUs: j.app.started.UnixMicro(),
-		Progress: p, Outcome: j.outcome, Engine: Name, Queue: j.app.queue, Floor: j.floor, Dropped: j.dropped.ranges(),
+		Progress: p, Outcome: j.outcome, Engine: Name, Queue: j.app.queue, Floor: j.floor.Fraction, Dropped: j.dropped.ranges(),
 	}
 	if j.stop {
 		m.Stop = &headroomv1.EarlyStop{Tasks: uint32(j.of), MinTasks: uint32(j.least), AtUs: j.stopped.UnixMicro()}

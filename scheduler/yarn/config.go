@@ -1,6 +1,7 @@
 package yarn
 
 import (
+	"cmp"
 	"fmt"
 	"net"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/scheduler/profiles"
 )
 
 // How shares reach the ResourceManager.
@@ -213,12 +215,10 @@ func (c Config) queue(name string) *Queue {
 	return nil
 }
 
-// floor is the queue's guarantee as a fraction.
-func (q Queue) floor() float64 {
-	if q.Guarantee == 0 {
-		return 1
-	}
-	return float64(q.Guarantee)
+// bound is the queue's guarantee.
+func (q Queue) bound() profiles.Bound {
+	x := cmp.Or(float64(q.Guarantee), 1)
+	return profiles.Bound{Fraction: x, Why: "queue " + q.Name + " guarantees " + profiles.Percent(x)}
 }
 
 // node is the name of the node that a NodeManager runs on.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/scheduler/profiles"
 )
 
 const (
@@ -42,6 +43,8 @@ type Engine struct {
 	logger *slog.Logger
 	coords Coordinators
 	client *client
+	// profiles are what is known of how accurate jobs are; nil for none.
+	profiles *profiles.Folder
 	// hooks is nil where none are served.
 	hooks net.Listener
 	// file and refresher are for shares: file.
@@ -64,10 +67,10 @@ type Engine struct {
 }
 
 // New is an engine that does nothing until Run. dir is the scheduler's own folder.
-// It takes over the listener for the hooks, which may be nil.
-func New(cfg Config, dir string, hooks net.Listener, coords Coordinators, logger *slog.Logger) *Engine {
+// It takes over the listener for the hooks, which may be nil; so may the profiles.
+func New(cfg Config, dir string, hooks net.Listener, known *profiles.Folder, coords Coordinators, logger *slog.Logger) *Engine {
 	e := &Engine{
-		cfg: cfg, dir: dir, logger: logger, coords: coords, client: newClient(cfg.ResourceManager), hooks: hooks,
+		cfg: cfg, dir: dir, logger: logger, coords: coords, client: newClient(cfg.ResourceManager), hooks: hooks, profiles: known,
 		book: newBook(cfg, logger), looked: make(chan struct{}, 1),
 		// A plug-in may know the shares of an earlier process: the clock gives a higher number.
 		revision: uint64(time.Now().UnixMilli()),
@@ -125,6 +128,9 @@ func (e *Engine) look(ctx context.Context) {
 	s, err := e.client.look(ctx, e.cfg, w)
 	if ctx.Err() != nil {
 		return
+	}
+	if err == nil {
+		s.bind(e.profiles)
 	}
 	e.mu.Lock()
 	if err != nil {

@@ -4,13 +4,20 @@
 package yarn
 
 import (
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"math"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/scheduler/profiles"
 )
 
 func TestApplicationIsFollowed(t *testing.T) {
@@ -95,6 +102,72 @@ func TestOwnerMayDemandMore(t *testing.T) {
 				l.pass(6 * time.Second)
 				if j := l.log.job(l.plant.id(a)); j.GetFloor() != want {
 					l.Errorf("floor %v, want %v", j.GetFloor(), want)
+				}
+			})
+		})
+	}
+}
+
+// An accuracy becomes a floor by the job's profile, by the worst run; the strictest of
+// all that is asked wins, and the job's description says which and why. What cannot be
+// answered demands all tasks, with the reason.
+func TestAccuracyBecomesAFloor(t *testing.T) {
+	t.Parallel()
+	const name = "words" // the job's, which names its profile
+	for about, c := range map[string]struct {
+		queue   string
+		conf    map[string]string
+		want    float64
+		because []string
+	}{
+		"nothing": {"root.q1", nil, 0.5, []string{"queue root.q1 guarantees 50 %"}},
+		"by the job's name": {"root.q1", map[string]string{propertyQuality: "90%"}, 0.75, []string{
+			"headroom.quality=90%, which needs 75 % of the tasks by profile \"" + name + "\"", "beside queue root.q1 guarantees 50 %",
+		}},
+		"by name":              {"root.q1", map[string]string{propertyQuality: "0.9", propertyProfile: "tolerant"}, 0.6, []string{`by profile "tolerant"`}},
+		"below the guarantee":  {"root.q1", map[string]string{propertyQuality: "10%", propertyProfile: "tolerant"}, 0.5, []string{"queue root.q1 guarantees 50 %", "beside headroom.quality=10%"}},
+		"a queue of all":       {"root.q2", map[string]string{propertyQuality: "90%"}, 1, []string{"queue root.q2 guarantees 100 %"}},
+		"more tasks asked":     {"root.q1", map[string]string{propertyQuality: "90%", propertyFloor: "80%"}, 0.8, []string{"headroom.min-tasks=80% (beside"}},
+		"fewer tasks asked":    {"root.q1", map[string]string{propertyQuality: "90%", propertyFloor: "60%"}, 0.75, []string{"headroom.quality=90%, which"}},
+		"no such profile":      {"root.q1", map[string]string{propertyQuality: "90%", propertyProfile: "none"}, 1, []string{"all tasks, because", `there is no "none.json" in`}},
+		"a broken profile":     {"root.q1", map[string]string{propertyQuality: "90%", propertyProfile: "broken"}, 1, []string{"all tasks, because", "broken.json"}},
+		"beyond any":           {"root.q1", map[string]string{propertyQuality: "99%", propertyProfile: "never"}, 1, []string{"keeps 99 % on no part of the tasks", "kept 97 %"}},
+		"percent forgotten":    {"root.q1", map[string]string{propertyQuality: "90"}, 1, []string{`"90" is no accuracy; write it as 90% or 0.9`}},
+		"a letter":             {"root.q1", map[string]string{propertyQuality: "9O%"}, 1, []string{`"9O%" is no accuracy`}},
+		"empty":                {"root.q1", map[string]string{propertyQuality: ""}, 1, []string{`"" is no accuracy`}},
+		"a profile only":       {"root.q1", map[string]string{propertyProfile: "tolerant"}, 1, []string{"headroom.quality is not set; add -Dheadroom.quality=90%"}},
+		"tasks in a wrong way": {"root.q1", map[string]string{propertyFloor: "most"}, 1, []string{"headroom.min-tasks=most: all tasks, because that is no part of them"}},
+	} {
+		t.Run(about, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for file, text := range map[string]string{
+				name:       `{"name":"words","engine":"local","points":[{"fraction":0.5,"accuracy":0.9,"low":0.85,"high":0.95,"runs":3},{"fraction":0.75,"accuracy":0.95,"low":0.9,"high":1,"runs":3}]}`,
+				"tolerant": `{"name":"words","engine":"local","points":[{"fraction":0.6,"accuracy":0.95,"low":0.9,"high":1,"runs":3}]}`,
+				"never":    `{"name":"words","engine":"local","points":[{"fraction":1,"accuracy":0.98,"low":0.97,"high":0.99,"runs":3}]}`,
+				"broken":   `{"name":"words","engine":"local","points":[]}`,
+			} {
+				if err := os.WriteFile(filepath.Join(dir, file+".json"), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			inLab(t, func(l *lab) {
+				l.profiles = profiles.Open(dir, slog.New(slog.DiscardHandler))
+				a := l.plant.submit(c.queue, 4, 0)
+				maps.Copy(a.conf, c.conf)
+				l.start()
+				l.pass(6 * time.Second)
+				j := l.log.job(l.plant.id(a))
+				var about struct {
+					Floor string `json:"floor_reason"`
+				}
+				if err := json.Unmarshal(j.GetSpec(), &about); err != nil || math.Abs(j.GetFloor()-c.want) > 1e-9 {
+					l.Errorf("floor %v, want %v; %v", j.GetFloor(), c.want, err)
+				}
+				for _, words := range c.because {
+					if !strings.Contains(about.Floor, words) {
+						l.Errorf("said %q, want %q", about.Floor, words)
+					}
 				}
 			})
 		})

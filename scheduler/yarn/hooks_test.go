@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/scheduler/profiles"
 )
 
 // started is a lab with one committed job of n map tasks that runs.
@@ -219,7 +220,7 @@ func TestDropLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		of := rapid.IntRange(1, 30).Draw(t, "tasks")
 		least := rapid.IntRange(1, of).Draw(t, "least")
-		j := newJob(app{id: "application_1_0001"}, 1)
+		j := newJob(app{id: "application_1_0001"}, profiles.Bound{Fraction: 1})
 		j.tasks = of
 		j.decide(time.Unix(0, 0), of, least)
 		recorded := numbers{}

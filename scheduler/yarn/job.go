@@ -7,6 +7,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/scheduler/profiles"
 )
 
 const (
@@ -25,9 +26,9 @@ const (
 // job is an application as the engine knows it.
 type job struct {
 	app app
-	// floor is the least fraction of map tasks that must be done; final with floorRead.
-	floor     float64
-	floorRead bool
+	// floor is the least fraction of map tasks that must be done; final with demandRead.
+	floor      profiles.Bound
+	demandRead bool
 	// spec is what is committed as its file, made once.
 	spec []byte
 
@@ -102,7 +103,7 @@ type drops struct {
 	gate chan struct{}
 }
 
-func newJob(a app, floor float64) *job {
+func newJob(a app, floor profiles.Bound) *job {
 	return &job{app: a, floor: floor, master: 1, drops: drops{
 		dropped: numbers{}, flight: numbers{}, began: numbers{}, bytes: map[int]uint64{}, gate: make(chan struct{}, 1),
 	}}
@@ -114,8 +115,8 @@ func (j *job) take(now time.Time, unit Container, d detail) {
 	if d.master != (Container{}) {
 		j.master = unit.times(d.master)
 	}
-	if d.floorRead {
-		j.floor, j.floorRead = max(j.floor, d.floor), true
+	if d.demandRead {
+		j.floor, j.demandRead = profiles.Strictest(append([]profiles.Bound{j.floor}, d.bounds...)...), true
 	}
 	if d.tasks == nil || len(d.tasks.maps) < j.tasks {
 		return // a master that is starting lists none, or not all, yet
@@ -350,7 +351,7 @@ func (j *job) finallyDone() int {
 
 // readyToCommit tells whether all is known that the coordinators must know.
 func (j *job) readyToCommit(now time.Time) bool {
-	return j.over || (j.tasks > 0 && (j.floorRead || now.Sub(j.firstSeen) >= floorWait))
+	return j.over || (j.tasks > 0 && (j.demandRead || now.Sub(j.firstSeen) >= floorWait))
 }
 
 // commit is the command that makes it known to the coordinators.
@@ -358,7 +359,7 @@ func (j *job) commit(cfg Config) (*headroomv1.CommitJobRequest, error) {
 	if j.spec == nil {
 		spec, err := json.Marshal(description{
 			Application: j.app.id, Name: j.app.name, User: j.app.user, Queue: j.app.queue, Maps: j.tasks, Reduces: j.reduces(),
-			MemoryMB: cfg.Container.MemoryMB, VCores: cfg.Container.VCores,
+			Floor: j.floor.Why, MemoryMB: cfg.Container.MemoryMB, VCores: cfg.Container.VCores,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("yarn: describe %s: %w", j.app.id, err)
@@ -368,7 +369,7 @@ func (j *job) commit(cfg Config) (*headroomv1.CommitJobRequest, error) {
 	return &headroomv1.CommitJobRequest{
 		Job: &headroomv1.Job{
 			Id: j.app.id, Name: j.app.name, Class: leaf(j.app.queue), State: headroomv1.JobState_JOB_STATE_QUEUED, Spec: j.spec,
-			SubmittedUs: j.app.started.UnixMicro(), Engine: Name, Queue: j.app.queue, Floor: j.floor, Progress: j.progress(cfg, true),
+			SubmittedUs: j.app.started.UnixMicro(), Engine: Name, Queue: j.app.queue, Floor: j.floor.Fraction, Progress: j.progress(cfg, true),
 		},
 		Change: &headroomv1.Change{Actor: actor, Reason: "submitted to " + j.app.queue + " by " + j.app.user, RequestId: "commit-" + j.app.id},
 	}, nil
@@ -382,8 +383,10 @@ type description struct {
 	Queue       string `json:"queue"`
 	Maps        int    `json:"map_tasks"`
 	Reduces     int    `json:"reduce_tasks"`
-	MemoryMB    int    `json:"container_memory_mb"`
-	VCores      int    `json:"container_vcores"`
+	// Floor is why its floor is what it is, in words.
+	Floor    string `json:"floor_reason,omitempty"`
+	MemoryMB int    `json:"container_memory_mb"`
+	VCores   int    `json:"container_vcores"`
 }
 
 func (j *job) reduces() int {

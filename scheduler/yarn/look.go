@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"headroom/scheduler/profiles"
 )
 
 // sight is one look at the cluster.
@@ -24,9 +26,10 @@ type sight struct {
 // detail is a look at one job. What could not be read is nil or unknown.
 type detail struct {
 	tasks *tasks
-	// floor is what the job's owner demands, 0 for nothing; read only once.
-	floor     float64
-	floorRead bool
+	// demand is what the job's owner demands, and bounds what follows from it; read only once.
+	demand     demand
+	bounds     []profiles.Bound
+	demandRead bool
 	// on counts the running containers by NodeManager, the master's not counted; nil when not known.
 	on map[string]int
 	// master is the size of its master's container; zero when not known.
@@ -38,8 +41,8 @@ type detail struct {
 type wish struct {
 	// known are the applications that have not ended as far as is known.
 	known []string
-	// floorRead are those whose conf has been read.
-	floorRead map[string]bool
+	// demandRead are those whose conf has been read.
+	demandRead map[string]bool
 	// queues: the names of the queues are wanted.
 	queues bool
 	// since is the submission of the newest job known: ended applications that came
@@ -133,6 +136,16 @@ func (c *client) lookAround(ctx context.Context, w wish, s *sight) error {
 	return err
 }
 
+// bind says what the demands that were just read come to, by the profiles known now.
+func (s *sight) bind(known *profiles.Folder) {
+	for _, a := range s.apps {
+		if d := s.details[a.id]; d.demandRead {
+			d.bounds = d.demand.bounds(a.name, known)
+			s.details[a.id] = d
+		}
+	}
+}
+
 // lookInside asks the masters of all running applications, a few at a time.
 func (c *client) lookInside(ctx context.Context, w wish, s *sight) {
 	var mu sync.Mutex
@@ -145,7 +158,7 @@ func (c *client) lookInside(ctx context.Context, w wish, s *sight) {
 		places <- struct{}{}
 		running.Go(func() {
 			defer func() { <-places }()
-			d := c.inside(ctx, a, w.floorRead[a.id])
+			d := c.inside(ctx, a, w.demandRead[a.id])
 			mu.Lock()
 			defer mu.Unlock()
 			s.details[a.id] = d
@@ -154,7 +167,7 @@ func (c *client) lookInside(ctx context.Context, w wish, s *sight) {
 	running.Wait()
 }
 
-func (c *client) inside(ctx context.Context, a app, floorRead bool) (d detail) {
+func (c *client) inside(ctx context.Context, a app, demandRead bool) (d detail) {
 	if a.attempt != "" {
 		body, err := c.cluster(ctx, "apps/"+a.id+"/appattempts/"+a.attempt+"/containers")
 		if err == nil {
@@ -169,10 +182,10 @@ func (c *client) inside(ctx context.Context, a app, floorRead bool) (d detail) {
 			d.tasks = &all
 		}
 	}
-	if err == nil && !floorRead {
+	if err == nil && !demandRead {
 		if body, err = c.master(ctx, a.id, "/conf"); err == nil {
-			d.floor, err = readFloor(body)
-			d.floorRead = err == nil
+			d.demand, err = readDemand(body)
+			d.demandRead = err == nil
 		}
 	}
 	d.err = errors.Join(d.err, err)

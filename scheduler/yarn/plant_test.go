@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/scheduler/profiles"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -528,8 +529,10 @@ type lab struct {
 	cfg    Config
 	dir    string
 	engine *Engine
-	said   bytes.Buffer
-	end    func()
+	// profiles are those of the scheduler; nil for none.
+	profiles *profiles.Folder
+	said     bytes.Buffer
+	end      func()
 }
 
 func testConfig() Config {
@@ -562,7 +565,7 @@ func inLab(t *testing.T, story func(l *lab)) {
 func (l *lab) start() {
 	l.Helper()
 	logger := slog.New(slog.NewTextHandler(&l.said, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	l.engine = New(l.cfg, l.dir, nil, l.log, logger)
+	l.engine = New(l.cfg, l.dir, nil, l.profiles, l.log, logger)
 	l.engine.client.http.Transport = l.plant
 	l.engine.Restore(l.log.list())
 	ctx, cancel := context.WithCancel(context.Background())
