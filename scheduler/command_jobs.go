@@ -26,9 +26,24 @@ func submitCommand() *cobra.Command {
 		dryRun bool
 	)
 	cmd := &cobra.Command{
-		Use:     "submit FILE",
-		Short:   "Submit a job",
-		Long:    "Submit a job. The command returns when the job is committed: from then on it survives every crash.",
+		Use:   "submit FILE",
+		Short: "Submit a job",
+		Long: "Submit a job. The command returns when the job is committed: from then on it survives every crash.\n\n" +
+			"Keys of a job file (YAML); relative paths begin at folder, and folder at the job file's own:\n" +
+			"  name            short name; the job's id begins with it\n" +
+			"  class           priority class, one of the scheduler's\n" +
+			"  slots           most tasks at once\n" +
+			"  map.input       glob; each file is the input of one map task\n" +
+			"  map.command     program and arguments; {input}, {output} and {index} are replaced\n" +
+			"  reduce.command  program and arguments, the map outputs follow; without reduce those are the result\n" +
+			"  output          folder for the results\n" +
+			"  min_tasks       least part of the map tasks that counts as a result, 75% or 0.75; otherwise all\n" +
+			"  quality         least accuracy of the result, 90% or 0.9: as many map tasks as its profile says\n" +
+			"  profile         name of that profile in the scheduler's folder of profiles; otherwise the job's name\n" +
+			"  max_attempts    how often one task may fail; otherwise 3\n" +
+			"  folder          where tasks run\n\n" +
+			"The stricter of min_tasks and quality counts, as it is at the submission. Where no profile can be used, all\n" +
+			"map tasks must be done, and scheduler show tells why.",
 		Example: "  scheduler submit words.yaml --reason \"weekly report\"\n  scheduler submit words.yaml --dry-run",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
