@@ -3,9 +3,11 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
+	"syscall"
 
 	"connectrpc.com/connect"
 
@@ -25,11 +27,23 @@ func (s *Server) openYarn() error {
 	if s.cfg.Yarn.Hooks != "" {
 		var err error
 		if hooks, err = rpc.Listen(s.cfg.Yarn.Hooks); err != nil {
-			return err
+			return hooksError(s.cfg.Yarn.Hooks, err)
 		}
 	}
 	s.yarn = yarn.New(s.cfg.Yarn, s.cfg.Dir, hooks, s.profiles, yarnCoordinators{s}, s.logger)
 	return nil
+}
+
+// hooksError says that the hooks cannot be served, and which key to mend.
+func hooksError(address string, cause error) *cli.Error {
+	e := &cli.Error{
+		Code: "listen", Exit: cli.ExitFailed, Err: cause, Message: fmt.Sprintf("yarn.hooks: %v", cause),
+		Hint: "another process may hold the port: ss -ltnp shows which; choose another one for yarn.hooks, and for headroom.url in Hadoop",
+	}
+	if errors.Is(cause, syscall.EADDRNOTAVAIL) {
+		e.Hint = address + " is not an address of this machine: write one of its own, or 0.0.0.0:PORT for all"
+	}
+	return e
 }
 
 // yarnCoordinators is what the engine asks of the coordinators.

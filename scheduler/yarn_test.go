@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -163,6 +164,26 @@ func TestJobOfAnEngineThatIsNotHere(t *testing.T) {
 		defer c.coords.mu.Unlock()
 		return len(c.coords.acks) == 1 && strings.Contains(c.coords.acks[0].GetError(), "no such engine")
 	})
+}
+
+// Where the hooks cannot be served, the key and the way out are named.
+func TestHooksPortTaken(t *testing.T) {
+	t.Parallel()
+	c, hooks := yarnCluster(t)
+	l, err := net.Listen("tcp", hooks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // only to hold the port
+	var said strings.Builder
+	exit := cli.Run(t.Context(), NewCommand(), []string{"run", "--config", filepath.Join(c.dir, "scheduler.yaml")}, io.Discard, &said)
+	errs := said.String()
+	if exit != cli.ExitFailed || !strings.Contains(errs, "yarn.hooks: cannot listen on "+hooks) || !strings.Contains(errs, "choose another one for yarn.hooks") {
+		t.Errorf("exit %d: %s", exit, errs)
+	}
+	if e := hooksError("10.9.9.9:1", syscall.EADDRNOTAVAIL); !strings.Contains(e.Hint, "10.9.9.9:1 is not an address of this machine") {
+		t.Errorf("hint %q", e.Hint)
+	}
 }
 
 func TestYarnConfigRefused(t *testing.T) {

@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -218,6 +220,54 @@ func TestAllocationFileRefused(t *testing.T) {
 }
 
 // A file that nobody's job needs is not even read.
+// What is wrong with the file is said before the first share is to be written, with the
+// way out, and not any more once it is mended.
+func TestFileIsCheckedBeforeItIsNeeded(t *testing.T) {
+	t.Parallel()
+	queues := []Queue{{Name: "root.q1"}, {Name: "root.q2"}}
+	const sound = `<allocations><queue name="q1"/><queue name="q2"/></allocations>`
+	for about, c := range map[string]struct{ doc, want string }{
+		"sound":   {sound, ""},
+		"broken":  {"<allocations>", "the allocation file cannot be used"},
+		"another": {"<configuration/>", "where <allocations> belongs"},
+		"queue":   {`<allocations><queue name="q1"/></allocations>`, "it has no queue root.q2: there is no such queue; add it there, or take it out of yarn.queues"},
+	} {
+		path := filepath.Join(t.TempDir(), "fair-scheduler.xml")
+		if err := os.WriteFile(path, []byte(c.doc), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		err := newAllocation(path, t.TempDir()).check(queues)
+		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s: got %v, want %s", about, err, c.want)
+		}
+	}
+	a := newAllocation(filepath.Join(t.TempDir(), "none.xml"), t.TempDir())
+	if err := a.check(queues); err == nil || !strings.Contains(err.Error(), "name the file of yarn.scheduler.fair.allocation.file") {
+		t.Errorf("no file: %v", err)
+	}
+	for _, cause := range []error{fs.ErrPermission, syscall.EACCES, syscall.EROFS} {
+		if err := a.failed(&fs.PathError{Op: "open", Path: "/f", Err: cause}); !errors.Is(err, cause) || !strings.Contains(err.Error(), "ReadWritePaths=") {
+			t.Errorf("%v: said %v", cause, err)
+		}
+	}
+	dir := t.TempDir()
+	inLab(t, func(l *lab) {
+		l.cfg.Shares, l.cfg.AllocationFile = SharesFile, filepath.Join(dir, "fair-scheduler.xml")
+		l.start()
+		l.pass(3 * time.Second)
+		if got := l.trouble(); !strings.Contains(got, "no such file") || strings.Count(l.said.String(), "yarn: shares not written") != 1 {
+			l.Errorf("trouble %q, said %s", got, l.said.String())
+		}
+		if err := os.WriteFile(l.cfg.AllocationFile, []byte(sound), 0o600); err != nil {
+			l.Fatal(err)
+		}
+		l.pass(2 * time.Second)
+		if got := l.trouble(); got != "" {
+			l.Errorf("mended, and trouble %q", got)
+		}
+	})
+}
+
 func TestNothingToDo(t *testing.T) {
 	t.Parallel()
 	a, now := file(t, "hello")

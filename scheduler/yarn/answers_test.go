@@ -248,6 +248,28 @@ func TestClient(t *testing.T) {
 	}
 }
 
+// Another web server among the addresses is said to be one, and the next one is asked.
+func TestAnotherWebServer(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	right := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(golden(t, "apps-running.json"))
+	}))
+	defer right.Close()
+	c := newClient([]string{other.URL})
+	defer c.close()
+	if _, err := c.list(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "is it a ResourceManager's web address") {
+		t.Errorf("alone: %v", err)
+	}
+	both := newClient([]string{other.URL, right.URL})
+	defer both.close()
+	if apps, err := both.list(t.Context(), ""); err != nil || len(apps) == 0 {
+		t.Errorf("before the right one: %v, %v", apps, err)
+	}
+}
+
 func TestClientCutOff(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -197,7 +197,8 @@ func (b *book) fail(now time.Time, err error) {
 		return
 	}
 	b.failed, b.gap = now, true
-	b.logger.Warn("yarn: the ResourceManager does not answer, the last known state stays", slog.Any("error", err))
+	b.logger.Warn("yarn: the ResourceManager does not answer, the last known state stays", slog.Any("error", err),
+		slog.String("hint", "is it away, or is its web address in yarn.resourcemanager wrong? It is asked again each "+b.cfg.Poll.Std().String()))
 }
 
 // forget drops the oldest ended jobs beyond what listings need.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -195,7 +196,11 @@ func (c Config) checkHooks() *cli.Error {
 	if c.Hooks == "" {
 		return nil
 	}
-	if _, _, err := net.SplitHostPort(c.Hooks); err != nil {
+	_, port, err := net.SplitHostPort(c.Hooks)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
 		return bad("write host:port, for example 10.0.0.20:7411", "yarn.hooks: %q is not an address", c.Hooks)
 	}
 	return nil

@@ -29,6 +29,8 @@ func TestConfigRefused(t *testing.T) {
 		"odd lower":       {func(c *Config) { c.Lower = "kill" }, `yarn.lower "kill" is unknown`},
 		"hook without":    {func(c *Config) { c.Hooks = "" }, "yarn.hooks is missing"},
 		"odd hooks":       {func(c *Config) { c.Hooks = "here" }, `yarn.hooks: "here" is not an address`},
+		"odd port":        {func(c *Config) { c.Hooks = ":99999" }, `yarn.hooks: ":99999" is not an address`},
+		"no port":         {func(c *Config) { c.Hooks = "10.0.0.20:" }, "is not an address"},
 		"no file":         {func(c *Config) { c.Shares = SharesFile }, "is not an absolute path"},
 		"file preempts":   {func(c *Config) { c.Shares, c.Lower, c.AllocationFile = SharesFile, LowerPreempt, "/f.xml" }, "only drains"},
 		"empty refresh":   {func(c *Config) { c.Refresh = []string{""} }, "names an empty program"},

@@ -228,6 +228,9 @@ func (e *Engine) writeShares() error {
 	limits := e.book.limits()
 	e.mu.Unlock()
 	changed, err := e.file.set(limits)
+	if err == nil && len(limits) == 0 {
+		err = e.file.check(e.cfg.Queues)
+	}
 	if changed {
 		e.logger.Info("yarn: allocation file written", slog.String("file", e.cfg.AllocationFile), slog.Any("queues", limits))
 		e.refresher.want()

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/google/renameio/v2"
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -83,13 +84,50 @@ func (a *allocation) set(want map[string]string) (changed bool, err error) {
 	for range mergesMax {
 		changed, again, err := a.try(want)
 		if err != nil {
-			return false, fmt.Errorf("yarn: allocation file %s: %w", a.path, err)
+			return false, a.failed(err)
 		}
 		if !again {
 			return changed, nil
 		}
 	}
 	return false, fmt.Errorf("yarn: allocation file %s was edited %d times while it was merged: %w", a.path, mergesMax, ErrAllocation)
+}
+
+// check tells whether shares could be written for these queues, while there are none
+// to write: an operator hears of a mistake before the first cut.
+func (a *allocation) check(queues []Queue) error {
+	path, err := filepath.EvalSymlinks(a.path)
+	if err != nil {
+		return a.failed(err)
+	}
+	doc, err := readBounded(path)
+	if err != nil {
+		return a.failed(err)
+	}
+	found, err := places(doc)
+	if err != nil {
+		return a.failed(err)
+	}
+	for _, q := range queues {
+		if found[q.Name] == nil {
+			return a.failed(fmt.Errorf("it has no queue %s: %w; add it there, or take it out of yarn.queues", q.Name, ErrQueue))
+		}
+	}
+	if err := unix.Access(filepath.Dir(path), unix.W_OK|unix.X_OK); err != nil {
+		return a.failed(&fs.PathError{Op: "write into", Path: filepath.Dir(path), Err: err})
+	}
+	return nil
+}
+
+// failed is an error about the file, with the way out where the disk refuses.
+func (a *allocation) failed(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("yarn: allocation file %s: %w; name the file of yarn.scheduler.fair.allocation.file in yarn.allocation_file", a.path, err)
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return fmt.Errorf("yarn: allocation file %s: %w; let the scheduler's user write it and its folder (under systemd ReadWritePaths= too), or use shares: hook", a.path, err)
+	}
+	return fmt.Errorf("yarn: allocation file %s: %w", a.path, err)
 }
 
 // try merges once; again says that the file was edited meanwhile.

@@ -50,7 +50,7 @@ func (c *client) close() { c.http.CloseIdleConnections() }
 // cluster asks the active ResourceManager: the one of before first, then the
 // others in their order.
 func (c *client) cluster(ctx context.Context, path string) ([]byte, error) {
-	var errs []error
+	var failed error
 	first := c.first()
 	for i := range c.managers {
 		turn := (first + i) % len(c.managers)
@@ -59,12 +59,20 @@ func (c *client) cluster(ctx context.Context, path string) ([]byte, error) {
 			c.prefer(turn)
 			return body, nil
 		}
-		if errors.Is(err, ErrNotThere) || ctx.Err() != nil {
-			return nil, err // the active one has spoken
+		about, _, _ := strings.Cut(path, "?")
+		switch missing := errors.Is(err, ErrNotThere); {
+		case ctx.Err() != nil, missing && strings.Contains(about, "/"):
+			return nil, err // the active one has spoken, of one application
+		case missing:
+			err = fmt.Errorf("%w: is it a ResourceManager's web address (yarn.resourcemanager.webapp.address of yarn-site.xml, port 8088)?", err)
 		}
-		errs = append(errs, err)
+		if failed == nil {
+			failed = err
+		} else {
+			failed = fmt.Errorf("%w; %w", failed, err)
+		}
 	}
-	return nil, errors.Join(errs...)
+	return nil, failed
 }
 
 // master asks the application master of a job, through the proxy of the
