@@ -19,30 +19,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"headroom/hadoop"
-	"headroom/internal/testkit"
 	"headroom/rig"
 )
-
-// plugins builds the jars of the hooks, and is their folder.
-func plugins(t *testing.T) string {
-	t.Helper()
-	const unable = 3 // the script's exit code where the machine cannot build them
-	dir := filepath.Join(scratch(), "plugins")
-	cmd := exec.CommandContext(within(t), "sh", filepath.Join("..", "..", "hooks", "build.sh"), dir)
-	out, err := cmd.CombinedOutput()
-	if err != nil && cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == unable {
-		testkit.NotRun(t, strings.TrimSpace(string(out)))
-	}
-	if err != nil {
-		t.Fatalf("hooks/build.sh: %v\n%s", err, out)
-	}
-	return dir
-}
 
 // site is a coordinator, a scheduler and two emulated nodes.
 type site struct {

@@ -1,6 +1,7 @@
 package hadoop
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -164,6 +165,31 @@ var programs = sync.OnceValues(func() (string, error) {
 	return bin, nil
 })
 
+// builtPlugins builds the jars of the hooks, once for all tests, and is their folder.
+var builtPlugins = sync.OnceValues(func() (string, error) {
+	const unable = 3 // the script's exit code where the machine cannot build them
+	dir := filepath.Join(scratch(), "plugins")
+	ctx, cancel := context.WithTimeout(context.Background(), fetchMost)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", filepath.Join("..", "..", "hooks", "build.sh"), dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil && cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == unable {
+		return "", fmt.Errorf("%w: %s", hadoop.ErrUnavailable, bytes.TrimSpace(out))
+	}
+	if err != nil {
+		return "", fmt.Errorf("hooks/build.sh: %w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+// plugins is the folder of the hooks' jars.
+func plugins(t *testing.T) string {
+	t.Helper()
+	dir, err := builtPlugins()
+	permitted(t, err)
+	return dir
+}
+
 // within is the context of a test's work.
 func within(t *testing.T) context.Context {
 	t.Helper()
@@ -173,6 +199,9 @@ func within(t *testing.T) context.Context {
 }
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(holdIn); dir != "" {
+		hold(dir)
+	}
 	code := m.Run()
 	if err := errors.Join(closeShared(), os.RemoveAll(scratch())); err != nil {
 		fmt.Fprintln(os.Stderr, err)
