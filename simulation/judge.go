@@ -39,6 +39,7 @@ type judge struct {
 	clocks  clockJudge
 	sprints sprintJudge
 	brakes  brakeJudge
+	jobs    jobJudge
 
 	found []Violation
 	once  map[string]bool
@@ -97,6 +98,7 @@ func newJudge(w *world) *judge {
 		caps: map[capKey]lease.Grant{}, arrived: map[arrival]uint64{}, once: map[string]bool{},
 	}
 	j.sprints.begin()
+	j.jobs.restored(j.state)
 	j.brakes.stored = make([]uint64, len(w.nodes))
 	return j
 }
@@ -163,6 +165,7 @@ func (j *judge) apply(at int, c ledger.Command) {
 	j.clocks.applied(j, c, before)
 	j.sprints.applied(j, c)
 	j.brakes.applied(j)
+	j.jobs.applied(j, c)
 	j.mark(c, before)
 }
 
@@ -225,6 +228,7 @@ func (j *judge) restored(data []byte) {
 	j.tree = nil
 	j.recount()
 	j.sprints.restored(j)
+	j.jobs.restored(s)
 }
 
 // answered judges what Apply said to a leader's entry: a tick or a plan made on
@@ -246,6 +250,8 @@ func (j *judge) answered(l *leadership, p *proposal, err error) {
 		j.broken("ledger", "a forced budget is refused: %v", err)
 	case floor:
 		j.w.hit("budget_refused")
+	case errors.Is(err, ledger.ErrFloor):
+		j.w.hit("job_floor_kept")
 	case slices.Contains([]string{"release", "clock", "sprint"}, p.order.what):
 		j.w.hit(p.order.what + "_refused")
 	default:

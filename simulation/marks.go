@@ -27,6 +27,8 @@ func marks() []string {
 		"domain_set", "domain_removed", "node_set", "node_moved", "move_followed", "node_drained", "node_resumed",
 		"node_removed", "node_off", "node_back_from_off", "policy_set", "charge_lapsed", "excess_told",
 		"release_asked", "release_refused", "originals_restored", "grant_while_leaving",
+		// Jobs.
+		"job_accepted", "job_stopped", "job_stop_raised", "tasks_dropped", "job_floor_kept", "job_ended",
 		// Sprints.
 		"sprint_granted", "sprint_refused", "sprint_run", "sprint_closed", "sprint_cancelled", "sprint_unmeasured", "sprint_overdrawn",
 		// The brake.

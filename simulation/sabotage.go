@@ -28,6 +28,7 @@ type bends struct {
 	early     bool                                                // heartbeats are answered before the entry has committed
 	unpaid    bool                                                // a sprint is pushed before its escrow has committed
 	mute      bool                                                // who learns of the brake tells nobody
+	floorless bool                                                // the floor check is left out of Apply
 	stale     bool                                                // reads are answered by whoever takes himself for the leader
 }
 
@@ -68,6 +69,8 @@ func Sabotages() []Sabotage {
 		{"brake-not-stored", "brake", bends{boot: forgetBrake}},
 		{"lease-lifts-brake", "brake", bends{grant: liftByLease}},
 		{"brake-stays-local", "brake", bends{mute: true}},
+		{"floor-not-checked", "P9", bends{floorless: true}},
+		{"drops-forgotten", "P9", bends{applied: forgetDrops}},
 	}
 }
 
@@ -260,6 +263,24 @@ func forgetBrake(n *node) { n.disk.Brake = 0 }
 // liftByLease takes any lease for one that lifts the brake.
 func liftByLease(n *node, g *lease.Grant) {
 	g.BrakeLifted = max(g.BrakeLifted, n.holder.Memory().Brake)
+}
+
+// dropAnyway records dropped tasks that the job's floor does not leave.
+func dropAnyway(s *ledger.State, c ledger.Command) {
+	j := s.Jobs[c.DropTasks.ID]
+	j.Dropped = append(slices.Clone(j.Dropped), c.DropTasks.Ranges...)
+	s.Jobs[j.ID] = j
+}
+
+// forgetDrops lets a new leader take what was dropped for what the one before knew.
+func forgetDrops(_, after *ledger.State, c ledger.Command) {
+	if c.Lead == nil {
+		return
+	}
+	for id, j := range after.Jobs {
+		j.Dropped = nil
+		after.Jobs[id] = j
+	}
 }
 
 // forgetEpoch compares sequence numbers only.

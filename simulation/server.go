@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"errors"
 	"slices"
 	"time"
 
@@ -396,6 +397,14 @@ func (s *server) apply(at int) {
 // apply is Apply, unless a rule is broken on purpose.
 func (w *world) apply(s *ledger.State, c ledger.Command) (ledger.Result, error) {
 	bend := w.bent.applied
+	if w.bent.floorless {
+		result, err := s.Apply(c)
+		if c.DropTasks != nil && errors.Is(err, ledger.ErrFloor) {
+			dropAnyway(s, c)
+			err = nil
+		}
+		return result, err
+	}
 	if bend == nil {
 		return s.Apply(c)
 	}

@@ -49,6 +49,7 @@ func classes() []class {
 		{"policy", 15 * time.Second, 0, (*world).orderPolicy},
 		{"sprint", 4 * time.Second, 0.4, (*world).orderSprint},
 		{"read", 5 * time.Second, 0.5, (*world).orderRead},
+		{jobClass, 5 * time.Second, 0.3, (*world).orderJob},
 
 		{name: "loss"},
 		{name: "delay", usual: 0.6},
@@ -65,6 +66,10 @@ func classes() []class {
 	}
 }
 
+// jobClass is what schedulers ask for. It is drawn apart from the others, so that a
+// kept schedule has the same faults as before there were jobs.
+const jobClass = "job"
+
 // Classes are the names of all classes of faults and operator changes.
 func Classes() []string {
 	var names []string
@@ -80,6 +85,10 @@ func (w *world) drawSwarm() {
 	r := w.dice("swarm", 0)
 	density := []float64{0.15, 0.3, 0.5}[r.IntN(3)]
 	for _, c := range classes() {
+		if c.name == jobClass {
+			w.on[c.name] = w.dice("swarm-"+jobClass, 0).chance(c.usual)
+			continue
+		}
 		w.on[c.name] = r.chance(max(density, c.usual))
 	}
 	// A lost node stops being charged in full only under a leader that lasts, and what

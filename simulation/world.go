@@ -36,10 +36,11 @@ type world struct {
 	orders   int
 	bent     bends
 
-	group     int     // counts the times the servers were begun anew
-	restoring bool    // the quorum is lost and not recovered yet
-	saves     []saved // snapshots that operators have put aside
-	braked    uint64  // highest brake generation that was set
+	group     int                 // counts the times the servers were begun anew
+	drops     []*ledger.DropTasks // all that were asked for
+	restoring bool                // the quorum is lost and not recovered yet
+	saves     []saved             // snapshots that operators have put aside
+	braked    uint64              // highest brake generation that was set
 
 	// Drawn once for the schedule.
 	slowDisk   float64       // share of slow writes to disk

@@ -1,0 +1,85 @@
+package simulation
+
+import (
+	"fmt"
+	"time"
+
+	"headroom/ledger"
+)
+
+// jobsAtOnce is how many jobs a scheduler has running at most.
+const jobsAtOnce = 3
+
+// orderJob is what a scheduler and the job loop ask for: a job with a floor, its
+// uncapped finish time, an early stop, tasks dropped or the end. All is asked again
+// while no answer comes, and what was asked once may be asked anew much later.
+func (w *world) orderJob(r dice) {
+	var running []string
+	for _, id := range sortedKeys(w.seen().Jobs) {
+		if w.seen().Jobs[id].State == ledger.JobAccepted {
+			running = append(running, id)
+		}
+	}
+	if len(running) == 0 || len(running) < jobsAtOnce && r.chance(0.2) {
+		w.orderNewJob(r)
+		return
+	}
+	id := pick(r, running)
+	tasks := jobTasks(id)
+	switch kind := r.IntN(10); {
+	case kind == 0:
+		w.askJob("finish-job", ledger.Command{Finish: &ledger.FinishJob{ID: id, State: ledger.JobDone, Tasks: tasks, Done: tasks, Runtime: time.Minute}})
+	case kind == 1:
+		w.askJob("uncapped", ledger.Command{SetUncapped: &ledger.SetUncapped{ID: id, Uncapped: r.between(time.Second, time.Minute)}})
+	case kind < 5:
+		least := ledger.LeastTasks(w.seen().Jobs[id].Floor, tasks)
+		if r.chance(0.4) { // above the floor, or below it
+			least = uint32(r.IntN(int(tasks) + 1))
+		}
+		w.askJob("stop-job", ledger.Command{StopJob: &ledger.StopJob{ID: id, Tasks: tasks, MinTasks: least}})
+	default:
+		w.orderDrops(r, id)
+	}
+}
+
+func (w *world) orderNewJob(r dice) {
+	n := len(w.seen().Jobs)
+	floor := []float64{0.3, 0.5, 0.75, 0.9, 1}[r.IntN(5)]
+	w.askJob("job", ledger.Command{Job: &ledger.Job{
+		ID: fmt.Sprintf("job-%d", n), Class: "low", Engine: "yarn", Floor: floor, State: ledger.JobAccepted, Submitted: int64(n),
+	}})
+}
+
+// jobTasks is how many map tasks a job has, by its id: 7 to 24.
+func jobTasks(id string) uint32 {
+	sum := uint32(0)
+	for _, b := range []byte(id) {
+		sum = sum*31 + uint32(b)
+	}
+	return 7 + sum%18
+}
+
+// orderDrops asks for some tasks to be dropped, at times for what was asked before,
+// out of order.
+func (w *world) orderDrops(r dice, id string) {
+	tasks := int(jobTasks(id))
+	first := r.IntN(tasks)
+	x := &ledger.DropTasks{ID: id, Ranges: []ledger.TaskRange{{First: uint32(first), Last: uint32(min(tasks-1, first+r.IntN(4)))}}}
+	if again := r.chance(0.3); again && len(w.drops) > 0 {
+		x = w.drops[r.IntN(len(w.drops))]
+	}
+	w.drops = append(w.drops, x)
+	o := w.askJob("drop", ledger.Command{DropTasks: x})
+	o.after = func(err error) {
+		if err == nil && o.group == w.group {
+			w.judge.jobs.told(w.judge, x)
+		}
+	}
+}
+
+func (w *world) askJob(what string, c ledger.Command) *order {
+	c.Actor = "scheduler"
+	o := &order{what: what, make: func(*leadership) (ledger.Command, bool) { return c, true }}
+	w.ask(o)
+	return o
+}

@@ -1,0 +1,103 @@
+package simulation
+
+import "headroom/ledger"
+
+// jobJudge is promise P9 written a second time, task by task and from the entries
+// alone: no job ever has more tasks dropped than its floor leaves, and a task that was
+// dropped, or answered to a scheduler as dropped, stays so.
+type jobJudge struct {
+	jobs map[string]*jobBook
+}
+
+// jobBook is what the entries say of one job.
+type jobBook struct {
+	floor   float64 // as the job was accepted with
+	tasks   uint32  // as its first early stop says
+	dropped map[uint32]bool
+}
+
+// restored begins anew from a recovered state: what was committed after its snapshot
+// is not known any more.
+func (k *jobJudge) restored(s *ledger.State) {
+	k.jobs = map[string]*jobBook{}
+	for id, j := range s.Jobs {
+		b := &jobBook{floor: j.Floor, dropped: map[uint32]bool{}}
+		if j.Stop != nil {
+			b.tasks = j.Stop.Tasks
+		}
+		b.drop(j.Dropped)
+		k.jobs[id] = b
+	}
+}
+
+func (b *jobBook) drop(ranges []ledger.TaskRange) {
+	for _, r := range ranges {
+		for task := r.First; task <= r.Last; task++ {
+			b.dropped[task] = true
+		}
+	}
+}
+
+// applied takes an entry into the books, and holds the log against them.
+func (k *jobJudge) applied(j *judge, c ledger.Command) {
+	switch {
+	case c.Job != nil && k.jobs[c.Job.ID] == nil:
+		k.jobs[c.Job.ID] = &jobBook{floor: c.Job.Floor, dropped: map[uint32]bool{}}
+		j.w.hit("job_accepted")
+	case c.StopJob != nil && k.jobs[c.StopJob.ID].tasks == 0:
+		k.jobs[c.StopJob.ID].tasks = c.StopJob.Tasks
+		j.w.hit("job_stopped")
+	case c.StopJob != nil:
+		j.w.hit("job_stop_raised")
+	case c.DropTasks != nil:
+		k.jobs[c.DropTasks.ID].drop(c.DropTasks.Ranges)
+		j.w.hit("tasks_dropped")
+	case c.Finish != nil:
+		j.w.hit("job_ended")
+	case c.Lead == nil:
+		return // nothing else is about jobs
+	}
+	for _, id := range sortedKeys(k.jobs) {
+		k.look(j, id)
+	}
+}
+
+// look holds one job of the log against its book.
+func (k *jobJudge) look(j *judge, id string) {
+	b, now := k.jobs[id], map[uint32]bool{}
+	job, known := j.state.Jobs[id]
+	if !known {
+		j.broken("P9", "the log has forgotten %s", id)
+		return
+	}
+	for _, r := range job.Dropped {
+		for task := r.First; task <= r.Last; task++ {
+			now[task] = true
+		}
+	}
+	if left := float64(b.tasks) - float64(len(now)); len(now) > 0 && left < b.floor*float64(b.tasks)-1e-9 {
+		j.broken("P9", "%s has %d of its %d tasks dropped, its floor is %v of them", id, len(now), b.tasks, b.floor)
+	}
+	for task := range b.dropped {
+		if !now[task] {
+			j.broken("P9", "%s has a task that was dropped, and is not any more", id)
+			return
+		}
+	}
+	if len(now) != len(b.dropped) {
+		j.broken("P9", "%s has %d tasks dropped, the entries say %d", id, len(now), len(b.dropped))
+	}
+}
+
+// told learns that a scheduler was answered that tasks are dropped.
+func (k *jobJudge) told(j *judge, x *ledger.DropTasks) {
+	b := k.jobs[x.ID]
+	for _, r := range x.Ranges {
+		for task := r.First; task <= r.Last; task++ {
+			if b == nil || !b.dropped[task] {
+				j.broken("P9", "task %d of %s is answered as dropped, the log does not have it", task, x.ID)
+				return
+			}
+		}
+	}
+}
