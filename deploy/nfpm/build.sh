@@ -5,12 +5,15 @@
 #
 # The same source, Go version and SOURCE_DATE_EPOCH give the same bytes. Without the
 # latter the time of the last commit is taken, and 0 outside a git checkout. GO names
-# the go command.
+# the go command. Without named packages headroom-hadoop is built too, where the machine
+# can build the hooks; otherwise it is said that it is not. HOOKS names a folder that
+# holds their jars already.
 set -eu
 cd "$(dirname "$0")/../.."
 out=${1:?usage: deploy/nfpm/build.sh FOLDER [PACKAGE...]}
 shift
-[ $# -gt 0 ] || set -- headroom-powerd headroom-coordinator headroom-tools
+all=
+[ $# -gt 0 ] || { all=yes && set -- headroom-powerd headroom-coordinator headroom-tools headroom-hadoop; }
 go=${GO:-go}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -38,6 +41,25 @@ done
 cp LICENSE "$stage/"
 cp -R deploy/systemd "$stage/systemd"
 cp -R deploy/nfpm "$stage/nfpm.d"
+
+# The plug-ins are Java: only where there is what builds them.
+case " $* " in *" headroom-hadoop "*)
+	status=0
+	if [ -n "${HOOKS:-}" ]; then
+		cp -R "$HOOKS" "$stage/hooks"
+	else
+		sh hooks/build.sh "$stage/hooks" || status=$?
+	fi
+	if [ "$status" -eq 3 ] && [ -n "$all" ]; then
+		echo "headroom-hadoop is not built: see above; the other packages are" >&2
+		set -- headroom-powerd headroom-coordinator headroom-tools
+	elif [ "$status" -ne 0 ]; then
+		exit "$status"
+	else
+		cp hooks/README.md "$stage/hooks/"
+	fi
+	;;
+esac
 
 # The programs of one build have one version, or it is no release.
 VERSION=$("$stage/bin/powerd" version | cut -d ' ' -f 2)

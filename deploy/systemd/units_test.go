@@ -97,9 +97,9 @@ func analyze(t *testing.T) string {
 	return path
 }
 
-// staged is a folder with all units whose programs exist, and the drop-ins that msr
-// asks for.
-func staged(t *testing.T, msr bool) string {
+// staged is a folder with all units whose programs exist, and the drop-ins, if they are
+// asked for.
+func staged(t *testing.T, dropIns bool) string {
 	t.Helper()
 	dir := t.TempDir()
 	units, err := filepath.Glob("headroom-*.s[el][ri]*")
@@ -117,8 +117,9 @@ func staged(t *testing.T, msr bool) string {
 		}
 		store(t, filepath.Join(dir, u), text)
 	}
-	if msr {
+	if dropIns {
 		store(t, filepath.Join(dir, "headroom-powerd.service.d", "msr.conf"), content(t, "headroom-powerd-msr.conf"))
+		store(t, filepath.Join(dir, "headroom-scheduler.service.d", "hadoop.conf"), content(t, "headroom-scheduler-hadoop.conf"))
 	}
 	return dir
 }
@@ -145,13 +146,13 @@ func store(t *testing.T, path, text string) {
 func TestExposure(t *testing.T) {
 	t.Parallel()
 	tool := analyze(t)
-	for _, msr := range []bool{false, true} {
-		dir := staged(t, msr)
+	for _, dropIns := range []bool{false, true} {
+		dir := staged(t, dropIns)
 		for unit, limit := range exposureMax() {
 			cmd := exec.Command(tool, "security", "--no-pager", "--offline=true", "--threshold="+limit, filepath.Join(dir, unit))
 			cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":")
 			if out, err := cmd.CombinedOutput(); err != nil {
-				t.Errorf("%s with MSR access %v: above %s tenths: %v\n%s", unit, msr, limit, err, out)
+				t.Errorf("%s with drop-ins %v: above %s tenths: %v\n%s", unit, dropIns, limit, err, out)
 			}
 		}
 	}
@@ -210,6 +211,19 @@ func TestRegistersOnlyInTheDropIn(t *testing.T) {
 	}
 	if caps := values(parse(t, "headroom-powerd-msr.conf"), "AmbientCapabilities"); !slices.Equal(caps, []string{"CAP_DAC_OVERRIDE CAP_SYS_RAWIO"}) {
 		t.Errorf("the drop-in gives %v", caps)
+	}
+}
+
+// The disk is read-only for the scheduler but for its own folder; the drop-in opens the
+// one folder that the allocation file stands in, and nothing else.
+func TestAllocationFileOnlyInTheDropIn(t *testing.T) {
+	t.Parallel()
+	if got := values(parse(t, "headroom-scheduler.service"), "ReadWritePaths"); len(got) > 0 {
+		t.Errorf("the unit opens %v", got)
+	}
+	all := parse(t, "headroom-scheduler-hadoop.conf")
+	if got := values(all, "ReadWritePaths"); len(all) != 1 || !slices.Equal(got, []string{"/etc/hadoop/conf"}) {
+		t.Errorf("the drop-in says %v", all)
 	}
 }
 
