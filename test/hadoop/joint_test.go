@@ -247,7 +247,7 @@ func TestAJobUnderACut(t *testing.T) {
 		s.tasks, s.path("scheduler"), s.rpc, c.RM(), s.hooks), 0o644)
 	s.start("scheduler", "scheduler", "run", "--config", s.path("scheduler.yaml"))
 
-	text := hadoop.Text{Files: 36, Bytes: 200_000, Spread: 0.3, Topical: 0.5, Seed: 4}
+	text := hadoop.Text{Files: 24, Bytes: 200_000, Spread: 0.3, Topical: 0.5, Seed: 4}
 	in, out := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out")
 	input, err := text.Write(in)
 	if err != nil {
@@ -265,7 +265,7 @@ func TestAJobUnderACut(t *testing.T) {
 	}
 	s.await(ctx, "no uncapped finish time is committed", func() bool {
 		view, ok := s.job(ctx, job.ID)
-		return ok && view.UncappedS != nil && view.Done >= 12
+		return ok && view.UncappedS != nil && view.Done >= 8
 	})
 	before, _ := s.job(ctx, job.ID)
 	t.Logf("uncapped finish time %.0f s, %d of %d tasks done: the budget is cut", *before.UncappedS, before.Done, before.Tasks)
