@@ -45,7 +45,7 @@ func startEtcd(ctx context.Context, path, dir string) (*etcdGroup, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("bench: folder of etcd: %w", err)
 	}
-	ports, err := rig.FreePorts(2*etcdServers)
+	ports, err := rig.FreePorts(2 * etcdServers)
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,9 @@ type engineArbiter struct {
 	sure  bool
 }
 
+// enginesMost bounds the engines without jobs that are remembered; there are two.
+const enginesMost = 8
+
 func newArbiter() decider { return &arbiters{engines: map[string]*engineArbiter{}} }
 
 // step implements decider.
@@ -59,7 +62,9 @@ func (a *arbiters) step(now time.Duration, seen seenJobs) decidedJobs {
 	}
 	for _, engine := range slices.Sorted(maps.Keys(a.engines)) {
 		a.engines[engine].decide(now, engine, jobs[engine], seen, &out)
-		if len(jobs[engine]) == 0 && a.engines[engine].shares == nil {
+		// What its jobs have taught stays for later ones of their names, unless names of
+		// engines come without end.
+		if len(jobs[engine]) == 0 && a.engines[engine].shares == nil && len(a.engines) > enginesMost {
 			delete(a.engines, engine)
 		}
 	}
