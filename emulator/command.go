@@ -48,6 +48,7 @@ func NewNodeCommand() *cobra.Command {
 	flags.StringVar(&opts.Domain, "domain", "rack/r1", "power domain of the node")
 	flags.StringVar(&opts.Bin, "bin", "", "folder of the powerd and scheduler binaries (default: beside powerlab)")
 	flags.StringVar(&opts.Throttle, "throttle", "auto", "what slows the node's processes: auto, cgroup or signals")
+	flags.IntVar(&opts.Weight, "weight", 1, "how many times the host's other work the nodes' processes weigh when CPUs are short (cgroup)")
 	flags.DurationVar(&opts.RestartDelay, "restart-delay", 2*time.Second, "pause before a powerd or worker that ended is started again")
 	flags.BoolVar(&opts.NoPowerd, "no-powerd", false, "do not start powerd")
 	flags.BoolVar(&opts.NoWorker, "no-worker", false, "do not start a worker")
@@ -121,6 +122,9 @@ func complete(opts *Options) error {
 	}
 	if opts.Nodes < 1 || opts.Slots < 1 {
 		return cli.Usage("--nodes %d and --slots %d must be at least 1", opts.Nodes, opts.Slots)
+	}
+	if opts.Weight < 1 || opts.Weight > 100 {
+		return cli.Usage("--weight is %d; it must be from 1 to 100", opts.Weight)
 	}
 	if len(opts.Join) > 0 && opts.KeyFile == "" {
 		return cli.Usage("--join needs --key-file: members of a gossip share a key")

@@ -67,6 +67,9 @@ type Options struct {
 	Bin string
 	// Throttle is auto, cgroup or signals.
 	Throttle string
+	// Weight is how many times the host's other work the nodes' processes weigh when CPUs
+	// are short, 1 to 100; only a cgroup can.
+	Weight int
 	// RestartDelay is how long a powerd or worker that ended stays ended.
 	RestartDelay time.Duration
 	// NoPowerd and NoWorker leave these processes out.
@@ -181,6 +184,11 @@ func (m *machine) chooseThrottle(base string) (throttle.Throttle, error) {
 	}
 	slowest := float64(m.opts.Shape.Spec.FreqMin) / float64(m.opts.Shape.Spec.FreqMax)
 	group, err := throttle.NewCgroup(runName(base), m.opts.Name, m.cores*slowest)
+	if err == nil && m.opts.Weight > 1 {
+		if err := group.Weigh(m.opts.Weight); err != nil {
+			return nil, errors.Join(err, group.Close())
+		}
+	}
 	if err == nil {
 		return group, nil
 	}

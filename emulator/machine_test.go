@@ -372,6 +372,7 @@ func TestBadInput(t *testing.T) {
 		"name":          {[]string{"node", "../n01"}, 2},
 		"throttle":      {[]string{"node", "n01", "--throttle", "magic"}, 2},
 		"nodes":         {[]string{"node", "n01", "--nodes", "0"}, 2},
+		"weight":        {[]string{"node", "n01", "--weight", "101"}, 2},
 		"no name":       {[]string{"node"}, 2},
 		"not running":   {[]string{"node", "exec", "n01", "--", "true"}, 3},
 		"nothing named": {[]string{"node", "exec", "n01"}, 2},

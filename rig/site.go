@@ -39,6 +39,9 @@ type Config struct {
 	Nodes int
 	// Workers runs a scheduler's worker on each node.
 	Workers bool
+	// Weight is how many times the host's other work the nodes' processes weigh when CPUs
+	// are short, 1 to 100; 0 means 1.
+	Weight int
 }
 
 // Site is a small cluster of Headroom. Its methods are for one goroutine, but for those
@@ -200,7 +203,7 @@ func (s *Site) Start() error {
 func (s *Site) nodeCommand(name string) []string {
 	argv := []string{
 		s.bin("powerlab"), "node", name, "--dir", s.NodeDir(), "--nodes", strconv.Itoa(len(s.nodes)), "--bin", s.config.Bin, "--domain", Rack,
-		"--key-file", s.Path("gossip.key"), "--brake-key-file", s.Path("brake.pub"),
+		"--key-file", s.Path("gossip.key"), "--brake-key-file", s.Path("brake.pub"), "--weight", strconv.Itoa(max(1, s.config.Weight)),
 	}
 	for _, m := range s.members {
 		argv = append(argv, "--join", m.gossip)

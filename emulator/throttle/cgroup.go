@@ -196,6 +196,19 @@ func put(path, value string) error {
 	return errors.Join(err, f.Close())
 }
 
+// Weigh makes the processes of the run's nodes together weigh so many times what other
+// work of the host does when CPUs are short: 1 is the kernel's default, 100 the most.
+func (c *Cgroup) Weigh(times int) error {
+	file, usual := "cpu.weight", 100
+	if c.api.version == 1 {
+		file, usual = "cpu.shares", 1024
+	}
+	if err := put(filepath.Join(c.parents[0], file), strconv.Itoa(times*usual)); err != nil {
+		return fmt.Errorf("throttle: weigh: %w", err)
+	}
+	return nil
+}
+
 // Kind is "cgroup".
 func (c *Cgroup) Kind() string { return "cgroup" }
 

@@ -222,6 +222,32 @@ func TestCgroupVersion2Files(t *testing.T) {
 	}
 }
 
+// The weight of a run's nodes is a multiple of the kernel's default, and stands where
+// the host's other work competes with them.
+func TestWeigh(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		api        func(string) cgroupAPI
+		file, want string
+	}{{version1, "cpu.shares", "51200"}, {version2, "cpu.weight", "5000"}} {
+		run := t.TempDir()
+		if err := os.WriteFile(filepath.Join(run, c.file), nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		g := &Cgroup{api: c.api(run), parents: []string{run}}
+		if err := g.Weigh(50); err != nil {
+			t.Fatal(err)
+		}
+		if text, _ := os.ReadFile(filepath.Join(run, c.file)); string(text) != c.want {
+			t.Errorf("%s is %q, want %q", c.file, text, c.want)
+		}
+		g.parents[0] = filepath.Join(run, "absent")
+		if err := g.Weigh(50); err == nil {
+			t.Error("no error where there is no group")
+		}
+	}
+}
+
 // A host without a CPU controller says so.
 func TestNoCgroup(t *testing.T) {
 	t.Parallel()

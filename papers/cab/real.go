@@ -43,6 +43,8 @@ const (
 	realSlots = 3
 	// realUnit is a container's memory, MiB; an application master takes one.
 	realUnit = 256
+	// realWeight keeps for the nodes the CPUs that they own, whatever else the host does.
+	realWeight = 50
 	// realPatience bounds everything beside the jobs, realMost one variant's jobs.
 	realPatience = 3 * time.Minute
 	realMost     = 12 * time.Minute
@@ -199,7 +201,7 @@ func (r *realRun) start(ctx context.Context, jars hadoop.Jars) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, realPatience)
 	defer cancel()
 	r.note("starting a coordinator and %d emulated nodes", realNodes)
-	if r.site, err = rig.NewSite(rig.Config{Dir: r.path("site"), Bin: r.bin, Coordinators: 1, Nodes: realNodes}); err != nil {
+	if r.site, err = rig.NewSite(rig.Config{Dir: r.path("site"), Bin: r.bin, Coordinators: 1, Nodes: realNodes, Weight: realWeight}); err != nil {
 		return err
 	}
 	if err := r.site.Start(); err != nil {
