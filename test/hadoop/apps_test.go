@@ -26,13 +26,13 @@ type application struct {
 }
 
 func TestApplicationsAreRight(t *testing.T) {
-	c, ctx := shared(t), within(t)
+	const files = 2 // a map each
+	c, all := shared(t), applications(t, files)
+	ctx := within(t) // from here on: what is built takes its own time
 	nodes, err := c.States(ctx)
 	if err != nil || len(nodes) != 2 || nodes[0].Name != "n1" || nodes[0].State != "RUNNING" || nodes[1].Name != "n2" {
 		t.Fatalf("nodes %+v, %v", nodes, err)
 	}
-	const files = 2 // a map each
-	all := applications(t, files)
 	running := map[string]*hadoop.RunningJob{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		if running[name], err = c.Submit(ctx, all[name].job); err != nil {
