@@ -436,7 +436,7 @@ func TestErrorsOfFinishTimes(t *testing.T) {
 		for _, id := range []string{"done", "failed"} {
 			seen.jobs = append(seen.jobs, seenJob{
 				job:      ledger.Job{ID: id, Name: id, Engine: "yarn", State: ledger.JobAccepted, Floor: 1},
-				progress: &headroomv1.JobProgress{Tasks: 200, Done: uint32(2 * at), Work: new(2 * at), Running: 20, RuntimeS: new(at), Containers: 20, Phase: headroomv1.JobPhase_JOB_PHASE_MAP},
+				progress: &headroomv1.JobProgress{Tasks: 200, Done: uint32(max(0, 2*at-10)), Work: new(2 * at), Running: 20, RuntimeS: new(at), Containers: 20, Phase: headroomv1.JobPhase_JOB_PHASE_MAP},
 				power:    100 * w, full: 100 * w,
 			})
 		}

@@ -30,6 +30,7 @@ type Tracker struct {
 
 	// Policy Learned.
 	model    model
+	wave     wave
 	open     batch
 	counted  float64 // tasks done when the last batch was closed
 	exposure exposure
@@ -62,6 +63,9 @@ func (t *Tracker) Observe(o Observation) error {
 	if err := o.check(); err != nil {
 		return err
 	}
+	if o.Done >= t.last.Done && o.Elapsed > t.last.Elapsed {
+		t.follow(&o)
+	}
 	switch {
 	case !t.seen:
 		t.begin(o)
@@ -81,6 +85,20 @@ func (t *Tracker) Observe(o Observation) error {
 	return nil
 }
 
+// follow puts into o what the ages of the running tasks tell of the work done, for the
+// policy Learned. Before a task has ended, jobs of its name say how long one takes.
+func (t *Tracker) follow(o *Observation) {
+	if t.policy != Learned || o.Phase == Waiting || o.mapped() {
+		return
+	}
+	t.wave.step(&t.last, o)
+	expected := t.wave.length
+	if rate, _, known := t.rate(o.Power, o.Containers); expected == 0 && known && positive(rate) && positive(o.Containers) {
+		expected = o.Containers / rate
+	}
+	o.Work = t.wave.work(o, expected)
+}
+
 // begin takes the first observation. A job that is met in the middle of its life has
 // shown its mean rate since its start, under conditions that nobody has seen.
 func (t *Tracker) begin(o Observation) {
@@ -96,7 +114,7 @@ func (t *Tracker) begin(o Observation) {
 // restart counts anew from o.
 func (t *Tracker) restart(o Observation) {
 	t.exposure.plain += o.Elapsed - t.last.Elapsed
-	t.open, t.tail, t.allBegun = batch{}, tail{}, false
+	t.open, t.wave, t.tail, t.allBegun = batch{}, wave{}, tail{}, false
 	t.counted = float64(o.Done)
 	t.last = o
 }
