@@ -129,19 +129,24 @@ func (x seenJob) arbitrated() arbiter.Job {
 	if p.Reduced != nil {
 		j.Reduced = p.GetReduced()
 	}
-	switch p.GetPhase() {
-	case headroomv1.JobPhase_JOB_PHASE_WAITING:
-		j.Phase = progress.Waiting
-	case headroomv1.JobPhase_JOB_PHASE_SHUFFLE:
-		j.Phase = progress.Shuffle
-	case headroomv1.JobPhase_JOB_PHASE_REDUCE:
-		j.Phase = progress.Reduce
-	case headroomv1.JobPhase_JOB_PHASE_MAP:
-		j.Phase = progress.Map
-	case headroomv1.JobPhase_JOB_PHASE_UNSPECIFIED:
-		j.Phase = progress.Unphased
-	}
+	j.Phase = PhaseOf(p.GetPhase())
 	return j
+}
+
+// PhaseOf is what a running job does, as estimators know it.
+func PhaseOf(p headroomv1.JobPhase) progress.Phase {
+	switch p {
+	case headroomv1.JobPhase_JOB_PHASE_WAITING:
+		return progress.Waiting
+	case headroomv1.JobPhase_JOB_PHASE_MAP:
+		return progress.Map
+	case headroomv1.JobPhase_JOB_PHASE_SHUFFLE:
+		return progress.Shuffle
+	case headroomv1.JobPhase_JOB_PHASE_REDUCE:
+		return progress.Reduce
+	case headroomv1.JobPhase_JOB_PHASE_UNSPECIFIED:
+	}
+	return progress.Unphased
 }
 
 // change takes in new shares, and says in words what is another now.

@@ -12,6 +12,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/containers"
+	"headroom/coordinator"
 	"headroom/hadoop"
 	"headroom/papers"
 	"headroom/progress"
@@ -375,18 +376,7 @@ func seenBy(p *headroomv1.JobProgress, watts, on float64) progress.Observation {
 	if p.Reduced != nil {
 		o.Reduced = p.GetReduced()
 	}
-	switch p.GetPhase() {
-	case headroomv1.JobPhase_JOB_PHASE_MAP:
-		o.Phase = progress.Map
-	case headroomv1.JobPhase_JOB_PHASE_SHUFFLE:
-		o.Phase = progress.Shuffle
-	case headroomv1.JobPhase_JOB_PHASE_REDUCE:
-		o.Phase = progress.Reduce
-	case headroomv1.JobPhase_JOB_PHASE_WAITING:
-		o.Phase = progress.Waiting
-	case headroomv1.JobPhase_JOB_PHASE_UNSPECIFIED:
-		o.Phase = progress.Unphased
-	}
+	o.Phase = coordinator.PhaseOf(p.GetPhase())
 	return o
 }
 

@@ -13,7 +13,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,9 +63,11 @@ func newSite(t *testing.T) *site {
 			s.say()
 		}
 	})
-	for _, address := range []*string{&s.rpc, &s.raft, &s.gossip, &s.tasks, &s.hooks} {
-		*address = freePort(t)
+	ports, err := rig.FreePorts(5)
+	if err != nil {
+		t.Fatal(err)
 	}
+	s.rpc, s.raft, s.gossip, s.tasks, s.hooks = ports[0], ports[1], ports[2], ports[3], ports[4]
 	var key [32]byte
 	_, _ = rand.Read(key[:])
 	s.write("gossip.key", base64.StdEncoding.EncodeToString(key[:])+"\n", 0o600)
@@ -75,26 +76,6 @@ func newSite(t *testing.T) *site {
 		"  - {name: rack/r1, parent: site/lab, budget: %dW, unmanaged: 0W}\nlease: 10s\n",
 		s.path("c1"), s.rpc, s.raft, s.gossip, s.gossip, s.path("gossip.key"), 2*rated, 2*rated), 0o644)
 	return s
-}
-
-// freePort is a loopback address that nobody listens on, for TCP and UDP both.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 20 {
-		l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = l.Close() }) // a second time, so that later ports differ
-		u, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", l.Addr().String())
-		_ = l.Close()
-		if err == nil {
-			_ = u.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no port is free for both TCP and UDP")
-	return ""
 }
 
 func (s *site) path(name string) string { return filepath.Join(s.dir, name) }

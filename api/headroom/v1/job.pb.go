@@ -1508,7 +1508,7 @@ type EngineReport struct {
 	Engine string `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
 	// Containers that its running nodes hold together.
 	Containers uint32 `protobuf:"varint,2,opt,name=containers,proto3" json:"containers,omitempty"`
-	// Containers that each job takes for itself, beside its tasks (YARN: 1, the application master's).
+	// Containers that each job takes for itself, beside its tasks (YARN: what its application master takes, in units of the container).
 	Overhead uint32 `protobuf:"varint,3,opt,name=overhead,proto3" json:"overhead,omitempty"`
 	// Empty when shares can be set; otherwise why not, in words.
 	Trouble       string `protobuf:"bytes,4,opt,name=trouble,proto3" json:"trouble,omitempty"`
