@@ -71,7 +71,7 @@ func needs(procedure string) ledger.Role {
 		return ledger.RoleObserver // servers ask each other, and it tells less than a list does
 	case service == headroomv1connect.NodeServiceName:
 		return ledger.RoleNode
-	case service == headroomv1connect.JobServiceName && verb != "ListJobs":
+	case service == headroomv1connect.JobServiceName && verb != "ListJobs" && verb != "ExplainJob":
 		return ledger.RoleOperator
 	case strings.HasPrefix(verb, "List"), strings.HasPrefix(verb, "Get"), strings.HasPrefix(verb, "Explain"), strings.HasPrefix(verb, "Await"):
 		return ledger.RoleObserver

@@ -393,7 +393,7 @@ func TestPromisesSurviveTheLeader(t *testing.T) {
 		brain := &scripted{}
 		c := fitted(t, 3, func(s *server) { s.newDecider = func() decider { return brain } })
 		c.leader()
-		jobs := func() jobService { return jobService{c.leader().server} }
+		jobs := func() jobService { return jobService{server: c.leader().server} }
 		if _, err := jobs().CommitJob(t.Context(), connect.NewRequest(&headroomv1.CommitJobRequest{Job: &headroomv1.Job{
 			Id: "j1", Name: "wc", Engine: "yarn", Queue: "root.q2", Floor: 0.75,
 		}})); err != nil {

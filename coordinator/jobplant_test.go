@@ -92,7 +92,7 @@ func (y *yarn) call(f func(jobService) error) {
 			if s == nil || s.leading.Load() == nil {
 				continue
 			}
-			if err := f(jobService{s.server}); err == nil || connect.CodeOf(err) == connect.CodeFailedPrecondition && rpc.AsCLI(err, "", "").Code != "not-leader" {
+			if err := f(jobService{server: s.server}); err == nil || connect.CodeOf(err) == connect.CodeFailedPrecondition && rpc.AsCLI(err, "", "").Code != "not-leader" {
 				return
 			}
 		}

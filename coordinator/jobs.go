@@ -11,13 +11,17 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/ledger"
 )
 
 // jobService serves the scheduler: the replicated job table and the directives.
-type jobService struct{ *server }
+type jobService struct {
+	*server
+	headroomv1connect.UnimplementedJobServiceHandler
+}
 
 // CommitJob implements headroomv1connect.JobServiceHandler.
 func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1.CommitJobRequest]) (*connect.Response[headroomv1.CommitJobResponse], error) {

@@ -214,7 +214,7 @@ func (s *server) handler() http.Handler {
 		connect.WithInterceptors(s.counts.Interceptor(), s.guard, changeSpans{s.traces}, bounds{}))
 	mux.Handle(headroomv1connect.NewNodeServiceHandler(nodeService{s}, append(slices.Clone(options), connect.WithReadMaxBytes(longestReport))...))
 	mux.Handle(headroomv1connect.NewClusterServiceHandler(clusterService{s}, options...))
-	mux.Handle(headroomv1connect.NewJobServiceHandler(jobService{s}, options...))
+	mux.Handle(headroomv1connect.NewJobServiceHandler(jobService{server: s}, options...))
 	mux.Handle(headroomv1connect.NewMemberServiceHandler(memberService{s}, options...))
 	mux.Handle(headroomv1connect.NewDebugServiceHandler(debugService{s}, options...))
 	mux.Handle(headroomv1connect.NewBrakeServiceHandler(brakeService{s}, options...))

@@ -112,7 +112,7 @@ func rollingUpgrade(t *testing.T, rules int) {
 				}
 			}
 			commit := func(j *headroomv1.Job) error {
-				_, err := jobService{c.leader().server}.CommitJob(t.Context(), connect.NewRequest(&headroomv1.CommitJobRequest{Job: j}))
+				_, err := jobService{server: c.leader().server}.CommitJob(t.Context(), connect.NewRequest(&headroomv1.CommitJobRequest{Job: j}))
 				return err
 			}
 			if err := commit(&headroomv1.Job{Id: fmt.Sprint("local-", i), Engine: "local", Floor: 0.5}); err != nil {

@@ -80,6 +80,70 @@ func (JobState) EnumDescriptor() ([]byte, []int) {
 	return file_headroom_v1_job_proto_rawDescGZIP(), []int{0}
 }
 
+// MoveKind is what is done about a job.
+type MoveKind int32
+
+const (
+	MoveKind_MOVE_KIND_UNSPECIFIED MoveKind = 0
+	// Nothing need be done.
+	MoveKind_MOVE_KIND_NONE MoveKind = 1
+	// Its nodes run faster for a while, paid from the sprint budget.
+	MoveKind_MOVE_KIND_SPRINT MoveKind = 2
+	// It bears the cap of its nodes.
+	MoveKind_MOVE_KIND_CAP MoveKind = 3
+	// It gets more or fewer containers.
+	MoveKind_MOVE_KIND_REALLOCATE MoveKind = 4
+	// It runs on fewer of its tasks.
+	MoveKind_MOVE_KIND_DEFLATE MoveKind = 5
+)
+
+// Enum value maps for MoveKind.
+var (
+	MoveKind_name = map[int32]string{
+		0: "MOVE_KIND_UNSPECIFIED",
+		1: "MOVE_KIND_NONE",
+		2: "MOVE_KIND_SPRINT",
+		3: "MOVE_KIND_CAP",
+		4: "MOVE_KIND_REALLOCATE",
+		5: "MOVE_KIND_DEFLATE",
+	}
+	MoveKind_value = map[string]int32{
+		"MOVE_KIND_UNSPECIFIED": 0,
+		"MOVE_KIND_NONE":        1,
+		"MOVE_KIND_SPRINT":      2,
+		"MOVE_KIND_CAP":         3,
+		"MOVE_KIND_REALLOCATE":  4,
+		"MOVE_KIND_DEFLATE":     5,
+	}
+)
+
+func (x MoveKind) Enum() *MoveKind {
+	p := new(MoveKind)
+	*p = x
+	return p
+}
+
+func (x MoveKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (MoveKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_headroom_v1_job_proto_enumTypes[1].Descriptor()
+}
+
+func (MoveKind) Type() protoreflect.EnumType {
+	return &file_headroom_v1_job_proto_enumTypes[1]
+}
+
+func (x MoveKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use MoveKind.Descriptor instead.
+func (MoveKind) EnumDescriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
 // JobPhase is what a running job does now.
 type JobPhase int32
 
@@ -121,11 +185,11 @@ func (x JobPhase) String() string {
 }
 
 func (JobPhase) Descriptor() protoreflect.EnumDescriptor {
-	return file_headroom_v1_job_proto_enumTypes[1].Descriptor()
+	return file_headroom_v1_job_proto_enumTypes[2].Descriptor()
 }
 
 func (JobPhase) Type() protoreflect.EnumType {
-	return &file_headroom_v1_job_proto_enumTypes[1]
+	return &file_headroom_v1_job_proto_enumTypes[2]
 }
 
 func (x JobPhase) Number() protoreflect.EnumNumber {
@@ -134,7 +198,7 @@ func (x JobPhase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use JobPhase.Descriptor instead.
 func (JobPhase) EnumDescriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
 }
 
 // Job is a job as the cluster knows it.
@@ -172,8 +236,16 @@ type Job struct {
 	// How far off the finish times were that were foreseen while it ran, once it is done; empty while it runs, where its
 	// leader has changed since, and where none was foreseen.
 	EstimateErrors []*EstimateError `protobuf:"bytes,16,rep,name=estimate_errors,json=estimateErrors,proto3" json:"estimate_errors,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Its class's place among the scheduler's classes, 0 is the highest.
+	Rank uint32 `protobuf:"varint,17,opt,name=rank,proto3" json:"rank,omitempty"`
+	// When it ought to have ended, seconds after it was submitted; absent for none.
+	DeadlineS *float64 `protobuf:"fixed64,18,opt,name=deadline_s,json=deadlineS,proto3,oneof" json:"deadline_s,omitempty"`
+	// The drop ratio that it runs with, as committed; absent while it runs on all of its tasks.
+	Deflation *Deflation `protobuf:"bytes,19,opt,name=deflation,proto3,oneof" json:"deflation,omitempty"`
+	// What the nodes have drawn for it; absent while unknown.
+	Energy        *JobEnergy `protobuf:"bytes,20,opt,name=energy,proto3,oneof" json:"energy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Job) Reset() {
@@ -318,6 +390,511 @@ func (x *Job) GetEstimateErrors() []*EstimateError {
 	return nil
 }
 
+func (x *Job) GetRank() uint32 {
+	if x != nil {
+		return x.Rank
+	}
+	return 0
+}
+
+func (x *Job) GetDeadlineS() float64 {
+	if x != nil && x.DeadlineS != nil {
+		return *x.DeadlineS
+	}
+	return 0
+}
+
+func (x *Job) GetDeflation() *Deflation {
+	if x != nil {
+		return x.Deflation
+	}
+	return nil
+}
+
+func (x *Job) GetEnergy() *JobEnergy {
+	if x != nil {
+		return x.Energy
+	}
+	return nil
+}
+
+// Deflation is a job's drop ratio. The set of dropped tasks follows from it and the seed alone, so that reruns, copies
+// and re-attempts obey it.
+type Deflation struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// 0 to 1; of n tasks ceil(n (1 - theta)) run.
+	Theta float64 `protobuf:"fixed64,1,opt,name=theta,proto3" json:"theta,omitempty"`
+	Seed  uint64  `protobuf:"varint,2,opt,name=seed,proto3" json:"seed,omitempty"`
+	// Why, in words.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When it was committed, microseconds since the Unix epoch.
+	AtUs          int64 `protobuf:"varint,4,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Deflation) Reset() {
+	*x = Deflation{}
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Deflation) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Deflation) ProtoMessage() {}
+
+func (x *Deflation) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Deflation.ProtoReflect.Descriptor instead.
+func (*Deflation) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Deflation) GetTheta() float64 {
+	if x != nil {
+		return x.Theta
+	}
+	return 0
+}
+
+func (x *Deflation) GetSeed() uint64 {
+	if x != nil {
+		return x.Seed
+	}
+	return 0
+}
+
+func (x *Deflation) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Deflation) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+// JobEnergy is what was measured by the counters of the nodes that a job ran on, its share of each by its containers there.
+type JobEnergy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uj    int64                  `protobuf:"varint,1,opt,name=uj,proto3" json:"uj,omitempty"`
+	// For how long it was measured, seconds times nodes, and for how long it was not.
+	MeasuredS     float64 `protobuf:"fixed64,2,opt,name=measured_s,json=measuredS,proto3" json:"measured_s,omitempty"`
+	UnknownS      float64 `protobuf:"fixed64,3,opt,name=unknown_s,json=unknownS,proto3" json:"unknown_s,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobEnergy) Reset() {
+	*x = JobEnergy{}
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobEnergy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobEnergy) ProtoMessage() {}
+
+func (x *JobEnergy) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobEnergy.ProtoReflect.Descriptor instead.
+func (*JobEnergy) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *JobEnergy) GetUj() int64 {
+	if x != nil {
+		return x.Uj
+	}
+	return 0
+}
+
+func (x *JobEnergy) GetMeasuredS() float64 {
+	if x != nil {
+		return x.MeasuredS
+	}
+	return 0
+}
+
+func (x *JobEnergy) GetUnknownS() float64 {
+	if x != nil {
+		return x.UnknownS
+	}
+	return 0
+}
+
+type DeflateJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Theta         float64                `protobuf:"fixed64,2,opt,name=theta,proto3" json:"theta,omitempty"`
+	Seed          uint64                 `protobuf:"varint,3,opt,name=seed,proto3" json:"seed,omitempty"`
+	Reason        string                 `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
+	Change        *Change                `protobuf:"bytes,5,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeflateJobRequest) Reset() {
+	*x = DeflateJobRequest{}
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeflateJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeflateJobRequest) ProtoMessage() {}
+
+func (x *DeflateJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeflateJobRequest.ProtoReflect.Descriptor instead.
+func (*DeflateJobRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *DeflateJobRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *DeflateJobRequest) GetTheta() float64 {
+	if x != nil {
+		return x.Theta
+	}
+	return 0
+}
+
+func (x *DeflateJobRequest) GetSeed() uint64 {
+	if x != nil {
+		return x.Seed
+	}
+	return 0
+}
+
+func (x *DeflateJobRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *DeflateJobRequest) GetChange() *Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+type DeflateJobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What is in force.
+	Deflation     *Deflation `protobuf:"bytes,1,opt,name=deflation,proto3" json:"deflation,omitempty"`
+	Revision      uint64     `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeflateJobResponse) Reset() {
+	*x = DeflateJobResponse{}
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeflateJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeflateJobResponse) ProtoMessage() {}
+
+func (x *DeflateJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeflateJobResponse.ProtoReflect.Descriptor instead.
+func (*DeflateJobResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *DeflateJobResponse) GetDeflation() *Deflation {
+	if x != nil {
+		return x.Deflation
+	}
+	return nil
+}
+
+func (x *DeflateJobResponse) GetRevision() uint64 {
+	if x != nil {
+		return x.Revision
+	}
+	return 0
+}
+
+type ExplainJobRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainJobRequest) Reset() {
+	*x = ExplainJobRequest{}
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainJobRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainJobRequest) ProtoMessage() {}
+
+func (x *ExplainJobRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainJobRequest.ProtoReflect.Descriptor instead.
+func (*ExplainJobRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ExplainJobRequest) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+type ExplainJobResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	Job   *Job                   `protobuf:"bytes,2,opt,name=job,proto3" json:"job,omitempty"`
+	// Oldest first.
+	Moves         []*JobMove `protobuf:"bytes,3,rep,name=moves,proto3" json:"moves,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainJobResponse) Reset() {
+	*x = ExplainJobResponse{}
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainJobResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainJobResponse) ProtoMessage() {}
+
+func (x *ExplainJobResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainJobResponse.ProtoReflect.Descriptor instead.
+func (*ExplainJobResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ExplainJobResponse) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ExplainJobResponse) GetJob() *Job {
+	if x != nil {
+		return x.Job
+	}
+	return nil
+}
+
+func (x *ExplainJobResponse) GetMoves() []*JobMove {
+	if x != nil {
+		return x.Moves
+	}
+	return nil
+}
+
+// JobMove is one decision about a job, with what it costs.
+type JobMove struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Kind  MoveKind               `protobuf:"varint,1,opt,name=kind,proto3,enum=headroom.v1.MoveKind" json:"kind,omitempty"`
+	// Why, in words, with the numbers.
+	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// When it was decided, microseconds since the Unix epoch.
+	AtUs int64 `protobuf:"varint,3,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	// Joules from the sprint budget; absent where none are spent.
+	CostUj *int64 `protobuf:"varint,4,opt,name=cost_uj,json=costUj,proto3,oneof" json:"cost_uj,omitempty"`
+	// The part of its tasks that it gives up by this, 0 to 1; absent for none.
+	CostQuality *float64 `protobuf:"fixed64,5,opt,name=cost_quality,json=costQuality,proto3,oneof" json:"cost_quality,omitempty"`
+	// Seconds that its end moves by: below 0 it ends earlier; absent while unknown.
+	TimeS *float64 `protobuf:"fixed64,6,opt,name=time_s,json=timeS,proto3,oneof" json:"time_s,omitempty"`
+	// Empty once the scheduler has acknowledged what follows from it, and where nothing does; else why not, in words.
+	Refused string `protobuf:"bytes,7,opt,name=refused,proto3" json:"refused,omitempty"`
+	// The scheduler has acknowledged it, or nothing is to be acknowledged.
+	Acknowledged  bool `protobuf:"varint,8,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JobMove) Reset() {
+	*x = JobMove{}
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JobMove) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JobMove) ProtoMessage() {}
+
+func (x *JobMove) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JobMove.ProtoReflect.Descriptor instead.
+func (*JobMove) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *JobMove) GetKind() MoveKind {
+	if x != nil {
+		return x.Kind
+	}
+	return MoveKind_MOVE_KIND_UNSPECIFIED
+}
+
+func (x *JobMove) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *JobMove) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *JobMove) GetCostUj() int64 {
+	if x != nil && x.CostUj != nil {
+		return *x.CostUj
+	}
+	return 0
+}
+
+func (x *JobMove) GetCostQuality() float64 {
+	if x != nil && x.CostQuality != nil {
+		return *x.CostQuality
+	}
+	return 0
+}
+
+func (x *JobMove) GetTimeS() float64 {
+	if x != nil && x.TimeS != nil {
+		return *x.TimeS
+	}
+	return 0
+}
+
+func (x *JobMove) GetRefused() string {
+	if x != nil {
+		return x.Refused
+	}
+	return ""
+}
+
+func (x *JobMove) GetAcknowledged() bool {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return false
+}
+
 // EstimateError is how far off the finish times of one policy of estimating were. It never enters the log.
 type EstimateError struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -333,7 +910,7 @@ type EstimateError struct {
 
 func (x *EstimateError) Reset() {
 	*x = EstimateError{}
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -345,7 +922,7 @@ func (x *EstimateError) String() string {
 func (*EstimateError) ProtoMessage() {}
 
 func (x *EstimateError) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[1]
+	mi := &file_headroom_v1_job_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -358,7 +935,7 @@ func (x *EstimateError) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EstimateError.ProtoReflect.Descriptor instead.
 func (*EstimateError) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{1}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *EstimateError) GetPolicy() string {
@@ -399,7 +976,7 @@ type EarlyStop struct {
 
 func (x *EarlyStop) Reset() {
 	*x = EarlyStop{}
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -411,7 +988,7 @@ func (x *EarlyStop) String() string {
 func (*EarlyStop) ProtoMessage() {}
 
 func (x *EarlyStop) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[2]
+	mi := &file_headroom_v1_job_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -424,7 +1001,7 @@ func (x *EarlyStop) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EarlyStop.ProtoReflect.Descriptor instead.
 func (*EarlyStop) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{2}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *EarlyStop) GetTasks() uint32 {
@@ -466,7 +1043,7 @@ type TaskRange struct {
 
 func (x *TaskRange) Reset() {
 	*x = TaskRange{}
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -478,7 +1055,7 @@ func (x *TaskRange) String() string {
 func (*TaskRange) ProtoMessage() {}
 
 func (x *TaskRange) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[3]
+	mi := &file_headroom_v1_job_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -491,7 +1068,7 @@ func (x *TaskRange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRange.ProtoReflect.Descriptor instead.
 func (*TaskRange) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{3}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *TaskRange) GetFirst() uint32 {
@@ -532,13 +1109,15 @@ type JobOutlook struct {
 	// The bounds that uncapped_s lies within in 9 of 10 cases; absent while unknown, and after a change of the leader.
 	UncappedLowS  *float64 `protobuf:"fixed64,11,opt,name=uncapped_low_s,json=uncappedLowS,proto3,oneof" json:"uncapped_low_s,omitempty"`
 	UncappedHighS *float64 `protobuf:"fixed64,12,opt,name=uncapped_high_s,json=uncappedHighS,proto3,oneof" json:"uncapped_high_s,omitempty"`
+	// What is done about it now; absent until decided.
+	Move          *JobMove `protobuf:"bytes,13,opt,name=move,proto3,oneof" json:"move,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobOutlook) Reset() {
 	*x = JobOutlook{}
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -550,7 +1129,7 @@ func (x *JobOutlook) String() string {
 func (*JobOutlook) ProtoMessage() {}
 
 func (x *JobOutlook) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[4]
+	mi := &file_headroom_v1_job_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -563,7 +1142,7 @@ func (x *JobOutlook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobOutlook.ProtoReflect.Descriptor instead.
 func (*JobOutlook) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{4}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *JobOutlook) GetFinishS() float64 {
@@ -650,6 +1229,13 @@ func (x *JobOutlook) GetUncappedHighS() float64 {
 	return 0
 }
 
+func (x *JobOutlook) GetMove() *JobMove {
+	if x != nil {
+		return x.Move
+	}
+	return nil
+}
+
 // JobProgress is one sample of a job's progress. It never enters the log.
 type JobProgress struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
@@ -676,14 +1262,24 @@ type JobProgress struct {
 	// Reduce work done, 0 to 1; absent for a job without one, or where the engine does not tell.
 	Reduced *float64 `protobuf:"fixed64,14,opt,name=reduced,proto3,oneof" json:"reduced,omitempty"`
 	// Input bytes that dropped tasks would have read.
-	DroppedBytes  uint64 `protobuf:"varint,15,opt,name=dropped_bytes,json=droppedBytes,proto3" json:"dropped_bytes,omitempty"`
+	DroppedBytes uint64 `protobuf:"varint,15,opt,name=dropped_bytes,json=droppedBytes,proto3" json:"dropped_bytes,omitempty"`
+	// The drop ratio that it runs with; absent while it waits.
+	Theta *float64 `protobuf:"fixed64,16,opt,name=theta,proto3,oneof" json:"theta,omitempty"`
+	// How long after its dispatch it is to sprint; absent where its class does not.
+	SprintAfterS *float64 `protobuf:"fixed64,17,opt,name=sprint_after_s,json=sprintAfterS,proto3,oneof" json:"sprint_after_s,omitempty"`
+	// That time has passed: it is to sprint now, when there are joules.
+	SprintDue bool `protobuf:"varint,18,opt,name=sprint_due,json=sprintDue,proto3" json:"sprint_due,omitempty"`
+	// Counts the executions of the job from 1; a killed job starts again from the beginning.
+	Run uint32 `protobuf:"varint,19,opt,name=run,proto3" json:"run,omitempty"`
+	// Where it is in its buffer, 1 is next; 0 when it does not wait.
+	Place         uint32 `protobuf:"varint,20,opt,name=place,proto3" json:"place,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *JobProgress) Reset() {
 	*x = JobProgress{}
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -695,7 +1291,7 @@ func (x *JobProgress) String() string {
 func (*JobProgress) ProtoMessage() {}
 
 func (x *JobProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[5]
+	mi := &file_headroom_v1_job_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -708,7 +1304,7 @@ func (x *JobProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobProgress.ProtoReflect.Descriptor instead.
 func (*JobProgress) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{5}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *JobProgress) GetId() string {
@@ -816,6 +1412,41 @@ func (x *JobProgress) GetDroppedBytes() uint64 {
 	return 0
 }
 
+func (x *JobProgress) GetTheta() float64 {
+	if x != nil && x.Theta != nil {
+		return *x.Theta
+	}
+	return 0
+}
+
+func (x *JobProgress) GetSprintAfterS() float64 {
+	if x != nil && x.SprintAfterS != nil {
+		return *x.SprintAfterS
+	}
+	return 0
+}
+
+func (x *JobProgress) GetSprintDue() bool {
+	if x != nil {
+		return x.SprintDue
+	}
+	return false
+}
+
+func (x *JobProgress) GetRun() uint32 {
+	if x != nil {
+		return x.Run
+	}
+	return 0
+}
+
+func (x *JobProgress) GetPlace() uint32 {
+	if x != nil {
+		return x.Place
+	}
+	return 0
+}
+
 type DropTasksRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -827,7 +1458,7 @@ type DropTasksRequest struct {
 
 func (x *DropTasksRequest) Reset() {
 	*x = DropTasksRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -839,7 +1470,7 @@ func (x *DropTasksRequest) String() string {
 func (*DropTasksRequest) ProtoMessage() {}
 
 func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[6]
+	mi := &file_headroom_v1_job_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -852,7 +1483,7 @@ func (x *DropTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksRequest.ProtoReflect.Descriptor instead.
 func (*DropTasksRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{6}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *DropTasksRequest) GetId() string {
@@ -887,7 +1518,7 @@ type DropTasksResponse struct {
 
 func (x *DropTasksResponse) Reset() {
 	*x = DropTasksResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -899,7 +1530,7 @@ func (x *DropTasksResponse) String() string {
 func (*DropTasksResponse) ProtoMessage() {}
 
 func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[7]
+	mi := &file_headroom_v1_job_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -912,7 +1543,7 @@ func (x *DropTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DropTasksResponse.ProtoReflect.Descriptor instead.
 func (*DropTasksResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{7}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *DropTasksResponse) GetDropped() []*TaskRange {
@@ -939,7 +1570,7 @@ type CommitJobRequest struct {
 
 func (x *CommitJobRequest) Reset() {
 	*x = CommitJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -951,7 +1582,7 @@ func (x *CommitJobRequest) String() string {
 func (*CommitJobRequest) ProtoMessage() {}
 
 func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[8]
+	mi := &file_headroom_v1_job_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -964,7 +1595,7 @@ func (x *CommitJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobRequest.ProtoReflect.Descriptor instead.
 func (*CommitJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{8}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *CommitJobRequest) GetJob() *Job {
@@ -990,7 +1621,7 @@ type CommitJobResponse struct {
 
 func (x *CommitJobResponse) Reset() {
 	*x = CommitJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1002,7 +1633,7 @@ func (x *CommitJobResponse) String() string {
 func (*CommitJobResponse) ProtoMessage() {}
 
 func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[9]
+	mi := &file_headroom_v1_job_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1015,7 +1646,7 @@ func (x *CommitJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommitJobResponse.ProtoReflect.Descriptor instead.
 func (*CommitJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CommitJobResponse) GetRevision() uint64 {
@@ -1040,7 +1671,7 @@ type FinishJobRequest struct {
 
 func (x *FinishJobRequest) Reset() {
 	*x = FinishJobRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1052,7 +1683,7 @@ func (x *FinishJobRequest) String() string {
 func (*FinishJobRequest) ProtoMessage() {}
 
 func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[10]
+	mi := &file_headroom_v1_job_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1065,7 +1696,7 @@ func (x *FinishJobRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobRequest.ProtoReflect.Descriptor instead.
 func (*FinishJobRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *FinishJobRequest) GetId() string {
@@ -1126,7 +1757,7 @@ type FinishJobResponse struct {
 
 func (x *FinishJobResponse) Reset() {
 	*x = FinishJobResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1138,7 +1769,7 @@ func (x *FinishJobResponse) String() string {
 func (*FinishJobResponse) ProtoMessage() {}
 
 func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[11]
+	mi := &file_headroom_v1_job_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1151,7 +1782,7 @@ func (x *FinishJobResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FinishJobResponse.ProtoReflect.Descriptor instead.
 func (*FinishJobResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *FinishJobResponse) GetRevision() uint64 {
@@ -1174,7 +1805,7 @@ type ListJobsRequest struct {
 
 func (x *ListJobsRequest) Reset() {
 	*x = ListJobsRequest{}
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1186,7 +1817,7 @@ func (x *ListJobsRequest) String() string {
 func (*ListJobsRequest) ProtoMessage() {}
 
 func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[12]
+	mi := &file_headroom_v1_job_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1199,7 +1830,7 @@ func (x *ListJobsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsRequest.ProtoReflect.Descriptor instead.
 func (*ListJobsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListJobsRequest) GetStale() bool {
@@ -1237,7 +1868,7 @@ type ListJobsResponse struct {
 
 func (x *ListJobsResponse) Reset() {
 	*x = ListJobsResponse{}
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1880,7 @@ func (x *ListJobsResponse) String() string {
 func (*ListJobsResponse) ProtoMessage() {}
 
 func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[13]
+	mi := &file_headroom_v1_job_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1893,7 @@ func (x *ListJobsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListJobsResponse.ProtoReflect.Descriptor instead.
 func (*ListJobsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListJobsResponse) GetMeta() *Meta {
@@ -1301,7 +1932,7 @@ type SchedulerMessage struct {
 
 func (x *SchedulerMessage) Reset() {
 	*x = SchedulerMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1944,7 @@ func (x *SchedulerMessage) String() string {
 func (*SchedulerMessage) ProtoMessage() {}
 
 func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[14]
+	mi := &file_headroom_v1_job_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1957,7 @@ func (x *SchedulerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerMessage.ProtoReflect.Descriptor instead.
 func (*SchedulerMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{14}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SchedulerMessage) GetMessage() isSchedulerMessage_Message {
@@ -1398,7 +2029,7 @@ type SchedulerHello struct {
 
 func (x *SchedulerHello) Reset() {
 	*x = SchedulerHello{}
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1410,7 +2041,7 @@ func (x *SchedulerHello) String() string {
 func (*SchedulerHello) ProtoMessage() {}
 
 func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[15]
+	mi := &file_headroom_v1_job_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1423,7 +2054,7 @@ func (x *SchedulerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SchedulerHello.ProtoReflect.Descriptor instead.
 func (*SchedulerHello) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{15}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SchedulerHello) GetId() string {
@@ -1452,14 +2083,18 @@ type ProgressReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Jobs  []*JobProgress         `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	// The engines whose containers can be shared out.
-	Engines       []*EngineReport `protobuf:"bytes,2,rep,name=engines,proto3" json:"engines,omitempty"`
+	Engines []*EngineReport `protobuf:"bytes,2,rep,name=engines,proto3" json:"engines,omitempty"`
+	// "shared", "p", "np", "da", "nps" or "dias".
+	Discipline string `protobuf:"bytes,3,opt,name=discipline,proto3" json:"discipline,omitempty"`
+	// The classes with their operating points, highest first.
+	Classes       []*ClassPoint `protobuf:"bytes,4,rep,name=classes,proto3" json:"classes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProgressReport) Reset() {
 	*x = ProgressReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1471,7 +2106,7 @@ func (x *ProgressReport) String() string {
 func (*ProgressReport) ProtoMessage() {}
 
 func (x *ProgressReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[16]
+	mi := &file_headroom_v1_job_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1484,7 +2119,7 @@ func (x *ProgressReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgressReport.ProtoReflect.Descriptor instead.
 func (*ProgressReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{16}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ProgressReport) GetJobs() []*JobProgress {
@@ -1499,6 +2134,92 @@ func (x *ProgressReport) GetEngines() []*EngineReport {
 		return x.Engines
 	}
 	return nil
+}
+
+func (x *ProgressReport) GetDiscipline() string {
+	if x != nil {
+		return x.Discipline
+	}
+	return ""
+}
+
+func (x *ProgressReport) GetClasses() []*ClassPoint {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
+// ClassPoint is how the jobs of a class run.
+type ClassPoint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The drop ratio that its jobs start with.
+	Theta float64 `protobuf:"fixed64,2,opt,name=theta,proto3" json:"theta,omitempty"`
+	// How long after its dispatch a job sprints; absent where they do not.
+	SprintAfterS *float64 `protobuf:"fixed64,3,opt,name=sprint_after_s,json=sprintAfterS,proto3,oneof" json:"sprint_after_s,omitempty"`
+	// How it was found, in words: "scheduler.yaml", or what the model says.
+	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClassPoint) Reset() {
+	*x = ClassPoint{}
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClassPoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClassPoint) ProtoMessage() {}
+
+func (x *ClassPoint) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClassPoint.ProtoReflect.Descriptor instead.
+func (*ClassPoint) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *ClassPoint) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ClassPoint) GetTheta() float64 {
+	if x != nil {
+		return x.Theta
+	}
+	return 0
+}
+
+func (x *ClassPoint) GetSprintAfterS() float64 {
+	if x != nil && x.SprintAfterS != nil {
+		return *x.SprintAfterS
+	}
+	return 0
+}
+
+func (x *ClassPoint) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
 }
 
 // EngineReport is what an engine has to share out.
@@ -1518,7 +2239,7 @@ type EngineReport struct {
 
 func (x *EngineReport) Reset() {
 	*x = EngineReport{}
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1530,7 +2251,7 @@ func (x *EngineReport) String() string {
 func (*EngineReport) ProtoMessage() {}
 
 func (x *EngineReport) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[17]
+	mi := &file_headroom_v1_job_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1543,7 +2264,7 @@ func (x *EngineReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EngineReport.ProtoReflect.Descriptor instead.
 func (*EngineReport) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{17}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *EngineReport) GetEngine() string {
@@ -1587,7 +2308,7 @@ type DirectiveAck struct {
 
 func (x *DirectiveAck) Reset() {
 	*x = DirectiveAck{}
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1599,7 +2320,7 @@ func (x *DirectiveAck) String() string {
 func (*DirectiveAck) ProtoMessage() {}
 
 func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[18]
+	mi := &file_headroom_v1_job_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1612,7 +2333,7 @@ func (x *DirectiveAck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectiveAck.ProtoReflect.Descriptor instead.
 func (*DirectiveAck) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{18}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *DirectiveAck) GetEpoch() *Epoch {
@@ -1650,7 +2371,7 @@ type DirectorMessage struct {
 
 func (x *DirectorMessage) Reset() {
 	*x = DirectorMessage{}
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1662,7 +2383,7 @@ func (x *DirectorMessage) String() string {
 func (*DirectorMessage) ProtoMessage() {}
 
 func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[19]
+	mi := &file_headroom_v1_job_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1675,7 +2396,7 @@ func (x *DirectorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DirectorMessage.ProtoReflect.Descriptor instead.
 func (*DirectorMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{19}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DirectorMessage) GetMessage() isDirectorMessage_Message {
@@ -1732,6 +2453,8 @@ type Directive struct {
 	//	*Directive_Cap
 	//	*Directive_Share
 	//	*Directive_Stop
+	//	*Directive_Sprint
+	//	*Directive_Deflate
 	Action        isDirective_Action `protobuf_oneof:"action"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1739,7 +2462,7 @@ type Directive struct {
 
 func (x *Directive) Reset() {
 	*x = Directive{}
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1751,7 +2474,7 @@ func (x *Directive) String() string {
 func (*Directive) ProtoMessage() {}
 
 func (x *Directive) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[20]
+	mi := &file_headroom_v1_job_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1764,7 +2487,7 @@ func (x *Directive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directive.ProtoReflect.Descriptor instead.
 func (*Directive) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{20}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Directive) GetEpoch() *Epoch {
@@ -1822,6 +2545,24 @@ func (x *Directive) GetStop() *StopDirective {
 	return nil
 }
 
+func (x *Directive) GetSprint() *SprintDirective {
+	if x != nil {
+		if x, ok := x.Action.(*Directive_Sprint); ok {
+			return x.Sprint
+		}
+	}
+	return nil
+}
+
+func (x *Directive) GetDeflate() *DeflateDirective {
+	if x != nil {
+		if x, ok := x.Action.(*Directive_Deflate); ok {
+			return x.Deflate
+		}
+	}
+	return nil
+}
+
 type isDirective_Action interface {
 	isDirective_Action()
 }
@@ -1838,11 +2579,163 @@ type Directive_Stop struct {
 	Stop *StopDirective `protobuf:"bytes,6,opt,name=stop,proto3,oneof"`
 }
 
+type Directive_Sprint struct {
+	Sprint *SprintDirective `protobuf:"bytes,7,opt,name=sprint,proto3,oneof"`
+}
+
+type Directive_Deflate struct {
+	Deflate *DeflateDirective `protobuf:"bytes,8,opt,name=deflate,proto3,oneof"`
+}
+
 func (*Directive_Cap) isDirective_Action() {}
 
 func (*Directive_Share) isDirective_Action() {}
 
 func (*Directive_Stop) isDirective_Action() {}
+
+func (*Directive_Sprint) isDirective_Action() {}
+
+func (*Directive_Deflate) isDirective_Action() {}
+
+// SprintDirective tells that a job's nodes sprint now, or no longer. Nothing is to be done for it: the nodes hear of it
+// with their leases.
+type SprintDirective struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// The escrow; empty when the sprint is over.
+	Sprint        string   `protobuf:"bytes,2,opt,name=sprint,proto3" json:"sprint,omitempty"`
+	Nodes         []string `protobuf:"bytes,3,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	CapUw         int64    `protobuf:"varint,4,opt,name=cap_uw,json=capUw,proto3" json:"cap_uw,omitempty"`
+	DurationMs    int64    `protobuf:"varint,5,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SprintDirective) Reset() {
+	*x = SprintDirective{}
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SprintDirective) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SprintDirective) ProtoMessage() {}
+
+func (x *SprintDirective) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SprintDirective.ProtoReflect.Descriptor instead.
+func (*SprintDirective) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *SprintDirective) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *SprintDirective) GetSprint() string {
+	if x != nil {
+		return x.Sprint
+	}
+	return ""
+}
+
+func (x *SprintDirective) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *SprintDirective) GetCapUw() int64 {
+	if x != nil {
+		return x.CapUw
+	}
+	return 0
+}
+
+func (x *SprintDirective) GetDurationMs() int64 {
+	if x != nil {
+		return x.DurationMs
+	}
+	return 0
+}
+
+// DeflateDirective tells that a job is to run on fewer of its tasks from now on, as committed.
+type DeflateDirective struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Theta         float64                `protobuf:"fixed64,2,opt,name=theta,proto3" json:"theta,omitempty"`
+	Seed          uint64                 `protobuf:"varint,3,opt,name=seed,proto3" json:"seed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeflateDirective) Reset() {
+	*x = DeflateDirective{}
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeflateDirective) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeflateDirective) ProtoMessage() {}
+
+func (x *DeflateDirective) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_job_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeflateDirective.ProtoReflect.Descriptor instead.
+func (*DeflateDirective) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *DeflateDirective) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *DeflateDirective) GetTheta() float64 {
+	if x != nil {
+		return x.Theta
+	}
+	return 0
+}
+
+func (x *DeflateDirective) GetSeed() uint64 {
+	if x != nil {
+		return x.Seed
+	}
+	return 0
+}
 
 // ShareDirective tells how many containers each job of an engine may hold. Jobs that are not named are the engine's own affair.
 type ShareDirective struct {
@@ -1855,7 +2748,7 @@ type ShareDirective struct {
 
 func (x *ShareDirective) Reset() {
 	*x = ShareDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1867,7 +2760,7 @@ func (x *ShareDirective) String() string {
 func (*ShareDirective) ProtoMessage() {}
 
 func (x *ShareDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[21]
+	mi := &file_headroom_v1_job_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1880,7 +2773,7 @@ func (x *ShareDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareDirective.ProtoReflect.Descriptor instead.
 func (*ShareDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{21}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ShareDirective) GetEngine() string {
@@ -1909,7 +2802,7 @@ type JobShare struct {
 
 func (x *JobShare) Reset() {
 	*x = JobShare{}
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1921,7 +2814,7 @@ func (x *JobShare) String() string {
 func (*JobShare) ProtoMessage() {}
 
 func (x *JobShare) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[22]
+	mi := &file_headroom_v1_job_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1934,7 +2827,7 @@ func (x *JobShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobShare.ProtoReflect.Descriptor instead.
 func (*JobShare) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{22}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *JobShare) GetId() string {
@@ -1963,7 +2856,7 @@ type StopDirective struct {
 
 func (x *StopDirective) Reset() {
 	*x = StopDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1975,7 +2868,7 @@ func (x *StopDirective) String() string {
 func (*StopDirective) ProtoMessage() {}
 
 func (x *StopDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[23]
+	mi := &file_headroom_v1_job_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1988,7 +2881,7 @@ func (x *StopDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopDirective.ProtoReflect.Descriptor instead.
 func (*StopDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{23}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *StopDirective) GetId() string {
@@ -2028,7 +2921,7 @@ type CapDirective struct {
 
 func (x *CapDirective) Reset() {
 	*x = CapDirective{}
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2040,7 +2933,7 @@ func (x *CapDirective) String() string {
 func (*CapDirective) ProtoMessage() {}
 
 func (x *CapDirective) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_job_proto_msgTypes[24]
+	mi := &file_headroom_v1_job_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2053,7 +2946,7 @@ func (x *CapDirective) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CapDirective.ProtoReflect.Descriptor instead.
 func (*CapDirective) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_job_proto_rawDescGZIP(), []int{24}
+	return file_headroom_v1_job_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *CapDirective) GetNode() string {
@@ -2088,7 +2981,7 @@ var File_headroom_v1_job_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\xf1\x04\n" +
+	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\xc1\x06\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2107,12 +3000,59 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x04stop\x18\r \x01(\v2\x16.headroom.v1.EarlyStopH\x02R\x04stop\x88\x01\x01\x120\n" +
 	"\adropped\x18\x0e \x03(\v2\x16.headroom.v1.TaskRangeR\adropped\x126\n" +
 	"\aoutlook\x18\x0f \x01(\v2\x17.headroom.v1.JobOutlookH\x03R\aoutlook\x88\x01\x01\x12C\n" +
-	"\x0festimate_errors\x18\x10 \x03(\v2\x1a.headroom.v1.EstimateErrorR\x0eestimateErrorsB\v\n" +
+	"\x0festimate_errors\x18\x10 \x03(\v2\x1a.headroom.v1.EstimateErrorR\x0eestimateErrors\x12\x12\n" +
+	"\x04rank\x18\x11 \x01(\rR\x04rank\x12\"\n" +
+	"\n" +
+	"deadline_s\x18\x12 \x01(\x01H\x04R\tdeadlineS\x88\x01\x01\x129\n" +
+	"\tdeflation\x18\x13 \x01(\v2\x16.headroom.v1.DeflationH\x05R\tdeflation\x88\x01\x01\x123\n" +
+	"\x06energy\x18\x14 \x01(\v2\x16.headroom.v1.JobEnergyH\x06R\x06energy\x88\x01\x01B\v\n" +
 	"\t_progressB\r\n" +
 	"\v_uncapped_sB\a\n" +
 	"\x05_stopB\n" +
 	"\n" +
-	"\b_outlook\"`\n" +
+	"\b_outlookB\r\n" +
+	"\v_deadline_sB\f\n" +
+	"\n" +
+	"_deflationB\t\n" +
+	"\a_energy\"b\n" +
+	"\tDeflation\x12\x14\n" +
+	"\x05theta\x18\x01 \x01(\x01R\x05theta\x12\x12\n" +
+	"\x04seed\x18\x02 \x01(\x04R\x04seed\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x13\n" +
+	"\x05at_us\x18\x04 \x01(\x03R\x04atUs\"W\n" +
+	"\tJobEnergy\x12\x0e\n" +
+	"\x02uj\x18\x01 \x01(\x03R\x02uj\x12\x1d\n" +
+	"\n" +
+	"measured_s\x18\x02 \x01(\x01R\tmeasuredS\x12\x1b\n" +
+	"\tunknown_s\x18\x03 \x01(\x01R\bunknownS\"\x92\x01\n" +
+	"\x11DeflateJobRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05theta\x18\x02 \x01(\x01R\x05theta\x12\x12\n" +
+	"\x04seed\x18\x03 \x01(\x04R\x04seed\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\x12+\n" +
+	"\x06change\x18\x05 \x01(\v2\x13.headroom.v1.ChangeR\x06change\"f\n" +
+	"\x12DeflateJobResponse\x124\n" +
+	"\tdeflation\x18\x01 \x01(\v2\x16.headroom.v1.DeflationR\tdeflation\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\x04R\brevision\"#\n" +
+	"\x11ExplainJobRequest\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\x8b\x01\n" +
+	"\x12ExplainJobResponse\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12\"\n" +
+	"\x03job\x18\x02 \x01(\v2\x10.headroom.v1.JobR\x03job\x12*\n" +
+	"\x05moves\x18\x03 \x03(\v2\x14.headroom.v1.JobMoveR\x05moves\"\xa9\x02\n" +
+	"\aJobMove\x12)\n" +
+	"\x04kind\x18\x01 \x01(\x0e2\x15.headroom.v1.MoveKindR\x04kind\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x13\n" +
+	"\x05at_us\x18\x03 \x01(\x03R\x04atUs\x12\x1c\n" +
+	"\acost_uj\x18\x04 \x01(\x03H\x00R\x06costUj\x88\x01\x01\x12&\n" +
+	"\fcost_quality\x18\x05 \x01(\x01H\x01R\vcostQuality\x88\x01\x01\x12\x1a\n" +
+	"\x06time_s\x18\x06 \x01(\x01H\x02R\x05timeS\x88\x01\x01\x12\x18\n" +
+	"\arefused\x18\a \x01(\tR\arefused\x12\"\n" +
+	"\facknowledged\x18\b \x01(\bR\facknowledgedB\n" +
+	"\n" +
+	"\b_cost_ujB\x0f\n" +
+	"\r_cost_qualityB\t\n" +
+	"\a_time_s\"`\n" +
 	"\rEstimateError\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x1d\n" +
 	"\n" +
@@ -2125,7 +3065,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x05at_us\x18\x04 \x01(\x03R\x04atUs\"5\n" +
 	"\tTaskRange\x12\x14\n" +
 	"\x05first\x18\x01 \x01(\rR\x05first\x12\x12\n" +
-	"\x04last\x18\x02 \x01(\rR\x04last\"\xa6\x04\n" +
+	"\x04last\x18\x02 \x01(\rR\x04last\"\xde\x04\n" +
 	"\n" +
 	"JobOutlook\x12\x1e\n" +
 	"\bfinish_s\x18\x01 \x01(\x01H\x00R\afinishS\x88\x01\x01\x12%\n" +
@@ -2144,7 +3084,8 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x03why\x18\n" +
 	" \x01(\tR\x03why\x12)\n" +
 	"\x0euncapped_low_s\x18\v \x01(\x01H\x06R\funcappedLowS\x88\x01\x01\x12+\n" +
-	"\x0funcapped_high_s\x18\f \x01(\x01H\aR\runcappedHighS\x88\x01\x01B\v\n" +
+	"\x0funcapped_high_s\x18\f \x01(\x01H\aR\runcappedHighS\x88\x01\x01\x12-\n" +
+	"\x04move\x18\r \x01(\v2\x14.headroom.v1.JobMoveH\bR\x04move\x88\x01\x01B\v\n" +
 	"\t_finish_sB\x0f\n" +
 	"\r_finish_low_sB\x10\n" +
 	"\x0e_finish_high_sB\r\n" +
@@ -2153,7 +3094,8 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"_cap_shareB\r\n" +
 	"\v_containersB\x11\n" +
 	"\x0f_uncapped_low_sB\x12\n" +
-	"\x10_uncapped_high_s\"\xe9\x04\n" +
+	"\x10_uncapped_high_sB\a\n" +
+	"\x05_move\"\x93\x06\n" +
 	"\vJobProgress\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.headroom.v1.JobStateR\x05state\x12\x14\n" +
@@ -2174,7 +3116,13 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"containers\x12\x18\n" +
 	"\apending\x18\r \x01(\rR\apending\x12\x1d\n" +
 	"\areduced\x18\x0e \x01(\x01H\x03R\areduced\x88\x01\x01\x12#\n" +
-	"\rdropped_bytes\x18\x0f \x01(\x04R\fdroppedBytes\x1a<\n" +
+	"\rdropped_bytes\x18\x0f \x01(\x04R\fdroppedBytes\x12\x19\n" +
+	"\x05theta\x18\x10 \x01(\x01H\x04R\x05theta\x88\x01\x01\x12)\n" +
+	"\x0esprint_after_s\x18\x11 \x01(\x01H\x05R\fsprintAfterS\x88\x01\x01\x12\x1d\n" +
+	"\n" +
+	"sprint_due\x18\x12 \x01(\bR\tsprintDue\x12\x10\n" +
+	"\x03run\x18\x13 \x01(\rR\x03run\x12\x14\n" +
+	"\x05place\x18\x14 \x01(\rR\x05place\x1a<\n" +
 	"\x0eRunningOnEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01B\r\n" +
@@ -2183,7 +3131,9 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"_runtime_sB\a\n" +
 	"\x05_workB\n" +
 	"\n" +
-	"\b_reduced\"}\n" +
+	"\b_reducedB\b\n" +
+	"\x06_thetaB\x11\n" +
+	"\x0f_sprint_after_s\"}\n" +
 	"\x10DropTasksRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x16.headroom.v1.TaskRangeR\x05tasks\x12+\n" +
@@ -2222,10 +3172,21 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x0eSchedulerHello\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\tR\aversion\"s\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\"\xc6\x01\n" +
 	"\x0eProgressReport\x12,\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x18.headroom.v1.JobProgressR\x04jobs\x123\n" +
-	"\aengines\x18\x02 \x03(\v2\x19.headroom.v1.EngineReportR\aengines\"|\n" +
+	"\aengines\x18\x02 \x03(\v2\x19.headroom.v1.EngineReportR\aengines\x12\x1e\n" +
+	"\n" +
+	"discipline\x18\x03 \x01(\tR\n" +
+	"discipline\x121\n" +
+	"\aclasses\x18\x04 \x03(\v2\x17.headroom.v1.ClassPointR\aclasses\"\x86\x01\n" +
+	"\n" +
+	"ClassPoint\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05theta\x18\x02 \x01(\x01R\x05theta\x12)\n" +
+	"\x0esprint_after_s\x18\x03 \x01(\x01H\x00R\fsprintAfterS\x88\x01\x01\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03whyB\x11\n" +
+	"\x0f_sprint_after_s\"|\n" +
 	"\fEngineReport\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12\x1e\n" +
 	"\n" +
@@ -2240,15 +3201,28 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x0fDirectorMessage\x12-\n" +
 	"\x06leader\x18\x01 \x01(\v2\x13.headroom.v1.LeaderH\x00R\x06leader\x126\n" +
 	"\tdirective\x18\x02 \x01(\v2\x16.headroom.v1.DirectiveH\x00R\tdirectiveB\t\n" +
-	"\amessage\"\xff\x01\n" +
+	"\amessage\"\xf2\x02\n" +
 	"\tDirective\x12(\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x12.headroom.v1.EpochR\x05epoch\x12\x10\n" +
 	"\x03seq\x18\x02 \x01(\x04R\x03seq\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12-\n" +
 	"\x03cap\x18\x04 \x01(\v2\x19.headroom.v1.CapDirectiveH\x00R\x03cap\x123\n" +
 	"\x05share\x18\x05 \x01(\v2\x1b.headroom.v1.ShareDirectiveH\x00R\x05share\x120\n" +
-	"\x04stop\x18\x06 \x01(\v2\x1a.headroom.v1.StopDirectiveH\x00R\x04stopB\b\n" +
-	"\x06action\"S\n" +
+	"\x04stop\x18\x06 \x01(\v2\x1a.headroom.v1.StopDirectiveH\x00R\x04stop\x126\n" +
+	"\x06sprint\x18\a \x01(\v2\x1c.headroom.v1.SprintDirectiveH\x00R\x06sprint\x129\n" +
+	"\adeflate\x18\b \x01(\v2\x1d.headroom.v1.DeflateDirectiveH\x00R\adeflateB\b\n" +
+	"\x06action\"\x87\x01\n" +
+	"\x0fSprintDirective\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x16\n" +
+	"\x06sprint\x18\x02 \x01(\tR\x06sprint\x12\x14\n" +
+	"\x05nodes\x18\x03 \x03(\tR\x05nodes\x12\x15\n" +
+	"\x06cap_uw\x18\x04 \x01(\x03R\x05capUw\x12\x1f\n" +
+	"\vduration_ms\x18\x05 \x01(\x03R\n" +
+	"durationMs\"L\n" +
+	"\x10DeflateDirective\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05theta\x18\x02 \x01(\x01R\x05theta\x12\x12\n" +
+	"\x04seed\x18\x03 \x01(\x04R\x04seed\"S\n" +
 	"\x0eShareDirective\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12)\n" +
 	"\x04jobs\x18\x02 \x03(\v2\x15.headroom.v1.JobShareR\x04jobs\":\n" +
@@ -2272,19 +3246,30 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x11JOB_STATE_RUNNING\x10\x02\x12\x12\n" +
 	"\x0eJOB_STATE_DONE\x10\x03\x12\x14\n" +
 	"\x10JOB_STATE_FAILED\x10\x04\x12\x17\n" +
-	"\x13JOB_STATE_CANCELLED\x10\x05*|\n" +
+	"\x13JOB_STATE_CANCELLED\x10\x05*\x93\x01\n" +
+	"\bMoveKind\x12\x19\n" +
+	"\x15MOVE_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
+	"\x0eMOVE_KIND_NONE\x10\x01\x12\x14\n" +
+	"\x10MOVE_KIND_SPRINT\x10\x02\x12\x11\n" +
+	"\rMOVE_KIND_CAP\x10\x03\x12\x18\n" +
+	"\x14MOVE_KIND_REALLOCATE\x10\x04\x12\x15\n" +
+	"\x11MOVE_KIND_DEFLATE\x10\x05*|\n" +
 	"\bJobPhase\x12\x19\n" +
 	"\x15JOB_PHASE_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11JOB_PHASE_WAITING\x10\x01\x12\x11\n" +
 	"\rJOB_PHASE_MAP\x10\x02\x12\x15\n" +
 	"\x11JOB_PHASE_SHUFFLE\x10\x03\x12\x14\n" +
-	"\x10JOB_PHASE_REDUCE\x10\x042\x84\x03\n" +
+	"\x10JOB_PHASE_REDUCE\x10\x042\xa2\x04\n" +
 	"\n" +
 	"JobService\x12J\n" +
 	"\tCommitJob\x12\x1d.headroom.v1.CommitJobRequest\x1a\x1e.headroom.v1.CommitJobResponse\x12J\n" +
 	"\tFinishJob\x12\x1d.headroom.v1.FinishJobRequest\x1a\x1e.headroom.v1.FinishJobResponse\x12G\n" +
 	"\bListJobs\x12\x1c.headroom.v1.ListJobsRequest\x1a\x1d.headroom.v1.ListJobsResponse\x12J\n" +
-	"\tDropTasks\x12\x1d.headroom.v1.DropTasksRequest\x1a\x1e.headroom.v1.DropTasksResponse\x12I\n" +
+	"\tDropTasks\x12\x1d.headroom.v1.DropTasksRequest\x1a\x1e.headroom.v1.DropTasksResponse\x12M\n" +
+	"\n" +
+	"DeflateJob\x12\x1e.headroom.v1.DeflateJobRequest\x1a\x1f.headroom.v1.DeflateJobResponse\x12M\n" +
+	"\n" +
+	"ExplainJob\x12\x1e.headroom.v1.ExplainJobRequest\x1a\x1f.headroom.v1.ExplainJobResponse\x12I\n" +
 	"\x06Direct\x12\x1d.headroom.v1.SchedulerMessage\x1a\x1c.headroom.v1.DirectorMessage(\x010\x01B%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
 
 var (
@@ -2299,89 +3284,116 @@ func file_headroom_v1_job_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_job_proto_rawDescData
 }
 
-var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_headroom_v1_job_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_headroom_v1_job_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_headroom_v1_job_proto_goTypes = []any{
-	(JobState)(0),             // 0: headroom.v1.JobState
-	(JobPhase)(0),             // 1: headroom.v1.JobPhase
-	(*Job)(nil),               // 2: headroom.v1.Job
-	(*EstimateError)(nil),     // 3: headroom.v1.EstimateError
-	(*EarlyStop)(nil),         // 4: headroom.v1.EarlyStop
-	(*TaskRange)(nil),         // 5: headroom.v1.TaskRange
-	(*JobOutlook)(nil),        // 6: headroom.v1.JobOutlook
-	(*JobProgress)(nil),       // 7: headroom.v1.JobProgress
-	(*DropTasksRequest)(nil),  // 8: headroom.v1.DropTasksRequest
-	(*DropTasksResponse)(nil), // 9: headroom.v1.DropTasksResponse
-	(*CommitJobRequest)(nil),  // 10: headroom.v1.CommitJobRequest
-	(*CommitJobResponse)(nil), // 11: headroom.v1.CommitJobResponse
-	(*FinishJobRequest)(nil),  // 12: headroom.v1.FinishJobRequest
-	(*FinishJobResponse)(nil), // 13: headroom.v1.FinishJobResponse
-	(*ListJobsRequest)(nil),   // 14: headroom.v1.ListJobsRequest
-	(*ListJobsResponse)(nil),  // 15: headroom.v1.ListJobsResponse
-	(*SchedulerMessage)(nil),  // 16: headroom.v1.SchedulerMessage
-	(*SchedulerHello)(nil),    // 17: headroom.v1.SchedulerHello
-	(*ProgressReport)(nil),    // 18: headroom.v1.ProgressReport
-	(*EngineReport)(nil),      // 19: headroom.v1.EngineReport
-	(*DirectiveAck)(nil),      // 20: headroom.v1.DirectiveAck
-	(*DirectorMessage)(nil),   // 21: headroom.v1.DirectorMessage
-	(*Directive)(nil),         // 22: headroom.v1.Directive
-	(*ShareDirective)(nil),    // 23: headroom.v1.ShareDirective
-	(*JobShare)(nil),          // 24: headroom.v1.JobShare
-	(*StopDirective)(nil),     // 25: headroom.v1.StopDirective
-	(*CapDirective)(nil),      // 26: headroom.v1.CapDirective
-	nil,                       // 27: headroom.v1.JobProgress.RunningOnEntry
-	(*Change)(nil),            // 28: headroom.v1.Change
-	(*Meta)(nil),              // 29: headroom.v1.Meta
-	(*Epoch)(nil),             // 30: headroom.v1.Epoch
-	(*Leader)(nil),            // 31: headroom.v1.Leader
+	(JobState)(0),              // 0: headroom.v1.JobState
+	(MoveKind)(0),              // 1: headroom.v1.MoveKind
+	(JobPhase)(0),              // 2: headroom.v1.JobPhase
+	(*Job)(nil),                // 3: headroom.v1.Job
+	(*Deflation)(nil),          // 4: headroom.v1.Deflation
+	(*JobEnergy)(nil),          // 5: headroom.v1.JobEnergy
+	(*DeflateJobRequest)(nil),  // 6: headroom.v1.DeflateJobRequest
+	(*DeflateJobResponse)(nil), // 7: headroom.v1.DeflateJobResponse
+	(*ExplainJobRequest)(nil),  // 8: headroom.v1.ExplainJobRequest
+	(*ExplainJobResponse)(nil), // 9: headroom.v1.ExplainJobResponse
+	(*JobMove)(nil),            // 10: headroom.v1.JobMove
+	(*EstimateError)(nil),      // 11: headroom.v1.EstimateError
+	(*EarlyStop)(nil),          // 12: headroom.v1.EarlyStop
+	(*TaskRange)(nil),          // 13: headroom.v1.TaskRange
+	(*JobOutlook)(nil),         // 14: headroom.v1.JobOutlook
+	(*JobProgress)(nil),        // 15: headroom.v1.JobProgress
+	(*DropTasksRequest)(nil),   // 16: headroom.v1.DropTasksRequest
+	(*DropTasksResponse)(nil),  // 17: headroom.v1.DropTasksResponse
+	(*CommitJobRequest)(nil),   // 18: headroom.v1.CommitJobRequest
+	(*CommitJobResponse)(nil),  // 19: headroom.v1.CommitJobResponse
+	(*FinishJobRequest)(nil),   // 20: headroom.v1.FinishJobRequest
+	(*FinishJobResponse)(nil),  // 21: headroom.v1.FinishJobResponse
+	(*ListJobsRequest)(nil),    // 22: headroom.v1.ListJobsRequest
+	(*ListJobsResponse)(nil),   // 23: headroom.v1.ListJobsResponse
+	(*SchedulerMessage)(nil),   // 24: headroom.v1.SchedulerMessage
+	(*SchedulerHello)(nil),     // 25: headroom.v1.SchedulerHello
+	(*ProgressReport)(nil),     // 26: headroom.v1.ProgressReport
+	(*ClassPoint)(nil),         // 27: headroom.v1.ClassPoint
+	(*EngineReport)(nil),       // 28: headroom.v1.EngineReport
+	(*DirectiveAck)(nil),       // 29: headroom.v1.DirectiveAck
+	(*DirectorMessage)(nil),    // 30: headroom.v1.DirectorMessage
+	(*Directive)(nil),          // 31: headroom.v1.Directive
+	(*SprintDirective)(nil),    // 32: headroom.v1.SprintDirective
+	(*DeflateDirective)(nil),   // 33: headroom.v1.DeflateDirective
+	(*ShareDirective)(nil),     // 34: headroom.v1.ShareDirective
+	(*JobShare)(nil),           // 35: headroom.v1.JobShare
+	(*StopDirective)(nil),      // 36: headroom.v1.StopDirective
+	(*CapDirective)(nil),       // 37: headroom.v1.CapDirective
+	nil,                        // 38: headroom.v1.JobProgress.RunningOnEntry
+	(*Change)(nil),             // 39: headroom.v1.Change
+	(*Meta)(nil),               // 40: headroom.v1.Meta
+	(*Epoch)(nil),              // 41: headroom.v1.Epoch
+	(*Leader)(nil),             // 42: headroom.v1.Leader
 }
 var file_headroom_v1_job_proto_depIdxs = []int32{
 	0,  // 0: headroom.v1.Job.state:type_name -> headroom.v1.JobState
-	7,  // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
-	4,  // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
-	5,  // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
-	6,  // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
-	3,  // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
-	0,  // 6: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
-	27, // 7: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
-	1,  // 8: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
-	5,  // 9: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
-	28, // 10: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
-	5,  // 11: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
-	2,  // 12: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
-	28, // 13: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
-	0,  // 14: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
-	28, // 15: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
-	29, // 16: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
-	2,  // 17: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
-	17, // 18: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
-	18, // 19: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
-	20, // 20: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
-	7,  // 21: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
-	19, // 22: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
-	30, // 23: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
-	31, // 24: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
-	22, // 25: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
-	30, // 26: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
-	26, // 27: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
-	23, // 28: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
-	25, // 29: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
-	24, // 30: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
-	10, // 31: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
-	12, // 32: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
-	14, // 33: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
-	8,  // 34: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
-	16, // 35: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
-	11, // 36: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
-	13, // 37: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
-	15, // 38: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
-	9,  // 39: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
-	21, // 40: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
-	36, // [36:41] is the sub-list for method output_type
-	31, // [31:36] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	15, // 1: headroom.v1.Job.progress:type_name -> headroom.v1.JobProgress
+	12, // 2: headroom.v1.Job.stop:type_name -> headroom.v1.EarlyStop
+	13, // 3: headroom.v1.Job.dropped:type_name -> headroom.v1.TaskRange
+	14, // 4: headroom.v1.Job.outlook:type_name -> headroom.v1.JobOutlook
+	11, // 5: headroom.v1.Job.estimate_errors:type_name -> headroom.v1.EstimateError
+	4,  // 6: headroom.v1.Job.deflation:type_name -> headroom.v1.Deflation
+	5,  // 7: headroom.v1.Job.energy:type_name -> headroom.v1.JobEnergy
+	39, // 8: headroom.v1.DeflateJobRequest.change:type_name -> headroom.v1.Change
+	4,  // 9: headroom.v1.DeflateJobResponse.deflation:type_name -> headroom.v1.Deflation
+	40, // 10: headroom.v1.ExplainJobResponse.meta:type_name -> headroom.v1.Meta
+	3,  // 11: headroom.v1.ExplainJobResponse.job:type_name -> headroom.v1.Job
+	10, // 12: headroom.v1.ExplainJobResponse.moves:type_name -> headroom.v1.JobMove
+	1,  // 13: headroom.v1.JobMove.kind:type_name -> headroom.v1.MoveKind
+	10, // 14: headroom.v1.JobOutlook.move:type_name -> headroom.v1.JobMove
+	0,  // 15: headroom.v1.JobProgress.state:type_name -> headroom.v1.JobState
+	38, // 16: headroom.v1.JobProgress.running_on:type_name -> headroom.v1.JobProgress.RunningOnEntry
+	2,  // 17: headroom.v1.JobProgress.phase:type_name -> headroom.v1.JobPhase
+	13, // 18: headroom.v1.DropTasksRequest.tasks:type_name -> headroom.v1.TaskRange
+	39, // 19: headroom.v1.DropTasksRequest.change:type_name -> headroom.v1.Change
+	13, // 20: headroom.v1.DropTasksResponse.dropped:type_name -> headroom.v1.TaskRange
+	3,  // 21: headroom.v1.CommitJobRequest.job:type_name -> headroom.v1.Job
+	39, // 22: headroom.v1.CommitJobRequest.change:type_name -> headroom.v1.Change
+	0,  // 23: headroom.v1.FinishJobRequest.state:type_name -> headroom.v1.JobState
+	39, // 24: headroom.v1.FinishJobRequest.change:type_name -> headroom.v1.Change
+	40, // 25: headroom.v1.ListJobsResponse.meta:type_name -> headroom.v1.Meta
+	3,  // 26: headroom.v1.ListJobsResponse.jobs:type_name -> headroom.v1.Job
+	25, // 27: headroom.v1.SchedulerMessage.hello:type_name -> headroom.v1.SchedulerHello
+	26, // 28: headroom.v1.SchedulerMessage.progress:type_name -> headroom.v1.ProgressReport
+	29, // 29: headroom.v1.SchedulerMessage.ack:type_name -> headroom.v1.DirectiveAck
+	15, // 30: headroom.v1.ProgressReport.jobs:type_name -> headroom.v1.JobProgress
+	28, // 31: headroom.v1.ProgressReport.engines:type_name -> headroom.v1.EngineReport
+	27, // 32: headroom.v1.ProgressReport.classes:type_name -> headroom.v1.ClassPoint
+	41, // 33: headroom.v1.DirectiveAck.epoch:type_name -> headroom.v1.Epoch
+	42, // 34: headroom.v1.DirectorMessage.leader:type_name -> headroom.v1.Leader
+	31, // 35: headroom.v1.DirectorMessage.directive:type_name -> headroom.v1.Directive
+	41, // 36: headroom.v1.Directive.epoch:type_name -> headroom.v1.Epoch
+	37, // 37: headroom.v1.Directive.cap:type_name -> headroom.v1.CapDirective
+	34, // 38: headroom.v1.Directive.share:type_name -> headroom.v1.ShareDirective
+	36, // 39: headroom.v1.Directive.stop:type_name -> headroom.v1.StopDirective
+	32, // 40: headroom.v1.Directive.sprint:type_name -> headroom.v1.SprintDirective
+	33, // 41: headroom.v1.Directive.deflate:type_name -> headroom.v1.DeflateDirective
+	35, // 42: headroom.v1.ShareDirective.jobs:type_name -> headroom.v1.JobShare
+	18, // 43: headroom.v1.JobService.CommitJob:input_type -> headroom.v1.CommitJobRequest
+	20, // 44: headroom.v1.JobService.FinishJob:input_type -> headroom.v1.FinishJobRequest
+	22, // 45: headroom.v1.JobService.ListJobs:input_type -> headroom.v1.ListJobsRequest
+	16, // 46: headroom.v1.JobService.DropTasks:input_type -> headroom.v1.DropTasksRequest
+	6,  // 47: headroom.v1.JobService.DeflateJob:input_type -> headroom.v1.DeflateJobRequest
+	8,  // 48: headroom.v1.JobService.ExplainJob:input_type -> headroom.v1.ExplainJobRequest
+	24, // 49: headroom.v1.JobService.Direct:input_type -> headroom.v1.SchedulerMessage
+	19, // 50: headroom.v1.JobService.CommitJob:output_type -> headroom.v1.CommitJobResponse
+	21, // 51: headroom.v1.JobService.FinishJob:output_type -> headroom.v1.FinishJobResponse
+	23, // 52: headroom.v1.JobService.ListJobs:output_type -> headroom.v1.ListJobsResponse
+	17, // 53: headroom.v1.JobService.DropTasks:output_type -> headroom.v1.DropTasksResponse
+	7,  // 54: headroom.v1.JobService.DeflateJob:output_type -> headroom.v1.DeflateJobResponse
+	9,  // 55: headroom.v1.JobService.ExplainJob:output_type -> headroom.v1.ExplainJobResponse
+	30, // 56: headroom.v1.JobService.Direct:output_type -> headroom.v1.DirectorMessage
+	50, // [50:57] is the sub-list for method output_type
+	43, // [43:50] is the sub-list for method input_type
+	43, // [43:43] is the sub-list for extension type_name
+	43, // [43:43] is the sub-list for extension extendee
+	0,  // [0:43] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_job_proto_init() }
@@ -2392,29 +3404,33 @@ func file_headroom_v1_job_proto_init() {
 	file_headroom_v1_cluster_proto_init()
 	file_headroom_v1_node_proto_init()
 	file_headroom_v1_job_proto_msgTypes[0].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[4].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[5].OneofWrappers = []any{}
-	file_headroom_v1_job_proto_msgTypes[14].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[7].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[11].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[12].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[21].OneofWrappers = []any{
 		(*SchedulerMessage_Hello)(nil),
 		(*SchedulerMessage_Progress)(nil),
 		(*SchedulerMessage_Ack)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[19].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[24].OneofWrappers = []any{}
+	file_headroom_v1_job_proto_msgTypes[27].OneofWrappers = []any{
 		(*DirectorMessage_Leader)(nil),
 		(*DirectorMessage_Directive)(nil),
 	}
-	file_headroom_v1_job_proto_msgTypes[20].OneofWrappers = []any{
+	file_headroom_v1_job_proto_msgTypes[28].OneofWrappers = []any{
 		(*Directive_Cap)(nil),
 		(*Directive_Share)(nil),
 		(*Directive_Stop)(nil),
+		(*Directive_Sprint)(nil),
+		(*Directive_Deflate)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_job_proto_rawDesc), len(file_headroom_v1_job_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   26,
+			NumEnums:      3,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

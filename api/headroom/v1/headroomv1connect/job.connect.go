@@ -41,6 +41,10 @@ const (
 	JobServiceListJobsProcedure = "/headroom.v1.JobService/ListJobs"
 	// JobServiceDropTasksProcedure is the fully-qualified name of the JobService's DropTasks RPC.
 	JobServiceDropTasksProcedure = "/headroom.v1.JobService/DropTasks"
+	// JobServiceDeflateJobProcedure is the fully-qualified name of the JobService's DeflateJob RPC.
+	JobServiceDeflateJobProcedure = "/headroom.v1.JobService/DeflateJob"
+	// JobServiceExplainJobProcedure is the fully-qualified name of the JobService's ExplainJob RPC.
+	JobServiceExplainJobProcedure = "/headroom.v1.JobService/ExplainJob"
 	// JobServiceDirectProcedure is the fully-qualified name of the JobService's Direct RPC.
 	JobServiceDirectProcedure = "/headroom.v1.JobService/Direct"
 )
@@ -55,6 +59,11 @@ type JobServiceClient interface {
 	// DropTasks records tasks of a job that will never run, before anything follows from it. It answers with all that
 	// are recorded. Tasks beyond what the job's floor leaves are refused, all or nothing.
 	DropTasks(context.Context, *connect.Request[v1.DropTasksRequest]) (*connect.Response[v1.DropTasksResponse], error)
+	// DeflateJob records the drop ratio that a job runs with and the seed that its dropped tasks are chosen by, before it
+	// starts with them. A ratio that its floor forbids is refused.
+	DeflateJob(context.Context, *connect.Request[v1.DeflateJobRequest]) (*connect.Response[v1.DeflateJobResponse], error)
+	// ExplainJob tells what was decided for a job, look by look, newest last, as far as this leader remembers.
+	ExplainJob(context.Context, *connect.Request[v1.ExplainJobRequest]) (*connect.Response[v1.ExplainJobResponse], error)
 	// Direct is the stream of directives. The scheduler's first message is
 	// SchedulerHello; it then sends progress and acknowledgements.
 	Direct(context.Context) *connect.BidiStreamForClient[v1.SchedulerMessage, v1.DirectorMessage]
@@ -95,6 +104,18 @@ func NewJobServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 			connect.WithSchema(jobServiceMethods.ByName("DropTasks")),
 			connect.WithClientOptions(opts...),
 		),
+		deflateJob: connect.NewClient[v1.DeflateJobRequest, v1.DeflateJobResponse](
+			httpClient,
+			baseURL+JobServiceDeflateJobProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("DeflateJob")),
+			connect.WithClientOptions(opts...),
+		),
+		explainJob: connect.NewClient[v1.ExplainJobRequest, v1.ExplainJobResponse](
+			httpClient,
+			baseURL+JobServiceExplainJobProcedure,
+			connect.WithSchema(jobServiceMethods.ByName("ExplainJob")),
+			connect.WithClientOptions(opts...),
+		),
 		direct: connect.NewClient[v1.SchedulerMessage, v1.DirectorMessage](
 			httpClient,
 			baseURL+JobServiceDirectProcedure,
@@ -106,11 +127,13 @@ func NewJobServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...
 
 // jobServiceClient implements JobServiceClient.
 type jobServiceClient struct {
-	commitJob *connect.Client[v1.CommitJobRequest, v1.CommitJobResponse]
-	finishJob *connect.Client[v1.FinishJobRequest, v1.FinishJobResponse]
-	listJobs  *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
-	dropTasks *connect.Client[v1.DropTasksRequest, v1.DropTasksResponse]
-	direct    *connect.Client[v1.SchedulerMessage, v1.DirectorMessage]
+	commitJob  *connect.Client[v1.CommitJobRequest, v1.CommitJobResponse]
+	finishJob  *connect.Client[v1.FinishJobRequest, v1.FinishJobResponse]
+	listJobs   *connect.Client[v1.ListJobsRequest, v1.ListJobsResponse]
+	dropTasks  *connect.Client[v1.DropTasksRequest, v1.DropTasksResponse]
+	deflateJob *connect.Client[v1.DeflateJobRequest, v1.DeflateJobResponse]
+	explainJob *connect.Client[v1.ExplainJobRequest, v1.ExplainJobResponse]
+	direct     *connect.Client[v1.SchedulerMessage, v1.DirectorMessage]
 }
 
 // CommitJob calls headroom.v1.JobService.CommitJob.
@@ -133,6 +156,16 @@ func (c *jobServiceClient) DropTasks(ctx context.Context, req *connect.Request[v
 	return c.dropTasks.CallUnary(ctx, req)
 }
 
+// DeflateJob calls headroom.v1.JobService.DeflateJob.
+func (c *jobServiceClient) DeflateJob(ctx context.Context, req *connect.Request[v1.DeflateJobRequest]) (*connect.Response[v1.DeflateJobResponse], error) {
+	return c.deflateJob.CallUnary(ctx, req)
+}
+
+// ExplainJob calls headroom.v1.JobService.ExplainJob.
+func (c *jobServiceClient) ExplainJob(ctx context.Context, req *connect.Request[v1.ExplainJobRequest]) (*connect.Response[v1.ExplainJobResponse], error) {
+	return c.explainJob.CallUnary(ctx, req)
+}
+
 // Direct calls headroom.v1.JobService.Direct.
 func (c *jobServiceClient) Direct(ctx context.Context) *connect.BidiStreamForClient[v1.SchedulerMessage, v1.DirectorMessage] {
 	return c.direct.CallBidiStream(ctx)
@@ -148,6 +181,11 @@ type JobServiceHandler interface {
 	// DropTasks records tasks of a job that will never run, before anything follows from it. It answers with all that
 	// are recorded. Tasks beyond what the job's floor leaves are refused, all or nothing.
 	DropTasks(context.Context, *connect.Request[v1.DropTasksRequest]) (*connect.Response[v1.DropTasksResponse], error)
+	// DeflateJob records the drop ratio that a job runs with and the seed that its dropped tasks are chosen by, before it
+	// starts with them. A ratio that its floor forbids is refused.
+	DeflateJob(context.Context, *connect.Request[v1.DeflateJobRequest]) (*connect.Response[v1.DeflateJobResponse], error)
+	// ExplainJob tells what was decided for a job, look by look, newest last, as far as this leader remembers.
+	ExplainJob(context.Context, *connect.Request[v1.ExplainJobRequest]) (*connect.Response[v1.ExplainJobResponse], error)
 	// Direct is the stream of directives. The scheduler's first message is
 	// SchedulerHello; it then sends progress and acknowledgements.
 	Direct(context.Context, *connect.BidiStream[v1.SchedulerMessage, v1.DirectorMessage]) error
@@ -184,6 +222,18 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 		connect.WithSchema(jobServiceMethods.ByName("DropTasks")),
 		connect.WithHandlerOptions(opts...),
 	)
+	jobServiceDeflateJobHandler := connect.NewUnaryHandler(
+		JobServiceDeflateJobProcedure,
+		svc.DeflateJob,
+		connect.WithSchema(jobServiceMethods.ByName("DeflateJob")),
+		connect.WithHandlerOptions(opts...),
+	)
+	jobServiceExplainJobHandler := connect.NewUnaryHandler(
+		JobServiceExplainJobProcedure,
+		svc.ExplainJob,
+		connect.WithSchema(jobServiceMethods.ByName("ExplainJob")),
+		connect.WithHandlerOptions(opts...),
+	)
 	jobServiceDirectHandler := connect.NewBidiStreamHandler(
 		JobServiceDirectProcedure,
 		svc.Direct,
@@ -200,6 +250,10 @@ func NewJobServiceHandler(svc JobServiceHandler, opts ...connect.HandlerOption) 
 			jobServiceListJobsHandler.ServeHTTP(w, r)
 		case JobServiceDropTasksProcedure:
 			jobServiceDropTasksHandler.ServeHTTP(w, r)
+		case JobServiceDeflateJobProcedure:
+			jobServiceDeflateJobHandler.ServeHTTP(w, r)
+		case JobServiceExplainJobProcedure:
+			jobServiceExplainJobHandler.ServeHTTP(w, r)
 		case JobServiceDirectProcedure:
 			jobServiceDirectHandler.ServeHTTP(w, r)
 		default:
@@ -225,6 +279,14 @@ func (UnimplementedJobServiceHandler) ListJobs(context.Context, *connect.Request
 
 func (UnimplementedJobServiceHandler) DropTasks(context.Context, *connect.Request[v1.DropTasksRequest]) (*connect.Response[v1.DropTasksResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.JobService.DropTasks is not implemented"))
+}
+
+func (UnimplementedJobServiceHandler) DeflateJob(context.Context, *connect.Request[v1.DeflateJobRequest]) (*connect.Response[v1.DeflateJobResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.JobService.DeflateJob is not implemented"))
+}
+
+func (UnimplementedJobServiceHandler) ExplainJob(context.Context, *connect.Request[v1.ExplainJobRequest]) (*connect.Response[v1.ExplainJobResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.JobService.ExplainJob is not implemented"))
 }
 
 func (UnimplementedJobServiceHandler) Direct(context.Context, *connect.BidiStream[v1.SchedulerMessage, v1.DirectorMessage]) error {

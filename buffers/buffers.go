@@ -1,0 +1,420 @@
+package buffers
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Discipline is how the dispatcher treats a running job and the classes.
+type Discipline string
+
+// The disciplines, as configurations name them.
+const (
+	Shared Discipline = "shared"
+	P      Discipline = "p"
+	NP     Discipline = "np"
+	DA     Discipline = "da"
+	NPS    Discipline = "nps"
+	DIAS   Discipline = "dias"
+)
+
+// Disciplines are all of them, in the order in which they are explained.
+func Disciplines() []Discipline { return []Discipline{Shared, P, NP, DA, NPS, DIAS} }
+
+// Preempts tells whether a job of a higher class kills the running one.
+func (d Discipline) Preempts() bool { return d == P }
+
+// Deflates tells whether jobs run with their class's drop ratio.
+func (d Discipline) Deflates() bool { return d == DA || d == DIAS }
+
+// Sprints tells whether jobs get their class's sprint timer.
+func (d Discipline) Sprints() bool { return d == NPS || d == DIAS }
+
+// Errors of this package.
+var (
+	ErrDiscipline = errors.New("unknown discipline")
+	ErrClass      = errors.New("unknown class")
+	ErrTheta      = errors.New("drop ratio outside 0 to 1")
+	ErrWidth      = errors.New("fewer than one job at once")
+)
+
+// Class is a priority class with its operating point.
+type Class struct {
+	Name string
+	// Theta is the drop ratio that its jobs start with, 0 to 1.
+	Theta float64
+	// Sprint tells whether its jobs sprint, SprintAfter how long after their dispatch.
+	Sprint      bool
+	SprintAfter time.Duration
+}
+
+// Settings of a dispatcher.
+type Settings struct {
+	Discipline Discipline
+	// Classes, highest priority first.
+	Classes []Class
+	// Width is how many jobs run at once; the paper's is 1. It means nothing to Shared.
+	Width int
+}
+
+func (s Settings) check() error {
+	if !slices.Contains(Disciplines(), s.Discipline) {
+		return fmt.Errorf("discipline %q: %w", s.Discipline, ErrDiscipline)
+	}
+	if len(s.Classes) == 0 {
+		return fmt.Errorf("no class: %w", ErrClass)
+	}
+	if s.Width < 1 && s.Discipline != Shared {
+		return fmt.Errorf("width %d: %w", s.Width, ErrWidth)
+	}
+	return checkThetas(s.Classes)
+}
+
+func checkThetas(classes []Class) error {
+	for _, c := range classes {
+		if math.IsNaN(c.Theta) || c.Theta < 0 || c.Theta > 1 {
+			return fmt.Errorf("class %s: theta %v: %w", c.Name, c.Theta, ErrTheta)
+		}
+	}
+	return nil
+}
+
+// Job is what the dispatcher knows of a job.
+type Job struct {
+	ID string
+	// Class counts from 0, the highest.
+	Class int
+	// Submitted orders the jobs of a class; jobs of one moment are ordered by ID.
+	Submitted time.Time
+}
+
+// Run is one execution of a job.
+type Run struct {
+	Job
+	// Number counts the runs of a job from 1; only "p" makes a second one.
+	Number uint32
+	// Began is when it was dispatched.
+	Began time.Time
+	// Theta is its drop ratio.
+	Theta float64
+	// SprintAfter is its sprint timer; meaningless where Sprint is false.
+	Sprint      bool
+	SprintAfter time.Duration
+	// Due tells that the timer has fired, Stopping that the run was told to end.
+	Due, Stopping bool
+
+	// requeue: the run was killed for a higher class, and its job goes back.
+	requeue bool
+}
+
+// Action is what the caller is to carry out: a Start, a Kill or a SprintDue.
+type Action interface{ action() }
+
+// Start begins a run of a job that has waited.
+type Start struct{ Run Run }
+
+// Kill ends a run. Ended confirms it; until then it counts as running.
+type Kill struct {
+	Run Run
+	// For is the job that it makes room for; empty for a cancelled job.
+	For string
+}
+
+// SprintDue tells that a run's sprint timer has fired.
+type SprintDue struct{ Run Run }
+
+func (Start) action()     {}
+func (Kill) action()      {}
+func (SprintDue) action() {}
+
+// Waste is the machine time of "p": that of killed runs, and that of all runs that
+// have ended. Their ratio is the paper's resource waste.
+type Waste struct{ Killed, Total time.Duration }
+
+// Ratio is Killed over Total; false while nothing has ended.
+func (w Waste) Ratio() (ratio float64, known bool) {
+	if w.Total <= 0 {
+		return 0, false
+	}
+	return float64(w.Killed) / float64(w.Total), true
+}
+
+// Buffers is a dispatcher with its jobs. It is not safe for concurrent use.
+type Buffers struct {
+	Settings
+	waiting [][]Job // by class, the next one first
+	running []Run   // in order of their dispatch
+	runs    map[string]uint32
+	drained bool
+	waste   Waste
+	actions []Action
+}
+
+// New is a dispatcher without jobs.
+func New(s Settings) (*Buffers, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	s.Classes = slices.Clone(s.Classes)
+	return &Buffers{Settings: s, waiting: make([][]Job, len(s.Classes)), runs: map[string]uint32{}}, nil
+}
+
+// Point changes the operating points of the classes, for runs that begin later: those
+// under way keep theirs.
+func (b *Buffers) Point(classes []Class) error {
+	if len(classes) != len(b.Classes) {
+		return fmt.Errorf("%d classes, there are %d: %w", len(classes), len(b.Classes), ErrClass)
+	}
+	if err := checkThetas(classes); err != nil {
+		return err
+	}
+	b.Classes = slices.Clone(classes)
+	return nil
+}
+
+// Drain lets no further job begin; false lets them again.
+func (b *Buffers) Drain(on bool) { b.drained = on }
+
+// Drained tells whether no further job begins.
+func (b *Buffers) Drained() bool { return b.drained }
+
+// Add puts a job into the buffer of its class. Adding a known job changes nothing.
+func (b *Buffers) Add(j Job) error {
+	if j.Class < 0 || j.Class >= len(b.Classes) {
+		return fmt.Errorf("job %s: class %d of %d: %w", j.ID, j.Class, len(b.Classes), ErrClass)
+	}
+	if b.Knows(j.ID) {
+		return nil
+	}
+	b.runs[j.ID] = 0
+	at, _ := slices.BinarySearchFunc(b.waiting[j.Class], j, before)
+	b.waiting[j.Class] = slices.Insert(b.waiting[j.Class], at, j)
+	return nil
+}
+
+func before(a, b Job) int {
+	return cmp.Or(a.Submitted.Compare(b.Submitted), cmp.Compare(a.ID, b.ID))
+}
+
+// Adopt takes over a run that an earlier dispatcher has begun.
+func (b *Buffers) Adopt(r Run) error {
+	if err := b.Add(r.Job); err != nil {
+		return err
+	}
+	if !b.leaves(r.ID) {
+		return nil // it runs here already
+	}
+	b.runs[r.ID] = max(r.Number, 1)
+	r.Number = b.runs[r.ID]
+	b.running = append(b.running, r)
+	return nil
+}
+
+// Knows tells whether the job waits or runs.
+func (b *Buffers) Knows(id string) bool { _, known := b.runs[id]; return known }
+
+// Cancel takes a waiting job away; a running one is killed, and Ended confirms it.
+func (b *Buffers) Cancel(id string) {
+	if b.leaves(id) {
+		delete(b.runs, id)
+		return
+	}
+	if i := b.at(id); i >= 0 {
+		r := &b.running[i]
+		r.requeue = false
+		if !r.Stopping {
+			b.kill(r, "")
+		}
+	}
+}
+
+// Ended tells that the run of a job is over, by itself or because it was killed. A run
+// that was killed for a higher class leaves its job at the head of its buffer; any other
+// job is forgotten.
+func (b *Buffers) Ended(now time.Time, id string) {
+	i := b.at(id)
+	if i < 0 {
+		return
+	}
+	r := b.running[i]
+	b.running = slices.Delete(b.running, i, i+1)
+	took := max(0, now.Sub(r.Began))
+	b.waste.Total += took
+	if !r.requeue {
+		delete(b.runs, id)
+		return
+	}
+	b.waste.Killed += took
+	b.waiting[r.Class] = slices.Insert(b.waiting[r.Class], 0, r.Job)
+}
+
+// Completed is Ended for a run that reached its end although it had been told to stop:
+// its job is done and does not go back.
+func (b *Buffers) Completed(now time.Time, id string) {
+	if i := b.at(id); i >= 0 {
+		b.running[i].requeue = false
+	}
+	b.Ended(now, id)
+}
+
+// Begin takes a waiting job out of its buffer and counts it as running: for Shared,
+// where the holder of the slots decides when.
+func (b *Buffers) Begin(now time.Time, id string) (Run, bool) {
+	for _, w := range b.waiting {
+		if i := slices.IndexFunc(w, func(j Job) bool { return j.ID == id }); i >= 0 {
+			return b.begin(now, w[i]), true
+		}
+	}
+	return Run{}, false
+}
+
+// Head is the job that begins next; false when none waits or none may begin.
+func (b *Buffers) Head() (Job, bool) {
+	if b.drained {
+		return Job{}, false
+	}
+	for _, w := range b.waiting {
+		if len(w) > 0 {
+			return w[0], true
+		}
+	}
+	return Job{}, false
+}
+
+// Step decides what is to be done now.
+func (b *Buffers) Step(now time.Time) []Action {
+	b.fire(now)
+	if b.Discipline != Shared {
+		b.dispatch(now)
+	}
+	out := b.actions
+	b.actions = nil
+	return out
+}
+
+// Next is when Step has something to do by the clock alone; false when never.
+func (b *Buffers) Next() (at time.Time, ok bool) {
+	for i := range b.running {
+		r := &b.running[i]
+		if t := r.Began.Add(r.SprintAfter); r.Sprint && !r.Due && !r.Stopping && (!ok || t.Before(at)) {
+			at, ok = t, true
+		}
+	}
+	return at, ok
+}
+
+// fire starts the sprints that are due.
+func (b *Buffers) fire(now time.Time) {
+	for i := range b.running {
+		r := &b.running[i]
+		if r.Sprint && !r.Due && !r.Stopping && now.Sub(r.Began) >= r.SprintAfter {
+			r.Due = true
+			b.actions = append(b.actions, SprintDue{*r})
+		}
+	}
+}
+
+// dispatch begins jobs while fewer than Width run, and kills for higher classes.
+func (b *Buffers) dispatch(now time.Time) {
+	for {
+		j, waits := b.Head()
+		if !waits {
+			return
+		}
+		if len(b.running) < b.Width {
+			b.actions = append(b.actions, Start{b.begin(now, j)})
+			continue
+		}
+		if b.Discipline.Preempts() {
+			b.preempt()
+		}
+		return
+	}
+}
+
+// preempt kills runs of lower classes for the jobs that wait above them: as many as
+// there are such jobs beyond the runs that stop already.
+func (b *Buffers) preempt() {
+	stopping := 0
+	for i := range b.running {
+		if b.running[i].Stopping {
+			stopping++
+		}
+	}
+	for class, w := range b.waiting {
+		for _, j := range w {
+			if stopping > 0 {
+				stopping--
+				continue
+			}
+			r := b.victim(class)
+			if r == nil {
+				return
+			}
+			r.requeue = true
+			b.kill(r, j.ID)
+		}
+	}
+}
+
+// victim is the run to kill for a job of a class: the lowest below it, the latest among
+// equals; nil when there is none.
+func (b *Buffers) victim(class int) *Run {
+	var v *Run
+	for i := range b.running {
+		r := &b.running[i]
+		if !r.Stopping && r.Class > class && (v == nil || r.Class >= v.Class) {
+			v = r
+		}
+	}
+	return v
+}
+
+func (b *Buffers) kill(r *Run, reason string) {
+	r.Stopping = true
+	b.actions = append(b.actions, Kill{Run: *r, For: reason})
+}
+
+// begin moves a job from its buffer to the running ones.
+func (b *Buffers) begin(now time.Time, j Job) Run {
+	b.leaves(j.ID)
+	b.runs[j.ID]++
+	c := b.Classes[j.Class]
+	r := Run{Job: j, Number: b.runs[j.ID], Began: now}
+	if b.Discipline.Deflates() {
+		r.Theta = c.Theta
+	}
+	if b.Discipline.Sprints() {
+		r.Sprint, r.SprintAfter = c.Sprint, c.SprintAfter
+	}
+	b.running = append(b.running, r)
+	return r
+}
+
+// leaves takes a job out of its buffer, and tells whether it was there.
+func (b *Buffers) leaves(id string) bool {
+	for class, w := range b.waiting {
+		if i := slices.IndexFunc(w, func(j Job) bool { return j.ID == id }); i >= 0 {
+			b.waiting[class] = slices.Delete(w, i, i+1)
+			return true
+		}
+	}
+	return false
+}
+
+func (b *Buffers) at(id string) int {
+	return slices.IndexFunc(b.running, func(r Run) bool { return r.ID == id })
+}
+
+// Waiting are the jobs of a class that wait, the next one first.
+func (b *Buffers) Waiting(class int) []Job { return slices.Clone(b.waiting[class]) }
+
+// Running are the runs under way, in order of their dispatch.
+func (b *Buffers) Running() []Run { return slices.Clone(b.running) }
+
+// Waste is the machine time of the runs that have ended.
+func (b *Buffers) Waste() Waste { return b.waste }
