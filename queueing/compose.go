@@ -1,0 +1,151 @@
+package queueing
+
+import (
+	"fmt"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// part is a PH that may be over before it began: Alpha may sum to less than 1. Stages
+// that some jobs skip are parts.
+type part = PH
+
+// mass is the probability that a part is not over before it began.
+func mass(alpha []float64) float64 {
+	sum := 0.0
+	for _, x := range alpha {
+		sum += x
+	}
+	return sum
+}
+
+// sequence is one part after the other. Its phases are those of the parts, in order, so
+// that parts which are upper triangular stay so.
+func sequence(parts ...part) part {
+	n := 0
+	for _, p := range parts {
+		n += p.Phases()
+	}
+	whole := part{Alpha: make([]float64, n), A: mat.NewDense(max(n, 1), max(n, 1), nil)}
+	at, skipped := 0, 1.0
+	// exits holds, of every phase so far, the rate at which the next part is reached.
+	exits := make([]float64, n)
+	for _, p := range parts {
+		m := p.Phases()
+		for j, x := range p.Alpha {
+			whole.Alpha[at+j] = skipped * x
+			for i := range at {
+				if exits[i] > 0 && x > 0 {
+					whole.A.Set(i, at+j, exits[i]*x)
+				}
+			}
+		}
+		left := max(0, 1-mass(p.Alpha))
+		if left < tolerance {
+			left = 0
+		}
+		skipped *= left
+		for i := range at {
+			exits[i] *= left
+		}
+		for i, exit := range p.Exit() {
+			exits[at+i] = exit
+			for j := range m {
+				if x := p.A.At(i, j); x != 0 {
+					whole.A.Set(at+i, at+j, x)
+				}
+			}
+		}
+		at += m
+	}
+	return whole
+}
+
+// Sum is the distribution of the sum of independent times; of none, an error.
+func Sum(phs ...PH) (PH, error) {
+	if err := checkSize(phs, func(total, n int) int { return total + n }); err != nil {
+		return PH{}, err
+	}
+	return sequence(phs...), nil
+}
+
+// Mixture is one of the distributions, the i-th with probability probabilities[i].
+func Mixture(probabilities []float64, phs ...PH) (PH, error) {
+	if len(probabilities) != len(phs) {
+		return PH{}, bad("probabilities", "are %d for %d distributions", len(probabilities), len(phs))
+	}
+	if err := checkSize(phs, func(total, n int) int { return total + n }); err != nil {
+		return PH{}, err
+	}
+	p := append([]float64(nil), probabilities...)
+	if err := checkProbabilities("probabilities", p); err != nil {
+		return PH{}, err
+	}
+	normalise(p)
+	var mixed PH
+	n := 0
+	for _, x := range phs {
+		n += x.Phases()
+	}
+	mixed.A = mat.NewDense(n, n, nil)
+	at := 0
+	for k, x := range phs {
+		for _, a := range x.Alpha {
+			mixed.Alpha = append(mixed.Alpha, p[k]*a)
+		}
+		mixed.A.Slice(at, at+x.Phases(), at, at+x.Phases()).(*mat.Dense).Copy(x.A)
+		at += x.Phases()
+	}
+	return mixed, nil
+}
+
+// Min is the distribution of the lesser of two independent times. It has as many phases
+// as the product of theirs.
+func Min(a, b PH) (PH, error) {
+	if err := checkSize([]PH{a, b}, func(total, n int) int { return max(total, 1) * n }); err != nil {
+		return PH{}, err
+	}
+	n, m := a.Phases(), b.Phases()
+	least := PH{Alpha: make([]float64, n*m), A: mat.NewDense(n*m, n*m, nil)}
+	for i := range n {
+		for j := range m {
+			row := i*m + j
+			least.Alpha[row] = a.Alpha[i] * b.Alpha[j]
+			for k := range n {
+				least.A.Set(row, k*m+j, a.A.At(i, k))
+			}
+			for k := range m {
+				least.A.Set(row, i*m+k, least.A.At(row, i*m+k)+b.A.At(j, k))
+			}
+		}
+	}
+	return least, nil
+}
+
+// Scale is the distribution of factor times the time: of the same work on a server that
+// is 1/factor as fast. The factor must be above 0 and finite.
+func (p PH) Scale(factor float64) (PH, error) {
+	if !isRate(factor) {
+		return PH{}, bad("factor", "is %v; it must be above 0 and finite", factor)
+	}
+	scaled := PH{Alpha: append([]float64(nil), p.Alpha...), A: mat.DenseCopyOf(p.A)}
+	scaled.A.Scale(1/factor, scaled.A)
+	return scaled, scaled.validate()
+}
+
+// checkSize checks every distribution and the number of phases that comes of them.
+func checkSize(phs []PH, add func(total, n int) int) error {
+	if len(phs) == 0 {
+		return bad("distributions", "are none; name at least one")
+	}
+	total := 0
+	for i, p := range phs {
+		if err := p.validate(); err != nil {
+			return within(fmt.Sprintf("distributions[%d]", i), err)
+		}
+		if total = add(total, p.Phases()); total > MaxPhases {
+			return bad("distributions", "have %d phases together; at most %d are taken", total, MaxPhases)
+		}
+	}
+	return nil
+}

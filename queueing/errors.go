@@ -1,0 +1,54 @@
+package queueing
+
+import "fmt"
+
+// InputError is a number that makes no sense, with its place as in the input of
+// `powerlab queue`: "services[1].A[3][2]", counted from 0.
+type InputError struct {
+	Place   string
+	Problem string
+}
+
+func (e *InputError) Error() string {
+	if e.Place == "" {
+		return "queueing: " + e.Problem
+	}
+	return "queueing: " + e.Place + " " + e.Problem
+}
+
+func bad(place, format string, args ...any) *InputError {
+	return &InputError{Place: place, Problem: fmt.Sprintf(format, args...)}
+}
+
+// within puts the place of a whole in front of that of its part.
+func within(whole string, err error) error {
+	e, ok := err.(*InputError) //nolint:errorlint // our own constructors return it unwrapped
+	if !ok {
+		return err
+	}
+	place := whole
+	if e.Place != "" {
+		place += "." + e.Place
+	}
+	return &InputError{Place: place, Problem: e.Problem}
+}
+
+// UnstableError refuses a queue that would grow without end.
+type UnstableError struct {
+	// Rho is the utilisation that the arrivals ask for, at least 1.
+	Rho float64
+}
+
+func (e *UnstableError) Error() string {
+	return fmt.Sprintf("queueing: unstable: rho is %.6g and must be below 1; lower the arrival rates, "+
+		"or shorten the services (drop tasks, sprint)", e.Rho)
+}
+
+// NumericError tells that rounding would spoil an answer, which is then not given.
+type NumericError struct {
+	What string
+	// Hint is what to ask instead.
+	Hint string
+}
+
+func (e *NumericError) Error() string { return "queueing: " + e.What + "; " + e.Hint }
