@@ -1,8 +1,55 @@
 package queueing
 
-import "errors"
-
 // solveMMAP solves a queue whose arrivals are a marked Markovian process.
-func solveMMAP(Queue, Options) (Result, error) {
-	return Result{}, errors.New("queueing: arrivals.D: general MMAP arrivals are not built yet; give rates")
+func solveMMAP(q Queue, o Options) (Result, error) {
+	solved, err := newMMAPQueueOf(q)
+	if err != nil {
+		return Result{}, err
+	}
+	result := Result{Rho: solved.load(0)}
+	for k := range q.Services {
+		var class ClassResult
+		if class.Sojourn, err = solved.measure(k, solved.sojourn(k), 0, o); err != nil {
+			return Result{}, err
+		}
+		if class.Wait, err = solved.measure(k, solved.waiting(k), solved.atOnce(k), o); err != nil {
+			return Result{}, err
+		}
+		result.Classes = append(result.Classes, class)
+	}
+	return result, nil
+}
+
+func newMMAPQueueOf(q Queue) (*mmapQueue, error) {
+	arrivals, err := NewMMAP(q.Arrivals.D)
+	if err != nil {
+		return nil, within("arrivals", err)
+	}
+	services := make([]*serviceWork, len(q.Services))
+	for k, p := range q.Services {
+		if services[k], err = newServiceWork(p); err != nil {
+			return nil, err
+		}
+	}
+	return newMMAPQueue(arrivals, services, q.Discipline == PreemptiveResume)
+}
+
+// measure tells of a time with a transform; atOnce is the probability that it is 0.
+func (q *mmapQueue) measure(k int, f transform, atOnce float64, o Options) (Measure, error) {
+	list, err := moments(f, q.classes[k].radius, o.Moments)
+	if err != nil {
+		return Measure{}, err
+	}
+	m := measure(list)
+	m.cdf = func(t float64) (float64, error) {
+		if t == 0 {
+			return atOnce, nil
+		}
+		above, err := invert(func(s complex128) (complex128, error) {
+			x, err := f(s)
+			return (1 - x) / s, err
+		}, t)
+		return min(1, max(0, 1-above)), err
+	}
+	return m, m.fill(o.Percentiles)
 }

@@ -1,0 +1,506 @@
+package queueing
+
+import (
+	"fmt"
+	"math"
+	"math/cmplx"
+)
+
+// The solver of MMAP[K]/PH[K]/1 with priorities, classes from lowest to highest. Its parts,
+// with D0..DK the arrivals, b_j(z) the transform of the time of class j (a matrix may stand
+// for z) and rows and columns over the phases of the arrivals:
+//
+// Extension. While the server works off x units of work, newly come jobs of higher classes
+// push in, and those of their busy periods. The phases over all that time, with its length
+// transformed, move by exp(Q x), where Q = Q_k(s) is the smallest solution of
+//
+//	Q = D0 + sum_{j<=k} D_j - s I + sum_{j>k} D_j b_j(-Q),
+//
+// with b_j(-Q) the mean of exp(Q X_j).
+//
+// Work ahead. What class k finds before it, U, falls at rate 1 and jumps with the work of
+// the classes k and up; under non-preemption it also jumps from 0 by the time of a lower
+// job that starts. With p the phases while U rests at 0 and a_j those at the starts of the
+// lower class j (per unit of time; none under preemption), all that enters and leaves each
+// exp(Q U) in each phase i balances. For M_i = E[exp(Q U); phase i] and a column c, the
+// columns x_i = M_i c make a matrix X with
+//
+//	X (D0 + sum_{j<k} D_j) + sum_{j>=k} b_j(-Q) X D_j - Q X = -Q c p + sum_{j<k} (c - b_j(-Q) c) a_j,
+//
+// because M_i and b_j(-Q) are functions of Q and so commute. With Q in Schur form the rows
+// follow one after the other, each from a system of the order of the arrivals only.
+//
+// Delays. The time until class k starts has the transform tr(D_k X) / rate_k with c = 1;
+// the sojourn time is that times b_k(s) without preemption, and with it the same trace for
+// c = b_k(-Q) 1. For c the unit vectors the traces at s = 0 are a_k: the classes are solved
+// from the lowest up. The phases at rest are p = (1 - load) times the stationary vector of
+// Q_{k-1}(0) (preemptive) or Q_{-1}(0) (non-preemptive).
+//
+// Takine 1999, "The nonpreemptive priority MAP/G/1 queue"; Horvath 2015, "Efficient analysis
+// of the MMAP[K]/PH[K]/1 priority queue". Neither an Erlang distribution stands in for a
+// time here nor does any matrix have the order of the services.
+
+// mmapQueue is an MMAP[K]/PH[K]/1 priority queue, classes from lowest to highest.
+type mmapQueue struct {
+	hidden     *matrix
+	marked     []*matrix
+	rates      []float64
+	services   []*serviceWork
+	preemptive bool
+	classes    []workAhead
+}
+
+// workAhead is what decides the work that an arriving job of a class finds before it.
+type workAhead struct {
+	rest   []complex128   // phases while there is none
+	starts [][]complex128 // phases at starts of the lower classes per unit of time; none under preemption
+	radius float64        // the transforms of the delays are analytic this far around 0
+}
+
+// newMMAPQueue prepares the solution for all classes.
+func newMMAPQueue(arrivals *MMAP, services []*serviceWork, preemptive bool) (*mmapQueue, error) {
+	q := &mmapQueue{hidden: realMatrix(arrivals.hidden), rates: arrivals.classes, services: services, preemptive: preemptive}
+	for _, rows := range arrivals.marked {
+		q.marked = append(q.marked, realMatrix(rows))
+	}
+	if load := q.load(0); !(load < 1) {
+		return nil, &UnstableError{Rho: load}
+	}
+	var starts [][]complex128
+	for k := range services {
+		class, err := q.prepare(k, starts)
+		if err != nil {
+			return nil, err
+		}
+		q.classes = append(q.classes, class)
+		if preemptive {
+			continue
+		}
+		at, err := q.startsOf(k)
+		if err != nil {
+			return nil, err
+		}
+		starts = append(starts, at)
+	}
+	return q, nil
+}
+
+// prepare finds the phases at rest and the radius of the class k.
+func (q *mmapQueue) prepare(k int, starts [][]complex128) (workAhead, error) {
+	from := 0
+	if q.preemptive {
+		from = k
+	}
+	rest, err := q.rest(from)
+	if err != nil {
+		return workAhead{}, err
+	}
+	radius, err := q.radius(k, from)
+	return workAhead{rest: rest, starts: starts, radius: radius}, err
+}
+
+// load is the load of the classes from a class up.
+func (q *mmapQueue) load(from int) float64 {
+	load := 0.0
+	for j := from; j < len(q.services); j++ {
+		load += q.rates[j] * q.services[j].mean
+	}
+	return load
+}
+
+// rest are the phases while no class from a class up is served: its sum is 1 - load.
+func (q *mmapQueue) rest(from int) ([]complex128, error) {
+	moves, err := q.exponent(from-1, 0)
+	if err != nil {
+		return nil, err
+	}
+	g := make([][]float64, moves.order)
+	for i := range g {
+		for _, x := range moves.row(i) {
+			g[i] = append(g[i], math.Max(real(x), 0))
+		}
+	}
+	rest := make([]complex128, moves.order)
+	for i, p := range stationary(g) {
+		rest[i] = complex(p*(1-q.load(from)), 0)
+		if cmplx.IsNaN(rest[i]) {
+			return nil, tooStiff("the phases of an empty queue are lost in rounding")
+		}
+	}
+	return rest, nil
+}
+
+// without is D0 + .. + D_below: the phases as they move while only the classes above the
+// class below bring work.
+func (q *mmapQueue) without(below int) *matrix {
+	m := q.hidden.clone()
+	for j := range below + 1 {
+		m.add(1, q.marked[j])
+	}
+	return m
+}
+
+// stepsMax bounds the search for an exponent; a load of 1 - 1e-6 needs some thousand.
+const stepsMax = 20000
+
+// exponent is Q_k(s): by substitution from below, which converges to the smallest solution,
+// sped up by extrapolating the last two steps where that lessens the error (Anderson 1965).
+func (q *mmapQueue) exponent(k int, s complex128) (*matrix, error) {
+	base := q.without(k)
+	base.shift(-s)
+	if k == len(q.services)-1 {
+		return base, nil
+	}
+	at, scale := base.clone(), base.largest()
+	var before, errorBefore *matrix
+	best, stuck := math.Inf(1), 0
+	for range stepsMax {
+		next, err := q.substitute(k, base, at)
+		if err != nil {
+			return nil, err
+		}
+		off := next.clone()
+		off.add(-1, at)
+		size := off.largest()
+		if math.IsNaN(size) || math.IsInf(size, 0) {
+			return nil, tooStiff("the busy periods of the higher classes do not come out as numbers")
+		}
+		if size <= 4*epsilon*scale {
+			return next, nil
+		}
+		if size < best {
+			best, stuck = size, 0
+		} else if stuck++; stuck > 20 && best < 64*epsilon*scale {
+			return next, nil // rounding lets it come no nearer
+		}
+		at = extrapolated(next, off, before, errorBefore)
+		before, errorBefore = next, off
+	}
+	return nil, tooStiff(fmt.Sprintf("the busy periods of the higher classes do not converge in %d steps", stepsMax))
+}
+
+// substitute puts at into the right side of the equation for Q_k(s).
+func (q *mmapQueue) substitute(k int, base, at *matrix) (*matrix, error) {
+	next := base.clone()
+	for j := k + 1; j < len(q.services); j++ {
+		b, err := q.services[j].transformAt(at)
+		if err != nil {
+			return nil, err
+		}
+		next.addProduct(q.marked[j], b)
+	}
+	return next, nil
+}
+
+// extrapolated mixes two steps such that their errors cancel as far as they can; a mix that
+// would throw far or that follows a step that gained nothing is left.
+func extrapolated(next, off, before, errorBefore *matrix) *matrix {
+	if before == nil || off.largest() > errorBefore.largest() {
+		return next
+	}
+	var over complex128
+	under := 0.0
+	for i, x := range off.of {
+		d := x - errorBefore.of[i]
+		over += cmplx.Conj(d) * x
+		under += real(d)*real(d) + imag(d)*imag(d)
+	}
+	if under == 0 {
+		return next
+	}
+	mix := over / complex(under, 0)
+	if cmplx.Abs(mix) > 1e4 {
+		return next
+	}
+	at := next.clone()
+	at.add(-mix, next)
+	at.add(mix, before)
+	return at
+}
+
+// extension is Q_k(s) in Schur form, with what every delay at this s shares.
+type extension struct {
+	form    *schur
+	times   []*matrix  // b_j(-T), T the triangle of the form; nil where not needed
+	kernels []*factors // by row
+}
+
+func (q *mmapQueue) extension(k int, s complex128) (*extension, error) {
+	exponent, err := q.exponent(k, s)
+	if err != nil {
+		return nil, err
+	}
+	form, err := exponent.triangular()
+	if err != nil {
+		return nil, err
+	}
+	e := &extension{form: form, times: make([]*matrix, len(q.services))}
+	for j := range q.services {
+		if j < k && q.preemptive {
+			continue
+		}
+		if e.times[j], err = q.services[j].transformAt(form.t); err != nil {
+			return nil, err
+		}
+	}
+	return e, q.factorKernels(k, e)
+}
+
+// factorKernels prepares the systems of the rows of X, which differ in an eigenvalue of Q.
+func (q *mmapQueue) factorKernels(k int, e *extension) error {
+	base := q.without(k - 1)
+	for r := range base.order {
+		kernel := base.clone()
+		for j := k; j < len(q.services); j++ {
+			kernel.add(e.times[j].at(r, r), q.marked[j])
+		}
+		kernel.shift(-e.form.t.at(r, r))
+		f, err := kernel.factor()
+		if err != nil {
+			return err
+		}
+		e.kernels = append(e.kernels, f)
+	}
+	return nil
+}
+
+// found is tr(D_k X) for the column c: the mean over the arriving jobs of class k, times
+// their rate, of exp(Q U) c, where U is the work that they find ahead.
+func (q *mmapQueue) found(k int, e *extension, c []complex128) complex128 {
+	order := len(c)
+	t, column := e.form.t, e.form.u.adjoint().applied(c)
+	x := newMatrix(order)
+	known := t.applied(column)
+	var lower [][]complex128
+	for j := range q.classes[k].starts {
+		lower = append(lower, e.times[j].applied(column))
+	}
+	for r := order - 1; r >= 0; r-- {
+		right := make([]complex128, order)
+		addTimes(right, -known[r], q.classes[k].rest)
+		for j, at := range q.classes[k].starts {
+			addTimes(right, column[r]-lower[j][r], at)
+		}
+		for i := r + 1; i < order; i++ {
+			addTimes(right, t.at(r, i), x.row(i))
+		}
+		for j := k; j < len(q.services); j++ {
+			later := make([]complex128, order)
+			for i := r + 1; i < order; i++ {
+				addTimes(later, e.times[j].at(r, i), x.row(i))
+			}
+			addTimes(right, -1, q.marked[j].leftOf(later))
+		}
+		copy(x.row(r), e.kernels[r].solveRight(right))
+	}
+	back := newMatrix(order)
+	back.addProduct(e.form.u, x)
+	var trace complex128
+	for i := range order {
+		for l, rate := range q.marked[k].row(i) {
+			trace += rate * back.at(l, i)
+		}
+	}
+	return trace
+}
+
+// startsOf are the phases at the starts of class k per unit of time: the traces for the
+// unit vectors at 0, where they are the mean over a circle.
+func (q *mmapQueue) startsOf(k int) ([]complex128, error) {
+	at := make([]complex128, q.hidden.order)
+	for _, s := range circle(q.classes[k].radius / 2) {
+		e, err := q.extension(k, s)
+		if err != nil {
+			return nil, err
+		}
+		for i := range at {
+			unit := make([]complex128, len(at))
+			unit[i] = 1
+			at[i] += complex(real(q.found(k, e, unit))/circlePoints, 0)
+		}
+	}
+	if off := math.Abs(real(sum(at))/q.rates[k] - 1); !(off < noiseMax) {
+		return nil, tooStiff(fmt.Sprintf("the starts of class %d add up to its arrivals with a relative error of %.2g", k, off))
+	}
+	return at, nil
+}
+
+// waiting is the transform of the time until class k is first served.
+func (q *mmapQueue) waiting(k int) transform {
+	return func(s complex128) (complex128, error) {
+		e, err := q.extension(k, s)
+		if err != nil {
+			return 0, err
+		}
+		return q.found(k, e, ones(q.hidden.order)) / complex(q.rates[k], 0), nil
+	}
+}
+
+// sojourn is the transform of the time from arrival to departure of class k.
+func (q *mmapQueue) sojourn(k int) transform {
+	if !q.preemptive {
+		wait := q.waiting(k)
+		return func(s complex128) (complex128, error) {
+			w, err := wait(s)
+			return w * q.services[k].transform(s), err
+		}
+	}
+	return func(s complex128) (complex128, error) {
+		e, err := q.extension(k, s)
+		if err != nil {
+			return 0, err
+		}
+		u := e.form.u
+		served := u.applied(e.times[k].applied(u.adjoint().applied(ones(u.order))))
+		return q.found(k, e, served) / complex(q.rates[k], 0), nil
+	}
+}
+
+// atOnce is the probability that a job of class k starts as it comes.
+func (q *mmapQueue) atOnce(k int) float64 {
+	return real(sum(q.marked[k].leftOf(q.classes[k].rest))) / q.rates[k]
+}
+
+// radius is how far around 0 the delays of class k have analytic transforms. Each of the
+// growth rates below is convex in z; the delays end to be analytic at -s where s = growth
+// of the higher classes, at the z nearest to 0 of: where that growth is least (the end of
+// the busy periods), where the growth of the work ahead is 0 again (its decay), where a
+// service has no transform.
+func (q *mmapQueue) radius(k, from int) (float64, error) {
+	slow := math.Inf(1)
+	for j := from; j < len(q.services); j++ {
+		slow = math.Min(slow, q.services[j].slow)
+	}
+	end := -slow * (1 - 1e-6)
+	decays := func(z float64) (bool, error) {
+		g, err := q.growth(k, z)
+		return g >= 0, err
+	}
+	left, err := turningPoint(end, decays)
+	if err != nil {
+		return 0, err
+	}
+	falls := func(z float64) (bool, error) {
+		g, err := q.growth(k+1, z)
+		if err != nil {
+			return false, err
+		}
+		right, err := q.growth(k+1, z*(1-1e-4))
+		return g >= right, err
+	}
+	if left, err = turningPoint(left, falls); err != nil {
+		return 0, err
+	}
+	g, err := q.growth(k+1, left)
+	if err != nil {
+		return 0, err
+	}
+	if r := math.Min(-g, slow); r > 0 {
+		return r, nil
+	}
+	return 0, tooStiff(fmt.Sprintf("the delays of class %d have too long a tail", k))
+}
+
+// turningPoint is the largest z in [end, 0) where holds is true, which it stays left of it;
+// end if it is true nowhere.
+func turningPoint(end float64, holds func(z float64) (bool, error)) (float64, error) {
+	yes, no := end, 0.0
+	if ok, err := holds(end); err != nil || !ok {
+		return end, err
+	}
+	for range 50 {
+		middle := (yes + no) / 2
+		ok, err := holds(middle)
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			yes = middle
+		} else {
+			no = middle
+		}
+	}
+	return no, nil
+}
+
+// growth is the largest eigenvalue of z I + D0 + sum_{j<from} D_j + sum_{j>=from} D_j b_j(z).
+func (q *mmapQueue) growth(from int, z float64) (float64, error) {
+	m := q.without(from - 1)
+	for j := from; j < len(q.services); j++ {
+		m.add(q.services[j].transform(complex(z, 0)), q.marked[j])
+	}
+	if size := m.largest(); !(size < rateMax) { // next to a pole
+		return math.Inf(1), nil
+	}
+	form, err := m.triangular()
+	if err != nil {
+		return 0, err
+	}
+	most := math.Inf(-1)
+	for i := range m.order {
+		most = math.Max(most, real(form.t.at(i, i)))
+	}
+	return z + most, nil
+}
+
+// transform is the Laplace transform E[exp(-s X)] of a time X.
+type transform func(s complex128) (complex128, error)
+
+// circlePoints on the upper half of a circle are enough for the moments: what they alias
+// has the weight 2^-64.
+const circlePoints = 32
+
+// noiseMax is how far the transform may be from 1 at 0, and the worst error of a mean.
+const noiseMax = 1e-9
+
+// circle are points around 0, symmetric to the imaginary axis, none of them real.
+func circle(radius float64) []complex128 {
+	points := make([]complex128, circlePoints)
+	for i := range points {
+		points[i] = cmplx.Rect(radius, (float64(i)+0.5)*math.Pi/circlePoints)
+	}
+	return points
+}
+
+// moments are E[X], E[X^2] .. from Cauchy's integrals around 0. The transform is analytic
+// within the radius, so coefficients of negative powers are 0 but for rounding: what they
+// are tells the error of the others.
+func moments(f transform, radius float64, count int) ([]float64, error) {
+	points := circle(radius / 2)
+	values := make([]complex128, len(points))
+	for i, s := range points {
+		var err error
+		if values[i], err = f(s); err != nil {
+			return nil, err
+		}
+	}
+	coefficient := func(n int) float64 { // of (2 s / radius)^n
+		c := 0.0
+		for i, s := range points {
+			c += real(values[i] * cmplx.Rect(1, -float64(n)*cmplx.Phase(s)))
+		}
+		return c / float64(len(points))
+	}
+	noise := math.Abs(coefficient(0) - 1)
+	for n := 1; n <= 8; n++ {
+		noise = math.Max(noise, math.Abs(coefficient(-n)))
+	}
+	result, scale := make([]float64, count), 1.0
+	for n := 1; n <= count; n++ {
+		c := coefficient(n)
+		scale *= -float64(n) / (radius / 2)
+		result[n-1] = c * scale
+		if !(noise <= math.Abs(c)*noiseMax*math.Pow(10, float64(n-1))) {
+			return nil, tooStiff(fmt.Sprintf("the moment %d would have a relative error of %.2g", n, noise/math.Abs(c)))
+		}
+	}
+	return result, nil
+}
+
+func ones(order int) []complex128 {
+	x := make([]complex128, order)
+	for i := range x {
+		x[i] = 1
+	}
+	return x
+}
