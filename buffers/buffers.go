@@ -106,9 +106,8 @@ type Run struct {
 	SprintAfter time.Duration
 	// Due tells that the timer has fired, Stopping that the run was told to end.
 	Due, Stopping bool
-
-	// requeue: the run was killed for a higher class, and its job goes back.
-	requeue bool
+	// Back tells that it was told to end for a higher class: its job goes back into its buffer.
+	Back bool
 }
 
 // Action is what the caller is to carry out: a Start, a Kill or a SprintDue.
@@ -150,6 +149,7 @@ type Buffers struct {
 	running []Run   // in order of their dispatch
 	runs    map[string]uint32
 	drained bool
+	held    bool
 	waste   Waste
 	actions []Action
 }
@@ -179,6 +179,9 @@ func (b *Buffers) Point(classes []Class) error {
 // Drain lets no further job begin; false lets them again.
 func (b *Buffers) Drain(on bool) { b.drained = on }
 
+// Hold is Drain for a moment, by whoever runs the jobs: nothing can begin now.
+func (b *Buffers) Hold(on bool) { b.held = on }
+
 // Drained tells whether no further job begins.
 func (b *Buffers) Drained() bool { return b.drained }
 
@@ -190,14 +193,34 @@ func (b *Buffers) Add(j Job) error {
 	if b.Knows(j.ID) {
 		return nil
 	}
-	b.runs[j.ID] = 0
-	at, _ := slices.BinarySearchFunc(b.waiting[j.Class], j, before)
-	b.waiting[j.Class] = slices.Insert(b.waiting[j.Class], at, j)
+	b.wait(j, 0)
 	return nil
 }
 
-func before(a, b Job) int {
-	return cmp.Or(a.Submitted.Compare(b.Submitted), cmp.Compare(a.ID, b.ID))
+// Return is Add for a job whose earlier runs were killed for higher classes under
+// another dispatcher: it comes before those that have not run.
+func (b *Buffers) Return(j Job, runs uint32) error {
+	if b.Knows(j.ID) {
+		return nil
+	}
+	if err := b.Add(j); err != nil || runs == 0 {
+		return err
+	}
+	b.leaves(j.ID)
+	b.wait(j, runs)
+	return nil
+}
+
+// wait puts a job that has had so many runs into its buffer.
+func (b *Buffers) wait(j Job, runs uint32) {
+	b.runs[j.ID] = runs
+	at, _ := slices.BinarySearchFunc(b.waiting[j.Class], j, b.before)
+	b.waiting[j.Class] = slices.Insert(b.waiting[j.Class], at, j)
+}
+
+// before is the order inside a buffer: killed jobs, then by submission.
+func (b *Buffers) before(x, y Job) int {
+	return cmp.Or(-cmp.Compare(min(b.runs[x.ID], 1), min(b.runs[y.ID], 1)), x.Submitted.Compare(y.Submitted), cmp.Compare(x.ID, y.ID))
 }
 
 // Adopt takes over a run that an earlier dispatcher has begun.
@@ -225,7 +248,7 @@ func (b *Buffers) Cancel(id string) {
 	}
 	if i := b.at(id); i >= 0 {
 		r := &b.running[i]
-		r.requeue = false
+		r.Back = false
 		if !r.Stopping {
 			b.kill(r, "")
 		}
@@ -244,19 +267,19 @@ func (b *Buffers) Ended(now time.Time, id string) {
 	b.running = slices.Delete(b.running, i, i+1)
 	took := max(0, now.Sub(r.Began))
 	b.waste.Total += took
-	if !r.requeue {
+	if !r.Back {
 		delete(b.runs, id)
 		return
 	}
 	b.waste.Killed += took
-	b.waiting[r.Class] = slices.Insert(b.waiting[r.Class], 0, r.Job)
+	b.wait(r.Job, b.runs[id])
 }
 
 // Completed is Ended for a run that reached its end although it had been told to stop:
 // its job is done and does not go back.
 func (b *Buffers) Completed(now time.Time, id string) {
 	if i := b.at(id); i >= 0 {
-		b.running[i].requeue = false
+		b.running[i].Back = false
 	}
 	b.Ended(now, id)
 }
@@ -274,7 +297,7 @@ func (b *Buffers) Begin(now time.Time, id string) (Run, bool) {
 
 // Head is the job that begins next; false when none waits or none may begin.
 func (b *Buffers) Head() (Job, bool) {
-	if b.drained {
+	if b.drained || b.held {
 		return Job{}, false
 	}
 	for _, w := range b.waiting {
@@ -355,7 +378,7 @@ func (b *Buffers) preempt() {
 			if r == nil {
 				return
 			}
-			r.requeue = true
+			r.Back = true
 			b.kill(r, j.ID)
 		}
 	}
@@ -418,3 +441,24 @@ func (b *Buffers) Running() []Run { return slices.Clone(b.running) }
 
 // Waste is the machine time of the runs that have ended.
 func (b *Buffers) Waste() Waste { return b.waste }
+
+// Resume takes over the waste that an earlier dispatcher has counted.
+func (b *Buffers) Resume(w Waste) { b.waste = w }
+
+// Run is the run of a job; false when it does not run.
+func (b *Buffers) Run(id string) (Run, bool) {
+	if i := b.at(id); i >= 0 {
+		return b.running[i], true
+	}
+	return Run{}, false
+}
+
+// Place is where a job is in its buffer, 1 is next; 0 when it does not wait.
+func (b *Buffers) Place(id string) int {
+	for _, w := range b.waiting {
+		if i := slices.IndexFunc(w, func(j Job) bool { return j.ID == id }); i >= 0 {
+			return i + 1
+		}
+	}
+	return 0
+}

@@ -147,6 +147,24 @@ func TestAdopt(t *testing.T) {
 	expect(t, b.Step(at(90)), "start low1.1 theta 0")
 }
 
+// A killed job comes back to the head of its buffer under a new dispatcher too, with its runs counted on; a hold lets
+// nothing begin for a moment.
+func TestReturn(t *testing.T) {
+	t.Parallel()
+	b := two(P)
+	add(t, b, "low1", 1, 0)
+	if err := b.Return(Job{ID: "low2", Class: 1, Submitted: at(5)}, 3); err != nil {
+		t.Fatal(err)
+	}
+	b.Hold(true)
+	expect(t, b.Step(at(6)))
+	b.Hold(false)
+	if b.Place("low2") != 1 || b.Place("low1") != 2 {
+		t.Fatalf("places %d and %d, want 1 and 2", b.Place("low2"), b.Place("low1"))
+	}
+	expect(t, b.Step(at(7)), "start low2.4 theta 0")
+}
+
 // While drained nothing begins and nothing is killed; afterwards all goes on.
 func TestDrain(t *testing.T) {
 	t.Parallel()
@@ -217,7 +235,7 @@ func TestLaws(t *testing.T) {
 				if run := b.Running(); len(run) > 0 {
 					r := run[rapid.IntRange(0, len(run)-1).Draw(t, "run")]
 					b.Ended(at(now), r.ID)
-					if !r.requeue {
+					if !r.Back {
 						delete(live, r.ID)
 					}
 				}
