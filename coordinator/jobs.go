@@ -29,7 +29,17 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 	c := command(ctx, r.Msg.GetChange(), "scheduler")
 	c.Job = &ledger.Job{
 		ID: job.GetId(), Name: job.GetName(), Class: job.GetClass(), Spec: job.GetSpec(), Submitted: job.GetSubmittedUs(), State: ledger.JobAccepted,
-		Engine: job.GetEngine(), Queue: job.GetQueue(), Floor: cmp.Or(job.GetFloor(), 1),
+		Engine: job.GetEngine(), Queue: job.GetQueue(), Floor: cmp.Or(job.GetFloor(), 1), Rank: job.GetRank(),
+	}
+	if s := job.GetDeadlineS(); s != 0 {
+		if !(s > 0 && s <= longestDeadline.Seconds()) {
+			return nil, rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage,
+				fmt.Sprintf("job %q: a deadline of %v s after it was submitted; more than 0 s and at most %v are taken", job.GetId(), s, longestDeadline), "leave the deadline out for none")
+		}
+		c.Job.Deadline = time.Duration(s * float64(time.Second))
+	}
+	if j.machine.inForce() < rulesOfDeflation {
+		c.Job.Rank, c.Job.Deadline = 0, 0 // older rules have no word for them; the job runs as before there were any
 	}
 	if c.Job.Engine == engineLocal {
 		c.Job.Engine = ""
@@ -102,6 +112,10 @@ const (
 	engineLocal = "local"
 	// rulesOfFloors are the rules that know engines, queues and quality floors.
 	rulesOfFloors = 3
+	// rulesOfDeflation are the rules that know ranks, deadlines and drop ratios of jobs.
+	rulesOfDeflation = 4
+	// longestDeadline bounds what a job may be given to end in: ten years.
+	longestDeadline = 10 * 365 * 24 * time.Hour
 )
 
 func rangeMessages(ranges []ledger.TaskRange) []*headroomv1.TaskRange {
@@ -154,7 +168,11 @@ func jobPage(s *ledger.State, d *desk, r *headroomv1.ListJobsRequest, out *headr
 func jobMessage(j ledger.Job, d *desk) *headroomv1.Job {
 	m := &headroomv1.Job{
 		Id: j.ID, Name: j.Name, Class: j.Class, Spec: j.Spec, SubmittedUs: j.Submitted, Outcome: j.Outcome, State: headroomv1.JobState_JOB_STATE_QUEUED,
-		Engine: cmp.Or(j.Engine, engineLocal), Queue: j.Queue, Floor: cmp.Or(j.Floor, 1), Dropped: rangeMessages(j.Dropped),
+		Engine: cmp.Or(j.Engine, engineLocal), Queue: j.Queue, Floor: cmp.Or(j.Floor, 1), Dropped: rangeMessages(j.Dropped), Rank: j.Rank,
+		Deflation: deflationMessage(j.Deflation),
+	}
+	if j.Deadline > 0 {
+		m.DeadlineS = new(j.Deadline.Seconds())
 	}
 	if j.Uncapped > 0 {
 		seconds := j.Uncapped.Seconds()

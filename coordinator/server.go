@@ -460,6 +460,7 @@ func refusals() []refusalRule {
 		{ledger.ErrFloor, connect.CodeFailedPrecondition, "floor", cli.ExitRefused, "coordinator job show JOB tells the quality floor and what may still be dropped"},
 		{ledger.ErrNoStop, connect.CodeFailedPrecondition, "no-stop", cli.ExitRefused, "tasks are dropped only after the coordinators have decided it; let the job run on"},
 		{ledger.ErrStop, connect.CodeInvalidArgument, "bad-stop", cli.ExitUsage, "coordinator job show JOB tells its tasks and the early stop in force"},
+		{ledger.ErrDeflation, connect.CodeInvalidArgument, "bad-deflation", cli.ExitUsage, "a drop ratio is from 0 to 1, rises only and keeps its seed: coordinator job show JOB tells the one in force"},
 		{ledger.ErrTarget, connect.CodeAborted, "moved", cli.ExitConflict, "the state changed while the change was planned; send it again"},
 		{ledger.ErrNotGrantable, connect.CodeAborted, "moved", cli.ExitConflict, "the state changed while the change was planned; send it again"},
 		{ledger.ErrEpoch, connect.CodeUnavailable, "no-leader", cli.ExitUnreachable, "the leader changed meanwhile; send it again with the same --request-id"},

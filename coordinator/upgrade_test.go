@@ -66,8 +66,11 @@ func rulesNow(c *cluster) int { return c.newest().Rules }
 
 // newIn are commands that the rules brought, one for each version since the oldest.
 func newIn(rules int) ledger.Command {
-	if rules == 2 {
+	switch rules {
+	case 2:
 		return ledger.Command{Drain: &ledger.DrainNode{Node: "n01"}}
+	case 4:
+		return ledger.Command{DeflateJob: &ledger.DeflateJob{ID: "local-0"}}
 	}
 	return ledger.Command{ContainerPolicy: &ledger.Named{Name: "fair"}}
 }
@@ -118,8 +121,11 @@ func rollingUpgrade(t *testing.T, rules int) {
 			if err := commit(&headroomv1.Job{Id: fmt.Sprint("local-", i), Engine: "local", Floor: 0.5}); err != nil {
 				t.Errorf("a job of the scheduler's own under old rules: %v", err)
 			}
-			if e := rpc.AsCLI(commit(&headroomv1.Job{Id: "yarn", Engine: "yarn", Floor: 0.5}), "test", "addr"); e == nil || e.Code != "old-rules" {
-				t.Errorf("an engine's job under old rules: %+v", e)
+			if e := rpc.AsCLI(commit(&headroomv1.Job{Id: "yarn", Engine: "yarn", Floor: 0.5}), "test", "addr"); (e != nil) != (rules < rulesOfFloors) || e != nil && e.Code != "old-rules" {
+				t.Errorf("an engine's job under rules %d: %+v", rules, e)
+			}
+			if err := commit(&headroomv1.Job{Id: fmt.Sprint("urgent-", i), Floor: 1, Rank: 1, DeadlineS: new(60.0)}); err != nil {
+				t.Errorf("a job with a deadline under old rules: %v", err)
 			}
 			if i > 0 && !c.leader().machine.isOld() {
 				m := healthNow(t, c)["c1"]

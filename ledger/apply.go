@@ -141,6 +141,8 @@ func (t *tx) dispatch(c Command) error { //nolint:gocyclo // one line for each c
 		return t.dropTasks(c, c.DropTasks)
 	case c.ContainerPolicy != nil:
 		return t.setContainerPolicy(c, c.ContainerPolicy.Name)
+	case c.DeflateJob != nil:
+		return t.deflateJob(c, c.DeflateJob)
 	}
 	return ErrUnknownCommand
 }

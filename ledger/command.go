@@ -20,7 +20,8 @@ import (
 //	   incarnations, tokens, servers
 //	3  engines and queues of jobs, their quality floor, uncapped finish times, early
 //	   stops and dropped tasks, the policy that divides containers
-const Rules = 3
+//	4  ranks, deadlines and drop ratios of jobs
+const Rules = 4
 
 // OldestRules is the oldest version that this server reads. A group is upgraded
 // across one at a time.
@@ -80,6 +81,8 @@ type Command struct {
 	StopJob         *StopJob     `json:"stop_job,omitempty"`
 	DropTasks       *DropTasks   `json:"drop_tasks,omitempty"`
 	ContainerPolicy *Named       `json:"container_policy,omitempty"`
+
+	DeflateJob *DeflateJob `json:"deflate_job,omitempty"`
 }
 
 // Named is a command about something that has a name and nothing else.
@@ -228,6 +231,13 @@ type Job struct {
 	// Ended is when the job's end was written, microseconds since the Unix epoch; 0
 	// while it runs, and for jobs that ended under older rules.
 	Ended int64 `json:"ended_us,omitempty"`
+	// Rank is the place of its class among the scheduler's classes; 0 is the highest.
+	Rank uint32 `json:"rank,omitempty"`
+	// Deadline is when it ought to have ended, counted from Submitted; 0 for none.
+	Deadline time.Duration `json:"deadline_ns,omitempty"`
+	// Deflation is the drop ratio that it runs with, nil while it runs on all of its
+	// tasks. Invariant: its ratio leaves the floor, rises only, and its seed stays.
+	Deflation *Deflation `json:"deflation,omitempty"`
 }
 
 // FinishJob tells how a job ended.
@@ -259,6 +269,13 @@ type DropTasks struct {
 	Ranges []TaskRange `json:"ranges"`
 }
 
+// DeflateJob lets a job run on a part of its tasks: of n tasks ceil(n (1 - Theta)), chosen by Seed.
+type DeflateJob struct {
+	ID    string  `json:"id"`
+	Theta float64 `json:"theta"`
+	Seed  uint64  `json:"seed"`
+}
+
 // parts counts the pointers that are set: a command of two would be carried out
 // by half. It also tells the oldest rules that know them.
 func (c Command) parts() (n, rules int) {
@@ -271,12 +288,16 @@ func (c Command) parts() (n, rules int) {
 		c.RevokeToken != nil, c.Server != nil, c.RemoveServer != nil, c.AckAlarm != nil,
 		// And those of rules 3.
 		c.SetUncapped != nil, c.StopJob != nil, c.DropTasks != nil, c.ContainerPolicy != nil,
+		// And that of rules 4.
+		c.DeflateJob != nil,
 	} {
 		if !set {
 			continue
 		}
 		n, rules = n+1, 1
 		switch {
+		case i > 32:
+			rules = 4
 		case i > 28:
 			rules = 3
 		case i > 6:
@@ -284,8 +305,8 @@ func (c Command) parts() (n, rules int) {
 		}
 	}
 	switch {
-	case n == 1 && c.Job != nil && c.Job.newFields():
-		rules = 3
+	case n == 1 && c.Job != nil:
+		rules = c.Job.needs()
 	case n == 1 && rules == 1 && c.newFields():
 		rules = 2
 	}

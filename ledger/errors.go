@@ -43,6 +43,8 @@ var (
 	ErrStop = errors.New("bad early stop")
 	// ErrNoStop: tasks are dropped only under an early stop.
 	ErrNoStop = errors.New("no early stop is in force")
+	// ErrDeflation: a drop ratio that makes no sense, a lower one than that in force, or another seed.
+	ErrDeflation = errors.New("bad drop ratio")
 	// ErrContainerPolicy: there is no such policy for containers.
 	ErrContainerPolicy = errors.New("unknown container policy")
 	// ErrRules: a command of rules that are not in force.

@@ -38,6 +38,7 @@ func FuzzDecode(f *testing.F) {
 		}
 		stopping := admitted(t, 800, "n01")
 		stopped(t, stopping, "wc-7", 0.75, 40, 30)
+		do(t, stopping, ledger.Command{DeflateJob: &ledger.DeflateJob{ID: "wc-7", Theta: 0.1, Seed: 3}})
 		for _, s := range []*ledger.State{admitted(t, 800, "n01", "n02"), sprinting(t), stopping} {
 			before := snapshot(t, s)
 			if _, err := s.Apply(c); err != nil && snapshot(t, s) != before {
@@ -59,6 +60,7 @@ func FuzzRestore(f *testing.F) {
 	dropping := admitted(f, 800, "n01")
 	stopped(f, dropping, "j1", 0.75, 40, 30)
 	do(f, dropping, ledger.Command{DropTasks: drops("j1", 31, 33, 36, 36)})
+	do(f, dropping, ledger.Command{DeflateJob: &ledger.DeflateJob{ID: "j1", Theta: 0.1, Seed: 3}})
 	f.Add([]byte(snapshot(f, dropping)))
 	moving := twoRacks(f, 800, 800)
 	do(f, moving, ledger.Command{Move: &ledger.MoveNode{Node: "n01", To: "rack/r2"}})

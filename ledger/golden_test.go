@@ -123,11 +123,28 @@ func newestCommands() map[string]ledger.Command {
 	}
 }
 
+// commandsOf4 are those that rules 4 brought, and older ones that say something new.
+func commandsOf4() map[string]ledger.Command {
+	full := func(c ledger.Command) ledger.Command {
+		c.Rules, c.Epoch, c.At = 4, lease.Epoch{Incarnation: 2, Term: 7}, 1_700_000_000_000_000
+		c.Actor, c.Reason, c.RequestID = "scheduler", "class low", "01J0000000000000000A"
+		return c
+	}
+	return map[string]ledger.Command{
+		"job-4": full(ledger.Command{Job: &ledger.Job{
+			ID: "wc-8", Name: "wc", Class: "low", Spec: []byte("{}"), Submitted: 1_700_000_000_000_001, State: ledger.JobAccepted,
+			Floor: 0.75, Rank: 1, Deadline: 10 * time.Minute,
+		}}),
+		"deflate-job": full(ledger.Command{DeflateJob: &ledger.DeflateJob{ID: "wc-7", Theta: 0.2, Seed: 1<<64 - 1}}),
+	}
+}
+
 // allCommands are those of all rules.
 func allCommands() map[string]ledger.Command {
 	all := everyCommand()
 	maps.Copy(all, newerCommands())
 	maps.Copy(all, newestCommands())
+	maps.Copy(all, commandsOf4())
 	return all
 }
 
@@ -180,6 +197,8 @@ func TestSnapshotEncoding(t *testing.T) {
 	do(t, s, ledger.Command{Reason: "late", At: 1_700_000_000_000_000, StopJob: &ledger.StopJob{ID: "j2", Tasks: 40, MinTasks: 30}})
 	do(t, s, ledger.Command{DropTasks: &ledger.DropTasks{ID: "j2", Ranges: []ledger.TaskRange{{First: 38, Last: 39}, {First: 31, Last: 31}}}})
 	do(t, s, ledger.Command{ContainerPolicy: &ledger.Named{Name: "paper"}})
+	do(t, s, ledger.Command{Job: &ledger.Job{ID: "j3", State: ledger.JobAccepted, Floor: 0.75, Rank: 1, Deadline: 5 * time.Minute}})
+	do(t, s, ledger.Command{Reason: "class low", At: 1_700_000_000_000_000, DeflateJob: &ledger.DeflateJob{ID: "j3", Theta: 0.2, Seed: 7}})
 	text := snapshot(t, s)
 	golden(t, "snapshot.json", text+"\n")
 	back, err := ledger.Restore([]byte(text))
@@ -197,7 +216,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"nothing":          ``,
 		"an unknown field": `{"rules":1,"epoch":{"incarnation":1,"term":1},"gift":{}}`,
 		"an unknown part":  `{"rules":1,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1,"sprint":1}}`,
-		"later rules":      `{"rules":4,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
+		"later rules":      `{"rules":5,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
 		"no rules":         `{"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
 		"text behind it":   `{"rules":1,"tick":{"elapsed_ns":1}} {}`,
 		"watts in words":   `{"rules":1,"budget":{"domain":"d","budget_uw":"5W"}}`,
@@ -216,6 +235,8 @@ func TestRestoreRefuses(t *testing.T) {
 	s := admitted(t, 800, "n01")
 	stopped(t, s, "j1", 0.75, 40, 30)
 	do(t, s, ledger.Command{DropTasks: drops("j1", 31, 33)})
+	do(t, s, ledger.Command{Job: &ledger.Job{ID: "j2", State: ledger.JobAccepted, Floor: 0.8, Deadline: 300}})
+	do(t, s, ledger.Command{DeflateJob: &ledger.DeflateJob{ID: "j2", Theta: 0.125}})
 	good := snapshot(t, s)
 	for name, edit := range map[string][2]string{
 		"no nodes at all":            {`"nodes":{`, `"nodes":null,"ignored":{`},
@@ -233,6 +254,9 @@ func TestRestoreRefuses(t *testing.T) {
 		"drops of tasks not there":   {`"last":33`, `"last":40`},
 		"drops that are none":        {`"first":31`, `"first":34`},
 		"drops that touch":           {`"dropped":[`, `"dropped":[{"first":30,"last":30},`},
+		"a drop ratio below a floor": {`"theta":0.125`, `"theta":0.25`},
+		"a drop ratio that is none":  {`"theta":0.125`, `"theta":-0.1`},
+		"a deadline before the job":  {`"deadline_ns":300`, `"deadline_ns":-1`},
 		"half of it":                 {`"jobs"`, `"jobs`},
 	} {
 		t.Run(name, func(t *testing.T) {

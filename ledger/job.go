@@ -43,16 +43,24 @@ func (j Job) BelowFloor() bool {
 	return j.State == JobDone && j.Floor > 0 && j.Done < LeastTasks(j.Floor, j.Tasks)
 }
 
-// newFields tells whether the job says what only rules 3 know.
-func (j Job) newFields() bool {
-	return j.Engine != "" || j.Queue != "" || j.Floor != 0 || j.Uncapped != 0 || j.Stop != nil || j.Dropped != nil || j.Ended != 0
+// needs is the oldest version of the rules that knows all that the job says.
+func (j Job) needs() int {
+	switch {
+	case j.Rank != 0 || j.Deadline != 0 || j.Deflation != nil:
+		return 4
+	case j.Engine != "" || j.Queue != "" || j.Floor != 0 || j.Uncapped != 0 || j.Stop != nil || j.Dropped != nil || j.Ended != 0:
+		return 3
+	}
+	return 1
 }
 
-// promise checks what is said of the job's floor, engine and queue.
+// promise checks what is said of the job's floor, deadline, engine and queue.
 func (j Job) promise() error {
 	switch {
 	case !(j.Floor >= 0 && j.Floor <= 1):
 		return fmt.Errorf("job %q: its floor is %v of its tasks; it must be from 0 to 1: %w", j.ID, j.Floor, ErrJob)
+	case j.Deadline < 0 || j.Deadline > maxUncapped:
+		return fmt.Errorf("job %q: its deadline is %v after it was submitted; it must be from 0 s, for none, to %v: %w", j.ID, j.Deadline, maxUncapped, ErrJob)
 	case len(j.Engine) > maxName || len(j.Queue) > maxName:
 		return fmt.Errorf("job %q: the names of its engine and queue have %d and %d bytes, at most %d are taken: %w",
 			j.ID, len(j.Engine), len(j.Queue), maxName, ErrJob)
@@ -64,6 +72,11 @@ func (j Job) promise() error {
 func (j Job) sound() error {
 	if err := j.promise(); err != nil {
 		return err
+	}
+	if j.Deflation != nil {
+		if err := j.bears(j.Deflation.Theta); err != nil {
+			return fmt.Errorf("%w: %w", ErrSnapshot, err)
+		}
 	}
 	if j.Stop == nil {
 		if len(j.Dropped) > 0 {
@@ -89,7 +102,7 @@ func (t *tx) acceptJob(c Command, j Job) error {
 		return fmt.Errorf("job %q: it needs an id and starts as accepted: %w", j.ID, ErrJob)
 	case len(j.Spec) > MaxJobSpec:
 		return fmt.Errorf("job %q: its file has %d bytes, at most %d are taken: %w", j.ID, len(j.Spec), MaxJobSpec, ErrJob)
-	case j.Uncapped != 0 || j.Stop != nil || j.Dropped != nil || j.Ended != 0:
+	case j.Uncapped != 0 || j.Stop != nil || j.Dropped != nil || j.Ended != 0 || j.Deflation != nil:
 		return fmt.Errorf("job %q: what is decided of a job is not said when it is accepted: %w", j.ID, ErrJob)
 	}
 	if err := j.promise(); err != nil {
@@ -253,7 +266,10 @@ func (j Job) with(more []TaskRange) ([]TaskRange, error) {
 	if n := len(all); n > 0 && all[n-1].Last >= j.Stop.Tasks {
 		return nil, fmt.Errorf("job %q: task %d of %d, counted from 0: %w", j.ID, all[n-1].Last, j.Stop.Tasks, ErrStop)
 	}
-	switch gone, may := countTasks(all), uint64(j.Stop.Tasks-j.Stop.MinTasks); {
+	switch gone, may, deflated := countTasks(all), uint64(j.Stop.Tasks-j.Stop.MinTasks), uint64(j.DeflatedTasks(j.Stop.Tasks)); {
+	case gone > 0 && gone+deflated > may && deflated > 0:
+		return nil, fmt.Errorf("job %q: %d of %d tasks would be dropped beside the %d that its drop ratio of %v leaves out, %d must be left, so %d may be in all: %w",
+			j.ID, gone, j.Stop.Tasks, deflated, j.Deflation.Theta, j.Stop.MinTasks, may, ErrFloor)
 	case gone > may:
 		return nil, fmt.Errorf("job %q: %d of %d tasks would be dropped, %d must be left, so %d may be: %w",
 			j.ID, gone, j.Stop.Tasks, j.Stop.MinTasks, may, ErrFloor)

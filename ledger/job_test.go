@@ -1,7 +1,7 @@
 // Claim (promise P9): whoever writes whatever in whatever order, no job is left
 // with fewer map tasks than its floor; a dropped task stays dropped, is dropped
 // in the log only, all that is asked for or nothing; what an early stop leaves is
-// never lowered.
+// never lowered. A drop ratio counts as much, rises only, and keeps its seed.
 package ledger_test
 
 import (
@@ -40,7 +40,10 @@ func drawJobCommand(t *rapid.T, s *ledger.State, c *ledger.Command) {
 	if j := s.Jobs[id]; j.Stop != nil && !rarely(t, 10, "other tasks") {
 		tasks = j.Stop.Tasks
 	}
-	switch dice(t, 12, "job command") {
+	switch dice(t, 14, "job command") {
+	case 12, 13:
+		theta := 1 - s.Jobs[id].Floor + float64(dice(t, 7, "theta")-5)/10
+		c.DeflateJob = &ledger.DeflateJob{ID: id, Theta: theta, Seed: uint64(dice(t, 10, "seed") / 9)}
 	case 0, 1:
 		c.Job = &ledger.Job{ID: id, State: ledger.JobAccepted, Engine: "yarn", Floor: float64(dice(t, 12, "floor")) / 10}
 	case 2:
@@ -93,6 +96,9 @@ func kept(t *rapid.T, before, after *ledger.State) {
 		if left*10 < tenths*int(j.Stop.Tasks) || left < int(j.Stop.MinTasks) {
 			t.Fatalf("job %s is left with %d of %d tasks, floor %v, least %d", id, left, j.Stop.Tasks, j.Floor, j.Stop.MinTasks)
 		}
+		if out := int(j.DeflatedTasks(j.Stop.Tasks)); len(gone) > 0 && out > 0 && (left-out)*10 < tenths*int(j.Stop.Tasks) {
+			t.Fatalf("job %s is left with %d of %d tasks without the %d that are dropped by ratio, floor %v", id, left-out, j.Stop.Tasks, out, j.Floor)
+		}
 		was := before.Jobs[id]
 		if was.Floor != j.Floor && was.ID == id {
 			t.Fatalf("job %s: floor %v becomes %v", id, was.Floor, j.Floor)
@@ -105,6 +111,26 @@ func kept(t *rapid.T, before, after *ledger.State) {
 				if !gone[task] {
 					t.Fatalf("job %s: task %d was dropped and is back", id, task)
 				}
+			}
+		}
+	}
+	for id, j := range after.Jobs {
+		d, was := j.Deflation, before.Jobs[id].Deflation
+		switch {
+		case d == nil && was != nil:
+			t.Fatalf("job %s: the drop ratio %v is forgotten", id, was.Theta)
+		case d == nil:
+			continue
+		case was != nil && (d.Theta < was.Theta || d.Seed != was.Seed):
+			t.Fatalf("job %s: %+v becomes %+v", id, *was, *d)
+		}
+		tenths := int(math.Round(j.Floor * 10))
+		if tenths == 0 {
+			tenths = 10
+		}
+		for _, n := range []uint32{1, 7, 40, 1000} {
+			if left := ledger.KeptTasks(d.Theta, n); int(left)*10 < tenths*int(n) || left == 0 {
+				t.Fatalf("job %s: of %d tasks %d are left by a ratio of %v, floor %v", id, n, left, d.Theta, j.Floor)
 			}
 		}
 	}
@@ -323,4 +349,51 @@ func TestEstimatesLeaveTheAuditAlone(t *testing.T) {
 	if s.Jobs["j"].Uncapped != 95*second || len(s.Events) != events || s.Revision != revision+1 {
 		t.Errorf("%v, %d more lines, %d more revisions", s.Jobs["j"].Uncapped, len(s.Events)-events, s.Revision-revision)
 	}
+}
+
+// A drop ratio is refused with the rule, the numbers and the way out: outside of 0 to 1,
+// below the floor, of a job that is not there or has ended, lowered, by another seed, or
+// beside dropped tasks that leave no room for it.
+func TestDeflate(t *testing.T) {
+	t.Parallel()
+	s := founded(t, site(800))
+	deflate := func(id string, theta float64, seed uint64) ledger.Command {
+		return ledger.Command{At: 77, Reason: "class low", DeflateJob: &ledger.DeflateJob{ID: id, Theta: theta, Seed: seed}}
+	}
+	do(t, s, ledger.Command{Job: &ledger.Job{ID: "j", State: ledger.JobAccepted, Floor: 0.7, Rank: 1, Deadline: time.Minute}})
+	do(t, s, ledger.Command{Job: &ledger.Job{ID: "exact", State: ledger.JobAccepted}})
+	for _, theta := range []float64{-0.1, 1.1, math.NaN(), math.Inf(1)} {
+		refused(t, s, deflate("j", theta, 7), ledger.ErrDeflation)
+	}
+	refused(t, s, deflate("none", 0.1, 7), ledger.ErrUnknownJob)
+	refused(t, s, deflate("exact", 0.1, 7), ledger.ErrFloor)
+	do(t, s, deflate("exact", 0, 7))
+	refused(t, s, deflate("j", 0.31, 7), ledger.ErrFloor)
+	_, err := s.Apply(func() ledger.Command { c := deflate("j", 0.31, 7); c.Epoch = s.Epoch; return c }())
+	if err == nil || !strings.Contains(err.Error(), "its floor is 0.7 of them; at most 0.3 may be dropped") {
+		t.Errorf("%v", err)
+	}
+	do(t, s, deflate("j", 0.1, 7))
+	if d := s.Jobs["j"].Deflation; *d != (ledger.Deflation{Theta: 0.1, Seed: 7, Reason: "class low", At: 77}) {
+		t.Errorf("%+v", d)
+	}
+	before := snapshot(t, s)
+	do(t, s, deflate("j", 0.1, 7))
+	if snapshot(t, s) != before {
+		t.Error("asked again, it changed something")
+	}
+	refused(t, s, deflate("j", 0.05, 7), ledger.ErrDeflation)
+	refused(t, s, deflate("j", 0.2, 8), ledger.ErrDeflation)
+	do(t, s, deflate("j", 1-0.7, 7))
+	do(t, s, ledger.Command{StopJob: &ledger.StopJob{ID: "j", Tasks: 40, MinTasks: 28}})
+	refused(t, s, ledger.Command{DropTasks: drops("j", 39, 39)}, ledger.ErrFloor)
+	stopped(t, s, "k", 0.7, 40, 28)
+	do(t, s, ledger.Command{DropTasks: drops("k", 36, 39)})
+	refused(t, s, deflate("k", 0.25, 1), ledger.ErrFloor)
+	do(t, s, deflate("k", 0.2, 1))
+	do(t, s, ledger.Command{Finish: &ledger.FinishJob{ID: "j", State: ledger.JobDone, Tasks: 40, Done: 28}})
+	refused(t, s, deflate("j", 0.3, 8), ledger.ErrJob)
+	refused(t, s, ledger.Command{Job: &ledger.Job{ID: "l", State: ledger.JobAccepted, Deadline: -1}}, ledger.ErrJob)
+	refused(t, s, ledger.Command{Job: &ledger.Job{ID: "l", State: ledger.JobAccepted, Floor: 0.5, Deflation: &ledger.Deflation{}}}, ledger.ErrJob)
+	restored(t, s)
 }

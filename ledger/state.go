@@ -15,7 +15,7 @@
 //
 // And for the quality of jobs (promise P9): a map task is dropped only in the log,
 // once, under an early stop, and never so many that fewer are left than the job's
-// floor.
+// floor. The same holds of a drop ratio, which rises only, with one seed for a job's life.
 //
 // Three parts, all pure: State with Apply (one committed Command at a time, the
 // same result on every server: no clock, no randomness, no map order, no I/O),

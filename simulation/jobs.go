@@ -14,12 +14,7 @@ const jobsAtOnce = 3
 // uncapped finish time, an early stop, tasks dropped or the end. All is asked again
 // while no answer comes, and what was asked once may be asked anew much later.
 func (w *world) orderJob(r dice) {
-	var running []string
-	for _, id := range sortedKeys(w.seen().Jobs) {
-		if w.seen().Jobs[id].State == ledger.JobAccepted {
-			running = append(running, id)
-		}
-	}
+	running := w.runningJobs()
 	if len(running) == 0 || len(running) < jobsAtOnce && r.chance(0.2) {
 		w.orderNewJob(r)
 		return
@@ -40,6 +35,31 @@ func (w *world) orderJob(r dice) {
 	default:
 		w.orderDrops(r, id)
 	}
+}
+
+func (w *world) runningJobs() (running []string) {
+	for _, id := range sortedKeys(w.seen().Jobs) {
+		if w.seen().Jobs[id].State == ledger.JobAccepted {
+			running = append(running, id)
+		}
+	}
+	return running
+}
+
+// orderDeflation is what a scheduler asks for before it starts a job, and the arbiter
+// later: a drop ratio, at times beyond the floor, lower than before or by another seed.
+func (w *world) orderDeflation(r dice) {
+	running := w.runningJobs()
+	if len(running) == 0 {
+		w.orderNewJob(r)
+		return
+	}
+	id := pick(r, running)
+	theta := ledger.MostTheta(w.seen().Jobs[id].Floor) * r.Float64()
+	if r.chance(0.3) {
+		theta = r.Float64()
+	}
+	w.askJob("deflate", ledger.Command{DeflateJob: &ledger.DeflateJob{ID: id, Theta: theta, Seed: uint64(r.IntN(10) / 9)}})
 }
 
 func (w *world) orderNewJob(r dice) {

@@ -1,10 +1,15 @@
 package simulation
 
-import "headroom/ledger"
+import (
+	"math"
+
+	"headroom/ledger"
+)
 
 // jobJudge is promise P9 written a second time, task by task and from the entries
 // alone: no job ever has more tasks dropped than its floor leaves, and a task that was
-// dropped, or answered to a scheduler as dropped, stays so.
+// dropped, or answered to a scheduler as dropped, stays so. Tasks that a drop ratio
+// leaves out count as dropped; a ratio never falls, and its seed stays.
 type jobJudge struct {
 	jobs map[string]*jobBook
 }
@@ -14,6 +19,10 @@ type jobBook struct {
 	floor   float64 // as the job was accepted with
 	tasks   uint32  // as its first early stop says
 	dropped map[uint32]bool
+	// theta and seed are as the newest entry about them says; deflated tells that there is one.
+	theta    float64
+	seed     uint64
+	deflated bool
 }
 
 // restored begins anew from a recovered state: what was committed after its snapshot
@@ -26,6 +35,9 @@ func (k *jobJudge) restored(s *ledger.State) {
 			b.tasks = j.Stop.Tasks
 		}
 		b.drop(j.Dropped)
+		if d := j.Deflation; d != nil {
+			b.theta, b.seed, b.deflated = d.Theta, d.Seed, true
+		}
 		k.jobs[id] = b
 	}
 }
@@ -52,6 +64,8 @@ func (k *jobJudge) applied(j *judge, c ledger.Command) {
 	case c.DropTasks != nil:
 		k.jobs[c.DropTasks.ID].drop(c.DropTasks.Ranges)
 		j.w.hit("tasks_dropped")
+	case c.DeflateJob != nil:
+		k.deflated(j, c.DeflateJob)
 	case c.Finish != nil:
 		j.w.hit("job_ended")
 	case c.Lead == nil:
@@ -75,8 +89,9 @@ func (k *jobJudge) look(j *judge, id string) {
 			now[task] = true
 		}
 	}
-	if left := float64(b.tasks) - float64(len(now)); len(now) > 0 && left < b.floor*float64(b.tasks)-1e-9 {
-		j.broken("P9", "%s has %d of its %d tasks dropped, its floor is %v of them", id, len(now), b.tasks, b.floor)
+	out := k.ratio(j, id)
+	if left := float64(b.tasks) - float64(len(now)+out); len(now) > 0 && left < b.floor*float64(b.tasks)-1e-9 {
+		j.broken("P9", "%s has %d of its %d tasks dropped, its floor is %v of them", id, len(now)+out, b.tasks, b.floor)
 	}
 	for task := range b.dropped {
 		if !now[task] {
@@ -87,6 +102,34 @@ func (k *jobJudge) look(j *judge, id string) {
 	if len(now) != len(b.dropped) {
 		j.broken("P9", "%s has %d tasks dropped, the entries say %d", id, len(now), len(b.dropped))
 	}
+}
+
+// deflated takes a drop ratio into the books.
+func (k *jobJudge) deflated(j *judge, x *ledger.DeflateJob) {
+	b := k.jobs[x.ID]
+	if b.deflated && (x.Theta < b.theta || x.Seed != b.seed) {
+		j.broken("P9", "%s runs with a drop ratio of %v by seed %d, and then of %v by seed %d", x.ID, b.theta, b.seed, x.Theta, x.Seed)
+	}
+	if b.deflated && x.Theta > b.theta {
+		j.w.hit("job_deflation_raised")
+	}
+	b.theta, b.seed, b.deflated = x.Theta, x.Seed, true
+	j.w.hit("job_deflated")
+}
+
+// ratio holds the drop ratio of one job of the log against its book. out is how many of
+// its tasks the ratio leaves out.
+func (k *jobJudge) ratio(j *judge, id string) (out int) {
+	b, now := k.jobs[id], j.state.Jobs[id].Deflation
+	if b.deflated != (now != nil) || now != nil && (now.Theta != b.theta || now.Seed != b.seed) {
+		j.broken("P9", "%s has the drop ratio %+v, the entries say %v by seed %d", id, now, b.theta, b.seed)
+	}
+	tasks := jobTasks(id)
+	left := int(math.Ceil(float64(tasks)*(1-b.theta) - 1e-6))
+	if float64(left) < b.floor*float64(tasks)-1e-6 {
+		j.broken("P9", "%s runs on %d of its %d tasks by its drop ratio of %v, its floor is %v of them", id, left, tasks, b.theta, b.floor)
+	}
+	return int(tasks) - left
 }
 
 // told learns that a scheduler was answered that tasks are dropped.

@@ -29,6 +29,7 @@ func marks() []string {
 		"release_asked", "release_refused", "originals_restored", "grant_while_leaving",
 		// Jobs.
 		"job_accepted", "job_stopped", "job_stop_raised", "tasks_dropped", "job_floor_kept", "job_ended",
+		"job_deflated", "job_deflation_raised",
 		// Sprints.
 		"sprint_granted", "sprint_refused", "sprint_run", "sprint_closed", "sprint_cancelled", "sprint_unmeasured", "sprint_overdrawn",
 		// The brake.

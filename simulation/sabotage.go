@@ -29,7 +29,9 @@ type bends struct {
 	unpaid    bool                                                // a sprint is pushed before its escrow has committed
 	mute      bool                                                // who learns of the brake tells nobody
 	floorless bool                                                // the floor check is left out of Apply
-	stale     bool                                                // reads are answered by whoever takes himself for the leader
+	// The floor check of drop ratios is left out of Apply.
+	overdeflated bool
+	stale        bool // reads are answered by whoever takes himself for the leader
 }
 
 // Sabotage is one rule of the design that can be broken on purpose, to see that
@@ -71,6 +73,7 @@ func Sabotages() []Sabotage {
 		{"brake-stays-local", "brake", bends{mute: true}},
 		{"floor-not-checked", "P9", bends{floorless: true}},
 		{"drops-forgotten", "P9", bends{applied: forgetDrops}},
+		{"ratio-not-checked", "P9", bends{overdeflated: true}},
 	}
 }
 
@@ -269,6 +272,13 @@ func liftByLease(n *node, g *lease.Grant) {
 func dropAnyway(s *ledger.State, c ledger.Command) {
 	j := s.Jobs[c.DropTasks.ID]
 	j.Dropped = append(slices.Clone(j.Dropped), c.DropTasks.Ranges...)
+	s.Jobs[j.ID] = j
+}
+
+// deflateAnyway puts a drop ratio in force that the job's floor does not leave.
+func deflateAnyway(s *ledger.State, c ledger.Command) {
+	j := s.Jobs[c.DeflateJob.ID]
+	j.Deflation = &ledger.Deflation{Theta: c.DeflateJob.Theta, Seed: c.DeflateJob.Seed}
 	s.Jobs[j.ID] = j
 }
 

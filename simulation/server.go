@@ -405,6 +405,14 @@ func (w *world) apply(s *ledger.State, c ledger.Command) (ledger.Result, error) 
 		}
 		return result, err
 	}
+	if w.bent.overdeflated {
+		result, err := s.Apply(c)
+		if c.DeflateJob != nil && errors.Is(err, ledger.ErrFloor) {
+			deflateAnyway(s, c)
+			err = nil
+		}
+		return result, err
+	}
 	if bend == nil {
 		return s.Apply(c)
 	}

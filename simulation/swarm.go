@@ -50,6 +50,7 @@ func classes() []class {
 		{"sprint", 4 * time.Second, 0.4, (*world).orderSprint},
 		{"read", 5 * time.Second, 0.5, (*world).orderRead},
 		{jobClass, 5 * time.Second, 0.3, (*world).orderJob},
+		{deflateClass, 5 * time.Second, 0.3, (*world).orderDeflation},
 
 		{name: "loss"},
 		{name: "delay", usual: 0.6},
@@ -66,9 +67,12 @@ func classes() []class {
 	}
 }
 
-// jobClass is what schedulers ask for. It is drawn apart from the others, so that a
-// kept schedule has the same faults as before there were jobs.
-const jobClass = "job"
+// jobClass and deflateClass are what schedulers ask for. They are drawn apart from the
+// others, so that a kept schedule has the same faults as before there were any.
+const (
+	jobClass     = "job"
+	deflateClass = "deflate"
+)
 
 // Classes are the names of all classes of faults and operator changes.
 func Classes() []string {
@@ -85,8 +89,8 @@ func (w *world) drawSwarm() {
 	r := w.dice("swarm", 0)
 	density := []float64{0.15, 0.3, 0.5}[r.IntN(3)]
 	for _, c := range classes() {
-		if c.name == jobClass {
-			w.on[c.name] = w.dice("swarm-"+jobClass, 0).chance(c.usual)
+		if c.name == jobClass || c.name == deflateClass {
+			w.on[c.name] = w.dice("swarm-"+c.name, 0).chance(c.usual)
 			continue
 		}
 		w.on[c.name] = r.chance(max(density, c.usual))
