@@ -25,4 +25,4 @@ if ! build -o; then
 		exit 1
 	fi
 fi
-cp hadoop/target/headroom-hadoop.jar apps/target/headroom-apps.jar "$out/"
+cp hadoop/target/headroom-hadoop.jar apps/target/headroom-apps.jar spark/target/headroom-spark.jar apps-spark/target/headroom-spark-apps.jar "$out/"

@@ -1,0 +1,174 @@
+package headroom.spark;
+
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayDeque;
+import java.util.ArrayList;
+import java.util.Deque;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import org.apache.spark.Resubmitted$;
+import org.apache.spark.Success$;
+import org.apache.spark.TaskKilled;
+import org.apache.spark.scheduler.SparkListener;
+import org.apache.spark.scheduler.SparkListenerExecutorAdded;
+import org.apache.spark.scheduler.SparkListenerExecutorRemoved;
+import org.apache.spark.scheduler.SparkListenerJobEnd;
+import org.apache.spark.scheduler.SparkListenerJobStart;
+import org.apache.spark.scheduler.SparkListenerStageCompleted;
+import org.apache.spark.scheduler.SparkListenerStageSubmitted;
+import org.apache.spark.scheduler.SparkListenerTaskEnd;
+import org.apache.spark.scheduler.SparkListenerTaskStart;
+import org.apache.spark.scheduler.StageInfo;
+import scala.collection.Iterator;
+import scala.collection.Seq;
+
+/** Follows Spark's events: stages, tasks done, executors. Safe for use by several threads. */
+final class Progress extends SparkListener {
+  /** Stages that are told of; bounds a report. */
+  static final int ENDED_MAX = 64;
+
+  static final int OTHERS_MAX = 192;
+
+  /** Stages that are remembered; the sums of older ones are. */
+  private static final int STAGES_MAX = 10_000;
+
+  private final Session session;
+  private final Runnable changed;
+  private final Map<Integer, StageState> stages = new LinkedHashMap<>();
+  private final Map<Integer, Set<Integer>> stagesOfJobs = new HashMap<>();
+  private final Set<String> executors = new LinkedHashSet<>();
+  private long forgottenDone;
+  private long forgottenTotal;
+
+  /** {@code changed} is told when a stage begins or ends; it must not wait for anything. */
+  Progress(Session session, Runnable changed) {
+    this.session = session;
+    this.changed = changed;
+  }
+
+  @Override
+  public synchronized void onJobStart(SparkListenerJobStart e) {
+    Set<Integer> ofJob = new HashSet<>();
+    // By position: the Seq in stageInfos() is another one in Scala 2.13.
+    for (Iterator<?> it = ((Seq<?>) e.productElement(2)).iterator(); it.hasNext(); ) {
+      ofJob.add(stage((StageInfo) it.next()).id);
+    }
+    stagesOfJobs.put(e.jobId(), ofJob);
+  }
+
+  /** What the job did not need to begin was there from an earlier one. */
+  @Override
+  public synchronized void onJobEnd(SparkListenerJobEnd e) {
+    Set<Integer> ofJob = stagesOfJobs.remove(e.jobId());
+    if (ofJob == null) {
+      return;
+    }
+    stagesOfJobs.values().forEach(ofJob::removeAll);
+    ofJob.removeIf(id -> stages.containsKey(id) && stages.get(id).begun());
+    stages.keySet().removeAll(ofJob);
+    changed.run();
+  }
+
+  @Override
+  public synchronized void onStageSubmitted(SparkListenerStageSubmitted e) {
+    stage(e.stageInfo()).begin(e.stageInfo().attemptNumber(), e.stageInfo().numTasks());
+    changed.run();
+  }
+
+  @Override
+  public synchronized void onStageCompleted(SparkListenerStageCompleted e) {
+    stage(e.stageInfo()).end();
+    forget();
+    changed.run();
+  }
+
+  @Override
+  public synchronized void onTaskStart(SparkListenerTaskStart e) {
+    StageState s = stages.get(e.stageId());
+    if (s != null) {
+      s.taskBegins();
+    }
+  }
+
+  @Override
+  public synchronized void onTaskEnd(SparkListenerTaskEnd e) {
+    StageState s = stages.get(e.stageId());
+    if (s == null) {
+      return;
+    }
+    if (e.reason() == Success$.MODULE$) {
+      s.taskSucceeds(e.taskInfo().partitionId(), e.taskInfo().duration());
+    } else if (e.reason() == Resubmitted$.MODULE$) {
+      s.taskIsLost(e.taskInfo().partitionId());
+    } else {
+      s.taskFails(e.reason() instanceof TaskKilled);
+    }
+  }
+
+  @Override
+  public synchronized void onExecutorAdded(SparkListenerExecutorAdded e) {
+    if (!e.executorId().equals("driver")) { // a local master's only one
+      executors.add(e.executorId());
+    }
+  }
+
+  @Override
+  public synchronized void onExecutorRemoved(SparkListenerExecutorRemoved e) {
+    executors.remove(e.executorId());
+  }
+
+  /** Oldest first. */
+  synchronized List<String> executors() {
+    return new ArrayList<>(executors);
+  }
+
+  synchronized void into(ObjectNode o) {
+    long done = forgottenDone;
+    long total = forgottenTotal;
+    for (StageState s : stages.values()) {
+      done += s.done();
+      total += s.kept;
+    }
+    ArrayNode told = o.putArray("stages");
+    for (StageState s : newest()) {
+      s.into(told.addObject());
+    }
+    o.put("executors", executors.size()).put("tasks_done", done).put("tasks_total", total);
+  }
+
+  private Deque<StageState> newest() {
+    Deque<StageState> told = new ArrayDeque<>();
+    int ended = 0;
+    int others = 0;
+    List<StageState> all = new ArrayList<>(stages.values());
+    for (int i = all.size() - 1; i >= 0; i--) {
+      StageState s = all.get(i);
+      if (s.ended() ? ended++ < ENDED_MAX : others++ < OTHERS_MAX) {
+        told.addFirst(s);
+      }
+    }
+    return told;
+  }
+
+  private StageState stage(StageInfo info) {
+    return stages.computeIfAbsent(info.stageId(), id -> new StageState(info, session));
+  }
+
+  private void forget() {
+    java.util.Iterator<StageState> oldest = stages.values().iterator();
+    while (stages.size() > STAGES_MAX && oldest.hasNext()) {
+      StageState s = oldest.next();
+      if (s.ended()) {
+        forgottenDone += s.done();
+        forgottenTotal += s.kept;
+        oldest.remove();
+      }
+    }
+  }
+}

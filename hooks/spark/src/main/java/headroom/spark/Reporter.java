@@ -1,0 +1,123 @@
+package headroom.spark;
+
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import com.fasterxml.jackson.databind.node.ArrayNode;
+import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.io.IOException;
+import java.util.concurrent.TimeUnit;
+
+/** Tells the scheduler the progress and hands its answers on: one report at a time, in a thread of its own. */
+final class Reporter {
+  private static final int SHUFFLES_MAX = 256;
+
+  /** Between two reports, however fast stages follow upon each other. */
+  private static final long PAUSE_MS = 100;
+
+  private static final ObjectMapper MAPPER = new ObjectMapper();
+
+  private final Session session;
+  private final Progress progress;
+  private final Control control;
+  private final SchedulerClient client;
+  private final String app;
+  private final Thread thread = new Thread(this::run, "headroom-reports");
+
+  private final Object lock = new Object();
+  private boolean wanted;
+  private boolean over;
+
+  private long sequence;
+  private boolean failing;
+
+  Reporter(Session session, Progress progress, Control control, String app) {
+    this.session = session;
+    this.progress = progress;
+    this.control = control;
+    this.client = new SchedulerClient(session.settings.url, session.settings.token, session.settings.timeoutMs);
+    this.app = app;
+    thread.setDaemon(true);
+  }
+
+  /** Waits for the first answer, which says what the first job is to drop. */
+  void start() throws InterruptedException {
+    report(false);
+    thread.start();
+  }
+
+  /** A stage began or ended: tell it soon. */
+  void want() {
+    synchronized (lock) {
+      wanted = true;
+      lock.notifyAll();
+    }
+  }
+
+  /** Tells it a last time, once the report under way has ended. */
+  void stop() throws InterruptedException {
+    synchronized (lock) {
+      over = true;
+      lock.notifyAll();
+    }
+    thread.join(2L * session.settings.timeoutMs);
+    if (!thread.isAlive()) {
+      report(true);
+    }
+  }
+
+  private void run() {
+    try {
+      while (next()) {
+        report(false);
+      }
+    } catch (InterruptedException e) {
+      Thread.currentThread().interrupt();
+    }
+  }
+
+  /** False when it is over. */
+  private boolean next() throws InterruptedException {
+    long begin = System.nanoTime();
+    synchronized (lock) {
+      for (;;) {
+        long passedMs = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - begin);
+        long left = (wanted ? PAUSE_MS : session.settings.intervalMs) - passedMs;
+        if (over || left <= 0) {
+          wanted = false;
+          return !over;
+        }
+        lock.wait(left);
+      }
+    }
+  }
+
+  private void report(boolean ended) throws InterruptedException {
+    try {
+      Answer a = client.report(body(ended));
+      session.answered(a.ratio, System.nanoTime());
+      failing = false;
+      if (!ended) {
+        control.follow(a, progress.executors());
+      }
+    } catch (IOException | RuntimeException e) {
+      if (!failing) {
+        session.trouble("a report to " + session.settings.url + " failed: " + e.getMessage());
+      }
+      failing = true;
+    }
+  }
+
+  private byte[] body(boolean ended) throws JsonProcessingException {
+    ObjectNode o = MAPPER.createObjectNode();
+    o.put("job", session.settings.job).put("run", session.settings.run).put("app", app);
+    o.put("sequence", ++sequence).put("ended", ended);
+    progress.into(o);
+    ArrayNode shuffles = o.putArray("shuffles");
+    for (Kept k : session.newest(SHUFFLES_MAX)) {
+      shuffles.addObject().put("id", k.shuffle()).put("total", k.total()).put("kept", k.kept())
+          .put("theta", k.theta()).put("seed", k.seed()).put("input", k.input());
+    }
+    o.put("trouble", session.trouble());
+    return MAPPER.writeValueAsBytes(o);
+  }
+}

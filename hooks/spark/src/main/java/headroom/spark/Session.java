@@ -1,0 +1,120 @@
+package headroom.spark;
+
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashSet;
+import java.util.List;
+import java.util.Map;
+import java.util.Set;
+import java.util.WeakHashMap;
+import org.apache.spark.SparkContext;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/**
+ * What the hook knows of one SparkContext: its settings, the drop ratio in force, what each shuffle keeps, and what
+ * went wrong. The shuffle manager and the plug-in meet here; neither needs the other. Safe for use by several threads.
+ */
+final class Session {
+  /** How long an answer of the scheduler holds. Longer than a restart of it, shorter than a stage that matters. */
+  static final long ANSWER_HOLDS_NANOS = 10_000_000_000L;
+
+  private static final Logger LOG = LoggerFactory.getLogger("headroom.spark");
+
+  /** Bounds what is remembered as said: troubles of one kind differ in numbers. */
+  private static final int SAID_MAX = 100;
+
+  /** Bounds the memory of drivers that live for weeks. */
+  private static final int SHUFFLES_MAX = 100_000;
+
+  /** Weak: a driver may make one SparkContext after the other. */
+  private static final Map<SparkContext, Session> SESSIONS = new WeakHashMap<>();
+
+  final Settings settings;
+
+  private final List<Kept> shuffles = new ArrayList<>();
+  private final Map<Integer, Kept> byNumber = new HashMap<>();
+  private final Set<Integer> graphs = new HashSet<>();
+  private final Set<String> said = new LinkedHashSet<>();
+  private DropRatio ratio;
+  private long ratioUntil;
+  private String trouble = "";
+
+  Session(Settings settings, long now) {
+    this.settings = settings;
+    this.ratio = settings.ratio;
+    this.ratioUntil = now + ANSWER_HOLDS_NANOS;
+    settings.refused.forEach(this::trouble);
+  }
+
+  static Session of(SparkContext sc) {
+    synchronized (SESSIONS) {
+      return SESSIONS.computeIfAbsent(sc,
+          c -> new Session(Settings.of(key -> c.conf().get(key, null)), System.nanoTime()));
+    }
+  }
+
+  /** The drop ratio for a shuffle that is registered now, by System.nanoTime. */
+  synchronized DropRatio ratio(long now) {
+    if (settings.url != null && now - ratioUntil > 0) {
+      trouble("no answer of the scheduler for 10 s: stages run exactly until the next one");
+      return DropRatio.EXACT;
+    }
+    return ratio;
+  }
+
+  synchronized void answered(DropRatio r, long now) {
+    ratio = r;
+    ratioUntil = now + ANSWER_HOLDS_NANOS;
+  }
+
+  /** What one shuffle keeps. The log tells it where something is dropped. */
+  synchronized void registered(Kept k, boolean graph) {
+    if (shuffles.size() == SHUFFLES_MAX) {
+      int oldest = shuffles.remove(0).shuffle();
+      byNumber.remove(oldest);
+      graphs.remove(oldest);
+    }
+    shuffles.add(k);
+    byNumber.put(k.shuffle(), k);
+    if (graph) {
+      graphs.add(k.shuffle());
+    }
+    if (k.kept() < k.total()) {
+      LOG.info("{}", k);
+    }
+  }
+
+  /** Whether a shuffle has GraphX's RDDs behind it. */
+  synchronized boolean graph(int shuffle) {
+    return graphs.contains(shuffle);
+  }
+
+  /** Null for a shuffle that was not registered by our shuffle manager. */
+  synchronized Kept kept(int shuffle) {
+    return byNumber.get(shuffle);
+  }
+
+  synchronized List<Kept> kept() {
+    return Collections.unmodifiableList(new ArrayList<>(shuffles));
+  }
+
+  /** The newest, at most so many. */
+  synchronized List<Kept> newest(int max) {
+    return new ArrayList<>(shuffles.subList(Math.max(0, shuffles.size() - max), shuffles.size()));
+  }
+
+  /** Says once in the driver's log what went wrong, and tells the scheduler. */
+  synchronized void trouble(String what) {
+    trouble = what;
+    if (said.size() < SAID_MAX && said.add(what)) {
+      LOG.warn("Headroom: {}", what);
+    }
+  }
+
+  synchronized String trouble() {
+    return trouble;
+  }
+}

@@ -1,0 +1,125 @@
+package headroom.spark;
+
+import java.net.MalformedURLException;
+import java.net.URL;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.List;
+import java.util.function.UnaryOperator;
+
+/** The properties that the hook reads from Spark's conf. What is wrong with them is kept in words. */
+final class Settings {
+  /** Also a local property of a job ({@code SparkContext.setLocalProperty}), which is then taken before all else. */
+  static final String THETA = "spark.headroom.theta";
+
+  /** As {@link #THETA}. */
+  static final String SEED = "spark.headroom.seed";
+
+  static final String STAGES = "spark.headroom.stages";
+  static final String ADDRESS = "spark.headroom.url";
+  static final String JOB = "spark.headroom.job";
+  static final String RUN = "spark.headroom.run";
+  static final String TOKEN = "spark.headroom.token";
+  static final String INTERVAL_MS = "spark.headroom.interval-ms";
+  static final String TIMEOUT_MS = "spark.headroom.timeout-ms";
+
+  private static final int JOB_MAX = 256;
+
+  /** At the start; with a scheduler its answers follow. */
+  final DropRatio ratio;
+
+  final Stages stages;
+
+  /** Null without a scheduler. */
+  final URL url;
+
+  final String job;
+  final int run;
+
+  /** "" for none. */
+  final String token;
+
+  final int intervalMs;
+  final int timeoutMs;
+
+  /** What is wrong with the conf; if anything is, nothing is dropped. */
+  final List<String> refused;
+
+  private Settings(Reader r) {
+    ratio = new DropRatio(r.read(THETA, "0", t -> DropRatio.checked(Double.parseDouble(t)), 0.0),
+        r.read(SEED, "1", Long::parseLong, 1L));
+    stages = r.read(STAGES, "input", Stages::of, Stages.NONE);
+    url = r.read(ADDRESS, "", Settings::url, null);
+    job = url == null ? "" : r.read(JOB, "", Settings::job, "");
+    run = url == null ? 0 : r.whole(RUN, "", 1, Integer.MAX_VALUE);
+    token = r.read(TOKEN, "", Settings::token, "");
+    intervalMs = r.whole(INTERVAL_MS, "1000", 50, 10_000);
+    timeoutMs = r.whole(TIMEOUT_MS, "2000", 1, 10_000);
+    refused = Collections.unmodifiableList(r.refused);
+  }
+
+  /** Reads by {@code conf}, which answers null for what is not set. */
+  static Settings of(UnaryOperator<String> conf) {
+    return new Settings(new Reader(conf));
+  }
+
+  private static URL url(String text) throws MalformedURLException {
+    if (text.isEmpty()) {
+      return null;
+    }
+    URL url = new URL(text);
+    if (url.getHost().isEmpty() || !url.getProtocol().matches("https?")) {
+      throw new MalformedURLException("it must look like http://HOST:PORT");
+    }
+    return url;
+  }
+
+  private static String job(String text) {
+    if (text.isEmpty() || text.length() > JOB_MAX) {
+      throw new IllegalArgumentException("with a scheduler a job has an id, of at most " + JOB_MAX + " characters");
+    }
+    return text;
+  }
+
+  private static String token(String text) {
+    if (!text.matches("[!-~]*")) {
+      throw new IllegalArgumentException("a token is printable ASCII without blanks");
+    }
+    return text;
+  }
+
+  private interface Parser<T> {
+    T parse(String text) throws MalformedURLException;
+  }
+
+  private static final class Reader {
+    private final UnaryOperator<String> conf;
+    private final List<String> refused = new ArrayList<>();
+
+    Reader(UnaryOperator<String> conf) {
+      this.conf = conf;
+    }
+
+    <T> T read(String key, String unset, Parser<T> parser, T otherwise) {
+      String text = conf.apply(key);
+      text = text == null ? unset : text.trim();
+      try {
+        return parser.parse(text);
+      } catch (MalformedURLException | IllegalArgumentException e) {
+        String shown = key.equals(TOKEN) ? "" : "=" + text;
+        refused.add(key + shown + " is refused, nothing is dropped: " + e.getMessage());
+        return otherwise;
+      }
+    }
+
+    int whole(String key, String unset, int min, int max) {
+      return read(key, unset, text -> {
+        int n = Integer.parseInt(text);
+        if (n < min || n > max) {
+          throw new IllegalArgumentException("it is a whole number from " + min + " to " + max);
+        }
+        return n;
+      }, min);
+    }
+  }
+}

@@ -1,0 +1,129 @@
+package headroom.spark;
+
+import java.io.Serializable;
+import java.lang.reflect.Field;
+import java.util.BitSet;
+import org.apache.spark.ShuffleDependency;
+import org.apache.spark.SparkContext;
+import org.apache.spark.rdd.PartitionPruningRDD;
+import org.apache.spark.rdd.RDD;
+import scala.runtime.AbstractFunction1;
+
+/**
+ * Settles, once per shuffle and in the driver, which map partitions are computed, and puts Spark's PartitionPruningRDD
+ * under the shuffle.
+ *
+ * <p>Spark makes the stage from the RDD that the shuffle names, after it has registered the shuffle. So the stage has
+ * the kept partitions and no others: whatever happens to its tasks and executors, none but those is ever computed.
+ */
+final class Thinning {
+  /** The local property in which Spark's structured streaming tells the query of a job. */
+  private static final String STREAMING = "sql.streaming.queryId";
+
+  private Thinning() {}
+
+  /** Tells, at the start of the driver, whether this Spark has the one private field that is needed. */
+  static void check() throws ReflectiveOperationException {
+    Field rdd = rdd();
+    if (!rdd.getType().equals(RDD.class)) {
+      throw new NoSuchFieldException("ShuffleDependency._rdd is a " + rdd.getType().getName());
+    }
+  }
+
+  private static Field rdd() throws ReflectiveOperationException {
+    Field f = ShuffleDependency.class.getDeclaredField("_rdd");
+    f.setAccessible(true);
+    return f;
+  }
+
+  static void apply(Session session, int shuffle, ShuffleDependency<?, ?, ?> dependency) throws ReflectiveOperationException {
+    RDD<?> rdd = dependency.rdd();
+    int n = rdd.getNumPartitions();
+    Lineage lineage = Lineage.of(rdd, session::graph);
+    DropRatio ratio = ratio(session, rdd.sparkContext());
+    int k = Choice.count(n, ratio.theta);
+    if (k < n && thinned(session, shuffle, rdd, lineage)) {
+      put(dependency, rdd, Choice.choose(n, k, ratio.seed, Choice.salt(lineage.input, n, shuffle)));
+      session.registered(new Kept(shuffle, n, k, ratio.theta, ratio.seed, lineage.input), lineage.graph);
+    } else {
+      session.registered(new Kept(shuffle, n, n, 0, ratio.seed, lineage.input), lineage.graph);
+    }
+  }
+
+  /** The job's own word is taken before the scheduler's: it is for programs that measure several ratios. */
+  private static DropRatio ratio(Session session, SparkContext sc) {
+    DropRatio r = session.ratio(System.nanoTime());
+    String theta = sc.getLocalProperty(Settings.THETA);
+    String seed = sc.getLocalProperty(Settings.SEED);
+    try {
+      return new DropRatio(theta == null ? r.theta : DropRatio.checked(Double.parseDouble(theta)),
+          seed == null ? r.seed : Long.parseLong(seed));
+    } catch (IllegalArgumentException e) {
+      session.trouble("the job's " + Settings.THETA + "=" + theta + " or " + Settings.SEED + "=" + seed
+          + " is refused, it runs exactly: " + e.getMessage());
+      return DropRatio.EXACT;
+    }
+  }
+
+  private static boolean thinned(Session session, int shuffle, RDD<?> rdd, Lineage lineage) {
+    Stages stages = session.settings.stages;
+    if (!session.settings.refused.isEmpty() || stages == Stages.NONE || stages == Stages.INPUT && !lineage.input) {
+      return false;
+    }
+    String why = unsafe(rdd, lineage);
+    if (why != null) {
+      session.trouble("shuffle " + shuffle + " runs exactly: " + why);
+    }
+    return why == null;
+  }
+
+  /** Why a drop would break the job rather than make its result coarser; null where it would not. */
+  private static String unsafe(RDD<?> rdd, Lineage lineage) {
+    if (rdd.isBarrier()) {
+      return "its stage is a barrier, whose tasks wait for each other";
+    }
+    if (rdd.sparkContext().getLocalProperty(STREAMING) != null) {
+      return "it is part of a streaming query, which would lose its state";
+    }
+    if (lineage.routing) {
+      return "GraphX joins it with its edges partition by partition";
+    }
+    if (lineage.graph && !lineage.input) {
+      return "behind GraphX only stages that read the input are thinned, as GraphX fails without its inner partitions";
+    }
+    return null;
+  }
+
+  @SuppressWarnings({"unchecked", "rawtypes"})
+  private static void put(ShuffleDependency dependency, RDD rdd, BitSet kept) throws ReflectiveOperationException {
+    RDD thin = new PartitionPruningRDD(rdd, new Chosen(kept), rdd.elementClassTag());
+    label(thin, rdd);
+    rdd().set(dependency, thin);
+  }
+
+  /** The stage goes on being named after the line of the job that made it. */
+  private static void label(RDD<?> thin, RDD<?> rdd) {
+    try {
+      Field site = RDD.class.getDeclaredField("creationSite");
+      site.setAccessible(true);
+      site.set(thin, site.get(rdd));
+    } catch (ReflectiveOperationException | RuntimeException e) {
+      return; // only a label
+    }
+  }
+
+  /** The partitions that are kept, as Scala asks for them. It stays in the driver. */
+  private static final class Chosen extends AbstractFunction1<Object, Object> implements Serializable {
+    private static final long serialVersionUID = 1;
+    private final BitSet kept;
+
+    Chosen(BitSet kept) {
+      this.kept = kept;
+    }
+
+    @Override
+    public Object apply(Object partition) {
+      return kept.get((Integer) partition);
+    }
+  }
+}
