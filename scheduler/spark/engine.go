@@ -1,0 +1,331 @@
+package spark
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// Run is one execution of a job.
+type Run struct {
+	Job string
+	// Number counts the executions of the job, from 1.
+	Number uint32
+	Spec   Spec
+	// Theta is the drop ratio that it begins with, 0 to 1, Seed what chooses the dropped tasks.
+	Theta float64
+	Seed  uint64
+	// Slots is how many cores it takes at most; at least 1.
+	Slots int
+	// Folder is this run's own, which is made; no two runs have the same.
+	Folder string
+	// Floor is the least part of the tasks that must run, 0 to 1.
+	Floor float64
+}
+
+// Kind tells events apart.
+type Kind uint8
+
+// The kinds of events.
+const (
+	// KindProgress is news of a run.
+	KindProgress Kind = iota
+	// KindEnded is a run's end; nothing comes of it afterwards.
+	KindEnded
+)
+
+// Event is what the engine tells of a run.
+type Event struct {
+	Job    string
+	Number uint32
+	Kind   Kind
+	// Progress is the last that is known, in both kinds of events.
+	Progress Progress
+	// Ended is how the run ended.
+	Ended Ended
+}
+
+// Ended is how a run ended.
+type Ended struct {
+	// OK tells that the application reached its end, even though it had been told to stop.
+	OK bool
+	// Killed tells that it did not because it was told to stop.
+	Killed bool
+	// Outcome is how it ended, in words.
+	Outcome string
+}
+
+// Engine starts and watches the drivers of runs. Its methods may be called from any goroutine.
+type Engine struct {
+	cfg        Config
+	supervisor []string
+	logger     *slog.Logger
+	hooks      net.Listener
+	url        string
+	events     chan Event
+	// fresh wakes whoever hands out events.
+	fresh chan struct{}
+	// closing is closed when Run ends.
+	closing chan struct{}
+	running sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	runs   map[string]*execution // by job
+	// pending are the events that nobody has taken yet, at most one Progress a run.
+	pending []Event
+}
+
+const (
+	// watchEvery is how often a run's end is looked for.
+	watchEvery = 100 * time.Millisecond
+	// silence is after how long without a report a run's progress is unknown.
+	silence = 10 * time.Second
+	// hooksFile remembers where the hooks were served: drivers that outlive the scheduler
+	// go on asking there.
+	hooksFile = "spark-hooks"
+)
+
+// New is an engine that listens for hooks, and does nothing more until Run. dir is the
+// scheduler's own folder. supervisor are the words of the command that calls Drive, the
+// run's folder follows them; nil stands for this program's "drive".
+func New(cfg Config, dir string, supervisor []string, logger *slog.Logger) (*Engine, error) {
+	if err := cfg.Check(); err != nil {
+		return nil, err
+	}
+	if err := cfg.CheckPlaces(); err != nil {
+		return nil, err
+	}
+	if supervisor == nil {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("spark: this program's path: %w", err)
+		}
+		supervisor = []string{self, "drive"}
+	}
+	l, err := listen(cfg.Hooks, filepath.Join(dir, hooksFile), logger)
+	if err != nil {
+		return nil, err
+	}
+	return &Engine{
+		cfg: cfg, supervisor: supervisor, logger: logger, hooks: l, url: "http://" + l.Addr().String(),
+		events: make(chan Event), fresh: make(chan struct{}, 1), closing: make(chan struct{}), runs: make(map[string]*execution),
+	}, nil
+}
+
+// Run serves the hooks and hands out events until ctx ends. Drivers go on; Adopt takes
+// them over in the next process.
+func (e *Engine) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var served error
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		served = newHooks(e).serve(ctx, e.hooks)
+		cancel()
+	})
+	e.handOut(ctx)
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	close(e.closing)
+	e.running.Wait()
+	serving.Wait()
+	return served
+}
+
+// Close gives back what New took, for an engine that was never run.
+func (e *Engine) Close() error { return e.hooks.Close() }
+
+// URL is where the hooks are served.
+func (e *Engine) URL() string { return e.url }
+
+// Events are what happens to runs. They wait until they are taken; of the progress of a
+// run only the newest does.
+func (e *Engine) Events() <-chan Event { return e.events }
+
+func (e *Engine) handOut(ctx context.Context) {
+	for {
+		e.mu.Lock()
+		var next Event
+		var out chan Event // nil blocks
+		if len(e.pending) > 0 {
+			next, out = e.pending[0], e.events
+			e.pending = e.pending[1:]
+		}
+		e.mu.Unlock()
+		if out == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-e.fresh:
+			}
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case out <- next:
+		}
+	}
+}
+
+// tell queues an event. The caller holds mu.
+func (e *Engine) tell(ev Event) {
+	for i, p := range e.pending {
+		if p.Job == ev.Job && p.Number == ev.Number && p.Kind == KindProgress {
+			e.pending = append(e.pending[:i], e.pending[i+1:]...) // the newer one says it all
+			break
+		}
+	}
+	e.pending = append(e.pending, ev)
+	select {
+	case e.fresh <- struct{}{}:
+	default: // it is awake already
+	}
+}
+
+// Start starts a run's driver. After an error nothing runs.
+func (e *Engine) Start(r Run) error {
+	if err := r.check(); err != nil {
+		return err
+	}
+	x := &execution{run: r, token: rand.Text(), mark: "HEADROOM_RUN=" + rand.Text(), theta: r.Theta, seed: r.Seed, stop: make(chan struct{}, 1)}
+	if err := e.enlist(x); err != nil {
+		return err
+	}
+	if err := e.launch(x); err != nil {
+		e.strike(x)
+		return fmt.Errorf("spark: start run %d of %s: %w", r.Number, r.Job, err)
+	}
+	e.logger.Info("Spark driver started", slog.String("job", r.Job), slog.Uint64("run", uint64(r.Number)), slog.Float64("theta", r.Theta), slog.String("folder", r.Folder))
+	e.running.Go(func() { e.watch(x) })
+	return nil
+}
+
+// thetaSlack is what rounding may add to a drop ratio.
+const thetaSlack = 1e-9
+
+func (r Run) check() error {
+	switch {
+	case math.IsNaN(r.Theta) || r.Theta < 0 || r.Theta > 1:
+		return fmt.Errorf("theta %v of %s: %w", r.Theta, r.Job, ErrTheta)
+	case r.Theta > 1-r.Floor+thetaSlack:
+		return fmt.Errorf("theta %v of %s, whose floor is %v: %w", r.Theta, r.Job, r.Floor, ErrFloor)
+	case !filepath.IsAbs(r.Folder):
+		return fmt.Errorf("spark: the folder %q of %s is not an absolute path", r.Folder, r.Job)
+	}
+	if p := r.Spec.Check(); p != nil {
+		return fmt.Errorf("spark: job %s: %s", r.Job, p.Message)
+	}
+	return nil
+}
+
+// enlist makes x the run of its job.
+func (e *Engine) enlist(x *execution) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return ErrClosed
+	}
+	if old := e.runs[x.run.Job]; old != nil {
+		return fmt.Errorf("run %d of %s: %w", old.run.Number, x.run.Job, ErrRunning)
+	}
+	e.runs[x.run.Job] = x
+	return nil
+}
+
+func (e *Engine) strike(x *execution) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.runs[x.run.Job] == x {
+		delete(e.runs, x.run.Job)
+	}
+}
+
+// Adopt takes over a run that an earlier process of the scheduler has started. running
+// tells whether its driver lives; otherwise it has ended, and an Ended event follows. The
+// error wraps ErrNoRun when the folder holds no trace of it: it was never started.
+func (e *Engine) Adopt(r Run) (running bool, err error) {
+	x := &execution{run: r, theta: r.Theta, seed: r.Seed, stop: make(chan struct{}, 1)}
+	var o order
+	switch err := readJSON(filepath.Join(r.Folder, runFile), &o); {
+	case errors.Is(err, fs.ErrNotExist):
+		return false, fmt.Errorf("run %d of %s in %s: %w", r.Number, r.Job, r.Folder, ErrNoRun)
+	case err != nil:
+		return false, err
+	case o.Job != r.Job || o.Number != r.Number:
+		return false, fmt.Errorf("%s holds run %d of %s: %w", r.Folder, o.Number, o.Job, ErrNoRun)
+	}
+	x.token, x.mark = o.Token, o.Mark
+	if x.lock, err = openLock(r.Folder); err != nil {
+		return false, err
+	}
+	free, err := lock(x.lock)
+	if err == nil {
+		err = e.enlist(x)
+	}
+	if err != nil {
+		return false, errors.Join(err, x.lock.Close())
+	}
+	if free {
+		unlock(x.lock)
+	}
+	e.running.Go(func() { e.watch(x) })
+	_, err = os.Stat(filepath.Join(r.Folder, exitFile)) // a supervisor that has written it is about to end
+	return !free && err != nil, nil
+}
+
+// Kill tells a run to end: by SIGTERM, and by SIGKILL after kill_after. Its Ended event
+// confirms it. A run that is not under way needs no end.
+func (e *Engine) Kill(job string, number uint32) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if x := e.runs[job]; x != nil && x.run.Number == number {
+		x.killed = true
+		select {
+		case x.stop <- struct{}{}:
+		default: // it knows already
+		}
+	}
+}
+
+// Deflate raises the drop ratio of a job's run, for what Spark has not registered yet. A
+// lower one than the run has changes nothing.
+func (e *Engine) Deflate(job string, theta float64, seed uint64) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	x := e.runs[job]
+	switch {
+	case x == nil:
+		return fmt.Errorf("%s: %w", job, ErrNotRunning)
+	case math.IsNaN(theta) || theta < 0 || theta > 1:
+		return fmt.Errorf("theta %v of %s: %w", theta, job, ErrTheta)
+	case theta > 1-x.run.Floor+thetaSlack:
+		return fmt.Errorf("theta %v of %s, whose floor is %v: %w", theta, job, x.run.Floor, ErrFloor)
+	case theta > x.theta:
+		x.theta, x.seed = theta, seed
+	}
+	return nil
+}
+
+// Share says how many executors a job's run should have, from 1; 0 leaves that to Spark.
+func (e *Engine) Share(job string, executors int) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	x := e.runs[job]
+	if x == nil {
+		return fmt.Errorf("%s: %w", job, ErrNotRunning)
+	}
+	x.executors = min(max(0, executors), executorsMax)
+	return nil
+}

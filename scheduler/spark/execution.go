@@ -1,0 +1,253 @@
+package spark
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+	"unicode/utf8"
+)
+
+// execution is a run that is under way.
+type execution struct {
+	run         Run
+	token, mark string
+	// lock is the folder's; who holds it is the supervisor.
+	lock *os.File
+	// child is the supervisor's process id while it is this process's own child, else 0.
+	child int
+	// stop wakes the watch when the run is to end.
+	stop chan struct{}
+
+	// What follows is guarded by the engine's mu.
+	killed    bool
+	theta     float64
+	seed      uint64
+	executors int
+	// progress is the newest, of the report with this number, heard then.
+	progress Progress
+	sequence uint64
+	heard    time.Time
+}
+
+// launch writes the run's order and starts its supervisor, which holds the folder's lock
+// from before its start.
+func (e *Engine) launch(x *execution) (err error) {
+	r := x.run
+	if err := os.MkdirAll(r.Folder, 0o750); err != nil {
+		return err
+	}
+	if x.lock, err = openLock(r.Folder); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = x.lock.Close()
+		}
+	}()
+	if free, err := lock(x.lock); err != nil || !free {
+		return errors.Join(err, fmt.Errorf("%s: %w", r.Folder, ErrRunning))
+	}
+	if _, err := os.Stat(filepath.Join(r.Folder, runFile)); err == nil {
+		return fmt.Errorf("%s holds a run already", r.Folder)
+	}
+	o := order{
+		Job: r.Job, Number: r.Number, Argv: e.cfg.command(r, e.url, x.token), Mark: x.mark,
+		Env: []string{"SPARK_HOME=" + e.cfg.Home}, KillAfter: e.cfg.KillAfter.Std(), Token: x.token, Theta: r.Theta, Seed: r.Seed,
+	}
+	if err := writeJSON(filepath.Join(r.Folder, runFile), o); err != nil {
+		return err
+	}
+	out, err := os.OpenFile(filepath.Join(r.Folder, logFile), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = out.Close() }()
+	argv := append(slices.Clone(e.supervisor), r.Folder)
+	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // it outlives this process on purpose
+	cmd.Stdout, cmd.Stderr, cmd.Dir = out, out, r.Folder
+	cmd.ExtraFiles = []*os.File{x.lock}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return errors.Join(err, os.Remove(filepath.Join(r.Folder, runFile)))
+	}
+	x.child = cmd.Process.Pid
+	if err := cmd.Process.Release(); err != nil {
+		e.logger.Debug("handle of a supervisor", slog.Any("error", err))
+	}
+	// The supervisor's is the only open lock now: this process tries its own.
+	if again, err := openLock(r.Folder); err == nil {
+		_ = x.lock.Close()
+		x.lock = again
+	}
+	return nil
+}
+
+// watch waits for a run's end, and passes a kill on.
+func (e *Engine) watch(x *execution) {
+	defer func() { _ = x.lock.Close() }()
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	told := false
+	for {
+		if over, err := x.over(); over || err != nil {
+			e.end(x, err)
+			return
+		}
+		e.mu.Lock()
+		kill := x.killed && !told
+		e.quiet(x, time.Now())
+		e.mu.Unlock()
+		if kill {
+			told = x.tell() == nil // its process may not be known yet: again at the next look
+		}
+		select {
+		case <-e.closing:
+			return
+		case <-x.stop:
+		case <-tick.C:
+		}
+	}
+}
+
+// over tells whether the supervisor is gone.
+func (x *execution) over() (bool, error) {
+	if x.child != 0 {
+		pid, err := syscall.Wait4(x.child, nil, syscall.WNOHANG, nil)
+		if err == nil && pid == 0 {
+			return false, nil
+		}
+		if !errors.Is(err, syscall.EINTR) {
+			x.child = 0
+		}
+	}
+	return lock(x.lock)
+}
+
+// tell tells the supervisor that the run is to end.
+func (x *execution) tell() error {
+	var d driver
+	if err := readJSON(filepath.Join(x.run.Folder, driverFile), &d); err != nil {
+		return err
+	}
+	return d.Supervisor.signal(syscall.SIGTERM)
+}
+
+// end tells how a run ended and forgets it.
+func (e *Engine) end(x *execution, failed error) {
+	if x.mark != "" {
+		endMarked(x.mark) // of no effect unless the supervisor was killed itself
+	}
+	ended := x.ended(failed)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.runs[x.run.Job] == x {
+		delete(e.runs, x.run.Job)
+	}
+	if !ended.OK && x.killed {
+		ended.Killed = true
+	}
+	p := x.progress
+	p.Running, p.Executors, p.RunningOn = 0, 0, nil
+	e.logger.Info("Spark driver ended", slog.String("job", x.run.Job), slog.Uint64("run", uint64(x.run.Number)), slog.String("outcome", ended.Outcome))
+	e.tell(Event{Job: x.run.Job, Number: x.run.Number, Kind: KindEnded, Progress: p, Ended: ended})
+}
+
+// ended reads how the driver ended.
+func (x *execution) ended(failed error) Ended {
+	if failed != nil {
+		return Ended{Outcome: clip("how the driver ended is unknown: " + failed.Error())}
+	}
+	var s exit
+	err := readJSON(filepath.Join(x.run.Folder, exitFile), &s)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return Ended{Outcome: clip(withTail("the driver's supervisor ended without saying how the driver did; what was left of it was killed", filepath.Join(x.run.Folder, logFile)))}
+	case err != nil:
+		return Ended{Outcome: clip(err.Error())}
+	case s.Error != "":
+		return Ended{Outcome: clip(s.Error)}
+	case s.Code == 0:
+		return Ended{OK: true, Outcome: "exit status 0"}
+	case s.Killed:
+		return Ended{Killed: true, Outcome: "killed by the scheduler, " + s.words()}
+	default:
+		return Ended{Outcome: clip(withTail("the driver ended with "+s.words(), filepath.Join(x.run.Folder, stderrFile)))}
+	}
+}
+
+func (s exit) words() string {
+	if s.Signal != 0 {
+		return "signal " + syscall.Signal(s.Signal).String()
+	}
+	return fmt.Sprintf("exit status %d", s.Code)
+}
+
+const (
+	// tailRead is how much of a log's end is looked at, tailLines how many lines are quoted.
+	tailRead  = 64 << 10
+	tailLines = 6
+	// outcomeMost bounds an outcome, which enters the coordinators' log.
+	outcomeMost = 2 << 10
+)
+
+// withTail adds what a log says at its end.
+func withTail(text, path string) string {
+	if said := lastWords(path); said != "" {
+		return text + ": " + said
+	}
+	return text
+}
+
+// lastWords are the lines of a driver's log that tell why it ended: from the last
+// exception's on, else the last ones.
+func lastWords(path string) string {
+	f, err := os.Open(path)
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = f.Close() }() // only read
+	if info, err := f.Stat(); err == nil && info.Size() > tailRead {
+		_, _ = f.Seek(-tailRead, io.SeekEnd)
+	}
+	data, _ := io.ReadAll(io.LimitReader(f, tailRead))
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	from := max(0, len(lines)-tailLines)
+	for i, line := range slices.Backward(lines) {
+		if tellsWhy(line) {
+			from = i
+			break
+		}
+	}
+	return strings.Join(lines[from:min(len(lines), from+tailLines)], "\n")
+}
+
+func tellsWhy(line string) bool {
+	for _, mark := range []string{"Exception in thread ", "Traceback (most recent call last)", "Error: ", "Error occurred during initialization"} {
+		if strings.HasPrefix(line, mark) {
+			return true
+		}
+	}
+	return false
+}
+
+// clip bounds a text and keeps it UTF-8.
+func clip(text string) string {
+	text = strings.ToValidUTF8(text, "?")
+	if len(text) <= outcomeMost {
+		return text
+	}
+	cut := outcomeMost
+	for !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + "..."
+}

@@ -1,0 +1,199 @@
+package spark
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/google/renameio/v2"
+
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+)
+
+const (
+	// hookWait bounds a request; the hook gives up after 2 s.
+	hookWait = 1800 * time.Millisecond
+	// bodyMax bounds what a hook may send.
+	bodyMax = 1 << 20
+	// hooksMax bounds the requests that are answered at one time.
+	hooksMax = 64
+	// endWait bounds the end of the hooks' server.
+	endWait = time.Second
+	// executorsMax is the most executors that a hook takes.
+	executorsMax = 10_000
+)
+
+// listen opens the hooks' port. Where the system is to choose it, the one that the file
+// remembers is tried first: drivers that outlived the last process ask there.
+func listen(address, file string, logger *slog.Logger) (net.Listener, error) {
+	if _, port, err := net.SplitHostPort(address); err == nil && port != "0" {
+		l, err := rpc.Listen(address)
+		if err != nil {
+			return nil, &cli.Error{
+				Code: "listen", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("spark.hooks: %v", err),
+				Hint: "another process may hold the port: ss -ltnp shows which; or it is not an address of this machine",
+			}
+		}
+		return l, nil
+	}
+	host, _, _ := net.SplitHostPort(address) // Check has seen it
+	if last, err := os.ReadFile(file); err == nil {
+		if h, _, err := net.SplitHostPort(string(last)); err == nil && h == host {
+			if l, err := rpc.Listen(string(last)); err == nil {
+				return l, nil
+			}
+			logger.Warn("the port of the last run is taken: hooks of drivers that still run will not be heard", slog.String("address", string(last)))
+		}
+	}
+	l, err := rpc.Listen(address)
+	if err != nil {
+		return nil, err
+	}
+	if err := renameio.WriteFile(file, []byte(l.Addr().String()), 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("spark: remember the hooks' port: %w", err), l.Close())
+	}
+	return l, nil
+}
+
+// hooks serves the protocol of the hook in Spark's drivers: docs/hooks.md.
+type hooks struct {
+	engine *Engine
+	places chan struct{}
+}
+
+func newHooks(e *Engine) *hooks { return &hooks{engine: e, places: make(chan struct{}, hooksMax)} }
+
+// serve answers on l until ctx ends.
+func (h *hooks) serve(ctx context.Context, l net.Listener) error {
+	s := &http.Server{
+		Handler: h.handler(), ReadHeaderTimeout: hookWait, ReadTimeout: 2 * hookWait, WriteTimeout: 2 * hookWait, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+	}
+	over := make(chan struct{})
+	var failed error
+	go func() {
+		defer close(over)
+		failed = s.Serve(l)
+	}()
+	select {
+	case <-over:
+		return fmt.Errorf("spark: serve hooks: %w", failed)
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWait)
+	defer cancel()
+	if s.Shutdown(last) != nil {
+		_ = s.Close() // what is still asking runs exactly
+	}
+	<-over
+	return nil
+}
+
+func (h *hooks) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /v1/spark/progress", h.progress)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case h.places <- struct{}{}:
+			defer func() { <-h.places }()
+		default:
+			refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%d requests are being answered", hooksMax))
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, bodyMax)
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// reply is what a hook is told.
+type reply struct {
+	Theta     float64 `json:"theta"`
+	Seed      int64   `json:"seed"` // Java has no unsigned numbers
+	Executors *int    `json:"executors"`
+	Cancel    bool    `json:"cancel"`
+}
+
+func (h *hooks) progress(w http.ResponseWriter, r *http.Request) {
+	rep, err := parseReport(r.Body)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err)
+		return
+	}
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	a, err := h.engine.report(time.Now(), token, rep)
+	switch {
+	case err == nil:
+		answer(w, a)
+	case errors.Is(err, errToken):
+		refuse(w, http.StatusForbidden, err)
+	case errors.Is(err, errOldRun):
+		refuse(w, http.StatusConflict, err)
+	default:
+		refuse(w, http.StatusNotFound, err)
+	}
+}
+
+// report takes over what a hook tells and answers what holds for its run.
+func (e *Engine) report(now time.Time, token string, rep report) (reply, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	x := e.runs[rep.Job]
+	switch {
+	case x == nil:
+		return reply{}, fmt.Errorf("job %.100q: %w", rep.Job, ErrNotRunning)
+	case subtle.ConstantTimeCompare([]byte(x.token), []byte(token)) != 1:
+		return reply{}, fmt.Errorf("job %s: %w", rep.Job, errToken)
+	case x.run.Number != rep.Run:
+		return reply{}, fmt.Errorf("run %d of %s, %d is under way: %w", rep.Run, rep.Job, x.run.Number, errOldRun)
+	}
+	if rep.Sequence > x.sequence { // an older one that was delayed changes nothing
+		if rep.Trouble != "" && rep.Trouble != x.progress.Trouble {
+			e.logger.Warn("trouble in a Spark driver", slog.String("job", rep.Job), slog.String("trouble", clip(rep.Trouble)))
+		}
+		x.sequence, x.heard, x.progress = rep.Sequence, now, rep.progress(e.cfg, x)
+		e.tell(Event{Job: x.run.Job, Number: x.run.Number, Kind: KindProgress, Progress: x.progress})
+	}
+	a := reply{Theta: x.theta, Seed: int64(x.seed), Cancel: x.killed}
+	if x.executors > 0 {
+		a.Executors = &x.executors
+	}
+	return a, nil
+}
+
+// quiet notes that a run's hook has been silent for too long. The caller holds mu.
+func (e *Engine) quiet(x *execution, now time.Time) {
+	if !x.progress.Known || now.Sub(x.heard) < silence {
+		return
+	}
+	e.logger.Warn("the hook of a Spark driver is silent: its progress is unknown", slog.String("job", x.run.Job), slog.Duration("for", silence))
+	x.progress.Known = false
+	e.tell(Event{Job: x.run.Job, Number: x.run.Number, Kind: KindProgress, Progress: x.progress})
+}
+
+func answer(w http.ResponseWriter, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		refuse(w, http.StatusInternalServerError, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(data, '\n')) // a hook that is gone needs no answer
+}
+
+func refuse(w http.ResponseWriter, code int, err error) {
+	data, merr := json.Marshal(map[string]string{"error": clip(err.Error())})
+	if merr != nil {
+		data = []byte("{}")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(data, '\n'))
+}

@@ -1,0 +1,205 @@
+// Claims: a hook gets the drop ratio of its own run and of no other; what it tells becomes
+// the run's progress, whatever order reports come in; a ratio only rises, within the
+// floor; nothing that a stranger sends is more than refused.
+package spark
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// reportText is what a hook sends, by the example of docs/hooks.md.
+const reportText = `{"job":%q,"run":%d,"app":"app-1","sequence":%d,"ended":false,
+ "stages":[{"id":0,"attempt":0,"name":"map","kind":"map","partitions":50,"kept":40,"shuffle":0,"done":%d,"running":4,"failed":0,"task_ms":4100,"begun":true,"ended":false},
+           {"id":1,"attempt":0,"name":"collect","kind":"result","partitions":8,"kept":8,"shuffle":-1,"done":0,"running":0,"failed":0,"task_ms":0,"begun":false,"ended":false}],
+ "executors":3,"tasks_done":%[4]d,"tasks_total":48,"running_on":{"10.0.0.11":3,"other":1},
+ "shuffles":[{"id":0,"total":50,"kept":40,"theta":0.2,"seed":42,"input":true}],"trouble":""}`
+
+// post sends a report and returns the answer's status and body.
+func (l *lab) post(token, body string) (int, map[string]any) {
+	l.Helper()
+	req, err := http.NewRequestWithContext(l.Context(), http.MethodPost, l.engine.URL()+"/v1/spark/progress", strings.NewReader(body))
+	if err != nil {
+		l.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+token)
+	tr := &http.Transport{DisableKeepAlives: true}
+	resp, err := (&http.Client{Transport: tr}).Do(req)
+	if err != nil {
+		l.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	var a map[string]any
+	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
+		l.Fatal(err)
+	}
+	return resp.StatusCode, a
+}
+
+func (l *lab) token(r Run) string {
+	l.Helper()
+	var o order
+	if err := readJSON(filepath.Join(r.Folder, runFile), &o); err != nil {
+		l.Fatal(err)
+	}
+	return o.Token
+}
+
+// progress is the next news of a run.
+func (l *lab) progress() Progress {
+	l.Helper()
+	select {
+	case ev := <-l.engine.Events():
+		if ev.Kind != KindProgress {
+			l.Fatalf("%+v", ev)
+		}
+		return ev.Progress
+	case <-time.After(patience):
+		l.Fatal("no progress is told")
+		return Progress{}
+	}
+}
+
+func TestHooksAreAnswered(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, t.TempDir(), func(c *Config) { c.Nodes = map[string]string{"10.0.0.11": "n01"} })
+	r := runOf(l.dir, "words", 1, "wait", filepath.Join(l.dir, "go"))
+	r.Floor = 0.5
+	l.start(r)
+	token := l.token(r)
+	code, a := l.post(token, fmt.Sprintf(reportText, "words", 1, 2, 12))
+	if code != http.StatusOK || a["theta"] != 0.25 || a["seed"] != 7.0 || a["cancel"] != false || a["executors"] != nil {
+		t.Errorf("%d %v", code, a)
+	}
+	p := l.progress()
+	if !p.Known || p.Tasks != 58 || p.Done != 12 || p.Running != 4 || p.Dropped != 10 || p.Executors != 3 || p.RunningOn["n01"] != 3 || p.RunningOn["other"] != 1 {
+		t.Errorf("%+v", p)
+	}
+	if s := p.Stages[0]; s.Kept != 40 || s.Partitions != 50 || s.Seconds != 4.1 || !s.Begun {
+		t.Errorf("%+v", s)
+	}
+	// An older report is answered and changes nothing.
+	if code, _ := l.post(token, fmt.Sprintf(reportText, "words", 1, 1, 3)); code != http.StatusOK {
+		t.Errorf("an older report: %d", code)
+	}
+	for _, err := range []error{l.engine.Share("words", 5), l.engine.Deflate("words", 0.4, 9), l.engine.Deflate("words", 0.1, 3)} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if err := l.engine.Deflate("words", 0.6, 9); !errors.Is(err, ErrFloor) {
+		t.Errorf("beyond the floor: %v", err)
+	}
+	if err := l.engine.Deflate("absent", 0.4, 9); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("no such job: %v", err)
+	}
+	if code, a = l.post(token, fmt.Sprintf(reportText, "words", 1, 3, 40)); code != http.StatusOK || a["theta"] != 0.4 || a["seed"] != 9.0 || a["executors"] != 5.0 {
+		t.Errorf("%d %v", code, a)
+	}
+	if p := l.progress(); p.Done != 40 || p.Theta != 0.4 {
+		t.Errorf("%+v", p)
+	}
+	l.release()
+	if ev := l.ended(); ev.Progress.Done != 40 || ev.Progress.Running != 0 {
+		t.Errorf("%+v", ev)
+	}
+	if code, _ := l.post(token, fmt.Sprintf(reportText, "words", 1, 4, 40)); code != http.StatusNotFound {
+		t.Errorf("a report after the end: %d", code)
+	}
+}
+
+func TestStrangersAreRefused(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, t.TempDir(), nil)
+	one, two := runOf(l.dir, "one", 4, "wait", filepath.Join(l.dir, "go")), runOf(l.dir, "two", 1, "wait", filepath.Join(l.dir, "go"))
+	l.start(one)
+	l.start(two)
+	good := fmt.Sprintf(reportText, "one", 4, 1, 1)
+	for name, c := range map[string]struct {
+		token, body string
+		code        int
+	}{
+		"no token":           {"", good, http.StatusForbidden},
+		"another's token":    {l.token(two), good, http.StatusForbidden},
+		"unknown job":        {l.token(one), fmt.Sprintf(reportText, "three", 1, 1, 1), http.StatusNotFound},
+		"an earlier run":     {l.token(one), fmt.Sprintf(reportText, "one", 3, 1, 1), http.StatusConflict},
+		"no JSON":            {l.token(one), "executors=3", http.StatusBadRequest},
+		"missing":            {l.token(one), `{"job":"one","run":4}`, http.StatusBadRequest},
+		"more done than are": {l.token(one), strings.Replace(good, `"tasks_total":48`, `"tasks_total":0`, 1), http.StatusBadRequest},
+		"more kept than are": {l.token(one), strings.Replace(good, `"kept":40`, `"kept":51`, 1), http.StatusBadRequest},
+		"too long":           {l.token(one), good[:len(good)-1] + `,"more":"` + strings.Repeat("x", bodyMax) + `"}`, http.StatusBadRequest},
+		"two documents":      {l.token(one), good + good, http.StatusBadRequest},
+	} {
+		if code, a := l.post(c.token, c.body); code != c.code || a["error"] == "" || a["theta"] != nil {
+			t.Errorf("%s: %d %v", name, code, a)
+		}
+	}
+	l.release()
+	for range 2 {
+		if ev := l.ended(); ev.Progress.Known {
+			t.Errorf("a stranger's report was taken over: %+v", ev)
+		}
+	}
+}
+
+func TestSilenceIsUnknown(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, t.TempDir(), nil)
+	l.stop()
+	now := time.Now()
+	x := &execution{run: Run{Job: "words", Number: 1}, token: "t"}
+	l.engine.runs["words"] = x
+	rep, err := parseReport(strings.NewReader(fmt.Sprintf(reportText, "words", 1, 1, 3)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.engine.report(now, "t", rep); err != nil {
+		t.Fatal(err)
+	}
+	l.engine.quiet(x, now.Add(silence-time.Millisecond))
+	if !x.progress.Known {
+		t.Error("unknown too early")
+	}
+	l.engine.quiet(x, now.Add(silence))
+	if x.progress.Known || x.progress.Done != 3 {
+		t.Errorf("%+v", x.progress)
+	}
+	if n := len(l.engine.pending); n != 1 || l.engine.pending[0].Progress.Known {
+		t.Errorf("%d events wait: %+v", n, l.engine.pending)
+	}
+}
+
+func TestHooksPortIsKept(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	first := newLab(t, dir, nil)
+	url := first.engine.URL()
+	first.stop()
+	if again := newLab(t, dir, nil); again.engine.URL() != url {
+		t.Errorf("%s, drivers ask %s", again.engine.URL(), url)
+	}
+}
+
+func FuzzReport(f *testing.F) {
+	f.Add([]byte(fmt.Sprintf(reportText, "words", 1, 2, 12)))
+	f.Add([]byte(`{}`))
+	f.Add([]byte(`{"job":"a","run":1,"sequence":1,"ended":true,"stages":[],"shuffles":[],"executors":0,"tasks_done":0,"tasks_total":0}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r, err := parseReport(io.LimitReader(bytes.NewReader(body), bodyMax))
+		if err != nil {
+			return
+		}
+		p := r.progress(Config{}, &execution{})
+		if p.Done < 0 || p.Running < 0 || p.Dropped < 0 || p.Done+p.Running+p.Dropped > p.Tasks {
+			t.Errorf("%+v", p)
+		}
+	})
+}

@@ -1,0 +1,107 @@
+package spark
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Spec is the section "spark" of a job file: an application as spark-submit takes it.
+type Spec struct {
+	// Application is a jar or a Python program, absolute once the job is accepted.
+	Application string `yaml:"application" json:"application"`
+	// Main is the jar's main class; empty stands for the one that its manifest names.
+	Main string `yaml:"main,omitempty" json:"main,omitempty"`
+	// Args are the application's arguments.
+	Args []string `yaml:"args,omitempty" json:"args,omitempty"`
+	// Conf are Spark's properties, spark.NAME.
+	Conf map[string]string `yaml:"conf,omitempty" json:"conf,omitempty"`
+	// Jars are further jars, absolute once the job is accepted.
+	Jars []string `yaml:"jars,omitempty" json:"jars,omitempty"`
+}
+
+// Python tells whether the application is a Python program.
+func (s Spec) Python() bool { return strings.HasSuffix(s.Application, ".py") }
+
+// Problem says what is wrong with a Spec: the key below "spark", what, and the way out.
+type Problem struct{ Key, Message, Hint string }
+
+// reserved are the properties that the engine sets, with where they are said instead.
+var reserved = map[string]string{
+	"spark.master":            "spark.master in scheduler.yaml names it",
+	"spark.submit.deployMode": "drivers run in client mode, where the scheduler can end them",
+	"spark.shuffle.manager":   "the hook is the shuffle manager",
+	"spark.cores.max":         "slots says how many cores the job takes at most",
+	"spark.jars":              "jars names further jars",
+}
+
+// ownPrefix begins the hook's properties, which are the engine's; ownKept may be set.
+const (
+	ownPrefix = "spark.headroom."
+	ownKept   = "spark.headroom.stages"
+)
+
+// Check tells what is wrong; nil when nothing is. It does not look at the disk.
+func (s Spec) Check() *Problem {
+	switch {
+	case s.Application == "":
+		return &Problem{"application", "spark.application is missing", "a jar or a Python program, for example application: words.jar"}
+	case !s.Python() && !strings.HasSuffix(s.Application, ".jar"):
+		return &Problem{"application", fmt.Sprintf("spark.application %q is neither a .jar nor a .py", s.Application), "name a jar or a Python program"}
+	case s.Python() && s.Main != "":
+		return &Problem{"main", fmt.Sprintf("spark.main %q is of no use for a Python program", s.Main), "leave main out"}
+	case strings.HasPrefix(s.Main, "-"):
+		return &Problem{"main", fmt.Sprintf("spark.main %q is not the name of a class", s.Main), "for example main: org.example.Words"}
+	}
+	for key, words := range map[string][]string{"application": {s.Application}, "main": {s.Main}, "args": s.Args, "jars": s.Jars} {
+		if slices.ContainsFunc(words, hasNUL) {
+			return &Problem{key, "spark." + key + " holds a NUL character", "no program can be given one"}
+		}
+	}
+	for _, jar := range s.Jars {
+		if !strings.HasSuffix(jar, ".jar") || strings.ContainsRune(jar, ',') {
+			return &Problem{"jars", fmt.Sprintf("spark.jars: %q is not one jar", jar), "name each jar in a word of its own"}
+		}
+	}
+	return s.checkConf()
+}
+
+func (s Spec) checkConf() *Problem {
+	for _, key := range slices.Sorted(maps.Keys(s.Conf)) {
+		value := s.Conf[key]
+		switch where, taken := reserved[key]; {
+		case !strings.HasPrefix(key, "spark.") || strings.ContainsAny(key, "= \t\n"):
+			return &Problem{"conf", fmt.Sprintf("spark.conf: %q is not a property of Spark", key), "properties are named spark.SOMETHING; Spark takes no others"}
+		case taken:
+			return &Problem{"conf", fmt.Sprintf("spark.conf: %s is set by the scheduler", key), "leave it out: " + where}
+		case key == ownKept && !slices.Contains([]string{StagesInput, StagesAll, StagesNone}, value):
+			return &Problem{"conf", fmt.Sprintf("spark.conf: %s is %q", key, value), "one of input, all, none"}
+		case strings.HasPrefix(key, ownPrefix) && key != ownKept:
+			return &Problem{"conf", fmt.Sprintf("spark.conf: %s is set by the scheduler", key), "leave it out: the job's class says how much is dropped"}
+		case hasNUL(value):
+			return &Problem{"conf", fmt.Sprintf("spark.conf: %s holds a NUL character", key), "no program can be given one"}
+		}
+	}
+	return nil
+}
+
+func hasNUL(s string) bool { return strings.ContainsRune(s, 0) }
+
+// Absolute is the Spec with its files below folder where they are relative.
+func (s Spec) Absolute(folder string) Spec {
+	s.Application = below(folder, s.Application)
+	s.Jars = slices.Clone(s.Jars)
+	for i := range s.Jars {
+		s.Jars[i] = below(folder, s.Jars[i])
+	}
+	return s
+}
+
+func below(folder, path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(folder, path)
+}
