@@ -15,6 +15,7 @@ import (
 	"headroom/internal/textapps"
 	"headroom/papers"
 	"headroom/papers/cab"
+	"headroom/papers/dias"
 	"headroom/record"
 	"headroom/simulation"
 	"headroom/studies"
@@ -38,7 +39,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(studies.NewEstimateCommand())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewAllocateCommand())
-	root.AddCommand(papers.NewCommand(cab.NewCommand()))
+	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand()))
 	root.AddCommand(studies.NewProfileCommand())
 	return root
 }

@@ -1,61 +1,27 @@
 package cab
 
 import (
-	"encoding/csv"
 	"fmt"
-	"image/color"
 	"io"
-	"os"
-	"path/filepath"
 	"strconv"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
-	"gonum.org/v1/plot/vg/vgsvg"
+
+	"headroom/papers"
 )
 
 // write writes all tables and plots into a folder.
 func (f *figures) write(dir string, seed uint64) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	for name, make := range map[string]func(io.Writer) error{
+	return papers.Files{
 		"runs.csv":       func(w io.Writer) error { return f.runs(w, seed) },
 		"summary.csv":    f.summary,
 		"containers.csv": f.followed,
 		"fig4.svg":       f.drawFig4,
 		"fig5.svg":       f.drawFig5,
 		"table2.svg":     f.drawTable2,
-	} {
-		if err := writeFile(filepath.Join(dir, name), make); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-func writeFile(path string, make func(io.Writer) error) (err error) {
-	file, err := os.Create(path)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if cerr := file.Close(); err == nil {
-			err = cerr
-		}
-	}()
-	return make(file)
-}
-
-// table writes rows as CSV.
-func table(w io.Writer, rows [][]string) error {
-	c := csv.NewWriter(w)
-	if err := c.WriteAll(rows); err != nil {
-		return err
-	}
-	return c.Error()
+	}.Write(dir)
 }
 
 func number(x float64) string { return strconv.FormatFloat(x, 'f', 5, 64) }
@@ -93,7 +59,7 @@ func (f *figures) runs(w io.Writer, seed uint64) error {
 			rows = append(rows, append(row, number(r.done)))
 		}
 	}
-	return table(w, rows)
+	return papers.WriteCSV(w, rows)
 }
 
 // summary is Fig. 4 and Table II in numbers.
@@ -104,7 +70,7 @@ func (f *figures) summary(w io.Writer) error {
 			rows = append(rows, append(k.cells(), number(s.mean), number(s.low), number(s.high)))
 		}
 	}
-	return table(w, rows)
+	return papers.WriteCSV(w, rows)
 }
 
 // followed is the run of Fig. 5, of the first seed.
@@ -117,25 +83,8 @@ func (f *figures) followed(w io.Writer) error {
 		}
 		rows = append(rows, row)
 	}
-	return table(w, rows)
+	return papers.WriteCSV(w, rows)
 }
-
-// Colours by Okabe and Ito, told apart by everybody.
-func colours() []color.Color {
-	return []color.Color{
-		color.RGBA{0x99, 0x99, 0x99, 0xff},
-		color.RGBA{0xe6, 0x9f, 0x00, 0xff},
-		color.RGBA{0x56, 0xb4, 0xe9, 0xff},
-		color.RGBA{0xcc, 0x79, 0xa7, 0xff},
-		color.RGBA{0x00, 0x72, 0xb2, 0xff},
-	}
-}
-
-// The size of a panel of Fig. 4 and of a plot alone.
-const (
-	panelWide, panelHigh = 4.2 * vg.Inch, 2.7 * vg.Inch
-	plotWide, plotHigh   = 8 * vg.Inch, 4 * vg.Inch
-)
 
 // drawFig4 has a panel for each set and fixed cap: bars by quality and variant.
 func (f *figures) drawFig4(w io.Writer) error {
@@ -154,15 +103,7 @@ func (f *figures) drawFig4(w io.Writer) error {
 		}
 		panels = append(panels, row)
 	}
-	canvas := vgsvg.New(vg.Length(len(panels[0]))*panelWide, vg.Length(len(panels))*panelHigh)
-	tiles := draw.Tiles{Rows: len(panels), Cols: len(panels[0]), PadX: vg.Points(8), PadY: vg.Points(8), PadTop: vg.Points(4), PadRight: vg.Points(4)}
-	for r, line := range plot.Align(panels, tiles, draw.New(canvas)) {
-		for c := range line {
-			panels[r][c].Draw(line[c])
-		}
-	}
-	_, err := canvas.WriteTo(w)
-	return err
+	return papers.SavePanels(panels, w)
 }
 
 // drawTable2 is Table II as bars.
@@ -171,12 +112,12 @@ func (f *figures) drawTable2(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return save(p, w)
+	return papers.SavePlot(p, w)
 }
 
 // bars are the normalised runtimes of one set under one cap, with a legend or without.
 func (f *figures) bars(title string, set int, capName string, legend bool) (*plot.Plot, error) {
-	p := newPlot(title, "quality asked for", "runtime over uncapped")
+	p := papers.NewPlot(title, "quality asked for", "runtime over uncapped")
 	var names []string
 	for _, q := range qualities() {
 		names = append(names, fmt.Sprintf("%d %%", q))
@@ -192,7 +133,7 @@ func (f *figures) bars(title string, set int, capName string, legend bool) (*plo
 		if err != nil {
 			return nil, err
 		}
-		bars.Color, bars.LineStyle.Width = colours()[i], 0
+		bars.Color, bars.LineStyle.Width = papers.Colours()[i], 0
 		bars.Offset = vg.Points(wide * (float64(i) - float64(len(all)-1)/2))
 		p.Add(bars)
 		if legend {
@@ -207,10 +148,10 @@ func (f *figures) bars(title string, set int, capName string, legend bool) (*plo
 
 // drawFig5 has the containers that each queue's job held, and the cap, over time.
 func (f *figures) drawFig5(w io.Writer) error {
-	p := newPlot("Containers of set 3 at 85 %, stepping cap (Fig. 5)", "time (s)", "containers; cap (10 W)")
+	p := papers.NewPlot("Containers of set 3 at 85 %, stepping cap (Fig. 5)", "time (s)", "containers; cap (10 W)")
 	points := f.trials[0].follow
 	if len(points) == 0 {
-		return save(p, w)
+		return papers.SavePlot(p, w)
 	}
 	lines := make([]plotter.XYs, len(points[0].held)+1)
 	for _, at := range points {
@@ -226,34 +167,10 @@ func (f *figures) drawFig5(w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		line.StepStyle, line.Width, line.Color = plotter.PostStep, vg.Points(1.5), colours()[order[i]]
+		line.StepStyle, line.Width, line.Color = plotter.PostStep, vg.Points(1.5), papers.Colours()[order[i]]
 		p.Add(line)
 		p.Legend.Add(names[i], line)
 	}
 	p.Y.Min, p.Y.Max = 0, 40 // room for the legend
-	return save(p, w)
-}
-
-// newPlot is a plot in the house's style.
-func newPlot(title, x, y string) *plot.Plot {
-	p := plot.New()
-	p.Title.Text, p.X.Label.Text, p.Y.Label.Text = title, x, y
-	p.Legend.Top, p.Legend.Left = true, true // text grows to the right, whatever font a viewer has
-	for _, style := range []*draw.TextStyle{
-		&p.Title.TextStyle, &p.X.Label.TextStyle, &p.Y.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label, &p.Legend.TextStyle,
-	} {
-		style.Font.Variant, style.Font.Size = "Sans", vg.Points(9)
-	}
-	grid := plotter.NewGrid()
-	grid.Vertical.Width = 0
-	grid.Horizontal.Color = color.RGBA{0xe4, 0xe4, 0xe4, 0xff}
-	p.Add(grid)
-	return p
-}
-
-func save(p *plot.Plot, w io.Writer) error {
-	canvas := vgsvg.New(plotWide, plotHigh)
-	p.Draw(draw.New(canvas))
-	_, err := canvas.WriteTo(w)
-	return err
+	return papers.SavePlot(p, w)
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -258,12 +257,7 @@ func (e *realEnd) mapEnd() (last time.Time) {
 
 // write writes the tables.
 func (r *realResults) write(dir string) error {
-	for name, make := range map[string]func(io.Writer) error{"runs.csv": r.writeRuns, "looks.csv": r.writeLooks} {
-		if err := writeFile(filepath.Join(dir, name), make); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
+	return papers.Files{"runs.csv": r.writeRuns, "looks.csv": r.writeLooks}.Write(dir)
 }
 
 func (r *realResults) writeRuns(w io.Writer) error {
@@ -283,7 +277,7 @@ func (r *realResults) writeRuns(w io.Writer) error {
 			run.variant.name, "set", "", "", "", "", "", "", number(run.makespan().Seconds()), number(r.setTime(run.variant.name)), "",
 		}, host...))
 	}
-	return table(w, rows)
+	return papers.WriteCSV(w, rows)
 }
 
 func (r *realResults) writeLooks(w io.Writer) error {
@@ -298,7 +292,7 @@ func (r *realResults) writeLooks(w io.Writer) error {
 			})
 		}
 	}
-	return table(w, rows)
+	return papers.WriteCSV(w, rows)
 }
 
 // maybe is a number, empty when unknown.

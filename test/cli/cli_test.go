@@ -41,6 +41,7 @@ import (
 	"headroom/internal/textapps"
 	"headroom/papers"
 	"headroom/papers/cab"
+	"headroom/papers/dias"
 	"headroom/record"
 	"headroom/scheduler"
 	"headroom/simulation"
@@ -66,7 +67,7 @@ func powerlab() *cobra.Command {
 	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand())
 	root.AddCommand(textapps.NewCommand(), studies.NewEstimateCommand(), studies.NewAllocateCommand(), studies.NewProfileCommand())
 	root.AddCommand(record.NewCommand())
-	root.AddCommand(papers.NewCommand(cab.NewCommand()))
+	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand()))
 	return root
 }
 

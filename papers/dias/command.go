@@ -1,0 +1,102 @@
+package dias
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+	"headroom/papers"
+)
+
+// Bounds of the flags.
+const (
+	seedsDefault = 10
+	seedsMost    = 1000
+	jobsDefault  = 20_000
+	jobsLeast    = 500
+	jobsMost     = 999_999
+)
+
+// options are the flags of `powerlab paper dias`.
+type options struct {
+	seed   uint64
+	seeds  int
+	jobs   int
+	out    string
+	output cli.Output
+}
+
+// NewCommand is `powerlab paper dias`.
+func NewCommand() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "dias",
+		Short: "Differential approximation and sprinting for multi-priority jobs (DIAS)",
+		Long: "Repeats DIAS' experiments: prioritised jobs on a cluster that runs one at a time, under preemption with\n" +
+			"restart (P), without preemption (NP), with drop ratios by class (DA), with sprints (NPS) and with both (DIAS).\n" +
+			"The dispatcher is the scheduler's; jobs, sprints and watts are simulated, a job by its tasks on 20 slots. All\n" +
+			"policies get the same jobs. The same seeds give the same bytes.\n\n" +
+			"--out writes runs.csv (every run), summary.csv (means and bounds), table2.csv, and for each of Figs. 4 to 11 what\n" +
+			"it shows, as figN.csv and figN.svg.",
+		Example: "  powerlab paper dias\n  powerlab paper dias --seeds 5 --out dias-out\n  powerlab paper dias -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			targets, err := o.simulate(cmd.Context(), cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			report := papers.Report{Paper: "dias", Seed: o.seed, Targets: targets}
+			if err := report.Print(cmd.OutOrStdout(), &o.output); err != nil {
+				return err
+			}
+			return report.Verdict()
+		},
+	}
+	f := cmd.Flags()
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the first run; the others are the numbers after it")
+	f.IntVar(&o.seeds, "seeds", seedsDefault, "how many seeds")
+	f.IntVar(&o.jobs, "jobs", jobsDefault, "jobs of each run; the first tenth is left out of latencies")
+	f.StringVar(&o.out, "out", "", "folder for tables and plots; none when empty")
+	o.output.Flags(cmd)
+	return cmd
+}
+
+// check checks the flags.
+func (o *options) check() error {
+	switch {
+	case o.seeds < 1 || o.seeds > seedsMost:
+		return cli.Usage("--seeds is %d; it must be from 1 to %d", o.seeds, seedsMost)
+	case o.jobs < jobsLeast || o.jobs > jobsMost:
+		return cli.Usage("--jobs is %d; it must be from %d to %d", o.jobs, jobsLeast, jobsMost)
+	}
+	return nil
+}
+
+// simulate runs all experiments in virtual time.
+func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
+	s, err := run(ctx, experiments(), o.seed, o.seeds, o.jobs, tell(progress))
+	if err != nil {
+		return nil, err
+	}
+	if o.out != "" {
+		if err := s.files(o.seed).Write(o.out); err != nil {
+			return nil, cli.Failed("name another folder with --out", "--out: %w", err)
+		}
+	}
+	return s.targets(), nil
+}
+
+// tell says at every tenth of the runs how far they are.
+func tell(w io.Writer) func(done, of int) {
+	return func(done, of int) {
+		if done*10/of > (done-1)*10/of {
+			_, _ = fmt.Fprintf(w, "%d of %d runs\n", done, of)
+		}
+	}
+}
