@@ -308,9 +308,9 @@ func newHessenberg(a *mat.Dense) *hessenberg {
 		if !reflection(h, k, v) {
 			continue
 		}
-		reflect(h, v, true)
-		reflect(h, v, false)
-		reflect(p, v, false)
+		mirror(h, v, true)
+		mirror(h, v, false)
+		mirror(p, v, false)
 		for i := k + 2; i < n; i++ {
 			h.Set(i, k, 0)
 		}
@@ -340,8 +340,8 @@ func reflection(h *mat.Dense, k int, v *mat.VecDense) bool {
 	return true
 }
 
-// reflect multiplies m by I - 2vv' from the left or the right.
-func reflect(m *mat.Dense, v *mat.VecDense, left bool) {
+// mirror multiplies m by I - 2vv' from the left or the right.
+func mirror(m *mat.Dense, v *mat.VecDense, left bool) {
 	var u mat.VecDense
 	if left {
 		u.MulVec(m.T(), v)

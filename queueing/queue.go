@@ -116,6 +116,9 @@ func Solve(q Queue, o Options) (Result, error) {
 
 // check looks at all but an MMAP's matrices.
 func (q Queue) check() error {
+	if q.Discipline == PreemptiveRepeat {
+		return bad("discipline", "is %q: killing and restarting has no exact solution; simulate it, or take %s", q.Discipline, PreemptiveResume)
+	}
 	if q.Discipline != NonPreemptive && q.Discipline != PreemptiveResume {
 		return bad("discipline", "is %q, none of %s, %s", q.Discipline, NonPreemptive, PreemptiveResume)
 	}

@@ -1,0 +1,172 @@
+package queueing
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// What is no distribution is refused, with row, column and number.
+func TestPHRefused(t *testing.T) {
+	t.Parallel()
+	one := []float64{1, 0}
+	ok := [][]float64{{-2, 1}, {0, -1}}
+	for want, c := range map[string]struct {
+		alpha []float64
+		a     [][]float64
+	}{
+		"alpha is empty":                      {nil, nil},
+		"A has 1 rows for the 2 phases":       {one, ok[:1]},
+		"A[1] has 1 columns for the 2 phases": {one, [][]float64{{-2, 1}, {-1}}},
+		"alpha sums to 0.9":                   {[]float64{0.9, 0}, ok},
+		"alpha[1] is -0.5":                    {[]float64{1.5 - 0.5, -0.5}, ok},
+		"alpha[0] is NaN":                     {[]float64{math.NaN(), 0}, ok},
+		"A[0] sums to 1":                      {one, [][]float64{{-2, 3}, {0, -1}}},
+		"A[1][0] is -1":                       {one, [][]float64{{-2, 1}, {-1, -1}}},
+		"A[1][1] is 0":                        {one, [][]float64{{-2, 1}, {0, 0}}},
+		"A[0][1] is NaN":                      {one, [][]float64{{-2, math.NaN()}, {0, -1}}},
+		"A[0][0] is -Inf":                     {one, [][]float64{{math.Inf(-1), 1}, {0, -1}}},
+		"A[0] is never absorbed":              {one, [][]float64{{-2, 2}, {1, -1}}},
+		"A[1] is never absorbed":              {[]float64{1, 0, 0}, [][]float64{{-2, 1, 0}, {0, -1, 1}, {0, 1, -1}}},
+		"alpha has 2001 phases":               {make([]float64, MaxPhases+1), nil},
+	} {
+		if _, err := NewPH(c.alpha, c.a); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one with %q", err, want)
+		}
+	}
+}
+
+// Constructors, fits and operations refuse what they cannot do.
+func TestOperationsRefuse(t *testing.T) {
+	t.Parallel()
+	e := must(Exponential(1))(t)
+	big := must(Erlang(MaxPhases, 1))(t)
+	second := func(_ any, err error) error { return err }
+	for want, err := range map[string]error{
+		"rate is 0":                      second(Exponential(0)),
+		"rate is NaN":                    second(Erlang(2, math.NaN())),
+		"phases are 0":                   second(Erlang(0, 1)),
+		"rates are 1 for 2":              second(Hyper([]float64{0.5, 0.5}, []float64{1})),
+		"rates[1] is -1":                 second(Hyper([]float64{0.5, 0.5}, []float64{1, -1})),
+		"probabilities sums to 0.75":     second(Mixture([]float64{0.5, 0.25}, e, e)),
+		"probabilities are 1 for 2":      second(Mixture([]float64{1}, e, e)),
+		"distributions are none":         second(Sum()),
+		"distributions[1].A is missing":  second(Sum(e, PH{})),
+		"distributions have 2001 phases": second(Sum(e, big)),
+		"distributions have 4000 phases": second(Min(must(Erlang(2, 1))(t), big)),
+		"factor is 0":                    second(e.Scale(0)),
+		"quantile is 1":                  second(e.Quantile(1)),
+		"mean is -1":                     second(Fit(-1, 1)),
+		"cv2 is 0.0001":                  second(Fit(1, 0.0001)),
+		"cv2 is NaN":                     second(Fit(1, math.NaN())),
+		"moment 2 is 1;":                 second(FitMoments(1, 1, 1)),
+		"moment 3 is 2;":                 second(FitMoments(1, 2, 2)),
+		"moment 1 is 0":                  second(FitMoments(0, 2, 2)),
+		"need more than 2000 phases":     second(FitMoments(1, 1.0001, 1.0005)),
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want one with %q", err, want)
+		}
+	}
+}
+
+// Moments, cdf and quantiles of known distributions are the known ones.
+func TestKnownDistributions(t *testing.T) {
+	t.Parallel()
+	e := must(Erlang(3, 2))(t)
+	for n, want := range []float64{1.5, 3, 7.5} { // 3*4*...*(n+2)/2^n
+		near(t, fmt.Sprintf("Erlang's moment %d", n+1), e.Moment(n+1), want, 1e-14)
+	}
+	near(t, "Erlang's moment 0", e.Moment(0), 1, 0)
+	near(t, "Erlang's cv2", e.CV2(), 1.0/3, 1e-13)
+	for _, x := range []float64{0.01, 0.5, 2, 9} {
+		near(t, "Erlang's cdf", e.CDF(x), 1-math.Exp(-2*x)*(1+2*x+2*x*x), 1e-9)
+	}
+	h := must(Hyper([]float64{0.5, 0.5}, []float64{1, 1e6}))(t)
+	// The second form takes the matrix exponential, as there are too many jumps.
+	near(t, "a stiff cdf", h.CDF(2), 1-0.5*math.Exp(-2), 1e-11)
+	near(t, "an exponential's quantile", must(must(Exponential(0.1))(t).Quantile(0.95))(t), -10*math.Log(0.05), 1e-10)
+	if h.CDF(0) != 0 || h.CDF(-1) != 0 || h.CDF(math.Inf(1)) != 1 || !math.IsNaN(h.CDF(math.NaN())) || must(h.Quantile(0))(t) != 0 {
+		t.Error("the cdf's ends are wrong")
+	}
+}
+
+// Sums, mixtures, minima and scaling do to moments and distributions what they say.
+func TestOperationsLaws(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := drawPH(t, "a"), drawPH(t, "b")
+		take := func(p PH, err error) PH {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		}
+		ma, mb := a.Moments(2), b.Moments(2)
+		sum := take(Sum(a, b)).Moments(2)
+		near(t, "the sum's mean", sum[0], ma[0]+mb[0], 1e-12)
+		near(t, "the sum's second moment", sum[1], ma[1]+2*ma[0]*mb[0]+mb[1], 1e-12)
+		p := rapid.Float64Range(0, 1).Draw(t, "p")
+		mixed := take(Mixture([]float64{p, 1 - p}, a, b))
+		x := rapid.Float64Range(0.01, 5).Draw(t, "x")
+		near(t, "the mixture's mean", mixed.Mean(), p*ma[0]+(1-p)*mb[0], 1e-12)
+		near(t, "the mixture's cdf", mixed.CDF(x), p*a.CDF(x)+(1-p)*b.CDF(x), 1e-10)
+		least := take(Min(a, b))
+		near(t, "the minimum's cdf", least.CDF(x), 1-(1-a.CDF(x))*(1-b.CDF(x)), 1e-10)
+		near(t, "the scaled cdf", take(a.Scale(3)).CDF(3*x), a.CDF(x), 1e-10)
+		q, err := a.Quantile(0.9)
+		if err != nil {
+			t.Fatal(err)
+		}
+		near(t, "the cdf at a quantile", a.CDF(q), 0.9, 1e-9)
+	})
+}
+
+// A fit has the moments that were asked.
+func TestFits(t *testing.T) {
+	t.Parallel()
+	for _, cv2 := range []float64{0.001, 0.01, 0.1, 0.25, 0.3, 0.5, 0.7, 0.999, 1, 1.5, 20, 1e4} {
+		p := must(Fit(3, cv2))(t)
+		near(t, fmt.Sprintf("the mean at cv2 %v", cv2), p.Mean(), 3, 1e-12)
+		near(t, fmt.Sprintf("cv2 %v", cv2), p.CV2(), cv2, 1e-9)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		want := drawPH(t, "p").Moments(3)
+		p, err := FitMoments(want[0], want[1], want[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range p.Moments(3) {
+			near(t, fmt.Sprintf("moment %d", i+1), m, want[i], 1e-7)
+		}
+	})
+}
+
+// Samples have the distribution that they are drawn from: the largest gap between the
+// two cdfs is below Kolmogorov's bound for one in a thousand.
+func TestSamples(t *testing.T) {
+	t.Parallel()
+	cyclic := must(NewPH([]float64{0.7, 0, 0.3}, [][]float64{{-3, 2, 0.5}, {1, -4, 2}, {0.5, 3, -4}}))(t)
+	for name, p := range map[string]PH{"eq1": diasJob(t, 0.4, 20), "cyclic": cyclic} {
+		const n, steps = 20_000, 50
+		from, mean := source(5), p.Mean()
+		below := make([]int, steps)
+		for range n {
+			x := p.Sample(from)
+			for i := range below {
+				if x <= 2*mean*float64(i)/steps {
+					below[i]++
+				}
+			}
+		}
+		for i, count := range below {
+			x := 2 * mean * float64(i) / steps
+			if gap := math.Abs(float64(count)/n - p.CDF(x)); gap > 1.95/math.Sqrt(n) {
+				t.Errorf("%s: %v of the samples are below %v, not %v", name, float64(count)/n, x, p.CDF(x))
+			}
+		}
+	}
+}
