@@ -67,6 +67,7 @@ func powerlab() *cobra.Command {
 	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand())
 	root.AddCommand(textapps.NewCommand(), studies.NewEstimateCommand(), studies.NewAllocateCommand(), studies.NewProfileCommand())
 	root.AddCommand(record.NewCommand())
+	root.AddCommand(studies.NewDeflateCommand())
 	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand()))
 	return root
 }
