@@ -29,11 +29,11 @@ func NewCommand() *cobra.Command {
 		Use:   "scheduler",
 		Short: "Run jobs by priority on nodes whose power is capped",
 		Long: "Run jobs by priority on nodes whose power is capped: one buffer per class, first come first served\n" +
-			"inside a class, no running job evicted. A node with a lower cap gets fewer tasks at once.",
+			"inside a class. Jobs share the slots, or run one at a time by a discipline of scheduler.yaml. A node with a lower cap gets fewer tasks at once.",
 		Example: "  scheduler submit words.yaml\n  scheduler list\n  scheduler cancel words-7f3a90c1 --reason \"wrong input\"",
 		Args:    cobra.NoArgs,
 	}
-	root.AddCommand(runCommand(), workerCommand(), submitCommand(), listCommand(), showCommand(), cancelCommand(), configCommand(), manual.Command("scheduler", func(string) (manual.Pages, error) { return generatedDocs(), nil }), versionCommand())
+	root.AddCommand(runCommand(), workerCommand(), submitCommand(), listCommand(), showCommand(), cancelCommand(), drainCommand(), configCommand(), manual.Command("scheduler", func(string) (manual.Pages, error) { return generatedDocs(), nil }), versionCommand())
 	return root
 }
 

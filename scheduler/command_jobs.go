@@ -41,7 +41,13 @@ func submitCommand() *cobra.Command {
 			"  quality         least accuracy of the result, 90% or 0.9: as many map tasks as its profile says\n" +
 			"  profile         name of that profile in the scheduler's folder of profiles; otherwise the job's name\n" +
 			"  max_attempts    how often one task may fail; otherwise 3\n" +
+			"  deadline        when it ought to have ended, from its submission, 5m; otherwise its class's\n" +
 			"  folder          where tasks run\n\n" +
+			"An application of Spark has a section spark instead of map, reduce and output, and slots are its most cores:\n" +
+			"  spark.application  jar or Python program; spark.main is the class of a jar\n" +
+			"  spark.args         its arguments\n" +
+			"  spark.conf         properties, spark.executor.memory: 1g\n" +
+			"  spark.jars         further jars\n\n" +
 			"The stricter of min_tasks and quality counts, as it is at the submission. Where no profile can be used, all\n" +
 			"map tasks must be done, and scheduler show tells why.",
 		Example: "  scheduler submit words.yaml --reason \"weekly report\"\n  scheduler submit words.yaml --dry-run",
@@ -129,7 +135,7 @@ func printSubmitted(cmd *cobra.Command, out *cli.Output, r *headroomv1.SubmitRes
 	j := r.GetJob()
 	switch {
 	case out.IsJSON():
-		env := envelope("Job", jobItems([]*headroomv1.Job{j}))
+		env := envelope("Job", jobItems([]*headroomv1.Job{j}, nil))
 		env.Revision, env.DryRun = r.GetRevision(), dryRun
 		return out.JSON(w, env)
 	case out.Format == "name":
@@ -143,7 +149,11 @@ func printSubmitted(cmd *cobra.Command, out *cli.Output, r *headroomv1.SubmitRes
 	case r.GetRevision() == 0:
 		did = "was accepted before by the same request, " + stateWord(j) + " now"
 	}
-	_, err := fmt.Fprintf(w, "job %s %s: class %s, %d tasks\n", j.GetId(), did, j.GetClass(), j.GetProgress().GetTasks())
+	work := number(j.GetProgress().GetTasks()) + " tasks"
+	if j.GetEngine() != "" {
+		work = "on " + j.GetEngine()
+	}
+	_, err := fmt.Fprintf(w, "job %s %s: class %s, %s\n", j.GetId(), did, j.GetClass(), work)
 	return err
 }
 
@@ -166,7 +176,7 @@ func listCommand() *cobra.Command {
 			if workers {
 				return printWorkers(cmd.OutOrStdout(), &out, resp.GetWorkers())
 			}
-			return printJobs(cmd.OutOrStdout(), &out, resp.GetJobs())
+			return printJobs(cmd.OutOrStdout(), &out, resp)
 		},
 	}
 	to.flags(cmd)
@@ -207,7 +217,7 @@ func showCommand() *cobra.Command {
 			if len(resp.GetJobs()) == 0 || args[0] == "" {
 				return noJob(args[0])
 			}
-			return printJob(cmd.OutOrStdout(), &out, resp.GetJobs()[0])
+			return printJob(cmd.OutOrStdout(), &out, resp)
 		},
 	}
 	to.flags(cmd)

@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 
+	"headroom/buffers"
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/internal/secure"
@@ -26,8 +28,12 @@ type Config struct {
 	Coordinators []string `yaml:"coordinators"`
 	// TLS is this scheduler's identity, an operator's. Without files every coordinator's address must be loopback.
 	TLS secure.Config `yaml:"tls"`
+	// Discipline is how the dispatcher treats running jobs and classes: shared, p, np, da, nps or dias.
+	Discipline string `yaml:"discipline"`
+	// Width is how many jobs run at once; shared ignores it.
+	Width int `yaml:"width"`
 	// Classes are the priority classes, highest first.
-	Classes []string `yaml:"classes"`
+	Classes []Class `yaml:"classes"`
 	// Profiles is the folder of quality profiles; empty for none.
 	Profiles string `yaml:"profiles"`
 	// Yarn is a Hadoop cluster whose jobs are the coordinators' too; optional.
@@ -54,9 +60,25 @@ tls:
   cert: ""                            # /etc/headroom/scheduler.crt
   key: ""                             # /etc/headroom/scheduler.key
 
-# A job names its class; inside a class jobs start in the order of their submission,
-# and a running job is never evicted.
-classes: [high, low]                  # priority classes, highest first; 1 to 100
+# How jobs share the cluster. shared: jobs run beside each other, free slots go by class and arrival. The others run
+# width jobs at a time: p kills a running job for one of a higher class and starts it again later, np never does; da is np
+# with a drop ratio for each class, nps is np with a sprint timer for each class, dias is both.
+discipline: shared                    # shared, p, np, da, nps, dias
+width: 1                              # jobs at once; shared ignores it
+
+# A job names its class; inside a class jobs start in the order of their submission, and but for p a running job is never
+# killed for another. "classes: [high, low]" names classes without anything else.
+classes:                              # priority classes, highest first; 1 to 100
+  - name: high                        # letters, digits, dots, dashes and underscores
+    theta: 0%                         # da, dias: part of the map tasks that its jobs drop, never below a job's own floor; auto: found from max_error, latency and profile
+    sprint_after: ""                  # nps, dias: how long after its start a job sprints, 65s, 0s at once; empty: never; auto: found from latency and the sprint budget
+    deadline: ""                      # deadline of its jobs that name none, from their submission, 10m; empty: none
+    max_error: ""                     # auto: the most error of a result, 15%; empty: none is taken
+    profile: ""                       # auto: the profile that says how the error grows with the drop ratio
+    latency:                          # auto: bounds of the time from submission to end; empty: none
+      mean: ""                        # 100s
+      p95: ""                         # 200s
+  - name: low
 
 # Quality profiles, one file NAME.json for each, as "powerlab profile --out NAME.json" writes them; read again when
 # they change. A job that asks for an accuracy (quality: 90% in its file, -Dheadroom.quality=90% in Hadoop) does as many
@@ -86,10 +108,16 @@ log_level: info                       # debug, info, warn, error
 `
 
 // Defaults are the values of keys that scheduler.yaml does not have.
-func Defaults() Config { return Config{LogLevel: "info", Yarn: yarn.Defaults()} }
+func Defaults() Config {
+	return Config{LogLevel: "info", Discipline: string(buffers.Shared), Width: 1, Yarn: yarn.Defaults()}
+}
 
-// classesMax bounds the priority classes; the papers use two or three.
-const classesMax = 100
+// classesMax bounds the priority classes; the papers use two or three. widthMax
+// bounds the jobs at once.
+const (
+	classesMax = 100
+	widthMax   = 1000
+)
 
 var classRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,31}$`)
 
@@ -106,6 +134,13 @@ func LoadConfig(path string) (*Config, error) {
 		e.Message = path + ": " + e.Message
 		return nil, &e
 	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("scheduler: read %s: %w", path, err)
+	}
+	if err := c.checkClasses(source{path, data}); err != nil {
+		return nil, err
+	}
 	return c, nil
 }
 
@@ -119,6 +154,10 @@ func (c *Config) check() *cli.Error {
 		return badConfig("coordinators: [127.0.0.1:7400] names one; any one is enough", "coordinators is missing")
 	case len(c.Classes) == 0:
 		return badConfig("classes: [high, low] are two classes, highest first", "classes is missing")
+	case !slices.Contains(buffers.Disciplines(), buffers.Discipline(c.Discipline)):
+		return badConfig("one of shared, p, np, da, nps, dias", "discipline %q is unknown", c.Discipline)
+	case c.Width < 1 || c.Width > widthMax:
+		return badConfig("width: 1 gives the whole cluster to one job at a time", "width is %d; it must be from 1 to %d", c.Width, widthMax)
 	case len(c.Classes) > classesMax:
 		return badConfig("a few classes are enough", "%d classes; the most is %d", len(c.Classes), classesMax)
 	}
@@ -132,14 +171,6 @@ func (c *Config) check() *cli.Error {
 	}
 	if err := c.TLS.Check(false, c.Coordinators...); err != nil {
 		return badConfig("coordinator tls cert create operator/scheduler makes a certificate; tls names its files", "%v", err)
-	}
-	for i, class := range c.Classes {
-		if !classRule.MatchString(class) {
-			return badConfig("letters, digits, dots, dashes and underscores, at most 32", "class %q is not a name", class)
-		}
-		if slices.Contains(c.Classes[:i], class) {
-			return badConfig("name each class once, highest first", "class %q appears twice", class)
-		}
 	}
 	if err := c.Yarn.Check(); err != nil {
 		return err

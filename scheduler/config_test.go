@@ -7,27 +7,50 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"headroom/buffers"
 	"headroom/internal/cli"
 )
 
+// exampleClasses is the list of classes in the example.
+func exampleClasses() string {
+	from := strings.Index(ExampleConfig, "classes:   ")
+	to := strings.Index(ExampleConfig, "  - name: low\n") + len("  - name: low")
+	return ExampleConfig[from:to]
+}
+
 func TestConfigRefuses(t *testing.T) {
 	t.Parallel()
+	classes := exampleClasses()
 	for name, c := range map[string]struct{ from, to, want string }{
 		"no listen":       {"listen: 127.0.0.1:7410", "", "listen is missing"},
 		"odd listen":      {"listen: 127.0.0.1:7410", "listen: here", `"here" is not an address`},
 		"no dir":          {"dir: /var/lib/headroom/scheduler", "", "dir is missing"},
 		"no coordinators": {`coordinators: ["127.0.0.1:7400"]`, "", "coordinators is missing"},
 		"odd coordinator": {`["127.0.0.1:7400"]`, "[nowhere]", `"nowhere" is not an address`},
-		"no classes":      {"classes: [high, low]", "", "classes is missing"},
-		"repeated class":  {"classes: [high, low]", "classes: [high, high]", `class "high" appears twice`},
-		"odd class":       {"classes: [high, low]", `classes: ["a b"]`, `class "a b" is not a name`},
+		"no classes":      {classes, "", "classes is missing"},
+		"repeated class":  {classes, "classes: [high, high]", `class "high" appears twice`},
+		"odd class":       {classes, `classes: ["a b"]`, `class "a b" is not a name`},
 		"unknown level":   {"log_level: info", "log_level: loud", `log_level "loud" is unknown`},
 		"unknown key":     {"log_level: info", "loglevel: info", `unknown key "loglevel"`},
+		"discipline":      {"discipline: shared", "discipline: fifo", `discipline "fifo" is unknown`},
+		"width":           {"width: 1", "width: 0", "width is 0; it must be from 1 to 1000"},
+		"theta":           {"theta: 0%", "theta: 120%", `theta "120%" of class high must be from 0 to 1`},
+		"no name":         {"  - name: low", "  - theta: 10%", "a class without a name"},
+		"empty name":      {classes, `classes: [high, ""]`, "a class without a name"},
+		"timer":           {`sprint_after: ""`, "sprint_after: 65", `sprint_after of class high: "65": a duration needs a unit`},
+		"past deadline":   {`deadline: ""`, "deadline: 0s", "deadline of class high is 0"},
+		"auto alone":      {"theta: 0%", "theta: auto", "theta auto of class high without a profile"},
+		"auto timer":      {`sprint_after: ""`, "sprint_after: auto", "auto of class high, and no class bounds its latency"},
+		"unknown below":   {"theta: 0%", "thta: 0%", `unknown key "thta"`},
 	} {
 		path := filepath.Join(t.TempDir(), "scheduler.yaml")
 		if err := os.WriteFile(path, []byte(strings.Replace(ExampleConfig, c.from, c.to, 1)), 0o600); err != nil {
@@ -38,6 +61,47 @@ func TestConfigRefuses(t *testing.T) {
 		if !ok || e.Exit != cli.ExitUsage || e.Hint == "" || !strings.Contains(e.Message, c.want) || !strings.HasPrefix(e.Message, path) {
 			t.Errorf("%s: got %v, want %s", name, err, c.want)
 		}
+	}
+}
+
+// What is wrong with a class is told with its place in the file.
+func TestClassErrorsHaveAPlace(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(ExampleConfig, "  - name: low", "  - {name: low, theta: 2}", 1)
+	path := filepath.Join(t.TempDir(), "scheduler.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	line := strings.Count(text[:strings.Index(text, "theta: 2")], "\n") + 1
+	_, err := LoadConfig(path)
+	if want := fmt.Sprintf("%s:%d:24: theta", path, line); err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// Classes are names, mappings, or both; what a mapping says becomes the class's operating point.
+func TestClasses(t *testing.T) {
+	t.Parallel()
+	text := strings.Replace(ExampleConfig, exampleClasses(), `classes: [high, {name: mid, theta: 0.1, sprint_after: 0s}, {name: low, theta: 20%, deadline: 10m}]`, 1)
+	path := filepath.Join(t.TempDir(), "scheduler.yaml")
+	if err := os.WriteFile(path, []byte(strings.Replace(text, "discipline: shared", "discipline: dias", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := LoadConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := buffers.Settings{Discipline: buffers.DIAS, Width: 1, Classes: []buffers.Class{
+		{Name: "high"}, {Name: "mid", Theta: 0.1, Sprint: true}, {Name: "low", Theta: 0.2},
+	}}
+	if d := cmp.Diff(want, c.settings()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if d := c.deadlineFor(&JobFile{Class: "low"}); d != 10*time.Minute {
+		t.Errorf("deadline of low is %v", d)
+	}
+	if d := c.deadlineFor(&JobFile{Class: "low", Deadline: "30s"}); d != 30*time.Second {
+		t.Errorf("the job's own deadline gives %v", d)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"headroom/buffers"
 )
 
 const (
@@ -81,8 +83,10 @@ type Plan struct {
 	MinTasks float64
 	// MaxAttempts is how often a task may fail. Invariant: at least 1.
 	MaxAttempts int
-	// Tasks is the number of map tasks. Invariant: at least 1.
+	// Tasks is the number of map tasks. Invariant: at least 1. An engine tells it later.
 	Tasks int
+	// Engine runs the job as a whole, "spark"; empty where our workers run its tasks.
+	Engine string
 	// Reduce tells whether a reduce task follows the map tasks.
 	Reduce bool
 	// Submitted orders the jobs inside a class; jobs of one moment are ordered by ID.
@@ -100,6 +104,8 @@ type Past struct {
 	Dropped []int
 	// ReduceDone tells that the output of the reduce task exists.
 	ReduceDone bool
+	// Run is its latest run. The others tell of this run only.
+	Run RunRecord
 }
 
 type taskState uint8
@@ -128,7 +134,12 @@ type job struct {
 	Plan
 	rank  int // of its class: 0 is the highest
 	state State
-	maps  []task
+	// run is the present run, or the last one of a job that waits again.
+	run RunRecord
+	// launched tells that the engine was told to start it; progress is what it last said.
+	launched bool
+	progress EngineProgress
+	maps     []task
 	// pending are the map tasks to start, lowest first.
 	// Invariant: exactly the indexes of maps in state taskPending, while the job has not ended.
 	pending []int
@@ -159,15 +170,17 @@ type worker struct {
 //
 // Guarantees: a node never starts a task beyond its usable slots; inside a class
 // jobs start in the order of their submission, and no job starts while one of a
-// higher class waits; a running job is never evicted; while a usable slot is
-// free, no task that may run waits; a task counts once, whatever attempts
-// report. A Core is not safe for concurrent use.
+// higher class waits; a running job is killed by the discipline "p" alone, and then
+// starts again from the beginning; no more jobs run at once than the discipline
+// allows; while a usable slot is free, no task that may run waits; no task starts
+// before the drop ratio of its run is committed; a task counts once, whatever
+// attempts report. A Core is not safe for concurrent use.
 type Core struct {
-	classes []string
+	// queue is the one home of the order of jobs and of when each begins.
+	queue *buffers.Buffers
 	// run sets the attempts of this process apart from those of earlier ones.
 	run     uint16
 	jobs    map[string]*job
-	buffers [][]*job // one per class, each in order of submission
 	active  []*job   // running jobs, by class and submission
 	ended   []string // ended jobs, oldest first, at most endedMax
 	workers map[string]*worker
@@ -176,14 +189,14 @@ type Core struct {
 	actions []Action
 }
 
-// NewCore is a core without jobs and workers. classes are the priority classes,
-// highest first; run is a number that no earlier core of the same jobs had.
-func NewCore(classes []string, run uint16) *Core {
+// NewCore is a core without jobs and workers. queue is a dispatcher without jobs,
+// which belongs to the core from here on; run is a number that no earlier core of
+// the same jobs had.
+func NewCore(queue *buffers.Buffers, run uint16) *Core {
 	return &Core{
-		classes: slices.Clone(classes),
+		queue:   queue,
 		run:     run,
 		jobs:    make(map[string]*job),
-		buffers: make([][]*job, len(classes)),
 		workers: make(map[string]*worker),
 		caps:    make(map[string]Cap),
 	}
@@ -203,18 +216,14 @@ func (c *Core) Add(now time.Time, p Plan, past Past) error {
 	if c.Knows(p.ID) {
 		return nil
 	}
-	rank := slices.Index(c.classes, p.Class)
+	rank := slices.IndexFunc(c.queue.Classes, func(k buffers.Class) bool { return k.Name == p.Class })
 	if rank < 0 {
 		return fmt.Errorf("job %s: class %q: %w", p.ID, p.Class, ErrUnknownClass)
 	}
 	j := &job{Plan: p, rank: rank, maps: make([]task, p.Tasks)}
 	j.restore(past)
 	c.jobs[p.ID] = j
-	c.buffers[rank] = insert(c.buffers[rank], j)
-	if !past.Started.IsZero() || j.done+j.dropped > 0 {
-		c.begin(now, j)
-	}
-	return nil
+	return c.enter(now, j, past)
 }
 
 // restore marks the tasks that were over before.
@@ -280,22 +289,15 @@ func (c *Core) Cancel(now time.Time, id, outcome string) {
 // usable slots run to their end; no further one starts until they have.
 func (c *Core) SetCap(node string, cap Cap) { c.caps[node] = cap }
 
-// begin takes a job out of its buffer and lets it run.
-func (c *Core) begin(now time.Time, j *job) {
-	b := c.buffers[j.rank]
-	c.buffers[j.rank] = slices.DeleteFunc(b, func(o *job) bool { return o == j })
-	c.active = insert(c.active, j)
-	j.state = Running
-	if j.started.IsZero() {
-		j.started = now
-		c.act(StartJob{Job: j.ID, At: now})
-	}
-}
-
 // end is the one way out: what still runs is stopped, the slots go to others
 // when the workers say that they are free.
 func (c *Core) end(now time.Time, j *job, state State, outcome string) {
-	c.buffers[j.rank] = slices.DeleteFunc(c.buffers[j.rank], func(o *job) bool { return o == j })
+	if j.Engine != "" && j.launched {
+		c.queue.Cancel(j.ID) // it counts as running until the engine says that it is over
+	} else {
+		c.queue.Completed(now, j.ID)
+		c.queue.Cancel(j.ID) // it may have waited
+	}
 	c.active = slices.DeleteFunc(c.active, func(o *job) bool { return o == j })
 	for i := range j.maps {
 		c.stop(j, PhaseMap, i)
@@ -348,7 +350,7 @@ func insert(list []*job, j *job) []*job {
 	return slices.Insert(list, at, j)
 }
 
-func (c *Core) act(a Action) { c.actions = append(c.actions, a) }
+func (c *Core) act(actions ...Action) { c.actions = append(c.actions, actions...) }
 
 // nodes are the names of all workers in order, so that decisions do not depend
 // on the order of a map.

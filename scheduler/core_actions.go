@@ -6,10 +6,62 @@ import "time"
 // their order.
 type Action interface{ isAction() }
 
-// StartJob tells that the first task of a job is about to start.
+// StartJob tells that a run of a job begins. It is recorded before anything of the
+// run happens.
 type StartJob struct {
 	Job string
 	At  time.Time
+	Run RunRecord
+}
+
+// KeepRun tells that the record of a run has changed. It is recorded before
+// anything that follows from it happens.
+type KeepRun struct {
+	Job string
+	Run RunRecord
+}
+
+// Deflate asks for the drop ratio of a run to be committed; Deflated answers.
+type Deflate struct {
+	Job string
+	Run RunRecord
+}
+
+// RequeueJob tells that a job's run was killed and is over: its outputs are thrown
+// away, and the job waits again.
+type RequeueJob struct {
+	Job, For string
+	Run      RunRecord
+}
+
+// SprintDue tells that a run's sprint timer has fired.
+type SprintDue struct {
+	Job   string
+	Run   uint32
+	After time.Duration
+}
+
+// StartRun lets an engine begin with a run, AdoptRun take over one of an earlier
+// scheduler process.
+type (
+	StartRun struct {
+		Job string
+		Run RunRecord
+	}
+	AdoptRun StartRun
+)
+
+// KillRun lets an engine end a run; RunEnded confirms it.
+type KillRun struct {
+	Job    string
+	Number uint32
+}
+
+// DeflateRun tells an engine that a running job drops more from now on.
+type DeflateRun struct {
+	Job   string
+	Theta float64
+	Seed  uint64
 }
 
 // StartTask sends an attempt to the worker of a node.
@@ -33,6 +85,13 @@ type DropTask struct {
 	Why   string
 }
 
+// DropTasks records that map tasks are given up for good by a drop ratio.
+type DropTasks struct {
+	Job     string
+	Indexes []int
+	Why     string
+}
+
 // LoseWorker tells that a worker was silent for too long and that its tasks are
 // given to others. Should its stream still be open, it is to be closed, so that
 // the worker says hello again.
@@ -52,6 +111,15 @@ type EndJob struct {
 }
 
 func (StartJob) isAction()   {}
+func (KeepRun) isAction()    {}
+func (Deflate) isAction()    {}
+func (RequeueJob) isAction() {}
+func (SprintDue) isAction()  {}
+func (StartRun) isAction()   {}
+func (AdoptRun) isAction()   {}
+func (KillRun) isAction()    {}
+func (DeflateRun) isAction() {}
+func (DropTasks) isAction()  {}
 func (StartTask) isAction()  {}
 func (Kill) isAction()       {}
 func (DropTask) isAction()   {}

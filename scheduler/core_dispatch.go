@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"headroom/buffers"
 )
 
 // Step decides what is to be done now and returns it with what the events since
@@ -13,6 +15,9 @@ func (c *Core) Step(now time.Time) []Action {
 	c.expire(now)
 	for {
 		c.settle(now)
+		if !now.Before(c.hold) {
+			c.settleKilled(now)
+		}
 		if !c.dispatch(now) {
 			break
 		}
@@ -25,7 +30,7 @@ func (c *Core) Step(now time.Time) []Action {
 // settle ends the running jobs that have nothing left to do.
 func (c *Core) settle(now time.Time) {
 	for _, j := range slices.Clone(c.active) {
-		if j.done+j.dropped < j.Tasks {
+		if j.Engine != "" || j.done+j.dropped < j.Tasks {
 			continue
 		}
 		if !j.Reduce || j.reduce.state == taskDone {
@@ -43,35 +48,58 @@ func (j *job) summary() string {
 		j.done, j.Tasks, j.dropped, need(j.MinTasks, j.Tasks))
 }
 
-// dispatch hands the free slots out: first to the running jobs in order of class
-// and submission, then to the head of the highest non-empty buffer, as long as
-// slots are left. It reports whether a job was begun that has nothing to run.
+// dispatch begins the jobs that the discipline wants begun and hands the free slots
+// to the running jobs in order of class and submission. It reports whether something
+// has changed that may let another job end or begin.
 func (c *Core) dispatch(now time.Time) (again bool) {
 	if now.Before(c.hold) {
 		return false
 	}
+	c.queue.Hold(!c.able())
+	again = c.carry(now, c.queue.Step(now))
 	free := c.free()
 	for _, j := range c.active {
 		c.feed(j, free)
 	}
-	for len(free) > 0 {
+	return c.share(now, free) || again
+}
+
+// able tells whether there is somebody to run the job that is next.
+func (c *Core) able() bool {
+	j := c.head()
+	if c.queue.Discipline == buffers.Shared || j == nil || j.Engine != "" {
+		return true
+	}
+	for _, w := range c.workers {
+		if w.connected {
+			return true
+		}
+	}
+	return false
+}
+
+// share begins further jobs while slots are left, where the discipline leaves that
+// to the holder of the slots. A job of an engine takes none.
+func (c *Core) share(now time.Time, free map[string]int) (again bool) {
+	if c.queue.Discipline != buffers.Shared {
+		return false
+	}
+	for {
 		j := c.head()
-		if j == nil {
+		if j == nil || (j.Engine == "" && len(free) == 0) {
 			return again
 		}
-		c.begin(now, j)
+		run, _ := c.queue.Begin(now, j.ID)
+		c.begin(now, j, run)
 		c.feed(j, free)
 		again = again || j.running == 0
 	}
-	return again
 }
 
-// head is the job that starts next: the first of the highest non-empty buffer.
+// head is the job that begins next; nil when none waits or none may begin.
 func (c *Core) head() *job {
-	for _, b := range c.buffers {
-		if len(b) > 0 {
-			return b[0]
-		}
+	if b, waits := c.queue.Head(); waits {
+		return c.jobs[b.ID]
 	}
 	return nil
 }
@@ -99,6 +127,9 @@ func (c *Core) usable(name string, w *worker) int {
 
 // feed starts tasks of j while it may run more and slots are free.
 func (c *Core) feed(j *job, free map[string]int) {
+	if !j.ready() {
+		return
+	}
 	for j.running < j.Slots && len(free) > 0 {
 		phase, index, ok := j.next()
 		if !ok {
@@ -157,16 +188,20 @@ func compareBool(a, b bool) int {
 func (c *Core) start(j *job, phase Phase, index int, node string) {
 	t := j.task(phase, index)
 	t.tries++
-	c.occupy(j, Ref{j.ID, phase, index, c.attempt(t.tries)}, node)
+	c.occupy(j, Ref{j.ID, phase, index, c.attempt(j.run.Number, t.tries)}, node)
 	c.act(StartTask{Node: node, Ref: Ref{j.ID, phase, index, t.attempt}})
 }
 
-// attempt is the number of a task's n-th attempt. The upper half is the run of
-// the scheduler process, so that an attempt of an earlier one is never taken for
-// one of this.
-func (c *Core) attempt(n int) uint32 {
-	return uint32(c.run)<<16 | uint32(n&0xffff)
+// attempt is the number of a task's n-th attempt in a run of its job. The upper half
+// is the run of the scheduler process, so that an attempt of an earlier one is never
+// taken for one of this; four bits are the job's run, so that an attempt of a killed
+// run is never taken for one of the next.
+func (c *Core) attempt(number uint32, n int) uint32 {
+	return uint32(c.run)<<16 | runBits(number)<<12 | uint32(n&0xfff)
 }
+
+// runBits is a job's run as its attempts carry it; 0 is the first.
+func runBits(number uint32) uint32 { return (max(number, 1) - 1) & 0xf }
 
 // occupy marks a pending task as running.
 func (c *Core) occupy(j *job, ref Ref, node string) {

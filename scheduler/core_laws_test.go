@@ -76,7 +76,7 @@ func newLab(t *rapid.T) *lab {
 // restart begins with a new core from what survives a kill: the log and the files.
 func (l *lab) restart() {
 	l.run++
-	l.core = NewCore([]string{"high", "low"}, l.run)
+	l.core = NewCore(shared("high", "low"), l.run)
 	for _, n := range l.nodes {
 		n.connected, n.cut = false, l.now
 	}

@@ -9,10 +9,31 @@ import (
 	"testing"
 	"time"
 
+	"headroom/buffers"
 	"headroom/units"
 )
 
 var start = time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)
+
+// shared is a dispatcher of the discipline "shared".
+func shared(classes ...string) *buffers.Buffers {
+	return dispatcher(buffers.Shared, classes...)
+}
+
+// dispatcher is a dispatcher for one job at a time; the last class drops half of its tasks, the first sprints after 10 s.
+func dispatcher(d buffers.Discipline, classes ...string) *buffers.Buffers {
+	s := buffers.Settings{Discipline: d, Width: 1}
+	for _, name := range classes {
+		s.Classes = append(s.Classes, buffers.Class{Name: name})
+	}
+	s.Classes[0].Sprint, s.Classes[0].SprintAfter = true, 10*time.Second
+	s.Classes[len(classes)-1].Theta = 0.5
+	b, err := buffers.New(s)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
 
 // desk drives a core and keeps what it wants done.
 type desk struct {
@@ -28,7 +49,7 @@ type desk struct {
 
 func newDesk(t testing.TB) *desk {
 	return &desk{
-		t: t, c: NewCore([]string{"high", "mid", "low"}, 1), now: start,
+		t: t, c: NewCore(shared("high", "mid", "low"), 1), now: start,
 		running: make(map[Ref]string), ended: make(map[string]EndJob), drops: make(map[string]int),
 	}
 }
@@ -293,7 +314,7 @@ func TestWorkerComesBackWithItsTask(t *testing.T) {
 
 func TestRestartedCoreTakesUpTheWork(t *testing.T) {
 	t.Parallel()
-	c := NewCore([]string{"high", "low"}, 9)
+	c := NewCore(shared("high", "low"), 9)
 	p := plan("j", "low", 4, 4)
 	p.Reduce, p.Submitted = true, start
 	if err := c.Add(start, p, Past{Started: start.Add(-time.Minute), Done: []int{0, 3, 3, -1, 99}, Dropped: []int{3}, ReduceDone: true}); err != nil {
@@ -320,7 +341,7 @@ func TestRestartedCoreTakesUpTheWork(t *testing.T) {
 
 func TestRestartWithEverythingDone(t *testing.T) {
 	t.Parallel()
-	c := NewCore([]string{"low"}, 1)
+	c := NewCore(shared("low"), 1)
 	p := plan("j", "low", 2, 1)
 	p.Reduce = true
 	if err := c.Add(start, p, Past{Started: start, Done: []int{0, 1}, ReduceDone: true}); err != nil {
@@ -355,7 +376,7 @@ func TestRate(t *testing.T) {
 
 func TestEndedJobsAreBounded(t *testing.T) {
 	t.Parallel()
-	c := NewCore([]string{"low"}, 1)
+	c := NewCore(shared("low"), 1)
 	for i := range endedMax + 10 {
 		c.AddEnded(Plan{ID: fmt.Sprint(i), Submitted: start.Add(time.Duration(i))}, Done, "", 1, time.Second)
 	}

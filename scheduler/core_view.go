@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -23,6 +24,15 @@ type JobView struct {
 	Started bool
 	// RunningOn counts the running tasks per node.
 	RunningOn map[string]int
+	// Run is its present run, or the last one; Due tells that its sprint timer has fired.
+	Run RunRecord
+	Due bool
+	// Place is where it waits in its buffer, 1 is next; 0 when it does not wait.
+	Place int
+	// Rank is its class's place, 0 is the highest.
+	Rank int
+	// Progress is what its engine says.
+	Progress EngineProgress
 }
 
 // WorkerView is a worker as listings show it.
@@ -46,7 +56,7 @@ func (c *Core) Jobs(now time.Time) []JobView {
 	})
 	views := make([]JobView, len(all))
 	for i, j := range all {
-		views[i] = j.view(now)
+		views[i] = c.view(now, j)
 	}
 	return views
 }
@@ -57,16 +67,21 @@ func (c *Core) Job(now time.Time, id string) (view JobView, ok bool) {
 	if j == nil {
 		return JobView{}, false
 	}
-	return j.view(now), true
+	return c.view(now, j), true
 }
 
-func (j *job) view(now time.Time) JobView {
+func (c *Core) view(now time.Time, j *job) JobView {
 	v := JobView{
 		Plan: j.Plan, State: j.state, Outcome: j.outcome,
 		Done: j.done, Dropped: j.dropped, Running: j.running,
 		Runtime: j.runtime(now), Started: !j.started.IsZero(),
 		RunningOn: make(map[string]int),
+		Run:       j.run, Place: c.queue.Place(j.ID), Rank: j.rank, Progress: j.progress,
 	}
+	if r, runs := c.queue.Run(j.ID); runs {
+		v.Due = r.Due
+	}
+	maps.Copy(v.RunningOn, j.progress.RunningOn)
 	v.Rate, v.RateKnown = j.rate(now)
 	for i := range j.maps {
 		if t := &j.maps[i]; t.state == taskRunning {

@@ -56,6 +56,9 @@ func (c *Core) adopt(now time.Time, node string, ref Ref) bool {
 	if t == nil {
 		return false
 	}
+	if j.run.Stopping != "" || j.run.Over || (ref.Attempt>>12)&0xf != runBits(j.run.Number) {
+		return false // of a run that was killed
+	}
 	if t.state == taskRunning {
 		return t.node == node && t.attempt == ref.Attempt
 	}
@@ -64,7 +67,8 @@ func (c *Core) adopt(now time.Time, node string, ref Ref) bool {
 		return false
 	}
 	if j.state == Queued { // it had started: the record of it was lost with the scheduler
-		c.begin(now, j)
+		run, _ := c.queue.Begin(now, j.ID)
+		c.begin(now, j, run)
 	}
 	c.occupy(j, ref, node)
 	return true

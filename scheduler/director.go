@@ -88,9 +88,12 @@ func (s *Server) follow(parent context.Context, address string) (led bool, err e
 			}
 			led = led || m.GetLeader().GetSelf()
 		case <-tick.C:
-			if err := s.report(ctx, st); err != nil {
-				return led, err
-			}
+			err = s.report(ctx, st)
+		case <-s.soon:
+			err = s.report(ctx, st)
+		}
+		if err != nil {
+			return led, err
 		}
 	}
 }
@@ -152,7 +155,7 @@ func (s *Server) leads(l *headroomv1.Leader, address string) (moved bool, err er
 // obey carries out one directive and acknowledges it.
 func (s *Server) obey(ctx context.Context, st *directStream, d *headroomv1.Directive) error {
 	reply := make(chan error, 1)
-	e := directiveEvent{stamp: stampFromProto(d), reason: d.GetReason(), reply: reply}
+	e := directiveEvent{stamp: stampFromProto(d), sprint: d.GetSprint(), deflate: d.GetDeflate(), reason: d.GetReason(), reply: reply}
 	if c := d.GetCap(); c != nil {
 		e.node, e.cap = c.GetNode(), capFromProto(c)
 	}
@@ -177,7 +180,7 @@ func (s *Server) report(ctx context.Context, st *directStream) error {
 	if err != nil {
 		return err
 	}
-	r := &headroomv1.ProgressReport{}
+	r := &headroomv1.ProgressReport{Discipline: v.dispatch.GetDiscipline(), Classes: v.dispatch.GetClasses()}
 	for _, j := range v.jobs {
 		r.Jobs = append(r.Jobs, progressToProto(j.JobView))
 	}

@@ -15,7 +15,11 @@ var (
 	// ErrUnknownPhase says that a task names a phase that jobs do not have.
 	ErrUnknownPhase = errors.New("unknown phase")
 	// ErrNoEngine says that a directive or a job is for an engine that is not configured here.
-	ErrNoEngine = errors.New("this scheduler has no such engine: see the section yarn of scheduler.yaml")
+	ErrNoEngine = errors.New("this scheduler has no such engine: see the sections yarn and spark of scheduler.yaml")
+	// ErrNotRunning says that a directive is for a job that does not run, or is about to end.
+	ErrNotRunning = errors.New("does not run")
+	// ErrFloor says that a drop ratio would leave fewer tasks than a job's quality floor.
+	ErrFloor = errors.New("less than the quality floor")
 	// ErrOlder says that a directive is older than one that was carried out.
 	ErrOlder = errors.New("an older directive than the newest known")
 

@@ -5,7 +5,10 @@ import (
 	"log/slog"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/buffers"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/lease"
@@ -121,7 +124,7 @@ func (e addEvent) apply(l *loop, now time.Time) {
 	if err := l.core.Add(now, e.plan, e.past); err != nil {
 		// The class was removed from scheduler.yaml. An accepted job is not lost for that.
 		l.logger.Warn("job of an unknown class runs in the lowest", slog.String("job", e.plan.ID), slog.String("class", e.plan.Class))
-		e.plan.Class = l.cfg.Classes[len(l.cfg.Classes)-1]
+		e.plan.Class = l.cfg.Classes[len(l.cfg.Classes)-1].Name
 		_ = l.core.Add(now, e.plan, e.past) // this class is known
 	}
 }
@@ -143,6 +146,9 @@ func (e endedEvent) apply(l *loop, now time.Time) {
 		return
 	}
 	l.records[e.plan.ID] = e.record
+	if run := e.record.run; e.plan.Engine != "" && run.Number > 0 && !run.Over {
+		l.sweep(e.plan.ID, run)
+	}
 	l.core.AddEnded(e.plan, e.state, e.outcome, e.done, e.runtime)
 }
 
@@ -165,6 +171,7 @@ func (e readyEvent) apply(l *loop, now time.Time) {
 		return
 	}
 	l.ready = true
+	l.core.HoldUntil(now)
 	if e.hold {
 		l.core.HoldUntil(now.Add(restartHold))
 	}
@@ -181,14 +188,17 @@ func (e cancelEvent) apply(l *loop, now time.Time) {
 
 // directiveEvent is a directive of the coordinators.
 type directiveEvent struct {
-	stamp  lease.Stamp
-	node   string
-	cap    Cap
-	reason string
-	reply  chan<- error
+	stamp lease.Stamp
+	node  string
+	cap   Cap
+	// sprint and deflate are nil unless the directive is one.
+	sprint  *headroomv1.SprintDirective
+	deflate *headroomv1.DeflateDirective
+	reason  string
+	reply   chan<- error
 }
 
-func (e directiveEvent) apply(l *loop, _ time.Time) {
+func (e directiveEvent) apply(l *loop, now time.Time) {
 	if e.stamp.Compare(l.highest) < 0 {
 		e.reply <- fmt.Errorf("%v after %v: %w", e.stamp, l.highest, ErrOlder)
 		return
@@ -198,7 +208,30 @@ func (e directiveEvent) apply(l *loop, _ time.Time) {
 		l.core.SetCap(e.node, e.cap)
 		l.logger.Debug("cap directive", slog.String("node", e.node), slog.Float64("cap_w", e.cap.Cap.Watts()), slog.String("reason", e.reason))
 	}
+	if e.sprint != nil {
+		l.sprints(now, e.sprint)
+	}
+	if d := e.deflate; d != nil {
+		e.reply <- l.core.Deflate(d.GetId(), d.GetTheta(), d.GetSeed(), e.reason)
+		return
+	}
 	e.reply <- nil
+}
+
+// sprints notes that a job's nodes sprint now, or no longer. Nothing else is to be
+// done: they hear of it with their leases.
+func (l *loop) sprints(now time.Time, d *headroomv1.SprintDirective) {
+	r := l.records[d.GetId()]
+	switch {
+	case r == nil:
+	case d.GetSprint() == "":
+		r.sprint = nil
+	case r.sprint.GetId() != d.GetSprint():
+		r.sprint = &headroomv1.Sprinting{Id: d.GetSprint(), Nodes: d.GetNodes(), CapUw: d.GetCapUw(), SinceUs: now.UnixMicro(), DurationMs: d.GetDurationMs()}
+	default: // the same sprint goes on
+		r.sprint.Nodes, r.sprint.CapUw, r.sprint.DurationMs = d.GetNodes(), d.GetCapUw(), d.GetDurationMs()
+	}
+	l.logger.Info("sprint directive", slog.String("job", d.GetId()), slog.String("sprint", d.GetSprint()), slog.Any("nodes", d.GetNodes()))
 }
 
 // view is what listings and progress reports are made from.
@@ -207,13 +240,17 @@ type view struct {
 	jobs    []jobAndSpec
 	waiting []*headroomv1.Job
 	workers []WorkerView
+	// dispatch is how jobs begin.
+	dispatch *headroomv1.Dispatch
 }
 
 // jobAndSpec is a job with its specification.
 type jobAndSpec struct {
 	JobView
-	spec  []byte
-	floor float64
+	spec     []byte
+	floor    float64
+	deadline time.Duration
+	sprint   *headroomv1.Sprinting
 }
 
 // viewEvent asks for a view; id limits it to one job, and live to the jobs that
@@ -225,7 +262,7 @@ type viewEvent struct {
 }
 
 func (e viewEvent) apply(l *loop, now time.Time) {
-	v := view{ready: l.ready, workers: l.core.Workers()}
+	v := view{ready: l.ready, workers: l.core.Workers(), dispatch: l.dispatch()}
 	for _, j := range l.core.Jobs(now) {
 		if (e.id != "" && j.ID != e.id) || (e.live && j.State.Ended()) {
 			continue
@@ -242,7 +279,31 @@ func (e viewEvent) apply(l *loop, now time.Time) {
 
 func (l *loop) withSpec(j JobView) jobAndSpec {
 	if r := l.records[j.ID]; r != nil {
-		return jobAndSpec{j, r.spec, r.floor.Fraction}
+		return jobAndSpec{JobView: j, spec: r.spec, floor: r.floor.Fraction, deadline: r.deadline, sprint: proto.CloneOf(r.sprint)}
 	}
 	return jobAndSpec{JobView: j}
+}
+
+// dispatch is how jobs begin now.
+func (l *loop) dispatch() *headroomv1.Dispatch {
+	w := l.queue.Waste()
+	d := &headroomv1.Dispatch{
+		Discipline: string(l.queue.Discipline), Drained: l.queue.Drained(), KilledS: w.Killed.Seconds(), TotalS: w.Total.Seconds(),
+	}
+	if l.queue.Discipline != buffers.Shared {
+		d.Width = count(l.queue.Width)
+	}
+	for i, k := range l.queue.Classes {
+		p := &headroomv1.ClassPoint{Name: k.Name, Why: l.points[i]}
+		if l.queue.Discipline.Deflates() {
+			p.Theta = k.Theta
+		}
+		if l.queue.Discipline.Sprints() && k.Sprint {
+			after := k.SprintAfter.Seconds()
+			p.SprintAfterS = &after
+		}
+		d.Classes = append(d.Classes, p)
+		d.Waiting = append(d.Waiting, count(len(l.queue.Waiting(i))))
+	}
+	return d
 }

@@ -23,9 +23,11 @@ import (
 //	OUTPUT/words-7f3a/map-00000    output of map task 0, complete when it exists
 //	OUTPUT/words-7f3a/dropped      one line for each map task given up, written once
 //	OUTPUT/words-7f3a/result       output of the reduce task, complete when it exists
+//	OUTPUT/words-7f3a/run-2/       the last three of a second run, after the first was killed
 type folder struct {
 	output string // of the job file
 	id     string
+	run    uint32 // of the job; 0 is the first, as 1
 }
 
 // manifest is job.json.
@@ -35,6 +37,8 @@ type manifest struct {
 	// appears later must not move the indexes of the tasks.
 	Inputs    []string   `json:"inputs"`
 	StartedAt *time.Time `json:"started_at"`
+	// Run is the latest run; absent before the first.
+	Run *RunRecord `json:"run,omitempty"`
 }
 
 // droppedTask is one line of the file "dropped".
@@ -46,12 +50,39 @@ type droppedTask struct {
 
 func (f folder) path(name string) string { return filepath.Join(f.output, f.id, name) }
 
+// ofRun is the name of a file of the run, below the job's folder.
+func (f folder) ofRun(name string) string {
+	if f.run <= 1 {
+		return name
+	}
+	return filepath.Join(fmt.Sprintf("run-%d", f.run), name)
+}
+
 // task is the output file of a task.
 func (f folder) task(phase Phase, index int) string {
 	if phase == PhaseReduce {
-		return f.path("result")
+		return f.path(f.ofRun("result"))
 	}
-	return f.path(fmt.Sprintf("map-%05d", index))
+	return f.path(f.ofRun(fmt.Sprintf("map-%05d", index)))
+}
+
+// discard throws the outputs of a killed run away. None of them counts any more
+// whether or not that succeeds: the next run has names of its own.
+func (f folder) discard(tasks int) error {
+	if f.run > 1 {
+		return os.RemoveAll(f.path(f.ofRun("")))
+	}
+	names := []string{"dropped", "result"}
+	for i := range tasks {
+		names = append(names, filepath.Base(f.task(PhaseMap, i)))
+	}
+	var failed error
+	for _, name := range names {
+		if err := os.Remove(f.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
 }
 
 // takeBack removes the manifest of a job that was not accepted, and the folders
@@ -94,23 +125,33 @@ func (f folder) readManifest() (*manifest, error) {
 	return m, nil
 }
 
-// recordDrop notes durably that a map task is given up.
-func (f folder) recordDrop(d droppedTask) error {
-	line, err := json.Marshal(d)
+// recordDrops notes durably that map tasks are given up.
+func (f folder) recordDrops(drops ...droppedTask) error {
+	var lines []byte
+	for _, d := range drops {
+		line, err := json.Marshal(d)
+		if err != nil {
+			return err
+		}
+		lines = append(append(lines, line...), '\n')
+	}
+	file, err := os.OpenFile(f.path(f.ofRun("dropped")), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(f.path("dropped"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
-	if err != nil {
-		return err
-	}
-	_, err = file.Write(append(line, '\n'))
+	_, err = file.Write(lines)
 	return errors.Join(err, file.Sync(), file.Close())
 }
 
 // past reads back what an earlier scheduler process had reached.
 func (f folder) past(m manifest) (Past, error) {
 	var p Past
+	if m.Run != nil {
+		p.Run = *m.Run
+	}
+	if p.Run.Over {
+		return p, nil // it begins anew: nothing of the killed run counts
+	}
 	if m.StartedAt != nil {
 		p.Started = *m.StartedAt
 	}
@@ -128,7 +169,7 @@ func (f folder) past(m manifest) (Past, error) {
 // readDrops reads the dropped tasks. A line that a crash cut short was never
 // acted upon and is passed over.
 func (f folder) readDrops() ([]int, error) {
-	file, err := os.Open(f.path("dropped"))
+	file, err := os.Open(f.path(f.ofRun("dropped")))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -154,7 +195,7 @@ func (f folder) publish() error {
 	if info, err := os.Lstat(link); err == nil && info.Mode()&fs.ModeSymlink == 0 {
 		return fmt.Errorf("%s is not a link to a result; the result is %s", link, f.task(PhaseReduce, 0))
 	}
-	return renameio.Symlink(filepath.Join(f.id, "result"), link)
+	return renameio.Symlink(filepath.Join(f.id, f.ofRun("result")), link)
 }
 
 func exists(name string) bool {

@@ -20,6 +20,9 @@ const argumentsMax = 1 << 20
 // inputs are the files of the job's glob, in order. Every one must be readable
 // by the scheduler now: a job is not accepted only to fail later.
 func (f *JobFile) inputs() ([]string, error) {
+	if f.Spark != nil {
+		return nil, f.Spark.readable(f.source)
+	}
 	names, err := filepath.Glob(f.Map.Input)
 	if err != nil {
 		return nil, f.source.errorAt("map.input", "input %q is no glob: %v", f.Map.Input, err).
@@ -41,6 +44,28 @@ func (f *JobFile) inputs() ([]string, error) {
 			hint("use an output folder with a shorter name, or fewer input files")
 	}
 	return names, nil
+}
+
+// readable tells whether the application's files that are on this machine can be read.
+func (k *SparkStage) readable(file source) error {
+	for i, name := range append([]string{k.Application}, k.Jars...) {
+		if !filepath.IsAbs(name) {
+			continue // an address
+		}
+		info, err := os.Stat(name)
+		if err == nil {
+			err = readable(name, info)
+		}
+		if err == nil {
+			continue
+		}
+		key := "spark.application"
+		if i > 0 {
+			key = fmt.Sprintf("spark.jars[%d]", i-1)
+		}
+		return file.errorAt(key, "%s cannot be read: %v", key, err).hint("relative names begin at the job's folder; make the file readable for the scheduler")
+	}
+	return nil
 }
 
 // regular leaves folders out and refuses what cannot be read.
@@ -81,6 +106,9 @@ func readable(name string, info fs.FileInfo) error {
 type programs struct{ mapper, reducer string }
 
 func (f *JobFile) programs(beside string) (p programs, err error) {
+	if f.Spark != nil {
+		return p, nil // spark-submit finds them
+	}
 	if p.mapper, err = f.program("map.command[0]", f.Map.Command[0], beside); err != nil || f.Reduce == nil {
 		return p, err
 	}
@@ -128,8 +156,7 @@ func executable(path string) error {
 }
 
 // checkOutput proves that the job's folder can be made, without leaving a trace.
-func (f *JobFile) checkOutput(id string) error {
-	dir := folder{f.Output, id}
+func (f *JobFile) checkOutput(dir folder) error {
 	if _, err := os.Stat(dir.path("")); err == nil {
 		return nil // of an earlier try of the same request
 	}
@@ -142,6 +169,9 @@ func (f *JobFile) checkOutput(id string) error {
 }
 
 func (f *JobFile) outputError(err error) *cli.Error {
+	if f.Spark != nil {
+		return &cli.Error{Code: "config", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("the job's folder cannot be made: %v", err), Hint: "dir of scheduler.yaml must be writable for the scheduler"}
+	}
 	return f.source.errorAt("output", "output folder cannot be made: %v", err).
 		hint("output must name a folder that the scheduler and the workers may write to")
 }

@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -46,12 +48,17 @@ type JobFile struct {
 	// Empty asks for none. It may demand more map tasks than MinTasks, never fewer.
 	Quality string `yaml:"quality,omitempty"`
 	// Profile is the name of that profile; empty stands for the job's name.
-	Profile string   `yaml:"profile,omitempty"`
-	Map     MapStage `yaml:"map"`
+	Profile string `yaml:"profile,omitempty"`
+	// Deadline is when it ought to have ended, from its submission: "5m". Empty stands
+	// for its class's.
+	Deadline string   `yaml:"deadline,omitempty"`
+	Map      MapStage `yaml:"map,omitempty"`
 	// Reduce is optional: without it the map outputs are the result.
 	Reduce *ReduceStage `yaml:"reduce,omitempty"`
+	// Spark makes the job an application of Spark: then it has no map, reduce and output.
+	Spark *SparkStage `yaml:"spark,omitempty"`
 	// Output is the folder for the results; a folder of the job's id is made in it.
-	Output string `yaml:"output"`
+	Output string `yaml:"output,omitempty"`
 	// MaxAttempts is how often one task may fail, from 1 to 100; 0 stands for 3.
 	MaxAttempts int `yaml:"max_attempts,omitempty"`
 	// Folder is where the tasks run and what relative paths are relative to; empty
@@ -76,6 +83,19 @@ type ReduceStage struct {
 	Command []string `yaml:"command"`
 }
 
+// SparkStage is an application of Spark, as spark-submit takes it.
+type SparkStage struct {
+	// Application is a jar or a Python program.
+	Application string `yaml:"application" json:"application"`
+	// Main is the class of a jar to run.
+	Main string   `yaml:"main,omitempty" json:"main,omitempty"`
+	Args []string `yaml:"args,omitempty" json:"args,omitempty"`
+	// Conf are properties of Spark, by their full names.
+	Conf map[string]string `yaml:"conf,omitempty" json:"conf,omitempty"`
+	// Jars are further ones for the application.
+	Jars []string `yaml:"jars,omitempty" json:"jars,omitempty"`
+}
+
 // nameRule keeps names fit for ids, file names and screens.
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
@@ -97,7 +117,7 @@ func ParseJob(file string, data []byte, classes []string) (*JobFile, error) {
 		return nil, err
 	}
 	f.source = source{file, data}
-	for _, check := range []func() error{f.checkName, func() error { return f.checkClass(classes) }, f.checkNumbers, f.checkCommands} {
+	for _, check := range []func() error{f.checkName, func() error { return f.checkClass(classes) }, f.checkNumbers, f.checkWork} {
 		if err := check(); err != nil {
 			return nil, err
 		}
@@ -148,7 +168,71 @@ func (f *JobFile) checkNumbers() error {
 		return f.source.errorAt("min_tasks", "min_tasks %q: %v", f.MinTasks, err).
 			hint("the least fraction of map tasks that counts as a result: above 0 and at most 1, as 75% or 0.75")
 	}
+	if err := f.checkDeadline(); err != nil {
+		return err
+	}
 	return f.checkQuality()
+}
+
+func (f *JobFile) checkDeadline() error {
+	if f.Deadline == "" && !f.source.has("deadline") {
+		return nil
+	}
+	d, err := config.ParseDuration(f.Deadline)
+	if e, ok := errors.AsType[*cli.Error](err); ok {
+		return f.source.errorAt("deadline", "deadline %s", e.Message).hint(cmp.Or(e.Hint, "write it as 30s, 5m or 1h30m"))
+	}
+	if d <= 0 {
+		return f.source.errorAt("deadline", "deadline is %v; it must be above 0", d).hint("when the job ought to have ended, from its submission; leave it out for none")
+	}
+	return nil
+}
+
+// deadline is the file's own; false for none.
+func (f *JobFile) deadline() (time.Duration, bool) {
+	if f.Deadline == "" {
+		return 0, false
+	}
+	d, err := config.ParseDuration(f.Deadline)
+	return d, err == nil
+}
+
+// checkWork checks what the job does: tasks of its own, or an application of Spark.
+func (f *JobFile) checkWork() error {
+	if f.Spark != nil {
+		return f.checkSpark()
+	}
+	return f.checkCommands()
+}
+
+func (f *JobFile) checkSpark() error {
+	for _, key := range []string{"map", "reduce", "output"} {
+		if f.source.has(key) {
+			return f.source.errorAt(key, "%s beside spark", key).hint("a job has a spark section, or map, reduce and output; leave one of them out")
+		}
+	}
+	k := f.Spark
+	switch {
+	case k.Application == "":
+		return f.source.errorAt("spark", "spark.application is missing").hint("a jar or a Python program, for example application: words.py")
+	case strings.HasSuffix(k.Application, ".jar") && k.Main == "":
+		return f.source.errorAt("spark.application", "spark.main is missing").hint("the class of the jar to run, for example main: org.example.Words")
+	case strings.HasSuffix(k.Application, ".py") && k.Main != "":
+		return f.source.errorAt("spark.main", "spark.main beside a Python program").hint("leave main out; it names the class of a jar to run")
+	case !strings.HasSuffix(k.Application, ".jar") && !strings.HasSuffix(k.Application, ".py"):
+		return f.source.errorAt("spark.application", "spark.application %q is neither a .jar nor a .py", k.Application).hint("name the program that spark-submit is to run")
+	}
+	for _, name := range slices.Sorted(maps.Keys(k.Conf)) {
+		if !strings.HasPrefix(name, "spark.") || strings.ContainsAny(name, " =\x00\n") {
+			return f.source.errorAt("spark.conf", "spark.conf: %q is not a property of Spark", name).hint("properties begin with spark., for example spark.executor.memory: 1g")
+		}
+	}
+	for key, words := range map[string][]string{"spark.args": k.Args, "spark.jars": k.Jars, "spark.application": {k.Application}, "spark.conf": slices.Collect(maps.Values(k.Conf))} {
+		if slices.ContainsFunc(words, func(w string) bool { return strings.ContainsRune(w, 0) }) {
+			return f.source.errorAt(key, "%s holds a NUL character", key).hint("no program can be given one")
+		}
+	}
+	return nil
 }
 
 func (f *JobFile) checkQuality() error {
@@ -204,6 +288,10 @@ func (f *JobFile) makeAbsolute() error {
 	if !filepath.IsAbs(f.Folder) {
 		return f.source.errorAt("folder", "folder %q is not an absolute path", f.Folder).hint("submit the job file by its absolute name")
 	}
+	if f.Spark != nil {
+		f.Spark.makeAbsolute(f.Folder)
+		return nil
+	}
 	for _, p := range []struct {
 		key, hint string
 		path      *string
@@ -220,6 +308,20 @@ func (f *JobFile) makeAbsolute() error {
 		*p.path = absolute(f.Folder, *p.path)
 	}
 	return nil
+}
+
+// makeAbsolute leaves addresses, hdfs://n1/words.jar, as they are.
+func (k *SparkStage) makeAbsolute(folder string) {
+	local := func(name string) string {
+		if strings.Contains(name, ":/") {
+			return name
+		}
+		return absolute(folder, name)
+	}
+	k.Application = local(k.Application)
+	for i, jar := range k.Jars {
+		k.Jars[i] = local(jar)
+	}
 }
 
 func absolute(folder, path string) string {
@@ -337,6 +439,17 @@ func (f *JobFile) Canonical() ([]byte, error) {
 	if f.Quality != "" {
 		line("quality", f.Quality)
 		line("profile", f.Profile)
+	}
+	if f.Deadline != "" {
+		line("deadline", f.Deadline)
+	}
+	if f.Spark != nil {
+		line("spark", f.Spark)
+		line("folder", f.Folder)
+		if failed != nil {
+			return nil, fmt.Errorf("scheduler: write job %s: %w", f.Name, failed)
+		}
+		return b.Bytes(), nil
 	}
 	b.WriteString("map:\n")
 	line("  input", f.Map.Input)

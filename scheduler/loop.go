@@ -24,6 +24,10 @@ type loop struct {
 	highest lease.Stamp
 	// ready says that the jobs of the coordinators' log have been read.
 	ready bool
+	// kept is the standing as it was last written.
+	kept standing
+	// points says in words where the classes' operating points come from.
+	points []string
 }
 
 // record is what the core does not need of a job.
@@ -37,17 +41,33 @@ type record struct {
 	programs  programs
 	started   *time.Time
 	submitted time.Time
+	// deadline is from the submission; 0 for none.
+	deadline time.Duration
+	// run is the latest run as it was last written.
+	run RunRecord
+	// sprint is what the coordinators said of the job's sprint; nil while it does not sprint.
+	sprint *headroomv1.Sprinting
 }
 
 func newLoop(s *Server) *loop {
-	return &loop{
+	l := &loop{
 		Server:   s,
-		core:     NewCore(s.cfg.Classes, s.id.Run),
+		core:     NewCore(s.queue, s.id.Run),
 		records:  make(map[string]*record),
 		waiting:  make(map[string]*headroomv1.Job),
 		sessions: make(map[string]*session),
+		kept:     standingOf(s.queue),
+		points:   make([]string, len(s.cfg.Classes)),
 	}
+	for i := range l.points {
+		l.points[i] = pointGiven
+	}
+	l.core.HoldUntil(time.Now().Add(never)) // until the jobs of the log are known
+	return l
 }
+
+// never is longer than any process lives.
+const never = 100 * 365 * 24 * time.Hour
 
 // run handles events until ctx ends.
 func (l *loop) run(ctx context.Context) error {
@@ -71,6 +91,7 @@ func (l *loop) step(ctx context.Context) {
 		now := time.Now()
 		actions := l.core.Step(now)
 		if len(actions) == 0 {
+			l.keepStanding()
 			return
 		}
 		for _, a := range actions {
@@ -88,7 +109,9 @@ func (l *loop) carryOut(ctx context.Context, now time.Time, a Action) {
 	case Kill:
 		l.send(a.Node, &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Kill{Kill: refToProto(a.Ref)}})
 	case DropTask:
-		l.dropTask(now, a)
+		l.dropTasks(now, DropTasks{Job: a.Job, Indexes: []int{a.Index}, Why: a.Why})
+	case DropTasks:
+		l.dropTasks(now, a)
 	case LoseWorker:
 		if s := l.sessions[a.Node]; s != nil {
 			l.drop(s)
@@ -96,36 +119,113 @@ func (l *loop) carryOut(ctx context.Context, now time.Time, a Action) {
 		l.logger.Warn("worker lost", slog.String("node", a.Node), slog.Int("tasks", a.Tasks))
 	case EndJob:
 		l.endJob(ctx, a)
+	default:
+		l.carryRun(ctx, now, a)
 	}
+}
+
+// carryRun carries out what concerns a run as a whole.
+func (l *loop) carryRun(ctx context.Context, now time.Time, a Action) {
+	switch a := a.(type) {
+	case KeepRun:
+		l.keepRun(a.Job, a.Run)
+	case Deflate:
+		select {
+		case l.asked <- a:
+		case <-ctx.Done():
+		}
+	case RequeueJob:
+		l.requeueJob(a)
+	case SprintDue:
+		l.logger.Info("sprint timer fired", slog.String("job", a.Job), slog.Float64("after_s", a.After.Seconds()))
+		wake(l.soon)
+	case StartRun:
+		l.startRun(now, a)
+	case AdoptRun:
+		l.adoptRun(now, a)
+	case KillRun:
+		l.spark.Kill(a.Job, a.Number)
+	case DeflateRun:
+		l.spark.Deflate(a.Job, a.Theta, a.Seed)
+	}
+}
+
+// wake is a signal that may be on its way already.
+func wake(signal chan<- struct{}) {
+	select {
+	case signal <- struct{}{}:
+	default:
+	}
+}
+
+// keepRun makes what was decided of a run durable.
+func (l *loop) keepRun(id string, run RunRecord) {
+	r := l.records[id]
+	r.run = run
+	if err := r.dir.writeManifest(r.manifest()); err != nil {
+		l.logger.Warn("run of job not recorded", slog.String("job", id), slog.Any("error", err))
+	}
+}
+
+// requeueJob records that a killed run is over, and then throws its outputs away.
+func (l *loop) requeueJob(a RequeueJob) {
+	r := l.records[a.Job]
+	r.started, r.sprint = nil, nil
+	l.keepRun(a.Job, a.Run)
+	if r.file.Spark == nil {
+		if err := r.dir.discard(len(r.inputs)); err != nil {
+			l.logger.Warn("outputs of a killed run are left", slog.String("job", a.Job), slog.Any("error", err))
+		}
+	}
+	l.logger.Info("job killed and back in its buffer", slog.String("job", a.Job), slog.Any("run", a.Run.Number), slog.String("for", a.For))
 }
 
 // startJob notes when the job started, so that its runtime survives a restart.
 func (l *loop) startJob(a StartJob) {
 	r := l.records[a.Job]
 	at := a.At.Round(0)
-	r.started = &at
+	r.started, r.run, r.dir.run, r.sprint = &at, a.Run, a.Run.Number, nil
+	if r.dir.run > 1 && r.file.Spark == nil {
+		if _, err := mkdirs(r.dir.path(r.dir.ofRun(""))); err != nil {
+			l.logger.Warn("folder of the run not made", slog.String("job", a.Job), slog.Any("error", err))
+		}
+	}
 	if err := r.dir.writeManifest(r.manifest()); err != nil {
 		l.logger.Warn("start of job not recorded", slog.String("job", a.Job), slog.Any("error", err))
 	}
-	l.logger.Info("job started", slog.String("job", a.Job), slog.String("class", r.file.Class), slog.Int("tasks", len(r.inputs)))
+	l.logger.Info("job started", slog.String("job", a.Job), slog.String("class", r.file.Class), slog.Int("tasks", len(r.inputs)), slog.Any("run", a.Run.Number))
 }
 
 func (r *record) manifest() manifest {
-	return manifest{ID: r.dir.id, Inputs: r.inputs, StartedAt: r.started}
+	m := manifest{ID: r.dir.id, Inputs: r.inputs, StartedAt: r.started}
+	if r.run.Number > 0 {
+		run := r.run
+		run.Began = run.Began.Round(0)
+		m.Run = &run
+	}
+	return m
 }
 
-// dropTask makes a drop durable. A drop that cannot be recorded must not count:
+// dropTasks makes drops durable. A drop that cannot be recorded must not count:
 // a rerun could take the task up again.
-func (l *loop) dropTask(now time.Time, a DropTask) {
+func (l *loop) dropTasks(now time.Time, a DropTasks) {
 	r := l.records[a.Job]
-	l.logger.Warn("task dropped", slog.String("job", a.Job), slog.Int("task", a.Index), slog.String("why", a.Why))
-	if err := r.dir.recordDrop(droppedTask{Index: a.Index, Input: r.inputs[a.Index], Reason: a.Why}); err != nil {
-		l.core.Fail(now, a.Job, "dropped task could not be recorded: "+err.Error())
+	drops := make([]droppedTask, len(a.Indexes))
+	for i, index := range a.Indexes {
+		drops[i] = droppedTask{Index: index, Input: r.inputs[index], Reason: a.Why}
+	}
+	l.logger.Warn("tasks dropped", slog.String("job", a.Job), slog.Any("tasks", a.Indexes), slog.String("why", a.Why))
+	if err := r.dir.recordDrops(drops...); err != nil {
+		l.core.Fail(now, a.Job, "dropped tasks could not be recorded: "+err.Error())
 	}
 }
 
 func (l *loop) endJob(ctx context.Context, a EndJob) {
 	r := l.records[a.Job]
+	if r.file.Spark != nil && r.run.Number > 0 && a.State != Cancelled {
+		r.run.Over = true // a restart looks for no driver
+		l.keepRun(a.Job, r.run)
+	}
 	if a.State == Done && r.file.Reduce != nil {
 		if err := r.dir.publish(); err != nil {
 			l.logger.Warn("result link not made", slog.String("job", a.Job), slog.Any("error", err))

@@ -11,8 +11,10 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/buffers"
 	"headroom/internal/cli"
 	"headroom/scheduler/profiles"
+	"headroom/units"
 )
 
 // jsonEnvelope is what every -o json answer is wrapped in; additive only.
@@ -23,6 +25,47 @@ type jsonEnvelope struct {
 	Revision uint64    `json:"revision,omitempty"`
 	DryRun   bool      `json:"dry_run,omitempty"`
 	Items    []any     `json:"items"`
+	// Dispatch is how jobs begin; in lists of jobs only.
+	Dispatch *jsonDispatch `json:"dispatch,omitempty"`
+}
+
+// jsonDispatch is the dispatcher in -o json; waste is null until a run has ended.
+type jsonDispatch struct {
+	Discipline string      `json:"discipline"`
+	Width      *uint32     `json:"width"` // null for "shared"
+	Drained    bool        `json:"drained"`
+	KilledS    float64     `json:"killed_s"`
+	TotalS     float64     `json:"total_s"`
+	Waste      *float64    `json:"waste"`
+	Classes    []jsonClass `json:"classes"`
+}
+
+// jsonClass is a class with its operating point.
+type jsonClass struct {
+	Name         string   `json:"name"`
+	Theta        float64  `json:"theta"`
+	SprintAfterS *float64 `json:"sprint_after_s"`
+	Why          string   `json:"why"`
+	Waiting      uint32   `json:"waiting"`
+}
+
+// jsonSprint is a sprint of a job.
+type jsonSprint struct {
+	ID        string    `json:"id"`
+	Nodes     []string  `json:"nodes"`
+	CapW      float64   `json:"cap_w"`
+	Since     time.Time `json:"since"`
+	DurationS float64   `json:"duration_s"`
+}
+
+// jsonStage is a stage of an engine's job.
+type jsonStage struct {
+	ID      uint32 `json:"id"`
+	Attempt uint32 `json:"attempt"`
+	Name    string `json:"name"`
+	Kept    uint32 `json:"kept"`
+	Total   uint32 `json:"total"`
+	Done    uint32 `json:"done"`
 }
 
 // jsonJob is a job in -o json; unknown values are null.
@@ -45,6 +88,23 @@ type jsonJob struct {
 	Floor       *float64          `json:"floor"`
 	FloorReason string            `json:"floor_reason"`
 	RunningOn   map[string]uint32 `json:"running_on"`
+	// Place is in its buffer, 1 is next; null when it does not wait.
+	Place *uint32 `json:"place"`
+	// Run counts the executions; null before the first.
+	Run *uint32 `json:"run"`
+	// Theta is the drop ratio; null while the job does not run, or it is not decided.
+	Theta        *float64    `json:"theta"`
+	ThetaWhy     string      `json:"theta_why"`
+	Seed         *uint64     `json:"seed"`
+	Stopping     string      `json:"stopping_for"`
+	Began        *time.Time  `json:"began_at"`
+	SprintAfterS *float64    `json:"sprint_after_s"`
+	SprintDue    bool        `json:"sprint_due"`
+	Sprint       *jsonSprint `json:"sprint"`
+	Deadline     *time.Time  `json:"deadline_at"`
+	// DeadlineLeftS is below 0 for a job that is late; null where it has ended, or has none.
+	DeadlineLeftS *float64    `json:"deadline_left_s"`
+	Stages        []jsonStage `json:"stages,omitempty"`
 }
 
 // jsonWorker is a worker in -o json.
@@ -60,7 +120,82 @@ func envelope(kind string, items []any) jsonEnvelope {
 	return jsonEnvelope{Kind: kind, API: "v1", AsOf: time.Now().UTC(), Items: items}
 }
 
-func jobItems(jobs []*headroomv1.Job) []any {
+// details are the runs of jobs by the jobs' ids.
+type details map[string]*headroomv1.RunDetail
+
+func detailsOf(runs []*headroomv1.RunDetail) details {
+	d := make(details, len(runs))
+	for _, r := range runs {
+		d[r.GetId()] = r
+	}
+	return d
+}
+
+// fill adds what is known of a job's run.
+func (item *jsonJob) fill(j *headroomv1.Job, d *headroomv1.RunDetail) {
+	p := j.GetProgress()
+	if p != nil {
+		item.Theta, item.SprintAfterS, item.SprintDue = p.Theta, p.SprintAfterS, p.GetSprintDue()
+	}
+	if place := p.GetPlace(); place > 0 {
+		item.Place = &place
+	}
+	if run := p.GetRun(); run > 0 {
+		item.Run = &run
+	}
+	if at, left, ok := deadline(j, time.Now()); ok {
+		at = at.UTC()
+		item.Deadline = &at
+		if !stateFromProto(j.GetState()).Ended() {
+			s := left.Seconds()
+			item.DeadlineLeftS = &s
+		}
+	}
+	if d == nil {
+		return
+	}
+	item.ThetaWhy, item.Stopping = d.GetThetaWhy(), d.GetStopping()
+	if d.GetSeed() > 0 && p.GetTheta() > 0 {
+		item.Seed = &d.Seed
+	}
+	if d.GetBeganUs() > 0 {
+		at := time.UnixMicro(d.GetBeganUs()).UTC()
+		item.Began = &at
+	}
+	if k := d.GetSprint(); k != nil {
+		item.Sprint = &jsonSprint{k.GetId(), k.GetNodes(), units.Power(k.GetCapUw()).Watts(), time.UnixMicro(k.GetSinceUs()).UTC(), float64(k.GetDurationMs()) / 1000}
+	}
+	for _, k := range d.GetStages() {
+		item.Stages = append(item.Stages, jsonStage{k.GetId(), k.GetAttempt(), k.GetName(), k.GetKept(), k.GetTotal(), k.GetDone()})
+	}
+}
+
+// deadline is when a job ought to have ended, and how long that is from now, below 0
+// when it has passed; false for none.
+func deadline(j *headroomv1.Job, now time.Time) (at time.Time, left time.Duration, ok bool) {
+	if j.DeadlineS == nil {
+		return at, 0, false
+	}
+	at = submittedAt(j).Add(time.Duration(j.GetDeadlineS() * float64(time.Second)))
+	return at, at.Sub(now), true
+}
+
+// deadlineText is the time left, or by how much it was missed.
+func deadlineText(j *headroomv1.Job, now time.Time) string {
+	at, left, ok := deadline(j, now)
+	if !ok {
+		return cli.Unknown
+	}
+	if stateFromProto(j.GetState()).Ended() {
+		return cli.Clock(at) // when it ended is not kept
+	}
+	if left < 0 {
+		return "missed by " + cli.Age(-left)
+	}
+	return cli.Age(left) + " left"
+}
+
+func jobItems(jobs []*headroomv1.Job, runs details) []any {
 	items := make([]any, 0, len(jobs))
 	for _, j := range jobs {
 		p := j.GetProgress()
@@ -79,16 +214,20 @@ func jobItems(jobs []*headroomv1.Job) []any {
 		if item.RunningOn == nil {
 			item.RunningOn = map[string]uint32{}
 		}
+		item.fill(j, runs[j.GetId()])
 		items = append(items, item)
 	}
 	return items
 }
 
-func printJobs(w io.Writer, out *cli.Output, jobs []*headroomv1.Job) error {
+func printJobs(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) error {
+	jobs, runs := resp.GetJobs(), detailsOf(resp.GetRuns())
 	if out.IsJSON() {
-		return out.JSON(w, envelope("JobList", jobItems(jobs)))
+		e := envelope("JobList", jobItems(jobs, runs))
+		e.Dispatch = dispatchItem(resp.GetDispatch())
+		return out.JSON(w, e)
 	}
-	head := []string{"JOB", "CLASS", "STATE", "TASKS", "DONE", "RUNNING", "RUNTIME", "SUBMITTED"}
+	head := []string{"JOB", "CLASS", "STATE", "PLACE", "RUN", "THETA", "TASKS", "DONE", "RUNNING", "RUNTIME", "DEADLINE", "SUBMITTED"}
 	if out.IsWide() {
 		head = append(head, "DROPPED", "RATE", "OUTCOME")
 	}
@@ -96,23 +235,150 @@ func printJobs(w io.Writer, out *cli.Output, jobs []*headroomv1.Job) error {
 	for _, j := range jobs {
 		p := j.GetProgress()
 		row := []string{
-			j.GetId(), j.GetClass(), stateWord(j), number(p.GetTasks()), number(p.GetDone()), number(p.GetRunning()),
-			runtimeText(p), cli.Clock(submittedAt(j)),
+			j.GetId(), j.GetClass(), stateText(j, runs[j.GetId()]), positive(p.GetPlace()), positive(p.GetRun()), thetaText(p),
+			number(p.GetTasks()), number(p.GetDone()), number(p.GetRunning()), runtimeText(p), deadlineText(j, time.Now()), cli.Clock(submittedAt(j)),
 		}
 		if out.IsWide() {
 			row = append(row, number(p.GetDropped()), rateText(p), j.GetOutcome())
 		}
 		rows = append(rows, row)
 	}
-	return out.Table(w, head, rows)
+	if err := out.Table(w, head, rows); err != nil || (out.Format != "table" && out.Format != "wide") || out.NoHeaders {
+		return err
+	}
+	_, err := io.WriteString(w, dispatchText(resp.GetDispatch()))
+	return err
 }
 
-func printJob(w io.Writer, out *cli.Output, j *headroomv1.Job) error {
+// dispatchText is how jobs begin, for people; nothing where jobs only share the slots.
+func dispatchText(d *headroomv1.Dispatch) string {
+	var b strings.Builder
+	if d.GetDrained() {
+		b.WriteString("drained: no job begins, until scheduler drain --off\n")
+	}
+	if d == nil || d.GetWidth() == 0 {
+		return b.String()
+	}
+	fmt.Fprintf(&b, "discipline %s, %d at a time", d.GetDiscipline(), d.GetWidth())
+	if w := (buffers.Waste{Killed: seconds(d.GetKilledS()), Total: seconds(d.GetTotalS())}); w.Killed > 0 {
+		ratio, _ := w.Ratio()
+		fmt.Fprintf(&b, "; killed runs took %s of %s: %s wasted", cli.Age(w.Killed), cli.Age(w.Total), profiles.Percent(ratio))
+	}
+	b.WriteString("\n")
+	for _, k := range d.GetClasses() {
+		if k.GetTheta() == 0 && k.SprintAfterS == nil && k.GetWhy() == pointGiven {
+			continue
+		}
+		fmt.Fprintf(&b, "class %s: drops %s", k.GetName(), profiles.Percent(k.GetTheta()))
+		if k.SprintAfterS != nil {
+			fmt.Fprintf(&b, ", sprints after %s", cli.Age(seconds(k.GetSprintAfterS())))
+		}
+		fmt.Fprintf(&b, " (%s)\n", k.GetWhy())
+	}
+	return b.String()
+}
+
+// pointGiven is where an operating point comes from that was not found.
+const pointGiven = "scheduler.yaml"
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+func dispatchItem(d *headroomv1.Dispatch) *jsonDispatch {
+	if d == nil {
+		return nil
+	}
+	item := &jsonDispatch{Discipline: d.GetDiscipline(), Drained: d.GetDrained(), KilledS: d.GetKilledS(), TotalS: d.GetTotalS(), Classes: []jsonClass{}}
+	if width := d.GetWidth(); width > 0 {
+		item.Width = &width
+	}
+	if ratio, known := (buffers.Waste{Killed: seconds(d.GetKilledS()), Total: seconds(d.GetTotalS())}).Ratio(); known {
+		item.Waste = &ratio
+	}
+	for i, k := range d.GetClasses() {
+		c := jsonClass{Name: k.GetName(), Theta: k.GetTheta(), SprintAfterS: k.SprintAfterS, Why: k.GetWhy()}
+		if i < len(d.GetWaiting()) {
+			c.Waiting = d.GetWaiting()[i]
+		}
+		item.Classes = append(item.Classes, c)
+	}
+	return item
+}
+
+// stateText is the state of a job, and that it is being killed.
+func stateText(j *headroomv1.Job, d *headroomv1.RunDetail) string {
+	if d.GetStopping() != "" && j.GetState() == headroomv1.JobState_JOB_STATE_RUNNING {
+		return "stopping"
+	}
+	return stateWord(j)
+}
+
+// positive is a number that is not known at 0.
+func positive(n uint32) string {
+	if n == 0 {
+		return cli.Unknown
+	}
+	return number(n)
+}
+
+func thetaText(p *headroomv1.JobProgress) string {
+	if p == nil || p.Theta == nil {
+		return cli.Unknown
+	}
+	return profiles.Percent(p.GetTheta())
+}
+
+// dispatched are the lines about a job's run.
+func dispatched(j *headroomv1.Job, d *headroomv1.RunDetail, now time.Time) (rows [][]string) {
+	p := j.GetProgress()
+	if p.GetPlace() > 0 {
+		rows = append(rows, []string{"place", fmt.Sprintf("%d in the buffer of class %s", p.GetPlace(), j.GetClass())})
+	}
+	if at, _, ok := deadline(j, now); ok {
+		rows = append(rows, []string{"deadline", fmt.Sprintf("%s, %s", cli.Clock(at), deadlineText(j, now))})
+	}
+	if d == nil {
+		return rows
+	}
+	run := number(p.GetRun())
+	if d.GetBeganUs() > 0 {
+		run += ", since " + cli.Clock(time.UnixMicro(d.GetBeganUs()))
+	}
+	if d.GetStopping() != "" {
+		run += ", is killed for " + d.GetStopping()
+	}
+	rows = append(rows, []string{"run", run})
+	switch {
+	case d.GetDeciding():
+		rows = append(rows, []string{"drop ratio", "waits for the coordinators"})
+	case d.GetThetaWhy() != "":
+		rows = append(rows, []string{"drop ratio", fmt.Sprintf("%s: %s", thetaText(p), d.GetThetaWhy())})
+	}
+	if p != nil && p.SprintAfterS != nil {
+		text := "due after " + cli.Age(seconds(p.GetSprintAfterS()))
+		if p.GetSprintDue() {
+			text = "due since " + cli.Clock(time.UnixMicro(d.GetBeganUs()).Add(seconds(p.GetSprintAfterS()))) + ", waits for the coordinators"
+		}
+		if d.GetSprint() == nil {
+			rows = append(rows, []string{"sprint", text})
+		}
+	}
+	if k := d.GetSprint(); k != nil {
+		rows = append(rows, []string{"sprint", fmt.Sprintf("since %s, escrow %s, %s on %s", cli.Clock(time.UnixMicro(k.GetSinceUs())),
+			k.GetId(), units.Power(k.GetCapUw()), textOr(strings.Join(k.GetNodes(), ", ")))})
+	}
+	for _, k := range d.GetStages() {
+		rows = append(rows, []string{fmt.Sprintf("stage %d.%d", k.GetId(), k.GetAttempt()), fmt.Sprintf("%d of %d tasks kept, %d done  %s", k.GetKept(), k.GetTotal(), k.GetDone(), k.GetName())})
+	}
+	return rows
+}
+
+func printJob(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) error {
+	j, d := resp.GetJobs()[0], detailsOf(resp.GetRuns())[resp.GetJobs()[0].GetId()]
 	if out.IsJSON() {
-		return out.JSON(w, envelope("Job", jobItems([]*headroomv1.Job{j})))
+		return out.JSON(w, envelope("Job", jobItems([]*headroomv1.Job{j}, detailsOf(resp.GetRuns()))))
 	}
 	if out.Format != "table" {
-		return printJobs(w, out, []*headroomv1.Job{j})
+		return printJobs(w, out, resp)
 	}
 	p := j.GetProgress()
 	rows := [][]string{
@@ -127,8 +393,13 @@ func printJob(w io.Writer, out *cli.Output, j *headroomv1.Job) error {
 		{"submitted", cli.Clock(submittedAt(j))},
 		{"outcome", textOr(j.GetOutcome())},
 	}
+	rows = slices.Insert(rows, len(rows)-2, dispatched(j, d, time.Now())...)
 	if j.GetEngine() != "" {
-		rows = slices.Insert(rows, 4, []string{"engine", j.GetEngine() + ", queue " + textOr(j.GetQueue())}, []string{"quality floor", floorText(j)})
+		engine := j.GetEngine()
+		if j.GetQueue() != "" {
+			engine += ", queue " + j.GetQueue()
+		}
+		rows = slices.Insert(rows, 4, []string{"engine", engine}, []string{"quality floor", floorText(j)})
 	} else if floorReason(j.GetSpec()) != "" {
 		rows = slices.Insert(rows, 4, []string{"quality floor", floorText(j)})
 	}

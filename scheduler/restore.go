@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -131,12 +132,12 @@ func (s *Server) comeBack(j *headroomv1.Job, first bool, known map[string]State)
 	state, here := known[j.GetId()]
 	over := stateFromProto(j.GetState())
 	switch {
-	case isForeign(j):
+	case s.isForeign(j):
 		return s.foreign(j, here)
 	case here && (state.Ended() || !over.Ended()):
 		return nil // the same here and there, or its end is on its way to the log
 	case over.Ended() && (first || here):
-		return ended(j, over)
+		return s.finished(j, over)
 	case over.Ended():
 		return nil
 	}
@@ -157,13 +158,25 @@ func ended(j *headroomv1.Job, state State) endedEvent {
 	}
 }
 
+// finished is the event for a job of ours that is over.
+func (s *Server) finished(j *headroomv1.Job, state State) endedEvent {
+	e := ended(j, state)
+	if j.GetEngine() == "" || state != Cancelled {
+		return e
+	}
+	if r, _, err := s.recall(j); err == nil { // its driver may live on
+		e.record, e.plan.Engine = r, j.GetEngine()
+	}
+	return e
+}
+
 // recall makes a job's record from its specification and its folder.
 func (s *Server) recall(j *headroomv1.Job) (*record, Past, error) {
 	file, err := ParseJob("/"+j.GetId()+".yaml", j.GetSpec(), nil)
 	if err != nil {
 		return nil, Past{}, err
 	}
-	r := &record{file: file, spec: j.GetSpec(), dir: folder{file.Output, j.GetId()}, submitted: submittedAt(j)}
+	r := &record{file: file, spec: j.GetSpec(), dir: s.folderOf(file, j.GetId()), submitted: submittedAt(j), deadline: deadlineOf(j)}
 	r.floor.Fraction = cmp.Or(j.GetFloor(), file.Fraction()) // as it was when the job was accepted, whatever its profile says now
 	if r.programs, err = file.programs(s.beside); err != nil {
 		return nil, Past{}, err
@@ -176,17 +189,32 @@ func (s *Server) recall(j *headroomv1.Job) (*record, Past, error) {
 		return r, Past{}, r.begin()
 	}
 	r.inputs, r.started = m.Inputs, m.StartedAt
+	if m.Run != nil {
+		r.run, r.dir.run = *m.Run, m.Run.Number
+	}
 	past, err := r.dir.past(*m)
 	return r, past, err
 }
 
+// folderOf is where a job keeps its files: an application of Spark has no output
+// folder of its own.
+func (s *Server) folderOf(file *JobFile, id string) folder {
+	if file.Spark != nil {
+		return folder{output: filepath.Join(s.cfg.Dir, "jobs"), id: id}
+	}
+	return folder{output: file.Output, id: id}
+}
+
+// deadlineOf is a committed job's deadline, 0 for none.
+func deadlineOf(j *headroomv1.Job) time.Duration {
+	return time.Duration(j.GetDeadlineS() * float64(time.Second))
+}
+
 // begin finds the inputs and makes the job's folder.
-func (r *record) begin() error {
-	inputs, err := r.file.inputs()
-	if err != nil {
+func (r *record) begin() (err error) {
+	if r.inputs, err = r.file.inputs(); err != nil {
 		return err
 	}
-	r.inputs = inputs
 	if _, err = mkdirs(r.dir.path("")); err == nil {
 		err = r.keepManifest()
 	}
@@ -212,6 +240,6 @@ func (r *record) keepManifest() error {
 func (r *record) plan(id string) Plan {
 	return Plan{
 		ID: id, Name: r.file.Name, Class: r.file.Class, Slots: r.file.Slots, MinTasks: r.floor.Fraction,
-		MaxAttempts: r.file.MaxAttempts, Tasks: len(r.inputs), Reduce: r.file.Reduce != nil, Submitted: r.submitted,
+		MaxAttempts: r.file.MaxAttempts, Tasks: len(r.inputs), Reduce: r.file.Reduce != nil, Submitted: r.submitted, Engine: r.file.engine(),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/oklog/run"
 
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/buffers"
 	"headroom/internal/rpc"
 	"headroom/scheduler/profiles"
 	"headroom/scheduler/yarn"
@@ -40,10 +41,18 @@ type Server struct {
 	beside string
 	events chan event
 	ended  chan EndJob
+	// queue is the dispatcher; it belongs to the loop.
+	queue *buffers.Buffers
+	// asked are drop ratios to commit.
+	asked chan Deflate
+	// soon asks for a report at once.
+	soon chan struct{}
 	// profiles are the quality profiles; nil without a folder of them.
 	profiles *profiles.Folder
 	// yarn is the engine for YARN; nil without one.
 	yarn *yarn.Engine
+	// spark is the engine for Spark; nil without one.
+	spark engine
 	// resync wakes the restorer when the coordinators may know something new.
 	resync chan struct{}
 }
@@ -60,15 +69,25 @@ func Run(ctx context.Context, cfg Config, l net.Listener, logger *slog.Logger) e
 		return errors.Join(badConfig("coordinator tls inspect FILE shows what a certificate says", "%v", err), release(), l.Close())
 	}
 	defer peers.Close()
-	s := newServer(cfg, id, l.Addr().String(), peers, logger)
-	if err := s.openYarn(); err != nil {
+	s, err := newServer(cfg, id, l.Addr().String(), peers, logger)
+	if err == nil {
+		err = s.openYarn()
+	}
+	if err != nil {
 		return errors.Join(err, release(), l.Close())
 	}
 	logger.Info("scheduler started", slog.String("id", id.ID), slog.Any("run", id.Run), slog.String("address", s.address))
 	return errors.Join(s.serve(ctx, l), release())
 }
 
-func newServer(cfg Config, id identity, address string, peers rpc.Peers, logger *slog.Logger) *Server {
+func newServer(cfg Config, id identity, address string, peers rpc.Peers, logger *slog.Logger) (*Server, error) {
+	queue, err := buffers.New(cfg.settings())
+	if err == nil {
+		err = stand(queue, cfg.Dir)
+	}
+	if err != nil {
+		return nil, err
+	}
 	if cfg.Advertise != "" {
 		address = cfg.Advertise
 	}
@@ -78,13 +97,16 @@ func newServer(cfg Config, id identity, address string, peers rpc.Peers, logger 
 		events: make(chan event, eventsMax),
 		ended:  make(chan EndJob, endedMax),
 		resync: make(chan struct{}, 1),
+		queue:  queue,
+		asked:  make(chan Deflate, jobsMax),
+		soon:   make(chan struct{}, 1),
 
 		profiles: profiles.Open(cfg.Profiles, logger),
 	}
 	if exe, err := os.Executable(); err == nil {
 		s.beside = filepath.Dir(exe)
 	}
-	return s
+	return s, nil
 }
 
 // serve runs the parts; when one ends, all do.
@@ -98,13 +120,16 @@ func (s *Server) serve(parent context.Context, l net.Listener) error {
 	var g run.Group
 	parts := []func(context.Context) error{
 		func(ctx context.Context) error { return rpc.Serve(ctx, l, mux) },
-		loop.run, s.direct, s.restore, s.finish,
+		loop.run, s.direct, s.restore, s.finish, s.deflate,
 	}
 	if s.profiles != nil {
 		parts = append(parts, s.profiles.Run)
 	}
 	if s.yarn != nil {
 		parts = append(parts, s.yarn.Run)
+	}
+	if s.spark != nil {
+		parts = append(parts, s.spark.Run, s.watch)
 	}
 	for _, part := range parts {
 		g.Add(func() error { return part(ctx) }, func(error) { cancel() })

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -63,6 +64,11 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 			Id:    id,
 			State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: count(len(r.inputs)),
 		},
+		Engine: r.file.engine(), Rank: count(slices.Index(s.cfg.names(), r.file.Class)),
+	}
+	if r.deadline > 0 {
+		seconds := r.deadline.Seconds()
+		job.DeadlineS = &seconds
 	}
 	if m.GetDryRun() {
 		return &headroomv1.SubmitResponse{Job: job}, nil
@@ -79,26 +85,37 @@ func (s *service) prepare(m *headroomv1.SubmitRequest) (*record, error) {
 	if m.GetChange().GetRequestId() == "" || !filepath.IsAbs(m.GetFile()) {
 		return nil, cli.Usage("a submission names its request id and the job file's absolute path")
 	}
-	file, err := ParseJob(m.GetFile(), m.GetSpec(), s.cfg.Classes)
+	file, err := ParseJob(m.GetFile(), m.GetSpec(), s.cfg.names())
 	if err != nil {
 		return nil, err
 	}
+	if file.Spark != nil && s.spark == nil {
+		return nil, noSpark(file)
+	}
 	r := &record{
-		file: file, dir: folder{file.Output, jobID(file.Name, m.GetChange().GetRequestId())},
+		file: file, dir: s.folderOf(file, jobID(file.Name, m.GetChange().GetRequestId())),
 		submitted: time.UnixMicro(time.Now().UnixMicro()),
 	}
+	r.deadline = s.cfg.deadlineFor(file)
 	if r.inputs, err = file.inputs(); err != nil {
 		return nil, err
 	}
 	if r.programs, err = file.programs(s.beside); err != nil {
 		return nil, err
 	}
-	if err := file.checkOutput(r.dir.id); err != nil {
+	if err := file.checkOutput(r.dir); err != nil {
 		return nil, err
 	}
 	r.floor = file.floor(s.profiles)
 	r.spec, err = file.specification(r.floor)
 	return r, err
+}
+
+// noSpark refuses a job of an engine that is not here.
+func noSpark(file *JobFile) error {
+	e := file.source.errorAt("spark", "this scheduler has no Spark")
+	e.Err = ErrNoEngine
+	return e.hint("the section spark of scheduler.yaml names one; or give the job map and output")
 }
 
 // jobID is the id of the job that a request asks for: the same for a repeated
@@ -174,9 +191,12 @@ func (s *service) List(ctx context.Context, req *connect.Request[headroomv1.List
 	if err != nil {
 		return nil, refusal(err, "list")
 	}
-	resp := &headroomv1.ListResponse{Jobs: v.waiting}
+	resp := &headroomv1.ListResponse{Jobs: v.waiting, Dispatch: v.dispatch}
 	for _, j := range v.jobs {
 		resp.Jobs = append(resp.Jobs, jobToProto(j))
+		if d := detailToProto(j); d != nil {
+			resp.Runs = append(resp.Runs, d)
+		}
 	}
 	resp.Jobs = s.engineJobs(resp.GetJobs(), req.Msg.GetId())
 	for _, w := range v.workers {

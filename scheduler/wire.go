@@ -76,14 +76,50 @@ func progressToProto(v JobView) *headroomv1.JobProgress {
 	for node, n := range v.RunningOn {
 		p.RunningOn[node] = count(n)
 	}
+	p.Run, p.Place, p.SprintDue = v.Run.Number, count(v.Place), v.Due
+	if v.Engine == "" {
+		p.Pending = count(v.Tasks - v.Done - v.Dropped - v.Running)
+	}
+	if v.State == Running && v.Run.Decided {
+		p.Theta = &v.Run.Theta
+	}
+	if v.State == Running && v.Run.Sprint {
+		s := v.Run.SprintAfter.Seconds()
+		p.SprintAfterS = &s
+	}
 	return p
 }
 
+// detailToProto is what listings show of a run; nil before the first.
+func detailToProto(v jobAndSpec) *headroomv1.RunDetail {
+	if v.Run.Number == 0 {
+		return nil
+	}
+	d := &headroomv1.RunDetail{
+		Id: v.ID, ThetaWhy: v.Run.Why, Seed: v.Run.Seed, Deciding: v.State == Running && !v.Run.Decided, Stopping: v.Run.Stopping, Sprint: v.sprint,
+	}
+	if !v.Run.Began.IsZero() {
+		d.BeganUs = v.Run.Began.UnixMicro()
+	}
+	for _, s := range v.Progress.Stages {
+		d.Stages = append(d.Stages, &headroomv1.StageDetail{
+			Id: count(s.ID), Attempt: count(s.Attempt), Name: s.Name, Kept: count(s.Kept), Total: count(s.Total), Done: count(s.Done),
+		})
+	}
+	return d
+}
+
 func jobToProto(v jobAndSpec) *headroomv1.Job {
-	return &headroomv1.Job{
+	j := &headroomv1.Job{
 		Id: v.ID, Name: v.Name, Class: v.Class, State: stateToProto(v.State), Spec: v.spec,
 		SubmittedUs: v.Submitted.UnixMicro(), Progress: progressToProto(v.JobView), Outcome: v.Outcome, Floor: v.floor,
+		Engine: v.Engine, Rank: count(v.Rank),
 	}
+	if v.deadline > 0 {
+		s := v.deadline.Seconds()
+		j.DeadlineS = &s
+	}
+	return j
 }
 
 func workerToProto(v WorkerView) *headroomv1.Worker {

@@ -103,7 +103,7 @@ func (s *Server) engine(d *headroomv1.Directive) error {
 func (s *Server) foreign(j *headroomv1.Job, here bool) event {
 	over := stateFromProto(j.GetState())
 	switch {
-	case s.yarn != nil || here:
+	case (s.yarn != nil && j.GetEngine() == yarn.Name) || here:
 		return nil
 	case over.Ended():
 		return ended(j, over)
@@ -113,7 +113,9 @@ func (s *Server) foreign(j *headroomv1.Job, here bool) event {
 }
 
 // isForeign tells whether a job runs on an engine of its own, not on our workers.
-func isForeign(j *headroomv1.Job) bool { return j.GetEngine() != "" && j.GetEngine() != "local" }
+func (s *Server) isForeign(j *headroomv1.Job) bool {
+	return j.GetEngine() != "" && j.GetEngine() != "local" && (j.GetEngine() != engineSpark || s.spark == nil)
+}
 
 // engineJobs are the jobs of the engine among those of the scheduler, in the order
 // of their submission.

@@ -21,6 +21,128 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type DrainRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// True lets jobs begin again.
+	Off bool `protobuf:"varint,1,opt,name=off,proto3" json:"off,omitempty"`
+	// Change nothing, tell what is.
+	Look          bool    `protobuf:"varint,2,opt,name=look,proto3" json:"look,omitempty"`
+	Change        *Change `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainRequest) Reset() {
+	*x = DrainRequest{}
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainRequest) ProtoMessage() {}
+
+func (x *DrainRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainRequest.ProtoReflect.Descriptor instead.
+func (*DrainRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *DrainRequest) GetOff() bool {
+	if x != nil {
+		return x.Off
+	}
+	return false
+}
+
+func (x *DrainRequest) GetLook() bool {
+	if x != nil {
+		return x.Look
+	}
+	return false
+}
+
+func (x *DrainRequest) GetChange() *Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+type DrainResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Drained       bool                   `protobuf:"varint,1,opt,name=drained,proto3" json:"drained,omitempty"`
+	Running       uint32                 `protobuf:"varint,2,opt,name=running,proto3" json:"running,omitempty"`
+	Waiting       uint32                 `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainResponse) Reset() {
+	*x = DrainResponse{}
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainResponse) ProtoMessage() {}
+
+func (x *DrainResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainResponse.ProtoReflect.Descriptor instead.
+func (*DrainResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *DrainResponse) GetDrained() bool {
+	if x != nil {
+		return x.Drained
+	}
+	return false
+}
+
+func (x *DrainResponse) GetRunning() uint32 {
+	if x != nil {
+		return x.Running
+	}
+	return 0
+}
+
+func (x *DrainResponse) GetWaiting() uint32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
 type SubmitRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The job file, YAML.
@@ -36,7 +158,7 @@ type SubmitRequest struct {
 
 func (x *SubmitRequest) Reset() {
 	*x = SubmitRequest{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[0]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -48,7 +170,7 @@ func (x *SubmitRequest) String() string {
 func (*SubmitRequest) ProtoMessage() {}
 
 func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[0]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -61,7 +183,7 @@ func (x *SubmitRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitRequest.ProtoReflect.Descriptor instead.
 func (*SubmitRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{0}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *SubmitRequest) GetSpec() []byte {
@@ -102,7 +224,7 @@ type SubmitResponse struct {
 
 func (x *SubmitResponse) Reset() {
 	*x = SubmitResponse{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[1]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -114,7 +236,7 @@ func (x *SubmitResponse) String() string {
 func (*SubmitResponse) ProtoMessage() {}
 
 func (x *SubmitResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[1]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -127,7 +249,7 @@ func (x *SubmitResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitResponse.ProtoReflect.Descriptor instead.
 func (*SubmitResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{1}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *SubmitResponse) GetJob() *Job {
@@ -154,7 +276,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[2]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -166,7 +288,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[2]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -179,7 +301,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{2}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *ListRequest) GetId() string {
@@ -190,16 +312,19 @@ func (x *ListRequest) GetId() string {
 }
 
 type ListResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Jobs          []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
-	Workers       []*Worker              `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Jobs     []*Job                 `protobuf:"bytes,1,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	Workers  []*Worker              `protobuf:"bytes,2,rep,name=workers,proto3" json:"workers,omitempty"`
+	Dispatch *Dispatch              `protobuf:"bytes,3,opt,name=dispatch,proto3" json:"dispatch,omitempty"`
+	// Of the jobs that have begun.
+	Runs          []*RunDetail `protobuf:"bytes,4,rep,name=runs,proto3" json:"runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[3]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -211,7 +336,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[3]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -224,7 +349,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{3}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *ListResponse) GetJobs() []*Job {
@@ -241,6 +366,388 @@ func (x *ListResponse) GetWorkers() []*Worker {
 	return nil
 }
 
+func (x *ListResponse) GetDispatch() *Dispatch {
+	if x != nil {
+		return x.Dispatch
+	}
+	return nil
+}
+
+func (x *ListResponse) GetRuns() []*RunDetail {
+	if x != nil {
+		return x.Runs
+	}
+	return nil
+}
+
+// Dispatch is how jobs begin.
+type Dispatch struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "shared", "p", "np", "da", "nps" or "dias".
+	Discipline string `protobuf:"bytes,1,opt,name=discipline,proto3" json:"discipline,omitempty"`
+	// Jobs at once; 0 for "shared", which has no bound.
+	Width   uint32 `protobuf:"varint,2,opt,name=width,proto3" json:"width,omitempty"`
+	Drained bool   `protobuf:"varint,3,opt,name=drained,proto3" json:"drained,omitempty"`
+	// Highest first.
+	Classes []*ClassPoint `protobuf:"bytes,4,rep,name=classes,proto3" json:"classes,omitempty"`
+	// Machine time of killed runs, and of all runs that have ended, seconds. Their ratio is the waste of "p".
+	KilledS float64 `protobuf:"fixed64,5,opt,name=killed_s,json=killedS,proto3" json:"killed_s,omitempty"`
+	TotalS  float64 `protobuf:"fixed64,6,opt,name=total_s,json=totalS,proto3" json:"total_s,omitempty"`
+	// Jobs that wait, by class, in the order of the classes.
+	Waiting       []uint32 `protobuf:"varint,7,rep,packed,name=waiting,proto3" json:"waiting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Dispatch) Reset() {
+	*x = Dispatch{}
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Dispatch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Dispatch) ProtoMessage() {}
+
+func (x *Dispatch) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Dispatch.ProtoReflect.Descriptor instead.
+func (*Dispatch) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Dispatch) GetDiscipline() string {
+	if x != nil {
+		return x.Discipline
+	}
+	return ""
+}
+
+func (x *Dispatch) GetWidth() uint32 {
+	if x != nil {
+		return x.Width
+	}
+	return 0
+}
+
+func (x *Dispatch) GetDrained() bool {
+	if x != nil {
+		return x.Drained
+	}
+	return false
+}
+
+func (x *Dispatch) GetClasses() []*ClassPoint {
+	if x != nil {
+		return x.Classes
+	}
+	return nil
+}
+
+func (x *Dispatch) GetKilledS() float64 {
+	if x != nil {
+		return x.KilledS
+	}
+	return 0
+}
+
+func (x *Dispatch) GetTotalS() float64 {
+	if x != nil {
+		return x.TotalS
+	}
+	return 0
+}
+
+func (x *Dispatch) GetWaiting() []uint32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
+// RunDetail is what the scheduler knows of a job's run beside its progress.
+type RunDetail struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// Why its drop ratio is what it is, in words; empty where there is nothing to say.
+	ThetaWhy string `protobuf:"bytes,2,opt,name=theta_why,json=thetaWhy,proto3" json:"theta_why,omitempty"`
+	Seed     uint64 `protobuf:"varint,3,opt,name=seed,proto3" json:"seed,omitempty"`
+	// Its drop ratio waits for the coordinators.
+	Deciding bool `protobuf:"varint,4,opt,name=deciding,proto3" json:"deciding,omitempty"`
+	// The job that it is being killed for; empty where it is not.
+	Stopping string `protobuf:"bytes,5,opt,name=stopping,proto3" json:"stopping,omitempty"`
+	// When it was dispatched, microseconds since the Unix epoch.
+	BeganUs int64 `protobuf:"varint,6,opt,name=began_us,json=beganUs,proto3" json:"began_us,omitempty"`
+	// Its sprint; absent where it does not sprint.
+	Sprint        *Sprinting     `protobuf:"bytes,7,opt,name=sprint,proto3,oneof" json:"sprint,omitempty"`
+	Stages        []*StageDetail `protobuf:"bytes,8,rep,name=stages,proto3" json:"stages,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RunDetail) Reset() {
+	*x = RunDetail{}
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RunDetail) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RunDetail) ProtoMessage() {}
+
+func (x *RunDetail) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RunDetail.ProtoReflect.Descriptor instead.
+func (*RunDetail) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *RunDetail) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *RunDetail) GetThetaWhy() string {
+	if x != nil {
+		return x.ThetaWhy
+	}
+	return ""
+}
+
+func (x *RunDetail) GetSeed() uint64 {
+	if x != nil {
+		return x.Seed
+	}
+	return 0
+}
+
+func (x *RunDetail) GetDeciding() bool {
+	if x != nil {
+		return x.Deciding
+	}
+	return false
+}
+
+func (x *RunDetail) GetStopping() string {
+	if x != nil {
+		return x.Stopping
+	}
+	return ""
+}
+
+func (x *RunDetail) GetBeganUs() int64 {
+	if x != nil {
+		return x.BeganUs
+	}
+	return 0
+}
+
+func (x *RunDetail) GetSprint() *Sprinting {
+	if x != nil {
+		return x.Sprint
+	}
+	return nil
+}
+
+func (x *RunDetail) GetStages() []*StageDetail {
+	if x != nil {
+		return x.Stages
+	}
+	return nil
+}
+
+// Sprinting is a sprint as the coordinators told it.
+type Sprinting struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The escrow.
+	Id            string   `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Nodes         []string `protobuf:"bytes,2,rep,name=nodes,proto3" json:"nodes,omitempty"`
+	CapUw         int64    `protobuf:"varint,3,opt,name=cap_uw,json=capUw,proto3" json:"cap_uw,omitempty"`
+	SinceUs       int64    `protobuf:"varint,4,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"`
+	DurationMs    int64    `protobuf:"varint,5,opt,name=duration_ms,json=durationMs,proto3" json:"duration_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Sprinting) Reset() {
+	*x = Sprinting{}
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Sprinting) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Sprinting) ProtoMessage() {}
+
+func (x *Sprinting) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Sprinting.ProtoReflect.Descriptor instead.
+func (*Sprinting) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Sprinting) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Sprinting) GetNodes() []string {
+	if x != nil {
+		return x.Nodes
+	}
+	return nil
+}
+
+func (x *Sprinting) GetCapUw() int64 {
+	if x != nil {
+		return x.CapUw
+	}
+	return 0
+}
+
+func (x *Sprinting) GetSinceUs() int64 {
+	if x != nil {
+		return x.SinceUs
+	}
+	return 0
+}
+
+func (x *Sprinting) GetDurationMs() int64 {
+	if x != nil {
+		return x.DurationMs
+	}
+	return 0
+}
+
+// StageDetail is a stage of a job that an engine runs.
+type StageDetail struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Id      uint32                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Attempt uint32                 `protobuf:"varint,2,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Name    string                 `protobuf:"bytes,3,opt,name=name,proto3" json:"name,omitempty"`
+	// Tasks of the stage that run, of how many, and those done.
+	Kept          uint32 `protobuf:"varint,4,opt,name=kept,proto3" json:"kept,omitempty"`
+	Total         uint32 `protobuf:"varint,5,opt,name=total,proto3" json:"total,omitempty"`
+	Done          uint32 `protobuf:"varint,6,opt,name=done,proto3" json:"done,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StageDetail) Reset() {
+	*x = StageDetail{}
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StageDetail) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StageDetail) ProtoMessage() {}
+
+func (x *StageDetail) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StageDetail.ProtoReflect.Descriptor instead.
+func (*StageDetail) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *StageDetail) GetId() uint32 {
+	if x != nil {
+		return x.Id
+	}
+	return 0
+}
+
+func (x *StageDetail) GetAttempt() uint32 {
+	if x != nil {
+		return x.Attempt
+	}
+	return 0
+}
+
+func (x *StageDetail) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *StageDetail) GetKept() uint32 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
+func (x *StageDetail) GetTotal() uint32 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+func (x *StageDetail) GetDone() uint32 {
+	if x != nil {
+		return x.Done
+	}
+	return 0
+}
+
 type CancelRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -251,7 +758,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[4]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -263,7 +770,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[4]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -276,7 +783,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{4}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CancelRequest) GetId() string {
@@ -302,7 +809,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[5]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -314,7 +821,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[5]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -327,7 +834,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{5}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *CancelResponse) GetRevision() uint64 {
@@ -352,7 +859,7 @@ type Worker struct {
 
 func (x *Worker) Reset() {
 	*x = Worker{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[6]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -364,7 +871,7 @@ func (x *Worker) String() string {
 func (*Worker) ProtoMessage() {}
 
 func (x *Worker) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[6]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -377,7 +884,7 @@ func (x *Worker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Worker.ProtoReflect.Descriptor instead.
 func (*Worker) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{6}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Worker) GetNode() string {
@@ -430,7 +937,7 @@ type WorkerMessage struct {
 
 func (x *WorkerMessage) Reset() {
 	*x = WorkerMessage{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[7]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -442,7 +949,7 @@ func (x *WorkerMessage) String() string {
 func (*WorkerMessage) ProtoMessage() {}
 
 func (x *WorkerMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[7]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -455,7 +962,7 @@ func (x *WorkerMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerMessage.ProtoReflect.Descriptor instead.
 func (*WorkerMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{7}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WorkerMessage) GetMessage() isWorkerMessage_Message {
@@ -528,7 +1035,7 @@ type WorkerHello struct {
 
 func (x *WorkerHello) Reset() {
 	*x = WorkerHello{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[8]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -540,7 +1047,7 @@ func (x *WorkerHello) String() string {
 func (*WorkerHello) ProtoMessage() {}
 
 func (x *WorkerHello) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[8]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -553,7 +1060,7 @@ func (x *WorkerHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerHello.ProtoReflect.Descriptor instead.
 func (*WorkerHello) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{8}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WorkerHello) GetNode() string {
@@ -593,7 +1100,7 @@ type WorkerAlive struct {
 
 func (x *WorkerAlive) Reset() {
 	*x = WorkerAlive{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[9]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -605,7 +1112,7 @@ func (x *WorkerAlive) String() string {
 func (*WorkerAlive) ProtoMessage() {}
 
 func (x *WorkerAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[9]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -618,7 +1125,7 @@ func (x *WorkerAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerAlive.ProtoReflect.Descriptor instead.
 func (*WorkerAlive) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{15}
 }
 
 // TaskRef names one attempt of one task.
@@ -635,7 +1142,7 @@ type TaskRef struct {
 
 func (x *TaskRef) Reset() {
 	*x = TaskRef{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[10]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -647,7 +1154,7 @@ func (x *TaskRef) String() string {
 func (*TaskRef) ProtoMessage() {}
 
 func (x *TaskRef) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[10]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -660,7 +1167,7 @@ func (x *TaskRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskRef.ProtoReflect.Descriptor instead.
 func (*TaskRef) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TaskRef) GetJob() string {
@@ -709,7 +1216,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[11]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -721,7 +1228,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[11]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -734,7 +1241,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Task) GetRef() *TaskRef {
@@ -788,7 +1295,7 @@ type TaskResult struct {
 
 func (x *TaskResult) Reset() {
 	*x = TaskResult{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[12]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -800,7 +1307,7 @@ func (x *TaskResult) String() string {
 func (*TaskResult) ProtoMessage() {}
 
 func (x *TaskResult) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[12]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -813,7 +1320,7 @@ func (x *TaskResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskResult.ProtoReflect.Descriptor instead.
 func (*TaskResult) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TaskResult) GetRef() *TaskRef {
@@ -865,7 +1372,7 @@ type WorkMessage struct {
 
 func (x *WorkMessage) Reset() {
 	*x = WorkMessage{}
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[13]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -877,7 +1384,7 @@ func (x *WorkMessage) String() string {
 func (*WorkMessage) ProtoMessage() {}
 
 func (x *WorkMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_scheduler_proto_msgTypes[13]
+	mi := &file_headroom_v1_scheduler_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -890,7 +1397,7 @@ func (x *WorkMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkMessage.ProtoReflect.Descriptor instead.
 func (*WorkMessage) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_scheduler_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *WorkMessage) GetMessage() isWorkMessage_Message {
@@ -938,7 +1445,15 @@ var File_headroom_v1_scheduler_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\n" +
-	"\x1bheadroom/v1/scheduler.proto\x12\vheadroom.v1\x1a\x15headroom/v1/job.proto\x1a\x16headroom/v1/node.proto\"}\n" +
+	"\x1bheadroom/v1/scheduler.proto\x12\vheadroom.v1\x1a\x15headroom/v1/job.proto\x1a\x16headroom/v1/node.proto\"a\n" +
+	"\fDrainRequest\x12\x10\n" +
+	"\x03off\x18\x01 \x01(\bR\x03off\x12\x12\n" +
+	"\x04look\x18\x02 \x01(\bR\x04look\x12+\n" +
+	"\x06change\x18\x03 \x01(\v2\x13.headroom.v1.ChangeR\x06change\"]\n" +
+	"\rDrainResponse\x12\x18\n" +
+	"\adrained\x18\x01 \x01(\bR\adrained\x12\x18\n" +
+	"\arunning\x18\x02 \x01(\rR\arunning\x12\x18\n" +
+	"\awaiting\x18\x03 \x01(\rR\awaiting\"}\n" +
 	"\rSubmitRequest\x12\x12\n" +
 	"\x04spec\x18\x01 \x01(\fR\x04spec\x12\x12\n" +
 	"\x04file\x18\x02 \x01(\tR\x04file\x12+\n" +
@@ -948,10 +1463,46 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\x03job\x18\x01 \x01(\v2\x10.headroom.v1.JobR\x03job\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\"\x1d\n" +
 	"\vListRequest\x12\x0e\n" +
-	"\x02id\x18\x01 \x01(\tR\x02id\"c\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\"\xc2\x01\n" +
 	"\fListResponse\x12$\n" +
 	"\x04jobs\x18\x01 \x03(\v2\x10.headroom.v1.JobR\x04jobs\x12-\n" +
-	"\aworkers\x18\x02 \x03(\v2\x13.headroom.v1.WorkerR\aworkers\"L\n" +
+	"\aworkers\x18\x02 \x03(\v2\x13.headroom.v1.WorkerR\aworkers\x121\n" +
+	"\bdispatch\x18\x03 \x01(\v2\x15.headroom.v1.DispatchR\bdispatch\x12*\n" +
+	"\x04runs\x18\x04 \x03(\v2\x16.headroom.v1.RunDetailR\x04runs\"\xdb\x01\n" +
+	"\bDispatch\x12\x1e\n" +
+	"\n" +
+	"discipline\x18\x01 \x01(\tR\n" +
+	"discipline\x12\x14\n" +
+	"\x05width\x18\x02 \x01(\rR\x05width\x12\x18\n" +
+	"\adrained\x18\x03 \x01(\bR\adrained\x121\n" +
+	"\aclasses\x18\x04 \x03(\v2\x17.headroom.v1.ClassPointR\aclasses\x12\x19\n" +
+	"\bkilled_s\x18\x05 \x01(\x01R\akilledS\x12\x17\n" +
+	"\atotal_s\x18\x06 \x01(\x01R\x06totalS\x12\x18\n" +
+	"\awaiting\x18\a \x03(\rR\awaiting\"\x91\x02\n" +
+	"\tRunDetail\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
+	"\ttheta_why\x18\x02 \x01(\tR\bthetaWhy\x12\x12\n" +
+	"\x04seed\x18\x03 \x01(\x04R\x04seed\x12\x1a\n" +
+	"\bdeciding\x18\x04 \x01(\bR\bdeciding\x12\x1a\n" +
+	"\bstopping\x18\x05 \x01(\tR\bstopping\x12\x19\n" +
+	"\bbegan_us\x18\x06 \x01(\x03R\abeganUs\x123\n" +
+	"\x06sprint\x18\a \x01(\v2\x16.headroom.v1.SprintingH\x00R\x06sprint\x88\x01\x01\x120\n" +
+	"\x06stages\x18\b \x03(\v2\x18.headroom.v1.StageDetailR\x06stagesB\t\n" +
+	"\a_sprint\"\x84\x01\n" +
+	"\tSprinting\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05nodes\x18\x02 \x03(\tR\x05nodes\x12\x15\n" +
+	"\x06cap_uw\x18\x03 \x01(\x03R\x05capUw\x12\x19\n" +
+	"\bsince_us\x18\x04 \x01(\x03R\asinceUs\x12\x1f\n" +
+	"\vduration_ms\x18\x05 \x01(\x03R\n" +
+	"durationMs\"\x89\x01\n" +
+	"\vStageDetail\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\rR\x02id\x12\x18\n" +
+	"\aattempt\x18\x02 \x01(\rR\aattempt\x12\x12\n" +
+	"\x04name\x18\x03 \x01(\tR\x04name\x12\x12\n" +
+	"\x04kept\x18\x04 \x01(\rR\x04kept\x12\x14\n" +
+	"\x05total\x18\x05 \x01(\rR\x05total\x12\x12\n" +
+	"\x04done\x18\x06 \x01(\rR\x04done\"L\n" +
 	"\rCancelRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x06change\x18\x02 \x01(\v2\x13.headroom.v1.ChangeR\x06change\",\n" +
@@ -996,11 +1547,12 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\vWorkMessage\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.headroom.v1.TaskH\x00R\x04task\x12*\n" +
 	"\x04kill\x18\x02 \x01(\v2\x14.headroom.v1.TaskRefH\x00R\x04killB\t\n" +
-	"\amessage2\xd5\x01\n" +
+	"\amessage2\x95\x02\n" +
 	"\x10SchedulerService\x12A\n" +
 	"\x06Submit\x12\x1a.headroom.v1.SubmitRequest\x1a\x1b.headroom.v1.SubmitResponse\x12;\n" +
 	"\x04List\x12\x18.headroom.v1.ListRequest\x1a\x19.headroom.v1.ListResponse\x12A\n" +
-	"\x06Cancel\x12\x1a.headroom.v1.CancelRequest\x1a\x1b.headroom.v1.CancelResponse2Q\n" +
+	"\x06Cancel\x12\x1a.headroom.v1.CancelRequest\x1a\x1b.headroom.v1.CancelResponse\x12>\n" +
+	"\x05Drain\x12\x19.headroom.v1.DrainRequest\x1a\x1a.headroom.v1.DrainResponse2Q\n" +
 	"\rWorkerService\x12@\n" +
 	"\x04Work\x12\x1a.headroom.v1.WorkerMessage\x1a\x18.headroom.v1.WorkMessage(\x010\x01B%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
 
@@ -1016,52 +1568,67 @@ func file_headroom_v1_scheduler_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_scheduler_proto_rawDescData
 }
 
-var file_headroom_v1_scheduler_proto_msgTypes = make([]protoimpl.MessageInfo, 14)
+var file_headroom_v1_scheduler_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
 var file_headroom_v1_scheduler_proto_goTypes = []any{
-	(*SubmitRequest)(nil),  // 0: headroom.v1.SubmitRequest
-	(*SubmitResponse)(nil), // 1: headroom.v1.SubmitResponse
-	(*ListRequest)(nil),    // 2: headroom.v1.ListRequest
-	(*ListResponse)(nil),   // 3: headroom.v1.ListResponse
-	(*CancelRequest)(nil),  // 4: headroom.v1.CancelRequest
-	(*CancelResponse)(nil), // 5: headroom.v1.CancelResponse
-	(*Worker)(nil),         // 6: headroom.v1.Worker
-	(*WorkerMessage)(nil),  // 7: headroom.v1.WorkerMessage
-	(*WorkerHello)(nil),    // 8: headroom.v1.WorkerHello
-	(*WorkerAlive)(nil),    // 9: headroom.v1.WorkerAlive
-	(*TaskRef)(nil),        // 10: headroom.v1.TaskRef
-	(*Task)(nil),           // 11: headroom.v1.Task
-	(*TaskResult)(nil),     // 12: headroom.v1.TaskResult
-	(*WorkMessage)(nil),    // 13: headroom.v1.WorkMessage
-	(*Change)(nil),         // 14: headroom.v1.Change
-	(*Job)(nil),            // 15: headroom.v1.Job
+	(*DrainRequest)(nil),   // 0: headroom.v1.DrainRequest
+	(*DrainResponse)(nil),  // 1: headroom.v1.DrainResponse
+	(*SubmitRequest)(nil),  // 2: headroom.v1.SubmitRequest
+	(*SubmitResponse)(nil), // 3: headroom.v1.SubmitResponse
+	(*ListRequest)(nil),    // 4: headroom.v1.ListRequest
+	(*ListResponse)(nil),   // 5: headroom.v1.ListResponse
+	(*Dispatch)(nil),       // 6: headroom.v1.Dispatch
+	(*RunDetail)(nil),      // 7: headroom.v1.RunDetail
+	(*Sprinting)(nil),      // 8: headroom.v1.Sprinting
+	(*StageDetail)(nil),    // 9: headroom.v1.StageDetail
+	(*CancelRequest)(nil),  // 10: headroom.v1.CancelRequest
+	(*CancelResponse)(nil), // 11: headroom.v1.CancelResponse
+	(*Worker)(nil),         // 12: headroom.v1.Worker
+	(*WorkerMessage)(nil),  // 13: headroom.v1.WorkerMessage
+	(*WorkerHello)(nil),    // 14: headroom.v1.WorkerHello
+	(*WorkerAlive)(nil),    // 15: headroom.v1.WorkerAlive
+	(*TaskRef)(nil),        // 16: headroom.v1.TaskRef
+	(*Task)(nil),           // 17: headroom.v1.Task
+	(*TaskResult)(nil),     // 18: headroom.v1.TaskResult
+	(*WorkMessage)(nil),    // 19: headroom.v1.WorkMessage
+	(*Change)(nil),         // 20: headroom.v1.Change
+	(*Job)(nil),            // 21: headroom.v1.Job
+	(*ClassPoint)(nil),     // 22: headroom.v1.ClassPoint
 }
 var file_headroom_v1_scheduler_proto_depIdxs = []int32{
-	14, // 0: headroom.v1.SubmitRequest.change:type_name -> headroom.v1.Change
-	15, // 1: headroom.v1.SubmitResponse.job:type_name -> headroom.v1.Job
-	15, // 2: headroom.v1.ListResponse.jobs:type_name -> headroom.v1.Job
-	6,  // 3: headroom.v1.ListResponse.workers:type_name -> headroom.v1.Worker
-	14, // 4: headroom.v1.CancelRequest.change:type_name -> headroom.v1.Change
-	8,  // 5: headroom.v1.WorkerMessage.hello:type_name -> headroom.v1.WorkerHello
-	12, // 6: headroom.v1.WorkerMessage.result:type_name -> headroom.v1.TaskResult
-	9,  // 7: headroom.v1.WorkerMessage.alive:type_name -> headroom.v1.WorkerAlive
-	10, // 8: headroom.v1.WorkerHello.running:type_name -> headroom.v1.TaskRef
-	10, // 9: headroom.v1.Task.ref:type_name -> headroom.v1.TaskRef
-	10, // 10: headroom.v1.TaskResult.ref:type_name -> headroom.v1.TaskRef
-	11, // 11: headroom.v1.WorkMessage.task:type_name -> headroom.v1.Task
-	10, // 12: headroom.v1.WorkMessage.kill:type_name -> headroom.v1.TaskRef
-	0,  // 13: headroom.v1.SchedulerService.Submit:input_type -> headroom.v1.SubmitRequest
-	2,  // 14: headroom.v1.SchedulerService.List:input_type -> headroom.v1.ListRequest
-	4,  // 15: headroom.v1.SchedulerService.Cancel:input_type -> headroom.v1.CancelRequest
-	7,  // 16: headroom.v1.WorkerService.Work:input_type -> headroom.v1.WorkerMessage
-	1,  // 17: headroom.v1.SchedulerService.Submit:output_type -> headroom.v1.SubmitResponse
-	3,  // 18: headroom.v1.SchedulerService.List:output_type -> headroom.v1.ListResponse
-	5,  // 19: headroom.v1.SchedulerService.Cancel:output_type -> headroom.v1.CancelResponse
-	13, // 20: headroom.v1.WorkerService.Work:output_type -> headroom.v1.WorkMessage
-	17, // [17:21] is the sub-list for method output_type
-	13, // [13:17] is the sub-list for method input_type
-	13, // [13:13] is the sub-list for extension type_name
-	13, // [13:13] is the sub-list for extension extendee
-	0,  // [0:13] is the sub-list for field type_name
+	20, // 0: headroom.v1.DrainRequest.change:type_name -> headroom.v1.Change
+	20, // 1: headroom.v1.SubmitRequest.change:type_name -> headroom.v1.Change
+	21, // 2: headroom.v1.SubmitResponse.job:type_name -> headroom.v1.Job
+	21, // 3: headroom.v1.ListResponse.jobs:type_name -> headroom.v1.Job
+	12, // 4: headroom.v1.ListResponse.workers:type_name -> headroom.v1.Worker
+	6,  // 5: headroom.v1.ListResponse.dispatch:type_name -> headroom.v1.Dispatch
+	7,  // 6: headroom.v1.ListResponse.runs:type_name -> headroom.v1.RunDetail
+	22, // 7: headroom.v1.Dispatch.classes:type_name -> headroom.v1.ClassPoint
+	8,  // 8: headroom.v1.RunDetail.sprint:type_name -> headroom.v1.Sprinting
+	9,  // 9: headroom.v1.RunDetail.stages:type_name -> headroom.v1.StageDetail
+	20, // 10: headroom.v1.CancelRequest.change:type_name -> headroom.v1.Change
+	14, // 11: headroom.v1.WorkerMessage.hello:type_name -> headroom.v1.WorkerHello
+	18, // 12: headroom.v1.WorkerMessage.result:type_name -> headroom.v1.TaskResult
+	15, // 13: headroom.v1.WorkerMessage.alive:type_name -> headroom.v1.WorkerAlive
+	16, // 14: headroom.v1.WorkerHello.running:type_name -> headroom.v1.TaskRef
+	16, // 15: headroom.v1.Task.ref:type_name -> headroom.v1.TaskRef
+	16, // 16: headroom.v1.TaskResult.ref:type_name -> headroom.v1.TaskRef
+	17, // 17: headroom.v1.WorkMessage.task:type_name -> headroom.v1.Task
+	16, // 18: headroom.v1.WorkMessage.kill:type_name -> headroom.v1.TaskRef
+	2,  // 19: headroom.v1.SchedulerService.Submit:input_type -> headroom.v1.SubmitRequest
+	4,  // 20: headroom.v1.SchedulerService.List:input_type -> headroom.v1.ListRequest
+	10, // 21: headroom.v1.SchedulerService.Cancel:input_type -> headroom.v1.CancelRequest
+	0,  // 22: headroom.v1.SchedulerService.Drain:input_type -> headroom.v1.DrainRequest
+	13, // 23: headroom.v1.WorkerService.Work:input_type -> headroom.v1.WorkerMessage
+	3,  // 24: headroom.v1.SchedulerService.Submit:output_type -> headroom.v1.SubmitResponse
+	5,  // 25: headroom.v1.SchedulerService.List:output_type -> headroom.v1.ListResponse
+	11, // 26: headroom.v1.SchedulerService.Cancel:output_type -> headroom.v1.CancelResponse
+	1,  // 27: headroom.v1.SchedulerService.Drain:output_type -> headroom.v1.DrainResponse
+	19, // 28: headroom.v1.WorkerService.Work:output_type -> headroom.v1.WorkMessage
+	24, // [24:29] is the sub-list for method output_type
+	19, // [19:24] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_scheduler_proto_init() }
@@ -1071,12 +1638,13 @@ func file_headroom_v1_scheduler_proto_init() {
 	}
 	file_headroom_v1_job_proto_init()
 	file_headroom_v1_node_proto_init()
-	file_headroom_v1_scheduler_proto_msgTypes[7].OneofWrappers = []any{
+	file_headroom_v1_scheduler_proto_msgTypes[7].OneofWrappers = []any{}
+	file_headroom_v1_scheduler_proto_msgTypes[13].OneofWrappers = []any{
 		(*WorkerMessage_Hello)(nil),
 		(*WorkerMessage_Result)(nil),
 		(*WorkerMessage_Alive)(nil),
 	}
-	file_headroom_v1_scheduler_proto_msgTypes[13].OneofWrappers = []any{
+	file_headroom_v1_scheduler_proto_msgTypes[19].OneofWrappers = []any{
 		(*WorkMessage_Task)(nil),
 		(*WorkMessage_Kill)(nil),
 	}
@@ -1086,7 +1654,7 @@ func file_headroom_v1_scheduler_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_scheduler_proto_rawDesc), len(file_headroom_v1_scheduler_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   14,
+			NumMessages:   20,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -41,6 +41,8 @@ const (
 	SchedulerServiceListProcedure = "/headroom.v1.SchedulerService/List"
 	// SchedulerServiceCancelProcedure is the fully-qualified name of the SchedulerService's Cancel RPC.
 	SchedulerServiceCancelProcedure = "/headroom.v1.SchedulerService/Cancel"
+	// SchedulerServiceDrainProcedure is the fully-qualified name of the SchedulerService's Drain RPC.
+	SchedulerServiceDrainProcedure = "/headroom.v1.SchedulerService/Drain"
 	// WorkerServiceWorkProcedure is the fully-qualified name of the WorkerService's Work RPC.
 	WorkerServiceWorkProcedure = "/headroom.v1.WorkerService/Work"
 )
@@ -51,6 +53,8 @@ type SchedulerServiceClient interface {
 	Submit(context.Context, *connect.Request[v1.SubmitRequest]) (*connect.Response[v1.SubmitResponse], error)
 	List(context.Context, *connect.Request[v1.ListRequest]) (*connect.Response[v1.ListResponse], error)
 	Cancel(context.Context, *connect.Request[v1.CancelRequest]) (*connect.Response[v1.CancelResponse], error)
+	// Drain lets running jobs end and begins none, or lets them begin again. It outlives a restart of the scheduler.
+	Drain(context.Context, *connect.Request[v1.DrainRequest]) (*connect.Response[v1.DrainResponse], error)
 }
 
 // NewSchedulerServiceClient constructs a client for the headroom.v1.SchedulerService service. By
@@ -82,6 +86,12 @@ func NewSchedulerServiceClient(httpClient connect.HTTPClient, baseURL string, op
 			connect.WithSchema(schedulerServiceMethods.ByName("Cancel")),
 			connect.WithClientOptions(opts...),
 		),
+		drain: connect.NewClient[v1.DrainRequest, v1.DrainResponse](
+			httpClient,
+			baseURL+SchedulerServiceDrainProcedure,
+			connect.WithSchema(schedulerServiceMethods.ByName("Drain")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -90,6 +100,7 @@ type schedulerServiceClient struct {
 	submit *connect.Client[v1.SubmitRequest, v1.SubmitResponse]
 	list   *connect.Client[v1.ListRequest, v1.ListResponse]
 	cancel *connect.Client[v1.CancelRequest, v1.CancelResponse]
+	drain  *connect.Client[v1.DrainRequest, v1.DrainResponse]
 }
 
 // Submit calls headroom.v1.SchedulerService.Submit.
@@ -107,12 +118,19 @@ func (c *schedulerServiceClient) Cancel(ctx context.Context, req *connect.Reques
 	return c.cancel.CallUnary(ctx, req)
 }
 
+// Drain calls headroom.v1.SchedulerService.Drain.
+func (c *schedulerServiceClient) Drain(ctx context.Context, req *connect.Request[v1.DrainRequest]) (*connect.Response[v1.DrainResponse], error) {
+	return c.drain.CallUnary(ctx, req)
+}
+
 // SchedulerServiceHandler is an implementation of the headroom.v1.SchedulerService service.
 type SchedulerServiceHandler interface {
 	// Submit accepts a job file. It returns after the job is committed in the coordinators' log.
 	Submit(context.Context, *connect.Request[v1.SubmitRequest]) (*connect.Response[v1.SubmitResponse], error)
 	List(context.Context, *connect.Request[v1.ListRequest]) (*connect.Response[v1.ListResponse], error)
 	Cancel(context.Context, *connect.Request[v1.CancelRequest]) (*connect.Response[v1.CancelResponse], error)
+	// Drain lets running jobs end and begins none, or lets them begin again. It outlives a restart of the scheduler.
+	Drain(context.Context, *connect.Request[v1.DrainRequest]) (*connect.Response[v1.DrainResponse], error)
 }
 
 // NewSchedulerServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -140,6 +158,12 @@ func NewSchedulerServiceHandler(svc SchedulerServiceHandler, opts ...connect.Han
 		connect.WithSchema(schedulerServiceMethods.ByName("Cancel")),
 		connect.WithHandlerOptions(opts...),
 	)
+	schedulerServiceDrainHandler := connect.NewUnaryHandler(
+		SchedulerServiceDrainProcedure,
+		svc.Drain,
+		connect.WithSchema(schedulerServiceMethods.ByName("Drain")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/headroom.v1.SchedulerService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case SchedulerServiceSubmitProcedure:
@@ -148,6 +172,8 @@ func NewSchedulerServiceHandler(svc SchedulerServiceHandler, opts ...connect.Han
 			schedulerServiceListHandler.ServeHTTP(w, r)
 		case SchedulerServiceCancelProcedure:
 			schedulerServiceCancelHandler.ServeHTTP(w, r)
+		case SchedulerServiceDrainProcedure:
+			schedulerServiceDrainHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -167,6 +193,10 @@ func (UnimplementedSchedulerServiceHandler) List(context.Context, *connect.Reque
 
 func (UnimplementedSchedulerServiceHandler) Cancel(context.Context, *connect.Request[v1.CancelRequest]) (*connect.Response[v1.CancelResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.SchedulerService.Cancel is not implemented"))
+}
+
+func (UnimplementedSchedulerServiceHandler) Drain(context.Context, *connect.Request[v1.DrainRequest]) (*connect.Response[v1.DrainResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.SchedulerService.Drain is not implemented"))
 }
 
 // WorkerServiceClient is a client for the headroom.v1.WorkerService service.

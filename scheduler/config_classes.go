@@ -1,0 +1,211 @@
+package scheduler
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"headroom/buffers"
+	"headroom/internal/cli"
+	"headroom/internal/config"
+)
+
+// auto as the value of theta or sprint_after lets the scheduler find it.
+const auto = "auto"
+
+// Class is a priority class in scheduler.yaml: its name, or a mapping.
+type Class struct {
+	// Name is letters, digits, dots, dashes and underscores.
+	Name string `yaml:"name"`
+	// Theta is the drop ratio that its jobs start with, "20%", 0.2 or "auto"; empty is 0.
+	Theta string `yaml:"theta"`
+	// SprintAfter is the sprint timer from the dispatch, "65s" or "auto"; empty is never.
+	SprintAfter string `yaml:"sprint_after"`
+	// Deadline is for jobs that name none, from their submission; empty is none.
+	Deadline string `yaml:"deadline"`
+	// MaxError, Profile and Latency are what "auto" keeps to.
+	MaxError string  `yaml:"max_error"`
+	Profile  string  `yaml:"profile"`
+	Latency  Latency `yaml:"latency"`
+}
+
+// Latency bounds the time from a job's submission to its end; empty is no bound.
+type Latency struct {
+	Mean string `yaml:"mean"`
+	P95  string `yaml:"p95"`
+}
+
+// Short tells documents that a name alone is a class too.
+func (Class) Short() string { return "the name alone" }
+
+// UnmarshalYAML reads a mapping or the name alone.
+func (c *Class) UnmarshalYAML(unmarshal func(any) error) error {
+	var name string
+	if unmarshal(&name) == nil {
+		c.Name = name
+		return nil
+	}
+	type mapping Class
+	return unmarshal((*mapping)(c))
+}
+
+// ClassNames are classes that are names alone, highest first.
+func ClassNames(names ...string) []Class {
+	classes := make([]Class, len(names))
+	for i, name := range names {
+		classes[i].Name = name
+	}
+	return classes
+}
+
+// names are the classes' names, highest first.
+func (c *Config) names() []string {
+	names := make([]string, len(c.Classes))
+	for i, k := range c.Classes {
+		names[i] = k.Name
+	}
+	return names
+}
+
+// settings are the dispatcher's. What is to be found begins at its safest: nothing
+// is dropped and nothing sprints.
+func (c *Config) settings() buffers.Settings {
+	s := buffers.Settings{Discipline: buffers.Discipline(c.Discipline), Width: c.Width}
+	for _, k := range c.Classes {
+		s.Classes = append(s.Classes, k.point())
+	}
+	return s
+}
+
+// point is the operating point that the file gives a class.
+func (k Class) point() buffers.Class {
+	p := buffers.Class{Name: k.Name}
+	p.Theta, _ = parseTheta(k.Theta)
+	if k.SprintAfter != "" && k.SprintAfter != auto {
+		if after, err := config.ParseDuration(k.SprintAfter); err == nil {
+			p.Sprint, p.SprintAfter = true, after
+		}
+	}
+	return p
+}
+
+// deadline is the class's deadline; false for none.
+func (k Class) deadline() (time.Duration, bool) {
+	if k.Deadline == "" {
+		return 0, false
+	}
+	d, err := config.ParseDuration(k.Deadline)
+	return d, err == nil
+}
+
+// deadlineFor is the deadline of a job: its own, or its class's; 0 for none.
+func (c *Config) deadlineFor(file *JobFile) time.Duration {
+	if d, ok := file.deadline(); ok {
+		return d
+	}
+	for _, k := range c.Classes {
+		if k.Name == file.Class {
+			d, _ := k.deadline()
+			return d
+		}
+	}
+	return 0
+}
+
+// errTheta says that a text is no drop ratio.
+var errTheta = errors.New("must be from 0 to 1 (100%), or auto")
+
+// parseTheta reads "20%", 0.2, "auto" or nothing; the latter two are 0.
+func parseTheta(text string) (float64, error) {
+	if text == "" || text == auto {
+		return 0, nil
+	}
+	return parsePart(text)
+}
+
+// parsePart reads a part of a whole, which may be 0.
+func parsePart(text string) (float64, error) {
+	digits, percent := strings.CutSuffix(strings.TrimSpace(text), "%")
+	x, err := strconv.ParseFloat(strings.TrimSpace(digits), 64)
+	if percent {
+		x /= 100
+	}
+	if err != nil || math.IsNaN(x) || x < 0 || x > 1 {
+		return 0, errTheta
+	}
+	return x, nil
+}
+
+// checkClasses tells what is wrong with the classes, and where it stands in the file.
+func (c *Config) checkClasses(file source) error {
+	seen := make(map[string]bool)
+	for i, k := range c.Classes {
+		at := "classes[" + strconv.Itoa(i) + "]"
+		if err := c.checkClass(file, at, k, seen[k.Name]); err != nil {
+			return err
+		}
+		seen[k.Name] = true
+	}
+	return nil
+}
+
+func (c *Config) checkClass(file source, at string, k Class, twice bool) error {
+	bad := func(key, hint, format string, args ...any) error {
+		if !file.has(at + key) {
+			key = ""
+		}
+		e := file.errorAt(at+key, format, args...)
+		e.Code = "config"
+		return e.hint(hint)
+	}
+	switch {
+	case k.Name == "":
+		return bad("", "name: high, or the name alone", "a class without a name")
+	case !classRule.MatchString(k.Name):
+		return bad(".name", "letters, digits, dots, dashes and underscores, at most 32", "class %q is not a name", k.Name)
+	case twice:
+		return bad(".name", "name each class once, highest first", "class %q appears twice", k.Name)
+	}
+	if _, err := parseTheta(k.Theta); err != nil {
+		return bad(".theta", "the part of the map tasks that jobs drop: 20%, 0.2 or auto", "theta %q of class %s %v", k.Theta, k.Name, err)
+	}
+	if _, err := parsePart(k.MaxError); err != nil && k.MaxError != "" {
+		return bad(".max_error", "the most error of a result: 15% or 0.15", "max_error %q of class %s must be from 0 to 1 (100%%)", k.MaxError, k.Name)
+	}
+	for _, t := range []struct{ key, text string }{
+		{".sprint_after", k.SprintAfter}, {".deadline", k.Deadline}, {".latency.mean", k.Latency.Mean}, {".latency.p95", k.Latency.P95},
+	} {
+		if t.text == "" || (t.text == auto && t.key == ".sprint_after") {
+			continue
+		}
+		d, err := config.ParseDuration(t.text)
+		if e, ok := errors.AsType[*cli.Error](err); ok {
+			return bad(t.key, e.Hint, "%s of class %s: %s", t.key[1:], k.Name, e.Message)
+		}
+		if d == 0 && t.key != ".sprint_after" {
+			return bad(t.key, "write a time, for example 10m, or leave it empty", "%s of class %s is 0", t.key[1:], k.Name)
+		}
+	}
+	return c.checkAuto(bad, k)
+}
+
+// checkAuto tells what is missing for values that are to be found.
+func (c *Config) checkAuto(bad func(key, hint, format string, args ...any) error, k Class) error {
+	bounded := k.Latency != Latency{}
+	switch {
+	case k.Theta == auto && k.Profile == "":
+		return bad(".theta", "profile: NAME says how the error grows with the drop ratio; powerlab profile makes one", "theta auto of class %s without a profile", k.Name)
+	case k.Theta == auto && c.Profiles == "":
+		return bad(".theta", "profiles: /etc/headroom/profiles is the usual folder", "theta auto of class %s, and profiles names no folder", k.Name)
+	case k.Theta == auto && k.MaxError == "":
+		return bad(".theta", "max_error: 15% bounds what may be dropped", "theta auto of class %s without max_error", k.Name)
+	case (k.Theta == auto || k.SprintAfter == auto) && !bounded && !slices.ContainsFunc(c.Classes, func(o Class) bool { return o.Latency != Latency{} }):
+		return bad("", "latency: {mean: 100s} of some class is what auto works for", "auto of class %s, and no class bounds its latency", k.Name)
+	case k.Profile != "" && !nameRule.MatchString(k.Profile):
+		return bad(".profile", "the name of its file in the folder of profiles, without .json", "profile %q of class %s is not the name of a profile", k.Profile, k.Name)
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"connectrpc.com/connect"
+	"github.com/google/renameio/v2"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/buffers"
+	"headroom/internal/cli"
+)
+
+// standing is what of the dispatcher outlives the scheduler, beside its jobs.
+type standing struct {
+	Drained bool `json:"drained"`
+	// Killed and Total are the machine time that "p" has wasted, and all of it.
+	Killed time.Duration `json:"killed_ns"`
+	Total  time.Duration `json:"total_ns"`
+}
+
+// standingOf is a dispatcher's present standing.
+func standingOf(b *buffers.Buffers) standing {
+	w := b.Waste()
+	return standing{b.Drained(), w.Killed, w.Total}
+}
+
+func standingFile(dir string) string { return filepath.Join(dir, "dispatch.json") }
+
+// stand gives a new dispatcher the standing that was kept in dir.
+func stand(b *buffers.Buffers, dir string) error {
+	path := standingFile(dir)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var k standing
+	if err == nil {
+		err = json.Unmarshal(data, &k)
+	}
+	if err != nil {
+		return &cli.Error{
+			Code: "state", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("%s cannot be used: %v", path, err),
+			Hint: "remove it; then jobs begin although the scheduler may have been drained, see scheduler drain",
+		}
+	}
+	b.Drain(k.Drained)
+	b.Resume(buffers.Waste{Killed: k.Killed, Total: k.Total})
+	return nil
+}
+
+// keepStanding writes what has changed.
+func (l *loop) keepStanding() {
+	k := standingOf(l.queue)
+	if k == l.kept {
+		return
+	}
+	data, err := json.Marshal(k)
+	if err == nil {
+		err = renameio.WriteFile(standingFile(l.cfg.Dir), append(data, '\n'), 0o600)
+	}
+	if err != nil {
+		l.logger.Warn("dispatcher's state not recorded", slog.Any("error", err))
+		return
+	}
+	l.kept = k
+}
+
+// drainEvent lets no further job begin, or lets them again; look changes nothing.
+type drainEvent struct {
+	off, look bool
+	reply     chan<- *headroomv1.DrainResponse
+}
+
+func (e drainEvent) apply(l *loop, _ time.Time) {
+	if !e.look && l.queue.Drained() == e.off {
+		l.queue.Drain(!e.off)
+		l.keepStanding()
+		l.logger.Info("dispatcher drained", slog.Bool("drained", !e.off))
+	}
+	waiting := len(l.waiting)
+	for class := range l.queue.Classes {
+		waiting += len(l.queue.Waiting(class))
+	}
+	e.reply <- &headroomv1.DrainResponse{Drained: l.queue.Drained(), Running: count(len(l.queue.Running())), Waiting: count(waiting)}
+}
+
+// Drain lets running jobs end and begins none, or lets them begin again.
+func (s *service) Drain(ctx context.Context, req *connect.Request[headroomv1.DrainRequest]) (*connect.Response[headroomv1.DrainResponse], error) {
+	reply := make(chan *headroomv1.DrainResponse, 1)
+	resp, err := ask(ctx, s.Server, drainEvent{req.Msg.GetOff(), req.Msg.GetLook(), reply}, reply)
+	if err != nil {
+		return nil, refusal(err, "drain")
+	}
+	if !req.Msg.GetLook() {
+		c := req.Msg.GetChange()
+		s.logger.Info("drain", slog.Bool("off", req.Msg.GetOff()), slog.String("actor", c.GetActor()), slog.String("reason", c.GetReason()))
+	}
+	return connect.NewResponse(resp), nil
+}
