@@ -13,6 +13,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/internal/secure"
+	"headroom/scheduler/spark"
 	"headroom/scheduler/yarn"
 )
 
@@ -38,6 +39,8 @@ type Config struct {
 	Profiles string `yaml:"profiles"`
 	// Yarn is a Hadoop cluster whose jobs are the coordinators' too; optional.
 	Yarn yarn.Config `yaml:"yarn"`
+	// Spark is a Spark cluster that jobs may run on; optional.
+	Spark spark.Config `yaml:"spark"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
 }
@@ -104,12 +107,23 @@ yarn:
   hooks: ""                           # host:port that the hooks inside Hadoop ask; it asks nobody who they are: a network that you trust; empty: off
   poll: 1s                            # time between two looks at the ResourceManager
 
+# A standalone Spark cluster: jobs with a section spark run there, each with a driver of its own beside the scheduler.
+spark:
+  home: ""                            # folder of a Spark distribution, /opt/spark, with bin/spark-submit in it
+  master: ""                          # spark://10.0.0.20:7077; empty: no Spark
+  plugin: ""                          # the hook, /usr/share/headroom/headroom-spark.jar, on this machine
+  hooks: 127.0.0.1:0                  # host:port that the hooks inside the drivers ask; port 0: of the system's choice
+  stages: input                       # which stages drop tasks: input (those that read the input), all, none
+  nodes: {"10.0.0.11": n01}           # names of nodes, as in powerd.yaml, by the hosts of their Spark workers; others are called by their host
+  kill_after: 10s                     # time for a driver to end before it is killed
+  driver: []                          # words before spark-submit, to place the driver: [taskset, -c, "0"]
+
 log_level: info                       # debug, info, warn, error
 `
 
 // Defaults are the values of keys that scheduler.yaml does not have.
 func Defaults() Config {
-	return Config{LogLevel: "info", Discipline: string(buffers.Shared), Width: 1, Yarn: yarn.Defaults()}
+	return Config{LogLevel: "info", Discipline: string(buffers.Shared), Width: 1, Yarn: yarn.Defaults(), Spark: spark.Defaults()}
 }
 
 // classesMax bounds the priority classes; the papers use two or three. widthMax
@@ -173,6 +187,9 @@ func (c *Config) check() *cli.Error {
 		return badConfig("coordinator tls cert create operator/scheduler makes a certificate; tls names its files", "%v", err)
 	}
 	if err := c.Yarn.Check(); err != nil {
+		return err
+	}
+	if err := c.Spark.Check(); err != nil {
 		return err
 	}
 	if _, err := logLevel(c.LogLevel); err != nil {

@@ -41,15 +41,14 @@ type SprintDue struct {
 	After time.Duration
 }
 
-// StartRun lets an engine begin with a run, AdoptRun take over one of an earlier
-// scheduler process.
-type (
-	StartRun struct {
-		Job string
-		Run RunRecord
-	}
-	AdoptRun StartRun
-)
+// StartRun lets an engine begin with a run.
+type StartRun struct {
+	Job string
+	Run RunRecord
+}
+
+// AdoptRun lets an engine take over a run of an earlier scheduler process.
+type AdoptRun StartRun
 
 // KillRun lets an engine end a run; RunEnded confirms it.
 type KillRun struct {

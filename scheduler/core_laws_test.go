@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"headroom/buffers"
 	"headroom/units"
 )
 
@@ -19,13 +20,16 @@ import (
 // really exist.
 type lab struct {
 	*rapid.T
-	core    *Core
-	run     uint16
-	now     time.Time
-	nodes   map[string]*labNode
-	jobs    map[string]*labJob
-	caps    map[string]Cap
-	counted int
+	discipline buffers.Discipline
+	core       *Core
+	run        uint16
+	now        time.Time
+	nodes      map[string]*labNode
+	jobs       map[string]*labJob
+	caps       map[string]Cap
+	counted    int
+	// asked are the drop ratios that the coordinators have not answered yet.
+	asked []Deflate
 }
 
 // labNode is a worker: it holds attempts whether or not it is connected.
@@ -47,9 +51,14 @@ const (
 type labJob struct {
 	plan    Plan
 	started bool
+	// outputs, reduced and drops are of the present run.
 	outputs map[int]bool
 	reduced bool
 	drops   map[int]bool
+	// run is the record of the latest run, as the manifest keeps it; chosen are the tasks that its drop ratio gave up.
+	run    RunRecord
+	chosen []int
+	kills  int
 	// failed counts the failures that the job's tasks really had.
 	failed map[string]int
 	end    *EndJob
@@ -67,8 +76,8 @@ func (j *labJob) exhausted() bool {
 	return false
 }
 
-func newLab(t *rapid.T) *lab {
-	l := &lab{T: t, now: start, nodes: map[string]*labNode{}, jobs: map[string]*labJob{}, caps: map[string]Cap{}}
+func newLab(t *rapid.T, d buffers.Discipline) *lab {
+	l := &lab{T: t, discipline: d, now: start, nodes: map[string]*labNode{}, jobs: map[string]*labJob{}, caps: map[string]Cap{}}
 	l.restart()
 	return l
 }
@@ -76,7 +85,8 @@ func newLab(t *rapid.T) *lab {
 // restart begins with a new core from what survives a kill: the log and the files.
 func (l *lab) restart() {
 	l.run++
-	l.core = NewCore(shared("high", "low"), l.run)
+	l.asked = nil
+	l.core = NewCore(dispatcher(l.discipline, "high", "low"), l.run)
 	for _, n := range l.nodes {
 		n.connected, n.cut = false, l.now
 	}
@@ -86,9 +96,12 @@ func (l *lab) restart() {
 		if j.end != nil {
 			continue
 		}
-		past := Past{Done: slices.Sorted(maps.Keys(j.outputs)), Dropped: slices.Sorted(maps.Keys(j.drops)), ReduceDone: j.reduced}
+		past := Past{Run: j.run}
+		if !j.run.Over {
+			past = Past{Run: j.run, Done: slices.Sorted(maps.Keys(j.outputs)), Dropped: slices.Sorted(maps.Keys(j.drops)), ReduceDone: j.reduced}
+		}
 		if j.started {
-			past.Started = start
+			past.Started = j.run.Began
 		}
 		if err := l.core.Add(l.now, j.plan, past); err != nil {
 			l.Fatal(err)
@@ -112,6 +125,7 @@ func (l *lab) step() {
 // stop before the stream opened, and has not ended yet, may be taken up or not.
 func (l *lab) checkTruth() {
 	least, dying := make(map[string]int), make(map[string]int) // by job and node
+	stopping := func(job string) bool { return l.jobs[job].run.Stopping != "" }
 	tasks := make(map[Ref]string)
 	for _, name := range slices.Sorted(maps.Keys(l.nodes)) {
 		n := l.nodes[name]
@@ -125,7 +139,7 @@ func (l *lab) checkTruth() {
 				}
 				tasks[r] = name
 			}
-			if killed == dyingAtHello {
+			if killed == dyingAtHello || killed == toldToStop && stopping(r.Job) {
 				dying[r.Job+" "+name]++
 			}
 		}
@@ -144,7 +158,30 @@ func (l *lab) carryOut(a Action) {
 	switch a := a.(type) {
 	case StartJob:
 		l.checkOrder(a.Job)
-		l.jobs[a.Job].started = true
+		l.checkWidth()
+		j := l.jobs[a.Job]
+		if a.Run.Number != j.run.Number+1 {
+			l.Fatalf("run %d of %s follows run %d", a.Run.Number, a.Job, j.run.Number)
+		}
+		j.started, j.run = true, a.Run
+	case KeepRun:
+		if a.Run.Stopping != "" {
+			l.checkKill(a)
+		}
+		l.jobs[a.Job].run = a.Run
+	case Deflate:
+		if !l.discipline.Deflates() || a.Run.Theta <= 0 {
+			l.Fatalf("%s: %s asks for a drop ratio of %v", l.discipline, a.Job, a.Run.Theta)
+		}
+		l.asked = append(l.asked, a)
+	case DropTasks:
+		l.checkChosen(a)
+	case RequeueJob:
+		l.throwAway(a)
+	case SprintDue:
+		if r := l.jobs[a.Job].run; !l.discipline.Sprints() || l.now.Before(r.Began.Add(10*time.Second)) {
+			l.Fatalf("%s: %s sprints at %v, began at %v", l.discipline, a.Job, l.now, r.Began)
+		}
 	case StartTask:
 		l.checkStart(a)
 		l.nodes[a.Node].holds[a.Ref] = true
@@ -179,6 +216,72 @@ func (l *lab) checkOrder(id string) {
 	}
 }
 
+// checkWidth: but for jobs of before a restart, one job runs at a time, except where they share the slots.
+func (l *lab) checkWidth() {
+	if runs := l.core.queue.Running(); l.discipline != buffers.Shared && len(runs) > 1 {
+		l.Fatalf("%d jobs run at once: %+v", len(runs), runs)
+	}
+}
+
+// checkKill: only "p" kills, and only a lower job for a higher one.
+func (l *lab) checkKill(a KeepRun) {
+	if l.discipline != buffers.P || l.jobs[a.Job].plan.Class != "low" || l.jobs[a.Run.Stopping].plan.Class != "high" {
+		l.Fatalf("%s kills %s for %s", l.discipline, a.Job, a.Run.Stopping)
+	}
+}
+
+// checkChosen: a drop ratio gives up a part of the same order in every run and after every restart, down to what it
+// keeps, before anything of the run has started.
+func (l *lab) checkChosen(a DropTasks) {
+	j := l.jobs[a.Job]
+	if len(j.outputs) > 0 {
+		l.Fatalf("%s drops %v after tasks %v were done", a.Job, a.Indexes, j.outputs)
+	}
+	for _, i := range a.Indexes {
+		if j.drops[i] {
+			l.Fatalf("task %d of %s dropped twice", i, a.Job)
+		}
+		j.drops[i] = true
+	}
+	j.chosen = append(j.chosen, a.Indexes...)
+	want := slices.Sorted(slices.Values(dropOrder(j.plan.Tasks, seedOf(a.Job))[:j.plan.Tasks-Kept(j.plan.Tasks, j.run.Theta)]))
+	if got := slices.Sorted(slices.Values(j.chosen)); !slices.Equal(got, want) || j.plan.Tasks-len(j.drops) < need(j.plan.MinTasks, j.plan.Tasks) {
+		l.Fatalf("%s with theta %v drops %v, want %v", a.Job, j.run.Theta, got, want)
+	}
+}
+
+// throwAway: a killed run is over when nobody runs anything of it; its outputs and failures count no more.
+func (l *lab) throwAway(a RequeueJob) {
+	j := l.jobs[a.Job]
+	for name, n := range l.nodes {
+		for r := range n.holds {
+			if r.Job == a.Job && n.connected && n.killed[r] == 0 {
+				l.Fatalf("%s goes back, and %v runs on %s", a.Job, r, name)
+			}
+		}
+	}
+	j.kills++
+	j.run, j.started, j.reduced = a.Run, false, false
+	clear(j.outputs)
+	clear(j.drops)
+	clear(j.failed)
+}
+
+// answer is the coordinators' answer to a drop ratio: yes, or a refusal.
+func (l *lab) answer() {
+	if len(l.asked) == 0 {
+		return
+	}
+	a := l.asked[0]
+	l.asked = l.asked[1:]
+	if rapid.Bool().Draw(l.T, "refused") {
+		l.core.Deflated(l.now, a.Job, a.Run.Number, 0, "refused")
+	} else {
+		l.core.Deflated(l.now, a.Job, a.Run.Number, a.Run.Theta, "")
+	}
+	l.step()
+}
+
 // checkStart: the node is connected and has a usable slot, the job has one left,
 // and the task is neither done nor dropped.
 func (l *lab) checkStart(a StartTask) {
@@ -189,6 +292,9 @@ func (l *lab) checkStart(a StartTask) {
 	}
 	if !n.connected || len(n.holds) >= usable {
 		l.Fatalf("%v started on %s: connected %v, %d of %d slots in use", a.Ref, a.Node, n.connected, len(n.holds), usable)
+	}
+	if j.run.Over || j.run.Stopping != "" || !j.run.Decided {
+		l.Fatalf("%v started: %+v", a.Ref, j.run)
 	}
 	if j.end != nil || j.drops[a.Ref.Index] && a.Ref.Phase == PhaseMap || a.Ref.Phase == PhaseReduce && len(j.outputs) < j.plan.Tasks-len(j.drops) {
 		l.Fatalf("%v started: %+v", a.Ref, j)
@@ -248,11 +354,11 @@ func (l *lab) checkConserving() {
 	if len(l.core.free()) == 0 {
 		return
 	}
-	if j := l.core.head(); j != nil {
+	if j := l.core.head(); j != nil && (l.discipline == buffers.Shared || len(l.core.queue.Running()) == 0) {
 		l.Fatalf("%s waits beside free slots %v", j.ID, l.core.free())
 	}
 	for _, j := range l.core.active {
-		if _, index, ok := j.next(); ok && j.running < j.Slots {
+		if _, index, ok := j.next(); ok && j.ready() && j.running < j.Slots {
 			l.Fatalf("task %d of %s waits beside free slots %v", index, j.ID, l.core.free())
 		}
 	}
@@ -269,6 +375,7 @@ func (l *lab) finish(node string, ref Ref, failure string) {
 	delete(n.killed, ref)
 	switch {
 	case failure == "stopped":
+	case (ref.Attempt>>12)&0xf != runBits(j.run.Number) || j.run.Over: // of a run that was killed: its output has a name of its own
 	case failure != "":
 		j.failed[fmt.Sprint(ref.Phase, ref.Index)]++
 	case ref.Phase == PhaseReduce:
@@ -400,13 +507,18 @@ func (l *lab) cancel() {
 
 func TestCoreLaws(t *testing.T) {
 	t.Parallel()
-	for range 20 { // stories are short and cheap: more of them than rapid's hundred
-		rapid.Check(t, tellStory)
+	for _, d := range buffers.Disciplines() {
+		t.Run(string(d), func(t *testing.T) {
+			t.Parallel()
+			for range 10 { // stories are short and cheap: more of them than rapid's hundred
+				rapid.Check(t, func(t *rapid.T) { tellStory(t, d) })
+			}
+		})
 	}
 }
 
-func tellStory(t *rapid.T) {
-	l := newLab(t)
+func tellStory(t *rapid.T, d buffers.Discipline) {
+	l := newLab(t, d)
 	t.Repeat(map[string]func(*rapid.T){
 		"submit":     func(*rapid.T) { l.submit() },
 		"connect":    func(*rapid.T) { l.connect() },
@@ -416,6 +528,7 @@ func tellStory(t *rapid.T) {
 		"fail":       func(*rapid.T) { l.end("exit status 1") },
 		"cap":        func(*rapid.T) { l.setCap() },
 		"cancel":     func(*rapid.T) { l.cancel() },
+		"answer":     func(*rapid.T) { l.answer() },
 		"second":     func(*rapid.T) { l.pass(time.Second) },
 		"minute":     func(*rapid.T) { l.pass(time.Minute) },
 		"kill -9":    func(*rapid.T) { l.restart() },
@@ -436,7 +549,8 @@ func (l *lab) drain() {
 	}
 	for range 1000 {
 		l.pass(time.Second)
-		busy := false
+		busy := len(l.asked) > 0
+		l.answer()
 		for _, name := range names {
 			for _, r := range sortedRefs(l.nodes[name].holds) {
 				l.finish(name, r, "")

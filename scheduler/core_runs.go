@@ -258,11 +258,15 @@ func (c *Core) goBack(now time.Time, j *job) {
 
 // EngineProgress is what an engine says of a run.
 type EngineProgress struct {
+	// Known is false while the engine does not know the rest: then it is old.
+	Known                         bool
 	Tasks, Done, Running, Dropped int
 	Stages                        []Stage
 	// RunningOn counts the running tasks per node.
 	RunningOn map[string]int
 	Executors int
+	// Trouble is what goes wrong in the engine's hook, in words.
+	Trouble string
 }
 
 // Stage is a stage of an engine's job, with how many of its tasks run.
@@ -281,6 +285,9 @@ func (c *Core) Progress(now time.Time, id string, number uint32, p EngineProgres
 	}
 	for range min(p.Done-j.progress.Done, finishesMax) {
 		j.finishes = append(recent(j.finishes, now), now)
+	}
+	if !p.Known && p.Tasks == 0 {
+		return // nothing was ever heard
 	}
 	j.progress = p
 	j.Tasks, j.done, j.running, j.dropped = p.Tasks, p.Done, p.Running, p.Dropped

@@ -2,60 +2,61 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/spf13/cobra"
+
+	"headroom/scheduler/spark"
 )
 
-// engineSpark is the name of the engine for applications of Spark.
-const engineSpark = "spark"
-
-// engine runs jobs as a whole; scheduler/spark is one. Its methods return at once;
-// what happens to a run comes as events.
+// engine runs jobs as a whole; spark.Engine is one. Its methods return at once; what
+// happens to a run comes as events.
 type engine interface {
 	// Run serves until ctx ends. Runs outlive it.
 	Run(ctx context.Context) error
-	Start(RunOrder) error
-	// Adopt takes over a run of an earlier scheduler process. Without an error and
-	// not running it has never begun; how it ended meanwhile comes as an event.
-	Adopt(RunOrder) (running bool, err error)
+	Start(r spark.Run) error
+	// Adopt takes over a run of an earlier scheduler process; how one ended
+	// meanwhile comes as an event. spark.ErrNoRun is one that has never begun.
+	Adopt(r spark.Run) (running bool, err error)
 	// Kill ends a run, by force where it does not heed; an event confirms it.
 	Kill(job string, number uint32)
 	// Deflate raises the drop ratio of a job that runs.
-	Deflate(job string, theta float64, seed uint64)
-	Events() <-chan RunEvent
+	Deflate(job string, theta float64, seed uint64) error
+	Events() <-chan spark.Event
 }
 
-// RunOrder is a run as an engine gets it.
-type RunOrder struct {
-	Job    string
-	Number uint32
-	// Application is what is run, as its owner wrote it, with absolute paths.
-	Application SparkStage
-	Theta       float64
-	Seed        uint64
-	// Slots is the most cores at once.
-	Slots int
-	// Dir is where the application runs, Folder the engine's own for this job.
-	Dir, Folder string
-	// Floor is the least part of its tasks that counts as a result.
-	Floor float64
+// openSpark is the engine for Spark, where scheduler.yaml names one.
+func (s *Server) openSpark() error {
+	if !s.cfg.Spark.On() {
+		return nil
+	}
+	e, err := spark.New(s.cfg.Spark, s.cfg.Dir, nil, s.logger)
+	if err != nil {
+		return err
+	}
+	s.spark = e
+	return nil
 }
 
-// RunEvent is what an engine tells of a run: its progress, or that it has ended.
-type RunEvent struct {
-	Job    string
-	Number uint32
-	// Ended runs have an Outcome in words, the others a Progress.
-	Ended, OK bool
-	Outcome   string
-	Progress  EngineProgress
+// driveCommand is the supervisor of one run; the engine starts it.
+func driveCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "drive FOLDER",
+		Short:   "Supervise the driver of a run (started by the scheduler)",
+		Example: "  scheduler drive /var/lib/headroom/scheduler/jobs/words-7f3a90c1/run-1",
+		Args:    cobra.ExactArgs(1),
+		Hidden:  true,
+		RunE:    func(_ *cobra.Command, args []string) error { return spark.Drive(args[0]) },
+	}
 }
 
 // engine is the engine of a job file; empty for our own workers.
 func (f *JobFile) engine() string {
 	if f.Spark != nil {
-		return engineSpark
+		return spark.Name
 	}
 	return ""
 }
@@ -75,22 +76,33 @@ func (s *Server) watch(ctx context.Context) error {
 }
 
 // engineEvent is what an engine tells.
-type engineEvent struct{ RunEvent }
+type engineEvent struct{ spark.Event }
 
 func (e engineEvent) apply(l *loop, now time.Time) {
-	if e.Ended {
-		l.core.RunEnded(now, e.Job, e.Number, e.OK, e.Outcome)
-		return
+	l.core.Progress(now, e.Job, e.Number, engineProgress(e.Progress))
+	if e.Kind == spark.KindEnded {
+		l.core.RunEnded(now, e.Job, e.Number, e.Ended.OK, e.Ended.Outcome)
 	}
-	l.core.Progress(now, e.Job, e.Number, e.Progress)
+}
+
+// engineProgress is a run's progress as the core has it.
+func engineProgress(p spark.Progress) EngineProgress {
+	out := EngineProgress{
+		Known: p.Known, Tasks: p.Tasks, Done: p.Done, Running: p.Running, Dropped: p.Dropped,
+		RunningOn: p.RunningOn, Executors: p.Executors, Trouble: p.Trouble,
+	}
+	for _, s := range p.Stages {
+		out.Stages = append(out.Stages, Stage{ID: s.ID, Attempt: s.Attempt, Name: s.Name, Kept: s.Kept, Total: s.Partitions, Done: s.Done})
+	}
+	return out
 }
 
 // order is a run for the engine.
-func (l *loop) order(id string, run RunRecord) RunOrder {
+func (l *loop) order(id string, run RunRecord) spark.Run {
 	r := l.records[id]
-	return RunOrder{
-		Job: id, Number: run.Number, Application: *r.file.Spark, Theta: run.Theta, Seed: run.Seed, Slots: r.file.Slots,
-		Dir: r.file.Folder, Folder: r.dir.path(fmt.Sprintf("run-%d", run.Number)), Floor: r.floor.Fraction,
+	return spark.Run{
+		Job: id, Number: run.Number, Spec: *r.file.Spark, Theta: run.Theta, Seed: run.Seed, Slots: r.file.Slots,
+		Folder: r.dir.path(fmt.Sprintf("run-%d", run.Number)), Floor: r.floor.Fraction,
 	}
 }
 
@@ -107,15 +119,22 @@ func (l *loop) startRun(now time.Time, a StartRun) {
 func (l *loop) adoptRun(now time.Time, a AdoptRun) {
 	running, err := l.spark.Adopt(l.order(a.Job, a.Run))
 	switch {
+	case errors.Is(err, spark.ErrNoRun) && a.Run.Stopping != "":
+		l.core.RunEnded(now, a.Job, a.Run.Number, false, "")
+	case errors.Is(err, spark.ErrNoRun):
+		l.startRun(now, StartRun(a))
 	case err != nil:
 		l.logger.Warn("run not taken over", slog.String("job", a.Job), slog.Any("error", err))
 		l.core.RunEnded(now, a.Job, a.Run.Number, false, "cannot be taken over after a restart of the scheduler: "+err.Error())
-	case running:
-		l.logger.Info("run taken over", slog.String("job", a.Job), slog.Any("run", a.Run.Number))
-	case a.Run.Stopping != "":
-		l.core.RunEnded(now, a.Job, a.Run.Number, false, "")
 	default:
-		l.startRun(now, StartRun(a))
+		l.logger.Info("run taken over", slog.String("job", a.Job), slog.Any("run", a.Run.Number), slog.Bool("running", running))
+	}
+}
+
+// deflateRun raises the drop ratio of a run.
+func (l *loop) deflateRun(a DeflateRun) {
+	if err := l.spark.Deflate(a.Job, a.Theta, a.Seed); err != nil {
+		l.logger.Warn("run not deflated", slog.String("job", a.Job), slog.Any("error", err))
 	}
 }
 

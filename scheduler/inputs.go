@@ -21,7 +21,7 @@ const argumentsMax = 1 << 20
 // by the scheduler now: a job is not accepted only to fail later.
 func (f *JobFile) inputs() ([]string, error) {
 	if f.Spark != nil {
-		return nil, f.Spark.readable(f.source)
+		return nil, f.applicable()
 	}
 	names, err := filepath.Glob(f.Map.Input)
 	if err != nil {
@@ -46,12 +46,9 @@ func (f *JobFile) inputs() ([]string, error) {
 	return names, nil
 }
 
-// readable tells whether the application's files that are on this machine can be read.
-func (k *SparkStage) readable(file source) error {
-	for i, name := range append([]string{k.Application}, k.Jars...) {
-		if !filepath.IsAbs(name) {
-			continue // an address
-		}
+// applicable tells whether the files of an application can be read.
+func (f *JobFile) applicable() error {
+	for i, name := range append([]string{f.Spark.Application}, f.Spark.Jars...) {
 		info, err := os.Stat(name)
 		if err == nil {
 			err = readable(name, info)
@@ -63,7 +60,7 @@ func (k *SparkStage) readable(file source) error {
 		if i > 0 {
 			key = fmt.Sprintf("spark.jars[%d]", i-1)
 		}
-		return file.errorAt(key, "%s cannot be read: %v", key, err).hint("relative names begin at the job's folder; make the file readable for the scheduler")
+		return f.source.errorAt(key, "%s cannot be read: %v", key, err).hint("relative names begin at the job's folder; make the file readable for the scheduler")
 	}
 	return nil
 }

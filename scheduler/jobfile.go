@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -20,6 +19,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/scheduler/profiles"
+	"headroom/scheduler/spark"
 )
 
 // Bounds of a job file. They keep one job's share of the coordinators' log and
@@ -56,7 +56,7 @@ type JobFile struct {
 	// Reduce is optional: without it the map outputs are the result.
 	Reduce *ReduceStage `yaml:"reduce,omitempty"`
 	// Spark makes the job an application of Spark: then it has no map, reduce and output.
-	Spark *SparkStage `yaml:"spark,omitempty"`
+	Spark *spark.Spec `yaml:"spark,omitempty"`
 	// Output is the folder for the results; a folder of the job's id is made in it.
 	Output string `yaml:"output,omitempty"`
 	// MaxAttempts is how often one task may fail, from 1 to 100; 0 stands for 3.
@@ -81,19 +81,6 @@ type MapStage struct {
 type ReduceStage struct {
 	// Command gets the names of all map outputs as further arguments; {output} is replaced.
 	Command []string `yaml:"command"`
-}
-
-// SparkStage is an application of Spark, as spark-submit takes it.
-type SparkStage struct {
-	// Application is a jar or a Python program.
-	Application string `yaml:"application" json:"application"`
-	// Main is the class of a jar to run.
-	Main string   `yaml:"main,omitempty" json:"main,omitempty"`
-	Args []string `yaml:"args,omitempty" json:"args,omitempty"`
-	// Conf are properties of Spark, by their full names.
-	Conf map[string]string `yaml:"conf,omitempty" json:"conf,omitempty"`
-	// Jars are further ones for the application.
-	Jars []string `yaml:"jars,omitempty" json:"jars,omitempty"`
 }
 
 // nameRule keeps names fit for ids, file names and screens.
@@ -211,26 +198,12 @@ func (f *JobFile) checkSpark() error {
 			return f.source.errorAt(key, "%s beside spark", key).hint("a job has a spark section, or map, reduce and output; leave one of them out")
 		}
 	}
-	k := f.Spark
-	switch {
-	case k.Application == "":
-		return f.source.errorAt("spark", "spark.application is missing").hint("a jar or a Python program, for example application: words.py")
-	case strings.HasSuffix(k.Application, ".jar") && k.Main == "":
-		return f.source.errorAt("spark.application", "spark.main is missing").hint("the class of the jar to run, for example main: org.example.Words")
-	case strings.HasSuffix(k.Application, ".py") && k.Main != "":
-		return f.source.errorAt("spark.main", "spark.main beside a Python program").hint("leave main out; it names the class of a jar to run")
-	case !strings.HasSuffix(k.Application, ".jar") && !strings.HasSuffix(k.Application, ".py"):
-		return f.source.errorAt("spark.application", "spark.application %q is neither a .jar nor a .py", k.Application).hint("name the program that spark-submit is to run")
-	}
-	for _, name := range slices.Sorted(maps.Keys(k.Conf)) {
-		if !strings.HasPrefix(name, "spark.") || strings.ContainsAny(name, " =\x00\n") {
-			return f.source.errorAt("spark.conf", "spark.conf: %q is not a property of Spark", name).hint("properties begin with spark., for example spark.executor.memory: 1g")
+	if p := f.Spark.Check(); p != nil {
+		key := "spark." + p.Key
+		if !f.source.has(key) {
+			key = "spark"
 		}
-	}
-	for key, words := range map[string][]string{"spark.args": k.Args, "spark.jars": k.Jars, "spark.application": {k.Application}, "spark.conf": slices.Collect(maps.Values(k.Conf))} {
-		if slices.ContainsFunc(words, func(w string) bool { return strings.ContainsRune(w, 0) }) {
-			return f.source.errorAt(key, "%s holds a NUL character", key).hint("no program can be given one")
-		}
+		return f.source.errorAt(key, "%s", p.Message).hint(p.Hint)
 	}
 	return nil
 }
@@ -289,7 +262,7 @@ func (f *JobFile) makeAbsolute() error {
 		return f.source.errorAt("folder", "folder %q is not an absolute path", f.Folder).hint("submit the job file by its absolute name")
 	}
 	if f.Spark != nil {
-		f.Spark.makeAbsolute(f.Folder)
+		*f.Spark = f.Spark.Absolute(f.Folder)
 		return nil
 	}
 	for _, p := range []struct {
@@ -308,20 +281,6 @@ func (f *JobFile) makeAbsolute() error {
 		*p.path = absolute(f.Folder, *p.path)
 	}
 	return nil
-}
-
-// makeAbsolute leaves addresses, hdfs://n1/words.jar, as they are.
-func (k *SparkStage) makeAbsolute(folder string) {
-	local := func(name string) string {
-		if strings.Contains(name, ":/") {
-			return name
-		}
-		return absolute(folder, name)
-	}
-	k.Application = local(k.Application)
-	for i, jar := range k.Jars {
-		k.Jars[i] = local(jar)
-	}
 }
 
 func absolute(folder, path string) string {

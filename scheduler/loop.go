@@ -146,7 +146,7 @@ func (l *loop) carryRun(ctx context.Context, now time.Time, a Action) {
 	case KillRun:
 		l.spark.Kill(a.Job, a.Number)
 	case DeflateRun:
-		l.spark.Deflate(a.Job, a.Theta, a.Seed)
+		l.deflateRun(a)
 	}
 }
 

@@ -105,6 +105,8 @@ type jsonJob struct {
 	// DeadlineLeftS is below 0 for a job that is late; null where it has ended, or has none.
 	DeadlineLeftS *float64    `json:"deadline_left_s"`
 	Stages        []jsonStage `json:"stages,omitempty"`
+	Executors     uint32      `json:"executors,omitempty"`
+	Trouble       string      `json:"trouble,omitempty"`
 }
 
 // jsonWorker is a worker in -o json.
@@ -154,7 +156,7 @@ func (item *jsonJob) fill(j *headroomv1.Job, d *headroomv1.RunDetail) {
 	if d == nil {
 		return
 	}
-	item.ThetaWhy, item.Stopping = d.GetThetaWhy(), d.GetStopping()
+	item.ThetaWhy, item.Stopping, item.Executors, item.Trouble = d.GetThetaWhy(), d.GetStopping(), d.GetExecutors(), d.GetTrouble()
 	if d.GetSeed() > 0 && p.GetTheta() > 0 {
 		item.Seed = &d.Seed
 	}
@@ -327,6 +329,9 @@ func thetaText(p *headroomv1.JobProgress) string {
 	return profiles.Percent(p.GetTheta())
 }
 
+// stagesShown bounds the lines about stages; JSON has all that are known.
+const stagesShown = 10
+
 // dispatched are the lines about a job's run.
 func dispatched(j *headroomv1.Job, d *headroomv1.RunDetail, now time.Time) (rows [][]string) {
 	p := j.GetProgress()
@@ -366,7 +371,13 @@ func dispatched(j *headroomv1.Job, d *headroomv1.RunDetail, now time.Time) (rows
 		rows = append(rows, []string{"sprint", fmt.Sprintf("since %s, escrow %s, %s on %s", cli.Clock(time.UnixMicro(k.GetSinceUs())),
 			k.GetId(), units.Power(k.GetCapUw()), textOr(strings.Join(k.GetNodes(), ", ")))})
 	}
-	for _, k := range d.GetStages() {
+	if d.GetExecutors() > 0 {
+		rows = append(rows, []string{"executors", number(d.GetExecutors())})
+	}
+	if d.GetTrouble() != "" {
+		rows = append(rows, []string{"trouble", d.GetTrouble()})
+	}
+	for _, k := range d.GetStages()[max(0, len(d.GetStages())-stagesShown):] {
 		rows = append(rows, []string{fmt.Sprintf("stage %d.%d", k.GetId(), k.GetAttempt()), fmt.Sprintf("%d of %d tasks kept, %d done  %s", k.GetKept(), k.GetTotal(), k.GetDone(), k.GetName())})
 	}
 	return rows

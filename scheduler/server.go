@@ -73,6 +73,9 @@ func Run(ctx context.Context, cfg Config, l net.Listener, logger *slog.Logger) e
 	if err == nil {
 		err = s.openYarn()
 	}
+	if err == nil {
+		err = s.openSpark()
+	}
 	if err != nil {
 		return errors.Join(err, release(), l.Close())
 	}

@@ -97,6 +97,7 @@ func detailToProto(v jobAndSpec) *headroomv1.RunDetail {
 	}
 	d := &headroomv1.RunDetail{
 		Id: v.ID, ThetaWhy: v.Run.Why, Seed: v.Run.Seed, Deciding: v.State == Running && !v.Run.Decided, Stopping: v.Run.Stopping, Sprint: v.sprint,
+		Trouble: v.Progress.Trouble, Executors: count(v.Progress.Executors),
 	}
 	if !v.Run.Began.IsZero() {
 		d.BeganUs = v.Run.Began.UnixMicro()

@@ -15,6 +15,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/scheduler/spark"
 	"headroom/scheduler/yarn"
 )
 
@@ -114,7 +115,7 @@ func (s *Server) foreign(j *headroomv1.Job, here bool) event {
 
 // isForeign tells whether a job runs on an engine of its own, not on our workers.
 func (s *Server) isForeign(j *headroomv1.Job) bool {
-	return j.GetEngine() != "" && j.GetEngine() != "local" && (j.GetEngine() != engineSpark || s.spark == nil)
+	return j.GetEngine() != "" && j.GetEngine() != "local" && (j.GetEngine() != spark.Name || s.spark == nil)
 }
 
 // engineJobs are the jobs of the engine among those of the scheduler, in the order

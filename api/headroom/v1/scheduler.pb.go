@@ -492,8 +492,12 @@ type RunDetail struct {
 	// When it was dispatched, microseconds since the Unix epoch.
 	BeganUs int64 `protobuf:"varint,6,opt,name=began_us,json=beganUs,proto3" json:"began_us,omitempty"`
 	// Its sprint; absent where it does not sprint.
-	Sprint        *Sprinting     `protobuf:"bytes,7,opt,name=sprint,proto3,oneof" json:"sprint,omitempty"`
-	Stages        []*StageDetail `protobuf:"bytes,8,rep,name=stages,proto3" json:"stages,omitempty"`
+	Sprint *Sprinting     `protobuf:"bytes,7,opt,name=sprint,proto3,oneof" json:"sprint,omitempty"`
+	Stages []*StageDetail `protobuf:"bytes,8,rep,name=stages,proto3" json:"stages,omitempty"`
+	// What goes wrong in the engine's hook, in words; empty while nothing does.
+	Trouble string `protobuf:"bytes,9,opt,name=trouble,proto3" json:"trouble,omitempty"`
+	// Executors that the engine gives it.
+	Executors     uint32 `protobuf:"varint,10,opt,name=executors,proto3" json:"executors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -582,6 +586,20 @@ func (x *RunDetail) GetStages() []*StageDetail {
 		return x.Stages
 	}
 	return nil
+}
+
+func (x *RunDetail) GetTrouble() string {
+	if x != nil {
+		return x.Trouble
+	}
+	return ""
+}
+
+func (x *RunDetail) GetExecutors() uint32 {
+	if x != nil {
+		return x.Executors
+	}
+	return 0
 }
 
 // Sprinting is a sprint as the coordinators told it.
@@ -1478,7 +1496,7 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\aclasses\x18\x04 \x03(\v2\x17.headroom.v1.ClassPointR\aclasses\x12\x19\n" +
 	"\bkilled_s\x18\x05 \x01(\x01R\akilledS\x12\x17\n" +
 	"\atotal_s\x18\x06 \x01(\x01R\x06totalS\x12\x18\n" +
-	"\awaiting\x18\a \x03(\rR\awaiting\"\x91\x02\n" +
+	"\awaiting\x18\a \x03(\rR\awaiting\"\xc9\x02\n" +
 	"\tRunDetail\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1b\n" +
 	"\ttheta_why\x18\x02 \x01(\tR\bthetaWhy\x12\x12\n" +
@@ -1487,7 +1505,10 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\bstopping\x18\x05 \x01(\tR\bstopping\x12\x19\n" +
 	"\bbegan_us\x18\x06 \x01(\x03R\abeganUs\x123\n" +
 	"\x06sprint\x18\a \x01(\v2\x16.headroom.v1.SprintingH\x00R\x06sprint\x88\x01\x01\x120\n" +
-	"\x06stages\x18\b \x03(\v2\x18.headroom.v1.StageDetailR\x06stagesB\t\n" +
+	"\x06stages\x18\b \x03(\v2\x18.headroom.v1.StageDetailR\x06stages\x12\x18\n" +
+	"\atrouble\x18\t \x01(\tR\atrouble\x12\x1c\n" +
+	"\texecutors\x18\n" +
+	" \x01(\rR\texecutorsB\t\n" +
 	"\a_sprint\"\x84\x01\n" +
 	"\tSprinting\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
