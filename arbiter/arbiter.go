@@ -1,6 +1,8 @@
 // Package arbiter is the decision of the coordinators' job loop: from how far the jobs
 // of an engine are, and how far caps slow their nodes, it follows what each may hold,
-// when each would have ended without a cap, and which may stop early.
+// when each would have ended without a cap, and which may stop early. Movers then follow,
+// over the jobs of all engines, what is done about each: sprint, cap, reallocate, deflate
+// or none (see Movers, which says the rules).
 //
 // The one idea: gather, decide, apply, verify, as everywhere. The caller gathers an
 // Input every few seconds, Step decides, and the caller commits and sends what the
@@ -70,6 +72,12 @@ type Job struct {
 	// Power is the cap now, Full the power at full speed, weighted over its nodes; 0
 	// when unknown.
 	Power, Full units.Power
+	// Base is the cap that its nodes have without a sprint, Fast what they may draw in
+	// one, weighted alike; 0 when unknown, Fast also where no sprint is possible.
+	Base, Fast units.Power
+	// ByRatio tells that its engine drops tasks by a ratio, and not by an early stop:
+	// all that are not dropped must run.
+	ByRatio bool
 }
 
 // Ended is a job that is done, with its true runtime.
@@ -129,6 +137,16 @@ type Outlook struct {
 	// Containers is its share; 0 where the engine divides them by itself.
 	Containers int
 	Policy     containers.Policy
+	// Moved tells that Containers is another share than at the step before, Had.
+	Moved bool
+	Had   int
+	// Slow is when it will end if it never sprints, Fast if it sprints from now on to its
+	// end; unknown where Finish is, and Fast also where no sprint is possible.
+	Slow, Fast progress.Finish
+	// PerTask is by how much each task less brings its end nearer; 0 while unknown.
+	PerTask time.Duration
+	// Capped tells that a cap slows it, or has.
+	Capped bool
 	// Why says it in words, with the numbers.
 	Why string
 }
@@ -173,6 +191,7 @@ type memory struct {
 	// bounds where it was estimated here.
 	uncapped, low, high time.Duration
 	share               int // as last decided; 0: none
+	had                 int // the share at the step before
 	aim                 int // tasks beyond its floor that are aimed at
 }
 
@@ -320,7 +339,11 @@ func (m *memory) commit(in *Input) (time.Duration, bool) {
 	if m.frozen || j.Tasks == 0 || j.Elapsed == 0 {
 		return 0, false
 	}
-	f := m.tracker.Uncapped(float64(m.tasksOn(in, in.equal())), float64(j.Tasks))
+	on := j.Tasks
+	if j.ByRatio {
+		on -= j.Dropped
+	}
+	f := m.tracker.Uncapped(float64(m.tasksOn(in, in.equal())), float64(on))
 	if !f.Known || f.At <= 0 || m.capped && !sure(f, j.Elapsed) {
 		return 0, false
 	}
@@ -354,14 +377,20 @@ func (m *memory) tasksOn(in *Input, share int) int {
 	return max(1, share-in.Overhead)
 }
 
-// minTasks is the least number of tasks that the job may end on.
-func (j *Job) minTasks() int { return containers.MinTasks(j.Tasks, j.Floor) }
+// minTasks is the least number of tasks that the job may end on: its floor's, or all that
+// its drop ratio has left.
+func (j *Job) minTasks() int {
+	if j.ByRatio {
+		return max(containers.MinTasks(j.Tasks, j.Floor), j.Tasks-j.Dropped)
+	}
+	return containers.MinTasks(j.Tasks, j.Floor)
+}
 
 // stop decides the early stop, by the uncapped finish time that is committed: one of
 // this step is none yet.
 func (m *memory) stop() (Stop, bool) {
 	j, least := &m.job, m.job.minTasks()
-	if j.Stopped || !m.capped || j.Phase >= progress.Shuffle || !containers.MayStop(j.Elapsed, j.Uncapped, j.Tasks, j.Done, least, least+m.aim) {
+	if j.Stopped || j.ByRatio || !m.capped || j.Phase >= progress.Shuffle || !containers.MayStop(j.Elapsed, j.Uncapped, j.Tasks, j.Done, least, least+m.aim) {
 		return Stop{}, false
 	}
 	return Stop{ID: j.ID, Tasks: j.Tasks, MinTasks: least, Reason: fmt.Sprintf(

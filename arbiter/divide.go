@@ -8,6 +8,7 @@ import (
 
 	"headroom/containers"
 	"headroom/progress"
+	"headroom/units"
 )
 
 // divide decides the shares. They are set from when a cap first slows a job until the
@@ -191,7 +192,10 @@ func (m *memory) outlook(in *Input) Outlook {
 		o.CapShare = min(1, float64(j.Power)/float64(j.Full))
 	}
 	on := float64(m.tasksOn(in, m.share))
-	o.Finish = m.expected(m.tracker, on, least)
+	o.Finish = m.expected(m.tracker, j.Power, on, least)
+	m.compare(&o, on, least)
+	o.Moved, o.Had = m.share != m.had && m.share > 0, m.had
+	m.had = m.share
 	if !m.capped || least == j.Tasks {
 		o.AimTasks = j.Tasks - j.Dropped
 	}
@@ -199,26 +203,48 @@ func (m *memory) outlook(in *Input) Outlook {
 	return o
 }
 
+// compare foresees the end without any sprint and with one, and what a task less saves.
+func (m *memory) compare(o *Outlook, on float64, least int) {
+	j := &m.job
+	base := j.Base
+	if base == 0 {
+		base = j.Power
+	}
+	o.Capped, o.Slow = m.capped, m.expected(m.tracker, base, on, least)
+	if j.Fast > base && base > 0 {
+		o.Fast = m.expected(m.tracker, j.Fast, on, least)
+	}
+	left := j.Tasks - j.Dropped
+	fewer := max(j.Done, containers.MinTasks(j.Tasks, j.Floor))
+	if fewer >= left {
+		return
+	}
+	all, some := m.tracker.Finish(base, on, float64(left)), m.tracker.Finish(base, on, float64(fewer))
+	if all.Known && some.Known && all.At > some.At {
+		o.PerTask = (all.At - some.At) / time.Duration(left-fewer)
+	}
+}
+
 // note keeps what both estimators say of the end, at looks at which both say something:
 // so that they are held against each other at the same moments.
 func (m *memory) note(in *Input) {
 	on, least := float64(m.tasksOn(in, m.share)), m.job.minTasks()
-	a, b := m.expected(m.tracker, on, least), m.expected(m.other, on, least)
+	a, b := m.expected(m.tracker, m.job.Power, on, least), m.expected(m.other, m.job.Power, on, least)
 	if a.Known && b.Known {
 		m.score.Note(m.tracker.Policy(), a)
 		m.score.Note(m.other.Policy(), b)
 	}
 }
 
-// expected is when the job will end by an estimator: with all that is left of it, or on its floor's
+// expected is when the job will end by an estimator under a cap: with all that is left of it, or on its floor's
 // tasks where it would otherwise outrun its uncapped finish time under a cap.
-func (m *memory) expected(by *progress.Tracker, on float64, least int) progress.Finish {
+func (m *memory) expected(by *progress.Tracker, power units.Power, on float64, least int) progress.Finish {
 	j := &m.job
-	all := by.Finish(j.Power, on, float64(j.Tasks-j.Dropped))
-	if j.Stopped || !m.capped || m.uncapped == 0 || !all.Known || all.At <= m.uncapped || least >= j.Tasks {
+	all := by.Finish(power, on, float64(j.Tasks-j.Dropped))
+	if j.Stopped || j.ByRatio || !m.capped || m.uncapped == 0 || !all.Known || all.At <= m.uncapped || least >= j.Tasks {
 		return all
 	}
-	floor := by.Finish(j.Power, on, float64(least))
+	floor := by.Finish(power, on, float64(least))
 	if !floor.Known {
 		return all
 	}
