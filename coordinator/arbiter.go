@@ -25,6 +25,7 @@ const longestRun = 365 * 24 * time.Hour
 // arbiters is one arbiter for each engine. It implements decider.
 type arbiters struct {
 	engines map[string]*engineArbiter
+	movers  arbiter.Movers
 }
 
 // engineArbiter is what is remembered of one engine.
@@ -48,8 +49,9 @@ func newArbiter() decider { return &arbiters{engines: map[string]*engineArbiter{
 func (a *arbiters) step(now time.Duration, seen seenJobs) decidedJobs {
 	out := decidedJobs{
 		shares: map[string]sharing{}, uncapped: map[string]time.Duration{}, outlooks: map[string]*headroomv1.JobOutlook{}, troubles: map[string]string{},
-		errors: map[string][]*headroomv1.EstimateError{},
+		errors: map[string][]*headroomv1.EstimateError{}, moves: map[string]decidedMove{},
 	}
+	outlooks := map[string]arbiter.Outlook{}
 	jobs := map[string][]seenJob{}
 	for _, x := range seen.jobs {
 		engine := cmp.Or(x.job.Engine, engineLocal)
@@ -61,18 +63,19 @@ func (a *arbiters) step(now time.Duration, seen seenJobs) decidedJobs {
 		}
 	}
 	for _, engine := range slices.Sorted(maps.Keys(a.engines)) {
-		a.engines[engine].decide(now, engine, jobs[engine], seen, &out)
+		a.engines[engine].decide(now, engine, jobs[engine], seen, outlooks, &out)
 		// What its jobs have taught stays for later ones of their names, unless names of
 		// engines come without end.
 		if len(jobs[engine]) == 0 && a.engines[engine].shares == nil && len(a.engines) > enginesMost {
 			delete(a.engines, engine)
 		}
 	}
+	a.move(now, &seen, outlooks, &out)
 	return out
 }
 
 // decide is the step of one engine.
-func (a *engineArbiter) decide(now time.Duration, engine string, jobs []seenJob, seen seenJobs, out *decidedJobs) {
+func (a *engineArbiter) decide(now time.Duration, engine string, jobs []seenJob, seen seenJobs, outlooks map[string]arbiter.Outlook, out *decidedJobs) {
 	in := arbiter.Input{Settings: arbiter.DefaultSettings()}
 	in.Settings.Containers = containers.Policy(cmp.Or(seen.policy, ledger.DefaultContainerPolicy))
 	if e := seen.engines[engine]; e != nil {
@@ -96,6 +99,7 @@ func (a *engineArbiter) decide(now time.Duration, engine string, jobs []seenJob,
 	for _, o := range d.Outlooks {
 		known = known && o.Finish.Known
 		out.outlooks[o.ID] = outlookMessage(o)
+		outlooks[o.ID] = o
 	}
 	for _, v := range d.Verdicts {
 		if len(v.Errors) > 0 {
@@ -121,7 +125,11 @@ func (x seenJob) arbitrated() arbiter.Job {
 		ID: x.job.ID, Name: x.job.Name, Queue: x.job.Queue, Tasks: int(p.GetTasks()), Done: int(p.GetDone()), Running: int(p.GetRunning()),
 		Pending: int(p.GetPending()), Dropped: max(int(p.GetDropped()), int(x.job.DroppedTasks())), Work: -1, Reduced: -1, Floor: x.job.Floor,
 		Elapsed: time.Duration(min(max(0, p.GetRuntimeS()), longestRun.Seconds()) * float64(time.Second)), Uncapped: x.job.Uncapped, Stopped: x.job.Stop != nil,
-		Held: int(max(p.GetContainers(), p.GetRunning())), Power: x.power, Full: x.full,
+		Held: int(max(p.GetContainers(), p.GetRunning())), Power: x.power, Full: x.full, Base: x.base, Fast: x.fast,
+		ByRatio: engineDeflates(cmp.Or(x.job.Engine, engineLocal)),
+	}
+	if j.ByRatio {
+		j.Dropped = max(j.Dropped, int(x.job.DeflatedTasks(p.GetTasks())))
 	}
 	if p.Work != nil {
 		j.Work = p.GetWork()

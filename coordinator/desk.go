@@ -51,11 +51,11 @@ type postbox interface {
 	conflicts() map[string]string
 	// direct pushes the caps of nodes to the scheduler.
 	direct(e lease.Epoch, caps []capDirective)
-	// command pushes shares and stops to the scheduler, and keeps each for schedulers to come.
+	// command pushes orders about jobs to the scheduler, and keeps each for schedulers to come.
 	command(e lease.Epoch, orders []order)
 	// forget drops the orders about subjects that are over.
 	forget(gone func(subject string) bool)
-	// subject is what the share or stop of that sequence is about; empty for caps and what is long ago.
+	// subject is what the order of that sequence is about; empty for caps and what is long ago.
 	subject(seq uint64) string
 }
 
@@ -78,6 +78,7 @@ type desk struct {
 	ticked time.Duration // when the last tick entry was made
 	rested time.Duration // when it was done
 	early  bool          // an early tick is due
+	due    bool          // an early look at the jobs is due
 	waits  *confirmations
 	caps   map[string]units.Power // caps that the scheduler was told in this leadership
 	board  *jobBoard
@@ -123,6 +124,10 @@ func (d *desk) run(ctx context.Context) error {
 				d.early = false
 				timer.Reset(max(0, batching-(d.now()-d.rested)))
 			}
+			if d.due {
+				d.due = false
+				jobs.Reset(max(0, jobsSoonest-(d.now()-d.jobs.looked)))
+			}
 		case <-timer.C:
 			d.catchUp()
 			during, span := d.traces.Begin(ctx, "tick")
@@ -141,6 +146,10 @@ func (d *desk) run(ctx context.Context) error {
 				return err
 			}
 			jobs.Reset(next)
+			if d.early {
+				d.early = false
+				timer.Reset(max(0, batching-(d.now()-d.rested)))
+			}
 		}
 	}
 }

@@ -53,11 +53,13 @@ func (h *hub) enlist(id string) *schedulerStream {
 	return s
 }
 
-// order is a share or a stop that is in force until another of the same subject takes its place.
+// order is a share, a stop, a sprint or a drop ratio that is in force until another of the same subject takes its place.
 type order struct {
 	subject, reason string
 	share           *headroomv1.ShareDirective
 	stop            *headroomv1.StopDirective
+	sprint          *headroomv1.SprintDirective
+	deflate         *headroomv1.DeflateDirective
 }
 
 // command implements postbox.
@@ -102,9 +104,14 @@ func (h *hub) number(o order) *headroomv1.DirectorMessage {
 		maps.DeleteFunc(h.subjects, func(seq uint64, _ string) bool { return seq < oldest })
 	}
 	d := &headroomv1.Directive{Epoch: epochMessage(h.told), Seq: h.sequence, Reason: o.reason}
-	if o.share != nil {
+	switch {
+	case o.share != nil:
 		d.Action = &headroomv1.Directive_Share{Share: o.share}
-	} else {
+	case o.sprint != nil:
+		d.Action = &headroomv1.Directive_Sprint{Sprint: o.sprint}
+	case o.deflate != nil:
+		d.Action = &headroomv1.Directive_Deflate{Deflate: o.deflate}
+	default:
 		d.Action = &headroomv1.Directive_Stop{Stop: o.stop}
 	}
 	return &headroomv1.DirectorMessage{Message: &headroomv1.DirectorMessage_Directive{Directive: d}}
@@ -160,10 +167,15 @@ type jobBoard struct {
 	// acked is the newest directive that a scheduler has acknowledged, refused the newest it could not carry out.
 	acked, refused uint64
 	refusal        string
-	// refusals are the shares and stops that could not be carried out, in words.
+	// refusals are the orders about jobs that could not be carried out, in words, heeded those that were, by subject.
 	refusals map[string]string
+	heeded   map[string]bool
 	// engines are the newest reports of what there is to share out.
 	engines map[string]engineSample
+	// discipline and points are the scheduler's, as it said at that time.
+	discipline string
+	points     []*headroomv1.ClassPoint
+	pointsAt   time.Time
 }
 
 type engineSample struct {
@@ -177,14 +189,19 @@ type sample struct {
 }
 
 func newJobBoard() *jobBoard {
-	return &jobBoard{samples: map[string]sample{}, refusals: map[string]string{}, engines: map[string]engineSample{}}
+	return &jobBoard{samples: map[string]sample{}, refusals: map[string]string{}, heeded: map[string]bool{}, engines: map[string]engineSample{}}
 }
 
 // reportedEngines bounds the engines that are remembered.
 const reportedEngines = 64
 
-// report takes in the progress of the jobs that are not finished, and what their engines have.
-func (b *jobBoard) report(r *headroomv1.ProgressReport, at time.Time) {
+// reportedClasses bounds the classes that are remembered.
+const reportedClasses = 64
+
+// report takes in the progress of the jobs that are not finished, and what their engines
+// have. It tells whether the sprint timer of one has fired since the report before.
+func (b *jobBoard) report(r *headroomv1.ProgressReport, at time.Time) (due bool) {
+	b.discipline, b.points, b.pointsAt = r.GetDiscipline(), r.GetClasses()[:min(len(r.GetClasses()), reportedClasses)], at
 	for _, e := range r.GetEngines() {
 		if _, ok := b.engines[e.GetEngine()]; ok || len(b.engines) < reportedEngines {
 			b.engines[e.GetEngine()] = engineSample{e, at}
@@ -192,11 +209,22 @@ func (b *jobBoard) report(r *headroomv1.ProgressReport, at time.Time) {
 	}
 	maps.DeleteFunc(b.engines, func(_ string, e engineSample) bool { return at.Sub(e.at) > time.Hour })
 	for _, p := range r.GetJobs() {
-		if _, ok := b.samples[p.GetId()]; ok || len(b.samples) < boardedJobs {
+		was, ok := b.samples[p.GetId()]
+		if ok || len(b.samples) < boardedJobs {
+			due = due || p.GetSprintDue() && !(was.progress.GetSprintDue() && was.progress.GetRun() == p.GetRun())
 			b.samples[p.GetId()] = sample{progress: p, at: at}
 		}
 	}
 	maps.DeleteFunc(b.samples, func(_ string, s sample) bool { return at.Sub(s.at) > time.Hour })
+	return due
+}
+
+// classes are the scheduler's discipline and operating points; empty while unknown or too old.
+func (b *jobBoard) classes(now time.Time) (discipline string, points []*headroomv1.ClassPoint) {
+	if now.Sub(b.pointsAt) > sampleLife {
+		return "", nil
+	}
+	return b.discipline, b.points
 }
 
 // of is the newest progress of a job, nil while unknown or too old.
@@ -231,6 +259,9 @@ func (b *jobBoard) ack(e lease.Epoch, a *headroomv1.DirectiveAck, subject string
 	case a.GetError() == "":
 		b.acked = max(b.acked, a.GetSeq())
 		delete(b.refusals, subject)
+		if subject != "" {
+			b.heeded[subject] = true
+		}
 		return false
 	case subject == "":
 		b.refused, b.refusal = a.GetSeq(), a.GetError()

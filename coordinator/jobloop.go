@@ -28,6 +28,8 @@ import (
 const (
 	// jobsEvery is the time from one look at the jobs to the next.
 	jobsEvery = 5 * time.Second
+	// jobsSoonest is the least time between two looks: a sprint timer that fires is looked at at once.
+	jobsSoonest = time.Second
 	// jobsFirst sets the looks apart from the ticks, which come at full seconds.
 	jobsFirst = 500 * time.Millisecond
 	// jobsYield is how long commits about jobs wait for a tick that is due.
@@ -46,11 +48,25 @@ type seenJob struct {
 	// power is what the nodes that it runs on may draw now, as read back, and full what
 	// they can use at full speed, means over its containers; both 0 while unknown.
 	power, full units.Power
+	// base is what they may draw without a sprint, fast what they might in one; see desk.speedsOf.
+	base, fast units.Power
+	// offer is what a sprint of it would take, sprint the one that it has, if any; rival is
+	// another's that its domain has open, rivalRank the rank of that one's job.
+	offer     ledger.SprintOffer
+	sprint    *ledger.Sprint
+	rival     *ledger.Sprint
+	rivalRank int
 }
 
 // seenJobs is what the arbiter decides on.
 type seenJobs struct {
 	policy string
+	// rules are those in force, wall is the wall clock.
+	rules int
+	wall  time.Time
+	// discipline and classes are as the scheduler says; empty while it does not.
+	discipline string
+	classes    []*headroomv1.ClassPoint
 	// jobs by id, running ones alone.
 	jobs []seenJob
 	// engines whose containers can be shared out, by name.
@@ -67,6 +83,11 @@ type decidedJobs struct {
 	// uncapped finish times that are known, by job.
 	uncapped map[string]time.Duration
 	stops    []stopping
+	// moves of the jobs, and what follows from them.
+	moves    map[string]decidedMove
+	ends     []ledger.EndSprint
+	sprints  []sprinting
+	deflates []deflating
 	outlooks map[string]*headroomv1.JobOutlook
 	// errors are how far off the finish times were of jobs that are done since the last look.
 	errors map[string][]*headroomv1.EstimateError
@@ -104,12 +125,20 @@ type jobLoop struct {
 	errors map[string][]*headroomv1.EstimateError
 	// told is what the scheduler was told last, by subject.
 	told map[string]string
+	// moves are the newest moves of each job, oldest first, marks those of the newest ones.
+	moves map[string][]*headroomv1.JobMove
+	marks map[string]string
+	// unmoved is why the log did not take what follows from a job's newest move.
+	unmoved map[string]string
 	// refusals are why the log took no decision about a job, the last for each.
 	refusals map[string]string
 }
 
 func newJobLoop(decide decider) *jobLoop {
-	return &jobLoop{decide: decide, errors: map[string][]*headroomv1.EstimateError{}, told: map[string]string{}, refusals: map[string]string{}}
+	return &jobLoop{
+		decide: decide, errors: map[string][]*headroomv1.EstimateError{}, told: map[string]string{}, refusals: map[string]string{},
+		moves: map[string][]*headroomv1.JobMove{}, marks: map[string]string{}, unmoved: map[string]string{},
+	}
 }
 
 // of is the outlook of a job, nil while unknown or too old.
@@ -130,12 +159,15 @@ func (d *desk) jobTurn(ctx context.Context) (next time.Duration, err error) {
 	if len(l.todo) == 0 {
 		l.looked = d.now()
 		var seen seenJobs
-		d.machine.view(func(s *ledger.State) { seen = d.seeJobs(s) })
+		var orphans []ledger.EndSprint
+		d.machine.view(func(s *ledger.State) { seen, orphans = d.seeJobs(s), d.orphans(s) })
 		l.decided = l.decide.step(l.looked, seen)
+		l.decided.ends = append(orphans, l.decided.ends...)
 		l.outlooks = l.decided.outlooks
 		d.keepErrors(l.decided.errors)
+		d.keepMoves()
 		if l.todo = nil; d.machine.inForce() >= rulesOfFloors {
-			l.todo = commandsFor(seen, l.decided)
+			l.todo = append(commandsFor(seen, l.decided), moveCommands(&l.decided)...)
 		}
 	}
 	for len(l.todo) > 0 {
@@ -175,6 +207,9 @@ func (d *desk) commitJob(ctx context.Context, c ledger.Command) error {
 	switch _, refused := errors.AsType[refusedError](err); {
 	case err == nil && c.StopJob != nil:
 		d.counts.Stopped()
+	case err == nil && c.Sprint != nil:
+		d.counts.Sprinted()
+		d.early = true // the nodes need not wait a second for it
 	case deposed(err):
 		return err
 	case refused: // it ended meanwhile, or the arbiter and the log disagree
@@ -194,6 +229,14 @@ func (d *desk) refusedJob(c ledger.Command, err error) {
 		id = c.StopJob.ID
 	case c.SetUncapped != nil:
 		id = c.SetUncapped.ID
+	case c.Sprint != nil:
+		id = c.Sprint.Job
+		d.jobs.unmoved[id] = plain(err)
+	case c.DeflateJob != nil:
+		id = c.DeflateJob.ID
+		d.jobs.unmoved[id] = plain(err)
+	case c.EndSprint != nil:
+		id = c.EndSprint.ID
 	}
 	if d.jobs.refusals[id] == err.Error() {
 		return
@@ -205,7 +248,8 @@ func (d *desk) refusedJob(c ledger.Command, err error) {
 // seeJobs gathers what is known of the running jobs.
 func (d *desk) seeJobs(s *ledger.State) seenJobs {
 	now := time.Now()
-	out := seenJobs{policy: s.ContainerPolicy, engines: d.board.reported(now), ended: map[string]time.Duration{}}
+	out := seenJobs{policy: s.ContainerPolicy, rules: s.Rules, wall: d.wall(), engines: d.board.reported(now), ended: map[string]time.Duration{}}
+	out.discipline, out.classes = d.board.classes(now)
 	maps.DeleteFunc(out.engines, func(_ string, e *headroomv1.EngineReport) bool { return e.GetTrouble() != "" || e.GetContainers() == 0 })
 	for _, id := range slices.Sorted(maps.Keys(d.board.samples)) {
 		j, known := s.Jobs[id]
@@ -218,6 +262,7 @@ func (d *desk) seeJobs(s *ledger.State) seenJobs {
 		}
 		x := seenJob{job: j, progress: p}
 		x.power, x.full = d.powerOf(s, p)
+		d.seeSprint(s, &x)
 		out.jobs = append(out.jobs, x)
 	}
 	return out
@@ -237,7 +282,7 @@ func (d *desk) powerOf(s *ledger.State, p *headroomv1.JobProgress) (now, full un
 			continue
 		}
 		on := units.Power(p.GetRunningOn()[name])
-		now, full, count = now+on*held, full+on*n.Max, count+on
+		now, full, count = now+on*held, full+on*n.Most(), count+on
 	}
 	if count == 0 {
 		return 0, 0
@@ -246,16 +291,21 @@ func (d *desk) powerOf(s *ledger.State, p *headroomv1.JobProgress) (now, full un
 }
 
 // heldBy is the cap that a node really holds, as its hardware has read back, at most
-// what it can use; false while unknown. One that nobody holds may draw all it can.
+// what a plan may give it, or its sprint; false while unknown. One that nobody holds may
+// draw all it can.
 func (d *desk) heldBy(n ledger.Node) (units.Power, bool) {
 	if !n.Controlled || n.Released {
-		return n.Max, true
+		return n.Most(), true
 	}
 	v, ok := d.table.View(n.Name, d.now())
 	if !ok || v.Age > staleReport || !v.Report.EffectiveKnown {
 		return 0, false
 	}
-	return min(v.Report.Effective, n.Max), true
+	most := n.Most()
+	if n.Sprint != nil {
+		most = max(most, n.Sprint.Cap)
+	}
+	return min(v.Report.Effective, most), true
 }
 
 // commandsFor are the commits that the decisions need, uncapped finish times first: an
@@ -291,18 +341,23 @@ func (d *desk) tellJobs() {
 			accepted[j.ID] = j.State == ledger.JobAccepted
 			if j.State == ledger.JobAccepted && j.Stop != nil {
 				orders = append(orders, stopOrder(j))
-				running[orders[len(orders)-1].subject] = true
 			}
 		}
+		orders = append(orders, d.moveOrders(s)...)
 	})
-	over := func(subject string) bool { return strings.HasPrefix(subject, stopSubject) && !running[subject] }
+	for _, o := range orders {
+		running[o.subject] = true
+	}
+	over := func(subject string) bool { return !strings.HasPrefix(subject, shareSubject) && !running[subject] }
 	d.out.forget(over)
 	maps.DeleteFunc(d.jobs.told, func(subject, _ string) bool { return over(subject) })
 	maps.DeleteFunc(d.board.refusals, func(subject, _ string) bool { return over(subject) })
+	maps.DeleteFunc(d.board.heeded, func(subject string, _ bool) bool { return over(subject) })
 	maps.DeleteFunc(d.jobs.refusals, func(id, _ string) bool { return !accepted[id] })
 	orders = slices.DeleteFunc(orders, func(o order) bool { return d.jobs.told[o.subject] == o.content() })
 	for _, o := range orders {
 		d.jobs.told[o.subject] = o.content()
+		delete(d.board.heeded, o.subject)
 		d.logger.Info("jobs directed", slog.String("subject", o.subject), slog.String("reason", o.reason))
 	}
 	if len(orders) > 0 {
@@ -350,8 +405,13 @@ func stopOrder(j ledger.Job) order {
 
 // content tells orders of one subject apart.
 func (o order) content() string {
-	if o.stop != nil {
+	switch {
+	case o.stop != nil:
 		return fmt.Sprint(o.stop.GetTasks(), " ", o.stop.GetMinTasks())
+	case o.sprint != nil:
+		return "sprint " + o.sprint.GetSprint()
+	case o.deflate != nil:
+		return fmt.Sprint(o.deflate.GetTheta(), " ", o.deflate.GetSeed())
 	}
 	var b strings.Builder
 	for _, j := range o.share.GetJobs() {

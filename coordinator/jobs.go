@@ -18,10 +18,9 @@ import (
 )
 
 // jobService serves the scheduler: the replicated job table and the directives.
-type jobService struct {
-	*server
-	headroomv1connect.UnimplementedJobServiceHandler
-}
+type jobService struct{ *server }
+
+var _ headroomv1connect.JobServiceHandler = jobService{}
 
 // CommitJob implements headroomv1connect.JobServiceHandler.
 func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1.CommitJobRequest]) (*connect.Response[headroomv1.CommitJobResponse], error) {
@@ -195,7 +194,10 @@ func jobMessage(j ledger.Job, d *desk) *headroomv1.Job {
 		if m.Progress = d.board.of(j.ID, time.Now()); m.Progress != nil {
 			m.State = m.Progress.GetState()
 		}
-		m.Outlook = d.jobs.of(j.ID, d.now())
+		if x := d.jobs.of(j.ID, d.now()); x != nil {
+			m.Outlook = proto.CloneOf(x)
+			m.Outlook.Move = d.moveOf(j.ID)
+		}
 		return m
 	}
 	if d != nil {
@@ -257,7 +259,7 @@ func (j jobService) listen(ctx context.Context, x *direct) error {
 		}
 		if err := d.post(ctx, func() {
 			if p := m.GetProgress(); p != nil {
-				d.board.report(p, time.Now())
+				d.due = d.board.report(p, time.Now()) || d.due
 			}
 			if a := m.GetAck(); a != nil && d.board.ack(d.epoch, a, d.out.subject(a.GetSeq())) {
 				d.jobs.refused(d.out.subject(a.GetSeq()))

@@ -166,6 +166,10 @@ func (p *points) counts(c *Counts, domains []*headroomv1.Domain) {
 	p.add(leaderChanges, float64(c.changes))
 	p.add(jobStops, float64(c.stops))
 	p.add(tasksDropped, float64(c.dropped))
+	p.add(jobSprints, float64(c.sprints))
+	for _, kind := range moveKinds() {
+		p.add(jobMoves, float64(c.moves[kind]), kind)
+	}
 	for _, d := range domains {
 		x := c.over[d.GetName()]
 		p.add(violationSeconds, x.violation.Seconds(), d.GetName())

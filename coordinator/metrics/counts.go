@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"headroom/arbiter"
 	"headroom/budget"
 	"headroom/progress"
 	"headroom/units"
@@ -28,6 +29,8 @@ type Counts struct {
 	granted, notAdmitted uint64
 	missed, changes      uint64
 	stops, dropped       uint64
+	sprints              uint64
+	moves                map[string]uint64
 	leader               string // the last one seen
 	over                 map[string]excess
 }
@@ -67,6 +70,7 @@ func NewCounts() *Counts {
 		estimate:     prometheus.NewHistogramVec(options(estimateError, parts()), find(estimateError).labelNames()),
 		rpcRequests:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: rpcRequests, Help: find(rpcRequests).help}, find(rpcRequests).labelNames()),
 		over:         map[string]excess{},
+		moves:        map[string]uint64{},
 	}
 	for _, p := range policies() {
 		c.policy.WithLabelValues(p)
@@ -145,6 +149,32 @@ func (c *Counts) Stopped() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stops++
+}
+
+// Sprinted counts a sprint that the job loop has granted.
+func (c *Counts) Sprinted() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sprints++
+}
+
+// Moved counts a move of a job that is another than the one before, by its kind. An unknown
+// kind is not counted.
+func (c *Counts) Moved(kind string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slices.Contains(moveKinds(), kind) {
+		c.moves[kind]++
+	}
+}
+
+// moveKinds are what may be done about a job.
+func moveKinds() []string {
+	var out []string
+	for _, k := range arbiter.MoveKinds() {
+		out = append(out, k.String())
+	}
+	return out
 }
 
 // Dropped counts n map tasks that will never run.

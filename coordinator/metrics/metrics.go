@@ -50,6 +50,8 @@ const (
 	jobs             = "headroom_jobs_running"
 	jobStops         = "headroom_job_stops_total"
 	tasksDropped     = "headroom_tasks_dropped_total"
+	jobMoves         = "headroom_job_moves_total"
+	jobSprints       = "headroom_job_sprints_total"
 	estimateError    = "headroom_job_estimate_error_ratio"
 	grants           = "headroom_grants_total"
 	grantLatency     = "headroom_grant_latency_seconds"
@@ -87,6 +89,8 @@ func all() []metric {
 		{jobs, gauge, "Jobs that run, by the engine that runs them; absent on followers.", []label{{"engine", words(engines())}}},
 		{jobStops, counter, "Early stops of jobs that this server has committed.", nil},
 		{tasksDropped, counter, "Map tasks that will never run, as this server has committed them.", nil},
+		{jobMoves, counter, "Moves of jobs that differ from the ones before, as this server has decided them.", []label{{"kind", words(moveKinds())}}},
+		{jobSprints, counter, "Sprints that this server's job loop has granted.", nil},
 		{estimateError, histogram, "How far the finish times foreseen of a job were off, in the mean, as a part of its runtime; one for each job that is done, on the leader.", []label{{"policy", words(estimators())}}},
 		{grants, counter, "Answers to heartbeats: leases sent, and nodes told that they are not admitted.", []label{{"result", words(grantResults())}}},
 		{grantLatency, histogram, "Time from a heartbeat until its lease was sent.", nil},
