@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 
 	"github.com/spf13/cobra"
 
@@ -80,16 +81,31 @@ func (o *options) check() error {
 
 // simulate runs all experiments in virtual time.
 func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
-	s, err := run(ctx, experiments(), o.seed, o.seeds, o.jobs, tell(progress))
+	all := experiments()
+	chosen, err := choices(all)
+	if err != nil {
+		return nil, err
+	}
+	s, err := run(ctx, all, o.seed, o.seeds, o.jobs, tell(progress))
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.validate()
 	if err != nil {
 		return nil, err
 	}
 	if o.out != "" {
-		if err := s.files(o.seed).Write(o.out); err != nil {
+		files := s.files(o.seed)
+		maps.Copy(files, v.files())
+		if err := files.Write(o.out); err != nil {
 			return nil, cli.Failed("name another folder with --out", "--out: %w", err)
 		}
 	}
-	return s.targets(), nil
+	targets := append(s.targets(), v.targets()...)
+	for i := range chosen {
+		targets = append(targets, chosen[i].targets(s, fmt.Sprintf("B%d", i+1))...)
+	}
+	return targets, nil
 }
 
 // tell says at every tenth of the runs how far they are.

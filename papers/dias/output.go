@@ -109,7 +109,9 @@ type gainFigure struct {
 
 func gains() []gainFigure {
 	two := []string{"NP", "DA(0,10)", "DA(0,20)"}
-	with := func(budget string) []string { return []string{"NPS " + budget, "DIAS(0,10) " + budget, "DIAS(0,20) " + budget} }
+	with := func(budget string) []string {
+		return []string{"NPS " + budget, "DIAS(0,10) " + budget, "DIAS(0,20) " + budget}
+	}
 	return []gainFigure{
 		{"fig7", "Reference (Fig. 7)", reference, two},
 		{"fig8a", "Same size (Fig. 8a)", sameSize, two},
@@ -246,4 +248,82 @@ func drawFig6(w io.Writer) error {
 	line.Color, points.Color = papers.Colours()[4], papers.Colours()[4]
 	p.Add(line, points)
 	return papers.SavePlot(p, w)
+}
+
+// files are Figs. 4 and 5.
+func (v *validation) files() papers.Files {
+	return papers.Files{"fig4.csv": v.writeFig4, "fig4.svg": v.drawFig4, "fig5.csv": v.writeFig5, "fig5.svg": v.drawFig5}
+}
+
+func (v *validation) writeFig4(w io.Writer) error {
+	rows := [][]string{{"class", "drop_percent", "simulated_s", "waves_s", "tasks_s"}}
+	for _, p := range v.jobs {
+		rows = append(rows, []string{[]string{"high", "low"}[p.class], fmt.Sprint(p.ratio), number(p.observed), number(p.wave), number(p.task)})
+	}
+	return papers.WriteCSV(w, rows)
+}
+
+func (v *validation) writeFig5(w io.Writer) error {
+	rows := [][]string{{"class", "drop_percent", "simulated_mean_s", "low", "high", "model_mean_s", "simulated_p95_s", "model_p95_s"}}
+	for _, p := range v.responses {
+		row := append([]string{[]string{"high", "low"}[p.class], fmt.Sprint(p.ratio)}, p.observed.cells()...)
+		rows = append(rows, append(row, number(p.mean), number(p.tail.mean), number(p.p95)))
+	}
+	return papers.WriteCSV(w, rows)
+}
+
+// drawFig4 has job times by drop ratio.
+func (v *validation) drawFig4(w io.Writer) error {
+	p := papers.NewPlot("Processing time, simulated and modelled (Fig. 4)", "drop ratio (%)", "time of a job (s)")
+	for class, name := range []string{"high", "low"} {
+		var observed, wave, task plotter.XYs
+		for _, j := range v.jobs {
+			if j.class == class {
+				observed = append(observed, plotter.XY{X: j.ratio, Y: j.observed})
+				wave, task = append(wave, plotter.XY{X: j.ratio, Y: j.wave}), append(task, plotter.XY{X: j.ratio, Y: j.task})
+			}
+		}
+		for i, series := range []plotter.XYs{observed, wave, task} {
+			if err := addLine(p, name+", "+[]string{"simulated", "by waves", "by tasks"}[i], series, 2*class+2, i); err != nil {
+				return err
+			}
+		}
+	}
+	p.Y.Min, p.Y.Max = 0, p.Y.Max*1.5 // room for the legend
+	return papers.SavePlot(p, w)
+}
+
+// drawFig5 has response times by drop ratio.
+func (v *validation) drawFig5(w io.Writer) error {
+	p := papers.NewPlot("Mean response time, simulated and modelled (Fig. 5)", "drop ratio of low jobs (%)", "response time (s)")
+	for class, name := range []string{"high", "low"} {
+		var observed, model plotter.XYs
+		for _, r := range v.responses {
+			if r.class == class && r.observed.known {
+				observed, model = append(observed, plotter.XY{X: r.ratio, Y: r.observed.mean}), append(model, plotter.XY{X: r.ratio, Y: r.mean})
+			}
+		}
+		for i, series := range []plotter.XYs{observed, model} {
+			if err := addLine(p, name+", "+[]string{"simulated", "by waves"}[i], series, 2*class+2, i); err != nil {
+				return err
+			}
+		}
+	}
+	p.Y.Min, p.Y.Max = 0, p.Y.Max*1.3 // room for the legend
+	return papers.SavePlot(p, w)
+}
+
+// addLine adds a line with points: solid for the first of its kind, dashed for the others.
+func addLine(p *plot.Plot, name string, points plotter.XYs, colour, kind int) error {
+	line, marks, err := plotter.NewLinePoints(points)
+	if err != nil {
+		return err
+	}
+	line.Color, marks.Color, line.Width = papers.Colours()[colour], papers.Colours()[colour], vg.Points(1.2)
+	if kind > 0 {
+		line.Dashes = []vg.Length{vg.Points(6 / float64(kind)), vg.Points(3)}
+	}
+	p.Add(line, marks)
+	p.Legend.Add(name, line, marks)
+	return nil
 }
