@@ -42,5 +42,6 @@ func newRoot() *cobra.Command {
 	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand()))
 	root.AddCommand(studies.NewProfileCommand())
 	root.AddCommand(studies.NewDeflateCommand())
+	root.AddCommand(studies.NewQueueCommand())
 	return root
 }
