@@ -129,7 +129,7 @@ type evaluation struct {
 
 // survival is the transform of P(X > t) at s.
 func (e *evaluation) survival(s complex128) (complex128, error) {
-	z, err := e.root(s)
+	z, slope, err := e.root(s)
 	if err != nil {
 		return 0, err
 	}
@@ -151,8 +151,11 @@ func (e *evaluation) survival(s complex128) (complex128, error) {
 			r = rj
 		}
 	}
-	// 1-h(z) = 1-h(0) + z q(z), and so for g: no difference of near numbers.
+	// 1-h(z) = 1-h(0) + z q(z), and so for g: no difference of near numbers. By it the
+	// root is corrected for what the difference has lost in Newton's method.
 	h := complex(1-e.above[e.k], 0) + z*qAbove
+	z -= (z*h - s) / slope
+	h = complex(1-e.above[e.k], 0) + z*qAbove
 	g := complex(1-e.from(e.k), 0) + z*qFrom
 	wait := q / (h * g)
 	if e.what == waiting {
@@ -165,24 +168,25 @@ func (e *evaluation) survival(s complex128) (complex128, error) {
 	return wait + (1-s*wait)*own, nil
 }
 
-// root is z(s) by Newton's method. Right of the imaginary axis there is one root, as
+// root is z(s) by Newton's method, and the slope of z (1-h(z)) there. Right of the imaginary axis there is one root, as
 // s + sum of lambda_j (1 - E[exp(-z B_j)]) contracts by the load of the classes above.
-func (e *evaluation) root(s complex128) (complex128, error) {
+func (e *evaluation) root(s complex128) (z, slope complex128, err error) {
 	if e.above[e.k] == 0 {
-		return s, nil
+		return s, 1, nil
 	}
-	z := e.start(s)
+	z = e.start(s)
 	for range newtonMost {
-		value, slope := complex(0, 0), complex(0, 0)
+		value := complex(0, 0)
+		slope = 1
 		for j := e.k + 1; j < len(e.services); j++ {
 			if e.rates[j] == 0 {
 				continue
 			}
 			v, d := e.services[j].slope(z, &e.w)
 			value += complex(e.rates[j], 0) * v
-			slope += complex(e.rates[j], 0) * d
+			slope -= complex(e.rates[j], 0) * d
 		}
-		next := z - (z-value-s)/(1-slope)
+		next := z - (z-value-s)/slope
 		if real(next) < real(s) { // Newton left the half plane of the root: contract
 			next = s + value
 		}
@@ -190,10 +194,10 @@ func (e *evaluation) root(s complex128) (complex128, error) {
 		z = next
 		if moved <= newtonExact*abs1(z) {
 			e.z, e.s = z, s
-			return z, nil
+			return z, slope, nil
 		}
 	}
-	return 0, &NumericError{
+	return 0, 0, &NumericError{
 		What: fmt.Sprintf("the busy period of the classes above %d did not converge at s = %v", e.k, s),
 		Hint: "lower the load of those classes, or make rates less unlike",
 	}

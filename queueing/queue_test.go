@@ -205,6 +205,17 @@ func TestPercentilesAgreeWithOracleAtDIASSize(t *testing.T) {
 	compareWithOracle(t, q, 0.95, 80)
 }
 
+// Where the classes above leave almost nothing, rounding shows: percentiles still agree.
+func TestPercentilesAgreeWithOracleNearSaturation(t *testing.T) {
+	t.Parallel()
+	e, erlang := must(Exponential(1))(t), must(Erlang(3, 3))(t)
+	for _, above := range []float64{0.99, 0.9999, 0.99999} {
+		q := Queue{PreemptiveResume, Arrivals{Rates: []float64{(1 - above) / 2, above}}, []PH{e, erlang}}
+		compareWithOracle(t, q, 0.95, 60)
+		compareWithOracle(t, q, 0.999, 60)
+	}
+}
+
 // The highest class under preemptive resume is an M/PH/1 queue of its own, whose wait is
 // phase-type: a matrix exponential gives it. Cyclic services take the dense way there.
 func TestHighestClassIsMPH1(t *testing.T) {
