@@ -141,7 +141,7 @@ func checkSize(phs []PH, add func(total, n int) int) error {
 	total := 0
 	for i, p := range phs {
 		if err := p.validate(); err != nil {
-			return Within(fmt.Sprintf("distributions[%d]", i), err)
+			return within(fmt.Sprintf("distributions[%d]", i), err)
 		}
 		if total = add(total, p.Phases()); total > MaxPhases {
 			return bad("distributions", "have %d phases together; at most %d are taken", total, MaxPhases)

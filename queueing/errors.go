@@ -20,9 +20,9 @@ func bad(place, format string, args ...any) *InputError {
 	return &InputError{Place: place, Problem: fmt.Sprintf(format, args...)}
 }
 
-// Within puts the place of a whole in front of that of its part, in an [InputError];
+// within puts the place of a whole in front of that of its part, in an [InputError];
 // any other error it returns as it is.
-func Within(whole string, err error) error {
+func within(whole string, err error) error {
 	e, ok := err.(*InputError) //nolint:errorlint // our own constructors return it unwrapped
 	if !ok {
 		return err

@@ -155,7 +155,7 @@ func given(name string, p PH) (part, error) {
 	if len(p.Alpha) == 0 && p.A == nil {
 		return part{}, nil
 	}
-	return p, Within(name, p.validate())
+	return p, within(name, p.validate())
 }
 
 // kept is the distribution of what is left of a number of tasks: several numbers may
@@ -227,7 +227,7 @@ func waves(name string, probabilities []float64, drop float64, slots int, length
 	for d := most; d >= 1; d-- {
 		p := lengths[min(d, len(lengths))-1]
 		if err := p.validate(); err != nil {
-			return part{}, Within(fmt.Sprintf("%s waves[%d]", name, min(d, len(lengths))-1), err)
+			return part{}, within(fmt.Sprintf("%s waves[%d]", name, min(d, len(lengths))-1), err)
 		}
 		if sizes += p.Phases(); sizes > MaxPhases {
 			return part{}, bad(name+" waves", "have more than %d phases together; give fewer waves, or fewer phases per wave", MaxPhases)

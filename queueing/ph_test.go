@@ -42,8 +42,8 @@ func TestPHRefused(t *testing.T) {
 // Constructors, fits and operations refuse what they cannot do.
 func TestOperationsRefuse(t *testing.T) {
 	t.Parallel()
-	e := must(Exponential(1))(t)
-	big := must(Erlang(MaxPhases, 1))(t)
+	e := need(Exponential(1))(t)
+	big := need(Erlang(MaxPhases, 1))(t)
 	second := func(_ any, err error) error { return err }
 	for want, err := range map[string]error{
 		"rate is 0":                      second(Exponential(0)),
@@ -56,7 +56,7 @@ func TestOperationsRefuse(t *testing.T) {
 		"distributions are none":         second(Sum()),
 		"distributions[1].A is missing":  second(Sum(e, PH{})),
 		"distributions have 2001 phases": second(Sum(e, big)),
-		"distributions have 4000 phases": second(Min(must(Erlang(2, 1))(t), big)),
+		"distributions have 4000 phases": second(Min(need(Erlang(2, 1))(t), big)),
 		"factor is 0":                    second(e.Scale(0)),
 		"quantile is 1":                  second(e.Quantile(1)),
 		"mean is -1":                     second(Fit(-1, 1)),
@@ -76,20 +76,20 @@ func TestOperationsRefuse(t *testing.T) {
 // Moments, cdf and quantiles of known distributions are the known ones.
 func TestKnownDistributions(t *testing.T) {
 	t.Parallel()
-	e := must(Erlang(3, 2))(t)
+	e := need(Erlang(3, 2))(t)
 	for n, want := range []float64{1.5, 3, 7.5} { // 3*4*...*(n+2)/2^n
-		near(t, fmt.Sprintf("Erlang's moment %d", n+1), e.Moment(n+1), want, 1e-14)
+		agrees(t, fmt.Sprintf("Erlang's moment %d", n+1), e.Moment(n+1), want, 1e-14)
 	}
-	near(t, "Erlang's moment 0", e.Moment(0), 1, 0)
-	near(t, "Erlang's cv2", e.CV2(), 1.0/3, 1e-13)
+	agrees(t, "Erlang's moment 0", e.Moment(0), 1, 0)
+	agrees(t, "Erlang's cv2", e.CV2(), 1.0/3, 1e-13)
 	for _, x := range []float64{0.01, 0.5, 2, 9} {
-		near(t, "Erlang's cdf", e.CDF(x), 1-math.Exp(-2*x)*(1+2*x+2*x*x), 1e-9)
+		agrees(t, "Erlang's cdf", e.CDF(x), 1-math.Exp(-2*x)*(1+2*x+2*x*x), 1e-9)
 	}
-	h := must(Hyper([]float64{0.5, 0.5}, []float64{1, 1e6}))(t)
+	h := need(Hyper([]float64{0.5, 0.5}, []float64{1, 1e6}))(t)
 	// The second form takes the matrix exponential, as there are too many jumps.
-	near(t, "a stiff cdf", h.CDF(2), 1-0.5*math.Exp(-2), 1e-11)
-	near(t, "an exponential's quantile", must(must(Exponential(0.1))(t).Quantile(0.95))(t), -10*math.Log(0.05), 1e-10)
-	if h.CDF(0) != 0 || h.CDF(-1) != 0 || h.CDF(math.Inf(1)) != 1 || !math.IsNaN(h.CDF(math.NaN())) || must(h.Quantile(0))(t) != 0 {
+	agrees(t, "a stiff cdf", h.CDF(2), 1-0.5*math.Exp(-2), 1e-11)
+	agrees(t, "an exponential's quantile", need(need(Exponential(0.1))(t).Quantile(0.95))(t), -10*math.Log(0.05), 1e-10)
+	if h.CDF(0) != 0 || h.CDF(-1) != 0 || h.CDF(math.Inf(1)) != 1 || !math.IsNaN(h.CDF(math.NaN())) || need(h.Quantile(0))(t) != 0 {
 		t.Error("the cdf's ends are wrong")
 	}
 }
@@ -107,21 +107,21 @@ func TestOperationsLaws(t *testing.T) {
 		}
 		ma, mb := a.Moments(2), b.Moments(2)
 		sum := take(Sum(a, b)).Moments(2)
-		near(t, "the sum's mean", sum[0], ma[0]+mb[0], 1e-12)
-		near(t, "the sum's second moment", sum[1], ma[1]+2*ma[0]*mb[0]+mb[1], 1e-12)
+		agrees(t, "the sum's mean", sum[0], ma[0]+mb[0], 1e-12)
+		agrees(t, "the sum's second moment", sum[1], ma[1]+2*ma[0]*mb[0]+mb[1], 1e-12)
 		p := rapid.Float64Range(0, 1).Draw(t, "p")
 		mixed := take(Mixture([]float64{p, 1 - p}, a, b))
 		x := rapid.Float64Range(0.01, 5).Draw(t, "x")
-		near(t, "the mixture's mean", mixed.Mean(), p*ma[0]+(1-p)*mb[0], 1e-12)
-		near(t, "the mixture's cdf", mixed.CDF(x), p*a.CDF(x)+(1-p)*b.CDF(x), 1e-10)
+		agrees(t, "the mixture's mean", mixed.Mean(), p*ma[0]+(1-p)*mb[0], 1e-12)
+		agrees(t, "the mixture's cdf", mixed.CDF(x), p*a.CDF(x)+(1-p)*b.CDF(x), 1e-10)
 		least := take(Min(a, b))
-		near(t, "the minimum's cdf", least.CDF(x), 1-(1-a.CDF(x))*(1-b.CDF(x)), 1e-10)
-		near(t, "the scaled cdf", take(a.Scale(3)).CDF(3*x), a.CDF(x), 1e-10)
+		agrees(t, "the minimum's cdf", least.CDF(x), 1-(1-a.CDF(x))*(1-b.CDF(x)), 1e-10)
+		agrees(t, "the scaled cdf", take(a.Scale(3)).CDF(3*x), a.CDF(x), 1e-10)
 		q, err := a.Quantile(0.9)
 		if err != nil {
 			t.Fatal(err)
 		}
-		near(t, "the cdf at a quantile", a.CDF(q), 0.9, 1e-9)
+		agrees(t, "the cdf at a quantile", a.CDF(q), 0.9, 1e-9)
 	})
 }
 
@@ -129,9 +129,9 @@ func TestOperationsLaws(t *testing.T) {
 func TestFits(t *testing.T) {
 	t.Parallel()
 	for _, cv2 := range []float64{0.001, 0.01, 0.1, 0.25, 0.3, 0.5, 0.7, 0.999, 1, 1.5, 20, 1e4} {
-		p := must(Fit(3, cv2))(t)
-		near(t, fmt.Sprintf("the mean at cv2 %v", cv2), p.Mean(), 3, 1e-12)
-		near(t, fmt.Sprintf("cv2 %v", cv2), p.CV2(), cv2, 1e-9)
+		p := need(Fit(3, cv2))(t)
+		agrees(t, fmt.Sprintf("the mean at cv2 %v", cv2), p.Mean(), 3, 1e-12)
+		agrees(t, fmt.Sprintf("cv2 %v", cv2), p.CV2(), cv2, 1e-9)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawPH(t, "p").Moments(3)
@@ -140,7 +140,7 @@ func TestFits(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, m := range p.Moments(3) {
-			near(t, fmt.Sprintf("moment %d", i+1), m, want[i], 1e-7)
+			agrees(t, fmt.Sprintf("moment %d", i+1), m, want[i], 1e-7)
 		}
 	})
 }
@@ -149,7 +149,7 @@ func TestFits(t *testing.T) {
 // two cdfs is below Kolmogorov's bound for one in a thousand.
 func TestSamples(t *testing.T) {
 	t.Parallel()
-	cyclic := must(NewPH([]float64{0.7, 0, 0.3}, [][]float64{{-3, 2, 0.5}, {1, -4, 2}, {0.5, 3, -4}}))(t)
+	cyclic := need(NewPH([]float64{0.7, 0, 0.3}, [][]float64{{-3, 2, 0.5}, {1, -4, 2}, {0.5, 3, -4}}))(t)
 	for name, p := range map[string]PH{"eq1": diasJob(t, 0.4, 20), "cyclic": cyclic} {
 		const n, steps = 20_000, 50
 		from, mean := source(5), p.Mean()

@@ -149,7 +149,7 @@ func (q Queue) checkParts() error {
 	}
 	for k, s := range q.Services {
 		if err := s.validate(); err != nil {
-			return Within(fmt.Sprintf("services[%d]", k), err)
+			return within(fmt.Sprintf("services[%d]", k), err)
 		}
 	}
 	return nil

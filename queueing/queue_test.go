@@ -12,7 +12,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func must[T any](x T, err error) func(t testing.TB) T {
+func need[T any](x T, err error) func(t testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
 		if err != nil {
@@ -22,8 +22,8 @@ func must[T any](x T, err error) func(t testing.TB) T {
 	}
 }
 
-// near fails unless got is want, relative to it.
-func near(t rapid.TB, what string, got, want, tolerance float64) {
+// agrees fails unless got is want, relative to it.
+func agrees(t rapid.TB, what string, got, want, tolerance float64) {
 	t.Helper()
 	if !(math.Abs(got-want) <= tolerance*math.Abs(want)) {
 		t.Errorf("%s is %.17g, want %.17g: off by %.3g, relative", what, got, want, got/want-1)
@@ -33,7 +33,7 @@ func near(t rapid.TB, what string, got, want, tolerance float64) {
 // diasJob is eq. (1) at the size of the paper's validation: 62 phases.
 func diasJob(t testing.TB, theta, mean float64) PH {
 	t.Helper()
-	return must(TaskLevel(TaskModel{
+	return need(TaskLevel(TaskModel{
 		Slots: 20, Maps: Exactly(50), Reduces: Exactly(10), MapDrop: theta,
 		MapMean: mean, ReduceMean: 0.8 * mean, Setup: mean / 2, Shuffle: mean / 4,
 	}))(t)
@@ -49,9 +49,9 @@ type known struct {
 func services(t testing.TB) []known {
 	t.Helper()
 	list := []known{
-		{"exponential", must(Exponential(2))(t), 0.5, 0.5},
-		{"erlang", must(Erlang(7, 14))(t), 0.5, 0.25 + 7.0/(14*14)},
-		{"hyperexponential", must(Hyper([]float64{0.9, 0.1}, []float64{3, 0.5}))(t), 0.3 + 0.2, 2 * (0.9/9 + 0.1/0.25)},
+		{"exponential", need(Exponential(2))(t), 0.5, 0.5},
+		{"erlang", need(Erlang(7, 14))(t), 0.5, 0.25 + 7.0/(14*14)},
+		{"hyperexponential", need(Hyper([]float64{0.9, 0.1}, []float64{3, 0.5}))(t), 0.3 + 0.2, 2 * (0.9/9 + 0.1/0.25)},
 	}
 	// Eq. (1), summed by hand: stages are independent, and variances add up.
 	mean, variance := 10.0+5, 100.0+25
@@ -107,14 +107,14 @@ func TestMeansAreCobhams(t *testing.T) {
 		}
 		for _, d := range []Discipline{NonPreemptive, PreemptiveResume} {
 			q.Discipline = d
-			r := must(Solve(q, Options{Moments: 2}))(t)
+			r := need(Solve(q, Options{Moments: 2}))(t)
 			waits, sojourns := cobham(d, q.Arrivals.Rates, chosen)
 			for k, c := range r.Classes {
 				what := fmt.Sprintf("%s %v class %d", d, names, k)
-				near(t, what+" wait", c.Wait.Mean, waits[k], 1e-12)
-				near(t, what+" sojourn", c.Sojourn.Mean, sojourns[k], 1e-12)
+				agrees(t, what+" wait", c.Wait.Mean, waits[k], 1e-12)
+				agrees(t, what+" sojourn", c.Sojourn.Mean, sojourns[k], 1e-12)
 			}
-			near(t, "rho", r.Rho, 0.9, 1e-12)
+			agrees(t, "rho", r.Rho, 0.9, 1e-12)
 		}
 	}
 	for _, a := range list {
@@ -131,21 +131,21 @@ func TestMeansAreCobhams(t *testing.T) {
 // and percentiles are known, also near a load of 1.
 func TestOneExponentialClass(t *testing.T) {
 	t.Parallel()
-	e := must(Exponential(1))(t)
+	e := need(Exponential(1))(t)
 	for _, rho := range []float64{0.01, 0.5, 0.9, 0.999, 0.99999} {
 		q := Queue{NonPreemptive, Arrivals{Rates: []float64{rho}}, []PH{e}}
-		c := must(Solve(q, Options{Moments: 5, Percentiles: []float64{0.001, 0.5, 0.95, 0.999}}))(t).Classes[0]
+		c := need(Solve(q, Options{Moments: 5, Percentiles: []float64{0.001, 0.5, 0.95, 0.999}}))(t).Classes[0]
 		rate, want := 1-rho, 1.0
 		for n, m := range c.Sojourn.Moments {
 			want *= float64(n+1) / rate
-			near(t, fmt.Sprintf("moment %d at rho %v", n+1, rho), m, want, 1e-10)
+			agrees(t, fmt.Sprintf("moment %d at rho %v", n+1, rho), m, want, 1e-10)
 		}
 		for _, p := range c.Sojourn.Percentiles {
-			near(t, fmt.Sprintf("percentile %v at rho %v", p.P, rho), p.At, -math.Log1p(-p.P)/rate, 1e-7)
+			agrees(t, fmt.Sprintf("percentile %v at rho %v", p.P, rho), p.At, -math.Log1p(-p.P)/rate, 1e-7)
 		}
 		// The wait is 0 with probability 1-rho, and beyond as the sojourn.
 		for _, p := range c.Wait.Percentiles {
-			near(t, fmt.Sprintf("wait's percentile %v at rho %v", p.P, rho), p.At, max(0, math.Log(rho/(1-p.P))/rate), 1e-7)
+			agrees(t, fmt.Sprintf("wait's percentile %v at rho %v", p.P, rho), p.At, max(0, math.Log(rho/(1-p.P))/rate), 1e-7)
 		}
 	}
 }
@@ -153,8 +153,8 @@ func TestOneExponentialClass(t *testing.T) {
 // Percentiles agree to 1e-7 with the oracle: other formulas, other axis, 800 bits.
 func TestPercentilesAgreeWithOracle(t *testing.T) {
 	t.Parallel()
-	e, h := must(Exponential(1))(t), must(Hyper([]float64{0.8, 0.2}, []float64{4, 0.25}))(t)
-	erlang := must(Erlang(4, 4))(t)
+	e, h := need(Exponential(1))(t), need(Hyper([]float64{0.8, 0.2}, []float64{4, 0.25}))(t)
+	erlang := need(Erlang(4, 4))(t)
 	cases := []struct {
 		name     string
 		rates    []float64
@@ -178,12 +178,12 @@ func TestPercentilesAgreeWithOracle(t *testing.T) {
 // compareWithOracle checks the percentiles of all measures of a queue.
 func compareWithOracle(t *testing.T, q Queue, p float64, terms int64) {
 	t.Helper()
-	r := must(Solve(q, Options{Percentiles: []float64{p}}))(t)
+	r := need(Solve(q, Options{Percentiles: []float64{p}}))(t)
 	for k, c := range r.Classes {
 		for sojourn, m := range map[bool]Measure{false: c.Wait, true: c.Sojourn} {
 			at := m.Percentiles[0].At
 			if at == 0 { // most jobs do not wait: then the atom is above p
-				if atom := must(m.CDF(0))(t); atom < p {
+				if atom := need(m.CDF(0))(t); atom < p {
 					t.Errorf("class %d: percentile 0 with an atom of %v", k, atom)
 				}
 				continue
@@ -208,7 +208,7 @@ func TestPercentilesAgreeWithOracleAtDIASSize(t *testing.T) {
 // Where the classes above leave almost nothing, rounding shows: percentiles still agree.
 func TestPercentilesAgreeWithOracleNearSaturation(t *testing.T) {
 	t.Parallel()
-	e, erlang := must(Exponential(1))(t), must(Erlang(3, 3))(t)
+	e, erlang := need(Exponential(1))(t), need(Erlang(3, 3))(t)
 	for _, above := range []float64{0.99, 0.9999, 0.99999} {
 		q := Queue{PreemptiveResume, Arrivals{Rates: []float64{(1 - above) / 2, above}}, []PH{e, erlang}}
 		compareWithOracle(t, q, 0.95, 60)
@@ -220,12 +220,12 @@ func TestPercentilesAgreeWithOracleNearSaturation(t *testing.T) {
 // phase-type: a matrix exponential gives it. Cyclic services take the dense way there.
 func TestHighestClassIsMPH1(t *testing.T) {
 	t.Parallel()
-	cyclic := must(NewPH([]float64{0.7, 0, 0.3}, [][]float64{{-3, 2, 0.5}, {1, -4, 2}, {0.5, 3, -4}}))(t)
-	low := must(Exponential(0.1))(t)
+	cyclic := need(NewPH([]float64{0.7, 0, 0.3}, [][]float64{{-3, 2, 0.5}, {1, -4, 2}, {0.5, 3, -4}}))(t)
+	low := need(Exponential(0.1))(t)
 	for name, service := range map[string]PH{"eq1": diasJob(t, 0.2, 0.05), "cyclic": cyclic} {
 		rate := 0.7 / service.Mean()
 		q := Queue{PreemptiveResume, Arrivals{Rates: []float64{0.02, rate}}, []PH{low, service}}
-		c := must(Solve(q, Options{Moments: 3}))(t).Classes[1]
+		c := need(Solve(q, Options{Moments: 3}))(t).Classes[1]
 		// The wait's chain: residual services, followed by one more with probability rho.
 		n, mean := service.Phases(), service.Mean()
 		start := equilibrium(service, mean)
@@ -240,8 +240,8 @@ func TestHighestClassIsMPH1(t *testing.T) {
 			alpha[i] = 0.7 * start[i]
 		}
 		for _, at := range []float64{0.1, 0.5, 1, 3, 10} {
-			got := must(c.Wait.CDF(at * mean))(t)
-			near(t, fmt.Sprintf("%s: P(W > %v means)", name, at), 1-got, matrixExponential(alpha, a, at*mean), 1e-8)
+			got := need(c.Wait.CDF(at * mean))(t)
+			agrees(t, fmt.Sprintf("%s: P(W > %v means)", name, at), 1-got, matrixExponential(alpha, a, at*mean), 1e-8)
 		}
 	}
 }
@@ -268,21 +268,21 @@ func TestDenseAndSparseAgree(t *testing.T) {
 	t.Parallel()
 	// Repeating an exponential phase with probability 1/3 leaves it exponential. Two
 	// phases take turns in that.
-	cyclic := must(NewPH([]float64{1, 0}, [][]float64{{-3, 1}, {1, -3}}))(t)
-	same := must(Exponential(2))(t)
-	other := must(Erlang(3, 6))(t)
+	cyclic := need(NewPH([]float64{1, 0}, [][]float64{{-3, 1}, {1, -3}}))(t)
+	same := need(Exponential(2))(t)
+	other := need(Erlang(3, 6))(t)
 	for _, d := range []Discipline{NonPreemptive, PreemptiveResume} {
 		solve := func(x PH) Result {
 			q := Queue{d, Arrivals{Rates: []float64{0.6, 0.8}}, []PH{other, x}}
-			return must(Solve(q, Options{Moments: 6, Percentiles: []float64{0.3, 0.95, 0.999}}))(t)
+			return need(Solve(q, Options{Moments: 6, Percentiles: []float64{0.3, 0.95, 0.999}}))(t)
 		}
 		dense, sparse := solve(cyclic), solve(same)
 		for k := range dense.Classes {
 			for i, m := range dense.Classes[k].Sojourn.Moments {
-				near(t, fmt.Sprintf("%s class %d moment %d", d, k, i+1), m, sparse.Classes[k].Sojourn.Moments[i], 1e-12)
+				agrees(t, fmt.Sprintf("%s class %d moment %d", d, k, i+1), m, sparse.Classes[k].Sojourn.Moments[i], 1e-12)
 			}
 			for i, p := range dense.Classes[k].Wait.Percentiles {
-				near(t, fmt.Sprintf("%s class %d percentile %v", d, k, p.P), p.At, sparse.Classes[k].Wait.Percentiles[i].At, 1e-9)
+				agrees(t, fmt.Sprintf("%s class %d percentile %v", d, k, p.P), p.At, sparse.Classes[k].Wait.Percentiles[i].At, 1e-9)
 			}
 		}
 	}
@@ -393,18 +393,18 @@ func TestDistributionsAreDistributions(t *testing.T) {
 // A class without jobs waits as a rare job would, and changes nothing for the others.
 func TestClassWithoutJobs(t *testing.T) {
 	t.Parallel()
-	e := must(Exponential(1))(t)
-	with := must(Solve(Queue{NonPreemptive, Arrivals{Rates: []float64{0.5, 0}}, []PH{e, e}}, Options{Percentiles: []float64{0.95}}))(t)
-	alone := must(Solve(Queue{NonPreemptive, Arrivals{Rates: []float64{0.5}}, []PH{e}}, Options{Percentiles: []float64{0.95}}))(t)
-	near(t, "the other class's mean", with.Classes[0].Sojourn.Mean, alone.Classes[0].Sojourn.Mean, 1e-14)
-	near(t, "the other class's percentile", with.Classes[0].Sojourn.Percentiles[0].At, alone.Classes[0].Sojourn.Percentiles[0].At, 1e-10)
-	near(t, "the rare job's wait", with.Classes[1].Wait.Mean, 0.5, 1e-14)
+	e := need(Exponential(1))(t)
+	with := need(Solve(Queue{NonPreemptive, Arrivals{Rates: []float64{0.5, 0}}, []PH{e, e}}, Options{Percentiles: []float64{0.95}}))(t)
+	alone := need(Solve(Queue{NonPreemptive, Arrivals{Rates: []float64{0.5}}, []PH{e}}, Options{Percentiles: []float64{0.95}}))(t)
+	agrees(t, "the other class's mean", with.Classes[0].Sojourn.Mean, alone.Classes[0].Sojourn.Mean, 1e-14)
+	agrees(t, "the other class's percentile", with.Classes[0].Sojourn.Percentiles[0].At, alone.Classes[0].Sojourn.Percentiles[0].At, 1e-10)
+	agrees(t, "the rare job's wait", with.Classes[1].Wait.Mean, 0.5, 1e-14)
 }
 
 // Each refusal names what is wrong, where, and a way out.
 func TestQueuesRefused(t *testing.T) {
 	t.Parallel()
-	e := must(Exponential(1))(t)
+	e := need(Exponential(1))(t)
 	ok := Queue{NonPreemptive, Arrivals{Rates: []float64{0.3, 0.3}}, []PH{e, e}}
 	with := func(change func(q *Queue)) Queue {
 		q := ok
@@ -451,15 +451,15 @@ func TestQueuesRefused(t *testing.T) {
 // percentiles or an error, never a number that is not one.
 func TestStiffServices(t *testing.T) {
 	t.Parallel()
-	stiff := must(Hyper([]float64{0.5, 0.5}, []float64{1, 1e12}))(t)
+	stiff := need(Hyper([]float64{0.5, 0.5}, []float64{1, 1e12}))(t)
 	q := Queue{NonPreemptive, Arrivals{Rates: []float64{0.4, 0.8}}, []PH{stiff, stiff}}
-	r := must(Solve(q, Options{Moments: 4, Percentiles: []float64{0.95}}))(t)
+	r := need(Solve(q, Options{Moments: 4, Percentiles: []float64{0.95}}))(t)
 	s := known{"stiff", stiff, 0.5 * (1 + 1e-12), 1 + 1e-24}
 	waits, sojourns := cobham(NonPreemptive, q.Arrivals.Rates, []known{s, s})
 	for k, c := range r.Classes {
-		near(t, "wait", c.Wait.Mean, waits[k], 1e-12)
-		near(t, "sojourn", c.Sojourn.Mean, sojourns[k], 1e-12)
-		if x := must(c.Sojourn.CDF(c.Sojourn.Percentiles[0].At))(t); math.Abs(x-0.95) > 1e-9 {
+		agrees(t, "wait", c.Wait.Mean, waits[k], 1e-12)
+		agrees(t, "sojourn", c.Sojourn.Mean, sojourns[k], 1e-12)
+		if x := need(c.Sojourn.CDF(c.Sojourn.Percentiles[0].At))(t); math.Abs(x-0.95) > 1e-9 {
 			t.Errorf("class %d: the cdf at percentile 0.95 is %v", k, x)
 		}
 	}
@@ -470,7 +470,7 @@ func TestStiffServices(t *testing.T) {
 func TestDIASTrends(t *testing.T) {
 	t.Parallel()
 	job := func(theta, mean float64) PH {
-		return must(TaskLevel(TaskModel{
+		return need(TaskLevel(TaskModel{
 			Slots: 20, Maps: Exactly(50), Reduces: Exactly(10), MapDrop: theta,
 			MapMean: mean, ReduceMean: mean / 4, Setup: mean / 10, Shuffle: mean / 20,
 		}))(t)
@@ -485,7 +485,7 @@ func TestDIASTrends(t *testing.T) {
 			if want := []int{62, 57, 52, 42, 17}[i]; low.Phases() != want {
 				t.Errorf("theta %v leaves %d phases, want %d", theta, low.Phases(), want)
 			}
-			r := must(Solve(Queue{d, Arrivals{Rates: rates}, []PH{low, high}}, Options{}))(t)
+			r := need(Solve(Queue{d, Arrivals{Rates: rates}, []PH{low, high}}, Options{}))(t)
 			lows, highs = append(lows, r.Classes[0].Sojourn.Mean), append(highs, r.Classes[1].Sojourn.Mean)
 		}
 		if fall := 1 - lows[4]/lows[0]; fall < 0.7 {
@@ -505,12 +505,12 @@ func TestDIASTrends(t *testing.T) {
 // A simulation of the same queue agrees with the solution, for each discipline.
 func TestSolutionAgreesWithSimulation(t *testing.T) {
 	t.Parallel()
-	h := must(Hyper([]float64{0.8, 0.2}, []float64{4, 0.25}))(t)
+	h := need(Hyper([]float64{0.8, 0.2}, []float64{4, 0.25}))(t)
 	for _, d := range []Discipline{NonPreemptive, PreemptiveResume} {
-		q := Queue{d, Arrivals{Rates: []float64{0.3, 0.2, 0.2}}, []PH{h, must(Erlang(3, 3))(t), h}}
+		q := Queue{d, Arrivals{Rates: []float64{0.3, 0.2, 0.2}}, []PH{h, need(Erlang(3, 3))(t), h}}
 		o := Options{Moments: 2, Percentiles: []float64{0.95}}
-		solved := must(Solve(q, o))(t)
-		seen := must(Simulate(q, Simulation{Jobs: 40_000, Replications: 20, Options: o}, rand.New(rand.NewPCG(7, 1))))(t)
+		solved := need(Solve(q, o))(t)
+		seen := need(Simulate(q, Simulation{Jobs: 40_000, Replications: 20, Options: o}, rand.New(rand.NewPCG(7, 1))))(t)
 		for k, c := range solved.Classes {
 			for what, pair := range map[string][2]any{"wait": {c.Wait, seen.Classes[k].Wait}, "sojourn": {c.Sojourn, seen.Classes[k].Sojourn}} {
 				m, s := pair[0].(Measure), pair[1].(SimulatedMeasure)

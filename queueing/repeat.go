@@ -396,7 +396,7 @@ func summary(runs []*replication, s Simulation) Simulated {
 		rho = append(rho, r.busy/(r.now-r.since))
 		waste = append(waste, r.wasted/r.busy)
 	}
-	out := Simulated{Rho: interval(rho), Waste: interval(waste)}
+	out := Simulated{Rho: studentInterval(rho), Waste: studentInterval(waste)}
 	for k := range runs[0].buffers {
 		c := SimulatedClass{}
 		var waits, sojourns [][]float64
@@ -404,15 +404,15 @@ func summary(runs []*replication, s Simulation) Simulated {
 			c.Jobs += len(r.sojourns[k])
 			waits, sojourns = append(waits, r.waits[k]), append(sojourns, r.sojourns[k])
 		}
-		c.Wait, c.Sojourn = simulated(waits, s.Options), simulated(sojourns, s.Options)
+		c.Wait, c.Sojourn = measured(waits, s.Options), measured(sojourns, s.Options)
 		out.Classes = append(out.Classes, c)
 	}
 	return out
 }
 
-// simulated is a measure from the times of each replication. A class without jobs has
+// measured is a measure from the times of each replication. A class without jobs has
 // NaN for unknown.
-func simulated(runs [][]float64, o Options) SimulatedMeasure {
+func measured(runs [][]float64, o Options) SimulatedMeasure {
 	var m SimulatedMeasure
 	for i := range o.Moments {
 		m.Moments = append(m.Moments, over(runs, func(times []float64) float64 {
@@ -444,11 +444,11 @@ func over(runs [][]float64, value func(times []float64) float64) Interval {
 			values = append(values, value(times))
 		}
 	}
-	return interval(values)
+	return studentInterval(values)
 }
 
-// interval is Student's, over independent replications.
-func interval(values []float64) Interval {
+// studentInterval is Student's, over independent replications.
+func studentInterval(values []float64) Interval {
 	n := float64(len(values))
 	if n == 0 {
 		return Interval{math.NaN(), math.NaN(), math.NaN()}

@@ -176,7 +176,7 @@ func (in *queueFile) queue() (queueing.Queue, error) {
 	for k, s := range in.Services {
 		p, err := queueing.NewPH(s.Alpha, s.A)
 		if err != nil {
-			return q, queueing.Within(fmt.Sprintf("services[%d]", k), err)
+			return q, fmt.Errorf("services[%d].%s", k, strings.TrimPrefix(err.Error(), "queueing: "))
 		}
 		q.Services = append(q.Services, p)
 	}
