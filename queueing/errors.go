@@ -9,6 +9,7 @@ type InputError struct {
 	Problem string
 }
 
+// Error names the place and the problem.
 func (e *InputError) Error() string {
 	if e.Place == "" {
 		return "queueing: " + e.Problem
@@ -40,6 +41,7 @@ type UnstableError struct {
 	Rho float64
 }
 
+// Error names rho and the way out.
 func (e *UnstableError) Error() string {
 	return fmt.Sprintf("queueing: unstable: rho is %.6g and must be below 1; lower the arrival rates, "+
 		"or shorten the services (drop tasks, sprint)", e.Rho)
@@ -52,4 +54,5 @@ type NumericError struct {
 	Hint string
 }
 
+// Error says what would be spoilt, and what to ask instead.
 func (e *NumericError) Error() string { return "queueing: " + e.What + "; " + e.Hint }

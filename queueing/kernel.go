@@ -61,9 +61,6 @@ func newKernel(p PH, moments int) *kernel {
 
 func (k *kernel) mean() float64 { return k.coefficients[0] }
 
-// second is E[B^2]/2.
-func (k *kernel) second() float64 { return k.coefficients[1] }
-
 // workspace holds the vectors of an evaluation, so that one inversion allocates once.
 type workspace struct {
 	x, y []complex128

@@ -1,5 +1,7 @@
 package queueing
 
+import "slices"
+
 // series is a power series in u = -s with its first terms. For the transforms of this
 // package all coefficients are positive, so that adding and multiplying keeps every one
 // exact to rounding.
@@ -53,9 +55,9 @@ func (a series) inverse(slack float64) series {
 // at is a(y(u)) for a y without a constant.
 func (a series) at(y series) series {
 	c := make(series, len(a))
-	for i := len(a) - 1; i >= 0; i-- {
+	for _, x := range slices.Backward(a) {
 		c = c.times(y)
-		c[0] += a[i]
+		c[0] += x
 	}
 	return c
 }
