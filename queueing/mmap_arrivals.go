@@ -104,7 +104,8 @@ func (m *MMAP) LagCorrelation(lag int) (float64, error) {
 		return 0, bad("lag", "is %d arrivals; it is at least 1", lag)
 	}
 	// With P = (-D0)^-1 D and p its stationary vector, the moments of the times are
-	// E[X] = p (-D0)^-1 1, E[X0 Xlag] = p (-D0)^-1 P^lag (-D0)^-1 1.
+	// E[X] = p (-D0)^-1 1, E[X0 Xlag] = p (-D0)^-1 P^lag (-D0)^-1 1,
+	// where P^lag (-D0)^-1 = (-D0)^-1 (D (-D0)^-1)^lag.
 	f, err := realMatrix(m.hidden).factor()
 	if err != nil {
 		return 0, err
@@ -123,15 +124,12 @@ func (m *MMAP) LagCorrelation(lag int) (float64, error) {
 		addTimes(at, complex(p/rate, 0), jobs.row(i))
 	}
 	first := wait(at)
-	mean, square := sum(first), 2*sum(wait(first))
+	now := wait(first)
+	mean, square := sum(first), 2*sum(now)
 	for range lag {
-		next := make([]complex128, len(first))
-		for i, x := range first {
-			addTimes(next, x, jobs.row(i))
-		}
-		first = wait(next)
+		now = wait(jobs.leftOf(now))
 	}
-	return real((sum(first) - mean*mean) / (square - mean*mean)), nil
+	return real((sum(now) - mean*mean) / (square - mean*mean)), nil
 }
 
 // Start draws a phase from the stationary distribution.

@@ -27,8 +27,15 @@ import (
 //
 //	X (D0 + sum_{j<k} D_j) + sum_{j>=k} b_j(-Q) X D_j - Q X = -Q c p + sum_{j<k} (c - b_j(-Q) c) a_j,
 //
-// because M_i and b_j(-Q) are functions of Q and so commute. With Q in Schur form the rows
-// follow one after the other, each from a system of the order of the arrivals only.
+// because M_i and b_j(-Q) are functions of Q and so commute. With Q = U T U* in Schur form
+// the rows follow one after the other, each from a system of the order of the arrivals only.
+// Where T is nearly 0 these systems are nearly singular, at high load above all. So their
+// last column gives way to the row sums: with r_j(Q) the mean of the integral of exp(Q x) to
+// X_j, b_j(-Q) = I + Q r_j(Q), all is a multiple of Q, and without it
+//
+//	X 1 - sum_{j>=k} r_j(Q) X D_j 1 = c (p 1) + sum_{j<k} r_j(Q) c (a_j 1),
+//
+// which at 0 says that the idle part of the time is 1 - load.
 //
 // Delays. The time until class k starts has the transform tr(D_k X) / rate_k with c = 1;
 // the sojourn time is that times b_k(s) without preemption, and with it the same trace for
@@ -44,6 +51,7 @@ import (
 type mmapQueue struct {
 	hidden     *matrix
 	marked     []*matrix
+	arriving   [][]complex128 // D_j 1: arrivals of a class per unit of time in each phase
 	rates      []float64
 	services   []*serviceWork
 	preemptive bool
@@ -61,10 +69,18 @@ type workAhead struct {
 func newMMAPQueue(arrivals *MMAP, services []*serviceWork, preemptive bool) (*mmapQueue, error) {
 	q := &mmapQueue{hidden: realMatrix(arrivals.hidden), rates: arrivals.classes, services: services, preemptive: preemptive}
 	for _, rows := range arrivals.marked {
-		q.marked = append(q.marked, realMatrix(rows))
+		marked := realMatrix(rows)
+		q.marked, q.arriving = append(q.marked, marked), append(q.arriving, marked.applied(ones(marked.order)))
 	}
 	if load := q.load(0); !(load < 1) {
 		return nil, &UnstableError{Rho: load}
+	}
+	if work := q.work(); work > workMax {
+		return nil, &NumericError{
+			What: fmt.Sprintf("a queue of %d classes with %d arrival phases and such services is too large: %.2g multiplications a step, %.2g at most",
+				len(services), q.hidden.order, work, workMax),
+			Hint: "give fewer phases (arrival phases count with their third power), merge classes, or simulate",
+		}
 	}
 	var starts [][]complex128
 	for k := range services {
@@ -83,6 +99,24 @@ func newMMAPQueue(arrivals *MMAP, services []*serviceWork, preemptive bool) (*mm
 		starts = append(starts, at)
 	}
 	return q, nil
+}
+
+// workMax keeps a solution with a few percentiles within minutes: it takes some ten
+// thousand steps.
+const workMax = 1e6
+
+// work is the number of multiplications to take the transforms of the services once for
+// every class.
+func (q *mmapQueue) work() float64 {
+	order, work := float64(q.hidden.order), 0.0
+	for j, w := range q.services {
+		entries := 0
+		for _, row := range w.up {
+			entries += len(row)
+		}
+		work += float64(j+1) * (float64(len(w.decay))*order + float64(entries)) * order * order
+	}
+	return work
 }
 
 // prepare finds the phases at rest and the radius of the class k.
@@ -143,15 +177,18 @@ func (q *mmapQueue) without(below int) *matrix {
 // stepsMax bounds the search for an exponent; a load of 1 - 1e-6 needs some thousand.
 const stepsMax = 20000
 
-// exponent is Q_k(s): by substitution from below, which converges to the smallest solution,
-// sped up by extrapolating the last two steps where that lessens the error (Anderson 1965).
+// exponent is Q_k(s): by substitution, sped up by extrapolating the last two steps where
+// that lessens the error (Anderson 1965). It starts as if work took no time, which keeps
+// the row sums at s = 0 and so leaves out the slowest of the ways to the solution.
 func (q *mmapQueue) exponent(k int, s complex128) (*matrix, error) {
 	base := q.without(k)
 	base.shift(-s)
 	if k == len(q.services)-1 {
 		return base, nil
 	}
-	at, scale := base.clone(), base.largest()
+	scale := base.largest()
+	at := q.without(len(q.services) - 1)
+	at.shift(-s)
 	var before, errorBefore *matrix
 	best, stuck := math.Inf(1), 0
 	for range stepsMax {
@@ -222,6 +259,7 @@ func extrapolated(next, off, before, errorBefore *matrix) *matrix {
 type extension struct {
 	form    *schur
 	times   []*matrix  // b_j(-T), T the triangle of the form; nil where not needed
+	rests   []*matrix  // r_j(T)
 	kernels []*factors // by row
 }
 
@@ -234,14 +272,16 @@ func (q *mmapQueue) extension(k int, s complex128) (*extension, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &extension{form: form, times: make([]*matrix, len(q.services))}
+	e := &extension{form: form, times: make([]*matrix, len(q.services)), rests: make([]*matrix, len(q.services))}
 	for j := range q.services {
 		if j < k && q.preemptive {
 			continue
 		}
-		if e.times[j], err = q.services[j].transformAt(form.t); err != nil {
+		if e.rests[j], err = q.services[j].restAt(form.t); err != nil {
 			return nil, err
 		}
+		e.times[j] = identity(form.t.order)
+		e.times[j].addProduct(form.t, e.rests[j])
 	}
 	return e, q.factorKernels(k, e)
 }
@@ -255,6 +295,13 @@ func (q *mmapQueue) factorKernels(k int, e *extension) error {
 			kernel.add(e.times[j].at(r, r), q.marked[j])
 		}
 		kernel.shift(-e.form.t.at(r, r))
+		for i := range base.order {
+			total := complex128(1)
+			for j := k; j < len(q.services); j++ {
+				total -= e.rests[j].at(r, r) * q.arriving[j][i]
+			}
+			kernel.row(i)[base.order-1] = total
+		}
 		f, err := kernel.factor()
 		if err != nil {
 			return err
@@ -268,30 +315,11 @@ func (q *mmapQueue) factorKernels(k int, e *extension) error {
 // their rate, of exp(Q U) c, where U is the work that they find ahead.
 func (q *mmapQueue) found(k int, e *extension, c []complex128) complex128 {
 	order := len(c)
-	t, column := e.form.t, e.form.u.adjoint().applied(c)
-	x := newMatrix(order)
-	known := t.applied(column)
-	var lower [][]complex128
-	for j := range q.classes[k].starts {
-		lower = append(lower, e.times[j].applied(column))
-	}
+	column := e.form.u.adjoint().applied(c)
+	x, right := newMatrix(order), q.entering(k, e, column)
 	for r := order - 1; r >= 0; r-- {
-		right := make([]complex128, order)
-		addTimes(right, -known[r], q.classes[k].rest)
-		for j, at := range q.classes[k].starts {
-			addTimes(right, column[r]-lower[j][r], at)
-		}
-		for i := r + 1; i < order; i++ {
-			addTimes(right, t.at(r, i), x.row(i))
-		}
-		for j := k; j < len(q.services); j++ {
-			later := make([]complex128, order)
-			for i := r + 1; i < order; i++ {
-				addTimes(later, e.times[j].at(r, i), x.row(i))
-			}
-			addTimes(right, -1, q.marked[j].leftOf(later))
-		}
-		copy(x.row(r), e.kernels[r].solveRight(right))
+		q.addLater(k, e, r, x, right.row(r))
+		copy(x.row(r), e.kernels[r].solveRight(right.row(r)))
 	}
 	back := newMatrix(order)
 	back.addProduct(e.form.u, x)
@@ -304,20 +332,56 @@ func (q *mmapQueue) found(k int, e *extension, c []complex128) complex128 {
 	return trace
 }
 
+// entering is what the phases at rest and at starts of lower classes bring into X, by row;
+// the last column is for the equation of the row sums.
+func (q *mmapQueue) entering(k int, e *extension, column []complex128) *matrix {
+	class, last := q.classes[k], len(column)-1
+	right, moved := newMatrix(len(column)), e.form.t.applied(column)
+	for r := range column {
+		addTimes(right.row(r), -moved[r], class.rest)
+		right.row(r)[last] = column[r] * sum(class.rest)
+	}
+	for j, starts := range class.starts {
+		rest := e.rests[j].applied(column)
+		moved := e.form.t.applied(rest)
+		total := sum(starts)
+		for r := range column {
+			to := right.row(r)
+			addTimes(to[:last], -moved[r], starts[:last])
+			to[last] += rest[r] * total
+		}
+	}
+	return right
+}
+
+// addLater adds to the right side of row r what the rows after it, which are known, give.
+func (q *mmapQueue) addLater(k int, e *extension, r int, x *matrix, right []complex128) {
+	last := x.order - 1
+	for i := r + 1; i < x.order; i++ {
+		addTimes(right[:last], e.form.t.at(r, i), x.row(i)[:last])
+	}
+	for j := k; j < len(q.services); j++ {
+		known := make([]complex128, x.order)
+		for i := r + 1; i < x.order; i++ {
+			addTimes(known, e.times[j].at(r, i), x.row(i)[:])
+			right[last] += e.rests[j].at(r, i) * inner(x.row(i), q.arriving[j])
+		}
+		addTimes(right[:last], -1, q.marked[j].leftOf(known)[:last])
+	}
+}
+
 // startsOf are the phases at the starts of class k per unit of time: the traces for the
-// unit vectors at 0, where they are the mean over a circle.
+// unit vectors at 0.
 func (q *mmapQueue) startsOf(k int) ([]complex128, error) {
-	at := make([]complex128, q.hidden.order)
-	for _, s := range circle(q.classes[k].radius / 2) {
-		e, err := q.extension(k, s)
-		if err != nil {
-			return nil, err
-		}
-		for i := range at {
-			unit := make([]complex128, len(at))
-			unit[i] = 1
-			at[i] += complex(real(q.found(k, e, unit))/circlePoints, 0)
-		}
+	e, err := q.extension(k, 0)
+	if err != nil {
+		return nil, err
+	}
+	at, unit := make([]complex128, q.hidden.order), make([]complex128, q.hidden.order)
+	for i := range at {
+		unit[i] = 1
+		at[i] = complex(real(q.found(k, e, unit)), 0)
+		unit[i] = 0
 	}
 	if off := math.Abs(real(sum(at))/q.rates[k] - 1); !(off < noiseMax) {
 		return nil, tooStiff(fmt.Sprintf("the starts of class %d add up to its arrivals with a relative error of %.2g", k, off))

@@ -9,15 +9,20 @@ import (
 // Its generator is upper triangular, with the states in another order when they can be
 // visited only once, as a Schur form otherwise.
 //
-// Invariant: the density at x is alpha exp(A x) exit, A upper triangular.
+// Invariant: the density at x is alpha exp(A x) exit, the probability of a longer time is
+// alpha exp(A x) alive, A upper triangular.
 type serviceWork struct {
 	alpha []complex128
 	decay []complex128 // the diagonal of A
 	up    [][]entry    // what stands right of the diagonal, by row
 	exit  []complex128
+	alive []complex128
 	slow  float64 // the smallest rate of decay: the transform exists right of -slow
 	mean  float64
 }
+
+// cyclicPhasesMax bounds the services that need a Schur form, which has all entries.
+const cyclicPhasesMax = 300
 
 // entry is a number of a sparse row.
 type entry struct {
@@ -32,11 +37,18 @@ func newServiceWork(p PH) (*serviceWork, error) {
 	if visit, ok := visitOrder(a); ok {
 		w = onceThrough(start, exit, a, visit)
 	} else {
+		if len(a) > cyclicPhasesMax {
+			return nil, &NumericError{
+				What: fmt.Sprintf("a service with %d phases that come back to where they were is too large", len(a)),
+				Hint: fmt.Sprintf("give at most %d of them, any number where no phase is met twice, or simulate", cyclicPhasesMax),
+			}
+		}
 		d, err := realMatrix(a).triangular()
 		if err != nil {
 			return nil, err
 		}
 		w = &serviceWork{alpha: d.u.leftOf(start), exit: d.u.adjoint().applied(exit)}
+		w.alive = d.u.adjoint().applied(ones(len(a)))
 		w.take(d.t)
 	}
 	return w, w.check()
@@ -80,6 +92,7 @@ func onceThrough(alpha, exit []complex128, a [][]float64, visit []int) *serviceW
 			sorted.row(i)[j] = complex(a[from][to], 0)
 		}
 	}
+	w.alive = ones(len(visit))
 	w.take(sorted)
 	return w
 }
@@ -103,13 +116,12 @@ func (w *serviceWork) take(a *matrix) {
 // check refuses a service whose triangular form lost its digits: the transform at 0 is 1.
 func (w *serviceWork) check() error {
 	if !(w.slow > 0) {
-		return tooStiff(fmt.Sprintf("the slowest rate of a service comes out as %g", w.slow))
+		return tooStiff(fmt.Sprintf("a service is too stiff: its slowest rate comes out as %g", w.slow))
 	}
 	if off := math.Abs(real(w.transform(0)) - 1); !(off < 1e-10) {
-		return tooStiff(fmt.Sprintf("the probabilities of a service add up to 1 with an error of %g", off))
+		return tooStiff(fmt.Sprintf("a service is too stiff: its probabilities add up to 1 with an error of %g", off))
 	}
-	// The mean is alpha A^-2 exit: twice the solution that the transform takes once.
-	w.mean = real(inner(w.alpha, w.solve(w.solve(w.exit, 0), 0)))
+	w.mean = real(inner(w.alpha, w.solve(w.alive, 0)))
 	return nil
 }
 
@@ -131,10 +143,18 @@ func (w *serviceWork) transform(s complex128) complex128 {
 	return inner(w.alpha, w.solve(w.exit, s))
 }
 
-// transformAt is the matrix E[exp(q X)] = (alpha x I) (-(A + q))^-1 (exit x I), A + q the
-// Kronecker sum, solved from its last block row to its first. All blocks are functions of
-// q, so the side of a product does not matter.
-func (w *serviceWork) transformAt(q *matrix) (*matrix, error) {
+// transformAt is the matrix E[exp(q X)].
+func (w *serviceWork) transformAt(q *matrix) (*matrix, error) { return w.blocks(q, w.exit) }
+
+// restAt is the matrix mean of exp(q x) over all x up to X: the integral of exp(q x) times
+// the probability of a longer time, so that the transform is I + q times it, without a
+// difference of near numbers where q is nearly singular.
+func (w *serviceWork) restAt(q *matrix) (*matrix, error) { return w.blocks(q, w.alive) }
+
+// blocks is (alpha x I) (-(A + q))^-1 (ends x I), A + q the Kronecker sum, solved from its
+// last block row to its first. All blocks are functions of q, so the side of a product does
+// not matter.
+func (w *serviceWork) blocks(q *matrix, ends []complex128) (*matrix, error) {
 	result, right := newMatrix(q.order), newMatrix(q.order)
 	kernel, inverse := newMatrix(q.order), newMatrix(q.order)
 	blocks := make([]matrix, len(w.decay))
@@ -148,7 +168,7 @@ func (w *serviceWork) transformAt(q *matrix) (*matrix, error) {
 			}
 		}
 		clear(right.of)
-		right.shift(-w.exit[i])
+		right.shift(-ends[i])
 		for _, e := range w.up[i] {
 			right.add(-e.x, &blocks[e.column])
 		}
