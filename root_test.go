@@ -41,7 +41,7 @@ const (
 func layers() map[string]layer {
 	return map[string]layer{
 		"units": pure, "capping": pure, "lease": pure, "budget": pure, "ledger": pure, "progress": pure,
-		"containers": pure, "queueing": pure, "deflation": pure, "arbiter": pure, "quality": pure, "buffers": pure,
+		"containers": pure, "queueing": pure, "deflation": pure, "energy": pure, "arbiter": pure, "quality": pure, "buffers": pure,
 		"api": contract, "internal": shared,
 		"rapl": device, "dvfs": device, "ipmi": device, "systemd": device, "thermal": device, "links": device,
 		"agent": edge, "coordinator": edge, "scheduler": edge, "consensus": edge, "gossip": edge, "web": edge,

@@ -213,6 +213,9 @@ func (n *node) beatOf(now lease.Instant) *headroomv1.Heartbeat {
 	if p, ok := n.wall.value(); ok {
 		b.PowerUw = (*int64)(&p)
 	}
+	if n.drawn.time > 0 {
+		b.EnergyUj, b.EnergyMs, b.EnergyFrom = new(int64(n.drawn.energy)), n.drawn.time.Milliseconds(), n.wallSource()
+	}
 	if p, ok := n.demand.Watts(now.Boot, n.cfg.Power.Floor, n.cfg.Power.Max); ok {
 		b.DemandUw = (*int64)(&p)
 	}

@@ -254,6 +254,7 @@ func (n *node) gather(at lease.Instant) {
 	n.halted += n.sample.Elapsed
 	if !n.machine.halting() { // else the next reading is of this time too
 		n.wall.add(n.wallReading(), n.halted)
+		n.drawn.add(n.wallReading(), now)
 		n.noteOver(now)
 		n.halted = 0
 	}

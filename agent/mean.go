@@ -59,6 +59,27 @@ func (n *node) noteOver(now time.Duration) {
 	n.counters.overEnergy += energy
 }
 
+// drawnEnergy is what the node has drawn at the wall since this process began, as far as
+// its power was known.
+type drawnEnergy struct {
+	energy units.Energy
+	time   time.Duration
+	at     time.Duration // up to when it is counted; 0 before the first reading
+}
+
+// drawnGapMost is the longest time that one reading stands for: longer than any reading takes,
+// and shorter than a suspend that must not count as drawn.
+const drawnGapMost = 5 * time.Second
+
+// add counts the time since the reading before.
+func (d *drawnEnergy) add(r capping.Reading, now time.Duration) {
+	elapsed := now - d.at
+	if known := r.Known && r.Power >= 0 && d.at > 0; known && elapsed > 0 && elapsed <= drawnGapMost {
+		d.energy, d.time = d.energy+r.Power.For(elapsed), d.time+elapsed
+	}
+	d.at = now
+}
+
 // wallMean is the mean wall power over the last second or so.
 type wallMean struct {
 	slots [8]struct {

@@ -1,6 +1,6 @@
 // Claims: time over the cap counts only above the stated tolerance and with the energy
 // above the cap; what is not known, and a node without a cap in force, count nothing;
-// no moment counts twice.
+// no moment counts twice. Drawn energy counts each moment of known power once.
 package agent
 
 import (
@@ -70,5 +70,36 @@ func TestOverCapIsCountedOnce(t *testing.T) {
 	}
 	if w := n.counters.wire(); w.GetOverCapMs() != 2250 || w.GetOverCapUj() != 112_500_000 {
 		t.Errorf("told as %d ms and %d uJ", w.GetOverCapMs(), w.GetOverCapUj())
+	}
+}
+
+// A node's own count is power over time, from the second reading on: nothing for unknown power,
+// for a suspend, or for a clock that stands or falls.
+func TestDrawnEnergy(t *testing.T) {
+	t.Parallel()
+	var d drawnEnergy
+	known := capping.Reading{Power: 100 * units.Watt, Known: true}
+	now := time.Hour
+	for i, step := range []struct {
+		r      capping.Reading
+		after  time.Duration
+		energy units.Energy
+		time   time.Duration
+	}{
+		{known, 0, 0, 0},
+		{known, period, 25 * units.Joule, period},
+		{known, 2 * time.Second, 225 * units.Joule, 2*time.Second + period},
+		{capping.Reading{Power: 100 * units.Watt}, time.Second, 225 * units.Joule, 2*time.Second + period},
+		{known, time.Hour, 225 * units.Joule, 2*time.Second + period},
+		{known, 0, 225 * units.Joule, 2*time.Second + period},
+		{known, -time.Second, 225 * units.Joule, 2*time.Second + period},
+		{capping.Reading{Power: -1, Known: true}, time.Second, 225 * units.Joule, 2*time.Second + period},
+		{known, time.Second, 325 * units.Joule, 3*time.Second + period},
+	} {
+		now += step.after
+		d.add(step.r, now)
+		if d.energy != step.energy || d.time != step.time {
+			t.Errorf("step %d: %v over %v, want %v over %v", i, d.energy, d.time, step.energy, step.time)
+		}
 	}
 }

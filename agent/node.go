@@ -73,6 +73,7 @@ type node struct {
 	act      capping.Actions
 	demand   capping.Demand
 	wall     wallMean
+	drawn    drawnEnergy
 	halted   time.Duration // since wall was last added to
 	overAt   time.Duration // when it was last looked whether power is over the cap
 	busy     float64

@@ -142,11 +142,26 @@ func (n *node) model() capping.Config {
 // wallReading is the wall power of the last sample: by the model from the
 // packages, or where those are not measured, what the BMC says.
 func (n *node) wallReading() capping.Reading {
-	in := n.sample
-	if in.Package.Known && (in.DRAM.Known || !n.lawCfg.HasDRAM) {
+	if in := n.sample; n.byPackages() {
 		return capping.Reading{Power: n.model().Wall(in.Package.Power, in.DRAM.Power), Known: true}
 	}
 	return capping.Reading{Power: n.bmc.reading.Power, Known: n.bmc.reading.Known}
+}
+
+// byPackages says that the last sample measured the packages, and what belongs to them.
+func (n *node) byPackages() bool {
+	return n.sample.Package.Known && (n.sample.DRAM.Known || !n.lawCfg.HasDRAM)
+}
+
+// wallSource names what wallReading goes by, "" while power is unknown.
+func (n *node) wallSource() string {
+	switch {
+	case n.byPackages() && len(n.machine.sockets) > 0: // else the BMC stands in for them
+		return "packages"
+	case n.bmc.reading.Known:
+		return "bmc"
+	}
+	return ""
 }
 
 // standIn makes a sample of a new reading of the BMC where packages cannot be

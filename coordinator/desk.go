@@ -12,6 +12,7 @@ import (
 	"headroom/consensus"
 	"headroom/coordinator/metrics"
 	"headroom/coordinator/traces"
+	"headroom/energy"
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/units"
@@ -83,6 +84,7 @@ type desk struct {
 	caps   map[string]units.Power // caps that the scheduler was told in this leadership
 	board  *jobBoard
 	jobs   *jobLoop
+	energy energy.Book
 	alarms *alarmBook
 	clock  clockwork
 	wall   func() time.Time
@@ -268,6 +270,7 @@ func (d *desk) tick(ctx context.Context) error {
 func (d *desk) note() {
 	at := time.Now()
 	d.machine.view(func(s *ledger.State) {
+		d.lookAtEnergy(s)
 		d.moves.look(s, at)
 		nodes := nodeMessages(s, d)
 		d.alarms.look(alarmsOf(s, d, nodes), at)

@@ -174,9 +174,10 @@ func reportOf(who ledger.Sighting, hb *headroomv1.Heartbeat) ledger.Report {
 		Sighting: who, Number: hb.GetNumber(), Highest: stampOf(hb.GetHighest()),
 		Stored: units.Power(h.GetFailSafeUw()), Power: power(hb.PowerUw), Demand: power(hb.DemandUw), Limited: hb.LimitedRatio,
 	}
+	r.Energy, r.EnergyTime, r.EnergyFrom = energyOf(hb.EnergyUj), milliseconds(hb.GetEnergyMs()), sourceOf(hb.GetEnergyFrom())
 	r.Sprint = h.GetSprintId()
 	for _, e := range h.GetEnded() {
-		r.Ended = append(r.Ended, ledger.SprintSpent{ID: e.GetId(), Spent: energy(e.SpentUj)})
+		r.Ended = append(r.Ended, ledger.SprintSpent{ID: e.GetId(), Spent: energyOf(e.SpentUj)})
 	}
 	if h != nil && h.EffectiveUw != nil && *h.EffectiveUw > 0 {
 		r.Effective, r.EffectiveKnown = units.Power(*h.EffectiveUw), true
@@ -196,8 +197,8 @@ func power(uw *int64) *units.Power {
 	return &p
 }
 
-// energy is an optional energy of a message: nil stays unknown, and so does a value that cannot be one.
-func energy(uj *int64) *units.Energy {
+// energyOf is an optional energy of a message: nil stays unknown, and so does a value that cannot be one.
+func energyOf(uj *int64) *units.Energy {
 	if uj == nil || *uj < 0 {
 		return nil
 	}

@@ -64,7 +64,7 @@ func (j jobService) FinishJob(ctx context.Context, r *connect.Request[headroomv1
 		ID: r.Msg.GetId(), State: ends[r.Msg.GetState()], Outcome: r.Msg.GetOutcome(), Tasks: r.Msg.GetTasks(), Done: r.Msg.GetDone(),
 		Runtime: time.Duration(r.Msg.GetRuntimeS() * float64(time.Second)),
 	}
-	res, err := j.change(ctx, c)
+	res, err := j.changeWith(ctx, c, func(d *desk, c *ledger.Command) { c.Finish.Energy = d.finalEnergy(c.Finish.ID) })
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func jobMessage(j ledger.Job, d *desk) *headroomv1.Job {
 	m := &headroomv1.Job{
 		Id: j.ID, Name: j.Name, Class: j.Class, Spec: j.Spec, SubmittedUs: j.Submitted, Outcome: j.Outcome, State: headroomv1.JobState_JOB_STATE_QUEUED,
 		Engine: cmp.Or(j.Engine, engineLocal), Queue: j.Queue, Floor: cmp.Or(j.Floor, 1), Dropped: rangeMessages(j.Dropped), Rank: j.Rank,
-		Deflation: deflationMessage(j.Deflation),
+		Deflation: deflationMessage(j.Deflation), Energy: energyMessage(j, d),
 	}
 	if j.Deadline > 0 {
 		m.DeadlineS = new(j.Deadline.Seconds())

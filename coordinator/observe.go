@@ -30,6 +30,9 @@ func (s *server) observe() *metrics.View {
 		v.Nodes = nodeMessages(st, d)
 		v.Domains = domainMessages(st, d, v.Nodes)
 		v.JobsRunning = jobsRunning(st, d)
+		if d != nil {
+			v.EnergyByClass, v.EnergyIdle = classEnergy(d), idleEnergy(d)
+		}
 		v.Health = alarmItems(append(s.brakeAlarms(st), alarmsOf(st, d, v.Nodes)...))
 	})
 	if v.Leads {

@@ -386,9 +386,15 @@ func (s *server) ask(ctx context.Context, d *desk, f func()) error {
 
 // change proposes one command through the desk.
 func (s *server) change(ctx context.Context, c ledger.Command) (ledger.Result, error) {
+	return s.changeWith(ctx, c, func(*desk, *ledger.Command) {})
+}
+
+// changeWith is change for a command that the desk completes with what it alone knows.
+func (s *server) changeWith(ctx context.Context, c ledger.Command, complete func(*desk, *ledger.Command)) (ledger.Result, error) {
 	var res ledger.Result
 	var err error
 	if asked := s.onDesk(ctx, func(d *desk) {
+		complete(d, &c)
 		res, err = d.propose(context.WithoutCancel(ctx), c) // once begun it is followed to its end
 		d.early = true
 	}); asked != nil {

@@ -20,7 +20,7 @@ import (
 //	   incarnations, tokens, servers
 //	3  engines and queues of jobs, their quality floor, uncapped finish times, early
 //	   stops and dropped tasks, the policy that divides containers
-//	4  ranks, deadlines and drop ratios of jobs
+//	4  ranks, deadlines and drop ratios of jobs, and what nodes drew for them
 const Rules = 4
 
 // OldestRules is the oldest version that this server reads. A group is upgraded
@@ -238,6 +238,8 @@ type Job struct {
 	// Deflation is the drop ratio that it runs with, nil while it runs on all of its
 	// tasks. Invariant: its ratio leaves the floor, rises only, and its seed stays.
 	Deflation *Deflation `json:"deflation,omitempty"`
+	// Energy is what nodes drew for it, once it has ended; nil while unknown.
+	Energy *JobEnergy `json:"energy,omitempty"`
 }
 
 // FinishJob tells how a job ended.
@@ -248,6 +250,21 @@ type FinishJob struct {
 	Tasks   uint32        `json:"tasks"`
 	Done    uint32        `json:"done"`
 	Runtime time.Duration `json:"runtime_ns"`
+	// Energy is what was measured of what nodes drew for it; nil while unknown.
+	Energy *JobEnergy `json:"energy,omitempty"`
+}
+
+// JobEnergy is what nodes drew for a job, as the leader under which it ended has measured it.
+type JobEnergy struct {
+	Energy units.Energy `json:"uj"`
+	// Measured is for how long it was, and Unknown for how long it was not: seconds times nodes.
+	Measured time.Duration `json:"measured_ns"`
+	Unknown  time.Duration `json:"unknown_ns,omitempty"`
+	// Since is from when it was measured, microseconds since the Unix epoch. What the job drew
+	// before, under another leader, is not part of it.
+	Since int64 `json:"since_us"`
+	// From is by what nodes measured it.
+	From []string `json:"from,omitempty"`
 }
 
 // SetUncapped tells when a job would end without a cap, counted from its start.
@@ -307,6 +324,8 @@ func (c Command) parts() (n, rules int) {
 	switch {
 	case n == 1 && c.Job != nil:
 		rules = c.Job.needs()
+	case n == 1 && c.Finish != nil && c.Finish.Energy != nil:
+		rules = 4
 	case n == 1 && rules == 1 && c.newFields():
 		rules = 2
 	}

@@ -135,6 +135,10 @@ func commandsOf4() map[string]ledger.Command {
 			ID: "wc-8", Name: "wc", Class: "low", Spec: []byte("{}"), Submitted: 1_700_000_000_000_001, State: ledger.JobAccepted,
 			Floor: 0.75, Rank: 1, Deadline: 10 * time.Minute,
 		}}),
+		"finish-4": full(ledger.Command{Finish: &ledger.FinishJob{
+			ID: "wc-8", State: ledger.JobDone, Outcome: "all done", Tasks: 8, Done: 8, Runtime: time.Minute,
+			Energy: &ledger.JobEnergy{Energy: 12_340_000_000, Measured: 119 * time.Second, Unknown: time.Second, Since: 1_700_000_000_000_002, From: []string{"packages"}},
+		}}),
 		"deflate-job": full(ledger.Command{DeflateJob: &ledger.DeflateJob{ID: "wc-7", Theta: 0.2, Seed: 1<<64 - 1}}),
 	}
 }

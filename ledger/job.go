@@ -43,10 +43,18 @@ func (j Job) BelowFloor() bool {
 	return j.State == JobDone && j.Floor > 0 && j.Done < LeastTasks(j.Floor, j.Tasks)
 }
 
+// sound tells whether the numbers can be those of a measurement; unknown can.
+func (e *JobEnergy) sound() bool {
+	return e == nil || e.Energy >= 0 && e.Measured >= 0 && e.Unknown >= 0 && len(e.From) <= maxSources
+}
+
+// maxSources bounds by what nodes measure: there are two.
+const maxSources = 8
+
 // needs is the oldest version of the rules that knows all that the job says.
 func (j Job) needs() int {
 	switch {
-	case j.Rank != 0 || j.Deadline != 0 || j.Deflation != nil:
+	case j.Rank != 0 || j.Deadline != 0 || j.Deflation != nil || j.Energy != nil:
 		return 4
 	case j.Engine != "" || j.Queue != "" || j.Floor != 0 || j.Uncapped != 0 || j.Stop != nil || j.Dropped != nil || j.Ended != 0:
 		return 3
@@ -72,6 +80,9 @@ func (j Job) promise() error {
 func (j Job) sound() error {
 	if err := j.promise(); err != nil {
 		return err
+	}
+	if !j.Energy.sound() {
+		return fmt.Errorf("%w: job %q: its energy is %+v", ErrSnapshot, j.ID, *j.Energy)
 	}
 	if j.Deflation != nil {
 		if err := j.bears(j.Deflation.Theta); err != nil {
@@ -102,7 +113,7 @@ func (t *tx) acceptJob(c Command, j Job) error {
 		return fmt.Errorf("job %q: it needs an id and starts as accepted: %w", j.ID, ErrJob)
 	case len(j.Spec) > MaxJobSpec:
 		return fmt.Errorf("job %q: its file has %d bytes, at most %d are taken: %w", j.ID, len(j.Spec), MaxJobSpec, ErrJob)
-	case j.Uncapped != 0 || j.Stop != nil || j.Dropped != nil || j.Ended != 0 || j.Deflation != nil:
+	case j.Uncapped != 0 || j.Stop != nil || j.Dropped != nil || j.Ended != 0 || j.Deflation != nil || j.Energy != nil:
 		return fmt.Errorf("job %q: what is decided of a job is not said when it is accepted: %w", j.ID, ErrJob)
 	}
 	if err := j.promise(); err != nil {
@@ -145,8 +156,10 @@ func (t *tx) finishJob(c Command, f *FinishJob) error {
 		return nil
 	case j.State != JobAccepted:
 		return fmt.Errorf("job %q ended as %s before: %w", f.ID, j.State, ErrJob)
+	case !f.Energy.sound():
+		return fmt.Errorf("job %q: its energy is %+v; what is measured is not below 0: %w", f.ID, *f.Energy, ErrJob)
 	}
-	j.State, j.Outcome, j.Tasks, j.Done, j.Runtime = f.State, f.Outcome, f.Tasks, f.Done, f.Runtime
+	j.State, j.Outcome, j.Tasks, j.Done, j.Runtime, j.Energy = f.State, f.Outcome, f.Tasks, f.Done, f.Runtime, f.Energy
 	if t.Rules >= 3 {
 		j.Ended = c.At
 	}

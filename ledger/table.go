@@ -75,6 +75,11 @@ type Report struct {
 	Brake uint64
 	// Power, Demand: measured use and what it could use; nil while unknown.
 	Power, Demand *units.Power
+	// Energy is what the node has drawn since its process began, EnergyTime over how much time
+	// of known power, EnergyFrom by what that is measured; nil, 0 and "" while unknown.
+	Energy     *units.Energy
+	EnergyTime time.Duration
+	EnergyFrom string
 	// Limited is the share of the last minute in which a cap held the node back; nil while unknown.
 	Limited *float64
 	// Rung of the node's actuation ladder and Version of its powerd, in words.

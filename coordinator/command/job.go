@@ -14,6 +14,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/units"
 )
 
 func jobCommand(o *operator) *cobra.Command {
@@ -143,6 +144,9 @@ func jobText(j *headroomv1.Job) string {
 		}
 	}
 	b.WriteString(outlookText(j))
+	if e := j.GetEnergy(); e != nil {
+		fmt.Fprintf(&b, "  energy     %s\n", shownEnergy(e))
+	}
 	if j.GetOutcome() != "" {
 		fmt.Fprintf(&b, "  outcome    %s\n", j.GetOutcome())
 	}
@@ -215,6 +219,16 @@ func shownErrors(errs []*headroomv1.EstimateError) string {
 	return fmt.Sprintf("off by %s over %d looks", strings.Join(words, ", "), errs[0].GetSamples())
 }
 
+// shownEnergy is what nodes drew for a job, over how much of its time that was measured, and from when on.
+func shownEnergy(e *headroomv1.JobEnergy) string {
+	gap := ""
+	if e.GetUnknownS() >= 1 {
+		gap = fmt.Sprintf(", unknown for %.0f s", e.GetUnknownS())
+	}
+	return fmt.Sprintf("%s, measured for %.0f s of its nodes%s, since %s by %s", units.Energy(e.GetUj()), e.GetMeasuredS(), gap,
+		time.UnixMicro(e.GetSinceUs()).Local().Format(time.TimeOnly), cmp.Or(strings.Join(e.GetFrom(), " and "), "what nodes count"))
+}
+
 func shownRate(p *headroomv1.JobProgress) string {
 	return cli.Opt(p.RatePerS, func(r float64) string { return fmt.Sprintf("%.2f/s", r) })
 }
@@ -259,6 +273,11 @@ type jobItem struct {
 	Why        *string     `json:"why"`
 
 	Errors *[]estimateError `json:"estimate_errors"`
+
+	Energy         *float64 `json:"energy_j"`
+	EnergyMeasured *float64 `json:"energy_measured_s"`
+	EnergyUnknown  *float64 `json:"energy_unknown_s"`
+	EnergySince    *string  `json:"energy_since"`
 }
 
 // estimateError is how far off the finish times by one policy were, as a part of the true runtime.
@@ -301,6 +320,10 @@ func jobItems(jobs []*headroomv1.Job) []jobItem {
 			item.Phase = cli.Known(phaseName(p.GetPhase()), p.GetPhase() != headroomv1.JobPhase_JOB_PHASE_UNSPECIFIED)
 		}
 		item.outlook(j)
+		if e := j.GetEnergy(); e != nil {
+			item.Energy, item.EnergyMeasured, item.EnergyUnknown = new(units.Energy(e.GetUj()).Joules()), new(e.GetMeasuredS()), new(e.GetUnknownS())
+			item.EnergySince = new(time.UnixMicro(e.GetSinceUs()).UTC().Format(time.RFC3339Nano))
+		}
 		out = append(out, item)
 	}
 	return out

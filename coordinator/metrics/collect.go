@@ -26,6 +26,10 @@ type View struct {
 	Nodes   []*headroomv1.Node
 	// JobsRunning counts the running jobs by engine, as far as the leader has heard of them.
 	JobsRunning map[string]int
+	// EnergyByClass is what nodes drew for the jobs of each class, and EnergyIdle what they drew
+	// while no job ran on them, in joules since the leader began to lead.
+	EnergyByClass map[string]float64
+	EnergyIdle    float64
 	// Health are the alarms of the cluster and of the group.
 	Health []*headroomv1.HealthItem
 	// Lag of each server in entries, as far as it is known.
@@ -92,6 +96,10 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if v.Leads {
 		p.nodes(v.Nodes)
 		p.jobs(v.JobsRunning)
+		for _, class := range slices.Sorted(maps.Keys(v.EnergyByClass)) {
+			p.add(classJoules, v.EnergyByClass[class], class)
+		}
+		p.add(idleJoules, v.EnergyIdle)
 		for _, id := range slices.Sorted(maps.Keys(v.Lag)) {
 			p.add(memberLag, float64(v.Lag[id]), id)
 		}

@@ -53,6 +53,8 @@ const (
 	jobMoves         = "headroom_job_moves_total"
 	jobSprints       = "headroom_job_sprints_total"
 	estimateError    = "headroom_job_estimate_error_ratio"
+	classJoules      = "headroom_class_energy_joules_total"
+	idleJoules       = "headroom_idle_energy_joules_total"
 	grants           = "headroom_grants_total"
 	grantLatency     = "headroom_grant_latency_seconds"
 	revision         = "headroom_revision"
@@ -92,6 +94,8 @@ func all() []metric {
 		{jobMoves, counter, "Moves of jobs that differ from the ones before, as this server has decided them.", []label{{"kind", words(moveKinds())}}},
 		{jobSprints, counter, "Sprints that this server's job loop has granted.", nil},
 		{estimateError, histogram, "How far the finish times foreseen of a job were off, in the mean, as a part of its runtime; one for each job that is done, on the leader.", []label{{"policy", words(estimators())}}},
+		{classJoules, counter, "Energy that nodes have measured at the wall for the jobs of a class, shared by containers, since this server leads; time in which a node was silent counts nothing; absent on followers.", []label{{"class", "classes of the scheduler"}}},
+		{idleJoules, counter, "Energy that nodes have measured while no job ran on them, since this server leads; absent on followers.", nil},
 		{grants, counter, "Answers to heartbeats: leases sent, and nodes told that they are not admitted.", []label{{"result", words(grantResults())}}},
 		{grantLatency, histogram, "Time from a heartbeat until its lease was sent.", nil},
 		{revision, gauge, "Revision of the state that is applied here.", nil},

@@ -43,8 +43,8 @@ func leaderView() *View {
 		},
 		Nodes:       []*headroomv1.Node{{Name: "n1", State: "ok"}, {Name: "n2", State: "ok"}, {Name: "n3", State: "lost"}},
 		Health:      []*headroomv1.HealthItem{{Code: "node-lost", Severity: "warn"}, {Code: "thermal", Severity: "warn"}, {Code: "thermal", Severity: "warn"}},
-		JobsRunning: map[string]int{"local": 2, "slurm": 1, "spark": 1},
-		Lag:         map[string]uint64{"c1": 0, "c2": 3}, SnapshotBytes: new(int64(81_920)), LogBytes: new(int64(67_108_864)),
+		JobsRunning: map[string]int{"local": 2, "slurm": 1, "spark": 1}, EnergyByClass: map[string]float64{"high": 7850, "low": 26150.5}, EnergyIdle: 900,
+		Lag: map[string]uint64{"c1": 0, "c2": 3}, SnapshotBytes: new(int64(81_920)), LogBytes: new(int64(67_108_864)),
 		CertificateEnds: time.Unix(1_800_000_000, 0),
 	}
 }
@@ -168,6 +168,8 @@ func TestALeaderTellsEverything(t *testing.T) {
 		jobs + "{engine=other}":                                      2,
 		jobStops + "{}":                                              1,
 		tasksDropped + "{}":                                          9,
+		classJoules + "{class=low}":                                  26150.5,
+		idleJoules + "{}":                                            900,
 		ticksMissed + "{}":                                           1,
 		leader + "{}":                                                1,
 		leaderChanges + "{}":                                         1,

@@ -496,8 +496,12 @@ type JobEnergy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uj    int64                  `protobuf:"varint,1,opt,name=uj,proto3" json:"uj,omitempty"`
 	// For how long it was measured, seconds times nodes, and for how long it was not.
-	MeasuredS     float64 `protobuf:"fixed64,2,opt,name=measured_s,json=measuredS,proto3" json:"measured_s,omitempty"`
-	UnknownS      float64 `protobuf:"fixed64,3,opt,name=unknown_s,json=unknownS,proto3" json:"unknown_s,omitempty"`
+	MeasuredS float64 `protobuf:"fixed64,2,opt,name=measured_s,json=measuredS,proto3" json:"measured_s,omitempty"`
+	UnknownS  float64 `protobuf:"fixed64,3,opt,name=unknown_s,json=unknownS,proto3" json:"unknown_s,omitempty"`
+	// From when it was measured, microseconds since the Unix epoch: when the leader that measured first saw the job.
+	SinceUs int64 `protobuf:"varint,4,opt,name=since_us,json=sinceUs,proto3" json:"since_us,omitempty"`
+	// By what the nodes measured it: "packages", "bmc".
+	From          []string `protobuf:"bytes,5,rep,name=from,proto3" json:"from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -551,6 +555,20 @@ func (x *JobEnergy) GetUnknownS() float64 {
 		return x.UnknownS
 	}
 	return 0
+}
+
+func (x *JobEnergy) GetSinceUs() int64 {
+	if x != nil {
+		return x.SinceUs
+	}
+	return 0
+}
+
+func (x *JobEnergy) GetFrom() []string {
+	if x != nil {
+		return x.From
+	}
+	return nil
 }
 
 type DeflateJobRequest struct {
@@ -3019,12 +3037,14 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\x05theta\x18\x01 \x01(\x01R\x05theta\x12\x12\n" +
 	"\x04seed\x18\x02 \x01(\x04R\x04seed\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x13\n" +
-	"\x05at_us\x18\x04 \x01(\x03R\x04atUs\"W\n" +
+	"\x05at_us\x18\x04 \x01(\x03R\x04atUs\"\x86\x01\n" +
 	"\tJobEnergy\x12\x0e\n" +
 	"\x02uj\x18\x01 \x01(\x03R\x02uj\x12\x1d\n" +
 	"\n" +
 	"measured_s\x18\x02 \x01(\x01R\tmeasuredS\x12\x1b\n" +
-	"\tunknown_s\x18\x03 \x01(\x01R\bunknownS\"\x92\x01\n" +
+	"\tunknown_s\x18\x03 \x01(\x01R\bunknownS\x12\x19\n" +
+	"\bsince_us\x18\x04 \x01(\x03R\asinceUs\x12\x12\n" +
+	"\x04from\x18\x05 \x03(\tR\x04from\"\x92\x01\n" +
 	"\x11DeflateJobRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05theta\x18\x02 \x01(\x01R\x05theta\x12\x12\n" +

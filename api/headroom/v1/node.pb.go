@@ -452,7 +452,14 @@ type Heartbeat struct {
 	Health []*HealthItem `protobuf:"bytes,8,rep,name=health,proto3" json:"health,omitempty"`
 	// The signed brake of that generation, as it was heard: the proof of it. Absent
 	// once a lease has told that it is lifted.
-	Brake         []byte `protobuf:"bytes,9,opt,name=brake,proto3" json:"brake,omitempty"`
+	Brake []byte `protobuf:"bytes,9,opt,name=brake,proto3" json:"brake,omitempty"`
+	// Energy drawn at the wall since this powerd process began, in microjoules, counted while power was known. Absent
+	// where nothing has been counted yet.
+	EnergyUj *int64 `protobuf:"varint,10,opt,name=energy_uj,json=energyUj,proto3,oneof" json:"energy_uj,omitempty"`
+	// For how long it was counted, in milliseconds.
+	EnergyMs int64 `protobuf:"varint,11,opt,name=energy_ms,json=energyMs,proto3" json:"energy_ms,omitempty"`
+	// By what power is measured now: "packages" (their counters, and what the node adds to them) or "bmc"; empty while unknown.
+	EnergyFrom    string `protobuf:"bytes,12,opt,name=energy_from,json=energyFrom,proto3" json:"energy_from,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -548,6 +555,27 @@ func (x *Heartbeat) GetBrake() []byte {
 		return x.Brake
 	}
 	return nil
+}
+
+func (x *Heartbeat) GetEnergyUj() int64 {
+	if x != nil && x.EnergyUj != nil {
+		return *x.EnergyUj
+	}
+	return 0
+}
+
+func (x *Heartbeat) GetEnergyMs() int64 {
+	if x != nil {
+		return x.EnergyMs
+	}
+	return 0
+}
+
+func (x *Heartbeat) GetEnergyFrom() string {
+	if x != nil {
+		return x.EnergyFrom
+	}
+	return ""
 }
 
 // Holding is the acknowledgement: which grant the node carries out, and what its hardware reads back.
@@ -1415,7 +1443,7 @@ const file_headroom_v1_node_proto_rawDesc = "" +
 	"controlled\x18\v \x01(\bR\n" +
 	"controlled\x12\x12\n" +
 	"\x04rung\x18\f \x01(\tR\x04rung\x12\x18\n" +
-	"\aversion\x18\r \x01(\tR\aversion\"\x8c\x03\n" +
+	"\aversion\x18\r \x01(\tR\aversion\"\xfa\x03\n" +
 	"\tHeartbeat\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12,\n" +
 	"\ahighest\x18\x02 \x01(\v2\x12.headroom.v1.StampR\ahighest\x12.\n" +
@@ -1425,11 +1453,18 @@ const file_headroom_v1_node_proto_rawDesc = "" +
 	"\rlimited_ratio\x18\x06 \x01(\x01H\x02R\flimitedRatio\x88\x01\x01\x12)\n" +
 	"\x10brake_generation\x18\a \x01(\x04R\x0fbrakeGeneration\x12/\n" +
 	"\x06health\x18\b \x03(\v2\x17.headroom.v1.HealthItemR\x06health\x12\x14\n" +
-	"\x05brake\x18\t \x01(\fR\x05brakeB\v\n" +
+	"\x05brake\x18\t \x01(\fR\x05brake\x12 \n" +
+	"\tenergy_uj\x18\n" +
+	" \x01(\x03H\x03R\benergyUj\x88\x01\x01\x12\x1b\n" +
+	"\tenergy_ms\x18\v \x01(\x03R\benergyMs\x12\x1f\n" +
+	"\venergy_from\x18\f \x01(\tR\n" +
+	"energyFromB\v\n" +
 	"\t_power_uwB\f\n" +
 	"\n" +
 	"_demand_uwB\x10\n" +
-	"\x0e_limited_ratio\"\xa3\x02\n" +
+	"\x0e_limited_ratioB\f\n" +
+	"\n" +
+	"_energy_uj\"\xa3\x02\n" +
 	"\aHolding\x12-\n" +
 	"\x05state\x18\x01 \x01(\x0e2\x17.headroom.v1.LeaseStateR\x05state\x12,\n" +
 	"\aapplied\x18\x02 \x01(\v2\x12.headroom.v1.StampR\aapplied\x12\x15\n" +
