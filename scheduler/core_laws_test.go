@@ -255,8 +255,8 @@ func (l *lab) throwAway(a RequeueJob) {
 	j := l.jobs[a.Job]
 	for name, n := range l.nodes {
 		for r := range n.holds {
-			if r.Job == a.Job && n.connected && n.killed[r] == 0 {
-				l.Fatalf("%s goes back, and %v runs on %s", a.Job, r, name)
+			if r.Job == a.Job && n.connected {
+				l.Fatalf("%s goes back, and %v is held by %s", a.Job, r, name)
 			}
 		}
 	}
