@@ -32,6 +32,10 @@ type coordinators struct {
 	engines  map[string]*headroomv1.EngineReport
 	streams  map[*directorStream]int // the server at its end
 	changed  chan struct{}           // closed at a change of leader
+	// refuseDrops makes DeflateJob refuse; reports counts the progress reports, last is the newest.
+	refuseDrops bool
+	reports     int
+	last        *headroomv1.ProgressReport
 	// commitThenFail makes CommitJob carry out and then answer with this error, once.
 	commitThenFail error
 }
@@ -148,6 +152,22 @@ func (s *server) DropTasks(_ context.Context, req *connect.Request[headroomv1.Dr
 	return connect.NewResponse(&headroomv1.DropTasksResponse{Dropped: j.GetDropped(), Revision: s.revision}), nil
 }
 
+// DeflateJob takes a drop ratio that the job's floor leaves, as a coordinator does.
+func (s *server) DeflateJob(_ context.Context, req *connect.Request[headroomv1.DeflateJobRequest]) (*connect.Response[headroomv1.DeflateJobResponse], error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.notLeader(); err != nil {
+		return nil, err
+	}
+	j := s.jobs[req.Msg.GetId()]
+	if s.refuseDrops || req.Msg.GetTheta() > 1-j.GetFloor()+1e-9 {
+		return nil, rpc.Refuse(connect.CodeFailedPrecondition, "floor", cli.ExitRefused, "the floor forbids it", "coordinator job show")
+	}
+	s.revision++
+	j.Deflation = &headroomv1.Deflation{Theta: req.Msg.GetTheta(), Seed: req.Msg.GetSeed(), Reason: req.Msg.GetReason()}
+	return connect.NewResponse(&headroomv1.DeflateJobResponse{Deflation: j.GetDeflation(), Revision: s.revision}), nil
+}
+
 func (s *server) ListJobs(context.Context, *connect.Request[headroomv1.ListJobsRequest]) (*connect.Response[headroomv1.ListJobsResponse], error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,6 +234,7 @@ func (c *coordinators) hear(m *headroomv1.SchedulerMessage) {
 	case *headroomv1.SchedulerMessage_Ack:
 		c.acks = append(c.acks, m.Ack)
 	case *headroomv1.SchedulerMessage_Progress:
+		c.reports, c.last = c.reports+1, m.Progress
 		for _, j := range m.Progress.GetJobs() {
 			c.progress[j.GetId()] = j
 		}
