@@ -18,7 +18,7 @@ import (
 	"headroom/internal/cli"
 )
 
-// settle gives the cluster's scheduler.yaml a discipline and classes.
+// discipline gives the cluster's scheduler.yaml a discipline and classes.
 func (c *cluster) discipline(name, high, low string) {
 	c.t.Helper()
 	path := filepath.Join(c.dir, "scheduler.yaml")
@@ -328,6 +328,10 @@ func TestSparkJobs(t *testing.T) {
 	}
 	fourth, _ := strconv.Atoi(c.lines("drivers")[3])
 	eventually(t, "the cancelled driver's end", func() bool { return syscall.Kill(fourth, 0) != nil || zombie(fourth) })
+	eventually(t, "its supervisor's last word", func() bool {
+		_, err := os.Stat(filepath.Join(c.dir, "state", "jobs", again, "run-1", "exit.json"))
+		return err == nil
+	})
 }
 
 // What is wrong with a section spark, or with where it is submitted, is told with its place.
