@@ -18,8 +18,8 @@ import (
 )
 
 func jobCommand(o *operator) *cobra.Command {
-	group := &cobra.Command{Use: "job", Short: "Show jobs", Example: "  coordinator job list\n  coordinator job show words-7f3a"}
-	group.AddCommand(jobList(o), jobShow(o))
+	group := &cobra.Command{Use: "job", Short: "Show jobs", Example: "  coordinator job list\n  coordinator job explain words-7f3a"}
+	group.AddCommand(jobList(o), jobShow(o), jobExplain(o))
 	return group
 }
 
@@ -147,6 +147,7 @@ func jobText(j *headroomv1.Job) string {
 	if e := j.GetEnergy(); e != nil {
 		fmt.Fprintf(&b, "  energy     %s\n", shownEnergy(e))
 	}
+	b.WriteString(moveText(j))
 	if j.GetOutcome() != "" {
 		fmt.Fprintf(&b, "  outcome    %s\n", j.GetOutcome())
 	}
@@ -274,10 +275,14 @@ type jobItem struct {
 
 	Errors *[]estimateError `json:"estimate_errors"`
 
-	Energy         *float64 `json:"energy_j"`
-	EnergyMeasured *float64 `json:"energy_measured_s"`
-	EnergyUnknown  *float64 `json:"energy_unknown_s"`
-	EnergySince    *string  `json:"energy_since"`
+	Energy         *float64       `json:"energy_j"`
+	EnergyMeasured *float64       `json:"energy_measured_s"`
+	EnergyUnknown  *float64       `json:"energy_unknown_s"`
+	EnergySince    *string        `json:"energy_since"`
+	Rank           uint32         `json:"rank"`
+	DeadlineS      *float64       `json:"deadline_s"`
+	Deflation      *deflationItem `json:"deflation"`
+	Move           *jobMoveItem   `json:"move"`
 }
 
 // estimateError is how far off the finish times by one policy were, as a part of the true runtime.
@@ -333,6 +338,7 @@ func jobItems(jobs []*headroomv1.Job) []jobItem {
 func (item *jobItem) outlook(j *headroomv1.Job) {
 	item.Engine, item.Queue, item.Floor, item.UncappedS = j.GetEngine(), cli.Known(j.GetQueue(), j.GetQueue() != ""), j.GetFloor(), uncapped(j)
 	item.Stretch, item.DroppedAre = stretch(j), []taskRange{}
+	item.Rank, item.DeadlineS, item.Deflation, item.Move = j.GetRank(), j.DeadlineS, deflationItemOf(j.GetDeflation()), jobMoveItemOf(j.GetOutlook().GetMove())
 	for _, r := range j.GetDropped() {
 		item.DroppedAre = append(item.DroppedAre, taskRange{r.GetFirst(), r.GetLast()})
 	}

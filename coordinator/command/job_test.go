@@ -113,6 +113,78 @@ func TestEstimateErrorsAreShown(t *testing.T) {
 	}
 }
 
+// moving is a job that sprints and was deflated.
+func moving() *headroomv1.Job {
+	j := told()
+	j.Rank, j.DeadlineS, j.Deflation = 1, new(600.0), &headroomv1.Deflation{Theta: 0.2, Seed: 7, Reason: "class q2"}
+	j.Progress.SprintAfterS, j.Progress.SprintDue = new(65.0), true
+	j.Outlook.Move = &headroomv1.JobMove{
+		Kind: headroomv1.MoveKind_MOVE_KIND_SPRINT, Reason: "its sprint timer is due", AtUs: 1_700_000_000_000_000, CostUj: new(int64(7_500_000_000)), TimeS: new(-60.0),
+		Refused: "nobody answers",
+	}
+	return j
+}
+
+// The move in force is told with its cost and its answer, by show and by explain, with what
+// decided it and what was done before; what is unknown is null and a dash.
+func TestMovesAreShown(t *testing.T) {
+	t.Parallel()
+	data, err := json.Marshal(jobItems([]*headroomv1.Job{moving(), told()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		`"rank":1,"deadline_s":600,"deflation":{"theta":0.2,"seed":7,"reason":"class q2"},"move":{"kind":"sprint","reason":"its sprint timer is due",` +
+			`"at":"2023-11-14T22:13:20Z","cost_j":7500,"cost_quality":null,"time_s":-60,"acknowledged":false,"refused":"nobody answers"}`,
+		`"rank":0,"deadline_s":null,"deflation":null,"move":null`,
+	} {
+		if !strings.Contains(string(data), want) {
+			t.Errorf("no %s in\n%s", want, data)
+		}
+	}
+	text := jobText(moving())
+	for _, line := range []string{
+		"deadline   10m", "deflation  drop ratio 0.2 by seed 7: class q2", "sprint     1m05s after its dispatch, due", ": its sprint timer is due\n", "move       sprint since ",
+		"cost       7.50 kJ, -60 s; refused: nobody answers",
+	} {
+		if !strings.Contains(text, line) {
+			t.Errorf("no %q in\n%s", line, text)
+		}
+	}
+	quality := &headroomv1.JobMove{Kind: headroomv1.MoveKind_MOVE_KIND_DEFLATE, CostQuality: new(0.15), Acknowledged: true, Reason: "it is late"}
+	r := &headroomv1.ExplainJobResponse{Meta: &headroomv1.Meta{}, Job: moving(), Moves: []*headroomv1.JobMove{quality, moving().GetOutlook().GetMove()}}
+	sprints := &headroomv1.ListSprintsResponse{
+		Sprints: []*headroomv1.SprintRecord{{Id: "s9", Job: "another"}, {Id: "job/job_1/1", Job: "job_1", State: "open", Domain: "site/lab", EscrowUj: 7_500_000_000}},
+		Domains: []*headroomv1.Domain{{Name: "site/lab", Sprint: &headroomv1.SprintBudget{
+			CapacityUj: 20_000_000_000, Pots: []*headroomv1.SprintPot{{Class: "q2", Share: 0.5, BalanceUj: 900_000_000}, {Class: "q1", Share: 0.5}},
+		}}},
+	}
+	item := explained(r, sprints)
+	if len(item.Moves) != 2 || item.Sprint == nil || item.Sprint.ID != "job/job_1/1" || len(item.Inputs.Budgets) != 1 || *item.Inputs.Theta != 0.2 || *item.Inputs.SprintAfterS != 65 || !item.Inputs.SprintDue {
+		t.Errorf("%+v", item)
+	}
+	var out bytes.Buffer
+	o := &operator{}
+	if err := o.explainJobText(&out, r, &item); err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range []string{
+		"class q2, rank 1, running", "decided by drop ratio 0.2, sprint timer 65 s, floor 30 (75 %), cap 62 % of full power, 0.90 kJ of 10.00 kJ to sprint with in site/lab",
+		"sprints    job/job_1/1, open, 7.50 kJ put aside by site/lab", "deflate  15 % of its tasks  acknowledged", "it is late",
+	} {
+		if !strings.Contains(out.String(), line) {
+			t.Errorf("no %q in\n%s", line, out.String())
+		}
+	}
+	waits := &headroomv1.Job{Id: "j", State: headroomv1.JobState_JOB_STATE_QUEUED, Floor: 1, Progress: &headroomv1.JobProgress{Place: 3}}
+	out.Reset()
+	r = &headroomv1.ExplainJobResponse{Job: waits}
+	item = explained(r, &headroomv1.ListSprintsResponse{})
+	if err := o.explainJobText(&out, r, &item); err != nil || !strings.Contains(out.String(), "move       -: it waits, as number 3 of its buffer") || !strings.Contains(out.String(), "no joules to sprint with") {
+		t.Errorf("%v\n%s", err, out.String())
+	}
+}
+
 func TestPolicyNames(t *testing.T) {
 	t.Parallel()
 	for _, x := range []struct {
