@@ -157,7 +157,7 @@ final class Progress extends SparkListener {
   }
 
   private StageState stage(StageInfo info) {
-    return stages.computeIfAbsent(info.stageId(), id -> new StageState(info, session));
+    return stages.computeIfAbsent(info.stageId(), id -> StageState.of(info, session));
   }
 
   private void forget() {

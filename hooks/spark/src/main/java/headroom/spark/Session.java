@@ -83,7 +83,7 @@ final class Session {
       graphs.add(k.shuffle());
     }
     if (k.kept() < k.total()) {
-      LOG.info("{}", k);
+      LOG.info("Headroom: {}", k);
     }
   }
 

@@ -24,6 +24,7 @@ final class Settings {
   static final String TIMEOUT_MS = "spark.headroom.timeout-ms";
 
   private static final int JOB_MAX = 256;
+  private static final int PORT_MAX = 65_535;
 
   /** At the start; with a scheduler its answers follow. */
   final DropRatio ratio;
@@ -68,7 +69,7 @@ final class Settings {
       return null;
     }
     URL url = new URL(text);
-    if (url.getHost().isEmpty() || !url.getProtocol().matches("https?")) {
+    if (url.getHost().isEmpty() || url.getPort() > PORT_MAX || !url.getProtocol().matches("https?")) {
       throw new MalformedURLException("it must look like http://HOST:PORT");
     }
     return url;
@@ -114,11 +115,11 @@ final class Settings {
 
     int whole(String key, String unset, int min, int max) {
       return read(key, unset, text -> {
-        int n = Integer.parseInt(text);
+        long n = text.matches("[0-9]{1,10}") ? Long.parseLong(text) : -1;
         if (n < min || n > max) {
           throw new IllegalArgumentException("it is a whole number from " + min + " to " + max);
         }
-        return n;
+        return (int) n;
       }, min);
     }
   }

@@ -6,6 +6,8 @@ import org.apache.spark.scheduler.StageInfo;
 
 /** How far one stage is. Not safe for use by several threads. */
 final class StageState {
+  static final int NONE = -1;
+
   private static final int NAME_MAX = 80;
 
   final int id;
@@ -30,13 +32,19 @@ final class StageState {
   private boolean begun;
   private boolean ended;
 
-  StageState(StageInfo info, Session session) {
-    id = info.stageId();
-    name = info.name().length() > NAME_MAX ? info.name().substring(0, NAME_MAX) : info.name();
-    kept = info.numTasks();
-    shuffle = info.shuffleDepId().isEmpty() ? -1 : (Integer) info.shuffleDepId().get();
+  /** {@code shuffle} is {@link #NONE} of a result stage. */
+  StageState(int id, String name, int shuffle, int kept, int partitions) {
+    this.id = id;
+    this.name = name.length() > NAME_MAX ? name.substring(0, NAME_MAX) : name;
+    this.shuffle = shuffle;
+    this.kept = kept;
+    this.partitions = partitions;
+  }
+
+  static StageState of(StageInfo info, Session session) {
+    int shuffle = info.shuffleDepId().isEmpty() ? NONE : (Integer) info.shuffleDepId().get();
     Kept k = session.kept(shuffle);
-    partitions = k == null ? kept : k.total();
+    return new StageState(info.stageId(), info.name(), shuffle, info.numTasks(), k == null ? info.numTasks() : k.total());
   }
 
   boolean begun() {
@@ -87,7 +95,7 @@ final class StageState {
   }
 
   void into(ObjectNode o) {
-    o.put("id", id).put("attempt", attempt).put("name", name).put("kind", shuffle < 0 ? "result" : "map");
+    o.put("id", id).put("attempt", attempt).put("name", name).put("kind", shuffle == NONE ? "result" : "map");
     o.put("partitions", partitions).put("kept", kept).put("shuffle", shuffle);
     o.put("done", done()).put("running", running).put("failed", failed).put("task_ms", taskMs);
     o.put("begun", begun).put("ended", ended);

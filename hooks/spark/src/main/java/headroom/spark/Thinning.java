@@ -1,13 +1,12 @@
 package headroom.spark;
 
-import java.io.Serializable;
 import java.lang.reflect.Field;
-import java.util.BitSet;
 import org.apache.spark.ShuffleDependency;
 import org.apache.spark.SparkContext;
 import org.apache.spark.rdd.PartitionPruningRDD;
 import org.apache.spark.rdd.RDD;
-import scala.runtime.AbstractFunction1;
+import scala.Function1;
+import scala.collection.immutable.BitSet$;
 
 /**
  * Settles, once per shuffle and in the driver, which map partitions are computed, and puts Spark's PartitionPruningRDD
@@ -42,7 +41,7 @@ final class Thinning {
     Lineage lineage = Lineage.of(rdd, session::graph);
     DropRatio ratio = ratio(session, rdd.sparkContext());
     int k = Choice.count(n, ratio.theta);
-    if (k < n && thinned(session, shuffle, rdd, lineage)) {
+    if (k < n && thinned(session, rdd, lineage)) {
       put(dependency, rdd, Choice.choose(n, k, ratio.seed, Choice.salt(lineage.input, n, shuffle)));
       session.registered(new Kept(shuffle, n, k, ratio.theta, ratio.seed, lineage.input), lineage.graph);
     } else {
@@ -65,14 +64,14 @@ final class Thinning {
     }
   }
 
-  private static boolean thinned(Session session, int shuffle, RDD<?> rdd, Lineage lineage) {
+  private static boolean thinned(Session session, RDD<?> rdd, Lineage lineage) {
     Stages stages = session.settings.stages;
     if (!session.settings.refused.isEmpty() || stages == Stages.NONE || stages == Stages.INPUT && !lineage.input) {
       return false;
     }
     String why = unsafe(rdd, lineage);
     if (why != null) {
-      session.trouble("shuffle " + shuffle + " runs exactly: " + why);
+      session.trouble("not thinned: " + why);
     }
     return why == null;
   }
@@ -80,23 +79,25 @@ final class Thinning {
   /** Why a drop would break the job rather than make its result coarser; null where it would not. */
   private static String unsafe(RDD<?> rdd, Lineage lineage) {
     if (rdd.isBarrier()) {
-      return "its stage is a barrier, whose tasks wait for each other";
+      return "a barrier stage, whose tasks wait for each other";
     }
     if (rdd.sparkContext().getLocalProperty(STREAMING) != null) {
-      return "it is part of a streaming query, which would lose its state";
+      return "a streaming query, which would lose a part of its state for ever";
     }
     if (lineage.routing) {
-      return "GraphX joins it with its edges partition by partition";
+      return "GraphX's routing table, which is joined with the edges partition by partition";
     }
     if (lineage.graph && !lineage.input) {
-      return "behind GraphX only stages that read the input are thinned, as GraphX fails without its inner partitions";
+      return "inner stages behind GraphX, which fails without their partitions; those that read the input are";
     }
     return null;
   }
 
   @SuppressWarnings({"unchecked", "rawtypes"})
-  private static void put(ShuffleDependency dependency, RDD rdd, BitSet kept) throws ReflectiveOperationException {
-    RDD thin = new PartitionPruningRDD(rdd, new Chosen(kept), rdd.elementClassTag());
+  private static void put(ShuffleDependency dependency, RDD rdd, java.util.BitSet kept) throws ReflectiveOperationException {
+    // A set of Scala's is the function that tells what is in it, and executors, to which it travels, have its class.
+    Function1 chosen = BitSet$.MODULE$.fromBitMask(kept.toLongArray());
+    RDD thin = new PartitionPruningRDD(rdd, chosen, rdd.elementClassTag());
     label(thin, rdd);
     rdd().set(dependency, thin);
   }
@@ -109,21 +110,6 @@ final class Thinning {
       site.set(thin, site.get(rdd));
     } catch (ReflectiveOperationException | RuntimeException e) {
       return; // only a label
-    }
-  }
-
-  /** The partitions that are kept, as Scala asks for them. It stays in the driver. */
-  private static final class Chosen extends AbstractFunction1<Object, Object> implements Serializable {
-    private static final long serialVersionUID = 1;
-    private final BitSet kept;
-
-    Chosen(BitSet kept) {
-      this.kept = kept;
-    }
-
-    @Override
-    public Object apply(Object partition) {
-      return kept.get((Integer) partition);
     }
   }
 }
