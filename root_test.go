@@ -45,7 +45,7 @@ func layers() map[string]layer {
 		"api": contract, "internal": shared,
 		"rapl": device, "dvfs": device, "ipmi": device, "systemd": device, "thermal": device, "links": device,
 		"agent": edge, "coordinator": edge, "scheduler": edge, "consensus": edge, "gossip": edge, "web": edge,
-		"emulator": lab, "simulation": lab, "powerlab": lab, "bench": lab, "demo": lab, "hadoop": lab, "record": lab,
+		"emulator": lab, "simulation": lab, "powerlab": lab, "bench": lab, "demo": lab, "hadoop": lab, "spark": lab, "record": lab,
 		"studies": lab, "papers": lab, "rig": lab,
 		"cmd": program, "test": front, "": front,
 	}

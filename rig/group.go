@@ -226,11 +226,19 @@ func (p Process) Is(program, arg string) bool {
 	return len(p.argv) > 0 && p.argv[0] == program && slices.Contains(p.argv, arg)
 }
 
+// Called tells whether the process was called with all of these words.
+func (p Process) Called(words ...string) bool {
+	return !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(p.argv, w) })
+}
+
 // Kill sends SIGKILL to those of the group's processes that which picks, and returns how
 // many there were.
 func (g *Group) Kill(which func(Process) bool) int {
 	return g.signal(which, syscall.SIGKILL)
 }
+
+// Count is how many of the group's processes which picks.
+func (g *Group) Count(which func(Process) bool) int { return g.signal(which, 0) }
 
 func (g *Group) signal(which func(Process) bool, sig syscall.Signal) (found int) {
 	entries, _ := os.ReadDir("/proc")

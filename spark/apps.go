@@ -1,0 +1,101 @@
+package spark
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Classes of the example applications in headroom-spark-apps.jar.
+const (
+	mainWords     = "headroom.apps.spark.WordPopularity"
+	mainTriangles = "headroom.apps.spark.Triangles"
+)
+
+// Drop says how much of its input an application drops.
+type Drop struct {
+	// Theta is the drop ratio, 0 to 1, Seed what chooses.
+	Theta float64
+	Seed  uint64
+	// Stages are those that drop: input (also when empty) or all.
+	Stages string
+}
+
+// Answer is the line RESULT of an example application.
+type Answer struct {
+	// Theta, Kept and Total are how much of the input's partitions the answer was made from.
+	Theta       float64
+	Kept, Total int
+	// Seconds is how long the computation took inside the driver.
+	Seconds float64
+	// Words are the most frequent, with their counts scaled to the whole input.
+	Words []Word
+	// Triangles is scaled to the whole graph, Found what was found in what was kept.
+	Triangles, Found float64
+	// Shuffles are those on the way to the answer.
+	Shuffles []struct {
+		ID, Kept, Total int
+		Input           bool
+	}
+}
+
+// Word is a word with its count, and the bounds that this lies within with 95 %; nil
+// where they are unknown.
+type Word struct {
+	Word  string
+	Count float64
+	Low   *float64 `json:"count_low"`
+	High  *float64 `json:"count_high"`
+}
+
+// Counts are the words' counts.
+func (a Answer) Counts() map[string]float64 {
+	counts := make(map[string]float64, len(a.Words))
+	for _, w := range a.Words {
+		counts[w.Word] = w.Count
+	}
+	return counts
+}
+
+// WordPopularity is the job that finds the top most frequent words of a file of posts,
+// read in at least so many partitions. apps is headroom-spark-apps.jar.
+func WordPopularity(apps, in string, partitions, top int, d Drop) Job {
+	return Job{
+		Name: "words", Application: apps, Main: mainWords, Args: []string{in, strconv.Itoa(partitions), strconv.Itoa(top), "4"},
+		Theta: d.Theta, Seed: d.Seed, Stages: d.Stages,
+	}
+}
+
+// Triangles is the job that counts the triangles of a file of edges, read in at least so
+// many partitions. apps is headroom-spark-apps.jar.
+func Triangles(apps, in string, partitions int, d Drop) Job {
+	return Job{
+		Name: "triangles", Application: apps, Main: mainTriangles, Args: []string{in, strconv.Itoa(partitions)},
+		Theta: d.Theta, Seed: d.Seed, Stages: d.Stages,
+	}
+}
+
+// Ask runs one of the example applications to its end and reads its answer.
+func (c *Cluster) Ask(ctx context.Context, j Job) (Answer, Result, error) {
+	r, err := c.Run(ctx, j)
+	if err != nil {
+		return Answer{}, r, err
+	}
+	a, err := ReadAnswer(r.Output)
+	return a, r, err
+}
+
+// ReadAnswer finds the line RESULT in what an application printed.
+func ReadAnswer(output string) (a Answer, err error) {
+	for line := range strings.Lines(output) {
+		if text, ok := strings.CutPrefix(line, "RESULT "); ok {
+			if err := json.Unmarshal([]byte(text), &a); err != nil {
+				return a, fmt.Errorf("spark: the line RESULT: %w", err)
+			}
+			return a, nil
+		}
+	}
+	return a, fmt.Errorf("%w: it printed no line RESULT", ErrJob)
+}
