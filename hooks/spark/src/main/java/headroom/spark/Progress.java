@@ -12,6 +12,7 @@ import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import java.util.TreeMap;
 import org.apache.spark.Resubmitted$;
 import org.apache.spark.Success$;
 import org.apache.spark.TaskKilled;
@@ -43,6 +44,10 @@ final class Progress extends SparkListener {
   private final Map<Integer, StageState> stages = new LinkedHashMap<>();
   private final Map<Integer, Set<Integer>> stagesOfJobs = new HashMap<>();
   private final Set<String> executors = new LinkedHashSet<>();
+
+  /** Attempts that run now, by the host of their executor. */
+  private final Map<String, Integer> runningOn = new TreeMap<>();
+
   private long forgottenDone;
   private long forgottenTotal;
 
@@ -90,6 +95,7 @@ final class Progress extends SparkListener {
 
   @Override
   public synchronized void onTaskStart(SparkListenerTaskStart e) {
+    runningOn.merge(e.taskInfo().host(), 1, Integer::sum);
     StageState s = stages.get(e.stageId());
     if (s != null) {
       s.taskBegins();
@@ -98,6 +104,9 @@ final class Progress extends SparkListener {
 
   @Override
   public synchronized void onTaskEnd(SparkListenerTaskEnd e) {
+    if (e.taskInfo() != null && e.reason() != Resubmitted$.MODULE$) { // that one ended before
+      runningOn.computeIfPresent(e.taskInfo().host(), (host, n) -> n > 1 ? n - 1 : null);
+    }
     StageState s = stages.get(e.stageId());
     if (s == null) {
       return;
@@ -139,6 +148,8 @@ final class Progress extends SparkListener {
     for (StageState s : newest()) {
       s.into(told.addObject());
     }
+    ObjectNode hosts = o.putObject("running_on");
+    runningOn.forEach(hosts::put);
     o.put("executors", executors.size()).put("tasks_done", done).put("tasks_total", total);
   }
 
