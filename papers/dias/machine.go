@@ -175,19 +175,28 @@ func (m *machine) step() error {
 		timer = at.Sub(epoch())
 	}
 	m.now = max(m.now, min(arrival, end, empty, timer))
-	switch m.now {
-	case end:
-		m.finish()
-	case empty:
-		m.run.slow(m.now)
-	case arrival:
-		j := m.jobs[m.next]
-		m.next++
-		if err := m.b.Add(buffers.Job{ID: j.id, Class: j.class, Submitted: epoch().Add(j.at)}); err != nil {
-			return err
-		}
+	if err := m.happen(arrival, end, empty); err != nil {
+		return err
 	}
 	m.obey()
+	return nil
+}
+
+// happen is the one event that it is time for; the timer is the dispatcher's own.
+func (m *machine) happen(arrival, end, empty time.Duration) error {
+	if m.now == end {
+		m.finish()
+		return nil
+	}
+	if m.now == empty {
+		m.run.slow(m.now)
+		return nil
+	}
+	if m.now == arrival {
+		j := m.jobs[m.next]
+		m.next++
+		return m.b.Add(buffers.Job{ID: j.id, Class: j.class, Submitted: epoch().Add(j.at)})
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package dias
 import (
 	"fmt"
 	"math"
+	"slices"
 
 	"headroom/papers"
 	"headroom/queueing"
@@ -152,8 +153,8 @@ func fitted(m moments) (queueing.PH, error) {
 // highest class's first.
 func (s *study) solve(e experiment, ratio float64, services []queueing.PH) ([]responsePoint, error) {
 	q := queueing.Queue{Discipline: queueing.NonPreemptive}
-	for i := len(services) - 1; i >= 0; i-- {
-		q.Arrivals.Rates, q.Services = append(q.Arrivals.Rates, e.classes[i].rate), append(q.Services, services[i])
+	for i, service := range slices.Backward(services) {
+		q.Arrivals.Rates, q.Services = append(q.Arrivals.Rates, e.classes[i].rate), append(q.Services, service)
 	}
 	answer, err := queueing.Solve(q, queueing.Options{Percentiles: []float64{0.95}})
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
-	"time"
 
 	"headroom/buffers"
 )
@@ -70,14 +70,11 @@ func sprinted(budget string, percent ...float64) policy {
 }
 
 func subscript(percent []float64) string {
-	s := "("
-	for i, x := range percent {
-		if i > 0 {
-			s += ","
-		}
-		s += fmt.Sprintf("%g", x)
+	var words []string
+	for _, x := range percent {
+		words = append(words, fmt.Sprintf("%g", x))
 	}
-	return s + ")"
+	return "(" + strings.Join(words, ",") + ")"
 }
 
 func parts(percent []float64) []float64 {
@@ -91,16 +88,17 @@ func parts(percent []float64) []float64 {
 // ratios are the drop ratios of Figs. 4 and 5, in percent.
 func ratios() []float64 { return []float64{0, 10, 20, 40, 60, 80, 90} }
 
-// text2 is an experiment of two classes of text jobs; low of ten jobs are of the low one.
-func text2(name, what string, load, low, lowSize, highSize float64) experiment {
+// text2 is an experiment of two classes of text jobs; low of ten jobs are of the low one,
+// whose jobs are those of 1117 MB.
+func text2(name, what string, load, low, highSize float64) experiment {
 	e := experiment{name: name, what: what, load: load, policies: []policy{preemptive(), nonPreemptive(), da(0, 10), da(0, 20)}}
-	e.classes = loaded(load, class{"high", 10 - low, words(highSize)}, class{"low", low, words(lowSize)})
+	e.classes = loaded(load, class{"high", 10 - low, words(highSize)}, class{"low", low, words(lowMean)})
 	return e
 }
 
 // experiments are those of section 5, in its order.
 func experiments() []experiment {
-	ref := text2(reference, "Fig. 7", usualLoad, 9, lowMean, highMean)
+	ref := text2(reference, "Fig. 7", usualLoad, 9, highMean)
 	for _, r := range ratios()[3:] {
 		ref.policies = append(ref.policies, da(0, r))
 	}
@@ -125,9 +123,9 @@ func experiments() []experiment {
 	}
 	return []experiment{
 		ref,
-		text2(sameSize, "Fig. 8a", usualLoad, 9, lowMean, lowMean),
-		text2(mostlyHigh, "Fig. 8b", mostlyHighFor, 1, lowMean, highMean),
-		text2(lowLoad, "Fig. 8c", halfLoad, 9, lowMean, highMean),
+		text2(sameSize, "Fig. 8a", usualLoad, 9, lowMean),
+		text2(mostlyHigh, "Fig. 8b", mostlyHighFor, 1, highMean),
+		text2(lowLoad, "Fig. 8c", halfLoad, 9, highMean),
 		triple, count, all,
 	}
 }
@@ -256,7 +254,6 @@ func (e experiment) try(ctx context.Context, seed, stream uint64, jobs int) (tri
 type study struct {
 	experiments []experiment
 	trials      [][]trial // by experiment and seed
-	took        time.Duration
 }
 
 // run tries every experiment with as many seeds as asked for, the first being seed, on

@@ -242,12 +242,11 @@ func (s *study) energy() []papers.Target {
 	policies := []string{"NPS", "DIAS(0,10)", "DIAS(0,20)"}
 	saved := func(policy, budget string) stat { return s.change(complete, policy+" "+budget, "P", energyOf) }
 	ordered := true
-	for i, policy := range policies {
-		l, u := saved(policy, limitedBudget), saved(policy, unlimitedBudget)
-		ordered = ordered && u.mean < l.mean && u.mean < 0
-		if i > 0 {
-			ordered = ordered && l.mean < saved(policies[i-1], limitedBudget).mean && u.mean < saved(policies[i-1], unlimitedBudget).mean
-		}
+	below := [2]float64{} // what the policy before saves, from nothing on
+	for _, policy := range policies {
+		l, u := saved(policy, limitedBudget).mean, saved(policy, unlimitedBudget).mean
+		ordered = ordered && u < l && rising(l, below[0]) && rising(u, below[1])
+		below = [2]float64{l, u}
 	}
 	var all []papers.Target
 	for _, budget := range []string{limitedBudget, unlimitedBudget} {
