@@ -125,8 +125,11 @@ func (p PH) Quantile(q float64) (float64, error) {
 	return quantile(func(t float64) (float64, error) { return p.CDF(t), nil }, p.Mean(), q)
 }
 
-// Sample draws one time.
+// Sample draws one time. To draw many, keep what [PH.Sampler] returns.
 func (p PH) Sample(from Source) float64 { return newSampler(p).sample(from) }
+
+// Sampler draws times, some ten times as fast as Sample.
+func (p PH) Sampler() func(from Source) float64 { return newSampler(p).sample }
 
 // sampler is a PH laid out for drawing: the sums of the probabilities of what follows
 // each phase, the last being absorption.

@@ -152,10 +152,13 @@ func TestSamples(t *testing.T) {
 	cyclic := need(NewPH([]float64{0.7, 0, 0.3}, [][]float64{{-3, 2, 0.5}, {1, -4, 2}, {0.5, 3, -4}}))(t)
 	for name, p := range map[string]PH{"eq1": diasJob(t, 0.4, 20), "cyclic": cyclic} {
 		const n, steps = 20_000, 50
-		from, mean := source(5), p.Mean()
+		from, mean, draw := source(5), p.Mean(), p.Sampler()
+		if one := p.Sample(source(5)); one != draw(source(5)) {
+			t.Errorf("%s: Sample draws %v, not what Sampler does", name, one)
+		}
 		below := make([]int, steps)
 		for range n {
-			x := p.Sample(from)
+			x := draw(from)
 			for i := range below {
 				if x <= 2*mean*float64(i)/steps {
 					below[i]++

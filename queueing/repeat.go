@@ -45,7 +45,8 @@ type Simulated struct {
 }
 
 // SimulatedClass is one class; the meanings are those of [ClassResult]. A wait ends with
-// the first run, also where that is killed.
+// the first run, also where that is killed. Of a class with 0 Jobs nothing is known: its
+// values are NaN.
 type SimulatedClass struct {
 	// Jobs were counted, in all replications.
 	Jobs          int
