@@ -51,7 +51,7 @@ func TestMMAPValidation(t *testing.T) {
 		}
 	}
 	_, err := Solve(Queue{
-		Discipline: NonPreemptive, Arrivals: Arrivals{D: change(1, 0, 1, -0.1)}, Services: []PH{must[PH](t)(Exponential(9))},
+		Discipline: NonPreemptive, Arrivals: Arrivals{D: change(1, 0, 1, -0.1)}, Services: []PH{need(Exponential(9))(t)},
 	}, Options{})
 	if err == nil || !strings.Contains(err.Error(), "arrivals.D[1][0][1]") {
 		t.Errorf("the place in the input: %v", err)
@@ -62,7 +62,7 @@ func TestMMAPValidation(t *testing.T) {
 func TestMMAPMends(t *testing.T) {
 	t.Parallel()
 	d := []*mat.Dense{square(-0.3333333), square(1. / 3)}
-	m := must[*MMAP](t)(NewMMAP(d))
+	m := need(NewMMAP(d))(t)
 	if m.hidden[0][0] != -m.marked[0][0][0] || d[0].At(0, 0) != -0.3333333 {
 		t.Errorf("the diagonal is %v for %v, that of the argument %v", m.hidden[0][0], m.marked[0][0][0], d[0].At(0, 0))
 	}
@@ -72,18 +72,18 @@ func TestMMAPMends(t *testing.T) {
 // renewals have no correlation.
 func TestMMAPRates(t *testing.T) {
 	t.Parallel()
-	m := must[*MMAP](t)(NewMMAP([]*mat.Dense{square(-3.2, 0.2, 0.1, -0.6), square(2, 0, 0, 0.5), square(1, 0, 0, 0)}))
-	near(t, "phase 0", m.Phases()[0], 1./3, 1e-15)
-	near(t, "class 0", m.Rates()[0], 2./3+1./3, 1e-15)
-	near(t, "class 1", m.Rates()[1], 1./3, 1e-15)
+	m := need(NewMMAP([]*mat.Dense{square(-3.2, 0.2, 0.1, -0.6), square(2, 0, 0, 0.5), square(1, 0, 0, 0)}))(t)
+	agrees(t, "phase 0", m.Phases()[0], 1./3, 1e-15)
+	agrees(t, "class 0", m.Rates()[0], 2./3+1./3, 1e-15)
+	agrees(t, "class 1", m.Rates()[1], 1./3, 1e-15)
 	if m.Classes() != 2 {
 		t.Errorf("%d classes", m.Classes())
 	}
-	poisson := must[*MMAP](t)(NewPoisson([]float64{0.2, 0.7}))
-	renewal := must[*MMAP](t)(NewMMAP([]*mat.Dense{square(-2, 2, 0, -3), square(0, 0, 3, 0)})) // a sum of two
+	poisson := need(NewPoisson([]float64{0.2, 0.7}))(t)
+	renewal := need(NewMMAP([]*mat.Dense{square(-2, 2, 0, -3), square(0, 0, 3, 0)}))(t) // a sum of two
 	for lag := 1; lag < 4; lag++ {
 		for name, m := range map[string]*MMAP{"Poisson": poisson, "renewal": renewal} {
-			if c := must[float64](t)(m.LagCorrelation(lag)); math.Abs(c) > 1e-12 {
+			if c := need(m.LagCorrelation(lag))(t); math.Abs(c) > 1e-12 {
 				t.Errorf("%s: correlation %v at lag %d", name, c, lag)
 			}
 		}
@@ -97,7 +97,7 @@ func TestMMAPRates(t *testing.T) {
 func TestMMAPSamples(t *testing.T) {
 	t.Parallel()
 	d := bursty(t, 2, 1.5)
-	m := must[*MMAP](t)(NewMMAP(d))
+	m := need(NewMMAP(d))(t)
 	r := rand.New(rand.NewPCG(5, 6))
 	const jobs = 1_000_000
 	phase, counts, times := m.Start(r), [2]float64{}, make([]float64, jobs)
@@ -120,7 +120,7 @@ func TestMMAPSamples(t *testing.T) {
 		for i := range jobs - lag {
 			product += (times[i] - mean) * (times[i+lag] - mean)
 		}
-		got, want := product/(jobs-1-float64(lag))/(squares/jobs-mean*mean), must[float64](t)(m.LagCorrelation(lag))
+		got, want := product/(jobs-1-float64(lag))/(squares/jobs-mean*mean), need(m.LagCorrelation(lag))(t)
 		if math.Abs(got-want) > 0.01 || want < 0.03 {
 			t.Errorf("lag %d: correlation %v drawn, want %v", lag, got, want)
 		}
@@ -140,7 +140,7 @@ func TestMMAPSamples(t *testing.T) {
 // the same waits in either order; too many phases or other classes are refused.
 func TestSuperpose(t *testing.T) {
 	t.Parallel()
-	mmap := must[*MMAP](t)
+	mmap := func(m *MMAP, err error) *MMAP { return need(m, err)(t) }
 	both := mmap(Superpose(mmap(NewPoisson([]float64{0.2, 0.1})), mmap(NewPoisson([]float64{0.3, 0.2}))))
 	if both.hidden[0][0] != -0.8 || both.marked[0][0][0] != 0.5 {
 		t.Errorf("Poisson arrivals superposed: %+v", both)
@@ -155,7 +155,7 @@ func TestSuperpose(t *testing.T) {
 		results = append(results, solveD(t, NonPreemptive, d, Options{Moments: 2, Percentiles: []float64{0.9}}, services...))
 	}
 	for k := range services {
-		near(t, "rate", ab.Rates()[k], a.Rates()[k]+b.Rates()[k], 1e-13)
+		agrees(t, "rate", ab.Rates()[k], a.Rates()[k]+b.Rates()[k], 1e-13)
 		sameMeasure(t, "wait", results[0].Classes[k].Wait, results[1].Classes[k].Wait)
 	}
 	if _, err := Superpose(a, mmap(NewPoisson([]float64{1}))); err == nil {

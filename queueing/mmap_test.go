@@ -21,24 +21,6 @@ func square(x ...float64) *mat.Dense {
 	return mat.NewDense(n, n, x)
 }
 
-func must[T any](t *testing.T) func(x T, err error) T {
-	t.Helper()
-	return func(x T, err error) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return x
-	}
-}
-
-func near(t *testing.T, what string, got, want, tolerance float64) {
-	t.Helper()
-	if !(math.Abs(got-want) <= tolerance*math.Abs(want)) {
-		t.Errorf("%s: %.15g, want %.15g, off by %.2g", what, got, want, math.Abs(got/want-1))
-	}
-}
-
 // bursty are arrivals of some classes with rates that sum to rate, from three phases that
 // differ in how many jobs and of which class they bring; moves bring jobs too.
 func bursty(t *testing.T, classes int, rate float64) []*mat.Dense {
@@ -62,7 +44,7 @@ func scaled(t *testing.T, d []*mat.Dense, rate float64) []*mat.Dense {
 		}
 		d[0].Set(i, i, d[0].At(i, i)-out)
 	}
-	factor := rate / mass(must[*MMAP](t)(NewMMAP(d)).Rates())
+	factor := rate / mass(need(NewMMAP(d))(t).Rates())
 	for _, dk := range d {
 		dk.Scale(factor, dk)
 	}
@@ -71,15 +53,14 @@ func scaled(t *testing.T, d []*mat.Dense, rate float64) []*mat.Dense {
 
 func solveD(t *testing.T, discipline Discipline, d []*mat.Dense, o Options, services ...PH) Result {
 	t.Helper()
-	return must[Result](t)(Solve(Queue{Discipline: discipline, Arrivals: Arrivals{D: d}, Services: services}, o))
+	return need(Solve(Queue{Discipline: discipline, Arrivals: Arrivals{D: d}, Services: services}, o))(t)
 }
 
 func threeServices(t *testing.T) []PH {
 	t.Helper()
-	ph := must[PH](t)
 	return []PH{
-		ph(Erlang(3, 3)), ph(Hyper([]float64{0.3, 0.7}, []float64{0.5, 2})),
-		ph(NewPH([]float64{0.6, 0.4, 0}, [][]float64{{-3, 1, 0.5}, {0.2, -2, 1}, {1, 0, -4}})),
+		need(Erlang(3, 3))(t), need(Hyper([]float64{0.3, 0.7}, []float64{0.5, 2}))(t),
+		need(NewPH([]float64{0.6, 0.4, 0}, [][]float64{{-3, 1, 0.5}, {0.2, -2, 1}, {1, 0, -4}}))(t),
 	}
 }
 
@@ -87,9 +68,9 @@ func threeServices(t *testing.T) []PH {
 // to 1e-9, percentiles to 1e-7, under both disciplines, at 62 phases a service too.
 func TestMMAPIsPoisson(t *testing.T) {
 	t.Parallel()
-	long := must[PH](t)(TaskLevel(TaskModel{
+	long := need(TaskLevel(TaskModel{
 		Slots: 20, Maps: Exactly(50), Reduces: Exactly(10), MapMean: 0.1, ReduceMean: 0.2, Setup: 0.1, Shuffle: 0.1,
-	}))
+	}))(t)
 	rates := []float64{0.3, 0.2, 0.25}
 	one := []*mat.Dense{square(-0.75), square(0.3), square(0.2), square(0.25)}
 	three := []*mat.Dense{square(-1.05, 0.1, 0.2, 2, -2.75, 0, 0, 5, -5.75)}
@@ -99,10 +80,10 @@ func TestMMAPIsPoisson(t *testing.T) {
 	services := append(threeServices(t)[:2], long)
 	o := Options{Moments: 3, Percentiles: []float64{0.5, 0.95, 0.999}}
 	for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
-		want := must[Result](t)(Solve(Queue{Discipline: discipline, Arrivals: Arrivals{Rates: rates}, Services: services}, o))
+		want := need(Solve(Queue{Discipline: discipline, Arrivals: Arrivals{Rates: rates}, Services: services}, o))(t)
 		for name, d := range map[string][]*mat.Dense{"one phase": one, "three phases": three} {
 			got := solveD(t, discipline, d, o, services...)
-			near(t, "rho", got.Rho, want.Rho, 1e-12)
+			agrees(t, "rho", got.Rho, want.Rho, 1e-12)
 			for k := range services {
 				sameMeasure(t, name+" "+string(discipline)+" wait", got.Classes[k].Wait, want.Classes[k].Wait)
 				sameMeasure(t, name+" "+string(discipline)+" sojourn", got.Classes[k].Sojourn, want.Classes[k].Sojourn)
@@ -113,14 +94,14 @@ func TestMMAPIsPoisson(t *testing.T) {
 
 func sameMeasure(t *testing.T, what string, got, want Measure) {
 	t.Helper()
-	near(t, what+" mean", got.Mean, want.Mean, 1e-9)
+	agrees(t, what+" mean", got.Mean, want.Mean, 1e-9)
 	for i := range want.Moments {
-		near(t, what+" moment", got.Moments[i], want.Moments[i], 1e-9)
+		agrees(t, what+" moment", got.Moments[i], want.Moments[i], 1e-9)
 	}
 	for i := range want.Percentiles {
-		near(t, what+" percentile", got.Percentiles[i].At, want.Percentiles[i].At, 1e-7)
+		agrees(t, what+" percentile", got.Percentiles[i].At, want.Percentiles[i].At, 1e-7)
 	}
-	gotNone, wantNone := must[float64](t)(got.CDF(0)), must[float64](t)(want.CDF(0))
+	gotNone, wantNone := need(got.CDF(0))(t), need(want.CDF(0))(t)
 	if math.Abs(gotNone-wantNone) > 1e-9 {
 		t.Errorf("%s is 0 with probability %v, want %v", what, gotNone, wantNone)
 	}
@@ -161,7 +142,7 @@ func birthDeath(t *testing.T, d []*mat.Dense, mu float64) [][]float64 {
 	all.Mul(mat.NewDense(1, n, x), &inverse)
 	row := mat.NewDense(1, n, x)
 	row.Scale(1/mat.Sum(&all), row)
-	rate := must[*MMAP](t)(NewMMAP(d)).Rates()[0]
+	rate := need(NewMMAP(d))(t).Rates()[0]
 	var met [][]float64
 	for level := 0; level < 100 || mat.Sum(row) > 1e-16; level++ {
 		var at, up mat.Dense
@@ -199,7 +180,7 @@ func TestMMAPIsBirthDeath(t *testing.T) {
 	t.Parallel()
 	modulated := []*mat.Dense{square(-1.02, 0.02, 0.05, -0.15), square(1, 0, 0, 0.1)}
 	moving := bursty(t, 1, 0.6)
-	both := must[*MMAP](t)(Superpose(must[*MMAP](t)(NewMMAP(modulated)), must[*MMAP](t)(NewMMAP(moving))))
+	both := need(Superpose(need(NewMMAP(modulated))(t), need(NewMMAP(moving))(t)))(t)
 	superposed := []*mat.Dense{dense(both.hidden), dense(both.marked[0])}
 	for name, c := range map[string]struct {
 		d  []*mat.Dense
@@ -215,19 +196,19 @@ func TestMMAPIsBirthDeath(t *testing.T) {
 			}
 		}
 		for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
-			got := solveD(t, discipline, c.d, Options{Moments: 2, Percentiles: []float64{0.95}}, must[PH](t)(Exponential(c.mu))).Classes[0]
-			near(t, name+" wait", got.Wait.Mean, wait, 1e-9)
-			near(t, name+" wait squared", got.Wait.Moments[1], second, 1e-9)
-			near(t, name+" sojourn", got.Sojourn.Mean, wait+1/c.mu, 1e-9)
-			near(t, name+" starts at once", must[float64](t)(got.Wait.CDF(0)), 1-delayed, 1e-9)
-			want := must[float64](t)(quantile(func(at float64) (float64, error) {
+			got := solveD(t, discipline, c.d, Options{Moments: 2, Percentiles: []float64{0.95}}, need(Exponential(c.mu))(t)).Classes[0]
+			agrees(t, name+" wait", got.Wait.Mean, wait, 1e-9)
+			agrees(t, name+" wait squared", got.Wait.Moments[1], second, 1e-9)
+			agrees(t, name+" sojourn", got.Sojourn.Mean, wait+1/c.mu, 1e-9)
+			agrees(t, name+" starts at once", need(got.Wait.CDF(0))(t), 1-delayed, 1e-9)
+			want := need(quantile(func(at float64) (float64, error) {
 				tail := 0.0
 				for n, x := range met {
 					tail += mass(x) * erlangTail(n, c.mu*at)
 				}
 				return 1 - tail, nil
-			}, wait, 0.95))
-			near(t, name+" 95th percentile", got.Wait.Percentiles[0].At, want, 1e-7)
+			}, wait, 0.95))(t)
+			agrees(t, name+" 95th percentile", got.Wait.Percentiles[0].At, want, 1e-7)
 		}
 	}
 }
@@ -361,14 +342,14 @@ func (g grid) numbers() (low, high float64) {
 func TestMMAPIsGrid(t *testing.T) {
 	t.Parallel()
 	arrivals := scaled(t, []*mat.Dense{square(0, 0.3, 0.1, 0), square(0.4, 0.1, 0, 0.05), square(0.05, 0, 0.2, 0.4)}, 0.4)
-	rates := must[*MMAP](t)(NewMMAP(arrivals)).Rates()
+	rates := need(NewMMAP(arrivals))(t).Rates()
 	mu := [2]float64{1, 1.6}
-	services := []PH{must[PH](t)(Exponential(mu[0])), must[PH](t)(Exponential(mu[1]))}
+	services := []PH{need(Exponential(mu[0]))(t), need(Exponential(mu[1]))(t)}
 	for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
 		low, high := grid{arrivals, mu, discipline == PreemptiveResume}.numbers()
 		got := solveD(t, discipline, arrivals, Options{}, services...)
-		near(t, string(discipline)+" low", got.Classes[0].Sojourn.Mean, low/rates[0], 1e-8)
-		near(t, string(discipline)+" high", got.Classes[1].Sojourn.Mean, high/rates[1], 1e-8)
+		agrees(t, string(discipline)+" low", got.Classes[0].Sojourn.Mean, low/rates[0], 1e-8)
+		agrees(t, string(discipline)+" high", got.Classes[1].Sojourn.Mean, high/rates[1], 1e-8)
 	}
 }
 
@@ -379,7 +360,7 @@ func TestMMAPConservesWork(t *testing.T) {
 	services := threeServices(t)
 	for load, tolerance := range map[float64]float64{0.3: 1e-9, 0.9: 1e-9, 0.999: 1e-9, 0.99999: 1e-8} {
 		d := bursty(t, 3, 1)
-		rates := must[*MMAP](t)(NewMMAP(d)).Rates()
+		rates := need(NewMMAP(d))(t).Rates()
 		offered := 0.0
 		for k, p := range services {
 			offered += rates[k] * p.Mean()
@@ -400,8 +381,8 @@ func TestMMAPConservesWork(t *testing.T) {
 			}
 			work = append(work, total)
 		}
-		near(t, "work, turned around", work[1], work[0], tolerance)
-		near(t, "work, in another order", work[2], work[0], tolerance)
+		agrees(t, "work, turned around", work[1], work[0], tolerance)
+		agrees(t, "work, in another order", work[2], work[0], tolerance)
 		// All as one class in order of arrival: the services of the classes differ in
 		// mean, so only with one service for all is that the same queue.
 		same := []PH{services[1], services[1], services[1]}
@@ -417,7 +398,7 @@ func TestMMAPConservesWork(t *testing.T) {
 		for k := range same {
 			mixed += rates[k] / mass(rates) * three.Classes[k].Wait.Mean
 		}
-		near(t, "mean wait of all classes", mixed, one, tolerance)
+		agrees(t, "mean wait of all classes", mixed, one, tolerance)
 	}
 }
 
@@ -445,13 +426,13 @@ func TestMMAPPreemptionHidesLower(t *testing.T) {
 func TestMMAPBurstsWaitLonger(t *testing.T) {
 	t.Parallel()
 	services, d := threeServices(t), bursty(t, 3, 0.9)
-	arrivals := must[*MMAP](t)(NewMMAP(d))
-	if c := must[float64](t)(arrivals.LagCorrelation(1)); c <= 0.01 {
+	arrivals := need(NewMMAP(d))(t)
+	if c := need(arrivals.LagCorrelation(1))(t); c <= 0.01 {
 		t.Fatalf("the correlation is %v: the arrivals are no bursts", c)
 	}
 	for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
 		burst := solveD(t, discipline, d, Options{}, services...)
-		poisson := must[Result](t)(Solve(Queue{Discipline: discipline, Arrivals: Arrivals{Rates: arrivals.Rates()}, Services: services}, Options{}))
+		poisson := need(Solve(Queue{Discipline: discipline, Arrivals: Arrivals{Rates: arrivals.Rates()}, Services: services}, Options{}))(t)
 		for k := range services {
 			if b, p := burst.Classes[k].Wait.Mean, poisson.Classes[k].Wait.Mean; b <= p {
 				t.Errorf("%s class %d: bursts wait %v, Poisson %v", discipline, k, b, p)
@@ -539,7 +520,7 @@ func interval(x []float64, of func(float64) float64) (mean, within float64) {
 func TestMMAPIsSimulation(t *testing.T) {
 	t.Parallel()
 	services, d := threeServices(t), bursty(t, 3, 0.8)
-	arrivals := must[*MMAP](t)(NewMMAP(d))
+	arrivals := need(NewMMAP(d))(t)
 	for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
 		r := rand.New(rand.NewPCG(7, 11))
 		wait, sojourn := simulated(r, arrivals, services, discipline == PreemptiveResume, 1_000_000)
@@ -574,7 +555,7 @@ func TestMMAPRefuses(t *testing.T) {
 	two := func(rate float64) []*mat.Dense {
 		return scaled(t, []*mat.Dense{square(0, 0.3, 0.1, 0), square(1, 0, 0, 0.2)}, rate)
 	}
-	one := must[PH](t)(Exponential(1))
+	one := need(Exponential(1))(t)
 	var unstable *UnstableError
 	if _, err := Solve(Queue{Discipline: NonPreemptive, Arrivals: Arrivals{D: two(1.25)}, Services: []PH{one}}, Options{}); !errors.As(err, &unstable) || math.Abs(unstable.Rho-1.25) > 1e-9 {
 		t.Errorf("a load of 1.25: %v", err)
@@ -589,7 +570,7 @@ func TestMMAPRefuses(t *testing.T) {
 	}
 	alpha := make([]float64, len(cyclic))
 	alpha[0] = 1
-	long := must[PH](t)(Erlang(MaxPhases, MaxPhases))
+	long := need(Erlang(MaxPhases, MaxPhases))(t)
 	wide := mat.NewDense(20, 20, nil)
 	for i := range 20 {
 		wide.Set(i, (i+1)%20, 1)
@@ -601,9 +582,9 @@ func TestMMAPRefuses(t *testing.T) {
 	}{
 		"hardly stable": {two(1 - 1e-10), one, "load"},
 		"long phases":   {stiff, one, "rates nearer"},
-		"large cycle":   {two(0.1), must[PH](t)(NewPH(alpha, cyclic)), "come back"},
+		"large cycle":   {two(0.1), need(NewPH(alpha, cyclic))(t), "come back"},
 		"too large":     {scaled(t, []*mat.Dense{mat.NewDense(20, 20, nil), wide}, 0.5), long, "too large"},
-		"rare end":      {two(1e-10), must[PH](t)(NewPH([]float64{1, 0, 0}, [][]float64{{-1, 0.3, 0.7}, {0.2, -1 - 1e-9, 0.8}, {0.9, 0.1, -1}})), "too stiff"},
+		"rare end":      {two(1e-10), need(NewPH([]float64{1, 0, 0}, [][]float64{{-1, 0.3, 0.7}, {0.2, -1 - 1e-9, 0.8}, {0.9, 0.1, -1}}))(t), "too stiff"},
 	} {
 		for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
 			_, err := Solve(Queue{Discipline: discipline, Arrivals: Arrivals{D: c.d}, Services: []PH{c.p}}, Options{Moments: 2, Percentiles: []float64{0.95}})
