@@ -72,8 +72,8 @@ func newMMAPQueue(arrivals *MMAP, services []*serviceWork, preemptive bool) (*mm
 		marked := realMatrix(rows)
 		q.marked, q.arriving = append(q.marked, marked), append(q.arriving, marked.applied(ones(marked.order)))
 	}
-	if load := q.load(0); !(load < 1) {
-		return nil, &UnstableError{Rho: load}
+	if err := checkLoad(q.load(0)); err != nil {
+		return nil, err
 	}
 	if work := q.work(); work > workMax {
 		return nil, &NumericError{

@@ -64,27 +64,30 @@ func threeServices(t *testing.T) []PH {
 	}
 }
 
-// One phase, and three phases that all bring the same jobs, are Poisson arrivals: moments
-// to 1e-9, percentiles to 1e-7, under both disciplines, at 62 phases a service too.
+// One phase, also at 62 phases a service, and three phases that all bring the same jobs are
+// Poisson arrivals: moments to 1e-9, percentiles to 1e-7, under both disciplines.
 func TestMMAPIsPoisson(t *testing.T) {
 	t.Parallel()
-	long := need(TaskLevel(TaskModel{
-		Slots: 20, Maps: Exactly(50), Reduces: Exactly(10), MapMean: 0.1, ReduceMean: 0.2, Setup: 0.1, Shuffle: 0.1,
-	}))(t)
 	rates := []float64{0.3, 0.2, 0.25}
-	one := []*mat.Dense{square(-0.75), square(0.3), square(0.2), square(0.25)}
 	three := []*mat.Dense{square(-1.05, 0.1, 0.2, 2, -2.75, 0, 0, 5, -5.75)}
 	for _, rate := range rates {
 		three = append(three, square(rate, 0, 0, 0, rate, 0, 0, 0, rate))
 	}
-	services := append(threeServices(t)[:2], long)
-	o := Options{Moments: 3, Percentiles: []float64{0.5, 0.95, 0.999}}
-	for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
-		want := need(Solve(Queue{Discipline: discipline, Arrivals: Arrivals{Rates: rates}, Services: services}, o))(t)
-		for name, d := range map[string][]*mat.Dense{"one phase": one, "three phases": three} {
-			got := solveD(t, discipline, d, o, services...)
+	long := []PH{diasJob(t, 0, 0.15), diasJob(t, 0.2, 0.1)}
+	for name, c := range map[string]struct {
+		d        []*mat.Dense
+		services []PH
+	}{
+		"one phase":    {[]*mat.Dense{square(-0.75), square(0.3), square(0.2), square(0.25)}, threeServices(t)},
+		"three phases": {three, threeServices(t)},
+		"long":         {[]*mat.Dense{square(-0.5), square(0.3), square(0.2)}, long},
+	} {
+		o := Options{Moments: 3, Percentiles: []float64{0.5, 0.95, 0.999}}
+		for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
+			want := need(Solve(Queue{Discipline: discipline, Arrivals: Arrivals{Rates: rates[:len(c.services)]}, Services: c.services}, o))(t)
+			got := solveD(t, discipline, c.d, o, c.services...)
 			agrees(t, "rho", got.Rho, want.Rho, 1e-12)
-			for k := range services {
+			for k := range c.services {
 				sameMeasure(t, name+" "+string(discipline)+" wait", got.Classes[k].Wait, want.Classes[k].Wait)
 				sameMeasure(t, name+" "+string(discipline)+" sojourn", got.Classes[k].Sojourn, want.Classes[k].Sojourn)
 			}
@@ -570,7 +573,7 @@ func TestMMAPRefuses(t *testing.T) {
 	}
 	alpha := make([]float64, len(cyclic))
 	alpha[0] = 1
-	long := need(Erlang(MaxPhases, MaxPhases))(t)
+	long := need(Erlang(300, 300))(t)
 	wide := mat.NewDense(20, 20, nil)
 	for i := range 20 {
 		wide.Set(i, (i+1)%20, 1)
@@ -580,7 +583,7 @@ func TestMMAPRefuses(t *testing.T) {
 		p    PH
 		says string
 	}{
-		"hardly stable": {two(1 - 1e-10), one, "load"},
+		"hardly stable": {two(1 - 1e-10), one, "rho is"},
 		"long phases":   {stiff, one, "rates nearer"},
 		"large cycle":   {two(0.1), need(NewPH(alpha, cyclic))(t), "come back"},
 		"too large":     {scaled(t, []*mat.Dense{mat.NewDense(20, 20, nil), wide}, 0.5), long, "too large"},
