@@ -120,6 +120,7 @@ func staged(t *testing.T, dropIns bool) string {
 	if dropIns {
 		store(t, filepath.Join(dir, "headroom-powerd.service.d", "msr.conf"), content(t, "headroom-powerd-msr.conf"))
 		store(t, filepath.Join(dir, "headroom-scheduler.service.d", "hadoop.conf"), content(t, "headroom-scheduler-hadoop.conf"))
+		store(t, filepath.Join(dir, "headroom-scheduler.service.d", "spark.conf"), content(t, "headroom-scheduler-spark.conf"))
 	}
 	return dir
 }
@@ -224,6 +225,19 @@ func TestAllocationFileOnlyInTheDropIn(t *testing.T) {
 	all := parse(t, "headroom-scheduler-hadoop.conf")
 	if got := values(all, "ReadWritePaths"); len(all) != 1 || !slices.Equal(got, []string{"/etc/hadoop/conf"}) {
 		t.Errorf("the drop-in says %v", all)
+	}
+}
+
+// A stop or restart of the scheduler ends no driver of Spark: systemd signals the scheduler alone. Only the drop-in lets
+// Java make code.
+func TestDriversOutliveTheScheduler(t *testing.T) {
+	t.Parallel()
+	unit, dropIn := parse(t, "headroom-scheduler.service"), parse(t, "headroom-scheduler-spark.conf")
+	if mode := one(t, unit, "KillMode"); mode != "process" {
+		t.Errorf("KillMode=%s", mode)
+	}
+	if one(t, unit, "MemoryDenyWriteExecute") != "yes" || one(t, dropIn, "MemoryDenyWriteExecute") != "no" {
+		t.Error("MemoryDenyWriteExecute: want yes in the unit, no in the drop-in")
 	}
 }
 
