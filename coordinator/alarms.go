@@ -9,6 +9,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -113,7 +114,7 @@ func stateAlarms(s *ledger.State) []alarm {
 // floorAlarmLife is how long a job that ended below its quality floor is an alarm: whoever waits for its result has seen it by then.
 const floorAlarmLife = 24 * time.Hour
 
-// jobAlarms are jobs that ended on fewer tasks than they were promised.
+// jobAlarms are jobs that ended on fewer tasks than they were promised, and those that have not ended by their deadlines.
 func jobAlarms(s *ledger.State, now time.Time) []alarm {
 	var out []alarm
 	for _, j := range s.Jobs { // in any order: all alarms are sorted
@@ -122,6 +123,12 @@ func jobAlarms(s *ledger.State, now time.Time) []alarm {
 				"quality-floor", alarmFail, j.ID, fmt.Sprintf("job %s is done on %d of %d tasks, its quality floor is %d (%.4g %%); recorded as dropped are %d",
 					j.ID, j.Done, j.Tasks, ledger.LeastTasks(j.Floor, j.Tasks), 100*j.Floor, j.DroppedTasks()),
 				"do not use its result as if it were whole; docs/runbooks/quality-floor.md tells what to look at",
+			})
+		}
+		if late := now.Sub(time.UnixMicro(j.Submitted).Add(j.Deadline)); j.State == ledger.JobAccepted && j.Deadline > 0 && late > 0 {
+			out = append(out, alarm{
+				"deadline-missed", alarmWarn, j.ID, fmt.Sprintf("job %s has not ended, its deadline was %s after it was submitted, %s ago", j.ID, cli.Age(j.Deadline), cli.Age(late)),
+				"coordinator job explain " + j.ID + " tells what is done about it, and what keeps it from more",
 			})
 		}
 	}

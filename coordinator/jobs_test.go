@@ -68,6 +68,23 @@ func TestEndBelowTheFloorIsAnAlarm(t *testing.T) {
 	}
 }
 
+func TestMissedDeadlineIsAnAlarm(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s := ledger.New()
+	for id, j := range map[string]ledger.Job{
+		"late": {State: ledger.JobAccepted, Deadline: time.Minute}, "in time": {State: ledger.JobAccepted, Deadline: time.Hour}, "none": {State: ledger.JobAccepted},
+		"over": {State: ledger.JobDone, Deadline: time.Minute},
+	} {
+		j.ID, j.Submitted = id, now.Add(-10*time.Minute).UnixMicro()
+		s.Jobs[id] = j
+	}
+	got := jobAlarms(s, now)
+	if len(got) != 1 || got[0].key() != "deadline-missed/late" || got[0].severity != alarmWarn || !strings.Contains(got[0].text, "its deadline was 1m00s after it was submitted, 9m00s ago") {
+		t.Errorf("alarms %+v", got)
+	}
+}
+
 func TestContainerPolicies(t *testing.T) {
 	var names []string
 	for _, p := range containers.Policies() {

@@ -149,6 +149,7 @@ func HealthItems() []HealthItem {
 		{"brake-set", "fail", false},
 		{"brake-unproven", "warn", true},
 		{"clocks-disagree", "fail", true},
+		{"deadline-missed", "warn", false},
 		{"directive-refused", "warn", true},
 		{"engine-trouble", "warn", true},
 		{"gossip-foreign-key", "warn", true},
