@@ -71,31 +71,45 @@ func TestMoves(t *testing.T) {
 		"its timer is due": {change(func(c *arbiter.Contender) {
 			c.Due, c.MaySprint, c.Outlook.Slow, c.Outlook.Fast = true, false, at(100), at(60)
 		}), arbiter.MoveSprint, "its sprint timer is due"},
-		"its deadline is near": {change(func(c *arbiter.Contender) { c.Deadline, c.Outlook.Capped = 160*second, false }), arbiter.MoveSprint,
-			"it would end at 200 s, 40 s after its deadline at 160 s"},
+		"its deadline is near": {
+			change(func(c *arbiter.Contender) { c.Deadline, c.Outlook.Capped = 160*second, false }), arbiter.MoveSprint,
+			"it would end at 200 s, 40 s after its deadline at 160 s",
+		},
 		"its deadline is far": {change(func(c *arbiter.Contender) { c.Deadline = 300 * second }), arbiter.MoveCap, "100 s before its deadline at 300 s"},
-		"it may not sprint": {change(func(c *arbiter.Contender) { c.MaySprint, c.SprintWords = false, "discipline p" }), arbiter.MoveDeflate,
-			"it cannot sprint: discipline p; its drop ratio rises from 0.00 to 0.30, its floor is 0.50 of its tasks: that meets it"},
+		"it may not sprint": {
+			change(func(c *arbiter.Contender) { c.MaySprint, c.SprintWords = false, "discipline p" }), arbiter.MoveDeflate,
+			"it cannot sprint: discipline p; its drop ratio rises from 0.00 to 0.30, its floor is 0.50 of its tasks: that meets it",
+		},
 		"there are no joules": {change(func(c *arbiter.Contender) { c.Offer.Balance = 900 * units.Joule }), arbiter.MoveDeflate, "has 0.90 kJ, 10 s take 1.00 kJ"},
 		"there are no watts":  {change(func(c *arbiter.Contender) { c.Offer.Rise = 0 }), arbiter.MoveDeflate, "no watts are left above the caps of its nodes"},
 		"no budget at all":    {change(func(c *arbiter.Contender) { c.Offer = arbiter.Offer{Why: "site/lab has no sprint budget"} }), arbiter.MoveDeflate, "site/lab has no sprint budget"},
 		"it would not help":   {change(func(c *arbiter.Contender) { c.Outlook.Fast = at(199) }), arbiter.MoveDeflate, "hardly be faster"},
-		"the floor binds": {change(func(c *arbiter.Contender) { c.MaySprint, c.Floor = false, 0.9 }), arbiter.MoveDeflate,
-			"a ratio of 0.30 would meet it, its floor leaves 0.10"},
-		"the floor is reached": {change(func(c *arbiter.Contender) { c.MaySprint, c.Floor, c.Theta, c.ClassTheta = false, 0.9, 0.1, 0.1 }), arbiter.MoveCap,
-			"its floor of 0.90 leaves no more than its ratio of 0.10; it runs with a drop ratio of 0.10"},
+		"the floor binds": {
+			change(func(c *arbiter.Contender) { c.MaySprint, c.Floor = false, 0.9 }), arbiter.MoveDeflate,
+			"a ratio of 0.30 would meet it, its floor leaves 0.10",
+		},
+		"the floor is reached": {
+			change(func(c *arbiter.Contender) { c.MaySprint, c.Floor, c.Theta, c.ClassTheta = false, 0.9, 0.1, 0.1 }), arbiter.MoveCap,
+			"its floor of 0.90 leaves no more than its ratio of 0.10; it runs with a drop ratio of 0.10",
+		},
 		"it is exact": {change(func(c *arbiter.Contender) { c.MaySprint, c.Floor = false, 1 }), arbiter.MoveCap, "its floor is all of its tasks"},
-		"its discipline is exact": {change(func(c *arbiter.Contender) {
-			c.MaySprint, c.MayDeflate, c.DeflateWords = false, false, "discipline np has exact results"
-		}),
-			arbiter.MoveCap, "discipline np has exact results"},
+		"its discipline is exact": {
+			change(func(c *arbiter.Contender) {
+				c.MaySprint, c.MayDeflate, c.DeflateWords = false, false, "discipline np has exact results"
+			}),
+			arbiter.MoveCap, "discipline np has exact results",
+		},
 		"nobody knows when it ends": {change(func(c *arbiter.Contender) { c.Outlook.Slow = progress.Finish{} }), arbiter.MoveCap, "when it will end is not known yet"},
-		"that is uncertain": {change(func(c *arbiter.Contender) { c.MaySprint, c.Outlook.Slow.High = false, 500*second }), arbiter.MoveCap,
-			"not certain enough"},
-		"its share has changed": {change(func(c *arbiter.Contender) {
-			c.MaySprint, c.Outlook.Moved, c.Outlook.Had, c.Outlook.Containers = false, true, 4, 9
-		}),
-			arbiter.MoveReallocate, "gives it 9 containers instead of 4"},
+		"that is uncertain": {
+			change(func(c *arbiter.Contender) { c.MaySprint, c.Outlook.Slow.High = false, 500*second }), arbiter.MoveCap,
+			"not certain enough",
+		},
+		"its share has changed": {
+			change(func(c *arbiter.Contender) {
+				c.MaySprint, c.Outlook.Moved, c.Outlook.Had, c.Outlook.Containers = false, true, 4, 9
+			}),
+			arbiter.MoveReallocate, "gives it 9 containers instead of 4",
+		},
 		"another sprints": {change(func(c *arbiter.Contender) { c.Offer.Busy = "s9" }), arbiter.MoveDeflate, "sprint s9 is open in site/lab"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -232,14 +246,12 @@ type stage struct {
 
 type actor struct {
 	arbiter.Contender
-	work      float64 // tasks' seconds left at full speed
-	perTask   float64
-	speed     float64 // under the cap
-	until     time.Duration
-	rise      float64
-	end       time.Duration
-	deflates  int
-	realDrops float64
+	work     float64 // tasks' seconds left at full speed
+	perTask  float64
+	speed    float64 // under the cap
+	until    time.Duration
+	end      time.Duration
+	deflates int
 }
 
 // step lets one look pass: 5 s of work in quarters of a second.

@@ -119,7 +119,7 @@ func (a *engineArbiter) decide(now time.Duration, engine string, jobs []seenJob,
 }
 
 // arbitrated is a job as the arbiter takes it.
-func (x seenJob) arbitrated() arbiter.Job {
+func (x *seenJob) arbitrated() arbiter.Job {
 	p := x.progress
 	j := arbiter.Job{
 		ID: x.job.ID, Name: x.job.Name, Queue: x.job.Queue, Tasks: int(p.GetTasks()), Done: int(p.GetDone()), Running: int(p.GetRunning()),

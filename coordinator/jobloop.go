@@ -28,7 +28,7 @@ import (
 const (
 	// jobsEvery is the time from one look at the jobs to the next.
 	jobsEvery = 5 * time.Second
-	// jobsSoonest is the least time between two looks: a sprint timer that fires is looked at at once.
+	// jobsSoonest is the least time between two looks: nobody waits longer for a sprint timer that fires.
 	jobsSoonest = time.Second
 	// jobsFirst sets the looks apart from the ticks, which come at full seconds.
 	jobsFirst = 500 * time.Millisecond

@@ -23,8 +23,8 @@ import (
 )
 
 // localJob accepts a job of the scheduler's own.
-func localJob(id string, floor float64, deadline time.Duration) ledger.Command {
-	return ledger.Command{Job: &ledger.Job{ID: id, Name: "wc", Class: "high", State: ledger.JobAccepted, Floor: floor, Deadline: deadline, Submitted: time.Now().UnixMicro()}}
+func localJob(id string, floor float64) ledger.Command {
+	return ledger.Command{Job: &ledger.Job{ID: id, Name: "wc", Class: "high", State: ledger.JobAccepted, Floor: floor, Submitted: time.Now().UnixMicro()}}
 }
 
 // sprintRoom holds n01 below its rating with joules to spare: the operator's max is 150 W.
@@ -93,7 +93,7 @@ func TestSprintTimerIsHeededAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, log, out, _ := admitted(t)
 		sprintRoom(t, d)
-		d.must(t, localJob("j1", 1, 0))
+		d.must(t, localJob("j1", 1))
 		j := runsNow("j1", map[string]uint32{"n01": 3})
 		report := func() *headroomv1.ProgressReport { return diasReport(proto.CloneOf(j)) }
 		live(t, d, 12, report)
@@ -189,14 +189,14 @@ func TestNewLeaderAndSprints(t *testing.T) {
 			d.must(t, ledger.Command{Sprint: &ledger.GrantSprint{ID: id, Job: job, Domain: "site/lab", Duration: 2 * time.Minute, Caps: []ledger.Target{{Node: "n01", Cap: 170 * w}}}})
 		}
 		quiet := func() *headroomv1.ProgressReport { return nil }
-		d.must(t, localJob("over", 1, 0))
+		d.must(t, localJob("over", 1))
 		d.must(t, ledger.Command{Finish: &ledger.FinishJob{ID: "over", State: ledger.JobFailed}})
 		grant("job/over/1", "over")
 		live(t, d, 6, quiet)
 		if got := openSprints(d); len(got) != 0 {
 			t.Errorf("that of a job that is over goes on: %+v", got)
 		}
-		d.must(t, localJob("runs", 1, 0))
+		d.must(t, localJob("runs", 1))
 		grant("job/runs/1", "runs")
 		out.takeOrders()
 		live(t, d, 6, func() *headroomv1.ProgressReport { return diasReport(runsNow("runs", map[string]uint32{"n01": 3})) })
@@ -223,7 +223,7 @@ func TestDropRatiosAreCommittedThenTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, log, out, _ := admitted(t)
 		brain := &scripted{}
-		d.must(t, localJob("j1", 0.5, 0))
+		d.must(t, localJob("j1", 0.5))
 		if err := d.ask(t.Context(), func() { d.jobs.decide = brain }); err != nil {
 			t.Fatal(err)
 		}
@@ -280,7 +280,7 @@ func TestDropRatiosAreCommittedThenTold(t *testing.T) {
 		}
 		// What a job began with is not told to it.
 		brain.set(decidedJobs{})
-		d.must(t, localJob("j2", 0.5, 0))
+		d.must(t, localJob("j2", 0.5))
 		d.must(t, ledger.Command{DeflateJob: &ledger.DeflateJob{ID: "j2", Theta: 0.3, Seed: 1}})
 		second := runsNow("j2", nil)
 		second.Theta = new(0.3)
@@ -294,7 +294,7 @@ func TestDropRatiosAreCommittedThenTold(t *testing.T) {
 func TestMovesAreRemembered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, _, _, _ := admitted(t)
-		d.must(t, localJob("j1", 0.5, 0))
+		d.must(t, localJob("j1", 0.5))
 		err := d.ask(t.Context(), func() {
 			for i := range 200 {
 				kind := headroomv1.MoveKind_MOVE_KIND_CAP

@@ -24,9 +24,11 @@ func TestOfferSprint(t *testing.T) {
 		nodes  []string
 		says   string
 	}{
-		"nowhere":   {func(*ledger.State) {}, nil, "not known where it runs"},
-		"a braked":  {func(s *ledger.State) { do(t, s, ledger.Command{Brake: &ledger.SetBrake{Generation: 1}}) }, []string{"n01"}, "brake"},
-		"no budget": {func(s *ledger.State) { do(t, s, ledger.Command{SprintBudget: &ledger.SetSprintBudget{Domain: "site/lab"}}) }, []string{"n01"}, "coordinator sprint budget sets one"},
+		"nowhere":  {func(*ledger.State) {}, nil, "not known where it runs"},
+		"a braked": {func(s *ledger.State) { do(t, s, ledger.Command{Brake: &ledger.SetBrake{Generation: 1}}) }, []string{"n01"}, "brake"},
+		"no budget": {func(s *ledger.State) {
+			do(t, s, ledger.Command{SprintBudget: &ledger.SetSprintBudget{Domain: "site/lab"}})
+		}, []string{"n01"}, "coordinator sprint budget sets one"},
 		"no pot": {func(s *ledger.State) {
 			do(t, s, ledger.Command{SprintBudget: &ledger.SetSprintBudget{Domain: "site/lab", Capacity: units.Kilojoule, Shares: map[string]float64{"silver": 1}}})
 		}, []string{"n01"}, `for class "gold"`},

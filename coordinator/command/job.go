@@ -123,12 +123,12 @@ type jobDetail struct {
 
 func jobDetails(jobs []*headroomv1.Job) []jobDetail {
 	out := make([]jobDetail, 0, len(jobs))
-	for i, item := range jobItems(jobs) {
-		on := maps.Clone(jobs[i].GetProgress().GetRunningOn())
+	for _, j := range jobs {
+		on := maps.Clone(j.GetProgress().GetRunningOn())
 		if on == nil {
 			on = map[string]uint32{}
 		}
-		out = append(out, jobDetail{item, on, string(jobs[i].GetSpec())})
+		out = append(out, jobDetail{jobItems([]*headroomv1.Job{j})[0], on, string(j.GetSpec())})
 	}
 	return out
 }
