@@ -63,7 +63,7 @@ repro-%:
 packages: ## build the deb and rpm packages into bin/packages/; fetches nfpm
 	@GO="$(GO)" sh deploy/nfpm/build.sh bin/packages
 
-hooks: ## build and test the plug-ins for Hadoop (Java) into bin/; needs Maven
+hooks: ## build and test the plug-ins for Hadoop and Spark (Java) into bin/; needs Maven
 	@sh hooks/build.sh bin
 
 clean: ## remove what the build wrote

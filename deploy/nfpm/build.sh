@@ -5,15 +5,15 @@
 #
 # The same source, Go version and SOURCE_DATE_EPOCH give the same bytes. Without the
 # latter the time of the last commit is taken, and 0 outside a git checkout. GO names
-# the go command. Without named packages headroom-hadoop is built too, where the machine
-# can build the hooks; otherwise it is said that it is not. HOOKS names a folder that
-# holds their jars already.
+# the go command. Without named packages headroom-hadoop and headroom-spark are built
+# too, where the machine can build the hooks; otherwise it is said that they are not.
+# HOOKS names a folder that holds their jars already.
 set -eu
 cd "$(dirname "$0")/../.."
 out=${1:?usage: deploy/nfpm/build.sh FOLDER [PACKAGE...]}
 shift
 all=
-[ $# -gt 0 ] || { all=yes && set -- headroom-powerd headroom-coordinator headroom-tools headroom-hadoop; }
+[ $# -gt 0 ] || { all=yes && set -- headroom-powerd headroom-coordinator headroom-tools headroom-hadoop headroom-spark; }
 go=${GO:-go}
 mkdir -p "$out"
 out=$(cd "$out" && pwd)
@@ -43,7 +43,7 @@ cp -R deploy/systemd "$stage/systemd"
 cp -R deploy/nfpm "$stage/nfpm.d"
 
 # The plug-ins are Java: only where there is what builds them.
-case " $* " in *" headroom-hadoop "*)
+case " $* " in *" headroom-hadoop "* | *" headroom-spark "*)
 	status=0
 	if [ -n "${HOOKS:-}" ]; then
 		cp -R "$HOOKS" "$stage/hooks"
@@ -51,12 +51,12 @@ case " $* " in *" headroom-hadoop "*)
 		sh hooks/build.sh "$stage/hooks" || status=$?
 	fi
 	if [ "$status" -eq 3 ] && [ -n "$all" ]; then
-		echo "headroom-hadoop is not built: see above; the other packages are" >&2
+		echo "headroom-hadoop and headroom-spark are not built: see above; the other packages are" >&2
 		set -- headroom-powerd headroom-coordinator headroom-tools
 	elif [ "$status" -ne 0 ]; then
 		exit "$status"
 	else
-		cp hooks/README.md "$stage/hooks/"
+		cp hooks/README.md hooks/apps-spark/words.py "$stage/hooks/"
 	fi
 	;;
 esac

@@ -137,7 +137,7 @@ func testPurge(t *testing.T, h host, deb string) {
 		}
 	}
 	h.dpkg(t, "--install", deb)
-	h.dpkg(t, "--purge", "headroom-coordinator", "headroom-hadoop", "headroom-tools")
+	h.dpkg(t, "--purge", "headroom-coordinator", "headroom-hadoop", "headroom-spark", "headroom-tools")
 	h.write(t, journal, "{\n  \"version\": 1,\n  \"controls\": []\n}\n")
 	h.dpkg(t, "--purge", "headroom-powerd")
 	for _, left := range []string{"var/lib/headroom", "etc/headroom", "usr/bin/powerd"} {

@@ -28,7 +28,7 @@ import (
 const epoch = "SOURCE_DATE_EPOCH=1700000000"
 
 func names() []string {
-	return []string{"headroom-coordinator", "headroom-hadoop", "headroom-powerd", "headroom-tools"}
+	return []string{"headroom-coordinator", "headroom-hadoop", "headroom-powerd", "headroom-spark", "headroom-tools"}
 }
 
 func TestPackages(t *testing.T) {
@@ -98,8 +98,10 @@ func build(t *testing.T, dir string, packages ...string) {
 func jars(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "headroom-hadoop.jar"), []byte("PK"), 0o600); err != nil {
-		t.Fatal(err)
+	for _, jar := range []string{"headroom-hadoop.jar", "headroom-spark.jar"} {
+		if err := os.WriteFile(filepath.Join(dir, jar), []byte("PK"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	return dir
 }
