@@ -53,6 +53,8 @@ type Site struct {
 	scheduler string
 	nodes     []string
 	programs  []*Program // in the order of their starts
+	// keeper is the scheduler's program; nil while there is none.
+	keeper *Program
 }
 
 // member is one coordinator's id and addresses.
@@ -214,20 +216,40 @@ func (s *Site) nodeCommand(name string) []string {
 	return append(argv, "--no-worker")
 }
 
-// StartScheduler starts the scheduler; more is added to its configuration file, such as
-// the section yarn.
+// StartScheduler starts the scheduler, again where it was killed; more is added to its
+// configuration file, such as the section yarn, or classes instead of high and low.
 func (s *Site) StartScheduler(more string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "listen: %q\ndir: %q\nclasses: [high, low]\ncoordinators:\n", s.scheduler, s.Path("scheduler"))
+	fmt.Fprintf(&b, "listen: %q\ndir: %q\ncoordinators:\n", s.scheduler, s.Path("scheduler"))
 	for _, addr := range s.Addresses() {
 		fmt.Fprintf(&b, "  - %q\n", addr)
+	}
+	if !strings.HasPrefix(more, "classes:") && !strings.Contains(more, "\nclasses:") {
+		b.WriteString("classes: [high, low]\n")
 	}
 	b.WriteString(more)
 	if err := os.WriteFile(s.Path("scheduler.yaml"), []byte(b.String()), 0o644); err != nil {
 		return fmt.Errorf("rig: write configuration: %w", err)
 	}
-	return s.start("scheduler", s.bin("scheduler"), "run", "--config", s.Path("scheduler.yaml"))
+	err := s.start("scheduler", s.bin("scheduler"), "run", "--config", s.Path("scheduler.yaml"))
+	if err == nil {
+		s.keeper = s.programs[len(s.programs)-1]
+	}
+	return err
 }
+
+// KillScheduler ends the scheduler as kill -9 does; what it has started goes on.
+func (s *Site) KillScheduler() {
+	if s.keeper == nil {
+		return
+	}
+	s.keeper.Kill()
+	s.programs = slices.DeleteFunc(s.programs, func(p *Program) bool { return p == s.keeper })
+	s.keeper = nil
+}
+
+// Scheduler is the scheduler's address, host:port.
+func (s *Site) Scheduler() string { return s.scheduler }
 
 func (s *Site) start(name string, argv ...string) error {
 	p, err := s.group.Start(name, nil, argv...)

@@ -176,6 +176,9 @@ func (r *RunningJob) Output() string {
 	return string(text)
 }
 
+// Log is what the event log holds so far; an error before there is one.
+func (r *RunningJob) Log() (EventLog, error) { return r.cluster.eventLog(r.program.Name) }
+
 // Wait waits for the end. An application that failed is an error that wraps ErrJob and has
 // the end of its log; when ctx ends the driver is killed.
 func (r *RunningJob) Wait(ctx context.Context) (Result, error) {

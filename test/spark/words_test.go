@@ -1,12 +1,17 @@
 // Claims, for word popularity over a file of posts whose topics drift: at theta 0 the
 // counts are exact; at theta ceil(n (1 - theta)) of the n partitions are read, as tasks and
-// as bytes, and no more; the observed error grows with the ratio, and the work falls.
+// as bytes, and no more; the observed error grows with the ratio, and the work falls. An
+// executor that is killed in the middle of it changes nothing of the answer, and neither
+// does another version of Spark.
 package spark
 
 import (
 	"math"
 	"path/filepath"
+	"reflect"
+	"strings"
 	"testing"
+	"time"
 
 	"headroom/spark"
 )
@@ -14,8 +19,8 @@ import (
 // kept is how many of n partitions are computed at theta.
 func kept(n int, theta float64) int { return max(1, int(math.Ceil(float64(n)*(1-theta)-1e-9))) }
 
-// ofMap is the stage that reads the input: the first that has ended.
-func ofMap(l spark.EventLog) spark.StageRecord {
+// ofInput is the stage that reads the input: the first.
+func ofInput(l spark.EventLog) spark.StageRecord {
 	for _, s := range l.Stages {
 		if s.ID == 0 {
 			return s
@@ -24,47 +29,142 @@ func ofMap(l spark.EventLog) spark.StageRecord {
 	return spark.StageRecord{}
 }
 
-func TestWordPopularity(t *testing.T) {
-	l, ctx := shared(t), within(t)
-	in := filepath.Join(t.TempDir(), "Posts.xml")
-	bytes, err := spark.Posts{Bytes: 12 << 20, Topical: 0.3, Seed: 3}.Write(in)
+const (
+	partitions = 24
+	// top is how many words are compared, asked how many are asked for: a word that is
+	// frequent may seem less so.
+	top, asked = 100, 400
+	seed       = 11
+)
+
+// posts writes a file of posts and returns its length too.
+func posts(t *testing.T) (in string, bytes int64) {
+	t.Helper()
+	in = filepath.Join(t.TempDir(), "Posts.xml")
+	bytes, err := spark.Posts{Bytes: 9 << 20, Topical: 0.3, Seed: 3}.Write(in)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return in, bytes
+}
+
+// measure is one run of the sweep.
+type measure struct {
+	theta, wrong float64
+	answer       spark.Answer
+	log          spark.EventLog
+}
+
+func TestWordPopularity(t *testing.T) {
+	l, ctx := shared(t), within(t)
+	in, bytes := posts(t)
 	exact, err := spark.CountWords(in)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const partitions, top = 30, 100
-	var errorsSeen, work []float64
-	thetas := []float64{0, 0.2, 0.4, 0.9}
-	for _, theta := range thetas {
-		a, r, err := l.Ask(ctx, spark.WordPopularity(l.apps, in, partitions, 400, spark.Drop{Theta: theta, Seed: 11}))
+	var seen []measure
+	for _, theta := range []float64{0, 0.2, 0.4, 0.9} {
+		a, r, err := l.Ask(ctx, spark.WordPopularity(l.apps, in, partitions, asked, spark.Drop{Theta: theta, Seed: seed}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		seen := spark.MeanError(exact, a.Counts(), top)
-		errorsSeen, work = append(errorsSeen, seen), append(work, r.Log.TaskSeconds)
-		n := a.Total
-		t.Logf("theta %.1f: %d of %d partitions, mean error %.1f %%, %.1f task seconds, %d bytes, actions %v, all %v", theta, a.Kept, n, 100*seen, r.Log.TaskSeconds, r.Log.InputBytes, r.Log.Jobs, r.Elapsed)
-		if n < partitions || a.Kept != kept(n, theta) || ofMap(r.Log).Tasks != a.Kept {
-			t.Errorf("theta %v: kept %d of %d, the stage had %d tasks", theta, a.Kept, n, ofMap(r.Log).Tasks)
-		}
-		// Partitions are of one size but for a line at each end, and every reader reads ahead.
-		part, read := float64(bytes)/float64(n), float64(r.Log.InputBytes)
-		if read < float64(a.Kept-1)*part || read > float64(a.Kept+1)*(part+128<<10) {
-			t.Errorf("theta %v: %.0f bytes were read, the %d partitions kept have %.0f", theta, read, a.Kept, float64(a.Kept)*part)
-		}
+		m := measure{theta, spark.MeanError(exact, a.Counts(), top), a, r.Log}
+		t.Logf("theta %.1f: %d of %d partitions, mean error %.1f %%, %.1f task seconds, %d bytes, actions %v, all %v",
+			theta, a.Kept, a.Total, 100*m.wrong, m.log.TaskSeconds, m.log.InputBytes, m.log.Jobs, r.Elapsed)
+		m.judge(t, bytes)
+		seen = append(seen, m)
 	}
-	if errorsSeen[0] != 0 {
-		t.Errorf("at theta 0 the error is %v", errorsSeen[0])
-	}
-	for i := 1; i < len(thetas); i++ {
-		if errorsSeen[i] <= errorsSeen[i-1] || errorsSeen[i] > 1 {
-			t.Errorf("the error at theta %v is %v, at %v it is %v", thetas[i], errorsSeen[i], thetas[i-1], errorsSeen[i-1])
+	for i, m := range seen {
+		if i == 0 && m.wrong != 0 {
+			t.Errorf("at theta 0 the error is %v", m.wrong)
+		}
+		if i > 0 && (m.wrong <= seen[i-1].wrong || m.wrong > 1 || m.log.InputBytes >= seen[i-1].log.InputBytes) {
+			t.Errorf("theta %v: error %v and %d bytes; theta %v: error %v and %d bytes", m.theta, m.wrong, m.log.InputBytes, seen[i-1].theta, seen[i-1].wrong, seen[i-1].log.InputBytes)
 		}
 	}
-	if last := len(work) - 1; work[last] >= work[0] {
-		t.Errorf("%.1f task seconds at theta %v, %.1f at 0", work[last], thetas[last], work[0])
+	if first, last := seen[0].log, seen[len(seen)-1].log; last.TaskSeconds >= first.TaskSeconds {
+		t.Errorf("%.1f task seconds at the highest ratio, %.1f at 0", last.TaskSeconds, first.TaskSeconds)
+	}
+	t.Run("an executor is killed", func(t *testing.T) { killedMeanwhile(t, l, in, seen[2].answer) })
+	t.Run("Spark "+spark.Version4, func(t *testing.T) { onVersion4(t, l, in, seen[1].answer) })
+}
+
+// judge holds a run against what its ratio promises.
+func (m measure) judge(t *testing.T, bytes int64) {
+	t.Helper()
+	n := m.answer.Total
+	if n < partitions || m.answer.Kept != kept(n, m.theta) || ofInput(m.log).Tasks != m.answer.Kept {
+		t.Errorf("theta %v: kept %d of %d, the stage had %d tasks", m.theta, m.answer.Kept, n, ofInput(m.log).Tasks)
+	}
+	// Partitions are of one size but for a line at each end, and every reader reads ahead.
+	const ahead = 128 << 10
+	part, read, many := float64(bytes)/float64(n), float64(m.log.InputBytes), float64(m.answer.Kept)
+	if read < (many-1)*part || read > many*(part+ahead) {
+		t.Errorf("theta %v: %.0f bytes were read, the %d partitions kept have %.0f", m.theta, read, m.answer.Kept, many*part)
+	}
+	for _, w := range m.answer.Words {
+		if m.theta > 0 && (w.Low == nil || w.High == nil || *w.Low > w.Count || *w.High < w.Count) {
+			t.Fatalf("theta %v: %+v has no bounds", m.theta, w)
+		}
+	}
+}
+
+// killedMeanwhile kills a node's executor while the input is read.
+func killedMeanwhile(t *testing.T, l *lab, in string, want spark.Answer) {
+	ctx := within(t)
+	job, err := l.Submit(spark.WordPopularity(l.apps, in, partitions, asked, spark.Drop{Theta: 0.4, Seed: seed}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for done := 0; done < 3; { // tasks of the stage that reads
+		select {
+		case <-tick.C:
+			log, err := job.Log()
+			if err != nil {
+				continue // not written yet
+			}
+			done = log.Succeeded
+		case <-ctx.Done():
+			t.Fatal("the job does not begin")
+		}
+	}
+	killed := l.KillExecutors("n1")
+	r, err := job.Wait(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := spark.ReadAnswer(r.Output)
+	if err != nil || killed != 1 {
+		t.Fatalf("%v; %d executors were killed", err, killed)
+	}
+	t.Logf("%d attempts of tasks, %d succeeded, %d partitions are kept", r.Log.Attempts, r.Log.Succeeded, got.Kept)
+	if r.Log.Attempts <= got.Kept+4 { // and the 4 of the second stage
+		t.Errorf("only %d attempts of tasks: the kill came too late to show anything", r.Log.Attempts)
+	}
+	if got.Kept != want.Kept || !reflect.DeepEqual(got.Words, want.Words) {
+		t.Errorf("the answer differs: kept %d and %d, first words %+v and %+v", got.Kept, want.Kept, got.Words[0], want.Words[0])
+	}
+}
+
+// onVersion4 asks the same of the newest Spark, in a cluster of its own.
+func onVersion4(t *testing.T, l *lab, in string, want spark.Answer) {
+	release, err := releases[spark.Version4]()
+	permitted(t, err)
+	ctx := within(t)
+	c, err := spark.Start(ctx, spark.Config{Dir: filepath.Join(scratch(), "version4"), Release: release, Nodes: spark.Nodes(1), Plugin: strings.Replace(l.apps, "-apps", "", 1)})
+	permitted(t, err)
+	defer func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	got, r, err := c.Ask(ctx, spark.WordPopularity(l.apps, in, partitions, asked, spark.Drop{Theta: 0.2, Seed: seed}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Kept != kept(got.Total, 0.2) || ofInput(r.Log).Tasks != got.Kept || !reflect.DeepEqual(got.Counts(), want.Counts()) {
+		t.Errorf("kept %d of %d in %d tasks, first words %+v and %+v", got.Kept, got.Total, ofInput(r.Log).Tasks, got.Words[0], want.Words[0])
 	}
 }
