@@ -1,0 +1,286 @@
+// Claims, with everything real (a coordinator, the scheduler, two emulated nodes with
+// powerd, and a Spark Worker on each): under discipline p a job of a higher class kills the
+// running driver, which starts again from the beginning afterwards; a scheduler that is
+// killed by kill -9 takes its driver over again and hears of its end; a job that is
+// cancelled leaves neither driver nor executors; under da a job runs with the ratio of its
+// class, which the coordinators have committed first.
+package spark
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"headroom/rig"
+	"headroom/spark"
+)
+
+// site is a small cluster of Headroom with a Spark on its nodes.
+type site struct {
+	*testing.T
+	ctx   context.Context
+	rig   *rig.Site
+	spark *spark.Cluster
+	bin   string
+	apps  string
+	hook  string
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	release, err := releases[spark.Version]()
+	permitted(t, err)
+	jars, err := builtJars()
+	permitted(t, err)
+	bin, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	t.Cleanup(cancel)
+	s := &site{T: t, ctx: ctx, bin: bin, apps: filepath.Join(jars, "headroom-spark-apps.jar"), hook: filepath.Join(jars, "headroom-spark.jar")}
+	dir := filepath.Join(scratch(), "site")
+	if s.rig, err = rig.NewSite(rig.Config{Dir: dir, Bin: bin, Coordinators: 1, Nodes: len(nodeNames)}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			s.say()
+		}
+		if err := s.rig.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := s.rig.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := awaitNodes(s.rig.NodeDir()); err != nil {
+		t.Fatal(err)
+	}
+	var nodes []spark.Node
+	for _, name := range nodeNames {
+		nodes = append(nodes, spark.Node{Name: name, Wrap: spark.OnNode(filepath.Join(bin, "powerlab"), s.rig.NodeDir(), name)})
+	}
+	s.spark, err = spark.Start(ctx, spark.Config{Dir: filepath.Join(scratch(), "site-spark"), Release: release, Nodes: nodes})
+	permitted(t, err)
+	t.Cleanup(func() {
+		if err := s.spark.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// scheduler starts the scheduler with this discipline and these classes.
+func (s *site) scheduler(discipline, classes string) {
+	s.Helper()
+	nodes, err := json.Marshal(s.spark.Hosts())
+	if err != nil {
+		s.Fatal(err)
+	}
+	more := fmt.Sprintf("discipline: %s\nclasses: %s\nspark:\n  home: %q\n  master: %q\n  plugin: %q\n  nodes: %s\n  kill_after: 5s\n  driver: [/usr/bin/env, %q]\n",
+		discipline, classes, s.spark.Release().Home, s.spark.Master(), s.hook, nodes, "SPARK_CONF_DIR="+s.spark.ConfDir())
+	if err := s.rig.StartScheduler(more); err != nil {
+		s.Fatal(err)
+	}
+	s.await("the scheduler does not answer", func() bool { _, err := s.list(); return err == nil })
+}
+
+// job is what `scheduler list -o json` says of a job.
+type job struct {
+	ID, Name, State, Outcome string
+	Done, Dropped, Tasks     int
+	Run                      *int
+	Theta                    *float64
+	RunningOn                map[string]int `json:"running_on"`
+}
+
+// command runs one of our programs and reads its JSON.
+func (s *site) command(into any, argv ...string) error {
+	cmd := exec.CommandContext(s.ctx, filepath.Join(s.bin, argv[0]), append(argv[1:], "-o", "json")...)
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("%v: %w: %s", argv, err, said.Bytes())
+	}
+	return json.Unmarshal(out, into)
+}
+
+func (s *site) list() ([]job, error) {
+	var answer struct{ Items []job }
+	err := s.command(&answer, "scheduler", "list", "--addr", s.rig.Scheduler())
+	return answer.Items, err
+}
+
+// of is the job with this name.
+func (s *site) of(name string) job {
+	s.Helper()
+	jobs, err := s.list()
+	if err != nil {
+		return job{}
+	}
+	i := slices.IndexFunc(jobs, func(j job) bool { return j.Name == name })
+	if i < 0 {
+		return job{}
+	}
+	return jobs[i]
+}
+
+// await looks every 200 ms until done is true.
+func (s *site) await(not string, done func() bool) {
+	s.Helper()
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-s.ctx.Done():
+			jobs, err := s.list()
+			s.Fatalf("%s: %+v, %v", not, jobs, err)
+		case <-tick.C:
+		}
+	}
+}
+
+// submit hands a word count in.
+func (s *site) submit(name, class, in string, partitions int) job {
+	s.Helper()
+	file := filepath.Join(s.TempDir(), name+".yaml")
+	text := fmt.Sprintf("name: %s\nclass: %s\nslots: 2\nmin_tasks: 50%%\nspark:\n  application: %s\n  main: headroom.apps.spark.WordPopularity\n  args: [%q, \"%d\", \"50\", \"2\"]\n",
+		name, class, s.apps, in, partitions)
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		s.Fatal(err)
+	}
+	var answer struct{ Items []job }
+	if err := s.command(&answer, "scheduler", "submit", file, "--addr", s.rig.Scheduler()); err != nil || len(answer.Items) != 1 {
+		s.Fatalf("%+v, %v", answer, err)
+	}
+	return answer.Items[0]
+}
+
+// underway waits until tasks of a run are done, and where they run is known.
+func (s *site) underway(name string, run int) job {
+	s.Helper()
+	var j job
+	s.await(name+" does not get on", func() bool {
+		j = s.of(name)
+		return j.State == "running" && j.Run != nil && *j.Run == run && j.Done > 0 && len(j.RunningOn) > 0
+	})
+	for node := range maps.Keys(j.RunningOn) {
+		if !slices.Contains(nodeNames, node) {
+			s.Errorf("%s runs on %q, which is no node", name, node)
+		}
+	}
+	return j
+}
+
+func (s *site) ends(name, state string) job {
+	s.Helper()
+	var j job
+	s.await(name+" does not come to its end: "+state, func() bool {
+		j = s.of(name)
+		if slices.Contains([]string{"done", "failed", "cancelled"}, j.State) && j.State != state {
+			s.Fatalf("%+v", j)
+		}
+		return j.State == state
+	})
+	return j
+}
+
+// answer is what the job's last run printed.
+func (s *site) answer(id string, run int) spark.Answer {
+	s.Helper()
+	paths, err := filepath.Glob(filepath.Join(s.rig.Path("scheduler"), "*", id, fmt.Sprintf("run-%d", run), "stdout"))
+	if err != nil || len(paths) != 1 {
+		s.Fatalf("the output of %s: %v, %v", id, paths, err)
+	}
+	text, err := os.ReadFile(paths[0])
+	if err != nil {
+		s.Fatal(err)
+	}
+	a, err := spark.ReadAnswer(string(text))
+	if err != nil {
+		s.Fatal(err)
+	}
+	return a
+}
+
+// say shows the ends of the logs of the scheduler and of every driver.
+func (s *site) say() {
+	paths, err := filepath.Glob(s.rig.Path("logs", "scheduler.log"))
+	more, merr := filepath.Glob(s.rig.Path("scheduler", "*", "*", "run-*", "std*"))
+	for _, path := range append(paths, more...) {
+		text, rerr := os.ReadFile(path)
+		s.Logf("%s: %v\n%s", path, errors.Join(err, merr, rerr), text[max(0, len(text)-4000):])
+	}
+}
+
+func TestSchedulerRunsSpark(t *testing.T) {
+	s := newSite(t)
+	big, _ := posts(t)
+	small := filepath.Join(t.TempDir(), "few.xml")
+	if _, err := (spark.Posts{Bytes: 2 << 20, Topical: 0.3, Seed: 5}).Write(small); err != nil {
+		t.Fatal(err)
+	}
+	const plain = "[high, low]"
+	s.scheduler("p", plain)
+	low := s.submit("reports", "low", big, 60)
+	s.underway("reports", 1)
+	high := s.submit("urgent", "high", small, 8)
+	s.underway("urgent", 1)
+	if j := s.of("reports"); j.State != "queued" {
+		t.Errorf("beside a job of a higher class: %+v", j)
+	}
+
+	s.rig.KillScheduler()
+	s.scheduler("p", plain)
+	s.ends("urgent", "done")
+	exact, err := spark.CountWords(small)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := s.answer(high.ID, 1); a.Kept != a.Total || spark.MeanError(exact, a.Counts(), 20) != 0 {
+		t.Errorf("%+v", a)
+	}
+
+	s.underway("reports", 2)
+	var ignored struct{}
+	if err := s.command(&ignored, "scheduler", "cancel", low.ID, "--addr", s.rig.Scheduler(), "--reason", "test"); err != nil {
+		t.Fatal(err)
+	}
+	s.ends("reports", "cancelled")
+	s.await("executors are left", func() bool { return s.spark.Executors() == 0 })
+	if apps, err := s.spark.Applications(s.ctx); err != nil || len(apps) > 0 {
+		t.Errorf("left of the driver: %v, %v", apps, err)
+	}
+
+	s.rig.KillScheduler()
+	s.scheduler("da", "[{name: high}, {name: low, theta: 25%}]")
+	thin := s.submit("thin", "low", small, 8)
+	j := s.ends("thin", "done")
+	a := s.answer(thin.ID, 1)
+	if a.Theta != 0.25 || a.Kept != kept(a.Total, 0.25) || j.Dropped != a.Total-a.Kept {
+		t.Errorf("%+v kept %d of %d at %v", j, a.Kept, a.Total, a.Theta)
+	}
+	s.committed(thin.ID)
+}
+
+// committed checks that the coordinators have the job's ratio.
+func (s *site) committed(id string) {
+	s.Helper()
+	cmd := exec.CommandContext(s.ctx, filepath.Join(s.bin, "coordinator"), "job", "show", id, "--addr", s.rig.Addresses()[0], "-o", "json")
+	out, err := cmd.Output()
+	if err != nil || !strings.Contains(string(out), `"theta":0.25`) && !strings.Contains(string(out), `"theta": 0.25`) {
+		s.Errorf("%v; the coordinator does not know the ratio: %s", err, out)
+	}
+}
