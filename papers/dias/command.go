@@ -19,6 +19,9 @@ const (
 	jobsDefault  = 20_000
 	jobsLeast    = 500
 	jobsMost     = 999_999
+	// Of a real engine: some two minutes a policy.
+	realJobs            = 18
+	realLeast, realMost = 4, 500
 )
 
 // options are the flags of `powerlab paper dias`.
@@ -27,8 +30,38 @@ type options struct {
 	seeds  int
 	jobs   int
 	out    string
+	engine string
 	output cli.Output
+
+	// Of a real engine alone.
+	realJobs int
+	bin      string
 }
+
+// engineRun runs experiments and judges what came of them.
+type engineRun func(ctx context.Context, o *options, progress io.Writer) ([]papers.Target, error)
+
+// engines are those that can run the jobs, by the name of --engine: the simulation has none.
+func engines() map[string]engineRun {
+	return map[string]engineRun{"": simulation, "local": local}
+}
+
+// local runs a short trace on the scheduler's own engine.
+func local(ctx context.Context, o *options, progress io.Writer) ([]papers.Target, error) {
+	results, err := onLocal(ctx, o, progress)
+	if err != nil {
+		return nil, err
+	}
+	r := realResults(results)
+	if o.out != "" {
+		if err := r.files().Write(o.out); err != nil {
+			return nil, badOut(err)
+		}
+	}
+	return r.targets(), nil
+}
+
+func badOut(err error) error { return cli.Failed("name another folder with --out", "--out: %w", err) }
 
 // NewCommand is `powerlab paper dias`.
 func NewCommand() *cobra.Command {
@@ -41,14 +74,18 @@ func NewCommand() *cobra.Command {
 			"The dispatcher is the scheduler's; jobs, sprints and watts are simulated, a job by its tasks on 20 slots. All\n" +
 			"policies get the same jobs. The same seeds give the same bytes.\n\n" +
 			"--out writes runs.csv (every run), summary.csv (means and bounds), table2.csv, and for each of Figs. 4 to 11 what\n" +
-			"it shows, as figN.csv and figN.svg.",
-		Example: "  powerlab paper dias\n  powerlab paper dias --seeds 5 --out dias-out\n  powerlab paper dias -o json",
+			"it shows, as figN.csv and figN.svg.\n\n" +
+			"--engine local runs a short trace of two classes for real, in some twelve minutes: the scheduler with real tasks on two\n" +
+			"emulated nodes that powerd caps, under p, np, da, nps and dias, with sprints from the coordinators' ledger and joules\n" +
+			"from the nodes' counters. It needs a machine with little else to do. --out keeps runs.csv (every job).",
+		Example: "  powerlab paper dias\n  powerlab paper dias --seeds 5 --out dias-out\n  powerlab paper dias -o json\n  powerlab paper dias --engine local --out dias-local",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.check(); err != nil {
+			run, err := o.check()
+			if err != nil {
 				return err
 			}
-			targets, err := o.simulate(cmd.Context(), cmd.ErrOrStderr())
+			targets, err := run(cmd.Context(), &o, cmd.ErrOrStderr())
 			if err != nil {
 				return err
 			}
@@ -64,23 +101,34 @@ func NewCommand() *cobra.Command {
 	f.IntVar(&o.seeds, "seeds", seedsDefault, "how many seeds")
 	f.IntVar(&o.jobs, "jobs", jobsDefault, "jobs of each run; the first tenth is left out of latencies")
 	f.StringVar(&o.out, "out", "", "folder for tables and plots; none when empty")
+	f.StringVar(&o.engine, "engine", "", "what runs the jobs: local; the simulation when empty")
+	f.IntVar(&o.realJobs, "real-jobs", realJobs, "with --engine: jobs under each policy")
+	f.StringVar(&o.bin, "bin", "", "with --engine: folder of the programs (default: beside powerlab)")
 	o.output.Flags(cmd)
 	return cmd
 }
 
 // check checks the flags.
-func (o *options) check() error {
+func (o *options) check() (engineRun, error) {
 	switch {
+	case o.realJobs < realLeast || o.realJobs > realMost:
+		return nil, cli.Usage("--real-jobs is %d; it must be from %d to %d", o.realJobs, realLeast, realMost)
 	case o.seeds < 1 || o.seeds > seedsMost:
-		return cli.Usage("--seeds is %d; it must be from 1 to %d", o.seeds, seedsMost)
+		return nil, cli.Usage("--seeds is %d; it must be from 1 to %d", o.seeds, seedsMost)
 	case o.jobs < jobsLeast || o.jobs > jobsMost:
-		return cli.Usage("--jobs is %d; it must be from %d to %d", o.jobs, jobsLeast, jobsMost)
+		return nil, cli.Usage("--jobs is %d; it must be from %d to %d", o.jobs, jobsLeast, jobsMost)
 	}
-	return nil
+	run, ok := engines()[o.engine]
+	if !ok {
+		e := cli.Usage("--engine %q is not known here", o.engine)
+		e.Hint = "leave it away for the simulation, or name local"
+		return nil, e
+	}
+	return run, nil
 }
 
-// simulate runs all experiments in virtual time.
-func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
+// simulation runs all experiments in virtual time.
+func simulation(ctx context.Context, o *options, progress io.Writer) ([]papers.Target, error) {
 	all := experiments()
 	chosen, err := choices(all)
 	if err != nil {
@@ -98,7 +146,7 @@ func (o *options) simulate(ctx context.Context, progress io.Writer) ([]papers.Ta
 		files := s.files(o.seed)
 		maps.Copy(files, v.files())
 		if err := files.Write(o.out); err != nil {
-			return nil, cli.Failed("name another folder with --out", "--out: %w", err)
+			return nil, badOut(err)
 		}
 	}
 	targets := append(s.targets(), v.targets()...)

@@ -1,0 +1,437 @@
+package dias
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	mathrand "math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/buffers"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/rig"
+	"headroom/units"
+)
+
+// A real run: for each policy a fresh site of one coordinator, the scheduler and emulated
+// nodes with powerd and a worker, and the same jobs at the same times: word counts whose
+// tasks really run, really slowed by caps. Nodes are capped below what they are
+// rated, so that a sprint has something to give. What is measured is what the scheduler
+// and the coordinator say.
+
+// The shape of a real run.
+const (
+	realNodes = 2
+	realSlots = 8 // of both nodes together
+	realMaps  = 16
+	// realHost is the part of the host's CPUs that the nodes own.
+	realHost = 0.75
+	// realJob is about how long a job takes on capped nodes with all tasks; realSpeed is
+	// about how fast they are then, to size the tasks by. What came of it is measured.
+	realJob   = 5 * time.Second
+	realSpeed = 0.7
+	realLoad  = 0.8
+	realLow   = 0.7 // of the jobs are of the low class
+	// realCap is the nodes' max over what they are rated.
+	realCap = 0.55
+	// realSprintAfter is the sprint timer, of the high class.
+	realSprintAfter = time.Second
+	realTheta       = 0.2
+	// realWeight keeps for the nodes the CPUs that they own, whatever else the host does.
+	realWeight   = 50
+	realPatience = 2 * time.Minute
+	realLook     = 200 * time.Millisecond
+)
+
+// realPolicies are those that are compared, P first.
+func realPolicies() []buffers.Discipline {
+	return []buffers.Discipline{buffers.P, buffers.NP, buffers.DA, buffers.NPS, buffers.DIAS}
+}
+
+// realRun is one real run in progress.
+type realRun struct {
+	o        *options
+	dir, bin string
+	progress io.Writer
+	via      connect.HTTPClient
+	jobs     []arrival
+	passes   int
+
+	site *rig.Site // of the present policy
+}
+
+// realResult is one policy's.
+type realResult struct {
+	policy buffers.Discipline
+	jobs   []realEnded
+	// killed and total are seconds of machine time, as the scheduler counts them.
+	killed, total float64
+}
+
+// realEnded is one job: times in seconds, all of its runs counted.
+type realEnded struct {
+	class          int
+	response, exec float64
+	runs           int
+	joules         *float64 // nil where nobody measured them
+	theta          float64
+	sprinted       bool
+}
+
+// onLocal runs the jobs under every policy.
+func onLocal(ctx context.Context, o *options, progress io.Writer) (results []realResult, err error) {
+	r := &realRun{o: o, progress: progress, via: rpc.NewClient(), jobs: realTrace(o.seed, o.realJobs)}
+	if err := r.prepare(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(r.dir) }()
+	for _, d := range realPolicies() {
+		one, err := r.policy(ctx, d)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", d, err)
+		}
+		results = append(results, *one)
+	}
+	return results, nil
+}
+
+// realTrace is when which jobs come: at the load that is meant, if they take realJob.
+func realTrace(seed uint64, n int) []arrival {
+	rate := realLoad / realJob.Seconds()
+	return arrive(seed, 99, []class{{name: "high", rate: rate * (1 - realLow)}, {name: "low", rate: rate * realLow}}, n).jobs
+}
+
+// prepare checks what the run needs before anything starts, and makes the input.
+func (r *realRun) prepare(ctx context.Context) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("dias: own program: %w", err)
+	}
+	if r.bin = r.o.bin; r.bin == "" {
+		r.bin = filepath.Dir(self)
+	}
+	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
+		if _, err := os.Stat(filepath.Join(r.bin, name)); err != nil {
+			return cli.Failed("make build puts all programs into bin/; --bin names another folder", "--engine local needs the program %s in %s: %w", name, r.bin, err)
+		}
+	}
+	if r.dir, err = os.MkdirTemp("", "headroom-dias-"); err != nil {
+		return fmt.Errorf("dias: %w", err)
+	}
+	if err := r.makeInput(); err != nil {
+		return err
+	}
+	return r.size(ctx)
+}
+
+func (r *realRun) note(format string, args ...any) { cli.Notef(r.progress, format, args...) }
+
+func (r *realRun) path(parts ...string) string {
+	return filepath.Join(append([]string{r.dir}, parts...)...)
+}
+
+// makeInput writes a file of words for each map task, frequencies as in real text.
+func (r *realRun) makeInput() error {
+	if err := os.MkdirAll(r.path("in"), 0o755); err != nil {
+		return fmt.Errorf("dias: input: %w", err)
+	}
+	const words, vocabulary, skew = 20_000, 5000, 1.1
+	zipf := mathrand.NewZipf(mathrand.New(mathrand.NewPCG(r.o.seed, 7)), skew, 1, vocabulary-1)
+	for i := range realMaps {
+		var b strings.Builder
+		for range words {
+			fmt.Fprintf(&b, "w%d ", zipf.Uint64())
+		}
+		if err := os.WriteFile(r.path("in", fmt.Sprintf("%02d.txt", i)), []byte(b.String()), 0o644); err != nil {
+			return fmt.Errorf("dias: input: %w", err)
+		}
+	}
+	return nil
+}
+
+// size finds how often a task counts its words, so that a job takes about realJob.
+func (r *realRun) size(ctx context.Context) error {
+	const many = 40
+	once, err := r.timed(ctx, 1)
+	if err != nil {
+		return err
+	}
+	more, err := r.timed(ctx, many)
+	if err != nil {
+		return err
+	}
+	pass := max((more-once)/(many-1), 10*time.Microsecond)
+	cpus := realHost * float64(numCPU()) * realSpeed
+	task := time.Duration(float64(realJob) * cpus / realMaps)
+	r.passes = max(1, int(math.Round(float64(task-once)/float64(pass))))
+	r.note("a task counts its words %d times: %.2f s of a CPU", r.passes, task.Seconds())
+	return nil
+}
+
+// timed is the CPU time of one task with so many passes, the best of three.
+func (r *realRun) timed(ctx context.Context, passes int) (time.Duration, error) {
+	best := time.Duration(math.MaxInt64)
+	for range 3 {
+		cmd := exec.CommandContext(ctx, filepath.Join(r.bin, "powerlab"), "app", "wordcount", fmt.Sprintf("--passes=%d", passes), r.path("in", "00.txt"))
+		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+		if _, err := cmd.Output(); err != nil {
+			return 0, fmt.Errorf("dias: time a task: %w", err)
+		}
+		best = min(best, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+	}
+	return best, nil
+}
+
+// spec is the job file of a class.
+func (r *realRun) spec(class string) []byte {
+	floor := ""
+	if class == "low" {
+		floor = fmt.Sprintf("min_tasks: %g%%\n", 100*(1-realTheta))
+	}
+	return fmt.Appendf(nil, "name: words\nclass: %s\nslots: %d\n%smap:\n  input: %q\n  command: [%q, app, wordcount, --passes=%d, \"{input}\"]\noutput: %q\n",
+		class, realSlots, floor, r.path("in", "*.txt"), filepath.Join(r.bin, "powerlab"), r.passes, r.path("out"))
+}
+
+// configuration is the scheduler's for a policy.
+func configuration(d buffers.Discipline) string {
+	return fmt.Sprintf("discipline: %s\nwidth: 1\nclasses:\n  - {name: high, sprint_after: %s}\n  - {name: low, theta: %g%%}\n", d, realSprintAfter, 100*realTheta)
+}
+
+// policy runs all jobs under one policy on a fresh site.
+func (r *realRun) policy(ctx context.Context, d buffers.Discipline) (out *realResult, err error) {
+	if r.site, err = rig.NewSite(rig.Config{Dir: r.path("site-" + string(d)), Bin: r.bin, Coordinators: 1, Nodes: realNodes, Workers: true, Weight: realWeight}); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, r.site.Close()) }()
+	r.note("%s: starting a coordinator, %d nodes and the scheduler", d, realNodes)
+	starting, cancel := context.WithTimeout(ctx, realPatience)
+	defer cancel()
+	if err := errors.Join(r.site.Start(), r.site.StartScheduler(configuration(d))); err != nil {
+		return nil, err
+	}
+	if err := r.ready(starting); err != nil {
+		return nil, err
+	}
+	r.note("%s: %d jobs come", d, len(r.jobs))
+	running, stop := context.WithTimeout(ctx, r.most())
+	defer stop()
+	return r.run(running, d)
+}
+
+// most is how long a policy may take: the jobs one after the other at half the speed, and a minute.
+func (r *realRun) most() time.Duration {
+	return time.Minute + r.jobs[len(r.jobs)-1].at + 3*realJob*time.Duration(len(r.jobs))
+}
+
+// ready caps the nodes, gives the site joules for sprints, and waits for nodes, workers
+// and joules.
+func (r *realRun) ready(ctx context.Context) error {
+	if err := r.await(ctx, "the nodes hold no lease", r.capped(1)); err != nil {
+		return err
+	}
+	most := int64(math.Round(rig.Rated().Watts()*realCap)) * int64(units.Watt)
+	for _, name := range r.site.Nodes() {
+		if err := r.change(ctx, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetNode{
+			SetNode: &headroomv1.SetNode{Node: name, Settings: &headroomv1.NodeSettings{MaxUw: &most}},
+		}}); err != nil {
+			return fmt.Errorf("dias: cap %s: %w", name, err)
+		}
+	}
+	full := r.site.Full()
+	if err := r.change(ctx, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetSprintBudget{
+		SetSprintBudget: &headroomv1.SetSprintBudget{Domain: rig.Domain, CapacityUj: int64(full) * 60, RefillUw: int64(full)},
+	}}); err != nil {
+		return fmt.Errorf("dias: sprint budget: %w", err)
+	}
+	return r.await(ctx, "nodes, workers and the sprint budget are not ready", func(ctx context.Context) bool {
+		return r.capped(realCap)(ctx) && r.workers(ctx) == realNodes
+	})
+}
+
+// capped tells whether every node holds a cap of that part of what it is rated, within 2 %.
+func (r *realRun) capped(part float64) func(context.Context) bool {
+	return func(ctx context.Context) bool {
+		held := 0
+		err := r.leader(ctx, func(ctx context.Context, s headroomv1connect.ClusterServiceClient) error {
+			answer, err := s.ListNodes(ctx, connect.NewRequest(&headroomv1.ListNodesRequest{}))
+			if err != nil {
+				return err
+			}
+			for _, n := range answer.Msg.GetNodes() {
+				if n.EffectiveUw != nil && math.Abs(min(float64(n.GetEffectiveUw()), float64(n.GetRatedUw()))/float64(n.GetRatedUw())/part-1) < 0.02 {
+					held++
+				}
+			}
+			return nil
+		})
+		return err == nil && held == realNodes
+	}
+}
+
+func (r *realRun) workers(ctx context.Context) int {
+	answer, err := r.list(ctx)
+	if err != nil {
+		return 0
+	}
+	n := 0
+	for _, w := range answer.GetWorkers() {
+		if w.GetConnected() {
+			n++
+		}
+	}
+	return n
+}
+
+// await looks until done, the time is over, or a program has ended.
+func (r *realRun) await(ctx context.Context, not string, done func(context.Context) bool) error {
+	tick := time.NewTicker(realLook)
+	defer tick.Stop()
+	for !done(ctx) {
+		if err := r.site.Running(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("dias: %s: %w", not, ctx.Err())
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// leader asks the coordinator.
+func (r *realRun) leader(ctx context.Context, f func(context.Context, headroomv1connect.ClusterServiceClient) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err := rpc.ToLeader(ctx, r.site.Addresses(), 5*time.Second, func(addr string) error {
+		return f(ctx, headroomv1connect.NewClusterServiceClient(r.via, rpc.BaseURL(addr), rpc.ClientOptions()...))
+	})
+	return err
+}
+
+func (r *realRun) change(ctx context.Context, req *headroomv1.ChangeRequest) error {
+	req.Change = &headroomv1.Change{Actor: "dias", Reason: "the experiment", RequestId: rand.Text()}
+	return r.leader(ctx, func(ctx context.Context, s headroomv1connect.ClusterServiceClient) error {
+		_, err := s.Change(ctx, connect.NewRequest(req))
+		return err
+	})
+}
+
+func (r *realRun) scheduler() headroomv1connect.SchedulerServiceClient {
+	return headroomv1connect.NewSchedulerServiceClient(r.via, rpc.BaseURL(r.site.Scheduler()), rpc.ClientOptions()...)
+}
+
+func (r *realRun) list(ctx context.Context) (*headroomv1.ListResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	answer, err := r.scheduler().List(ctx, connect.NewRequest(&headroomv1.ListRequest{}))
+	if err != nil {
+		return nil, err
+	}
+	return answer.Msg, nil
+}
+
+// submit submits one job and gives back its id.
+func (r *realRun) submit(ctx context.Context, a arrival) (string, error) {
+	answer, err := r.scheduler().Submit(ctx, connect.NewRequest(&headroomv1.SubmitRequest{
+		Spec: r.spec([]string{"high", "low"}[a.class]), File: r.path(a.id + ".yaml"),
+		Change: &headroomv1.Change{Actor: "dias", Reason: "the experiment", RequestId: rand.Text()},
+	}))
+	if err != nil {
+		return "", fmt.Errorf("dias: submit: %w", err)
+	}
+	return answer.Msg.GetJob().GetId(), nil
+}
+
+// run submits the jobs as they come, and looks until all have ended.
+func (r *realRun) run(ctx context.Context, d buffers.Discipline) (*realResult, error) {
+	w := &watch{result: &realResult{policy: d, jobs: make([]realEnded, len(r.jobs))}, index: map[string]int{}, submitted: make([]time.Time, len(r.jobs)), began: make([]time.Time, len(r.jobs)), ended: make([]bool, len(r.jobs))}
+	start, next := time.Now(), 0
+	err := r.await(ctx, "jobs have not ended", func(ctx context.Context) bool {
+		for next < len(r.jobs) && time.Since(start) >= r.jobs[next].at && w.failed == nil {
+			w.submitted[next] = time.Now()
+			id, err := r.submit(ctx, r.jobs[next])
+			if err != nil {
+				w.failed = err
+				return true
+			}
+			w.index[id] = next
+			next++
+		}
+		if answer, err := r.list(ctx); err == nil {
+			w.look(r.jobs, answer)
+		}
+		return w.failed != nil || w.done == len(r.jobs)
+	})
+	if err := errors.Join(err, w.failed); err != nil {
+		return nil, err
+	}
+	return w.result, r.energies(ctx, w)
+}
+
+// energies asks what the jobs drew.
+func (r *realRun) energies(ctx context.Context, w *watch) error {
+	return r.leader(ctx, func(ctx context.Context, _ headroomv1connect.ClusterServiceClient) error {
+		jobs := headroomv1connect.NewJobServiceClient(r.via, rpc.BaseURL(r.site.Addresses()[0]), rpc.ClientOptions()...)
+		answer, err := jobs.ListJobs(ctx, connect.NewRequest(&headroomv1.ListJobsRequest{}))
+		if err != nil {
+			return err
+		}
+		for _, j := range answer.Msg.GetJobs() {
+			if i, ok := w.index[j.GetId()]; ok && j.GetEnergy().GetMeasuredS() > 0 {
+				w.result.jobs[i].joules = new(units.Energy(j.GetEnergy().GetUj()).Joules())
+			}
+		}
+		return nil
+	})
+}
+
+// watch is what was seen of a policy's jobs so far.
+type watch struct {
+	result           *realResult
+	index            map[string]int // by job id
+	submitted, began []time.Time
+	ended            []bool
+	done             int
+	failed           error
+}
+
+// look takes in one look at the scheduler.
+func (w *watch) look(jobs []arrival, l *headroomv1.ListResponse) {
+	w.result.killed, w.result.total = l.GetDispatch().GetKilledS(), l.GetDispatch().GetTotalS()
+	for _, run := range l.GetRuns() {
+		if i, ok := w.index[run.GetId()]; ok && run.GetBeganUs() > 0 {
+			w.began[i] = time.UnixMicro(run.GetBeganUs())
+			w.result.jobs[i].sprinted = w.result.jobs[i].sprinted || run.GetSprint() != nil
+		}
+	}
+	for _, j := range l.GetJobs() {
+		i, ok := w.index[j.GetId()]
+		if !ok || w.ended[i] {
+			continue
+		}
+		e := &w.result.jobs[i]
+		e.class, e.runs, e.theta = jobs[i].class, int(j.GetProgress().GetRun()), max(e.theta, j.GetProgress().GetTheta(), j.GetDeflation().GetTheta())
+		switch j.GetState() {
+		case headroomv1.JobState_JOB_STATE_DONE:
+			w.ended[i] = true
+			w.done++
+			now := time.Now()
+			e.response, e.exec = now.Sub(w.submitted[i]).Seconds(), now.Sub(w.began[i]).Seconds()
+		case headroomv1.JobState_JOB_STATE_FAILED, headroomv1.JobState_JOB_STATE_CANCELLED:
+			w.failed = fmt.Errorf("dias: job %s: %s", j.GetId(), j.GetOutcome())
+		}
+	}
+}
