@@ -77,7 +77,8 @@ func NewCommand() *cobra.Command {
 			"it shows, as figN.csv and figN.svg.\n\n" +
 			"--engine local runs a short trace of two classes for real, in some twelve minutes: the scheduler with real tasks on two\n" +
 			"emulated nodes that powerd caps, under p, np, da, nps and dias, with sprints from the coordinators' ledger and joules\n" +
-			"from the nodes' counters. It needs a machine with little else to do. --out keeps runs.csv (every job).",
+			"from the nodes' counters. It needs a machine with little else to do. --out keeps runs.csv (every job) and the\n" +
+			"logs.",
 		Example: "  powerlab paper dias\n  powerlab paper dias --seeds 5 --out dias-out\n  powerlab paper dias -o json\n  powerlab paper dias --engine local --out dias-local",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -214,7 +214,7 @@ func (r *realRun) policy(ctx context.Context, d buffers.Discipline) (out *realRe
 	if r.site, err = rig.NewSite(rig.Config{Dir: r.path("site-" + string(d)), Bin: r.bin, Coordinators: 1, Nodes: realNodes, Workers: true, Weight: realWeight}); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.site.Close()) }()
+	defer func() { err = errors.Join(err, r.site.Close(), r.keepLogs(d)) }()
 	r.note("%s: starting a coordinator, %d nodes and the scheduler", d, realNodes)
 	starting, cancel := context.WithTimeout(ctx, realPatience)
 	defer cancel()
@@ -228,6 +228,18 @@ func (r *realRun) policy(ctx context.Context, d buffers.Discipline) (out *realRe
 	running, stop := context.WithTimeout(ctx, r.most())
 	defer stop()
 	return r.run(running, d)
+}
+
+// keepLogs copies the programs' logs into the output folder, if one is named.
+func (r *realRun) keepLogs(d buffers.Discipline) error {
+	if r.o.out == "" {
+		return nil
+	}
+	to := filepath.Join(r.o.out, "logs", string(d))
+	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(r.site.Path("logs")))); err != nil {
+		return fmt.Errorf("dias: keep the logs: %w", err)
+	}
+	return nil
 }
 
 // most is how long a policy may take: the jobs one after the other at half the speed, and a minute.
@@ -424,14 +436,15 @@ func (w *watch) look(jobs []arrival, l *headroomv1.ListResponse) {
 		}
 		e := &w.result.jobs[i]
 		e.class, e.runs, e.theta = jobs[i].class, int(j.GetProgress().GetRun()), max(e.theta, j.GetProgress().GetTheta(), j.GetDeflation().GetTheta())
-		switch j.GetState() {
-		case headroomv1.JobState_JOB_STATE_DONE:
+		state := j.GetState()
+		if state == headroomv1.JobState_JOB_STATE_FAILED || state == headroomv1.JobState_JOB_STATE_CANCELLED {
+			w.failed = fmt.Errorf("dias: job %s: %s", j.GetId(), j.GetOutcome())
+		}
+		if state == headroomv1.JobState_JOB_STATE_DONE {
 			w.ended[i] = true
 			w.done++
 			now := time.Now()
 			e.response, e.exec = now.Sub(w.submitted[i]).Seconds(), now.Sub(w.began[i]).Seconds()
-		case headroomv1.JobState_JOB_STATE_FAILED, headroomv1.JobState_JOB_STATE_CANCELLED:
-			w.failed = fmt.Errorf("dias: job %s: %s", j.GetId(), j.GetOutcome())
 		}
 	}
 }

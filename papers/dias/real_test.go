@@ -1,0 +1,148 @@
+// Claims: a real run is judged on what the policies are for, and one that kills where it
+// must not, or drops and sprints without effect, is judged short; unknown joules are unknown;
+// a job counts from its submission to its end, in its last run; without the programs
+// nothing starts.
+package dias
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/buffers"
+)
+
+// realTimes are results in which a high and a low job take these seconds by policy.
+func realTimes(times map[buffers.Discipline][4]float64) realResults {
+	var all realResults
+	for _, d := range realPolicies() {
+		x, joules := times[d], 1000.0
+		r := realResult{policy: d, total: 100, jobs: []realEnded{
+			{class: high, response: x[0], exec: x[1], runs: 1, joules: &joules}, {class: low, response: x[2], exec: x[3], runs: 1, joules: &joules},
+		}}
+		if d == buffers.P {
+			r.killed, r.jobs[1].runs = 5, 2
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+func asMeant() map[buffers.Discipline][4]float64 {
+	return map[buffers.Discipline][4]float64{
+		buffers.P: {6, 5, 20, 5}, buffers.NP: {9, 5, 15, 5}, buffers.DA: {8, 5, 11, 4}, buffers.NPS: {6, 3, 13, 5}, buffers.DIAS: {5, 3, 9, 4},
+	}
+}
+
+// short are the ids of the targets that fall short.
+func (r realResults) short() string {
+	var ids []string
+	for _, t := range r.targets() {
+		if !t.Met {
+			ids = append(ids, t.ID)
+		}
+	}
+	return strings.Join(ids, " ")
+}
+
+func TestRealTargets(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spoil func(r realResults)
+		short string
+	}{
+		"as meant":              {func(realResults) {}, ""},
+		"np kills":              {func(r realResults) { r.of(buffers.NP).jobs[0].runs = 2 }, "L1"},
+		"waste without kills":   {func(r realResults) { r.of(buffers.P).jobs[1].runs = 1 }, "L1"},
+		"high jobs go first":    {func(r realResults) { r.of(buffers.NP).jobs[0].response = 5 }, "L2"},
+		"nothing is dropped":    {func(r realResults) { r.of(buffers.DA).jobs[1] = r.of(buffers.NP).jobs[1] }, "L4"},
+		"drops hurt":            {func(r realResults) { r.of(buffers.DA).jobs[1].response = 16 }, "L3"},
+		"nothing sprints":       {func(r realResults) { r.of(buffers.NPS).jobs[0].exec = 5 }, "L5"},
+		"low jobs wait as by p": {func(r realResults) { r.of(buffers.DIAS).jobs[1].response = 20 }, "L6"},
+		"joules are unknown":    {func(r realResults) { r.of(buffers.DIAS).jobs[0].joules = nil }, "L7"},
+		"sprints waste joules":  {func(r realResults) { *r.of(buffers.DIAS).jobs[0].joules = 2000 }, "L7"},
+	} {
+		r := realTimes(asMeant())
+		c.spoil(r)
+		if got := r.short(); got != c.short {
+			t.Errorf("%s: short are %q, want %q", name, got, c.short)
+		}
+	}
+	if got := (realResults{}).short(); got != "L1 L2 L3 L4 L5 L6 L7" {
+		t.Errorf("without a run, short are %q", got)
+	}
+}
+
+// The table has a row for every job, and no number where nobody measured.
+func TestRealTable(t *testing.T) {
+	t.Parallel()
+	r := realTimes(asMeant())
+	r[0].jobs[0].joules = nil
+	var out bytes.Buffer
+	if err := r.write(&out); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 11 || lines[1] != "p,0,high,6.00000,5.00000,1,0.00000,false," || !strings.HasSuffix(lines[2], ",2,0.00000,false,1000.00000") {
+		t.Errorf("%q", lines)
+	}
+}
+
+// A job that was killed counts from its submission, and its execution from its last run on.
+func TestRealLook(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	w := &watch{
+		result: &realResult{jobs: make([]realEnded, 1)}, index: map[string]int{"words-1": 0},
+		submitted: []time.Time{now.Add(-20 * time.Second)}, began: make([]time.Time, 1), ended: make([]bool, 1),
+	}
+	jobs := []arrival{{"j0", 0, low}}
+	at := func(run uint32, began time.Duration, state headroomv1.JobState) *headroomv1.ListResponse {
+		return &headroomv1.ListResponse{
+			Jobs:     []*headroomv1.Job{{Id: "words-1", State: state, Progress: &headroomv1.JobProgress{Run: run, Theta: new(0.2)}}, {Id: "another"}},
+			Runs:     []*headroomv1.RunDetail{{Id: "words-1", BeganUs: now.Add(-began).UnixMicro(), Sprint: &headroomv1.Sprinting{}}},
+			Dispatch: &headroomv1.Dispatch{KilledS: 3, TotalS: 8},
+		}
+	}
+	w.look(jobs, at(1, 15*time.Second, headroomv1.JobState_JOB_STATE_RUNNING))
+	w.look(jobs, at(2, 5*time.Second, headroomv1.JobState_JOB_STATE_RUNNING))
+	w.look(jobs, at(2, 5*time.Second, headroomv1.JobState_JOB_STATE_DONE))
+	w.look(jobs, at(2, 5*time.Second, headroomv1.JobState_JOB_STATE_DONE))
+	e := w.result.jobs[0]
+	if w.done != 1 || w.failed != nil || e.runs != 2 || e.theta != 0.2 || !e.sprinted || e.class != low || w.result.killed != 3 {
+		t.Errorf("%+v, %d done, %v", e, w.done, w.failed)
+	}
+	if e.response < 20 || e.exec < 5 || e.response-e.exec < 14.99 || e.response-e.exec > 15.01 {
+		t.Errorf("response %v s, execution %v s", e.response, e.exec)
+	}
+	w.ended[0] = false
+	w.look(jobs, at(2, 0, headroomv1.JobState_JOB_STATE_FAILED))
+	if w.failed == nil {
+		t.Error("a failed job is no error")
+	}
+}
+
+// All policies get the same jobs, of both classes, and the programs are asked for first.
+func TestRealNeedsPrograms(t *testing.T) {
+	t.Parallel()
+	a, b := realTrace(1, realJobs), realTrace(1, realJobs)
+	classes := map[int]int{}
+	for i := range a {
+		if a[i] != b[i] {
+			t.Errorf("job %d differs: %v, %v", i, a[i], b[i])
+		}
+		classes[a[i].class]++
+	}
+	if classes[high] < 2 || classes[low] < 2 {
+		t.Errorf("jobs by class: %v", classes)
+	}
+	_, err := command(t, "--engine", "local", "--bin", t.TempDir())
+	if err == nil || !strings.Contains(err.Error(), "coordinator") {
+		t.Errorf("%v", err)
+	}
+	if _, err := command(t, "--engine", "abacus"); err == nil || !strings.Contains(err.Error(), "abacus") {
+		t.Errorf("%v", err)
+	}
+}
