@@ -48,17 +48,18 @@ func engines() map[string]engineRun {
 
 // local runs a short trace on the scheduler's own engine.
 func local(ctx context.Context, o *options, progress io.Writer) ([]papers.Target, error) {
-	results, err := onLocal(ctx, o, progress)
+	results, points, err := onLocal(ctx, o, progress)
 	if err != nil {
 		return nil, err
 	}
 	r := realResults(results)
 	if o.out != "" {
-		if err := r.files().Write(o.out); err != nil {
+		files := papers.Files{"runs.csv": r.write, "ratios.csv": func(w io.Writer) error { return writeRatios(w, points) }}
+		if err := files.Write(o.out); err != nil {
 			return nil, badOut(err)
 		}
 	}
-	return r.targets(), nil
+	return append(r.targets(), ratioTargets(points)...), nil
 }
 
 func badOut(err error) error { return cli.Failed("name another folder with --out", "--out: %w", err) }
@@ -77,8 +78,8 @@ func NewCommand() *cobra.Command {
 			"it shows, as figN.csv and figN.svg.\n\n" +
 			"--engine local runs a short trace of two classes for real, in some twelve minutes: the scheduler with real tasks on two\n" +
 			"emulated nodes that powerd caps, under p, np, da, nps and dias, with sprints from the coordinators' ledger and joules\n" +
-			"from the nodes' counters. It needs a machine with little else to do. --out keeps runs.csv (every job) and the\n" +
-			"logs.",
+			"from the nodes' counters, and then the same job at drop ratios from 0 to 90 % (Figs. 4 and 6). It needs a machine with little else to do. --out keeps runs.csv\n" +
+			"(every job), ratios.csv and the logs.",
 		Example: "  powerlab paper dias\n  powerlab paper dias --seeds 5 --out dias-out\n  powerlab paper dias -o json\n  powerlab paper dias --engine local --out dias-local",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

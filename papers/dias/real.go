@@ -48,7 +48,7 @@ const (
 	realCap = 0.55
 	// realSprintAfter is the sprint timer, of the high class.
 	realSprintAfter = time.Second
-	realTheta       = 0.2
+	realTheta       = 20 // percent, of the low class
 	// realWeight keeps for the nodes the CPUs that they own, whatever else the host does.
 	realWeight   = 50
 	realPatience = 2 * time.Minute
@@ -90,21 +90,24 @@ type realEnded struct {
 	sprinted       bool
 }
 
-// onLocal runs the jobs under every policy.
-func onLocal(ctx context.Context, o *options, progress io.Writer) (results []realResult, err error) {
+// onLocal runs the jobs under every policy, and then those of Figs. 4 and 6.
+func onLocal(ctx context.Context, o *options, progress io.Writer) (results []realResult, points []ratioPoint, err error) {
 	r := &realRun{o: o, progress: progress, via: rpc.NewClient(), jobs: realTrace(o.seed, o.realJobs)}
 	if err := r.prepare(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { _ = os.RemoveAll(r.dir) }()
 	for _, d := range realPolicies() {
 		one, err := r.policy(ctx, d)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", d, err)
+			return nil, nil, fmt.Errorf("%s: %w", d, err)
 		}
 		results = append(results, *one)
 	}
-	return results, nil
+	if points, err = r.ratios(ctx); err != nil {
+		return nil, nil, fmt.Errorf("jobs by drop ratio: %w", err)
+	}
+	return results, points, nil
 }
 
 // realTrace is when which jobs come: at the load that is meant, if they take realJob.
@@ -142,17 +145,22 @@ func (r *realRun) path(parts ...string) string {
 	return filepath.Join(append([]string{r.dir}, parts...)...)
 }
 
-// makeInput writes a file of words for each map task, frequencies as in real text.
+// makeInput writes a file of words for each map task, frequencies as in real text. A third of the
+// words are of one of several topics, as files of real data differ.
 func (r *realRun) makeInput() error {
 	if err := os.MkdirAll(r.path("in"), 0o755); err != nil {
 		return fmt.Errorf("dias: input: %w", err)
 	}
-	const words, vocabulary, skew = 20_000, 5000, 1.1
+	const words, vocabulary, skew, topics, topical = 20_000, 5000, 1.1, 5, 3
 	zipf := mathrand.NewZipf(mathrand.New(mathrand.NewPCG(r.o.seed, 7)), skew, 1, vocabulary-1)
 	for i := range realMaps {
 		var b strings.Builder
-		for range words {
-			fmt.Fprintf(&b, "w%d ", zipf.Uint64())
+		for k := range words {
+			topic := 0
+			if k%topical == 0 {
+				topic = 1 + i%topics
+			}
+			fmt.Fprintf(&b, "t%dw%d ", topic, zipf.Uint64())
 		}
 		if err := os.WriteFile(r.path("in", fmt.Sprintf("%02d.txt", i)), []byte(b.String()), 0o644); err != nil {
 			return fmt.Errorf("dias: input: %w", err)
@@ -194,48 +202,61 @@ func (r *realRun) timed(ctx context.Context, passes int) (time.Duration, error) 
 	return best, nil
 }
 
-// spec is the job file of a class.
-func (r *realRun) spec(class string) []byte {
-	floor := ""
-	if class == "low" {
-		floor = fmt.Sprintf("min_tasks: %g%%\n", 100*(1-realTheta))
-	}
-	return fmt.Appendf(nil, "name: words\nclass: %s\nslots: %d\n%smap:\n  input: %q\n  command: [%q, app, wordcount, --passes=%d, \"{input}\"]\noutput: %q\n",
+// spec is the job file of a class; floor is the least part of its map tasks, in percent.
+func (r *realRun) spec(class string, floor int) []byte {
+	return fmt.Appendf(nil, "name: words\nclass: %s\nslots: %d\nmin_tasks: %d%%\nmap:\n  input: %q\n  command: [%q, app, wordcount, --passes=%d, \"{input}\"]\noutput: %q\n",
 		class, realSlots, floor, r.path("in", "*.txt"), filepath.Join(r.bin, "powerlab"), r.passes, r.path("out"))
+}
+
+// job is the job file of the i-th job that comes.
+func (r *realRun) job(i int) []byte {
+	if r.jobs[i].class == high {
+		return r.spec("high", 100)
+	}
+	return r.spec("low", 100-realTheta)
 }
 
 // configuration is the scheduler's for a policy.
 func configuration(d buffers.Discipline) string {
-	return fmt.Sprintf("discipline: %s\nwidth: 1\nclasses:\n  - {name: high, sprint_after: %s}\n  - {name: low, theta: %g%%}\n", d, realSprintAfter, 100*realTheta)
+	return fmt.Sprintf("discipline: %s\nwidth: 1\nclasses:\n  - {name: high, sprint_after: %s}\n  - {name: low, theta: %d%%}\n", d, realSprintAfter, realTheta)
 }
 
-// policy runs all jobs under one policy on a fresh site.
+// policy runs all jobs under one policy.
 func (r *realRun) policy(ctx context.Context, d buffers.Discipline) (out *realResult, err error) {
-	if r.site, err = rig.NewSite(rig.Config{Dir: r.path("site-" + string(d)), Bin: r.bin, Coordinators: 1, Nodes: realNodes, Workers: true, Weight: realWeight}); err != nil {
-		return nil, err
+	err = r.onSite(ctx, string(d), configuration(d), func(ctx context.Context) error {
+		r.note("%s: %d jobs come", d, len(r.jobs))
+		ctx, stop := context.WithTimeout(ctx, r.most())
+		defer stop()
+		out, err = r.run(ctx, d)
+		return err
+	})
+	return out, err
+}
+
+// onSite does something on a fresh site, whose scheduler is configured so.
+func (r *realRun) onSite(ctx context.Context, name, configuration string, do func(context.Context) error) (err error) {
+	if r.site, err = rig.NewSite(rig.Config{Dir: r.path("site-" + name), Bin: r.bin, Coordinators: 1, Nodes: realNodes, Workers: true, Weight: realWeight}); err != nil {
+		return err
 	}
-	defer func() { err = errors.Join(err, r.site.Close(), r.keepLogs(d)) }()
-	r.note("%s: starting a coordinator, %d nodes and the scheduler", d, realNodes)
+	defer func() { err = errors.Join(err, r.site.Close(), r.keepLogs(name)) }()
+	r.note("%s: starting a coordinator, %d nodes and the scheduler", name, realNodes)
 	starting, cancel := context.WithTimeout(ctx, realPatience)
 	defer cancel()
-	if err := errors.Join(r.site.Start(), r.site.StartScheduler(configuration(d))); err != nil {
-		return nil, err
+	if err := errors.Join(r.site.Start(), r.site.StartScheduler(configuration)); err != nil {
+		return err
 	}
 	if err := r.ready(starting); err != nil {
-		return nil, err
+		return err
 	}
-	r.note("%s: %d jobs come", d, len(r.jobs))
-	running, stop := context.WithTimeout(ctx, r.most())
-	defer stop()
-	return r.run(running, d)
+	return do(ctx)
 }
 
 // keepLogs copies the programs' logs into the output folder, if one is named.
-func (r *realRun) keepLogs(d buffers.Discipline) error {
+func (r *realRun) keepLogs(name string) error {
 	if r.o.out == "" {
 		return nil
 	}
-	to := filepath.Join(r.o.out, "logs", string(d))
+	to := filepath.Join(r.o.out, "logs", name)
 	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(r.site.Path("logs")))); err != nil {
 		return fmt.Errorf("dias: keep the logs: %w", err)
 	}
@@ -356,9 +377,9 @@ func (r *realRun) list(ctx context.Context) (*headroomv1.ListResponse, error) {
 }
 
 // submit submits one job and gives back its id.
-func (r *realRun) submit(ctx context.Context, a arrival) (string, error) {
+func (r *realRun) submit(ctx context.Context, spec []byte) (string, error) {
 	answer, err := r.scheduler().Submit(ctx, connect.NewRequest(&headroomv1.SubmitRequest{
-		Spec: r.spec([]string{"high", "low"}[a.class]), File: r.path(a.id + ".yaml"),
+		Spec: spec, File: r.path("words.yaml"),
 		Change: &headroomv1.Change{Actor: "dias", Reason: "the experiment", RequestId: rand.Text()},
 	}))
 	if err != nil {
@@ -369,12 +390,12 @@ func (r *realRun) submit(ctx context.Context, a arrival) (string, error) {
 
 // run submits the jobs as they come, and looks until all have ended.
 func (r *realRun) run(ctx context.Context, d buffers.Discipline) (*realResult, error) {
-	w := &watch{result: &realResult{policy: d, jobs: make([]realEnded, len(r.jobs))}, index: map[string]int{}, submitted: make([]time.Time, len(r.jobs)), began: make([]time.Time, len(r.jobs)), ended: make([]bool, len(r.jobs))}
+	w := newWatch(d, len(r.jobs))
 	start, next := time.Now(), 0
 	err := r.await(ctx, "jobs have not ended", func(ctx context.Context) bool {
 		for next < len(r.jobs) && time.Since(start) >= r.jobs[next].at && w.failed == nil {
 			w.submitted[next] = time.Now()
-			id, err := r.submit(ctx, r.jobs[next])
+			id, err := r.submit(ctx, r.job(next))
 			if err != nil {
 				w.failed = err
 				return true
@@ -418,6 +439,13 @@ type watch struct {
 	ended            []bool
 	done             int
 	failed           error
+}
+
+func newWatch(d buffers.Discipline, jobs int) *watch {
+	return &watch{
+		result: &realResult{policy: d, jobs: make([]realEnded, jobs)}, index: map[string]int{},
+		submitted: make([]time.Time, jobs), began: make([]time.Time, jobs), ended: make([]bool, jobs),
+	}
 }
 
 // look takes in one look at the scheduler.

@@ -137,9 +137,7 @@ func (r *realResult) sprints() (n int) {
 	return n
 }
 
-// files are the runs.
-func (r realResults) files() papers.Files { return papers.Files{"runs.csv": r.write} }
-
+// write is every job of every policy.
 func (r realResults) write(w io.Writer) error {
 	rows := [][]string{{"policy", "job", "class", "response_s", "exec_s", "runs", "theta", "sprinted", "joules"}}
 	for _, x := range r {

@@ -6,6 +6,9 @@ package dias
 
 import (
 	"bytes"
+	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -144,5 +147,68 @@ func TestRealNeedsPrograms(t *testing.T) {
 	}
 	if _, err := command(t, "--engine", "abacus"); err == nil || !strings.Contains(err.Error(), "abacus") {
 		t.Errorf("%v", err)
+	}
+}
+
+// byRatio are jobs of all ratios: times fall and errors rise as they are meant to.
+func byRatio() []ratioPoint {
+	var points []ratioPoint
+	for i, percent := range realRatios() {
+		points = append(points, ratioPoint{percent: percent, kept: realMaps, exec: 5 - float64(i), error: 4 * float64(i)})
+	}
+	return points
+}
+
+func TestRatioTargets(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spoil func(p []ratioPoint) []ratioPoint
+		short string
+	}{
+		"as meant":           {func(p []ratioPoint) []ratioPoint { return p }, ""},
+		"not run":            {func([]ratioPoint) []ratioPoint { return nil }, "L8 L9"},
+		"one takes longer":   {func(p []ratioPoint) []ratioPoint { p[2].exec = 6; return p }, "L8"},
+		"hardly quicker":     {func(p []ratioPoint) []ratioPoint { p[4].exec = 4; return p }, "L8"},
+		"errors do not rise": {func(p []ratioPoint) []ratioPoint { p[3].error = 1; return p }, "L9"},
+		"exact is not exact": {func(p []ratioPoint) []ratioPoint { p[0].error = 1; return p }, "L9"},
+	} {
+		var ids []string
+		for _, x := range ratioTargets(c.spoil(byRatio())) {
+			if !x.Met {
+				ids = append(ids, x.ID)
+			}
+		}
+		if got := strings.Join(ids, " "); got != c.short {
+			t.Errorf("%s: short are %q, want %q", name, got, c.short)
+		}
+	}
+}
+
+// The error is the mean part by which scaled counts are off; results are summed over the
+// tasks that ran, and what is no result is an error.
+func TestDeviation(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := counted(dir); err == nil {
+		t.Error("a folder without results counts as one")
+	}
+	write("map-00000", "a\t6\nb\t2\n")
+	write("map-00002", "a\t4\n")
+	write("job.json", "{}")
+	counts, tasks, err := counted(dir)
+	if err != nil || tasks != 2 || counts["a"] != 10 || counts["b"] != 2 {
+		t.Fatalf("%v of %d tasks, %v", counts, tasks, err)
+	}
+	if got := deviation(map[string]float64{"a": 16, "b": 8}, counts, 2); math.Abs(got-(0.25+0.5)/2) > 1e-12 {
+		t.Errorf("error %v, want 0.375", got)
+	}
+	write("map-00003", "nonsense\n")
+	if _, _, err := counted(dir); err == nil {
+		t.Error("nonsense counts as a result")
 	}
 }
