@@ -96,14 +96,14 @@ func normalise(probabilities []float64) {
 func checkRow(row []float64, i int) error {
 	sum := 0.0
 	for j, x := range row {
-		place := fmt.Sprintf("A[%d][%d]", i, j)
+		place := func() string { return fmt.Sprintf("A[%d][%d]", i, j) }
 		switch {
 		case math.IsNaN(x) || math.IsInf(x, 0):
-			return bad(place, "is %v; it must be a finite rate", x)
+			return bad(place(), "is %v; it must be a finite rate", x)
 		case i == j && x >= 0:
-			return bad(place, "is %v; the diagonal holds minus the rate of leaving the phase, below 0", x)
+			return bad(place(), "is %v; the diagonal holds minus the rate of leaving the phase, below 0", x)
 		case i != j && x < 0:
-			return bad(place, "is %v; a rate between phases is at least 0", x)
+			return bad(place(), "is %v; a rate between phases is at least 0", x)
 		}
 		sum += x
 	}

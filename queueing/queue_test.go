@@ -150,7 +150,7 @@ func TestOneExponentialClass(t *testing.T) {
 	}
 }
 
-// Percentiles agree to 1e-7 with the oracle: other formulas, other axis, 800 bits.
+// Percentiles agree to 1e-7 with the oracle: other formulas, other axis, 400 bits.
 func TestPercentilesAgreeWithOracle(t *testing.T) {
 	t.Parallel()
 	e, h := need(Exponential(1))(t), need(Hyper([]float64{0.8, 0.2}, []float64{4, 0.25}))(t)
@@ -162,8 +162,8 @@ func TestPercentilesAgreeWithOracle(t *testing.T) {
 		terms    int64
 	}{
 		{"exponential", []float64{0.4, 0.4}, []PH{e, e}, 40},
-		{"hyperexponential under Erlang", []float64{0.5, 0.3}, []PH{h, erlang}, 60},
-		{"three classes", []float64{0.3, 0.2, 0.3}, []PH{erlang, h, e}, 60},
+		{"hyperexponential under Erlang", []float64{0.5, 0.3}, []PH{h, erlang}, 45},
+		{"three classes", []float64{0.3, 0.2, 0.3}, []PH{erlang, h, e}, 45},
 	}
 	for _, c := range cases {
 		for _, d := range []Discipline{NonPreemptive, PreemptiveResume} {
@@ -188,32 +188,30 @@ func compareWithOracle(t *testing.T, q Queue, p float64, terms int64) {
 				}
 				continue
 			}
-			off := textbook{q, k, sojourn}.percentileError(t, p, at, terms)
-			if !(math.Abs(off) < 1e-7) {
-				t.Errorf("class %d, sojourn %v: percentile %v is off by %.3g", k, sojourn, at, off)
-			}
+			textbook{q, k, sojourn}.compare(t, m, terms)
 		}
 	}
 }
 
-// At the size of DIAS's own cases, 62 phases a class, percentiles agree too.
+// At the size of DIAS's own cases, 62 phases a class, percentiles agree too: those of the
+// low class, which meets everything there is.
 func TestPercentilesAgreeWithOracleAtDIASSize(t *testing.T) {
 	t.Parallel()
-	q := Queue{NonPreemptive, Arrivals{Rates: []float64{0.9 * 0.8 / 157, 0.1 * 0.8 / 157}}, []PH{diasJob(t, 0, 20), diasJob(t, 0, 8.5)}}
-	compareWithOracle(t, q, 0.95, 80)
-	q.Discipline = PreemptiveResume
-	compareWithOracle(t, q, 0.95, 80)
+	for _, d := range []Discipline{NonPreemptive, PreemptiveResume} {
+		q := Queue{d, Arrivals{Rates: []float64{0.9 * 0.8 / 157, 0.1 * 0.8 / 157}}, []PH{diasJob(t, 0, 20), diasJob(t, 0, 8.5)}}
+		r := need(Solve(q, Options{Percentiles: []float64{0.95}}))(t)
+		textbook{q, 0, true}.compare(t, r.Classes[0].Sojourn, 60)
+	}
 }
 
 // Where the classes above leave almost nothing, rounding shows: percentiles still agree.
 func TestPercentilesAgreeWithOracleNearSaturation(t *testing.T) {
 	t.Parallel()
 	e, erlang := need(Exponential(1))(t), need(Erlang(3, 3))(t)
-	for _, above := range []float64{0.99, 0.9999, 0.99999} {
-		q := Queue{PreemptiveResume, Arrivals{Rates: []float64{(1 - above) / 2, above}}, []PH{e, erlang}}
-		compareWithOracle(t, q, 0.95, 60)
-		compareWithOracle(t, q, 0.999, 60)
-	}
+	const above = 0.99999
+	q := Queue{PreemptiveResume, Arrivals{Rates: []float64{(1 - above) / 2, above}}, []PH{e, erlang}}
+	compareWithOracle(t, q, 0.95, 45)
+	compareWithOracle(t, q, 0.999, 45)
 }
 
 // The highest class under preemptive resume is an M/PH/1 queue of its own, whose wait is
@@ -360,15 +358,15 @@ func TestDistributionsAreDistributions(t *testing.T) {
 			q.Services = append(q.Services, p)
 			q.Arrivals.Rates = append(q.Arrivals.Rates, rapid.Float64Range(0.01, 0.95/float64(n)).Draw(t, "load")/p.Mean())
 		}
-		r, err := Solve(q, Options{Moments: 2, Percentiles: []float64{0.1, 0.5, 0.95, 0.999}})
+		r, err := Solve(q, Options{Moments: 2, Percentiles: []float64{0.3, 0.95, 0.999}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for k, c := range r.Classes {
 			for what, m := range map[string]Measure{"wait": c.Wait, "sojourn": c.Sojourn} {
 				last := 0.0
-				for i := range 40 {
-					x, err := m.CDF(m.Mean * float64(i) / 8)
+				for i := range 10 {
+					x, err := m.CDF(m.Mean * float64(i) / 3)
 					if err != nil || x < last-1e-9 || x > 1 {
 						t.Fatalf("class %d %s: cdf %v after %v, error %v", k, what, x, last, err)
 					}
@@ -510,7 +508,7 @@ func TestSolutionAgreesWithSimulation(t *testing.T) {
 		q := Queue{d, Arrivals{Rates: []float64{0.3, 0.2, 0.2}}, []PH{h, need(Erlang(3, 3))(t), h}}
 		o := Options{Moments: 2, Percentiles: []float64{0.95}}
 		solved := need(Solve(q, o))(t)
-		seen := need(Simulate(q, Simulation{Jobs: 40_000, Replications: 20, Options: o}, rand.New(rand.NewPCG(7, 1))))(t)
+		seen := need(Simulate(q, Simulation{Jobs: 15_000, Replications: 20, Options: o}, rand.New(rand.NewPCG(7, 1))))(t)
 		for k, c := range solved.Classes {
 			for what, pair := range map[string][2]any{"wait": {c.Wait, seen.Classes[k].Wait}, "sojourn": {c.Sojourn, seen.Classes[k].Sojourn}} {
 				m, s := pair[0].(Measure), pair[1].(SimulatedMeasure)

@@ -20,7 +20,7 @@ func TestRepeatWasteIsExact(t *testing.T) {
 	low, high := need(Erlang(10, 10))(t), need(Erlang(4, 8))(t)
 	q := Queue{Arrivals: Arrivals{Rates: []float64{0.35, 0.4}}, Services: []PH{low, high}}
 	busy := 0.35*(math.Pow(10/(10-0.4), 10)-1)/0.4 + 0.4*0.5
-	got := need(SimulateRepeat(q, Simulation{Jobs: 30_000, Replications: 20}, source(1)))(t)
+	got := need(SimulateRepeat(q, Simulation{Jobs: 15_000, Replications: 20}, source(1)))(t)
 	inside(t, "rho", busy, got.Rho)
 	inside(t, "waste", 1-(0.35+0.2)/busy, got.Waste)
 	// The highest class never meets the others.
