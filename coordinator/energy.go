@@ -36,7 +36,8 @@ func (d *desk) lookAtEnergy(s *ledger.State) {
 		for node, containers := range x.progress.GetRunningOn() {
 			on[node] = int(containers)
 		}
-		jobs = append(jobs, energy.Job{ID: id, Class: s.Jobs[id].Class, On: on})
+		ran := time.Duration(min(max(0, x.progress.GetRuntimeS()), longestRun.Seconds()) * float64(time.Second))
+		jobs = append(jobs, energy.Job{ID: id, Class: s.Jobs[id].Class, On: on, Ran: ran})
 	}
 	d.energy.Look(now, counters, jobs)
 	d.energy.Keep(running)

@@ -47,6 +47,9 @@ type Counter struct {
 type Job struct {
 	ID, Class string
 	On        map[string]int
+	// Ran is for how long it has run already. At the first look at the job that is time of
+	// which nothing is known, on the nodes that it is on then.
+	Ran time.Duration
 }
 
 // Use is what was drawn for somebody.
@@ -122,7 +125,7 @@ func (b *Book) Look(now time.Duration, counters map[string]Counter, jobs []Job) 
 			}
 		}
 		if b.jobs[j.ID] == nil {
-			b.jobs[j.ID] = &Use{Since: now}
+			b.jobs[j.ID] = &Use{Since: now, Unknown: time.Duration(len(j.On)) * max(0, j.Ran)}
 		}
 	}
 	names := map[string]bool{}

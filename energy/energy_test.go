@@ -115,6 +115,21 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
+// A job that has run before it is first seen, under another leader, has run unmeasured.
+func TestRanBefore(t *testing.T) {
+	t.Parallel()
+	b, p := &energy.Book{}, newPlant()
+	jobs := []energy.Job{{ID: "a", Class: "low", On: map[string]int{"n1": 2, "n2": 1}, Ran: 30 * time.Second}}
+	for now := time.Second; now <= 3*time.Second; now += time.Second {
+		c := p.run(now, 100)
+		b.Look(now, map[string]energy.Counter{"n1": c, "n2": c}, jobs)
+		jobs[0].Ran += time.Second
+	}
+	if u, _ := b.Job("a"); u.Unknown != time.Minute || u.Measured != 4*time.Second || u.Energy.Joules() != 400 {
+		t.Errorf("%+v", u)
+	}
+}
+
 // A silent node's time is unknown from its last report on, and what it had counted meanwhile
 // is nobody's. One that is never heard is unknown all the time.
 func TestSilence(t *testing.T) {

@@ -495,7 +495,8 @@ func (x *Deflation) GetAtUs() int64 {
 type JobEnergy struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Uj    int64                  `protobuf:"varint,1,opt,name=uj,proto3" json:"uj,omitempty"`
-	// For how long it was measured, seconds times nodes, and for how long it was not.
+	// For how long it was measured, seconds times nodes, and for how long it was not: nodes were silent, or the job ran
+	// before since_us, under another leader.
 	MeasuredS float64 `protobuf:"fixed64,2,opt,name=measured_s,json=measuredS,proto3" json:"measured_s,omitempty"`
 	UnknownS  float64 `protobuf:"fixed64,3,opt,name=unknown_s,json=unknownS,proto3" json:"unknown_s,omitempty"`
 	// From when it was measured, microseconds since the Unix epoch: when the leader that measured first saw the job.
