@@ -35,6 +35,8 @@ type Config struct {
 	Width int `yaml:"width"`
 	// Classes are the priority classes, highest first.
 	Classes []Class `yaml:"classes"`
+	// Sprint is what a sprint does, for timers that are to be found.
+	Sprint Sprint `yaml:"sprint"`
 	// Profiles is the folder of quality profiles; empty for none.
 	Profiles string `yaml:"profiles"`
 	// Yarn is a Hadoop cluster whose jobs are the coordinators' too; optional.
@@ -82,6 +84,13 @@ classes:                              # priority classes, highest first; 1 to 10
       mean: ""                        # 100s
       p95: ""                         # 200s
   - name: low
+
+# For sprint_after: auto, what a sprint does. The coordinators hold the sprint budget; this is what the model takes it for.
+sprint:
+  speed_up: 0                         # how many times as fast a sprint makes a job, 2.5; 0: unknown
+  extra: 0W                           # what a sprint draws beyond the same job without one, 90W
+  budget: 0J                          # joules that the sprint budget holds, 22kJ; 0J: every sprint is taken to be granted
+  refill: 0W                          # watts that refill it
 
 # Quality profiles, one file NAME.json for each, as "powerlab profile --out NAME.json" writes them; read again when
 # they change. A job that asks for an accuracy (quality: 90% in its file, -Dheadroom.quality=90% in Hadoop) does as many
@@ -187,6 +196,9 @@ func (c *Config) check() *cli.Error {
 		return badConfig("coordinator tls cert create operator/scheduler makes a certificate; tls names its files", "%v", err)
 	}
 	if err := c.Yarn.Check(); err != nil {
+		return err
+	}
+	if err := c.Sprint.check(c.Classes); err != nil {
 		return err
 	}
 	if err := c.Spark.Check(); err != nil {

@@ -49,7 +49,8 @@ func TestConfigRefuses(t *testing.T) {
 		"timer":           {`sprint_after: ""`, "sprint_after: 65", `sprint_after of class high: "65": a duration needs a unit`},
 		"past deadline":   {`deadline: ""`, "deadline: 0s", "deadline of class high is 0"},
 		"auto alone":      {"theta: 0%", "theta: auto", "theta auto of class high without a profile"},
-		"auto timer":      {`sprint_after: ""`, "sprint_after: auto", "auto of class high, and no class bounds its latency"},
+		"auto timer":      {`sprint_after: ""`, "sprint_after: auto", "sprint_after auto of class high without sprint.speed_up"},
+		"slow sprint":     {"speed_up: 0 ", "speed_up: 0.5 ", "sprint.speed_up is 0.5; it must be from 1 to 100"},
 		"unknown below":   {"theta: 0%", "thta: 0%", `unknown key "thta"`},
 	} {
 		path := filepath.Join(t.TempDir(), "scheduler.yaml")
@@ -76,6 +77,28 @@ func TestClassErrorsHaveAPlace(t *testing.T) {
 	_, err := LoadConfig(path)
 	if want := fmt.Sprintf("%s:%d:24: theta", path, line); err == nil || !strings.HasPrefix(err.Error(), want) {
 		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// What is to be found needs something to be found for.
+func TestAutoNeedsABound(t *testing.T) {
+	t.Parallel()
+	c := Config{Discipline: "da", Profiles: "/p", Classes: []Class{{Name: "low", Theta: auto, Profile: "words", MaxError: "10%"}}}
+	if err := c.checkClasses(source{file: "f"}); err == nil || !strings.Contains(err.Error(), "no class bounds its latency") {
+		t.Errorf("without a bound: %v", err)
+	}
+	c.Classes[0].Latency.P95 = "100s"
+	if err := c.checkClasses(source{file: "f"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// The schema for editors takes a class by its name alone too.
+func TestSchemaOfClasses(t *testing.T) {
+	t.Parallel()
+	classes := configFile().Schema().Properties["classes"]
+	if any := classes.Items.AnyOf; len(any) != 2 || any[0].Type != "string" || any[1].Properties["theta"] == nil {
+		t.Errorf("items of classes: %+v", classes.Items)
 	}
 }
 

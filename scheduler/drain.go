@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -25,18 +26,26 @@ type standing struct {
 	// Killed and Total are the machine time that "p" has wasted, and all of it.
 	Killed time.Duration `json:"killed_ns"`
 	Total  time.Duration `json:"total_ns"`
+	// Points are the operating points in force, for those that are found.
+	Points []buffers.Class `json:"points,omitempty"`
 }
 
 // standingOf is a dispatcher's present standing.
 func standingOf(b *buffers.Buffers) standing {
 	w := b.Waste()
-	return standing{b.Drained(), w.Killed, w.Total}
+	return standing{b.Drained(), w.Killed, w.Total, b.Classes}
+}
+
+func (k standing) equal(o standing) bool {
+	return k.Drained == o.Drained && k.Killed == o.Killed && k.Total == o.Total && slices.Equal(k.Points, o.Points)
 }
 
 func standingFile(dir string) string { return filepath.Join(dir, "dispatch.json") }
 
-// stand gives a new dispatcher the standing that was kept in dir.
-func stand(b *buffers.Buffers, dir string) error {
+// stand gives a new dispatcher the standing that was kept in dir. What the
+// configuration says of a class counts more than what was kept.
+func stand(b *buffers.Buffers, cfg Config) error {
+	dir := cfg.Dir
 	path := standingFile(dir)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,13 +63,24 @@ func stand(b *buffers.Buffers, dir string) error {
 	}
 	b.Drain(k.Drained)
 	b.Resume(buffers.Waste{Killed: k.Killed, Total: k.Total})
-	return nil
+	points := slices.Clone(b.Classes)
+	for i, c := range cfg.Classes {
+		for _, old := range k.Points {
+			if old.Name == c.Name && c.Theta == auto {
+				points[i].Theta = old.Theta
+			}
+			if old.Name == c.Name && c.SprintAfter == auto {
+				points[i].Sprint, points[i].SprintAfter = old.Sprint, old.SprintAfter
+			}
+		}
+	}
+	return b.Point(points)
 }
 
 // keepStanding writes what has changed.
 func (l *loop) keepStanding() {
 	k := standingOf(l.queue)
-	if k == l.kept {
+	if k.equal(l.kept) {
 		return
 	}
 	data, err := json.Marshal(k)

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -121,6 +122,9 @@ func (e addEvent) apply(l *loop, now time.Time) {
 	}
 	delete(l.waiting, e.plan.ID)
 	l.records[e.plan.ID] = e.record
+	if i := slices.IndexFunc(l.cfg.Classes, func(k Class) bool { return k.Name == e.plan.Class }); i >= 0 {
+		l.histories[i].arrived(e.plan.Submitted)
+	}
 	if err := l.core.Add(now, e.plan, e.past); err != nil {
 		// The class was removed from scheduler.yaml. An accepted job is not lost for that.
 		l.logger.Warn("job of an unknown class runs in the lowest", slog.String("job", e.plan.ID), slog.String("class", e.plan.Class))

@@ -26,8 +26,10 @@ type loop struct {
 	ready bool
 	// kept is the standing as it was last written.
 	kept standing
-	// points says in words where the classes' operating points come from.
-	points []string
+	// points says in words where the classes' operating points come from; histories
+	// are what was measured of the classes' jobs.
+	points    []string
+	histories []history
 }
 
 // record is what the core does not need of a job.
@@ -58,9 +60,13 @@ func newLoop(s *Server) *loop {
 		sessions: make(map[string]*session),
 		kept:     standingOf(s.queue),
 		points:   make([]string, len(s.cfg.Classes)),
+
+		histories: make([]history, len(s.cfg.Classes)),
 	}
 	for i := range l.points {
-		l.points[i] = pointGiven
+		if l.points[i] = pointGiven; s.cfg.Classes[i].Theta == auto || s.cfg.Classes[i].SprintAfter == auto {
+			l.points[i] = "not found yet"
+		}
 	}
 	l.core.HoldUntil(time.Now().Add(never)) // until the jobs of the log are known
 	return l
@@ -118,7 +124,7 @@ func (l *loop) carryOut(ctx context.Context, now time.Time, a Action) {
 		}
 		l.logger.Warn("worker lost", slog.String("node", a.Node), slog.Int("tasks", a.Tasks))
 	case EndJob:
-		l.endJob(ctx, a)
+		l.endJob(ctx, now, a)
 	default:
 		l.carryRun(ctx, now, a)
 	}
@@ -220,8 +226,9 @@ func (l *loop) dropTasks(now time.Time, a DropTasks) {
 	}
 }
 
-func (l *loop) endJob(ctx context.Context, a EndJob) {
+func (l *loop) endJob(ctx context.Context, now time.Time, a EndJob) {
 	r := l.records[a.Job]
+	l.measureEnd(now, r, a)
 	if r.file.Spark != nil && r.run.Number > 0 && a.State != Cancelled {
 		r.run.Over = true // a restart looks for no driver
 		l.keepRun(a.Job, r.run)

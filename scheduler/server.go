@@ -86,7 +86,7 @@ func Run(ctx context.Context, cfg Config, l net.Listener, logger *slog.Logger) e
 func newServer(cfg Config, id identity, address string, peers rpc.Peers, logger *slog.Logger) (*Server, error) {
 	queue, err := buffers.New(cfg.settings())
 	if err == nil {
-		err = stand(queue, cfg.Dir)
+		err = stand(queue, cfg)
 	}
 	if err != nil {
 		return nil, err
@@ -130,6 +130,9 @@ func (s *Server) serve(parent context.Context, l net.Listener) error {
 	}
 	if s.yarn != nil {
 		parts = append(parts, s.yarn.Run)
+	}
+	if s.cfg.wanted() {
+		parts = append(parts, s.choose)
 	}
 	if s.spark != nil {
 		parts = append(parts, s.spark.Run, s.watch)

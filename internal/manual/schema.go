@@ -9,13 +9,17 @@ import (
 type Schema struct {
 	Schema      string             `json:"$schema,omitempty"`
 	Title       string             `json:"title,omitempty"`
-	Type        string             `json:"type"`
+	Type        string             `json:"type,omitempty"`
+	AnyOf       []*Schema          `json:"anyOf,omitempty"`
 	Description string             `json:"description,omitempty"`
 	Pattern     string             `json:"pattern,omitempty"`
 	Items       *Schema            `json:"items,omitempty"`
 	Properties  map[string]*Schema `json:"properties,omitempty"`
 	Additional  *bool              `json:"additionalProperties,omitempty"`
 }
+
+// shortForm is a section that a text may stand for; Short says which, in words.
+type shortForm interface{ Short() string }
 
 // Patterns of quantities: a number with its unit, as the units package reads them.
 const (
@@ -69,6 +73,12 @@ func fillValue(s *Schema, t reflect.Type, under string, notes map[string]note) {
 		s.Type, s.Items = "array", &Schema{}
 		fillValue(s.Items, t.Elem(), under, notes)
 	case "section":
+		if t.Implements(reflect.TypeFor[shortForm]()) {
+			long := &Schema{}
+			fillObject(long, t, under, notes)
+			s.Type, s.AnyOf = "", []*Schema{{Type: "string"}, long}
+			return
+		}
 		fillObject(s, t, under, notes)
 	}
 }

@@ -173,8 +173,8 @@ func read(path string, info fs.FileInfo) (p quality.Profile, warnings []string, 
 	return p, warnings, nil
 }
 
-// profile is the profile of that name; the error says why there is none.
-func (f *Folder) profile(name string) (quality.Profile, error) {
+// Profile is the profile of that name as it is now; the error says why there is none.
+func (f *Folder) Profile(name string) (quality.Profile, error) {
 	if f == nil {
 		return quality.Profile{}, errors.New("scheduler.yaml names no folder of profiles")
 	}
@@ -222,7 +222,7 @@ func (f *Folder) Bound(a Accuracy) Bound {
 	if err != nil {
 		return all("%s is no accuracy; write it as 90%% or 0.9", quoted(a.Least))
 	}
-	p, err := f.profile(a.Profile)
+	p, err := f.Profile(a.Profile)
 	if err != nil {
 		return all("profile %s cannot be used: %v", quoted(a.Profile), err)
 	}

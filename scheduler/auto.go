@@ -1,0 +1,335 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"headroom/buffers"
+	"headroom/deflation"
+	"headroom/internal/cli"
+	"headroom/internal/config"
+	"headroom/quality"
+	"headroom/queueing"
+	"headroom/scheduler/profiles"
+	"headroom/units"
+)
+
+const (
+	// chooseEvery is the time between two looks for better operating points.
+	chooseEvery = time.Minute
+	// samplesLeast is how many ended runs of a class say how long its jobs take.
+	samplesLeast = 5
+	// samplesMost bounds what is remembered of a class: newer jobs say more.
+	samplesMost = 200
+	// percentile is the one that Latency.P95 bounds.
+	percentile = 0.95
+)
+
+// Sprint is what the deflator takes a sprint for: the section "sprint" of scheduler.yaml.
+type Sprint struct {
+	// SpeedUp is how many times as fast a sprint makes a job, at least 1; 0 is unknown.
+	SpeedUp float64 `yaml:"speed_up"`
+	// Extra is what a sprint draws beyond the same job without one.
+	Extra units.Power `yaml:"extra"`
+	// Budget and Refill are those of the sprint budget; 0 J grants every sprint.
+	Budget units.Energy `yaml:"budget"`
+	Refill units.Power  `yaml:"refill"`
+}
+
+// check tells what is wrong, or missing for classes whose timers are to be found.
+func (s Sprint) check(classes []Class) *cli.Error {
+	if s.SpeedUp != 0 && (math.IsNaN(s.SpeedUp) || s.SpeedUp < 1 || s.SpeedUp > 100) {
+		return badConfig("how many times as fast a sprint makes a job: 2.5", "sprint.speed_up is %v; it must be from 1 to 100", s.SpeedUp)
+	}
+	for _, k := range classes {
+		if k.SprintAfter == auto && s.SpeedUp == 0 {
+			return badConfig("sprint: {speed_up: 2.5, extra: 90W} says what a sprint does", "sprint_after auto of class %s without sprint.speed_up", k.Name)
+		}
+	}
+	return nil
+}
+
+// sample is one run that has reached its end.
+type sample struct {
+	// seconds from dispatch to end, kept the part of its tasks that ran, 0 to 1.
+	seconds, kept float64
+	// sprint is when it began to sprint, seconds after its dispatch; +Inf for never.
+	sprint float64
+}
+
+// history is what was measured of the jobs of one class.
+type history struct {
+	arrivals []time.Time
+	samples  []sample
+}
+
+// arrived notes the submission of a job.
+func (h *history) arrived(at time.Time) { h.arrivals = newest(append(h.arrivals, at)) }
+
+// ended notes a run that has reached its end.
+func (h *history) ended(s sample) { h.samples = newest(append(h.samples, s)) }
+
+func newest[T any](all []T) []T { return all[max(0, len(all)-samplesMost):] }
+
+// rate is the arrivals per second up to now; false while nothing can be said.
+func (h *history) rate(now time.Time) (perSecond float64, known bool) {
+	if len(h.arrivals) < 2 {
+		return 0, false
+	}
+	first := slices.MinFunc(h.arrivals, time.Time.Compare)
+	span := now.Sub(first).Seconds()
+	return float64(len(h.arrivals)-1) / span, span > 0
+}
+
+// time is the mean time of a run and its coefficient of variation: as measured, or, for
+// what is to be found, without the sprint and the dropping. A run's time is taken to be in
+// proportion to the tasks that it keeps.
+func (h *history) time(unsprint, undrop bool, speedUp float64) (mean, cv float64) {
+	var sum, square float64
+	for _, s := range h.samples {
+		x := s.seconds
+		if unsprint && s.sprint < x {
+			x = s.sprint + (x-s.sprint)*speedUp
+		}
+		if undrop && s.kept > 0 {
+			x /= s.kept
+		}
+		x = max(x, 1e-3)
+		sum, square = sum+x, square+x*x
+	}
+	n := float64(len(h.samples))
+	mean = sum / n
+	return mean, math.Sqrt(max(0, square/n-mean*mean)) / mean
+}
+
+// found is what a look for operating points has come to: the classes' points, and for
+// each in words where it comes from.
+type found struct {
+	points []buffers.Class
+	why    []string
+}
+
+// wanted tells whether any class's point is to be found.
+func (c *Config) wanted() bool {
+	d := buffers.Discipline(c.Discipline)
+	return slices.ContainsFunc(c.Classes, func(k Class) bool {
+		return d.Deflates() && k.Theta == auto || d.Sprints() && k.SprintAfter == auto
+	})
+}
+
+// look asks the model for better points than the last ones, which stay where it has none.
+// histories belong to the classes of c, in their order.
+func (c *Config) look(now time.Time, last []buffers.Class, histories []history, known func(name string) (quality.Profile, error)) found {
+	out := found{points: slices.Clone(last), why: make([]string, len(c.Classes))}
+	for i, k := range c.Classes {
+		if out.why[i] = pointGiven; k.Theta == auto || k.SprintAfter == auto {
+			out.why[i] = "no jobs of this class yet"
+		}
+	}
+	problem, index, why := c.problem(now, histories, known)
+	if why == "" && len(index) == 0 {
+		return out
+	}
+	var answer *deflation.Answer
+	if why == "" {
+		var err error
+		if answer, err = deflation.Choose(problem); err != nil {
+			why = err.Error()
+		} else if answer.Chosen == nil {
+			why = c.infeasible(answer, index)
+		}
+	}
+	for n, i := range index {
+		k := c.Classes[i]
+		if k.Theta != auto && k.SprintAfter != auto {
+			continue
+		}
+		if why != "" {
+			out.why[i] = "last point stays: " + why
+			continue
+		}
+		set := answer.Chosen.Classes[n]
+		if k.Theta == auto {
+			out.points[i].Theta = set.Theta
+		}
+		if k.SprintAfter == auto {
+			out.points[i].Sprint = !math.IsInf(set.After, 1)
+			out.points[i].SprintAfter = 0
+			if out.points[i].Sprint {
+				out.points[i].SprintAfter = time.Duration(set.After * float64(time.Second)).Round(time.Millisecond)
+			}
+		}
+		out.why[i] = c.foundWords(set, answer, n, index)
+	}
+	return out
+}
+
+// problem is what the deflator is to solve, with the class of each of its own, which go
+// from lowest to highest and leave out those without jobs; why says what is not known yet.
+func (c *Config) problem(now time.Time, histories []history, known func(name string) (quality.Profile, error)) (p deflation.Problem, index []int, why string) {
+	p = deflation.Problem{Discipline: queueing.NonPreemptive}
+	if c.Sprint.Budget > 0 {
+		p.Budget = &deflation.Bucket{Capacity: c.Sprint.Budget, Refill: c.Sprint.Refill}
+	}
+	for i := len(c.Classes) - 1; i >= 0; i-- {
+		rate, arrives := histories[i].rate(now)
+		if !arrives {
+			continue
+		}
+		index = append(index, i)
+		if n := len(histories[i].samples); n < samplesLeast {
+			why = fmt.Sprintf("%d of %d jobs of class %s have ended", n, samplesLeast, c.Classes[i].Name)
+			continue
+		}
+		k, err := c.modelled(c.Classes[i], &histories[i], known)
+		if err != nil {
+			why = err.Error()
+			continue
+		}
+		k.Rate = rate
+		p.Classes = append(p.Classes, k)
+	}
+	return p, index, why
+}
+
+// modelled is a class as the deflator takes it. What is not to be found is part of the
+// measured time.
+func (c *Config) modelled(k Class, h *history, known func(name string) (quality.Profile, error)) (out deflation.Class, err error) {
+	d := buffers.Discipline(c.Discipline)
+	drops, sprints := k.Theta == auto && d.Deflates(), k.SprintAfter == auto && d.Sprints()
+	mean, cv := h.time(sprints, drops, c.Sprint.SpeedUp)
+	out = deflation.Class{Name: k.Name}
+	measures := []deflation.Measure{{Mean: mean, CV: cv}}
+	if drops {
+		profile, err := known(k.Profile)
+		if err != nil {
+			return out, fmt.Errorf("profile %s of class %s: %w", k.Profile, k.Name, err)
+		}
+		out.Profile = &profile
+		out.ErrorMax, _ = parsePart(k.MaxError)
+		for tenths := 1; tenths <= 9; tenths++ {
+			theta := float64(tenths) / 10
+			measures = append(measures, deflation.Measure{Drop: theta, Mean: mean * (1 - theta), CV: cv})
+		}
+	}
+	if out.Jobs, err = deflation.Measured(measures); err != nil {
+		return out, err
+	}
+	if sprints {
+		out.SprintUp, out.SprintExtra = c.Sprint.SpeedUp, c.Sprint.Extra
+	}
+	if bound, err := config.ParseDuration(k.Latency.Mean); err == nil && k.Latency.Mean != "" {
+		out.MeanMax = bound.Seconds()
+	}
+	if bound, err := config.ParseDuration(k.Latency.P95); err == nil && k.Latency.P95 != "" {
+		out.Percentiles = []deflation.Percentile{{P: percentile, Max: bound.Seconds()}}
+	}
+	return out, nil
+}
+
+// infeasible says why nothing keeps the bounds, and which ones the nearest setting misses.
+func (c *Config) infeasible(a *deflation.Answer, index []int) string {
+	switch {
+	case a.Nearest != nil:
+		return "no setting keeps the bounds; the nearest misses " + c.missedWords(a.Nearest.Missed, index)
+	case a.Overload != nil:
+		return fmt.Sprintf("the load is %.2f, and %.2f with all that may be dropped and sprinted", a.Overload.Plain, a.Overload.Least)
+	}
+	return "no setting keeps the bounds"
+}
+
+// missedWords are bounds that are not kept, with numbers.
+func (c *Config) missedWords(missed []deflation.Violation, index []int) string {
+	parts := make([]string, len(missed))
+	for i, v := range missed {
+		unit := func(x float64) string { return fmt.Sprintf("%.4g s", x) }
+		if v.What == "error" {
+			unit = profiles.Percent
+		}
+		parts[i] = fmt.Sprintf("%s of class %s (%s, bound %s)", v.What, c.Classes[index[v.Class]].Name, unit(v.Value), unit(v.Bound))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// foundWords say what a point promises, and what keeps it from dropping less.
+func (c *Config) foundWords(set deflation.Setting, a *deflation.Answer, n int, index []int) string {
+	text := fmt.Sprintf("found: error %s, mean %.4g s", profiles.Percent(set.Error), set.Mean)
+	for _, p := range set.Percentiles {
+		if p.P == percentile {
+			text += fmt.Sprintf(", p95 %.4g s", p.At)
+		}
+	}
+	for _, b := range a.Binding {
+		if b.Class == n && len(b.Missed) > 0 {
+			return text + "; a step back would miss " + c.missedWords(b.Missed, index)
+		}
+	}
+	return text
+}
+
+// choose looks for operating points once a minute until ctx ends.
+func (s *Server) choose(ctx context.Context) error {
+	for pauseFor(ctx, chooseEvery) {
+		reply := make(chan measured, 1)
+		m, err := ask(ctx, s, measuredEvent{reply}, reply)
+		if err != nil {
+			return nil //nolint:nilerr // only the end of ctx can prevent it
+		}
+		if s.post(ctx, pointEvent{s.cfg.look(time.Now(), m.points, m.histories, s.profiles.Profile)}) != nil {
+			return nil
+		}
+	}
+	return nil
+}
+
+// measured is a copy of what was measured, with the points in force.
+type measured struct {
+	points    []buffers.Class
+	histories []history
+}
+
+type measuredEvent struct{ reply chan<- measured }
+
+func (e measuredEvent) apply(l *loop, _ time.Time) {
+	m := measured{points: slices.Clone(l.queue.Classes)}
+	for _, h := range l.histories {
+		m.histories = append(m.histories, history{slices.Clone(h.arrivals), slices.Clone(h.samples)})
+	}
+	e.reply <- m
+}
+
+// pointEvent is what a look for operating points has come to.
+type pointEvent struct{ found }
+
+func (e pointEvent) apply(l *loop, _ time.Time) {
+	for i, k := range e.points {
+		if k == l.queue.Classes[i] && e.why[i] == l.points[i] {
+			continue
+		}
+		l.logger.Info("operating point", slog.String("class", k.Name), slog.Float64("theta", k.Theta), slog.Bool("sprint", k.Sprint),
+			slog.Float64("sprint_after_s", k.SprintAfter.Seconds()), slog.String("why", e.why[i]))
+	}
+	if err := l.queue.Point(e.points); err != nil {
+		l.logger.Warn("operating points not taken", slog.Any("error", err))
+		return
+	}
+	l.points = e.why
+}
+
+// measureEnd notes how long a run took.
+func (l *loop) measureEnd(now time.Time, r *record, a EndJob) {
+	i := slices.IndexFunc(l.cfg.Classes, func(k Class) bool { return k.Name == r.file.Class })
+	if i < 0 || a.State != Done || a.Tasks == 0 {
+		return
+	}
+	s := sample{seconds: a.Runtime.Seconds(), kept: float64(a.Done) / float64(a.Tasks), sprint: math.Inf(1)}
+	if r.sprint != nil {
+		s.sprint = max(0, s.seconds-now.Sub(time.UnixMicro(r.sprint.GetSinceUs())).Seconds())
+	}
+	l.histories[i].ended(s)
+}

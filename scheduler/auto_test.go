@@ -1,0 +1,126 @@
+package scheduler
+
+// Operating points that are found keep the bounds by what was measured; where none does, the last ones stay and the
+// binding bound is named.
+
+import (
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"headroom/buffers"
+	"headroom/quality"
+)
+
+// losing is a profile whose error is a quarter of the drop ratio.
+func losing(string) (quality.Profile, error) {
+	p, _, err := quality.New(quality.Profile{Name: "words", Engine: "local", Points: []quality.Point{
+		{Fraction: 0.1, Accuracy: 0.775, Low: 0.775, High: 0.775, Runs: 1}, {Fraction: 0.5, Accuracy: 0.875, Low: 0.875, High: 0.875, Runs: 1}, {Fraction: 1, Accuracy: 1, Low: 1, High: 1, Runs: 1},
+	}})
+	return p, err
+}
+
+// steady is a class with a job every so many seconds, each of which takes so long.
+func steady(now time.Time, every, takes float64) (h history) {
+	for i := range 60 {
+		h.arrived(now.Add(-time.Duration((60 - float64(i)) * every * float64(time.Second))))
+		h.ended(sample{seconds: takes, kept: 1, sprint: math.Inf(1)})
+	}
+	return h
+}
+
+func autoConfig(latency string) *Config {
+	return &Config{Discipline: "dias", Width: 1, Sprint: Sprint{SpeedUp: 2.5}, Classes: []Class{
+		{Name: "high", Latency: Latency{Mean: latency}},
+		{Name: "low", Theta: auto, MaxError: "20%", Profile: "words"},
+	}}
+}
+
+// A bound on the high class makes low jobs drop, and no more than their error permits; without need nothing is dropped.
+func TestPointsAreFound(t *testing.T) {
+	t.Parallel()
+	histories := []history{steady(start, 200, 20), steady(start, 150, 100)}
+	last := []buffers.Class{{Name: "high"}, {Name: "low", Theta: 0.3}}
+	easy := autoConfig("1h").look(start, last, histories, losing)
+	if easy.points[1].Theta != 0 || !strings.HasPrefix(easy.why[1], "found: error 0 %") {
+		t.Errorf("with an easy bound: %+v, %q", easy.points, easy.why)
+	}
+	tight := autoConfig("50s").look(start, last, histories, losing)
+	if theta := tight.points[1].Theta; theta < 0.1 || theta > 0.8 || !strings.Contains(tight.why[1], "would miss mean of class high") {
+		t.Errorf("with a tight bound: %+v, %q", tight.points, tight.why)
+	}
+	if tight.points[0] != last[0] || tight.why[0] != pointGiven {
+		t.Errorf("high is not to be found: %+v, %q", tight.points[0], tight.why[0])
+	}
+}
+
+// Where nothing keeps the bounds, or too little is known, the last point stays, and the words say why.
+func TestPointsStay(t *testing.T) {
+	t.Parallel()
+	last := []buffers.Class{{Name: "high"}, {Name: "low", Theta: 0.3}}
+	busy := []history{steady(start, 200, 20), steady(start, 150, 100)}
+	few := []history{steady(start, 200, 20), steady(start, 150, 100)}
+	few[1].samples = few[1].samples[:3]
+	for name, c := range map[string]struct {
+		histories []history
+		latency   string
+		known     func(string) (quality.Profile, error)
+		want      string
+	}{
+		"infeasible": {busy, "21s", losing, "the nearest misses mean of class high ("},
+		"overloaded": {[]history{steady(start, 10, 20), steady(start, 150, 100)}, "1h", losing, "the load is 2."},
+		"too few":    {few, "1h", losing, "3 of 5 jobs of class low have ended"},
+		"no profile": {busy, "1h", func(string) (quality.Profile, error) { return quality.Profile{}, errors.New("gone") }, "profile words of class low: gone"},
+		"no jobs":    {make([]history, 2), "1h", losing, "no jobs of this class yet"},
+	} {
+		got := autoConfig(c.latency).look(start, last, c.histories, c.known)
+		if got.points[1] != last[1] || !strings.Contains(got.why[1], c.want) {
+			t.Errorf("%s: %+v, %q, want %q", name, got.points[1], got.why[1], c.want)
+		}
+	}
+}
+
+// A sprint timer is found for a bound that dropping is not allowed to meet; measured times are those without the sprint.
+func TestTimerIsFound(t *testing.T) {
+	t.Parallel()
+	c := autoConfig("60s")
+	c.Classes[0].SprintAfter, c.Classes[1] = auto, Class{Name: "low"}
+	histories := []history{steady(start, 200, 50), steady(start, 400, 50)}
+	got := c.look(start, []buffers.Class{{Name: "high"}, {Name: "low"}}, histories, losing)
+	if !got.points[0].Sprint || got.points[0].SprintAfter > 50*time.Second || !strings.HasPrefix(got.why[0], "found:") {
+		t.Errorf("%+v, %q", got.points[0], got.why[0])
+	}
+	h := history{}
+	h.ended(sample{seconds: 30, kept: 0.5, sprint: 10}) // 10 s, then 20 s at 2.5 times the speed, of half of the tasks
+	if mean, cv := h.time(true, true, 2.5); math.Abs(mean-120) > 1e-9 || cv > 1e-6 {
+		t.Errorf("mean %v, want 120 s", mean)
+	}
+	if mean, _ := h.time(false, false, 2.5); mean != 30 {
+		t.Errorf("as measured %v", mean)
+	}
+}
+
+// Points that were found outlive the scheduler; those of the file count more.
+func TestPointsAreKept(t *testing.T) {
+	t.Parallel()
+	cfg := *autoConfig("60s")
+	cfg.Dir = t.TempDir()
+	text := `{"drained":true,"killed_ns":5,"total_ns":9,"points":[{"Name":"high","Theta":0.7},{"Name":"low","Theta":0.4}]}`
+	if err := os.WriteFile(filepath.Join(cfg.Dir, "dispatch.json"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b, err := buffers.New(cfg.settings())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stand(b, cfg); err != nil {
+		t.Fatal(err)
+	}
+	if b.Classes[0].Theta != 0 || b.Classes[1].Theta != 0.4 || !b.Drained() || b.Waste().Total != 9 {
+		t.Errorf("%+v, drained %v, %+v", b.Classes, b.Drained(), b.Waste())
+	}
+}
