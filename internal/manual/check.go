@@ -59,6 +59,11 @@ func (s *Schema) misfits(path string, v any) error {
 	if s == nil {
 		return fmt.Errorf("%s is not in the schema", path)
 	}
+	for _, one := range s.AnyOf {
+		if one.Type == typeOf(v) {
+			return one.misfits(path, v)
+		}
+	}
 	var errs []error
 	switch v := v.(type) {
 	case map[string]any:
