@@ -259,10 +259,8 @@ func (c *Config) missedWords(missed []deflation.Violation, index []int) string {
 // foundWords say what a point promises, and what keeps it from dropping less.
 func (c *Config) foundWords(set deflation.Setting, a *deflation.Answer, n int, index []int) string {
 	text := fmt.Sprintf("found: error %s, mean %.4g s", profiles.Percent(set.Error), set.Mean)
-	for _, p := range set.Percentiles {
-		if p.P == percentile {
-			text += fmt.Sprintf(", p95 %.4g s", p.At)
-		}
+	if i := slices.IndexFunc(set.Percentiles, func(p queueing.Percentile) bool { return p.P == percentile }); i >= 0 {
+		text += fmt.Sprintf(", p95 %.4g s", set.Percentiles[i].At)
 	}
 	for _, b := range a.Binding {
 		if b.Class == n && len(b.Missed) > 0 {

@@ -42,14 +42,14 @@ type Latency struct {
 func (Class) Short() string { return "the name alone" }
 
 // UnmarshalYAML reads a mapping or the name alone.
-func (c *Class) UnmarshalYAML(unmarshal func(any) error) error {
+func (k *Class) UnmarshalYAML(unmarshal func(any) error) error {
 	var name string
 	if unmarshal(&name) == nil {
-		c.Name = name
+		k.Name = name
 		return nil
 	}
 	type mapping Class
-	return unmarshal((*mapping)(c))
+	return unmarshal((*mapping)(k))
 }
 
 // ClassNames are classes that are names alone, highest first.

@@ -51,7 +51,7 @@ func TestConfigRefuses(t *testing.T) {
 		"auto alone":      {"theta: 0%", "theta: auto", "theta auto of class high without a profile"},
 		"auto timer":      {`sprint_after: ""`, "sprint_after: auto", "sprint_after auto of class high without sprint.speed_up"},
 		"slow sprint":     {"speed_up: 0 ", "speed_up: 0.5 ", "sprint.speed_up is 0.5; it must be from 1 to 100"},
-		"unknown below":   {"theta: 0%", "thta: 0%", `unknown key "thta"`},
+		"unknown below":   {"theta: 0%", "ratio: 0%", `unknown key "ratio"`},
 	} {
 		path := filepath.Join(t.TempDir(), "scheduler.yaml")
 		if err := os.WriteFile(path, []byte(strings.Replace(ExampleConfig, c.from, c.to, 1)), 0o600); err != nil {
