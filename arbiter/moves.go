@@ -65,8 +65,11 @@ type Contender struct {
 	Rank      int
 	Tasks     int
 	Dropped   int
-	Floor     float64
-	Elapsed   time.Duration
+	// Pending are its tasks that have not begun, which alone a ratio can take away; below 0
+	// where the engine drops in stages to come.
+	Pending int
+	Floor   float64
+	Elapsed time.Duration
 	// Run counts its executions: another is a new beginning.
 	Run uint32
 	// Outlook is what Step said of it.
@@ -431,6 +434,9 @@ func (d *doings) deflation(now time.Duration, c *Contender) (Deflate, bool) {
 	theta := c.least()
 	if most := 1 - c.Floor; c.Floor <= 0 || theta > most {
 		theta = most
+	}
+	if c.Pending >= 0 {
+		theta = min(theta, float64(c.Dropped+c.Pending)/float64(max(1, c.Tasks)))
 	}
 	if c.Floor <= 0 || c.Floor >= 1 || theta < c.Theta+thetaStep/5 {
 		return Deflate{}, false

@@ -34,7 +34,7 @@ func offer(joules int) arbiter.Offer {
 // late is a job of 100 tasks that ends at 200 s by a cap, 150 s without; 120 s if it sprints.
 func late(id string) arbiter.Contender {
 	return arbiter.Contender{
-		ID: id, Class: "low", Rank: 1, Tasks: 100, Floor: 0.5, Elapsed: 20 * second, Run: 1, MaySprint: true, MayDeflate: true, Seed: 7, Offer: offer(20_000),
+		ID: id, Class: "low", Rank: 1, Tasks: 100, Pending: 80, Floor: 0.5, Elapsed: 20 * second, Run: 1, MaySprint: true, MayDeflate: true, Seed: 7, Offer: offer(20_000),
 		Outlook: arbiter.Outlook{Slow: at(200), Fast: at(120), Uncapped: 150 * second, Capped: true, CapShare: 0.6, PerTask: 18 * second / 10},
 	}
 }
@@ -86,13 +86,16 @@ func TestMoves(t *testing.T) {
 		"it would not help":   {change(func(c *arbiter.Contender) { c.Outlook.Fast = at(199) }), arbiter.MoveDeflate, "hardly be faster"},
 		"the floor binds": {
 			change(func(c *arbiter.Contender) { c.MaySprint, c.Floor = false, 0.9 }), arbiter.MoveDeflate,
-			"a ratio of 0.30 would meet it, its floor leaves 0.10",
+			"a ratio of 0.30 would meet it, its floor and the tasks that have not begun leave 0.10",
 		},
 		"the floor is reached": {
 			change(func(c *arbiter.Contender) { c.MaySprint, c.Floor, c.Theta, c.ClassTheta = false, 0.9, 0.1, 0.1 }), arbiter.MoveCap,
 			"its floor of 0.90 leaves no more than its ratio of 0.10; it runs with a drop ratio of 0.10",
 		},
-		"it is exact": {change(func(c *arbiter.Contender) { c.MaySprint, c.Floor = false, 1 }), arbiter.MoveCap, "its floor is all of its tasks"},
+		"few have not begun": {change(func(c *arbiter.Contender) { c.MaySprint, c.Pending = false, 20 }), arbiter.MoveDeflate, "rises from 0.00 to 0.20"},
+		"all have begun":     {change(func(c *arbiter.Contender) { c.MaySprint, c.Pending = false, 0 }), arbiter.MoveCap, "all but 0 of its tasks have begun"},
+		"stages will come":   {change(func(c *arbiter.Contender) { c.MaySprint, c.Pending = false, -1 }), arbiter.MoveDeflate, "rises from 0.00 to 0.30"},
+		"it is exact":        {change(func(c *arbiter.Contender) { c.MaySprint, c.Floor = false, 1 }), arbiter.MoveCap, "its floor is all of its tasks"},
 		"its discipline is exact": {
 			change(func(c *arbiter.Contender) {
 				c.MaySprint, c.MayDeflate, c.DeflateWords = false, false, "discipline np has exact results"
@@ -263,7 +266,7 @@ func (s *stage) step(t *testing.T) {
 			continue
 		}
 		c := j.Contender
-		c.Elapsed = s.now
+		c.Elapsed, c.Pending = s.now, -1
 		hum := 1 + s.noise*(2*s.dice.Float64()-1)
 		c.Outlook.Slow, c.Outlook.Fast = at(s.now.Seconds()+hum*j.work/j.speed), at(s.now.Seconds()+hum*j.work)
 		c.Outlook.PerTask = time.Duration(j.perTask / j.speed * float64(second))
@@ -389,7 +392,7 @@ func drawContender(t *rapid.T, id string) arbiter.Contender {
 	}
 	yes := func(name string) bool { return rapid.Bool().Draw(t, name) }
 	c := arbiter.Contender{
-		ID: id, Class: "low", Rank: rapid.IntRange(0, 2).Draw(t, "rank"), Tasks: rapid.IntRange(0, 100).Draw(t, "tasks"), Dropped: rapid.IntRange(0, 60).Draw(t, "dropped"),
+		ID: id, Class: "low", Rank: rapid.IntRange(0, 2).Draw(t, "rank"), Tasks: rapid.IntRange(0, 100).Draw(t, "tasks"), Dropped: rapid.IntRange(0, 60).Draw(t, "dropped"), Pending: rapid.IntRange(-1, 60).Draw(t, "pending"),
 		Floor: some("floor"), Elapsed: time.Duration(rapid.IntRange(0, 200).Draw(t, "elapsed")) * second, Run: uint32(rapid.IntRange(1, 2).Draw(t, "run")),
 		Deadline: max(0, at(some("deadline")).At), Due: yes("due"), MaySprint: yes("may sprint"), MayDeflate: yes("may deflate"), Theta: max(0, min(1, some("theta"))),
 		Deflated: yes("deflated"), Own: yes("own"), Offer: offer(rapid.IntRange(-100, 20_000).Draw(t, "joules")),

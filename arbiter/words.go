@@ -77,7 +77,7 @@ func (d *doings) deflateWords(now time.Duration, c *Contender, theta float64) st
 	if least := c.least(); c.Outlook.PerTask <= 0 {
 		helps = "what that saves is not known yet"
 	} else if least > theta+thetaSlack {
-		helps = fmt.Sprintf("a ratio of %.2f would meet it, its floor leaves %.2f", least, theta)
+		helps = fmt.Sprintf("a ratio of %.2f would meet it, its floor and the tasks that have not begun leave %.2f", least, theta)
 	}
 	return fmt.Sprintf("%s; %s; its drop ratio rises from %.2f to %.2f, its floor is %.2f of its tasks: %s",
 		c.aim(), d.unhelped(now, c), c.Theta, theta, c.Floor, helps)
@@ -169,6 +169,8 @@ func (d *doings) undeflated(now time.Duration, c *Contender) string {
 		return orElse(c.DeflateWords, "its discipline has exact results")
 	case c.Theta > 1-c.Floor-thetaStep/5:
 		return fmt.Sprintf("its floor of %.2f leaves no more than its ratio of %.2f", c.Floor, c.Theta)
+	case c.Pending >= 0 && float64(c.Dropped+c.Pending) < (c.Theta+thetaStep/5)*float64(c.Tasks):
+		return fmt.Sprintf("all but %d of its tasks have begun", c.Pending)
 	case d.raised && now-d.deflated < deflateEvery:
 		return "its ratio has just risen"
 	case !sure(c.Outlook.Slow, c.Elapsed):

@@ -128,7 +128,8 @@ func (x *seenJob) arbitrated() arbiter.Job {
 		Held: int(max(p.GetContainers(), p.GetRunning())), Power: x.power, Full: x.full, Base: x.base, Fast: x.fast,
 		ByRatio: engineDeflates(cmp.Or(x.job.Engine, engineLocal)),
 	}
-	if j.ByRatio {
+	// Tasks that had begun before a ratio rose run on: once the scheduler has taken it, what it has dropped counts.
+	if taken := p.Theta != nil && x.job.Deflation != nil && p.GetTheta() >= x.job.Deflation.Theta-1e-9; j.ByRatio && (!taken || p.GetDropped() == 0) {
 		j.Dropped = max(j.Dropped, int(x.job.DeflatedTasks(p.GetTasks())))
 	}
 	if p.Work != nil {

@@ -100,8 +100,11 @@ func (x *seenJob) contender(seen *seenJobs, o arbiter.Outlook) arbiter.Contender
 	p := x.progress
 	j := x.arbitrated()
 	c := arbiter.Contender{
-		ID: j.ID, Class: x.job.Class, Rank: int(x.job.Rank), Tasks: j.Tasks, Dropped: j.Dropped, Floor: cmp.Or(x.job.Floor, 1), Elapsed: j.Elapsed, Run: p.GetRun(),
+		ID: j.ID, Class: x.job.Class, Rank: int(x.job.Rank), Tasks: j.Tasks, Dropped: j.Dropped, Pending: j.Pending, Floor: cmp.Or(x.job.Floor, 1), Elapsed: j.Elapsed, Run: p.GetRun(),
 		Outlook: o, Due: p.GetSprintDue(), Seed: seedOf(x.job), Offer: x.offered(),
+	}
+	if x.job.Engine != "" {
+		c.Pending = -1 // Spark's hook thins stages that are not known yet
 	}
 	if x.job.Deadline > 0 {
 		began := seen.wall.Add(-j.Elapsed)

@@ -395,7 +395,7 @@ func (r *mixedRun) move(outlooks []arbiter.Outlook, by map[string]*mixedJob) {
 	for _, o := range outlooks {
 		j := by[o.ID]
 		c := arbiter.Contender{
-			ID: j.id, Class: j.class.name, Rank: j.rank, Tasks: len(j.times), Dropped: j.dropped, Floor: j.class.floor, Elapsed: max(1, r.now-j.first), Run: 1, Outlook: o,
+			ID: j.id, Class: j.class.name, Rank: j.rank, Tasks: len(j.times), Dropped: j.dropped, Pending: j.pending(), Floor: j.class.floor, Elapsed: max(1, r.now-j.first), Run: 1, Outlook: o,
 			Due: r.due(j), MaySprint: j.class.sprints, MayDeflate: true, Theta: j.theta, Deflated: j.theta > 0,
 			Offer: arbiter.Offer{
 				Domain: "site", Balance: units.FromJoules(max(0, r.balance)), Rise: min(mixedRated, r.base()+mixedRise) - r.base(), Nodes: 1,
