@@ -120,7 +120,7 @@ yarn:
 spark:
   home: ""                            # folder of a Spark distribution, /opt/spark, with bin/spark-submit in it
   master: ""                          # spark://10.0.0.20:7077; empty: no Spark
-  plugin: ""                          # the hook, /usr/share/headroom/headroom-spark.jar, on this machine
+  plugin: ""                          # the hook, /usr/share/java/headroom-spark.jar, on this machine
   hooks: 127.0.0.1:0                  # host:port that the hooks inside the drivers ask; port 0: of the system's choice
   stages: input                       # which stages drop tasks: input (those that read the input), all, none
   nodes: {"10.0.0.11": n01}           # names of nodes, as in powerd.yaml, by the hosts of their Spark workers; others are called by their host

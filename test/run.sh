@@ -1,7 +1,7 @@
 #!/bin/sh
 # Runs all tests: the packages with the race detector, the simulation's sabotages without
 # it, then, one after the other, those of whole machines and clusters: systemd, a virtual
-# machine, a BMC, the demonstration, servers and nodes in networks of their own, Hadoop. Ends with
+# machine, a BMC, the demonstration, servers and nodes in networks of their own, Hadoop, Spark. Ends with
 # the list of what this machine did not permit and with go test's own closing lines; the
 # exit code is 0 only when nothing failed.
 #
@@ -53,7 +53,7 @@ closing() {
 }
 
 failed=0
-whole='/test/(e2e|vm|nspawn|bmc|netns|hadoop)(/|$)'
+whole='/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark)(/|$)'
 packages=$(go list ./... | grep -vE "$whole") || exit 1
 echo "== go test $race (all but whole machines and clusters)"
 # shellcheck disable=SC2086 # one word per package
@@ -62,7 +62,7 @@ run "$scratch/unit.log" $race $packages || failed=1
 echo "== go test -count=1 (what takes too long with the race detector)"
 run "$scratch/plain.log" -count=1 -run '^TestSabotageIsFound$' ./simulation || failed=1
 
-echo "== make hooks (the plug-ins for Hadoop and their own tests)"
+echo "== make hooks (the plug-ins for Hadoop and Spark, and their own tests)"
 sh hooks/build.sh bin >"$scratch/hooks.log" 2>&1
 case $? in
 0) echo 'ok' ;;

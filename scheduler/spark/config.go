@@ -82,7 +82,7 @@ func (c Config) checkPlaces() *cli.Error {
 	case !filepath.IsAbs(c.Home):
 		return bad("home: /opt/spark is the folder that has bin/spark-submit in it", "spark.home: %q is not an absolute path", c.Home)
 	case !filepath.IsAbs(c.Plugin) || strings.ContainsRune(c.Plugin, ','):
-		return bad("plugin: /usr/share/headroom/headroom-spark.jar is where the package puts it", "spark.plugin: %q is not the absolute path of one jar", c.Plugin)
+		return bad("plugin: /usr/share/java/headroom-spark.jar is where the package puts it", "spark.plugin: %q is not the absolute path of one jar", c.Plugin)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ func TestCheck(t *testing.T) {
 	if err := good.Check(); err != nil {
 		t.Errorf("no Spark: %v", err)
 	}
-	good.Home, good.Master, good.Plugin = "/opt/spark", "spark://a:7077,b:7077", "/usr/share/headroom/headroom-spark.jar"
+	good.Home, good.Master, good.Plugin = "/opt/spark", "spark://a:7077,b:7077", "/usr/share/java/headroom-spark.jar"
 	good.Nodes = map[string]string{"10.0.0.11": "n01"}
 	if err := good.Check(); err != nil {
 		t.Errorf("good: %v", err)

@@ -156,7 +156,7 @@ func (e *Engine) report(now time.Time, token string, rep report) (reply, error) 
 	}
 	if rep.Sequence > x.sequence { // an older one that was delayed changes nothing
 		if rep.Trouble != "" && rep.Trouble != x.progress.Trouble {
-			e.logger.Warn("trouble in a Spark driver", slog.String("job", rep.Job), slog.String("trouble", clip(rep.Trouble)))
+			e.logger.Warn("trouble in a Spark driver", slog.String("job", rep.Job), slog.String("trouble", firstLine(rep.Trouble)))
 		}
 		x.sequence, x.heard, x.progress = rep.Sequence, now, rep.progress(e.cfg, x)
 		e.tell(Event{Job: x.run.Job, Number: x.run.Number, Kind: KindProgress, Progress: x.progress})
@@ -166,6 +166,12 @@ func (e *Engine) report(now time.Time, token string, rep report) (reply, error) 
 		a.Executors = &x.executors
 	}
 	return a, nil
+}
+
+// firstLine leaves out what Java says beneath an error.
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(clip(text), "\n")
+	return line
 }
 
 // quiet notes that a run's hook has been silent for too long. The caller holds mu.

@@ -17,7 +17,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -278,9 +277,13 @@ func TestSchedulerRunsSpark(t *testing.T) {
 // committed checks that the coordinators have the job's ratio.
 func (s *site) committed(id string) {
 	s.Helper()
-	cmd := exec.CommandContext(s.ctx, filepath.Join(s.bin, "coordinator"), "job", "show", id, "--addr", s.rig.Addresses()[0], "-o", "json")
-	out, err := cmd.Output()
-	if err != nil || !strings.Contains(string(out), `"theta":0.25`) && !strings.Contains(string(out), `"theta": 0.25`) {
-		s.Errorf("%v; the coordinator does not know the ratio: %s", err, out)
+	var answer struct {
+		Items []struct {
+			Deflation *struct{ Theta float64 }
+		}
+	}
+	err := s.command(&answer, "coordinator", "job", "show", id, "--addr", s.rig.Addresses()[0])
+	if err != nil || len(answer.Items) != 1 || answer.Items[0].Deflation == nil || answer.Items[0].Deflation.Theta != 0.25 {
+		s.Errorf("%+v, %v", answer, err)
 	}
 }
