@@ -271,6 +271,10 @@ func (e *Engine) Adopt(r Run) (running bool, err error) {
 		return false, err
 	}
 	free, err := lock(x.lock)
+	if err == nil && free && x.unborn() {
+		endMarked(x.mark) // of no effect unless its supervisor was killed in between
+		return false, errors.Join(fmt.Errorf("run %d of %s in %s: %w", r.Number, r.Job, r.Folder, ErrNoRun), os.Remove(filepath.Join(r.Folder, runFile)), x.lock.Close())
+	}
 	if err == nil {
 		err = e.enlist(x)
 	}

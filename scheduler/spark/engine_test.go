@@ -324,6 +324,25 @@ func TestNothingToAdopt(t *testing.T) {
 	}
 }
 
+func TestOrderWithoutADriverIsNoRun(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, t.TempDir(), nil)
+	r := runOf(l.dir, "unborn", 1, "fine")
+	if err := os.MkdirAll(r.Folder, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeJSON(filepath.Join(r.Folder, runFile), order{Job: r.Job, Number: 1, Mark: "HEADROOM_RUN=" + t.Name()}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.engine.Adopt(r); !errors.Is(err, ErrNoRun) {
+		t.Fatalf("adopted: %v", err)
+	}
+	l.start(r) // and it may begin in the same folder
+	if ev := l.ended(); !ev.Ended.OK {
+		t.Errorf("%+v", ev)
+	}
+}
+
 func TestStartRefuses(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, t.TempDir(), nil)

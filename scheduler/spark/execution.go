@@ -132,6 +132,17 @@ func (x *execution) over() (bool, error) {
 	return lock(x.lock)
 }
 
+// unborn tells that there is an order but no trace of a driver: whoever wrote the order
+// was killed before its supervisor came so far.
+func (x *execution) unborn() bool {
+	for _, name := range []string{driverFile, exitFile} {
+		if _, err := os.Stat(filepath.Join(x.run.Folder, name)); !errors.Is(err, fs.ErrNotExist) {
+			return false
+		}
+	}
+	return true
+}
+
 // tell tells the supervisor that the run is to end.
 func (x *execution) tell() error {
 	var d driver
