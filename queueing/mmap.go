@@ -1,5 +1,10 @@
 package queueing
 
+import (
+	"fmt"
+	"math"
+)
+
 // solveMMAP solves a queue whose arrivals are a marked Markovian process.
 func solveMMAP(q Queue, o Options) (Result, error) {
 	solved, err := newMMAPQueueOf(q)
@@ -36,8 +41,11 @@ func newMMAPQueueOf(q Queue) (*mmapQueue, error) {
 
 // measure tells of a time with a transform; atOnce is the probability that it is 0.
 func (q *mmapQueue) measure(k int, f transform, atOnce float64, o Options) (Measure, error) {
-	list, err := moments(f, q.classes[k].radius, o.Moments)
+	list, noise, err := moments(f, q.classes[k].radius, o.Moments)
 	if err != nil {
+		return Measure{}, err
+	}
+	if err := checkPercentiles(o.Percentiles, noise); err != nil {
 		return Measure{}, err
 	}
 	m := measure(list)
@@ -52,4 +60,21 @@ func (q *mmapQueue) measure(k int, f transform, atOnce float64, o Options) (Meas
 		return min(1, max(0, 1-above)), err
 	}
 	return m, m.fill(o.Percentiles)
+}
+
+// percentileErrorMax is the largest error, relative, that a percentile may have by the noise
+// of its transform. The estimate is the worst case: real errors are a hundredth of it.
+const percentileErrorMax = 1e-5
+
+// checkPercentiles refuses those that the noise of a transform, which the inversion
+// enlarges by exp(aliasing/2), would move too far.
+func checkPercentiles(percentiles []float64, noise float64) error {
+	for _, p := range percentiles {
+		// A tail like exp(-x) has this slope on a logarithmic axis of time.
+		slope := -(1 - p) * math.Log1p(-p)
+		if off := noise * math.Exp(aliasing/2) / slope; !(off < percentileErrorMax) {
+			return tooStiff(fmt.Sprintf("percentile %v could be off by %.2g, relative", p, off))
+		}
+	}
+	return nil
 }

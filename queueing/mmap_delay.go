@@ -272,6 +272,11 @@ func (q *mmapQueue) extension(k int, s complex128) (*extension, error) {
 	if err != nil {
 		return nil, err
 	}
+	for i := range form.t.order {
+		if real(s) > 0 && real(form.t.at(i, i)) > epsilon*exponent.largest() {
+			return nil, tooStiff("the busy periods of the higher classes come out growing")
+		}
+	}
 	e := &extension{form: form, times: make([]*matrix, len(q.services)), rests: make([]*matrix, len(q.services))}
 	for j := range q.services {
 		if j < k && q.preemptive {
@@ -528,14 +533,13 @@ func circle(radius float64) []complex128 {
 
 // moments are E[X], E[X^2] .. from Cauchy's integrals around 0. The transform is analytic
 // within the radius, so coefficients of negative powers are 0 but for rounding: what they
-// are tells the error of the others.
-func moments(f transform, radius float64, count int) ([]float64, error) {
+// are, the noise, tells the error of the others.
+func moments(f transform, radius float64, count int) (list []float64, noise float64, err error) {
 	points := circle(radius / 2)
 	values := make([]complex128, len(points))
 	for i, s := range points {
-		var err error
 		if values[i], err = f(s); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
 	coefficient := func(n int) float64 { // of (2 s / radius)^n
@@ -545,20 +549,20 @@ func moments(f transform, radius float64, count int) ([]float64, error) {
 		}
 		return c / float64(len(points))
 	}
-	noise := math.Abs(coefficient(0) - 1)
+	noise = math.Abs(coefficient(0) - 1)
 	for n := 1; n <= 8; n++ {
 		noise = math.Max(noise, math.Abs(coefficient(-n)))
 	}
-	result, scale := make([]float64, count), 1.0
+	scale := 1.0
 	for n := 1; n <= count; n++ {
 		c := coefficient(n)
 		scale *= -float64(n) / (radius / 2)
-		result[n-1] = c * scale
+		list = append(list, c*scale)
 		if !(noise <= math.Abs(c)*noiseMax*math.Pow(10, float64(n-1))) {
-			return nil, tooStiff(fmt.Sprintf("the moment %d would have a relative error of %.2g", n, noise/math.Abs(c)))
+			return nil, 0, tooStiff(fmt.Sprintf("the moment %d would have a relative error of %.2g", n, noise/math.Abs(c)))
 		}
 	}
-	return result, nil
+	return list, noise, nil
 }
 
 func ones(order int) []complex128 {

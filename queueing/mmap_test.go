@@ -405,6 +405,72 @@ func TestMMAPConservesWork(t *testing.T) {
 	}
 }
 
+// The same for arrivals, services, classes and loads drawn at random; every distribution
+// rises and is where its percentile says.
+func TestMMAPLaws(t *testing.T) {
+	t.Parallel()
+	r := rand.New(rand.NewPCG(21, 22))
+	for range 25 {
+		classes := 1 + r.IntN(3)
+		d := randomArrivals(r, 1+r.IntN(4), classes)
+		var services []PH
+		for range classes {
+			services = append(services, need(Fit(0.2+r.Float64(), 0.3+4*r.Float64()))(t))
+		}
+		d = scaled(t, d, 1)
+		rates, offered := need(NewMMAP(d))(t).Rates(), 0.0
+		for k, p := range services {
+			offered += rates[k] * p.Mean()
+		}
+		load := 0.05 + 0.9*r.Float64()
+		for _, dk := range d {
+			dk.Scale(load/offered, dk)
+		}
+		turned, sorted := []*mat.Dense{d[0]}, []PH{}
+		for k := classes; k > 0; k-- {
+			turned, sorted = append(turned, d[k]), append(sorted, services[k-1])
+		}
+		agrees(t, "work, turned around", workWaiting(t, turned, sorted), workWaiting(t, d, services), 1e-9)
+	}
+}
+
+// randomArrivals are rates of all sizes; the phases form a circle at least.
+func randomArrivals(r *rand.Rand, phases, classes int) []*mat.Dense {
+	d := make([]*mat.Dense, classes+1)
+	for k := range d {
+		d[k] = mat.NewDense(phases, phases, nil)
+		for i := range phases {
+			for j := range phases {
+				if k > 0 || i != j {
+					d[k].Set(i, j, math.Pow(r.Float64(), 4))
+				}
+			}
+		}
+		if phases > 1 {
+			for i := range phases {
+				d[k].Set(i, (i+1)%phases, 1e-2+d[k].At(i, (i+1)%phases))
+			}
+		}
+	}
+	return d
+}
+
+// workWaiting is the mean work of the jobs that wait; it checks the distributions too.
+func workWaiting(t *testing.T, d []*mat.Dense, services []PH) float64 {
+	t.Helper()
+	got := solveD(t, NonPreemptive, d, Options{Percentiles: []float64{0.95}}, services...)
+	rates, total := need(NewMMAP(d))(t).Rates(), 0.0
+	for k, c := range got.Classes {
+		total += rates[k] * c.Wait.Mean * services[k].Mean()
+		at := c.Sojourn.Percentiles[0].At
+		before, there, after := need(c.Sojourn.CDF(at/2))(t), need(c.Sojourn.CDF(at))(t), need(c.Sojourn.CDF(2*at))(t)
+		if math.Abs(there-0.95) > 1e-9 || !(before >= 0 && before < there && there < after && after <= 1) {
+			t.Errorf("class %d: %v, %v, %v at half, once and twice the 95th percentile", k, before, there, after)
+		}
+	}
+	return total
+}
+
 // Under preemption the highest class waits as if alone, and leaving out the lowest class
 // changes nothing for the others.
 func TestMMAPPreemptionHidesLower(t *testing.T) {
@@ -584,6 +650,7 @@ func TestMMAPRefuses(t *testing.T) {
 		says string
 	}{
 		"hardly stable": {two(1 - 1e-10), one, "rho is"},
+		"near load 1":   {two(1 - 2e-6), one, "percentile 0.95 could be off"},
 		"long phases":   {stiff, one, "rates nearer"},
 		"large cycle":   {two(0.1), need(NewPH(alpha, cyclic))(t), "come back"},
 		"too large":     {scaled(t, []*mat.Dense{mat.NewDense(20, 20, nil), wide}, 0.5), long, "too large"},
