@@ -52,15 +52,6 @@ func (k *Class) UnmarshalYAML(unmarshal func(any) error) error {
 	return unmarshal((*mapping)(k))
 }
 
-// ClassNames are classes that are names alone, highest first.
-func ClassNames(names ...string) []Class {
-	classes := make([]Class, len(names))
-	for i, name := range names {
-		classes[i].Name = name
-	}
-	return classes
-}
-
 // names are the classes' names, highest first.
 func (c *Config) names() []string {
 	names := make([]string, len(c.Classes))

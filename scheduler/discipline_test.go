@@ -255,6 +255,24 @@ func TestDrainOutlivesTheScheduler(t *testing.T) {
 	}
 }
 
+// A drain that cannot be recorded is refused and not done: nobody may rely on what a restart forgets.
+func TestDrainThatCannotBeKept(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.scheduler()
+	c.ready(0)
+	c.write("state/dispatch.json/in-the-way", "")
+	if _, errs, exit := c.run("drain"); exit != cli.ExitFailed || !strings.Contains(errs, "was not done") {
+		t.Errorf("drain: exit %d: %s", exit, errs)
+	}
+	if err := os.RemoveAll(filepath.Join(c.dir, "state", "dispatch.json")); err != nil {
+		t.Fatal(err)
+	}
+	if out, _, exit := c.run("drain", "--off"); exit != cli.ExitOK || !strings.HasPrefix(out, "not drained") {
+		t.Errorf("afterwards: %d %q", exit, out)
+	}
+}
+
 // sparkHere gives the scheduler a Spark whose drivers are a script: it notes its process, ignores SIGTERM, and ends when the
 // file that its application names is there.
 func (c *cluster) sparkHere() {

@@ -78,45 +78,77 @@ func stand(b *buffers.Buffers, cfg Config) error {
 }
 
 // keepStanding writes what has changed.
-func (l *loop) keepStanding() {
+func (l *loop) keepStanding() error {
 	k := standingOf(l.queue)
 	if k.equal(l.kept) {
-		return
+		return nil
 	}
 	data, err := json.Marshal(k)
 	if err == nil {
 		err = renameio.WriteFile(standingFile(l.cfg.Dir), append(data, '\n'), 0o600)
 	}
 	if err != nil {
-		l.logger.Warn("dispatcher's state not recorded", slog.Any("error", err))
-		return
+		return fmt.Errorf("scheduler: write %s: %w", standingFile(l.cfg.Dir), err)
 	}
 	l.kept = k
+	return nil
+}
+
+// noteStanding says once that the standing cannot be written.
+func (l *loop) noteStanding(err error) {
+	if err != nil && !l.unkept {
+		l.logger.Warn("dispatcher's state not recorded", slog.Any("error", err))
+	}
+	l.unkept = err != nil
 }
 
 // drainEvent lets no further job begin, or lets them again; look changes nothing.
 type drainEvent struct {
 	off, look bool
-	reply     chan<- *headroomv1.DrainResponse
+	reply     chan<- drainAnswer
+}
+
+type drainAnswer struct {
+	*headroomv1.DrainResponse
+	err error
 }
 
 func (e drainEvent) apply(l *loop, _ time.Time) {
-	if !e.look && l.queue.Drained() == e.off {
-		l.queue.Drain(!e.off)
-		l.keepStanding()
-		l.logger.Info("dispatcher drained", slog.Bool("drained", !e.off))
+	if err := e.change(l); err != nil {
+		e.reply <- drainAnswer{err: &cli.Error{
+			Code: "state", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("it could not be recorded, and was not done: %v", err),
+			Hint: "dir of scheduler.yaml must be writable, with room on its disk",
+		}}
+		return
 	}
 	waiting := len(l.waiting)
 	for class := range l.queue.Classes {
 		waiting += len(l.queue.Waiting(class))
 	}
-	e.reply <- &headroomv1.DrainResponse{Drained: l.queue.Drained(), Running: count(len(l.queue.Running())), Waiting: count(waiting)}
+	e.reply <- drainAnswer{DrainResponse: &headroomv1.DrainResponse{Drained: l.queue.Drained(), Running: count(len(l.queue.Running())), Waiting: count(waiting)}}
+}
+
+// change is durable, or does not happen.
+func (e drainEvent) change(l *loop) error {
+	if e.look || l.queue.Drained() == !e.off {
+		return nil
+	}
+	l.queue.Drain(!e.off)
+	if err := l.keepStanding(); err != nil {
+		l.queue.Drain(e.off)
+		return err
+	}
+	l.logger.Info("dispatcher drained", slog.Bool("drained", !e.off))
+	return nil
 }
 
 // Drain lets running jobs end and begins none, or lets them begin again.
 func (s *service) Drain(ctx context.Context, req *connect.Request[headroomv1.DrainRequest]) (*connect.Response[headroomv1.DrainResponse], error) {
-	reply := make(chan *headroomv1.DrainResponse, 1)
-	resp, err := ask(ctx, s.Server, drainEvent{req.Msg.GetOff(), req.Msg.GetLook(), reply}, reply)
+	reply := make(chan drainAnswer, 1)
+	answer, err := ask(ctx, s.Server, drainEvent{req.Msg.GetOff(), req.Msg.GetLook(), reply}, reply)
+	if err == nil {
+		err = answer.err
+	}
 	if err != nil {
 		return nil, refusal(err, "drain")
 	}
@@ -124,5 +156,5 @@ func (s *service) Drain(ctx context.Context, req *connect.Request[headroomv1.Dra
 		c := req.Msg.GetChange()
 		s.logger.Info("drain", slog.Bool("off", req.Msg.GetOff()), slog.String("actor", c.GetActor()), slog.String("reason", c.GetReason()))
 	}
-	return connect.NewResponse(resp), nil
+	return connect.NewResponse(answer.DrainResponse), nil
 }

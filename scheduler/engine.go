@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	headroomv1 "headroom/api/headroom/v1"
 	"headroom/scheduler/spark"
 )
 
@@ -25,6 +26,8 @@ type engine interface {
 	Kill(job string, number uint32)
 	// Deflate raises the drop ratio of a job that runs.
 	Deflate(job string, theta float64, seed uint64) error
+	// Share says how many executors a job that runs should have.
+	Share(job string, executors int) error
 	Events() <-chan spark.Event
 }
 
@@ -136,6 +139,15 @@ func (l *loop) deflateRun(a DeflateRun) {
 	if err := l.spark.Deflate(a.Job, a.Theta, a.Seed); err != nil {
 		l.logger.Warn("run not deflated", slog.String("job", a.Job), slog.Any("error", err))
 	}
+}
+
+// shareSpark says how many executors each job should have.
+func (s *Server) shareSpark(d *headroomv1.ShareDirective) error {
+	var failed error
+	for _, j := range d.GetJobs() {
+		failed = errors.Join(failed, s.spark.Share(j.GetId(), int(j.GetContainers())))
+	}
+	return failed
 }
 
 // sweep ends the driver of a job that was cancelled, when the scheduler was killed

@@ -24,8 +24,9 @@ type loop struct {
 	highest lease.Stamp
 	// ready says that the jobs of the coordinators' log have been read.
 	ready bool
-	// kept is the standing as it was last written.
-	kept standing
+	// kept is the standing as it was last written; unkept tells that it could not be.
+	kept   standing
+	unkept bool
 	// points says in words where the classes' operating points come from; histories
 	// are what was measured of the classes' jobs.
 	points    []string
@@ -97,7 +98,7 @@ func (l *loop) step(ctx context.Context) {
 		now := time.Now()
 		actions := l.core.Step(now)
 		if len(actions) == 0 {
-			l.keepStanding()
+			l.noteStanding(l.keepStanding())
 			return
 		}
 		for _, a := range actions {
@@ -220,7 +221,7 @@ func (l *loop) dropTasks(now time.Time, a DropTasks) {
 	for i, index := range a.Indexes {
 		drops[i] = droppedTask{Index: index, Input: r.inputs[index], Reason: a.Why}
 	}
-	l.logger.Warn("tasks dropped", slog.String("job", a.Job), slog.Any("tasks", a.Indexes), slog.String("why", a.Why))
+	l.logger.Warn("tasks dropped", slog.String("job", a.Job), slog.Int("tasks", len(a.Indexes)), slog.Int("first", a.Indexes[0]), slog.String("why", a.Why))
 	if err := r.dir.recordDrops(drops...); err != nil {
 		l.core.Fail(now, a.Job, "dropped tasks could not be recorded: "+err.Error())
 	}

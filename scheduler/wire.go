@@ -80,6 +80,9 @@ func progressToProto(v JobView) *headroomv1.JobProgress {
 	if v.Engine == "" {
 		p.Pending = count(v.Tasks - v.Done - v.Dropped - v.Running)
 	}
+	if v.Engine != "" {
+		p.Containers = count(v.Progress.Executors)
+	}
 	if v.State == Running && v.Run.Decided {
 		p.Theta = &v.Run.Theta
 	}

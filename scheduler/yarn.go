@@ -90,6 +90,8 @@ func (s *Server) engine(d *headroomv1.Directive) error {
 	switch {
 	case share == nil && stop == nil:
 		return nil
+	case share.GetEngine() == spark.Name && s.spark != nil:
+		return s.shareSpark(share)
 	case s.yarn == nil || (share != nil && share.GetEngine() != yarn.Name):
 		return fmt.Errorf("engine %q: %w", cmp.Or(share.GetEngine(), yarn.Name), ErrNoEngine)
 	case share != nil:
