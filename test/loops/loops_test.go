@@ -54,6 +54,10 @@ type machine struct {
 	looks     int
 	mean      units.Power
 
+	sprint string               // the one that it has a lease for
+	drawn  float64              // J above its base in it
+	ended  []ledger.SprintSpent // newest last
+
 	moves, turns int
 	last, before units.Power // targets
 	moved        time.Duration
@@ -172,6 +176,7 @@ func (l *loops) tick() {
 				Weight: 1, Controlled: true,
 			},
 			Number: m.number, Highest: m.stamp, Effective: m.cap, EffectiveKnown: true, Stored: failSafe, Demand: &asks, Power: &power,
+			Sprint: m.sprint, Ended: m.ended,
 		}, l.now)
 	}
 	l.table.Mark()
@@ -181,12 +186,29 @@ func (l *loops) tick() {
 	for _, g := range l.table.Grants(l.state, l.now) {
 		for _, m := range l.machines {
 			if m.name == g.Node {
-				m.cap, m.stamp = g.Grant.Cap, g.Grant.Stamp
+				m.stamp = g.Grant.Stamp
+				m.hold(g.Grant)
 			}
 		}
 	}
 	for _, m := range l.machines {
 		m.count(l.state.Nodes[m.name].Target, l.now)
+	}
+}
+
+// hold takes a lease, with the sprint that comes with it or without one.
+func (m *machine) hold(g lease.Grant) {
+	m.cap = g.Cap
+	if m.sprint != "" {
+		m.drawn += max(0, (m.mean-g.Cap).Watts()) * tick.Seconds()
+	}
+	if m.sprint != "" && m.sprint != g.Sprint.ID {
+		spent := units.FromJoules(m.drawn)
+		m.ended = append(m.ended, ledger.SprintSpent{ID: m.sprint, Spent: &spent})
+		m.drawn = 0
+	}
+	if m.sprint = g.Sprint.ID; m.sprint != "" {
+		m.cap = g.Sprint.Cap
 	}
 }
 
