@@ -168,7 +168,7 @@ func (s *site) submit(name, class, in string, partitions int) job {
 }
 
 // underway waits until tasks of a run are done, and where they run is known.
-func (s *site) underway(name string, run int) job {
+func (s *site) underway(name string, run int) {
 	s.Helper()
 	var j job
 	s.await(name+" does not get on", func() bool {
@@ -180,7 +180,6 @@ func (s *site) underway(name string, run int) job {
 			s.Errorf("%s runs on %q, which is no node", name, node)
 		}
 	}
-	return j
 }
 
 func (s *site) ends(name, state string) job {
