@@ -167,13 +167,16 @@ func (s *site) submit(name, class, in string, partitions int) job {
 	return answer.Items[0]
 }
 
-// underway waits until tasks of a run are done, and where they run is known.
+// underway waits until tasks of a run are running on known nodes.
 func (s *site) underway(name string, run int) {
 	s.Helper()
 	var j job
 	s.await(name+" does not get on", func() bool {
 		j = s.of(name)
-		return j.State == "running" && j.Run != nil && *j.Run == run && j.Done > 0 && len(j.RunningOn) > 0
+		if slices.Contains([]string{"done", "failed"}, j.State) {
+			s.Fatalf("it was over before it was seen: %+v", j)
+		}
+		return j.State == "running" && j.Run != nil && *j.Run == run && len(j.RunningOn) > 0
 	})
 	for node := range maps.Keys(j.RunningOn) {
 		if !slices.Contains(nodeNames, node) {
@@ -234,7 +237,7 @@ func TestSchedulerRunsSpark(t *testing.T) {
 	s.scheduler("p", plain)
 	low := s.submit("reports", "low", big, 60)
 	s.underway("reports", 1)
-	high := s.submit("urgent", "high", small, 8)
+	high := s.submit("urgent", "high", big, 24)
 	s.underway("urgent", 1)
 	if j := s.of("reports"); j.State != "queued" {
 		t.Errorf("beside a job of a higher class: %+v", j)
@@ -243,7 +246,7 @@ func TestSchedulerRunsSpark(t *testing.T) {
 	s.rig.KillScheduler()
 	s.scheduler("p", plain)
 	s.ends("urgent", "done")
-	exact, err := spark.CountWords(small)
+	exact, err := spark.CountWords(big)
 	if err != nil {
 		t.Fatal(err)
 	}
