@@ -104,7 +104,7 @@ func NewCommand() *cobra.Command {
 	f.IntVar(&o.jobs, "jobs", jobsDefault, "jobs of each run; the first tenth is left out of latencies")
 	f.StringVar(&o.out, "out", "", "folder for tables and plots; none when empty")
 	f.StringVar(&o.engine, "engine", "", "what runs the jobs: local; the simulation when empty")
-	f.IntVar(&o.realJobs, "real-jobs", realJobs, "with --engine: jobs under each policy")
+	f.IntVar(&o.realJobs, "real-jobs", realJobs, "with --engine local: jobs under each policy")
 	f.StringVar(&o.bin, "bin", "", "with --engine: folder of the programs (default: beside powerlab)")
 	o.output.Flags(cmd)
 	return cmd

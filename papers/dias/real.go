@@ -118,6 +118,18 @@ func realTrace(seed uint64, n int) []arrival {
 
 // prepare checks what the run needs before anything starts, and makes the input.
 func (r *realRun) prepare(ctx context.Context) error {
+	if err := r.findPrograms("local"); err != nil {
+		return err
+	}
+	if err := r.makeInput(); err != nil {
+		return err
+	}
+	return r.size(ctx)
+}
+
+// findPrograms finds the folder of the programs, with further files that an engine needs
+// there, and makes one for the run.
+func (r *realRun) findPrograms(engine string, more ...string) error {
 	self, err := os.Executable()
 	if err != nil {
 		return fmt.Errorf("dias: own program: %w", err)
@@ -125,18 +137,15 @@ func (r *realRun) prepare(ctx context.Context) error {
 	if r.bin = r.o.bin; r.bin == "" {
 		r.bin = filepath.Dir(self)
 	}
-	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
+	for _, name := range append([]string{"coordinator", "scheduler", "powerd", "powerlab"}, more...) {
 		if _, err := os.Stat(filepath.Join(r.bin, name)); err != nil {
-			return cli.Failed("make build puts all programs into bin/; --bin names another folder", "--engine local needs the program %s in %s: %w", name, r.bin, err)
+			return cli.Failed("make build puts all programs into bin/, make hooks the jars; --bin names another folder", "--engine %s needs %s in %s: %w", engine, name, r.bin, err)
 		}
 	}
 	if r.dir, err = os.MkdirTemp("", "headroom-dias-"); err != nil {
 		return fmt.Errorf("dias: %w", err)
 	}
-	if err := r.makeInput(); err != nil {
-		return err
-	}
-	return r.size(ctx)
+	return nil
 }
 
 func (r *realRun) note(format string, args ...any) { cli.Notef(r.progress, format, args...) }
