@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"headroom/internal/vocabulary"
 )
 
 // Text is a set of files of words, one map each where a file is no longer than a block.
@@ -100,32 +102,11 @@ func (t Text) line(i int) func(line []byte) []byte {
 			}
 			word := rank.Uint64()
 			if r.Float64() < t.Topical {
-				word = t.ofTopic(word, int(at+r.Float64()))
+				word = vocabulary.OfTopic(word, int(at+r.Float64()), t.Topics, t.Words)
 			}
-			line = appendWord(line, word)
+			line = vocabulary.Append(line, word)
 		}
 		return append(line, '\n')
-	}
-}
-
-// ofTopic is the word that has this rank in a topic: each topic has another part of the
-// vocabulary at its head.
-func (t Text) ofTopic(rank uint64, topic int) uint64 {
-	shift := uint64(topic%t.Topics+1) * uint64(t.Words) / uint64(t.Topics+1)
-	return (rank + shift) % uint64(t.Words)
-}
-
-// appendWord appends the word with this number: syllables, so that it can be read.
-func appendWord(line []byte, n uint64) []byte {
-	const consonants, vowels = "bdfgklmnprstvz", "aeiou"
-	const syllables = uint64(len(consonants) * len(vowels))
-	for {
-		s := n % syllables
-		line = append(line, consonants[s/uint64(len(vowels))], vowels[s%uint64(len(vowels))])
-		if n /= syllables; n == 0 {
-			return line
-		}
-		n--
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"headroom/internal/vocabulary"
 )
 
 // Posts is a file of posts in the form of StackExchange's Posts.xml: a row per line, its
@@ -83,32 +85,11 @@ func (p Posts) line() func(line []byte, at int64) ([]byte, bool) {
 			}
 			word := rank.Uint64()
 			if r.Float64() < p.Topical {
-				word = p.ofTopic(word, int(topic+r.Float64()))
+				word = vocabulary.OfTopic(word, int(topic+r.Float64()), p.Topics, p.Words)
 			}
-			line = appendWord(line, word)
+			line = vocabulary.Append(line, word)
 		}
 		return append(line, "&lt;/p&gt;&#xA;\" />\n"...), true
-	}
-}
-
-// ofTopic is the word that has this rank in a topic: each topic has another part of the
-// vocabulary at its head.
-func (p Posts) ofTopic(rank uint64, topic int) uint64 {
-	shift := uint64(topic%p.Topics+1) * uint64(p.Words) / uint64(p.Topics+1)
-	return (rank + shift) % uint64(p.Words)
-}
-
-// appendWord appends the word with this number: syllables, so that it can be read.
-func appendWord(line []byte, n uint64) []byte {
-	const consonants, vowels = "bdfgklmnprstvz", "aeiou"
-	const syllables = uint64(len(consonants) * len(vowels))
-	for {
-		s := n % syllables
-		line = append(line, consonants[s/uint64(len(vowels))], vowels[s%uint64(len(vowels))])
-		if n /= syllables; n == 0 {
-			return line
-		}
-		n--
 	}
 }
 

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"headroom/scheduler/asked"
 )
 
 // Run is one execution of a job.
@@ -130,7 +132,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	var served error
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		served = newHooks(e).serve(ctx, e.hooks)
+		served = asked.Serve(ctx, e.hooks, newHooks(e).handler())
 		cancel()
 	})
 	e.handOut(ctx)

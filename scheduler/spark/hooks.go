@@ -1,9 +1,7 @@
 package spark
 
 import (
-	"context"
 	"crypto/subtle"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,19 +13,14 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"headroom/scheduler/asked"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 )
 
 const (
-	// hookWait bounds a request; the hook gives up after 2 s.
-	hookWait = 1800 * time.Millisecond
-	// bodyMax bounds what a hook may send.
-	bodyMax = 1 << 20
 	// hooksMax bounds the requests that are answered at one time.
 	hooksMax = 64
-	// endWait bounds the end of the hooks' server.
-	endWait = time.Second
 	// executorsMax is the most executors that a hook takes.
 	executorsMax = 10_000
 )
@@ -65,52 +58,14 @@ func listen(address, file string, logger *slog.Logger) (net.Listener, error) {
 }
 
 // hooks serves the protocol of the hook in Spark's drivers: docs/hooks.md.
-type hooks struct {
-	engine *Engine
-	places chan struct{}
-}
+type hooks struct{ engine *Engine }
 
-func newHooks(e *Engine) *hooks { return &hooks{engine: e, places: make(chan struct{}, hooksMax)} }
-
-// serve answers on l until ctx ends.
-func (h *hooks) serve(ctx context.Context, l net.Listener) error {
-	s := &http.Server{
-		Handler: h.handler(), ReadHeaderTimeout: hookWait, ReadTimeout: 2 * hookWait, WriteTimeout: 2 * hookWait, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-	}
-	over := make(chan struct{})
-	var failed error
-	go func() {
-		defer close(over)
-		failed = s.Serve(l)
-	}()
-	select {
-	case <-over:
-		return fmt.Errorf("spark: serve hooks: %w", failed)
-	case <-ctx.Done():
-	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWait)
-	defer cancel()
-	if s.Shutdown(last) != nil {
-		_ = s.Close() // what is still asking runs exactly
-	}
-	<-over
-	return nil
-}
+func newHooks(e *Engine) *hooks { return &hooks{engine: e} }
 
 func (h *hooks) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/spark/progress", h.progress)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case h.places <- struct{}{}:
-			defer func() { <-h.places }()
-		default:
-			refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%d requests are being answered", hooksMax))
-			return
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, bodyMax)
-		mux.ServeHTTP(w, r)
-	})
+	return asked.Bounded(hooksMax, mux)
 }
 
 // reply is what a hook is told.
@@ -124,20 +79,20 @@ type reply struct {
 func (h *hooks) progress(w http.ResponseWriter, r *http.Request) {
 	rep, err := parseReport(r.Body)
 	if err != nil {
-		refuse(w, http.StatusBadRequest, err)
+		asked.Refuse(w, http.StatusBadRequest, err)
 		return
 	}
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	a, err := h.engine.report(time.Now(), token, rep)
 	switch {
 	case err == nil:
-		answer(w, a)
+		asked.Answer(w, a)
 	case errors.Is(err, errToken):
-		refuse(w, http.StatusForbidden, err)
+		asked.Refuse(w, http.StatusForbidden, err)
 	case errors.Is(err, errOldRun):
-		refuse(w, http.StatusConflict, err)
+		asked.Refuse(w, http.StatusConflict, err)
 	default:
-		refuse(w, http.StatusNotFound, err)
+		asked.Refuse(w, http.StatusNotFound, err)
 	}
 }
 
@@ -182,24 +137,4 @@ func (e *Engine) quiet(x *execution, now time.Time) {
 	e.logger.Warn("the hook of a Spark driver is silent: its progress is unknown", slog.String("job", x.run.Job), slog.Duration("for", silence))
 	x.progress.Known = false
 	e.tell(Event{Job: x.run.Job, Number: x.run.Number, Kind: KindProgress, Progress: x.progress})
-}
-
-func answer(w http.ResponseWriter, v any) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		refuse(w, http.StatusInternalServerError, err)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(data, '\n')) // a hook that is gone needs no answer
-}
-
-func refuse(w http.ResponseWriter, code int, err error) {
-	data, merr := json.Marshal(map[string]string{"error": clip(err.Error())})
-	if merr != nil {
-		data = []byte("{}")
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_, _ = w.Write(append(data, '\n'))
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"headroom/scheduler/asked"
 )
 
 // reportText is what a hook sends, by the example of docs/hooks.md.
@@ -135,7 +137,7 @@ func TestStrangersAreRefused(t *testing.T) {
 		"missing":            {l.token(one), `{"job":"one","run":4}`, http.StatusBadRequest},
 		"more done than are": {l.token(one), strings.Replace(good, `"tasks_total":48`, `"tasks_total":0`, 1), http.StatusBadRequest},
 		"more kept than are": {l.token(one), strings.Replace(good, `"kept":40`, `"kept":51`, 1), http.StatusBadRequest},
-		"too long":           {l.token(one), good[:len(good)-1] + `,"more":"` + strings.Repeat("x", bodyMax) + `"}`, http.StatusBadRequest},
+		"too long":           {l.token(one), good[:len(good)-1] + `,"more":"` + strings.Repeat("x", asked.BodyMax) + `"}`, http.StatusBadRequest},
 		"two documents":      {l.token(one), good + good, http.StatusBadRequest},
 	} {
 		if code, a := l.post(c.token, c.body); code != c.code || a["error"] == "" || a["theta"] != nil {
@@ -193,7 +195,7 @@ func FuzzReport(f *testing.F) {
 	f.Add([]byte(`{}`))
 	f.Add([]byte(`{"job":"a","run":1,"sequence":1,"ended":true,"stages":[],"shuffles":[],"executors":0,"tasks_done":0,"tasks_total":0}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		r, err := parseReport(io.LimitReader(bytes.NewReader(body), bodyMax))
+		r, err := parseReport(io.LimitReader(bytes.NewReader(body), asked.BodyMax))
 		if err != nil {
 			return
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/scheduler/asked"
 	"headroom/scheduler/profiles"
 )
 
@@ -92,7 +93,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	var served error
 	if e.hooks != nil {
 		running.Go(func() {
-			served = newHooks(e).serve(ctx, e.hooks)
+			served = asked.Serve(ctx, e.hooks, newHooks(e).handler())
 			cancel()
 		})
 	}
@@ -332,7 +333,7 @@ func (e *Engine) sweep(parent context.Context) {
 	ids := e.book.sweeps()
 	e.mu.Unlock()
 	for _, id := range ids {
-		ctx, cancel := context.WithTimeout(parent, hookWait) // hooks wait for the same gate
+		ctx, cancel := context.WithTimeout(parent, asked.Wait) // hooks wait for the same gate
 		err := e.withDrops(ctx, id, func(j *job) error {
 			if j.stop && j.wraps && !j.swept && !j.over {
 				j.choose(j.waiting())

@@ -1,61 +1,27 @@
 package yarn
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"time"
+
+	"headroom/scheduler/asked"
 )
 
 const (
-	// hookWait bounds the answer to a hook, which gives up after 2 s.
-	hookWait = 1800 * time.Millisecond
-	// bodyMax bounds what a hook may send.
-	bodyMax = 1 << 20
 	// hooksMax bounds the requests that are answered at one time: each map attempt
 	// asks once.
 	hooksMax = 256
 	// validFor is how long shares hold when no further answer comes.
 	validFor = 10 * time.Second
-	// endWait bounds the end of the hooks' server.
-	endWait = time.Second
 )
 
 // hooks serves the hooks' protocol: docs/hooks.md.
-type hooks struct {
-	engine *Engine
-	places chan struct{}
-}
+type hooks struct{ engine *Engine }
 
-func newHooks(e *Engine) *hooks { return &hooks{engine: e, places: make(chan struct{}, hooksMax)} }
-
-// serve answers on l until ctx ends.
-func (h *hooks) serve(ctx context.Context, l net.Listener) error {
-	s := &http.Server{
-		Handler: h.handler(), ReadHeaderTimeout: hookWait, ReadTimeout: 2 * hookWait, WriteTimeout: 2 * hookWait, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-	}
-	over := make(chan struct{})
-	var failed error
-	go func() {
-		defer close(over)
-		failed = s.Serve(l)
-	}()
-	select {
-	case <-over:
-		return fmt.Errorf("yarn: serve hooks: %w", failed)
-	case <-ctx.Done():
-	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWait)
-	defer cancel()
-	if s.Shutdown(last) != nil {
-		_ = s.Close() // what is still asking runs exactly
-	}
-	<-over
-	return nil
-}
+func newHooks(e *Engine) *hooks { return &hooks{engine: e} }
 
 func (h *hooks) handler() http.Handler {
 	mux := http.NewServeMux()
@@ -63,19 +29,7 @@ func (h *hooks) handler() http.Handler {
 	mux.HandleFunc("GET /v1/jobs/{job}/stop", h.stop)
 	mux.HandleFunc("POST /v1/jobs/{job}/drop", h.drop)
 	mux.HandleFunc("POST /v1/jobs/{job}/begin", h.begin)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case h.places <- struct{}{}:
-			defer func() { <-h.places }()
-		default:
-			refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%d requests are being answered", hooksMax))
-			return
-		}
-		ctx, cancel := context.WithTimeout(r.Context(), hookWait)
-		defer cancel()
-		r.Body = http.MaxBytesReader(w, r.Body, bodyMax)
-		mux.ServeHTTP(w, r.WithContext(ctx))
-	})
+	return asked.Bounded(hooksMax, mux)
 }
 
 type queueShare struct {
@@ -92,7 +46,7 @@ type sharesAnswer struct {
 }
 
 func (h *hooks) shares(w http.ResponseWriter, _ *http.Request) {
-	answer(w, h.engine.hookShares(time.Now()))
+	asked.Answer(w, h.engine.hookShares(time.Now()))
 }
 
 type stopAnswer struct {
@@ -104,10 +58,10 @@ type stopAnswer struct {
 func (h *hooks) stop(w http.ResponseWriter, r *http.Request) {
 	a, err := h.engine.hookStop(appOf(r.PathValue("job")))
 	if err != nil {
-		refuse(w, status(err), err)
+		asked.Refuse(w, status(err), err)
 		return
 	}
-	answer(w, a)
+	asked.Answer(w, a)
 }
 
 func (h *hooks) drop(w http.ResponseWriter, r *http.Request) {
@@ -122,23 +76,23 @@ func (h *hooks) drop(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if ask.Tasks == nil || ask.Candidates == nil {
-		refuse(w, http.StatusBadRequest, fmt.Errorf("tasks and candidates are needed: %w", errRequest))
+		asked.Refuse(w, http.StatusBadRequest, fmt.Errorf("tasks and candidates are needed: %w", errRequest))
 		return
 	}
 	var candidates []candidate
 	for _, c := range *ask.Candidates {
 		if c.Task == nil || c.Bytes == nil || *c.Task < 0 || *c.Task >= *ask.Tasks {
-			refuse(w, http.StatusBadRequest, fmt.Errorf("a candidate needs bytes and a task from 0 to %d: %w", *ask.Tasks-1, errRequest))
+			asked.Refuse(w, http.StatusBadRequest, fmt.Errorf("a candidate needs bytes and a task from 0 to %d: %w", *ask.Tasks-1, errRequest))
 			return
 		}
 		candidates = append(candidates, candidate{*c.Task, *c.Bytes})
 	}
 	dropped, err := h.engine.hookDrop(r.Context(), appOf(r.PathValue("job")), *ask.Tasks, candidates)
 	if err != nil {
-		refuse(w, status(err), err)
+		asked.Refuse(w, status(err), err)
 		return
 	}
-	answer(w, struct {
+	asked.Answer(w, struct {
 		Dropped []int `json:"dropped"`
 	}{dropped})
 }
@@ -153,15 +107,15 @@ func (h *hooks) begin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if ask.Task == nil || ask.Attempt == nil || ask.Bytes == nil || *ask.Task < 0 || *ask.Attempt < 0 {
-		refuse(w, http.StatusBadRequest, fmt.Errorf("task, attempt and bytes are needed, none below 0: %w", errRequest))
+		asked.Refuse(w, http.StatusBadRequest, fmt.Errorf("task, attempt and bytes are needed, none below 0: %w", errRequest))
 		return
 	}
 	run, err := h.engine.hookBegin(r.Context(), appOf(r.PathValue("job")), *ask.Task, *ask.Attempt, *ask.Bytes)
 	if err != nil {
-		refuse(w, status(err), err)
+		asked.Refuse(w, status(err), err)
 		return
 	}
-	answer(w, struct {
+	asked.Answer(w, struct {
 		Run bool `json:"run"`
 	}{run})
 }
@@ -174,7 +128,7 @@ func request(w http.ResponseWriter, r *http.Request, into any) bool {
 		err = errors.New("more than one document")
 	}
 	if err != nil {
-		refuse(w, http.StatusBadRequest, fmt.Errorf("the body is not the JSON that docs/hooks.md tells: %w", err))
+		asked.Refuse(w, http.StatusBadRequest, fmt.Errorf("the body is not the JSON that docs/hooks.md tells: %w", err))
 		return false
 	}
 	return true
@@ -192,24 +146,4 @@ func status(err error) int {
 	default:
 		return http.StatusServiceUnavailable
 	}
-}
-
-func answer(w http.ResponseWriter, v any) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		refuse(w, http.StatusInternalServerError, err)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(data, '\n')) // a hook that is gone runs exactly
-}
-
-func refuse(w http.ResponseWriter, code int, err error) {
-	data, merr := json.Marshal(map[string]string{"error": clip(err.Error())})
-	if merr != nil {
-		data = []byte("{}")
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(code)
-	_, _ = w.Write(append(data, '\n'))
 }

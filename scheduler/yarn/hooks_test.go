@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -176,23 +175,6 @@ func TestHooksRefuse(t *testing.T) {
 		}
 		l.want("POST", path+"/stop", "{}", 405, "")
 		l.want("GET", "/v1/other", "", 404, "")
-	})
-}
-
-// Only so many requests are answered at once; the others run exactly.
-func TestHooksAreBounded(t *testing.T) {
-	t.Parallel()
-	inLab(t, func(l *lab) {
-		started(l, 4)
-		h := newHooks(l.engine)
-		for range hooksMax {
-			h.places <- struct{}{}
-		}
-		w := httptest.NewRecorder()
-		h.handler().ServeHTTP(w, httptest.NewRequest("GET", "/v1/shares", http.NoBody))
-		if w.Code != http.StatusServiceUnavailable {
-			l.Errorf("status %d", w.Code)
-		}
 	})
 }
 

@@ -1,0 +1,102 @@
+// Package asked is the server that hooks inside engines ask: small JSON over HTTP, with
+// bounds on everything that a hook may take.
+//
+// The one idea: a hook that gets no answer in time runs exactly, so a request that
+// cannot be answered soon is refused at once rather than kept waiting.
+//
+// Guarantees: at most so many requests are answered at one time; none is longer than
+// BodyMax or takes longer than Wait; every refusal is JSON with its reason. What is asked
+// and answered is each engine's own: docs/hooks.md.
+package asked
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	// Wait bounds the answer to a hook, which gives up after 2 s.
+	Wait = 1800 * time.Millisecond
+	// BodyMax bounds what a hook may send, in bytes.
+	BodyMax = 1 << 20
+	// endWait bounds the end of the server.
+	endWait = time.Second
+	// wordsMax bounds the reason of a refusal, in bytes.
+	wordsMax = 1000
+)
+
+// Serve answers on l until ctx ends. It returns nil then, and otherwise why it cannot
+// serve.
+func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
+	s := &http.Server{
+		Handler: h, ReadHeaderTimeout: Wait, ReadTimeout: 2 * Wait, WriteTimeout: 2 * Wait, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+	}
+	over := make(chan struct{})
+	var failed error
+	go func() {
+		defer close(over)
+		failed = s.Serve(l)
+	}()
+	select {
+	case <-over:
+		return fmt.Errorf("serve hooks: %w", failed)
+	case <-ctx.Done():
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWait)
+	defer cancel()
+	if s.Shutdown(last) != nil {
+		_ = s.Close() // what is still asking runs exactly
+	}
+	<-over
+	return nil
+}
+
+// Bounded lets h answer at most so many requests at one time, each of them in Wait and of
+// at most BodyMax bytes.
+func Bounded(most int, h http.Handler) http.Handler {
+	places := make(chan struct{}, most)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case places <- struct{}{}:
+			defer func() { <-places }()
+		default:
+			Refuse(w, http.StatusServiceUnavailable, fmt.Errorf("%d requests are being answered", most))
+			return
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), Wait)
+		defer cancel()
+		r.Body = http.MaxBytesReader(w, r.Body, BodyMax)
+		h.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// Answer writes v as JSON.
+func Answer(w http.ResponseWriter, v any) {
+	data, err := json.Marshal(v)
+	if err != nil {
+		Refuse(w, http.StatusInternalServerError, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(append(data, '\n')) // a hook that is gone runs exactly
+}
+
+// Refuse writes {"error": why}.
+func Refuse(w http.ResponseWriter, code int, why error) {
+	words := strings.ToValidUTF8(strings.Join(strings.Fields(why.Error()), " "), "?")
+	if len(words) > wordsMax {
+		words = strings.ToValidUTF8(words[:wordsMax], "") + "..."
+	}
+	data, err := json.Marshal(map[string]string{"error": words})
+	if err != nil {
+		data = []byte("{}")
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_, _ = w.Write(append(data, '\n'))
+}

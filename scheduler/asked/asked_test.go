@@ -1,0 +1,107 @@
+package asked
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// Beyond the bound a request is refused at once, and answered again when a place is free.
+func TestBounded(t *testing.T) {
+	t.Parallel()
+	entered, leave := make(chan struct{}), make(chan struct{})
+	h := Bounded(1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/slow" {
+			close(entered)
+			<-leave
+		}
+		Answer(w, map[string]int{"n": 1})
+	}))
+	ask := func(path string) *httptest.ResponseRecorder {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, http.NoBody))
+		return w
+	}
+	over := make(chan struct{})
+	go func() { ask("/slow"); close(over) }()
+	<-entered
+	if w := ask("/"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "1 requests are being answered") {
+		t.Fatalf("a second request: %d %s", w.Code, w.Body)
+	}
+	close(leave)
+	<-over
+	if w := ask("/"); w.Code != http.StatusOK || w.Body.String() != "{\"n\":1}\n" {
+		t.Fatalf("after the first: %d %s", w.Code, w.Body)
+	}
+}
+
+// A body beyond the bound cannot be read to its end.
+func TestBodyIsBounded(t *testing.T) {
+	t.Parallel()
+	h := Bounded(1, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			Refuse(w, http.StatusRequestEntityTooLarge, err)
+		}
+	}))
+	for size, want := range map[int]int{BodyMax: http.StatusOK, BodyMax + 1: http.StatusRequestEntityTooLarge} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader(strings.Repeat("x", size))))
+		if w.Code != want {
+			t.Errorf("%d bytes: %d, want %d", size, w.Code, want)
+		}
+	}
+}
+
+// A refusal is one line of JSON, whatever the reason holds.
+func TestRefusalIsJSON(t *testing.T) {
+	t.Parallel()
+	w := httptest.NewRecorder()
+	Refuse(w, http.StatusBadRequest, errors.New("a\nb\xff"+strings.Repeat("c", 2*wordsMax)))
+	if got := w.Body.String(); !strings.HasPrefix(got, `{"error":"a b?ccc`) || !strings.HasSuffix(got, "ccc...\"}\n") || len(got) > wordsMax+50 {
+		t.Fatalf("%.60s ... (%d bytes)", got, len(got))
+	}
+	w = httptest.NewRecorder()
+	Answer(w, func() {})
+	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "error") {
+		t.Fatalf("an answer that is no JSON: %d %s", w.Code, w.Body)
+	}
+}
+
+// The server answers until its context ends, and says why where it cannot serve.
+func TestServe(t *testing.T) {
+	t.Parallel()
+	var lc net.ListenConfig
+	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { Answer(w, "here") }))
+	}()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.Addr().String()+"/", http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err := errors.Join(err, resp.Body.Close()); err != nil || string(body) != "\"here\"\n" {
+		t.Fatalf("%q, %v", body, err)
+	}
+	cancel()
+	if err := <-ended; err != nil {
+		t.Fatalf("ended with %v", err)
+	}
+	if err := Serve(t.Context(), l, http.NotFoundHandler()); err == nil { // its listener is closed
+		t.Fatal("serves on a closed listener")
+	}
+}
