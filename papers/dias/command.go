@@ -43,7 +43,7 @@ type engineRun func(ctx context.Context, o *options, progress io.Writer) ([]pape
 
 // engines are those that can run the jobs, by the name of --engine: the simulation has none.
 func engines() map[string]engineRun {
-	return map[string]engineRun{"": simulation, "local": local}
+	return map[string]engineRun{"": simulation, "local": local, "spark": onSpark}
 }
 
 // local runs a short trace on the scheduler's own engine.
@@ -79,7 +79,10 @@ func NewCommand() *cobra.Command {
 			"--engine local runs a short trace of two classes for real, in some twelve minutes: the scheduler with real tasks on two\n" +
 			"emulated nodes that powerd caps, under p, np, da, nps and dias, with sprints from the coordinators' ledger and joules\n" +
 			"from the nodes' counters, and then the same job at drop ratios from 0 to 90 % (Figs. 4 and 6). It needs a machine with little else to do. --out keeps runs.csv\n" +
-			"(every job), ratios.csv and the logs.",
+			"(every job), ratios.csv and the logs.\n\n" +
+			"--engine spark repeats Figs. 4 and 6 on an unmodified Spark, in some three minutes: word popularity at these ratios, its\n" +
+			"workers on two emulated nodes with powerd. It needs what make build and make hooks make, a JDK, and Spark, which it\n" +
+			"fetches the first time.",
 		Example: "  powerlab paper dias\n  powerlab paper dias --seeds 5 --out dias-out\n  powerlab paper dias -o json\n  powerlab paper dias --engine local --out dias-local",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -103,7 +106,7 @@ func NewCommand() *cobra.Command {
 	f.IntVar(&o.seeds, "seeds", seedsDefault, "how many seeds")
 	f.IntVar(&o.jobs, "jobs", jobsDefault, "jobs of each run; the first tenth is left out of latencies")
 	f.StringVar(&o.out, "out", "", "folder for tables and plots; none when empty")
-	f.StringVar(&o.engine, "engine", "", "what runs the jobs: local; the simulation when empty")
+	f.StringVar(&o.engine, "engine", "", "what runs the jobs: local or spark; the simulation when empty")
 	f.IntVar(&o.realJobs, "real-jobs", realJobs, "with --engine local: jobs under each policy")
 	f.StringVar(&o.bin, "bin", "", "with --engine: folder of the programs (default: beside powerlab)")
 	o.output.Flags(cmd)
@@ -123,7 +126,7 @@ func (o *options) check() (engineRun, error) {
 	run, ok := engines()[o.engine]
 	if !ok {
 		e := cli.Usage("--engine %q is not known here", o.engine)
-		e.Hint = "leave it away for the simulation, or name local"
+		e.Hint = "leave it away for the simulation, or name local or spark"
 		return nil, e
 	}
 	return run, nil
