@@ -5,6 +5,8 @@ import "errors"
 var (
 	// ErrEnded reports a program that ended by itself; the message has the end of its log.
 	ErrEnded = errors.New("rig: process ended by itself")
+	// ErrUnable reports that this machine lacks what something needs.
+	ErrUnable = errors.New("rig: not possible on this machine")
 	// ErrConfig reports a Config that cannot be.
 	ErrConfig = errors.New("rig: bad configuration")
 )

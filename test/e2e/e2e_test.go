@@ -28,20 +28,15 @@ import (
 	"time"
 
 	"headroom/internal/testkit"
+	"headroom/rig"
 )
 
 // programs builds the four programs as `make build` does and returns their folder.
 func programs(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-o", bin + "/"}
-	for _, p := range []string{"powerd", "coordinator", "scheduler", "powerlab"} {
-		args = append(args, "headroom/cmd/"+p)
-	}
-	cmd := exec.CommandContext(t.Context(), "go", args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build: %v\n%s", err, out)
+	if err := rig.BuildPrograms(t.Context(), bin); err != nil {
+		t.Fatal(err)
 	}
 	return bin
 }

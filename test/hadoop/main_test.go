@@ -1,12 +1,10 @@
 package hadoop
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -68,7 +66,7 @@ var theLab = sync.OnceValues(func() (l *lab, err error) {
 		l.programs = append(l.programs, p)
 		nodes = append(nodes, hadoop.Node{Name: name, Wrap: hadoop.OnNode(powerlab, l.nodes, name)})
 	}
-	if err := l.awaitMachines("n1", "n2"); err != nil {
+	if err := rig.AwaitNodes(l.nodes, "n1", "n2"); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	l.Cluster, err = hadoop.Start(context.Background(), hadoop.Config{Dir: filepath.Join(scratch(), "shared"), Jars: j, Nodes: nodes})
@@ -93,25 +91,6 @@ func (l *lab) Close() error {
 	return errors.Join(append(errs, l.machines.Close())...)
 }
 
-// awaitMachines waits until the emulated nodes take programs.
-func (l *lab) awaitMachines(names ...string) error {
-	late, tick := time.After(time.Minute), time.NewTicker(50*time.Millisecond)
-	defer tick.Stop()
-	for _, name := range names {
-		for {
-			if _, err := os.Stat(filepath.Join(l.nodes, name, "run", "node.sock")); err == nil {
-				break
-			}
-			select {
-			case <-late:
-				return fmt.Errorf("emulated node %s is not ready", name)
-			case <-tick.C:
-			}
-		}
-	}
-	return nil
-}
-
 // limit sets the package's power limit of an emulated node, as powerd does for a cap.
 func (l *lab) limit(t *testing.T, node string, microwatts int64) {
 	t.Helper()
@@ -132,7 +111,7 @@ var closeShared = func() error { return nil }
 // permitted ends the test as not run where the machine lacks what Hadoop needs.
 func permitted(t *testing.T, err error) {
 	t.Helper()
-	if errors.Is(err, hadoop.ErrUnavailable) {
+	if errors.Is(err, hadoop.ErrUnavailable) || errors.Is(err, rig.ErrUnable) {
 		testkit.NotRun(t, err.Error())
 	}
 	if err != nil {
@@ -153,33 +132,15 @@ func shared(t *testing.T) *lab {
 // folder.
 var programs = sync.OnceValues(func() (string, error) {
 	bin := filepath.Join(scratch(), "bin")
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-o", bin + "/"}
-	for _, p := range []string{"powerd", "coordinator", "scheduler", "powerlab"} {
-		args = append(args, "headroom/cmd/"+p)
-	}
-	cmd := exec.Command("go", args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return bin, nil
+	return bin, rig.BuildPrograms(context.Background(), bin)
 })
 
 // builtPlugins builds the jars of the hooks, once for all tests, and is their folder.
 var builtPlugins = sync.OnceValues(func() (string, error) {
-	const unable = 3 // the script's exit code where the machine cannot build them
 	dir := filepath.Join(scratch(), "plugins")
 	ctx, cancel := context.WithTimeout(context.Background(), fetchMost)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", filepath.Join("..", "..", "hooks", "build.sh"), dir)
-	out, err := cmd.CombinedOutput()
-	if err != nil && cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == unable {
-		return "", fmt.Errorf("%w: %s", hadoop.ErrUnavailable, bytes.TrimSpace(out))
-	}
-	if err != nil {
-		return "", fmt.Errorf("hooks/build.sh: %w\n%s", err, out)
-	}
-	return dir, nil
+	return dir, rig.BuildHooks(ctx, filepath.Join("..", ".."), dir)
 })
 
 // plugins is the folder of the hooks' jars.

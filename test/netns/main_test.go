@@ -1,12 +1,14 @@
 package netns
 
 import (
+	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"headroom/rig"
 )
 
 // binaries is the folder of the programs; TestMain removes it.
@@ -15,18 +17,7 @@ func binaries() string {
 }
 
 // build makes the programs as `make build` does, once for all tests.
-var build = sync.OnceValue(func() error {
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-o", binaries() + "/"}
-	for _, p := range []string{"powerd", "coordinator", "powerlab"} {
-		args = append(args, "headroom/cmd/"+p)
-	}
-	cmd := exec.Command("go", args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return nil
-})
+var build = sync.OnceValue(func() error { return rig.BuildPrograms(context.Background(), binaries()) })
 
 func TestMain(m *testing.M) {
 	code := m.Run()

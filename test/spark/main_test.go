@@ -1,12 +1,10 @@
 package spark
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -79,7 +77,7 @@ var theLab = sync.OnceValues(func() (l *lab, err error) {
 		l.programs = append(l.programs, p)
 		nodes = append(nodes, spark.Node{Name: name, Cores: 2, Wrap: spark.OnNode(powerlab, folder, name)})
 	}
-	if err := awaitNodes(folder); err != nil {
+	if err := rig.AwaitNodes(folder, nodeNames...); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	l.Cluster, err = spark.Start(context.Background(), spark.Config{
@@ -106,32 +104,13 @@ func (l *lab) Close() error {
 	return errors.Join(append(errs, l.machines.Close())...)
 }
 
-// awaitNodes waits until the emulated nodes in a folder take programs.
-func awaitNodes(folder string) error {
-	late, tick := time.After(time.Minute), time.NewTicker(50*time.Millisecond)
-	defer tick.Stop()
-	for _, name := range nodeNames {
-		for {
-			if _, err := os.Stat(filepath.Join(folder, name, "run", "node.sock")); err == nil {
-				break
-			}
-			select {
-			case <-late:
-				return fmt.Errorf("emulated node %s is not ready", name)
-			case <-tick.C:
-			}
-		}
-	}
-	return nil
-}
-
 // closeShared ends the package's lab if there is one.
 var closeShared = func() error { return nil }
 
 // permitted ends the test as not run where the machine lacks what Spark needs.
 func permitted(t *testing.T, err error) {
 	t.Helper()
-	if errors.Is(err, spark.ErrUnavailable) {
+	if errors.Is(err, spark.ErrUnavailable) || errors.Is(err, rig.ErrUnable) {
 		testkit.NotRun(t, err.Error())
 	}
 	if err != nil {
@@ -151,33 +130,15 @@ func shared(t *testing.T) *lab {
 // programs builds the programs as `make build` does, once for all tests, and is their folder.
 var programs = sync.OnceValues(func() (string, error) {
 	bin := filepath.Join(scratch(), "bin")
-	args := []string{"build", "-trimpath", "-buildvcs=false", "-o", bin + "/"}
-	for _, p := range []string{"powerd", "coordinator", "scheduler", "powerlab"} {
-		args = append(args, "headroom/cmd/"+p)
-	}
-	cmd := exec.Command("go", args...)
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return bin, nil
+	return bin, rig.BuildPrograms(context.Background(), bin)
 })
 
 // builtJars builds the hook and its applications, once for all tests, and is their folder.
 var builtJars = sync.OnceValues(func() (string, error) {
-	const unable = 3 // the script's exit code where the machine cannot build them
 	dir := filepath.Join(scratch(), "jars")
 	ctx, cancel := context.WithTimeout(context.Background(), fetchMost)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", filepath.Join("..", "..", "hooks", "build.sh"), dir)
-	out, err := cmd.CombinedOutput()
-	if err != nil && cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == unable {
-		return "", fmt.Errorf("%w: %s", spark.ErrUnavailable, bytes.TrimSpace(out))
-	}
-	if err != nil {
-		return "", fmt.Errorf("hooks/build.sh: %w\n%s", err, out)
-	}
-	return dir, nil
+	return dir, rig.BuildHooks(ctx, filepath.Join("..", ".."), dir)
 })
 
 // within is the context of a test's work.

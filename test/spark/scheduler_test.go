@@ -63,7 +63,7 @@ func newSite(t *testing.T) *site {
 	if err := s.rig.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := awaitNodes(s.rig.NodeDir()); err != nil {
+	if err := rig.AwaitNodes(s.rig.NodeDir(), nodeNames...); err != nil {
 		t.Fatal(err)
 	}
 	var nodes []spark.Node
