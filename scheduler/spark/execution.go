@@ -99,6 +99,7 @@ func (e *Engine) watch(x *execution) {
 	told := false
 	for {
 		if over, err := x.over(); over || err != nil {
+			unlock(x.lock) // who hears of the end may use the folder at once
 			e.end(x, err)
 			return
 		}
