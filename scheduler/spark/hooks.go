@@ -110,6 +110,9 @@ func (e *Engine) report(now time.Time, token string, rep report) (reply, error) 
 		return reply{}, fmt.Errorf("run %d of %s, %d is under way: %w", rep.Run, rep.Job, x.run.Number, errOldRun)
 	}
 	if rep.Sequence > x.sequence { // an older one that was delayed changes nothing
+		if stopped(rep.Trouble) {
+			rep.Trouble = x.progress.Trouble
+		}
 		if rep.Trouble != "" && rep.Trouble != x.progress.Trouble {
 			e.logger.Warn("trouble in a Spark driver", slog.String("job", rep.Job), slog.String("trouble", firstLine(rep.Trouble)))
 		}
@@ -122,6 +125,10 @@ func (e *Engine) report(now time.Time, token string, rep report) (reply, error) 
 	}
 	return a, nil
 }
+
+// stopped tells that a hook was told something when its application had come to its end already,
+// as it may at every normal end: that is no trouble.
+func stopped(trouble string) bool { return strings.Contains(trouble, "stopped SparkContext") }
 
 // firstLine leaves out what Java says beneath an error.
 func firstLine(text string) string {

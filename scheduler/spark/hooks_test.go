@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -176,6 +177,34 @@ func TestSilenceIsUnknown(t *testing.T) {
 	}
 	if n := len(l.engine.pending); n != 1 || l.engine.pending[0].Progress.Known {
 		t.Errorf("%d events wait: %+v", n, l.engine.pending)
+	}
+}
+
+// A hook that acts upon an application that has just stopped is in no trouble; what was wrong before stays said.
+func TestAStoppedApplicationIsNoTrouble(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, t.TempDir(), nil)
+	l.stop()
+	var said bytes.Buffer
+	l.engine.logger = slog.New(slog.NewTextHandler(&said, nil))
+	x := &execution{run: Run{Job: "words", Number: 1}, token: "t"}
+	l.engine.runs["words"] = x
+	const ended = "a report to http://127.0.0.1:1 failed: Cannot call methods on a stopped SparkContext.\\nThis stopped SparkContext was created at:"
+	for i, k := range []struct{ trouble, want string }{{ended, ""}, {"not thinned: a barrier stage", "not thinned: a barrier stage"}, {ended, "not thinned: a barrier stage"}} {
+		text := strings.Replace(fmt.Sprintf(reportText, "words", 1, i+1, 3), `"trouble":""`, `"trouble":"`+k.trouble+`"`, 1)
+		rep, err := parseReport(strings.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.engine.report(time.Now(), "t", rep); err != nil {
+			t.Fatal(err)
+		}
+		if x.progress.Trouble != k.want {
+			t.Errorf("after %q its trouble is %q, want %q", k.trouble, x.progress.Trouble, k.want)
+		}
+	}
+	if text := said.String(); strings.Contains(text, "stopped") || strings.Count(text, "trouble in a Spark driver") != 1 {
+		t.Errorf("logged:\n%s", text)
 	}
 }
 
