@@ -319,7 +319,8 @@ func TestMovesAreRemembered(t *testing.T) {
 	})
 }
 
-// ExplainJob answers with the job and its moves, and refuses one that is not there.
+// ExplainJob answers with the job and its moves, once it has ended with the tasks that its drop ratio left out too, and refuses
+// one that is not there.
 func TestExplainJob(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 1, 700*units.Watt)
@@ -353,6 +354,16 @@ func TestExplainJob(t *testing.T) {
 		}
 		if j := x.Msg.GetJob(); j.GetDeflation().GetTheta() != 0.2 || j.GetRank() != 1 || j.GetDeadlineS() != 90 || len(x.Msg.GetMoves()) != 1 || x.Msg.GetMeta().GetRevision() == 0 {
 			t.Errorf("%v", x.Msg)
+		}
+		end := &headroomv1.FinishJobRequest{Id: "j1", State: headroomv1.JobState_JOB_STATE_DONE, Tasks: 45, Done: 33}
+		if _, err = s.FinishJob(t.Context(), connect.NewRequest(end)); err != nil {
+			t.Fatal(err)
+		}
+		if x, err = s.ExplainJob(t.Context(), connect.NewRequest(&headroomv1.ExplainJobRequest{Id: "j1"})); err != nil {
+			t.Fatal(err)
+		}
+		if p := x.Msg.GetJob().GetProgress(); p.GetTasks() != 45 || p.GetDone() != 33 || p.GetDropped() != 12 {
+			t.Errorf("ended with %v", p)
 		}
 		if _, err = s.ExplainJob(t.Context(), connect.NewRequest(&headroomv1.ExplainJobRequest{Id: "none"})); connect.CodeOf(err) != connect.CodeNotFound {
 			t.Errorf("of no job: %v", err)

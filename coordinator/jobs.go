@@ -204,8 +204,17 @@ func jobMessage(j ledger.Job, d *desk) *headroomv1.Job {
 		m.EstimateErrors = d.jobs.errors[j.ID]
 	}
 	runtime := j.Runtime.Seconds()
-	m.Progress = &headroomv1.JobProgress{Id: j.ID, State: m.State, Tasks: j.Tasks, Done: j.Done, RuntimeS: &runtime, Dropped: j.DroppedTasks()}
+	m.Progress = &headroomv1.JobProgress{Id: j.ID, State: m.State, Tasks: j.Tasks, Done: j.Done, RuntimeS: &runtime, Dropped: droppedAtEnd(j)}
 	return m
+}
+
+// droppedAtEnd is how many tasks an ended job did without. One that is done has done each of its tasks or dropped it; the
+// log lists only those that an early stop dropped, not those that a drop ratio has left out.
+func droppedAtEnd(j ledger.Job) uint32 {
+	if j.State == ledger.JobDone && j.Done < j.Tasks {
+		return max(j.DroppedTasks(), j.Tasks-j.Done)
+	}
+	return j.DroppedTasks()
 }
 
 type direct = connect.BidiStream[headroomv1.SchedulerMessage, headroomv1.DirectorMessage]

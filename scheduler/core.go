@@ -255,12 +255,12 @@ func (j *job) restore(past Past) {
 }
 
 // AddEnded puts a job that ended under an earlier scheduler process into the
-// listings; done counts its map tasks, and a runtime of 0 is not known.
-func (c *Core) AddEnded(p Plan, state State, outcome string, done int, runtime time.Duration) {
+// listings; done and dropped count its map tasks, and a runtime of 0 is not known.
+func (c *Core) AddEnded(p Plan, state State, outcome string, done, dropped int, runtime time.Duration) {
 	if c.Knows(p.ID) || !state.Ended() {
 		return
 	}
-	j := &job{Plan: p, state: state, outcome: outcome, done: done}
+	j := &job{Plan: p, state: state, outcome: outcome, done: done, dropped: dropped}
 	if runtime > 0 { // when it started is not known any more, and does not matter
 		j.started, j.ended = p.Submitted, p.Submitted.Add(runtime)
 	}

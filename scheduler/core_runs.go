@@ -307,6 +307,7 @@ func (c *Core) RunEnded(now time.Time, id string, number uint32, ok bool, outcom
 	case j == nil || j.state != Running || j.run.Number != number:
 	case ok:
 		c.queue.Completed(now, id)
+		j.Tasks = j.done + j.dropped // what its application planned and did not need is no task of it
 		c.end(now, j, Done, outcome)
 	case j.run.Stopping != "":
 		c.goBack(now, j)

@@ -380,6 +380,26 @@ func TestEngineRuns(t *testing.T) {
 	n.expect("low done")
 }
 
+// What the coordinators are told of the end of an engine's job: those tasks that ran and those that were dropped, and none that
+// its application had planned and did not need.
+func TestEndOfAnEngineRun(t *testing.T) {
+	t.Parallel()
+	n := newNight(t, buffers.NP)
+	p := plan("low", "low", 0, 4)
+	p.Engine = "spark"
+	n.add(p)
+	n.pass(0)
+	n.c.Progress(n.now, "low", 1, EngineProgress{Known: true, Tasks: 48, Done: 33, Dropped: 12})
+	n.c.RunEnded(n.now, "low", 1, true, "exit status 0")
+	n.pass(0)
+	if e := n.ended["low"]; e.State != Done || e.Tasks != 45 || e.Done != 33 {
+		t.Errorf("the coordinators are told %+v", e)
+	}
+	if v, _ := n.c.Job(n.now, "low"); v.Tasks != 45 || v.Done != 33 || v.Dropped != 12 {
+		t.Errorf("listed as %+v", v)
+	}
+}
+
 // The order in which tasks are given up follows from the seed alone: a permutation, whose beginning is the same for every
 // drop ratio; ceil(n(1-theta)) tasks are kept, whatever rounding does.
 func TestDropOrder(t *testing.T) {

@@ -378,7 +378,7 @@ func TestEndedJobsAreBounded(t *testing.T) {
 	t.Parallel()
 	c := NewCore(shared("low"), 1)
 	for i := range endedMax + 10 {
-		c.AddEnded(Plan{ID: fmt.Sprint(i), Submitted: start.Add(time.Duration(i))}, Done, "", 1, time.Second)
+		c.AddEnded(Plan{ID: fmt.Sprint(i), Submitted: start.Add(time.Duration(i))}, Done, "", 1, 0, time.Second)
 	}
 	if n := len(c.Jobs(start)); n != endedMax || c.Knows("9") || !c.Knows("10") {
 		t.Errorf("%d jobs kept", n)

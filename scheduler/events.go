@@ -140,6 +140,7 @@ type endedEvent struct {
 	state   State
 	outcome string
 	done    int
+	dropped int
 	runtime time.Duration
 }
 
@@ -153,7 +154,7 @@ func (e endedEvent) apply(l *loop, now time.Time) {
 	if run := e.record.run; e.plan.Engine != "" && run.Number > 0 && !run.Over {
 		l.sweep(e.plan.ID, run)
 	}
-	l.core.AddEnded(e.plan, e.state, e.outcome, e.done, e.runtime)
+	l.core.AddEnded(e.plan, e.state, e.outcome, e.done, e.dropped, e.runtime)
 }
 
 // waitEvent is an accepted job that cannot be restored yet; its outcome says why.

@@ -154,6 +154,7 @@ func ended(j *headroomv1.Job, state State) endedEvent {
 	p := Plan{ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), Submitted: submittedAt(j), Tasks: int(j.GetProgress().GetTasks())}
 	return endedEvent{
 		plan: p, record: &record{spec: j.GetSpec(), floor: profiles.Bound{Fraction: j.GetFloor()}}, state: state, outcome: j.GetOutcome(), done: int(j.GetProgress().GetDone()),
+		dropped: int(j.GetProgress().GetDropped()),
 		runtime: time.Duration(j.GetProgress().GetRuntimeS() * float64(time.Second)),
 	}
 }
