@@ -56,8 +56,9 @@ type postbox interface {
 	command(e lease.Epoch, orders []order)
 	// forget drops the orders about subjects that are over.
 	forget(gone func(subject string) bool)
-	// subject is what the order of that sequence is about; empty for caps and what is long ago.
-	subject(seq uint64) string
+	// subject is what the order of that sequence is about; empty for caps and what is long ago. newest is false for an
+	// order in whose place another of its subject is, or that is over.
+	subject(seq uint64) (subject string, newest bool)
 }
 
 // desk is one leadership: it owns the table of heard nodes and is the only

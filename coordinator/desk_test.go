@@ -114,7 +114,7 @@ func (o *outbox) forget(gone func(string) bool) {
 	o.gone = gone
 }
 
-func (o *outbox) subject(uint64) string { return "" }
+func (o *outbox) subject(uint64) (string, bool) { return "", true }
 
 // take empties the box.
 func (o *outbox) take() []ledger.NodeGrant {

@@ -60,6 +60,14 @@ type order struct {
 	stop            *headroomv1.StopDirective
 	sprint          *headroomv1.SprintDirective
 	deflate         *headroomv1.DeflateDirective
+	// issue sets it apart from earlier orders of its subject; the hub counts.
+	issue uint64
+}
+
+// carried is which order a directive carried.
+type carried struct {
+	subject string
+	issue   uint64
 }
 
 // command implements postbox.
@@ -70,6 +78,8 @@ func (h *hub) command(e lease.Epoch, orders []order) {
 		return
 	}
 	for _, o := range orders {
+		h.issued++
+		o.issue = h.issued
 		h.orders[o.subject] = o
 		m := h.number(o)
 		for s := range h.schedulers {
@@ -86,10 +96,11 @@ func (h *hub) forget(gone func(subject string) bool) {
 }
 
 // subject implements postbox.
-func (h *hub) subject(seq uint64) string {
+func (h *hub) subject(seq uint64) (subject string, newest bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.subjects[seq]
+	t, ok := h.numbered[seq]
+	return t.subject, !ok || h.orders[t.subject].issue == t.issue
 }
 
 // keptSubjects bounds how many directives about jobs are remembered by their numbers; acknowledgements come within seconds.
@@ -98,10 +109,10 @@ const keptSubjects = 20_000
 // number makes a directive of an order. The caller holds the lock.
 func (h *hub) number(o order) *headroomv1.DirectorMessage {
 	h.sequence++
-	h.subjects[h.sequence] = o.subject
-	if len(h.subjects) > 2*keptSubjects {
+	h.numbered[h.sequence] = carried{o.subject, o.issue}
+	if len(h.numbered) > 2*keptSubjects {
 		oldest := h.sequence - keptSubjects
-		maps.DeleteFunc(h.subjects, func(seq uint64, _ string) bool { return seq < oldest })
+		maps.DeleteFunc(h.numbered, func(seq uint64, _ carried) bool { return seq < oldest })
 	}
 	d := &headroomv1.Directive{Epoch: epochMessage(h.told), Seq: h.sequence, Reason: o.reason}
 	switch {
@@ -269,4 +280,13 @@ func (b *jobBoard) ack(e lease.Epoch, a *headroomv1.DirectiveAck, subject string
 		b.refusals[subject] = a.GetError()
 	}
 	return true
+}
+
+// heed takes in what a scheduler says to a directive. What it says to an order that another has replaced since tells
+// nothing of the one in force.
+func (d *desk) heed(a *headroomv1.DirectiveAck) {
+	subject, newest := d.out.subject(a.GetSeq())
+	if newest && d.board.ack(d.epoch, a, subject) {
+		d.jobs.refused(subject)
+	}
 }

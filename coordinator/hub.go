@@ -62,7 +62,8 @@ type hub struct {
 	told       lease.Epoch
 	caps       map[string]capDirective // newest cap directive of each node in this leadership
 	orders     map[string]order        // shares and stops in force in this leadership, by subject
-	subjects   map[uint64]string       // what the newest directives about jobs are about, by sequence
+	issued     uint64                  // orders so far
+	numbered   map[uint64]carried         // what the newest directives about jobs are about, by sequence
 	doubles    map[string]double       // nodes under whose name another machine has tried to connect
 }
 
@@ -105,7 +106,7 @@ func newHub(self string, logger *slog.Logger) *hub {
 	return &hub{
 		self: self, logger: logger, leader: &headroomv1.Leader{},
 		nodes: map[string]*stream{}, schedulers: map[*schedulerStream]struct{}{}, caps: map[string]capDirective{},
-		doubles: map[string]double{}, orders: map[string]order{}, subjects: map[uint64]string{},
+		doubles: map[string]double{}, orders: map[string]order{}, numbered: map[uint64]carried{},
 	}
 }
 
@@ -185,7 +186,7 @@ func (h *hub) lead(e lease.Epoch) {
 	h.told, h.sequence = e, 0
 	clear(h.caps)
 	clear(h.orders)
-	clear(h.subjects)
+	clear(h.numbered)
 	h.mu.Unlock()
 	h.announce(&headroomv1.Leader{Id: h.self, Self: true, Epoch: epochMessage(e)})
 }

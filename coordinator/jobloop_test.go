@@ -328,8 +328,10 @@ func TestOrdersAreNumbered(t *testing.T) {
 			t.Errorf("directive %d is %v", i+1, d)
 		}
 	}
-	if h.subject(1) != "" || h.subject(2) != share.subject || h.subject(3) != stop.subject || h.subject(9) != "" {
-		t.Errorf("subjects %v", h.subjects)
+	for seq, want := range map[uint64]string{1: "", 2: share.subject, 3: stop.subject, 9: ""} {
+		if got, newest := h.subject(seq); got != want || !newest {
+			t.Errorf("directive %d is about %q, newest %v; want %q", seq, got, newest, want)
+		}
 	}
 	late := h.enlist("s2")
 	directiveOf(t, late)
@@ -350,6 +352,48 @@ func TestOrdersAreNumbered(t *testing.T) {
 	if m := <-h.enlist("s4").box; m.GetLeader() == nil || len(h.orders) != 0 {
 		t.Errorf("the new leadership began with %v and %v", m, h.orders)
 	}
+}
+
+// What a scheduler says to an order that another of its subject has replaced counts neither for nor against the newer one; an
+// order that is told again to a scheduler that came later is the same one.
+func TestLateAnswersAreOfTheirOwnOrder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d, _, _, _ := admitted(t)
+		h := testHub()
+		h.lead(d.epoch)
+		ratio := func(theta float64) order {
+			return order{subject: "the drop ratio of j1", deflate: &headroomv1.DeflateDirective{Id: "j1", Theta: theta}}
+		}
+		answers := func(seq uint64, text string) {
+			d.heed(&headroomv1.DirectiveAck{Epoch: epochMessage(d.epoch), Seq: seq, Error: text})
+		}
+		err := d.ask(t.Context(), func() {
+			d.out = h
+			h.command(d.epoch, []order{ratio(0.1)})
+			h.command(d.epoch, []order{ratio(0.2)})
+			answers(1, "")
+			if len(d.board.heeded) != 0 {
+				t.Errorf("the answer to the first order counts for the second: %v", d.board.heeded)
+			}
+			h.enlist("s2") // the second order again, as 3
+			answers(2, "")
+			if !d.board.heeded["the drop ratio of j1"] {
+				t.Error("the second order is not acknowledged")
+			}
+			answers(1, "no such job")
+			answers(3, "")
+			if len(d.board.refusals) != 0 {
+				t.Errorf("refused are %v", d.board.refusals)
+			}
+			answers(3, "no such job")
+			if len(d.board.refusals) != 1 {
+				t.Error("a refusal of the order in force is lost")
+			}
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // A refusal stays an alarm until what it is about has been carried out, whatever else is acknowledged.

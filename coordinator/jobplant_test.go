@@ -162,7 +162,7 @@ func (y *yarn) obey() {
 		}
 		if leading := y.server.leading.Load(); leading != nil {
 			a := &headroomv1.DirectiveAck{Epoch: d.GetEpoch(), Seq: d.GetSeq(), Error: text}
-			_ = leading.post(context.Background(), func() { leading.board.ack(leading.epoch, a, leading.out.subject(a.GetSeq())) })
+			_ = leading.post(context.Background(), func() { leading.heed(a) })
 		}
 	}
 }

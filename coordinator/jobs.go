@@ -270,8 +270,8 @@ func (j jobService) listen(ctx context.Context, x *direct) error {
 			if p := m.GetProgress(); p != nil {
 				d.due = d.board.report(p, time.Now()) || d.due
 			}
-			if a := m.GetAck(); a != nil && d.board.ack(d.epoch, a, d.out.subject(a.GetSeq())) {
-				d.jobs.refused(d.out.subject(a.GetSeq()))
+			if a := m.GetAck(); a != nil {
+				d.heed(a)
 			}
 		}); err != nil && ctx.Err() != nil {
 			return ended(err)

@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/renameio/v2"
 
-	"headroom/scheduler/asked"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/scheduler/asked"
 )
 
 const (
