@@ -63,7 +63,7 @@ type hub struct {
 	caps       map[string]capDirective // newest cap directive of each node in this leadership
 	orders     map[string]order        // shares and stops in force in this leadership, by subject
 	issued     uint64                  // orders so far
-	numbered   map[uint64]carried         // what the newest directives about jobs are about, by sequence
+	numbered   map[uint64]carried      // what the newest directives about jobs are about, by sequence
 	doubles    map[string]double       // nodes under whose name another machine has tried to connect
 }
 
