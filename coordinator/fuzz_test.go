@@ -81,6 +81,19 @@ func (n nonsense) number() int64 {
 	return edges[n.IntN(len(edges))]
 }
 
+func (n nonsense) realFor(f protoreflect.FieldDescriptor) float64 {
+	switch name := string(f.Name()); {
+	case n.IntN(4) == 0:
+	case name == "theta":
+		return []float64{0.1, 0.2, 0.5}[n.IntN(3)]
+	case name == "floor":
+		return []float64{0.25, 0.5, 1}[n.IntN(3)]
+	case name == "deadline_s", name == "runtime_s":
+		return []float64{0.5, 60, 3600}[n.IntN(3)]
+	}
+	return n.real()
+}
+
 func (n nonsense) real() float64 {
 	edges := []float64{0, 1, -1, 0.5, 1e300, -1e300, math.Inf(1), math.Inf(-1), math.NaN(), math.SmallestNonzeroFloat64}
 	return edges[n.IntN(len(edges))]
@@ -140,7 +153,7 @@ func (n nonsense) value(m protoreflect.Message, f protoreflect.FieldDescriptor, 
 	case protoreflect.FloatKind:
 		return protoreflect.ValueOfFloat32(float32(n.real()))
 	case protoreflect.DoubleKind:
-		return protoreflect.ValueOfFloat64(n.real())
+		return protoreflect.ValueOfFloat64(n.realFor(f))
 	case protoreflect.MessageKind, protoreflect.GroupKind:
 		return protoreflect.ValueOfMessage(n.message(f.Message(), depth-1).ProtoReflect())
 	}
@@ -169,6 +182,14 @@ func (n nonsense) opening(procedure string) proto.Message {
 		return &headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Hello{Hello: h}}
 	}
 	return &headroomv1.SchedulerMessage{Message: &headroomv1.SchedulerMessage_Hello{Hello: &headroomv1.SchedulerHello{Id: "s1"}}}
+}
+
+// aboutJobs is a method that takes a job through its life, or tells of it.
+func (n nonsense) aboutJobs() string {
+	return []string{
+		headroomv1connect.JobServiceCommitJobProcedure, headroomv1connect.JobServiceDeflateJobProcedure,
+		headroomv1connect.JobServiceFinishJobProcedure, headroomv1connect.JobServiceExplainJobProcedure,
+	}[n.IntN(4)]
 }
 
 const (
@@ -257,6 +278,61 @@ func FuzzBytes(f *testing.F) {
 	})
 }
 
+// jobsOf makes calls about jobs with messages of any contents, holds what the log keeps against what was promised, and tells
+// how many jobs run on a part of their tasks, and how many have ended.
+func jobsOf(t *testing.T, seed uint64) (deflated, ended int) {
+	c := founded(t)
+	n := nonsense{rand.New(rand.NewPCG(3, seed))}
+	half := &headroomv1.CommitJobRequest{Job: &headroomv1.Job{Id: "j1", Floor: 0.5}}
+	tried(t, c.leader().server, "operator", headroomv1connect.JobServiceCommitJobProcedure, body(headroomv1connect.JobServiceCommitJobProcedure, half))
+	for range 30 {
+		procedure := n.aboutJobs()
+		tried(t, c.leader().server, "operator", procedure, n.call(procedure))
+	}
+	c.leader().machine.view(func(s *ledger.State) {
+		for _, j := range s.Jobs {
+			if x := j.Deflation; x != nil {
+				deflated++
+				if x.Theta > ledger.MostTheta(j.Floor)+1e-9 {
+					t.Errorf("job %q runs with a drop ratio of %v, its floor is %v", j.ID, x.Theta, j.Floor)
+				}
+			}
+			if j.State != ledger.JobAccepted {
+				ended++
+			}
+		}
+	})
+	time.Sleep(2 * jobsEvery) // the job loop looks at them
+	if _, err := (clusterService{c.leader().server}).read(context.Background(), false, func(*ledger.State, *desk) {}); err != nil {
+		t.Errorf("the server answers no more: %v", err)
+	}
+	return deflated, ended
+}
+
+// FuzzJobs takes jobs through their lives with messages of any contents: no drop ratio is beyond a floor.
+func FuzzJobs(f *testing.F) {
+	for i := range uint64(12) {
+		f.Add(i)
+	}
+	f.Fuzz(func(t *testing.T, seed uint64) {
+		synctest.Test(t, func(t *testing.T) { jobsOf(t, seed) })
+	})
+}
+
+// What FuzzJobs sends is not all refused at the door: jobs are deflated and end.
+func TestNonsenseReachesJobs(t *testing.T) {
+	deflated, ended := 0, 0
+	for seed := range uint64(8) {
+		synctest.Test(t, func(t *testing.T) {
+			d, e := jobsOf(t, seed)
+			deflated, ended = deflated+d, ended+e
+		})
+	}
+	if deflated == 0 || ended == 0 {
+		t.Errorf("%d jobs were deflated, %d ended", deflated, ended)
+	}
+}
+
 // FuzzMessages makes a few calls with messages of any contents, each as anybody,
 // and looks in the end whether the server still does its work.
 func FuzzMessages(f *testing.F) {
@@ -271,8 +347,11 @@ func FuzzMessages(f *testing.F) {
 			for range 6 {
 				time.Sleep(time.Duration(n.IntN(2000)) * time.Millisecond)
 				procedure, role := all[n.IntN(len(all))], roles()[n.IntN(len(roles()))]
-				if n.IntN(3) == 0 { // most of what can be changed stands in one method
+				switch n.IntN(6) {
+				case 0, 1: // most of what can be changed stands in one method
 					procedure, role = headroomv1connect.ClusterServiceChangeProcedure, "admin"
+				case 2:
+					procedure, role = n.aboutJobs(), "operator"
 				}
 				tried(t, c.leader().server, role, procedure, n.call(procedure))
 			}
