@@ -20,7 +20,7 @@ const (
 	jobsLeast    = 500
 	jobsMost     = 999_999
 	// Of a real engine: some two minutes a policy.
-	realJobs            = 18
+	realJobs, sparkJobs = 18, 9
 	realLeast, realMost = 4, 500
 )
 
@@ -33,7 +33,7 @@ type options struct {
 	engine string
 	output cli.Output
 
-	// Of a real engine alone.
+	// Of a real engine alone; realJobs is 0 for the engine's own number.
 	realJobs int
 	bin      string
 }
@@ -52,6 +52,11 @@ func local(ctx context.Context, o *options, progress io.Writer) ([]papers.Target
 	if err != nil {
 		return nil, err
 	}
+	return judge(o, results, points)
+}
+
+// judge keeps what came of a real run, where it is asked for, and judges it.
+func judge(o *options, results []realResult, points []ratioPoint) ([]papers.Target, error) {
 	r := realResults(results)
 	if o.out != "" {
 		files := papers.Files{"runs.csv": r.write, "ratios.csv": func(w io.Writer) error { return writeRatios(w, points) }}
@@ -80,9 +85,9 @@ func NewCommand() *cobra.Command {
 			"emulated nodes that powerd caps, under p, np, da, nps and dias, with sprints from the coordinators' ledger and joules\n" +
 			"from the nodes' counters, and then the same job at drop ratios from 0 to 90 % (Figs. 4 and 6). It needs a machine with little else to do. --out keeps runs.csv\n" +
 			"(every job), ratios.csv and the logs.\n\n" +
-			"--engine spark repeats Figs. 4 and 6 on an unmodified Spark, in some three minutes: word popularity at these ratios, its\n" +
-			"workers on two emulated nodes with powerd. It needs what make build and make hooks make, a JDK, and Spark, which it\n" +
-			"fetches the first time.",
+			"--engine spark does the same on an unmodified Spark, in some seventeen minutes: fewer jobs, each a word popularity that\n" +
+			"the scheduler starts a driver for, with Spark's workers on two emulated nodes with powerd. It needs what make build and\n" +
+			"make hooks make, a JDK, and Spark, which it fetches the first time. --out keeps the same files.",
 		Example: "  powerlab paper dias\n  powerlab paper dias --seeds 5 --out dias-out\n  powerlab paper dias -o json\n  powerlab paper dias --engine local --out dias-local",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -107,7 +112,7 @@ func NewCommand() *cobra.Command {
 	f.IntVar(&o.jobs, "jobs", jobsDefault, "jobs of each run; the first tenth is left out of latencies")
 	f.StringVar(&o.out, "out", "", "folder for tables and plots; none when empty")
 	f.StringVar(&o.engine, "engine", "", "what runs the jobs: local or spark; the simulation when empty")
-	f.IntVar(&o.realJobs, "real-jobs", realJobs, "with --engine local: jobs under each policy")
+	f.IntVar(&o.realJobs, "real-jobs", 0, fmt.Sprintf("with --engine: jobs under each policy; 0 for %d with local and %d with spark", realJobs, sparkJobs))
 	f.StringVar(&o.bin, "bin", "", "with --engine: folder of the programs (default: beside powerlab)")
 	o.output.Flags(cmd)
 	return cmd
@@ -116,8 +121,8 @@ func NewCommand() *cobra.Command {
 // check checks the flags.
 func (o *options) check() (engineRun, error) {
 	switch {
-	case o.realJobs < realLeast || o.realJobs > realMost:
-		return nil, cli.Usage("--real-jobs is %d; it must be from %d to %d", o.realJobs, realLeast, realMost)
+	case o.realJobs != 0 && (o.realJobs < realLeast || o.realJobs > realMost):
+		return nil, cli.Usage("--real-jobs is %d; it must be from %d to %d, or 0 for the engine's own number", o.realJobs, realLeast, realMost)
 	case o.seeds < 1 || o.seeds > seedsMost:
 		return nil, cli.Usage("--seeds is %d; it must be from 1 to %d", o.seeds, seedsMost)
 	case o.jobs < jobsLeast || o.jobs > jobsMost:

@@ -1,6 +1,7 @@
 package dias
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -26,8 +27,8 @@ import (
 )
 
 // A real run: for each policy a fresh site of one coordinator, the scheduler and emulated
-// nodes with powerd and a worker, and the same jobs at the same times: word counts whose
-// tasks really run, really slowed by caps. Nodes are capped below what they are
+// nodes with powerd and what runs tasks there, and the same jobs at the same times: word
+// counts whose tasks really run, really slowed by caps. Nodes are capped below what they are
 // rated, so that a sprint has something to give. What is measured is what the scheduler
 // and the coordinator say.
 
@@ -60,12 +61,28 @@ func realPolicies() []buffers.Discipline {
 	return []buffers.Discipline{buffers.P, buffers.NP, buffers.DA, buffers.NPS, buffers.DIAS}
 }
 
+// realEngine is what runs the tasks on a site's nodes.
+type realEngine struct {
+	// job is about how long a job takes; it bounds a policy's run.
+	job time.Duration
+	// sprintAfter is the sprint timer of the high class.
+	sprintAfter time.Duration
+	// workers is on how many nodes a worker of the scheduler runs.
+	workers int
+	// spec is the job file of a class; floor is the least part of its map tasks, in percent.
+	spec func(class string, floor int) []byte
+	// begin starts on the nodes what else the tasks need, and says what the scheduler's
+	// configuration has of it and what ends it.
+	begin func(ctx context.Context, name string) (configuration string, end func() error, err error)
+}
+
 // realRun is one real run in progress.
 type realRun struct {
 	o        *options
 	dir, bin string
 	progress io.Writer
 	via      connect.HTTPClient
+	engine   realEngine
 	jobs     []arrival
 	passes   int
 
@@ -92,22 +109,36 @@ type realEnded struct {
 
 // onLocal runs the jobs under every policy, and then those of Figs. 4 and 6.
 func onLocal(ctx context.Context, o *options, progress io.Writer) (results []realResult, points []ratioPoint, err error) {
-	r := &realRun{o: o, progress: progress, via: rpc.NewClient(), jobs: realTrace(o.seed, o.realJobs)}
+	r := &realRun{o: o, progress: progress, via: rpc.NewClient(), jobs: realTrace(o.seed, cmp.Or(o.realJobs, realJobs))}
+	r.engine = realEngine{job: realJob, sprintAfter: realSprintAfter, workers: realNodes, spec: r.spec, begin: nothingElse}
 	if err := r.prepare(ctx); err != nil {
 		return nil, nil, err
 	}
 	defer func() { _ = os.RemoveAll(r.dir) }()
-	for _, d := range realPolicies() {
-		one, err := r.policy(ctx, d)
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", d, err)
-		}
-		results = append(results, *one)
+	if results, err = r.policies(ctx); err != nil {
+		return nil, nil, err
 	}
 	if points, err = r.ratios(ctx); err != nil {
 		return nil, nil, fmt.Errorf("jobs by drop ratio: %w", err)
 	}
 	return results, points, nil
+}
+
+// nothingElse is begun where the scheduler's workers run the tasks.
+func nothingElse(context.Context, string) (string, func() error, error) {
+	return "", func() error { return nil }, nil
+}
+
+// policies runs the jobs under every policy.
+func (r *realRun) policies(ctx context.Context) (results []realResult, err error) {
+	for _, d := range realPolicies() {
+		one, err := r.policy(ctx, d)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", d, err)
+		}
+		results = append(results, *one)
+	}
+	return results, nil
 }
 
 // realTrace is when which jobs come: at the load that is meant, if they take realJob.
@@ -220,19 +251,19 @@ func (r *realRun) spec(class string, floor int) []byte {
 // job is the job file of the i-th job that comes.
 func (r *realRun) job(i int) []byte {
 	if r.jobs[i].class == high {
-		return r.spec("high", 100)
+		return r.engine.spec("high", 100)
 	}
-	return r.spec("low", 100-realTheta)
+	return r.engine.spec("low", 100-realTheta)
 }
 
 // configuration is the scheduler's for a policy.
-func configuration(d buffers.Discipline) string {
-	return fmt.Sprintf("discipline: %s\nwidth: 1\nclasses:\n  - {name: high, sprint_after: %s}\n  - {name: low, theta: %d%%}\n", d, realSprintAfter, realTheta)
+func configuration(d buffers.Discipline, sprintAfter time.Duration) string {
+	return fmt.Sprintf("discipline: %s\nwidth: 1\nclasses:\n  - {name: high, sprint_after: %s}\n  - {name: low, theta: %d%%}\n", d, sprintAfter, realTheta)
 }
 
 // policy runs all jobs under one policy.
 func (r *realRun) policy(ctx context.Context, d buffers.Discipline) (out *realResult, err error) {
-	err = r.onSite(ctx, string(d), configuration(d), func(ctx context.Context) error {
+	err = r.onSite(ctx, string(d), configuration(d, r.engine.sprintAfter), func(ctx context.Context) error {
 		r.note("%s: %d jobs come", d, len(r.jobs))
 		ctx, stop := context.WithTimeout(ctx, r.most())
 		defer stop()
@@ -242,19 +273,39 @@ func (r *realRun) policy(ctx context.Context, d buffers.Discipline) (out *realRe
 	return out, err
 }
 
-// onSite does something on a fresh site, whose scheduler is configured so.
-func (r *realRun) onSite(ctx context.Context, name, configuration string, do func(context.Context) error) (err error) {
-	if r.site, err = rig.NewSite(rig.Config{Dir: r.path("site-" + name), Bin: r.bin, Coordinators: 1, Nodes: realNodes, Workers: true, Weight: realWeight}); err != nil {
+// onSite does something on a fresh site with the engine, whose scheduler is configured so.
+func (r *realRun) onSite(ctx context.Context, name, configuration string, do func(context.Context) error) error {
+	return r.onNodes(ctx, name, func(ctx context.Context) (err error) {
+		starting, cancel := context.WithTimeout(ctx, realPatience)
+		defer cancel()
+		more, end, err := r.engine.begin(starting, name)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, end()) }()
+		if err := r.site.StartScheduler(configuration + more); err != nil {
+			return err
+		}
+		if err := r.ready(starting); err != nil {
+			return err
+		}
+		return do(ctx)
+	})
+}
+
+// onNodes does something on a fresh site without a scheduler, once its nodes hold leases.
+func (r *realRun) onNodes(ctx context.Context, name string, do func(context.Context) error) (err error) {
+	if r.site, err = rig.NewSite(rig.Config{Dir: r.path("site-" + name), Bin: r.bin, Coordinators: 1, Nodes: realNodes, Workers: r.engine.workers > 0, Weight: realWeight}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.site.Close(), r.keepLogs(name)) }()
-	r.note("%s: starting a coordinator, %d nodes and the scheduler", name, realNodes)
+	r.note("%s: starting a coordinator and %d nodes", name, realNodes)
 	starting, cancel := context.WithTimeout(ctx, realPatience)
 	defer cancel()
-	if err := errors.Join(r.site.Start(), r.site.StartScheduler(configuration)); err != nil {
+	if err := r.site.Start(); err != nil {
 		return err
 	}
-	if err := r.ready(starting); err != nil {
+	if err := r.await(starting, "the nodes hold no lease", r.capped(1)); err != nil {
 		return err
 	}
 	return do(ctx)
@@ -274,15 +325,12 @@ func (r *realRun) keepLogs(name string) error {
 
 // most is how long a policy may take: the jobs one after the other at half the speed, and a minute.
 func (r *realRun) most() time.Duration {
-	return time.Minute + r.jobs[len(r.jobs)-1].at + 3*realJob*time.Duration(len(r.jobs))
+	return time.Minute + r.jobs[len(r.jobs)-1].at + 3*r.engine.job*time.Duration(len(r.jobs))
 }
 
-// ready caps the nodes, gives the site joules for sprints, and waits for nodes, workers
-// and joules.
+// ready caps the nodes, gives the site joules for sprints, and waits for nodes, scheduler
+// and workers.
 func (r *realRun) ready(ctx context.Context) error {
-	if err := r.await(ctx, "the nodes hold no lease", r.capped(1)); err != nil {
-		return err
-	}
 	most := int64(math.Round(rig.Rated().Watts()*realCap)) * int64(units.Watt)
 	for _, name := range r.site.Nodes() {
 		if err := r.change(ctx, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetNode{
@@ -297,8 +345,8 @@ func (r *realRun) ready(ctx context.Context) error {
 	}}); err != nil {
 		return fmt.Errorf("dias: sprint budget: %w", err)
 	}
-	return r.await(ctx, "nodes, workers and the sprint budget are not ready", func(ctx context.Context) bool {
-		return r.capped(realCap)(ctx) && r.workers(ctx) == realNodes
+	return r.await(ctx, "nodes, scheduler and workers are not ready", func(ctx context.Context) bool {
+		return r.capped(realCap)(ctx) && r.workers(ctx) == r.engine.workers
 	})
 }
 
@@ -322,10 +370,11 @@ func (r *realRun) capped(part float64) func(context.Context) bool {
 	}
 }
 
+// workers is how many workers the scheduler has; -1 while it does not answer.
 func (r *realRun) workers(ctx context.Context) int {
 	answer, err := r.list(ctx)
 	if err != nil {
-		return 0
+		return -1
 	}
 	n := 0
 	for _, w := range answer.GetWorkers() {

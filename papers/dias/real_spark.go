@@ -1,22 +1,28 @@
 package dias
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/papers"
-	"headroom/rig"
 	"headroom/spark"
 )
 
-// Figs. 4 and 6 on an unmodified Spark: its master, a worker on each emulated node with powerd,
-// and word popularity over made-up posts, whose input stage the hook thins.
+// The same on an unmodified Spark: its master, a worker on each emulated node with powerd,
+// and word popularity over made-up posts, whose input stage the hook thins. The policies'
+// jobs are submitted to the scheduler, which starts a driver for each; those of Figs. 4 and 6
+// run without it.
 
 // The shape of a run on Spark.
 const (
@@ -24,11 +30,17 @@ const (
 	// sparkTop is how many words are compared, sparkAsked how many are asked for: a frequent
 	// word may seem less so.
 	sparkTop, sparkAsked = 100, 400
+	// sparkJob is about how long a job takes on capped nodes with all tasks, and sparkHigh of
+	// how many jobs one is of the high class: of so few, chance may leave out a class.
+	sparkJob, sparkHigh = 12 * time.Second, 3
+	// sparkSprintAfter is the sprint timer, of the high class: a driver takes some seconds to
+	// get its first executors, and a job that runs nowhere yet has no nodes to sprint on.
+	sparkSprintAfter = 5 * time.Second
 )
 
 // onSpark is the engine spark.
 func onSpark(ctx context.Context, o *options, progress io.Writer) (targets []papers.Target, err error) {
-	r := &realRun{o: o, progress: progress, via: rpc.NewClient()}
+	r := &realRun{o: o, progress: progress, via: rpc.NewClient(), jobs: sparkTrace(o.seed, cmp.Or(o.realJobs, sparkJobs))}
 	if err := r.findPrograms("spark", "headroom-spark.jar", "headroom-spark-apps.jar"); err != nil {
 		return nil, err
 	}
@@ -40,61 +52,115 @@ func onSpark(ctx context.Context, o *options, progress io.Writer) (targets []pap
 	if err != nil {
 		return nil, err
 	}
-	points, err := r.onCluster(ctx, release)
+	exact, err := r.makePosts()
 	if err != nil {
 		return nil, err
 	}
-	if o.out != "" {
-		files := papers.Files{"ratios.csv": func(w io.Writer) error { return writeRatios(w, points) }}
-		if err := files.Write(o.out); err != nil {
-			return nil, badOut(err)
+	r.engine = realEngine{job: sparkJob, sprintAfter: sparkSprintAfter, spec: r.sparkSpec, begin: func(ctx context.Context, name string) (string, func() error, error) {
+		return r.beginSpark(ctx, name, release)
+	}}
+	results, err := r.policies(ctx)
+	if err != nil {
+		return nil, err
+	}
+	points, err := r.sparkRatios(ctx, release, exact)
+	if err != nil {
+		return nil, fmt.Errorf("jobs by drop ratio: %w", err)
+	}
+	return judge(o, results, points)
+}
+
+// sparkTrace is when which jobs come: at the load that is meant, if they take sparkJob.
+func sparkTrace(seed uint64, n int) []arrival {
+	jobs := arrive(seed, 98, []class{{name: "any", rate: realLoad / sparkJob.Seconds()}}, n).jobs
+	for i := range jobs {
+		jobs[i].class = low
+		if i%sparkHigh == 1 {
+			jobs[i].class = high
 		}
 	}
-	return ratioTargets(points), nil
+	return jobs
 }
 
-// onCluster starts nodes and Spark, and asks for all ratios.
-func (r *realRun) onCluster(ctx context.Context, release spark.Release) (points []ratioPoint, err error) {
-	if r.site, err = rig.NewSite(rig.Config{Dir: r.path("site"), Bin: r.bin, Coordinators: 1, Nodes: realNodes, Weight: realWeight}); err != nil {
+// makePosts writes the input of all jobs and counts its words.
+func (r *realRun) makePosts() (exact map[string]float64, err error) {
+	if _, err := (spark.Posts{Bytes: sparkBytes, Topical: 0.3, Seed: r.o.seed}).Write(r.posts()); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, r.site.Close(), r.keepLogs("site")) }()
-	starting, cancel := context.WithTimeout(ctx, realPatience)
-	defer cancel()
-	r.note("starting a coordinator, %d nodes and Spark %s", realNodes, spark.Version)
-	if err := r.site.Start(); err != nil {
-		return nil, err
-	}
-	if err := r.await(starting, "the nodes hold no lease", r.capped(1)); err != nil {
-		return nil, err
-	}
-	config := spark.Config{Dir: r.path("spark"), Release: release, Plugin: filepath.Join(r.bin, "headroom-spark.jar")}
-	for _, name := range r.site.Nodes() {
-		config.Nodes = append(config.Nodes, spark.Node{Name: name, Cores: sparkCores, Wrap: spark.OnNode(filepath.Join(r.bin, "powerlab"), r.site.NodeDir(), name)})
-	}
-	cluster, err := spark.Start(starting, config)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, cluster.Close()) }()
-	return r.popularity(ctx, cluster)
+	return spark.CountWords(r.posts())
 }
 
-// popularity runs the application at all ratios.
-func (r *realRun) popularity(ctx context.Context, cluster *spark.Cluster) (points []ratioPoint, err error) {
-	in := r.path("Posts.xml")
-	if _, err := (spark.Posts{Bytes: sparkBytes, Topical: 0.3, Seed: r.o.seed}).Write(in); err != nil {
-		return nil, err
+func (r *realRun) posts() string { return r.path("Posts.xml") }
+
+// words is the application at a drop ratio.
+func (r *realRun) words(d spark.Drop) spark.Job {
+	return spark.WordPopularity(filepath.Join(r.bin, "headroom-spark-apps.jar"), r.posts(), partitions, sparkAsked, d)
+}
+
+// sparkSpec is the job file of a class; floor is the least part of its map tasks, in percent.
+func (r *realRun) sparkSpec(class string, floor int) []byte {
+	j := r.words(spark.Drop{})
+	text := fmt.Appendf(nil, "name: %s\nclass: %s\nslots: %d\nmin_tasks: %d%%\nspark:\n  application: %q\n  main: %s\n  args:\n",
+		j.Name, class, realNodes*sparkCores, floor, j.Application, j.Main)
+	for _, a := range j.Args {
+		text = fmt.Appendf(text, "    - %q\n", a)
 	}
-	exact, err := spark.CountWords(in)
+	return text
+}
+
+// beginSpark starts Spark on the site's nodes, without a hook of its own: the scheduler gives
+// its drivers theirs.
+func (r *realRun) beginSpark(ctx context.Context, name string, release spark.Release) (string, func() error, error) {
+	c, err := r.startSpark(ctx, name, spark.Config{Release: release})
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
+	return sparkSection(c.Release().Home, c.Master(), filepath.Join(r.bin, "headroom-spark.jar"), c.ConfDir(), c.Hosts()), c.Close, nil
+}
+
+// sparkSection is the section of scheduler.yaml; hosts are the nodes' names by their workers' hosts.
+func sparkSection(home, master, plugin, conf string, hosts map[string]string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "spark:\n  home: %q\n  master: %q\n  plugin: %q\n  kill_after: 5s\n  driver: [/usr/bin/env, %q]\n  nodes:\n", home, master, plugin, "SPARK_CONF_DIR="+conf)
+	for _, host := range slices.Sorted(maps.Keys(hosts)) {
+		fmt.Fprintf(&b, "    %q: %q\n", host, hosts[host])
+	}
+	return b.String()
+}
+
+// startSpark starts a cluster on the site's nodes.
+func (r *realRun) startSpark(ctx context.Context, name string, config spark.Config) (*spark.Cluster, error) {
+	r.note("%s: starting Spark %s", name, spark.Version)
+	config.Dir = r.path("spark-" + name)
+	for _, node := range r.site.Nodes() {
+		config.Nodes = append(config.Nodes, spark.Node{Name: node, Cores: sparkCores, Wrap: spark.OnNode(filepath.Join(r.bin, "powerlab"), r.site.NodeDir(), node)})
+	}
+	return spark.Start(ctx, config)
+}
+
+// sparkRatios runs the application at all ratios, one after the other.
+func (r *realRun) sparkRatios(ctx context.Context, release spark.Release, exact map[string]float64) (points []ratioPoint, err error) {
+	err = r.onNodes(ctx, "ratios", func(ctx context.Context) (err error) {
+		starting, cancel := context.WithTimeout(ctx, realPatience)
+		defer cancel()
+		c, err := r.startSpark(starting, "ratios", spark.Config{Release: release, Plugin: filepath.Join(r.bin, "headroom-spark.jar")})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, c.Close()) }()
+		points, err = r.popularity(ctx, c, exact)
+		return err
+	})
+	return points, err
+}
+
+// popularity runs the application at all ratios on a cluster.
+func (r *realRun) popularity(ctx context.Context, cluster *spark.Cluster, exact map[string]float64) (points []ratioPoint, err error) {
 	for repeat := range uint64(realRepeats) {
 		for _, percent := range realRatios() {
 			drop := spark.Drop{Theta: float64(percent) / 100, Seed: r.o.seed + repeat}
 			one, cancel := context.WithTimeout(ctx, realPatience)
-			answer, _, err := cluster.Ask(one, spark.WordPopularity(filepath.Join(r.bin, "headroom-spark-apps.jar"), in, partitions, sparkAsked, drop))
+			answer, _, err := cluster.Ask(one, r.words(drop))
 			cancel()
 			if err != nil {
 				return nil, fmt.Errorf("dias: %d %%: %w", percent, err)

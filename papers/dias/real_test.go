@@ -9,12 +9,15 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/buffers"
+	"headroom/scheduler"
 )
 
 // realTimes are results in which a high and a low job take these seconds by policy.
@@ -210,5 +213,74 @@ func TestDeviation(t *testing.T) {
 	write("map-00003", "nonsense\n")
 	if _, _, err := counted(dir); err == nil {
 		t.Error("nonsense counts as a result")
+	}
+}
+
+// Few jobs are of both classes all the same, and every seed has its own times.
+func TestSparkTrace(t *testing.T) {
+	t.Parallel()
+	jobs, again, others := sparkTrace(1, sparkJobs), sparkTrace(1, sparkJobs), sparkTrace(2, sparkJobs)
+	classes, before := map[int]int{}, time.Duration(0)
+	for i := range jobs {
+		if jobs[i] != again[i] || jobs[i].at == others[i].at || jobs[i].at <= before {
+			t.Errorf("job %d: %v, again %v, with another seed %v", i, jobs[i], again[i], others[i])
+		}
+		classes[jobs[i].class]++
+		before = jobs[i].at
+	}
+	if classes[high] != 3 || classes[low] != 6 {
+		t.Errorf("jobs by class: %v", classes)
+	}
+}
+
+// A job file is one that the scheduler takes, whose class may drop what its policy is to drop
+// and no more.
+func TestSparkSpec(t *testing.T) {
+	t.Parallel()
+	r := &realRun{bin: "/opt/head room", dir: "/tmp/run", jobs: []arrival{{class: low}, {class: high}}}
+	r.engine.spec = r.sparkSpec
+	for i, want := range []struct{ class, least string }{{"low", "80%"}, {"high", "100%"}} {
+		f, err := scheduler.ParseJob("/tmp/run/words.yaml", r.job(i), []string{"high", "low"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Class != want.class || f.MinTasks != want.least || f.Slots != realNodes*sparkCores {
+			t.Errorf("%+v, want %+v", f, want)
+		}
+		if s := f.Spark; s == nil || s.Application != "/opt/head room/headroom-spark-apps.jar" || s.Main == "" || !slices.Equal(s.Args[:2], []string{"/tmp/run/Posts.xml", strconv.Itoa(partitions)}) {
+			t.Errorf("%+v", s)
+		}
+	}
+}
+
+// The scheduler's configuration holds policy and Spark, with the nodes' names by their hosts.
+func TestSparkSection(t *testing.T) {
+	t.Parallel()
+	text := "listen: \"127.0.0.1:0\"\ndir: /tmp/s\ncoordinators: [\"127.0.0.1:1\"]\n" + configuration(buffers.DIAS, sparkSprintAfter) +
+		sparkSection("/opt/spark", "spark://127.1.2.254:7077", "/opt/hook.jar", "/tmp/con f", map[string]string{"127.1.2.2": "n2", "127.1.2.1": "n1"})
+	path := filepath.Join(t.TempDir(), "scheduler.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := scheduler.LoadConfig(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := c.Spark; !s.On() || s.Nodes["127.1.2.1"] != "n1" || len(s.Nodes) != 2 || !slices.Contains(s.Driver, "SPARK_CONF_DIR=/tmp/con f") || c.Discipline != string(buffers.DIAS) {
+		t.Errorf("%+v", c)
+	}
+}
+
+// Without the hook's jars, which make build does not make, Spark does not start.
+func TestSparkNeedsJars(t *testing.T) {
+	t.Parallel()
+	bin := t.TempDir()
+	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
+		if err := os.WriteFile(filepath.Join(bin, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := command(t, "--engine", "spark", "--bin", bin); err == nil || !strings.Contains(err.Error(), "headroom-spark.jar") {
+		t.Errorf("%v", err)
 	}
 }
