@@ -1,9 +1,11 @@
 #!/bin/sh
-# build.sh DIR: compile and test the hooks, and put their jars into DIR.
+# build.sh DIR [OPTION...]: compile and test the hooks, and put their jars into DIR.
+# Options go to Maven; -Dmaven.test.skip=true leaves their tests out.
 # Only the first run fetches anything. Exit code 3: this machine cannot build them
 # (no Maven, no JDK, nothing to fetch from); 1: they are wrong.
 set -eu
 out=$(mkdir -p "$1" && cd "$1" && pwd)
+shift
 cd "$(dirname "$0")"
 
 for need in mvn javac; do
@@ -16,10 +18,10 @@ trap 'rm -f "$log"' EXIT
 # shellcheck disable=SC2086 # one word per version
 build() { mvn -B -q $versions "$@" package > "$log" 2>&1; }
 
-if ! build -o; then
+if ! build -o "$@"; then
 	# Offline it fails for what is not fetched yet; all else is an error of ours, which a second run would only repeat.
 	grep -qiE 'in offline mode|not been downloaded from it before' "$log" || { cat "$log" >&2; exit 1; }
-	if ! build; then
+	if ! build "$@"; then
 		cat "$log" >&2
 		grep -qE 'Could not (transfer|resolve|find artifact)|could not be resolved' "$log" && exit 3
 		exit 1

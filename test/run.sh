@@ -77,7 +77,7 @@ esac
 machines=$(go list ./test/... | grep -E "$whole") || exit 1
 echo "== go test -count=1 -p 1 (whole machines and clusters)"
 # shellcheck disable=SC2086 # one word per package
-run "$scratch/e2e.log" -count=1 -p 1 $machines || failed=1
+run "$scratch/e2e.log" -count=1 -p 1 -timeout 20m $machines || failed=1
 
 skipped "$scratch/unit.log" "$scratch/plain.log" "$scratch/e2e.log" >"$scratch/skipped"
 echo
