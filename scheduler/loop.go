@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"log/slog"
-	"maps"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -240,7 +239,7 @@ func (l *loop) endJob(ctx context.Context, now time.Time, a EndJob) {
 		}
 	}
 	l.logger.Info("job ended", slog.String("job", a.Job), slog.String("state", a.State.String()), slog.String("outcome", a.Outcome), slog.Float64("runtime_s", a.Runtime.Seconds()))
-	maps.DeleteFunc(l.records, func(id string, _ *record) bool { return !l.core.Knows(id) })
+	l.forget()
 	if a.State == Cancelled {
 		return // a cancellation is committed before it is carried out
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -110,7 +109,23 @@ func (s *Server) compare(ctx context.Context, jobs []*headroomv1.Job, first bool
 			return
 		}
 	}
-	_ = s.post(ctx, readyEvent{hold: running}) // only the end of ctx can prevent it
+	if s.post(ctx, readyEvent{hold: running}) == nil && first {
+		s.tidyAtStart(ctx, jobs)
+	}
+}
+
+// tidyAtStart removes what jobs have left that are neither listed here nor to run.
+func (s *Server) tidyAtStart(ctx context.Context, jobs []*headroomv1.Job) {
+	known := s.known(ctx)
+	if known == nil {
+		return // the scheduler ends
+	}
+	for _, j := range jobs {
+		if state := stateFromProto(j.GetState()); !state.Ended() {
+			known[j.GetId()] = state // also one that cannot be restored yet
+		}
+	}
+	s.tidyLeft(time.Now(), func(id string) bool { _, ok := known[id]; return ok })
 }
 
 // known are the states of the jobs in the loop.
@@ -201,7 +216,7 @@ func (s *Server) recall(j *headroomv1.Job) (*record, Past, error) {
 // folder of its own.
 func (s *Server) folderOf(file *JobFile, id string) folder {
 	if file.Spark != nil {
-		return folder{output: filepath.Join(s.cfg.Dir, "jobs"), id: id}
+		return folder{output: s.jobsDir(), id: id}
 	}
 	return folder{output: file.Output, id: id}
 }

@@ -1,0 +1,75 @@
+package scheduler
+
+// Folders of Spark's jobs go with the jobs that are listed no more, and nothing else does.
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"headroom/buffers"
+)
+
+// jobFolder makes the folder of a job, last touched then.
+func jobFolder(t *testing.T, s *Server, id string, touched time.Time) string {
+	t.Helper()
+	f := folder{output: s.jobsDir(), id: id}
+	if err := os.MkdirAll(f.path("run-1"), 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.writeManifest(manifest{ID: id}); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(f.path(""), touched, touched); err != nil {
+		t.Fatal(err)
+	}
+	return f.path("")
+}
+
+func there(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// A folder is removed when the core forgets its job; those of listed jobs stay.
+func TestForgottenJobsLeaveNoFolder(t *testing.T) {
+	t.Parallel()
+	s := &Server{cfg: Config{Dir: t.TempDir()}, logger: slog.New(slog.DiscardHandler)}
+	l := &loop{Server: s, core: NewCore(dispatcher(buffers.NP, "low"), 1), records: map[string]*record{}}
+	now := time.Now()
+	old, listed := jobFolder(t, s, "old", now), jobFolder(t, s, "listed", now)
+	for _, id := range []string{"old", "listed", "local"} {
+		l.records[id] = &record{}
+	}
+	l.core.AddEnded(Plan{ID: "listed"}, Done, "", 1, 0, time.Second)
+	l.forget()
+	if there(old) || !there(listed) || len(l.records) != 1 {
+		t.Errorf("old is there: %v, listed: %v, records %v", there(old), there(listed), l.records)
+	}
+}
+
+// At the start only folders go that hold a job's record, that no job in the log needs, and that were left alone for a day.
+func TestLeftFoldersGoAtTheStart(t *testing.T) {
+	t.Parallel()
+	s := &Server{cfg: Config{Dir: t.TempDir()}, logger: slog.New(slog.DiscardHandler)}
+	now := time.Now()
+	s.tidyLeft(now, func(string) bool { return false }) // there is no folder yet
+	long := now.Add(-leftFor - time.Minute)
+	left, fresh, known := jobFolder(t, s, "left", long), jobFolder(t, s, "fresh", now), jobFolder(t, s, "known", long)
+	foreign := jobFolder(t, s, "foreign", long)
+	if err := os.Remove(filepath.Join(foreign, "job.json")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(foreign, long, long); err != nil {
+		t.Fatal(err)
+	}
+	s.tidyLeft(now, func(id string) bool { return id == "known" })
+	if there(left) {
+		t.Error("the folder that was left is there")
+	}
+	if !there(fresh) || !there(known) || !there(foreign) {
+		t.Errorf("fresh is there: %v, known: %v, foreign: %v", there(fresh), there(known), there(foreign))
+	}
+}
