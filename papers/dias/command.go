@@ -20,7 +20,7 @@ const (
 	jobsLeast    = 500
 	jobsMost     = 999_999
 	// Of a real engine: some two minutes a policy.
-	realJobs, sparkJobs = 18, 9
+	realJobs, sparkJobs = 18, 6
 	realLeast, realMost = 4, 500
 )
 
@@ -85,7 +85,7 @@ func NewCommand() *cobra.Command {
 			"emulated nodes that powerd caps, under p, np, da, nps and dias, with sprints from the coordinators' ledger and joules\n" +
 			"from the nodes' counters, and then the same job at drop ratios from 0 to 90 % (Figs. 4 and 6). It needs a machine with little else to do. --out keeps runs.csv\n" +
 			"(every job), ratios.csv and the logs.\n\n" +
-			"--engine spark does the same on an unmodified Spark, in some seventeen minutes: fewer jobs, each a word popularity that\n" +
+			"--engine spark does the same on an unmodified Spark, in some quarter of an hour: fewer jobs, each a word popularity that\n" +
 			"the scheduler starts a driver for, with Spark's workers on two emulated nodes with powerd. It needs what make build and\n" +
 			"make hooks make, a JDK, and Spark, which it fetches the first time. --out keeps the same files.",
 		Example: "  powerlab paper dias\n  powerlab paper dias --seeds 5 --out dias-out\n  powerlab paper dias -o json\n  powerlab paper dias --engine local --out dias-local",

@@ -136,6 +136,7 @@ func (r *realRun) policies(ctx context.Context) (results []realResult, err error
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", d, err)
 		}
+		r.note("%s: mean response of high jobs %.1f s, of low ones %.1f s", d, one.mean(high, response).mean, one.mean(low, response).mean)
 		results = append(results, *one)
 	}
 	return results, nil

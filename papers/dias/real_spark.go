@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,9 +31,10 @@ const (
 	// sparkTop is how many words are compared, sparkAsked how many are asked for: a frequent
 	// word may seem less so.
 	sparkTop, sparkAsked = 100, 400
-	// sparkJob is about how long a job takes on capped nodes with all tasks, and sparkHigh of
-	// how many jobs one is of the high class: of so few, chance may leave out a class.
-	sparkJob, sparkHigh = 12 * time.Second, 3
+	// sparkJob is about how long a job takes on capped nodes with all tasks, sparkGap how long
+	// after the one before it comes, half of that more or less; of sparkHigh jobs one is of the
+	// high class. So few jobs of Poisson streams may all come apart, or all of one class.
+	sparkJob, sparkGap, sparkHigh = 15 * time.Second, 12 * time.Second, 3
 	// sparkSprintAfter is the sprint timer, of the high class: a driver takes some seconds to
 	// get its first executors, and a job that runs nowhere yet has no nodes to sprint on.
 	sparkSprintAfter = 5 * time.Second
@@ -70,14 +72,16 @@ func onSpark(ctx context.Context, o *options, progress io.Writer) (targets []pap
 	return judge(o, results, points)
 }
 
-// sparkTrace is when which jobs come: at the load that is meant, if they take sparkJob.
-func sparkTrace(seed uint64, n int) []arrival {
-	jobs := arrive(seed, 98, []class{{name: "any", rate: realLoad / sparkJob.Seconds()}}, n).jobs
-	for i := range jobs {
-		jobs[i].class = low
+// sparkTrace is when which jobs come: somewhat faster than they are done, so that they queue.
+func sparkTrace(seed uint64, n int) (jobs []arrival) {
+	rng, at := mathrand.New(mathrand.NewPCG(seed, 99)), 0.0
+	for i := range n {
+		at += sparkGap.Seconds() * (0.5 + rng.Float64())
+		a := arrival{fmt.Sprintf("j%06d", i), seconds(at), low}
 		if i%sparkHigh == 1 {
-			jobs[i].class = high
+			a.class = high
 		}
+		jobs = append(jobs, a)
 	}
 	return jobs
 }

@@ -228,7 +228,7 @@ func TestSparkTrace(t *testing.T) {
 		classes[jobs[i].class]++
 		before = jobs[i].at
 	}
-	if classes[high] != 3 || classes[low] != 6 {
+	if classes[high] != 2 || classes[low] != 4 {
 		t.Errorf("jobs by class: %v", classes)
 	}
 }
