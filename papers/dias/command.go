@@ -52,19 +52,26 @@ func local(ctx context.Context, o *options, progress io.Writer) ([]papers.Target
 	if err != nil {
 		return nil, err
 	}
-	return judge(o, results, points)
-}
-
-// judge keeps what came of a real run, where it is asked for, and judges it.
-func judge(o *options, results []realResult, points []ratioPoint) ([]papers.Target, error) {
 	r := realResults(results)
-	if o.out != "" {
-		files := papers.Files{"runs.csv": r.write, "ratios.csv": func(w io.Writer) error { return writeRatios(w, points) }}
-		if err := files.Write(o.out); err != nil {
-			return nil, badOut(err)
-		}
+	if err := o.keep(papers.Files{"runs.csv": r.write, "ratios.csv": ratioFile(points)}); err != nil {
+		return nil, err
 	}
 	return append(r.targets(), ratioTargets(points)...), nil
+}
+
+// keep writes files of a real run into the output folder, if one is named.
+func (o *options) keep(files papers.Files) error {
+	if o.out == "" {
+		return nil
+	}
+	if err := files.Write(o.out); err != nil {
+		return badOut(err)
+	}
+	return nil
+}
+
+func ratioFile(points []ratioPoint) func(io.Writer) error {
+	return func(w io.Writer) error { return writeRatios(w, points) }
 }
 
 func badOut(err error) error { return cli.Failed("name another folder with --out", "--out: %w", err) }

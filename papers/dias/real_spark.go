@@ -61,15 +61,22 @@ func onSpark(ctx context.Context, o *options, progress io.Writer) (targets []pap
 	r.engine = realEngine{job: sparkJob, sprintAfter: sparkSprintAfter, spec: r.sparkSpec, begin: func(ctx context.Context, name string) (string, func() error, error) {
 		return r.beginSpark(ctx, name, release)
 	}}
-	results, err := r.policies(ctx)
+	all, err := r.policies(ctx)
 	if err != nil {
+		return nil, err
+	}
+	results := realResults(all)
+	if err := o.keep(papers.Files{"runs.csv": results.write}); err != nil { // what follows may be cut short
 		return nil, err
 	}
 	points, err := r.sparkRatios(ctx, release, exact)
 	if err != nil {
 		return nil, fmt.Errorf("jobs by drop ratio: %w", err)
 	}
-	return judge(o, results, points)
+	if err := o.keep(papers.Files{"ratios.csv": ratioFile(points)}); err != nil {
+		return nil, err
+	}
+	return append(results.targets(), ratioTargets(points)...), nil
 }
 
 // sparkTrace is when which jobs come: somewhat faster than they are done, so that they queue.
