@@ -210,7 +210,8 @@ const reportedEngines = 64
 const reportedClasses = 64
 
 // report takes in the progress of the jobs that are not finished, and what their engines
-// have. It tells whether the sprint timer of one has fired since the report before.
+// have. It tells whether one can sprint by its timer since the report before: it has fired, and
+// it is known where the job runs.
 func (b *jobBoard) report(r *headroomv1.ProgressReport, at time.Time) (due bool) {
 	b.discipline, b.points, b.pointsAt = r.GetDiscipline(), r.GetClasses()[:min(len(r.GetClasses()), reportedClasses)], at
 	for _, e := range r.GetEngines() {
@@ -222,12 +223,17 @@ func (b *jobBoard) report(r *headroomv1.ProgressReport, at time.Time) (due bool)
 	for _, p := range r.GetJobs() {
 		was, ok := b.samples[p.GetId()]
 		if ok || len(b.samples) < boardedJobs {
-			due = due || p.GetSprintDue() && !(was.progress.GetSprintDue() && was.progress.GetRun() == p.GetRun())
+			due = due || mayStart(p) && !(mayStart(was.progress) && was.progress.GetRun() == p.GetRun())
 			b.samples[p.GetId()] = sample{progress: p, at: at}
 		}
 	}
 	maps.DeleteFunc(b.samples, func(_ string, s sample) bool { return at.Sub(s.at) > time.Hour })
 	return due
+}
+
+// mayStart tells whether a job's sprint timer has fired and nodes are known to speed up.
+func mayStart(p *headroomv1.JobProgress) bool {
+	return p.GetSprintDue() && len(p.GetRunningOn()) > 0
 }
 
 // classes are the scheduler's discipline and operating points; empty while unknown or too old.

@@ -370,3 +370,26 @@ func TestExplainJob(t *testing.T) {
 		}
 	})
 }
+
+// A timer that fires before it is known where the job runs wakes the job loop when it is known, and once.
+func TestTimerWakesOnceItsNodesAreKnown(t *testing.T) {
+	t.Parallel()
+	b, at := newJobBoard(), time.Unix(1, 0)
+	j := runsNow("j1", nil)
+	j.SprintDue = true
+	tell := func() bool { return b.report(diasReport(proto.CloneOf(j)), at) }
+	if tell() {
+		t.Error("woken for a job without nodes")
+	}
+	j.RunningOn = map[string]uint32{"n01": 1}
+	if !tell() {
+		t.Error("not woken once its node is known")
+	}
+	if tell() {
+		t.Error("woken twice")
+	}
+	j.Run++
+	if !tell() {
+		t.Error("not woken for its next run")
+	}
+}
