@@ -14,6 +14,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/arbiter"
+	"headroom/buffers"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -124,16 +125,12 @@ func (x *seenJob) contender(seen *seenJobs, o arbiter.Outlook) arbiter.Contender
 	return c
 }
 
-// seedOf is the seed of a job's drop ratio: the one in force, else one that follows from its id.
+// seedOf is the seed of a job's drop ratio: the one in force, else the one that the scheduler would take.
 func seedOf(j ledger.Job) uint64 {
 	if j.Deflation != nil {
 		return j.Deflation.Seed
 	}
-	sum := uint64(14695981039346656037) // FNV-1a
-	for _, b := range []byte(j.ID) {
-		sum = (sum ^ uint64(b)) * 1099511628211
-	}
-	return sum
+	return buffers.Seed(j.ID)
 }
 
 // offered is the offer as arbiter.Movers take it.

@@ -2,7 +2,8 @@ package ledger
 
 import (
 	"fmt"
-	"math"
+
+	"headroom/quality"
 )
 
 // Deflation is the drop ratio that a job runs with. Which of its tasks run follows from
@@ -26,7 +27,7 @@ func KeptTasks(theta float64, tasks uint32) uint32 {
 	if !(theta > 0) {
 		return tasks
 	}
-	return min(tasks, max(1, uint32(max(0, math.Ceil(float64(tasks)-float64(tasks)*min(1, theta)-thetaSlack)))))
+	return uint32(quality.Kept(1-theta, int(tasks)))
 }
 
 // DeflatedTasks is how many of so many tasks the job's drop ratio leaves out.

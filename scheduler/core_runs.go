@@ -83,7 +83,7 @@ func (c *Core) resume(now time.Time, j *job) {
 // begin lets a job run that the buffers have begun.
 func (c *Core) begin(now time.Time, j *job, run buffers.Run) {
 	j.run = RunRecord{
-		Number: run.Number, Began: run.Began, Seed: seedOf(j.ID), Decided: true, Sprint: run.Sprint, SprintAfter: run.SprintAfter,
+		Number: run.Number, Began: run.Began, Seed: buffers.Seed(j.ID), Decided: true, Sprint: run.Sprint, SprintAfter: run.SprintAfter,
 	}
 	j.run.Theta, j.run.Why = j.allowed(run.Theta)
 	c.active = insert(c.active, j)

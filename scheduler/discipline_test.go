@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/buffers"
 	"headroom/internal/cli"
 )
 
@@ -112,7 +113,7 @@ func TestDropRatioSurvives(t *testing.T) {
 	c.ready(1)
 	eventually(t, "tasks done", func() bool { return c.show(id).Done >= 2 })
 	d := c.coords.job(id).GetDeflation()
-	if d.GetTheta() < 0.5-1e-9 || d.GetTheta() > 0.5+1e-9 || d.GetSeed() != seedOf(id) {
+	if d.GetTheta() < 0.5-1e-9 || d.GetTheta() > 0.5+1e-9 || d.GetSeed() != buffers.Seed(id) {
 		t.Errorf("committed %v, want the 50 %% that the floor leaves", d)
 	}
 	s.end(syscall.SIGKILL)
@@ -130,7 +131,7 @@ func TestDropRatioSurvives(t *testing.T) {
 		}
 		dropped = append(dropped, k.Index)
 	}
-	want := slices.Sorted(slices.Values(dropOrder(10, seedOf(id))[:5]))
+	want := slices.Sorted(slices.Values(dropOrder(10, buffers.Seed(id))[:5]))
 	if !slices.Equal(dropped, want) {
 		t.Errorf("dropped %v, want %v", dropped, want)
 	}

@@ -10,6 +10,7 @@ import (
 	"headroom/arbiter"
 	"headroom/containers"
 	"headroom/progress"
+	"headroom/quality"
 	"headroom/units"
 )
 
@@ -285,9 +286,8 @@ func (r *mixedRun) begin(j *mixedJob, d time.Duration) {
 
 // deflate raises a job's ratio: tasks that have not begun go, down to what it leaves.
 func (r *mixedRun) deflate(j *mixedJob, theta float64) {
-	n := float64(len(j.times))
 	j.theta = theta
-	j.drop(len(j.times) - j.dropped - int(math.Ceil(n-n*theta-1e-9)))
+	j.drop(len(j.times) - j.dropped - quality.Kept(1-theta, len(j.times)))
 }
 
 // hand gives free containers to the job furthest below its share; one without a share has

@@ -54,7 +54,7 @@ func simulate(ctx context.Context, o *options, _ io.Writer) ([]papers.Target, er
 	f := &figures{trials: trials}
 	if o.out != "" {
 		if err := f.write(o.out, o.seed); err != nil {
-			return nil, badOut(err)
+			return nil, papers.BadOut(err)
 		}
 	}
 	return f.targets(), nil
@@ -64,7 +64,7 @@ func simulate(ctx context.Context, o *options, _ io.Writer) ([]papers.Target, er
 func onYARN(ctx context.Context, o *options, progress io.Writer) ([]papers.Target, error) {
 	if o.out != "" {
 		if err := os.MkdirAll(o.out, 0o755); err != nil {
-			return nil, badOut(err)
+			return nil, papers.BadOut(err)
 		}
 	}
 	results, err := runReal(ctx, o, progress)
@@ -73,13 +73,11 @@ func onYARN(ctx context.Context, o *options, progress io.Writer) ([]papers.Targe
 	}
 	if o.out != "" {
 		if err := results.write(o.out); err != nil {
-			return nil, badOut(err)
+			return nil, papers.BadOut(err)
 		}
 	}
 	return results.targets(), nil
 }
-
-func badOut(err error) error { return cli.Failed("name another folder with --out", "--out: %w", err) }
 
 // NewCommand is `powerlab paper cab`.
 func NewCommand() *cobra.Command {
@@ -110,10 +108,7 @@ func NewCommand() *cobra.Command {
 				return err
 			}
 			report := papers.Report{Paper: "cab", Seed: o.seed, Targets: targets}
-			if err := report.Print(cmd.OutOrStdout(), &o.output); err != nil {
-				return err
-			}
-			return report.Verdict()
+			return report.Tell(cmd.OutOrStdout(), &o.output)
 		},
 	}
 	f := cmd.Flags()

@@ -65,7 +65,7 @@ func (o *options) keep(files papers.Files) error {
 		return nil
 	}
 	if err := files.Write(o.out); err != nil {
-		return badOut(err)
+		return papers.BadOut(err)
 	}
 	return nil
 }
@@ -73,8 +73,6 @@ func (o *options) keep(files papers.Files) error {
 func ratioFile(points []ratioPoint) func(io.Writer) error {
 	return func(w io.Writer) error { return writeRatios(w, points) }
 }
-
-func badOut(err error) error { return cli.Failed("name another folder with --out", "--out: %w", err) }
 
 // NewCommand is `powerlab paper dias`.
 func NewCommand() *cobra.Command {
@@ -107,10 +105,7 @@ func NewCommand() *cobra.Command {
 				return err
 			}
 			report := papers.Report{Paper: "dias", Seed: o.seed, Targets: targets}
-			if err := report.Print(cmd.OutOrStdout(), &o.output); err != nil {
-				return err
-			}
-			return report.Verdict()
+			return report.Tell(cmd.OutOrStdout(), &o.output)
 		},
 	}
 	f := cmd.Flags()
@@ -163,7 +158,7 @@ func simulation(ctx context.Context, o *options, progress io.Writer) ([]papers.T
 		files := s.files(o.seed)
 		maps.Copy(files, v.files())
 		if err := files.Write(o.out); err != nil {
-			return nil, badOut(err)
+			return nil, papers.BadOut(err)
 		}
 	}
 	targets := append(s.targets(), v.targets()...)

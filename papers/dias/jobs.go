@@ -4,6 +4,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+
+	"headroom/quality"
 )
 
 // The cluster of the paper (section 5.1): ten workers of two cores.
@@ -57,7 +59,7 @@ func (w text) seconds(theta float64, rng *rand.Rand) float64 {
 // kept is how many of n tasks run at a drop ratio (section 3.3); the guard keeps
 // 50 (1 - 0.1) at 45.
 func kept(n int, theta float64) int {
-	return max(1, int(math.Ceil(float64(n)-float64(n)*theta-1e-9)))
+	return max(1, quality.Kept(1-theta, n))
 }
 
 // makespan is how long n tasks of mean time 1 take on the slots, each on the slot that
