@@ -27,7 +27,7 @@ test: build ## install what the tests need and run all of them
 check: ## format, lint, root tests and unit tests with -race
 	@$(MAKE) --no-print-directory format-check lint
 	$(GO) test -count=1 .
-	$(GO) test -race $$($(GO) list ./... | grep -vE '/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark)(/|$$)')
+	GORACE=atexit_sleep_ms=0 $(GO) test -race $$($(GO) list ./... | grep -vE '/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark|torment)(/|$$)')
 	$(GO) test -run '^TestSabotageIsFound$$' ./simulation
 
 .PHONY: format-check
