@@ -34,7 +34,7 @@ const (
 )
 
 // ClusterReport is what `powerlab bench cluster -o json` prints. What could not be
-// measured is nil; all but Plan is of Nodes nodes that exchange over loopback.
+// measured is nil; all but Plan and Tick is of Nodes nodes that exchange over loopback.
 type ClusterReport struct {
 	Nodes int `json:"nodes"`
 	// Exchange is from the sending of a heartbeat to a lease that answers it.
@@ -49,8 +49,10 @@ type ClusterReport struct {
 	FailoverOver *float64 `json:"failover_over_budget_ws"`
 	// Log is what each coordinator wrote into its raft log, in bytes per s.
 	Log *float64 `json:"log_bytes_per_s"`
-	// Plan is a whole tick of 10,000 simulated nodes.
+	// Plan is dividing the budget among 10,000 simulated nodes.
 	Plan Quantiles `json:"plan_10000_s"`
+	// Tick is the leader's whole tick of 10,000 simulated nodes, Plan included.
+	Tick Quantiles `json:"tick_10000_s"`
 	// Etcd are ratios of the figures above to etcd's under the same leases: exchange_p50,
 	// exchange_p99, cpu_per_node, log_bytes. Empty without etcd.
 	Etcd map[string]float64 `json:"etcd_ratio"`
@@ -219,12 +221,17 @@ func (c *clusterRun) planPart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	took, err := carryOut(ctx, tree, crowd(homes, seeded(c.seed)), 60, min(20*time.Second, c.duration))
+	nodes := crowd(homes, seeded(c.seed))
+	most := min(20*time.Second, c.duration)
+	planned := divideOften(tree, nodes, 60, most)
+	took, err := carryOut(ctx, tree, nodes, 60, most)
 	if err != nil {
 		return err
 	}
-	c.report.Plan = quantilesOf(took)
-	c.add(newItem("cluster-plan", "a whole tick of 10,000 simulated nodes: decided, encoded, decoded, applied, answered", "s").spread(took).
+	c.report.Plan, c.report.Tick = quantilesOf(planned), quantilesOf(took)
+	c.add(newItem("cluster-plan", "dividing a budget among 10,000 simulated nodes", "s").spread(planned).aim(atMost(0.010, "<= 10 ms")).
+		say("%d plans in a tree of four levels", len(planned)))
+	c.add(newItem("cluster-tick", "a whole tick of 10,000 simulated nodes: decided, encoded, decoded, applied, answered", "s").spread(took).aim(atMost(0.030, "<= 30 ms")).
 		say("%d ticks, each with every demand new, in a tree of four levels", len(took)))
 	return nil
 }

@@ -29,7 +29,7 @@ import (
 func clusterFields() map[string]bool {
 	return map[string]bool{
 		"nodes": false, "exchange_s": true, "cpu_per_node_s_per_s": false, "budget_cut_s": true, "failover_s": true,
-		"failover_over_budget_ws": false, "log_bytes_per_s": false, "plan_10000_s": true, "etcd_ratio": false,
+		"failover_over_budget_ws": false, "log_bytes_per_s": false, "plan_10000_s": true, "tick_10000_s": true, "etcd_ratio": false,
 	}
 }
 

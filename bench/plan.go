@@ -193,6 +193,18 @@ func halve(nodes []budget.Node, ids []int, from, to []float64, room float64) {
 	}
 }
 
+// divideOften times dividing the budget: planLeast times at least, then until runs or
+// most is reached. s.
+func divideOften(tree *budget.Tree, nodes []budget.Node, runs int, most time.Duration) []float64 {
+	var took []float64
+	for start := time.Now(); len(took) < planLeast || len(took) < runs && time.Since(start) < most; {
+		began := time.Now()
+		budget.Divide(tree, nodes, budget.Weighted)
+		took = append(took, time.Since(began).Seconds())
+	}
+	return took
+}
+
 // decide times the leader's decision of a tick, plan included.
 func decide(ctx context.Context, tree *budget.Tree, nodes []budget.Node, runs int, most time.Duration) ([]float64, error) {
 	var took []float64
