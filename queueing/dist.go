@@ -122,7 +122,8 @@ func (p PH) Quantile(q float64) (float64, error) {
 	if q == 0 {
 		return 0, nil
 	}
-	return quantile(func(t float64) (float64, error) { return p.CDF(t), nil }, p.Mean(), q)
+	search := quantiles{mean: p.Mean(), law: func(t float64) (float64, float64, error) { return p.CDF(t), math.NaN(), nil }}
+	return search.find(q)
 }
 
 // Sample draws one time. To draw many, keep what [PH.Sampler] returns.

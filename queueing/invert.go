@@ -16,27 +16,31 @@ const (
 	termsMax  = 50000 // enough for a service of 2000 equal phases
 )
 
-// invert gives f(t) in [0, 1], t > 0, from its transform by the Fourier series of Abate
-// and Whitt (1995), along a line right of all singularities. Its alternating tail is
-// averaged (Euler's summation). Rounds take more terms until two of them agree.
-func invert(transform func(s complex128) (complex128, error), t float64) (float64, error) {
+// invert gives f(t) in [0, 1], t > 0, and its slope from its transform by the Fourier series
+// of Abate and Whitt (1995), along a line right of all singularities. Its alternating tail
+// is averaged (Euler's summation). Rounds take more terms until two of them agree. The
+// slope is the series of s times the transform: f(0), which is missing there, is a constant
+// and averages out. It has fewer digits.
+func invert(transform func(s complex128) (complex128, error), t float64) (value, slope float64, err error) {
 	step := math.Pi / t
-	var sums []float64
-	sum, sign := 0.0, 1.0
+	var sums, slopes []float64
+	sum, slopeSum, sign := 0.0, 0.0, 1.0
 	scale := math.Exp(aliasing/2) / t
 	before, agreed := math.Inf(1), 0
 	for terms := termsMin; terms <= termsMax; terms += terms / 2 {
 		for n := len(sums); n <= terms+averaging; n++ {
-			f, err := transform(complex(aliasing/(2*t), float64(n)*step))
+			s := complex(aliasing/(2*t), float64(n)*step)
+			f, err := transform(s)
 			if err != nil {
-				return 0, err
+				return 0, 0, err
 			}
-			term := sign * scale * real(f)
+			weight := sign * scale
 			if n == 0 {
-				term /= 2
+				weight /= 2
 			}
-			sum += term
-			sums = append(sums, sum)
+			sum += weight * real(f)
+			slopeSum += weight * real(s*f)
+			sums, slopes = append(sums, sum), append(slopes, slopeSum)
 			sign = -sign
 		}
 		now := average(sums[terms:])
@@ -49,11 +53,11 @@ func invert(transform func(s complex128) (complex128, error), t float64) (float6
 			agreed = 0
 		}
 		if agreed > 0 && math.Abs(now-average(sums[terms-4:terms-4+averaging+1])) <= 10*settled {
-			return now, nil
+			return now, average(slopes[terms:]), nil
 		}
 		before = now
 	}
-	return 0, &NumericError{
+	return 0, 0, &NumericError{
 		What: fmt.Sprintf("the distribution at %v did not settle within %d terms", t, termsMax),
 		Hint: "the rates are too unlike each other: leave out phases that take next to no time, or ask for moments only",
 	}
@@ -80,8 +84,9 @@ func (m *Measure) fill(percentiles []float64) error {
 			return &NumericError{What: fmt.Sprintf("moment %d is beyond what numbers hold", i+1), Hint: "ask for fewer moments, or count time in larger units"}
 		}
 	}
+	search := quantiles{law: m.law, mean: m.Mean}
 	for _, p := range percentiles {
-		at, err := quantile(m.cdf, m.Mean, p)
+		at, err := search.find(p)
 		if err != nil {
 			return fmt.Errorf("percentile %v: %w", p, err)
 		}
@@ -90,74 +95,86 @@ func (m *Measure) fill(percentiles []float64) error {
 	return nil
 }
 
-// quantile solves cdf(t) = p on the logarithm of 1-cdf, which is nearly a line: bracketed
-// false position with Illinois' halving.
-func quantile(cdf func(t float64) (float64, error), mean, p float64) (float64, error) {
-	target := math.Log1p(-p)
-	var failed error
-	f := func(t float64) float64 {
-		x, err := cdf(t)
-		if err != nil {
-			failed = err
-			return math.NaN()
-		}
-		return target - math.Log(max(1-x, 1e-300)) // rises with t
-	}
-	low, fLow := 0.0, f(0)
-	if failed != nil || fLow >= 0 {
-		return 0, failed
-	}
-	high := mean * max(-target, 0.1)
-	fHigh := f(high)
-	for range 200 {
-		if failed != nil || fHigh >= 0 {
-			break
-		}
-		low, fLow, high = high, fHigh, 2*high
-		fHigh = f(high)
-	}
-	if failed != nil {
-		return 0, failed
-	}
-	return falsePosition(f, &failed, low, fLow, high, fHigh)
+// law is P(X <= t) and its density for t >= 0. The density need not be exact; NaN means
+// unknown.
+type law func(t float64) (below, density float64, err error)
+
+// quantiles searches for percentiles of one law.
+type quantiles struct {
+	law  law
+	mean float64
+	// Where the last search ended: the next starts from there.
+	at, target, slope float64
 }
 
-// quantileExact is how near, relative, two steps of the search must come.
-const quantileExact = 1e-12
+const (
+	// quantileExact is how near, relative, two ends of the search must come.
+	quantileExact = 1e-12
+	// quantileStep is the last step, relative, of Newton's method: the one after it would
+	// be its square, or that much less by the error of the density.
+	quantileStep = 1e-9
+	// quantileNoise is the largest last step where rounding lets none be smaller.
+	quantileNoise = 1e-7
+)
 
-func falsePosition(f func(float64) float64, failed *error, low, fLow, high, fHigh float64) (float64, error) {
-	side, last := 0, math.Inf(1)
+// find solves P(X <= t) = p by Newton's method on the logarithm of the tail, which is nearly
+// a line, within a bracket that shrinks with every step.
+func (q *quantiles) find(p float64) (float64, error) {
+	target := math.Log1p(-p)
+	if atom, _, err := q.law(0); err != nil || atom >= p {
+		return 0, err
+	}
+	low, high, t, last := 0.0, math.Inf(1), q.start(target), math.Inf(1)
+	atBefore, offBefore := 0.0, math.NaN()
 	for range 200 {
-		if fHigh == fLow {
-			return low, nil
+		below, density, err := q.law(t)
+		if err != nil {
+			return 0, err
 		}
-		t := high - fHigh*(high-low)/(fHigh-fLow)
-		if !(t > low && t < high) {
-			t = low + (high-low)/2
+		tail := max(1-below, 1e-300)
+		off, slope := target-math.Log(tail), density/tail // off rises with t
+		if math.IsNaN(slope) {                            // the secant, at first that of an exponential law
+			if slope = (off - offBefore) / (t - atBefore); math.IsNaN(slope) {
+				slope = 1 / q.mean
+			}
 		}
-		if high-low <= quantileExact*high || math.Abs(t-last) <= quantileExact*t {
-			return t, nil
-		}
-		last = t
-		x := f(t)
+		atBefore, offBefore = t, off
 		switch {
-		case *failed != nil:
-			return 0, *failed
-		case x < 0:
-			low, fLow = t, x
-			if side < 0 {
-				fHigh /= 2
-			}
-			side = -1
-		case x > 0:
-			high, fHigh = t, x
-			if side > 0 {
-				fLow /= 2
-			}
-			side = 1
-		default:
-			return t, nil
+		case off < 0:
+			low = t
+		case off > 0:
+			high = t
 		}
+		step := -off / slope
+		size := math.Abs(step)
+		if off == 0 || size <= quantileStep*t || size <= quantileNoise*t && size >= last/2 {
+			q.at, q.target, q.slope = t+step, target, slope
+			if off == 0 {
+				q.at = t
+			}
+			return q.at, nil
+		}
+		if high-low <= quantileExact*low {
+			return high, nil
+		}
+		last = size
+		next := t + step
+		switch {
+		case math.IsInf(high, 1) && !(next > t && next < 4*t):
+			next = 2 * t
+		case !(next > low && next < high):
+			next, last = low+(high-low)/2, math.Inf(1)
+		}
+		t = next
 	}
 	return 0, &NumericError{What: "a percentile was not found", Hint: "ask for another one, or for moments only"}
+}
+
+// start is where the search begins: on the line through the end of the last one, else where
+// an exponential law has the percentile.
+func (q *quantiles) start(target float64) float64 {
+	if t := q.at + (q.target-target)/q.slope; q.at > 0 && t > q.at/2 && t < 8*q.at {
+		return t
+	}
+	return q.mean * max(-target, 0.1)
 }

@@ -14,10 +14,10 @@ func solveMMAP(q Queue, o Options) (Result, error) {
 	result := Result{Rho: solved.load(0)}
 	for k := range q.Services {
 		var class ClassResult
-		if class.Sojourn, err = solved.measure(k, solved.sojourn(k), 0, o); err != nil {
+		if class.Sojourn, err = solved.measure(k, solved.sojourn, 0, o); err != nil {
 			return Result{}, err
 		}
-		if class.Wait, err = solved.measure(k, solved.waiting(k), solved.atOnce(k), o); err != nil {
+		if class.Wait, err = solved.measure(k, solved.waiting, solved.atOnce(k), o); err != nil {
 			return Result{}, err
 		}
 		result.Classes = append(result.Classes, class)
@@ -39,9 +39,11 @@ func newMMAPQueueOf(q Queue) (*mmapQueue, error) {
 	return newMMAPQueue(arrivals, services, q.Discipline == PreemptiveResume)
 }
 
-// measure tells of a time with a transform; atOnce is the probability that it is 0.
-func (q *mmapQueue) measure(k int, f transform, atOnce float64, o Options) (Measure, error) {
-	list, noise, err := moments(f, q.classes[k].radius, o.Moments)
+// measure is a time of class k, by what begins a walk along its transform; atOnce is the
+// probability that it is 0.
+func (q *mmapQueue) measure(k int, begin func(k int) transform, atOnce float64, o Options) (Measure, error) {
+	alone := func(s complex128) (complex128, error) { return begin(k)(s) }
+	list, noise, err := moments(alone, q.classes[k].radius, o.Moments)
 	if err != nil {
 		return Measure{}, err
 	}
@@ -49,15 +51,16 @@ func (q *mmapQueue) measure(k int, f transform, atOnce float64, o Options) (Meas
 		return Measure{}, err
 	}
 	m := measure(list)
-	m.cdf = func(t float64) (float64, error) {
+	m.law = func(t float64) (float64, float64, error) {
 		if t == 0 {
-			return atOnce, nil
+			return atOnce, math.NaN(), nil
 		}
-		above, err := invert(func(s complex128) (complex128, error) {
+		f := begin(k)
+		above, slope, err := invert(func(s complex128) (complex128, error) {
 			x, err := f(s)
 			return (1 - x) / s, err
 		}, t)
-		return min(1, max(0, 1-above)), err
+		return min(1, max(0, 1-above)), -slope, err
 	}
 	return m, m.fill(o.Percentiles)
 }

@@ -181,14 +181,19 @@ const stepsMax = 20000
 // that lessens the error (Anderson 1965). It starts as if work took no time, which keeps
 // the row sums at s = 0 and so leaves out the slowest of the ways to the solution.
 func (q *mmapQueue) exponent(k int, s complex128) (*matrix, error) {
+	at := q.without(len(q.services) - 1)
+	at.shift(-s)
+	return q.exponentFrom(k, s, at)
+}
+
+// exponentFrom is exponent with another start.
+func (q *mmapQueue) exponentFrom(k int, s complex128, at *matrix) (*matrix, error) {
 	base := q.without(k)
 	base.shift(-s)
 	if k == len(q.services)-1 {
 		return base, nil
 	}
 	scale := base.largest()
-	at := q.without(len(q.services) - 1)
-	at.shift(-s)
 	var before, errorBefore *matrix
 	best, stuck := math.Inf(1), 0
 	for range stepsMax {
@@ -268,6 +273,11 @@ func (q *mmapQueue) extension(k int, s complex128) (*extension, error) {
 	if err != nil {
 		return nil, err
 	}
+	return q.extensionOf(k, s, exponent)
+}
+
+// extensionOf is extension for an exponent that is known already.
+func (q *mmapQueue) extensionOf(k int, s complex128, exponent *matrix) (*extension, error) {
 	form, err := exponent.triangular()
 	if err != nil {
 		return nil, err
@@ -394,10 +404,50 @@ func (q *mmapQueue) startsOf(k int) ([]complex128, error) {
 	return at, nil
 }
 
-// waiting is the transform of the time until class k is first served.
+// walk evaluates a delay of class k at points that follow each other on a line: each
+// exponent is searched from where the line through the last two leads.
+type walk struct {
+	*mmapQueue
+	k            int
+	at, before   complex128
+	last, second *matrix
+}
+
+// extension is extension at s, the next point of the walk.
+func (w *walk) extension(s complex128) (*extension, error) {
+	start := w.start(s)
+	exponent, err := w.exponentFrom(w.k, s, start)
+	if err != nil {
+		return nil, err
+	}
+	w.before, w.second = w.at, w.last
+	w.at, w.last = s, exponent
+	return w.extensionOf(w.k, s, exponent)
+}
+
+// start is where the search for the exponent at s begins.
+func (w *walk) start(s complex128) *matrix {
+	switch {
+	case w.last == nil:
+		start := w.without(len(w.services) - 1)
+		start.shift(-s)
+		return start
+	case w.second == nil:
+		start := w.last.clone()
+		start.shift(w.at - s)
+		return start
+	}
+	start, by := w.last.clone(), (s-w.at)/(w.at-w.before)
+	start.add(by, w.last)
+	start.add(-by, w.second)
+	return start
+}
+
+// waiting begins a walk along the transform of the time until class k is first served.
 func (q *mmapQueue) waiting(k int) transform {
+	w := &walk{mmapQueue: q, k: k}
 	return func(s complex128) (complex128, error) {
-		e, err := q.extension(k, s)
+		e, err := w.extension(s)
 		if err != nil {
 			return 0, err
 		}
@@ -405,7 +455,8 @@ func (q *mmapQueue) waiting(k int) transform {
 	}
 }
 
-// sojourn is the transform of the time from arrival to departure of class k.
+// sojourn begins a walk along the transform of the time from arrival to departure of
+// class k.
 func (q *mmapQueue) sojourn(k int) transform {
 	if !q.preemptive {
 		wait := q.waiting(k)
@@ -414,8 +465,9 @@ func (q *mmapQueue) sojourn(k int) transform {
 			return w * q.services[k].transform(s), err
 		}
 	}
+	w := &walk{mmapQueue: q, k: k}
 	return func(s complex128) (complex128, error) {
-		e, err := q.extension(k, s)
+		e, err := w.extension(s)
 		if err != nil {
 			return 0, err
 		}

@@ -101,13 +101,13 @@ func (m *matrix) applied(x []complex128) []complex128 {
 	return y
 }
 
-// largest is the largest absolute row sum.
+// largest is the largest absolute row sum, within a factor of sqrt 2.
 func (m *matrix) largest() float64 {
 	most := 0.0
 	for i := range m.order {
 		sum := 0.0
 		for _, x := range m.row(i) {
-			sum += cmplx.Abs(x)
+			sum += size1(x)
 		}
 		most = math.Max(most, sum)
 	}
@@ -124,8 +124,9 @@ func inner(x, y []complex128) complex128 {
 
 // addTimes adds x times y to sum.
 func addTimes(sum []complex128, x complex128, y []complex128) {
-	for i := range y {
-		sum[i] += x * y[i]
+	sum = sum[:len(y)]
+	for i, v := range y {
+		sum[i] += x * v
 	}
 }
 
@@ -187,11 +188,9 @@ func (f *factors) solveRight(y []complex128) []complex128 {
 	return x
 }
 
-// invertInto makes of m the unit matrix and of inverse its inverse, by elimination of whole
-// columns; it takes no memory, as it is what the solver does most.
-func (m *matrix) invertInto(inverse *matrix) error {
-	clear(inverse.of)
-	inverse.shift(1)
+// invert makes of m its inverse, by elimination of whole columns in place; it takes no
+// memory but from, of m's order, as it is what the solver does most.
+func (m *matrix) invert(from []int) error {
 	for k := range m.order {
 		best := k
 		for i := k + 1; i < m.order; i++ {
@@ -200,20 +199,37 @@ func (m *matrix) invertInto(inverse *matrix) error {
 			}
 		}
 		m.swapRows(k, best)
-		inverse.swapRows(k, best)
-		if size := size1(m.at(k, k)); size == 0 || math.IsNaN(size) || math.IsInf(size, 0) {
+		from[k] = best
+		row := m.row(k)
+		if size := size1(row[k]); size == 0 || math.IsNaN(size) || math.IsInf(size, 0) {
 			return errSingular
 		}
-		scale := 1 / m.at(k, k)
-		for j := range m.order {
-			m.row(k)[j] *= scale
-			inverse.row(k)[j] *= scale
+		scale := 1 / row[k]
+		row[k] = 1
+		for j := range row {
+			row[j] *= scale
 		}
 		for i := range m.order {
-			if x := m.at(i, k); i != k && x != 0 {
-				addTimes(m.row(i), -x, m.row(k))
-				addTimes(inverse.row(i), -x, inverse.row(k))
+			if i == k {
+				continue
 			}
+			to := m.row(i)
+			x := to[k]
+			if x == 0 {
+				continue
+			}
+			to[k] = 0
+			addTimes(to, -x, row)
+		}
+	}
+	// The columns go back in the opposite order.
+	for k := m.order - 1; k >= 0; k-- {
+		if from[k] == k {
+			continue
+		}
+		for i := range m.order {
+			row := m.row(i)
+			row[k], row[from[k]] = row[from[k]], row[k]
 		}
 	}
 	return nil

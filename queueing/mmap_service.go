@@ -156,14 +156,14 @@ func (w *serviceWork) restAt(q *matrix) (*matrix, error) { return w.blocks(q, w.
 // not matter.
 func (w *serviceWork) blocks(q *matrix, ends []complex128) (*matrix, error) {
 	result, right := newMatrix(q.order), newMatrix(q.order)
-	kernel, inverse := newMatrix(q.order), newMatrix(q.order)
+	inverse, from := newMatrix(q.order), make([]int, q.order)
 	blocks := make([]matrix, len(w.decay))
 	numbers := make([]complex128, len(blocks)*len(q.of))
 	for i := len(blocks) - 1; i >= 0; i-- {
 		if i == len(blocks)-1 || w.decay[i] != w.decay[i+1] {
-			copy(kernel.of, q.of)
-			kernel.shift(w.decay[i])
-			if err := kernel.invertInto(inverse); err != nil {
+			copy(inverse.of, q.of)
+			inverse.shift(w.decay[i])
+			if err := inverse.invert(from); err != nil {
 				return nil, err
 			}
 		}

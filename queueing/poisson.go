@@ -1,6 +1,9 @@
 package queueing
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // slackMin is the least 1-rho that is solved: rounding of the rates moves the answers by
 // 1e-16/(1-rho), relative.
@@ -39,8 +42,8 @@ func solvePoisson(q Queue, o Options) (Result, error) {
 	for k := range p.services {
 		wait, sojourn := p.moments(k, o.Moments)
 		class := ClassResult{Wait: measure(wait), Sojourn: measure(sojourn)}
-		class.Wait.cdf = p.cdf(k, waiting)
-		class.Sojourn.cdf = p.cdf(k, staying)
+		class.Wait.law = p.law(k, waiting)
+		class.Sojourn.law = p.law(k, staying)
 		for _, m := range []*Measure{&class.Wait, &class.Sojourn} {
 			if err := m.fill(o.Percentiles); err != nil {
 				return Result{}, fmt.Errorf("class %d: %w", k, err)
@@ -96,8 +99,8 @@ const (
 	staying
 )
 
-// cdf inverts the transform of one measure of class k.
-func (p *poisson) cdf(k int, what kind) func(t float64) (float64, error) {
+// law inverts the transform of one measure of class k.
+func (p *poisson) law(k int, what kind) law {
 	atom := 0.0
 	if what == waiting {
 		atom = 1 - p.rho
@@ -105,16 +108,16 @@ func (p *poisson) cdf(k int, what kind) func(t float64) (float64, error) {
 			atom = 1 - p.from(k)
 		}
 	}
-	return func(t float64) (float64, error) {
+	return func(t float64) (float64, float64, error) {
 		if t == 0 {
-			return atom, nil
+			return atom, math.NaN(), nil
 		}
 		e := &evaluation{poisson: p, k: k, what: what}
-		above, err := invert(e.survival, t)
+		above, slope, err := invert(e.survival, t)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
-		return min(max(1-above, atom), 1), nil
+		return min(max(1-above, atom), 1), -slope, nil
 	}
 }
 

@@ -77,8 +77,7 @@ type Measure struct {
 	Moments []float64
 	// Percentiles are as asked, in that order.
 	Percentiles []Percentile
-	// cdf is P(X <= t) for t >= 0.
-	cdf func(t float64) (float64, error)
+	law         law
 }
 
 // Percentile is the time At that a part P of the jobs does not exceed.
@@ -95,7 +94,8 @@ func (m Measure) CDF(t float64) (float64, error) {
 	case math.IsInf(t, 1):
 		return 1, nil
 	}
-	return m.cdf(t)
+	below, _, err := m.law(t)
+	return below, err
 }
 
 // Solve computes the queue's steady state. It takes [NonPreemptive] and
