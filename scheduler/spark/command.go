@@ -16,14 +16,19 @@ const (
 // pluginsKey is the one property that a job and the engine share.
 const pluginsKey = "spark.plugins"
 
+// tokenEnv is the variable of the driver's environment that holds the run's token. A
+// command line is readable by every user of the machine (/proc/PID/cmdline), and Spark
+// hands its properties on to the executors; an environment is the driver's own.
+const tokenEnv = "HEADROOM_SPARK_TOKEN" //nolint:gosec // the name of a variable
+
 // command is the command line of a run's driver. url is where its hook reports.
-func (c Config) command(r Run, url, token string) []string {
+func (c Config) command(r Run, url string) []string {
 	argv := append(slices.Clone(c.Driver), c.submit(), "--master", c.Master, "--deploy-mode", "client")
 	if r.Spec.Main != "" {
 		argv = append(argv, "--class", r.Spec.Main)
 	}
 	argv = append(argv, "--jars", strings.Join(append([]string{c.Plugin}, r.Spec.Jars...), ","))
-	conf := c.properties(r, url, token)
+	conf := c.properties(r, url)
 	for _, key := range slices.Sorted(maps.Keys(conf)) {
 		argv = append(argv, "--conf", key+"="+conf[key])
 	}
@@ -31,7 +36,7 @@ func (c Config) command(r Run, url, token string) []string {
 }
 
 // properties are the job's own and those of the hook.
-func (c Config) properties(r Run, url, token string) map[string]string {
+func (c Config) properties(r Run, url string) map[string]string {
 	conf := map[string]string{
 		"spark.app.name":               r.Job,
 		"spark.ui.showConsoleProgress": "false",
@@ -50,7 +55,6 @@ func (c Config) properties(r Run, url, token string) map[string]string {
 		"spark.headroom.url":    url,
 		"spark.headroom.job":    r.Job,
 		"spark.headroom.run":    strconv.FormatUint(uint64(r.Number), 10),
-		"spark.headroom.token":  token,
 	})
 	return conf
 }

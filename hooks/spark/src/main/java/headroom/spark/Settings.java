@@ -20,6 +20,10 @@ final class Settings {
   static final String JOB = "spark.headroom.job";
   static final String RUN = "spark.headroom.run";
   static final String TOKEN = "spark.headroom.token";
+
+  /** Holds the token where the conf does not: a conf is on a command line that everybody reads. */
+  static final String TOKEN_VARIABLE = "HEADROOM_SPARK_TOKEN";
+
   static final String INTERVAL_MS = "spark.headroom.interval-ms";
   static final String TIMEOUT_MS = "spark.headroom.timeout-ms";
 
@@ -59,9 +63,17 @@ final class Settings {
     refused = Collections.unmodifiableList(r.refused);
   }
 
-  /** Reads by {@code conf}, which answers null for what is not set. */
+  /** Reads by {@code conf}, which answers null for what is not set, and the token from the environment. */
   static Settings of(UnaryOperator<String> conf) {
-    return new Settings(new Reader(conf));
+    return of(conf, System::getenv);
+  }
+
+  /** As {@link #of(UnaryOperator)}, with the environment as {@code environment}. */
+  static Settings of(UnaryOperator<String> conf, UnaryOperator<String> environment) {
+    return new Settings(new Reader(key -> {
+      String set = conf.apply(key);
+      return set == null && key.equals(TOKEN) ? environment.apply(TOKEN_VARIABLE) : set;
+    }));
   }
 
   private static URL url(String text) throws MalformedURLException {

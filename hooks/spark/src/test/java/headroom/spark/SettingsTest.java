@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.util.Collections;
 import java.util.HashMap;
 import java.util.Map;
 import org.junit.jupiter.api.Test;
@@ -43,6 +44,14 @@ class SettingsTest {
     assertEquals(Stages.ALL, s.stages);
     assertEquals("http://h:1 j17 3 abc 50 10000",
         s.url + " " + s.job + " " + s.run + " " + s.token + " " + s.intervalMs + " " + s.timeoutMs);
+  }
+
+  @Test
+  void tokenOfTheEnvironment() {
+    Map<String, String> environment = Collections.singletonMap("HEADROOM_SPARK_TOKEN", "xyz");
+    assertEquals("xyz", Settings.of(key -> null, environment::get).token);
+    assertEquals("abc", Settings.of(key -> key.equals(Settings.TOKEN) ? "abc" : null, environment::get).token);
+    assertEquals("", Settings.of(key -> null, key -> null).token);
   }
 
   @ParameterizedTest
