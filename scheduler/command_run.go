@@ -12,6 +12,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/scheduler/local"
+	"headroom/systemd"
 )
 
 func runCommand() *cobra.Command {
@@ -70,6 +71,9 @@ func workerCommand() *cobra.Command {
 			if cfg.Logger, err = newLogger(cmd.ErrOrStderr(), level); err != nil {
 				return err
 			}
+			if err := cfg.Users.Check(); err != nil {
+				return cli.Usage("--task-user: %v", err)
+			}
 			w, err := local.New(cfg)
 			if err != nil {
 				return cli.Failed("--dir must name a folder that this user may write to", "%w", err)
@@ -82,8 +86,32 @@ func workerCommand() *cobra.Command {
 	f.StringVar(&cfg.Scheduler, "scheduler", addrDefault, "address of the scheduler, host:port")
 	f.IntVar(&cfg.Slots, "slots", runtime.NumCPU(), "most tasks at once")
 	f.StringVar(&cfg.Dir, "dir", filepath.Join(os.TempDir(), "headroom-worker"), "the worker's own folder, for temporary files of tasks")
+	f.StringVar(&cfg.Users.Sockets, "task-sockets", "", "folder of the sockets that run tasks as other users (default: tasks run as this user)")
+	f.StringToStringVar(&cfg.Users.BySubmitter, "task-user", nil, "SUBMITTER=USER: the user that runs a submitter's tasks, repeatable (default: "+local.DefaultUser+" runs all)")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	return cmd
+}
+
+// runTasksCommand is the process of a task user, started by its socket.
+func runTasksCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "run-tasks",
+		Short:   "Run tasks for the worker as this user (started by a socket unit)",
+		Example: "  scheduler run-tasks    # ExecStart= of headroom-task@.service",
+		Args:    cobra.NoArgs,
+		Hidden:  true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			logger, err := newLogger(cmd.ErrOrStderr(), "info")
+			if err != nil {
+				return err
+			}
+			l, err := systemd.Listener(os.Getenv, os.Getpid())
+			if err != nil {
+				return cli.Failed("the unit headroom-task@USER.socket starts it", "%w", err)
+			}
+			return local.Serve(cmd.Context(), l, logger)
+		},
+	}
 }
 
 func newLogger(w io.Writer, level string) (*slog.Logger, error) {

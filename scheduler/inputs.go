@@ -183,7 +183,8 @@ func mkdirs(path string) (made []string, err error) {
 			return made, err
 		}
 	}
-	if err := os.Mkdir(path, 0o750); err != nil {
+	// Task users write through the group of the folder above, as far as the umask lets them.
+	if err := os.Mkdir(path, 0o770); err != nil {
 		return made, fmt.Errorf("make folder: %w", err)
 	}
 	return append(made, path), nil

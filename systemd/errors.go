@@ -24,6 +24,8 @@ var (
 	ErrNotifyAddress = errors.New("systemd: NOTIFY_SOCKET is no socket path")
 	// ErrMalformed says that the kernel or the bus answered with something unreadable.
 	ErrMalformed = errors.New("systemd: malformed answer")
+	// ErrNoSocket says that this process was not started for exactly one socket.
+	ErrNoSocket = errors.New("systemd: this process was not started for a socket (LISTEN_FDS)")
 )
 
 // RefusedError says why the bandwidth of a slice is not to be touched.

@@ -13,6 +13,10 @@
 // group, and so is every task when the worker ends. When the worker itself is
 // killed, the kernel kills each task's first process with it.
 //
+// Tasks may run as other users: the worker hands each to a runner, a process of the
+// task's user behind a socket that only the worker may open (Serve). No process of
+// ours changes its user; the service manager starts a runner as the right one.
+//
 // It never uses a shell, never removes anything but its own unfinished output,
 // and never decides which task to run.
 package local

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
@@ -38,7 +39,7 @@ const (
 	inboxMax = 16
 )
 
-// Config is what a worker must know. All fields are required.
+// Config is what a worker must know. Users may be left out.
 type Config struct {
 	// Node is the name of the node that the worker runs on.
 	Node string
@@ -48,6 +49,8 @@ type Config struct {
 	Slots int
 	// Dir is the worker's own folder; tasks find their TMPDIR in it.
 	Dir string
+	// Users chooses the user of each task; the zero value is the worker's own.
+	Users Users
 	// Version is told to the scheduler, for operators.
 	Version string
 	Logger  *slog.Logger
@@ -96,6 +99,9 @@ type sent struct {
 
 // New is a worker that does nothing until Run. It makes its folder.
 func New(cfg Config) (*Worker, error) {
+	if err := cfg.Users.Check(); err != nil {
+		return nil, fmt.Errorf("worker %s: %w", cfg.Node, err)
+	}
 	tmp := filepath.Join(cfg.Dir, "tmp")
 	if err := os.MkdirAll(tmp, 0o750); err != nil {
 		return nil, fmt.Errorf("worker %s: make its folder: %w", cfg.Node, err)
@@ -282,12 +288,25 @@ func (w *Worker) start(ctx context.Context, t *headroomv1.Task) {
 	}
 	taskCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	w.running[key] = stop
-	env := append(slices.Clip(w.env), t.GetEnv()...)
 	go func() {
-		r := run(taskCtx, t, env)
+		r := w.run(taskCtx, t)
 		stop()
 		w.ended <- r
 	}()
+}
+
+// run runs a task as its user.
+func (w *Worker) run(ctx context.Context, t *headroomv1.Task) *headroomv1.TaskResult {
+	if w.cfg.Users.Sockets == "" {
+		return run(ctx, t, append(slices.Clip(w.env), t.GetEnv()...))
+	}
+	socket, err := w.cfg.Users.socket("")
+	if err != nil {
+		return &headroomv1.TaskResult{Ref: t.GetRef(), ExitCode: exitNotStarted, Error: err.Error()}
+	}
+	handed, _ := proto.Clone(t).(*headroomv1.Task)
+	handed.Env = append(slices.Clip(handed.GetEnv()), "HEADROOM_NODE="+w.cfg.Node)
+	return delegate(ctx, socket, handed)
 }
 
 // collect takes note of a task that ended.

@@ -1,0 +1,227 @@
+package local
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+
+	headroomv1 "headroom/api/headroom/v1"
+)
+
+const (
+	// frameMax bounds a task or a result between worker and runner. A reduce task names
+	// every map output on its command line.
+	frameMax = 16 << 20
+	// frameWait bounds how long either side waits for the other one's bytes.
+	frameWait = 30 * time.Second
+	// runnerMax bounds the tasks of one user on one node; more than any worker has slots.
+	runnerMax = 4096
+	// DefaultUser runs the tasks of all jobs where no users are configured.
+	DefaultUser = "headroom-task"
+)
+
+// userRule is what a task user's name may look like: it becomes a part of a path.
+var userRule = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
+
+// ErrNoUser is a task whose submitter has no user on this node.
+var ErrNoUser = errors.New("no user is configured for the submitter")
+
+// Users chooses the user that runs a task. The zero value runs tasks as the worker's own
+// user, which separates nothing: for trying the system without root.
+type Users struct {
+	// Sockets is the folder of the runners' sockets, USER.sock each; empty for none.
+	Sockets string
+	// BySubmitter names the user for each submitter. Empty: DefaultUser runs every task.
+	BySubmitter map[string]string
+}
+
+// Check reports why the users cannot be used.
+func (u Users) Check() error {
+	if u.Sockets == "" && len(u.BySubmitter) > 0 {
+		return errors.New("users are configured, and no folder of sockets that runs tasks as them")
+	}
+	if u.Sockets != "" && !filepath.IsAbs(u.Sockets) {
+		return fmt.Errorf("the folder of sockets %q is not an absolute path", u.Sockets)
+	}
+	for submitter, user := range u.BySubmitter {
+		if submitter == "" || !userRule.MatchString(user) || user == "root" {
+			return fmt.Errorf("%q=%q does not name a submitter and an unprivileged user", submitter, user)
+		}
+	}
+	return nil
+}
+
+// socket is where the runner of a submitter's tasks listens.
+func (u Users) socket(submitter string) (string, error) {
+	user := DefaultUser
+	if len(u.BySubmitter) > 0 {
+		var ok bool
+		if user, ok = u.BySubmitter[submitter]; !ok {
+			return "", fmt.Errorf("task of submitter %q: %w; add --task-user %s=USER to the worker's options", submitter, ErrNoUser, submitter)
+		}
+	}
+	return filepath.Join(u.Sockets, user+".sock"), nil
+}
+
+// Serve runs a task for each connection to l, as the user of this process, until ctx
+// ends. A task is killed when its connection closes, so it never outlives its worker.
+// Tasks get this process's environment, not the worker's.
+func Serve(ctx context.Context, l net.Listener, logger *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	unhook := context.AfterFunc(ctx, func() { _ = l.Close() })
+	defer unhook()
+	room := make(chan struct{}, runnerMax)
+	for {
+		conn, err := l.Accept()
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("accept the worker's connection: %w", err)
+		}
+		select {
+		case room <- struct{}{}:
+		default:
+			logger.Warn("connection refused: too many tasks", slog.Int("tasks", runnerMax))
+			_ = conn.Close()
+			continue
+		}
+		running.Go(func() {
+			defer func() { <-room }()
+			if err := serveTask(ctx, conn); err != nil {
+				logger.Warn("task not reported", slog.Any("error", err))
+			}
+		})
+	}
+}
+
+// serveTask runs the task that comes over one connection.
+func serveTask(ctx context.Context, conn net.Conn) error {
+	defer func() { _ = conn.Close() }()
+	var t headroomv1.Task
+	if err := readFrame(conn, &t); err != nil {
+		return fmt.Errorf("read the task: %w", err)
+	}
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		// The worker sends nothing more. It closes to have the task killed, or has ended.
+		_, _ = conn.Read(make([]byte, 1))
+		cancel()
+	}()
+	env := append(os.Environ(), t.GetEnv()...)
+	return writeFrame(conn, run(ctx, &t, env))
+}
+
+// delegate has a task run behind a socket and returns how it ended. It returns after the
+// task has ended, also when ctx ends first.
+func delegate(ctx context.Context, socket string, t *headroomv1.Task) *headroomv1.TaskResult {
+	began := time.Now()
+	r, err := exchange(ctx, socket, t)
+	seconds := time.Since(began).Seconds()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		r = &headroomv1.TaskResult{ExitCode: exitNotStarted, Error: Stopped}
+	case err != nil:
+		r = &headroomv1.TaskResult{ExitCode: exitNotStarted, Error: strings.ToValidUTF8(err.Error(), "?")}
+	}
+	// The runner belongs to the task's user: what it says of the task is believed, what it
+	// says of other things is not.
+	r.Ref, r.Seconds = t.GetRef(), seconds
+	if most := seconds * float64(runtime.NumCPU()); !(r.GetCpuSeconds() >= 0) || r.GetCpuSeconds() > most || math.IsNaN(most) {
+		r.CpuSeconds = 0
+	}
+	return r
+}
+
+func exchange(ctx context.Context, socket string, t *headroomv1.Task) (*headroomv1.TaskResult, error) {
+	dialer := net.Dialer{Timeout: frameWait}
+	c, err := dialer.DialContext(ctx, "unix", socket)
+	if err != nil {
+		user := strings.TrimSuffix(filepath.Base(socket), ".sock")
+		return nil, fmt.Errorf("start a task as %s: %w; systemctl status headroom-task@%s.socket", user, err, user)
+	}
+	defer func() { _ = c.Close() }()
+	if err := writeFrame(c, t); err != nil {
+		return nil, fmt.Errorf("hand the task over: %w", err)
+	}
+	if err := c.SetDeadline(time.Time{}); err != nil {
+		return nil, err
+	}
+	// Half a close asks for the task's end; its result still comes.
+	unhook := context.AfterFunc(ctx, func() {
+		if u, ok := c.(*net.UnixConn); ok {
+			_ = u.CloseWrite()
+		}
+		_ = c.SetReadDeadline(time.Now().Add(frameWait))
+	})
+	defer unhook()
+	var r headroomv1.TaskResult
+	if err := readBody(c, &r); err != nil {
+		return nil, fmt.Errorf("the process that ran the task has ended: %w", err)
+	}
+	return &r, nil
+}
+
+func writeFrame(c net.Conn, m proto.Message) error {
+	body, err := proto.Marshal(m)
+	if err != nil {
+		return err
+	}
+	if len(body) > frameMax {
+		return fmt.Errorf("%d bytes; at most %d are taken", len(body), frameMax)
+	}
+	if err := c.SetWriteDeadline(time.Now().Add(frameWait)); err != nil {
+		return err
+	}
+	_, err = c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(body))), body...))
+	return err
+}
+
+// readFrame reads a message that is due now.
+func readFrame(c net.Conn, into proto.Message) error {
+	if err := c.SetReadDeadline(time.Now().Add(frameWait)); err != nil {
+		return err
+	}
+	return readBody(c, into)
+}
+
+func readBody(c io.Reader, into proto.Message) error {
+	var head [4]byte
+	if _, err := io.ReadFull(c, head[:]); err != nil {
+		return err
+	}
+	size := binary.BigEndian.Uint32(head[:])
+	if size > frameMax {
+		return fmt.Errorf("%d bytes; at most %d are taken", size, frameMax)
+	}
+	body, err := io.ReadAll(io.LimitReader(c, int64(size)))
+	if err != nil {
+		return err
+	}
+	if uint32(len(body)) < size {
+		return io.ErrUnexpectedEOF
+	}
+	return proto.Unmarshal(body, into)
+}

@@ -1,0 +1,172 @@
+package local
+
+// Tasks behind a socket: same results and outputs as without; killed when their worker
+// asks for it or is gone; a submitter without a user gets no task.
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+)
+
+// served is the socket of a runner that ends with the test.
+func served(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "runner") //nolint:usetesting // the path of a socket has at most 107 bytes
+	if err != nil {
+		t.Fatal(err)
+	}
+	socket := filepath.Join(dir, "s.sock")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan error, 1)
+	go func() { over <- Serve(ctx, l, slog.New(slog.DiscardHandler)) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	return socket
+}
+
+func TestDelegatedTask(t *testing.T) {
+	t.Parallel()
+	socket := served(t)
+	good := task(t, "sh", "-c", "echo $X")
+	good.Env = []string{"X=y"}
+	r := delegate(context.Background(), socket, good)
+	data, _ := os.ReadFile(good.GetOutput())
+	if r.GetExitCode() != 0 || r.GetError() != "" || string(data) != "y\n" || r.GetRef() != good.GetRef() || r.GetSeconds() <= 0 {
+		t.Errorf("ended with %v, output %q", r, data)
+	}
+	bad := task(t, "sh", "-c", "echo no luck >&2; exit 3")
+	if r := delegate(context.Background(), socket, bad); r.GetExitCode() != 3 || !strings.Contains(r.GetError(), "no luck") || files(t, bad) != "" {
+		t.Errorf("ended with %v, files %q", r, files(t, bad))
+	}
+	if r := delegate(context.Background(), "/nowhere/alice.sock", bad); r.GetExitCode() != -1 || !strings.Contains(r.GetError(), "headroom-task@alice.socket") {
+		t.Errorf("without a runner: %v", r)
+	}
+}
+
+// started waits until the task's process has written its id.
+func started(t *testing.T, k *headroomv1.Task) (pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
+		if pid = readPid(filepath.Join(k.GetDir(), "pid")); pid > 0 {
+			return pid
+		}
+	}
+	t.Fatal("the task did not start")
+	return 0
+}
+
+func readPid(path string) (pid int) {
+	data, _ := os.ReadFile(path)
+	for _, c := range strings.TrimSpace(string(data)) {
+		pid = pid*10 + int(c-'0')
+	}
+	return pid
+}
+
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); syscall.Kill(pid, 0) == nil && !zombie(pid); <-time.After(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the task lives on")
+		}
+	}
+}
+
+const writesPid = "echo $$ > pid.tmp; mv pid.tmp pid; exec sleep 600"
+
+// The answer to a kill comes when the task has ended, not before.
+func TestDelegatedTaskIsKilled(t *testing.T) {
+	t.Parallel()
+	socket := served(t)
+	k := task(t, "sh", "-c", writesPid)
+	ctx, cancel := context.WithCancel(context.Background())
+	over := make(chan *headroomv1.TaskResult, 1)
+	go func() { over <- delegate(ctx, socket, k) }()
+	pid := started(t, k)
+	cancel()
+	if r := <-over; r.GetError() != Stopped || r.GetExitCode() != exitNotStarted {
+		t.Errorf("ended with %v", r)
+	}
+	if syscall.Kill(pid, 0) == nil && !zombie(pid) {
+		t.Error("the task outlives the answer")
+	}
+}
+
+// A worker that was killed says nothing; its connections close.
+func TestTaskEndsWithItsWorker(t *testing.T) {
+	t.Parallel()
+	c, err := net.Dial("unix", served(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := task(t, "sh", "-c", writesPid)
+	if err := writeFrame(c, k); err != nil {
+		t.Fatal(err)
+	}
+	pid := started(t, k)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, pid)
+}
+
+func TestFrameIsBounded(t *testing.T) {
+	t.Parallel()
+	if err := readBody(strings.NewReader("\xff\xff\xff\xff"), &headroomv1.Task{}); err == nil || !strings.Contains(err.Error(), "at most") {
+		t.Errorf("4 GB of a task: %v", err)
+	}
+	if err := readBody(strings.NewReader("\x00\x00\x00\x09x"), &headroomv1.Task{}); !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("half a task: %v", err)
+	}
+}
+
+func TestUsers(t *testing.T) {
+	t.Parallel()
+	one := Users{Sockets: "/run/headroom-task"}
+	if got, err := one.socket("submitter/ann"); err != nil || got != "/run/headroom-task/headroom-task.sock" {
+		t.Errorf("one user for all: %q, %v", got, err)
+	}
+	two := Users{Sockets: "/run/headroom-task", BySubmitter: map[string]string{"submitter/ann": "ann"}}
+	if got, err := two.socket("submitter/ann"); err != nil || got != "/run/headroom-task/ann.sock" {
+		t.Errorf("ann: %q, %v", got, err)
+	}
+	if got, err := two.socket("submitter/bob"); !errors.Is(err, ErrNoUser) || !strings.Contains(err.Error(), "submitter/bob") {
+		t.Errorf("bob: %q, %v", got, err)
+	}
+	for name, c := range map[string]struct {
+		users Users
+		ok    bool
+	}{
+		"nothing":     {Users{}, true},
+		"mapped":      {two, true},
+		"no folder":   {Users{BySubmitter: two.BySubmitter}, false},
+		"relative":    {Users{Sockets: "x"}, false},
+		"root":        {Users{Sockets: "/x", BySubmitter: map[string]string{"a": "root"}}, false},
+		"a path":      {Users{Sockets: "/x", BySubmitter: map[string]string{"a": "../../b"}}, false},
+		"nobody asks": {Users{Sockets: "/x", BySubmitter: map[string]string{"": "a"}}, false},
+	} {
+		if err := c.users.Check(); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
