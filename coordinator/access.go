@@ -27,6 +27,8 @@ type caller struct {
 	name string
 	// server says that another coordinator server asks.
 	server bool
+	// scheduler says that the scheduler of jobs asks: it does what concerns jobs.
+	scheduler bool
 }
 
 // key is the caller as bounds know it.
@@ -49,6 +51,9 @@ type guard struct {
 	machine *machine
 	logger  *slog.Logger
 	now     func() time.Time
+	revoked *secure.Denials
+	// member tells whether a server belongs to the group; nil: each that has a certificate.
+	member func(id string) bool
 
 	mu      sync.Mutex
 	pace    map[string]*pace
@@ -57,7 +62,7 @@ type guard struct {
 }
 
 func newGuard(m *machine, logger *slog.Logger) *guard {
-	return &guard{machine: m, logger: logger, now: time.Now, pace: map[string]*pace{}, streams: map[string]int{}}
+	return &guard{machine: m, logger: logger, now: time.Now, revoked: secure.NewDenials(), pace: map[string]*pace{}, streams: map[string]int{}}
 }
 
 // needs is the role that a call takes. What is not listed takes an administrator:
@@ -65,6 +70,8 @@ func newGuard(m *machine, logger *slog.Logger) *guard {
 func needs(procedure string) ledger.Role {
 	verb := procedure[strings.LastIndex(procedure, "/")+1:]
 	switch service := strings.TrimSuffix(strings.TrimPrefix(procedure, "/"), "/"+verb); {
+	case verb == "ListDenied":
+		return ledger.RoleObserver
 	case verb == "ListTokens":
 		return ledger.RoleAdmin
 	case procedure == headroomv1connect.MemberServiceDescribeServerProcedure:
@@ -87,11 +94,16 @@ func (g *guard) admit(ctx context.Context, procedure string, header interface{ G
 	if err != nil {
 		return ctx, g.refused(procedure, err)
 	}
+	if err := g.belongs(who, procedure); err != nil {
+		return ctx, g.refused(procedure, err)
+	}
 	if who.server || rpc.CallerOf(ctx).Clear {
 		who = forwarded(who, header.Get(forwardedHeader))
 	}
 	need := needs(procedure)
 	switch {
+	case procedure == headroomv1connect.ClusterServiceListDeniedProcedure: // whoever is let in at all may have to refuse others
+	case who.scheduler && strings.HasPrefix(procedure, "/"+headroomv1connect.JobServiceName+"/"):
 	case who.server && (need == ledger.RoleObserver || need == ledger.RoleOperator || procedure == headroomv1connect.MemberServiceLastWordsProcedure):
 	case !who.role.May(need) && !(need == ledger.RoleNode && who.role == ledger.RoleAdmin):
 		return ctx, g.refused(procedure, denied(who, need))
@@ -104,6 +116,20 @@ func (g *guard) admit(ctx context.Context, procedure string, header interface{ G
 			fmt.Sprintf("%s asks more than %d times a second", who.name, callsPerSecond), "wait a moment; use --watch instead of a loop")
 	}
 	return context.WithValue(ctx, callerKey{}, who), nil
+}
+
+// belongs refuses a server that is no member of the group, by this server's log: a
+// certificate names it and does not say that it was ever taken in. It may ask one
+// thing, whether it is one.
+func (g *guard) belongs(who caller, procedure string) error {
+	if !who.server || g.member == nil || procedure == headroomv1connect.MemberServiceDescribeServerProcedure {
+		return nil
+	}
+	if id := strings.TrimPrefix(who.name, secure.Server+"/"); !g.member(id) {
+		return rpc.Refuse(connect.CodePermissionDenied, "no-member", cli.ExitDenied, who.name+" is no member of this group, by this server's log",
+			"coordinator member list tells the members, coordinator member add takes one in; coordinator tls revoke "+who.name+" denies its certificate")
+	}
+	return nil
 }
 
 func denied(who caller, need ledger.Role) error {
@@ -121,6 +147,9 @@ func (g *guard) identify(c rpc.Caller, authorization string) (caller, error) {
 		return caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied,
 			fmt.Sprintf("the certificate of %s has ended on %s", c.Identity, c.Ends.UTC().Format(time.RFC3339)),
 			"coordinator tls cert create "+c.Identity.String()+" makes a new one")
+	case c.Shown && g.revoked.Check(c.Certificate) != nil:
+		return caller{}, rpc.Refuse(connect.CodeUnauthenticated, "certificate-denied", cli.ExitDenied, g.revoked.Check(c.Certificate).Error(),
+			"coordinator tls denied lists the denials; coordinator tls cert create "+c.Identity.String()+" makes a new certificate for whoever may have one")
 	case c.Shown:
 		return certified(c.Identity), nil
 	case c.Local:
@@ -139,6 +168,8 @@ func certified(i secure.Identity) caller {
 		return caller{role: ledger.RoleObserver, name: i.String(), server: true}
 	case secure.Node:
 		return caller{role: ledger.RoleNode, name: i.Name}
+	case secure.Scheduler, secure.Worker, secure.Submitter: // none of the log's roles: they may do what is said of them alone
+		return caller{role: ledger.Role(i.Role), name: i.Name, scheduler: i.Role == secure.Scheduler}
 	}
 	return caller{role: ledger.Role(i.Role), name: i.Name}
 }
@@ -248,7 +279,10 @@ func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 		}
 		defer done()
 		return next(ctx, guardedConn{c, func() error {
-			_, err := g.identify(rpc.CallerOf(ctx), c.RequestHeader().Get("Authorization"))
+			who, err := g.identify(rpc.CallerOf(ctx), c.RequestHeader().Get("Authorization"))
+			if err == nil {
+				err = g.belongs(who, c.Spec().Procedure)
+			}
 			return err
 		}})
 	}

@@ -61,6 +61,18 @@ func TestRoles(t *testing.T) {
 		"nobody":                                  {rpc.Caller{}, read, false},
 		"somebody else on the unix socket":        {rpc.Caller{Local: true, UID: 65534}, read, false},
 		"root on the unix socket":                 {rpc.Caller{Local: true, UID: 0}, tokens, true},
+		"the scheduler commits a job":             {by("scheduler", "s1"), headroomv1connect.JobServiceCommitJobProcedure, true},
+		"the scheduler reads jobs":                {by("scheduler", "s1"), headroomv1connect.JobServiceListJobsProcedure, true},
+		"the scheduler changes a budget":          {by("scheduler", "s1"), change, false},
+		"the scheduler reads nodes":               {by("scheduler", "s1"), read, false},
+		"the scheduler looks at tokens":           {by("scheduler", "s1"), tokens, false},
+		"the scheduler sets the brake":            {by("scheduler", "s1"), headroomv1connect.BrakeServiceSetBrakeProcedure, false},
+		"the scheduler asks who is denied":        {by("scheduler", "s1"), headroomv1connect.ClusterServiceListDeniedProcedure, true},
+		"a node asks who is denied":               {by("node", "n03"), headroomv1connect.ClusterServiceListDeniedProcedure, true},
+		"nobody asks who is denied":               {rpc.Caller{}, headroomv1connect.ClusterServiceListDeniedProcedure, false},
+		"a worker reads":                          {by("worker", "n03"), read, false},
+		"a worker reports as its node":            {by("worker", "n03"), exchange, false},
+		"a submitter commits a job":               {by("submitter", "mia"), headroomv1connect.JobServiceCommitJobProcedure, false},
 		"anybody, where the configuration has it": {rpc.Caller{Clear: true}, change, true},
 	} {
 		if _, err := g.admit(rpc.WithCaller(t.Context(), c.caller), c.call, http.Header{}); (err == nil) != c.good {

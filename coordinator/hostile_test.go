@@ -155,6 +155,7 @@ func strangers() map[string]rpc.Caller {
 	return map[string]rpc.Caller{
 		"nobody": {}, "another user": {Local: true, UID: 65534},
 		"node": by("node", "n01"), "observer": by("observer", "olga"), "operator": by("operator", "mia"), "admin": by("admin", "root"), "server": by("server", "c9"),
+		"scheduler": by("scheduler", "s1"), "worker": by("worker", "n01"), "submitter": by("submitter", "mia"),
 	}
 }
 
@@ -167,6 +168,8 @@ func open() map[string]string {
 		changers = "operator admin server"
 		admins   = "admin"
 		servers  = "admin server"
+		jobs     = changers + " scheduler"
+		known    = "node scheduler worker submitter " + readers
 	)
 	return map[string]string{
 		"NodeService/Exchange": nodes, "NodeService/Release": nodes,
@@ -176,10 +179,11 @@ func open() map[string]string {
 		"ClusterService/ListChanges": readers, "ClusterService/ListSchedules": readers, "ClusterService/ListSprints": readers,
 		"ClusterService/ListPolicies": readers, "ClusterService/ExplainNode": readers, "ClusterService/ReportMeter": changers,
 		"ClusterService/ListAlarms": readers, "ClusterService/ListTokens": admins, "ClusterService/GetSelf": readers,
-		"BrakeService/SetBrake": changers, "BrakeService/LiftBrake": changers, "BrakeService/AwaitBrake": readers, "BrakeService/GetBrake": readers,
+		"ClusterService/ListDenied": known,
+		"BrakeService/SetBrake":     changers, "BrakeService/LiftBrake": changers, "BrakeService/AwaitBrake": readers, "BrakeService/GetBrake": readers,
 		"DebugService/CollectBundle": admins, "DebugService/CollectTrace": admins,
-		"JobService/CommitJob": changers, "JobService/FinishJob": changers, "JobService/DropTasks": changers, "JobService/DeflateJob": changers,
-		"JobService/ListJobs": readers, "JobService/ExplainJob": readers, "JobService/Direct": changers,
+		"JobService/CommitJob": jobs, "JobService/FinishJob": jobs, "JobService/DropTasks": jobs, "JobService/DeflateJob": jobs,
+		"JobService/ListJobs": readers + " scheduler", "JobService/ExplainJob": readers + " scheduler", "JobService/Direct": jobs,
 		"MemberService/DescribeServer": readers, "MemberService/GetMemberHealth": readers, "MemberService/AddMember": admins,
 		"MemberService/PromoteMember": admins, "MemberService/RemoveMember": admins, "MemberService/TransferLead": admins,
 		"MemberService/SaveSnapshot": admins, "MemberService/LastWords": servers,

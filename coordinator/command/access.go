@@ -203,8 +203,8 @@ func certCreate() *cobra.Command {
 	var life time.Duration
 	cmd := &cobra.Command{
 		Use: "create ROLE/NAME...", Short: "Make certificates: NAME.crt and NAME.key for each", Args: cobra.MinimumNArgs(1),
-		Long: "create makes a certificate for each identity. Roles: server (a coordinator), node (a powerd), observer, operator and admin\n" +
-			"(people, and the scheduler as an operator).",
+		Long: "create makes a certificate for each identity. Roles: server (a coordinator), node (a powerd), scheduler,\n" +
+			"worker (of jobs, on the node that it names), submitter (of jobs), observer, operator and admin (people).",
 		Example: "  coordinator tls cert create server/c1 server/c2 server/c3\n  coordinator tls cert create 'node/n[01-16]' --for 8760h",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all, err := identities(args)

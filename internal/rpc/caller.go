@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"crypto/x509"
 	"net"
 	"syscall"
 	"time"
@@ -16,6 +17,8 @@ type Caller struct {
 	Shown    bool
 	// Ends is when that certificate does: a connection may outlive it.
 	Ends time.Time
+	// Certificate is that very one, nil where none was shown: it may be denied meanwhile.
+	Certificate *x509.Certificate
 	// UID is the user at the other end of a unix socket; Local is false on a network.
 	UID   uint32
 	Local bool

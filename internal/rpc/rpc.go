@@ -163,7 +163,8 @@ func named(h http.Handler) http.Handler {
 		if r.TLS != nil {
 			c := Caller{}
 			if c.Identity, c.Shown = secure.PeerOf(r.TLS); c.Shown {
-				c.Ends = r.TLS.PeerCertificates[0].NotAfter
+				c.Certificate = r.TLS.PeerCertificates[0]
+				c.Ends = c.Certificate.NotAfter
 			}
 			r = r.WithContext(WithCaller(r.Context(), c))
 		}

@@ -32,6 +32,38 @@ type Keeper struct {
 	stamps [3]time.Time
 	cert   *tls.Certificate
 	roots  *x509.CertPool
+	denied *Denials
+	vet    func(Identity) error
+}
+
+// Deny has the keeper refuse the certificates that are denied, at every handshake from now on.
+func (k *Keeper) Deny(d *Denials) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.denied = d
+}
+
+// Vet has Mutual and Dial ask f about each peer too, at every handshake from now
+// on: a certificate says who somebody is, not whether they still belong here.
+func (k *Keeper) Vet(f func(Identity) error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.vet = f
+}
+
+// checks are the denials, and what Vet was given.
+func (k *Keeper) checks() (*Denials, func(Identity) error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.denied, k.vet
+}
+
+// Still tells whether the peer of a connection would be let in by Mutual or Dial
+// now: connections live for weeks, and are asked about meanwhile.
+func (k *Keeper) Still(s tls.ConnectionState, roles ...string) error {
+	_, roots := k.now()
+	denied, vet := k.checks()
+	return verify(s, roots, roles, denied, vet)
 }
 
 // lookEvery is how often the files are looked at, at most.
@@ -120,6 +152,10 @@ func (k *Keeper) Server(protocols ...string) *tls.Config {
 					if len(s.PeerCertificates) == 0 {
 						return nil
 					}
+					denied, _ := k.checks()
+					if err := denied.Check(s.PeerCertificates[0]); err != nil {
+						return err
+					}
 					_, err := IdentityOf(s.PeerCertificates[0])
 					return err
 				},
@@ -140,9 +176,18 @@ func (k *Keeper) Client(protocols []string, roles ...string) *tls.Config {
 		},
 		VerifyConnection: func(s tls.ConnectionState) error {
 			_, roots := k.now()
-			return verify(s, roots, roles)
+			denied, _ := k.checks()
+			return verify(s, roots, roles, denied, nil)
 		},
 	}
+}
+
+// Dial is the configuration of a client that talks to peers of the given roles
+// only, and asks what Vet was given about each.
+func (k *Keeper) Dial(roles ...string) *tls.Config {
+	c := k.Client(nil, roles...)
+	c.VerifyConnection = func(s tls.ConnectionState) error { return k.Still(s, roles...) }
+	return c
 }
 
 // Mutual is the configuration of a server that talks to peers of the given roles only.
@@ -153,14 +198,14 @@ func (k *Keeper) Mutual(roles ...string) *tls.Config {
 			cert, roots := k.now()
 			return &tls.Config{
 				MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{*cert}, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert,
-				VerifyConnection: func(s tls.ConnectionState) error { return verify(s, roots, roles) },
+				VerifyConnection: func(s tls.ConnectionState) error { return k.Still(s, roles...) },
 			}, nil
 		},
 	}
 }
 
-// verify checks the peer's chain and role.
-func verify(s tls.ConnectionState, roots *x509.CertPool, roles []string) error {
+// verify checks the peer's chain and role, that it is not denied, and what vet says of it.
+func verify(s tls.ConnectionState, roots *x509.CertPool, roles []string, denied *Denials, vet func(Identity) error) error {
 	if len(s.PeerCertificates) == 0 {
 		return ErrNoIdentity
 	}
@@ -174,6 +219,12 @@ func verify(s tls.ConnectionState, roots *x509.CertPool, roles []string) error {
 	}
 	if !slices.Contains(roles, who.Role) {
 		return fmt.Errorf("%w: %s, expected %v", ErrRole, who, roles)
+	}
+	if err := denied.Check(leaf); err != nil {
+		return err
+	}
+	if vet != nil {
+		return vet(who)
 	}
 	return nil
 }
@@ -201,6 +252,6 @@ func Anonymous(ca string, protocols []string, roles ...string) (*tls.Config, err
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: protocols,
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection checks the chain and the role; only the host's name is not looked at
-		VerifyConnection:   func(s tls.ConnectionState) error { return verify(s, roots, roles) },
+		VerifyConnection:   func(s tls.ConnectionState) error { return verify(s, roots, roles, nil, nil) },
 	}, nil
 }

@@ -29,6 +29,13 @@ const (
 	Server = "server"
 	// Node is the powerd of one node.
 	Node = "node"
+	// Scheduler is the scheduler of jobs, towards the coordinators: it reads, and tells
+	// of jobs.
+	Scheduler = "scheduler"
+	// Worker runs the tasks of jobs on one node; it names that node.
+	Worker = "worker"
+	// Submitter hands in jobs, and changes its own.
+	Submitter = "submitter"
 	// Observer reads, Operator changes, Admin changes the group as well.
 	Observer = "observer"
 	Operator = "operator"
@@ -36,7 +43,9 @@ const (
 )
 
 // Roles are all roles that a certificate may name.
-func Roles() []string { return []string{Server, Node, Observer, Operator, Admin} }
+func Roles() []string {
+	return []string{Server, Node, Scheduler, Worker, Submitter, Observer, Operator, Admin}
+}
 
 // Identity is who a certificate was given to.
 type Identity struct {

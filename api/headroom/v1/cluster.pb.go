@@ -2085,6 +2085,7 @@ type ChangeRequest struct {
 	//	*ChangeRequest_AckAlarm
 	//	*ChangeRequest_CreateToken
 	//	*ChangeRequest_RevokeToken
+	//	*ChangeRequest_Deny
 	What          isChangeRequest_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2312,6 +2313,15 @@ func (x *ChangeRequest) GetRevokeToken() string {
 	return ""
 }
 
+func (x *ChangeRequest) GetDeny() *Denial {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_Deny); ok {
+			return x.Deny
+		}
+	}
+	return nil
+}
+
 type isChangeRequest_What interface {
 	isChangeRequest_What()
 }
@@ -2404,6 +2414,11 @@ type ChangeRequest_RevokeToken struct {
 	RevokeToken string `protobuf:"bytes,27,opt,name=revoke_token,json=revokeToken,proto3,oneof"`
 }
 
+type ChangeRequest_Deny struct {
+	// What to deny from now on: identity or serial alone. For administrators.
+	Deny *Denial `protobuf:"bytes,40,opt,name=deny,proto3,oneof"`
+}
+
 func (*ChangeRequest_SetDomain) isChangeRequest_What() {}
 
 func (*ChangeRequest_RemoveDomain) isChangeRequest_What() {}
@@ -2441,6 +2456,8 @@ func (*ChangeRequest_AckAlarm) isChangeRequest_What() {}
 func (*ChangeRequest_CreateToken) isChangeRequest_What() {}
 
 func (*ChangeRequest_RevokeToken) isChangeRequest_What() {}
+
+func (*ChangeRequest_Deny) isChangeRequest_What() {}
 
 type ChangeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4749,6 +4766,185 @@ func (x *GetSelfResponse) GetRole() string {
 	return ""
 }
 
+// Denial takes certificates back before they end. Exactly one of identity and
+// serial is set.
+type Denial struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// ROLE/NAME: every certificate that was made for it until at_us.
+	Identity string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
+	// The serial number of one certificate, in hexadecimal.
+	Serial string `protobuf:"bytes,2,opt,name=serial,proto3" json:"serial,omitempty"`
+	// Microseconds since the Unix epoch.
+	AtUs          int64  `protobuf:"varint,3,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	Actor         string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Denial) Reset() {
+	*x = Denial{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[61]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Denial) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Denial) ProtoMessage() {}
+
+func (x *Denial) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[61]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Denial.ProtoReflect.Descriptor instead.
+func (*Denial) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{61}
+}
+
+func (x *Denial) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *Denial) GetSerial() string {
+	if x != nil {
+		return x.Serial
+	}
+	return ""
+}
+
+func (x *Denial) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *Denial) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Denial) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type ListDeniedRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ask the addressed server itself, without the leader.
+	Stale         bool `protobuf:"varint,1,opt,name=stale,proto3" json:"stale,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDeniedRequest) Reset() {
+	*x = ListDeniedRequest{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDeniedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDeniedRequest) ProtoMessage() {}
+
+func (x *ListDeniedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDeniedRequest.ProtoReflect.Descriptor instead.
+func (*ListDeniedRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *ListDeniedRequest) GetStale() bool {
+	if x != nil {
+		return x.Stale
+	}
+	return false
+}
+
+type ListDeniedResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
+	// By what is denied.
+	Denied        []*Denial `protobuf:"bytes,2,rep,name=denied,proto3" json:"denied,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListDeniedResponse) Reset() {
+	*x = ListDeniedResponse{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListDeniedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListDeniedResponse) ProtoMessage() {}
+
+func (x *ListDeniedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListDeniedResponse.ProtoReflect.Descriptor instead.
+func (*ListDeniedResponse) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *ListDeniedResponse) GetMeta() *Meta {
+	if x != nil {
+		return x.Meta
+	}
+	return nil
+}
+
+func (x *ListDeniedResponse) GetDenied() []*Denial {
+	if x != nil {
+		return x.Denied
+	}
+	return nil
+}
+
 var File_headroom_v1_cluster_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_cluster_proto_rawDesc = "" +
@@ -4950,7 +5146,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x04what\x18\x04 \x01(\tR\x04what\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x06 \x01(\tR\trequestId\"\xd8\a\n" +
+	"request_id\x18\x06 \x01(\tR\trequestId\"\x83\b\n" +
 	"\rChangeRequest\x12+\n" +
 	"\x06change\x18\x01 \x01(\v2\x13.headroom.v1.ChangeR\x06change\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x127\n" +
@@ -4979,7 +5175,8 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"end_sprint\x18\x18 \x01(\tH\x00R\tendSprint\x12\x1d\n" +
 	"\tack_alarm\x18\x19 \x01(\tH\x00R\backAlarm\x127\n" +
 	"\fcreate_token\x18\x1a \x01(\v2\x12.headroom.v1.TokenH\x00R\vcreateToken\x12#\n" +
-	"\frevoke_token\x18\x1b \x01(\tH\x00R\vrevokeTokenB\x06\n" +
+	"\frevoke_token\x18\x1b \x01(\tH\x00R\vrevokeToken\x12)\n" +
+	"\x04deny\x18( \x01(\v2\x13.headroom.v1.DenialH\x00R\x04denyB\x06\n" +
 	"\x04what\"\xbd\x01\n" +
 	"\x0eChangeResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12\x18\n" +
@@ -5179,7 +5376,18 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x0fGetSelfResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04role\x18\x03 \x01(\tR\x04role2\x9f\v\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\"\x7f\n" +
+	"\x06Denial\x12\x1a\n" +
+	"\bidentity\x18\x01 \x01(\tR\bidentity\x12\x16\n" +
+	"\x06serial\x18\x02 \x01(\tR\x06serial\x12\x13\n" +
+	"\x05at_us\x18\x03 \x01(\x03R\x04atUs\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\")\n" +
+	"\x11ListDeniedRequest\x12\x14\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"h\n" +
+	"\x12ListDeniedResponse\x12%\n" +
+	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12+\n" +
+	"\x06denied\x18\x02 \x03(\v2\x13.headroom.v1.DenialR\x06denied2\xee\v\n" +
 	"\x0eClusterService\x12J\n" +
 	"\tGetStatus\x12\x1d.headroom.v1.GetStatusRequest\x1a\x1e.headroom.v1.GetStatusResponse\x12P\n" +
 	"\vListDomains\x12\x1f.headroom.v1.ListDomainsRequest\x1a .headroom.v1.ListDomainsResponse\x12J\n" +
@@ -5201,7 +5409,9 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"ListAlarms\x12\x1e.headroom.v1.ListAlarmsRequest\x1a\x1f.headroom.v1.ListAlarmsResponse\x12M\n" +
 	"\n" +
 	"ListTokens\x12\x1e.headroom.v1.ListTokensRequest\x1a\x1f.headroom.v1.ListTokensResponse\x12D\n" +
-	"\aGetSelf\x12\x1b.headroom.v1.GetSelfRequest\x1a\x1c.headroom.v1.GetSelfResponseB%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
+	"\aGetSelf\x12\x1b.headroom.v1.GetSelfRequest\x1a\x1c.headroom.v1.GetSelfResponse\x12M\n" +
+	"\n" +
+	"ListDenied\x12\x1e.headroom.v1.ListDeniedRequest\x1a\x1f.headroom.v1.ListDeniedResponseB%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
 
 var (
 	file_headroom_v1_cluster_proto_rawDescOnce sync.Once
@@ -5215,7 +5425,7 @@ func file_headroom_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_cluster_proto_rawDescData
 }
 
-var file_headroom_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 63)
+var file_headroom_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_headroom_v1_cluster_proto_goTypes = []any{
 	(*NotLeader)(nil),             // 0: headroom.v1.NotLeader
 	(*Refusal)(nil),               // 1: headroom.v1.Refusal
@@ -5278,25 +5488,28 @@ var file_headroom_v1_cluster_proto_goTypes = []any{
 	(*ListTokensResponse)(nil),    // 58: headroom.v1.ListTokensResponse
 	(*GetSelfRequest)(nil),        // 59: headroom.v1.GetSelfRequest
 	(*GetSelfResponse)(nil),       // 60: headroom.v1.GetSelfResponse
-	nil,                           // 61: headroom.v1.NodeSettings.LabelsEntry
-	nil,                           // 62: headroom.v1.SetSprintBudget.SharesEntry
-	(*Epoch)(nil),                 // 63: headroom.v1.Epoch
-	(*HealthItem)(nil),            // 64: headroom.v1.HealthItem
-	(*Change)(nil),                // 65: headroom.v1.Change
-	(*Stamp)(nil),                 // 66: headroom.v1.Stamp
-	(*Sprint)(nil),                // 67: headroom.v1.Sprint
+	(*Denial)(nil),                // 61: headroom.v1.Denial
+	(*ListDeniedRequest)(nil),     // 62: headroom.v1.ListDeniedRequest
+	(*ListDeniedResponse)(nil),    // 63: headroom.v1.ListDeniedResponse
+	nil,                           // 64: headroom.v1.NodeSettings.LabelsEntry
+	nil,                           // 65: headroom.v1.SetSprintBudget.SharesEntry
+	(*Epoch)(nil),                 // 66: headroom.v1.Epoch
+	(*HealthItem)(nil),            // 67: headroom.v1.HealthItem
+	(*Change)(nil),                // 68: headroom.v1.Change
+	(*Stamp)(nil),                 // 69: headroom.v1.Stamp
+	(*Sprint)(nil),                // 70: headroom.v1.Sprint
 }
 var file_headroom_v1_cluster_proto_depIdxs = []int32{
-	63, // 0: headroom.v1.Meta.epoch:type_name -> headroom.v1.Epoch
+	66, // 0: headroom.v1.Meta.epoch:type_name -> headroom.v1.Epoch
 	2,  // 1: headroom.v1.GetStatusResponse.meta:type_name -> headroom.v1.Meta
 	5,  // 2: headroom.v1.GetStatusResponse.site:type_name -> headroom.v1.Domain
 	22, // 3: headroom.v1.GetStatusResponse.servers:type_name -> headroom.v1.Member
-	64, // 4: headroom.v1.GetStatusResponse.alarms:type_name -> headroom.v1.HealthItem
+	67, // 4: headroom.v1.GetStatusResponse.alarms:type_name -> headroom.v1.HealthItem
 	6,  // 5: headroom.v1.Domain.sprint:type_name -> headroom.v1.SprintBudget
 	7,  // 6: headroom.v1.SprintBudget.pots:type_name -> headroom.v1.SprintPot
 	2,  // 7: headroom.v1.ListDomainsResponse.meta:type_name -> headroom.v1.Meta
 	5,  // 8: headroom.v1.ListDomainsResponse.domains:type_name -> headroom.v1.Domain
-	65, // 9: headroom.v1.SetBudgetRequest.change:type_name -> headroom.v1.Change
+	68, // 9: headroom.v1.SetBudgetRequest.change:type_name -> headroom.v1.Change
 	2,  // 10: headroom.v1.SetBudgetResponse.meta:type_name -> headroom.v1.Meta
 	5,  // 11: headroom.v1.SetBudgetResponse.before:type_name -> headroom.v1.Domain
 	5,  // 12: headroom.v1.SetBudgetResponse.after:type_name -> headroom.v1.Domain
@@ -5304,16 +5517,16 @@ var file_headroom_v1_cluster_proto_depIdxs = []int32{
 	15, // 14: headroom.v1.AwaitBudgetResponse.confirmations:type_name -> headroom.v1.Confirmation
 	2,  // 15: headroom.v1.ListNodesResponse.meta:type_name -> headroom.v1.Meta
 	18, // 16: headroom.v1.ListNodesResponse.nodes:type_name -> headroom.v1.Node
-	66, // 17: headroom.v1.Node.stamp:type_name -> headroom.v1.Stamp
-	64, // 18: headroom.v1.Node.health:type_name -> headroom.v1.HealthItem
+	69, // 17: headroom.v1.Node.stamp:type_name -> headroom.v1.Stamp
+	67, // 18: headroom.v1.Node.health:type_name -> headroom.v1.HealthItem
 	19, // 19: headroom.v1.Node.settings:type_name -> headroom.v1.NodeSettings
-	67, // 20: headroom.v1.Node.sprint:type_name -> headroom.v1.Sprint
-	61, // 21: headroom.v1.NodeSettings.labels:type_name -> headroom.v1.NodeSettings.LabelsEntry
+	70, // 20: headroom.v1.Node.sprint:type_name -> headroom.v1.Sprint
+	64, // 21: headroom.v1.NodeSettings.labels:type_name -> headroom.v1.NodeSettings.LabelsEntry
 	2,  // 22: headroom.v1.ListMembersResponse.meta:type_name -> headroom.v1.Meta
 	22, // 23: headroom.v1.ListMembersResponse.members:type_name -> headroom.v1.Member
 	2,  // 24: headroom.v1.ListEventsResponse.meta:type_name -> headroom.v1.Meta
 	25, // 25: headroom.v1.ListEventsResponse.events:type_name -> headroom.v1.Event
-	65, // 26: headroom.v1.ChangeRequest.change:type_name -> headroom.v1.Change
+	68, // 26: headroom.v1.ChangeRequest.change:type_name -> headroom.v1.Change
 	28, // 27: headroom.v1.ChangeRequest.set_domain:type_name -> headroom.v1.SetDomain
 	29, // 28: headroom.v1.ChangeRequest.set_node:type_name -> headroom.v1.SetNode
 	30, // 29: headroom.v1.ChangeRequest.move_node:type_name -> headroom.v1.MoveNode
@@ -5322,74 +5535,79 @@ var file_headroom_v1_cluster_proto_depIdxs = []int32{
 	33, // 32: headroom.v1.ChangeRequest.set_sprint_budget:type_name -> headroom.v1.SetSprintBudget
 	34, // 33: headroom.v1.ChangeRequest.grant_sprint:type_name -> headroom.v1.GrantSprint
 	56, // 34: headroom.v1.ChangeRequest.create_token:type_name -> headroom.v1.Token
-	2,  // 35: headroom.v1.ChangeResponse.meta:type_name -> headroom.v1.Meta
-	5,  // 36: headroom.v1.ChangeResponse.before:type_name -> headroom.v1.Domain
-	5,  // 37: headroom.v1.ChangeResponse.after:type_name -> headroom.v1.Domain
-	19, // 38: headroom.v1.SetNode.settings:type_name -> headroom.v1.NodeSettings
-	62, // 39: headroom.v1.SetSprintBudget.shares:type_name -> headroom.v1.SetSprintBudget.SharesEntry
-	65, // 40: headroom.v1.RollbackRequest.change:type_name -> headroom.v1.Change
-	2,  // 41: headroom.v1.ListChangesResponse.meta:type_name -> headroom.v1.Meta
-	38, // 42: headroom.v1.ListChangesResponse.changes:type_name -> headroom.v1.BudgetChange
-	2,  // 43: headroom.v1.ListSchedulesResponse.meta:type_name -> headroom.v1.Meta
-	32, // 44: headroom.v1.ListSchedulesResponse.schedules:type_name -> headroom.v1.Schedule
-	2,  // 45: headroom.v1.ListSprintsResponse.meta:type_name -> headroom.v1.Meta
-	43, // 46: headroom.v1.ListSprintsResponse.sprints:type_name -> headroom.v1.SprintRecord
-	5,  // 47: headroom.v1.ListSprintsResponse.domains:type_name -> headroom.v1.Domain
-	44, // 48: headroom.v1.SprintRecord.nodes:type_name -> headroom.v1.SprintNode
-	2,  // 49: headroom.v1.ListPoliciesResponse.meta:type_name -> headroom.v1.Meta
-	47, // 50: headroom.v1.ListPoliciesResponse.policies:type_name -> headroom.v1.Policy
-	2,  // 51: headroom.v1.ExplainNodeResponse.meta:type_name -> headroom.v1.Meta
-	18, // 52: headroom.v1.ExplainNodeResponse.node:type_name -> headroom.v1.Node
-	50, // 53: headroom.v1.ExplainNodeResponse.spare:type_name -> headroom.v1.DomainSpare
-	25, // 54: headroom.v1.ExplainNodeResponse.last:type_name -> headroom.v1.Event
-	2,  // 55: headroom.v1.ReportMeterResponse.meta:type_name -> headroom.v1.Meta
-	2,  // 56: headroom.v1.ListAlarmsResponse.meta:type_name -> headroom.v1.Meta
-	55, // 57: headroom.v1.ListAlarmsResponse.alarms:type_name -> headroom.v1.Alarm
-	64, // 58: headroom.v1.Alarm.item:type_name -> headroom.v1.HealthItem
-	2,  // 59: headroom.v1.ListTokensResponse.meta:type_name -> headroom.v1.Meta
-	56, // 60: headroom.v1.ListTokensResponse.tokens:type_name -> headroom.v1.Token
-	2,  // 61: headroom.v1.GetSelfResponse.meta:type_name -> headroom.v1.Meta
-	3,  // 62: headroom.v1.ClusterService.GetStatus:input_type -> headroom.v1.GetStatusRequest
-	8,  // 63: headroom.v1.ClusterService.ListDomains:input_type -> headroom.v1.ListDomainsRequest
-	10, // 64: headroom.v1.ClusterService.SetBudget:input_type -> headroom.v1.SetBudgetRequest
-	13, // 65: headroom.v1.ClusterService.AwaitBudget:input_type -> headroom.v1.AwaitBudgetRequest
-	16, // 66: headroom.v1.ClusterService.ListNodes:input_type -> headroom.v1.ListNodesRequest
-	20, // 67: headroom.v1.ClusterService.ListMembers:input_type -> headroom.v1.ListMembersRequest
-	23, // 68: headroom.v1.ClusterService.ListEvents:input_type -> headroom.v1.ListEventsRequest
-	26, // 69: headroom.v1.ClusterService.Change:input_type -> headroom.v1.ChangeRequest
-	35, // 70: headroom.v1.ClusterService.Rollback:input_type -> headroom.v1.RollbackRequest
-	36, // 71: headroom.v1.ClusterService.ListChanges:input_type -> headroom.v1.ListChangesRequest
-	39, // 72: headroom.v1.ClusterService.ListSchedules:input_type -> headroom.v1.ListSchedulesRequest
-	41, // 73: headroom.v1.ClusterService.ListSprints:input_type -> headroom.v1.ListSprintsRequest
-	45, // 74: headroom.v1.ClusterService.ListPolicies:input_type -> headroom.v1.ListPoliciesRequest
-	48, // 75: headroom.v1.ClusterService.ExplainNode:input_type -> headroom.v1.ExplainNodeRequest
-	51, // 76: headroom.v1.ClusterService.ReportMeter:input_type -> headroom.v1.ReportMeterRequest
-	53, // 77: headroom.v1.ClusterService.ListAlarms:input_type -> headroom.v1.ListAlarmsRequest
-	57, // 78: headroom.v1.ClusterService.ListTokens:input_type -> headroom.v1.ListTokensRequest
-	59, // 79: headroom.v1.ClusterService.GetSelf:input_type -> headroom.v1.GetSelfRequest
-	4,  // 80: headroom.v1.ClusterService.GetStatus:output_type -> headroom.v1.GetStatusResponse
-	9,  // 81: headroom.v1.ClusterService.ListDomains:output_type -> headroom.v1.ListDomainsResponse
-	11, // 82: headroom.v1.ClusterService.SetBudget:output_type -> headroom.v1.SetBudgetResponse
-	14, // 83: headroom.v1.ClusterService.AwaitBudget:output_type -> headroom.v1.AwaitBudgetResponse
-	17, // 84: headroom.v1.ClusterService.ListNodes:output_type -> headroom.v1.ListNodesResponse
-	21, // 85: headroom.v1.ClusterService.ListMembers:output_type -> headroom.v1.ListMembersResponse
-	24, // 86: headroom.v1.ClusterService.ListEvents:output_type -> headroom.v1.ListEventsResponse
-	27, // 87: headroom.v1.ClusterService.Change:output_type -> headroom.v1.ChangeResponse
-	11, // 88: headroom.v1.ClusterService.Rollback:output_type -> headroom.v1.SetBudgetResponse
-	37, // 89: headroom.v1.ClusterService.ListChanges:output_type -> headroom.v1.ListChangesResponse
-	40, // 90: headroom.v1.ClusterService.ListSchedules:output_type -> headroom.v1.ListSchedulesResponse
-	42, // 91: headroom.v1.ClusterService.ListSprints:output_type -> headroom.v1.ListSprintsResponse
-	46, // 92: headroom.v1.ClusterService.ListPolicies:output_type -> headroom.v1.ListPoliciesResponse
-	49, // 93: headroom.v1.ClusterService.ExplainNode:output_type -> headroom.v1.ExplainNodeResponse
-	52, // 94: headroom.v1.ClusterService.ReportMeter:output_type -> headroom.v1.ReportMeterResponse
-	54, // 95: headroom.v1.ClusterService.ListAlarms:output_type -> headroom.v1.ListAlarmsResponse
-	58, // 96: headroom.v1.ClusterService.ListTokens:output_type -> headroom.v1.ListTokensResponse
-	60, // 97: headroom.v1.ClusterService.GetSelf:output_type -> headroom.v1.GetSelfResponse
-	80, // [80:98] is the sub-list for method output_type
-	62, // [62:80] is the sub-list for method input_type
-	62, // [62:62] is the sub-list for extension type_name
-	62, // [62:62] is the sub-list for extension extendee
-	0,  // [0:62] is the sub-list for field type_name
+	61, // 35: headroom.v1.ChangeRequest.deny:type_name -> headroom.v1.Denial
+	2,  // 36: headroom.v1.ChangeResponse.meta:type_name -> headroom.v1.Meta
+	5,  // 37: headroom.v1.ChangeResponse.before:type_name -> headroom.v1.Domain
+	5,  // 38: headroom.v1.ChangeResponse.after:type_name -> headroom.v1.Domain
+	19, // 39: headroom.v1.SetNode.settings:type_name -> headroom.v1.NodeSettings
+	65, // 40: headroom.v1.SetSprintBudget.shares:type_name -> headroom.v1.SetSprintBudget.SharesEntry
+	68, // 41: headroom.v1.RollbackRequest.change:type_name -> headroom.v1.Change
+	2,  // 42: headroom.v1.ListChangesResponse.meta:type_name -> headroom.v1.Meta
+	38, // 43: headroom.v1.ListChangesResponse.changes:type_name -> headroom.v1.BudgetChange
+	2,  // 44: headroom.v1.ListSchedulesResponse.meta:type_name -> headroom.v1.Meta
+	32, // 45: headroom.v1.ListSchedulesResponse.schedules:type_name -> headroom.v1.Schedule
+	2,  // 46: headroom.v1.ListSprintsResponse.meta:type_name -> headroom.v1.Meta
+	43, // 47: headroom.v1.ListSprintsResponse.sprints:type_name -> headroom.v1.SprintRecord
+	5,  // 48: headroom.v1.ListSprintsResponse.domains:type_name -> headroom.v1.Domain
+	44, // 49: headroom.v1.SprintRecord.nodes:type_name -> headroom.v1.SprintNode
+	2,  // 50: headroom.v1.ListPoliciesResponse.meta:type_name -> headroom.v1.Meta
+	47, // 51: headroom.v1.ListPoliciesResponse.policies:type_name -> headroom.v1.Policy
+	2,  // 52: headroom.v1.ExplainNodeResponse.meta:type_name -> headroom.v1.Meta
+	18, // 53: headroom.v1.ExplainNodeResponse.node:type_name -> headroom.v1.Node
+	50, // 54: headroom.v1.ExplainNodeResponse.spare:type_name -> headroom.v1.DomainSpare
+	25, // 55: headroom.v1.ExplainNodeResponse.last:type_name -> headroom.v1.Event
+	2,  // 56: headroom.v1.ReportMeterResponse.meta:type_name -> headroom.v1.Meta
+	2,  // 57: headroom.v1.ListAlarmsResponse.meta:type_name -> headroom.v1.Meta
+	55, // 58: headroom.v1.ListAlarmsResponse.alarms:type_name -> headroom.v1.Alarm
+	67, // 59: headroom.v1.Alarm.item:type_name -> headroom.v1.HealthItem
+	2,  // 60: headroom.v1.ListTokensResponse.meta:type_name -> headroom.v1.Meta
+	56, // 61: headroom.v1.ListTokensResponse.tokens:type_name -> headroom.v1.Token
+	2,  // 62: headroom.v1.GetSelfResponse.meta:type_name -> headroom.v1.Meta
+	2,  // 63: headroom.v1.ListDeniedResponse.meta:type_name -> headroom.v1.Meta
+	61, // 64: headroom.v1.ListDeniedResponse.denied:type_name -> headroom.v1.Denial
+	3,  // 65: headroom.v1.ClusterService.GetStatus:input_type -> headroom.v1.GetStatusRequest
+	8,  // 66: headroom.v1.ClusterService.ListDomains:input_type -> headroom.v1.ListDomainsRequest
+	10, // 67: headroom.v1.ClusterService.SetBudget:input_type -> headroom.v1.SetBudgetRequest
+	13, // 68: headroom.v1.ClusterService.AwaitBudget:input_type -> headroom.v1.AwaitBudgetRequest
+	16, // 69: headroom.v1.ClusterService.ListNodes:input_type -> headroom.v1.ListNodesRequest
+	20, // 70: headroom.v1.ClusterService.ListMembers:input_type -> headroom.v1.ListMembersRequest
+	23, // 71: headroom.v1.ClusterService.ListEvents:input_type -> headroom.v1.ListEventsRequest
+	26, // 72: headroom.v1.ClusterService.Change:input_type -> headroom.v1.ChangeRequest
+	35, // 73: headroom.v1.ClusterService.Rollback:input_type -> headroom.v1.RollbackRequest
+	36, // 74: headroom.v1.ClusterService.ListChanges:input_type -> headroom.v1.ListChangesRequest
+	39, // 75: headroom.v1.ClusterService.ListSchedules:input_type -> headroom.v1.ListSchedulesRequest
+	41, // 76: headroom.v1.ClusterService.ListSprints:input_type -> headroom.v1.ListSprintsRequest
+	45, // 77: headroom.v1.ClusterService.ListPolicies:input_type -> headroom.v1.ListPoliciesRequest
+	48, // 78: headroom.v1.ClusterService.ExplainNode:input_type -> headroom.v1.ExplainNodeRequest
+	51, // 79: headroom.v1.ClusterService.ReportMeter:input_type -> headroom.v1.ReportMeterRequest
+	53, // 80: headroom.v1.ClusterService.ListAlarms:input_type -> headroom.v1.ListAlarmsRequest
+	57, // 81: headroom.v1.ClusterService.ListTokens:input_type -> headroom.v1.ListTokensRequest
+	59, // 82: headroom.v1.ClusterService.GetSelf:input_type -> headroom.v1.GetSelfRequest
+	62, // 83: headroom.v1.ClusterService.ListDenied:input_type -> headroom.v1.ListDeniedRequest
+	4,  // 84: headroom.v1.ClusterService.GetStatus:output_type -> headroom.v1.GetStatusResponse
+	9,  // 85: headroom.v1.ClusterService.ListDomains:output_type -> headroom.v1.ListDomainsResponse
+	11, // 86: headroom.v1.ClusterService.SetBudget:output_type -> headroom.v1.SetBudgetResponse
+	14, // 87: headroom.v1.ClusterService.AwaitBudget:output_type -> headroom.v1.AwaitBudgetResponse
+	17, // 88: headroom.v1.ClusterService.ListNodes:output_type -> headroom.v1.ListNodesResponse
+	21, // 89: headroom.v1.ClusterService.ListMembers:output_type -> headroom.v1.ListMembersResponse
+	24, // 90: headroom.v1.ClusterService.ListEvents:output_type -> headroom.v1.ListEventsResponse
+	27, // 91: headroom.v1.ClusterService.Change:output_type -> headroom.v1.ChangeResponse
+	11, // 92: headroom.v1.ClusterService.Rollback:output_type -> headroom.v1.SetBudgetResponse
+	37, // 93: headroom.v1.ClusterService.ListChanges:output_type -> headroom.v1.ListChangesResponse
+	40, // 94: headroom.v1.ClusterService.ListSchedules:output_type -> headroom.v1.ListSchedulesResponse
+	42, // 95: headroom.v1.ClusterService.ListSprints:output_type -> headroom.v1.ListSprintsResponse
+	46, // 96: headroom.v1.ClusterService.ListPolicies:output_type -> headroom.v1.ListPoliciesResponse
+	49, // 97: headroom.v1.ClusterService.ExplainNode:output_type -> headroom.v1.ExplainNodeResponse
+	52, // 98: headroom.v1.ClusterService.ReportMeter:output_type -> headroom.v1.ReportMeterResponse
+	54, // 99: headroom.v1.ClusterService.ListAlarms:output_type -> headroom.v1.ListAlarmsResponse
+	58, // 100: headroom.v1.ClusterService.ListTokens:output_type -> headroom.v1.ListTokensResponse
+	60, // 101: headroom.v1.ClusterService.GetSelf:output_type -> headroom.v1.GetSelfResponse
+	63, // 102: headroom.v1.ClusterService.ListDenied:output_type -> headroom.v1.ListDeniedResponse
+	84, // [84:103] is the sub-list for method output_type
+	65, // [65:84] is the sub-list for method input_type
+	65, // [65:65] is the sub-list for extension type_name
+	65, // [65:65] is the sub-list for extension extendee
+	0,  // [0:65] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_cluster_proto_init() }
@@ -5423,6 +5641,7 @@ func file_headroom_v1_cluster_proto_init() {
 		(*ChangeRequest_AckAlarm)(nil),
 		(*ChangeRequest_CreateToken)(nil),
 		(*ChangeRequest_RevokeToken)(nil),
+		(*ChangeRequest_Deny)(nil),
 	}
 	file_headroom_v1_cluster_proto_msgTypes[28].OneofWrappers = []any{}
 	file_headroom_v1_cluster_proto_msgTypes[32].OneofWrappers = []any{}
@@ -5436,7 +5655,7 @@ func file_headroom_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_cluster_proto_rawDesc), len(file_headroom_v1_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   63,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -84,6 +84,9 @@ const (
 	ClusterServiceListTokensProcedure = "/headroom.v1.ClusterService/ListTokens"
 	// ClusterServiceGetSelfProcedure is the fully-qualified name of the ClusterService's GetSelf RPC.
 	ClusterServiceGetSelfProcedure = "/headroom.v1.ClusterService/GetSelf"
+	// ClusterServiceListDeniedProcedure is the fully-qualified name of the ClusterService's ListDenied
+	// RPC.
+	ClusterServiceListDeniedProcedure = "/headroom.v1.ClusterService/ListDenied"
 )
 
 // ClusterServiceClient is a client for the headroom.v1.ClusterService service.
@@ -119,6 +122,9 @@ type ClusterServiceClient interface {
 	ListTokens(context.Context, *connect.Request[v1.ListTokensRequest]) (*connect.Response[v1.ListTokensResponse], error)
 	// GetSelf tells who the caller is to the server.
 	GetSelf(context.Context, *connect.Request[v1.GetSelfRequest]) (*connect.Response[v1.GetSelfResponse], error)
+	// ListDenied tells which certificates are denied before their end, for everybody
+	// who has to refuse them.
+	ListDenied(context.Context, *connect.Request[v1.ListDeniedRequest]) (*connect.Response[v1.ListDeniedResponse], error)
 }
 
 // NewClusterServiceClient constructs a client for the headroom.v1.ClusterService service. By
@@ -240,6 +246,12 @@ func NewClusterServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(clusterServiceMethods.ByName("GetSelf")),
 			connect.WithClientOptions(opts...),
 		),
+		listDenied: connect.NewClient[v1.ListDeniedRequest, v1.ListDeniedResponse](
+			httpClient,
+			baseURL+ClusterServiceListDeniedProcedure,
+			connect.WithSchema(clusterServiceMethods.ByName("ListDenied")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -263,6 +275,7 @@ type clusterServiceClient struct {
 	listAlarms    *connect.Client[v1.ListAlarmsRequest, v1.ListAlarmsResponse]
 	listTokens    *connect.Client[v1.ListTokensRequest, v1.ListTokensResponse]
 	getSelf       *connect.Client[v1.GetSelfRequest, v1.GetSelfResponse]
+	listDenied    *connect.Client[v1.ListDeniedRequest, v1.ListDeniedResponse]
 }
 
 // GetStatus calls headroom.v1.ClusterService.GetStatus.
@@ -355,6 +368,11 @@ func (c *clusterServiceClient) GetSelf(ctx context.Context, req *connect.Request
 	return c.getSelf.CallUnary(ctx, req)
 }
 
+// ListDenied calls headroom.v1.ClusterService.ListDenied.
+func (c *clusterServiceClient) ListDenied(ctx context.Context, req *connect.Request[v1.ListDeniedRequest]) (*connect.Response[v1.ListDeniedResponse], error) {
+	return c.listDenied.CallUnary(ctx, req)
+}
+
 // ClusterServiceHandler is an implementation of the headroom.v1.ClusterService service.
 type ClusterServiceHandler interface {
 	GetStatus(context.Context, *connect.Request[v1.GetStatusRequest]) (*connect.Response[v1.GetStatusResponse], error)
@@ -388,6 +406,9 @@ type ClusterServiceHandler interface {
 	ListTokens(context.Context, *connect.Request[v1.ListTokensRequest]) (*connect.Response[v1.ListTokensResponse], error)
 	// GetSelf tells who the caller is to the server.
 	GetSelf(context.Context, *connect.Request[v1.GetSelfRequest]) (*connect.Response[v1.GetSelfResponse], error)
+	// ListDenied tells which certificates are denied before their end, for everybody
+	// who has to refuse them.
+	ListDenied(context.Context, *connect.Request[v1.ListDeniedRequest]) (*connect.Response[v1.ListDeniedResponse], error)
 }
 
 // NewClusterServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -505,6 +526,12 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 		connect.WithSchema(clusterServiceMethods.ByName("GetSelf")),
 		connect.WithHandlerOptions(opts...),
 	)
+	clusterServiceListDeniedHandler := connect.NewUnaryHandler(
+		ClusterServiceListDeniedProcedure,
+		svc.ListDenied,
+		connect.WithSchema(clusterServiceMethods.ByName("ListDenied")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/headroom.v1.ClusterService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case ClusterServiceGetStatusProcedure:
@@ -543,6 +570,8 @@ func NewClusterServiceHandler(svc ClusterServiceHandler, opts ...connect.Handler
 			clusterServiceListTokensHandler.ServeHTTP(w, r)
 		case ClusterServiceGetSelfProcedure:
 			clusterServiceGetSelfHandler.ServeHTTP(w, r)
+		case ClusterServiceListDeniedProcedure:
+			clusterServiceListDeniedHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -622,4 +651,8 @@ func (UnimplementedClusterServiceHandler) ListTokens(context.Context, *connect.R
 
 func (UnimplementedClusterServiceHandler) GetSelf(context.Context, *connect.Request[v1.GetSelfRequest]) (*connect.Response[v1.GetSelfResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.ClusterService.GetSelf is not implemented"))
+}
+
+func (UnimplementedClusterServiceHandler) ListDenied(context.Context, *connect.Request[v1.ListDeniedRequest]) (*connect.Response[v1.ListDeniedResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.ClusterService.ListDenied is not implemented"))
 }
