@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
+	"headroom/internal/logs"
 	"headroom/internal/rpc"
 	"headroom/scheduler/local"
 	"headroom/systemd"
@@ -32,10 +33,11 @@ func runCommand() *cobra.Command {
 			if level != "" {
 				cfg.LogLevel = level
 			}
-			logger, err := newLogger(cmd.ErrOrStderr(), cfg.LogLevel)
+			logger, queue, err := newLogger(cmd.ErrOrStderr(), cfg.LogLevel)
 			if err != nil {
 				return err
 			}
+			defer queue.Close(logs.CloseWait)
 			l, err := rpc.Listen(cfg.Listen)
 			if err != nil {
 				return err
@@ -68,9 +70,11 @@ func workerCommand() *cobra.Command {
 				return cli.Usage("--slots is %d; it must be from 1 to %d", cfg.Slots, slotsMax)
 			}
 			var err error
-			if cfg.Logger, err = newLogger(cmd.ErrOrStderr(), level); err != nil {
+			var queue *logs.Queue
+			if cfg.Logger, queue, err = newLogger(cmd.ErrOrStderr(), level); err != nil {
 				return err
 			}
+			defer queue.Close(logs.CloseWait)
 			if err := cfg.Users.Check(); err != nil {
 				return cli.Usage("--task-user: %v", err)
 			}
@@ -101,10 +105,11 @@ func runTasksCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		Hidden:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			logger, err := newLogger(cmd.ErrOrStderr(), "info")
+			logger, queue, err := newLogger(cmd.ErrOrStderr(), "info")
 			if err != nil {
 				return err
 			}
+			defer queue.Close(logs.CloseWait)
 			l, err := systemd.Listener(os.Getenv, os.Getpid())
 			if err != nil {
 				return cli.Failed("the unit headroom-task@USER.socket starts it", "%w", err)
@@ -114,12 +119,14 @@ func runTasksCommand() *cobra.Command {
 	}
 }
 
-func newLogger(w io.Writer, level string) (*slog.Logger, error) {
+// newLogger returns a logger that never makes the program wait for whoever reads it.
+func newLogger(w io.Writer, level string) (*slog.Logger, *logs.Queue, error) {
 	l, err := logLevel(level)
 	if err != nil {
 		e := cli.Usage("log level %q is unknown", level)
 		e.Hint = "one of debug, info, warn, error"
-		return nil, e
+		return nil, nil, e
 	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
+	logger, queue := logs.New(w, l)
+	return logger, queue, nil
 }

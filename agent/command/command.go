@@ -26,6 +26,7 @@ import (
 
 	"headroom/agent"
 	"headroom/internal/cli"
+	"headroom/internal/logs"
 	"headroom/internal/manual"
 )
 
@@ -59,7 +60,9 @@ func newRunCommand() *cobra.Command {
 				return err
 			}
 			smallProcess()
-			return agent.Run(cmd.Context(), cfg, newLog(cmd.ErrOrStderr(), cfg))
+			log, queue := newLog(cmd.ErrOrStderr(), cfg)
+			defer queue.Close(logs.CloseWait)
+			return agent.Run(cmd.Context(), cfg, log)
 		},
 	}
 	p.flags(cmd)
@@ -83,11 +86,13 @@ func smallProcess() {
 	debug.SetMemoryLimit(memoryGoal)
 }
 
-// newLog writes as text what powerd says, each line with the node's name.
-func newLog(w io.Writer, cfg agent.Config) *slog.Logger {
+// newLog writes as text what powerd says, each line with the node's name. Whoever
+// reads it never makes powerd wait.
+func newLog(w io.Writer, cfg agent.Config) (*slog.Logger, *logs.Queue) {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(cfg.LogLevel)) // cfg has been validated, the level too
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})).With(slog.String("node", cfg.Node))
+	log, queue := logs.New(w, level)
+	return log.With(slog.String("node", cfg.Node)), queue
 }
 
 func newVersionCommand() *cobra.Command {

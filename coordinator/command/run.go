@@ -10,6 +10,7 @@ import (
 
 	"headroom/coordinator"
 	"headroom/internal/cli"
+	"headroom/internal/logs"
 	"headroom/units"
 )
 
@@ -47,19 +48,22 @@ func runServer(cmd *cobra.Command, cfg coordinator.Config, level string) error {
 	if level != "" {
 		cfg.LogLevel = level
 	}
-	logger, err := newLogger(cmd.ErrOrStderr(), cfg.LogLevel)
+	logger, queue, err := newLogger(cmd.ErrOrStderr(), cfg.LogLevel)
 	if err != nil {
 		return err
 	}
+	defer queue.Close(logs.CloseWait)
 	return coordinator.Run(cmd.Context(), cfg, logger)
 }
 
-func newLogger(w io.Writer, level string) (*slog.Logger, error) {
+// newLogger returns a logger that never makes the server wait for whoever reads it.
+func newLogger(w io.Writer, level string) (*slog.Logger, *logs.Queue, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
-		return nil, cli.Usage("log level %q is none of debug, info, warn, error", level)
+		return nil, nil, cli.Usage("log level %q is none of debug, info, warn, error", level)
 	}
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: l})), nil
+	logger, queue := logs.New(w, l)
+	return logger, queue, nil
 }
 
 const (
