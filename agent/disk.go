@@ -109,11 +109,17 @@ func lock(dir string) (*os.File, error) {
 	return f, nil
 }
 
+// claimDir is the folder whose lock is the claim on a machine. Only its owner and root
+// may open it: a lock on what everybody may read, such as /sys, is anybody's to hold.
+const claimDir = "run/headroom-powerd"
+
 // claim makes this process the only one that writes the controls below root, whatever
-// state directory another one has. It locks the root's sys folder, which is the
-// machine's own; where that cannot be locked at all there is no claim, and no error.
+// state directory another one has. It locks claimDir below root, which is the machine's
+// own and is made where it is missing. Where it can neither be made nor opened (a root
+// that is read-only, a user who may write no control either) there is no claim and no
+// error: the state directory's lock is still there.
 func claim(root *os.Root) (*os.File, error) {
-	f, err := root.Open("sys")
+	f, err := openClaim(root)
 	if err != nil {
 		return nil, nil //nolint:nilerr // the state directory's lock is there all the same
 	}
@@ -129,6 +135,25 @@ func claim(root *os.Root) (*os.File, error) {
 		}
 	}
 	return nil, f.Close()
+}
+
+// openClaim opens claimDir, closed to everybody but its owner.
+func openClaim(root *os.Root) (*os.File, error) {
+	if err := root.MkdirAll(claimDir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := root.Open(claimDir)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		err = f.Chmod(0o700)
+	}
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // unlock gives what was locked free; nil was not. Closing alone would not do where a copy of
