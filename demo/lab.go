@@ -145,7 +145,7 @@ func (l *lab) coordinatorConfig(m *member) string {
 }
 
 func (l *lab) schedulerConfig() string {
-	return fmt.Sprintf("listen: %q\ndir: %s\ncoordinators: [%q, %q, %q]\nclasses: [%s, %s]\nlog_level: info\n",
+	return fmt.Sprintf("dev: true\nlisten: %q\ndir: %s\ncoordinators: [%q, %q, %q]\nclasses: [%s, %s]\nlog_level: info\n",
 		l.scheduler, strconv.Quote(l.path("scheduler")), l.members[0].rpc, l.members[1].rpc, l.members[2].rpc, classHigh, classLow)
 }
 

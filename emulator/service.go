@@ -43,7 +43,7 @@ func (m *machine) startServices() {
 	}
 	if !m.opts.NoWorker && m.opts.Scheduler != "" {
 		m.worker = m.service("worker", roleWorker, nil,
-			filepath.Join(m.opts.Bin, "scheduler"), "worker", "--node", m.opts.Name, "--scheduler", m.opts.Scheduler,
+			filepath.Join(m.opts.Bin, "scheduler"), "worker", "--dev", "--node", m.opts.Name, "--scheduler", m.opts.Scheduler,
 			"--slots", strconv.Itoa(m.opts.Slots), "--dir", filepath.Join(m.dir, "work"))
 	}
 }

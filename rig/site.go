@@ -220,7 +220,7 @@ func (s *Site) nodeCommand(name string) []string {
 // configuration file, such as the section yarn, or classes instead of high and low.
 func (s *Site) StartScheduler(more string) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "listen: %q\ndir: %q\ncoordinators:\n", s.scheduler, s.Path("scheduler"))
+	fmt.Fprintf(&b, "dev: true\nlisten: %q\ndir: %q\ncoordinators:\n", s.scheduler, s.Path("scheduler"))
 	for _, addr := range s.Addresses() {
 		fmt.Fprintf(&b, "  - %q\n", addr)
 	}

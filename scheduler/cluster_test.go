@@ -40,7 +40,7 @@ func newCluster(t *testing.T, servers int) *cluster {
 	}
 	defer l.Close() //nolint:errcheck // only to find a free port
 	c := &cluster{t: t, dir: t.TempDir(), coords: startCoordinators(t, servers), address: l.Addr().String()}
-	write := fmt.Sprintf("listen: %s\ndir: %s\ncoordinators: [%s]\nclasses: [high, low]\nlog_level: debug\n",
+	write := fmt.Sprintf("dev: true\nlisten: %s\ndir: %s\ncoordinators: [%s]\nclasses: [high, low]\nlog_level: debug\n",
 		c.address, filepath.Join(c.dir, "state"), strings.Join(c.coords.addresses, ", "))
 	c.write("scheduler.yaml", write)
 	c.log = filepath.Join(c.dir, "log")
@@ -117,7 +117,7 @@ func (c *cluster) scheduler() *proc {
 
 func (c *cluster) worker(node string, slots int) *proc {
 	c.t.Helper()
-	return c.start("worker", "--node", node, "--scheduler", c.address, "--slots", fmt.Sprint(slots), "--dir", filepath.Join(c.dir, node))
+	return c.start("worker", "--dev", "--node", node, "--scheduler", c.address, "--slots", fmt.Sprint(slots), "--dir", filepath.Join(c.dir, node))
 }
 
 // run is a command of the user.

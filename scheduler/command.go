@@ -11,11 +11,14 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/manual"
 	"headroom/internal/rpc"
+	"headroom/internal/secure"
 )
 
 const (
 	// addrEnv names the scheduler for users who do not want to repeat --addr.
 	addrEnv = "HEADROOM_SCHEDULER_ADDR"
+	// socketEnv names its unix socket in the same way.
+	socketEnv = "HEADROOM_SCHEDULER_SOCKET"
 	// addrDefault is where a scheduler listens by default.
 	addrDefault = "127.0.0.1:7410"
 	// callWait bounds one command; longer than the scheduler's own bounds, so that
@@ -38,7 +41,10 @@ func NewCommand() *cobra.Command {
 }
 
 // target is the scheduler that a command talks to.
-type target struct{ addr string }
+type target struct {
+	addr, socket string
+	files        secure.Files
+}
 
 func (t *target) flags(cmd *cobra.Command) {
 	addr := os.Getenv(addrEnv)
@@ -46,13 +52,58 @@ func (t *target) flags(cmd *cobra.Command) {
 		addr = addrDefault
 	}
 	cmd.Flags().StringVar(&t.addr, "addr", addr, "address of the scheduler, host:port ("+addrEnv+")")
+	cmd.Flags().StringVar(&t.socket, "socket", os.Getenv(socketEnv), "the scheduler's unix socket on this machine, instead of --addr ("+socketEnv+")")
+	certFlags(cmd, &t.files)
+}
+
+// certFlags are the files of the caller's certificate.
+func certFlags(cmd *cobra.Command, files *secure.Files) {
+	f := cmd.Flags()
+	f.StringVar(&files.CA, "ca", os.Getenv("HEADROOM_CA"), "the cluster's authority (HEADROOM_CA)")
+	f.StringVar(&files.Cert, "cert", os.Getenv("HEADROOM_CERT"), "your certificate (HEADROOM_CERT)")
+	f.StringVar(&files.Key, "key", os.Getenv("HEADROOM_KEY"), "its key (HEADROOM_KEY)")
+}
+
+// openFiles reads the caller's certificate.
+func openFiles(files secure.Files) (*secure.Keeper, error) {
+	k, err := secure.Open(files)
+	if err != nil {
+		return nil, &cli.Error{
+			Code: "tls", Exit: cli.ExitUsage, Err: err, Message: err.Error(),
+			Hint: "--ca, --cert and --key name three files; coordinator tls inspect shows what is in one",
+		}
+	}
+	return k, nil
+}
+
+// peers is how the scheduler is reached: by its socket or by certificate where one is
+// named, and otherwise in the clear, on this machine only.
+func (t *target) peers() (rpc.Peers, error) {
+	switch {
+	case t.socket != "":
+		return rpc.UnixPeers(t.socket), nil
+	case t.files.Cert != "" || t.files.Key != "":
+		k, err := openFiles(t.files)
+		if err != nil {
+			return rpc.Peers{}, err
+		}
+		return rpc.SecurePeers(k, secure.Scheduler), nil
+	case !secure.Loopback(t.addr):
+		e := cli.Usage("%s is no loopback address, and no certificate is named", t.addr)
+		e.Hint = "--ca, --cert and --key name a certificate; coordinator tls cert create submitter/NAME makes one"
+		return rpc.Peers{}, e
+	}
+	return rpc.PlainPeers(), nil
 }
 
 // use calls the scheduler and turns what it answers into the two-line error.
 func (t *target) use(doing string, call func(headroomv1connect.SchedulerServiceClient) error) error {
-	client := rpc.NewClient()
-	defer client.CloseIdleConnections()
-	err := call(headroomv1connect.NewSchedulerServiceClient(client, rpc.BaseURL(t.addr), rpc.ClientOptions()...))
+	peers, err := t.peers()
+	if err != nil {
+		return err
+	}
+	defer peers.Close()
+	err = call(headroomv1connect.NewSchedulerServiceClient(peers.HTTP(), peers.URL(t.addr), peers.Options()...))
 	if err == nil {
 		return nil
 	}

@@ -91,7 +91,13 @@ func configFlag(cmd *cobra.Command, path *string) {
 func generatedDocs() manual.Pages {
 	page := manual.Program{
 		Root: NewCommand(), Version: cli.Version, Purpose: "run jobs by priority on nodes whose power is capped",
-		Environment: []manual.Item{{Term: addrEnv, Text: "As --addr."}},
+		Environment: []manual.Item{
+			{Term: addrEnv, Text: "As --addr."},
+			{Term: socketEnv, Text: "As --socket."},
+			{Term: "HEADROOM_CA", Text: "As --ca."},
+			{Term: "HEADROOM_CERT", Text: "As --cert."},
+			{Term: "HEADROOM_KEY", Text: "As --key."},
+		},
 		Files: []manual.Item{
 			{Term: defaultConfig, Text: "Configuration, see scheduler.yaml(5)."},
 			{Term: "/var/lib/headroom/scheduler", Text: "The scheduler's own folder."},

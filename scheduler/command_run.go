@@ -12,6 +12,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/logs"
 	"headroom/internal/rpc"
+	"headroom/internal/secure"
 	"headroom/scheduler/local"
 	"headroom/systemd"
 )
@@ -52,13 +53,17 @@ func runCommand() *cobra.Command {
 
 func workerCommand() *cobra.Command {
 	cfg := local.Config{Version: cli.Version}
-	var level string
+	var (
+		level string
+		files secure.Files
+		dev   bool
+	)
 	cmd := &cobra.Command{
 		Use:   "worker",
 		Short: "Run tasks on this node",
 		Long: "Run tasks on this node: pull them from the scheduler and run them as processes. The worker needs\n" +
 			"no privileges. When it ends its tasks end with it and run elsewhere.",
-		Example: "  scheduler worker --node n03 --scheduler 10.0.0.20:7410 --slots 4 --dir /var/lib/headroom/worker",
+		Example: "  scheduler worker --node n03 --scheduler 10.0.0.20:7410 --slots 4 --dir /var/lib/headroom/worker --ca /etc/headroom/ca.crt --cert /etc/headroom/worker.crt --key /etc/headroom/worker.key",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !nameRule.MatchString(cfg.Node) {
@@ -71,6 +76,9 @@ func workerCommand() *cobra.Command {
 			}
 			var err error
 			var queue *logs.Queue
+			if cfg.Peers, err = workerPeers(cfg, files, dev); err != nil {
+				return err
+			}
 			if cfg.Logger, queue, err = newLogger(cmd.ErrOrStderr(), level); err != nil {
 				return err
 			}
@@ -92,6 +100,8 @@ func workerCommand() *cobra.Command {
 	f.StringVar(&cfg.Dir, "dir", filepath.Join(os.TempDir(), "headroom-worker"), "the worker's own folder, for temporary files of tasks")
 	f.StringVar(&cfg.Users.Sockets, "task-sockets", "", "folder of the sockets that run tasks as other users (default: tasks run as this user)")
 	f.StringToStringVar(&cfg.Users.BySubmitter, "task-user", nil, "SUBMITTER=USER: the user that runs a submitter's tasks, repeatable (default: "+local.DefaultUser+" runs all)")
+	certFlags(cmd, &files)
+	f.BoolVar(&dev, "dev", false, "talk in the clear to a scheduler on loopback whose configuration says dev: true")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	return cmd
 }
@@ -117,6 +127,33 @@ func runTasksCommand() *cobra.Command {
 			return local.Serve(cmd.Context(), l, logger)
 		},
 	}
+}
+
+// workerPeers is how a worker reaches its scheduler: with the certificate of its node,
+// and in the clear only where that is asked for.
+func workerPeers(cfg local.Config, files secure.Files, dev bool) (rpc.Peers, error) {
+	usage := func(hint, format string, args ...any) (rpc.Peers, error) {
+		e := cli.Usage(format, args...)
+		e.Hint = hint
+		return rpc.Peers{}, e
+	}
+	create := "coordinator tls cert create worker/" + cfg.Node + " makes it"
+	switch {
+	case files.Cert != "" || files.Key != "":
+		k, err := openFiles(files)
+		if err != nil {
+			return rpc.Peers{}, err
+		}
+		if who := k.Identity(); who.Role != secure.Worker || who.Name != cfg.Node {
+			return usage(create, "--cert names %s; the worker of %s needs worker/%s", who, cfg.Node, cfg.Node)
+		}
+		return rpc.SecurePeers(k, secure.Scheduler), nil
+	case !dev:
+		return usage(create+"; --dev is for demos and tests on loopback", "a worker needs a certificate: --ca, --cert, --key")
+	case !secure.Loopback(cfg.Scheduler):
+		return usage(create, "--dev talks in the clear, and %s is no loopback address", cfg.Scheduler)
+	}
+	return rpc.PlainPeers(), nil
 }
 
 // newLogger returns a logger that never makes the program wait for whoever reads it.

@@ -21,14 +21,22 @@ import (
 type Config struct {
 	// Listen is where users and workers reach the scheduler, host:port.
 	Listen string `yaml:"listen"`
+	// Socket is a unix socket for users of this machine; empty for none.
+	Socket string `yaml:"socket"`
+	// SocketGroup is the group whose members operate by the socket; empty for root and the scheduler's own user alone.
+	SocketGroup string `yaml:"socket_group"`
 	// Advertise is the address told to the coordinators; empty stands for the one listened on.
 	Advertise string `yaml:"advertise"`
 	// Dir is the scheduler's own folder.
 	Dir string `yaml:"dir"`
 	// Coordinators are RPC addresses of coordinators, host:port; any one is enough.
 	Coordinators []string `yaml:"coordinators"`
-	// TLS is this scheduler's identity, an operator's. Without files every coordinator's address must be loopback.
+	// TLS is this scheduler's identity, of role scheduler, towards users, workers and coordinators.
 	TLS secure.Config `yaml:"tls"`
+	// Dev permits connections in the clear, on loopback only.
+	Dev bool `yaml:"dev"`
+	// MaxWaiting bounds the jobs of one submitter that wait; 0 for no bound of their own.
+	MaxWaiting int `yaml:"max_waiting"`
 	// Discipline is how the dispatcher treats running jobs and classes: shared, p, np, da, nps or dias.
 	Discipline string `yaml:"discipline"`
 	// Width is how many jobs run at once; shared ignores it.
@@ -50,20 +58,26 @@ type Config struct {
 // ExampleConfig is scheduler.yaml with every key and its meaning.
 const ExampleConfig = `# scheduler.yaml: the scheduler of a cluster.
 
-listen: 127.0.0.1:7410                # host:port where users and workers reach it; it asks nobody who they are: a network that you trust
+listen: 127.0.0.1:7410                # host:port where users and workers reach it, with certificates
+socket: ""                            # unix socket for users of this machine, /run/headroom-scheduler/scheduler.sock; empty: none
+socket_group: ""                      # group whose members operate by the socket; root and the scheduler's own user always do
 advertise: ""                         # host:port that the coordinators are told; empty: the one above
 dir: /var/lib/headroom/scheduler      # its own folder; two schedulers never share one
 
 # Any one coordinator that answers is enough: it names the leader.
 coordinators: ["127.0.0.1:7400"]      # RPC addresses, host:port
 
-# This scheduler's certificate towards the coordinators, an operator's: "coordinator
-# tls cert create operator/scheduler". Without one the coordinators must be on loopback.
+# This scheduler's certificate, of role scheduler: "coordinator tls cert create scheduler/s1". Users and workers
+# show certificates of the same authority: submitter/NAME, operator/NAME, observer/NAME, worker/NODE.
 tls:
-  mode: ""                            # on, off; empty: on with files, and without them loopback only
-  ca: ""                              # /etc/headroom/ca.crt
-  cert: ""                            # /etc/headroom/scheduler.crt
-  key: ""                             # /etc/headroom/scheduler.key
+  mode: ""                            # on, off; empty: on with files, off without (then dev must be true)
+  ca: /etc/headroom/ca.crt                  # authority of the cluster
+  cert: /etc/headroom/scheduler.crt         # certificate, scheduler/NAME
+  key: /etc/headroom/scheduler.key          # its key
+dev: false                            # true: connections in the clear, on loopback only, where every local user may do everything; for demos and tests
+
+# Jobs carry the name of the certificate that they were submitted with.
+max_waiting: 200                      # jobs of one submitter that may wait; 0: no bound but that of all jobs
 
 # How jobs share the cluster. shared: jobs run beside each other, free slots go by class and arrival. The others run
 # width jobs at a time: p kills a running job for one of a higher class and starts it again later, np never does; da is np
@@ -132,7 +146,7 @@ log_level: info                       # debug, info, warn, error
 
 // Defaults are the values of keys that scheduler.yaml does not have.
 func Defaults() Config {
-	return Config{LogLevel: "info", Discipline: string(buffers.Shared), Width: 1, Yarn: yarn.Defaults(), Spark: spark.Defaults()}
+	return Config{LogLevel: "info", MaxWaiting: 200, Discipline: string(buffers.Shared), Width: 1, Yarn: yarn.Defaults(), Spark: spark.Defaults()}
 }
 
 // classesMax bounds the priority classes; the papers use two or three. widthMax
@@ -192,8 +206,8 @@ func (c *Config) check() *cli.Error {
 	if c.Profiles != "" && !filepath.IsAbs(c.Profiles) {
 		return badConfig("profiles: /etc/headroom/profiles is the usual place", "profiles %q is not an absolute path", c.Profiles)
 	}
-	if err := c.TLS.Check(false, c.Coordinators...); err != nil {
-		return badConfig("coordinator tls cert create operator/scheduler makes a certificate; tls names its files", "%v", err)
+	if err := c.checkAccess(); err != nil {
+		return err
 	}
 	if err := c.Yarn.Check(); err != nil {
 		return err
@@ -206,6 +220,25 @@ func (c *Config) check() *cli.Error {
 	}
 	if _, err := logLevel(c.LogLevel); err != nil {
 		return badConfig("one of debug, info, warn, error", "log_level %q is unknown", c.LogLevel)
+	}
+	return nil
+}
+
+// checkAccess refuses a configuration that would let anybody in.
+func (c *Config) checkAccess() *cli.Error {
+	const way = "coordinator tls cert create scheduler/NAME makes a certificate, and tls names its files; dev: true is for demos and tests on loopback"
+	if err := c.TLS.Check(false, append([]string{c.Listen}, c.Coordinators...)...); err != nil {
+		return badConfig(way, "%v", err)
+	}
+	switch {
+	case c.TLS.Off() && !c.Dev:
+		return badConfig(way, "tls is off and dev is not true: every local user could run jobs through %s in anybody's name", c.Listen)
+	case c.SocketGroup != "" && c.Socket == "":
+		return badConfig("socket: /run/headroom-scheduler/scheduler.sock is the usual place", "socket_group without a socket")
+	case c.Socket != "" && !filepath.IsAbs(c.Socket):
+		return badConfig("socket: /run/headroom-scheduler/scheduler.sock is the usual place", "socket %q is not an absolute path", c.Socket)
+	case c.MaxWaiting < 0 || c.MaxWaiting > jobsMax:
+		return badConfig("max_waiting: 200 is the default; 0 sets no bound for one submitter", "max_waiting is %d; it must be from 0 to %d", c.MaxWaiting, jobsMax)
 	}
 	return nil
 }

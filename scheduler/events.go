@@ -39,7 +39,9 @@ type helloEvent struct {
 	session *session
 	slots   int
 	running []Ref
-	reply   chan<- error
+	// others are what the worker says to run and was not given; it is told to stop them.
+	others []*headroomv1.TaskRef
+	reply  chan<- error
 }
 
 func (e helloEvent) apply(l *loop, now time.Time) {
@@ -58,6 +60,9 @@ func (e helloEvent) apply(l *loop, now time.Time) {
 	e.session.heard = now
 	l.sessions[e.session.node] = e.session
 	l.core.Hello(now, e.session.node, e.slots, e.running)
+	for _, ref := range e.others {
+		l.send(e.session.node, &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Kill{Kill: ref}})
+	}
 	l.logger.Info("worker connected", slog.String("node", e.session.node), slog.Int("slots", e.slots), slog.Int("running", len(e.running)))
 	e.reply <- nil
 }

@@ -64,6 +64,9 @@ type JobFile struct {
 	// Folder is where the tasks run and what relative paths are relative to; empty
 	// stands for the folder of the job file.
 	Folder string `yaml:"folder,omitempty"`
+	// Submitter is who submitted the job, proven. The scheduler writes it into what is
+	// committed, and refuses a file that brings it along.
+	Submitter string `yaml:"submitter,omitempty"`
 
 	source source
 }
@@ -386,6 +389,9 @@ func (f *JobFile) Canonical() ([]byte, error) {
 		b.WriteString(key + ": ")
 		failed = errors.Join(failed, quote.Encode(value)) // with a line break
 	}
+	if f.Submitter != "" {
+		line(submitterKey, f.Submitter)
+	}
 	line("name", f.Name)
 	line("class", f.Class)
 	line("slots", f.Slots)
@@ -424,6 +430,22 @@ func (f *JobFile) Canonical() ([]byte, error) {
 		return nil, fmt.Errorf("scheduler: write job %s: %w", f.Name, failed)
 	}
 	return b.Bytes(), nil
+}
+
+// submitterKey is the key of the submitter in what is committed.
+const submitterKey = "submitter"
+
+// submitterOf is the submitter in a specification as it is committed, one key a line
+// with its value in JSON; empty for none. It takes no whole parser, as listings ask
+// for every job.
+func submitterOf(spec []byte) (name string) {
+	for line := range bytes.Lines(spec) {
+		value, ok := bytes.CutPrefix(line, []byte(submitterKey+": "))
+		if ok && json.Unmarshal(value, &name) == nil {
+			return name
+		}
+	}
+	return ""
 }
 
 // source finds the positions of keys for error texts.

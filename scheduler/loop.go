@@ -111,7 +111,7 @@ func (l *loop) carryOut(ctx context.Context, now time.Time, a Action) {
 	case StartJob:
 		l.startJob(a)
 	case StartTask:
-		l.send(a.Node, &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Task{Task: l.task(a.Ref)}})
+		l.send(a.Node, &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Task{Task: l.task(a.Node, a.Ref)}})
 	case Kill:
 		l.send(a.Node, &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Kill{Kill: refToProto(a.Ref)}})
 	case DropTask:
@@ -272,10 +272,11 @@ func (l *loop) drop(s *session) {
 }
 
 // task is the message that lets a worker run an attempt.
-func (l *loop) task(ref Ref) *headroomv1.Task {
+func (l *loop) task(node string, ref Ref) *headroomv1.Task {
 	r := l.records[ref.Job]
 	output := r.dir.task(ref.Phase, ref.Index)
-	t := &headroomv1.Task{Ref: refToProto(ref), Output: output, Dir: r.file.Folder, Env: environment(ref)}
+	t := &headroomv1.Task{Ref: refToProto(ref), Output: output, Dir: r.file.Folder, Env: environment(ref), Submitter: r.file.Submitter}
+	t.Ref.Proof = l.prover.proof(node, ref)
 	if ref.Phase == PhaseReduce {
 		t.Argv = append(fill(r.programs.reducer, r.file.Reduce.Command, words(t)), l.outputs(ref.Job, r)...)
 		return t

@@ -107,6 +107,8 @@ type jsonJob struct {
 	Stages        []jsonStage `json:"stages,omitempty"`
 	Executors     uint32      `json:"executors,omitempty"`
 	Trouble       string      `json:"trouble,omitempty"`
+	// Submitter is null where nobody was proven.
+	Submitter *string `json:"submitter"`
 }
 
 // jsonWorker is a worker in -o json.
@@ -207,6 +209,9 @@ func jobItems(jobs []*headroomv1.Job, runs details) []any {
 			Submitted: submittedAt(j).UTC(), Outcome: j.GetOutcome(), Engine: cmp.Or(j.GetEngine(), "local"), Queue: j.GetQueue(), RunningOn: p.GetRunningOn(),
 			FloorReason: floorReason(j.GetSpec()),
 		}
+		if name := j.GetSubmitter(); name != "" {
+			item.Submitter = &name
+		}
 		if floor := j.GetFloor(); floor > 0 {
 			item.Floor = &floor
 		}
@@ -231,7 +236,7 @@ func printJobs(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) erro
 	}
 	head := []string{"JOB", "CLASS", "STATE", "PLACE", "RUN", "THETA", "TASKS", "DONE", "RUNNING", "RUNTIME", "DEADLINE", "SUBMITTED"}
 	if out.IsWide() {
-		head = append(head, "DROPPED", "RATE", "OUTCOME")
+		head = append(head, "DROPPED", "RATE", "SUBMITTER", "OUTCOME")
 	}
 	rows := make([][]string, 0, len(jobs))
 	for _, j := range jobs {
@@ -241,7 +246,7 @@ func printJobs(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) erro
 			number(p.GetTasks()), number(p.GetDone()), number(p.GetRunning()), runtimeText(p), deadlineText(j, time.Now()), cli.Clock(submittedAt(j)),
 		}
 		if out.IsWide() {
-			row = append(row, number(p.GetDropped()), rateText(p), j.GetOutcome())
+			row = append(row, number(p.GetDropped()), rateText(p), cmp.Or(j.GetSubmitter(), cli.Unknown), j.GetOutcome())
 		}
 		rows = append(rows, row)
 	}
@@ -402,6 +407,7 @@ func printJob(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) error
 		{"rate", rateText(p)},
 		{"runtime", runtimeText(p)},
 		{"submitted", cli.Clock(submittedAt(j))},
+		{"submitter", textOr(j.GetSubmitter())},
 		{"outcome", textOr(j.GetOutcome())},
 	}
 	rows = slices.Insert(rows, len(rows)-2, dispatched(j, d, time.Now())...)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/oklog/run"
 
 	"headroom/api/headroom/v1/headroomv1connect"
@@ -53,6 +54,12 @@ type Server struct {
 	yarn *yarn.Engine
 	// spark is the engine for Spark; nil without one.
 	spark engine
+	// guard decides who may call what.
+	guard *guard
+	// prover tells attempts that a worker was given from others.
+	prover prover
+	// submitting are the submissions under way.
+	submitting pending
 	// resync wakes the restorer when the coordinators may know something new.
 	resync chan struct{}
 }
@@ -64,9 +71,9 @@ func Run(ctx context.Context, cfg Config, l net.Listener, logger *slog.Logger) e
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	peers, err := rpc.OpenPeers(cfg.TLS)
+	ports, peers, err := openPorts(cfg, l)
 	if err != nil {
-		return errors.Join(badConfig("coordinator tls inspect FILE shows what a certificate says", "%v", err), release(), l.Close())
+		return errors.Join(err, release(), l.Close())
 	}
 	defer peers.Close()
 	s, err := newServer(cfg, id, l.Addr().String(), peers, logger)
@@ -76,11 +83,14 @@ func Run(ctx context.Context, cfg Config, l net.Listener, logger *slog.Logger) e
 	if err == nil {
 		err = s.openSpark()
 	}
+	if err == nil {
+		s.prover, err = openProver(cfg.Dir)
+	}
 	if err != nil {
-		return errors.Join(err, release(), l.Close())
+		return errors.Join(err, release(), closeAll(ports))
 	}
 	logger.Info("scheduler started", slog.String("id", id.ID), slog.Any("run", id.Run), slog.String("address", s.address))
-	return errors.Join(s.serve(ctx, l), release())
+	return errors.Join(s.serve(ctx, ports), release())
 }
 
 func newServer(cfg Config, id identity, address string, peers rpc.Peers, logger *slog.Logger) (*Server, error) {
@@ -95,7 +105,7 @@ func newServer(cfg Config, id identity, address string, peers rpc.Peers, logger 
 		address = cfg.Advertise
 	}
 	s := &Server{
-		cfg: cfg, id: id, address: address, logger: logger,
+		cfg: cfg, id: id, address: address, logger: logger, guard: newGuard(cfg, logger),
 		leader: newLeader(cfg.Coordinators, peers),
 		events: make(chan event, eventsMax),
 		ended:  make(chan EndJob, endedMax),
@@ -113,17 +123,20 @@ func newServer(cfg Config, id identity, address string, peers rpc.Peers, logger 
 }
 
 // serve runs the parts; when one ends, all do.
-func (s *Server) serve(parent context.Context, l net.Listener) error {
+func (s *Server) serve(parent context.Context, ports []net.Listener) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 	mux := http.NewServeMux()
-	mux.Handle(headroomv1connect.NewSchedulerServiceHandler(&service{s}, rpc.HandlerOptions()...))
-	mux.Handle(headroomv1connect.NewWorkerServiceHandler(&workers{s}, rpc.HandlerOptions()...))
+	options := append(rpc.HandlerOptions(), connect.WithInterceptors(s.guard))
+	mux.Handle(headroomv1connect.NewSchedulerServiceHandler(&service{s}, options...))
+	mux.Handle(headroomv1connect.NewWorkerServiceHandler(&workers{s}, options...))
 	loop := newLoop(s)
 	var g run.Group
 	parts := []func(context.Context) error{
-		func(ctx context.Context) error { return rpc.Serve(ctx, l, mux) },
 		loop.run, s.direct, s.restore, s.finish, s.deflate,
+	}
+	for _, l := range ports {
+		parts = append(parts, func(ctx context.Context) error { return rpc.Serve(ctx, l, mux) })
 	}
 	if s.profiles != nil {
 		parts = append(parts, s.profiles.Run)

@@ -13,10 +13,12 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/secure"
 )
 
 // submitWait bounds a submission: an election takes up to 3 s.
@@ -30,6 +32,7 @@ type service struct{ *Server }
 func (s *service) Submit(ctx context.Context, req *connect.Request[headroomv1.SubmitRequest]) (*connect.Response[headroomv1.SubmitResponse], error) {
 	ctx, cancel := context.WithTimeout(ctx, submitWait)
 	defer cancel()
+	callerOf(ctx).sign(req.Msg.GetChange())
 	resp, err := s.submit(ctx, req.Msg)
 	if err != nil {
 		return nil, refusal(err, "submit")
@@ -38,10 +41,13 @@ func (s *service) Submit(ctx context.Context, req *connect.Request[headroomv1.Su
 }
 
 func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*headroomv1.SubmitResponse, error) {
-	r, err := s.prepare(m)
+	who := callerOf(ctx)
+	r, err := s.prepare(m, who)
 	if err != nil {
 		return nil, err
 	}
+	others, submitted := s.submitting.begin(who.name)
+	defer submitted()
 	v, err := s.look(ctx, "")
 	if err != nil {
 		return nil, err
@@ -58,8 +64,11 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 			Message: fmt.Sprintf("%d jobs are queued or running, which is the most", live), Hint: "wait until some have ended, or cancel some",
 		}
 	}
+	if err := s.checkQuota(who, v, others); err != nil {
+		return nil, err
+	}
 	job := &headroomv1.Job{
-		Id: id, Name: r.file.Name, Class: r.file.Class, State: headroomv1.JobState_JOB_STATE_QUEUED,
+		Submitter: who.name, Id: id, Name: r.file.Name, Class: r.file.Class, State: headroomv1.JobState_JOB_STATE_QUEUED,
 		Spec: r.spec, SubmittedUs: r.submitted.UnixMicro(), Floor: r.floor.Fraction, Progress: &headroomv1.JobProgress{
 			Id:    id,
 			State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: count(len(r.inputs)),
@@ -81,7 +90,7 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 }
 
 // prepare checks everything about a job file without changing anything.
-func (s *service) prepare(m *headroomv1.SubmitRequest) (*record, error) {
+func (s *service) prepare(m *headroomv1.SubmitRequest, who caller) (*record, error) {
 	if m.GetChange().GetRequestId() == "" || !filepath.IsAbs(m.GetFile()) {
 		return nil, cli.Usage("a submission names its request id and the job file's absolute path")
 	}
@@ -89,6 +98,10 @@ func (s *service) prepare(m *headroomv1.SubmitRequest) (*record, error) {
 	if err != nil {
 		return nil, err
 	}
+	if file.Submitter != "" {
+		return nil, file.source.errorAt("submitter", "a job file must not name its submitter").hint("leave it out; the scheduler takes it from your certificate")
+	}
+	file.Submitter = who.name
 	if file.Spark != nil && s.spark == nil {
 		return nil, noSpark(file)
 	}
@@ -199,10 +212,25 @@ func (s *service) List(ctx context.Context, req *connect.Request[headroomv1.List
 		}
 	}
 	resp.Jobs = s.engineJobs(resp.GetJobs(), req.Msg.GetId())
+	hideOthers(callerOf(ctx), resp.GetJobs())
 	for _, w := range v.workers {
 		resp.Workers = append(resp.Workers, workerToProto(w))
 	}
 	return connect.NewResponse(resp), nil
+}
+
+// hideOthers leaves the job files of other people out of what a submitter is shown:
+// commands may carry what is meant for nobody else.
+func hideOthers(who caller, jobs []*headroomv1.Job) {
+	if who.role != secure.Submitter {
+		return
+	}
+	for i, j := range jobs {
+		if j.GetSubmitter() != who.name {
+			jobs[i] = proto.CloneOf(j)
+			jobs[i].Spec = nil
+		}
+	}
 }
 
 // Cancel commits the cancellation of a job and then stops it. A job that was
@@ -210,6 +238,7 @@ func (s *service) List(ctx context.Context, req *connect.Request[headroomv1.List
 func (s *service) Cancel(ctx context.Context, req *connect.Request[headroomv1.CancelRequest]) (*connect.Response[headroomv1.CancelResponse], error) {
 	ctx, cancel := context.WithTimeout(ctx, submitWait)
 	defer cancel()
+	callerOf(ctx).sign(req.Msg.GetChange())
 	revision, err := s.cancel(ctx, req.Msg)
 	if err != nil {
 		return nil, refusal(err, "cancel")
@@ -226,6 +255,9 @@ func (s *service) cancel(ctx context.Context, m *headroomv1.CancelRequest) (uint
 		return 0, err
 	}
 	progress, over, err := cancellable(v, m.GetId())
+	if err == nil {
+		err = ownJob(callerOf(ctx), m.GetId(), submitterIn(v, m.GetId()))
+	}
 	if err != nil || over {
 		return 0, err
 	}
@@ -261,6 +293,21 @@ func cancellable(v view, id string) (progress *headroomv1.JobProgress, over bool
 		}
 	}
 	return progressToProto(j.JobView), j.State == Cancelled, nil
+}
+
+// submitterIn is the submitter of a job of the view; empty where it is unknown.
+func submitterIn(v view, id string) string {
+	for _, j := range v.waiting {
+		if j.GetId() == id {
+			return submitterOf(j.GetSpec())
+		}
+	}
+	for _, j := range v.jobs {
+		if j.ID == id {
+			return submitterOf(j.spec)
+		}
+	}
+	return ""
 }
 
 // noJob is the answer for an id that nobody has.

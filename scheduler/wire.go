@@ -26,17 +26,6 @@ func refFromProto(r *headroomv1.TaskRef) (Ref, error) {
 	return ref, nil
 }
 
-// refsFromProto leaves out what is no reference to a task of ours.
-func refsFromProto(refs []*headroomv1.TaskRef) []Ref {
-	var all []Ref
-	for _, r := range refs {
-		if ref, err := refFromProto(r); err == nil {
-			all = append(all, ref)
-		}
-	}
-	return all
-}
-
 func stateToProto(s State) headroomv1.JobState {
 	return [...]headroomv1.JobState{
 		Queued: headroomv1.JobState_JOB_STATE_QUEUED, Running: headroomv1.JobState_JOB_STATE_RUNNING,
@@ -117,7 +106,7 @@ func jobToProto(v jobAndSpec) *headroomv1.Job {
 	j := &headroomv1.Job{
 		Id: v.ID, Name: v.Name, Class: v.Class, State: stateToProto(v.State), Spec: v.spec,
 		SubmittedUs: v.Submitted.UnixMicro(), Progress: progressToProto(v.JobView), Outcome: v.Outcome, Floor: v.floor,
-		Engine: v.Engine, Rank: count(v.Rank),
+		Engine: v.Engine, Rank: count(v.Rank), Submitter: submitterOf(v.spec),
 	}
 	if v.deadline > 0 {
 		s := v.deadline.Seconds()

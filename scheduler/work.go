@@ -58,9 +58,13 @@ func (w *workers) Work(ctx context.Context, st *workStream) error {
 	if err := checkHello(hello); err != nil {
 		return err
 	}
+	if err := ownNode(callerOf(ctx), hello.GetNode()); err != nil {
+		return err
+	}
 	s := newSession(hello.GetNode())
 	reply := make(chan error, 1)
-	e := helloEvent{session: s, slots: int(hello.GetSlots()), running: refsFromProto(hello.GetRunning()), reply: reply}
+	given, others := w.prover.sort(s.node, hello.GetRunning())
+	e := helloEvent{session: s, slots: int(hello.GetSlots()), running: given, others: others, reply: reply}
 	refused, err := ask(ctx, w.Server, e, reply)
 	if err != nil {
 		return err
@@ -119,9 +123,9 @@ func (w *workers) pass(ctx context.Context, s *session, m *headroomv1.WorkerMess
 	case *headroomv1.WorkerMessage_Alive:
 		return w.post(ctx, aliveEvent{s})
 	case *headroomv1.WorkerMessage_Result:
-		ref, err := refFromProto(m.Result.GetRef())
-		if err != nil {
-			return nil // no task of ours has such a name
+		ref, given := w.prover.verify(s.node, m.Result.GetRef())
+		if !given {
+			return nil // the worker was never given such an attempt
 		}
 		return w.post(ctx, resultEvent{s, ref, failureOf(m.Result), m.Result.GetError() == local.Stopped})
 	default:

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,6 +44,8 @@ type Config struct {
 	Node string
 	// Scheduler is the scheduler's address, host:port.
 	Scheduler string
+	// Peers is how the scheduler is reached; the zero value is in the clear.
+	Peers rpc.Peers
 	// Slots is how many tasks may run at once, at least 1.
 	Slots int
 	// Dir is the worker's own folder; tasks find their TMPDIR in it.
@@ -60,9 +61,10 @@ type Config struct {
 type Worker struct {
 	cfg     Config
 	client  headroomv1connect.WorkerServiceClient
-	http    *http.Client
+	peers   rpc.Peers
 	env     []string
 	running map[ref]context.CancelFunc
+	proofs  map[ref]string // of what runs
 	ended   chan *headroomv1.TaskResult
 	outbox  []sent
 	link    link // for one log line per change
@@ -110,13 +112,17 @@ func New(cfg Config) (*Worker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("worker %s: its folder: %w", cfg.Node, err)
 	}
-	client := rpc.NewClient()
+	peers := cfg.Peers
+	if peers.HTTP() == nil {
+		peers = rpc.PlainPeers()
+	}
 	return &Worker{
 		cfg:     cfg,
-		http:    client,
-		client:  headroomv1connect.NewWorkerServiceClient(client, rpc.BaseURL(cfg.Scheduler), rpc.ClientOptions()...),
+		peers:   peers,
+		client:  headroomv1connect.NewWorkerServiceClient(peers.HTTP(), peers.URL(cfg.Scheduler), peers.Options()...),
 		env:     append(os.Environ(), "TMPDIR="+tmp, "HEADROOM_NODE="+cfg.Node),
 		running: make(map[ref]context.CancelFunc),
+		proofs:  make(map[ref]string),
 		ended:   make(chan *headroomv1.TaskResult),
 	}, nil
 }
@@ -124,7 +130,7 @@ func New(cfg Config) (*Worker, error) {
 // Run works until ctx ends; then it kills its tasks with their process groups,
 // says goodbye and returns nil. An unreachable scheduler is tried for ever.
 func (w *Worker) Run(ctx context.Context) error {
-	defer w.http.CloseIdleConnections()
+	defer w.peers.Close()
 	defer w.stopAll()
 	wait := backoffMin
 	for {
@@ -215,7 +221,9 @@ func (w *Worker) open(ctx context.Context) (*stream, error) {
 	st := w.client.Work(ctx)
 	hello := &headroomv1.WorkerHello{Node: w.cfg.Node, Slots: uint32(w.cfg.Slots), Version: w.cfg.Version}
 	for r := range w.running {
-		hello.Running = append(hello.Running, r.proto())
+		p := r.proto()
+		p.Proof = w.proofs[r]
+		hello.Running = append(hello.Running, p)
 	}
 	w.prune(time.Now())
 	for i := range w.outbox {
@@ -287,7 +295,7 @@ func (w *Worker) start(ctx context.Context, t *headroomv1.Task) {
 		return
 	}
 	taskCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
-	w.running[key] = stop
+	w.running[key], w.proofs[key] = stop, t.GetRef().GetProof()
 	go func() {
 		r := w.run(taskCtx, t)
 		stop()
@@ -300,7 +308,7 @@ func (w *Worker) run(ctx context.Context, t *headroomv1.Task) *headroomv1.TaskRe
 	if w.cfg.Users.Sockets == "" {
 		return run(ctx, t, append(slices.Clip(w.env), t.GetEnv()...))
 	}
-	socket, err := w.cfg.Users.socket("")
+	socket, err := w.cfg.Users.socket(t.GetSubmitter())
 	if err != nil {
 		return &headroomv1.TaskResult{Ref: t.GetRef(), ExitCode: exitNotStarted, Error: err.Error()}
 	}
@@ -312,6 +320,7 @@ func (w *Worker) run(ctx context.Context, t *headroomv1.Task) *headroomv1.TaskRe
 // collect takes note of a task that ended.
 func (w *Worker) collect(r *headroomv1.TaskResult) {
 	delete(w.running, keyOf(r.GetRef()))
+	delete(w.proofs, keyOf(r.GetRef()))
 	w.outbox = append(w.outbox, sent{result: r})
 	if len(w.outbox) > outboxMax {
 		w.outbox = w.outbox[1:]

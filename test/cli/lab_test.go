@@ -236,7 +236,7 @@ func schedulerRun(ts *testscript.TestScript, _ bool, _ []string) {
 	for a := range strings.SplitSeq(ts.Getenv("HEADROOM_ADDR"), ",") {
 		quoted = append(quoted, strconv.Quote(a))
 	}
-	yaml := fmt.Sprintf("listen: %s\ndir: %s\ncoordinators: [%s]\nclasses: [high, low]\n", addr, ts.MkAbs("s1"), strings.Join(quoted, ", "))
+	yaml := fmt.Sprintf("dev: true\nlisten: %s\ndir: %s\ncoordinators: [%s]\nclasses: [high, low]\n", addr, ts.MkAbs("s1"), strings.Join(quoted, ", "))
 	ts.Check(os.WriteFile(ts.MkAbs("scheduler.yaml"), []byte(yaml), 0o600))
 	labOf(ts).start(ts, "s1", "scheduler", "run", "--config", ts.MkAbs("scheduler.yaml"))
 	ts.Setenv("HEADROOM_SCHEDULER_ADDR", addr)
@@ -244,7 +244,7 @@ func schedulerRun(ts *testscript.TestScript, _ bool, _ []string) {
 }
 
 func worker(ts *testscript.TestScript, _ bool, args []string) {
-	labOf(ts).start(ts, "w-"+args[0], "scheduler", "worker", "--node", args[0], "--scheduler", ts.Getenv("HEADROOM_SCHEDULER_ADDR"),
+	labOf(ts).start(ts, "w-"+args[0], "scheduler", "worker", "--dev", "--node", args[0], "--scheduler", ts.Getenv("HEADROOM_SCHEDULER_ADDR"),
 		"--slots", "2", "--dir", ts.MkAbs("w-"+args[0]))
 }
 

@@ -223,7 +223,7 @@ func TestAJobUnderACut(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	s.write("scheduler.yaml", fmt.Sprintf("listen: %q\ndir: %s\ncoordinators: [%q]\nclasses: [high]\nyarn:\n  resourcemanager: [%q]\n"+
+	s.write("scheduler.yaml", fmt.Sprintf("dev: true\nlisten: %q\ndir: %s\ncoordinators: [%q]\nclasses: [high]\nyarn:\n  resourcemanager: [%q]\n"+
 		"  queues: [{name: root.q1, guarantee: 40%%}]\n  container: {memory_mb: 256, vcores: 1}\n  hooks: %q\n",
 		s.tasks, s.path("scheduler"), s.rpc, c.RM(), s.hooks), 0o644)
 	s.start("scheduler", "scheduler", "run", "--config", s.path("scheduler.yaml"))

@@ -243,7 +243,9 @@ type Job struct {
 	// The drop ratio that it runs with, as committed; absent while it runs on all of its tasks.
 	Deflation *Deflation `protobuf:"bytes,19,opt,name=deflation,proto3,oneof" json:"deflation,omitempty"`
 	// What the nodes have drawn for it; absent while unknown.
-	Energy        *JobEnergy `protobuf:"bytes,20,opt,name=energy,proto3,oneof" json:"energy,omitempty"`
+	Energy *JobEnergy `protobuf:"bytes,20,opt,name=energy,proto3,oneof" json:"energy,omitempty"`
+	// Who submitted it, as the scheduler has proven: "submitter/alice"; empty where it is unknown. The specification has it too.
+	Submitter     string `protobuf:"bytes,21,opt,name=submitter,proto3" json:"submitter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -416,6 +418,13 @@ func (x *Job) GetEnergy() *JobEnergy {
 		return x.Energy
 	}
 	return nil
+}
+
+func (x *Job) GetSubmitter() string {
+	if x != nil {
+		return x.Submitter
+	}
+	return ""
 }
 
 // Deflation is a job's drop ratio. The set of dropped tasks follows from it and the seed alone, so that reruns, copies
@@ -3000,7 +3009,7 @@ var File_headroom_v1_job_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
-	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\xc1\x06\n" +
+	"\x15headroom/v1/job.proto\x12\vheadroom.v1\x1a\x19headroom/v1/cluster.proto\x1a\x16headroom/v1/node.proto\"\xdf\x06\n" +
 	"\x03Job\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -3024,7 +3033,8 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"deadline_s\x18\x12 \x01(\x01H\x04R\tdeadlineS\x88\x01\x01\x129\n" +
 	"\tdeflation\x18\x13 \x01(\v2\x16.headroom.v1.DeflationH\x05R\tdeflation\x88\x01\x01\x123\n" +
-	"\x06energy\x18\x14 \x01(\v2\x16.headroom.v1.JobEnergyH\x06R\x06energy\x88\x01\x01B\v\n" +
+	"\x06energy\x18\x14 \x01(\v2\x16.headroom.v1.JobEnergyH\x06R\x06energy\x88\x01\x01\x12\x1c\n" +
+	"\tsubmitter\x18\x15 \x01(\tR\tsubmitterB\v\n" +
 	"\t_progressB\r\n" +
 	"\v_uncapped_sB\a\n" +
 	"\x05_stopB\n" +

@@ -1151,9 +1151,11 @@ type TaskRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Job   string                 `protobuf:"bytes,1,opt,name=job,proto3" json:"job,omitempty"`
 	// "map" or "reduce".
-	Phase         string `protobuf:"bytes,2,opt,name=phase,proto3" json:"phase,omitempty"`
-	Index         uint32 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
-	Attempt       uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	Phase   string `protobuf:"bytes,2,opt,name=phase,proto3" json:"phase,omitempty"`
+	Index   uint32 `protobuf:"varint,3,opt,name=index,proto3" json:"index,omitempty"`
+	Attempt uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
+	// Known to the scheduler and to the worker that was given the attempt. A result without it counts for nothing.
+	Proof         string `protobuf:"bytes,5,opt,name=proof,proto3" json:"proof,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1216,6 +1218,13 @@ func (x *TaskRef) GetAttempt() uint32 {
 	return 0
 }
 
+func (x *TaskRef) GetProof() string {
+	if x != nil {
+		return x.Proof
+	}
+	return ""
+}
+
 // Task is one piece of work: a program with its arguments.
 type Task struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1227,7 +1236,9 @@ type Task struct {
 	// Extra environment, KEY=VALUE.
 	Env []string `protobuf:"bytes,4,rep,name=env,proto3" json:"env,omitempty"`
 	// Working folder.
-	Dir           string `protobuf:"bytes,5,opt,name=dir,proto3" json:"dir,omitempty"`
+	Dir string `protobuf:"bytes,5,opt,name=dir,proto3" json:"dir,omitempty"`
+	// Who submitted the job, "submitter/alice"; empty where nobody was proven.
+	Submitter     string `protobuf:"bytes,6,opt,name=submitter,proto3" json:"submitter,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1293,6 +1304,13 @@ func (x *Task) GetEnv() []string {
 func (x *Task) GetDir() string {
 	if x != nil {
 		return x.Dir
+	}
+	return ""
+}
+
+func (x *Task) GetSubmitter() string {
+	if x != nil {
+		return x.Submitter
 	}
 	return ""
 }
@@ -1545,18 +1563,20 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\x05slots\x18\x02 \x01(\rR\x05slots\x12.\n" +
 	"\arunning\x18\x03 \x03(\v2\x14.headroom.v1.TaskRefR\arunning\x12\x18\n" +
 	"\aversion\x18\x04 \x01(\tR\aversion\"\r\n" +
-	"\vWorkerAlive\"a\n" +
+	"\vWorkerAlive\"w\n" +
 	"\aTaskRef\x12\x10\n" +
 	"\x03job\x18\x01 \x01(\tR\x03job\x12\x14\n" +
 	"\x05phase\x18\x02 \x01(\tR\x05phase\x12\x14\n" +
 	"\x05index\x18\x03 \x01(\rR\x05index\x12\x18\n" +
-	"\aattempt\x18\x04 \x01(\rR\aattempt\"~\n" +
+	"\aattempt\x18\x04 \x01(\rR\aattempt\x12\x14\n" +
+	"\x05proof\x18\x05 \x01(\tR\x05proof\"\x9c\x01\n" +
 	"\x04Task\x12&\n" +
 	"\x03ref\x18\x01 \x01(\v2\x14.headroom.v1.TaskRefR\x03ref\x12\x12\n" +
 	"\x04argv\x18\x02 \x03(\tR\x04argv\x12\x16\n" +
 	"\x06output\x18\x03 \x01(\tR\x06output\x12\x10\n" +
 	"\x03env\x18\x04 \x03(\tR\x03env\x12\x10\n" +
-	"\x03dir\x18\x05 \x01(\tR\x03dir\"\xa2\x01\n" +
+	"\x03dir\x18\x05 \x01(\tR\x03dir\x12\x1c\n" +
+	"\tsubmitter\x18\x06 \x01(\tR\tsubmitter\"\xa2\x01\n" +
 	"\n" +
 	"TaskResult\x12&\n" +
 	"\x03ref\x18\x01 \x01(\v2\x14.headroom.v1.TaskRefR\x03ref\x12\x1b\n" +

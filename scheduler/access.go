@@ -1,0 +1,286 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/internal/secure"
+)
+
+// caller is who asks.
+type caller struct {
+	role string
+	// name is the proven identity as logs and the audit log show it, "submitter/alice"
+	// or "unix/alice". Empty: the connection is in the clear, and nobody is proven.
+	name string
+	// node is the only node that a worker may speak for; empty for any.
+	node string
+}
+
+type callerKey struct{}
+
+// callerOf returns who asked; without the guard, nobody that is proven.
+func callerOf(ctx context.Context) caller {
+	c, _ := ctx.Value(callerKey{}).(caller)
+	return c
+}
+
+// proven reports whether the caller showed who they are.
+func (c caller) proven() bool { return c.name != "" }
+
+// sign puts the proven caller into a change in place of the name that the client claims.
+func (c caller) sign(change *headroomv1.Change) {
+	if c.proven() && change != nil {
+		change.Actor = c.name
+	}
+}
+
+// needs returns the roles that may call a method. A method that is not listed takes an
+// administrator: a new one is closed until somebody has thought about it.
+func needs(procedure string) []string {
+	switch procedure {
+	case headroomv1connect.SchedulerServiceSubmitProcedure, headroomv1connect.SchedulerServiceCancelProcedure:
+		return []string{secure.Submitter, secure.Operator, secure.Admin}
+	case headroomv1connect.SchedulerServiceListProcedure:
+		return []string{secure.Submitter, secure.Observer, secure.Operator, secure.Admin}
+	case headroomv1connect.SchedulerServiceDrainProcedure:
+		return []string{secure.Operator, secure.Admin}
+	case headroomv1connect.WorkerServiceWorkProcedure:
+		return []string{secure.Worker}
+	}
+	return []string{secure.Admin}
+}
+
+// guard admits calls by certificate or unix socket, and in the clear only with dev.
+type guard struct {
+	dev bool
+	// group is the group of users whose members operate by the unix socket; empty for none.
+	group  string
+	logger *slog.Logger
+	now    func() time.Time
+
+	mu     sync.Mutex
+	denied time.Time // when a refusal was last logged
+}
+
+func newGuard(cfg Config, logger *slog.Logger) *guard {
+	return &guard{dev: cfg.Dev && cfg.TLS.Off(), group: cfg.SocketGroup, logger: logger, now: time.Now}
+}
+
+// admit returns a context with the caller, or why the call is refused.
+func (g *guard) admit(ctx context.Context, procedure string) (context.Context, error) {
+	who, err := g.identify(rpc.CallerOf(ctx))
+	if err == nil && who.proven() && !slices.Contains(needs(procedure), who.role) {
+		err = notPermitted(who, procedure)
+	}
+	if err != nil {
+		g.logRefusal(procedure, err)
+		return ctx, err
+	}
+	return context.WithValue(ctx, callerKey{}, who), nil
+}
+
+func notPermitted(who caller, procedure string) error {
+	verb := strings.ToLower(procedure[strings.LastIndex(procedure, "/")+1:])
+	need := needs(procedure)
+	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
+		fmt.Sprintf("permission denied: %s needs role %s; %s has role %s", verb, strings.Join(need, " or "), who.name, who.role),
+		"coordinator tls cert create "+need[0]+"/NAME makes a certificate for it")
+}
+
+// identify returns who is at the other end of a connection.
+func (g *guard) identify(c rpc.Caller) (caller, error) {
+	switch {
+	case c.Shown && !c.Ends.IsZero() && !g.now().Before(c.Ends):
+		return caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied,
+			fmt.Sprintf("the certificate of %s expired on %s", c.Identity, c.Ends.UTC().Format(time.RFC3339)),
+			"coordinator tls cert create "+c.Identity.String()+" makes a new one")
+	case c.Shown:
+		who := caller{role: c.Identity.Role, name: c.Identity.String()}
+		if who.role == secure.Worker {
+			who.node = c.Identity.Name
+		}
+		return who, nil
+	case c.Local:
+		return g.local(c.UID)
+	case c.Clear && g.dev:
+		return caller{}, nil
+	}
+	return caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied,
+		"the scheduler asks for a certificate, and none was shown", "--ca, --cert and --key name a certificate; --socket the scheduler's unix socket on its own machine")
+}
+
+// local is the user at the other end of the unix socket: root and the scheduler's own
+// user administrate, members of the configured group operate.
+func (g *guard) local(uid uint32) (caller, error) {
+	id := strconv.FormatUint(uint64(uid), 10)
+	name := "unix/uid-" + id
+	u, err := user.LookupId(id)
+	if err == nil {
+		name = "unix/" + u.Username
+	}
+	switch {
+	case uid == 0 || int(uid) == os.Geteuid():
+		return caller{role: secure.Admin, name: name}, nil
+	case err == nil && g.member(u):
+		return caller{role: secure.Operator, name: name}, nil
+	}
+	return caller{}, rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
+		fmt.Sprintf("permission denied: %s may not use the scheduler's socket", name),
+		"socket_group in scheduler.yaml names the group whose members may; or use a certificate: --ca, --cert, --key")
+}
+
+// member reports whether the user is in the operators' group.
+func (g *guard) member(u *user.User) bool {
+	if g.group == "" {
+		return false
+	}
+	group, err := user.LookupGroup(g.group)
+	if err != nil {
+		return false
+	}
+	groups, err := u.GroupIds()
+	return err == nil && slices.Contains(groups, group.Gid)
+}
+
+// refusalEvery is how often refusals are logged: whoever tries keys must not fill the log.
+const refusalEvery = time.Second
+
+func (g *guard) logRefusal(procedure string, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if at := g.now(); at.Sub(g.denied) >= refusalEvery {
+		g.denied = at
+		g.logger.Warn("call refused", slog.String("call", procedure), slog.Any("error", err))
+	}
+}
+
+// WrapUnary implements connect.Interceptor.
+func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		ctx, err := g.admit(ctx, r.Spec().Procedure)
+		if err != nil {
+			return nil, err
+		}
+		return next(ctx, r)
+	}
+}
+
+// WrapStreamingClient implements connect.Interceptor.
+func (g *guard) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+// WrapStreamingHandler implements connect.Interceptor.
+func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, c connect.StreamingHandlerConn) error {
+		ctx, err := g.admit(ctx, c.Spec().Procedure)
+		if err != nil {
+			return err
+		}
+		return next(ctx, guardedConn{c, func() error {
+			_, err := g.identify(rpc.CallerOf(ctx))
+			return err
+		}})
+	}
+}
+
+// guardedConn checks the sender at each message: a worker's stream lives for weeks, and
+// its certificate may expire meanwhile.
+type guardedConn struct {
+	connect.StreamingHandlerConn
+	still func() error
+}
+
+// Receive implements connect.StreamingHandlerConn.
+func (c guardedConn) Receive(m any) error {
+	if err := c.StreamingHandlerConn.Receive(m); err != nil {
+		return err
+	}
+	return c.still()
+}
+
+// ownNode refuses a worker that speaks for another node than its certificate names.
+func ownNode(who caller, node string) error {
+	if who.node == "" || who.node == node {
+		return nil
+	}
+	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
+		fmt.Sprintf("permission denied: %s may not run tasks as node %s", who.name, node),
+		"coordinator tls cert create worker/"+node+" makes the certificate of that node's worker")
+}
+
+// ownJob refuses a submitter who changes the job of somebody else.
+func ownJob(who caller, id, submitter string) error {
+	if who.role != secure.Submitter || who.name == submitter {
+		return nil
+	}
+	if submitter == "" {
+		submitter = "somebody unknown"
+	}
+	return &cli.Error{
+		Code: "denied", Exit: cli.ExitDenied, Message: fmt.Sprintf("permission denied: job %s was submitted by %s, not by %s", id, submitter, who.name),
+		Hint: "its submitter or an operator may cancel it",
+	}
+}
+
+// pending counts submissions under way, by submitter. The zero value is ready.
+type pending struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+// begin counts a submission until done is called, and returns how many others of the
+// same submitter are under way.
+func (p *pending) begin(name string) (others int, done func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.n == nil {
+		p.n = make(map[string]int)
+	}
+	others = p.n[name]
+	p.n[name]++
+	return others, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.n[name]--; p.n[name] == 0 {
+			delete(p.n, name)
+		}
+	}
+}
+
+// checkQuota refuses a further job of a submitter who has too many waiting. others are
+// submissions of theirs that are under way.
+func (s *service) checkQuota(who caller, v view, others int) error {
+	if !who.proven() || s.cfg.MaxWaiting == 0 {
+		return nil
+	}
+	waiting := others
+	for _, j := range v.jobs {
+		if j.State == Queued && submitterOf(j.spec) == who.name {
+			waiting++
+		}
+	}
+	if waiting < s.cfg.MaxWaiting {
+		return nil
+	}
+	return &cli.Error{
+		Code: "quota", Exit: cli.ExitRefused,
+		Message: fmt.Sprintf("%s has %d jobs waiting; max_waiting allows %d", who.name, waiting, s.cfg.MaxWaiting),
+		Hint:    "wait until some have started, or cancel some; max_waiting is set in scheduler.yaml",
+	}
+}

@@ -1,0 +1,87 @@
+package scheduler
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/google/renameio/v2"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+)
+
+const (
+	// proofKeyFile is the key of the proofs, in the scheduler's own folder.
+	proofKeyFile = "attempts.key"
+	// proofKeySize is its length in bytes, that of SHA-256.
+	proofKeySize = 32
+	// proofSize is the length of a proof in bytes: nobody guesses 128 bits.
+	proofSize = 16
+)
+
+// prover makes the proof of an attempt: a message authentication code over the node
+// and the attempt, which only the worker that was given the attempt knows. It needs no
+// memory, so that attempts of an earlier scheduler process on the same folder are
+// recognized.
+type prover struct{ key []byte }
+
+// openProver reads the key in the scheduler's folder, or makes one.
+func openProver(dir string) (prover, error) {
+	path := filepath.Join(dir, proofKeyFile)
+	key, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		key = make([]byte, proofKeySize)
+		if _, err := rand.Read(key); err != nil {
+			return prover{}, fmt.Errorf("scheduler: make key of proofs: %w", err)
+		}
+		if err := renameio.WriteFile(path, key, 0o600); err != nil {
+			return prover{}, fmt.Errorf("scheduler: write %s: %w", path, err)
+		}
+	case err != nil:
+		return prover{}, fmt.Errorf("scheduler: read %s: %w", path, err)
+	case len(key) != proofKeySize:
+		return prover{}, &cli.Error{
+			Code: "state", Exit: cli.ExitFailed, Message: fmt.Sprintf("%s has %d bytes instead of %d", path, len(key), proofKeySize),
+			Hint: "remove it; tasks that run now will run again",
+		}
+	}
+	return prover{key}, nil
+}
+
+// proof returns the proof of an attempt on a node.
+func (p prover) proof(node string, ref Ref) string {
+	mac := hmac.New(sha256.New, p.key)
+	// No part contains a zero byte: names and ids are checked by nameRule.
+	_, _ = fmt.Fprintf(mac, "%s\x00%s\x00%s\x00%d\x00%d", node, ref.Job, ref.Phase, ref.Index, ref.Attempt) // a hash takes everything
+	return hex.EncodeToString(mac.Sum(nil)[:proofSize])
+}
+
+// verify returns the attempt that a worker of the node names, and whether the worker
+// was given it.
+func (p prover) verify(node string, r *headroomv1.TaskRef) (ref Ref, ok bool) {
+	ref, err := refFromProto(r)
+	if err != nil {
+		return ref, false
+	}
+	return ref, hmac.Equal([]byte(p.proof(node, ref)), []byte(r.GetProof()))
+}
+
+// sort tells the attempts that the worker of a node was given from others.
+func (p prover) sort(node string, refs []*headroomv1.TaskRef) (given []Ref, others []*headroomv1.TaskRef) {
+	for _, r := range refs {
+		if ref, ok := p.verify(node, r); ok {
+			given = append(given, ref)
+		} else {
+			others = append(others, r)
+		}
+	}
+	return given, others
+}
