@@ -36,7 +36,7 @@ func NewCommand() *cobra.Command {
 		Example: "  scheduler submit words.yaml\n  scheduler list\n  scheduler cancel words-7f3a90c1 --reason \"wrong input\"",
 		Args:    cobra.NoArgs,
 	}
-	root.AddCommand(runCommand(), workerCommand(), submitCommand(), listCommand(), showCommand(), cancelCommand(), drainCommand(), driveCommand(), runTasksCommand(), configCommand(), manual.Command("scheduler", func(string) (manual.Pages, error) { return generatedDocs(), nil }), versionCommand())
+	root.AddCommand(runCommand(), workerCommand(), submitCommand(), listCommand(), showCommand(), cancelCommand(), drainCommand(), driveCommand(), runTasksCommand(), startDriverCommand(), runDriverCommand(), configCommand(), manual.Command("scheduler", func(string) (manual.Pages, error) { return generatedDocs(), nil }), versionCommand())
 	return root
 }
 

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"github.com/google/renameio/v2"
@@ -135,7 +136,7 @@ func (f folder) recordDrops(drops ...droppedTask) error {
 		}
 		lines = append(append(lines, line...), '\n')
 	}
-	file, err := os.OpenFile(f.path(f.ofRun("dropped")), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o640)
+	file, err := os.OpenFile(f.path(f.ofRun("dropped")), os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o640) // tasks write beside it
 	if err != nil {
 		return err
 	}

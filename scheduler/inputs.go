@@ -183,8 +183,9 @@ func mkdirs(path string) (made []string, err error) {
 			return made, err
 		}
 	}
-	// Task users write through the group of the folder above, as far as the umask lets them.
-	if err := os.Mkdir(path, 0o770); err != nil {
+	// Task users write through the group of the folder above, as far as the umask lets
+	// them. They replace none of the scheduler's files beside their own: it is sticky.
+	if err := os.Mkdir(path, 0o770|fs.ModeSticky); err != nil {
 		return made, fmt.Errorf("make folder: %w", err)
 	}
 	return append(made, path), nil

@@ -77,7 +77,7 @@ func testInstalled(t *testing.T, dir string) {
 func testMade(t *testing.T, h host) {
 	t.Helper()
 	users := string(read(t, h.path("etc/passwd")))
-	for _, user := range []string{"headroom-powerd", "headroom-coordinator", "headroom-scheduler", "headroom-worker"} {
+	for _, user := range []string{"headroom-powerd", "headroom-coordinator", "headroom-scheduler", "headroom-worker", "headroom-task", "headroom-driver"} {
 		if !strings.Contains(users, "\n"+user+":") {
 			t.Errorf("no user %s", user)
 		}
@@ -85,6 +85,11 @@ func testMade(t *testing.T, h host) {
 	info, err := os.Stat(h.path("etc/headroom"))
 	if err != nil || info.Mode().Perm() != 0o750 {
 		t.Errorf("/etc/headroom: %v, %v", info, err)
+	}
+	for _, program := range []string{"powerd", "coordinator", "scheduler", "worker"} {
+		if info, err := os.Stat(h.path("etc/headroom/" + program)); err != nil || info.Mode().Perm() != 0o750 {
+			t.Errorf("folder of %s's keys: %v, %v", program, info, err)
+		}
 	}
 	wanted, err := filepath.Glob(h.path("etc/systemd/system/*"))
 	if err != nil || len(wanted) > 0 {
@@ -108,7 +113,7 @@ func testUnitsAccepted(t *testing.T, h host) {
 		t.Fatal(err)
 	}
 	for _, u := range units {
-		out, err := exec.Command("systemd-analyze", "--root="+string(h), "--man=no", "--no-pager", "verify", filepath.Base(u)).CombinedOutput()
+		out, err := exec.Command("systemd-analyze", "--root="+string(h), "--man=no", "--no-pager", "verify", strings.Replace(filepath.Base(u), "@.", "@headroom-task.", 1)).CombinedOutput()
 		if err != nil || strings.Contains(string(out), "headroom-") {
 			t.Errorf("%s: %v\n%s", filepath.Base(u), err, out)
 		}
@@ -140,7 +145,7 @@ func testPurge(t *testing.T, h host, deb string) {
 	h.dpkg(t, "--purge", "headroom-coordinator", "headroom-hadoop", "headroom-spark", "headroom-tools")
 	h.write(t, journal, "{\n  \"version\": 1,\n  \"controls\": []\n}\n")
 	h.dpkg(t, "--purge", "headroom-powerd")
-	for _, left := range []string{"var/lib/headroom", "etc/headroom", "usr/bin/powerd"} {
+	for _, left := range []string{"var/lib/headroom", "var/lib/headroom-jobs", "etc/headroom", "usr/bin/powerd"} {
 		if h.has(left) {
 			t.Errorf("/%s is left after a purge", left)
 		}

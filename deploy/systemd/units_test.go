@@ -20,7 +20,9 @@ import (
 func exposureMax() map[string]string {
 	return map[string]string{
 		"headroom-powerd.service": "20", "headroom-coordinator.service": "20", "headroom-scheduler.service": "20",
-		"headroom-worker.service": "25", // runs other people's programs
+		"headroom-worker.service": "25",
+		// They run other people's programs.
+		"headroom-task@.service": "25", "headroom-driver@.service": "25",
 	}
 }
 
@@ -102,7 +104,7 @@ func analyze(t *testing.T) string {
 func staged(t *testing.T, dropIns bool) string {
 	t.Helper()
 	dir := t.TempDir()
-	units, err := filepath.Glob("headroom-*.s[el][ri]*")
+	units, err := filepath.Glob("headroom-*.s*")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,6 +118,7 @@ func staged(t *testing.T, dropIns bool) string {
 			text = strings.ReplaceAll(text, "ExecStart=/usr/bin/"+program+" ", "ExecStart="+self+" ")
 		}
 		store(t, filepath.Join(dir, u), text)
+		store(t, filepath.Join(dir, instance(u)), text)
 	}
 	if dropIns {
 		store(t, filepath.Join(dir, "headroom-powerd.service.d", "msr.conf"), content(t, "headroom-powerd-msr.conf"))
@@ -124,6 +127,9 @@ func staged(t *testing.T, dropIns bool) string {
 	}
 	return dir
 }
+
+// instance is a unit with a name that can be looked at: a template has none.
+func instance(unit string) string { return strings.Replace(unit, "@.", "@headroom-task.", 1) }
 
 func content(t *testing.T, path string) string {
 	t.Helper()
@@ -150,7 +156,7 @@ func TestExposure(t *testing.T) {
 	for _, dropIns := range []bool{false, true} {
 		dir := staged(t, dropIns)
 		for unit, limit := range exposureMax() {
-			cmd := exec.Command(tool, "security", "--no-pager", "--offline=true", "--threshold="+limit, filepath.Join(dir, unit))
+			cmd := exec.Command(tool, "security", "--no-pager", "--offline=true", "--threshold="+limit, filepath.Join(dir, instance(unit)))
 			cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":")
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%s with drop-ins %v: above %s tenths: %v\n%s", unit, dropIns, limit, err, out)
@@ -163,8 +169,8 @@ func TestSystemdAcceptsTheUnits(t *testing.T) {
 	t.Parallel()
 	tool := analyze(t)
 	dir := staged(t, true)
-	for _, unit := range append(services(t), "headroom-batch.slice") {
-		cmd := exec.Command(tool, "verify", "--no-pager", "--man=no", filepath.Join(dir, unit))
+	for _, unit := range append(services(t), "headroom-batch.slice", "headroom-task@.socket", "headroom-driver.socket") {
+		cmd := exec.Command(tool, "verify", "--no-pager", "--man=no", filepath.Join(dir, instance(unit)))
 		cmd.Env = append(os.Environ(), "SYSTEMD_UNIT_PATH="+dir+":")
 		out, err := cmd.CombinedOutput()
 		ours := slices.DeleteFunc(strings.Split(string(out), "\n"), func(line string) bool { return !strings.Contains(line, "headroom-") })
@@ -183,6 +189,9 @@ func TestNoServiceIsRoot(t *testing.T) {
 	for _, unit := range services(t) {
 		all := parse(t, unit)
 		user := one(t, all, "User")
+		if user == "%i" { // a tenant's, or this one
+			user = "headroom-task"
+		}
 		if seen[user] || !strings.Contains(users, "\nu "+user+" ") {
 			t.Errorf("%s: user %q is shared or not made", unit, user)
 		}
@@ -215,11 +224,11 @@ func TestRegistersOnlyInTheDropIn(t *testing.T) {
 	}
 }
 
-// The disk is read-only for the scheduler but for its own folder; the drop-in opens the
+// The disk is read-only for the scheduler but for its own folder and the jobs'; the drop-in opens the
 // one folder that the allocation file stands in, and nothing else.
 func TestAllocationFileOnlyInTheDropIn(t *testing.T) {
 	t.Parallel()
-	if got := values(parse(t, "headroom-scheduler.service"), "ReadWritePaths"); len(got) > 0 {
+	if got := values(parse(t, "headroom-scheduler.service"), "ReadWritePaths"); !slices.Equal(got, []string{"-/var/lib/headroom-jobs -/srv/headroom"}) {
 		t.Errorf("the unit opens %v", got)
 	}
 	all := parse(t, "headroom-scheduler-hadoop.conf")
@@ -229,7 +238,7 @@ func TestAllocationFileOnlyInTheDropIn(t *testing.T) {
 }
 
 // Drivers of Spark outlive a scheduler that is started again: the service manager must
-// not end them with it, and they are programs of Java.
+// not end their supervisors with it. They are programs of Java, in units of their own.
 func TestDriversOutliveTheSchedulerOnlyWithTheDropIn(t *testing.T) {
 	t.Parallel()
 	for unit, want := range map[string]string{"headroom-scheduler.service": "mixed", "headroom-scheduler-spark.conf": "process"} {
@@ -237,8 +246,10 @@ func TestDriversOutliveTheSchedulerOnlyWithTheDropIn(t *testing.T) {
 			t.Errorf("%s: KillMode=%s, want %s", unit, got, want)
 		}
 	}
-	if got := one(t, parse(t, "headroom-scheduler-spark.conf"), "MemoryDenyWriteExecute"); got != "no" {
-		t.Errorf("Java does not start with MemoryDenyWriteExecute=%s", got)
+	for _, unit := range []string{"headroom-driver@.service", "headroom-task@.service"} {
+		if got := values(parse(t, unit), "MemoryDenyWriteExecute"); len(got) > 0 {
+			t.Errorf("%s: Java does not start with MemoryDenyWriteExecute=%s", unit, got)
+		}
 	}
 }
 
@@ -275,6 +286,9 @@ func TestStopIsLongEnough(t *testing.T) {
 func TestCrashedServicesComeBack(t *testing.T) {
 	t.Parallel()
 	for _, unit := range services(t) {
+		if strings.Contains(unit, "@") {
+			continue // its socket starts it again
+		}
 		all := parse(t, unit)
 		if v := values(all, "RestartPreventExitStatus"); len(v) > 0 {
 			t.Errorf("%s does not come back after exit status %v", unit, v)
@@ -298,13 +312,73 @@ func TestWritableTrees(t *testing.T) {
 	}
 }
 
-// The worker's tasks run where powerd may bound them, powerd and coordinator do not.
-func TestOnlyTheWorkerRunsInTheBatchSlice(t *testing.T) {
+// Tasks run where powerd may bound them, and nothing of ours does: a worker that is held
+// up counts as lost.
+func TestOnlyTasksRunInTheBatchSlice(t *testing.T) {
 	t.Parallel()
 	for _, unit := range services(t) {
 		in := values(parse(t, unit), "Slice")
-		if (len(in) > 0) != (unit == "headroom-worker.service") {
+		if (len(in) > 0) != (unit == "headroom-task@.service") {
 			t.Errorf("%s is in %v", unit, in)
+		}
+	}
+}
+
+// Whoever opens one of the sockets runs programs as another user: one program may. What
+// runs behind them is in no group of ours, and keys, sockets and state are out of its sight.
+func TestOtherPeoplesProgramsAreApart(t *testing.T) {
+	t.Parallel()
+	for socket, user := range map[string]string{"headroom-task@.socket": "headroom-worker", "headroom-driver.socket": "headroom-scheduler"} {
+		all := parse(t, socket)
+		if one(t, all, "SocketUser") != user || one(t, all, "SocketMode") != "0600" {
+			t.Errorf("%s is open to more than %s", socket, user)
+		}
+	}
+	users := content(t, "headroom.sysusers.conf")
+	for unit, user := range map[string]string{"headroom-task@.service": "headroom-task", "headroom-driver@.service": "headroom-driver"} {
+		if strings.Contains(users, "m "+user+" ") {
+			t.Errorf("%s is in a group of ours", user)
+		}
+		all := parse(t, unit)
+		if len(values(all, "SupplementaryGroups")) > 0 {
+			t.Errorf("%s has further groups", unit)
+		}
+		closed := strings.Fields(strings.Join(values(all, "InaccessiblePaths"), " "))
+		for _, path := range []string{"-/etc/headroom", "-/var/lib/headroom", "-/run/headroom-task", "-/run/headroom-driver.sock", "-/run/headroom-powerd", "-/run/headroom-scheduler"} {
+			if !slices.Contains(closed, path) {
+				t.Errorf("%s: %s is not closed", unit, path)
+			}
+		}
+	}
+	if one(t, parse(t, "headroom-task@.service"), "PrivateNetwork") != "yes" {
+		t.Error("tasks reach the ports of this machine")
+	}
+	// No program of ours changes its user, so none may.
+	for _, unit := range services(t) {
+		for _, s := range parse(t, unit) {
+			if strings.Contains(s.value, "SETUID") || strings.Contains(s.value, "@setuid") {
+				t.Errorf("%s: %s=%s", unit, s.key, s.value)
+			}
+		}
+	}
+}
+
+// Keys are in a folder for each program that root and its group alone enter.
+func TestKeysAreForTheirProgram(t *testing.T) {
+	t.Parallel()
+	lines := content(t, "headroom.tmpfiles.conf")
+	for _, program := range []string{"powerd", "coordinator", "scheduler", "worker"} {
+		if want := "d /etc/headroom/" + program + " 2750 root headroom-" + program + " -"; !strings.Contains(lines, want) {
+			t.Errorf("%q is missing", want)
+		}
+		if got := one(t, parse(t, "headroom-"+program+".service"), "Group"); got != "headroom-"+program {
+			t.Errorf("%s runs in group %s: files that it makes are for others", program, got)
+		}
+	}
+	users := content(t, "headroom.sysusers.conf")
+	for line := range strings.Lines(users) {
+		if f := strings.Fields(line); len(f) == 3 && f[0] == "m" && !slices.Contains([]string{"headroom", "headroom-gossip", "headroom-task"}, f[2]) {
+			t.Errorf("%s enters the folder of another program: %s", f[1], line)
 		}
 	}
 }

@@ -20,6 +20,7 @@ const (
 	roleEnv        = "HEADROOM_TEST_ROLE"
 	roleSupervisor = "supervisor"
 	roleParent     = "parent"
+	roleClient     = "client" // of a driver's unit
 )
 
 func TestMain(m *testing.M) {
@@ -31,6 +32,13 @@ func TestMain(m *testing.M) {
 		}
 	case roleParent:
 		parent(os.Args[1])
+	case roleClient:
+		code, err := StartDriver(context.Background(), os.Args[1], os.Args[2:], os.Environ())
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "Error:", err)
+			os.Exit(1)
+		}
+		os.Exit(code)
 	default:
 		goleak.VerifyTestMain(m)
 	}

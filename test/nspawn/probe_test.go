@@ -18,7 +18,7 @@ import (
 const (
 	// probe is this test binary inside the machine.
 	probe = "/usr/bin/headroom-probe"
-	// probeEnv makes the test binary a probe: "notify", "slices", "refused" or "denied".
+	// probeEnv makes the test binary a probe: "notify", "slices", "refused", "denied", "rivals", "spy" or "task".
 	probeEnv = "HEADROOM_PROBE"
 	// gate is the file that lets the notifying probe be ready.
 	gate = "/run/headroom-probe-gate"
@@ -41,8 +41,13 @@ func TestMain(m *testing.M) {
 func runProbe(what string, out io.Writer) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if what == "notify" {
+	switch what {
+	case "notify":
 		return probeNotify()
+	case "spy":
+		return spy(os.Args[1], out)
+	case "task":
+		return handTask(os.Args[1:], out)
 	}
 	root, err := os.OpenRoot("/")
 	if err != nil {

@@ -1,0 +1,331 @@
+package nspawn
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Claims: the shipped units run a cluster of one node under a real systemd: a job with
+// output, a job of Spark, a cut of the budget while a job runs. Neither a task nor a
+// driver gets at a key, socket, port or state folder of Headroom. The files of two
+// tenants are apart.
+
+// prober is the probe of this test binary as a job's command.
+func prober(what string) string { return "env, " + probeEnv + "=" + what + ", " + probe }
+
+// programs builds the real programs of the project.
+func (m *machine) programs(t *testing.T) {
+	t.Helper()
+	cmd := exec.Command("go", "build", "-o", m.path("usr/bin")+"/", "headroom/cmd/powerd", "headroom/cmd/coordinator", "headroom/cmd/scheduler")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+}
+
+// dev is the line with which a program accepts connections in the clear, where it asks for one.
+func (m *machine) dev(t *testing.T, program string) string {
+	t.Helper()
+	out, err := exec.Command(m.path("usr/bin/"+program), "config", "example").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(out), "\ndev:") {
+		return "dev: true\n"
+	}
+	return ""
+}
+
+// secrets are files that stand for the keys of all programs, by who may read them.
+func secrets() map[string]string {
+	return map[string]string{
+		"/etc/headroom/powerd/n01.key": "headroom-powerd", "/etc/headroom/coordinator/c1.key": "headroom-coordinator",
+		"/etc/headroom/scheduler/s.key": "headroom-scheduler", "/etc/headroom/worker/w.key": "headroom-worker",
+		"/etc/headroom/gossip.key": "headroom-gossip", "/etc/headroom/brake.key": "headroom-coordinator", "/etc/headroom/ca.key": "root",
+	}
+}
+
+// targets is what a spy tries.
+func targets(tcp bool) string {
+	var b strings.Builder
+	for path := range secrets() {
+		b.WriteString("file " + path + "\n")
+	}
+	for _, program := range []string{"powerd", "coordinator", "scheduler", "worker"} {
+		b.WriteString("folder /etc/headroom/" + program + "\nfolder /var/lib/headroom/" + program + "\n")
+	}
+	b.WriteString("folder /etc/headroom\nfolder /run/headroom-task\nfolder /var/lib/headroom\n")
+	for _, socket := range []string{"/var/lib/headroom/powerd/powerd.sock", "/var/lib/headroom/coordinator/coordinator.sock", "/run/headroom-task/headroom-task.sock", "/run/headroom-driver.sock", "/run/dbus/system_bus_socket"} {
+		b.WriteString("socket " + socket + "\n")
+	}
+	if tcp {
+		for _, port := range []string{"7400", "7401", "7402", "7410"} {
+			b.WriteString("tcp 127.0.0.1:" + port + "\n")
+		}
+	}
+	return b.String()
+}
+
+// cluster is a machine that runs all programs under their units.
+func cluster(t *testing.T) *machine {
+	t.Helper()
+	m := boot(t, func(m *machine) {
+		m.makeTree(t)
+		m.programs(t)
+		units, err := filepath.Glob(deploy + "/headroom-*.s*")
+		if err != nil || len(units) == 0 {
+			t.Fatal("no units in "+deploy, err)
+		}
+		for _, u := range units {
+			m.copy(t, u, "usr/lib/systemd/system/"+filepath.Base(u), 0o644)
+		}
+		m.copy(t, deploy+"/headroom.sysusers.conf", "usr/lib/sysusers.d/headroom.conf", 0o644)
+		m.copy(t, deploy+"/headroom.tmpfiles.conf", "usr/lib/tmpfiles.d/headroom.conf", 0o644)
+		m.copy(t, deploy+"/headroom-scheduler-spark.conf", "root/etc/systemd/system/headroom-scheduler.service.d/spark.conf", 0o644)
+		self, err := os.Executable()
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.copy(t, self, "usr/bin/headroom-probe", 0o755)
+		m.write(t, "usr/lib/sysusers.d/tenants.conf", "u ann - - - -\nu bob - - - -\n", 0o644)
+		m.write(t, "root/etc/headroom/powerd.yaml", m.dev(t, "powerd")+aloneConfig+"coordinators: [\"127.0.0.1:7400\"]\n", 0o644)
+		m.write(t, "root/etc/headroom/coordinator.yaml", m.dev(t, "coordinator")+`id: c1
+state_dir: /var/lib/headroom/coordinator
+tls: {mode: off}
+servers: [{id: c1, rpc: "127.0.0.1:7400", raft: "127.0.0.1:7401"}]
+site: [{name: rack/r1, budget: 250W, unmanaged: 0W}]
+`, 0o644)
+		m.write(t, "root/etc/headroom/scheduler.yaml", m.dev(t, "scheduler")+`listen: 127.0.0.1:7410
+dir: /var/lib/headroom/scheduler
+coordinators: ["127.0.0.1:7400"]
+classes: [high]
+spark: {home: /opt/spark, master: "spark://127.0.0.1:7077", plugin: /opt/spark/plugin.jar, driver: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock]}
+`, 0o644)
+		worker := "WORKER_OPTIONS=--node n01 --scheduler 127.0.0.1:7410 --slots 2"
+		if out, _ := exec.Command(m.path("usr/bin/scheduler"), "worker", "--help").Output(); strings.Contains(string(out), "--dev") {
+			worker += " --dev"
+		}
+		m.write(t, "root/etc/headroom/worker.env", worker+"\n", 0o644)
+		// A Spark whose only application is a spy.
+		m.write(t, "root/opt/spark/bin/spark-submit", "#!/bin/sh\n"+probeEnv+"=spy exec "+probe+" /srv/headroom/driver-targets\n", 0o755)
+		m.write(t, "root/opt/spark/plugin.jar", "PK", 0o644)
+		m.write(t, "root/srv/headroom/driver-targets", targets(false), 0o644)
+		m.write(t, "root/srv/headroom/in/targets", targets(true), 0o644)
+		m.write(t, "root/srv/headroom/spy.yaml", "name: spy\nclass: high\nslots: 1\nmap: {input: /srv/headroom/in/*, command: ["+prober("spy")+", \"{input}\"]}\noutput: /var/lib/headroom-jobs/spy\n", 0o644)
+		m.write(t, "root/srv/headroom/driver.yaml", "name: driver\nclass: high\nslots: 1\nspark: {application: /opt/spark/plugin.jar, main: Spy}\n", 0o644)
+		m.write(t, "root/srv/headroom/slow.yaml", "name: slow\nclass: high\nslots: 1\nmap: {input: /srv/headroom/in/*, command: [sh, -c, \"while ! [ -e /srv/headroom/gate ]; do sleep 0.1; done; cat $0\", \"{input}\"]}\noutput: /var/lib/headroom-jobs/slow\n", 0o644)
+		for path := range secrets() {
+			m.write(t, "root"+path, "secret\n", 0o640)
+		}
+	})
+	for path, group := range secrets() {
+		m.do(t, "chgrp", group, path)
+	}
+	m.do(t, "systemd-tmpfiles", "--create", "headroom.conf")
+	m.do(t, "systemctl", "start", "headroom-coordinator.service", unit, "headroom-scheduler.service", "headroom-worker.service")
+	return m
+}
+
+// One machine for all claims: they are told in order. Not parallel: two machines would
+// share this process's control group.
+func TestJobsUnderSystemd(t *testing.T) {
+	m := cluster(t)
+	t.Run("task", func(t *testing.T) { testSpyingTask(t, m) })
+	t.Run("driver", func(t *testing.T) { testSpyingDriver(t, m) })
+	t.Run("cut", func(t *testing.T) { testCutWhileAJobRuns(t, m) })
+	t.Run("tenants", func(t *testing.T) { testTenants(t, m) })
+	t.Run("programs", func(t *testing.T) { testProgramsApart(t, m) })
+}
+
+// jobs is what scheduler prints about jobs.
+type jobs struct {
+	Items []struct {
+		ID    string `json:"id"`
+		State string `json:"state"`
+	} `json:"items"`
+}
+
+// submit hands a job file in, as root, and returns the job's id.
+func (m *machine) submit(t *testing.T, file string) string {
+	t.Helper()
+	id := ""
+	m.eventually(t, "headroom-scheduler.service", "the job "+file+" is accepted", func() bool {
+		out, err := m.try("scheduler", "submit", file, "--request-id", "the-only-one-"+filepath.Base(file), "-o", "json")
+		if err != nil {
+			return false
+		}
+		var j jobs
+		if err := json.Unmarshal([]byte(out), &j); err != nil || len(j.Items) != 1 || j.Items[0].ID == "" {
+			t.Fatalf("submit says %s", out)
+		}
+		id = j.Items[0].ID
+		return true
+	})
+	return id
+}
+
+// ended waits until a job has ended well.
+func (m *machine) ended(t *testing.T, id string) {
+	t.Helper()
+	m.eventually(t, "headroom-scheduler.service", "job "+id+" has ended", func() bool {
+		out, err := m.try("scheduler", "list", "-o", "json")
+		if err != nil {
+			return false
+		}
+		var all jobs
+		if err := json.Unmarshal([]byte(out), &all); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		for _, j := range all.Items {
+			if j.ID == id && (j.State == "failed" || j.State == "cancelled") {
+				t.Fatal(m.do(t, "scheduler", "show", id))
+			}
+			if j.ID == id {
+				return j.State == "done"
+			}
+		}
+		return false
+	})
+}
+
+// read is the one file of a pattern in the machine.
+func (m *machine) read(t *testing.T, pattern string) string {
+	t.Helper()
+	all, err := filepath.Glob(m.path("root" + pattern))
+	if err != nil || len(all) != 1 {
+		t.Fatalf("%s: %v, %v", pattern, all, err)
+	}
+	data, err := os.ReadFile(all[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+func (m *machine) id(t *testing.T, user string) int {
+	t.Helper()
+	n, err := strconv.Atoi(m.do(t, "id", "-u", user))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// What a task of the worker's gets at is nothing; its output is kept.
+func testSpyingTask(t *testing.T, m *machine) {
+	// The spy finds what there is: root reads every key and reaches every socket.
+	said := m.do(t, "env", probeEnv+"=spy", probe, "/srv/headroom/in/targets")
+	for path := range secrets() {
+		if !strings.Contains(said, spied+"file "+path) {
+			t.Fatalf("the spy does not find %s as root: %s", path, said)
+		}
+	}
+	if !strings.Contains(said, spied+"tcp 127.0.0.1:7410") || !strings.Contains(said, spied+"socket /run/headroom-task/headroom-task.sock") {
+		t.Fatalf("the spy does not find ports and sockets as root: %s", said)
+	}
+	id := m.submit(t, "/srv/headroom/spy.yaml")
+	m.ended(t, id)
+	said = m.read(t, "/var/lib/headroom-jobs/spy/"+id+"/map-00000")
+	if found := got(said); len(found) > 0 {
+		t.Errorf("a task gets at %v", found)
+	}
+	if want := m.id(t, "headroom-task"); uidOf(said) != want {
+		t.Errorf("the task is not user %d: %s", want, said)
+	}
+	if got := m.show(t, "headroom-task@headroom-task.service", "Slice"); got != "headroom-batch.slice" {
+		t.Errorf("tasks run in %s", got)
+	}
+}
+
+// So does a driver of Spark, started through the scheduler's own unit.
+func testSpyingDriver(t *testing.T, m *machine) {
+	id := m.submit(t, "/srv/headroom/driver.yaml")
+	m.ended(t, id)
+	said := m.read(t, "/var/lib/headroom/scheduler/jobs/"+id+"/run-1/stdout")
+	if found := got(said); len(found) > 0 {
+		t.Errorf("a driver gets at %v", found)
+	}
+	if want := m.id(t, "headroom-driver"); uidOf(said) != want {
+		t.Errorf("the driver is not user %d: %s", want, said)
+	}
+}
+
+// A budget that is cut reaches the processor while a job runs, and the job ends well.
+func testCutWhileAJobRuns(t *testing.T, m *machine) {
+	id := m.submit(t, "/srv/headroom/slow.yaml")
+	running := func() bool {
+		// Its unfinished output is there, and no other.
+		all, err := filepath.Glob(m.path("root/var/lib/headroom-jobs/slow/" + id + "/*map-00000*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		parts, _ := filepath.Glob(m.path("root/var/lib/headroom-jobs/slow/" + id + "/.map-00000.*.part"))
+		return len(all) == 1 && len(parts) == 1
+	}
+	m.eventually(t, "headroom-scheduler.service", "the task runs", running)
+	m.eventually(t, unit, "the node holds a lease", func() bool { long, _ := m.limits(); return long > 90_000_000 })
+	m.do(t, "coordinator", "budget", "set", "120W", "rack/r1", "--reason", "cut", "--yes")
+	m.eventually(t, unit, "the cut has reached the package", func() bool { long, _ := m.limits(); return long > 0 && long < 90_000_000 })
+	if !running() {
+		t.Error("the cut has ended the job")
+	}
+	m.write(t, "root/srv/headroom/gate", "", 0o644)
+	m.ended(t, id)
+	if out := m.read(t, "/var/lib/headroom-jobs/slow/"+id+"/map-00000"); len(out) != len(targets(true)) {
+		t.Errorf("the output has %d bytes, want %d", len(out), len(targets(true)))
+	}
+}
+
+// Tasks of two tenants run as their users: neither reads nor changes what the other has.
+func testTenants(t *testing.T, m *machine) {
+	for _, tenant := range []string{"ann", "bob"} {
+		m.do(t, "install", "-d", "-o", "root", "-g", tenant, "-m", "2770", "/srv/headroom/"+tenant)
+		m.do(t, "systemctl", "start", "headroom-task@"+tenant+".socket")
+	}
+	hand := func(as, tenant, output string, argv ...string) (string, error) {
+		return m.try(append([]string{"setpriv", "--reuid=" + as, "--regid=" + as, "--clear-groups", "env", probeEnv + "=task", probe, tenant, output}, argv...)...)
+	}
+	if out, err := hand("headroom-worker", "ann", "/srv/headroom/ann/out", "echo", "ann's"); err != nil || out != "exit 0" {
+		t.Fatalf("ann's task: %s, %v", out, err)
+	}
+	if out := m.do(t, "stat", "-c", "%U:%G %a", "/srv/headroom/ann/out"); out != "ann:ann 660" {
+		t.Errorf("ann's output is %s", out)
+	}
+	for name, argv := range map[string][]string{
+		"read":   {"cat", "/srv/headroom/ann/out"},
+		"list":   {"ls", "/srv/headroom/ann"},
+		"change": {"touch", "/srv/headroom/ann/out"},
+		"key":    {"cat", "/etc/headroom/worker/w.key"},
+	} {
+		if out, err := hand("headroom-worker", "bob", "/srv/headroom/bob/"+name, argv...); err != nil || strings.HasPrefix(out, "exit 0") {
+			t.Errorf("bob may %s: %s, %v", name, out, err)
+		}
+	}
+	if out, err := hand("headroom-worker", "bob", "/srv/headroom/ann/bobs", "echo"); err != nil || strings.HasPrefix(out, "exit 0") {
+		t.Errorf("bob writes into ann's folder: %s, %v", out, err)
+	}
+	// Only the worker runs programs as them.
+	for _, as := range []string{"ann", "headroom-task", "headroom-scheduler", "headroom-driver"} {
+		if out, err := hand(as, "bob", "/srv/headroom/bob/x", "true"); err == nil {
+			t.Errorf("%s runs a program as bob: %s", as, out)
+		}
+	}
+}
+
+// Each program reads its own keys, and none of another's.
+func testProgramsApart(t *testing.T, m *machine) {
+	for _, program := range []string{"coordinator", "scheduler", "worker"} {
+		user := "headroom-" + program
+		for path, group := range secrets() {
+			_, err := m.try("setpriv", "--reuid="+user, "--regid="+user, "--init-groups", "cat", path)
+			may := group == user || group == "headroom-gossip" && program == "coordinator"
+			if (err == nil) != may {
+				t.Errorf("%s reads %s: %v, want %v", user, path, err == nil, may)
+			}
+		}
+	}
+}
