@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -24,6 +25,8 @@ type stream struct {
 	address address
 	// accepts and dials wrap the connections of each direction; nil leaves them in the clear.
 	accepts, dials *tls.Config
+	// keeper tells whether a peer still belongs here; nil in the clear.
+	keeper *secure.Keeper
 
 	mu     sync.Mutex
 	conns  map[*conn]struct{}
@@ -41,7 +44,30 @@ func (a address) String() string { return string(a) }
 
 type conn struct {
 	net.Conn
-	of *stream
+	of     *stream
+	looked atomic.Int64 // when its peer was last asked about, nanoseconds of the wall clock
+}
+
+// lookEvery is how often the peer of a connection is asked about again. It lives for
+// weeks: meanwhile a certificate is denied, or a server leaves the group.
+const lookEvery = time.Second
+
+// Read implements net.Conn. It refuses a peer that no longer belongs here.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil || c.of.keeper == nil {
+		return n, err
+	}
+	at, was := time.Now().UnixNano(), c.looked.Load()
+	if at-was < int64(lookEvery) || !c.looked.CompareAndSwap(was, at) {
+		return n, nil
+	}
+	if secured, ok := c.Conn.(*tls.Conn); ok {
+		if err := c.of.keeper.Still(secured.ConnectionState(), secure.Server); err != nil {
+			return 0, fmt.Errorf("consensus: the other server: %w", err)
+		}
+	}
+	return n, nil
 }
 
 // Close ends the connection and forgets it.
@@ -68,7 +94,7 @@ func listen(bind string, own Server, keeper *secure.Keeper) (*stream, error) {
 	}
 	s := &stream{Listener: l, address: address(own.Address), conns: map[*conn]struct{}{}}
 	if keeper != nil {
-		s.accepts, s.dials = keeper.Mutual(secure.Server), keeper.Client(nil, secure.Server)
+		s.keeper, s.accepts, s.dials = keeper, keeper.Mutual(secure.Server), keeper.Dial(secure.Server)
 	}
 	return s, nil
 }

@@ -181,11 +181,12 @@ func (b *brakes) prove(data []byte) (brake.Signed, bool) {
 
 // believed is the generation that a node tells, or 0 for one that nobody has
 // proven: a single node could end the brake for good with the highest number there
-// is. A server without keys has nothing to prove it with and believes it.
+// is. So it is a hint and no more, on a server without keys too, which can prove
+// nothing: the node obeys the brake by itself, and its read-backs say so.
 func (b *brakes) believed(node string, generation, inLog uint64) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.keys.Known() || generation <= max(b.newest.Generation, inLog) {
+	if generation <= max(b.newest.Generation, inLog) {
 		delete(b.unproven, node)
 		return generation
 	}
@@ -329,7 +330,7 @@ func (b *brakes) alarms() []alarm {
 		out = append(out, alarm{
 			"brake-unproven", alarmWarn, node,
 			fmt.Sprintf("%s tells generation %d of the brake, which no key of this cluster has signed: only %s obeys it", node, b.unproven[node], node),
-			"compare its brake.public_key_file with the servers'; a node of another cluster needs a new state directory",
+			fmt.Sprintf("compare its brake.public_key_file with the servers'; where nobody has set that brake: coordinator brake skip %d; a node of another cluster needs a new state directory", b.unproven[node]),
 		})
 	}
 	return out

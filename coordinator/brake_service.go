@@ -3,6 +3,7 @@ package coordinator
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"connectrpc.com/connect"
@@ -123,6 +124,51 @@ func (d *desk) stored(s *ledger.State, generation uint64) (heard *uint32, behind
 		}
 	}
 	return &n, behind
+}
+
+// errTold means a generation that no node tells.
+var errTold = errors.New("no node that is heard tells this generation without a proof")
+
+// tells says whether a node tells a generation that nobody has proven.
+func (b *brakes) tells(generation uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, g := range b.unproven {
+		if g == generation {
+			return true
+		}
+	}
+	return false
+}
+
+// SkipBrake implements headroomv1connect.BrakeServiceHandler. A brake that was heard
+// is committed first: one that is signed is never passed over.
+func (b brakeService) SkipBrake(ctx context.Context, r *connect.Request[headroomv1.SkipBrakeRequest]) (*connect.Response[headroomv1.ChangeResponse], error) {
+	out := &headroomv1.ChangeResponse{Meta: &headroomv1.Meta{Server: b.cfg.ID, Consistency: "linearizable"}}
+	var err error
+	asked := b.onDesk(ctx, func(d *desk) {
+		ctx := context.WithoutCancel(ctx)
+		if err = d.heedBrake(ctx); err == nil {
+			err = d.carryOut(ctx, r.Msg.GetChange(), r.Msg.GetDryRun(), out, func(s *ledger.State, c *ledger.Command) error {
+				if g := r.Msg.GetGeneration(); g > s.Brake.Set && !b.brakes.tells(g) {
+					return fmt.Errorf("generation %d: %w", g, errTold)
+				}
+				c.SkipBrake = &ledger.SkipBrake{Generation: r.Msg.GetGeneration()}
+				return nil
+			})
+		}
+	})
+	switch {
+	case asked != nil:
+		return nil, asked
+	case errors.Is(err, errTold):
+		return nil, rpc.Refuse(connect.CodeFailedPrecondition, "not-told", cli.ExitRefused, plain(err), "coordinator alarm list names the node and the generation that it tells")
+	case errors.Is(err, ledger.ErrConflict):
+		return nil, rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, plain(err), "a brake that somebody has set is lifted: coordinator brake show, coordinator brake lift")
+	case err != nil:
+		return nil, b.refuse(err)
+	}
+	return connect.NewResponse(out), nil
 }
 
 // LiftBrake implements headroomv1connect.BrakeServiceHandler. A brake that was

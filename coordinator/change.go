@@ -38,7 +38,7 @@ func (c clusterService) Change(ctx context.Context, r *connect.Request[headroomv
 // mayChange refuses what takes an administrator: whoever makes tokens could make one for everything.
 func mayChange(ctx context.Context, r *headroomv1.ChangeRequest) error {
 	who := callerOf(ctx)
-	if (r.GetCreateToken() == nil && r.GetRevokeToken() == "") || who.role.May(ledger.RoleAdmin) {
+	if (r.GetCreateToken() == nil && r.GetRevokeToken() == "" && r.GetDeny() == nil) || who.role.May(ledger.RoleAdmin) {
 		return nil
 	}
 	return denied(who, ledger.RoleAdmin)
@@ -144,6 +144,9 @@ func (d *desk) build(s *ledger.State, r *headroomv1.ChangeRequest, c *ledger.Com
 		c.Token = &ledger.Token{ID: t.GetId(), Name: t.GetName(), Role: ledger.Role(t.GetRole()), Hash: t.GetHash(), Created: c.At, Expires: t.GetExpiresUs()}
 	case *headroomv1.ChangeRequest_RevokeToken:
 		c.RevokeToken = &ledger.Named{Name: x.RevokeToken}
+	case *headroomv1.ChangeRequest_Deny:
+		c.Deny = &ledger.Denial{Identity: x.Deny.GetIdentity(), Serial: x.Deny.GetSerial()}
+		return checkDenial(c.Deny)
 	case *headroomv1.ChangeRequest_AckAlarm:
 		c.AckAlarm = &ledger.Named{Name: x.AckAlarm}
 		d.alarms.look(alarmsOf(s, d, nodeMessages(s, d)), time.Now())
@@ -312,6 +315,8 @@ func changeRefusals() []refusalRule {
 		{ledger.ErrSchedule, bad, "usage", cli.ExitUsage, "five fields as in crontab(5), e.g. \"0 18 * * 1-5\""},
 		{ledger.ErrUnknownToken, connect.CodeNotFound, "unknown-token", cli.ExitUsage, "coordinator token list shows them"},
 		{ledger.ErrToken, bad, "usage", cli.ExitUsage, "coordinator token create makes one"},
+		{ledger.ErrDenial, bad, "usage", cli.ExitUsage, "deny ROLE/NAME, or the serial number that coordinator tls inspect shows"},
+		{ledger.ErrSkip, fixed, "no-room", cli.ExitRefused, "give the node that tells it a new state directory: it forgets the generation"},
 		{ledger.ErrRole, bad, "usage", cli.ExitUsage, "a role is node, observer, operator or admin"},
 		{ledger.ErrPast, bad, "usage", cli.ExitUsage, "give a time to come"},
 		{ledger.ErrText, bad, "usage", cli.ExitUsage, "say it in fewer words"},

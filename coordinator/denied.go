@@ -2,6 +2,12 @@ package coordinator
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -9,6 +15,102 @@ import (
 	"headroom/internal/secure"
 	"headroom/ledger"
 )
+
+// deniedFile is beside the log: what was ever denied, so that neither a restart nor
+// a restore from an older snapshot lets it in again.
+const deniedFile = "denied.json"
+
+// deny takes in what the log denies, and never waits.
+func (s *server) deny(all []ledger.Denial) {
+	more := make([]secure.Denial, 0, len(all))
+	for _, x := range all {
+		more = append(more, secure.Denial(x))
+	}
+	if s.guard.revoked.Add(more...) {
+		poke(s.denials)
+	}
+}
+
+// poke asks for something that is done once, however often it is asked for.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// recallDenials takes in those of earlier processes. A file that cannot be read is
+// said: the log has its denials all the same.
+func (s *server) recallDenials() {
+	all, err := secure.ReadDenials(filepath.Join(s.cfg.StateDir, deniedFile))
+	if err != nil {
+		s.logger.Error("the denials beside the log cannot be read; those in the log hold", slog.Any("error", err))
+	}
+	s.guard.revoked.Add(all...)
+}
+
+// keepDenials writes denials beside the log until ctx ends.
+func (s *server) keepDenials(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.denials:
+		}
+		if err := secure.WriteDenials(filepath.Join(s.cfg.StateDir, deniedFile), s.guard.revoked.All()); err != nil {
+			s.logger.Error("denials are not stored beside the log; the log has them", slog.Any("error", err))
+			if pause(ctx, time.Second) {
+				poke(s.denials)
+			}
+		}
+	}
+}
+
+// denyAgain commits denials that this server knows and the log does not: the group
+// began anew from a snapshot that was older.
+func (s *server) denyAgain(ctx context.Context) {
+	var missing []secure.Denial
+	rules := 0
+	s.machine.view(func(st *ledger.State) {
+		rules = st.Rules
+		for _, x := range s.guard.revoked.All() {
+			if old, known := st.Denied[x.Key()]; !known || x.Identity != "" && old.At < x.At {
+				missing = append(missing, x)
+			}
+		}
+	})
+	if rules < rulesOfDenials {
+		return
+	}
+	for _, x := range missing {
+		d := ledger.Denial(x)
+		if _, err := s.change(ctx, ledger.Command{Deny: &d, Actor: s.cfg.ID, Reason: "denied before the group began anew"}); err != nil {
+			s.logger.Warn("a denial is not back in the log", slog.String("denied", x.Key()), slog.Any("error", err))
+			return
+		}
+	}
+}
+
+// rulesOfDenials are the rules that know denials.
+const rulesOfDenials = 5
+
+// carryDenials copies the denials beside the old log to where the new one is made.
+func (b Rebirth) carryDenials(staging string) error {
+	all, err := secure.ReadDenials(filepath.Join(filepath.Clean(b.Config.StateDir), deniedFile))
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	return secure.WriteDenials(filepath.Join(staging, deniedFile), all)
+}
+
+// checkDenial refuses what denies nobody.
+func checkDenial(d *ledger.Denial) error {
+	x, err := secure.ParseDenial(d.Key())
+	if err != nil || x.Identity != d.Identity || x.Serial != d.Serial {
+		return fmt.Errorf("%w: %.60q", ledger.ErrDenial, d.Key())
+	}
+	return nil
+}
 
 // ListDenied implements headroomv1connect.ClusterServiceHandler.
 func (c clusterService) ListDenied(ctx context.Context, r *connect.Request[headroomv1.ListDeniedRequest]) (*connect.Response[headroomv1.ListDeniedResponse], error) {
@@ -29,4 +131,54 @@ func denialMessages(all []secure.Denial) []*headroomv1.Denial {
 		out = append(out, &headroomv1.Denial{Identity: d.Identity, Serial: d.Serial, AtUs: d.At, Actor: d.Actor, Reason: d.Reason})
 	}
 	return out
+}
+
+// memberNames are the servers that belong to the group by this server's own log:
+// those of raft's list, and those that are to join.
+func (s *server) memberNames() []string {
+	var out []string
+	for _, m := range s.group.Members() {
+		out = append(out, m.ID)
+	}
+	s.machine.view(func(st *ledger.State) {
+		for id, x := range st.Servers {
+			if !x.Leaving && !slices.Contains(out, id) {
+				out = append(out, id)
+			}
+		}
+	})
+	slices.Sort(out)
+	return out
+}
+
+// belongs tells whether a server belongs to the group. A server that waits to be
+// taken in knows none and lets in each that has a certificate. One that was away
+// may not know the newest members, and one of them may lead: then it takes the
+// word of those that it knows.
+func (s *server) belongs(id string) bool {
+	if len(s.group.Members()) == 0 {
+		return true
+	}
+	own := s.memberNames()
+	if slices.Contains(own, id) {
+		return true
+	}
+	s.keeper.mu.Lock()
+	defer s.keeper.mu.Unlock()
+	for _, by := range own {
+		if f, ok := s.keeper.facts[by]; ok && slices.Contains(f.said.GetMembers(), id) && f.said.GetIncarnation() >= s.incarnation() {
+			return true
+		}
+	}
+	return false
+}
+
+var errNoMember = errors.New("it is no member of this group")
+
+// vet lets no server speak for the log that is no member of the group.
+func (s *server) vet(who secure.Identity) error {
+	if !s.opened.Load() || !s.belongs(who.Name) {
+		return fmt.Errorf("coordinator: %s: %w", who, errNoMember)
+	}
+	return nil
 }

@@ -154,7 +154,7 @@ func body(procedure string, messages ...proto.Message) []byte {
 func strangers() map[string]rpc.Caller {
 	return map[string]rpc.Caller{
 		"nobody": {}, "another user": {Local: true, UID: 65534},
-		"node": by("node", "n01"), "observer": by("observer", "olga"), "operator": by("operator", "mia"), "admin": by("admin", "root"), "server": by("server", "c9"),
+		"node": by("node", "n01"), "observer": by("observer", "olga"), "operator": by("operator", "mia"), "admin": by("admin", "root"), "server": by("server", "c1"),
 		"scheduler": by("scheduler", "s1"), "worker": by("worker", "n01"), "submitter": by("submitter", "mia"),
 	}
 }
@@ -180,7 +180,7 @@ func open() map[string]string {
 		"ClusterService/ListPolicies": readers, "ClusterService/ExplainNode": readers, "ClusterService/ReportMeter": changers,
 		"ClusterService/ListAlarms": readers, "ClusterService/ListTokens": admins, "ClusterService/GetSelf": readers,
 		"ClusterService/ListDenied": known,
-		"BrakeService/SetBrake":     changers, "BrakeService/LiftBrake": changers, "BrakeService/AwaitBrake": readers, "BrakeService/GetBrake": readers,
+		"BrakeService/SetBrake":     changers, "BrakeService/LiftBrake": changers, "BrakeService/SkipBrake": changers, "BrakeService/AwaitBrake": readers, "BrakeService/GetBrake": readers,
 		"DebugService/CollectBundle": admins, "DebugService/CollectTrace": admins,
 		"JobService/CommitJob": jobs, "JobService/FinishJob": jobs, "JobService/DropTasks": jobs, "JobService/DeflateJob": jobs,
 		"JobService/ListJobs": readers + " scheduler", "JobService/ExplainJob": readers + " scheduler", "JobService/Direct": jobs,
@@ -214,7 +214,7 @@ func TestEveryMethodAndEveryRole(t *testing.T) {
 		s := founded(t).leader().server
 		all, first := open(), map[string][]byte{ // a node and a server may speak for themselves only
 			headroomv1connect.NodeServiceReleaseProcedure:     body(headroomv1connect.NodeServiceReleaseProcedure, &headroomv1.ReleaseRequest{Node: "n01"}),
-			headroomv1connect.MemberServiceLastWordsProcedure: body(headroomv1connect.MemberServiceLastWordsProcedure, &headroomv1.LastWordsRequest{Id: "c9"}),
+			headroomv1connect.MemberServiceLastWordsProcedure: body(headroomv1connect.MemberServiceLastWordsProcedure, &headroomv1.LastWordsRequest{Id: "c1"}),
 		}
 		for _, procedure := range served() {
 			roles, ok := all[short(procedure)]

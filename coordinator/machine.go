@@ -21,12 +21,14 @@ type machine struct {
 	outdated func(error)
 	// applied is told how long applying an entry took.
 	applied func(time.Duration)
+	// denied is told what the log denies, whenever that may have grown.
+	denied func([]ledger.Denial)
 }
 
 // newMachine is a machine with an empty state. Which rules it begins under its
 // first entry tells: a log that an older server began is replayed by its rules.
 func newMachine() *machine {
-	m := &machine{state: ledger.New(), rules: ledger.Rules, outdated: func(error) {}, applied: func(time.Duration) {}}
+	m := &machine{state: ledger.New(), rules: ledger.Rules, outdated: func(error) {}, applied: func(time.Duration) {}, denied: func([]ledger.Denial) {}}
 	m.state.Rules = 0
 	return m
 }
@@ -59,6 +61,9 @@ func (m *machine) Apply(index uint64, data []byte) any {
 	began := time.Now()
 	r, err := m.state.Apply(c)
 	m.applied(time.Since(began))
+	if c.Deny != nil && err == nil {
+		m.denied(m.state.DeniedByKey())
+	}
 	return applied{result: r, err: err}
 }
 
@@ -101,6 +106,7 @@ func (m *machine) Restore(data []byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.state, m.index = s, 0
+	m.denied(s.DeniedByKey())
 	return nil
 }
 

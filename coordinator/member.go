@@ -149,7 +149,7 @@ func (s *server) describe() *headroomv1.ServerFacts {
 	out := &headroomv1.ServerFacts{
 		Id: self.ID, RpcAddress: self.RPC, RaftAddress: self.Raft, Version: Version, Role: s.role(),
 		RulesNewest: uint32(s.machine.rules), RulesOldest: ledger.OldestRules, ClockUs: s.wall().UnixMicro(),
-		DiskFreeBytes: disk.Free, SlowestWriteUs: disk.Slowest.Microseconds(), WriteDeadlineUs: disk.Deadline.Microseconds(),
+		Members: s.memberNames(), DiskFreeBytes: disk.Free, SlowestWriteUs: disk.Slowest.Microseconds(), WriteDeadlineUs: disk.Deadline.Microseconds(),
 	}
 	s.describeGossip(out)
 	s.machine.view(func(st *ledger.State) {
@@ -344,6 +344,7 @@ func (s *server) keepOnce(ctx context.Context) error {
 		s.waitForGroup(ctx)
 		return nil
 	case s.leading.Load() != nil:
+		s.denyAgain(ctx)
 		if err := s.expelled(s.gather(ctx, s.others())); err != nil {
 			return err
 		}

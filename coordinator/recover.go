@@ -41,6 +41,9 @@ type Rebirth struct {
 	Budgets map[string]units.Power
 	// Servers of the group to be, this one among them.
 	Servers []ServerConfig
+	// KeepTokens names the tokens that let in as before, by id or name. The others are
+	// dropped: which were revoked after the saved state ends is not known.
+	KeepTokens []string
 	// Actor, Reason and RequestID as in every change.
 	Actor, Reason, RequestID string
 	// Now is the wall clock.
@@ -87,7 +90,14 @@ func (b Rebirth) renew(st *ledger.State) error {
 	if err := b.named(st); err != nil {
 		return err
 	}
-	if err := st.Recover(b.Budgets, b.Now.UnixMicro(), b.Actor, cmp.Or(b.Reason, b.Verb)); err != nil {
+	err := st.Recover(b.Budgets, b.Now.UnixMicro(), b.Actor, cmp.Or(b.Reason, b.Verb), b.KeepTokens...)
+	if errors.Is(err, ledger.ErrUnknownToken) {
+		return &cli.Error{
+			Code: "unknown-token", Exit: cli.ExitUsage, Message: plain(err), Err: err, RequestID: b.RequestID,
+			Hint: "--keep-token takes the name or the id of a token in the saved state",
+		}
+	}
+	if err != nil {
 		return &cli.Error{
 			Code: "infeasible", Exit: cli.ExitRefused, Message: plain(err), Err: err, RequestID: b.RequestID,
 			Hint: "coordinator domain list tells rating and margin of each domain where another server still answers",
@@ -254,6 +264,9 @@ func (b Rebirth) stage(staging, stamp string, plant func(string) (Reborn, error)
 		return Reborn{}, err
 	}
 	b.step("planted")
+	if err := b.carryDenials(staging); err != nil {
+		return Reborn{}, cannotWrite(staging, err)
+	}
 	note, err := json.Marshal(begunNote{Verb: b.Verb, RequestID: b.RequestID, Incarnation: out.Incarnation, At: b.Now.UTC(), Stamp: stamp})
 	if err != nil {
 		return Reborn{}, fmt.Errorf("coordinator: %s: %w", b.Verb, err)

@@ -58,6 +58,10 @@ type server struct {
 	record   func(context.Context, time.Duration) ([]byte, error)
 	brakes   *brakes
 	voice    atomic.Pointer[gossip.Gossip] // nil without gossip
+	// opened says that the log is open: until then no other server is let in.
+	opened atomic.Bool
+	// denials asks for the denials to be written beside the log.
+	denials chan struct{}
 	// wall is this server's wall clock: for the audit log, and for what is due by the
 	// clock. Nothing that a promise rests on is measured with it. Tests set it wrong.
 	wall func() time.Time
@@ -72,12 +76,14 @@ func newServer(cfg Config, logger *slog.Logger) *server {
 	s := &server{
 		cfg: cfg, lines: lines, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.PlainPeers(), logger: logger, keeper: newKeeper(),
 		counts: metrics.NewCounts(), record: recordTrace, brakes: newBrakes(logger), wall: time.Now,
-		newDecider: newArbiter,
+		newDecider: newArbiter, denials: make(chan struct{}, 1),
 	}
 	s.guard = newGuard(s.machine, logger)
 	s.told = scrape.Gatherer(metrics.New(Version, s.observe, s.counts))
 	s.machine.applied = s.counts.Applied
 	s.machine.outdated = s.die
+	s.machine.denied = s.deny
+	s.guard.member = s.belongs
 	return s
 }
 
@@ -97,6 +103,8 @@ func (s *server) identify() error {
 			Hint: "coordinator tls cert create server/" + s.cfg.ID + " makes it; coordinator tls inspect shows what a certificate says",
 		}
 	}
+	k.Deny(s.guard.revoked)
+	k.Vet(s.vet)
 	s.identity, s.peers = k, rpc.SecurePeers(k, secure.Server)
 	return nil
 }
@@ -105,7 +113,9 @@ func (s *server) identify() error {
 // stores and a transport in memory.
 func (s *server) join(c consensus.Config) (err error) {
 	c.ID, c.Servers, c.Join, c.Logger = s.cfg.ID, s.cfg.peers(), len(s.cfg.Join) > 0 || s.foundedElsewhere(c.Dir), s.logger
-	s.group, err = consensus.Open(c, s.machine)
+	if s.group, err = consensus.Open(c, s.machine); err == nil {
+		s.opened.Store(true)
+	}
 	return err
 }
 
@@ -119,6 +129,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	if err := s.brakes.open(cfg); err != nil {
 		return err
 	}
+	s.recallDenials()
 	err := s.identify()
 	if err != nil {
 		return err
@@ -175,6 +186,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	g.Add(func() error { return s.watch(ctx) }, func(error) { cancel() })
 	g.Add(func() error { return s.keepMembers(ctx) }, func(error) { cancel() })
 	g.Add(func() error { return s.followBrake(ctx) }, func(error) { cancel() })
+	g.Add(func() error { return s.keepDenials(ctx) }, func(error) { cancel() })
 	g.Add(func() error { return s.brakes.keep(ctx) }, func(error) { cancel() })
 	g.Add(func() error { s.rereads(ctx); return nil }, func(error) { cancel() })
 	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })

@@ -71,6 +71,8 @@ func newIn(rules int) ledger.Command {
 		return ledger.Command{Drain: &ledger.DrainNode{Node: "n01"}}
 	case 4:
 		return ledger.Command{DeflateJob: &ledger.DeflateJob{ID: "local-0"}}
+	case 5:
+		return ledger.Command{Deny: &ledger.Denial{Serial: "ab"}}
 	}
 	return ledger.Command{ContainerPolicy: &ledger.Named{Name: "fair"}}
 }

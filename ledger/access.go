@@ -105,6 +105,70 @@ func (t *tx) revokeToken(c Command, id string) error {
 	return nil
 }
 
+// Denial takes certificates back before they end: those of an identity that were
+// made until At, or the one with a serial number.
+type Denial struct {
+	// Identity is ROLE/NAME, and Serial a number in hexadecimal; one of them is empty.
+	Identity string `json:"identity,omitempty"`
+	Serial   string `json:"serial,omitempty"`
+	// At in microseconds since the Unix epoch; 0 in a command: when it was written.
+	At     int64  `json:"at_us,omitempty"`
+	Actor  string `json:"actor,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// Key is what is denied.
+func (d Denial) Key() string { return cmp.Or(d.Identity, d.Serial) }
+
+// DeniedByKey are the denials sorted by what they deny.
+func (s *State) DeniedByKey() []Denial {
+	return slices.SortedFunc(maps.Values(s.Denied), func(a, b Denial) int { return cmp.Compare(a.Key(), b.Key()) })
+}
+
+// maxDenied bounds the denials. None is ever forgotten: what is denied would be let in again.
+const maxDenied = 10_000
+
+// deny takes a certificate back. A denial that the log has already, or a later one, changes nothing.
+func (t *tx) deny(c Command, x Denial) error {
+	old, known := t.Denied[x.Key()]
+	x.At, x.Actor, x.Reason = cmp.Or(x.At, c.At), cmp.Or(x.Actor, c.Actor), cmp.Or(x.Reason, c.Reason)
+	switch {
+	case (x.Identity == "") == (x.Serial == "") || len(x.Key()) > maxName || max(len(x.Actor), len(x.Reason)) > maxText:
+		return fmt.Errorf("%w: it needs an identity or a serial number, at most %d bytes", ErrDenial, maxName)
+	case known && (x.Serial != "" || x.At <= old.At):
+		return nil
+	case !known && len(t.Denied) >= maxDenied:
+		return fmt.Errorf("%d denials: %w", len(t.Denied), ErrFull)
+	}
+	put(t, t.Denied, x.Key(), x)
+	t.record(c, "certificate denied: "+x.Key())
+	return nil
+}
+
+// dropTokens forgets the tokens that nobody names, by id or name: a snapshot does
+// not know which were revoked after it. It refuses a name that no token has.
+func (t *tx) dropTokens(c Command, keep []string) error {
+	kept, dropped, named := 0, 0, map[string]bool{}
+	for _, x := range t.TokensByName() {
+		if slices.Contains(keep, x.Name) || slices.Contains(keep, x.ID) {
+			named[x.Name], named[x.ID] = true, true
+			kept++
+			continue
+		}
+		drop(t, t.Tokens, x.ID)
+		dropped++
+	}
+	for _, name := range keep {
+		if !named[name] {
+			return fmt.Errorf("token %q: %w", name, ErrUnknownToken)
+		}
+	}
+	if kept+dropped > 0 {
+		t.record(c, fmt.Sprintf("%d tokens dropped, %d kept", dropped, kept))
+	}
+	return nil
+}
+
 // Server is one coordinator server as the others reach it, and what it is to be.
 // The leader makes the group so, one step at a time, whoever led when it was asked.
 type Server struct {

@@ -6,10 +6,12 @@ package ledger_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
 	"headroom/ledger"
+	"headroom/units"
 )
 
 // Each role has the rights of those below it; a node has only its own.
@@ -154,4 +156,68 @@ func TestAckedAlarmsAreBounded(t *testing.T) {
 	}
 	refused(t, s, ledger.Command{AckAlarm: &ledger.Named{}}, ledger.ErrUnknownAlarm)
 	refused(t, s, ledger.Command{AckAlarm: &ledger.Named{Name: strings.Repeat("x", 300)}}, ledger.ErrUnknownAlarm)
+}
+
+// begunAnew is the state of a saved snapshot, begun anew at the budget of its domains.
+func begunAnew(t *testing.T, saved string, keep ...string) (*ledger.State, error) {
+	t.Helper()
+	r, err := ledger.Restore([]byte(saved))
+	if err != nil {
+		t.Fatal(err)
+	}
+	budgets := map[string]units.Power{}
+	for name, d := range r.Domains {
+		budgets[name] = d.Budget
+	}
+	return r, r.Recover(budgets, 1_700_000_000_000_000, "mia", "disks", keep...)
+}
+
+// What was revoked after a snapshot lets nobody in after its restore: no token of it
+// does that the operator does not name.
+func TestRestoreDropsTokens(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01")
+	do(t, s, ledger.Command{Token: &ledger.Token{ID: "t1", Name: "eve", Role: ledger.RoleAdmin, Hash: ledger.TokenHash("one")}})
+	do(t, s, ledger.Command{Token: &ledger.Token{ID: "t2", Name: "mia", Role: ledger.RoleOperator, Hash: ledger.TokenHash("two")}})
+	saved := snapshot(t, s)
+	do(t, s, ledger.Command{RevokeToken: &ledger.Named{Name: "t1"}})
+	for _, keep := range [][]string{nil, {"mia"}, {"t2"}} {
+		r, err := begunAnew(t, saved, keep...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := r.Bearer("t1", "one", 1); ok {
+			t.Errorf("keeping %v: a revoked token lets in", keep)
+		}
+		if _, ok := r.Bearer("t2", "two", 1); ok != (len(keep) > 0) {
+			t.Errorf("keeping %v: the other one lets in: %v", keep, ok)
+		}
+	}
+	if _, err := begunAnew(t, saved, "nobody"); !errors.Is(err, ledger.ErrUnknownToken) {
+		t.Errorf("a token that is none was kept: %v", err)
+	}
+}
+
+// Denials only grow, also in a state that begins anew.
+func TestDenials(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01")
+	deny := func(at int64, x ledger.Denial) ledger.Command {
+		return ledger.Command{At: at, Actor: "mia", Reason: "stolen", Deny: &x}
+	}
+	do(t, s, deny(10, ledger.Denial{Identity: "node/n01"}))
+	do(t, s, deny(5, ledger.Denial{Identity: "node/n01"}))
+	do(t, s, deny(7, ledger.Denial{Serial: "ab"}))
+	do(t, s, deny(9, ledger.Denial{Serial: "ab"}))
+	want := []ledger.Denial{{Serial: "ab", At: 7, Actor: "mia", Reason: "stolen"}, {Identity: "node/n01", At: 10, Actor: "mia", Reason: "stolen"}}
+	if got := s.DeniedByKey(); !slices.Equal(got, want) {
+		t.Errorf("denied %v", got)
+	}
+	for _, bad := range []ledger.Denial{{}, {Identity: "node/n1", Serial: "ab"}, {Serial: strings.Repeat("a", 300)}} {
+		refused(t, s, deny(1, bad), ledger.ErrDenial)
+	}
+	r, err := begunAnew(t, snapshot(t, s))
+	if err != nil || !slices.Equal(r.DeniedByKey(), want) {
+		t.Errorf("after a restore: %v, %v", r.DeniedByKey(), err)
+	}
 }

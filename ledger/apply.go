@@ -143,6 +143,10 @@ func (t *tx) dispatch(c Command) error { //nolint:gocyclo // one line for each c
 		return t.setContainerPolicy(c, c.ContainerPolicy.Name)
 	case c.DeflateJob != nil:
 		return t.deflateJob(c, c.DeflateJob)
+	case c.Deny != nil:
+		return t.deny(c, *c.Deny)
+	case c.SkipBrake != nil:
+		return t.skipBrake(c, c.SkipBrake)
 	}
 	return ErrUnknownCommand
 }

@@ -30,6 +30,30 @@ type LiftBrake struct {
 	Generation uint64 `json:"generation"`
 }
 
+// SkipBrake passes over a generation that a node tells and nobody has signed, so that
+// the node may be granted again: the next brake is of a higher one.
+type SkipBrake struct {
+	Generation uint64 `json:"generation"`
+}
+
+// MaxSkip bounds the generations that may be passed over: there must always be room above.
+const MaxSkip = 1 << 62
+
+// skipBrake is refused while a brake is set: one that was signed is lifted, not passed over.
+func (t *tx) skipBrake(c Command, x *SkipBrake) error {
+	switch {
+	case t.Brake.Active():
+		return fmt.Errorf("brake %d is in force: %w", t.Brake.Set, ErrConflict)
+	case x.Generation > MaxSkip:
+		return fmt.Errorf("generation %d is above %d: %w", x.Generation, uint64(MaxSkip), ErrSkip)
+	case x.Generation <= t.Brake.Set:
+		return nil
+	}
+	t.Brake = Brake{Set: x.Generation, Lifted: x.Generation, By: c.Actor, Reason: c.Reason, At: c.At}
+	t.recordPower(c, fmt.Sprintf("brake generations up to %d skipped: nobody has signed them", x.Generation))
+	return nil
+}
+
 // setBrake takes in a generation and aims every node at its fail-safe cap, which
 // it holds by itself once it has heard: that is told by its read-backs.
 func (t *tx) setBrake(c Command, x *SetBrake) error {

@@ -187,3 +187,21 @@ func TestLiftNamesTheGeneration(t *testing.T) {
 		t.Error("a new generation did not set it")
 	}
 }
+
+// A generation that nobody signed is passed over, a brake that is set is not, and
+// there is room for another one afterwards.
+func TestSkipBrake(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01")
+	do(t, s, ledger.Command{SkipBrake: &ledger.SkipBrake{Generation: 9}})
+	if s.Brake.Active() || s.Brake.Lifted != 9 {
+		t.Errorf("after the skip: %+v", s.Brake)
+	}
+	do(t, s, ledger.Command{SkipBrake: &ledger.SkipBrake{Generation: 3}})
+	refused(t, s, ledger.Command{SkipBrake: &ledger.SkipBrake{Generation: ledger.MaxSkip + 1}}, ledger.ErrSkip)
+	do(t, s, ledger.Command{Brake: &ledger.SetBrake{Generation: 10}})
+	refused(t, s, ledger.Command{SkipBrake: &ledger.SkipBrake{Generation: 11}}, ledger.ErrConflict)
+	if !s.Brake.Active() || s.Brake.Set != 10 {
+		t.Errorf("the brake that was set: %+v", s.Brake)
+	}
+}

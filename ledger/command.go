@@ -21,7 +21,7 @@ import (
 //	3  engines and queues of jobs, their quality floor, uncapped finish times, early
 //	   stops and dropped tasks, the policy that divides containers
 //	4  ranks, deadlines and drop ratios of jobs, and what nodes drew for them
-const Rules = 4
+const Rules = 5
 
 // OldestRules is the oldest version that this server reads. A group is upgraded
 // across one at a time.
@@ -83,6 +83,9 @@ type Command struct {
 	ContainerPolicy *Named       `json:"container_policy,omitempty"`
 
 	DeflateJob *DeflateJob `json:"deflate_job,omitempty"`
+
+	Deny      *Denial    `json:"deny,omitempty"`
+	SkipBrake *SkipBrake `json:"skip_brake,omitempty"`
 }
 
 // Named is a command about something that has a name and nothing else.
@@ -307,12 +310,16 @@ func (c Command) parts() (n, rules int) {
 		c.SetUncapped != nil, c.StopJob != nil, c.DropTasks != nil, c.ContainerPolicy != nil,
 		// And that of rules 4.
 		c.DeflateJob != nil,
+		// And those of rules 5.
+		c.Deny != nil, c.SkipBrake != nil,
 	} {
 		if !set {
 			continue
 		}
 		n, rules = n+1, 1
 		switch {
+		case i > 33:
+			rules = 5
 		case i > 32:
 			rules = 4
 		case i > 28:

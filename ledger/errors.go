@@ -11,6 +11,10 @@ import (
 var (
 	// ErrUnknownCommand: the command is not of these rules.
 	ErrUnknownCommand = errors.New("unknown command")
+	// ErrSkip: a generation of the brake that may not be passed over.
+	ErrSkip = errors.New("there would be no room for another brake")
+	// ErrDenial: a denial that denies nothing, or more than one thing.
+	ErrDenial = errors.New("bad denial")
 	// ErrEpoch: the command was written by another leadership than the one in force.
 	ErrEpoch = errors.New("it was written by another leadership")
 	// ErrNotFounded: the cluster has no power tree yet.

@@ -143,12 +143,27 @@ func commandsOf4() map[string]ledger.Command {
 	}
 }
 
+// commandsOf5 are those that rules 5 brought.
+func commandsOf5() map[string]ledger.Command {
+	full := func(c ledger.Command) ledger.Command {
+		c.Rules, c.Epoch, c.At = 5, lease.Epoch{Incarnation: 2, Term: 7}, 1_700_000_000_000_000
+		c.Actor, c.Reason, c.RequestID = "mia", "stolen", "01J0000000000000000A"
+		return c
+	}
+	return map[string]ledger.Command{
+		"deny":       full(ledger.Command{Deny: &ledger.Denial{Identity: "node/n03", At: 1, Actor: "c1", Reason: "stolen"}}),
+		"deny-one":   full(ledger.Command{Deny: &ledger.Denial{Serial: "3f9a01c5"}}),
+		"skip-brake": full(ledger.Command{SkipBrake: &ledger.SkipBrake{Generation: 9}}),
+	}
+}
+
 // allCommands are those of all rules.
 func allCommands() map[string]ledger.Command {
 	all := everyCommand()
 	maps.Copy(all, newerCommands())
 	maps.Copy(all, newestCommands())
 	maps.Copy(all, commandsOf4())
+	maps.Copy(all, commandsOf5())
 	return all
 }
 
@@ -220,7 +235,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"nothing":          ``,
 		"an unknown field": `{"rules":1,"epoch":{"incarnation":1,"term":1},"gift":{}}`,
 		"an unknown part":  `{"rules":1,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1,"sprint":1}}`,
-		"later rules":      `{"rules":5,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
+		"later rules":      `{"rules":6,"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
 		"no rules":         `{"epoch":{"incarnation":1,"term":1},"tick":{"elapsed_ns":1}}`,
 		"text behind it":   `{"rules":1,"tick":{"elapsed_ns":1}} {}`,
 		"watts in words":   `{"rules":1,"budget":{"domain":"d","budget_uw":"5W"}}`,

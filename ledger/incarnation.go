@@ -18,9 +18,10 @@ import (
 // Every node is charged its rated watts until it shows what it holds, nothing is
 // raised before, and the sprint budgets start empty. The operator names the budget
 // of each domain again: the snapshot may hold an older, higher one (promise P4).
-// It holds until a schedule is due next. at is the wall clock in microseconds,
-// actor and reason are for the audit log.
-func (s *State) Recover(budgets map[string]units.Power, at int64, actor, reason string) error {
+// It holds until a schedule is due next. Tokens are dropped but
+// for those that keep names, by id or name: which were revoked since is not known.
+// at is the wall clock in microseconds, actor and reason are for the audit log.
+func (s *State) Recover(budgets map[string]units.Power, at int64, actor, reason string, keep ...string) error {
 	for _, name := range slices.Sorted(maps.Keys(s.Domains)) {
 		if budgets[name] <= 0 {
 			return fmt.Errorf("ledger: recover: domain %q: %w", name, ErrBudgetNotNamed)
@@ -33,6 +34,10 @@ func (s *State) Recover(budgets map[string]units.Power, at int64, actor, reason 
 	}
 	t := begin(s)
 	c := Command{At: at, Actor: actor, Reason: reason}
+	if err := t.dropTokens(c, keep); err != nil {
+		t.rollback()
+		return fmt.Errorf("ledger: recover: %w", err)
+	}
 	t.incarnate(numberAt(at, s.Epoch.Incarnation))
 	t.recordPower(c, fmt.Sprintf("incarnation %d begins", s.Epoch.Incarnation))
 	for _, name := range slices.Sorted(maps.Keys(s.Domains)) {

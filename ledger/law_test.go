@@ -244,7 +244,7 @@ func drawNodeCommand(t *rapid.T, s *ledger.State, c *ledger.Command) {
 
 func drawRest(t *rapid.T, s *ledger.State, c *ledger.Command) {
 	named := &ledger.Named{Name: rapid.SampledFrom([]string{"a", "b", "equal", ""}).Draw(t, "name")}
-	switch dice(t, 25, "rest") {
+	switch dice(t, 27, "rest") {
 	case 0, 1:
 		c.Lead = &ledger.Lead{Server: "c1"}
 		c.Epoch.Term++
@@ -265,7 +265,7 @@ func drawRest(t *rapid.T, s *ledger.State, c *ledger.Command) {
 	case 12:
 		c.AckAlarm = named
 	case 13:
-		c.Upgrade = &ledger.Upgrade{Rules: rapid.IntRange(0, 5).Draw(t, "rules")}
+		c.Upgrade = &ledger.Upgrade{Rules: rapid.IntRange(0, 6).Draw(t, "rules")}
 	case 14: // refused, unless the state was restored
 		c.Reincarnate = &ledger.Reincarnate{Above: rapid.Uint64Range(0, 4).Draw(t, "above")}
 	case 15:
@@ -274,6 +274,10 @@ func drawRest(t *rapid.T, s *ledger.State, c *ledger.Command) {
 		c.Finish = &ledger.FinishJob{ID: named.Name, State: ledger.JobDone}
 	case 17:
 		c.ContainerPolicy = &ledger.Named{Name: rapid.SampledFrom(append(ledger.ContainerPolicies(), "none")).Draw(t, "container policy")}
+	case 18:
+		c.Deny = &ledger.Denial{Identity: named.Name}
+	case 19:
+		c.SkipBrake = &ledger.SkipBrake{Generation: s.Brake.Set + rapid.Uint64Range(0, 2).Draw(t, "skipped")}
 	default:
 		drawJobCommand(t, s, c)
 	}

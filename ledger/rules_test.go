@@ -75,6 +75,19 @@ func TestNewerCommandsWaitForTheUpgrade(t *testing.T) {
 			t.Fatal(name)
 		}
 	}
+	under4 := under2(t)
+	do(t, under4, ledger.Command{Rules: 2, Upgrade: &ledger.Upgrade{Rules: 3}})
+	do(t, under4, ledger.Command{Rules: 3, Upgrade: &ledger.Upgrade{Rules: 4}})
+	for name, c := range commandsOf5() {
+		for _, rules := range []int{0, 4, 5} {
+			c.Rules = rules
+			refused(t, under3, c, ledger.ErrRules)
+			refused(t, under4, c, ledger.ErrRules)
+		}
+		if t.Failed() {
+			t.Fatal(name)
+		}
+	}
 	// Even one that they could read, but for the number that it was written under.
 	refused(t, under1(t), ledger.Command{Rules: 2, Budget: set("site/lab", 700)}, ledger.ErrRules)
 	do(t, under1(t), ledger.Command{Rules: 1, Budget: set("site/lab", 700)})
@@ -134,12 +147,15 @@ func TestUpgrade(t *testing.T) {
 	refused(t, s, ledger.Command{Rules: 3, DeflateJob: &ledger.DeflateJob{ID: "j"}}, ledger.ErrRules)
 	refused(t, s, up(5), ledger.ErrRules)
 	do(t, s, up(4))
+	refused(t, s, ledger.Command{Rules: 4, SkipBrake: &ledger.SkipBrake{Generation: 1}}, ledger.ErrRules)
+	refused(t, s, up(6), ledger.ErrRules)
+	do(t, s, up(5))
 	if s.Rules != ledger.Rules || s.ChangesFrom != from {
 		t.Errorf("rules %d; the history of budgets begins at %d instead of %d", s.Rules, s.ChangesFrom, from)
 	}
 	do(t, s, ledger.Command{Rules: 3, ContainerPolicy: &ledger.Named{Name: "fair"}})
 	do(t, s, ledger.Command{Rules: 2, Policy: &ledger.Named{Name: "equal"}})
-	refused(t, s, up(5), ledger.ErrRules)
+	refused(t, s, up(6), ledger.ErrRules)
 }
 
 // A command of rules to come that may be passed over is, and changes nothing; one

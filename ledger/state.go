@@ -120,6 +120,8 @@ type State struct {
 	Servers map[string]Server `json:"servers,omitempty"`
 	// Tokens that let somebody in, by id; only hashes of them.
 	Tokens map[string]Token `json:"tokens,omitempty"`
+	// Denied are certificates that are taken back before their end, by what is denied. They only grow.
+	Denied map[string]Denial `json:"denied,omitempty"`
 	// Acked alarms, by key.
 	Acked map[string]AlarmAck `json:"acked,omitempty"`
 	// Changes are the newest changes of budgets, oldest first; none is missing from
@@ -144,6 +146,7 @@ func (s *State) makeMaps() {
 	s.Domains, s.Nodes, s.Jobs = made(s.Domains), made(s.Nodes), made(s.Jobs)
 	s.Sprints, s.Schedules, s.Servers = made(s.Sprints), made(s.Schedules), made(s.Servers)
 	s.Tokens, s.Acked = made(s.Tokens), made(s.Acked)
+	s.Denied = made(s.Denied)
 }
 
 func made[K comparable, V any](m map[K]V) map[K]V {
@@ -190,7 +193,7 @@ func (s *State) Clone() *State {
 	c := *s
 	c.Domains, c.Nodes, c.Jobs = maps.Clone(s.Domains), maps.Clone(s.Nodes), maps.Clone(s.Jobs)
 	c.Sprints, c.Schedules, c.Servers = maps.Clone(s.Sprints), maps.Clone(s.Schedules), maps.Clone(s.Servers)
-	c.Tokens, c.Acked = maps.Clone(s.Tokens), maps.Clone(s.Acked)
+	c.Tokens, c.Acked, c.Denied = maps.Clone(s.Tokens), maps.Clone(s.Acked), maps.Clone(s.Denied)
 	c.Events, c.Requests, c.Changes = slices.Clone(s.Events), slices.Clone(s.Requests), slices.Clone(s.Changes)
 	return &c
 }

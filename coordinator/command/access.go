@@ -146,16 +146,16 @@ func tokenSelf(o *operator) *cobra.Command {
 	}
 }
 
-func tlsCommand(out *cli.Output) *cobra.Command {
+func tlsCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{
-		Use: "tls", Short: "Make the cluster's authority and certificates",
+		Use: "tls", Short: "Make the cluster's authority and certificates, and take certificates back",
 		Example: "  coordinator tls ca create\n  coordinator tls cert create server/c1\n  coordinator tls cert create node/n03",
 	}
 	ca := &cobra.Command{Use: "ca", Short: "The cluster's authority", Example: "  coordinator tls ca create --name lab"}
 	ca.AddCommand(authorityCreate())
 	cert := &cobra.Command{Use: "cert", Short: "Certificates of servers, nodes and people", Example: "  coordinator tls cert create operator/mia"}
 	cert.AddCommand(certCreate())
-	group.AddCommand(ca, cert, tlsInspect(out))
+	group.AddCommand(ca, cert, tlsInspect(&o.out), tlsRevoke(o), tlsDenied(o))
 	return group
 }
 
@@ -273,6 +273,7 @@ type certItem struct {
 	Authority bool    `json:"authority"`
 	From      string  `json:"from"`
 	Ends      string  `json:"ends"`
+	Serial    string  `json:"serial"`
 }
 
 func tlsInspect(out *cli.Output) *cobra.Command {
@@ -291,12 +292,12 @@ func tlsInspect(out *cli.Output) *cobra.Command {
 				if item.Identity != nil {
 					who = *item.Identity
 				}
-				rows = append(rows, []string{name, who, cli.Clock(ends), cli.Age(time.Until(ends))})
+				rows = append(rows, []string{name, who, cli.Clock(ends), cli.Age(time.Until(ends)), item.Serial})
 			}
 			if out.IsJSON() {
 				return out.JSON(cmd.OutOrStdout(), map[string]any{"kind": "CertificateList", "api": "v1", "items": items})
 			}
-			return out.Table(cmd.OutOrStdout(), []string{"FILE", "WHO", "ENDS", "IN"}, rows)
+			return out.Table(cmd.OutOrStdout(), []string{"FILE", "WHO", "ENDS", "IN", "SERIAL"}, rows)
 		},
 	}
 }
@@ -314,7 +315,7 @@ func inspect(name string) (certItem, time.Time, error) {
 	if err != nil {
 		return certItem{}, time.Time{}, fmt.Errorf("%s: %w", name, err)
 	}
-	item := certItem{File: name, Subject: c.Subject.CommonName, Authority: c.IsCA, From: stamped(c.NotBefore.UnixMicro()), Ends: stamped(c.NotAfter.UnixMicro())}
+	item := certItem{File: name, Subject: c.Subject.CommonName, Authority: c.IsCA, Serial: secure.SerialOf(c), From: stamped(c.NotBefore.UnixMicro()), Ends: stamped(c.NotAfter.UnixMicro())}
 	who, err := secure.IdentityOf(c)
 	switch {
 	case err == nil:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -36,7 +37,7 @@ func brakeCommand(o *operator) *cobra.Command {
 		Use: "brake", Short: "Drive every node to its fail-safe cap now, with a leader or without",
 		Example: "  coordinator brake set --reason \"smoke in row 3\"\n  coordinator brake lift",
 	}
-	group.AddCommand(brakeSet(o), brakeLift(o), brakeShow(o), brakeKey(o))
+	group.AddCommand(brakeSet(o), brakeLift(o), brakeSkip(o), brakeShow(o), brakeKey(o))
 	return group
 }
 
@@ -238,6 +239,35 @@ func brakeLift(o *operator) *cobra.Command {
 	c.flags(cmd)
 	c.asksFlag(cmd)
 	cmd.Flags().Uint64Var(&req.Generation, "generation", 0, "the generation that you have seen in force; the present one when it is left out")
+	return cmd
+}
+
+func brakeSkip(o *operator) *cobra.Command {
+	c := &changing{o: o}
+	cmd := &cobra.Command{
+		Use: "skip GENERATION", Short: "Pass over a generation that a node tells and nobody has signed", Args: cobra.ExactArgs(1),
+		Long: "skip lets a node be granted again that obeys a brake which no key of this cluster has signed: the alarm brake-unproven names it and\n" +
+			"the generation. The next brake is of a higher one. A brake that somebody has set is lifted, never skipped. A server that is cut off\n" +
+			"and sets a brake at or below that generation is not obeyed: look that all servers are there.",
+		Example: "  coordinator brake skip 12 --reason \"n07 came from another cluster\" --yes",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			generation, err := strconv.ParseUint(args[0], 10, 64)
+			if err != nil || generation == 0 {
+				return cli.Usage("GENERATION %q is no number above 0", args[0])
+			}
+			if err := c.confirm(cmd, fmt.Sprintf("pass over brake generations up to %d", generation)); err != nil {
+				return err
+			}
+			req := &headroomv1.SkipBrakeRequest{Generation: generation, Change: c.message(cmd), DryRun: c.dryRun}
+			out, err := brakeCall(cmd.Context(), o, "brake skip", o.patience, req, headroomv1connect.BrakeServiceClient.SkipBrake)
+			if err != nil {
+				return c.named(err)
+			}
+			return c.print(cmd, out)
+		},
+	}
+	c.flags(cmd)
+	c.asksFlag(cmd)
 	return cmd
 }
 

@@ -175,12 +175,14 @@ type rebirthFlags struct {
 	config  string
 	budgets []string
 	servers []string
+	keep    []string
 }
 
 func (f *rebirthFlags) flags(cmd *cobra.Command) {
 	f.groupChange.flags(cmd)
 	cmd.Flags().StringVar(&f.config, "config", "/etc/headroom/coordinator.yaml", "configuration file of the stopped server")
 	cmd.Flags().StringArrayVar(&f.budgets, "budget", nil, "DOMAIN=POWER, once for every domain: what it may draw from now on")
+	cmd.Flags().StringArrayVar(&f.keep, "keep-token", nil, "name or id of a token that is to let in as before, once for each; the others are dropped, since they may have been revoked since")
 	cmd.Flags().StringArrayVar(&f.servers, "server", nil, "ID=RPC,RAFT, once for every server of the group to be, this one among them")
 }
 
@@ -192,7 +194,7 @@ func (f *rebirthFlags) rebirth(verb string, members func(coordinator.Config) []c
 	}
 	f.request = cmp.Or(f.request, cli.RequestID())
 	b := coordinator.Rebirth{
-		Config: cfg, Verb: verb, Budgets: map[string]units.Power{}, Servers: members(cfg), Actor: cli.Actor(), Reason: f.reason, RequestID: f.request,
+		Config: cfg, Verb: verb, Budgets: map[string]units.Power{}, Servers: members(cfg), KeepTokens: f.keep, Actor: cli.Actor(), Reason: f.reason, RequestID: f.request,
 		Now: time.Now(), DryRun: f.dry,
 	}
 	for _, text := range f.budgets {
@@ -252,7 +254,7 @@ func snapshotRestore(o *operator) *cobra.Command {
 		Long: "Begin the group anew from a snapshot, on this stopped server. Do it on ONE server: the others of the group to be are started\n" +
 			"with an empty state_dir and join:, and take the state from it. What was committed after the snapshot is lost; therefore a new\n" +
 			"incarnation begins: every node is charged its rated watts until it shows what it holds, nothing is raised before, and the budget\n" +
-			"of every domain has to be named. The old state is kept beside the new one. See docs/runbooks/lost-quorum.md.",
+			"of every domain has to be named. Tokens are dropped but for those that --keep-token names; denied certificates stay denied. The old state is kept beside the new one. See docs/runbooks/lost-quorum.md.",
 		Example: "  coordinator snapshot restore today.snap --budget site/lab=2800W --budget rack/r1=2400W --reason \"lost the group\" --yes\n" +
 			"  coordinator snapshot restore today.snap --budget site/lab=2800W --budget rack/r1=2400W --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -555,6 +555,67 @@ func (x *LiftBrakeRequest) GetDryRun() bool {
 	return false
 }
 
+type SkipBrakeRequest struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Change *Change                `protobuf:"bytes,1,opt,name=change,proto3" json:"change,omitempty"`
+	// The generation that an alarm brake-unproven names.
+	Generation    uint64 `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	DryRun        bool   `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SkipBrakeRequest) Reset() {
+	*x = SkipBrakeRequest{}
+	mi := &file_headroom_v1_brake_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SkipBrakeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SkipBrakeRequest) ProtoMessage() {}
+
+func (x *SkipBrakeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_brake_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SkipBrakeRequest.ProtoReflect.Descriptor instead.
+func (*SkipBrakeRequest) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_brake_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *SkipBrakeRequest) GetChange() *Change {
+	if x != nil {
+		return x.Change
+	}
+	return nil
+}
+
+func (x *SkipBrakeRequest) GetGeneration() uint64 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *SkipBrakeRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
 var File_headroom_v1_brake_proto protoreflect.FileDescriptor
 
 const file_headroom_v1_brake_proto_rawDesc = "" +
@@ -607,13 +668,20 @@ const file_headroom_v1_brake_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x02 \x01(\x04R\n" +
 	"generation\x12\x17\n" +
-	"\adry_run\x18\x03 \x01(\bR\x06dryRun2\xb8\x02\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"x\n" +
+	"\x10SkipBrakeRequest\x12+\n" +
+	"\x06change\x18\x01 \x01(\v2\x13.headroom.v1.ChangeR\x06change\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x02 \x01(\x04R\n" +
+	"generation\x12\x17\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun2\x81\x03\n" +
 	"\fBrakeService\x12G\n" +
 	"\bSetBrake\x12\x1c.headroom.v1.SetBrakeRequest\x1a\x1d.headroom.v1.SetBrakeResponse\x12M\n" +
 	"\n" +
 	"AwaitBrake\x12\x1e.headroom.v1.AwaitBrakeRequest\x1a\x1f.headroom.v1.AwaitBrakeResponse\x12G\n" +
 	"\bGetBrake\x12\x1c.headroom.v1.GetBrakeRequest\x1a\x1d.headroom.v1.GetBrakeResponse\x12G\n" +
-	"\tLiftBrake\x12\x1d.headroom.v1.LiftBrakeRequest\x1a\x1b.headroom.v1.ChangeResponseB%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
+	"\tLiftBrake\x12\x1d.headroom.v1.LiftBrakeRequest\x1a\x1b.headroom.v1.ChangeResponse\x12G\n" +
+	"\tSkipBrake\x12\x1d.headroom.v1.SkipBrakeRequest\x1a\x1b.headroom.v1.ChangeResponseB%Z#headroom/api/headroom/v1;headroomv1b\x06proto3"
 
 var (
 	file_headroom_v1_brake_proto_rawDescOnce sync.Once
@@ -627,7 +695,7 @@ func file_headroom_v1_brake_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_brake_proto_rawDescData
 }
 
-var file_headroom_v1_brake_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_headroom_v1_brake_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
 var file_headroom_v1_brake_proto_goTypes = []any{
 	(*SetBrakeRequest)(nil),    // 0: headroom.v1.SetBrakeRequest
 	(*SetBrakeResponse)(nil),   // 1: headroom.v1.SetBrakeResponse
@@ -637,29 +705,33 @@ var file_headroom_v1_brake_proto_goTypes = []any{
 	(*GetBrakeResponse)(nil),   // 5: headroom.v1.GetBrakeResponse
 	(*BrakeRecord)(nil),        // 6: headroom.v1.BrakeRecord
 	(*LiftBrakeRequest)(nil),   // 7: headroom.v1.LiftBrakeRequest
-	(*Change)(nil),             // 8: headroom.v1.Change
-	(*Meta)(nil),               // 9: headroom.v1.Meta
-	(*ChangeResponse)(nil),     // 10: headroom.v1.ChangeResponse
+	(*SkipBrakeRequest)(nil),   // 8: headroom.v1.SkipBrakeRequest
+	(*Change)(nil),             // 9: headroom.v1.Change
+	(*Meta)(nil),               // 10: headroom.v1.Meta
+	(*ChangeResponse)(nil),     // 11: headroom.v1.ChangeResponse
 }
 var file_headroom_v1_brake_proto_depIdxs = []int32{
-	8,  // 0: headroom.v1.SetBrakeRequest.change:type_name -> headroom.v1.Change
-	9,  // 1: headroom.v1.GetBrakeResponse.meta:type_name -> headroom.v1.Meta
+	9,  // 0: headroom.v1.SetBrakeRequest.change:type_name -> headroom.v1.Change
+	10, // 1: headroom.v1.GetBrakeResponse.meta:type_name -> headroom.v1.Meta
 	6,  // 2: headroom.v1.GetBrakeResponse.log:type_name -> headroom.v1.BrakeRecord
 	6,  // 3: headroom.v1.GetBrakeResponse.gossip:type_name -> headroom.v1.BrakeRecord
-	8,  // 4: headroom.v1.LiftBrakeRequest.change:type_name -> headroom.v1.Change
-	0,  // 5: headroom.v1.BrakeService.SetBrake:input_type -> headroom.v1.SetBrakeRequest
-	2,  // 6: headroom.v1.BrakeService.AwaitBrake:input_type -> headroom.v1.AwaitBrakeRequest
-	4,  // 7: headroom.v1.BrakeService.GetBrake:input_type -> headroom.v1.GetBrakeRequest
-	7,  // 8: headroom.v1.BrakeService.LiftBrake:input_type -> headroom.v1.LiftBrakeRequest
-	1,  // 9: headroom.v1.BrakeService.SetBrake:output_type -> headroom.v1.SetBrakeResponse
-	3,  // 10: headroom.v1.BrakeService.AwaitBrake:output_type -> headroom.v1.AwaitBrakeResponse
-	5,  // 11: headroom.v1.BrakeService.GetBrake:output_type -> headroom.v1.GetBrakeResponse
-	10, // 12: headroom.v1.BrakeService.LiftBrake:output_type -> headroom.v1.ChangeResponse
-	9,  // [9:13] is the sub-list for method output_type
-	5,  // [5:9] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	9,  // 4: headroom.v1.LiftBrakeRequest.change:type_name -> headroom.v1.Change
+	9,  // 5: headroom.v1.SkipBrakeRequest.change:type_name -> headroom.v1.Change
+	0,  // 6: headroom.v1.BrakeService.SetBrake:input_type -> headroom.v1.SetBrakeRequest
+	2,  // 7: headroom.v1.BrakeService.AwaitBrake:input_type -> headroom.v1.AwaitBrakeRequest
+	4,  // 8: headroom.v1.BrakeService.GetBrake:input_type -> headroom.v1.GetBrakeRequest
+	7,  // 9: headroom.v1.BrakeService.LiftBrake:input_type -> headroom.v1.LiftBrakeRequest
+	8,  // 10: headroom.v1.BrakeService.SkipBrake:input_type -> headroom.v1.SkipBrakeRequest
+	1,  // 11: headroom.v1.BrakeService.SetBrake:output_type -> headroom.v1.SetBrakeResponse
+	3,  // 12: headroom.v1.BrakeService.AwaitBrake:output_type -> headroom.v1.AwaitBrakeResponse
+	5,  // 13: headroom.v1.BrakeService.GetBrake:output_type -> headroom.v1.GetBrakeResponse
+	11, // 14: headroom.v1.BrakeService.LiftBrake:output_type -> headroom.v1.ChangeResponse
+	11, // 15: headroom.v1.BrakeService.SkipBrake:output_type -> headroom.v1.ChangeResponse
+	11, // [11:16] is the sub-list for method output_type
+	6,  // [6:11] is the sub-list for method input_type
+	6,  // [6:6] is the sub-list for extension type_name
+	6,  // [6:6] is the sub-list for extension extendee
+	0,  // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_brake_proto_init() }
@@ -676,7 +748,7 @@ func file_headroom_v1_brake_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_brake_proto_rawDesc), len(file_headroom_v1_brake_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   9,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -41,6 +41,8 @@ const (
 	BrakeServiceGetBrakeProcedure = "/headroom.v1.BrakeService/GetBrake"
 	// BrakeServiceLiftBrakeProcedure is the fully-qualified name of the BrakeService's LiftBrake RPC.
 	BrakeServiceLiftBrakeProcedure = "/headroom.v1.BrakeService/LiftBrake"
+	// BrakeServiceSkipBrakeProcedure is the fully-qualified name of the BrakeService's SkipBrake RPC.
+	BrakeServiceSkipBrakeProcedure = "/headroom.v1.BrakeService/SkipBrake"
 )
 
 // BrakeServiceClient is a client for the headroom.v1.BrakeService service.
@@ -56,6 +58,9 @@ type BrakeServiceClient interface {
 	GetBrake(context.Context, *connect.Request[v1.GetBrakeRequest]) (*connect.Response[v1.GetBrakeResponse], error)
 	// LiftBrake lifts the generation in force, through the log only.
 	LiftBrake(context.Context, *connect.Request[v1.LiftBrakeRequest]) (*connect.Response[v1.ChangeResponse], error)
+	// SkipBrake passes over a generation that a node tells and nobody has signed,
+	// through the log only.
+	SkipBrake(context.Context, *connect.Request[v1.SkipBrakeRequest]) (*connect.Response[v1.ChangeResponse], error)
 }
 
 // NewBrakeServiceClient constructs a client for the headroom.v1.BrakeService service. By default,
@@ -93,6 +98,12 @@ func NewBrakeServiceClient(httpClient connect.HTTPClient, baseURL string, opts .
 			connect.WithSchema(brakeServiceMethods.ByName("LiftBrake")),
 			connect.WithClientOptions(opts...),
 		),
+		skipBrake: connect.NewClient[v1.SkipBrakeRequest, v1.ChangeResponse](
+			httpClient,
+			baseURL+BrakeServiceSkipBrakeProcedure,
+			connect.WithSchema(brakeServiceMethods.ByName("SkipBrake")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -102,6 +113,7 @@ type brakeServiceClient struct {
 	awaitBrake *connect.Client[v1.AwaitBrakeRequest, v1.AwaitBrakeResponse]
 	getBrake   *connect.Client[v1.GetBrakeRequest, v1.GetBrakeResponse]
 	liftBrake  *connect.Client[v1.LiftBrakeRequest, v1.ChangeResponse]
+	skipBrake  *connect.Client[v1.SkipBrakeRequest, v1.ChangeResponse]
 }
 
 // SetBrake calls headroom.v1.BrakeService.SetBrake.
@@ -124,6 +136,11 @@ func (c *brakeServiceClient) LiftBrake(ctx context.Context, req *connect.Request
 	return c.liftBrake.CallUnary(ctx, req)
 }
 
+// SkipBrake calls headroom.v1.BrakeService.SkipBrake.
+func (c *brakeServiceClient) SkipBrake(ctx context.Context, req *connect.Request[v1.SkipBrakeRequest]) (*connect.Response[v1.ChangeResponse], error) {
+	return c.skipBrake.CallUnary(ctx, req)
+}
+
 // BrakeServiceHandler is an implementation of the headroom.v1.BrakeService service.
 type BrakeServiceHandler interface {
 	// SetBrake needs neither a leader nor a quorum: the asked server signs a brake
@@ -137,6 +154,9 @@ type BrakeServiceHandler interface {
 	GetBrake(context.Context, *connect.Request[v1.GetBrakeRequest]) (*connect.Response[v1.GetBrakeResponse], error)
 	// LiftBrake lifts the generation in force, through the log only.
 	LiftBrake(context.Context, *connect.Request[v1.LiftBrakeRequest]) (*connect.Response[v1.ChangeResponse], error)
+	// SkipBrake passes over a generation that a node tells and nobody has signed,
+	// through the log only.
+	SkipBrake(context.Context, *connect.Request[v1.SkipBrakeRequest]) (*connect.Response[v1.ChangeResponse], error)
 }
 
 // NewBrakeServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -170,6 +190,12 @@ func NewBrakeServiceHandler(svc BrakeServiceHandler, opts ...connect.HandlerOpti
 		connect.WithSchema(brakeServiceMethods.ByName("LiftBrake")),
 		connect.WithHandlerOptions(opts...),
 	)
+	brakeServiceSkipBrakeHandler := connect.NewUnaryHandler(
+		BrakeServiceSkipBrakeProcedure,
+		svc.SkipBrake,
+		connect.WithSchema(brakeServiceMethods.ByName("SkipBrake")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/headroom.v1.BrakeService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case BrakeServiceSetBrakeProcedure:
@@ -180,6 +206,8 @@ func NewBrakeServiceHandler(svc BrakeServiceHandler, opts ...connect.HandlerOpti
 			brakeServiceGetBrakeHandler.ServeHTTP(w, r)
 		case BrakeServiceLiftBrakeProcedure:
 			brakeServiceLiftBrakeHandler.ServeHTTP(w, r)
+		case BrakeServiceSkipBrakeProcedure:
+			brakeServiceSkipBrakeHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -203,4 +231,8 @@ func (UnimplementedBrakeServiceHandler) GetBrake(context.Context, *connect.Reque
 
 func (UnimplementedBrakeServiceHandler) LiftBrake(context.Context, *connect.Request[v1.LiftBrakeRequest]) (*connect.Response[v1.ChangeResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.BrakeService.LiftBrake is not implemented"))
+}
+
+func (UnimplementedBrakeServiceHandler) SkipBrake(context.Context, *connect.Request[v1.SkipBrakeRequest]) (*connect.Response[v1.ChangeResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("headroom.v1.BrakeService.SkipBrake is not implemented"))
 }

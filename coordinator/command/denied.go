@@ -1,0 +1,68 @@
+package command
+
+import (
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/internal/secure"
+)
+
+func tlsRevoke(o *operator) *cobra.Command {
+	c := &changing{o: o}
+	cmd := &cobra.Command{
+		Use: "revoke ROLE/NAME|SERIAL", Short: "Let a certificate in no more, before it ends", Args: cobra.ExactArgs(1),
+		Long: "revoke denies every certificate that an identity was given until now, or the one with a serial number (coordinator tls inspect shows\n" +
+			"it). The denial stands in the log and beside it, on every server; it cannot be taken back. A certificate that is made for the\n" +
+			"identity afterwards is let in.",
+		Example: "  coordinator tls revoke node/n03 --reason \"the machine was stolen\" --yes\n  coordinator tls revoke 3f9a01c5 --yes",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d, err := secure.ParseDenial(args[0])
+			if err != nil {
+				return tlsError(err)
+			}
+			if err := c.confirm(cmd, "deny "+d.Key()+" for good"); err != nil {
+				return err
+			}
+			return c.send(cmd, "tls revoke", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_Deny{Deny: &headroomv1.Denial{Identity: d.Identity, Serial: d.Serial}}})
+		},
+	}
+	c.flags(cmd)
+	c.asksFlag(cmd)
+	return cmd
+}
+
+type deniedItem struct {
+	Identity *string `json:"identity"`
+	Serial   *string `json:"serial"`
+	Denied   string  `json:"denied"`
+	Actor    string  `json:"actor"`
+	Reason   string  `json:"reason"`
+}
+
+func tlsDenied(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "denied", Short: "List the certificates that are let in no more", Args: cobra.NoArgs, Example: "  coordinator tls denied",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := call(cmd.Context(), o, "tls denied", &headroomv1.ListDeniedRequest{}, headroomv1connect.ClusterServiceClient.ListDenied)
+			if err != nil {
+				return err
+			}
+			items, rows := []deniedItem{}, [][]string{}
+			for _, d := range r.GetDenied() {
+				items = append(items, deniedItem{
+					Identity: cli.Known(d.GetIdentity(), d.GetIdentity() != ""), Serial: cli.Known(d.GetSerial(), d.GetSerial() != ""), Denied: stamped(d.GetAtUs()),
+					Actor: d.GetActor(), Reason: d.GetReason(),
+				})
+				rows = append(rows, []string{d.GetIdentity() + d.GetSerial(), cli.Clock(time.UnixMicro(d.GetAtUs())), d.GetActor(), d.GetReason()})
+			}
+			return o.print(cmd, &watching{}, wrap("DeniedList", r.GetMeta(), items), func(out io.Writer) error {
+				return o.out.Table(out, []string{"WHAT", "DENIED", "BY", "REASON"}, rows)
+			})
+		},
+	}
+}

@@ -1,0 +1,214 @@
+// Claims: a server's certificate counts for members of the group only; what was
+// denied stays so across restarts, restores and snapshots; a generation of the brake
+// that nobody signed is a hint, and can be passed over.
+package coordinator
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"log/slog"
+	"math"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/rpc"
+	"headroom/internal/secure"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// A certificate of a server that never was a member speaks for nobody: it may only
+// ask whether it is one. Nor does it get near the log.
+func TestOnlyMembersSpeakAsServers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3, 700*units.Watt)
+		c.leader()
+		c.seated("c1", "c2", "c3")
+		s := c.leader().server
+		asAdmin := http.Header{forwardedHeader: {"admin/root"}}
+		for procedure, open := range map[string]bool{
+			headroomv1connect.ClusterServiceChangeProcedure: false, headroomv1connect.ClusterServiceListTokensProcedure: false,
+			headroomv1connect.ClusterServiceGetStatusProcedure: false, headroomv1connect.MemberServiceLastWordsProcedure: false,
+			headroomv1connect.MemberServiceDescribeServerProcedure: true,
+		} {
+			if _, err := s.guard.admit(rpc.WithCaller(t.Context(), by("server", "c9")), procedure, asAdmin); (err == nil) != open {
+				t.Errorf("%s as server/c9: %v", procedure, err)
+			}
+			if _, err := s.guard.admit(rpc.WithCaller(t.Context(), by("server", "c2")), procedure, asAdmin); err != nil {
+				t.Errorf("%s as server/c2: %v", procedure, err)
+			}
+		}
+		for id, good := range map[string]bool{"c1": true, "c2": true, "c9": false} {
+			if err := s.vet(secure.Identity{Role: secure.Server, Name: id}); (err == nil) != good {
+				t.Errorf("%s at the log: %v", id, err)
+			}
+		}
+		// A member that was away learns of a newer one from a member that it knows, and from nobody else.
+		tells := func(id, newer string) {
+			s.keeper.mu.Lock()
+			defer s.keeper.mu.Unlock()
+			s.keeper.facts[id] = fact{said: &headroomv1.ServerFacts{Id: id, Incarnation: s.incarnation(), Members: []string{newer}}, at: time.Now()}
+		}
+		if tells("c8", "c9"); s.belongs("c9") {
+			t.Error("the word of a stranger counts")
+		}
+		if tells("c2", "c7"); !s.belongs("c7") {
+			t.Error("the word of a member does not count")
+		}
+		// Before the log is open nobody is let near it.
+		if newServer(s.cfg, slog.New(slog.DiscardHandler)).vet(secure.Identity{Role: secure.Server, Name: "c2"}) == nil {
+			t.Error("let in before the members are known")
+		}
+	})
+}
+
+// certificateOf is one for an identity, as a connection shows it.
+func certificateOf(t *testing.T, who secure.Identity) *x509.Certificate {
+	t.Helper()
+	a, _, err := secure.NewAuthority("lab", time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := a.Issue(who, time.Now(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, _ := pem.Decode(pair.Cert)
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+func denyIt(s *server, identity string) error {
+	_, err := (clusterService{s}).Change(context.Background(), connect.NewRequest(&headroomv1.ChangeRequest{
+		Change: &headroomv1.Change{Reason: "stolen"}, What: &headroomv1.ChangeRequest_Deny{Deny: &headroomv1.Denial{Identity: identity}},
+	}))
+	return err
+}
+
+// What an administrator denies is refused by every server, on streams that are open
+// too, and what denies nobody is refused.
+func TestDeniedCallersAreRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 3, 700*units.Watt)
+		l := c.leader().server
+		c.seated("c1", "c2", "c3")
+		who := by("operator", "mia")
+		who.Certificate = certificateOf(t, who.Identity)
+		call := func(s *server) error {
+			_, err := s.guard.admit(rpc.WithCaller(t.Context(), who), headroomv1connect.ClusterServiceGetStatusProcedure, http.Header{})
+			return err
+		}
+		if err := call(l); err != nil {
+			t.Fatal(err)
+		}
+		for _, bad := range []string{"", "mia", "root/x"} {
+			if denyIt(l, bad) == nil {
+				t.Errorf("%q was denied", bad)
+			}
+		}
+		time.Sleep(time.Second) // the bubble's: the denial is after the certificate
+		if err := denyIt(l, "operator/mia"); err != nil {
+			t.Fatal(err)
+		}
+		c.until("every server refuses it", 30*time.Second, func() bool {
+			return call(c.server("c1").server) != nil && call(c.server("c2").server) != nil && call(c.server("c3").server) != nil
+		})
+		if e := rpc.AsCLI(call(l), "test", "addr"); e.Code != "certificate-denied" {
+			t.Errorf("refused as %+v", e)
+		}
+		if _, err := l.guard.identify(who, ""); err == nil {
+			t.Error("an open stream goes on")
+		}
+		r, err := (clusterService{l}).ListDenied(t.Context(), connect.NewRequest(&headroomv1.ListDeniedRequest{}))
+		if err != nil || len(r.Msg.GetDenied()) != 1 || r.Msg.GetDenied()[0].GetIdentity() != "operator/mia" || r.Msg.GetDenied()[0].GetReason() != "stolen" {
+			t.Errorf("listed %v, %v", r, err)
+		}
+		// A group whose log lacks a denial that a server knows has it again.
+		l.guard.revoked.Add(secure.Denial{Identity: "node/n7", At: 5, Reason: "before the restore"})
+		c.until("it is back in the log", 30*time.Second, func() bool { return c.newest().Denied["node/n7"].At == 5 })
+	})
+}
+
+// The file beside the log is carried over to the state that a restore makes, and
+// read at the next start.
+func TestDenialsSurviveARestore(t *testing.T) {
+	t.Parallel()
+	dir, staging := t.TempDir(), t.TempDir()
+	s := newServer(Config{ID: "c1", StateDir: dir}, slog.New(slog.DiscardHandler))
+	s.deny([]ledger.Denial{{Identity: "node/n1", At: 7, Reason: "stolen"}})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = s.keepDenials(ctx) }()
+	path := filepath.Join(dir, deniedFile)
+	for began := time.Now(); ; {
+		if _, err := os.Stat(path); err == nil {
+			break
+		}
+		if time.Since(began) > time.Minute {
+			t.Fatal("not written")
+		}
+	}
+	cancel()
+	<-done
+	if err := (Rebirth{Config: Config{StateDir: dir}}).carryDenials(staging); err != nil {
+		t.Fatal(err)
+	}
+	again := newServer(Config{ID: "c1", StateDir: staging}, slog.New(slog.DiscardHandler))
+	again.recallDenials()
+	if all := again.guard.revoked.All(); len(all) != 1 || all[0].Identity != "node/n1" || all[0].At != 7 {
+		t.Errorf("after the restore: %v", all)
+	}
+	if err := (Rebirth{Config: Config{StateDir: t.TempDir()}}).carryDenials(staging); err != nil {
+		t.Errorf("without a file: %v", err)
+	}
+}
+
+// A generation that nobody signed does not use up the brake's, whether or not the
+// server has keys; an operator passes over it where a node tells it.
+func TestUnsignedGenerationIsAHint(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, 1, 700*units.Watt)
+		s := c.leader().server
+		b := brakeService{s}
+		skip := func(generation uint64) error {
+			_, err := b.SkipBrake(t.Context(), connect.NewRequest(&headroomv1.SkipBrakeRequest{Generation: generation}))
+			return err
+		}
+		for _, told := range []uint64{math.MaxUint64, 12} {
+			if got := s.toldBrake(t.Context(), "n7", &headroomv1.Heartbeat{BrakeGeneration: told}); got != 0 {
+				t.Errorf("%d is believed as %d", told, got)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		if top := c.newest().Brake.Set; top != 0 {
+			t.Fatalf("the log has generation %d", top)
+		}
+		if len(s.brakes.alarms()) != 1 {
+			t.Errorf("alarms %v", s.brakes.alarms())
+		}
+		if skip(11) == nil {
+			t.Error("a generation that nobody tells was skipped")
+		}
+		if err := skip(12); err != nil {
+			t.Fatal(err)
+		}
+		if x := c.newest().Brake; x.Lifted != 12 || x.Active() {
+			t.Errorf("after the skip %+v", x)
+		}
+		s.toldBrake(t.Context(), "n8", &headroomv1.Heartbeat{BrakeGeneration: math.MaxUint64})
+		if e := rpc.AsCLI(skip(math.MaxUint64), "test", "addr"); e == nil || e.Code != "no-room" {
+			t.Errorf("all generations were skipped: %+v", e)
+		}
+	})
+}
