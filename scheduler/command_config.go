@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -38,15 +39,33 @@ func configCheck() *cobra.Command {
 		Example: "  scheduler config check --config /etc/headroom/scheduler.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := LoadConfig(path); err != nil {
+			cfg, err := LoadConfig(path)
+			if err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "ok    %s\n", path)
-			return err
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "ok    %s\n", path); err != nil {
+				return err
+			}
+			for _, note := range cfg.separation() {
+				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "note  %s\n", note); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
 	configFlag(cmd, &path)
 	return cmd
+}
+
+// separation says which programs of other people share a user, which a configuration that
+// is right does not show.
+func (c *Config) separation() []string {
+	notes := []string{"one user runs the tasks of all jobs on a node, and jobs can change each other's files, unless its worker has --task-user"}
+	if c.Spark.On() && !slices.Contains(c.Spark.Driver, "start-driver") {
+		notes = append(notes, "drivers of Spark run as the scheduler's user and can read its keys; driver: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock] runs them as headroom-driver")
+	}
+	return notes
 }
 
 func configShow() *cobra.Command {

@@ -86,6 +86,9 @@ func workerCommand() *cobra.Command {
 			if err := cfg.Users.Check(); err != nil {
 				return cli.Usage("--task-user: %v", err)
 			}
+			if cfg.Users.Sockets == "" {
+				cfg.Logger.Warn("tasks run as the worker's user and can read what it reads; --task-sockets separates them")
+			}
 			w, err := local.New(cfg)
 			if err != nil {
 				return cli.Failed("--dir must name a folder that this user may write to", "%w", err)

@@ -139,7 +139,7 @@ spark:
   stages: input                       # which stages drop tasks: input (those that read the input), all, none
   nodes: {"10.0.0.11": n01}           # names of nodes, as in powerd.yaml, by the hosts of their Spark workers; others are called by their host
   kill_after: 10s                     # time for a driver to end before it is killed
-  driver: []                          # words before spark-submit, to place the driver: [taskset, -c, "0"]
+  driver: []                          # words before spark-submit: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock] runs drivers as a user of their own
 
 log_level: info                       # debug, info, warn, error
 `
