@@ -320,6 +320,15 @@ func TestWhatProgramsLink(t *testing.T) {
 	}
 }
 
+// Schedules name time zones, which many servers have no files of.
+func TestCoordinatorBringsTimeZones(t *testing.T) {
+	t.Parallel()
+	_, pkgs := read(t)
+	if !reach(pkgs, "cmd/coordinator")["time/tzdata"] {
+		t.Error("cmd/coordinator does not link time/tzdata: a server without /usr/share/zoneinfo skips schedules")
+	}
+}
+
 // pureMayNot are the standard packages that would let a pure package see or
 // change the world.
 func pureMayNot() []string {

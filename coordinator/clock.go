@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"time"
+	_ "time/tzdata" // schedules keep their time zones on a server without /usr/share/zoneinfo
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/ledger"
@@ -37,11 +38,28 @@ func (d *desk) followClock(ctx context.Context) {
 	switch {
 	case next.Domain == "":
 		d.clock.trouble = ""
+		d.dateAnew(ctx, wall)
 	case lower:
 		d.byClock(ctx, next, nil, 0)
 	case !d.clock.asking && d.now() >= d.clock.next:
 		d.clock.asking = true
 		go d.askClocks(ctx, next)
+	}
+}
+
+// dateAnew lets schedules count from now that a wrong clock dated ahead: a cut that falls
+// due while no server leads would else be lost.
+func (d *desk) dateAnew(ctx context.Context, wall time.Time) {
+	var misdated []ledger.Schedule
+	d.machine.view(func(s *ledger.State) { misdated = ledger.Misdated(s, wall) })
+	for _, x := range misdated {
+		set := &ledger.SetSchedule{Name: x.Name, Domain: x.Domain, Cron: x.Cron, Zone: x.Zone, Budget: x.Budget}
+		_, err := d.propose(ctx, ledger.Command{Actor: "clock", Reason: "was dated ahead by a wrong clock", Schedule: set})
+		if err != nil {
+			d.logger.Warn("schedule dated ahead by a wrong clock", slog.String("schedule", x.Name), slog.Any("error", err))
+			return // tried again at the next tick
+		}
+		d.logger.Info("schedule counts from now; a wrong clock had dated it ahead", slog.String("schedule", x.Name))
 	}
 }
 

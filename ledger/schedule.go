@@ -193,14 +193,15 @@ func (x Clock) Agreed(at int64) bool {
 func (t *tx) dueBudget(c Command, b *SetBudget) error {
 	d := t.Domains[b.Domain]
 	due, want, replaced := int64(0), units.Power(0), d.Budget
+	if b.Clock.Schedule != "" && d.Back != nil {
+		replaced = d.Back.Budget // it waits beneath the temporary budget
+	}
+	lower := b.Budget <= replaced && t.Rules >= 5
 	switch x, known := t.Schedules[b.Clock.Schedule]; {
 	case b.Clock.Schedule == "" && d.Back != nil:
 		due, want = d.Back.At, d.Back.Budget
-	case known && x.Domain == b.Domain && x.follows(b.Clock.Due, c.At, b.Clock):
+	case known && x.Domain == b.Domain && x.follows(b.Clock.Due, c.At, lower || b.Clock.Agreed(c.At)):
 		due, want = b.Clock.Due, x.Budget
-		if d.Back != nil {
-			replaced = d.Back.Budget // it waits beneath the temporary budget
-		}
 	}
 	if want != b.Budget || due != b.Clock.Due || c.At < due || b.Until != 0 {
 		return fmt.Errorf("budget of %s by the clock: %w", b.Domain, ErrNotDue)
@@ -212,11 +213,11 @@ func (t *tx) dueBudget(c Command, b *SetBudget) error {
 	return nil
 }
 
-// follows tells whether the schedule may be carried out for the time due. It was
-// carried out for an earlier one before; or for one that is still to come, by a
-// clock that was wrong, which a quorum's clocks overrule.
-func (x Schedule) follows(due, at int64, clocks *Clock) bool {
-	return x.Last < due || x.Last > at && clocks.Agreed(at)
+// follows reports whether the schedule may be carried out for the time due. It was
+// carried out for an earlier one before; or for one that is still to come, by a clock that
+// was wrong. That may be overruled by a quorum's clocks, and by anybody where it lowers.
+func (x Schedule) follows(due, at int64, overruled bool) bool {
+	return x.Last < due || x.Last > at && overruled
 }
 
 // carriedOut notes that a schedule was carried out.
@@ -248,8 +249,7 @@ type Coming struct {
 	At       time.Time
 	// Beneath: a temporary budget is in force, and this one waits below it.
 	Beneath bool
-	// Quorum: a quorum's clocks have to agree to it. It is a raise, or a clock that was
-	// wrong has carried it out for a time to come.
+	// Quorum: a quorum's clocks have to agree to it. It is a raise.
 	Quorum bool
 }
 
@@ -269,7 +269,7 @@ func Due(s *State, now time.Time) []Coming {
 		if !ok || newest[x.Domain].At.After(at) {
 			continue
 		}
-		c := Coming{Domain: x.Domain, Budget: x.Budget, Schedule: x.Name, At: at, Quorum: x.Last > now.UnixMicro()}
+		c := Coming{Domain: x.Domain, Budget: x.Budget, Schedule: x.Name, At: at, Quorum: x.Last > now.UnixMicro() && s.Rules < 5}
 		replaced := s.Domains[x.Domain].Budget
 		if back := s.Domains[x.Domain].Back; back != nil {
 			c.Beneath, replaced = true, back.Budget
@@ -287,6 +287,20 @@ func Due(s *State, now time.Time) []Coming {
 		}
 		return sooner(a, b)
 	})
+	return out
+}
+
+// Misdated are the schedules that were last carried out, or overruled by an operator,
+// for a time that is still to come, by a clock that was wrong. What they miss until then
+// would be lost. The leader sets each anew, which lets it count from now; by the leader's
+// own clock alone, because a schedule that counts from too early can only lower by itself.
+func Misdated(s *State, now time.Time) []Schedule {
+	var out []Schedule
+	for _, x := range s.SchedulesByName() {
+		if time.UnixMicro(x.Last).Sub(now) > clockAgreement {
+			out = append(out, x)
+		}
+	}
 	return out
 }
 

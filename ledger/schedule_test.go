@@ -329,29 +329,57 @@ func TestNothingButWhatIsDue(t *testing.T) {
 	refused(t, s, c, ledger.ErrNotDue)
 }
 
-// A schedule that a wrong clock has carried out far in the future comes back to
-// life with a quorum's clocks; a single clock does not turn it back.
+// A schedule that a wrong clock has carried out far in the future comes back to life: its
+// lowers by any clock, its raises with a quorum's.
 func TestWrongClockDoesNotKillSchedule(t *testing.T) {
 	t.Parallel()
 	s := admitted(t, 800, "n01")
 	do(t, s, schedule("night", "0 18 * * *", 500))
-	carry(t, s, at("2030-01-01T00:00:00Z"), 0) // alone, by years: a lower, it is taken
+	do(t, s, schedule("day", "0 6 * * *", 800))
+	carry(t, s, at("2030-01-01T18:00:00Z"), 0) // alone, by years: a lower, it is taken
 	wantBudget(t, s, 500, "a lower needs no clocks")
-	do(t, s, ledger.Command{Budget: set("site/lab", 800)})
+	do(t, s, ledger.Command{At: micros("2030-01-01T18:30:00Z"), Budget: set("site/lab", 800)})
 	if due := ledger.Due(s, at("2026-11-22T17:59:00Z")); len(due) != 0 {
 		t.Errorf("due %+v", due)
 	}
 	now := at("2026-11-22T18:00:01Z")
 	due := ledger.Due(s, now)
-	if len(due) != 1 || !due[0].Quorum {
+	if len(due) != 1 || due[0].Quorum {
 		t.Fatalf("due %+v", due)
 	}
-	refused(t, s, byClock(due[0], now, 0), ledger.ErrNotDue)
-	do(t, s, byClock(due[0], now, 0, 0, 0))
+	do(t, s, byClock(due[0], now))
 	wantBudget(t, s, 500, "in its time")
 	if due := ledger.Due(s, now); len(due) != 0 {
 		t.Errorf("due again %+v", due)
 	}
+	do(t, s, ledger.Command{At: micros("2030-01-01T18:30:00Z"), Budget: set("site/lab", 500)})
+	now = at("2026-11-23T06:00:01Z")
+	if due = ledger.Due(s, now); len(due) != 1 || !due[0].Quorum {
+		t.Fatalf("due %+v", due)
+	}
+	refused(t, s, byClock(due[0], now, 0), ledger.ErrNotDue)
+	do(t, s, byClock(due[0], now, 0, 0, 0))
+	wantBudget(t, s, 800, "in its time, by a quorum's clocks")
+}
+
+// A cut that falls due while nobody leads is made up by the next leader, though an
+// operator spoke to a leader whose clock was hours ahead.
+func TestCutDatedAheadIsMadeUp(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 800, "n01")
+	do(t, s, schedule("evening", "0 18 * * *", 500))
+	do(t, s, ledger.Command{At: micros("2026-11-22T20:00:00Z"), Budget: set("site/lab", 700)}) // at 17:00
+	if dated := ledger.Misdated(s, at("2026-11-22T20:00:30Z")); len(dated) != 0 {
+		t.Errorf("within a minute: %+v", dated)
+	}
+	dated := ledger.Misdated(s, at("2026-11-22T17:05:00Z"))
+	if len(dated) != 1 || dated[0].Name != "evening" {
+		t.Fatalf("misdated: %+v", dated)
+	}
+	x := dated[0]
+	do(t, s, ledger.Command{At: micros("2026-11-22T17:05:00Z"), Schedule: &ledger.SetSchedule{Name: x.Name, Domain: x.Domain, Cron: x.Cron, Zone: x.Zone, Budget: x.Budget}})
+	carry(t, s, at("2026-11-22T19:00:00Z"))
+	wantBudget(t, s, 500, "an hour late")
 }
 
 func until(watts units.Power, now, back string) ledger.Command {

@@ -254,7 +254,12 @@ type poll struct {
 // lookAtTheClock asks the other servers for their wall clocks when a change of a
 // budget is due by this one's.
 func (l *leadership) lookAtTheClock() {
-	if l.poll != nil || len(ledger.Due(l.s.state, l.s.wallNow())) == 0 {
+	due := ledger.Due(l.s.state, l.s.wallNow())
+	if l.poll != nil || len(due) == 0 {
+		return
+	}
+	if !due[0].Quorum { // the safe direction asks nobody
+		l.carryOutDue(&poll{told: map[string]int64{}})
 		return
 	}
 	p := &poll{told: map[string]int64{}, at: map[string]time.Duration{}}
