@@ -27,24 +27,42 @@ func (m *machine) programs(t *testing.T) {
 	}
 }
 
-// dev is the line with which a program accepts connections in the clear, where it asks for one.
-func (m *machine) dev(t *testing.T, program string) string {
+// certificates makes the authority and a certificate for each program, in the folders that
+// the units expect, and one for each of two people.
+func (m *machine) certificates(t *testing.T) {
 	t.Helper()
-	out, err := exec.Command(m.path("usr/bin/"+program), "config", "example").Output()
-	if err != nil {
-		t.Fatal(err)
+	ca := t.TempDir()
+	tls := func(args ...string) {
+		if out, err := exec.Command(m.path("usr/bin/coordinator"), append([]string{"tls"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("coordinator tls %v: %v: %s", args, err, out)
+		}
 	}
-	if strings.Contains(string(out), "\ndev:") {
-		return "dev: true\n"
+	tls("ca", "create", "--name", "lab", "--dir", ca)
+	for at, who := range map[string][]string{
+		"etc/headroom/coordinator": {"server/c1"}, "etc/headroom/powerd": {"node/n01"}, "etc/headroom/scheduler": {"scheduler/s1"},
+		"etc/headroom/worker": {"worker/n01"}, "root": {"submitter/ann", "submitter/bob"},
+	} {
+		dir := m.path("root/" + at)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		tls(append([]string{"cert", "create", "--ca-dir", ca, "--dir", dir}, who...)...)
 	}
-	return ""
+	m.copy(t, filepath.Join(ca, "ca.crt"), "root/etc/headroom/ca.crt", 0o644)
+	m.copy(t, filepath.Join(ca, "ca.key"), "root/etc/headroom/ca.key", 0o600)
 }
 
-// secrets are files that stand for the keys of all programs, by who may read them.
+// identity is the section tls of a program's configuration.
+func identity(program, name string) string {
+	file := "/etc/headroom/" + program + "/" + name
+	return "tls: {ca: /etc/headroom/ca.crt, cert: " + file + ".crt, key: " + file + ".key}\n"
+}
+
+// secrets are the keys of all programs, by who may read them.
 func secrets() map[string]string {
 	return map[string]string{
 		"/etc/headroom/powerd/n01.key": "headroom-powerd", "/etc/headroom/coordinator/c1.key": "headroom-coordinator",
-		"/etc/headroom/scheduler/s.key": "headroom-scheduler", "/etc/headroom/worker/w.key": "headroom-worker",
+		"/etc/headroom/scheduler/s1.key": "headroom-scheduler", "/etc/headroom/worker/n01.key": "headroom-worker",
 		"/etc/headroom/gossip.key": "headroom-gossip", "/etc/headroom/brake.key": "headroom-coordinator", "/etc/headroom/ca.key": "root",
 	}
 }
@@ -58,7 +76,7 @@ func targets(tcp bool) string {
 	for _, program := range []string{"powerd", "coordinator", "scheduler", "worker"} {
 		b.WriteString("folder /etc/headroom/" + program + "\nfolder /var/lib/headroom/" + program + "\n")
 	}
-	b.WriteString("folder /etc/headroom\nfolder /run/headroom-task\nfolder /var/lib/headroom\n")
+	b.WriteString("folder /etc/headroom\nfolder /run/headroom-task\nsocket /run/headroom-scheduler/scheduler.sock\nfolder /var/lib/headroom\n")
 	for _, socket := range []string{"/var/lib/headroom/powerd/powerd.sock", "/var/lib/headroom/coordinator/coordinator.sock", "/run/headroom-task/headroom-task.sock", "/run/headroom-driver.sock", "/run/dbus/system_bus_socket"} {
 		b.WriteString("socket " + socket + "\n")
 	}
@@ -91,25 +109,24 @@ func cluster(t *testing.T) *machine {
 			t.Fatal(err)
 		}
 		m.copy(t, self, "usr/bin/headroom-probe", 0o755)
-		m.write(t, "usr/lib/sysusers.d/tenants.conf", "u ann - - - -\nu bob - - - -\n", 0o644)
-		m.write(t, "root/etc/headroom/powerd.yaml", m.dev(t, "powerd")+aloneConfig+"coordinators: [\"127.0.0.1:7400\"]\n", 0o644)
-		m.write(t, "root/etc/headroom/coordinator.yaml", m.dev(t, "coordinator")+`id: c1
+		m.certificates(t)
+		m.write(t, "usr/lib/sysusers.d/tenants.conf", "u ann - - - -\nu bob - - - -\nm headroom-scheduler ann\nm headroom-scheduler bob\n", 0o644)
+		m.write(t, "root/etc/headroom/powerd.yaml", aloneConfig+identity("powerd", "n01")+"coordinators: [\"127.0.0.1:7400\"]\n", 0o644)
+		m.write(t, "root/etc/headroom/coordinator.yaml", identity("coordinator", "c1")+`id: c1
 state_dir: /var/lib/headroom/coordinator
-tls: {mode: off}
 servers: [{id: c1, rpc: "127.0.0.1:7400", raft: "127.0.0.1:7401"}]
 site: [{name: rack/r1, budget: 250W, unmanaged: 0W}]
 `, 0o644)
-		m.write(t, "root/etc/headroom/scheduler.yaml", m.dev(t, "scheduler")+`listen: 127.0.0.1:7410
+		m.write(t, "root/etc/headroom/scheduler.yaml", identity("scheduler", "s1")+`listen: 127.0.0.1:7410
+socket: /run/headroom-scheduler/scheduler.sock
 dir: /var/lib/headroom/scheduler
 coordinators: ["127.0.0.1:7400"]
 classes: [high]
 spark: {home: /opt/spark, master: "spark://127.0.0.1:7077", plugin: /opt/spark/plugin.jar, driver: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock]}
 `, 0o644)
-		worker := "WORKER_OPTIONS=--node n01 --scheduler 127.0.0.1:7410 --slots 2"
-		if out, _ := exec.Command(m.path("usr/bin/scheduler"), "worker", "--help").Output(); strings.Contains(string(out), "--dev") {
-			worker += " --dev"
-		}
-		m.write(t, "root/etc/headroom/worker.env", worker+"\n", 0o644)
+		m.write(t, "root/etc/headroom/worker.env", "WORKER_OPTIONS=--node n01 --scheduler 127.0.0.1:7410 --slots 2 "+
+			"--ca /etc/headroom/ca.crt --cert /etc/headroom/worker/n01.crt --key /etc/headroom/worker/n01.key "+
+			"--task-user unix/root=headroom-task --task-user submitter/ann=ann --task-user submitter/bob=bob\n", 0o644)
 		// A Spark whose only application is a spy.
 		m.write(t, "root/opt/spark/bin/spark-submit", "#!/bin/sh\n"+probeEnv+"=spy exec "+probe+" /srv/headroom/driver-targets\n", 0o755)
 		m.write(t, "root/opt/spark/plugin.jar", "PK", 0o644)
@@ -118,12 +135,20 @@ spark: {home: /opt/spark, master: "spark://127.0.0.1:7077", plugin: /opt/spark/p
 		m.write(t, "root/srv/headroom/spy.yaml", "name: spy\nclass: high\nslots: 1\nmap: {input: /srv/headroom/in/*, command: ["+prober("spy")+", \"{input}\"]}\noutput: /var/lib/headroom-jobs/spy\n", 0o644)
 		m.write(t, "root/srv/headroom/driver.yaml", "name: driver\nclass: high\nslots: 1\nspark: {application: /opt/spark/plugin.jar, main: Spy}\n", 0o644)
 		m.write(t, "root/srv/headroom/slow.yaml", "name: slow\nclass: high\nslots: 1\nmap: {input: /srv/headroom/in/*, command: [sh, -c, \"while ! [ -e /srv/headroom/gate ]; do sleep 0.1; done; cat $0\", \"{input}\"]}\noutput: /var/lib/headroom-jobs/slow\n", 0o644)
-		for path := range secrets() {
-			m.write(t, "root"+path, "secret\n", 0o640)
+		for name, line := range map[string]string{"ann": "id -un", "bob": "id -un; ls /srv/headroom/ann; cat /srv/headroom/ann/out/*/map-00000; true"} {
+			m.write(t, "root/srv/headroom/"+name+".yaml", "name: "+name+"\nclass: high\nslots: 1\nmap: {input: /srv/headroom/in/*, command: [sh, -c, \""+line+"\"]}\noutput: /srv/headroom/"+name+"/out\n", 0o644)
+		}
+		for _, name := range []string{"gossip.key", "brake.key"} {
+			m.write(t, "root/etc/headroom/"+name, "secret\n", 0o640)
 		}
 	})
 	for path, group := range secrets() {
 		m.do(t, "chgrp", group, path)
+		m.do(t, "chmod", "640", path)
+	}
+	for _, tenant := range []string{"ann", "bob"} {
+		m.do(t, "install", "-d", "-o", "root", "-g", tenant, "-m", "3770", "/srv/headroom/"+tenant)
+		m.do(t, "systemctl", "start", "headroom-task@"+tenant+".socket")
 	}
 	m.do(t, "systemd-tmpfiles", "--create", "headroom.conf")
 	m.do(t, "systemctl", "start", "headroom-coordinator.service", unit, "headroom-scheduler.service", "headroom-worker.service")
@@ -149,12 +174,19 @@ type jobs struct {
 	} `json:"items"`
 }
 
-// submit hands a job file in, as root, and returns the job's id.
-func (m *machine) submit(t *testing.T, file string) string {
+// asRoot is how root reaches the scheduler, as is how somebody with a certificate does.
+func asRoot() []string { return []string{"--socket", "/run/headroom-scheduler/scheduler.sock"} }
+
+func as(who string) []string {
+	return []string{"--ca", "/etc/headroom/ca.crt", "--cert", "/root/" + who + ".crt", "--key", "/root/" + who + ".key"}
+}
+
+// submit hands a job file in and returns the job's id.
+func (m *machine) submit(t *testing.T, file string, way []string) string {
 	t.Helper()
 	id := ""
 	m.eventually(t, "headroom-scheduler.service", "the job "+file+" is accepted", func() bool {
-		out, err := m.try("scheduler", "submit", file, "--request-id", "the-only-one-"+filepath.Base(file), "-o", "json")
+		out, err := m.try(append([]string{"scheduler", "submit", file, "--request-id", "the-only-one-" + filepath.Base(file), "-o", "json"}, way...)...)
 		if err != nil {
 			return false
 		}
@@ -172,7 +204,7 @@ func (m *machine) submit(t *testing.T, file string) string {
 func (m *machine) ended(t *testing.T, id string) {
 	t.Helper()
 	m.eventually(t, "headroom-scheduler.service", "job "+id+" has ended", func() bool {
-		out, err := m.try("scheduler", "list", "-o", "json")
+		out, err := m.try(append([]string{"scheduler", "list", "-o", "json"}, asRoot()...)...)
 		if err != nil {
 			return false
 		}
@@ -182,7 +214,7 @@ func (m *machine) ended(t *testing.T, id string) {
 		}
 		for _, j := range all.Items {
 			if j.ID == id && (j.State == "failed" || j.State == "cancelled") {
-				t.Fatal(m.do(t, "scheduler", "show", id))
+				t.Fatal(m.do(t, append([]string{"scheduler", "show", id}, asRoot()...)...))
 			}
 			if j.ID == id {
 				return j.State == "done"
@@ -227,7 +259,7 @@ func testSpyingTask(t *testing.T, m *machine) {
 	if !strings.Contains(said, spied+"tcp 127.0.0.1:7410") || !strings.Contains(said, spied+"socket /run/headroom-task/headroom-task.sock") {
 		t.Fatalf("the spy does not find ports and sockets as root: %s", said)
 	}
-	id := m.submit(t, "/srv/headroom/spy.yaml")
+	id := m.submit(t, "/srv/headroom/spy.yaml", asRoot())
 	m.ended(t, id)
 	said = m.read(t, "/var/lib/headroom-jobs/spy/"+id+"/map-00000")
 	if found := got(said); len(found) > 0 {
@@ -243,7 +275,7 @@ func testSpyingTask(t *testing.T, m *machine) {
 
 // So does a driver of Spark, started through the scheduler's own unit.
 func testSpyingDriver(t *testing.T, m *machine) {
-	id := m.submit(t, "/srv/headroom/driver.yaml")
+	id := m.submit(t, "/srv/headroom/driver.yaml", asRoot())
 	m.ended(t, id)
 	said := m.read(t, "/var/lib/headroom/scheduler/jobs/"+id+"/run-1/stdout")
 	if found := got(said); len(found) > 0 {
@@ -256,7 +288,7 @@ func testSpyingDriver(t *testing.T, m *machine) {
 
 // A budget that is cut reaches the processor while a job runs, and the job ends well.
 func testCutWhileAJobRuns(t *testing.T, m *machine) {
-	id := m.submit(t, "/srv/headroom/slow.yaml")
+	id := m.submit(t, "/srv/headroom/slow.yaml", asRoot())
 	running := func() bool {
 		// Its unfinished output is there, and no other.
 		all, err := filepath.Glob(m.path("root/var/lib/headroom-jobs/slow/" + id + "/*map-00000*"))
@@ -283,23 +315,26 @@ func testCutWhileAJobRuns(t *testing.T, m *machine) {
 // Tasks of two tenants run as their users: neither reads nor changes what the other has.
 func testTenants(t *testing.T, m *machine) {
 	for _, tenant := range []string{"ann", "bob"} {
-		m.do(t, "install", "-d", "-o", "root", "-g", tenant, "-m", "2770", "/srv/headroom/"+tenant)
-		m.do(t, "systemctl", "start", "headroom-task@"+tenant+".socket")
+		id := m.submit(t, "/srv/headroom/"+tenant+".yaml", as(tenant))
+		m.ended(t, id)
+		if out := m.read(t, "/srv/headroom/"+tenant+"/out/"+id+"/map-00000"); out != tenant+"\n" {
+			t.Errorf("the job of %s writes %q", tenant, out)
+		}
 	}
 	hand := func(as, tenant, output string, argv ...string) (string, error) {
 		return m.try(append([]string{"setpriv", "--reuid=" + as, "--regid=" + as, "--clear-groups", "env", probeEnv + "=task", probe, tenant, output}, argv...)...)
 	}
-	if out, err := hand("headroom-worker", "ann", "/srv/headroom/ann/out", "echo", "ann's"); err != nil || out != "exit 0" {
+	if out, err := hand("headroom-worker", "ann", "/srv/headroom/ann/mine", "echo", "ann's"); err != nil || out != "exit 0" {
 		t.Fatalf("ann's task: %s, %v", out, err)
 	}
-	if out := m.do(t, "stat", "-c", "%U:%G %a", "/srv/headroom/ann/out"); out != "ann:ann 660" {
+	if out := m.do(t, "stat", "-c", "%U:%G %a", "/srv/headroom/ann/mine"); out != "ann:ann 660" {
 		t.Errorf("ann's output is %s", out)
 	}
 	for name, argv := range map[string][]string{
-		"read":   {"cat", "/srv/headroom/ann/out"},
+		"read":   {"cat", "/srv/headroom/ann/mine"},
 		"list":   {"ls", "/srv/headroom/ann"},
-		"change": {"touch", "/srv/headroom/ann/out"},
-		"key":    {"cat", "/etc/headroom/worker/w.key"},
+		"change": {"touch", "/srv/headroom/ann/mine"},
+		"key":    {"cat", "/etc/headroom/worker/n01.key"},
 	} {
 		if out, err := hand("headroom-worker", "bob", "/srv/headroom/bob/"+name, argv...); err != nil || strings.HasPrefix(out, "exit 0") {
 			t.Errorf("bob may %s: %s, %v", name, out, err)
