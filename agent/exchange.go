@@ -28,6 +28,8 @@ func (n *node) take(e linkEvent) error {
 	case e.down != nil:
 		return n.linkDown(l, e.down)
 	default:
+		l.proven = true
+		n.trials.prove(l.addr)
 		n.message(l, e.msg)
 	}
 	return nil
@@ -84,6 +86,9 @@ func (n *node) leaderSays(l *link, m *headroomv1.Leader) {
 	was := n.leader()
 	l.leads, l.name, l.epoch = m.GetSelf(), m.GetId(), epochOf(m.GetEpoch())
 	if a := m.GetAddress(); a != "" && !m.GetSelf() {
+		if len(n.hints) >= linksMax {
+			clear(n.hints)
+		}
 		n.hints[a] = true
 	}
 	if now := n.leader(); now != was && now != nil {
@@ -258,21 +263,19 @@ func (n *node) hello() *headroomv1.Hello {
 	}
 }
 
-// addresses are where coordinators may be: configured, gossiped, or named by a follower.
-func (n *node) addresses() []string {
-	all := slices.Clone(n.cfg.Coordinators)
+// addresses are where coordinators may be: configured, or proven, and those on
+// trial that the gossip or a follower names.
+func (n *node) addresses() (settled, onTrial []string) {
+	var named []string
 	if n.gossip != nil {
-		for _, m := range n.gossip.Coordinators() {
-			all = append(all, m.RPC)
-		}
+		named = gossiped(n.gossip.Coordinators())
 	}
 	for a := range n.hints {
-		all = append(all, a)
+		named = append(named, a)
 	}
-	slices.Sort(all)
-	all = slices.DeleteFunc(slices.Compact(all), func(a string) bool { return a == "" })
-	n.tellCoordinators(all)
-	return all[:min(len(all), linksMax)]
+	settled, onTrial = n.trials.choose(n.cfg.Coordinators, named, instant().Boot)
+	n.tellCoordinators(slices.Concat(settled, onTrial))
+	return settled, onTrial
 }
 
 // reconcile opens a stream to every coordinator known and gives up those to
@@ -281,9 +284,10 @@ func (n *node) reconcile(ctx context.Context) {
 	if !n.openPeers() {
 		return
 	}
-	want := n.addresses()
+	settled, onTrial := n.addresses()
+	want := slices.Concat(settled, onTrial)
 	for addr, l := range n.links {
-		if !slices.Contains(want, addr) && !l.up {
+		if !slices.Contains(want, addr) && !(l.up && l.proven) {
 			l.cancel()
 			n.servers.Go(l.close)
 			delete(n.links, addr)
@@ -294,7 +298,7 @@ func (n *node) reconcile(ctx context.Context) {
 			n.links[addr] = openLink(ctx, *n.peers, addr, n.hello(), n.events)
 		}
 	}
-	n.cacheAddresses(want)
+	n.cacheAddresses(settled)
 }
 
 // openPeers reads this node's certificate. A node without one holds its fail-safe

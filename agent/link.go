@@ -24,8 +24,8 @@ const (
 	// sendQueue is how many messages wait for a slow stream; later ones are dropped,
 	// since a heartbeat that waited is worth nothing.
 	sendQueue = 4
-	// linksMax bounds the coordinators that a node keeps streams to: a group has 5
-	// servers, and a few may be on their way out.
+	// linksMax bounds the coordinators that a node keeps streams to beside those that are
+	// configured: a group has 5 servers, and a few may be on their way out.
 	linksMax = 16
 	// eventQueue is how many messages of all streams wait for the owner.
 	eventQueue = 64
@@ -51,10 +51,12 @@ type link struct {
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
 
-	up    bool
-	leads bool
-	epoch lease.Epoch
-	name  string // id of the leader, as it named itself
+	up bool
+	// proven: a coordinator has answered on it.
+	proven bool
+	leads  bool
+	epoch  lease.Epoch
+	name   string // id of the leader, as it named itself
 }
 
 // openLink starts keeping a stream to addr.

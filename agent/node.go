@@ -108,6 +108,7 @@ type node struct {
 	links     map[string]*link
 	gossip    *gossip.Gossip
 	hints     map[string]bool // leader addresses that followers named
+	trials    trials          // which addresses are worth a stream
 	cached    []string        // coordinators.json as last written
 	cacheBusy bool
 	expiry    *time.Timer   // fires at the end of the lease

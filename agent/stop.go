@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -55,7 +56,8 @@ func (n *node) restore(ctx context.Context, call *restoreCall) {
 // ask asks the leader for a release without making the loop wait.
 func (n *node) ask(ctx context.Context, call *restoreCall) {
 	n.asked = call
-	addrs := n.addresses()
+	settled, onTrial := n.addresses()
+	addrs := slices.Concat(settled, onTrial)
 	if l := n.leader(); l != nil {
 		addrs = append([]string{l.addr}, addrs...)
 	}
