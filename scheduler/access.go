@@ -69,16 +69,18 @@ func needs(procedure string) []string {
 type guard struct {
 	dev bool
 	// group is the group of users whose members operate by the unix socket; empty for none.
-	group  string
-	logger *slog.Logger
-	now    func() time.Time
+	group string
+	// denials are the certificates that the coordinators have denied.
+	denials *secure.Denials
+	logger  *slog.Logger
+	now     func() time.Time
 
 	mu     sync.Mutex
 	denied time.Time // when a refusal was last logged
 }
 
 func newGuard(cfg Config, logger *slog.Logger) *guard {
-	return &guard{dev: cfg.Dev && cfg.TLS.Off(), group: cfg.SocketGroup, logger: logger, now: time.Now}
+	return &guard{dev: cfg.Dev && cfg.TLS.Off(), group: cfg.SocketGroup, denials: secure.NewDenials(), logger: logger, now: time.Now}
 }
 
 // admit returns a context with the caller, or why the call is refused.
@@ -109,6 +111,9 @@ func (g *guard) identify(c rpc.Caller) (caller, error) {
 		return caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied,
 			fmt.Sprintf("the certificate of %s expired on %s", c.Identity, c.Ends.UTC().Format(time.RFC3339)),
 			"coordinator tls cert create "+c.Identity.String()+" makes a new one")
+	case c.Shown && g.denials.Check(c.Certificate) != nil:
+		return caller{}, rpc.Refuse(connect.CodeUnauthenticated, "certificate-denied", cli.ExitDenied, g.denials.Check(c.Certificate).Error(),
+			"coordinator tls denied lists the denials; coordinator tls cert create "+c.Identity.String()+" makes a new certificate for whoever may have one")
 	case c.Shown:
 		who := caller{role: c.Identity.Role, name: c.Identity.String()}
 		if who.role == secure.Worker {

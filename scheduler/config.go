@@ -127,7 +127,8 @@ yarn:
   lower: drain                        # containers above a lowered share: drain (they end by themselves), preempt (hook only: the newest are ended)
   allocation_file: ""                 # the fair scheduler's, /etc/hadoop/conf/fair-scheduler.xml, for shares: file; only maxResources of these queues is written
   refresh: []                         # command that lets the ResourceManager read the file at once, [yarn, rmadmin, -refreshQueues]; empty: it looks every 10 s
-  hooks: ""                           # host:port that the hooks inside Hadoop ask; it asks nobody who they are: a network that you trust; empty: off
+  hooks: ""                           # host:port that the hooks inside Hadoop ask, by TLS with the certificate above; empty: off
+  hooks_token_file: ""                # token that these hooks prove themselves by, /etc/headroom/hooks.token; needed with hooks
   poll: 1s                            # time between two looks at the ResourceManager
 
 # A standalone Spark cluster: jobs with a section spark run there, each with a driver of its own beside the scheduler.
@@ -135,7 +136,7 @@ spark:
   home: ""                            # folder of a Spark distribution, /opt/spark, with bin/spark-submit in it
   master: ""                          # spark://10.0.0.20:7077; empty: no Spark
   plugin: ""                          # the hook, /usr/share/java/headroom-spark.jar, on this machine
-  hooks: 127.0.0.1:0                  # host:port that the hooks inside the drivers ask; port 0: of the system's choice
+  hooks: 127.0.0.1:0                  # host:port that the hooks inside the drivers ask, by TLS too; port 0: of the system's choice
   stages: input                       # which stages drop tasks: input (those that read the input), all, none
   nodes: {"10.0.0.11": n01}           # names of nodes, as in powerd.yaml, by the hosts of their Spark workers; others are called by their host
   kill_after: 10s                     # time for a driver to end before it is killed
@@ -239,6 +240,22 @@ func (c *Config) checkAccess() *cli.Error {
 		return badConfig("socket: /run/headroom-scheduler/scheduler.sock is the usual place", "socket %q is not an absolute path", c.Socket)
 	case c.MaxWaiting < 0 || c.MaxWaiting > jobsMax:
 		return badConfig("max_waiting: 200 is the default; 0 sets no bound for one submitter", "max_waiting is %d; it must be from 0 to %d", c.MaxWaiting, jobsMax)
+	}
+	return c.checkHooks()
+}
+
+// checkHooks refuses hooks that anybody could reach, or speak to.
+func (c *Config) checkHooks() *cli.Error {
+	yarn, spark := c.Yarn.On() && c.Yarn.Hooks != "", c.Spark.On()
+	switch {
+	case yarn && c.TLS.Off() && !secure.Loopback(c.Yarn.Hooks):
+		return badConfig("name a certificate in tls, or write yarn.hooks: 127.0.0.1:7411", "yarn.hooks: tls is off, and %s is no loopback address", c.Yarn.Hooks)
+	case spark && c.TLS.Off() && !secure.Loopback(c.Spark.Hooks):
+		return badConfig("name a certificate in tls, or write spark.hooks: 127.0.0.1:0", "spark.hooks: tls is off, and %s is no loopback address", c.Spark.Hooks)
+	case yarn && c.TLS.Off() && c.Yarn.HooksTokenFile != "":
+		return badConfig("name a certificate in tls, or leave the token out", "yarn.hooks_token_file: tls is off, and a token would be sent in the clear")
+	case yarn && !c.TLS.Off() && c.Yarn.HooksTokenFile == "":
+		return badConfig("hooks_token_file: /etc/headroom/hooks.token is the usual place; head -c 32 /dev/urandom | base64 makes a token", "yarn.hooks_token_file is missing: everybody who reaches %s could drop tasks", c.Yarn.Hooks)
 	}
 	return nil
 }

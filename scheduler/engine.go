@@ -43,6 +43,9 @@ func (s *Server) openSpark() error {
 	if err != nil {
 		return err
 	}
+	if s.keeper != nil {
+		e.Secure(s.keeper, s.cfg.TLS.CA)
+	}
 	s.spark = e
 	return nil
 }

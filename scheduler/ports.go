@@ -13,34 +13,43 @@ import (
 	"headroom/internal/secure"
 )
 
-// openPorts returns what the scheduler serves on, with certificates asked for on l
-// unless the configuration says otherwise, and how it reaches the coordinators. After
-// an error l is open and nothing else is.
-func openPorts(cfg Config, l net.Listener) ([]net.Listener, rpc.Peers, error) {
+// edge is the scheduler's side of every connection.
+type edge struct {
+	ports []net.Listener
+	// peers reaches the coordinators.
+	peers rpc.Peers
+	// keeper is the scheduler's certificate; nil in the clear.
+	keeper *secure.Keeper
+}
+
+// openEdge opens what the scheduler serves on, with certificates asked for on l unless
+// the configuration says otherwise. After an error l is open and nothing else is.
+func openEdge(cfg Config, l net.Listener) (edge, error) {
 	if err := cfg.checkAccess(); err != nil {
-		return nil, rpc.Peers{}, err
+		return edge{}, err
 	}
-	peers := rpc.PlainPeers()
+	e := edge{peers: rpc.PlainPeers()}
 	if !cfg.TLS.Off() {
 		k, err := secure.Open(cfg.TLS.Files())
 		if err != nil {
-			return nil, rpc.Peers{}, badConfig("coordinator tls inspect FILE shows what a certificate says", "%v", err)
+			return edge{}, badConfig("coordinator tls inspect FILE shows what a certificate says", "%v", err)
 		}
 		if who := k.Identity(); who.Role != secure.Scheduler {
-			return nil, rpc.Peers{}, badConfig("coordinator tls cert create scheduler/NAME makes the right one", "tls.cert names %s; the scheduler needs a certificate of role scheduler", who)
+			return edge{}, badConfig("coordinator tls cert create scheduler/NAME makes the right one", "tls.cert names %s; the scheduler needs a certificate of role scheduler", who)
 		}
-		l, peers = rpc.SecureListener(l, k), rpc.SecurePeers(k, secure.Server)
+		l = rpc.SecureListener(l, k)
+		e.peers, e.keeper = rpc.SecurePeers(k, secure.Server), k
 	}
-	ports := []net.Listener{l}
+	e.ports = []net.Listener{l}
 	if cfg.Socket != "" {
 		socket, err := openSocket(cfg.Socket, cfg.SocketGroup)
 		if err != nil {
-			peers.Close()
-			return nil, rpc.Peers{}, err
+			e.peers.Close()
+			return edge{}, err
 		}
-		ports = append(ports, socket)
+		e.ports = append(e.ports, socket)
 	}
-	return ports, peers, nil
+	return e, nil
 }
 
 // openSocket opens the unix socket for root, this user and the group.

@@ -16,6 +16,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/buffers"
 	"headroom/internal/rpc"
+	"headroom/internal/secure"
 	"headroom/scheduler/profiles"
 	"headroom/scheduler/yarn"
 )
@@ -54,6 +55,8 @@ type Server struct {
 	yarn *yarn.Engine
 	// spark is the engine for Spark; nil without one.
 	spark engine
+	// keeper is the scheduler's certificate; nil in the clear.
+	keeper *secure.Keeper
 	// guard decides who may call what.
 	guard *guard
 	// prover tells attempts that a worker was given from others.
@@ -71,12 +74,12 @@ func Run(ctx context.Context, cfg Config, l net.Listener, logger *slog.Logger) e
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
-	ports, peers, err := openPorts(cfg, l)
+	own, err := openEdge(cfg, l)
 	if err != nil {
 		return errors.Join(err, release(), l.Close())
 	}
-	defer peers.Close()
-	s, err := newServer(cfg, id, l.Addr().String(), peers, logger)
+	defer own.peers.Close()
+	s, err := newServer(cfg, id, l.Addr().String(), own, logger)
 	if err == nil {
 		err = s.openYarn()
 	}
@@ -86,14 +89,17 @@ func Run(ctx context.Context, cfg Config, l net.Listener, logger *slog.Logger) e
 	if err == nil {
 		s.prover, err = openProver(cfg.Dir)
 	}
+	if err == nil {
+		err = s.loadDenied()
+	}
 	if err != nil {
-		return errors.Join(err, release(), closeAll(ports))
+		return errors.Join(err, release(), closeAll(own.ports))
 	}
 	logger.Info("scheduler started", slog.String("id", id.ID), slog.Any("run", id.Run), slog.String("address", s.address))
-	return errors.Join(s.serve(ctx, ports), release())
+	return errors.Join(s.serve(ctx, own.ports), release())
 }
 
-func newServer(cfg Config, id identity, address string, peers rpc.Peers, logger *slog.Logger) (*Server, error) {
+func newServer(cfg Config, id identity, address string, own edge, logger *slog.Logger) (*Server, error) {
 	queue, err := buffers.New(cfg.settings())
 	if err == nil {
 		err = stand(queue, cfg)
@@ -106,7 +112,7 @@ func newServer(cfg Config, id identity, address string, peers rpc.Peers, logger 
 	}
 	s := &Server{
 		cfg: cfg, id: id, address: address, logger: logger, guard: newGuard(cfg, logger),
-		leader: newLeader(cfg.Coordinators, peers),
+		leader: newLeader(cfg.Coordinators, own.peers), keeper: own.keeper,
 		events: make(chan event, eventsMax),
 		ended:  make(chan EndJob, endedMax),
 		resync: make(chan struct{}, 1),
@@ -137,6 +143,9 @@ func (s *Server) serve(parent context.Context, ports []net.Listener) error {
 	}
 	for _, l := range ports {
 		parts = append(parts, func(ctx context.Context) error { return rpc.Serve(ctx, l, mux) })
+	}
+	if s.keeper != nil {
+		parts = append(parts, s.watchDenied)
 	}
 	if s.profiles != nil {
 		parts = append(parts, s.profiles.Run)

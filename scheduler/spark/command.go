@@ -21,14 +21,18 @@ const pluginsKey = "spark.plugins"
 // hands its properties on to the executors; an environment is the driver's own.
 const tokenEnv = "HEADROOM_SPARK_TOKEN" //nolint:gosec // the name of a variable
 
-// command is the command line of a run's driver. url is where its hook reports.
-func (c Config) command(r Run, url string) []string {
+// command is the command line of a run's driver. url is where its hook reports, ca the
+// file of the authority that it pins there; empty for none.
+func (c Config) command(r Run, url, ca string) []string {
 	argv := append(slices.Clone(c.Driver), c.submit(), "--master", c.Master, "--deploy-mode", "client")
 	if r.Spec.Main != "" {
 		argv = append(argv, "--class", r.Spec.Main)
 	}
 	argv = append(argv, "--jars", strings.Join(append([]string{c.Plugin}, r.Spec.Jars...), ","))
 	conf := c.properties(r, url)
+	if ca != "" {
+		conf["spark.headroom.ca"] = ca
+	}
 	for _, key := range slices.Sorted(maps.Keys(conf)) {
 		argv = append(argv, "--conf", key+"="+conf[key])
 	}

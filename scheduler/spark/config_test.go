@@ -94,7 +94,7 @@ func TestCommand(t *testing.T) {
 		Application: "/w.jar", Main: "demo.Words", Args: []string{"in put", "--conf"}, Jars: []string{"/more.jar"},
 		Conf: map[string]string{"spark.plugins": "demo.Plugin", "spark.headroom.stages": "all"},
 	}}
-	argv := cfg.command(r, "http://127.0.0.1:1")
+	argv := cfg.command(r, "http://127.0.0.1:1", "/etc/headroom/ca.crt")
 	if want := []string{"place", "n1", "--", "/opt/spark/bin/spark-submit", "--master", "spark://a:7077"}; !slices.Equal(argv[:6], want) {
 		t.Errorf("begins %q", argv[:6])
 	}
@@ -103,7 +103,7 @@ func TestCommand(t *testing.T) {
 	}
 	for _, want := range []string{
 		"spark.plugins=headroom.spark.HeadroomPlugin,demo.Plugin", "spark.shuffle.manager=headroom.spark.HeadroomShuffleManager", "spark.cores.max=4",
-		"spark.headroom.theta=0.25", "spark.headroom.seed=-9223372036854775807", "spark.headroom.stages=all", "spark.headroom.url=http://127.0.0.1:1",
+		"spark.headroom.theta=0.25", "spark.headroom.seed=-9223372036854775807", "spark.headroom.stages=all", "spark.headroom.url=http://127.0.0.1:1", "spark.headroom.ca=/etc/headroom/ca.crt",
 		"spark.headroom.job=words-1", "spark.headroom.run=3", "/hook.jar,/more.jar",
 	} {
 		if !slices.Contains(argv, want) {

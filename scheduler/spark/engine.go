@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"headroom/internal/secure"
 	"headroom/scheduler/asked"
 )
 
@@ -73,7 +74,9 @@ type Engine struct {
 	logger     *slog.Logger
 	hooks      net.Listener
 	url        string
-	events     chan Event
+	// ca is the file of the authority that drivers pin; empty in the clear.
+	ca     string
+	events chan Event
 	// fresh wakes whoever hands out events.
 	fresh chan struct{}
 	// closing is closed when Run ends.
@@ -122,6 +125,12 @@ func New(cfg Config, dir string, supervisor []string, logger *slog.Logger) (*Eng
 		cfg: cfg, supervisor: supervisor, logger: logger, hooks: l, url: "http://" + l.Addr().String(),
 		events: make(chan Event), fresh: make(chan struct{}, 1), closing: make(chan struct{}), runs: make(map[string]*execution),
 	}, nil
+}
+
+// Secure serves the hooks by TLS with the keeper's certificate. Drivers are told the file
+// of its authority, ca. It is called before Run.
+func (e *Engine) Secure(k *secure.Keeper, ca string) {
+	e.hooks, e.url, e.ca = asked.Secure(e.hooks, k), "https://"+e.hooks.Addr().String(), ca
 }
 
 // Run serves the hooks and hands out events until ctx ends. Drivers go on; Adopt takes

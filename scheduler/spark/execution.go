@@ -60,7 +60,7 @@ func (e *Engine) launch(x *execution) (err error) {
 		return fmt.Errorf("%s holds a run already", r.Folder)
 	}
 	o := order{
-		Job: r.Job, Number: r.Number, Argv: e.cfg.command(r, e.url), Mark: x.mark,
+		Job: r.Job, Number: r.Number, Argv: e.cfg.command(r, e.url, e.ca), Mark: x.mark,
 		Env: []string{"SPARK_HOME=" + e.cfg.Home, tokenEnv + "=" + x.token}, KillAfter: e.cfg.KillAfter.Std(), Token: x.token, Theta: r.Theta, Seed: r.Seed,
 	}
 	if err := writeJSON(filepath.Join(r.Folder, runFile), o); err != nil {

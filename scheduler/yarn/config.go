@@ -56,6 +56,8 @@ type Config struct {
 	Refresh []string `yaml:"refresh"`
 	// Hooks is where the hooks are served, host:port; empty serves none.
 	Hooks string `yaml:"hooks"`
+	// HooksTokenFile holds the token that hooks prove themselves by; it goes with TLS.
+	HooksTokenFile string `yaml:"hooks_token_file"`
 	// Poll is the time between two looks at the ResourceManager.
 	Poll config.Duration `yaml:"poll"`
 }

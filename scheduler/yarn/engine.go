@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -59,6 +60,9 @@ type Engine struct {
 	// overwrite newer ones.
 	sharing sync.Mutex
 
+	// token is what hooks prove themselves by; nil for nothing.
+	token *asked.Token
+
 	mu   sync.Mutex
 	book *book
 	// revision counts the changes of the shares served; asked is when they were last.
@@ -82,6 +86,19 @@ func New(cfg Config, dir string, hooks net.Listener, known *profiles.Folder, coo
 	return e
 }
 
+// Require has hooks prove themselves by the token; nil asks for none. It is called
+// before Run.
+func (e *Engine) Require(token *asked.Token) { e.token = token }
+
+// handler answers hooks.
+func (e *Engine) handler() http.Handler {
+	h := newHooks(e).handler()
+	if e.token != nil {
+		return e.token.Require(h)
+	}
+	return h
+}
+
 // Run watches and serves until ctx ends; then the operator's own queues come back.
 func (e *Engine) Run(ctx context.Context) error {
 	defer e.client.close()
@@ -93,7 +110,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	var served error
 	if e.hooks != nil {
 		running.Go(func() {
-			served = asked.Serve(ctx, e.hooks, newHooks(e).handler())
+			served = asked.Serve(ctx, e.hooks, e.handler())
 			cancel()
 		})
 	}

@@ -10,12 +10,18 @@ import java.net.HttpURLConnection;
 import java.net.MalformedURLException;
 import java.net.Proxy;
 import java.net.URL;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.InvalidPathException;
+import java.nio.file.Paths;
 import java.util.Collection;
 import java.util.SortedSet;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import javax.net.ssl.HttpsURLConnection;
+import javax.net.ssl.SSLSocketFactory;
 import org.apache.hadoop.conf.Configuration;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -31,9 +37,21 @@ final class SchedulerClient {
   private final URL base;
   private final int timeoutMs;
 
+  /** Null in the clear. */
+  private final SSLSocketFactory tls;
+
+  /** "" for none. */
+  private final String tokenFile;
+
   SchedulerClient(URL base, int timeoutMs) {
+    this(base, timeoutMs, null, "");
+  }
+
+  private SchedulerClient(URL base, int timeoutMs, SSLSocketFactory tls, String tokenFile) {
     this.base = base;
     this.timeoutMs = timeoutMs;
+    this.tls = tls;
+    this.tokenFile = tokenFile;
   }
 
   /** Null where no scheduler is set, it is switched off, or its address is none. */
@@ -47,11 +65,20 @@ final class SchedulerClient {
       if (base.getHost().isEmpty() || !base.getProtocol().matches("https?")) {
         throw new MalformedURLException("it must look like http://HOST:PORT");
       }
-      return new SchedulerClient(base, Math.max(1, conf.getInt(Settings.TIMEOUT_MS, Settings.TIMEOUT_MS_DEFAULT)));
-    } catch (MalformedURLException | NumberFormatException e) {
+      boolean secure = base.getProtocol().equals("https");
+      return new SchedulerClient(base, Math.max(1, conf.getInt(Settings.TIMEOUT_MS, Settings.TIMEOUT_MS_DEFAULT)),
+          secure ? Pinned.by(file(conf, Settings.CA, Settings.CA_VARIABLE)) : null,
+          secure ? file(conf, Settings.TOKEN_FILE, Settings.TOKEN_FILE_VARIABLE) : "");
+    } catch (IOException | NumberFormatException e) {
       LOG.error("{}={} is refused, Headroom's hooks stay out of it: {}", Settings.URL, url, e.getMessage());
       return null;
     }
+  }
+
+  /** The file that a property names, or an environment variable where the property is not set. */
+  private static String file(Configuration conf, String property, String variable) {
+    String named = System.getenv(variable);
+    return conf.getTrimmed(property, named == null ? "" : named);
   }
 
   Shares shares() throws IOException {
@@ -108,7 +135,23 @@ final class SchedulerClient {
     c.setInstanceFollowRedirects(false);
     c.setUseCaches(false);
     c.setRequestProperty("Accept", "application/json");
+    if (tls != null) {
+      ((HttpsURLConnection) c).setSSLSocketFactory(tls);
+      ((HttpsURLConnection) c).setHostnameVerifier((host, session) -> true); // the certificate names a role, not a host
+      if (!tokenFile.isEmpty()) {
+        c.setRequestProperty("Authorization", "Bearer " + token());
+      }
+    }
     return c;
+  }
+
+  /** Read anew for each request: it may be replaced while Hadoop runs. */
+  private String token() throws IOException {
+    try {
+      return new String(Files.readAllBytes(Paths.get(tokenFile)), StandardCharsets.US_ASCII).trim();
+    } catch (InvalidPathException e) {
+      throw new IOException(tokenFile + " is no file", e);
+    }
   }
 
   private static byte[] exchange(HttpURLConnection c, String path, JsonNode body) throws IOException {

@@ -8,6 +8,18 @@ final class Settings {
   /** The address that stands for none: Hadoop's options lose an empty one, and a site's would show through. */
   static final String OFF = "off";
 
+  /** File with the certificate of the cluster's authority; an https address needs it. */
+  static final String CA = "headroom.ca";
+
+  /** Names that file where the configuration does not. */
+  static final String CA_VARIABLE = "HEADROOM_CA";
+
+  /** File with the token of the cluster's hooks; sent over https only. */
+  static final String TOKEN_FILE = "headroom.token-file";
+
+  /** Names that file where the configuration does not. */
+  static final String TOKEN_FILE_VARIABLE = "HEADROOM_TOKEN_FILE";
+
   /** After how many milliseconds a request is given up. */
   static final String TIMEOUT_MS = "headroom.timeout-ms";
 

@@ -208,7 +208,9 @@ class SchedulerClientTest {
     assertNull(SchedulerClient.of(conf));
     conf.set(Settings.URL, url);
     assertNull(SchedulerClient.of(conf));
-    conf.set(Settings.URL, "https://scheduler:1234");
+    conf.set(Settings.URL, "https://scheduler:1234"); // and no authority to trust
+    assertNull(SchedulerClient.of(conf));
+    conf.set(Settings.URL, "http://scheduler:1234");
     assertNotNull(SchedulerClient.of(conf));
   }
 

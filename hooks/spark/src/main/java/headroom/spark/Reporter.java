@@ -34,7 +34,7 @@ final class Reporter {
     this.session = session;
     this.progress = progress;
     this.control = control;
-    this.client = new SchedulerClient(session.settings.url, session.settings.token, session.settings.timeoutMs);
+    this.client = new SchedulerClient(session.settings.url, session.settings.token, session.settings.timeoutMs, session.settings.tls);
     this.app = app;
     thread.setDaemon(true);
   }

@@ -11,6 +11,8 @@ import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import javax.net.ssl.HttpsURLConnection;
+import javax.net.ssl.SSLSocketFactory;
 
 /**
  * Tells Headroom's scheduler the progress (docs/hooks.md). A report ends within the timeout, however slowly the other
@@ -24,10 +26,18 @@ final class SchedulerClient {
   private final String token;
   private final int timeoutMs;
 
+  /** Null in the clear. */
+  private final SSLSocketFactory tls;
+
   SchedulerClient(URL base, String token, int timeoutMs) {
+    this(base, token, timeoutMs, null);
+  }
+
+  SchedulerClient(URL base, String token, int timeoutMs, SSLSocketFactory tls) {
     this.base = base;
     this.token = token;
     this.timeoutMs = timeoutMs;
+    this.tls = tls;
   }
 
   /**
@@ -63,6 +73,10 @@ final class SchedulerClient {
     c.setDoOutput(true);
     c.setRequestProperty("Accept", "application/json");
     c.setRequestProperty("Content-Type", "application/json");
+    if (tls != null) {
+      ((HttpsURLConnection) c).setSSLSocketFactory(tls);
+      ((HttpsURLConnection) c).setHostnameVerifier((host, session) -> true); // the certificate names a role, not a host
+    }
     if (!token.isEmpty()) {
       c.setRequestProperty("Authorization", "Bearer " + token);
     }

@@ -1,11 +1,13 @@
 package headroom.spark;
 
+import java.io.IOException;
 import java.net.MalformedURLException;
 import java.net.URL;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.List;
 import java.util.function.UnaryOperator;
+import javax.net.ssl.SSLSocketFactory;
 
 /** The properties that the hook reads from Spark's conf. What is wrong with them is kept in words. */
 final class Settings {
@@ -24,6 +26,12 @@ final class Settings {
   /** Holds the token where the conf does not: a conf is on a command line that everybody reads. */
   static final String TOKEN_VARIABLE = "HEADROOM_SPARK_TOKEN";
 
+  /** File with the certificate of the cluster's authority; an https address needs it. */
+  static final String CA = "spark.headroom.ca";
+
+  /** Names that file where the conf does not. */
+  static final String CA_VARIABLE = "HEADROOM_CA";
+
   static final String INTERVAL_MS = "spark.headroom.interval-ms";
   static final String TIMEOUT_MS = "spark.headroom.timeout-ms";
 
@@ -37,6 +45,9 @@ final class Settings {
 
   /** Null without a scheduler. */
   final URL url;
+
+  /** Null in the clear. */
+  final SSLSocketFactory tls;
 
   final String job;
   final int run;
@@ -55,6 +66,7 @@ final class Settings {
         r.read(SEED, "1", Long::parseLong, 1L));
     stages = r.read(STAGES, "input", Stages::of, Stages.NONE);
     url = r.read(ADDRESS, "", Settings::url, null);
+    tls = url == null || !url.getProtocol().equals("https") ? null : r.read(CA, "", Pinned::by, null);
     job = url == null ? "" : r.read(JOB, "", Settings::job, "");
     run = url == null ? 0 : r.whole(RUN, "", 1, Integer.MAX_VALUE);
     token = r.read(TOKEN, "", Settings::token, "");
@@ -72,6 +84,9 @@ final class Settings {
   static Settings of(UnaryOperator<String> conf, UnaryOperator<String> environment) {
     return new Settings(new Reader(key -> {
       String set = conf.apply(key);
+      if (set == null && key.equals(CA)) {
+        return environment.apply(CA_VARIABLE);
+      }
       return set == null && key.equals(TOKEN) ? environment.apply(TOKEN_VARIABLE) : set;
     }));
   }
@@ -102,7 +117,7 @@ final class Settings {
   }
 
   private interface Parser<T> {
-    T parse(String text) throws MalformedURLException;
+    T parse(String text) throws IOException;
   }
 
   private static final class Reader {
@@ -118,7 +133,7 @@ final class Settings {
       text = text == null ? unset : text.trim();
       try {
         return parser.parse(text);
-      } catch (MalformedURLException | IllegalArgumentException e) {
+      } catch (IOException | IllegalArgumentException e) {
         String shown = key.equals(TOKEN) ? "" : "=" + text;
         refused.add(key + shown + " is refused, nothing is dropped: " + e.getMessage());
         return otherwise;

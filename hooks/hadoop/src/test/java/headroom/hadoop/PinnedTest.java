@@ -1,0 +1,60 @@
+// Claims: a token goes only to a scheduler of the pinned authority; without that authority the hooks stay out of it.
+package headroom.hadoop;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import org.apache.hadoop.conf.Configuration;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+class PinnedTest {
+  private static final String GO_ON = "{\"stop\":false,\"dropped\":[]}";
+
+  private static SchedulerClient client(SecureScheduler s, Path ca, Path token) {
+    Configuration conf = new Configuration(false);
+    conf.set(Settings.URL, s.url());
+    conf.set(Settings.CA, ca.toString());
+    conf.set(Settings.TOKEN_FILE, token.toString());
+    conf.setInt(Settings.TIMEOUT_MS, 30_000);
+    return SchedulerClient.of(conf);
+  }
+
+  private static Path token(Path dir) throws IOException {
+    return Files.write(dir.resolve("token"), "secret\n".getBytes(StandardCharsets.UTF_8));
+  }
+
+  @Test
+  void schedulerOfTheAuthority(@TempDir Path dir) throws Exception {
+    try (SecureScheduler s = new SecureScheduler(dir, "headroom://scheduler/s1", GO_ON)) {
+      assertNotNull(client(s, s.ca, token(dir)).stop("job_1"));
+      assertEquals("Bearer secret", s.tokens.take());
+      assertThrows(IOException.class, () -> client(s, s.ca, dir.resolve("none")).stop("job_1"));
+      assertNull(client(s, dir.resolve("none"), token(dir)));
+    }
+  }
+
+  @Test
+  void anotherRole(@TempDir Path dir) throws Exception {
+    try (SecureScheduler s = new SecureScheduler(dir, "headroom://worker/n01", GO_ON)) {
+      assertThrows(IOException.class, () -> client(s, s.ca, token(dir)).stop("job_1"));
+      assertTrue(s.tokens.isEmpty());
+    }
+  }
+
+  @Test
+  void anotherAuthority(@TempDir Path dir, @TempDir Path elsewhere) throws Exception {
+    try (SecureScheduler s = new SecureScheduler(dir, "headroom://scheduler/s1", GO_ON);
+        SecureScheduler other = new SecureScheduler(elsewhere, "headroom://scheduler/s1", GO_ON)) {
+      assertThrows(IOException.class, () -> client(s, other.ca, token(dir)).stop("job_1"));
+      assertTrue(s.tokens.isEmpty());
+    }
+  }
+}

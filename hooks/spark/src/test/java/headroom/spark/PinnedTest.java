@@ -1,0 +1,57 @@
+// Claims: a token goes only to a scheduler of the pinned authority; an https address without one is refused.
+package headroom.spark;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.IOException;
+import java.net.URL;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Path;
+import java.util.HashMap;
+import java.util.Map;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+class PinnedTest {
+  private static void report(SecureScheduler s, Path ca) throws Exception {
+    new SchedulerClient(new URL(s.url()), "secret", 30_000, Pinned.by(ca.toString())).report("{}".getBytes(StandardCharsets.UTF_8));
+  }
+
+  @Test
+  void schedulerOfTheAuthority(@TempDir Path dir) throws Exception {
+    try (SecureScheduler s = new SecureScheduler(dir, "headroom://scheduler/s1", FakeScheduler.EXACT)) {
+      report(s, s.ca);
+      assertEquals("Bearer secret", s.tokens.take());
+    }
+  }
+
+  @Test
+  void anotherRole(@TempDir Path dir) throws Exception {
+    try (SecureScheduler s = new SecureScheduler(dir, "headroom://worker/n01", FakeScheduler.EXACT)) {
+      assertThrows(IOException.class, () -> report(s, s.ca));
+      assertTrue(s.tokens.isEmpty());
+    }
+  }
+
+  @Test
+  void anotherAuthority(@TempDir Path dir, @TempDir Path elsewhere) throws Exception {
+    try (SecureScheduler s = new SecureScheduler(dir, "headroom://scheduler/s1", FakeScheduler.EXACT);
+        SecureScheduler other = new SecureScheduler(elsewhere, "headroom://scheduler/s1", FakeScheduler.EXACT)) {
+      assertThrows(IOException.class, () -> report(s, other.ca));
+      assertTrue(s.tokens.isEmpty());
+    }
+  }
+
+  @Test
+  void addressWithoutAnAuthority() {
+    Map<String, String> conf = new HashMap<>();
+    conf.put(Settings.ADDRESS, "https://10.0.0.20:7411");
+    conf.put(Settings.JOB, "j1");
+    conf.put(Settings.RUN, "1");
+    Settings s = Settings.of(conf::get, key -> null);
+    assertEquals(1, s.refused.size(), s.refused.toString());
+    assertTrue(s.refused.get(0).contains(Settings.CA), s.refused.toString());
+  }
+}
