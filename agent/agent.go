@@ -20,7 +20,9 @@
 //     or when an operator forces it;
 //   - a start that finds such a journal writes the fail-safe cap before it talks
 //     to anybody;
-//   - a grant is acted on, and acknowledged, only after its stamp is on disk;
+//   - what a grant takes away holds at once, whatever the state directory or the reader
+//     of the log does; the grant is acknowledged, and what it adds carried out, only
+//     after its stamp is on disk;
 //   - a brake that gossip brings and a coordinators' key has signed ends the lease at
 //     once, before it is on disk, and only a lease that says it is lifted follows;
 //   - held.json never understates what the hardware may hold, in a sprint too,

@@ -92,7 +92,7 @@ func (n *node) store(g *headroomv1.Lease, m lease.Memory) {
 		n.log.Error("state cannot be encoded", slog.Any("error", err))
 		return
 	}
-	n.storeBusy, n.storing, n.remember = true, g, m
+	n.storeBusy, n.storing, n.remember, n.storeAt = true, g, m, instant().Boot
 	n.clerk.errands <- errand{kind: storeMemory, name: MemoryFile, data: data, durable: true}
 }
 

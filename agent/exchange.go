@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/rpc"
 	"headroom/lease"
 	"headroom/units"
 )
@@ -110,17 +111,13 @@ func (n *node) leader() *link {
 }
 
 // grant judges a lease. One that changes what has to survive a restart is taken
-// only after the clerk has made that durable.
+// only after the clerk has made that durable; what it takes away holds at once.
 func (n *node) grant(g *headroomv1.Lease) {
 	if n.mode != holding || n.stopping && n.journal == nil {
 		return
 	}
 	if n.asked != nil {
 		return // a release is being asked for: a grant that crosses it could outlive it
-	}
-	if n.storeBusy {
-		n.storeNext = g // a newer grant replaces one that waits
-		return
 	}
 	now := instant()
 	n.advance(now)
@@ -130,11 +127,40 @@ func (n *node) grant(g *headroomv1.Lease) {
 		n.log.Debug("grant refused", slog.Any("error", err))
 		return
 	}
-	if m == n.holder.Memory() {
+	switch {
+	case n.storeBusy && n.waitsFor(g):
+		return // overtaken by a newer one that waits
+	case n.storeBusy:
+		n.storeNext = g // a newer grant replaces one that waits, but not what it lowered
+		n.lower(g, now)
+	case m == n.holder.Memory():
 		n.hold(g)
+	default:
+		n.store(g, m)
+		n.lower(g, now)
+	}
+}
+
+// waitsFor reports whether a newer grant than g waits for the state directory.
+func (n *node) waitsFor(g *headroomv1.Lease) bool {
+	stamp := grantOf(g).Stamp
+	for _, w := range []*headroomv1.Lease{n.storing, n.storeNext} {
+		if w != nil && stamp.Compare(grantOf(w).Stamp) < 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// lower carries out what a grant takes away, before its memory is on disk. It is
+// acknowledged only when it has been taken whole (docs/adr/0014).
+func (n *node) lower(g *headroomv1.Lease, now lease.Instant) {
+	if err := n.holder.Lower(grantOf(g), now); err != nil {
 		return
 	}
-	n.store(g, m)
+	n.gather(now)
+	n.decide(now)
+	n.apply()
 }
 
 // memoryStored takes the grant whose memory is on disk now, then the one that
@@ -301,21 +327,39 @@ func (n *node) reconcile(ctx context.Context) {
 	n.cacheAddresses(settled)
 }
 
-// openPeers reads this node's certificate. A node without one holds its fail-safe
-// cap as one that is cut off does, says so, and looks again the next time.
+// peersRead is what reading this node's certificate came to.
+type peersRead struct {
+	peers rpc.Peers
+	err   error
+}
+
+// openPeers has this node's certificate read, beside the loop: its files may lie on a
+// disk that does not answer. A node without one holds its fail-safe cap as one that is
+// cut off does, says so, and looks again the next time.
 func (n *node) openPeers() bool {
-	if n.peers != nil {
-		return true
+	if n.peers == nil && !n.peersBusy {
+		n.peersBusy = true
+		cfg, read := n.cfg, n.peersRead
+		go func() {
+			p, err := cfg.Peers()
+			read <- peersRead{p, err} // buffered: one at a time
+		}()
 	}
-	p, err := n.cfg.Peers()
-	n.health.set(err != nil, item{
-		"tls", fail, fmt.Sprintf("no coordinator can be asked: %v", err),
+	return n.peers != nil
+}
+
+// peersTold takes the certificate, and opens the streams.
+func (n *node) peersTold(ctx context.Context, r peersRead) {
+	n.peersBusy = false
+	n.health.set(r.err != nil, item{
+		"tls", fail, fmt.Sprintf("no coordinator can be asked: %v", r.err),
 		"coordinator tls cert create node/" + n.cfg.Node + " makes this node's certificate; tls in powerd.yaml names the files",
 	})
-	if err == nil {
-		n.peers = &p
+	if r.err != nil {
+		return
 	}
-	return err == nil
+	n.peers = &r.peers
+	n.reconcile(ctx)
 }
 
 // reopen starts every stream anew, so that Hello tells what has changed.

@@ -92,6 +92,8 @@ func (x *Exchanger) Run(ctx context.Context) {
 			n.turn(instant())
 		case e := <-n.events:
 			x.take(e)
+		case r := <-n.peersRead:
+			n.peersTold(inner, r)
 		case e := <-n.clerk.done:
 			n.stored(e)
 		}

@@ -214,41 +214,53 @@ func (f *freqRung) write(most map[string]units.Freq, note func(path string, valu
 		}
 		return w
 	}
-	if err := f.note(want, note); err != nil {
-		return err
+	stay, unnoted := f.note(want, note)
+	to := func(name string) units.Freq {
+		w := want(name)
+		if s, ok := stay[name]; ok {
+			w = min(w, s)
+		}
+		return w
 	}
 	f.used = true
-	f.report = f.hands.SetEach(func(p *dvfs.Policy) units.Freq { return want(p.Name) })
+	f.report = f.hands.SetEach(func(p *dvfs.Policy) units.Freq { return to(p.Name) })
 	for _, p := range f.set.Policies() {
-		f.written[p.Name] = want(p.Name)
+		f.written[p.Name] = to(p.Name)
 	}
 	if len(f.report.Drifted()) > 0 {
-		return errors.Join(f.report.Err(), errNotLower)
+		unnoted = errors.Join(unnoted, errNotLower)
 	}
-	return f.report.Err()
+	return errors.Join(f.report.Err(), unnoted)
 }
 
 // errNotLower reports a ceiling above what was written.
 var errNotLower = errors.New("a frequency ceiling reads back higher than it was written")
 
-// note records every value that write may leave behind.
-func (f *freqRung) note(want func(string) units.Freq, note func(path string, value, before int64) error) error {
+// note records every value that write may leave behind. Policies whose record could not
+// be written stay where they are, and keep the others from nothing.
+func (f *freqRung) note(want func(string) units.Freq, note func(path string, value, before int64) error) (stay map[string]units.Freq, err error) {
 	var errs []error
+	stay = map[string]units.Freq{}
 	for _, k := range f.hands.Knobs() {
 		file := k.Control.Path()
 		now, err := k.Control.Read()
 		if err != nil {
 			continue // offline: nothing is written there
 		}
-		to := int64(want(path.Base(path.Dir(file))))
+		name := path.Base(path.Dir(file))
+		to := int64(want(name))
 		if path.Base(file) == floorFile {
 			to = min(to, now)
 		}
-		if to != now {
-			errs = append(errs, note(file, to, now))
+		if to == now {
+			continue
+		}
+		if err := note(file, to, now); err != nil {
+			errs = append(errs, err)
+			stay[name] = units.Freq(now)
 		}
 	}
-	return errors.Join(errs...)
+	return stay, errors.Join(errs...)
 }
 
 // floorFile is the frequency floor, which is only ever lowered.

@@ -9,8 +9,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"slices"
+	"strings"
+
+	"headroom/rapl"
+	"headroom/rapl/msr"
 )
 
 // saved is one control as it was found.
@@ -134,122 +138,6 @@ func newJournal(node, bootID string, controls []control) (*journal, error) {
 	return j, nil
 }
 
-// recordSize is the length of one record of written.log: small enough that a
-// record never crosses a page, so that a killed process leaves it whole.
-const recordSize = 128
-
-// record is what was about to be written to a control, and what stood there.
-type record struct {
-	Intent     int64  `json:"to"`
-	Before     int64  `json:"from"`
-	IntentText string `json:"to_text,omitempty"`
-	BeforeText string `json:"from_text,omitempty"`
-}
-
-// trail is written.log: before each write of a control its record is replaced
-// in place, so that after a kill at any point the control holds one of the two
-// values of its record, or another program has written it. It needs no fsync:
-// what could lose it (a power cut) resets the controls too.
-type trail struct {
-	file  *os.File
-	index map[string]int64
-	last  map[string]record
-	turbo []string // paths of the turbo switch
-}
-
-// openTrail opens the records of the journal's controls. fresh throws the
-// records of an earlier process away.
-func openTrail(dir string, j *journal, fresh bool) (*trail, error) {
-	flags := os.O_CREATE | os.O_RDWR
-	if fresh {
-		flags |= os.O_TRUNC
-	}
-	f, err := os.OpenFile(filepath.Join(dir, writtenFile), flags, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("agent: open %s: %w", writtenFile, err)
-	}
-	t := &trail{file: f, index: map[string]int64{}, last: map[string]record{}}
-	buf := make([]byte, recordSize)
-	for i, c := range j.Controls {
-		t.index[c.Path] = int64(i) * recordSize
-		n, _ := f.ReadAt(buf, int64(i)*recordSize) // a short or missing record is no record
-		var r record
-		if json.Unmarshal(bytes.TrimRight(buf[:n], " \n\x00"), &r) == nil {
-			t.last[c.Path] = r
-		}
-		if c.Kind.turbo() {
-			t.turbo = append(t.turbo, c.Path)
-		}
-	}
-	return t, nil
-}
-
-// note records that value is about to be written where before stands.
-func (t *trail) note(path string, to, before int64) error {
-	return t.noteValue(path, value{number: to}, value{number: before})
-}
-
-// noteValue is note for any control.
-func (t *trail) noteValue(path string, to, before value) error {
-	at, ok := t.index[path]
-	if !ok {
-		return fmt.Errorf("agent: %s is not in the journal", path)
-	}
-	r := record{Intent: to.number, Before: before.number, IntentText: to.text, BeforeText: before.text}
-	line, err := r.line()
-	if err != nil {
-		return fmt.Errorf("agent: record %s: %w", path, err)
-	}
-	if _, err := t.file.WriteAt(line, at); err != nil {
-		return fmt.Errorf("agent: record %s: %w", path, err)
-	}
-	t.last[path] = r
-	return nil
-}
-
-// line is the record as it stands in the file.
-func (r record) line() ([]byte, error) {
-	line := make([]byte, 0, recordSize)
-	if r.IntentText == "" && r.BeforeText == "" {
-		line = fmt.Appendf(line, `{"to":%d,"from":%d}`, r.Intent, r.Before)
-	} else {
-		data, err := json.Marshal(r)
-		if err != nil || len(data) > recordSize-1 {
-			return nil, errors.Join(err, fmt.Errorf("%d bytes do not fit a record", len(data)))
-		}
-		line = append(line, data...)
-	}
-	for len(line) < recordSize-1 {
-		line = append(line, ' ')
-	}
-	return append(line, '\n'), nil
-}
-
-// ours says whether powerd itself may have left v in the control.
-func (t *trail) ours(c saved, v value) bool {
-	if c.Kind.same(v, c.found()) {
-		return true
-	}
-	r, ok := t.last[c.Path]
-	return ok && (c.Kind.same(v, value{r.Intent, r.IntentText}) || c.Kind.same(v, value{r.Before, r.BeforeText}))
-}
-
-// wrote is what powerd meant to write last, and false when it never wrote.
-func (t *trail) wrote(path string) (value, bool) {
-	r, ok := t.last[path]
-	return value{r.Intent, r.IntentText}, ok
-}
-
-// switched says that powerd has written the turbo switch.
-func (t *trail) switched() bool {
-	return slices.ContainsFunc(t.turbo, func(path string) bool { _, ever := t.last[path]; return ever })
-}
-
-// has says that the control is in the journal that t belongs to.
-func (t *trail) has(path string) bool { _, ok := t.index[path]; return ok }
-
-func (t *trail) close() error { return t.file.Close() }
-
 // adopt brings the journal of an earlier process up to this boot. A reboot has
 // reset the limits, so whatever stands in a control that powerd did not leave
 // there is the new original. Bounds of slices ended with that boot; the BMC's
@@ -262,10 +150,43 @@ func (j *journal) adopt(root *os.Root, bootID string, t *trail) bool {
 		if v, err := c.read(root); err == nil && !t.ours(c, v) {
 			j.Controls[i].Original, j.Controls[i].Text = v.number, v.text
 		}
+		if c.Kind == bandwidthControl {
+			t.drop(c.Path)
+		}
 	}
 	j.Controls = slices.DeleteFunc(j.Controls, func(c saved) bool { return c.Kind == bandwidthControl })
 	j.BootID = bootID
 	return true
+}
+
+// goneDir stands before the path of a limit whose zone is not there: nothing is below it.
+const goneDir = "gone/"
+
+// relocate follows the zones of a journal that an earlier boot wrote. The numbers in
+// their paths follow the order of registration, so a limit belongs to the zone that its
+// label names, and the path is only where that zone was.
+func (j *journal) relocate(t *rapl.Tree) {
+	if t == nil {
+		return
+	}
+	dirs, labels := map[string]string{}, map[string]string{}
+	for _, z := range t.Zones() {
+		dirs[z.Label], labels[z.Dir] = z.Dir, z.Label
+	}
+	for i, c := range j.Controls {
+		if c.Kind != powerControl && c.Kind != windowControl && c.Kind != switchControl || msr.Owns(strings.TrimPrefix(c.Path, goneDir)) {
+			continue
+		}
+		label, _, _ := strings.Cut(c.Label, " ")
+		at := path.Dir(c.Path)
+		dir, there := dirs[label]
+		switch other, taken := labels[at]; {
+		case there && dir != at:
+			j.Controls[i].Path = path.Join(dir, path.Base(c.Path))
+		case !there && taken && other != label:
+			j.Controls[i].Path = goneDir + c.Path
+		}
+	}
 }
 
 // extend adds controls that an earlier process did not know. It returns whether

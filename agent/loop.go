@@ -28,6 +28,8 @@ const (
 	quietLeader = 5 * time.Second
 	// quietSensor is how long power may be unknown before that is a warning.
 	quietSensor = 2 * time.Second
+	// quietDisk is how long the state directory may take before that is a failure.
+	quietDisk = 3 * time.Second
 	// driftShown is how long a drift stays visible after it was corrected.
 	driftShown = 10 * time.Second
 	// retryRelease is the pause between two requests for a release that nobody waits for.
@@ -110,6 +112,13 @@ func (n *node) endServers(cancel context.CancelFunc) {
 		n.gossip = g
 	default:
 	}
+	select {
+	case r := <-n.peersRead:
+		if r.err == nil {
+			r.peers.Close()
+		}
+	default:
+	}
 	if n.gossip != nil {
 		if err := n.gossip.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 			n.log.Debug("gossip did not close cleanly", slog.Any("error", err))
@@ -149,6 +158,8 @@ func (n *node) loop(ctx, inner context.Context, tick <-chan time.Time) error {
 			}
 		case e := <-n.clerk.done:
 			n.stored(e)
+		case r := <-n.peersRead:
+			n.peersTold(inner, r)
 		case <-braked:
 			n.brakeHeard()
 		case <-found:
@@ -446,6 +457,14 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 		n.refresh()
 	}
 	n.watchFields(now.Boot)
+	if n.storeBusy && now.Boot-n.storeAt > quietDisk {
+		n.health.set(true, item{
+			"state-not-stored", fail, fmt.Sprintf("the state directory has not answered for %.0fs: lower caps are carried out, and nothing is raised",
+				(now.Boot - n.storeAt).Seconds()),
+			"see whether the disk of " + n.cfg.StateDir + " hangs; the node holds its present cap until the lease ends",
+		})
+	}
+	n.watchRecords()
 	n.saveBrake()
 	n.watchBrake()
 	n.watchHeat(now.Boot)
@@ -469,6 +488,18 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	if n.kept%publishEvery == 0 {
 		n.publish(now) // whoever asks gets a fresh one; this is for when the owner is stuck
 	}
+}
+
+// watchRecords keeps the records of what was written, and says when they are not on disk.
+func (n *node) watchRecords() {
+	var err error
+	if n.trail != nil {
+		err = n.trail.catchUp()
+	}
+	n.health.set(err != nil, item{
+		"records-not-stored", warn, fmt.Sprintf("%s cannot be written (%v): lower limits are written, and nothing is raised", writtenFile, err),
+		"see whether the disk of " + n.cfg.StateDir + " hangs or is full",
+	})
 }
 
 // watchSensor says when nothing tells what the node draws.

@@ -456,8 +456,12 @@ func (s *socket) write(to pair, note func(path string, value, before int64) erro
 			errs = append(errs, err)
 			continue
 		}
-		var err error
-		*got, err = s.limiter.SetPower(name, *want)
+		read, err := s.limiter.SetPower(name, *want)
+		if read > 0 {
+			*got = read
+		} else { // not read: what stands there is unknown until it is, never 0 W
+			s.readable = false
+		}
 		errs = append(errs, err)
 	}
 	s.written = to

@@ -100,7 +100,8 @@ type node struct {
 	storing     *headroomv1.Lease // a grant whose memory is on its way to disk
 	storeNext   *headroomv1.Lease
 	storeBusy   bool
-	remember    lease.Memory // what storing will make durable
+	storeAt     time.Duration // when the clerk was given it
+	remember    lease.Memory  // what storing will make durable
 	applied     lease.Stamp
 
 	clerk     *clerk
@@ -122,13 +123,16 @@ type node struct {
 	waiting  []*waiter
 	asked    *restoreCall // waits for the leader's answer
 	peers    *rpc.Peers   // how coordinators are reached; nil until its certificate could be read
-	answers  chan error   // of askRelease
-	retryAt  time.Duration
-	stopping bool
-	status   atomic.Pointer[headroomv1.GetAgentStatusResponse]
-	leaseEnd atomic.Int64 // end of the lease on CLOCK_BOOTTIME, ns; 0: none
-	servers  sync.WaitGroup
-	kept     uint64 // seconds that were kept house of
+	// peersRead brings the certificate, which is being read while peersBusy.
+	peersRead chan peersRead
+	peersBusy bool
+	answers   chan error // of askRelease
+	retryAt   time.Duration
+	stopping  bool
+	status    atomic.Pointer[headroomv1.GetAgentStatusResponse]
+	leaseEnd  atomic.Int64 // end of the lease on CLOCK_BOOTTIME, ns; 0: none
+	servers   sync.WaitGroup
+	kept      uint64 // seconds that were kept house of
 }
 
 // start does all that comes before the network: take the lock, find the devices,
@@ -152,7 +156,8 @@ func newNode(cfg Config, log *slog.Logger, d disk) *node {
 		links:  map[string]*link{}, hints: map[string]bool{},
 		calls: make(chan func(context.Context)), dial: dialer(cfg),
 		events: make(chan linkEvent, eventQueue), restores: make(chan *restoreCall), answers: make(chan error, 1),
-		expiry: time.NewTimer(time.Hour), excessOK: true, tally: metrics.NewLoop(), strayed: map[string]time.Duration{},
+		peersRead: make(chan peersRead, 1),
+		expiry:    time.NewTimer(time.Hour), excessOK: true, tally: metrics.NewLoop(), strayed: map[string]time.Duration{},
 	}
 }
 
@@ -231,6 +236,7 @@ func (n *node) open() error {
 // put back at once; otherwise its limits stay this node's until a release.
 func (n *node) resume() error {
 	var err error
+	n.journal.relocate(n.machine.tree)
 	if n.trail, err = openTrail(n.cfg.StateDir, n.journal, false); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/dvfs"
 	"headroom/internal/rpc"
+	"headroom/rapl"
 )
 
 // Outcome is what putting back came to, one line a control.
@@ -101,6 +102,7 @@ func restoreDead(ctx context.Context, cfg Config, o RestoreOptions) (out Outcome
 
 // putBackDead writes held.json first, as the agent would, then the originals.
 func putBackDead(root *os.Root, d disk, cfg Config, j *journal) (Outcome, error) {
+	relocateDead(root, j)
 	t, err := openTrail(cfg.StateDir, j, false)
 	if err != nil {
 		return Outcome{}, err
@@ -115,6 +117,17 @@ func putBackDead(root *os.Root, d disk, cfg Config, j *journal) (Outcome, error)
 		err = errors.Join(err, d.Remove(JournalFile), d.Remove(writtenFile))
 	}
 	return out, err
+}
+
+// relocateDead follows the journal's zones with no agent that has them open. A machine
+// without such zones has none that could have moved.
+func relocateDead(root *os.Root, j *journal) {
+	tree, err := rapl.Open(root)
+	if err != nil {
+		return
+	}
+	defer func() { _ = tree.Close() }()
+	j.relocate(tree)
 }
 
 // afar puts back a control that is no file. It answers like putBackOne.

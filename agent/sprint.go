@@ -42,11 +42,22 @@ func (n *node) decideCap(now lease.Instant) {
 	if own > 0 {
 		want = min(want, own)
 	}
+	if most, ok := n.holder.Most(c.under(now.Boot)); ok {
+		want = min(want, most)
+	}
 	if want != c.now {
 		c.now, c.stepped = want, true
 		n.stepAt = now.Boot
 	}
 	n.noteSprint(now.Boot)
+}
+
+// under is the id of the sprint under way, "" for none.
+func (c *caps) under(now time.Duration) string {
+	if s, under := c.sprint.Status(now); under && !s.Ending {
+		return s.ID
+	}
+	return ""
 }
 
 // noteSprint says once when a sprint begins and ends.

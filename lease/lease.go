@@ -134,12 +134,21 @@ type Holder struct {
 	last    time.Duration // on CLOCK_BOOTTIME
 	asleep  time.Duration // most that was seen of the time that the machine was suspended
 
-	state  State
-	cap    units.Power
-	sprint Sprint
-	lifted uint64        // brake generation that the lease says is lifted
-	end    time.Duration // on CLOCK_BOOTTIME
-	ended  Ended
+	state   State
+	cap     units.Power
+	sprint  Sprint
+	lowered lowered
+	lifted  uint64        // brake generation that the lease says is lifted
+	end     time.Duration // on CLOCK_BOOTTIME
+	ended   Ended
+}
+
+// lowered is what grants that are not taken yet take away from the cap in force.
+type lowered struct {
+	stamp  Stamp       // of the newest of them
+	cap    units.Power // the lowest; 0 for none
+	sprint Sprint      // of the newest
+	end    time.Duration
 }
 
 type sending struct {
@@ -215,6 +224,37 @@ func (h *Holder) refusal(g Grant, now Instant) error {
 	return nil
 }
 
+// Lower takes from a grant what it takes away, before its memory is stored: until a
+// grant of its stamp or a newer one is taken, or it would have run out itself, Most
+// bounds the cap in force. Several leave the lowest. Nothing of it is acknowledged and
+// nothing survives a restart, which begins at the fail-safe cap anyway.
+func (h *Holder) Lower(g Grant, now Instant) error {
+	if err := h.refusal(g, now); err != nil {
+		return fmt.Errorf("lease: grant %v: %w", g.Stamp, err)
+	}
+	end := h.sent[g.Heartbeat%remembered].at + g.Duration
+	l := &h.lowered
+	if l.cap == 0 {
+		*l = lowered{stamp: g.Stamp, cap: g.Cap, sprint: g.Sprint, end: end}
+		return nil
+	}
+	l.cap, l.end = min(l.cap, g.Cap), max(l.end, end)
+	if g.Stamp.Compare(l.stamp) >= 0 {
+		l.stamp, l.sprint = g.Stamp, g.Sprint
+	}
+	return nil
+}
+
+// Most is what grants that are not taken yet leave of the cap in force while the
+// sprint of that id is under way, "" for none; false where nothing waits.
+func (h *Holder) Most(sprint string) (units.Power, bool) {
+	l := h.lowered
+	if sprint != "" && l.sprint.ID == sprint {
+		return l.sprint.Cap, l.cap > 0
+	}
+	return l.cap, l.cap > 0
+}
+
 // Take makes the grant the node's lease; the memory that Consider returned
 // must be on disk by now. A grant that Consider would refuse is refused again.
 func (h *Holder) Take(g Grant, now Instant) error {
@@ -227,6 +267,9 @@ func (h *Holder) Take(g Grant, now Instant) error {
 	if renewal {
 		end = max(end, h.end)
 	}
+	if g.Stamp.Compare(h.lowered.stamp) >= 0 {
+		h.lowered = lowered{}
+	}
 	h.memory, h.state, h.cap, h.sprint, h.end, h.lifted = m, Held, g.Cap, g.Sprint, end, g.BrakeLifted
 	return nil
 }
@@ -237,6 +280,9 @@ func (h *Holder) Advance(now Instant) {
 	slept := now.asleep()-h.asleep > suspendTolerance
 	backwards := now.Boot < h.last
 	h.last, h.asleep = now.Boot, max(h.asleep, now.asleep())
+	if backwards || now.Boot >= h.lowered.end {
+		h.lowered = lowered{}
+	}
 	switch {
 	case h.state != Held:
 	case slept || backwards:

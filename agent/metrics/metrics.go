@@ -192,6 +192,7 @@ func HealthItems() []HealthItem {
 		{"not-admitted", warn},
 		{"range-moved", warn},
 		{"restore-refused", warn},
+		{"records-not-stored", warn},
 		{"rival", warn},
 		{"sensor", warn},
 		{"sensor-disagree", warn},

@@ -1,0 +1,418 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/logs"
+	"headroom/rapl"
+	"headroom/rapl/sysfs"
+	"headroom/systemd"
+	"headroom/units"
+)
+
+// failing is a limit whose device goes away with the first write to it.
+type failing struct {
+	sysfs.File
+
+	armed, dead *bool
+}
+
+func (f failing) Pread(b []byte) (int, error) {
+	if *f.dead {
+		return 0, unix.EIO
+	}
+	return f.File.Pread(b)
+}
+
+func (f failing) Pwrite(b []byte) (int, error) {
+	if *f.armed {
+		*f.dead = true
+		return 0, unix.EIO
+	}
+	return f.File.Pwrite(b)
+}
+
+// A cut whose write fails and cannot be read back leaves unknown what the node holds:
+// it is not acknowledged as if a limit of 0 W had been read.
+func TestFailedCutStaysUnknown(t *testing.T) {
+	t.Parallel()
+	b := newStand(t, "xeon-1s")
+	var armed, dead bool
+	b.openTree = func(root *os.Root) (*rapl.Tree, error) {
+		real, err := rapl.Open(root)
+		if err != nil {
+			return nil, err
+		}
+		var dirs []rapl.Dir
+		for _, z := range real.Zones() {
+			dirs = append(dirs, rapl.Dir{Path: z.Dir, Control: z.Control})
+		}
+		onDisk := sysfs.Disk(root)
+		tree, err := rapl.OpenZones(func(p string, write bool) (sysfs.File, error) {
+			f, err := onDisk(p, write)
+			if err == nil && strings.HasSuffix(p, "power_limit_uw") {
+				f = failing{f, &armed, &dead}
+			}
+			return f, err
+		}, dirs)
+		return tree, errors.Join(err, real.Close())
+	}
+	if err := b.boot(); err != nil {
+		t.Fatal(err)
+	}
+	defer b.leave()
+	b.grant(200 * units.Watt)
+	b.turn(12)
+	if was := b.n.holdingNow(); was.EffectiveUw == nil {
+		t.Fatal("nothing reads back before the cut")
+	}
+	armed = true
+	b.grant(100 * units.Watt)
+	_ = b.n.beatOf(b.now)
+	b.n.excess, b.n.excessOK = 0, true
+	b.step(period)
+	b.now.Boot, b.now.Awake = b.now.Boot+period, b.now.Awake+period
+	b.n.turn(b.now)
+	if b.n.writeErr == nil {
+		t.Fatal("the write did not fail")
+	}
+	if h := b.n.beatOf(b.now).GetHolding(); h.EffectiveUw != nil {
+		t.Errorf("the node says it holds %v after a write that failed and could not be read", units.Power(h.GetEffectiveUw()))
+	}
+	if b.n.effective().Known {
+		t.Error("a sprint would take the cap for read back")
+	}
+}
+
+// gate blocks whoever passes it while it is shut.
+type gate struct {
+	mu   sync.Mutex
+	shut chan struct{} // nil: open
+}
+
+func (g *gate) pass() {
+	g.mu.Lock()
+	wait := g.shut
+	g.mu.Unlock()
+	if wait != nil {
+		<-wait
+	}
+}
+
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut == nil {
+		g.shut = make(chan struct{})
+	}
+}
+
+func (g *gate) open() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut != nil {
+		close(g.shut)
+		g.shut = nil
+	}
+}
+
+// hungDisk is a state directory that stops answering.
+type hungDisk struct {
+	disk
+
+	gate *gate
+}
+
+func (d hungDisk) Durable(name string, data []byte) error {
+	d.gate.pass()
+	return d.disk.Durable(name, data)
+}
+
+func (d hungDisk) Replace(name string, data []byte) error {
+	d.gate.pass()
+	return d.disk.Replace(name, data)
+}
+
+// hungRecords is written.log on such a disk.
+type hungRecords struct {
+	recordFile
+
+	gate *gate
+}
+
+func (r hungRecords) WriteAt(b []byte, at int64) (int, error) {
+	r.gate.pass()
+	return r.recordFile.WriteAt(b, at)
+}
+
+// hungReader is where a log goes that nobody reads any more.
+type hungReader struct {
+	io.Writer
+
+	gate *gate
+}
+
+func (r hungReader) Write(b []byte) (int, error) {
+	r.gate.pass()
+	return r.Writer.Write(b)
+}
+
+// A cut reaches the hardware while the state directory, the records and the reader of
+// the log all hang. It is acknowledged, and a raise behind it carried out, only once
+// they answer again.
+func TestCutWaitsForNeitherDiskNorLog(t *testing.T) {
+	t.Parallel()
+	l, c := newLab(t), newCoordinator(t)
+	c.set(func() { c.duration = 5 * time.Minute }) // the lease's end must not do the cut's work
+	cfg := l.config(c.addr)
+	stuck := &gate{}
+	log, queue := logs.New(hungReader{t.Output(), stuck}, slog.LevelDebug)
+	n, err := start(cfg, log, hungDisk{osDisk{cfg.StateDir}, stuck})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.trail.file = hungRecords{n.trail.file, stuck}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- n.run(ctx) }()
+	defer func() {
+		stuck.open()
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		queue.Close(logs.CloseWait)
+	}()
+	waitFor(t, "the lease's cap is reached", func() bool { return c.acknowledged() && l.long() > 100*units.Watt })
+	before := l.long()
+	stuck.close()
+	c.grant(t, 120*units.Watt)
+	waitFor(t, "the cut reaches the hardware", func() bool { return l.long() < before-20*units.Watt })
+	if c.acknowledged() {
+		t.Error("acknowledged before its stamp is on disk")
+	}
+	cut := l.long()
+	c.grant(t, 185*units.Watt)
+	beats := len(c.beatsSeen())
+	waitFor(t, "three heartbeats later", func() bool { return len(c.beatsSeen()) >= beats+3 })
+	if now := l.long(); now > 90*units.Watt {
+		t.Errorf("raised from %v to %v while nothing can be stored", cut, now)
+	}
+	stuck.open()
+	waitFor(t, "the raise is acknowledged once the disk answers", c.acknowledged)
+	waitFor(t, "the raise reaches the hardware", func() bool { return l.long() > 100*units.Watt })
+}
+
+// beatsSeen are the heartbeats so far.
+func (c *coordinator) beatsSeen() []*headroomv1.Heartbeat {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.beats)
+}
+
+// Records belong to controls, not to places in the journal: when the slices' records go
+// with a reboot, what stood behind them is still found, and put back.
+func TestRecordsStayWithTheirControls(t *testing.T) {
+	t.Parallel()
+	const policy = "sys/devices/system/cpu/cpufreq/policy1/scaling_max_freq"
+	dir := t.TempDir()
+	r := tree(t, dir, map[string]string{policy: "3500000"})
+	d := osDisk{dir}
+	j := &journal{Version: journalVersion, Node: "n01", BootID: "one", Controls: []saved{
+		{Path: "systemd:batch.slice", Label: "CPU bandwidth of batch.slice", Kind: bandwidthControl, Original: int64(systemd.Unlimited)},
+		{Path: policy, Label: "policy1 ceiling", Kind: freqControl, Original: 3500000},
+	}}
+	first := trailOf(t, dir, j, true)
+	if err := errors.Join(j.store(d), first.note("systemd:batch.slice", 500000, int64(systemd.Unlimited)),
+		first.note(policy, 1200000, 3500000), first.close()); err != nil {
+		t.Fatal(err)
+	}
+	second, err := loadJournal(d) // after a reboot, which has reset the ceiling
+	if err != nil {
+		t.Fatal(err)
+	}
+	trail := trailOf(t, dir, second, false)
+	if !second.adopt(r, "two", trail) {
+		t.Fatal("not adopted")
+	}
+	if err := errors.Join(second.store(d), trail.note(policy, 1000000, 3500000), put(r, policy, "1000000"), trail.close()); err != nil {
+		t.Fatal(err)
+	}
+	third, err := loadJournal(d) // killed; limit restore --force
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := putBackDead(r, d, Config{StateDir: dir}, third)
+	if now := read(t, r, policy); err != nil || now != "3500000" {
+		t.Errorf("the ceiling is %s kHz, it was 3500000: %+v, %v", now, out, err)
+	}
+}
+
+// Records that an earlier version wrote, without identity, are taken over.
+func TestOldRecordsAreTakenOver(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := &journal{Controls: []saved{
+		{Path: "a", Label: "package-0 long_term limit", Kind: powerControl},
+		{Path: "b", Label: "package-0 limits switch", Kind: switchControl},
+		{Path: "c", Label: "package-1 long_term limit", Kind: powerControl},
+	}}
+	old := fmt.Sprintf("%-127s\n%-127s\n%-127s\n", `{"to":90000000,"from":150000000}`, "", `{"to":80000000,"from":140000000}`)
+	if err := os.WriteFile(filepath.Join(dir, writtenFile), []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // as they were, and as they are written anew
+		trail := trailOf(t, dir, j, false)
+		a, okA := trail.wrote("a")
+		_, okB := trail.wrote("b")
+		c, okC := trail.wrote("c")
+		if !okA || a.number != 90000000 || okB || !okC || c.number != 80000000 {
+			t.Errorf("a %v %v, b %v, c %v %v", a, okA, okB, c, okC)
+		}
+		if err := trail.close(); err != nil {
+			t.Error(err)
+		}
+		slices.Reverse(j.Controls)
+	}
+}
+
+// A limit goes back to the package that it was taken from, wherever its zone is now;
+// where that package is gone, it goes nowhere.
+func TestLimitsFollowTheirPackage(t *testing.T) {
+	t.Parallel()
+	const limit, base = "constraint_0_power_limit_uw", "sys/class/powercap/"
+	zone := func(n int, name, value string) map[string]string {
+		dir := fmt.Sprintf("%sintel-rapl:%d/", base, n)
+		return map[string]string{
+			dir + "name": name, dir + "energy_uj": "1", dir + "max_energy_range_uj": "262143328850", dir + "enabled": "1",
+			dir + "constraint_0_name": "long_term", dir + limit: value, dir + "constraint_0_time_window_us": "1000000",
+		}
+	}
+	for _, c := range []struct {
+		name         string
+		zones        []map[string]string
+		first, other string // zone 0 and zone 1 afterwards
+		failed       int
+	}{
+		{"as it was", []map[string]string{zone(0, "package-0", "90000000"), zone(1, "package-1", "80000000")}, "150000000", "140000000", 0},
+		{"numbered anew", []map[string]string{zone(0, "package-1", "80000000"), zone(1, "package-0", "90000000")}, "140000000", "150000000", 0},
+		{"one is gone", []map[string]string{zone(0, "package-1", "80000000")}, "140000000", "", 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			j := &journal{Version: journalVersion, Controls: []saved{
+				{Path: base + "intel-rapl:0/" + limit, Label: "package-0 long_term limit", Kind: powerControl, Original: 150000000},
+				{Path: base + "intel-rapl:1/" + limit, Label: "package-1 long_term limit", Kind: powerControl, Original: 140000000},
+			}}
+			trail := trailOf(t, dir, j, true)
+			if err := errors.Join(trail.note(j.Controls[0].Path, 90000000, 150000000), trail.note(j.Controls[1].Path, 80000000, 140000000), trail.close()); err != nil {
+				t.Fatal(err)
+			}
+			r := tree(t, dir, c.zones...)
+			out, err := putBackDead(r, osDisk{dir}, Config{StateDir: dir}, j)
+			if err != nil || out.failed != c.failed {
+				t.Errorf("%+v, %v", out, err)
+			}
+			if got := read(t, r, base+"intel-rapl:0/"+limit); got != c.first {
+				t.Errorf("the first zone holds %s, want %s: %+v", got, c.first, out)
+			}
+			if c.other != "" && read(t, r, base+"intel-rapl:1/"+limit) != c.other {
+				t.Errorf("the second zone does not hold %s: %+v", c.other, out)
+			}
+		})
+	}
+}
+
+// A certificate on a disk that hangs keeps the loop from nothing.
+func TestCertificateIsReadBesideTheLoop(t *testing.T) {
+	t.Parallel()
+	b := newStand(t, "xeon-1s")
+	pipe := filepath.Join(t.TempDir(), "hangs")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b.cfg.TLS.CA, b.cfg.TLS.Cert, b.cfg.TLS.Key = pipe, pipe, pipe
+	if err := b.boot(); err != nil {
+		t.Fatal(err)
+	}
+	defer b.leave()
+	b.turn(8) // twice a second's housekeeping
+	if b.n.peers != nil || !b.n.peersBusy {
+		t.Fatal("the certificate is not being read")
+	}
+	var told peersRead
+	waitFor(t, "the reading ends", func() bool {
+		if f, err := os.OpenFile(pipe, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil { // fails while nobody reads
+			_ = f.Close()
+		}
+		select {
+		case told = <-b.n.peersRead:
+			return true
+		default:
+			return false
+		}
+	})
+	b.n.peersTold(t.Context(), told)
+	if told.err == nil || b.n.peersBusy || !shown(b.n, "tls") {
+		t.Errorf("an empty certificate: %v", told.err)
+	}
+}
+
+// tree is a folder with files, as a root.
+func tree(t *testing.T, dir string, all ...map[string]string) *os.Root {
+	t.Helper()
+	root := filepath.Join(dir, "root")
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	r, err := os.OpenRoot(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	for _, files := range all {
+		for name, text := range files {
+			if err := errors.Join(r.MkdirAll(path.Dir(name), 0o755), put(r, name, text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return r
+}
+
+func put(r *os.Root, name, text string) error { return r.WriteFile(name, []byte(text+"\n"), 0o600) }
+
+func read(t *testing.T, r *os.Root, name string) string {
+	t.Helper()
+	data, err := r.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	line, _, _ := strings.Cut(string(data), "\n")
+	return strings.TrimSpace(line)
+}
+
+func trailOf(t *testing.T, dir string, j *journal, fresh bool) *trail {
+	t.Helper()
+	trail, err := openTrail(dir, j, fresh)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return trail
+}

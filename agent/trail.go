@@ -1,0 +1,369 @@
+package agent
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+const (
+	// recordSize is the length of one record of written.log: small enough that a
+	// record never crosses a page, so that a killed process leaves it whole.
+	recordSize = 256
+	// recordSizeOld is that of records without an identity, which stand in the order of
+	// the journal.
+	recordSizeOld = 128
+	// recordsMost bounds the file: more than any machine has controls.
+	recordsMost = 8192
+	// noteWait is how long a turn waits for a record, once: a disk that answers takes
+	// microseconds.
+	noteWait = 50 * time.Millisecond
+)
+
+// errRecordLate reports a value that is not written, because the record of it is still
+// on its way to a disk that does not answer.
+var errRecordLate = errors.New("agent: the record of what is written is not on disk yet")
+
+// record is what was about to be written to a control, and what stood there.
+type record struct {
+	// Of is the identity of the control: neither the order of the journal nor a path
+	// says whose record it is.
+	Of         string `json:"of,omitempty"`
+	Intent     int64  `json:"to"`
+	Before     int64  `json:"from"`
+	IntentText string `json:"to_text,omitempty"`
+	BeforeText string `json:"from_text,omitempty"`
+}
+
+// identity names a control by what it is, whatever its path: labels carry package, die
+// and constraint, or the policy.
+func (c saved) identity() string {
+	sum := sha256.Sum256([]byte(string(c.Kind) + "\x00" + c.Label))
+	return hex.EncodeToString(sum[:8])
+}
+
+// trail is written.log: before each write of a control its record is replaced
+// in place, so that after a kill at any point the control holds one of the two
+// values of its record, or another program has written it. It needs no fsync:
+// what could lose it (a power cut) resets the controls too.
+//
+// A lower value does not wait for a disk that does not answer, nor for one that
+// refuses: its record follows as soon as it can. Whatever may raise power does.
+type trail struct {
+	file  recordFile
+	slots map[string]slot // by path
+	last  map[string]record
+	turbo []string // paths of the turbo switch
+	old   bool     // the records that were found carry no identity
+
+	batches chan map[int64][]byte
+	done    chan error
+	late    bool             // a batch is under way and was not waited for
+	waiting map[int64][]byte // by offset: what follows it
+	failed  error            // of the newest record
+}
+
+// recordFile is written.log. Tests put a disk that hangs behind it.
+type recordFile interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+}
+
+// slot is where a control's record stands, and whose it is.
+type slot struct {
+	at   int64
+	of   string
+	kind kind
+}
+
+// openTrail opens the records of the journal's controls. fresh throws the
+// records of an earlier process away.
+func openTrail(dir string, j *journal, fresh bool) (*trail, error) {
+	flags := os.O_CREATE | os.O_RDWR
+	if fresh {
+		flags |= os.O_TRUNC
+	}
+	f, err := os.OpenFile(filepath.Join(dir, writtenFile), flags, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("agent: open %s: %w", writtenFile, err)
+	}
+	data, err := io.ReadAll(io.LimitReader(f, recordsMost*recordSize))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("agent: read %s: %w", writtenFile, err), f.Close())
+	}
+	t := newTrail(f, j, data)
+	if err := t.modernize(); err != nil {
+		return nil, errors.Join(err, t.close())
+	}
+	return t, nil
+}
+
+// newTrail finds the records of the journal's controls in what the file holds.
+func newTrail(f recordFile, j *journal, data []byte) *trail {
+	t := &trail{
+		file: f, slots: map[string]slot{}, last: map[string]record{}, waiting: map[int64][]byte{},
+		batches: make(chan map[int64][]byte, 1), done: make(chan error, 1),
+	}
+	found, at := recordsOf(j, data)
+	t.old = len(found) > 0 && len(at) == 0
+	used := map[int64]bool{}
+	for _, offset := range at {
+		used[offset] = true
+	}
+	next := int64(0)
+	for _, c := range j.Controls {
+		of := c.identity()
+		offset, ok := at[of]
+		for !ok && used[next] {
+			next += recordSize
+		}
+		if !ok {
+			offset = next
+			used[next] = true
+		}
+		t.slots[c.Path] = slot{at: offset, of: of, kind: c.Kind}
+		if r, ok := found[of]; ok {
+			t.last[c.Path] = r
+		}
+		if c.Kind.turbo() {
+			t.turbo = append(t.turbo, c.Path)
+		}
+	}
+	go t.work()
+	return t
+}
+
+// recordsOf are the records in the file, by identity, and where they stand. Those that
+// carry none, of an earlier version, are the journal's in its order.
+func recordsOf(j *journal, data []byte) (found map[string]record, at map[string]int64) {
+	found, at = map[string]record{}, map[string]int64{}
+	for i := 0; i < len(data); i += recordSize {
+		if r, ok := parseRecord(data[i:min(len(data), i+recordSize)]); ok && r.Of != "" {
+			found[r.Of], at[r.Of] = r, int64(i)
+		}
+	}
+	if len(found) > 0 {
+		return found, at
+	}
+	for i, c := range j.Controls {
+		from := i * recordSizeOld
+		if from >= len(data) {
+			break
+		}
+		if r, ok := parseRecord(data[from:min(len(data), from+recordSizeOld)]); ok && r.Of == "" {
+			r.Of = c.identity()
+			found[r.Of] = r
+		}
+	}
+	return found, at
+}
+
+// parseRecord reads one record; a short or missing one is no record.
+func parseRecord(line []byte) (r record, ok bool) {
+	err := json.Unmarshal(bytes.TrimRight(line, " \n\x00"), &r)
+	return r, err == nil
+}
+
+// modernize writes records of an earlier version as those of this one.
+func (t *trail) modernize() error {
+	if !t.old {
+		return nil
+	}
+	for path, s := range t.slots {
+		line := blank()
+		if r, ok := t.last[path]; ok {
+			var err error
+			if line, err = r.line(); err != nil {
+				return fmt.Errorf("agent: record %s: %w", path, err)
+			}
+		}
+		if _, err := t.file.WriteAt(line, s.at); err != nil {
+			return fmt.Errorf("agent: record %s: %w", path, err)
+		}
+	}
+	return nil
+}
+
+// note records that value is about to be written where before stands.
+func (t *trail) note(path string, to, before int64) error {
+	return t.noteValue(path, value{number: to}, value{number: before})
+}
+
+// noteValue is note for any control.
+func (t *trail) noteValue(path string, to, before value) error {
+	s, ok := t.slots[path]
+	if !ok {
+		return fmt.Errorf("agent: %s is not in the journal", path)
+	}
+	r := record{Of: s.of, Intent: to.number, Before: before.number, IntentText: to.text, BeforeText: before.text}
+	line, err := r.line()
+	if err == nil {
+		err = t.put(s.at, line, s.kind.lowers(to, before))
+	}
+	if err != nil {
+		return fmt.Errorf("agent: record %s: %w", path, err)
+	}
+	t.last[path] = r
+	return nil
+}
+
+// lowers reports whether writing to where before stands can only lower power.
+func (k kind) lowers(to, before value) bool {
+	switch k {
+	case powerControl, freqControl:
+		return to.number <= before.number
+	case switchControl, noTurboControl:
+		return to.number == 1
+	case boostControl:
+		return to.number == 0
+	case windowControl, preferenceControl, bandwidthControl, bmcControl:
+	}
+	return false
+}
+
+// put writes one record. For a lower value it waits at most noteWait, once, and never
+// fails.
+func (t *trail) put(at int64, line []byte, lowers bool) error {
+	if !t.collect() {
+		if !lowers {
+			return errRecordLate
+		}
+		t.waiting[at] = line
+		return nil
+	}
+	t.waiting[at] = line
+	t.send()
+	late := time.NewTimer(noteWait)
+	defer late.Stop()
+	select {
+	case t.failed = <-t.done:
+		t.late = false
+	case <-late.C:
+		t.failed = errRecordLate
+	}
+	if lowers {
+		return nil
+	}
+	return t.failed
+}
+
+// send hands what waits to the goroutine that writes, which is idle.
+func (t *trail) send() {
+	t.batches <- t.waiting // buffered, and there is only one
+	t.late, t.waiting = true, map[int64][]byte{}
+}
+
+// collect reports whether the goroutine that writes is idle.
+func (t *trail) collect() bool {
+	if !t.late {
+		return true
+	}
+	select {
+	case t.failed = <-t.done:
+		t.late = false
+	default:
+	}
+	return !t.late
+}
+
+// catchUp writes what waited for the disk, without waiting for it, and returns what
+// keeps the newest record from it.
+func (t *trail) catchUp() error {
+	if t.collect() && len(t.waiting) > 0 {
+		t.send()
+	}
+	return t.failed
+}
+
+func (t *trail) work() {
+	for batch := range t.batches {
+		var errs []error
+		for _, at := range slices.Sorted(maps.Keys(batch)) {
+			_, err := t.file.WriteAt(batch[at], at)
+			errs = append(errs, err)
+		}
+		t.done <- errors.Join(errs...) // buffered, and there is only one
+	}
+}
+
+// drop forgets the record of a control that is no longer powerd's.
+func (t *trail) drop(path string) {
+	if s, ok := t.slots[path]; ok {
+		_ = t.put(s.at, blank(), true)
+		delete(t.slots, path)
+		delete(t.last, path)
+	}
+}
+
+// blank is no record.
+func blank() []byte { return append(bytes.Repeat([]byte{' '}, recordSize-1), '\n') }
+
+// line is the record as it stands in the file.
+func (r record) line() ([]byte, error) {
+	line := blank()
+	if r.IntentText == "" && r.BeforeText == "" {
+		copy(line, fmt.Appendf(nil, `{"of":%q,"to":%d,"from":%d}`, r.Of, r.Intent, r.Before))
+		return line, nil
+	}
+	data, err := json.Marshal(r)
+	if err != nil || len(data) > recordSize-1 {
+		return nil, errors.Join(err, fmt.Errorf("%d bytes do not fit a record", len(data)))
+	}
+	copy(line, data)
+	return line, nil
+}
+
+// ours says whether powerd itself may have left v in the control.
+func (t *trail) ours(c saved, v value) bool {
+	if c.Kind.same(v, c.found()) {
+		return true
+	}
+	r, ok := t.last[c.Path]
+	return ok && (c.Kind.same(v, value{r.Intent, r.IntentText}) || c.Kind.same(v, value{r.Before, r.BeforeText}))
+}
+
+// wrote is what powerd meant to write last, and false when it never wrote.
+func (t *trail) wrote(path string) (value, bool) {
+	r, ok := t.last[path]
+	return value{r.Intent, r.IntentText}, ok
+}
+
+// switched says that powerd has written the turbo switch.
+func (t *trail) switched() bool {
+	return slices.ContainsFunc(t.turbo, func(path string) bool { _, ever := t.last[path]; return ever })
+}
+
+// has says that the control is in the journal that t belongs to.
+func (t *trail) has(path string) bool { _, ok := t.slots[path]; return ok }
+
+// close ends the writing, and leaves a disk that does not answer to itself.
+func (t *trail) close() error {
+	if t.late {
+		late := time.NewTimer(noteWait)
+		defer late.Stop()
+		select {
+		case t.failed = <-t.done:
+			t.late = false
+		case <-late.C:
+		}
+	}
+	var err error
+	if !t.late {
+		for _, at := range slices.Sorted(maps.Keys(t.waiting)) {
+			_, errWrite := t.file.WriteAt(t.waiting[at], at)
+			err = errors.Join(err, errWrite)
+		}
+	}
+	close(t.batches)
+	return errors.Join(err, t.file.Close())
+}
