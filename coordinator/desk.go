@@ -173,7 +173,7 @@ func (d *desk) begin(ctx context.Context) error {
 	for {
 		begun, empty := false, false
 		d.machine.view(func(s *ledger.State) { begun, empty = s.Epoch == d.epoch, len(s.Domains) == 0 })
-		c := ledger.Command{Lead: &ledger.Lead{Server: d.server}}
+		c := ledger.Command{Lead: &ledger.Lead{Server: d.server, Gap: d.machine.gap()}}
 		switch {
 		case begun && !empty:
 			return nil

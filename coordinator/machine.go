@@ -23,6 +23,7 @@ type machine struct {
 	applied func(time.Duration)
 	// denied is told what the log denies, whenever that may have grown.
 	denied func([]ledger.Denial)
+	ticked time.Time // when the newest tick was applied here, monotonic; zero before any
 }
 
 // newMachine is a machine with an empty state. Which rules it begins under its
@@ -61,6 +62,9 @@ func (m *machine) Apply(index uint64, data []byte) any {
 	began := time.Now()
 	r, err := m.state.Apply(c)
 	m.applied(time.Since(began))
+	if err == nil && c.Tick != nil {
+		m.ticked = began
+	}
 	if c.Deny != nil && err == nil {
 		m.denied(m.state.DeniedByKey())
 	}
@@ -108,6 +112,17 @@ func (m *machine) Restore(data []byte) error {
 	m.state, m.index = s, 0
 	m.denied(s.DeniedByKey())
 	return nil
+}
+
+// gap is the monotonic time since the newest tick was applied here; 0 where none was since
+// the start.
+func (m *machine) gap() time.Duration {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.ticked.IsZero() {
+		return 0
+	}
+	return time.Since(m.ticked)
 }
 
 // view lets f read the state. f must not keep it.

@@ -158,6 +158,7 @@ func (t *tx) lead(c Command, x *Lead) {
 		t.Rules = cmp.Or(c.Rules, Rules)
 	}
 	t.Epoch = c.Epoch
+	t.passed(c.At, max(x.Gap, time.Duration(min(max(0, c.At-t.Ticked), maxGap.Microseconds()))*time.Microsecond))
 	t.record(c, "leader "+x.Server+" begins epoch "+c.Epoch.String())
 }
 
@@ -264,7 +265,23 @@ func (t *tx) tick(c Command, k *Tick) error {
 	t.refill(elapsed)
 	t.proven()
 	t.Elapsed += elapsed
+	t.passed(c.At, elapsed)
 	return nil
+}
+
+// maxGap bounds how long the group is thought to have been without a leader: a wall clock
+// that was set wrong must not make the debt of years.
+const maxGap = 24 * time.Hour
+
+// passed counts time that may have passed.
+func (t *tx) passed(at int64, d time.Duration) {
+	if t.Rules < 5 {
+		return
+	}
+	if t.Ticked != 0 { // before that there is nothing to count from
+		t.Passed += min(max(0, d), maxGap)
+	}
+	t.Ticked = at
 }
 
 // maxElapsed bounds the time between two ticks of one leadership: a leader that

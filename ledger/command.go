@@ -102,6 +102,9 @@ type Upgrade struct {
 type Lead struct {
 	// Server that leads.
 	Server string `json:"server"`
+	// Gap is the server's own monotonic time since it applied the newest tick; 0 where it
+	// is unknown, as after a start.
+	Gap time.Duration `json:"gap_ns,omitempty"`
 }
 
 // Found gives an empty cluster its power tree.

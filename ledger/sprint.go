@@ -186,6 +186,8 @@ type Sprint struct {
 	Duration time.Duration `json:"duration_ns"`
 	// Began in the ledger's own time.
 	Began time.Duration `json:"began_ns"`
+	// Passed is State.Passed when it was granted.
+	Passed time.Duration `json:"passed_ns,omitempty"`
 	// Ended says why no node may go on with it; empty while they may.
 	Ended string `json:"ended,omitempty"`
 	// Closed: every share is settled and the rest has gone back.
@@ -204,8 +206,12 @@ type SprintShare struct {
 	BackSeq uint64 `json:"back_seq,omitempty"`
 	// Spent is what the node has measured; nil while it has not said.
 	Spent *units.Energy `json:"spent_uj,omitempty"`
-	// Settled: the node is back at its base, or gone; Spent or the whole escrow is charged.
+	// Settled: the node is back at its base, or gone; Spent or Charged is what it costs.
 	Settled bool `json:"settled,omitempty"`
+	// Charged is what a share costs that nobody measured: the sprint's watts above the base
+	// from the grant until it was settled, at least the escrow. 0 under rules before 5,
+	// where it was the escrow.
+	Charged units.Energy `json:"charged_uj,omitempty"`
 }
 
 // NodeSprint is the sprint as it stands beside a node's target.
@@ -244,8 +250,8 @@ func (p Sprint) Escrow() units.Energy {
 	return sum
 }
 
-// Spent is the energy charged so far: measured where it was told, and the whole
-// escrow where a share was settled without.
+// Spent is the energy charged so far: measured where it was told, and the sprint's watts
+// for all the time until a share was settled without.
 func (p Sprint) Spent() units.Energy {
 	sum := units.Energy(0)
 	for _, x := range p.Shares {
@@ -259,7 +265,7 @@ func (x SprintShare) spent() units.Energy {
 	case x.Spent != nil:
 		return *x.Spent
 	case x.Settled:
-		return x.Escrow
+		return max(x.Escrow, x.Charged)
 	}
 	return 0
 }
@@ -291,7 +297,7 @@ func (t *tx) grantSprint(c Command, x *GrantSprint) error {
 	}
 	before := t.Totals()
 	p := Sprint{
-		ID: x.ID, Job: x.Job, Class: x.Class, Domain: x.Domain, Duration: x.Duration, Began: t.Elapsed,
+		ID: x.ID, Job: x.Job, Class: x.Class, Domain: x.Domain, Duration: x.Duration, Began: t.Elapsed, Passed: t.Passed,
 		Shares: make(map[string]SprintShare, len(x.Caps)),
 	}
 	for _, g := range x.Caps {
@@ -459,7 +465,7 @@ func (x SprintShare) back(n Node, a Ack) bool {
 }
 
 // forfeit settles the share of a node that is gone: whatever it has told, nobody
-// has seen it back at its base, so its whole escrow is spent.
+// has seen it back at its base, so at least its whole escrow is spent.
 func (t *tx) forfeit(n Node) Node {
 	n = t.endShare(n)
 	p, ok := t.Sprints[n.Owes]
@@ -472,7 +478,8 @@ func (t *tx) forfeit(n Node) Node {
 
 // settle charges one share, and closes the sprint with the last one: what was
 // not spent goes back, what was spent beyond the escrow becomes debt. Without a
-// measured figure the whole escrow is spent.
+// measured figure the node may have drawn its sprint's watts until now (P7, P8): a powerd
+// that was killed in a sprint leaves the hardware at them until it is started again.
 func (t *tx) settle(n Node) Node {
 	p, ok := t.Sprints[n.Owes]
 	n.Owes = ""
@@ -481,6 +488,9 @@ func (t *tx) settle(n Node) Node {
 	}
 	x := p.Shares[n.Name]
 	x.Settled = true
+	if x.Spent == nil && t.Rules >= 5 {
+		x.Charged = x.escrowFor(t.Passed-p.Passed, p.Duration)
+	}
 	p = p.with(n.Name, x)
 	for _, other := range p.Shares {
 		if !other.Settled {
@@ -500,6 +510,17 @@ func (t *tx) settle(n Node) Node {
 	}
 	t.forgetSprints()
 	return n
+}
+
+// escrowFor is what the escrow, which is for one duration, comes to in the time passed; no
+// less than the escrow.
+func (x SprintShare) escrowFor(passed, duration time.Duration) units.Energy {
+	high, low := bits.Mul64(uint64(max(0, x.Escrow)), uint64(max(passed, duration)))
+	if high >= uint64(duration) {
+		return maxSprintEnergy
+	}
+	drawn, _ := bits.Div64(high, low, uint64(duration))
+	return max(x.Escrow, units.Energy(min(drawn, uint64(maxSprintEnergy))))
 }
 
 // forgetSprints drops the oldest closed sprints beyond keptSprints, and beyond

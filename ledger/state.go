@@ -100,6 +100,12 @@ type State struct {
 	// Elapsed is the ledger's own time: leaders' monotonic time summed over tick
 	// entries; gaps between leaders are not counted.
 	Elapsed time.Duration `json:"elapsed_ns"`
+	// Passed is the time that may have passed at most: Elapsed and the gaps between
+	// leaders. What nobody measured counts by it. Since rules 5.
+	Passed time.Duration `json:"passed_ns,omitempty"`
+	// Ticked is the leader's wall clock at the newest tick or beginning of a leadership,
+	// microseconds since the Unix epoch.
+	Ticked int64 `json:"ticked_us,omitempty"`
 	// Brake generations that the log knows and has lifted.
 	Brake Brake `json:"brake,omitzero"`
 	// Policy divides the watts among the nodes; empty is the default.

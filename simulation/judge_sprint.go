@@ -237,8 +237,8 @@ func (k *sprintJudge) grant(j *judge, x *ledger.GrantSprint) {
 }
 
 // close takes back what was not drawn. Every node that is still the cluster's is
-// back at its base by now. Of a node that has not said what it drew the whole
-// escrow is spent, and no more: nobody can know.
+// back at its base by now. Of a node that has not said what it drew at least the whole
+// escrow is spent, and more where it drew more.
 func (k *sprintJudge) close(j *judge, id string, p *sprint) {
 	delete(k.open, id)
 	j.w.hit("sprint_closed")
@@ -252,8 +252,9 @@ func (k *sprintJudge) close(j *judge, id string, p *sprint) {
 		k.old[id] = k.old[id] || removed
 		told := j.state.Sprints[id].Shares[name].Spent
 		j.w.tracef("sprint %s of %s: %.2f J drawn above %v in %v, told %s, escrow %.2f J", id, name, x.joules, x.base, x.lasted, inWords(told), x.escrow)
-		if told == nil {
-			x.joules = x.escrow
+		if told == nil { // known by the leaders' clocks only
+			slack += 2 * ledger.Rho * x.joules
+			x.joules = max(x.joules, x.escrow)
 			j.w.hit("sprint_unmeasured")
 		}
 		if x.joules > x.escrow {

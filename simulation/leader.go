@@ -32,6 +32,7 @@ type leadership struct {
 	reads  []*order // questions that wait for the next entry
 
 	appended uint64 // place in the order of happenings of the newest own entry applied (P3)
+	lowered  bool   // a lower by the clock was tried since the last tick
 }
 
 // proposal is the entry in flight.
@@ -59,7 +60,11 @@ func (s *server) takeLead() {
 	}
 	s.lead = l
 	s.w.judge.sprints.led(epochKey{s.group, s.term}, s.w.now)
-	l.propose(ledger.Command{Lead: &ledger.Lead{Server: s.name}}, nil)
+	gap := time.Duration(0)
+	if s.ticked > 0 {
+		gap = s.now() - s.ticked
+	}
+	l.propose(ledger.Command{Lead: &ledger.Lead{Server: s.name, Gap: gap}}, nil)
 }
 
 // every makes a tick due each second.
@@ -119,8 +124,10 @@ func (l *leadership) pump() {
 		l.orders = l.orders[1:]
 		l.carryOut(o)
 	case l.due:
+		if l.lookAtTheClock() {
+			return // the tick follows
+		}
 		l.due = false
-		l.lookAtTheClock()
 		l.tick()
 	}
 }
@@ -129,7 +136,7 @@ func (l *leadership) tick() {
 	now := l.s.now()
 	t := ledger.Decide(l.s.state, l.table, now)
 	t.Elapsed = now - l.ticked
-	l.ticked = now
+	l.ticked, l.lowered = now, false
 	if bend := l.s.w.bent.tick; bend != nil {
 		bend(l, &t)
 	}
@@ -252,15 +259,20 @@ type poll struct {
 }
 
 // lookAtTheClock asks the other servers for their wall clocks when a change of a
-// budget is due by this one's.
-func (l *leadership) lookAtTheClock() {
+// budget is due by this one's. A lower asks nobody: it reports whether it has put one
+// before the tick, which it does once a tick.
+func (l *leadership) lookAtTheClock() bool {
 	due := ledger.Due(l.s.state, l.s.wallNow())
 	if l.poll != nil || len(due) == 0 {
-		return
+		return false
 	}
-	if !due[0].Quorum { // the safe direction asks nobody
+	if !due[0].Quorum {
+		if l.lowered {
+			return false
+		}
+		l.lowered = true
 		l.carryOutDue(&poll{told: map[string]int64{}})
-		return
+		return true
 	}
 	p := &poll{told: map[string]int64{}, at: map[string]time.Duration{}}
 	l.poll = p
@@ -280,6 +292,7 @@ func (l *leadership) lookAtTheClock() {
 			l.carryOutDue(p)
 		}
 	})
+	return false
 }
 
 // carryOutDue puts the oldest change that is due before all orders.

@@ -71,7 +71,8 @@ type server struct {
 	commit   int
 	applied  int
 	state    *ledger.State
-	hint     int // who leads, as far as known
+	ticked   time.Duration // own monotonic time at which the newest tick was applied; 0 before any
+	hint     int           // who leads, as far as known
 	deadline time.Duration
 	armed    bool
 	next     []int
@@ -92,7 +93,7 @@ func (w *world) newServer(id int) *server {
 func (s *server) boot() {
 	s.w.start(&s.process)
 	s.role, s.hint, s.lead, s.armed = follower, nobody, nil, false
-	s.state, s.commit = ledger.New(), 0
+	s.state, s.commit, s.ticked = ledger.New(), 0, 0
 	if s.snapshot != nil {
 		restored, err := ledger.Restore(s.snapshot)
 		if err != nil {
@@ -385,6 +386,9 @@ func (s *server) apply(at int) {
 		return
 	}
 	result, err := s.w.apply(s.state, command)
+	if err == nil && command.Tick != nil {
+		s.ticked = s.now()
+	}
 	s.w.judge.applied(s, at)
 	if at-s.snapAt >= snapshotGap {
 		s.save(at)
