@@ -271,7 +271,7 @@ func TestServicesAreKept(t *testing.T) {
 	})
 	eventually(t, "the worker's task is power", func() bool { return m.view(t).Utilisation > 0.2 })
 	text, err := os.ReadFile(m.path("worker.log"))
-	want := fmt.Sprintf("scheduler worker --node n01 --scheduler 127.0.0.1:1 --slots 4 --dir %s\n", m.path("work"))
+	want := fmt.Sprintf("scheduler worker --dev --node n01 --scheduler 127.0.0.1:1 --slots 4 --dir %s\n", m.path("work"))
 	if err != nil || string(text) != want {
 		t.Errorf("worker was started as %q, %v, want %q", text, err, want)
 	}

@@ -172,6 +172,8 @@ func TestPortAsksForCertificates(t *testing.T) {
 		c.address, filepath.Join(c.dir, "state"), own.CA, own.Cert, own.Key))
 	c.serveHere()
 	drain := []string{"drain", "--reason", "test"}
+	stranger := newCertificates(t).files(secure.Admin, "zoe")
+	stranger.CA = own.CA
 	for _, k := range []struct {
 		name string
 		args []string
@@ -181,6 +183,7 @@ func TestPortAsksForCertificates(t *testing.T) {
 		{"a submitter drains", append(drain, flagsOf(certs.files(secure.Submitter, "tom"))...), cli.ExitDenied},
 		{"an observer drains", append(drain, flagsOf(certs.files(secure.Observer, "eve"))...), cli.ExitDenied},
 		{"an operator drains", append(drain, flagsOf(certs.files(secure.Operator, "ann"))...), 0},
+		{"an administrator of another authority lists", append([]string{"list"}, flagsOf(stranger)...), cli.ExitDenied},
 		{"a node lists", append([]string{"list"}, flagsOf(certs.files(secure.Node, "n01"))...), cli.ExitDenied},
 	} {
 		out, errs, exit := c.run(k.args...)
@@ -188,8 +191,8 @@ func TestPortAsksForCertificates(t *testing.T) {
 			t.Errorf("%s: exit %d: %s %s", k.name, exit, out, errs)
 		}
 	}
-	if out, _, exit := c.run("list"); exit == cli.ExitOK {
-		t.Errorf("answered in the clear: %s", out)
+	if out, errs, exit := c.run("list"); exit == cli.ExitOK || !strings.Contains(errs, "--ca, --cert and --key name yours") {
+		t.Errorf("asked in the clear: exit %d: %s%s", exit, out, errs)
 	}
 	work := func(node string) error {
 		k, err := secure.Open(certs.files(secure.Worker, "n01-"+node)) // a certificate each, of another name than the node

@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"time"
 
@@ -107,7 +109,17 @@ func (t *target) use(doing string, call func(headroomv1connect.SchedulerServiceC
 	if err == nil {
 		return nil
 	}
-	return rpc.AsCLI(err, doing, t.addr)
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" { // an alert of TLS: nothing was carried out
+		return &cli.Error{
+			Code: "denied", Exit: cli.ExitDenied, Err: err, Message: fmt.Sprintf("%s: the scheduler refused the certificate: %v", doing, op.Err),
+			Hint: "coordinator tls inspect shows when a certificate ends and of which authority it is; coordinator tls denied lists those that are denied",
+		}
+	}
+	e := rpc.AsCLI(err, doing, t.addr)
+	if clear := t.socket == "" && t.files.Cert == "" && t.files.Key == ""; clear && e.Exit == cli.ExitUnknown {
+		e.Hint = "a scheduler with certificates does not answer in the clear: --ca, --cert and --key name yours; " + e.Hint
+	}
+	return e
 }
 
 // change is who changes something, why, and the key that makes it happen once.
