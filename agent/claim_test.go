@@ -17,7 +17,7 @@ import (
 func machineRoot(t *testing.T) (*os.Root, string) {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "sys"), 0o755); err != nil { //nolint:gosec // as the kernel has it
+	if err := os.Mkdir(filepath.Join(dir, "sys"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	root, err := os.OpenRoot(dir)
@@ -53,7 +53,7 @@ func TestOneClaimOfAMachine(t *testing.T) {
 	t.Parallel()
 	root, dir := machineRoot(t)
 	// A folder that was left open to others is closed.
-	if err := os.MkdirAll(filepath.Join(dir, claimDir), 0o755); err != nil { //nolint:gosec // what is mended
+	if err := os.MkdirAll(filepath.Join(dir, claimDir), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	first, err := claim(root)

@@ -5,6 +5,9 @@
 // its unit, a second document: each is a *cli.Error with exit code 2 that names
 // file, line and column.
 //
+// Foreign input is bounded: size, lines, depth, and no anchors, which a few bytes can blow
+// up to gigabytes. What is over a bound is refused before the YAML library builds anything.
+//
 // The target's own values are its defaults: keys that the file does not have
 // leave them as they are. The package knows no environment variables and no
 // search paths.
@@ -26,9 +29,6 @@ import (
 
 	"headroom/internal/cli"
 )
-
-// maxBytes bounds a file: the longest real configuration is a few kilobytes.
-const maxBytes = 1 << 20
 
 // Load reads the file at path into the struct that into points to. Every error
 // is a *cli.Error with exit code 2.
@@ -73,11 +73,10 @@ func bare(err error) error {
 // *cli.Error with exit code 2. into is unchanged only when there is no error:
 // throw it away otherwise.
 func Decode(name string, data []byte, into any) error {
-	if len(data) > maxBytes {
-		return &cli.Error{
-			Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf("%s: larger than %d bytes", name, maxBytes),
-			Hint: "this is probably not the right file",
-		}
+	if over, err := boundedSafely(data); err != nil {
+		return explain(name, err, nil, into)
+	} else if over != nil {
+		return over.refusal(name)
 	}
 	file, err := parse(data)
 	if err != nil {
@@ -100,8 +99,13 @@ func Decode(name string, data []byte, into any) error {
 // errParser is a document that the YAML library cannot work on.
 var errParser = errors.New("not understood by the YAML parser")
 
-// parse and decode guard against panics of the library on malformed documents: a
+// boundedSafely, parse and decode guard against panics of the library on malformed documents: a
 // scheduler reads job files that anybody may have written.
+func boundedSafely(data []byte) (over *errBound, err error) {
+	defer guard(&err)
+	return bounded(data), nil
+}
+
 func parse(data []byte) (file *ast.File, err error) {
 	defer guard(&err)
 	return parser.ParseBytes(data, 0)
