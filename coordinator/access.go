@@ -16,6 +16,7 @@ import (
 
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/listen"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/ledger"
@@ -94,6 +95,7 @@ func (g *guard) admit(ctx context.Context, procedure string, header interface{ G
 	if err != nil {
 		return ctx, g.refused(procedure, err)
 	}
+	listen.Prove(ctx)
 	if err := g.belongs(who, procedure); err != nil {
 		return ctx, g.refused(procedure, err)
 	}

@@ -17,6 +17,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/listen"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 )
@@ -86,6 +87,9 @@ func newGuard(cfg Config, logger *slog.Logger) *guard {
 // admit returns a context with the caller, or why the call is refused.
 func (g *guard) admit(ctx context.Context, procedure string) (context.Context, error) {
 	who, err := g.identify(rpc.CallerOf(ctx))
+	if err == nil {
+		listen.Prove(ctx)
+	}
 	if err == nil && who.proven() && !slices.Contains(needs(procedure), who.role) {
 		err = notPermitted(who, procedure)
 	}

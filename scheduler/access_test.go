@@ -23,6 +23,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/listen"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/scheduler/local"
@@ -211,6 +212,26 @@ func TestPortAsksForCertificates(t *testing.T) {
 	}
 	if err := work("n02"); connect.CodeOf(err) != connect.CodePermissionDenied || !strings.Contains(err.Error(), "may not run tasks as node n02") {
 		t.Errorf("another node's worker: %v", err)
+	}
+}
+
+// Strangers that connect and say nothing keep nobody out who shows a certificate.
+func TestFloodOfStrangersKeepsNobodyOut(t *testing.T) {
+	t.Parallel()
+	c, certs := newCluster(t, 1), newCertificates(t)
+	own := certs.files(secure.Scheduler, "s1")
+	c.write("scheduler.yaml", fmt.Sprintf("listen: %s\ndir: %s\ncoordinators: [\"127.0.0.1:1\"]\nclasses: [high]\ntls: {ca: %s, cert: %s, key: %s}\n",
+		c.address, filepath.Join(c.dir, "state"), own.CA, own.Cert, own.Key))
+	c.serveHere()
+	for range 2 * listen.Defaults().Strangers {
+		silent, err := (&net.Dialer{Timeout: 30 * time.Second}).DialContext(t.Context(), "tcp", c.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer silent.Close() //nolint:errcheck // it is a stranger's
+	}
+	if out, errs, exit := c.run(append([]string{"list"}, flagsOf(certs.files(secure.Submitter, "mia"))...)...); !strings.Contains(errs, "has not read its jobs") { // what it says without coordinators
+		t.Errorf("exit %d: %s%s", exit, out, errs)
 	}
 }
 

@@ -170,7 +170,8 @@ func (f folder) past(m manifest) (Past, error) {
 // readDrops reads the dropped tasks. A line that a crash cut short was never
 // acted upon and is passed over.
 func (f folder) readDrops() ([]int, error) {
-	file, err := os.Open(f.path(f.ofRun("dropped")))
+	// Tasks write beside it: a FIFO there must not hold a scheduler up that starts.
+	file, err := os.OpenFile(f.path(f.ofRun("dropped")), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

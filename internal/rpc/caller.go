@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"headroom/internal/listen"
 	"headroom/internal/secure"
 )
 
@@ -41,6 +42,7 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 
 // callerOn is what can be told before any request: the user of a unix socket.
 func callerOn(ctx context.Context, c net.Conn) context.Context {
+	ctx = listen.With(ctx, c)
 	u, ok := c.(*net.UnixConn)
 	if !ok {
 		return WithCaller(ctx, Caller{Clear: true})

@@ -24,6 +24,7 @@ import (
 	"connectrpc.com/connect"
 
 	"headroom/internal/cli"
+	"headroom/internal/listen"
 	"headroom/internal/secure"
 )
 
@@ -111,7 +112,7 @@ func serve(ctx context.Context, l net.Listener, srv *http.Server) error {
 			srv.TLSConfig = s.config
 			srv.Protocols.SetHTTP2(true)
 			srv.Protocols.SetUnencryptedHTTP2(false)
-			failed <- srv.ServeTLS(s.Listener, "", "")
+			failed <- srv.ServeTLS(listen.New(s.Listener, listen.Defaults()), "", "")
 			return
 		}
 		failed <- srv.Serve(l)
