@@ -256,7 +256,7 @@ func TestSparkSpec(t *testing.T) {
 // The scheduler's configuration holds policy and Spark, with the nodes' names by their hosts.
 func TestSparkSection(t *testing.T) {
 	t.Parallel()
-	text := "listen: \"127.0.0.1:0\"\ndir: /tmp/s\ncoordinators: [\"127.0.0.1:1\"]\n" + configuration(buffers.DIAS, sparkSprintAfter) +
+	text := "dev: true\nlisten: \"127.0.0.1:0\"\ndir: /tmp/s\ncoordinators: [\"127.0.0.1:1\"]\n" + configuration(buffers.DIAS, sparkSprintAfter) +
 		sparkSection("/opt/spark", "spark://127.1.2.254:7077", "/opt/hook.jar", "/tmp/con f", map[string]string{"127.1.2.2": "n2", "127.1.2.1": "n1"})
 	path := filepath.Join(t.TempDir(), "scheduler.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
