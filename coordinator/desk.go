@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"headroom/budget"
@@ -76,6 +77,7 @@ type desk struct {
 	inbox  chan func()
 	closed chan struct{}
 	began  time.Time
+	turns  atomic.Uint64 // of the loop; watchdog reads it
 	table  *ledger.Table
 	ticked time.Duration // when the last tick entry was made
 	rested time.Duration // when it was done
@@ -118,6 +120,7 @@ func (d *desk) run(ctx context.Context) error {
 	defer timer.Stop()
 	defer jobs.Stop()
 	for {
+		d.turns.Add(1)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -171,6 +174,7 @@ func (d *desk) catchUp() {
 // was unknown shows in the state once it has committed.
 func (d *desk) begin(ctx context.Context) error {
 	for {
+		d.turns.Add(1)
 		begun, empty := false, false
 		d.machine.view(func(s *ledger.State) { begun, empty = s.Epoch == d.epoch, len(s.Domains) == 0 })
 		c := ledger.Command{Lead: &ledger.Lead{Server: d.server, Gap: d.machine.gap()}}

@@ -341,6 +341,9 @@ func (s *server) serveDesk(ctx context.Context, d *desk) error {
 	d.epoch.Incarnation = s.incarnation()
 	s.leading.Store(d)
 	defer s.leading.CompareAndSwap(d, nil)
+	watch, done := context.WithCancel(ctx)
+	defer done()
+	go (&watchdog{turns: &d.turns, giveUp: s.group.Transfer, end: s.die, logger: s.logger}).run(watch)
 	return d.run(ctx)
 }
 
