@@ -63,6 +63,8 @@ func Sabotages() []Sabotage {
 		{"fail-safe-not-stored", "P4", bends{applied: forgetStored}},
 		{"cut-waits-for-lost", "P5", bends{command: waitForLost}},
 		{"clock-of-the-leader", "P5", bends{command: trustOwnClock}},
+		{"unproven-readback-ignored", "P4", bends{applied: ignoreUnproven}},
+		{"unmeasured-is-escrow", "P8", bends{applied: chargeEscrows}},
 		{"escrow-after-start", "P8", bends{unpaid: true}},
 		{"refund-twice", "P8", bends{applied: refundTwice}},
 		{"refund-unmeasured", "P8", bends{applied: refundUnmeasured}},
@@ -197,6 +199,42 @@ func trustOwnClock(l *leadership, c *ledger.Command) {
 			c.Budget.Clock.Servers[s.name] = l.s.wallNow().UnixMicro()
 		}
 	}
+}
+
+// ignoreUnproven lets a read-back that is older than the proof asked for raise nothing.
+func ignoreUnproven(before, after *ledger.State, c ledger.Command) {
+	if c.Tick == nil {
+		return
+	}
+	for _, a := range c.Tick.Acks {
+		if n := after.Nodes[a.Node]; a.Seq < n.Proof {
+			n.Excess, n.Stored = before.Nodes[a.Node].Excess, before.Nodes[a.Node].Stored
+			after.Nodes[a.Node] = n
+		}
+	}
+}
+
+// chargeEscrows charges no more than the escrow for what nobody measured.
+func chargeEscrows(before, after *ledger.State, _ ledger.Command) {
+	for id, p := range after.Sprints {
+		if !p.Closed || before.Sprints[id].Closed {
+			continue
+		}
+		for _, x := range p.Shares {
+			if d := after.Domains[p.Domain]; x.Spent == nil && x.Charged > x.Escrow && d.Sprint != nil && len(d.Sprint.Shares) == 0 {
+				gain(after, p.Domain, x.Charged-x.Escrow)
+			}
+		}
+	}
+}
+
+// gain adds to the one pot of a domain.
+func gain(s *ledger.State, domain string, e units.Energy) {
+	d := s.Domains[domain]
+	b := *d.Sprint
+	b.Balances = map[string]units.Energy{"": b.Balances[""] + e}
+	d.Sprint = &b
+	s.Domains[domain] = d
 }
 
 // startUnpaid pushes a sprint to its nodes before its escrow has committed.
