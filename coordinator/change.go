@@ -129,6 +129,8 @@ func (d *desk) build(s *ledger.State, r *headroomv1.ChangeRequest, c *ledger.Com
 		return d.silent(x.PowerOffNode)
 	case *headroomv1.ChangeRequest_SetPolicy:
 		c.Policy = &ledger.Named{Name: x.SetPolicy}
+	case *headroomv1.ChangeRequest_SetLeaseMs:
+		c.SetLease = &ledger.SetLease{Length: time.Duration(min(max(0, x.SetLeaseMs), 1e9)) * time.Millisecond}
 	case *headroomv1.ChangeRequest_SetContainerPolicy:
 		c.ContainerPolicy = &ledger.Named{Name: x.SetContainerPolicy}
 	case *headroomv1.ChangeRequest_SetSchedule:
@@ -312,6 +314,7 @@ func changeRefusals() []refusalRule {
 		{ledger.ErrUnknownSprint, connect.CodeNotFound, "unknown-sprint", cli.ExitUsage, "coordinator sprint list shows the sprints"},
 		{ledger.ErrSprint, fixed, "no-sprint", cli.ExitRefused, "coordinator sprint list shows the budget of energy and who sprints"},
 		{ledger.ErrUnknownSchedule, connect.CodeNotFound, "unknown-schedule", cli.ExitUsage, "coordinator budget schedule list shows them"},
+		{ledger.ErrLease, bad, "usage", cli.ExitUsage, "coordinator lease set 10s; it takes from 3s to 2m"},
 		{ledger.ErrSchedule, bad, "usage", cli.ExitUsage, "five fields as in crontab(5), e.g. \"0 18 * * 1-5\""},
 		{ledger.ErrUnknownToken, connect.CodeNotFound, "unknown-token", cli.ExitUsage, "coordinator token list shows them"},
 		{ledger.ErrToken, bad, "usage", cli.ExitUsage, "coordinator token create makes one"},

@@ -45,7 +45,8 @@ type Config struct {
 	Brake BrakeConfig `yaml:"brake"`
 	// Site is the power tree that an empty cluster starts with; afterwards budgets change through the command line only.
 	Site []DomainConfig `yaml:"site"`
-	// Lease is how long a lease runs; 10s when absent.
+	// Lease is how long leases run in a new group; 10s when absent. From then on the log
+	// has it, and coordinator lease set changes it.
 	Lease config.Duration `yaml:"lease"`
 	// Metrics lets Prometheus ask.
 	Metrics MetricsConfig `yaml:"metrics"`
@@ -177,7 +178,7 @@ site:
     parent: site/lab                  # the domain above; the one root has none
     budget: 2400W
 
-lease: 10s                            # how long a node holds its cap without hearing from us, 3s to 2m
+lease: 10s                            # how long a node of a new group holds its cap without hearing from us, 3s to 2m; then: coordinator lease set
 log_level: info                       # debug, info, warn, error
 `
 

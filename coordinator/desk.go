@@ -175,12 +175,16 @@ func (d *desk) catchUp() {
 func (d *desk) begin(ctx context.Context) error {
 	for {
 		d.turns.Add(1)
-		begun, empty := false, false
-		d.machine.view(func(s *ledger.State) { begun, empty = s.Epoch == d.epoch, len(s.Domains) == 0 })
+		begun, empty, lengthless := false, false, false
+		d.machine.view(func(s *ledger.State) {
+			begun, empty, lengthless = s.Epoch == d.epoch, len(s.Domains) == 0, s.Rules >= 5 && s.Leases.Length == 0
+		})
 		c := ledger.Command{Lead: &ledger.Lead{Server: d.server, Gap: d.machine.gap()}}
 		switch {
-		case begun && !empty:
+		case begun && !empty && !lengthless:
 			return nil
+		case begun && !empty:
+			c = ledger.Command{SetLease: &ledger.SetLease{Length: d.timing.Lease}, Reason: "as this server's configuration has it"}
 		case begun:
 			c = ledger.Command{Found: d.found, Reason: "first start with this configuration"}
 		}

@@ -64,7 +64,7 @@ func heardOf(m *headroomv1.Node, n ledger.Node, d *desk) {
 		return
 	}
 	// A lease counts from a heartbeat, so none runs longer than a lease after the last one heard.
-	remains := min(v.Lease, d.timing.Lease-v.Age)
+	remains := min(v.Lease, v.Length-v.Age)
 	age, left := v.Age.Milliseconds(), remains.Milliseconds()
 	m.HeardMs, m.Rung, m.Version = &age, v.Report.Rung, v.Report.Version
 	if remains > 0 {

@@ -44,6 +44,9 @@ type Rebirth struct {
 	// KeepTokens names the tokens that let in as before, by id or name. The others are
 	// dropped: which were revoked after the saved state ends is not known.
 	KeepTokens []string
+	// LongestLease is the longest lease that nodes may hold which the saved state does not
+	// know; 0 is unknown: the longest that there can be is waited for.
+	LongestLease time.Duration
 	// Actor, Reason and RequestID as in every change.
 	Actor, Reason, RequestID string
 	// Now is the wall clock.
@@ -102,6 +105,9 @@ func (b Rebirth) renew(st *ledger.State) error {
 			Code: "infeasible", Exit: cli.ExitRefused, Message: plain(err), Err: err, RequestID: b.RequestID,
 			Hint: "coordinator domain list tells rating and margin of each domain where another server still answers",
 		}
+	}
+	if b.LongestLease > 0 {
+		st.AssumeLeases(b.LongestLease)
 	}
 	begun := &st.Events[len(st.Events)-1]
 	st.Epoch.Incarnation = max(st.Epoch.Incarnation, uint64(max(0, b.Now.Unix())))

@@ -32,7 +32,7 @@ import (
 func (c *cluster) rebirthOf(verb string, site units.Power, members ...string) Rebirth {
 	b := Rebirth{
 		Config: c.config("c1"), Verb: verb, Budgets: map[string]units.Power{"site/lab": site, "rack/r1": site}, Actor: "mia", Reason: "a drill",
-		RequestID: "request-" + verb, Now: time.Now(),
+		RequestID: "request-" + verb, Now: time.Now(), LongestLease: 10 * time.Second,
 	}
 	for _, id := range members {
 		b.Servers = append(b.Servers, ServerConfig{ID: id, RPC: "rpc-" + id, Raft: "raft-" + id})

@@ -145,6 +145,8 @@ func (t *tx) dispatch(c Command) error { //nolint:gocyclo // one line for each c
 		return t.deflateJob(c, c.DeflateJob)
 	case c.Deny != nil:
 		return t.deny(c, *c.Deny)
+	case c.SetLease != nil:
+		return t.setLease(c, c.SetLease)
 	case c.SkipBrake != nil:
 		return t.skipBrake(c, c.SkipBrake)
 	}

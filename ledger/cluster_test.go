@@ -337,6 +337,7 @@ func (k *cluster) restore(t *rapid.T) {
 	if err := s.Recover(budgets, int64((time.Minute+k.now)/time.Microsecond), "mia", "the disks are gone"); err != nil {
 		t.Fatal(err)
 	}
+	s.AssumeLeases(10 * second)
 	k.state = s
 	k.lead(t)
 	k.covered(t)

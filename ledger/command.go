@@ -86,6 +86,7 @@ type Command struct {
 
 	Deny      *Denial    `json:"deny,omitempty"`
 	SkipBrake *SkipBrake `json:"skip_brake,omitempty"`
+	SetLease  *SetLease  `json:"set_lease,omitempty"`
 }
 
 // Named is a command about something that has a name and nothing else.
@@ -314,7 +315,7 @@ func (c Command) parts() (n, rules int) {
 		// And that of rules 4.
 		c.DeflateJob != nil,
 		// And those of rules 5.
-		c.Deny != nil, c.SkipBrake != nil,
+		c.Deny != nil, c.SkipBrake != nil, c.SetLease != nil,
 	} {
 		if !set {
 			continue

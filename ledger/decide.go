@@ -118,7 +118,7 @@ func (t *Table) lapses(s *State, now time.Duration) []Lapse {
 	}
 	var out []Lapse
 	for _, n := range s.NodesByName() {
-		if t.gone(n.Name, now) && n.Grantable() && !n.Unproven && n.high() && s.lapsing(n) {
+		if t.gone(s, n.Name, now) && n.Grantable() && !n.Unproven && n.high() && s.lapsing(n) {
 			out = append(out, Lapse{Node: n.Name, Seq: n.Seq})
 		}
 	}
@@ -127,12 +127,12 @@ func (t *Table) lapses(s *State, now time.Duration) []Lapse {
 
 // gone tells whether the node has been silent, and granted nothing, for so long
 // that it can hold no lease any more and is at its fail-safe cap.
-func (t *Table) gone(node string, now time.Duration) bool {
+func (t *Table) gone(s *State, node string, now time.Duration) bool {
 	silent := t.Silent(node, now)
 	if e, ok := t.nodes[node]; ok {
 		silent = min(silent, now-e.granted)
 	}
-	return silent >= t.timing.Fallen()
+	return silent >= s.waiting(t.timing).Fallen()
 }
 
 // Urgent tells whether a tick should not wait for its second after this node
@@ -175,7 +175,7 @@ func (s *State) news(x Sighting) bool {
 func (t *Table) acks(s *State, now time.Duration) []Ack {
 	var acks []Ack
 	for _, name := range t.names() {
-		if a, ok := t.nodes[name].report.ack(s); !t.gone(name, now) && s.changes(a, ok) {
+		if a, ok := t.nodes[name].report.ack(s); !t.gone(s, name, now) && s.changes(a, ok) {
 			acks = append(acks, a)
 		}
 	}

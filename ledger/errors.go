@@ -87,6 +87,8 @@ var (
 	ErrSchedule = errors.New("bad schedule")
 	// ErrNotDue: a change by the clock that is not the one that is due.
 	ErrNotDue = errors.New("nothing of the kind is due")
+	// ErrLease: a length of leases out of its bounds.
+	ErrLease = errors.New("the length of leases is out of its bounds")
 	// ErrClocks: a raise by the clock without a quorum of clocks that agree.
 	ErrClocks = errors.New("a raise by the clock needs a quorum whose clocks agree within a minute")
 	// ErrPast: a time that is over.

@@ -153,6 +153,7 @@ func commandsOf5() map[string]ledger.Command {
 	return map[string]ledger.Command{
 		"deny":       full(ledger.Command{Deny: &ledger.Denial{Identity: "node/n03", At: 1, Actor: "c1", Reason: "stolen"}}),
 		"deny-one":   full(ledger.Command{Deny: &ledger.Denial{Serial: "3f9a01c5"}}),
+		"set-lease":  full(ledger.Command{SetLease: &ledger.SetLease{Length: 20 * time.Second}}),
 		"skip-brake": full(ledger.Command{SkipBrake: &ledger.SkipBrake{Generation: 9}}),
 	}
 }

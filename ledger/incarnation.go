@@ -39,6 +39,7 @@ func (s *State) Recover(budgets map[string]units.Power, at int64, actor, reason 
 		return fmt.Errorf("ledger: recover: %w", err)
 	}
 	t.incarnate(numberAt(at, s.Epoch.Incarnation))
+	t.Unknown = LeaseMost
 	t.recordPower(c, fmt.Sprintf("incarnation %d begins", s.Epoch.Incarnation))
 	for _, name := range slices.Sorted(maps.Keys(s.Domains)) {
 		d := s.Domains[name]
@@ -136,13 +137,9 @@ func (t *tx) reincarnate(c Command, x *Reincarnate) error {
 	return nil
 }
 
-// unknownLeases is how long a restored state waits at least for nodes that it does
-// not know: by then the leases that they may hold have ended.
-const unknownLeases = 15 * time.Second
-
 // proven ends the restored state once every node that may be granted has shown what it holds.
 func (t *tx) proven() {
-	if !t.Restored || t.Elapsed < t.Began+unknownLeases {
+	if !t.Restored || t.Elapsed < t.Began+t.unknownLeases() {
 		return
 	}
 	for _, n := range t.Nodes {

@@ -34,6 +34,7 @@ func recover1(t testing.TB, s *ledger.State, site units.Power) *ledger.State {
 	if err := s.Recover(budgets(site, site), 0, "mia", "the disk is gone"); err != nil {
 		t.Fatal(err)
 	}
+	s.AssumeLeases(10 * second)
 	next(t, s)
 	return s
 }
@@ -177,7 +178,7 @@ func TestNothingRisesUntilAllHaveShown(t *testing.T) {
 	if !s.Restored {
 		t.Error("a node that the snapshot does not know may still hold a lease")
 	}
-	do(t, s, ledger.Command{Tick: &ledger.Tick{Elapsed: second}})
+	do(t, s, ledger.Command{Tick: &ledger.Tick{Elapsed: 2 * second}})
 	do(t, s, ledger.Command{Tick: &ledger.Tick{}})
 	if s.Restored {
 		t.Fatal("all have shown what they hold")

@@ -106,6 +106,11 @@ type State struct {
 	// Ticked is the leader's wall clock at the newest tick or beginning of a leadership,
 	// microseconds since the Unix epoch.
 	Ticked int64 `json:"ticked_us,omitempty"`
+	// Leases is how long leases run and may still run.
+	Leases Leases `json:"leases,omitzero"`
+	// Unknown is the longest lease of nodes that a recovered state does not know; 0 in one
+	// that was recovered under rules before 5, and in one that never was.
+	Unknown time.Duration `json:"unknown_leases_ns,omitempty"`
 	// Brake generations that the log knows and has lifted.
 	Brake Brake `json:"brake,omitzero"`
 	// Policy divides the watts among the nodes; empty is the default.

@@ -98,6 +98,7 @@ type entry struct {
 	marked   uint64        // newest heartbeat heard before the newest mark
 	answered uint64        // newest heartbeat answered with a lease
 	granted  time.Duration // when that was, leader's monotonic time
+	length   time.Duration // of that lease
 	double   time.Duration // when another boot of the same identity was last heard beside this one
 }
 
@@ -215,10 +216,10 @@ func (t *Table) Grants(s *State, now time.Duration) []NodeGrant {
 			continue
 		}
 		if e.answered != e.marked { // the same heartbeat again makes no lease longer
-			e.answered, e.granted = e.marked, now
+			e.answered, e.granted, e.length = e.marked, now, s.granting(t.timing).Lease
 		}
 		grants = append(grants, NodeGrant{Node: name, Grant: lease.Grant{
-			Stamp: s.Stamp(n), Cap: n.Target, FailSafe: n.FailSafeCap(), Duration: t.timing.Lease,
+			Stamp: s.Stamp(n), Cap: n.Target, FailSafe: n.FailSafeCap(), Duration: e.length,
 			Heartbeat: e.marked, Process: n.Process, BrakeLifted: s.Brake.Lifted, Sprint: n.Sprint.Lease(),
 		}})
 	}
@@ -278,6 +279,8 @@ type View struct {
 	Age time.Duration
 	// Lease is what remains of the newest lease as the leader counts it; 0 without one.
 	Lease time.Duration
+	// Length of that lease.
+	Length time.Duration
 }
 
 // View tells about one node, and false when it has not been heard.
@@ -288,7 +291,7 @@ func (t *Table) View(node string, now time.Duration) (View, bool) {
 	}
 	v := View{Report: e.report, Age: now - e.at}
 	if e.answered > 0 {
-		v.Lease = max(0, t.timing.Lease-(now-e.granted))
+		v.Lease, v.Length = max(0, e.length-(now-e.granted)), e.length
 	}
 	return v, true
 }
@@ -311,7 +314,7 @@ func (t *Table) reachable(node string, now time.Duration) bool {
 
 // settled tells whether the leader has heard all admitted nodes, or has led for a lease: before that it only cuts.
 func (t *Table) settled(s *State, now time.Duration) bool {
-	if now-t.began >= t.timing.Lease+t.timing.Margin() {
+	if timing := s.waiting(t.timing); now-t.began >= timing.Lease+timing.Margin() {
 		return true
 	}
 	for name, n := range s.Nodes {

@@ -114,6 +114,8 @@ func (l *leadership) pump() {
 	switch {
 	case len(state.Domains) == 0:
 		l.propose(ledger.Command{Found: &ledger.Found{Domains: l.s.w.domains}}, nil)
+	case state.Leases.Length == 0:
+		l.propose(ledger.Command{SetLease: &ledger.SetLease{Length: l.s.w.timing.Lease}}, nil)
 	case incarnation > state.Epoch.Incarnation && state.Restored:
 		l.s.w.hit("reincarnated")
 		l.propose(ledger.Command{Reincarnate: &ledger.Reincarnate{Above: incarnation}}, nil)

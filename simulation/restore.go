@@ -49,6 +49,7 @@ func (w *world) restore(from saved, wrong time.Duration) {
 		w.judge.broken("ledger", "a snapshot cannot be recovered: %v", err)
 		return
 	}
+	s.AssumeLeases(w.timing.Lease)
 	if bend := w.bent.recovered; bend != nil {
 		bend(s)
 	}

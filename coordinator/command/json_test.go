@@ -46,7 +46,7 @@ func contract() map[string]struct {
 		"Change":     {"domain set, node set, node drain, policy set, sprint grant and other changes", changeItem{}},
 		"DeniedList": {"tls denied", deniedItem{}}, "DomainList": {"domain list", domainItem{}}, "EventList": {"event list", eventItem{}}, "Explanation": {"policy explain", explainItem{}},
 		"JobExplanation": {"job explain", explainedJob{}},
-		"JobList":        {"job list; job show adds running_on and spec", jobDetail{}}, "LeaseList": {"lease list", nodeLeaseItem{}},
+		"JobList":        {"job list; job show adds running_on and spec", jobDetail{}}, "LeaseList": {"lease list", nodeLeaseItem{}}, "LeaseLength": {"lease show", leaseLengthItem{}},
 		"MemberHealth": {"member health", serverItem{}}, "MemberList": {"member list", memberItem{}}, "MemberRecover": {"member recover", nil},
 		"MemberTransfer": {"member transfer", nil}, "MeterReport": {"domain report", meterItem{}}, "NodeList": {"node list, node show", nodeItem{}},
 		"PolicyList": {"policy list", policyItem{}}, "RaftEntryList": {"debug raft-log", rawEntry{}}, "ScheduleList": {"budget schedule list", scheduleItem{}},

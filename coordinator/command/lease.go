@@ -3,12 +3,14 @@ package command
 import (
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/ledger"
 )
 
 type nodeLeaseItem struct {
@@ -57,6 +59,53 @@ func leaseCommand(o *operator) *cobra.Command {
 	}
 	w.flags(list)
 	list.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
-	group.AddCommand(list)
+	group.AddCommand(list, leaseShow(o), leaseSet(o))
 	return group
+}
+
+type leaseLengthItem struct {
+	LeaseS   *float64 `json:"lease_s"`
+	LongestS *float64 `json:"longest_s"`
+}
+
+func leaseShow(o *operator) *cobra.Command {
+	return &cobra.Command{
+		Use: "show", Short: "Show how long leases run, and the longest that may still be out", Args: cobra.NoArgs, Example: "  coordinator lease show",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := call(cmd.Context(), o, "lease show", &headroomv1.GetStatusRequest{}, headroomv1connect.ClusterServiceClient.GetStatus)
+			if err != nil {
+				return err
+			}
+			known := func(ms int64) *float64 { return cli.Known(float64(ms)/1000, ms > 0) }
+			item := leaseLengthItem{known(r.GetLeaseMs()), known(r.GetLongestLeaseMs())}
+			return o.print(cmd, &watching{}, wrap("LeaseLength", r.GetMeta(), []leaseLengthItem{item}), func(out io.Writer) error {
+				span := func(ms int64) string {
+					if ms <= 0 {
+						return "unknown"
+					}
+					return (time.Duration(ms) * time.Millisecond).String()
+				}
+				return o.out.Table(out, []string{"LEASE", "LONGEST OUT"}, [][]string{{span(r.GetLeaseMs()), span(r.GetLongestLeaseMs())}})
+			})
+		},
+	}
+}
+
+func leaseSet(o *operator) *cobra.Command {
+	c := &changing{o: o}
+	cmd := &cobra.Command{
+		Use: "set DURATION", Short: "Set how long leases run", Args: cobra.ExactArgs(1),
+		Long: "Set how long leases run. The length is committed; lease: in the servers' configurations counts for a new group only. Waits for leases\n" +
+			"to end go on counting with the longer length until the last lease granted with it is over.",
+		Example: "  coordinator lease set 20s --reason \"long garbage collections\"",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			d, err := time.ParseDuration(args[0])
+			if err != nil || d < ledger.LeaseLeast || d > ledger.LeaseMost {
+				return flagError(fmt.Sprintf("%q is not the length of a lease", args[0]), fmt.Sprintf("write a time from %v to %v, e.g. 10s", ledger.LeaseLeast, ledger.LeaseMost))
+			}
+			return c.send(cmd, "lease set", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetLeaseMs{SetLeaseMs: d.Milliseconds()}})
+		},
+	}
+	c.flags(cmd)
+	return cmd
 }

@@ -176,6 +176,7 @@ type rebirthFlags struct {
 	budgets []string
 	servers []string
 	keep    []string
+	longest time.Duration
 }
 
 func (f *rebirthFlags) flags(cmd *cobra.Command) {
@@ -183,6 +184,7 @@ func (f *rebirthFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.config, "config", "/etc/headroom/coordinator.yaml", "configuration file of the stopped server")
 	cmd.Flags().StringArrayVar(&f.budgets, "budget", nil, "DOMAIN=POWER, once for every domain: what it may draw from now on")
 	cmd.Flags().StringArrayVar(&f.keep, "keep-token", nil, "name or id of a token that is to let in as before, once for each; the others are dropped, since they may have been revoked since")
+	cmd.Flags().DurationVar(&f.longest, "longest-lease", 0, "longest lease that nodes may hold which the saved state does not know (default: the longest there can be, 2m)")
 	cmd.Flags().StringArrayVar(&f.servers, "server", nil, "ID=RPC,RAFT, once for every server of the group to be, this one among them")
 }
 
@@ -194,7 +196,7 @@ func (f *rebirthFlags) rebirth(verb string, members func(coordinator.Config) []c
 	}
 	f.request = cmp.Or(f.request, cli.RequestID())
 	b := coordinator.Rebirth{
-		Config: cfg, Verb: verb, Budgets: map[string]units.Power{}, Servers: members(cfg), KeepTokens: f.keep, Actor: cli.Actor(), Reason: f.reason, RequestID: f.request,
+		Config: cfg, Verb: verb, Budgets: map[string]units.Power{}, Servers: members(cfg), KeepTokens: f.keep, LongestLease: f.longest, Actor: cli.Actor(), Reason: f.reason, RequestID: f.request,
 		Now: time.Now(), DryRun: f.dry,
 	}
 	for _, text := range f.budgets {

@@ -271,15 +271,19 @@ type GetStatusResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Meta  *Meta                  `protobuf:"bytes,1,opt,name=meta,proto3" json:"meta,omitempty"`
 	// The root domain.
-	Site          *Domain       `protobuf:"bytes,2,opt,name=site,proto3" json:"site,omitempty"`
-	NodesOk       uint32        `protobuf:"varint,3,opt,name=nodes_ok,json=nodesOk,proto3" json:"nodes_ok,omitempty"`
-	NodesLost     uint32        `protobuf:"varint,4,opt,name=nodes_lost,json=nodesLost,proto3" json:"nodes_lost,omitempty"`
-	NodesOther    uint32        `protobuf:"varint,5,opt,name=nodes_other,json=nodesOther,proto3" json:"nodes_other,omitempty"`
-	Servers       []*Member     `protobuf:"bytes,6,rep,name=servers,proto3" json:"servers,omitempty"`
-	Alarms        []*HealthItem `protobuf:"bytes,7,rep,name=alarms,proto3" json:"alarms,omitempty"`
-	Leader        string        `protobuf:"bytes,8,opt,name=leader,proto3" json:"leader,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Site       *Domain       `protobuf:"bytes,2,opt,name=site,proto3" json:"site,omitempty"`
+	NodesOk    uint32        `protobuf:"varint,3,opt,name=nodes_ok,json=nodesOk,proto3" json:"nodes_ok,omitempty"`
+	NodesLost  uint32        `protobuf:"varint,4,opt,name=nodes_lost,json=nodesLost,proto3" json:"nodes_lost,omitempty"`
+	NodesOther uint32        `protobuf:"varint,5,opt,name=nodes_other,json=nodesOther,proto3" json:"nodes_other,omitempty"`
+	Servers    []*Member     `protobuf:"bytes,6,rep,name=servers,proto3" json:"servers,omitempty"`
+	Alarms     []*HealthItem `protobuf:"bytes,7,rep,name=alarms,proto3" json:"alarms,omitempty"`
+	Leader     string        `protobuf:"bytes,8,opt,name=leader,proto3" json:"leader,omitempty"`
+	// How long the leases run that are granted now, and the longest that may still be out:
+	// every wait for leases to end counts with it. Milliseconds; 0 is unknown.
+	LeaseMs        int64 `protobuf:"varint,9,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
+	LongestLeaseMs int64 `protobuf:"varint,10,opt,name=longest_lease_ms,json=longestLeaseMs,proto3" json:"longest_lease_ms,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *GetStatusResponse) Reset() {
@@ -366,6 +370,20 @@ func (x *GetStatusResponse) GetLeader() string {
 		return x.Leader
 	}
 	return ""
+}
+
+func (x *GetStatusResponse) GetLeaseMs() int64 {
+	if x != nil {
+		return x.LeaseMs
+	}
+	return 0
+}
+
+func (x *GetStatusResponse) GetLongestLeaseMs() int64 {
+	if x != nil {
+		return x.LongestLeaseMs
+	}
+	return 0
 }
 
 // Domain is one place in the power tree, with what it may draw and what it is charged.
@@ -2086,6 +2104,7 @@ type ChangeRequest struct {
 	//	*ChangeRequest_CreateToken
 	//	*ChangeRequest_RevokeToken
 	//	*ChangeRequest_Deny
+	//	*ChangeRequest_SetLeaseMs
 	What          isChangeRequest_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2322,6 +2341,15 @@ func (x *ChangeRequest) GetDeny() *Denial {
 	return nil
 }
 
+func (x *ChangeRequest) GetSetLeaseMs() int64 {
+	if x != nil {
+		if x, ok := x.What.(*ChangeRequest_SetLeaseMs); ok {
+			return x.SetLeaseMs
+		}
+	}
+	return 0
+}
+
 type isChangeRequest_What interface {
 	isChangeRequest_What()
 }
@@ -2419,6 +2447,11 @@ type ChangeRequest_Deny struct {
 	Deny *Denial `protobuf:"bytes,40,opt,name=deny,proto3,oneof"`
 }
 
+type ChangeRequest_SetLeaseMs struct {
+	// How long leases run from now on, milliseconds.
+	SetLeaseMs int64 `protobuf:"varint,41,opt,name=set_lease_ms,json=setLeaseMs,proto3,oneof"`
+}
+
 func (*ChangeRequest_SetDomain) isChangeRequest_What() {}
 
 func (*ChangeRequest_RemoveDomain) isChangeRequest_What() {}
@@ -2458,6 +2491,8 @@ func (*ChangeRequest_CreateToken) isChangeRequest_What() {}
 func (*ChangeRequest_RevokeToken) isChangeRequest_What() {}
 
 func (*ChangeRequest_Deny) isChangeRequest_What() {}
+
+func (*ChangeRequest_SetLeaseMs) isChangeRequest_What() {}
 
 type ChangeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -4964,7 +4999,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x06server\x18\x04 \x01(\tR\x06server\x12(\n" +
 	"\x05epoch\x18\x05 \x01(\v2\x12.headroom.v1.EpochR\x05epoch\"(\n" +
 	"\x10GetStatusRequest\x12\x14\n" +
-	"\x05stale\x18\x01 \x01(\bR\x05stale\"\xb6\x02\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"\xfb\x02\n" +
 	"\x11GetStatusResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12'\n" +
 	"\x04site\x18\x02 \x01(\v2\x13.headroom.v1.DomainR\x04site\x12\x19\n" +
@@ -4975,7 +5010,10 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"nodesOther\x12-\n" +
 	"\aservers\x18\x06 \x03(\v2\x13.headroom.v1.MemberR\aservers\x12/\n" +
 	"\x06alarms\x18\a \x03(\v2\x17.headroom.v1.HealthItemR\x06alarms\x12\x16\n" +
-	"\x06leader\x18\b \x01(\tR\x06leader\"\xd6\x04\n" +
+	"\x06leader\x18\b \x01(\tR\x06leader\x12\x19\n" +
+	"\blease_ms\x18\t \x01(\x03R\aleaseMs\x12(\n" +
+	"\x10longest_lease_ms\x18\n" +
+	" \x01(\x03R\x0elongestLeaseMs\"\xd6\x04\n" +
 	"\x06Domain\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1b\n" +
@@ -5146,7 +5184,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x04what\x18\x04 \x01(\tR\x04what\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x06 \x01(\tR\trequestId\"\x83\b\n" +
+	"request_id\x18\x06 \x01(\tR\trequestId\"\xa7\b\n" +
 	"\rChangeRequest\x12+\n" +
 	"\x06change\x18\x01 \x01(\v2\x13.headroom.v1.ChangeR\x06change\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x127\n" +
@@ -5176,7 +5214,9 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\tack_alarm\x18\x19 \x01(\tH\x00R\backAlarm\x127\n" +
 	"\fcreate_token\x18\x1a \x01(\v2\x12.headroom.v1.TokenH\x00R\vcreateToken\x12#\n" +
 	"\frevoke_token\x18\x1b \x01(\tH\x00R\vrevokeToken\x12)\n" +
-	"\x04deny\x18( \x01(\v2\x13.headroom.v1.DenialH\x00R\x04denyB\x06\n" +
+	"\x04deny\x18( \x01(\v2\x13.headroom.v1.DenialH\x00R\x04deny\x12\"\n" +
+	"\fset_lease_ms\x18) \x01(\x03H\x00R\n" +
+	"setLeaseMsB\x06\n" +
 	"\x04what\"\xbd\x01\n" +
 	"\x0eChangeResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12\x18\n" +
@@ -5642,6 +5682,7 @@ func file_headroom_v1_cluster_proto_init() {
 		(*ChangeRequest_CreateToken)(nil),
 		(*ChangeRequest_RevokeToken)(nil),
 		(*ChangeRequest_Deny)(nil),
+		(*ChangeRequest_SetLeaseMs)(nil),
 	}
 	file_headroom_v1_cluster_proto_msgTypes[28].OneofWrappers = []any{}
 	file_headroom_v1_cluster_proto_msgTypes[32].OneofWrappers = []any{}

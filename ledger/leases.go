@@ -1,0 +1,95 @@
+package ledger
+
+import (
+	"fmt"
+	"time"
+)
+
+// LeaseLeast and LeaseMost bound the length of leases: shorter ones end in a change of the
+// leader, longer ones keep watts of lost nodes for too long.
+const (
+	LeaseLeast = 3 * time.Second
+	LeaseMost  = 2 * time.Minute
+)
+
+// Leases is how long leases run, as committed. What a server's own configuration says
+// counts once, for the first entry: servers that disagree would take a lease for over that
+// another has granted (promise P2).
+type Leases struct {
+	// Length of the leases that are granted now; 0 in a log of rules before 5.
+	Length time.Duration `json:"length_ns,omitempty"`
+	// Longest that may still be out, until State.Elapsed has come to Until: the length
+	// before a change.
+	Longest time.Duration `json:"longest_ns,omitempty"`
+	Until   time.Duration `json:"until_ns,omitempty"`
+}
+
+// SetLease changes how long leases run.
+type SetLease struct {
+	Length time.Duration `json:"length_ns"`
+}
+
+func (t *tx) setLease(c Command, x *SetLease) error {
+	if x.Length < LeaseLeast || x.Length > LeaseMost {
+		return fmt.Errorf("a lease of %v; it is from %v to %v: %w", x.Length, LeaseLeast, LeaseMost, ErrLease)
+	}
+	was, longest := t.Leases.Length, t.LongestLease()
+	t.Leases = Leases{Length: x.Length, Longest: longest, Until: t.Elapsed + longest + drift(longest)}
+	if was == 0 {
+		t.recordPower(c, fmt.Sprintf("leases of %v", x.Length))
+		return nil
+	}
+	t.recordPower(c, fmt.Sprintf("leases of %v instead of %v", x.Length, was))
+	return nil
+}
+
+// LongestLease is the longest lease that may be out now, as far as the log knows; 0 where
+// nobody was granted any.
+func (s *State) LongestLease() time.Duration {
+	switch {
+	case s.Leases.Length == 0 && len(s.Nodes) == 0:
+		return 0 // nobody was granted any
+	case s.Leases.Length == 0:
+		return LeaseMost // each server had a length of its own
+	case s.Elapsed < s.Leases.Until:
+		return max(s.Leases.Length, s.Leases.Longest)
+	}
+	return s.Leases.Length
+}
+
+// granting is the timing with the length of the leases that are granted now.
+func (s *State) granting(t Timing) Timing {
+	if s.Leases.Length > 0 {
+		t.Lease = s.Leases.Length
+	}
+	return t
+}
+
+// waiting is the timing with the longest lease that may be out: every wait for leases to
+// end counts with it.
+func (s *State) waiting(t Timing) Timing {
+	if s.Leases.Length > 0 {
+		t.Lease = s.LongestLease()
+	}
+	return t
+}
+
+// AssumeLeases tells a recovered state that no lease which it does not know was longer: a
+// snapshot does not tell which lengths were committed after it. Without that the longest
+// that there can be is waited for. Lengths out of bounds, or below the committed one, are
+// taken for the nearest within.
+func (s *State) AssumeLeases(longest time.Duration) {
+	s.Unknown = min(max(longest, s.Leases.Length, LeaseLeast), LeaseMost)
+}
+
+// unknownMargin is for drift, watchdogs and settling of nodes that nobody knows.
+const unknownMargin = 5 * time.Second
+
+// unknownLeases is how long a restored state waits at least for nodes that it does not
+// know: by then the leases that they may hold have ended.
+func (s *State) unknownLeases() time.Duration {
+	if s.Unknown == 0 { // recovered under rules before 5
+		return 15 * time.Second
+	}
+	return s.Unknown + drift(s.Unknown) + unknownMargin
+}

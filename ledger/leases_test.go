@@ -1,0 +1,133 @@
+// Claim (P1, P2): every wait for leases to end counts with the longest that may be out:
+// the committed length, the one before a change, and after a restore the longest that there
+// can be. What a leader's own configuration says does not count.
+package ledger_test
+
+import (
+	"testing"
+	"time"
+
+	"headroom/lease"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+func setLease(t *testing.T, s *ledger.State, length time.Duration) {
+	t.Helper()
+	do(t, s, ledger.Command{SetLease: &ledger.SetLease{Length: length}})
+}
+
+func TestLeaseLengthIsBounded(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 300, "n01")
+	for _, length := range []time.Duration{0, -second, 2 * second, 3 * time.Minute, 1 << 62} {
+		refused(t, s, ledger.Command{SetLease: &ledger.SetLease{Length: length}}, ledger.ErrLease)
+	}
+}
+
+// A change to a shorter length waits for the longer one to run out.
+func TestLongestLeaseThatMayBeOut(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 300, "n01")
+	if got := s.LongestLease(); got != ledger.LeaseMost {
+		t.Errorf("%v in a log without a length: each server had its own", got)
+	}
+	setLease(t, s, time.Minute)
+	for range 130 {
+		tick(t, s, ledger.Tick{Elapsed: second})
+	}
+	if got := s.LongestLease(); got != time.Minute {
+		t.Errorf("%v, all longer ones are over", got)
+	}
+	setLease(t, s, 10*second)
+	tick(t, s, ledger.Tick{Elapsed: 59 * second})
+	setLease(t, s, 20*second) // and again meanwhile
+	if got := s.LongestLease(); got != time.Minute {
+		t.Errorf("%v, one of a minute may be out", got)
+	}
+	for range 62 {
+		tick(t, s, ledger.Tick{Elapsed: second})
+	}
+	if got := s.LongestLease(); got != 20*second {
+		t.Errorf("%v", got)
+	}
+	restored(t, s)
+}
+
+// A node is given two minutes and cut off; the next leader is configured with 10 s.
+func TestLapseWaitsForTheLongestLease(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 300, "n01", "n02")
+	do(t, s, setDomain("site/lab", func(x *ledger.SetDomain) { x.LostCharge = new(ledger.LostFailSafe) }))
+	setLease(t, s, 2*time.Minute)
+	tick(t, s, target(200))
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	held := lease.New(process, lease.Memory{FailSafe: 90 * watt}, lease.Instant{})
+	held.Sent(20, lease.Instant{})
+	table.Heard(heard("n01", 20, 1, 90), 0)
+	table.Mark()
+	for _, g := range table.Grants(s, 0) {
+		if g.Grant.Duration != 2*time.Minute {
+			t.Fatalf("a lease of %v", g.Grant.Duration)
+		}
+		if err := held.Take(g.Grant, lease.Instant{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tick(t, s, ack(20, 2, 200))
+	next(t, s)
+	setLease(t, s, 10*second) // an operator agrees with the new leader
+	fresh, other := ledger.NewTable(ledger.DefaultTiming(), 0), 90*watt
+	lapsed := false
+	for sec := 1; sec <= 180; sec++ {
+		now := time.Duration(sec) * second
+		x := heard("n02", uint64(100+sec), s.Nodes["n02"].Seq, other/watt)
+		x.Highest.Epoch = s.Epoch
+		fresh.Heard(x, now)
+		k := ledger.Decide(s, fresh, now)
+		k.Elapsed = second
+		do(t, s, ledger.Command{Tick: &k})
+		other = s.Nodes["n02"].Target // it obeys at once
+		held.Advance(lease.Instant{Boot: now, Awake: now})
+		holds, state := held.Cap()
+		if charge := s.Nodes["n01"].Charge(); holds > charge {
+			t.Fatalf("at %v n01 holds %v (%v) and is charged %v", now, holds, state, charge)
+		}
+		lapsed = lapsed || s.Nodes["n01"].Charge() < 200*watt
+	}
+	if !lapsed {
+		t.Error("it never lapses")
+	}
+}
+
+// A restored log waits for nodes that it does not know, for as long as any lease can run,
+// or as the operator says.
+func TestRestoreWaitsForTheLongestLease(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		assume func(*ledger.State)
+		wait   time.Duration
+	}{
+		"nobody says":                {func(*ledger.State) {}, ledger.LeaseMost},
+		"as an operator says":        {func(s *ledger.State) { s.AssumeLeases(30 * second) }, 30 * second},
+		"below the committed length": {func(s *ledger.State) { s.AssumeLeases(second) }, 20 * second},
+	} {
+		s := admitted(t, 300, "n01")
+		setLease(t, s, 20*second)
+		s = restored(t, s)
+		if err := s.Recover(map[string]units.Power{"site/lab": 300 * watt, "rack/r1": 300 * watt}, 0, "mia", "disks"); err != nil {
+			t.Fatal(err)
+		}
+		c.assume(s)
+		next(t, s)
+		do(t, s, ledger.Command{PowerOff: &ledger.PowerOff{Node: "n01", By: "mia"}})
+		waited := time.Duration(0)
+		for s.Restored && waited < time.Hour {
+			do(t, s, ledger.Command{Tick: &ledger.Tick{Elapsed: second}})
+			waited += second
+		}
+		if waited < c.wait || waited > c.wait+15*second {
+			t.Errorf("%s: waited %v for leases of %v", name, waited, c.wait)
+		}
+	}
+}
