@@ -1,0 +1,43 @@
+// Claim: what the threat model says is proven by a test is: the test is there.
+package headroom_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every test that the threat model names is there.
+func TestThreatModelNamesTests(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("docs/threat-model.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := map[string]bool{}
+	for _, m := range regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllStringSubmatch(string(page), -1) {
+		named[m[1]] = true
+	}
+	if len(named) < 20 {
+		t.Fatalf("the page names %d tests", len(named))
+	}
+	declared := regexp.MustCompile(`(?m)^func (Test[A-Za-z0-9]+)\(`)
+	err = filepath.WalkDir(".", func(path string, _ os.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		src, err := os.ReadFile(path)
+		for _, m := range declared.FindAllStringSubmatch(string(src), -1) {
+			delete(named, m[1])
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range named {
+		t.Errorf("docs/threat-model.md names %s, which does not exist", name)
+	}
+}
