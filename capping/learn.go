@@ -52,7 +52,7 @@ const (
 	wallMost = 100 * units.Kilowatt
 	// What may be learned: the wall against the model, as ratios. Up is narrow: a
 	// BMC that reads low must not lift the node far over its cap.
-	learnedLow, learnedHigh = 0.85, 2.0
+	learnedLow, learnedHigh = 0.88, 2.0
 	slopeLow, slopeHigh     = 0.80, 2.0
 	// First doubts, as standard deviations: of the constant (ratio of the power)
 	// and of the slope.
@@ -64,8 +64,9 @@ const (
 	wanderConstant, wanderSlope = 0.0007, 0.0008
 	// noise of a reading: 1 W of rounding and a share of the power.
 	noiseWatts, noiseRatio = 0.5, 0.004
-	// agreeWithin is the disagreement of model and wall that is normal.
-	agreeWithin = 0.10
+	// agreeWithin is how far the wall may be above the model as configured, agreeBelow how
+	// far below it: a BMC that reads low lifts the node, so less of that is normal.
+	agreeWithin, agreeBelow = 0.10, 0.07
 	// agreeAfter is how many readings an opinion needs.
 	agreeAfter = 3
 	// forget is what is kept of old evidence about the BMC's lag at each reading.
@@ -473,8 +474,8 @@ type AgreementState int
 // Agreement states.
 const (
 	AgreementUnknown AgreementState = iota // too few fresh readings
-	Agrees                                 // within 10 %
-	Disagrees                              // one of both is wrong, by more than 10 %
+	Agrees                                 // at most 10 % above and 7 % below
+	Disagrees                              // one of both is wrong: the wall is more than 10 % above or 7 % below
 )
 
 // Agreement compares the wall with what the configured model makes of RAPL. The
@@ -504,7 +505,7 @@ func (l *Learner) Agreement(now time.Duration) Agreement {
 	switch {
 	case l.opinions < agreeAfter || now-l.freshAt > 2*freshFor:
 		return Agreement{}
-	case math.Abs(l.ratio) <= agreeWithin:
+	case l.ratio <= agreeWithin && l.ratio >= -agreeBelow:
 		return Agreement{State: Agrees, Ratio: l.ratio}
 	}
 	return Agreement{State: Disagrees, Ratio: l.ratio}

@@ -25,6 +25,7 @@ type bmc struct {
 	next             time.Duration
 	reading          capping.WallReading
 	frozen           bool
+	scale            float64 // of what it reads; 0 is 1
 }
 
 func (m *bmc) tick(now time.Duration, p *plant.Plant) {
@@ -38,7 +39,11 @@ func (m *bmc) tick(now time.Duration, p *plant.Plant) {
 	if from < 0 {
 		return
 	}
-	mean := (m.history[to] - m.history[from]).Over(m.span) / units.Watt * units.Watt
+	mean := (m.history[to] - m.history[from]).Over(m.span)
+	if m.scale > 0 {
+		mean = units.Power(m.scale * float64(mean))
+	}
+	mean = mean / units.Watt * units.Watt
 	if mean != m.reading.Power {
 		m.reading = capping.WallReading{Power: mean, Known: true, Serial: m.reading.Serial + 1, ChangedAt: now}
 	}
@@ -263,6 +268,26 @@ func TestStandingValueTeaches(t *testing.T) {
 	}
 	if age, ok := l.Age(wall.ChangedAt + 10*time.Second); !ok || age > 10*time.Second {
 		t.Errorf("age %v, %v", age, ok)
+	}
+}
+
+// A BMC that reads low lifts the node by no more than a supply can be better than
+// configured, and is told to disagree well before.
+func TestBMCThatReadsLow(t *testing.T) {
+	t.Parallel()
+	for _, scale := range []float64{0.92, 0.9, 0.8, 0.6} {
+		right := newBench(t, plant.DefaultSpec(), 150*units.Watt).config
+		o := crooked(t, right.Other, right.Efficiency, bmc{every: 2 * time.Second, span: time.Second, scale: scale})
+		for i := range 12 { // a value that never changes is a frozen BMC's
+			o.cap = units.Power(145+5*(i%2)) * units.Watt
+			o.run(8*time.Second, nil)
+		}
+		if a := o.learner.Agreement(o.now); a.State != capping.Disagrees {
+			t.Errorf("it reads %.2f of the truth: %v", scale, a)
+		}
+		if over := o.plant.Wall().Watts()/o.cap.Watts() - 1; over > 0.14 {
+			t.Errorf("it reads %.2f of the truth: %.1f %% over the cap", scale, 100*over)
+		}
 	}
 }
 
