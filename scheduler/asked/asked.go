@@ -17,6 +17,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"headroom/internal/listen"
 )
 
 const (
@@ -35,6 +37,7 @@ const (
 func Serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	s := &http.Server{
 		Handler: h, ReadHeaderTimeout: Wait, ReadTimeout: 2 * Wait, WriteTimeout: 2 * Wait, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+		ConnContext: listen.With,
 	}
 	over := make(chan struct{})
 	var failed error

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"headroom/internal/listen"
 	"headroom/internal/secure"
 )
 
@@ -31,9 +32,10 @@ var (
 )
 
 // Secure has hooks that connect to l shake hands by TLS: they pin the authority of the
-// keeper's certificate. Who they are is for a token to prove.
+// keeper's certificate. Who they are is for a token to prove; whoever has not shown one
+// yet shares few places.
 func Secure(l net.Listener, k *secure.Keeper) net.Listener {
-	return tls.NewListener(l, k.Server("http/1.1"))
+	return tls.NewListener(listen.New(l, listen.Defaults()), k.Server("http/1.1"))
 }
 
 // Token is what the hooks of a cluster prove themselves by. The file is read again when
@@ -95,6 +97,7 @@ func (t *Token) Require(h http.Handler) http.Handler {
 			Refuse(w, http.StatusUnauthorized, errNoToken)
 			return
 		}
+		listen.Prove(r.Context())
 		h.ServeHTTP(w, r)
 	})
 }

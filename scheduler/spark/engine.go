@@ -117,7 +117,7 @@ func New(cfg Config, dir string, supervisor []string, logger *slog.Logger) (*Eng
 		}
 		supervisor = []string{self, "drive"}
 	}
-	l, err := listen(cfg.Hooks, filepath.Join(dir, hooksFile), logger)
+	l, err := listenOn(cfg.Hooks, filepath.Join(dir, hooksFile), logger)
 	if err != nil {
 		return nil, err
 	}

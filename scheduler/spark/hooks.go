@@ -14,6 +14,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	"headroom/internal/cli"
+	"headroom/internal/listen"
 	"headroom/internal/rpc"
 	"headroom/scheduler/asked"
 )
@@ -25,9 +26,9 @@ const (
 	executorsMax = 10_000
 )
 
-// listen opens the hooks' port. Where the system is to choose it, the one that the file
+// listenOn opens the hooks' port. Where the system is to choose it, the one that the file
 // remembers is tried first: drivers that outlived the last process ask there.
-func listen(address, file string, logger *slog.Logger) (net.Listener, error) {
+func listenOn(address, file string, logger *slog.Logger) (net.Listener, error) {
 	if _, port, err := net.SplitHostPort(address); err == nil && port != "0" {
 		l, err := rpc.Listen(address)
 		if err != nil {
@@ -84,6 +85,9 @@ func (h *hooks) progress(w http.ResponseWriter, r *http.Request) {
 	}
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	a, err := h.engine.report(time.Now(), token, rep)
+	if err == nil {
+		listen.Prove(r.Context())
+	}
 	switch {
 	case err == nil:
 		asked.Answer(w, a)
