@@ -108,7 +108,28 @@ func stateAlarms(s *ledger.State) []alarm {
 			"bring them back, or say which are off: coordinator node remove NODE --powered-off",
 		})
 	}
+	out = append(out, ratingAlarms(s)...)
 	return append(out, jobAlarms(s, time.Now())...)
+}
+
+// ratingAlarms are nodes that may draw more than they are charged when nothing holds them.
+func ratingAlarms(s *ledger.State) []alarm {
+	var out []alarm
+	for _, n := range s.NodesByName() {
+		if claim := n.Claimed(); claim > 0 {
+			out = append(out, alarm{
+				"rating-waits", alarmFail, n.Name, fmt.Sprintf("%s says that it is rated %v; accepted are %v, and it is charged %v until an operator decides", n.Name, claim, n.Rated, n.Charge()),
+				fmt.Sprintf("look at the machine; coordinator node set %s --rated %.0fW accepts it, and coordinator node set %s --rated sets any other", n.Name, claim.Watts(), n.Name),
+			})
+		}
+		if n.Drawn > n.Rated {
+			out = append(out, alarm{
+				"rating-exceeded", alarmWarn, n.Name, fmt.Sprintf("%s drew %v and is rated %v; it is charged %v when nothing holds it", n.Name, n.Drawn, n.Rated, n.Full()),
+				"coordinator node set " + n.Name + " --rated sets what it draws at most, and ends this",
+			})
+		}
+	}
+	return out
 }
 
 // floorAlarmLife is how long a job that ended below its quality floor is an alarm: whoever waits for its result has seen it by then.

@@ -214,7 +214,7 @@ func rootOr(s *ledger.State, domain string) string {
 func domainSetting(x *headroomv1.SetDomain) *ledger.SetDomain {
 	out := &ledger.SetDomain{
 		Name: x.GetName(), Parent: x.GetParent(), Budget: units.Power(x.GetBudgetUw()), Unmanaged: power(x.UnmanagedUw), Rating: power(x.RatingUw),
-		Margin: x.Margin,
+		Margin: x.Margin, RatedMax: power(x.RatedMaxUw),
 	}
 	if x.BootNodes != nil {
 		n := int(x.GetBootNodes())
@@ -240,6 +240,8 @@ func nodeSettings(s *ledger.State, x *headroomv1.SetNode) (ledger.Settings, erro
 			out.Max = nil
 		case "fail-safe":
 			out.FailSafe = nil
+		case "rated":
+			out.Rated = nil
 		case "weight":
 			out.Weight = nil
 		case "bmc":
@@ -247,10 +249,11 @@ func nodeSettings(s *ledger.State, x *headroomv1.SetNode) (ledger.Settings, erro
 		case "labels":
 			out.Labels = nil
 		default:
-			return out, fmt.Errorf("%w: %q is none of min, max, fail-safe, weight, bmc, labels", ledger.ErrSettings, name)
+			return out, fmt.Errorf("%w: %q is none of min, max, fail-safe, rated, weight, bmc, labels", ledger.ErrSettings, name)
 		}
 	}
 	out.Min, out.Max, out.FailSafe = orPower(in.MinUw, out.Min), orPower(in.MaxUw, out.Max), orPower(in.FailSafeUw, out.FailSafe)
+	out.Rated = orPower(in.RatedUw, out.Rated)
 	if in.Weight != nil {
 		out.Weight = in.Weight
 	}

@@ -105,6 +105,9 @@ type DomainConfig struct {
 	Parent    string      `yaml:"parent"`
 	Budget    units.Power `yaml:"budget"`
 	Unmanaged units.Power `yaml:"unmanaged"`
+	// RatedMax is the highest rating that is accepted from a node below by its own word;
+	// 0 W when absent: as the domain above.
+	RatedMax units.Power `yaml:"rated_max"`
 }
 
 // ExampleConfig is a coordinator.yaml with every key, as `coordinator config example` prints it.
@@ -174,6 +177,7 @@ site:
   - name: site/lab                    # level/name, unique
     budget: 3200W                     # what the domain may draw, above 0 W
     unmanaged: 240W                   # what no powerd controls; 0 W when left out
+    rated_max: 500W                   # the highest rating that a node below may declare; above it waits for coordinator node set NODE --rated; absent: the first one counts
   - name: rack/r1
     parent: site/lab                  # the domain above; the one root has none
     budget: 2400W
@@ -262,6 +266,11 @@ func (c Config) check() error {
 	if _, err := budget.NewTree(c.domains()); err != nil {
 		return fmt.Errorf("site: %w", err)
 	}
+	for _, d := range c.Site {
+		if d.RatedMax < 0 || d.RatedMax > ledger.MaxPower {
+			return fmt.Errorf("site: rated_max of %s is %v; it is at most %v", d.Name, d.RatedMax, ledger.MaxPower)
+		}
+	}
 	return nil
 }
 
@@ -286,6 +295,15 @@ func (c Config) domains() []budget.Domain {
 	out := make([]budget.Domain, 0, len(c.Site))
 	for _, d := range c.Site {
 		out = append(out, budget.Domain{Name: d.Name, Parent: d.Parent, Budget: d.Budget, Unmanaged: d.Unmanaged})
+	}
+	return out
+}
+
+// founding are the domains of an empty cluster.
+func (c Config) founding() []ledger.Domain {
+	out := ledger.PlainDomains(c.domains())
+	for i, d := range c.Site {
+		out[i].RatedMax = d.RatedMax
 	}
 	return out
 }

@@ -33,6 +33,12 @@ func nodeMessages(s *ledger.State, d *desk) []*headroomv1.Node {
 			Stamp: stampMessage(s.Stamp(n)), MachineId: n.MachineID, State: stateWaiting, MovingFrom: n.From, LeastUw: int64(n.Least()), OffBy: n.Off,
 			Settings: settingsMessage(n.Settings), Sprint: nodeSprintMessage(n.Sprint),
 		}
+		if n.Declared != nil && n.Declared.Rated != n.Rated {
+			m.DeclaredRatedUw = microwatts(&n.Declared.Rated)
+		}
+		if n.Drawn > n.Rated {
+			m.DrawnUw = microwatts(&n.Drawn)
+		}
 		if n.Grantable() {
 			m.State = stateOK
 		}
@@ -85,6 +91,7 @@ func heardOf(m *headroomv1.Node, n ledger.Node, d *desk) {
 func settingsMessage(x ledger.Settings) *headroomv1.NodeSettings {
 	return &headroomv1.NodeSettings{
 		MinUw: microwatts(x.Min), MaxUw: microwatts(x.Max), FailSafeUw: microwatts(x.FailSafe), Weight: x.Weight, Bmc: x.BMC, Labels: x.Labels,
+		RatedUw: microwatts(x.Rated),
 	}
 }
 
@@ -147,6 +154,7 @@ func domainMessages(s *ledger.State, d *desk, nodes []*headroomv1.Node) []*headr
 func domainMessage(s *ledger.State, d ledger.Domain, t ledger.Totals) *headroomv1.Domain {
 	m := totalsMessage(d.Name, t)
 	m.Parent, m.RatingUw, m.Margin, m.BootNodes = d.Parent, int64(d.Rating), d.Margin, uint32(d.BootNodes)
+	m.RatedMaxUw = int64(d.RatedMax)
 	m.LostCharge, m.Sprint = string(d.LostCharge), sprintBudgetMessage(s, d)
 	if d.Back != nil {
 		back := int64(d.Back.Budget)

@@ -355,7 +355,7 @@ func (s *server) incarnation() uint64 {
 
 func (s *server) newDesk(term uint64) *desk {
 	return &desk{
-		server: s.cfg.ID, epoch: lease.Epoch{Term: term}, timing: s.cfg.timing(), found: &ledger.Found{Domains: ledger.PlainDomains(s.cfg.domains())},
+		server: s.cfg.ID, epoch: lease.Epoch{Term: term}, timing: s.cfg.timing(), found: &ledger.Found{Domains: s.cfg.founding()},
 		log: s.group, machine: s.machine, out: s.hub, logger: s.logger,
 		inbox: make(chan func(), deskQueue), closed: make(chan struct{}), waits: &confirmations{},
 		caps: map[string]units.Power{}, board: newJobBoard(), jobs: newJobLoop(s.newDecider()), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},

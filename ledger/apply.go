@@ -244,6 +244,11 @@ func (t *tx) tick(c Command, k *Tick) error {
 			return err
 		}
 	}
+	for _, x := range k.Drawn {
+		if err := t.draw(c, x); err != nil {
+			return err
+		}
+	}
 	for _, a := range k.Acks {
 		t.ack(a)
 	}

@@ -120,6 +120,8 @@ type Tick struct {
 	Elapsed time.Duration `json:"elapsed_ns"`
 	// Seen are nodes that are new, or whose process or declaration changed.
 	Seen []Sighting `json:"seen,omitempty"`
+	// Drawn are measurements above what nodes are rated. Since rules 5.
+	Drawn []Draw `json:"drawn,omitempty"`
 	// Acks are read-backs that change what a node is charged.
 	Acks []Ack `json:"acks,omitempty"`
 	// Admit names the nodes that may be given leases from now on.
@@ -333,6 +335,8 @@ func (c Command) parts() (n, rules int) {
 		}
 	}
 	switch {
+	case n == 1 && c.speaksOfRatings():
+		rules = 5
 	case n == 1 && c.Job != nil:
 		rules = c.Job.needs()
 	case n == 1 && c.Finish != nil && c.Finish.Energy != nil:
@@ -341,6 +345,11 @@ func (c Command) parts() (n, rules int) {
 		rules = 2
 	}
 	return n, rules
+}
+
+// speaksOfRatings tells whether an older command says something that only rules 5 know.
+func (c Command) speaksOfRatings() bool {
+	return c.Tick != nil && len(c.Tick.Drawn) > 0 || c.Domain != nil && c.Domain.RatedMax != nil || c.Node != nil && c.Node.Settings.Rated != nil
 }
 
 // newFields tells whether a command that rules 1 knows says something that only rules 2 do.

@@ -26,6 +26,11 @@ func Decide(s *State, t *Table, now time.Duration) Tick {
 			tick.Seen = append(tick.Seen, x)
 		}
 	}
+	for _, x := range t.draws(next.State) {
+		if next.draw(Command{}, x) == nil {
+			tick.Drawn = append(tick.Drawn, x)
+		}
+	}
 	tick.Acks = t.acks(next.State, now)
 	for _, a := range tick.Acks {
 		next.ack(a)

@@ -36,6 +36,9 @@ type Domain struct {
 	// until powerd runs, so the largest differences between rated watts and least
 	// cap of that many nodes are kept free.
 	BootNodes int `json:"boot_nodes,omitempty"`
+	// RatedMax is the highest rating that is accepted from a node below by its own word, 0:
+	// as the domain above. The nearest one counts. Since rules 5.
+	RatedMax units.Power `json:"rated_max_uw,omitempty"`
 	// LostCharge of the nodes below.
 	LostCharge LostCharge `json:"lost_charge,omitempty"`
 	// Back, when set, is the budget that returns by the clock.
@@ -75,6 +78,8 @@ func (d Domain) validate() error {
 		return fmt.Errorf("%w: its name has %d bytes; it needs 1 to %d", ErrDomain, len(d.Name), maxName)
 	case d.Unmanaged > maxDomainPower || d.Rating < 0 || d.Rating > maxDomainPower:
 		return fmt.Errorf("%w: %s has %v unmanaged and a rating of %v; both are at most %v", ErrDomain, d.Name, d.Unmanaged, d.Rating, maxDomainPower)
+	case d.RatedMax < 0 || d.RatedMax > MaxPower:
+		return fmt.Errorf("%w: rated-max of %s is %v; it is at most %v", ErrDomain, d.Name, d.RatedMax, MaxPower)
 	case !(d.Margin >= 0 && d.Margin <= 0.9):
 		return fmt.Errorf("%w: the margin of %s is %v; it is a part of the rating from 0 to 0.9", ErrDomain, d.Name, d.Margin)
 	case d.Margin > 0 && d.Rating == 0:
@@ -271,6 +276,7 @@ type SetDomain struct {
 	Rating     *units.Power `json:"rating_uw,omitempty"`
 	Margin     *float64     `json:"margin,omitempty"`
 	BootNodes  *int         `json:"boot_nodes,omitempty"`
+	RatedMax   *units.Power `json:"rated_max_uw,omitempty"`
 	LostCharge *LostCharge  `json:"lost_charge,omitempty"`
 }
 
@@ -304,6 +310,9 @@ func (t *tx) setDomain(c Command, x *SetDomain) error {
 	if _, err := newTree(t.Domains); err != nil {
 		return fmt.Errorf("domain %q: %w", x.Name, err)
 	}
+	if x.RatedMax != nil {
+		t.rerate(d.Name)
+	}
 	t.recordPower(c, "domain "+d.Name+" "+d.words())
 	if !known {
 		t.changed(c, BudgetChange{Domain: d.Name, To: d.Budget})
@@ -324,6 +333,9 @@ func (x *SetDomain) into(d *Domain) {
 	if x.BootNodes != nil {
 		d.BootNodes = *x.BootNodes
 	}
+	if x.RatedMax != nil {
+		d.RatedMax = *x.RatedMax
+	}
 	if x.LostCharge != nil {
 		d.LostCharge = *x.LostCharge
 	}
@@ -337,6 +349,9 @@ func (d Domain) words() string {
 	}
 	if d.BootNodes > 0 {
 		text += fmt.Sprintf(", boot reserve for %d nodes", d.BootNodes)
+	}
+	if d.RatedMax > 0 {
+		text += fmt.Sprintf(", nodes rated at most %v", d.RatedMax)
 	}
 	if d.LostCharge != LostInherit {
 		text += ", lost-charge " + string(d.LostCharge)

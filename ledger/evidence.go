@@ -19,7 +19,7 @@ func (t *tx) see(c Command, x Sighting) error {
 	case known && n.MachineID != x.MachineID:
 		return fmt.Errorf("node %q: %w", x.Node, ErrIdentity)
 	case !known && t.knows(x.Domain):
-		n = Node{Name: x.Node, MachineID: x.MachineID, Domain: x.Domain, Ceiling: x.Rated, Seq: t.SeqFloor}
+		n = Node{Name: x.Node, MachineID: x.MachineID, Domain: x.Domain, Seq: t.SeqFloor}
 	case !known:
 		return fmt.Errorf("node %q: domain %q: %w", x.Node, x.Domain, ErrUnknownDomain)
 	}
@@ -27,20 +27,23 @@ func (t *tx) see(c Command, x Sighting) error {
 		return fmt.Errorf("node %q: %d nodes: %w", x.Node, len(t.Nodes), ErrFull)
 	}
 	was := n
+	n = t.rated(n, x.watts())
+	if !known {
+		n.Ceiling = n.Full()
+	}
 	released := n.Released && n.Process != x.Process
 	if released || n.Off != "" {
-		n.Released, n.Off, n.Ceiling, n.Pending = false, "", x.Rated, nil
+		n.Released, n.Off, n.Ceiling, n.Pending = false, "", n.Full(), nil
 	}
 	if !n.Controlled && x.Controlled {
-		n.Ceiling = max(n.Ceiling, x.Rated)
+		n.Ceiling = max(n.Ceiling, n.Full())
 	}
 	if n.Process != x.Process {
 		n.Heard = 0
 	}
 	again := n.Process != x.Process || n.Off != was.Off
-	n.Process, n.Rated, n.Floor, n.Max, n.Weight = x.Process, x.Rated, x.Floor, x.Max, x.Weight
-	n.FailSafe, n.Controlled = x.FailSafe, x.Controlled
-	n.Stored = max(n.Stored, x.FailSafe)
+	n.Process, n.Weight, n.Controlled = x.Process, x.Weight, x.Controlled
+	n.Stored = max(n.Stored, n.FailSafe)
 	if t.Rules >= 2 && known { // the first rules asked only whether it is another process
 		again = again || n.Controlled && !was.Controlled || n.FailSafeCap() != was.FailSafeCap()
 		n.Stored = max(n.Stored, was.FailSafeCap())
@@ -56,6 +59,9 @@ func (t *tx) see(c Command, x Sighting) error {
 		n = n.doubted()
 	}
 	t.putNode(n)
+	if n.Claimed() > 0 && n.Claimed() != was.Claimed() {
+		t.record(c, fmt.Sprintf("node %s says that it is rated %v; accepted are %v, the rest waits for an operator", n.Name, n.Claimed(), n.Rated))
+	}
 	if !known {
 		t.recordPower(c, fmt.Sprintf("node %s seen in %s, machine %s", n.Name, n.Domain, n.MachineID))
 	}
@@ -109,7 +115,7 @@ func (n Node) acknowledged(a Ack) Node {
 	if a.Seq < n.Proof {
 		return n.warned(a)
 	}
-	a.Effective, a.Stored = min(a.Effective, MaxPower), min(a.Stored, MaxPower) // sums must not overflow
+	a.Effective, a.Stored = n.believed(a.Effective), n.believed(a.Stored) // sums must not overflow, and no node takes all by its word
 	n.Heard, n.Unproven = a.Number, false
 	n.Pending = slices.DeleteFunc(slices.Clone(n.Pending), func(p Pending) bool { return p.Seq < a.Seq })
 	still := a.Effective
@@ -131,8 +137,8 @@ func (n Node) acknowledged(a Ack) Node {
 // warned is the node after a read-back that proves nothing but may be true: it
 // raises the charge and lowers nothing.
 func (n Node) warned(a Ack) Node {
-	n.Stored = max(n.Stored, min(a.Stored, MaxPower))
-	if e := min(a.Effective, MaxPower); e > n.Ceiling {
+	n.Stored = max(n.Stored, n.believed(a.Stored))
+	if e := n.believed(a.Effective); e > n.Ceiling {
 		n.Excess = max(n.Excess, e)
 	}
 	return n

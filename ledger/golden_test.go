@@ -153,6 +153,9 @@ func commandsOf5() map[string]ledger.Command {
 	return map[string]ledger.Command{
 		"deny":       full(ledger.Command{Deny: &ledger.Denial{Identity: "node/n03", At: 1, Actor: "c1", Reason: "stolen"}}),
 		"deny-one":   full(ledger.Command{Deny: &ledger.Denial{Serial: "3f9a01c5"}}),
+		"tick-5":     full(ledger.Command{Tick: &ledger.Tick{Drawn: []ledger.Draw{{Node: "n01", Power: 200 * watt}}}}),
+		"domain-5":   full(ledger.Command{Domain: &ledger.SetDomain{Name: "pdu/p1", RatedMax: new(200 * watt)}}),
+		"node-5":     full(ledger.Command{Node: &ledger.SetNode{Node: "n01", Settings: ledger.Settings{Rated: new(200 * watt)}}}),
 		"set-lease":  full(ledger.Command{SetLease: &ledger.SetLease{Length: 20 * time.Second}}),
 		"skip-brake": full(ledger.Command{SkipBrake: &ledger.SkipBrake{Generation: 9}}),
 	}

@@ -105,7 +105,7 @@ func (t *tx) incarnate(number uint64) {
 // is charged its rated watts, and only a lease of this incarnation can prove
 // more. That lease is for its fail-safe cap, so that it raises no node.
 func (n Node) doubted() Node {
-	n.Ceiling = max(n.Ceiling, n.Rated)
+	n.Ceiling = max(n.Ceiling, n.Full())
 	n = n.aim(n.lowest())
 	n.Admitted, n.Unproven, n.Proof, n.Heard = true, true, n.Seq, 0
 	n.Pending = []Pending{{Seq: n.Seq, Cap: n.Target}}

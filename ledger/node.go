@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -30,12 +29,21 @@ type Node struct {
 	// acknowledges FromSeq; empty when there is none.
 	From    string `json:"from,omitempty"`
 	FromSeq uint64 `json:"from_seq,omitempty"`
-	// Rated, Floor, Max, FailSafe and Weight as the node declared them (see Sighting).
+	// Rated, Floor, Max, FailSafe and Weight as the node declared them (see Sighting),
+	// as far as that is accepted (see Declared).
 	Rated    units.Power `json:"rated_uw"`
 	Floor    units.Power `json:"floor_uw"`
 	Max      units.Power `json:"max_uw"`
 	Weight   float64     `json:"weight"`
 	FailSafe units.Power `json:"fail_safe_uw"`
+	// Declared is what the node declares of its watts where that differs from what is in
+	// force: a rating above what is accepted waits for an operator, a lower one too.
+	Declared *Declaration `json:"declared,omitempty"`
+	// FirstRated is the rating that the node began with, or that an operator pinned; it
+	// bounds what the node's own word is worth. 0 under rules before 5.
+	FirstRated units.Power `json:"first_rated_uw,omitempty"`
+	// Drawn is a measured power above the rating; 0 without one.
+	Drawn units.Power `json:"drawn_uw,omitempty"`
 	// Settings are what operators say instead of the declaration.
 	Settings Settings `json:"settings,omitzero"`
 	// Stored is the fail-safe cap that the node has said it stores.
@@ -83,6 +91,8 @@ type Settings struct {
 	Max *units.Power `json:"max_uw,omitempty"`
 	// FailSafe is the fail-safe cap that the node is to store.
 	FailSafe *units.Power `json:"fail_safe_uw,omitempty"`
+	// Rated is the rating that counts, whatever the node declares. Since rules 5.
+	Rated *units.Power `json:"rated_uw,omitempty"`
 	// Weight against other nodes.
 	Weight *float64 `json:"weight,omitempty"`
 	// BMC is host:port of the node's BMC on the network, asked when the node is lost.
@@ -101,7 +111,7 @@ const (
 
 // validate checks settings on their own: they may outlive the declaration that they were made for.
 func (x Settings) validate(node string) error {
-	for _, p := range []*units.Power{x.Min, x.Max, x.FailSafe} {
+	for _, p := range []*units.Power{x.Min, x.Max, x.FailSafe, x.Rated} {
 		if p != nil && (*p <= 0 || *p > MaxPower) {
 			return fmt.Errorf("%w: %v for %s; it must be above 0 W and at most %v", ErrSettings, *p, node, MaxPower)
 		}
@@ -127,6 +137,8 @@ func (x Settings) validate(node string) error {
 func (x Settings) suit(n Node) error {
 	n.Settings = x
 	switch {
+	case x.Rated != nil && *x.Rated < n.saysOfWatts().Floor:
+		return fmt.Errorf("%w: the rating of %s is %v; it must be at least its floor %v", ErrSettings, n.Name, *x.Rated, n.saysOfWatts().Floor)
 	case x.FailSafe != nil && (*x.FailSafe < n.Floor || *x.FailSafe > n.Rated):
 		return fmt.Errorf("%w: the fail-safe cap of %s is %v; it must be from its floor %v to its rated %v",
 			ErrSettings, n.Name, *x.FailSafe, n.Floor, n.Rated)
@@ -179,7 +191,7 @@ func (n Node) Charge() units.Power {
 	case n.Off != "":
 		return 0
 	case !n.Controlled || n.Released:
-		return max(n.Rated, n.Excess)
+		return max(n.Full(), n.Excess)
 	}
 	return max(n.Ceiling, n.FailSafeCap(), n.Stored, n.Floor, n.Excess)
 }
@@ -197,7 +209,7 @@ func (n Node) bootGain() units.Power {
 	if n.Off != "" || !n.Controlled || n.Released {
 		return 0
 	}
-	return max(0, n.Rated-n.lowest())
+	return max(0, n.Full()-n.lowest())
 }
 
 // Grantable tells whether the node may be given leases.
@@ -205,10 +217,16 @@ func (n Node) Grantable() bool { return n.Admitted && n.Controlled && !n.Release
 
 // declared is the node's declaration as the log has it.
 func (n Node) declared() Sighting {
+	says := n.saysOfWatts()
 	return Sighting{
 		Node: n.Name, MachineID: n.MachineID, Process: n.Process, Domain: n.Domain,
-		Rated: n.Rated, Floor: n.Floor, Max: n.Max, FailSafe: n.FailSafe, Weight: n.Weight, Controlled: n.Controlled,
+		Rated: says.Rated, Floor: says.Floor, Max: says.Max, FailSafe: says.FailSafe, Weight: n.Weight, Controlled: n.Controlled,
 	}
+}
+
+// watts is the part of a declaration that a rating bounds.
+func (s Sighting) watts() Declaration {
+	return Declaration{Rated: s.Rated, Floor: s.Floor, Max: s.Max, FailSafe: s.FailSafe}
 }
 
 // aim is the node with a new target under the next sequence number. A sprint
@@ -241,11 +259,18 @@ func (t *tx) setNode(c Command, x *SetNode) error {
 	}
 	next := x.Settings
 	next.Labels = maps.Clone(next.Labels)
-	if err := cmp.Or(next.validate(n.Name), next.suit(n)); err != nil {
+	was, rated := n.FailSafeCap(), n.Settings.Rated
+	if err := next.validate(n.Name); err != nil {
 		return err
 	}
-	before := t.Totals()
-	was := n.FailSafeCap()
+	if !samePower(rated, next.Rated) {
+		n = t.pin(n, next.Rated)
+	}
+	if err := next.suit(n); err != nil {
+		return err
+	}
+	t.putNode(n)
+	before := t.Totals() // a rating is told as it is: what no longer fits is shortfall, and the next tick cuts
 	n.Settings = next
 	switch to := min(n.Target, n.Most()); {
 	case n.FailSafeCap() != was:
@@ -260,8 +285,34 @@ func (t *tx) setNode(c Command, x *SetNode) error {
 	if err := t.fits(before); err != nil {
 		return err
 	}
-	t.recordPower(c, fmt.Sprintf("node %s set: min %v, max %v, fail-safe %v, weight %g", n.Name, n.Least(), n.Most(), n.FailSafeCap(), n.Share()))
+	what := fmt.Sprintf("node %s set: min %v, max %v, fail-safe %v, weight %g", n.Name, n.Least(), n.Most(), n.FailSafeCap(), n.Share())
+	if next.Rated != nil {
+		what += fmt.Sprintf(", rated %v", n.Rated)
+	}
+	t.recordPower(c, what)
 	return nil
+}
+
+// pin is the node with a rating that an operator has named, or with the node's own
+// again. A named one makes what was measured before, and where its rises began, void.
+func (t *tx) pin(n Node, to *units.Power) Node {
+	n.Settings.Rated = to
+	if to == nil { // as when it was first heard
+		n.Rated, n.FirstRated = 0, 0
+		return t.rated(n, n.saysOfWatts())
+	}
+	n.FirstRated, n.Drawn = *to, 0
+	n = t.rated(n, n.saysOfWatts())
+	n.Ceiling, n.Excess = min(n.Ceiling, *to), n.believed(n.Excess)
+	for _, p := range n.Pending {
+		n.Ceiling = max(n.Ceiling, p.Cap)
+	}
+	n.Ceiling = max(n.Ceiling, n.Target)
+	return n
+}
+
+func samePower(a, b *units.Power) bool {
+	return (a == nil) == (b == nil) && (a == nil || *a == *b)
 }
 
 // SetNode replaces the settings of a node.

@@ -265,7 +265,9 @@ func (s *State) sound() error {
 		}
 	}
 	for name, n := range s.Nodes {
-		if err := n.declared().Validate(); err != nil {
+		inForce := n.declared()
+		inForce.Rated, inForce.Floor, inForce.Max, inForce.FailSafe = n.Rated, n.Floor, n.Max, n.FailSafe
+		if err := cmp.Or(n.declared().Validate(), inForce.Validate()); err != nil {
 			return err
 		}
 		if name != n.Name || !s.knows(n.Domain) || n.From != "" && !s.knows(n.From) {

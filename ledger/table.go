@@ -252,7 +252,7 @@ func (t *Table) Waiting(s *State) map[string]string {
 		case n.Released:
 			out[name] = "it is released"
 		case !n.Controlled:
-			out[name] = fmt.Sprintf("it only observes and is charged its rated %v", n.Rated)
+			out[name] = fmt.Sprintf("it only observes and is charged its rated %v", n.Full())
 		case s.held() != nil:
 			out[name] = s.held().Error()
 		default:

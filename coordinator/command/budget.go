@@ -65,6 +65,7 @@ type domainItem struct {
 	Margin       float64  `json:"margin"`
 	BootNodes    uint32   `json:"boot_nodes"`
 	BootReserveW float64  `json:"boot_reserve_w"`
+	RatedMaxW    *float64 `json:"rated_max_w"`
 	LostCharge   *string  `json:"lost_charge"`
 	BackW        *float64 `json:"back_w"`
 	BackAt       *string  `json:"back_at"`
@@ -77,7 +78,8 @@ func newDomainItem(d *headroomv1.Domain) domainItem {
 		Nodes: d.GetNodes(), MeasuredBy: cli.Known(d.GetMeasuredBy(), d.GetMeasuredBy() != ""),
 		RatingW: cli.Known(watts(d.GetRatingUw()), d.GetRatingUw() > 0), Margin: d.GetMargin(), BootNodes: d.GetBootNodes(),
 		BootReserveW: watts(d.GetBootReserveUw()), LostCharge: cli.Known(d.GetLostCharge(), d.GetLostCharge() != ""),
-		BackW: optWatts(d.BackUw), BackAt: cli.Known(stamped(d.GetBackAtUs()), d.BackUw != nil),
+		RatedMaxW: cli.Known(watts(d.GetRatedMaxUw()), d.GetRatedMaxUw() > 0),
+		BackW:     optWatts(d.BackUw), BackAt: cli.Known(stamped(d.GetBackAtUs()), d.BackUw != nil),
 	}
 }
 

@@ -80,15 +80,15 @@ func (o *operator) treeTable(w io.Writer, domains []*headroomv1.Domain) error {
 func domainSet(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	x := &headroomv1.SetDomain{}
-	var budget, unmanaged, rating powerFlag
+	var budget, unmanaged, rating, ratedMax powerFlag
 	var margin percentFlag
 	var boot uint32
 	var lost string
 	cmd := &cobra.Command{
-		Use: "set DOMAIN", Short: "Add a domain, or change its rating, margin, unmanaged watts, boot reserve or lost-charge", Args: cobra.ExactArgs(1),
+		Use: "set DOMAIN", Short: "Add a domain, or change its rating, margin, unmanaged watts, boot reserve, rated-max or lost-charge", Args: cobra.ExactArgs(1),
 		Example: "  coordinator domain set pdu/p1 --parent rack/r1 --budget 2kW\n  coordinator domain set rack/r1 --unmanaged 120W --boot-nodes 2",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			x.Name, x.UnmanagedUw, x.RatingUw, x.Margin = args[0], unmanaged.uw, rating.uw, margin.ratio
+			x.Name, x.UnmanagedUw, x.RatingUw, x.RatedMaxUw, x.Margin = args[0], unmanaged.uw, rating.uw, ratedMax.uw, margin.ratio
 			if budget.uw != nil {
 				x.BudgetUw = *budget.uw
 			}
@@ -107,6 +107,7 @@ func domainSet(o *operator) *cobra.Command {
 	f.Var(&budget, "budget", "what a new domain may draw; an existing one's changes by coordinator budget set")
 	f.Var(&unmanaged, "unmanaged", "what no powerd controls there")
 	f.Var(&rating, "rating", "what the breaker or feeder carries")
+	f.Var(&ratedMax, "rated-max", "highest rating that a node below may declare; above it waits for coordinator node set NODE --rated; 0W: as the domain above")
 	f.Var(&margin, "margin", "part of the rating that no budget may use, e.g. 20%")
 	f.Uint32Var(&boot, "boot-nodes", 0, "how many nodes may reboot at once: so much is kept free for them")
 	f.StringVar(&lost, "lost-charge", "", "what a lost node is charged: keep, or fail-safe once its lease must be over")

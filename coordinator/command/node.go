@@ -88,24 +88,24 @@ func nodeRemove(o *operator) *cobra.Command {
 func nodeSet(o *operator) *cobra.Command {
 	c := &changing{o: o}
 	x := &headroomv1.SetNode{Settings: &headroomv1.NodeSettings{}}
-	var low, high, failSafe powerFlag
+	var low, high, failSafe, rated powerFlag
 	var weight float64
 	var labels []string
 	var domain string
 	cmd := &cobra.Command{
-		Use: "set NODE", Short: "Set a node's caps, weight, labels, BMC or domain, over what it declares", Args: cobra.ExactArgs(1),
+		Use: "set NODE", Short: "Set a node's caps, rating, weight, labels, BMC or domain, over what it declares", Args: cobra.ExactArgs(1),
 		Example: "  coordinator node set n03 --min 100W --max 220W --weight 2\n  coordinator node set n03 --labels app=spark --clear min\n  coordinator node set n03 --domain rack/r2",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			x.Node = nodeName(args[0])
 			if domain != "" {
-				if n := cmd.Flags().NFlag(); n > 1 && changedAny(cmd, "min", "max", "fail-safe", "weight", "labels", "bmc", "clear") {
+				if n := cmd.Flags().NFlag(); n > 1 && changedAny(cmd, "min", "max", "fail-safe", "rated", "weight", "labels", "bmc", "clear") {
 					return cli.Usage("--domain moves the node and goes alone; set the rest in a second command")
 				}
 				move := &headroomv1.MoveNode{Node: x.GetNode(), To: domain}
 				return c.send(cmd, "node set", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_MoveNode{MoveNode: move}})
 			}
 			s := x.GetSettings()
-			s.MinUw, s.MaxUw, s.FailSafeUw = low.uw, high.uw, failSafe.uw
+			s.MinUw, s.MaxUw, s.FailSafeUw, s.RatedUw = low.uw, high.uw, failSafe.uw, rated.uw
 			if cmd.Flags().Changed("weight") {
 				s.Weight = &weight
 			}
@@ -120,10 +120,11 @@ func nodeSet(o *operator) *cobra.Command {
 	f.Var(&low, "min", "the lowest cap that plans give it")
 	f.Var(&high, "max", "the highest cap that plans give it")
 	f.Var(&failSafe, "fail-safe", "the cap that it falls to by itself")
+	f.Var(&rated, "rated", "what it draws at most, whatever it declares: accepts a rating that waits, or refuses it")
 	f.Float64Var(&weight, "weight", 1, "its share against other nodes")
 	f.StringSliceVar(&labels, "labels", nil, "labels to set, NAME=VALUE; NAME- takes one away")
 	f.StringVar(&x.Settings.Bmc, "bmc", "", "host:port of its BMC, asked when the node is lost")
-	f.StringSliceVar(&x.Clear, "clear", nil, "settings to take back: min, max, fail-safe, weight, bmc, labels")
+	f.StringSliceVar(&x.Clear, "clear", nil, "settings to take back: min, max, fail-safe, rated, weight, bmc, labels")
 	f.StringVar(&domain, "domain", "", "move it to this domain; it is charged in both until it has acknowledged")
 	return cmd
 }

@@ -255,6 +255,8 @@ type nodeItem struct {
 	FloorW       float64     `json:"floor_w"`
 	MaxW         float64     `json:"max_w"`
 	RatedW       float64     `json:"rated_w"`
+	DeclaredW    *float64    `json:"declared_rated_w"`
+	DrawnW       *float64    `json:"drawn_w"`
 	Weight       float64     `json:"weight"`
 	Lease        leaseItem   `json:"lease"`
 	LimitedRatio *float64    `json:"limited_ratio"`
@@ -285,6 +287,7 @@ func newNodeItem(n *headroomv1.Node) nodeItem {
 		Name: n.GetName(), State: n.GetState(), CapW: watts(n.GetTargetUw()), RequestedW: watts(n.GetTargetUw()), EffectiveW: optWatts(n.EffectiveUw),
 		PowerW: optWatts(n.PowerUw), DemandW: optWatts(n.DemandUw), CeilingW: watts(n.GetCeilingUw()), ChargeW: watts(n.GetChargeUw()),
 		FailSafeW: watts(n.GetFailSafeUw()), FloorW: watts(n.GetFloorUw()), MaxW: watts(n.GetMaxUw()), RatedW: watts(n.GetRatedUw()),
+		DeclaredW: optWatts(n.DeclaredRatedUw), DrawnW: optWatts(n.DrawnUw),
 		Weight: n.GetWeight(), LimitedRatio: n.LimitedRatio, HeardS: seconds(n.HeardMs), Domain: n.GetDomain(), MachineID: n.GetMachineId(),
 		Lease: leaseItem{Epoch: n.GetStamp().GetEpoch().GetTerm(), Seq: n.GetStamp().GetSeq(), RemainingS: seconds(n.LeaseMs)},
 		Rung:  cli.Known(n.GetRung(), n.GetRung() != ""), Version: cli.Known(n.GetVersion(), n.GetVersion() != ""), Health: []alarmItem{},
@@ -314,7 +317,7 @@ func shownAge(ms int64) string { return cli.Age(time.Duration(ms) * time.Millise
 func (o *operator) nodeTable(w io.Writer, nodes []*headroomv1.Node) error {
 	head := []string{"NODE", "STATE", "CAP", "POWER", "USE", "FAIL-SAFE", "LEASE", "LIMITED", "DOMAIN"}
 	if o.out.IsWide() {
-		head = append(head, "EFFECTIVE", "CEILING", "CHARGE", "DEMAND", "HEARD", "RUNG", "SEQ")
+		head = append(head, "EFFECTIVE", "CEILING", "CHARGE", "DEMAND", "HEARD", "RUNG", "SEQ", "RATED")
 	}
 	var rows [][]string
 	for _, n := range nodes {
@@ -328,11 +331,19 @@ func (o *operator) nodeTable(w io.Writer, nodes []*headroomv1.Node) error {
 		}
 		if o.out.IsWide() {
 			row = append(row, cli.Opt(n.EffectiveUw, shownWatts), shownWatts(n.GetCeilingUw()), shownWatts(n.GetChargeUw()),
-				cli.Opt(n.DemandUw, shownWatts), cli.Opt(n.HeardMs, shownAge), n.GetRung(), fmt.Sprint(n.GetStamp().GetSeq()))
+				cli.Opt(n.DemandUw, shownWatts), cli.Opt(n.HeardMs, shownAge), n.GetRung(), fmt.Sprint(n.GetStamp().GetSeq()), ratedText(n))
 		}
 		rows = append(rows, row)
 	}
 	return o.out.Table(w, head, rows)
+}
+
+// ratedText is the accepted rating, and what the node declares where that differs.
+func ratedText(n *headroomv1.Node) string {
+	if n.DeclaredRatedUw == nil {
+		return shownWatts(n.GetRatedUw())
+	}
+	return fmt.Sprintf("%s (declares %s)", shownWatts(n.GetRatedUw()), shownWatts(n.GetDeclaredRatedUw()))
 }
 
 func memberCommand(o *operator) *cobra.Command {

@@ -176,6 +176,8 @@ func HealthItems() []HealthItem {
 		{"node-lost", "warn", true},
 		{"outgrown", "fail", true},
 		{"quality-floor", "fail", false},
+		{"rating-exceeded", "warn", false},
+		{"rating-waits", "fail", false},
 		{"restored", "warn", false},
 		{"shortfall", "fail", false},
 	}

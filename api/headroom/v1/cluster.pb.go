@@ -422,7 +422,10 @@ type Domain struct {
 	// Where the measured power comes from: "nodes", or the name of a meter.
 	MeasuredBy string `protobuf:"bytes,17,opt,name=measured_by,json=measuredBy,proto3" json:"measured_by,omitempty"`
 	// Budget of energy for sprints; absent without one.
-	Sprint        *SprintBudget `protobuf:"bytes,18,opt,name=sprint,proto3" json:"sprint,omitempty"`
+	Sprint *SprintBudget `protobuf:"bytes,18,opt,name=sprint,proto3" json:"sprint,omitempty"`
+	// Highest rating that is accepted from a node below by its own word, microwatts; 0: as
+	// the domain above.
+	RatedMaxUw    int64 `protobuf:"varint,19,opt,name=rated_max_uw,json=ratedMaxUw,proto3" json:"rated_max_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -581,6 +584,13 @@ func (x *Domain) GetSprint() *SprintBudget {
 		return x.Sprint
 	}
 	return nil
+}
+
+func (x *Domain) GetRatedMaxUw() int64 {
+	if x != nil {
+		return x.RatedMaxUw
+	}
+	return 0
 }
 
 // SprintBudget is a domain's energy for sprints.
@@ -1355,7 +1365,12 @@ type Node struct {
 	// Least cap that a plan gives the node, microwatts.
 	LeastUw int64 `protobuf:"varint,26,opt,name=least_uw,json=leastUw,proto3" json:"least_uw,omitempty"`
 	// Who says that the machine is off; empty when nobody does.
-	OffBy         string `protobuf:"bytes,27,opt,name=off_by,json=offBy,proto3" json:"off_by,omitempty"`
+	OffBy string `protobuf:"bytes,27,opt,name=off_by,json=offBy,proto3" json:"off_by,omitempty"`
+	// What the node declares as its rating where that differs from rated_uw, the accepted
+	// one: one above it waits for an operator. Microwatts; absent where they agree.
+	DeclaredRatedUw *int64 `protobuf:"varint,28,opt,name=declared_rated_uw,json=declaredRatedUw,proto3,oneof" json:"declared_rated_uw,omitempty"`
+	// Measured power above the rating, microwatts; absent without one.
+	DrawnUw       *int64 `protobuf:"varint,29,opt,name=drawn_uw,json=drawnUw,proto3,oneof" json:"drawn_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1579,6 +1594,20 @@ func (x *Node) GetOffBy() string {
 	return ""
 }
 
+func (x *Node) GetDeclaredRatedUw() int64 {
+	if x != nil && x.DeclaredRatedUw != nil {
+		return *x.DeclaredRatedUw
+	}
+	return 0
+}
+
+func (x *Node) GetDrawnUw() int64 {
+	if x != nil && x.DrawnUw != nil {
+		return *x.DrawnUw
+	}
+	return 0
+}
+
 // NodeSettings are what operators say of a node. What is absent is as the node
 // declares it.
 type NodeSettings struct {
@@ -1588,8 +1617,10 @@ type NodeSettings struct {
 	FailSafeUw *int64                 `protobuf:"varint,3,opt,name=fail_safe_uw,json=failSafeUw,proto3,oneof" json:"fail_safe_uw,omitempty"`
 	Weight     *float64               `protobuf:"fixed64,4,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
 	// host:port of the node's BMC on the network; empty for none.
-	Bmc           string            `protobuf:"bytes,5,opt,name=bmc,proto3" json:"bmc,omitempty"`
-	Labels        map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	Bmc    string            `protobuf:"bytes,5,opt,name=bmc,proto3" json:"bmc,omitempty"`
+	Labels map[string]string `protobuf:"bytes,6,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The rating that counts, whatever the node declares.
+	RatedUw       *int64 `protobuf:"varint,7,opt,name=rated_uw,json=ratedUw,proto3,oneof" json:"rated_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1664,6 +1695,13 @@ func (x *NodeSettings) GetLabels() map[string]string {
 		return x.Labels
 	}
 	return nil
+}
+
+func (x *NodeSettings) GetRatedUw() int64 {
+	if x != nil && x.RatedUw != nil {
+		return *x.RatedUw
+	}
+	return 0
 }
 
 type ListMembersRequest struct {
@@ -2578,13 +2616,15 @@ type SetDomain struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// Of a new domain only.
-	Parent        string   `protobuf:"bytes,2,opt,name=parent,proto3" json:"parent,omitempty"`
-	BudgetUw      int64    `protobuf:"varint,3,opt,name=budget_uw,json=budgetUw,proto3" json:"budget_uw,omitempty"`
-	UnmanagedUw   *int64   `protobuf:"varint,4,opt,name=unmanaged_uw,json=unmanagedUw,proto3,oneof" json:"unmanaged_uw,omitempty"`
-	RatingUw      *int64   `protobuf:"varint,5,opt,name=rating_uw,json=ratingUw,proto3,oneof" json:"rating_uw,omitempty"`
-	Margin        *float64 `protobuf:"fixed64,6,opt,name=margin,proto3,oneof" json:"margin,omitempty"`
-	BootNodes     *uint32  `protobuf:"varint,7,opt,name=boot_nodes,json=bootNodes,proto3,oneof" json:"boot_nodes,omitempty"`
-	LostCharge    *string  `protobuf:"bytes,8,opt,name=lost_charge,json=lostCharge,proto3,oneof" json:"lost_charge,omitempty"`
+	Parent      string   `protobuf:"bytes,2,opt,name=parent,proto3" json:"parent,omitempty"`
+	BudgetUw    int64    `protobuf:"varint,3,opt,name=budget_uw,json=budgetUw,proto3" json:"budget_uw,omitempty"`
+	UnmanagedUw *int64   `protobuf:"varint,4,opt,name=unmanaged_uw,json=unmanagedUw,proto3,oneof" json:"unmanaged_uw,omitempty"`
+	RatingUw    *int64   `protobuf:"varint,5,opt,name=rating_uw,json=ratingUw,proto3,oneof" json:"rating_uw,omitempty"`
+	Margin      *float64 `protobuf:"fixed64,6,opt,name=margin,proto3,oneof" json:"margin,omitempty"`
+	BootNodes   *uint32  `protobuf:"varint,7,opt,name=boot_nodes,json=bootNodes,proto3,oneof" json:"boot_nodes,omitempty"`
+	LostCharge  *string  `protobuf:"bytes,8,opt,name=lost_charge,json=lostCharge,proto3,oneof" json:"lost_charge,omitempty"`
+	// Highest rating that is accepted from a node below by its own word; 0: as the domain above.
+	RatedMaxUw    *int64 `protobuf:"varint,9,opt,name=rated_max_uw,json=ratedMaxUw,proto3,oneof" json:"rated_max_uw,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2675,12 +2715,19 @@ func (x *SetDomain) GetLostCharge() string {
 	return ""
 }
 
+func (x *SetDomain) GetRatedMaxUw() int64 {
+	if x != nil && x.RatedMaxUw != nil {
+		return *x.RatedMaxUw
+	}
+	return 0
+}
+
 // SetNode changes the settings that are set, and clears those that are named.
 type SetNode struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Node     string                 `protobuf:"bytes,1,opt,name=node,proto3" json:"node,omitempty"`
 	Settings *NodeSettings          `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"`
-	// "min", "max", "fail-safe", "weight", "bmc", "labels": back to the declaration.
+	// "min", "max", "fail-safe", "rated", "weight", "bmc", "labels": back to the declaration.
 	Clear []string `protobuf:"bytes,3,rep,name=clear,proto3" json:"clear,omitempty"`
 	// Labels to take away.
 	RemoveLabels  []string `protobuf:"bytes,4,rep,name=remove_labels,json=removeLabels,proto3" json:"remove_labels,omitempty"`
@@ -5013,7 +5060,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x06leader\x18\b \x01(\tR\x06leader\x12\x19\n" +
 	"\blease_ms\x18\t \x01(\x03R\aleaseMs\x12(\n" +
 	"\x10longest_lease_ms\x18\n" +
-	" \x01(\x03R\x0elongestLeaseMs\"\xd6\x04\n" +
+	" \x01(\x03R\x0elongestLeaseMs\"\xf8\x04\n" +
 	"\x06Domain\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1b\n" +
@@ -5040,7 +5087,9 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"back_at_us\x18\x10 \x01(\x03R\bbackAtUs\x12\x1f\n" +
 	"\vmeasured_by\x18\x11 \x01(\tR\n" +
 	"measuredBy\x121\n" +
-	"\x06sprint\x18\x12 \x01(\v2\x19.headroom.v1.SprintBudgetR\x06sprintB\x0e\n" +
+	"\x06sprint\x18\x12 \x01(\v2\x19.headroom.v1.SprintBudgetR\x06sprint\x12 \n" +
+	"\frated_max_uw\x18\x13 \x01(\x03R\n" +
+	"ratedMaxUwB\x0e\n" +
 	"\f_measured_uwB\n" +
 	"\n" +
 	"\b_back_uw\"x\n" +
@@ -5095,7 +5144,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x05stale\x18\x02 \x01(\bR\x05stale\"c\n" +
 	"\x11ListNodesResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12'\n" +
-	"\x05nodes\x18\x02 \x03(\v2\x11.headroom.v1.NodeR\x05nodes\"\xb3\a\n" +
+	"\x05nodes\x18\x02 \x03(\v2\x11.headroom.v1.NodeR\x05nodes\"\xa7\b\n" +
 	"\x04Node\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06domain\x18\x02 \x01(\tR\x06domain\x12\x14\n" +
@@ -5128,14 +5177,18 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"movingFrom\x12+\n" +
 	"\x06sprint\x18\x19 \x01(\v2\x13.headroom.v1.SprintR\x06sprint\x12\x19\n" +
 	"\bleast_uw\x18\x1a \x01(\x03R\aleastUw\x12\x15\n" +
-	"\x06off_by\x18\x1b \x01(\tR\x05offByB\x0f\n" +
+	"\x06off_by\x18\x1b \x01(\tR\x05offBy\x12/\n" +
+	"\x11declared_rated_uw\x18\x1c \x01(\x03H\x06R\x0fdeclaredRatedUw\x88\x01\x01\x12\x1e\n" +
+	"\bdrawn_uw\x18\x1d \x01(\x03H\aR\adrawnUw\x88\x01\x01B\x0f\n" +
 	"\r_effective_uwB\v\n" +
 	"\t_power_uwB\f\n" +
 	"\n" +
 	"_demand_uwB\v\n" +
 	"\t_lease_msB\x10\n" +
 	"\x0e_limited_ratioB\v\n" +
-	"\t_heard_ms\"\xc8\x02\n" +
+	"\t_heard_msB\x14\n" +
+	"\x12_declared_rated_uwB\v\n" +
+	"\t_drawn_uw\"\xf5\x02\n" +
 	"\fNodeSettings\x12\x1a\n" +
 	"\x06min_uw\x18\x01 \x01(\x03H\x00R\x05minUw\x88\x01\x01\x12\x1a\n" +
 	"\x06max_uw\x18\x02 \x01(\x03H\x01R\x05maxUw\x88\x01\x01\x12%\n" +
@@ -5143,14 +5196,16 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"failSafeUw\x88\x01\x01\x12\x1b\n" +
 	"\x06weight\x18\x04 \x01(\x01H\x03R\x06weight\x88\x01\x01\x12\x10\n" +
 	"\x03bmc\x18\x05 \x01(\tR\x03bmc\x12=\n" +
-	"\x06labels\x18\x06 \x03(\v2%.headroom.v1.NodeSettings.LabelsEntryR\x06labels\x1a9\n" +
+	"\x06labels\x18\x06 \x03(\v2%.headroom.v1.NodeSettings.LabelsEntryR\x06labels\x12\x1e\n" +
+	"\brated_uw\x18\a \x01(\x03H\x04R\aratedUw\x88\x01\x01\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\t\n" +
 	"\a_min_uwB\t\n" +
 	"\a_max_uwB\x0f\n" +
 	"\r_fail_safe_uwB\t\n" +
-	"\a_weight\"(\n" +
+	"\a_weightB\v\n" +
+	"\t_rated_uw\"(\n" +
 	"\x12ListMembersRequest\x12\x12\n" +
 	"\x04self\x18\x01 \x01(\bR\x04self\"k\n" +
 	"\x13ListMembersResponse\x12%\n" +
@@ -5223,7 +5278,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\aalready\x18\x02 \x01(\bR\aalready\x12\x12\n" +
 	"\x04what\x18\x03 \x01(\tR\x04what\x12+\n" +
 	"\x06before\x18\x04 \x03(\v2\x13.headroom.v1.DomainR\x06before\x12)\n" +
-	"\x05after\x18\x05 \x03(\v2\x13.headroom.v1.DomainR\x05after\"\xce\x02\n" +
+	"\x05after\x18\x05 \x03(\v2\x13.headroom.v1.DomainR\x05after\"\x86\x03\n" +
 	"\tSetDomain\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1b\n" +
@@ -5234,13 +5289,16 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\n" +
 	"boot_nodes\x18\a \x01(\rH\x03R\tbootNodes\x88\x01\x01\x12$\n" +
 	"\vlost_charge\x18\b \x01(\tH\x04R\n" +
-	"lostCharge\x88\x01\x01B\x0f\n" +
+	"lostCharge\x88\x01\x01\x12%\n" +
+	"\frated_max_uw\x18\t \x01(\x03H\x05R\n" +
+	"ratedMaxUw\x88\x01\x01B\x0f\n" +
 	"\r_unmanaged_uwB\f\n" +
 	"\n" +
 	"_rating_uwB\t\n" +
 	"\a_marginB\r\n" +
 	"\v_boot_nodesB\x0e\n" +
-	"\f_lost_charge\"\x8f\x01\n" +
+	"\f_lost_chargeB\x0f\n" +
+	"\r_rated_max_uw\"\x8f\x01\n" +
 	"\aSetNode\x12\x12\n" +
 	"\x04node\x18\x01 \x01(\tR\x04node\x125\n" +
 	"\bsettings\x18\x02 \x01(\v2\x19.headroom.v1.NodeSettingsR\bsettings\x12\x14\n" +
