@@ -21,7 +21,8 @@ const (
 	storeHeld
 	storeCoordinators
 	storeControls // a longer journal
-	errandKinds   // their number
+	storeDenied
+	errandKinds // their number
 )
 
 // errand is one file to write, and how that went.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"regexp"
 	"slices"
 
@@ -434,6 +435,15 @@ func (c *Config) Peers() (rpc.Peers, error) {
 	if err != nil {
 		return rpc.Peers{}, badConfig(err.Error(), "coordinator tls inspect FILE shows what a certificate says")
 	}
+	denials := secure.NewDenials()
+	if c.StateDir != "" {
+		known, err := secure.ReadDenials(filepath.Join(c.StateDir, DeniedFile))
+		if err != nil {
+			return rpc.Peers{}, badConfig(err.Error(), "move the file aside: coordinators tell which servers are denied when they are asked next")
+		}
+		denials.Add(known...)
+	}
+	p.Deny(denials)
 	return p, nil
 }
 

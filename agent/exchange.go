@@ -71,6 +71,8 @@ func (n *node) message(l *link, m *headroomv1.CoordinatorMessage) {
 		n.health.clear("name-taken")
 		n.liftTold(msg.Lease)
 		n.grant(msg.Lease)
+	case *headroomv1.CoordinatorMessage_Denied:
+		n.deniedTold(msg.Denied)
 	case *headroomv1.CoordinatorMessage_Leader:
 		n.leaderSays(l, msg.Leader)
 	case *headroomv1.CoordinatorMessage_NotAdmitted:
@@ -359,6 +361,7 @@ func (n *node) peersTold(ctx context.Context, r peersRead) {
 		return
 	}
 	n.peers = &r.peers
+	n.denials = r.peers.Denials()
 	n.reconcile(ctx)
 }
 

@@ -419,6 +419,8 @@ func (n *node) stored(e errand) {
 		n.memoryStored(e.err)
 	case storeCoordinators:
 		n.cacheBusy = false
+	case storeDenied:
+		n.deniedStored(e)
 	case storeControls:
 		n.journalStored(e.err)
 		n.awaitCeiling(instant().Boot)
@@ -430,6 +432,7 @@ func (n *node) stored(e errand) {
 func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	n.kept++
 	n.busy, n.busyOK = n.machine.cpu.busy()
+	n.saveDenied()
 	leader := n.leader()
 	if leader != nil {
 		n.leaderAt = now.Boot

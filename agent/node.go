@@ -16,6 +16,7 @@ import (
 	"headroom/gossip"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/internal/secure"
 	"headroom/lease"
 	"headroom/rapl"
 	"headroom/systemd"
@@ -126,13 +127,16 @@ type node struct {
 	// peersRead brings the certificate, which is being read while peersBusy.
 	peersRead chan peersRead
 	peersBusy bool
-	answers   chan error // of askRelease
-	retryAt   time.Duration
-	stopping  bool
-	status    atomic.Pointer[headroomv1.GetAgentStatusResponse]
-	leaseEnd  atomic.Int64 // end of the lease on CLOCK_BOOTTIME, ns; 0: none
-	servers   sync.WaitGroup
-	kept      uint64 // seconds that were kept house of
+	// denials are the servers' certificates that are denied; nil in the clear.
+	denials  *secure.Denials
+	denied   saving
+	answers  chan error // of askRelease
+	retryAt  time.Duration
+	stopping bool
+	status   atomic.Pointer[headroomv1.GetAgentStatusResponse]
+	leaseEnd atomic.Int64 // end of the lease on CLOCK_BOOTTIME, ns; 0: none
+	servers  sync.WaitGroup
+	kept     uint64 // seconds that were kept house of
 }
 
 // start does all that comes before the network: take the lock, find the devices,

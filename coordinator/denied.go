@@ -28,6 +28,7 @@ func (s *server) deny(all []ledger.Denial) {
 	}
 	if s.guard.revoked.Add(more...) {
 		poke(s.denials)
+		s.hub.tellDenials()
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"connectrpc.com/connect"
@@ -210,5 +212,54 @@ func TestUnsignedGenerationIsAHint(t *testing.T) {
 		if e := rpc.AsCLI(skip(math.MaxUint64), "test", "addr"); e == nil || e.Code != "no-room" {
 			t.Errorf("all generations were skipped: %+v", e)
 		}
+	})
+}
+
+// saidTo collects what is sent to a node.
+type saidTo chan *headroomv1.CoordinatorMessage
+
+func (c saidTo) Send(m *headroomv1.CoordinatorMessage) error {
+	c <- m
+	return nil
+}
+
+// A node hears who is denied when its stream opens, and at once when that changes; a
+// mailbox that is full of leases loses nothing of it.
+func TestNodesAreToldWhoIsDenied(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		l := newServer(Config{ID: "c1", StateDir: t.TempDir()}, slog.New(slog.DiscardHandler))
+		l.deny([]ledger.Denial{{Identity: "server/c9", At: 7, Actor: "mia", Reason: "stolen"}, {Identity: "node/n7", At: 7}})
+		s, _ := l.hub.join(origin{node: "n1", machine: "m1", boot: "b1", process: 1})
+		for range 3 * mailbox {
+			s.post(leaderMessage(&headroomv1.Leader{}))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		sent, over := make(saidTo, 100), make(chan struct{})
+		go func() { defer close(over); deliver(ctx, sent, s, l.guard.revoked) }()
+		heard := func() (all []string) {
+			synctest.Wait()
+			for len(sent) > 0 {
+				for _, d := range (<-sent).GetDenied().GetDenied() {
+					all = append(all, d.GetIdentity()+d.GetSerial())
+					if d.GetReason() != "" || d.GetAtUs() != 7 {
+						t.Errorf("told %v", d)
+					}
+				}
+			}
+			return all
+		}
+		if got := heard(); !slices.Equal(got, []string{"server/c9"}) {
+			t.Errorf("told %v as the stream opens", got)
+		}
+		l.deny([]ledger.Denial{{Serial: "3f9a", At: 7}})
+		if got := heard(); !slices.Equal(got, []string{"3f9a", "server/c9"}) {
+			t.Errorf("told %v when one more is denied", got)
+		}
+		l.deny([]ledger.Denial{{Serial: "3f9a", At: 7}})
+		if got := heard(); len(got) != 0 {
+			t.Errorf("told %v for no news", got)
+		}
+		cancel()
+		<-over
 	})
 }

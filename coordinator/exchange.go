@@ -15,6 +15,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/internal/secure"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -48,7 +49,7 @@ func (n nodeService) Exchange(ctx context.Context, x *exchange) error {
 	go func() {
 		defer close(sent)
 		defer cancel()
-		deliver(ctx, x, s.box)
+		deliver(ctx, x, s, n.guard.revoked)
 	}()
 	err = n.receive(ctx, x, hello, s)
 	cancel()
@@ -70,13 +71,24 @@ func (n nodeService) welcome(hello *headroomv1.Hello) (*stream, error) {
 	return s, nil
 }
 
-// deliver sends what is in the box until the stream or the context ends.
-func deliver(ctx context.Context, x *exchange, box <-chan *headroomv1.CoordinatorMessage) {
+// deliver sends what is in the box, and who is denied when that is asked for, until the stream or the context ends.
+func deliver(ctx context.Context, x interface {
+	Send(m *headroomv1.CoordinatorMessage) error
+}, s *stream, revoked *secure.Denials,
+) {
 	for {
+		var out []*headroomv1.CoordinatorMessage
 		select {
 		case <-ctx.Done():
 			return
-		case m := <-box:
+		case m := <-s.box:
+			out = append(out, m)
+		case <-s.denied:
+			for _, part := range rpc.DenialMessages(revoked.All(), secure.Server) {
+				out = append(out, &headroomv1.CoordinatorMessage{Message: &headroomv1.CoordinatorMessage_Denied{Denied: part}})
+			}
+		}
+		for _, m := range out {
 			if x.Send(m) != nil {
 				return
 			}

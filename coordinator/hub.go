@@ -22,9 +22,11 @@ const (
 
 // stream is one open stream to a node.
 type stream struct {
-	who   origin
-	box   chan *headroomv1.CoordinatorMessage
-	heard time.Time // last message; the hub's lock guards it
+	who origin
+	box chan *headroomv1.CoordinatorMessage
+	// denied asks for the denials to be told: apart from the box, which loses what is old.
+	denied chan struct{}
+	heard  time.Time // last message; the hub's lock guards it
 }
 
 // origin is who is at the other end of a stream.
@@ -131,9 +133,10 @@ func (h *hub) join(who origin) (*stream, string) {
 			return nil, "another boot of machine " + who.machine + " that is connected now"
 		}
 	}
-	s := &stream{who: who, box: make(chan *headroomv1.CoordinatorMessage, mailbox), heard: time.Now()}
+	s := &stream{who: who, box: make(chan *headroomv1.CoordinatorMessage, mailbox), denied: make(chan struct{}, 1), heard: time.Now()}
 	h.nodes[who.node] = s
 	s.post(leaderMessage(h.leader))
+	poke(s.denied)
 	return s, ""
 }
 
@@ -201,6 +204,15 @@ func (h *hub) announce(l *headroomv1.Leader) {
 	}
 	for s := range h.schedulers {
 		s.post(&headroomv1.DirectorMessage{Message: &headroomv1.DirectorMessage_Leader{Leader: l}})
+	}
+}
+
+// tellDenials has every node told who is denied.
+func (h *hub) tellDenials() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range h.nodes {
+		poke(s.denied)
 	}
 }
 

@@ -78,6 +78,34 @@ type guard struct {
 
 	mu     sync.Mutex
 	denied time.Time // when a refusal was last logged
+	asking map[chan<- struct{}]bool
+}
+
+// listen has a channel told when more is denied, until the function that it returns is called.
+func (g *guard) listen(c chan<- struct{}) (end func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.asking == nil {
+		g.asking = map[chan<- struct{}]bool{}
+	}
+	g.asking[c] = true
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.asking, c)
+	}
+}
+
+// tellDenials tells the listeners that more is denied.
+func (g *guard) tellDenials() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for c := range g.asking {
+		select {
+		case c <- struct{}{}:
+		default: // it has been told already
+		}
+	}
 }
 
 func newGuard(cfg Config, logger *slog.Logger) *guard {

@@ -97,6 +97,8 @@ func (s *Server) deny(all []secure.Denial) error {
 	if !s.guard.denials.Add(all...) {
 		return nil
 	}
+	s.guard.tellDenials()
+	s.leader.peers.Expel()
 	all = s.guard.denials.All()
 	s.logger.Info("certificates denied", slog.Int("denials", len(all)))
 	if err := secure.WriteDenials(filepath.Join(s.cfg.Dir, deniedFile), all); err != nil {

@@ -87,8 +87,13 @@ func TestDeniedCertificatesAreRefused(t *testing.T) {
 	if err := errors.Join(s.loadDenied(), admitted(s, eve), admitted(s, mia)); err != nil {
 		t.Errorf("before anybody is denied: %v", err)
 	}
+	worker := make(chan struct{}, 1)
+	defer s.guard.listen(worker)()
 	if err := s.askDenied(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if len(worker) != 1 {
+		t.Error("workers are not told")
 	}
 	if err := admitted(s, eve); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("denied, and admitted: %v", err)

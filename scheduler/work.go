@@ -13,6 +13,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/internal/secure"
 	"headroom/scheduler/local"
 )
 
@@ -33,11 +34,13 @@ type session struct {
 	out   chan *headroomv1.WorkMessage
 	heard time.Time
 	over  chan struct{}
-	once  sync.Once
+	// denied asks for the denials to be told.
+	denied chan struct{}
+	once   sync.Once
 }
 
 func newSession(node string) *session {
-	return &session{node: node, out: make(chan *headroomv1.WorkMessage, outboxMax), over: make(chan struct{})}
+	return &session{node: node, out: make(chan *headroomv1.WorkMessage, outboxMax), over: make(chan struct{}), denied: make(chan struct{}, 1)}
 }
 
 // end lets the stream's handler return.
@@ -89,6 +92,8 @@ func checkHello(h *headroomv1.WorkerHello) error {
 // transmit sends what the loop has for the worker until the session is over.
 func (w *workers) transmit(ctx context.Context, st *workStream, s *session) error {
 	defer s.end()
+	s.denied <- struct{}{} // it has room for one
+	defer w.guard.listen(s.denied)()
 	for {
 		select {
 		case <-ctx.Done():
@@ -99,6 +104,13 @@ func (w *workers) transmit(ctx context.Context, st *workStream, s *session) erro
 			if err := st.Send(m); err != nil {
 				w.leave(ctx, s, false)
 				return err
+			}
+		case <-s.denied:
+			for _, part := range rpc.DenialMessages(w.guard.denials.All(), secure.Scheduler) {
+				if err := st.Send(&headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Denied{Denied: part}}); err != nil {
+					w.leave(ctx, s, false)
+					return err
+				}
 			}
 		}
 	}

@@ -177,6 +177,7 @@ func HealthItems() []HealthItem {
 		{"brake-set", warn},
 		{"cap-below-floor", warn},
 		{"cut-off", warn},
+		{"denied-not-stored", warn},
 		{"held-not-stored", warn},
 		{"journal-not-stored", warn},
 		{"lease-expired", warn},

@@ -20,6 +20,8 @@ type Peers struct {
 	client connect.HTTPClient
 	scheme string
 	token  string
+	keeper *secure.Keeper // nil in the clear, and with a token
+	live   *live
 }
 
 // PlainPeers reaches servers in the clear: on loopback, or on a network that is
@@ -34,7 +36,8 @@ func PeersOver(client connect.HTTPClient) Peers { return Peers{client: client, s
 func SecurePeers(k *secure.Keeper, roles ...string) Peers {
 	var p http.Protocols
 	p.SetHTTP2(true)
-	return Peers{client: tlsClient(k.Client([]string{"h2"}, roles...), &p), scheme: "https"}
+	l := &live{conns: map[*tls.Conn]net.Conn{}, still: func(s tls.ConnectionState) error { return k.Admits(s, roles...) }}
+	return Peers{client: tlsClient(k.Client([]string{"h2"}, roles...), &p, l), scheme: "https", keeper: k, live: l}
 }
 
 // OpenPeers reaches coordinator servers as a configuration's tls section says.
@@ -58,20 +61,20 @@ func TokenPeers(ca, token string) (Peers, error) {
 	}
 	var p http.Protocols
 	p.SetHTTP2(true)
-	return Peers{client: tlsClient(config, &p), scheme: "https", token: token}, nil
+	return Peers{client: tlsClient(config, &p, nil), scheme: "https", token: token}, nil
 }
 
 // UnixPeers reaches the one server that listens on the unix socket at path,
 // whatever address is asked for.
 func UnixPeers(path string) Peers { return Peers{client: NewUnixClient(path), scheme: "http"} }
 
-func tlsClient(config *tls.Config, p *http.Protocols) *http.Client {
+func tlsClient(config *tls.Config, p *http.Protocols, l *live) *http.Client {
 	d := &net.Dialer{Timeout: dialWait}
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
 			DialTLSContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-				return dialTLS(ctx, d, config, network, addr)
+				return dialTLS(ctx, d, config, l, network, addr)
 			},
 			DialContext: d.DialContext, TLSClientConfig: config, Protocols: p,
 			DisableCompression: true, IdleConnTimeout: idleWait, MaxResponseHeaderBytes: maxHeader,
@@ -83,18 +86,21 @@ func tlsClient(config *tls.Config, p *http.Protocols) *http.Client {
 // dialTLS connects and shakes hands. A peer that says nothing, or hangs up, counts
 // as one that cannot be reached: the kernel still takes connections for a process
 // that is stopped or cannot end, and nothing was sent to it.
-func dialTLS(ctx context.Context, d *net.Dialer, config *tls.Config, network, addr string) (net.Conn, error) {
+func dialTLS(ctx context.Context, d *net.Dialer, config *tls.Config, l *live, network, addr string) (net.Conn, error) {
 	raw, err := d.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialWait)
 	defer cancel()
-	c := tls.Client(raw, config)
+	c := tls.Client(l.watched(raw), config)
 	if err = c.HandshakeContext(ctx); err == nil {
+		err = l.add(c)
+	}
+	if err == nil {
 		return c, nil
 	}
-	_ = raw.Close()
+	_ = c.NetConn().Close()
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) {
 		err = &net.OpError{Op: "dial", Net: network, Addr: raw.RemoteAddr(), Err: err}
 	}

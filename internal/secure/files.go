@@ -43,6 +43,12 @@ func (k *Keeper) Deny(d *Denials) {
 	k.denied = d
 }
 
+// Denials are those of Deny; nil without.
+func (k *Keeper) Denials() *Denials {
+	denied, _ := k.checks()
+	return denied
+}
+
 // Vet has Mutual and Dial ask f about each peer too, at every handshake from now
 // on: a certificate says who somebody is, not whether they still belong here.
 func (k *Keeper) Vet(f func(Identity) error) {
@@ -175,11 +181,16 @@ func (k *Keeper) Client(protocols []string, roles ...string) *tls.Config {
 			return cert, nil
 		},
 		VerifyConnection: func(s tls.ConnectionState) error {
-			_, roots := k.now()
-			denied, _ := k.checks()
-			return verify(s, roots, roles, denied, nil)
+			return k.Admits(s, roles...)
 		},
 	}
+}
+
+// Admits tells whether the peer of a connection would be let in by Client now.
+func (k *Keeper) Admits(s tls.ConnectionState, roles ...string) error {
+	_, roots := k.now()
+	denied, _ := k.checks()
+	return verify(s, roots, roles, denied, nil)
 }
 
 // Dial is the configuration of a client that talks to peers of the given roles

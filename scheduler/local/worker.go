@@ -17,6 +17,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/rpc"
+	"headroom/internal/secure"
 )
 
 const (
@@ -62,6 +63,7 @@ type Worker struct {
 	cfg     Config
 	client  headroomv1connect.WorkerServiceClient
 	peers   rpc.Peers
+	denials *secure.Denials
 	env     []string
 	running map[ref]context.CancelFunc
 	proofs  map[ref]string // of what runs
@@ -116,8 +118,16 @@ func New(cfg Config) (*Worker, error) {
 	if peers.HTTP() == nil {
 		peers = rpc.PlainPeers()
 	}
+	denials := secure.NewDenials()
+	known, err := secure.ReadDenials(filepath.Join(cfg.Dir, deniedFile))
+	if err != nil {
+		return nil, fmt.Errorf("worker %s: who is denied: %w", cfg.Node, err)
+	}
+	denials.Add(known...)
+	peers.Deny(denials)
 	return &Worker{
 		cfg:     cfg,
+		denials: denials,
 		peers:   peers,
 		client:  headroomv1connect.NewWorkerServiceClient(peers.HTTP(), peers.URL(cfg.Scheduler), peers.Options()...),
 		env:     append(os.Environ(), "TMPDIR="+tmp, "HEADROOM_NODE="+cfg.Node),
@@ -277,10 +287,27 @@ func (w *Worker) handle(ctx context.Context, m *headroomv1.WorkMessage) {
 	switch m := m.GetMessage().(type) {
 	case *headroomv1.WorkMessage_Task:
 		w.start(ctx, m.Task)
+	case *headroomv1.WorkMessage_Denied:
+		w.deny(m.Denied)
 	case *headroomv1.WorkMessage_Kill:
 		if stop := w.running[keyOf(m.Kill)]; stop != nil {
 			stop()
 		}
+	}
+}
+
+// deniedFile keeps the schedulers' certificates that are denied, in the worker's folder.
+const deniedFile = "denied.json"
+
+// deny takes over denials: no such scheduler is obeyed, now or after a restart.
+func (w *Worker) deny(m *headroomv1.Denials) {
+	if !rpc.TakeDenials(w.denials, m, secure.Scheduler) {
+		return
+	}
+	w.peers.Expel()
+	w.cfg.Logger.Info("certificates denied", slog.Int("denials", len(w.denials.All())))
+	if err := secure.WriteDenials(filepath.Join(w.cfg.Dir, deniedFile), w.denials.All()); err != nil {
+		w.cfg.Logger.Error("denials are not stored; they hold until this process ends", slog.Any("error", err))
 	}
 }
 

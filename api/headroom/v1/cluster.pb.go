@@ -4848,87 +4848,6 @@ func (x *GetSelfResponse) GetRole() string {
 	return ""
 }
 
-// Denial takes certificates back before they end. Exactly one of identity and
-// serial is set.
-type Denial struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// ROLE/NAME: every certificate that was made for it until at_us.
-	Identity string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
-	// The serial number of one certificate, in hexadecimal.
-	Serial string `protobuf:"bytes,2,opt,name=serial,proto3" json:"serial,omitempty"`
-	// Microseconds since the Unix epoch.
-	AtUs          int64  `protobuf:"varint,3,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
-	Actor         string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
-	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Denial) Reset() {
-	*x = Denial{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[61]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Denial) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Denial) ProtoMessage() {}
-
-func (x *Denial) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[61]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Denial.ProtoReflect.Descriptor instead.
-func (*Denial) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{61}
-}
-
-func (x *Denial) GetIdentity() string {
-	if x != nil {
-		return x.Identity
-	}
-	return ""
-}
-
-func (x *Denial) GetSerial() string {
-	if x != nil {
-		return x.Serial
-	}
-	return ""
-}
-
-func (x *Denial) GetAtUs() int64 {
-	if x != nil {
-		return x.AtUs
-	}
-	return 0
-}
-
-func (x *Denial) GetActor() string {
-	if x != nil {
-		return x.Actor
-	}
-	return ""
-}
-
-func (x *Denial) GetReason() string {
-	if x != nil {
-		return x.Reason
-	}
-	return ""
-}
-
 type ListDeniedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Ask the addressed server itself, without the leader.
@@ -4939,7 +4858,7 @@ type ListDeniedRequest struct {
 
 func (x *ListDeniedRequest) Reset() {
 	*x = ListDeniedRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[62]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4951,7 +4870,7 @@ func (x *ListDeniedRequest) String() string {
 func (*ListDeniedRequest) ProtoMessage() {}
 
 func (x *ListDeniedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[62]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4964,7 +4883,7 @@ func (x *ListDeniedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeniedRequest.ProtoReflect.Descriptor instead.
 func (*ListDeniedRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{62}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListDeniedRequest) GetStale() bool {
@@ -4985,7 +4904,7 @@ type ListDeniedResponse struct {
 
 func (x *ListDeniedResponse) Reset() {
 	*x = ListDeniedResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[63]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4997,7 +4916,7 @@ func (x *ListDeniedResponse) String() string {
 func (*ListDeniedResponse) ProtoMessage() {}
 
 func (x *ListDeniedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[63]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5010,7 +4929,7 @@ func (x *ListDeniedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeniedResponse.ProtoReflect.Descriptor instead.
 func (*ListDeniedResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{63}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListDeniedResponse) GetMeta() *Meta {
@@ -5474,13 +5393,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x0fGetSelfResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
-	"\x04role\x18\x03 \x01(\tR\x04role\"\x7f\n" +
-	"\x06Denial\x12\x1a\n" +
-	"\bidentity\x18\x01 \x01(\tR\bidentity\x12\x16\n" +
-	"\x06serial\x18\x02 \x01(\tR\x06serial\x12\x13\n" +
-	"\x05at_us\x18\x03 \x01(\x03R\x04atUs\x12\x14\n" +
-	"\x05actor\x18\x04 \x01(\tR\x05actor\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\")\n" +
+	"\x04role\x18\x03 \x01(\tR\x04role\")\n" +
 	"\x11ListDeniedRequest\x12\x14\n" +
 	"\x05stale\x18\x01 \x01(\bR\x05stale\"h\n" +
 	"\x12ListDeniedResponse\x12%\n" +
@@ -5523,7 +5436,7 @@ func file_headroom_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_cluster_proto_rawDescData
 }
 
-var file_headroom_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
+var file_headroom_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
 var file_headroom_v1_cluster_proto_goTypes = []any{
 	(*NotLeader)(nil),             // 0: headroom.v1.NotLeader
 	(*Refusal)(nil),               // 1: headroom.v1.Refusal
@@ -5586,28 +5499,28 @@ var file_headroom_v1_cluster_proto_goTypes = []any{
 	(*ListTokensResponse)(nil),    // 58: headroom.v1.ListTokensResponse
 	(*GetSelfRequest)(nil),        // 59: headroom.v1.GetSelfRequest
 	(*GetSelfResponse)(nil),       // 60: headroom.v1.GetSelfResponse
-	(*Denial)(nil),                // 61: headroom.v1.Denial
-	(*ListDeniedRequest)(nil),     // 62: headroom.v1.ListDeniedRequest
-	(*ListDeniedResponse)(nil),    // 63: headroom.v1.ListDeniedResponse
-	nil,                           // 64: headroom.v1.NodeSettings.LabelsEntry
-	nil,                           // 65: headroom.v1.SetSprintBudget.SharesEntry
-	(*Epoch)(nil),                 // 66: headroom.v1.Epoch
-	(*HealthItem)(nil),            // 67: headroom.v1.HealthItem
-	(*Change)(nil),                // 68: headroom.v1.Change
-	(*Stamp)(nil),                 // 69: headroom.v1.Stamp
-	(*Sprint)(nil),                // 70: headroom.v1.Sprint
+	(*ListDeniedRequest)(nil),     // 61: headroom.v1.ListDeniedRequest
+	(*ListDeniedResponse)(nil),    // 62: headroom.v1.ListDeniedResponse
+	nil,                           // 63: headroom.v1.NodeSettings.LabelsEntry
+	nil,                           // 64: headroom.v1.SetSprintBudget.SharesEntry
+	(*Epoch)(nil),                 // 65: headroom.v1.Epoch
+	(*HealthItem)(nil),            // 66: headroom.v1.HealthItem
+	(*Change)(nil),                // 67: headroom.v1.Change
+	(*Stamp)(nil),                 // 68: headroom.v1.Stamp
+	(*Sprint)(nil),                // 69: headroom.v1.Sprint
+	(*Denial)(nil),                // 70: headroom.v1.Denial
 }
 var file_headroom_v1_cluster_proto_depIdxs = []int32{
-	66, // 0: headroom.v1.Meta.epoch:type_name -> headroom.v1.Epoch
+	65, // 0: headroom.v1.Meta.epoch:type_name -> headroom.v1.Epoch
 	2,  // 1: headroom.v1.GetStatusResponse.meta:type_name -> headroom.v1.Meta
 	5,  // 2: headroom.v1.GetStatusResponse.site:type_name -> headroom.v1.Domain
 	22, // 3: headroom.v1.GetStatusResponse.servers:type_name -> headroom.v1.Member
-	67, // 4: headroom.v1.GetStatusResponse.alarms:type_name -> headroom.v1.HealthItem
+	66, // 4: headroom.v1.GetStatusResponse.alarms:type_name -> headroom.v1.HealthItem
 	6,  // 5: headroom.v1.Domain.sprint:type_name -> headroom.v1.SprintBudget
 	7,  // 6: headroom.v1.SprintBudget.pots:type_name -> headroom.v1.SprintPot
 	2,  // 7: headroom.v1.ListDomainsResponse.meta:type_name -> headroom.v1.Meta
 	5,  // 8: headroom.v1.ListDomainsResponse.domains:type_name -> headroom.v1.Domain
-	68, // 9: headroom.v1.SetBudgetRequest.change:type_name -> headroom.v1.Change
+	67, // 9: headroom.v1.SetBudgetRequest.change:type_name -> headroom.v1.Change
 	2,  // 10: headroom.v1.SetBudgetResponse.meta:type_name -> headroom.v1.Meta
 	5,  // 11: headroom.v1.SetBudgetResponse.before:type_name -> headroom.v1.Domain
 	5,  // 12: headroom.v1.SetBudgetResponse.after:type_name -> headroom.v1.Domain
@@ -5615,16 +5528,16 @@ var file_headroom_v1_cluster_proto_depIdxs = []int32{
 	15, // 14: headroom.v1.AwaitBudgetResponse.confirmations:type_name -> headroom.v1.Confirmation
 	2,  // 15: headroom.v1.ListNodesResponse.meta:type_name -> headroom.v1.Meta
 	18, // 16: headroom.v1.ListNodesResponse.nodes:type_name -> headroom.v1.Node
-	69, // 17: headroom.v1.Node.stamp:type_name -> headroom.v1.Stamp
-	67, // 18: headroom.v1.Node.health:type_name -> headroom.v1.HealthItem
+	68, // 17: headroom.v1.Node.stamp:type_name -> headroom.v1.Stamp
+	66, // 18: headroom.v1.Node.health:type_name -> headroom.v1.HealthItem
 	19, // 19: headroom.v1.Node.settings:type_name -> headroom.v1.NodeSettings
-	70, // 20: headroom.v1.Node.sprint:type_name -> headroom.v1.Sprint
-	64, // 21: headroom.v1.NodeSettings.labels:type_name -> headroom.v1.NodeSettings.LabelsEntry
+	69, // 20: headroom.v1.Node.sprint:type_name -> headroom.v1.Sprint
+	63, // 21: headroom.v1.NodeSettings.labels:type_name -> headroom.v1.NodeSettings.LabelsEntry
 	2,  // 22: headroom.v1.ListMembersResponse.meta:type_name -> headroom.v1.Meta
 	22, // 23: headroom.v1.ListMembersResponse.members:type_name -> headroom.v1.Member
 	2,  // 24: headroom.v1.ListEventsResponse.meta:type_name -> headroom.v1.Meta
 	25, // 25: headroom.v1.ListEventsResponse.events:type_name -> headroom.v1.Event
-	68, // 26: headroom.v1.ChangeRequest.change:type_name -> headroom.v1.Change
+	67, // 26: headroom.v1.ChangeRequest.change:type_name -> headroom.v1.Change
 	28, // 27: headroom.v1.ChangeRequest.set_domain:type_name -> headroom.v1.SetDomain
 	29, // 28: headroom.v1.ChangeRequest.set_node:type_name -> headroom.v1.SetNode
 	30, // 29: headroom.v1.ChangeRequest.move_node:type_name -> headroom.v1.MoveNode
@@ -5633,13 +5546,13 @@ var file_headroom_v1_cluster_proto_depIdxs = []int32{
 	33, // 32: headroom.v1.ChangeRequest.set_sprint_budget:type_name -> headroom.v1.SetSprintBudget
 	34, // 33: headroom.v1.ChangeRequest.grant_sprint:type_name -> headroom.v1.GrantSprint
 	56, // 34: headroom.v1.ChangeRequest.create_token:type_name -> headroom.v1.Token
-	61, // 35: headroom.v1.ChangeRequest.deny:type_name -> headroom.v1.Denial
+	70, // 35: headroom.v1.ChangeRequest.deny:type_name -> headroom.v1.Denial
 	2,  // 36: headroom.v1.ChangeResponse.meta:type_name -> headroom.v1.Meta
 	5,  // 37: headroom.v1.ChangeResponse.before:type_name -> headroom.v1.Domain
 	5,  // 38: headroom.v1.ChangeResponse.after:type_name -> headroom.v1.Domain
 	19, // 39: headroom.v1.SetNode.settings:type_name -> headroom.v1.NodeSettings
-	65, // 40: headroom.v1.SetSprintBudget.shares:type_name -> headroom.v1.SetSprintBudget.SharesEntry
-	68, // 41: headroom.v1.RollbackRequest.change:type_name -> headroom.v1.Change
+	64, // 40: headroom.v1.SetSprintBudget.shares:type_name -> headroom.v1.SetSprintBudget.SharesEntry
+	67, // 41: headroom.v1.RollbackRequest.change:type_name -> headroom.v1.Change
 	2,  // 42: headroom.v1.ListChangesResponse.meta:type_name -> headroom.v1.Meta
 	38, // 43: headroom.v1.ListChangesResponse.changes:type_name -> headroom.v1.BudgetChange
 	2,  // 44: headroom.v1.ListSchedulesResponse.meta:type_name -> headroom.v1.Meta
@@ -5657,12 +5570,12 @@ var file_headroom_v1_cluster_proto_depIdxs = []int32{
 	2,  // 56: headroom.v1.ReportMeterResponse.meta:type_name -> headroom.v1.Meta
 	2,  // 57: headroom.v1.ListAlarmsResponse.meta:type_name -> headroom.v1.Meta
 	55, // 58: headroom.v1.ListAlarmsResponse.alarms:type_name -> headroom.v1.Alarm
-	67, // 59: headroom.v1.Alarm.item:type_name -> headroom.v1.HealthItem
+	66, // 59: headroom.v1.Alarm.item:type_name -> headroom.v1.HealthItem
 	2,  // 60: headroom.v1.ListTokensResponse.meta:type_name -> headroom.v1.Meta
 	56, // 61: headroom.v1.ListTokensResponse.tokens:type_name -> headroom.v1.Token
 	2,  // 62: headroom.v1.GetSelfResponse.meta:type_name -> headroom.v1.Meta
 	2,  // 63: headroom.v1.ListDeniedResponse.meta:type_name -> headroom.v1.Meta
-	61, // 64: headroom.v1.ListDeniedResponse.denied:type_name -> headroom.v1.Denial
+	70, // 64: headroom.v1.ListDeniedResponse.denied:type_name -> headroom.v1.Denial
 	3,  // 65: headroom.v1.ClusterService.GetStatus:input_type -> headroom.v1.GetStatusRequest
 	8,  // 66: headroom.v1.ClusterService.ListDomains:input_type -> headroom.v1.ListDomainsRequest
 	10, // 67: headroom.v1.ClusterService.SetBudget:input_type -> headroom.v1.SetBudgetRequest
@@ -5681,7 +5594,7 @@ var file_headroom_v1_cluster_proto_depIdxs = []int32{
 	53, // 80: headroom.v1.ClusterService.ListAlarms:input_type -> headroom.v1.ListAlarmsRequest
 	57, // 81: headroom.v1.ClusterService.ListTokens:input_type -> headroom.v1.ListTokensRequest
 	59, // 82: headroom.v1.ClusterService.GetSelf:input_type -> headroom.v1.GetSelfRequest
-	62, // 83: headroom.v1.ClusterService.ListDenied:input_type -> headroom.v1.ListDeniedRequest
+	61, // 83: headroom.v1.ClusterService.ListDenied:input_type -> headroom.v1.ListDeniedRequest
 	4,  // 84: headroom.v1.ClusterService.GetStatus:output_type -> headroom.v1.GetStatusResponse
 	9,  // 85: headroom.v1.ClusterService.ListDomains:output_type -> headroom.v1.ListDomainsResponse
 	11, // 86: headroom.v1.ClusterService.SetBudget:output_type -> headroom.v1.SetBudgetResponse
@@ -5700,7 +5613,7 @@ var file_headroom_v1_cluster_proto_depIdxs = []int32{
 	54, // 99: headroom.v1.ClusterService.ListAlarms:output_type -> headroom.v1.ListAlarmsResponse
 	58, // 100: headroom.v1.ClusterService.ListTokens:output_type -> headroom.v1.ListTokensResponse
 	60, // 101: headroom.v1.ClusterService.GetSelf:output_type -> headroom.v1.GetSelfResponse
-	63, // 102: headroom.v1.ClusterService.ListDenied:output_type -> headroom.v1.ListDeniedResponse
+	62, // 102: headroom.v1.ClusterService.ListDenied:output_type -> headroom.v1.ListDeniedResponse
 	84, // [84:103] is the sub-list for method output_type
 	65, // [65:84] is the sub-list for method input_type
 	65, // [65:65] is the sub-list for extension type_name
@@ -5754,7 +5667,7 @@ func file_headroom_v1_cluster_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_cluster_proto_rawDesc), len(file_headroom_v1_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   66,
+			NumMessages:   65,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -825,6 +825,7 @@ type CoordinatorMessage struct {
 	//	*CoordinatorMessage_Lease
 	//	*CoordinatorMessage_Leader
 	//	*CoordinatorMessage_NotAdmitted
+	//	*CoordinatorMessage_Denied
 	Message       isCoordinatorMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -894,6 +895,15 @@ func (x *CoordinatorMessage) GetNotAdmitted() *NotAdmitted {
 	return nil
 }
 
+func (x *CoordinatorMessage) GetDenied() *Denials {
+	if x != nil {
+		if x, ok := x.Message.(*CoordinatorMessage_Denied); ok {
+			return x.Denied
+		}
+	}
+	return nil
+}
+
 type isCoordinatorMessage_Message interface {
 	isCoordinatorMessage_Message()
 }
@@ -910,11 +920,144 @@ type CoordinatorMessage_NotAdmitted struct {
 	NotAdmitted *NotAdmitted `protobuf:"bytes,3,opt,name=not_admitted,json=notAdmitted,proto3,oneof"`
 }
 
+type CoordinatorMessage_Denied struct {
+	Denied *Denials `protobuf:"bytes,4,opt,name=denied,proto3,oneof"`
+}
+
 func (*CoordinatorMessage_Lease) isCoordinatorMessage_Message() {}
 
 func (*CoordinatorMessage_Leader) isCoordinatorMessage_Message() {}
 
 func (*CoordinatorMessage_NotAdmitted) isCoordinatorMessage_Message() {}
+
+func (*CoordinatorMessage_Denied) isCoordinatorMessage_Message() {}
+
+// Denials tells a client which certificates of its servers are denied before their
+// end. Lists only grow, and a long one comes in parts: each adds to what is known.
+type Denials struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Denied        []*Denial              `protobuf:"bytes,1,rep,name=denied,proto3" json:"denied,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Denials) Reset() {
+	*x = Denials{}
+	mi := &file_headroom_v1_node_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Denials) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Denials) ProtoMessage() {}
+
+func (x *Denials) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_node_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Denials.ProtoReflect.Descriptor instead.
+func (*Denials) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Denials) GetDenied() []*Denial {
+	if x != nil {
+		return x.Denied
+	}
+	return nil
+}
+
+// Denial takes certificates back before they end. Exactly one of identity and
+// serial is set.
+type Denial struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// ROLE/NAME: every certificate that was made for it until at_us.
+	Identity string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
+	// The serial number of one certificate, in hexadecimal.
+	Serial string `protobuf:"bytes,2,opt,name=serial,proto3" json:"serial,omitempty"`
+	// Microseconds since the Unix epoch.
+	AtUs          int64  `protobuf:"varint,3,opt,name=at_us,json=atUs,proto3" json:"at_us,omitempty"`
+	Actor         string `protobuf:"bytes,4,opt,name=actor,proto3" json:"actor,omitempty"`
+	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Denial) Reset() {
+	*x = Denial{}
+	mi := &file_headroom_v1_node_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Denial) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Denial) ProtoMessage() {}
+
+func (x *Denial) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_node_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Denial.ProtoReflect.Descriptor instead.
+func (*Denial) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Denial) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+func (x *Denial) GetSerial() string {
+	if x != nil {
+		return x.Serial
+	}
+	return ""
+}
+
+func (x *Denial) GetAtUs() int64 {
+	if x != nil {
+		return x.AtUs
+	}
+	return 0
+}
+
+func (x *Denial) GetActor() string {
+	if x != nil {
+		return x.Actor
+	}
+	return ""
+}
+
+func (x *Denial) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
 
 // Lease grants a cap for a time. It ends duration_ms after the moment the node
 // SENT the heartbeat it names, on the node's CLOCK_BOOTTIME.
@@ -942,7 +1085,7 @@ type Lease struct {
 
 func (x *Lease) Reset() {
 	*x = Lease{}
-	mi := &file_headroom_v1_node_proto_msgTypes[9]
+	mi := &file_headroom_v1_node_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -954,7 +1097,7 @@ func (x *Lease) String() string {
 func (*Lease) ProtoMessage() {}
 
 func (x *Lease) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_node_proto_msgTypes[9]
+	mi := &file_headroom_v1_node_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -967,7 +1110,7 @@ func (x *Lease) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Lease.ProtoReflect.Descriptor instead.
 func (*Lease) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_node_proto_rawDescGZIP(), []int{9}
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Lease) GetStamp() *Stamp {
@@ -1046,7 +1189,7 @@ type Sprint struct {
 
 func (x *Sprint) Reset() {
 	*x = Sprint{}
-	mi := &file_headroom_v1_node_proto_msgTypes[10]
+	mi := &file_headroom_v1_node_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1058,7 +1201,7 @@ func (x *Sprint) String() string {
 func (*Sprint) ProtoMessage() {}
 
 func (x *Sprint) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_node_proto_msgTypes[10]
+	mi := &file_headroom_v1_node_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1071,7 +1214,7 @@ func (x *Sprint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Sprint.ProtoReflect.Descriptor instead.
 func (*Sprint) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_node_proto_rawDescGZIP(), []int{10}
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Sprint) GetId() string {
@@ -1120,7 +1263,7 @@ type Leader struct {
 
 func (x *Leader) Reset() {
 	*x = Leader{}
-	mi := &file_headroom_v1_node_proto_msgTypes[11]
+	mi := &file_headroom_v1_node_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1132,7 +1275,7 @@ func (x *Leader) String() string {
 func (*Leader) ProtoMessage() {}
 
 func (x *Leader) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_node_proto_msgTypes[11]
+	mi := &file_headroom_v1_node_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1145,7 +1288,7 @@ func (x *Leader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leader.ProtoReflect.Descriptor instead.
 func (*Leader) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_node_proto_rawDescGZIP(), []int{11}
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Leader) GetId() string {
@@ -1186,7 +1329,7 @@ type NotAdmitted struct {
 
 func (x *NotAdmitted) Reset() {
 	*x = NotAdmitted{}
-	mi := &file_headroom_v1_node_proto_msgTypes[12]
+	mi := &file_headroom_v1_node_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1198,7 +1341,7 @@ func (x *NotAdmitted) String() string {
 func (*NotAdmitted) ProtoMessage() {}
 
 func (x *NotAdmitted) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_node_proto_msgTypes[12]
+	mi := &file_headroom_v1_node_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1211,7 +1354,7 @@ func (x *NotAdmitted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NotAdmitted.ProtoReflect.Descriptor instead.
 func (*NotAdmitted) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_node_proto_rawDescGZIP(), []int{12}
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *NotAdmitted) GetReason() string {
@@ -1233,7 +1376,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_headroom_v1_node_proto_msgTypes[13]
+	mi := &file_headroom_v1_node_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1245,7 +1388,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_node_proto_msgTypes[13]
+	mi := &file_headroom_v1_node_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1258,7 +1401,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_node_proto_rawDescGZIP(), []int{13}
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReleaseRequest) GetNode() string {
@@ -1294,7 +1437,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_headroom_v1_node_proto_msgTypes[14]
+	mi := &file_headroom_v1_node_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1306,7 +1449,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_node_proto_msgTypes[14]
+	mi := &file_headroom_v1_node_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1319,7 +1462,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_node_proto_rawDescGZIP(), []int{14}
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ReleaseResponse) GetRevision() uint64 {
@@ -1353,7 +1496,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_headroom_v1_node_proto_msgTypes[15]
+	mi := &file_headroom_v1_node_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1365,7 +1508,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_node_proto_msgTypes[15]
+	mi := &file_headroom_v1_node_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1378,7 +1521,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_node_proto_rawDescGZIP(), []int{15}
+	return file_headroom_v1_node_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Change) GetActor() string {
@@ -1485,12 +1628,21 @@ const file_headroom_v1_node_proto_rawDesc = "" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x1a\n" +
 	"\bseverity\x18\x02 \x01(\tR\bseverity\x12\x12\n" +
 	"\x04text\x18\x03 \x01(\tR\x04text\x12\x12\n" +
-	"\x04hint\x18\x04 \x01(\tR\x04hint\"\xb9\x01\n" +
+	"\x04hint\x18\x04 \x01(\tR\x04hint\"\xe9\x01\n" +
 	"\x12CoordinatorMessage\x12*\n" +
 	"\x05lease\x18\x01 \x01(\v2\x12.headroom.v1.LeaseH\x00R\x05lease\x12-\n" +
 	"\x06leader\x18\x02 \x01(\v2\x13.headroom.v1.LeaderH\x00R\x06leader\x12=\n" +
-	"\fnot_admitted\x18\x03 \x01(\v2\x18.headroom.v1.NotAdmittedH\x00R\vnotAdmittedB\t\n" +
-	"\amessage\"\x98\x02\n" +
+	"\fnot_admitted\x18\x03 \x01(\v2\x18.headroom.v1.NotAdmittedH\x00R\vnotAdmitted\x12.\n" +
+	"\x06denied\x18\x04 \x01(\v2\x14.headroom.v1.DenialsH\x00R\x06deniedB\t\n" +
+	"\amessage\"6\n" +
+	"\aDenials\x12+\n" +
+	"\x06denied\x18\x01 \x03(\v2\x13.headroom.v1.DenialR\x06denied\"\x7f\n" +
+	"\x06Denial\x12\x1a\n" +
+	"\bidentity\x18\x01 \x01(\tR\bidentity\x12\x16\n" +
+	"\x06serial\x18\x02 \x01(\tR\x06serial\x12\x13\n" +
+	"\x05at_us\x18\x03 \x01(\x03R\x04atUs\x12\x14\n" +
+	"\x05actor\x18\x04 \x01(\tR\x05actor\x12\x16\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\x98\x02\n" +
 	"\x05Lease\x12(\n" +
 	"\x05stamp\x18\x01 \x01(\v2\x12.headroom.v1.StampR\x05stamp\x12\x15\n" +
 	"\x06cap_uw\x18\x02 \x01(\x03R\x05capUw\x12 \n" +
@@ -1554,7 +1706,7 @@ func file_headroom_v1_node_proto_rawDescGZIP() []byte {
 }
 
 var file_headroom_v1_node_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_headroom_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_headroom_v1_node_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_headroom_v1_node_proto_goTypes = []any{
 	(LeaseState)(0),            // 0: headroom.v1.LeaseState
 	(*Epoch)(nil),              // 1: headroom.v1.Epoch
@@ -1566,13 +1718,15 @@ var file_headroom_v1_node_proto_goTypes = []any{
 	(*SprintEnd)(nil),          // 7: headroom.v1.SprintEnd
 	(*HealthItem)(nil),         // 8: headroom.v1.HealthItem
 	(*CoordinatorMessage)(nil), // 9: headroom.v1.CoordinatorMessage
-	(*Lease)(nil),              // 10: headroom.v1.Lease
-	(*Sprint)(nil),             // 11: headroom.v1.Sprint
-	(*Leader)(nil),             // 12: headroom.v1.Leader
-	(*NotAdmitted)(nil),        // 13: headroom.v1.NotAdmitted
-	(*ReleaseRequest)(nil),     // 14: headroom.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),    // 15: headroom.v1.ReleaseResponse
-	(*Change)(nil),             // 16: headroom.v1.Change
+	(*Denials)(nil),            // 10: headroom.v1.Denials
+	(*Denial)(nil),             // 11: headroom.v1.Denial
+	(*Lease)(nil),              // 12: headroom.v1.Lease
+	(*Sprint)(nil),             // 13: headroom.v1.Sprint
+	(*Leader)(nil),             // 14: headroom.v1.Leader
+	(*NotAdmitted)(nil),        // 15: headroom.v1.NotAdmitted
+	(*ReleaseRequest)(nil),     // 16: headroom.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),    // 17: headroom.v1.ReleaseResponse
+	(*Change)(nil),             // 18: headroom.v1.Change
 }
 var file_headroom_v1_node_proto_depIdxs = []int32{
 	1,  // 0: headroom.v1.Stamp.epoch:type_name -> headroom.v1.Epoch
@@ -1584,22 +1738,24 @@ var file_headroom_v1_node_proto_depIdxs = []int32{
 	0,  // 6: headroom.v1.Holding.state:type_name -> headroom.v1.LeaseState
 	2,  // 7: headroom.v1.Holding.applied:type_name -> headroom.v1.Stamp
 	7,  // 8: headroom.v1.Holding.ended:type_name -> headroom.v1.SprintEnd
-	10, // 9: headroom.v1.CoordinatorMessage.lease:type_name -> headroom.v1.Lease
-	12, // 10: headroom.v1.CoordinatorMessage.leader:type_name -> headroom.v1.Leader
-	13, // 11: headroom.v1.CoordinatorMessage.not_admitted:type_name -> headroom.v1.NotAdmitted
-	2,  // 12: headroom.v1.Lease.stamp:type_name -> headroom.v1.Stamp
-	11, // 13: headroom.v1.Lease.sprint:type_name -> headroom.v1.Sprint
-	1,  // 14: headroom.v1.Leader.epoch:type_name -> headroom.v1.Epoch
-	16, // 15: headroom.v1.ReleaseRequest.change:type_name -> headroom.v1.Change
-	3,  // 16: headroom.v1.NodeService.Exchange:input_type -> headroom.v1.NodeMessage
-	14, // 17: headroom.v1.NodeService.Release:input_type -> headroom.v1.ReleaseRequest
-	9,  // 18: headroom.v1.NodeService.Exchange:output_type -> headroom.v1.CoordinatorMessage
-	15, // 19: headroom.v1.NodeService.Release:output_type -> headroom.v1.ReleaseResponse
-	18, // [18:20] is the sub-list for method output_type
-	16, // [16:18] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	12, // 9: headroom.v1.CoordinatorMessage.lease:type_name -> headroom.v1.Lease
+	14, // 10: headroom.v1.CoordinatorMessage.leader:type_name -> headroom.v1.Leader
+	15, // 11: headroom.v1.CoordinatorMessage.not_admitted:type_name -> headroom.v1.NotAdmitted
+	10, // 12: headroom.v1.CoordinatorMessage.denied:type_name -> headroom.v1.Denials
+	11, // 13: headroom.v1.Denials.denied:type_name -> headroom.v1.Denial
+	2,  // 14: headroom.v1.Lease.stamp:type_name -> headroom.v1.Stamp
+	13, // 15: headroom.v1.Lease.sprint:type_name -> headroom.v1.Sprint
+	1,  // 16: headroom.v1.Leader.epoch:type_name -> headroom.v1.Epoch
+	18, // 17: headroom.v1.ReleaseRequest.change:type_name -> headroom.v1.Change
+	3,  // 18: headroom.v1.NodeService.Exchange:input_type -> headroom.v1.NodeMessage
+	16, // 19: headroom.v1.NodeService.Release:input_type -> headroom.v1.ReleaseRequest
+	9,  // 20: headroom.v1.NodeService.Exchange:output_type -> headroom.v1.CoordinatorMessage
+	17, // 21: headroom.v1.NodeService.Release:output_type -> headroom.v1.ReleaseResponse
+	20, // [20:22] is the sub-list for method output_type
+	18, // [18:20] is the sub-list for method input_type
+	18, // [18:18] is the sub-list for extension type_name
+	18, // [18:18] is the sub-list for extension extendee
+	0,  // [0:18] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_node_proto_init() }
@@ -1618,15 +1774,16 @@ func file_headroom_v1_node_proto_init() {
 		(*CoordinatorMessage_Lease)(nil),
 		(*CoordinatorMessage_Leader)(nil),
 		(*CoordinatorMessage_NotAdmitted)(nil),
+		(*CoordinatorMessage_Denied)(nil),
 	}
-	file_headroom_v1_node_proto_msgTypes[15].OneofWrappers = []any{}
+	file_headroom_v1_node_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_node_proto_rawDesc), len(file_headroom_v1_node_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1401,6 +1401,7 @@ type WorkMessage struct {
 	//
 	//	*WorkMessage_Task
 	//	*WorkMessage_Kill
+	//	*WorkMessage_Denied
 	Message       isWorkMessage_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1461,6 +1462,15 @@ func (x *WorkMessage) GetKill() *TaskRef {
 	return nil
 }
 
+func (x *WorkMessage) GetDenied() *Denials {
+	if x != nil {
+		if x, ok := x.Message.(*WorkMessage_Denied); ok {
+			return x.Denied
+		}
+	}
+	return nil
+}
+
 type isWorkMessage_Message interface {
 	isWorkMessage_Message()
 }
@@ -1473,9 +1483,15 @@ type WorkMessage_Kill struct {
 	Kill *TaskRef `protobuf:"bytes,2,opt,name=kill,proto3,oneof"`
 }
 
+type WorkMessage_Denied struct {
+	Denied *Denials `protobuf:"bytes,3,opt,name=denied,proto3,oneof"`
+}
+
 func (*WorkMessage_Task) isWorkMessage_Message() {}
 
 func (*WorkMessage_Kill) isWorkMessage_Message() {}
+
+func (*WorkMessage_Denied) isWorkMessage_Message() {}
 
 var File_headroom_v1_scheduler_proto protoreflect.FileDescriptor
 
@@ -1584,10 +1600,11 @@ const file_headroom_v1_scheduler_proto_rawDesc = "" +
 	"\x05error\x18\x03 \x01(\tR\x05error\x12\x18\n" +
 	"\aseconds\x18\x04 \x01(\x01R\aseconds\x12\x1f\n" +
 	"\vcpu_seconds\x18\x05 \x01(\x01R\n" +
-	"cpuSeconds\"m\n" +
+	"cpuSeconds\"\x9d\x01\n" +
 	"\vWorkMessage\x12'\n" +
 	"\x04task\x18\x01 \x01(\v2\x11.headroom.v1.TaskH\x00R\x04task\x12*\n" +
-	"\x04kill\x18\x02 \x01(\v2\x14.headroom.v1.TaskRefH\x00R\x04killB\t\n" +
+	"\x04kill\x18\x02 \x01(\v2\x14.headroom.v1.TaskRefH\x00R\x04kill\x12.\n" +
+	"\x06denied\x18\x03 \x01(\v2\x14.headroom.v1.DenialsH\x00R\x06deniedB\t\n" +
 	"\amessage2\x95\x02\n" +
 	"\x10SchedulerService\x12A\n" +
 	"\x06Submit\x12\x1a.headroom.v1.SubmitRequest\x1a\x1b.headroom.v1.SubmitResponse\x12;\n" +
@@ -1634,6 +1651,7 @@ var file_headroom_v1_scheduler_proto_goTypes = []any{
 	(*Change)(nil),         // 20: headroom.v1.Change
 	(*Job)(nil),            // 21: headroom.v1.Job
 	(*ClassPoint)(nil),     // 22: headroom.v1.ClassPoint
+	(*Denials)(nil),        // 23: headroom.v1.Denials
 }
 var file_headroom_v1_scheduler_proto_depIdxs = []int32{
 	20, // 0: headroom.v1.DrainRequest.change:type_name -> headroom.v1.Change
@@ -1655,21 +1673,22 @@ var file_headroom_v1_scheduler_proto_depIdxs = []int32{
 	16, // 16: headroom.v1.TaskResult.ref:type_name -> headroom.v1.TaskRef
 	17, // 17: headroom.v1.WorkMessage.task:type_name -> headroom.v1.Task
 	16, // 18: headroom.v1.WorkMessage.kill:type_name -> headroom.v1.TaskRef
-	2,  // 19: headroom.v1.SchedulerService.Submit:input_type -> headroom.v1.SubmitRequest
-	4,  // 20: headroom.v1.SchedulerService.List:input_type -> headroom.v1.ListRequest
-	10, // 21: headroom.v1.SchedulerService.Cancel:input_type -> headroom.v1.CancelRequest
-	0,  // 22: headroom.v1.SchedulerService.Drain:input_type -> headroom.v1.DrainRequest
-	13, // 23: headroom.v1.WorkerService.Work:input_type -> headroom.v1.WorkerMessage
-	3,  // 24: headroom.v1.SchedulerService.Submit:output_type -> headroom.v1.SubmitResponse
-	5,  // 25: headroom.v1.SchedulerService.List:output_type -> headroom.v1.ListResponse
-	11, // 26: headroom.v1.SchedulerService.Cancel:output_type -> headroom.v1.CancelResponse
-	1,  // 27: headroom.v1.SchedulerService.Drain:output_type -> headroom.v1.DrainResponse
-	19, // 28: headroom.v1.WorkerService.Work:output_type -> headroom.v1.WorkMessage
-	24, // [24:29] is the sub-list for method output_type
-	19, // [19:24] is the sub-list for method input_type
-	19, // [19:19] is the sub-list for extension type_name
-	19, // [19:19] is the sub-list for extension extendee
-	0,  // [0:19] is the sub-list for field type_name
+	23, // 19: headroom.v1.WorkMessage.denied:type_name -> headroom.v1.Denials
+	2,  // 20: headroom.v1.SchedulerService.Submit:input_type -> headroom.v1.SubmitRequest
+	4,  // 21: headroom.v1.SchedulerService.List:input_type -> headroom.v1.ListRequest
+	10, // 22: headroom.v1.SchedulerService.Cancel:input_type -> headroom.v1.CancelRequest
+	0,  // 23: headroom.v1.SchedulerService.Drain:input_type -> headroom.v1.DrainRequest
+	13, // 24: headroom.v1.WorkerService.Work:input_type -> headroom.v1.WorkerMessage
+	3,  // 25: headroom.v1.SchedulerService.Submit:output_type -> headroom.v1.SubmitResponse
+	5,  // 26: headroom.v1.SchedulerService.List:output_type -> headroom.v1.ListResponse
+	11, // 27: headroom.v1.SchedulerService.Cancel:output_type -> headroom.v1.CancelResponse
+	1,  // 28: headroom.v1.SchedulerService.Drain:output_type -> headroom.v1.DrainResponse
+	19, // 29: headroom.v1.WorkerService.Work:output_type -> headroom.v1.WorkMessage
+	25, // [25:30] is the sub-list for method output_type
+	20, // [20:25] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_scheduler_proto_init() }
@@ -1688,6 +1707,7 @@ func file_headroom_v1_scheduler_proto_init() {
 	file_headroom_v1_scheduler_proto_msgTypes[19].OneofWrappers = []any{
 		(*WorkMessage_Task)(nil),
 		(*WorkMessage_Kill)(nil),
+		(*WorkMessage_Denied)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

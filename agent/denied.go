@@ -1,0 +1,56 @@
+package agent
+
+import (
+	"encoding/json"
+	"log/slog"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/rpc"
+	"headroom/internal/secure"
+)
+
+// DeniedFile keeps, in the state directory, which servers' certificates are denied: a
+// restart believes no server that was denied before. Config.Peers reads it.
+const DeniedFile = "denied.json"
+
+// deniedTold takes over which servers are denied. Streams to those end at once, and no
+// lease of theirs is taken any more; what they granted before ends by itself. Any
+// coordinator's word counts, for lists only grow. One that lies can have the node refuse
+// every server, which leaves it at its fail-safe cap (docs/adr/0012).
+func (n *node) deniedTold(m *headroomv1.Denials) {
+	if n.denials == nil || !rpc.TakeDenials(n.denials, m, secure.Server) {
+		return
+	}
+	n.log.Info("server certificates denied", slog.Int("denials", len(n.denials.All())))
+	n.peers.Expel()
+	n.denied.due = true
+	n.saveDenied()
+}
+
+// saving is what of the denials is being written, or has to be.
+type saving struct{ due, busy bool }
+
+// saveDenied has the list written, one at a time.
+func (n *node) saveDenied() {
+	if !n.denied.due || n.denied.busy {
+		return
+	}
+	data, err := json.MarshalIndent(n.denials.All(), "", "  ")
+	if err != nil {
+		return
+	}
+	n.denied = saving{busy: true}
+	n.clerk.errands <- errand{kind: storeDenied, name: DeniedFile, data: append(data, '\n'), durable: true}
+}
+
+// deniedStored takes the end of that; after an error the next second tries again.
+func (n *node) deniedStored(e errand) {
+	n.denied.busy = false
+	n.health.set(e.err != nil, item{
+		"denied-not-stored", warn, DeniedFile + " cannot be written: denied servers are refused until powerd ends",
+		"make room in " + n.cfg.StateDir,
+	})
+	if n.denied.due = n.denied.due || e.err != nil; e.err == nil {
+		n.saveDenied()
+	}
+}

@@ -1,0 +1,142 @@
+package rpc
+
+import (
+	"crypto/tls"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/secure"
+)
+
+// live are the connections of a client, so that those can end whose server is denied
+// meanwhile: streams live for weeks, and a handshake asks once. A nil one watches nothing.
+type live struct {
+	still func(tls.ConnectionState) error
+	mu    sync.Mutex
+	conns map[*tls.Conn]net.Conn
+}
+
+// leaving is a connection that is forgotten when it is closed.
+type leaving struct {
+	net.Conn
+	closed func(net.Conn)
+}
+
+// Close implements net.Conn.
+func (c *leaving) Close() error {
+	c.closed(c)
+	return c.Conn.Close()
+}
+
+func (l *live) watched(raw net.Conn) net.Conn {
+	if l == nil {
+		return raw
+	}
+	return &leaving{raw, l.forget}
+}
+
+// add takes in a connection that has shaken hands; one whose server was denied since is refused.
+func (l *live) add(c *tls.Conn) error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	l.conns[c] = c.NetConn()
+	l.mu.Unlock()
+	return l.still(c.ConnectionState())
+}
+
+func (l *live) forget(raw net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c, below := range l.conns { // a process has a handful
+		if below == raw {
+			delete(l.conns, c)
+		}
+	}
+}
+
+func (l *live) list() []*tls.Conn {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out := make([]*tls.Conn, 0, len(l.conns))
+	for c := range l.conns {
+		out = append(out, c)
+	}
+	return out
+}
+
+// Deny has the peers refuse servers whose certificates are denied, at every handshake
+// from now on. In the clear there is nobody to refuse.
+func (p Peers) Deny(d *secure.Denials) {
+	if p.keeper != nil {
+		p.keeper.Deny(d)
+	}
+}
+
+// Denials are those of Deny; nil in the clear, where nobody is refused.
+func (p Peers) Denials() *secure.Denials {
+	if p.keeper == nil {
+		return nil
+	}
+	return p.keeper.Denials()
+}
+
+// Expel closes the connections to servers that would not be let in now. It waits for nobody.
+func (p Peers) Expel() {
+	if p.live == nil {
+		return
+	}
+	for _, c := range p.live.list() {
+		if p.live.still(c.ConnectionState()) != nil {
+			_ = c.NetConn().Close() // not c.Close, which says goodbye first
+		}
+	}
+}
+
+// denialsAtOnce bounds the denials of one message.
+const denialsAtOnce = 500
+
+// DenialMessages are what clients of servers with a role have to know: denials of that
+// role and of single certificates, without who denied them and why.
+func DenialMessages(all []secure.Denial, role string) []*headroomv1.Denials {
+	var list []*headroomv1.Denial
+	for _, d := range all {
+		if d.Serial != "" || strings.HasPrefix(d.Identity, role+"/") {
+			list = append(list, &headroomv1.Denial{Identity: d.Identity, Serial: d.Serial, AtUs: d.At})
+		}
+	}
+	var out []*headroomv1.Denials
+	for part := range slices.Chunk(list, denialsAtOnce) {
+		out = append(out, &headroomv1.Denials{Denied: part})
+	}
+	return out
+}
+
+// maxDenials bounds what a client keeps: as many as the log does.
+const maxDenials = 10_000
+
+// TakeDenials adds what a server of that role has told, and reports whether anything of
+// it was news. What denies nobody, or somebody of another role, is left out.
+func TakeDenials(d *secure.Denials, m *headroomv1.Denials, role string) (news bool) {
+	room := maxDenials - len(d.All())
+	for _, x := range m.GetDenied() {
+		key := x.GetIdentity()
+		if key == "" {
+			key = x.GetSerial()
+		}
+		p, err := secure.ParseDenial(key)
+		if err != nil || p.Identity != "" && !strings.HasPrefix(p.Identity, role+"/") || room <= 0 {
+			continue
+		}
+		p.At = x.GetAtUs()
+		if d.Add(p) {
+			news = true
+			room--
+		}
+	}
+	return news
+}
