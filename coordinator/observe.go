@@ -11,6 +11,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator/metrics"
+	"headroom/internal/listen"
 	"headroom/internal/scrape"
 	"headroom/ledger"
 	"headroom/units"
@@ -40,6 +41,11 @@ func (s *server) observe() *metrics.View {
 	}
 	if s.identity != nil {
 		v.CertificateEnds = s.identity.Ends()
+	}
+	if l := s.port.Load(); l != nil {
+		if n, bounded := listen.Count(*l); bounded {
+			v.TurnedOut = &n
+		}
 	}
 	v.LogBytes, v.SnapshotBytes = sizeOf(filepath.Join(s.cfg.StateDir, "log")), newestSnapshot(filepath.Join(s.cfg.StateDir, "snapshots"))
 	return v

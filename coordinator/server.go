@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -58,6 +59,7 @@ type server struct {
 	record   func(context.Context, time.Duration) ([]byte, error)
 	brakes   *brakes
 	voice    atomic.Pointer[gossip.Gossip] // nil without gossip
+	port     atomic.Pointer[net.Listener]  // where nodes and operators come in; nil until it is open
 	// opened says that the log is open: until then no other server is let in.
 	opened atomic.Bool
 	// denials asks for the denials to be written beside the log.
@@ -147,6 +149,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	if s.identity != nil {
 		listener = rpc.SecureListener(listener, s.identity)
 	}
+	s.port.Store(&listener)
 	if err := s.join(consensus.Config{Dir: cfg.StateDir, Bind: self.Raft, Fatal: s.die, Secure: s.identity}); err != nil {
 		_ = listener.Close()
 		return err

@@ -51,6 +51,8 @@ type Config struct {
 	Yarn yarn.Config `yaml:"yarn"`
 	// Spark is a Spark cluster that jobs may run on; optional.
 	Spark spark.Config `yaml:"spark"`
+	// Metrics lets Prometheus ask.
+	Metrics MetricsConfig `yaml:"metrics"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
 }
@@ -141,6 +143,10 @@ spark:
   nodes: {"10.0.0.11": n01}           # names of nodes, as in powerd.yaml, by the hosts of their Spark workers; others are called by their host
   kill_after: 10s                     # time for a driver to end before it is killed
   driver: []                          # words before spark-submit: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock] runs drivers as a user of their own
+
+# Served to Prometheus at http://ADDRESS/metrics: what the process uses, and the connections that were turned out.
+metrics:
+  listen: ""                          # host:port, e.g. 127.0.0.1:7413; empty: none. Who reaches it may ask: loopback or a network that you trust
 
 log_level: info                       # debug, info, warn, error
 `
@@ -240,6 +246,9 @@ func (c *Config) checkAccess() *cli.Error {
 		return badConfig("socket: /run/headroom-scheduler/scheduler.sock is the usual place", "socket %q is not an absolute path", c.Socket)
 	case c.MaxWaiting < 0 || c.MaxWaiting > jobsMax:
 		return badConfig("max_waiting: 200 is the default; 0 sets no bound for one submitter", "max_waiting is %d; it must be from 0 to %d", c.MaxWaiting, jobsMax)
+	}
+	if _, _, err := net.SplitHostPort(c.Metrics.Listen); c.Metrics.Listen != "" && err != nil {
+		return badConfig("metrics: {listen: \"127.0.0.1:7413\"} is an example", "metrics.listen: %q is not host:port", c.Metrics.Listen)
 	}
 	return c.checkHooks()
 }

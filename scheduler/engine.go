@@ -46,7 +46,7 @@ func (s *Server) openSpark() error {
 	if s.keeper != nil {
 		e.Secure(s.keeper, s.cfg.TLS.CA)
 	}
-	s.spark = e
+	s.spark, s.ports[portSpark] = e, e.Hooks()
 	return nil
 }
 

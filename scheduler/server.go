@@ -55,6 +55,8 @@ type Server struct {
 	yarn *yarn.Engine
 	// spark is the engine for Spark; nil without one.
 	spark engine
+	// ports are the TCP ports, by what metrics call them.
+	ports map[string]net.Listener
 	// keeper is the scheduler's certificate; nil in the clear.
 	keeper *secure.Keeper
 	// guard decides who may call what.
@@ -119,6 +121,7 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 		queue:  queue,
 		asked:  make(chan Deflate, jobsMax),
 		soon:   make(chan struct{}, 1),
+		ports:  map[string]net.Listener{portRPC: own.ports[0]},
 
 		profiles: profiles.Open(cfg.Profiles, logger),
 	}
@@ -146,6 +149,9 @@ func (s *Server) serve(parent context.Context, ports []net.Listener) error {
 	}
 	if s.keeper != nil {
 		parts = append(parts, s.watchDenied)
+	}
+	if s.cfg.Metrics.Listen != "" {
+		parts = append(parts, s.serveMetrics)
 	}
 	if s.profiles != nil {
 		parts = append(parts, s.profiles.Run)

@@ -40,6 +40,9 @@ func (s *Server) openYarn() error {
 			return errors.Join(badConfig("head -c 32 /dev/urandom | base64 makes a token; mode 0640, the group is Hadoop's", "yarn.hooks_token_file: %v", err), hooks.Close())
 		}
 	}
+	if hooks != nil {
+		s.ports[portYarn] = hooks
+	}
 	s.yarn = yarn.New(s.cfg.Yarn, s.cfg.Dir, hooks, s.profiles, yarnCoordinators{s}, s.logger)
 	s.yarn.Require(token)
 	return nil

@@ -38,6 +38,9 @@ type View struct {
 	SnapshotBytes, LogBytes *int64
 	// CertificateEnds is when the server's certificate ends; zero without one.
 	CertificateEnds time.Time
+	// TurnedOut are the connections that were closed because they had not proved
+	// themselves; nil where nothing bounds them.
+	TurnedOut *uint64
 }
 
 // Source is what the server knows as of now. It may wait, within bounds.
@@ -189,6 +192,9 @@ func (p *points) counts(c *Counts, domains []*headroomv1.Domain) {
 func (p *points) disk(v *View) {
 	if v.SnapshotBytes != nil {
 		p.add(snapshotBytes, float64(*v.SnapshotBytes))
+	}
+	if v.TurnedOut != nil {
+		p.add(turnedOut, float64(*v.TurnedOut))
 	}
 	if v.LogBytes != nil {
 		p.add(logBytes, float64(*v.LogBytes))

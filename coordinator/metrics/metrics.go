@@ -67,6 +67,7 @@ const (
 	memberLag        = "headroom_member_lag_entries"
 	rpcRequests      = "headroom_rpc_requests_total"
 	rpcDuration      = "headroom_rpc_duration_seconds"
+	turnedOut        = "headroom_connections_turned_out_total"
 	snapshotBytes    = "headroom_snapshot_bytes"
 	logBytes         = "headroom_log_bytes"
 	certificateEnds  = "headroom_certificate_expiry_timestamp_seconds"
@@ -108,6 +109,7 @@ func all() []metric {
 		{memberLag, gauge, "Entries that a server is behind the leader; absent on followers.", []label{{"member", "servers of coordinator member list"}}},
 		{rpcRequests, counter, "Calls that have ended, by outcome; a stream counts when it ends.", []label{method, {"code", words(codes())}}},
 		{rpcDuration, histogram, "Time that calls took; streams are not counted, they last.", []label{method}},
+		{turnedOut, counter, "Connections to the RPC port that were closed because they had not proved who they are: strangers, or a flood of them; absent with tls off.", nil},
 		{snapshotBytes, gauge, "Size of the newest snapshot on disk.", nil},
 		{logBytes, gauge, "Size of the log's files on disk.", nil},
 		{certificateEnds, gauge, "When this server's certificate ends, as Unix time; absent with tls off.", nil},

@@ -45,7 +45,7 @@ func leaderView() *View {
 		Health:      []*headroomv1.HealthItem{{Code: "node-lost", Severity: "warn"}, {Code: "thermal", Severity: "warn"}, {Code: "thermal", Severity: "warn"}},
 		JobsRunning: map[string]int{"local": 2, "slurm": 1, "spark": 1}, EnergyByClass: map[string]float64{"high": 7850, "low": 26150.5}, EnergyIdle: 900,
 		Lag: map[string]uint64{"c1": 0, "c2": 3}, SnapshotBytes: new(int64(81_920)), LogBytes: new(int64(67_108_864)),
-		CertificateEnds: time.Unix(1_800_000_000, 0),
+		TurnedOut: new(uint64(17)), CertificateEnds: time.Unix(1_800_000_000, 0),
 	}
 }
 
@@ -174,6 +174,7 @@ func TestALeaderTellsEverything(t *testing.T) {
 		leader + "{}":                                                1,
 		leaderChanges + "{}":                                         1,
 		memberLag + "{member=c2}":                                    3,
+		turnedOut + "{}":                                             17,
 		certificateEnds + "{}":                                       1.8e9,
 		healthShown + "{code=node-lost,severity=warn}":               1,
 		healthShown + "{code=thermal,severity=warn}":                 1,

@@ -86,6 +86,15 @@ func (l *Listener) TurnedOut() uint64 {
 	return l.turnedOut
 }
 
+// Count returns the connections that the listener l, or the one that it says it bounds,
+// has turned out; false where nothing bounds them.
+func Count(l net.Listener) (uint64, bool) {
+	if c, ok := l.(interface{ TurnedOut() uint64 }); ok {
+		return c.TurnedOut(), true
+	}
+	return 0, false
+}
+
 // Close stops accepting; connections stay.
 func (l *Listener) Close() error {
 	l.close.Do(func() { close(l.closed) })

@@ -11,6 +11,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"headroom/internal/listen"
 	"headroom/internal/secure"
 )
 
@@ -168,12 +169,12 @@ func (b bearer) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 	return next
 }
 
-// SecureListener makes Serve ask for certificates on l.
+// SecureListener makes Serve ask for certificates on l, and bounds its connections.
 func SecureListener(l net.Listener, k *secure.Keeper) net.Listener {
-	return secureListener{l, k.Server("h2", "http/1.1")}
+	return secureListener{listen.New(l, listen.Defaults()), k.Server("h2", "http/1.1")}
 }
 
 type secureListener struct {
-	net.Listener
+	*listen.Listener
 	config *tls.Config
 }

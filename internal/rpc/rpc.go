@@ -24,7 +24,6 @@ import (
 	"connectrpc.com/connect"
 
 	"headroom/internal/cli"
-	"headroom/internal/listen"
 	"headroom/internal/secure"
 )
 
@@ -112,7 +111,7 @@ func serve(ctx context.Context, l net.Listener, srv *http.Server) error {
 			srv.TLSConfig = s.config
 			srv.Protocols.SetHTTP2(true)
 			srv.Protocols.SetUnencryptedHTTP2(false)
-			failed <- srv.ServeTLS(listen.New(s.Listener, listen.Defaults()), "", "")
+			failed <- srv.ServeTLS(s.Listener, "", "")
 			return
 		}
 		failed <- srv.Serve(l)

@@ -35,8 +35,18 @@ var (
 // keeper's certificate. Who they are is for a token to prove; whoever has not shown one
 // yet shares few places.
 func Secure(l net.Listener, k *secure.Keeper) net.Listener {
-	return tls.NewListener(listen.New(l, listen.Defaults()), k.Server("http/1.1"))
+	bounded := listen.New(l, listen.Defaults())
+	return secured{tls.NewListener(bounded, k.Server("http/1.1")), bounded}
 }
+
+// secured is a port of TLS that still tells how many it has turned out.
+type secured struct {
+	net.Listener
+	bounded *listen.Listener
+}
+
+// TurnedOut is the number of connections that were closed because they had not proved themselves.
+func (s secured) TurnedOut() uint64 { return s.bounded.TurnedOut() }
 
 // Token is what the hooks of a cluster prove themselves by. The file is read again when
 // it changes. It is safe for concurrent use.

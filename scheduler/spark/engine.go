@@ -133,6 +133,9 @@ func (e *Engine) Secure(k *secure.Keeper, ca string) {
 	e.hooks, e.url, e.ca = asked.Secure(e.hooks, k), "https://"+e.hooks.Addr().String(), ca
 }
 
+// Hooks is the port of the hooks, for counts.
+func (e *Engine) Hooks() net.Listener { return e.hooks }
+
 // Run serves the hooks and hands out events until ctx ends. Drivers go on; Adopt takes
 // them over in the next process.
 func (e *Engine) Run(ctx context.Context) error {
