@@ -184,7 +184,7 @@ func (d *desk) begin(ctx context.Context) error {
 		case begun && !empty && !lengthless:
 			return nil
 		case begun && !empty:
-			c = ledger.Command{SetLease: &ledger.SetLease{Length: d.timing.Lease}, Reason: "as this server's configuration has it"}
+			c = ledger.Command{SetLease: &ledger.SetLease{Length: d.timing.Lease, Settle: d.timing.Settle}, Reason: "as this server's configuration has it"}
 		case begun:
 			c = ledger.Command{Found: d.found, Reason: "first start with this configuration"}
 		}

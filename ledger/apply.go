@@ -160,7 +160,11 @@ func (t *tx) lead(c Command, x *Lead) {
 		t.Rules = cmp.Or(c.Rules, Rules)
 	}
 	t.Epoch = c.Epoch
-	t.passed(c.At, max(x.Gap, time.Duration(min(max(0, c.At-t.Ticked), maxGap.Microseconds()))*time.Microsecond))
+	gap := max(x.Gap, time.Duration(min(max(0, c.At-t.Ticked), maxGap.Microseconds()))*time.Microsecond)
+	if t.Rules >= 5 {
+		gap += untold
+	}
+	t.passed(c.At, gap)
 	t.record(c, "leader "+x.Server+" begins epoch "+c.Epoch.String())
 }
 
@@ -239,6 +243,11 @@ func (t *tx) setContainerPolicy(c Command, name string) error {
 // tick applies evidence first (what was seen and read back may raise charges:
 // that is the truth, and shows as shortfall), then grants, which must fit.
 func (t *tx) tick(c Command, k *Tick) error {
+	elapsed := max(0, k.Elapsed)
+	if t.Rules >= 2 {
+		elapsed = min(elapsed, maxElapsed)
+	}
+	t.passed(c.At, elapsed)
 	for _, x := range k.Seen {
 		if err := t.see(c, x); err != nil {
 			return err
@@ -265,16 +274,18 @@ func (t *tx) tick(c Command, k *Tick) error {
 	if err := t.grants(c, k); err != nil {
 		return err
 	}
-	elapsed := max(0, k.Elapsed)
-	if t.Rules >= 2 {
-		elapsed = min(elapsed, maxElapsed)
-	}
 	t.refill(elapsed)
 	t.proven()
 	t.Elapsed += elapsed
-	t.passed(c.At, elapsed)
+	t.leasesPassed()
 	return nil
 }
+
+// untold is how much time may have passed since the newest tick that no entry tells of: until
+// an entry between two ticks, and until a server that takes the lead has applied the tick
+// that the leader before it committed with its last breath. The wall clocks tell more where
+// they agree.
+const untold = 5 * time.Second
 
 // maxGap bounds how long the group is thought to have been without a leader: a wall clock
 // that was set wrong must not make the debt of years.

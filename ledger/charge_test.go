@@ -175,3 +175,33 @@ func wantCharge(t *testing.T, s *ledger.State, watts units.Power, why string) {
 		t.Errorf("charged %v, want %v: %s", got, watts*watt, why)
 	}
 }
+
+// A node waits for room, somebody has raised its limit, and a heartbeat of its process of
+// before comes late: which of two processes lives nobody can tell, so that the old
+// heartbeat lowers nothing.
+func TestLateHeartbeatOfAProcessThatWasReplaced(t *testing.T) {
+	t.Parallel()
+	s := founded(t, site(100))
+	old, fresh := sighting("n01"), sighting("n01")
+	fresh.Process = process + 1
+	said := func(pid, number, seq uint64, watts units.Power) ledger.Tick {
+		return ledger.Tick{Acks: []ledger.Ack{{Node: "n01", Process: pid, Number: number, Seq: seq, Effective: watts * watt, Stored: 90 * watt}}}
+	}
+	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{old}})
+	tick(t, s, said(old.Process, 4, 0, 240))
+	k := said(fresh.Process, 2, 0, 240)
+	k.Seen = []ledger.Sighting{fresh}
+	tick(t, s, k)
+	wantCharge(t, s, 240, "as the process of before has read back")
+	k = said(old.Process, 3, 0, 90)
+	k.Seen = []ledger.Sighting{old}
+	tick(t, s, k)
+	if got := s.Nodes["n01"].Charge(); got < 240*watt {
+		t.Errorf("charged %v by a heartbeat of a process that was replaced, and it holds 240 W", got)
+	}
+	k = said(fresh.Process, 3, 0, 240)
+	k.Seen = []ledger.Sighting{fresh}
+	tick(t, s, k)
+	tick(t, s, said(fresh.Process, 9, s.Nodes["n01"].Seq, 90))
+	wantCharge(t, s, 90, "the process that lives names its lease")
+}

@@ -55,8 +55,11 @@ func (t *tx) see(c Command, x Sighting) error {
 		n.From, n.Unproven = "", false // it acknowledges nothing, and is charged its rated watts
 		n = t.forfeit(n)
 	}
-	if (x.Granted || t.Restored || released && t.Rules >= 2) && !n.Admitted && n.Controlled && !n.Released {
+	switch waits := !n.Admitted && n.Controlled && !n.Released; {
+	case waits && (x.Granted || t.Restored || released && t.Rules >= 2):
 		n = n.doubted()
+	case waits && known && again && t.Rules >= 5:
+		n = n.questioned()
 	}
 	t.putNode(n)
 	if n.Claimed() > 0 && n.Claimed() != was.Claimed() {
@@ -80,6 +83,16 @@ func (t *tx) see(c Command, x Sighting) error {
 func (t *tx) renumber(n Node, to units.Power) Node {
 	n = t.retarget(n, to)
 	n.Proof = n.Seq
+	return n
+}
+
+// questioned is a node that waits and has another process. Which of two processes lives
+// is not known: a heartbeat of one that was replaced may be late, and what it read back
+// may be over. So the node is taken in at its fail-safe cap, which raises nobody, and
+// only a read-back that names that lease lowers what it is charged.
+func (n Node) questioned() Node {
+	n = n.aim(n.lowest())
+	n.Admitted, n.Unproven, n.Proof, n.Heard = true, true, n.Seq, 0
 	return n
 }
 

@@ -106,8 +106,7 @@ func (t *tx) incarnate(number uint64) {
 // more. That lease is for its fail-safe cap, so that it raises no node.
 func (n Node) doubted() Node {
 	n.Ceiling = max(n.Ceiling, n.Full())
-	n = n.aim(n.lowest())
-	n.Admitted, n.Unproven, n.Proof, n.Heard = true, true, n.Seq, 0
+	n = n.questioned()
 	n.Pending = []Pending{{Seq: n.Seq, Cap: n.Target}}
 	return n
 }

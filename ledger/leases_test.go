@@ -45,7 +45,7 @@ func TestLongestLeaseThatMayBeOut(t *testing.T) {
 	if got := s.LongestLease(); got != time.Minute {
 		t.Errorf("%v, one of a minute may be out", got)
 	}
-	for range 62 {
+	for range 62 + 31 { // and lost nodes have settled
 		tick(t, s, ledger.Tick{Elapsed: second})
 	}
 	if got := s.LongestLease(); got != 20*second {
@@ -130,4 +130,33 @@ func TestRestoreWaitsForTheLongestLease(t *testing.T) {
 			t.Errorf("%s: waited %v for leases of %v", name, waited, c.wait)
 		}
 	}
+}
+
+// A lease of a minute is shortened to ten seconds while a node that holds one is silent: it
+// has fallen, and settled, only after the minute and the time that settling takes.
+func TestLapseAfterAChangeWaitsForSettling(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 300, "n01")
+	do(t, s, setDomain("site/lab", func(x *ledger.SetDomain) { x.LostCharge = new(ledger.LostFailSafe) }))
+	do(t, s, ledger.Command{SetLease: &ledger.SetLease{Length: time.Minute, Settle: 30 * second}})
+	for range 200 {
+		tick(t, s, ledger.Tick{Elapsed: second})
+	}
+	tick(t, s, target(200))
+	tick(t, s, ack(20, 2, 200))
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	table.Heard(heard("n01", 21, 2, 200), 0)
+	setLease(t, s, 10*second)
+	for now := second; now <= 95*second; now += second {
+		k := ledger.Decide(s, table, now)
+		k.Elapsed = second
+		do(t, s, ledger.Command{Tick: &k})
+		if charge := s.Nodes["n01"].Charge(); now <= 90*second && charge < 200*watt {
+			t.Fatalf("charged %v after %v: its lease ends after a minute, and 30 s are for settling", charge, now)
+		}
+	}
+	if charge := s.Nodes["n01"].Charge(); charge != 90*watt {
+		t.Errorf("charged %v when all that is over", charge)
+	}
+	refused(t, s, ledger.Command{SetLease: &ledger.SetLease{Length: time.Minute, Settle: time.Hour}}, ledger.ErrLease)
 }

@@ -454,7 +454,7 @@ func (t *tx) spent(n Node, e SprintSpent) {
 // has closed the sprint, so that what it has measured is told.
 func (t *tx) returned(n Node, a Ack) Node {
 	if x, owes := t.Sprints[n.Owes].Shares[n.Name]; owes && x.back(n, a) {
-		return t.settle(n)
+		return t.settle(n, 0)
 	}
 	return n
 }
@@ -473,14 +473,15 @@ func (t *tx) forfeit(n Node) Node {
 		x.Spent = nil
 		put(t, t.Sprints, p.ID, p.with(n.Name, x))
 	}
-	return t.settle(n)
+	return t.settle(n, untold)
 }
 
 // settle charges one share, and closes the sprint with the last one: what was
 // not spent goes back, what was spent beyond the escrow becomes debt. Without a
 // measured figure the node may have drawn its sprint's watts until now (P7, P8): a powerd
-// that was killed in a sprint leaves the hardware at them until it is started again.
-func (t *tx) settle(n Node) Node {
+// that was killed in a sprint leaves the hardware at them until it is started again. later is
+// how long after the newest tick that may be.
+func (t *tx) settle(n Node, later time.Duration) Node {
 	p, ok := t.Sprints[n.Owes]
 	n.Owes = ""
 	if !ok {
@@ -489,7 +490,7 @@ func (t *tx) settle(n Node) Node {
 	x := p.Shares[n.Name]
 	x.Settled = true
 	if x.Spent == nil && t.Rules >= 5 {
-		x.Charged = x.escrowFor(t.Passed-p.Passed, p.Duration)
+		x.Charged = x.escrowFor(t.Passed-p.Passed+later, p.Duration)
 	}
 	p = p.with(n.Name, x)
 	for _, other := range p.Shares {

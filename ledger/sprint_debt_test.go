@@ -51,10 +51,10 @@ func TestKilledInASprintMakesDebt(t *testing.T) {
 		}, 66_000 * units.Joule},
 		"a gap that the next leader measured, its wall clock behind": {func(s *ledger.State, wall time.Time) {
 			begin(t, s, wall.Add(-time.Hour), 10*time.Minute)
-		}, 66_000 * units.Joule},
+		}, 66_550 * units.Joule}, // and 5 s that nobody can tell
 		"a gap that only the wall clocks show": {func(s *ledger.State, wall time.Time) {
 			begin(t, s, wall.Add(10*time.Minute), 0)
-		}, 66_000 * units.Joule},
+		}, 66_550 * units.Joule},
 		"no time at all": {func(*ledger.State, time.Time) {}, 1100 * units.Joule},
 		"a clock that is years ahead counts a day": {func(s *ledger.State, wall time.Time) {
 			begin(t, s, wall.AddDate(5, 0, 0), 0)
@@ -69,5 +69,20 @@ func TestKilledInASprintMakesDebt(t *testing.T) {
 			t.Errorf("%s: %v left, no debt", name, got)
 		}
 		restored(t, s)
+	}
+}
+
+// A node that is taken for gone between two ticks has drawn since the newest of them, too.
+func TestGoneBetweenTwoTicks(t *testing.T) {
+	t.Parallel()
+	s := full(t)
+	do(t, s, ledger.Command{At: 1, Tick: &ledger.Tick{Elapsed: second}})
+	do(t, s, sprint("s1", "n01"))
+	for range 20 {
+		do(t, s, ledger.Command{At: 1, Tick: &ledger.Tick{Elapsed: second}})
+	}
+	do(t, s, ledger.Command{PowerOff: &ledger.PowerOff{Node: "n01", By: "bmc"}}) // up to a second later
+	if p := s.Sprints["s1"]; !p.Closed || p.Spent() < 21*110*units.Joule {
+		t.Errorf("closed %v, charged %v; 110 W above the base were drawn for up to 21 s", p.Closed, p.Spent())
 	}
 }

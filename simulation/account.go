@@ -128,8 +128,8 @@ func (j *judge) account(c ledger.Command, b before) {
 
 // seen is a declaration: a new process proves nothing of what earlier ones were granted.
 func (j *judge) seen(x ledger.Sighting) {
-	a := j.accounts[x.Node]
-	if a == nil {
+	a, known := j.accounts[x.Node]
+	if !known {
 		a = &account{holds: x.Rated}
 		j.accounts[x.Node] = a
 	}
@@ -144,7 +144,7 @@ func (j *judge) seen(x ledger.Sighting) {
 	}
 	if a.process != x.Process {
 		a.heard = 0
-		if a.admitted {
+		if known { // waiting or not: which of two processes lives is not known
 			a.proof = a.seq + 1
 		}
 	}
