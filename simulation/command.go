@@ -49,6 +49,7 @@ func NewCommand() *cobra.Command {
 			"  powerlab simulate --schedules 1 --seed 3117946758067592 --trace\n" +
 			"  powerlab simulate --only crash,delay,sprint --schedules 100\n" +
 			"  powerlab simulate --sabotage refund-twice\n" +
+			"  powerlab simulate --sabotage all --seed 42\n" +
 			"  powerlab simulate --list-sabotage -o json\n" +
 			"  powerlab simulate --replay simulation/testdata/seeds/long-mean.json",
 		Args: cobra.NoArgs,
@@ -60,7 +61,7 @@ func NewCommand() *cobra.Command {
 	f.DurationVar(&s.span, "duration", time.Minute, "virtual time of each schedule")
 	f.StringSliceVar(&s.only, "only", nil, "classes of faults that every schedule has, \"none\" for none; each draws its own otherwise")
 	f.StringSliceVar(&s.keep, "keep", nil, "occurrences that happen, such as crash#3; all otherwise")
-	f.StringVar(&s.sabotage, "sabotage", "", "break this rule of the design on purpose")
+	f.StringVar(&s.sabotage, "sabotage", "", "break this rule of the design on purpose; all: one after the other")
 	f.BoolVar(&s.sabotages, "list-sabotage", false, "list the rules that can be broken, with the promise that each breaks")
 	f.StringVar(&s.replay, "replay", "", "replay the schedule of this file")
 	f.BoolVar(&s.noShrink, "no-shrink", false, "leave a schedule that breaks a promise as it is")
@@ -81,9 +82,11 @@ func help() string {
 		"-o json that schedule is the field \"shrunk\"; as a file it can be kept, and replayed with --replay.\n\n" +
 		"The table counts how often each fault, and each rare path, was taken: what was never taken is not tried.\n\n" +
 		"--sabotage breaks one rule of the design on purpose, to see that the judges find it: the run ends as soon\n" +
-		"as they do. --list-sabotage names the rules, each with the promise that it breaks.\n\n" +
-		"Exit code 0: no promise was broken. 1: one was; with --sabotage that is what is wanted. 2: the command line\n" +
-		"or the file of --replay is wrong. 130: it was interrupted.\n\n" +
+		"as they do. --list-sabotage names the rules, each with the promise that it breaks. --sabotage all breaks\n" +
+		"one after the other and tells how many schedules each took.\n\n" +
+		"Exit code 0: no promise was broken; with --sabotage all, every sabotage was found. 1: one was broken, which\n" +
+		"with --sabotage is what is wanted; with all, a sabotage was not found. 2: the command line or the file of\n" +
+		"--replay is wrong. 130: it was interrupted.\n\n" +
 		"Classes for --only:\n" + wrapped(Classes(), 104)
 }
 
@@ -117,7 +120,7 @@ func (s *settings) check(cmd *cobra.Command) error {
 			return cli.Usage("--only %s: the classes are %s", class, strings.Join(Classes(), ", "))
 		}
 	}
-	if _, err := findSabotage(s.sabotage); err != nil {
+	if _, err := findSabotage(s.sabotage); err != nil && s.sabotage != allSabotages {
 		return cli.Usage("--sabotage %v", err)
 	}
 	return nil
@@ -142,6 +145,8 @@ func (s *settings) run(cmd *cobra.Command) error {
 		return s.list(cmd.OutOrStdout())
 	case s.replay != "":
 		return s.replayFile(cmd)
+	case s.sabotage == allSabotages:
+		return s.breakAll(cmd)
 	}
 	o := Options{
 		Schedules: s.schedules, Seed: s.seed, Span: s.span, Only: s.only, Keep: s.keep, Sabotage: s.sabotage,
@@ -183,6 +188,62 @@ func (s *settings) list(w io.Writer) error {
 		rows = append(rows, []string{x.Name, x.Breaks})
 	}
 	return s.out.Table(w, []string{"NAME", "BREAKS"}, rows)
+}
+
+// allSabotages is the --sabotage that stands for every one of them.
+const allSabotages = "all"
+
+// broken is one sabotage and how it went.
+type broken struct {
+	Name   string `json:"name"`
+	Breaks string `json:"breaks"`
+	// Schedules that were run until it was found, or in vain.
+	Schedules int  `json:"schedules"`
+	Found     bool `json:"found"`
+	// What was broken, in words with the numbers; the first violation of its promise.
+	What string `json:"what"`
+}
+
+// breakAll is --sabotage all.
+func (s *settings) breakAll(cmd *cobra.Command) error {
+	var list []broken
+	var missed []string
+	for _, x := range Sabotages() {
+		o := Options{Schedules: s.schedules, Seed: s.seed, Span: s.span, Only: s.only, Keep: s.keep, Sabotage: x.Name}
+		r, err := Run(cmd.Context(), o)
+		if err != nil {
+			return err
+		}
+		b := broken{Name: x.Name, Breaks: x.Breaks, Schedules: r.Schedules}
+		if len(r.Violations) > 0 && r.first().Promise == x.Breaks {
+			b.Found, b.What = true, r.first().What
+		} else {
+			missed = append(missed, x.Name)
+		}
+		list = append(list, b)
+		cli.Notef(cmd.ErrOrStderr(), "%d of %d sabotages: %s, found %v in %d schedules", len(list), len(Sabotages()), b.Name, b.Found, b.Schedules)
+	}
+	if err := s.printAll(cmd.OutOrStdout(), list); err != nil {
+		return err
+	}
+	if len(missed) > 0 {
+		return cli.Failed("more --schedules", "not found in %d schedules: %s", s.schedules, strings.Join(missed, ", "))
+	}
+	return nil
+}
+
+func (s *settings) printAll(w io.Writer, list []broken) error {
+	if s.out.IsJSON() {
+		return s.out.JSON(w, struct {
+			Seed  uint64   `json:"seed"`
+			Items []broken `json:"items"`
+		}{s.seed, list})
+	}
+	rows := make([][]string, 0, len(list))
+	for _, b := range list {
+		rows = append(rows, []string{b.Name, b.Breaks, fmt.Sprint(b.Schedules), map[bool]string{true: "yes", false: "no"}[b.Found]})
+	}
+	return s.out.Table(w, []string{"NAME", "BREAKS", "SCHEDULES", "FOUND"}, rows)
 }
 
 // replayFile is --replay.

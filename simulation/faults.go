@@ -21,6 +21,7 @@ func (w *world) mend() {
 		s.frozen = 0
 		switch {
 		case w.restoring: // they start from the snapshot in a moment
+		case s.gone: // it is replaced in a moment
 		case !s.up:
 			s.boot()
 		case s.paused:
@@ -237,7 +238,7 @@ func (w *world) loseNode(r dice) {
 // wedgeNodes stops some powerds for so long that their domain, which has chosen
 // lost-charge fail-safe, stops charging them for more than that.
 func (w *world) wedgeNodes(r dice) {
-	d := w.timing.Lease + w.timing.Settle + r.between(2*time.Second, 4*time.Second)
+	d := max(w.timing.Lease, w.seen().LongestLease()) + w.timing.Settle + r.between(2*time.Second, 4*time.Second)
 	for _, n := range w.nodes {
 		if r.chance(0.6) && n.up && !n.paused && n.hw.held > n.disk.FailSafe {
 			w.hit("node_wedged")
@@ -250,10 +251,14 @@ func (w *world) wedgeNodes(r dice) {
 // powerNodeOff takes a node's power away. An operator who has seen it says so,
 // and gives it power again only once that has been answered.
 func (w *world) powerNodeOff(r dice) {
-	n := w.someNode(r)
-	if n.hw.off {
-		return
+	if n := w.someNode(r); !n.hw.off {
+		w.powerOff(n, r, false)
 	}
+}
+
+// powerOff takes a node's power; where it is surely seen an operator says so as soon as
+// the node counts as silent.
+func (w *world) powerOff(n *node, r dice, surely bool) {
 	w.hit("node_powered_off")
 	w.kill(&n.process)
 	n.plug(false)
@@ -265,14 +270,18 @@ func (w *world) powerNodeOff(r dice) {
 		}
 	}
 	back := r.between(8*time.Second, 25*time.Second)
-	if seen, removes := r.chance(0.7), r.chance(0.3); seen {
+	if seen, removes := r.chance(0.7), r.chance(0.3); seen || surely {
 		o := &order{what: "power-off", make: func(l *leadership) (ledger.Command, bool) {
 			if removes {
 				return ledger.Command{Remove: &ledger.RemoveNode{Node: n.spec.Node, PoweredOff: true}}, l.silent(n.spec.Node)
 			}
 			return ledger.Command{PowerOff: &ledger.PowerOff{Node: n.spec.Node, By: "bmc"}}, l.silent(n.spec.Node)
 		}}
-		w.add(w.timing.Lost+r.between(0, 4*time.Second), func() {
+		later := r.between(0, 4*time.Second)
+		if surely {
+			later = 700 * time.Millisecond
+		}
+		w.add(w.timing.Lost+later, func() {
 			if n.hw.off && n.life == life {
 				o.after = func(error) { n.hw.cord = "" }
 				w.ask(o)
@@ -290,10 +299,18 @@ func (w *world) overwriteLimit(r dice) {
 	if n.hw.off || n.hw.booting || !n.spec.Controlled || n.hw.held >= n.spec.Rated {
 		return
 	}
+	w.raiseLimit(n, n.hw.held+units.Power(r.Float64()*float64(n.spec.Rated-n.hw.held)))
+}
+
+// raiseLimit lets somebody else raise a node's limit.
+func (w *world) raiseLimit(n *node, to units.Power) {
+	if n.hw.off || n.hw.booting || to <= n.hw.held {
+		return
+	}
 	w.hit("limit_overwritten")
 	n.integrate()
-	n.hw.held += units.Power(r.Float64() * float64(n.spec.Rated-n.hw.held))
-	n.hw.rival = true
+	n.hw.held, n.hw.rival, n.hw.raised = to, true, w.now
+	w.judge.nodes[w.judge.index(n)].told = false
 	n.hw.writing++
 	w.judge.moved = true
 	w.tracef("%s: somebody raises its limit to %v", n.name, n.hw.held)

@@ -136,10 +136,15 @@ func (w *world) brake(r dice) {
 func (w *world) lift() {
 	seen := w.judge.state.Brake
 	if seen.Active() {
-		w.ask(&order{what: "lift", make: func(*leadership) (ledger.Command, bool) {
-			return ledger.Command{LiftBrake: &ledger.LiftBrake{Generation: seen.Set}}, true
-		}})
+		w.askLift(seen.Set)
 	}
+}
+
+func (w *world) askLift(generation uint64) {
+	w.judge.brakes.asked[generation] = true
+	w.ask(&order{what: "lift", make: func(*leadership) (ledger.Command, bool) {
+		return ledger.Command{LiftBrake: &ledger.LiftBrake{Generation: generation}}, true
+	}})
 }
 
 // liftWhile lifts every brake that is set, until the end.

@@ -15,11 +15,15 @@ type hardware struct {
 	next    units.Power  // load from the next sample on
 	drawn   units.Energy // since the schedule began, true
 	since   time.Duration
-	writing uint64 // numbers the writes; a write of an earlier powerd is void
-	booting bool   // rebooted, no limit verified since
-	rival   bool   // somebody else has raised the limit since powerd wrote it
-	off     bool   // no power
-	cord    string // the order that keeps it without power until it is answered
+	writing uint64        // numbers the writes; a write of an earlier powerd is void
+	booting bool          // rebooted, no limit verified since
+	rival   bool          // somebody else has raised the limit since powerd wrote it
+	raised  time.Duration // when that was
+	failed  bool          // the newest write had no effect
+	deaf    time.Duration // until when writes have no effect and nothing can be read
+	stuck   time.Duration // until when no lower limit takes effect
+	off     bool          // no power
+	cord    string        // the order that keeps it without power until it is answered
 }
 
 // draw is what the machine draws at this moment.
@@ -49,6 +53,10 @@ func (n *node) write(p units.Power) {
 	if !n.spec.Controlled {
 		return
 	}
+	if n.hw.failed = n.deaf(); n.hw.failed {
+		n.w.hit("write_failed")
+		return
+	}
 	if p >= n.hw.held {
 		n.settle(p)
 		return
@@ -60,6 +68,9 @@ func (n *node) write(p units.Power) {
 		}
 	})
 }
+
+// deaf tells whether the machine's controls fail now.
+func (n *node) deaf() bool { return n.w.now < n.hw.deaf }
 
 // settle is the moment at which the hardware holds p.
 func (n *node) settle(p units.Power) {
@@ -116,7 +127,7 @@ func (n *node) writeDelay() time.Duration {
 		w.hit("limit_stuck")
 		d += stuckFor
 	}
-	return d
+	return max(d, n.hw.stuck-w.now)
 }
 
 // watchdog lets what a domain with lost-charge fail-safe trusts in come true at
@@ -127,7 +138,7 @@ func (w *world) watchdog(n *node, k *charged) {
 		return
 	}
 	leased := k.leased
-	at := leased + n.clock.wait(w.timing.Lease) + w.timing.Settle
+	at := k.ends + w.timing.Settle
 	w.add(at-w.now, func() {
 		if k.leased != leased || n.hw.off || n.hw.booting || !n.spec.Controlled {
 			return

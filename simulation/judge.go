@@ -35,6 +35,7 @@ type judge struct {
 	moved    bool              // something that the sums depend on has changed since they were judged
 
 	caps    map[capKey]lease.Grant // every committed target with its sprint
+	carried map[string]bool        // ids of the orders that were carried out since the servers were begun
 	arrived map[arrival]uint64     // when a leadership heard a heartbeat
 	clocks  clockJudge
 	sprints sprintJudge
@@ -58,6 +59,11 @@ type charged struct {
 	stamp   lease.Stamp   // the newest taken, whatever it remembers
 	forgot  bool          // it has lost its state directory since
 	leased  time.Duration // true time of the heartbeat that the lease answers
+	ends    time.Duration // true time at which the lease ends on the node's clock
+	latest  time.Duration // and the latest at which it may end on any clock (P2)
+	told    bool          // the log has learned that somebody else raised its limit
+	lost    string        // domain that it drew from when a recovered log lost sight of it; "" when it is known
+	offers  []lease.Grant // leases that were issued to it and may still arrive
 	removed time.Duration // true time at which operators took it out, 0 for never
 	pid     uint64        // its process at that time
 }
@@ -99,7 +105,8 @@ func newJudge(w *world) *judge {
 	}
 	j.sprints.begin()
 	j.jobs.restored(j.state)
-	j.brakes.stored = make([]uint64, len(w.nodes))
+	j.brakes.stored, j.brakes.asked = make([]uint64, len(w.nodes)), map[uint64]bool{}
+	j.carried, j.clocks.by = map[string]bool{}, map[lease.Epoch]proposed{}
 	return j
 }
 
@@ -146,6 +153,8 @@ func (j *judge) committed(s *server, at int, e entry) (ledger.Command, bool) {
 // apply judges what an entry makes of the state.
 func (j *judge) apply(at int, c ledger.Command) {
 	before := j.before()
+	made := j.clocks.by[c.Epoch]
+	j.clocks.proposed, j.clocks.reachable = made.walls, made.reachable
 	j.tell(at, c)
 	switch r, err := j.w.apply(j.state, c); {
 	case err != nil:
@@ -155,7 +164,10 @@ func (j *judge) apply(at int, c ledger.Command) {
 	case r.Already:
 		j.w.hit("order_known_already")
 		return
+	case c.RequestID != "" && j.carried[c.RequestID]:
+		j.broken("ledger", "%s is carried out a second time", c.RequestID)
 	}
+	j.carried[c.RequestID] = true
 	j.w.history.aims(before.nodes, j.state.Nodes, j.log[at].made)
 	j.leads(at, c)
 	j.account(c, before)
@@ -163,7 +175,7 @@ func (j *judge) apply(at int, c ledger.Command) {
 	j.weigh(c, before)
 	j.cut(c, before)
 	j.clocks.applied(j, c, before)
-	j.sprints.applied(j, c)
+	j.sprints.applied(j, c, before)
 	j.brakes.applied(j)
 	j.jobs.applied(j, c)
 	j.mark(c, before)
@@ -210,7 +222,7 @@ func (j *judge) truncates(s *server, at int) {
 }
 
 // restored learns that the servers were begun anew from a recovered state.
-func (j *judge) restored(data []byte) {
+func (j *judge) restored(data []byte, pots map[potKey]pot) {
 	s, err := ledger.Restore(data)
 	if err != nil {
 		j.broken("ledger", "a recovered state cannot be restored: %v", err)
@@ -218,15 +230,21 @@ func (j *judge) restored(data []byte) {
 	}
 	j.log, j.commands, j.snaps = make([]entry, 1), make([]ledger.Command, 1), map[int][]byte{}
 	j.state, j.epoch = s, s.Epoch
+	j.lose(s)
 	for i := range j.nodes {
 		j.nodes[i].feed = -1 // whoever was moved since the snapshot stands where the log says
 	}
+	j.carried = map[string]bool{}
 	j.accounts, j.seqs = map[string]*account{}, map[string]uint64{}
 	for name, n := range s.Nodes {
 		j.accounts[name] = unknownAccount(n)
 	}
 	j.tree = nil
 	j.recount()
+	j.sprints.pots = map[potKey]*pot{}
+	for key, p := range pots {
+		j.sprints.pots[key] = &p
+	}
 	j.sprints.restored(j)
 	j.jobs.restored(s)
 }
@@ -264,7 +282,11 @@ func (j *judge) answered(l *leadership, p *proposal, err error) {
 func (j *judge) settled() {
 	for i, n := range j.w.nodes {
 		c, known := j.state.Nodes[n.spec.Node]
+		left := n.disk.Highest.Epoch.Incarnation > j.state.Epoch.Incarnation && !j.state.Restored // for a newer beginning, which this one must not overtake
 		switch {
+		case left:
+			j.w.tracef("%s has heard of a newer beginning", n.name)
+			continue
 		case n.hw.cord != "" || n.hw.off || !n.up || n.since > j.w.end-calmSpan/2 || j.state.Restored && !c.Unproven:
 			continue
 		case !known:

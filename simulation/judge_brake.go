@@ -9,11 +9,21 @@ import (
 // brakeJudge watches the brake: it reaches everybody in time, and nothing but the
 // log lifts it.
 type brakeJudge struct {
-	stored []uint64 // by node: highest generation that is on its disk
-	lifted uint64   // highest that any log has lifted
+	stored []uint64        // by node: highest generation that is on its disk
+	lifted uint64          // highest that any log has lifted
+	asked  map[uint64]bool // generations that operators have asked to lift
 }
 
-func (k *brakeJudge) applied(j *judge) { k.lifted = max(k.lifted, j.state.Brake.Lifted) }
+// applied judges that nothing is lifted but what an operator has named, and nothing
+// before it was set.
+func (k *brakeJudge) applied(j *judge) {
+	now := j.state.Brake.Lifted
+	if now > k.lifted && (!k.asked[now] || now > j.w.braked) {
+		j.broken("brake", "the log has lifted generation %d; the highest that was set is %d, and whether anybody asked to lift this one is %v",
+			now, j.w.braked, k.asked[now])
+	}
+	k.lifted = max(k.lifted, now)
+}
 
 // stored notes that a node has stored what it was told.
 func (j *judge) stored(n *node) {

@@ -3,6 +3,7 @@ package simulation
 import (
 	"time"
 
+	"headroom/lease"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -48,9 +49,16 @@ func (j *judge) cut(c ledger.Command, b before) {
 
 // clockJudge holds the raises by the clock against the true clocks (P5).
 type clockJudge struct {
-	asked     []time.Time     // true wall clock of each server when they were last asked
-	proposed  []time.Time     // and when the entry was made
-	reachable map[string]bool // nodes that the proposer of the newest entry could reach
+	asked     []time.Time              // true wall clock of each server when they were last asked
+	by        map[lease.Epoch]proposed // of each leadership, at its newest change of a budget
+	proposed  []time.Time              // true wall clocks when the entry was made that is applied now
+	reachable map[string]bool          // nodes that its proposer could reach then
+}
+
+// proposed is what was true when a leader made an entry.
+type proposed struct {
+	walls     []time.Time
+	reachable map[string]bool
 }
 
 func (j *judge) walls() []time.Time {
@@ -69,13 +77,12 @@ func (j *judge) proposed(l *leadership, c ledger.Command) {
 	if c.Budget == nil {
 		return
 	}
-	j.clocks.proposed = j.walls()
 	reachable := map[string]bool{}
 	for name := range l.s.state.Nodes {
 		v, heard := l.table.View(name, l.s.now())
 		reachable[name] = heard && v.Age <= j.w.timing.Lost
 	}
-	j.clocks.reachable = reachable
+	j.clocks.by[l.epoch] = proposed{j.walls(), reachable}
 }
 
 // clocksApart is how far a quorum's clocks may be from the leader's, by the rule,

@@ -11,15 +11,18 @@ import (
 // ended, on the slowest clock the design allows (P2). slack is its own loop.
 func (j *judge) overstays(i int, slack time.Duration) {
 	n, k := j.w.nodes[i], &j.nodes[i]
-	most := time.Duration(float64(j.w.timing.Lease+slack)/(1-ledger.Rho)) + time.Microsecond
-	if age := j.w.now - k.leased; age <= most || !n.up || n.paused || n.holder == nil || slack > 0 && j.w.now-n.since <= slack {
+	most := k.latest + slowest(slack) + time.Microsecond
+	if j.w.now <= most || !n.up || n.paused || n.holder == nil || slack > 0 && j.w.now-n.since <= slack {
 		return
 	}
 	if p, state := n.holder.Cap(); state == lease.Held {
 		j.broken("P2", "%s holds %v %.3f s after the heartbeat that its lease answers was sent, at most %.3f s are allowed",
-			n.name, p, (j.w.now - k.leased).Seconds(), most.Seconds())
+			n.name, p, (j.w.now - k.leased).Seconds(), (most - k.leased).Seconds())
 	}
 }
+
+// slowest is how long d takes on the slowest clock that the design allows.
+func slowest(d time.Duration) time.Duration { return time.Duration(float64(d) / (1 - ledger.Rho)) }
 
 // place of a node in the judge's lists.
 func (j *judge) index(n *node) int { return n.address - len(j.w.servers) }
@@ -40,12 +43,13 @@ func (j *judge) took(n *node, g lease.Grant, before lease.Stamp) {
 	if !ok || g.Process != n.pid {
 		j.broken("P2", "%s took a lease that answers no heartbeat of its process", n.name)
 	}
+	ends, latest := sent+n.clock.wait(g.Duration), sent+slowest(g.Duration)
 	if g.Stamp == k.stamp {
-		sent = max(sent, k.leased)
-	}
-	if g.Stamp != k.stamp {
+		sent, ends, latest = max(sent, k.leased), max(ends, k.ends), max(latest, k.latest)
+	} else {
 		j.w.history.holds(n.spec.Node, g)
 	}
+	k.ends, k.latest = ends, latest
 	k.leased, k.stamp, k.forgot = sent, g.Stamp, false
 	if k.feed != k.home && k.feedSeq > 0 && g.Stamp.Seq >= k.feedSeq {
 		j.w.hit("move_followed")
@@ -53,6 +57,27 @@ func (j *judge) took(n *node, g lease.Grant, before lease.Stamp) {
 	}
 	j.brakes.took(j, n, g)
 	j.w.watchdog(n, k)
+}
+
+// cutWithin is how long a powerd may take to write a lower cap that has reached it,
+// whatever its disk does.
+const cutWithin = 600 * time.Millisecond
+
+// arrives plans to look whether a lower cap that has reached a node is carried out,
+// stored or not (P5).
+func (j *judge) arrives(n *node, g lease.Grant) {
+	most, at, pid := max(g.Cap, g.Sprint.Cap, n.disk.FailSafe), j.w.now, n.pid
+	if most >= n.hw.want || !n.spec.Controlled || !n.wouldTake(g) {
+		return
+	}
+	j.w.hit("cut_before_disk")
+	j.w.add(cutWithin, func() {
+		newer := n.holder.Memory().Highest.Compare(g.Stamp) > 0
+		if n.up && !n.paused && n.pid == pid && n.since <= at && !newer && n.hw.want > max(most, n.disk.FailSafe) {
+			j.broken("P5", "%s was told to hold %v (%v) %.1f s ago, has run since, and has written %v",
+				n.name, g.Cap, g.Stamp, cutWithin.Seconds(), n.hw.want)
+		}
+	})
 }
 
 // heard notes the first arrival of a heartbeat at a leadership.
@@ -75,6 +100,10 @@ func (j *judge) granted(l *leadership, g ledger.NodeGrant) {
 	case g.Grant.Stamp.Epoch != l.epoch:
 		j.broken("P3", "%s grants in %v, it leads %v", l.s.name, g.Grant.Stamp, l.epoch)
 	}
+	if g.Grant.Duration > j.w.longest {
+		j.broken("P2", "%s grants %s for %v; no lease is longer than %v", l.s.name, g.Node, g.Grant.Duration, j.w.longest)
+	}
+	j.offered(j.w.nodeNamed(g.Node), g.Grant)
 	c, ok := j.caps[capKey{l.s.group, g.Node, g.Grant.Stamp.Seq}]
 	if !ok || c.Cap != g.Grant.Cap || c.Sprint != g.Grant.Sprint {
 		j.broken("P3", "%s grants %s %v (sprint %v) as %v, committed is %v (sprint %v)",

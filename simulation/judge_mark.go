@@ -2,9 +2,17 @@ package simulation
 
 import "headroom/ledger"
 
+// keptPending is how many targets that may still reach a node the log keeps one by one.
+const keptPending = 16
+
 // mark counts what an applied entry was about.
 func (j *judge) mark(c ledger.Command, b before) {
 	hit := j.w.hit
+	for name, n := range j.state.Nodes {
+		if len(n.Pending) == keptPending && len(b.nodes[name].Pending) < keptPending {
+			hit("pending_full")
+		}
+	}
 	switch {
 	case c.Budget != nil:
 		j.markBudget(c.Budget, b)
@@ -32,6 +40,8 @@ func (j *judge) mark(c ledger.Command, b before) {
 		hit("sprint_cancelled")
 	case c.LiftBrake != nil:
 		hit("brake_lifted")
+	case c.SetLease != nil && len(b.nodes) > 0:
+		hit("lease_changed")
 	case c.Tick != nil:
 		j.ticked = j.w.now
 		j.markTick(c.Tick, b)

@@ -37,6 +37,7 @@ func (j *judge) recount() {
 			k.feed = -1
 			continue
 		}
+		k.lost = ""
 		k.charge = c.Charge()
 		k.home, k.from = j.placeOf(c.Domain), j.placeOf(c.From)
 		j.feed(k, c)
@@ -181,6 +182,7 @@ func (j *judge) headroom(domain string) units.Power {
 // evidence only. While the brake is set nothing is raised anywhere.
 func (j *judge) weigh(c ledger.Command, b before) {
 	told := j.told(c, b)
+	j.reach(b)
 	for i, n := range j.w.nodes {
 		k := j.nodes[i]
 		if !k.known {
@@ -197,10 +199,81 @@ func (j *judge) weigh(c ledger.Command, b before) {
 				n.name, was, now.Charge(), old.Target, now.Target, over.name, over.over())
 		case b.braked && given:
 			j.broken("brake", "%s is raised from %v to %v while the brake is set", n.name, old.Target, now.Target)
+		case given && j.strangers(k.home) != nil:
+			p := j.strangers(k.home)
+			j.broken("P1", "%s is raised from %v to %v: with what nodes hold that the log does not know, %s is over its %v",
+				n.name, old.Target, now.Target, p.name, p.room())
 		case b.restored && given:
 			j.broken("P4", "%s is raised from %v to %v before every node has proved what it holds", n.name, old.Target, now.Target)
 		}
 	}
+}
+
+// strangers is a domain at or above the place that is over its budget with the leases
+// of nodes that a recovered log does not know; nil for none.
+func (j *judge) strangers(at int) *place {
+	for i, n := range j.w.nodes {
+		k := j.nodes[i]
+		feeds := j.placeOf(k.lost)
+		if k.known || k.lost == "" || k.removed > 0 || feeds < 0 || n.hw.off || n.hw.booting || j.w.now >= k.ends {
+			continue
+		}
+		for _, above := range j.tree[at].above {
+			if p := &j.tree[above]; j.lies(feeds, above) && p.reserved+p.boot+n.hw.held > p.room() {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// lose notes where the nodes draw that a recovered log does not know.
+func (j *judge) lose(s *ledger.State) {
+	for i, n := range j.w.nodes {
+		k := &j.nodes[i]
+		if _, known := s.Nodes[n.spec.Node]; !known && k.feed >= 0 && k.feed < len(j.tree) {
+			k.lost = j.tree[k.feed].name
+			if k.ends > j.w.now && !n.hw.off {
+				j.w.hit("stranger_unheard")
+			}
+		}
+	}
+}
+
+// reach judges every charge that an entry has lowered against what may still come
+// true: a lease that was issued and that the node would take, did it arrive now. The
+// network may have kept it for that long (P4).
+func (j *judge) reach(b before) {
+	for i, n := range j.w.nodes {
+		k := &j.nodes[i]
+		if was := b.nodes[n.spec.Node]; !k.known || k.off || k.charge >= was.Charge() || !n.up || n.hw.off || n.asking != "" || j.excused(i) {
+			continue
+		}
+		for _, g := range k.offers {
+			if g.Cap > k.charge && n.wouldTake(g) {
+				j.broken("P4", "%s is charged %v, and a lease of %v (%v) may still reach it", n.name, k.charge, g.Cap, g.Stamp)
+				return
+			}
+		}
+	}
+}
+
+// offered keeps a lease that was issued, for as long as it may arrive.
+func (j *judge) offered(n *node, g lease.Grant) {
+	k := &j.nodes[j.index(n)]
+	same := func(x lease.Grant) bool {
+		return x.Stamp == g.Stamp && x.Heartbeat == g.Heartbeat && x.Process == g.Process
+	}
+	if slices.ContainsFunc(k.offers, same) {
+		return
+	}
+	if len(k.offers) > 0 && len(k.offers)%64 == 0 {
+		k.offers = slices.DeleteFunc(k.offers, func(x lease.Grant) bool {
+			sent, ok := n.sent[x.Heartbeat]
+			return x.Process != n.pid || !ok || j.w.now > sent+2*x.Duration
+		})
+	}
+	k.offers = append(k.offers, g)
 }
 
 // given tells whether the node was given something: a higher target, admission, a sprint.
@@ -237,6 +310,9 @@ func (j *judge) told(c ledger.Command, b before) map[string]units.Power {
 		told[x.Node] = most
 	}
 	for _, a := range c.Tick.Acks {
+		if n := j.w.nodeNamed(a.Node); n.hw.rival && a.Process == n.pid && n.sent[a.Number] > n.hw.raised && a.Effective >= n.hw.held && j.state.Nodes[a.Node].Process == a.Process {
+			j.nodes[j.index(n)].told = true
+		}
 		told[a.Node] = max(told[a.Node], a.Effective, a.Stored)
 	}
 	return told
@@ -284,14 +360,15 @@ func (j *judge) look() {
 }
 
 // excused tells whether the node may hold more than it is charged for the moment:
-// it boots, which a boot reserve is for; somebody else has just raised its limit;
+// it boots, which a boot reserve is for; somebody else has just raised its limit, and
+// the log has not been told;
 // an operator has rightly said that it was off and it is back unheard; or it was
 // removed and came back at once, so that what it was given before may still reach
 // it: those watts are unmanaged ones now.
 func (j *judge) excused(i int) bool {
 	n, k := j.w.nodes[i], j.nodes[i]
-	was := k.removed > 0 && (j.w.now-k.removed < j.w.timing.Lease*11/10 || n.pid == k.pid && k.leased < k.removed)
-	return n.hw.booting || n.hw.rival || k.off || was
+	was := k.removed > 0 && (j.w.now-k.removed < j.w.longest*11/10 || n.pid == k.pid && k.leased < k.removed)
+	return n.hw.booting || n.hw.rival && !k.told || k.off || was
 }
 
 // counts is what a node counts for: what it holds, but no more than its charge

@@ -18,6 +18,9 @@ type sprintJudge struct {
 	counted map[epochKey]time.Duration
 	began   map[epochKey]time.Duration
 	elapsed time.Duration // as the ledger counts
+	passed  time.Duration // as the ledger counts, gaps between leaders with it
+	ticked  time.Duration // true time at which the newest tick or beginning was made
+	lag     time.Duration // by how much the ledger has counted less between leaders
 }
 
 type potKey struct{ domain, class string }
@@ -36,6 +39,7 @@ type sprint struct {
 	escrow float64
 	stints map[string]*stint
 	at     time.Duration // true time of the grant
+	lag    time.Duration // sprintJudge.lag by then
 }
 
 // stint is one node's part.
@@ -46,6 +50,7 @@ type stint struct {
 	joules    float64       // truly drawn above the base
 	lasted    time.Duration // true time in it
 	clock     float64       // the node's clock against true time
+	left      bool          // the node was gone before it had proved to be back at its base
 }
 
 func (k *sprintJudge) begin() {
@@ -53,12 +58,24 @@ func (k *sprintJudge) begin() {
 	k.counted, k.began = map[epochKey]time.Duration{}, map[epochKey]time.Duration{}
 }
 
-// restored: the books of before are closed, the budgets start empty.
+// depths are the pots as they are now.
+func (k *sprintJudge) depths() map[potKey]pot {
+	out := map[potKey]pot{}
+	for key, p := range k.pots {
+		out[key] = *p
+	}
+	return out
+}
+
+// restored: the books of before are closed, the budgets start empty; debt stays.
 func (k *sprintJudge) restored(j *judge) {
 	for id := range k.open {
 		k.old[id] = true
 	}
-	k.open, k.pots, k.elapsed = map[string]*sprint{}, map[potKey]*pot{}, j.state.Elapsed
+	k.open, k.elapsed, k.passed, k.ticked = map[string]*sprint{}, j.state.Elapsed, j.state.Passed, 0
+	for _, p := range k.pots {
+		p.most = min(0, p.most)
+	}
 }
 
 // led notes when a leadership begins.
@@ -71,7 +88,7 @@ func (k *sprintJudge) led(key epochKey, now time.Duration) {
 // drew counts what a node draws while it is in a sprint.
 func (j *judge) drew(n *node, p units.Power, d time.Duration) {
 	x := j.sprints.of(j, n)
-	if x == nil {
+	if x == nil || n.hw.rival { // what somebody else has let it draw is of no sprint
 		return
 	}
 	x.lasted += d
@@ -123,7 +140,7 @@ func (j *judge) turned(n *node) {
 }
 
 // applied takes an entry into the books.
-func (k *sprintJudge) applied(j *judge, c ledger.Command) {
+func (k *sprintJudge) applied(j *judge, c ledger.Command, b before) {
 	switch {
 	case c.Reincarnate != nil:
 		k.restored(j)
@@ -132,15 +149,20 @@ func (k *sprintJudge) applied(j *judge, c ledger.Command) {
 	case c.RemoveDomain != nil:
 		k.budget(j, c.RemoveDomain.Name)
 	case c.Sprint != nil:
+		k.beside(j, c.Sprint)
 		k.grant(j, c.Sprint)
 	}
-	for id, x := range k.open {
+	k.leave(j, b)
+	k.gaps(j, c)
+	for _, id := range sortedKeys(k.open) {
+		x := k.open[id]
 		if p, ok := j.state.Sprints[id]; !ok || p.Closed {
 			k.close(j, id, x)
 		}
 	}
 	k.clock(j, c)
-	for name, d := range j.state.Domains {
+	for _, name := range sortedKeys(j.state.Domains) {
+		d := j.state.Domains[name]
 		if d.Sprint == nil {
 			continue
 		}
@@ -157,6 +179,19 @@ func (k *sprintJudge) applied(j *judge, c ledger.Command) {
 	}
 }
 
+// gaps notes what time between two leaders the ledger could not know of: the next one
+// may learn of the last tick long after it was made, by a wall clock that is slow.
+func (k *sprintJudge) gaps(j *judge, c ledger.Command) {
+	if c.Lead == nil && c.Tick == nil {
+		return
+	}
+	made := j.log[len(j.log)-1].made
+	if c.Lead != nil && k.ticked > 0 {
+		k.lag += max(0, made-k.ticked-(j.state.Passed-k.passed))
+	}
+	k.ticked, k.passed = made, j.state.Passed
+}
+
 // clock judges the time that refills, and refills.
 func (k *sprintJudge) clock(j *judge, c ledger.Command) {
 	key := epochKey{j.w.group, c.Epoch.Term}
@@ -169,7 +204,8 @@ func (k *sprintJudge) clock(j *judge, c ledger.Command) {
 	if gain <= 0 {
 		return
 	}
-	for name, d := range j.state.Domains {
+	for _, name := range sortedKeys(j.state.Domains) {
+		d := j.state.Domains[name]
 		if d.Sprint == nil {
 			continue
 		}
@@ -218,13 +254,42 @@ func part(d ledger.Domain, class string) float64 {
 	return d.Sprint.Shares[class]
 }
 
+// beside judges that a domain grants no sprint while a node of one that has ended is
+// still above its base.
+func (k *sprintJudge) beside(j *judge, x *ledger.GrantSprint) {
+	for i, now := range k.running {
+		if now == nil || j.excused(i) || !j.nodes[i].known {
+			continue
+		}
+		if p := j.state.Sprints[now.id]; p.Domain == x.Domain && p.Ended != "" && p.Open() {
+			j.broken("P8", "%s grants sprint %s while %s still holds %v for %s, which has ended",
+				x.Domain, x.ID, j.w.nodes[i].name, j.w.nodes[i].hw.held, now.id)
+		}
+	}
+}
+
+// leave notes the nodes that an entry takes for gone, or for holding no cap, before
+// they have proved to be back from a sprint: nobody knows what they went on to draw, so
+// no less than the escrow is spent.
+func (k *sprintJudge) leave(j *judge, b before) {
+	for name, was := range b.nodes {
+		p := k.open[was.Owes]
+		if now, still := j.state.Nodes[name]; p != nil && p.stints[name] != nil && (!still || now.Off != "" || !now.Controlled || now.Released) {
+			j.w.nodeNamed(name).integrate()
+			settled := *p.stints[name] // what it draws from now on stands under no sprint
+			settled.left = true
+			p.stints[name] = &settled
+		}
+	}
+}
+
 func (k *sprintJudge) grant(j *judge, x *ledger.GrantSprint) {
 	d := j.state.Domains[x.Domain]
 	key := potKey{x.Domain, ""}
 	if len(d.Sprint.Shares) > 0 {
 		key.class = x.Class
 	}
-	p := &sprint{pot: key, stints: map[string]*stint{}, at: j.w.now}
+	p := &sprint{pot: key, stints: map[string]*stint{}, at: j.w.now, lag: k.lag}
 	for _, g := range x.Caps {
 		base := j.state.Nodes[g.Node].Target
 		aside := (g.Cap - base).Watts() * x.Duration.Seconds()
@@ -243,19 +308,24 @@ func (k *sprintJudge) close(j *judge, id string, p *sprint) {
 	delete(k.open, id)
 	j.w.hit("sprint_closed")
 	drawn, slack := 0.0, 0.0
-	for name, x := range p.stints {
+	for _, name := range sortedKeys(p.stints) {
+		x := p.stints[name]
 		n, c := j.w.nodeNamed(name), j.state.Nodes[name]
 		removed := j.nodes[j.index(n)].removed > p.at // its share was paid in full then, and a lease may still be on its way
 		if now := k.of(j, n); now == x && c.Grantable() && !removed && !j.excused(j.index(n)) {
 			j.broken("P8", "sprint %s is closed and %s still sprints at %v", id, name, n.hw.held)
 		}
-		k.old[id] = k.old[id] || removed
+		k.old[id] = k.old[id] || removed || x.left
 		told := j.state.Sprints[id].Shares[name].Spent
 		j.w.tracef("sprint %s of %s: %.2f J drawn above %v in %v, told %s, escrow %.2f J", id, name, x.joules, x.base, x.lasted, inWords(told), x.escrow)
 		if told == nil { // known by the leaders' clocks only
-			slack += 2 * ledger.Rho * x.joules
+			slack += 2*ledger.Rho*x.joules + (x.cap-x.base).Watts()*(k.lag-p.lag).Seconds()
 			x.joules = max(x.joules, x.escrow)
 			j.w.hit("sprint_unmeasured")
+		}
+		if x.left {
+			x.joules = max(x.joules, x.escrow)
+			j.w.hit("sprinter_left")
 		}
 		if x.joules > x.escrow {
 			j.w.hit("sprint_overdrawn")

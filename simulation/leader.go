@@ -20,6 +20,7 @@ const (
 // deposed without knowing goes on believing; its entries never commit.
 type leadership struct {
 	s      *server
+	timing ledger.Timing // as its configuration has it
 	epoch  lease.Epoch
 	table  *ledger.Table
 	ready  bool // its Lead entry has been applied
@@ -31,8 +32,9 @@ type leadership struct {
 	poll   *poll    // of the servers' wall clocks, while one is under way
 	reads  []*order // questions that wait for the next entry
 
-	appended uint64 // place in the order of happenings of the newest own entry applied (P3)
-	lowered  bool   // a lower by the clock was tried since the last tick
+	appended uint64                   // place in the order of happenings of the newest own entry applied (P3)
+	lowered  bool                     // a lower by the clock was tried since the last tick
+	news     map[string]time.Duration // for a sabotage: when the log had news of a node
 }
 
 // proposal is the entry in flight.
@@ -50,11 +52,12 @@ func (s *server) now() time.Duration { return s.clock.read(s.w.now) }
 // takeLead begins a leadership with its Lead entry.
 func (s *server) takeLead() {
 	timing := s.w.timing
+	timing.Lease = s.length
 	if bend := s.w.bent.timing; bend != nil {
 		timing = bend(timing)
 	}
 	e := lease.Epoch{Incarnation: max(1, s.state.Epoch.Incarnation), Term: s.term}
-	l := &leadership{s: s, epoch: e, table: ledger.NewTable(timing, s.now()), due: true, ticked: s.now()}
+	l := &leadership{s: s, epoch: e, timing: timing, table: ledger.NewTable(timing, s.now()), due: true, ticked: s.now()}
 	if s.lead != nil { // the same leadership in a newer incarnation
 		l.orders = s.lead.orders
 	}
@@ -65,6 +68,7 @@ func (s *server) takeLead() {
 		gap = s.now() - s.ticked
 	}
 	l.propose(ledger.Command{Lead: &ledger.Lead{Server: s.name, Gap: gap}}, nil)
+	l.echoesArrive()
 }
 
 // every makes a tick due each second.
@@ -115,7 +119,7 @@ func (l *leadership) pump() {
 	case len(state.Domains) == 0:
 		l.propose(ledger.Command{Found: &ledger.Found{Domains: l.s.w.domains}}, nil)
 	case state.Leases.Length == 0:
-		l.propose(ledger.Command{SetLease: &ledger.SetLease{Length: l.s.w.timing.Lease}}, nil)
+		l.propose(ledger.Command{SetLease: &ledger.SetLease{Length: l.s.length, Settle: l.timing.Settle}}, nil)
 	case incarnation > state.Epoch.Incarnation && state.Restored:
 		l.s.w.hit("reincarnated")
 		l.propose(ledger.Command{Reincarnate: &ledger.Reincarnate{Above: incarnation}}, nil)
@@ -235,7 +239,6 @@ func (l *leadership) answer(o *order, err error) {
 // grant pushes leases that answer the marked heartbeats.
 func (l *leadership) grant() {
 	for _, g := range l.table.Grants(l.s.state, l.s.now()) {
-		g.Grant.Duration = l.s.w.timing.Lease
 		l.s.w.judge.granted(l, g)
 		n := l.s.w.nodeNamed(g.Node)
 		l.s.w.send(&l.s.process, &n.process, func() { n.granted(l.s, g.Grant) })

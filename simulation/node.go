@@ -58,8 +58,9 @@ type node struct {
 	answered    bool
 	storing     bool
 	waiting     []waitingGrant
-	asking      string // the request for a release that waits for its answer
-	blind       int    // heartbeats to come in which it does not know what its hardware holds
+	asking      string        // the request for a release that waits for its answer
+	last        ledger.Report // newest that was sent
+	blind       int           // heartbeats to come in which it does not know what its hardware holds
 	gossip      gossip
 
 	// Of the judge.
@@ -176,15 +177,26 @@ func (n *node) turn() {
 	want := n.sprint.Step(n.now().Boot, capping.SprintInput{
 		Base: cap, Held: state == lease.Held, Newer: highest != n.stamp,
 		Offer: capping.SprintOffer{ID: offer.ID, Cap: offer.Cap, Duration: offer.Duration, Escrow: offer.Escrow},
-		Wall:  wall, Elapsed: elapsed, Effective: capping.Reading{Power: n.hw.held, Known: n.spec.Controlled},
+		Wall:  wall, Elapsed: elapsed, Effective: capping.Reading{Power: n.hw.held, Known: n.spec.Controlled && !n.deaf()},
 		Stop: !n.spec.Controlled,
 	}, capping.SprintConfig{Rated: n.spec.Rated})
 	n.stamp = highest
+	if most, ok := n.holder.Most(n.under()); ok {
+		want = min(want, most)
+	}
 	n.w.judge.turned(n)
-	if want != n.hw.want || n.hw.rival {
+	if want != n.hw.want || n.hw.rival || n.hw.failed {
 		n.write(want)
 	}
 	n.w.judge.turned(n)
+}
+
+// under is the id of the sprint under way, "" for none.
+func (n *node) under() string {
+	if s, under := n.sprint.Status(n.now().Boot); under && !s.Ending {
+		return s.ID
+	}
+	return ""
 }
 
 // sample is the mean power since the sample before, on the node's own clock.
@@ -238,7 +250,7 @@ func (n *node) report() {
 	m := n.holder.Memory()
 	r := ledger.Report{
 		Sighting: n.spec, Boot: n.clock.booted.String(), Number: n.number, Highest: m.Highest, Brake: n.disk.Brake,
-		Effective: n.hw.held, EffectiveKnown: n.blind == 0, Stored: n.disk.FailSafe,
+		Effective: n.hw.held, EffectiveKnown: n.blind == 0 && !n.deaf(), Stored: n.disk.FailSafe,
 	}
 	if under, is := n.sprint.Status(n.now().Boot); is {
 		r.Sprint = under.ID
@@ -256,6 +268,7 @@ func (n *node) report() {
 		bend(n, &r)
 	}
 	n.blind = max(0, n.blind-1)
+	n.last = r
 	n.sent[n.number] = n.w.now
 	n.holder.Sent(n.number, n.now())
 	for i, s := range n.w.servers {
@@ -275,6 +288,7 @@ func (n *node) granted(from *server, g lease.Grant) {
 		return
 	}
 	if n.storing {
+		n.lower(g)
 		n.waiting = append(n.waiting, waitingGrant{from, g})
 		return
 	}
@@ -301,6 +315,22 @@ func (n *node) granted(from *server, g lease.Grant) {
 		n.take(g, taken)
 		n.next()
 	})
+	n.lower(taken)
+}
+
+// lower carries out what a grant takes away before its memory is stored.
+func (n *node) lower(g lease.Grant) {
+	n.w.judge.arrives(n, g)
+	if n.w.bent.patient || n.holder.Lower(g, n.now()) != nil {
+		return
+	}
+	n.turn()
+}
+
+// wouldTake tells whether the node would take the grant, did it arrive now.
+func (n *node) wouldTake(g lease.Grant) bool {
+	_, err := n.holder.Consider(g, n.now())
+	return err == nil
 }
 
 // store makes the memory durable, then goes on; a crash may fall in between. A

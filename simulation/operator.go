@@ -310,6 +310,9 @@ func (w *world) orderSprint(r dice) {
 
 func (w *world) askSprintBudget(r dice, d ledger.Domain) {
 	x := &ledger.SetSprintBudget{Domain: d.Name, Capacity: units.Energy(1+r.IntN(8)) * units.Kilojoule, Refill: r.watts(100, 2000)}
+	if w.on["debt"] || w.on["sprinter-off"] { // which show in small budgets
+		x.Capacity, x.Refill = x.Capacity/10, x.Refill/20
+	}
 	if r.chance(0.3) {
 		x.Shares = map[string]float64{"high": 0.6, "low": 0.3}
 	}

@@ -15,17 +15,22 @@ func (w *world) loseQuorum(r dice) {
 		return
 	}
 	w.hit("quorum_lost")
-	w.tracef("the quorum is lost")
-	w.restoring = true
-	for _, s := range w.servers {
-		w.kill(&s.process)
-		s.lead, s.role = nil, follower
-	}
 	from, wrong := w.saves[r.IntN(len(w.saves))], r.upTo(5*time.Minute)
 	if r.chance(0.5) {
 		wrong = 0
 	}
-	w.add(r.between(200*time.Millisecond, 4*time.Second), func() { w.restore(from, wrong) })
+	w.beginAnew(from, wrong, r.between(200*time.Millisecond, 4*time.Second))
+}
+
+// beginAnew ends all servers, and begins them anew from a snapshot after some time.
+func (w *world) beginAnew(from saved, wrong, after time.Duration) {
+	w.tracef("the quorum is lost")
+	w.restoring = true
+	for _, s := range w.servers {
+		w.kill(&s.process)
+		s.lead, s.role, s.gone = nil, follower, false
+	}
+	w.add(after, func() { w.restore(from, wrong) })
 }
 
 // restore is `member recover` from a snapshot: a new incarnation begins. wrong is by
@@ -49,7 +54,7 @@ func (w *world) restore(from saved, wrong time.Duration) {
 		w.judge.broken("ledger", "a snapshot cannot be recovered: %v", err)
 		return
 	}
-	s.AssumeLeases(w.timing.Lease)
+	s.AssumeLeases(w.longest)
 	if bend := w.bent.recovered; bend != nil {
 		bend(s)
 	}
@@ -62,8 +67,8 @@ func (w *world) restore(from saved, wrong time.Duration) {
 	w.restoring = false
 	w.hit("incarnation_begun")
 	w.tracef("begun anew from a snapshot of beginning %d, incarnation %d", from.group, s.Epoch.Incarnation)
-	w.judge.restored(data)
-	w.saves = append(w.saves, saved{w.group, from.data})
+	w.judge.restored(data, from.pots)
+	w.saves = append(w.saves, saved{w.group, from.data, from.pots})
 	for _, x := range w.servers {
 		x.group, x.term, x.voted = w.group, 0, nobody
 		x.log, x.durable, x.snapshot, x.snapAt = make([]entry, 1), 0, data, 0

@@ -1,9 +1,12 @@
 package simulation
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"headroom/capping"
 	"headroom/lease"
@@ -28,10 +31,10 @@ type bends struct {
 	early     bool                                                // heartbeats are answered before the entry has committed
 	unpaid    bool                                                // a sprint is pushed before its escrow has committed
 	mute      bool                                                // who learns of the brake tells nobody
-	floorless bool                                                // the floor check is left out of Apply
-	// The floor check of drop ratios is left out of Apply.
-	overdeflated bool
-	stale        bool // reads are answered by whoever takes himself for the leader
+	patient   bool                                                // a lower cap waits until it is stored
+	stale     bool                                                // reads are answered by whoever takes himself for the leader
+	// despite carries out a command that Apply has refused, and tells whether it did.
+	despite func(*ledger.State, ledger.Command, error) bool
 }
 
 // Sabotage is one rule of the design that can be broken on purpose, to see that
@@ -73,9 +76,23 @@ func Sabotages() []Sabotage {
 		{"brake-not-stored", "brake", bends{boot: forgetBrake}},
 		{"lease-lifts-brake", "brake", bends{grant: liftByLease}},
 		{"brake-stays-local", "brake", bends{mute: true}},
-		{"floor-not-checked", "P9", bends{floorless: true}},
+		{"floor-not-checked", "P9", bends{despite: dropAnyway}},
 		{"drops-forgotten", "P9", bends{applied: forgetDrops}},
-		{"ratio-not-checked", "P9", bends{overdeflated: true}},
+		{"ratio-not-checked", "P9", bends{despite: deflateAnyway}},
+		{"restore-awaits-no-unknown", "P1", bends{recovered: awaitNobody}},
+		{"old-incarnation-lowers", "P4", bends{tick: countOldIncarnations}},
+		{"lift-any-generation", "brake", bends{despite: liftAnyway}},
+		{"pending-folded-low", "P4", bends{applied: foldLow}},
+		{"control-again-uncharged", "P4", bends{applied: keepCeiling}},
+		{"restore-forgives-debt", "P8", bends{recovered: forgiveDebt}},
+		{"lost-settlement-believes-node", "P8", bends{applied: believeTold}},
+		{"sprint-beside-ending", "P8", bends{despite: sprintAnyway}},
+		{"old-heartbeat-counts", "P4", bends{tick: countOldHeartbeats}},
+		{"request-keys-lost-at-failover", "ledger", bends{applied: forgetRequests}},
+		{"lapse-ignores-grant", "P4", bends{tick: lapseByNews}},
+		{"lease-length-per-server", "P4", bends{tick: waitOwnLength}},
+		{"failed-write-acknowledged", "P4", bends{report: reportFailed}},
+		{"cut-waits-for-disk", "P5", bends{patient: true}},
 	}
 }
 
@@ -307,17 +324,25 @@ func liftByLease(n *node, g *lease.Grant) {
 }
 
 // dropAnyway records dropped tasks that the job's floor does not leave.
-func dropAnyway(s *ledger.State, c ledger.Command) {
+func dropAnyway(s *ledger.State, c ledger.Command, err error) bool {
+	if c.DropTasks == nil || !errors.Is(err, ledger.ErrFloor) {
+		return false
+	}
 	j := s.Jobs[c.DropTasks.ID]
 	j.Dropped = append(slices.Clone(j.Dropped), c.DropTasks.Ranges...)
 	s.Jobs[j.ID] = j
+	return true
 }
 
 // deflateAnyway puts a drop ratio in force that the job's floor does not leave.
-func deflateAnyway(s *ledger.State, c ledger.Command) {
+func deflateAnyway(s *ledger.State, c ledger.Command, err error) bool {
+	if c.DeflateJob == nil || !errors.Is(err, ledger.ErrFloor) {
+		return false
+	}
 	j := s.Jobs[c.DeflateJob.ID]
 	j.Deflation = &ledger.Deflation{Theta: c.DeflateJob.Theta, Seed: c.DeflateJob.Seed}
 	s.Jobs[j.ID] = j
+	return true
 }
 
 // forgetDrops lets a new leader take what was dropped for what the one before knew.
@@ -335,5 +360,174 @@ func forgetDrops(_, after *ledger.State, c ledger.Command) {
 func forgetEpoch(n *node, g *lease.Grant) {
 	if highest := n.holder.Memory().Highest; g.Stamp.Epoch.Compare(highest.Epoch) < 0 {
 		g.Stamp.Epoch = highest.Epoch
+	}
+}
+
+// awaitNobody lets a recovered state wait for no lease that it does not know.
+func awaitNobody(s *ledger.State) { s.Began -= time.Hour }
+
+// countOldIncarnations takes what a node names of an earlier incarnation for an
+// acknowledgement in this one.
+func countOldIncarnations(l *leadership, t *ledger.Tick) {
+	s := l.s.state
+	for _, n := range s.NodesByName() {
+		v, ok := l.table.View(n.Name, l.s.now())
+		r := v.Report
+		if !ok || !r.EffectiveKnown || r.Process != n.Process || r.Highest.Seq == 0 || r.Highest.Epoch.Incarnation >= s.Epoch.Incarnation {
+			continue
+		}
+		t.Acks = append(t.Acks, ledger.Ack{
+			Node: n.Name, Process: r.Process, Number: r.Number, Seq: min(r.Highest.Seq, n.Seq), Effective: r.Effective, Stored: r.Stored,
+		})
+	}
+}
+
+// liftAnyway lifts the brake in force, whichever generation the operator has named.
+func liftAnyway(s *ledger.State, c ledger.Command, err error) bool {
+	if c.LiftBrake == nil || !errors.Is(err, ledger.ErrConflict) {
+		return false
+	}
+	s.Brake.Lifted = s.Brake.Set
+	return true
+}
+
+// foldLow folds the oldest of too many pending targets into the next one without
+// keeping the higher of the two.
+func foldLow(before, after *ledger.State, _ ledger.Command) {
+	for name, n := range after.Nodes {
+		was := before.Nodes[name].Pending
+		if len(was) > 1 && len(n.Pending) == len(was) && n.Pending[0].Seq == was[1].Seq && n.Pending[0].Cap > was[1].Cap {
+			n.Pending = slices.Clone(n.Pending)
+			n.Pending[0].Cap = was[1].Cap
+			after.Nodes[name] = n
+		}
+	}
+}
+
+// keepCeiling lets a node that holds caps again be charged what it was before it held none.
+func keepCeiling(before, after *ledger.State, c ledger.Command) {
+	if c.Tick == nil {
+		return
+	}
+	for _, x := range c.Tick.Seen {
+		was, known := before.Nodes[x.Node]
+		if n := after.Nodes[x.Node]; known && !was.Controlled && n.Controlled {
+			n.Ceiling = max(was.Ceiling, n.Target)
+			after.Nodes[x.Node] = n
+		}
+	}
+}
+
+// forgiveDebt lets every sprint budget of a recovered state start at 0 J.
+func forgiveDebt(s *ledger.State) {
+	for name, d := range s.Domains {
+		if d.Sprint == nil {
+			continue
+		}
+		b := *d.Sprint
+		b.Balances = map[string]units.Energy{}
+		for pot := range d.Sprint.Balances {
+			b.Balances[pot] = 0
+		}
+		d.Sprint = &b
+		s.Domains[name] = d
+	}
+}
+
+// believeTold settles the share of a node that is gone by what it has told.
+func believeTold(before, after *ledger.State, _ ledger.Command) {
+	for id, p := range after.Sprints {
+		was := before.Sprints[id]
+		for node, x := range p.Shares {
+			old := was.Shares[node]
+			if old.Settled || !x.Settled || x.Spent != nil || old.Spent == nil {
+				continue
+			}
+			told := *old.Spent
+			unpaid := max(x.Escrow, x.Charged) - told
+			x.Spent, x.Charged = &told, 0
+			p.Shares[node] = x
+			if d := after.Domains[p.Domain]; p.Closed && !was.Closed && d.Sprint != nil && len(d.Sprint.Shares) == 0 {
+				gain(after, p.Domain, unpaid)
+			}
+		}
+	}
+}
+
+// sprintAnyway grants a sprint while another of the domain is still ending.
+func sprintAnyway(s *ledger.State, c ledger.Command, err error) bool {
+	if c.Sprint == nil || !errors.Is(err, ledger.ErrSprint) {
+		return false
+	}
+	hidden := map[string]ledger.Sprint{}
+	for id, p := range s.Sprints {
+		if p.Domain == c.Sprint.Domain && p.Open() && p.Ended != "" {
+			hidden[id] = p
+			p.Ended = ""
+			s.Sprints[id] = p
+		}
+	}
+	_, again := s.Apply(c)
+	maps.Copy(s.Sprints, hidden)
+	return again == nil
+}
+
+// countOldHeartbeats takes a heartbeat that is older than the newest heard for a read-back.
+func countOldHeartbeats(l *leadership, t *ledger.Tick) {
+	for _, n := range l.s.state.NodesByName() {
+		v, ok := l.table.View(n.Name, l.s.now())
+		r := v.Report
+		if !ok || !r.EffectiveKnown || r.Process != n.Process || r.Number >= n.Heard || r.Highest.Epoch.Incarnation != l.epoch.Incarnation {
+			continue
+		}
+		t.Acks = append(t.Acks, ledger.Ack{
+			Node: n.Name, Process: r.Process, Number: n.Heard, Seq: min(r.Highest.Seq, n.Seq), Effective: r.Effective, Stored: r.Stored,
+		})
+	}
+}
+
+// forgetRequests lets a new leader begin without the keys of what was carried out.
+func forgetRequests(_, after *ledger.State, c ledger.Command) {
+	if c.Lead != nil {
+		after.Requests = nil
+	}
+}
+
+// lapseByNews counts a node as lost since the last report that brought the log any news,
+// whatever it was granted since. (Since a lease counts from the sending of its heartbeat,
+// counting from the last report that was heard at all would do no harm.)
+func lapseByNews(l *leadership, t *ledger.Tick) {
+	if l.news == nil {
+		l.news = map[string]time.Duration{}
+	}
+	for _, a := range t.Acks {
+		l.news[a.Node] = l.s.now()
+	}
+	for _, n := range l.s.state.NodesByName() {
+		since, told := l.news[n.Name]
+		if !told {
+			l.news[n.Name] = l.s.now()
+			continue
+		}
+		x := ledger.Lapse{Node: n.Name, Seq: n.Seq}
+		_, refused := l.s.state.Clone().Apply(ledger.Command{Epoch: l.epoch, Tick: &ledger.Tick{Lapsed: []ledger.Lapse{x}}})
+		if l.s.now()-since > l.s.w.timing.Fallen() && refused == nil {
+			t.Lapsed = append(t.Lapsed, x)
+		}
+	}
+}
+
+// waitOwnLength takes the length of leases in the leader's own configuration for the
+// longest that may be out.
+func waitOwnLength(l *leadership, t *ledger.Tick) {
+	own := l.s.state.Clone()
+	own.Leases = ledger.Leases{}
+	t.Lapsed = ledger.Decide(own, l.table, l.s.now()).Lapsed
+}
+
+// reportFailed reports a write that failed, and cannot be read back, as held.
+func reportFailed(n *node, r *ledger.Report) {
+	if n.deaf() && n.spec.Controlled {
+		r.Effective, r.EffectiveKnown = n.hw.want, true
 	}
 }

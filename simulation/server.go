@@ -1,7 +1,6 @@
 package simulation
 
 import (
-	"errors"
 	"slices"
 	"time"
 
@@ -55,6 +54,8 @@ type server struct {
 
 	wallOff time.Duration // its wall clock against true time
 	frozen  time.Duration // until when its disk stands still
+	length  time.Duration // of leases, by its own configuration
+	gone    bool          // its disk is gone, and it has not been replaced yet
 	gossip  gossip
 
 	// On disk.
@@ -400,23 +401,14 @@ func (s *server) apply(at int) {
 
 // apply is Apply, unless a rule is broken on purpose.
 func (w *world) apply(s *ledger.State, c ledger.Command) (ledger.Result, error) {
+	if despite := w.bent.despite; despite != nil {
+		result, err := s.Apply(c)
+		if err != nil && despite(s, c, err) {
+			err = nil
+		}
+		return result, err
+	}
 	bend := w.bent.applied
-	if w.bent.floorless {
-		result, err := s.Apply(c)
-		if c.DropTasks != nil && errors.Is(err, ledger.ErrFloor) {
-			dropAnyway(s, c)
-			err = nil
-		}
-		return result, err
-	}
-	if w.bent.overdeflated {
-		result, err := s.Apply(c)
-		if c.DeflateJob != nil && errors.Is(err, ledger.ErrFloor) {
-			deflateAnyway(s, c)
-			err = nil
-		}
-		return result, err
-	}
 	if bend == nil {
 		return s.Apply(c)
 	}
@@ -435,7 +427,11 @@ func (s *server) save(at int) {
 		return
 	}
 	s.snapshot, s.snapAt = data, at
-	s.w.saves = append(s.w.saves, saved{s.group, data})
+	x := saved{group: s.group, data: data}
+	if at == len(s.w.judge.log)-1 {
+		x.pots = s.w.judge.sprints.depths()
+	}
+	s.w.saves = append(s.w.saves, x)
 }
 
 func (w *world) majority() int { return len(w.servers)/2 + 1 }

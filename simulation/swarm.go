@@ -17,40 +17,55 @@ type class struct {
 	usual float64
 	// do is one occurrence; nil for a class that is a property of the whole schedule.
 	do func(*world, dice)
+	// apart: it is drawn apart from the others, so that a schedule which was kept before
+	// there was such a class has the same faults as then.
+	apart bool
 }
 
 // classes are all of them, in a fixed order.
 func classes() []class {
 	return []class{
-		{"crash", 12 * time.Second, 0.5, (*world).killSomebody},
-		{"pause", 12 * time.Second, 0, (*world).pauseSomebody},
-		{"suspend", 12 * time.Second, 0, (*world).suspendNode},
-		{"reboot", 15 * time.Second, 0, (*world).rebootNode},
-		{"lost-node", 15 * time.Second, 0, (*world).loseNode},
-		{"lost-charge", 8 * time.Second, 0.35, (*world).wedgeNodes},
-		{"power-off", 20 * time.Second, 0, (*world).powerNodeOff},
-		{"release", 12 * time.Second, 0, (*world).releaseNode},
-		{"rival", 12 * time.Second, 0, (*world).overwriteLimit},
-		{"twin", 15 * time.Second, 0, (*world).doubleIdentity},
-		{"frozen-disk", 15 * time.Second, 0, (*world).freezeDisk},
-		{"lost-quorum", 30 * time.Second, 0, (*world).loseQuorum},
-		{"partition", 12 * time.Second, 0, (*world).partition},
-		{"one-way", 12 * time.Second, 0, (*world).cutOneWay},
-		{"isolate-leader", 12 * time.Second, 0.4, (*world).isolateLeader},
-		{"wall-clock", 12 * time.Second, 0.4, (*world).stepWallClock},
-		{"brake", 20 * time.Second, 0.4, (*world).brake},
-		{"budget", 6 * time.Second, 0.8, (*world).orderBudget},
-		{"timed-budget", 8 * time.Second, 0.4, (*world).orderTimed},
-		{"domain", 10 * time.Second, 0, (*world).orderDomain},
-		{"settings", 8 * time.Second, 0.4, (*world).orderSettings},
-		{"move", 6 * time.Second, 0, (*world).orderMove},
-		{"drain", 12 * time.Second, 0, (*world).orderDrain},
-		{"remove", 20 * time.Second, 0, (*world).orderRemove},
-		{"policy", 15 * time.Second, 0, (*world).orderPolicy},
-		{"sprint", 4 * time.Second, 0.4, (*world).orderSprint},
-		{"read", 5 * time.Second, 0.5, (*world).orderRead},
-		{jobClass, 5 * time.Second, 0.3, (*world).orderJob},
-		{deflateClass, 5 * time.Second, 0.3, (*world).orderDeflation},
+		{name: "crash", most: 12 * time.Second, usual: 0.5, do: (*world).killSomebody},
+		{name: "pause", most: 12 * time.Second, do: (*world).pauseSomebody},
+		{name: "suspend", most: 12 * time.Second, do: (*world).suspendNode},
+		{name: "reboot", most: 15 * time.Second, do: (*world).rebootNode},
+		{name: "lost-node", most: 15 * time.Second, do: (*world).loseNode},
+		{name: "lost-charge", most: 8 * time.Second, usual: 0.35, do: (*world).wedgeNodes},
+		{name: "power-off", most: 20 * time.Second, do: (*world).powerNodeOff},
+		{name: "release", most: 12 * time.Second, do: (*world).releaseNode},
+		{name: "rival", most: 12 * time.Second, do: (*world).overwriteLimit},
+		{name: "twin", most: 15 * time.Second, do: (*world).doubleIdentity},
+		{name: "frozen-disk", most: 15 * time.Second, do: (*world).freezeDisk},
+		{name: "lost-quorum", most: 30 * time.Second, do: (*world).loseQuorum},
+		{name: "partition", most: 12 * time.Second, do: (*world).partition},
+		{name: "one-way", most: 12 * time.Second, do: (*world).cutOneWay},
+		{name: "isolate-leader", most: 12 * time.Second, usual: 0.4, do: (*world).isolateLeader},
+		{name: "wall-clock", most: 12 * time.Second, usual: 0.4, do: (*world).stepWallClock},
+		{name: "brake", most: 20 * time.Second, usual: 0.4, do: (*world).brake},
+		{name: "budget", most: 6 * time.Second, usual: 0.8, do: (*world).orderBudget},
+		{name: "timed-budget", most: 8 * time.Second, usual: 0.4, do: (*world).orderTimed},
+		{name: "domain", most: 10 * time.Second, do: (*world).orderDomain},
+		{name: "settings", most: 8 * time.Second, usual: 0.4, do: (*world).orderSettings},
+		{name: "move", most: 6 * time.Second, do: (*world).orderMove},
+		{name: "drain", most: 12 * time.Second, do: (*world).orderDrain},
+		{name: "remove", most: 20 * time.Second, do: (*world).orderRemove},
+		{name: "policy", most: 15 * time.Second, do: (*world).orderPolicy},
+		{name: "sprint", most: 4 * time.Second, usual: 0.4, do: (*world).orderSprint},
+		{name: "read", most: 5 * time.Second, usual: 0.5, do: (*world).orderRead},
+		{name: "job", most: 5 * time.Second, usual: 0.3, do: (*world).orderJob, apart: true},
+		{name: "deflate", most: 5 * time.Second, usual: 0.3, do: (*world).orderDeflation, apart: true},
+		{name: "site-dark", most: 30 * time.Second, usual: 0.12, do: (*world).darken, apart: true},
+		{name: "stranger", most: 20 * time.Second, usual: 0.3, do: (*world).strand, apart: true},
+		{name: "old-lease", most: 10 * time.Second, usual: 0.3, do: (*world).oldLease, apart: true},
+		{name: "raised-restart", most: 12 * time.Second, usual: 0.15, do: (*world).raisedRestart, apart: true},
+		{name: "lease-length", most: 12 * time.Second, usual: 0.25, do: (*world).orderLease, apart: true},
+		{name: "hasty-lift", most: 10 * time.Second, usual: 0.3, do: (*world).liftUnseen, apart: true},
+		{name: "flurry", most: 12 * time.Second, usual: 0.2, do: (*world).flurry, apart: true},
+		{name: "control", most: 8 * time.Second, usual: 0.25, do: (*world).toggleControl, apart: true},
+		{name: "deaf", most: 10 * time.Second, usual: 0.2, do: (*world).deafen, apart: true},
+		{name: "echo", most: 12 * time.Second, usual: 0.15, do: (*world).echo, apart: true},
+		{name: "sprinter-off", most: 4 * time.Second, usual: 0.35, do: (*world).sprinterOff, apart: true},
+		{name: "debt", most: 4 * time.Second, usual: 0.25, do: (*world).overdraw, apart: true},
 
 		{name: "loss"},
 		{name: "delay", usual: 0.6},
@@ -67,13 +82,6 @@ func classes() []class {
 	}
 }
 
-// jobClass and deflateClass are what schedulers ask for. They are drawn apart from the
-// others, so that a kept schedule has the same faults as before there were any.
-const (
-	jobClass     = "job"
-	deflateClass = "deflate"
-)
-
 // Classes are the names of all classes of faults and operator changes.
 func Classes() []string {
 	var names []string
@@ -89,7 +97,7 @@ func (w *world) drawSwarm() {
 	r := w.dice("swarm", 0)
 	density := []float64{0.15, 0.3, 0.5}[r.IntN(3)]
 	for _, c := range classes() {
-		if c.name == jobClass || c.name == deflateClass {
+		if c.apart {
 			w.on[c.name] = w.dice("swarm-"+c.name, 0).chance(c.usual)
 			continue
 		}
@@ -103,10 +111,30 @@ func (w *world) drawSwarm() {
 			w.on[name] = w.on[name] && !lasts
 		}
 	}
+	// What needs another class to mean anything.
+	w.on["brake"] = w.on["brake"] || w.on["hasty-lift"]
+	w.on["sprint"] = w.on["sprint"] || w.on["sprinter-off"] || w.on["debt"]
+	// Chains of faults need some peace to come to their end.
+	loud := []string{
+		"crash", "pause", "suspend", "reboot", "lost-node", "isolate-leader", "partition", "frozen-disk", "lost-quorum", "brake", "hasty-lift",
+		"budget", "timed-budget", "site-dark", "control", "deaf", "flurry",
+	}
+	if w.dice("undisturbed", 0).chance(0.7) && (w.on["sprinter-off"] || w.on["debt"]) {
+		w.quiet(append(loud, "stranger", "old-lease"))
+	}
+	if w.dice("undisturbed", 1).chance(0.6) && (w.on["stranger"] || w.on["old-lease"]) {
+		w.quiet(append(loud, "settings", "release", "remove", "drain", "loss"))
+	}
 	if w.schedule.Only != nil {
 		for _, c := range classes() {
 			w.on[c.name] = slices.Contains(w.schedule.Only, c.name)
 		}
+	}
+}
+
+func (w *world) quiet(names []string) {
+	for _, name := range names {
+		w.on[name] = false
 	}
 }
 

@@ -41,6 +41,10 @@ type world struct {
 	restoring bool                // the quorum is lost and not recovered yet
 	saves     []saved             // snapshots that operators have put aside
 	braked    uint64              // highest brake generation that was set
+	chained   time.Duration       // until when a chain of faults goes on that another would spoil
+	dark      bool                // the site has been dark
+	echoes    []echoed            // heartbeats that are long on their way
+	longest   time.Duration       // lease that may ever have been granted
 
 	// Drawn once for the schedule.
 	slowDisk   float64       // share of slow writes to disk
@@ -57,17 +61,21 @@ type world struct {
 type saved struct {
 	group int
 	data  []byte
+	pots  map[potKey]pot // what was left for sprints by then, as far as the judge knew
 }
 
 func newWorld(s Schedule, trace io.Writer, bent bends) *world {
 	w := &world{
-		schedule: s, end: s.span(), calm: s.span(), timing: ledger.DefaultTiming(),
+		schedule: s, end: s.span(), timing: ledger.DefaultTiming(),
 		byName: map[string]*node{}, hits: map[string]int{}, trace: trace, bent: bent,
 	}
-	if w.end >= 2*calmSpan {
+	w.drawSwarm()
+	if w.on["site-dark"] {
+		w.end += afterDark
+	}
+	if w.calm = w.end; w.end >= 2*calmSpan {
 		w.calm = w.end - calmSpan
 	}
-	w.drawSwarm()
 	r := w.dice("world", 0)
 	w.drawFaults(r)
 	w.drawDomains(w.dice("domains", 0))
@@ -78,6 +86,7 @@ func newWorld(s Schedule, trace io.Writer, bent bends) *world {
 		w.nodes = append(w.nodes, w.newNode(i))
 	}
 	w.drawBudgets(w.dice("budgets", 0))
+	w.drawLeases(w.dice("leases", 0))
 	w.drawNetwork()
 	w.judge = newJudge(w)
 	return w
@@ -91,9 +100,10 @@ func (w *world) drawFaults(r dice) {
 	w.slowDisk, w.slowWrite = w.when("slow-disk", 0.3*r.Float64()), w.when("slow-limit", 0.5*r.Float64())
 	w.stuck, w.restless = w.when("stuck-limit", 0.3*r.Float64()), w.when("restless", 0.5*r.Float64())
 	w.ample, w.adverse = r.chance(0.3), r.chance(0.5)
-	if r.chance(0.5) && w.on["sprint"] { // which needs room
+	if r.chance(0.5) && w.on["sprint"] || w.on["debt"] || w.on["sprinter-off"] { // which need room
 		w.ample = true
 	}
+	w.ample = w.ample && !w.on["stranger"] // who must find room that is taken
 	w.conviction = r.between(600*time.Millisecond, 5*time.Second)
 	w.wall = time.Date(2031, 3, 1+r.IntN(28), r.IntN(24), r.IntN(60), r.IntN(60), 0, time.UTC)
 	w.timing.Settle = r.between(3*time.Second, 8*time.Second)
@@ -167,6 +177,18 @@ func (w *world) drawDomains(r dice) {
 	}
 	if w.on["lost-charge"] {
 		w.domains[0].LostCharge = ledger.LostFailSafe
+	}
+}
+
+// drawLeases gives every server a length of leases of its own, of which the first
+// leader's becomes the committed one.
+func (w *world) drawLeases(r dice) {
+	for _, s := range w.servers {
+		s.length = w.timing.Lease
+		if length := r.between(ledger.LeaseLeast, 14*time.Second); w.on["lease-length"] {
+			s.length = length
+		}
+		w.longest = max(w.longest, s.length)
 	}
 }
 

@@ -1,0 +1,367 @@
+package simulation
+
+import (
+	"time"
+
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// Contrived faults: chains of faults of which each is usual, and that chance alone
+// would bring together too rarely to tell that a rule for them is broken.
+
+// later plans a step of a chain; none comes after faults have ended.
+func (w *world) later(d time.Duration, do func()) {
+	w.add(d, func() {
+		if w.now < w.calm {
+			do()
+		}
+	})
+}
+
+// cutOff severs all links between a node and the servers for d.
+func (w *world) cutOff(n *node, d time.Duration) {
+	w.sever(d, func(from, to int) bool {
+		return from == n.address && to < len(w.servers) || to == n.address && from < len(w.servers)
+	})
+}
+
+// strand starts a node that comes to the cluster late, and loses the quorum while the
+// node cannot reach the servers. What the operators have put aside is older than the
+// node: the log that begins anew does not know that somebody holds a lease.
+func (w *world) strand(r dice) {
+	n := w.nodes[len(w.nodes)-1]
+	joined, wrong := r.between(5*time.Second, 9*time.Second), r.upTo(time.Minute)
+	if n.life > 0 || len(w.seen().Nodes) == 0 || w.restoring {
+		return
+	}
+	from, ok := w.putAside()
+	if !ok {
+		return
+	}
+	w.hit("node_joined")
+	n.boot()
+	w.later(joined, func() {
+		if w.restoring || w.group != from.group || w.seen().Nodes[n.spec.Node].Target == 0 {
+			return
+		}
+		w.cutOff(n, 14*time.Second)
+		w.hit("quorum_lost")
+		w.beginAnew(from, wrong, r.between(100*time.Millisecond, time.Second))
+	})
+}
+
+// putAside is an operator who saves a snapshot now; false while no server can give one.
+func (w *world) putAside() (saved, bool) {
+	for _, s := range w.servers {
+		if s.up && !s.paused && s.applied == len(w.judge.log)-1 && len(s.state.Domains) > 0 {
+			data := w.judge.snapshot(s.state)
+			x := saved{group: w.group, data: data, pots: w.judge.sprints.depths()}
+			w.saves = append(w.saves, x)
+			return x, true
+		}
+	}
+	return saved{}, false
+}
+
+// orderLease is an operator who changes how long leases run.
+func (w *world) orderLease(r dice) {
+	length := r.between(ledger.LeaseLeast, 14*time.Second)
+	w.ask(&order{what: "lease", make: func(*leadership) (ledger.Command, bool) {
+		w.longest = max(w.longest, length) // it may be committed from now on
+		return ledger.Command{SetLease: &ledger.SetLease{Length: length}}, true
+	}})
+}
+
+// liftUnseen is an operator who lifts a generation that is not the one in force: one
+// of before, or a number mistyped.
+func (w *world) liftUnseen(r dice) {
+	seen, off := w.seen().Brake, uint64(1+r.IntN(3))
+	if !seen.Active() {
+		return
+	}
+	generation := seen.Set + off
+	if r.chance(0.5) && seen.Set > off {
+		generation = seen.Set - off
+	}
+	w.hit("lift_unseen")
+	w.askLift(generation)
+}
+
+// flurry cuts a node off, raises it, and lowers what it may be given at most so often
+// that more targets may still reach the node than the log keeps one by one.
+func (w *world) flurry(r dice) {
+	n := w.someNode(r)
+	x := w.seen().Nodes[n.spec.Node]
+	room := min(n.spec.Rated, x.Most()) - x.Least()
+	if !n.up || n.paused || !x.Grantable() || room < 30*units.Watt {
+		return
+	}
+	most := func(p units.Power) {
+		set := x.Settings
+		if set.Max = nil; p > 0 {
+			set.Max = &p
+		}
+		w.ask(&order{what: "settings", make: func(*leadership) (ledger.Command, bool) {
+			return ledger.Command{Node: &ledger.SetNode{Node: x.Name, Settings: set}}, true
+		}})
+	}
+	most(x.Least() + 2*units.Watt)
+	w.later(1500*time.Millisecond, func() {
+		low := w.seen().Nodes[x.Name].Target
+		w.cutOff(n, 4*time.Second)
+		most(0)
+		w.whenRaised(x.Name, low+20*units.Watt, 100, func(to units.Power) {
+			for i := range 20 {
+				w.later(time.Duration(i)*30*time.Millisecond, func() { most(x.Least() + (to-x.Least())*units.Power(20-i)/24) })
+			}
+		})
+	})
+}
+
+// whenRaised runs then as soon as a node's target is above a power, looking tries times.
+func (w *world) whenRaised(node string, above units.Power, tries int, then func(units.Power)) {
+	switch to := w.seen().Nodes[node].Target; {
+	case to > above:
+		then(to)
+	case tries > 0:
+		w.later(30*time.Millisecond, func() { w.whenRaised(node, above, tries-1, then) })
+	}
+}
+
+// oldLease loses the quorum while a lease is on its way to a node, and begins anew from
+// what was put aside several targets before: what the node names then is above all that
+// the log knows.
+func (w *world) oldLease(r dice) {
+	n, wrong := w.someNode(r), r.upTo(time.Minute)
+	x := w.seen().Nodes[n.spec.Node]
+	from, ok := w.putAside()
+	if !ok || w.restoring || !n.up || n.paused || !x.Grantable() || w.now < w.chained {
+		return
+	}
+	w.chained = w.now + 8*time.Second
+	most := func(after time.Duration, part float64) {
+		w.later(after, func() {
+			set := x.Settings
+			if part < 1 {
+				set.Max = new(x.Least() + units.Power(part*float64(n.spec.Rated-x.Least())))
+			}
+			w.ask(&order{what: "settings", make: func(*leadership) (ledger.Command, bool) {
+				return ledger.Command{Node: &ledger.SetNode{Node: x.Name, Settings: set}}, true
+			}})
+		})
+	}
+	for i := range 4 {
+		most(time.Duration(i)*300*time.Millisecond, 0.2-0.05*float64(i))
+	}
+	w.later(2*time.Second, func() { w.cutOff(n, 3500*time.Millisecond) })
+	most(2050*time.Millisecond, 1)
+	w.later(2040*time.Millisecond, func() {
+		w.whenRaised(x.Name, w.seen().Nodes[x.Name].Target+5*units.Watt, 80, func(units.Power) {
+			w.later(30*time.Millisecond, func() { // the leases of it have left
+				if !w.restoring && w.group == from.group {
+					w.hit("quorum_lost")
+					w.beginAnew(from, wrong, 200*time.Millisecond)
+				}
+			})
+		})
+	})
+}
+
+// toggleControl is an operator who tells a powerd to hold caps no more, or again, and
+// starts it anew. Once the log knows that nobody holds a cap there, somebody takes the
+// limit away.
+func (w *world) toggleControl(r dice) {
+	n := w.someNode(r)
+	for _, x := range w.nodes {
+		if !x.spec.Controlled && r.chance(0.6) {
+			n = x
+		}
+	}
+	if !n.up || n.paused || w.on["lost-charge"] {
+		return
+	}
+	n.fallAsleep(false)
+	n.crash()
+	n.spec.Controlled = !n.spec.Controlled
+	w.hit("control_changed")
+	if n.spec.Controlled {
+		w.hit("control_again")
+	} else {
+		w.later(r.between(3*time.Second, 6*time.Second), func() {
+			if x := w.seen().Nodes[n.spec.Node]; !n.spec.Controlled && !x.Controlled && x.Name != "" && !n.hw.off {
+				n.integrate()
+				n.hw.writing++
+				n.hw.held, n.hw.want = n.spec.Rated, n.spec.Rated
+				w.judge.moved = true
+			}
+		})
+	}
+	w.tracef("%s: controlled is %v", n.name, n.spec.Controlled)
+	n.hw.stuck = w.now + r.between(0, 4*time.Second)
+	w.revive(n, r, 100*time.Millisecond+r.about(time.Second))
+}
+
+// deafen lets a node's controls fail for a while: nothing that is written takes
+// effect, and nothing can be read back.
+func (w *world) deafen(r dice) {
+	n := w.someNode(r)
+	n.hw.deaf = w.now + r.between(time.Second, 9*time.Second)
+	w.tracef("%s: its controls fail for %v", n.name, n.hw.deaf-w.now)
+}
+
+// raisedRestart starts a powerd anew while somebody else raises the node's limit, and the
+// machine is slow to obey: what the new process reads back is news that proves nothing.
+func (w *world) raisedRestart(r dice) {
+	n := w.someNode(r)
+	if !n.up || n.paused || n.hw.off || n.hw.booting || !n.spec.Controlled || n.spec.Rated <= n.hw.held {
+		return
+	}
+	n.fallAsleep(false)
+	n.crash()
+	w.hit("node_killed")
+	n.hw.stuck = w.now + r.between(2*time.Second, 6*time.Second)
+	w.raiseLimit(n, n.spec.Rated)
+	w.revive(n, r, r.between(50*time.Millisecond, 500*time.Millisecond))
+}
+
+// echo keeps a heartbeat on its way, until after a newer one has told that somebody
+// else raised the node's limit, and delivers it to a leader that has just begun.
+func (w *world) echo(r dice) {
+	n := w.someNode(r)
+	raised, gap := r.between(50*time.Millisecond, 400*time.Millisecond), r.between(1500*time.Millisecond, 3*time.Second)
+	if !n.up || n.paused || n.number == 0 || n.hw.off || n.hw.booting || !n.spec.Controlled {
+		return
+	}
+	w.echoes = append(w.echoes, echoed{n, n.last, w.now + 12*time.Second})
+	w.later(raised, func() {
+		n.hw.stuck = w.now + 10*time.Second
+		w.raiseLimit(n, n.spec.Rated)
+	})
+	w.later(raised+gap, func() {
+		for _, s := range w.servers {
+			if s.up && s.lead != nil {
+				w.hit("server_killed")
+				s.crash()
+				w.restart(s, 100*time.Millisecond+r.about(time.Second))
+				return
+			}
+		}
+	})
+}
+
+// echoed is a heartbeat that is long on its way.
+type echoed struct {
+	from  *node
+	said  ledger.Report
+	until time.Duration
+}
+
+// echoesArrive are the heartbeats that a new leadership hears first.
+func (l *leadership) echoesArrive() {
+	for _, x := range l.s.w.echoes {
+		if l.s.w.now < x.until {
+			l.s.w.hit("heartbeat_echoed")
+			l.heard(x.said)
+		}
+	}
+}
+
+// sprintOf is an operator who asks for a sprint of some nodes that just fits what is left
+// for it, of a small budget that fills slowly. An idle first node has no
+// use for it, all others have.
+func (w *world) sprintOf(count int, idle bool) {
+	d := w.seen().Domains["site/lab"]
+	if d.Sprint == nil {
+		x := &ledger.SetSprintBudget{Domain: d.Name, Capacity: 400 * units.Joule, Refill: 40 * units.Watt}
+		w.ask(&order{what: "sprint-budget", make: func(*leadership) (ledger.Command, bool) { return ledger.Command{SprintBudget: x}, true }})
+		return
+	}
+	pot := sortedKeys(d.Sprint.Balances)[0]
+	each := d.Sprint.Balances[pot] * 8 / 10 / units.Energy(count)
+	x := &ledger.GrantSprint{Domain: d.Name, Class: pot, Duration: time.Duration(count) * 2 * time.Second}
+	for _, n := range w.seen().NodesByName() {
+		more := min(n.Rated-n.Target, w.judge.headroom(n.Domain)/units.Power(count), each.Over(x.Duration))
+		if n.Grantable() && n.Owes == "" && more >= 5*units.Watt && len(x.Caps) < count {
+			x.Caps = append(x.Caps, ledger.Target{Node: n.Name, Cap: n.Target + more})
+			work := w.nodeNamed(n.Name)
+			if work.hw.next = n.Rated; idle && len(x.Caps) == 1 {
+				work.hw.next = n.Target
+			}
+		}
+	}
+	if len(x.Caps) < count {
+		return
+	}
+	o := &order{what: "sprint", input: sprintInput{grant: true}}
+	o.make = func(*leadership) (ledger.Command, bool) {
+		x.ID = o.id
+		return ledger.Command{Sprint: x}, true
+	}
+	w.ask(o)
+}
+
+// sprinting are the running nodes that are in a sprint.
+func (w *world) sprinting() (list []*node) {
+	for i, x := range w.judge.sprints.running {
+		if n := w.nodes[i]; x != nil && n.up && !n.paused {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// sprinterOff takes the power of a node that has told what it drew of its sprint, while
+// another of the same sprint, of which the powerd was killed, has not.
+func (w *world) sprinterOff(r dice) {
+	list := w.sprinting()
+	if len(list) < 2 {
+		w.sprintOf(2, true)
+		return
+	}
+	n := list[0]
+	list[1].fallAsleep(false)
+	list[1].crash()
+	w.revive(list[1], r, 15*time.Second)
+	w.later(r.between(4500*time.Millisecond, 5500*time.Millisecond), func() {
+		x := w.seen().Nodes[n.spec.Node]
+		if share, owes := w.seen().Sprints[x.Owes].Shares[x.Name]; owes && share.Spent != nil && !n.hw.off && n.up {
+			w.hit("sprinter_off")
+			w.powerOff(n, r, true)
+		}
+	})
+}
+
+// overdraw ends the powerd of a node in its sprint, which leaves the hardware at the
+// sprint's cap; where that becomes a debt the quorum is lost, and what the operators
+// have put aside knows of it.
+func (w *world) overdraw(r dice) {
+	back, wrong := r.between(6*time.Second, 10*time.Second), r.upTo(time.Minute)
+	list := w.sprinting()
+	if len(list) == 0 {
+		w.sprintOf(1, false)
+		return
+	}
+	n := list[0]
+	n.fallAsleep(false)
+	n.crash()
+	w.revive(n, r, back)
+	w.later(back, func() { w.loseInDebt(wrong, 30) })
+}
+
+func (w *world) loseInDebt(wrong time.Duration, tries int) {
+	if w.restoring || tries == 0 {
+		return
+	}
+	for _, p := range w.judge.sprints.pots {
+		if p.most+p.slack < -10 {
+			if from, ok := w.putAside(); ok {
+				w.hit("snapshot_in_debt")
+				w.hit("quorum_lost")
+				w.beginAnew(from, wrong, 500*time.Millisecond)
+				return
+			}
+		}
+	}
+	w.later(time.Second, func() { w.loseInDebt(wrong, tries-1) })
+}
