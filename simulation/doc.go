@@ -8,8 +8,8 @@
 // small consensus (terms, votes, a replicated log that loses what was not yet
 // durable), gossip of the brake, a network that delays, loses, doubles, reorders
 // and cuts, nodes whose hardware obeys late, and operators who change everything:
-// budgets, schedules, domains, moves, removals, sprints, the brake; and of schedulers
-// that drop tasks of jobs.
+// budgets, schedules, domains, moves, removals, sprints, the brake, the length of
+// leases; and schedulers that drop tasks of jobs. The whole site may go dark.
 //
 // What is judged is what the nodes HOLD and DRAW, not what they report: the limit
 // that stands in a node's hardware at that moment, and its joules, known to the
@@ -18,7 +18,7 @@
 // which its heartbeat was sent (P2), every grant against what was appended after
 // its heartbeat arrived and had committed (P3), every node's limit against what
 // the log charges it, and that charge against a second account kept from the
-// entries alone (P4), every cut against whom it could have lowered and every raise
+// entries alone and against every lease that may still arrive (P4), every cut against whom it could have lowered and every raise
 // by the clock against the true clocks (P5), every pot of joules against what was
 // drawn (P8), every dropped task against the floor of its job (P9), and every lease
 // against the brakes that its node has stored.
