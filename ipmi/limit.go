@@ -182,5 +182,10 @@ func restoreLimit(ctx context.Context, l link, was, wrote Limit) (Limit, error) 
 			return Limit{}, err
 		}
 	}
-	return getLimit(ctx, l)
+	back, err := getLimit(ctx, l)
+	same := back.Power == was.Power && back.Action == was.Action && back.Correction == was.Correction
+	if err == nil && (back.Active != was.Active || was.Active && !same) { // what is inactive may not even be shown
+		return back, fmt.Errorf("%w: the original limit was %+v, it reads back as %+v", ErrRefused, was, back)
+	}
+	return back, err
 }

@@ -175,6 +175,21 @@ func TestNoLimitOfZeroWatts(t *testing.T) {
 	}
 }
 
+// A BMC that takes an original and holds something else has not been restored.
+func TestRestoreLimitReadsBack(t *testing.T) {
+	t.Parallel()
+	found := Limit{Power: 500 * units.Watt, Active: true, Action: ActionLog, Correction: 2 * time.Second, Period: time.Second}
+	b := &limiter{lim: found}
+	wrote, err := setLimit(t.Context(), b, 200*units.Watt, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.change = func(l *Limit) { l.Power = wrote.Power }
+	if back, err := restoreLimit(t.Context(), b, found, wrote); !errors.Is(err, ErrRefused) || back.Power != wrote.Power {
+		t.Errorf("it holds %+v and %v is told; want %v", back, err, ErrRefused)
+	}
+}
+
 func TestRestoreLimit(t *testing.T) {
 	t.Parallel()
 	found := Limit{Power: 500 * units.Watt, Active: true, Action: ActionPowerOff, Correction: 2 * time.Second, Period: time.Second}
