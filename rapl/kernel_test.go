@@ -300,8 +300,12 @@ func TestZeroReadBackIsUndone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := l.SetPower(LongTerm, 95*units.Watt); err == nil {
+	stands, err := l.SetPower(LongTerm, 95*units.Watt)
+	if err == nil {
 		t.Error("0 W passed for a limit")
+	}
+	if stands != 200*units.Watt {
+		t.Errorf("returned %v, but 200 W stands there again", stands)
 	}
 	if r.value != 200_000_000 || r.writes != 2 {
 		t.Errorf("left at %d after %d writes", r.value, r.writes)

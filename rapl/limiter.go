@@ -212,11 +212,13 @@ func (l *Limiter) SetPower(constraint string, want units.Power) (units.Power, er
 		return 0, fmt.Errorf("rapl: %s: %s: %w", l.zone.Label, constraint, refused)
 	}
 	before, v, err := l.put(c, int64(want))
-	if v == 0 && before > 0 && readable(err) {
-		_, errBack := c.Write(before) // hardware that made 0 W of it: back at once
-		err = errors.Join(err, errBack)
-	}
 	got := units.Power(v)
+	if v == 0 && before > 0 && readable(err) {
+		stands, errBack := c.Write(before) // hardware that made 0 W of it: back at once
+		return units.Power(stands), l.refused(&WriteError{
+			Zone: l.zone.Label, Constraint: constraint, Want: want, Got: got, Err: orNotTaken(errors.Join(err, errBack)), Hint: hintRefused,
+		}, errors.Join(err, errBack), false)
+	}
 	if got > 0 && Same(want, got) && readable(err) {
 		l.held(c, int64(want), before, v)
 		return got, nil
