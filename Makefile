@@ -34,8 +34,9 @@ check: ## format, lint, root tests and unit tests with -race
 format-check:
 	@out=$$($(TOOL) gofumpt -modpath headroom -d $(SOURCES)) && [ -z "$$out" ] || { echo "$$out"; echo 'make fmt formats these files'; exit 1; }
 
-lint: ## golangci-lint, with the architecture rules
+lint: ## golangci-lint, with the architecture rules, and the project's own checks
 	$(TOOL) golangci-lint run ./...
+	$(GO) run ./internal/vet/cmd/headroomvet -test=false ./...
 
 fmt: ## format all Go files
 	$(TOOL) golangci-lint fmt ./...

@@ -40,6 +40,8 @@ func (n *node) recall(r remembered) {
 
 // brakeHeard takes the newest brake of the gossip: the lease ends and the fail-safe
 // cap is written before anything else happens, the disk included.
+//
+//headroom:control
 func (n *node) brakeHeard() {
 	s := n.gossip.Brake()
 	if s.Generation == 0 || s.Generation < n.holder.Memory().Brake || s == n.brake.newest {

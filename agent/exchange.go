@@ -216,6 +216,8 @@ func (n *node) hold(g *headroomv1.Lease) {
 
 // heartbeat numbers and sends one heartbeat: to the leader, or to everybody when
 // none is known or it does not answer.
+//
+//headroom:control
 func (n *node) heartbeat() {
 	if len(n.links) == 0 {
 		return

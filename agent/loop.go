@@ -195,6 +195,8 @@ func (n *node) loop(ctx, inner context.Context, tick <-chan time.Time) error {
 }
 
 // turn is one move of the inner loop: gather, decide, apply, verify.
+//
+//headroom:control
 func (n *node) turn(now lease.Instant) {
 	n.advance(now)
 	n.gather(now)

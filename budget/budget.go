@@ -18,6 +18,8 @@
 //
 // The package is pure: it decides nothing about when a cap may be raised (that
 // is the ledger's) and knows no lease.
+//
+//headroom:apply
 package budget
 
 import (

@@ -239,6 +239,8 @@ type refusedError struct{ error }
 func (e refusedError) Unwrap() error { return e.error }
 
 // tick commits the entry of this second and answers the heartbeats heard before it.
+//
+//headroom:control
 func (d *desk) tick(ctx context.Context) error {
 	if err := d.reincarnate(ctx); err != nil {
 		return err

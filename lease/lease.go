@@ -17,6 +17,8 @@
 // package does no I/O: what must survive a restart (Memory) is handed to the
 // caller, who stores it durably before the grant is taken. A lease itself is
 // never part of Memory.
+//
+//headroom:apply
 package lease
 
 import (

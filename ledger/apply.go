@@ -23,6 +23,8 @@ type Result struct {
 // Apply carries out one committed command. On an error the state is unchanged.
 // A request that was carried out before is no conflict, whatever it was checked
 // against: it is asked again because its answer was lost.
+//
+//headroom:apply
 func (s *State) Apply(c Command) (Result, error) {
 	if c.Ignorable && c.Rules > Rules {
 		return Result{Revision: s.Revision}, nil

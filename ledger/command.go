@@ -392,6 +392,8 @@ func (c Command) Encode() ([]byte, error) {
 // Decode reads a command. A field that these rules do not know is an error: a
 // server must never apply half of what its writer meant. A command of newer
 // rules that says of itself that it may be ignored comes back without any part.
+//
+//headroom:apply
 func Decode(data []byte) (Command, error) {
 	var head struct {
 		Rules     int  `json:"rules"`

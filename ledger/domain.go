@@ -101,8 +101,8 @@ func (d Domain) validate() error {
 // newTree is the power tree of these domains.
 func newTree(domains map[string]Domain) (*budget.Tree, error) {
 	plain := make([]budget.Domain, 0, len(domains))
-	for _, d := range domains {
-		plain = append(plain, d.Domain)
+	for _, name := range slices.Sorted(maps.Keys(domains)) { // what is wrong is told alike on every server
+		plain = append(plain, domains[name].Domain)
 	}
 	return budget.NewTree(plain)
 }

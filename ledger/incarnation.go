@@ -21,6 +21,8 @@ import (
 // It holds until a schedule is due next. Tokens are dropped but
 // for those that keep names, by id or name: which were revoked since is not known.
 // at is the wall clock in microseconds, actor and reason are for the audit log.
+//
+//headroom:apply
 func (s *State) Recover(budgets map[string]units.Power, at int64, actor, reason string, keep ...string) error {
 	for _, name := range slices.Sorted(maps.Keys(s.Domains)) {
 		if budgets[name] <= 0 {

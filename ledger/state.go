@@ -219,6 +219,8 @@ func (s *State) draft() *State {
 }
 
 // Snapshot is the whole state as JSON, the same bytes for the same state.
+//
+//headroom:apply
 func (s *State) Snapshot() ([]byte, error) {
 	data, err := json.Marshal(s)
 	if err != nil {
@@ -228,6 +230,8 @@ func (s *State) Snapshot() ([]byte, error) {
 }
 
 // Restore reads a snapshot, of these rules or of the ones before.
+//
+//headroom:apply
 func Restore(data []byte) (*State, error) {
 	s := &State{}
 	if err := json.Unmarshal(data, s); err != nil {

@@ -13,4 +13,6 @@
 // by the worst run, not by the mean.
 //
 // The package runs nothing and reads no file: `powerlab profile` does.
+//
+//headroom:apply
 package quality

@@ -9,6 +9,8 @@
 // Guarantees: parsing demands a unit and says where and how the text is wrong;
 // a value printed by Exact and parsed again is the same value. The package does
 // no I/O and keeps no state.
+//
+//headroom:apply
 package units
 
 import "time"
