@@ -46,7 +46,7 @@ func layers() map[string]layer {
 		"rapl": device, "dvfs": device, "ipmi": device, "systemd": device, "thermal": device, "links": device,
 		"agent": edge, "coordinator": edge, "scheduler": edge, "consensus": edge, "gossip": edge, "web": edge,
 		"emulator": lab, "simulation": lab, "powerlab": lab, "bench": lab, "demo": lab, "hadoop": lab, "spark": lab, "record": lab,
-		"studies": lab, "papers": lab, "rig": lab,
+		"studies": lab, "papers": lab, "rig": lab, "torment": lab,
 		"cmd": program, "test": front, "": front,
 	}
 }
@@ -316,6 +316,21 @@ func TestWhatProgramsLink(t *testing.T) {
 					t.Errorf("%s links %s", start, linked)
 				}
 			}
+		}
+	}
+}
+
+// The outside judge shares no code with what it judges, but the contract.
+func TestOutsideJudgeSharesNoCode(t *testing.T) {
+	t.Parallel()
+	_, pkgs := read(t)
+	p := pkgs["torment"]
+	if p == nil {
+		t.Fatal("there is no package torment")
+	}
+	for imported := range p.imports {
+		if strings.HasPrefix(imported, module+"/") && !strings.HasPrefix(imported, module+"/api/") {
+			t.Errorf("torment imports %s: the outside judge knows the API and the promises only", imported)
 		}
 	}
 }

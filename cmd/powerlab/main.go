@@ -19,6 +19,7 @@ import (
 	"headroom/record"
 	"headroom/simulation"
 	"headroom/studies"
+	torment "headroom/torment/command"
 )
 
 func main() {
@@ -44,5 +45,6 @@ func newRoot() *cobra.Command {
 	root.AddCommand(studies.NewProfileCommand())
 	root.AddCommand(studies.NewDeflateCommand())
 	root.AddCommand(studies.NewQueueCommand())
+	root.AddCommand(torment.New())
 	return root
 }

@@ -46,6 +46,7 @@ import (
 	"headroom/scheduler"
 	"headroom/simulation"
 	"headroom/studies"
+	torment "headroom/torment/command"
 )
 
 func TestMain(m *testing.M) {
@@ -66,7 +67,7 @@ func powerlab() *cobra.Command {
 	root := &cobra.Command{Use: "powerlab", Short: "Emulated nodes, simulation, benchmarks and the demo", Example: "  powerlab demo"}
 	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand())
 	root.AddCommand(textapps.NewCommand(), studies.NewEstimateCommand(), studies.NewAllocateCommand(), studies.NewProfileCommand())
-	root.AddCommand(studies.NewQueueCommand())
+	root.AddCommand(studies.NewQueueCommand(), torment.New())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewDeflateCommand())
 	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand()))

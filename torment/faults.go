@@ -1,0 +1,256 @@
+package torment
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// fault is one thing that goes wrong for a while. A fault of one target takes it from
+// claims, one of the whole site waits until no other lasts.
+type fault struct {
+	name   string
+	claims func(*tormentor) []string
+	// least and more bound how long it lasts.
+	least, more time.Duration
+	// begin makes it happen and returns what ends it.
+	begin func(ctx context.Context, t *tormentor, target string, number int) (end func() error, err error)
+}
+
+// beyondLease is how long a cut lasts at least, so that leases end in it and are judged.
+const beyondLease = leaseEnds + settles + 3*time.Second
+
+func onServers(t *tormentor) []string { return t.c.servers }
+func onNodes(t *tormentor) []string   { return t.c.nodes }
+func onSite(*tormentor) []string      { return nil }
+
+// faults are all that there are.
+func faults() []fault {
+	return []fault{
+		{"kill-server", onServers, time.Second, 5 * time.Second, killServer},
+		{"stop-server", onServers, 2 * time.Second, 8 * time.Second, stopServer},
+		{"restart-server", onServers, 100 * time.Millisecond, time.Second, restartServer},
+		{"cut-server", onServers, 3 * time.Second, 6 * time.Second, cutServer(between)},
+		{"half-cut-server", onServers, 3 * time.Second, 6 * time.Second, cutServer(oneWay)},
+		{"kill-powerd", onNodes, restarts, time.Second, killPowerd},
+		{"stop-powerd", onNodes, time.Second, 8 * time.Second, stopPowerd},
+		{"cut-node", onNodes, beyondLease, 2 * time.Second, cutNode(between)},
+		{"half-cut-node", onNodes, beyondLease, 2 * time.Second, cutNode(oneWay)},
+		{"no-quorum", onSite, beyondLease, time.Second, noQuorum},
+		{"site-dark", onSite, 500 * time.Millisecond, 2 * time.Second, siteDark},
+	}
+}
+
+// tormentor deals the faults.
+type tormentor struct {
+	c *cluster
+	j *judge
+	// dice are drawn from the seed, in one goroutine only.
+	dice *rand.Rand
+
+	mu    sync.Mutex
+	taken map[string]bool
+	hit   map[string]int
+	wrong error
+}
+
+// gapMost is the longest pause between two faults.
+const gapMost = 2500 * time.Millisecond
+
+// deal brings faults until the time is over, every kind once before any comes again,
+// and returns when all have ended.
+func (t *tormentor) deal(ctx context.Context) error {
+	var running sync.WaitGroup
+	defer running.Wait()
+	number, deck := 0, []fault{}
+	for ctx.Err() == nil {
+		if len(deck) == 0 {
+			deck = faults()
+			t.dice.Shuffle(len(deck), func(a, b int) { deck[a], deck[b] = deck[b], deck[a] })
+		}
+		f := deck[0]
+		deck = deck[1:]
+		lasts := f.least + time.Duration(t.dice.Int64N(int64(f.more)))
+		draw, gap := t.dice.IntN(1<<20), time.Duration(t.dice.Int64N(int64(gapMost)))
+		number++
+		all := f.claims(t)
+		if len(all) == 0 {
+			running.Wait()
+			t.one(ctx, f, "", number, lasts)
+		} else {
+			target, ok := t.take(ctx, all, draw)
+			if !ok {
+				break
+			}
+			running.Go(func() {
+				t.one(ctx, f, target, number, lasts)
+				t.leave(target)
+			})
+		}
+		if !pause(ctx, gap) {
+			break
+		}
+	}
+	running.Wait()
+	return t.wrong
+}
+
+// take waits for a target that no fault has.
+func (t *tormentor) take(ctx context.Context, all []string, draw int) (string, bool) {
+	for {
+		t.mu.Lock()
+		free := slices.DeleteFunc(slices.Clone(all), func(name string) bool { return t.taken[name] })
+		if len(free) > 0 {
+			target := free[draw%len(free)]
+			t.taken[target] = true
+			t.mu.Unlock()
+			return target, true
+		}
+		t.mu.Unlock()
+		if !pause(ctx, 100*time.Millisecond) {
+			return "", false
+		}
+	}
+}
+
+func (t *tormentor) leave(target string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	delete(t.taken, target)
+}
+
+// one is one fault from its begin to its end, which comes earlier with that of ctx.
+func (t *tormentor) one(ctx context.Context, f fault, target string, number int, lasts time.Duration) {
+	if ctx.Err() != nil {
+		return
+	}
+	whole := context.WithoutCancel(ctx) // what was begun is ended
+	end, err := f.begin(whole, t, target, number)
+	if err == nil {
+		t.mu.Lock()
+		t.hit[f.name]++
+		t.mu.Unlock()
+		pause(ctx, lasts)
+		err = end()
+	}
+	if err != nil {
+		t.mu.Lock()
+		t.wrong = err
+		t.mu.Unlock()
+	}
+}
+
+func killServer(_ context.Context, t *tormentor, target string, _ int) (func() error, error) {
+	p := t.c.program(target)
+	p.signal(syscall.SIGKILL)
+	<-p.done
+	return func() error { return t.c.start(target) }, nil
+}
+
+// A server that was stopped may find its lead gone and end itself: it is started again.
+func stopServer(_ context.Context, t *tormentor, target string, _ int) (func() error, error) {
+	p := t.c.program(target)
+	p.signal(syscall.SIGSTOP)
+	return func() error {
+		p.signal(syscall.SIGCONT)
+		select {
+		case <-p.done:
+			return t.c.start(target)
+		case <-time.After(time.Second):
+			return nil
+		}
+	}, nil
+}
+
+func restartServer(_ context.Context, t *tormentor, target string, _ int) (func() error, error) {
+	t.c.program(target).end(5 * time.Second)
+	return func() error { return t.c.start(target) }, nil
+}
+
+func cutServer(which func(a, b []string) []link) func(context.Context, *tormentor, string, int) (func() error, error) {
+	return func(ctx context.Context, t *tormentor, target string, number int) (func() error, error) {
+		others := slices.DeleteFunc(t.c.hosts(), func(h string) bool { return h == target })
+		return func() error { return t.c.net.set(ctx, number, nil) }, t.c.net.set(ctx, number, which([]string{target}, others))
+	}
+}
+
+// cutNode cuts a node off from the servers, or only what it says to them.
+func cutNode(which func(a, b []string) []link) func(context.Context, *tormentor, string, int) (func() error, error) {
+	return func(ctx context.Context, t *tormentor, target string, number int) (func() error, error) {
+		others := slices.DeleteFunc(t.c.hosts(), func(h string) bool { return h == target })
+		if err := t.c.net.set(ctx, number, which([]string{target}, others)); err != nil {
+			return nil, err
+		}
+		t.j.cutOff(target, number)
+		return func() error {
+			t.j.back(target, number)
+			return t.c.net.set(ctx, number, nil)
+		}, nil
+	}
+}
+
+// noQuorum cuts every server off from the others: nobody leads, and no lease is renewed.
+func noQuorum(ctx context.Context, t *tormentor, _ string, number int) (func() error, error) {
+	if err := t.c.net.set(ctx, number, oneWay(t.c.servers, t.c.servers)); err != nil {
+		return nil, err
+	}
+	for _, n := range t.c.nodes {
+		t.j.cutOff(n, number)
+	}
+	return func() error {
+		for _, n := range t.c.nodes {
+			t.j.back(n, number)
+		}
+		return t.c.net.set(ctx, number, nil)
+	}, nil
+}
+
+func killPowerd(_ context.Context, t *tormentor, target string, _ int) (func() error, error) {
+	t.j.alone(target, restarts)
+	signalPowerd(t.c, target, syscall.SIGKILL)
+	return func() error { return nil }, nil
+}
+
+func stopPowerd(_ context.Context, t *tormentor, target string, _ int) (func() error, error) {
+	t.j.alone(target, time.Hour)
+	pid := signalPowerd(t.c, target, syscall.SIGSTOP)
+	return func() error {
+		if pid != 0 {
+			_ = syscall.Kill(pid, syscall.SIGCONT)
+		}
+		t.j.alone(target, settles)
+		return nil
+	}, nil
+}
+
+// signalPowerd sends a signal to a node's powerd and returns its process, 0 while there is none.
+func signalPowerd(c *cluster, node string, s syscall.Signal) int {
+	text, err := os.ReadFile(c.path("nodes", node, "run", "powerd.pid"))
+	pid, bad := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || bad != nil || pid <= 1 || syscall.Kill(pid, s) != nil {
+		return 0
+	}
+	return pid
+}
+
+// siteDark kills every process of the site at once: all that this namespace has but its
+// first process, which is this one. Later everything starts, in any order.
+func siteDark(_ context.Context, t *tormentor, _ string, _ int) (func() error, error) {
+	if err := syscall.Kill(-1, syscall.SIGKILL); err != nil {
+		return nil, err //nolint:wrapcheck // the caller reports it
+	}
+	return func() error {
+		if err := t.c.startAll(); err != nil {
+			return err
+		}
+		// A machine that boots has no load before its powerd holds it.
+		time.Sleep(restarts)
+		return t.c.busy()
+	}, nil
+}
