@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"headroom/internal/cli"
+	"headroom/internal/listen"
 	"headroom/internal/secure"
 )
 
@@ -45,6 +46,7 @@ func (a address) String() string { return string(a) }
 type conn struct {
 	net.Conn
 	of     *stream
+	guest  *listen.Conn // below it, nil for one that this server has dialled
 	looked atomic.Int64 // when its peer was last asked about, nanoseconds of the wall clock
 }
 
@@ -55,6 +57,9 @@ const lookEvery = time.Second
 // Read implements net.Conn. It refuses a peer that no longer belongs here.
 func (c *conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
+	if err == nil && c.guest != nil {
+		c.guest.Prove(listen.Guest{First: true}) // the handshake has come before the first byte
+	}
 	if err != nil || c.of.keeper == nil {
 		return n, err
 	}
@@ -78,7 +83,11 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-func listen(bind string, own Server, keeper *secure.Keeper) (*stream, error) {
+// bounded lets few strangers in, and none of them stay: whoever shakes no hands within some
+// seconds is turned out. The other servers are few.
+func bounded(l net.Listener) net.Listener { return listen.New(l, listen.Defaults()) }
+
+func openStream(bind string, own Server, keeper *secure.Keeper) (*stream, error) {
 	if bind == "" {
 		bind = own.Address
 	}
@@ -92,7 +101,7 @@ func listen(bind string, own Server, keeper *secure.Keeper) (*stream, error) {
 			Err:     err,
 		}
 	}
-	s := &stream{Listener: l, address: address(own.Address), conns: map[*conn]struct{}{}}
+	s := &stream{Listener: bounded(l), address: address(own.Address), conns: map[*conn]struct{}{}}
 	if keeper != nil {
 		s.keeper, s.accepts, s.dials = keeper, keeper.Mutual(secure.Server), keeper.Dial(secure.Server)
 	}
@@ -108,10 +117,11 @@ func (s *stream) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	guest, _ := c.(*listen.Conn)
 	if s.accepts != nil {
 		c = tls.Server(c, s.accepts) // the handshake comes with the first read, off this goroutine
 	}
-	return s.own(c)
+	return s.own(c, guest)
 }
 
 // Dial connects to another server.
@@ -129,7 +139,7 @@ func (s *stream) Dial(to raft.ServerAddress, timeout time.Duration) (net.Conn, e
 			return nil, err
 		}
 	}
-	return s.own(c)
+	return s.own(c, nil)
 }
 
 // handshake proves the other server before raft says a word.
@@ -142,14 +152,14 @@ func handshake(c *tls.Conn, timeout time.Duration) (net.Conn, error) {
 	return c, nil
 }
 
-func (s *stream) own(c net.Conn) (net.Conn, error) {
+func (s *stream) own(c net.Conn, guest *listen.Conn) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		_ = c.Close()
 		return nil, errTransportClosed
 	}
-	owned := &conn{Conn: c, of: s}
+	owned := &conn{Conn: c, of: s, guest: guest}
 	s.conns[owned] = struct{}{}
 	return owned, nil
 }

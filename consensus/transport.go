@@ -44,7 +44,7 @@ func openTransport(cfg Config) (*transport, error) {
 	if cfg.Transport != nil {
 		return newTransport(cfg.Transport), nil
 	}
-	s, err := listen(cfg.Bind, cfg.own(), cfg.Secure)
+	s, err := openStream(cfg.Bind, cfg.own(), cfg.Secure)
 	if err != nil {
 		return nil, err
 	}

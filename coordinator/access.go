@@ -95,7 +95,10 @@ func (g *guard) admit(ctx context.Context, procedure string, header interface{ G
 	if err != nil {
 		return ctx, g.refused(procedure, err)
 	}
-	listen.Prove(ctx)
+	if !listen.Prove(ctx, listen.Guest{Name: who.name, First: who.server || who.role.May(ledger.RoleOperator)}) {
+		return ctx, g.refused(procedure, rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitUnreachable,
+			"all places of this port are taken but those that are kept for operators and servers", "try again, or ask another coordinator"))
+	}
 	if err := g.belongs(who, procedure); err != nil {
 		return ctx, g.refused(procedure, err)
 	}

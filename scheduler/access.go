@@ -115,8 +115,9 @@ func newGuard(cfg Config, logger *slog.Logger) *guard {
 // admit returns a context with the caller, or why the call is refused.
 func (g *guard) admit(ctx context.Context, procedure string) (context.Context, error) {
 	who, err := g.identify(rpc.CallerOf(ctx))
-	if err == nil {
-		listen.Prove(ctx)
+	if err == nil && !listen.Prove(ctx, listen.Guest{Name: who.name, First: who.role == secure.Operator || who.role == secure.Admin}) {
+		err = rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitUnreachable,
+			"all places of this port are taken but those that are kept for operators", "try again in a moment")
 	}
 	if err == nil && who.proven() && !slices.Contains(needs(procedure), who.role) {
 		err = notPermitted(who, procedure)

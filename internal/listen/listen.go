@@ -4,7 +4,9 @@
 // few places. A stranger has so long to prove itself; where all places are taken, the one
 // that has had its turn longest gives way, so that a flood keeps nobody out for longer than
 // it takes to pass the queue. Connections that are proven have the rest of the process's
-// descriptors, but for a reserve that files, gossip and the log need.
+// descriptors, but for a reserve that files, gossip and the log need. Nobody who is proven
+// has more than a share: beyond it the oldest connection of the same name is closed. And
+// some places are kept for operators and servers, who must get in when all others are many.
 //
 // The package knows no protocol: the server above says when a connection is proven.
 package listen
@@ -13,6 +15,7 @@ import (
 	"container/list"
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -28,6 +31,19 @@ type Limits struct {
 	Turn time.Duration
 	// Patience is how long a stranger may stay at all.
 	Patience time.Duration
+	// Each is how many connections one name may have; 0 for any number.
+	Each int
+	// Kept is how many places only those may take who come first, see Guest.
+	Kept int
+}
+
+// Guest is who has proved itself on a connection.
+type Guest struct {
+	// Name that it has proved, "" for none; connections without one are counted together
+	// with nobody's.
+	Name string
+	// First may take the places that are kept: operators and servers.
+	First bool
 }
 
 const (
@@ -40,6 +56,11 @@ const (
 	// machine or a long line a second.
 	turn     = time.Second
 	patience = 10 * time.Second
+	// hearing is how long who is refused has to be told why.
+	hearing = 200 * time.Millisecond
+	// eachMost and keptMost: a node, a server or a monitor has a handful of connections.
+	eachMost = 256
+	keptMost = 64
 )
 
 // Defaults are the limits by the descriptors that this process may have.
@@ -54,7 +75,10 @@ func Defaults() Limits {
 
 func limitsFor(files int) Limits {
 	all := max(files-reserve, files/2, 2)
-	return Limits{Strangers: min(strangersMost, max(1, all/4)), All: all, Turn: turn, Patience: patience}
+	return Limits{
+		Strangers: min(strangersMost, max(1, all/4)), All: all, Turn: turn, Patience: patience,
+		Each: min(eachMost, max(4, all/8)), Kept: min(keptMost, all/8),
+	}
 }
 
 // Listener accepts no more than its limits let in. Make it with [New].
@@ -67,7 +91,9 @@ type Listener struct {
 	closed    chan struct{}
 	close     sync.Once
 	all       int
-	strangers *list.List // of *Conn, the one that came first in front
+	strangers *list.List         // of *Conn, the one that came first in front
+	named     map[string][]*Conn // proven connections by name, the one that came first in front
+	ordinary  int                // proven ones that may not take the places that are kept
 	turnedOut uint64
 }
 
@@ -75,11 +101,11 @@ type Listener struct {
 func New(l net.Listener, limits Limits) *Listener {
 	limits.Strangers = max(1, limits.Strangers)
 	limits.All = max(limits.Strangers, limits.All)
-	return &Listener{Listener: l, limits: limits, freed: make(chan struct{}, 1), closed: make(chan struct{}), strangers: list.New()}
+	return &Listener{Listener: l, limits: limits, freed: make(chan struct{}, 1), closed: make(chan struct{}), strangers: list.New(), named: map[string][]*Conn{}}
 }
 
 // TurnedOut is the number of connections that were closed because they had not proved
-// themselves, since the start.
+// themselves, or because there were too many of theirs, since the start.
 func (l *Listener) TurnedOut() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,13 +194,66 @@ type Conn struct {
 	// Guarded by of.mu.
 	place *list.Element // nil once it is no stranger
 	gone  bool
+	guest *Guest // nil until it is proven
 }
 
-// Prove takes the connection out of the strangers: it may stay.
-func (c *Conn) Prove() {
-	c.of.mu.Lock()
-	defer c.of.mu.Unlock()
+// Prove takes the connection out of the strangers: it may stay, and another one of the
+// same name is closed where those are too many. It is false where all places are taken but
+// those that are kept; the connection is closed soon then. Only the first word counts.
+func (c *Conn) Prove(g Guest) bool {
+	l := c.of
+	l.mu.Lock()
+	if c.guest != nil || c.gone {
+		l.mu.Unlock()
+		return true
+	}
+	if !g.First && l.ordinary >= max(1, l.limits.All-l.limits.Strangers-l.limits.Kept) {
+		l.turnedOut++
+		l.mu.Unlock()
+		time.AfterFunc(hearing, func() { _ = c.Close() })
+		return false
+	}
 	c.leave()
+	c.guest = &g
+	if !g.First {
+		l.ordinary++
+	}
+	oldest := l.enter(c)
+	l.mu.Unlock()
+	if oldest != nil {
+		_ = oldest.Close()
+	}
+	return true
+}
+
+// enter counts a proven connection to its name, and returns the oldest one of it where
+// those are too many. mu is held.
+func (l *Listener) enter(c *Conn) *Conn {
+	if c.guest.Name == "" || l.limits.Each == 0 {
+		return nil
+	}
+	mine := append(l.named[c.guest.Name], c)
+	l.named[c.guest.Name] = mine
+	if len(mine) <= l.limits.Each {
+		return nil
+	}
+	l.turnedOut++
+	return mine[0]
+}
+
+// exit takes a proven connection that ends out of the books. of.mu is held.
+func (c *Conn) exit() {
+	l := c.of
+	if c.guest == nil {
+		return
+	}
+	if !c.guest.First {
+		l.ordinary--
+	}
+	rest := slices.DeleteFunc(l.named[c.guest.Name], func(x *Conn) bool { return x == c })
+	if l.named[c.guest.Name] = rest; len(rest) == 0 {
+		delete(l.named, c.guest.Name)
+	}
 }
 
 // leave gives the stranger's place free. of.mu is held.
@@ -215,6 +294,7 @@ func (c *Conn) Close() error {
 	if !c.gone {
 		c.gone = true
 		c.leave()
+		c.exit()
 		c.of.all--
 		c.of.free()
 	}
@@ -235,10 +315,9 @@ func With(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// Prove takes the connection that a request came on out of the strangers; without one of a
-// [Listener] it does nothing.
-func Prove(ctx context.Context) {
-	if c, ok := ctx.Value(key{}).(*Conn); ok {
-		c.Prove()
-	}
+// Prove is [Conn.Prove] of the connection that a request came on; without one of a
+// [Listener] it is true.
+func Prove(ctx context.Context, g Guest) bool {
+	c, ok := ctx.Value(key{}).(*Conn)
+	return !ok || c.Prove(g)
 }

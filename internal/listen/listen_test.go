@@ -8,6 +8,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,7 +18,9 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leaks.Main(m, os.Stderr)) }
 
-// port accepts in the background and proves whoever sends a byte, with the same byte.
+// port accepts in the background and proves whoever sends a byte, with the same byte. A
+// capital letter is the name of somebody who comes first, a small one of somebody else;
+// any other byte is nobody's.
 func port(t *testing.T, limits Limits) (*Listener, string) {
 	t.Helper()
 	inner, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -38,8 +42,9 @@ func port(t *testing.T, limits Limits) (*Listener, string) {
 						_ = c.Close()
 						return
 					}
-					Prove(With(context.Background(), c))
-					_, _ = c.Write(b)
+					if Prove(With(context.Background(), c), guest(b[0])) {
+						_, _ = c.Write(b)
+					}
 				}
 			}()
 		}
@@ -49,6 +54,16 @@ func port(t *testing.T, limits Limits) (*Listener, string) {
 		<-over
 	})
 	return l, inner.Addr().String()
+}
+
+func guest(b byte) Guest {
+	switch {
+	case b >= 'A' && b <= 'Z':
+		return Guest{Name: string(b), First: true}
+	case b >= 'a' && b <= 'z':
+		return Guest{Name: string(b)}
+	}
+	return Guest{}
 }
 
 func dial(t *testing.T, addr string) net.Conn {
@@ -65,12 +80,74 @@ func dial(t *testing.T, addr string) net.Conn {
 // greet proves the connection.
 func greet(t *testing.T, c net.Conn) {
 	t.Helper()
-	b := []byte{7}
-	if _, err := c.Write(b); err != nil {
+	if err := say(c, 7); err != nil {
+		t.Fatalf("nobody answers who has proved itself: %v", err)
+	}
+}
+
+// say proves the connection as whoever b stands for; the error tells that nobody answers.
+func say(c net.Conn, b byte) error {
+	if _, err := c.Write([]byte{b}); err != nil {
+		return err
+	}
+	_, err := io.ReadFull(c, make([]byte, 1))
+	return err
+}
+
+// One proven caller takes no more than its share, and the others do not feel it.
+func TestOneNameHasItsShare(t *testing.T) {
+	t.Parallel()
+	l, addr := port(t, Limits{Strangers: 4, All: 100, Turn: time.Minute, Patience: time.Minute, Each: 3})
+	other := dial(t, addr)
+	if err := say(other, 'b'); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := io.ReadFull(c, b); err != nil {
-		t.Fatalf("nobody answers who has proved itself: %v", err)
+	var greedy []net.Conn
+	for range 20 {
+		c := dial(t, addr)
+		if err := say(c, 'a'); err != nil {
+			t.Fatal(err)
+		}
+		greedy = append(greedy, c)
+	}
+	for i, c := range greedy {
+		if err := say(c, 'a'); (err == nil) != (i >= 17) {
+			t.Errorf("connection %d of 20: %v; the newest 3 stay", i, err)
+		}
+	}
+	if err := say(other, 'b'); err != nil {
+		t.Errorf("another caller: %v", err)
+	}
+	if n := l.TurnedOut(); n != 17 {
+		t.Errorf("%d were counted", n)
+	}
+}
+
+// However many are proven, an operator gets in: some places are kept.
+func TestPlacesAreKeptForOperators(t *testing.T) {
+	t.Parallel()
+	l, addr := port(t, Limits{Strangers: 2, All: 10, Turn: time.Minute, Patience: time.Minute, Each: 1, Kept: 3})
+	var in atomic.Int32
+	var all sync.WaitGroup
+	for b := byte('a'); b <= 'o'; b++ { // fifteen names
+		c := dial(t, addr)
+		all.Go(func() {
+			if say(c, b) == nil {
+				in.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if n := in.Load(); n != 5 { // of 10, without the strangers' places and those that are kept
+		t.Errorf("%d are in", n)
+	}
+	for _, b := range []byte("ABC") {
+		if err := say(dial(t, addr), b); err != nil {
+			t.Errorf("operator %c: %v", b, err)
+		}
+	}
+	if n := l.TurnedOut(); n != 10 {
+		t.Errorf("%d were counted", n)
 	}
 }
 
@@ -145,7 +222,7 @@ func TestLimitsLeaveAReserve(t *testing.T) {
 		1 << 20: {Strangers: 256, All: 1<<20 - 64},
 		3:       {Strangers: 1, All: 2},
 	} {
-		if got := limitsFor(files); got.Strangers != want.Strangers || got.All != want.All {
+		if got := limitsFor(files); got.Strangers != want.Strangers || got.All != want.All || got.Strangers+got.Kept > got.All {
 			t.Errorf("%d files: %+v", files, got)
 		}
 	}

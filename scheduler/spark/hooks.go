@@ -86,7 +86,7 @@ func (h *hooks) progress(w http.ResponseWriter, r *http.Request) {
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	a, err := h.engine.report(time.Now(), token, rep)
 	if err == nil {
-		listen.Prove(r.Context())
+		listen.Prove(r.Context(), listen.Guest{Name: token}) // of one run
 	}
 	switch {
 	case err == nil:
