@@ -129,8 +129,9 @@ func (d *desk) build(s *ledger.State, r *headroomv1.ChangeRequest, c *ledger.Com
 		return d.silent(x.PowerOffNode)
 	case *headroomv1.ChangeRequest_SetPolicy:
 		c.Policy = &ledger.Named{Name: x.SetPolicy}
-	case *headroomv1.ChangeRequest_SetLeaseMs:
-		c.SetLease = &ledger.SetLease{Length: time.Duration(min(max(0, x.SetLeaseMs), 1e9)) * time.Millisecond}
+	case *headroomv1.ChangeRequest_SetLease:
+		span := func(ms int64) time.Duration { return time.Duration(min(max(0, ms), 1e9)) * time.Millisecond }
+		c.SetLease = &ledger.SetLease{Length: span(x.SetLease.GetLengthMs()), Settle: span(x.SetLease.GetSettleMs())}
 	case *headroomv1.ChangeRequest_SetContainerPolicy:
 		c.ContainerPolicy = &ledger.Named{Name: x.SetContainerPolicy}
 	case *headroomv1.ChangeRequest_SetSchedule:

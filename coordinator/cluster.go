@@ -48,6 +48,7 @@ func (c clusterService) GetStatus(ctx context.Context, r *connect.Request[headro
 	out := &headroomv1.GetStatusResponse{}
 	var err error
 	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(st *ledger.State, d *desk) {
+		out.SettleMs = st.Leases.Settle.Milliseconds()
 		out.LeaseMs, out.LongestLeaseMs = st.Leases.Length.Milliseconds(), st.LongestLease().Milliseconds()
 		nodes := nodeMessages(st, d)
 		for _, dom := range domainMessages(st, d, nodes) {

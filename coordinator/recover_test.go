@@ -123,7 +123,7 @@ func TestRestoreWhileNodesHoldLaterLeases(t *testing.T) {
 			c.replant(b, h, state)
 			c.start("c1")
 			raised := false
-			c.until("every node is proven and granted", 40*time.Second, func() bool {
+			c.until("every node is proven and granted", 80*time.Second, func() bool {
 				s := c.newest()
 				if s.Restored {
 					for _, n := range c.nodes {

@@ -173,7 +173,7 @@ func TestNothingRisesUntilAllHaveShown(t *testing.T) {
 	}
 	do(t, s, ledger.Command{Tick: &k})
 	do(t, s, ledger.Command{PowerOff: &ledger.PowerOff{Node: "n02", By: "mia"}})
-	do(t, s, ledger.Command{Tick: &ledger.Tick{Elapsed: 13 * second}})
+	do(t, s, ledger.Command{Tick: &ledger.Tick{Elapsed: 39 * second}})
 	do(t, s, ledger.Command{Tick: &ledger.Tick{}})
 	if !s.Restored {
 		t.Error("a node that the snapshot does not know may still hold a lease")

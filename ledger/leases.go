@@ -59,7 +59,11 @@ func (t *tx) setLease(c Command, x *SetLease) error {
 		t.recordPower(c, fmt.Sprintf("leases of %v", x.Length))
 		return nil
 	}
-	t.recordPower(c, fmt.Sprintf("leases of %v instead of %v", x.Length, was))
+	what := fmt.Sprintf("leases of %v instead of %v", x.Length, was)
+	if x.Settle != 0 {
+		what += fmt.Sprintf(", %v to settle after them", x.Settle)
+	}
+	t.recordPower(c, what)
 	return nil
 }
 
@@ -119,14 +123,13 @@ func (s *State) AssumeLeases(longest time.Duration) {
 	s.Unknown = min(max(longest, s.Leases.Length, LeaseLeast), LeaseMost)
 }
 
-// unknownMargin is for drift, watchdogs and settling of nodes that nobody knows.
-const unknownMargin = 5 * time.Second
-
 // unknownLeases is how long a restored state waits at least for nodes that it does not
-// know: by then the leases that they may hold have ended.
+// know: by then the leases that they may hold have ended, and they have settled. Which
+// margin was committed after the snapshot is not known; none below the usual one is taken.
 func (s *State) unknownLeases() time.Duration {
 	if s.Unknown == 0 { // recovered under rules before 5
 		return 15 * time.Second
 	}
-	return s.Unknown + drift(s.Unknown) + unknownMargin
+	settle := max(s.Leases.Settle, s.Leases.LongestSettle, DefaultTiming().Settle)
+	return Timing{Lease: s.Unknown, Settle: settle}.Fallen()
 }

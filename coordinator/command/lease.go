@@ -66,6 +66,7 @@ func leaseCommand(o *operator) *cobra.Command {
 type leaseLengthItem struct {
 	LeaseS   *float64 `json:"lease_s"`
 	LongestS *float64 `json:"longest_s"`
+	SettleS  *float64 `json:"settle_s"`
 }
 
 func leaseShow(o *operator) *cobra.Command {
@@ -77,7 +78,7 @@ func leaseShow(o *operator) *cobra.Command {
 				return err
 			}
 			known := func(ms int64) *float64 { return cli.Known(float64(ms)/1000, ms > 0) }
-			item := leaseLengthItem{known(r.GetLeaseMs()), known(r.GetLongestLeaseMs())}
+			item := leaseLengthItem{known(r.GetLeaseMs()), known(r.GetLongestLeaseMs()), known(r.GetSettleMs())}
 			return o.print(cmd, &watching{}, wrap("LeaseLength", r.GetMeta(), []leaseLengthItem{item}), func(out io.Writer) error {
 				span := func(ms int64) string {
 					if ms <= 0 {
@@ -85,7 +86,7 @@ func leaseShow(o *operator) *cobra.Command {
 					}
 					return (time.Duration(ms) * time.Millisecond).String()
 				}
-				return o.out.Table(out, []string{"LEASE", "LONGEST OUT"}, [][]string{{span(r.GetLeaseMs()), span(r.GetLongestLeaseMs())}})
+				return o.out.Table(out, []string{"LEASE", "LONGEST OUT", "SETTLE"}, [][]string{{span(r.GetLeaseMs()), span(r.GetLongestLeaseMs()), span(r.GetSettleMs())}})
 			})
 		},
 	}
@@ -93,19 +94,26 @@ func leaseShow(o *operator) *cobra.Command {
 
 func leaseSet(o *operator) *cobra.Command {
 	c := &changing{o: o}
+	var settle time.Duration
 	cmd := &cobra.Command{
 		Use: "set DURATION", Short: "Set how long leases run", Args: cobra.ExactArgs(1),
 		Long: "Set how long leases run. The length is committed; lease: in the servers' configurations counts for a new group only. Waits for leases\n" +
-			"to end go on counting with the longer length until the last lease granted with it is over.",
+			"to end go on counting with the longer length until the last lease granted with it is over. --settle is how much longer a node that is\n" +
+			"lost may take to be at its fail-safe cap: powerd hangs, its watchdog starts it again, it writes the cap. It begins at 30s.",
 		Example: "  coordinator lease set 20s --reason \"long garbage collections\"",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			d, err := time.ParseDuration(args[0])
 			if err != nil || d < ledger.LeaseLeast || d > ledger.LeaseMost {
 				return flagError(fmt.Sprintf("%q is not the length of a lease", args[0]), fmt.Sprintf("write a time from %v to %v, e.g. 10s", ledger.LeaseLeast, ledger.LeaseMost))
 			}
-			return c.send(cmd, "lease set", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetLeaseMs{SetLeaseMs: d.Milliseconds()}})
+			if cmd.Flags().Changed("settle") && (settle < ledger.SettleLeast || settle > ledger.SettleMost) {
+				return flagError(fmt.Sprintf("--settle %v is out of bounds", settle), fmt.Sprintf("write a time from %v to %v, e.g. 30s", ledger.SettleLeast, ledger.SettleMost))
+			}
+			x := &headroomv1.SetLease{LengthMs: d.Milliseconds(), SettleMs: settle.Milliseconds()}
+			return c.send(cmd, "lease set", &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetLease{SetLease: x}})
 		},
 	}
 	c.flags(cmd)
+	cmd.Flags().DurationVar(&settle, "settle", 0, "how much longer a lost node may take to be at its fail-safe cap (default: as it is)")
 	return cmd
 }

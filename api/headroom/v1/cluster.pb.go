@@ -282,8 +282,10 @@ type GetStatusResponse struct {
 	// every wait for leases to end counts with it. Milliseconds; 0 is unknown.
 	LeaseMs        int64 `protobuf:"varint,9,opt,name=lease_ms,json=leaseMs,proto3" json:"lease_ms,omitempty"`
 	LongestLeaseMs int64 `protobuf:"varint,10,opt,name=longest_lease_ms,json=longestLeaseMs,proto3" json:"longest_lease_ms,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// How much longer than a lease a lost node may take to be at its fail-safe cap, milliseconds; 0 is unknown.
+	SettleMs      int64 `protobuf:"varint,11,opt,name=settle_ms,json=settleMs,proto3" json:"settle_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetStatusResponse) Reset() {
@@ -382,6 +384,13 @@ func (x *GetStatusResponse) GetLeaseMs() int64 {
 func (x *GetStatusResponse) GetLongestLeaseMs() int64 {
 	if x != nil {
 		return x.LongestLeaseMs
+	}
+	return 0
+}
+
+func (x *GetStatusResponse) GetSettleMs() int64 {
+	if x != nil {
+		return x.SettleMs
 	}
 	return 0
 }
@@ -2142,7 +2151,7 @@ type ChangeRequest struct {
 	//	*ChangeRequest_CreateToken
 	//	*ChangeRequest_RevokeToken
 	//	*ChangeRequest_Deny
-	//	*ChangeRequest_SetLeaseMs
+	//	*ChangeRequest_SetLease
 	What          isChangeRequest_What `protobuf_oneof:"what"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2379,13 +2388,13 @@ func (x *ChangeRequest) GetDeny() *Denial {
 	return nil
 }
 
-func (x *ChangeRequest) GetSetLeaseMs() int64 {
+func (x *ChangeRequest) GetSetLease() *SetLease {
 	if x != nil {
-		if x, ok := x.What.(*ChangeRequest_SetLeaseMs); ok {
-			return x.SetLeaseMs
+		if x, ok := x.What.(*ChangeRequest_SetLease); ok {
+			return x.SetLease
 		}
 	}
-	return 0
+	return nil
 }
 
 type isChangeRequest_What interface {
@@ -2485,9 +2494,8 @@ type ChangeRequest_Deny struct {
 	Deny *Denial `protobuf:"bytes,40,opt,name=deny,proto3,oneof"`
 }
 
-type ChangeRequest_SetLeaseMs struct {
-	// How long leases run from now on, milliseconds.
-	SetLeaseMs int64 `protobuf:"varint,41,opt,name=set_lease_ms,json=setLeaseMs,proto3,oneof"`
+type ChangeRequest_SetLease struct {
+	SetLease *SetLease `protobuf:"bytes,41,opt,name=set_lease,json=setLease,proto3,oneof"`
 }
 
 func (*ChangeRequest_SetDomain) isChangeRequest_What() {}
@@ -2530,7 +2538,61 @@ func (*ChangeRequest_RevokeToken) isChangeRequest_What() {}
 
 func (*ChangeRequest_Deny) isChangeRequest_What() {}
 
-func (*ChangeRequest_SetLeaseMs) isChangeRequest_What() {}
+func (*ChangeRequest_SetLease) isChangeRequest_What() {}
+
+// SetLease sets how long leases run from now on.
+type SetLease struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	LengthMs int64                  `protobuf:"varint,1,opt,name=length_ms,json=lengthMs,proto3" json:"length_ms,omitempty"`
+	// How much longer a lost node may take to be at its fail-safe cap; 0 leaves it.
+	SettleMs      int64 `protobuf:"varint,2,opt,name=settle_ms,json=settleMs,proto3" json:"settle_ms,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetLease) Reset() {
+	*x = SetLease{}
+	mi := &file_headroom_v1_cluster_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetLease) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetLease) ProtoMessage() {}
+
+func (x *SetLease) ProtoReflect() protoreflect.Message {
+	mi := &file_headroom_v1_cluster_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetLease.ProtoReflect.Descriptor instead.
+func (*SetLease) Descriptor() ([]byte, []int) {
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SetLease) GetLengthMs() int64 {
+	if x != nil {
+		return x.LengthMs
+	}
+	return 0
+}
+
+func (x *SetLease) GetSettleMs() int64 {
+	if x != nil {
+		return x.SettleMs
+	}
+	return 0
+}
 
 type ChangeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2548,7 +2610,7 @@ type ChangeResponse struct {
 
 func (x *ChangeResponse) Reset() {
 	*x = ChangeResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[27]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2560,7 +2622,7 @@ func (x *ChangeResponse) String() string {
 func (*ChangeResponse) ProtoMessage() {}
 
 func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[27]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2573,7 +2635,7 @@ func (x *ChangeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ChangeResponse.ProtoReflect.Descriptor instead.
 func (*ChangeResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{27}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ChangeResponse) GetMeta() *Meta {
@@ -2631,7 +2693,7 @@ type SetDomain struct {
 
 func (x *SetDomain) Reset() {
 	*x = SetDomain{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[28]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2643,7 +2705,7 @@ func (x *SetDomain) String() string {
 func (*SetDomain) ProtoMessage() {}
 
 func (x *SetDomain) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[28]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2656,7 +2718,7 @@ func (x *SetDomain) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetDomain.ProtoReflect.Descriptor instead.
 func (*SetDomain) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{28}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SetDomain) GetName() string {
@@ -2737,7 +2799,7 @@ type SetNode struct {
 
 func (x *SetNode) Reset() {
 	*x = SetNode{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[29]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2749,7 +2811,7 @@ func (x *SetNode) String() string {
 func (*SetNode) ProtoMessage() {}
 
 func (x *SetNode) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[29]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2762,7 +2824,7 @@ func (x *SetNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNode.ProtoReflect.Descriptor instead.
 func (*SetNode) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{29}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SetNode) GetNode() string {
@@ -2803,7 +2865,7 @@ type MoveNode struct {
 
 func (x *MoveNode) Reset() {
 	*x = MoveNode{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[30]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2815,7 +2877,7 @@ func (x *MoveNode) String() string {
 func (*MoveNode) ProtoMessage() {}
 
 func (x *MoveNode) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[30]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2828,7 +2890,7 @@ func (x *MoveNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MoveNode.ProtoReflect.Descriptor instead.
 func (*MoveNode) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{30}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *MoveNode) GetNode() string {
@@ -2857,7 +2919,7 @@ type RemoveNode struct {
 
 func (x *RemoveNode) Reset() {
 	*x = RemoveNode{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[31]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2869,7 +2931,7 @@ func (x *RemoveNode) String() string {
 func (*RemoveNode) ProtoMessage() {}
 
 func (x *RemoveNode) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[31]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2882,7 +2944,7 @@ func (x *RemoveNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveNode.ProtoReflect.Descriptor instead.
 func (*RemoveNode) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{31}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RemoveNode) GetNode() string {
@@ -2918,7 +2980,7 @@ type Schedule struct {
 
 func (x *Schedule) Reset() {
 	*x = Schedule{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[32]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2930,7 +2992,7 @@ func (x *Schedule) String() string {
 func (*Schedule) ProtoMessage() {}
 
 func (x *Schedule) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[32]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2943,7 +3005,7 @@ func (x *Schedule) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Schedule.ProtoReflect.Descriptor instead.
 func (*Schedule) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{32}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Schedule) GetName() string {
@@ -3008,7 +3070,7 @@ type SetSprintBudget struct {
 
 func (x *SetSprintBudget) Reset() {
 	*x = SetSprintBudget{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[33]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3020,7 +3082,7 @@ func (x *SetSprintBudget) String() string {
 func (*SetSprintBudget) ProtoMessage() {}
 
 func (x *SetSprintBudget) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[33]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3033,7 +3095,7 @@ func (x *SetSprintBudget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSprintBudget.ProtoReflect.Descriptor instead.
 func (*SetSprintBudget) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{33}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetSprintBudget) GetDomain() string {
@@ -3081,7 +3143,7 @@ type GrantSprint struct {
 
 func (x *GrantSprint) Reset() {
 	*x = GrantSprint{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[34]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3155,7 @@ func (x *GrantSprint) String() string {
 func (*GrantSprint) ProtoMessage() {}
 
 func (x *GrantSprint) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[34]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3168,7 @@ func (x *GrantSprint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GrantSprint.ProtoReflect.Descriptor instead.
 func (*GrantSprint) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{34}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GrantSprint) GetId() string {
@@ -3172,7 +3234,7 @@ type RollbackRequest struct {
 
 func (x *RollbackRequest) Reset() {
 	*x = RollbackRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[35]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3184,7 +3246,7 @@ func (x *RollbackRequest) String() string {
 func (*RollbackRequest) ProtoMessage() {}
 
 func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[35]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3197,7 +3259,7 @@ func (x *RollbackRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackRequest.ProtoReflect.Descriptor instead.
 func (*RollbackRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{35}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RollbackRequest) GetRevision() uint64 {
@@ -3246,7 +3308,7 @@ type ListChangesRequest struct {
 
 func (x *ListChangesRequest) Reset() {
 	*x = ListChangesRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[36]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3258,7 +3320,7 @@ func (x *ListChangesRequest) String() string {
 func (*ListChangesRequest) ProtoMessage() {}
 
 func (x *ListChangesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[36]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3271,7 +3333,7 @@ func (x *ListChangesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListChangesRequest.ProtoReflect.Descriptor instead.
 func (*ListChangesRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{36}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListChangesRequest) GetLimit() uint32 {
@@ -3306,7 +3368,7 @@ type ListChangesResponse struct {
 
 func (x *ListChangesResponse) Reset() {
 	*x = ListChangesResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[37]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3318,7 +3380,7 @@ func (x *ListChangesResponse) String() string {
 func (*ListChangesResponse) ProtoMessage() {}
 
 func (x *ListChangesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[37]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3331,7 +3393,7 @@ func (x *ListChangesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListChangesResponse.ProtoReflect.Descriptor instead.
 func (*ListChangesResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{37}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListChangesResponse) GetMeta() *Meta {
@@ -3371,7 +3433,7 @@ type BudgetChange struct {
 
 func (x *BudgetChange) Reset() {
 	*x = BudgetChange{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[38]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3383,7 +3445,7 @@ func (x *BudgetChange) String() string {
 func (*BudgetChange) ProtoMessage() {}
 
 func (x *BudgetChange) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[38]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3396,7 +3458,7 @@ func (x *BudgetChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BudgetChange.ProtoReflect.Descriptor instead.
 func (*BudgetChange) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{38}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *BudgetChange) GetRevision() uint64 {
@@ -3485,7 +3547,7 @@ type ListSchedulesRequest struct {
 
 func (x *ListSchedulesRequest) Reset() {
 	*x = ListSchedulesRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[39]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3497,7 +3559,7 @@ func (x *ListSchedulesRequest) String() string {
 func (*ListSchedulesRequest) ProtoMessage() {}
 
 func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[39]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3510,7 +3572,7 @@ func (x *ListSchedulesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesRequest.ProtoReflect.Descriptor instead.
 func (*ListSchedulesRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{39}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListSchedulesRequest) GetStale() bool {
@@ -3530,7 +3592,7 @@ type ListSchedulesResponse struct {
 
 func (x *ListSchedulesResponse) Reset() {
 	*x = ListSchedulesResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[40]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3542,7 +3604,7 @@ func (x *ListSchedulesResponse) String() string {
 func (*ListSchedulesResponse) ProtoMessage() {}
 
 func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[40]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3555,7 +3617,7 @@ func (x *ListSchedulesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSchedulesResponse.ProtoReflect.Descriptor instead.
 func (*ListSchedulesResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{40}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListSchedulesResponse) GetMeta() *Meta {
@@ -3583,7 +3645,7 @@ type ListSprintsRequest struct {
 
 func (x *ListSprintsRequest) Reset() {
 	*x = ListSprintsRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[41]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3595,7 +3657,7 @@ func (x *ListSprintsRequest) String() string {
 func (*ListSprintsRequest) ProtoMessage() {}
 
 func (x *ListSprintsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[41]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3608,7 +3670,7 @@ func (x *ListSprintsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSprintsRequest.ProtoReflect.Descriptor instead.
 func (*ListSprintsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{41}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListSprintsRequest) GetAll() bool {
@@ -3637,7 +3699,7 @@ type ListSprintsResponse struct {
 
 func (x *ListSprintsResponse) Reset() {
 	*x = ListSprintsResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[42]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3649,7 +3711,7 @@ func (x *ListSprintsResponse) String() string {
 func (*ListSprintsResponse) ProtoMessage() {}
 
 func (x *ListSprintsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[42]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3662,7 +3724,7 @@ func (x *ListSprintsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSprintsResponse.ProtoReflect.Descriptor instead.
 func (*ListSprintsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{42}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListSprintsResponse) GetMeta() *Meta {
@@ -3709,7 +3771,7 @@ type SprintRecord struct {
 
 func (x *SprintRecord) Reset() {
 	*x = SprintRecord{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[43]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3721,7 +3783,7 @@ func (x *SprintRecord) String() string {
 func (*SprintRecord) ProtoMessage() {}
 
 func (x *SprintRecord) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[43]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3734,7 +3796,7 @@ func (x *SprintRecord) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SprintRecord.ProtoReflect.Descriptor instead.
 func (*SprintRecord) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{43}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *SprintRecord) GetId() string {
@@ -3835,7 +3897,7 @@ type SprintNode struct {
 
 func (x *SprintNode) Reset() {
 	*x = SprintNode{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[44]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3847,7 +3909,7 @@ func (x *SprintNode) String() string {
 func (*SprintNode) ProtoMessage() {}
 
 func (x *SprintNode) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[44]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3860,7 +3922,7 @@ func (x *SprintNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SprintNode.ProtoReflect.Descriptor instead.
 func (*SprintNode) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{44}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SprintNode) GetNode() string {
@@ -3900,7 +3962,7 @@ type ListPoliciesRequest struct {
 
 func (x *ListPoliciesRequest) Reset() {
 	*x = ListPoliciesRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[45]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3912,7 +3974,7 @@ func (x *ListPoliciesRequest) String() string {
 func (*ListPoliciesRequest) ProtoMessage() {}
 
 func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[45]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3925,7 +3987,7 @@ func (x *ListPoliciesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesRequest.ProtoReflect.Descriptor instead.
 func (*ListPoliciesRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{45}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListPoliciesRequest) GetStale() bool {
@@ -3945,7 +4007,7 @@ type ListPoliciesResponse struct {
 
 func (x *ListPoliciesResponse) Reset() {
 	*x = ListPoliciesResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[46]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3957,7 +4019,7 @@ func (x *ListPoliciesResponse) String() string {
 func (*ListPoliciesResponse) ProtoMessage() {}
 
 func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[46]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3970,7 +4032,7 @@ func (x *ListPoliciesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListPoliciesResponse.ProtoReflect.Descriptor instead.
 func (*ListPoliciesResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{46}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListPoliciesResponse) GetMeta() *Meta {
@@ -4000,7 +4062,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[47]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4012,7 +4074,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[47]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4025,7 +4087,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{47}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *Policy) GetName() string {
@@ -4065,7 +4127,7 @@ type ExplainNodeRequest struct {
 
 func (x *ExplainNodeRequest) Reset() {
 	*x = ExplainNodeRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[48]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4077,7 +4139,7 @@ func (x *ExplainNodeRequest) String() string {
 func (*ExplainNodeRequest) ProtoMessage() {}
 
 func (x *ExplainNodeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[48]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4090,7 +4152,7 @@ func (x *ExplainNodeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainNodeRequest.ProtoReflect.Descriptor instead.
 func (*ExplainNodeRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{48}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExplainNodeRequest) GetNode() string {
@@ -4123,7 +4185,7 @@ type ExplainNodeResponse struct {
 
 func (x *ExplainNodeResponse) Reset() {
 	*x = ExplainNodeResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[49]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4135,7 +4197,7 @@ func (x *ExplainNodeResponse) String() string {
 func (*ExplainNodeResponse) ProtoMessage() {}
 
 func (x *ExplainNodeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[49]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4148,7 +4210,7 @@ func (x *ExplainNodeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainNodeResponse.ProtoReflect.Descriptor instead.
 func (*ExplainNodeResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{49}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ExplainNodeResponse) GetMeta() *Meta {
@@ -4224,7 +4286,7 @@ type DomainSpare struct {
 
 func (x *DomainSpare) Reset() {
 	*x = DomainSpare{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[50]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4236,7 +4298,7 @@ func (x *DomainSpare) String() string {
 func (*DomainSpare) ProtoMessage() {}
 
 func (x *DomainSpare) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[50]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4249,7 +4311,7 @@ func (x *DomainSpare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DomainSpare.ProtoReflect.Descriptor instead.
 func (*DomainSpare) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{50}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *DomainSpare) GetDomain() string {
@@ -4280,7 +4342,7 @@ type ReportMeterRequest struct {
 
 func (x *ReportMeterRequest) Reset() {
 	*x = ReportMeterRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[51]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4292,7 +4354,7 @@ func (x *ReportMeterRequest) String() string {
 func (*ReportMeterRequest) ProtoMessage() {}
 
 func (x *ReportMeterRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[51]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4305,7 +4367,7 @@ func (x *ReportMeterRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportMeterRequest.ProtoReflect.Descriptor instead.
 func (*ReportMeterRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{51}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ReportMeterRequest) GetDomain() string {
@@ -4347,7 +4409,7 @@ type ReportMeterResponse struct {
 
 func (x *ReportMeterResponse) Reset() {
 	*x = ReportMeterResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[52]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4359,7 +4421,7 @@ func (x *ReportMeterResponse) String() string {
 func (*ReportMeterResponse) ProtoMessage() {}
 
 func (x *ReportMeterResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[52]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4372,7 +4434,7 @@ func (x *ReportMeterResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportMeterResponse.ProtoReflect.Descriptor instead.
 func (*ReportMeterResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{52}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ReportMeterResponse) GetMeta() *Meta {
@@ -4398,7 +4460,7 @@ type ListAlarmsRequest struct {
 
 func (x *ListAlarmsRequest) Reset() {
 	*x = ListAlarmsRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[53]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4410,7 +4472,7 @@ func (x *ListAlarmsRequest) String() string {
 func (*ListAlarmsRequest) ProtoMessage() {}
 
 func (x *ListAlarmsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[53]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4423,7 +4485,7 @@ func (x *ListAlarmsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlarmsRequest.ProtoReflect.Descriptor instead.
 func (*ListAlarmsRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{53}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListAlarmsRequest) GetStale() bool {
@@ -4443,7 +4505,7 @@ type ListAlarmsResponse struct {
 
 func (x *ListAlarmsResponse) Reset() {
 	*x = ListAlarmsResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[54]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4455,7 +4517,7 @@ func (x *ListAlarmsResponse) String() string {
 func (*ListAlarmsResponse) ProtoMessage() {}
 
 func (x *ListAlarmsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[54]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4468,7 +4530,7 @@ func (x *ListAlarmsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListAlarmsResponse.ProtoReflect.Descriptor instead.
 func (*ListAlarmsResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{54}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListAlarmsResponse) GetMeta() *Meta {
@@ -4503,7 +4565,7 @@ type Alarm struct {
 
 func (x *Alarm) Reset() {
 	*x = Alarm{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[55]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4515,7 +4577,7 @@ func (x *Alarm) String() string {
 func (*Alarm) ProtoMessage() {}
 
 func (x *Alarm) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[55]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4528,7 +4590,7 @@ func (x *Alarm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alarm.ProtoReflect.Descriptor instead.
 func (*Alarm) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{55}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Alarm) GetKey() string {
@@ -4586,7 +4648,7 @@ type Token struct {
 
 func (x *Token) Reset() {
 	*x = Token{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[56]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4598,7 +4660,7 @@ func (x *Token) String() string {
 func (*Token) ProtoMessage() {}
 
 func (x *Token) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[56]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4611,7 +4673,7 @@ func (x *Token) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Token.ProtoReflect.Descriptor instead.
 func (*Token) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{56}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *Token) GetId() string {
@@ -4665,7 +4727,7 @@ type ListTokensRequest struct {
 
 func (x *ListTokensRequest) Reset() {
 	*x = ListTokensRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[57]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4677,7 +4739,7 @@ func (x *ListTokensRequest) String() string {
 func (*ListTokensRequest) ProtoMessage() {}
 
 func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[57]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4690,7 +4752,7 @@ func (x *ListTokensRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensRequest.ProtoReflect.Descriptor instead.
 func (*ListTokensRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{57}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListTokensRequest) GetStale() bool {
@@ -4710,7 +4772,7 @@ type ListTokensResponse struct {
 
 func (x *ListTokensResponse) Reset() {
 	*x = ListTokensResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[58]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4722,7 +4784,7 @@ func (x *ListTokensResponse) String() string {
 func (*ListTokensResponse) ProtoMessage() {}
 
 func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[58]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4735,7 +4797,7 @@ func (x *ListTokensResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTokensResponse.ProtoReflect.Descriptor instead.
 func (*ListTokensResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{58}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListTokensResponse) GetMeta() *Meta {
@@ -4760,7 +4822,7 @@ type GetSelfRequest struct {
 
 func (x *GetSelfRequest) Reset() {
 	*x = GetSelfRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[59]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4772,7 +4834,7 @@ func (x *GetSelfRequest) String() string {
 func (*GetSelfRequest) ProtoMessage() {}
 
 func (x *GetSelfRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[59]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4785,7 +4847,7 @@ func (x *GetSelfRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSelfRequest.ProtoReflect.Descriptor instead.
 func (*GetSelfRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{59}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{60}
 }
 
 type GetSelfResponse struct {
@@ -4799,7 +4861,7 @@ type GetSelfResponse struct {
 
 func (x *GetSelfResponse) Reset() {
 	*x = GetSelfResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[60]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4811,7 +4873,7 @@ func (x *GetSelfResponse) String() string {
 func (*GetSelfResponse) ProtoMessage() {}
 
 func (x *GetSelfResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[60]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4824,7 +4886,7 @@ func (x *GetSelfResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetSelfResponse.ProtoReflect.Descriptor instead.
 func (*GetSelfResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{60}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *GetSelfResponse) GetMeta() *Meta {
@@ -4858,7 +4920,7 @@ type ListDeniedRequest struct {
 
 func (x *ListDeniedRequest) Reset() {
 	*x = ListDeniedRequest{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[61]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4870,7 +4932,7 @@ func (x *ListDeniedRequest) String() string {
 func (*ListDeniedRequest) ProtoMessage() {}
 
 func (x *ListDeniedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[61]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4883,7 +4945,7 @@ func (x *ListDeniedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeniedRequest.ProtoReflect.Descriptor instead.
 func (*ListDeniedRequest) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{61}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListDeniedRequest) GetStale() bool {
@@ -4904,7 +4966,7 @@ type ListDeniedResponse struct {
 
 func (x *ListDeniedResponse) Reset() {
 	*x = ListDeniedResponse{}
-	mi := &file_headroom_v1_cluster_proto_msgTypes[62]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4916,7 +4978,7 @@ func (x *ListDeniedResponse) String() string {
 func (*ListDeniedResponse) ProtoMessage() {}
 
 func (x *ListDeniedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_headroom_v1_cluster_proto_msgTypes[62]
+	mi := &file_headroom_v1_cluster_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4929,7 +4991,7 @@ func (x *ListDeniedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListDeniedResponse.ProtoReflect.Descriptor instead.
 func (*ListDeniedResponse) Descriptor() ([]byte, []int) {
-	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{62}
+	return file_headroom_v1_cluster_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListDeniedResponse) GetMeta() *Meta {
@@ -4965,7 +5027,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x06server\x18\x04 \x01(\tR\x06server\x12(\n" +
 	"\x05epoch\x18\x05 \x01(\v2\x12.headroom.v1.EpochR\x05epoch\"(\n" +
 	"\x10GetStatusRequest\x12\x14\n" +
-	"\x05stale\x18\x01 \x01(\bR\x05stale\"\xfb\x02\n" +
+	"\x05stale\x18\x01 \x01(\bR\x05stale\"\x98\x03\n" +
 	"\x11GetStatusResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12'\n" +
 	"\x04site\x18\x02 \x01(\v2\x13.headroom.v1.DomainR\x04site\x12\x19\n" +
@@ -4979,7 +5041,8 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x06leader\x18\b \x01(\tR\x06leader\x12\x19\n" +
 	"\blease_ms\x18\t \x01(\x03R\aleaseMs\x12(\n" +
 	"\x10longest_lease_ms\x18\n" +
-	" \x01(\x03R\x0elongestLeaseMs\"\xf8\x04\n" +
+	" \x01(\x03R\x0elongestLeaseMs\x12\x1b\n" +
+	"\tsettle_ms\x18\v \x01(\x03R\bsettleMs\"\xf8\x04\n" +
 	"\x06Domain\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x16\n" +
 	"\x06parent\x18\x02 \x01(\tR\x06parent\x12\x1b\n" +
@@ -5158,7 +5221,7 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\x04what\x18\x04 \x01(\tR\x04what\x12\x16\n" +
 	"\x06reason\x18\x05 \x01(\tR\x06reason\x12\x1d\n" +
 	"\n" +
-	"request_id\x18\x06 \x01(\tR\trequestId\"\xa7\b\n" +
+	"request_id\x18\x06 \x01(\tR\trequestId\"\xb9\b\n" +
 	"\rChangeRequest\x12+\n" +
 	"\x06change\x18\x01 \x01(\v2\x13.headroom.v1.ChangeR\x06change\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x127\n" +
@@ -5188,10 +5251,12 @@ const file_headroom_v1_cluster_proto_rawDesc = "" +
 	"\tack_alarm\x18\x19 \x01(\tH\x00R\backAlarm\x127\n" +
 	"\fcreate_token\x18\x1a \x01(\v2\x12.headroom.v1.TokenH\x00R\vcreateToken\x12#\n" +
 	"\frevoke_token\x18\x1b \x01(\tH\x00R\vrevokeToken\x12)\n" +
-	"\x04deny\x18( \x01(\v2\x13.headroom.v1.DenialH\x00R\x04deny\x12\"\n" +
-	"\fset_lease_ms\x18) \x01(\x03H\x00R\n" +
-	"setLeaseMsB\x06\n" +
-	"\x04what\"\xbd\x01\n" +
+	"\x04deny\x18( \x01(\v2\x13.headroom.v1.DenialH\x00R\x04deny\x124\n" +
+	"\tset_lease\x18) \x01(\v2\x15.headroom.v1.SetLeaseH\x00R\bsetLeaseB\x06\n" +
+	"\x04what\"D\n" +
+	"\bSetLease\x12\x1b\n" +
+	"\tlength_ms\x18\x01 \x01(\x03R\blengthMs\x12\x1b\n" +
+	"\tsettle_ms\x18\x02 \x01(\x03R\bsettleMs\"\xbd\x01\n" +
 	"\x0eChangeResponse\x12%\n" +
 	"\x04meta\x18\x01 \x01(\v2\x11.headroom.v1.MetaR\x04meta\x12\x18\n" +
 	"\aalready\x18\x02 \x01(\bR\aalready\x12\x12\n" +
@@ -5436,7 +5501,7 @@ func file_headroom_v1_cluster_proto_rawDescGZIP() []byte {
 	return file_headroom_v1_cluster_proto_rawDescData
 }
 
-var file_headroom_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 65)
+var file_headroom_v1_cluster_proto_msgTypes = make([]protoimpl.MessageInfo, 66)
 var file_headroom_v1_cluster_proto_goTypes = []any{
 	(*NotLeader)(nil),             // 0: headroom.v1.NotLeader
 	(*Refusal)(nil),               // 1: headroom.v1.Refusal
@@ -5465,62 +5530,63 @@ var file_headroom_v1_cluster_proto_goTypes = []any{
 	(*ListEventsResponse)(nil),    // 24: headroom.v1.ListEventsResponse
 	(*Event)(nil),                 // 25: headroom.v1.Event
 	(*ChangeRequest)(nil),         // 26: headroom.v1.ChangeRequest
-	(*ChangeResponse)(nil),        // 27: headroom.v1.ChangeResponse
-	(*SetDomain)(nil),             // 28: headroom.v1.SetDomain
-	(*SetNode)(nil),               // 29: headroom.v1.SetNode
-	(*MoveNode)(nil),              // 30: headroom.v1.MoveNode
-	(*RemoveNode)(nil),            // 31: headroom.v1.RemoveNode
-	(*Schedule)(nil),              // 32: headroom.v1.Schedule
-	(*SetSprintBudget)(nil),       // 33: headroom.v1.SetSprintBudget
-	(*GrantSprint)(nil),           // 34: headroom.v1.GrantSprint
-	(*RollbackRequest)(nil),       // 35: headroom.v1.RollbackRequest
-	(*ListChangesRequest)(nil),    // 36: headroom.v1.ListChangesRequest
-	(*ListChangesResponse)(nil),   // 37: headroom.v1.ListChangesResponse
-	(*BudgetChange)(nil),          // 38: headroom.v1.BudgetChange
-	(*ListSchedulesRequest)(nil),  // 39: headroom.v1.ListSchedulesRequest
-	(*ListSchedulesResponse)(nil), // 40: headroom.v1.ListSchedulesResponse
-	(*ListSprintsRequest)(nil),    // 41: headroom.v1.ListSprintsRequest
-	(*ListSprintsResponse)(nil),   // 42: headroom.v1.ListSprintsResponse
-	(*SprintRecord)(nil),          // 43: headroom.v1.SprintRecord
-	(*SprintNode)(nil),            // 44: headroom.v1.SprintNode
-	(*ListPoliciesRequest)(nil),   // 45: headroom.v1.ListPoliciesRequest
-	(*ListPoliciesResponse)(nil),  // 46: headroom.v1.ListPoliciesResponse
-	(*Policy)(nil),                // 47: headroom.v1.Policy
-	(*ExplainNodeRequest)(nil),    // 48: headroom.v1.ExplainNodeRequest
-	(*ExplainNodeResponse)(nil),   // 49: headroom.v1.ExplainNodeResponse
-	(*DomainSpare)(nil),           // 50: headroom.v1.DomainSpare
-	(*ReportMeterRequest)(nil),    // 51: headroom.v1.ReportMeterRequest
-	(*ReportMeterResponse)(nil),   // 52: headroom.v1.ReportMeterResponse
-	(*ListAlarmsRequest)(nil),     // 53: headroom.v1.ListAlarmsRequest
-	(*ListAlarmsResponse)(nil),    // 54: headroom.v1.ListAlarmsResponse
-	(*Alarm)(nil),                 // 55: headroom.v1.Alarm
-	(*Token)(nil),                 // 56: headroom.v1.Token
-	(*ListTokensRequest)(nil),     // 57: headroom.v1.ListTokensRequest
-	(*ListTokensResponse)(nil),    // 58: headroom.v1.ListTokensResponse
-	(*GetSelfRequest)(nil),        // 59: headroom.v1.GetSelfRequest
-	(*GetSelfResponse)(nil),       // 60: headroom.v1.GetSelfResponse
-	(*ListDeniedRequest)(nil),     // 61: headroom.v1.ListDeniedRequest
-	(*ListDeniedResponse)(nil),    // 62: headroom.v1.ListDeniedResponse
-	nil,                           // 63: headroom.v1.NodeSettings.LabelsEntry
-	nil,                           // 64: headroom.v1.SetSprintBudget.SharesEntry
-	(*Epoch)(nil),                 // 65: headroom.v1.Epoch
-	(*HealthItem)(nil),            // 66: headroom.v1.HealthItem
-	(*Change)(nil),                // 67: headroom.v1.Change
-	(*Stamp)(nil),                 // 68: headroom.v1.Stamp
-	(*Sprint)(nil),                // 69: headroom.v1.Sprint
-	(*Denial)(nil),                // 70: headroom.v1.Denial
+	(*SetLease)(nil),              // 27: headroom.v1.SetLease
+	(*ChangeResponse)(nil),        // 28: headroom.v1.ChangeResponse
+	(*SetDomain)(nil),             // 29: headroom.v1.SetDomain
+	(*SetNode)(nil),               // 30: headroom.v1.SetNode
+	(*MoveNode)(nil),              // 31: headroom.v1.MoveNode
+	(*RemoveNode)(nil),            // 32: headroom.v1.RemoveNode
+	(*Schedule)(nil),              // 33: headroom.v1.Schedule
+	(*SetSprintBudget)(nil),       // 34: headroom.v1.SetSprintBudget
+	(*GrantSprint)(nil),           // 35: headroom.v1.GrantSprint
+	(*RollbackRequest)(nil),       // 36: headroom.v1.RollbackRequest
+	(*ListChangesRequest)(nil),    // 37: headroom.v1.ListChangesRequest
+	(*ListChangesResponse)(nil),   // 38: headroom.v1.ListChangesResponse
+	(*BudgetChange)(nil),          // 39: headroom.v1.BudgetChange
+	(*ListSchedulesRequest)(nil),  // 40: headroom.v1.ListSchedulesRequest
+	(*ListSchedulesResponse)(nil), // 41: headroom.v1.ListSchedulesResponse
+	(*ListSprintsRequest)(nil),    // 42: headroom.v1.ListSprintsRequest
+	(*ListSprintsResponse)(nil),   // 43: headroom.v1.ListSprintsResponse
+	(*SprintRecord)(nil),          // 44: headroom.v1.SprintRecord
+	(*SprintNode)(nil),            // 45: headroom.v1.SprintNode
+	(*ListPoliciesRequest)(nil),   // 46: headroom.v1.ListPoliciesRequest
+	(*ListPoliciesResponse)(nil),  // 47: headroom.v1.ListPoliciesResponse
+	(*Policy)(nil),                // 48: headroom.v1.Policy
+	(*ExplainNodeRequest)(nil),    // 49: headroom.v1.ExplainNodeRequest
+	(*ExplainNodeResponse)(nil),   // 50: headroom.v1.ExplainNodeResponse
+	(*DomainSpare)(nil),           // 51: headroom.v1.DomainSpare
+	(*ReportMeterRequest)(nil),    // 52: headroom.v1.ReportMeterRequest
+	(*ReportMeterResponse)(nil),   // 53: headroom.v1.ReportMeterResponse
+	(*ListAlarmsRequest)(nil),     // 54: headroom.v1.ListAlarmsRequest
+	(*ListAlarmsResponse)(nil),    // 55: headroom.v1.ListAlarmsResponse
+	(*Alarm)(nil),                 // 56: headroom.v1.Alarm
+	(*Token)(nil),                 // 57: headroom.v1.Token
+	(*ListTokensRequest)(nil),     // 58: headroom.v1.ListTokensRequest
+	(*ListTokensResponse)(nil),    // 59: headroom.v1.ListTokensResponse
+	(*GetSelfRequest)(nil),        // 60: headroom.v1.GetSelfRequest
+	(*GetSelfResponse)(nil),       // 61: headroom.v1.GetSelfResponse
+	(*ListDeniedRequest)(nil),     // 62: headroom.v1.ListDeniedRequest
+	(*ListDeniedResponse)(nil),    // 63: headroom.v1.ListDeniedResponse
+	nil,                           // 64: headroom.v1.NodeSettings.LabelsEntry
+	nil,                           // 65: headroom.v1.SetSprintBudget.SharesEntry
+	(*Epoch)(nil),                 // 66: headroom.v1.Epoch
+	(*HealthItem)(nil),            // 67: headroom.v1.HealthItem
+	(*Change)(nil),                // 68: headroom.v1.Change
+	(*Stamp)(nil),                 // 69: headroom.v1.Stamp
+	(*Sprint)(nil),                // 70: headroom.v1.Sprint
+	(*Denial)(nil),                // 71: headroom.v1.Denial
 }
 var file_headroom_v1_cluster_proto_depIdxs = []int32{
-	65, // 0: headroom.v1.Meta.epoch:type_name -> headroom.v1.Epoch
+	66, // 0: headroom.v1.Meta.epoch:type_name -> headroom.v1.Epoch
 	2,  // 1: headroom.v1.GetStatusResponse.meta:type_name -> headroom.v1.Meta
 	5,  // 2: headroom.v1.GetStatusResponse.site:type_name -> headroom.v1.Domain
 	22, // 3: headroom.v1.GetStatusResponse.servers:type_name -> headroom.v1.Member
-	66, // 4: headroom.v1.GetStatusResponse.alarms:type_name -> headroom.v1.HealthItem
+	67, // 4: headroom.v1.GetStatusResponse.alarms:type_name -> headroom.v1.HealthItem
 	6,  // 5: headroom.v1.Domain.sprint:type_name -> headroom.v1.SprintBudget
 	7,  // 6: headroom.v1.SprintBudget.pots:type_name -> headroom.v1.SprintPot
 	2,  // 7: headroom.v1.ListDomainsResponse.meta:type_name -> headroom.v1.Meta
 	5,  // 8: headroom.v1.ListDomainsResponse.domains:type_name -> headroom.v1.Domain
-	67, // 9: headroom.v1.SetBudgetRequest.change:type_name -> headroom.v1.Change
+	68, // 9: headroom.v1.SetBudgetRequest.change:type_name -> headroom.v1.Change
 	2,  // 10: headroom.v1.SetBudgetResponse.meta:type_name -> headroom.v1.Meta
 	5,  // 11: headroom.v1.SetBudgetResponse.before:type_name -> headroom.v1.Domain
 	5,  // 12: headroom.v1.SetBudgetResponse.after:type_name -> headroom.v1.Domain
@@ -5528,97 +5594,98 @@ var file_headroom_v1_cluster_proto_depIdxs = []int32{
 	15, // 14: headroom.v1.AwaitBudgetResponse.confirmations:type_name -> headroom.v1.Confirmation
 	2,  // 15: headroom.v1.ListNodesResponse.meta:type_name -> headroom.v1.Meta
 	18, // 16: headroom.v1.ListNodesResponse.nodes:type_name -> headroom.v1.Node
-	68, // 17: headroom.v1.Node.stamp:type_name -> headroom.v1.Stamp
-	66, // 18: headroom.v1.Node.health:type_name -> headroom.v1.HealthItem
+	69, // 17: headroom.v1.Node.stamp:type_name -> headroom.v1.Stamp
+	67, // 18: headroom.v1.Node.health:type_name -> headroom.v1.HealthItem
 	19, // 19: headroom.v1.Node.settings:type_name -> headroom.v1.NodeSettings
-	69, // 20: headroom.v1.Node.sprint:type_name -> headroom.v1.Sprint
-	63, // 21: headroom.v1.NodeSettings.labels:type_name -> headroom.v1.NodeSettings.LabelsEntry
+	70, // 20: headroom.v1.Node.sprint:type_name -> headroom.v1.Sprint
+	64, // 21: headroom.v1.NodeSettings.labels:type_name -> headroom.v1.NodeSettings.LabelsEntry
 	2,  // 22: headroom.v1.ListMembersResponse.meta:type_name -> headroom.v1.Meta
 	22, // 23: headroom.v1.ListMembersResponse.members:type_name -> headroom.v1.Member
 	2,  // 24: headroom.v1.ListEventsResponse.meta:type_name -> headroom.v1.Meta
 	25, // 25: headroom.v1.ListEventsResponse.events:type_name -> headroom.v1.Event
-	67, // 26: headroom.v1.ChangeRequest.change:type_name -> headroom.v1.Change
-	28, // 27: headroom.v1.ChangeRequest.set_domain:type_name -> headroom.v1.SetDomain
-	29, // 28: headroom.v1.ChangeRequest.set_node:type_name -> headroom.v1.SetNode
-	30, // 29: headroom.v1.ChangeRequest.move_node:type_name -> headroom.v1.MoveNode
-	31, // 30: headroom.v1.ChangeRequest.remove_node:type_name -> headroom.v1.RemoveNode
-	32, // 31: headroom.v1.ChangeRequest.set_schedule:type_name -> headroom.v1.Schedule
-	33, // 32: headroom.v1.ChangeRequest.set_sprint_budget:type_name -> headroom.v1.SetSprintBudget
-	34, // 33: headroom.v1.ChangeRequest.grant_sprint:type_name -> headroom.v1.GrantSprint
-	56, // 34: headroom.v1.ChangeRequest.create_token:type_name -> headroom.v1.Token
-	70, // 35: headroom.v1.ChangeRequest.deny:type_name -> headroom.v1.Denial
-	2,  // 36: headroom.v1.ChangeResponse.meta:type_name -> headroom.v1.Meta
-	5,  // 37: headroom.v1.ChangeResponse.before:type_name -> headroom.v1.Domain
-	5,  // 38: headroom.v1.ChangeResponse.after:type_name -> headroom.v1.Domain
-	19, // 39: headroom.v1.SetNode.settings:type_name -> headroom.v1.NodeSettings
-	64, // 40: headroom.v1.SetSprintBudget.shares:type_name -> headroom.v1.SetSprintBudget.SharesEntry
-	67, // 41: headroom.v1.RollbackRequest.change:type_name -> headroom.v1.Change
-	2,  // 42: headroom.v1.ListChangesResponse.meta:type_name -> headroom.v1.Meta
-	38, // 43: headroom.v1.ListChangesResponse.changes:type_name -> headroom.v1.BudgetChange
-	2,  // 44: headroom.v1.ListSchedulesResponse.meta:type_name -> headroom.v1.Meta
-	32, // 45: headroom.v1.ListSchedulesResponse.schedules:type_name -> headroom.v1.Schedule
-	2,  // 46: headroom.v1.ListSprintsResponse.meta:type_name -> headroom.v1.Meta
-	43, // 47: headroom.v1.ListSprintsResponse.sprints:type_name -> headroom.v1.SprintRecord
-	5,  // 48: headroom.v1.ListSprintsResponse.domains:type_name -> headroom.v1.Domain
-	44, // 49: headroom.v1.SprintRecord.nodes:type_name -> headroom.v1.SprintNode
-	2,  // 50: headroom.v1.ListPoliciesResponse.meta:type_name -> headroom.v1.Meta
-	47, // 51: headroom.v1.ListPoliciesResponse.policies:type_name -> headroom.v1.Policy
-	2,  // 52: headroom.v1.ExplainNodeResponse.meta:type_name -> headroom.v1.Meta
-	18, // 53: headroom.v1.ExplainNodeResponse.node:type_name -> headroom.v1.Node
-	50, // 54: headroom.v1.ExplainNodeResponse.spare:type_name -> headroom.v1.DomainSpare
-	25, // 55: headroom.v1.ExplainNodeResponse.last:type_name -> headroom.v1.Event
-	2,  // 56: headroom.v1.ReportMeterResponse.meta:type_name -> headroom.v1.Meta
-	2,  // 57: headroom.v1.ListAlarmsResponse.meta:type_name -> headroom.v1.Meta
-	55, // 58: headroom.v1.ListAlarmsResponse.alarms:type_name -> headroom.v1.Alarm
-	66, // 59: headroom.v1.Alarm.item:type_name -> headroom.v1.HealthItem
-	2,  // 60: headroom.v1.ListTokensResponse.meta:type_name -> headroom.v1.Meta
-	56, // 61: headroom.v1.ListTokensResponse.tokens:type_name -> headroom.v1.Token
-	2,  // 62: headroom.v1.GetSelfResponse.meta:type_name -> headroom.v1.Meta
-	2,  // 63: headroom.v1.ListDeniedResponse.meta:type_name -> headroom.v1.Meta
-	70, // 64: headroom.v1.ListDeniedResponse.denied:type_name -> headroom.v1.Denial
-	3,  // 65: headroom.v1.ClusterService.GetStatus:input_type -> headroom.v1.GetStatusRequest
-	8,  // 66: headroom.v1.ClusterService.ListDomains:input_type -> headroom.v1.ListDomainsRequest
-	10, // 67: headroom.v1.ClusterService.SetBudget:input_type -> headroom.v1.SetBudgetRequest
-	13, // 68: headroom.v1.ClusterService.AwaitBudget:input_type -> headroom.v1.AwaitBudgetRequest
-	16, // 69: headroom.v1.ClusterService.ListNodes:input_type -> headroom.v1.ListNodesRequest
-	20, // 70: headroom.v1.ClusterService.ListMembers:input_type -> headroom.v1.ListMembersRequest
-	23, // 71: headroom.v1.ClusterService.ListEvents:input_type -> headroom.v1.ListEventsRequest
-	26, // 72: headroom.v1.ClusterService.Change:input_type -> headroom.v1.ChangeRequest
-	35, // 73: headroom.v1.ClusterService.Rollback:input_type -> headroom.v1.RollbackRequest
-	36, // 74: headroom.v1.ClusterService.ListChanges:input_type -> headroom.v1.ListChangesRequest
-	39, // 75: headroom.v1.ClusterService.ListSchedules:input_type -> headroom.v1.ListSchedulesRequest
-	41, // 76: headroom.v1.ClusterService.ListSprints:input_type -> headroom.v1.ListSprintsRequest
-	45, // 77: headroom.v1.ClusterService.ListPolicies:input_type -> headroom.v1.ListPoliciesRequest
-	48, // 78: headroom.v1.ClusterService.ExplainNode:input_type -> headroom.v1.ExplainNodeRequest
-	51, // 79: headroom.v1.ClusterService.ReportMeter:input_type -> headroom.v1.ReportMeterRequest
-	53, // 80: headroom.v1.ClusterService.ListAlarms:input_type -> headroom.v1.ListAlarmsRequest
-	57, // 81: headroom.v1.ClusterService.ListTokens:input_type -> headroom.v1.ListTokensRequest
-	59, // 82: headroom.v1.ClusterService.GetSelf:input_type -> headroom.v1.GetSelfRequest
-	61, // 83: headroom.v1.ClusterService.ListDenied:input_type -> headroom.v1.ListDeniedRequest
-	4,  // 84: headroom.v1.ClusterService.GetStatus:output_type -> headroom.v1.GetStatusResponse
-	9,  // 85: headroom.v1.ClusterService.ListDomains:output_type -> headroom.v1.ListDomainsResponse
-	11, // 86: headroom.v1.ClusterService.SetBudget:output_type -> headroom.v1.SetBudgetResponse
-	14, // 87: headroom.v1.ClusterService.AwaitBudget:output_type -> headroom.v1.AwaitBudgetResponse
-	17, // 88: headroom.v1.ClusterService.ListNodes:output_type -> headroom.v1.ListNodesResponse
-	21, // 89: headroom.v1.ClusterService.ListMembers:output_type -> headroom.v1.ListMembersResponse
-	24, // 90: headroom.v1.ClusterService.ListEvents:output_type -> headroom.v1.ListEventsResponse
-	27, // 91: headroom.v1.ClusterService.Change:output_type -> headroom.v1.ChangeResponse
-	11, // 92: headroom.v1.ClusterService.Rollback:output_type -> headroom.v1.SetBudgetResponse
-	37, // 93: headroom.v1.ClusterService.ListChanges:output_type -> headroom.v1.ListChangesResponse
-	40, // 94: headroom.v1.ClusterService.ListSchedules:output_type -> headroom.v1.ListSchedulesResponse
-	42, // 95: headroom.v1.ClusterService.ListSprints:output_type -> headroom.v1.ListSprintsResponse
-	46, // 96: headroom.v1.ClusterService.ListPolicies:output_type -> headroom.v1.ListPoliciesResponse
-	49, // 97: headroom.v1.ClusterService.ExplainNode:output_type -> headroom.v1.ExplainNodeResponse
-	52, // 98: headroom.v1.ClusterService.ReportMeter:output_type -> headroom.v1.ReportMeterResponse
-	54, // 99: headroom.v1.ClusterService.ListAlarms:output_type -> headroom.v1.ListAlarmsResponse
-	58, // 100: headroom.v1.ClusterService.ListTokens:output_type -> headroom.v1.ListTokensResponse
-	60, // 101: headroom.v1.ClusterService.GetSelf:output_type -> headroom.v1.GetSelfResponse
-	62, // 102: headroom.v1.ClusterService.ListDenied:output_type -> headroom.v1.ListDeniedResponse
-	84, // [84:103] is the sub-list for method output_type
-	65, // [65:84] is the sub-list for method input_type
-	65, // [65:65] is the sub-list for extension type_name
-	65, // [65:65] is the sub-list for extension extendee
-	0,  // [0:65] is the sub-list for field type_name
+	68, // 26: headroom.v1.ChangeRequest.change:type_name -> headroom.v1.Change
+	29, // 27: headroom.v1.ChangeRequest.set_domain:type_name -> headroom.v1.SetDomain
+	30, // 28: headroom.v1.ChangeRequest.set_node:type_name -> headroom.v1.SetNode
+	31, // 29: headroom.v1.ChangeRequest.move_node:type_name -> headroom.v1.MoveNode
+	32, // 30: headroom.v1.ChangeRequest.remove_node:type_name -> headroom.v1.RemoveNode
+	33, // 31: headroom.v1.ChangeRequest.set_schedule:type_name -> headroom.v1.Schedule
+	34, // 32: headroom.v1.ChangeRequest.set_sprint_budget:type_name -> headroom.v1.SetSprintBudget
+	35, // 33: headroom.v1.ChangeRequest.grant_sprint:type_name -> headroom.v1.GrantSprint
+	57, // 34: headroom.v1.ChangeRequest.create_token:type_name -> headroom.v1.Token
+	71, // 35: headroom.v1.ChangeRequest.deny:type_name -> headroom.v1.Denial
+	27, // 36: headroom.v1.ChangeRequest.set_lease:type_name -> headroom.v1.SetLease
+	2,  // 37: headroom.v1.ChangeResponse.meta:type_name -> headroom.v1.Meta
+	5,  // 38: headroom.v1.ChangeResponse.before:type_name -> headroom.v1.Domain
+	5,  // 39: headroom.v1.ChangeResponse.after:type_name -> headroom.v1.Domain
+	19, // 40: headroom.v1.SetNode.settings:type_name -> headroom.v1.NodeSettings
+	65, // 41: headroom.v1.SetSprintBudget.shares:type_name -> headroom.v1.SetSprintBudget.SharesEntry
+	68, // 42: headroom.v1.RollbackRequest.change:type_name -> headroom.v1.Change
+	2,  // 43: headroom.v1.ListChangesResponse.meta:type_name -> headroom.v1.Meta
+	39, // 44: headroom.v1.ListChangesResponse.changes:type_name -> headroom.v1.BudgetChange
+	2,  // 45: headroom.v1.ListSchedulesResponse.meta:type_name -> headroom.v1.Meta
+	33, // 46: headroom.v1.ListSchedulesResponse.schedules:type_name -> headroom.v1.Schedule
+	2,  // 47: headroom.v1.ListSprintsResponse.meta:type_name -> headroom.v1.Meta
+	44, // 48: headroom.v1.ListSprintsResponse.sprints:type_name -> headroom.v1.SprintRecord
+	5,  // 49: headroom.v1.ListSprintsResponse.domains:type_name -> headroom.v1.Domain
+	45, // 50: headroom.v1.SprintRecord.nodes:type_name -> headroom.v1.SprintNode
+	2,  // 51: headroom.v1.ListPoliciesResponse.meta:type_name -> headroom.v1.Meta
+	48, // 52: headroom.v1.ListPoliciesResponse.policies:type_name -> headroom.v1.Policy
+	2,  // 53: headroom.v1.ExplainNodeResponse.meta:type_name -> headroom.v1.Meta
+	18, // 54: headroom.v1.ExplainNodeResponse.node:type_name -> headroom.v1.Node
+	51, // 55: headroom.v1.ExplainNodeResponse.spare:type_name -> headroom.v1.DomainSpare
+	25, // 56: headroom.v1.ExplainNodeResponse.last:type_name -> headroom.v1.Event
+	2,  // 57: headroom.v1.ReportMeterResponse.meta:type_name -> headroom.v1.Meta
+	2,  // 58: headroom.v1.ListAlarmsResponse.meta:type_name -> headroom.v1.Meta
+	56, // 59: headroom.v1.ListAlarmsResponse.alarms:type_name -> headroom.v1.Alarm
+	67, // 60: headroom.v1.Alarm.item:type_name -> headroom.v1.HealthItem
+	2,  // 61: headroom.v1.ListTokensResponse.meta:type_name -> headroom.v1.Meta
+	57, // 62: headroom.v1.ListTokensResponse.tokens:type_name -> headroom.v1.Token
+	2,  // 63: headroom.v1.GetSelfResponse.meta:type_name -> headroom.v1.Meta
+	2,  // 64: headroom.v1.ListDeniedResponse.meta:type_name -> headroom.v1.Meta
+	71, // 65: headroom.v1.ListDeniedResponse.denied:type_name -> headroom.v1.Denial
+	3,  // 66: headroom.v1.ClusterService.GetStatus:input_type -> headroom.v1.GetStatusRequest
+	8,  // 67: headroom.v1.ClusterService.ListDomains:input_type -> headroom.v1.ListDomainsRequest
+	10, // 68: headroom.v1.ClusterService.SetBudget:input_type -> headroom.v1.SetBudgetRequest
+	13, // 69: headroom.v1.ClusterService.AwaitBudget:input_type -> headroom.v1.AwaitBudgetRequest
+	16, // 70: headroom.v1.ClusterService.ListNodes:input_type -> headroom.v1.ListNodesRequest
+	20, // 71: headroom.v1.ClusterService.ListMembers:input_type -> headroom.v1.ListMembersRequest
+	23, // 72: headroom.v1.ClusterService.ListEvents:input_type -> headroom.v1.ListEventsRequest
+	26, // 73: headroom.v1.ClusterService.Change:input_type -> headroom.v1.ChangeRequest
+	36, // 74: headroom.v1.ClusterService.Rollback:input_type -> headroom.v1.RollbackRequest
+	37, // 75: headroom.v1.ClusterService.ListChanges:input_type -> headroom.v1.ListChangesRequest
+	40, // 76: headroom.v1.ClusterService.ListSchedules:input_type -> headroom.v1.ListSchedulesRequest
+	42, // 77: headroom.v1.ClusterService.ListSprints:input_type -> headroom.v1.ListSprintsRequest
+	46, // 78: headroom.v1.ClusterService.ListPolicies:input_type -> headroom.v1.ListPoliciesRequest
+	49, // 79: headroom.v1.ClusterService.ExplainNode:input_type -> headroom.v1.ExplainNodeRequest
+	52, // 80: headroom.v1.ClusterService.ReportMeter:input_type -> headroom.v1.ReportMeterRequest
+	54, // 81: headroom.v1.ClusterService.ListAlarms:input_type -> headroom.v1.ListAlarmsRequest
+	58, // 82: headroom.v1.ClusterService.ListTokens:input_type -> headroom.v1.ListTokensRequest
+	60, // 83: headroom.v1.ClusterService.GetSelf:input_type -> headroom.v1.GetSelfRequest
+	62, // 84: headroom.v1.ClusterService.ListDenied:input_type -> headroom.v1.ListDeniedRequest
+	4,  // 85: headroom.v1.ClusterService.GetStatus:output_type -> headroom.v1.GetStatusResponse
+	9,  // 86: headroom.v1.ClusterService.ListDomains:output_type -> headroom.v1.ListDomainsResponse
+	11, // 87: headroom.v1.ClusterService.SetBudget:output_type -> headroom.v1.SetBudgetResponse
+	14, // 88: headroom.v1.ClusterService.AwaitBudget:output_type -> headroom.v1.AwaitBudgetResponse
+	17, // 89: headroom.v1.ClusterService.ListNodes:output_type -> headroom.v1.ListNodesResponse
+	21, // 90: headroom.v1.ClusterService.ListMembers:output_type -> headroom.v1.ListMembersResponse
+	24, // 91: headroom.v1.ClusterService.ListEvents:output_type -> headroom.v1.ListEventsResponse
+	28, // 92: headroom.v1.ClusterService.Change:output_type -> headroom.v1.ChangeResponse
+	11, // 93: headroom.v1.ClusterService.Rollback:output_type -> headroom.v1.SetBudgetResponse
+	38, // 94: headroom.v1.ClusterService.ListChanges:output_type -> headroom.v1.ListChangesResponse
+	41, // 95: headroom.v1.ClusterService.ListSchedules:output_type -> headroom.v1.ListSchedulesResponse
+	43, // 96: headroom.v1.ClusterService.ListSprints:output_type -> headroom.v1.ListSprintsResponse
+	47, // 97: headroom.v1.ClusterService.ListPolicies:output_type -> headroom.v1.ListPoliciesResponse
+	50, // 98: headroom.v1.ClusterService.ExplainNode:output_type -> headroom.v1.ExplainNodeResponse
+	53, // 99: headroom.v1.ClusterService.ReportMeter:output_type -> headroom.v1.ReportMeterResponse
+	55, // 100: headroom.v1.ClusterService.ListAlarms:output_type -> headroom.v1.ListAlarmsResponse
+	59, // 101: headroom.v1.ClusterService.ListTokens:output_type -> headroom.v1.ListTokensResponse
+	61, // 102: headroom.v1.ClusterService.GetSelf:output_type -> headroom.v1.GetSelfResponse
+	63, // 103: headroom.v1.ClusterService.ListDenied:output_type -> headroom.v1.ListDeniedResponse
+	85, // [85:104] is the sub-list for method output_type
+	66, // [66:85] is the sub-list for method input_type
+	66, // [66:66] is the sub-list for extension type_name
+	66, // [66:66] is the sub-list for extension extendee
+	0,  // [0:66] is the sub-list for field type_name
 }
 
 func init() { file_headroom_v1_cluster_proto_init() }
@@ -5653,21 +5720,21 @@ func file_headroom_v1_cluster_proto_init() {
 		(*ChangeRequest_CreateToken)(nil),
 		(*ChangeRequest_RevokeToken)(nil),
 		(*ChangeRequest_Deny)(nil),
-		(*ChangeRequest_SetLeaseMs)(nil),
+		(*ChangeRequest_SetLease)(nil),
 	}
-	file_headroom_v1_cluster_proto_msgTypes[28].OneofWrappers = []any{}
-	file_headroom_v1_cluster_proto_msgTypes[32].OneofWrappers = []any{}
-	file_headroom_v1_cluster_proto_msgTypes[38].OneofWrappers = []any{}
-	file_headroom_v1_cluster_proto_msgTypes[43].OneofWrappers = []any{}
+	file_headroom_v1_cluster_proto_msgTypes[29].OneofWrappers = []any{}
+	file_headroom_v1_cluster_proto_msgTypes[33].OneofWrappers = []any{}
+	file_headroom_v1_cluster_proto_msgTypes[39].OneofWrappers = []any{}
 	file_headroom_v1_cluster_proto_msgTypes[44].OneofWrappers = []any{}
-	file_headroom_v1_cluster_proto_msgTypes[49].OneofWrappers = []any{}
+	file_headroom_v1_cluster_proto_msgTypes[45].OneofWrappers = []any{}
+	file_headroom_v1_cluster_proto_msgTypes[50].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_headroom_v1_cluster_proto_rawDesc), len(file_headroom_v1_cluster_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   65,
+			NumMessages:   66,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
