@@ -105,6 +105,9 @@ func (c *cluster) configure(ctx context.Context) error {
 	if err := run(ctx, "", append([]string{tool, "tls", "cert", "create", "--dir", c.dir, "--ca-dir", c.dir}, who...)...); err != nil {
 		return err
 	}
+	if err := run(ctx, "", tool, "brake", "key", "--private", c.path("brake.key"), "--public", c.path("brake.pub")); err != nil {
+		return err
+	}
 	var key [32]byte
 	_, _ = rand.Read(key[:])
 	files := map[string]string{"gossip.key": base64.StdEncoding.EncodeToString(key[:]) + "\n"}
@@ -138,6 +141,7 @@ func (c *cluster) serverConfig(id string) string {
 		fmt.Fprintf(&b, "  - {id: %s, rpc: %q, raft: %q}\n", s, c.at(s, "7400"), c.at(s, "7401"))
 	}
 	b.WriteString(c.shared(id))
+	fmt.Fprintf(&b, "brake: {public_key_file: %q, private_key_file: %q}\n", c.path("brake.pub"), c.path("brake.key"))
 	fmt.Fprintf(&b, "site:\n  - {name: site/lab, budget: %gW, unmanaged: 0W}\n  - {name: rack/r1, parent: site/lab, budget: %gW, unmanaged: 0W}\nlease: %gs\n",
 		budgetW, 10*budgetW, leaseS)
 	return b.String()
@@ -147,7 +151,7 @@ func (c *cluster) nodeConfig(name string) string {
 	dir := c.path("nodes", name)
 	return fmt.Sprintf("node: %s\ndomain: rack/r1\nroot: %q\nstate_dir: %q\nenforce: true\n", name, filepath.Join(dir, "root"), filepath.Join(dir, "state")) +
 		fmt.Sprintf("power: {rated: %gW, floor: 70W, max: %gW, fail_safe: %gW, other: 22W, supply_efficiency: 0.914}\n", ratedW, ratedW, failSafeW) +
-		c.shared(name)
+		fmt.Sprintf("brake: {public_key_file: %q}\n", c.path("brake.pub")) + c.shared(name)
 }
 
 // start starts a program under its name, in the place of one that has ended.

@@ -28,6 +28,7 @@ const beyondLease = leaseEnds + settles + 3*time.Second
 
 func onServers(t *tormentor) []string { return t.c.servers }
 func onNodes(t *tormentor) []string   { return t.c.nodes }
+func onBrake(*tormentor) []string     { return []string{"brake"} }
 func onSite(*tormentor) []string      { return nil }
 
 // faults are all that there are.
@@ -39,9 +40,10 @@ func faults() []fault {
 		{"cut-server", onServers, 3 * time.Second, 6 * time.Second, cutServer(between)},
 		{"half-cut-server", onServers, 3 * time.Second, 6 * time.Second, cutServer(oneWay)},
 		{"kill-powerd", onNodes, restarts, time.Second, killPowerd},
-		{"stop-powerd", onNodes, time.Second, 8 * time.Second, stopPowerd},
+		{"stop-powerd", onNodes, 2 * time.Second, 2 * beyondLease, stopPowerd},
 		{"cut-node", onNodes, beyondLease, 2 * time.Second, cutNode(between)},
 		{"half-cut-node", onNodes, beyondLease, 2 * time.Second, cutNode(oneWay)},
+		{"brake", onBrake, beyondLease, 2 * time.Second, brake},
 		{"no-quorum", onSite, beyondLease, time.Second, noQuorum},
 		{"site-dark", onSite, 500 * time.Millisecond, 2 * time.Second, siteDark},
 	}
@@ -208,6 +210,33 @@ func noQuorum(ctx context.Context, t *tormentor, _ string, number int) (func() e
 			t.j.back(n, number)
 		}
 		return t.c.net.set(ctx, number, nil)
+	}, nil
+}
+
+// brake sets the brake at any server and lifts it through the log. Once every member and
+// the log have it, nothing is granted until it is lifted.
+func brake(ctx context.Context, t *tormentor, _ string, number int) (func() error, error) {
+	id := "brake-" + strconv.Itoa(number)
+	if _, code, _ := t.c.ask(ctx, nil, "brake", "set", "--reason", id, "--request-id", id); code == 0 {
+		t.j.count("braked", 1)
+		for _, n := range t.c.nodes {
+			t.j.cutOff(n, number)
+		}
+	}
+	return func() error {
+		for _, n := range t.c.nodes {
+			t.j.back(n, number)
+		}
+		late, code, said := time.Now().Add(healMost), 0, ""
+		for time.Now().Before(late) {
+			// One that was never set, or is lifted already, is no fault of the site.
+			if _, code, said = t.c.ask(ctx, nil, "brake", "lift", "--yes", "--reason", id, "--request-id", "lift-"+id); code != 3 && code != 7 && code != -1 {
+				return nil
+			}
+			pause(ctx, 300*time.Millisecond)
+		}
+		t.j.violated("recovery", "%s was not lifted within %v: exit %d: %s", id, healMost, code, said)
+		return nil
 	}, nil
 }
 

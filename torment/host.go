@@ -51,7 +51,7 @@ func run(ctx context.Context, stdin string, argv ...string) error {
 func newNetwork(ctx context.Context, hosts []string) (*network, error) {
 	n := &network{cuts: map[int][]link{}}
 	steps := []string{
-		"mount -t tmpfs tmpfs /run", "mkdir /run/netns", "ip netns add " + bridge,
+		"mount -t tmpfs torment /run", "mkdir /run/netns", "ip netns add " + bridge,
 		"ip -n bridge link set lo up", "ip -n bridge link add br0 type bridge", "ip -n bridge link set br0 up",
 	}
 	for i, h := range hosts {
@@ -122,7 +122,7 @@ func launch(dir, name, host string, argv ...string) (*program, error) {
 	}
 	defer func() { _ = out.Close() }()
 	argv = inside(host, argv...)
-	p := &program{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})} //nolint:noctx,gosec // it ends with the namespace; whoever starts it names it
+	p := &program{cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})} //nolint:noctx // it ends with the namespace; whoever starts it names it
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {

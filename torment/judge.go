@@ -122,7 +122,7 @@ func (j *judge) look(now time.Time, draws map[string]float64) {
 	for _, n := range j.nodes {
 		sum += draws[n]
 		if now.Before(j.unheld[n]) {
-			least += ratedW
+			least += draws[n]
 			continue
 		}
 		least += failSafeW
@@ -133,7 +133,8 @@ func (j *judge) look(now time.Time, draws map[string]float64) {
 	}
 	j.mostW = max(j.mostW, sum)
 	j.checks["watts"]++
-	// What no powerd lowers is shortfall; the others are at their fail-safe caps then.
+	// A node that no powerd lowers keeps its charge, which is at least what it draws: the
+	// others get the rest of the budget, or are at their fail-safe caps.
 	budget = max(budget, least)
 	if j.lasts(now, "watts", sum > budget*(1+tolerance)) {
 		j.note("watts", "the nodes draw %.1f W, the budget allows %.1f W", sum, budget)
@@ -158,7 +159,7 @@ func (j *judge) lapsed(now time.Time, node string, draws map[string]float64) {
 	}
 	j.checks["lapsed"]++
 	if j.lasts(now, "lapsed "+node, watts > failSafeW*(1+tolerance)) {
-		j.note("lapsed", "%s draws %.1f W %.1f s after it was cut off, its fail-safe cap is %g W and its lease %g s", node, watts, now.Sub(since).Seconds(), failSafeW, leaseS)
+		j.note("lapsed", "%s draws %.1f W %.1f s after the last moment that a grant could reach it, its fail-safe cap is %g W and its lease %g s", node, watts, now.Sub(since).Seconds(), failSafeW, leaseS)
 	}
 }
 

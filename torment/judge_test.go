@@ -39,6 +39,7 @@ func TestJudge(t *testing.T) {
 		"a machine that nobody sees":    {nil, []float64{200, 150, blind}, 60, false},
 		"a stopped powerd is shortfall": {func(j *judge) { j.unheld["n1"] = at(100) }, []float64{240, 95, 95}, 60, false},
 		"beyond that shortfall":         {func(j *judge) { j.unheld["n1"] = at(100) }, []float64{240, 150, 95}, 60, true},
+		"its charge is not paid for":    {func(j *judge) { j.unheld["n1"] = at(100) }, []float64{150, 150, 150}, 60, true},
 		"a lease that ends":             {func(j *judge) { j.silent["n1"][1] = at(20) }, []float64{150, 100, 100}, 26, false},
 		"a lease that does not end":     {func(j *judge) { j.silent["n1"][1] = at(20) }, []float64{150, 100, 100}, 40, true},
 		"at the fail-safe cap":          {func(j *judge) { j.silent["n1"][1] = at(20) }, []float64{95, 150, 150}, 60, false},

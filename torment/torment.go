@@ -73,7 +73,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := c.busy(); err != nil {
 		return nil, err
 	}
-	t := &tormentor{c: c, j: j, dice: rand.New(rand.NewPCG(o.Seed, 0)), taken: map[string]bool{}, hit: map[string]int{}} //nolint:gosec // reproducible on purpose
+	t := &tormentor{c: c, j: j, dice: rand.New(rand.NewPCG(o.Seed, 0)), taken: map[string]bool{}, hit: map[string]int{}}
 	_, _ = fmt.Fprintf(o.Progress, "faults for %v, seed %d\n", o.For, o.Seed)
 	if err := t.through(ctx, h, o); err != nil {
 		return nil, err
@@ -105,10 +105,10 @@ func (t *tormentor) through(ctx context.Context, h *history, o Options) error {
 			t.j.sample()
 		}
 	})
-	values := rand.New(rand.NewPCG(o.Seed, 1)).Perm(2 * (highestW - lowestW)) //nolint:gosec // reproducible on purpose
+	values := rand.New(rand.NewPCG(o.Seed, 1)).Perm(2 * (highestW - lowestW))
 	for i := range 2 {
 		mine := values[i*len(values)/2 : (i+1)*len(values)/2]
-		dice := rand.New(rand.NewPCG(o.Seed, uint64(2+i))) //nolint:gosec // reproducible on purpose
+		dice := rand.New(rand.NewPCG(o.Seed, uint64(2+i)))
 		asking.Go(func() { t.changes(span, heal, h, i, mine, dice) })
 	}
 	asking.Go(func() { t.reads(span, h) })
