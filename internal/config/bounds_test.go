@@ -5,12 +5,15 @@ package config
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"headroom/internal/cli"
+	"headroom/units"
 )
 
 // hostile are documents of about n bytes that cost the YAML library most.
@@ -79,6 +82,49 @@ func TestHostileDocumentsAreCheap(t *testing.T) { //nolint:paralleltest // it me
 			case <-time.After(time.Minute): // what the library does without bounds
 				t.Fatalf("%s of %d bytes is not back after a minute", name, len(text))
 			}
+		}
+	}
+}
+
+// A value with a unit costs the same in a long file as in a short one.
+func TestManyValuesAreCheap(t *testing.T) { //nolint:paralleltest // it measures memory
+	var into struct {
+		Caps  []units.Power `yaml:"caps"`
+		Waits []Duration    `yaml:"waits"`
+		Note  string        `yaml:"note"`
+	}
+	text := "note: |\n  two\n  lines\ncaps: [" + strings.Repeat("1.5kW, ", 3000) + "2W]\nwaits:\n" + strings.Repeat("  - 3s # a comment\n", 3000)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	if err := Decode("/f", []byte(text), &into); err != nil {
+		t.Fatal(err)
+	}
+	runtime.ReadMemStats(&after)
+	if len(into.Caps) != 3001 || into.Caps[3000] != 2*units.Watt || len(into.Waits) != 3000 || into.Waits[0] != Duration(3*time.Second) || into.Note != "two\nlines\n" {
+		t.Errorf("%d caps, %d waits, %q", len(into.Caps), len(into.Waits), into.Note)
+	}
+	if mb := (after.TotalAlloc - before.TotalAlloc) >> 20; mb > 300 {
+		t.Errorf("allocated %d MB", mb)
+	}
+}
+
+// A FIFO holds whoever reads it, a device has no end: neither is opened for long.
+func TestOnlyRegularFilesAreRead(t *testing.T) {
+	t.Parallel()
+	fifo := filepath.Join(t.TempDir(), "x.yaml")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{fifo, "/dev/zero", t.TempDir()} {
+		done := make(chan error, 1)
+		go func() { done <- Load(path, &struct{}{}) }()
+		select {
+		case err := <-done:
+			if e, ok := errors.AsType[*cli.Error](err); !ok || !errors.Is(err, ErrNoFile) || e.Exit != cli.ExitUsage || e.Message != path+": not a regular file" {
+				t.Errorf("%s: %v", path, err)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s holds its reader", path)
 		}
 	}
 }
