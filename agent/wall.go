@@ -12,6 +12,7 @@ import (
 	"headroom/agent/metrics"
 	"headroom/capping"
 	"headroom/internal/cli"
+	"headroom/internal/config"
 	"headroom/ipmi"
 	"headroom/units"
 )
@@ -93,7 +94,7 @@ func readPassword(path string) (string, error) {
 	case info.Size() > passwordMax:
 		return refuse(fmt.Sprintf("%s holds %d bytes", path, info.Size()), "it must hold the password and nothing else", nil)
 	}
-	data, err := os.ReadFile(path)
+	data, err := config.ReadFile(path, passwordMax)
 	if err != nil {
 		return refuse(err.Error(), "it must be readable by the user that runs powerd", err)
 	}

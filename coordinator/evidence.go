@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"time"
 
 	"headroom/internal/cli"
+	"headroom/internal/config"
 	"headroom/ipmi"
 	"headroom/ledger"
 )
@@ -43,7 +43,7 @@ func newWitness(c BMCConfig) (witness, error) {
 	if c.User == "" {
 		return witness{}, nil
 	}
-	text, err := os.ReadFile(c.PasswordFile)
+	text, err := config.ReadFile(c.PasswordFile, 4096)
 	if err != nil {
 		return witness{}, &cli.Error{
 			Code: "bmc", Exit: cli.ExitUsage, Err: err, Message: "bmc: password_file: " + err.Error(),

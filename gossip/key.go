@@ -8,11 +8,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"headroom/internal/cli"
+	"headroom/internal/config"
 )
 
 // KeySize is the size of a gossip key in bytes: AES-256.
@@ -52,7 +52,7 @@ func LoadKeys(path string) (Keys, error) {
 	if info.IsDir() || info.Size() > maxKeyFile {
 		return nil, keyError(path, "is not a key file", ErrKey)
 	}
-	text, err := os.ReadFile(filepath.Clean(path))
+	text, err := config.ReadFile(path, maxKeyFile)
 	if err != nil {
 		return nil, keyError(path, "cannot be read: "+plainCause(err), err)
 	}

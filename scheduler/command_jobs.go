@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -16,6 +15,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/config"
 )
 
 func submitCommand() *cobra.Command {
@@ -98,13 +98,9 @@ func submitRequest(name string, dryRun bool, why change) (*headroomv1.SubmitRequ
 
 // readJobFile reads no more than the scheduler would take.
 func readJobFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+	data, err := config.ReadFile(path, jobFileMax+1)
 	if err == nil {
-		defer f.Close() //nolint:errcheck // only read
-		var data []byte
-		if data, err = io.ReadAll(io.LimitReader(f, jobFileMax+1)); err == nil {
-			return data, nil
-		}
+		return data, nil
 	}
 	cause := err
 	if e, ok := errors.AsType[*fs.PathError](err); ok {

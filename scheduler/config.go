@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -178,7 +177,7 @@ func LoadConfig(path string) (*Config, error) {
 		e.Message = path + ": " + e.Message
 		return nil, &e
 	}
-	data, err := os.ReadFile(path)
+	data, err := config.ReadFile(path, 1<<20) // Load took it, so it is shorter
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: read %s: %w", path, err)
 	}

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"headroom/internal/config"
 	"headroom/internal/listen"
 	"headroom/internal/secure"
 )
@@ -75,7 +76,7 @@ func readToken(path string) (string, error) {
 	if info.Mode().Perm()&0o007 != 0 || info.Size() > tokenMax+1 {
 		return "", fmt.Errorf("read token: %s: mode %04o, %d bytes: %w", path, info.Mode().Perm(), info.Size(), ErrToken)
 	}
-	data, err := os.ReadFile(path)
+	data, err := config.ReadFile(path, tokenMax+1)
 	if err != nil {
 		return "", fmt.Errorf("read token: %w", err)
 	}

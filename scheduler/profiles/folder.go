@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -155,13 +154,11 @@ func read(path string, info fs.FileInfo) (p quality.Profile, warnings []string, 
 	if !info.Mode().IsRegular() { // a pipe would hold the reader for ever
 		return p, nil, fmt.Errorf("%s: %w", path, errNoFile)
 	}
-	file, err := os.Open(path)
+	data, err := config.ReadFile(path, fileMax+1)
 	if err != nil {
 		return p, nil, err
 	}
-	defer file.Close() //nolint:errcheck // only read
-	data, err := io.ReadAll(io.LimitReader(file, fileMax+1))
-	if err == nil && len(data) > fileMax {
+	if len(data) > fileMax {
 		err = fmt.Errorf("%w: more than %d bytes", ErrLarge, fileMax)
 	}
 	if err == nil {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -21,6 +20,8 @@ import (
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
+
+	"headroom/internal/config"
 )
 
 const (
@@ -180,12 +181,7 @@ func (a *allocation) replace(path string, was, doc []byte) (again bool, err erro
 }
 
 func readBounded(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // only read
-	doc, err := io.ReadAll(io.LimitReader(f, allocationMax+1))
+	doc, err := config.ReadFile(path, allocationMax+1)
 	if err == nil && len(doc) > allocationMax {
 		err = fmt.Errorf("larger than %d bytes: %w", allocationMax, ErrAllocation)
 	}
