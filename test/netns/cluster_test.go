@@ -47,6 +47,8 @@ type shape struct {
 	lease          time.Duration
 	// watts of the site's budget.
 	budget float64
+	// piped programs write to a pipe that somebody has to read, not to a file.
+	piped bool
 	// disk, when set, is a folder made for the state of one server.
 	disk func(c *cluster) (server, dir string)
 }
@@ -95,6 +97,7 @@ type cluster struct {
 	state   map[string]string // state_dir by server
 	running map[string]*program
 	witness *witness
+	readers []*reader // of the programs' output, where the shape has them piped
 }
 
 // newCluster starts the cluster and waits until every node holds a lease; from then
@@ -250,6 +253,10 @@ func (c *cluster) launch(name, host string, argv ...string) {
 	argv = inside(host, argv...)
 	p := &program{name: name, cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = out, out
+	if c.shape.piped {
+		pipe := c.read(p.name)
+		p.cmd.Stdout, p.cmd.Stderr = pipe, pipe
+	}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := p.cmd.Start(); err != nil {
 		c.t.Fatalf("start %s: %v", name, err)
