@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"headroom/internal/testkit"
 )
 
 func words(points ...Point) Profile { return Profile{Name: "words", Engine: "local", Points: points} }
@@ -143,8 +145,11 @@ func TestBadProfilesAreRefused(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"name":"x","engine":"local","points":[{"fraction":0.5,"accuracy":0.5,"low":0.4,"high":0.6,"runs":3},{"fraction":1,"accuracy":0.3,"low":0.2,"high":1,"runs":1}]}`))
+	f.Add([]byte(`{"points":` + strings.Repeat("[", 60_000)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		p, _, err := Parse(data)
+		var p Profile
+		var err error
+		testkit.Cheap(t, len(data), func() { p, _, err = Parse(data) })
 		if err != nil {
 			return
 		}

@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 )
 
 const fullJob = `name: words
@@ -115,8 +116,12 @@ func FuzzJobFile(f *testing.F) {
 	f.Add([]byte("name: a\nclass: low\nslots: 1\nmap: {input: '/t/ *', command: ['{output}', \"\\t\"]}\noutput: /o\n"))
 	f.Add([]byte("{name: a, class: low, slots: 1, min_tasks: 1e-3, map: {input: x, command: [\"'#: \"]}, output: '*'}"))
 	f.Add([]byte("{name: a, class: low, slots: 1, quality: 90%, map: {input: x, command: [x]}, output: x}"))
+	f.Add([]byte("name: a\nclass: low\nslots: 1\nmap: {input: x, command: [" + strings.Repeat("x, ", 7000) + "x]}\noutput: x\n"))
+	f.Add([]byte("name: " + strings.Repeat("{a: ", 15_000)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		job, err := ParseJob("/dir/f", data, classes)
+		var job *JobFile
+		var err error
+		testkit.Cheap(t, len(data), func() { job, err = ParseJob("/dir/f", data, classes) })
 		if err != nil {
 			e, ok := errors.AsType[*cli.Error](err)
 			if !ok || e.Exit != cli.ExitUsage || e.Hint == "" || !strings.HasPrefix(e.Message, "/dir/f:") {
