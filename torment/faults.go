@@ -41,6 +41,7 @@ func faults() []fault {
 		{"half-cut-server", onServers, 3 * time.Second, 6 * time.Second, cutServer(oneWay)},
 		{"kill-powerd", onNodes, restarts, time.Second, killPowerd},
 		{"stop-powerd", onNodes, 2 * time.Second, 2 * beyondLease, stopPowerd},
+		{"cut-budget-past-stopped-powerd", onNodes, beyondLease + 2*time.Second, time.Second, cutPastStopped},
 		{"cut-node", onNodes, beyondLease, 2 * time.Second, cutNode(between)},
 		{"half-cut-node", onNodes, beyondLease, 2 * time.Second, cutNode(oneWay)},
 		{"brake", onBrake, beyondLease, 2 * time.Second, brake},
@@ -53,6 +54,9 @@ func faults() []fault {
 type tormentor struct {
 	c *cluster
 	j *judge
+	h *history
+	// quiet keeps the operators from changing budgets, while a fault needs one to last.
+	quiet sync.RWMutex
 	// dice are drawn from the seed, in one goroutine only.
 	dice *rand.Rand
 
@@ -71,6 +75,7 @@ func (t *tormentor) deal(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	number, deck := 0, []fault{}
+	pause(ctx, settles) // until the loads draw what they may
 	for ctx.Err() == nil {
 		if len(deck) == 0 {
 			deck = faults()
@@ -257,6 +262,30 @@ func stopPowerd(_ context.Context, t *tormentor, target string, _ int) (func() e
 		return nil
 	}, nil
 }
+
+// cutPastStopped cuts the budget while a powerd is stopped that cannot hear of it: the
+// others must pay for what that node goes on drawing.
+func cutPastStopped(ctx context.Context, t *tormentor, target string, number int) (func() error, error) {
+	t.quiet.Lock()
+	stopped, err := stopPowerd(ctx, t, target, number)
+	end := func() error {
+		t.quiet.Unlock()
+		return stopped()
+	}
+	if err != nil {
+		t.quiet.Unlock()
+		return nil, err
+	}
+	answer, cancel := context.WithTimeout(ctx, healMost)
+	defer cancel()
+	// A quarter of a watt, so that no operator sets the same.
+	t.change(answer, "torment-cut-"+strconv.Itoa(number), pastStoppedW+0.25+float64(number))
+	return end, nil
+}
+
+// pastStoppedW leaves the others more than their fail-safe caps beside a node that has a
+// third of the first budget.
+const pastStoppedW = 420
 
 // signalPowerd sends a signal to a node's powerd and returns its process, 0 while there is none.
 func signalPowerd(c *cluster, node string, s syscall.Signal) int {

@@ -45,6 +45,9 @@ func NewReport(o Options, notRun ...string) *Report {
 const (
 	// healMost is how long the cluster may take to answer once nothing is broken.
 	healMost = time.Minute
+	// thinksMost is the longest pause of an operator between two changes. Longer pauses
+	// judge watts more sharply, because fewer budgets may be in force at once.
+	thinksMost = 12 * time.Second
 	// lowestW and highestW bound the budgets that are set; halves of a watt, so that
 	// no value comes twice.
 	lowestW, highestW = 300, 640
@@ -73,7 +76,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if err := c.busy(); err != nil {
 		return nil, err
 	}
-	t := &tormentor{c: c, j: j, dice: rand.New(rand.NewPCG(o.Seed, 0)), taken: map[string]bool{}, hit: map[string]int{}}
+	t := &tormentor{c: c, j: j, h: h, dice: rand.New(rand.NewPCG(o.Seed, 0)), taken: map[string]bool{}, hit: map[string]int{}}
 	_, _ = fmt.Fprintf(o.Progress, "faults for %v, seed %d\n", o.For, o.Seed)
 	if err := t.through(ctx, h, o); err != nil {
 		return nil, err
@@ -109,7 +112,7 @@ func (t *tormentor) through(ctx context.Context, h *history, o Options) error {
 	for i := range 2 {
 		mine := values[i*len(values)/2 : (i+1)*len(values)/2]
 		dice := rand.New(rand.NewPCG(o.Seed, uint64(2+i)))
-		asking.Go(func() { t.changes(span, heal, h, i, mine, dice) })
+		asking.Go(func() { t.changes(span, heal, i, mine, dice) })
 	}
 	asking.Go(func() { t.reads(span, h) })
 	err := t.deal(span)
@@ -121,22 +124,29 @@ func (t *tormentor) through(ctx context.Context, h *history, o Options) error {
 
 // changes is an operator who sets budgets until span ends, each sent again under its
 // key until it is answered, at the latest when heal ends.
-func (t *tormentor) changes(span, heal context.Context, h *history, who int, values []int, dice *rand.Rand) {
-	for n := 0; pause(span, time.Duration(dice.Int64N(int64(4*time.Second)))); n++ {
+func (t *tormentor) changes(span, heal context.Context, who int, values []int, dice *rand.Rand) {
+	for n := 0; pause(span, time.Duration(dice.Int64N(int64(thinksMost)))); n++ {
 		watts := lowestW + float64(values[n%len(values)])/2
 		id := fmt.Sprintf("torment-%d-%d", who, n)
-		x := h.begin(id, watts)
-		for {
-			revision, code, said := t.c.ask(heal, nil, "budget", "set", strconv.FormatFloat(watts, 'f', -1, 64)+"W",
-				"--reason", id, "--request-id", id, "--wait", "0s", "--yes")
-			if code == 0 || code == 8 {
-				h.answered(x, revision)
-				break
-			}
-			if !pause(heal, 300*time.Millisecond) {
-				t.j.violated("recovery", "change %s has no answer %v after the last fault: exit %d: %s", id, healMost, code, said)
-				return
-			}
+		t.quiet.RLock()
+		t.change(heal, id, watts)
+		t.quiet.RUnlock()
+	}
+}
+
+// change sets the budget, and sends that again until it is answered or ctx ends.
+func (t *tormentor) change(ctx context.Context, id string, watts float64) {
+	x := t.h.begin(id, watts)
+	for {
+		revision, code, said := t.c.ask(ctx, nil, "budget", "set", strconv.FormatFloat(watts, 'f', -1, 64)+"W",
+			"--reason", id, "--request-id", id, "--wait", "0s", "--yes")
+		if code == 0 || code == 8 {
+			t.h.answered(x, revision)
+			return
+		}
+		if !pause(ctx, 300*time.Millisecond) {
+			t.j.violated("recovery", "change %s has no answer: exit %d: %s", id, code, said)
+			return
 		}
 	}
 }
