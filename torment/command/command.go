@@ -142,7 +142,7 @@ func (s *settings) outside(cmd *cobra.Command, self string) error {
 	case err = <-ended:
 	case <-cmd.Context().Done():
 		_ = again.Process.Kill()
-		_ = <-ended                // killed
+		<-ended                    //nolint:errcheck // it was killed
 		return cmd.Context().Err() //nolint:wrapcheck // the frame turns it into an exit code
 	}
 	if code := again.ProcessState.ExitCode(); err != nil && code > 0 {
