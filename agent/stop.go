@@ -185,6 +185,6 @@ func (n *node) settled(e errand) {
 		n.cacheBusy = false
 	case storeControls:
 		n.journalStored(e.err)
-	case errandKinds:
+	case storeDenied, errandKinds:
 	}
 }

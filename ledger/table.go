@@ -240,6 +240,8 @@ func (t *Table) Waiting(s *State) map[string]string {
 		n, ok := s.Nodes[name]
 		switch {
 		case e.marked == 0:
+		case ok && n.MachineID != e.report.MachineID:
+			out[name] = "the name is used by another machine"
 		case ok && n.Grantable() && n.walked():
 			out[name] = "it is drained"
 		case ok && n.Grantable():
@@ -247,8 +249,6 @@ func (t *Table) Waiting(s *State) map[string]string {
 			out[name] = fmt.Sprintf("domain %q is not in the power tree", e.report.Domain)
 		case !ok:
 			out[name] = "it is not in the log yet"
-		case n.MachineID != e.report.MachineID:
-			out[name] = "the name is used by another machine"
 		case n.Released:
 			out[name] = "it is released"
 		case !n.Controlled:

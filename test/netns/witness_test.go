@@ -167,6 +167,7 @@ type witness struct {
 	samples int
 	most    sample
 	fallen  map[string]bool // nodes that were seen at their fail-safe caps
+	resting bool
 	wrong   []string
 }
 
@@ -208,6 +209,19 @@ func (w *witness) allowed() float64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.budget
+}
+
+// rest has the witness look away while machines boot, wake has it look again.
+func (w *witness) rest() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.resting = true
+}
+
+func (w *witness) wake() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.resting = false
 }
 
 // look is one sample. The caps are those of one moment: all of them are read twice,
@@ -262,6 +276,8 @@ func (w *witness) judge() {
 	defer w.mu.Unlock()
 	budget = max(budget, w.budget)
 	switch {
+	case w.resting:
+		return
 	case errors.Is(err, errAbove):
 		w.note("%v", err)
 		return
