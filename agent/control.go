@@ -222,11 +222,34 @@ func (c saved) standing(root *os.Root, t *trail, patience *time.Duration) (v val
 // byTurbo says that a ceiling stands at the top because powerd switched turbo: some
 // drivers set every ceiling anew then (cppc_cpufreq), whatever it was.
 func (c saved) byTurbo(root *os.Root, t *trail, now value) bool {
-	if c.Kind != freqControl || path.Base(c.Path) == floorFile || !t.switched() {
-		return false
+	return t.switched() && c.atTop(root, now.number)
+}
+
+// topFile is the end of a policy's range.
+const topFile = "cpuinfo_max_freq"
+
+// atTop says that the control is a ceiling, and v the end of its range.
+func (c saved) atTop(root *os.Root, v int64) bool {
+	top, known := c.top(root)
+	return known && v == top
+}
+
+// top is the end of the range of a ceiling; false where it is not known, or c is none.
+func (c saved) top(root *os.Root) (int64, bool) {
+	if c.Kind != freqControl || path.Base(c.Path) == floorFile {
+		return 0, false
 	}
-	top, err := sysfs.ReadInt(root, path.Join(path.Dir(c.Path), "cpuinfo_max_freq"))
-	return err == nil && now.number == top
+	v, err := sysfs.ReadInt(root, path.Join(path.Dir(c.Path), topFile))
+	return v, err == nil
+}
+
+// asFound is the control with the original that goes back now: of a ceiling that was met at
+// the end of its range, while powerd had turbo off, the end of the range with turbo.
+func (c saved) asFound(root *os.Root) saved {
+	if top, known := c.top(root); c.Top && known {
+		c.Original = max(c.Original, top)
+	}
+	return c
 }
 
 // rangeMoved says that a frequency bound reads back as the end of the range that the
@@ -239,7 +262,7 @@ func rangeMoved(root *os.Root, c saved, now int64) bool {
 	case strings.HasSuffix(c.Path, "/"+floorFile):
 		end, beyond = "cpuinfo_min_freq", now > c.Original
 	default:
-		end, beyond = "cpuinfo_max_freq", now < c.Original
+		end, beyond = topFile, now < c.Original
 	}
 	if !beyond {
 		return false

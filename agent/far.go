@@ -287,7 +287,7 @@ func (n *node) savedAll(controls []control) bool {
 		return false
 	}
 	next := n.journal.clone()
-	if _, err := next.extend(controls); err != nil {
+	if _, err := next.extend(n.root, controls); err != nil {
 		n.log.Warn("controls not saved, so they are not written", slog.Any("error", err))
 		return false
 	}

@@ -29,6 +29,9 @@ type saved struct {
 	Original int64 `json:"original"`
 	// Text is the original of a control that holds words.
 	Text string `json:"text,omitempty"`
+	// Top: it is a ceiling that was met at the end of its range, while powerd had turbo
+	// off. It had no bound of its own, so the end of the range with turbo goes back.
+	Top bool `json:"top,omitempty"`
 }
 
 // found is the original as a value.
@@ -191,7 +194,7 @@ func (j *journal) relocate(t *rapl.Tree) {
 
 // extend adds controls that an earlier process did not know. It returns whether
 // the journal changed.
-func (j *journal) extend(controls []control) (bool, error) {
+func (j *journal) extend(root *os.Root, controls []control) (bool, error) {
 	known := map[string]bool{}
 	for _, c := range j.Controls {
 		known[c.Path] = true
@@ -205,8 +208,16 @@ func (j *journal) extend(controls []control) (bool, error) {
 		if err != nil {
 			return changed, err
 		}
+		s.Top = j.tookTurbo() && s.atTop(root, s.Original) && turboIsOff(root)
 		j.Controls = append(j.Controls, s)
 		changed = true
 	}
 	return changed, nil
+}
+
+// tookTurbo says that turbo was on when powerd began, so that powerd has it off where it is off.
+func (j *journal) tookTurbo() bool {
+	return slices.ContainsFunc(j.Controls, func(c saved) bool {
+		return c.Kind == noTurboControl && c.Original == 0 || c.Kind == boostControl && c.Original == 1
+	})
 }

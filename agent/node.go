@@ -287,7 +287,7 @@ func (n *node) saveOriginals() error {
 // are of the boot before.
 func (n *node) saveMore(controls []control) error {
 	changed := n.journal.adopt(n.root, n.id.boot, n.trail)
-	more, err := n.journal.extend(controls)
+	more, err := n.journal.extend(n.root, controls)
 	if err != nil || !(changed || more) {
 		return err
 	}

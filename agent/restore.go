@@ -175,6 +175,7 @@ func putBackOne(root *os.Root, c saved, t *trail, far afar, patience *time.Durat
 		wrote, ever := t.wrote(c.Path)
 		return far(c, wrote, ever)
 	}
+	c = c.asFound(root) // turbo is back by now
 	wait := min(*patience, dvfs.SettleMost)
 	*patience -= wait
 	defer func() { *patience += max(0, wait) }()
