@@ -12,6 +12,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"os"
 	"os/exec"
@@ -71,11 +72,38 @@ func newSite(t *testing.T) *site {
 	var key [32]byte
 	_, _ = rand.Read(key[:])
 	s.write("gossip.key", base64.StdEncoding.EncodeToString(key[:])+"\n", 0o600)
-	s.write("c1.yaml", fmt.Sprintf("id: c1\nstate_dir: %s\ntls: {mode: off}\nservers:\n  - {id: c1, rpc: %q, raft: %q}\n"+
+	s.certificates()
+	s.write("c1.yaml", fmt.Sprintf("id: c1\nstate_dir: %s\n"+s.identity("c1")+"servers:\n  - {id: c1, rpc: %q, raft: %q}\n"+
 		"gossip: {bind: %q, join: [%q], key_file: %s}\nsite:\n  - {name: site/lab, budget: %dW, unmanaged: 0W}\n"+
 		"  - {name: rack/r1, parent: site/lab, budget: %dW, unmanaged: 0W}\nlease: 10s\n",
 		s.path("c1"), s.rpc, s.raft, s.gossip, s.gossip, s.path("gossip.key"), 2*rated, 2*rated), 0o644)
 	return s
+}
+
+// certificates makes an authority, a certificate for everybody, and the token of the hooks.
+func (s *site) certificates() {
+	s.t.Helper()
+	for _, argv := range [][]string{
+		{"tls", "ca", "create", "--dir", s.dir},
+		{"tls", "cert", "create", "--dir", s.dir, "--ca-dir", s.dir, "admin/op", "server/c1", "scheduler/s1", "node/n1", "node/n2"},
+	} {
+		if out, err := exec.CommandContext(s.t.Context(), filepath.Join(s.bin, "coordinator"), argv...).CombinedOutput(); err != nil {
+			s.t.Fatalf("%v: %v: %s", argv, err, out)
+		}
+	}
+	var token [32]byte
+	_, _ = rand.Read(token[:])
+	s.write("hooks.token", base64.StdEncoding.EncodeToString(token[:])+"\n", 0o600)
+}
+
+// identity is the tls section of a program's configuration.
+func (s *site) identity(name string) string {
+	return fmt.Sprintf("tls: {mode: on, ca: %q, cert: %q, key: %q}\n", s.path("ca.crt"), s.path(name+".crt"), s.path(name+".key"))
+}
+
+// asked is where and as whom Hadoop's processes ask the scheduler.
+func (s *site) asked() map[string]string {
+	return map[string]string{"headroom.url": "https://" + s.hooks, "headroom.ca": s.path("ca.crt"), "headroom.token-file": s.path("hooks.token")}
 }
 
 func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
@@ -115,6 +143,7 @@ func (s *site) machine(ctx context.Context, name string) {
 	})
 	s.programs[len(s.programs)-1].Stop(stopGrace)
 	edited := regexp.MustCompile(`fail_safe: [0-9.]+W`).ReplaceAll(text, fmt.Appendf(nil, "fail_safe: %dW", failSafe))
+	edited = append(edited, s.identity(name)...)
 	if err := os.WriteFile(config, edited, 0o644); err != nil || bytes.Equal(edited, text) {
 		s.t.Fatalf("%s: %v, or it names no fail-safe cap:\n%s", config, err, text)
 	}
@@ -131,7 +160,8 @@ func (s *site) say() {
 
 // command runs the coordinator's command line and reads its JSON.
 func (s *site) command(ctx context.Context, into any, args ...string) error {
-	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "coordinator"), append(args, "--addr", s.rpc, "-o", "json")...)
+	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "coordinator"), append(args, "--addr", s.rpc, "-o", "json",
+		"--ca", s.path("ca.crt"), "--cert", s.path("op.crt"), "--key", s.path("op.key"))...)
 	out, err := cmd.Output()
 	if err != nil || into == nil {
 		return err
@@ -215,7 +245,7 @@ func TestAJobUnderACut(t *testing.T) {
 	s.await(ctx, "the nodes hold no lease", func() bool { return s.nodesHold(ctx, 2) })
 	c, err := hadoop.Start(ctx, hadoop.Config{
 		Dir: s.path("cluster"), Jars: j, Nodes: nodes, Plugins: []string{jar},
-		Scheduler: "headroom.hadoop.LiveFairScheduler", Properties: map[string]string{"headroom.url": "http://" + s.hooks},
+		Scheduler: "headroom.hadoop.LiveFairScheduler", Properties: s.asked(),
 	})
 	permitted(t, err)
 	t.Cleanup(func() {
@@ -223,9 +253,9 @@ func TestAJobUnderACut(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	s.write("scheduler.yaml", fmt.Sprintf("dev: true\nlisten: %q\ndir: %s\ncoordinators: [%q]\nclasses: [high]\nyarn:\n  resourcemanager: [%q]\n"+
-		"  queues: [{name: root.q1, guarantee: 40%%}]\n  container: {memory_mb: 256, vcores: 1}\n  hooks: %q\n",
-		s.tasks, s.path("scheduler"), s.rpc, c.RM(), s.hooks), 0o644)
+	s.write("scheduler.yaml", fmt.Sprintf(s.identity("s1")+"listen: %q\ndir: %s\ncoordinators: [%q]\nclasses: [high]\nyarn:\n  resourcemanager: [%q]\n"+
+		"  queues: [{name: root.q1, guarantee: 40%%}]\n  container: {memory_mb: 256, vcores: 1}\n  hooks: %q\n  hooks_token_file: %s\n",
+		s.tasks, s.path("scheduler"), s.rpc, c.RM(), s.hooks, s.path("hooks.token")), 0o644)
 	s.start("scheduler", "scheduler", "run", "--config", s.path("scheduler.yaml"))
 
 	text := hadoop.Text{Files: 24, Bytes: 200_000, Spread: 0.3, Topical: 0.5, Seed: 4}
@@ -234,12 +264,12 @@ func TestAJobUnderACut(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	properties := s.asked()
+	maps.Copy(properties, map[string]string{
+		"mapreduce.framework.name": "yarn-headroom", "headroom.early-stop": "speculator", "mapreduce.job.reduce.slowstart.completedmaps": "1.0",
+	})
 	job, err := c.Submit(ctx, hadoop.Job{
-		Program: "wordcount", Queue: "q1", LibJars: []string{jar}, Args: []string{in, out},
-		Properties: map[string]string{
-			"headroom.url": "http://" + s.hooks, "mapreduce.framework.name": "yarn-headroom", "headroom.early-stop": "speculator",
-			"mapreduce.job.reduce.slowstart.completedmaps": "1.0",
-		},
+		Program: "wordcount", Queue: "q1", LibJars: []string{jar}, Args: []string{in, out}, Properties: properties,
 	})
 	if err != nil {
 		t.Fatal(err)
