@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"headroom/internal/testkit"
 )
 
 // Claims: the shipped units run a cluster of one node under a real systemd: a job with
@@ -127,8 +129,11 @@ spark: {home: /opt/spark, master: "spark://127.0.0.1:7077", plugin: /opt/spark/p
 		m.write(t, "root/etc/headroom/worker.env", "WORKER_OPTIONS=--node n01 --scheduler 127.0.0.1:7410 --slots 2 "+
 			"--ca /etc/headroom/ca.crt --cert /etc/headroom/worker/n01.crt --key /etc/headroom/worker/n01.key "+
 			"--task-user unix/root=headroom-task --task-user submitter/ann=ann --task-user submitter/bob=bob\n", 0o644)
-		// A Spark whose only application is a spy.
-		m.write(t, "root/opt/spark/bin/spark-submit", "#!/bin/sh\n"+probeEnv+"=spy exec "+probe+" /srv/headroom/driver-targets\n", 0o755)
+		// A Spark with two applications: a spy, and a program for a real Java machine.
+		m.write(t, "root/opt/spark/bin/spark-submit", "#!/bin/sh\ncase \"$*\" in *Compiled*) exec "+m.java(t)+" /srv/headroom/Compiled.java;; esac\n"+
+			probeEnv+"=spy exec "+probe+" /srv/headroom/driver-targets\n", 0o755)
+		m.write(t, "root/srv/headroom/Compiled.java", compiled, 0o644)
+		m.write(t, "root/srv/headroom/compiled.yaml", "name: compiled\nclass: high\nslots: 1\nspark: {application: /opt/spark/plugin.jar, main: Compiled}\n", 0o644)
 		m.write(t, "root/opt/spark/plugin.jar", "PK", 0o644)
 		m.write(t, "root/srv/headroom/driver-targets", targets(false), 0o644)
 		m.write(t, "root/srv/headroom/in/targets", targets(true), 0o644)
@@ -161,6 +166,7 @@ func TestJobsUnderSystemd(t *testing.T) {
 	m := cluster(t)
 	t.Run("task", func(t *testing.T) { testSpyingTask(t, m) })
 	t.Run("driver", func(t *testing.T) { testSpyingDriver(t, m) })
+	t.Run("java", func(t *testing.T) { testJavaDriver(t, m) })
 	t.Run("cut", func(t *testing.T) { testCutWhileAJobRuns(t, m) })
 	t.Run("tenants", func(t *testing.T) { testTenants(t, m) })
 	t.Run("programs", func(t *testing.T) { testProgramsApart(t, m) })
@@ -283,6 +289,57 @@ func testSpyingDriver(t *testing.T, m *machine) {
 	}
 	if want := m.id(t, "headroom-driver"); uidOf(said) != want {
 		t.Errorf("the driver is not user %d: %s", want, said)
+	}
+}
+
+// compiled is a program that a Java machine compiles to machine code while it runs: it needs
+// memory that is written and executed, threads, and a folder for temporary files.
+const compiled = `public class Compiled {
+  public static void main(String[] args) throws Exception {
+    long sum = 0;
+    for (int i = 0; i < 50_000_000; i++) sum += i % 7 * (sum & 3);
+    java.nio.file.Files.delete(java.nio.file.Files.createTempFile("compiled", ""));
+    Thread t = new Thread(() -> {});
+    t.start();
+    t.join();
+    long ms = java.lang.management.ManagementFactory.getCompilationMXBean().getTotalCompilationTime();
+    System.out.println("sum " + sum + ", compiled for more than 0 ms: " + (ms > 0));
+  }
+}
+`
+
+// java is the host's Java machine, with its configuration in the machine; "false" where there is none.
+func (m *machine) java(t *testing.T) string {
+	t.Helper()
+	found, err := exec.LookPath("javac")
+	if err != nil {
+		return "false"
+	}
+	if found, err = filepath.EvalSymlinks(found); err != nil {
+		t.Fatal(err)
+	}
+	configs, err := filepath.Glob("/etc/java-*-openjdk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range configs {
+		if err := os.CopyFS(m.path("root"+dir), os.DirFS(dir)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(filepath.Dir(found), "java")
+}
+
+// A real Java machine runs as a driver: what its unit forbids it does not need.
+func testJavaDriver(t *testing.T, m *machine) {
+	if _, err := exec.LookPath("javac"); err != nil {
+		testkit.NotRun(t, "there is no JDK here")
+	}
+	id := m.submit(t, "/srv/headroom/compiled.yaml", asRoot())
+	m.ended(t, id)
+	said := m.read(t, "/var/lib/headroom/scheduler/jobs/"+id+"/run-1/stdout")
+	if !strings.Contains(said, "compiled for more than 0 ms: true") {
+		t.Errorf("the driver says %q", said)
 	}
 }
 
