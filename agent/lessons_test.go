@@ -613,3 +613,23 @@ func TestGoneZonesAreNotGoneProcessors(t *testing.T) {
 		})
 	}
 }
+
+// A value that was not written, because its record did not reach the disk in time, is not
+// taken for written: what stands there would look like another program's doing, be left
+// alone for a while, and held.json would say less than the hardware holds.
+func TestRefusedValueIsNoDrift(t *testing.T) {
+	t.Parallel()
+	b := started(t, newStand(t, "xeon-1s"))
+	b.grant(150 * units.Watt)
+	b.turn(8)
+	s := b.n.machine.limited()[0]
+	was, late := s.written, errors.New("the record is late")
+	err := s.write(pair{was.long + units.Watt, was.short + units.Watt}, func(string, int64, int64) error { return late })
+	if !errors.Is(err, late) || s.written != was {
+		t.Errorf("%v; written is %v, was %v", err, s.written, was)
+	}
+	b.turn(8)
+	if shown(b.n, "limit-drift") || b.n.counters.drifts > 0 {
+		t.Errorf("powerd's own value is taken for another program's: %v", b.n.health.items)
+	}
+}

@@ -441,21 +441,23 @@ func (s *socket) write(to pair, note func(path string, value, before int64) erro
 	}
 	var errs []error
 	for _, name := range order {
-		want, got, last := &to.long, &s.effective.long, s.written.long
+		want, got, last := &to.long, &s.effective.long, &s.written.long
 		if name == rapl.ShortTerm {
 			if !s.limiter.Has(name) {
+				s.written.short = to.short
 				continue
 			}
-			want, got, last = &to.short, &s.effective.short, s.written.short
+			want, got, last = &to.short, &s.effective.short, &s.written.short
 		}
 		// A step of one grain is a step too: only what was written before and still reads back needs no writing.
-		if *want == last && rapl.Same(*want, *got) && s.readable {
+		if *want == *last && rapl.Same(*want, *got) && s.readable {
 			continue
 		}
 		if err := note(s.limiter.PowerPath(name), int64(*want), int64(*got)); err != nil {
 			errs = append(errs, err)
-			continue
+			continue // what was written last stands: a value that nobody wrote would look like another program's drift
 		}
+		*last = *want
 		read, err := s.limiter.SetPower(name, *want)
 		if read > 0 {
 			*got = read
@@ -464,7 +466,6 @@ func (s *socket) write(to pair, note func(path string, value, before int64) erro
 		}
 		errs = append(errs, err)
 	}
-	s.written = to
 	return errors.Join(errs...)
 }
 

@@ -129,7 +129,6 @@ func TestCutWhileReadersAndADiskHang(t *testing.T) { //nolint:paralleltest // us
 		before[name] = watts
 	}
 	disk := c.path("nodes", frozen, "state")
-	c.witness.rest() // it reads what a node holds from the disk that hangs
 	if err := freeze(disk); err != nil {
 		testkit.NotRun(t, fmt.Sprintf("ext4 on a loop device cannot be frozen: %v", err))
 	}
@@ -168,7 +167,6 @@ func TestCutWhileReadersAndADiskHang(t *testing.T) { //nolint:paralleltest // us
 		return err == nil && s.held <= 300+rounding
 	})
 	c.witness.allow(300)
-	c.witness.wake()
 	c.pass(3 * time.Second)
 	c.leased(c.nodes...)
 	c.oneLeader()
