@@ -97,26 +97,25 @@ func (w *world) flurry(r dice) {
 	if !n.up || n.paused || !x.Grantable() || room < 30*units.Watt {
 		return
 	}
-	most := func(p units.Power) {
-		set := x.Settings
-		if set.Max = nil; p > 0 {
-			set.Max = &p
-		}
-		w.ask(&order{what: "settings", make: func(*leadership) (ledger.Command, bool) {
-			return ledger.Command{Node: &ledger.SetNode{Node: x.Name, Settings: set}}, true
-		}})
-	}
+	most := func(p units.Power) { w.askMost(x, &p) }
 	most(x.Least() + 2*units.Watt)
 	w.later(1500*time.Millisecond, func() {
 		low := w.seen().Nodes[x.Name].Target
 		w.cutOff(n, 4*time.Second)
-		most(0)
+		w.askMost(x, nil)
 		w.whenRaised(x.Name, low+20*units.Watt, 100, func(to units.Power) {
 			for i := range 20 {
 				w.later(time.Duration(i)*30*time.Millisecond, func() { most(x.Least() + (to-x.Least())*units.Power(20-i)/24) })
 			}
 		})
 	})
+}
+
+// askMost asks for the settings that a node had, with another highest cap; nil for none.
+func (w *world) askMost(x ledger.Node, most *units.Power) {
+	set := x.Settings
+	set.Max = most
+	w.askSettings(x.Name, set)
 }
 
 // whenRaised runs then as soon as a node's target is above a power, looking tries times.
@@ -141,21 +140,13 @@ func (w *world) oldLease(r dice) {
 	}
 	w.chained = w.now + 8*time.Second
 	most := func(after time.Duration, part float64) {
-		w.later(after, func() {
-			set := x.Settings
-			if part < 1 {
-				set.Max = new(x.Least() + units.Power(part*float64(n.spec.Rated-x.Least())))
-			}
-			w.ask(&order{what: "settings", make: func(*leadership) (ledger.Command, bool) {
-				return ledger.Command{Node: &ledger.SetNode{Node: x.Name, Settings: set}}, true
-			}})
-		})
+		w.later(after, func() { w.askMost(x, new(x.Least()+units.Power(part*float64(n.spec.Rated-x.Least())))) })
 	}
 	for i := range 4 {
 		most(time.Duration(i)*300*time.Millisecond, 0.2-0.05*float64(i))
 	}
 	w.later(2*time.Second, func() { w.cutOff(n, 3500*time.Millisecond) })
-	most(2050*time.Millisecond, 1)
+	w.later(2050*time.Millisecond, func() { w.askSettings(x.Name, x.Settings) })
 	w.later(2040*time.Millisecond, func() {
 		w.whenRaised(x.Name, w.seen().Nodes[x.Name].Target+5*units.Watt, 80, func(units.Power) {
 			w.later(30*time.Millisecond, func() { // the leases of it have left
@@ -273,8 +264,7 @@ func (l *leadership) echoesArrive() {
 func (w *world) sprintOf(count int, idle bool) {
 	d := w.seen().Domains["site/lab"]
 	if d.Sprint == nil {
-		x := &ledger.SetSprintBudget{Domain: d.Name, Capacity: 400 * units.Joule, Refill: 40 * units.Watt}
-		w.ask(&order{what: "sprint-budget", make: func(*leadership) (ledger.Command, bool) { return ledger.Command{SprintBudget: x}, true }})
+		w.askPot(&ledger.SetSprintBudget{Domain: d.Name, Capacity: 400 * units.Joule, Refill: 40 * units.Watt})
 		return
 	}
 	pot := sortedKeys(d.Sprint.Balances)[0]
@@ -293,12 +283,7 @@ func (w *world) sprintOf(count int, idle bool) {
 	if len(x.Caps) < count {
 		return
 	}
-	o := &order{what: "sprint", input: sprintInput{grant: true}}
-	o.make = func(*leadership) (ledger.Command, bool) {
-		x.ID = o.id
-		return ledger.Command{Sprint: x}, true
-	}
-	w.ask(o)
+	w.askGrant(x)
 }
 
 // sprinting are the running nodes that are in a sprint.

@@ -241,8 +241,12 @@ func (w *world) orderSettings(r dice) {
 	default:
 		x.Weight = new(0.5 + 2*r.Float64())
 	}
+	w.askSettings(n.Name, x)
+}
+
+func (w *world) askSettings(node string, x ledger.Settings) {
 	w.ask(&order{what: "settings", make: func(*leadership) (ledger.Command, bool) {
-		return ledger.Command{Node: &ledger.SetNode{Node: n.Name, Settings: x}}, true
+		return ledger.Command{Node: &ledger.SetNode{Node: node, Settings: x}}, true
 	}})
 }
 
@@ -316,6 +320,11 @@ func (w *world) askSprintBudget(r dice, d ledger.Domain) {
 	if r.chance(0.3) {
 		x.Shares = map[string]float64{"high": 0.6, "low": 0.3}
 	}
+	w.askPot(x)
+}
+
+// askPot asks for a sprint budget.
+func (w *world) askPot(x *ledger.SetSprintBudget) {
 	w.ask(&order{what: "sprint-budget", make: func(*leadership) (ledger.Command, bool) { return ledger.Command{SprintBudget: x}, true }})
 }
 
@@ -359,11 +368,15 @@ func (w *world) askSprint(r dice, d ledger.Domain) {
 	for _, n := range nodes {
 		x.Caps = append(x.Caps, ledger.Target{Node: n.Name, Cap: min(n.Rated, n.Target+more)})
 	}
-	o := &order{what: "sprint"}
+	w.askGrant(x)
+}
+
+// askGrant asks for a sprint, which is named after the order.
+func (w *world) askGrant(x *ledger.GrantSprint) {
+	o := &order{what: "sprint", input: sprintInput{grant: true}}
 	o.make = func(*leadership) (ledger.Command, bool) {
 		x.ID = o.id
 		return ledger.Command{Sprint: x}, true
 	}
-	o.input = sprintInput{grant: true}
 	w.ask(o)
 }

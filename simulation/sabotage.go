@@ -294,10 +294,7 @@ func refund(before, after *ledger.State, of func(ledger.Sprint) units.Energy) {
 		if !p.Closed || before.Sprints[id].Closed || d.Sprint == nil || len(d.Sprint.Shares) > 0 {
 			continue
 		}
-		b := *d.Sprint
-		b.Balances = map[string]units.Energy{"": b.Balances[""] + of(p)}
-		d.Sprint = &b
-		after.Domains[d.Name] = d
+		gain(after, p.Domain, of(p))
 	}
 }
 

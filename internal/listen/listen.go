@@ -39,8 +39,7 @@ type Limits struct {
 
 // Guest is who has proved itself on a connection.
 type Guest struct {
-	// Name that it has proved, "" for none; connections without one are counted together
-	// with nobody's.
+	// Name that it has proved; "" for none, which has no share to keep to.
 	Name string
 	// First may take the places that are kept: operators and servers.
 	First bool
@@ -195,6 +194,7 @@ type Conn struct {
 	place *list.Element // nil once it is no stranger
 	gone  bool
 	guest *Guest // nil until it is proven
+	full  bool   // it has been refused a place
 }
 
 // Prove takes the connection out of the strangers: it may stay, and another one of the
@@ -207,7 +207,12 @@ func (c *Conn) Prove(g Guest) bool {
 		l.mu.Unlock()
 		return true
 	}
+	if c.full {
+		l.mu.Unlock()
+		return false
+	}
 	if !g.First && l.ordinary >= max(1, l.limits.All-l.limits.Strangers-l.limits.Kept) {
+		c.full = true
 		l.turnedOut++
 		l.mu.Unlock()
 		time.AfterFunc(hearing, func() { _ = c.Close() })
