@@ -35,7 +35,7 @@ func TestEveryBugHasATarget(t *testing.T) {
 		case !slices.Contains(told, f[0]):
 			t.Errorf("docs/robustness.md does not tell of %s", f[0])
 		case len(f) == 2 && f[1] == "seed":
-			if _, err := os.Stat(filepath.Join("simulation/testdata/seeds", f[0]+".json")); err != nil {
+			if _, err := os.Stat(filepath.Join("lab/simulation/testdata/seeds", f[0]+".json")); err != nil {
 				t.Error(err)
 			}
 		case len(f) != 3 || !hasTest(t, f[1], f[2]):

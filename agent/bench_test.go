@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"headroom/emulator"
+	"headroom/lab/emulator"
 	"headroom/units"
 )
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/emulator/bmc"
+	"headroom/lab/emulator/bmc"
 	"headroom/ipmi"
 	"headroom/units"
 )

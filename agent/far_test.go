@@ -15,7 +15,7 @@ import (
 	"headroom/capping"
 	"headroom/ipmi"
 	"headroom/lease"
-	"headroom/links"
+	"headroom/agent/links"
 	"headroom/systemd"
 	"headroom/units"
 )

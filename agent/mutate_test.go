@@ -23,8 +23,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/emulator"
-	"headroom/emulator/kernel"
+	"headroom/lab/emulator"
+	"headroom/lab/emulator/kernel"
 	"headroom/internal/cli"
 	"headroom/lease"
 	"headroom/rapl"

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"headroom/agent/links"
 	"headroom/gossip"
 	"headroom/lease"
-	"headroom/links"
 )
 
 // network is how others reach this node. It belongs to the owner goroutine.

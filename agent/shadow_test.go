@@ -16,8 +16,8 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
-	"headroom/emulator"
-	"headroom/emulator/kernel"
+	"headroom/lab/emulator"
+	"headroom/lab/emulator/kernel"
 	"headroom/lease"
 	"headroom/units"
 )

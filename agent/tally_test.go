@@ -29,7 +29,7 @@ import (
 	"headroom/agent/metrics"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/dvfs"
-	"headroom/emulator"
+	"headroom/lab/emulator"
 	"headroom/internal/rpc"
 	"headroom/ipmi"
 	"headroom/lease"

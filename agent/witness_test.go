@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"headroom/capping"
-	"headroom/emulator"
-	"headroom/emulator/kernel"
+	"headroom/lab/emulator"
+	"headroom/lab/emulator/kernel"
 	"headroom/ipmi"
 	"headroom/lease"
 	"headroom/units"

@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"headroom/capping"
-	"headroom/emulator/plant"
+	"headroom/lab/emulator/plant"
 	"headroom/units"
 )
 

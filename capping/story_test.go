@@ -8,7 +8,7 @@ import (
 
 	"github.com/cockroachdb/datadriven"
 
-	"headroom/emulator/plant"
+	"headroom/lab/emulator/plant"
 	"headroom/units"
 )
 

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/arbiter"
-	"headroom/containers"
+	"headroom/jobs/arbiter"
+	"headroom/jobs/containers"
 	"headroom/ledger"
 	"headroom/progress"
 )

@@ -22,7 +22,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/gossip"
 	"headroom/gossip/brake"
-	"headroom/gossip/ether"
+	"headroom/lab/ether"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/units"

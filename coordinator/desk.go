@@ -13,7 +13,7 @@ import (
 	"headroom/consensus"
 	"headroom/coordinator/metrics"
 	"headroom/coordinator/traces"
-	"headroom/energy"
+	"headroom/jobs/energy"
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/units"

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/energy"
+	"headroom/jobs/energy"
 	"headroom/ledger"
 	"headroom/units"
 )

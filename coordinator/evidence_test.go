@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"headroom/emulator/bmc"
+	"headroom/lab/emulator/bmc"
 	"headroom/units"
 )
 

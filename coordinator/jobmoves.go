@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/arbiter"
-	"headroom/buffers"
+	"headroom/jobs/arbiter"
+	"headroom/jobs/buffers"
 	"headroom/ledger"
 	"headroom/units"
 )

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/containers"
+	"headroom/jobs/containers"
 	"headroom/internal/rpc"
 	"headroom/ledger"
 	"headroom/units"

@@ -12,7 +12,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
-	"headroom/containers"
+	"headroom/jobs/containers"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/ledger"

@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"headroom/gossip/brake"
-	"headroom/gossip/ether"
+	"headroom/lab/ether"
 )
 
 func brakePair(t testing.TB) (brake.PrivateKey, brake.Keys) {

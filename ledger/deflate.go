@@ -3,7 +3,7 @@ package ledger
 import (
 	"fmt"
 
-	"headroom/quality"
+	"headroom/jobs/quality"
 )
 
 // Deflation is the drop ratio that a job runs with. Which of its tasks run follows from

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"headroom/buffers"
-	"headroom/deflation"
+	"headroom/jobs/buffers"
+	"headroom/jobs/deflation"
 	"headroom/internal/cli"
 	"headroom/internal/config"
-	"headroom/quality"
-	"headroom/queueing"
+	"headroom/jobs/quality"
+	"headroom/jobs/queueing"
 	"headroom/scheduler/profiles"
 	"headroom/units"
 )

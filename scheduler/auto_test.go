@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"headroom/buffers"
-	"headroom/quality"
+	"headroom/jobs/buffers"
+	"headroom/jobs/quality"
 )
 
 // losing is a profile whose error is a quarter of the drop ratio.

@@ -20,7 +20,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
-	"headroom/internal/textapps"
+	"headroom/lab/apps"
 )
 
 // cluster is coordinators (a double), one scheduler and workers (processes).
@@ -181,7 +181,7 @@ func (c *cluster) texts(n int) (want string) {
 	}
 	var out bytes.Buffer
 	root := &cobra.Command{Use: "powerlab"}
-	root.AddCommand(textapps.NewCommand())
+	root.AddCommand(apps.NewCommand())
 	if exit := cli.Run(context.Background(), root, append([]string{"app", "wordcount"}, names...), &out, io.Discard); exit != 0 {
 		c.t.Fatal("wordcount failed")
 	}

@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"slices"
 
-	"headroom/buffers"
+	"headroom/jobs/buffers"
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/internal/secure"

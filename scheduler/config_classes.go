@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"headroom/buffers"
+	"headroom/jobs/buffers"
 	"headroom/internal/cli"
 	"headroom/internal/config"
 )

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"headroom/buffers"
+	"headroom/jobs/buffers"
 	"headroom/internal/cli"
 )
 

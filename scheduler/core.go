@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"headroom/buffers"
+	"headroom/jobs/buffers"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"headroom/buffers"
+	"headroom/jobs/buffers"
 )
 
 // Step decides what is to be done now and returns it with what the events since

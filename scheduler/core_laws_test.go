@@ -12,7 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"headroom/buffers"
+	"headroom/jobs/buffers"
 	"headroom/units"
 )
 

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"headroom/buffers"
+	"headroom/jobs/buffers"
 	"headroom/scheduler/profiles"
 )
 

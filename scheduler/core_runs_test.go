@@ -13,7 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"headroom/buffers"
+	"headroom/jobs/buffers"
 )
 
 // night is a desk for one job at a time that keeps every action in words.

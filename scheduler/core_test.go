@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"headroom/buffers"
+	"headroom/jobs/buffers"
 	"headroom/units"
 )
 

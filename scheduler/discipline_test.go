@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/buffers"
+	"headroom/jobs/buffers"
 	"headroom/internal/cli"
 )
 

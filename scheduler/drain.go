@@ -16,7 +16,7 @@ import (
 	"github.com/google/renameio/v2"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/buffers"
+	"headroom/jobs/buffers"
 	"headroom/internal/cli"
 )
 

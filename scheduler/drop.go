@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"headroom/quality"
+	"headroom/jobs/quality"
 )
 
 // Kept is how many of n map tasks run under a drop ratio: ceil(n (1 - theta)), and

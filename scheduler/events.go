@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/buffers"
+	"headroom/jobs/buffers"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/lease"

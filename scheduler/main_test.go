@@ -9,7 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"headroom/internal/cli"
-	"headroom/internal/textapps"
+	"headroom/lab/apps"
 )
 
 // programEnv makes the test binary be the scheduler, or the program of a task.
@@ -26,7 +26,7 @@ func program() int {
 	root := NewCommand()
 	if len(os.Args) > 1 && os.Args[1] == "app" {
 		root = &cobra.Command{Use: "powerlab"}
-		root.AddCommand(textapps.NewCommand())
+		root.AddCommand(apps.NewCommand())
 	}
 	return cli.Run(context.Background(), root, os.Args[1:], os.Stdout, os.Stderr)
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/buffers"
+	"headroom/jobs/buffers"
 	"headroom/internal/cli"
 	"headroom/scheduler/profiles"
 	"headroom/units"

@@ -14,7 +14,7 @@ import (
 	"github.com/oklog/run"
 
 	"headroom/api/headroom/v1/headroomv1connect"
-	"headroom/buffers"
+	"headroom/jobs/buffers"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/scheduler/profiles"

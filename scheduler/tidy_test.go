@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"headroom/buffers"
+	"headroom/jobs/buffers"
 )
 
 // jobFolder makes the folder of a job, last touched then.

@@ -11,7 +11,7 @@ while read -r name where test; do
 	known=1
 	echo "== $name"
 	case $where in
-	seed) "$GO" run ./cmd/powerlab simulate --replay "simulation/testdata/seeds/$name.json" </dev/null ;;
+	seed) "$GO" run ./cmd/powerlab simulate --replay "lab/simulation/testdata/seeds/$name.json" </dev/null ;;
 	*) "$GO" test -count=1 -run "^$test\$" "$where" </dev/null ;;
 	esac
 done <test/repro.txt

@@ -117,7 +117,7 @@ failed=0
 whole='/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark|torment)(/|$)'
 # Studies, models, texts and packages: no goroutines of ours but pools that other
 # packages run with the race detector, which makes these ten times slower.
-plain='^headroom$|/(deflation|papers/dias|papers/cab|queueing|deploy/nfpm|internal/vet)$'
+plain='^headroom$|/(deflation|lab/papers/dias|lab/papers/cab|queueing|deploy/nfpm|internal/vet)$'
 packages=$(go list ./... | grep -vE "$whole" | grep -vE "$plain") || exit 1
 echo "== go test $race (all but whole machines and clusters)"
 # shellcheck disable=SC2086 # one word per package
@@ -131,7 +131,7 @@ run "$scratch/models.log" -count=1 $models || again "$scratch/models.log" || fai
 lap
 
 echo "== go test (what takes too long with the race detector)"
-run "$scratch/plain.log" -count=1 -run '^TestSabotageIsFound$' ./simulation || again "$scratch/plain.log" || failed=1
+run "$scratch/plain.log" -count=1 -run '^TestSabotageIsFound$' ./lab/simulation || again "$scratch/plain.log" || failed=1
 lap
 
 echo "== make hooks (the plug-ins for Hadoop and Spark, and their own tests)"

@@ -13,7 +13,7 @@ import (
 
 	"headroom/agent"
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/emulator/bmc"
+	"headroom/lab/emulator/bmc"
 	"headroom/ipmi"
 	"headroom/units"
 )

@@ -8,18 +8,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"headroom/bench"
-	"headroom/demo"
-	"headroom/emulator"
 	"headroom/internal/cli"
-	"headroom/internal/textapps"
-	"headroom/papers"
-	"headroom/papers/cab"
-	"headroom/papers/dias"
-	"headroom/record"
-	"headroom/simulation"
-	"headroom/studies"
-	torment "headroom/torment/command"
+	"headroom/lab/apps"
+	"headroom/lab/bench"
+	"headroom/lab/demo"
+	"headroom/lab/emulator"
+	"headroom/lab/papers"
+	"headroom/lab/papers/cab"
+	"headroom/lab/papers/dias"
+	"headroom/lab/record"
+	"headroom/lab/simulation"
+	"headroom/lab/studies"
+	torment "headroom/lab/torment/command"
 )
 
 func main() {
@@ -34,7 +34,7 @@ func newRoot() *cobra.Command {
 	}
 	root.AddCommand(emulator.NewNodeCommand())
 	root.AddCommand(simulation.NewCommand())
-	root.AddCommand(textapps.NewCommand())
+	root.AddCommand(apps.NewCommand())
 	root.AddCommand(demo.NewCommand())
 	root.AddCommand(bench.NewCommand())
 	root.AddCommand(studies.NewEstimateCommand())

@@ -11,7 +11,7 @@ import (
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"headroom/arbiter"
+	"headroom/jobs/arbiter"
 	"headroom/budget"
 	"headroom/progress"
 	"headroom/units"

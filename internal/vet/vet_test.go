@@ -19,7 +19,7 @@ func TestAnalyzers(t *testing.T) {
 		on   []string // packages below testdata/src
 	}{
 		{"barewatts", vet.BareWatts(), []string{"barewatts/bad", "barewatts/clean", "headroom/units"}},
-		{"readback", vet.ReadBack(), []string{"headroom/agent/bad", "headroom/agent/clean", "headroom/bench", "headroom/rapl/sysfs", "headroom/rapl"}},
+		{"readback", vet.ReadBack(), []string{"headroom/agent/bad", "headroom/agent/clean", "headroom/lab/bench", "headroom/rapl/sysfs", "headroom/rapl"}},
 		{"blocking", vet.Blocking(), []string{"blocking/bad", "blocking/clean"}},
 		{"apply", vet.Apply(), []string{"apply/bad", "apply/clean"}},
 	} {

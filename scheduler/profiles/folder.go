@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"headroom/internal/config"
-	"headroom/quality"
+	"headroom/jobs/quality"
 )
 
 const (

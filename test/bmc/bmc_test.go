@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"headroom/emulator/bmc"
+	"headroom/lab/emulator/bmc"
 	"headroom/ipmi"
 	"headroom/units"
 )

@@ -33,20 +33,20 @@ import (
 	"github.com/spf13/cobra"
 
 	powerd "headroom/agent/command"
-	"headroom/bench"
+	"headroom/lab/bench"
 	coordinator "headroom/coordinator/command"
-	"headroom/demo"
-	"headroom/emulator"
+	"headroom/lab/demo"
+	"headroom/lab/emulator"
 	"headroom/internal/cli"
-	"headroom/internal/textapps"
-	"headroom/papers"
-	"headroom/papers/cab"
-	"headroom/papers/dias"
-	"headroom/record"
+	"headroom/lab/apps"
+	"headroom/lab/papers"
+	"headroom/lab/papers/cab"
+	"headroom/lab/papers/dias"
+	"headroom/lab/record"
 	"headroom/scheduler"
-	"headroom/simulation"
-	"headroom/studies"
-	torment "headroom/torment/command"
+	"headroom/lab/simulation"
+	"headroom/lab/studies"
+	torment "headroom/lab/torment/command"
 )
 
 func TestMain(m *testing.M) {
@@ -66,7 +66,7 @@ func program(root func() *cobra.Command) func() {
 func powerlab() *cobra.Command {
 	root := &cobra.Command{Use: "powerlab", Short: "Emulated nodes, simulation, benchmarks and the demo", Example: "  powerlab demo"}
 	root.AddCommand(emulator.NewNodeCommand(), simulation.NewCommand(), demo.NewCommand(), bench.NewCommand())
-	root.AddCommand(textapps.NewCommand(), studies.NewEstimateCommand(), studies.NewAllocateCommand(), studies.NewProfileCommand())
+	root.AddCommand(apps.NewCommand(), studies.NewEstimateCommand(), studies.NewAllocateCommand(), studies.NewProfileCommand())
 	root.AddCommand(studies.NewQueueCommand(), torment.New())
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewDeflateCommand())

@@ -28,14 +28,14 @@ import (
 	"time"
 
 	"headroom/internal/testkit"
-	"headroom/rig"
+	"headroom/lab/cluster"
 )
 
 // programs builds the four programs as `make build` does and returns their folder.
 func programs(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
-	if err := rig.BuildPrograms(t.Context(), bin); err != nil {
+	if err := cluster.BuildPrograms(t.Context(), bin); err != nil {
 		t.Fatal(err)
 	}
 	return bin

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"headroom/hadoop"
+	"headroom/lab/hadoop"
 )
 
 // application is one of the paper's, and what must come out of it.

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"headroom/emulator"
-	"headroom/hadoop"
+	"headroom/lab/emulator"
+	"headroom/lab/hadoop"
 )
 
 const (

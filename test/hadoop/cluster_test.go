@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"headroom/hadoop"
+	"headroom/lab/hadoop"
 )
 
 // words writes a small set of texts and returns their folder, one that can become a

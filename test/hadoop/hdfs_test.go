@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"headroom/hadoop"
+	"headroom/lab/hadoop"
 )
 
 // namedBy are the processes whose command line has this text. It asks the kernel, not the

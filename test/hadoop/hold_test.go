@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"headroom/hadoop"
+	"headroom/lab/hadoop"
 )
 
 // holdIn is the environment variable that makes this test program a holder of a cluster in

@@ -22,16 +22,16 @@ import (
 	"testing"
 	"time"
 
-	"headroom/hadoop"
-	"headroom/rig"
+	"headroom/lab/hadoop"
+	"headroom/lab/cluster"
 )
 
 // site is a coordinator, a scheduler and two emulated nodes.
 type site struct {
 	t        *testing.T
 	dir, bin string
-	group    *rig.Group
-	programs []*rig.Program // in the order of their starts
+	group    *cluster.Group
+	programs []*cluster.Program // in the order of their starts
 	// rpc, raft and gossip are the coordinator's addresses, tasks the scheduler's, hooks
 	// the one that the plug-ins ask.
 	rpc, raft, gossip, tasks, hooks string
@@ -50,7 +50,7 @@ func newSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	s := &site{t: t, dir: filepath.Join(scratch(), "site"), bin: bin}
-	if s.group, err = rig.NewGroup(filepath.Join(s.dir, "logs")); err != nil {
+	if s.group, err = cluster.NewGroup(filepath.Join(s.dir, "logs")); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -64,7 +64,7 @@ func newSite(t *testing.T) *site {
 			s.say()
 		}
 	})
-	ports, err := rig.FreePorts(5)
+	ports, err := cluster.FreePorts(5)
 	if err != nil {
 		t.Fatal(err)
 	}

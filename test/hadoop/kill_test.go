@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"headroom/hadoop"
+	"headroom/lab/hadoop"
 )
 
 // underway submits a job of maps that sleep and returns when one of them is done.

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"headroom/hadoop"
+	"headroom/lab/hadoop"
 	"headroom/internal/testkit"
-	"headroom/rig"
+	"headroom/lab/cluster"
 )
 
 // patience bounds one test's work: many times what it takes on a machine that is not busy.
@@ -38,8 +38,8 @@ var jars = sync.OnceValues(func() (hadoop.Jars, error) {
 type lab struct {
 	*hadoop.Cluster
 	nodes    string // folder of the emulated nodes
-	machines *rig.Group
-	programs []*rig.Program
+	machines *cluster.Group
+	programs []*cluster.Program
 }
 
 // theLab starts the lab, once for all tests.
@@ -54,7 +54,7 @@ var theLab = sync.OnceValues(func() (l *lab, err error) {
 	}
 	powerlab := filepath.Join(bin, "powerlab")
 	l = &lab{nodes: filepath.Join(scratch(), "nodes")}
-	if l.machines, err = rig.NewGroup(filepath.Join(scratch(), "logs")); err != nil {
+	if l.machines, err = cluster.NewGroup(filepath.Join(scratch(), "logs")); err != nil {
 		return nil, err
 	}
 	var nodes []hadoop.Node
@@ -66,7 +66,7 @@ var theLab = sync.OnceValues(func() (l *lab, err error) {
 		l.programs = append(l.programs, p)
 		nodes = append(nodes, hadoop.Node{Name: name, Wrap: hadoop.OnNode(powerlab, l.nodes, name)})
 	}
-	if err := rig.AwaitNodes(l.nodes, "n1", "n2"); err != nil {
+	if err := cluster.AwaitNodes(l.nodes, "n1", "n2"); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	l.Cluster, err = hadoop.Start(context.Background(), hadoop.Config{Dir: filepath.Join(scratch(), "shared"), Jars: j, Nodes: nodes})
@@ -111,7 +111,7 @@ var closeShared = func() error { return nil }
 // permitted ends the test as not run where the machine lacks what Hadoop needs.
 func permitted(t *testing.T, err error) {
 	t.Helper()
-	if errors.Is(err, hadoop.ErrUnavailable) || errors.Is(err, rig.ErrUnable) {
+	if errors.Is(err, hadoop.ErrUnavailable) || errors.Is(err, cluster.ErrUnable) {
 		testkit.NotRun(t, err.Error())
 	}
 	if err != nil {
@@ -132,7 +132,7 @@ func shared(t *testing.T) *lab {
 // folder.
 var programs = sync.OnceValues(func() (string, error) {
 	bin := filepath.Join(scratch(), "bin")
-	return bin, rig.BuildPrograms(context.Background(), bin)
+	return bin, cluster.BuildPrograms(context.Background(), bin)
 })
 
 // builtPlugins builds the jars of the hooks, once for all tests, and is their folder.
@@ -140,7 +140,7 @@ var builtPlugins = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(scratch(), "plugins")
 	ctx, cancel := context.WithTimeout(context.Background(), fetchMost)
 	defer cancel()
-	return dir, rig.BuildHooks(ctx, filepath.Join("..", ".."), dir)
+	return dir, cluster.BuildHooks(ctx, filepath.Join("..", ".."), dir)
 })
 
 // plugins is the folder of the hooks' jars.

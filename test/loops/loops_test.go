@@ -13,7 +13,7 @@ import (
 
 	"headroom/budget"
 	"headroom/capping"
-	"headroom/emulator/plant"
+	"headroom/lab/emulator/plant"
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/scheduler"

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"headroom/arbiter"
+	"headroom/jobs/arbiter"
 	"headroom/ledger"
 	"headroom/progress"
 	"headroom/units"

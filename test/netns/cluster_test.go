@@ -21,7 +21,7 @@ import (
 	"testing"
 	"time"
 
-	"headroom/emulator"
+	"headroom/lab/emulator"
 	"headroom/internal/testkit"
 )
 

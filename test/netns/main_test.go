@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"headroom/rig"
+	programs "headroom/lab/cluster"
 )
 
 // binaries is the folder of the programs; TestMain removes it.
@@ -17,7 +17,7 @@ func binaries() string {
 }
 
 // build makes the programs as `make build` does, once for all tests.
-var build = sync.OnceValue(func() error { return rig.BuildPrograms(context.Background(), binaries()) })
+var build = sync.OnceValue(func() error { return programs.BuildPrograms(context.Background(), binaries()) })
 
 func TestMain(m *testing.M) {
 	code := m.Run()

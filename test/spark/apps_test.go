@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"headroom/spark"
+	"headroom/lab/spark"
 )
 
 func TestTriangles(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"headroom/internal/testkit"
-	"headroom/rig"
-	"headroom/spark"
+	"headroom/lab/cluster"
+	"headroom/lab/spark"
 )
 
 // patience bounds one test's work: many times what it takes on a machine that is not busy.
@@ -45,8 +45,8 @@ var nodeNames = []string{"n1", "n2"}
 type lab struct {
 	*spark.Cluster
 	apps     string // headroom-spark-apps.jar
-	machines *rig.Group
-	programs []*rig.Program
+	machines *cluster.Group
+	programs []*cluster.Program
 }
 
 // theLab starts the lab, once for all tests.
@@ -65,7 +65,7 @@ var theLab = sync.OnceValues(func() (l *lab, err error) {
 	}
 	powerlab, folder := filepath.Join(bin, "powerlab"), filepath.Join(scratch(), "nodes")
 	l = &lab{apps: filepath.Join(jars, "headroom-spark-apps.jar")}
-	if l.machines, err = rig.NewGroup(filepath.Join(scratch(), "logs")); err != nil {
+	if l.machines, err = cluster.NewGroup(filepath.Join(scratch(), "logs")); err != nil {
 		return nil, err
 	}
 	var nodes []spark.Node
@@ -77,7 +77,7 @@ var theLab = sync.OnceValues(func() (l *lab, err error) {
 		l.programs = append(l.programs, p)
 		nodes = append(nodes, spark.Node{Name: name, Cores: 2, Wrap: spark.OnNode(powerlab, folder, name)})
 	}
-	if err := rig.AwaitNodes(folder, nodeNames...); err != nil {
+	if err := cluster.AwaitNodes(folder, nodeNames...); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	l.Cluster, err = spark.Start(context.Background(), spark.Config{
@@ -110,7 +110,7 @@ var closeShared = func() error { return nil }
 // permitted ends the test as not run where the machine lacks what Spark needs.
 func permitted(t *testing.T, err error) {
 	t.Helper()
-	if errors.Is(err, spark.ErrUnavailable) || errors.Is(err, rig.ErrUnable) {
+	if errors.Is(err, spark.ErrUnavailable) || errors.Is(err, cluster.ErrUnable) {
 		testkit.NotRun(t, err.Error())
 	}
 	if err != nil {
@@ -130,7 +130,7 @@ func shared(t *testing.T) *lab {
 // programs builds the programs as `make build` does, once for all tests, and is their folder.
 var programs = sync.OnceValues(func() (string, error) {
 	bin := filepath.Join(scratch(), "bin")
-	return bin, rig.BuildPrograms(context.Background(), bin)
+	return bin, cluster.BuildPrograms(context.Background(), bin)
 })
 
 // builtJars builds the hook and its applications, once for all tests, and is their folder.
@@ -138,7 +138,7 @@ var builtJars = sync.OnceValues(func() (string, error) {
 	dir := filepath.Join(scratch(), "jars")
 	ctx, cancel := context.WithTimeout(context.Background(), fetchMost)
 	defer cancel()
-	return dir, rig.BuildHooks(ctx, filepath.Join("..", ".."), dir)
+	return dir, cluster.BuildHooks(ctx, filepath.Join("..", ".."), dir)
 })
 
 // within is the context of a test's work.

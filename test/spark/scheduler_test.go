@@ -20,15 +20,15 @@ import (
 	"testing"
 	"time"
 
-	"headroom/rig"
-	"headroom/spark"
+	"headroom/lab/cluster"
+	"headroom/lab/spark"
 )
 
 // site is a small cluster of Headroom with a Spark on its nodes.
 type site struct {
 	*testing.T
 	ctx   context.Context
-	rig   *rig.Site
+	cluster   *cluster.Site
 	spark *spark.Cluster
 	bin   string
 	apps  string
@@ -49,26 +49,26 @@ func newSite(t *testing.T) *site {
 	t.Cleanup(cancel)
 	s := &site{T: t, ctx: ctx, bin: bin, apps: filepath.Join(jars, "headroom-spark-apps.jar"), hook: filepath.Join(jars, "headroom-spark.jar")}
 	dir := filepath.Join(scratch(), "site")
-	if s.rig, err = rig.NewSite(rig.Config{Dir: dir, Bin: bin, Coordinators: 1, Nodes: len(nodeNames)}); err != nil {
+	if s.cluster, err = cluster.NewSite(cluster.Config{Dir: dir, Bin: bin, Coordinators: 1, Nodes: len(nodeNames)}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
 			s.say()
 		}
-		if err := s.rig.Close(); err != nil {
+		if err := s.cluster.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := s.rig.Start(); err != nil {
+	if err := s.cluster.Start(); err != nil {
 		t.Fatal(err)
 	}
-	if err := rig.AwaitNodes(s.rig.NodeDir(), nodeNames...); err != nil {
+	if err := cluster.AwaitNodes(s.cluster.NodeDir(), nodeNames...); err != nil {
 		t.Fatal(err)
 	}
 	var nodes []spark.Node
 	for _, name := range nodeNames {
-		nodes = append(nodes, spark.Node{Name: name, Wrap: spark.OnNode(filepath.Join(bin, "powerlab"), s.rig.NodeDir(), name)})
+		nodes = append(nodes, spark.Node{Name: name, Wrap: spark.OnNode(filepath.Join(bin, "powerlab"), s.cluster.NodeDir(), name)})
 	}
 	s.spark, err = spark.Start(ctx, spark.Config{Dir: filepath.Join(scratch(), "site-spark"), Release: release, Nodes: nodes})
 	permitted(t, err)
@@ -89,7 +89,7 @@ func (s *site) scheduler(discipline, classes string) {
 	}
 	more := fmt.Sprintf("discipline: %s\nclasses: %s\nspark:\n  home: %q\n  master: %q\n  plugin: %q\n  nodes: %s\n  kill_after: 5s\n  driver: [/usr/bin/env, %q]\n",
 		discipline, classes, s.spark.Release().Home, s.spark.Master(), s.hook, nodes, "SPARK_CONF_DIR="+s.spark.ConfDir())
-	if err := s.rig.StartScheduler(more); err != nil {
+	if err := s.cluster.StartScheduler(more); err != nil {
 		s.Fatal(err)
 	}
 	s.await("the scheduler does not answer", func() bool { _, err := s.list(); return err == nil })
@@ -118,7 +118,7 @@ func (s *site) command(into any, argv ...string) error {
 
 func (s *site) list() ([]job, error) {
 	var answer struct{ Items []job }
-	err := s.command(&answer, "scheduler", "list", "--addr", s.rig.Scheduler())
+	err := s.command(&answer, "scheduler", "list", "--addr", s.cluster.Scheduler())
 	return answer.Items, err
 }
 
@@ -161,7 +161,7 @@ func (s *site) submit(name, class, in string, partitions int) job {
 		s.Fatal(err)
 	}
 	var answer struct{ Items []job }
-	if err := s.command(&answer, "scheduler", "submit", file, "--addr", s.rig.Scheduler()); err != nil || len(answer.Items) != 1 {
+	if err := s.command(&answer, "scheduler", "submit", file, "--addr", s.cluster.Scheduler()); err != nil || len(answer.Items) != 1 {
 		s.Fatalf("%+v, %v", answer, err)
 	}
 	return answer.Items[0]
@@ -201,7 +201,7 @@ func (s *site) ends(name, state string) job {
 // answer is what the job's last run printed.
 func (s *site) answer(id string, run int) spark.Answer {
 	s.Helper()
-	paths, err := filepath.Glob(filepath.Join(s.rig.Path("scheduler"), "*", id, fmt.Sprintf("run-%d", run), "stdout"))
+	paths, err := filepath.Glob(filepath.Join(s.cluster.Path("scheduler"), "*", id, fmt.Sprintf("run-%d", run), "stdout"))
 	if err != nil || len(paths) != 1 {
 		s.Fatalf("the output of %s: %v, %v", id, paths, err)
 	}
@@ -218,8 +218,8 @@ func (s *site) answer(id string, run int) spark.Answer {
 
 // say shows the ends of the logs of the scheduler and of every driver.
 func (s *site) say() {
-	paths, err := filepath.Glob(s.rig.Path("logs", "scheduler.log"))
-	more, merr := filepath.Glob(s.rig.Path("scheduler", "*", "*", "run-*", "std*"))
+	paths, err := filepath.Glob(s.cluster.Path("logs", "scheduler.log"))
+	more, merr := filepath.Glob(s.cluster.Path("scheduler", "*", "*", "run-*", "std*"))
 	for _, path := range append(paths, more...) {
 		text, rerr := os.ReadFile(path)
 		s.Logf("%s: %v\n%s", path, errors.Join(err, merr, rerr), text[max(0, len(text)-4000):])
@@ -243,7 +243,7 @@ func TestSchedulerRunsSpark(t *testing.T) {
 		t.Errorf("beside a job of a higher class: %+v", j)
 	}
 
-	s.rig.KillScheduler()
+	s.cluster.KillScheduler()
 	s.scheduler("p", plain)
 	s.ends("urgent", "done")
 	exact, err := spark.CountWords(big)
@@ -256,7 +256,7 @@ func TestSchedulerRunsSpark(t *testing.T) {
 
 	s.underway("reports", 2)
 	var ignored struct{}
-	if err := s.command(&ignored, "scheduler", "cancel", low.ID, "--addr", s.rig.Scheduler(), "--reason", "test"); err != nil {
+	if err := s.command(&ignored, "scheduler", "cancel", low.ID, "--addr", s.cluster.Scheduler(), "--reason", "test"); err != nil {
 		t.Fatal(err)
 	}
 	s.ends("reports", "cancelled")
@@ -265,7 +265,7 @@ func TestSchedulerRunsSpark(t *testing.T) {
 		t.Errorf("left of the driver: %v, %v", apps, err)
 	}
 
-	s.rig.KillScheduler()
+	s.cluster.KillScheduler()
 	s.scheduler("da", "[{name: high}, {name: low, theta: 25%}]")
 	thin := s.submit("thin", "low", small, 8)
 	j := s.ends("thin", "done")
@@ -284,7 +284,7 @@ func (s *site) committed(id string) {
 			Deflation *struct{ Theta float64 }
 		}
 	}
-	err := s.command(&answer, "coordinator", "job", "show", id, "--addr", s.rig.Addresses()[0])
+	err := s.command(&answer, "coordinator", "job", "show", id, "--addr", s.cluster.Addresses()[0])
 	if err != nil || len(answer.Items) != 1 || answer.Items[0].Deflation == nil || answer.Items[0].Deflation.Theta != 0.25 {
 		s.Errorf("%+v, %v", answer, err)
 	}

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"headroom/spark"
+	"headroom/lab/spark"
 )
 
 // kept is how many of n partitions are computed at theta.

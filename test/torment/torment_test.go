@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"headroom/internal/testkit"
-	"headroom/rig"
+	"headroom/lab/cluster"
 )
 
 // notPermitted is the exit code of a run that the machine does not permit.
@@ -114,7 +114,7 @@ func TestTorment(t *testing.T) { //nolint:paralleltest // uses the whole machine
 		testkit.NotRun(t, "a cluster of real processes takes the whole machine")
 	}
 	bin := t.TempDir()
-	if err := rig.BuildPrograms(t.Context(), bin); err != nil {
+	if err := cluster.BuildPrograms(t.Context(), bin); err != nil {
 		t.Fatal(err)
 	}
 	r, code := torment(t, []string{"PATH=/nonexistent"}, bin, bin)

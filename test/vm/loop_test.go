@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"headroom/emulator/bmc"
+	"headroom/lab/emulator/bmc"
 	"headroom/units"
 )
 

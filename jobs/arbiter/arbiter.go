@@ -1,0 +1,399 @@
+// Package arbiter is the decision of the coordinators' job loop: from how far the jobs
+// of an engine are, and how far caps slow their nodes, it follows what each may hold,
+// when each would have ended without a cap, and which may stop early. Movers then follow,
+// over the jobs of all engines, what is done about each: sprint, cap, reallocate, deflate
+// or none (see Movers, which says the rules).
+//
+// The one idea: gather, decide, apply, verify, as everywhere. The caller gathers an
+// Input every few seconds, Step decides, and the caller commits and sends what the
+// Decision says. Estimating is done by package progress, dividing by package
+// containers; an Arbiter remembers what they need from one step to the next, a tracker
+// for each job, and forgets a job when it is no longer named.
+//
+// Guarantees: shares add up to the containers there are and leave every job its
+// application master and one task; nothing is divided before a cap has slowed some job;
+// a job may stop early only behind its committed uncapped finish time and with its
+// floor's tasks completed, and only when a cap has slowed it; unknown estimates give
+// equal shares. The order of jobs does not matter. The same inputs give the same
+// decisions. The package reads no clock and starts nothing.
+package arbiter
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"headroom/jobs/containers"
+	"headroom/progress"
+	"headroom/units"
+)
+
+// Settings say how the loop works.
+type Settings struct {
+	// Estimator is the policy of the finish times, Containers that of the shares.
+	Estimator  progress.Policy
+	Containers containers.Policy
+	// Damping keeps shares from following noise.
+	Damping containers.Damping
+	// Epsilon is by how much less than the uncapped finish time is aimed at; 0: 0.05.
+	Epsilon float64
+}
+
+// DefaultSettings are the policies learned and stretch.
+func DefaultSettings() Settings {
+	return Settings{Estimator: progress.Learned, Containers: containers.Stretch, Damping: containers.DefaultDamping()}
+}
+
+// Job is one running job, as it was reported and as it is committed.
+type Job struct {
+	// ID tells jobs apart; Name is what its user calls it: jobs of one name are alike.
+	ID, Name string
+	// Queue is the engine's queue, for words only.
+	Queue string
+	// Tasks are its map tasks, Done those that have ended, Running and Pending those
+	// that run and that have not begun; Dropped will never run.
+	Tasks, Done, Running, Pending, Dropped int
+	// Work is the map work done, in tasks; below 0 when unknown.
+	Work  float64
+	Phase progress.Phase
+	// Reduced is the reduce work done, 0 to 1; below 0 for a job without any, or when unknown.
+	Reduced float64
+	// Elapsed is the time since its first task began; 0 before that.
+	Elapsed time.Duration
+	// Floor is the least fraction of its tasks that it may end on; see containers.MinTasks.
+	Floor float64
+	// Uncapped is its committed uncapped finish time, since its start; 0 while there is none.
+	Uncapped time.Duration
+	// Stopped tells that an early stop is committed.
+	Stopped bool
+	// Held is how many containers it holds, those of the job itself included.
+	Held int
+	// Power is the cap now, Full the power at full speed, weighted over its nodes; 0
+	// when unknown.
+	Power, Full units.Power
+	// Base is the cap that its nodes have without a sprint, Fast what they may draw in
+	// one, weighted alike; 0 when unknown, Fast also where no sprint is possible.
+	Base, Fast units.Power
+	// ByRatio tells that its engine drops tasks by a ratio, and not by an early stop:
+	// all that are not dropped must run.
+	ByRatio bool
+}
+
+// Ended is a job that is done, with its true runtime.
+type Ended struct {
+	ID string
+	// Runtime is from when its first task began to its end.
+	Runtime time.Duration
+}
+
+// Input is all that one step looks at.
+type Input struct {
+	Settings Settings
+	// Containers is how many there are in all; 0 when unknown, or when shares cannot be
+	// set: then none are.
+	Containers int
+	// Overhead is how many each job takes beside its tasks.
+	Overhead int
+	Jobs     []Job
+	// Ended are jobs that are done; those that were not named before are passed over.
+	Ended []Ended
+}
+
+// Share is what one job may hold, its own containers included.
+type Share struct {
+	ID         string
+	Containers int
+}
+
+// Uncapped is an uncapped finish time to commit.
+type Uncapped struct {
+	ID string
+	At time.Duration
+}
+
+// Stop is an early stop to commit.
+type Stop struct {
+	ID string
+	// Tasks are the job's map tasks, MinTasks the least that must be completed.
+	Tasks, MinTasks int
+	// Reason says why, with the numbers.
+	Reason string
+}
+
+// Outlook is what is expected of one job and decided for it.
+type Outlook struct {
+	ID string
+	// Finish is when it will end as things are, since its start, with the bounds that
+	// this lies within in 9 of 10 cases.
+	Finish progress.Finish
+	// Uncapped is when it would end without a cap; 0 while unknown. Low and High bound it
+	// in 9 of 10 cases; 0 where another arbiter has estimated it.
+	Uncapped, UncappedLow, UncappedHigh time.Duration
+	// CapShare is what the caps of its nodes leave of their full power; 0 when unknown.
+	CapShare float64
+	// MinTasks is the least that it will end on, AimTasks how many are aimed at.
+	MinTasks, AimTasks int
+	// Containers is its share; 0 where the engine divides them by itself.
+	Containers int
+	Policy     containers.Policy
+	// Moved tells that Containers is another share than at the step before, Had.
+	Moved bool
+	Had   int
+	// Slow is when it will end if it never sprints, Fast if it sprints from now on to its
+	// end; unknown where Finish is, and Fast also where no sprint is possible.
+	Slow, Fast progress.Finish
+	// PerTask is by how much each task less brings its end nearer; 0 while unknown.
+	PerTask time.Duration
+	// Capped tells that a cap slows it, or has.
+	Capped bool
+	// Why says it in words, with the numbers.
+	Why string
+}
+
+// Verdict is how well both estimators foresaw the end of a job.
+type Verdict struct {
+	ID string
+	// Errors are those of the policies Learned and Paper, or of the one that decides
+	// instead; empty when no look gave finish times by both.
+	Errors []progress.Verdict
+}
+
+// Decision is the result of one step.
+type Decision struct {
+	// Changed tells that Shares replace what was said before; jobs that are not named
+	// there are the engine's own affair.
+	Changed bool
+	Shares  []Share
+	// Uncapped and Stops are to be committed.
+	Uncapped []Uncapped
+	Stops    []Stop
+	// Outlooks are those of all jobs, Verdicts of those that are done since the step
+	// before. All lists are ordered by ID.
+	Outlooks []Outlook
+	Verdicts []Verdict
+	// Trouble says which jobs go without containers, and why; empty when none does.
+	Trouble string
+}
+
+// memory is what is remembered of one job.
+type memory struct {
+	job     Job
+	tracker *progress.Tracker
+	// other is the estimator that decides nothing: how far off each was is told when the
+	// job is done, by what score holds of both.
+	other *progress.Tracker
+	score progress.Score
+	seen  bool
+	// capped: a cap has slowed it. frozen: its uncapped finish time stays as it is.
+	capped, frozen bool
+	// uncapped is its uncapped finish time as last committed or decided, low and high its
+	// bounds where it was estimated here.
+	uncapped, low, high time.Duration
+	share               int // as last decided; 0: none
+	had                 int // the share at the step before
+	aim                 int // tasks beyond its floor that are aimed at
+}
+
+// Arbiter decides for one engine. The zero value is ready. It is not safe for
+// concurrent use.
+type Arbiter struct {
+	jobs map[string]*memory
+	pool progress.Pool
+
+	estimator progress.Policy
+	// What was divided last: when, how, and how much. divided is false while the engine divides.
+	divided  bool
+	began    bool
+	at       time.Duration
+	policy   containers.Policy
+	total    int
+	overhead int
+}
+
+// Step looks at the jobs and decides. now is the time since any fixed moment.
+func (a *Arbiter) Step(now time.Duration, in Input) Decision {
+	in.Jobs = slices.Clone(in.Jobs)
+	slices.SortFunc(in.Jobs, func(x, y Job) int { return strings.Compare(x.ID, y.ID) })
+	in.Jobs = slices.CompactFunc(in.Jobs, func(x, y Job) bool { return x.ID == y.ID })
+	var d Decision
+	joined := a.remember(in, &d)
+	for i := range in.Jobs {
+		m := a.jobs[in.Jobs[i].ID]
+		m.observe(in.Overhead)
+		if at, ok := m.commit(&in); ok {
+			d.Uncapped = append(d.Uncapped, Uncapped{ID: m.job.ID, At: at})
+		}
+	}
+	a.divide(now, in, joined, &d)
+	for i := range in.Jobs {
+		m := a.jobs[in.Jobs[i].ID]
+		if stop, ok := m.stop(); ok {
+			d.Stops = append(d.Stops, stop)
+		}
+		d.Outlooks = append(d.Outlooks, m.outlook(&in))
+		m.note(&in)
+	}
+	return d
+}
+
+// remember brings the memory up to the jobs that are named, and tells whether others
+// than before are. What ended jobs have shown is kept for later jobs of their names.
+func (a *Arbiter) remember(in Input, d *Decision) (changed bool) {
+	if a.jobs == nil || a.estimator != in.Settings.Estimator {
+		a.jobs, a.estimator, changed = map[string]*memory{}, in.Settings.Estimator, true
+	}
+	named := map[string]bool{}
+	for i := range in.Jobs {
+		j := &in.Jobs[i]
+		named[j.ID] = true
+		m := a.jobs[j.ID]
+		if m == nil {
+			prior := a.pool.Prior(j.Name)
+			m = &memory{
+				tracker: progress.NewTrackerWith(in.Settings.Estimator, prior), other: progress.NewTrackerWith(beside(in.Settings.Estimator), prior),
+			}
+			a.jobs[j.ID], changed = m, true
+		}
+		m.job = *j
+	}
+	for id, m := range a.sorted() {
+		if !named[id] {
+			if i := slices.IndexFunc(in.Ended, func(e Ended) bool { return e.ID == id }); i >= 0 {
+				d.Verdicts = append(d.Verdicts, Verdict{ID: id, Errors: m.score.Judge(in.Ended[i].Runtime)})
+				m.tracker.End(in.Ended[i].Runtime, m.job.Tasks-m.job.Dropped)
+			}
+			a.pool.Learn(m.job.Name, m.tracker)
+			delete(a.jobs, id)
+			changed = true
+		}
+	}
+	return changed
+}
+
+// sorted is the memory by ID, so that what is learned does not depend on map order.
+func (a *Arbiter) sorted() func(yield func(string, *memory) bool) {
+	return func(yield func(string, *memory) bool) {
+		var ids []string
+		for id := range a.jobs {
+			ids = append(ids, id)
+		}
+		slices.Sort(ids)
+		for _, id := range ids {
+			if !yield(id, a.jobs[id]) {
+				return
+			}
+		}
+	}
+}
+
+// beside is the policy that is followed beside the one that decides.
+func beside(p progress.Policy) progress.Policy {
+	if p == progress.Paper {
+		return progress.Learned
+	}
+	return progress.Paper
+}
+
+// observe feeds the trackers. What they refuse is passed over: the next report is near,
+// and a restarted application master is a new beginning that it knows.
+func (m *memory) observe(overhead int) {
+	j := &m.job
+	o := progress.Observation{
+		Elapsed: j.Elapsed, Tasks: j.Tasks, Done: j.Done, Work: j.Work, Phase: j.Phase, Reduced: j.Reduced,
+		Power: j.Power, Full: j.Full, Containers: float64(max(0, j.Held-overhead)),
+	}
+	_ = m.tracker.Observe(o)
+	_ = m.other.Observe(o)
+	if j.bitten() {
+		m.capped = true
+	}
+}
+
+// bite is the part of its full power from which on a job counts as slowed: caps at
+// what a node draws anyway bite nobody.
+const bite = 0.99
+
+// bitten tells whether caps slow the job now.
+func (j *Job) bitten() bool {
+	return j.Power > 0 && j.Full > 0 && float64(j.Power) < bite*float64(j.Full)
+}
+
+// moved is by how much an uncapped finish time must move to be committed again.
+const moved = 0.05
+
+// commit gives the uncapped finish time to commit, if there is one: the first that is
+// known, and a moved one while no cap has slowed the job. A committed one of a job that
+// is met in the middle of its life stays: nobody here knows what has slowed it.
+func (m *memory) commit(in *Input) (time.Duration, bool) {
+	j := &m.job
+	first := !m.seen
+	m.seen = true
+	if j.Uncapped > 0 {
+		if m.uncapped = j.Uncapped; m.uncapped < m.low || m.uncapped > m.high {
+			m.low, m.high = 0, 0 // another has estimated it
+		}
+		m.frozen = m.frozen || first && j.Elapsed > 0
+	}
+	m.frozen = m.frozen || m.capped && m.uncapped > 0 || j.Stopped
+	if m.frozen || j.Tasks == 0 || j.Elapsed == 0 {
+		return 0, false
+	}
+	on := j.Tasks
+	if j.ByRatio {
+		on -= j.Dropped
+	}
+	f := m.tracker.Uncapped(float64(m.tasksOn(in, in.equal())), float64(on))
+	if !f.Known || f.At <= 0 || m.capped && !sure(f, j.Elapsed) {
+		return 0, false
+	}
+	if near := float64(f.At-m.uncapped) / float64(max(1, m.uncapped)); m.uncapped > 0 && near > -moved && near < moved {
+		return 0, false
+	}
+	m.uncapped, m.low, m.high = f.At, f.Low, f.High
+	return f.At, true
+}
+
+// sure tells whether an estimate is good enough to stand for the rest of a job's life,
+// as that of a job born under a cap does: its bounds are near, or much of the job is over.
+func sure(f progress.Finish, elapsed time.Duration) bool {
+	return float64(f.High-f.Low) < 0.5*float64(f.At) || 3*elapsed > f.At
+}
+
+// equal is a job's equal share of all containers; what it holds where those are unknown.
+func (in *Input) equal() int {
+	if in.Containers == 0 {
+		return 0
+	}
+	return max(in.Overhead+1, in.Containers/len(in.Jobs))
+}
+
+// tasksOn is how many containers run tasks of a job with a share of so many; those it
+// holds where there is no share.
+func (m *memory) tasksOn(in *Input, share int) int {
+	if share == 0 {
+		share = m.job.Held
+	}
+	return max(1, share-in.Overhead)
+}
+
+// minTasks is the least number of tasks that the job may end on: its floor's, or all that
+// its drop ratio has left.
+func (j *Job) minTasks() int {
+	if j.ByRatio {
+		return max(containers.MinTasks(j.Tasks, j.Floor), j.Tasks-j.Dropped)
+	}
+	return containers.MinTasks(j.Tasks, j.Floor)
+}
+
+// stop decides the early stop, by the uncapped finish time that is committed: one of
+// this step is none yet.
+func (m *memory) stop() (Stop, bool) {
+	j, least := &m.job, m.job.minTasks()
+	if j.Stopped || j.ByRatio || !m.capped || j.Phase >= progress.Shuffle || !containers.MayStop(j.Elapsed, j.Uncapped, j.Tasks, j.Done, least, least+m.aim) {
+		return Stop{}, false
+	}
+	return Stop{ID: j.ID, Tasks: j.Tasks, MinTasks: least, Reason: fmt.Sprintf(
+		"it has run for %.0f s, without a cap it would have ended at %.0f s; %d of %d tasks are done, %d are enough",
+		j.Elapsed.Seconds(), j.Uncapped.Seconds(), j.Done, j.Tasks, least)}, true
+}

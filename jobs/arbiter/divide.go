@@ -1,0 +1,289 @@
+package arbiter
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"headroom/jobs/containers"
+	"headroom/progress"
+	"headroom/units"
+)
+
+// divide decides the shares. They are set from when a cap first slows a job until the
+// last such job has ended; before and after the engine divides by itself.
+func (a *Arbiter) divide(now time.Duration, in Input, joined bool, d *Decision) {
+	policy := in.Settings.Containers
+	if in.Containers <= 0 {
+		return // unknown for now: what stands stays
+	}
+	if !policy.Sets() || policy != containers.Equal && !a.anyCapped(in.Jobs) {
+		a.release(d)
+		return
+	}
+	jobs := make([]containers.Job, 0, len(in.Jobs))
+	for i := range in.Jobs {
+		jobs = append(jobs, a.jobs[in.Jobs[i].ID].wants(&in))
+	}
+	settings := containers.Settings{Epsilon: in.Settings.Epsilon}
+	plan, err := containers.Allocate(policy, in.Containers, jobs, settings)
+	if few, ok := errors.AsType[*containers.TooFewError](err); ok {
+		d.Trouble = few.Error()
+		jobs = slices.DeleteFunc(jobs, func(j containers.Job) bool { return slices.Contains(few.Without, j.Name) })
+		plan, err = containers.Allocate(policy, in.Containers, jobs, settings)
+	}
+	if err != nil || len(jobs) == 0 {
+		if err != nil {
+			d.Trouble = err.Error()
+		}
+		a.release(d)
+		return
+	}
+	old := a.standing(jobs)
+	for i, s := range plan.Shares {
+		a.jobs[jobs[i].Name].aim = s.Extra
+	}
+	forced := joined || !a.divided || a.policy != policy || a.total != in.Containers || a.overhead != in.Overhead || sum(old) != in.Containers || idle(jobs, old, in.Settings.Damping.Move)
+	damping := in.Settings.Damping
+	if policy != containers.Stretch {
+		damping.Least = 0 // the others do not seek the least sum of delays
+	}
+	if !forced && !damping.Worth(now-a.at, old, counts(plan), containers.StretchOf(in.Containers, jobs, old), plan.Stretch) {
+		return
+	}
+	a.divided, a.began, a.at, a.policy, a.total, a.overhead = true, true, now, policy, in.Containers, in.Overhead
+	a.apply(jobs, plan, old, d)
+}
+
+// release leaves the containers to the engine. A new arbiter says so once, since
+// another may have set shares before.
+func (a *Arbiter) release(d *Decision) {
+	d.Changed = a.divided || !a.began
+	a.divided, a.began = false, true
+	for _, m := range a.jobs {
+		m.share, m.aim = 0, 0
+	}
+}
+
+func (a *Arbiter) anyCapped(jobs []Job) bool {
+	return slices.ContainsFunc(jobs, func(j Job) bool { return a.jobs[j.ID].capped })
+}
+
+// standing are the shares as last decided, nil when a job has none.
+func (a *Arbiter) standing(jobs []containers.Job) []int {
+	var old []int
+	for _, j := range jobs {
+		share := a.jobs[j.Name].share
+		if share == 0 {
+			return nil
+		}
+		old = append(old, share)
+	}
+	return old
+}
+
+// idle tells whether shares leave containers unused that another job could use: a job
+// in its last wave holds on to none for the time that damping takes. Fewer than move do
+// not count.
+func idle(jobs []containers.Job, shares []int, move int) bool {
+	spare, wanted := false, false
+	for i, j := range jobs {
+		spare = spare || j.Most > 0 && shares[i]-max(j.Most, j.Overhead+1) >= max(1, move)
+		wanted = wanted || j.Most == 0 || shares[i] < j.Most
+	}
+	return spare && wanted
+}
+
+func sum(counts []int) (total int) {
+	for _, n := range counts {
+		total += n
+	}
+	return total
+}
+
+func counts(plan containers.Plan) []int {
+	var out []int
+	for _, s := range plan.Shares {
+		out = append(out, s.Containers)
+	}
+	return out
+}
+
+// apply makes a plan what stands. Shares that are as before are not sent again.
+func (a *Arbiter) apply(jobs []containers.Job, plan containers.Plan, old []int, d *Decision) {
+	now := counts(plan)
+	d.Changed = old == nil || !slices.Equal(old, now)
+	for _, m := range a.jobs {
+		m.share = 0
+	}
+	for i, j := range jobs {
+		a.jobs[j.Name].share = now[i]
+		d.Shares = append(d.Shares, Share{ID: j.Name, Containers: now[i]})
+	}
+	if !d.Changed {
+		d.Shares = nil
+	}
+}
+
+// wants is the job as the allocator sees it.
+func (m *memory) wants(in *Input) containers.Job {
+	j := &m.job
+	share := m.share
+	if share == 0 {
+		share = j.Held
+	}
+	c := containers.Job{Name: j.ID, Held: share, Overhead: in.Overhead, Elapsed: j.Elapsed, Uncapped: m.uncapped, Beta: m.beta()}
+	least := j.minTasks()
+	c.Met = j.Done >= least
+	if j.Tasks > 0 && j.Phase != progress.Waiting {
+		c.Most = in.Overhead + max(1, m.usable())
+	}
+	if share == 0 {
+		c.Held = in.equal()
+	}
+	on := float64(m.tasksOn(in, c.Held))
+	f := m.tracker.Finish(j.Power, on, float64(least))
+	c.Known = f.Known && f.At > 0 && m.uncapped > 0
+	if !c.Known {
+		c.Uncapped = 0
+		return c
+	}
+	c.Finish = max(f.At, j.Elapsed)
+	if more := j.Tasks - max(least, j.Done) - j.Dropped; more > 0 && !j.Stopped {
+		if all := m.tracker.Finish(j.Power, on, float64(j.Tasks)); all.Known {
+			c.More, c.PerTask = more, max(0, all.At-f.At)/time.Duration(more)
+		}
+	}
+	return c
+}
+
+// usable is how many containers the job can use for tasks: for those that run and
+// have not begun, and one for its reduce tasks when it has any.
+func (m *memory) usable() int {
+	n := m.job.Running + m.job.Pending
+	if m.job.Reduced >= 0 && m.job.Reduced < 1 {
+		n++
+	}
+	return n
+}
+
+// The exponents that a job's speed may follow its containers by: beyond them an
+// estimate says more of its noise than of the job.
+const betaMin, betaMax = 0.5, 1
+
+// beta is the exponent of the job's speed over its containers.
+func (m *memory) beta() float64 {
+	_, c := m.tracker.Exponents()
+	if m.tracker.Policy() != progress.Learned {
+		return 1
+	}
+	return min(betaMax, max(betaMin, c.Value))
+}
+
+// outlook is what is expected of the job.
+func (m *memory) outlook(in *Input) Outlook {
+	j, least := &m.job, m.job.minTasks()
+	o := Outlook{
+		ID: j.ID, Uncapped: m.uncapped, UncappedLow: m.low, UncappedHigh: m.high, MinTasks: least, AimTasks: min(j.Tasks-j.Dropped, max(least+m.aim, j.Done)),
+		Containers: m.share, Policy: in.Settings.Containers,
+	}
+	if j.Power > 0 && j.Full > 0 {
+		o.CapShare = min(1, float64(j.Power)/float64(j.Full))
+	}
+	on := float64(m.tasksOn(in, m.share))
+	o.Finish = m.expected(m.tracker, j.Power, on, least)
+	m.compare(&o, on, least)
+	o.Moved, o.Had = m.share != m.had && m.share > 0, m.had
+	m.had = m.share
+	if !m.capped || least == j.Tasks {
+		o.AimTasks = j.Tasks - j.Dropped
+	}
+	o.Why = m.why(in, &o)
+	return o
+}
+
+// compare foresees the end without any sprint and with one, and what a task less saves.
+func (m *memory) compare(o *Outlook, on float64, least int) {
+	j := &m.job
+	base := j.Base
+	if base == 0 {
+		base = j.Power
+	}
+	o.Capped, o.Slow = m.capped, m.expected(m.tracker, base, on, least)
+	if j.Fast > base && base > 0 {
+		o.Fast = m.expected(m.tracker, j.Fast, on, least)
+	}
+	left := j.Tasks - j.Dropped
+	fewer := max(j.Done, containers.MinTasks(j.Tasks, j.Floor))
+	if fewer >= left {
+		return
+	}
+	all, some := m.tracker.Finish(base, on, float64(left)), m.tracker.Finish(base, on, float64(fewer))
+	if all.Known && some.Known && all.At > some.At {
+		o.PerTask = (all.At - some.At) / time.Duration(left-fewer)
+	}
+}
+
+// note keeps what both estimators say of the end, at looks at which both say something:
+// so that they are held against each other at the same moments.
+func (m *memory) note(in *Input) {
+	on, least := float64(m.tasksOn(in, m.share)), m.job.minTasks()
+	a, b := m.expected(m.tracker, m.job.Power, on, least), m.expected(m.other, m.job.Power, on, least)
+	if a.Known && b.Known {
+		m.score.Note(m.tracker.Policy(), a)
+		m.score.Note(m.other.Policy(), b)
+	}
+}
+
+// expected is when the job will end by an estimator under a cap: with all that is left of it, or on its floor's
+// tasks where it would otherwise outrun its uncapped finish time under a cap.
+func (m *memory) expected(by *progress.Tracker, power units.Power, on float64, least int) progress.Finish {
+	j := &m.job
+	all := by.Finish(power, on, float64(j.Tasks-j.Dropped))
+	if j.Stopped || j.ByRatio || !m.capped || m.uncapped == 0 || !all.Known || all.At <= m.uncapped || least >= j.Tasks {
+		return all
+	}
+	floor := by.Finish(power, on, float64(least))
+	if !floor.Known {
+		return all
+	}
+	return progress.Finish{
+		At: max(floor.At, m.uncapped), Low: min(all.Low, max(floor.Low, m.uncapped)), High: max(floor.High, m.uncapped), Known: true,
+	}
+}
+
+// why says the outlook in words.
+func (m *memory) why(in *Input, o *Outlook) string {
+	j := &m.job
+	switch {
+	case j.Stopped:
+		return fmt.Sprintf("stopped early: %d of %d tasks done, %d dropped, %d are enough", j.Done, j.Tasks, j.Dropped, o.MinTasks)
+	case !o.Finish.Known:
+		return fmt.Sprintf("its finish time is not known yet: %d of %d tasks done; %s", j.Done, j.Tasks, m.shareWords(in))
+	case !m.capped:
+		return fmt.Sprintf("no cap slows it: it will end at %.0f s; %s", o.Finish.At.Seconds(), m.shareWords(in))
+	case o.Uncapped == 0:
+		return fmt.Sprintf("%s; it will end at %.0f s; %s", m.capWords(), o.Finish.At.Seconds(), m.shareWords(in))
+	}
+	words := "within"
+	if late := float64(o.Finish.At-o.Uncapped) / float64(o.Uncapped) * 100; late >= 0.5 {
+		words = fmt.Sprintf("%.0f %% behind", late)
+	}
+	return fmt.Sprintf("%s; it will end at %.0f s, %s its uncapped finish at %.0f s, on %d of %d tasks or more; %s",
+		m.capWords(), o.Finish.At.Seconds(), words, o.Uncapped.Seconds(), o.MinTasks, j.Tasks, m.shareWords(in))
+}
+
+func (m *memory) capWords() string {
+	if j := &m.job; j.bitten() {
+		return fmt.Sprintf("capped at %.0f W of %.0f W", j.Power.Watts(), j.Full.Watts())
+	}
+	return "it was slowed by a cap"
+}
+
+func (m *memory) shareWords(in *Input) string {
+	if m.share == 0 {
+		return "the engine divides the containers"
+	}
+	return fmt.Sprintf("%d of %d containers", m.share, in.Containers)
+}

@@ -1,0 +1,144 @@
+package deflation
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"headroom/jobs/queueing"
+)
+
+// Jobs is the model of a class's jobs: how long one takes on the whole cluster.
+type Jobs struct {
+	// Ratios are the drop ratios that make a difference, rising, the first one 0.
+	Ratios []float64
+	// Time is the time of one job at a drop ratio, without a sprint, in seconds. It is asked
+	// for Ratios, or for those that the class names, and for nothing outside 0 to 1.
+	Time func(theta float64) (queueing.PH, error)
+}
+
+// ratiosMost bounds the drop ratios that are tried of one class: between 16 of them lie
+// differences smaller than the error of any profile.
+const ratiosMost = 16
+
+// Ratios are the drop ratios of n tasks on so many slots that make a difference: for each
+// number of tasks that can be left the least ratio which leaves it. Where waves count alone,
+// those that drop a whole wave. There are 16 at most; of more, those that drop a wave and
+// some between them. Dropping everything is not among them.
+func Ratios(tasks, slots int, waves bool) []float64 {
+	var all, whole []int // tasks left
+	for left := tasks; left >= 1; left-- {
+		if left == tasks || left%max(slots, 1) == 0 {
+			whole = append(whole, left)
+		}
+		all = append(all, left)
+	}
+	left := all
+	switch {
+	case waves:
+		left = thinned(whole, ratiosMost)
+	case len(all) > ratiosMost:
+		left = thinned(whole, ratiosMost)
+		left = append(left, thinned(all, ratiosMost-len(left))...)
+		slices.Sort(left)
+		left = slices.Compact(left)
+		slices.Reverse(left)
+	}
+	out := make([]float64, len(left))
+	for i, n := range left {
+		out[i] = float64(tasks-n) / float64(tasks)
+	}
+	return out
+}
+
+// thinned are at most so many of all, evenly spread, the first one among them.
+func thinned(all []int, most int) []int {
+	if len(all) <= most {
+		return slices.Clone(all)
+	}
+	var out []int
+	for i := range most {
+		out = append(out, all[i*len(all)/most])
+	}
+	return out
+}
+
+// Measure is what was measured of a class's jobs at one drop ratio: the mean of their time
+// in seconds, and its coefficient of variation.
+type Measure struct{ Drop, Mean, CV float64 }
+
+// Measured is the model of jobs of which no more is known than what was measured; only the
+// drop ratios that were measured are tried. The times are fitted to mean and variation.
+// The error is a *ProblemError.
+func Measured(measures []Measure) (Jobs, error) {
+	if len(measures) == 0 {
+		return Jobs{}, bad("measured", "is empty; give at least the mean time without dropping")
+	}
+	at := make(map[float64]queueing.PH, len(measures))
+	var ratios []float64
+	for i, m := range measures {
+		place := fmt.Sprintf("measured[%d]", i)
+		switch {
+		case !(m.Drop >= 0 && m.Drop <= 1):
+			return Jobs{}, bad(place+".drop", "is %v; a drop ratio is from 0 to 1", m.Drop)
+		case slices.Contains(ratios, m.Drop):
+			return Jobs{}, bad(place+".drop", "is %v a second time", m.Drop)
+		case !(m.Mean > 0 && m.Mean < math.MaxInt32):
+			return Jobs{}, bad(place+".mean_s", "is %v; a job takes more than 0 s", m.Mean)
+		case !(m.CV >= 0 && m.CV < 1000):
+			return Jobs{}, bad(place+".cv", "is %v; a coefficient of variation is 0 or more", m.CV)
+		}
+		ph, err := fit(moments(m.Mean, m.CV))
+		if err != nil {
+			return Jobs{}, because(place, "cannot be fitted", err)
+		}
+		at[m.Drop], ratios = ph, append(ratios, m.Drop)
+	}
+	slices.Sort(ratios)
+	if ratios[0] != 0 {
+		return Jobs{}, bad("measured", "begins at drop ratio %v; give the time without dropping too", ratios[0])
+	}
+	return Jobs{Ratios: ratios, Time: func(theta float64) (queueing.PH, error) {
+		ph, ok := at[theta]
+		if !ok {
+			return queueing.PH{}, bad("drop ratio", "%v was not measured; measured are %v", theta, ratios)
+		}
+		return ph, nil
+	}}, nil
+}
+
+// Tasks is the model of jobs by DIAS's equation (1). The drop ratio is that of the map tasks,
+// or with all that of map and reduce tasks alike; the model's own are left aside.
+func Tasks(m queueing.TaskModel, all bool) Jobs {
+	return Jobs{Ratios: Ratios(likeliest(m.Maps), m.Slots, false), Time: func(theta float64) (queueing.PH, error) {
+		m.MapDrop, m.ReduceDrop = theta, 0
+		if all {
+			m.ReduceDrop = theta
+		}
+		return queueing.TaskLevel(m)
+	}}
+}
+
+// Waves is the model of jobs whose tasks run in waves (DIAS, section 4.2): only ratios that
+// drop a whole wave make a difference. For all see [Tasks].
+func Waves(m queueing.WaveModel, all bool) Jobs {
+	return Jobs{Ratios: Ratios(likeliest(m.Maps), m.Slots, true), Time: func(theta float64) (queueing.PH, error) {
+		m.MapDrop, m.ReduceDrop = theta, 0
+		if all {
+			m.ReduceDrop = theta
+		}
+		return queueing.WaveLevel(m)
+	}}
+}
+
+// likeliest is the number with the greatest probability, at least 1: the drop ratios are
+// chosen for it.
+func likeliest(probabilities []float64) int {
+	best := 0
+	for n, p := range probabilities {
+		if p > probabilities[best] {
+			best = n
+		}
+	}
+	return max(best, 1)
+}

@@ -1,0 +1,165 @@
+package apps
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strconv"
+)
+
+const (
+	// readSize is how much of a file is read at a time: large enough that the
+	// system calls do not show, small enough to stay in the processor's cache.
+	readSize = 256 << 10
+	// wordMax bounds the memory that one word may take: a longer run of letters
+	// counts as several words. No text comes near it; a binary file might.
+	wordMax = 64 << 10
+)
+
+// entry is one line of a result.
+type entry struct {
+	word  string
+	count uint64
+}
+
+// counts is how often each word was seen.
+type counts map[string]*uint64
+
+// add counts word n times. Only a word seen for the first time is copied.
+func (c counts) add(word []byte, n uint64) {
+	if p, ok := c[string(word)]; ok {
+		*p += n
+		return
+	}
+	c[string(word)] = &n
+}
+
+// letters maps a byte to itself in lower case when it belongs to a word, and to
+// 0 when it separates words. Bytes of 0x80 and above are parts of UTF-8 letters
+// for all that word counting needs to know.
+var letters = func() (table [256]byte) {
+	for b := range 256 {
+		switch {
+		case 'a' <= b && b <= 'z', '0' <= b && b <= '9', b >= 0x80:
+			table[b] = byte(b)
+		case 'A' <= b && b <= 'Z':
+			table[b] = byte(b) + 'a' - 'A'
+		}
+	}
+	return table
+}()
+
+// countWords adds the words of r: runs of letters and digits, in lower case.
+func (c counts) countWords(r io.Reader) error {
+	buf := make([]byte, readSize)
+	word := make([]byte, 0, 64)
+	for {
+		n, err := r.Read(buf)
+		for _, b := range buf[:n] {
+			if low := letters[b]; low != 0 && len(word) < wordMax {
+				word = append(word, low)
+				continue
+			}
+			word = c.flush(word)
+			if low := letters[b]; low != 0 {
+				word = append(word, low)
+			}
+		}
+		if err == io.EOF {
+			c.flush(word)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// flush counts word, when there is one, and gives its memory back empty.
+func (c counts) flush(word []byte) []byte {
+	if len(word) > 0 {
+		c.add(word, 1)
+	}
+	return word[:0]
+}
+
+// countLines adds the lines of r, each "word<TAB>count".
+func (c counts) countLines(r io.Reader) error {
+	lines := bufio.NewScanner(r)
+	lines.Buffer(make([]byte, readSize), readSize)
+	for number := 1; lines.Scan(); number++ {
+		word, text, ok := bytes.Cut(lines.Bytes(), []byte{'\t'})
+		n, err := strconv.ParseUint(string(text), 10, 64)
+		if !ok || err != nil || len(word) == 0 {
+			return fmt.Errorf("line %d: %.60q is not word<TAB>count", number, lines.Text())
+		}
+		c.add(word, n)
+	}
+	return lines.Err()
+}
+
+// countFiles counts all files from the beginning, with read as the reader of one.
+func countFiles(files []string, read func(counts, io.Reader) error) (counts, error) {
+	c := make(counts)
+	for _, name := range files {
+		if err := countFile(c, name, read); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func countFile(c counts, name string, read func(counts, io.Reader) error) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	if err := read(c, f); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// sorted is all entries in the order of their words.
+func (c counts) sorted() []entry {
+	all := c.entries()
+	slices.SortFunc(all, func(a, b entry) int { return cmp.Compare(a.word, b.word) })
+	return all
+}
+
+// top is the n most frequent words, the most frequent first; words seen equally
+// often stand in the order of the alphabet.
+func (c counts) top(n int) []entry {
+	all := c.entries()
+	slices.SortFunc(all, func(a, b entry) int {
+		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.word, b.word))
+	})
+	return all[:min(n, len(all))]
+}
+
+func (c counts) entries() []entry {
+	all := make([]entry, 0, len(c))
+	for word, n := range c {
+		all = append(all, entry{word, *n})
+	}
+	return all
+}
+
+// write prints one line an entry.
+func write(w io.Writer, all []entry) error {
+	out := bufio.NewWriterSize(w, readSize)
+	line := make([]byte, 0, 128)
+	for _, e := range all {
+		line = append(append(line[:0], e.word...), '\t')
+		line = append(strconv.AppendUint(line, e.count, 10), '\n')
+		if _, err := out.Write(line); err != nil {
+			return err
+		}
+	}
+	return out.Flush()
+}

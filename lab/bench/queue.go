@@ -1,0 +1,102 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"headroom/jobs/queueing"
+)
+
+// Sizes of the queues that are solved: DIAS's jobs have a setup, 50 maps, a shuffle and
+// 10 reduces on 20 slots, which makes 62 phases a class.
+const (
+	queueSlots, queueMaps, queueReduces = 20, 50, 10
+	queueLoad                           = 0.8
+	queueMost                           = 100 // ms
+	queueTail                           = 0.95
+)
+
+// diasQueue has n classes of such jobs; the higher ones are shorter and rarer.
+func diasQueue(n int, discipline queueing.Discipline) (queueing.Queue, error) {
+	q := queueing.Queue{Discipline: discipline}
+	for k := range n {
+		mean := 20 / float64(k+1)
+		service, err := queueing.TaskLevel(queueing.TaskModel{
+			Slots: queueSlots, Maps: queueing.Exactly(queueMaps), Reduces: queueing.Exactly(queueReduces),
+			MapMean: mean, ReduceMean: mean / 2, Setup: mean / 4, Shuffle: mean / 8,
+		})
+		if err != nil {
+			return q, err
+		}
+		q.Services = append(q.Services, service)
+		q.Arrivals.Rates = append(q.Arrivals.Rates, queueLoad/float64(n)/service.Mean())
+	}
+	return q, nil
+}
+
+// queueModel measures the priority-queue model: means, three moments and the 95th
+// percentiles of wait and sojourn of all classes, non-preemptive and preemptive-resume.
+func queueModel(ctx context.Context, r *run) ([]Item, error) {
+	var items []Item
+	for _, n := range []int{2, 3} {
+		item, err := queueModelFor(ctx, r, n)
+		if err != nil {
+			return items, err
+		}
+		items = append(items, item)
+	}
+	return items, nil
+}
+
+func queueModelFor(ctx context.Context, r *run, n int) (Item, error) {
+	options := queueing.Options{Moments: 3, Percentiles: []float64{queueTail}}
+	var took []float64
+	for range pick(r, 20, 5) {
+		for _, d := range []queueing.Discipline{queueing.NonPreemptive, queueing.PreemptiveResume} {
+			if err := ctx.Err(); err != nil {
+				return Item{}, err
+			}
+			q, err := diasQueue(n, d)
+			if err != nil {
+				return Item{}, err
+			}
+			began := time.Now()
+			if _, err := queueing.Solve(q, options); err != nil {
+				return Item{}, err
+			}
+			took = append(took, 1000*time.Since(began).Seconds())
+		}
+	}
+	peer, width, err := simulateQueue(n, pick(r, 10_000, 2000))
+	if err != nil {
+		return Item{}, err
+	}
+	return newItem(fmt.Sprintf("queue-%d", n), fmt.Sprintf("priority-queue model of DIAS's size, %d classes of 62 phases", n), "ms").spread(took).
+		aim(atMost(queueMost, "p99 <= 100 ms")).against(peer).
+		say("%d queues, np and pr in turn, exact to 1e-7, median %.1f ms; peer: simulation to +-1 %% of the low class's 95th percentile, from a run to +-%.1f %%",
+			len(took), quantile(took, 0.5), 100*width), nil
+}
+
+// simulateQueue is the peer: how long, in ms, a simulation takes until its 95 % interval
+// of the lowest class's tail is within 1 % to each side. It runs for some jobs, with the
+// half-width that they give, relative; the time goes with the square of that.
+func simulateQueue(n, jobs int) (took, width float64, err error) {
+	q, err := diasQueue(n, queueing.NonPreemptive)
+	if err != nil {
+		return 0, 0, err
+	}
+	began := time.Now()
+	seen, err := queueing.Simulate(q, queueing.Simulation{
+		Jobs: jobs, Replications: 20, Options: queueing.Options{Percentiles: []float64{queueTail}},
+	}, rand.New(rand.NewPCG(uint64(n), 12)))
+	if err != nil {
+		return 0, 0, err
+	}
+	took = 1000 * time.Since(began).Seconds()
+	at := seen.Classes[0].Sojourn.Percentiles[0].At
+	width = (at.High - at.Low) / 2 / at.Value
+	const aimed = 0.01
+	return took * (width / aimed) * (width / aimed), width, nil
+}

@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+)
+
+// BuildPrograms builds Headroom's programs into dir as `make build` does, from the sources
+// that the working folder belongs to.
+func BuildPrograms(ctx context.Context, dir string) error {
+	args := []string{"build", "-trimpath", "-buildvcs=false", "-o", dir + "/"}
+	for _, p := range []string{"powerd", "coordinator", "scheduler", "powerlab"} {
+		args = append(args, "headroom/cmd/"+p)
+	}
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("cluster: go build: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// hooksUnable is the exit code of hooks/build.sh where the machine cannot build them.
+const hooksUnable = 3
+
+// BuildHooks builds the jars of the hooks into dir, without their own tests, which `make
+// hooks` runs. root is the folder of the sources. It returns ErrUnable, with the reason, where the machine lacks what that needs.
+func BuildHooks(ctx context.Context, root, dir string) error {
+	cmd := exec.CommandContext(ctx, "sh", filepath.Join(root, "hooks", "build.sh"), dir, "-Dmaven.test.skip=true")
+	out, err := cmd.CombinedOutput()
+	switch {
+	case err == nil:
+		return nil
+	case cmd.ProcessState != nil && cmd.ProcessState.ExitCode() == hooksUnable:
+		return fmt.Errorf("%w: %s", ErrUnable, bytes.TrimSpace(out))
+	}
+	return fmt.Errorf("cluster: hooks/build.sh: %w\n%s", err, out)
+}
+
+// nodePatience is how long emulated nodes may take to take programs.
+const nodePatience = time.Minute
+
+// AwaitNodes waits until emulated nodes, whose folders are in dir, take programs.
+func AwaitNodes(dir string, names ...string) error {
+	late, tick := time.After(nodePatience), time.NewTicker(50*time.Millisecond)
+	defer tick.Stop()
+	for _, name := range names {
+		for {
+			if _, err := os.Stat(filepath.Join(dir, name, "run", "node.sock")); err == nil {
+				break
+			}
+			select {
+			case <-late:
+				return fmt.Errorf("cluster: emulated node %s takes no programs after %v", name, nodePatience)
+			case <-tick.C:
+			}
+		}
+	}
+	return nil
+}

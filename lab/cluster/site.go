@@ -1,0 +1,279 @@
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"headroom/lab/emulator"
+	"headroom/gossip/brake"
+	"headroom/units"
+)
+
+// Names of the two power domains of a Site: the nodes are in Rack, its budget is that of Domain.
+const (
+	Domain = "site/lab"
+	Rack   = "rack/r1"
+)
+
+// Config says what site is laid out.
+type Config struct {
+	// Dir is the site's folder, which is made.
+	Dir string
+	// Bin is the folder with the programs coordinator, scheduler, powerd and powerlab.
+	Bin string
+	// Coordinators is how many there are: 1 or 3.
+	Coordinators int
+	// Nodes is how many emulated nodes there are, n1 and up. They own three quarters of
+	// the host's CPUs together.
+	Nodes int
+	// Workers runs a scheduler's worker on each node.
+	Workers bool
+	// Weight is how many times the host's other work the nodes' processes weigh when CPUs
+	// are short, 1 to 100; 0 means 1.
+	Weight int
+}
+
+// Site is a small cluster of Headroom. Its methods are for one goroutine, but for those
+// that only tell.
+type Site struct {
+	config    Config
+	group     *Group
+	members   []member
+	scheduler string
+	nodes     []string
+	programs  []*Program // in the order of their starts
+	// keeper is the scheduler's program; nil while there is none.
+	keeper *Program
+}
+
+// member is one coordinator's id and addresses.
+type member struct{ id, rpc, raft, gossip string }
+
+// stopGrace is how long a program may take to stop: a node stops its powerd first.
+const stopGrace = 10 * time.Second
+
+// NewSite lays a site out; nothing is started yet but the guard, which Close ends.
+func NewSite(config Config) (*Site, error) {
+	if config.Coordinators != 1 && config.Coordinators != 3 || config.Nodes < 1 {
+		return nil, fmt.Errorf("%w: %d coordinators and %d nodes: there are 1 or 3, and at least 1", ErrConfig, config.Coordinators, config.Nodes)
+	}
+	s := &Site{config: config}
+	for _, dir := range []*string{&s.config.Dir, &s.config.Bin} {
+		var err error
+		if *dir, err = filepath.Abs(*dir); err != nil {
+			return nil, fmt.Errorf("cluster: folder of the site: %w", err)
+		}
+	}
+	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
+		if _, err := os.Stat(s.bin(name)); err != nil {
+			return nil, fmt.Errorf("%w: the program %s is not in %s: make build puts all four there", ErrConfig, name, s.config.Bin)
+		}
+	}
+	ports, err := FreePorts(3*config.Coordinators + 1)
+	if err != nil {
+		return nil, err
+	}
+	for i := range config.Coordinators {
+		s.members = append(s.members, member{"c" + strconv.Itoa(i+1), ports[3*i], ports[3*i+1], ports[3*i+2]})
+	}
+	s.scheduler = ports[len(ports)-1]
+	for i := range config.Nodes {
+		s.nodes = append(s.nodes, "n"+strconv.Itoa(i+1))
+	}
+	if s.group, err = NewGroup(s.Path("logs")); err != nil {
+		return nil, err
+	}
+	if err := s.configure(); err != nil {
+		return nil, errors.Join(err, s.group.Close())
+	}
+	return s, nil
+}
+
+// FreePorts are n loopback addresses nobody listens on, for TCP and UDP both. They are
+// all held until the last is found, so that they differ.
+func FreePorts(n int) (addrs []string, err error) {
+	var lc net.ListenConfig
+	ctx := context.Background()
+	for range 10 * n {
+		if len(addrs) == n {
+			return addrs, nil
+		}
+		l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("cluster: find a free port: %w", err)
+		}
+		defer func() { _ = l.Close() }()
+		u, err := lc.ListenPacket(ctx, "udp", l.Addr().String())
+		if err != nil {
+			continue
+		}
+		defer func() { _ = u.Close() }()
+		addrs = append(addrs, l.Addr().String())
+	}
+	if len(addrs) < n {
+		return nil, errors.New("cluster: find a free port: no port is free for both TCP and UDP")
+	}
+	return addrs, nil
+}
+
+// Rated is the most that one node draws, in whole watts, as powerd declares it.
+func Rated() units.Power {
+	return units.FromWatts(math.Ceil(emulator.DefaultSpec().Rated().Watts()))
+}
+
+// Full is the budget at which every node may run at full speed; the site starts with it.
+func (s *Site) Full() units.Power { return Rated() * units.Power(s.config.Nodes) }
+
+// Addresses are the RPC addresses of all coordinators.
+func (s *Site) Addresses() []string {
+	var out []string
+	for _, m := range s.members {
+		out = append(out, m.rpc)
+	}
+	return out
+}
+
+// Nodes are the names of the emulated nodes, NodeDir the folder that holds theirs.
+func (s *Site) Nodes() []string { return slices.Clone(s.nodes) }
+
+// NodeDir is what `powerlab node exec` takes as --dir.
+func (s *Site) NodeDir() string { return s.Path("nodes") }
+
+// Path is a path below the site's folder.
+func (s *Site) Path(parts ...string) string {
+	return filepath.Join(append([]string{s.config.Dir}, parts...)...)
+}
+
+func (s *Site) bin(name string) string { return filepath.Join(s.config.Bin, name) }
+
+// configure writes the keys and the coordinators' configuration files.
+func (s *Site) configure() error {
+	var key [32]byte
+	_, _ = rand.Read(key[:])
+	errs := []error{
+		os.WriteFile(s.Path("gossip.key"), []byte(base64.StdEncoding.EncodeToString(key[:])+"\n"), 0o600),
+		brake.WriteKey(s.Path("brake.key"), s.Path("brake.pub")),
+	}
+	for _, m := range s.members {
+		errs = append(errs, os.WriteFile(s.Path(m.id+".yaml"), []byte(s.coordinatorConfig(m)), 0o644))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("cluster: write configuration: %w", err)
+	}
+	return nil
+}
+
+func (s *Site) coordinatorConfig(m member) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "id: %s\nstate_dir: %q\ntls: {mode: off}\nservers:\n", m.id, s.Path(m.id))
+	for _, o := range s.members {
+		fmt.Fprintf(&b, "  - {id: %s, rpc: %q, raft: %q}\n", o.id, o.rpc, o.raft)
+	}
+	fmt.Fprintf(&b, "gossip: {bind: %q, join: [%q], key_file: %q}\n", m.gossip, s.members[0].gossip, s.Path("gossip.key"))
+	fmt.Fprintf(&b, "brake: {public_key_file: %q, private_key_file: %q}\n", s.Path("brake.pub"), s.Path("brake.key"))
+	fmt.Fprintf(&b, "site:\n  - {name: %s, budget: %gW, unmanaged: 0W}\n  - {name: %s, parent: %s, budget: %gW, unmanaged: 0W}\nlease: 10s\n",
+		Domain, s.Full().Watts(), Rack, Domain, s.Full().Watts())
+	return b.String()
+}
+
+// Start starts the coordinators and the nodes.
+func (s *Site) Start() error {
+	for _, m := range s.members {
+		if err := s.start(m.id, s.bin("coordinator"), "run", "--config", s.Path(m.id+".yaml")); err != nil {
+			return err
+		}
+	}
+	for _, name := range s.nodes {
+		if err := s.start(name, s.nodeCommand(name)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Site) nodeCommand(name string) []string {
+	argv := []string{
+		s.bin("powerlab"), "node", name, "--dir", s.NodeDir(), "--nodes", strconv.Itoa(len(s.nodes)), "--bin", s.config.Bin, "--domain", Rack,
+		"--key-file", s.Path("gossip.key"), "--brake-key-file", s.Path("brake.pub"), "--weight", strconv.Itoa(max(1, s.config.Weight)),
+	}
+	for _, m := range s.members {
+		argv = append(argv, "--join", m.gossip)
+	}
+	if s.config.Workers {
+		return append(argv, "--scheduler", s.scheduler)
+	}
+	return append(argv, "--no-worker")
+}
+
+// StartScheduler starts the scheduler, again where it was killed; more is added to its
+// configuration file, such as the section yarn, or classes instead of high and low.
+func (s *Site) StartScheduler(more string) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "dev: true\nlisten: %q\ndir: %q\ncoordinators:\n", s.scheduler, s.Path("scheduler"))
+	for _, addr := range s.Addresses() {
+		fmt.Fprintf(&b, "  - %q\n", addr)
+	}
+	if !strings.HasPrefix(more, "classes:") && !strings.Contains(more, "\nclasses:") {
+		b.WriteString("classes: [high, low]\n")
+	}
+	b.WriteString(more)
+	if err := os.WriteFile(s.Path("scheduler.yaml"), []byte(b.String()), 0o644); err != nil {
+		return fmt.Errorf("cluster: write configuration: %w", err)
+	}
+	err := s.start("scheduler", s.bin("scheduler"), "run", "--config", s.Path("scheduler.yaml"))
+	if err == nil {
+		s.keeper = s.programs[len(s.programs)-1]
+	}
+	return err
+}
+
+// KillScheduler ends the scheduler as kill -9 does; what it has started goes on.
+func (s *Site) KillScheduler() {
+	if s.keeper == nil {
+		return
+	}
+	s.keeper.Kill()
+	s.programs = slices.DeleteFunc(s.programs, func(p *Program) bool { return p == s.keeper })
+	s.keeper = nil
+}
+
+// Scheduler is the scheduler's address, host:port.
+func (s *Site) Scheduler() string { return s.scheduler }
+
+func (s *Site) start(name string, argv ...string) error {
+	p, err := s.group.Start(name, nil, argv...)
+	if err == nil {
+		s.programs = append(s.programs, p)
+	}
+	return err
+}
+
+// Running is nil, or says which program has ended although nobody stopped it.
+func (s *Site) Running() error {
+	for _, p := range s.programs {
+		if err := p.Ended(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close stops everything in the opposite order of its start, so that nodes find their
+// coordinators as long as they run, and waits for it. The folder stays.
+func (s *Site) Close() error {
+	for _, p := range slices.Backward(s.programs) {
+		p.Stop(stopGrace)
+	}
+	return s.group.Close()
+}

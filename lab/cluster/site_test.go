@@ -1,0 +1,81 @@
+// Claims: a site that cannot be is refused with what is wrong; its configuration names
+// every coordinator to every other; free ports differ.
+package cluster
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// programs makes a folder with empty files in the programs' place.
+func programs(t *testing.T, names ...string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range names {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestBadSitesAreRefused(t *testing.T) {
+	t.Parallel()
+	all := programs(t, "coordinator", "scheduler", "powerd", "powerlab")
+	for want, config := range map[string]Config{
+		"2 coordinators and 1 nodes": {Bin: all, Coordinators: 2, Nodes: 1},
+		"1 coordinators and 0 nodes": {Bin: all, Coordinators: 1},
+		"the program powerd":         {Bin: programs(t, "coordinator", "scheduler"), Coordinators: 1, Nodes: 1},
+	} {
+		config.Dir = t.TempDir()
+		if _, err := NewSite(config); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want ErrConfig with %q", err, want)
+		}
+	}
+}
+
+func TestCoordinatorsKnowEachOther(t *testing.T) {
+	t.Parallel()
+	bin := programs(t, "coordinator", "scheduler", "powerd", "powerlab")
+	s, err := NewSite(Config{Dir: t.TempDir(), Bin: bin, Coordinators: 3, Nodes: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	addrs := s.Addresses()
+	if n := len(slices.Compact(slices.Sorted(slices.Values(addrs)))); n != 3 {
+		t.Fatalf("addresses %v", addrs)
+	}
+	for _, id := range []string{"c1", "c2", "c3"} {
+		text, err := os.ReadFile(s.Path(id + ".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, addr := range addrs {
+			if !strings.Contains(string(text), addr) {
+				t.Errorf("%s does not know %s:\n%s", id, addr, text)
+			}
+		}
+	}
+}
+
+// Ports are free, on loopback and all different.
+func TestFreePorts(t *testing.T) {
+	t.Parallel()
+	ports, err := FreePorts(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(ports)
+	if len(slices.Compact(ports)) != 10 || !strings.HasPrefix(ports[0], "127.0.0.1:") {
+		t.Errorf("%v", ports)
+	}
+}

@@ -1,0 +1,126 @@
+package demo
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"headroom/internal/cli"
+	"headroom/lab/cluster"
+)
+
+// stopGrace is how long a program may take to stop before it is killed: a node
+// stops its worker first, then its powerd.
+const stopGrace = 6 * time.Second
+
+// program is one process of the cluster, in a session of its own so that an
+// interrupt of the terminal reaches only the demo.
+type program struct {
+	*cluster.Program
+	// meant: we ended it, its end is no news.
+	meant atomic.Bool
+}
+
+// kill ends the program the hard way and waits for it.
+func (p *program) kill() {
+	p.meant.Store(true)
+	p.Kill()
+}
+
+// stop asks the program to end, kills it when it does not, and waits for it.
+func (p *program) stop() {
+	p.meant.Store(true)
+	p.Stop(stopGrace)
+}
+
+// fleet starts the programs and knows them. They end when the demo itself is killed,
+// but for those of a cluster that is to be kept.
+type fleet struct {
+	group *cluster.Group
+	ended chan error // a program that ended although nobody ended it
+
+	mu       sync.Mutex
+	programs []*program
+}
+
+// newFleet makes a fleet; with detach (--keep) the programs outlive the demo.
+func newFleet(logs string, detach bool) (*fleet, error) {
+	group, err := cluster.NewGroup, error(nil)
+	if detach {
+		group = cluster.NewLooseGroup
+	}
+	f := &fleet{ended: make(chan error, 1)}
+	if f.group, err = group(logs); err != nil {
+		return nil, fmt.Errorf("demo: %w", err)
+	}
+	return f, nil
+}
+
+// start runs a program, its output in logs/NAME.log.
+func (f *fleet) start(name string, argv ...string) (*program, error) {
+	started, err := f.group.Start(name, nil, argv...)
+	if err != nil {
+		return nil, fmt.Errorf("demo: %w", err)
+	}
+	p := &program{Program: started}
+	f.mu.Lock()
+	f.programs = append(f.programs, p)
+	f.mu.Unlock()
+	go f.await(p)
+	return p, nil
+}
+
+// await tells when the program's end was not meant.
+func (f *fleet) await(p *program) {
+	<-p.Done()
+	if p.meant.Load() {
+		return
+	}
+	select {
+	case f.ended <- &cli.Error{
+		Code: "ended", Exit: cli.ExitFailed, Err: errors.Join(ErrEnded, p.Ended()),
+		Message: fmt.Sprintf("%s (process %d) ended by itself, with %v: %s", p.Name, p.Pid(), p.State(), lastLine(p.Log)),
+		Hint:    "its log is " + p.Log,
+	}:
+	default:
+	}
+}
+
+// lastLine is the end of a log, for whoever has to find out what happened.
+func lastLine(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return "its log cannot be read"
+	}
+	text := strings.TrimSpace(string(data))
+	return text[strings.LastIndexByte(text, '\n')+1:]
+}
+
+// stopAll stops the named programs at once and waits for all of them.
+func (f *fleet) stopAll(which func(name string) bool) {
+	f.mu.Lock()
+	programs := slices.Clone(f.programs)
+	f.mu.Unlock()
+	var all sync.WaitGroup
+	for _, p := range programs {
+		if which(p.Name) {
+			all.Go(p.stop)
+		}
+	}
+	all.Wait()
+}
+
+// close ends what is left of the programs and of what they have started.
+func (f *fleet) close() error { return f.group.Close() }
+
+// running are the programs that have not ended.
+func (f *fleet) running() []*program {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(f.programs), func(p *program) bool { return p.Ended() != nil })
+}

@@ -1,0 +1,128 @@
+package emulator
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"headroom/lab/emulator/bmc"
+)
+
+// board is a node's BMC: what it measures is the plant's wall power, and a limit
+// that is active in it acts on the plant, slowly.
+type board struct {
+	*bmc.BMC
+	node         *Node
+	passwordFile string
+}
+
+// boardUser is the BMC's only account.
+const boardUser = "headroom"
+
+// startBoard starts the node's BMC on loopback. Its address and password are kept
+// in the node's folder, so that a powerd.yaml of an earlier start still holds.
+func startBoard(dir string, node *Node) (*board, error) {
+	b := &board{node: node, passwordFile: filepath.Join(dir, "run", "bmc.password")}
+	password, err := keptPassword(b.passwordFile)
+	if err != nil {
+		return nil, err
+	}
+	config := bmc.Config{Listen: "127.0.0.1:0", User: boardUser, Password: password, Watts: node.Wall}
+	place := filepath.Join(dir, "run", "bmc.address")
+	if before, err := os.ReadFile(place); err == nil {
+		config.Listen = strings.TrimSpace(string(before))
+	}
+	if b.BMC, err = bmc.Start(config); err != nil && config.Listen != "127.0.0.1:0" {
+		config.Listen = "127.0.0.1:0" // somebody else has the old port
+		b.BMC, err = bmc.Start(config)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("emulator: BMC: %w", err)
+	}
+	if err := replace(place, []byte(b.Addr()+"\n")); err != nil {
+		b.Close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// keptPassword is the password in the file at path, which is made if need be.
+func keptPassword(path string) (string, error) {
+	if have, err := os.ReadFile(path); err == nil && len(have) > 1 {
+		return strings.TrimSpace(string(have)), nil
+	}
+	password := rand.Text()[:16] // the longest that every cipher suite takes
+	if err := os.WriteFile(path, []byte(password+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("emulator: BMC password: %w", err)
+	}
+	return password, nil
+}
+
+// act has the BMC's limit, or that there is none, reach the plant.
+func (b *board) act() {
+	if b == nil {
+		return
+	}
+	limit, active := b.Limit()
+	if !active {
+		limit = 0
+	}
+	b.node.SetWallLimit(limit)
+}
+
+// close ends the BMC; where there is none (nil) it does nothing.
+func (b *board) close() {
+	if b != nil {
+		b.Close()
+	}
+}
+
+// String is where the BMC is, for the operator.
+func (b *board) String() string {
+	if b == nil {
+		return "none"
+	}
+	return fmt.Sprintf("IPMI over LAN at %s, user %s, password in %s", b.Addr(), boardUser, b.passwordFile)
+}
+
+// The BMC's faults by name, beside those that bmc.ParseFault reads.
+const (
+	boardLag     = "lag"     // the reading is 10 s old and moves every 10 s
+	boardFreeze  = "freeze"  // the reading stands still
+	boardLie     = "lie"     // the reading is half of the truth
+	boardHang    = "hang"    // no answer to anything
+	boardSlow    = "slow"    // every answer takes 1.5 s
+	boardRestart = "restart" // sessions are forgotten, once
+	boardOK      = "ok"      // ends all of them
+)
+
+// inject makes a fault of the BMC act.
+func (b *board) inject(name string) error {
+	switch name {
+	case boardLag:
+		b.SetFault(bmc.Fault{Update: 10 * time.Second, Delay: 10 * time.Second})
+	case boardFreeze:
+		b.SetFault(bmc.Fault{Freeze: true})
+	case boardLie:
+		b.SetFault(bmc.Fault{Factor: 0.5})
+	case boardHang:
+		b.SetFault(bmc.Fault{Hang: true})
+	case boardSlow:
+		b.SetFault(bmc.Fault{Slow: 1500 * time.Millisecond})
+	case boardRestart:
+		b.Restart()
+	case boardOK:
+		b.SetFault(bmc.Fault{})
+	default:
+		fault, err := bmc.ParseFault(name)
+		if err != nil || name == "" {
+			return errors.Join(ErrFault, err)
+		}
+		b.SetFault(fault)
+	}
+	return nil
+}

@@ -1,0 +1,171 @@
+package emulator
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"headroom/lab/emulator/kernel"
+	"headroom/internal/cli"
+)
+
+// NewNodeCommand is `powerlab node NAME`, with `powerlab node exec` below it.
+func NewNodeCommand() *cobra.Command {
+	var opts Options
+	var looks looks
+	cmd := &cobra.Command{
+		Use:   "node NAME",
+		Short: "Run one emulated node: plant, file tree, powerd and worker",
+		Long: "Runs one emulated node until it is stopped: the physics of a server behind the kernel's file tree,\n" +
+			"with powerd and a scheduler worker on it. The node's processes are really slowed as its limits demand.\n\n" +
+			"Shapes of machines:\n" + shapeHelp(),
+		Example: "  powerlab node n01 --dir /tmp/lab --nodes 4 --join 127.0.0.1:7402 --key-file /tmp/lab/gossip.key --scheduler 127.0.0.1:7410\n" +
+			"  powerlab node n01 --dir /tmp/lab --no-powerd --no-worker\n" +
+			"  powerlab node n02 --dir /tmp/lab --shape client-psys-mmio --tree fuse --bmc",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			opts.Name = args[0]
+			var err error
+			if opts.Shape, err = looks.shape(); err != nil {
+				return err
+			}
+			return runNode(cmd, opts)
+		},
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&opts.Nodes, "nodes", 1, "nodes that share this host; each owns 0.75 x its CPUs / this many")
+	flags.StringSliceVar(&opts.Join, "join", nil, "gossip address of any member (repeatable)")
+	flags.StringVar(&opts.KeyFile, "key-file", "", "gossip key file; without it the node stands alone at its fail-safe cap")
+	flags.StringVar(&opts.BrakeKeyFile, "brake-key-file", "", "public keys that a brake is believed by; without them it comes through a leader only")
+	flags.StringVar(&opts.Scheduler, "scheduler", "", "scheduler address for the worker; without it no worker runs")
+	flags.IntVar(&opts.Slots, "slots", 4, "tasks that the worker runs at once")
+	flags.StringVar(&opts.Domain, "domain", "rack/r1", "power domain of the node")
+	flags.StringVar(&opts.Bin, "bin", "", "folder of the powerd and scheduler binaries (default: beside powerlab)")
+	flags.StringVar(&opts.Throttle, "throttle", "auto", "what slows the node's processes: auto, cgroup or signals")
+	flags.IntVar(&opts.Weight, "weight", 1, "how many times the host's other work the nodes' processes weigh when CPUs are short (cgroup)")
+	flags.DurationVar(&opts.RestartDelay, "restart-delay", 2*time.Second, "pause before a powerd or worker that ended is started again")
+	flags.BoolVar(&opts.NoPowerd, "no-powerd", false, "do not start powerd")
+	flags.BoolVar(&opts.NoWorker, "no-worker", false, "do not start a worker")
+	flags.StringVar(&opts.Tree, "tree", "files", "the file tree: files (values only), fuse (mounted, with the kernel's errors; needs root), auto (fuse where possible)")
+	flags.StringVar(&looks.name, "shape", kernel.ShapeNames()[0], "what machine it is: "+strings.Join(kernel.ShapeNames(), ", "))
+	flags.IntVar(&looks.sockets, "sockets", 0, "sockets (default: the shape's)")
+	flags.StringVar(&looks.driver, "cpufreq", "", "cpufreq driver: "+strings.Join(kernel.Drivers(), ", ")+", none (default: the shape's)")
+	flags.BoolVar(&opts.BMC, "bmc", false, "give the node a BMC on loopback, and powerd its address")
+	addDir(cmd, &opts.Dir)
+	cmd.AddCommand(newExecCommand(), newFaultCommand())
+	return cmd
+}
+
+// looks are the flags that say what machine the node is.
+type looks struct {
+	name    string
+	sockets int
+	driver  string
+}
+
+// shape is the machine that the flags describe.
+func (l looks) shape() (kernel.Shape, error) {
+	shape, err := kernel.ShapeOf(l.name)
+	if err != nil {
+		return shape, cli.Usage("--shape %q is none of %s", l.name, strings.Join(kernel.ShapeNames(), ", "))
+	}
+	if l.sockets != 0 {
+		if shape, err = shape.WithSockets(l.sockets); err != nil {
+			return shape, cli.Usage("--sockets %d: a machine has 1 to 8", l.sockets)
+		}
+	}
+	if l.driver != "" {
+		if shape, err = shape.WithDriver(l.driver); err != nil {
+			return shape, cli.Usage("--cpufreq %q is none of %s, none", l.driver, strings.Join(kernel.Drivers(), ", "))
+		}
+	}
+	return shape, nil
+}
+
+// shapeHelp lists the shapes.
+func shapeHelp() string {
+	var lines []string
+	for _, s := range kernel.Shapes() {
+		lines = append(lines, fmt.Sprintf("  %-17s %s", s.Name, s.About))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func addDir(cmd *cobra.Command, dir *string) {
+	cmd.Flags().StringVar(dir, "dir", "lab", "folder of the nodes; each has a folder of its own in it")
+}
+
+func runNode(cmd *cobra.Command, opts Options) error {
+	if err := complete(&opts); err != nil {
+		return err
+	}
+	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+	out := cmd.OutOrStdout()
+	return Run(cmd.Context(), opts, log, func(description string) {
+		_, _ = fmt.Fprintf(out, "node %s is ready\n%s\n", opts.Name, description)
+	})
+}
+
+// complete checks the flags and fills in what depends on this process.
+func complete(opts *Options) error {
+	if !slices.Contains([]string{"auto", "cgroup", "signals"}, opts.Throttle) {
+		return cli.Usage("--throttle %q is none of auto, cgroup, signals", opts.Throttle)
+	}
+	if !slices.Contains([]string{"auto", "fuse", "files"}, opts.Tree) {
+		return cli.Usage("--tree %q is none of auto, fuse, files", opts.Tree)
+	}
+	if opts.Nodes < 1 || opts.Slots < 1 {
+		return cli.Usage("--nodes %d and --slots %d must be at least 1", opts.Nodes, opts.Slots)
+	}
+	if opts.Weight < 1 || opts.Weight > 100 {
+		return cli.Usage("--weight is %d; it must be from 1 to 100", opts.Weight)
+	}
+	if len(opts.Join) > 0 && opts.KeyFile == "" {
+		return cli.Usage("--join needs --key-file: members of a gossip share a key")
+	}
+	for _, file := range []*string{&opts.KeyFile, &opts.BrakeKeyFile} {
+		if *file == "" {
+			continue
+		}
+		path, err := filepath.Abs(*file)
+		if err != nil {
+			return err
+		}
+		*file = path
+	}
+	if opts.Bin == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		opts.Bin = filepath.Dir(self)
+	}
+	return nil
+}
+
+func newExecCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "exec NAME --dir DIR -- CMD [ARGS]",
+		Short: "Run a program on a running emulated node",
+		Long: "Runs a program as the node's own process: with this terminal, environment and folder, slowed like the\n" +
+			"node's tasks, its power part of the node's. Ends with the program's exit code; signals are passed on.",
+		Example: "  powerlab node exec n01 --dir /tmp/lab -- sha256sum /dev/zero",
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			code, err := Exec(cmd.Context(), dir, args[0], args[1:])
+			if err == nil && code != 0 {
+				err = &cli.Error{Code: "program", Exit: code, Message: fmt.Sprintf("%s on node %s ended with exit code %d", args[1], args[0], code)}
+			}
+			return err
+		},
+	}
+	addDir(cmd, &dir)
+	return cmd
+}

@@ -1,0 +1,165 @@
+package emulator
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"headroom/lab/emulator/throttle"
+)
+
+// role is what a direct child of `powerlab node` is.
+type role int
+
+const (
+	// roleAgent is powerd: neither it nor what is below it is slowed.
+	roleAgent role = iota
+	// roleWorker is the scheduler's worker: it is not slowed, what it starts is.
+	roleWorker
+	// roleProgram was started by `powerlab node exec`: slowed as a whole.
+	roleProgram
+)
+
+// agentSlack is the timer slack that powerd's unit gives it.
+const agentSlack = time.Millisecond
+
+// family knows the node's processes: the children that were started here, and
+// the orphans that came to us as the node's init. All starts go through one
+// thread, so that the kernel ends the children if this process is killed.
+type family struct {
+	changed chan struct{} // a program was started: look at once
+	starts  chan func()
+	done    sync.WaitGroup
+
+	mu       sync.Mutex // held over fork and registration, and over a scan
+	children map[int]role
+}
+
+func newFamily() *family {
+	f := &family{changed: make(chan struct{}, 1), starts: make(chan func()), children: make(map[int]role)}
+	f.done.Go(func() {
+		// PR_SET_PDEATHSIG counts the death of the thread that forked.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		for start := range f.starts {
+			start()
+		}
+	})
+	return f
+}
+
+func (f *family) close() {
+	close(f.starts)
+	f.done.Wait()
+}
+
+// start starts cmd as a child of the given role that does not outlive us.
+func (f *family) start(cmd *exec.Cmd, as role) error {
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	result := make(chan error)
+	f.starts <- func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if as == roleAgent {
+			// The child inherits it from the thread that forks.
+			_ = unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(agentSlack.Nanoseconds()), 0, 0, 0)
+			defer func() { _ = unix.Prctl(unix.PR_SET_TIMERSLACK, 0, 0, 0, 0) }() // 0: back to the thread's own
+		}
+		err := cmd.Start()
+		if err == nil {
+			f.children[cmd.Process.Pid] = as
+		}
+		result <- err
+	}
+	if err := <-result; err != nil {
+		return fmt.Errorf("emulator: start %s: %w", cmd.Path, err)
+	}
+	if as == roleProgram {
+		select {
+		case f.changed <- struct{}{}:
+		default:
+		}
+	}
+	return nil
+}
+
+// wait waits for a child that start started and forgets it.
+func (f *family) wait(cmd *exec.Cmd) error {
+	err := cmd.Wait()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.children, cmd.Process.Pid)
+	return err
+}
+
+// scan reaps orphans that ended and returns the processes whose whole families
+// are to be slowed.
+func (f *family) scan() []int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var roots []int
+	for _, pid := range throttle.Children(os.Getpid()) {
+		as, started := f.children[pid]
+		switch {
+		case !started && !reaped(pid):
+			roots = append(roots, pid)
+		case started && as == roleProgram:
+			roots = append(roots, pid)
+		case started && as == roleWorker:
+			roots = append(roots, throttle.Children(pid)...)
+		}
+	}
+	return roots
+}
+
+// reaped takes an orphan's exit status if it has ended.
+func reaped(pid int) bool {
+	got, err := unix.Wait4(pid, nil, unix.WNOHANG, nil)
+	return got == pid || err != nil
+}
+
+// How long end goes on.
+const (
+	endTries = 250
+	endPause = 20 * time.Millisecond
+)
+
+// end kills every process that is left below us, and theirs, until none is;
+// it returns how many it could not end.
+func (f *family) end() int {
+	left := 0
+	for range endTries {
+		roots := f.all()
+		left = len(roots)
+		if left == 0 {
+			return 0
+		}
+		for _, pid := range throttle.Descendants(roots) {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+		time.Sleep(endPause)
+	}
+	return left
+}
+
+// all are the direct children that still run; ended orphans are reaped.
+func (f *family) all() []int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	var pids []int
+	for _, pid := range throttle.Children(os.Getpid()) {
+		if _, started := f.children[pid]; started || !reaped(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}

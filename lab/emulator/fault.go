@@ -1,0 +1,110 @@
+package emulator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"headroom/lab/emulator/kernel"
+	"headroom/internal/cli"
+)
+
+// inject makes a fault act on the running node: one of the tree's, or "bmc" and one
+// of the BMC's. "clear" ends those of both.
+func (m *machine) inject(fault []string) error {
+	name, args := fault[0], fault[1:]
+	if name == "bmc" {
+		return m.injectBMC(args)
+	}
+	err := m.node.Fault(name, args...)
+	if err == nil && name == kernel.Clear && m.bmc != nil {
+		err = m.bmc.inject(boardOK)
+	}
+	switch {
+	case errors.Is(err, ErrNeedsFUSE):
+		return &cli.Error{
+			Code: "refused", Exit: cli.ExitRefused, Err: err,
+			Message: fmt.Sprintf("node %s cannot show the fault %q: its file tree is plain files, which carry values only", m.opts.Name, strings.Join(fault, " ")),
+			Hint:    "start the node with --tree fuse (as root, where /dev/fuse is)",
+		}
+	case errors.Is(err, kernel.ErrFault):
+		return &cli.Error{
+			Code: "usage", Exit: cli.ExitUsage, Err: err, Message: strings.TrimPrefix(err.Error(), "kernel: "),
+			Hint: "powerlab node fault --help lists the faults and their arguments",
+		}
+	}
+	return err
+}
+
+func (m *machine) injectBMC(args []string) error {
+	if m.bmc == nil {
+		return &cli.Error{
+			Code: "refused", Exit: cli.ExitRefused, Message: fmt.Sprintf("node %s has no BMC", m.opts.Name),
+			Hint: "start the node with --bmc",
+		}
+	}
+	if len(args) != 1 || m.bmc.inject(args[0]) != nil {
+		return &cli.Error{
+			Code: "usage", Exit: cli.ExitUsage, Err: ErrFault, Message: fmt.Sprintf("%q is no fault of a BMC", strings.Join(args, " ")),
+			Hint: "bmc takes one of lag, freeze, lie, hang, slow, restart, ok, or words such as factor=0.5,slow=2s,busy,no-dcmi",
+		}
+	}
+	return nil
+}
+
+// Fault injects a fault into the running node whose folder is dir/name. The error
+// is a *cli.Error: unreachable when the node does not run.
+func Fault(ctx context.Context, dir, name string, fault []string) error {
+	conn, err := reach(ctx, dir, name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	result, err := converse(conn, execRequest{Fault: fault})
+	if err != nil {
+		return &cli.Error{
+			Code: "failed", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("node %s did not answer: %v", name, err),
+			Hint: "the node's own messages say more",
+		}
+	}
+	if result.Error != "" {
+		return &cli.Error{Code: "fault", Exit: max(cli.ExitFailed, result.ExitCode), Message: result.Error, Hint: result.Hint}
+	}
+	return nil
+}
+
+func newFaultCommand() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "fault NAME KIND [ARGS] --dir DIR",
+		Short: "Make something go wrong on a running emulated node",
+		Long: "Makes a fault act on a running emulated node until `clear` ends it. ZONE is a zone by its folder or its own name,\n" +
+			"such as intel-rapl:0 or package-0; without it every zone is meant.\n\n" +
+			"  fail-read [ZONE]      reading a counter fails, EINVAL (needs --tree fuse)\n" +
+			"  fail-write [ZONE]     writing a limit fails, ENODATA (needs --tree fuse)\n" +
+			"  permission [ZONE]     counters and limits cannot be opened, EACCES (needs --tree fuse)\n" +
+			"  offline-cpu N         CPU N goes offline, its policy answers EBUSY (needs --tree fuse)\n" +
+			"  frozen [ZONE]         counters stand still\n" +
+			"  locked [silent]       limits are locked: writes seem to be taken and the old values stay, as on Linux 6.1\n" +
+			"  locked refuse         limits are locked: writes fail, ENODATA (needs --tree fuse)\n" +
+			"  drift WATTS [EVERY]   another writer sets the packages' limits, once or again and again\n" +
+			"  reset                 counters start again at 0\n" +
+			"  jump                  counters leap by what a thousand seconds would draw\n" +
+			"  hot [CELSIUS]         packages are at least so hot; at their trip they slow down\n" +
+			"  no-turbo              the firmware holds the turbo switch, EPERM (needs --tree fuse)\n" +
+			"  bmc FAULT             lag, freeze, lie, hang, slow, restart, ok, or words such as factor=0.5,slow=2s,busy,no-dcmi\n" +
+			"  clear                 ends all of them",
+		Example: "  powerlab node fault n01 drift 200W 1s --dir /tmp/lab\n" +
+			"  powerlab node fault n01 bmc hang --dir /tmp/lab\n" +
+			"  powerlab node fault n01 clear --dir /tmp/lab",
+		Args: cobra.MinimumNArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return Fault(cmd.Context(), dir, args[0], args[1:])
+		},
+	}
+	addDir(cmd, &dir)
+	return cmd
+}

@@ -1,0 +1,219 @@
+package kernel
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"headroom/lab/emulator/plant"
+	"headroom/units"
+)
+
+// Powercap says what the powercap tree of a machine can do.
+type Powercap int
+
+// Kinds of powercap tree.
+const (
+	NoPowercap Powercap = iota // there is none
+	Limits                     // zones count energy and packages take limits
+	Counters                   // zones count energy and nothing else, as on AMD
+)
+
+// Shape is what a machine looks like to its kernel, and what it is made of.
+type Shape struct {
+	// Name is what `powerlab node --shape` takes.
+	Name string
+	// About says in one line which machines look so.
+	About string
+	// Spec is what the machine is made of. Spec.Packages is Sockets times Dies.
+	Spec plant.Spec
+
+	// Powercap is what its RAPL zones can do; Core, Uncore and DRAM say which zones
+	// a package has below it, Psys whether there is one of the whole platform.
+	Powercap           Powercap
+	Core, Uncore, DRAM bool
+	Psys               bool
+	// Dies counts the dies of a socket that have zones of their own; 0 counts as 1.
+	Dies int
+	// Mirrored has every die of a socket show the whole socket's counter.
+	Mirrored bool
+	// MaxShort is what constraint_1_max_power_uw shows.
+	MaxShort units.Power
+
+	// Driver is the cpufreq driver by the name in scaling_driver, "" for none.
+	Driver string
+	// Userspace says that the userspace governor is loaded.
+	Userspace bool
+	// Hwmon is the name of the temperature driver in hwmon, "" for none; Zones says
+	// that there are thermal zones.
+	Hwmon string
+	Zones bool
+	// Vendor is vendor_id in proc/cpuinfo.
+	Vendor string
+}
+
+func (s Shape) dies() int { return max(1, s.Dies) }
+
+// Sockets counts the processor packages.
+func (s Shape) Sockets() int { return max(1, s.Spec.Packages) / s.dies() }
+
+// WithSockets is the shape with another number of sockets, the CPUs of each as
+// before. It fails with ErrShape when n is not within 1 to 8.
+func (s Shape) WithSockets(n int) (Shape, error) {
+	if n < 1 || n > 8 {
+		return s, fmt.Errorf("%w: %d sockets are not within 1 to 8", ErrShape, n)
+	}
+	s.Spec.Cores = s.Spec.Cores / s.Sockets() * n
+	s.Spec.Packages = n * s.dies()
+	if n > 1 || s.Dies > 1 {
+		s.Spec.FailSafe = max(s.Spec.FailSafe, s.Spec.Floor()+s.Spec.Floor()/5)
+	}
+	return s, s.Spec.Validate()
+}
+
+// WithDriver is the shape with another cpufreq driver, "none" for none. It fails
+// with ErrShape when there is no such driver.
+func (s Shape) WithDriver(name string) (Shape, error) {
+	if name == "none" {
+		s.Driver = ""
+		return s, nil
+	}
+	if !slices.Contains(Drivers(), name) {
+		return s, fmt.Errorf("%w: no cpufreq driver %q", ErrShape, name)
+	}
+	s.Driver = name
+	return s, nil
+}
+
+// packageName is what the kernel calls package i.
+func (s Shape) packageName(i int) string {
+	if s.dies() == 1 {
+		return "package-" + strconv.Itoa(i)
+	}
+	return fmt.Sprintf("package-%d-die-%d", i/s.dies(), i%s.dies())
+}
+
+// ShapeOf is the shape of that name. It fails with ErrShape.
+func ShapeOf(name string) (Shape, error) {
+	for _, s := range Shapes() {
+		if s.Name == name {
+			return s, nil
+		}
+	}
+	return Shape{}, fmt.Errorf("%w: no shape %q", ErrShape, name)
+}
+
+// ShapeNames are the names of all shapes.
+func ShapeNames() []string {
+	var names []string
+	for _, s := range Shapes() {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// amdSpan is the highest value of a counter of 32 bits of 15.258 uJ.
+const amdSpan units.Energy = 65532610987
+
+// Shapes are the machines that there are, the default first.
+func Shapes() []Shape {
+	return []Shape{
+		{
+			Name: "xeon-1s", About: "one-socket server: package, core and dram, acpi-cpufreq", Spec: plant.DefaultSpec(),
+			Powercap: Limits, Core: true, DRAM: true, Driver: "acpi-cpufreq", Hwmon: "coretemp", Zones: true, Vendor: "GenuineIntel",
+		},
+		{
+			Name: "xeon-2s", About: "two-socket server: package and dram each, intel_pstate active with turbo", Spec: server(2, 8),
+			Powercap: Limits, DRAM: true, MaxShort: 376 * units.Watt,
+			Driver: "intel_pstate", Hwmon: "coretemp", Zones: true, Vendor: "GenuineIntel",
+		},
+		{
+			Name: "xeon-4die", About: "two sockets of two dies each with zones of their own, intel_pstate passive", Spec: server(4, 8),
+			Powercap: Limits, DRAM: true, Dies: 2, MaxShort: 376 * units.Watt,
+			Driver: "intel_cpufreq", Userspace: true, Hwmon: "coretemp", Zones: true, Vendor: "GenuineIntel",
+		},
+		{
+			Name: "client-psys-mmio", About: "desktop: core, uncore, psys at the top, MMIO twin of the package", Spec: client(),
+			Powercap: Limits, Core: true, Uncore: true, Psys: true, MaxShort: 0,
+			Driver: "intel_pstate", Hwmon: "coretemp", Zones: true, Vendor: "GenuineIntel",
+		},
+		{
+			Name: "epyc", About: "two-socket AMD server: energy only, counters that wrap in minutes, amd-pstate-epp", Spec: amd(),
+			Powercap: Counters, Core: true, Driver: "amd-pstate-epp", Hwmon: "k10temp", Vendor: "AuthenticAMD",
+		},
+		{
+			Name: "epyc-mirrored", About: "as epyc, with two dies a socket that mirror one counter", Spec: amdDies(),
+			Powercap: Counters, Core: true, Dies: 2, Mirrored: true, Driver: "amd-pstate-epp", Hwmon: "k10temp", Vendor: "AuthenticAMD",
+		},
+		{
+			Name: "arm-cppc", About: "Arm server: no powercap, cppc_cpufreq only", Spec: arm(),
+			Driver: "cppc_cpufreq", Userspace: true, Zones: true, Vendor: "",
+		},
+		{Name: "bare-vm", About: "virtual machine: nothing to measure or limit power with", Spec: vm(), Vendor: "GenuineIntel"},
+	}
+}
+
+// server is a machine of packages of 150 W each.
+func server(packages, cores int) plant.Spec {
+	s := plant.DefaultSpec()
+	s.Packages, s.Cores = packages, cores
+	s.Idle, s.Dynamic = 24*units.Watt, 128*units.Watt
+	s.FreqMax, s.FreqBase = 3600*units.Megahertz, 2400*units.Megahertz
+	s.TDP, s.Peak = 150*units.Watt, 180*units.Watt
+	s.ShortWindow = 11712 * time.Microsecond
+	s.Other = 60 * units.Watt
+	s.FailSafe = s.Floor() + s.Floor()/4
+	return s
+}
+
+// client is a desktop with limits below its appetite.
+func client() plant.Spec {
+	s := plant.DefaultSpec()
+	s.Twin = true
+	s.Idle, s.Dynamic = 6*units.Watt, 110*units.Watt
+	s.FreqMax, s.FreqBase = 4800*units.Megahertz, 2800*units.Megahertz
+	s.TDP, s.Peak = 65*units.Watt, 125*units.Watt
+	s.LongWindow, s.ShortWindow = 27983872*time.Microsecond, 1952*time.Microsecond
+	s.DRAMIdle, s.DRAMDynamic, s.Other = 2*units.Watt, 4*units.Watt, 14*units.Watt
+	s.FailSafe = 45 * units.Watt
+	return s
+}
+
+// amd is a machine whose counters wrap in minutes.
+func amd() plant.Spec {
+	s := server(2, 8)
+	s.PackageSpan, s.DRAMSpan = amdSpan, amdSpan
+	s.Idle, s.Dynamic = 55*units.Watt, 225*units.Watt
+	s.FreqMin, s.FreqMax, s.FreqBase = 400*units.Megahertz, 3700*units.Megahertz, 2450*units.Megahertz
+	s.TDP, s.Peak = 280*units.Watt, 400*units.Watt
+	s.FailSafe = s.Floor() + s.Floor()/4
+	return s
+}
+
+func amdDies() plant.Spec {
+	s := amd()
+	s.Packages = 4
+	s.Idle, s.Dynamic = s.Idle/2, s.Dynamic/2
+	s.DRAMIdle, s.DRAMDynamic = s.DRAMIdle/2, s.DRAMDynamic/2
+	s.TDP, s.Peak = s.TDP/2, s.Peak/2
+	return s
+}
+
+// arm has no limits of its own worth the name: what the board lets it draw.
+func arm() plant.Spec {
+	s := plant.DefaultSpec()
+	s.Cores = 8
+	s.Idle, s.Dynamic = 45*units.Watt, 165*units.Watt
+	s.FreqMin, s.FreqMax = 1000*units.Megahertz, 3000*units.Megahertz
+	s.TDP, s.Peak = 250*units.Watt, 300*units.Watt
+	s.FailSafe = s.Floor() + s.Floor()/4
+	return s
+}
+
+func vm() plant.Spec {
+	s := plant.DefaultSpec()
+	s.Cores = 2
+	s.FailSafe = s.Rated()
+	return s
+}

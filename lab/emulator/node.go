@@ -1,0 +1,325 @@
+package emulator
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"headroom/lab/emulator/kernel"
+	"headroom/lab/emulator/plant"
+	"headroom/lab/emulator/treefs"
+	"headroom/units"
+)
+
+// Kinds of file tree, as View.Tree and `--tree` have them.
+const (
+	// TreeFiles is a tree of plain files: values only, no error semantics.
+	TreeFiles = "plain files"
+	// TreeFUSE is a mount with the kernel's error semantics.
+	TreeFUSE = "fuse"
+)
+
+// View is what the plant itself knows of one moment; run/plant.json holds it.
+type View struct {
+	// AtUs is the moment in microseconds of Unix time.
+	AtUs int64 `json:"at_us"`
+	// WallW is the power at the wall now, Wall1sW its mean over the last second
+	// (less at the start), in watts.
+	WallW   float64 `json:"wall_w"`
+	Wall1sW float64 `json:"wall_1s_w"`
+	// PackageW and DRAMW are parts of it, behind the supply, in watts.
+	PackageW float64 `json:"package_w"`
+	DRAMW    float64 `json:"dram_w"`
+	// FreqHz is the highest effective frequency of any CPU, in hertz.
+	FreqHz float64 `json:"freq_hz"`
+	// Utilisation is used over allowed CPU time, 0 to 1.
+	Utilisation float64 `json:"utilisation"`
+	// EnergyJ is the energy at the wall since the node's boot, in joules.
+	EnergyJ float64 `json:"energy_j"`
+	// ThrottledBy is "cgroup" or "signals", or "nothing" where the plant slows no
+	// processes (a Node stepped by a test).
+	ThrottledBy string `json:"throttled_by"`
+	// Tree is TreeFiles or TreeFUSE.
+	Tree string `json:"tree"`
+	// TempC is the hottest package's temperature in degrees Celsius.
+	TempC float64 `json:"temp_c"`
+}
+
+// Node is a plant behind the kernel's file tree. Step and Close belong to one
+// goroutine; View and Fault may be called from any.
+type Node struct {
+	dir         string
+	root        *os.Root
+	throttledBy string
+	kind        string
+
+	// mu guards plant and tree: readers of a mounted tree come from anywhere.
+	mu    sync.Mutex
+	plant *plant.Plant
+	tree  *kernel.Tree
+
+	files *treefs.Files // one of these two
+	mount *treefs.Mount
+
+	sinceView time.Duration
+	marks     []mark // at every view of the last second, oldest first
+	view      atomic.Pointer[View]
+	file      *swap // run/plant.json
+}
+
+// NodeOptions say what NewNodeWith makes.
+type NodeOptions struct {
+	// Shape is what the machine is made of and looks like to its kernel.
+	Shape kernel.Shape
+	// Mount has the tree mounted, with the kernel's error semantics; without it the
+	// tree is plain files.
+	Mount bool
+}
+
+// mark is a reading of the wall energy, for the mean over a second.
+type mark struct {
+	at     time.Duration
+	energy units.Energy
+}
+
+// viewEvery is how often (in the plant's time) the view and the slower files are
+// written; viewSpan is what wall_1s_w is the mean over.
+const (
+	viewEvery = 100 * time.Millisecond
+	viewSpan  = time.Second
+)
+
+// NewNode boots an emulated node of the default shape, made of spec, in the folder
+// dir, its tree as plain files; see NewNodeWith.
+func NewNode(dir string, spec Spec) (*Node, error) {
+	shape := kernel.Shapes()[0]
+	shape.Spec = spec
+	return NewNodeWith(dir, NodeOptions{Shape: shape})
+}
+
+// NewNodeWith boots an emulated node in the folder dir: dir/root is its file tree,
+// dir/run/plant.json the plant's own view. The machine id is made once per folder
+// and kept; the boot id is new at each call, and limits are at their factory
+// values. A mount that an earlier, killed owner left at dir/root is taken down
+// first. It fails with plant.ErrSpec, with treefs.ErrNoFUSE where a mount was
+// wanted and is not possible, or when files cannot be made.
+func NewNodeWith(dir string, opts NodeOptions) (*Node, error) {
+	p, err := plant.New(opts.Shape.Spec)
+	if err != nil {
+		return nil, err
+	}
+	if err := treefs.Unmount(filepath.Join(dir, "root")); err != nil {
+		return nil, err
+	}
+	for _, sub := range []string{"root", "run", "state", "work"} {
+		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
+			return nil, fmt.Errorf("emulator: node folder: %w", err)
+		}
+	}
+	root, err := os.OpenRoot(filepath.Join(dir, "root"))
+	if err != nil {
+		return nil, fmt.Errorf("emulator: node folder: %w", err)
+	}
+	n := &Node{dir: dir, root: root, plant: p, throttledBy: "nothing", marks: []mark{{}}}
+	if err := n.attach(opts); err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return n, n.observe()
+}
+
+// attach makes the tree and puts it where programs can open it.
+func (n *Node) attach(opts NodeOptions) error {
+	id, err := identify(n.root)
+	if err != nil {
+		return err
+	}
+	n.tree = kernel.New(n.plant, opts.Shape, id)
+	if !opts.Mount {
+		n.kind = TreeFiles
+		n.files, err = treefs.NewFiles(n.root, n.tree)
+		return err
+	}
+	n.kind = TreeFUSE
+	if err := treefs.Clear(n.root); err != nil {
+		return err
+	}
+	n.mount, err = treefs.NewMount(n.RootDir(), n.tree, &n.mu)
+	return err
+}
+
+// Dir is the node's folder.
+func (n *Node) Dir() string { return n.dir }
+
+// RootDir is the node's file tree: what powerd's `root:` names.
+func (n *Node) RootDir() string { return filepath.Join(n.dir, "root") }
+
+// Plant is the physics, for assertions between steps.
+func (n *Node) Plant() *plant.Plant { return n.plant }
+
+// Tree is TreeFiles or TreeFUSE.
+func (n *Node) Tree() string { return n.kind }
+
+// View is the plant's view at the last multiple of 100 ms.
+func (n *Node) View() View { return *n.view.Load() }
+
+// Step takes over what was written to the tree, lets dt go by with the CPUs busy
+// for util (0 to 1) of the time allowed to them, and publishes what became of it.
+// A file that cannot be read or written does not stop the plant: the errors are
+// joined.
+func (n *Node) Step(dt time.Duration, util float64) error {
+	n.mu.Lock()
+	var errs []error
+	if n.files != nil {
+		errs = append(errs, n.files.Poll())
+	}
+	n.plant.Step(dt, util)
+	n.tree.Step(dt)
+	if n.files != nil {
+		errs = append(errs, n.files.Publish())
+	}
+	n.mu.Unlock()
+	if n.sinceView += dt; n.sinceView >= viewEvery {
+		n.sinceView %= viewEvery
+		errs = append(errs, n.observe())
+	}
+	return errors.Join(errs...)
+}
+
+// Fault makes one of kernel.FaultNames act on the node, or ends them all with
+// kernel.Clear. It fails with kernel.ErrFault for what there is not, and with
+// ErrNeedsFUSE for what plain files cannot show; then nothing changes.
+func (n *Node) Fault(name string, args ...string) error {
+	if n.files != nil && kernel.NeedsErrors(name, args) {
+		return ErrNeedsFUSE
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.tree.Fault(name, args...)
+}
+
+// SetWallLimit has the machine hold a limit at the wall by itself, as a BMC's
+// limit does; 0 ends it.
+func (n *Node) SetWallLimit(to units.Power) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.plant.SetWallLimit(to)
+}
+
+// Wall is the mean power at the wall over the last second.
+func (n *Node) Wall() units.Power { return units.FromWatts(n.View().Wall1sW) }
+
+// observe makes a new view and writes it and the slower files.
+func (n *Node) observe() error {
+	v, err := n.look()
+	n.view.Store(v)
+	text, marshal := json.Marshal(v)
+	if marshal != nil {
+		return errors.Join(err, marshal)
+	}
+	var write error
+	if n.file == nil {
+		n.file, write = newSwap(filepath.Join(n.dir, "run", "plant.json"), text)
+	} else {
+		write = n.file.put(text)
+	}
+	return errors.Join(err, write)
+}
+
+// look makes a new view and writes the slower files.
+func (n *Node) look() (*View, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	v := &View{
+		AtUs:  time.Now().UnixMicro(),
+		WallW: n.plant.Wall().Watts(), Wall1sW: n.meanWall().Watts(),
+		PackageW: n.plant.Package().Watts(), DRAMW: n.plant.DRAM().Watts(),
+		FreqHz: n.plant.Freq().Hertz(), Utilisation: n.plant.Utilisation(),
+		EnergyJ:     n.plant.WallEnergy().Joules(),
+		ThrottledBy: n.throttledBy, Tree: n.kind,
+	}
+	for _, d := range n.plant.Domains() {
+		v.TempC = max(v.TempC, math.Round(d.Temperature()*10)/10)
+	}
+	if n.files == nil {
+		return v, nil
+	}
+	return v, n.files.Observe()
+}
+
+// meanWall is the mean wall power over the last second.
+func (n *Node) meanWall() units.Power {
+	now := mark{n.plant.Elapsed(), n.plant.WallEnergy()}
+	n.marks = append(n.marks, now)
+	for len(n.marks) > 2 && now.at-n.marks[1].at >= viewSpan {
+		n.marks = n.marks[1:]
+	}
+	first := n.marks[0]
+	if now.at == first.at {
+		return n.plant.Wall()
+	}
+	return (now.energy - first.energy).Over(now.at - first.at)
+}
+
+// Close closes the tree's files, which stay where they are, or takes the mount
+// down.
+func (n *Node) Close() error {
+	var errs []error
+	if n.files != nil {
+		errs = append(errs, n.files.Close())
+	}
+	if n.mount != nil {
+		errs = append(errs, n.mount.Close())
+	}
+	errs = append(errs, n.root.Close())
+	if n.file != nil {
+		errs = append(errs, n.file.close())
+	}
+	return errors.Join(errs...)
+}
+
+var machineID = regexp.MustCompile(`^[0-9a-f]{32}\n$`)
+
+// identify gives the node its machine id, unless it has one, and a new boot id.
+func identify(root *os.Root) (kernel.Identity, error) {
+	var random [32]byte
+	if _, err := rand.Read(random[:]); err != nil {
+		return kernel.Identity{}, fmt.Errorf("emulator: identify: %w", err)
+	}
+	have, err := root.ReadFile("etc/machine-id")
+	if err != nil || !machineID.Match(have) {
+		have = []byte(hex.EncodeToString(random[:16]) + "\n")
+		if err := writeFresh(root, "etc/machine-id", have); err != nil {
+			return kernel.Identity{}, err
+		}
+	}
+	boot := random[16:]
+	boot[6], boot[8] = boot[6]&0x0f|0x40, boot[8]&0x3f|0x80 // RFC 9562, version 4
+	h := hex.EncodeToString(boot)
+	return kernel.Identity{
+		MachineID: strings.TrimSpace(string(have)), Booted: time.Now(),
+		BootID: strings.Join([]string{h[:8], h[8:12], h[12:16], h[16:20], h[20:]}, "-"),
+	}, nil
+}
+
+func writeFresh(root *os.Root, name string, content []byte) error {
+	_ = root.Remove(name)
+	err := root.MkdirAll(path.Dir(name), 0o755)
+	if err == nil {
+		err = root.WriteFile(name, content, 0o444)
+	}
+	if err != nil {
+		return fmt.Errorf("emulator: write %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,283 @@
+package hadoop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"headroom/lab/cluster"
+)
+
+// Main classes of the daemons.
+const (
+	mainRM       = "org.apache.hadoop.yarn.server.resourcemanager.ResourceManager"
+	mainNode     = "org.apache.hadoop.yarn.server.nodemanager.NodeManager"
+	mainNameNode = "org.apache.hadoop.hdfs.server.namenode.NameNode"
+	mainDataNode = "org.apache.hadoop.hdfs.server.datanode.DataNode"
+)
+
+// Names of the servers' daemons; a node's are its name and dataNode + its name.
+const (
+	nameRM       = "rm"
+	nameNameNode = "namenode"
+	dataNode     = "datanode-"
+)
+
+// heap is the most that a daemon's heap grows to.
+const (
+	heapRM   = "256m"
+	heapNode = "192m"
+	heapHDFS = "192m"
+)
+
+// startMost bounds the start of a cluster beside the caller's context: many times what
+// it takes on a machine that is not busy.
+const startMost = 2 * time.Minute
+
+// look is the pause between two looks at a daemon or a job.
+const look = 100 * time.Millisecond
+
+// Cluster is a running cluster. Its methods may be called from any goroutine.
+type Cluster struct {
+	config    Config
+	addresses *addresses
+	group     *cluster.Group
+	java      string
+	home      string
+
+	mu      sync.Mutex
+	daemons map[string]*cluster.Program
+	jobs    int // clients started, to name their logs
+}
+
+// Start starts a cluster and returns when all its nodes are RUNNING. On an error nothing
+// is left running; the logs stay in the folder logs below Config.Dir.
+func Start(ctx context.Context, config Config) (*Cluster, error) {
+	if err := config.complete(); err != nil {
+		return nil, err
+	}
+	c := &Cluster{config: config, daemons: map[string]*cluster.Program{}}
+	var err error
+	if c.java, c.home, err = findJava(); err != nil {
+		return nil, err
+	}
+	if c.addresses, err = claimAddresses(); err != nil {
+		return nil, err
+	}
+	if c.group, err = cluster.NewGroup(c.path("logs")); err != nil {
+		return nil, errors.Join(err, c.addresses.release())
+	}
+	ctx, cancel := context.WithTimeout(ctx, startMost)
+	defer cancel()
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+func (c *Cluster) start(ctx context.Context) error {
+	if err := c.writeSite(); err != nil {
+		return err
+	}
+	for _, dir := range []string{"tmp", "staging"} {
+		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
+			return fmt.Errorf("hadoop: folder of the cluster: %w", err)
+		}
+	}
+	if c.config.HDFS {
+		if err := c.startHDFS(ctx); err != nil {
+			return err
+		}
+	}
+	if err := c.startRM(); err != nil {
+		return err
+	}
+	var names []string
+	for _, n := range c.config.Nodes {
+		if err := c.startNode(n); err != nil {
+			return err
+		}
+		names = append(names, n.Name)
+	}
+	return c.AwaitNodes(ctx, names...)
+}
+
+// Close ends every process of the cluster, the jobs' containers too, and waits for it.
+// The folder stays. A second call has no effect.
+func (c *Cluster) Close() error {
+	return errors.Join(c.group.Close(), c.addresses.release())
+}
+
+// Dir is the cluster's folder.
+func (c *Cluster) Dir() string { return c.config.Dir }
+
+// Log is the log of a daemon: rm, namenode, a node's name, or datanode- and that name.
+func (c *Cluster) Log(daemon string) string { return c.path("logs", daemon+".log") }
+
+// RM is the address of the ResourceManager's REST interface: http://HOST:PORT.
+func (c *Cluster) RM() string { return "http://" + c.addresses.server(portRMWeb) }
+
+// FileSystem is the default file system: file:/// or that of HDFS.
+func (c *Cluster) FileSystem() string {
+	if c.config.HDFS {
+		return "hdfs://" + c.addresses.on(serverHost, portNameNode)
+	}
+	return "file:///"
+}
+
+func (c *Cluster) path(parts ...string) string {
+	return filepath.Join(append([]string{c.config.Dir}, parts...)...)
+}
+
+// daemonOption marks the command line of a daemon's JVM.
+const daemonOption = "-Dheadroom.daemon="
+
+// command is the command line of a daemon or a client.
+func (c *Cluster) command(name, heap, classPath, main string, args ...string) []string {
+	argv := append([]string{c.java, "-Xmx" + heap}, c.jvm()...)
+	argv = append(argv, "--add-opens=java.base/java.lang=ALL-UNNAMED", daemonOption+name, "-cp", classPath, main)
+	return append(argv, args...)
+}
+
+// environment is what a daemon or a client has beside this process's environment.
+func (c *Cluster) environment() []string {
+	return []string{"HADOOP_CONF_DIR=" + c.path("conf"), "JAVA_HOME=" + c.home}
+}
+
+func (c *Cluster) startDaemon(name string, argv []string) error {
+	p, err := c.group.Start(name, c.environment(), argv...)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.daemons[name] = p
+	return nil
+}
+
+func (c *Cluster) startRM() error {
+	return c.startDaemon(nameRM, c.command(nameRM, heapRM, c.classPath(), mainRM))
+}
+
+func (c *Cluster) startNode(n Node) error {
+	argv := c.command(n.Name, heapNode, c.path(n.Name, "conf")+":"+c.classPath(), mainNode)
+	if n.Wrap != nil {
+		argv = n.Wrap(argv)
+	}
+	return c.startDaemon(n.Name, argv)
+}
+
+// node is the node with this name.
+func (c *Cluster) node(name string) (Node, error) {
+	i := slices.IndexFunc(c.config.Nodes, func(n Node) bool { return n.Name == name })
+	if i < 0 {
+		return Node{}, fmt.Errorf("%w: node %q", ErrNotFound, name)
+	}
+	return c.config.Nodes[i], nil
+}
+
+// running is nil, or says which daemon has ended although nobody killed it.
+func (c *Cluster) running() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.daemons {
+		if err := p.Ended(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// kill ends a daemon's JVM, not what it has started, and forgets it.
+func (c *Cluster) kill(name string) error {
+	c.mu.Lock()
+	p := c.daemons[name]
+	delete(c.daemons, name)
+	c.mu.Unlock()
+	if p == nil {
+		return fmt.Errorf("%w: daemon %s does not run", ErrNotFound, name)
+	}
+	c.group.Kill(func(q cluster.Process) bool { return q.Is(c.java, daemonOption+name) })
+	<-p.Done() // what wrapped it ends with it
+	return nil
+}
+
+// KillRM ends the ResourceManager as kill -9 does.
+func (c *Cluster) KillRM() error { return c.kill(nameRM) }
+
+// StartRM starts the ResourceManager again. It takes up the jobs that it had.
+func (c *Cluster) StartRM() error { return c.startRM() }
+
+// KillNode ends a NodeManager as kill -9 does. Its containers go on, as they do on a real
+// machine; KillContainers ends them.
+func (c *Cluster) KillNode(name string) error {
+	if _, err := c.node(name); err != nil {
+		return err
+	}
+	return c.kill(name)
+}
+
+// StartNode starts a NodeManager again; AwaitNodes waits for it.
+func (c *Cluster) StartNode(name string) error {
+	n, err := c.node(name)
+	if err != nil {
+		return err
+	}
+	return c.startNode(n)
+}
+
+// KillContainers ends all containers of a node by SIGKILL and returns how many processes
+// there were.
+func (c *Cluster) KillContainers(node string) int {
+	return c.group.Kill(func(p cluster.Process) bool { return p.Has("NM_HOST=" + node) })
+}
+
+// tool runs one of Hadoop's command line programs to its end.
+func (c *Cluster) tool(ctx context.Context, name, main string, args ...string) error {
+	p, err := c.group.Start(c.numbered(name), c.environment(), c.command(name, "128m", c.classPath(), main, args...)...)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-p.Done():
+	case <-ctx.Done():
+		p.Kill()
+		return fmt.Errorf("hadoop: %s: %w", name, ctx.Err())
+	}
+	if !p.State().Success() {
+		return fmt.Errorf("hadoop: %s: %w", name, p.Ended())
+	}
+	return nil
+}
+
+// numbered is a log's name that no other client has.
+func (c *Cluster) numbered(name string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.jobs++
+	return strings.Join([]string{name, strconv.Itoa(c.jobs)}, "-")
+}
+
+// Put copies files of this machine into a folder of the default file system, which is
+// made.
+func (c *Cluster) Put(ctx context.Context, to string, from ...string) error {
+	if err := c.tool(ctx, "mkdir", mainShell, "-mkdir", "-p", to); err != nil {
+		return err
+	}
+	return c.tool(ctx, "put", mainShell, append(append([]string{"-put"}, from...), to)...)
+}
+
+// Get copies a folder or a file of the default file system, whose name may be a pattern,
+// to this machine; a folder's copy must not exist yet.
+func (c *Cluster) Get(ctx context.Context, from, to string) error {
+	return c.tool(ctx, "get", mainShell, "-get", from, to)
+}
+
+const mainShell = "org.apache.hadoop.fs.FsShell"

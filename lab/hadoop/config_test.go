@@ -1,0 +1,135 @@
+// Claims: the release is the one that the hooks are built against; a Config that cannot
+// be is refused with the reason; clusters do not share addresses; a folder of jars that
+// is not whole is never taken for one.
+package hadoop
+
+import (
+	"encoding/xml"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestReleaseIsThatOfTheHooks(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "hooks", "versions.properties"))
+	if err != nil || !strings.Contains("\n"+string(text), "\nhadoop.version="+Version+"\n") {
+		t.Errorf("hooks/versions.properties does not say hadoop.version=%s: %q, %v", Version, text, err)
+	}
+}
+
+func TestBadConfigsAreRefused(t *testing.T) {
+	t.Parallel()
+	used := t.TempDir()
+	if err := os.Mkdir(filepath.Join(used, "conf"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	some := Jars{dir: "/jars", names: []string{"a.jar"}}
+	for why, config := range map[string]Config{
+		"blanks":          {Dir: "/tmp/a b", Jars: some, Nodes: Nodes(1)},
+		"another cluster": {Dir: used, Jars: some, Nodes: Nodes(1)},
+		"no jars":         {Dir: t.TempDir(), Nodes: Nodes(1)},
+		"0 nodes":         {Dir: t.TempDir(), Jars: some},
+		"201 nodes":       {Dir: t.TempDir(), Jars: some, Nodes: Nodes(201)},
+		"taken":           {Dir: t.TempDir(), Jars: some, Nodes: []Node{{Name: "rm"}}},
+		"letters, digits": {Dir: t.TempDir(), Jars: some, Nodes: []Node{{Name: "Node_1"}}},
+	} {
+		_, err := Start(t.Context(), config)
+		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), why) {
+			t.Errorf("%v, want ErrConfig that says %q", err, why)
+		}
+	}
+}
+
+func TestClustersDoNotShareAddresses(t *testing.T) {
+	t.Parallel()
+	seen := map[string]bool{}
+	for range 5 {
+		a, err := claimAddresses()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = a.claim.Close() })
+		if seen[a.server(0)] {
+			t.Errorf("%s twice", a.server(0))
+		}
+		seen[a.server(0)] = true
+	}
+}
+
+func TestTakenPortsAreNotClaimed(t *testing.T) {
+	t.Parallel()
+	a, err := claimAddresses()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.claim.Close() })
+	if err := a.probe(); err != nil {
+		t.Fatalf("free ports: %v", err)
+	}
+	taken, err := a.listen(portRMWeb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = taken.Close() })
+	if err := a.probe(); err == nil {
+		t.Error("a port that somebody listens on counts as free")
+	}
+}
+
+func TestHalfAFolderOfJarsIsNone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if _, err := openJars(filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no folder: %v", err)
+	}
+	if _, err := openJars(dir); !errors.Is(err, ErrConfig) {
+		t.Errorf("an empty folder: %v, want ErrConfig", err)
+	}
+	for _, name := range []string{"b.jar", "a.jar", "c-tests.jar"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := writeManifest(dir); err != nil {
+		t.Fatal(err)
+	}
+	jars, err := openJars(dir)
+	if want := filepath.Join(dir, "a.jar") + ":" + filepath.Join(dir, "b.jar"); err != nil || jars.classPath() != want {
+		t.Errorf("class path %q, want %q; %v", jars.classPath(), want, err)
+	}
+	if err := os.Truncate(filepath.Join(dir, "b.jar"), 1); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openJars(dir); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "b.jar") {
+		t.Errorf("a short jar: %v, want ErrConfig that names it", err)
+	}
+}
+
+func TestAllocationFile(t *testing.T) {
+	t.Parallel()
+	var file struct {
+		Queues []struct {
+			Name   string  `xml:"name,attr"`
+			Weight float64 `xml:"weight"`
+			Min    string  `xml:"minResources"`
+			Max    string  `xml:"maxResources"`
+		} `xml:"queue"`
+	}
+	text := allocations([]Queue{{Name: "a&b", Weight: 2, MinMB: 512, MinVCores: 1, MaxVCores: 4}, {Name: "c"}})
+	if err := xml.Unmarshal([]byte(text), &file); err != nil {
+		t.Fatal(err)
+	}
+	if len(file.Queues) != 2 {
+		t.Fatalf("queues %+v", file.Queues)
+	}
+	a, c := file.Queues[0], file.Queues[1]
+	if a.Name != "a&b" || a.Weight != 2 || a.Min != "512 mb, 1 vcores" || a.Max != "1073741824 mb, 4 vcores" {
+		t.Errorf("first queue %+v", a)
+	}
+	if c.Name != "c" || c.Weight != 1 || c.Min != "" || c.Max != "" {
+		t.Errorf("second queue %+v", c)
+	}
+}

@@ -1,0 +1,360 @@
+package cab
+
+import (
+	"slices"
+	"time"
+
+	"headroom/jobs/arbiter"
+	"headroom/jobs/containers"
+	"headroom/progress"
+	"headroom/units"
+)
+
+// The clock of a run.
+const (
+	tick = 200 * time.Millisecond
+	// loopEvery is how often the job loop looks: the paper's sampling window.
+	loopEvery = 5 * time.Second
+	// applyLag is how long a share takes from the decision to the engine's scheduler.
+	applyLag = time.Second
+	// runMost ends a run that hangs: none comes near it.
+	runMost = 4 * time.Hour
+)
+
+// cap schedules by name: fixed, stepping, or none.
+type caps struct {
+	name string
+	// fixed is the cap throughout; 0 where it steps or there is none.
+	fixed units.Power
+	steps bool
+}
+
+// The stepping cap: 250 W until a fifth of the set's uncapped time, 200 W until three
+// fifths, then 175 W. The paper shows such steps, not their times.
+const stepFirst, stepSecond = 0.2, 0.6
+
+// at is the cap at a time; uncapped is the set's uncapped time.
+func (c caps) at(now, uncapped time.Duration) units.Power {
+	switch {
+	case !c.steps:
+		return c.fixed
+	case now < time.Duration(stepFirst*float64(uncapped)):
+		return 250 * units.Watt
+	case now < time.Duration(stepSecond*float64(uncapped)):
+		return 200 * units.Watt
+	}
+	return 175 * units.Watt
+}
+
+// setup is one run: a set's jobs, under caps, by a variant.
+type setup struct {
+	apps     []app
+	times    [][]float64 // of each job's tasks at full speed, s
+	caps     caps
+	variant  variant
+	floors   []float64
+	uncapped []time.Duration // of each job; nil in the uncapped run itself
+	settings arbiter.Settings
+	// history is what the job loop saw of an earlier run of the same jobs.
+	history []arbiter.Input
+	// pool is the same for estimators beside the job loop's.
+	pool *progress.Pool
+}
+
+// job is one job of a run.
+type job struct {
+	app     app
+	times   []float64
+	begun   int       // tasks begun
+	left    []float64 // of each running task, s at full speed
+	length  []float64
+	done    int
+	dropped int
+	reduce  float64 // left of the reduce task, s at full speed
+	mapEnd  time.Duration
+	end     time.Duration
+	share   int // what it may hold; 0: as the engine divides
+	stopped bool
+}
+
+func (j *job) ended() bool { return j.end > 0 }
+
+// pending is how many tasks have not begun.
+func (j *job) pending() int { return len(j.times) - j.begun - j.dropped }
+
+// mapped tells that all its map tasks are over.
+func (j *job) mapped() bool { return j.done+j.dropped == len(j.times) }
+
+// running is how many containers run tasks of it.
+func (j *job) running() int {
+	if j.mapped() && !j.ended() {
+		return 1
+	}
+	return len(j.left)
+}
+
+// held is how many containers it holds, its application master's included.
+func (j *job) held() int {
+	if j.ended() {
+		return 0
+	}
+	return j.running() + overhead
+}
+
+// work lets the job's tasks progress by so many seconds at full speed.
+func (j *job) work(now time.Duration, seconds float64) {
+	if j.mapped() {
+		if j.mapEnd == 0 {
+			j.mapEnd = now
+		}
+		if j.reduce -= seconds; j.reduce <= 0 {
+			j.end = now
+		}
+		return
+	}
+	kept := 0
+	for i := range j.left {
+		if j.left[i] -= seconds; j.left[i] <= 0 {
+			j.done++
+			continue
+		}
+		j.left[kept], j.length[kept] = j.left[i], j.length[i]
+		kept++
+	}
+	j.left, j.length = j.left[:kept], j.length[:kept]
+}
+
+// begin starts the next task.
+func (j *job) begin() {
+	j.left = append(j.left, j.times[j.begun])
+	j.length = append(j.length, j.times[j.begun])
+	j.begun++
+}
+
+// worked is the map work done, in tasks, the finished parts of running ones included.
+func (j *job) worked() float64 {
+	sum := float64(j.done)
+	for i := range j.left {
+		sum += 1 - j.left[i]/j.length[i]
+	}
+	return sum
+}
+
+// phase is what the job does now.
+func (j *job) phase() progress.Phase {
+	if j.mapped() {
+		return progress.Reduce
+	}
+	return progress.Map
+}
+
+// engine is one run in progress: the server, the jobs and the job loop.
+type engine struct {
+	setup
+	server  *server
+	jobs    []*job
+	arbiter arbiter.Arbiter
+	now     time.Duration
+	longest time.Duration // the set's uncapped time
+
+	told   []int // shares on their way
+	tellAt time.Duration
+	watch  func(e *engine, in *arbiter.Input)
+	load   int // tasks that the server is to bear whatever runs; 0: those that run
+}
+
+// outcome is what came of a run.
+type outcome struct {
+	ends    []time.Duration
+	mapEnds []time.Duration
+	// done is how many tasks each job has completed, least how many it had to.
+	done, least []int
+}
+
+// makespan is when the last job ended.
+func (o *outcome) makespan() (last time.Duration) {
+	for _, end := range o.ends {
+		last = max(last, end)
+	}
+	return last
+}
+
+// run runs a set-up to its end. watch, when not nil, sees what the job loop sees.
+func run(s setup, watch func(*engine, *arbiter.Input)) (*outcome, error) {
+	machine, err := newServer()
+	if err != nil {
+		return nil, err
+	}
+	e := &engine{setup: s, server: machine, watch: watch}
+	for i, a := range s.apps {
+		e.jobs = append(e.jobs, &job{app: a, times: s.times[i], reduce: a.reduce})
+	}
+	for _, d := range s.uncapped {
+		e.longest = max(e.longest, d)
+	}
+	e.remember()
+	for !e.over() {
+		e.step()
+	}
+	o := &outcome{}
+	for i, j := range e.jobs {
+		o.ends, o.mapEnds = append(o.ends, j.end), append(o.mapEnds, j.mapEnd)
+		o.done, o.least = append(o.done, j.done), append(o.least, containers.MinTasks(len(j.times), s.floors[i]))
+	}
+	return o, nil
+}
+
+// remember lets the job loop look at the earlier run: what it learned there of the
+// jobs' pace and of how they end is what it knows of jobs of these names. It lies in
+// the past: at times below 0.
+func (e *engine) remember() {
+	for i, in := range e.history {
+		in.Settings = e.settings
+		e.arbiter.Step(loopEvery*time.Duration(i-len(e.history)), in)
+	}
+}
+
+func (e *engine) over() bool {
+	for _, j := range e.jobs {
+		if !j.ended() {
+			return e.now > runMost
+		}
+	}
+	return true
+}
+
+// step lets one tick go by.
+func (e *engine) step() {
+	e.server.setCap(e.caps.at(e.now, e.longest))
+	e.hand()
+	running := 0
+	for _, j := range e.jobs {
+		if !j.ended() {
+			running += j.running()
+		}
+	}
+	if e.load > 0 {
+		running = e.load
+	}
+	speed := e.server.step(tick, running)
+	e.now += tick
+	for _, j := range e.jobs {
+		if !j.ended() {
+			j.work(e.now, speed*tick.Seconds())
+		}
+	}
+	if e.told != nil && e.now >= e.tellAt {
+		for i, j := range e.jobs {
+			j.share = e.told[i]
+		}
+		e.told = nil
+	}
+	if e.now%loopEvery == 0 {
+		e.loop()
+	}
+}
+
+// hand gives free containers to jobs with tasks that have not begun: under a share to
+// the job furthest below its own, otherwise to the one with the fewest, as a fair
+// scheduler does. Running tasks are never taken away.
+func (e *engine) hand() {
+	free := containersAll
+	for _, j := range e.jobs {
+		free -= j.held()
+	}
+	for ; free > 0; free-- {
+		var next *job
+		for _, j := range e.jobs {
+			if j.ended() || j.pending() == 0 || j.share > 0 && j.held() >= j.share {
+				continue
+			}
+			if next == nil || j.below() > next.below() {
+				next = j
+			}
+		}
+		if next == nil {
+			return
+		}
+		next.begin()
+	}
+}
+
+// below is by how much the job holds less than its share; without shares, than nothing.
+func (j *job) below() int { return j.share - j.held() }
+
+// loop is one turn of the job loop: what the coordinators do every 5 s.
+func (e *engine) loop() {
+	if e.variant.uncapped && e.watch == nil {
+		return
+	}
+	in := e.gather()
+	if e.watch != nil {
+		e.watch(e, &in)
+	}
+	if e.variant.uncapped {
+		return
+	}
+	d := e.arbiter.Step(e.now, in)
+	if d.Changed {
+		e.told, e.tellAt = make([]int, len(e.jobs)), e.now+applyLag
+		for _, s := range d.Shares {
+			e.told[index(s.ID)] = s.Containers
+		}
+	}
+	for _, s := range d.Stops {
+		j := e.jobs[index(s.ID)]
+		j.stopped = true
+		j.dropped += min(j.pending(), s.Tasks-s.MinTasks)
+	}
+}
+
+// id and index name jobs for the arbiter by their place in the set.
+func id(i int) string         { return string(rune('a' + i)) }
+func index(id string) (i int) { return int(id[0] - 'a') }
+
+// gather is what the job loop sees.
+func (e *engine) gather() arbiter.Input {
+	in := arbiter.Input{Settings: e.settings, Containers: containersAll, Overhead: overhead}
+	for i, j := range e.jobs {
+		if j.ended() {
+			in.Ended = append(in.Ended, arbiter.Ended{ID: id(i), Runtime: j.end})
+			continue
+		}
+		x := arbiter.Job{
+			ID: id(i), Name: j.app.name, Tasks: len(j.times), Done: j.done, Running: j.running(), Pending: j.pending(), Dropped: j.dropped,
+			Work: j.worked(), Phase: j.phase(), Reduced: 0, Elapsed: e.now, Floor: e.floors[i], Stopped: j.stopped, Held: j.held(),
+			Power: e.server.cap, Full: fullLoad,
+		}
+		if j.mapped() {
+			x.Reduced = 1 - j.reduce/j.app.reduce
+		}
+		if e.server.cap == 0 {
+			x.Power = fullLoad
+		}
+		if e.uncapped != nil {
+			x.Uncapped = e.uncapped[i]
+		}
+		in.Jobs = append(in.Jobs, x)
+	}
+	return in
+}
+
+// frozen is the run as it would have gone on, to its end, with the cap, the containers
+// and the load of this moment: a finish time foresees none of their changes.
+func (e *engine) frozen() *engine {
+	then := &engine{setup: e.setup, server: e.server.clone(), now: e.now, longest: e.longest}
+	then.caps = caps{name: e.caps.name, fixed: e.server.cap}
+	then.variant = noCap()
+	for _, j := range e.jobs {
+		c := *j
+		c.left, c.length, c.share = slices.Clone(j.left), slices.Clone(j.length), j.held()
+		then.jobs = append(then.jobs, &c)
+		if !j.ended() {
+			then.load += j.running()
+		}
+	}
+	for !then.over() {
+		then.step()
+	}
+	return then
+}

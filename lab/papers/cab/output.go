@@ -1,0 +1,176 @@
+package cab
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+
+	"headroom/lab/papers"
+)
+
+// write writes all tables and plots into a folder.
+func (f *figures) write(dir string, seed uint64) error {
+	return papers.Files{
+		"runs.csv":       func(w io.Writer) error { return f.runs(w, seed) },
+		"summary.csv":    f.summary,
+		"containers.csv": f.followed,
+		"fig4.svg":       f.drawFig4,
+		"fig5.svg":       f.drawFig5,
+		"table2.svg":     f.drawTable2,
+	}.Write(dir)
+}
+
+func number(x float64) string { return strconv.FormatFloat(x, 'f', 5, 64) }
+
+// allKeys are all experiments by all variants.
+func allKeys() []key {
+	var keys []key
+	for _, k := range experiments("", anyCaps) {
+		for _, v := range variants() {
+			k.variant = v.name
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+func (k key) cells() []string {
+	return []string{strconv.Itoa(k.set), k.caps, strconv.Itoa(k.quality), k.variant}
+}
+
+// runs is every run: runtimes over the uncapped ones, of the set and of its jobs.
+func (f *figures) runs(w io.Writer, seed uint64) error {
+	rows := [][]string{{"seed", "set", "cap", "quality_percent", "variant", "runtime", "job1", "job2", "job3", "least_done_over_floor"}}
+	for i := range f.trials {
+		for _, k := range allKeys() {
+			r, ok := f.trials[i].results[k]
+			if !ok {
+				continue
+			}
+			row := append([]string{strconv.FormatUint(seed+uint64(i), 10)}, k.cells()...)
+			row = append(row, number(r.runtime))
+			for _, j := range r.jobs {
+				row = append(row, number(j))
+			}
+			rows = append(rows, append(row, number(r.done)))
+		}
+	}
+	return papers.WriteCSV(w, rows)
+}
+
+// summary is Fig. 4 and Table II in numbers.
+func (f *figures) summary(w io.Writer) error {
+	rows := [][]string{{"set", "cap", "quality_percent", "variant", "runtime", "low", "high"}}
+	for _, k := range allKeys() {
+		if s := f.runtime(k); s.known {
+			rows = append(rows, append(k.cells(), number(s.mean), number(s.low), number(s.high)))
+		}
+	}
+	return papers.WriteCSV(w, rows)
+}
+
+// followed is the run of Fig. 5, of the first seed.
+func (f *figures) followed(w io.Writer) error {
+	rows := [][]string{{"time_s", "cap_w", "queue1", "queue2", "queue3"}}
+	for _, p := range f.trials[0].follow {
+		row := []string{number(p.at.Seconds()), number(p.cap)}
+		for _, h := range p.held {
+			row = append(row, strconv.Itoa(h))
+		}
+		rows = append(rows, row)
+	}
+	return papers.WriteCSV(w, rows)
+}
+
+// drawFig4 has a panel for each set and fixed cap: bars by quality and variant.
+func (f *figures) drawFig4(w io.Writer) error {
+	var panels [][]*plot.Plot
+	for _, s := range sets() {
+		var row []*plot.Plot
+		for _, c := range schedules() {
+			if c.steps {
+				continue
+			}
+			p, err := f.bars(fmt.Sprintf("Set %d, %s W", s.number, c.name), s.number, c.name, len(panels)+len(row) == 0)
+			if err != nil {
+				return err
+			}
+			row = append(row, p)
+		}
+		panels = append(panels, row)
+	}
+	return papers.SavePanels(panels, w)
+}
+
+// drawTable2 is Table II as bars.
+func (f *figures) drawTable2(w io.Writer) error {
+	p, err := f.bars("Set 3 under the stepping cap (Table II)", 3, "stepping", true)
+	if err != nil {
+		return err
+	}
+	return papers.SavePlot(p, w)
+}
+
+// bars are the normalised runtimes of one set under one cap, with a legend or without.
+func (f *figures) bars(title string, set int, capName string, legend bool) (*plot.Plot, error) {
+	p := papers.NewPlot(title, "quality asked for", "runtime over uncapped")
+	var names []string
+	for _, q := range qualities() {
+		names = append(names, fmt.Sprintf("%d %%", q))
+	}
+	all := variants()
+	const wide = 9
+	for i, v := range all {
+		var values plotter.Values
+		for _, q := range qualities() {
+			values = append(values, f.runtime(key{set, capName, q, v.name}).mean)
+		}
+		bars, err := plotter.NewBarChart(values, vg.Points(wide))
+		if err != nil {
+			return nil, err
+		}
+		bars.Color, bars.LineStyle.Width = papers.Colours()[i], 0
+		bars.Offset = vg.Points(wide * (float64(i) - float64(len(all)-1)/2))
+		p.Add(bars)
+		if legend {
+			p.Legend.Add(v.name, bars)
+		}
+	}
+	p.NominalX(names...)
+	p.Y.Min, p.Y.Max = 0, 2.7 // room for the legend
+	p.Y.Tick.Marker = plot.ConstantTicks{{Value: 0, Label: "0"}, {Value: 0.5}, {Value: 1, Label: "1"}, {Value: 1.5}, {Value: 2, Label: "2"}, {Value: 2.5}}
+	return p, nil
+}
+
+// drawFig5 has the containers that each queue's job held, and the cap, over time.
+func (f *figures) drawFig5(w io.Writer) error {
+	p := papers.NewPlot("Containers of set 3 at 85 %, stepping cap (Fig. 5)", "time (s)", "containers; cap (10 W)")
+	points := f.trials[0].follow
+	if len(points) == 0 {
+		return papers.SavePlot(p, w)
+	}
+	lines := make([]plotter.XYs, len(points[0].held)+1)
+	for _, at := range points {
+		for i, h := range at.held {
+			lines[i] = append(lines[i], plotter.XY{X: at.at.Seconds(), Y: float64(h)})
+		}
+		lines[len(lines)-1] = append(lines[len(lines)-1], plotter.XY{X: at.at.Seconds(), Y: at.cap / 10})
+	}
+	names := []string{"queue 1: Pi-Estimator", "queue 2: Word-Count", "queue 3: Top-N", "cap"}
+	order := []int{4, 1, 2, 0}
+	for i := range lines {
+		line, err := plotter.NewLine(lines[i])
+		if err != nil {
+			return err
+		}
+		line.StepStyle, line.Width, line.Color = plotter.PostStep, vg.Points(1.5), papers.Colours()[order[i]]
+		p.Add(line)
+		p.Legend.Add(names[i], line)
+	}
+	p.Y.Min, p.Y.Max = 0, 40 // room for the legend
+	return papers.SavePlot(p, w)
+}

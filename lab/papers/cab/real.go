@@ -1,0 +1,571 @@
+package cab
+
+import (
+	"context"
+	"crypto/rand"
+	stderrors "errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/jobs/containers"
+	"headroom/lab/hadoop"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/lab/cluster"
+	"headroom/units"
+)
+
+// A real run: one coordinator, a scheduler and emulated nodes with powerd, a Hadoop
+// cluster whose NodeManagers run on those nodes, and the jobs of one set of Table I in
+// one of its columns, one variant after the other on the same data. What is measured is
+// what YARN and the jobs' own counters say.
+//
+// The jobs of a set begin together: their queues take no more than their application
+// masters until all of those answer. A master's start takes as long as many maps here, and
+// whichever came first would have all containers. Runtimes count from the first map's start.
+
+// The shape of a real run.
+const (
+	realNodes = 3
+	// realSlots is how many containers a node takes: more than its CPUs, which the
+	// containers of the node share.
+	realSlots = 3
+	// realUnit is a container's memory, MiB; an application master takes one.
+	realUnit = 256
+	// realWeight keeps for the nodes the CPUs that they own, whatever else the host does.
+	realWeight = 50
+	// realPatience bounds everything beside the jobs, realMost one variant's jobs.
+	realPatience = 3 * time.Minute
+	realMost     = 12 * time.Minute
+	// realLook is how often the coordinator is asked about the jobs.
+	realLook = time.Second
+	// settled is how near the caps that nodes hold must come to the budget.
+	settled = 0.02
+)
+
+// realJob is one application of a set, made for YARN.
+type realJob struct {
+	name string
+	// queue is 1 to 3: that of the quality asked for.
+	queue int
+	floor float64
+	job   hadoop.Job // without queue, hooks and output
+	args  func(out string) []string
+}
+
+// realVariant is one way to run the set.
+type realVariant struct {
+	name   string
+	capped bool
+	// exact: in queues that guarantee all tasks.
+	exact  bool
+	policy containers.Policy
+}
+
+func realVariants(approximate bool) []realVariant {
+	all := []realVariant{
+		{uncapped, false, true, containers.Fair},
+		{capped, true, true, containers.Fair},
+		{approx, true, false, containers.Fair},
+		{ours, true, false, containers.Stretch},
+	}
+	if !approximate {
+		all = slices.Delete(all, 2, 3)
+	}
+	return all
+}
+
+// realRun is one real run in progress.
+type realRun struct {
+	o        *options
+	dir, bin string
+	progress io.Writer
+
+	site    *cluster.Site
+	cluster *hadoop.Cluster
+	hooks   string
+	jobs    []realJob
+	via     connect.HTTPClient
+}
+
+// runReal runs the experiment on a real Hadoop.
+func runReal(ctx context.Context, o *options, progress io.Writer) (results *realResults, err error) {
+	r := &realRun{o: o, progress: progress, via: rpc.NewClient()}
+	jars, err := r.prepare(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if kept := r.keepLogs(); kept != nil && err == nil {
+			err = kept
+		}
+		_ = os.RemoveAll(r.dir)
+	}()
+	if r.jobs, err = r.makeJobs(jars); err != nil {
+		return nil, err
+	}
+	defer func() { err = stderrors.Join(err, r.close()) }()
+	if err := r.start(ctx, jars); err != nil {
+		return nil, err
+	}
+	results = &realResults{set: o.set, quality: o.quality, jobs: r.jobs, cap: o.cap}
+	for _, v := range realVariants(o.approx) {
+		one, err := r.variant(ctx, v)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", v.name, err)
+		}
+		results.runs = append(results.runs, *one)
+	}
+	return results, nil
+}
+
+// prepare checks what the run needs before anything starts.
+func (r *realRun) prepare(ctx context.Context) (hadoop.Jars, error) {
+	if os.Geteuid() != 0 {
+		return hadoop.Jars{}, cli.Failed("run it as root, or leave --engine away: the simulation needs no rights", "--engine yarn slows real processes by cgroups, which needs root's rights")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return hadoop.Jars{}, fmt.Errorf("cab: own program: %w", err)
+	}
+	r.bin = r.o.bin
+	if r.bin == "" {
+		r.bin = filepath.Dir(self)
+	}
+	for _, jar := range []string{"headroom-hadoop.jar", "headroom-apps.jar"} {
+		if _, err := os.Stat(filepath.Join(r.bin, jar)); err != nil {
+			return hadoop.Jars{}, cli.Failed("make hooks builds both jars into bin/; it needs Maven and a JDK. --bin names another folder", "--engine yarn needs %s in %s: %w", jar, r.bin, err)
+		}
+	}
+	r.note("looking for Hadoop's jars")
+	jars, err := hadoop.Fetch(ctx, "")
+	if stderrors.Is(err, hadoop.ErrUnavailable) {
+		return jars, cli.Failed("install what is missing, or leave --engine away: the simulation needs none of it", "--engine yarn: %w", err)
+	}
+	if err != nil {
+		return jars, err
+	}
+	r.dir, err = os.MkdirTemp("", "headroom-cab-")
+	return jars, err
+}
+
+func (r *realRun) note(format string, args ...any) { cli.Notef(r.progress, format, args...) }
+
+func (r *realRun) path(parts ...string) string {
+	return filepath.Join(append([]string{r.dir}, parts...)...)
+}
+
+// realQueue is the queue of a job: with its quality's guarantee, or one that guarantees all.
+func realQueue(j *realJob, exact bool) string {
+	if exact {
+		return fmt.Sprintf("e%d", j.queue)
+	}
+	return fmt.Sprintf("q%d", j.queue)
+}
+
+// queues are the queues of Table I and their twins; gated, they take the application
+// masters of the set's jobs and nothing else.
+func (r *realRun) queues(gated bool) []hadoop.Queue {
+	var all []hadoop.Queue
+	for i := range containers.QueueFloors() {
+		jobs := 0
+		for k := range r.jobs {
+			if r.jobs[k].queue == i+1 {
+				jobs++
+			}
+		}
+		for _, name := range []string{"q", "e"} {
+			q := hadoop.Queue{Name: fmt.Sprint(name, i+1)}
+			if gated {
+				q.MaxVCores, q.MaxMB = max(1, jobs), max(1, jobs)*realUnit
+			}
+			all = append(all, q)
+		}
+	}
+	return all
+}
+
+// start starts the site, the Hadoop cluster on its nodes, and the scheduler.
+func (r *realRun) start(ctx context.Context, jars hadoop.Jars) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, realPatience)
+	defer cancel()
+	r.note("starting a coordinator and %d emulated nodes", realNodes)
+	if r.site, err = cluster.NewSite(cluster.Config{Dir: r.path("site"), Bin: r.bin, Coordinators: 1, Nodes: realNodes, Weight: realWeight}); err != nil {
+		return err
+	}
+	if err := r.site.Start(); err != nil {
+		return err
+	}
+	if err := r.await(ctx, "the nodes hold no lease", r.holds(r.site.Full())); err != nil {
+		return err
+	}
+	ports, err := cluster.FreePorts(1)
+	if err != nil {
+		return err
+	}
+	r.hooks = ports[0]
+	config := hadoop.Config{
+		Dir: r.path("cluster"), Jars: jars, Plugins: []string{r.jar("headroom-hadoop.jar")}, Scheduler: "headroom.hadoop.LiveFairScheduler",
+		Properties: map[string]string{"headroom.url": "http://" + r.hooks},
+	}
+	config.Queues = r.queues(false)
+	var queues strings.Builder
+	for i, floor := range containers.QueueFloors() {
+		fmt.Fprintf(&queues, "    - {name: root.q%d, guarantee: %g%%}\n    - {name: root.e%d, guarantee: 100%%}\n", i+1, 100*floor, i+1)
+	}
+	for _, name := range r.site.Nodes() {
+		config.Nodes = append(config.Nodes, hadoop.Node{
+			Name: name, VCores: realSlots, MemoryMB: realSlots * realUnit, Wrap: hadoop.OnNode(filepath.Join(r.bin, "powerlab"), r.site.NodeDir(), name),
+		})
+	}
+	r.note("starting Hadoop %s: a ResourceManager, and a NodeManager on each node", hadoop.Version)
+	if r.cluster, err = hadoop.Start(ctx, config); err != nil {
+		return err
+	}
+	if err := r.site.StartScheduler(fmt.Sprintf("yarn:\n  resourcemanager: [%q]\n  hooks: %q\n  container: {memory_mb: %d, vcores: 1}\n  queues:\n%s",
+		r.cluster.RM(), r.hooks, realUnit, queues.String())); err != nil {
+		return err
+	}
+	return r.warm(ctx)
+}
+
+// warm runs a small job, so that the first variant does not pay for files that are read
+// for the first time.
+func (r *realRun) warm(ctx context.Context) error {
+	r.note("warming up")
+	ended, err := r.cluster.Run(ctx, r.cluster.Sleep("e1", realNodes, time.Millisecond))
+	if err == nil && !ended.Succeeded() {
+		err = fmt.Errorf("cab: the warm-up job ended as %s: %s", ended.FinalStatus, ended.Diagnostics)
+	}
+	return err
+}
+
+func (r *realRun) jar(name string) string { return filepath.Join(r.bin, name) }
+
+// close ends everything that was started.
+func (r *realRun) close() error {
+	var errs []error
+	if r.cluster != nil {
+		errs = append(errs, r.cluster.Close())
+	}
+	if r.site != nil {
+		errs = append(errs, r.site.Close())
+	}
+	return stderrors.Join(errs...)
+}
+
+// keepLogs copies the logs into the output folder, if one is named.
+func (r *realRun) keepLogs() error {
+	if r.o.out == "" {
+		return nil
+	}
+	for _, of := range []string{"site", "cluster"} {
+		to := filepath.Join(r.o.out, "logs", of)
+		if err := os.RemoveAll(to); err != nil {
+			return fmt.Errorf("cab: keep the logs: %w", err)
+		}
+		if _, err := os.Stat(r.path(of, "logs")); err != nil {
+			continue // it came to nothing
+		}
+		if err := os.CopyFS(to, os.DirFS(r.path(of, "logs"))); err != nil {
+			return fmt.Errorf("cab: keep the logs: %w", err)
+		}
+	}
+	return nil
+}
+
+// await looks until done, the time is over, or a program has ended.
+func (r *realRun) await(ctx context.Context, not string, done func(context.Context) bool) error {
+	tick := time.NewTicker(realLook / 2)
+	defer tick.Stop()
+	for !done(ctx) {
+		if err := r.site.Running(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("cab: %s: %w", not, ctx.Err())
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// leader asks the coordinator.
+func (r *realRun) leader(ctx context.Context, f func(ctx context.Context, base string) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err := rpc.ToLeader(ctx, r.site.Addresses(), 5*time.Second, func(addr string) error { return f(ctx, rpc.BaseURL(addr)) })
+	return err
+}
+
+// holds tells whether all nodes hold caps that come to the budget.
+func (r *realRun) holds(budget units.Power) func(context.Context) bool {
+	return func(ctx context.Context) bool {
+		held, nodes := 0.0, 0
+		err := r.leader(ctx, func(ctx context.Context, base string) error {
+			answer, err := headroomv1connect.NewClusterServiceClient(r.via, base, rpc.ClientOptions()...).ListNodes(ctx, connect.NewRequest(&headroomv1.ListNodesRequest{}))
+			if err != nil {
+				return err
+			}
+			for _, n := range answer.Msg.GetNodes() {
+				if n.EffectiveUw != nil {
+					held += min(float64(n.GetEffectiveUw()), float64(n.GetMaxUw()))
+					nodes++
+				}
+			}
+			return nil
+		})
+		return err == nil && nodes == realNodes && math.Abs(held/float64(budget)-1) < settled
+	}
+}
+
+// service is the coordinators' interface for operators.
+func (r *realRun) service(base string) headroomv1connect.ClusterServiceClient {
+	return headroomv1connect.NewClusterServiceClient(r.via, base, rpc.ClientOptions()...)
+}
+
+func changeFor(v realVariant) *headroomv1.Change {
+	return &headroomv1.Change{Actor: "cab", Reason: "the variant " + v.name, RequestId: rand.Text()}
+}
+
+// setBudget makes the budget that of a variant, and waits until the nodes hold it.
+func (r *realRun) setBudget(ctx context.Context, v realVariant) error {
+	budget := r.site.Full()
+	if v.capped {
+		budget = units.FromWatts(math.Round(budget.Watts() * r.o.cap))
+	}
+	r.note("%s: budget %.0f of %.0f W, container policy %s", v.name, budget.Watts(), r.site.Full().Watts(), v.policy)
+	req := &headroomv1.SetBudgetRequest{Domain: cluster.Domain, BudgetUw: int64(budget), Change: changeFor(v)}
+	err := r.leader(ctx, func(ctx context.Context, base string) error {
+		_, err := r.service(base).SetBudget(ctx, connect.NewRequest(req))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cab: set the budget: %w", err)
+	}
+	return r.await(ctx, "the nodes do not hold the budget", r.holds(budget))
+}
+
+// setPolicy chooses how containers are divided.
+func (r *realRun) setPolicy(ctx context.Context, v realVariant, policy containers.Policy) error {
+	req := &headroomv1.ChangeRequest{Change: changeFor(v), What: &headroomv1.ChangeRequest_SetContainerPolicy{SetContainerPolicy: string(policy)}}
+	err := r.leader(ctx, func(ctx context.Context, base string) error {
+		_, err := r.service(base).Change(ctx, connect.NewRequest(req))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cab: set the container policy: %w", err)
+	}
+	return nil
+}
+
+// submit submits the set and lets its jobs begin together.
+func (r *realRun) submit(ctx context.Context, v realVariant) ([]*hadoop.RunningJob, error) {
+	ctx, cancel := context.WithTimeout(ctx, realPatience)
+	defer cancel()
+	if err := stderrors.Join(r.setBudget(ctx, v), r.setPolicy(ctx, v, containers.Fair), r.cluster.SetQueues(ctx, r.queues(true))); err != nil {
+		return nil, err
+	}
+	running := make([]*hadoop.RunningJob, len(r.jobs))
+	failed := make([]error, len(r.jobs))
+	var clients sync.WaitGroup
+	for i := range r.jobs {
+		clients.Go(func() { running[i], failed[i] = r.cluster.Submit(ctx, r.job(&r.jobs[i], v)) })
+	}
+	clients.Wait()
+	if err := stderrors.Join(failed...); err != nil {
+		return nil, err
+	}
+	for _, j := range running {
+		err := r.await(ctx, "the application master of "+j.ID+" does not answer", func(ctx context.Context) bool {
+			p, err := j.Progress(ctx)
+			return err == nil && p.Maps > 0
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	r.note("%s: all application masters are up, the maps begin", v.name)
+	return running, stderrors.Join(r.setPolicy(ctx, v, v.policy), r.cluster.SetQueues(ctx, r.queues(false)))
+}
+
+// variant runs the set once.
+func (r *realRun) variant(ctx context.Context, v realVariant) (*realVariantRun, error) {
+	ctx, cancel := context.WithTimeout(ctx, realMost)
+	defer cancel()
+	running, err := r.submit(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	run := &realVariantRun{variant: v, ended: make([]realEnd, len(r.jobs))}
+	busy := observeHost()
+	looking, stop := context.WithCancel(ctx)
+	var looks, waits sync.WaitGroup
+	looks.Go(func() { r.watch(looking, running, run) })
+	failed := make([]error, len(r.jobs))
+	for i := range running {
+		waits.Go(func() { run.ended[i].result, failed[i] = running[i].Wait(ctx) })
+	}
+	waits.Wait()
+	stop()
+	looks.Wait()
+	run.host = busy()
+	if err := stderrors.Join(failed...); err != nil {
+		return nil, err
+	}
+	for i := range run.ended {
+		if e := &run.ended[i]; !e.result.Succeeded() || e.result.History == nil {
+			return nil, fmt.Errorf("cab: %s ended as %s: %s", r.jobs[i].name, e.result.FinalStatus, e.result.Diagnostics)
+		}
+	}
+	if err := r.committed(ctx, running, run); err != nil {
+		return nil, err
+	}
+	r.note("%s: %.0f s; %s", v.name, run.makespan().Seconds(), run.host)
+	return run, nil
+}
+
+// job is a job of the set as it is submitted.
+func (r *realRun) job(j *realJob, v realVariant) hadoop.Job {
+	job := j.job
+	job.Queue, job.Args = realQueue(j, v.exact), j.args(r.path("out", v.name, j.name))
+	job.LibJars = []string{r.jar("headroom-hadoop.jar")}
+	job.Properties = map[string]string{
+		"headroom.url": "http://" + r.hooks, "mapreduce.framework.name": "yarn-headroom", "headroom.early-stop": "speculator",
+		"mapreduce.job.reduce.slowstart.completedmaps": "1.0", "yarn.app.mapreduce.am.resource.mb": fmt.Sprint(realUnit),
+	}
+	return job
+}
+
+// list are the coordinator's jobs, by id.
+func (r *realRun) list(ctx context.Context) (map[string]*headroomv1.Job, error) {
+	jobs := map[string]*headroomv1.Job{}
+	err := r.leader(ctx, func(ctx context.Context, base string) error {
+		answer, err := headroomv1connect.NewJobServiceClient(r.via, base, rpc.ClientOptions()...).ListJobs(ctx, connect.NewRequest(&headroomv1.ListJobsRequest{WithoutSpecs: true}))
+		if err != nil {
+			return err
+		}
+		for _, j := range answer.Msg.GetJobs() {
+			jobs[j.GetId()] = j
+		}
+		return nil
+	})
+	return jobs, err
+}
+
+// noteEvery is how often a run tells how far it is.
+const noteEvery = 15 * time.Second
+
+// watch notes what the coordinator knows and expects of the jobs, until ctx ends.
+func (r *realRun) watch(ctx context.Context, running []*hadoop.RunningJob, run *realVariantRun) {
+	tick := time.NewTicker(realLook)
+	defer tick.Stop()
+	began, told := time.Now(), time.Now()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		jobs, err := r.list(ctx)
+		if err != nil {
+			continue // the next look is near
+		}
+		at, done, tasks := time.Now(), 0, 0
+		for i := range running {
+			j := jobs[running[i].ID]
+			if j == nil || j.Progress == nil {
+				continue
+			}
+			run.looks = append(run.looks, realLookAt{at: at, since: at.Sub(began), job: i, is: j})
+			done, tasks = done+int(j.GetProgress().GetDone()), tasks+int(j.GetProgress().GetTasks())
+		}
+		if time.Since(told) > noteEvery {
+			r.note("%s: %.0f s, %d of %d map tasks done", run.variant.name, time.Since(began).Seconds(), done, tasks)
+			told = time.Now()
+		}
+	}
+}
+
+// committed waits until the coordinator knows the jobs' ends, and keeps what it knows.
+func (r *realRun) committed(ctx context.Context, running []*hadoop.RunningJob, run *realVariantRun) error {
+	ctx, cancel := context.WithTimeout(ctx, realPatience)
+	defer cancel()
+	return r.await(ctx, "the coordinator does not know the jobs' ends", func(ctx context.Context) bool {
+		jobs, err := r.list(ctx)
+		if err != nil {
+			return false
+		}
+		for i := range running {
+			j := jobs[running[i].ID]
+			if j.GetState() != headroomv1.JobState_JOB_STATE_DONE {
+				return false
+			}
+			run.ended[i].committed = j
+		}
+		return true
+	})
+}
+
+// makeJobs makes the set's data and its jobs.
+func (r *realRun) makeJobs(jars hadoop.Jars) ([]realJob, error) {
+	w := sets()[slices.IndexFunc(sets(), func(w set) bool { return w.number == r.o.set })]
+	column := slices.Index(qualities(), r.o.quality)
+	var jobs []realJob
+	for i, a := range w.apps {
+		j := realJob{name: a.name, queue: w.queues[i][column]}
+		j.floor = containers.QueueFloors()[j.queue-1]
+		if err := r.dataFor(&j, jars, r.o.seed+uint64(i)); err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, nil
+}
+
+// The sizes of a map task's input: some CPU seconds each, most of which a JVM's start
+// would otherwise be.
+const (
+	realPoints  = 5_000_000
+	realText    = 4_000_000
+	realRatings = 8_000_000
+	realTop     = 100
+)
+
+// dataFor writes a job's input and says how it is called.
+func (r *realRun) dataFor(j *realJob, jars hadoop.Jars, seed uint64) error {
+	in := r.path("in", j.name)
+	text := hadoop.Text{Files: r.o.maps, Bytes: realText, Spread: 0.2, Topical: 0.5, Seed: seed}
+	var err error
+	switch j.name {
+	case appPi().name:
+		j.job = hadoop.Job{Jar: r.jar("headroom-apps.jar"), Program: "pi"}
+		j.args = func(out string) []string { return []string{fmt.Sprint(r.o.maps), fmt.Sprint(realPoints), out} }
+		return os.MkdirAll(r.path("out"), 0o755)
+	case appTopN().name:
+		_, err = text.Write(in)
+		j.job = hadoop.Job{Jar: r.jar("headroom-apps.jar"), Program: "topn"}
+		j.args = func(out string) []string { return []string{in, out, fmt.Sprint(realTop)} }
+	case appHist().name:
+		_, err = hadoop.Ratings{Files: r.o.maps, Bytes: realRatings, Spread: 0.2, Drift: 1, Seed: seed}.Write(in)
+		j.job = hadoop.Job{Jar: r.jar("headroom-apps.jar"), Program: "histmovies"}
+		j.args = func(out string) []string { return []string{in, out} }
+	default:
+		_, err = text.Write(in)
+		j.job = hadoop.Job{Jar: jars.Examples(), Program: map[string]string{appCount().name: "wordcount", appMean().name: "wordmean"}[j.name]}
+		j.args = func(out string) []string { return []string{in, out} }
+	}
+	return err
+}

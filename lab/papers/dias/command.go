@@ -1,0 +1,178 @@
+package dias
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+	"headroom/lab/papers"
+)
+
+// Bounds of the flags.
+const (
+	seedsDefault = 10
+	seedsMost    = 1000
+	jobsDefault  = 20_000
+	jobsLeast    = 500
+	jobsMost     = 999_999
+	// Of a real engine: some two minutes a policy.
+	realJobs, sparkJobs = 18, 6
+	realLeast, realMost = 4, 500
+)
+
+// options are the flags of `powerlab paper dias`.
+type options struct {
+	seed   uint64
+	seeds  int
+	jobs   int
+	out    string
+	engine string
+	output cli.Output
+
+	// Of a real engine alone; realJobs is 0 for the engine's own number.
+	realJobs int
+	bin      string
+}
+
+// engineRun runs experiments and judges what came of them.
+type engineRun func(ctx context.Context, o *options, progress io.Writer) ([]papers.Target, error)
+
+// engines are those that can run the jobs, by the name of --engine: the simulation has none.
+func engines() map[string]engineRun {
+	return map[string]engineRun{"": simulation, "local": local, "spark": onSpark}
+}
+
+// local runs a short trace on the scheduler's own engine.
+func local(ctx context.Context, o *options, progress io.Writer) ([]papers.Target, error) {
+	results, points, err := onLocal(ctx, o, progress)
+	if err != nil {
+		return nil, err
+	}
+	r := realResults(results)
+	if err := o.keep(papers.Files{"runs.csv": r.write, "ratios.csv": ratioFile(points)}); err != nil {
+		return nil, err
+	}
+	return append(r.targets(), ratioTargets(points)...), nil
+}
+
+// keep writes files of a real run into the output folder, if one is named.
+func (o *options) keep(files papers.Files) error {
+	if o.out == "" {
+		return nil
+	}
+	if err := files.Write(o.out); err != nil {
+		return papers.BadOut(err)
+	}
+	return nil
+}
+
+func ratioFile(points []ratioPoint) func(io.Writer) error {
+	return func(w io.Writer) error { return writeRatios(w, points) }
+}
+
+// NewCommand is `powerlab paper dias`.
+func NewCommand() *cobra.Command {
+	var o options
+	cmd := &cobra.Command{
+		Use:   "dias",
+		Short: "Differential approximation and sprinting for multi-priority jobs (DIAS)",
+		Long: "Repeats DIAS' experiments: prioritised jobs on a cluster that runs one at a time, under preemption with\n" +
+			"restart (P), without preemption (NP), with drop ratios by class (DA), with sprints (NPS) and with both (DIAS).\n" +
+			"The dispatcher is the scheduler's; jobs, sprints and watts are simulated, a job by its tasks on 20 slots. All\n" +
+			"policies get the same jobs. The same seeds give the same bytes.\n\n" +
+			"--out writes runs.csv (every run), summary.csv (means and bounds), table2.csv, and for each of Figs. 4 to 11 what\n" +
+			"it shows, as figN.csv and figN.svg.\n\n" +
+			"--engine local runs a short trace of two classes for real, in some twelve minutes: the scheduler with real tasks on two\n" +
+			"emulated nodes that powerd caps, under p, np, da, nps and dias, with sprints from the coordinators' ledger and joules\n" +
+			"from the nodes' counters, and then the same job at drop ratios from 0 to 90 % (Figs. 4 and 6). It needs a machine with little else to do. --out keeps runs.csv\n" +
+			"(every job), ratios.csv and the logs.\n\n" +
+			"--engine spark does the same on an unmodified Spark, in some quarter of an hour: fewer jobs, each a word popularity that\n" +
+			"the scheduler starts a driver for, with Spark's workers on two emulated nodes with powerd. It needs what make build and\n" +
+			"make hooks make, a JDK, and Spark, which it fetches the first time. --out keeps the same files.",
+		Example: "  powerlab paper dias\n  powerlab paper dias --seeds 5 --out dias-out\n  powerlab paper dias -o json\n  powerlab paper dias --engine local --out dias-local",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			run, err := o.check()
+			if err != nil {
+				return err
+			}
+			targets, err := run(cmd.Context(), &o, cmd.ErrOrStderr())
+			if err != nil {
+				return err
+			}
+			report := papers.Report{Paper: "dias", Seed: o.seed, Targets: targets}
+			return report.Tell(cmd.OutOrStdout(), &o.output)
+		},
+	}
+	f := cmd.Flags()
+	f.Uint64Var(&o.seed, "seed", 1, "seed of the first run; the others are the numbers after it")
+	f.IntVar(&o.seeds, "seeds", seedsDefault, "how many seeds")
+	f.IntVar(&o.jobs, "jobs", jobsDefault, "jobs of each run; the first tenth is left out of latencies")
+	f.StringVar(&o.out, "out", "", "folder for tables and plots; none when empty")
+	f.StringVar(&o.engine, "engine", "", "what runs the jobs: local or spark; the simulation when empty")
+	f.IntVar(&o.realJobs, "real-jobs", 0, fmt.Sprintf("with --engine: jobs under each policy; 0 for %d with local and %d with spark", realJobs, sparkJobs))
+	f.StringVar(&o.bin, "bin", "", "with --engine: folder of the programs (default: beside powerlab)")
+	o.output.Flags(cmd)
+	return cmd
+}
+
+// check checks the flags.
+func (o *options) check() (engineRun, error) {
+	switch {
+	case o.realJobs != 0 && (o.realJobs < realLeast || o.realJobs > realMost):
+		return nil, cli.Usage("--real-jobs is %d; it must be from %d to %d, or 0 for the engine's own number", o.realJobs, realLeast, realMost)
+	case o.seeds < 1 || o.seeds > seedsMost:
+		return nil, cli.Usage("--seeds is %d; it must be from 1 to %d", o.seeds, seedsMost)
+	case o.jobs < jobsLeast || o.jobs > jobsMost:
+		return nil, cli.Usage("--jobs is %d; it must be from %d to %d", o.jobs, jobsLeast, jobsMost)
+	}
+	run, ok := engines()[o.engine]
+	if !ok {
+		e := cli.Usage("--engine %q is not known here", o.engine)
+		e.Hint = "leave it away for the simulation, or name local or spark"
+		return nil, e
+	}
+	return run, nil
+}
+
+// simulation runs all experiments in virtual time.
+func simulation(ctx context.Context, o *options, progress io.Writer) ([]papers.Target, error) {
+	all := experiments()
+	chosen, err := choices(all)
+	if err != nil {
+		return nil, err
+	}
+	s, err := run(ctx, all, o.seed, o.seeds, o.jobs, tell(progress))
+	if err != nil {
+		return nil, err
+	}
+	v, err := s.validate()
+	if err != nil {
+		return nil, err
+	}
+	if o.out != "" {
+		files := s.files(o.seed)
+		maps.Copy(files, v.files())
+		if err := files.Write(o.out); err != nil {
+			return nil, papers.BadOut(err)
+		}
+	}
+	targets := append(s.targets(), v.targets()...)
+	for i := range chosen {
+		targets = append(targets, chosen[i].targets(s, fmt.Sprintf("B%d", i+1))...)
+	}
+	return targets, nil
+}
+
+// tell says at every tenth of the runs how far they are.
+func tell(w io.Writer) func(done, of int) {
+	return func(done, of int) {
+		if done*10/of > (done-1)*10/of {
+			_, _ = fmt.Fprintf(w, "%d of %d runs\n", done, of)
+		}
+	}
+}

@@ -1,0 +1,329 @@
+package dias
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+
+	"headroom/lab/papers"
+)
+
+// files are all tables and plots.
+func (s *study) files(seed uint64) papers.Files {
+	all := papers.Files{
+		"runs.csv":    func(w io.Writer) error { return s.runs(w, seed) },
+		"summary.csv": s.summary,
+		"table2.csv":  s.writeTable2,
+		"fig6.csv":    writeFig6,
+		"fig6.svg":    drawFig6,
+		"fig11c.csv":  s.writeEnergy,
+		"fig11c.svg":  s.drawEnergy,
+	}
+	for _, g := range gains() {
+		all[g.file+".csv"] = func(w io.Writer) error { return s.writeGains(w, g) }
+		all[g.file+".svg"] = func(w io.Writer) error { return s.drawGains(w, g) }
+	}
+	return all
+}
+
+func number(x float64) string { return strconv.FormatFloat(x, 'f', 5, 64) }
+
+// runs is every class of every run.
+func (s *study) runs(w io.Writer, seed uint64) error {
+	rows := [][]string{{
+		"seed", "experiment", "policy", "class", "jobs", "mean_s", "p95_s", "queue_s", "exec_s", "sprinted_share", "joules_per_job",
+		"waste_share", "busy_share",
+	}}
+	for i, e := range s.experiments {
+		for k, t := range s.trials[i] {
+			for p := range t {
+				r := &t[p]
+				for c, m := range r.classes {
+					rows = append(rows, []string{
+						strconv.FormatUint(seed+uint64(k), 10), e.name, e.policies[p].name, e.classes[c].name, strconv.Itoa(m.jobs),
+						number(m.mean), number(m.p95), number(m.queue), number(m.exec), number(m.share), number(m.joules), number(r.waste), number(r.busy),
+					})
+				}
+			}
+		}
+	}
+	return papers.WriteCSV(w, rows)
+}
+
+// cells are a stat's.
+func (s stat) cells() []string {
+	if !s.known {
+		return []string{"", "", ""}
+	}
+	return []string{number(s.mean), number(s.low), number(s.high)}
+}
+
+// summary is every class of every policy: means over the seeds and their bounds.
+func (s *study) summary(w io.Writer) error {
+	rows := [][]string{{"experiment", "policy", "class", "quantity", "mean", "low", "high"}}
+	for _, e := range s.experiments {
+		for _, p := range e.policies {
+			row := func(class, what string, q quantity) {
+				rows = append(rows, append([]string{e.name, p.name, class, what}, s.of(e.name, p.name, q).cells()...))
+			}
+			row("all", "waste_percent", wasteOf)
+			row("all", "joules_per_job", energyOf)
+			row("all", "joules_per_job_with_idle", wholeOf)
+			for c, k := range e.classes {
+				row(k.name, "mean_s", meanOf(c))
+				row(k.name, "p95_s", tailOf(c))
+				row(k.name, "queue_s", queueOf(c))
+				row(k.name, "exec_s", execOf(c))
+				row(k.name, "joules_per_job", func(r *result) float64 { return r.classes[c].joules })
+			}
+		}
+	}
+	return papers.WriteCSV(w, rows)
+}
+
+// writeTable2 is Table 2, the paper's numbers beside ours.
+func (s *study) writeTable2(w io.Writer) error {
+	rows := [][]string{{"policy", "class", "quantity", "paper_s", "mean_s", "low_s", "high_s"}}
+	for _, r := range paperTable2() {
+		for class, times := range r.times {
+			for i, what := range []string{"queue", "exec"} {
+				got := s.of(complete, r.policy+" "+limitedBudget, []quantity{queueOf(class), execOf(class)}[i])
+				rows = append(rows, append([]string{r.policy, []string{"high", "low"}[class], what, number(times[i])}, got.cells()...))
+			}
+		}
+	}
+	return papers.WriteCSV(w, rows)
+}
+
+// A figure of gains shows by how much response times differ from those of P, the mean
+// and the tail of each class.
+type gainFigure struct {
+	file, title, experiment string
+	policies                []string
+}
+
+func gains() []gainFigure {
+	two := []string{"NP", "DA(0,10)", "DA(0,20)"}
+	with := func(budget string) []string {
+		return []string{"NPS " + budget, "DIAS(0,10) " + budget, "DIAS(0,20) " + budget}
+	}
+	return []gainFigure{
+		{"fig7", "Reference (Fig. 7)", reference, two},
+		{"fig8a", "Same size (Fig. 8a)", sameSize, two},
+		{"fig8b", "Nine high jobs to one low (Fig. 8b)", mostlyHigh, two},
+		{"fig8c", "Half the load (Fig. 8c)", lowLoad, two},
+		{"fig9", "Three classes (Fig. 9)", three, []string{"NP", "DA(0,10,20)", "DA(0,20,40)"}},
+		{"fig10", "Triangle count (Fig. 10)", triangle, []string{"NP", "DA(0,1)", "DA(0,2)", "DA(0,5)", "DA(0,10)", "DA(0,20)"}},
+		{"fig11a", "Limited sprints (Fig. 11a)", complete, with(limitedBudget)},
+		{"fig11b", "Unlimited sprints (Fig. 11b)", complete, with(unlimitedBudget)},
+	}
+}
+
+// bar is one series of a figure of gains.
+type bar struct {
+	name string
+	q    quantity
+}
+
+// series are the bars of an experiment: mean and tail of each class.
+func (s *study) series(name string) (all []bar) {
+	for _, e := range s.experiments {
+		for c, k := range e.classes {
+			if e.name == name {
+				all = append(all, bar{k.name + ", mean", meanOf(c)}, bar{k.name + ", 95th percentile", tailOf(c)})
+			}
+		}
+	}
+	return all
+}
+
+func (s *study) writeGains(w io.Writer, g gainFigure) error {
+	rows := [][]string{{"policy", "series", "unit", "mean", "low", "high"}}
+	for _, b := range s.series(g.experiment) {
+		rows = append(rows, append([]string{"P", b.name, "s"}, s.of(g.experiment, "P", b.q).cells()...))
+	}
+	for _, p := range g.policies {
+		for _, b := range s.series(g.experiment) {
+			rows = append(rows, append([]string{p, b.name, "percent"}, s.change(g.experiment, p, "P", b.q).cells()...))
+		}
+	}
+	return papers.WriteCSV(w, rows)
+}
+
+// drawGains has a group of bars for each policy.
+func (s *study) drawGains(w io.Writer, g gainFigure) error {
+	p := papers.NewPlot(g.title, "", "response time against P (%)")
+	for i, b := range s.series(g.experiment) {
+		var values plotter.Values
+		for _, policy := range g.policies {
+			values = append(values, s.change(g.experiment, policy, "P", b.q).mean)
+		}
+		if err := addBars(p, b.name, values, i, len(s.series(g.experiment))); err != nil {
+			return err
+		}
+	}
+	p.NominalX(shorten(g.policies)...)
+	p.Y.Max = max(20, p.Y.Max) * 1.6 // room for the legend
+	p.Y.Min = min(-5, p.Y.Min*1.05)
+	return papers.SavePlot(p, w)
+}
+
+// shorten drops the budget from the names: the title has it.
+func shorten(policies []string) []string {
+	var out []string
+	for _, p := range policies {
+		out = append(out, strings.Fields(p)[0])
+	}
+	return out
+}
+
+// addBars adds the i-th of n series of bars.
+func addBars(p *plot.Plot, name string, values plotter.Values, i, n int) error {
+	const wide = 9
+	bars, err := plotter.NewBarChart(values, vg.Points(wide))
+	if err != nil {
+		return err
+	}
+	bars.Color, bars.LineStyle.Width = papers.Colours()[i%len(papers.Colours())], 0
+	bars.Offset = vg.Points(wide * (float64(i) - float64(n-1)/2))
+	p.Add(bars)
+	p.Legend.Add(name, bars)
+	return nil
+}
+
+// writeEnergy is Fig. 11c: joules of each job.
+func (s *study) writeEnergy(w io.Writer) error {
+	rows := [][]string{{"policy", "quantity", "mean", "low", "high"}}
+	for _, p := range append([]string{"P"}, append(gains()[6].policies, gains()[7].policies...)...) {
+		rows = append(rows,
+			append([]string{p, "joules_per_job"}, s.of(complete, p, energyOf).cells()...),
+			append([]string{p, "percent_against_p"}, s.change(complete, p, "P", energyOf).cells()...),
+			append([]string{p, "percent_against_p_with_idle"}, s.change(complete, p, "P", wholeOf).cells()...))
+	}
+	return papers.WriteCSV(w, rows)
+}
+
+// drawEnergy has Fig. 11c as bars: by policy, of both budgets.
+func (s *study) drawEnergy(w io.Writer) error {
+	p := papers.NewPlot("Energy of the jobs (Fig. 11c)", "", "joules against P (%)")
+	policies := []string{"NPS", "DIAS(0,10)", "DIAS(0,20)"}
+	for i, budget := range []string{limitedBudget, unlimitedBudget} {
+		var values plotter.Values
+		for _, policy := range policies {
+			values = append(values, s.change(complete, policy+" "+budget, "P", energyOf).mean)
+		}
+		if err := addBars(p, budget+" sprints", values, 2+2*i, 3); err != nil {
+			return err
+		}
+	}
+	p.NominalX(policies...)
+	p.Y.Max = 12 // room for the legend
+	return papers.SavePlot(p, w)
+}
+
+// accuracy is Fig. 6: mean absolute error by drop ratio, both in percent.
+func accuracy() []plotter.XY {
+	return []plotter.XY{{X: 0, Y: 0}, {X: 10, Y: 8.5}, {X: 20, Y: 15}, {X: 40, Y: 32}}
+}
+
+func writeFig6(w io.Writer) error {
+	rows := [][]string{{"drop_percent", "paper_error_percent"}}
+	for _, a := range accuracy() {
+		rows = append(rows, []string{fmt.Sprint(a.X), fmt.Sprint(a.Y)})
+	}
+	return papers.WriteCSV(w, rows)
+}
+
+func drawFig6(w io.Writer) error {
+	p := papers.NewPlot("Accuracy loss of the text jobs, as the paper has it (Fig. 6)", "drop ratio (%)", "mean absolute error (%)")
+	line, points, err := plotter.NewLinePoints(plotter.XYs(accuracy()))
+	if err != nil {
+		return err
+	}
+	line.Color, points.Color = papers.Colours()[4], papers.Colours()[4]
+	p.Add(line, points)
+	return papers.SavePlot(p, w)
+}
+
+// files are Figs. 4 and 5.
+func (v *validation) files() papers.Files {
+	return papers.Files{"fig4.csv": v.writeFig4, "fig4.svg": v.drawFig4, "fig5.csv": v.writeFig5, "fig5.svg": v.drawFig5}
+}
+
+func (v *validation) writeFig4(w io.Writer) error {
+	rows := [][]string{{"class", "drop_percent", "simulated_s", "waves_s", "tasks_s"}}
+	for _, p := range v.jobs {
+		rows = append(rows, []string{[]string{"high", "low"}[p.class], fmt.Sprint(p.ratio), number(p.observed), number(p.wave), number(p.task)})
+	}
+	return papers.WriteCSV(w, rows)
+}
+
+func (v *validation) writeFig5(w io.Writer) error {
+	rows := [][]string{{"class", "drop_percent", "simulated_mean_s", "low", "high", "model_mean_s", "simulated_p95_s", "model_p95_s"}}
+	for _, p := range v.responses {
+		row := append([]string{[]string{"high", "low"}[p.class], fmt.Sprint(p.ratio)}, p.observed.cells()...)
+		rows = append(rows, append(row, number(p.mean), number(p.tail.mean), number(p.p95)))
+	}
+	return papers.WriteCSV(w, rows)
+}
+
+// drawFig4 has job times by drop ratio.
+func (v *validation) drawFig4(w io.Writer) error {
+	p := papers.NewPlot("Processing time, simulated and modelled (Fig. 4)", "drop ratio (%)", "time of a job (s)")
+	for class, name := range []string{"high", "low"} {
+		var observed, wave, task plotter.XYs
+		for _, j := range v.jobs {
+			if j.class == class {
+				observed = append(observed, plotter.XY{X: j.ratio, Y: j.observed})
+				wave, task = append(wave, plotter.XY{X: j.ratio, Y: j.wave}), append(task, plotter.XY{X: j.ratio, Y: j.task})
+			}
+		}
+		for i, series := range []plotter.XYs{observed, wave, task} {
+			if err := addLine(p, name+", "+[]string{"simulated", "by waves", "by tasks"}[i], series, 2*class+2, i); err != nil {
+				return err
+			}
+		}
+	}
+	p.Y.Min, p.Y.Max = 0, p.Y.Max*1.5 // room for the legend
+	return papers.SavePlot(p, w)
+}
+
+// drawFig5 has response times by drop ratio.
+func (v *validation) drawFig5(w io.Writer) error {
+	p := papers.NewPlot("Mean response time, simulated and modelled (Fig. 5)", "drop ratio of low jobs (%)", "response time (s)")
+	for class, name := range []string{"high", "low"} {
+		var observed, model plotter.XYs
+		for _, r := range v.responses {
+			if r.class == class && r.observed.known {
+				observed, model = append(observed, plotter.XY{X: r.ratio, Y: r.observed.mean}), append(model, plotter.XY{X: r.ratio, Y: r.mean})
+			}
+		}
+		for i, series := range []plotter.XYs{observed, model} {
+			if err := addLine(p, name+", "+[]string{"simulated", "by waves"}[i], series, 2*class+2, i); err != nil {
+				return err
+			}
+		}
+	}
+	p.Y.Min, p.Y.Max = 0, p.Y.Max*1.3 // room for the legend
+	return papers.SavePlot(p, w)
+}
+
+// addLine adds a line with points: solid for the first of its kind, dashed for the others.
+func addLine(p *plot.Plot, name string, points plotter.XYs, colour, kind int) error {
+	line, marks, err := plotter.NewLinePoints(points)
+	if err != nil {
+		return err
+	}
+	line.Color, marks.Color, line.Width = papers.Colours()[colour], papers.Colours()[colour], vg.Points(1.2)
+	if kind > 0 {
+		line.Dashes = []vg.Length{vg.Points(6 / float64(kind)), vg.Points(3)}
+	}
+	p.Add(line, marks)
+	p.Legend.Add(name, line, marks)
+	return nil
+}

@@ -1,0 +1,537 @@
+package dias
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	mathrand "math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/jobs/buffers"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/lab/cluster"
+	"headroom/units"
+)
+
+// A real run: for each policy a fresh site of one coordinator, the scheduler and emulated
+// nodes with powerd and what runs tasks there, and the same jobs at the same times: word
+// counts whose tasks really run, really slowed by caps. Nodes are capped below what they are
+// rated, so that a sprint has something to give. What is measured is what the scheduler
+// and the coordinator say.
+
+// The shape of a real run.
+const (
+	realNodes = 2
+	realSlots = 8 // of both nodes together
+	realMaps  = 16
+	// realHost is the part of the host's CPUs that the nodes own.
+	realHost = 0.75
+	// realJob is about how long a job takes on capped nodes with all tasks; realSpeed is
+	// about how fast they are then, to size the tasks by. What came of it is measured.
+	realJob   = 5 * time.Second
+	realSpeed = 0.7
+	realLoad  = 0.8
+	realLow   = 0.7 // of the jobs are of the low class
+	// realCap is the nodes' max over what they are rated.
+	realCap = 0.55
+	// realSprintAfter is the sprint timer, of the high class.
+	realSprintAfter = time.Second
+	realTheta       = 20 // percent, of the low class
+	// realWeight keeps for the nodes the CPUs that they own, whatever else the host does.
+	realWeight   = 50
+	realPatience = 2 * time.Minute
+	realLook     = 200 * time.Millisecond
+)
+
+// realPolicies are those that are compared, P first.
+func realPolicies() []buffers.Discipline {
+	return []buffers.Discipline{buffers.P, buffers.NP, buffers.DA, buffers.NPS, buffers.DIAS}
+}
+
+// realEngine is what runs the tasks on a site's nodes.
+type realEngine struct {
+	// job is about how long a job takes; it bounds a policy's run.
+	job time.Duration
+	// sprintAfter is the sprint timer of the high class.
+	sprintAfter time.Duration
+	// workers is on how many nodes a worker of the scheduler runs.
+	workers int
+	// spec is the job file of a class; floor is the least part of its map tasks, in percent.
+	spec func(class string, floor int) []byte
+	// begin starts on the nodes what else the tasks need, and says what the scheduler's
+	// configuration has of it and what ends it.
+	begin func(ctx context.Context, name string) (configuration string, end func() error, err error)
+}
+
+// realRun is one real run in progress.
+type realRun struct {
+	o        *options
+	dir, bin string
+	progress io.Writer
+	via      connect.HTTPClient
+	engine   realEngine
+	jobs     []arrival
+	passes   int
+
+	site *cluster.Site // of the present policy
+}
+
+// realResult is one policy's.
+type realResult struct {
+	policy buffers.Discipline
+	jobs   []realEnded
+	// killed and total are seconds of machine time, as the scheduler counts them.
+	killed, total float64
+}
+
+// realEnded is one job: times in seconds, all of its runs counted.
+type realEnded struct {
+	class          int
+	response, exec float64
+	runs           int
+	joules         *float64 // nil where nobody measured them
+	theta          float64
+	sprinted       bool
+}
+
+// onLocal runs the jobs under every policy, and then those of Figs. 4 and 6.
+func onLocal(ctx context.Context, o *options, progress io.Writer) (results []realResult, points []ratioPoint, err error) {
+	r := &realRun{o: o, progress: progress, via: rpc.NewClient(), jobs: realTrace(o.seed, cmp.Or(o.realJobs, realJobs))}
+	r.engine = realEngine{job: realJob, sprintAfter: realSprintAfter, workers: realNodes, spec: r.spec, begin: nothingElse}
+	if err := r.prepare(ctx); err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = os.RemoveAll(r.dir) }()
+	if results, err = r.policies(ctx); err != nil {
+		return nil, nil, err
+	}
+	if points, err = r.ratios(ctx); err != nil {
+		return nil, nil, fmt.Errorf("jobs by drop ratio: %w", err)
+	}
+	return results, points, nil
+}
+
+// nothingElse is begun where the scheduler's workers run the tasks.
+func nothingElse(context.Context, string) (string, func() error, error) {
+	return "", func() error { return nil }, nil
+}
+
+// policies runs the jobs under every policy.
+func (r *realRun) policies(ctx context.Context) (results []realResult, err error) {
+	for _, d := range realPolicies() {
+		one, err := r.policy(ctx, d)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", d, err)
+		}
+		r.note("%s: mean response of high jobs %.1f s, of low ones %.1f s", d, one.mean(high, response).mean, one.mean(low, response).mean)
+		results = append(results, *one)
+	}
+	return results, nil
+}
+
+// realTrace is when which jobs come: at the load that is meant, if they take realJob.
+func realTrace(seed uint64, n int) []arrival {
+	rate := realLoad / realJob.Seconds()
+	return arrive(seed, 99, []class{{name: "high", rate: rate * (1 - realLow)}, {name: "low", rate: rate * realLow}}, n).jobs
+}
+
+// prepare checks what the run needs before anything starts, and makes the input.
+func (r *realRun) prepare(ctx context.Context) error {
+	if err := r.findPrograms("local"); err != nil {
+		return err
+	}
+	if err := r.makeInput(); err != nil {
+		return err
+	}
+	return r.size(ctx)
+}
+
+// findPrograms finds the folder of the programs, with further files that an engine needs
+// there, and makes one for the run.
+func (r *realRun) findPrograms(engine string, more ...string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("dias: own program: %w", err)
+	}
+	if r.bin = r.o.bin; r.bin == "" {
+		r.bin = filepath.Dir(self)
+	}
+	for _, name := range append([]string{"coordinator", "scheduler", "powerd", "powerlab"}, more...) {
+		if _, err := os.Stat(filepath.Join(r.bin, name)); err != nil {
+			return cli.Failed("make build puts all programs into bin/, make hooks the jars; --bin names another folder", "--engine %s needs %s in %s: %w", engine, name, r.bin, err)
+		}
+	}
+	if r.dir, err = os.MkdirTemp("", "headroom-dias-"); err != nil {
+		return fmt.Errorf("dias: %w", err)
+	}
+	return nil
+}
+
+func (r *realRun) note(format string, args ...any) { cli.Notef(r.progress, format, args...) }
+
+func (r *realRun) path(parts ...string) string {
+	return filepath.Join(append([]string{r.dir}, parts...)...)
+}
+
+// makeInput writes a file of words for each map task, frequencies as in real text. A third of the
+// words are of one of several topics, as files of real data differ.
+func (r *realRun) makeInput() error {
+	if err := os.MkdirAll(r.path("in"), 0o755); err != nil {
+		return fmt.Errorf("dias: input: %w", err)
+	}
+	const words, vocabulary, skew, topics, topical = 20_000, 5000, 1.1, 5, 3
+	zipf := mathrand.NewZipf(mathrand.New(mathrand.NewPCG(r.o.seed, 7)), skew, 1, vocabulary-1)
+	for i := range realMaps {
+		var b strings.Builder
+		for k := range words {
+			topic := 0
+			if k%topical == 0 {
+				topic = 1 + i%topics
+			}
+			fmt.Fprintf(&b, "t%dw%d ", topic, zipf.Uint64())
+		}
+		if err := os.WriteFile(r.path("in", fmt.Sprintf("%02d.txt", i)), []byte(b.String()), 0o644); err != nil {
+			return fmt.Errorf("dias: input: %w", err)
+		}
+	}
+	return nil
+}
+
+// size finds how often a task counts its words, so that a job takes about realJob.
+func (r *realRun) size(ctx context.Context) error {
+	const many = 40
+	once, err := r.timed(ctx, 1)
+	if err != nil {
+		return err
+	}
+	more, err := r.timed(ctx, many)
+	if err != nil {
+		return err
+	}
+	pass := max((more-once)/(many-1), 10*time.Microsecond)
+	cpus := realHost * float64(numCPU()) * realSpeed
+	task := time.Duration(float64(realJob) * cpus / realMaps)
+	r.passes = max(1, int(math.Round(float64(task-once)/float64(pass))))
+	r.note("a task counts its words %d times: %.2f s of a CPU", r.passes, task.Seconds())
+	return nil
+}
+
+// timed is the CPU time of one task with so many passes, the best of three.
+func (r *realRun) timed(ctx context.Context, passes int) (time.Duration, error) {
+	best := time.Duration(math.MaxInt64)
+	for range 3 {
+		cmd := exec.CommandContext(ctx, filepath.Join(r.bin, "powerlab"), "app", "wordcount", fmt.Sprintf("--passes=%d", passes), r.path("in", "00.txt"))
+		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
+		if _, err := cmd.Output(); err != nil {
+			return 0, fmt.Errorf("dias: time a task: %w", err)
+		}
+		best = min(best, cmd.ProcessState.UserTime()+cmd.ProcessState.SystemTime())
+	}
+	return best, nil
+}
+
+// spec is the job file of a class; floor is the least part of its map tasks, in percent.
+func (r *realRun) spec(class string, floor int) []byte {
+	return fmt.Appendf(nil, "name: words\nclass: %s\nslots: %d\nmin_tasks: %d%%\nmap:\n  input: %q\n  command: [%q, app, wordcount, --passes=%d, \"{input}\"]\noutput: %q\n",
+		class, realSlots, floor, r.path("in", "*.txt"), filepath.Join(r.bin, "powerlab"), r.passes, r.path("out"))
+}
+
+// job is the job file of the i-th job that comes.
+func (r *realRun) job(i int) []byte {
+	if r.jobs[i].class == high {
+		return r.engine.spec("high", 100)
+	}
+	return r.engine.spec("low", 100-realTheta)
+}
+
+// configuration is the scheduler's for a policy.
+func configuration(d buffers.Discipline, sprintAfter time.Duration) string {
+	return fmt.Sprintf("discipline: %s\nwidth: 1\nclasses:\n  - {name: high, sprint_after: %s}\n  - {name: low, theta: %d%%}\n", d, sprintAfter, realTheta)
+}
+
+// policy runs all jobs under one policy.
+func (r *realRun) policy(ctx context.Context, d buffers.Discipline) (out *realResult, err error) {
+	err = r.onSite(ctx, string(d), configuration(d, r.engine.sprintAfter), func(ctx context.Context) error {
+		r.note("%s: %d jobs come", d, len(r.jobs))
+		ctx, stop := context.WithTimeout(ctx, r.most())
+		defer stop()
+		out, err = r.run(ctx, d)
+		return err
+	})
+	return out, err
+}
+
+// onSite does something on a fresh site with the engine, whose scheduler is configured so.
+func (r *realRun) onSite(ctx context.Context, name, configuration string, do func(context.Context) error) error {
+	return r.onNodes(ctx, name, func(ctx context.Context) (err error) {
+		starting, cancel := context.WithTimeout(ctx, realPatience)
+		defer cancel()
+		more, end, err := r.engine.begin(starting, name)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, end()) }()
+		if err := r.site.StartScheduler(configuration + more); err != nil {
+			return err
+		}
+		if err := r.ready(starting); err != nil {
+			return err
+		}
+		return do(ctx)
+	})
+}
+
+// onNodes does something on a fresh site without a scheduler, once its nodes hold leases.
+func (r *realRun) onNodes(ctx context.Context, name string, do func(context.Context) error) (err error) {
+	if r.site, err = cluster.NewSite(cluster.Config{Dir: r.path("site-" + name), Bin: r.bin, Coordinators: 1, Nodes: realNodes, Workers: r.engine.workers > 0, Weight: realWeight}); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.site.Close(), r.keepLogs(name)) }()
+	r.note("%s: starting a coordinator and %d nodes", name, realNodes)
+	starting, cancel := context.WithTimeout(ctx, realPatience)
+	defer cancel()
+	if err := r.site.Start(); err != nil {
+		return err
+	}
+	if err := r.await(starting, "the nodes hold no lease", r.capped(1)); err != nil {
+		return err
+	}
+	return do(ctx)
+}
+
+// keepLogs copies the programs' logs into the output folder, if one is named.
+func (r *realRun) keepLogs(name string) error {
+	if r.o.out == "" {
+		return nil
+	}
+	to := filepath.Join(r.o.out, "logs", name)
+	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(r.site.Path("logs")))); err != nil {
+		return fmt.Errorf("dias: keep the logs: %w", err)
+	}
+	return nil
+}
+
+// most is how long a policy may take: the jobs one after the other at half the speed, and a minute.
+func (r *realRun) most() time.Duration {
+	return time.Minute + r.jobs[len(r.jobs)-1].at + 3*r.engine.job*time.Duration(len(r.jobs))
+}
+
+// ready caps the nodes, gives the site joules for sprints, and waits for nodes, scheduler
+// and workers.
+func (r *realRun) ready(ctx context.Context) error {
+	most := int64(math.Round(cluster.Rated().Watts()*realCap)) * int64(units.Watt)
+	for _, name := range r.site.Nodes() {
+		if err := r.change(ctx, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetNode{
+			SetNode: &headroomv1.SetNode{Node: name, Settings: &headroomv1.NodeSettings{MaxUw: &most}},
+		}}); err != nil {
+			return fmt.Errorf("dias: cap %s: %w", name, err)
+		}
+	}
+	full := r.site.Full()
+	if err := r.change(ctx, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetSprintBudget{
+		SetSprintBudget: &headroomv1.SetSprintBudget{Domain: cluster.Domain, CapacityUj: int64(full) * 60, RefillUw: int64(full)},
+	}}); err != nil {
+		return fmt.Errorf("dias: sprint budget: %w", err)
+	}
+	return r.await(ctx, "nodes, scheduler and workers are not ready", func(ctx context.Context) bool {
+		return r.capped(realCap)(ctx) && r.workers(ctx) == r.engine.workers
+	})
+}
+
+// capped tells whether every node holds a cap of that part of what it is rated, within 2 %.
+func (r *realRun) capped(part float64) func(context.Context) bool {
+	return func(ctx context.Context) bool {
+		held := 0
+		err := r.leader(ctx, func(ctx context.Context, s headroomv1connect.ClusterServiceClient) error {
+			answer, err := s.ListNodes(ctx, connect.NewRequest(&headroomv1.ListNodesRequest{}))
+			if err != nil {
+				return err
+			}
+			for _, n := range answer.Msg.GetNodes() {
+				if n.EffectiveUw != nil && math.Abs(min(float64(n.GetEffectiveUw()), float64(n.GetRatedUw()))/float64(n.GetRatedUw())/part-1) < 0.02 {
+					held++
+				}
+			}
+			return nil
+		})
+		return err == nil && held == realNodes
+	}
+}
+
+// workers is how many workers the scheduler has; -1 while it does not answer.
+func (r *realRun) workers(ctx context.Context) int {
+	answer, err := r.list(ctx)
+	if err != nil {
+		return -1
+	}
+	n := 0
+	for _, w := range answer.GetWorkers() {
+		if w.GetConnected() {
+			n++
+		}
+	}
+	return n
+}
+
+// await looks until done, the time is over, or a program has ended.
+func (r *realRun) await(ctx context.Context, not string, done func(context.Context) bool) error {
+	tick := time.NewTicker(realLook)
+	defer tick.Stop()
+	for !done(ctx) {
+		if err := r.site.Running(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("dias: %s: %w", not, ctx.Err())
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// leader asks the coordinator.
+func (r *realRun) leader(ctx context.Context, f func(context.Context, headroomv1connect.ClusterServiceClient) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	_, err := rpc.ToLeader(ctx, r.site.Addresses(), 5*time.Second, func(addr string) error {
+		return f(ctx, headroomv1connect.NewClusterServiceClient(r.via, rpc.BaseURL(addr), rpc.ClientOptions()...))
+	})
+	return err
+}
+
+func (r *realRun) change(ctx context.Context, req *headroomv1.ChangeRequest) error {
+	req.Change = &headroomv1.Change{Actor: "dias", Reason: "the experiment", RequestId: rand.Text()}
+	return r.leader(ctx, func(ctx context.Context, s headroomv1connect.ClusterServiceClient) error {
+		_, err := s.Change(ctx, connect.NewRequest(req))
+		return err
+	})
+}
+
+func (r *realRun) scheduler() headroomv1connect.SchedulerServiceClient {
+	return headroomv1connect.NewSchedulerServiceClient(r.via, rpc.BaseURL(r.site.Scheduler()), rpc.ClientOptions()...)
+}
+
+func (r *realRun) list(ctx context.Context) (*headroomv1.ListResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	answer, err := r.scheduler().List(ctx, connect.NewRequest(&headroomv1.ListRequest{}))
+	if err != nil {
+		return nil, err
+	}
+	return answer.Msg, nil
+}
+
+// submit submits one job and gives back its id.
+func (r *realRun) submit(ctx context.Context, spec []byte) (string, error) {
+	answer, err := r.scheduler().Submit(ctx, connect.NewRequest(&headroomv1.SubmitRequest{
+		Spec: spec, File: r.path("words.yaml"),
+		Change: &headroomv1.Change{Actor: "dias", Reason: "the experiment", RequestId: rand.Text()},
+	}))
+	if err != nil {
+		return "", fmt.Errorf("dias: submit: %w", err)
+	}
+	return answer.Msg.GetJob().GetId(), nil
+}
+
+// run submits the jobs as they come, and looks until all have ended.
+func (r *realRun) run(ctx context.Context, d buffers.Discipline) (*realResult, error) {
+	w := newWatch(d, len(r.jobs))
+	start, next := time.Now(), 0
+	err := r.await(ctx, "jobs have not ended", func(ctx context.Context) bool {
+		for next < len(r.jobs) && time.Since(start) >= r.jobs[next].at && w.failed == nil {
+			w.submitted[next] = time.Now()
+			id, err := r.submit(ctx, r.job(next))
+			if err != nil {
+				w.failed = err
+				return true
+			}
+			w.index[id] = next
+			next++
+		}
+		if answer, err := r.list(ctx); err == nil {
+			w.look(r.jobs, answer)
+		}
+		return w.failed != nil || w.done == len(r.jobs)
+	})
+	if err := errors.Join(err, w.failed); err != nil {
+		return nil, err
+	}
+	return w.result, r.energies(ctx, w)
+}
+
+// energies asks what the jobs drew.
+func (r *realRun) energies(ctx context.Context, w *watch) error {
+	return r.leader(ctx, func(ctx context.Context, _ headroomv1connect.ClusterServiceClient) error {
+		jobs := headroomv1connect.NewJobServiceClient(r.via, rpc.BaseURL(r.site.Addresses()[0]), rpc.ClientOptions()...)
+		answer, err := jobs.ListJobs(ctx, connect.NewRequest(&headroomv1.ListJobsRequest{}))
+		if err != nil {
+			return err
+		}
+		for _, j := range answer.Msg.GetJobs() {
+			if i, ok := w.index[j.GetId()]; ok && j.GetEnergy().GetMeasuredS() > 0 {
+				w.result.jobs[i].joules = new(units.Energy(j.GetEnergy().GetUj()).Joules())
+			}
+		}
+		return nil
+	})
+}
+
+// watch is what was seen of a policy's jobs so far.
+type watch struct {
+	result           *realResult
+	index            map[string]int // by job id
+	submitted, began []time.Time
+	ended            []bool
+	done             int
+	failed           error
+}
+
+func newWatch(d buffers.Discipline, jobs int) *watch {
+	return &watch{
+		result: &realResult{policy: d, jobs: make([]realEnded, jobs)}, index: map[string]int{},
+		submitted: make([]time.Time, jobs), began: make([]time.Time, jobs), ended: make([]bool, jobs),
+	}
+}
+
+// look takes in one look at the scheduler.
+func (w *watch) look(jobs []arrival, l *headroomv1.ListResponse) {
+	w.result.killed, w.result.total = l.GetDispatch().GetKilledS(), l.GetDispatch().GetTotalS()
+	for _, run := range l.GetRuns() {
+		if i, ok := w.index[run.GetId()]; ok && run.GetBeganUs() > 0 {
+			w.began[i] = time.UnixMicro(run.GetBeganUs())
+			w.result.jobs[i].sprinted = w.result.jobs[i].sprinted || run.GetSprint() != nil
+		}
+	}
+	for _, j := range l.GetJobs() {
+		i, ok := w.index[j.GetId()]
+		if !ok || w.ended[i] {
+			continue
+		}
+		e := &w.result.jobs[i]
+		e.class, e.runs, e.theta = jobs[i].class, int(j.GetProgress().GetRun()), max(e.theta, j.GetProgress().GetTheta(), j.GetDeflation().GetTheta())
+		state := j.GetState()
+		if state == headroomv1.JobState_JOB_STATE_FAILED || state == headroomv1.JobState_JOB_STATE_CANCELLED {
+			w.failed = fmt.Errorf("dias: job %s: %s", j.GetId(), j.GetOutcome())
+		}
+		if state == headroomv1.JobState_JOB_STATE_DONE {
+			w.ended[i] = true
+			w.done++
+			now := time.Now()
+			e.response, e.exec = now.Sub(w.submitted[i]).Seconds(), now.Sub(w.began[i]).Seconds()
+		}
+	}
+}

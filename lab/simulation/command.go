@@ -1,0 +1,351 @@
+package simulation
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+)
+
+// Bounds of the command line.
+const (
+	maxSchedules = 10_000_000
+	minSpan      = time.Second
+	maxSpan      = time.Hour
+	// progressEvery is how often a long run says how far it is.
+	progressEvery = 5 * time.Second
+)
+
+// settings are the flags of the command.
+type settings struct {
+	schedules int
+	seed      uint64
+	span      time.Duration
+	only      []string
+	keep      []string
+	sabotage  string
+	sabotages bool
+	replay    string
+	noShrink  bool
+	trace     bool
+	out       cli.Output
+}
+
+// NewCommand is `powerlab simulate`.
+func NewCommand() *cobra.Command {
+	var s settings
+	cmd := &cobra.Command{
+		Use:   "simulate",
+		Short: "Simulate clusters under faults and judge the promises at every event",
+		Long:  help(),
+		Example: "  powerlab simulate --schedules 500 --seed 1\n" +
+			"  powerlab simulate --schedules 1 --seed 3117946758067592 --trace\n" +
+			"  powerlab simulate --only crash,delay,sprint --schedules 100\n" +
+			"  powerlab simulate --sabotage refund-twice\n" +
+			"  powerlab simulate --sabotage all --seed 42\n" +
+			"  powerlab simulate --list-sabotage -o json\n" +
+			"  powerlab simulate --replay lab/simulation/testdata/seeds/long-mean.json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
+	}
+	f := cmd.Flags()
+	f.IntVar(&s.schedules, "schedules", 100, "how many schedules to run; 300 with --sabotage")
+	f.Uint64Var(&s.seed, "seed", 1, "seed of the first schedule; the others' are derived from it")
+	f.DurationVar(&s.span, "duration", time.Minute, "virtual time of each schedule")
+	f.StringSliceVar(&s.only, "only", nil, "classes of faults that every schedule has, \"none\" for none; each draws its own otherwise")
+	f.StringSliceVar(&s.keep, "keep", nil, "occurrences that happen, such as crash#3; all otherwise")
+	f.StringVar(&s.sabotage, "sabotage", "", "break this rule of the design on purpose; all: one after the other")
+	f.BoolVar(&s.sabotages, "list-sabotage", false, "list the rules that can be broken, with the promise that each breaks")
+	f.StringVar(&s.replay, "replay", "", "replay the schedule of this file")
+	f.BoolVar(&s.noShrink, "no-shrink", false, "leave a schedule that breaks a promise as it is")
+	f.BoolVar(&s.trace, "trace", false, "print what happens, to stderr")
+	s.out.Flags(cmd)
+	cmd.MarkFlagsMutuallyExclusive("replay", "sabotage")
+	return cmd
+}
+
+// help is the long text of the command.
+func help() string {
+	return "Simulate runs whole clusters in virtual time: the real ledger, plan, lease and sprint code, with crashes,\n" +
+		"partitions, delays, pauses, wrong clocks, a lost quorum, and operators who change everything. After every\n" +
+		"event what the nodes really hold and draw is judged against the promises. The same seed gives the same\n" +
+		"run, on every machine.\n\n" +
+		"Each schedule is one cluster and has some classes of faults, drawn from its seed. The first violation is\n" +
+		"shrunk to the least schedule that still shows it, and the command line that replays it is printed. With\n" +
+		"-o json that schedule is the field \"shrunk\"; as a file it can be kept, and replayed with --replay.\n\n" +
+		"The table counts how often each fault, and each rare path, was taken: what was never taken is not tried.\n\n" +
+		"--sabotage breaks one rule of the design on purpose, to see that the judges find it: the run ends as soon\n" +
+		"as they do. --list-sabotage names the rules, each with the promise that it breaks. --sabotage all breaks\n" +
+		"one after the other and tells how many schedules each took.\n\n" +
+		"Exit code 0: no promise was broken; with --sabotage all, every sabotage was found. 1: one was broken, which\n" +
+		"with --sabotage is what is wanted; with all, a sabotage was not found. 2: the command line or the file of\n" +
+		"--replay is wrong. 130: it was interrupted.\n\n" +
+		"Classes for --only:\n" + wrapped(Classes(), 104)
+}
+
+// wrapped are the names in lines of at most width bytes.
+func wrapped(names []string, width int) string {
+	var text strings.Builder
+	line := " "
+	for _, name := range names {
+		if len(line)+1+len(name) > width {
+			text.WriteString(line + "\n")
+			line = " "
+		}
+		line += " " + name
+	}
+	return text.String() + line
+}
+
+func (s *settings) check(cmd *cobra.Command) error {
+	if s.sabotage != "" && !cmd.Flags().Changed("schedules") {
+		s.schedules = sabotageSchedules
+	}
+	s.only, s.keep = none(s.only), none(s.keep)
+	switch {
+	case s.schedules < 1 || s.schedules > maxSchedules:
+		return cli.Usage("--schedules %d: it must be between 1 and %d", s.schedules, maxSchedules)
+	case s.span < minSpan || s.span > maxSpan:
+		return cli.Usage("--duration %v: it must be between %v and %v", s.span, minSpan, maxSpan)
+	}
+	for _, class := range s.only {
+		if !slices.Contains(Classes(), class) {
+			return cli.Usage("--only %s: the classes are %s", class, strings.Join(Classes(), ", "))
+		}
+	}
+	if _, err := findSabotage(s.sabotage); err != nil && s.sabotage != allSabotages {
+		return cli.Usage("--sabotage %v", err)
+	}
+	return nil
+}
+
+// sabotageSchedules is within how many schedules every sabotage is found.
+const sabotageSchedules = 300
+
+// none is the list of a flag, where "none" stands for an empty one.
+func none(names []string) []string {
+	if slices.Equal(names, []string{"none"}) {
+		return []string{}
+	}
+	return names
+}
+
+func (s *settings) run(cmd *cobra.Command) error {
+	switch err := s.check(cmd); {
+	case err != nil:
+		return err
+	case s.sabotages:
+		return s.list(cmd.OutOrStdout())
+	case s.replay != "":
+		return s.replayFile(cmd)
+	case s.sabotage == allSabotages:
+		return s.breakAll(cmd)
+	}
+	o := Options{
+		Schedules: s.schedules, Seed: s.seed, Span: s.span, Only: s.only, Keep: s.keep, Sabotage: s.sabotage,
+		Progress: s.progress(cmd.ErrOrStderr()), Trace: s.tracer(cmd),
+	}
+	cli.Notef(cmd.ErrOrStderr(), "seed %d", s.seed)
+	r, err := Run(cmd.Context(), o)
+	if err != nil {
+		cli.Notef(cmd.ErrOrStderr(), "ended after %d of %d schedules", r.Schedules, s.schedules)
+	} else {
+		s.shrink(cmd, o, r)
+	}
+	if perr := s.print(cmd.OutOrStdout(), r); perr != nil {
+		return perr
+	}
+	if err != nil {
+		return err
+	}
+	return verdict(r, o)
+}
+
+func (s *settings) tracer(cmd *cobra.Command) io.Writer {
+	if s.trace {
+		return cmd.ErrOrStderr()
+	}
+	return nil
+}
+
+// list is --list-sabotage.
+func (s *settings) list(w io.Writer) error {
+	all := Sabotages()
+	if s.out.IsJSON() {
+		return s.out.JSON(w, struct {
+			Items []Sabotage `json:"items"`
+		}{all})
+	}
+	rows := make([][]string, 0, len(all))
+	for _, x := range all {
+		rows = append(rows, []string{x.Name, x.Breaks})
+	}
+	return s.out.Table(w, []string{"NAME", "BREAKS"}, rows)
+}
+
+// allSabotages is the --sabotage that stands for every one of them.
+const allSabotages = "all"
+
+// broken is one sabotage and how it went.
+type broken struct {
+	Name   string `json:"name"`
+	Breaks string `json:"breaks"`
+	// Schedules that were run until it was found, or in vain.
+	Schedules int  `json:"schedules"`
+	Found     bool `json:"found"`
+	// What was broken, in words with the numbers; the first violation of its promise.
+	What string `json:"what"`
+}
+
+// breakAll is --sabotage all.
+func (s *settings) breakAll(cmd *cobra.Command) error {
+	var list []broken
+	var missed []string
+	for _, x := range Sabotages() {
+		o := Options{Schedules: s.schedules, Seed: s.seed, Span: s.span, Only: s.only, Keep: s.keep, Sabotage: x.Name}
+		r, err := Run(cmd.Context(), o)
+		if err != nil {
+			return err
+		}
+		b := broken{Name: x.Name, Breaks: x.Breaks, Schedules: r.Schedules}
+		if len(r.Violations) > 0 && r.first().Promise == x.Breaks {
+			b.Found, b.What = true, r.first().What
+		} else {
+			missed = append(missed, x.Name)
+		}
+		list = append(list, b)
+		cli.Notef(cmd.ErrOrStderr(), "%d of %d sabotages: %s, found %v in %d schedules", len(list), len(Sabotages()), b.Name, b.Found, b.Schedules)
+	}
+	if err := s.printAll(cmd.OutOrStdout(), list); err != nil {
+		return err
+	}
+	if len(missed) > 0 {
+		return cli.Failed("more --schedules", "not found in %d schedules: %s", s.schedules, strings.Join(missed, ", "))
+	}
+	return nil
+}
+
+func (s *settings) printAll(w io.Writer, list []broken) error {
+	if s.out.IsJSON() {
+		return s.out.JSON(w, struct {
+			Seed  uint64   `json:"seed"`
+			Items []broken `json:"items"`
+		}{s.seed, list})
+	}
+	rows := make([][]string, 0, len(list))
+	for _, b := range list {
+		rows = append(rows, []string{b.Name, b.Breaks, fmt.Sprint(b.Schedules), map[bool]string{true: "yes", false: "no"}[b.Found]})
+	}
+	return s.out.Table(w, []string{"NAME", "BREAKS", "SCHEDULES", "FOUND"}, rows)
+}
+
+// replayFile is --replay.
+func (s *settings) replayFile(cmd *cobra.Command) error {
+	f, err := os.Open(s.replay)
+	if err != nil {
+		return cli.Usage("--replay: %v", err)
+	}
+	defer func() { _ = f.Close() }()
+	x, err := ReadSchedule(f)
+	if err != nil {
+		return cli.Usage("--replay %s: %v", s.replay, err)
+	}
+	if x.What != "" {
+		cli.Notef(cmd.ErrOrStderr(), "broke %s once: %s", x.Promise, x.What)
+	}
+	r, err := x.Replay(s.tracer(cmd))
+	if err != nil {
+		return cli.Usage("--replay %s: %v", s.replay, err)
+	}
+	s.seed = x.Seed
+	if err := s.print(cmd.OutOrStdout(), r); err != nil {
+		return err
+	}
+	return verdict(r, Options{Span: x.span(), Only: x.Only, Keep: x.Keep, Sabotage: x.Sabotage})
+}
+
+// shrink makes the schedule of the first violation as small as it can.
+func (s *settings) shrink(cmd *cobra.Command, o Options, r *Report) {
+	if len(r.Violations) == 0 || s.noShrink {
+		return
+	}
+	first := r.first()
+	cli.Notef(cmd.ErrOrStderr(), "%s is broken with seed %d; shrinking", first.Promise, first.Seed)
+	x := o.schedule(0)
+	x.Seed = first.Seed
+	if least, ok := Shrink(x, first.Promise); ok {
+		r.Shrunk = &least
+	}
+}
+
+// first is the violation to show: under sabotage the one that it was meant to bring.
+func (r *Report) first() Violation {
+	sabotage, _ := findSabotage(r.Sabotage)
+	for _, v := range r.Violations {
+		if v.Promise == sabotage.Breaks {
+			return v
+		}
+	}
+	return r.Violations[0]
+}
+
+// verdict is the error of a run that broke a promise.
+func verdict(r *Report, o Options) error {
+	if len(r.Violations) == 0 {
+		return nil
+	}
+	first := r.first()
+	again := o.schedule(0)
+	again.Seed = first.Seed
+	if r.Shrunk != nil {
+		again = *r.Shrunk
+	}
+	return cli.Failed(again.Command()+" --trace",
+		"%d violations in %d schedules, %s with seed %d at %.3f s: %s",
+		len(r.Violations), r.Schedules, first.Promise, first.Seed, first.At, first.What)
+}
+
+// progress tells on stderr how far a long run is.
+func (s *settings) progress(w io.Writer) func(int, *Report) {
+	last := time.Now()
+	return func(done int, r *Report) {
+		if now := time.Now(); now.Sub(last) >= progressEvery && done < s.schedules {
+			last = now
+			cli.Notef(w, "%d of %d schedules, %d events, %d violations", done, s.schedules, r.Events, len(r.Violations))
+		}
+	}
+}
+
+func (s *settings) print(w io.Writer, r *Report) error {
+	if s.out.IsJSON() {
+		return s.out.JSON(w, r)
+	}
+	rows := make([][]string, 0, len(r.FaultsHit))
+	for _, name := range slices.Sorted(maps.Keys(r.FaultsHit)) {
+		rows = append(rows, []string{name, fmt.Sprint(r.FaultsHit[name])})
+	}
+	if err := s.out.Table(w, []string{"FAULT OR RARE PATH", "HIT"}, rows); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	rows = nil
+	for _, v := range r.Violations {
+		rows = append(rows, []string{v.Promise, fmt.Sprint(v.Seed), fmt.Sprintf("%.6f", v.At), v.What})
+	}
+	if len(rows) > 0 {
+		if err := s.out.Table(w, []string{"PROMISE", "SEED", "AT_S", "WHAT"}, rows); err != nil {
+			return err
+		}
+	}
+	_, err := fmt.Fprintf(w, "schedules %d, events %d, violations %d, seed %d\n", r.Schedules, r.Events, len(r.Violations), s.seed)
+	return err
+}

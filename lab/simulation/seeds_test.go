@@ -1,0 +1,66 @@
+// Claim: what the simulation has found once stays repaired: every schedule that is
+// kept in testdata/seeds breaks no promise any more. docs/robustness.md tells what
+// each was about.
+package simulation
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestKeptSeeds(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/seeds/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%v, %d files", err, len(files))
+	}
+	record, err := os.ReadFile("../../docs/robustness.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, err := os.Open(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = f.Close() }()
+			s, err := ReadSchedule(f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := s.Replay(nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range r.Violations {
+				t.Errorf("%s at %.3f s: %s (once: %s)", v.Promise, v.At, v.What, s.What)
+			}
+			if s.Promise == "" || s.What == "" {
+				t.Error("it does not say what it broke")
+			}
+			if !bytes.Contains(record, []byte("`make repro-"+name+"`")) {
+				t.Errorf("docs/robustness.md knows no repro-%s", name)
+			}
+		})
+	}
+}
+
+func TestReadScheduleRefuses(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"no JSON":          "seed 1",
+		"an unknown field": `{"seed":1,"span_ms":5000,"colour":"red"}`,
+		"no span":          `{"seed":1}`,
+		"an unknown class": `{"seed":1,"span_ms":5000,"only":["earthquake"]}`,
+	} {
+		if _, err := ReadSchedule(strings.NewReader(text)); err == nil {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+}

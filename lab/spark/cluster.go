@@ -1,0 +1,323 @@
+package spark
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"headroom/lab/cluster"
+)
+
+// Classes of the daemons, and of an executor.
+const (
+	mainMaster   = "org.apache.spark.deploy.master.Master"
+	mainWorker   = "org.apache.spark.deploy.worker.Worker"
+	mainExecutor = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
+)
+
+const nameMaster = "master"
+
+// startMost bounds the start of a cluster beside the caller's context: many times what it
+// takes on a machine that is not busy.
+const startMost = 2 * time.Minute
+
+// look is the pause between two looks at a daemon or a file.
+const look = 100 * time.Millisecond
+
+// nodesMost is how many addresses 127.A.B.1 and up a cluster gives to nodes.
+const nodesMost = 200
+
+// Last parts of the addresses of the Master and of the drivers.
+const (
+	lastMaster = 254
+	lastDriver = 253
+)
+
+// Config says what cluster is started.
+type Config struct {
+	// Dir is the cluster's folder, which is made. One that a cluster has run in is refused.
+	Dir string
+	// Release is what Fetch returned.
+	Release Release
+	// Nodes are the machines that a Worker runs on.
+	Nodes []Node
+	// Plugin is headroom-spark.jar; empty for a cluster without hook.
+	Plugin string
+	// Properties are added to spark-defaults.conf of all applications, and win over what
+	// is written there.
+	Properties map[string]string
+}
+
+// Node is one machine of the cluster.
+type Node struct {
+	// Name is the node's name.
+	Name string
+	// Cores and MemoryMB are what its Worker offers; 0 means 1 and 768. Each application has one
+	// executor on it, with all cores.
+	Cores, MemoryMB int
+	// Wrap makes the command line that starts the Worker out of the Worker's own; nil runs
+	// it as it is. See OnNode.
+	Wrap func(argv []string) []string
+}
+
+// OnNode is a Wrap that runs the Worker, and so its executors, on the emulated node of
+// this name in the folder dir, which must be running; powerlab is that program's path.
+func OnNode(powerlab, dir, name string) func([]string) []string {
+	return func(argv []string) []string {
+		return append([]string{powerlab, "node", "exec", name, "--dir", dir, "--"}, argv...)
+	}
+}
+
+// Nodes are n nodes, node1 and up, that are nobody's but the machine's own.
+func Nodes(n int) []Node {
+	nodes := make([]Node, n)
+	for i := range nodes {
+		nodes[i].Name = fmt.Sprintf("node%d", i+1)
+	}
+	return nodes
+}
+
+// Cluster is a running cluster. Its methods may be called from any goroutine.
+type Cluster struct {
+	config Config
+	group  *cluster.Group
+	a, b   int // of its addresses, 127.a.b.x
+	master string
+	web    string
+	client *http.Client
+
+	mu   sync.Mutex
+	jobs int
+}
+
+// Start starts a cluster and returns when all its Workers are alive. On an error nothing
+// is left running; the logs stay in the folder logs below Config.Dir.
+func Start(ctx context.Context, config Config) (*Cluster, error) {
+	if err := config.complete(); err != nil {
+		return nil, err
+	}
+	if _, err := findJava(); err != nil {
+		return nil, err
+	}
+	c := &Cluster{config: config, a: 64 + rand.IntN(128), b: rand.IntN(256), client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}}
+	var err error
+	if c.group, err = cluster.NewGroup(c.path("logs")); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startMost)
+	defer cancel()
+	if err := c.start(ctx); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
+}
+
+// complete checks the configuration and fills in what it does not say.
+func (c *Config) complete() (err error) {
+	if c.Dir, err = filepath.Abs(c.Dir); err != nil {
+		return fmt.Errorf("spark: folder of the cluster: %w", err)
+	}
+	if strings.ContainsAny(c.Dir, " ,:\t") {
+		return fmt.Errorf("%w: folder %q: Spark's class paths bear no blanks, commas or colons", ErrConfig, c.Dir)
+	}
+	if _, err := os.Stat(filepath.Join(c.Dir, "conf")); err == nil {
+		return fmt.Errorf("%w: %s holds another cluster: name a new folder", ErrConfig, c.Dir)
+	}
+	if c.Release.Home == "" {
+		return fmt.Errorf("%w: no release: Fetch gets it", ErrConfig)
+	}
+	if len(c.Nodes) < 1 || len(c.Nodes) > nodesMost {
+		return fmt.Errorf("%w: %d nodes: a cluster has 1 to %d", ErrConfig, len(c.Nodes), nodesMost)
+	}
+	c.Nodes = slices.Clone(c.Nodes)
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if n.Name == "" || n.Name == nameMaster || slices.ContainsFunc(c.Nodes[:i], func(o Node) bool { return o.Name == n.Name }) {
+			return fmt.Errorf("%w: node name %q is taken or empty", ErrConfig, n.Name)
+		}
+		n.Cores, n.MemoryMB = max(1, n.Cores), max(memoryLeast, n.MemoryMB)
+	}
+	return nil
+}
+
+// memoryLeast is what a Worker offers at least: an executor's heap and what is beside it.
+const memoryLeast = 768
+
+func (c *Cluster) start(ctx context.Context) error {
+	if err := c.writeDefaults(); err != nil {
+		return err
+	}
+	host := c.address(lastMaster)
+	master, err := c.group.Start(nameMaster, c.daemonEnv(), c.daemon(mainMaster, "--host", host, "--port", "0", "--webui-port", "0")...)
+	if err != nil {
+		return err
+	}
+	if c.master, err = c.awaitLine(ctx, master, regexp.MustCompile(`Starting Spark master at (spark://[0-9.]+:[0-9]+)`)); err != nil {
+		return err
+	}
+	if c.web, err = c.awaitLine(ctx, master, regexp.MustCompile(`MasterWebUI.* started at (http://[0-9.]+:[0-9]+)`)); err != nil {
+		return err
+	}
+	workers := []*cluster.Program{master}
+	for i, n := range c.config.Nodes {
+		argv := c.daemon(mainWorker, "--host", c.address(i+1), "--port", "0", "--webui-port", "0", "-c", fmt.Sprint(n.Cores), "-m", fmt.Sprintf("%dm", n.MemoryMB), "-d", c.path(n.Name), c.master)
+		if n.Wrap != nil {
+			argv = n.Wrap(argv)
+		}
+		p, err := c.group.Start(n.Name, c.daemonEnv(), argv...)
+		if err != nil {
+			return err
+		}
+		workers = append(workers, p)
+	}
+	return c.awaitWorkers(ctx, workers)
+}
+
+// daemon is the command line of a daemon.
+func (c *Cluster) daemon(words ...string) []string {
+	return append([]string{filepath.Join(c.config.Release.Home, "bin", "spark-class")}, words...)
+}
+
+// jvm are the options of every JVM: short jobs on few cores gain from less compiling.
+const jvm = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+func (c *Cluster) daemonEnv() []string {
+	return []string{
+		"SPARK_HOME=" + c.config.Release.Home, "SPARK_DAEMON_MEMORY=192m", "SPARK_DAEMON_JAVA_OPTS=" + jvm, "SPARK_CONF_DIR=" + c.path("daemons"),
+		"SPARK_LOCAL_DIRS=" + c.path("scratch"), "SPARK_NO_DAEMONIZE=1",
+	}
+}
+
+// awaitLine waits for a line of a daemon's log and is its first group.
+func (c *Cluster) awaitLine(ctx context.Context, p *cluster.Program, line *regexp.Regexp) (found string, err error) {
+	err = await(ctx, p.Name+" does not say where it listens", func() (bool, error) {
+		if err := p.Ended(); err != nil {
+			return false, err
+		}
+		text, err := os.ReadFile(p.Log)
+		if m := line.FindSubmatch(text); m != nil {
+			found = string(m[1])
+		}
+		return found != "", err
+	})
+	return found, err
+}
+
+func (c *Cluster) awaitWorkers(ctx context.Context, daemons []*cluster.Program) error {
+	return await(ctx, "the workers are not alive", func() (bool, error) {
+		for _, p := range daemons {
+			if err := p.Ended(); err != nil {
+				return false, err
+			}
+		}
+		state, err := c.state(ctx)
+		return err == nil && state.Alive == len(c.config.Nodes), nil // the page may not answer yet
+	})
+}
+
+// await looks until done says so or fails.
+func await(ctx context.Context, not string, done func() (bool, error)) error {
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	for {
+		ok, err := done()
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("spark: %s: %w", not, ctx.Err())
+		}
+	}
+}
+
+// masterState is what the Master's page says.
+type masterState struct {
+	Alive  int `json:"aliveworkers"`
+	Active []struct {
+		ID   string `json:"id"`
+		Name string `json:"name"`
+	} `json:"activeapps"`
+}
+
+func (c *Cluster) state(ctx context.Context) (s masterState, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.web+"/json/", nil)
+	if err != nil {
+		return s, fmt.Errorf("spark: ask the master: %w", err)
+	}
+	resp, err := c.client.Do(req)
+	if err != nil {
+		return s, fmt.Errorf("spark: ask the master: %w", err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if err := json.NewDecoder(resp.Body).Decode(&s); err != nil {
+		return s, fmt.Errorf("spark: ask the master: %w", err)
+	}
+	return s, nil
+}
+
+// Applications are the names of those that run.
+func (c *Cluster) Applications(ctx context.Context) ([]string, error) {
+	s, err := c.state(ctx)
+	var names []string
+	for _, a := range s.Active {
+		names = append(names, a.Name)
+	}
+	return names, err
+}
+
+// Close ends every process of the cluster, executors and drivers too, and waits for it.
+// The folder stays. A second call has no effect.
+func (c *Cluster) Close() error {
+	c.client.CloseIdleConnections()
+	return c.group.Close()
+}
+
+// Master is what applications connect to, spark://HOST:PORT.
+func (c *Cluster) Master() string { return c.master }
+
+// Web is the address of the Master's page, http://HOST:PORT.
+func (c *Cluster) Web() string { return c.web }
+
+// Release is what runs.
+func (c *Cluster) Release() Release { return c.config.Release }
+
+// ConfDir is what a driver needs as SPARK_CONF_DIR.
+func (c *Cluster) ConfDir() string { return c.path("conf") }
+
+// Hosts are the names of the nodes by their Workers' hosts.
+func (c *Cluster) Hosts() map[string]string {
+	hosts := make(map[string]string)
+	for i, n := range c.config.Nodes {
+		hosts[c.address(i+1)] = n.Name
+	}
+	return hosts
+}
+
+// KillExecutors ends the executors of a node as kill -9 does and returns how many there were.
+func (c *Cluster) KillExecutors(node string) int {
+	i := slices.IndexFunc(c.config.Nodes, func(n Node) bool { return n.Name == node })
+	return c.group.Kill(func(p cluster.Process) bool { return i >= 0 && p.Called(mainExecutor, c.address(i+1)) })
+}
+
+// Executors is how many executors there are on all nodes.
+func (c *Cluster) Executors() int {
+	return c.group.Count(func(p cluster.Process) bool { return p.Called(mainExecutor) })
+}
+
+func (c *Cluster) address(last int) string { return fmt.Sprintf("127.%d.%d.%d", c.a, c.b, last) }
+
+func (c *Cluster) path(parts ...string) string {
+	return filepath.Join(append([]string{c.config.Dir}, parts...)...)
+}

@@ -1,0 +1,293 @@
+package spark
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"headroom/lab/cluster"
+)
+
+// What an application has when nothing else is said.
+const (
+	driverMemory   = "512m"
+	executorMemory = "512m"
+)
+
+// quietLog is the drivers' and executors' log4j2.properties: warnings, and what the hook says.
+const quietLog = `rootLogger.level = warn
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss.SSS} %p %c{1}: %m%n%ex
+`
+
+// writeDefaults writes what every application of the cluster has as configuration.
+func (c *Cluster) writeDefaults() error {
+	conf := map[string]string{
+		"spark.driver.host": c.address(lastDriver), "spark.driver.bindAddress": c.address(lastDriver),
+		"spark.driver.memory": driverMemory, "spark.executor.memory": executorMemory,
+		"spark.driver.extraJavaOptions": jvm, "spark.executor.extraJavaOptions": jvm,
+		"spark.local.dir": c.path("scratch"), "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
+		"spark.pyspark.python": c.config.Release.Python, "spark.pyspark.driver.python": c.config.Release.Python,
+		"spark.eventLog.enabled": "true", "spark.eventLog.dir": "file://" + c.path("events"), "spark.eventLog.compress": "false", "spark.eventLog.rolling.enabled": "false",
+		"spark.sql.shuffle.partitions": "4", "spark.sql.warehouse.dir": "file://" + c.path("warehouse"),
+	}
+	maps.Copy(conf, c.config.Properties)
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(conf)) {
+		fmt.Fprintf(&b, "%s %s\n", key, conf[key])
+	}
+	for _, dir := range []string{"conf", "daemons", "scratch", "events"} {
+		if err := os.MkdirAll(c.path(dir), 0o755); err != nil {
+			return fmt.Errorf("spark: folder of the cluster: %w", err)
+		}
+	}
+	if err := errors.Join(
+		os.WriteFile(c.path("conf", "spark-defaults.conf"), []byte(b.String()), 0o644),
+		os.WriteFile(c.path("conf", "log4j2.properties"), []byte(quietLog), 0o644),
+	); err != nil {
+		return fmt.Errorf("spark: configuration of the cluster: %w", err)
+	}
+	return nil
+}
+
+// Job is an application as a user submits it.
+type Job struct {
+	// Name is the application's; it names its log too.
+	Name string
+	// Application is a jar or a Python program, Main the jar's class.
+	Application, Main string
+	Args              []string
+	// Jars are further jars.
+	Jars []string
+	// Theta is the drop ratio that the hook is told by the configuration, 0 to 1, Seed what
+	// chooses what is dropped. Without Config.Plugin there is no hook and both must be 0.
+	Theta float64
+	Seed  uint64
+	// Stages are those that drop: input (also when empty), all or none.
+	Stages string
+	// Conf are further properties.
+	Conf map[string]string
+	// Wrap makes the driver's command line out of its own, to place it; nil leaves it. See OnNode.
+	Wrap func(argv []string) []string
+}
+
+// RunningJob is an application whose driver was started.
+type RunningJob struct {
+	cluster *Cluster
+	program *cluster.Program
+	began   time.Time
+}
+
+// Result is how an application ended.
+type Result struct {
+	// Elapsed is from the driver's start to its end.
+	Elapsed time.Duration
+	// Output is what the driver printed.
+	Output string
+	// Log is its event log.
+	Log EventLog
+}
+
+// EventLog is what Spark wrote down of an application.
+type EventLog struct {
+	// Application is its id.
+	Application string
+	// Stages, in the order in which they ended; one that was begun again is there again.
+	Stages []StageRecord
+	// InputBytes is what all tasks that succeeded have read from files.
+	InputBytes int64
+	// Attempts is how many attempts of tasks ended, Succeeded how many of those well.
+	Attempts, Succeeded int
+	// TaskSeconds is the sum of the run times of the attempts that succeeded.
+	TaskSeconds float64
+	// Jobs is from the begin of the first action to the end of the last.
+	Jobs time.Duration
+}
+
+// StageRecord is a stage that has ended.
+type StageRecord struct {
+	ID, Attempt, Tasks int
+	Name               string
+}
+
+// Submit starts an application's driver.
+func (c *Cluster) Submit(j Job) (*RunningJob, error) {
+	if c.config.Plugin == "" && (j.Theta != 0 || j.Seed != 0 || j.Stages != "") {
+		return nil, fmt.Errorf("%w: a drop ratio without a hook: Config.Plugin names it", ErrConfig)
+	}
+	c.mu.Lock()
+	c.jobs++
+	name := j.Name + "-" + strconv.Itoa(c.jobs)
+	c.mu.Unlock()
+	argv := c.submit(j, name)
+	if j.Wrap != nil {
+		argv = j.Wrap(argv)
+	}
+	r := &RunningJob{cluster: c, began: time.Now()}
+	var err error
+	r.program, err = c.group.Start(name, []string{"SPARK_HOME=" + c.config.Release.Home, "SPARK_CONF_DIR=" + c.ConfDir()}, argv...)
+	return r, err
+}
+
+func (c *Cluster) submit(j Job, name string) []string {
+	conf := map[string]string{"spark.app.name": name}
+	jars := slices.Clone(j.Jars)
+	if c.config.Plugin != "" {
+		jars = append(jars, c.config.Plugin)
+		maps.Copy(conf, map[string]string{
+			"spark.plugins": "headroom.spark.HeadroomPlugin", "spark.shuffle.manager": "headroom.spark.HeadroomShuffleManager",
+			"spark.headroom.theta": strconv.FormatFloat(j.Theta, 'g', -1, 64), "spark.headroom.seed": strconv.FormatInt(int64(j.Seed), 10),
+		})
+		if j.Stages != "" {
+			conf["spark.headroom.stages"] = j.Stages
+		}
+	}
+	maps.Copy(conf, j.Conf)
+	argv := []string{filepath.Join(c.config.Release.Home, "bin", "spark-submit"), "--master", c.master}
+	if j.Main != "" {
+		argv = append(argv, "--class", j.Main)
+	}
+	if len(jars) > 0 {
+		argv = append(argv, "--jars", strings.Join(jars, ","))
+	}
+	for _, key := range slices.Sorted(maps.Keys(conf)) {
+		argv = append(argv, "--conf", key+"="+conf[key])
+	}
+	return append(append(argv, j.Application), j.Args...)
+}
+
+// Output is what the driver has said so far.
+func (r *RunningJob) Output() string {
+	text, _ := os.ReadFile(r.program.Log) // what cannot be read was not said
+	return string(text)
+}
+
+// Log is what the event log holds so far; an error before there is one.
+func (r *RunningJob) Log() (EventLog, error) { return r.cluster.eventLog(r.program.Name) }
+
+// Wait waits for the end. An application that failed is an error that wraps ErrJob and has
+// the end of its log; when ctx ends the driver is killed.
+func (r *RunningJob) Wait(ctx context.Context) (Result, error) {
+	select {
+	case <-r.program.Done():
+	case <-ctx.Done():
+		r.program.Kill()
+		return Result{}, fmt.Errorf("spark: %s: %w", r.program.Name, ctx.Err())
+	}
+	result := Result{Elapsed: time.Since(r.began), Output: r.Output()}
+	if !r.program.State().Success() {
+		return result, fmt.Errorf("%w: %w", ErrJob, r.program.Ended())
+	}
+	var err error
+	result.Log, err = r.cluster.eventLog(r.program.Name)
+	return result, err
+}
+
+// Run runs an application to its end.
+func (c *Cluster) Run(ctx context.Context, j Job) (Result, error) {
+	r, err := c.Submit(j)
+	if err != nil {
+		return Result{}, err
+	}
+	return r.Wait(ctx)
+}
+
+// eventLog finds the log of the application with this name.
+func (c *Cluster) eventLog(name string) (EventLog, error) {
+	paths, err := filepath.Glob(c.path("events", "*"))
+	if err != nil {
+		return EventLog{}, fmt.Errorf("spark: event logs: %w", err)
+	}
+	for _, path := range slices.Backward(paths) {
+		log, app, err := ReadEventLog(path)
+		if err == nil && app == name {
+			return log, nil
+		}
+	}
+	return EventLog{}, fmt.Errorf("spark: no event log of %s in %s", name, c.path("events"))
+}
+
+// event is what is read of a line of an event log.
+type event struct {
+	Event  string
+	Name   string                  `json:"App Name"`
+	ID     string                  `json:"App ID"`
+	Submit int64                   `json:"Submission Time"`
+	End    int64                   `json:"Completion Time"`
+	Reason struct{ Reason string } `json:"Task End Reason"`
+	Stage  struct {
+		ID      int    `json:"Stage ID"`
+		Attempt int    `json:"Stage Attempt ID"`
+		Name    string `json:"Stage Name"`
+		Tasks   int    `json:"Number of Tasks"`
+	} `json:"Stage Info"`
+	Metrics struct {
+		RunTime int64 `json:"Executor Run Time"`
+		Input   struct {
+			Bytes int64 `json:"Bytes Read"`
+		} `json:"Input Metrics"`
+	} `json:"Task Metrics"`
+}
+
+// eventMost bounds a line of an event log; Spark's own properties are in one.
+const eventMost = 16 << 20
+
+// ReadEventLog reads an event log, also of an application that still runs, and the
+// application's name. A last line that was cut short is passed over.
+func ReadEventLog(path string) (log EventLog, name string, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return log, "", fmt.Errorf("spark: event log: %w", err)
+	}
+	var begin, end int64
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, eventMost)
+	for lines.Scan() {
+		var e event
+		if json.Unmarshal(lines.Bytes(), &e) != nil {
+			continue
+		}
+		switch e.Event {
+		case "SparkListenerApplicationStart":
+			log.Application, name = e.ID, e.Name
+		case "SparkListenerJobStart":
+			if begin == 0 {
+				begin = e.Submit
+			}
+		case "SparkListenerJobEnd":
+			end = e.End
+		case "SparkListenerTaskEnd":
+			log.task(e)
+		case "SparkListenerStageCompleted":
+			log.Stages = append(log.Stages, StageRecord{ID: e.Stage.ID, Attempt: e.Stage.Attempt, Tasks: e.Stage.Tasks, Name: e.Stage.Name})
+		}
+	}
+	if end > begin {
+		log.Jobs = time.Duration(end-begin) * time.Millisecond
+	}
+	return log, name, lines.Err()
+}
+
+func (l *EventLog) task(e event) {
+	l.Attempts++
+	if e.Reason.Reason != "Success" {
+		return
+	}
+	l.Succeeded++
+	l.InputBytes += e.Metrics.Input.Bytes
+	l.TaskSeconds += float64(e.Metrics.RunTime) / 1000
+}

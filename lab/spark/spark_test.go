@@ -1,0 +1,145 @@
+// Claims: the releases are those that the hooks are built for; what cannot be a cluster
+// or a job is refused before anything starts; Spark's own words are understood.
+package spark
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestVersionsAreTheHooks(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "hooks", "versions.properties"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, version := range map[string]string{"spark.version": Version, "spark4.version": Version4} {
+		m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(key) + `=(.*)$`).FindSubmatch(text)
+		if m == nil || string(m[1]) != version {
+			t.Errorf("%s is %q, here %s", key, m, version)
+		}
+	}
+}
+
+// fakeRelease is a folder as pip leaves it, of one empty program.
+func fakeRelease(t *testing.T, dir string) {
+	t.Helper()
+	bin := filepath.Join(dir, "lib", "python3.11", "site-packages", "pyspark", "bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bin, "spark-submit"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestFetchTakesWhatIsThere(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if _, err := Fetch(t.Context(), Version, dir, nil); !errors.Is(err, ErrConfig) {
+		t.Errorf("an empty folder: %v", err)
+	}
+	fakeRelease(t, dir)
+	r, err := Fetch(t.Context(), Version, dir, func(string) { t.Error("it fetches") })
+	if err != nil || r.Version != Version || r.Home != filepath.Join(dir, "lib", "python3.11", "site-packages", "pyspark") || r.Python != filepath.Join(dir, "bin", "python3") {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestFetchWithoutPython(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	if _, err := Fetch(t.Context(), Version, filepath.Join(t.TempDir(), "spark"), nil); !errors.Is(err, ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestFetchWaitsForAnother(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "spark")
+	unlock, err := waitLock(t.Context(), dir+".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if _, err := waitLock(ctx, dir+".lock"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("two hold it: %v", err)
+	}
+	unlock()
+	again, err := waitLock(t.Context(), dir+".lock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	again()
+}
+
+func TestBadClustersAreRefused(t *testing.T) {
+	t.Parallel()
+	good := Release{Version: Version, Home: "/spark"}
+	used := t.TempDir()
+	if err := os.Mkdir(filepath.Join(used, "conf"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]Config{
+		"no release":  {Dir: t.TempDir(), Nodes: Nodes(1)},
+		"no nodes":    {Dir: t.TempDir(), Release: good},
+		"same names":  {Dir: t.TempDir(), Release: good, Nodes: []Node{{Name: "n"}, {Name: "n"}}},
+		"a colon":     {Dir: filepath.Join(used, "a:b"), Release: good, Nodes: Nodes(1)},
+		"used before": {Dir: used, Release: good, Nodes: Nodes(1)},
+	} {
+		if _, err := Start(t.Context(), c); !errors.Is(err, ErrConfig) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestSubmitWithoutHookDropsNothing(t *testing.T) {
+	t.Parallel()
+	c := &Cluster{config: Config{Release: Release{Home: "/spark"}}, master: "spark://m:1"}
+	if _, err := c.Submit(Job{Name: "words", Application: "a.jar", Theta: 0.2}); !errors.Is(err, ErrConfig) {
+		t.Errorf("%v", err)
+	}
+	argv := c.submit(Job{Application: "a.jar", Main: "A", Args: []string{"x"}}, "words-1")
+	if want := []string{"/spark/bin/spark-submit", "--master", "spark://m:1", "--class", "A", "--conf", "spark.app.name=words-1", "a.jar", "x"}; !slices.Equal(argv, want) {
+		t.Errorf("%q", argv)
+	}
+}
+
+func TestReadEventLog(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "log")
+	text := `{"Event":"SparkListenerApplicationStart","App Name":"words-1","App ID":"app-7","Timestamp":1}
+{"Event":"SparkListenerJobStart","Job ID":0,"Submission Time":1000}
+{"Event":"SparkListenerTaskEnd","Stage ID":0,"Task End Reason":{"Reason":"Success"},"Task Metrics":{"Executor Run Time":1500,"Input Metrics":{"Bytes Read":70}}}
+{"Event":"SparkListenerTaskEnd","Stage ID":0,"Task End Reason":{"Reason":"ExecutorLostFailure"}}
+{"Event":"SparkListenerStageCompleted","Stage Info":{"Stage ID":0,"Stage Attempt ID":1,"Stage Name":"map","Number of Tasks":32}}
+{"Event":"SparkListenerJobEnd","Job ID":0,"Completion Time":3500}
+{"Event":"SparkListenerTaskEnd","Stage`
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	log, name, err := ReadEventLog(path)
+	want := EventLog{Application: "app-7", Stages: []StageRecord{{0, 1, 32, "map"}}, InputBytes: 70, Attempts: 2, Succeeded: 1, TaskSeconds: 1.5, Jobs: 2500 * time.Millisecond}
+	if err != nil || name != "words-1" || log.Application != want.Application || !slices.Equal(log.Stages, want.Stages) || log.InputBytes != 70 || log.Attempts != 2 || log.Succeeded != 1 ||
+		log.TaskSeconds != want.TaskSeconds || log.Jobs != want.Jobs {
+		t.Errorf("%+v %q, %v", log, name, err)
+	}
+}
+
+func TestReadAnswer(t *testing.T) {
+	t.Parallel()
+	out := "noise\nRESULT {\"app\":\"words\",\"theta\":0.2,\"kept\":40,\"total\":50,\"seconds\":2.5,\"words\":[{\"word\":\"da\",\"count\":10.5,\"count_low\":9,\"count_high\":12},{\"word\":\"du\",\"count\":1}]}\n"
+	a, err := ReadAnswer(out)
+	if err != nil || a.Theta != 0.2 || a.Kept != 40 || a.Total != 50 || a.Seconds != 2.5 || a.Counts()["da"] != 10.5 || *a.Words[0].Low != 9 || a.Words[1].High != nil {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if _, err := ReadAnswer("nothing"); !errors.Is(err, ErrJob) {
+		t.Errorf("%v", err)
+	}
+}

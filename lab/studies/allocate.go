@@ -1,0 +1,255 @@
+// Package studies holds small studies of the decisions: one command of powerlab each, that
+// feeds a pure package from a file and prints what it decides. Nothing here decides
+// anything, and nothing outside of a file and stdin is read.
+package studies
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"headroom/jobs/containers"
+	"headroom/internal/cli"
+)
+
+// Bounds of a file of `powerlab allocate`.
+const (
+	maxFile       = 16 << 20
+	maxContainers = 10_000_000
+	// maxSeconds is about a century: more does not fit a time.Duration.
+	maxSeconds = 3e9
+)
+
+// allocation is the file of `powerlab allocate`.
+type allocation struct {
+	Policy     string          `json:"policy"`
+	Containers int             `json:"containers"`
+	Jobs       []allocationJob `json:"jobs"`
+}
+
+// allocationJob is one job of the file. What is absent is unknown.
+type allocationJob struct {
+	Name       string   `json:"name"`
+	Finish     *float64 `json:"finish_s"`
+	Uncapped   *float64 `json:"uncapped_finish_s"`
+	Containers int      `json:"containers"`
+	Elapsed    float64  `json:"elapsed_s"`
+	Least      int      `json:"least"`
+}
+
+// allocated is the answer.
+type allocated struct {
+	Jobs []allocatedJob `json:"jobs"`
+}
+
+type allocatedJob struct {
+	Name       string  `json:"name"`
+	Share      float64 `json:"share"`
+	Containers int     `json:"containers"`
+}
+
+// NewAllocateCommand is `powerlab allocate`.
+func NewAllocateCommand() *cobra.Command {
+	var file string
+	var out cli.Output
+	cmd := &cobra.Command{
+		Use:   "allocate",
+		Short: "Divide containers among jobs by one of the policies",
+		Long: "Divides containers among jobs as the coordinators' job loop does, from a file:\n\n" +
+			`  {"policy": "paper", "containers": 28, "jobs": [` + "\n" +
+			`    {"name": "a", "finish_s": 150, "uncapped_finish_s": 100}, ...]}` + "\n\n" +
+			"finish_s is when the job is expected to end, uncapped_finish_s when it would have ended without a cap;\n" +
+			"a job without both gets its equal share. A job may also have containers (what it holds now, and what\n" +
+			"finish_s counts on; otherwise an equal share), elapsed_s (otherwise 0) and least (the fewest containers\n" +
+			"it may get; otherwise 1). The time that is left falls in proportion to containers.\n\n" +
+			"Policies:\n" + policyHelp() + "\n" +
+			"share is the policy's own number, before rounding; containers add up to all there are.",
+		Example: "  powerlab allocate --input jobs.json\n  powerlab allocate --input - -o json < jobs.json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			answer, err := allocate(cmd.InOrStdin(), file)
+			if err != nil {
+				return err
+			}
+			return answer.print(cmd.OutOrStdout(), &out)
+		},
+	}
+	cmd.Flags().StringVar(&file, "input", "", "file with policy, containers and jobs; - for stdin")
+	out.Flags(cmd)
+	return cmd
+}
+
+func policyHelp() string {
+	var text strings.Builder
+	for _, p := range containers.Policies() {
+		fmt.Fprintf(&text, "  %-9s %s\n", p, p.Sentence())
+	}
+	return text.String()
+}
+
+// allocate reads the file and divides.
+func allocate(stdin io.Reader, file string) (*allocated, error) {
+	var in allocation
+	if err := readJSON(stdin, file, &in); err != nil {
+		return nil, err
+	}
+	policy, err := containers.ParsePolicy(in.Policy)
+	if err != nil {
+		return nil, badInput(file, "policy %q is none of %v", in.Policy, containers.Policies())
+	}
+	if in.Containers < 1 || in.Containers > maxContainers {
+		return nil, badInput(file, "containers is %d; it must be from 1 to %d", in.Containers, maxContainers)
+	}
+	jobs := make([]containers.Job, len(in.Jobs))
+	for i, j := range in.Jobs {
+		if jobs[i], err = j.job(file, i); err != nil {
+			return nil, err
+		}
+	}
+	plan, err := containers.Allocate(policy, in.Containers, jobs, containers.Settings{})
+	if few, ok := errors.AsType[*containers.TooFewError](err); ok {
+		e := badInput(file, "%v", few)
+		e.Hint = "give more containers, or leave out the jobs that go without"
+		return nil, e
+	}
+	if err != nil {
+		return nil, badInput(file, "%v", err)
+	}
+	answer := &allocated{Jobs: []allocatedJob{}}
+	for _, s := range plan.Shares {
+		answer.Jobs = append(answer.Jobs, allocatedJob{Name: s.Name, Share: s.Exact, Containers: s.Containers})
+	}
+	return answer, nil
+}
+
+// job is entry number i of the file as the allocator takes it.
+func (j *allocationJob) job(file string, i int) (containers.Job, error) {
+	place := fmt.Sprintf("jobs[%d] (%q): ", i, j.Name)
+	switch {
+	case j.Name == "":
+		return containers.Job{}, badInput(file, "jobs[%d]: name is missing", i)
+	case (j.Finish == nil) != (j.Uncapped == nil):
+		return containers.Job{}, badInput(file, "%sfinish_s and uncapped_finish_s go together: give both, or neither where they are unknown", place)
+	case j.Finish != nil && !(*j.Finish > 0 && *j.Finish <= maxSeconds):
+		return containers.Job{}, badInput(file, "%sfinish_s is %v; it must be above 0", place, *j.Finish)
+	case j.Uncapped != nil && !(*j.Uncapped > 0 && *j.Uncapped <= maxSeconds):
+		return containers.Job{}, badInput(file, "%suncapped_finish_s is %v; it must be above 0", place, *j.Uncapped)
+	case !(j.Elapsed >= 0 && j.Elapsed <= maxSeconds):
+		return containers.Job{}, badInput(file, "%selapsed_s is %v; it must be 0 or more", place, j.Elapsed)
+	case j.Containers < 0 || j.Containers > maxContainers || j.Least < 0 || j.Least > maxContainers:
+		return containers.Job{}, badInput(file, "%scontainers %d and least %d must be from 0 to %d", place, j.Containers, j.Least, maxContainers)
+	}
+	job := containers.Job{Name: j.Name, Held: j.Containers, Least: j.Least, Elapsed: seconds(j.Elapsed)}
+	if j.Finish != nil {
+		job.Known, job.Finish, job.Uncapped = true, seconds(*j.Finish), max(1, seconds(*j.Uncapped))
+		job.Finish = max(1, job.Finish)
+	}
+	return job, nil
+}
+
+func seconds(s float64) time.Duration { return time.Duration(math.Round(s * 1e9)) }
+
+// print is the answer as JSON or as a table.
+func (a *allocated) print(w io.Writer, out *cli.Output) error {
+	if out.IsJSON() {
+		return out.JSON(w, a)
+	}
+	rows := make([][]string, 0, len(a.Jobs))
+	for _, j := range a.Jobs {
+		rows = append(rows, []string{j.Name, fmt.Sprintf("%.3f", j.Share), strconv.Itoa(j.Containers)})
+	}
+	return out.Table(w, []string{"NAME", "SHARE", "CONTAINERS"}, rows)
+}
+
+// badInput is a mistake in an input file: exit code 2, with its place.
+func badInput(file, format string, args ...any) *cli.Error {
+	return &cli.Error{
+		Code: "input", Exit: cli.ExitUsage, Message: inputName(file) + ": " + fmt.Sprintf(format, args...),
+		Hint: "correct the file; --help shows what it holds",
+	}
+}
+
+// inputName is how a file is named in errors.
+func inputName(file string) string {
+	if file == "-" {
+		return "stdin"
+	}
+	return file
+}
+
+// readJSON reads the one JSON document of a file, or of stdin for "-", strictly. Its
+// errors name line and column.
+func readJSON(stdin io.Reader, file string, into any) error {
+	if file == "" {
+		return cli.Usage("--input is missing: name a file, or - for stdin")
+	}
+	from := stdin
+	if file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return cli.Usage("--input: %w", err)
+		}
+		defer func() { _ = f.Close() }()
+		from = f
+	}
+	data, err := io.ReadAll(io.LimitReader(from, maxFile+1))
+	if err != nil {
+		return cli.Usage("--input: %w", err)
+	}
+	if len(data) > maxFile {
+		return badInput(file, "larger than %d bytes", maxFile)
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(into); err != nil {
+		return badInput(inputName(file)+place(data, err, dec.InputOffset()), "%s", plainly(err))
+	}
+	if dec.More() {
+		return badInput(inputName(file)+position(data, dec.InputOffset()+1), "a second document")
+	}
+	return nil
+}
+
+// place is where in data err was met; offset is how far the decoder came.
+func place(data []byte, err error, offset int64) string {
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		offset = e.Offset
+	} else if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		offset = e.Offset
+	} else if _, name, found := strings.Cut(err.Error(), "unknown field "); found {
+		if at := bytes.Index(data, []byte(name)); at >= 0 {
+			offset = int64(at) + 1
+		}
+	} else if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		offset = int64(len(data))
+	}
+	return position(data, offset)
+}
+
+// position is ":line:column" of the byte before offset.
+func position(data []byte, offset int64) string {
+	before := data[:max(0, min(int64(len(data)), offset)-1)]
+	line := bytes.Count(before, []byte("\n")) + 1
+	return fmt.Sprintf(":%d:%d", line, len(before)-bytes.LastIndexByte(before, '\n'))
+}
+
+// plainly is a decoder's error in words.
+func plainly(err error) string {
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		return fmt.Sprintf("%s cannot be a %s", cmp.Or(e.Field, "the document"), e.Value)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "it ends too early"
+	}
+	return strings.TrimPrefix(err.Error(), "json: ")
+}

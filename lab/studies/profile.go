@@ -1,0 +1,275 @@
+package studies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/renameio/v2"
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+	"headroom/jobs/quality"
+	"headroom/scheduler"
+)
+
+// Bounds of `powerlab profile`.
+const (
+	maxSeeds  = 1000
+	maxRatios = 100
+	maxSlots  = 1000
+
+	yarnMapsMost = 1000
+)
+
+// profiling are the flags of `powerlab profile`.
+type profiling struct {
+	ratios   []float64
+	seeds    int
+	compare  string
+	top      int
+	scale    bool
+	choice   string
+	slots    int
+	file     string
+	svg      string
+	output   cli.Output
+	jobFile  string
+	progress io.Writer
+
+	engine string
+	// Of the engine yarn alone.
+	input, bin string
+	maps       int
+}
+
+// NewProfileCommand is `powerlab profile`.
+func NewProfileCommand() *cobra.Command {
+	var p profiling
+	cmd := &cobra.Command{
+		Use:   "profile JOBFILE|APPLICATION",
+		Short: "Measure how good a job's result is on parts of its map tasks",
+		Long: "Runs the map tasks of a scheduler's job file as processes of this machine, then its reduce task over parts\n" +
+			"of their outputs, and compares each result with the exact one. The job's own output folder is left alone.\n\n" +
+			"A result is lines of a key, a tab and a number; a job without a reduce task has its map outputs added up.\n" +
+			"Comparisons:\n" +
+			"  relative  1 - sum |exact - partial| / sum |exact|: the magnitude of the result that is right\n" +
+			"  topk      the part of the greatest keys (--top, otherwise all) that are found\n" +
+			"  value     the mean over the keys of 1 - |exact - partial| / |exact|: for few numbers that count alike\n\n" +
+			"--choice random leaves other tasks out with each seed; first keeps the first ones, as a job that is\n" +
+			"stopped early does. The profile tells the mean, the worst and the best run of each part; where fewer tasks\n" +
+			"seem better than more, by chance, they are pooled with a warning. --out writes it as JSON, --svg draws it.\n\n" +
+			"--engine yarn runs a MapReduce application instead (" + strings.Join(applicationNames(), ", ") + ") on a real Hadoop of one\n" +
+			"node, over generated data or the files of --input, one map each; Headroom's input wrapper drops the others.",
+		Example: "  powerlab profile words.yaml --out words.json --svg words.svg\n" +
+			"  powerlab profile top.yaml --ratios 0.25,0.5,0.75 --seeds 10 --compare topk --top 100 -o json\n" +
+			"  powerlab profile words.yaml --scale --choice first\n" +
+			"  powerlab profile topn --engine yarn --compare topk --seeds 2",
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			p.jobFile, p.progress = args[0], cmd.ErrOrStderr()
+			return p.run(cmd.Context(), cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.Float64SliceVar(&p.ratios, "ratios", []float64{0.1, 0.25, 0.5, 0.75, 0.9}, "parts of the map tasks to try, above 0 and at most 1")
+	f.IntVar(&p.seeds, "seeds", 5, "how many choices of tasks to try for each part")
+	f.StringVar(&p.compare, "compare", string(quality.Relative), "how results are compared: relative|topk|value")
+	f.IntVar(&p.top, "top", 0, "how many of the greatest keys topk looks at; 0 for all of the exact result")
+	f.BoolVar(&p.scale, "scale", false, "scale a partial result's numbers up by the tasks left out, as sums should be")
+	f.StringVar(&p.choice, "choice", chooseRandom, "which tasks run: random|first")
+	f.IntVar(&p.slots, "slots", 0, "map tasks at once; 0 for the job's slots, at most one for each processor")
+	f.StringVar(&p.file, "out", "", "write the profile as JSON to this file")
+	f.StringVar(&p.svg, "svg", "", "draw the profile into this file")
+	f.StringVar(&p.engine, "engine", engineLocal, "what runs the job: local (a job file) or yarn (an application)")
+	f.StringVar(&p.input, "input", "", "with --engine yarn: folder of the application's input; generated when empty")
+	f.IntVar(&p.maps, "maps", yarnMaps, "with --engine yarn: map tasks over generated data")
+	f.StringVar(&p.bin, "bin", "", "with --engine yarn: folder of the hooks' jars (default: beside powerlab)")
+	p.output.Flags(cmd)
+	return cmd
+}
+
+func (p *profiling) run(ctx context.Context, stdout io.Writer) error {
+	comparison, err := p.check()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "headroom-profile-")
+	if err != nil {
+		return cli.Failed("is TMPDIR full, or not writable?", "profile: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	m := measurement{
+		comparison: comparison, top: p.top, scale: p.scale, ratios: p.ratios, seeds: p.seeds, choice: p.choice, note: p.note,
+	}
+	name, end, err := p.start(ctx, dir, &m)
+	if err != nil {
+		return err
+	}
+	profile, err := p.measure(ctx, name, &m)
+	if err := errors.Join(err, end()); err != nil {
+		return err
+	}
+	if err := p.write(profile); err != nil {
+		return err
+	}
+	return p.print(stdout, profile)
+}
+
+// start makes what runs the tasks, for m, and the function that ends it.
+func (p *profiling) start(ctx context.Context, dir string, m *measurement) (name string, end func() error, err error) {
+	if p.engine == engineYARN {
+		runs, err := newYARNRuns(ctx, p.jobFile, p.input, p.bin, dir, p.maps, p.note)
+		if err != nil {
+			return "", nil, err
+		}
+		m.runner, m.tasks = runs, runs.tasks()
+		return p.jobFile, runs.close, nil
+	}
+	job, err := p.job()
+	if err != nil {
+		return "", nil, err
+	}
+	local, err := newProcesses(job, dir, p.slots, p.note)
+	if err != nil {
+		return "", nil, err
+	}
+	m.runner, m.tasks = local, local.tasks()
+	return job.Name, func() error { return nil }, nil
+}
+
+// measure makes the profile.
+func (p *profiling) measure(ctx context.Context, name string, m *measurement) (*quality.Profile, error) {
+	points, err := m.points(ctx)
+	if err != nil {
+		return nil, err
+	}
+	profile, warnings, err := quality.New(quality.Profile{
+		Name: name, Engine: p.engine, Comparison: m.comparison, Scaled: p.scale, Tasks: m.tasks, Points: points,
+	})
+	if err != nil {
+		return nil, cli.Failed("", "profile %s: %w", name, err)
+	}
+	for _, w := range warnings {
+		p.note("warning: %s", w)
+	}
+	return &profile, nil
+}
+
+func (p *profiling) note(format string, args ...any) { cli.Notef(p.progress, format, args...) }
+
+// check refuses what makes no sense before anything runs.
+func (p *profiling) check() (quality.Comparison, error) {
+	comparison, err := quality.ParseComparison(p.compare)
+	switch {
+	case err != nil:
+		return "", cli.Usage("--compare %q is none of %v", p.compare, quality.Comparisons())
+	case len(p.ratios) == 0 || len(p.ratios) > maxRatios:
+		return "", cli.Usage("--ratios names %d parts; from 1 to %d can be tried", len(p.ratios), maxRatios)
+	case p.seeds < 1 || p.seeds > maxSeeds:
+		return "", cli.Usage("--seeds is %d; it must be from 1 to %d", p.seeds, maxSeeds)
+	case p.top < 0 || p.top > 0 && comparison != quality.TopK:
+		return "", cli.Usage("--top is %d with --compare %s; it is at least 0, and only topk looks at it", p.top, comparison)
+	case p.slots < 0 || p.slots > maxSlots:
+		return "", cli.Usage("--slots is %d; it must be from 0 to %d", p.slots, maxSlots)
+	case p.engine != engineLocal && p.engine != engineYARN:
+		return "", cli.Usage("--engine %q is none of %s, %s", p.engine, engineLocal, engineYARN)
+	case p.maps < 2 || p.maps > yarnMapsMost:
+		return "", cli.Usage("--maps is %d; it must be from 2 to %d", p.maps, yarnMapsMost)
+	case p.choice != chooseRandom && p.choice != chooseFirst:
+		return "", cli.Usage("--choice %q is none of %s, %s", p.choice, chooseRandom, chooseFirst)
+	}
+	for _, r := range p.ratios {
+		if !(r > 0 && r <= 1) {
+			return "", cli.Usage("--ratios: %v is not above 0 and at most 1", r)
+		}
+	}
+	for _, x := range [][2]string{{"--out", p.file}, {"--svg", p.svg}} {
+		folder := filepath.Dir(x[1])
+		if info, err := os.Stat(folder); x[1] != "" && (err != nil || !info.IsDir()) {
+			return "", cli.Usage("%s %s: there is no folder %s", x[0], x[1], folder)
+		}
+	}
+	return comparison, nil
+}
+
+// job reads the job file as the scheduler does.
+func (p *profiling) job() (*scheduler.JobFile, error) {
+	name, err := filepath.Abs(p.jobFile)
+	if err != nil {
+		return nil, cli.Usage("%s: %w", p.jobFile, err)
+	}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return nil, cli.Usage("job file: %w", err)
+	}
+	job, err := scheduler.ParseJob(name, data, nil)
+	if err != nil {
+		return nil, err
+	}
+	if p.slots == 0 {
+		p.slots = min(job.Slots, runtime.NumCPU())
+	}
+	return job, nil
+}
+
+// write puts the profile and its picture under their names, each whole or not at all.
+func (p *profiling) write(profile *quality.Profile) error {
+	data, err := profile.Encode()
+	if err != nil {
+		return cli.Failed("", "profile: %w", err)
+	}
+	for _, x := range []struct {
+		file string
+		data []byte
+	}{{p.file, data}, {p.svg, drawProfile(profile)}} {
+		if x.file == "" {
+			continue
+		}
+		if err := renameio.WriteFile(x.file, x.data, 0o644); err != nil {
+			return cli.Failed("is its folder writable, and is there room?", "profile: write %s: %w", x.file, err)
+		}
+		p.note("wrote %s", x.file)
+	}
+	return nil
+}
+
+// print is the profile as JSON or as a table, with what some accuracies need.
+func (p *profiling) print(w io.Writer, profile *quality.Profile) error {
+	if p.output.IsJSON() {
+		return p.output.JSON(w, profile)
+	}
+	percent := func(x float64) string { return fmt.Sprintf("%.1f %%", 100*x) }
+	var rows [][]string
+	for _, x := range profile.Points {
+		rows = append(rows, []string{
+			strconv.FormatFloat(x.Fraction, 'f', 4, 64), strconv.Itoa(quality.Kept(x.Fraction, profile.Tasks)),
+			percent(x.Accuracy), percent(x.Low), percent(x.High), strconv.Itoa(x.Runs),
+		})
+	}
+	if err := p.output.Table(w, []string{"FRACTION", "TASKS", "ACCURACY", "WORST", "BEST", "RUNS"}, rows); err != nil {
+		return err
+	}
+	var needs []string
+	for _, accuracy := range []float64{0.8, 0.85, 0.9, 0.95} {
+		if f, ok := profile.Fraction(accuracy); ok {
+			needs = append(needs, fmt.Sprintf("%.0f %% needs %.3f", 100*accuracy, f))
+		}
+	}
+	p.note("tasks for an accuracy in the worst run: %s", strings.Join(needs, ", "))
+	return nil
+}
+
+// sortedRatios are the parts to try, each once, in rising order.
+func sortedRatios(ratios []float64) []float64 {
+	out := slices.Clone(ratios)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
