@@ -14,8 +14,8 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/lab/emulator/bmc"
 	"headroom/ipmi"
+	"headroom/lab/emulator/bmc"
 	"headroom/units"
 )
 

@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent/links"
 	"headroom/capping"
 	"headroom/ipmi"
 	"headroom/lease"
-	"headroom/agent/links"
 	"headroom/systemd"
 	"headroom/units"
 )

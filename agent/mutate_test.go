@@ -23,9 +23,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
 	"headroom/lab/emulator"
 	"headroom/lab/emulator/kernel"
-	"headroom/internal/cli"
 	"headroom/lease"
 	"headroom/rapl"
 	"headroom/units"

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"headroom/capping"
+	"headroom/ipmi"
 	"headroom/lab/emulator"
 	"headroom/lab/emulator/kernel"
-	"headroom/ipmi"
 	"headroom/lease"
 	"headroom/units"
 )

@@ -22,9 +22,9 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/gossip"
 	"headroom/gossip/brake"
-	"headroom/lab/ether"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/lab/ether"
 	"headroom/units"
 )
 

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/jobs/containers"
 	"headroom/internal/rpc"
+	"headroom/jobs/containers"
 	"headroom/ledger"
 	"headroom/units"
 )

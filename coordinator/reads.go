@@ -12,9 +12,9 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
-	"headroom/jobs/containers"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/jobs/containers"
 	"headroom/ledger"
 	"headroom/units"
 )

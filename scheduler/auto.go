@@ -9,10 +9,10 @@ import (
 	"strings"
 	"time"
 
-	"headroom/jobs/buffers"
-	"headroom/jobs/deflation"
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/jobs/buffers"
+	"headroom/jobs/deflation"
 	"headroom/jobs/quality"
 	"headroom/jobs/queueing"
 	"headroom/scheduler/profiles"

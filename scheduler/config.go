@@ -8,10 +8,10 @@ import (
 	"regexp"
 	"slices"
 
-	"headroom/jobs/buffers"
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/internal/secure"
+	"headroom/jobs/buffers"
 	"headroom/scheduler/spark"
 	"headroom/scheduler/yarn"
 )

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"headroom/jobs/buffers"
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/jobs/buffers"
 )
 
 // auto as the value of theta or sprint_after lets the scheduler find it.

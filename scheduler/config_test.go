@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"headroom/jobs/buffers"
 	"headroom/internal/cli"
+	"headroom/jobs/buffers"
 )
 
 // exampleClasses is the list of classes in the example.

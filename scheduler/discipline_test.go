@@ -15,8 +15,8 @@ import (
 	"testing"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/jobs/buffers"
 	"headroom/internal/cli"
+	"headroom/jobs/buffers"
 )
 
 // discipline gives the cluster's scheduler.yaml a discipline and classes.

@@ -16,8 +16,8 @@ import (
 	"github.com/google/renameio/v2"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/jobs/buffers"
 	"headroom/internal/cli"
+	"headroom/jobs/buffers"
 )
 
 // standing is what of the dispatcher outlives the scheduler, beside its jobs.

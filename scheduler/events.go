@@ -9,9 +9,9 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/jobs/buffers"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/jobs/buffers"
 	"headroom/lease"
 )
 

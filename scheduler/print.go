@@ -11,8 +11,8 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/jobs/buffers"
 	"headroom/internal/cli"
+	"headroom/jobs/buffers"
 	"headroom/scheduler/profiles"
 	"headroom/units"
 )

@@ -14,9 +14,9 @@ import (
 	"github.com/oklog/run"
 
 	"headroom/api/headroom/v1/headroomv1connect"
-	"headroom/jobs/buffers"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
+	"headroom/jobs/buffers"
 	"headroom/scheduler/profiles"
 	"headroom/scheduler/yarn"
 )

@@ -13,8 +13,8 @@ import (
 
 	"headroom/agent"
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/lab/emulator/bmc"
 	"headroom/ipmi"
+	"headroom/lab/emulator/bmc"
 	"headroom/units"
 )
 

@@ -11,8 +11,8 @@ import (
 	"connectrpc.com/connect"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"headroom/jobs/arbiter"
 	"headroom/budget"
+	"headroom/jobs/arbiter"
 	"headroom/progress"
 	"headroom/units"
 )

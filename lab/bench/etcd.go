@@ -18,8 +18,8 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/rpc"
-	"headroom/lease"
 	"headroom/lab/cluster"
+	"headroom/lease"
 	"headroom/units"
 )
 

@@ -15,8 +15,8 @@ import (
 	"strings"
 	"time"
 
-	"headroom/lab/emulator"
 	"headroom/gossip/brake"
+	"headroom/lab/emulator"
 	"headroom/units"
 )
 

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"time"
 
-	"headroom/lab/emulator"
 	"headroom/gossip/brake"
 	"headroom/internal/cli"
 	"headroom/lab/cluster"
+	"headroom/lab/emulator"
 	"headroom/units"
 )
 

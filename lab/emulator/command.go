@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"headroom/lab/emulator/kernel"
 	"headroom/internal/cli"
+	"headroom/lab/emulator/kernel"
 )
 
 // NewNodeCommand is `powerlab node NAME`, with `powerlab node exec` below it.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"headroom/lab/emulator/kernel"
 	"headroom/internal/cli"
+	"headroom/lab/emulator/kernel"
 )
 
 // inject makes a fault act on the running node: one of the tree's, or "bmc" and one

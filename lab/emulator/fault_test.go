@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"testing"
 
-	"headroom/lab/emulator/treefs"
 	"headroom/internal/config"
 	"headroom/internal/testkit"
+	"headroom/lab/emulator/treefs"
 )
 
 // needFUSE skips a test where no tree can be mounted.

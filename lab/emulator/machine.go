@@ -17,10 +17,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/internal/cli"
 	"headroom/lab/emulator/kernel"
 	"headroom/lab/emulator/throttle"
 	"headroom/lab/emulator/treefs"
-	"headroom/internal/cli"
 )
 
 // hostShare is the part of the host's CPU that all emulated nodes own together;

@@ -19,8 +19,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"headroom/lab/emulator"
 	"headroom/internal/config"
+	"headroom/lab/emulator"
 )
 
 // patience bounds every wait for a real process; a busy host is slow.

@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/goleak"
 
-	"headroom/lab/emulator"
 	"headroom/internal/cli"
+	"headroom/lab/emulator"
 )
 
 // asPowerlab makes the test binary behave as powerlab: a node must be a process

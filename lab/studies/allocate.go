@@ -18,8 +18,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"headroom/jobs/containers"
 	"headroom/internal/cli"
+	"headroom/jobs/containers"
 )
 
 // Bounds of a file of `powerlab allocate`.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"headroom/jobs/containers"
 	"headroom/internal/cli"
+	"headroom/jobs/containers"
 )
 
 // mixedFigure is one figure of a variant: its mean over the seeds, with the bounds that it lies

@@ -9,8 +9,8 @@ import (
 
 	"headroom/jobs/arbiter"
 	"headroom/jobs/containers"
-	"headroom/progress"
 	"headroom/jobs/quality"
+	"headroom/progress"
 	"headroom/units"
 )
 

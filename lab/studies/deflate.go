@@ -16,8 +16,8 @@ import (
 	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
-	"headroom/jobs/deflation"
 	"headroom/internal/cli"
+	"headroom/jobs/deflation"
 	"headroom/jobs/quality"
 	"headroom/jobs/queueing"
 	"headroom/units"

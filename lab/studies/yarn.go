@@ -15,8 +15,8 @@ import (
 	"sync"
 	"time"
 
-	"headroom/lab/hadoop"
 	"headroom/internal/cli"
+	"headroom/lab/hadoop"
 )
 
 // engineYARN is the engine's name in profiles of jobs that ran on Hadoop.

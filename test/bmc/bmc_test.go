@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"headroom/lab/emulator/bmc"
 	"headroom/ipmi"
+	"headroom/lab/emulator/bmc"
 	"headroom/units"
 )
 

@@ -33,20 +33,20 @@ import (
 	"github.com/spf13/cobra"
 
 	powerd "headroom/agent/command"
-	"headroom/lab/bench"
 	coordinator "headroom/coordinator/command"
-	"headroom/lab/demo"
-	"headroom/lab/emulator"
 	"headroom/internal/cli"
 	"headroom/lab/apps"
+	"headroom/lab/bench"
+	"headroom/lab/demo"
+	"headroom/lab/emulator"
 	"headroom/lab/papers"
 	"headroom/lab/papers/cab"
 	"headroom/lab/papers/dias"
 	"headroom/lab/record"
-	"headroom/scheduler"
 	"headroom/lab/simulation"
 	"headroom/lab/studies"
 	torment "headroom/lab/torment/command"
+	"headroom/scheduler"
 )
 
 func TestMain(m *testing.M) {

@@ -22,8 +22,8 @@ import (
 	"testing"
 	"time"
 
-	"headroom/lab/hadoop"
 	"headroom/lab/cluster"
+	"headroom/lab/hadoop"
 )
 
 // site is a coordinator, a scheduler and two emulated nodes.

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"headroom/lab/hadoop"
 	"headroom/internal/testkit"
 	"headroom/lab/cluster"
+	"headroom/lab/hadoop"
 )
 
 // patience bounds one test's work: many times what it takes on a machine that is not busy.

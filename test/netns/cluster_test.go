@@ -21,8 +21,8 @@ import (
 	"testing"
 	"time"
 
-	"headroom/lab/emulator"
 	"headroom/internal/testkit"
+	"headroom/lab/emulator"
 )
 
 const (

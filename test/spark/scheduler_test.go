@@ -27,12 +27,12 @@ import (
 // site is a small cluster of Headroom with a Spark on its nodes.
 type site struct {
 	*testing.T
-	ctx   context.Context
-	cluster   *cluster.Site
-	spark *spark.Cluster
-	bin   string
-	apps  string
-	hook  string
+	ctx     context.Context
+	cluster *cluster.Site
+	spark   *spark.Cluster
+	bin     string
+	apps    string
+	hook    string
 }
 
 func newSite(t *testing.T) *site {

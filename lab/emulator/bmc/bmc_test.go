@@ -14,8 +14,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"headroom/lab/emulator/bmc"
 	"headroom/ipmi"
+	"headroom/lab/emulator/bmc"
 	"headroom/units"
 )
 

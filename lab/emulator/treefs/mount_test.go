@@ -15,10 +15,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"headroom/internal/testkit"
 	"headroom/lab/emulator/kernel"
 	"headroom/lab/emulator/plant"
 	"headroom/lab/emulator/treefs"
-	"headroom/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

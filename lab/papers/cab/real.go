@@ -18,11 +18,11 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
-	"headroom/jobs/containers"
-	"headroom/lab/hadoop"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/jobs/containers"
 	"headroom/lab/cluster"
+	"headroom/lab/hadoop"
 	"headroom/units"
 )
 

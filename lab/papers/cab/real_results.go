@@ -10,12 +10,12 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/jobs/containers"
 	"headroom/coordinator"
+	"headroom/jobs/containers"
+	"headroom/lab/cluster"
 	"headroom/lab/hadoop"
 	"headroom/lab/papers"
 	"headroom/progress"
-	"headroom/lab/cluster"
 	"headroom/units"
 )
 

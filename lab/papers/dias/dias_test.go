@@ -19,8 +19,8 @@ import (
 	"testing"
 	"time"
 
-	"headroom/jobs/buffers"
 	"headroom/internal/cli"
+	"headroom/jobs/buffers"
 	"headroom/lab/papers"
 )
 

@@ -5,8 +5,8 @@ import (
 	"math"
 	"slices"
 
-	"headroom/lab/papers"
 	"headroom/jobs/queueing"
+	"headroom/lab/papers"
 )
 
 // The model predicts what the simulation observes, as in section 4.3: from the mean

@@ -8,8 +8,8 @@ import (
 
 	"headroom/jobs/buffers"
 	"headroom/jobs/deflation"
-	"headroom/lab/papers"
 	"headroom/jobs/queueing"
+	"headroom/lab/papers"
 	"headroom/units"
 )
 

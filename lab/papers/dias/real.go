@@ -19,9 +19,9 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
-	"headroom/jobs/buffers"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/jobs/buffers"
 	"headroom/lab/cluster"
 	"headroom/units"
 )
