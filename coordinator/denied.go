@@ -71,18 +71,13 @@ func (s *server) keepDenials(ctx context.Context) error {
 // began anew from a snapshot that was older.
 func (s *server) denyAgain(ctx context.Context) {
 	var missing []secure.Denial
-	rules := 0
 	s.machine.view(func(st *ledger.State) {
-		rules = st.Rules
 		for _, x := range s.guard.revoked.All() {
 			if old, known := st.Denied[x.Key()]; !known || x.Identity != "" && old.At < x.At {
 				missing = append(missing, x)
 			}
 		}
 	})
-	if rules < rulesOfDenials {
-		return
-	}
 	for _, x := range missing {
 		d := ledger.Denial(x)
 		if _, err := s.change(ctx, ledger.Command{Deny: &d, Actor: s.cfg.ID, Reason: "denied before the group began anew"}); err != nil {
@@ -91,9 +86,6 @@ func (s *server) denyAgain(ctx context.Context) {
 		}
 	}
 }
-
-// rulesOfDenials are the rules that know denials.
-const rulesOfDenials = 5
 
 // carryDenials copies the denials beside the old log to where the new one is made.
 func (b Rebirth) carryDenials(staging string) error {

@@ -177,7 +177,7 @@ func (d *desk) begin(ctx context.Context) error {
 		d.turns.Add(1)
 		begun, empty, lengthless := false, false, false
 		d.machine.view(func(s *ledger.State) {
-			begun, empty, lengthless = s.Epoch == d.epoch, len(s.Domains) == 0, s.Rules >= 5 && s.Leases.Length == 0
+			begun, empty, lengthless = s.Epoch == d.epoch, len(s.Domains) == 0, s.Leases.Length == 0
 		})
 		c := ledger.Command{Lead: &ledger.Lead{Server: d.server, Gap: d.machine.gap()}}
 		switch {

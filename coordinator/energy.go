@@ -13,9 +13,6 @@ import (
 // leadership: joules that are counted every second are no matter for the log. What a job has
 // drawn in all is committed when it ends. A new leader begins anew, and says since when.
 
-// rulesOfEnergy are the rules that know what was drawn for a job.
-const rulesOfEnergy = 4
-
 // lookAtEnergy shares what nodes have drawn since the last look. A job whose scheduler is
 // silent is taken to run where it was last said to run.
 func (d *desk) lookAtEnergy(s *ledger.State) {
@@ -54,7 +51,7 @@ func counterOf(v ledger.View, rated units.Power, now time.Duration) energy.Count
 
 // finalEnergy is what was drawn for a job that ends now, nil while unknown.
 func (d *desk) finalEnergy(id string) *ledger.JobEnergy {
-	if u, known := d.energy.Final(id, d.now()); known && d.machine.inForce() >= rulesOfEnergy {
+	if u, known := d.energy.Final(id, d.now()); known {
 		return d.jobEnergy(u)
 	}
 	return nil

@@ -61,9 +61,8 @@ type seenJob struct {
 // seenJobs is what the arbiter decides on.
 type seenJobs struct {
 	policy string
-	// rules are those in force, wall is the wall clock.
-	rules int
-	wall  time.Time
+	// wall is the wall clock.
+	wall time.Time
 	// discipline and classes are as the scheduler says; empty while it does not.
 	discipline string
 	classes    []*headroomv1.ClassPoint
@@ -166,9 +165,7 @@ func (d *desk) jobTurn(ctx context.Context) (next time.Duration, err error) {
 		l.outlooks = l.decided.outlooks
 		d.keepErrors(l.decided.errors)
 		d.keepMoves()
-		if l.todo = nil; d.machine.inForce() >= rulesOfFloors {
-			l.todo = append(commandsFor(seen, l.decided), moveCommands(&l.decided)...)
-		}
+		l.todo = append(commandsFor(seen, l.decided), moveCommands(&l.decided)...)
 	}
 	for len(l.todo) > 0 {
 		c := l.todo[0]
@@ -248,7 +245,7 @@ func (d *desk) refusedJob(c ledger.Command, err error) {
 // seeJobs gathers what is known of the running jobs.
 func (d *desk) seeJobs(s *ledger.State) seenJobs {
 	now := time.Now()
-	out := seenJobs{policy: s.ContainerPolicy, rules: s.Rules, wall: d.wall(), engines: d.board.reported(now), ended: map[string]time.Duration{}}
+	out := seenJobs{policy: s.ContainerPolicy, wall: d.wall(), engines: d.board.reported(now), ended: map[string]time.Duration{}}
 	out.discipline, out.classes = d.board.classes(now)
 	maps.DeleteFunc(out.engines, func(_ string, e *headroomv1.EngineReport) bool { return e.GetTrouble() != "" || e.GetContainers() == 0 })
 	for _, id := range slices.Sorted(maps.Keys(d.board.samples)) {

@@ -169,8 +169,6 @@ func (s *seenJobs) mayDeflate(x *seenJob) (may bool, why string) {
 		return false, fmt.Sprintf("discipline %s has exact results", s.discipline)
 	case !engineDeflates(engine):
 		return false, fmt.Sprintf("engine %s drops tasks by an early stop alone", engine)
-	case s.rules < rulesOfDeflation:
-		return false, fmt.Sprintf("rules %d are in force, which know no drop ratios", s.rules)
 	}
 	return true, ""
 }

@@ -37,14 +37,8 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 		}
 		c.Job.Deadline = time.Duration(s * float64(time.Second))
 	}
-	if j.machine.inForce() < rulesOfDeflation {
-		c.Job.Rank, c.Job.Deadline = 0, 0 // older rules have no word for them; the job runs as before there were any
-	}
 	if c.Job.Engine == engineLocal {
 		c.Job.Engine = ""
-	}
-	if c.Job.Engine == "" && j.machine.inForce() < rulesOfFloors {
-		c.Job.Floor = 0 // older rules have no word for it, and keep the scheduler's own jobs as before
 	}
 	res, err := j.change(ctx, c)
 	if err != nil {
@@ -109,10 +103,6 @@ func (d *desk) dropTasks(ctx context.Context, c ledger.Command, out *headroomv1.
 const (
 	// engineLocal is the scheduler itself; the log keeps it as no engine.
 	engineLocal = "local"
-	// rulesOfFloors are the rules that know engines, queues and quality floors.
-	rulesOfFloors = 3
-	// rulesOfDeflation are the rules that know ranks, deadlines and drop ratios of jobs.
-	rulesOfDeflation = 4
 	// longestDeadline bounds what a job may be given to end in: ten years.
 	longestDeadline = 10 * 365 * 24 * time.Hour
 )

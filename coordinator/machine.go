@@ -16,7 +16,7 @@ type machine struct {
 	mu    sync.RWMutex
 	state *ledger.State
 	index uint64 // of the newest entry applied; 0 after a snapshot and before any
-	rules int    // newest that it knows
+	rules ledger.Known
 	// outdated ends a server that cannot follow the group any more.
 	outdated func(error)
 	// applied is told how long applying an entry took.
@@ -51,7 +51,7 @@ func (m *machine) Apply(index uint64, data []byte) any {
 		m.outdated(fmt.Errorf("entry %d: %w", index, err))
 		return applied{err: err}
 	}
-	c, err := ledger.Decode(data)
+	c, err := m.rules.Decode(data)
 	if err != nil {
 		return applied{err: err}
 	}
@@ -80,7 +80,7 @@ func (m *machine) follows(data []byte) error {
 	if json.Unmarshal(data, &head) != nil || head.Rules <= 0 || head.Ignorable {
 		return nil // Decode says what is wrong with it, alike on every server
 	}
-	if oldest := ledger.OldestRules; head.Rules < oldest || head.Rules > m.rules {
+	if oldest := ledger.OldestRules; head.Rules < oldest || head.Rules > int(m.rules) {
 		return fmt.Errorf("rules %d, this is version %s with rules %d to %d: %w", head.Rules, Version, oldest, m.rules, errOutdated)
 	}
 	return nil
@@ -91,7 +91,7 @@ func (m *machine) follows(data []byte) error {
 func (m *machine) inForce() int {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	return cmp.Or(m.state.Rules, m.rules)
+	return cmp.Or(m.state.Rules, int(m.rules))
 }
 
 // Snapshot implements consensus.Machine.
@@ -103,7 +103,7 @@ func (m *machine) Snapshot() ([]byte, error) {
 
 // Restore implements consensus.Machine.
 func (m *machine) Restore(data []byte) error {
-	s, err := ledger.Restore(data)
+	s, err := m.rules.Restore(data)
 	if err != nil {
 		return err
 	}

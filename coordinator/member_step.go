@@ -44,13 +44,8 @@ type membership struct {
 // steps are what there is to do now. None of them depends on another: each may
 // fail, and is decided anew at the next look.
 func (m membership) steps() []step {
-	if m.rules < m.newest {
-		if m.allKnow(m.rules + 1) {
-			return []step{{kind: stepUpgrade}}
-		}
-		if m.rules < rulesOfServers {
-			return nil // the ledger cannot hold servers yet
-		}
+	if m.rules < m.newest && m.allKnow(m.rules+1) {
+		return []step{{kind: stepUpgrade}}
 	}
 	var out []step
 	in := map[string]consensus.Health{}
@@ -78,9 +73,6 @@ func (m membership) steps() []step {
 	}
 	return out
 }
-
-// rulesOfServers are the rules that have servers in the ledger.
-const rulesOfServers = 2
 
 // allKnow tells whether every server of the group has just said that it knows the rules.
 func (m membership) allKnow(rules int) bool {
@@ -110,7 +102,7 @@ func (s *server) membershipNow(moment time.Time) (membership, error) {
 	if err != nil {
 		return membership{}, err
 	}
-	m := membership{members: members, newest: s.machine.rules, facts: s.factsSince(moment), configured: map[string]ServerConfig{}}
+	m := membership{members: members, newest: int(s.machine.rules), facts: s.factsSince(moment), configured: map[string]ServerConfig{}}
 	for _, c := range s.cfg.Servers {
 		m.configured[c.ID] = c
 	}

@@ -6,27 +6,32 @@ package coordinator
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
-	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/ledger"
 	"headroom/units"
 )
 
-// older makes the servers named ones of an older version: they know its rules
-// only, and an entry of newer ones would end them.
-func (c *cluster) older(rules int, ids map[string]bool) {
+// coming stands in for the version after this one.
+const coming = ledger.Known(ledger.Rules + 1)
+
+// follow makes a server without a log one of a version that knows these rules.
+func (m *machine) follow(rules ledger.Known) {
+	m.rules, m.state = rules, rules.New()
+	m.state.Rules = 0
+}
+
+// newer makes the servers of the coming version, except those named: they know the rules
+// of this one only, and an entry of newer ones would end them.
+func (c *cluster) newer(old map[string]bool) {
 	c.fit = func(s *server) {
 		id := s.cfg.ID
-		if ids[id] {
-			s.machine.rules = rules
+		if !old[id] {
+			s.machine.follow(coming)
 		}
 		s.machine.outdated = func(err error) { c.t.Errorf("%s: %v", id, err) }
 	}
@@ -64,32 +69,13 @@ func (c *cluster) alike() {
 
 func rulesNow(c *cluster) int { return c.newest().Rules }
 
-// newIn are commands that the rules brought, one for each version since the oldest.
-func newIn(rules int) ledger.Command {
-	switch rules {
-	case 2:
-		return ledger.Command{Drain: &ledger.DrainNode{Node: "n01"}}
-	case 4:
-		return ledger.Command{DeflateJob: &ledger.DeflateJob{ID: "local-0"}}
-	case 5:
-		return ledger.Command{Deny: &ledger.Denial{Serial: "ab"}}
-	}
-	return ledger.Command{ContainerPolicy: &ledger.Named{Name: "fair"}}
-}
-
 // Three servers of an old version are replaced one after the other.
 func TestRollingUpgrade(t *testing.T) {
-	for rules := ledger.OldestRules; rules < ledger.Rules; rules++ {
-		t.Run(fmt.Sprintf("from rules %d", rules), func(t *testing.T) { rollingUpgrade(t, rules) })
-	}
-}
-
-func rollingUpgrade(t *testing.T, rules int) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 0, 700*units.Watt)
 		c.ids, c.first = []string{"c1", "c2", "c3"}, []string{"c1", "c2", "c3"}
 		old := map[string]bool{"c1": true, "c2": true, "c3": true}
-		c.older(rules, old)
+		c.newer(old)
 		for _, id := range c.ids {
 			c.disks[id] = memory()
 			c.start(id)
@@ -99,35 +85,14 @@ func rollingUpgrade(t *testing.T, rules int) {
 		c.allHeld(6 * time.Second)
 		for i, id := range []string{"c2", "c3", "c1"} {
 			c.alike()
-			if now := rulesNow(c); now != rules {
+			if now := rulesNow(c); now != ledger.Rules {
 				t.Fatalf("rules %d are in force while %d servers are old", now, 3-i)
 			}
-			if n := len(c.newest().Changes); n != 0 && rules == 1 { // what a snapshot of an old server would not have
-				t.Fatalf("%d changes are kept under the old rules", n)
-			}
-			// What the new version alone can do waits, whoever leads.
-			_, err := c.leader().change(t.Context(), newIn(rules+1))
+			// What only later rules know waits, whoever leads.
+			_, err := c.leader().change(t.Context(), ledger.Command{Upgrade: &ledger.Upgrade{Rules: int(coming) + 1}})
 			e := rpc.AsCLI(err, "test", "addr")
 			if e == nil || e.Code != "old-rules" || e.Exit != cli.ExitRefused || !strings.Contains(e.Hint, "member health") {
 				t.Errorf("a new command under old rules: %+v", e)
-			}
-			if rules < rulesOfServers {
-				if _, err := addMember(c, "c9", "x"); exitOf(err) != cli.ExitRefused || !strings.Contains(err.Error(), "needs rules 2") {
-					t.Errorf("a change of the group under old rules: %v", err)
-				}
-			}
-			commit := func(j *headroomv1.Job) error {
-				_, err := jobService{server: c.leader().server}.CommitJob(t.Context(), connect.NewRequest(&headroomv1.CommitJobRequest{Job: j}))
-				return err
-			}
-			if err := commit(&headroomv1.Job{Id: fmt.Sprint("local-", i), Engine: "local", Floor: 0.5}); err != nil {
-				t.Errorf("a job of the scheduler's own under old rules: %v", err)
-			}
-			if e := rpc.AsCLI(commit(&headroomv1.Job{Id: "yarn", Engine: "yarn", Floor: 0.5}), "test", "addr"); (e != nil) != (rules < rulesOfFloors) || e != nil && e.Code != "old-rules" {
-				t.Errorf("an engine's job under rules %d: %+v", rules, e)
-			}
-			if err := commit(&headroomv1.Job{Id: fmt.Sprint("urgent-", i), Floor: 1, Rank: 1, DeadlineS: new(60.0)}); err != nil {
-				t.Errorf("a job with a deadline under old rules: %v", err)
 			}
 			if i > 0 && !c.leader().machine.isOld() {
 				m := healthNow(t, c)["c1"]
@@ -145,12 +110,10 @@ func rollingUpgrade(t *testing.T, rules int) {
 			c.start(id) // replays the log that the old version began
 			time.Sleep(5 * time.Second)
 		}
-		c.until("the new rules are in force", 30*time.Second, func() bool { return rulesNow(c) == ledger.Rules })
+		c.until("the new rules are in force", 30*time.Second, func() bool { return rulesNow(c) == int(coming) })
 		c.seated("c1", "c2", "c3")
-		for rules := ledger.OldestRules + 1; rules <= ledger.Rules; rules++ {
-			if _, err := c.leader().change(t.Context(), newIn(rules)); err != nil {
-				t.Errorf("a command of rules %d under the new rules: %v", rules, err)
-			}
+		if _, err := c.leader().change(t.Context(), ledger.Command{Drain: &ledger.DrainNode{Node: "n01"}}); err != nil {
+			t.Errorf("a command under the new rules: %v", err)
 		}
 		time.Sleep(5 * time.Second)
 		c.alike()
@@ -160,18 +123,23 @@ func rollingUpgrade(t *testing.T, rules int) {
 	})
 }
 
-func (m *machine) isOld() bool { return m.rules < ledger.Rules }
+func (m *machine) isOld() bool { return m.rules < coming }
 
 // A group that new servers found works under the new rules from its first entry,
 // and takes no older server in.
 func TestNewGroupHasNewRules(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		c := newCluster(t, 3, 700*units.Watt)
+		c := newCluster(t, 0, 700*units.Watt)
+		c.ids, c.first = []string{"c1", "c2", "c3"}, []string{"c1", "c2", "c3"}
+		c.newer(map[string]bool{"c4": true})
+		for _, id := range c.ids {
+			c.disks[id] = memory()
+			c.start(id)
+		}
 		c.leader()
-		if now := rulesNow(c); now != ledger.Rules {
+		if now := rulesNow(c); now != int(coming) {
 			t.Fatalf("rules %d", now)
 		}
-		c.older(ledger.Rules-1, map[string]bool{"c4": true})
 		c.await("c4")
 		_, err := addMember(c, "c4", "x")
 		if e, ok := errors.AsType[*cli.Error](err); !ok || e.Code != "rules" || e.Exit != cli.ExitRefused || e.Hint == "" {
@@ -193,9 +161,10 @@ func TestMachineFollowsTheRules(t *testing.T) {
 		}
 		return data
 	}
-	for rules := ledger.OldestRules; rules <= ledger.Rules; rules++ {
+	for rules := ledger.OldestRules; rules <= int(coming); rules++ {
 		m := newMachine()
-		if m.inForce() != ledger.Rules {
+		m.follow(coming)
+		if m.inForce() != int(coming) {
 			t.Errorf("an empty log is begun under rules %d", m.inForce())
 		}
 		if a, ok := m.Apply(1, lead(rules)).(applied); !ok || a.err != nil || m.inForce() != rules || m.state.Rules != rules {

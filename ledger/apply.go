@@ -26,7 +26,7 @@ type Result struct {
 //
 //headroom:apply
 func (s *State) Apply(c Command) (Result, error) {
-	if c.Ignorable && c.Rules > Rules {
+	if c.Ignorable && c.Rules > s.newest() {
 		return Result{Revision: s.Revision}, nil
 	}
 	if err := s.admissible(c); err != nil {
@@ -54,19 +54,18 @@ func (s *State) Apply(c Command) (Result, error) {
 // admissible checks what holds for every command: its rules, the epoch (P3), and that there is a power tree.
 func (s *State) admissible(c Command) error {
 	order := c.Epoch.Compare(s.Epoch)
-	n, needs := c.parts()
 	written := cmp.Or(c.Rules, s.Rules)
 	switch {
-	case n != 1:
-		return fmt.Errorf("command of %d parts: %w", n, ErrUnknownCommand)
-	case s.Rules >= 2 && max(len(c.Actor), len(c.Reason), len(c.RequestID)) > maxText:
+	case c.parts() != 1:
+		return fmt.Errorf("command of %d parts: %w", c.parts(), ErrUnknownCommand)
+	case max(len(c.Actor), len(c.Reason), len(c.RequestID)) > maxText:
 		return fmt.Errorf("actor, reason and request id have %d, %d and %d bytes, at most %d are kept: %w",
 			len(c.Actor), len(c.Reason), len(c.RequestID), maxText, ErrText)
-	case c.Upgrade == nil && max(written, needs) > s.Rules:
-		return fmt.Errorf("command of rules %d, in force are %d: %w", max(written, needs), s.Rules, ErrRules)
+	case c.Upgrade == nil && written > s.Rules:
+		return fmt.Errorf("command of rules %d, in force are %d: %w", written, s.Rules, ErrRules)
 	case c.Lead != nil && order <= 0, c.Lead == nil && order != 0:
 		return fmt.Errorf("command of epoch %v, in force is %v: %w", c.Epoch, s.Epoch, ErrEpoch)
-	case s.Rules >= 2 && s.Epoch.Incarnation > 0 && c.Epoch.Incarnation != s.Epoch.Incarnation:
+	case s.Epoch.Incarnation > 0 && c.Epoch.Incarnation != s.Epoch.Incarnation:
 		return fmt.Errorf("a leadership of incarnation %d, in force is %d: %w", c.Epoch.Incarnation, s.Epoch.Incarnation, ErrEpoch)
 	case c.Lead == nil && c.Found == nil && c.Server == nil && c.Upgrade == nil && len(s.Domains) == 0:
 		return ErrNotFounded
@@ -159,14 +158,11 @@ func (t *tx) dispatch(c Command) error { //nolint:gocyclo // one line for each c
 // under: a server that reads the whole log again must not take newer ones for granted.
 func (t *tx) lead(c Command, x *Lead) {
 	if t.Epoch == (lease.Epoch{}) {
-		t.Rules = cmp.Or(c.Rules, Rules)
+		t.Rules = cmp.Or(c.Rules, t.newest())
 	}
 	t.Epoch = c.Epoch
 	gap := max(x.Gap, time.Duration(min(max(0, c.At-t.Ticked), maxGap.Microseconds()))*time.Microsecond)
-	if t.Rules >= 5 {
-		gap += untold
-	}
-	t.passed(c.At, gap)
+	t.passed(c.At, gap+untold)
 	t.record(c, "leader "+x.Server+" begins epoch "+c.Epoch.String())
 }
 
@@ -194,15 +190,8 @@ func (t *tx) found(c Command, f *Found) error {
 		put(t, t.Domains, d.Name, d)
 	}
 	t.recordPower(c, fmt.Sprintf("cluster founded with %d domains", len(f.Domains)))
-	t.historyBegins()
+	t.ChangesFrom = t.Revision // the history of budgets is complete from here on
 	return nil
-}
-
-// historyBegins notes that the history of budgets is complete from here on.
-func (t *tx) historyBegins() {
-	if t.Rules >= 2 {
-		t.ChangesFrom = t.Revision
-	}
 }
 
 // upgrade raises the rules by one: the leader has seen that every server knows them.
@@ -210,14 +199,11 @@ func (t *tx) upgrade(c Command, x *Upgrade) error {
 	switch {
 	case x.Rules <= t.Rules:
 		return nil
-	case x.Rules != t.Rules+1 || x.Rules > Rules:
+	case x.Rules != t.Rules+1 || x.Rules > t.newest():
 		return fmt.Errorf("from rules %d to %d: %w", t.Rules, x.Rules, ErrRules)
 	}
 	t.Rules = x.Rules
 	t.record(c, fmt.Sprintf("rules %d in force", x.Rules))
-	if x.Rules == 2 {
-		t.historyBegins()
-	}
 	return nil
 }
 
@@ -245,10 +231,7 @@ func (t *tx) setContainerPolicy(c Command, name string) error {
 // tick applies evidence first (what was seen and read back may raise charges:
 // that is the truth, and shows as shortfall), then grants, which must fit.
 func (t *tx) tick(c Command, k *Tick) error {
-	elapsed := max(0, k.Elapsed)
-	if t.Rules >= 2 {
-		elapsed = min(elapsed, maxElapsed)
-	}
+	elapsed := min(max(0, k.Elapsed), maxElapsed)
 	t.passed(c.At, elapsed)
 	for _, x := range k.Seen {
 		if err := t.see(c, x); err != nil {
@@ -295,9 +278,6 @@ const maxGap = 24 * time.Hour
 
 // passed counts time that may have passed.
 func (t *tx) passed(at int64, d time.Duration) {
-	if t.Rules < 5 {
-		return
-	}
 	if t.Ticked != 0 { // before that there is nothing to count from
 		t.Passed += min(max(0, d), maxGap)
 	}

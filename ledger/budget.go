@@ -93,12 +93,8 @@ func (t *tx) changeBudget(c Command, d Domain, b *SetBudget) error {
 	return nil
 }
 
-// changed writes a line of the history, for the revision just made. The first
-// rules kept none.
+// changed writes a line of the history, for the revision just made.
 func (t *tx) changed(c Command, x BudgetChange) {
-	if t.Rules < 2 {
-		return
-	}
 	x.Revision, x.At, x.Actor, x.Reason = t.Revision, c.At, c.Actor, c.Reason
 	t.Changes = append(t.Changes, x)
 	if over := len(t.Changes) - keptChanges; over > 0 {

@@ -11,21 +11,18 @@ import (
 	"headroom/units"
 )
 
-// Rules is the newest version of Apply's rules that this server knows. A group
-// works under the version in State, which an Upgrade raises once every server
-// knows it, so that all servers apply every entry alike.
-//
-//	1  budgets, leases, jobs
-//	2  settings, moves and removal of nodes, sprints, the brake, schedules,
-//	   incarnations, tokens, servers
-//	3  engines and queues of jobs, their quality floor, uncapped finish times, early
-//	   stops and dropped tasks, the policy that divides containers
-//	4  ranks, deadlines and drop ratios of jobs, and what nodes drew for them
-const Rules = 5
+// Rules is the newest version of Apply's rules that this version of Headroom
+// knows. A group works under the version in State, which an Upgrade raises once
+// every server knows it, so that all servers apply every entry alike.
+const Rules = 1
 
 // OldestRules is the oldest version that this server reads. A group is upgraded
 // across one at a time.
 const OldestRules = 1
+
+// Known is the newest version of the rules that a server knows: Rules, unless a
+// test stands in for a version to come.
+type Known int
 
 // Command is one entry of the log. Exactly one of the pointers is set.
 type Command struct {
@@ -120,7 +117,7 @@ type Tick struct {
 	Elapsed time.Duration `json:"elapsed_ns"`
 	// Seen are nodes that are new, or whose process or declaration changed.
 	Seen []Sighting `json:"seen,omitempty"`
-	// Drawn are measurements above what nodes are rated. Since rules 5.
+	// Drawn are measurements above what nodes are rated.
 	Drawn []Draw `json:"drawn,omitempty"`
 	// Acks are read-backs that change what a node is charged.
 	Acks []Ack `json:"acks,omitempty"`
@@ -303,80 +300,22 @@ type DeflateJob struct {
 }
 
 // parts counts the pointers that are set: a command of two would be carried out
-// by half. It also tells the oldest rules that know them.
-func (c Command) parts() (n, rules int) {
-	for i, set := range [...]bool{
+// by half.
+func (c Command) parts() (n int) {
+	for _, set := range [...]bool{
 		c.Lead != nil, c.Found != nil, c.Tick != nil, c.Budget != nil, c.Release != nil, c.Job != nil, c.Finish != nil,
-		// Those above are of rules 1, those below of rules 2.
 		c.Upgrade != nil, c.Domain != nil, c.RemoveDomain != nil, c.Node != nil, c.Move != nil, c.Drain != nil, c.Remove != nil,
 		c.PowerOff != nil, c.Policy != nil, c.Brake != nil, c.LiftBrake != nil, c.SprintBudget != nil, c.Sprint != nil,
 		c.EndSprint != nil, c.Schedule != nil, c.RemoveSchedule != nil, c.Reincarnate != nil, c.Token != nil,
 		c.RevokeToken != nil, c.Server != nil, c.RemoveServer != nil, c.AckAlarm != nil,
-		// And those of rules 3.
-		c.SetUncapped != nil, c.StopJob != nil, c.DropTasks != nil, c.ContainerPolicy != nil,
-		// And that of rules 4.
-		c.DeflateJob != nil,
-		// And those of rules 5.
+		c.SetUncapped != nil, c.StopJob != nil, c.DropTasks != nil, c.ContainerPolicy != nil, c.DeflateJob != nil,
 		c.Deny != nil, c.SkipBrake != nil, c.SetLease != nil,
 	} {
-		if !set {
-			continue
-		}
-		n, rules = n+1, 1
-		switch {
-		case i > 33:
-			rules = 5
-		case i > 32:
-			rules = 4
-		case i > 28:
-			rules = 3
-		case i > 6:
-			rules = 2
+		if set {
+			n++
 		}
 	}
-	switch {
-	case n == 1 && c.speaksOfRatings():
-		rules = 5
-	case n == 1 && c.Job != nil:
-		rules = c.Job.needs()
-	case n == 1 && c.Finish != nil && c.Finish.Energy != nil:
-		rules = 4
-	case n == 1 && rules == 1 && c.newFields():
-		rules = 2
-	}
-	return n, rules
-}
-
-// speaksOfRatings tells whether an older command says something that only rules 5 know.
-func (c Command) speaksOfRatings() bool {
-	return c.Tick != nil && len(c.Tick.Drawn) > 0 || c.Domain != nil && c.Domain.RatedMax != nil || c.Node != nil && c.Node.Settings.Rated != nil
-}
-
-// newFields tells whether a command that rules 1 knows says something that only rules 2 do.
-func (c Command) newFields() bool {
-	switch {
-	case c.Tick != nil:
-		for _, x := range c.Tick.Seen {
-			if x.Granted {
-				return true
-			}
-		}
-		for _, a := range c.Tick.Acks {
-			if len(a.Ended) > 0 || a.Sprinting {
-				return true
-			}
-		}
-		return len(c.Tick.Lapsed)+len(c.Tick.EndSprints) > 0
-	case c.Budget != nil:
-		return c.Budget.Until != 0 || c.Budget.Clock != nil
-	case c.Found != nil:
-		for _, d := range c.Found.Domains {
-			if d != (Domain{Domain: d.Domain}) {
-				return true
-			}
-		}
-	}
-	return false
+	return n
 }
 
 // Encode is the command as it stands in the log. Rules 0 stands for the newest.
@@ -389,17 +328,22 @@ func (c Command) Encode() ([]byte, error) {
 	return data, nil
 }
 
+// Decode reads a command as a server of this version does, see Known.Decode.
+//
+//headroom:apply
+func Decode(data []byte) (Command, error) { return Known(Rules).Decode(data) }
+
 // Decode reads a command. A field that these rules do not know is an error: a
 // server must never apply half of what its writer meant. A command of newer
 // rules that says of itself that it may be ignored comes back without any part.
 //
 //headroom:apply
-func Decode(data []byte) (Command, error) {
+func (k Known) Decode(data []byte) (Command, error) {
 	var head struct {
 		Rules     int  `json:"rules"`
 		Ignorable bool `json:"ignorable"`
 	}
-	if json.Unmarshal(data, &head) == nil && head.Rules > Rules && head.Ignorable {
+	if json.Unmarshal(data, &head) == nil && head.Rules > int(k) && head.Ignorable {
 		return Command{Rules: head.Rules, Ignorable: true}, nil
 	}
 	var c Command
@@ -411,8 +355,8 @@ func Decode(data []byte) (Command, error) {
 	if d.More() {
 		return Command{}, fmt.Errorf("ledger: command of %d bytes: %w: text after its end", len(data), ErrUnknownCommand)
 	}
-	if c.Rules < OldestRules || c.Rules > Rules {
-		return Command{}, fmt.Errorf("ledger: command of rules %d, this server knows %d to %d: %w", c.Rules, OldestRules, Rules, ErrUnknownCommand)
+	if c.Rules < OldestRules || c.Rules > int(k) {
+		return Command{}, fmt.Errorf("ledger: command of rules %d, this server knows %d to %d: %w", c.Rules, OldestRules, k, ErrUnknownCommand)
 	}
 	return c, nil
 }

@@ -156,7 +156,7 @@ func (t *Table) sightings(s *State, now time.Duration) []Sighting {
 		r := t.nodes[name].report
 		if t.reachable(name, now) && s.news(r.Sighting) && len(s.Nodes)+len(seen) < MaxNodes {
 			x := r.Sighting
-			x.Granted = s.Rules >= 2 && !s.Nodes[name].Admitted && r.Highest.Seq > 0
+			x.Granted = !s.Nodes[name].Admitted && r.Highest.Seq > 0
 			seen = append(seen, x)
 		}
 	}

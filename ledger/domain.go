@@ -37,7 +37,7 @@ type Domain struct {
 	// cap of that many nodes are kept free.
 	BootNodes int `json:"boot_nodes,omitempty"`
 	// RatedMax is the highest rating that is accepted from a node below by its own word, 0:
-	// as the domain above. The nearest one counts. Since rules 5.
+	// as the domain above. The nearest one counts.
 	RatedMax units.Power `json:"rated_max_uw,omitempty"`
 	// LostCharge of the nodes below.
 	LostCharge LostCharge `json:"lost_charge,omitempty"`

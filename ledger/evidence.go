@@ -44,7 +44,7 @@ func (t *tx) see(c Command, x Sighting) error {
 	again := n.Process != x.Process || n.Off != was.Off
 	n.Process, n.Weight, n.Controlled = x.Process, x.Weight, x.Controlled
 	n.Stored = max(n.Stored, n.FailSafe)
-	if t.Rules >= 2 && known { // the first rules asked only whether it is another process
+	if known {
 		again = again || n.Controlled && !was.Controlled || n.FailSafeCap() != was.FailSafeCap()
 		n.Stored = max(n.Stored, was.FailSafeCap())
 	}
@@ -56,9 +56,9 @@ func (t *tx) see(c Command, x Sighting) error {
 		n = t.forfeit(n)
 	}
 	switch waits := !n.Admitted && n.Controlled && !n.Released; {
-	case waits && (x.Granted || t.Restored || released && t.Rules >= 2):
+	case waits && (x.Granted || t.Restored || released):
 		n = n.doubted()
-	case waits && known && again && t.Rules >= 5:
+	case waits && known && again:
 		n = n.questioned()
 	}
 	t.putNode(n)

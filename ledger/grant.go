@@ -61,7 +61,7 @@ func (t *tx) target(g Target, totals map[string]Totals) error {
 		return fmt.Errorf("target of %q: %v is outside %v to %v: %w", g.Node, g.Cap, n.Least(), n.Most(), ErrTarget)
 	case g.Cap > n.Target && t.held() != nil:
 		return fmt.Errorf("target of %q: %w", g.Node, t.held())
-	case g.Cap > n.Target && t.Rules >= 2:
+	case g.Cap > n.Target:
 		if err := t.shortAbove(n, totals); err != nil {
 			return fmt.Errorf("target of %q: %w", g.Node, err)
 		}

@@ -51,17 +51,6 @@ func (e *JobEnergy) sound() bool {
 // maxSources bounds by what nodes measure: there are two.
 const maxSources = 8
 
-// needs is the oldest version of the rules that knows all that the job says.
-func (j Job) needs() int {
-	switch {
-	case j.Rank != 0 || j.Deadline != 0 || j.Deflation != nil || j.Energy != nil:
-		return 4
-	case j.Engine != "" || j.Queue != "" || j.Floor != 0 || j.Uncapped != 0 || j.Stop != nil || j.Dropped != nil || j.Ended != 0:
-		return 3
-	}
-	return 1
-}
-
 // promise checks what is said of the job's floor, deadline, engine and queue.
 func (j Job) promise() error {
 	switch {
@@ -122,7 +111,7 @@ func (t *tx) acceptJob(c Command, j Job) error {
 	if old, ok := t.Jobs[j.ID]; ok {
 		return old.again(j)
 	}
-	if t.Rules >= 2 && len(t.Jobs) >= maxJobs+keptJobs {
+	if len(t.Jobs) >= maxJobs+keptJobs {
 		return fmt.Errorf("job %q: %d jobs: %w", j.ID, len(t.Jobs), ErrFull)
 	}
 	put(t, t.Jobs, j.ID, j)
@@ -160,9 +149,7 @@ func (t *tx) finishJob(c Command, f *FinishJob) error {
 		return fmt.Errorf("job %q: its energy is %+v; what is measured is not below 0: %w", f.ID, *f.Energy, ErrJob)
 	}
 	j.State, j.Outcome, j.Tasks, j.Done, j.Runtime, j.Energy = f.State, f.Outcome, f.Tasks, f.Done, f.Runtime, f.Energy
-	if t.Rules >= 3 {
-		j.Ended = c.At
-	}
+	j.Ended = c.At
 	put(t, t.Jobs, f.ID, j)
 	what := fmt.Sprintf("job %s %s, %d of %d tasks", j.ID, j.State, j.Done, j.Tasks)
 	if j.BelowFloor() {

@@ -265,7 +265,7 @@ func drawRest(t *rapid.T, s *ledger.State, c *ledger.Command) {
 	case 12:
 		c.AckAlarm = named
 	case 13:
-		c.Upgrade = &ledger.Upgrade{Rules: rapid.IntRange(0, 6).Draw(t, "rules")}
+		c.Upgrade = &ledger.Upgrade{Rules: rapid.IntRange(0, ledger.Rules+1).Draw(t, "rules")}
 	case 14: // refused, unless the state was restored
 		c.Reincarnate = &ledger.Reincarnate{Above: rapid.Uint64Range(0, 4).Draw(t, "above")}
 	case 15:

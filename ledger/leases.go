@@ -20,7 +20,7 @@ const (
 // counts once, for the first entry: servers that disagree would take a lease for over that
 // another has granted (promise P2).
 type Leases struct {
-	// Length of the leases that are granted now; 0 in a log of rules before 5.
+	// Length of the leases that are granted now; 0 in a log in which nobody has said.
 	Length time.Duration `json:"length_ns,omitempty"`
 	// Settle is how much longer than a lease a lost node may take to be at its fail-safe
 	// cap (see Timing.Settle); 0 in a log in which nobody has said.
@@ -127,7 +127,7 @@ func (s *State) AssumeLeases(longest time.Duration) {
 // know: by then the leases that they may hold have ended, and they have settled. Which
 // margin was committed after the snapshot is not known; none below the usual one is taken.
 func (s *State) unknownLeases() time.Duration {
-	if s.Unknown == 0 { // recovered under rules before 5
+	if s.Unknown == 0 { // nobody has assumed any
 		return 15 * time.Second
 	}
 	settle := max(s.Leases.Settle, s.Leases.LongestSettle, DefaultTiming().Settle)

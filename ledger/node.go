@@ -40,7 +40,7 @@ type Node struct {
 	// force: a rating above what is accepted waits for an operator, a lower one too.
 	Declared *Declaration `json:"declared,omitempty"`
 	// FirstRated is the rating that the node began with, or that an operator pinned; it
-	// bounds what the node's own word is worth. 0 under rules before 5.
+	// bounds what the node's own word is worth.
 	FirstRated units.Power `json:"first_rated_uw,omitempty"`
 	// Drawn is a measured power above the rating; 0 without one.
 	Drawn units.Power `json:"drawn_uw,omitempty"`
@@ -91,7 +91,7 @@ type Settings struct {
 	Max *units.Power `json:"max_uw,omitempty"`
 	// FailSafe is the fail-safe cap that the node is to store.
 	FailSafe *units.Power `json:"fail_safe_uw,omitempty"`
-	// Rated is the rating that counts, whatever the node declares. Since rules 5.
+	// Rated is the rating that counts, whatever the node declares.
 	Rated *units.Power `json:"rated_uw,omitempty"`
 	// Weight against other nodes.
 	Weight *float64 `json:"weight,omitempty"`

@@ -88,16 +88,13 @@ func TestSettingsOutliveTheDeclaration(t *testing.T) {
 	}))
 	small := sighting("n01")
 	small.Process, small.Rated, small.Max, small.FailSafe = 78, 120*watt, 110*watt, 75*watt
-	now := restored(t, s)
-	tick(t, now, ledger.Tick{Seen: []ledger.Sighting{small}})
-	if n := now.Nodes["n01"]; n.FailSafeCap() != 180*watt || n.Rated != 250*watt {
-		t.Errorf("fail-safe %v, rated %v: a node's word lowers no rating", n.FailSafeCap(), n.Rated)
-	}
-	s.Rules = 4 // where it did
 	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{small}})
 	n := s.Nodes["n01"]
-	if n.FailSafeCap() != 120*watt || n.Least() != 120*watt || n.Most() != 120*watt {
-		t.Errorf("fail-safe %v, least %v, most %v: none may be above rated", n.FailSafeCap(), n.Least(), n.Most())
+	if n.FailSafeCap() != 180*watt || n.Rated != 250*watt {
+		t.Errorf("fail-safe %v, rated %v: a node's word lowers no rating", n.FailSafeCap(), n.Rated)
+	}
+	if n.Least() != 190*watt || n.Most() != 240*watt {
+		t.Errorf("least %v, most %v", n.Least(), n.Most())
 	}
 	if snapshot(t, restored(t, s)) != snapshot(t, s) {
 		t.Error("a restored server differs")

@@ -31,12 +31,7 @@ type Declaration struct {
 // last, or a node could climb in steps. One that is too low lets an uncontrolled node
 // draw watts that nobody is charged for: a node's own word never lowers its rating.
 func (t *tx) rated(n Node, x Declaration) Node {
-	if t.Rules < 5 {
-		n.Rated, n.Floor, n.Max, n.FailSafe = x.Rated, x.Floor, x.Max, x.FailSafe
-		return n
-	}
 	was := n.Full()
-	n.FirstRated = cmp.Or(n.FirstRated, n.Rated) // it was known before rules 5
 	switch most, bounded := t.ratedMost(n); {
 	case n.Settings.Rated != nil:
 		n.Rated = *n.Settings.Rated
@@ -97,9 +92,6 @@ func (n Node) Full() units.Power { return max(n.Rated, n.Drawn) }
 
 // believed is a power that the node reports of itself, as far as it counts.
 func (n Node) believed(p units.Power) units.Power {
-	if n.FirstRated == 0 { // under rules before 5
-		return min(p, MaxPower)
-	}
 	return min(p, max(n.Rated, RatingRise*n.FirstRated), MaxPower)
 }
 
@@ -127,9 +119,6 @@ func (t *tx) draw(c Command, x Draw) error {
 
 // draws are the measurements of nodes above what they can draw as far as is known.
 func (t *Table) draws(s *State) []Draw {
-	if s.Rules < 5 {
-		return nil
-	}
 	var out []Draw
 	for _, name := range t.names() {
 		r := t.nodes[name].report

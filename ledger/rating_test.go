@@ -190,22 +190,3 @@ func TestNoWordIsWorthMore(t *testing.T) {
 		}
 	})
 }
-
-// Logs of rules before 5 are applied as they were.
-func TestOldRulesBelieveRatings(t *testing.T) {
-	t.Parallel()
-	s := ledger.New()
-	must(t, s, ledger.Command{Rules: 4, Epoch: first(), Lead: &ledger.Lead{Server: "c1"}})
-	must(t, s, ledger.Command{Epoch: first(), Found: &ledger.Found{Domains: ledger.PlainDomains(site(900))}})
-	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{liar(1, 100, false)}})
-	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{liar(2, 1000, false)}})
-	if n := s.Nodes["n01"]; n.Charge() != 1000*watt || n.FirstRated != 0 {
-		t.Errorf("charged %v", n.Charge())
-	}
-	refused(t, s, setNode("n01", func(x *ledger.Settings) { x.Rated = new(100 * watt) }), ledger.ErrRules)
-	do(t, s, ledger.Command{Upgrade: &ledger.Upgrade{Rules: 5}})
-	tick(t, s, ledger.Tick{Seen: []ledger.Sighting{liar(3, 9000, false)}})
-	if n := s.Nodes["n01"]; n.Charge() != 2000*watt {
-		t.Errorf("charged %v, want twice what it was when rules 5 came", n.Charge())
-	}
-}

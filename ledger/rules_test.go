@@ -1,161 +1,85 @@
 // Claim: a group works under one version of the rules, whichever servers are in
 // it: what older servers refuse, newer ones refuse as well, until an upgrade that
-// all of them know. A log and a snapshot of before mean what they meant.
+// all of them know.
 package ledger_test
 
 import (
-	"encoding/json"
 	"errors"
-	"os"
-	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"headroom/ledger"
 	"headroom/units"
 )
 
-// under1 is a state with n01 at 200 W whose log began under rules 1.
-func under1(t testing.TB) *ledger.State {
+// coming stands in for the version after this one.
+const coming = ledger.Known(ledger.Rules + 1)
+
+// begun is a state with n01 at 200 W, of a server of the coming version in a log that
+// began under the rules of this one.
+func begun(t testing.TB) *ledger.State {
 	t.Helper()
-	s := ledger.New()
-	must(t, s, ledger.Command{Rules: 1, Epoch: first(), Lead: &ledger.Lead{Server: "c1"}})
-	must(t, s, ledger.Command{Rules: 1, Epoch: first(), Found: &ledger.Found{Domains: ledger.PlainDomains(site(800))}})
-	must(t, s, ledger.Command{Rules: 1, Epoch: first(), Tick: &ledger.Tick{
+	s := coming.New()
+	must(t, s, ledger.Command{Rules: ledger.Rules, Epoch: first(), Lead: &ledger.Lead{Server: "c1"}})
+	must(t, s, ledger.Command{Rules: ledger.Rules, Epoch: first(), Found: &ledger.Found{Domains: ledger.PlainDomains(site(800))}})
+	must(t, s, ledger.Command{Rules: ledger.Rules, Epoch: first(), Tick: &ledger.Tick{
 		Seen: []ledger.Sighting{sighting("n01")}, Acks: reads("n01", 1, 0, 90).Acks, Admit: []string{"n01"},
 		Targets: []ledger.Target{{Node: "n01", Cap: 200 * watt}},
 	}})
 	return s
 }
 
-// under2 is under1 after an upgrade to rules 2.
-func under2(t testing.TB) *ledger.State {
-	t.Helper()
-	s := under1(t)
-	do(t, s, ledger.Command{Rules: 2, Upgrade: &ledger.Upgrade{Rules: 2}})
-	return s
-}
-
-// Under older rules every command that an older server cannot read is refused, in
-// memory and as written by whoever does not look at the rules in force.
-func TestNewerCommandsWaitForTheUpgrade(t *testing.T) {
-	t.Parallel()
-	for name, c := range newerCommands() {
-		if c.Upgrade != nil {
-			continue
-		}
-		for _, rules := range []int{0, 1, 2} {
-			c.Rules = rules
-			refused(t, under1(t), c, ledger.ErrRules)
-		}
-		if t.Failed() {
-			t.Fatal(name)
-		}
-	}
-	for name, c := range newestCommands() {
-		for _, rules := range []int{0, 2, 3} {
-			c.Rules = rules
-			refused(t, under1(t), c, ledger.ErrRules)
-			refused(t, under2(t), c, ledger.ErrRules)
-		}
-		if t.Failed() {
-			t.Fatal(name)
-		}
-	}
-	under3 := under2(t)
-	do(t, under3, ledger.Command{Rules: 2, Upgrade: &ledger.Upgrade{Rules: 3}})
-	for name, c := range commandsOf4() {
-		for _, rules := range []int{0, 3, 4} {
-			c.Rules = rules
-			refused(t, under2(t), c, ledger.ErrRules)
-			refused(t, under3, c, ledger.ErrRules)
-		}
-		if t.Failed() {
-			t.Fatal(name)
-		}
-	}
-	under4 := under2(t)
-	do(t, under4, ledger.Command{Rules: 2, Upgrade: &ledger.Upgrade{Rules: 3}})
-	do(t, under4, ledger.Command{Rules: 3, Upgrade: &ledger.Upgrade{Rules: 4}})
-	for name, c := range commandsOf5() {
-		for _, rules := range []int{0, 4, 5} {
-			c.Rules = rules
-			refused(t, under3, c, ledger.ErrRules)
-			refused(t, under4, c, ledger.ErrRules)
-		}
-		if t.Failed() {
-			t.Fatal(name)
-		}
-	}
-	// Even one that they could read, but for the number that it was written under.
-	refused(t, under1(t), ledger.Command{Rules: 2, Budget: set("site/lab", 700)}, ledger.ErrRules)
-	do(t, under1(t), ledger.Command{Rules: 1, Budget: set("site/lab", 700)})
-}
-
-// What a newer leader decides in such a group is of its rules.
-func TestDecideUnderOldRules(t *testing.T) {
-	t.Parallel()
-	s := under1(t)
-	table := ledger.NewTable(ledger.DefaultTiming(), 0)
-	r := heard("n02", 7, 3, 90) // it has been in a cluster before
-	table.Heard(r, 0)
-	table.Heard(heard("n01", 7, 2, 200), 0)
-	k := ledger.Decide(s, table, 0)
-	if len(k.Seen) != 1 || len(k.Admit) != 1 {
-		t.Errorf("decided %+v", k)
-	}
-	do(t, s, ledger.Command{Rules: 1, Tick: &k})
-}
-
-// The rules are those that the log began under, for a server that reads it from
-// its beginning as for one that has the snapshot.
-func TestRulesAreThoseOfTheLog(t *testing.T) {
-	t.Parallel()
-	if s := under1(t); s.Rules != 1 || restored(t, s).Rules != 1 {
-		t.Errorf("rules %d, restored %d", s.Rules, restored(t, s).Rules)
-	}
-	s := ledger.New()
-	if back := restored(t, s); snapshot(t, back) != snapshot(t, s) {
-		t.Error("an empty state is restored as another")
-	}
-	must(t, s, ledger.Command{Rules: ledger.Rules, Epoch: first(), Lead: &ledger.Lead{Server: "c1"}})
-	if s.Rules != ledger.Rules {
-		t.Errorf("rules %d", s.Rules)
-	}
-}
-
-// An upgrade goes one step, never back, and once.
+// An upgrade goes one step, never back, and once. Until then a command written under the
+// coming rules is refused, even one that older servers could read. A server that reads
+// the log from its beginning, or its snapshot, takes the rules from there.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
-	up := func(to int) ledger.Command { return ledger.Command{Rules: 2, Upgrade: &ledger.Upgrade{Rules: to}} }
-	s := under1(t)
-	refused(t, s, up(3), ledger.ErrRules)
-	do(t, s, up(2))
-	before := snapshot(t, s)
-	do(t, s, up(2))
-	do(t, s, up(1))
-	do(t, s, up(-5))
-	if snapshot(t, s) != before || s.Rules != 2 {
-		t.Errorf("rules %d", s.Rules)
+	up := func(to int) ledger.Command { return ledger.Command{Upgrade: &ledger.Upgrade{Rules: to}} }
+	newer := ledger.Command{Rules: int(coming), Budget: set("site/lab", 700)}
+	s := begun(t)
+	if again, err := coming.Restore([]byte(snapshot(t, s))); err != nil || s.Rules != ledger.Rules || again.Rules != ledger.Rules {
+		t.Errorf("rules %d, restored %+v, %v", s.Rules, again, err)
 	}
-	refused(t, s, up(4), ledger.ErrRules)
-	do(t, s, ledger.Command{Rules: 2, Policy: &ledger.Named{Name: "equal"}})
-	do(t, s, ledger.Command{Rules: 1, Budget: set("site/lab", 700)}) // written just before the upgrade
+	refused(t, s, newer, ledger.ErrRules)
+	refused(t, s, up(int(coming)+1), ledger.ErrRules)
 	from := s.ChangesFrom
-	do(t, s, up(3))
-	refused(t, s, ledger.Command{Rules: 3, DeflateJob: &ledger.DeflateJob{ID: "j"}}, ledger.ErrRules)
-	refused(t, s, up(5), ledger.ErrRules)
-	do(t, s, up(4))
-	refused(t, s, ledger.Command{Rules: 4, SkipBrake: &ledger.SkipBrake{Generation: 1}}, ledger.ErrRules)
-	refused(t, s, up(6), ledger.ErrRules)
-	do(t, s, up(5))
-	if s.Rules != ledger.Rules || s.ChangesFrom != from {
+	do(t, s, up(int(coming)))
+	before := snapshot(t, s)
+	for _, to := range []int{int(coming), ledger.Rules, -5} {
+		do(t, s, up(to))
+	}
+	if snapshot(t, s) != before || s.Rules != int(coming) || s.ChangesFrom != from {
 		t.Errorf("rules %d; the history of budgets begins at %d instead of %d", s.Rules, s.ChangesFrom, from)
 	}
-	do(t, s, ledger.Command{Rules: 3, ContainerPolicy: &ledger.Named{Name: "fair"}})
-	do(t, s, ledger.Command{Rules: 2, Policy: &ledger.Named{Name: "equal"}})
-	refused(t, s, up(6), ledger.ErrRules)
+	refused(t, s, up(int(coming)+1), ledger.ErrRules)
+	do(t, s, newer)
+	do(t, s, ledger.Command{Rules: ledger.Rules, Budget: set("site/lab", 600)}) // written just before the upgrade
+
+	// A server of this version does not follow.
+	if x, err := ledger.Restore([]byte(snapshot(t, s))); !errors.Is(err, ledger.ErrSnapshot) {
+		t.Errorf("restored %+v, %v", x, err)
+	}
+	entry, err := newer.Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := ledger.Decode(entry); !errors.Is(err, ledger.ErrUnknownCommand) {
+		t.Errorf("decoded %+v, %v", c, err)
+	}
+	if c, err := coming.Decode(entry); err != nil || c.Rules != int(coming) {
+		t.Errorf("decoded %+v, %v", c, err)
+	}
+	old := admitted(t, 800, "n01")
+	refused(t, old, up(int(coming)), ledger.ErrRules)
+	refused(t, old, newer, ledger.ErrRules)
+
+	empty := ledger.New()
+	if back := restored(t, empty); snapshot(t, back) != snapshot(t, empty) {
+		t.Error("an empty state is restored as another")
+	}
+	must(t, empty, ledger.Command{Rules: ledger.Rules, Epoch: first(), Lead: &ledger.Lead{Server: "c1"}})
+	if empty.Rules != ledger.Rules {
+		t.Errorf("rules %d", empty.Rules)
+	}
 }
 
 // A command of rules to come that may be passed over is, and changes nothing; one
@@ -173,7 +97,7 @@ func TestIgnorableCommands(t *testing.T) {
 	}
 	for name, text := range map[string]string{
 		"not ignorable":              `{"rules":9,"epoch":{"incarnation":1,"term":1},"weather":{}}`,
-		"ignorable, of rules of now": `{"rules":2,"ignorable":true,"epoch":{"incarnation":1,"term":1},"weather":{}}`,
+		"ignorable, of rules of now": `{"rules":1,"ignorable":true,"epoch":{"incarnation":1,"term":1},"weather":{}}`,
 		"ignorable, cut short":       `{"rules":9,"ignorable":true,"epoch":{"incarn`,
 	} {
 		if c, err := ledger.Decode([]byte(text)); !errors.Is(err, ledger.ErrUnknownCommand) {
@@ -181,74 +105,15 @@ func TestIgnorableCommands(t *testing.T) {
 		}
 	}
 	// A flag on something that this server knows makes no difference to it.
-	flagged := ledger.Command{Rules: 2, Ignorable: true, Budget: set("site/lab", 700)}
+	flagged := ledger.Command{Rules: 1, Ignorable: true, Budget: set("site/lab", 700)}
 	do(t, s, flagged)
 	if s.Domains["site/lab"].Budget != 700*watt {
 		t.Error("passed over")
 	}
 }
 
-// A log that a server of rules 1 wrote, entry by entry with what that server made
-// of it, comes to the same on this one: in a group that is being upgraded both
-// apply the same entries.
-func TestLogOfRules1(t *testing.T) {
-	t.Parallel()
-	data, err := os.ReadFile("testdata/rules1/log.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
-	s := ledger.New()
-	for i, line := range lines[:len(lines)-1] {
-		var entry struct {
-			Command  json.RawMessage
-			Refused  bool
-			Revision uint64
-		}
-		if err := json.Unmarshal([]byte(line), &entry); err != nil {
-			t.Fatal(err)
-		}
-		c, err := ledger.Decode(entry.Command)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err = s.Apply(c); (err != nil) != entry.Refused || s.Revision != entry.Revision {
-			t.Fatalf("entry %d: %v at revision %d; then it was refused: %v, at revision %d\n%s", i, err, s.Revision, entry.Refused, entry.Revision, line)
-		}
-	}
-	var was, is map[string]any
-	for text, into := range map[string]*map[string]any{lines[len(lines)-1]: &was, snapshot(t, s): &is} {
-		if err := json.Unmarshal([]byte(text), into); err != nil {
-			t.Fatal(err)
-		}
-	}
-	was["rules"] = 1.0 // the first rules wrote no number
-	if d := cmp.Diff(was, is); d != "" {
-		t.Errorf("the states differ (- then, + now):\n%s", d)
-	}
-}
-
-// A snapshot that rules 1 wrote is read as it was meant, and can be upgraded.
-func TestSnapshotOfRules1(t *testing.T) {
-	t.Parallel()
-	data, err := os.ReadFile("testdata/rules1/snapshot.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := ledger.Restore(data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.Rules != 1 || len(s.Nodes) == 0 || s.Totals()["site/lab"].Reserved == 0 {
-		t.Errorf("%+v", s)
-	}
-	do(t, s, ledger.Command{Upgrade: &ledger.Upgrade{Rules: 2}})
-	do(t, s, ledger.Command{SprintBudget: &ledger.SetSprintBudget{Domain: "site/lab", Capacity: units.Kilojoule, Refill: watt}})
-	restored(t, s)
-}
-
-// The history of budgets tells what it knows: nothing from before it was kept, or
-// from before it was cut off, and the truth from there on.
+// The history of budgets tells what it knows: nothing from before the cluster was
+// founded or it was cut off, and the truth from there on.
 func TestBudgetHistory(t *testing.T) {
 	t.Parallel()
 	want := func(s *ledger.State, domain string, revision uint64, watts units.Power) {
@@ -257,14 +122,17 @@ func TestBudgetHistory(t *testing.T) {
 			t.Errorf("%s at %d: %v, %v; want %v W", domain, revision, got, ok, watts)
 		}
 	}
-	s := under1(t)
-	do(t, s, ledger.Command{Budget: set("site/lab", 700)})
+	s := ledger.New()
+	must(t, s, ledger.Command{Epoch: first(), Lead: &ledger.Lead{Server: "c1"}})
 	old := s.Revision
-	do(t, s, ledger.Command{Upgrade: &ledger.Upgrade{Rules: 2}})
+	must(t, s, ledger.Command{Epoch: first(), Found: &ledger.Found{Domains: ledger.PlainDomains(site(800))}})
+	founded := s.Revision
+	do(t, s, ledger.Command{Budget: set("site/lab", 700)})
 	up := s.Revision
 	do(t, s, ledger.Command{Actor: "mia", Reason: "heat", Budget: set("site/lab", 600)})
 	cut := s.Revision
 	want(s, "site/lab", old, 0)
+	want(s, "site/lab", founded, 800)
 	want(s, "site/lab", up, 700)
 	want(s, "site/lab", cut, 600)
 	want(s, "rack/r1", cut, 800)

@@ -196,7 +196,7 @@ func (t *tx) dueBudget(c Command, b *SetBudget) error {
 	if b.Clock.Schedule != "" && d.Back != nil {
 		replaced = d.Back.Budget // it waits beneath the temporary budget
 	}
-	lower := b.Budget <= replaced && t.Rules >= 5
+	lower := b.Budget <= replaced
 	switch x, known := t.Schedules[b.Clock.Schedule]; {
 	case b.Clock.Schedule == "" && d.Back != nil:
 		due, want = d.Back.At, d.Back.Budget
@@ -269,12 +269,12 @@ func Due(s *State, now time.Time) []Coming {
 		if !ok || newest[x.Domain].At.After(at) {
 			continue
 		}
-		c := Coming{Domain: x.Domain, Budget: x.Budget, Schedule: x.Name, At: at, Quorum: x.Last > now.UnixMicro() && s.Rules < 5}
+		c := Coming{Domain: x.Domain, Budget: x.Budget, Schedule: x.Name, At: at}
 		replaced := s.Domains[x.Domain].Budget
 		if back := s.Domains[x.Domain].Back; back != nil {
 			c.Beneath, replaced = true, back.Budget
 		}
-		c.Quorum = c.Quorum || c.Budget > replaced
+		c.Quorum = c.Budget > replaced
 		newest[x.Domain] = c
 	}
 	out = slices.AppendSeq(out, maps.Values(newest))

@@ -209,8 +209,7 @@ type SprintShare struct {
 	// Settled: the node is back at its base, or gone; Spent or Charged is what it costs.
 	Settled bool `json:"settled,omitempty"`
 	// Charged is what a share costs that nobody measured: the sprint's watts above the base
-	// from the grant until it was settled, at least the escrow. 0 under rules before 5,
-	// where it was the escrow.
+	// from the grant until it was settled, at least the escrow.
 	Charged units.Energy `json:"charged_uj,omitempty"`
 }
 
@@ -489,7 +488,7 @@ func (t *tx) settle(n Node, later time.Duration) Node {
 	}
 	x := p.Shares[n.Name]
 	x.Settled = true
-	if x.Spent == nil && t.Rules >= 5 {
+	if x.Spent == nil {
 		x.Charged = x.escrowFor(t.Passed-p.Passed+later, p.Duration)
 	}
 	p = p.with(n.Name, x)

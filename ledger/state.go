@@ -82,7 +82,8 @@ const (
 // State is the replicated state. The zero State is empty: no power tree, no leadership.
 type State struct {
 	// Rules is the version of Apply's rules in force; commands of newer ones are refused.
-	Rules int `json:"rules"`
+	Rules int   `json:"rules"`
+	known Known // 0 stands for Rules
 	// Epoch of the leadership in force; commands of another are refused.
 	Epoch lease.Epoch `json:"epoch"`
 	// Restored: this incarnation began from a snapshot or a lost quorum, at Began in the
@@ -101,7 +102,7 @@ type State struct {
 	// entries; gaps between leaders are not counted.
 	Elapsed time.Duration `json:"elapsed_ns"`
 	// Passed is the time that may have passed at most: Elapsed and the gaps between
-	// leaders. What nobody measured counts by it. Since rules 5.
+	// leaders. What nobody measured counts by it.
 	Passed time.Duration `json:"passed_ns,omitempty"`
 	// Ticked is the leader's wall clock at the newest tick or beginning of a leadership,
 	// microseconds since the Unix epoch.
@@ -109,7 +110,7 @@ type State struct {
 	// Leases is how long leases run and may still run.
 	Leases Leases `json:"leases,omitzero"`
 	// Unknown is the longest lease of nodes that a recovered state does not know; 0 in one
-	// that was recovered under rules before 5, and in one that never was.
+	// that never was recovered.
 	Unknown time.Duration `json:"unknown_leases_ns,omitempty"`
 	// Brake generations that the log knows and has lifted.
 	Brake Brake `json:"brake,omitzero"`
@@ -145,12 +146,18 @@ type State struct {
 	Requests []Request `json:"requests"`
 }
 
-// New is an empty state.
-func New() *State {
-	s := &State{Rules: Rules}
+// New is an empty state of a server of this version.
+func New() *State { return Known(Rules).New() }
+
+// New is an empty state of a server that knows these rules.
+func (k Known) New() *State {
+	s := &State{Rules: int(k), known: k}
 	s.makeMaps()
 	return s
 }
+
+// newest is the newest version of the rules that this server knows.
+func (s *State) newest() int { return cmp.Or(int(s.known), Rules) }
 
 // makeMaps makes the maps that are nil: an older snapshot lacks the newer ones.
 func (s *State) makeMaps() {
@@ -229,16 +236,18 @@ func (s *State) Snapshot() ([]byte, error) {
 	return data, nil
 }
 
+// Restore reads a snapshot as a server of this version does.
+//
+//headroom:apply
+func Restore(data []byte) (*State, error) { return Known(Rules).Restore(data) }
+
 // Restore reads a snapshot, of these rules or of the ones before.
 //
 //headroom:apply
-func Restore(data []byte) (*State, error) {
-	s := &State{}
+func (k Known) Restore(data []byte) (*State, error) {
+	s := &State{known: k}
 	if err := json.Unmarshal(data, s); err != nil {
 		return nil, fmt.Errorf("ledger: snapshot of %d bytes: %w", len(data), err)
-	}
-	if s.Rules == 0 {
-		s.Rules = 1 // the first rules wrote no number
 	}
 	if s.Domains == nil || s.Nodes == nil || s.Jobs == nil {
 		return nil, fmt.Errorf("ledger: snapshot: %w: domains, nodes or jobs are missing", ErrSnapshot)
@@ -252,8 +261,8 @@ func Restore(data []byte) (*State, error) {
 
 // sound checks what Apply takes for granted about a state that it did not make itself.
 func (s *State) sound() error {
-	if s.Rules < OldestRules || s.Rules > Rules {
-		return fmt.Errorf("%w: of rules %d, this server knows %d to %d", ErrSnapshot, s.Rules, OldestRules, Rules)
+	if s.Rules < OldestRules || s.Rules > s.newest() {
+		return fmt.Errorf("%w: of rules %d, this server knows %d to %d", ErrSnapshot, s.Rules, OldestRules, s.newest())
 	}
 	for name, d := range s.Domains {
 		if name != d.Name {
@@ -276,6 +285,9 @@ func (s *State) sound() error {
 		}
 		if name != n.Name || !s.knows(n.Domain) || n.From != "" && !s.knows(n.From) {
 			return fmt.Errorf("%w: node %q of domain %q is kept as %q", ErrSnapshot, n.Name, n.Domain, name)
+		}
+		if n.FirstRated <= 0 {
+			return fmt.Errorf("%w: node %q: its first rating is missing", ErrSnapshot, n.Name)
 		}
 		if err := n.Settings.validate(n.Name); err != nil {
 			return err
