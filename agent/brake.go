@@ -15,8 +15,6 @@ import (
 type brakeSide struct {
 	keys   brake.Keys
 	newest brake.Signed // of the generation remembered; the zero one while it is not known
-	lifted uint64       // the generation that the newest lease has said is lifted
-	stored uint64       // the generation that is on disk
 	failed bool         // the last try to store one did not succeed
 	drops  gossip.Drops // of gossips that were started anew since
 }
@@ -32,7 +30,6 @@ func (n *node) openBrake() (err error) {
 // recall takes what earlier processes remembered of the brake. A message that no
 // key proves any more is forgotten; its generation is not.
 func (n *node) recall(r remembered) {
-	n.brake.stored = r.Brake
 	if s, err := n.brake.keys.Open(r.BrakeMessage); err == nil && s.Generation == r.Brake {
 		n.brake.newest = s
 	}
@@ -44,57 +41,24 @@ func (n *node) recall(r remembered) {
 //headroom:control
 func (n *node) brakeHeard() {
 	s := n.gossip.Brake()
-	if s.Generation == 0 || s.Generation < n.holder.Memory().Brake || s == n.brake.newest {
+	if s.Generation == 0 || s.Generation < n.lease.Memory().Brake || s == n.brake.newest {
 		return
 	}
-	now := instant()
-	n.advance(now)
-	_, before := n.holder.Cap()
 	n.brake.newest = s
-	n.holder.Brake(s.Generation)
-	if _, after := n.holder.Cap(); after != before {
-		n.leaseEnd.Store(0)
-		n.counters.expiries++
-		n.turn(now)
-	}
+	n.carryOut(n.lease.Brake(s.Generation, instant()))
 	n.log.Warn("a brake was heard", slog.Uint64("generation", s.Generation), slog.String("actor", s.Actor), slog.String("reason", s.Reason),
-		slog.Bool("lifted", !n.braked()), slog.Float64("cap_w", n.caps.now.Watts()))
-	n.saveBrake()
+		slog.Bool("lifted", !n.lease.Braked()), slog.Float64("cap_w", n.caps.now.Watts()))
 	n.watchBrake()
-	n.heartbeat()
-	n.publish(now)
 }
 
-// braked tells whether a brake is in force here: no lease has said that the
-// generation remembered is lifted.
-func (n *node) braked() bool { return n.holder.Memory().Brake > n.brake.lifted }
-
-// liftTold takes in what a lease says of the brake, taken or refused. One of an
-// older leadership than that of the lease last taken says nothing; a newer one may
-// say less than was known, where the log began anew, and then needs the proof again.
-func (n *node) liftTold(l *headroomv1.Lease) {
-	if epochOf(l.GetStamp().GetEpoch()).Compare(n.holder.Memory().Highest.Epoch) >= 0 {
-		n.brake.lifted = l.GetBrakeLifted()
-	}
-}
-
-// saveBrake has a generation stored that is not on disk yet. One that cannot be is
-// tried again every second: until then only a restart would forget it.
-func (n *node) saveBrake() {
-	if m := n.holder.Memory(); m.Brake > n.brake.stored && !n.storeBusy {
-		n.store(nil, m)
-	}
-}
-
-// store has the clerk make a memory durable, and the grant that needs it be taken
-// afterwards.
-func (n *node) store(g *headroomv1.Lease, m lease.Memory) {
+// store has the clerk make a memory durable.
+func (n *node) store(m lease.Memory) {
 	data, err := encodeMemory(remembered{m, n.brakeProof(m.Brake)})
 	if err != nil {
-		n.log.Error("state cannot be encoded", slog.Any("error", err))
+		n.log.Error("state cannot be encoded", slog.Any("error", err)) // plain numbers: it cannot happen
 		return
 	}
-	n.storeBusy, n.storing, n.remember, n.storeAt = true, g, m, instant().Boot
+	n.storeAt = instant().Boot
 	n.clerk.errands <- errand{kind: storeMemory, name: MemoryFile, data: data, durable: true}
 }
 
@@ -108,16 +72,16 @@ func (n *node) brakeProof(generation uint64) []byte {
 
 // watchBrake says in words that the brake is set.
 func (n *node) watchBrake() {
-	m := n.holder.Memory()
+	m := n.lease.Memory()
 	does := fmt.Sprintf("the node holds its fail-safe cap of %v and takes no lease until the log has lifted it", m.FailSafe)
 	if n.mode != holding {
 		does = "the node holds no cap; the others hold their fail-safe caps"
 	}
-	n.health.set(n.braked(), item{
+	n.health.set(n.lease.Braked(), item{
 		"brake-set", warn, fmt.Sprintf("the brake is set (generation %d%s): %s", m.Brake, who(n.brake.newest), does),
 		"coordinator brake show tells more; when the reason is gone: coordinator brake lift",
 	})
-	n.health.set(m.Brake > n.brake.stored && n.brake.failed, item{
+	n.health.set(m.Brake > n.lease.OnDisk().Brake && n.brake.failed, item{
 		"brake-not-stored", fail, fmt.Sprintf("generation %d of the brake is obeyed but not on disk: a restart would forget it", m.Brake),
 		"make room in " + n.cfg.StateDir,
 	})
@@ -137,11 +101,11 @@ func who(s brake.Signed) string {
 
 // brakeStatus is the newest brake for status, nil when none was ever heard.
 func (n *node) brakeStatus() *headroomv1.BrakeStatus {
-	m, s := n.holder.Memory(), n.brake.newest
+	m, s := n.lease.Memory(), n.brake.newest
 	if m.Brake == 0 {
 		return nil
 	}
-	out := &headroomv1.BrakeStatus{Generation: m.Brake, Set: n.braked(), Stored: m.Brake <= n.brake.stored}
+	out := &headroomv1.BrakeStatus{Generation: m.Brake, Set: n.lease.Braked(), Stored: m.Brake <= n.lease.OnDisk().Brake}
 	if s.Generation == m.Brake {
 		out.Actor, out.Reason, out.AtUs = s.Actor, s.Reason, s.At.UnixMicro()
 	}

@@ -83,15 +83,14 @@ func TestFailedCutStaysUnknown(t *testing.T) {
 	}
 	armed = true
 	b.grant(100 * units.Watt)
-	_ = b.n.beatOf(b.now)
-	b.n.excess, b.n.excessOK = 0, true
+	b.n.reported(b.now)
 	b.step(period)
 	b.now.Boot, b.now.Awake = b.now.Boot+period, b.now.Awake+period
 	b.n.turn(b.now)
 	if b.n.writeErr == nil {
 		t.Fatal("the write did not fail")
 	}
-	if h := b.n.beatOf(b.now).GetHolding(); h.EffectiveUw != nil {
+	if h := b.n.holdingNow(); h.EffectiveUw != nil {
 		t.Errorf("the node says it holds %v after a write that failed and could not be read", units.Power(h.GetEffectiveUw()))
 	}
 	if b.n.effective().Known {

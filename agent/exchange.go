@@ -46,7 +46,7 @@ func (n *node) linkDown(l *link, why error) error {
 	if connect.CodeOf(why) != connect.CodeAlreadyExists {
 		return nil
 	}
-	first := (n.ownJournal || n.mode == observing) && n.fresh && !n.everHeld
+	first := (n.ownJournal || n.mode == observing) && n.fresh && !n.lease.EverHeld()
 	if !first || n.stopping {
 		n.health.set(true, item{
 			"name-taken", fail, "the coordinator refuses this node: " + why.Error(),
@@ -64,19 +64,17 @@ func (n *node) linkDown(l *link, why error) error {
 func (n *node) message(l *link, m *headroomv1.CoordinatorMessage) {
 	switch msg := m.GetMessage().(type) {
 	case *headroomv1.CoordinatorMessage_Lease:
-		n.answered = max(n.answered, min(msg.Lease.GetHeartbeat(), n.beats))
 		n.counters.renewals++
 		n.notAdmit = ""
 		n.health.clear("not-admitted")
 		n.health.clear("name-taken")
-		n.liftTold(msg.Lease)
-		n.grant(msg.Lease)
+		n.granted(grantOf(msg.Lease))
 	case *headroomv1.CoordinatorMessage_Denied:
 		n.deniedTold(msg.Denied)
 	case *headroomv1.CoordinatorMessage_Leader:
 		n.leaderSays(l, msg.Leader)
 	case *headroomv1.CoordinatorMessage_NotAdmitted:
-		n.answered = n.beats
+		n.lease.Answered(n.lease.Beats())
 		n.notAdmit = msg.NotAdmitted.GetReason()
 		n.health.set(true, item{
 			"not-admitted", warn, "the leader grants no lease yet: " + n.notAdmit,
@@ -112,106 +110,62 @@ func (n *node) leader() *link {
 	return best
 }
 
-// grant judges a lease. One that changes what has to survive a restart is taken
-// only after the clerk has made that durable; what it takes away holds at once.
-func (n *node) grant(g *headroomv1.Lease) {
+// granted takes in a lease; a node that holds no cap only hears what it says.
+func (n *node) granted(g lease.Grant) {
 	if n.mode != holding || n.stopping && n.journal == nil {
+		n.lease.Told(g)
 		return
 	}
-	if n.asked != nil {
-		return // a release is being asked for: a grant that crosses it could outlive it
-	}
-	now := instant()
-	n.advance(now)
-	m, err := n.holder.Consider(grantOf(g), now)
-	if err != nil {
-		n.counters.refusals++
-		n.log.Debug("grant refused", slog.Any("error", err))
-		return
-	}
-	switch {
-	case n.storeBusy && n.waitsFor(g):
-		return // overtaken by a newer one that waits
-	case n.storeBusy:
-		n.storeNext = g // a newer grant replaces one that waits, but not what it lowered
-		n.lower(g, now)
-	case m == n.holder.Memory():
-		n.hold(g)
-	default:
-		n.store(g, m)
-		n.lower(g, now)
-	}
+	n.carryOut(n.lease.Grant(g, instant()))
 }
 
-// waitsFor reports whether a newer grant than g waits for the state directory.
-func (n *node) waitsFor(g *headroomv1.Lease) bool {
-	stamp := grantOf(g).Stamp
-	for _, w := range []*headroomv1.Lease{n.storing, n.storeNext} {
-		if w != nil && stamp.Compare(grantOf(w).Stamp) < 0 {
-			return true
+// carryOut does what the exchange asks for, in its order.
+func (n *node) carryOut(outputs []lease.Output) {
+	for _, o := range outputs {
+		switch o := o.(type) {
+		case lease.Act:
+			now := instant()
+			n.gather(now)
+			n.decide(now)
+			n.apply()
+		case lease.Store:
+			n.store(o.Memory)
+		case lease.Beat:
+			n.heartbeat()
+			n.publish(instant())
+		case lease.Took:
+			n.took(o)
+		case lease.Refused:
+			n.counters.refusals++
+			n.log.Debug("grant refused", slog.Any("error", o.Err))
+		case lease.Lost:
+			n.log.Warn("lease ended, holding the fail-safe cap",
+				slog.String("reason", o.Why.String()), slog.Float64("cap_w", n.lease.Memory().FailSafe.Watts()))
+			n.leaseEnd.Store(0)
+			n.counters.expiries++
 		}
 	}
-	return false
 }
 
-// lower carries out what a grant takes away, before its memory is on disk. It is
-// acknowledged only when it has been taken whole (docs/adr/0014).
-func (n *node) lower(g *headroomv1.Lease, now lease.Instant) {
-	if err := n.holder.Lower(grantOf(g), now); err != nil {
-		return
+// took notes a lease that has been taken.
+func (n *node) took(o lease.Took) {
+	n.leaseEnd.Store(int64(o.End))
+	n.expiry.Reset(o.End - instant().Boot)
+	if o.Began {
+		n.log.Info("lease taken", slog.Float64("cap_w", o.Grant.Cap.Watts()), slog.String("stamp", o.Grant.Stamp.String()))
+		n.health.clear("lease-expired")
 	}
-	n.gather(now)
-	n.decide(now)
-	n.apply()
 }
 
-// memoryStored takes the grant whose memory is on disk now, then the one that
-// came meanwhile.
+// memoryStored takes what came of a write to the state directory.
 func (n *node) memoryStored(err error) {
-	g, next := n.storing, n.storeNext
-	n.storeBusy, n.storing, n.storeNext = false, nil, nil
 	n.health.set(err != nil, item{
 		"state-not-stored", fail, fmt.Sprintf("state.json cannot be written (%v): no new grant is taken", err),
 		"make room in " + n.cfg.StateDir + "; the node holds its present cap until the lease ends",
 	})
-	if n.brake.failed = err != nil; err == nil {
-		n.brake.stored = n.remember.Brake
-	}
-	if err == nil && g != nil {
-		n.hold(g)
-	}
-	if err == nil {
-		n.saveBrake() // one that was heard meanwhile; after an error the next second tries
-	}
+	n.brake.failed = err != nil
+	n.carryOut(n.lease.Stored(err, instant()))
 	n.watchBrake()
-	if next != nil {
-		n.grant(next)
-	}
-}
-
-// hold takes a grant and carries it out at once when it changes anything.
-func (n *node) hold(g *headroomv1.Lease) {
-	now := instant()
-	capBefore, stateBefore := n.holder.Cap()
-	if err := n.holder.Take(grantOf(g), now); err != nil {
-		n.log.Debug("grant refused", slog.Any("error", err))
-		return
-	}
-	n.everHeld = true
-	granted, state := n.holder.Cap()
-	left, _ := n.holder.Remaining(now)
-	n.leaseEnd.Store(int64(now.Boot + left))
-	n.expiry.Reset(left)
-	if stateBefore != state {
-		n.log.Info("lease taken", slog.Float64("cap_w", granted.Watts()), slog.String("stamp", n.holder.Memory().Highest.String()))
-		n.health.clear("lease-expired")
-	}
-	if granted == capBefore && n.applied == n.holder.Memory().Highest {
-		return
-	}
-	n.gather(now)
-	n.decide(now)
-	n.apply()
 }
 
 // heartbeat numbers and sends one heartbeat: to the leader, or to everybody when
@@ -219,30 +173,27 @@ func (n *node) hold(g *headroomv1.Lease) {
 //
 //headroom:control
 func (n *node) heartbeat() {
-	if len(n.links) == 0 {
+	if n.cfg.Alone() {
 		return
 	}
-	leader := n.leader()
-	all := leader == nil || n.beats-n.answered >= missedMax
+	excess, known := n.excessWall()
 	now := instant()
-	n.advance(now)
-	n.beats++
-	n.holder.Sent(n.beats, now)
-	msg := &headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Heartbeat{Heartbeat: n.beatOf(now)}}
+	hb, outputs := n.lease.NextBeat(now, excess, known)
+	leader := n.leader()
+	msg := &headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Heartbeat{Heartbeat: n.beatOf(hb, now)}}
 	for _, l := range n.links {
-		if l.up && (all || l == leader) {
+		if l.up && (hb.All || leader == nil || l == leader) {
 			l.offer(msg)
 		}
 	}
-	n.excess, n.excessOK = 0, true
+	n.carryOut(outputs)
 }
 
-func (n *node) beatOf(now lease.Instant) *headroomv1.Heartbeat {
+func (n *node) beatOf(hb lease.Heartbeat, now lease.Instant) *headroomv1.Heartbeat {
 	b := &headroomv1.Heartbeat{
-		Number: n.beats, Highest: protoStamp(n.holder.Memory().Highest), Holding: n.holdingNow(),
-		BrakeGeneration: n.holder.Memory().Brake, Health: n.health.list(),
+		Number: hb.Number, Highest: protoStamp(hb.Highest), Holding: n.holdingOf(hb), BrakeGeneration: hb.Brake, Health: n.health.list(),
 	}
-	if n.braked() {
+	if n.lease.Braked() {
 		b.Brake = n.brakeProof(b.GetBrakeGeneration())
 	}
 	if p, ok := n.wall.value(); ok {
@@ -260,25 +211,29 @@ func (n *node) beatOf(now lease.Instant) *headroomv1.Heartbeat {
 	return b
 }
 
-// holdingNow is the acknowledgement: what is in force and what reads back.
-func (n *node) holdingNow() *headroomv1.Holding {
-	granted, state := n.holder.Cap()
+// holdingOf is the acknowledgement: what is in force and what reads back.
+func (n *node) holdingOf(hb lease.Heartbeat) *headroomv1.Holding {
 	h := &headroomv1.Holding{
-		State: headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE, Applied: protoStamp(n.applied),
-		CapUw: int64(granted), FailSafeUw: int64(n.holder.Memory().FailSafe),
+		State: headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE, Applied: protoStamp(hb.Applied), CapUw: int64(hb.Cap), FailSafeUw: int64(hb.Stored),
 	}
 	switch {
 	case n.mode != holding:
 		h.State = headroomv1.LeaseState_LEASE_STATE_OBSERVING
 		h.CapUw = int64(n.cfg.Power.Rated)
 		return h
-	case state == lease.Held:
+	case hb.State == lease.Held:
 		h.State = headroomv1.LeaseState_LEASE_STATE_HELD
 	}
-	n.holdSprint(h)
-	if excess, ok := n.excessWall(); ok && n.excessOK {
-		// A local limit is no reason to be charged less: it ends by itself.
-		h.EffectiveUw = new(int64(max(granted, n.caps.now) + max(excess, n.excess)))
+	h.SprintId = hb.Sprint
+	for _, e := range hb.Ended {
+		end := &headroomv1.SprintEnd{Id: e.ID, Reason: e.Reason.String()}
+		if e.Measured {
+			end.SpentUj = new(int64(e.Spent))
+		}
+		h.Ended = append(h.Ended, end)
+	}
+	if hb.EffectiveKnown {
+		h.EffectiveUw = new(int64(hb.Effective))
 	}
 	return h
 }

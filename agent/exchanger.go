@@ -63,8 +63,7 @@ func NewExchanger(cfg Config, watch ExchangeWatch) *Exchanger {
 	n.id = identity{machine: "machine-" + cfg.Node, boot: "boot-" + cfg.Node, process: rand.Uint64() | 1}
 	n.machine = &machine{instant: true, ladder: capping.Ladder{Use: capping.RungRAPL}}
 	n.lawCfg = cfg.law(n.machine)
-	n.remember = lease.Memory{FailSafe: cfg.Power.FailSafe}
-	n.holder = lease.New(n.id.process, n.remember, instant())
+	n.lease = lease.NewNode(n.id.process, lease.Memory{FailSafe: cfg.Power.FailSafe}, instant())
 	return &Exchanger{node: n, watch: watch}
 }
 
@@ -149,12 +148,12 @@ func (x *Exchanger) count(upTo uint64) {
 // tell notes the heartbeats that were sent, and says what has changed.
 func (x *Exchanger) tell() {
 	n := x.node
-	for now := instant().Boot; x.sent < n.beats; {
+	for now := instant().Boot; x.sent < n.lease.Beats(); {
 		x.sent++
 		x.sentAt[x.sent%exchangesKept] = now
 	}
-	_, state := n.holder.Cap()
-	s := Standing{Cap: n.caps.applied, Held: state == lease.Held, Stamp: n.applied, Why: n.holder.Why()}
+	_, state := n.lease.Cap()
+	s := Standing{Cap: n.caps.applied, Held: state == lease.Held, Stamp: n.lease.Applied(), Why: n.lease.Why()}
 	if s != x.told && x.watch.Stands != nil {
 		x.watch.Stands(s)
 	}

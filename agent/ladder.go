@@ -80,7 +80,7 @@ func (n *node) begin() error {
 				"bios-lock", warn, "package limits are locked by firmware: " + n.machine.raplInfo.Text + "; " + n.machine.ladder.Why,
 				"look for a RAPL lock or cTDP in the BIOS set-up: frequency holds a cap less exactly",
 			})
-			n.log.Info("fail-safe cap written", slog.Float64("cap_w", n.holder.Memory().FailSafe.Watts()),
+			n.log.Info("fail-safe cap written", slog.Float64("cap_w", n.lease.Memory().FailSafe.Watts()),
 				slog.Int64("after_ms", (instant().Boot-n.began).Milliseconds()), slog.Bool("adopted", !n.ownJournal),
 				slog.String("rung", n.machine.ladder.Use.String()), slog.String("why", n.machine.ladder.Why))
 			return nil

@@ -493,7 +493,7 @@ func TestRememberedCapIsClamped(t *testing.T) {
 		if err := b.boot(); err != nil {
 			t.Fatalf("%v: %v", c.remembered, err)
 		}
-		if got := b.n.holder.Memory().FailSafe; got != c.want {
+		if got := b.n.lease.Memory().FailSafe; got != c.want {
 			t.Errorf("remembered %v, configured 95 W: %v", c.remembered, got)
 		}
 		b.leave()

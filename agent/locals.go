@@ -18,22 +18,6 @@ import (
 // for the configuration.
 const localMost = 24 * time.Hour
 
-// localCap is a cap that an operator set on this node, below its lease. It ends
-// by itself and with the process.
-type localCap struct {
-	power  units.Power
-	until  time.Duration // on CLOCK_BOOTTIME; 0: none is set
-	change *headroomv1.Change
-}
-
-// at is the cap at a moment, 0 for none.
-func (l localCap) at(now time.Duration) units.Power {
-	if now >= l.until {
-		return 0
-	}
-	return l.power
-}
-
 // localCeiling is a frequency ceiling that an operator set on this node.
 type localCeiling struct {
 	freq   units.Freq
@@ -100,7 +84,7 @@ func lengthOf(ms int64) (time.Duration, error) {
 
 // setLocal caps this node below its lease.
 func (n *node) setLocal(p units.Power, length time.Duration, change *headroomv1.Change) (units.Power, error) {
-	base, _ := n.holder.Cap()
+	base, _ := n.lease.Cap()
 	switch {
 	case n.mode != holding:
 		return 0, localRefused("observing", "this node holds no cap: it only observes", "see powerd status for why; enforce: true in powerd.yaml lets it hold caps")
@@ -110,7 +94,8 @@ func (n *node) setLocal(p units.Power, length time.Duration, change *headroomv1.
 		return 0, localRefused("below-floor", fmt.Sprintf("%v is below %v, the least that the node can hold (power.floor)", p, n.cfg.Power.Floor), "ask for more")
 	}
 	now := instant()
-	n.caps.local = localCap{power: p, until: now.Boot + length, change: change}
+	n.lease.SetLocal(p, now.Boot+length)
+	n.caps.local = change
 	n.log.Info("local limit set", slog.Float64("cap_w", p.Watts()), slog.Duration("for", length),
 		slog.String("actor", change.GetActor()), slog.String("reason", change.GetReason()))
 	n.turn(now)
@@ -121,8 +106,8 @@ func (n *node) setLocal(p units.Power, length time.Duration, change *headroomv1.
 // clearLocal ends a local limit.
 func (n *node) clearLocal(change *headroomv1.Change) bool {
 	now := instant()
-	was := n.caps.local.at(now.Boot) > 0
-	n.caps.local = localCap{}
+	was := n.lease.Local(now.Boot) > 0
+	n.lease.SetLocal(0, 0)
 	if was {
 		n.log.Info("local limit cleared", slog.String("actor", change.GetActor()), slog.String("reason", change.GetReason()))
 		n.turn(now)
@@ -209,8 +194,8 @@ func (n *node) endCeiling(now time.Duration, change *headroomv1.Change) {
 
 // expireLocals ends what has run out.
 func (n *node) expireLocals(now time.Duration) {
-	if l := n.caps.local; l.until > 0 && now >= l.until {
-		n.caps.local = localCap{}
+	if until := n.lease.LocalUntil(); until > 0 && now >= until {
+		n.lease.SetLocal(0, 0)
 		n.log.Info("local limit ended by itself")
 	}
 	if c := n.caps.ceiling; c.until > 0 && now >= c.until {
@@ -237,7 +222,7 @@ func (n *node) ceilings() []int64 {
 
 // localStatus is what an operator set here, for status; nil for nothing.
 func (n *node) localStatus(now time.Duration) *headroomv1.LocalLimit {
-	p, f := n.caps.local.at(now), n.caps.ceiling.at(now)
+	p, f := n.lease.Local(now), n.caps.ceiling.at(now)
 	if p == 0 && f == 0 {
 		return nil
 	}
@@ -247,7 +232,7 @@ func (n *node) localStatus(now time.Duration) *headroomv1.LocalLimit {
 		l.CeilingKhz, until, l.Change = new(int64(f)), n.caps.ceiling.until, n.caps.ceiling.change
 	}
 	if p > 0 {
-		l.CapUw, until, l.Change = new(int64(p)), n.caps.local.until, n.caps.local.change
+		l.CapUw, until, l.Change = new(int64(p)), n.lease.LocalUntil(), n.caps.local
 	}
 	l.RemainingMs = (until - now).Milliseconds()
 	return l
@@ -271,7 +256,7 @@ func (n *node) renew(answer chan<- reply[struct{}]) {
 		return
 	}
 	n.heartbeat()
-	n.waiting = append(n.waiting, &waiter{beat: n.beats, until: instant().Boot + renewWait, answer: answer})
+	n.waiting = append(n.waiting, &waiter{beat: n.lease.Beats(), until: instant().Boot + renewWait, answer: answer})
 }
 
 // answerWaiters tells those whose heartbeat was answered, or who waited too long.
@@ -279,7 +264,7 @@ func (n *node) answerWaiters(now time.Duration) {
 	left := n.waiting[:0]
 	for _, w := range n.waiting {
 		switch {
-		case n.answered >= w.beat:
+		case n.lease.AnsweredBeat() >= w.beat:
 			n.publish(instant())
 			w.answer <- reply[struct{}]{}
 		case now > w.until:

@@ -38,8 +38,6 @@ const (
 	publishEvery = 4
 	// heatEvery is the seconds between two looks at temperatures without a sprint.
 	heatEvery = 4
-	// missed heartbeats after which the node asks every coordinator.
-	missedMax = 2
 )
 
 // serve runs the loop until ctx ends and the node has been released or has
@@ -198,7 +196,7 @@ func (n *node) loop(ctx, inner context.Context, tick <-chan time.Time) error {
 //
 //headroom:control
 func (n *node) turn(now lease.Instant) {
-	n.advance(now)
+	n.carryOut(n.lease.Advance(now))
 	n.gather(now)
 	n.decide(now)
 	n.apply()
@@ -230,18 +228,6 @@ func (n *node) heatTold(e thermal.Event, open bool) {
 	n.heat.take(now.Boot, e)
 	if n.heat.hot(now.Boot) && !was && n.caps.running != "" {
 		n.turn(now)
-	}
-}
-
-// advance tells the holder the time.
-func (n *node) advance(now lease.Instant) {
-	_, before := n.holder.Cap()
-	n.holder.Advance(now)
-	if _, state := n.holder.Cap(); state != before {
-		n.log.Warn("lease ended, holding the fail-safe cap",
-			slog.String("reason", n.holder.Why().String()), slog.Float64("cap_w", n.holder.Memory().FailSafe.Watts()))
-		n.leaseEnd.Store(0)
-		n.counters.expiries++
 	}
 }
 
@@ -327,24 +313,15 @@ func (n *node) apply() {
 		"limit-refused", fail, fmt.Sprintf("a limit was not taken: %v", n.writeErr),
 		"the node reports what reads back and is charged for it; see powerd status",
 	})
-	excess, ok := n.excessWall()
-	n.excessOK = n.excessOK && ok
-	if n.writeErr != nil {
-		n.excess = max(n.excess, excess)
-		return
+	whole := n.writeErr == nil && covered
+	if whole {
+		n.caps.applied, n.caps.stepped = n.caps.now, false
+		if !n.cover.same(want) {
+			n.askCover(want)
+		}
 	}
-	if !covered {
-		return
-	}
-	n.caps.applied, n.caps.stepped = n.caps.now, false
-	if !n.cover.same(want) {
-		n.askCover(want)
-	}
-	if _, state := n.holder.Cap(); state == lease.Held && n.applied != n.holder.Memory().Highest {
-		n.applied = n.holder.Memory().Highest
-		n.heartbeat()
-		n.publish(instant())
-	}
+	excess, known := n.excessWall()
+	n.carryOut(n.lease.Wrote(lease.WriteResult{Excess: excess, Known: known, Whole: whole, Failed: n.writeErr != nil}))
 }
 
 // write brings the hardware to what was decided, or to what held.json covers of it.
@@ -444,10 +421,10 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 		fmt.Sprintf("no coordinator that leads has been reachable for %.0fs", (now.Boot - n.leaderAt).Seconds()),
 		"the node holds its cap until the lease ends and its fail-safe cap afterwards; see coordinator status",
 	})
-	_, state := n.holder.Cap()
-	n.health.set(n.mode == holding && n.everHeld && state != lease.Held && !n.braked(), item{
+	_, state := n.lease.Cap()
+	n.health.set(n.mode == holding && n.lease.EverHeld() && state != lease.Held && !n.lease.Braked(), item{
 		"lease-expired", warn,
-		fmt.Sprintf("no lease (%v): the node holds its fail-safe cap of %v", n.holder.Why(), n.holder.Memory().FailSafe),
+		fmt.Sprintf("no lease (%v): the node holds its fail-safe cap of %v", n.lease.Why(), n.lease.Memory().FailSafe),
 		"it comes back by itself once a leader grants again; see coordinator status",
 	})
 	n.watchSensor(now.Boot)
@@ -462,7 +439,7 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 		n.refresh()
 	}
 	n.watchFields(now.Boot)
-	if n.storeBusy && now.Boot-n.storeAt > quietDisk {
+	if n.lease.Storing() && now.Boot-n.storeAt > quietDisk {
 		n.health.set(true, item{
 			"state-not-stored", fail, fmt.Sprintf("the state directory has not answered for %.0fs: lower caps are carried out, and nothing is raised",
 				(now.Boot - n.storeAt).Seconds()),
@@ -470,7 +447,6 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 		})
 	}
 	n.watchRecords()
-	n.saveBrake()
 	n.watchBrake()
 	n.watchHeat(now.Boot)
 	n.watchBMC(now.Boot)

@@ -163,12 +163,10 @@ func (b *stand) boot() error {
 
 // grant gives the node a lease of an hour from now.
 func (b *stand) grant(to units.Power) {
-	b.n.beats++
 	b.stamp++
-	b.n.holder.Sent(b.n.beats, b.now)
-	err := b.n.holder.Take(lease.Grant{
+	err := answer(b.n.lease, lease.Grant{
 		Stamp: lease.Stamp{Epoch: lease.Epoch{Incarnation: 1, Term: 1}, Seq: b.stamp}, Cap: to, FailSafe: b.cfg.Power.FailSafe,
-		Duration: time.Minute, Heartbeat: b.n.beats, Process: b.n.id.process,
+		Duration: time.Minute,
 	}, b.now)
 	if err != nil {
 		b.t.Errorf("%s: %v", b.what, err)
@@ -179,8 +177,7 @@ func (b *stand) grant(to units.Power) {
 func (b *stand) turn(times int) {
 	for range times {
 		if b.turned%4 == 0 { // a heartbeat tells the excess, and it counts anew
-			_ = b.n.beatOf(b.now)
-			b.n.excess, b.n.excessOK = 0, true
+			b.n.reported(b.now)
 		}
 		b.step(period)
 		b.now.Boot, b.now.Awake = b.now.Boot+period, b.now.Awake+period

@@ -67,9 +67,9 @@ func (n *node) linksTold(now lease.Instant) {
 // watchCut says that no link leads to a coordinator, before the lease ends.
 func (n *node) watchCut(now lease.Instant) {
 	text := "no link that leads to a coordinator is up"
-	if left, held := n.holder.Remaining(now); held {
+	if left, held := n.lease.Remaining(now); held {
 		text += fmt.Sprintf("; the lease ends within %.0fs, then the node holds its fail-safe cap of %v",
-			left.Seconds(), n.holder.Memory().FailSafe)
+			left.Seconds(), n.lease.Memory().FailSafe)
 	}
 	n.health.set(n.network.cutOff, item{"cut-off", warn, text, "look at the cable, the switch and the address: ip link, ip addr"})
 }

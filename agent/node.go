@@ -20,7 +20,6 @@ import (
 	"headroom/lease"
 	"headroom/rapl"
 	"headroom/systemd"
-	"headroom/units"
 )
 
 // mode is what the node does with its controls.
@@ -47,7 +46,7 @@ type node struct {
 	health  health
 
 	machine  *machine
-	holder   *lease.Holder
+	lease    *lease.Node
 	fresh    bool // no state was found: this may be the node's first start ever
 	bmc      bmcSide
 	heat     heat
@@ -81,15 +80,12 @@ type node struct {
 	busyOK   bool
 	knownAt  time.Duration // last known sample
 	driftAt  time.Duration // last drift seen
-	excess   units.Power   // highest since the last heartbeat
-	excessOK bool
 	writeErr error
 
 	mode       mode
 	journal    *journal
 	trail      *trail
 	ownJournal bool // made by this process: nothing was written before it
-	everHeld   bool // a lease was taken by this process
 	draining   bool // enforce is false but an earlier powerd left limits: release them
 
 	cover    cover // what held.json on disk allows
@@ -98,12 +94,7 @@ type node struct {
 	// journalNext is a longer journal on its way to disk.
 	journalNext *journal
 	journalBusy bool
-	storing     *headroomv1.Lease // a grant whose memory is on its way to disk
-	storeNext   *headroomv1.Lease
-	storeBusy   bool
-	storeAt     time.Duration // when the clerk was given it
-	remember    lease.Memory  // what storing will make durable
-	applied     lease.Stamp
+	storeAt     time.Duration // when the clerk was given a memory
 
 	clerk     *clerk
 	events    chan linkEvent
@@ -114,8 +105,6 @@ type node struct {
 	cached    []string        // coordinators.json as last written
 	cacheBusy bool
 	expiry    *time.Timer   // fires at the end of the lease
-	beats     uint64        // heartbeats sent
-	answered  uint64        // number of the newest answered
 	leaderAt  time.Duration // when a leader was last known
 	notAdmit  string
 
@@ -161,7 +150,7 @@ func newNode(cfg Config, log *slog.Logger, d disk) *node {
 		calls: make(chan func(context.Context)), dial: dialer(cfg),
 		events: make(chan linkEvent, eventQueue), restores: make(chan *restoreCall), answers: make(chan error, 1),
 		peersRead: make(chan peersRead, 1),
-		expiry:    time.NewTimer(time.Hour), excessOK: true, tally: metrics.NewLoop(), strayed: map[string]time.Duration{},
+		expiry:    time.NewTimer(time.Hour), tally: metrics.NewLoop(), strayed: map[string]time.Duration{},
 	}
 }
 
@@ -226,8 +215,8 @@ func (n *node) open() error {
 		n.log.Warn("state cannot be used, starting without it", slog.Any("error", err))
 	}
 	memory.FailSafe = min(memory.FailSafe, n.cfg.Power.FailSafe)
-	n.fresh, n.remember = fresh, memory.Memory
-	n.holder = lease.New(n.id.process, memory.Memory, instant())
+	n.fresh = fresh
+	n.lease = lease.NewNode(n.id.process, memory.Memory, instant())
 	n.recall(memory)
 	n.heat = openHeat(n.root, n.cfg, n.log)
 	if damage != nil {
@@ -314,8 +303,8 @@ func (n *node) noteHeld(err error) {
 
 // exactCover is what the node is about to hold, no more.
 func (n *node) exactCover() cover {
-	_, state := n.holder.Cap()
-	c := cover{cap: n.caps.now, state: state.String(), stamp: n.holder.Memory().Highest}
+	_, state := n.lease.Cap()
+	c := cover{cap: n.caps.now, state: state.String(), stamp: n.lease.Memory().Highest}
 	switch n.mode {
 	case observing:
 		return cover{cap: n.cfg.Power.Rated, state: stateObserving, stamp: c.stamp}

@@ -95,7 +95,7 @@ func (n *node) noteDrift(now time.Duration) {
 		return
 	}
 	excess, ok := n.excessWall()
-	n.excess, n.excessOK = max(n.excess, excess), n.excessOK && ok
+	n.lease.Strayed(excess, ok)
 	for _, s := range n.machine.limited() {
 		switch {
 		case s.off:

@@ -131,7 +131,7 @@ func TestShadowDecidesAndNeverWrites(t *testing.T) {
 			if !maps.Equal(before, l.tree()) {
 				t.Errorf("the start changed %v", differing(before, l.tree()))
 			}
-			if low, _ := n.holder.Cap(); n.caps.now != 0 && n.caps.now != low {
+			if low, _ := n.lease.Cap(); n.caps.now != 0 && n.caps.now != low {
 				t.Errorf("cap %v before the first turn", n.caps.now)
 			}
 			lowUW, lowKHz := turns()

@@ -18,33 +18,18 @@ type caps struct {
 	stepped bool        // it changed and was not yet carried out whole
 	applied units.Power // last carried out whole and verified; 0: none
 
-	sprint  capping.Sprint
-	stamp   lease.Stamp // newest grant that the sprint machine has seen
-	running string      // id of the sprint that was under way in the turn before
-	local   localCap
+	running string             // id of the sprint that was under way in the turn before
+	local   *headroomv1.Change // who set the local cap, and why
 	ceiling localCeiling
 }
 
 // decideCap finds the cap for this turn.
 func (n *node) decideCap(now lease.Instant) {
 	c := &n.caps
-	base, state := n.holder.Cap()
-	highest := n.holder.Memory().Highest
-	offer, _ := n.holder.Sprint()
-	own := c.local.at(now.Boot)
-	want := c.sprint.Step(now.Boot, capping.SprintInput{
-		Base: base, Held: state == lease.Held, Newer: highest != c.stamp,
-		Offer: capping.SprintOffer{ID: offer.ID, Cap: offer.Cap, Duration: offer.Duration, Escrow: offer.Escrow},
-		Wall:  n.wallReading(), Elapsed: n.sample.Elapsed, Effective: n.effective(),
-		Hot: n.heat.hot(now.Boot), Stop: n.stopping || !n.cfg.Sprint.Allow || own > 0 && own < offer.Cap,
-	}, capping.SprintConfig{Rated: n.cfg.Power.Rated})
-	c.stamp = highest
-	if own > 0 {
-		want = min(want, own)
-	}
-	if most, ok := n.holder.Most(c.under(now.Boot)); ok {
-		want = min(want, most)
-	}
+	want := n.lease.Turn(now, lease.TurnInput{
+		Wall: n.wallReading(), Elapsed: n.sample.Elapsed, Effective: n.effective(),
+		Hot: n.heat.hot(now.Boot), Stop: n.stopping || !n.cfg.Sprint.Allow, Rated: n.cfg.Power.Rated,
+	})
 	if want != c.now {
 		c.now, c.stepped = want, true
 		n.stepAt = now.Boot
@@ -52,21 +37,10 @@ func (n *node) decideCap(now lease.Instant) {
 	n.noteSprint(now.Boot)
 }
 
-// under is the id of the sprint under way, "" for none.
-func (c *caps) under(now time.Duration) string {
-	if s, under := c.sprint.Status(now); under && !s.Ending {
-		return s.ID
-	}
-	return ""
-}
-
 // noteSprint says once when a sprint begins and ends.
 func (n *node) noteSprint(now time.Duration) {
-	s, under := n.caps.sprint.Status(now)
-	id := ""
-	if under && !s.Ending {
-		id = s.ID
-	}
+	s, _ := n.lease.SprintStatus(now)
+	id := n.lease.Sprinting(now)
 	if id == n.caps.running {
 		return
 	}
@@ -119,23 +93,9 @@ func leaseSprint(s *headroomv1.Sprint) lease.Sprint {
 	}
 }
 
-// holdSprint puts what there is to tell of sprints into the acknowledgement.
-func (n *node) holdSprint(h *headroomv1.Holding) {
-	if s, under := n.caps.sprint.Status(instant().Boot); under {
-		h.SprintId = s.ID
-	}
-	for _, e := range n.caps.sprint.Ended() {
-		end := &headroomv1.SprintEnd{Id: e.ID, Reason: e.Reason.String()}
-		if e.Measured {
-			end.SpentUj = new(int64(e.Spent))
-		}
-		h.Ended = append(h.Ended, end)
-	}
-}
-
 // sprintStatus is the sprint under way for status, nil without one.
 func (n *node) sprintStatus(now time.Duration) *headroomv1.SprintStatus {
-	s, under := n.caps.sprint.Status(now)
+	s, under := n.lease.SprintStatus(now)
 	if !under {
 		return nil
 	}
@@ -150,7 +110,7 @@ func (n *node) sprintStatus(now time.Duration) *headroomv1.SprintStatus {
 
 // watchSprint says when a sprint is offered that this node may not begin.
 func (n *node) watchSprint() {
-	offer, offered := n.holder.Sprint()
+	offer, offered := n.lease.Offer()
 	n.health.set(offered && !n.cfg.Sprint.Allow, item{
 		"sprint-refused", warn, fmt.Sprintf("sprint %s is granted but not begun: sprint.allow is false", offer.ID),
 		"set sprint.allow: true in powerd.yaml, or stop granting sprints to this node",

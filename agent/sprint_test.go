@@ -156,14 +156,11 @@ func (n *node) spin(t *testing.T, what string, ok func() bool) {
 // give makes a grant that answers a heartbeat sent now.
 func (n *node) give(t *testing.T, seq uint64, base units.Power, s lease.Sprint) {
 	t.Helper()
-	now := instant()
-	n.beats++
-	n.holder.Sent(n.beats, now)
 	g := lease.Grant{
 		Stamp: lease.Stamp{Epoch: lease.Epoch{Incarnation: 1, Term: 7}, Seq: seq}, Cap: base, FailSafe: 95 * units.Watt,
-		Duration: time.Minute, Heartbeat: n.beats, Process: n.id.process, Sprint: s,
+		Duration: time.Minute, Sprint: s,
 	}
-	if err := n.holder.Take(g, now); err != nil {
+	if err := answer(n.lease, g, instant()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -180,8 +177,8 @@ func TestHeatEndsASprint(t *testing.T) {
 	if n.caps.now != 120*units.Watt || l.long() > 85*units.Watt {
 		t.Errorf("cap %v, limit %v one turn after the hardware said that it is too hot", n.caps.now, l.long())
 	}
-	n.spin(t, "the end is verified", func() bool { return len(n.caps.sprint.Ended()) == 1 })
-	if end := n.caps.sprint.Ended()[0]; end.Reason != capping.EndedThermal {
+	n.spin(t, "the end is verified", func() bool { return len(n.ended()) == 1 })
+	if end := n.ended()[0]; end.Reason != capping.EndedThermal {
 		t.Errorf("ended %+v", end)
 	}
 }

@@ -25,9 +25,10 @@ func (n *node) publish(now lease.Instant) { n.status.Store(n.state(now)) }
 
 // state is what the owner knows by itself.
 func (n *node) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
+	excess, known := n.excessWall()
 	s := &headroomv1.GetAgentStatusResponse{
 		Node: n.cfg.Node, Version: Version, Domain: n.cfg.Domain, UptimeMs: (now.Boot - n.began).Milliseconds(),
-		Tree: status.Tree(n.cfg.Root), Rung: n.rung(), Enforce: n.cfg.Enforce, Holding: n.holdingNow(), Health: n.health.list(),
+		Tree: status.Tree(n.cfg.Root), Rung: n.rung(), Enforce: n.cfg.Enforce, Holding: n.holdingOf(n.lease.Report(now, excess, known)), Health: n.health.list(),
 		Ladder: ladderRows(n.ladderRows()), Sprint: n.sprintStatus(now.Boot), Rivals: n.rivals.units, Advertise: n.advertised(),
 		CutOff: n.network.cutOff, Local: n.localStatus(now.Boot), LimitedBy: n.limitedBy(now.Boot), Counters: n.counters.wire(),
 		Slices: n.sliceRows(), Brake: n.brakeStatus(), BrakeDrops: dropsMessage(n.brakeDrops()),
@@ -77,13 +78,13 @@ func ladderRows(all []capping.RungInfo) []*headroomv1.RungStatus {
 
 // limitedBy is what holds the node back most, "" for nothing.
 func (n *node) limitedBy(now time.Duration) string {
-	_, state := n.holder.Cap()
+	_, state := n.lease.Cap()
 	switch {
 	case n.heat.slow(now):
 		return "thermal"
 	case !n.limited():
 		return ""
-	case n.caps.local.at(now) > 0 || n.caps.ceiling.at(now) > 0:
+	case n.lease.Local(now) > 0 || n.caps.ceiling.at(now) > 0:
 		return "local"
 	case state != lease.Held:
 		return "fail-safe"

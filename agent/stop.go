@@ -56,6 +56,7 @@ func (n *node) restore(ctx context.Context, call *restoreCall) {
 // ask asks the leader for a release without making the loop wait.
 func (n *node) ask(ctx context.Context, call *restoreCall) {
 	n.asked = call
+	n.lease.Leave()
 	settled, onTrial := n.addresses()
 	addrs := slices.Concat(settled, onTrial)
 	if l := n.leader(); l != nil {
@@ -74,6 +75,7 @@ func (n *node) ask(ctx context.Context, call *restoreCall) {
 func (n *node) answer(ctx context.Context, err error) (done bool) {
 	call := n.asked
 	n.asked = nil
+	n.lease.Stay()
 	if err != nil {
 		n.health.set(true, item{
 			"restore-refused", warn, "the originals stay saved and the fail-safe cap written: " + err.Error(),
@@ -112,7 +114,7 @@ func (n *node) beginStop(ctx context.Context) (done bool) {
 
 // staySafe leaves the node at its fail-safe cap and says so.
 func (n *node) staySafe(reason string) {
-	n.holder.Drop()
+	n.lease.Drop()
 	n.decide(instant())
 	n.apply()
 	n.settleClerk()
@@ -122,7 +124,7 @@ func (n *node) staySafe(reason string) {
 		}
 	}
 	n.log.Warn("not released: the fail-safe cap stays written and the originals stay saved",
-		slog.Float64("cap_w", n.holder.Memory().FailSafe.Watts()), slog.String("reason", reason),
+		slog.Float64("cap_w", n.lease.Memory().FailSafe.Watts()), slog.String("reason", reason),
 		slog.String("hint", "powerd limit restore --force puts them back anyway"))
 }
 
@@ -132,7 +134,7 @@ func (n *node) putBackNow() Outcome {
 	if n.far != nil {
 		n.far.stop()
 	}
-	n.holder.Drop()
+	n.lease.Release()
 	n.leaseEnd.Store(0)
 	n.mode, n.draining = released, false
 	n.caps = caps{}
@@ -160,7 +162,7 @@ const settleWait = 2 * time.Second
 func (n *node) settleClerk() {
 	late := time.NewTimer(settleWait)
 	defer late.Stop()
-	for n.clerk != nil && (n.heldBusy || n.storeBusy || n.journalBusy) {
+	for n.clerk != nil && (n.heldBusy || n.lease.Storing() || n.journalBusy) {
 		select {
 		case e := <-n.clerk.done:
 			n.settled(e)
@@ -180,7 +182,7 @@ func (n *node) settled(e errand) {
 			n.cover = *n.covering
 		}
 	case storeMemory:
-		n.storeBusy, n.storing, n.storeNext = false, nil, nil
+		n.lease.Settled(e.err)
 	case storeCoordinators:
 		n.cacheBusy = false
 	case storeControls:

@@ -119,8 +119,8 @@ func reasonOf(err error) metrics.Reason {
 
 // leaseInForce is the lease that the cap comes with, nil where it comes with none.
 func (n *node) leaseInForce() *headroomv1.Stamp {
-	if _, state := n.holder.Cap(); state != lease.Held {
+	if _, state := n.lease.Cap(); state != lease.Held {
 		return nil
 	}
-	return protoStamp(n.applied)
+	return protoStamp(n.lease.Applied())
 }

@@ -48,7 +48,7 @@ func (n *node) tell(err error) {
 
 // words is the node in one line. It holds no figure that changes all the time.
 func (n *node) words() string {
-	base, state := n.holder.Cap()
+	base, state := n.lease.Cap()
 	var s string
 	switch {
 	case n.mode == released:
@@ -60,7 +60,7 @@ func (n *node) words() string {
 	case state == lease.Held:
 		s = fmt.Sprintf("holding the lease's cap of %v by %v", base, n.machine.ladder.Use)
 	default:
-		s = fmt.Sprintf("holding the fail-safe cap of %v by %v (%v)", base, n.machine.ladder.Use, n.holder.Why())
+		s = fmt.Sprintf("holding the fail-safe cap of %v by %v (%v)", base, n.machine.ladder.Use, n.lease.Why())
 	}
 	if n.caps.running != "" {
 		s += "; sprinting"
