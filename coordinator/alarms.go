@@ -212,18 +212,18 @@ func (d *desk) ownAlarms() []alarm {
 			"engine-trouble", alarmWarn, engine + "/containers", fmt.Sprintf("%s: %s", engine, why), "add nodes to the engine, or let fewer jobs run at once",
 		})
 	}
-	if d.clock.trouble != "" {
+	if x, why := d.lead.ClockTrouble(); why != nil {
 		out = append(out, alarm{
-			"clocks-disagree", alarmFail, "cluster", d.clock.trouble,
+			"clocks-disagree", alarmFail, "cluster", fmt.Sprintf("%s should go to %v since %s: %s", x.Domain, x.Budget, x.At.UTC().Format(time.RFC3339), plain(why)),
 			"set the servers' clocks (coordinator member list shows them); the raise waits until a quorum agrees within a minute",
 		})
 	}
-	doubles := d.table.Conflicts(d.now())
+	doubles := d.lead.Table().Conflicts(d.now())
 	maps.Copy(doubles, d.out.conflicts())
 	for node, why := range doubles {
 		out = append(out, alarm{"identity-conflict", alarmFail, node, why, "give one of the machines its own etc/machine-id and node name"})
 	}
-	if why := d.outgrown(); why != "" {
+	if why := d.lead.Outgrown(); why != "" {
 		out = append(out, alarm{
 			"outgrown", alarmFail, "cluster", why, "stop this group, or stop the other and restore this one from its newest snapshot",
 		})

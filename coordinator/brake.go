@@ -372,7 +372,7 @@ func (s *server) newBrake(ctx context.Context, b brake.Signed) {
 // wakeDesk asks for an early tick, where this server leads.
 func (s *server) wakeDesk(ctx context.Context) {
 	if d := s.leading.Load(); d != nil {
-		_ = d.post(ctx, func() { d.early = true }) // a desk that has closed leaves it to the next one
+		_ = d.post(ctx, func() { d.hasten() }) // a desk that has closed leaves it to the next one
 	}
 }
 
@@ -394,27 +394,3 @@ func (s *server) toldBrake(ctx context.Context, node string, hb *headroomv1.Hear
 	s.machine.view(func(st *ledger.State) { inLog = st.Brake.Set })
 	return s.brakes.believed(node, generation, inLog)
 }
-
-// heedBrake commits a brake that the log has not heard of, before anything is granted.
-func (d *desk) heedBrake(ctx context.Context) error {
-	known := d.brakes.known()
-	generation := max(known.Generation, d.table.Brake())
-	heeded := false
-	d.machine.view(func(s *ledger.State) { heeded = generation <= s.Brake.Set })
-	if heeded {
-		return nil
-	}
-	c := ledger.Command{Brake: &ledger.SetBrake{Generation: generation}}
-	if known.Generation == generation {
-		c.Actor, c.Reason = known.Actor, known.Reason
-	}
-	if _, err := d.propose(ctx, c); err != nil {
-		return fmt.Errorf("brake %d: %w", generation, err)
-	}
-	d.logger.Warn("the brake is set in the log", slog.Uint64("generation", generation), slog.String("reason", c.Reason))
-	return nil
-}
-
-// unheeded tells whether a brake is known that the log has not heard of: nobody is
-// granted anything then.
-func (d *desk) unheeded(s *ledger.State) bool { return d.brakes.known().Generation > s.Brake.Set }

@@ -11,6 +11,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/leader"
 	"headroom/ledger"
 )
 
@@ -114,7 +115,7 @@ func (b brakeService) GetBrake(ctx context.Context, r *connect.Request[headroomv
 func (d *desk) stored(s *ledger.State, generation uint64) (heard *uint32, behind []string) {
 	n := uint32(0)
 	for _, x := range s.NodesByName() {
-		v, ok := d.table.View(x.Name, d.now())
+		v, ok := d.lead.Table().View(x.Name, d.now())
 		if !ok || v.Age > d.timing.Lost {
 			continue
 		}
@@ -144,29 +145,16 @@ func (b *brakes) tells(generation uint64) bool {
 // SkipBrake implements headroomv1connect.BrakeServiceHandler. A brake that was heard
 // is committed first: one that is signed is never passed over.
 func (b brakeService) SkipBrake(ctx context.Context, r *connect.Request[headroomv1.SkipBrakeRequest]) (*connect.Response[headroomv1.ChangeResponse], error) {
-	out := &headroomv1.ChangeResponse{Meta: &headroomv1.Meta{Server: b.cfg.ID, Consistency: "linearizable"}}
-	var err error
-	asked := b.onDesk(ctx, func(d *desk) {
-		ctx := context.WithoutCancel(ctx)
-		if err = d.heedBrake(ctx); err == nil {
-			err = d.carryOut(ctx, r.Msg.GetChange(), r.Msg.GetDryRun(), out, func(s *ledger.State, c *ledger.Command) error {
-				if g := r.Msg.GetGeneration(); g > s.Brake.Set && !b.brakes.tells(g) {
-					return fmt.Errorf("generation %d: %w", g, errTold)
-				}
-				c.SkipBrake = &ledger.SkipBrake{Generation: r.Msg.GetGeneration()}
-				return nil
-			})
+	out, err := b.tried(ctx, r.Msg.GetChange(), r.Msg.GetDryRun(), func(v leader.View, c *ledger.Command) error {
+		if g := r.Msg.GetGeneration(); g > v.State.Brake.Set && !b.brakes.tells(g) {
+			return rpc.Refuse(connect.CodeFailedPrecondition, "not-told", cli.ExitRefused, fmt.Sprintf("generation %d: %v", g, errTold),
+				"coordinator alarm list names the node and the generation that it tells")
 		}
-	})
-	switch {
-	case asked != nil:
-		return nil, asked
-	case errors.Is(err, errTold):
-		return nil, rpc.Refuse(connect.CodeFailedPrecondition, "not-told", cli.ExitRefused, plain(err), "coordinator alarm list names the node and the generation that it tells")
-	case errors.Is(err, ledger.ErrConflict):
-		return nil, rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, plain(err), "a brake that somebody has set is lifted: coordinator brake show, coordinator brake lift")
-	case err != nil:
-		return nil, b.refuse(err)
+		c.SkipBrake = &ledger.SkipBrake{Generation: r.Msg.GetGeneration()}
+		return nil
+	}, conflict("a brake that somebody has set is lifted: coordinator brake show, coordinator brake lift"))
+	if err != nil {
+		return nil, err
 	}
 	return connect.NewResponse(out), nil
 }
@@ -175,24 +163,17 @@ func (b brakeService) SkipBrake(ctx context.Context, r *connect.Request[headroom
 // heard and is not in the log yet is committed first, so that nobody lifts what
 // they have not seen.
 func (b brakeService) LiftBrake(ctx context.Context, r *connect.Request[headroomv1.LiftBrakeRequest]) (*connect.Response[headroomv1.ChangeResponse], error) {
-	out := &headroomv1.ChangeResponse{Meta: &headroomv1.Meta{Server: b.cfg.ID, Consistency: "linearizable"}}
-	var err error
-	asked := b.onDesk(ctx, func(d *desk) {
-		ctx := context.WithoutCancel(ctx)
-		if err = d.heedBrake(ctx); err == nil {
-			err = d.carryOut(ctx, r.Msg.GetChange(), r.Msg.GetDryRun(), out, func(_ *ledger.State, c *ledger.Command) error {
-				c.LiftBrake = &ledger.LiftBrake{Generation: r.Msg.GetGeneration()}
-				return nil
-			})
-		}
-	})
-	switch {
-	case asked != nil:
-		return nil, asked
-	case errors.Is(err, ledger.ErrConflict):
-		return nil, rpc.Refuse(connect.CodeAborted, "conflict", cli.ExitConflict, plain(err), "coordinator brake show tells which is in force, who set it and why")
-	case err != nil:
-		return nil, b.refuse(err)
+	out, err := b.tried(ctx, r.Msg.GetChange(), r.Msg.GetDryRun(), func(_ leader.View, c *ledger.Command) error {
+		c.LiftBrake = &ledger.LiftBrake{Generation: r.Msg.GetGeneration()}
+		return nil
+	}, conflict("coordinator brake show tells which is in force, who set it and why"))
+	if err != nil {
+		return nil, err
 	}
 	return connect.NewResponse(out), nil
+}
+
+// conflict is the refusal of a change of the brake that somebody else has made meanwhile.
+func conflict(hint string) refusalRule {
+	return refusalRule{ledger.ErrConflict, connect.CodeAborted, "conflict", cli.ExitConflict, hint}
 }

@@ -14,6 +14,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
 	"headroom/internal/cli"
+	"headroom/leader"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -24,13 +25,9 @@ func (c clusterService) Change(ctx context.Context, r *connect.Request[headroomv
 	if err := mayChange(ctx, r.Msg); err != nil {
 		return nil, err
 	}
-	out := &headroomv1.ChangeResponse{Meta: &headroomv1.Meta{Server: c.cfg.ID, Consistency: "linearizable"}}
-	var err error
-	if asked := c.onDesk(ctx, func(d *desk) { err = d.operate(context.WithoutCancel(ctx), r.Msg, out) }); asked != nil {
-		return nil, asked
-	}
+	out, err := c.operate(ctx, r.Msg)
 	if err != nil {
-		return nil, c.refuse(err)
+		return nil, err
 	}
 	return connect.NewResponse(out), nil
 }
@@ -45,48 +42,50 @@ func mayChange(ctx context.Context, r *headroomv1.ChangeRequest) error {
 }
 
 // operate carries out a change, or tells what it would do.
-func (d *desk) operate(ctx context.Context, r *headroomv1.ChangeRequest, out *headroomv1.ChangeResponse) error {
-	return d.carryOut(ctx, r.GetChange(), r.GetDryRun(), out, func(s *ledger.State, c *ledger.Command) error { return d.build(s, r, c) })
+func (s *server) operate(ctx context.Context, r *headroomv1.ChangeRequest) (*headroomv1.ChangeResponse, error) {
+	out, err := s.tried(ctx, r.GetChange(), r.GetDryRun(), func(v leader.View, c *ledger.Command) error {
+		if r.GetAckAlarm() != "" {
+			return s.ackAlarm(v, r.GetAckAlarm(), c)
+		}
+		return build(v, r, c)
+	})
+	return out, err
 }
 
-// carryOut tries a command on a copy of the state, then proposes it unless it is
-// only asked about.
-func (d *desk) carryOut(
-	ctx context.Context, who *headroomv1.Change, dryRun bool, out *headroomv1.ChangeResponse, build func(*ledger.State, *ledger.Command) error,
-) error {
-	c := command(ctx, who, "operator")
-	var err error
-	d.machine.view(func(s *ledger.State) {
-		c.Epoch, c.Rules, c.At = s.Epoch, s.Rules, d.wall().UnixMicro()
-		if err = build(s, &c); err != nil {
-			return
-		}
-		trial := s.Clone()
-		before, events := trial.Totals(), trial.Revision
-		var res ledger.Result
-		if res, err = trial.Apply(c); err != nil {
-			err = refusedError{err} // nothing was sent
-			return
-		}
-		out.Already = res.Already || trial.Revision == events
-		if n := len(trial.Events); n > 0 && !out.Already {
-			out.What = trial.Events[n-1].What
-		}
-		out.Before, out.After = movedDomains(before, trial.Totals())
-		out.Meta.Revision, out.Meta.Epoch, out.Meta.AsOfUs = s.Revision, epochMessage(s.Epoch), c.At
-	})
-	if err != nil || dryRun {
-		return err
-	}
-	d.table.Mark()
-	res, err := d.propose(ctx, c)
+// tried has a change tried on a copy of the state, then carried out unless it is only
+// asked about.
+func (s *server) tried(
+	ctx context.Context, who *headroomv1.Change, dryRun bool, build func(leader.View, *ledger.Command) error, own ...refusalRule,
+) (*headroomv1.ChangeResponse, error) {
+	r := &leader.Request{Command: command(ctx, who, "operator"), Build: build, Trial: true, DryRun: dryRun}
+	a, err := s.request(ctx, r)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	out.Meta.Revision, out.Already = res.Revision, out.Already || res.Already
-	d.early = true
-	d.answer(ctx)
-	return nil
+	if a.Err != nil {
+		return nil, s.refuse(a.Err, own...)
+	}
+	t := r.Tried
+	out := &headroomv1.ChangeResponse{
+		Meta:    &headroomv1.Meta{Server: s.cfg.ID, Consistency: "linearizable", Revision: t.Revision, Epoch: epochMessage(t.Command.Epoch), AsOfUs: t.Command.At},
+		Already: t.Already || a.Result.Already, What: t.What,
+	}
+	if !dryRun {
+		out.Meta.Revision = a.Result.Revision
+	}
+	out.Before, out.After = movedDomains(t.Before, t.After)
+	return out, nil
+}
+
+// ackAlarm acknowledges an alarm that is there.
+func (s *server) ackAlarm(v leader.View, key string, c *ledger.Command) error {
+	d := s.leading.Load()
+	if d == nil {
+		return errDeposed
+	}
+	c.AckAlarm = &ledger.Named{Name: key}
+	d.alarms.look(alarmsOf(v.State, d, nodeMessages(v.State, d)), time.Now())
+	return d.alarms.knows(key)
 }
 
 // movedDomains are the domains whose sums differ, by name.
@@ -100,12 +99,13 @@ func movedDomains(before, after map[string]ledger.Totals) (was, is []*headroomv1
 }
 
 // build makes the ledger's command of a request.
-func (d *desk) build(s *ledger.State, r *headroomv1.ChangeRequest, c *ledger.Command) error {
+func build(v leader.View, r *headroomv1.ChangeRequest, c *ledger.Command) error {
+	s := v.State
 	switch x := r.GetWhat().(type) {
 	case *headroomv1.ChangeRequest_SetDomain:
 		c.Domain = domainSetting(x.SetDomain)
 		if _, known := s.Domains[c.Domain.Name]; !known {
-			return aboveParent(s, c.Domain.Parent, c.Domain.Name, 0, c.Domain.Budget)
+			return leader.AboveParent(s, c.Domain.Parent, c.Domain.Name, 0, c.Domain.Budget)
 		}
 	case *headroomv1.ChangeRequest_RemoveDomain:
 		c.RemoveDomain = &ledger.Named{Name: x.RemoveDomain}
@@ -122,11 +122,9 @@ func (d *desk) build(s *ledger.State, r *headroomv1.ChangeRequest, c *ledger.Com
 	case *headroomv1.ChangeRequest_ReleaseNode:
 		c.Release = &ledger.Release{Node: x.ReleaseNode, MachineID: s.Nodes[x.ReleaseNode].MachineID}
 	case *headroomv1.ChangeRequest_RemoveNode:
-		c.Remove = &ledger.RemoveNode{Node: x.RemoveNode.GetNode(), PoweredOff: x.RemoveNode.GetPoweredOff()}
-		return d.silent(x.RemoveNode.GetNode())
+		return leader.Remove(x.RemoveNode.GetNode(), x.RemoveNode.GetPoweredOff())(v, c)
 	case *headroomv1.ChangeRequest_PowerOffNode:
-		c.PowerOff = &ledger.PowerOff{Node: x.PowerOffNode, By: c.Actor}
-		return d.silent(x.PowerOffNode)
+		return leader.PowerOff(x.PowerOffNode, c.Actor)(v, c)
 	case *headroomv1.ChangeRequest_SetPolicy:
 		c.Policy = &ledger.Named{Name: x.SetPolicy}
 	case *headroomv1.ChangeRequest_SetLease:
@@ -150,17 +148,13 @@ func (d *desk) build(s *ledger.State, r *headroomv1.ChangeRequest, c *ledger.Com
 	case *headroomv1.ChangeRequest_Deny:
 		c.Deny = &ledger.Denial{Identity: x.Deny.GetIdentity(), Serial: x.Deny.GetSerial()}
 		return checkDenial(c.Deny)
-	case *headroomv1.ChangeRequest_AckAlarm:
-		c.AckAlarm = &ledger.Named{Name: x.AckAlarm}
-		d.alarms.look(alarmsOf(s, d, nodeMessages(s, d)), time.Now())
-		return d.alarms.knows(x.AckAlarm)
 	default:
-		return d.buildSprint(s, r, c)
+		return buildSprint(s, r, c)
 	}
 	return nil
 }
 
-func (d *desk) buildSprint(s *ledger.State, r *headroomv1.ChangeRequest, c *ledger.Command) error {
+func buildSprint(s *ledger.State, r *headroomv1.ChangeRequest, c *ledger.Command) error {
 	switch x := r.GetWhat().(type) {
 	case *headroomv1.ChangeRequest_SetSprintBudget:
 		c.SprintBudget = &ledger.SetSprintBudget{
@@ -179,23 +173,8 @@ func (d *desk) buildSprint(s *ledger.State, r *headroomv1.ChangeRequest, c *ledg
 
 var (
 	errNoChange = errors.New("the request names no change that this server knows")
-	errHeard    = errors.New("the node may be alive")
 	errZone     = errors.New("unknown time zone")
 )
-
-// silent refuses to take a node for gone that has just been heard, or that may
-// speak and could not be heard by this leader yet.
-func (d *desk) silent(node string) error {
-	now := d.now()
-	switch silent := d.table.Silent(node, now); {
-	case silent > d.timing.Lost:
-		return nil
-	case now <= d.timing.Lost:
-		return fmt.Errorf("this server leads for %s only, and hears who is there within %s: %w", cli.Age(now), cli.Age(d.timing.Lost), errHeard)
-	default:
-		return fmt.Errorf("%s was heard %s ago: %w", node, cli.Age(silent), errHeard)
-	}
-}
 
 func checkZone(name string) error {
 	if _, err := time.LoadLocation(name); err != nil {
@@ -304,8 +283,8 @@ func changeRefusals() []refusalRule {
 	bad, fixed := connect.CodeInvalidArgument, connect.CodeFailedPrecondition
 	return []refusalRule{
 		{errNoChange, bad, "usage", cli.ExitUsage, "use a coordinator command of this version"},
-		{errHeard, fixed, "alive", cli.ExitRefused, "stop its powerd or switch the machine off first, and wait until coordinator node list says lost"},
-		{errAboveParent, fixed, "above-parent", cli.ExitRefused, "raise the budget of the domain above first; coordinator budget show lists both"},
+		{leader.ErrHeard, fixed, "alive", cli.ExitRefused, "stop its powerd or switch the machine off first, and wait until coordinator node list says lost"},
+		{leader.ErrAboveParent, fixed, "above-parent", cli.ExitRefused, "raise the budget of the domain above first; coordinator budget show lists both"},
 		{errZone, bad, "usage", cli.ExitUsage, "a zone is an IANA name like Europe/Berlin; UTC is the default"},
 		{errUnknownAlarm, connect.CodeNotFound, "unknown-alarm", cli.ExitUsage, "coordinator alarm list shows the keys"},
 		{ledger.ErrBraked, fixed, "braked", cli.ExitRefused, "coordinator brake show tells who set it; coordinator brake lift lifts it"},

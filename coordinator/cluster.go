@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -14,6 +13,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/leader"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -202,98 +202,62 @@ func (s *server) myself() *headroomv1.Member {
 // SetBudget implements headroomv1connect.ClusterServiceHandler. Lowers are in
 // the same entry as the budget and go out as soon as it has committed.
 func (c clusterService) SetBudget(ctx context.Context, r *connect.Request[headroomv1.SetBudgetRequest]) (*connect.Response[headroomv1.SetBudgetResponse], error) {
-	out := &headroomv1.SetBudgetResponse{Meta: &headroomv1.Meta{Server: c.cfg.ID, Consistency: "linearizable"}}
-	var err error
-	if asked := c.onDesk(ctx, func(d *desk) { err = d.setBudget(ctx, r.Msg, out) }); asked != nil {
-		return nil, asked
-	}
+	out, err := c.setBudget(ctx, r.Msg, nil)
 	if err != nil {
-		return nil, c.refuse(err)
+		return nil, err
 	}
 	return connect.NewResponse(out), nil
 }
 
-// setBudget plans the change, and commits it unless it is only asked about.
-func (d *desk) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest, out *headroomv1.SetBudgetResponse) error {
-	domain, to := r.GetDomain(), units.Power(r.GetBudgetUw())
-	var plan ledger.BudgetPlan
-	var err error
-	same := false
-	c := command(ctx, r.GetChange(), "operator")
-	d.machine.view(func(s *ledger.State) {
-		if domain == "" {
-			domain = s.Tree().Root().Name
-		}
-		plan, err = ledger.PlanBudget(s, d.table, d.now(), domain, to)
-		same = err == nil && s.Domains[domain].Budget == to
-		c.Budget = &ledger.SetBudget{Domain: domain, Budget: to, Force: r.GetForce(), Until: r.GetUntilUs(), Targets: plan.Lowers()}
-		c.Epoch, c.Rules, c.At = s.Epoch, s.Rules, d.wall().UnixMicro()
-		same = same && r.GetUntilUs() == 0 && s.Domains[domain].Back == nil
-		if err == nil && !same && !r.GetForce() {
-			err = aboveParent(s, s.Domains[domain].Parent, domain, s.Domains[domain].Budget, to)
-		}
-		if err == nil && (r.GetDryRun() || same) {
-			if _, err = s.Clone().Apply(c); err != nil {
-				err = refusedError{err} // nothing was sent
-			}
-		}
-		out.Meta.Revision, out.Meta.Epoch, out.Meta.AsOfUs = s.Revision, epochMessage(s.Epoch), time.Now().UnixMicro()
-	})
-	if errors.Is(err, ledger.ErrUnknownDomain) {
-		return fmt.Errorf("domain %q: %w", domain, err)
-	}
+// setBudget has a budget changed; first, when set, completes what is asked for on the state of the moment.
+func (s *server) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest, first func(*ledger.State) error) (*headroomv1.SetBudgetResponse, error) {
+	q, b := budgetRequest(ctx, r, first)
+	a, err := s.request(ctx, q)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	out.Before, out.After = totalsMessage(domain, plan.Before[domain]), totalsMessage(domain, plan.After[domain])
-	for _, m := range plan.Moves {
+	if a.Err != nil {
+		return nil, s.refuse(a.Err)
+	}
+	out := budgetResponse(q, b, a)
+	out.Meta.Server = s.cfg.ID
+	s.machine.view(func(st *ledger.State) { out.Meta.Epoch = epochMessage(st.Epoch) })
+	return out, nil
+}
+
+// budgetRequest is a change of a budget as the leadership takes it, and where its plan will be.
+func budgetRequest(ctx context.Context, r *headroomv1.SetBudgetRequest, first func(*ledger.State) error) (*leader.Request, *leader.Budget) {
+	b := &leader.Budget{}
+	return &leader.Request{
+		Command: command(ctx, r.GetChange(), "operator"), DryRun: r.GetDryRun(),
+		Build: func(v leader.View, c *ledger.Command) error {
+			if first != nil {
+				if err := first(v.State); err != nil {
+					return err
+				}
+			}
+			*b = leader.Budget{Domain: r.GetDomain(), To: units.Power(r.GetBudgetUw()), Force: r.GetForce(), Until: r.GetUntilUs()}
+			return b.Build(v, c)
+		},
+	}, b
+}
+
+// budgetResponse is what a change of a budget does, or would do.
+func budgetResponse(q *leader.Request, b *leader.Budget, a leader.Answer) *headroomv1.SetBudgetResponse {
+	out := &headroomv1.SetBudgetResponse{
+		Meta:    &headroomv1.Meta{Consistency: "linearizable", Revision: a.Result.Revision, AsOfUs: time.Now().UnixMicro()},
+		Already: a.Result.Already, Before: totalsMessage(b.Domain, b.Plan.Before[b.Domain]), After: totalsMessage(b.Domain, b.Plan.After[b.Domain]),
+	}
+	if q.DryRun && !out.GetAlready() {
+		out.Meta.Revision = q.Tried.Revision
+	}
+	for _, m := range b.Plan.Moves {
 		out.Moves = append(out.Moves, &headroomv1.TargetMove{Node: m.Node, FromUw: int64(m.From), ToUw: int64(m.To)})
 	}
-	for _, name := range plan.StuckNames() {
-		out.Shortfall = append(out.Shortfall, fmt.Sprintf("%s cannot be lowered now, charged at %v", name, plan.Stuck[name]))
+	for _, name := range b.Plan.StuckNames() {
+		out.Shortfall = append(out.Shortfall, fmt.Sprintf("%s cannot be lowered now, charged at %v", name, b.Plan.Stuck[name]))
 	}
-	if out.Already = same; same || r.GetDryRun() {
-		return nil
-	}
-	return d.commitBudget(ctx, c, out)
-}
-
-// errAboveParent refuses a budget that its domain could never use up.
-var errAboveParent = errors.New("above the domain that it lies in")
-
-// aboveParent refuses a raise of a domain above the budget of the domain it lies
-// in: whoever asks for it takes the sum for another. A cut further up is no reason,
-// nor is one that ends by itself.
-func aboveParent(s *ledger.State, parent, domain string, was, to units.Power) error {
-	up, ok := s.Domains[parent]
-	if !ok || to <= was || to <= up.Budget || up.Back != nil {
-		return nil
-	}
-	return fmt.Errorf("%s may draw %v at most, and lies in %s, which may draw %v: %w", domain, to, parent, up.Budget, errAboveParent)
-}
-
-func (d *desk) commitBudget(ctx context.Context, c ledger.Command, out *headroomv1.SetBudgetResponse) error {
-	d.table.Mark()
-	d.early = true
-	// Once begun the change is followed to its end: a caller who hangs up must not keep a cut from the nodes.
-	res, err := d.propose(context.WithoutCancel(ctx), c)
-	if err != nil {
-		return err
-	}
-	committed := time.Now()
-	out.Meta.Revision, out.Already = res.Revision, res.Already
-	if res.Already {
-		return nil
-	}
-	var lowered []awaited
-	d.machine.view(func(s *ledger.State) {
-		for _, t := range c.Budget.Targets {
-			lowered = append(lowered, awaited{node: t.Node, to: ledger.Pending{Seq: s.Nodes[t.Node].Seq, Cap: t.Cap}})
-		}
-	})
-	d.waits.follow(res.Revision, committed, lowered)
-	d.answer(ctx)
-	return nil
+	return out
 }
 
 // awaitPoll is how often AwaitBudget looks.
@@ -309,9 +273,9 @@ func (c clusterService) AwaitBudget(ctx context.Context, r *connect.Request[head
 	tick := time.NewTicker(awaitPoll)
 	defer tick.Stop()
 	for {
-		var nodes []awaited
+		var nodes []leader.Awaited
 		known := false
-		if err := c.ask(ctx, leading, func() { nodes, known = leading.waits.of(r.Msg.GetRevision()) }); err != nil {
+		if err := c.unled(leading.look(ctx, func() { nodes, known = leading.lead.Confirmations(r.Msg.GetRevision()) })); err != nil {
 			return nil, err
 		}
 		if !known {
@@ -319,7 +283,7 @@ func (c clusterService) AwaitBudget(ctx context.Context, r *connect.Request[head
 				fmt.Sprintf("revision %d is not followed by this leader: the leader changed, or it is long ago", r.Msg.GetRevision()),
 				"coordinator node list shows what every node holds now")
 		}
-		open := slices.ContainsFunc(nodes, func(a awaited) bool { return a.after == 0 })
+		open := slices.ContainsFunc(nodes, func(a leader.Awaited) bool { return a.After == 0 })
 		if !open || !time.Now().Before(until) {
 			return connect.NewResponse(&headroomv1.AwaitBudgetResponse{Confirmations: confirmationMessages(nodes)}), nil
 		}
@@ -331,12 +295,12 @@ func (c clusterService) AwaitBudget(ctx context.Context, r *connect.Request[head
 	}
 }
 
-func confirmationMessages(nodes []awaited) []*headroomv1.Confirmation {
+func confirmationMessages(nodes []leader.Awaited) []*headroomv1.Confirmation {
 	out := make([]*headroomv1.Confirmation, 0, len(nodes))
 	for _, a := range nodes {
-		m := &headroomv1.Confirmation{Node: a.node}
-		if a.after > 0 {
-			ms := float64(a.after) / float64(time.Millisecond)
+		m := &headroomv1.Confirmation{Node: a.Node}
+		if a.After > 0 {
+			ms := float64(a.After) / float64(time.Millisecond)
 			m.AfterMs = &ms
 		}
 		out = append(out, m)

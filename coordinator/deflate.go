@@ -16,26 +16,13 @@ func (j jobService) DeflateJob(ctx context.Context, r *connect.Request[headroomv
 		c.Reason = why
 	}
 	c.DeflateJob = &ledger.DeflateJob{ID: r.Msg.GetId(), Theta: r.Msg.GetTheta(), Seed: r.Msg.GetSeed()}
-	out := &headroomv1.DeflateJobResponse{}
-	var err error
-	if asked := j.onDesk(ctx, func(d *desk) { err = d.deflateJob(context.WithoutCancel(ctx), c, out) }); asked != nil {
-		return nil, asked
-	}
+	res, err := j.change(ctx, c)
 	if err != nil {
-		return nil, j.refuse(err)
+		return nil, err
 	}
+	out := &headroomv1.DeflateJobResponse{Revision: res.Revision}
+	j.machine.view(func(s *ledger.State) { out.Deflation = deflationMessage(s.Jobs[c.DeflateJob.ID].Deflation) })
 	return connect.NewResponse(out), nil
-}
-
-// deflateJob commits a drop ratio and tells the one in force.
-func (d *desk) deflateJob(ctx context.Context, c ledger.Command, out *headroomv1.DeflateJobResponse) error {
-	res, err := d.propose(ctx, c)
-	if err != nil {
-		return err
-	}
-	out.Revision = res.Revision
-	d.machine.view(func(s *ledger.State) { out.Deflation = deflationMessage(s.Jobs[c.DeflateJob.ID].Deflation) })
-	return nil
 }
 
 func deflationMessage(x *ledger.Deflation) *headroomv1.Deflation {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -14,22 +15,17 @@ import (
 	"headroom/coordinator/metrics"
 	"headroom/coordinator/traces"
 	"headroom/jobs/energy"
+	"headroom/leader"
 	"headroom/lease"
 	"headroom/ledger"
-	"headroom/units"
 )
 
 const (
-	// batching is how long the desk gathers urgent read-backs before an early tick,
-	// so that a thousand acknowledgements of one cut make a few entries, not a thousand.
-	batching = 50 * time.Millisecond
 	// deskQueue bounds the heartbeats and questions waiting for the desk; a sender
 	// waits when it is full, which slows streams down instead of losing reports.
 	deskQueue = 4096
 	// proposeDeadline bounds how long one entry may take to commit before its outcome counts as unknown.
 	proposeDeadline = 5 * time.Second
-	// keptConfirmations is how many budget changes are followed until every node has confirmed.
-	keptConfirmations = 64
 )
 
 // errDeposed is what a question gets when the desk closes before answering.
@@ -52,7 +48,7 @@ type postbox interface {
 	// conflicts are the nodes under whose name another machine has tried to connect lately, each in words.
 	conflicts() map[string]string
 	// direct pushes the caps of nodes to the scheduler.
-	direct(e lease.Epoch, caps []capDirective)
+	direct(e lease.Epoch, caps []leader.Cap)
 	// command pushes orders about jobs to the scheduler, and keeps each for schedulers to come.
 	command(e lease.Epoch, orders []order)
 	// forget drops the orders about subjects that are over.
@@ -62,8 +58,9 @@ type postbox interface {
 	subject(seq uint64) (subject string, newest bool)
 }
 
-// desk is one leadership: it owns the table of heard nodes and is the only
-// proposer. All its methods but ask and hear run on its own goroutine.
+// desk drives one leadership (leader.Leader): it carries its outputs out, and brings it
+// heartbeats, requests, and the time. It is the only proposer. All its methods but ask and
+// hear run on its own goroutine.
 type desk struct {
 	server  string
 	epoch   lease.Epoch
@@ -78,21 +75,19 @@ type desk struct {
 	closed chan struct{}
 	began  time.Time
 	turns  atomic.Uint64 // of the loop; watchdog reads it
-	table  *ledger.Table
-	ticked time.Duration // when the last tick entry was made
-	rested time.Duration // when it was done
-	early  bool          // an early tick is due
-	due    bool          // an early look at the jobs is due
-	waits  *confirmations
-	caps   map[string]units.Power // caps that the scheduler was told in this leadership
+	lead   *leader.Leader
+	over   error // why this leadership is over; nil while it is not
+	due    bool  // an early look at the jobs is due
 	board  *jobBoard
 	jobs   *jobLoop
 	energy energy.Book
 	alarms *alarmBook
-	clock  clockwork
 	wall   func() time.Time
 	meters map[string]reading // by domain
 	moves  *moveBook
+	// proof proves that this server leads; clocks reads every server's wall clock. Both run beside the desk.
+	proof  func(ctx context.Context) error
+	clocks func(ctx context.Context) (servers map[string]int64, voters int)
 	// witness asks the BMCs of lost nodes.
 	witness witness
 	// counts and recorder are this server's; recorder is nil while it is off.
@@ -101,63 +96,54 @@ type desk struct {
 	traces   *traces.Tracer
 	looked   time.Duration // when the domains were last held against their budgets
 	brakes   *brakes
+	waiting  int // nodes that were told to wait since the last tick
 }
 
 // now is the leader's monotonic time since the desk opened.
 func (d *desk) now() time.Duration { return time.Since(d.began) }
 
-// run leads until ctx ends or the log refuses. The first entry begins the epoch;
+func (d *desk) moment() leader.Moment { return leader.Moment{Mono: d.now(), Wall: d.wall()} }
+
+// open makes the leadership, which has begun nothing yet.
+func (d *desk) open() {
+	d.began = time.Now()
+	d.lead = leader.New(leader.Config{
+		Server: d.server, Epoch: d.epoch, Timing: d.timing, Found: d.found, Rules: d.machine.rules, Gap: d.machine.gap(),
+	}, d.moment())
+}
+
+// run leads until ctx ends or the leadership is over. The first entry begins the epoch;
 // the first tick follows at once.
 func (d *desk) run(ctx context.Context) error {
-	d.began = time.Now()
-	d.table = ledger.NewTable(d.timing, 0)
-	if err := d.begin(ctx); err != nil {
-		return err
-	}
-	d.logger.Info("leading", slog.String("epoch", d.epoch.String()))
-	d.out.lead(d.epoch)
+	d.open()
+	d.step(ctx, d.lead.Start)
 	timer, jobs := time.NewTimer(0), time.NewTimer(jobsFirst)
 	defer timer.Stop()
 	defer jobs.Stop()
-	for {
+	for d.over == nil {
 		d.turns.Add(1)
+		timer.Reset(max(0, d.lead.Due()-d.now()))
 		select {
 		case <-ctx.Done():
 			return nil
 		case f := <-d.inbox:
 			f()
-			if d.early {
-				d.early = false
-				timer.Reset(max(0, batching-(d.now()-d.rested)))
-			}
-			if d.due {
-				d.due = false
-				jobs.Reset(max(0, jobsSoonest-(d.now()-d.jobs.looked)))
-			}
 		case <-timer.C:
 			d.catchUp()
-			during, span := d.traces.Begin(ctx, "tick")
-			err := d.tick(during)
-			span.End(err)
-			if err != nil {
-				return err
-			}
-			d.followClock(ctx)
-			d.askBMCs(ctx)
-			d.early, d.rested = false, d.now()
-			timer.Reset(max(0, d.timing.Tick-(d.now()-d.ticked)))
+			d.onTime(ctx)
 		case <-jobs.C:
 			next, err := d.jobTurn(ctx)
 			if err != nil {
 				return err
 			}
 			jobs.Reset(next)
-			if d.early {
-				d.early = false
-				timer.Reset(max(0, batching-(d.now()-d.rested)))
-			}
+		}
+		if d.due {
+			d.due = false
+			jobs.Reset(max(0, jobsSoonest-(d.now()-d.jobs.looked)))
 		}
 	}
+	return d.over
 }
 
 // catchUp takes in what waits already, so that an entry answers all of it: with
@@ -169,48 +155,141 @@ func (d *desk) catchUp() {
 	}
 }
 
-// begin commits the entry that begins the epoch, and gives an empty cluster its
-// power tree. It tries until this server leads no more: an entry whose outcome
-// was unknown shows in the state once it has committed.
-func (d *desk) begin(ctx context.Context) error {
-	for {
-		d.turns.Add(1)
-		begun, empty, lengthless := false, false, false
-		d.machine.view(func(s *ledger.State) {
-			begun, empty, lengthless = s.Epoch == d.epoch, len(s.Domains) == 0, s.Leases.Length == 0
-		})
-		c := ledger.Command{Lead: &ledger.Lead{Server: d.server, Gap: d.machine.gap()}}
-		switch {
-		case begun && !empty && !lengthless:
-			return nil
-		case begun && !empty:
-			c = ledger.Command{SetLease: &ledger.SetLease{Length: d.timing.Lease, Settle: d.timing.Settle}, Reason: "as this server's configuration has it"}
-		case begun:
-			c = ledger.Command{Found: d.found, Reason: "first start with this configuration"}
+// onTime is the moment that the leadership has asked for: most often a tick.
+//
+//headroom:control
+func (d *desk) onTime(ctx context.Context) {
+	b := d.brakes.known()
+	d.lead.Brake(leader.Brake{Generation: b.Generation, Actor: b.Actor, Reason: b.Reason})
+	if d.now() < d.lead.Due() {
+		return // what waited has been answered by an entry meanwhile
+	}
+	d.punctual(d.lead.Ticking(), d.now())
+	ctx, span := d.traces.Begin(ctx, "tick")
+	d.step(ctx, d.lead.Timer)
+	span.End(d.over)
+}
+
+// step brings the leadership one input and carries out what follows from it. An entry is
+// waited for, so that none is in flight afterwards.
+func (d *desk) step(ctx context.Context, in func(*ledger.State, leader.Moment) []leader.Output) {
+	var outputs []leader.Output
+	began := time.Now()
+	d.machine.view(func(s *ledger.State) { outputs = in(s, d.moment()) })
+	for len(outputs) > 0 {
+		o := outputs[0]
+		outputs = outputs[1:]
+		p, ok := o.(leader.Propose)
+		if !ok {
+			d.carryOut(ctx, o)
+			continue
 		}
-		if _, err := d.propose(ctx, c); deposed(err) || ctx.Err() != nil {
-			return err
-		} else if err != nil {
-			d.logger.Warn("entry not committed, trying again", slog.Any("error", err))
-			pause(ctx, deskPause)
+		if p.Command.Tick != nil {
+			d.planned(time.Since(began))
+		}
+		res, err := d.propose(ctx, p.Command)
+		if deposed(err) && !errors.Is(err, ledger.ErrEpoch) {
+			d.over = err
+		}
+		began = time.Now()
+		d.machine.view(func(s *ledger.State) { outputs = append(outputs, d.lead.Committed(s, d.moment(), res, err)...) })
+		if d.over != nil {
+			outputs = slices.DeleteFunc(outputs, func(o leader.Output) bool { _, answer := o.(leader.Answer); return !answer })
 		}
 	}
 }
 
-// deposed tells whether the log refuses because this server leads no more.
+// planned counts how long it took to decide a tick.
+func (d *desk) planned(took time.Duration) {
+	var policy string
+	d.machine.view(func(s *ledger.State) { policy = s.Policy })
+	d.counts.Planned(cmp.Or(policy, string(budget.Weighted)), took)
+}
+
+// carryOut does one thing that the leadership asks for.
+func (d *desk) carryOut(ctx context.Context, o leader.Output) {
+	switch o := o.(type) {
+	case leader.Began:
+		d.logger.Info("leading", slog.String("epoch", d.epoch.String()))
+		d.out.lead(d.epoch)
+	case leader.Grant:
+		d.countGrant(ctx, o.NodeGrant)
+		d.out.grant(o.NodeGrant)
+	case leader.Wait:
+		d.waiting++
+		d.out.wait(o.Node, o.Reason)
+	case leader.Caps:
+		d.out.direct(d.epoch, o.Nodes)
+	case leader.Ticked:
+		d.ticked(ctx, o.Err)
+	case leader.Answer:
+		d.answer(o)
+	case leader.Prove:
+		go func() {
+			err := d.proof(ctx)
+			_ = d.post(ctx, func() { d.step(ctx, func(*ledger.State, leader.Moment) []leader.Output { return d.lead.Proven(err) }) })
+		}()
+	case leader.AskClocks:
+		go func() {
+			clocks, voters := d.clocks(ctx)
+			_ = d.post(ctx, func() { // a desk that has closed leaves it to the next leader
+				d.step(ctx, func(s *ledger.State, now leader.Moment) []leader.Output { return d.lead.Clocks(s, now, clocks, voters) })
+			})
+		}()
+	case leader.Braked:
+		if o.Err != nil {
+			d.logger.Error("the brake is not in the log: nobody is granted anything", slog.Any("error", o.Err))
+			return
+		}
+		d.logger.Warn("the brake is set in the log", slog.Uint64("generation", o.Brake.Generation), slog.String("reason", o.Brake.Reason))
+	case leader.Over:
+		d.over = o.Err
+	}
+}
+
+// ticked is the end of a tick.
+func (d *desk) ticked(ctx context.Context, err error) {
+	d.counts.NotAdmitted(d.waiting)
+	d.waiting = 0
+	if err != nil {
+		// The log is slow, or Decide and Apply disagree (a fault of ours). Nobody is
+		// answered: nodes fall to their fail-safe caps rather than run on a wrong decision.
+		d.logger.Error("tick not committed", slog.Any("error", err))
+		return
+	}
+	d.note()
+	d.askBMCs(ctx)
+}
+
+// answer hands an answer to whoever asked; what the leadership asked itself is logged.
+func (d *desk) answer(a leader.Answer) {
+	if done, ok := a.Request.Done.(func(leader.Answer)); ok {
+		done(a)
+		return
+	}
+	x, clock := a.Request.ByClock()
+	switch {
+	case clock && a.Err == nil:
+		d.logger.Info("budget changed by the clock", slog.String("domain", x.Domain), slog.Float64("budget_w", x.Budget.Watts()), slog.String("schedule", x.Schedule))
+	case clock:
+		d.logger.Warn("budget not changed by the clock", slog.String("domain", x.Domain), slog.Any("error", a.Err))
+	case a.Request.Dated() != "" && a.Err == nil:
+		d.logger.Info("schedule counts from now; a wrong clock had dated it ahead", slog.String("schedule", a.Request.Dated()))
+	case a.Err != nil:
+		d.logger.Warn("not committed", slog.String("reason", a.Request.Command.Reason), slog.Any("error", a.Err))
+	}
+}
+
+// deposed reports whether the log refuses because this server leads no more.
 func deposed(err error) bool {
 	return errors.Is(err, consensus.ErrNotLeader) || errors.Is(err, consensus.ErrClosed) || errors.Is(err, ledger.ErrEpoch)
 }
 
 // propose hands one command to the log and returns after it has been applied here.
 func (d *desk) propose(ctx context.Context, c ledger.Command) (ledger.Result, error) {
-	c.Epoch, c.At, c.Rules = d.epoch, d.wall().UnixMicro(), d.machine.inForce()
-	if c.Actor == "" {
-		c.Actor = "coordinator/" + d.server
-	}
 	data, err := c.Encode()
 	if err != nil {
-		return ledger.Result{}, refusedError{err} // nothing was sent
+		return ledger.Result{}, leader.RefusedError{Err: err} // nothing was sent
 	}
 	ctx, cancel := context.WithTimeout(ctx, proposeDeadline)
 	defer cancel()
@@ -227,54 +306,9 @@ func (d *desk) propose(ctx context.Context, c ledger.Command) (ledger.Result, er
 	}
 	d.counts.Committed(time.Since(began), a.result.Revision)
 	if a.err != nil {
-		return a.result, refusedError{a.err}
+		return a.result, leader.RefusedError{Err: a.err}
 	}
 	return a.result, nil
-}
-
-// refusedError is an entry that committed and that Apply refused: nothing was changed.
-type refusedError struct{ error }
-
-// Unwrap gives the ledger's reason.
-func (e refusedError) Unwrap() error { return e.error }
-
-// tick commits the entry of this second and answers the heartbeats heard before it.
-//
-//headroom:control
-func (d *desk) tick(ctx context.Context) error {
-	if err := d.reincarnate(ctx); err != nil {
-		return err
-	}
-	if err := d.heedBrake(ctx); err != nil {
-		d.ticked = d.now()
-		if deposed(err) {
-			return err
-		}
-		d.logger.Error("the brake is not in the log: nobody is granted anything", slog.Any("error", err))
-		return nil
-	}
-	now := d.now()
-	d.punctual(now)
-	d.table.Mark()
-	var t ledger.Tick
-	var policy string
-	began := time.Now()
-	d.machine.view(func(s *ledger.State) { t, policy = ledger.Decide(s, d.table, now), s.Policy })
-	d.counts.Planned(cmp.Or(policy, string(budget.Weighted)), time.Since(began))
-	t.Elapsed = now - d.ticked
-	d.ticked = now
-	if _, err := d.propose(ctx, ledger.Command{Tick: &t}); err != nil {
-		if deposed(err) {
-			return err
-		}
-		// The log is slow, or Decide and Apply disagree (a fault of ours). Nobody is
-		// answered: nodes fall to their fail-safe caps rather than run on a wrong decision.
-		d.logger.Error("tick not committed", slog.Any("error", err))
-		return nil
-	}
-	d.answer(ctx)
-	d.note()
-	return nil
 }
 
 // note keeps what lists and explanations tell of this leadership.
@@ -289,63 +323,44 @@ func (d *desk) note() {
 	})
 }
 
-// answer pushes the leases that the entry just committed allows, and the caps that the scheduler should know.
-func (d *desk) answer(ctx context.Context) {
-	var grants []ledger.NodeGrant
-	var caps []capDirective
-	var waiting map[string]string
-	d.machine.view(func(s *ledger.State) {
-		if !d.unheeded(s) {
-			grants = d.table.Grants(s, d.now())
-		}
-		caps = d.changedCaps(s)
-		waiting = d.table.Waiting(s)
-	})
-	d.countGrants(ctx, grants, len(waiting))
-	for _, g := range grants {
-		d.out.grant(g)
-	}
-	for node, reason := range waiting {
-		d.out.wait(node, reason)
-	}
-	if len(caps) > 0 {
-		d.out.direct(d.epoch, caps)
-	}
-}
-
-// changedCaps are the node targets that the scheduler has not been told in this leadership.
-func (d *desk) changedCaps(s *ledger.State) []capDirective {
-	var out []capDirective
-	for _, n := range s.NodesByName() {
-		if n.Grantable() && n.Target > 0 && d.caps[n.Name] != n.Target {
-			d.caps[n.Name] = n.Target
-			out = append(out, capDirective{node: n.Name, cap: n.Target, floor: n.Floor, most: n.Max})
-		}
-	}
-	return out
-}
+// hasten asks for an early tick.
+func (d *desk) hasten() { d.lead.Hasten() }
 
 // hear hands a heartbeat to the desk.
 func (d *desk) hear(ctx context.Context, r ledger.Report) error {
 	return d.post(ctx, func() {
-		d.table.Heard(r, d.now())
-		d.machine.view(func(s *ledger.State) {
-			d.waits.heard(r, s.Nodes[r.Node].Target, time.Now())
-			d.early = d.early || ledger.Urgent(s, d.table, r.Node) || d.unanswered(s, r)
-		})
+		d.machine.view(func(s *ledger.State) { d.lead.Heard(s, d.moment(), r) })
 	})
 }
 
-// unanswered tells whether the node has had no lease from this leadership yet:
-// after a failover nobody waits out a second.
-func (d *desk) unanswered(s *ledger.State, r ledger.Report) bool {
-	n := s.Nodes[r.Node]
-	v, _ := d.table.View(r.Node, d.now())
-	return n.Grantable() && n.Process == r.Process && v.Lease == 0
+// do has a request carried out while the desk's goroutine waits: for what is decided there
+// about jobs. Only a leadership that has begun does it.
+func (d *desk) do(ctx context.Context, r *leader.Request) (ledger.Result, error) {
+	a := leader.Answer{Err: errDeposed}
+	r.Done = func(got leader.Answer) { a = got }
+	d.step(ctx, func(s *ledger.State, now leader.Moment) []leader.Output { return d.lead.Ask(s, now, r) })
+	return a.Result, a.Err
 }
 
-// ask runs f on the desk's goroutine and waits until it has run.
+// request hands a request to the leadership and waits for its answer. Once begun it is
+// followed to its end.
+func (d *desk) request(ctx context.Context, r *leader.Request) (leader.Answer, error) {
+	return d.await(ctx, r, func(s *ledger.State, now leader.Moment) []leader.Output { return d.lead.Ask(s, now, r) })
+}
+
+// ask runs f on the desk's goroutine once this server has proven that it leads, and waits
+// until it has run.
 func (d *desk) ask(ctx context.Context, f func()) error {
+	r := &leader.Request{}
+	a, err := d.await(ctx, r, func(*ledger.State, leader.Moment) []leader.Output { return d.lead.Read(r) }, f)
+	if err == nil && a.Err != nil {
+		return errDeposed
+	}
+	return err
+}
+
+// look runs f on the desk's goroutine and waits until it has run: for what may be old.
+func (d *desk) look(ctx context.Context, f func()) error {
 	done := make(chan struct{})
 	if err := d.post(ctx, func() { f(); close(done) }); err != nil {
 		return err
@@ -354,14 +369,42 @@ func (d *desk) ask(ctx context.Context, f func()) error {
 	case <-done:
 		return nil
 	case <-d.closed:
-		select {
-		case <-done: // it ran, and then the desk closed: what came of it is known
-			return nil
-		default:
-			return errDeposed
-		}
+		return errDeposed
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// await brings the leadership a request and waits until it is answered; then runs before
+// that, on the desk's goroutine.
+func (d *desk) await(
+	ctx context.Context, r *leader.Request, in func(*ledger.State, leader.Moment) []leader.Output, then ...func(),
+) (leader.Answer, error) {
+	answers := make(chan leader.Answer, 1)
+	r.Done = func(a leader.Answer) {
+		for _, f := range then {
+			if a.Err == nil {
+				f()
+			}
+		}
+		answers <- a
+	}
+	inner := context.WithoutCancel(ctx) // a caller who hangs up must not keep a cut from the nodes
+	if err := d.post(ctx, func() { d.step(inner, in) }); err != nil {
+		return leader.Answer{}, err
+	}
+	select {
+	case a := <-answers:
+		return a, nil
+	case <-d.closed:
+		select {
+		case a := <-answers: // it was answered, and then the desk closed
+			return a, nil
+		default:
+			return leader.Answer{}, errDeposed
+		}
+	case <-ctx.Done():
+		return leader.Answer{}, ctx.Err()
 	}
 }
 

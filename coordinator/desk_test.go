@@ -15,6 +15,7 @@ import (
 	"headroom/budget"
 	"headroom/consensus"
 	"headroom/coordinator/metrics"
+	"headroom/leader"
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/units"
@@ -75,7 +76,7 @@ type outbox struct {
 	mu     sync.Mutex
 	grants []ledger.NodeGrant
 	waits  map[string]string
-	caps   []capDirective
+	caps   []leader.Cap
 	orders []order
 	gone   func(subject string) bool
 }
@@ -96,7 +97,7 @@ func (o *outbox) lead(lease.Epoch) {}
 
 func (o *outbox) conflicts() map[string]string { return map[string]string{} }
 
-func (o *outbox) direct(_ lease.Epoch, caps []capDirective) {
+func (o *outbox) direct(_ lease.Epoch, caps []leader.Cap) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.caps = append(o.caps, caps...)
@@ -135,7 +136,7 @@ func openDesk(t *testing.T) (*desk, *scriptedLog, *outbox, chan error) {
 			{Name: "site/lab", Budget: 700 * w, Unmanaged: 40 * w}, {Name: "rack/r1", Parent: "site/lab", Budget: 700 * w},
 		})},
 		log: log, machine: m, out: out, logger: slog.New(slog.DiscardHandler), counts: metrics.NewCounts(), inbox: make(chan func(), deskQueue), closed: make(chan struct{}),
-		waits: &confirmations{}, caps: map[string]units.Power{}, board: newJobBoard(), jobs: newJobLoop(newArbiter()), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
+		proof: func(context.Context) error { return nil }, board: newJobBoard(), jobs: newJobLoop(newArbiter()), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
 		brakes: newBrakes(slog.New(slog.DiscardHandler)),
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -147,6 +148,13 @@ func openDesk(t *testing.T) (*desk, *scriptedLog, *outbox, chan error) {
 	t.Cleanup(cancel)
 	synctest.Wait()
 	return d, log, out, ended
+}
+
+// setBudget changes a budget as the service does.
+func (d *desk) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest) (*headroomv1.SetBudgetResponse, error) {
+	q, b := budgetRequest(ctx, r, nil)
+	a, err := d.request(ctx, q)
+	return budgetResponse(q, b, a), errors.Join(err, a.Err)
 }
 
 func beat(number uint64, effective units.Power, seq uint64) ledger.Report {
@@ -243,25 +251,22 @@ func TestCutIsItsOwnEntry(t *testing.T) {
 		time.Sleep(200 * time.Millisecond)
 		out.take()
 		ticks := log.ticks()
-		req, answer := &headroomv1.SetBudgetRequest{BudgetUw: int64(150 * w)}, &headroomv1.SetBudgetResponse{Meta: &headroomv1.Meta{}}
-		var pushed []ledger.NodeGrant
-		if err := d.ask(t.Context(), func() {
-			if err := d.setBudget(t.Context(), req, answer); err != nil {
-				t.Error(err)
-			}
-			pushed, ticks = out.take(), log.ticks()-ticks
-		}); err != nil {
+		log.set(func(l *scriptedLog) { l.slow = 100 * time.Millisecond }) // a tick that follows is still under way
+		answer, err := d.setBudget(t.Context(), &headroomv1.SetBudgetRequest{BudgetUw: int64(150 * w)})
+		if err != nil {
 			t.Fatal(err)
 		}
+		pushed, ticks := out.take(), log.ticks()-ticks
 		if len(pushed) != 1 || pushed[0].Grant.Cap != 110*w || ticks != 0 {
 			t.Errorf("pushed %+v after %d ticks", pushed, ticks)
 		}
 		if len(answer.GetMoves()) != 1 || answer.GetMoves()[0].GetToUw() != int64(110*w) {
 			t.Errorf("told %v", answer.GetMoves())
 		}
-		if i := slices.IndexFunc(out.caps, func(c capDirective) bool { return c.cap == 110*w }); i < 0 {
+		if i := slices.IndexFunc(out.caps, func(c leader.Cap) bool { return c.Cap == 110*w }); i < 0 {
 			t.Error("the scheduler was not told")
 		}
+		time.Sleep(time.Second - 50*time.Millisecond)
 	})
 }
 
@@ -297,11 +302,7 @@ func TestPlansChangeNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, log, _, _ := admitted(t)
 		entries := len(log.entries)
-		ask := func(req *headroomv1.SetBudgetRequest) (out *headroomv1.SetBudgetResponse, err error) {
-			out = &headroomv1.SetBudgetResponse{Meta: &headroomv1.Meta{}}
-			_ = d.ask(t.Context(), func() { err = d.setBudget(t.Context(), req, out) })
-			return out, err
-		}
+		ask := func(req *headroomv1.SetBudgetRequest) (*headroomv1.SetBudgetResponse, error) { return d.setBudget(t.Context(), req) }
 		if out, err := ask(&headroomv1.SetBudgetRequest{BudgetUw: int64(150 * w), DryRun: true}); err != nil || len(out.GetMoves()) != 1 {
 			t.Errorf("dry run: %v %v", out, err)
 		}
@@ -338,15 +339,12 @@ func TestPlansChangeNothing(t *testing.T) {
 func TestNoReleaseDuringACut(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, _, _, _ := admitted(t)
-		var cut, released error
-		if err := d.ask(t.Context(), func() {
-			cut = d.setBudget(t.Context(), &headroomv1.SetBudgetRequest{BudgetUw: int64(230 * w)}, &headroomv1.SetBudgetResponse{Meta: &headroomv1.Meta{}})
-			_, released = d.propose(t.Context(), ledger.Command{Release: &ledger.Release{Node: "n01", MachineID: "machine-n01"}})
-		}); err != nil || cut != nil {
-			t.Fatal(err, cut)
+		if _, err := d.setBudget(t.Context(), &headroomv1.SetBudgetRequest{BudgetUw: int64(230 * w)}); err != nil {
+			t.Fatal(err)
 		}
-		if !errors.Is(released, ledger.ErrOverBudget) {
-			t.Errorf("release while the node still holds the higher cap: %v", released)
+		a, err := d.request(t.Context(), &leader.Request{Command: ledger.Command{Release: &ledger.Release{Node: "n01", MachineID: "machine-n01"}}})
+		if err != nil || !errors.Is(a.Err, ledger.ErrOverBudget) {
+			t.Errorf("release while the node still holds the higher cap: %v, %v", err, a.Err)
 		}
 	})
 }
@@ -359,12 +357,8 @@ func TestCheckedChangeIsAskedAgain(t *testing.T) {
 		var revision uint64
 		d.machine.view(func(s *ledger.State) { revision = s.Revision })
 		ask := func(to units.Power, key string) (out *headroomv1.SetBudgetResponse, err error) {
-			out = &headroomv1.SetBudgetResponse{Meta: &headroomv1.Meta{}}
 			change := &headroomv1.Change{RequestId: key, CheckRevision: &revision}
-			_ = d.ask(t.Context(), func() {
-				err = d.setBudget(t.Context(), &headroomv1.SetBudgetRequest{BudgetUw: int64(to), Change: change}, out)
-			})
-			return out, err
+			return d.setBudget(t.Context(), &headroomv1.SetBudgetRequest{BudgetUw: int64(to), Change: change})
 		}
 		first, err := ask(600*w, "key")
 		if err != nil || first.GetAlready() {
@@ -384,11 +378,15 @@ func TestCheckedChangeIsAskedAgain(t *testing.T) {
 func TestNewLeaderTakesNobodyForGone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, _, _, _ := openDesk(t)
-		if err := d.silent("n01"); !errors.Is(err, errHeard) {
+		gone := func() error {
+			a, err := d.request(t.Context(), &leader.Request{Build: leader.PowerOff("n01", "a test")})
+			return errors.Join(a.Err, err)
+		}
+		if err := gone(); !errors.Is(err, leader.ErrHeard) {
 			t.Errorf("a leader of no time takes n01 for gone: %v", err)
 		}
 		time.Sleep(d.timing.Lost + time.Second)
-		if err := d.silent("n01"); err != nil {
+		if err := gone(); errors.Is(err, leader.ErrHeard) {
 			t.Errorf("nobody has spoken for longer than a lost node's time: %v", err)
 		}
 	})

@@ -7,15 +7,10 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/leader"
 	"headroom/lease"
-	"headroom/units"
 )
 
-// capDirective tells the scheduler what a node may draw now.
-type capDirective struct {
-	node             string
-	cap, floor, most units.Power
-}
 
 // schedulerStream is one open stream to a scheduler.
 type schedulerStream struct {
@@ -135,18 +130,18 @@ func (h *hub) dismiss(s *schedulerStream) {
 }
 
 // direct implements postbox.
-func (h *hub) direct(e lease.Epoch, caps []capDirective) {
+func (h *hub) direct(e lease.Epoch, caps []leader.Cap) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.told != e {
 		return
 	}
 	for _, c := range caps {
-		reason := fmt.Sprintf("cap of %s is %v", c.node, c.cap)
-		if old, ok := h.caps[c.node]; ok {
-			reason = fmt.Sprintf("cap of %s %v -> %v", c.node, old.cap, c.cap)
+		reason := fmt.Sprintf("cap of %s is %v", c.Node, c.Cap)
+		if old, ok := h.caps[c.Node]; ok {
+			reason = fmt.Sprintf("cap of %s %v -> %v", c.Node, old.Cap, c.Cap)
 		}
-		h.caps[c.node] = c
+		h.caps[c.Node] = c
 		m := h.directive(c, reason)
 		for s := range h.schedulers {
 			s.post(m)
@@ -155,12 +150,12 @@ func (h *hub) direct(e lease.Epoch, caps []capDirective) {
 }
 
 // directive numbers a cap directive. The caller holds the lock.
-func (h *hub) directive(c capDirective, reason string) *headroomv1.DirectorMessage {
+func (h *hub) directive(c leader.Cap, reason string) *headroomv1.DirectorMessage {
 	h.sequence++
 	return &headroomv1.DirectorMessage{Message: &headroomv1.DirectorMessage_Directive{Directive: &headroomv1.Directive{
 		Epoch: epochMessage(h.told), Seq: h.sequence, Reason: reason,
 		Action: &headroomv1.Directive_Cap{Cap: &headroomv1.CapDirective{
-			Node: c.node, CapUw: int64(c.cap), FloorUw: int64(c.floor), MaxUw: int64(c.most),
+			Node: c.Node, CapUw: int64(c.Cap), FloorUw: int64(c.Floor), MaxUw: int64(c.Most),
 		}},
 	}}}
 }

@@ -19,7 +19,7 @@ func (d *desk) lookAtEnergy(s *ledger.State) {
 	now := d.now()
 	counters := make(map[string]energy.Counter, len(s.Nodes))
 	for name, n := range s.Nodes {
-		if v, heard := d.table.View(name, now); heard {
+		if v, heard := d.lead.Table().View(name, now); heard {
 			counters[name] = counterOf(v, n.Rated, now)
 		}
 	}

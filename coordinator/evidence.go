@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/ipmi"
+	"headroom/leader"
 	"headroom/ledger"
 )
 
@@ -56,26 +56,14 @@ func newWitness(c BMCConfig) (witness, error) {
 	}}, nil
 }
 
-// suspects are the lost nodes whose BMC is known, by name.
-func (d *desk) suspects() map[string]string {
-	out := map[string]string{}
-	d.machine.view(func(s *ledger.State) {
-		for _, n := range s.Nodes {
-			if n.Settings.BMC != "" && n.Off == "" && d.silent(n.Name) == nil {
-				out[n.Name] = n.Settings.BMC
-			}
-		}
-	})
-	return out
-}
-
 // askBMCs asks for evidence, when there are lost nodes and it is time.
 func (d *desk) askBMCs(ctx context.Context) {
 	w := &d.witness
 	if w.off == nil || w.asking || d.now() < w.next {
 		return
 	}
-	lost := d.suspects()
+	var lost map[string]string
+	d.machine.view(func(s *ledger.State) { lost = d.lead.Suspects(s, d.moment()) })
 	if len(lost) == 0 {
 		return
 	}
@@ -84,7 +72,7 @@ func (d *desk) askBMCs(ctx context.Context) {
 		off := w.ask(ctx, lost, d.logger)
 		_ = d.post(ctx, func() { // a desk that has closed leaves it to the next leader
 			w.asking, w.next = false, d.now()+bmcEvery
-			d.takeOff(ctx, off)
+			d.step(ctx, func(s *ledger.State, now leader.Moment) []leader.Output { return d.lead.Evidence(s, now, off) })
 		})
 	}()
 }
@@ -114,17 +102,4 @@ func (w *witness) ask(ctx context.Context, lost map[string]string, log *slog.Log
 		}
 	}
 	return out
-}
-
-// takeOff commits what the BMCs have said, unless the node was heard meanwhile.
-func (d *desk) takeOff(ctx context.Context, nodes []string) {
-	for _, node := range nodes {
-		if d.silent(node) != nil {
-			continue
-		}
-		c := ledger.Command{Reason: fmt.Sprintf("the BMC of %s says that it is off", node), PowerOff: &ledger.PowerOff{Node: node, By: "bmc"}}
-		if _, err := d.propose(ctx, c); err != nil {
-			d.logger.Warn("a machine is off, but it is not committed", slog.String("node", node), slog.Any("error", err))
-		}
-	}
 }

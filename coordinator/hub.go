@@ -7,6 +7,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/leader"
 	"headroom/lease"
 	"headroom/ledger"
 )
@@ -62,7 +63,7 @@ type hub struct {
 	schedulers map[*schedulerStream]struct{}
 	sequence   uint64
 	told       lease.Epoch
-	caps       map[string]capDirective // newest cap directive of each node in this leadership
+	caps       map[string]leader.Cap // newest cap directive of each node in this leadership
 	orders     map[string]order        // shares and stops in force in this leadership, by subject
 	issued     uint64                  // orders so far
 	numbered   map[uint64]carried      // what the newest directives about jobs are about, by sequence
@@ -107,7 +108,7 @@ func (h *hub) conflicts() map[string]string {
 func newHub(self string, logger *slog.Logger) *hub {
 	return &hub{
 		self: self, logger: logger, leader: &headroomv1.Leader{},
-		nodes: map[string]*stream{}, schedulers: map[*schedulerStream]struct{}{}, caps: map[string]capDirective{},
+		nodes: map[string]*stream{}, schedulers: map[*schedulerStream]struct{}{}, caps: map[string]leader.Cap{},
 		doubles: map[string]double{}, orders: map[string]order{}, numbered: map[uint64]carried{},
 	}
 }

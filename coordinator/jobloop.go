@@ -11,6 +11,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/leader"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -155,6 +156,9 @@ func (l *jobLoop) refused(subject string) { delete(l.told, subject) }
 // when a tick is due, what is left waits until after it. It answers when the next turn is due.
 func (d *desk) jobTurn(ctx context.Context) (next time.Duration, err error) {
 	l := d.jobs
+	if !d.lead.Began() {
+		return jobsYield, nil
+	}
 	if len(l.todo) == 0 {
 		l.looked = d.now()
 		var seen seenJobs
@@ -173,7 +177,7 @@ func (d *desk) jobTurn(ctx context.Context) (next time.Duration, err error) {
 		if err := d.commitJob(ctx, c); err != nil {
 			return 0, err
 		}
-		if len(l.todo) > 0 && d.now()-d.ticked >= d.timing.Tick {
+		if len(l.todo) > 0 && d.now()-d.lead.Ticking() >= d.timing.Tick {
 			return jobsYield, nil
 		}
 	}
@@ -200,15 +204,14 @@ func (d *desk) keepErrors(errs map[string][]*headroomv1.EstimateError) {
 // commitJob commits one decision about a job. Only the end of the leadership is an
 // error: whatever was not committed is decided again at the next look.
 func (d *desk) commitJob(ctx context.Context, c ledger.Command) error {
-	_, err := d.propose(ctx, c)
-	switch _, refused := errors.AsType[refusedError](err); {
+	_, err := d.do(ctx, &leader.Request{Command: c, Quiet: true, Urgent: c.Sprint != nil})
+	switch _, refused := errors.AsType[leader.RefusedError](err); {
 	case err == nil && c.StopJob != nil:
 		d.counts.Stopped()
 	case err == nil && c.Sprint != nil:
 		d.counts.Sprinted()
-		d.early = true // the nodes need not wait a second for it
-	case deposed(err):
-		return err
+	case d.over != nil:
+		return d.over
 	case refused: // it ended meanwhile, or the arbiter and the log disagree
 		d.refusedJob(c, err)
 	case err != nil:
@@ -294,7 +297,7 @@ func (d *desk) heldBy(n ledger.Node) (units.Power, bool) {
 	if !n.Controlled || n.Released {
 		return n.Most(), true
 	}
-	v, ok := d.table.View(n.Name, d.now())
+	v, ok := d.lead.Table().View(n.Name, d.now())
 	if !ok || v.Age > staleReport || !v.Report.EffectiveKnown {
 		return 0, false
 	}

@@ -16,6 +16,7 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/leader"
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/units"
@@ -70,9 +71,8 @@ func (d *desk) onBoard(t *testing.T, r *headroomv1.ProgressReport) {
 
 func (d *desk) must(t *testing.T, c ledger.Command) {
 	t.Helper()
-	var err error
-	if e := d.ask(t.Context(), func() { _, err = d.propose(t.Context(), c) }); e != nil || err != nil {
-		t.Fatal(e, err)
+	if a, err := d.request(t.Context(), &leader.Request{Command: c, Quiet: true}); err != nil || a.Err != nil {
+		t.Fatal(a.Err, err)
 	}
 }
 
@@ -321,7 +321,7 @@ func TestOrdersAreNumbered(t *testing.T) {
 	h.lead(first)
 	share := order{subject: "the shares of yarn", reason: "twelve", share: &headroomv1.ShareDirective{Engine: "yarn", Jobs: []*headroomv1.JobShare{shared("j1", 12)}}}
 	stop := order{subject: "the early stop of j1", reason: "late", stop: &headroomv1.StopDirective{Id: "j1", Tasks: 40, MinTasks: 30}}
-	h.direct(first, []capDirective{{node: "a", cap: 100 * w}})
+	h.direct(first, []leader.Cap{{Node: "a", Cap: 100 * w}})
 	h.command(first, []order{share, stop})
 	for i, want := range []string{"cap", "twelve", "late"} {
 		if d := directiveOf(t, s); d.GetSeq() != uint64(i+1) || d.GetEpoch().GetTerm() != 3 || !strings.Contains(d.GetReason(), want) {

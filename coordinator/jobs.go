@@ -14,6 +14,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/leader"
 	"headroom/ledger"
 )
 
@@ -58,7 +59,12 @@ func (j jobService) FinishJob(ctx context.Context, r *connect.Request[headroomv1
 		ID: r.Msg.GetId(), State: ends[r.Msg.GetState()], Outcome: r.Msg.GetOutcome(), Tasks: r.Msg.GetTasks(), Done: r.Msg.GetDone(),
 		Runtime: time.Duration(r.Msg.GetRuntimeS() * float64(time.Second)),
 	}
-	res, err := j.changeWith(ctx, c, func(d *desk, c *ledger.Command) { c.Finish.Energy = d.finalEnergy(c.Finish.ID) })
+	res, err := j.changeWith(ctx, c, func(_ leader.View, c *ledger.Command) error {
+		if d := j.leading.Load(); d != nil {
+			c.Finish.Energy = d.finalEnergy(c.Finish.ID)
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -72,32 +78,17 @@ func (j jobService) DropTasks(ctx context.Context, r *connect.Request[headroomv1
 	for _, x := range r.Msg.GetTasks() {
 		c.DropTasks.Ranges = append(c.DropTasks.Ranges, ledger.TaskRange{First: x.GetFirst(), Last: x.GetLast()})
 	}
-	out := &headroomv1.DropTasksResponse{}
-	var err error
-	if asked := j.onDesk(ctx, func(d *desk) { err = d.dropTasks(context.WithoutCancel(ctx), c, out) }); asked != nil {
-		return nil, asked
-	}
+	var before, after ledger.Job
+	res, err := j.changeWith(ctx, c, func(v leader.View, c *ledger.Command) error {
+		before = v.State.Jobs[c.DropTasks.ID]
+		return nil
+	})
 	if err != nil {
-		return nil, j.refuse(err)
+		return nil, err
 	}
-	return connect.NewResponse(out), nil
-}
-
-// dropTasks commits dropped tasks and tells all of the job's that are.
-func (d *desk) dropTasks(ctx context.Context, c ledger.Command, out *headroomv1.DropTasksResponse) error {
-	of := func() (j ledger.Job) {
-		d.machine.view(func(s *ledger.State) { j = s.Jobs[c.DropTasks.ID] })
-		return j
-	}
-	before := of()
-	res, err := d.propose(ctx, c)
-	if err != nil {
-		return err
-	}
-	after := of()
-	d.counts.Dropped(int(after.DroppedTasks()) - int(before.DroppedTasks()))
-	out.Revision, out.Dropped = res.Revision, rangeMessages(after.Dropped)
-	return nil
+	j.machine.view(func(s *ledger.State) { after = s.Jobs[c.DropTasks.ID] })
+	j.counts.Dropped(int(after.DroppedTasks()) - int(before.DroppedTasks()))
+	return connect.NewResponse(&headroomv1.DropTasksResponse{Revision: res.Revision, Dropped: rangeMessages(after.Dropped)}), nil
 }
 
 const (

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"headroom/consensus"
+	"headroom/leader"
 	"headroom/ledger"
 )
 
@@ -193,9 +194,9 @@ func (s *server) commit(ctx context.Context, c ledger.Command) error {
 	if d == nil {
 		return consensus.ErrNotLeader
 	}
-	var err error
-	if asked := d.ask(ctx, func() { _, err = d.propose(context.WithoutCancel(ctx), c) }); asked != nil {
-		return fmt.Errorf("%w: %w", consensus.ErrNotLeader, asked)
+	a, err := d.request(ctx, &leader.Request{Command: c, Quiet: true})
+	if err != nil {
+		return fmt.Errorf("%w: %w", consensus.ErrNotLeader, err)
 	}
-	return err
+	return a.Err
 }

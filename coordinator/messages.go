@@ -62,7 +62,7 @@ func nodeMessages(s *ledger.State, d *desk) []*headroomv1.Node {
 
 // heardOf adds what the leader has heard of the node.
 func heardOf(m *headroomv1.Node, n ledger.Node, d *desk) {
-	v, ok := d.table.View(n.Name, d.now())
+	v, ok := d.lead.Table().View(n.Name, d.now())
 	if !ok || v.Age > d.timing.Lost {
 		m.State = stateLost
 	}

@@ -29,9 +29,10 @@ func messageState() *ledger.State {
 }
 
 func messageDesk(reports ...ledger.Report) *desk {
-	d := &desk{timing: ledger.DefaultTiming(), began: time.Now(), table: ledger.NewTable(ledger.DefaultTiming(), 0), board: newJobBoard(), jobs: newJobLoop(newArbiter()), out: &outbox{}, brakes: newBrakes(slog.New(slog.DiscardHandler))}
+	d := &desk{timing: ledger.DefaultTiming(), machine: newMachine(), wall: time.Now, board: newJobBoard(), jobs: newJobLoop(newArbiter()), out: &outbox{}, brakes: newBrakes(slog.New(slog.DiscardHandler))}
+	d.open()
 	for _, r := range reports {
-		d.table.Heard(r, 0)
+		d.lead.Heard(ledger.New(), d.moment(), r)
 	}
 	return d
 }

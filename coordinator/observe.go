@@ -149,21 +149,18 @@ func (d *desk) watchBudgets(domains []*headroomv1.Domain) {
 }
 
 // punctual counts a tick that comes too late, and keeps what the process did before it.
-func (d *desk) punctual(now time.Duration) {
-	if d.ticked == 0 || now-d.ticked <= 2*d.timing.Tick {
+func (d *desk) punctual(ticked, now time.Duration) {
+	if ticked == 0 || now-ticked <= 2*d.timing.Tick {
 		return
 	}
 	d.counts.Missed()
 	d.recorder.missed()
 }
 
-// countGrants counts the answers that are about to go out.
-func (d *desk) countGrants(ctx context.Context, grants []ledger.NodeGrant, waiting int) {
-	for _, g := range grants {
-		if v, ok := d.table.View(g.Node, d.now()); ok {
-			d.counts.Granted(v.Age)
-			d.traces.Past(ctx, "exchange", v.Age).Text("headroom.node", g.Node).Number("headroom.sequence", g.Grant.Stamp.Seq).End(nil)
-		}
+// countGrant counts an answer that is about to go out.
+func (d *desk) countGrant(ctx context.Context, g ledger.NodeGrant) {
+	if v, ok := d.lead.Table().View(g.Node, d.now()); ok {
+		d.counts.Granted(v.Age)
+		d.traces.Past(ctx, "exchange", v.Age).Text("headroom.node", g.Node).Number("headroom.sequence", g.Grant.Stamp.Seq).End(nil)
 	}
-	d.counts.NotAdmitted(waiting)
 }

@@ -163,14 +163,13 @@ func TestMissedTicks(t *testing.T) {
 	d := s.newDesk(1)
 	d.recorder = &recorder{late: make(chan struct{}, 1)}
 	for _, x := range []struct{ ticked, now time.Duration }{{0, time.Hour}, {time.Second, 3 * time.Second}, {time.Second, 2 * time.Second}} {
-		d.ticked = x.ticked
-		d.punctual(x.now)
+		d.punctual(x.ticked, x.now)
 	}
 	if n := len(d.recorder.late); n != 0 {
 		t.Errorf("%d ticks missed", n)
 	}
-	d.punctual(3*time.Second + 1)
-	d.punctual(9 * time.Second) // asked for already: it does not wait
+	d.punctual(time.Second, 3*time.Second+1)
+	d.punctual(time.Second, 9*time.Second) // asked for already: it does not wait
 	if n := len(d.recorder.late); n != 1 {
 		t.Errorf("%d recordings asked for, want 1", n)
 	}

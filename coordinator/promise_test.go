@@ -2,6 +2,7 @@ package coordinator
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -308,12 +309,10 @@ func TestCutOfACallerWhoHangsUp(t *testing.T) {
 		l := c.leader()
 		d := l.leading.Load()
 		ctx, hangUp := context.WithCancel(t.Context())
-		var err error
-		if asked := d.ask(t.Context(), func() {
-			hangUp()
-			err = d.setBudget(ctx, &headroomv1.SetBudgetRequest{BudgetUw: int64(250 * units.Watt)}, &headroomv1.SetBudgetResponse{Meta: &headroomv1.Meta{}})
-		}); asked != nil || err != nil {
-			t.Fatal(asked, err)
+		r := &headroomv1.SetBudgetRequest{BudgetUw: int64(250 * units.Watt)}
+		cut, _ := budgetRequest(ctx, r, func(*ledger.State) error { hangUp(); return nil })
+		if a, err := d.request(ctx, cut); a.Err != nil || err != nil && !errors.Is(err, context.Canceled) {
+			t.Fatal(a.Err, err)
 		}
 		c.until("the cut has reached the nodes", 200*time.Millisecond, func() bool {
 			return c.nodes[0].look().cap+c.nodes[1].look().cap <= 210*units.Watt

@@ -46,12 +46,12 @@ func changeMessage(x ledger.BudgetChange, d *desk) *headroomv1.BudgetChange {
 	if d == nil {
 		return m
 	}
-	if nodes, ok := d.waits.of(x.Revision); ok {
+	if nodes, ok := d.lead.Confirmations(x.Revision); ok {
 		lowered, done, slowest := uint32(len(nodes)), uint32(0), 0.0
 		for _, a := range nodes {
-			if a.after > 0 {
+			if a.After > 0 {
 				done++
-				slowest = max(slowest, float64(a.after)/float64(time.Millisecond))
+				slowest = max(slowest, float64(a.After)/float64(time.Millisecond))
 			}
 		}
 		m.Lowered, m.Confirmed = &lowered, &done
@@ -201,7 +201,7 @@ func explain(out *headroomv1.ExplainNodeResponse, s *ledger.State, d *desk, n le
 	}
 	policy, _ := budget.ParsePolicy(s.Policy)
 	out.Policy = string(policy)
-	why := ledger.Explain(s, d.table, d.now(), n.Name)
+	why := ledger.Explain(s, d.lead.Table(), d.now(), n.Name)
 	out.BoundBy, out.BoundDomain, out.Why = why.By, why.Domain, why.Words
 	if why.Planned != nil {
 		out.PlannedUw = microwatts(why.Planned)
@@ -286,30 +286,19 @@ func (c clusterService) ListAlarms(ctx context.Context, r *connect.Request[headr
 
 // Rollback implements headroomv1connect.ClusterServiceHandler.
 func (c clusterService) Rollback(ctx context.Context, r *connect.Request[headroomv1.RollbackRequest]) (*connect.Response[headroomv1.SetBudgetResponse], error) {
-	out := &headroomv1.SetBudgetResponse{Meta: &headroomv1.Meta{Server: c.cfg.ID, Consistency: "linearizable"}}
-	var err error
-	if asked := c.onDesk(ctx, func(d *desk) {
-		set := &headroomv1.SetBudgetRequest{Domain: r.Msg.GetDomain(), Force: r.Msg.GetForce(), DryRun: r.Msg.GetDryRun(), Change: r.Msg.GetChange()}
-		d.machine.view(func(s *ledger.State) {
-			if set.Domain == "" {
-				set.Domain = changedAt(s, r.Msg.GetRevision())
-			}
-			was, ok := s.BudgetAt(set.GetDomain(), r.Msg.GetRevision())
-			if set.BudgetUw = int64(was); !ok {
-				err = rpc.Refuse(connect.CodeNotFound, "unknown-revision", cli.ExitUsage,
-					fmt.Sprintf("the history does not tell the budget of %s at revision %d", set.GetDomain(), r.Msg.GetRevision()),
-					"coordinator budget history lists the changes")
-			}
-		})
-		if err != nil {
-			return
+	set := &headroomv1.SetBudgetRequest{Domain: r.Msg.GetDomain(), Force: r.Msg.GetForce(), DryRun: r.Msg.GetDryRun(), Change: r.Msg.GetChange()}
+	out, err := c.setBudget(ctx, set, func(s *ledger.State) error {
+		if set.GetDomain() == "" {
+			set.Domain = changedAt(s, r.Msg.GetRevision())
 		}
-		if e := d.setBudget(ctx, set, out); e != nil {
-			err = c.refuse(e)
+		was, ok := s.BudgetAt(set.GetDomain(), r.Msg.GetRevision())
+		if set.BudgetUw = int64(was); !ok {
+			return rpc.Refuse(connect.CodeNotFound, "unknown-revision", cli.ExitUsage,
+				fmt.Sprintf("the history does not tell the budget of %s at revision %d", set.GetDomain(), r.Msg.GetRevision()),
+				"coordinator budget history lists the changes")
 		}
-	}); asked != nil {
-		return nil, asked
-	}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}

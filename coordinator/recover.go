@@ -2,7 +2,6 @@ package coordinator
 
 import (
 	"cmp"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -440,35 +439,4 @@ func syncDir(path string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
-}
-
-// reincarnate raises the incarnation of a restored group above one that a node
-// has heard of: the snapshot does not know the leaderships that came after it, so
-// what was granted in them may not be taken for older than what is granted now.
-// It returns an error when the leadership has to begin anew in the new
-// incarnation.
-//
-// A group that is not restored never does that: its nodes were taken over by a
-// newer one, which it must not overtake; outgrown says so.
-func (d *desk) reincarnate(ctx context.Context) error {
-	heard := d.table.Epoch()
-	var restored bool
-	d.machine.view(func(s *ledger.State) { restored = s.Restored })
-	if !restored || heard.Compare(d.epoch) <= 0 {
-		return nil
-	}
-	c := ledger.Command{Reincarnate: &ledger.Reincarnate{Above: heard.Incarnation}, Reason: "a node was granted in epoch " + heard.String()}
-	if _, err := d.propose(ctx, c); err != nil {
-		return err
-	}
-	return fmt.Errorf("coordinator: a node was granted in epoch %v: %w", heard, ledger.ErrEpoch)
-}
-
-// outgrown says that nodes were granted in a newer incarnation than this group's;
-// empty while none was.
-func (d *desk) outgrown() string {
-	if top := d.table.Incarnation(); top > d.epoch.Incarnation {
-		return fmt.Sprintf("nodes have been granted in incarnation %d, this group is in %d: another group leads them, or did", top, d.epoch.Incarnation)
-	}
-	return ""
 }

@@ -28,9 +28,9 @@ import (
 	"headroom/internal/rpc"
 	"headroom/internal/scrape"
 	"headroom/internal/secure"
+	"headroom/leader"
 	"headroom/lease"
 	"headroom/ledger"
-	"headroom/units"
 )
 
 // Version of the coordinator.
@@ -360,9 +360,9 @@ func (s *server) newDesk(term uint64) *desk {
 	return &desk{
 		server: s.cfg.ID, epoch: lease.Epoch{Term: term}, timing: s.cfg.timing(), found: &ledger.Found{Domains: s.cfg.founding()},
 		log: s.group, machine: s.machine, out: s.hub, logger: s.logger,
-		inbox: make(chan func(), deskQueue), closed: make(chan struct{}), waits: &confirmations{},
-		caps: map[string]units.Power{}, board: newJobBoard(), jobs: newJobLoop(s.newDecider()), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
-		clock: clockwork{read: s.clocks}, wall: s.wall, witness: s.witness, counts: s.counts, recorder: s.recorder, traces: s.traces,
+		inbox: make(chan func(), deskQueue), closed: make(chan struct{}),
+		board: newJobBoard(), jobs: newJobLoop(s.newDecider()), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
+		proof: s.group.Verify, clocks: s.clocks, wall: s.wall, witness: s.witness, counts: s.counts, recorder: s.recorder, traces: s.traces,
 		brakes: s.brakes,
 	}
 }
@@ -377,21 +377,17 @@ func (s *server) notLeader() error {
 	return rpc.NotLeader(id, peer.RPC)
 }
 
-// onDesk runs f on the desk, after this server has proved that it leads.
+// onDesk runs f on the desk, after this server has proven that it leads.
 func (s *server) onDesk(ctx context.Context, f func(d *desk)) error {
 	d := s.leading.Load()
 	if d == nil {
 		return s.notLeader()
 	}
-	if err := s.group.Verify(ctx); err != nil {
-		return s.notLeader()
-	}
-	return s.ask(ctx, d, func() { f(d) })
+	return s.unled(d.ask(ctx, func() { f(d) }))
 }
 
-// ask runs f on the desk d, which may have lost the lead without knowing.
-func (s *server) ask(ctx context.Context, d *desk, f func()) error {
-	err := d.ask(ctx, f)
+// unled turns why a desk did not answer into a refusal: it may have lost the lead without knowing.
+func (s *server) unled(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -402,22 +398,34 @@ func (s *server) ask(ctx context.Context, d *desk, f func()) error {
 	}
 }
 
-// change proposes one command through the desk.
-func (s *server) change(ctx context.Context, c ledger.Command) (ledger.Result, error) {
-	return s.changeWith(ctx, c, func(*desk, *ledger.Command) {})
+// request has the leadership carry out a request, and gives what came of it. What is only
+// tried out is told after this server has proven that it leads.
+func (s *server) request(ctx context.Context, r *leader.Request) (leader.Answer, error) {
+	d := s.leading.Load()
+	if d == nil {
+		return leader.Answer{}, s.notLeader()
+	}
+	if r.DryRun {
+		if err := s.unled(d.ask(ctx, func() {})); err != nil {
+			return leader.Answer{}, err
+		}
+	}
+	a, err := d.request(ctx, r)
+	return a, s.unled(err)
 }
 
-// changeWith is change for a command that the desk completes with what it alone knows.
-func (s *server) changeWith(ctx context.Context, c ledger.Command, complete func(*desk, *ledger.Command)) (ledger.Result, error) {
-	var res ledger.Result
-	var err error
-	if asked := s.onDesk(ctx, func(d *desk) {
-		complete(d, &c)
-		res, err = d.propose(context.WithoutCancel(ctx), c) // once begun it is followed to its end
-		d.early = true
-	}); asked != nil {
-		return ledger.Result{}, asked // not res: the desk may be writing it
+// change has one command carried out.
+func (s *server) change(ctx context.Context, c ledger.Command) (ledger.Result, error) {
+	return s.changeWith(ctx, c, nil)
+}
+
+// changeWith is change for a command that is completed on the desk.
+func (s *server) changeWith(ctx context.Context, c ledger.Command, build func(leader.View, *ledger.Command) error) (ledger.Result, error) {
+	a, asked := s.request(ctx, &leader.Request{Command: c, Build: build, Quiet: true, Urgent: true})
+	if asked != nil {
+		return ledger.Result{}, asked
 	}
+	res, err := a.Result, a.Err
 	if err != nil {
 		return res, s.refuse(err)
 	}
@@ -437,8 +445,8 @@ func command(ctx context.Context, c *headroomv1.Change, fallback string) ledger.
 }
 
 // refuse turns why a proposal failed into the refusal that the operator meets.
-func (s *server) refuse(err error) error {
-	if errors.Is(err, consensus.ErrNotLeader) || errors.Is(err, consensus.ErrClosed) {
+func (s *server) refuse(err error, own ...refusalRule) error {
+	if errors.Is(err, consensus.ErrNotLeader) || errors.Is(err, consensus.ErrClosed) || errors.Is(err, errDeposed) {
 		return s.notLeader()
 	}
 	text := plain(err)
@@ -450,15 +458,15 @@ func (s *server) refuse(err error) error {
 		return rpc.Refuse(connect.CodeFailedPrecondition, "above-rating", cli.ExitRefused, text,
 			fmt.Sprintf("at most %s; coordinator domain set %s --rating changes what the breaker carries", rating.Usable.Exact(), rating.Domain))
 	}
-	if own, ok := errors.AsType[*connect.Error](err); ok {
-		return own
+	if refusal, ok := errors.AsType[*connect.Error](err); ok {
+		return refusal
 	}
-	for _, r := range slices.Concat(refusals(), changeRefusals(), memberRefusals()) {
+	for _, r := range slices.Concat(own, refusals(), changeRefusals(), memberRefusals()) {
 		if errors.Is(err, r.when) {
 			return rpc.Refuse(r.code, r.short, r.exit, text, r.hint)
 		}
 	}
-	if _, ok := errors.AsType[refusedError](err); ok {
+	if _, ok := errors.AsType[leader.RefusedError](err); ok {
 		return rpc.Refuse(connect.CodeFailedPrecondition, "refused", cli.ExitRefused, text, "nothing was changed")
 	}
 	return rpc.Refuse(connect.CodeUnknown, "unknown-outcome", cli.ExitUnknown, text, "look at the present state; the same --request-id may be sent again safely")

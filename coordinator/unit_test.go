@@ -14,64 +14,13 @@ import (
 	"headroom/consensus"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/leader"
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/units"
 )
 
 const w = units.Watt
-
-func heard(node string, seq uint64, effective units.Power) ledger.Report {
-	return ledger.Report{
-		Sighting: ledger.Sighting{Node: node}, Highest: lease.Stamp{Seq: seq}, Effective: effective, EffectiveKnown: true,
-	}
-}
-
-// A node confirms a cut when it names its sequence and its hardware holds no
-// more than the cap, or than the target that came after; nothing else does.
-func TestConfirmations(t *testing.T) {
-	t.Parallel()
-	unknown := heard("a", 9, 90*w)
-	unknown.EffectiveKnown = false
-	for name, c := range map[string]struct {
-		report ledger.Report
-		target units.Power
-		want   bool
-	}{
-		"reached":                      {heard("a", 5, 100*w), 100 * w, true},
-		"an eighth of a watt more":     {heard("a", 5, 100*w+budget.Quantum), 100 * w, true},
-		"hardware not there yet":       {heard("a", 5, 101*w), 100 * w, false},
-		"has not stored it yet":        {heard("a", 4, 90*w), 100 * w, false},
-		"another node":                 {heard("b", 5, 90*w), 100 * w, false},
-		"hardware unknown":             {unknown, 100 * w, false},
-		"raised again since":           {heard("a", 6, 140*w), 140 * w, true},
-		"lowered again, there not yet": {heard("a", 6, 130*w), 80 * w, false},
-	} {
-		var all confirmations
-		at := time.Unix(1000, 0)
-		all.follow(7, at, []awaited{{node: "a", to: ledger.Pending{Seq: 5, Cap: 100 * w}}})
-		all.heard(c.report, c.target, at.Add(300*time.Millisecond))
-		all.heard(c.report, c.target, at.Add(900*time.Millisecond)) // the first time counts
-		nodes, ok := all.of(7)
-		if !ok || (nodes[0].after > 0) != c.want || c.want && nodes[0].after != 300*time.Millisecond {
-			t.Errorf("%s: %+v", name, nodes)
-		}
-	}
-}
-
-// Lesson 18: only the newest changes are followed.
-func TestConfirmationsAreBounded(t *testing.T) {
-	t.Parallel()
-	var all confirmations
-	for i := range uint64(keptConfirmations + 3) {
-		all.follow(i, time.Unix(0, 0), nil)
-	}
-	_, oldest := all.of(2)
-	_, kept := all.of(3)
-	if oldest || !kept || len(all.changes) != keptConfirmations {
-		t.Errorf("oldest %v, kept %v, %d changes", oldest, kept, len(all.changes))
-	}
-}
 
 func testHub() *hub { return newHub("c1", slog.New(slog.DiscardHandler)) }
 
@@ -151,8 +100,8 @@ func TestDirectivesAreNumbered(t *testing.T) {
 	first := lease.Epoch{Incarnation: 1, Term: 3}
 	s := h.enlist("s1")
 	h.lead(first)
-	h.direct(first, []capDirective{{node: "a", cap: 100 * w}, {node: "b", cap: 90 * w}})
-	h.direct(first, []capDirective{{node: "a", cap: 80 * w}})
+	h.direct(first, []leader.Cap{{Node: "a", Cap: 100 * w}, {Node: "b", Cap: 90 * w}})
+	h.direct(first, []leader.Cap{{Node: "a", Cap: 80 * w}})
 	for i, want := range []units.Power{100 * w, 90 * w, 80 * w} {
 		d := directiveOf(t, s)
 		if d.GetSeq() != uint64(i+1) || d.GetEpoch().GetTerm() != 3 || d.GetCap().GetCapUw() != int64(want) {
@@ -166,8 +115,8 @@ func TestDirectivesAreNumbered(t *testing.T) {
 		}
 	}
 	h.lead(lease.Epoch{Incarnation: 1, Term: 4})
-	h.direct(first, []capDirective{{node: "a", cap: 300 * w}})
-	h.direct(lease.Epoch{Incarnation: 1, Term: 4}, []capDirective{{node: "b", cap: 70 * w}})
+	h.direct(first, []leader.Cap{{Node: "a", Cap: 300 * w}})
+	h.direct(lease.Epoch{Incarnation: 1, Term: 4}, []leader.Cap{{Node: "b", Cap: 70 * w}})
 	if d := directiveOf(t, s); d.GetSeq() != 1 || d.GetCap().GetNode() != "b" {
 		t.Errorf("the new leadership began with %v", d)
 	}
@@ -179,9 +128,9 @@ func TestEnlistHoldsTheLargestCluster(t *testing.T) {
 	h := testHub()
 	e := lease.Epoch{Incarnation: 1, Term: 1}
 	h.lead(e)
-	var caps []capDirective
+	var caps []leader.Cap
 	for i := range ledger.MaxNodes {
-		caps = append(caps, capDirective{node: fmt.Sprintf("n%05d", i), cap: w})
+		caps = append(caps, leader.Cap{Node: fmt.Sprintf("n%05d", i), Cap: w})
 	}
 	h.direct(e, caps)
 	s := h.enlist("s1")
@@ -232,7 +181,7 @@ func TestEveryRefusalHasAWayOut(t *testing.T) {
 		"busy":                         {consensus.ErrBusy, want{"busy", cli.ExitUnreachable}},
 		"any other that Apply refused": {ledger.ErrDeclaration, want{"refused", cli.ExitRefused}},
 	} {
-		got := rpc.AsCLI(s.refuse(fmt.Errorf("ledger: %w", refusedError{c.err})), "test", "addr")
+		got := rpc.AsCLI(s.refuse(fmt.Errorf("ledger: %w", leader.RefusedError{Err: c.err})), "test", "addr")
 		if got.Code != c.want.code || got.Exit != c.want.exit || got.Hint == "" || got.Message == "" {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -246,7 +195,7 @@ func TestEveryRefusalHasAWayOut(t *testing.T) {
 			t.Errorf("rule for %v is not complete: %+v", r.when, r)
 		}
 	}
-	if errors.Is(refusedError{ledger.ErrFull}, ledger.ErrFounded) {
+	if errors.Is(leader.RefusedError{Err: ledger.ErrFull}, ledger.ErrFounded) {
 		t.Error("errors are mixed up")
 	}
 	if c := connect.CodeOf(nameTaken("n1", "m2")); c != connect.CodeAlreadyExists {

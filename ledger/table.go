@@ -306,6 +306,9 @@ func (t *Table) Silent(node string, now time.Duration) time.Duration {
 	return now - t.began
 }
 
+// Led is for how long this leadership has been heard of.
+func (t *Table) Led(now time.Duration) time.Duration { return now - t.began }
+
 // reachable tells whether plans may count on the node to obey.
 func (t *Table) reachable(node string, now time.Duration) bool {
 	e, ok := t.nodes[node]
