@@ -28,7 +28,7 @@ check: ## format, lint, root tests and unit tests with -race
 	@$(MAKE) --no-print-directory format-check lint
 	$(GO) test -count=1 .
 	GORACE=atexit_sleep_ms=0 $(GO) test -race $$($(GO) list ./... | grep -vE '/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark|torment)(/|$$)')
-	$(GO) test -run '^TestSabotageIsFound$$' ./lab/simulation
+	$(GO) test -run '^TestFiveSabotages$$' ./lab/simulation
 
 .PHONY: format-check
 format-check:

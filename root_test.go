@@ -355,6 +355,34 @@ func TestOutsideJudgeSharesNoCode(t *testing.T) {
 	}
 }
 
+// The simulation proves what runs in production: what it commits, grants and reports
+// comes out of the state machines that powerd and the coordinator drive, too.
+func TestSimulationMakesNothingUp(t *testing.T) {
+	t.Parallel()
+	fset, pkgs := read(t)
+	made := map[string]bool{"ledger.Command": true, "ledger.Tick": true, "ledger.Report": true, "lease.Grant": true, "lease.Heartbeat": true}
+	for _, f := range pkgs["lab/simulation"].files {
+		ast.Inspect(f, func(n ast.Node) bool {
+			x, ok := n.(*ast.CompositeLit)
+			if !ok || len(x.Elts) == 0 {
+				return true
+			}
+			if sel, ok := x.Type.(*ast.SelectorExpr); ok {
+				if of, ok := sel.X.(*ast.Ident); ok && made[of.Name+"."+sel.Sel.Name] {
+					t.Errorf("%v: the simulation makes a %s.%s of its own", fset.Position(x.Pos()), of.Name, sel.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+	for _, driven := range []string{"agent", "coordinator", "lab/simulation"} {
+		machine := map[string]string{"agent": "lease", "coordinator": "ledger/leader", "lab/simulation": "ledger/leader"}[driven]
+		if !pkgs[driven].imports[module+"/"+machine] {
+			t.Errorf("%s does not drive %s", driven, machine)
+		}
+	}
+}
+
 // Schedules name time zones, which many servers have no files of.
 func TestCoordinatorBringsTimeZones(t *testing.T) {
 	t.Parallel()

@@ -11,8 +11,8 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
-	"headroom/leader"
 	"headroom/ledger"
+	"headroom/ledger/leader"
 )
 
 // brakeService sets the brake without a leader and lifts it with one.

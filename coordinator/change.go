@@ -14,8 +14,8 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
 	"headroom/internal/cli"
-	"headroom/leader"
 	"headroom/ledger"
+	"headroom/ledger/leader"
 	"headroom/units"
 )
 

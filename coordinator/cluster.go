@@ -13,8 +13,8 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
-	"headroom/leader"
 	"headroom/ledger"
+	"headroom/ledger/leader"
 	"headroom/units"
 )
 

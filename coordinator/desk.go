@@ -15,9 +15,9 @@ import (
 	"headroom/coordinator/metrics"
 	"headroom/coordinator/traces"
 	"headroom/jobs/energy"
-	"headroom/leader"
 	"headroom/lease"
 	"headroom/ledger"
+	"headroom/ledger/leader"
 )
 
 const (

@@ -15,9 +15,9 @@ import (
 	"headroom/budget"
 	"headroom/consensus"
 	"headroom/coordinator/metrics"
-	"headroom/leader"
 	"headroom/lease"
 	"headroom/ledger"
+	"headroom/ledger/leader"
 	"headroom/units"
 )
 
@@ -302,7 +302,9 @@ func TestPlansChangeNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, log, _, _ := admitted(t)
 		entries := len(log.entries)
-		ask := func(req *headroomv1.SetBudgetRequest) (*headroomv1.SetBudgetResponse, error) { return d.setBudget(t.Context(), req) }
+		ask := func(req *headroomv1.SetBudgetRequest) (*headroomv1.SetBudgetResponse, error) {
+			return d.setBudget(t.Context(), req)
+		}
 		if out, err := ask(&headroomv1.SetBudgetRequest{BudgetUw: int64(150 * w), DryRun: true}); err != nil || len(out.GetMoves()) != 1 {
 			t.Errorf("dry run: %v %v", out, err)
 		}

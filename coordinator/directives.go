@@ -7,10 +7,9 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/leader"
 	"headroom/lease"
+	"headroom/ledger/leader"
 )
-
 
 // schedulerStream is one open stream to a scheduler.
 type schedulerStream struct {

@@ -9,8 +9,8 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/ipmi"
-	"headroom/leader"
 	"headroom/ledger"
+	"headroom/ledger/leader"
 )
 
 // BMCConfig is how the BMCs of lost nodes are asked; one account for all of them,

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/leader"
 	"headroom/lease"
 	"headroom/ledger"
+	"headroom/ledger/leader"
 )
 
 const (
@@ -64,10 +64,10 @@ type hub struct {
 	sequence   uint64
 	told       lease.Epoch
 	caps       map[string]leader.Cap // newest cap directive of each node in this leadership
-	orders     map[string]order        // shares and stops in force in this leadership, by subject
-	issued     uint64                  // orders so far
-	numbered   map[uint64]carried      // what the newest directives about jobs are about, by sequence
-	doubles    map[string]double       // nodes under whose name another machine has tried to connect
+	orders     map[string]order      // shares and stops in force in this leadership, by subject
+	issued     uint64                // orders so far
+	numbered   map[uint64]carried    // what the newest directives about jobs are about, by sequence
+	doubles    map[string]double     // nodes under whose name another machine has tried to connect
 }
 
 // double is a machine that tried to connect under a name that is in use.

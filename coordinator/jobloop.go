@@ -11,8 +11,8 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/leader"
 	"headroom/ledger"
+	"headroom/ledger/leader"
 	"headroom/units"
 )
 

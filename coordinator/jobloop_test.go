@@ -16,9 +16,9 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/leader"
 	"headroom/lease"
 	"headroom/ledger"
+	"headroom/ledger/leader"
 	"headroom/units"
 )
 

@@ -14,8 +14,8 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
-	"headroom/leader"
 	"headroom/ledger"
+	"headroom/ledger/leader"
 )
 
 // jobService serves the scheduler: the replicated job table and the directives.

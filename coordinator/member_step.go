@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"headroom/consensus"
-	"headroom/leader"
 	"headroom/ledger"
+	"headroom/ledger/leader"
 )
 
 // stepKind is one thing that a leader does to finish a change of the group.

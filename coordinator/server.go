@@ -28,9 +28,9 @@ import (
 	"headroom/internal/rpc"
 	"headroom/internal/scrape"
 	"headroom/internal/secure"
-	"headroom/leader"
 	"headroom/lease"
 	"headroom/ledger"
+	"headroom/ledger/leader"
 )
 
 // Version of the coordinator.

@@ -14,9 +14,9 @@ import (
 	"headroom/consensus"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
-	"headroom/leader"
 	"headroom/lease"
 	"headroom/ledger"
+	"headroom/ledger/leader"
 	"headroom/units"
 )
 

@@ -82,8 +82,10 @@ func help() string {
 		"-o json that schedule is the field \"shrunk\"; as a file it can be kept, and replayed with --replay.\n\n" +
 		"The table counts how often each fault, and each rare path, was taken: what was never taken is not tried.\n\n" +
 		"--sabotage breaks one rule of the design on purpose, to see that the judges find it: the run ends as soon\n" +
-		"as they do. --list-sabotage names the rules, each with the promise that it breaks. --sabotage all breaks\n" +
-		"one after the other and tells how many schedules each took.\n\n" +
+		"as they do. --list-sabotage names the rules, each with the promise that it breaks and the production file\n" +
+		"that is changed. --sabotage all breaks one after the other and tells how many schedules each took. What is\n" +
+		"broken is the code that runs in production: a build of its own is made with go build -overlay, so this needs\n" +
+		"the source tree and a Go toolchain.\n\n" +
 		"Exit code 0: no promise was broken; with --sabotage all, every sabotage was found. 1: one was broken, which\n" +
 		"with --sabotage is what is wanted; with all, a sabotage was not found. 2: the command line or the file of\n" +
 		"--replay is wrong. 130: it was interrupted.\n\n" +
@@ -145,8 +147,10 @@ func (s *settings) run(cmd *cobra.Command) error {
 		return s.list(cmd.OutOrStdout())
 	case s.replay != "":
 		return s.replayFile(cmd)
-	case s.sabotage == allSabotages:
+	case s.sabotage == allSabotages && choose(""):
 		return s.breakAll(cmd)
+	case s.sabotage != "" && !choose(s.sabotage):
+		return runSabotaged(cmd)
 	}
 	o := Options{
 		Schedules: s.schedules, Seed: s.seed, Span: s.span, Only: s.only, Keep: s.keep, Sabotage: s.sabotage,
@@ -185,9 +189,9 @@ func (s *settings) list(w io.Writer) error {
 	}
 	rows := make([][]string, 0, len(all))
 	for _, x := range all {
-		rows = append(rows, []string{x.Name, x.Breaks})
+		rows = append(rows, []string{x.Name, x.Breaks, x.File})
 	}
-	return s.out.Table(w, []string{"NAME", "BREAKS"}, rows)
+	return s.out.Table(w, []string{"NAME", "BREAKS", "FILE"}, rows)
 }
 
 // allSabotages is the --sabotage that stands for every one of them.
@@ -210,6 +214,7 @@ func (s *settings) breakAll(cmd *cobra.Command) error {
 	var missed []string
 	for _, x := range Sabotages() {
 		o := Options{Schedules: s.schedules, Seed: s.seed, Span: s.span, Only: s.only, Keep: s.keep, Sabotage: x.Name}
+		choose(x.Name)
 		r, err := Run(cmd.Context(), o)
 		if err != nil {
 			return err
@@ -256,6 +261,9 @@ func (s *settings) replayFile(cmd *cobra.Command) error {
 	x, err := ReadSchedule(f)
 	if err != nil {
 		return cli.Usage("--replay %s: %v", s.replay, err)
+	}
+	if x.Sabotage != "" && !choose(x.Sabotage) {
+		return runSabotaged(cmd)
 	}
 	if x.What != "" {
 		cli.Notef(cmd.ErrOrStderr(), "broke %s once: %s", x.Promise, x.What)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"headroom/ledger"
+	"headroom/ledger/leader"
 	"headroom/units"
 )
 
@@ -67,9 +68,10 @@ func (w *world) putAside() (saved, bool) {
 // orderLease is an operator who changes how long leases run.
 func (w *world) orderLease(r dice) {
 	length := r.between(ledger.LeaseLeast, 14*time.Second)
-	w.ask(&order{what: "lease", make: func(*leadership) (ledger.Command, bool) {
+	w.ask(&order{what: "lease", make: func(_ leader.View, c *ledger.Command) error {
 		w.longest = max(w.longest, length) // it may be committed from now on
-		return ledger.Command{SetLease: &ledger.SetLease{Length: length}}, true
+		c.SetLease = &ledger.SetLease{Length: length}
+		return nil
 	}})
 }
 
@@ -221,7 +223,7 @@ func (w *world) raisedRestart(r dice) {
 func (w *world) echo(r dice) {
 	n := w.someNode(r)
 	raised, gap := r.between(50*time.Millisecond, 400*time.Millisecond), r.between(1500*time.Millisecond, 3*time.Second)
-	if !n.up || n.paused || n.number == 0 || n.hw.off || n.hw.booting || !n.spec.Controlled {
+	if !n.up || n.paused || n.exchange.Beats() == 0 || n.hw.off || n.hw.booting || !n.spec.Controlled {
 		return
 	}
 	w.echoes = append(w.echoes, echoed{n, n.last, w.now + 12*time.Second})
@@ -349,4 +351,36 @@ func (w *world) loseInDebt(wrong time.Duration, tries int) {
 		}
 	}
 	w.later(time.Second, func() { w.loseInDebt(wrong, tries-1) })
+}
+
+// killUnsynced lowers a node's fail-safe cap while its disk stands still, and kills its
+// powerd before the lower one can be on disk: the next one starts at the higher.
+func (w *world) killUnsynced(r dice) {
+	n := w.someNode(r)
+	x := w.seen().Nodes[n.spec.Node]
+	high := min(n.spec.Rated, x.Floor+60*units.Watt)
+	if !n.up || n.paused || !x.Grantable() || w.now < w.chained {
+		return
+	}
+	w.chained = w.now + 7*time.Second
+	both := func(p units.Power) {
+		set := x.Settings
+		set.Min, set.FailSafe, set.Max = nil, &p, &p
+		w.askSettings(x.Name, set)
+	}
+	both(high)
+	w.later(2500*time.Millisecond, func() {
+		if w.seen().Nodes[x.Name].Stored == high {
+			w.hit("fail_safe_unsynced")
+			n.frozen = w.now + 4*time.Second
+			both(x.Floor)
+		}
+	})
+	w.later(5*time.Second, func() {
+		if n.up && !n.paused && n.frozen > w.now {
+			w.hit("node_killed")
+			n.crash()
+			w.revive(n, r, 100*time.Millisecond)
+		}
+	})
 }

@@ -82,7 +82,7 @@ func (w *world) replaceWhenLed(s *server) {
 			return
 		}
 		for _, l := range w.servers {
-			if l.up && !l.paused && l.role == leader && l.lead != nil && l.lead.ready && l.group == group {
+			if l.up && !l.paused && l.role == leading && l.lead != nil && l.lead.leader.Began() && l.group == group {
 				w.hit("server_replaced")
 				s.gone, s.term, s.voted = false, l.term, l.id
 				s.log, s.durable = slices.Clone(l.log[:l.commit+1]), l.commit

@@ -6,6 +6,7 @@ import (
 
 	"headroom/lease"
 	"headroom/ledger"
+	"headroom/ledger/leader"
 	"headroom/units"
 )
 
@@ -271,12 +272,10 @@ func (w *world) powerOff(n *node, r dice, surely bool) {
 	}
 	back := r.between(8*time.Second, 25*time.Second)
 	if seen, removes := r.chance(0.7), r.chance(0.3); seen || surely {
-		o := &order{what: "power-off", make: func(l *leadership) (ledger.Command, bool) {
-			if removes {
-				return ledger.Command{Remove: &ledger.RemoveNode{Node: n.spec.Node, PoweredOff: true}}, l.silent(n.spec.Node)
-			}
-			return ledger.Command{PowerOff: &ledger.PowerOff{Node: n.spec.Node, By: "bmc"}}, l.silent(n.spec.Node)
-		}}
+		o := &order{what: "power-off", make: leader.PowerOff(n.spec.Node, "bmc")}
+		if removes {
+			o.make = leader.Remove(n.spec.Node, true)
+		}
 		later := r.between(0, 4*time.Second)
 		if surely {
 			later = 700 * time.Millisecond
@@ -325,7 +324,7 @@ const twinBoot = "twin"
 // machines either may be the one that is charged.)
 func (w *world) doubleIdentity(r dice) {
 	n := w.someNode(r)
-	x, number, until := n.spec, uint64(0), min(w.calm, w.now+r.between(2*time.Second, 12*time.Second))
+	x, until := n.spec, min(w.calm, w.now+r.between(2*time.Second, 12*time.Second))
 	x.Process = r.Uint64() | 1
 	leased := func() bool { known := w.seen().Nodes[x.Node]; return known.Admitted && known.Off == "" }
 	if !leased() {
@@ -333,10 +332,12 @@ func (w *world) doubleIdentity(r dice) {
 	}
 	w.hit("identity_doubled")
 	w.tracef("a second machine says that it is %s, process %x", n.name, x.Process)
+	twin := lease.NewNode(x.Process, lease.Memory{FailSafe: x.Floor}, n.now())
 	var beat func()
 	beat = func() {
-		number++
-		told := ledger.Report{Sighting: x, Boot: twinBoot, Number: number, Effective: x.Floor, EffectiveKnown: true, Stored: x.FailSafe}
+		hb, _ := twin.NextBeat(n.now(), 0, true)
+		told := ledger.ReportOf(x, hb)
+		told.Boot = twinBoot
 		for _, s := range w.servers {
 			w.send(&n.process, &s.process, func() {
 				if leased() {
@@ -374,15 +375,19 @@ func (w *world) releaseNode(r dice) {
 		return
 	}
 	w.hit("release_asked")
-	o := &order{what: "release", id: w.orderID("release"), leaver: n, group: w.group}
+	o := &order{what: "release", actor: n.name, id: w.orderID("release"), leaver: n, group: w.group}
 	n.asking = o.id
+	w.named[o.id] = o
+	n.exchange.Leave()
 	w.timer(&n.process, releasePatience, func() {
 		if n.asking == o.id {
 			n.asking = "" // the outcome stays unknown: nothing is put back
+			n.exchange.Stay()
 		}
 	})
-	o.make = func(*leadership) (ledger.Command, bool) {
-		return ledger.Command{Actor: n.name, Release: &ledger.Release{Node: n.spec.Node, MachineID: n.spec.MachineID}}, true
+	o.make = func(_ leader.View, c *ledger.Command) error {
+		c.Release = &ledger.Release{Node: n.spec.Node, MachineID: n.spec.MachineID}
+		return nil
 	}
 	s := w.servers[n.leader]
 	w.send(&n.process, &s.process, func() { s.ordered(o) })
@@ -410,7 +415,7 @@ func (w *world) partition(r dice) {
 // isolateLeader cuts whoever leads off from some or all of the others.
 func (w *world) isolateLeader(r dice) {
 	for _, s := range w.servers {
-		if s.up && s.role == leader {
+		if s.up && s.role == leading {
 			side := make([]bool, len(w.net.cuts))
 			side[s.address] = true
 			for _, n := range w.nodes {

@@ -3,8 +3,8 @@ package simulation
 import (
 	"time"
 
-	"headroom/lease"
 	"headroom/ledger"
+	"headroom/ledger/leader"
 )
 
 // How the brake spreads, as memberlist does by default.
@@ -59,9 +59,9 @@ func (w *world) hears(p *process, generation uint64) {
 	if p.address >= len(w.servers) {
 		w.nodes[p.address-len(w.servers)].brake(generation)
 	} else if s := w.servers[p.address]; s.lead != nil {
-		s.lead.pump()
+		s.lead.braked(generation)
 	}
-	if !spreads && !w.bent.mute {
+	if !spreads {
 		w.spread(p)
 	}
 }
@@ -85,7 +85,7 @@ func (w *world) tell(from, to *process, generation uint64) {
 
 // meet compares what the process knows with one other, for ever.
 func (w *world) meet(p *process) {
-	if !w.on["brake"] || w.bent.mute {
+	if !w.on["brake"] {
 		return
 	}
 	w.timer(p, p.dice.upTo(2*meetEvery), func() {
@@ -101,21 +101,10 @@ func (w *world) meet(p *process) {
 	})
 }
 
-// brake is a generation reaching the node: its lease ends at once, and what it
-// remembers is stored.
+// brake is a generation reaching the node.
 func (n *node) brake(generation uint64) {
-	_, state := n.holder.Cap()
-	m := n.holder.Brake(generation)
-	if state == lease.Held && m.Brake == generation {
-		n.w.hit(endMark(lease.Braked))
-	}
 	n.w.tracef("%s is braked, generation %d", n.name, generation)
-	n.turn()
-	n.w.timer(&n.process, n.syncDelay(), func() {
-		n.disk.Brake = max(n.disk.Brake, m.Brake)
-		n.w.judge.stored(n)
-		n.report()
-	})
+	n.carryOut(n.exchange.Brake(generation, n.now()))
 }
 
 // brake is an operator who sets the brake at any process, and later lifts it.
@@ -142,8 +131,9 @@ func (w *world) lift() {
 
 func (w *world) askLift(generation uint64) {
 	w.judge.brakes.asked[generation] = true
-	w.ask(&order{what: "lift", make: func(*leadership) (ledger.Command, bool) {
-		return ledger.Command{LiftBrake: &ledger.LiftBrake{Generation: generation}}, true
+	w.ask(&order{what: "lift", make: func(_ leader.View, c *ledger.Command) error {
+		c.LiftBrake = &ledger.LiftBrake{Generation: generation}
+		return nil
 	}})
 }
 

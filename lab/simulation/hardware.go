@@ -84,7 +84,7 @@ func (n *node) settle(p units.Power) {
 	n.w.judge.turned(n)
 	if changed {
 		n.w.tracef("%s holds %v", n.name, p)
-		n.w.enter(&n.process, n.turnAndReport)
+		n.w.enter(&n.process, n.turn)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"headroom/ledger"
+	"headroom/ledger/leader"
 )
 
 // jobsAtOnce is how many jobs a scheduler has running at most.
@@ -23,15 +24,18 @@ func (w *world) orderJob(r dice) {
 	tasks := jobTasks(id)
 	switch kind := r.IntN(10); {
 	case kind == 0:
-		w.askJob("finish-job", ledger.Command{Finish: &ledger.FinishJob{ID: id, State: ledger.JobDone, Tasks: tasks, Done: tasks, Runtime: time.Minute}})
+		w.askJob("finish-job", func(c *ledger.Command) {
+			c.Finish = &ledger.FinishJob{ID: id, State: ledger.JobDone, Tasks: tasks, Done: tasks, Runtime: time.Minute}
+		})
 	case kind == 1:
-		w.askJob("uncapped", ledger.Command{SetUncapped: &ledger.SetUncapped{ID: id, Uncapped: r.between(time.Second, time.Minute)}})
+		x := &ledger.SetUncapped{ID: id, Uncapped: r.between(time.Second, time.Minute)}
+		w.askJob("uncapped", func(c *ledger.Command) { c.SetUncapped = x })
 	case kind < 5:
 		least := ledger.LeastTasks(w.seen().Jobs[id].Floor, tasks)
 		if r.chance(0.4) { // above the floor, or below it
 			least = uint32(r.IntN(int(tasks) + 1))
 		}
-		w.askJob("stop-job", ledger.Command{StopJob: &ledger.StopJob{ID: id, Tasks: tasks, MinTasks: least}})
+		w.askJob("stop-job", func(c *ledger.Command) { c.StopJob = &ledger.StopJob{ID: id, Tasks: tasks, MinTasks: least} })
 	default:
 		w.orderDrops(r, id)
 	}
@@ -59,15 +63,18 @@ func (w *world) orderDeflation(r dice) {
 	if r.chance(0.3) {
 		theta = r.Float64()
 	}
-	w.askJob("deflate", ledger.Command{DeflateJob: &ledger.DeflateJob{ID: id, Theta: theta, Seed: uint64(r.IntN(10) / 9)}})
+	x := &ledger.DeflateJob{ID: id, Theta: theta, Seed: uint64(r.IntN(10) / 9)}
+	w.askJob("deflate", func(c *ledger.Command) { c.DeflateJob = x })
 }
 
 func (w *world) orderNewJob(r dice) {
 	n := len(w.seen().Jobs)
 	floor := []float64{0.3, 0.5, 0.75, 0.9, 1}[r.IntN(5)]
-	w.askJob("job", ledger.Command{Job: &ledger.Job{
-		ID: fmt.Sprintf("job-%d", n), Class: "low", Engine: "yarn", Floor: floor, State: ledger.JobAccepted, Submitted: int64(n),
-	}})
+	w.askJob("job", func(c *ledger.Command) {
+		c.Job = &ledger.Job{
+			ID: fmt.Sprintf("job-%d", n), Class: "low", Engine: "yarn", Floor: floor, State: ledger.JobAccepted, Submitted: int64(n),
+		}
+	})
 }
 
 // jobTasks is how many map tasks a job has, by its id: 7 to 24.
@@ -89,7 +96,7 @@ func (w *world) orderDrops(r dice, id string) {
 		x = w.drops[r.IntN(len(w.drops))]
 	}
 	w.drops = append(w.drops, x)
-	o := w.askJob("drop", ledger.Command{DropTasks: x})
+	o := w.askJob("drop", func(c *ledger.Command) { c.DropTasks = x })
 	o.after = func(err error) {
 		if err == nil && o.group == w.group {
 			w.judge.jobs.told(w.judge, x)
@@ -97,9 +104,11 @@ func (w *world) orderDrops(r dice, id string) {
 	}
 }
 
-func (w *world) askJob(what string, c ledger.Command) *order {
-	c.Actor = "scheduler"
-	o := &order{what: what, make: func(*leadership) (ledger.Command, bool) { return c, true }}
+func (w *world) askJob(what string, fill func(*ledger.Command)) *order {
+	o := &order{what: what, actor: "scheduler", make: func(_ leader.View, c *ledger.Command) error {
+		fill(c)
+		return nil
+	}}
 	w.ask(o)
 	return o
 }

@@ -34,9 +34,9 @@ type judge struct {
 	changed  time.Duration     // true time of the newest change of a budget or of what nodes there are
 	moved    bool              // something that the sums depend on has changed since they were judged
 
-	caps    map[capKey]lease.Grant // every committed target with its sprint
-	carried map[string]bool        // ids of the orders that were carried out since the servers were begun
-	arrived map[arrival]uint64     // when a leadership heard a heartbeat
+	caps    map[capKey]given   // every committed target with its sprint
+	carried map[string]bool    // ids of the orders that were carried out since the servers were begun
+	arrived map[arrival]uint64 // when a leadership heard a heartbeat
 	clocks  clockJudge
 	sprints sprintJudge
 	brakes  brakeJudge
@@ -101,7 +101,7 @@ func newJudge(w *world) *judge {
 	j := &judge{
 		w: w, log: make([]entry, 1), commands: make([]ledger.Command, 1), state: ledger.New(), snaps: map[int][]byte{},
 		nodes: make([]charged, len(w.nodes)), accounts: map[string]*account{}, seqs: map[string]uint64{},
-		caps: map[capKey]lease.Grant{}, arrived: map[arrival]uint64{}, once: map[string]bool{},
+		caps: map[capKey]given{}, arrived: map[arrival]uint64{}, once: map[string]bool{},
 	}
 	j.sprints.begin()
 	j.jobs.restored(j.state)
@@ -127,7 +127,7 @@ func (j *judge) ended() bool { return j.stop != "" && j.once[j.stop] }
 // committed takes in an entry that a server is about to apply, and is the command
 // in it. The first server to get there decides what the log has; all others must
 // have the same.
-func (j *judge) committed(s *server, at int, e entry) (ledger.Command, bool) {
+func (j *judge) committed(s *server, at int, e entry) (c ledger.Command, ok bool) {
 	switch {
 	case at < len(j.log):
 		if j.log[at].term != e.term || !bytes.Equal(j.log[at].data, e.data) {
@@ -136,7 +136,7 @@ func (j *judge) committed(s *server, at int, e entry) (ledger.Command, bool) {
 		return j.commands[at], true
 	case at > len(j.log):
 		j.broken("consensus", "entry %d applied before %d", at, len(j.log))
-		return ledger.Command{}, false
+		return c, false
 	}
 	c, err := ledger.Decode(e.data)
 	if err != nil {
@@ -156,7 +156,7 @@ func (j *judge) apply(at int, c ledger.Command) {
 	made := j.clocks.by[c.Epoch]
 	j.clocks.proposed, j.clocks.reachable = made.walls, made.reachable
 	j.tell(at, c)
-	switch r, err := j.w.apply(j.state, c); {
+	switch r, err := j.state.Apply(c); {
 	case err != nil:
 		j.w.hit("entry_refused")
 		j.w.tracef("entry %d refused: %v", at, err)
@@ -297,8 +297,8 @@ func (j *judge) settled() {
 		}
 		over := j.overAbove(j.nodes[i].home)
 		waits := !c.Admitted && (over != nil || j.w.now-j.changed < calmSpan/4) || c.Drained || j.state.Brake.Active()
-		if _, state := n.holder.Cap(); state != lease.Held && c.Controlled && !c.Released && !waits {
-			j.broken("recovery", "%s has no lease at the end of the calm: %v", n.name, n.holder.Why())
+		if _, state := n.exchange.Cap(); state != lease.Held && c.Controlled && !c.Released && !waits {
+			j.broken("recovery", "%s has no lease at the end of the calm: %v", n.name, n.exchange.Why())
 		}
 		if over != nil && c.Grantable() && j.w.now-j.changed > calmSpan/4 && c.Charge() > max(c.Least(), c.Stored) {
 			j.broken("P5", "%s is %v over at the end of the calm, and %s is charged %v, its least is %v",

@@ -50,10 +50,10 @@ func (k *brakeJudge) took(j *judge, n *node, g lease.Grant) {
 // look judges that nobody who has stored a brake holds a lease until it is lifted.
 func (k *brakeJudge) look(j *judge) {
 	for i, n := range j.w.nodes {
-		if !n.up || n.holder == nil || k.stored[i] <= k.lifted {
+		if !n.up || n.exchange == nil || k.stored[i] <= k.lifted {
 			continue
 		}
-		if p, state := n.holder.Cap(); state == lease.Held && !n.paused {
+		if p, state := n.exchange.Cap(); state == lease.Held && !n.paused {
 			j.broken("brake", "%s holds %v, it has stored generation %d and the log has lifted %d", n.name, p, k.stored[i], k.lifted)
 		}
 	}
@@ -69,13 +69,13 @@ func (j *judge) braked(generation uint64, at *process) {
 			return
 		}
 		for _, n := range j.w.nodes {
-			if !whole(&n.process) || n.holder == nil || j.brakes.lifted >= generation {
+			if !whole(&n.process) || n.exchange == nil || j.brakes.lifted >= generation {
 				continue
 			}
 			j.w.hit("brake_in_time")
-			if p, state := n.holder.Cap(); n.holder.Memory().Brake < generation || state == lease.Held {
+			if p, state := n.exchange.Cap(); n.exchange.Memory().Brake < generation || state == lease.Held {
 				j.broken("brake", "generation %d was set %.1f s ago, %s knows %d and holds %v",
-					generation, (j.w.now - began).Seconds(), n.name, n.holder.Memory().Brake, p)
+					generation, (j.w.now - began).Seconds(), n.name, n.exchange.Memory().Brake, p)
 			}
 		}
 	})

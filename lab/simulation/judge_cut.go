@@ -79,7 +79,7 @@ func (j *judge) proposed(l *leadership, c ledger.Command) {
 	}
 	reachable := map[string]bool{}
 	for name := range l.s.state.Nodes {
-		v, heard := l.table.View(name, l.s.now())
+		v, heard := l.leader.Table().View(name, l.s.now())
 		reachable[name] = heard && v.Age <= j.w.timing.Lost
 	}
 	j.clocks.by[l.epoch] = proposed{j.walls(), reachable}

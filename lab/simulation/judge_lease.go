@@ -5,6 +5,7 @@ import (
 
 	"headroom/lease"
 	"headroom/ledger"
+	"headroom/units"
 )
 
 // overstays judges whether a running node still holds a lease that must have
@@ -12,10 +13,10 @@ import (
 func (j *judge) overstays(i int, slack time.Duration) {
 	n, k := j.w.nodes[i], &j.nodes[i]
 	most := k.latest + slowest(slack) + time.Microsecond
-	if j.w.now <= most || !n.up || n.paused || n.holder == nil || slack > 0 && j.w.now-n.since <= slack {
+	if j.w.now <= most || !n.up || n.paused || n.exchange == nil || slack > 0 && j.w.now-n.since <= slack {
 		return
 	}
-	if p, state := n.holder.Cap(); state == lease.Held {
+	if p, state := n.exchange.Cap(); state == lease.Held {
 		j.broken("P2", "%s holds %v %.3f s after the heartbeat that its lease answers was sent, at most %.3f s are allowed",
 			n.name, p, (j.w.now - k.leased).Seconds(), (most - k.leased).Seconds())
 	}
@@ -72,7 +73,7 @@ func (j *judge) arrives(n *node, g lease.Grant) {
 	}
 	j.w.hit("cut_before_disk")
 	j.w.add(cutWithin, func() {
-		newer := n.holder.Memory().Highest.Compare(g.Stamp) > 0
+		newer := n.exchange.Memory().Highest.Compare(g.Stamp) > 0
 		if n.up && !n.paused && n.pid == pid && n.since <= at && !newer && n.hw.want > max(most, n.disk.FailSafe) {
 			j.broken("P5", "%s was told to hold %v (%v) %.1f s ago, has run since, and has written %v",
 				n.name, g.Cap, g.Stamp, cutWithin.Seconds(), n.hw.want)
@@ -105,8 +106,14 @@ func (j *judge) granted(l *leadership, g ledger.NodeGrant) {
 	}
 	j.offered(j.w.nodeNamed(g.Node), g.Grant)
 	c, ok := j.caps[capKey{l.s.group, g.Node, g.Grant.Stamp.Seq}]
-	if !ok || c.Cap != g.Grant.Cap || c.Sprint != g.Grant.Sprint {
+	if !ok || c.cap != g.Grant.Cap || c.sprint != g.Grant.Sprint {
 		j.broken("P3", "%s grants %s %v (sprint %v) as %v, committed is %v (sprint %v)",
-			l.s.name, g.Node, g.Grant.Cap, g.Grant.Sprint.Cap, g.Grant.Stamp, c.Cap, c.Sprint.Cap)
+			l.s.name, g.Node, g.Grant.Cap, g.Grant.Sprint.Cap, g.Grant.Stamp, c.cap, c.sprint.Cap)
 	}
+}
+
+// given is what the log has given a node under one sequence number.
+type given struct {
+	cap    units.Power
+	sprint lease.Sprint
 }

@@ -42,7 +42,7 @@ func (j *judge) recount() {
 		k.home, k.from = j.placeOf(c.Domain), j.placeOf(c.From)
 		j.feed(k, c)
 		if c.Admitted {
-			j.caps[capKey{j.w.group, c.Name, c.Seq}] = lease.Grant{Cap: c.Target, Sprint: c.Sprint.Lease()}
+			j.caps[capKey{j.w.group, c.Name, c.Seq}] = given{c.Target, c.Sprint.Lease()}
 		}
 	}
 	j.reserve()

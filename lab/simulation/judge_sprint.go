@@ -107,7 +107,10 @@ func (k *sprintJudge) of(j *judge, n *node) *stint {
 func (j *judge) turned(n *node) {
 	k := &j.sprints
 	now := k.of(j, n)
-	status, under := n.sprint.Status(n.now().Boot)
+	if n.exchange == nil {
+		return // it has not started yet
+	}
+	status, under := n.exchange.SprintStatus(n.now().Boot)
 	under = under && !status.Ending && n.up
 	switch {
 	case n.hw.booting, n.hw.off: // a reboot is for the boot reserve

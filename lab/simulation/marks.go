@@ -15,7 +15,7 @@ func marks() []string {
 		"node_killed", "node_paused", "node_suspended", "node_rebooted", "node_lost", "node_wedged", "node_powered_off", "node_disk_frozen",
 		"limit_applied_late", "limit_stuck", "limit_overwritten", "watchdog_bit",
 		"configuration_changed", "control_changed", "state_lost", "clock_off", "wall_clock_stepped", "identity_doubled", "identity_conflict",
-		"site_dark", "disk_gone", "server_replaced", "write_failed", "cut_before_disk", "node_joined", "stranger_unheard",
+		"site_dark", "disk_gone", "server_replaced", "write_failed", "cut_before_disk", "fail_safe_unsynced", "node_joined", "stranger_unheard",
 		// Faults of the network.
 		"message_cut", "message_lost", "message_doubled", "message_delayed", "message_overtakes",
 		"link_cut_one_way", "partition", "leader_isolated", "heartbeat_echoed",

@@ -14,7 +14,6 @@ import (
 const (
 	stepEvery      = 250 * time.Millisecond
 	heartbeatEvery = time.Second
-	missesToShout  = 2
 )
 
 // clock is one machine's clock against true time.
@@ -46,18 +45,11 @@ type node struct {
 
 	// Of the running powerd.
 	pid         uint64
-	holder      *lease.Holder
-	sprint      capping.Sprint
-	stamp       lease.Stamp   // newest that the sprint machine has seen
+	exchange    *lease.Node   // nil before the first start
 	sampled     time.Duration // CLOCK_BOOTTIME of the last sample; 0: none yet
 	meter       units.Energy  // drawn until then
 	sleptBefore time.Duration // how long it had been suspended by then
-	number      uint64
 	leader      int
-	misses      int
-	answered    bool
-	storing     bool
-	waiting     []waitingGrant
 	asking      string        // the request for a release that waits for its answer
 	last        ledger.Report // newest that was sent
 	blind       int           // heartbeats to come in which it does not know what its hardware holds
@@ -65,11 +57,6 @@ type node struct {
 
 	// Of the judge.
 	sent map[uint64]time.Duration // true time of each heartbeat of this process
-}
-
-type waitingGrant struct {
-	from  *server
-	grant lease.Grant
 }
 
 func (w *world) newNode(i int) *node {
@@ -107,9 +94,6 @@ func (n *node) now() lease.Instant {
 	if n.sleep > 0 {
 		slept += boot - n.sleep
 	}
-	if n.w.bent.awake {
-		return lease.Instant{Boot: boot - slept, Awake: boot - slept}
-	}
 	return lease.Instant{Boot: boot, Awake: boot - slept}
 }
 
@@ -119,18 +103,14 @@ func (n *node) now() lease.Instant {
 func (n *node) boot() {
 	n.w.start(&n.process)
 	n.pid = n.dice.Uint64() | 1
-	n.number, n.misses, n.answered, n.storing, n.waiting = 0, 0, true, false, nil
 	n.leader, n.asking = n.dice.IntN(len(n.w.servers)), ""
 	n.sent = map[uint64]time.Duration{}
 	n.spec.Process = n.pid
-	if n.w.bent.boot != nil {
-		n.w.bent.boot(n)
-	}
-	n.holder = lease.New(n.pid, n.disk, n.now())
+	n.exchange = lease.NewNode(n.pid, n.disk, n.now())
 	if n.disk.FailSafe == 0 {
-		n.disk = n.holder.SetFailSafe(n.spec.Floor)
+		n.disk = n.exchange.SetFailSafe(n.spec.Floor)
 	}
-	n.sprint, n.stamp, n.sampled, n.meter = capping.Sprint{}, n.disk.Highest, 0, n.hw.drawn
+	n.sampled, n.meter, n.last = 0, n.hw.drawn, ledger.Report{}
 	n.gossip = gossip{known: n.disk.Brake}
 	n.w.tracef("%s starts, process %x, fail-safe %v", n.name, n.pid, n.disk.FailSafe)
 	n.write(n.disk.FailSafe)
@@ -167,36 +147,36 @@ func (n *node) step() {
 	n.w.timer(&n.process, n.clock.wait(stepEvery), n.step)
 }
 
-// turn is one round of powerd's loop: sample, decide, write.
+// turn is one round of powerd's loop: sample, decide, write, read back.
 func (n *node) turn() {
 	n.advance()
-	cap, state := n.holder.Cap()
+	n.act()
+}
+
+func (n *node) act() {
+	now := n.now()
+	n.exchange.Strayed(n.excess())
 	elapsed, wall := n.sample()
-	offer, _ := n.holder.Sprint()
-	highest := n.holder.Memory().Highest
-	want := n.sprint.Step(n.now().Boot, capping.SprintInput{
-		Base: cap, Held: state == lease.Held, Newer: highest != n.stamp,
-		Offer: capping.SprintOffer{ID: offer.ID, Cap: offer.Cap, Duration: offer.Duration, Escrow: offer.Escrow},
-		Wall:  wall, Elapsed: elapsed, Effective: capping.Reading{Power: n.hw.held, Known: n.spec.Controlled && !n.deaf()},
-		Stop: !n.spec.Controlled,
-	}, capping.SprintConfig{Rated: n.spec.Rated})
-	n.stamp = highest
-	if most, ok := n.holder.Most(n.under()); ok {
-		want = min(want, most)
-	}
+	want := n.exchange.Turn(now, lease.TurnInput{
+		Wall: wall, Elapsed: elapsed, Effective: capping.Reading{Power: n.hw.held, Known: n.spec.Controlled && !n.deaf()},
+		Stop: !n.spec.Controlled, Rated: n.spec.Rated,
+	})
 	n.w.judge.turned(n)
 	if want != n.hw.want || n.hw.rival || n.hw.failed {
 		n.write(want)
 	}
 	n.w.judge.turned(n)
+	over, known := n.excess()
+	low := n.hw.held <= want && !n.hw.failed
+	n.carryOut(n.exchange.Wrote(lease.WriteResult{Excess: over, Known: known, Whole: low, Failed: !low}))
 }
 
-// under is the id of the sprint under way, "" for none.
-func (n *node) under() string {
-	if s, under := n.sprint.Status(n.now().Boot); under && !s.Ending {
-		return s.ID
+// excess is how much more than the cap in force the hardware holds, as read back.
+func (n *node) excess() (units.Power, bool) {
+	if n.blind > 0 || n.deaf() {
+		return 0, false
 	}
-	return ""
+	return max(0, n.hw.held-n.hw.want), true
 }
 
 // sample is the mean power since the sample before, on the node's own clock.
@@ -213,134 +193,86 @@ func (n *node) sample() (time.Duration, capping.Reading) {
 	return elapsed, capping.Reading{Power: energy.Over(elapsed), Known: true}
 }
 
-// advance tells the holder the time.
+// advance tells the exchange the time.
 func (n *node) advance() {
-	_, before := n.holder.Cap()
-	n.holder.Advance(n.now())
-	p, state := n.holder.Cap()
-	if before == lease.Held && state != lease.Held {
-		n.w.hit(endMark(n.holder.Why()))
-		n.w.tracef("%s to fail-safe %v: %v", n.name, p, n.holder.Why())
-	}
+	n.carryOut(n.exchange.Advance(n.now()))
 	n.w.judge.lease(n)
 }
 
-// beat is the heartbeat of each second. After two without an answer it goes to
-// every coordinator.
-func (n *node) beat() {
-	n.misses++
-	if n.answered {
-		n.misses = 0
+// carryOut does what the exchange asks for, in its order.
+func (n *node) carryOut(outputs []lease.Output) {
+	for _, o := range outputs {
+		switch o := o.(type) {
+		case lease.Act:
+			n.act()
+		case lease.Store:
+			n.store(o.Memory)
+		case lease.Beat:
+			n.report()
+		case lease.Took:
+			n.took(o)
+		case lease.Refused:
+			n.w.hit(refusalMark(o.Err))
+		case lease.Lost:
+			n.w.hit(endMark(o.Why))
+			n.w.tracef("%s to fail-safe %v: %v", n.name, n.exchange.Memory().FailSafe, o.Why)
+		}
 	}
-	n.answered = false
+}
+
+// beat is the heartbeat of each second.
+func (n *node) beat() {
 	n.wander()
 	n.report()
 	n.w.timer(&n.process, n.clock.wait(heartbeatEvery), n.beat)
 }
 
-func (n *node) turnAndReport() {
-	n.turn()
-	n.report()
-}
-
-// report sends a heartbeat: the stamp first, then what the hardware holds, so
-// that no newer grant hides behind an older reading.
+// report sends a heartbeat, to the leader or to everybody.
 func (n *node) report() {
-	n.number++
-	m := n.holder.Memory()
-	r := ledger.Report{
-		Sighting: n.spec, Boot: n.clock.booted.String(), Number: n.number, Highest: m.Highest, Brake: n.disk.Brake,
-		Effective: n.hw.held, EffectiveKnown: n.blind == 0 && !n.deaf(), Stored: n.disk.FailSafe,
-	}
-	if under, is := n.sprint.Status(n.now().Boot); is {
-		r.Sprint = under.ID
-	}
-	for _, e := range n.sprint.Ended() {
-		told := ledger.SprintSpent{ID: e.ID}
-		if e.Measured {
-			told.Spent = &e.Spent
-		}
-		r.Ended = append(r.Ended, told)
-	}
-	demand := n.hw.next
-	r.Demand = &demand
-	if bend := n.w.bent.report; bend != nil {
-		bend(n, &r)
-	}
+	over, known := n.excess()
+	hb, outputs := n.exchange.NextBeat(n.now(), over, known)
+	n.w.judge.lease(n)
 	n.blind = max(0, n.blind-1)
+	r := ledger.ReportOf(n.spec, hb)
+	demand := n.hw.next
+	r.Boot, r.Demand = n.clock.booted.String(), &demand
 	n.last = r
-	n.sent[n.number] = n.w.now
-	n.holder.Sent(n.number, n.now())
+	n.sent[hb.Number] = n.w.now
 	for i, s := range n.w.servers {
-		if i == n.leader || n.misses >= missesToShout {
+		if i == n.leader || hb.All {
 			n.w.send(&n.process, &s.process, func() { s.report(n, r) })
 		}
 	}
+	n.carryOut(outputs)
 }
 
 // granted is a lease arriving.
 func (n *node) granted(from *server, g lease.Grant) {
-	n.leader, n.answered = from.id, true
-	if n.asking != "" {
-		// A lease taken now would prove to the leader that the node is back, while
-		// the answer that lets it go may be on its way.
+	n.leader = from.id
+	if n.exchange.Leaving() {
 		n.w.hit("grant_while_leaving")
-		return
-	}
-	if n.storing {
-		n.lower(g)
-		n.waiting = append(n.waiting, waitingGrant{from, g})
-		return
-	}
-	if n.w.bent.receipt {
-		n.holder.Sent(g.Heartbeat, n.now())
-	}
-	n.advance()
-	taken := g
-	if bend := n.w.bent.grant; bend != nil {
-		bend(n, &taken)
-	}
-	m, err := n.holder.Consider(taken, n.now())
-	if err != nil {
-		n.w.hit(refusalMark(err))
-		return
-	}
-	if m == n.disk {
-		n.take(g, taken)
-		return
-	}
-	n.store(m, func() {
-		n.storing = false
+	} else {
 		n.advance()
-		n.take(g, taken)
-		n.next()
-	})
-	n.lower(taken)
+		n.w.judge.arrives(n, g)
+	}
+	n.carryOut(n.exchange.Grant(g, n.now()))
 }
 
-// lower carries out what a grant takes away before its memory is stored.
-func (n *node) lower(g lease.Grant) {
-	n.w.judge.arrives(n, g)
-	if n.w.bent.patient || n.holder.Lower(g, n.now()) != nil {
-		return
-	}
-	n.turn()
+// waits is the leader telling the node that it is granted no lease yet.
+func (n *node) waits(from *server) {
+	n.leader = from.id
+	n.exchange.Answered(n.exchange.Beats())
 }
 
 // wouldTake tells whether the node would take the grant, did it arrive now.
-func (n *node) wouldTake(g lease.Grant) bool {
-	_, err := n.holder.Consider(g, n.now())
-	return err == nil
-}
+func (n *node) wouldTake(g lease.Grant) bool { return n.exchange.Consider(g, n.now()) == nil }
 
-// store makes the memory durable, then goes on; a crash may fall in between. A
-// brake that was stored meanwhile stays.
-func (n *node) store(m lease.Memory, then func()) {
-	n.storing = true
+// store makes the memory durable and says so later; a crash may fall in between.
+func (n *node) store(m lease.Memory) {
 	n.w.timer(&n.process, n.syncDelay(), func() {
-		m.Brake = max(m.Brake, n.disk.Brake)
 		n.disk = m
-		n.w.timer(&n.process, n.dice.upTo(time.Millisecond), then)
+		n.w.judge.stored(n)
+		n.w.timer(&n.process, n.dice.upTo(time.Millisecond), func() { n.carryOut(n.exchange.Stored(nil, n.now())) })
 	})
 }
 
@@ -349,30 +281,10 @@ func (n *node) syncDelay() time.Duration {
 	return n.w.syncDelay(n.dice) + max(0, n.frozen-n.w.now)
 }
 
-// next turns to the grants that came meanwhile.
-func (n *node) next() {
-	for len(n.waiting) > 0 && !n.storing {
-		g := n.waiting[0]
-		n.waiting = n.waiting[1:]
-		n.granted(g.from, g.grant)
-	}
-}
-
-// take makes the grant the node's lease. as is the grant as the node read it,
-// which differs from it only where a rule is broken on purpose.
-func (n *node) take(g, as lease.Grant) {
-	before := n.holder.Memory().Highest
-	if err := n.holder.Take(as, n.now()); err != nil {
-		n.w.hit(refusalMark(err))
-		return
-	}
-	n.w.judge.took(n, g, before)
-	p, _ := n.holder.Cap()
-	if before != as.Stamp {
-		n.w.tracef("%s took %v of %v", n.name, p, g.Stamp)
-	}
-	n.turn()
-	if before != as.Stamp {
-		n.report()
+// took judges a lease that has been taken.
+func (n *node) took(o lease.Took) {
+	n.w.judge.took(n, o.Grant, o.Before)
+	if o.Before != o.Grant.Stamp {
+		n.w.tracef("%s took %v of %v", n.name, o.Grant.Cap, o.Grant.Stamp)
 	}
 }

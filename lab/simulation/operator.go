@@ -8,6 +8,7 @@ import (
 
 	"headroom/budget"
 	"headroom/ledger"
+	"headroom/ledger/leader"
 	"headroom/units"
 )
 
@@ -16,9 +17,10 @@ import (
 type order struct {
 	id   string
 	what string
-	// make is the command, planned on the state of the leader that carries it out;
-	// false when there is nothing to carry out.
-	make func(*leadership) (ledger.Command, bool)
+	// make completes the command on the state of the leader that carries it out; nil for a read.
+	make func(leader.View, *ledger.Command) error
+	// actor is who asks; "operator" where it is empty.
+	actor string
 	// after, when set, learns of the answer.
 	after func(error)
 	// check, when set, is the revision that the operator has planned on.
@@ -47,6 +49,10 @@ const (
 // ask gives the order a number and hands it to a server.
 func (w *world) ask(o *order) {
 	o.id, o.group = w.orderID(o.what), w.group
+	w.named[o.id] = o
+	if o.actor == "" {
+		o.actor = "operator"
+	}
 	w.history.calls(o)
 	w.tracef("operator asks for %s", o.id)
 	w.askAgain(o)
@@ -68,22 +74,6 @@ func (w *world) askAgain(o *order) {
 		w.add(delay, func() { w.enter(&s.process, func() { s.ordered(o) }) })
 	}
 	w.add(orderPause, func() { w.askAgain(o) })
-}
-
-func (s *server) ordered(o *order) {
-	if s.lead == nil || o.group != s.group {
-		return
-	}
-	if o.make == nil {
-		s.lead.reads = append(s.lead.reads, o)
-		if s.w.bent.stale {
-			s.lead.reads = nil
-			s.lead.answer(o, nil)
-		}
-		return
-	}
-	s.lead.orders = append(s.lead.orders, o)
-	s.lead.pump()
 }
 
 // answered is the answer reaching the operator.
@@ -157,12 +147,9 @@ func (w *world) orderBudget(r dice) {
 // askBudget asks for a budget; until is a wall clock in microseconds, 0 for good.
 func (w *world) askBudget(o *order, d ledger.Domain, to units.Power, until int64) {
 	o.input = budgetInput{domain: d.Name, to: to}
-	o.make = func(l *leadership) (ledger.Command, bool) {
-		plan, err := ledger.PlanBudget(l.s.state, l.table, l.s.now(), d.Name, to)
-		if err != nil {
-			return ledger.Command{}, false
-		}
-		return ledger.Command{Budget: &ledger.SetBudget{Domain: d.Name, Budget: to, Force: o.force, Until: until, Targets: plan.Lowers()}}, true
+	o.make = func(v leader.View, c *ledger.Command) error {
+		b := leader.Budget{Domain: d.Name, To: to, Force: o.force, Until: until}
+		return b.Build(v, c)
 	}
 	w.ask(o)
 }
@@ -176,13 +163,17 @@ func (w *world) orderTimed(r dice) {
 	to, name := w.someBudget(r, d), fmt.Sprintf("s%d", r.IntN(2))
 	switch r.IntN(5) {
 	case 0:
-		w.ask(&order{what: "schedule", make: func(*leadership) (ledger.Command, bool) {
-			return ledger.Command{Schedule: &ledger.SetSchedule{Name: name, Domain: d.Name, Cron: "* * * * *", Budget: to}}, true
+		w.ask(&order{what: "schedule", make: func(_ leader.View, c *ledger.Command) error {
+			c.Schedule = &ledger.SetSchedule{Name: name, Domain: d.Name, Cron: "* * * * *", Budget: to}
+			return nil
 		}})
 	case 1:
-		w.ask(&order{what: "no-schedule", make: func(l *leadership) (ledger.Command, bool) {
-			_, known := l.s.state.Schedules[name]
-			return ledger.Command{RemoveSchedule: &ledger.Named{Name: name}}, known
+		w.ask(&order{what: "no-schedule", make: func(v leader.View, c *ledger.Command) error {
+			c.RemoveSchedule = &ledger.Named{Name: name}
+			if _, known := v.State.Schedules[name]; !known {
+				return errNothingToDo
+			}
+			return nil
 		}})
 	default:
 		until := w.wall.Add(w.now + r.between(3*time.Second, 20*time.Second))
@@ -214,12 +205,16 @@ func (w *world) orderDomain(r dice) {
 			set.Parent, set.Budget = "", 0
 		}
 	default:
-		w.ask(&order{what: "no-domain", make: func(*leadership) (ledger.Command, bool) {
-			return ledger.Command{RemoveDomain: &ledger.Named{Name: extra}}, true
+		w.ask(&order{what: "no-domain", make: func(_ leader.View, c *ledger.Command) error {
+			c.RemoveDomain = &ledger.Named{Name: extra}
+			return nil
 		}})
 		return
 	}
-	w.ask(&order{what: "domain", make: func(*leadership) (ledger.Command, bool) { return ledger.Command{Domain: set}, true }})
+	w.ask(&order{what: "domain", make: func(_ leader.View, c *ledger.Command) error {
+		c.Domain = set
+		return nil
+	}})
 }
 
 // orderSettings changes what operators say of a node, or takes it back.
@@ -245,8 +240,9 @@ func (w *world) orderSettings(r dice) {
 }
 
 func (w *world) askSettings(node string, x ledger.Settings) {
-	w.ask(&order{what: "settings", make: func(*leadership) (ledger.Command, bool) {
-		return ledger.Command{Node: &ledger.SetNode{Node: node, Settings: x}}, true
+	w.ask(&order{what: "settings", make: func(_ leader.View, c *ledger.Command) error {
+		c.Node = &ledger.SetNode{Node: node, Settings: x}
+		return nil
 	}})
 }
 
@@ -254,8 +250,9 @@ func (w *world) orderMove(r dice) {
 	n, ok := w.someKnownNode(r)
 	d, _ := w.someDomain(r)
 	if ok {
-		w.ask(&order{what: "move", make: func(*leadership) (ledger.Command, bool) {
-			return ledger.Command{Move: &ledger.MoveNode{Node: n.Name, To: d.Name}}, true
+		w.ask(&order{what: "move", make: func(_ leader.View, c *ledger.Command) error {
+			c.Move = &ledger.MoveNode{Node: n.Name, To: d.Name}
+			return nil
 		}})
 	}
 }
@@ -263,8 +260,9 @@ func (w *world) orderMove(r dice) {
 func (w *world) orderDrain(r dice) {
 	if n, ok := w.someKnownNode(r); ok {
 		resume := n.Drained || r.chance(0.2)
-		w.ask(&order{what: "drain", make: func(*leadership) (ledger.Command, bool) {
-			return ledger.Command{Drain: &ledger.DrainNode{Node: n.Name, Resume: resume}}, true
+		w.ask(&order{what: "drain", make: func(_ leader.View, c *ledger.Command) error {
+			c.Drain = &ledger.DrainNode{Node: n.Name, Resume: resume}
+			return nil
 		}})
 	}
 }
@@ -280,16 +278,15 @@ func (w *world) orderRemove(r dice) {
 		}
 	}
 	if ok {
-		w.ask(&order{what: "remove", make: func(l *leadership) (ledger.Command, bool) {
-			return ledger.Command{Remove: &ledger.RemoveNode{Node: n.Name}}, l.silent(n.Name)
-		}})
+		w.ask(&order{what: "remove", make: leader.Remove(n.Name, false)})
 	}
 }
 
 func (w *world) orderPolicy(r dice) {
 	p := budget.Policies()[r.IntN(len(budget.Policies()))]
-	w.ask(&order{what: "policy", make: func(*leadership) (ledger.Command, bool) {
-		return ledger.Command{Policy: &ledger.Named{Name: string(p)}}, true
+	w.ask(&order{what: "policy", make: func(_ leader.View, c *ledger.Command) error {
+		c.Policy = &ledger.Named{Name: string(p)}
+		return nil
 	}})
 }
 
@@ -325,7 +322,10 @@ func (w *world) askSprintBudget(r dice, d ledger.Domain) {
 
 // askPot asks for a sprint budget.
 func (w *world) askPot(x *ledger.SetSprintBudget) {
-	w.ask(&order{what: "sprint-budget", make: func(*leadership) (ledger.Command, bool) { return ledger.Command{SprintBudget: x}, true }})
+	w.ask(&order{what: "sprint-budget", make: func(_ leader.View, c *ledger.Command) error {
+		c.SprintBudget = x
+		return nil
+	}})
 }
 
 func (w *world) cancelSprint(r dice) {
@@ -339,8 +339,9 @@ func (w *world) cancelSprint(r dice) {
 		return
 	}
 	id := pick(r, open)
-	w.ask(&order{what: "end-sprint", input: sprintInput{id: id}, make: func(*leadership) (ledger.Command, bool) {
-		return ledger.Command{EndSprint: &ledger.EndSprint{ID: id, Why: "cancelled"}}, true
+	w.ask(&order{what: "end-sprint", input: sprintInput{id: id}, make: func(_ leader.View, c *ledger.Command) error {
+		c.EndSprint = &ledger.EndSprint{ID: id, Why: "cancelled"}
+		return nil
 	}})
 }
 
@@ -374,9 +375,10 @@ func (w *world) askSprint(r dice, d ledger.Domain) {
 // askGrant asks for a sprint, which is named after the order.
 func (w *world) askGrant(x *ledger.GrantSprint) {
 	o := &order{what: "sprint", input: sprintInput{grant: true}}
-	o.make = func(*leadership) (ledger.Command, bool) {
+	o.make = func(_ leader.View, c *ledger.Command) error {
 		x.ID = o.id
-		return ledger.Command{Sprint: x}, true
+		c.Sprint = x
+		return nil
 	}
 	w.ask(o)
 }

@@ -55,9 +55,6 @@ func (w *world) restore(from saved, wrong time.Duration) {
 		return
 	}
 	s.AssumeLeases(w.longest)
-	if bend := w.bent.recovered; bend != nil {
-		bend(s)
-	}
 	data, err := s.Snapshot()
 	if err != nil {
 		w.judge.broken("ledger", "a recovered state makes no snapshot: %v", err)

@@ -90,7 +90,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	for w := range o.inOrder(ctx, sabotage) {
+	for w := range o.inOrder(ctx) {
 		if ctx.Err() != nil {
 			continue // the workers are ending
 		}
@@ -121,7 +121,7 @@ func (o Options) schedule(i int) Schedule {
 
 // inOrder runs the schedules on all processors and yields them in their order. It
 // has ended all its goroutines when the loop over it ends.
-func (o Options) inOrder(ctx context.Context, sabotage Sabotage) func(yield func(*world) bool) {
+func (o Options) inOrder(ctx context.Context) func(yield func(*world) bool) {
 	return func(yield func(*world) bool) {
 		ctx, cancel := context.WithCancel(ctx)
 		workers := runtime.GOMAXPROCS(0)
@@ -148,7 +148,7 @@ func (o Options) inOrder(ctx context.Context, sabotage Sabotage) func(yield func
 				select {
 				case <-ctx.Done():
 					return
-				case todo <- func() { ready <- o.schedule(i).run(o.Trace, sabotage) }:
+				case todo <- func() { ready <- o.schedule(i).run(o.Trace) }:
 				}
 				select {
 				case <-ctx.Done():

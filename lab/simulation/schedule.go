@@ -31,8 +31,8 @@ type Schedule struct {
 func (s Schedule) span() time.Duration { return time.Duration(s.SpanMS) * time.Millisecond }
 
 // run runs the schedule to its end, or to the first violation of its promise.
-func (s Schedule) run(trace io.Writer, sabotage Sabotage) *world {
-	w := newWorld(s, trace, sabotage.bent)
+func (s Schedule) run(trace io.Writer) *world {
+	w := newWorld(s, trace)
 	w.judge.stop = s.Promise
 	w.run()
 	return w
@@ -40,12 +40,11 @@ func (s Schedule) run(trace io.Writer, sabotage Sabotage) *world {
 
 // Replay runs one schedule again and reports what it breaks now.
 func (s Schedule) Replay(trace io.Writer) (*Report, error) {
-	sabotage, err := findSabotage(s.Sabotage)
-	if err != nil {
+	if _, err := findSabotage(s.Sabotage); err != nil {
 		return nil, err
 	}
 	r := &Report{Seed: s.Seed, Sabotage: s.Sabotage, Violations: []Violation{}, FaultsHit: map[string]int{}}
-	w := newWorld(s, trace, sabotage.bent)
+	w := newWorld(s, trace)
 	w.run()
 	r.add(w)
 	return r, nil

@@ -25,7 +25,7 @@ type role int
 const (
 	follower role = iota
 	candidate
-	leader
+	leading
 )
 
 // entry is one place of the log.
@@ -80,6 +80,43 @@ type server struct {
 	match    []int
 	replied  []time.Duration
 	lead     *leadership
+	round    uint64   // numbers the messages to the others
+	proofs   []*proof // that wait for a majority
+}
+
+// proof is a question whether this server leads: a majority has to answer what was sent
+// after it was asked.
+type proof struct {
+	round uint64
+	by    map[int]bool
+	done  func()
+}
+
+// verify runs done once a majority has confirmed that this server leads.
+func (s *server) verify(done func()) {
+	s.round++
+	s.proofs = append(s.proofs, &proof{s.round, map[int]bool{s.id: true}, done})
+	s.replicate()
+}
+
+// confirmed is another server's answer to a message of a round.
+func (s *server) confirmed(by int, round uint64) {
+	var left []*proof
+	var done []func()
+	for _, p := range s.proofs {
+		if p.round <= round {
+			p.by[by] = true
+		}
+		if len(p.by) >= s.w.majority() {
+			done = append(done, p.done)
+		} else {
+			left = append(left, p)
+		}
+	}
+	s.proofs = left
+	for _, f := range done {
+		f()
+	}
 }
 
 func (w *world) newServer(id int) *server {
@@ -93,7 +130,7 @@ func (w *world) newServer(id int) *server {
 // boot starts the server from its disk.
 func (s *server) boot() {
 	s.w.start(&s.process)
-	s.role, s.hint, s.lead, s.armed = follower, nobody, nil, false
+	s.role, s.hint, s.lead, s.armed, s.proofs = follower, nobody, nil, false, nil
 	s.state, s.commit, s.ticked = ledger.New(), 0, 0
 	if s.snapshot != nil {
 		restored, err := ledger.Restore(s.snapshot)
@@ -135,7 +172,7 @@ func (s *server) arm() {
 	s.w.timer(&s.process, s.deadline-s.w.now, func() {
 		s.armed = false
 		switch {
-		case s.role == leader:
+		case s.role == leading:
 		case s.w.now < s.deadline:
 			s.arm()
 		default:
@@ -181,7 +218,7 @@ func (s *server) elected(by int, term uint64) {
 	if len(s.votes) < s.w.majority() {
 		return
 	}
-	s.role, s.hint = leader, s.id
+	s.role, s.hint = leading, s.id
 	s.next, s.match = make([]int, len(s.w.servers)), make([]int, len(s.w.servers))
 	s.replied = make([]time.Duration, len(s.w.servers))
 	for i := range s.next {
@@ -202,17 +239,17 @@ func (s *server) follow(term uint64) {
 }
 
 func (s *server) stepDown() {
-	if s.role == leader {
+	if s.role == leading {
 		s.w.tracef("%s leads no more", s.name)
 	}
-	s.role, s.lead = follower, nil
+	s.role, s.lead, s.proofs = follower, nil, nil
 	s.await()
 }
 
 // beat keeps followers at bay, and ends a leadership that hears of no majority
 // for as long as the schedule lets it believe.
 func (s *server) beat(term uint64) {
-	if s.role != leader || s.term != term {
+	if s.role != leading || s.term != term {
 		return
 	}
 	heard := 1
@@ -253,15 +290,26 @@ func (s *server) replicate() {
 func (s *server) replicateTo(peer *server) {
 	prev := s.next[peer.id] - 1
 	entries := slices.Clone(s.log[prev+1 : min(len(s.log), prev+1+sendMost)])
-	term, prevTerm, commit := s.term, s.log[prev].term, s.commit
-	s.to(peer, func() { peer.told(s, term, prev, prevTerm, entries, commit) })
+	term, prevTerm, commit, round := s.term, s.log[prev].term, s.commit, s.round
+	s.to(peer, func() { peer.told(s, message{term, prev, prevTerm, entries, commit, round}) })
 }
 
-// told is what a leader sends: entries behind prev, or none.
-func (s *server) told(by *server, term uint64, prev int, prevTerm uint64, entries []entry, commit int) {
+// message is what a leader sends: entries behind prev, or none.
+type message struct {
+	term     uint64
+	prev     int
+	prevTerm uint64
+	entries  []entry
+	commit   int
+	round    uint64
+}
+
+// told is a message arriving.
+func (s *server) told(by *server, m message) {
+	term, prev, entries := m.term, m.prev, m.entries
 	s.follow(term)
 	if term < s.term {
-		s.reply(by, s.term, 0, false)
+		s.reply(by, m.round, s.term, 0, false)
 		return
 	}
 	if s.role != follower {
@@ -269,18 +317,18 @@ func (s *server) told(by *server, term uint64, prev int, prevTerm uint64, entrie
 	}
 	s.hint = by.id
 	s.await()
-	if prev >= len(s.log) || s.log[prev].term != prevTerm {
-		s.reply(by, term, min(prev-1, len(s.log)-1), false)
+	if prev >= len(s.log) || s.log[prev].term != m.prevTerm {
+		s.reply(by, m.round, term, min(prev-1, len(s.log)-1), false)
 		return
 	}
 	changed := s.store(prev, entries)
 	last := prev + len(entries)
-	s.advance(min(commit, last))
+	s.advance(min(m.commit, last))
 	if !changed {
-		s.reply(by, term, min(last, s.durable), true)
+		s.reply(by, m.round, term, min(last, s.durable), true)
 		return
 	}
-	s.sync(last, func() { s.reply(by, term, last, true) })
+	s.sync(last, func() { s.reply(by, m.round, term, last, true) })
 }
 
 // store puts entries behind prev, and tells whether that changed the log.
@@ -324,17 +372,18 @@ func (s *server) sync(last int, done func()) {
 	})
 }
 
-func (s *server) reply(to *server, term uint64, match int, ok bool) {
-	s.to(to, func() { to.answered(s, term, match, ok) })
+func (s *server) reply(to *server, round, term uint64, match int, ok bool) {
+	s.to(to, func() { to.answered(s, round, term, match, ok) })
 }
 
 // answered is a follower's reply.
-func (s *server) answered(by *server, term uint64, match int, ok bool) {
+func (s *server) answered(by *server, round, term uint64, match int, ok bool) {
 	s.follow(term)
-	if s.role != leader || s.term != term {
+	if s.role != leading || s.term != term {
 		return
 	}
 	s.replied[by.id] = s.w.now
+	s.confirmed(by.id, round)
 	if ok {
 		s.match[by.id] = max(s.match[by.id], match)
 		s.next[by.id] = max(s.next[by.id], s.match[by.id]+1)
@@ -350,7 +399,7 @@ func (s *server) append(data []byte) int {
 	s.log = append(s.log, entry{term: s.term, data: data, made: s.w.now})
 	at := len(s.log) - 1
 	s.sync(at, func() {
-		if s.role == leader {
+		if s.role == leading {
 			s.count()
 		}
 	})
@@ -386,7 +435,7 @@ func (s *server) apply(at int) {
 	if !ok {
 		return
 	}
-	result, err := s.w.apply(s.state, command)
+	result, err := s.state.Apply(command)
 	if err == nil && command.Tick != nil {
 		s.ticked = s.now()
 	}
@@ -397,27 +446,6 @@ func (s *server) apply(at int) {
 	if s.lead != nil {
 		s.lead.applied(at, result, err)
 	}
-}
-
-// apply is Apply, unless a rule is broken on purpose.
-func (w *world) apply(s *ledger.State, c ledger.Command) (ledger.Result, error) {
-	if despite := w.bent.despite; despite != nil {
-		result, err := s.Apply(c)
-		if err != nil && despite(s, c, err) {
-			err = nil
-		}
-		return result, err
-	}
-	bend := w.bent.applied
-	if bend == nil {
-		return s.Apply(c)
-	}
-	before := s.Clone()
-	result, err := s.Apply(c)
-	if err == nil && !result.Already {
-		bend(before, s, c)
-	}
-	return result, err
 }
 
 func (s *server) save(at int) {

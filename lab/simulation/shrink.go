@@ -12,7 +12,6 @@ const shrinkRuns = 400
 type shrinker struct {
 	best     Schedule
 	happened []string // occurrences of the best
-	sabotage Sabotage
 	runs     int
 }
 
@@ -20,12 +19,8 @@ type shrinker struct {
 // that does so too: fewer classes of faults, fewer occurrences, a shorter span. A
 // schedule that breaks nothing comes back as it is, and false.
 func Shrink(s Schedule, promise string) (Schedule, bool) {
-	sabotage, err := findSabotage(s.Sabotage)
-	if err != nil {
-		return s, false
-	}
 	s.Promise = promise
-	k := &shrinker{sabotage: sabotage}
+	k := &shrinker{}
 	if !k.try(s) {
 		return s, false
 	}
@@ -39,7 +34,7 @@ func Shrink(s Schedule, promise string) (Schedule, bool) {
 // try runs a schedule, and keeps it when it still breaks the promise.
 func (k *shrinker) try(s Schedule) bool {
 	k.runs++
-	w := s.run(nil, k.sabotage)
+	w := s.run(nil)
 	i := slices.IndexFunc(w.judge.found, func(v Violation) bool { return v.Promise == s.Promise })
 	if i < 0 {
 		return false

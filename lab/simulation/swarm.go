@@ -65,6 +65,7 @@ func classes() []class {
 		{name: "deaf", most: 10 * time.Second, usual: 0.2, do: (*world).deafen, apart: true},
 		{name: "echo", most: 12 * time.Second, usual: 0.15, do: (*world).echo, apart: true},
 		{name: "sprinter-off", most: 4 * time.Second, usual: 0.35, do: (*world).sprinterOff, apart: true},
+		{name: "unsynced", most: 8 * time.Second, usual: 0.2, do: (*world).killUnsynced, apart: true},
 		{name: "debt", most: 4 * time.Second, usual: 0.25, do: (*world).overdraw, apart: true},
 
 		{name: "loss"},

@@ -34,7 +34,7 @@ type world struct {
 	moment   uint64
 	trace    io.Writer
 	orders   int
-	bent     bends
+	named    map[string]*order // by id
 
 	group     int                 // counts the times the servers were begun anew
 	drops     []*ledger.DropTasks // all that were asked for
@@ -64,10 +64,10 @@ type saved struct {
 	pots  map[potKey]pot // what was left for sprints by then, as far as the judge knew
 }
 
-func newWorld(s Schedule, trace io.Writer, bent bends) *world {
+func newWorld(s Schedule, trace io.Writer) *world {
 	w := &world{
 		schedule: s, end: s.span(), timing: ledger.DefaultTiming(),
-		byName: map[string]*node{}, hits: map[string]int{}, trace: trace, bent: bent,
+		byName: map[string]*node{}, named: map[string]*order{}, hits: map[string]int{}, trace: trace,
 	}
 	w.drawSwarm()
 	if w.on["site-dark"] {

@@ -25,7 +25,7 @@ type Caps struct{ Nodes []Cap }
 
 // Cap is one node's target, the least it can hold and the most it may be given.
 type Cap struct {
-	Node              string
+	Node             string
 	Cap, Floor, Most units.Power
 }
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"headroom/lease"
@@ -197,7 +199,7 @@ func (l *Leader) begin(s *ledger.State, now Moment) []Output {
 		}
 	case begun:
 		l.led = true
-		return append([]Output{Began{}}, l.next(s, now)...)
+		return append(append([]Output{Began{}}, l.prove()...), l.next(s, now)...)
 	}
 	return l.propose(s, now, nil, c)
 }
@@ -321,8 +323,9 @@ func (l *Leader) answers(s *ledger.State, now Moment) []Output {
 			out = append(out, Grant{g})
 		}
 	}
-	for node, reason := range l.table.Waiting(s) {
-		out = append(out, Wait{node, reason})
+	waiting := l.table.Waiting(s)
+	for _, node := range slices.Sorted(maps.Keys(waiting)) {
+		out = append(out, Wait{node, waiting[node]})
 	}
 	if caps := l.changedCaps(s); len(caps) > 0 {
 		out = append(out, Caps{caps})

@@ -11,11 +11,11 @@ import (
 )
 
 var (
-	// ErrBusy: too many requests wait for the log.
+	// ErrBusy means that too many requests wait for the log.
 	ErrBusy = errors.New("too many requests wait for the log")
-	// ErrHeard: a node cannot be taken for gone that has just been heard.
+	// ErrHeard means that a node cannot be taken for gone that has just been heard.
 	ErrHeard = errors.New("the node may be alive")
-	// ErrAboveParent: a budget that its domain could never use up.
+	// ErrAboveParent means a budget that its domain could never use up.
 	ErrAboveParent = errors.New("above the domain that it lies in")
 	// errSame ends a request that changes nothing.
 	errSame = errors.New("nothing changes")
@@ -236,18 +236,16 @@ func (l *Leader) Evidence(s *ledger.State, now Moment, off []string) []Output {
 }
 
 // Read takes in a question, which is answered (Answer) once this server has proven that it
-// led after the question came.
+// led after the question came. Before the epoch has begun nothing is proven: what earlier
+// leaderships committed may not have been applied here yet.
 func (l *Leader) Read(r *Request) []Output {
 	l.reads = append(l.reads, r)
-	if l.proving != nil {
-		return nil // the next proof is for it
-	}
 	return l.prove()
 }
 
 func (l *Leader) prove() []Output {
-	if len(l.reads) == 0 {
-		return nil
+	if len(l.reads) == 0 || l.proving != nil || !l.led {
+		return nil // the next proof is for it
 	}
 	l.proving, l.reads = l.reads, nil
 	return []Output{Prove{}}
