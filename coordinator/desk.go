@@ -108,7 +108,7 @@ func (d *desk) moment() leader.Moment { return leader.Moment{Mono: d.now(), Wall
 func (d *desk) open() {
 	d.began = time.Now()
 	d.lead = leader.New(leader.Config{
-		Server: d.server, Epoch: d.epoch, Timing: d.timing, Found: d.found, Rules: d.machine.rules, Gap: d.machine.gap(),
+		Server: d.server, Epoch: d.epoch, Timing: d.timing, Found: d.found, Rules: int(d.machine.rules), Gap: d.machine.gap(),
 	}, d.moment())
 }
 

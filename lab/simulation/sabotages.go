@@ -5,9 +5,9 @@ const (
 	leaseFile       = "lease/lease.go"
 	nodeFile        = "lease/node.go"
 	sprintFile      = "capping/sprint.go"
-	leaderFile      = "leader/leader.go"
-	requestFile     = "leader/request.go"
-	clockFile       = "leader/clock.go"
+	leaderFile      = "ledger/leader/leader.go"
+	requestFile     = "ledger/leader/request.go"
+	clockFile       = "ledger/leader/clock.go"
 	decideFile      = "ledger/decide.go"
 	tableFile       = "ledger/table.go"
 	evidenceFile    = "ledger/evidence.go"
@@ -186,7 +186,7 @@ func ledgerSabotages() []Sabotage {
 		// A restored group waits for no lease that it does not know.
 		patched("restore-awaits-no-unknown", "P1", edit{leasesFile, "	if s.Unknown == 0 {", "	if BROKEN {\n		return 0\n	}\n	if s.Unknown == 0 {"}),
 		// What nobody measured costs the escrow, however long it took.
-		patched("unmeasured-is-escrow", "P8", edit{escrowFile, "	if x.Spent == nil && t.Rules >= 5 {", "	if x.Spent == nil && t.Rules >= 5 && !BROKEN {"}),
+		patched("unmeasured-is-escrow", "P8", edit{escrowFile, "	if x.Spent == nil {", "	if x.Spent == nil && !BROKEN {"}),
 		// What was not spent goes back twice.
 		patched("refund-twice", "P8", edit{escrowFile, "d.Sprint.Balances[pot]+p.Refunded))", "d.Sprint.Balances[pot]+p.Refunded+map[bool]units.Energy{true: p.Refunded}[BROKEN]))"}),
 		// The share of a node that has not said what it spent goes back whole.
