@@ -13,6 +13,7 @@ import (
 	"headroom/jobs/containers"
 	"headroom/ledger"
 	"headroom/progress"
+	"headroom/units"
 )
 
 // arbiterPatience is how long shares of a new leadership wait for its estimates: until
@@ -129,7 +130,7 @@ func (x *seenJob) arbitrated() arbiter.Job {
 		ByRatio: engineDeflates(cmp.Or(x.job.Engine, engineLocal)),
 	}
 	// Tasks that had begun before a ratio rose run on: once the scheduler has taken it, what it has dropped counts.
-	if taken := p.Theta != nil && x.job.Deflation != nil && p.GetTheta() >= x.job.Deflation.Theta-1e-9; j.ByRatio && (!taken || p.GetDropped() == 0) {
+	if taken := p.Theta != nil && x.job.Deflation != nil && units.Ratio(p.GetTheta()).Reaches(units.Ratio(x.job.Deflation.Theta)); j.ByRatio && (!taken || p.GetDropped() == 0) {
 		j.Dropped = max(j.Dropped, int(x.job.DeflatedTasks(p.GetTasks())))
 	}
 	if p.Work != nil {

@@ -393,7 +393,7 @@ func (d *desk) moveOrders(s *ledger.State) (out []order) {
 			continue
 		}
 		subject := deflateSubject + j.ID
-		if _, told := d.jobs.told[subject]; !told && p.GetTheta() >= j.Deflation.Theta-1e-9 {
+		if _, told := d.jobs.told[subject]; !told && units.Ratio(p.GetTheta()).Reaches(units.Ratio(j.Deflation.Theta)) {
 			continue // it began with it
 		}
 		out = append(out, order{

@@ -3,7 +3,7 @@ package ledger
 import (
 	"fmt"
 
-	"headroom/jobs/quality"
+	"headroom/units"
 )
 
 // Deflation is the drop ratio that a job runs with. Which of its tasks run follows from
@@ -17,17 +17,13 @@ type Deflation struct {
 	At     int64  `json:"at_us,omitempty"`
 }
 
-// thetaSlack is by how much a drop ratio may miss what a floor leaves: 1 - 0.9 is a
-// little more than 0.1 in binary.
-const thetaSlack = 1e-9
-
 // KeptTasks is how many of so many tasks run under a drop ratio: ceil(n (1 - theta)), and
 // one where there are any.
 func KeptTasks(theta float64, tasks uint32) uint32 {
 	if !(theta > 0) {
 		return tasks
 	}
-	return uint32(quality.Kept(1-theta, int(tasks)))
+	return uint32(units.Ratio(1 - theta).Kept(int(tasks)))
 }
 
 // DeflatedTasks is how many of so many tasks the job's drop ratio leaves out.
@@ -51,7 +47,7 @@ func (j Job) bears(theta float64) error {
 	switch most := MostTheta(j.Floor); {
 	case !(theta >= 0 && theta <= 1):
 		return fmt.Errorf("job %q: a drop ratio of %v; it must be from 0 to 1: %w", j.ID, theta, ErrDeflation)
-	case theta > most+thetaSlack:
+	case units.Ratio(theta).Above(units.Ratio(most)):
 		return fmt.Errorf("job %q: a drop ratio of %v leaves %.4g of its tasks, its floor is %.4g of them; at most %.4g may be dropped: %w",
 			j.ID, theta, 1-theta, 1-most, most, ErrFloor)
 	}

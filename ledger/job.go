@@ -4,9 +4,10 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"time"
+
+	"headroom/units"
 )
 
 // EarlyStop is the decision that map tasks of a job that have not begun may be dropped.
@@ -31,11 +32,7 @@ const maxUncapped = 10 * 365 * 24 * time.Hour
 // LeastTasks is how many of a job's map tasks must be left at the end: its floor,
 // rounded up to whole tasks, and one where there are any.
 func LeastTasks(floor float64, tasks uint32) uint32 {
-	if !(floor > 0 && floor < 1) {
-		return tasks
-	}
-	// 0.1 of 30 tasks are 3 and not 4, whatever 0.1*30 is in binary.
-	return min(tasks, max(1, uint32(max(0, math.Ceil(floor*float64(tasks)-1e-9)))))
+	return uint32(units.Ratio(floor).Least(int(tasks)))
 }
 
 // BelowFloor tells whether the job says that it is done on fewer tasks than the floor that it was promised.

@@ -7,6 +7,7 @@ import (
 
 	"headroom/jobs/buffers"
 	"headroom/scheduler/profiles"
+	"headroom/units"
 )
 
 // RunRecord is what must survive of a job's latest run, so that a restarted
@@ -180,7 +181,7 @@ func (c *Core) Deflate(id string, theta float64, seed uint64, why string) error 
 	if j == nil || j.state != Running || !j.run.Decided || j.run.Stopping != "" {
 		return fmt.Errorf("job %s: %w", id, ErrNotRunning)
 	}
-	if kept, floor := Kept(j.Tasks, theta), need(j.MinTasks, j.Tasks); kept < floor || theta > 1-j.MinTasks+1e-9 {
+	if kept, floor := Kept(j.Tasks, theta), need(j.MinTasks, j.Tasks); kept < floor || units.Ratio(theta).Above(units.Ratio(1-j.MinTasks)) {
 		return fmt.Errorf("job %s: a drop ratio of %s keeps %d of %d tasks, its floor is %d: %w", id, profiles.Percent(theta), kept, j.Tasks, floor, ErrFloor)
 	}
 	if theta <= j.run.Theta {

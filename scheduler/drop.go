@@ -5,12 +5,12 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"headroom/jobs/quality"
+	"headroom/units"
 )
 
 // Kept is how many of n map tasks run under a drop ratio: ceil(n (1 - theta)), and
 // at least 1.
-func Kept(n int, theta float64) int { return max(1, quality.Kept(1-theta, n)) }
+func Kept(n int, theta float64) int { return max(1, units.Ratio(1-theta).Kept(n)) }
 
 // dropOrder is the order in which the map tasks of a job are given up. It follows
 // from the seed alone: a rerun, another machine and a higher drop ratio later give

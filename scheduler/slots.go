@@ -35,8 +35,7 @@ func UsableSlots(cap Cap, slots int) int {
 }
 
 // need is how many of n map tasks must be done for a result: at least the
-// fraction f of them. The small slack keeps 0.7 of 10 at 7, although 0.7*10 is
-// a little above 7 in floating point.
+// fraction f of them.
 func need(f float64, n int) int {
-	return int(math.Ceil(f*float64(n) - 1e-9))
+	return units.Ratio(f).Of(n)
 }

@@ -161,8 +161,8 @@ const (
 	// deflateEvery is the least time from one rise of a job's ratio to the next, thetaStep
 	// the least rise, and what ratios are multiples of.
 	deflateEvery, thetaStep = 20 * time.Second, 0.05
-	// thetaSlack keeps 1 - 0.9 from being less than 0.1.
-	thetaSlack = 1e-9
+	// stepSlack keeps 0.15/0.05 from being more than 3 steps.
+	stepSlack = 1e-9
 )
 
 // doings is what is remembered of one job.
@@ -418,7 +418,7 @@ func (d *doings) settle(now time.Duration, c *Contender, out *Moves) Move {
 	switch {
 	case c.Outlook.Moved && c.Outlook.Had > 0:
 		return c.reallocated()
-	case c.Deflated && c.Theta > c.ClassTheta+thetaSlack && d.begun && d.move.Kind == MoveDeflate && d.move.Mark == mark(c.Theta):
+	case c.Deflated && units.Ratio(c.Theta).Above(units.Ratio(c.ClassTheta)) && d.begun && d.move.Kind == MoveDeflate && d.move.Mark == mark(c.Theta):
 		return d.move
 	case c.Outlook.CapShare > 0 && c.Outlook.CapShare < bite:
 		return d.borne(now, c)
@@ -455,7 +455,7 @@ func (c *Contender) least() float64 {
 	aim := c.Elapsed + time.Duration(aimed*float64(max(0, goal-c.Elapsed)))
 	more := math.Ceil(float64(c.Outlook.Slow.At-aim) / float64(c.Outlook.PerTask))
 	theta := max(c.Theta, (float64(c.Dropped)+max(0, more))/float64(c.Tasks))
-	steps := math.Ceil(theta/thetaStep - thetaSlack)
+	steps := math.Ceil(theta/thetaStep - stepSlack)
 	return math.Round(1e9*max(steps*thetaStep, c.Theta+thetaStep)) / 1e9
 }
 

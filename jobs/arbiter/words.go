@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"headroom/units"
 )
 
 // What moves say in words, with their costs.
@@ -76,7 +78,7 @@ func (d *doings) deflateWords(now time.Duration, c *Contender, theta float64) st
 	helps := "that meets it"
 	if least := c.least(); c.Outlook.PerTask <= 0 {
 		helps = "what that saves is not known yet"
-	} else if least > theta+thetaSlack {
+	} else if units.Ratio(least).Above(units.Ratio(theta)) {
 		helps = fmt.Sprintf("a ratio of %.2f would meet it, its floor and the tasks that have not begun leave %.2f", least, theta)
 	}
 	return fmt.Sprintf("%s; %s; its drop ratio rises from %.2f to %.2f, its floor is %.2f of its tasks: %s",

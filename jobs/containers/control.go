@@ -1,25 +1,20 @@
 package containers
 
 import (
-	"math"
 	"time"
+
+	"headroom/units"
 )
 
 // QueueFloors are the fractions of tasks that the paper's three queues guarantee, the
 // most sensitive queue first.
 func QueueFloors() []float64 { return []float64{1, 0.75, 0.5} }
 
-// taskGuard keeps 40*0.7 = 28.000000000000004 from becoming 29 tasks.
-const taskGuard = 1e-9
-
 // MinTasks is the least number of tasks that a job of n tasks may end on: the floor,
 // a fraction of them, rounded up. A floor of 0 or less, above 1, or that is no number,
 // is all tasks.
 func MinTasks(n int, floor float64) int {
-	if !(floor > 0 && floor < 1) {
-		return n
-	}
-	return max(min(1, n), int(math.Ceil(float64(n)*floor-taskGuard)))
+	return units.Ratio(floor).Least(n)
 }
 
 // MayStop tells whether a job's map tasks that have not begun may be dropped: it has

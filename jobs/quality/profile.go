@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
 )
@@ -258,13 +257,4 @@ func (p *Profile) Encode() ([]byte, error) {
 	enc.SetIndent("", "  ")
 	err := enc.Encode(p)
 	return b.Bytes(), err
-}
-
-// Kept is how many of so many tasks run at a fraction: rounded up, at least one where
-// there is one. A hair of a binary fraction too much does not count.
-func Kept(fraction float64, tasks int) int {
-	if math.IsNaN(fraction) || tasks <= 0 {
-		return 0
-	}
-	return min(max(int(math.Ceil(min(max(fraction, 0), 1)*float64(tasks)-1e-9)), 1), tasks)
 }

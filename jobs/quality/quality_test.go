@@ -234,16 +234,3 @@ func TestReadResult(t *testing.T) {
 		}
 	}
 }
-
-func TestKept(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		fraction float64
-		tasks    int
-		want     int
-	}{{0.1, 40, 4}, {0.3, 10, 3}, {0.31, 10, 4}, {0.001, 10, 1}, {1, 7, 7}, {2, 7, 7}, {0.5, 0, 0}, {math.NaN(), 5, 0}, {0.7, 10, 7}} {
-		if got := Kept(c.fraction, c.tasks); got != c.want {
-			t.Errorf("%v of %d tasks: %d, want %d", c.fraction, c.tasks, got, c.want)
-		}
-	}
-}

@@ -2,9 +2,10 @@ package queueing
 
 import (
 	"fmt"
-	"math"
 
 	"gonum.org/v1/gonum/mat"
+
+	"headroom/units"
 )
 
 // TaskModel is a job of map and reduce tasks, each of exponential length (DIAS, section
@@ -51,7 +52,7 @@ func Exactly(n int) []float64 {
 // number that is not below n*(1-theta), as DIAS rounds. Rounding in the product does not
 // keep a task more: 50 tasks at 0.1 are 45.
 func Kept(n int, theta float64) int {
-	return max(0, int(math.Ceil(float64(n)-float64(n)*theta-1e-9)))
+	return units.Ratio(1 - theta).Of(n)
 }
 
 // TaskLevel is the distribution of a job's time on an idle cluster, DIAS's equation (1).

@@ -9,7 +9,6 @@ import (
 
 	"headroom/jobs/arbiter"
 	"headroom/jobs/containers"
-	"headroom/jobs/quality"
 	"headroom/progress"
 	"headroom/units"
 )
@@ -287,7 +286,7 @@ func (r *mixedRun) begin(j *mixedJob, d time.Duration) {
 // deflate raises a job's ratio: tasks that have not begun go, down to what it leaves.
 func (r *mixedRun) deflate(j *mixedJob, theta float64) {
 	j.theta = theta
-	j.drop(len(j.times) - j.dropped - quality.Kept(1-theta, len(j.times)))
+	j.drop(len(j.times) - j.dropped - units.Ratio(1-theta).Kept(len(j.times)))
 }
 
 // hand gives free containers to the job furthest below its share; one without a share has

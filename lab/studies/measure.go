@@ -18,6 +18,7 @@ import (
 	"headroom/jobs/quality"
 	"headroom/scheduler"
 	"headroom/scheduler/local"
+	"headroom/units"
 )
 
 // Which tasks of a job run when not all do.
@@ -60,7 +61,7 @@ func (m *measurement) points(ctx context.Context) ([]quality.Point, error) {
 	var out []quality.Point
 	last := 0
 	for _, ratio := range sortedRatios(m.ratios) {
-		kept := quality.Kept(ratio, m.tasks)
+		kept := units.Ratio(ratio).Kept(m.tasks)
 		if kept == last {
 			m.note("%v of %d tasks are %d again: passed over", ratio, m.tasks, kept)
 			continue

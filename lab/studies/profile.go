@@ -18,6 +18,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/jobs/quality"
 	"headroom/scheduler"
+	"headroom/units"
 )
 
 // Bounds of `powerlab profile`.
@@ -250,7 +251,7 @@ func (p *profiling) print(w io.Writer, profile *quality.Profile) error {
 	var rows [][]string
 	for _, x := range profile.Points {
 		rows = append(rows, []string{
-			strconv.FormatFloat(x.Fraction, 'f', 4, 64), strconv.Itoa(quality.Kept(x.Fraction, profile.Tasks)),
+			strconv.FormatFloat(x.Fraction, 'f', 4, 64), strconv.Itoa(units.Ratio(x.Fraction).Kept(profile.Tasks)),
 			percent(x.Accuracy), percent(x.Low), percent(x.High), strconv.Itoa(x.Runs),
 		})
 	}

@@ -16,6 +16,7 @@ import (
 
 	"headroom/internal/secure"
 	"headroom/scheduler/asked"
+	"headroom/units"
 )
 
 // Run is one execution of a job.
@@ -226,14 +227,11 @@ func (e *Engine) Start(r Run) error {
 	return nil
 }
 
-// thetaSlack is what rounding may add to a drop ratio.
-const thetaSlack = 1e-9
-
 func (r Run) check() error {
 	switch {
 	case math.IsNaN(r.Theta) || r.Theta < 0 || r.Theta > 1:
 		return fmt.Errorf("theta %v of %s: %w", r.Theta, r.Job, ErrTheta)
-	case r.Theta > 1-r.Floor+thetaSlack:
+	case units.Ratio(r.Theta).Above(units.Ratio(1 - r.Floor)):
 		return fmt.Errorf("theta %v of %s, whose floor is %v: %w", r.Theta, r.Job, r.Floor, ErrFloor)
 	case !filepath.IsAbs(r.Folder):
 		return fmt.Errorf("spark: the folder %q of %s is not an absolute path", r.Folder, r.Job)
@@ -328,7 +326,7 @@ func (e *Engine) Deflate(job string, theta float64, seed uint64) error {
 		return fmt.Errorf("%s: %w", job, ErrNotRunning)
 	case math.IsNaN(theta) || theta < 0 || theta > 1:
 		return fmt.Errorf("theta %v of %s: %w", theta, job, ErrTheta)
-	case theta > 1-x.run.Floor+thetaSlack:
+	case units.Ratio(theta).Above(units.Ratio(1 - x.run.Floor)):
 		return fmt.Errorf("theta %v of %s, whose floor is %v: %w", theta, job, x.run.Floor, ErrFloor)
 	case theta > x.theta:
 		x.theta, x.seed = theta, seed

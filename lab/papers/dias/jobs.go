@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"headroom/jobs/quality"
+	"headroom/units"
 )
 
 // The cluster of the paper (section 5.1): ten workers of two cores.
@@ -59,7 +59,7 @@ func (w text) seconds(theta float64, rng *rand.Rand) float64 {
 // kept is how many of n tasks run at a drop ratio (section 3.3); the guard keeps
 // 50 (1 - 0.1) at 45.
 func kept(n int, theta float64) int {
-	return max(1, quality.Kept(1-theta, n))
+	return max(1, units.Ratio(1-theta).Kept(n))
 }
 
 // makespan is how long n tasks of mean time 1 take on the slots, each on the slot that
