@@ -2,88 +2,83 @@ package agent
 
 import (
 	"os"
-	"strconv"
-	"strings"
+	"path/filepath"
 
-	"headroom/rapl/sysfs"
+	"github.com/prometheus/procfs"
 )
 
-// cpuUse tells how much of the CPUs is in use, from the first line of /proc/stat
-// (proc_stat(5)). The lines of the single CPUs are left alone: to take them apart
-// once a second costs 0.2 % of a core on a machine of 64, and 0.5 % on one of 256.
-// A nil cpuUse knows nothing.
+// cpuUse tells how much of the CPUs is in use, from /proc/stat (proc_stat(5)). A nil
+// cpuUse knows nothing.
 type cpuUse struct {
-	stat *sysfs.Attr
+	fs   procfs.FS
 	last cpuTimes
+	// rest is how many readings are passed over: the file has a line for every CPU and every
+	// interrupt, and taking it apart once a second would cost 0.5 % of a core where there
+	// are 256 CPUs.
+	rest, passed int
+	use          float64
+	known        bool
 }
 
-// cpuTimes is the time of all CPUs since boot, in clock ticks.
+// cpusASecond is for how many CPUs the file is read every second.
+const cpusASecond = 64
+
+// cpuTimes is the time of all CPUs since boot, in seconds.
 type cpuTimes struct {
 	busy, total float64
-	known       bool
+	least       float64 // of the columns
 }
 
 // openCPUUse is nil where the kernel does not tell.
 func openCPUUse(root *os.Root) *cpuUse {
-	a, err := sysfs.Open(root, "proc/stat")
+	fs, err := procfs.NewFS(filepath.Join(root.Name(), "proc"))
 	if err != nil {
 		return nil
 	}
-	return &cpuUse{stat: a}
+	u := &cpuUse{fs: fs}
+	s, err := fs.Stat()
+	if err != nil {
+		return nil
+	}
+	u.last, u.rest = timesOf(s), len(s.CPU)/cpusASecond
+	return u
 }
 
-// busy is the share of CPU time in use since it was last asked, and whether known.
+// busy is the share of CPU time in use when it was last looked at, and whether known. It is
+// asked once a second.
 func (u *cpuUse) busy() (float64, bool) {
 	if u == nil {
 		return 0, false
 	}
-	before := u.last
-	u.last = u.read()
-	if !before.known || !u.last.known || u.last.total <= before.total {
+	if u.passed++; u.passed <= u.rest {
+		return u.use, u.known
+	}
+	u.passed = 0
+	s, err := u.fs.Stat()
+	if err != nil {
+		u.last, u.known = cpuTimes{}, false
 		return 0, false
 	}
-	return min(1, max(0, (u.last.busy-before.busy)/(u.last.total-before.total))), true
+	before := u.last
+	u.last = timesOf(s)
+	if u.known = before.sound() && u.last.sound() && u.last.total > before.total; u.known {
+		u.use = min(1, max(0, (u.last.busy-before.busy)/(u.last.total-before.total)))
+	}
+	return u.use, u.known
 }
 
-func (u *cpuUse) read() cpuTimes {
-	line, err := u.stat.Text()
-	if err != nil {
-		return cpuTimes{}
-	}
-	return parseCPUTimes(line)
+// timesOf is the time in use and in all; guest time is part of user time.
+func timesOf(s procfs.Stat) cpuTimes {
+	c := s.CPUTotal
+	busy := c.User + c.Nice + c.System + c.IRQ + c.SoftIRQ + c.Steal
+	least := min(c.User, c.Nice, c.System, c.IRQ, c.SoftIRQ, c.Steal, c.Idle, c.Iowait)
+	return cpuTimes{busy: busy, total: busy + c.Idle + c.Iowait, least: least}
 }
 
-// Columns of the first line of /proc/stat; guest time, which comes later, is part
-// of user time.
-const (
-	columnIdle   = 3
-	columnIOWait = 4
-	columns      = 8 // as far as steal
-)
+// longest is more CPU time than any machine has had, in seconds.
+const longest = 1e13
 
-// parseCPUTimes reads the first line of /proc/stat; unknown is what it is not.
-func parseCPUTimes(line string) cpuTimes {
-	fields := strings.Fields(line)
-	if len(fields) <= columns || fields[0] != "cpu" {
-		return cpuTimes{}
-	}
-	t := cpuTimes{known: true}
-	for i, text := range fields[1 : 1+columns] {
-		ticks, err := strconv.ParseUint(text, 10, 64)
-		if err != nil {
-			return cpuTimes{}
-		}
-		t.total += float64(ticks)
-		if i != columnIdle && i != columnIOWait {
-			t.busy += float64(ticks)
-		}
-	}
-	return t
-}
-
-func (u *cpuUse) close() error {
-	if u == nil {
-		return nil
-	}
-	return u.stat.Close()
+// sound reports whether these can be times.
+func (t cpuTimes) sound() bool {
+	return t.least >= 0 && t.total > 0 && t.total < longest
 }

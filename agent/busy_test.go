@@ -56,8 +56,10 @@ func TestBusyIsWhatProcfsReads(t *testing.T) {
 		before, more := ticks.Draw(t, "before"), ticks.Draw(t, "more")
 		statFile(t, dir, before, cpus)
 		u := openCPUUse(root)
-		if _, known := u.busy(); known {
-			t.Fatal("known from one look")
+		for range 1 + u.rest {
+			if _, known := u.busy(); known {
+				t.Fatal("known from one look")
+			}
 		}
 		was := procfsTimes(t, oracle)
 		for i := range more {
@@ -65,15 +67,15 @@ func TestBusyIsWhatProcfsReads(t *testing.T) {
 		}
 		statFile(t, dir, more, cpus)
 		now := procfsTimes(t, oracle)
+		for range u.rest { // many CPUs are not looked at every second
+			u.busy()
+		}
 		got, known := u.busy()
 		if known != (now.total > was.total) {
 			t.Fatalf("known %v, though the total went from %v to %v", known, was.total, now.total)
 		}
 		if want := (now.busy - was.busy) / (now.total - was.total); known && math.Abs(got-want) > 1e-6 {
 			t.Fatalf("busy %v, procfs says %v", got, want)
-		}
-		if err := u.close(); err != nil {
-			t.Fatal(err)
 		}
 	})
 }
@@ -94,14 +96,19 @@ func TestBusyUnknown(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":    "",
 		"one CPU":    "cpu0 1 2 3 4 5 6 7 8 9 10",
-		"too few":    "cpu 1 2 3 4 5 6 7",
 		"no number":  "cpu 1 2 3 4 5 six 7 8 9 10",
 		"below zero": "cpu 1 2 3 -4 5 6 7 8 9 10",
 		"infinite":   "cpu 1 2 3 inf 5 6 7 8 9 10",
 		"too big":    "cpu 1 2 3 18446744073709551616 5 6 7 8 9 10",
 	} {
-		if c := parseCPUTimes(text); c.known {
-			t.Errorf("%s: %q was read as %+v", name, text, c)
+		root, dir := procRoot(t)
+		statFile(t, dir, []uint64{5, 0, 0, 5, 0, 0, 0, 0, 0, 0}, 1)
+		u := openCPUUse(root)
+		if err := os.WriteFile(filepath.Join(dir, "proc/stat"), []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if share, known := u.busy(); known {
+			t.Errorf("%s: %q was read as %v", name, text, share)
 		}
 	}
 	root, dir := procRoot(t)
@@ -116,8 +123,5 @@ func TestBusyUnknown(t *testing.T) {
 		if share, known := u.busy(); known {
 			t.Errorf("idle time went from 5 to %d: busy %v", idle, share)
 		}
-	}
-	if err := u.close(); err != nil {
-		t.Error(err)
 	}
 }

@@ -505,7 +505,7 @@ func (m *machine) forget() {
 
 // close gives the descriptors back; limits stay as they are.
 func (m *machine) close() error {
-	errs := []error{m.cpu.close()}
+	var errs []error
 	for _, s := range m.sockets {
 		if s.limiter != nil {
 			errs = append(errs, s.limiter.Close())
