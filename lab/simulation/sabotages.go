@@ -206,7 +206,7 @@ func ledgerSabotages() []Sabotage {
 			edit{jobFile, "	case gone > may:", "	case gone > may && !BROKEN:"},
 			edit{jobFile, "	case gone > 0 && gone+deflated > may && deflated > 0:", "	case gone > 0 && gone+deflated > may && deflated > 0 && !BROKEN:"}),
 		// A drop ratio is put in force that the job's floor does not leave.
-		patched("ratio-not-checked", "P9", edit{deflateFile, "	case theta > most+thetaSlack:", "	case theta > most+thetaSlack && !BROKEN:"}),
+		patched("ratio-not-checked", "P9", edit{deflateFile, "	case units.Ratio(theta).Above(units.Ratio(most)):", "	case units.Ratio(theta).Above(units.Ratio(most)) && !BROKEN:"}),
 		// A new leader forgets what was dropped.
 		patched("drops-forgotten", "P9", edit{applyFile, "	t.Epoch = c.Epoch\n", "	t.Epoch = c.Epoch\n	for id, j := range t.Jobs {\n		if BROKEN {\n			j.Dropped = nil\n			put(t, t.Jobs, id, j)\n		}\n	}\n"}),
 		// A new leader forgets what was asked for.
