@@ -24,10 +24,11 @@ demo: build ## run the demonstration: a small cluster, real jobs, cuts and kills
 test: build ## install what the tests need and run all of them
 	@sh test/run.sh
 
-check: ## format, lint, root tests and unit tests with -race
+check: ## format, lint, root tests and unit tests, with -race where there is concurrency (test/packages.sh)
 	@$(MAKE) --no-print-directory format-check lint
 	$(GO) test -count=1 .
-	GORACE=atexit_sleep_ms=0 $(GO) test -race $$($(GO) list ./... | grep -vE '/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark|torment)(/|$$)')
+	GORACE=atexit_sleep_ms=0 $(GO) test -race -parallel 6 $$(GO="$(GO)" sh test/packages.sh race)
+	$(GO) test $$(GO="$(GO)" sh test/packages.sh plain | grep -vx headroom)
 	$(GO) test -run '^TestFiveSabotages$$' ./lab/simulation
 
 .PHONY: format-check

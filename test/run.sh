@@ -115,17 +115,16 @@ lap() { echo "   ($(($(date +%s) - began)) s since the start)"; }
 
 failed=0
 whole='/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark|torment)(/|$)'
-# Studies, models, texts and packages: no goroutines of ours but pools that other
-# packages run with the race detector, which makes these ten times slower.
-plain='^headroom$|/(deflation|lab/papers/dias|lab/papers/cab|queueing|deploy/nfpm|internal/vet)$'
-packages=$(go list ./... | grep -vE "$whole" | grep -vE "$plain") || exit 1
-echo "== go test $race (all but whole machines and clusters)"
+# Tests that wait overlap: two processors would otherwise run two at a time.
+together=6
+packages=$(sh test/packages.sh race) || exit 1
+echo "== go test $race (packages with concurrency)"
 # shellcheck disable=SC2086 # one word per package
-run "$scratch/unit.log" $race $packages || again "$scratch/unit.log" $race || failed=1
+run "$scratch/unit.log" $race -parallel $together $packages || again "$scratch/unit.log" $race || failed=1
 lap
 
-models=$(go list ./... | grep -E "$plain") || exit 1
-echo "== go test (studies, models, texts, packages)"
+models=$(sh test/packages.sh plain) || exit 1
+echo "== go test (packages without, studies, models, texts)"
 # shellcheck disable=SC2086 # one word per package
 run "$scratch/models.log" -count=1 $models || again "$scratch/models.log" || failed=1
 lap
