@@ -233,6 +233,7 @@ func (t *tx) setContainerPolicy(c Command, name string) error {
 func (t *tx) tick(c Command, k *Tick) error {
 	elapsed := min(max(0, k.Elapsed), maxElapsed)
 	t.passed(c.At, elapsed)
+	t.nodes = make([]nodeBefore, 0, len(k.Seen)+len(k.Drawn)+len(k.Acks)+len(k.Admit)+len(k.Targets)) // what most ticks change
 	for _, x := range k.Seen {
 		if err := t.see(c, x); err != nil {
 			return err

@@ -339,24 +339,35 @@ func Decode(data []byte) (Command, error) { return Known(Rules).Decode(data) }
 //
 //headroom:apply
 func (k Known) Decode(data []byte) (Command, error) {
+	var c Command
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	err := d.Decode(&c)
+	switch {
+	case err != nil && k.ignores(data, &c):
+		return c, nil
+	case err != nil:
+		return Command{}, fmt.Errorf("ledger: command of %d bytes: %w: %w", len(data), ErrUnknownCommand, err)
+	case d.More():
+		return Command{}, fmt.Errorf("ledger: command of %d bytes: %w: text after its end", len(data), ErrUnknownCommand)
+	case c.Rules > int(k) && c.Ignorable:
+		return Command{Rules: c.Rules, Ignorable: true}, nil
+	case c.Rules < OldestRules || c.Rules > int(k):
+		return Command{}, fmt.Errorf("ledger: command of rules %d, this server knows %d to %d: %w", c.Rules, OldestRules, k, ErrUnknownCommand)
+	}
+	return c, nil
+}
+
+// ignores reports whether a command that these rules cannot read says that it may be
+// ignored, and makes c the command without any part.
+func (k Known) ignores(data []byte, c *Command) bool {
 	var head struct {
 		Rules     int  `json:"rules"`
 		Ignorable bool `json:"ignorable"`
 	}
-	if json.Unmarshal(data, &head) == nil && head.Rules > int(k) && head.Ignorable {
-		return Command{Rules: head.Rules, Ignorable: true}, nil
+	if json.Unmarshal(data, &head) != nil || head.Rules <= int(k) || !head.Ignorable {
+		return false
 	}
-	var c Command
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&c); err != nil {
-		return Command{}, fmt.Errorf("ledger: command of %d bytes: %w: %w", len(data), ErrUnknownCommand, err)
-	}
-	if d.More() {
-		return Command{}, fmt.Errorf("ledger: command of %d bytes: %w: text after its end", len(data), ErrUnknownCommand)
-	}
-	if c.Rules < OldestRules || c.Rules > int(k) {
-		return Command{}, fmt.Errorf("ledger: command of rules %d, this server knows %d to %d: %w", c.Rules, OldestRules, k, ErrUnknownCommand)
-	}
-	return c, nil
+	*c = Command{Rules: head.Rules, Ignorable: true}
+	return true
 }

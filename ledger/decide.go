@@ -152,11 +152,11 @@ func Urgent(s *State, t *Table, node string) bool {
 // removed or said to be off meanwhile.
 func (t *Table) sightings(s *State, now time.Duration) []Sighting {
 	var seen []Sighting
-	for _, name := range t.names() {
-		r := t.nodes[name].report
-		if t.reachable(name, now) && s.news(r.Sighting) && len(s.Nodes)+len(seen) < MaxNodes {
+	for _, e := range t.sorted {
+		r := &e.report
+		if t.recent(e, now) && s.news(r.Sighting) && len(s.Nodes)+len(seen) < MaxNodes {
 			x := r.Sighting
-			x.Granted = !s.Nodes[name].Admitted && r.Highest.Seq > 0
+			x.Granted = !s.Nodes[x.Node].Admitted && r.Highest.Seq > 0
 			seen = append(seen, x)
 		}
 	}
@@ -179,7 +179,7 @@ func (s *State) news(x Sighting) bool {
 // before its last lease ended is no news any more.
 func (t *Table) acks(s *State, now time.Duration) []Ack {
 	var acks []Ack
-	for _, name := range t.names() {
+	for _, name := range t.names {
 		if a, ok := t.nodes[name].report.ack(s); !t.gone(s, name, now) && s.changes(a, ok) {
 			acks = append(acks, a)
 		}
@@ -190,7 +190,7 @@ func (t *Table) acks(s *State, now time.Duration) []Ack {
 // ack is the report as a read-back, and false while the node does not know what
 // its hardware holds. A sequence number counts only in the incarnation that gave
 // it, and only if it was given: another cluster's numbers prove nothing here.
-func (r Report) ack(s *State) (Ack, bool) {
+func (r *Report) ack(s *State) (Ack, bool) {
 	a := Ack{Node: r.Node, Process: r.Process, Number: r.Number, Effective: r.Effective, Stored: r.Stored}
 	n := s.Nodes[r.Node]
 	if r.Highest.Epoch.Incarnation == s.Epoch.Incarnation && r.Highest.Seq <= n.Seq {
@@ -248,7 +248,7 @@ func targets(s *State, t *Table, now time.Duration, totals map[string]Totals) []
 	if len(s.Domains) == 0 {
 		return nil
 	}
-	nodes, tree := s.NodesByName(), s.planTree(totals)
+	nodes, tree := t.nodesByName(s), s.planTree(totals)
 	plan := budget.Divide(tree, planned(s, t, now, nodes, totals), budget.Policy(s.Policy))
 	over := short(totals)
 	var out []Target
@@ -323,7 +323,7 @@ func planned(s *State, t *Table, now time.Duration, nodes []Node, totals map[str
 		p := fixed(n)
 		if t.mayMove(n, now) && (n.Sprint == nil || s.missing(n.Domain, totals)) {
 			p.Fixed, p.Least, p.Most, p.Demand = false, n.Least(), n.Most(), n.Most()
-			r := t.nodes[n.Name].report
+			r := &t.nodes[n.Name].report
 			if r.Demand != nil {
 				p.Demand = *r.Demand
 			}

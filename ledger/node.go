@@ -411,7 +411,7 @@ func (t *tx) removeNode(c Command, x *RemoveNode) error {
 		what = fmt.Sprintf("node %s removed, its %v are unmanaged watts of %s now", n.Name, charge, strings.Join(homes, " and "))
 	}
 	t.forfeit(n)
-	drop(t, t.Nodes, n.Name)
+	t.dropNode(n.Name)
 	t.SeqFloor = max(t.SeqFloor, n.Seq)
 	t.recordPower(c, what)
 	return nil

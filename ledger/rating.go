@@ -120,14 +120,17 @@ func (t *tx) draw(c Command, x Draw) error {
 // draws are the measurements of nodes above what they can draw as far as is known.
 func (t *Table) draws(s *State) []Draw {
 	var out []Draw
-	for _, name := range t.names() {
-		r := t.nodes[name].report
-		n, ok := s.Nodes[name]
-		if !ok || r.Power == nil || r.MachineID != n.MachineID || n.Off != "" {
+	for _, e := range t.sorted {
+		r := &e.report
+		if r.Power == nil {
+			continue
+		}
+		n, ok := s.Nodes[r.Node]
+		if !ok || r.MachineID != n.MachineID || n.Off != "" {
 			continue
 		}
 		if p := n.believed(*r.Power); p > n.Full()+deadband(n.Full()) {
-			out = append(out, Draw{Node: name, Power: p})
+			out = append(out, Draw{Node: n.Name, Power: p})
 		}
 	}
 	return out

@@ -1,9 +1,7 @@
 package ledger
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -108,6 +106,8 @@ type Table struct {
 	timing Timing
 	began  time.Duration
 	nodes  map[string]*entry
+	names  []string        // of nodes, sorted
+	sorted []*entry        // as names
 	behind map[string]bool // nodes with jobs behind schedule
 }
 
@@ -157,6 +157,8 @@ func (t *Table) Heard(r Report, now time.Duration) {
 	if !ok {
 		e = &entry{}
 		t.nodes[r.Node] = e
+		at, _ := slices.BinarySearch(t.names, r.Node)
+		t.names, t.sorted = slices.Insert(t.names, at, r.Node), slices.Insert(t.sorted, at, e)
 	}
 	if ok && e.report.Process == r.Process && r.Number <= e.report.Number {
 		return
@@ -205,11 +207,11 @@ func (t *Table) Mark() {
 // committed now. Call it only after the entry that followed Mark has committed
 // and been applied. Nodes are in order of name.
 func (t *Table) Grants(s *State, now time.Duration) []NodeGrant {
-	var grants []NodeGrant
+	grants := make([]NodeGrant, 0, len(t.names))
 	if t.Brake() > s.Brake.Set {
 		return nil // the log has to know of a brake before anybody is granted anything
 	}
-	for _, name := range slices.Sorted(maps.Keys(t.nodes)) {
+	for _, name := range t.names {
 		e := t.nodes[name]
 		n, ok := s.Nodes[name]
 		if !ok || !n.Grantable() || n.Process != e.report.Process || e.marked == 0 || n.walked() {
@@ -312,8 +314,11 @@ func (t *Table) Led(now time.Duration) time.Duration { return now - t.began }
 // reachable tells whether plans may count on the node to obey.
 func (t *Table) reachable(node string, now time.Duration) bool {
 	e, ok := t.nodes[node]
-	return ok && now-e.at <= t.timing.Lost
+	return ok && t.recent(e, now)
 }
+
+// recent reports whether a node was heard lately enough for plans to count on it.
+func (t *Table) recent(e *entry, now time.Duration) bool { return now-e.at <= t.timing.Lost }
 
 // settled tells whether the leader has heard all admitted nodes, or has led for a lease: before that it only cuts.
 func (t *Table) settled(s *State, now time.Duration) bool {
@@ -328,7 +333,18 @@ func (t *Table) settled(s *State, now time.Duration) bool {
 	return true
 }
 
-// names are the nodes heard, sorted.
-func (t *Table) names() []string {
-	return slices.SortedFunc(maps.Keys(t.nodes), cmp.Compare)
+// nodesByName are State.NodesByName, without sorting where all nodes have been heard and no others.
+func (t *Table) nodesByName(s *State) []Node {
+	if len(t.names) != len(s.Nodes) {
+		return s.NodesByName()
+	}
+	nodes := make([]Node, 0, len(t.names))
+	for _, name := range t.names {
+		n, ok := s.Nodes[name]
+		if !ok {
+			return s.NodesByName()
+		}
+		nodes = append(nodes, n)
+	}
+	return nodes
 }

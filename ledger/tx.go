@@ -10,7 +10,15 @@ type tx struct {
 	*State
 	saved State
 	undo  []func()
-	draft bool // nothing is taken back: the whole state is thrown away
+	nodes []nodeBefore // oldest first
+	draft bool         // nothing is taken back: the whole state is thrown away
+}
+
+// nodeBefore is a node as it was before a change.
+type nodeBefore struct {
+	name string
+	node Node
+	had  bool
 }
 
 func begin(s *State) *tx { return &tx{State: s, saved: *s} }
@@ -20,6 +28,13 @@ func try(s *State) *tx { return &tx{State: s, draft: true} }
 
 // rollback takes every change back, newest first.
 func (t *tx) rollback() {
+	for _, was := range slices.Backward(t.nodes) {
+		if was.had {
+			t.Nodes[was.name] = was.node
+		} else {
+			delete(t.Nodes, was.name)
+		}
+	}
 	for _, undo := range slices.Backward(t.undo) {
 		undo()
 	}
@@ -51,4 +66,19 @@ func drop[K comparable, V any](t *tx, m map[K]V, k K) {
 	delete(m, k)
 }
 
-func (t *tx) putNode(n Node) { put(t, t.Nodes, n.Name, n) }
+// putNode sets a node. A tick puts many: they are remembered without a function for each.
+func (t *tx) putNode(n Node) {
+	if !t.draft {
+		old, had := t.Nodes[n.Name]
+		t.nodes = append(t.nodes, nodeBefore{n.Name, old, had})
+	}
+	t.Nodes[n.Name] = n
+}
+
+// dropNode deletes a node.
+func (t *tx) dropNode(name string) {
+	if old, had := t.Nodes[name]; had && !t.draft {
+		t.nodes = append(t.nodes, nodeBefore{name, old, true})
+	}
+	delete(t.Nodes, name)
+}
