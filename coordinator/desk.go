@@ -165,9 +165,7 @@ func (d *desk) onTime(ctx context.Context) {
 		return // what waited has been answered by an entry meanwhile
 	}
 	d.punctual(d.lead.Ticking(), d.now())
-	ctx, span := d.traces.Begin(ctx, "tick")
 	d.step(ctx, d.lead.Timer)
-	span.End(d.over)
 }
 
 // step brings the leadership one input and carries out what follows from it. An entry is
@@ -184,10 +182,7 @@ func (d *desk) step(ctx context.Context, in func(*ledger.State, leader.Moment) [
 			d.carryOut(ctx, o)
 			continue
 		}
-		if p.Command.Tick != nil {
-			d.planned(time.Since(began))
-		}
-		res, err := d.propose(ctx, p.Command)
+		res, err := d.decided(ctx, p.Command, time.Since(began))
 		if deposed(err) && !errors.Is(err, ledger.ErrEpoch) {
 			d.over = err
 		}
@@ -197,6 +192,18 @@ func (d *desk) step(ctx context.Context, in func(*ledger.State, leader.Moment) [
 			outputs = slices.DeleteFunc(outputs, func(o leader.Output) bool { _, answer := o.(leader.Answer); return !answer })
 		}
 	}
+}
+
+// decided proposes a command that took this long to decide.
+func (d *desk) decided(ctx context.Context, c ledger.Command, took time.Duration) (ledger.Result, error) {
+	if c.Tick == nil {
+		return d.propose(ctx, c)
+	}
+	d.planned(took)
+	ctx, span := d.traces.Begin(ctx, "tick")
+	res, err := d.propose(ctx, c)
+	span.End(err)
+	return res, err
 }
 
 // planned counts how long it took to decide a tick.
