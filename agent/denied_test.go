@@ -8,7 +8,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -21,7 +20,6 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
-	"headroom/units"
 )
 
 // teller is a coordinator that tells nodes what it is given, and counts their streams.
@@ -95,16 +93,9 @@ func TestDeniedServerIsLetGo(t *testing.T) {
 	}
 	c1, c2 := serve("c1"), serve("c2")
 	own := files(secure.Node, "n01")
-	cfg := Defaults()
-	cfg.Node, cfg.Domain, cfg.StateDir, cfg.Coordinators = "n01", "rack/r1", filepath.Join(dir, "state"), []string{c1.addr, c2.addr}
+	cfg := newLab(t).config(c1.addr, c2.addr)
 	cfg.TLS = secure.Config{CA: own.CA, Cert: own.Cert, Key: own.Key}
-	cfg.Power = PowerConfig{Rated: 250 * units.Watt, Floor: 70 * units.Watt, Max: 220 * units.Watt, FailSafe: 90 * units.Watt}
-	if err := os.Mkdir(cfg.StateDir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	x := NewExchanger(cfg, ExchangeWatch{})
-	x.node.disk = osDisk{cfg.StateDir}
-	over.Go(func() { x.Run(ctx) })
+	run(t, cfg)
 	waitFor(t, "both have a stream", func() bool { return c1.open.Load() == 1 && c2.open.Load() == 1 })
 
 	// Who is no server is left out, and nobody else is denied by it.

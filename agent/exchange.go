@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"time"
 
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/rpc"
+	"headroom/internal/wire"
 	"headroom/lease"
-	"headroom/units"
 )
 
 // take is one message of the streams.
@@ -68,7 +67,7 @@ func (n *node) message(l *link, m *headroomv1.CoordinatorMessage) {
 		n.notAdmit = ""
 		n.health.clear("not-admitted")
 		n.health.clear("name-taken")
-		n.granted(grantOf(msg.Lease))
+		n.granted(wire.Grant(msg.Lease))
 	case *headroomv1.CoordinatorMessage_Denied:
 		n.deniedTold(msg.Denied)
 	case *headroomv1.CoordinatorMessage_Leader:
@@ -85,7 +84,7 @@ func (n *node) message(l *link, m *headroomv1.CoordinatorMessage) {
 
 func (n *node) leaderSays(l *link, m *headroomv1.Leader) {
 	was := n.leader()
-	l.leads, l.name, l.epoch = m.GetSelf(), m.GetId(), epochOf(m.GetEpoch())
+	l.leads, l.name, l.epoch = m.GetSelf(), m.GetId(), wire.Epoch(m.GetEpoch())
 	if a := m.GetAddress(); a != "" && !m.GetSelf() {
 		if len(n.hints) >= linksMax {
 			clear(n.hints)
@@ -191,7 +190,7 @@ func (n *node) heartbeat() {
 
 func (n *node) beatOf(hb lease.Heartbeat, now lease.Instant) *headroomv1.Heartbeat {
 	b := &headroomv1.Heartbeat{
-		Number: hb.Number, Highest: protoStamp(hb.Highest), Holding: n.holdingOf(hb), BrakeGeneration: hb.Brake, Health: n.health.list(),
+		Number: hb.Number, Highest: wire.StampMessage(hb.Highest), Holding: n.holdingOf(hb), BrakeGeneration: hb.Brake, Health: n.health.list(),
 	}
 	if n.lease.Braked() {
 		b.Brake = n.brakeProof(b.GetBrakeGeneration())
@@ -213,27 +212,11 @@ func (n *node) beatOf(hb lease.Heartbeat, now lease.Instant) *headroomv1.Heartbe
 
 // holdingOf is the acknowledgement: what is in force and what reads back.
 func (n *node) holdingOf(hb lease.Heartbeat) *headroomv1.Holding {
-	h := &headroomv1.Holding{
-		State: headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE, Applied: protoStamp(hb.Applied), CapUw: int64(hb.Cap), FailSafeUw: int64(hb.Stored),
-	}
-	switch {
-	case n.mode != holding:
-		h.State = headroomv1.LeaseState_LEASE_STATE_OBSERVING
-		h.CapUw = int64(n.cfg.Power.Rated)
-		return h
-	case hb.State == lease.Held:
-		h.State = headroomv1.LeaseState_LEASE_STATE_HELD
-	}
-	h.SprintId = hb.Sprint
-	for _, e := range hb.Ended {
-		end := &headroomv1.SprintEnd{Id: e.ID, Reason: e.Reason.String()}
-		if e.Measured {
-			end.SpentUj = new(int64(e.Spent))
+	h := wire.HoldingMessage(hb)
+	if n.mode != holding {
+		return &headroomv1.Holding{
+			State: headroomv1.LeaseState_LEASE_STATE_OBSERVING, Applied: h.GetApplied(), CapUw: int64(n.cfg.Power.Rated), FailSafeUw: h.GetFailSafeUw(),
 		}
-		h.Ended = append(h.Ended, end)
-	}
-	if hb.EffectiveKnown {
-		h.EffectiveUw = new(int64(hb.Effective))
 	}
 	return h
 }
@@ -348,22 +331,4 @@ func (n *node) cacheAddresses(addrs []string) {
 	}
 	n.cached, n.cacheBusy = addrs, true
 	n.clerk.errands <- errand{kind: storeCoordinators, name: CoordinatorsFile, data: data}
-}
-
-func grantOf(l *headroomv1.Lease) lease.Grant {
-	return lease.Grant{
-		Stamp: lease.Stamp{Epoch: epochOf(l.GetStamp().GetEpoch()), Seq: l.GetStamp().GetSeq()},
-		Cap:   units.Power(l.GetCapUw()), FailSafe: units.Power(l.GetFailSafeUw()),
-		// Bounded before it is multiplied; the holder refuses what makes no sense.
-		Duration:  time.Duration(min(max(l.GetDurationMs(), 0), int64(time.Hour/time.Millisecond))) * time.Millisecond,
-		Heartbeat: l.GetHeartbeat(), Process: l.GetProcessId(), BrakeLifted: l.GetBrakeLifted(), Sprint: leaseSprint(l.GetSprint()),
-	}
-}
-
-func epochOf(e *headroomv1.Epoch) lease.Epoch {
-	return lease.Epoch{Incarnation: e.GetIncarnation(), Term: e.GetTerm()}
-}
-
-func protoStamp(s lease.Stamp) *headroomv1.Stamp {
-	return &headroomv1.Stamp{Epoch: &headroomv1.Epoch{Incarnation: s.Epoch.Incarnation, Term: s.Epoch.Term}, Seq: s.Seq}
 }

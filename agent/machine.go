@@ -64,9 +64,6 @@ type machine struct {
 	odd                []string // zones that may be memory: of no known kind, or not readable
 
 	lookedAt time.Duration
-
-	// instant: there are no devices at all, and a cap is held the moment it is asked for (Exchanger).
-	instant bool
 }
 
 // openMachine finds the node's devices. What is missing lowers the rung; only a
@@ -408,9 +405,6 @@ func (m *machine) off() bool {
 // excess is how far the limits that read back stand above those written, at
 // package level, and false when one cannot be read or was never written.
 func (m *machine) excess() (units.Power, bool) {
-	if m.instant {
-		return 0, true
-	}
 	var sum units.Power
 	for _, s := range m.limited() {
 		if s.zone.Gone() {

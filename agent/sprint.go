@@ -82,17 +82,6 @@ func (n *node) excessWall() (units.Power, bool) {
 	return 0, false
 }
 
-// leaseSprint is a lease's sprint.
-func leaseSprint(s *headroomv1.Sprint) lease.Sprint {
-	if s == nil {
-		return lease.Sprint{}
-	}
-	return lease.Sprint{
-		ID: s.GetId(), Cap: units.Power(s.GetCapUw()), Escrow: units.Energy(s.GetEscrowUj()),
-		Duration: time.Duration(min(max(s.GetDurationMs(), 0), int64(2*lease.MaxSprint/time.Millisecond))) * time.Millisecond,
-	}
-}
-
 // sprintStatus is the sprint under way for status, nil without one.
 func (n *node) sprintStatus(now time.Duration) *headroomv1.SprintStatus {
 	s, under := n.lease.SprintStatus(now)

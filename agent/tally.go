@@ -13,6 +13,7 @@ import (
 	"headroom/agent/metrics"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/dvfs"
+	"headroom/internal/wire"
 	"headroom/ipmi"
 	"headroom/lease"
 	"headroom/rapl"
@@ -122,5 +123,5 @@ func (n *node) leaseInForce() *headroomv1.Stamp {
 	if _, state := n.lease.Cap(); state != lease.Held {
 		return nil
 	}
-	return protoStamp(n.lease.Applied())
+	return wire.StampMessage(n.lease.Applied())
 }

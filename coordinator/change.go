@@ -14,6 +14,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
 	"headroom/internal/cli"
+	"headroom/internal/wire"
 	"headroom/ledger"
 	"headroom/ledger/leader"
 	"headroom/units"
@@ -67,7 +68,7 @@ func (s *server) tried(
 	}
 	t := r.Tried
 	out := &headroomv1.ChangeResponse{
-		Meta:    &headroomv1.Meta{Server: s.cfg.ID, Consistency: "linearizable", Revision: t.Revision, Epoch: epochMessage(t.Command.Epoch), AsOfUs: t.Command.At},
+		Meta:    &headroomv1.Meta{Server: s.cfg.ID, Consistency: "linearizable", Revision: t.Revision, Epoch: wire.EpochMessage(t.Command.Epoch), AsOfUs: t.Command.At},
 		Already: t.Already || a.Result.Already, What: t.What,
 	}
 	if !dryRun {

@@ -106,7 +106,7 @@ func (c *cluster) start(id string) {
 		c.link(id, other)
 	}
 	s := newServer(c.config(id), slog.New(slog.DiscardHandler))
-	s.peers = rpc.PeersOver(wire{c, id})
+	s.peers = rpc.PeersOver(shortcut{c, id})
 	s.record = func(context.Context, time.Duration) ([]byte, error) { return []byte("a recording"), nil } // the runtime's own must not begin in a bubble
 	if c.fit != nil {
 		c.fit(s)

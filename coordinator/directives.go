@@ -7,6 +7,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/wire"
 	"headroom/lease"
 	"headroom/ledger/leader"
 )
@@ -108,7 +109,7 @@ func (h *hub) number(o order) *headroomv1.DirectorMessage {
 		oldest := h.sequence - keptSubjects
 		maps.DeleteFunc(h.numbered, func(seq uint64, _ carried) bool { return seq < oldest })
 	}
-	d := &headroomv1.Directive{Epoch: epochMessage(h.told), Seq: h.sequence, Reason: o.reason}
+	d := &headroomv1.Directive{Epoch: wire.EpochMessage(h.told), Seq: h.sequence, Reason: o.reason}
 	switch {
 	case o.share != nil:
 		d.Action = &headroomv1.Directive_Share{Share: o.share}
@@ -152,7 +153,7 @@ func (h *hub) direct(e lease.Epoch, caps []leader.Cap) {
 func (h *hub) directive(c leader.Cap, reason string) *headroomv1.DirectorMessage {
 	h.sequence++
 	return &headroomv1.DirectorMessage{Message: &headroomv1.DirectorMessage_Directive{Directive: &headroomv1.Directive{
-		Epoch: epochMessage(h.told), Seq: h.sequence, Reason: reason,
+		Epoch: wire.EpochMessage(h.told), Seq: h.sequence, Reason: reason,
 		Action: &headroomv1.Directive_Cap{Cap: &headroomv1.CapDirective{
 			Node: c.Node, CapUw: int64(c.Cap), FloorUw: int64(c.Floor), MaxUw: int64(c.Most),
 		}},
@@ -263,7 +264,7 @@ func (b *jobBoard) reported(now time.Time) map[string]*headroomv1.EngineReport {
 // leadership, so another's say nothing here. subject is what the directive is
 // about, empty for caps: those are told again with each change.
 func (b *jobBoard) ack(e lease.Epoch, a *headroomv1.DirectiveAck, subject string) (refused bool) {
-	if epochOf(a.GetEpoch()) != e {
+	if wire.Epoch(a.GetEpoch()) != e {
 		return false
 	}
 	switch {

@@ -16,6 +16,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
+	"headroom/internal/wire"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -183,7 +184,7 @@ func sightingOf(h *headroomv1.Hello) ledger.Sighting {
 func reportOf(who ledger.Sighting, hb *headroomv1.Heartbeat) ledger.Report {
 	h := hb.GetHolding()
 	r := ledger.Report{
-		Sighting: who, Number: hb.GetNumber(), Highest: stampOf(hb.GetHighest()),
+		Sighting: who, Number: hb.GetNumber(), Highest: wire.Stamp(hb.GetHighest()),
 		Stored: units.Power(h.GetFailSafeUw()), Power: power(hb.PowerUw), Demand: power(hb.DemandUw), Limited: hb.LimitedRatio,
 	}
 	r.Energy, r.EnergyTime, r.EnergyFrom = energyOf(hb.EnergyUj), milliseconds(hb.GetEnergyMs()), sourceOf(hb.GetEnergyFrom())

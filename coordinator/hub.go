@@ -7,6 +7,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/wire"
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/ledger/leader"
@@ -162,11 +163,7 @@ func (h *hub) leave(s *stream) {
 
 // grant implements postbox.
 func (h *hub) grant(g ledger.NodeGrant) {
-	h.send(g.Node, &headroomv1.CoordinatorMessage{Message: &headroomv1.CoordinatorMessage_Lease{Lease: &headroomv1.Lease{
-		Stamp: stampMessage(g.Grant.Stamp), CapUw: int64(g.Grant.Cap), FailSafeUw: int64(g.Grant.FailSafe),
-		DurationMs: g.Grant.Duration.Milliseconds(), Heartbeat: g.Grant.Heartbeat, ProcessId: g.Grant.Process,
-		BrakeLifted: g.Grant.BrakeLifted, Sprint: sprintMessageOf(g.Grant.Sprint),
-	}}})
+	h.send(g.Node, &headroomv1.CoordinatorMessage{Message: &headroomv1.CoordinatorMessage_Lease{Lease: wire.LeaseMessage(g.Grant)}})
 }
 
 // wait implements postbox.
@@ -192,7 +189,7 @@ func (h *hub) lead(e lease.Epoch) {
 	clear(h.orders)
 	clear(h.numbered)
 	h.mu.Unlock()
-	h.announce(&headroomv1.Leader{Id: h.self, Self: true, Epoch: epochMessage(e)})
+	h.announce(&headroomv1.Leader{Id: h.self, Self: true, Epoch: wire.EpochMessage(e)})
 }
 
 // announce tells every stream who leads.
@@ -219,20 +216,4 @@ func (h *hub) tellDenials() {
 
 func leaderMessage(l *headroomv1.Leader) *headroomv1.CoordinatorMessage {
 	return &headroomv1.CoordinatorMessage{Message: &headroomv1.CoordinatorMessage_Leader{Leader: l}}
-}
-
-func epochMessage(e lease.Epoch) *headroomv1.Epoch {
-	return &headroomv1.Epoch{Incarnation: e.Incarnation, Term: e.Term}
-}
-
-func stampMessage(s lease.Stamp) *headroomv1.Stamp {
-	return &headroomv1.Stamp{Epoch: epochMessage(s.Epoch), Seq: s.Seq}
-}
-
-func stampOf(m *headroomv1.Stamp) lease.Stamp {
-	return lease.Stamp{Epoch: epochOf(m.GetEpoch()), Seq: m.GetSeq()}
-}
-
-func epochOf(m *headroomv1.Epoch) lease.Epoch {
-	return lease.Epoch{Incarnation: m.GetIncarnation(), Term: m.GetTerm()}
 }

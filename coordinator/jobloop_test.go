@@ -16,6 +16,7 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/wire"
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/ledger/leader"
@@ -365,7 +366,7 @@ func TestLateAnswersAreOfTheirOwnOrder(t *testing.T) {
 			return order{subject: "the drop ratio of j1", deflate: &headroomv1.DeflateDirective{Id: "j1", Theta: theta}}
 		}
 		answers := func(seq uint64, text string) {
-			d.heed(&headroomv1.DirectiveAck{Epoch: epochMessage(d.epoch), Seq: seq, Error: text})
+			d.heed(&headroomv1.DirectiveAck{Epoch: wire.EpochMessage(d.epoch), Seq: seq, Error: text})
 		}
 		err := d.ask(t.Context(), func() {
 			d.out = h

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/wire"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -130,7 +131,7 @@ func TestSprintTimerIsHeededAtOnce(t *testing.T) {
 			t.Errorf("%v", m)
 		}
 		_ = d.ask(t.Context(), func() {
-			d.board.ack(d.epoch, &headroomv1.DirectiveAck{Epoch: epochMessage(d.epoch), Seq: 1}, "the sprint of j1")
+			d.board.ack(d.epoch, &headroomv1.DirectiveAck{Epoch: wire.EpochMessage(d.epoch), Seq: 1}, "the sprint of j1")
 		})
 		if m = d.jobShown("j1").GetOutlook().GetMove(); !m.GetAcknowledged() {
 			t.Errorf("acknowledged, and yet %v", m)
@@ -264,7 +265,7 @@ func TestDropRatiosAreCommittedThenTold(t *testing.T) {
 			t.Errorf("told again %+v", orders)
 		}
 		_ = d.ask(t.Context(), func() {
-			d.board.ack(d.epoch, &headroomv1.DirectiveAck{Epoch: epochMessage(d.epoch), Seq: 9}, "the drop ratio of j1")
+			d.board.ack(d.epoch, &headroomv1.DirectiveAck{Epoch: wire.EpochMessage(d.epoch), Seq: 9}, "the drop ratio of j1")
 		})
 		if m := d.jobShown("j1").GetOutlook().GetMove(); !m.GetAcknowledged() || m.GetRefused() != "" {
 			t.Errorf("%v", m)

@@ -19,6 +19,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/rpc"
+	"headroom/internal/wire"
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/units"
@@ -152,7 +153,7 @@ func (y *yarn) obey() {
 		if d == nil {
 			continue
 		}
-		e, text := epochOf(d.GetEpoch()), ""
+		e, text := wire.Epoch(d.GetEpoch()), ""
 		if order := e.Compare(y.epoch); order < 0 || order == 0 && d.GetSeq() <= y.seq {
 			y.old++
 			text = "it is older than the newest"

@@ -13,9 +13,9 @@ import (
 	"headroom/internal/rpc"
 )
 
-// wire is how a server in the bubble reaches the others' RPC: by calling their
+// shortcut is how a server in the bubble reaches the others' RPC: by calling their
 // handlers, while neither is cut off.
-type wire struct {
+type shortcut struct {
 	c    *cluster
 	from string
 }
@@ -23,7 +23,7 @@ type wire struct {
 var errNoRoute = errors.New("no route")
 
 // Do implements connect.HTTPClient.
-func (w wire) Do(r *http.Request) (*http.Response, error) {
+func (w shortcut) Do(r *http.Request) (*http.Response, error) {
 	to := strings.TrimPrefix(r.URL.Host, "rpc-")
 	w.c.mu.Lock()
 	server, gone := w.c.servers[to], w.c.cut[to] || w.c.cut[w.from]

@@ -545,7 +545,7 @@ func TestNoSecondGroupIsFounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 3, 700*units.Watt)
 		fresh := newServer(c.config("c3"), slog.New(slog.DiscardHandler))
-		fresh.peers = rpc.PeersOver(wire{c, "c3"})
+		fresh.peers = rpc.PeersOver(shortcut{c, "c3"})
 		c.isolate("c3")
 		if fresh.foundedElsewhere(t.TempDir()) {
 			t.Error("it knows of a group that it cannot reach")

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/lease"
+	"headroom/internal/wire"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -30,7 +30,7 @@ func nodeMessages(s *ledger.State, d *desk) []*headroomv1.Node {
 		m := &headroomv1.Node{
 			Name: n.Name, Domain: n.Domain, TargetUw: int64(n.Target), CeilingUw: int64(n.Ceiling), ChargeUw: int64(n.Charge()),
 			FailSafeUw: int64(n.FailSafeCap()), FloorUw: int64(n.Floor), MaxUw: int64(n.Most()), RatedUw: int64(n.Rated), Weight: n.Share(),
-			Stamp: stampMessage(s.Stamp(n)), MachineId: n.MachineID, State: stateWaiting, MovingFrom: n.From, LeastUw: int64(n.Least()), OffBy: n.Off,
+			Stamp: wire.StampMessage(s.Stamp(n)), MachineId: n.MachineID, State: stateWaiting, MovingFrom: n.From, LeastUw: int64(n.Least()), OffBy: n.Off,
 			Settings: settingsMessage(n.Settings), Sprint: nodeSprintMessage(n.Sprint),
 		}
 		if n.Declared != nil && n.Declared.Rated != n.Rated {
@@ -99,15 +99,7 @@ func nodeSprintMessage(p *ledger.NodeSprint) *headroomv1.Sprint {
 	if p == nil {
 		return nil
 	}
-	return sprintMessageOf(p.Lease())
-}
-
-// sprintMessageOf is a sprint as it goes out with a lease; nil without one.
-func sprintMessageOf(p lease.Sprint) *headroomv1.Sprint {
-	if p.ID == "" {
-		return nil
-	}
-	return &headroomv1.Sprint{Id: p.ID, CapUw: int64(p.Cap), DurationMs: p.Duration.Milliseconds(), EscrowUj: int64(p.Escrow)}
+	return wire.SprintMessage(p.Lease())
 }
 
 func microwatts(p *units.Power) *int64 {

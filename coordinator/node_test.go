@@ -9,6 +9,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/wire"
 	"headroom/lease"
 	"headroom/units"
 )
@@ -214,7 +215,7 @@ func (n *node) take(l letter) {
 
 func (n *node) granted(from string, m *headroomv1.Lease) {
 	g := lease.Grant{
-		Stamp: stampOf(m.GetStamp()), Cap: units.Power(m.GetCapUw()), FailSafe: units.Power(m.GetFailSafeUw()),
+		Stamp: wire.Stamp(m.GetStamp()), Cap: units.Power(m.GetCapUw()), FailSafe: units.Power(m.GetFailSafeUw()),
 		Duration: time.Duration(m.GetDurationMs()) * time.Millisecond, Heartbeat: m.GetHeartbeat(), Process: m.GetProcessId(),
 		BrakeLifted: m.GetBrakeLifted(),
 	}
@@ -258,7 +259,7 @@ func (n *node) heartbeat() {
 	e := int64(n.effective)
 	demand := n.hello.GetMaxUw()
 	hb := &headroomv1.Heartbeat{
-		Number: n.number, BrakeGeneration: n.holder.Memory().Brake, Brake: n.proof, Highest: stampMessage(n.holder.Memory().Highest), DemandUw: &demand, PowerUw: &e,
+		Number: n.number, BrakeGeneration: n.holder.Memory().Brake, Brake: n.proof, Highest: wire.StampMessage(n.holder.Memory().Highest), DemandUw: &demand, PowerUw: &e,
 		Holding: &headroomv1.Holding{
 			EffectiveUw: &e, FailSafeUw: int64(n.holder.Memory().FailSafe), SprintId: n.sprint.GetId(), Ended: slices.Clone(n.ended),
 		},
