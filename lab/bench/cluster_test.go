@@ -18,7 +18,6 @@ import (
 	"testing"
 	"time"
 
-	"headroom/agent"
 	"headroom/internal/cli"
 	"headroom/internal/testkit"
 	"headroom/lease"
@@ -143,7 +142,7 @@ func TestBook(t *testing.T) {
 	after := func(s float64) time.Time { return at.Add(time.Duration(s * float64(time.Second))) }
 	one, two := lease.Epoch{Incarnation: 1, Term: 1}, lease.Epoch{Incarnation: 1, Term: 2}
 	stands := func(node int, watts units.Power, e lease.Epoch, seconds float64) {
-		b.stands(node, agent.Standing{Cap: watts * units.Watt, Held: watts > 80, Stamp: lease.Stamp{Epoch: e, Seq: 1}}, after(seconds))
+		b.stands(node, standing{cap: watts * units.Watt, held: watts > 80, stamp: lease.Stamp{Epoch: e, Seq: 1}}, after(seconds))
 	}
 	b.budget = 200 * units.Watt
 	stands(0, 150, one, 0)

@@ -43,7 +43,7 @@ func cutFor(ctx context.Context, r *run, n int) (Item, error) {
 	inner, end := context.WithCancel(ctx)
 	nodes := make([]*streamNode, n)
 	for i := range nodes {
-		nodes[i] = openNode(inner, fmt.Sprintf("n%05d", i), g.addrs(), nil)
+		nodes[i] = openNode(inner, fmt.Sprintf("n%05d", i), g.addrs(), streamWatch{})
 	}
 	defer func() {
 		end()

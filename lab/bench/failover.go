@@ -88,7 +88,7 @@ func failover(ctx context.Context, r *run) ([]Item, error) {
 	inner, end := context.WithCancel(ctx)
 	var nodes []*streamNode
 	for i := range failoverNodes {
-		nodes = append(nodes, openNode(inner, fmt.Sprintf("n%02d", i), g.addrs(), seen.taken(i)))
+		nodes = append(nodes, openNode(inner, fmt.Sprintf("n%02d", i), g.addrs(), streamWatch{taken: seen.taken(i)}))
 	}
 	defer func() {
 		end()

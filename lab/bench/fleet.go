@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"headroom/agent"
 	"headroom/lease"
 	"headroom/units"
 )
@@ -16,13 +15,12 @@ import (
 // after the other.
 const loadLasts = 10 * time.Second
 
-// fleet is many nodes in this process: each runs powerd's own exchange over loopback,
-// on hardware that takes a cap at once.
+// fleet is many nodes in this process.
 type fleet struct {
 	*book
 
 	cancel context.CancelFunc
-	ended  sync.WaitGroup
+	nodes  []*streamNode
 }
 
 // startFleet starts n nodes that look for coordinators at addrs. Their loads follow the seed.
@@ -30,12 +28,11 @@ func startFleet(ctx context.Context, n int, addrs []string, seed uint64) *fleet 
 	ctx, cancel := context.WithCancel(ctx)
 	f := &fleet{book: newBook(n), cancel: cancel}
 	for i := range n {
-		x := agent.NewExchanger(fleetConfig(i, addrs), agent.ExchangeWatch{
-			Busy:     loadOf(seed, uint64(i)),
-			Stands:   func(s agent.Standing) { f.stands(i, s, time.Now()) },
-			Answered: f.answered,
-		})
-		f.ended.Go(func() { x.Run(ctx) })
+		f.nodes = append(f.nodes, openNode(ctx, fmt.Sprintf("n%05d", i), addrs, streamWatch{
+			busy:    loadOf(seed, uint64(i)),
+			stands:  func(s standing) { f.stands(i, s, time.Now()) },
+			replied: f.answered,
+		}))
 	}
 	return f
 }
@@ -43,17 +40,9 @@ func startFleet(ctx context.Context, n int, addrs []string, seed uint64) *fleet 
 // stop ends every node.
 func (f *fleet) stop() {
 	f.cancel()
-	f.ended.Wait()
-}
-
-func fleetConfig(i int, addrs []string) agent.Config {
-	c := agent.Defaults()
-	c.Node, c.Domain, c.Coordinators = fmt.Sprintf("n%05d", i), rackName, addrs
-	c.TLS.Mode = "off"
-	c.Power = agent.PowerConfig{
-		Rated: nodeRated, Floor: nodeFloor, Max: nodeMost, FailSafe: nodeLeast, Other: 10 * units.Watt, SupplyEfficiency: 0.9,
+	for _, n := range f.nodes {
+		n.wait()
 	}
-	return c
 }
 
 // loadOf is a load between half and all of the node's processors.
@@ -68,7 +57,7 @@ func loadOf(seed, node uint64) func(time.Duration) float64 {
 // book is what the nodes hold, from themselves. Many goroutines write into it.
 type book struct {
 	mu     sync.Mutex
-	nodes  []agent.Standing
+	stood  []standing
 	held   int
 	fell   int         // times that a lease ended and the fail-safe cap came in force
 	why    lease.Ended // the newest of them
@@ -87,7 +76,7 @@ type reign struct {
 }
 
 func newBook(n int) *book {
-	return &book{nodes: make([]agent.Standing, n), epochs: map[lease.Epoch]*reign{}}
+	return &book{stood: make([]standing, n), epochs: map[lease.Epoch]*reign{}}
 }
 
 // add sums up until now; the caller holds the lock.
@@ -99,26 +88,26 @@ func (b *book) add(now time.Time) {
 }
 
 // stands takes a node's new standing.
-func (b *book) stands(i int, s agent.Standing, at time.Time) {
+func (b *book) stands(i int, s standing, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.add(at)
-	was := b.nodes[i]
-	b.nodes[i], b.sum = s, b.sum+s.Cap-was.Cap
+	was := b.stood[i]
+	b.stood[i], b.sum = s, b.sum+s.cap-was.cap
 	switch {
-	case s.Held && !was.Held:
+	case s.held && !was.held:
 		b.held++
-	case was.Held && !s.Held:
+	case was.held && !s.held:
 		b.held--
-		b.fell, b.why = b.fell+1, s.Why
+		b.fell, b.why = b.fell+1, s.why
 	}
-	if !s.Held {
+	if !s.held {
 		return
 	}
-	r := b.epochs[s.Stamp.Epoch]
+	r := b.epochs[s.stamp.Epoch]
 	if r == nil {
 		r = &reign{nodes: map[int]bool{}, first: at}
-		b.epochs[s.Stamp.Epoch] = r
+		b.epochs[s.stamp.Epoch] = r
 	}
 	if !r.nodes[i] {
 		r.nodes[i], r.last = true, at
@@ -205,7 +194,7 @@ func (b *book) reigned(old lease.Epoch) (first, last time.Time, all bool) {
 		if first.IsZero() || r.first.Before(first) {
 			first = r.first
 		}
-		if len(r.nodes) == len(b.nodes) {
+		if len(r.nodes) == len(b.stood) {
 			last, all = r.last, true
 		}
 	}

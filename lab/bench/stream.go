@@ -12,23 +12,23 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/capping"
 	"headroom/internal/rpc"
+	"headroom/internal/wire"
 	"headroom/lease"
 	"headroom/units"
 )
 
 const (
 	beat = time.Second // between heartbeats
-	// missedMost is after how many unanswered heartbeats a node asks every coordinator.
-	missedMost = 2
 	// backoffMin and backoffMax bound the pause before a stream is opened again.
 	backoffMin, backoffMax = 100 * time.Millisecond, 2 * time.Second
 )
 
-// streamNode does on its streams what a powerd does: it keeps one to every
-// coordinator, sends a heartbeat each second to the one that leads, takes leases
-// with the real Holder, and acknowledges at once. Its hardware takes a cap in no
-// time and its memory is no disk, so what is measured is the coordinators'.
+// streamNode does on its streams what a powerd does: it keeps one to every coordinator and
+// drives powerd's own exchange (lease.Node). Its hardware takes a cap in no time and draws
+// what its load asks for, up to the cap; its memory is no disk: what is measured is the
+// coordinators'.
 type streamNode struct {
 	hello  *headroomv1.Hello
 	began  time.Time
@@ -36,15 +36,46 @@ type streamNode struct {
 	links  []*streamLink
 	http   *http.Client
 	ended  sync.WaitGroup
-	taken  func(g lease.Grant, at time.Time) // told of every grant taken; nil for nobody
+	watch  streamWatch
 
 	// The owner goroutine's own.
-	holder   *lease.Holder
-	number   uint64
-	answered uint64
+	exchange *lease.Node
+	expiry   *time.Timer
+	demand   capping.Demand
+	looked   time.Duration // when the load was last looked at
+	drawn    units.Power
+	inForce  units.Power
+	told     standing
+	sentAt   [sentKept]time.Duration
+	answered uint64 // newest heartbeat that a lease has answered
 
 	cap  atomic.Int64 // in force, uW
 	held atomic.Bool
+}
+
+// sentKept is how many heartbeats may wait for their answer; it is longer than a lease.
+const sentKept = 64
+
+// standing is what a node holds.
+type standing struct {
+	cap   units.Power // in force; the fail-safe cap without a lease
+	held  bool
+	stamp lease.Stamp // of the newest grant that was carried out whole
+	why   lease.Ended // no lease is held; meaningless while held
+}
+
+// streamWatch sees what a node does. The functions run on its goroutine and must not
+// wait; nil ones are not called.
+type streamWatch struct {
+	// busy is the load's use of the node's processors, 0 to 1, at a time since the node
+	// began; without it the node draws its cap and could use its most.
+	busy func(since time.Duration) float64
+	// taken is told of every grant taken.
+	taken func(g lease.Grant, at time.Time)
+	// stands is told when the standing has changed.
+	stands func(s standing)
+	// replied is told, for every heartbeat, how long after its sending a lease came that answers it.
+	replied func(took time.Duration)
 }
 
 // streamEvent is what a stream tells the owner.
@@ -73,10 +104,15 @@ func declared(name string) *headroomv1.Hello {
 	}
 }
 
+func newStreamNode(name string, watch streamWatch) *streamNode {
+	n := &streamNode{hello: declared(name), began: time.Now(), events: make(chan streamEvent, 64), http: rpc.NewClient(), watch: watch}
+	n.exchange = lease.NewNode(n.hello.GetProcessId(), lease.Memory{FailSafe: nodeLeast}, n.now())
+	return n
+}
+
 // openNode starts a node with streams to all addresses.
-func openNode(ctx context.Context, name string, addrs []string, taken func(lease.Grant, time.Time)) *streamNode {
-	n := &streamNode{hello: declared(name), began: time.Now(), events: make(chan streamEvent, 64), http: rpc.NewClient(), taken: taken}
-	n.holder = lease.New(n.hello.GetProcessId(), lease.Memory{FailSafe: units.Power(n.hello.GetFailSafeUw())}, n.now())
+func openNode(ctx context.Context, name string, addrs []string, watch streamWatch) *streamNode {
+	n := newStreamNode(name, watch)
 	for _, a := range addrs {
 		l := &streamLink{
 			client: headroomv1connect.NewNodeServiceClient(n.http, rpc.BaseURL(a), rpc.ClientOptions()...),
@@ -102,19 +138,79 @@ func (n *streamNode) now() lease.Instant {
 
 // run is the owner.
 func (n *streamNode) run(ctx context.Context) {
-	if !pause(ctx, time.Duration(rand.Int64N(int64(beat)))) {
+	if !pause(ctx, rand.N(beat)) {
 		return
 	}
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
+	n.expiry = time.NewTimer(beat)
+	defer n.expiry.Stop()
+	n.second()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			n.heartbeat()
+			n.second()
+		case <-n.expiry.C:
+			n.turn()
 		case e := <-n.events:
 			n.take(e)
+		}
+		n.tell()
+	}
+}
+
+// second is what happens once a second: a look at the load, a turn, a heartbeat.
+func (n *streamNode) second() {
+	n.look()
+	n.turn()
+	n.heartbeat()
+}
+
+// look has the load draw what it asks for, up to the cap in force.
+func (n *streamNode) look() {
+	if n.watch.busy == nil {
+		return
+	}
+	now := n.now().Boot
+	busy := n.watch.busy(now)
+	wants := nodeFloor + units.Power(busy*float64(nodeMost-nodeFloor))
+	limited := n.inForce > 0 && wants > n.inForce
+	n.drawn = wants
+	if limited {
+		n.drawn = n.inForce
+	}
+	n.demand.Observe(now, capping.Look{
+		Elapsed: now - n.looked, Wall: capping.Reading{Power: n.drawn, Known: true}, Busy: busy, BusyKnown: true, Limited: limited,
+	})
+	n.looked = now
+}
+
+// turn puts in force what the exchange decides; hardware holds it at once.
+func (n *streamNode) turn() {
+	now := n.now()
+	n.carryOut(n.exchange.Advance(now))
+	n.inForce = n.exchange.Turn(now, lease.TurnInput{Rated: nodeRated, Effective: capping.Reading{Power: n.inForce, Known: n.inForce > 0}})
+	n.carryOut(n.exchange.Wrote(lease.WriteResult{Known: true, Whole: true}))
+	if left, held := n.exchange.Remaining(now); held {
+		n.expiry.Reset(left)
+	}
+}
+
+func (n *streamNode) carryOut(outputs []lease.Output) {
+	for _, o := range outputs {
+		switch o := o.(type) {
+		case lease.Act:
+			n.turn()
+		case lease.Store:
+			n.carryOut(n.exchange.Stored(nil, n.now()))
+		case lease.Beat:
+			n.heartbeat()
+		case lease.Took:
+			if n.watch.taken != nil {
+				n.watch.taken(o.Grant, time.Now())
+			}
 		}
 	}
 }
@@ -122,13 +218,18 @@ func (n *streamNode) run(ctx context.Context) {
 func (n *streamNode) take(e streamEvent) {
 	switch m := e.msg.GetMessage().(type) {
 	case *headroomv1.CoordinatorMessage_Lease:
-		n.answered = max(n.answered, min(n.number, m.Lease.GetHeartbeat()))
-		n.grant(m.Lease, e.at)
+		if m.Lease.GetProcessId() == n.hello.GetProcessId() {
+			n.reply(min(m.Lease.GetHeartbeat(), n.exchange.Beats()))
+		}
+		n.carryOut(n.exchange.Grant(wire.Grant(m.Lease), n.now()))
+		if left, held := n.exchange.Remaining(n.now()); held {
+			n.expiry.Reset(left)
+		}
 	case *headroomv1.CoordinatorMessage_NotAdmitted:
-		n.answered = n.number
+		n.exchange.Answered(n.exchange.Beats())
 	case *headroomv1.CoordinatorMessage_Leader:
 		was := n.leader()
-		e.link.leads, e.link.epoch = m.Leader.GetSelf(), epochOf(m.Leader.GetEpoch())
+		e.link.leads, e.link.epoch = m.Leader.GetSelf(), wire.Epoch(m.Leader.GetEpoch())
 		if now := n.leader(); now != nil && now != was {
 			n.heartbeat()
 		}
@@ -137,33 +238,30 @@ func (n *streamNode) take(e streamEvent) {
 	}
 }
 
-// grant takes a lease, and acknowledges at once one that is new.
-func (n *streamNode) grant(m *headroomv1.Lease, at time.Time) {
-	g := lease.Grant{
-		Stamp: lease.Stamp{Epoch: epochOf(m.GetStamp().GetEpoch()), Seq: m.GetStamp().GetSeq()},
-		Cap:   units.Power(m.GetCapUw()), FailSafe: units.Power(m.GetFailSafeUw()),
-		Duration: time.Duration(m.GetDurationMs()) * time.Millisecond, Heartbeat: m.GetHeartbeat(), Process: m.GetProcessId(),
-		BrakeLifted: m.GetBrakeLifted(),
+// reply times the heartbeats up to this one, which a lease has just answered.
+func (n *streamNode) reply(upTo uint64) {
+	now := n.now().Boot
+	for n.answered < upTo {
+		n.answered++
+		if n.watch.replied != nil && n.exchange.Beats()-n.answered < sentKept {
+			n.watch.replied(now - n.sentAt[n.answered%sentKept])
+		}
 	}
-	n.holder.Advance(n.now())
-	before := n.holder.Memory().Highest
-	if n.holder.Take(g, n.now()) != nil {
-		return
-	}
-	if n.taken != nil {
-		n.taken(g, at)
-	}
-	if g.Stamp != before {
-		n.heartbeat()
-	}
-	n.show()
 }
 
-// show lets others see the cap in force.
-func (n *streamNode) show() {
-	p, state := n.holder.Cap()
-	n.cap.Store(int64(p))
-	n.held.Store(state == lease.Held)
+// tell lets others see what the node holds.
+func (n *streamNode) tell() {
+	_, state := n.exchange.Cap()
+	s := standing{cap: n.inForce, held: state == lease.Held, stamp: n.exchange.Applied(), why: n.exchange.Why()}
+	if s == n.told {
+		return
+	}
+	n.told = s
+	n.cap.Store(int64(s.cap))
+	n.held.Store(s.held)
+	if n.watch.stands != nil {
+		n.watch.stands(s)
+	}
 }
 
 // leader is the stream whose coordinator leads by the highest epoch.
@@ -179,16 +277,13 @@ func (n *streamNode) leader() *streamLink {
 
 // heartbeat goes to the leader, or to everybody when none is known or it does not answer.
 func (n *streamNode) heartbeat() {
-	leader := n.leader()
-	all := leader == nil || n.number-n.answered >= missedMost
 	now := n.now()
-	n.holder.Advance(now)
-	n.show()
-	n.number++
-	n.holder.Sent(n.number, now)
-	msg := &headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Heartbeat{Heartbeat: n.beatOf()}}
+	hb, outputs := n.exchange.NextBeat(now, 0, true)
+	n.sentAt[hb.Number%sentKept] = now.Boot
+	leader := n.leader()
+	msg := &headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Heartbeat{Heartbeat: n.beatOf(hb)}}
 	for _, l := range n.links {
-		if !l.up || !all && l != leader {
+		if !l.up || !hb.All && leader != nil && l != leader {
 			continue
 		}
 		select {
@@ -196,19 +291,19 @@ func (n *streamNode) heartbeat() {
 		default: // a stream that is behind: a heartbeat that waited is worth nothing
 		}
 	}
+	n.carryOut(outputs)
 }
 
-func (n *streamNode) beatOf() *headroomv1.Heartbeat {
-	p, state := n.holder.Cap()
-	in, m, demand := int64(p), n.holder.Memory(), n.hello.GetMaxUw()
-	stamp := &headroomv1.Stamp{Epoch: &headroomv1.Epoch{Incarnation: m.Highest.Epoch.Incarnation, Term: m.Highest.Epoch.Term}, Seq: m.Highest.Seq}
-	holding := &headroomv1.Holding{
-		State: headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE, Applied: stamp, CapUw: in, EffectiveUw: &in, FailSafeUw: int64(m.FailSafe),
+func (n *streamNode) beatOf(hb lease.Heartbeat) *headroomv1.Heartbeat {
+	power, demand := n.inForce, nodeMost
+	if n.watch.busy != nil {
+		power = n.drawn
+		demand, _ = n.demand.Watts(n.looked, nodeFloor, nodeMost)
 	}
-	if state == lease.Held {
-		holding.State = headroomv1.LeaseState_LEASE_STATE_HELD
+	return &headroomv1.Heartbeat{
+		Number: hb.Number, Highest: wire.StampMessage(hb.Highest), Holding: wire.HoldingMessage(hb),
+		PowerUw: new(int64(power)), DemandUw: new(int64(demand)), BrakeGeneration: hb.Brake,
 	}
-	return &headroomv1.Heartbeat{Number: n.number, Highest: stamp, Holding: holding, PowerUw: &in, DemandUw: &demand}
 }
 
 // keep opens the stream again and again until ctx ends.
@@ -269,8 +364,4 @@ func (n *streamNode) post(ctx context.Context, e streamEvent) {
 	case n.events <- e:
 	case <-ctx.Done():
 	}
-}
-
-func epochOf(e *headroomv1.Epoch) lease.Epoch {
-	return lease.Epoch{Incarnation: e.GetIncarnation(), Term: e.GetTerm()}
 }
