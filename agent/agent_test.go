@@ -15,6 +15,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
@@ -44,7 +45,7 @@ func TestHoldsWhatItIsGranted(t *testing.T) {
 		t.Errorf("acknowledged %v, want cap and effective cap of 120 W", h.GetHolding())
 	}
 	var m lease.Memory
-	data, err := os.ReadFile(l.state(MemoryFile))
+	data, err := os.ReadFile(l.state(statedir.MemoryFile))
 	if err != nil || json.Unmarshal(data, &m) != nil || m.Highest.Seq < seq {
 		t.Errorf("state.json holds %s, %v: an acknowledged stamp must be in it", data, err)
 	}
@@ -60,7 +61,7 @@ func TestHoldsWhatItIsGranted(t *testing.T) {
 		t.Errorf("asked for %d releases at stop, want 1", c.released)
 	}
 	waitFor(t, "every original is back", func() bool { return equal(l.controls(), original) })
-	if _, err := os.Stat(l.state(JournalFile)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(l.state(statedir.JournalFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the journal is still there: %v", err)
 	}
 	if h := l.held(); h.State != stateReleased || h.CapW != 245 {
@@ -241,7 +242,7 @@ func TestObserveOnlyNeverWrites(t *testing.T) {
 	if !equal(l.controls(), original) {
 		t.Errorf("controls %v, want %v", l.controls(), original)
 	}
-	if _, err := os.Stat(l.state(JournalFile)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(l.state(statedir.JournalFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a journal was made: %v", err)
 	}
 }
@@ -292,7 +293,7 @@ func TestOneWriterForAMachine(t *testing.T) {
 		t.Errorf("the second one ended with %v, want exit 5", err)
 	}
 	other.Enforce = false
-	n, err := start(other, testLog(t), osDisk{other.StateDir})
+	n, err := start(other, testLog(t), statedir.OS{Dir: other.StateDir})
 	if err != nil {
 		t.Fatalf("one that only looks on: %v", err)
 	}
@@ -303,7 +304,7 @@ func TestOneWriterForAMachine(t *testing.T) {
 		t.Error(err)
 	}
 	other.Enforce = true
-	if n, err = start(other, testLog(t), osDisk{other.StateDir}); err != nil {
+	if n, err = start(other, testLog(t), statedir.OS{Dir: other.StateDir}); err != nil {
 		t.Fatalf("once the first one is gone: %v", err)
 	}
 	n.putBackNow()

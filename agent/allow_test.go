@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
 	"headroom/ipmi"
@@ -136,7 +137,7 @@ func checkUncontrolled(t *testing.T, n *node) {
 	}) {
 		t.Errorf("health %v does not say what costs it its cap", s.GetHealth())
 	}
-	if _, err := os.Stat(n.cfg.StateDir + "/" + JournalFile); err == nil {
+	if _, err := os.Stat(n.cfg.StateDir + "/" + statedir.JournalFile); err == nil {
 		t.Error("a journal was made")
 	}
 }
@@ -174,7 +175,7 @@ func TestDeniedAfterItWasWritten(t *testing.T) {
 	cfg.Frequency = FrequencyConfig{Turbo: turboLeave}
 	zone := "sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw"
 	original := l.number(zone)
-	n, err := start(cfg, testLog(t), osDisk{cfg.StateDir})
+	n, err := start(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"headroom/agent/statedir"
 	"headroom/lab/emulator"
 	"headroom/units"
 )
@@ -25,7 +26,7 @@ func BenchmarkTurn(b *testing.B) {
 		Rated: 245 * units.Watt, Floor: 70 * units.Watt, Max: 240 * units.Watt, FailSafe: 95 * units.Watt,
 		Other: 22 * units.Watt, SupplyEfficiency: 0.92,
 	}
-	n, err := start(cfg, slog.New(slog.DiscardHandler), osDisk{cfg.StateDir})
+	n, err := start(cfg, slog.New(slog.DiscardHandler), statedir.OS{Dir: cfg.StateDir})
 	if err != nil {
 		b.Fatal(err)
 	}

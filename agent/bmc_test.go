@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/ipmi"
 	"headroom/lab/emulator/bmc"
@@ -75,7 +76,7 @@ func TestWallFromTheBMC(t *testing.T) {
 	if p, on := b.Limit(); on {
 		t.Errorf("the BMC still limits to %v after the release", p)
 	}
-	if _, err := os.Stat(l.state(JournalFile)); !errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(l.state(statedir.JournalFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the journal is still there: %v", err)
 	}
 }
@@ -121,11 +122,11 @@ func TestServiceManagerIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = socket.Close() }()
-	file, err := lock(cfg.StateDir)
+	file, err := statedir.Lock(cfg.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := newNode(cfg, testLog(t), osDisk{cfg.StateDir})
+	n := newNode(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
 	n.lock, n.began = file, instant().Boot
 	n.env = func(name string) string {
 		return map[string]string{"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "60000000"}[name]

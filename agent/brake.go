@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/gossip"
 	"headroom/gossip/brake"
@@ -59,7 +60,7 @@ func (n *node) store(m lease.Memory) {
 		return
 	}
 	n.storeAt = instant().Boot
-	n.clerk.errands <- errand{kind: storeMemory, name: MemoryFile, data: data, durable: true}
+	n.clerk.errands <- errand{kind: storeMemory, name: statedir.MemoryFile, data: data, durable: true}
 }
 
 // brakeProof is the signed brake of a generation, nil where it is not known.

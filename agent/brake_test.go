@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/gossip"
 	"headroom/gossip/brake"
@@ -210,11 +211,11 @@ func TestBrakeWithAFullDisk(t *testing.T) {
 	l, c, s := newLab(t), newCoordinator(t), newTalk(t)
 	g := s.member("c1")
 	cfg := s.config(l.config(c.addr), g.Addr())
-	d := &fullDisk{disk: osDisk{cfg.StateDir}, full: map[string]bool{}}
+	d := &fullDisk{Disk: statedir.OS{Dir: cfg.StateDir}, full: map[string]bool{}}
 	stop := runOn(t, cfg, d)
 	waitFor(t, "a lease is held", c.acknowledged)
 	waitFor(t, "it is a member", seesTwo(g))
-	d.set(MemoryFile, true)
+	d.set(statedir.MemoryFile, true)
 	g.SetBrake(s.signed(1))
 	waitFor(t, "it is obeyed", func() bool { return failSafeLong(l.long()) && c.braked(1) })
 	waitFor(t, "it is said", func() bool { return hasItem(c.last(), "brake-not-stored") && hasItem(c.last(), "brake-set") })
@@ -222,10 +223,10 @@ func TestBrakeWithAFullDisk(t *testing.T) {
 	if !hasItem(c.last(), "brake-not-stored") {
 		t.Error("said no more though the disk is full")
 	}
-	d.set(MemoryFile, false)
+	d.set(statedir.MemoryFile, false)
 	waitFor(t, "it is stored", func() bool { return !hasItem(c.last(), "brake-not-stored") && l.status(t).GetBrake().GetStored() })
 	var r remembered
-	data, err := os.ReadFile(l.state(MemoryFile))
+	data, err := os.ReadFile(l.state(statedir.MemoryFile))
 	if err == nil {
 		err = json.Unmarshal(data, &r)
 	}

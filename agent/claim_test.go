@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/agent/statedir"
 	"headroom/internal/cli"
 )
 
@@ -39,12 +40,12 @@ func TestStrangersLockKeepsNoPowerdOut(t *testing.T) {
 	if err := unix.Flock(int(stranger.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		t.Fatal(err)
 	}
-	held, err := claim(root)
+	held, err := statedir.Claim(root)
 	if err != nil || held == nil {
 		t.Fatalf("no claim beside a stranger's lock on sys: %v", err)
 	}
-	defer func() { _ = unlock(held) }()
-	if info, err := os.Stat(filepath.Join(dir, claimDir)); err != nil || info.Mode().Perm() != 0o700 {
+	defer func() { _ = statedir.Unlock(held) }()
+	if info, err := os.Stat(filepath.Join(dir, statedir.ClaimDir)); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("strangers may open what is locked: %v, %v", info.Mode(), err)
 	}
 }
@@ -53,28 +54,28 @@ func TestOneClaimOfAMachine(t *testing.T) {
 	t.Parallel()
 	root, dir := machineRoot(t)
 	// A folder that was left open to others is closed.
-	if err := os.MkdirAll(filepath.Join(dir, claimDir), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(dir, statedir.ClaimDir), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	first, err := claim(root)
+	first, err := statedir.Claim(root)
 	if err != nil || first == nil {
 		t.Fatal(err)
 	}
-	_, err = claim(root)
+	_, err = statedir.Claim(root)
 	if e, ok := errors.AsType[*cli.Error](err); !ok || e.Exit != cli.ExitConflict {
 		t.Fatalf("a second claim: %v", err)
 	}
-	if err := unlock(first); err != nil {
+	if err := statedir.Unlock(first); err != nil {
 		t.Fatal(err)
 	}
-	again, err := claim(root)
+	again, err := statedir.Claim(root)
 	if err != nil || again == nil {
 		t.Fatalf("no claim after the first ended: %v", err)
 	}
-	if err := unlock(again); err != nil {
+	if err := statedir.Unlock(again); err != nil {
 		t.Fatal(err)
 	}
-	if info, err := os.Stat(filepath.Join(dir, claimDir)); err != nil || info.Mode().Perm() != 0o700 {
+	if info, err := os.Stat(filepath.Join(dir, statedir.ClaimDir)); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("strangers may open what is locked: %v, %v", info.Mode(), err)
 	}
 }

@@ -1,12 +1,16 @@
 package agent
 
-import "time"
+import (
+	"time"
+
+	"headroom/agent/statedir"
+)
 
 // clerk writes to the state directory for the owner, who must never wait for a
 // disk. It carries out one errand after the other; the owner has at most one of
 // each kind under way, so the queue is bounded by the number of kinds.
 type clerk struct {
-	disk    disk
+	disk    statedir.Disk
 	errands chan errand
 	done    chan errand
 	ended   chan struct{}
@@ -34,7 +38,7 @@ type errand struct {
 	err     error
 }
 
-func startClerk(d disk) *clerk {
+func startClerk(d statedir.Disk) *clerk {
 	c := &clerk{disk: d, errands: make(chan errand, errandKinds), done: make(chan errand, errandKinds), ended: make(chan struct{})}
 	go c.work()
 	return c

@@ -5,6 +5,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"headroom/agent/statedir"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/rpc"
 )
@@ -21,7 +22,7 @@ func Client(stateDir string) headroomv1connect.AgentServiceClient {
 }
 
 // SocketPath is where the powerd of a state directory answers.
-func SocketPath(stateDir string) string { return stateDir + "/" + socketFile }
+func SocketPath(stateDir string) string { return stateDir + "/" + statedir.SocketFile }
 
 // inTime gives each call a deadline.
 func inTime(call connect.UnaryFunc) connect.UnaryFunc {

@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/agent/originals"
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/logs"
 	"headroom/rapl"
@@ -132,31 +134,31 @@ func (g *gate) open() {
 
 // hungDisk is a state directory that stops answering.
 type hungDisk struct {
-	disk
+	statedir.Disk
 
 	gate *gate
 }
 
 func (d hungDisk) Durable(name string, data []byte) error {
 	d.gate.pass()
-	return d.disk.Durable(name, data)
+	return d.Disk.Durable(name, data)
 }
 
 func (d hungDisk) Replace(name string, data []byte) error {
 	d.gate.pass()
-	return d.disk.Replace(name, data)
+	return d.Disk.Replace(name, data)
 }
 
 // hungRecords is written.log on such a disk.
 type hungRecords struct {
-	recordFile
+	originals.RecordFile
 
 	gate *gate
 }
 
 func (r hungRecords) WriteAt(b []byte, at int64) (int, error) {
 	r.gate.pass()
-	return r.recordFile.WriteAt(b, at)
+	return r.RecordFile.WriteAt(b, at)
 }
 
 // hungReader is where a log goes that nobody reads any more.
@@ -181,11 +183,11 @@ func TestCutWaitsForNeitherDiskNorLog(t *testing.T) {
 	cfg := l.config(c.addr)
 	stuck := &gate{}
 	log, queue := logs.New(hungReader{t.Output(), stuck}, slog.LevelDebug)
-	n, err := start(cfg, log, hungDisk{osDisk{cfg.StateDir}, stuck})
+	n, err := start(cfg, log, hungDisk{statedir.OS{Dir: cfg.StateDir}, stuck})
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.trail.file = hungRecords{n.trail.file, stuck}
+	n.trail.Behind(func(f originals.RecordFile) originals.RecordFile { return hungRecords{f, stuck} })
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- n.run(ctx) }()
@@ -231,62 +233,34 @@ func TestRecordsStayWithTheirControls(t *testing.T) {
 	const policy = "sys/devices/system/cpu/cpufreq/policy1/scaling_max_freq"
 	dir := t.TempDir()
 	r := tree(t, dir, map[string]string{policy: "3500000"})
-	d := osDisk{dir}
-	j := &journal{Version: journalVersion, Node: "n01", BootID: "one", Controls: []saved{
-		{Path: "systemd:batch.slice", Label: "CPU bandwidth of batch.slice", Kind: bandwidthControl, Original: int64(systemd.Unlimited)},
-		{Path: policy, Label: "policy1 ceiling", Kind: freqControl, Original: 3500000},
+	d := statedir.OS{Dir: dir}
+	j := &originals.Journal{Version: originals.JournalVersion, Node: "n01", BootID: "one", Controls: []originals.Saved{
+		{Path: "systemd:batch.slice", Label: "CPU bandwidth of batch.slice", Kind: originals.Bandwidth, Original: int64(systemd.Unlimited)},
+		{Path: policy, Label: "policy1 ceiling", Kind: originals.Frequency, Original: 3500000},
 	}}
 	first := trailOf(t, dir, j, true)
-	if err := errors.Join(j.store(d), first.note("systemd:batch.slice", 500000, int64(systemd.Unlimited)),
-		first.note(policy, 1200000, 3500000), first.close()); err != nil {
+	if err := errors.Join(j.Store(d), first.Note("systemd:batch.slice", 500000, int64(systemd.Unlimited)),
+		first.Note(policy, 1200000, 3500000), first.Close()); err != nil {
 		t.Fatal(err)
 	}
-	second, err := loadJournal(d) // after a reboot, which has reset the ceiling
+	second, err := originals.Load(d) // after a reboot, which has reset the ceiling
 	if err != nil {
 		t.Fatal(err)
 	}
 	trail := trailOf(t, dir, second, false)
-	if !second.adopt(r, "two", trail) {
+	if !second.Adopt(r, "two", trail) {
 		t.Fatal("not adopted")
 	}
-	if err := errors.Join(second.store(d), trail.note(policy, 1000000, 3500000), put(r, policy, "1000000"), trail.close()); err != nil {
+	if err := errors.Join(second.Store(d), trail.Note(policy, 1000000, 3500000), put(r, policy, "1000000"), trail.Close()); err != nil {
 		t.Fatal(err)
 	}
-	third, err := loadJournal(d) // killed; limit restore --force
+	third, err := originals.Load(d) // killed; limit restore --force
 	if err != nil {
 		t.Fatal(err)
 	}
 	out, err := putBackDead(r, d, Config{StateDir: dir}, third)
 	if now := read(t, r, policy); err != nil || now != "3500000" {
 		t.Errorf("the ceiling is %s kHz, it was 3500000: %+v, %v", now, out, err)
-	}
-}
-
-// Records that an earlier version wrote, without identity, are taken over.
-func TestOldRecordsAreTakenOver(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	j := &journal{Controls: []saved{
-		{Path: "a", Label: "package-0 long_term limit", Kind: powerControl},
-		{Path: "b", Label: "package-0 limits switch", Kind: switchControl},
-		{Path: "c", Label: "package-1 long_term limit", Kind: powerControl},
-	}}
-	old := fmt.Sprintf("%-127s\n%-127s\n%-127s\n", `{"to":90000000,"from":150000000}`, "", `{"to":80000000,"from":140000000}`)
-	if err := os.WriteFile(filepath.Join(dir, writtenFile), []byte(old), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for range 2 { // as they were, and as they are written anew
-		trail := trailOf(t, dir, j, false)
-		a, okA := trail.wrote("a")
-		_, okB := trail.wrote("b")
-		c, okC := trail.wrote("c")
-		if !okA || a.number != 90000000 || okB || !okC || c.number != 80000000 {
-			t.Errorf("a %v %v, b %v, c %v %v", a, okA, okB, c, okC)
-		}
-		if err := trail.close(); err != nil {
-			t.Error(err)
-		}
-		slices.Reverse(j.Controls)
 	}
 }
 
@@ -315,17 +289,17 @@ func TestLimitsFollowTheirPackage(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			j := &journal{Version: journalVersion, Controls: []saved{
-				{Path: base + "intel-rapl:0/" + limit, Label: "package-0 long_term limit", Kind: powerControl, Original: 150000000},
-				{Path: base + "intel-rapl:1/" + limit, Label: "package-1 long_term limit", Kind: powerControl, Original: 140000000},
+			j := &originals.Journal{Version: originals.JournalVersion, Controls: []originals.Saved{
+				{Path: base + "intel-rapl:0/" + limit, Label: "package-0 long_term limit", Kind: originals.Power, Original: 150000000},
+				{Path: base + "intel-rapl:1/" + limit, Label: "package-1 long_term limit", Kind: originals.Power, Original: 140000000},
 			}}
 			trail := trailOf(t, dir, j, true)
-			if err := errors.Join(trail.note(j.Controls[0].Path, 90000000, 150000000), trail.note(j.Controls[1].Path, 80000000, 140000000), trail.close()); err != nil {
+			if err := errors.Join(trail.Note(j.Controls[0].Path, 90000000, 150000000), trail.Note(j.Controls[1].Path, 80000000, 140000000), trail.Close()); err != nil {
 				t.Fatal(err)
 			}
 			r := tree(t, dir, c.zones...)
-			out, err := putBackDead(r, osDisk{dir}, Config{StateDir: dir}, j)
-			if err != nil || out.failed != c.failed {
+			out, err := putBackDead(r, statedir.OS{Dir: dir}, Config{StateDir: dir}, j)
+			if err != nil || out.Failed != c.failed {
 				t.Errorf("%+v, %v", out, err)
 			}
 			if got := read(t, r, base+"intel-rapl:0/"+limit); got != c.first {
@@ -407,9 +381,9 @@ func read(t *testing.T, r *os.Root, name string) string {
 	return strings.TrimSpace(line)
 }
 
-func trailOf(t *testing.T, dir string, j *journal, fresh bool) *trail {
+func trailOf(t *testing.T, dir string, j *originals.Journal, fresh bool) *originals.Trail {
 	t.Helper()
-	trail, err := openTrail(dir, j, fresh)
+	trail, err := originals.OpenTrail(dir, j, fresh)
 	if err != nil {
 		t.Fatal(err)
 	}

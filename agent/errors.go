@@ -4,11 +4,9 @@ import (
 	"errors"
 	"fmt"
 
+	"headroom/agent/originals"
 	"headroom/internal/cli"
 )
-
-// ErrDamaged reports a journal that cannot be trusted.
-var ErrDamaged = errors.New("the journal is damaged")
 
 // ErrNoIdentity reports a root without a machine id or boot id.
 var ErrNoIdentity = errors.New("the machine has no identity")
@@ -19,10 +17,6 @@ var ErrNoLeader = errors.New("no coordinator that leads answers")
 // ErrNameTaken reports that another machine is admitted under this node's name.
 var ErrNameTaken = errors.New("the name belongs to another machine")
 
-// ErrUnread reports a control that cannot be read, so that it cannot be saved and
-// must not be written.
-var ErrUnread = errors.New("what it holds cannot be read")
-
 func badConfig(problem, hint string) error {
 	return &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: problem, Hint: hint}
 }
@@ -32,7 +26,7 @@ func damaged(path string, why error) error {
 		Code: "journal-damaged", Exit: cli.ExitFailed,
 		Message: fmt.Sprintf("%s is damaged (%v); the fail-safe cap stays written and nothing is restored", path, why),
 		Hint:    "put a copy back; without one, reboot the machine (which resets its limits), move the file away and start powerd again",
-		Err:     errors.Join(ErrDamaged, why),
+		Err:     errors.Join(originals.ErrDamaged, why),
 	}
 }
 

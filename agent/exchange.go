@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/rpc"
 	"headroom/internal/wire"
@@ -330,5 +331,5 @@ func (n *node) cacheAddresses(addrs []string) {
 		return
 	}
 	n.cached, n.cacheBusy = addrs, true
-	n.clerk.errands <- errand{kind: storeCoordinators, name: CoordinatorsFile, data: data}
+	n.clerk.errands <- errand{kind: storeCoordinators, name: statedir.CoordinatorsFile, data: data}
 }

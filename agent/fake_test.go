@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"headroom/agent/metrics"
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
@@ -148,12 +149,12 @@ func (l *lab) config(coordinators ...string) Config {
 // remember gives the node the memory of an earlier powerd: its fail-safe cap.
 func (l *lab) remember(cfg Config) {
 	l.t.Helper()
-	if _, err := os.Stat(l.state(MemoryFile)); err == nil {
+	if _, err := os.Stat(l.state(statedir.MemoryFile)); err == nil {
 		return
 	}
 	data, err := encodeMemory(remembered{Memory: lease.Memory{FailSafe: cfg.Power.FailSafe}})
 	if err == nil {
-		err = errors.Join(os.MkdirAll(cfg.StateDir, 0o750), os.WriteFile(l.state(MemoryFile), data, 0o600))
+		err = errors.Join(os.MkdirAll(cfg.StateDir, 0o750), os.WriteFile(l.state(statedir.MemoryFile), data, 0o600))
 	}
 	if err != nil {
 		l.t.Fatal(err)
@@ -196,7 +197,7 @@ func (l *lab) number(path string) int64 {
 // forget makes the node's next start its first one.
 func (l *lab) forget() {
 	l.t.Helper()
-	if err := os.Remove(l.state(MemoryFile)); err != nil {
+	if err := os.Remove(l.state(statedir.MemoryFile)); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -241,7 +242,7 @@ func (l *lab) state(name string) string { return filepath.Join(l.dir, "state", n
 func (l *lab) held() held {
 	l.t.Helper()
 	var h held
-	data, err := os.ReadFile(l.state(HeldFile))
+	data, err := os.ReadFile(l.state(statedir.HeldFile))
 	if err == nil {
 		err = json.Unmarshal(data, &h)
 	}

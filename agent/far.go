@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"headroom/agent/originals"
+	"headroom/agent/statedir"
 	"headroom/ipmi"
 	"headroom/systemd"
 	"headroom/units"
@@ -204,9 +206,9 @@ func (f *far) stop() {
 }
 
 // afar is the hand that puts back what is no file.
-func (n *node) afar() afar {
-	return func(c saved, wrote value, ever bool) (string, bool, error) {
-		was := c.Kind.words(c.found())
+func (n *node) afar() originals.Remote {
+	return func(c originals.Saved, wrote originals.Value, ever bool) (string, bool, error) {
+		was := c.Kind.Words(c.Found())
 		if !ever {
 			return was + " (never written)", false, nil
 		}
@@ -216,11 +218,11 @@ func (n *node) afar() afar {
 		switch {
 		case n.far == nil:
 			err = errors.New("it is put back later: the other program is not asked before the first safe cap")
-		case c.Kind == bandwidthControl:
+		case c.Kind == originals.Bandwidth:
 			slice := n.far.manager.Adopt(strings.TrimPrefix(c.Path, slicePrefix))
-			_, err = slice.PutBack(ctx, systemd.Bandwidth(c.Original), systemd.Bandwidth(wrote.number))
+			_, err = slice.PutBack(ctx, systemd.Bandwidth(c.Original), systemd.Bandwidth(wrote.Number))
 		default:
-			err = n.putBackLimit(ctx, c.Text, wrote.text)
+			err = n.putBackLimit(ctx, c.Text, wrote.Text)
 		}
 		if errors.Is(err, systemd.ErrChanged) || errors.Is(err, ipmi.ErrLimitChanged) {
 			return fmt.Sprintf("%v; left alone (it was %s)", err, was), true, nil
@@ -230,8 +232,8 @@ func (n *node) afar() afar {
 }
 
 func (n *node) putBackLimit(ctx context.Context, found, wrote string) error {
-	was, errWas := decodeLimit(found)
-	last, errLast := decodeLimit(wrote)
+	was, errWas := originals.DecodeLimit(found)
+	last, errLast := originals.DecodeLimit(wrote)
 	if err := errors.Join(errWas, errLast); err != nil {
 		return err
 	}
@@ -242,52 +244,24 @@ func (n *node) putBackLimit(ctx context.Context, found, wrote string) error {
 	return err
 }
 
-// encodeLimit is the BMC's limit as the journal keeps it.
-func encodeLimit(l ipmi.Limit) string {
-	return fmt.Sprintf("%d %t %d %d %d", int64(l.Power), l.Active, l.Action, l.Correction.Milliseconds(), int64(l.Period.Seconds()))
-}
-
-// decodeLimit reads it.
-func decodeLimit(text string) (ipmi.Limit, error) {
-	var power, correction, period int64
-	var l ipmi.Limit
-	if _, err := fmt.Sscanf(text, "%d %t %d %d %d", &power, &l.Active, &l.Action, &correction, &period); err != nil {
-		return ipmi.Limit{}, fmt.Errorf("agent: saved limit of the BMC %q: %w", text, err)
-	}
-	l.Power, l.Correction, l.Period = units.Power(power), time.Duration(correction)*time.Millisecond, time.Duration(period)*time.Second
-	return l, nil
-}
-
-// limitWords is a saved limit for an operator.
-func limitWords(text string) string {
-	l, err := decodeLimit(text)
-	switch {
-	case err != nil:
-		return "unreadable"
-	case !l.Active:
-		return "no limit"
-	}
-	return fmt.Sprintf("%v (exception action %v)", l.Power, l.Action)
-}
-
 // savedFar makes a control that is met while the loop runs durable before it is
 // first written. It says whether that is done; otherwise it is under way, and a
 // later call will say so.
-func (n *node) savedFar(c control) bool { return n.savedAll([]control{c}) }
+func (n *node) savedFar(c originals.Control) bool { return n.savedAll([]originals.Control{c}) }
 
 // savedAll is savedFar for several.
-func (n *node) savedAll(controls []control) bool {
+func (n *node) savedAll(controls []originals.Control) bool {
 	if n.journal == nil || n.trail == nil {
 		return false
 	}
-	if !slices.ContainsFunc(controls, func(c control) bool { return !n.trail.has(c.path) }) {
+	if !slices.ContainsFunc(controls, func(c originals.Control) bool { return !n.trail.Has(c.Path) }) {
 		return true
 	}
 	if n.journalBusy {
 		return false
 	}
-	next := n.journal.clone()
-	if _, err := next.extend(n.root, controls); err != nil {
+	next := n.journal.Clone()
+	if _, err := next.Extend(n.root, controls); err != nil {
 		n.log.Warn("controls not saved, so they are not written", slog.Any("error", err))
 		return false
 	}
@@ -296,14 +270,14 @@ func (n *node) savedAll(controls []control) bool {
 }
 
 // storeJournal has a longer journal made durable.
-func (n *node) storeJournal(next *journal) {
-	data, err := next.encode()
+func (n *node) storeJournal(next *originals.Journal) {
+	data, err := next.Encode()
 	if err != nil {
 		n.log.Error("journal cannot be encoded", slog.Any("error", err))
 		return
 	}
 	n.journalBusy, n.journalNext = true, next
-	n.clerk.errands <- errand{kind: storeControls, name: JournalFile, data: data, durable: true}
+	n.clerk.errands <- errand{kind: storeControls, name: statedir.JournalFile, data: data, durable: true}
 }
 
 // journalStored takes the longer journal into use.
@@ -311,18 +285,18 @@ func (n *node) journalStored(err error) {
 	next := n.journalNext
 	n.journalBusy, n.journalNext = false, nil
 	n.health.set(err != nil, item{
-		"journal-not-stored", warn, fmt.Sprintf("%s cannot be written (%v): no further control is touched", JournalFile, err),
+		"journal-not-stored", warn, fmt.Sprintf("%s cannot be written (%v): no further control is touched", statedir.JournalFile, err),
 		"make room in " + n.cfg.StateDir,
 	})
 	if err != nil || n.journal == nil {
 		return
 	}
-	trail, err := openTrail(n.cfg.StateDir, next, false)
+	trail, err := originals.OpenTrail(n.cfg.StateDir, next, false)
 	if err != nil {
 		n.log.Warn("records of what is written cannot be opened", slog.Any("error", err))
 		return
 	}
-	if err := n.trail.close(); err != nil {
+	if err := n.trail.Close(); err != nil {
 		n.log.Debug("records not closed cleanly", slog.Any("error", err))
 	}
 	n.journal, n.trail = next, trail

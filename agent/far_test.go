@@ -10,11 +10,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"headroom/agent/links"
+	"headroom/agent/originals"
+	"headroom/agent/statedir"
 	"headroom/capping"
-	"headroom/ipmi"
 	"headroom/lease"
 	"headroom/systemd"
 	"headroom/units"
@@ -129,7 +129,7 @@ func TestSlicesGiveWayBelowTheLowestFrequency(t *testing.T) {
 		n.boundSlices()
 		return bus.quota("batch.slice") != math.MaxUint64
 	})
-	j, err := loadJournal(osDisk{cfg.StateDir})
+	j, err := originals.Load(statedir.OS{Dir: cfg.StateDir})
 	if err != nil || j == nil || !saves(j, "systemd:batch.slice") {
 		t.Errorf("journal %+v, %v: the slice was bounded and is not saved", j, err)
 	}
@@ -138,15 +138,15 @@ func TestSlicesGiveWayBelowTheLowestFrequency(t *testing.T) {
 		rows := n.sliceRows()
 		return len(rows) == 1 && rows[0].EffectiveCpus != nil && rows[0].WrittenCpus != nil && rows[0].RequestedCpus != nil
 	})
-	if out := putBack(n.root, n.journal, n.trail, noAfar); out.failed != 1 || !strings.Contains(strings.Join(out.Kept, " "), "batch.slice") {
+	if out := originals.PutBack(n.root, n.journal, n.trail, originals.FilesOnly); out.Failed != 1 || !strings.Contains(strings.Join(out.Kept, " "), "batch.slice") {
 		t.Errorf("without the agent: %+v, want the slice named as not put back", out)
 	}
-	if out := n.putBackNow(); out.failed != 0 || bus.quota("batch.slice") != math.MaxUint64 {
+	if out := n.putBackNow(); out.Failed != 0 || bus.quota("batch.slice") != math.MaxUint64 {
 		t.Errorf("%+v, quota %d", out, bus.quota("batch.slice"))
 	}
 }
 
-func saves(j *journal, path string) bool {
+func saves(j *originals.Journal, path string) bool {
 	for _, c := range j.Controls {
 		if c.Path == path {
 			return true
@@ -216,12 +216,12 @@ func TestConnectionToSystemdEndsWithTheNode(t *testing.T) {
 	l, c := newLab(t), newCoordinator(t)
 	cfg := l.config(c.addr)
 	cfg.Bandwidth.Slices = []string{"batch.slice"}
-	file, err := lock(cfg.StateDir)
+	file, err := statedir.Lock(cfg.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	bus := &fakeBus{quotas: map[string]uint64{"batch.slice": math.MaxUint64}}
-	n := newNode(cfg, testLog(t), osDisk{cfg.StateDir})
+	n := newNode(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
 	n.lock, n.began, n.dial = file, instant().Boot, bus.dial
 	if err := n.boot(); err != nil {
 		t.Fatal(err)
@@ -244,30 +244,6 @@ func TestConnectionToSystemdEndsWithTheNode(t *testing.T) {
 		t.Errorf("%d of %d connections to systemd are still open", bus.open, bus.dialed)
 	}
 	bus.mu.Unlock()
-}
-
-// The BMC's saved limit survives the journal's words, whatever it was.
-func TestSavedLimitReadsBack(t *testing.T) {
-	t.Parallel()
-	for _, l := range []ipmi.Limit{
-		{},
-		{Power: 250 * units.Watt, Active: true, Action: ipmi.ActionPowerOff, Correction: time.Second, Period: time.Minute},
-		{Power: 65535 * units.Watt, Action: ipmi.ActionLog, Correction: 4294967295 * time.Millisecond, Period: 65535 * time.Second},
-	} {
-		got, err := decodeLimit(encodeLimit(l))
-		if err != nil || got != l {
-			t.Errorf("%+v came back as %+v, %v", l, got, err)
-		}
-		r := record{IntentText: encodeLimit(l), BeforeText: encodeLimit(l)}
-		if line, err := r.line(); err != nil || len(line) != recordSize {
-			t.Errorf("record of %d bytes, %v", len(line), err)
-		}
-	}
-	for _, bad := range []string{"", "x", "1 true", "1 maybe 0 0 0"} {
-		if _, err := decodeLimit(bad); err == nil {
-			t.Errorf("%q was taken", bad)
-		}
-	}
 }
 
 // A cut is noticed by the link, long before the lease ends, and said.

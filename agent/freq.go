@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"headroom/agent/originals"
 	"headroom/capping"
 	"headroom/dvfs"
 	"headroom/rapl/sysfs"
@@ -142,10 +143,10 @@ func (f *freqRung) standing() map[string]units.Freq {
 func (f *freqRung) willCharge() units.Power { return f.act.Charge }
 
 // controls are all files that the rung may write, in the order of putting back.
-func (f *freqRung) controls() []control {
-	var all []control
+func (f *freqRung) controls() []originals.Control {
+	var all []originals.Control
 	for _, k := range f.hands.Knobs() {
-		all = append(all, fileControl(k.Control, k.Label, freqControl))
+		all = append(all, originals.FileControl(k.Control, k.Label, originals.Frequency))
 	}
 	return all
 }
@@ -249,7 +250,7 @@ func (f *freqRung) note(want func(string) units.Freq, note func(path string, val
 		}
 		name := path.Base(path.Dir(file))
 		to := int64(want(name))
-		if path.Base(file) == floorFile {
+		if path.Base(file) == originals.FloorFile {
 			to = min(to, now)
 		}
 		if to == now {
@@ -262,9 +263,6 @@ func (f *freqRung) note(want func(string) units.Freq, note func(path string, val
 	}
 	return stay, errors.Join(errs...)
 }
-
-// floorFile is the frequency floor, which is only ever lowered.
-const floorFile = "scaling_min_freq"
 
 // charge is what the node draws at full load under what reads back, at the wall:
 // under what was written while that is held, else under the highest ceiling there

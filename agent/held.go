@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"time"
 
+	"headroom/agent/statedir"
 	"headroom/agent/status"
 	"headroom/lease"
 	"headroom/units"
@@ -79,7 +81,7 @@ func (c cover) same(o cover) bool {
 // encodeHeld is the file for a cover; sockets are those of its limits.
 func encodeHeld(cfg Config, c cover, sockets []*socket) ([]byte, error) {
 	h := held{
-		AtUs: nowUs(), Node: cfg.Node, State: c.state, CapW: c.cap.Watts(), Stamp: c.stamp, Limits: []heldLimit{},
+		AtUs: time.Now().UnixMicro(), Node: cfg.Node, State: c.state, CapW: c.cap.Watts(), Stamp: c.stamp, Limits: []heldLimit{},
 		OtherW: cfg.Power.Other.Watts(), SupplyEfficiency: cfg.Power.SupplyEfficiency,
 	}
 	for i, l := range c.limits {
@@ -95,9 +97,9 @@ func encodeHeld(cfg Config, c cover, sockets []*socket) ([]byte, error) {
 // it can hold, for a fail-safe cap that was configured since may be more than it
 // is charged for. It has no stamp, which no lease of an earlier process can abuse
 // (leases name the process they answer); the first lease brings the fail-safe cap.
-func loadMemory(d disk, lowest units.Power) (m remembered, fresh bool, err error) {
+func loadMemory(d statedir.Disk, lowest units.Power) (m remembered, fresh bool, err error) {
 	none := remembered{Memory: lease.Memory{FailSafe: lowest}}
-	data, err := d.Read(MemoryFile)
+	data, err := d.Read(statedir.MemoryFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return none, true, nil
 	}
@@ -108,7 +110,7 @@ func loadMemory(d disk, lowest units.Power) (m remembered, fresh bool, err error
 		err = errors.New("it holds no fail-safe cap")
 	}
 	if err != nil {
-		return none, true, fmt.Errorf("agent: %s cannot be used: %w", MemoryFile, err)
+		return none, true, fmt.Errorf("agent: %s cannot be used: %w", statedir.MemoryFile, err)
 	}
 	return m, false, nil
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"headroom/agent/originals"
 )
 
 // A policy comes online while powerd has turbo off: its ceiling stands at the end of the
@@ -37,25 +39,25 @@ func TestPolicyMetWithTurboOffGoesBackToTheTop(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		turbo := saved{Path: noTurboFile, Label: "turbo", Kind: noTurboControl, Original: 1}
+		turbo := originals.Saved{Path: noTurboFile, Label: "turbo", Kind: originals.NoTurbo, Original: 1}
 		if c.turboWasOn {
 			turbo.Original = 0
 		}
-		j := &journal{Controls: []saved{turbo}}
-		met := saved{Path: policyDir + "1/scaling_max_freq", Label: "policy1 ceiling", Kind: freqControl}
-		file, err := met.open(root)
+		j := &originals.Journal{Controls: []originals.Saved{turbo}}
+		met := originals.Saved{Path: policyDir + "1/scaling_max_freq", Label: "policy1 ceiling", Kind: originals.Frequency}
+		file, err := met.Open(root)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := j.extend(root, []control{fileControl(file, met.Label, met.Kind)}); err != nil {
+		if _, err := j.Extend(root, []originals.Control{originals.FileControl(file, met.Label, met.Kind)}); err != nil {
 			t.Fatal(err)
 		}
-		trail, err := openTrail(t.TempDir(), j, true)
+		trail, err := originals.OpenTrail(t.TempDir(), j, true)
 		if err != nil {
 			t.Fatal(err)
 		}
 		put(policyDir+"1/scaling_max_freq", "1500000") // powerd's own
-		if err := trail.noteValue(met.Path, value{number: 1500000}, value{number: 2800000}); err != nil {
+		if err := trail.NoteValue(met.Path, originals.Value{Number: 1500000}, originals.Value{Number: 2800000}); err != nil {
 			t.Fatal(err)
 		}
 		if c.turboWasOn { // what the kernel does once turbo is back
@@ -63,14 +65,14 @@ func TestPolicyMetWithTurboOffGoesBackToTheTop(t *testing.T) {
 			put(policyDir+"1/cpuinfo_max_freq", "3900000")
 		}
 		patience := time.Second
-		if line, kept, err := putBackOne(root, j.Controls[1], trail, noAfar, &patience); err != nil || kept {
+		if line, kept, err := originals.PutBackOne(root, j.Controls[1], trail, originals.FilesOnly, &patience); err != nil || kept {
 			t.Errorf("%s: %s, kept %v, %v", name, line, kept, err)
 		}
 		got, err := os.ReadFile(filepath.Join(dir, met.Path))
 		if err != nil || string(got) != c.want+"\n" && string(got) != c.want {
 			t.Errorf("%s: the ceiling is %q, want %s (%v)", name, got, c.want, err)
 		}
-		if err := trail.close(); err != nil {
+		if err := trail.Close(); err != nil {
 			t.Error(err)
 		}
 		_, _ = file.Close(), root.Close()

@@ -1,5 +1,4 @@
-// Claims: a journal that is not exactly what was written is refused, whatever is
-// wrong with it, and then nothing is restored and the fail-safe cap is written; a
+// Claims: with a damaged journal nothing is restored and the fail-safe cap is written; a
 // crash between journal and first write restores to what stands there; after a
 // reboot the limits found are the originals.
 package agent
@@ -15,75 +14,11 @@ import (
 	"syscall"
 	"testing"
 
-	"pgregory.net/rapid"
-
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/units"
 )
-
-func someJournal() *journal {
-	return &journal{
-		Version: journalVersion, Node: "n01", BootID: "b", SavedUs: 1,
-		Controls: []saved{
-			{Path: "sys/a", Label: "package-0 long_term limit", Kind: powerControl, Original: 185_000_000},
-			{Path: "sys/b", Label: "package-0 long_term window", Kind: windowControl, Original: 999_424},
-			{Path: "sys/c", Label: "package-0 limits switch", Kind: switchControl, Original: 1},
-		},
-	}
-}
-
-func TestDamagedJournalIsRefused(t *testing.T) {
-	t.Parallel()
-	data, err := someJournal().encode()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := decodeJournal(data); err != nil {
-		t.Fatalf("an undamaged journal: %v", err)
-	}
-	for n := range len(data) - 2 { // the newline and the brace before it may be missing to JSON, not to us
-		if _, err := decodeJournal(data[:n]); !errors.Is(err, ErrDamaged) {
-			t.Fatalf("cut after %d of %d bytes: %v, want ErrDamaged", n, len(data), err)
-		}
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		bad := bytes.Clone(data)
-		at := rapid.IntRange(0, len(bad)-1).Draw(t, "at")
-		bad[at] ^= byte(rapid.IntRange(1, 255).Draw(t, "flip"))
-		j, err := decodeJournal(bad)
-		if err != nil {
-			return
-		}
-		// What JSON reads alike (blanks, the case of a key) is no damage.
-		if again, err := j.encode(); err != nil || !bytes.Equal(again, data) {
-			t.Fatalf("byte %d flipped and taken as %s", at, again)
-		}
-	})
-}
-
-func FuzzDecodeJournal(f *testing.F) {
-	data, err := someJournal().encode()
-	if err != nil {
-		f.Fatal(err)
-	}
-	f.Add(data)
-	f.Add([]byte("{}"))
-	f.Add([]byte(`{"version":1,"controls":[{"kind":"power"}],"sum":""}`))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		j, err := decodeJournal(data)
-		if err != nil {
-			return
-		}
-		again, err := j.encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := decodeJournal(again); err != nil {
-			t.Fatalf("%q was taken, its own encoding was not: %v", data, err)
-		}
-	})
-}
 
 func TestCrashBetweenJournalAndFirstWrite(t *testing.T) {
 	t.Parallel()
@@ -106,11 +41,11 @@ func TestCrashBetweenJournalAndFirstWrite(t *testing.T) {
 func startUntilSaved(t *testing.T, l *lab) (*node, error) {
 	t.Helper()
 	cfg := l.config("127.0.0.1:1")
-	file, err := lock(cfg.StateDir)
+	file, err := statedir.Lock(cfg.StateDir)
 	if err != nil {
 		return nil, err
 	}
-	n := newNode(cfg, testLog(t), osDisk{cfg.StateDir})
+	n := newNode(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
 	n.lock = file
 	return n, errors.Join(n.open(), n.saveOriginals())
 }
@@ -119,7 +54,7 @@ func TestDamagedJournalKeepsTheFailSafeCap(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	garbage := []byte(`{"version":1,"node":"n0`)
-	if err := os.WriteFile(l.state(JournalFile), garbage, 0o600); err != nil {
+	if err := os.WriteFile(l.state(statedir.JournalFile), garbage, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	err := Run(t.Context(), l.config("127.0.0.1:1"), testLog(t))
@@ -130,7 +65,7 @@ func TestDamagedJournalKeepsTheFailSafeCap(t *testing.T) {
 	if !failSafeLong(l.long()) {
 		t.Errorf("limit %v, want the fail-safe cap's", l.long())
 	}
-	if data, err := os.ReadFile(l.state(JournalFile)); err != nil || !bytes.Equal(data, garbage) {
+	if data, err := os.ReadFile(l.state(statedir.JournalFile)); err != nil || !bytes.Equal(data, garbage) {
 		t.Errorf("the journal was touched: %q, %v", data, err)
 	}
 	if _, err := Restore(t.Context(), l.config("127.0.0.1:1"), RestoreOptions{Force: true}); !errors.As(err, &bad) || bad.Code != "journal-damaged" {
@@ -168,7 +103,7 @@ func TestAfterARebootTheLimitsFoundAreTheOriginals(t *testing.T) {
 
 // fullDisk refuses to write some files, as a full file system does.
 type fullDisk struct {
-	disk
+	statedir.Disk
 	mu   sync.Mutex
 	full map[string]bool
 }
@@ -189,14 +124,14 @@ func (d *fullDisk) check(name string) error {
 }
 
 func (d *fullDisk) Durable(name string, data []byte) error {
-	return errors.Join(d.check(name), d.disk.Durable(name, data))
+	return errors.Join(d.check(name), d.Disk.Durable(name, data))
 }
 
 func (d *fullDisk) Replace(name string, data []byte) error {
 	if err := d.check(name); err != nil {
 		return err
 	}
-	return d.disk.Replace(name, data)
+	return d.Disk.Replace(name, data)
 }
 
 func TestNoRoomForTheJournalWritesNothing(t *testing.T) {
@@ -204,7 +139,7 @@ func TestNoRoomForTheJournalWritesNothing(t *testing.T) {
 	l := newLab(t)
 	original := l.controls()
 	cfg := l.config()
-	d := &fullDisk{disk: osDisk{cfg.StateDir}, full: map[string]bool{JournalFile: true}}
+	d := &fullDisk{Disk: statedir.OS{Dir: cfg.StateDir}, full: map[string]bool{statedir.JournalFile: true}}
 	_, err := start(cfg, testLog(t), d)
 	var bad *cli.Error
 	if !errors.As(err, &bad) || bad.Hint == "" || !errors.Is(err, syscall.ENOSPC) {
@@ -219,13 +154,13 @@ func TestNoRoomForAStampTakesNoGrant(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
 	cfg := l.config(c.addr)
-	d := &fullDisk{disk: osDisk{cfg.StateDir}, full: map[string]bool{MemoryFile: true}}
+	d := &fullDisk{Disk: statedir.OS{Dir: cfg.StateDir}, full: map[string]bool{statedir.MemoryFile: true}}
 	stop := runOn(t, cfg, d)
 	waitFor(t, "it says so", func() bool { return hasItem(c.last(), "state-not-stored") })
 	if h := c.last().GetHolding(); h.GetState() != headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE || !failSafeLong(l.long()) {
 		t.Errorf("holding %v, limit %v: a grant was taken whose stamp is not on disk", h, l.long())
 	}
-	d.set(MemoryFile, false)
+	d.set(statedir.MemoryFile, false)
 	waitFor(t, "the grant is taken once there is room", c.acknowledged)
 	stop()
 }
@@ -234,19 +169,19 @@ func TestNoRoomForHeldCarriesOutNoRaise(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
 	cfg := l.config(c.addr)
-	d := &fullDisk{disk: osDisk{cfg.StateDir}, full: map[string]bool{HeldFile: true}}
+	d := &fullDisk{Disk: statedir.OS{Dir: cfg.StateDir}, full: map[string]bool{statedir.HeldFile: true}}
 	stop := runOn(t, cfg, d)
 	waitFor(t, "it says so", func() bool { return hasItem(c.last(), "held-not-stored") && c.last().GetNumber() > 2 })
 	if !failSafeLong(l.long()) {
 		t.Errorf("limit %v was raised although held.json does not say so", l.long())
 	}
-	d.set(HeldFile, false)
+	d.set(statedir.HeldFile, false)
 	waitFor(t, "the raise is carried out once there is room", c.acknowledged)
 	stop()
 }
 
 // runOn is run with a state directory that can fail.
-func runOn(t *testing.T, cfg Config, d disk) (stop func()) {
+func runOn(t *testing.T, cfg Config, d statedir.Disk) (stop func()) {
 	t.Helper()
 	n, err := start(cfg, testLog(t), d)
 	if err != nil {

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent/originals"
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/rapl"
 	"headroom/units"
@@ -30,7 +32,7 @@ func TestKilledAtAnyPoint(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
 	c.refuse = errors.New("not now")
-	originals := l.controls()
+	before := l.controls()
 	config := l.configFile(t, c.addr)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -50,16 +52,16 @@ func TestKilledAtAnyPoint(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = child.Wait()
-		if !equal(l.controls(), originals) {
+		if !equal(l.controls(), before) {
 			changed++
 		}
-		l.checkJournal(t, originals)
+		l.checkJournal(t, before)
 		l.checkHeld(t)
 		if rng.IntN(3) == 0 {
-			l.forceBack(t, originals)
+			l.forceBack(t, before)
 		}
 	}
-	l.forceBack(t, originals)
+	l.forceBack(t, before)
 	if changed < kills/4 {
 		t.Errorf("only %d of %d kills found a control changed: the test hits nothing", changed, kills)
 	}
@@ -87,7 +89,7 @@ func TestKilledOnTheFrequencyRung(t *testing.T) {
 	l.remove("sys/class/powercap", "sys/devices/virtual/powercap")
 	c.refuse = errors.New("not now")
 	config := l.configFile(t, c.addr)
-	originals := l.ceilings(t)
+	before := l.ceilings(t)
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -102,7 +104,7 @@ func TestKilledOnTheFrequencyRung(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = child.Wait()
-		j, err := loadJournal(osDisk{filepath.Join(l.dir, "state")})
+		j, err := originals.Load(statedir.OS{Dir: filepath.Join(l.dir, "state")})
 		if err != nil {
 			t.Fatalf("journal after a kill: %v", err)
 		}
@@ -114,19 +116,19 @@ func TestKilledOnTheFrequencyRung(t *testing.T) {
 		}
 		now := l.ceilings(t)
 		for path, v := range now {
-			if original, ok := saved[path]; v != originals[path] && (!ok || original != originals[path]) {
-				t.Fatalf("%s holds %d, was %d, the journal says %d (%v)", path, v, originals[path], original, ok)
+			if original, ok := saved[path]; v != before[path] && (!ok || original != before[path]) {
+				t.Fatalf("%s holds %d, was %d, the journal says %d (%v)", path, v, before[path], original, ok)
 			}
 		}
-		if !equal(now, originals) {
+		if !equal(now, before) {
 			changed++
 			l.checkHeldCeilings(t, now)
 		}
 		if rng.IntN(3) == 0 {
-			l.ceilingsBack(t, originals)
+			l.ceilingsBack(t, before)
 		}
 	}
-	l.ceilingsBack(t, originals)
+	l.ceilingsBack(t, before)
 	if changed == 0 {
 		t.Error("no kill found a ceiling changed: the test hits nothing")
 	}
@@ -158,7 +160,7 @@ func (l *lab) ceilings(t *testing.T) map[string]int64 {
 func (l *lab) checkHeldCeilings(t *testing.T, now map[string]int64) {
 	t.Helper()
 	var h held
-	data, err := os.ReadFile(l.state(HeldFile))
+	data, err := os.ReadFile(l.state(statedir.HeldFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return // killed before the first write was verified
 	}
@@ -187,11 +189,11 @@ func (l *lab) checkHeldCeilings(t *testing.T, now map[string]int64) {
 }
 
 // ceilingsBack is a forced restore with the agent dead.
-func (l *lab) ceilingsBack(t *testing.T, originals map[string]int64) {
+func (l *lab) ceilingsBack(t *testing.T, before map[string]int64) {
 	t.Helper()
 	out, err := Restore(t.Context(), l.config("127.0.0.1:1"), RestoreOptions{Force: true})
-	if now := l.ceilings(t); err != nil || len(out.Kept) > 0 || !equal(now, originals) {
-		t.Fatalf("forced restore: %+v, %v\n got %v\nwant %v", out, err, now, originals)
+	if now := l.ceilings(t); err != nil || len(out.Kept) > 0 || !equal(now, before) {
+		t.Fatalf("forced restore: %+v, %v\n got %v\nwant %v", out, err, now, before)
 	}
 }
 
@@ -234,10 +236,10 @@ func (l *lab) configFile(t *testing.T, coordinator string) string {
 }
 
 // checkJournal demands the original of every control that is not as it was found.
-func (l *lab) checkJournal(t *testing.T, originals map[string]int64) {
+func (l *lab) checkJournal(t *testing.T, before map[string]int64) {
 	t.Helper()
 	saved := map[string]int64{}
-	j, err := loadJournal(osDisk{filepath.Join(l.dir, "state")})
+	j, err := originals.Load(statedir.OS{Dir: filepath.Join(l.dir, "state")})
 	if err != nil {
 		t.Fatalf("journal after a kill: %v", err)
 	}
@@ -247,8 +249,8 @@ func (l *lab) checkJournal(t *testing.T, originals map[string]int64) {
 		}
 	}
 	for name, now := range l.controls() {
-		if original, ok := saved[name]; now != originals[name] && (!ok || original != originals[name]) {
-			t.Fatalf("%s holds %d, was %d, the journal says %d (%v)", name, now, originals[name], original, ok)
+		if original, ok := saved[name]; now != before[name] && (!ok || original != before[name]) {
+			t.Fatalf("%s holds %d, was %d, the journal says %d (%v)", name, now, before[name], original, ok)
 		}
 	}
 }
@@ -256,7 +258,7 @@ func (l *lab) checkJournal(t *testing.T, originals map[string]int64) {
 // checkHeld demands that held.json allows the limit that stands in the tree.
 func (l *lab) checkHeld(t *testing.T) {
 	t.Helper()
-	data, err := os.ReadFile(l.state(HeldFile))
+	data, err := os.ReadFile(l.state(statedir.HeldFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return // killed before the first write was verified
 	}
@@ -275,27 +277,27 @@ func (l *lab) checkHeld(t *testing.T) {
 }
 
 // forceBack is `powerd limit restore --force` with the agent dead.
-func (l *lab) forceBack(t *testing.T, originals map[string]int64) {
+func (l *lab) forceBack(t *testing.T, before map[string]int64) {
 	t.Helper()
 	out, err := Restore(t.Context(), l.config("127.0.0.1:1"), RestoreOptions{Force: true})
-	if err != nil || len(out.Kept) > 0 || !equal(l.controls(), originals) {
-		t.Fatalf("forced restore: %+v, %v\n got %v\nwant %v", out, err, l.controls(), originals)
+	if err != nil || len(out.Kept) > 0 || !equal(l.controls(), before) {
+		t.Fatalf("forced restore: %+v, %v\n got %v\nwant %v", out, err, l.controls(), before)
 	}
 }
 
 // Lesson 15: a start that finds the journal of a killed powerd writes the fail-safe
-// cap before it opens any stream, and keeps the first originals.
+// cap before it opens any stream, and keeps the first before.
 func TestAdoptionWritesTheFailSafeCapBeforeAnyNetwork(t *testing.T) {
 	t.Parallel()
 	l, c := newLab(t), newCoordinator(t)
-	originals := l.controls()
+	before := l.controls()
 	child := l.child(t, l.configFile(t, c.addr))
 	waitFor(t, "the cap is carried out", func() bool { return c.acknowledged() && l.long() > 100*units.Watt })
 	if err := child.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = child.Wait()
-	n, err := start(l.config(c.addr), testLog(t), osDisk{filepath.Join(l.dir, "state")})
+	n, err := start(l.config(c.addr), testLog(t), statedir.OS{Dir: filepath.Join(l.dir, "state")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -308,6 +310,6 @@ func TestAdoptionWritesTheFailSafeCapBeforeAnyNetwork(t *testing.T) {
 	if err := n.close(); err != nil {
 		t.Error(err)
 	}
-	l.checkJournal(t, originals)
-	l.forceBack(t, originals)
+	l.checkJournal(t, before)
+	l.forceBack(t, before)
 }

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"math"
 
+	"headroom/agent/originals"
+	"headroom/agent/statedir"
 	"headroom/capping"
 	"headroom/internal/cli"
 	"headroom/rapl"
@@ -55,7 +57,7 @@ func (n *node) refuseJournal(damage error) error {
 			damage = errors.Join(damage, n.machine.freq.write(n.machine.freq.standing(), unrecorded))
 		}
 	}
-	return damaged(n.cfg.StateDir+"/"+JournalFile, damage)
+	return damaged(n.cfg.StateDir+"/"+statedir.JournalFile, damage)
 }
 
 // begin decides the mode and, when holding, brings the node to its fail-safe cap
@@ -105,9 +107,9 @@ const noRungCode = "no-rapl"
 func (n *node) climb() (failed, err error) {
 	adopted := n.journal != nil && !n.ownJournal
 	switch err := n.saveOriginals(); {
-	case errors.Is(err, ErrUnread) && !adopted:
+	case errors.Is(err, originals.ErrUnread) && !adopted:
 		return err, nil
-	case errors.Is(err, ErrUnread):
+	case errors.Is(err, originals.ErrUnread):
 		return nil, unsaved(err)
 	case err != nil:
 		return nil, err
@@ -139,8 +141,8 @@ func (n *node) climbRAPL(raise cover, covered bool) (failed error) {
 		if !covered {
 			to = pair{min(to.long, raise.limits[i].long), min(to.short, raise.limits[i].short)}
 		}
-		wrote := s.write(to, n.trail.note)
-		windows, err := s.prepare(n.trail.note)
+		wrote := s.write(to, n.trail.Note)
+		windows, err := s.prepare(n.trail.Note)
 		n.countWrite(s.zone.Label, errors.Join(wrote, err))
 		failed = errors.Join(failed, wrote, err)
 		n.health.set(windows != nil, item{
@@ -158,7 +160,7 @@ func (n *node) climbFreq(covered bool) error {
 	if !covered {
 		most = n.machine.freq.standing()
 	}
-	err := n.machine.freq.write(most, n.trail.note)
+	err := n.machine.freq.write(most, n.trail.Note)
 	n.countCeilings(err)
 	return err
 }
@@ -196,9 +198,9 @@ func (n *node) stepDown(failed error) bool {
 
 // undo puts back what this process's first writes touched.
 func (n *node) undo() {
-	out := putBack(n.root, n.journal, n.trail, n.afar())
+	out := originals.PutBack(n.root, n.journal, n.trail, n.afar())
 	n.logOutcome("this machine does not take them", out)
-	if out.failed > 0 {
+	if out.Failed > 0 {
 		return // the journal stays, and with it what is still to be put back
 	}
 	n.ownJournal = false
@@ -211,29 +213,29 @@ func (n *node) undo() {
 // any more, or beside it and is wished for no more: the cap is held by the present rung
 // by now.
 func (n *node) tidyRungs() {
-	patience := settleAll
+	patience := originals.SettleAll
 	for _, c := range n.journal.Controls {
-		if _, ever := n.trail.wrote(c.Path); !ever || !n.stale(c.Kind) {
+		if _, ever := n.trail.Wrote(c.Path); !ever || !n.stale(c.Kind) {
 			continue
 		}
-		line, kept, err := putBackOne(n.root, c, n.trail, n.afar(), &patience)
+		line, kept, err := originals.PutBackOne(n.root, c, n.trail, n.afar(), &patience)
 		n.log.Info("a control that is not needed any more", slog.String("control", c.Label), slog.String("outcome", line),
 			slog.Bool("kept", kept), slog.Any("error", err))
 	}
 }
 
 // stale says that controls of the kind are none of this process's.
-func (n *node) stale(k kind) bool {
+func (n *node) stale(k originals.Kind) bool {
 	switch k {
-	case freqControl:
+	case originals.Frequency:
 		return n.machine.onRAPL()
-	case powerControl, windowControl, switchControl:
+	case originals.Power, originals.Window, originals.Switch:
 		return !n.machine.onRAPL()
-	case preferenceControl:
+	case originals.Preference:
 		return n.cfg.Enforce && (!n.cfg.Frequency.prefers() || n.cfg.Controls.Denied([]string{eppName}) != "")
-	case noTurboControl, boostControl:
+	case originals.NoTurbo, originals.Boost:
 		return n.cfg.Enforce && (!n.cfg.Frequency.switches() || n.cfg.Controls.Denied([]string{turboName}) != "")
-	case bandwidthControl, bmcControl:
+	case originals.Bandwidth, originals.BMC:
 	}
 	return false
 }

@@ -16,6 +16,8 @@ import (
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
+	"headroom/agent/originals"
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
 	"headroom/lease"
@@ -76,9 +78,11 @@ func TestFrequencyHoldsTheCapWithoutRAPL(t *testing.T) {
 // putting back waits for it, with the agent and without, and holding does.
 func TestLateCeilingsGoBack(t *testing.T) {
 	t.Parallel()
-	for name, back := range map[string]func(*node) Outcome{
-		"with the agent":    (*node).putBackNow,
-		"without the agent": func(n *node) Outcome { return putBack(n.root, n.journal, n.trail, noAfar) },
+	for name, back := range map[string]func(*node) originals.Outcome{
+		"with the agent": (*node).putBackNow,
+		"without the agent": func(n *node) originals.Outcome {
+			return originals.PutBack(n.root, n.journal, n.trail, originals.FilesOnly)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -88,7 +92,7 @@ func TestLateCeilingsGoBack(t *testing.T) {
 			if n.writeErr != nil || n.rung() != rungCPUFreq || equal(l.ceilings(t), originals) {
 				t.Fatalf("rung %s, %v, ceilings %v", n.rung(), n.writeErr, l.ceilings(t))
 			}
-			if out := back(n); out.failed != 0 || len(out.Kept) != 0 || len(out.Restored) != len(originals) {
+			if out := back(n); out.Failed != 0 || len(out.Kept) != 0 || len(out.Restored) != len(originals) {
 				t.Errorf("%+v", out)
 			}
 			if now := l.ceilings(t); !equal(now, originals) {
@@ -116,7 +120,7 @@ func TestLockedLimitsStepDown(t *testing.T) {
 		t.Errorf("controls %v, want %v", l.controls(), before)
 	}
 	for _, c := range n.journal.Controls {
-		if c.Kind != freqControl {
+		if c.Kind != originals.Frequency {
 			t.Errorf("the journal keeps %s of the rung that was given up", c.Label)
 		}
 	}
@@ -125,11 +129,11 @@ func TestLockedLimitsStepDown(t *testing.T) {
 // lockedNode has started on a machine whose firmware has locked the package limits.
 func lockedNode(t *testing.T, cfg Config) *node {
 	t.Helper()
-	file, err := lock(cfg.StateDir)
+	file, err := statedir.Lock(cfg.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := newNode(cfg, testLog(t), osDisk{cfg.StateDir})
+	n := newNode(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
 	n.lock = file
 	n.openTree = func(root *os.Root) (*rapl.Tree, error) {
 		open := func(path string, write bool) (sysfs.File, error) {
@@ -262,7 +266,7 @@ func TestMutatedTrees(t *testing.T) {
 				_ = os.Chmod(path, 0o600)
 				l.write(f, text)
 				cfg := l.config()
-				n, err := start(cfg, testLog(t), osDisk{cfg.StateDir})
+				n, err := start(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
 				if err == nil {
 					n.clerk = startClerk(n.disk)
 					for range 3 {

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent/originals"
+	"headroom/agent/statedir"
 	"headroom/capping"
 	"headroom/lease"
 	"headroom/rapl"
@@ -175,8 +177,8 @@ func TestHighestLimitIsThePackages(t *testing.T) {
 		t.Errorf("highest limit %v, want the package's 185 W", got)
 	}
 	for _, c := range b.n.machine.controls() {
-		if strings.Contains(c.path, ":0:") {
-			t.Errorf("%s may be written", c.path)
+		if strings.Contains(c.Path, ":0:") {
+			t.Errorf("%s may be written", c.Path)
 		}
 	}
 }
@@ -340,16 +342,23 @@ func TestRestoreGoesOnPastWhatFails(t *testing.T) {
 	started(t, b)
 	b.grant(150 * units.Watt)
 	b.turn(8)
-	far := saved{Path: bmcPath, Label: "limit of the BMC", Kind: bmcControl, Text: "1 false 0 0 0"}
-	b.n.journal.Controls = append([]saved{far}, b.n.journal.Controls...)
-	b.n.trail.last[bmcPath] = record{IntentText: "2 true 0 1000 1"}
+	far := originals.Saved{Path: bmcPath, Label: "limit of the BMC", Kind: originals.BMC, Text: "1 false 0 0 0"}
+	b.n.journal.Controls = append([]originals.Saved{far}, b.n.journal.Controls...)
+	trail, err := originals.OpenTrail(b.cfg.StateDir, b.n.journal, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(trail.NoteValue(bmcPath, originals.Value{Text: "2 true 0 1000 1"}, originals.Value{Text: far.Text}), b.n.trail.Close()); err != nil {
+		t.Fatal(err)
+	}
+	b.n.trail = trail
 	window := filepath.Join(b.cfg.Root, longWindow)
 	if err := os.Rename(window, window+".away"); err != nil {
 		t.Fatal(err)
 	}
 	out := b.n.putBackNow()
 	said := strings.Join(out.Kept, "; ")
-	if out.failed != 2 || !strings.Contains(said, "long_term window") || !strings.Contains(said, "BMC") {
+	if out.Failed != 2 || !strings.Contains(said, "long_term window") || !strings.Contains(said, "BMC") {
 		t.Errorf("%+v: want the window and the BMC's limit named", out)
 	}
 	for _, file := range []string{longLimit, shortLimit, enabled} {
@@ -357,14 +366,14 @@ func TestRestoreGoesOnPastWhatFails(t *testing.T) {
 			t.Errorf("%s holds %s, it held %s", file, got, before[filepath.Join(b.cfg.Root, file)])
 		}
 	}
-	if j, err := loadJournal(b.disk); err != nil || j == nil || !saves(j, longWindow) {
+	if j, err := originals.Load(b.disk); err != nil || j == nil || !saves(j, longWindow) {
 		t.Errorf("journal %+v, %v: what did not go back must stay saved", j, err)
 	}
 	if err := os.Rename(window+".away", window); err != nil {
 		t.Fatal(err)
 	}
 	b.n.journal.Controls = b.n.journal.Controls[1:]
-	if out := putBack(b.n.root, b.n.journal, b.n.trail, noAfar); out.failed != 0 {
+	if out := originals.PutBack(b.n.root, b.n.journal, b.n.trail, originals.FilesOnly); out.Failed != 0 {
 		t.Errorf("once it is there again: %+v", out)
 	}
 }
@@ -489,7 +498,7 @@ func TestRememberedCapIsClamped(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.found = map[string][]byte{MemoryFile: data}
+		b.found = map[string][]byte{statedir.MemoryFile: data}
 		if err := b.boot(); err != nil {
 			t.Fatalf("%v: %v", c.remembered, err)
 		}
@@ -497,48 +506,6 @@ func TestRememberedCapIsClamped(t *testing.T) {
 			t.Errorf("remembered %v, configured 95 W: %v", c.remembered, got)
 		}
 		b.leave()
-	}
-}
-
-// Lesson 20: a ceiling that was saved above the range of today goes back as far as the
-// range goes, and the node is done with it.
-func TestCeilingGoesBackAsFarAsTheRange(t *testing.T) {
-	t.Parallel()
-	const policy = "sys/devices/system/cpu/cpufreq/policy0/"
-	root := t.TempDir()
-	for file, text := range map[string]string{
-		policy + "cpuinfo_max_freq": "2400000", policy + "cpuinfo_min_freq": "1000000",
-		policy + "scaling_max_freq": "1500000", policy + "scaling_min_freq": "1500000",
-	} {
-		at := filepath.Join(root, file)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(at), 0o755), os.WriteFile(at, []byte(text+"\n"), 0o600)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	tree, err := os.OpenRoot(root)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = tree.Close() }()
-	ceiling := saved{Path: policy + "scaling_max_freq", Label: "policy0 frequency ceiling", Kind: freqControl, Original: 3_400_000}
-	floor := saved{Path: policy + "scaling_min_freq", Label: "policy0 frequency floor", Kind: freqControl, Original: 800_000}
-	limit := saved{Path: longLimit, Kind: powerControl, Original: 3_400_000}
-	for _, c := range []struct {
-		control saved
-		reads   int64
-		want    bool
-	}{
-		{ceiling, 2_400_000, true},
-		{ceiling, 2_300_000, false},
-		{ceiling, 3_400_000, false},
-		{floor, 1_000_000, true},
-		{floor, 1_200_000, false},
-		{floor, 800_000, false},
-		{limit, 2_400_000, false},
-	} {
-		if got := rangeMoved(tree, c.control, c.reads); got != c.want {
-			t.Errorf("%s reads %d: the range moved %v, want %v", c.control.Label, c.reads, got, c.want)
-		}
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"headroom/agent/statedir"
 	"headroom/capping"
 	"headroom/gossip"
 	"headroom/internal/cli"
@@ -341,7 +342,7 @@ func (n *node) write(covered bool, now time.Duration) error {
 			}
 			s.rewroteAt = now
 		}
-		err := s.write(to, n.trail.note)
+		err := s.write(to, n.trail.Note)
 		n.countWrite(s.zone.Label, err)
 		failed = errors.Join(failed, err)
 	}
@@ -361,7 +362,7 @@ func (n *node) write(covered bool, now time.Duration) error {
 	if !covered {
 		most = maps.Clone(f.written)
 	}
-	err := f.write(most, n.trail.note)
+	err := f.write(most, n.trail.Note)
 	n.countCeilings(err)
 	return errors.Join(failed, err)
 }
@@ -381,7 +382,7 @@ func (n *node) askCover(c cover) {
 		n.cover = c
 	}
 	n.heldBusy, n.covering = true, &c
-	n.clerk.errands <- errand{kind: storeHeld, name: HeldFile, data: data}
+	n.clerk.errands <- errand{kind: storeHeld, name: statedir.HeldFile, data: data}
 }
 
 // stored takes the clerk's report.
@@ -475,10 +476,10 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 func (n *node) watchRecords() {
 	var err error
 	if n.trail != nil {
-		err = n.trail.catchUp()
+		err = n.trail.CatchUp()
 	}
 	n.health.set(err != nil, item{
-		"records-not-stored", warn, fmt.Sprintf("%s cannot be written (%v): lower limits are written, and nothing is raised", writtenFile, err),
+		"records-not-stored", warn, fmt.Sprintf("%s cannot be written (%v): lower limits are written, and nothing is raised", statedir.WrittenFile, err),
 		"see whether the disk of " + n.cfg.StateDir + " hangs or is full",
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"headroom/agent/originals"
 	"headroom/capping"
 	"headroom/lease"
 	"headroom/rapl"
@@ -181,45 +182,45 @@ func (m *machine) limited() []*socket {
 }
 
 // controls are all files that may be written, in the order of putting back.
-func (m *machine) controls() []control {
+func (m *machine) controls() []originals.Control {
 	beside := readable(m.tuningControls())
 	if m.ladder.Use == capping.RungFreq {
 		return distinct(m.freq.controls(), beside)
 	}
-	var all []control
+	var all []originals.Control
 	for _, s := range m.limited() {
 		for _, c := range s.limiter.Controls() {
 			k, what := controlKind(s.limiter, c.Path())
-			all = append(all, fileControl(c, s.zone.Label+" "+what, k))
+			all = append(all, originals.FileControl(c, s.zone.Label+" "+what, k))
 		}
 	}
 	return append(all, beside...)
 }
 
 // distinct is all with those of more that it lacks.
-func distinct(all, more []control) []control {
+func distinct(all, more []originals.Control) []originals.Control {
 	for _, c := range more {
-		if !slices.ContainsFunc(all, func(a control) bool { return a.path == c.path }) {
+		if !slices.ContainsFunc(all, func(a originals.Control) bool { return a.Path == c.Path }) {
 			all = append(all, c)
 		}
 	}
 	return all
 }
 
-func controlKind(l *rapl.Limiter, path string) (kind, string) {
+func controlKind(l *rapl.Limiter, path string) (originals.Kind, string) {
 	switch {
 	case strings.HasSuffix(path, "/enabled"):
-		return switchControl, "limits switch"
+		return originals.Switch, "limits switch"
 	case path == l.ClampPath():
-		return switchControl, "clamp switch"
+		return originals.Switch, "clamp switch"
 	case path == l.PowerPath(rapl.LongTerm):
-		return powerControl, rapl.LongTerm + " limit"
+		return originals.Power, rapl.LongTerm + " limit"
 	case path == l.PowerPath(rapl.ShortTerm):
-		return powerControl, rapl.ShortTerm + " limit"
+		return originals.Power, rapl.ShortTerm + " limit"
 	case l.WindowPath(rapl.LongTerm) == path:
-		return windowControl, rapl.LongTerm + " window"
+		return originals.Window, rapl.LongTerm + " window"
 	}
-	return windowControl, rapl.ShortTerm + " window"
+	return originals.Window, rapl.ShortTerm + " window"
 }
 
 // packageMax is the highest limit of all packages together, 0 when one does not say.

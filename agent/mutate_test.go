@@ -22,6 +22,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/agent/originals"
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/lab/emulator"
@@ -141,7 +143,7 @@ func (b *stand) boot() error {
 	b.disk, b.log, b.turned = newMemDisk(), &book{}, 0
 	maps.Copy(b.disk.files, b.found)
 	log := slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelInfo}))
-	file, err := lock(b.cfg.StateDir)
+	file, err := statedir.Lock(b.cfg.StateDir)
 	if err != nil {
 		return err
 	}
@@ -199,8 +201,8 @@ func (b *stand) checkWrites() {
 		return
 	}
 	for _, c := range b.n.journal.Controls {
-		if v, ever := b.n.trail.wrote(c.Path); ever && v.number <= 0 && (c.Kind == powerControl || c.Kind == freqControl || c.Kind == windowControl) {
-			b.t.Errorf("%s: %d was written to %s", b.what, v.number, c.Label)
+		if v, ever := b.n.trail.Wrote(c.Path); ever && v.Number <= 0 && (c.Kind == originals.Power || c.Kind == originals.Frequency || c.Kind == originals.Window) {
+			b.t.Errorf("%s: %d was written to %s", b.what, v.Number, c.Label)
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"headroom/agent/metrics"
+	"headroom/agent/originals"
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
 	"headroom/gossip"
@@ -36,7 +38,7 @@ const (
 type node struct {
 	cfg     Config
 	log     *slog.Logger
-	disk    disk
+	disk    statedir.Disk
 	lock    *os.File
 	claimed *os.File // of the machine; nil for a node that only observes
 	root    *os.Root
@@ -83,8 +85,8 @@ type node struct {
 	writeErr error
 
 	mode       mode
-	journal    *journal
-	trail      *trail
+	journal    *originals.Journal
+	trail      *originals.Trail
 	ownJournal bool // made by this process: nothing was written before it
 	draining   bool // enforce is false but an earlier powerd left limits: release them
 
@@ -92,7 +94,7 @@ type node struct {
 	covering *cover
 	heldBusy bool
 	// journalNext is a longer journal on its way to disk.
-	journalNext *journal
+	journalNext *originals.Journal
 	journalBusy bool
 	storeAt     time.Duration // when the clerk was given a memory
 
@@ -130,9 +132,9 @@ type node struct {
 
 // start does all that comes before the network: take the lock, find the devices,
 // save or adopt the originals, and write the fail-safe cap.
-func start(cfg Config, log *slog.Logger, d disk) (*node, error) {
+func start(cfg Config, log *slog.Logger, d statedir.Disk) (*node, error) {
 	began := instant().Boot
-	file, err := lock(cfg.StateDir)
+	file, err := statedir.Lock(cfg.StateDir)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +144,7 @@ func start(cfg Config, log *slog.Logger, d disk) (*node, error) {
 }
 
 // newNode is a node that has not looked at anything yet.
-func newNode(cfg Config, log *slog.Logger, d disk) *node {
+func newNode(cfg Config, log *slog.Logger, d statedir.Disk) *node {
 	return &node{
 		cfg: cfg, log: log, disk: d, env: os.Getenv, openTree: treeOpener(cfg.RAPL.Source),
 		health: health{log: log, items: map[string]item{}},
@@ -186,14 +188,14 @@ func (n *node) open() error {
 	if n.id, err = readIdentity(n.root); err != nil {
 		return err
 	}
-	n.journal, err = loadJournal(n.disk)
+	n.journal, err = originals.Load(n.disk)
 	damage := err
-	if damage != nil && !errors.Is(damage, ErrDamaged) {
+	if damage != nil && !errors.Is(damage, originals.ErrDamaged) {
 		return damage
 	}
 	n.draining = !n.cfg.Enforce && (n.journal != nil || damage != nil)
 	if n.cfg.Enforce || n.draining {
-		if n.claimed, err = claim(n.root); err != nil {
+		if n.claimed, err = statedir.Claim(n.root); err != nil {
 			return err
 		}
 	}
@@ -229,16 +231,16 @@ func (n *node) open() error {
 // put back at once; otherwise its limits stay this node's until a release.
 func (n *node) resume() error {
 	var err error
-	n.journal.relocate(n.machine.tree)
-	if n.trail, err = openTrail(n.cfg.StateDir, n.journal, false); err != nil {
+	n.journal.Relocate(n.machine.tree)
+	if n.trail, err = originals.OpenTrail(n.cfg.StateDir, n.journal, false); err != nil {
 		return err
 	}
 	if !n.cfg.Alone() {
 		return nil
 	}
-	out := putBack(n.root, n.journal, n.trail, n.afar())
+	out := originals.PutBack(n.root, n.journal, n.trail, n.afar())
 	n.logOutcome("an earlier powerd left them, and no coordinator is configured", out)
-	if out.failed > 0 {
+	if out.Failed > 0 {
 		return nil // keep them, and hold the fail-safe cap
 	}
 	n.draining = false
@@ -247,9 +249,9 @@ func (n *node) resume() error {
 
 // forget removes the journal: nothing is left to be put back.
 func (n *node) forget() error {
-	err := errors.Join(n.disk.Remove(JournalFile), n.trail.close())
+	err := errors.Join(n.disk.Remove(statedir.JournalFile), n.trail.Close())
 	n.journal, n.trail = nil, nil
-	return errors.Join(err, n.disk.Remove(writtenFile))
+	return errors.Join(err, n.disk.Remove(statedir.WrittenFile))
 }
 
 // saveOriginals makes the journal durable. Nothing has been written yet, or an
@@ -259,28 +261,28 @@ func (n *node) saveOriginals() error {
 	if n.journal != nil {
 		return n.saveMore(controls)
 	}
-	j, err := newJournal(n.cfg.Node, n.id.boot, controls)
+	j, err := originals.New(n.cfg.Node, n.id.boot, controls)
 	if err != nil {
 		return err
 	}
-	if err := j.store(n.disk); err != nil {
+	if err := j.Store(n.disk); err != nil {
 		return saveFailed(n.cfg.StateDir, err)
 	}
 	n.journal, n.ownJournal = j, true
-	n.trail, err = openTrail(n.cfg.StateDir, j, true)
+	n.trail, err = originals.OpenTrail(n.cfg.StateDir, j, true)
 	return err
 }
 
 // saveMore brings an earlier process's journal up to date. Where that cannot be
 // stored, the fail-safe cap goes before fresh originals: those that are on disk
 // are of the boot before.
-func (n *node) saveMore(controls []control) error {
-	changed := n.journal.adopt(n.root, n.id.boot, n.trail)
-	more, err := n.journal.extend(n.root, controls)
+func (n *node) saveMore(controls []originals.Control) error {
+	changed := n.journal.Adopt(n.root, n.id.boot, n.trail)
+	more, err := n.journal.Extend(n.root, controls)
 	if err != nil || !(changed || more) {
 		return err
 	}
-	err = n.journal.store(n.disk)
+	err = n.journal.Store(n.disk)
 	if err != nil && !more {
 		n.log.Warn("journal not brought up to this boot", slog.Any("error", err))
 		return nil
@@ -289,8 +291,8 @@ func (n *node) saveMore(controls []control) error {
 		return err
 	}
 	old := n.trail
-	n.trail, err = openTrail(n.cfg.StateDir, n.journal, false)
-	return errors.Join(err, old.close())
+	n.trail, err = originals.OpenTrail(n.cfg.StateDir, n.journal, false)
+	return errors.Join(err, old.Close())
 }
 
 // noteHeld shows whether held.json could be written.
@@ -327,7 +329,7 @@ func (n *node) exactCover() cover {
 func (n *node) writeHeld(c cover) error {
 	data, err := encodeHeld(n.cfg, c, n.machine.sockets)
 	if err == nil {
-		err = n.disk.Replace(HeldFile, data)
+		err = n.disk.Replace(statedir.HeldFile, data)
 	}
 	if err == nil {
 		n.cover = c
@@ -357,17 +359,17 @@ func (n *node) close() error {
 		errs = append(errs, n.machine.close())
 	}
 	if n.trail != nil {
-		errs = append(errs, n.trail.close())
+		errs = append(errs, n.trail.Close())
 	}
 	if n.root != nil {
 		errs = append(errs, n.root.Close())
 	}
-	return errors.Join(append(errs, unlock(n.claimed), unlock(n.lock))...)
+	return errors.Join(append(errs, statedir.Unlock(n.claimed), statedir.Unlock(n.lock))...)
 }
 
-func (n *node) logOutcome(why string, out Outcome) {
+func (n *node) logOutcome(why string, out originals.Outcome) {
 	n.log.Info("originals put back", slog.String("because", why),
-		slog.Int("restored", len(out.Restored)), slog.Int("kept", len(out.Kept)), slog.Int("failed", out.failed))
+		slog.Int("restored", len(out.Restored)), slog.Int("kept", len(out.Kept)), slog.Int("failed", out.Failed))
 	for _, line := range out.Kept {
 		n.log.Warn("control not put back", slog.String("control", line))
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"headroom/agent/originals"
+	"headroom/agent/statedir"
 	"headroom/capping"
 	"headroom/internal/cli"
 	"headroom/rapl"
@@ -28,13 +30,13 @@ const probeGrains = 2
 // has left originals there. Any other error names the zones that did not take
 // their limit.
 func Probe(stateDir string, zones []*rapl.Zone) error {
-	held, err := lock(stateDir)
+	held, err := statedir.Lock(stateDir)
 	if err != nil {
 		return notProbed(err.Error(), "stop powerd first; while it runs it verifies each of its writes itself", err)
 	}
-	defer func() { _ = unlock(held) }()
-	d := osDisk{stateDir}
-	if j, err := loadJournal(d); err != nil || j != nil {
+	defer func() { _ = statedir.Unlock(held) }()
+	d := statedir.OS{Dir: stateDir}
+	if j, err := originals.Load(d); err != nil || j != nil {
 		return notProbed("an earlier powerd has saved limits that are not back yet", "powerd limit restore puts them back", err)
 	}
 	var errs []error
@@ -48,7 +50,7 @@ func notProbed(why, hint string, err error) error {
 	return &cli.Error{Code: "not-probed", Exit: cli.ExitConflict, Message: "not probed: " + why, Hint: hint, Err: err}
 }
 
-func probeOne(d disk, z *rapl.Zone) (err error) {
+func probeOne(d statedir.Disk, z *rapl.Zone) (err error) {
 	l, err := z.Limiter()
 	if errors.Is(err, rapl.ErrNoConstraint) {
 		return nil
@@ -96,8 +98,8 @@ type Leftover struct {
 // cannot be trusted.
 func Leftovers(stateDir string) (Leftover, error) {
 	var l Leftover
-	d := osDisk{stateDir}
-	j, err := loadJournal(d)
+	d := statedir.OS{Dir: stateDir}
+	j, err := originals.Load(d)
 	if err != nil {
 		return l, err
 	}

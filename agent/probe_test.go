@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"headroom/agent/originals"
+	"headroom/agent/statedir"
 	"headroom/internal/cli"
 	"headroom/rapl"
 )
@@ -51,14 +53,14 @@ func TestProbeIsRefused(t *testing.T) {
 		want   string
 	}{
 		"beside a powerd": {func(t *testing.T, l *lab) {
-			held, err := lock(l.config().StateDir)
+			held, err := statedir.Lock(l.config().StateDir)
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { _ = unlock(held) })
+			t.Cleanup(func() { _ = statedir.Unlock(held) })
 		}, "another powerd runs"},
 		"over saved originals": {func(t *testing.T, l *lab) {
-			if err := someJournal().store(osDisk{l.config().StateDir}); err != nil {
+			if err := savedByAnother().Store(statedir.OS{Dir: l.config().StateDir}); err != nil {
 				t.Fatal(err)
 			}
 		}, "not back yet"},
@@ -82,18 +84,27 @@ func TestProbeIsRefused(t *testing.T) {
 // What somebody has to look after is told: originals, a note of a probe, damage.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
-	d := osDisk{t.TempDir()}
+	d := statedir.OS{Dir: t.TempDir()}
 	note := "sys/x 185000000"
-	if err := errors.Join(someJournal().store(d), d.Durable(ProbeFile, []byte(note+"\n"))); err != nil {
+	if err := errors.Join(savedByAnother().Store(d), d.Durable(ProbeFile, []byte(note+"\n"))); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := Leftovers(d.dir); err != nil || left != (Leftover{Journal: true, Controls: 3, Probe: note}) {
+	if left, err := Leftovers(d.Dir); err != nil || left != (Leftover{Journal: true, Controls: 3, Probe: note}) {
 		t.Errorf("%+v, %v", left, err)
 	}
-	if err := os.WriteFile(d.path(JournalFile), []byte("{"), 0o600); err != nil {
+	if err := os.WriteFile(d.Path(statedir.JournalFile), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Leftovers(d.dir); !errors.Is(err, ErrDamaged) {
+	if _, err := Leftovers(d.Dir); !errors.Is(err, originals.ErrDamaged) {
 		t.Errorf("a damaged journal: %v", err)
 	}
+}
+
+// savedByAnother is a journal of three controls.
+func savedByAnother() *originals.Journal {
+	return &originals.Journal{Version: originals.JournalVersion, Node: "n01", BootID: "b", Controls: []originals.Saved{
+		{Path: "sys/a", Label: "package-0 long_term limit", Kind: originals.Power, Original: 185_000_000},
+		{Path: "sys/b", Label: "package-0 long_term window", Kind: originals.Window, Original: 999_424},
+		{Path: "sys/c", Label: "package-0 limits switch", Kind: originals.Switch, Original: 1},
+	}}
 }

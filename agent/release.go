@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
@@ -72,7 +73,7 @@ func release(ctx context.Context, peers rpc.Peers, addr string, req *headroomv1.
 // its agent: those of its configuration, and those that powerd has seen last.
 func KnownCoordinators(cfg Config) []string {
 	addrs := slices.Clone(cfg.Coordinators)
-	if data, err := (osDisk{cfg.StateDir}).Read(CoordinatorsFile); err == nil {
+	if data, err := (statedir.OS{Dir: cfg.StateDir}).Read(statedir.CoordinatorsFile); err == nil {
 		var c addressCache
 		if json.Unmarshal(data, &c) == nil {
 			addrs = append(addrs, c.Addresses...)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"headroom/agent/originals"
 	"headroom/capping"
 	"headroom/systemd"
 )
@@ -133,11 +134,11 @@ func (n *node) watchFields(now time.Duration) {
 		drifts, _ := s.limiter.Drift() // each turn tells what cannot be read
 		for _, d := range drifts {
 			k, what := controlKind(s.limiter, d.Path)
-			if k == powerControl || d.Path == s.limiter.SwitchPath() || k.same(value{number: d.Reads}, value{number: d.Written}) {
+			if k == originals.Power || d.Path == s.limiter.SwitchPath() || k.Same(originals.Value{Number: d.Reads}, originals.Value{Number: d.Written}) {
 				continue
 			}
 			n.countDrift(now, s.zone.Label, s.zone.Label+" "+what, time.Second)
-			n.sayDrift(now, fmt.Sprintf("%s %s holds %s, %s was written", s.zone.Label, what, k.words(value{number: d.Reads}), k.words(value{number: d.Written})))
+			n.sayDrift(now, fmt.Sprintf("%s %s holds %s, %s was written", s.zone.Label, what, k.Words(originals.Value{Number: d.Reads}), k.Words(originals.Value{Number: d.Written})))
 			if n.mayWriteOver(now, s.resetAt) {
 				s.resetAt = now
 				n.resetFields(s)
@@ -148,7 +149,7 @@ func (n *node) watchFields(now time.Duration) {
 
 // resetFields brings windows and switches back to what they are meant to be.
 func (n *node) resetFields(s *socket) {
-	windows, err := s.prepare(n.trail.note)
+	windows, err := s.prepare(n.trail.Note)
 	if err := errors.Join(windows, err); err != nil {
 		n.countWrite(s.zone.Label, err)
 		n.log.Warn("windows and switches are not as they should be", slog.String("zone", s.zone.Label), slog.Any("error", err))

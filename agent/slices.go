@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"headroom/agent/originals"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
 	"headroom/systemd"
@@ -120,8 +121,8 @@ func (n *node) askSlices(want map[string]systemd.Bandwidth) {
 	for _, s := range b.slices {
 		found := s.state.Asked
 		path := slicePrefix + s.name
-		if !n.savedFar(control{path: path, label: "CPU bandwidth of " + s.name, kind: bandwidthControl, read: func() (value, error) {
-			return value{number: int64(found)}, nil
+		if !n.savedFar(originals.Control{Path: path, Label: "CPU bandwidth of " + s.name, Kind: originals.Bandwidth, Read: func() (originals.Value, error) {
+			return originals.Value{Number: int64(found)}, nil
 		}}) {
 			return
 		}
@@ -130,7 +131,7 @@ func (n *node) askSlices(want map[string]systemd.Bandwidth) {
 			to = n.originalBandwidth(path)
 			want[s.name] = to
 		}
-		if err := n.trail.noteValue(path, value{number: int64(to)}, value{number: int64(found)}); err != nil {
+		if err := n.trail.NoteValue(path, originals.Value{Number: int64(to)}, originals.Value{Number: int64(found)}); err != nil {
 			n.log.Warn("a slice is not bounded", slog.String("slice", s.name), slog.Any("error", err))
 			return
 		}
@@ -161,8 +162,8 @@ func (n *node) sliceRows() []*headroomv1.SliceStatus {
 			row.RequestedCpus = cpus(w)
 		}
 		if n.trail != nil {
-			if w, ever := n.trail.wrote(slicePrefix + s.name); ever {
-				row.WrittenCpus = cpus(systemd.Bandwidth(w.number))
+			if w, ever := n.trail.Wrote(slicePrefix + s.name); ever {
+				row.WrittenCpus = cpus(systemd.Bandwidth(w.Number))
 			}
 		}
 		rows = append(rows, row)

@@ -11,6 +11,8 @@ import (
 
 	"connectrpc.com/connect"
 
+	"headroom/agent/originals"
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/capping"
@@ -125,7 +127,7 @@ func TestSprintNotAllowed(t *testing.T) {
 // loopless is a started node whose loop the test turns by hand.
 func loopless(t *testing.T, cfg Config) *node {
 	t.Helper()
-	n, err := start(cfg, testLog(t), osDisk{cfg.StateDir})
+	n, err := start(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -252,7 +254,7 @@ func TestLocalCeiling(t *testing.T) {
 	if got := l.number(ceilingFile); got > 1_500_000 || len(low.GetEffectiveKhz()) == 0 || low.GetEffectiveKhz()[0] != got {
 		t.Errorf("ceiling %d, answered %v", got, low)
 	}
-	j, err := loadJournal(osDisk{l.config().StateDir})
+	j, err := originals.Load(statedir.OS{Dir: l.config().StateDir})
 	if err != nil || j == nil || len(j.Controls) <= 5 {
 		t.Errorf("journal %+v, %v: the ceiling was written and is not saved", j, err)
 	}

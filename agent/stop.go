@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"headroom/agent/originals"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 )
@@ -19,7 +20,7 @@ type restoreCall struct {
 
 // restoreReply is how it went.
 type restoreReply struct {
-	out Outcome
+	out originals.Outcome
 	err error
 }
 
@@ -129,7 +130,7 @@ func (n *node) staySafe(reason string) {
 }
 
 // putBackNow puts the originals back. From here on the node holds no cap.
-func (n *node) putBackNow() Outcome {
+func (n *node) putBackNow() originals.Outcome {
 	n.settleClerk()
 	if n.far != nil {
 		n.far.stop()
@@ -141,9 +142,9 @@ func (n *node) putBackNow() Outcome {
 	if err := n.writeHeld(n.exactCover()); err != nil {
 		n.log.Warn("held.json not written", slog.Any("error", err))
 	}
-	out := putBack(n.root, n.journal, n.trail, n.afar())
+	out := originals.PutBack(n.root, n.journal, n.trail, n.afar())
 	n.logOutcome("the node was released", out)
-	if out.failed == 0 {
+	if out.Failed == 0 {
 		if err := n.forget(); err != nil {
 			n.log.Warn("journal not removed", slog.Any("error", err))
 		}

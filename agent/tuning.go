@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/agent/originals"
 	"headroom/dvfs"
 	"headroom/rapl/sysfs"
 )
@@ -33,7 +34,7 @@ type tuning struct {
 
 // knob is one of them: a policy's energy preference, or the machine's turbo switch.
 type knob struct {
-	control
+	originals.Control
 
 	policy *dvfs.Policy // nil: the turbo switch
 	file   *sysfs.Control
@@ -108,7 +109,7 @@ func (m *machine) openTurbo(cfg FrequencyConfig) {
 	t.hands = append(t.hands, hand)
 	k := hand.Knob()
 	t.knobs = append(t.knobs, &knob{
-		control: fileControl(k.Control, k.Label, turboKind(turbo)), file: k.Control,
+		Control: originals.FileControl(k.Control, k.Label, turboKind(turbo)), file: k.Control,
 		set: func(v int64) (int64, error) {
 			got, err := hand.Allow(v == turbo.Raw(true))
 			return turbo.Raw(got), err
@@ -120,11 +121,11 @@ func (m *machine) openTurbo(cfg FrequencyConfig) {
 }
 
 // turboKind is the kind of the switch's file: the two of the kernel mean opposite things.
-func turboKind(t *dvfs.Turbo) kind {
+func turboKind(t *dvfs.Turbo) originals.Kind {
 	if t.Raw(true) == 0 {
-		return noTurboControl
+		return originals.NoTurbo
 	}
-	return boostControl
+	return originals.Boost
 }
 
 // followPolicies opens the preference of every policy that has none yet.
@@ -150,7 +151,7 @@ func (m *machine) followPolicies(cfg FrequencyConfig) {
 		k := hand.Knob()
 		t.hands = append(t.hands, hand)
 		t.knobs = append(t.knobs, &knob{
-			control: fileControl(k.Control, k.Label, preferenceControl), policy: p, file: k.Control,
+			Control: originals.FileControl(k.Control, k.Label, originals.Preference), policy: p, file: k.Control,
 			set: func(v int64) (int64, error) {
 				got, err := hand.Set(dvfs.EPP(v))
 				return int64(got), err
@@ -162,19 +163,19 @@ func (m *machine) followPolicies(cfg FrequencyConfig) {
 
 // tuningControls are the files that may be written. Turbo comes with the ceilings: switching
 // it moves what they read back, and with some drivers what they are.
-func (m *machine) tuningControls() []control {
+func (m *machine) tuningControls() []originals.Control {
 	if m.tuning == nil {
 		return nil
 	}
-	var all []control
+	var all []originals.Control
 	for _, k := range m.tuning.knobs {
-		all = append(all, k.control)
+		all = append(all, k.Control)
 	}
 	return append(all, m.turboBounds()...)
 }
 
 // turboBounds are the ceilings and floors, where the turbo switch is used.
-func (m *machine) turboBounds() []control {
+func (m *machine) turboBounds() []originals.Control {
 	if m.tuning == nil || m.tuning.turbo == nil || m.freq == nil || m.freq.hands == nil {
 		return nil
 	}
@@ -183,9 +184,9 @@ func (m *machine) turboBounds() []control {
 
 // readable are those that can be read now, and so be saved: a policy whose processors
 // are away is saved when it is back.
-func readable(all []control) []control {
-	return slices.DeleteFunc(all, func(c control) bool {
-		_, err := c.read()
+func readable(all []originals.Control) []originals.Control {
+	return slices.DeleteFunc(all, func(c originals.Control) bool {
+		_, err := c.Read()
 		return err != nil
 	})
 }
@@ -211,7 +212,7 @@ func (n *node) tune(now time.Duration) {
 		was := k.state
 		n.tuneOne(now, k, saved)
 		if k.state != was {
-			said[k.words()] = append(said[k.words()], k.label)
+			said[k.words()] = append(said[k.words()], k.Label)
 		}
 	}
 	for _, words := range slices.Sorted(maps.Keys(said)) {
@@ -222,7 +223,7 @@ func (n *node) tune(now time.Duration) {
 
 // savedTuning says whether everything that may be written is in the journal on disk.
 func (n *node) savedTuning() bool {
-	unsaved := slices.DeleteFunc(n.machine.tuningControls(), func(c control) bool { return n.trail.has(c.path) })
+	unsaved := slices.DeleteFunc(n.machine.tuningControls(), func(c originals.Control) bool { return n.trail.Has(c.Path) })
 	unsaved = readable(unsaved)
 	return len(unsaved) == 0 || n.savedAll(unsaved)
 }
@@ -245,11 +246,11 @@ func (n *node) tuneOne(now time.Duration, k *knob, saved bool) {
 		k.stood, k.state, k.text = true, knobHeld, ""
 	case k.pinned():
 		k.state, k.text = knobPinned, dvfs.ErrPinned.Error()+"; that is how drivers are made, and no fault"
-	case !saved || !n.trail.has(k.path):
+	case !saved || !n.trail.Has(k.Path):
 		k.state, k.text = knobPending, "its original is not on disk yet, so it is not written"
 	case k.stood && !n.writesOver(now, k):
 		k.state = knobDrift
-		k.text = fmt.Sprintf("another program wrote %s; rivals is %s", k.kind.words(value{number: k.now}), n.cfg.Rivals)
+		k.text = fmt.Sprintf("another program wrote %s; rivals is %s", k.Kind.Words(originals.Value{Number: k.now}), n.cfg.Rivals)
 	case k.refusedAt == 0 || now-k.refusedAt >= tuneRetry:
 		n.turnKnob(now, k)
 	}
@@ -270,7 +271,7 @@ func (n *node) writesOver(now time.Duration, k *knob) bool {
 
 // drifted says that somebody else has changed the knob.
 func (n *node) drifted(now time.Duration, k *knob) {
-	i := n.driftItem(fmt.Sprintf("the %s is %s, %s was written", k.label, k.kind.words(value{number: k.now}), k.kind.words(value{number: k.want})))
+	i := n.driftItem(fmt.Sprintf("the %s is %s, %s was written", k.Label, k.Kind.Words(originals.Value{Number: k.now}), k.Kind.Words(originals.Value{Number: k.want})))
 	i.code = tuningDriftCode
 	if n.cfg.Rivals == rivalsYield {
 		i.hint = "rivals is yield: its value stays; the cap is held all the same"
@@ -284,7 +285,7 @@ const tuningDriftCode = "tuning-drift"
 
 // turnKnob records what it is about to do, writes, and believes what reads back.
 func (n *node) turnKnob(now time.Duration, k *knob) {
-	err := n.trail.note(k.path, k.want, k.now)
+	err := n.trail.Note(k.Path, k.want, k.now)
 	if err == nil {
 		k.now, err = k.set(k.want)
 	}
@@ -333,40 +334,40 @@ func (n *node) turboMoved() {
 // letGo puts a knob back that is wished for no more.
 func (n *node) letGo(k *knob) {
 	k.state, k.text, k.stood = knobLeft, "", false
-	wrote, ever := n.trail.wrote(k.path)
+	wrote, ever := n.trail.Wrote(k.Path)
 	if !ever {
 		return
 	}
-	i := slices.IndexFunc(n.journal.Controls, func(c saved) bool { return c.Path == k.path })
-	if i < 0 || wrote == n.journal.Controls[i].found() {
+	i := slices.IndexFunc(n.journal.Controls, func(c originals.Saved) bool { return c.Path == k.Path })
+	if i < 0 || wrote == n.journal.Controls[i].Found() {
 		return
 	}
-	patience := settleAll
-	line, kept, err := putBackOne(n.root, n.journal.Controls[i], n.trail, n.afar(), &patience)
-	n.log.Info("a control that is wished for no more", slog.String("control", k.label), slog.String("outcome", line),
+	patience := originals.SettleAll
+	line, kept, err := originals.PutBackOne(n.root, n.journal.Controls[i], n.trail, n.afar(), &patience)
+	n.log.Info("a control that is wished for no more", slog.String("control", k.Label), slog.String("outcome", line),
 		slog.Bool("kept", kept), slog.Any("error", err))
 	_ = k.look() // as above
 }
 
 // look reads what stands there. A policy that went away and came back has new files.
 func (k *knob) look() error {
-	v, err := k.read()
+	v, err := k.Read()
 	if errors.Is(err, unix.ENODEV) && k.file.Reopen() == nil {
-		v, err = k.read()
+		v, err = k.Read()
 	}
-	k.now, k.known = v.number, err == nil
+	k.now, k.known = v.Number, err == nil
 	return err
 }
 
 // stands says whether what is wanted reads back.
 func (k *knob) stands() bool {
-	return k.known && k.kind.same(value{number: k.now}, value{number: k.want})
+	return k.known && k.Kind.Same(originals.Value{Number: k.now}, originals.Value{Number: k.want})
 }
 
 // pinned says whether the performance governor holds the preference. It is asked before
 // anything is written, which it would refuse.
 func (k *knob) pinned() bool {
-	return k.policy != nil && k.kind.same(value{number: k.now}, value{number: int64(dvfs.EPPPerformance)}) && k.policy.Pinned()
+	return k.policy != nil && k.Kind.Same(originals.Value{Number: k.now}, originals.Value{Number: int64(dvfs.EPPPerformance)}) && k.policy.Pinned()
 }
 
 // words is how the knob stands, for the log.
@@ -375,7 +376,7 @@ func (k *knob) words() string {
 	case knobLeft:
 		return k.state
 	case knobHeld:
-		return k.state + " at " + k.kind.words(value{number: k.now})
+		return k.state + " at " + k.Kind.Words(originals.Value{Number: k.now})
 	}
 	return k.state + ": " + k.text
 }

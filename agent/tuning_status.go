@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 
+	"headroom/agent/originals"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/dvfs"
 )
@@ -40,7 +41,7 @@ func (n *node) turboRow() *headroomv1.TurboStatus {
 		row.State, row.Text = knobRefused, err.Error()
 		return row
 	}
-	row.Effective = onOff(on)
+	row.Effective = originals.OnOff(on)
 	if t := n.machine.tuning; t != nil && n.mode == holding {
 		if err := t.closed[""]; err != nil {
 			row.State, row.Text = closedAs(err), err.Error()
@@ -59,5 +60,5 @@ func (k *knob) requested() string {
 	if !k.wished {
 		return ""
 	}
-	return k.kind.words(value{number: k.want})
+	return k.Kind.Words(originals.Value{Number: k.want})
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent/originals"
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/dvfs"
 	"headroom/lab/emulator"
@@ -149,7 +151,7 @@ func TestTunedWhileHeld(t *testing.T) {
 			if n.writeErr != nil || shown(n, "limit-refused") || shown(n, "limit-drift") || shown(n, tuningDriftCode) || shown(n, "tuning-refused") {
 				t.Errorf("%v, items %v", n.writeErr, n.health.items)
 			}
-			if out := n.putBackNow(); out.failed != 0 || len(out.Kept) != 0 {
+			if out := n.putBackNow(); out.Failed != 0 || len(out.Kept) != 0 {
 				t.Errorf("%+v", out)
 			}
 			if changed := differing(before, l.tunables()); len(changed) > 0 {
@@ -238,7 +240,7 @@ func TestTuningThatIsNotThere(t *testing.T) {
 		n.quiet(t)
 		l.write(policyDir+"3/scaling_governor", "powersave")
 		n.turnUntil(t, "it stands again", func() bool { return n.machine.tuning.state("policy3") == knobHeld })
-		if out := n.putBackNow(); out.failed != 0 {
+		if out := n.putBackNow(); out.Failed != 0 {
 			t.Errorf("%+v", out)
 		}
 		if got := l.text(epp("3")); got != "performance" {
@@ -339,7 +341,7 @@ func TestTuningRivals(t *testing.T) {
 				t.Errorf("%v, items %v: the cap has nothing to do with it", n.writeErr, n.health.items)
 			}
 			out := n.putBackNow()
-			if left := l.text(epp("2")); out.failed != 0 || mode == rivalsFight && left != "balance_performance" || mode == rivalsYield && left != "performance" {
+			if left := l.text(epp("2")); out.Failed != 0 || mode == rivalsFight && left != "balance_performance" || mode == rivalsYield && left != "performance" {
 				t.Errorf("%+v, preference %s after the release", out, left)
 			}
 		})
@@ -351,7 +353,7 @@ func TestTuningThatIsNotWishedForAnyMore(t *testing.T) {
 	t.Parallel()
 	l, cfg := tunedLab(t, "xeon-2s")
 	before := l.tunables()
-	n, err := start(cfg, testLog(t), osDisk{cfg.StateDir})
+	n, err := start(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -452,7 +454,7 @@ func TestKilledWhileTuning(t *testing.T) {
 // checkTuningSaved demands the original of every tunable that is not as it was found.
 func (l *lab) checkTuningSaved(t *testing.T, before map[string]string) {
 	t.Helper()
-	j, err := loadJournal(osDisk{filepath.Join(l.dir, "state")})
+	j, err := originals.Load(statedir.OS{Dir: filepath.Join(l.dir, "state")})
 	if err != nil {
 		t.Fatalf("journal after a kill: %v", err)
 	}
@@ -460,7 +462,7 @@ func (l *lab) checkTuningSaved(t *testing.T, before map[string]string) {
 	if j != nil {
 		for _, c := range j.Controls {
 			switch c.Kind {
-			case preferenceControl:
+			case originals.Preference:
 				saved[c.Path] = dvfs.EPP(c.Original).String()
 			default:
 				saved[c.Path] = strconv.FormatInt(c.Original, 10)

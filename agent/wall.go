@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"headroom/agent/metrics"
+	"headroom/agent/originals"
 	"headroom/capping"
 	"headroom/internal/cli"
 	"headroom/internal/config"
@@ -241,8 +242,8 @@ func (n *node) backstop(now time.Duration) {
 	}
 	want := units.FromWatts(n.caps.now.Watts() * backstopAbove)
 	found := b.limit
-	if !n.savedFar(control{path: bmcPath, label: "limit of the BMC", kind: bmcControl, read: func() (value, error) {
-		return value{text: encodeLimit(found)}, nil
+	if !n.savedFar(originals.Control{Path: bmcPath, Label: "limit of the BMC", Kind: originals.BMC, Read: func() (originals.Value, error) {
+		return originals.Value{Text: originals.EncodeLimit(found)}, nil
 	}}) {
 		return
 	}
@@ -250,7 +251,7 @@ func (n *node) backstop(now time.Duration) {
 		return
 	}
 	expect := ipmi.Limit{Power: want, Active: true, Correction: max(found.Correction, beat), Period: found.Period}
-	if err := n.trail.noteValue(bmcPath, value{text: encodeLimit(expect)}, value{text: encodeLimit(found)}); err != nil {
+	if err := n.trail.NoteValue(bmcPath, originals.Value{Text: originals.EncodeLimit(expect)}, originals.Value{Text: originals.EncodeLimit(found)}); err != nil {
 		n.log.Warn("the BMC's limit is not written", slog.Any("error", err))
 		return
 	}
@@ -263,9 +264,9 @@ func (n *node) limitTold(r limitReport) {
 	b := &n.bmc
 	b.limitErr = r.err
 	if r.err == nil {
-		if r.wrote && n.trail != nil && n.trail.has(bmcPath) {
+		if r.wrote && n.trail != nil && n.trail.Has(bmcPath) {
 			// The bytes as the BMC took them, so that only they are ever put back over.
-			if err := n.trail.noteValue(bmcPath, value{text: encodeLimit(r.limit)}, value{text: encodeLimit(b.limit)}); err != nil {
+			if err := n.trail.NoteValue(bmcPath, originals.Value{Text: originals.EncodeLimit(r.limit)}, originals.Value{Text: originals.EncodeLimit(b.limit)}); err != nil {
 				n.log.Warn("the BMC's limit is not recorded", slog.Any("error", err))
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent/statedir"
 	"headroom/capping"
 	"headroom/ipmi"
 	"headroom/lab/emulator"
@@ -42,11 +43,11 @@ func newStill(t *testing.T, shapeName string) *still {
 		Rated: spec.Rated(), Floor: spec.Floor() + 10*units.Watt, Max: spec.Rated(), FailSafe: spec.FailSafe + 10*units.Watt,
 		Other: spec.Other + 32*units.Watt, SupplyEfficiency: spec.WorstEfficiency(), // memory at its most
 	}
-	file, err := lock(cfg.StateDir)
+	file, err := statedir.Lock(cfg.StateDir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := newNode(cfg, testLog(t), osDisk{cfg.StateDir})
+	n := newNode(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
 	n.lock, n.began = file, time.Hour
 	if err := n.boot(); err != nil {
 		t.Fatal(err)

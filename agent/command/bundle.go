@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/agent"
+	"headroom/agent/statedir"
 	"headroom/internal/cli"
 )
 
@@ -70,7 +71,7 @@ func writeBundle(cmd *cobra.Command, p *place, file string) (err error) {
 			b.add("powerd.yaml", data)
 		}
 	}
-	for _, name := range []string{agent.JournalFile, agent.MemoryFile, agent.HeldFile, agent.CoordinatorsFile} {
+	for _, name := range []string{statedir.JournalFile, statedir.MemoryFile, statedir.HeldFile, statedir.CoordinatorsFile} {
 		if s.stateDir == "" {
 			break
 		}

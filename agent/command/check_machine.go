@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"headroom/agent"
+	"headroom/agent/statedir"
 	"headroom/agent/status"
 	"headroom/capping"
 	"headroom/dvfs"
@@ -371,7 +372,7 @@ func checkStateDir(s site) finding {
 	left, err := agent.Leftovers(s.stateDir)
 	switch {
 	case err != nil:
-		return finding{"state-dir", checkFail, fmt.Sprintf("%s: %v", filepath.Join(s.stateDir, agent.JournalFile), err), "powerd run and powerd limit restore refuse it; put a copy back"}
+		return finding{"state-dir", checkFail, fmt.Sprintf("%s: %v", filepath.Join(s.stateDir, statedir.JournalFile), err), "powerd run and powerd limit restore refuse it; put a copy back"}
 	case left.Journal:
 		return finding{
 			"state-dir", checkWarn, fmt.Sprintf("no powerd runs, and %d controls that an earlier one saved are not back", left.Controls),

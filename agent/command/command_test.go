@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"headroom/agent"
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/testkit"
@@ -262,7 +263,7 @@ func TestProbe(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(cfg.StateDir, agent.ProbeFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the probe left its note: %v", err)
 	}
-	journal := filepath.Join(cfg.StateDir, agent.JournalFile)
+	journal := filepath.Join(cfg.StateDir, statedir.JournalFile)
 	if err := os.WriteFile(journal, []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}

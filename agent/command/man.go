@@ -3,6 +3,7 @@ package command
 import (
 	"headroom/agent"
 	"headroom/agent/metrics"
+	"headroom/agent/statedir"
 	"headroom/internal/cli"
 	"headroom/internal/manual"
 )
@@ -42,9 +43,9 @@ func programPage() string {
 		ExitNote: "powerd measure passes the exit code of the measured command on; powerd check --nagios ends with 0, 1, 2 or 3.",
 		Files: []manual.Item{
 			{Term: defaultConfig, Text: "Configuration, see powerd.yaml(5)."},
-			{Term: dir + agent.JournalFile, Text: "What each control held before powerd first wrote it."},
-			{Term: dir + agent.MemoryFile, Text: "The highest stamp, the fail-safe cap and the brake that the node has stored."},
-			{Term: dir + agent.HeldFile, Text: "What the node may hold now, for other programs of the host."},
+			{Term: dir + statedir.JournalFile, Text: "What each control held before powerd first wrote it."},
+			{Term: dir + statedir.MemoryFile, Text: "The highest stamp, the fail-safe cap and the brake that the node has stored."},
+			{Term: dir + statedir.HeldFile, Text: "What the node may hold now, for other programs of the host."},
 			{Term: agent.SocketPath(agent.Defaults().StateDir), Text: "Where the running powerd answers the commands above."},
 		},
 		SeeAlso: []string{"powerd.yaml(5)", "coordinator(8)", "headroom(7)"},

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/agent"
+	"headroom/agent/originals"
 	"headroom/internal/cli"
 )
 
@@ -50,7 +51,7 @@ func restore(cmd *cobra.Command, p *place, out *cli.Output, o agent.RestoreOptio
 
 // printOutcome prints one line a control. Controls that did not go back make it
 // "done but degraded".
-func printOutcome(w io.Writer, out *cli.Output, o agent.Outcome) error {
+func printOutcome(w io.Writer, out *cli.Output, o originals.Outcome) error {
 	if out.IsJSON() {
 		err := out.JSON(w, map[string][]string{"restored": append([]string{}, o.Restored...), "kept": append([]string{}, o.Kept...)})
 		return errors.Join(err, degraded(o))
@@ -73,7 +74,7 @@ func printOutcome(w io.Writer, out *cli.Output, o agent.Outcome) error {
 }
 
 // degraded is the error of an outcome in which not every control went back.
-func degraded(o agent.Outcome) error {
+func degraded(o originals.Outcome) error {
 	if len(o.Kept) == 0 {
 		return nil
 	}

@@ -1,4 +1,13 @@
-package agent
+// Package originals keeps what powerd found in every control that it may write, what it
+// has written since, and puts it back.
+//
+// A Journal holds the originals and is on disk before any of its controls is written. A
+// Trail records each write before it happens, so that after a kill at any point a control
+// holds the original, a value of its record, or another program's value, which is left
+// alone. PutBack goes the way back with both. Controls are files below a root, or what
+// another program holds for powerd (a slice's bandwidth, the BMC's limit); those are
+// reached through a Remote. Nothing here decides what is written: that is powerd's loop.
+package originals
 
 import (
 	"bytes"
@@ -12,18 +21,23 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
+	"headroom/agent/statedir"
 	"headroom/rapl"
 	"headroom/rapl/msr"
 )
 
-// saved is one control as it was found.
-type saved struct {
+// ErrDamaged reports a journal that cannot be trusted.
+var ErrDamaged = errors.New("the journal is damaged")
+
+// Saved is one control as it was found.
+type Saved struct {
 	// Path below the root; of what is no file, "systemd:batch.slice" or "bmc:limit".
 	Path string `json:"path"`
 	// Label for operators: "package-0 long_term limit".
 	Label string `json:"label"`
-	Kind  kind   `json:"kind"`
+	Kind  Kind   `json:"kind"`
 	// Original value, in the unit of the file. What was last written is in
 	// written.log, which changes too often to be fsynced.
 	Original int64 `json:"original"`
@@ -34,27 +48,28 @@ type saved struct {
 	Top bool `json:"top,omitempty"`
 }
 
-// found is the original as a value.
-func (c saved) found() value { return value{c.Original, c.Text} }
+// Found is the original as a value.
+func (c Saved) Found() Value { return Value{c.Original, c.Text} }
 
-// journal is every control that powerd may write, as it was before the first
+// Journal is every control that powerd may write, as it was before the first
 // write. Invariant: it is on disk before any of its controls is written.
-type journal struct {
+type Journal struct {
 	Version int    `json:"version"`
 	Node    string `json:"node"`
 	// BootID of the boot in which the originals were read: a reboot resets limits.
 	BootID string `json:"boot_id"`
 	// SavedUs is when, in microseconds since the Unix epoch.
 	SavedUs  int64   `json:"saved_us"`
-	Controls []saved `json:"controls"`
+	Controls []Saved `json:"controls"`
 	// Sum is the SHA-256 of the journal with an empty Sum.
 	Sum string `json:"sum"`
 }
 
-// journalVersion is the form of the file; another one is refused.
-const journalVersion = 1
+// JournalVersion is the form of the file; another one is refused.
+const JournalVersion = 1
 
-func (j *journal) encode() ([]byte, error) {
+// Encode is the journal as its file, with its checksum.
+func (j *Journal) Encode() ([]byte, error) {
 	sum, err := j.sum()
 	if err != nil {
 		return nil, err
@@ -65,7 +80,7 @@ func (j *journal) encode() ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-func (j *journal) sum() (string, error) {
+func (j *Journal) sum() (string, error) {
 	bare := *j
 	bare.Sum = ""
 	data, err := json.Marshal(bare)
@@ -77,8 +92,8 @@ func (j *journal) sum() (string, error) {
 }
 
 // decodeJournal refuses everything that encode did not write.
-func decodeJournal(data []byte) (*journal, error) {
-	var j journal
+func decodeJournal(data []byte) (*Journal, error) {
+	var j Journal
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&j); err != nil {
@@ -88,8 +103,8 @@ func decodeJournal(data []byte) (*journal, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case j.Version != journalVersion:
-		return nil, fmt.Errorf("%w: version %d, this powerd knows %d", ErrDamaged, j.Version, journalVersion)
+	case j.Version != JournalVersion:
+		return nil, fmt.Errorf("%w: version %d, this powerd knows %d", ErrDamaged, j.Version, JournalVersion)
 	case sum != j.Sum:
 		return nil, fmt.Errorf("%w: its checksum does not match", ErrDamaged)
 	}
@@ -101,9 +116,9 @@ func decodeJournal(data []byte) (*journal, error) {
 	return &j, nil
 }
 
-// loadJournal is the journal of an earlier powerd, nil when there is none.
-func loadJournal(d disk) (*journal, error) {
-	data, err := d.Read(JournalFile)
+// Load is the journal of an earlier powerd, nil when there is none.
+func Load(d statedir.Disk) (*Journal, error) {
+	data, err := d.Read(statedir.JournalFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -113,24 +128,25 @@ func loadJournal(d disk) (*journal, error) {
 	return decodeJournal(data)
 }
 
-func (j *journal) store(d disk) error {
-	data, err := j.encode()
+// Store makes the journal durable.
+func (j *Journal) Store(d statedir.Disk) error {
+	data, err := j.Encode()
 	if err != nil {
 		return err
 	}
-	return d.Durable(JournalFile, data)
+	return d.Durable(statedir.JournalFile, data)
 }
 
-// clone is a copy that can be extended while the original is in use.
-func (j *journal) clone() *journal {
+// Clone is a copy that can be extended while the original is in use.
+func (j *Journal) Clone() *Journal {
 	c := *j
 	c.Controls = slices.Clone(j.Controls)
 	return &c
 }
 
-// newJournal reads what the controls hold now.
-func newJournal(node, bootID string, controls []control) (*journal, error) {
-	j := &journal{Version: journalVersion, Node: node, BootID: bootID, SavedUs: nowUs()}
+// New reads what the controls hold now.
+func New(node, bootID string, controls []Control) (*Journal, error) {
+	j := &Journal{Version: JournalVersion, Node: node, BootID: bootID, SavedUs: time.Now().UnixMicro()}
 	for _, c := range controls {
 		s, err := c.save()
 		if err != nil {
@@ -141,23 +157,23 @@ func newJournal(node, bootID string, controls []control) (*journal, error) {
 	return j, nil
 }
 
-// adopt brings the journal of an earlier process up to this boot. A reboot has
+// Adopt brings the journal of an earlier process up to this boot. A reboot has
 // reset the limits, so whatever stands in a control that powerd did not leave
 // there is the new original. Bounds of slices ended with that boot; the BMC's
 // limit did not. It returns whether the journal changed.
-func (j *journal) adopt(root *os.Root, bootID string, t *trail) bool {
+func (j *Journal) Adopt(root *os.Root, bootID string, t *Trail) bool {
 	if j.BootID == bootID {
 		return false
 	}
 	for i, c := range j.Controls {
 		if v, err := c.read(root); err == nil && !t.ours(c, v) {
-			j.Controls[i].Original, j.Controls[i].Text = v.number, v.text
+			j.Controls[i].Original, j.Controls[i].Text = v.Number, v.Text
 		}
-		if c.Kind == bandwidthControl {
+		if c.Kind == Bandwidth {
 			t.drop(c.Path)
 		}
 	}
-	j.Controls = slices.DeleteFunc(j.Controls, func(c saved) bool { return c.Kind == bandwidthControl })
+	j.Controls = slices.DeleteFunc(j.Controls, func(c Saved) bool { return c.Kind == Bandwidth })
 	j.BootID = bootID
 	return true
 }
@@ -165,10 +181,10 @@ func (j *journal) adopt(root *os.Root, bootID string, t *trail) bool {
 // goneDir stands before the path of a limit whose zone is not there: nothing is below it.
 const goneDir = "gone/"
 
-// relocate follows the zones of a journal that an earlier boot wrote. The numbers in
+// Relocate follows the zones of a journal that an earlier boot wrote. The numbers in
 // their paths follow the order of registration, so a limit belongs to the zone that its
 // label names, and the path is only where that zone was.
-func (j *journal) relocate(t *rapl.Tree) {
+func (j *Journal) Relocate(t *rapl.Tree) {
 	if t == nil {
 		return
 	}
@@ -177,7 +193,7 @@ func (j *journal) relocate(t *rapl.Tree) {
 		dirs[z.Label], labels[z.Dir] = z.Dir, z.Label
 	}
 	for i, c := range j.Controls {
-		if c.Kind != powerControl && c.Kind != windowControl && c.Kind != switchControl || msr.Owns(strings.TrimPrefix(c.Path, goneDir)) {
+		if c.Kind != Power && c.Kind != Window && c.Kind != Switch || msr.Owns(strings.TrimPrefix(c.Path, goneDir)) {
 			continue
 		}
 		label, _, _ := strings.Cut(c.Label, " ")
@@ -192,16 +208,16 @@ func (j *journal) relocate(t *rapl.Tree) {
 	}
 }
 
-// extend adds controls that an earlier process did not know. It returns whether
+// Extend adds controls that an earlier process did not know. It returns whether
 // the journal changed.
-func (j *journal) extend(root *os.Root, controls []control) (bool, error) {
+func (j *Journal) Extend(root *os.Root, controls []Control) (bool, error) {
 	known := map[string]bool{}
 	for _, c := range j.Controls {
 		known[c.Path] = true
 	}
 	changed := false
 	for _, c := range controls {
-		if known[c.path] {
+		if known[c.Path] {
 			continue
 		}
 		s, err := c.save()
@@ -216,8 +232,8 @@ func (j *journal) extend(root *os.Root, controls []control) (bool, error) {
 }
 
 // tookTurbo says that turbo was on when powerd began, so that powerd has it off where it is off.
-func (j *journal) tookTurbo() bool {
-	return slices.ContainsFunc(j.Controls, func(c saved) bool {
-		return c.Kind == noTurboControl && c.Original == 0 || c.Kind == boostControl && c.Original == 1
+func (j *Journal) tookTurbo() bool {
+	return slices.ContainsFunc(j.Controls, func(c Saved) bool {
+		return c.Kind == NoTurbo && c.Original == 0 || c.Kind == Boost && c.Original == 1
 	})
 }

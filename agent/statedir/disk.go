@@ -1,11 +1,12 @@
-package agent
+// Package statedir is powerd's state directory: its files, how they are replaced, and the
+// locks that keep a second powerd from a state directory and from a machine.
+package statedir
 
 import (
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/google/renameio/v2"
 	"golang.org/x/sys/unix"
@@ -13,19 +14,19 @@ import (
 	"headroom/internal/cli"
 )
 
-// Files of the state directory, beside ProbeFile.
+// Files of the state directory, beside those that only their writers know.
 const (
 	JournalFile      = "journal.json"      // originals, fsynced before the first write
-	writtenFile      = "written.log"       // last values written, one record a control
+	WrittenFile      = "written.log"       // last values written, one record a control
 	MemoryFile       = "state.json"        // highest stamp, fail-safe cap, brake
 	HeldFile         = "held.json"         // what the node may hold now
 	CoordinatorsFile = "coordinators.json" // addresses last seen, for when powerd is dead
 	lockFile         = "powerd.lock"
-	socketFile       = "powerd.sock"
+	SocketFile       = "powerd.sock"
 )
 
-// disk is the state directory. Tests put failures behind it.
-type disk interface {
+// Disk is the state directory. Tests put failures behind it.
+type Disk interface {
 	// Read is the file's content, or fs.ErrNotExist.
 	Read(name string) ([]byte, error)
 	// Durable replaces the file and returns once it would survive a power cut.
@@ -36,56 +37,57 @@ type disk interface {
 	Remove(name string) error
 }
 
-// osDisk is the state directory on a real file system.
-type osDisk struct{ dir string }
+// OS is the state directory on a real file system.
+type OS struct{ Dir string }
 
 // Read is the file's content.
-func (d osDisk) Read(name string) ([]byte, error) { return os.ReadFile(d.path(name)) }
+func (d OS) Read(name string) ([]byte, error) { return os.ReadFile(d.Path(name)) }
 
 // Durable replaces the file, then makes file and directory entry durable.
-func (d osDisk) Durable(name string, data []byte) error {
-	if err := renameio.WriteFile(d.path(name), data, 0o600, renameio.WithTempDir(d.dir)); err != nil {
+func (d OS) Durable(name string, data []byte) error {
+	if err := renameio.WriteFile(d.Path(name), data, 0o600, renameio.WithTempDir(d.Dir)); err != nil {
 		return fmt.Errorf("agent: store %s: %w", name, err)
 	}
 	return d.syncDir()
 }
 
 // Replace renames a new file into place.
-func (d osDisk) Replace(name string, data []byte) error {
-	temp := d.path("." + name + ".new")
+func (d OS) Replace(name string, data []byte) error {
+	temp := d.Path("." + name + ".new")
 	if err := os.WriteFile(temp, data, 0o644); err != nil { // for everyone on the host
 		return fmt.Errorf("agent: write %s: %w", name, err)
 	}
-	if err := os.Rename(temp, d.path(name)); err != nil {
+	if err := os.Rename(temp, d.Path(name)); err != nil {
 		return fmt.Errorf("agent: write %s: %w", name, err)
 	}
 	return nil
 }
 
 // Remove deletes the file durably.
-func (d osDisk) Remove(name string) error {
-	if err := os.Remove(d.path(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+func (d OS) Remove(name string) error {
+	if err := os.Remove(d.Path(name)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("agent: remove %s: %w", name, err)
 	}
 	return d.syncDir()
 }
 
-func (d osDisk) path(name string) string { return filepath.Join(d.dir, name) }
+// Path is where a file of the directory is.
+func (d OS) Path(name string) string { return filepath.Join(d.Dir, name) }
 
-func (d osDisk) syncDir() error {
-	f, err := os.Open(d.dir)
+func (d OS) syncDir() error {
+	f, err := os.Open(d.Dir)
 	if err != nil {
-		return fmt.Errorf("agent: sync %s: %w", d.dir, err)
+		return fmt.Errorf("agent: sync %s: %w", d.Dir, err)
 	}
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return fmt.Errorf("agent: sync %s: %w", d.dir, err)
+		return fmt.Errorf("agent: sync %s: %w", d.Dir, err)
 	}
 	return nil
 }
 
-// lock makes this process the only one that writes the controls of this state
+// Lock makes this process the only one that writes the controls of this state
 // directory. The lock ends with the process, however it ends.
-func lock(dir string) (*os.File, error) {
+func Lock(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return nil, &cli.Error{
 			Code: "state-dir", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("cannot use the state directory %s: %v", dir, err),
@@ -109,16 +111,16 @@ func lock(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// claimDir is the folder whose lock is the claim on a machine. Only its owner and root
+// ClaimDir is the folder whose lock is the claim on a machine. Only its owner and root
 // may open it: a lock on what everybody may read, such as /sys, is anybody's to hold.
-const claimDir = "run/headroom-powerd"
+const ClaimDir = "run/headroom-powerd"
 
-// claim makes this process the only one that writes the controls below root, whatever
+// Claim makes this process the only one that writes the controls below root, whatever
 // state directory another one has. It locks claimDir below root, which is the machine's
 // own and is made where it is missing. Where it can neither be made nor opened (a root
 // that is read-only, a user who may write no control either) there is no claim and no
 // error: the state directory's lock is still there.
-func claim(root *os.Root) (*os.File, error) {
+func Claim(root *os.Root) (*os.File, error) {
 	f, err := openClaim(root)
 	if err != nil {
 		return nil, nil //nolint:nilerr // the state directory's lock is there all the same
@@ -139,10 +141,10 @@ func claim(root *os.Root) (*os.File, error) {
 
 // openClaim opens claimDir, closed to everybody but its owner.
 func openClaim(root *os.Root) (*os.File, error) {
-	if err := root.MkdirAll(claimDir, 0o755); err != nil {
+	if err := root.MkdirAll(ClaimDir, 0o755); err != nil {
 		return nil, err
 	}
-	f, err := root.Open(claimDir)
+	f, err := root.Open(ClaimDir)
 	if err != nil {
 		return nil, err
 	}
@@ -156,14 +158,11 @@ func openClaim(root *os.Root) (*os.File, error) {
 	return f, nil
 }
 
-// unlock gives what was locked free; nil was not. Closing alone would not do where a copy of
+// Unlock gives what was locked free; nil was not. Closing alone would not do where a copy of
 // the descriptor lives for a moment in a child that another goroutine just forks.
-func unlock(f *os.File) error {
+func Unlock(f *os.File) error {
 	if f == nil {
 		return nil
 	}
 	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
 }
-
-// nowUs is the wall clock as files carry it: microseconds since the Unix epoch.
-func nowUs() int64 { return time.Now().UnixMicro() }

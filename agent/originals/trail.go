@@ -1,4 +1,4 @@
-package agent
+package originals
 
 import (
 	"bytes"
@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
+
+	"headroom/agent/statedir"
 )
 
 const (
@@ -46,20 +48,20 @@ type record struct {
 
 // identity names a control by what it is, whatever its path: labels carry package, die
 // and constraint, or the policy.
-func (c saved) identity() string {
+func (c Saved) identity() string {
 	sum := sha256.Sum256([]byte(string(c.Kind) + "\x00" + c.Label))
 	return hex.EncodeToString(sum[:8])
 }
 
-// trail is written.log: before each write of a control its record is replaced
+// Trail is written.log: before each write of a control its record is replaced
 // in place, so that after a kill at any point the control holds one of the two
 // values of its record, or another program has written it. It needs no fsync:
 // what could lose it (a power cut) resets the controls too.
 //
 // A lower value does not wait for a disk that does not answer, nor for one that
 // refuses: its record follows as soon as it can. Whatever may raise power does.
-type trail struct {
-	file  recordFile
+type Trail struct {
+	file  RecordFile
 	slots map[string]slot // by path
 	last  map[string]record
 	turbo []string // paths of the turbo switch
@@ -68,12 +70,13 @@ type trail struct {
 	batches chan map[int64][]byte
 	done    chan error
 	late    bool             // a batch is under way and was not waited for
+	patient time.Duration    // what may be waited beyond noteWait, in all
 	waiting map[int64][]byte // by offset: what follows it
 	failed  error            // of the newest record
 }
 
-// recordFile is written.log. Tests put a disk that hangs behind it.
-type recordFile interface {
+// RecordFile is written.log. Tests put a disk that hangs behind it.
+type RecordFile interface {
 	io.ReaderAt
 	io.WriterAt
 	io.Closer
@@ -83,34 +86,37 @@ type recordFile interface {
 type slot struct {
 	at   int64
 	of   string
-	kind kind
+	kind Kind
 }
 
-// openTrail opens the records of the journal's controls. fresh throws the
+// OpenTrail opens the records of the journal's controls. fresh throws the
 // records of an earlier process away.
-func openTrail(dir string, j *journal, fresh bool) (*trail, error) {
+func OpenTrail(dir string, j *Journal, fresh bool) (*Trail, error) {
 	flags := os.O_CREATE | os.O_RDWR
 	if fresh {
 		flags |= os.O_TRUNC
 	}
-	f, err := os.OpenFile(filepath.Join(dir, writtenFile), flags, 0o600)
+	f, err := os.OpenFile(filepath.Join(dir, statedir.WrittenFile), flags, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("agent: open %s: %w", writtenFile, err)
+		return nil, fmt.Errorf("agent: open %s: %w", statedir.WrittenFile, err)
 	}
 	data, err := io.ReadAll(io.LimitReader(f, recordsMost*recordSize))
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("agent: read %s: %w", writtenFile, err), f.Close())
+		return nil, errors.Join(fmt.Errorf("agent: read %s: %w", statedir.WrittenFile, err), f.Close())
 	}
 	t := newTrail(f, j, data)
 	if err := t.modernize(); err != nil {
-		return nil, errors.Join(err, t.close())
+		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
 }
 
+// Behind puts another file behind the records, such as one on a disk that hangs.
+func (t *Trail) Behind(wrap func(RecordFile) RecordFile) { t.file = wrap(t.file) }
+
 // newTrail finds the records of the journal's controls in what the file holds.
-func newTrail(f recordFile, j *journal, data []byte) *trail {
-	t := &trail{
+func newTrail(f RecordFile, j *Journal, data []byte) *Trail {
+	t := &Trail{
 		file: f, slots: map[string]slot{}, last: map[string]record{}, waiting: map[int64][]byte{},
 		batches: make(chan map[int64][]byte, 1), done: make(chan error, 1),
 	}
@@ -145,7 +151,7 @@ func newTrail(f recordFile, j *journal, data []byte) *trail {
 
 // recordsOf are the records in the file, by identity, and where they stand. Those that
 // carry none, of an earlier version, are the journal's in its order.
-func recordsOf(j *journal, data []byte) (found map[string]record, at map[string]int64) {
+func recordsOf(j *Journal, data []byte) (found map[string]record, at map[string]int64) {
 	found, at = map[string]record{}, map[string]int64{}
 	for i := 0; i < len(data); i += recordSize {
 		if r, ok := parseRecord(data[i:min(len(data), i+recordSize)]); ok && r.Of != "" {
@@ -175,7 +181,7 @@ func parseRecord(line []byte) (r record, ok bool) {
 }
 
 // modernize writes records of an earlier version as those of this one.
-func (t *trail) modernize() error {
+func (t *Trail) modernize() error {
 	if !t.old {
 		return nil
 	}
@@ -194,18 +200,18 @@ func (t *trail) modernize() error {
 	return nil
 }
 
-// note records that value is about to be written where before stands.
-func (t *trail) note(path string, to, before int64) error {
-	return t.noteValue(path, value{number: to}, value{number: before})
+// Note records that value is about to be written where before stands.
+func (t *Trail) Note(path string, to, before int64) error {
+	return t.NoteValue(path, Value{Number: to}, Value{Number: before})
 }
 
-// noteValue is note for any control.
-func (t *trail) noteValue(path string, to, before value) error {
+// NoteValue is note for any control.
+func (t *Trail) NoteValue(path string, to, before Value) error {
 	s, ok := t.slots[path]
 	if !ok {
 		return fmt.Errorf("agent: %s is not in the journal", path)
 	}
-	r := record{Of: s.of, Intent: to.number, Before: before.number, IntentText: to.text, BeforeText: before.text}
+	r := record{Of: s.of, Intent: to.Number, Before: before.Number, IntentText: to.Text, BeforeText: before.Text}
 	line, err := r.line()
 	if err == nil {
 		err = t.put(s.at, line, s.kind.lowers(to, before))
@@ -218,23 +224,23 @@ func (t *trail) noteValue(path string, to, before value) error {
 }
 
 // lowers reports whether writing to where before stands can only lower power.
-func (k kind) lowers(to, before value) bool {
+func (k Kind) lowers(to, before Value) bool {
 	switch k {
-	case powerControl, freqControl:
-		return to.number <= before.number
-	case switchControl, noTurboControl:
-		return to.number == 1
-	case boostControl:
-		return to.number == 0
-	case windowControl, preferenceControl, bandwidthControl, bmcControl:
+	case Power, Frequency:
+		return to.Number <= before.Number
+	case Switch, NoTurbo:
+		return to.Number == 1
+	case Boost:
+		return to.Number == 0
+	case Window, Preference, Bandwidth, BMC:
 	}
 	return false
 }
 
 // put writes one record. For a lower value it waits at most noteWait, once, and never
 // fails.
-func (t *trail) put(at int64, line []byte, lowers bool) error {
-	if !t.collect() {
+func (t *Trail) put(at int64, line []byte, lowers bool) error {
+	if !t.collect() && !t.await() {
 		if !lowers {
 			return errRecordLate
 		}
@@ -249,7 +255,9 @@ func (t *trail) put(at int64, line []byte, lowers bool) error {
 	case t.failed = <-t.done:
 		t.late = false
 	case <-late.C:
-		t.failed = errRecordLate
+		if t.failed = errRecordLate; !lowers {
+			t.await()
+		}
 	}
 	if lowers {
 		return nil
@@ -257,14 +265,28 @@ func (t *trail) put(at int64, line []byte, lowers bool) error {
 	return t.failed
 }
 
+// await waits for the batch under way as long as patience lasts, and reports whether it
+// has ended.
+func (t *Trail) await() bool {
+	began, late := time.Now(), time.NewTimer(t.patient)
+	defer late.Stop()
+	select {
+	case t.failed = <-t.done:
+		t.late = false
+	case <-late.C:
+	}
+	t.patient = max(0, t.patient-time.Since(began))
+	return !t.late
+}
+
 // send hands what waits to the goroutine that writes, which is idle.
-func (t *trail) send() {
+func (t *Trail) send() {
 	t.batches <- t.waiting // buffered, and there is only one
 	t.late, t.waiting = true, map[int64][]byte{}
 }
 
 // collect reports whether the goroutine that writes is idle.
-func (t *trail) collect() bool {
+func (t *Trail) collect() bool {
 	if !t.late {
 		return true
 	}
@@ -276,16 +298,16 @@ func (t *trail) collect() bool {
 	return !t.late
 }
 
-// catchUp writes what waited for the disk, without waiting for it, and returns what
+// CatchUp writes what waited for the disk, without waiting for it, and returns what
 // keeps the newest record from it.
-func (t *trail) catchUp() error {
+func (t *Trail) CatchUp() error {
 	if t.collect() && len(t.waiting) > 0 {
 		t.send()
 	}
 	return t.failed
 }
 
-func (t *trail) work() {
+func (t *Trail) work() {
 	for batch := range t.batches {
 		var errs []error
 		for _, at := range slices.Sorted(maps.Keys(batch)) {
@@ -297,7 +319,7 @@ func (t *trail) work() {
 }
 
 // drop forgets the record of a control that is no longer powerd's.
-func (t *trail) drop(path string) {
+func (t *Trail) drop(path string) {
 	if s, ok := t.slots[path]; ok {
 		_ = t.put(s.at, blank(), true)
 		delete(t.slots, path)
@@ -324,30 +346,30 @@ func (r record) line() ([]byte, error) {
 }
 
 // ours says whether powerd itself may have left v in the control.
-func (t *trail) ours(c saved, v value) bool {
-	if c.Kind.same(v, c.found()) {
+func (t *Trail) ours(c Saved, v Value) bool {
+	if c.Kind.Same(v, c.Found()) {
 		return true
 	}
 	r, ok := t.last[c.Path]
-	return ok && (c.Kind.same(v, value{r.Intent, r.IntentText}) || c.Kind.same(v, value{r.Before, r.BeforeText}))
+	return ok && (c.Kind.Same(v, Value{r.Intent, r.IntentText}) || c.Kind.Same(v, Value{r.Before, r.BeforeText}))
 }
 
-// wrote is what powerd meant to write last, and false when it never wrote.
-func (t *trail) wrote(path string) (value, bool) {
+// Wrote is what powerd meant to write last, and false when it never wrote.
+func (t *Trail) Wrote(path string) (Value, bool) {
 	r, ok := t.last[path]
-	return value{r.Intent, r.IntentText}, ok
+	return Value{r.Intent, r.IntentText}, ok
 }
 
 // switched says that powerd has written the turbo switch.
-func (t *trail) switched() bool {
+func (t *Trail) switched() bool {
 	return slices.ContainsFunc(t.turbo, func(path string) bool { _, ever := t.last[path]; return ever })
 }
 
-// has says that the control is in the journal that t belongs to.
-func (t *trail) has(path string) bool { _, ok := t.slots[path]; return ok }
+// Has says that the control is in the journal that t belongs to.
+func (t *Trail) Has(path string) bool { _, ok := t.slots[path]; return ok }
 
-// close ends the writing, and leaves a disk that does not answer to itself.
-func (t *trail) close() error {
+// Close ends the writing, and leaves a disk that does not answer to itself.
+func (t *Trail) Close() error {
 	if t.late {
 		late := time.NewTimer(noteWait)
 		defer late.Stop()

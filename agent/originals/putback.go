@@ -1,0 +1,116 @@
+package originals
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"headroom/dvfs"
+)
+
+// Outcome is what putting back came to, one line a control.
+type Outcome struct {
+	// Restored are the controls that hold their originals again.
+	Restored []string
+	// Kept are those that do not, with the reason.
+	Kept []string
+	// Failed counts the controls that should have gone back and did not: the
+	// journal has to stay.
+	Failed int
+}
+
+// Remote puts back a control that is no file. It answers like putBackOne.
+type Remote func(c Saved, wrote Value, ever bool) (line string, kept bool, err error)
+
+// PutBack writes every original that powerd replaced. It goes on past controls
+// that fail, leaves alone what another program has written since, and never
+// writes 0 W. The turbo switch goes first, because ceilings read back lower while it is
+// off, then the other files in the order of the journal; what is reached through
+// another program, by far, comes last.
+func PutBack(root *os.Root, j *Journal, t *Trail, far Remote) Outcome {
+	var o Outcome
+	t.patient = recordsWait // no loop waits now, and what is not recorded is not put back
+	defer func() { t.patient = 0 }()
+	patience := SettleAll
+	for _, its := range []func(Kind) bool{
+		Kind.turbo,
+		func(k Kind) bool { return k.file() && !k.turbo() },
+		func(k Kind) bool { return !k.file() },
+	} {
+		for _, c := range j.Controls {
+			if !its(c.Kind) {
+				continue
+			}
+			line, kept, err := PutBackOne(root, c, t, far, &patience)
+			switch {
+			case err != nil:
+				o.Kept = append(o.Kept, fmt.Sprintf("%s: %v", c.Label, err))
+				o.Failed++
+			case kept:
+				o.Kept = append(o.Kept, c.Label+": "+line)
+			default:
+				o.Restored = append(o.Restored, c.Label+": "+line)
+			}
+		}
+	}
+	return o
+}
+
+// SettleAll bounds waiting for the kernel while many bounds of frequency go back, each
+// of them for dvfs.SettleMost: where none of them takes, the node must not hang.
+const SettleAll = time.Second
+
+// recordsWait bounds waiting for the records while originals go back, all of them together:
+// a stop must not hang on a disk that does.
+const recordsWait = 2 * time.Second
+
+// PutBackOne puts one original back; what it waits is taken off patience.
+func PutBackOne(root *os.Root, c Saved, t *Trail, far Remote, patience *time.Duration) (line string, kept bool, err error) {
+	if !c.Kind.file() {
+		wrote, ever := t.Wrote(c.Path)
+		return far(c, wrote, ever)
+	}
+	c = c.asFound(root) // turbo is back by now
+	wait := min(*patience, dvfs.SettleMost)
+	*patience -= wait
+	defer func() { *patience += max(0, wait) }()
+	now, err := c.standing(root, t, &wait)
+	if err != nil {
+		return "", false, err
+	}
+	was := c.Kind.Words(c.Found())
+	switch {
+	case now == c.Found():
+		return was + " (already)", false, nil
+	case !t.ours(c, now) && !c.byTurbo(root, t, now):
+		return fmt.Sprintf("holds %s, which powerd did not write; left alone (it was %s)", c.Kind.Words(now), was), true, nil
+	case c.Kind == Power && c.Original == 0:
+		return "was 0 W, which is never written; holds " + c.Kind.Words(now), true, nil
+	}
+	if err := t.NoteValue(c.Path, c.Found(), now); err != nil {
+		return "", false, err
+	}
+	got, err := c.write(root, c.Found(), &wait)
+	switch {
+	case err != nil || c.Kind.Same(got, c.Found()):
+	case rangeMoved(root, c, got.Number):
+		was = fmt.Sprintf("%s, which is as far as the range goes now (it was %s)", c.Kind.Words(got), was)
+	case c.took(root, got, c.Found()):
+	default:
+		err = fmt.Errorf("wrote %s, reads %s", was, c.Kind.Words(got))
+	}
+	return was, false, err
+}
+
+// FilesOnly is the hand of a command with the agent dead: it reaches files only.
+func FilesOnly(c Saved, _ Value, ever bool) (string, bool, error) {
+	switch {
+	case !ever:
+		return c.Kind.Words(c.Found()) + " (never written)", false, nil
+	case c.Kind == Bandwidth:
+		return "", false, errors.New("only the agent puts a slice's bandwidth back: start powerd, or reboot (the bound ends with the boot); it was " +
+			c.Kind.Words(c.Found()))
+	}
+	return "", false, errors.New("only the agent reaches the BMC: start powerd, or set the limit by hand; it was " + c.Kind.Words(c.Found()))
+}
