@@ -7,7 +7,8 @@
 # latter the time of the last commit is taken, and 0 outside a git checkout. GO names
 # the go command. Without named packages headroom-hadoop and headroom-spark are built
 # too, where the machine can build the hooks; otherwise it is said that they are not.
-# HOOKS names a folder that holds their jars already.
+# HOOKS names a folder that holds their jars already, BIN the folder that the programs are
+# built into, as make build does: bin/, where those that are up to date are not built again.
 set -eu
 cd "$(dirname "$0")/../.."
 out=${1:?usage: deploy/nfpm/build.sh FOLDER [PACKAGE...]}
@@ -25,7 +26,11 @@ umask 022
 
 # nfpm is built first: where it is not to be had, nothing else is done.
 nfpm=$($go tool -modfile=tools/nfpm.mod -n nfpm)
-CGO_ENABLED=0 $go build -trimpath -buildvcs=false -o "$stage/bin/" ./cmd/powerd ./cmd/coordinator ./cmd/scheduler ./cmd/powerlab
+CGO_ENABLED=0 $go build -trimpath -buildvcs=false -o "${BIN:=bin}/" ./cmd/powerd ./cmd/coordinator ./cmd/scheduler ./cmd/powerlab
+mkdir "$stage/bin"
+for program in powerd coordinator scheduler powerlab; do
+	cp "$BIN/$program" "$stage/bin/"
+done
 
 # What a package holds beside the programs: what a program can print is printed by it.
 mkdir "$stage/man" "$stage/completions"
@@ -75,10 +80,16 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || 
 export VERSION ARCH SOURCE_DATE_EPOCH
 find "$stage" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
 
+# Nearly all of the time is compression, which uses one processor: all run at once.
 cd "$stage"
+pids=
 for package; do
 	for format in deb rpm; do
-		"$nfpm" package --config "nfpm.d/$package.yaml" --packager "$format" --target "$out/" >"$stage/log" || { cat "$stage/log" >&2; exit 1; }
+		"$nfpm" package --config "nfpm.d/$package.yaml" --packager "$format" --target "$out/" >"$stage/$package.$format.log" &
+		pids="$pids $!"
 	done
+done
+for pid in $pids; do
+	wait "$pid" || { cat "$stage"/*.log >&2; exit 1; }
 done
 ls "$out"

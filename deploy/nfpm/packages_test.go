@@ -35,7 +35,7 @@ func TestPackages(t *testing.T) {
 	t.Parallel()
 	needNFPM(t)
 	dir := t.TempDir()
-	build(t, dir)
+	build(t, "../../bin", dir)
 	for _, name := range names() {
 		t.Run(name+" deb", func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +49,7 @@ func TestPackages(t *testing.T) {
 	t.Run("the same bytes again", func(t *testing.T) {
 		t.Parallel()
 		again := t.TempDir()
-		build(t, again, "headroom-powerd")
+		build(t, t.TempDir(), again, "headroom-powerd")
 		for _, pattern := range []string{"headroom-powerd_*.deb", "headroom-powerd-*.rpm"} {
 			if !bytes.Equal(read(t, find(t, dir, pattern)), read(t, find(t, again, pattern))) {
 				t.Errorf("two builds of %s differ", pattern)
@@ -84,10 +84,15 @@ func need(t *testing.T, tool string) {
 	}
 }
 
-func build(t *testing.T, dir string, packages ...string) {
+// build makes packages in dir of programs that are built into bin.
+func build(t *testing.T, bin, dir string, packages ...string) {
 	t.Helper()
+	bin, err := filepath.Abs(bin)
+	if err != nil {
+		t.Fatal(err)
+	}
 	cmd := exec.Command("sh", append([]string{"build.sh", dir}, packages...)...)
-	cmd.Env = append(os.Environ(), epoch, "HOOKS="+jars(t))
+	cmd.Env = append(os.Environ(), epoch, "HOOKS="+jars(t), "BIN="+bin)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build.sh: %v\n%s", err, out)
 	}
