@@ -41,12 +41,15 @@ func fetch(version string) (spark.Release, error) {
 // nodeNames are the emulated nodes of the lab, which own three eighths of the host's CPUs each.
 var nodeNames = []string{"n1", "n2"}
 
-// lab is what the tests share: two emulated nodes with a Worker on each.
+// lab is what the tests share: a coordinator, two emulated nodes with powerd at the full
+// budget, and one Spark with a Worker on each node. A test starts the scheduler if it
+// needs one.
 type lab struct {
 	*spark.Cluster
-	apps     string // headroom-spark-apps.jar
-	machines *cluster.Group
-	programs []*cluster.Program
+	site *cluster.Site
+	bin  string // folder of the programs
+	apps string // headroom-spark-apps.jar
+	hook string // headroom-spark.jar
 }
 
 // theLab starts the lab, once for all tests.
@@ -55,53 +58,44 @@ var theLab = sync.OnceValues(func() (l *lab, err error) {
 	if err != nil {
 		return nil, err
 	}
-	jars, err := builtJars()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		return nil, err
 	}
-	bin, err := programs()
-	if err != nil {
+	l = &lab{bin: filepath.Join(root, "bin")}
+	l.apps, l.hook = filepath.Join(l.bin, "headroom-spark-apps.jar"), filepath.Join(l.bin, "headroom-spark.jar")
+	ctx, cancel := context.WithTimeout(context.Background(), fetchMost)
+	defer cancel()
+	if err := errors.Join(cluster.BuildHooks(ctx, root, l.bin), cluster.BuildPrograms(ctx, l.bin)); err != nil {
 		return nil, err
 	}
-	powerlab, folder := filepath.Join(bin, "powerlab"), filepath.Join(scratch(), "nodes")
-	l = &lab{apps: filepath.Join(jars, "headroom-spark-apps.jar")}
-	if l.machines, err = cluster.NewGroup(filepath.Join(scratch(), "logs")); err != nil {
+	if l.site, err = cluster.NewSite(cluster.Config{Dir: filepath.Join(scratch(), "site"), Bin: l.bin, Coordinators: 1, Nodes: len(nodeNames)}); err != nil {
 		return nil, err
+	}
+	if err := l.site.Start(); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	if err := cluster.AwaitNodes(l.site.NodeDir(), nodeNames...); err != nil {
+		return nil, errors.Join(err, l.Close())
 	}
 	var nodes []spark.Node
 	for _, name := range nodeNames {
-		p, err := l.machines.Start(name, nil, powerlab, "node", name, "--dir", folder, "--nodes", "2", "--no-powerd", "--no-worker")
-		if err != nil {
-			return nil, errors.Join(err, l.Close())
-		}
-		l.programs = append(l.programs, p)
-		nodes = append(nodes, spark.Node{Name: name, Cores: 2, Wrap: spark.OnNode(powerlab, folder, name)})
+		nodes = append(nodes, spark.Node{Name: name, Wrap: spark.OnNode(filepath.Join(l.bin, "powerlab"), l.site.NodeDir(), name)})
 	}
-	if err := cluster.AwaitNodes(folder, nodeNames...); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	l.Cluster, err = spark.Start(context.Background(), spark.Config{
-		Dir: filepath.Join(scratch(), "shared"), Release: release, Nodes: nodes, Plugin: filepath.Join(jars, "headroom-spark.jar"),
-	})
+	l.Cluster, err = spark.Start(ctx, spark.Config{Dir: filepath.Join(scratch(), "shared"), Release: release, Nodes: nodes, Plugin: l.hook})
 	if err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 })
 
-// stopGrace is how long an emulated node may take to stop.
-const stopGrace = 10 * time.Second
-
-// Close ends the cluster, then the machines below it.
+// Close ends the cluster, then the site below it.
 func (l *lab) Close() error {
-	var errs []error
+	var err error
 	if l.Cluster != nil {
-		errs = append(errs, l.Cluster.Close())
+		err = l.Cluster.Close()
 	}
-	for _, p := range l.programs {
-		p.Stop(stopGrace)
-	}
-	return errors.Join(append(errs, l.machines.Close())...)
+	return errors.Join(err, l.site.Close())
 }
 
 // closeShared ends the package's lab if there is one.
@@ -126,20 +120,6 @@ func shared(t *testing.T) *lab {
 	closeShared = l.Close
 	return l
 }
-
-// programs builds the programs as `make build` does, once for all tests, and is their folder.
-var programs = sync.OnceValues(func() (string, error) {
-	bin := filepath.Join(scratch(), "bin")
-	return bin, cluster.BuildPrograms(context.Background(), bin)
-})
-
-// builtJars builds the hook and its applications, once for all tests, and is their folder.
-var builtJars = sync.OnceValues(func() (string, error) {
-	dir := filepath.Join(scratch(), "jars")
-	ctx, cancel := context.WithTimeout(context.Background(), fetchMost)
-	defer cancel()
-	return dir, cluster.BuildHooks(ctx, filepath.Join("..", ".."), dir)
-})
 
 // within is the context of a test's work.
 func within(t *testing.T) context.Context {

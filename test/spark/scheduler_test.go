@@ -20,61 +20,25 @@ import (
 	"testing"
 	"time"
 
-	"headroom/lab/cluster"
 	"headroom/lab/spark"
 )
 
-// site is a small cluster of Headroom with a Spark on its nodes.
+// site is the lab as the test of the scheduler sees it.
 type site struct {
 	*testing.T
-	ctx     context.Context
-	cluster *cluster.Site
-	spark   *spark.Cluster
-	bin     string
-	apps    string
-	hook    string
+	*lab
+	ctx context.Context
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	release, err := releases[spark.Version]()
-	permitted(t, err)
-	jars, err := builtJars()
-	permitted(t, err)
-	bin, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
 	t.Cleanup(cancel)
-	s := &site{T: t, ctx: ctx, bin: bin, apps: filepath.Join(jars, "headroom-spark-apps.jar"), hook: filepath.Join(jars, "headroom-spark.jar")}
-	dir := filepath.Join(scratch(), "site")
-	if s.cluster, err = cluster.NewSite(cluster.Config{Dir: dir, Bin: bin, Coordinators: 1, Nodes: len(nodeNames)}); err != nil {
-		t.Fatal(err)
-	}
+	s := &site{T: t, lab: shared(t), ctx: ctx}
 	t.Cleanup(func() {
+		s.site.KillScheduler()
 		if t.Failed() {
 			s.say()
-		}
-		if err := s.cluster.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	if err := s.cluster.Start(); err != nil {
-		t.Fatal(err)
-	}
-	if err := cluster.AwaitNodes(s.cluster.NodeDir(), nodeNames...); err != nil {
-		t.Fatal(err)
-	}
-	var nodes []spark.Node
-	for _, name := range nodeNames {
-		nodes = append(nodes, spark.Node{Name: name, Wrap: spark.OnNode(filepath.Join(bin, "powerlab"), s.cluster.NodeDir(), name)})
-	}
-	s.spark, err = spark.Start(ctx, spark.Config{Dir: filepath.Join(scratch(), "site-spark"), Release: release, Nodes: nodes})
-	permitted(t, err)
-	t.Cleanup(func() {
-		if err := s.spark.Close(); err != nil {
-			t.Error(err)
 		}
 	})
 	return s
@@ -83,13 +47,13 @@ func newSite(t *testing.T) *site {
 // scheduler starts the scheduler with this discipline and these classes.
 func (s *site) scheduler(discipline, classes string) {
 	s.Helper()
-	nodes, err := json.Marshal(s.spark.Hosts())
+	nodes, err := json.Marshal(s.Hosts())
 	if err != nil {
 		s.Fatal(err)
 	}
 	more := fmt.Sprintf("discipline: %s\nclasses: %s\nspark:\n  home: %q\n  master: %q\n  plugin: %q\n  nodes: %s\n  kill_after: 5s\n  driver: [/usr/bin/env, %q]\n",
-		discipline, classes, s.spark.Release().Home, s.spark.Master(), s.hook, nodes, "SPARK_CONF_DIR="+s.spark.ConfDir())
-	if err := s.cluster.StartScheduler(more); err != nil {
+		discipline, classes, s.Release().Home, s.Master(), s.hook, nodes, "SPARK_CONF_DIR="+s.ConfDir())
+	if err := s.site.StartScheduler(more); err != nil {
 		s.Fatal(err)
 	}
 	s.await("the scheduler does not answer", func() bool { _, err := s.list(); return err == nil })
@@ -118,7 +82,7 @@ func (s *site) command(into any, argv ...string) error {
 
 func (s *site) list() ([]job, error) {
 	var answer struct{ Items []job }
-	err := s.command(&answer, "scheduler", "list", "--addr", s.cluster.Scheduler())
+	err := s.command(&answer, "scheduler", "list", "--addr", s.site.Scheduler())
 	return answer.Items, err
 }
 
@@ -161,7 +125,7 @@ func (s *site) submit(name, class, in string, partitions int) job {
 		s.Fatal(err)
 	}
 	var answer struct{ Items []job }
-	if err := s.command(&answer, "scheduler", "submit", file, "--addr", s.cluster.Scheduler()); err != nil || len(answer.Items) != 1 {
+	if err := s.command(&answer, "scheduler", "submit", file, "--addr", s.site.Scheduler()); err != nil || len(answer.Items) != 1 {
 		s.Fatalf("%+v, %v", answer, err)
 	}
 	return answer.Items[0]
@@ -201,7 +165,7 @@ func (s *site) ends(name, state string) job {
 // answer is what the job's last run printed.
 func (s *site) answer(id string, run int) spark.Answer {
 	s.Helper()
-	paths, err := filepath.Glob(filepath.Join(s.cluster.Path("scheduler"), "*", id, fmt.Sprintf("run-%d", run), "stdout"))
+	paths, err := filepath.Glob(filepath.Join(s.site.Path("scheduler"), "*", id, fmt.Sprintf("run-%d", run), "stdout"))
 	if err != nil || len(paths) != 1 {
 		s.Fatalf("the output of %s: %v, %v", id, paths, err)
 	}
@@ -218,8 +182,8 @@ func (s *site) answer(id string, run int) spark.Answer {
 
 // say shows the ends of the logs of the scheduler and of every driver.
 func (s *site) say() {
-	paths, err := filepath.Glob(s.cluster.Path("logs", "scheduler.log"))
-	more, merr := filepath.Glob(s.cluster.Path("scheduler", "*", "*", "run-*", "std*"))
+	paths, err := filepath.Glob(s.site.Path("logs", "scheduler.log"))
+	more, merr := filepath.Glob(s.site.Path("scheduler", "*", "*", "run-*", "std*"))
 	for _, path := range append(paths, more...) {
 		text, rerr := os.ReadFile(path)
 		s.Logf("%s: %v\n%s", path, errors.Join(err, merr, rerr), text[max(0, len(text)-4000):])
@@ -243,7 +207,7 @@ func TestSchedulerRunsSpark(t *testing.T) {
 		t.Errorf("beside a job of a higher class: %+v", j)
 	}
 
-	s.cluster.KillScheduler()
+	s.site.KillScheduler()
 	s.scheduler("p", plain)
 	s.ends("urgent", "done")
 	exact, err := spark.CountWords(big)
@@ -256,16 +220,16 @@ func TestSchedulerRunsSpark(t *testing.T) {
 
 	s.underway("reports", 2)
 	var ignored struct{}
-	if err := s.command(&ignored, "scheduler", "cancel", low.ID, "--addr", s.cluster.Scheduler(), "--reason", "test"); err != nil {
+	if err := s.command(&ignored, "scheduler", "cancel", low.ID, "--addr", s.site.Scheduler(), "--reason", "test"); err != nil {
 		t.Fatal(err)
 	}
 	s.ends("reports", "cancelled")
-	s.await("executors are left", func() bool { return s.spark.Executors() == 0 })
-	if apps, err := s.spark.Applications(s.ctx); err != nil || len(apps) > 0 {
+	s.await("executors are left", func() bool { return s.Executors() == 0 })
+	if apps, err := s.Applications(s.ctx); err != nil || len(apps) > 0 {
 		t.Errorf("left of the driver: %v, %v", apps, err)
 	}
 
-	s.cluster.KillScheduler()
+	s.site.KillScheduler()
 	s.scheduler("da", "[{name: high}, {name: low, theta: 25%}]")
 	thin := s.submit("thin", "low", small, 8)
 	j := s.ends("thin", "done")
@@ -284,7 +248,7 @@ func (s *site) committed(id string) {
 			Deflation *struct{ Theta float64 }
 		}
 	}
-	err := s.command(&answer, "coordinator", "job", "show", id, "--addr", s.cluster.Addresses()[0])
+	err := s.command(&answer, "coordinator", "job", "show", id, "--addr", s.site.Addresses()[0])
 	if err != nil || len(answer.Items) != 1 || answer.Items[0].Deflation == nil || answer.Items[0].Deflation.Theta != 0.25 {
 		s.Errorf("%+v, %v", answer, err)
 	}

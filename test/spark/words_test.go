@@ -9,7 +9,6 @@ import (
 	"math"
 	"path/filepath"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -153,7 +152,7 @@ func onVersion4(t *testing.T, l *lab, in string, want spark.Answer) {
 	release, err := releases[spark.Version4]()
 	permitted(t, err)
 	ctx := within(t)
-	c, err := spark.Start(ctx, spark.Config{Dir: filepath.Join(scratch(), "version4"), Release: release, Nodes: spark.Nodes(1), Plugin: strings.Replace(l.apps, "-apps", "", 1)})
+	c, err := spark.Start(ctx, spark.Config{Dir: filepath.Join(scratch(), "version4"), Release: release, Nodes: spark.Nodes(1), Plugin: l.hook})
 	permitted(t, err)
 	defer func() {
 		if err := c.Close(); err != nil {
