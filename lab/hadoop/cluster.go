@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -214,6 +215,19 @@ func (c *Cluster) KillRM() error { return c.kill(nameRM) }
 
 // StartRM starts the ResourceManager again. It takes up the jobs that it had.
 func (c *Cluster) StartRM() error { return c.startRM() }
+
+// ReplaceScheduler ends the ResourceManager as kill -9 does and starts it again with this
+// scheduler class and these further properties. No job may be submitted meanwhile.
+func (c *Cluster) ReplaceScheduler(class string, more map[string]string) error {
+	all := map[string]string{}
+	maps.Copy(all, c.config.Properties)
+	maps.Copy(all, more)
+	c.config.Scheduler, c.config.Properties = class, all
+	if err := errors.Join(c.KillRM(), c.write(c.yarn().xml(), "conf", "yarn-site.xml")); err != nil {
+		return err
+	}
+	return c.StartRM()
+}
 
 // KillNode ends a NodeManager as kill -9 does. Its containers go on, as they do on a real
 // machine; KillContainers ends them.

@@ -27,7 +27,8 @@ type application struct {
 
 func TestApplicationsAreRight(t *testing.T) {
 	const files = 2 // a map each
-	c, all := shared(t), applications(t, files)
+	c := shared(t)
+	all := applications(t, c.apps, files)
 	ctx := within(t) // from here on: what is built takes its own time
 	nodes, err := c.States(ctx)
 	if err != nil || len(nodes) != 2 || nodes[0].Name != "n1" || nodes[0].State != "RUNNING" || nodes[1].Name != "n2" {
@@ -54,7 +55,7 @@ func TestApplicationsAreRight(t *testing.T) {
 }
 
 // applications writes the data and computes what is right.
-func applications(t *testing.T, files int) map[string]application {
+func applications(t *testing.T, own string, files int) map[string]application {
 	t.Helper()
 	const points, top = 2000, 10
 	text, out, counts := words(t, hadoop.Text{Files: files, Bytes: 50_000, Topical: 0.5, Seed: 1})
@@ -62,7 +63,6 @@ func applications(t *testing.T, files int) map[string]application {
 	if _, err := (hadoop.Ratings{Files: files, Bytes: 50_000, Drift: 1, Seed: 1}).Write(ratings); err != nil {
 		t.Fatal(err)
 	}
-	own := filepath.Join(plugins(t), "headroom-apps.jar")
 	to := func(name string) string { return filepath.Join(out, name) }
 	if err := os.Mkdir(out, 0o755); err != nil {
 		t.Fatal(err)

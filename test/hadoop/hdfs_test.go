@@ -1,18 +1,82 @@
 // Claims: a second cluster, one with HDFS, runs beside the first: a word count from HDFS
-// to HDFS is right, with maps where their data is; and Close leaves nothing of it, neither
-// the containers of a killed NodeManager nor those of a job that runs.
+// to HDFS is right, with maps where their data is. When the process that holds that
+// cluster is killed, nothing is left of it, neither its daemons nor the containers of the
+// job that runs.
 package hadoop
 
 import (
+	"bufio"
 	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"headroom/lab/hadoop"
 )
+
+// holdIn is the environment variable that makes this test program the holder of a cluster
+// in the folder that it names, with the words to count in the folder of that name and .in.
+const holdIn = "HEADROOM_TEST_HOLD"
+
+// held is what the holder prints once its second job runs.
+type held struct {
+	Error     string
+	Succeeded bool  // of the word count, which has a history
+	Local     int64 // its maps that were local to their data
+}
+
+// hold starts a cluster, counts words on it, starts a job that does not end, prints a line
+// and does not return.
+func hold(dir string) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	line, err := holdCluster(ctx, dir)
+	cancel()
+	if err != nil {
+		line.Error = err.Error()
+	}
+	_ = json.NewEncoder(os.Stdout).Encode(line)
+	_, _ = bufio.NewReader(os.Stdin).ReadByte() // until it is killed
+	os.Exit(1)
+}
+
+func holdCluster(ctx context.Context, dir string) (line held, err error) {
+	j, err := jars()
+	if err != nil {
+		return line, err
+	}
+	c, err := hadoop.Start(ctx, hadoop.Config{Dir: dir, Jars: j, Nodes: hadoop.Nodes(2), HDFS: true})
+	if err != nil {
+		return line, err
+	}
+	if err := c.Put(ctx, "/data", dir+".in"); err != nil {
+		return line, err
+	}
+	r, err := c.Run(ctx, hadoop.Job{Program: "wordcount", Queue: "q2", Args: []string{"/data/" + filepath.Base(dir) + ".in", "/out"}})
+	if err != nil || r.History == nil {
+		return line, fmt.Errorf("%+v: %w", r, err)
+	}
+	line.Succeeded = r.Succeeded()
+	line.Local, _ = r.History.Counters.Get("org.apache.hadoop.mapreduce.JobCounter", "DATA_LOCAL_MAPS")
+	if err := c.Get(ctx, "/out", dir+".out"); err != nil {
+		return line, err
+	}
+	job, err := c.Submit(ctx, c.Sleep("q1", 1, time.Hour))
+	if err != nil {
+		return line, err
+	}
+	for n := 0; n < 2; { // its master and its map
+		if n, err = job.Containers(ctx); err != nil {
+			return line, err
+		}
+	}
+	return line, nil
+}
 
 // namedBy are the processes whose command line has this text. It asks the kernel, not the
 // package under test.
@@ -33,62 +97,54 @@ func namedBy(t *testing.T, text string) (found []string) {
 
 func TestHDFSBesideAnotherCluster(t *testing.T) {
 	first, ctx := shared(t), within(t)
-	j, err := jars()
-	permitted(t, err)
-	dir := filepath.Join(scratch(), "hdfs")
-	c, err := hadoop.Start(ctx, hadoop.Config{Dir: dir, Jars: j, Nodes: hadoop.Nodes(2), HDFS: true})
-	permitted(t, err)
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	in, out, want := words(t, hadoop.Text{Files: 4, Bytes: 20_000, Seed: 3})
-	if err := c.Put(ctx, "/data", in); err != nil {
+	dir := filepath.Join(t.TempDir(), "held")
+	text := hadoop.Text{Files: 4, Bytes: 20_000, Seed: 3}
+	if _, err := text.Write(dir + ".in"); err != nil {
 		t.Fatal(err)
 	}
-	r, err := c.Run(ctx, hadoop.Job{Program: "wordcount", Queue: "q2", Args: []string{"/data/in", "/out"}})
-	if err != nil || !r.Succeeded() || r.History == nil {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	if err := c.Get(ctx, "/out", out); err != nil {
+	want, err := hadoop.CountWords(dir + ".in")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := hadoop.ReadCounts(out); err != nil || !maps.Equal(got, want) {
+	holder := exec.CommandContext(ctx, os.Args[0])
+	holder.Env = append(os.Environ(), holdIn+"="+dir)
+	_, inErr := holder.StdinPipe()
+	out, err := holder.StdoutPipe()
+	if err != nil || inErr != nil {
+		t.Fatal(err, inErr)
+	}
+	if err := holder.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = holder.Process.Kill() })
+	var line held
+	if err := json.NewDecoder(out).Decode(&line); err != nil || line.Error != "" || !line.Succeeded {
+		t.Fatalf("the holder says %+v, %v", line, err)
+	}
+	if got, err := hadoop.ReadCounts(dir + ".out"); err != nil || !maps.Equal(got, want) {
 		t.Errorf("%d words counted, %d are right, %v", len(got), len(want), err)
 	}
-	if n, _ := r.History.Counters.Get("org.apache.hadoop.mapreduce.JobCounter", "DATA_LOCAL_MAPS"); n == 0 {
+	if line.Local == 0 {
 		t.Error("no map was local to its data")
 	}
 	if nodes, err := first.States(ctx); err != nil || len(nodes) != 2 || nodes[0].Name != "n1" {
 		t.Errorf("the first cluster's nodes: %+v, %v", nodes, err)
 	}
-	closesWhole(t, c)
-}
 
-// closesWhole closes a cluster while a job runs whose containers have lost a NodeManager.
-func closesWhole(t *testing.T, c *hadoop.Cluster) {
-	t.Helper()
-	ctx := within(t)
-	j, err := c.Submit(ctx, c.Sleep("q1", 6, time.Hour))
-	if err != nil {
+	if n := len(namedBy(t, dir)); n < 9 { // six daemons, the client, two containers
+		t.Errorf("%d processes of the cluster are found: the test looks wrong", n)
+	}
+	if err := holder.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	for n := 0; n < 3; { // its master and two maps
-		if n, err = j.Containers(ctx); err != nil || ctx.Err() != nil {
-			t.Fatal(err, ctx.Err())
+	_ = holder.Wait() // "signal: killed"
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for len(namedBy(t, dir)) > 0 {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatalf("left of the cluster: %v", namedBy(t, dir))
 		}
-	}
-	if err := c.KillNode("node1"); err != nil {
-		t.Fatal(err)
-	}
-	if len(namedBy(t, c.Dir())) == 0 {
-		t.Fatal("no process of the cluster is found: the test looks wrong")
-	}
-	if err := c.Close(); err != nil {
-		t.Error(err)
-	}
-	if left := namedBy(t, c.Dir()); len(left) > 0 {
-		t.Errorf("left of the cluster: %v", left)
 	}
 }

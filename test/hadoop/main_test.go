@@ -21,11 +21,6 @@ const patience = 4 * time.Minute
 // fetchMost bounds the first run's fetching.
 const fetchMost = 7 * time.Minute
 
-// scratch is the folder of everything that the package makes; TestMain removes it.
-func scratch() string {
-	return filepath.Join(os.TempDir(), fmt.Sprintf("headroom-hadoop-%d", os.Getpid()))
-}
-
 // jars are Hadoop's jars, once for all tests.
 var jars = sync.OnceValues(func() (hadoop.Jars, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), fetchMost)
@@ -37,49 +32,94 @@ var jars = sync.OnceValues(func() (hadoop.Jars, error) {
 // the host's CPUs each, and a cluster with a NodeManager on each.
 type lab struct {
 	*hadoop.Cluster
+	bin      string // folder of the programs
+	dir      string // of everything below
+	plugin   string // headroom-hadoop.jar
+	apps     string // headroom-apps.jar
 	nodes    string // folder of the emulated nodes
 	machines *cluster.Group
 	programs []*cluster.Program
 }
 
-// theLab starts the lab, once for all tests.
-var theLab = sync.OnceValues(func() (l *lab, err error) {
+// theLab is the lab while it runs, or why it cannot; nil before the first test asks.
+var theLab func() (*lab, error)
+
+// shared is the package's lab. It starts once, until a test closes it.
+func shared(t *testing.T) *lab {
+	t.Helper()
+	if theLab == nil {
+		theLab = sync.OnceValues(startLab)
+	}
+	l, err := theLab()
+	permitted(t, err)
+	return l
+}
+
+// closeShared closes the package's lab if it runs.
+func closeShared() error {
+	if theLab == nil {
+		return nil
+	}
+	l, err := theLab()
+	theLab = nil
+	if err != nil {
+		return nil // a test has reported it
+	}
+	return l.Close()
+}
+
+func startLab() (l *lab, err error) {
 	j, err := jars()
 	if err != nil {
 		return nil, err
 	}
-	bin, err := programs()
+	root, err := filepath.Abs(filepath.Join("..", ".."))
 	if err != nil {
 		return nil, err
 	}
-	powerlab := filepath.Join(bin, "powerlab")
-	l = &lab{nodes: filepath.Join(scratch(), "nodes")}
-	if l.machines, err = cluster.NewGroup(filepath.Join(scratch(), "logs")); err != nil {
+	dir, err := os.MkdirTemp("", "headroom-hadoop-")
+	if err != nil {
 		return nil, err
 	}
+	l = &lab{dir: dir, bin: filepath.Join(root, "bin"), nodes: filepath.Join(dir, "nodes")}
+	l.plugin, l.apps = filepath.Join(l.bin, "headroom-hadoop.jar"), filepath.Join(l.bin, "headroom-apps.jar")
+	ctx, cancel := context.WithTimeout(context.Background(), fetchMost)
+	defer cancel()
+	if err := l.start(ctx, root, j); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// start builds what the lab runs as `make build` and `make hooks` do, and starts it.
+func (l *lab) start(ctx context.Context, root string, j hadoop.Jars) (err error) {
+	if err := errors.Join(cluster.BuildHooks(ctx, root, l.bin), cluster.BuildPrograms(ctx, l.bin)); err != nil {
+		return err
+	}
+	if l.machines, err = cluster.NewGroup(filepath.Join(l.dir, "logs")); err != nil {
+		return err
+	}
+	powerlab := filepath.Join(l.bin, "powerlab")
 	var nodes []hadoop.Node
 	for _, name := range []string{"n1", "n2"} {
-		p, err := l.machines.Start(name, nil, powerlab, "node", name, "--dir", l.nodes, "--nodes", "2", "--no-powerd", "--no-worker")
+		p, err := l.machines.Start(name, nil, powerlab, "node", name, "--dir", l.nodes, "--nodes", "2", "--domain", "rack/r1", "--no-powerd", "--no-worker")
 		if err != nil {
-			return nil, errors.Join(err, l.Close())
+			return err
 		}
 		l.programs = append(l.programs, p)
 		nodes = append(nodes, hadoop.Node{Name: name, Wrap: hadoop.OnNode(powerlab, l.nodes, name)})
 	}
 	if err := cluster.AwaitNodes(l.nodes, "n1", "n2"); err != nil {
-		return nil, errors.Join(err, l.Close())
+		return err
 	}
-	l.Cluster, err = hadoop.Start(context.Background(), hadoop.Config{Dir: filepath.Join(scratch(), "shared"), Jars: j, Nodes: nodes})
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
-})
+	l.Cluster, err = hadoop.Start(ctx, hadoop.Config{Dir: filepath.Join(l.dir, "shared"), Jars: j, Nodes: nodes, Plugins: []string{l.plugin}})
+	return err
+}
 
 // stopGrace is how long an emulated node may take to stop.
 const stopGrace = 10 * time.Second
 
-// Close ends the cluster, then the machines below it.
+// Close ends the cluster, then the machines below it, and removes their folder.
 func (l *lab) Close() error {
 	var errs []error
 	if l.Cluster != nil {
@@ -88,7 +128,10 @@ func (l *lab) Close() error {
 	for _, p := range l.programs {
 		p.Stop(stopGrace)
 	}
-	return errors.Join(append(errs, l.machines.Close())...)
+	if l.machines != nil {
+		errs = append(errs, l.machines.Close())
+	}
+	return errors.Join(append(errs, os.RemoveAll(l.dir))...)
 }
 
 // limit sets the package's power limit of an emulated node, as powerd does for a cap.
@@ -105,9 +148,6 @@ func (l *lab) limit(t *testing.T, node string, microwatts int64) {
 	}
 }
 
-// closeShared ends the package's lab if there is one.
-var closeShared = func() error { return nil }
-
 // permitted ends the test as not run where the machine lacks what Hadoop needs.
 func permitted(t *testing.T, err error) {
 	t.Helper()
@@ -117,38 +157,6 @@ func permitted(t *testing.T, err error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// shared is the package's lab.
-func shared(t *testing.T) *lab {
-	t.Helper()
-	l, err := theLab()
-	permitted(t, err)
-	closeShared = l.Close
-	return l
-}
-
-// programs builds the programs as `make build` does, once for all tests, and is their
-// folder.
-var programs = sync.OnceValues(func() (string, error) {
-	bin := filepath.Join(scratch(), "bin")
-	return bin, cluster.BuildPrograms(context.Background(), bin)
-})
-
-// builtPlugins builds the jars of the hooks, once for all tests, and is their folder.
-var builtPlugins = sync.OnceValues(func() (string, error) {
-	dir := filepath.Join(scratch(), "plugins")
-	ctx, cancel := context.WithTimeout(context.Background(), fetchMost)
-	defer cancel()
-	return dir, cluster.BuildHooks(ctx, filepath.Join("..", ".."), dir)
-})
-
-// plugins is the folder of the hooks' jars.
-func plugins(t *testing.T) string {
-	t.Helper()
-	dir, err := builtPlugins()
-	permitted(t, err)
-	return dir
 }
 
 // within is the context of a test's work.
@@ -164,7 +172,7 @@ func TestMain(m *testing.M) {
 		hold(dir)
 	}
 	code := m.Run()
-	if err := errors.Join(closeShared(), os.RemoveAll(scratch())); err != nil {
+	if err := closeShared(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}

@@ -10,14 +10,8 @@ import (
 )
 
 func TestProfileOfAnApplication(t *testing.T) {
-	_, err := jars()
-	permitted(t, err)
-	dir := plugins(t)
-	bin, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.CommandContext(within(t), filepath.Join(bin, "powerlab"), "profile", "wordcount", "--engine", "yarn", "--bin", dir,
+	l := shared(t)
+	cmd := exec.CommandContext(within(t), filepath.Join(l.bin, "powerlab"), "profile", "wordcount", "--engine", "yarn", "--bin", l.bin,
 		"--maps", "4", "--ratios", "0.5", "--seeds", "1", "-o", "json")
 	out, err := cmd.Output()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Claims, with everything together (a coordinator, a scheduler, two emulated nodes with
-// powerd, a ResourceManager with our plug-in and a NodeManager on each node): when a
+// Claims, with everything together (the package's cluster with our plug-in in its
+// ResourceManager, and a coordinator, a scheduler and a powerd for each node): when a
 // budget is cut under a running job, its queue is held to what the coordinator gives it;
 // the job stops early, not below its floor; what was dropped is in its counters, and
 // what they say was read and what they say was dropped are together its whole input.
@@ -26,10 +26,11 @@ import (
 	"headroom/lab/hadoop"
 )
 
-// site is a coordinator, a scheduler and two emulated nodes.
+// site is a coordinator, a scheduler and a powerd for each emulated node of the lab.
 type site struct {
+	*lab
 	t        *testing.T
-	dir, bin string
+	dir      string
 	group    *cluster.Group
 	programs []*cluster.Program // in the order of their starts
 	// rpc, raft and gossip are the coordinator's addresses, tasks the scheduler's, hooks
@@ -45,11 +46,8 @@ const (
 
 func newSite(t *testing.T) *site {
 	t.Helper()
-	bin, err := programs()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &site{t: t, dir: filepath.Join(scratch(), "site"), bin: bin}
+	s := &site{lab: shared(t), t: t, dir: t.TempDir()}
+	var err error
 	if s.group, err = cluster.NewGroup(filepath.Join(s.dir, "logs")); err != nil {
 		t.Fatal(err)
 	}
@@ -60,6 +58,7 @@ func newSite(t *testing.T) *site {
 		if err := s.group.Close(); err != nil {
 			t.Error(err)
 		}
+		s.limits(t, full)
 		if t.Failed() {
 			s.say()
 		}
@@ -124,30 +123,19 @@ func (s *site) start(name string, argv ...string) {
 	s.programs = append(s.programs, p)
 }
 
-// machine starts an emulated node. Its fail-safe cap is near its floor, so that a budget
-// may be cut that far: a job must be slowed more than this machine's other work slows it.
-func (s *site) machine(ctx context.Context, name string) {
+// agent starts powerd for an emulated node of the lab. Its fail-safe cap is near its
+// floor, so that a budget may be cut that far: a job must be slowed more than this
+// machine's other work slows it.
+func (s *site) agent(name string) {
 	s.t.Helper()
-	argv := []string{
-		"powerlab", "node", name, "--dir", s.path("nodes"), "--nodes", "3", "--join", s.gossip, "--key-file", s.path("gossip.key"),
-		"--no-worker", "--domain", "rack/r1", "--bin", s.bin,
-	}
-	// The first start writes powerd's configuration, which stays as it is edited.
-	s.start(name, append(argv, "--no-powerd")...)
-	config := filepath.Join(s.path("nodes"), name, "powerd.yaml")
-	var text []byte
-	s.await(ctx, config+" is not written", func() (ok bool) {
-		var err error
-		text, err = os.ReadFile(config)
-		return err == nil && bytes.Contains(text, []byte("log_level"))
-	})
-	s.programs[len(s.programs)-1].Stop(stopGrace)
+	text, err := os.ReadFile(filepath.Join(s.nodes, name, "powerd.yaml"))
 	edited := regexp.MustCompile(`fail_safe: [0-9.]+W`).ReplaceAll(text, fmt.Appendf(nil, "fail_safe: %dW", failSafe))
-	edited = append(edited, s.identity(name)...)
-	if err := os.WriteFile(config, edited, 0o644); err != nil || bytes.Equal(edited, text) {
-		s.t.Fatalf("%s: %v, or it names no fail-safe cap:\n%s", config, err, text)
+	if err != nil || bytes.Equal(edited, text) {
+		s.t.Fatalf("powerd.yaml of %s: %v, or it names no fail-safe cap:\n%s", name, err, text)
 	}
-	s.start(name, argv...)
+	s.write(name+".yaml", fmt.Sprintf("%sgossip: {bind: \"127.0.0.1:0\", join: [%q], key_file: %s}\n%s",
+		edited, s.gossip, s.path("gossip.key"), s.identity(name)), 0o644)
+	s.start("powerd-"+name, "powerd", "run", "--config", s.path(name+".yaml"))
 }
 
 // say shows the ends of the logs.
@@ -228,34 +216,23 @@ func (s *site) nodesHold(ctx context.Context, n int) bool {
 }
 
 func TestAJobUnderACut(t *testing.T) {
-	j, err := jars()
-	permitted(t, err)
-	jar := filepath.Join(plugins(t), "headroom-hadoop.jar")
 	s := newSite(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	t.Cleanup(cancel)
 
 	s.start("c1", "coordinator", "run", "--config", s.path("c1.yaml"))
-	nodes := hadoop.Nodes(2)
-	for i := range nodes {
-		name := fmt.Sprintf("n%d", i+1)
-		s.machine(ctx, name)
-		nodes[i] = hadoop.Node{Name: name, VCores: 2, Wrap: hadoop.OnNode(filepath.Join(s.bin, "powerlab"), s.path("nodes"), name)}
-	}
+	s.agent("n1")
+	s.agent("n2")
 	s.await(ctx, "the nodes hold no lease", func() bool { return s.nodesHold(ctx, 2) })
-	c, err := hadoop.Start(ctx, hadoop.Config{
-		Dir: s.path("cluster"), Jars: j, Nodes: nodes, Plugins: []string{jar},
-		Scheduler: "headroom.hadoop.LiveFairScheduler", Properties: s.asked(),
-	})
-	permitted(t, err)
-	t.Cleanup(func() {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	if err := s.ReplaceScheduler("headroom.hadoop.LiveFairScheduler", s.asked()); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.AwaitNodes(ctx, "n1", "n2"); err != nil {
+		t.Fatal(err)
+	}
 	s.write("scheduler.yaml", fmt.Sprintf(s.identity("s1")+"listen: %q\ndir: %s\ncoordinators: [%q]\nclasses: [high]\nyarn:\n  resourcemanager: [%q]\n"+
-		"  queues: [{name: root.q1, guarantee: 40%%}]\n  container: {memory_mb: 256, vcores: 1}\n  hooks: %q\n  hooks_token_file: %s\n",
-		s.tasks, s.path("scheduler"), s.rpc, c.RM(), s.hooks, s.path("hooks.token")), 0o644)
+		"  queues: [{name: root.q1, guarantee: 40%%}]\n  container: {memory_mb: 2048, vcores: 1}\n  hooks: %q\n  hooks_token_file: %s\n",
+		s.tasks, s.path("scheduler"), s.rpc, s.RM(), s.hooks, s.path("hooks.token")), 0o644)
 	s.start("scheduler", "scheduler", "run", "--config", s.path("scheduler.yaml"))
 
 	text := hadoop.Text{Files: 24, Bytes: 200_000, Spread: 0.3, Topical: 0.5, Seed: 4}
@@ -265,11 +242,14 @@ func TestAJobUnderACut(t *testing.T) {
 		t.Fatal(err)
 	}
 	properties := s.asked()
+	for _, memory := range []string{"mapreduce.map.memory.mb", "mapreduce.reduce.memory.mb", "yarn.app.mapreduce.am.resource.mb"} {
+		properties[memory] = "2048" // two containers on a node: the job must outlast the cut
+	}
 	maps.Copy(properties, map[string]string{
 		"mapreduce.framework.name": "yarn-headroom", "headroom.early-stop": "speculator", "mapreduce.job.reduce.slowstart.completedmaps": "1.0",
 	})
-	job, err := c.Submit(ctx, hadoop.Job{
-		Program: "wordcount", Queue: "q1", LibJars: []string{jar}, Args: []string{in, out}, Properties: properties,
+	job, err := s.Submit(ctx, hadoop.Job{
+		Program: "wordcount", Queue: "q1", LibJars: []string{s.plugin}, Args: []string{in, out}, Properties: properties,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -288,7 +268,7 @@ func TestAJobUnderACut(t *testing.T) {
 		if ok && (view.State != "running" || view.Dropped > 0) {
 			t.Fatalf("the job went on without a share: %+v", view)
 		}
-		uses, err := c.QueueUses(ctx)
+		uses, err := s.QueueUses(ctx)
 		return ok && err == nil && view.Given != nil && len(uses) == 3 && uses[0].Name == "root.q1" && uses[0].Max.VCores == int64(*view.Given)
 	})
 	r, err := job.Wait(ctx)

@@ -1,0 +1,37 @@
+// Claim: Close leaves nothing of a cluster, neither the containers of a killed NodeManager
+// nor those of a job that runs. It closes the package's own cluster, so its file is the
+// last in the order of names.
+package hadoop
+
+import (
+	"testing"
+	"time"
+)
+
+func TestCloseLeavesNothing(t *testing.T) {
+	c, ctx := shared(t), within(t)
+	j, err := c.Submit(ctx, c.Sleep("q1", 6, time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n < 3; { // its master and two maps
+		if n, err = j.Containers(ctx); err != nil || ctx.Err() != nil {
+			t.Fatal(err, ctx.Err())
+		}
+	}
+	if err := c.KillNode("n1"); err != nil {
+		t.Fatal(err)
+	}
+	if len(namedBy(t, c.Dir())) == 0 {
+		t.Fatal("no process of the cluster is found: the test looks wrong")
+	}
+	if err := c.Cluster.Close(); err != nil {
+		t.Error(err)
+	}
+	if left := namedBy(t, c.Dir()); len(left) > 0 {
+		t.Errorf("left of the cluster: %v", left)
+	}
+	if err := closeShared(); err != nil {
+		t.Error(err)
+	}
+}
