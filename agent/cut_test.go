@@ -19,6 +19,7 @@ import (
 
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
+	"headroom/agent/streams"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/logs"
 	"headroom/rapl"
@@ -326,24 +327,24 @@ func TestCertificateIsReadBesideTheLoop(t *testing.T) {
 	}
 	defer b.leave()
 	b.turn(8) // twice a second's housekeeping
-	if b.n.peers != nil || !b.n.peersBusy {
+	if !b.n.streams.Asking() {
 		t.Fatal("the certificate is not being read")
 	}
-	var told peersRead
+	var told streams.Certificate
 	waitFor(t, "the reading ends", func() bool {
 		if f, err := os.OpenFile(pipe, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil { // fails while nobody reads
 			_ = f.Close()
 		}
 		select {
-		case told = <-b.n.peersRead:
+		case told = <-b.n.streams.Certificates():
 			return true
 		default:
 			return false
 		}
 	})
-	b.n.peersTold(t.Context(), told)
-	if told.err == nil || b.n.peersBusy || !shown(b.n, "tls") {
-		t.Errorf("an empty certificate: %v", told.err)
+	b.n.certified(t.Context(), told)
+	if told.Err == nil || b.n.streams.Asking() || !shown(b.n, "tls") {
+		t.Errorf("an empty certificate: %v", told.Err)
 	}
 }
 

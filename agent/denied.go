@@ -5,8 +5,6 @@ import (
 	"log/slog"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/internal/rpc"
-	"headroom/internal/secure"
 )
 
 // DeniedFile keeps, in the state directory, which servers' certificates are denied: a
@@ -18,11 +16,10 @@ const DeniedFile = "denied.json"
 // coordinator's word counts, for lists only grow. One that lies can have the node refuse
 // every server, which leaves it at its fail-safe cap (docs/adr/0012).
 func (n *node) deniedTold(m *headroomv1.Denials) {
-	if n.denials == nil || !rpc.TakeDenials(n.denials, m, secure.Server) {
+	if !n.streams.Deny(m) {
 		return
 	}
-	n.log.Info("server certificates denied", slog.Int("denials", len(n.denials.All())))
-	n.peers.Expel()
+	n.log.Info("server certificates denied", slog.Int("denials", len(n.streams.Denied().All())))
 	n.denied.due = true
 	n.saveDenied()
 }
@@ -35,7 +32,7 @@ func (n *node) saveDenied() {
 	if !n.denied.due || n.denied.busy {
 		return
 	}
-	data, err := json.MarshalIndent(n.denials.All(), "", "  ")
+	data, err := json.MarshalIndent(n.streams.Denied().All(), "", "  ")
 	if err != nil {
 		return
 	}

@@ -10,39 +10,34 @@ import (
 	"connectrpc.com/connect"
 
 	"headroom/agent/statedir"
+	"headroom/agent/streams"
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/internal/rpc"
 	"headroom/internal/wire"
 	"headroom/lease"
 )
 
-// take is one message of the streams.
-func (n *node) take(e linkEvent) error {
-	l := e.link
-	if n.links[l.addr] != l {
-		return nil // a stream that was given up
-	}
+// take is one event of the streams.
+func (n *node) take(e streams.Event) error {
+	counts, newLeader := n.streams.Take(e)
 	switch {
-	case e.up:
-		l.up = true
-		n.log.Info("stream open", slog.String("coordinator", l.addr))
-	case e.down != nil:
-		return n.linkDown(l, e.down)
-	default:
-		l.proven = true
-		n.trials.prove(l.addr)
-		n.message(l, e.msg)
+	case !counts:
+	case e.Down != nil:
+		return n.refusedBy(e.Down)
+	case e.Msg != nil:
+		n.message(e.Msg)
+	}
+	if newLeader {
+		l := n.streams.Leader()
+		n.log.Info("leader known", slog.String("coordinator", l.Addr), slog.String("epoch", l.Epoch.String()))
+		n.health.clear("no-leader")
+		n.heartbeat()
 	}
 	return nil
 }
 
-// linkDown takes the end of a stream. The one refusal that ends powerd is that of
+// refusedBy takes why a stream ended. The one refusal that ends powerd is that of
 // a name which is another machine's, on a start that had nothing to hold before.
-func (n *node) linkDown(l *link, why error) error {
-	if l.up {
-		n.log.Info("stream closed", slog.String("coordinator", l.addr), slog.Any("error", why))
-	}
-	l.up, l.leads = false, false
+func (n *node) refusedBy(why error) error {
 	if connect.CodeOf(why) != connect.CodeAlreadyExists {
 		return nil
 	}
@@ -61,7 +56,7 @@ func (n *node) linkDown(l *link, why error) error {
 	return refusal
 }
 
-func (n *node) message(l *link, m *headroomv1.CoordinatorMessage) {
+func (n *node) message(m *headroomv1.CoordinatorMessage) {
 	switch msg := m.GetMessage().(type) {
 	case *headroomv1.CoordinatorMessage_Lease:
 		n.counters.renewals++
@@ -71,8 +66,6 @@ func (n *node) message(l *link, m *headroomv1.CoordinatorMessage) {
 		n.granted(wire.Grant(msg.Lease))
 	case *headroomv1.CoordinatorMessage_Denied:
 		n.deniedTold(msg.Denied)
-	case *headroomv1.CoordinatorMessage_Leader:
-		n.leaderSays(l, msg.Leader)
 	case *headroomv1.CoordinatorMessage_NotAdmitted:
 		n.lease.Answered(n.lease.Beats())
 		n.notAdmit = msg.NotAdmitted.GetReason()
@@ -81,33 +74,6 @@ func (n *node) message(l *link, m *headroomv1.CoordinatorMessage) {
 			"see coordinator node show " + n.cfg.Node,
 		})
 	}
-}
-
-func (n *node) leaderSays(l *link, m *headroomv1.Leader) {
-	was := n.leader()
-	l.leads, l.name, l.epoch = m.GetSelf(), m.GetId(), wire.Epoch(m.GetEpoch())
-	if a := m.GetAddress(); a != "" && !m.GetSelf() {
-		if len(n.hints) >= linksMax {
-			clear(n.hints)
-		}
-		n.hints[a] = true
-	}
-	if now := n.leader(); now != was && now != nil {
-		n.log.Info("leader known", slog.String("coordinator", now.addr), slog.String("epoch", now.epoch.String()))
-		n.health.clear("no-leader")
-		n.heartbeat()
-	}
-}
-
-// leader is the stream whose coordinator leads by the highest epoch, or nil.
-func (n *node) leader() *link {
-	var best *link
-	for _, l := range n.links {
-		if l.up && l.leads && (best == nil || l.epoch.Compare(best.epoch) > 0) {
-			best = l
-		}
-	}
-	return best
 }
 
 // granted takes in a lease; a node that holds no cap only hears what it says.
@@ -179,13 +145,7 @@ func (n *node) heartbeat() {
 	excess, known := n.excessWall()
 	now := instant()
 	hb, outputs := n.lease.NextBeat(now, excess, known)
-	leader := n.leader()
-	msg := &headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Heartbeat{Heartbeat: n.beatOf(hb, now)}}
-	for _, l := range n.links {
-		if l.up && (hb.All || leader == nil || l == leader) {
-			l.offer(msg)
-		}
-	}
+	n.streams.Send(&headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Heartbeat{Heartbeat: n.beatOf(hb, now)}}, hb.All)
 	n.carryOut(outputs)
 }
 
@@ -232,87 +192,42 @@ func (n *node) hello() *headroomv1.Hello {
 	}
 }
 
-// addresses are where coordinators may be: configured, or proven, and those on
-// trial that the gossip or a follower names.
+// addresses are where coordinators may be, by the streams and the gossip.
 func (n *node) addresses() (settled, onTrial []string) {
 	var named []string
 	if n.gossip != nil {
-		named = gossiped(n.gossip.Coordinators())
+		named = streams.Gossiped(n.gossip.Coordinators())
 	}
-	for a := range n.hints {
-		named = append(named, a)
-	}
-	settled, onTrial = n.trials.choose(n.cfg.Coordinators, named, instant().Boot)
+	settled, onTrial = n.streams.Addresses(named, instant().Boot)
 	n.tellCoordinators(slices.Concat(settled, onTrial))
 	return settled, onTrial
 }
 
-// reconcile opens a stream to every coordinator known and gives up those to
-// addresses that nobody names any more.
+// reconcile keeps a stream to every coordinator known.
 func (n *node) reconcile(ctx context.Context) {
-	if !n.openPeers() {
+	if !n.streams.Ready() {
 		return
 	}
 	settled, onTrial := n.addresses()
-	want := slices.Concat(settled, onTrial)
-	for addr, l := range n.links {
-		if !slices.Contains(want, addr) && !(l.up && l.proven) {
-			l.cancel()
-			n.servers.Go(l.close)
-			delete(n.links, addr)
-		}
-	}
-	for _, addr := range want {
-		if n.links[addr] == nil {
-			n.links[addr] = openLink(ctx, *n.peers, addr, n.hello(), n.events)
-		}
-	}
+	n.streams.Keep(ctx, slices.Concat(settled, onTrial), n.hello())
 	n.cacheAddresses(settled)
 }
 
-// peersRead is what reading this node's certificate came to.
-type peersRead struct {
-	peers rpc.Peers
-	err   error
-}
-
-// openPeers has this node's certificate read, beside the loop: its files may lie on a
-// disk that does not answer. A node without one holds its fail-safe cap as one that is
-// cut off does, says so, and looks again the next time.
-func (n *node) openPeers() bool {
-	if n.peers == nil && !n.peersBusy {
-		n.peersBusy = true
-		cfg, read := n.cfg, n.peersRead
-		go func() {
-			p, err := cfg.Peers()
-			read <- peersRead{p, err} // buffered: one at a time
-		}()
-	}
-	return n.peers != nil
-}
-
-// peersTold takes the certificate, and opens the streams.
-func (n *node) peersTold(ctx context.Context, r peersRead) {
-	n.peersBusy = false
-	n.health.set(r.err != nil, item{
-		"tls", fail, fmt.Sprintf("no coordinator can be asked: %v", r.err),
+// certified takes what reading the node's certificate came to, and opens the streams.
+func (n *node) certified(ctx context.Context, c streams.Certificate) {
+	n.streams.Believe(c)
+	n.health.set(c.Err != nil, item{
+		"tls", fail, fmt.Sprintf("no coordinator can be asked: %v", c.Err),
 		"coordinator tls cert create node/" + n.cfg.Node + " makes this node's certificate; tls in powerd.yaml names the files",
 	})
-	if r.err != nil {
-		return
+	if c.Err == nil {
+		n.reconcile(ctx)
 	}
-	n.peers = &r.peers
-	n.denials = r.peers.Denials()
-	n.reconcile(ctx)
 }
 
 // reopen starts every stream anew, so that Hello tells what has changed.
 func (n *node) reopen(ctx context.Context) {
-	for addr, l := range n.links {
-		l.cancel()
-		n.servers.Go(l.close)
-		delete(n.links, addr)
-	}
+	n.streams.Reset()
 	n.reconcile(ctx)
 }
 

@@ -22,6 +22,8 @@ import (
 // where only the newest counts, and takes reports.
 
 const (
+	// farQueue is how many reports wait for the owner.
+	farQueue = 64
 	// farEvery is the time between two looks at what stands there when nothing is wanted.
 	farEvery = 5 * time.Second
 	// farWait bounds one control's way back, when the originals go back.
@@ -86,7 +88,7 @@ func (n *node) startFar(ctx context.Context) {
 	dial := n.dial
 	f := &far{
 		manager: systemd.New(systemd.Options{Root: n.root, Dial: dial}),
-		reports: make(chan farReport, eventQueue), cancel: cancel, ended: make(chan struct{}),
+		reports: make(chan farReport, farQueue), cancel: cancel, ended: make(chan struct{}),
 		bounds: newMailbox[map[string]systemd.Bandwidth](), limit: newMailbox[units.Power](),
 	}
 	n.far = f

@@ -398,40 +398,6 @@ func TestTheSitesOwnLimitGoesBack(t *testing.T) {
 	}
 }
 
-// Lesson 18: nodes that lost one coordinator together do not come back together, nor
-// ever faster than the bound, nor slower than a lease allows.
-func TestBackoffIsBoundedAndByChance(t *testing.T) {
-	t.Parallel()
-	var pauses [2][]time.Duration
-	for i := range pauses {
-		var b backoff
-		for range 40 {
-			pauses[i] = append(pauses[i], b.next(0))
-		}
-	}
-	for _, p := range slices.Concat(pauses[0], pauses[1]) {
-		if p < backoffMin/2 || p > backoffMax {
-			t.Errorf("pause %v is not within %v and %v", p, backoffMin/2, backoffMax)
-		}
-	}
-	if slices.Equal(pauses[0], pauses[1]) {
-		t.Errorf("two nodes pause alike: %v", pauses[0])
-	}
-	if slices.Max(pauses[0][:2]) > 2*backoffMin || slices.Min(pauses[0][6:]) < backoffMax/2 {
-		t.Errorf("the pause does not grow: %v", pauses[0])
-	}
-	var b backoff
-	for range 10 {
-		b.next(0)
-	}
-	if p := b.next(time.Minute); p > backoffMin {
-		t.Errorf("pause %v after a stream that lived for a minute", p)
-	}
-	if 3*backoffMax > 10*time.Second {
-		t.Error("a new leader must be found well inside a lease of 10 s")
-	}
-}
-
 // Lesson 19: what stands is written again only when it does not stand any more, and
 // then with the same value: a node at rest writes nothing, and one whose limit was
 // changed puts it right by itself, once.

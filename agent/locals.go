@@ -250,7 +250,7 @@ const renewWait = 3 * time.Second
 
 // renew sends a heartbeat at once; the answer comes with the leader's.
 func (n *node) renew(answer chan<- reply[struct{}]) {
-	if n.leader() == nil {
+	if n.streams.Leader() == nil {
 		answer <- reply[struct{}]{err: rpc.Refuse(connect.CodeUnavailable, "no-leader", cli.ExitUnreachable,
 			"no coordinator that leads is reachable", "see powerd lease show and coordinator status")}
 		return

@@ -98,24 +98,12 @@ func (n *node) gossipConfig(advertise string) gossip.Config {
 }
 
 func (n *node) endServers(cancel context.CancelFunc) {
-	for _, l := range n.links {
-		l.cancel()
-	}
 	cancel()
-	for _, l := range n.links {
-		l.close()
-	}
+	n.streams.End()
 	n.servers.Wait()
 	select {
 	case g := <-n.network.moved:
 		n.gossip = g
-	default:
-	}
-	select {
-	case r := <-n.peersRead:
-		if r.err == nil {
-			r.peers.Close()
-		}
 	default:
 	}
 	if n.gossip != nil {
@@ -151,14 +139,14 @@ func (n *node) loop(ctx, inner context.Context, tick <-chan time.Time) error {
 			}
 		case <-n.expiry.C:
 			n.turn(instant())
-		case e := <-n.events:
+		case e := <-n.streams.Told():
 			if err := n.take(e); err != nil {
 				return err
 			}
 		case e := <-n.clerk.done:
 			n.stored(e)
-		case r := <-n.peersRead:
-			n.peersTold(inner, r)
+		case c := <-n.streams.Certificates():
+			n.certified(inner, c)
 		case <-braked:
 			n.brakeHeard()
 		case <-found:
@@ -413,7 +401,7 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	n.kept++
 	n.busy, n.busyOK = n.machine.cpu.busy()
 	n.saveDenied()
-	leader := n.leader()
+	leader := n.streams.Leader()
 	if leader != nil {
 		n.leaderAt = now.Boot
 	}

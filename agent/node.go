@@ -13,12 +13,11 @@ import (
 	"headroom/agent/metrics"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
+	"headroom/agent/streams"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
 	"headroom/gossip"
 	"headroom/internal/cli"
-	"headroom/internal/rpc"
-	"headroom/internal/secure"
 	"headroom/lease"
 	"headroom/rapl"
 	"headroom/systemd"
@@ -99,12 +98,9 @@ type node struct {
 	storeAt     time.Duration // when the clerk was given a memory
 
 	clerk     *clerk
-	events    chan linkEvent
-	links     map[string]*link
+	streams   *streams.Streams
 	gossip    *gossip.Gossip
-	hints     map[string]bool // leader addresses that followers named
-	trials    trials          // which addresses are worth a stream
-	cached    []string        // coordinators.json as last written
+	cached    []string // coordinators.json as last written
 	cacheBusy bool
 	expiry    *time.Timer   // fires at the end of the lease
 	leaderAt  time.Duration // when a leader was last known
@@ -114,12 +110,6 @@ type node struct {
 	calls    chan func(context.Context) // of the socket, to be run by the owner
 	waiting  []*waiter
 	asked    *restoreCall // waits for the leader's answer
-	peers    *rpc.Peers   // how coordinators are reached; nil until its certificate could be read
-	// peersRead brings the certificate, which is being read while peersBusy.
-	peersRead chan peersRead
-	peersBusy bool
-	// denials are the servers' certificates that are denied; nil in the clear.
-	denials  *secure.Denials
 	denied   saving
 	answers  chan error // of askRelease
 	retryAt  time.Duration
@@ -148,11 +138,9 @@ func newNode(cfg Config, log *slog.Logger, d statedir.Disk) *node {
 	return &node{
 		cfg: cfg, log: log, disk: d, env: os.Getenv, openTree: treeOpener(cfg.RAPL.Source),
 		health: health{log: log, items: map[string]item{}},
-		links:  map[string]*link{}, hints: map[string]bool{},
-		calls: make(chan func(context.Context)), dial: dialer(cfg),
-		events: make(chan linkEvent, eventQueue), restores: make(chan *restoreCall), answers: make(chan error, 1),
-		peersRead: make(chan peersRead, 1),
-		expiry:    time.NewTimer(time.Hour), tally: metrics.NewLoop(), strayed: map[string]time.Duration{},
+		calls:  make(chan func(context.Context)), dial: dialer(cfg),
+		streams: streams.New(cfg.Coordinators, cfg.Peers, log), restores: make(chan *restoreCall), answers: make(chan error, 1),
+		expiry: time.NewTimer(time.Hour), tally: metrics.NewLoop(), strayed: map[string]time.Duration{},
 	}
 }
 
@@ -348,9 +336,6 @@ func (n *node) run(ctx context.Context) error {
 func (n *node) close() error {
 	var errs []error
 	n.bmc.close()
-	if n.peers != nil {
-		n.peers.Close()
-	}
 	errs = append(errs, n.heat.close(), n.notify.Close())
 	if n.far != nil {
 		errs = append(errs, n.far.manager.Close()) // all that asked it has ended with the servers

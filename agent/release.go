@@ -10,6 +10,7 @@ import (
 	"connectrpc.com/connect"
 
 	"headroom/agent/statedir"
+	"headroom/agent/streams"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
@@ -36,7 +37,7 @@ func askRelease(ctx context.Context, peers rpc.Peers, addrs []string, req *headr
 	tried := map[string]bool{}
 	queue := slices.Clone(addrs)
 	var last error
-	for len(queue) > 0 && len(tried) < linksMax {
+	for len(queue) > 0 && len(tried) < streams.Most {
 		addr := queue[0]
 		queue = queue[1:]
 		if tried[addr] {
@@ -79,7 +80,7 @@ func KnownCoordinators(cfg Config) []string {
 			addrs = append(addrs, c.Addresses...)
 		}
 	}
-	return addrs[:min(len(addrs), linksMax)]
+	return addrs[:min(len(addrs), streams.Most)]
 }
 
 func refusedRelease(err error, addr string) error {

@@ -33,8 +33,8 @@ func (n *node) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
 		CutOff: n.network.cutOff, Local: n.localStatus(now.Boot), LimitedBy: n.limitedBy(now.Boot), Counters: n.counters.wire(),
 		Slices: n.sliceRows(), Brake: n.brakeStatus(), BrakeDrops: dropsMessage(n.brakeDrops()),
 	}
-	if l := n.leader(); l != nil {
-		s.Leader = l.name
+	if l := n.streams.Leader(); l != nil {
+		s.Leader = l.Name
 	}
 	if p, ok := n.wall.value(); ok {
 		s.PowerUw = (*int64)(&p)

@@ -60,8 +60,8 @@ func (n *node) ask(ctx context.Context, call *restoreCall) {
 	n.lease.Leave()
 	settled, onTrial := n.addresses()
 	addrs := slices.Concat(settled, onTrial)
-	if l := n.leader(); l != nil {
-		addrs = append([]string{l.addr}, addrs...)
+	if l := n.streams.Leader(); l != nil {
+		addrs = append([]string{l.Addr}, addrs...)
 	}
 	req := &headroomv1.ReleaseRequest{Node: n.cfg.Node, MachineId: n.id.machine, Change: call.change}
 	n.servers.Go(func() {

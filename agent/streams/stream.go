@@ -1,4 +1,4 @@
-package agent
+package streams
 
 import (
 	"context"
@@ -24,29 +24,29 @@ const (
 	// sendQueue is how many messages wait for a slow stream; later ones are dropped,
 	// since a heartbeat that waited is worth nothing.
 	sendQueue = 4
-	// linksMax bounds the coordinators that a node keeps streams to beside those that are
+	// Most bounds the coordinators that a node keeps streams to beside those that are
 	// configured: a group has 5 servers, and a few may be on their way out.
-	linksMax = 16
+	Most = 16
 	// eventQueue is how many messages of all streams wait for the owner.
 	eventQueue = 64
 )
 
-// linkEvent is what a stream tells the owner: it is up, it went down, or it
+// Event is what a stream tells the owner: it is up, it went down, or it
 // brought a message.
-type linkEvent struct {
-	link *link
+type Event struct {
+	link *Stream
 	up   bool
-	down error
-	msg  *headroomv1.CoordinatorMessage
+	Down error
+	Msg  *headroomv1.CoordinatorMessage
 }
 
-// link keeps one stream to one coordinator open. Its fields below the line
+// Stream keeps one stream to one coordinator open. Its fields below the line
 // belong to the owner.
-type link struct {
-	addr   string
+type Stream struct {
+	Addr   string
 	client headroomv1connect.NodeServiceClient
 	hello  *headroomv1.Hello
-	events chan<- linkEvent
+	events chan<- Event
 	send   chan *headroomv1.NodeMessage
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
@@ -55,15 +55,15 @@ type link struct {
 	// proven: a coordinator has answered on it.
 	proven bool
 	leads  bool
-	epoch  lease.Epoch
-	name   string // id of the leader, as it named itself
+	Epoch  lease.Epoch
+	Name   string // id of the leader, as it named itself
 }
 
-// openLink starts keeping a stream to addr.
-func openLink(ctx context.Context, peers rpc.Peers, addr string, hello *headroomv1.Hello, events chan<- linkEvent) *link {
+// openStream starts keeping a stream to addr.
+func openStream(ctx context.Context, peers rpc.Peers, addr string, hello *headroomv1.Hello, events chan<- Event) *Stream {
 	ctx, cancel := context.WithCancel(ctx)
-	l := &link{
-		addr: addr, hello: hello, events: events, cancel: cancel,
+	l := &Stream{
+		Addr: addr, hello: hello, events: events, cancel: cancel,
 		client: headroomv1connect.NewNodeServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...),
 		send:   make(chan *headroomv1.NodeMessage, sendQueue),
 	}
@@ -72,13 +72,13 @@ func openLink(ctx context.Context, peers rpc.Peers, addr string, hello *headroom
 }
 
 // close ends the stream and waits for it.
-func (l *link) close() {
+func (l *Stream) close() {
 	l.cancel()
 	l.ended.Wait()
 }
 
 // offer gives a message to the stream, or drops it when the stream is behind.
-func (l *link) offer(m *headroomv1.NodeMessage) {
+func (l *Stream) offer(m *headroomv1.NodeMessage) {
 	select {
 	case l.send <- m:
 	default:
@@ -86,12 +86,12 @@ func (l *link) offer(m *headroomv1.NodeMessage) {
 }
 
 // keep opens the stream again and again until ctx ends.
-func (l *link) keep(ctx context.Context) {
+func (l *Stream) keep(ctx context.Context) {
 	var pause backoff
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := l.once(ctx)
-		l.post(ctx, linkEvent{link: l, down: err})
+		l.post(ctx, Event{link: l, Down: err})
 		rest(ctx, pause.next(time.Since(began)))
 	}
 }
@@ -111,7 +111,7 @@ func (b *backoff) next(lived time.Duration) time.Duration {
 }
 
 // once is the life of one stream; it returns why it ended.
-func (l *link) once(ctx context.Context) error {
+func (l *Stream) once(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	l.drain()
@@ -124,7 +124,7 @@ func (l *link) once(ctx context.Context) error {
 	if err := stream.Send(hello); err != nil {
 		return receiveError(stream, err)
 	}
-	l.post(ctx, linkEvent{link: l, up: true})
+	l.post(ctx, Event{link: l, up: true})
 	var sender sync.WaitGroup
 	sender.Go(func() { l.pump(ctx, stream) })
 	defer sender.Wait()
@@ -134,7 +134,7 @@ func (l *link) once(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		l.post(ctx, linkEvent{link: l, msg: msg})
+		l.post(ctx, Event{link: l, Msg: msg})
 	}
 }
 
@@ -150,7 +150,7 @@ func receiveError(stream *exchange, err error) error {
 }
 
 // pump sends what the owner offers.
-func (l *link) pump(ctx context.Context, stream *exchange) {
+func (l *Stream) pump(ctx context.Context, stream *exchange) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -164,7 +164,7 @@ func (l *link) pump(ctx context.Context, stream *exchange) {
 }
 
 // drain throws away what was offered to an earlier stream.
-func (l *link) drain() {
+func (l *Stream) drain() {
 	for {
 		select {
 		case <-l.send:
@@ -174,7 +174,7 @@ func (l *link) drain() {
 	}
 }
 
-func (l *link) post(ctx context.Context, e linkEvent) {
+func (l *Stream) post(ctx context.Context, e Event) {
 	select {
 	case l.events <- e:
 	case <-ctx.Done():

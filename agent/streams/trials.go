@@ -1,4 +1,4 @@
-package agent
+package streams
 
 import (
 	"cmp"
@@ -35,7 +35,7 @@ func (t *trials) prove(addr string) {
 	if t.proven == nil {
 		t.proven = map[string]bool{}
 	}
-	if len(t.proven) < linksMax {
+	if len(t.proven) < Most {
 		t.proven[addr] = true
 	}
 	delete(t.since, addr)
@@ -99,9 +99,9 @@ func sortedOnce(addrs []string) []string {
 	return slices.DeleteFunc(slices.Compact(out), func(a string) bool { return a == "" })
 }
 
-// gossiped are the addresses of coordinators that members of the gossip name, at
+// Gossiped are the addresses of coordinators that members of the gossip name, at
 // most perSource for one machine: who has the key may be as many members as it likes.
-func gossiped(members []gossip.Member) []string {
+func Gossiped(members []gossip.Member) []string {
 	var out []string
 	from := map[string]int{}
 	for _, m := range members {

@@ -1,7 +1,8 @@
 // Claims: whoever has the gossip's key and nothing else keeps no node from the
 // coordinators that it is configured with, nor from those that have answered it, and
-// delays the others for a bounded time.
-package agent
+// delays the others for a bounded time; streams that were lost together do not come
+// back together.
+package streams
 
 import (
 	"fmt"
@@ -59,7 +60,41 @@ func TestGossipOfOneSource(t *testing.T) {
 		members = append(members, gossip.Member{Addr: fmt.Sprintf("10.0.0.9:%d", 1000+i), RPC: fmt.Sprintf("10.0.1.%d:7400", i)})
 	}
 	members = append(members, gossip.Member{Addr: "10.0.0.5:7402", RPC: "10.0.0.5:7400"})
-	if got := gossiped(members); len(got) != perSource+1 || got[perSource] != "10.0.0.5:7400" {
+	if got := Gossiped(members); len(got) != perSource+1 || got[perSource] != "10.0.0.5:7400" {
 		t.Errorf("%d addresses: %v", len(got), got)
+	}
+}
+
+// Lesson 18: nodes that lost one coordinator together do not come back together, nor
+// ever faster than the bound, nor slower than a lease allows.
+func TestBackoffIsBoundedAndByChance(t *testing.T) {
+	t.Parallel()
+	var pauses [2][]time.Duration
+	for i := range pauses {
+		var b backoff
+		for range 40 {
+			pauses[i] = append(pauses[i], b.next(0))
+		}
+	}
+	for _, p := range slices.Concat(pauses[0], pauses[1]) {
+		if p < backoffMin/2 || p > backoffMax {
+			t.Errorf("pause %v is not within %v and %v", p, backoffMin/2, backoffMax)
+		}
+	}
+	if slices.Equal(pauses[0], pauses[1]) {
+		t.Errorf("two nodes pause alike: %v", pauses[0])
+	}
+	if slices.Max(pauses[0][:2]) > 2*backoffMin || slices.Min(pauses[0][6:]) < backoffMax/2 {
+		t.Errorf("the pause does not grow: %v", pauses[0])
+	}
+	var b backoff
+	for range 10 {
+		b.next(0)
+	}
+	if p := b.next(time.Minute); p > backoffMin {
+		t.Errorf("pause %v after a stream that lived for a minute", p)
+	}
+	if 3*backoffMax > 10*time.Second {
+		t.Error("a new leader must be found well inside a lease of 10 s")
 	}
 }
