@@ -5,28 +5,22 @@ package scheduler
 // a worker speaks for its own node, and only of attempts that it was given.
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"connectrpc.com/connect"
-
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
-	"headroom/internal/listen"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
-	"headroom/scheduler/local"
+	"headroom/internal/testkit"
 )
 
 func TestWhoMayCallWhat(t *testing.T) {
@@ -128,118 +122,11 @@ func TestClearConnectionsNeedDev(t *testing.T) {
 	}
 }
 
-// certificates are those of a cluster; of returns the flags that name one.
-type certificates struct {
-	t   *testing.T
-	dir string
-	own *secure.Authority
-}
-
-func newCertificates(t *testing.T) certificates {
-	t.Helper()
-	a, pair, err := secure.NewAuthority("lab", time.Now(), time.Hour)
-	c := certificates{t, t.TempDir(), a}
-	if err == nil {
-		err = pair.Write(filepath.Join(c.dir, "ca.crt"), filepath.Join(c.dir, "ca.key"))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
-func (c certificates) files(role, name string) secure.Files {
-	c.t.Helper()
-	f := secure.Files{CA: filepath.Join(c.dir, "ca.crt"), Cert: filepath.Join(c.dir, role+"-"+name+".crt"), Key: filepath.Join(c.dir, role+"-"+name+".key")}
-	pair, err := c.own.Issue(secure.Identity{Role: role, Name: name}, time.Now(), time.Hour)
-	if err == nil {
-		err = pair.Write(f.Cert, f.Key)
-	}
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return f
-}
-
-func flagsOf(f secure.Files) []string {
-	return []string{"--ca", f.CA, "--cert", f.Cert, "--key", f.Key}
-}
-
-func TestPortAsksForCertificates(t *testing.T) {
-	t.Parallel()
-	c, certs := newCluster(t, 1), newCertificates(t)
-	own := certs.files(secure.Scheduler, "s1")
-	c.write("scheduler.yaml", fmt.Sprintf("listen: %s\ndir: %s\ncoordinators: [\"127.0.0.1:1\"]\nclasses: [high]\ntls: {ca: %s, cert: %s, key: %s}\n",
-		c.address, filepath.Join(c.dir, "state"), own.CA, own.Cert, own.Key))
-	c.serveHere()
-	drain := []string{"drain", "--reason", "test"}
-	stranger := newCertificates(t).files(secure.Admin, "zoe")
-	stranger.CA = own.CA
-	for _, k := range []struct {
-		name string
-		args []string
-		exit int // 0: whatever but denied
-	}{
-		{"a submitter lists", append([]string{"list"}, flagsOf(certs.files(secure.Submitter, "mia"))...), 0},
-		{"a submitter drains", append(drain, flagsOf(certs.files(secure.Submitter, "tom"))...), cli.ExitDenied},
-		{"an observer drains", append(drain, flagsOf(certs.files(secure.Observer, "eve"))...), cli.ExitDenied},
-		{"an operator drains", append(drain, flagsOf(certs.files(secure.Operator, "ann"))...), 0},
-		{"an administrator of another authority lists", append([]string{"list"}, flagsOf(stranger)...), cli.ExitDenied},
-		{"a node lists", append([]string{"list"}, flagsOf(certs.files(secure.Node, "n01"))...), cli.ExitDenied},
-	} {
-		out, errs, exit := c.run(k.args...)
-		if k.exit != 0 && exit != k.exit || k.exit == 0 && exit == cli.ExitDenied {
-			t.Errorf("%s: exit %d: %s %s", k.name, exit, out, errs)
-		}
-	}
-	if out, errs, exit := c.run("list"); exit == cli.ExitOK || !strings.Contains(errs, "--ca, --cert and --key name yours") {
-		t.Errorf("asked in the clear: exit %d: %s%s", exit, out, errs)
-	}
-	work := func(node string) error {
-		k, err := secure.Open(certs.files(secure.Worker, "n01-"+node)) // a certificate each, of another name than the node
-		if err != nil {
-			t.Fatal(err)
-		}
-		peers := rpc.SecurePeers(k, secure.Scheduler)
-		defer peers.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		defer cancel()
-		st := headroomv1connect.NewWorkerServiceClient(peers.HTTP(), peers.URL(c.address), peers.Options()...).Work(ctx)
-		defer st.CloseResponse() //nolint:errcheck // only its answer counts
-		_ = st.Send(&headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Hello{Hello: &headroomv1.WorkerHello{Node: node, Slots: 1}}})
-		_, err = st.Receive()
-		return err
-	}
-	if err := work("n02"); connect.CodeOf(err) != connect.CodePermissionDenied || !strings.Contains(err.Error(), "may not run tasks as node n02") {
-		t.Errorf("another node's worker: %v", err)
-	}
-}
-
-// Strangers that connect and say nothing keep nobody out who shows a certificate.
-func TestFloodOfStrangersKeepsNobodyOut(t *testing.T) {
-	t.Parallel()
-	c, certs := newCluster(t, 1), newCertificates(t)
-	own := certs.files(secure.Scheduler, "s1")
-	c.write("scheduler.yaml", fmt.Sprintf("listen: %s\ndir: %s\ncoordinators: [\"127.0.0.1:1\"]\nclasses: [high]\ntls: {ca: %s, cert: %s, key: %s}\n",
-		c.address, filepath.Join(c.dir, "state"), own.CA, own.Cert, own.Key))
-	c.serveHere()
-	for range 2 * listen.Defaults().Strangers {
-		silent, err := (&net.Dialer{Timeout: 30 * time.Second}).DialContext(t.Context(), "tcp", c.address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer silent.Close() //nolint:errcheck // it is a stranger's
-	}
-	if out, errs, exit := c.run(append([]string{"list"}, flagsOf(certs.files(secure.Submitter, "mia"))...)...); !strings.Contains(errs, "has not read its jobs") { // what it says without coordinators
-		t.Errorf("exit %d: %s%s", exit, out, errs)
-	}
-}
-
 // The scheduler's own certificate says what it is: with an operator's a stolen key
 // would set budgets.
 func TestSchedulersCertificateHasItsOwnRole(t *testing.T) {
 	t.Parallel()
-	f := newCertificates(t).files(secure.Operator, "scheduler")
+	f := testkit.NewCertificates(t).Files(secure.Operator, "scheduler")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -247,72 +134,6 @@ func TestSchedulersCertificateHasItsOwnRole(t *testing.T) {
 	cfg := Config{Dir: t.TempDir(), Listen: l.Addr().String(), Coordinators: []string{"127.0.0.1:1"}, TLS: secure.Config{CA: f.CA, Cert: f.Cert, Key: f.Key}}
 	if err := Run(t.Context(), cfg, l, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "needs a certificate of role scheduler") {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestWorkerShowsItsNodesCertificate(t *testing.T) {
-	t.Parallel()
-	certs := newCertificates(t)
-	own, other, node := certs.files(secure.Worker, "n01"), certs.files(secure.Worker, "n02"), certs.files(secure.Node, "n01")
-	for name, c := range map[string]struct {
-		files     secure.Files
-		dev       bool
-		scheduler string
-		good      bool
-	}{
-		"its own":                 {own, false, "10.0.0.1:7410", true},
-		"another's":               {other, false, "10.0.0.1:7410", false},
-		"powerd's":                {node, false, "10.0.0.1:7410", false},
-		"none":                    {secure.Files{}, false, "127.0.0.1:7410", false},
-		"none, as dev":            {secure.Files{}, true, "127.0.0.1:7410", true},
-		"none, as dev, elsewhere": {secure.Files{}, true, "10.0.0.1:7410", false},
-	} {
-		peers, err := workerPeers(local.Config{Node: "n01", Scheduler: c.scheduler}, c.files, c.dev)
-		if (err == nil) != c.good {
-			t.Errorf("%s: %v", name, err)
-		}
-		if err == nil {
-			peers.Close()
-		}
-	}
-}
-
-// Who submits is proven by the connection, whatever the client says; it is committed,
-// shown, and bounds how many jobs of one submitter wait.
-func TestSubmitterIsProvenAndBounded(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, 1)
-	c.texts(1)
-	data, err := os.ReadFile(filepath.Join(c.dir, "scheduler.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket := filepath.Join(c.dir, "s.sock")
-	c.write("scheduler.yaml", string(data)+fmt.Sprintf("socket: %s\nmax_waiting: 1\n", socket))
-	c.serveHere()
-	c.ready(0)
-	me, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
-	id, want := c.submit(wordsJob(1), "--socket", socket), "unix/"+me.Username
-	committed := c.coords.job(id)
-	if got := submitterOf(committed.GetSpec()); got != want || committed.GetSubmitter() != want {
-		t.Errorf("committed %q and %q, want %q", got, committed.GetSubmitter(), want)
-	}
-	if j := c.show(id); j.Submitter == nil || *j.Submitter != want {
-		t.Errorf("shown %v, want %q", j.Submitter, want)
-	}
-	file := c.write("job.yaml", strings.Replace(wordsJob(1), "name: words", "name: more", 1))
-	if _, errs, exit := c.run("submit", file, "--socket", socket); exit != cli.ExitRefused || !strings.Contains(errs, want+" has 1 jobs waiting; max_waiting allows 1") {
-		t.Errorf("one too many: exit %d: %s", exit, errs)
-	}
-	file = c.write("job.yaml", wordsJob(1)+"submitter: submitter/boss\n")
-	if _, errs, exit := c.run("submit", file); exit != cli.ExitUsage || !strings.Contains(errs, "must not name its submitter") {
-		t.Errorf("a name of one's choice: exit %d: %s", exit, errs)
-	}
-	if unproven := c.submit(wordsJob(1)); c.show(unproven).Submitter != nil {
-		t.Error("nobody was proven, and somebody is shown")
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/internal/rpc"
 	"headroom/jobs/buffers"
 	"headroom/jobs/deflation"
 	"headroom/jobs/quality"
@@ -18,6 +19,9 @@ import (
 	"headroom/scheduler/profiles"
 	"headroom/units"
 )
+
+// PointGiven is where an operating point comes from that was not found.
+const PointGiven = "scheduler.yaml"
 
 const (
 	// chooseEvery is the time between two looks for better operating points.
@@ -127,7 +131,7 @@ func (c *Config) wanted() bool {
 func (c *Config) look(now time.Time, last []buffers.Class, histories []history, known func(name string) (quality.Profile, error)) found {
 	out := found{points: slices.Clone(last), why: make([]string, len(c.Classes))}
 	for i, k := range c.Classes {
-		if out.why[i] = pointGiven; k.Theta == auto || k.SprintAfter == auto {
+		if out.why[i] = PointGiven; k.Theta == auto || k.SprintAfter == auto {
 			out.why[i] = "no jobs of this class yet"
 		}
 	}
@@ -272,7 +276,7 @@ func (c *Config) foundWords(set deflation.Setting, a *deflation.Answer, n int, i
 
 // choose looks for operating points once a minute until ctx ends.
 func (s *Server) choose(ctx context.Context) error {
-	for pauseFor(ctx, chooseEvery) {
+	for rpc.Pause(ctx, chooseEvery) {
 		reply := make(chan measured, 1)
 		m, err := ask(ctx, s, measuredEvent{reply}, reply)
 		if err != nil {

@@ -53,7 +53,7 @@ func TestPointsAreFound(t *testing.T) {
 	if theta := tight.points[1].Theta; theta < 0.1 || theta > 0.8 || !strings.Contains(tight.why[1], "would miss mean of class high") {
 		t.Errorf("with a tight bound: %+v, %q", tight.points, tight.why)
 	}
-	if tight.points[0] != last[0] || tight.why[0] != pointGiven {
+	if tight.points[0] != last[0] || tight.why[0] != PointGiven {
 		t.Errorf("high is not to be found: %+v, %q", tight.points[0], tight.why[0])
 	}
 }

@@ -224,7 +224,7 @@ func (c *Config) check() *cli.Error {
 	if err := c.Spark.Check(); err != nil {
 		return err
 	}
-	if _, err := logLevel(c.LogLevel); err != nil {
+	if _, err := LogLevel(c.LogLevel); err != nil {
 		return badConfig("one of debug, info, warn, error", "log_level %q is unknown", c.LogLevel)
 	}
 	return nil
@@ -272,7 +272,8 @@ func badConfig(hint, format string, args ...any) *cli.Error {
 	return &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
-func logLevel(name string) (slog.Level, error) {
+// LogLevel is the level of that name; info where there is none.
+func LogLevel(name string) (slog.Level, error) {
 	var l slog.Level
 	if name == "" {
 		return slog.LevelInfo, nil

@@ -195,7 +195,7 @@ func (c *Config) checkAuto(bad func(key, hint, format string, args ...any) error
 		return bad(".theta", "max_error: 15% bounds what may be dropped", "theta auto of class %s without max_error", k.Name)
 	case (k.Theta == auto || k.SprintAfter == auto) && !bounded && !slices.ContainsFunc(c.Classes, func(o Class) bool { return o.Latency != Latency{} }):
 		return bad("", "latency: {mean: 100s} of some class is what auto works for", "auto of class %s, and no class bounds its latency", k.Name)
-	case k.Profile != "" && !nameRule.MatchString(k.Profile):
+	case k.Profile != "" && !ValidName(k.Profile):
 		return bad(".profile", "the name of its file in the folder of profiles, without .json", "profile %q of class %s is not the name of a profile", k.Profile, k.Name)
 	}
 	return nil

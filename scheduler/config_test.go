@@ -4,8 +4,6 @@ package scheduler
 // the scheduler's folder belongs to one process at a time.
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -93,15 +91,6 @@ func TestAutoNeedsABound(t *testing.T) {
 	}
 }
 
-// The schema for editors takes a class by its name alone too.
-func TestSchemaOfClasses(t *testing.T) {
-	t.Parallel()
-	classes := configFile().Schema().Properties["classes"]
-	if any := classes.Items.AnyOf; len(any) != 2 || any[0].Type != "string" || any[1].Properties["theta"] == nil {
-		t.Errorf("items of classes: %+v", classes.Items)
-	}
-}
-
 // Classes are names, mappings, or both; what a mapping says becomes the class's operating point.
 func TestClasses(t *testing.T) {
 	t.Parallel()
@@ -128,22 +117,6 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-func TestConfigExample(t *testing.T) {
-	t.Parallel()
-	var out bytes.Buffer
-	if exit := cli.Run(context.Background(), NewCommand(), []string{"config", "example"}, &out, &out); exit != 0 {
-		t.Fatal(out.String())
-	}
-	path := filepath.Join(t.TempDir(), "scheduler.yaml")
-	if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out.Reset()
-	if exit := cli.Run(context.Background(), NewCommand(), []string{"config", "check", "--config", path}, &out, &out); exit != 0 {
-		t.Error(out.String())
-	}
-}
-
 func TestClaim(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "state")
@@ -164,17 +137,5 @@ func TestClaim(t *testing.T) {
 	defer release() //nolint:errcheck // the test is over
 	if second.ID != first.ID || second.Run != first.Run+1 {
 		t.Errorf("first %+v, then %+v", first, second)
-	}
-}
-
-func TestEveryCommandHasAnExample(t *testing.T) {
-	t.Parallel()
-	commands := NewCommand().Commands()
-	for len(commands) > 0 {
-		c := commands[0]
-		commands = append(commands[1:], c.Commands()...)
-		if c.Example == "" || c.Short == "" {
-			t.Errorf("%s has no example or no description", c.CommandPath())
-		}
 	}
 }

@@ -244,7 +244,7 @@ func (l *lab) checkChosen(a DropTasks) {
 		j.drops[i] = true
 	}
 	j.chosen = append(j.chosen, a.Indexes...)
-	want := slices.Sorted(slices.Values(dropOrder(j.plan.Tasks, buffers.Seed(a.Job))[:j.plan.Tasks-Kept(j.plan.Tasks, j.run.Theta)]))
+	want := slices.Sorted(slices.Values(DropOrder(j.plan.Tasks, buffers.Seed(a.Job))[:j.plan.Tasks-Kept(j.plan.Tasks, j.run.Theta)]))
 	if got := slices.Sorted(slices.Values(j.chosen)); !slices.Equal(got, want) || j.plan.Tasks-len(j.drops) < need(j.plan.MinTasks, j.plan.Tasks) {
 		l.Fatalf("%s with theta %v drops %v, want %v", a.Job, j.run.Theta, got, want)
 	}

@@ -155,7 +155,7 @@ func (c *Core) Deflated(now time.Time, id string, number uint32, theta float64, 
 func (c *Core) dropTo(j *job, theta float64, why string) {
 	most := j.Tasks - max(Kept(j.Tasks, theta), need(j.MinTasks, j.Tasks))
 	var indexes []int
-	for _, i := range dropOrder(j.Tasks, j.run.Seed) {
+	for _, i := range DropOrder(j.Tasks, j.run.Seed) {
 		if j.dropped >= most {
 			break
 		}

@@ -404,7 +404,7 @@ func TestEndOfAnEngineRun(t *testing.T) {
 // drop ratio; ceil(n(1-theta)) tasks are kept, whatever rounding does.
 func TestDropOrder(t *testing.T) {
 	t.Parallel()
-	if got := dropOrder(8, 1); !slices.Equal(got, []int{3, 1, 5, 7, 0, 4, 2, 6}) {
+	if got := DropOrder(8, 1); !slices.Equal(got, []int{3, 1, 5, 7, 0, 4, 2, 6}) {
 		t.Errorf("order %v: a rerun by another version would drop others", got)
 	}
 	for _, c := range []struct {
@@ -418,7 +418,7 @@ func TestDropOrder(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		n, seed := rapid.IntRange(1, 200).Draw(t, "n"), rapid.Uint64().Draw(t, "seed")
-		order := dropOrder(n, seed)
+		order := DropOrder(n, seed)
 		sorted := slices.Sorted(slices.Values(order))
 		for i, x := range sorted {
 			if i != x {

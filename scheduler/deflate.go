@@ -12,6 +12,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/rpc"
 )
 
 // deflateWait bounds the efforts to commit a drop ratio. A job must not wait for
@@ -52,7 +53,7 @@ func (s *Server) commitTheta(parent context.Context, a Deflate) (theta float64, 
 		if err == nil {
 			return a.Run.Theta, ""
 		}
-		if settled(err) || !pauseFor(ctx, finishRetry) {
+		if settled(err) || !rpc.Pause(ctx, finishRetry) {
 			s.logger.Warn("job runs on all of its tasks", slog.String("job", a.Job), slog.Any("error", err))
 			return 0, "all tasks run: " + plain(err)
 		}

@@ -21,6 +21,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
+	"headroom/internal/testkit"
 )
 
 // denier is a coordinator that tells who is denied.
@@ -35,9 +36,9 @@ func (d denier) ListDenied(context.Context, *connect.Request[headroomv1.ListDeni
 
 func TestDeniedCertificatesAreRefused(t *testing.T) {
 	t.Parallel()
-	certs, dir := newCertificates(t), t.TempDir()
+	certs, dir := testkit.NewCertificates(t), t.TempDir()
 	open := func(role, name string) (*secure.Keeper, rpc.Caller) {
-		f := certs.files(role, name)
+		f := certs.Files(role, name)
 		k, err := secure.Open(f)
 		if err != nil {
 			t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/internal/rpc"
 )
 
 const (
@@ -46,7 +47,7 @@ func (s *Server) direct(ctx context.Context) error {
 		if err != nil {
 			s.leader.leave(address)
 		}
-		if !pauseFor(ctx, wait) {
+		if !rpc.Pause(ctx, wait) {
 			return nil
 		}
 		wait = min(2*wait, directBackoffMax)

@@ -12,10 +12,10 @@ import (
 // at least 1.
 func Kept(n int, theta float64) int { return max(1, units.Ratio(1-theta).Kept(n)) }
 
-// dropOrder is the order in which the map tasks of a job are given up. It follows
+// DropOrder is the order in which the map tasks of a job are given up. It follows
 // from the seed alone: a rerun, another machine and a higher drop ratio later give
 // up the same tasks first.
-func dropOrder(n int, seed uint64) []int {
+func DropOrder(n int, seed uint64) []int {
 	random := rand.New(rand.NewPCG(seed, 0))
 	draws, order := make([]uint64, n), make([]int, n)
 	for i := range n {

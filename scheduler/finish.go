@@ -9,6 +9,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/rpc"
 )
 
 const (
@@ -46,7 +47,7 @@ func (s *Server) commitEnd(ctx context.Context, e EndJob) {
 			s.logger.Warn("end of job refused by the coordinators", slog.String("job", e.Job), slog.Any("error", err))
 			return
 		}
-		if !pauseFor(ctx, finishRetry) {
+		if !rpc.Pause(ctx, finishRetry) {
 			return
 		}
 	}

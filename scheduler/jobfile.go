@@ -25,9 +25,11 @@ import (
 // Bounds of a job file. They keep one job's share of the coordinators' log and
 // of the scheduler's memory small; more work is several jobs.
 const (
-	jobFileMax  = 64 << 10 // bytes
-	tasksMax    = 10_000   // map tasks
-	slotsMax    = 10_000
+	// JobFileMax is the most bytes of a job file.
+	JobFileMax = 64 << 10
+	// SlotsMax is the most slots of a job, and of a worker.
+	SlotsMax    = 10_000
+	tasksMax    = 10_000 // map tasks
 	attemptsMax = 100
 	// attemptsDefault is max_attempts when the job file does not say.
 	attemptsDefault = 3
@@ -89,14 +91,17 @@ type ReduceStage struct {
 // nameRule keeps names fit for ids, file names and screens.
 var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
+// ValidName reports whether name is fit for ids, file names and screens.
+func ValidName(name string) bool { return nameRule.MatchString(name) }
+
 // ParseJob reads a job file strictly and checks all that can be checked without
 // touching the disk. file is its absolute name, for positions in errors and for
 // relative paths, which come back absolute. classes are those of the scheduler;
 // nil takes any, for a job that was accepted before.
 // Errors are *cli.Error with exit code 2, position and hint.
 func ParseJob(file string, data []byte, classes []string) (*JobFile, error) {
-	if len(data) > jobFileMax {
-		return nil, source{file: file}.errorAt("", "a job file of %d bytes is too long; the most is %d", len(data), jobFileMax).
+	if len(data) > JobFileMax {
+		return nil, source{file: file}.errorAt("", "a job file of %d bytes is too long; the most is %d", len(data), JobFileMax).
 			hint("input files are named by a glob, not one by one")
 	}
 	if !utf8.Valid(data) {
@@ -119,7 +124,7 @@ func (f *JobFile) checkName() error {
 	if f.Name == "" {
 		return f.missing("name", "a short name for the job, for example name: words")
 	}
-	if !nameRule.MatchString(f.Name) {
+	if !ValidName(f.Name) {
 		return f.source.errorAt("name", "name %q is not fit for an id", f.Name).
 			hint("letters, digits, dots, dashes and underscores, at most 63, beginning with a letter or a digit")
 	}
@@ -140,11 +145,11 @@ func (f *JobFile) checkClass(classes []string) error {
 }
 
 func (f *JobFile) checkNumbers() error {
-	if f.Slots < 1 || f.Slots > slotsMax {
+	if f.Slots < 1 || f.Slots > SlotsMax {
 		if !f.source.has("slots") {
 			return f.missing("slots", "slots is the most tasks that run at once, for example slots: 4")
 		}
-		return f.source.errorAt("slots", "slots is %d; it must be from 1 to %d", f.Slots, slotsMax).
+		return f.source.errorAt("slots", "slots is %d; it must be from 1 to %d", f.Slots, SlotsMax).
 			hint("slots is the most tasks of the job that run at once")
 	}
 	if f.MaxAttempts < 0 || f.MaxAttempts > attemptsMax || (f.MaxAttempts == 0 && f.source.has("max_attempts")) {
@@ -224,7 +229,7 @@ func (f *JobFile) checkQuality() error {
 	case f.Profile == "":
 	case f.Quality == "":
 		return f.source.errorAt("profile", "profile %q is of no use without quality", f.Profile).hint("add quality: 90%, or leave profile out")
-	case !nameRule.MatchString(f.Profile):
+	case !ValidName(f.Profile):
 		return f.source.errorAt("profile", "profile %q is not the name of a profile", f.Profile).
 			hint("the name of its file in the scheduler's folder of profiles, without .json")
 	}
@@ -338,8 +343,8 @@ func (f *JobFile) specification(floor profiles.Bound) ([]byte, error) {
 	return append([]byte(floorMark+strings.Join(strings.Fields(floor.Why), " ")+"\n"), spec...), nil
 }
 
-// floorReason is why a job's floor is what it is, "" where its specification says nothing.
-func floorReason(spec []byte) string {
+// FloorReason is why a job's floor is what it is, "" where its specification says nothing.
+func FloorReason(spec []byte) string {
 	if rest, ok := strings.CutPrefix(string(spec), floorMark); ok {
 		line, _, _ := strings.Cut(rest, "\n")
 		return line

@@ -96,7 +96,7 @@ func TestParseJobRefuses(t *testing.T) {
 		"empty":            {fullJob, "", "/f: name is missing"},
 		"a list":           {fullJob, "- a\n", "/f:1:"},
 		"not UTF-8":        {"words", "w\xffrds", "/f: the job file is not UTF-8"},
-		"too long":         {fullJob, fullJob + strings.Repeat("#", jobFileMax), "/f: a job file of"},
+		"too long":         {fullJob, fullJob + strings.Repeat("#", JobFileMax), "/f: a job file of"},
 	} {
 		_, err := ParseJob("/f", []byte(strings.Replace(fullJob, c.from, c.to, 1)), classes)
 		e, ok := errors.AsType[*cli.Error](err)

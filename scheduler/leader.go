@@ -99,7 +99,7 @@ func (l *leader) call(ctx context.Context, doing string, try func(context.Contex
 		}
 		answered = answered || !isDial(err)
 		hopeless := !answered && failed >= unreachableRounds*len(l.seeds)
-		if hopeless || !timeLeft(ctx) || !pauseFor(ctx, retryWait) {
+		if hopeless || !timeLeft(ctx) || !rpc.Pause(ctx, retryWait) {
 			return l.unreachable(doing, err, unsure)
 		}
 	}
@@ -166,18 +166,6 @@ func (l *leader) unreachable(doing string, err, unsure error) error {
 func timeLeft(ctx context.Context) bool {
 	end, bounded := ctx.Deadline()
 	return !bounded || time.Until(end) > retryWait+tryLeast
-}
-
-// pauseFor waits; false when ctx ended first.
-func pauseFor(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }
 
 // refusal is err for the scheduler's own callers: the same two lines and exit code.

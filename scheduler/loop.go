@@ -64,7 +64,7 @@ func newLoop(s *Server) *loop {
 		histories: make([]history, len(s.cfg.Classes)),
 	}
 	for i := range l.points {
-		if l.points[i] = pointGiven; s.cfg.Classes[i].Theta == auto || s.cfg.Classes[i].SprintAfter == auto {
+		if l.points[i] = PointGiven; s.cfg.Classes[i].Theta == auto || s.cfg.Classes[i].SprintAfter == auto {
 			l.points[i] = "not found yet"
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"headroom/internal/rpc"
 	"headroom/internal/scrape"
 	"headroom/internal/secure"
+	"headroom/internal/testkit"
 	"headroom/scheduler/asked"
 )
 
@@ -30,7 +31,7 @@ func TestTurnedOutConnectionsAreCounted(t *testing.T) {
 		t.Cleanup(func() { _ = l.Close() })
 		return l
 	}
-	k, err := secure.Open(newCertificates(t).files(secure.Scheduler, "s1"))
+	k, err := secure.Open(testkit.NewCertificates(t).Files(secure.Scheduler, "s1"))
 	if err != nil {
 		t.Fatal(err)
 	}

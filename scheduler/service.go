@@ -283,7 +283,7 @@ func cancellable(v view, id string) (progress *headroomv1.JobProgress, over bool
 		}
 	}
 	if id == "" || len(v.jobs) != 1 {
-		return nil, false, noJob(id)
+		return nil, false, NoJob(id)
 	}
 	j := v.jobs[0]
 	if j.State == Done || j.State == Failed {
@@ -310,8 +310,8 @@ func submitterIn(v view, id string) string {
 	return ""
 }
 
-// noJob is the answer for an id that nobody has.
-func noJob(id string) *cli.Error {
+// NoJob is the answer for an id that nobody has.
+func NoJob(id string) *cli.Error {
 	return &cli.Error{
 		Code: "unknown-job", Exit: cli.ExitUsage,
 		Message: fmt.Sprintf("there is no job %q", id), Hint: "scheduler list shows the jobs",

@@ -81,10 +81,10 @@ func (w *workers) Work(ctx context.Context, st *workStream) error {
 }
 
 func checkHello(h *headroomv1.WorkerHello) error {
-	if !nameRule.MatchString(h.GetNode()) || h.GetSlots() < 1 || h.GetSlots() > slotsMax {
+	if !ValidName(h.GetNode()) || h.GetSlots() < 1 || h.GetSlots() > SlotsMax {
 		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage,
 			fmt.Sprintf("worker %q with %d slots", h.GetNode(), h.GetSlots()),
-			fmt.Sprintf("a worker opens its stream with its node's name and 1 to %d slots", slotsMax))
+			fmt.Sprintf("a worker opens its stream with its node's name and 1 to %d slots", SlotsMax))
 	}
 	return nil
 }

@@ -7,9 +7,9 @@ import (
 	"os"
 
 	"headroom/internal/cli"
-	"headroom/scheduler"
+	"headroom/scheduler/command"
 )
 
 func main() {
-	os.Exit(cli.Run(context.Background(), scheduler.NewCommand(), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(cli.Run(context.Background(), command.New(), os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -47,14 +47,14 @@ func ToLeader(ctx context.Context, addrs []string, patience time.Duration, f fun
 		if next%len(addrs) != 0 {
 			continue
 		}
-		if !time.Now().Before(until) || !pause(ctx, leaderWait) {
+		if !time.Now().Before(until) || !Pause(ctx, leaderWait) {
 			return addr, err
 		}
 	}
 }
 
-// pause waits for d, and answers false when ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
+// Pause waits for d. It reports false when ctx ended first.
+func Pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

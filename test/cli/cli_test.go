@@ -46,14 +46,14 @@ import (
 	"headroom/lab/simulation"
 	"headroom/lab/studies"
 	torment "headroom/lab/torment/command"
-	"headroom/scheduler"
+	scheduler "headroom/scheduler/command"
 )
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"coordinator": program(coordinator.New),
 		"powerd":      program(powerd.New),
-		"scheduler":   program(scheduler.NewCommand),
+		"scheduler":   program(scheduler.New),
 		"powerlab":    program(powerlab),
 	})
 }

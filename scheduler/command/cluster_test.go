@@ -1,4 +1,4 @@
-package scheduler
+package command
 
 import (
 	"bytes"
@@ -21,6 +21,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/lab/apps"
+	"headroom/scheduler"
 )
 
 // cluster is coordinators (a double), one scheduler and workers (processes).
@@ -124,7 +125,7 @@ func (c *cluster) worker(node string, slots int) *proc {
 func (c *cluster) run(args ...string) (stdout, stderr string, exit int) {
 	c.t.Helper()
 	var out, errs bytes.Buffer
-	exit = cli.Run(context.Background(), NewCommand(), append(args, "--addr", c.address), &out, &errs)
+	exit = cli.Run(context.Background(), New(), append(args, "--addr", c.address), &out, &errs)
 	return out.String(), errs.String(), exit
 }
 
@@ -162,7 +163,7 @@ func (c *cluster) ends(id, state string) jsonJob {
 	c.t.Helper()
 	eventually(c.t, "end of job "+id, func() bool {
 		j := c.coords.job(id)
-		return j != nil && stateFromProto(j.GetState()).Ended()
+		return j != nil && ended(j)
 	})
 	j := c.show(id)
 	if j.State != state {
@@ -233,7 +234,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // serveHere runs the scheduler inside the test process.
 func (c *cluster) serveHere() {
 	c.t.Helper()
-	cfg, err := LoadConfig(filepath.Join(c.dir, "scheduler.yaml"))
+	cfg, err := scheduler.LoadConfig(filepath.Join(c.dir, "scheduler.yaml"))
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -243,7 +244,7 @@ func (c *cluster) serveHere() {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
-	go func() { over <- Run(ctx, *cfg, l, slog.New(slog.DiscardHandler)) }()
+	go func() { over <- scheduler.Run(ctx, *cfg, l, slog.New(slog.DiscardHandler)) }()
 	c.t.Cleanup(func() {
 		cancel()
 		if err := <-over; err != nil {

@@ -1,4 +1,4 @@
-package scheduler
+package command
 
 import (
 	"context"
@@ -16,6 +16,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/scheduler"
 )
 
 func submitCommand() *cobra.Command {
@@ -98,7 +99,7 @@ func submitRequest(name string, dryRun bool, why change) (*headroomv1.SubmitRequ
 
 // readJobFile reads no more than the scheduler would take.
 func readJobFile(path string) ([]byte, error) {
-	data, err := config.ReadFile(path, jobFileMax+1)
+	data, err := config.ReadFile(path, scheduler.JobFileMax+1)
 	if err == nil {
 		return data, nil
 	}
@@ -211,7 +212,7 @@ func showCommand() *cobra.Command {
 				return err
 			}
 			if len(resp.GetJobs()) == 0 || args[0] == "" {
-				return noJob(args[0])
+				return scheduler.NoJob(args[0])
 			}
 			return printJob(cmd.OutOrStdout(), &out, resp)
 		},
@@ -262,7 +263,7 @@ func printCancelled(w io.Writer, out *cli.Output, id string, revision uint64) er
 		env := envelope("Job", []any{struct {
 			ID    string `json:"id"`
 			State string `json:"state"`
-		}{id, Cancelled.String()}})
+		}{id, scheduler.Cancelled.String()}})
 		env.Revision = revision
 		return out.JSON(w, env)
 	}

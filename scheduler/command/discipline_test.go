@@ -1,4 +1,4 @@
-package scheduler
+package command
 
 // The disciplines with real processes: a killed job starts anew and its result is right, a drop ratio is the same after
 // every kill -9, a drained scheduler stays drained, an application of Spark outlives the scheduler.
@@ -17,6 +17,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/jobs/buffers"
+	"headroom/scheduler"
 )
 
 // discipline gives the cluster's scheduler.yaml a discipline and classes.
@@ -125,13 +126,15 @@ func TestDropRatioSurvives(t *testing.T) {
 	var dropped []int
 	data, _ := os.ReadFile(filepath.Join(c.dir, "out", id, "dropped"))
 	for line := range strings.Lines(string(data)) {
-		var k droppedTask
+		var k struct {
+			Index int `json:"index"`
+		}
 		if err := json.Unmarshal([]byte(line), &k); err != nil {
 			t.Fatal(err)
 		}
 		dropped = append(dropped, k.Index)
 	}
-	want := slices.Sorted(slices.Values(dropOrder(10, buffers.Seed(id))[:5]))
+	want := slices.Sorted(slices.Values(scheduler.DropOrder(10, buffers.Seed(id))[:5]))
 	if !slices.Equal(dropped, want) {
 		t.Errorf("dropped %v, want %v", dropped, want)
 	}

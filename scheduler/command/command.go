@@ -1,4 +1,13 @@
-package scheduler
+// Package command is the scheduler program's command line: the server, the worker, and
+// what users ask of the server.
+//
+// The one idea: a command asks and prints, it never decides. Every command that
+// changes something sends one request with an idempotency key, so that repeating it
+// is safe; every list has the same frame in JSON.
+//
+// What it never does: read the scheduler's folder, or a coordinator's state, other
+// than by asking the scheduler.
+package command
 
 import (
 	"errors"
@@ -28,8 +37,8 @@ const (
 	callWait = 15 * time.Second
 )
 
-// NewCommand is "scheduler": the server, the worker and the users' commands.
-func NewCommand() *cobra.Command {
+// New is "scheduler": the server, the worker and the users' commands.
+func New() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "scheduler",
 		Short: "Run jobs by priority on nodes whose power is capped",

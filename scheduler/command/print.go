@@ -1,4 +1,4 @@
-package scheduler
+package command
 
 import (
 	"cmp"
@@ -13,6 +13,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/jobs/buffers"
+	"headroom/scheduler"
 	"headroom/scheduler/profiles"
 	"headroom/units"
 )
@@ -150,7 +151,7 @@ func (item *jsonJob) fill(j *headroomv1.Job, d *headroomv1.RunDetail) {
 	if at, left, ok := deadline(j, time.Now()); ok {
 		at = at.UTC()
 		item.Deadline = &at
-		if !stateFromProto(j.GetState()).Ended() {
+		if !ended(j) {
 			s := left.Seconds()
 			item.DeadlineLeftS = &s
 		}
@@ -190,7 +191,7 @@ func deadlineText(j *headroomv1.Job, now time.Time) string {
 	if !ok {
 		return cli.Unknown
 	}
-	if stateFromProto(j.GetState()).Ended() {
+	if ended(j) {
 		return cli.Clock(at) // when it ended is not kept
 	}
 	if left < 0 {
@@ -207,7 +208,7 @@ func jobItems(jobs []*headroomv1.Job, runs details) []any {
 			ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), State: stateWord(j),
 			Tasks: p.GetTasks(), Done: p.GetDone(), Running: p.GetRunning(), Dropped: p.GetDropped(),
 			Submitted: submittedAt(j).UTC(), Outcome: j.GetOutcome(), Engine: cmp.Or(j.GetEngine(), "local"), Queue: j.GetQueue(), RunningOn: p.GetRunningOn(),
-			FloorReason: floorReason(j.GetSpec()),
+			FloorReason: scheduler.FloorReason(j.GetSpec()),
 		}
 		if name := j.GetSubmitter(); name != "" {
 			item.Submitter = &name
@@ -273,7 +274,7 @@ func dispatchText(d *headroomv1.Dispatch) string {
 	}
 	b.WriteString("\n")
 	for _, k := range d.GetClasses() {
-		if k.GetTheta() == 0 && k.SprintAfterS == nil && k.GetWhy() == pointGiven {
+		if k.GetTheta() == 0 && k.SprintAfterS == nil && k.GetWhy() == scheduler.PointGiven {
 			continue
 		}
 		fmt.Fprintf(&b, "class %s: drops %s", k.GetName(), profiles.Percent(k.GetTheta()))
@@ -284,9 +285,6 @@ func dispatchText(d *headroomv1.Dispatch) string {
 	}
 	return b.String()
 }
-
-// pointGiven is where an operating point comes from that was not found.
-const pointGiven = "scheduler.yaml"
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
@@ -417,7 +415,7 @@ func printJob(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) error
 			engine += ", queue " + j.GetQueue()
 		}
 		rows = slices.Insert(rows, 4, []string{"engine", engine}, []string{"quality floor", floorText(j)})
-	} else if floorReason(j.GetSpec()) != "" {
+	} else if scheduler.FloorReason(j.GetSpec()) != "" {
 		rows = slices.Insert(rows, 4, []string{"quality floor", floorText(j)})
 	}
 	return out.Table(w, nil, rows)
@@ -426,7 +424,7 @@ func printJob(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) error
 // floorText is the floor with its reason, where the job says one.
 func floorText(j *headroomv1.Job) string {
 	text := profiles.Percent(cmp.Or(j.GetFloor(), 1))
-	if why := floorReason(j.GetSpec()); why != "" {
+	if why := scheduler.FloorReason(j.GetSpec()); why != "" {
 		text += " of the map tasks: " + why
 	}
 	return text
@@ -481,4 +479,16 @@ func runningOn(p *headroomv1.JobProgress) string {
 		parts[i] = fmt.Sprintf("%s (%d)", n, p.GetRunningOn()[n])
 	}
 	return textOr(strings.Join(parts, ", "))
+}
+
+func submittedAt(j *headroomv1.Job) time.Time { return time.UnixMicro(j.GetSubmittedUs()) }
+
+// ended reports whether the job runs no longer.
+func ended(j *headroomv1.Job) bool {
+	switch j.GetState() {
+	case headroomv1.JobState_JOB_STATE_DONE, headroomv1.JobState_JOB_STATE_FAILED, headroomv1.JobState_JOB_STATE_CANCELLED:
+		return true
+	default:
+		return false
+	}
 }

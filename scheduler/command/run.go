@@ -1,4 +1,4 @@
-package scheduler
+package command
 
 import (
 	"io"
@@ -13,6 +13,7 @@ import (
 	"headroom/internal/logs"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
+	"headroom/scheduler"
 	"headroom/scheduler/local"
 	"headroom/systemd"
 )
@@ -27,7 +28,7 @@ func runCommand() *cobra.Command {
 		Example: "  scheduler run --config /etc/headroom/scheduler.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := LoadConfig(path)
+			cfg, err := scheduler.LoadConfig(path)
 			if err != nil {
 				return err
 			}
@@ -43,7 +44,7 @@ func runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return Run(cmd.Context(), *cfg, l, logger)
+			return scheduler.Run(cmd.Context(), *cfg, l, logger)
 		},
 	}
 	configFlag(cmd, &path)
@@ -66,13 +67,13 @@ func workerCommand() *cobra.Command {
 		Example: "  scheduler worker --node n03 --scheduler 10.0.0.20:7410 --slots 4 --dir /var/lib/headroom/worker --ca /etc/headroom/ca.crt --cert /etc/headroom/worker.crt --key /etc/headroom/worker.key",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !nameRule.MatchString(cfg.Node) {
+			if !scheduler.ValidName(cfg.Node) {
 				e := cli.Usage("--node %q is not a node's name", cfg.Node)
 				e.Hint = "give the name that powerd.yaml has, for example --node n03"
 				return e
 			}
-			if cfg.Slots < 1 || cfg.Slots > slotsMax {
-				return cli.Usage("--slots is %d; it must be from 1 to %d", cfg.Slots, slotsMax)
+			if cfg.Slots < 1 || cfg.Slots > scheduler.SlotsMax {
+				return cli.Usage("--slots is %d; it must be from 1 to %d", cfg.Slots, scheduler.SlotsMax)
 			}
 			var err error
 			var queue *logs.Queue
@@ -161,7 +162,7 @@ func workerPeers(cfg local.Config, files secure.Files, dev bool) (rpc.Peers, err
 
 // newLogger returns a logger that never makes the program wait for whoever reads it.
 func newLogger(w io.Writer, level string) (*slog.Logger, *logs.Queue, error) {
-	l, err := logLevel(level)
+	l, err := scheduler.LogLevel(level)
 	if err != nil {
 		e := cli.Usage("log level %q is unknown", level)
 		e.Hint = "one of debug, info, warn, error"

@@ -1,4 +1,4 @@
-package scheduler
+package command
 
 // An accepted job runs to the right result, with real processes, whatever is
 // killed in between; what is refused leaves nothing behind.

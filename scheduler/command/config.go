@@ -1,4 +1,4 @@
-package scheduler
+package command
 
 import (
 	"fmt"
@@ -9,9 +9,10 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/internal/manual"
+	"headroom/scheduler"
 )
 
-//go:generate go run headroom/cmd/scheduler docs ../docs
+//go:generate go run headroom/cmd/scheduler docs ../../docs
 
 // defaultConfig is where the packages look for the configuration.
 const defaultConfig = "/etc/headroom/scheduler.yaml"
@@ -24,7 +25,7 @@ func configCommand() *cobra.Command {
 		Example: "  scheduler config example > scheduler.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(cmd.OutOrStdout(), ExampleConfig)
+			_, err := fmt.Fprint(cmd.OutOrStdout(), scheduler.ExampleConfig)
 			return err
 		},
 	})
@@ -39,14 +40,14 @@ func configCheck() *cobra.Command {
 		Example: "  scheduler config check --config /etc/headroom/scheduler.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := LoadConfig(path)
+			cfg, err := scheduler.LoadConfig(path)
 			if err != nil {
 				return err
 			}
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "ok    %s\n", path); err != nil {
 				return err
 			}
-			for _, note := range cfg.separation() {
+			for _, note := range separation(cfg) {
 				if _, err := fmt.Fprintf(cmd.OutOrStdout(), "note  %s\n", note); err != nil {
 					return err
 				}
@@ -60,7 +61,7 @@ func configCheck() *cobra.Command {
 
 // separation says which programs of other people share a user, which a configuration that
 // is right does not show.
-func (c *Config) separation() []string {
+func separation(c *scheduler.Config) []string {
 	notes := []string{"one user runs the tasks of all jobs on a node, and jobs can change each other's files, unless its worker has --task-user"}
 	if c.Spark.On() && !slices.Contains(c.Spark.Driver, "start-driver") {
 		notes = append(notes, "drivers of Spark run as the scheduler's user and can read its keys; driver: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock] runs them as headroom-driver")
@@ -77,7 +78,7 @@ func configShow() *cobra.Command {
 		Example: "  scheduler config show --config scheduler.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := LoadConfig(path)
+			c, err := scheduler.LoadConfig(path)
 			if err != nil {
 				return err
 			}
@@ -109,7 +110,7 @@ func configFlag(cmd *cobra.Command, path *string) {
 // generatedDocs are the pages that follow from the program.
 func generatedDocs() manual.Pages {
 	page := manual.Program{
-		Root: NewCommand(), Version: cli.Version, Purpose: "run jobs by priority on nodes whose power is capped",
+		Root: New(), Version: cli.Version, Purpose: "run jobs by priority on nodes whose power is capped",
 		Environment: []manual.Item{
 			{Term: addrEnv, Text: "As --addr."},
 			{Term: socketEnv, Text: "As --socket."},
@@ -130,6 +131,6 @@ func generatedDocs() manual.Pages {
 // configFile is scheduler.yaml as it is documented.
 func configFile() manual.File {
 	return manual.File{
-		Name: "scheduler.yaml", Program: "scheduler", Version: cli.Version, Example: ExampleConfig, Default: Defaults(), SeeAlso: []string{"scheduler(8)", "headroom(7)"},
+		Name: "scheduler.yaml", Program: "scheduler", Version: cli.Version, Example: scheduler.ExampleConfig, Default: scheduler.Defaults(), SeeAlso: []string{"scheduler(8)", "headroom(7)"},
 	}
 }

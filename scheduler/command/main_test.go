@@ -1,0 +1,32 @@
+package command
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/goleak"
+
+	"headroom/internal/cli"
+	"headroom/lab/apps"
+)
+
+// programEnv makes the test binary be the scheduler, or the program of a task.
+const programEnv = "HEADROOM_TEST_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(programEnv) != "" {
+		os.Exit(program())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func program() int {
+	root := New()
+	if len(os.Args) > 1 && os.Args[1] == "app" {
+		root = &cobra.Command{Use: "powerlab"}
+		root.AddCommand(apps.NewCommand())
+	}
+	return cli.Run(context.Background(), root, os.Args[1:], os.Stdout, os.Stderr)
+}
