@@ -18,7 +18,7 @@ import (
 	"headroom/internal/scrape"
 	"headroom/internal/secure"
 	"headroom/internal/testkit"
-	"headroom/scheduler/asked"
+	"headroom/scheduler/hookserver"
 )
 
 func TestTurnedOutConnectionsAreCounted(t *testing.T) {
@@ -50,7 +50,7 @@ func TestTurnedOutConnectionsAreCounted(t *testing.T) {
 		}
 	}
 	counts := newPortCounts(map[string]net.Listener{
-		portRPC: impatient, portYarn: asked.Secure(open(), k), portSpark: open(), "tls": rpc.SecureListener(open(), k),
+		portRPC: impatient, portYarn: hookserver.Secure(open(), k), portSpark: open(), "tls": rpc.SecureListener(open(), k),
 	})
 	served := open()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -15,7 +15,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
-	"headroom/scheduler/asked"
+	"headroom/scheduler/hookserver"
 	"headroom/scheduler/spark"
 	"headroom/scheduler/yarn"
 )
@@ -32,11 +32,11 @@ func (s *Server) openYarn() error {
 			return hooksError(s.cfg.Yarn.Hooks, err)
 		}
 	}
-	var token *asked.Token
+	var token *hookserver.Token
 	if hooks != nil && s.keeper != nil {
-		hooks = asked.Secure(hooks, s.keeper)
+		hooks = hookserver.Secure(hooks, s.keeper)
 		var err error
-		if token, err = asked.OpenToken(s.cfg.Yarn.HooksTokenFile); err != nil {
+		if token, err = hookserver.OpenToken(s.cfg.Yarn.HooksTokenFile); err != nil {
 			return errors.Join(badConfig("head -c 32 /dev/urandom | base64 makes a token; mode 0640, the group is Hadoop's", "yarn.hooks_token_file: %v", err), hooks.Close())
 		}
 	}

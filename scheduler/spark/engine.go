@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"headroom/internal/secure"
-	"headroom/scheduler/asked"
+	"headroom/scheduler/hookserver"
 	"headroom/units"
 )
 
@@ -131,7 +131,7 @@ func New(cfg Config, dir string, supervisor []string, logger *slog.Logger) (*Eng
 // Secure serves the hooks by TLS with the keeper's certificate. Drivers are told the file
 // of its authority, ca. It is called before Run.
 func (e *Engine) Secure(k *secure.Keeper, ca string) {
-	e.hooks, e.url, e.ca = asked.Secure(e.hooks, k), "https://"+e.hooks.Addr().String(), ca
+	e.hooks, e.url, e.ca = hookserver.Secure(e.hooks, k), "https://"+e.hooks.Addr().String(), ca
 }
 
 // Hooks is the port of the hooks, for counts.
@@ -145,7 +145,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	var served error
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		served = asked.Serve(ctx, e.hooks, newHooks(e).handler())
+		served = hookserver.Serve(ctx, e.hooks, newHooks(e).handler())
 		cancel()
 	})
 	e.handOut(ctx)

@@ -16,7 +16,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/listen"
 	"headroom/internal/rpc"
-	"headroom/scheduler/asked"
+	"headroom/scheduler/hookserver"
 )
 
 const (
@@ -66,7 +66,7 @@ func newHooks(e *Engine) *hooks { return &hooks{engine: e} }
 func (h *hooks) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/spark/progress", h.progress)
-	return asked.Bounded(hooksMax, mux)
+	return hookserver.Bounded(hooksMax, mux)
 }
 
 // reply is what a hook is told.
@@ -80,7 +80,7 @@ type reply struct {
 func (h *hooks) progress(w http.ResponseWriter, r *http.Request) {
 	rep, err := parseReport(r.Body)
 	if err != nil {
-		asked.Refuse(w, http.StatusBadRequest, err)
+		hookserver.Refuse(w, http.StatusBadRequest, err)
 		return
 	}
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
@@ -90,13 +90,13 @@ func (h *hooks) progress(w http.ResponseWriter, r *http.Request) {
 	}
 	switch {
 	case err == nil:
-		asked.Answer(w, a)
+		hookserver.Answer(w, a)
 	case errors.Is(err, errToken):
-		asked.Refuse(w, http.StatusForbidden, err)
+		hookserver.Refuse(w, http.StatusForbidden, err)
 	case errors.Is(err, errOldRun):
-		asked.Refuse(w, http.StatusConflict, err)
+		hookserver.Refuse(w, http.StatusConflict, err)
 	default:
-		asked.Refuse(w, http.StatusNotFound, err)
+		hookserver.Refuse(w, http.StatusNotFound, err)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"headroom/internal/testkit"
-	"headroom/scheduler/asked"
+	"headroom/scheduler/hookserver"
 )
 
 // reportText is what a hook sends, by the example of docs/hooks.md.
@@ -139,7 +139,7 @@ func TestStrangersAreRefused(t *testing.T) {
 		"missing":            {l.token(one), `{"job":"one","run":4}`, http.StatusBadRequest},
 		"more done than are": {l.token(one), strings.Replace(good, `"tasks_total":48`, `"tasks_total":0`, 1), http.StatusBadRequest},
 		"more kept than are": {l.token(one), strings.Replace(good, `"kept":40`, `"kept":51`, 1), http.StatusBadRequest},
-		"too long":           {l.token(one), good[:len(good)-1] + `,"more":"` + strings.Repeat("x", asked.BodyMax) + `"}`, http.StatusBadRequest},
+		"too long":           {l.token(one), good[:len(good)-1] + `,"more":"` + strings.Repeat("x", hookserver.BodyMax) + `"}`, http.StatusBadRequest},
 		"two documents":      {l.token(one), good + good, http.StatusBadRequest},
 	} {
 		if code, a := l.post(c.token, c.body); code != c.code || a["error"] == "" || a["theta"] != nil {
@@ -228,7 +228,7 @@ func FuzzReport(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var r report
 		var err error
-		testkit.Cheap(t, len(body), func() { r, err = parseReport(io.LimitReader(bytes.NewReader(body), asked.BodyMax)) })
+		testkit.Cheap(t, len(body), func() { r, err = parseReport(io.LimitReader(bytes.NewReader(body), hookserver.BodyMax)) })
 		if err != nil {
 			return
 		}

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/scheduler/asked"
+	"headroom/scheduler/hookserver"
 	"headroom/scheduler/profiles"
 )
 
@@ -61,7 +61,7 @@ type Engine struct {
 	sharing sync.Mutex
 
 	// token is what hooks prove themselves by; nil for nothing.
-	token *asked.Token
+	token *hookserver.Token
 
 	mu   sync.Mutex
 	book *book
@@ -88,7 +88,7 @@ func New(cfg Config, dir string, hooks net.Listener, known *profiles.Folder, coo
 
 // Require has hooks prove themselves by the token; nil asks for none. It is called
 // before Run.
-func (e *Engine) Require(token *asked.Token) { e.token = token }
+func (e *Engine) Require(token *hookserver.Token) { e.token = token }
 
 // handler answers hooks.
 func (e *Engine) handler() http.Handler {
@@ -110,7 +110,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	var served error
 	if e.hooks != nil {
 		running.Go(func() {
-			served = asked.Serve(ctx, e.hooks, e.handler())
+			served = hookserver.Serve(ctx, e.hooks, e.handler())
 			cancel()
 		})
 	}
@@ -350,7 +350,7 @@ func (e *Engine) sweep(parent context.Context) {
 	ids := e.book.sweeps()
 	e.mu.Unlock()
 	for _, id := range ids {
-		ctx, cancel := context.WithTimeout(parent, asked.Wait) // hooks wait for the same gate
+		ctx, cancel := context.WithTimeout(parent, hookserver.Wait) // hooks wait for the same gate
 		err := e.withDrops(ctx, id, func(j *job) error {
 			if j.stop && j.wraps && !j.swept && !j.over {
 				j.choose(j.waiting())

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"headroom/scheduler/asked"
+	"headroom/scheduler/hookserver"
 )
 
 const (
@@ -29,7 +29,7 @@ func (h *hooks) handler() http.Handler {
 	mux.HandleFunc("GET /v1/jobs/{job}/stop", h.stop)
 	mux.HandleFunc("POST /v1/jobs/{job}/drop", h.drop)
 	mux.HandleFunc("POST /v1/jobs/{job}/begin", h.begin)
-	return asked.Bounded(hooksMax, mux)
+	return hookserver.Bounded(hooksMax, mux)
 }
 
 type queueShare struct {
@@ -46,7 +46,7 @@ type sharesAnswer struct {
 }
 
 func (h *hooks) shares(w http.ResponseWriter, _ *http.Request) {
-	asked.Answer(w, h.engine.hookShares(time.Now()))
+	hookserver.Answer(w, h.engine.hookShares(time.Now()))
 }
 
 type stopAnswer struct {
@@ -58,10 +58,10 @@ type stopAnswer struct {
 func (h *hooks) stop(w http.ResponseWriter, r *http.Request) {
 	a, err := h.engine.hookStop(appOf(r.PathValue("job")))
 	if err != nil {
-		asked.Refuse(w, status(err), err)
+		hookserver.Refuse(w, status(err), err)
 		return
 	}
-	asked.Answer(w, a)
+	hookserver.Answer(w, a)
 }
 
 func (h *hooks) drop(w http.ResponseWriter, r *http.Request) {
@@ -76,23 +76,23 @@ func (h *hooks) drop(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if ask.Tasks == nil || ask.Candidates == nil {
-		asked.Refuse(w, http.StatusBadRequest, fmt.Errorf("tasks and candidates are needed: %w", errRequest))
+		hookserver.Refuse(w, http.StatusBadRequest, fmt.Errorf("tasks and candidates are needed: %w", errRequest))
 		return
 	}
 	var candidates []candidate
 	for _, c := range *ask.Candidates {
 		if c.Task == nil || c.Bytes == nil || *c.Task < 0 || *c.Task >= *ask.Tasks {
-			asked.Refuse(w, http.StatusBadRequest, fmt.Errorf("a candidate needs bytes and a task from 0 to %d: %w", *ask.Tasks-1, errRequest))
+			hookserver.Refuse(w, http.StatusBadRequest, fmt.Errorf("a candidate needs bytes and a task from 0 to %d: %w", *ask.Tasks-1, errRequest))
 			return
 		}
 		candidates = append(candidates, candidate{*c.Task, *c.Bytes})
 	}
 	dropped, err := h.engine.hookDrop(r.Context(), appOf(r.PathValue("job")), *ask.Tasks, candidates)
 	if err != nil {
-		asked.Refuse(w, status(err), err)
+		hookserver.Refuse(w, status(err), err)
 		return
 	}
-	asked.Answer(w, struct {
+	hookserver.Answer(w, struct {
 		Dropped []int `json:"dropped"`
 	}{dropped})
 }
@@ -107,15 +107,15 @@ func (h *hooks) begin(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if ask.Task == nil || ask.Attempt == nil || ask.Bytes == nil || *ask.Task < 0 || *ask.Attempt < 0 {
-		asked.Refuse(w, http.StatusBadRequest, fmt.Errorf("task, attempt and bytes are needed, none below 0: %w", errRequest))
+		hookserver.Refuse(w, http.StatusBadRequest, fmt.Errorf("task, attempt and bytes are needed, none below 0: %w", errRequest))
 		return
 	}
 	run, err := h.engine.hookBegin(r.Context(), appOf(r.PathValue("job")), *ask.Task, *ask.Attempt, *ask.Bytes)
 	if err != nil {
-		asked.Refuse(w, status(err), err)
+		hookserver.Refuse(w, status(err), err)
 		return
 	}
-	asked.Answer(w, struct {
+	hookserver.Answer(w, struct {
 		Run bool `json:"run"`
 	}{run})
 }
@@ -128,7 +128,7 @@ func request(w http.ResponseWriter, r *http.Request, into any) bool {
 		err = errors.New("more than one document")
 	}
 	if err != nil {
-		asked.Refuse(w, http.StatusBadRequest, fmt.Errorf("the body is not the JSON that docs/hooks.md tells: %w", err))
+		hookserver.Refuse(w, http.StatusBadRequest, fmt.Errorf("the body is not the JSON that docs/hooks.md tells: %w", err))
 		return false
 	}
 	return true

@@ -1,4 +1,4 @@
-package asked
+package hookserver
 
 import (
 	"net/http"

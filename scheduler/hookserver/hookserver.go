@@ -1,4 +1,4 @@
-// Package asked is the server that hooks inside engines ask: small JSON over HTTP, with
+// Package hookserver answers the hooks that run inside engines: small JSON over HTTP, with
 // bounds on everything that a hook may take.
 //
 // The one idea: a hook that gets no answer in time runs exactly, so a request that
@@ -7,7 +7,7 @@
 // Guarantees: at most so many requests are answered at one time; none is longer than
 // BodyMax or takes longer than Wait; every refusal is JSON with its reason. What is asked
 // and answered is each engine's own: docs/hooks.md.
-package asked
+package hookserver
 
 import (
 	"context"
