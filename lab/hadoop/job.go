@@ -196,10 +196,12 @@ func (j *RunningJob) KillMaster(ctx context.Context) error {
 	return nil
 }
 
-// Containers is how many containers the job has now, its master's included.
-func (j *RunningJob) Containers(ctx context.Context) (int, error) {
-	app, err := j.cluster.application(ctx, j.ID)
-	return app.Containers, err
+// AwaitContainers waits until the job has so many containers, its master's included.
+func (j *RunningJob) AwaitContainers(ctx context.Context, n int) error {
+	return j.cluster.await(ctx, fmt.Sprintf("job %s has not got %d containers", j.ID, n), func() bool {
+		app, err := j.cluster.application(ctx, j.ID)
+		return err == nil && app.Containers >= n
+	})
 }
 
 // Progress is how far the job is, as its application master says.

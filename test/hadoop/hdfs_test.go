@@ -70,12 +70,7 @@ func holdCluster(ctx context.Context, dir string) (line held, err error) {
 	if err != nil {
 		return line, err
 	}
-	for n := 0; n < 2; { // its master and its map
-		if n, err = job.Containers(ctx); err != nil {
-			return line, err
-		}
-	}
-	return line, nil
+	return line, job.AwaitContainers(ctx, 2) // its master and its map
 }
 
 // namedBy are the processes whose command line has this text. It asks the kernel, not the

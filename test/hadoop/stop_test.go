@@ -14,10 +14,8 @@ func TestCloseLeavesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for n := 0; n < 3; { // its master and two maps
-		if n, err = j.Containers(ctx); err != nil || ctx.Err() != nil {
-			t.Fatal(err, ctx.Err())
-		}
+	if err := j.AwaitContainers(ctx, 3); err != nil { // its master and two maps
+		t.Fatal(err)
 	}
 	if err := c.KillNode("n1"); err != nil {
 		t.Fatal(err)
