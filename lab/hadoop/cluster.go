@@ -52,6 +52,7 @@ type Cluster struct {
 	group     *cluster.Group
 	java      string
 	home      string
+	classes   string // the JVMs' option for the archive of classes
 
 	mu      sync.Mutex
 	daemons map[string]*cluster.Program
@@ -67,6 +68,9 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	c := &Cluster{config: config, daemons: map[string]*cluster.Program{}}
 	var err error
 	if c.java, c.home, err = findJava(); err != nil {
+		return nil, err
+	}
+	if c.classes, err = config.Jars.archiveOption(c.java, config.classLists); err != nil {
 		return nil, err
 	}
 	if c.addresses, err = claimAddresses(); err != nil {
@@ -168,7 +172,7 @@ func (c *Cluster) startRM() error {
 }
 
 func (c *Cluster) startNode(n Node) error {
-	argv := c.command(n.Name, heapNode, c.path(n.Name, "conf")+":"+c.classPath(), mainNode)
+	argv := c.command(n.Name, heapNode, c.classPath(c.path(n.Name, "conf")), mainNode)
 	if n.Wrap != nil {
 		argv = n.Wrap(argv)
 	}

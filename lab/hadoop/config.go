@@ -37,6 +37,8 @@ type Config struct {
 	Properties map[string]string
 	// Heartbeat is how often nodes report and the scheduler looks; 0 means 200 ms.
 	Heartbeat time.Duration
+
+	classLists string // folder in which the JVMs list the classes that they load; see Prepare
 }
 
 // Node is one machine of the cluster.

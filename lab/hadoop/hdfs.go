@@ -26,7 +26,7 @@ func (c *Cluster) startHDFS(ctx context.Context) error {
 	}
 	for _, n := range c.config.Nodes {
 		name := dataNode + n.Name
-		argv := c.command(name, heapHDFS, c.path(n.Name, "hdfs")+":"+c.classPath(), mainDataNode)
+		argv := c.command(name, heapHDFS, c.classPath(c.path(n.Name, "hdfs")), mainDataNode)
 		if n.Wrap != nil {
 			argv = n.Wrap(argv)
 		}

@@ -190,16 +190,17 @@ func (c *Cluster) mapReduce() properties {
 	}
 }
 
-// classPath is what daemons, clients and containers share.
-func (c *Cluster) classPath() string {
-	return strings.Join(append([]string{c.config.Jars.classPath()}, append(slices.Clone(c.config.Plugins), c.path("conf"))...), ":")
+// classPath is what daemons, clients and containers share. The jars stand first, as in the
+// archive of classes; a node's own folders come before what holds for all.
+func (c *Cluster) classPath(own ...string) string {
+	return strings.Join(slices.Concat([]string{c.config.Jars.classPath()}, c.config.Plugins, own, []string{c.path("conf")}), ":")
 }
 
 // jvm are the options of every JVM: host names from the cluster's file, and a start that
 // is cheap, since most of a small job is starting JVMs.
 func (c *Cluster) jvm() []string {
 	return []string{
-		"-Djdk.net.hosts.file=" + c.path("hosts"), "-Djava.net.preferIPv4Stack=true",
+		c.classes, "-Djdk.net.hosts.file=" + c.path("hosts"), "-Djava.net.preferIPv4Stack=true",
 		"-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto",
 	}
 }

@@ -58,7 +58,7 @@ func newSite(t *testing.T) *site {
 		if err := s.group.Close(); err != nil {
 			t.Error(err)
 		}
-		s.limits(t, full)
+		s.restore()
 		if t.Failed() {
 			s.say()
 		}
@@ -136,6 +136,17 @@ func (s *site) agent(name string) {
 	s.write(name+".yaml", fmt.Sprintf("%sgossip: {bind: \"127.0.0.1:0\", join: [%q], key_file: %s}\n%s",
 		edited, s.gossip, s.path("gossip.key"), s.identity(name)), 0o644)
 	s.start("powerd-"+name, "powerd", "run", "--config", s.path(name+".yaml"))
+}
+
+// restore takes back what the two powerd have set; they have ended.
+func (s *site) restore() {
+	s.t.Helper()
+	for _, name := range []string{"n1", "n2"} {
+		cmd := exec.Command(filepath.Join(s.bin, "powerd"), "limit", "restore", "--force", "--config", s.path(name+".yaml"))
+		if out, err := cmd.CombinedOutput(); err != nil {
+			s.t.Errorf("restore the limits of %s: %v: %s", name, err, out)
+		}
+	}
 }
 
 // say shows the ends of the logs.
