@@ -20,6 +20,7 @@ import (
 	"headroom/internal/listen"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
+	"headroom/jobs/dispatch"
 )
 
 // caller is who asks.
@@ -309,7 +310,7 @@ func (s *service) checkQuota(who caller, v view, others int) error {
 	}
 	waiting := others
 	for _, j := range v.jobs {
-		if j.State == Queued && submitterOf(j.spec) == who.name {
+		if j.State == dispatch.Queued && submitterOf(j.spec) == who.name {
 			waiting++
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/internal/testkit"
+	"headroom/jobs/dispatch"
 )
 
 func TestWhoMayCallWhat(t *testing.T) {
@@ -186,8 +187,8 @@ func TestFalseWorkerIsNotBelieved(t *testing.T) {
 	}
 	s := &Server{events: make(chan event, 1), prover: p}
 	w, n1 := &workers{s}, newSession("n1")
-	given := Ref{Job: "words-1", Phase: PhaseMap, Index: 3, Attempt: 65537}
-	named := func(r Ref, proof string) *headroomv1.TaskRef {
+	given := dispatch.Ref{Job: "words-1", Phase: dispatch.PhaseMap, Index: 3, Attempt: 65537}
+	named := func(r dispatch.Ref, proof string) *headroomv1.TaskRef {
 		ref := refToProto(r)
 		ref.Proof = proof
 		return ref

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/dispatch"
 	"headroom/scheduler/local"
 )
 
@@ -39,7 +40,7 @@ func (a *Alone) Input(index int) string { return a.inputs[index] }
 
 // Map is a map task; its output is in the folder when it has succeeded.
 func (a *Alone) Map(index int) *headroomv1.Task {
-	t := a.task(PhaseMap, index, "map-"+strconv.Itoa(index))
+	t := a.task(dispatch.PhaseMap, index, "map-"+strconv.Itoa(index))
 	t.Argv = fill(a.programs.mapper, a.file.Map.Command, append(words(t), "{input}", a.inputs[index]))
 	return t
 }
@@ -50,7 +51,7 @@ func (a *Alone) Reduce(maps []int, name string) *headroomv1.Task {
 	if a.file.Reduce == nil {
 		return nil
 	}
-	t := a.task(PhaseReduce, 0, name)
+	t := a.task(dispatch.PhaseReduce, 0, name)
 	t.Argv = fill(a.programs.reducer, a.file.Reduce.Command, words(t))
 	for _, i := range maps {
 		t.Argv = append(t.Argv, a.Map(i).GetOutput())
@@ -58,13 +59,13 @@ func (a *Alone) Reduce(maps []int, name string) *headroomv1.Task {
 	return t
 }
 
-func (a *Alone) task(phase Phase, index int, name string) *headroomv1.Task {
-	ref := Ref{Job: a.file.Name, Phase: phase, Index: index, Attempt: 1}
+func (a *Alone) task(phase dispatch.Phase, index int, name string) *headroomv1.Task {
+	ref := dispatch.Ref{Job: a.file.Name, Phase: phase, Index: index, Attempt: 1}
 	return &headroomv1.Task{Ref: refToProto(ref), Output: filepath.Join(a.dir, name), Dir: a.file.Folder, Env: environment(ref)}
 }
 
 // environment is what a task is told in its environment.
-func environment(ref Ref) []string {
+func environment(ref dispatch.Ref) []string {
 	return []string{"HEADROOM_JOB=" + ref.Job, "HEADROOM_PHASE=" + ref.Phase.String(), "HEADROOM_INDEX=" + strconv.Itoa(ref.Index)}
 }
 

@@ -14,9 +14,9 @@ import (
 	"headroom/internal/rpc"
 	"headroom/jobs/buffers"
 	"headroom/jobs/deflation"
+	"headroom/jobs/dispatch"
 	"headroom/jobs/quality"
 	"headroom/jobs/queueing"
-	"headroom/scheduler/profiles"
 	"headroom/units"
 )
 
@@ -253,7 +253,7 @@ func (c *Config) missedWords(missed []deflation.Violation, index []int) string {
 	for i, v := range missed {
 		unit := func(x float64) string { return fmt.Sprintf("%.4g s", x) }
 		if v.What == "error" {
-			unit = profiles.Percent
+			unit = units.Percent
 		}
 		parts[i] = fmt.Sprintf("%s of class %s (%s, bound %s)", v.What, c.Classes[index[v.Class]].Name, unit(v.Value), unit(v.Bound))
 	}
@@ -262,7 +262,7 @@ func (c *Config) missedWords(missed []deflation.Violation, index []int) string {
 
 // foundWords say what a point promises, and what keeps it from dropping less.
 func (c *Config) foundWords(set deflation.Setting, a *deflation.Answer, n int, index []int) string {
-	text := fmt.Sprintf("found: error %s, mean %.4g s", profiles.Percent(set.Error), set.Mean)
+	text := fmt.Sprintf("found: error %s, mean %.4g s", units.Percent(set.Error), set.Mean)
 	if i := slices.IndexFunc(set.Percentiles, func(p queueing.Percentile) bool { return p.P == percentile }); i >= 0 {
 		text += fmt.Sprintf(", p95 %.4g s", set.Percentiles[i].At)
 	}
@@ -324,9 +324,9 @@ func (e pointEvent) apply(l *loop, _ time.Time) {
 }
 
 // measureEnd notes how long a run took.
-func (l *loop) measureEnd(now time.Time, r *record, a EndJob) {
+func (l *loop) measureEnd(now time.Time, r *record, a dispatch.EndJob) {
 	i := slices.IndexFunc(l.cfg.Classes, func(k Class) bool { return k.Name == r.file.Class })
-	if i < 0 || a.State != Done || a.Tasks == 0 {
+	if i < 0 || a.State != dispatch.Done || a.Tasks == 0 {
 		return
 	}
 	s := sample{seconds: a.Runtime.Seconds(), kept: float64(a.Done) / float64(a.Tasks), sprint: math.Inf(1)}

@@ -16,6 +16,8 @@ import (
 	"headroom/jobs/quality"
 )
 
+var noon = time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC)
+
 // losing is a profile whose error is a quarter of the drop ratio.
 func losing(string) (quality.Profile, error) {
 	p, _, err := quality.New(quality.Profile{Name: "words", Engine: "local", Points: []quality.Point{
@@ -43,13 +45,13 @@ func autoConfig(latency string) *Config {
 // A bound on the high class makes low jobs drop, and no more than their error permits; without need nothing is dropped.
 func TestPointsAreFound(t *testing.T) {
 	t.Parallel()
-	histories := []history{steady(start, 200, 20), steady(start, 150, 100)}
+	histories := []history{steady(noon, 200, 20), steady(noon, 150, 100)}
 	last := []buffers.Class{{Name: "high"}, {Name: "low", Theta: 0.3}}
-	easy := autoConfig("1h").look(start, last, histories, losing)
+	easy := autoConfig("1h").look(noon, last, histories, losing)
 	if easy.points[1].Theta != 0 || !strings.HasPrefix(easy.why[1], "found: error 0 %") {
 		t.Errorf("with an easy bound: %+v, %q", easy.points, easy.why)
 	}
-	tight := autoConfig("50s").look(start, last, histories, losing)
+	tight := autoConfig("50s").look(noon, last, histories, losing)
 	if theta := tight.points[1].Theta; theta < 0.1 || theta > 0.8 || !strings.Contains(tight.why[1], "would miss mean of class high") {
 		t.Errorf("with a tight bound: %+v, %q", tight.points, tight.why)
 	}
@@ -62,8 +64,8 @@ func TestPointsAreFound(t *testing.T) {
 func TestPointsStay(t *testing.T) {
 	t.Parallel()
 	last := []buffers.Class{{Name: "high"}, {Name: "low", Theta: 0.3}}
-	busy := []history{steady(start, 200, 20), steady(start, 150, 100)}
-	few := []history{steady(start, 200, 20), steady(start, 150, 100)}
+	busy := []history{steady(noon, 200, 20), steady(noon, 150, 100)}
+	few := []history{steady(noon, 200, 20), steady(noon, 150, 100)}
 	few[1].samples = few[1].samples[:3]
 	for name, c := range map[string]struct {
 		histories []history
@@ -72,12 +74,12 @@ func TestPointsStay(t *testing.T) {
 		want      string
 	}{
 		"infeasible": {busy, "21s", losing, "the nearest misses mean of class high ("},
-		"overloaded": {[]history{steady(start, 10, 20), steady(start, 150, 100)}, "1h", losing, "the load is 2."},
+		"overloaded": {[]history{steady(noon, 10, 20), steady(noon, 150, 100)}, "1h", losing, "the load is 2."},
 		"too few":    {few, "1h", losing, "3 of 5 jobs of class low have ended"},
 		"no profile": {busy, "1h", func(string) (quality.Profile, error) { return quality.Profile{}, errors.New("gone") }, "profile words of class low: gone"},
 		"no jobs":    {make([]history, 2), "1h", losing, "no jobs of this class yet"},
 	} {
-		got := autoConfig(c.latency).look(start, last, c.histories, c.known)
+		got := autoConfig(c.latency).look(noon, last, c.histories, c.known)
 		if got.points[1] != last[1] || !strings.Contains(got.why[1], c.want) {
 			t.Errorf("%s: %+v, %q, want %q", name, got.points[1], got.why[1], c.want)
 		}
@@ -89,8 +91,8 @@ func TestTimerIsFound(t *testing.T) {
 	t.Parallel()
 	c := autoConfig("60s")
 	c.Classes[0].SprintAfter, c.Classes[1] = auto, Class{Name: "low"}
-	histories := []history{steady(start, 200, 50), steady(start, 400, 50)}
-	got := c.look(start, []buffers.Class{{Name: "high"}, {Name: "low"}}, histories, losing)
+	histories := []history{steady(noon, 200, 50), steady(noon, 400, 50)}
+	got := c.look(noon, []buffers.Class{{Name: "high"}, {Name: "low"}}, histories, losing)
 	if !got.points[0].Sprint || got.points[0].SprintAfter > 50*time.Second || !strings.HasPrefix(got.why[0], "found:") {
 		t.Errorf("%+v, %q", got.points[0], got.why[0])
 	}

@@ -13,6 +13,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/jobs/dispatch"
 )
 
 // deflateWait bounds the efforts to commit a drop ratio. A job must not wait for
@@ -36,7 +37,7 @@ func (s *Server) deflate(ctx context.Context) error {
 }
 
 // commitTheta is the drop ratio in force and, where it is not the one asked for, why.
-func (s *Server) commitTheta(parent context.Context, a Deflate) (theta float64, why string) {
+func (s *Server) commitTheta(parent context.Context, a dispatch.Deflate) (theta float64, why string) {
 	ctx, cancel := context.WithTimeout(parent, deflateWait)
 	defer cancel()
 	req := &headroomv1.DeflateJobRequest{

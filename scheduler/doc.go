@@ -7,8 +7,8 @@
 // job's own output folder; what runs is known by the workers. So a scheduler may
 // be killed at any moment and started again, here or elsewhere, and goes on.
 //
-// The decisions are pure (Core: events and the time go in, actions come out); the
-// loop gathers events, lets the core decide and carries the actions out. When jobs
+// The decisions are those of package dispatch (events and the time go in, actions come
+// out); the loop gathers events, lets its core decide and carries the actions out. When jobs
 // begin is decided by package buffers, by one of its disciplines: "shared" leaves it
 // to the core, which hands free slots to the running jobs by class and arrival, up to
 // each job's own bound, and begins a further job when they leave slots unused; the

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/dispatch"
 	"headroom/scheduler/spark"
 )
 
@@ -78,19 +79,19 @@ func (e engineEvent) apply(l *loop, now time.Time) {
 }
 
 // engineProgress is a run's progress as the core has it.
-func engineProgress(p spark.Progress) EngineProgress {
-	out := EngineProgress{
+func engineProgress(p spark.Progress) dispatch.EngineProgress {
+	out := dispatch.EngineProgress{
 		Known: p.Known, Tasks: p.Tasks, Done: p.Done, Running: p.Running, Dropped: p.Dropped,
 		RunningOn: p.RunningOn, Executors: p.Executors, Trouble: p.Trouble,
 	}
 	for _, s := range p.Stages {
-		out.Stages = append(out.Stages, Stage{ID: s.ID, Attempt: s.Attempt, Name: s.Name, Kept: s.Kept, Total: s.Partitions, Done: s.Done})
+		out.Stages = append(out.Stages, dispatch.Stage{ID: s.ID, Attempt: s.Attempt, Name: s.Name, Kept: s.Kept, Total: s.Partitions, Done: s.Done})
 	}
 	return out
 }
 
 // order is a run for the engine.
-func (l *loop) order(id string, run RunRecord) spark.Run {
+func (l *loop) order(id string, run dispatch.RunRecord) spark.Run {
 	r := l.records[id]
 	return spark.Run{
 		Job: id, Number: run.Number, Spec: *r.file.Spark, Theta: run.Theta, Seed: run.Seed, Slots: r.file.Slots,
@@ -99,7 +100,7 @@ func (l *loop) order(id string, run RunRecord) spark.Run {
 }
 
 // startRun lets the engine begin with a run.
-func (l *loop) startRun(now time.Time, a StartRun) {
+func (l *loop) startRun(now time.Time, a dispatch.StartRun) {
 	if err := l.spark.Start(l.order(a.Job, a.Run)); err != nil {
 		l.logger.Warn("run not started", slog.String("job", a.Job), slog.Any("error", err))
 		l.core.RunEnded(now, a.Job, a.Run.Number, false, "cannot be started: "+err.Error())
@@ -108,13 +109,13 @@ func (l *loop) startRun(now time.Time, a StartRun) {
 
 // adoptRun takes over a run of an earlier scheduler process, or begins it where that
 // process had not come so far.
-func (l *loop) adoptRun(now time.Time, a AdoptRun) {
+func (l *loop) adoptRun(now time.Time, a dispatch.AdoptRun) {
 	running, err := l.spark.Adopt(l.order(a.Job, a.Run))
 	switch {
 	case errors.Is(err, spark.ErrNoRun) && a.Run.Stopping != "":
 		l.core.RunEnded(now, a.Job, a.Run.Number, false, "")
 	case errors.Is(err, spark.ErrNoRun):
-		l.startRun(now, StartRun(a))
+		l.startRun(now, dispatch.StartRun(a))
 	case err != nil:
 		l.logger.Warn("run not taken over", slog.String("job", a.Job), slog.Any("error", err))
 		l.core.RunEnded(now, a.Job, a.Run.Number, false, "cannot be taken over after a restart of the scheduler: "+err.Error())
@@ -124,7 +125,7 @@ func (l *loop) adoptRun(now time.Time, a AdoptRun) {
 }
 
 // deflateRun raises the drop ratio of a run.
-func (l *loop) deflateRun(a DeflateRun) {
+func (l *loop) deflateRun(a dispatch.DeflateRun) {
 	if err := l.spark.Deflate(a.Job, a.Theta, a.Seed); err != nil {
 		l.logger.Warn("run not deflated", slog.String("job", a.Job), slog.Any("error", err))
 	}
@@ -141,7 +142,7 @@ func (s *Server) shareSpark(d *headroomv1.ShareDirective) error {
 
 // sweep ends the driver of a job that was cancelled, when the scheduler was killed
 // before it could.
-func (l *loop) sweep(id string, run RunRecord) {
+func (l *loop) sweep(id string, run dispatch.RunRecord) {
 	if running, err := l.spark.Adopt(l.order(id, run)); err == nil && running {
 		l.logger.Info("run of an ended job is ended", slog.String("job", id))
 		l.spark.Kill(id, run.Number)

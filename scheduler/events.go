@@ -12,6 +12,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/jobs/buffers"
+	"headroom/jobs/dispatch"
 	"headroom/lease"
 )
 
@@ -38,7 +39,7 @@ func errNotReady() error {
 type helloEvent struct {
 	session *session
 	slots   int
-	running []Ref
+	running []dispatch.Ref
 	// others are what the worker says to run and was not given; it is told to stop them.
 	others []*headroomv1.TaskRef
 	reply  chan<- error
@@ -70,7 +71,7 @@ func (e helloEvent) apply(l *loop, now time.Time) {
 // resultEvent is a task's attempt that ended.
 type resultEvent struct {
 	session *session
-	ref     Ref
+	ref     dispatch.Ref
 	failure string
 	stopped bool
 }
@@ -116,8 +117,8 @@ func (e leaveEvent) apply(l *loop, _ time.Time) {
 
 // addEvent is a committed job. A job that is known already stays as it is.
 type addEvent struct {
-	plan   Plan
-	past   Past
+	plan   dispatch.Plan
+	past   dispatch.Past
 	record *record
 }
 
@@ -140,9 +141,9 @@ func (e addEvent) apply(l *loop, now time.Time) {
 
 // endedEvent is a job of the log that is over.
 type endedEvent struct {
-	plan    Plan
+	plan    dispatch.Plan
 	record  *record
-	state   State
+	state   dispatch.State
 	outcome string
 	done    int
 	dropped int
@@ -200,7 +201,7 @@ func (e cancelEvent) apply(l *loop, now time.Time) {
 type directiveEvent struct {
 	stamp lease.Stamp
 	node  string
-	cap   Cap
+	cap   dispatch.Cap
 	// sprint and deflate are nil unless the directive is one.
 	sprint  *headroomv1.SprintDirective
 	deflate *headroomv1.DeflateDirective
@@ -249,14 +250,14 @@ type view struct {
 	ready   bool
 	jobs    []jobAndSpec
 	waiting []*headroomv1.Job
-	workers []WorkerView
+	workers []dispatch.WorkerView
 	// dispatch is how jobs begin.
 	dispatch *headroomv1.Dispatch
 }
 
 // jobAndSpec is a job with its specification.
 type jobAndSpec struct {
-	JobView
+	dispatch.JobView
 	spec     []byte
 	floor    float64
 	deadline time.Duration
@@ -287,7 +288,7 @@ func (e viewEvent) apply(l *loop, now time.Time) {
 	e.reply <- v
 }
 
-func (l *loop) withSpec(j JobView) jobAndSpec {
+func (l *loop) withSpec(j dispatch.JobView) jobAndSpec {
 	if r := l.records[j.ID]; r != nil {
 		return jobAndSpec{JobView: j, spec: r.spec, floor: r.floor.Fraction, deadline: r.deadline, sprint: proto.CloneOf(r.sprint)}
 	}

@@ -10,6 +10,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/rpc"
+	"headroom/jobs/dispatch"
 )
 
 const (
@@ -33,7 +34,7 @@ func (s *Server) finish(ctx context.Context) error {
 	}
 }
 
-func (s *Server) commitEnd(ctx context.Context, e EndJob) {
+func (s *Server) commitEnd(ctx context.Context, e dispatch.EndJob) {
 	req := &headroomv1.FinishJobRequest{
 		Id: e.Job, State: stateToProto(e.State), Outcome: e.Outcome, Tasks: count(e.Tasks), Done: count(e.Done), RuntimeS: e.Runtime.Seconds(),
 		Change: &headroomv1.Change{Actor: "scheduler/" + s.id.ID, Reason: e.Outcome, RequestId: "finish-" + e.Job},

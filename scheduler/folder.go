@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"headroom/jobs/dispatch"
+
 	"github.com/google/renameio/v2"
 )
 
@@ -39,7 +41,7 @@ type manifest struct {
 	Inputs    []string   `json:"inputs"`
 	StartedAt *time.Time `json:"started_at"`
 	// Run is the latest run; absent before the first.
-	Run *RunRecord `json:"run,omitempty"`
+	Run *dispatch.RunRecord `json:"run,omitempty"`
 }
 
 // droppedTask is one line of the file "dropped".
@@ -60,8 +62,8 @@ func (f folder) ofRun(name string) string {
 }
 
 // task is the output file of a task.
-func (f folder) task(phase Phase, index int) string {
-	if phase == PhaseReduce {
+func (f folder) task(phase dispatch.Phase, index int) string {
+	if phase == dispatch.PhaseReduce {
 		return f.path(f.ofRun("result"))
 	}
 	return f.path(f.ofRun(fmt.Sprintf("map-%05d", index)))
@@ -75,7 +77,7 @@ func (f folder) discard(tasks int) error {
 	}
 	names := []string{"dropped", "result"}
 	for i := range tasks {
-		names = append(names, filepath.Base(f.task(PhaseMap, i)))
+		names = append(names, filepath.Base(f.task(dispatch.PhaseMap, i)))
 	}
 	var failed error
 	for _, name := range names {
@@ -145,8 +147,8 @@ func (f folder) recordDrops(drops ...droppedTask) error {
 }
 
 // past reads back what an earlier scheduler process had reached.
-func (f folder) past(m manifest) (Past, error) {
-	var p Past
+func (f folder) past(m manifest) (dispatch.Past, error) {
+	var p dispatch.Past
 	if m.Run != nil {
 		p.Run = *m.Run
 	}
@@ -157,11 +159,11 @@ func (f folder) past(m manifest) (Past, error) {
 		p.Started = *m.StartedAt
 	}
 	for i := range m.Inputs {
-		if exists(f.task(PhaseMap, i)) {
+		if exists(f.task(dispatch.PhaseMap, i)) {
 			p.Done = append(p.Done, i)
 		}
 	}
-	p.ReduceDone = exists(f.task(PhaseReduce, 0))
+	p.ReduceDone = exists(f.task(dispatch.PhaseReduce, 0))
 	var err error
 	p.Dropped, err = f.readDrops()
 	return p, err
@@ -195,7 +197,7 @@ func (f folder) readDrops() ([]int, error) {
 func (f folder) publish() error {
 	link := filepath.Join(f.output, "result")
 	if info, err := os.Lstat(link); err == nil && info.Mode()&fs.ModeSymlink == 0 {
-		return fmt.Errorf("%s is not a link to a result; the result is %s", link, f.task(PhaseReduce, 0))
+		return fmt.Errorf("%s is not a link to a result; the result is %s", link, f.task(dispatch.PhaseReduce, 0))
 	}
 	return renameio.Symlink(filepath.Join(f.id, f.ofRun("result")), link)
 }

@@ -18,6 +18,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/jobs/dispatch"
 	"headroom/scheduler/profiles"
 	"headroom/scheduler/spark"
 )
@@ -138,7 +139,7 @@ func (f *JobFile) checkClass(classes []string) error {
 	}
 	if classes != nil && !slices.Contains(classes, f.Class) {
 		e := f.source.errorAt("class", "unknown class %q", f.Class).hint(known)
-		e.Err = ErrUnknownClass
+		e.Err = dispatch.ErrUnknownClass
 		return e
 	}
 	return nil

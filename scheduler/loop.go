@@ -3,9 +3,11 @@ package scheduler
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/dispatch"
 	"headroom/lease"
 	"headroom/scheduler/profiles"
 )
@@ -14,7 +16,7 @@ import (
 // (Core.Step), apply. Only its goroutine touches it.
 type loop struct {
 	*Server
-	core    *Core
+	core    *dispatch.Core
 	records map[string]*record
 	// waiting are accepted jobs that cannot be restored yet, with the cause.
 	waiting  map[string]*headroomv1.Job
@@ -46,7 +48,7 @@ type record struct {
 	// deadline is from the submission; 0 for none.
 	deadline time.Duration
 	// run is the latest run as it was last written.
-	run RunRecord
+	run dispatch.RunRecord
 	// sprint is what the coordinators said of the job's sprint; nil while it does not sprint.
 	sprint *headroomv1.Sprinting
 }
@@ -54,7 +56,7 @@ type record struct {
 func newLoop(s *Server) *loop {
 	l := &loop{
 		Server:   s,
-		core:     NewCore(s.queue, s.id.Run),
+		core:     dispatch.New(s.queue, s.id.Run, draws),
 		records:  make(map[string]*record),
 		waiting:  make(map[string]*headroomv1.Job),
 		sessions: make(map[string]*session),
@@ -71,6 +73,10 @@ func newLoop(s *Server) *loop {
 	l.core.HoldUntil(time.Now().Add(never)) // until the jobs of the log are known
 	return l
 }
+
+// draws are the random numbers of a seed. Which tasks a job drops follows from them: the
+// generator must never change.
+func draws(seed uint64) func() uint64 { return rand.NewPCG(seed, 0).Uint64 }
 
 // never is longer than any process lives.
 const never = 100 * 365 * 24 * time.Hour
@@ -106,24 +112,24 @@ func (l *loop) step(ctx context.Context) {
 	}
 }
 
-func (l *loop) carryOut(ctx context.Context, now time.Time, a Action) {
+func (l *loop) carryOut(ctx context.Context, now time.Time, a dispatch.Action) {
 	switch a := a.(type) {
-	case StartJob:
+	case dispatch.StartJob:
 		l.startJob(a)
-	case StartTask:
+	case dispatch.StartTask:
 		l.send(a.Node, &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Task{Task: l.task(a.Node, a.Ref)}})
-	case Kill:
+	case dispatch.Kill:
 		l.send(a.Node, &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Kill{Kill: refToProto(a.Ref)}})
-	case DropTask:
-		l.dropTasks(now, DropTasks{Job: a.Job, Indexes: []int{a.Index}, Why: a.Why})
-	case DropTasks:
+	case dispatch.DropTask:
+		l.dropTasks(now, dispatch.DropTasks{Job: a.Job, Indexes: []int{a.Index}, Why: a.Why})
+	case dispatch.DropTasks:
 		l.dropTasks(now, a)
-	case LoseWorker:
+	case dispatch.LoseWorker:
 		if s := l.sessions[a.Node]; s != nil {
 			l.drop(s)
 		}
 		l.logger.Warn("worker lost", slog.String("node", a.Node), slog.Int("tasks", a.Tasks))
-	case EndJob:
+	case dispatch.EndJob:
 		l.endJob(ctx, now, a)
 	default:
 		l.carryRun(ctx, now, a)
@@ -131,27 +137,27 @@ func (l *loop) carryOut(ctx context.Context, now time.Time, a Action) {
 }
 
 // carryRun carries out what concerns a run as a whole.
-func (l *loop) carryRun(ctx context.Context, now time.Time, a Action) {
+func (l *loop) carryRun(ctx context.Context, now time.Time, a dispatch.Action) {
 	switch a := a.(type) {
-	case KeepRun:
+	case dispatch.KeepRun:
 		l.keepRun(a.Job, a.Run)
-	case Deflate:
+	case dispatch.Deflate:
 		select {
 		case l.asked <- a:
 		case <-ctx.Done():
 		}
-	case RequeueJob:
+	case dispatch.RequeueJob:
 		l.requeueJob(a)
-	case SprintDue:
+	case dispatch.SprintDue:
 		l.logger.Info("sprint timer fired", slog.String("job", a.Job), slog.Float64("after_s", a.After.Seconds()))
 		wake(l.soon)
-	case StartRun:
+	case dispatch.StartRun:
 		l.startRun(now, a)
-	case AdoptRun:
+	case dispatch.AdoptRun:
 		l.adoptRun(now, a)
-	case KillRun:
+	case dispatch.KillRun:
 		l.spark.Kill(a.Job, a.Number)
-	case DeflateRun:
+	case dispatch.DeflateRun:
 		l.deflateRun(a)
 	}
 }
@@ -165,7 +171,7 @@ func wake(signal chan<- struct{}) {
 }
 
 // keepRun makes what was decided of a run durable.
-func (l *loop) keepRun(id string, run RunRecord) {
+func (l *loop) keepRun(id string, run dispatch.RunRecord) {
 	r := l.records[id]
 	r.run = run
 	if err := r.dir.writeManifest(r.manifest()); err != nil {
@@ -174,7 +180,7 @@ func (l *loop) keepRun(id string, run RunRecord) {
 }
 
 // requeueJob records that a killed run is over, and then throws its outputs away.
-func (l *loop) requeueJob(a RequeueJob) {
+func (l *loop) requeueJob(a dispatch.RequeueJob) {
 	r := l.records[a.Job]
 	r.started, r.sprint = nil, nil
 	l.keepRun(a.Job, a.Run)
@@ -187,7 +193,7 @@ func (l *loop) requeueJob(a RequeueJob) {
 }
 
 // startJob notes when the job started, so that its runtime survives a restart.
-func (l *loop) startJob(a StartJob) {
+func (l *loop) startJob(a dispatch.StartJob) {
 	r := l.records[a.Job]
 	at := a.At.Round(0)
 	r.started, r.run, r.dir.run, r.sprint = &at, a.Run, a.Run.Number, nil
@@ -214,7 +220,7 @@ func (r *record) manifest() manifest {
 
 // dropTasks makes drops durable. A drop that cannot be recorded must not count:
 // a rerun could take the task up again.
-func (l *loop) dropTasks(now time.Time, a DropTasks) {
+func (l *loop) dropTasks(now time.Time, a dispatch.DropTasks) {
 	r := l.records[a.Job]
 	drops := make([]droppedTask, len(a.Indexes))
 	for i, index := range a.Indexes {
@@ -226,21 +232,21 @@ func (l *loop) dropTasks(now time.Time, a DropTasks) {
 	}
 }
 
-func (l *loop) endJob(ctx context.Context, now time.Time, a EndJob) {
+func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {
 	r := l.records[a.Job]
 	l.measureEnd(now, r, a)
-	if r.file.Spark != nil && r.run.Number > 0 && a.State != Cancelled {
+	if r.file.Spark != nil && r.run.Number > 0 && a.State != dispatch.Cancelled {
 		r.run.Over = true // a restart looks for no driver
 		l.keepRun(a.Job, r.run)
 	}
-	if a.State == Done && r.file.Reduce != nil {
+	if a.State == dispatch.Done && r.file.Reduce != nil {
 		if err := r.dir.publish(); err != nil {
 			l.logger.Warn("result link not made", slog.String("job", a.Job), slog.Any("error", err))
 		}
 	}
 	l.logger.Info("job ended", slog.String("job", a.Job), slog.String("state", a.State.String()), slog.String("outcome", a.Outcome), slog.Float64("runtime_s", a.Runtime.Seconds()))
 	l.forget()
-	if a.State == Cancelled {
+	if a.State == dispatch.Cancelled {
 		return // a cancellation is committed before it is carried out
 	}
 	select {
@@ -272,12 +278,12 @@ func (l *loop) drop(s *session) {
 }
 
 // task is the message that lets a worker run an attempt.
-func (l *loop) task(node string, ref Ref) *headroomv1.Task {
+func (l *loop) task(node string, ref dispatch.Ref) *headroomv1.Task {
 	r := l.records[ref.Job]
 	output := r.dir.task(ref.Phase, ref.Index)
 	t := &headroomv1.Task{Ref: refToProto(ref), Output: output, Dir: r.file.Folder, Env: environment(ref), Submitter: r.file.Submitter}
 	t.Ref.Proof = l.prover.proof(node, ref)
-	if ref.Phase == PhaseReduce {
+	if ref.Phase == dispatch.PhaseReduce {
 		t.Argv = append(fill(r.programs.reducer, r.file.Reduce.Command, words(t)), l.outputs(ref.Job, r)...)
 		return t
 	}
@@ -289,7 +295,7 @@ func (l *loop) task(node string, ref Ref) *headroomv1.Task {
 func (l *loop) outputs(id string, r *record) []string {
 	var names []string
 	for _, i := range l.core.Outputs(id) {
-		names = append(names, r.dir.task(PhaseMap, i))
+		names = append(names, r.dir.task(dispatch.PhaseMap, i))
 	}
 	return names
 }

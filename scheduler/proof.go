@@ -15,6 +15,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/jobs/dispatch"
 )
 
 const (
@@ -57,7 +58,7 @@ func openProver(dir string) (prover, error) {
 }
 
 // proof returns the proof of an attempt on a node.
-func (p prover) proof(node string, ref Ref) string {
+func (p prover) proof(node string, ref dispatch.Ref) string {
 	mac := hmac.New(sha256.New, p.key)
 	// No part contains a zero byte: names and ids are checked by nameRule.
 	_, _ = fmt.Fprintf(mac, "%s\x00%s\x00%s\x00%d\x00%d", node, ref.Job, ref.Phase, ref.Index, ref.Attempt) // a hash takes everything
@@ -66,7 +67,7 @@ func (p prover) proof(node string, ref Ref) string {
 
 // verify returns the attempt that a worker of the node names, and whether the worker
 // was given it.
-func (p prover) verify(node string, r *headroomv1.TaskRef) (ref Ref, ok bool) {
+func (p prover) verify(node string, r *headroomv1.TaskRef) (ref dispatch.Ref, ok bool) {
 	ref, err := refFromProto(r)
 	if err != nil {
 		return ref, false
@@ -75,7 +76,7 @@ func (p prover) verify(node string, r *headroomv1.TaskRef) (ref Ref, ok bool) {
 }
 
 // sort tells the attempts that the worker of a node was given from others.
-func (p prover) sort(node string, refs []*headroomv1.TaskRef) (given []Ref, others []*headroomv1.TaskRef) {
+func (p prover) sort(node string, refs []*headroomv1.TaskRef) (given []dispatch.Ref, others []*headroomv1.TaskRef) {
 	for _, r := range refs {
 		if ref, ok := p.verify(node, r); ok {
 			given = append(given, ref)

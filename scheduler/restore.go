@@ -12,6 +12,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/rpc"
+	"headroom/jobs/dispatch"
 	"headroom/scheduler/profiles"
 )
 
@@ -130,13 +131,13 @@ func (s *Server) tidyAtStart(ctx context.Context, jobs []*headroomv1.Job) {
 }
 
 // known are the states of the jobs in the loop.
-func (s *Server) known(ctx context.Context) map[string]State {
+func (s *Server) known(ctx context.Context) map[string]dispatch.State {
 	reply := make(chan view, 1)
 	v, err := ask(ctx, s, viewEvent{reply: reply}, reply)
 	if err != nil {
 		return nil
 	}
-	states := make(map[string]State, len(v.jobs))
+	states := make(map[string]dispatch.State, len(v.jobs))
 	for _, j := range v.jobs {
 		states[j.ID] = j.State
 	}
@@ -144,7 +145,7 @@ func (s *Server) known(ctx context.Context) map[string]State {
 }
 
 // comeBack is the event for a job of the log, or nil when the loop needs none.
-func (s *Server) comeBack(j *headroomv1.Job, first bool, known map[string]State) event {
+func (s *Server) comeBack(j *headroomv1.Job, first bool, known map[string]dispatch.State) event {
 	state, here := known[j.GetId()]
 	over := stateFromProto(j.GetState())
 	switch {
@@ -166,8 +167,8 @@ func (s *Server) comeBack(j *headroomv1.Job, first bool, known map[string]State)
 }
 
 // ended is the event for a job that is over.
-func ended(j *headroomv1.Job, state State) endedEvent {
-	p := Plan{ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), Submitted: submittedAt(j), Tasks: int(j.GetProgress().GetTasks())}
+func ended(j *headroomv1.Job, state dispatch.State) endedEvent {
+	p := dispatch.Plan{ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), Submitted: submittedAt(j), Tasks: int(j.GetProgress().GetTasks())}
 	return endedEvent{
 		plan: p, record: &record{spec: j.GetSpec(), floor: profiles.Bound{Fraction: j.GetFloor()}}, state: state, outcome: j.GetOutcome(), done: int(j.GetProgress().GetDone()),
 		dropped: int(j.GetProgress().GetDropped()),
@@ -176,9 +177,9 @@ func ended(j *headroomv1.Job, state State) endedEvent {
 }
 
 // finished is the event for a job of ours that is over.
-func (s *Server) finished(j *headroomv1.Job, state State) endedEvent {
+func (s *Server) finished(j *headroomv1.Job, state dispatch.State) endedEvent {
 	e := ended(j, state)
-	if j.GetEngine() == "" || state != Cancelled {
+	if j.GetEngine() == "" || state != dispatch.Cancelled {
 		return e
 	}
 	if r, _, err := s.recall(j); err == nil { // its driver may live on
@@ -188,22 +189,22 @@ func (s *Server) finished(j *headroomv1.Job, state State) endedEvent {
 }
 
 // recall makes a job's record from its specification and its folder.
-func (s *Server) recall(j *headroomv1.Job) (*record, Past, error) {
+func (s *Server) recall(j *headroomv1.Job) (*record, dispatch.Past, error) {
 	file, err := ParseJob("/"+j.GetId()+".yaml", j.GetSpec(), nil)
 	if err != nil {
-		return nil, Past{}, err
+		return nil, dispatch.Past{}, err
 	}
 	r := &record{file: file, spec: j.GetSpec(), dir: s.folderOf(file, j.GetId()), submitted: submittedAt(j), deadline: deadlineOf(j)}
 	r.floor.Fraction = cmp.Or(j.GetFloor(), file.Fraction()) // as it was when the job was accepted, whatever its profile says now
 	if r.programs, err = file.programs(s.beside); err != nil {
-		return nil, Past{}, err
+		return nil, dispatch.Past{}, err
 	}
 	m, err := r.dir.readManifest()
 	if err != nil {
-		return nil, Past{}, err
+		return nil, dispatch.Past{}, err
 	}
 	if m == nil { // nothing of it is left: it begins anew
-		return r, Past{}, r.begin()
+		return r, dispatch.Past{}, r.begin()
 	}
 	r.inputs, r.started = m.Inputs, m.StartedAt
 	if m.Run != nil {
@@ -254,8 +255,8 @@ func (r *record) keepManifest() error {
 	return r.dir.writeManifest(r.manifest())
 }
 
-func (r *record) plan(id string) Plan {
-	return Plan{
+func (r *record) plan(id string) dispatch.Plan {
+	return dispatch.Plan{
 		ID: id, Name: r.file.Name, Class: r.file.Class, Slots: r.file.Slots, MinTasks: r.floor.Fraction,
 		MaxAttempts: r.file.MaxAttempts, Tasks: len(r.inputs), Reduce: r.file.Reduce != nil, Submitted: r.submitted, Engine: r.file.engine(),
 	}

@@ -17,6 +17,7 @@ import (
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/jobs/buffers"
+	"headroom/jobs/dispatch"
 	"headroom/scheduler/profiles"
 	"headroom/scheduler/yarn"
 )
@@ -42,11 +43,11 @@ type Server struct {
 	// beside is the folder of this binary, where programs of the same build are found.
 	beside string
 	events chan event
-	ended  chan EndJob
+	ended  chan dispatch.EndJob
 	// queue is the dispatcher; it belongs to the loop.
 	queue *buffers.Buffers
 	// asked are drop ratios to commit.
-	asked chan Deflate
+	asked chan dispatch.Deflate
 	// soon asks for a report at once.
 	soon chan struct{}
 	// profiles are the quality profiles; nil without a folder of them.
@@ -116,10 +117,10 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 		cfg: cfg, id: id, address: address, logger: logger, guard: newGuard(cfg, logger),
 		leader: newLeader(cfg.Coordinators, own.peers), keeper: own.keeper,
 		events: make(chan event, eventsMax),
-		ended:  make(chan EndJob, endedMax),
+		ended:  make(chan dispatch.EndJob, dispatch.EndedMax),
 		resync: make(chan struct{}, 1),
 		queue:  queue,
-		asked:  make(chan Deflate, jobsMax),
+		asked:  make(chan dispatch.Deflate, jobsMax),
 		soon:   make(chan struct{}, 1),
 		ports:  map[string]net.Listener{portRPC: own.ports[0]},
 

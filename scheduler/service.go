@@ -19,6 +19,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/secure"
+	"headroom/jobs/dispatch"
 )
 
 // submitWait bounds a submission: an election takes up to 3 s.
@@ -286,13 +287,13 @@ func cancellable(v view, id string) (progress *headroomv1.JobProgress, over bool
 		return nil, false, NoJob(id)
 	}
 	j := v.jobs[0]
-	if j.State == Done || j.State == Failed {
+	if j.State == dispatch.Done || j.State == dispatch.Failed {
 		return nil, false, &cli.Error{
 			Code: "conflict", Exit: cli.ExitConflict,
 			Message: fmt.Sprintf("job %s is %s already", id, j.State), Hint: "scheduler show " + id + " tells how it ended",
 		}
 	}
-	return progressToProto(j.JobView), j.State == Cancelled, nil
+	return progressToProto(j.JobView), j.State == dispatch.Cancelled, nil
 }
 
 // submitterIn is the submitter of a job of the view; empty where it is unknown.

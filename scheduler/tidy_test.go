@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"headroom/jobs/buffers"
+	"headroom/jobs/dispatch"
 )
 
 // jobFolder makes the folder of a job, last touched then.
@@ -37,13 +38,17 @@ func there(path string) bool {
 func TestForgottenJobsLeaveNoFolder(t *testing.T) {
 	t.Parallel()
 	s := &Server{cfg: Config{Dir: t.TempDir()}, logger: slog.New(slog.DiscardHandler)}
-	l := &loop{Server: s, core: NewCore(dispatcher(buffers.NP, "low"), 1), records: map[string]*record{}}
+	queue, err := buffers.New(buffers.Settings{Discipline: buffers.NP, Width: 1, Classes: []buffers.Class{{Name: "low"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &loop{Server: s, core: dispatch.New(queue, 1, draws), records: map[string]*record{}}
 	now := time.Now()
 	old, listed := jobFolder(t, s, "old", now), jobFolder(t, s, "listed", now)
 	for _, id := range []string{"old", "listed", "local"} {
 		l.records[id] = &record{}
 	}
-	l.core.AddEnded(Plan{ID: "listed"}, Done, "", 1, 0, time.Second)
+	l.core.AddEnded(dispatch.Plan{ID: "listed"}, dispatch.Done, "", 1, 0, time.Second)
 	l.forget()
 	if there(old) || !there(listed) || len(l.records) != 1 {
 		t.Errorf("old is there: %v, listed: %v, records %v", there(old), there(listed), l.records)

@@ -5,52 +5,53 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/dispatch"
 	"headroom/lease"
 	"headroom/units"
 )
 
-func refToProto(r Ref) *headroomv1.TaskRef {
+func refToProto(r dispatch.Ref) *headroomv1.TaskRef {
 	return &headroomv1.TaskRef{Job: r.Job, Phase: r.Phase.String(), Index: uint32(r.Index), Attempt: r.Attempt}
 }
 
-func refFromProto(r *headroomv1.TaskRef) (Ref, error) {
-	ref := Ref{Job: r.GetJob(), Index: int(r.GetIndex()), Attempt: r.GetAttempt()}
+func refFromProto(r *headroomv1.TaskRef) (dispatch.Ref, error) {
+	ref := dispatch.Ref{Job: r.GetJob(), Index: int(r.GetIndex()), Attempt: r.GetAttempt()}
 	switch r.GetPhase() {
-	case PhaseMap.String():
-		ref.Phase = PhaseMap
-	case PhaseReduce.String():
-		ref.Phase = PhaseReduce
+	case dispatch.PhaseMap.String():
+		ref.Phase = dispatch.PhaseMap
+	case dispatch.PhaseReduce.String():
+		ref.Phase = dispatch.PhaseReduce
 	default:
 		return ref, fmt.Errorf("phase %q: %w", r.GetPhase(), ErrUnknownPhase)
 	}
 	return ref, nil
 }
 
-func stateToProto(s State) headroomv1.JobState {
+func stateToProto(s dispatch.State) headroomv1.JobState {
 	return [...]headroomv1.JobState{
-		Queued: headroomv1.JobState_JOB_STATE_QUEUED, Running: headroomv1.JobState_JOB_STATE_RUNNING,
-		Done: headroomv1.JobState_JOB_STATE_DONE, Failed: headroomv1.JobState_JOB_STATE_FAILED,
-		Cancelled: headroomv1.JobState_JOB_STATE_CANCELLED,
+		dispatch.Queued: headroomv1.JobState_JOB_STATE_QUEUED, dispatch.Running: headroomv1.JobState_JOB_STATE_RUNNING,
+		dispatch.Done: headroomv1.JobState_JOB_STATE_DONE, dispatch.Failed: headroomv1.JobState_JOB_STATE_FAILED,
+		dispatch.Cancelled: headroomv1.JobState_JOB_STATE_CANCELLED,
 	}[s]
 }
 
-func stateFromProto(s headroomv1.JobState) State {
+func stateFromProto(s headroomv1.JobState) dispatch.State {
 	switch s {
 	case headroomv1.JobState_JOB_STATE_RUNNING:
-		return Running
+		return dispatch.Running
 	case headroomv1.JobState_JOB_STATE_DONE:
-		return Done
+		return dispatch.Done
 	case headroomv1.JobState_JOB_STATE_FAILED:
-		return Failed
+		return dispatch.Failed
 	case headroomv1.JobState_JOB_STATE_CANCELLED:
-		return Cancelled
+		return dispatch.Cancelled
 	case headroomv1.JobState_JOB_STATE_UNSPECIFIED, headroomv1.JobState_JOB_STATE_QUEUED:
-		return Queued
+		return dispatch.Queued
 	}
-	return Queued
+	return dispatch.Queued
 }
 
-func progressToProto(v JobView) *headroomv1.JobProgress {
+func progressToProto(v dispatch.JobView) *headroomv1.JobProgress {
 	p := &headroomv1.JobProgress{
 		Id: v.ID, State: stateToProto(v.State), RunningOn: make(map[string]uint32, len(v.RunningOn)),
 		Tasks: count(v.Tasks), Done: count(v.Done), Running: count(v.Running), Dropped: count(v.Dropped),
@@ -72,10 +73,10 @@ func progressToProto(v JobView) *headroomv1.JobProgress {
 	if v.Engine != "" {
 		p.Containers = count(v.Progress.Executors)
 	}
-	if v.State == Running && v.Run.Decided {
+	if v.State == dispatch.Running && v.Run.Decided {
 		p.Theta = &v.Run.Theta
 	}
-	if v.State == Running && v.Run.Sprint {
+	if v.State == dispatch.Running && v.Run.Sprint {
 		s := v.Run.SprintAfter.Seconds()
 		p.SprintAfterS = &s
 	}
@@ -88,7 +89,7 @@ func detailToProto(v jobAndSpec) *headroomv1.RunDetail {
 		return nil
 	}
 	d := &headroomv1.RunDetail{
-		Id: v.ID, ThetaWhy: v.Run.Why, Seed: v.Run.Seed, Deciding: v.State == Running && !v.Run.Decided, Stopping: v.Run.Stopping, Sprint: v.sprint,
+		Id: v.ID, ThetaWhy: v.Run.Why, Seed: v.Run.Seed, Deciding: v.State == dispatch.Running && !v.Run.Decided, Stopping: v.Run.Stopping, Sprint: v.sprint,
 		Trouble: v.Progress.Trouble, Executors: count(v.Progress.Executors),
 	}
 	if !v.Run.Began.IsZero() {
@@ -115,12 +116,12 @@ func jobToProto(v jobAndSpec) *headroomv1.Job {
 	return j
 }
 
-func workerToProto(v WorkerView) *headroomv1.Worker {
+func workerToProto(v dispatch.WorkerView) *headroomv1.Worker {
 	return &headroomv1.Worker{Node: v.Node, Slots: count(v.Slots), Usable: count(v.Usable), Running: count(v.Running), Connected: v.Connected}
 }
 
-func capFromProto(d *headroomv1.CapDirective) Cap {
-	return Cap{Cap: units.Power(d.GetCapUw()), Floor: units.Power(d.GetFloorUw()), Max: units.Power(d.GetMaxUw())}
+func capFromProto(d *headroomv1.CapDirective) dispatch.Cap {
+	return dispatch.Cap{Cap: units.Power(d.GetCapUw()), Floor: units.Power(d.GetFloorUw()), Max: units.Power(d.GetMaxUw())}
 }
 
 func stampFromProto(d *headroomv1.Directive) lease.Stamp {

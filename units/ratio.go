@@ -1,6 +1,9 @@
 package units
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // Ratio is a part of a whole, from 0 to 1: a drop ratio, or a floor of a job's tasks.
 type Ratio float64
@@ -40,3 +43,6 @@ func (r Ratio) Least(n int) int {
 	}
 	return r.Kept(n)
 }
+
+// Percent is a part of a whole in words, with four digits.
+func Percent(x float64) string { return fmt.Sprintf("%.4g %%", 100*x) }

@@ -6,6 +6,7 @@ package command
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,7 +18,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/jobs/buffers"
-	"headroom/scheduler"
+	"headroom/jobs/dispatch"
 )
 
 // discipline gives the cluster's scheduler.yaml a discipline and classes.
@@ -134,7 +135,7 @@ func TestDropRatioSurvives(t *testing.T) {
 		}
 		dropped = append(dropped, k.Index)
 	}
-	want := slices.Sorted(slices.Values(scheduler.DropOrder(10, buffers.Seed(id))[:5]))
+	want := slices.Sorted(slices.Values(dispatch.DropOrder(10, rand.NewPCG(buffers.Seed(id), 0).Uint64)[:5]))
 	if !slices.Equal(dropped, want) {
 		t.Errorf("dropped %v, want %v", dropped, want)
 	}

@@ -16,6 +16,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/config"
+	"headroom/jobs/dispatch"
 	"headroom/scheduler"
 )
 
@@ -263,7 +264,7 @@ func printCancelled(w io.Writer, out *cli.Output, id string, revision uint64) er
 		env := envelope("Job", []any{struct {
 			ID    string `json:"id"`
 			State string `json:"state"`
-		}{id, scheduler.Cancelled.String()}})
+		}{id, dispatch.Cancelled.String()}})
 		env.Revision = revision
 		return out.JSON(w, env)
 	}

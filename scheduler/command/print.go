@@ -14,7 +14,6 @@ import (
 	"headroom/internal/cli"
 	"headroom/jobs/buffers"
 	"headroom/scheduler"
-	"headroom/scheduler/profiles"
 	"headroom/units"
 )
 
@@ -270,14 +269,14 @@ func dispatchText(d *headroomv1.Dispatch) string {
 	fmt.Fprintf(&b, "discipline %s, %d at a time", d.GetDiscipline(), d.GetWidth())
 	if w := (buffers.Waste{Killed: seconds(d.GetKilledS()), Total: seconds(d.GetTotalS())}); w.Killed > 0 {
 		ratio, _ := w.Ratio()
-		fmt.Fprintf(&b, "; killed runs took %s of %s: %s wasted", cli.Age(w.Killed), cli.Age(w.Total), profiles.Percent(ratio))
+		fmt.Fprintf(&b, "; killed runs took %s of %s: %s wasted", cli.Age(w.Killed), cli.Age(w.Total), units.Percent(ratio))
 	}
 	b.WriteString("\n")
 	for _, k := range d.GetClasses() {
 		if k.GetTheta() == 0 && k.SprintAfterS == nil && k.GetWhy() == scheduler.PointGiven {
 			continue
 		}
-		fmt.Fprintf(&b, "class %s: drops %s", k.GetName(), profiles.Percent(k.GetTheta()))
+		fmt.Fprintf(&b, "class %s: drops %s", k.GetName(), units.Percent(k.GetTheta()))
 		if k.SprintAfterS != nil {
 			fmt.Fprintf(&b, ", sprints after %s", cli.Age(seconds(k.GetSprintAfterS())))
 		}
@@ -329,7 +328,7 @@ func thetaText(p *headroomv1.JobProgress) string {
 	if p == nil || p.Theta == nil {
 		return cli.Unknown
 	}
-	return profiles.Percent(p.GetTheta())
+	return units.Percent(p.GetTheta())
 }
 
 // stagesShown bounds the lines about stages; JSON has all that are known.
@@ -423,7 +422,7 @@ func printJob(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) error
 
 // floorText is the floor with its reason, where the job says one.
 func floorText(j *headroomv1.Job) string {
-	text := profiles.Percent(cmp.Or(j.GetFloor(), 1))
+	text := units.Percent(cmp.Or(j.GetFloor(), 1))
 	if why := scheduler.FloorReason(j.GetSpec()); why != "" {
 		text += " of the map tasks: " + why
 	}

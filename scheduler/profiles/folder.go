@@ -15,6 +15,7 @@ import (
 
 	"headroom/internal/config"
 	"headroom/jobs/quality"
+	"headroom/units"
 )
 
 const (
@@ -198,9 +199,6 @@ type Accuracy struct {
 	Profile string
 }
 
-// Percent is a part of a whole in words, with four digits.
-func Percent(x float64) string { return fmt.Sprintf("%.4g %%", 100*x) }
-
 // quoted is a text of people, short enough for a sentence.
 func quoted(s string) string {
 	const most = 100
@@ -224,13 +222,13 @@ func (f *Folder) Bound(a Accuracy) Bound {
 		return all("profile %s cannot be used: %v", quoted(a.Profile), err)
 	}
 	if _, low, _ := p.Accuracy(1); low < accuracy {
-		return all("profile %s keeps %s on no part of the tasks: its worst run on all of them kept %s", quoted(a.Profile), Percent(accuracy), Percent(low))
+		return all("profile %s keeps %s on no part of the tasks: its worst run on all of them kept %s", quoted(a.Profile), units.Percent(accuracy), units.Percent(low))
 	}
 	fraction, ok := p.Fraction(accuracy)
 	if !ok || !(fraction > 0 && fraction <= 1) {
 		return all("profile %s gives no part of the tasks for it", quoted(a.Profile))
 	}
-	return Bound{fraction, fmt.Sprintf("%s, which needs %s of the tasks by profile %s", a.Key, Percent(fraction), quoted(a.Profile))}
+	return Bound{fraction, fmt.Sprintf("%s, which needs %s of the tasks by profile %s", a.Key, units.Percent(fraction), quoted(a.Profile))}
 }
 
 // Bound is a least part of a job's map tasks, with where it comes from.

@@ -15,6 +15,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/scheduler/profiles"
+	"headroom/units"
 )
 
 // How shares reach the ResourceManager.
@@ -225,7 +226,7 @@ func (c Config) queue(name string) *Queue {
 // bound is the queue's guarantee.
 func (q Queue) bound() profiles.Bound {
 	x := cmp.Or(float64(q.Guarantee), 1)
-	return profiles.Bound{Fraction: x, Why: "queue " + q.Name + " guarantees " + profiles.Percent(x)}
+	return profiles.Bound{Fraction: x, Why: "queue " + q.Name + " guarantees " + units.Percent(x)}
 }
 
 // node is the name of the node that a NodeManager runs on.

@@ -13,10 +13,10 @@ import (
 
 	"headroom/budget"
 	"headroom/capping"
+	"headroom/jobs/dispatch"
 	"headroom/lab/emulator/plant"
 	"headroom/lease"
 	"headroom/ledger"
-	"headroom/scheduler"
 	"headroom/units"
 )
 
@@ -143,7 +143,7 @@ func (l *loops) run(d time.Duration) {
 
 // schedule is the jobs' loop: as many slots as the cap feeds.
 func (m *machine) schedule() {
-	m.using = min(m.work, scheduler.UsableSlots(scheduler.Cap{Cap: m.cap, Floor: floor, Max: most}, slots))
+	m.using = min(m.work, dispatch.UsableSlots(dispatch.Cap{Cap: m.cap, Floor: floor, Max: most}, slots))
 }
 
 // look is powerd's loop.

@@ -1,10 +1,11 @@
-package scheduler
+package dispatch
 
 // The core's promises, event by event: K buffers, first come first served inside
 // a class, no eviction, no idle slot while work waits, each task counted once.
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +36,9 @@ func dispatcher(d buffers.Discipline, classes ...string) *buffers.Buffers {
 	return b
 }
 
+// draws are those of the scheduler.
+func draws(seed uint64) func() uint64 { return rand.NewPCG(seed, 0).Uint64 }
+
 // desk drives a core and keeps what it wants done.
 type desk struct {
 	t   testing.TB
@@ -49,7 +53,7 @@ type desk struct {
 
 func newDesk(t testing.TB) *desk {
 	return &desk{
-		t: t, c: NewCore(shared("high", "mid", "low"), 1), now: start,
+		t: t, c: New(shared("high", "mid", "low"), 1, draws), now: start,
 		running: make(map[Ref]string), ended: make(map[string]EndJob), drops: make(map[string]int),
 	}
 }
@@ -314,7 +318,7 @@ func TestWorkerComesBackWithItsTask(t *testing.T) {
 
 func TestRestartedCoreTakesUpTheWork(t *testing.T) {
 	t.Parallel()
-	c := NewCore(shared("high", "low"), 9)
+	c := New(shared("high", "low"), 9, draws)
 	p := plan("j", "low", 4, 4)
 	p.Reduce, p.Submitted = true, start
 	if err := c.Add(start, p, Past{Started: start.Add(-time.Minute), Done: []int{0, 3, 3, -1, 99}, Dropped: []int{3}, ReduceDone: true}); err != nil {
@@ -341,7 +345,7 @@ func TestRestartedCoreTakesUpTheWork(t *testing.T) {
 
 func TestRestartWithEverythingDone(t *testing.T) {
 	t.Parallel()
-	c := NewCore(shared("low"), 1)
+	c := New(shared("low"), 1, draws)
 	p := plan("j", "low", 2, 1)
 	p.Reduce = true
 	if err := c.Add(start, p, Past{Started: start, Done: []int{0, 1}, ReduceDone: true}); err != nil {
@@ -376,11 +380,11 @@ func TestRate(t *testing.T) {
 
 func TestEndedJobsAreBounded(t *testing.T) {
 	t.Parallel()
-	c := NewCore(shared("low"), 1)
-	for i := range endedMax + 10 {
+	c := New(shared("low"), 1, draws)
+	for i := range EndedMax + 10 {
 		c.AddEnded(Plan{ID: fmt.Sprint(i), Submitted: start.Add(time.Duration(i))}, Done, "", 1, 0, time.Second)
 	}
-	if n := len(c.Jobs(start)); n != endedMax || c.Knows("9") || !c.Knows("10") {
+	if n := len(c.Jobs(start)); n != EndedMax || c.Knows("9") || !c.Knows("10") {
 		t.Errorf("%d jobs kept", n)
 	}
 }

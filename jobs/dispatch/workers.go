@@ -1,10 +1,12 @@
-package scheduler
+package dispatch
 
 import (
 	"cmp"
 	"fmt"
 	"slices"
 	"time"
+
+	"headroom/units"
 )
 
 // workersMax bounds the workers that are remembered while not connected.
@@ -182,7 +184,7 @@ func (c *Core) fail(now time.Time, j *job, t *task, ref Ref, failure string) {
 		return
 	}
 	why := fmt.Sprintf("%s task %d failed %d times, last on %s: %s", ref.Phase, ref.Index, t.failures, t.node, failure)
-	if ref.Phase == PhaseReduce || j.Tasks-j.dropped-1 < need(j.MinTasks, j.Tasks) {
+	if ref.Phase == PhaseReduce || j.Tasks-j.dropped-1 < units.Ratio(j.MinTasks).Of(j.Tasks) {
 		c.end(now, j, Failed, why)
 		return
 	}

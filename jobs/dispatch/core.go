@@ -1,4 +1,4 @@
-package scheduler
+package dispatch
 
 import (
 	"cmp"
@@ -16,8 +16,8 @@ const (
 	WorkerSilence = 5 * time.Second
 	// rateWindow is the time over which the rate of a job is taken.
 	rateWindow = 5 * time.Second
-	// endedMax bounds the ended jobs that are kept for listings.
-	endedMax = 1000
+	// EndedMax bounds the ended jobs that are kept for listings.
+	EndedMax = 1000
 )
 
 // Phase tells the two kinds of tasks apart.
@@ -179,23 +179,27 @@ type Core struct {
 	// queue is the one home of the order of jobs and of when each begins.
 	queue *buffers.Buffers
 	// run sets the attempts of this process apart from those of earlier ones.
-	run     uint16
+	run uint16
+	// draws is the source of random numbers of a seed: the same ones each time.
+	draws   func(seed uint64) func() uint64
 	jobs    map[string]*job
 	active  []*job   // running jobs, by class and submission
-	ended   []string // ended jobs, oldest first, at most endedMax
+	ended   []string // ended jobs, oldest first, at most EndedMax
 	workers map[string]*worker
 	caps    map[string]Cap
 	hold    time.Time
 	actions []Action
 }
 
-// NewCore is a core without jobs and workers. queue is a dispatcher without jobs,
+// New is a core without jobs and workers. queue is a dispatcher without jobs,
 // which belongs to the core from here on; run is a number that no earlier core of
-// the same jobs had.
-func NewCore(queue *buffers.Buffers, run uint16) *Core {
+// the same jobs had; draws gives the random numbers of a seed, the same ones in every
+// process and version.
+func New(queue *buffers.Buffers, run uint16, draws func(seed uint64) func() uint64) *Core {
 	return &Core{
 		queue:   queue,
 		run:     run,
+		draws:   draws,
 		jobs:    make(map[string]*job),
 		workers: make(map[string]*worker),
 		caps:    make(map[string]Cap),
@@ -271,7 +275,7 @@ func (c *Core) AddEnded(p Plan, state State, outcome string, done, dropped int, 
 // remember keeps an ended job for listings and forgets the oldest beyond the bound.
 func (c *Core) remember(j *job) {
 	c.ended = append(c.ended, j.ID)
-	if len(c.ended) > endedMax {
+	if len(c.ended) > EndedMax {
 		delete(c.jobs, c.ended[0])
 		c.ended = c.ended[1:]
 	}

@@ -1,4 +1,4 @@
-package scheduler
+package dispatch
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"headroom/jobs/buffers"
+	"headroom/units"
 )
 
 // Step decides what is to be done now and returns it with what the events since
@@ -45,7 +46,7 @@ func (j *job) summary() string {
 		return fmt.Sprintf("%d of %d tasks done", j.done, j.Tasks)
 	}
 	return fmt.Sprintf("%d of %d tasks done, %d dropped (at least %d were needed)",
-		j.done, j.Tasks, j.dropped, need(j.MinTasks, j.Tasks))
+		j.done, j.Tasks, j.dropped, units.Ratio(j.MinTasks).Of(j.Tasks))
 }
 
 // dispatch begins the jobs that the discipline wants begun and hands the free slots

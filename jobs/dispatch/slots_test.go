@@ -1,4 +1,4 @@
-package scheduler
+package dispatch
 
 // A cap leaves slots in proportion to its watts, never none and never more than
 // there are; a fraction of tasks is rounded up, and only really up.
@@ -63,7 +63,7 @@ func TestNeed(t *testing.T) {
 		n    int
 		want int
 	}{{1, 7, 7}, {0.7, 10, 7}, {0.71, 10, 8}, {0.1, 3, 1}, {0.3, 10, 3}, {1e-12, 5, 0}, {0.5, 1, 1}} {
-		if got := need(c.f, c.n); got != c.want {
+		if got := units.Ratio(c.f).Of(c.n); got != c.want {
 			t.Errorf("%g of %d: %d, want %d", c.f, c.n, got, c.want)
 		}
 	}

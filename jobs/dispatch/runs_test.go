@@ -1,4 +1,4 @@
-package scheduler
+package dispatch
 
 // Runs as the paper's disciplines want them: one job at a time, killed and started anew under p alone, with the drop ratio
 // of its class from the first task on, with a sprint timer that counts from the true dispatch, whatever restarts.
@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	"headroom/jobs/buffers"
+	"headroom/units"
 )
 
 // night is a desk for one job at a time that keeps every action in words.
@@ -29,7 +30,7 @@ type night struct {
 
 func newNight(t testing.TB, d buffers.Discipline, nodes ...string) *night {
 	k := newDesk(t)
-	k.c = NewCore(dispatcher(d, "high", "low"), 1)
+	k.c = New(dispatcher(d, "high", "low"), 1, draws)
 	for _, n := range nodes {
 		k.c.Hello(k.now, n, 2, nil)
 	}
@@ -88,7 +89,7 @@ func (n *night) expect(want ...string) {
 }
 
 func (n *night) restart(d buffers.Discipline, jobs ...Plan) {
-	n.c = NewCore(dispatcher(d, "high", "low"), 2)
+	n.c = New(dispatcher(d, "high", "low"), 2, draws)
 	for _, p := range jobs {
 		if err := n.c.Add(n.now, p, Past{Run: n.runs[p.ID]}); err != nil {
 			n.t.Fatal(err)
@@ -271,7 +272,7 @@ func TestDeflateRunning(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := NewCore(b, 1)
+		c := New(b, 1, draws)
 		p := plan("j", "low", rapid.IntRange(1, 40).Draw(t, "tasks"), rapid.IntRange(1, 8).Draw(t, "slots"))
 		p.MinTasks = rapid.Float64Range(0.01, 1).Draw(t, "floor")
 		if err := c.Add(start, p, Past{}); err != nil {
@@ -284,10 +285,10 @@ func TestDeflateRunning(t *testing.T) {
 			theta := rapid.Float64Range(0, 1).Draw(t, "theta")
 			err := c.Deflate("j", theta, 7, "")
 			v, _ := c.Job(start, "j")
-			if refused := theta > 1-p.MinTasks+1e-9 || Kept(p.Tasks, theta) < need(p.MinTasks, p.Tasks); refused != errors.Is(err, ErrFloor) || refused && v.Dropped != before {
+			if refused := theta > 1-p.MinTasks+1e-9 || units.Ratio(1-theta).Kept(p.Tasks) < units.Ratio(p.MinTasks).Of(p.Tasks); refused != errors.Is(err, ErrFloor) || refused && v.Dropped != before {
 				t.Fatalf("theta %v, floor %v: %v, %d dropped", theta, p.MinTasks, err, v.Dropped)
 			}
-			if v.Dropped < before || p.Tasks-v.Dropped < need(p.MinTasks, p.Tasks) || v.Running > p.Tasks-v.Dropped {
+			if v.Dropped < before || p.Tasks-v.Dropped < units.Ratio(p.MinTasks).Of(p.Tasks) || v.Running > p.Tasks-v.Dropped {
 				t.Fatalf("%d of %d dropped, %d before, floor %v", v.Dropped, p.Tasks, before, p.MinTasks)
 			}
 			before = v.Dropped
@@ -404,7 +405,7 @@ func TestEndOfAnEngineRun(t *testing.T) {
 // drop ratio; ceil(n(1-theta)) tasks are kept, whatever rounding does.
 func TestDropOrder(t *testing.T) {
 	t.Parallel()
-	if got := DropOrder(8, 1); !slices.Equal(got, []int{3, 1, 5, 7, 0, 4, 2, 6}) {
+	if got := DropOrder(8, draws(1)); !slices.Equal(got, []int{3, 1, 5, 7, 0, 4, 2, 6}) {
 		t.Errorf("order %v: a rerun by another version would drop others", got)
 	}
 	for _, c := range []struct {
@@ -412,13 +413,13 @@ func TestDropOrder(t *testing.T) {
 		theta float64
 		want  int
 	}{{50, 0.1, 45}, {50, 0.2, 40}, {50, 0.9, 5}, {10, 1, 1}, {3, 0.5, 2}, {10, 0, 10}, {10, 0.7, 3}} {
-		if got := Kept(c.n, c.theta); got != c.want {
+		if got := units.Ratio(1 - c.theta).Kept(c.n); got != c.want {
 			t.Errorf("of %d tasks %d are kept at %v, want %d", c.n, got, c.theta, c.want)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		n, seed := rapid.IntRange(1, 200).Draw(t, "n"), rapid.Uint64().Draw(t, "seed")
-		order := DropOrder(n, seed)
+		order := DropOrder(n, draws(seed))
 		sorted := slices.Sorted(slices.Values(order))
 		for i, x := range sorted {
 			if i != x {

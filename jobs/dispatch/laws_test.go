@@ -1,4 +1,4 @@
-package scheduler
+package dispatch
 
 // Whatever happens in whatever order (jobs, results, failures, lost and returning
 // workers, caps, cancellations, restarts), the core keeps its promises.
@@ -86,7 +86,7 @@ func newLab(t *rapid.T, d buffers.Discipline) *lab {
 func (l *lab) restart() {
 	l.run++
 	l.asked = nil
-	l.core = NewCore(dispatcher(l.discipline, "high", "low"), l.run)
+	l.core = New(dispatcher(l.discipline, "high", "low"), l.run, draws)
 	for _, n := range l.nodes {
 		n.connected, n.cut = false, l.now
 	}
@@ -244,8 +244,8 @@ func (l *lab) checkChosen(a DropTasks) {
 		j.drops[i] = true
 	}
 	j.chosen = append(j.chosen, a.Indexes...)
-	want := slices.Sorted(slices.Values(DropOrder(j.plan.Tasks, buffers.Seed(a.Job))[:j.plan.Tasks-Kept(j.plan.Tasks, j.run.Theta)]))
-	if got := slices.Sorted(slices.Values(j.chosen)); !slices.Equal(got, want) || j.plan.Tasks-len(j.drops) < need(j.plan.MinTasks, j.plan.Tasks) {
+	want := slices.Sorted(slices.Values(DropOrder(j.plan.Tasks, draws(buffers.Seed(a.Job)))[:j.plan.Tasks-units.Ratio(1-j.run.Theta).Kept(j.plan.Tasks)]))
+	if got := slices.Sorted(slices.Values(j.chosen)); !slices.Equal(got, want) || j.plan.Tasks-len(j.drops) < units.Ratio(j.plan.MinTasks).Of(j.plan.Tasks) {
 		l.Fatalf("%s with theta %v drops %v, want %v", a.Job, j.run.Theta, got, want)
 	}
 }
@@ -319,7 +319,7 @@ func (l *lab) checkDrop(a DropTask) {
 	if n := j.failures(PhaseMap, a.Index); n < j.plan.MaxAttempts {
 		l.Fatalf("task %d of %s dropped after %d failures, may have %d", a.Index, a.Job, n, j.plan.MaxAttempts)
 	}
-	if j.plan.Tasks-len(j.drops) < need(j.plan.MinTasks, j.plan.Tasks) {
+	if j.plan.Tasks-len(j.drops) < units.Ratio(j.plan.MinTasks).Of(j.plan.Tasks) {
 		l.Fatalf("%d of %d tasks of %s dropped, floor %g", len(j.drops), j.plan.Tasks, a.Job, j.plan.MinTasks)
 	}
 }
@@ -338,7 +338,7 @@ func (l *lab) checkEnd(a EndJob) {
 		return
 	}
 	l.counted++
-	if a.Done+len(j.drops) != j.plan.Tasks || a.Done < need(j.plan.MinTasks, j.plan.Tasks) || j.plan.Reduce && !j.reduced {
+	if a.Done+len(j.drops) != j.plan.Tasks || a.Done < units.Ratio(j.plan.MinTasks).Of(j.plan.Tasks) || j.plan.Reduce && !j.reduced {
 		l.Fatalf("%s is done as %+v with %d dropped, reduced %v", a.Job, a, len(j.drops), j.reduced)
 	}
 	for i := range j.plan.Tasks {

@@ -1,4 +1,4 @@
-package scheduler
+package dispatch
 
 import (
 	"fmt"
@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"headroom/jobs/buffers"
-	"headroom/scheduler/profiles"
 	"headroom/units"
 )
 
@@ -113,7 +112,7 @@ func (j *job) allowed(theta float64) (most float64, why string) {
 	}
 	why = fmt.Sprintf("drop ratio of class %s", j.Class)
 	if left := max(0, 1-j.MinTasks); theta > left {
-		why = fmt.Sprintf("class %s drops %s, but the job's floor of %s leaves %s", j.Class, profiles.Percent(theta), profiles.Percent(j.MinTasks), profiles.Percent(left))
+		why = fmt.Sprintf("class %s drops %s, but the job's floor of %s leaves %s", j.Class, units.Percent(theta), units.Percent(j.MinTasks), units.Percent(left))
 		theta = left
 	}
 	return theta, why
@@ -153,9 +152,9 @@ func (c *Core) Deflated(now time.Time, id string, number uint32, theta float64, 
 // dropTo gives up map tasks that have not begun, in the order that the seed says,
 // until no more than the drop ratio leaves are kept.
 func (c *Core) dropTo(j *job, theta float64, why string) {
-	most := j.Tasks - max(Kept(j.Tasks, theta), need(j.MinTasks, j.Tasks))
+	most := j.Tasks - max(units.Ratio(1-theta).Kept(j.Tasks), units.Ratio(j.MinTasks).Of(j.Tasks))
 	var indexes []int
-	for _, i := range DropOrder(j.Tasks, j.run.Seed) {
+	for _, i := range DropOrder(j.Tasks, c.draws(j.run.Seed)) {
 		if j.dropped >= most {
 			break
 		}
@@ -181,8 +180,8 @@ func (c *Core) Deflate(id string, theta float64, seed uint64, why string) error 
 	if j == nil || j.state != Running || !j.run.Decided || j.run.Stopping != "" {
 		return fmt.Errorf("job %s: %w", id, ErrNotRunning)
 	}
-	if kept, floor := Kept(j.Tasks, theta), need(j.MinTasks, j.Tasks); kept < floor || units.Ratio(theta).Above(units.Ratio(1-j.MinTasks)) {
-		return fmt.Errorf("job %s: a drop ratio of %s keeps %d of %d tasks, its floor is %d: %w", id, profiles.Percent(theta), kept, j.Tasks, floor, ErrFloor)
+	if kept, floor := units.Ratio(1-theta).Kept(j.Tasks), units.Ratio(j.MinTasks).Of(j.Tasks); kept < floor || units.Ratio(theta).Above(units.Ratio(1-j.MinTasks)) {
+		return fmt.Errorf("job %s: a drop ratio of %s keeps %d of %d tasks, its floor is %d: %w", id, units.Percent(theta), kept, j.Tasks, floor, ErrFloor)
 	}
 	if theta <= j.run.Theta {
 		return nil

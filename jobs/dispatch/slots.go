@@ -1,4 +1,4 @@
-package scheduler
+package dispatch
 
 import (
 	"math"
@@ -32,10 +32,4 @@ func UsableSlots(cap Cap, slots int) int {
 	}
 	share := float64(cap.Cap-cap.Floor) / float64(cap.Max-cap.Floor)
 	return min(slots, max(1, int(math.Round(float64(slots)*share))))
-}
-
-// need is how many of n map tasks must be done for a result: at least the
-// fraction f of them.
-func need(f float64, n int) int {
-	return units.Ratio(f).Of(n)
 }
