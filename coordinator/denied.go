@@ -12,6 +12,7 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/pause"
 	"headroom/internal/secure"
 	"headroom/ledger"
 )
@@ -60,7 +61,7 @@ func (s *server) keepDenials(ctx context.Context) error {
 		}
 		if err := secure.WriteDenials(filepath.Join(s.cfg.StateDir, deniedFile), s.guard.revoked.All()); err != nil {
 			s.logger.Error("denials are not stored beside the log; the log has them", slog.Any("error", err))
-			if pause(ctx, time.Second) {
+			if pause.For(ctx, time.Second) {
 				poke(s.denials)
 			}
 		}

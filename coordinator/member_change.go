@@ -13,6 +13,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/consensus"
 	"headroom/internal/cli"
+	"headroom/internal/pause"
 	"headroom/ledger"
 )
 
@@ -247,7 +248,7 @@ func (s *server) nextLeader(ctx context.Context) error {
 		if id, _ := s.group.Leader(); id != "" && id != s.cfg.ID {
 			break
 		}
-		if !pause(ctx, leaderPoll) {
+		if !pause.For(ctx, leaderPoll) {
 			break
 		}
 	}

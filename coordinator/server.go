@@ -25,6 +25,7 @@ import (
 	"headroom/coordinator/traces"
 	"headroom/gossip"
 	"headroom/internal/cli"
+	"headroom/internal/pause"
 	"headroom/internal/rpc"
 	"headroom/internal/scrape"
 	"headroom/internal/secure"
@@ -317,21 +318,9 @@ func (s *server) keepDesk(ctx context.Context, term uint64) {
 			return
 		}
 		s.logger.Warn("desk closed, opening another while this server leads", slog.Any("error", err))
-		if !pause(ctx, deskPause) {
+		if !pause.For(ctx, deskPause) {
 			return
 		}
-	}
-}
-
-// pause waits, and tells whether ctx still runs afterwards.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }
 

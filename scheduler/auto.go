@@ -11,7 +11,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/config"
-	"headroom/internal/rpc"
+	"headroom/internal/pause"
 	"headroom/jobs/buffers"
 	"headroom/jobs/deflation"
 	"headroom/jobs/dispatch"
@@ -276,7 +276,7 @@ func (c *Config) foundWords(set deflation.Setting, a *deflation.Answer, n int, i
 
 // choose looks for operating points once a minute until ctx ends.
 func (s *Server) choose(ctx context.Context) error {
-	for rpc.Pause(ctx, chooseEvery) {
+	for pause.For(ctx, chooseEvery) {
 		reply := make(chan measured, 1)
 		m, err := ask(ctx, s, measuredEvent{reply}, reply)
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
-	"headroom/internal/rpc"
+	"headroom/internal/pause"
 	"headroom/jobs/dispatch"
 )
 
@@ -54,7 +54,7 @@ func (s *Server) commitTheta(parent context.Context, a dispatch.Deflate) (theta 
 		if err == nil {
 			return a.Run.Theta, ""
 		}
-		if settled(err) || !rpc.Pause(ctx, finishRetry) {
+		if settled(err) || !pause.For(ctx, finishRetry) {
 			s.logger.Warn("job runs on all of its tasks", slog.String("job", a.Job), slog.Any("error", err))
 			return 0, "all tasks run: " + plain(err)
 		}

@@ -11,7 +11,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
-	"headroom/internal/rpc"
+	"headroom/internal/pause"
 )
 
 const (
@@ -47,7 +47,7 @@ func (s *Server) direct(ctx context.Context) error {
 		if err != nil {
 			s.leader.leave(address)
 		}
-		if !rpc.Pause(ctx, wait) {
+		if !pause.For(ctx, wait) {
 			return nil
 		}
 		wait = min(2*wait, directBackoffMax)

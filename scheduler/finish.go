@@ -9,7 +9,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
-	"headroom/internal/rpc"
+	"headroom/internal/pause"
 	"headroom/jobs/dispatch"
 )
 
@@ -48,7 +48,7 @@ func (s *Server) commitEnd(ctx context.Context, e dispatch.EndJob) {
 			s.logger.Warn("end of job refused by the coordinators", slog.String("job", e.Job), slog.Any("error", err))
 			return
 		}
-		if !rpc.Pause(ctx, finishRetry) {
+		if !pause.For(ctx, finishRetry) {
 			return
 		}
 	}

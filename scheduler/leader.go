@@ -13,6 +13,7 @@ import (
 
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/pause"
 	"headroom/internal/rpc"
 )
 
@@ -99,7 +100,7 @@ func (l *leader) call(ctx context.Context, doing string, try func(context.Contex
 		}
 		answered = answered || !isDial(err)
 		hopeless := !answered && failed >= unreachableRounds*len(l.seeds)
-		if hopeless || !timeLeft(ctx) || !rpc.Pause(ctx, retryWait) {
+		if hopeless || !timeLeft(ctx) || !pause.For(ctx, retryWait) {
 			return l.unreachable(doing, err, unsure)
 		}
 	}

@@ -11,7 +11,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
-	"headroom/internal/rpc"
+	"headroom/internal/pause"
 	"headroom/jobs/dispatch"
 	"headroom/scheduler/profiles"
 )
@@ -51,7 +51,7 @@ func (s *Server) restore(ctx context.Context) error {
 // awaitResync waits for the next comparison; false when ctx ended.
 func (s *Server) awaitResync(ctx context.Context, first bool) bool {
 	if first {
-		return rpc.Pause(ctx, firstRetry)
+		return pause.For(ctx, firstRetry)
 	}
 	timer := time.NewTimer(resyncEvery)
 	defer timer.Stop()

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"headroom/internal/pause"
 )
 
 const (
@@ -142,7 +144,7 @@ func (s *Slice) write(ctx context.Context, b Bandwidth) (SliceState, error) {
 		if held, _ := st.Effective(); held.Same(b) && st.Asked.Same(b) {
 			return st, nil
 		}
-		if !pause(ctx, settleStep) {
+		if !pause.For(ctx, settleStep) {
 			break
 		}
 	}
@@ -155,18 +157,6 @@ func (s SliceState) kernel() string {
 		return "the cgroup cannot be read"
 	}
 	return "the cgroup holds " + s.Held.String()
-}
-
-// pause waits, and tells whether there is still time.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // check refuses a slice whose bound would also slow down one of Headroom's own

@@ -10,6 +10,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/pause"
 	"headroom/internal/rpc"
 	"headroom/lease"
 )
@@ -87,12 +88,12 @@ func (l *Stream) offer(m *headroomv1.NodeMessage) {
 
 // keep opens the stream again and again until ctx ends.
 func (l *Stream) keep(ctx context.Context) {
-	var pause backoff
+	var b backoff
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := l.once(ctx)
 		l.post(ctx, Event{link: l, Down: err})
-		rest(ctx, pause.next(time.Since(began)))
+		pause.For(ctx, b.next(time.Since(began)))
 	}
 }
 
@@ -178,14 +179,5 @@ func (l *Stream) post(ctx context.Context, e Event) {
 	select {
 	case l.events <- e:
 	case <-ctx.Done():
-	}
-}
-
-func rest(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-	case <-t.C:
 	}
 }

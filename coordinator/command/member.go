@@ -16,6 +16,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/pause"
 	"headroom/internal/rpc"
 )
 
@@ -162,7 +163,7 @@ func memberPromote(o *operator) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			req := &headroomv1.PromoteMemberRequest{Id: args[0], DryRun: g.dry, Change: g.message()}
 			r, err := callMember(cmd.Context(), o, "member promote", req, headroomv1connect.MemberServiceClient.PromoteMember)
-			for until := time.Now().Add(wait); notStable(err) && time.Now().Before(until) && pause(cmd.Context(), promoteRetry); {
+			for until := time.Now().Add(wait); notStable(err) && time.Now().Before(until) && pause.For(cmd.Context(), promoteRetry); {
 				r, err = callMember(cmd.Context(), o, "member promote", req, headroomv1connect.MemberServiceClient.PromoteMember)
 			}
 			if err != nil {
@@ -383,16 +384,4 @@ func (o *operator) healthTable(w io.Writer, r *headroomv1.GetMemberHealthRespons
 	}
 	_, err := io.WriteString(w, text)
 	return err
-}
-
-// pause waits for d, and answers false when ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

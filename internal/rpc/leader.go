@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"headroom/internal/pause"
 )
 
 const (
@@ -47,20 +49,8 @@ func ToLeader(ctx context.Context, addrs []string, patience time.Duration, f fun
 		if next%len(addrs) != 0 {
 			continue
 		}
-		if !time.Now().Before(until) || !Pause(ctx, leaderWait) {
+		if !time.Now().Before(until) || !pause.For(ctx, leaderWait) {
 			return addr, err
 		}
-	}
-}
-
-// Pause waits for d. It reports false when ctx ended first.
-func Pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

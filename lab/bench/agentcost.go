@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"headroom/internal/pause"
 	"headroom/units"
 )
 
@@ -32,7 +33,7 @@ func agentCost(ctx context.Context, r *run) ([]Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !pause(ctx, pick(r, 5*time.Second, 2*time.Second)) { // start-up is no steady state
+	if !pause.For(ctx, pick(r, 5*time.Second, 2*time.Second)) { // start-up is no steady state
 		return nil, ctx.Err()
 	}
 	return watchProcess(ctx, pid, pick(r, 20*time.Second, 5*time.Second))
@@ -61,7 +62,7 @@ func watchProcess(ctx context.Context, pid int, span time.Duration) ([]Item, err
 		return nil, err
 	}
 	began := time.Now()
-	if !pause(ctx, span) {
+	if !pause.For(ctx, span) {
 		return nil, ctx.Err()
 	}
 	after, _, err := cpuTime(pid)

@@ -9,6 +9,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"headroom/internal/pause"
 	"headroom/units"
 )
 
@@ -92,7 +93,7 @@ func cutFor(ctx context.Context, r *run, n int) (Item, error) {
 // cutOnce cuts at any moment of the leader's second, and raises again.
 func cutOnce(ctx context.Context, g *group, nodes []*streamNode) (after []float64, open int, err error) {
 	n := units.Power(len(nodes))
-	if !pause(ctx, time.Duration(rand.Int64N(int64(time.Second)))) {
+	if !pause.For(ctx, time.Duration(rand.Int64N(int64(time.Second)))) {
 		return nil, 0, ctx.Err()
 	}
 	revision, err := g.setBudget(ctx, n*cutTo)

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/pause"
 	"headroom/internal/rpc"
 	"headroom/lab/cluster"
 	"headroom/lease"
@@ -168,7 +169,7 @@ func (n *etcdNode) begin(ctx context.Context) error {
 // exchange's time, and of one that failed.
 func (n *etcdNode) run(ctx context.Context, wait time.Duration, took func(time.Duration, error)) {
 	defer n.client.http.CloseIdleConnections()
-	if !pause(ctx, wait) {
+	if !pause.For(ctx, wait) {
 		return
 	}
 	tick := time.NewTicker(beat)
@@ -318,7 +319,7 @@ func bearEtcd(ctx context.Context, path, dir string, n int, span time.Duration, 
 	for i, node := range nodes {
 		running.Go(func() { node.run(inner, time.Duration(i)*beat/time.Duration(n), took) })
 	}
-	if !pause(ctx, warmUpSpan) {
+	if !pause.For(ctx, warmUpSpan) {
 		return burden{}, ctx.Err()
 	}
 	mu.Lock()
@@ -347,7 +348,7 @@ func watchServers(ctx context.Context, servers []*program, dir func(i int) strin
 	}
 	spent, bytes, err := look()
 	began := time.Now()
-	if err == nil && !pause(ctx, span) {
+	if err == nil && !pause.For(ctx, span) {
 		err = ctx.Err()
 	}
 	if err != nil {

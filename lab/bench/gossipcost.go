@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"headroom/gossip"
+	"headroom/internal/pause"
 )
 
 // gossipCost is what gossip costs one member of so many, at rest.
@@ -55,14 +56,14 @@ func measureGossip(ctx context.Context, n int, span time.Duration) (gossipCost, 
 		}
 		return true
 	})
-	if err == nil && !pause(ctx, 2*warmUpSpan) { // the news of the last ones dies down
+	if err == nil && !pause.For(ctx, 2*warmUpSpan) { // the news of the last ones dies down
 		err = ctx.Err()
 	}
 	if err != nil {
 		return gossipCost{}, err
 	}
 	sent, bytes, began := counted.Packets(), counted.PacketBytes()+counted.StreamBytes(), time.Now()
-	if !pause(ctx, span) {
+	if !pause.For(ctx, span) {
 		return gossipCost{}, ctx.Err()
 	}
 	each := time.Since(began).Seconds() * float64(n)

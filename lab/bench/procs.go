@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"headroom/internal/pause"
 )
 
 // stopGrace is how long a program may take to end before its group is killed.
@@ -83,18 +85,6 @@ func stopAll(programs []*program) {
 	all.Wait()
 }
 
-// pause waits for d, and tells whether ctx let it.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // pollEvery is how often something that is awaited is looked at.
 const pollEvery = 50 * time.Millisecond
 
@@ -104,7 +94,7 @@ func await(ctx context.Context, most time.Duration, what string, is func() bool)
 		if time.Now().After(end) {
 			return fmt.Errorf("bench: %s: %w after %v", what, errNotYet, most)
 		}
-		if !pause(ctx, pollEvery) {
+		if !pause.For(ctx, pollEvery) {
 			return ctx.Err()
 		}
 	}

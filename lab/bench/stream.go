@@ -13,6 +13,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/capping"
+	"headroom/internal/pause"
 	"headroom/internal/rpc"
 	"headroom/internal/wire"
 	"headroom/lease"
@@ -138,7 +139,7 @@ func (n *streamNode) now() lease.Instant {
 
 // run is the owner.
 func (n *streamNode) run(ctx context.Context) {
-	if !pause(ctx, rand.N(beat)) {
+	if !pause.For(ctx, rand.N(beat)) {
 		return
 	}
 	tick := time.NewTicker(beat)
@@ -316,7 +317,7 @@ func (n *streamNode) keep(ctx context.Context, l *streamLink) {
 		if time.Since(began) > 5*time.Second {
 			wait = backoffMin
 		}
-		pause(ctx, wait/2+rand.N(wait/2))
+		pause.For(ctx, wait/2+rand.N(wait/2))
 		wait = min(2*wait, backoffMax)
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/pause"
 	"headroom/units"
 )
 
@@ -69,7 +70,7 @@ func (t *trial) settle(ctx context.Context) error {
 
 // steady watches exchanges, CPU and log while nothing happens but that loads change.
 func (t *trial) steady(ctx context.Context) error {
-	if !pause(ctx, warmUpSpan) {
+	if !pause.For(ctx, warmUpSpan) {
 		return ctx.Err()
 	}
 	t.note("cluster: watching for %v", t.duration)
@@ -159,7 +160,7 @@ func lostLeader(err error) bool {
 
 // cutOnce cuts at any moment of the leader's second.
 func (t *trial) cutOnce(ctx context.Context) (took time.Duration, done bool, err error) {
-	if !pause(ctx, rand.N(time.Second)) {
+	if !pause.For(ctx, rand.N(time.Second)) {
 		return 0, false, ctx.Err()
 	}
 	began := time.Now()
@@ -232,7 +233,7 @@ func (t *trial) killOnce(ctx context.Context) (k killed, err error) {
 	if err != nil {
 		return k, err
 	}
-	if !pause(ctx, rand.N(time.Second)) {
+	if !pause.For(ctx, rand.N(time.Second)) {
 		return k, ctx.Err()
 	}
 	_, _, fell := t.fleet.holds()

@@ -11,6 +11,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/pause"
 	"headroom/internal/rpc"
 	"headroom/units"
 )
@@ -151,7 +152,7 @@ func persist(ctx context.Context, f func() error) error {
 		if code := connect.CodeOf(err); err == nil || code != connect.CodeUnavailable && code != connect.CodeDeadlineExceeded {
 			return err
 		}
-		if !pause(ctx, againAfter) {
+		if !pause.For(ctx, againAfter) {
 			return err
 		}
 	}
@@ -181,16 +182,4 @@ func (c *client) cancelJob(ctx context.Context, id string) error {
 // change is who asks for what, with a fresh key so that a repetition is carried out once.
 func change(reason string) *headroomv1.Change {
 	return &headroomv1.Change{Actor: actor, Reason: reason, RequestId: rand.Text()}
-}
-
-// pause waits for d, and answers false when ctx ended first.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

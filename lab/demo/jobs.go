@@ -12,6 +12,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/pause"
 )
 
 // The two priority classes, highest first.
@@ -193,7 +194,7 @@ func (f *feeder) run(ctx context.Context) error {
 				return err
 			}
 		}
-		if !pause(ctx, feedEvery) {
+		if !pause.For(ctx, feedEvery) {
 			return nil
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/internal/pause"
 )
 
 func runningJob(class string, tasks, done, running uint32) *headroomv1.Job {
@@ -272,7 +273,7 @@ func TestAwaitEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if await(ctx, time.Hour, func() bool { return false }) || pause(ctx, time.Hour) {
+	if await(ctx, time.Hour, func() bool { return false }) || pause.For(ctx, time.Hour) {
 		t.Error("waited without a context")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"headroom/internal/cli"
+	"headroom/internal/pause"
 	"headroom/lease"
 	"headroom/units"
 )
@@ -77,7 +78,7 @@ func (s *story) tell(ctx context.Context) error {
 		if s.board.now() > after && loadOf(jobs, classHigh).jobs+loadOf(jobs, classLow).jobs == 0 {
 			break
 		}
-		pause(ctx, againAfter)
+		pause.For(ctx, againAfter)
 	}
 	return ctx.Err()
 }
@@ -85,7 +86,7 @@ func (s *story) tell(ctx context.Context) error {
 // waitUntil waits for a moment of the run.
 func (s *story) waitUntil(ctx context.Context, at time.Duration) {
 	if d := at - s.board.now(); d > 0 {
-		pause(ctx, d)
+		pause.For(ctx, d)
 	}
 }
 
@@ -95,7 +96,7 @@ func await(ctx context.Context, most time.Duration, f func() bool) bool {
 		if f() {
 			return true
 		}
-		if !pause(ctx, glance) {
+		if !pause.For(ctx, glance) {
 			return false
 		}
 	}
@@ -228,7 +229,7 @@ func (s *story) killLeader(ctx context.Context) error {
 
 // killPowerd kills the powerd of one node and waits until the next one holds a lease.
 func (s *story) killPowerd(ctx context.Context) error {
-	pause(ctx, breath)
+	pause.For(ctx, breath)
 	n := s.nodes[s.rand.IntN(len(s.nodes))]
 	pid, _ := n.powerd()
 	if pid == 0 {

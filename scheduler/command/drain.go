@@ -12,7 +12,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
-	"headroom/internal/rpc"
+	"headroom/internal/pause"
 )
 
 // drainLook is the time between two looks at how many jobs still run.
@@ -82,7 +82,7 @@ func (t *target) untilDrained(cmd *cobra.Command, resp *headroomv1.DrainResponse
 			told = resp.GetRunning()
 			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%d jobs still run\n", told) // progress is a courtesy
 		}
-		if !rpc.Pause(cmd.Context(), drainLook) {
+		if !pause.For(cmd.Context(), drainLook) {
 			return nil, cmd.Context().Err()
 		}
 		var err error
