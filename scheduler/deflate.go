@@ -7,13 +7,12 @@ import (
 	"log/slog"
 	"time"
 
-	"connectrpc.com/connect"
-
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/pause"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/leader"
 )
 
 // deflateWait bounds the efforts to commit a drop ratio. A job must not wait for
@@ -47,14 +46,11 @@ func (s *Server) commitTheta(parent context.Context, a dispatch.Deflate) (theta 
 		},
 	}
 	for {
-		err := s.leader.call(ctx, "deflate job "+a.Job, func(ctx context.Context, c headroomv1connect.JobServiceClient) error {
-			_, err := c.DeflateJob(ctx, connect.NewRequest(req))
-			return err
-		})
+		_, err := leader.Ask(ctx, s.leader, "deflate job "+a.Job, headroomv1connect.JobServiceClient.DeflateJob, req)
 		if err == nil {
 			return a.Run.Theta, ""
 		}
-		if settled(err) || !pause.For(ctx, finishRetry) {
+		if leader.Settled(err) || !pause.For(ctx, finishRetry) {
 			s.logger.Warn("job runs on all of its tasks", slog.String("job", a.Job), slog.Any("error", err))
 			return 0, "all tasks run: " + plain(err)
 		}

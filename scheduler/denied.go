@@ -79,7 +79,7 @@ func (s *Server) askDenied(ctx context.Context) error {
 func (s *Server) deniedAt(parent context.Context, addr string) ([]secure.Denial, error) {
 	ctx, cancel := context.WithTimeout(parent, deniedWait)
 	defer cancel()
-	peers := s.leader.peers
+	peers := s.leader.Peers
 	client := headroomv1connect.NewClusterServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...)
 	resp, err := client.ListDenied(ctx, connect.NewRequest(&headroomv1.ListDeniedRequest{Stale: true}))
 	if err != nil {
@@ -98,7 +98,7 @@ func (s *Server) deny(all []secure.Denial) error {
 		return nil
 	}
 	s.guard.tellDenials()
-	s.leader.peers.Expel()
+	s.leader.Peers.Expel()
 	all = s.guard.denials.All()
 	s.logger.Info("certificates denied", slog.Int("denials", len(all)))
 	if err := secure.WriteDenials(filepath.Join(s.cfg.Dir, deniedFile), all); err != nil {

@@ -22,6 +22,7 @@ import (
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/internal/testkit"
+	"headroom/scheduler/leader"
 )
 
 // denier is a coordinator that tells who is denied.
@@ -75,7 +76,7 @@ func TestDeniedCertificatesAreRefused(t *testing.T) {
 		k, _ := open(secure.Scheduler, "s-"+time.Now().Format("150405.000000000"))
 		cfg := Config{Dir: dir, Coordinators: coordinators, TLS: secure.Config{CA: "a", Cert: "b", Key: "c"}}
 		g := newGuard(cfg, slog.New(slog.DiscardHandler))
-		return &Server{cfg: cfg, keeper: k, guard: g, logger: g.logger, leader: newLeader(coordinators, rpc.PlainPeers())}
+		return &Server{cfg: cfg, keeper: k, guard: g, logger: g.logger, leader: leader.New(coordinators, rpc.PlainPeers())}
 	}
 	_, eve := open(secure.Submitter, "eve")
 	_, mia := open(secure.Submitter, "mia")

@@ -32,7 +32,7 @@ func (s *Server) direct(ctx context.Context) error {
 	wait := directBackoffMin
 	down := false
 	for ctx.Err() == nil {
-		address := s.leader.address()
+		address := s.leader.Address()
 		led, err := s.follow(ctx, address)
 		if ctx.Err() != nil {
 			return nil
@@ -45,7 +45,7 @@ func (s *Server) direct(ctx context.Context) error {
 			down = true
 		}
 		if err != nil {
-			s.leader.leave(address)
+			s.leader.Leave(address)
 		}
 		if !pause.For(ctx, wait) {
 			return nil
@@ -59,7 +59,7 @@ func (s *Server) direct(ctx context.Context) error {
 // other end led. It returns without an error when another one leads.
 func (s *Server) follow(parent context.Context, address string) (led bool, err error) {
 	ctx, cancel := context.WithCancel(parent)
-	st := s.leader.client(address).Direct(ctx)
+	st := s.leader.Jobs(address).Direct(ctx)
 	hello := &headroomv1.SchedulerHello{Id: s.id.ID, Address: s.address, Version: cli.Version}
 	if err := st.Send(&headroomv1.SchedulerMessage{Message: &headroomv1.SchedulerMessage_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
 		cancel()
@@ -136,7 +136,7 @@ func (s *Server) directed(ctx context.Context, st *directStream, m *headroomv1.D
 func (s *Server) leads(l *headroomv1.Leader, address string) (moved bool, err error) {
 	switch {
 	case l.GetSelf():
-		s.leader.follow(address)
+		s.leader.Follow(address)
 		s.logger.Info("follows the leading coordinator", slog.String("leader", l.GetId()), slog.String("address", address))
 		select {
 		case s.resync <- struct{}{}:
@@ -148,7 +148,7 @@ func (s *Server) leads(l *headroomv1.Leader, address string) (moved bool, err er
 	case l.GetAddress() == address:
 		return false, nil // it does not know yet that it was elected, or names itself
 	default:
-		s.leader.follow(l.GetAddress())
+		s.leader.Follow(l.GetAddress())
 		return true, nil
 	}
 }

@@ -5,12 +5,11 @@ import (
 	"log/slog"
 	"time"
 
-	"connectrpc.com/connect"
-
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/pause"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/leader"
 )
 
 const (
@@ -44,7 +43,7 @@ func (s *Server) commitEnd(ctx context.Context, e dispatch.EndJob) {
 		if err == nil {
 			return
 		}
-		if settled(err) {
+		if leader.Settled(err) {
 			s.logger.Warn("end of job refused by the coordinators", slog.String("job", e.Job), slog.Any("error", err))
 			return
 		}
@@ -58,12 +57,6 @@ func (s *Server) commitEnd(ctx context.Context, e dispatch.EndJob) {
 func (s *Server) commitFinish(parent context.Context, req *headroomv1.FinishJobRequest) (revision uint64, err error) {
 	ctx, cancel := context.WithTimeout(parent, finishWait)
 	defer cancel()
-	err = s.leader.call(ctx, "end job "+req.GetId(), func(ctx context.Context, c headroomv1connect.JobServiceClient) error {
-		resp, err := c.FinishJob(ctx, connect.NewRequest(req))
-		if err == nil {
-			revision = resp.Msg.GetRevision()
-		}
-		return err
-	})
-	return revision, err
+	resp, err := leader.Ask(ctx, s.leader, "end job "+req.GetId(), headroomv1connect.JobServiceClient.FinishJob, req)
+	return resp.GetRevision(), err
 }

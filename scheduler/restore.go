@@ -67,7 +67,7 @@ func (s *Server) awaitResync(ctx context.Context, first bool) bool {
 func (s *Server) listJobs(parent context.Context) (jobs []*headroomv1.Job, err error) {
 	ctx, cancel := context.WithTimeout(parent, listWait)
 	defer cancel()
-	err = s.leader.call(ctx, "read the jobs", func(ctx context.Context, c headroomv1connect.JobServiceClient) error {
+	err = s.leader.Call(ctx, "read the jobs", func(ctx context.Context, c headroomv1connect.JobServiceClient) error {
 		jobs, err = allJobs(ctx, c)
 		return err
 	})

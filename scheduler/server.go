@@ -18,6 +18,7 @@ import (
 	"headroom/internal/secure"
 	"headroom/jobs/buffers"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/leader"
 	"headroom/scheduler/profiles"
 	"headroom/scheduler/yarn"
 )
@@ -39,7 +40,7 @@ type Server struct {
 	id      identity
 	address string
 	logger  *slog.Logger
-	leader  *leader
+	leader  *leader.Client
 	// beside is the folder of this binary, where programs of the same build are found.
 	beside string
 	events chan event
@@ -115,7 +116,7 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 	}
 	s := &Server{
 		cfg: cfg, id: id, address: address, logger: logger, guard: newGuard(cfg, logger),
-		leader: newLeader(cfg.Coordinators, own.peers), keeper: own.keeper,
+		leader: leader.New(cfg.Coordinators, own.peers), keeper: own.keeper,
 		events: make(chan event, eventsMax),
 		ended:  make(chan dispatch.EndJob, dispatch.EndedMax),
 		resync: make(chan struct{}, 1),

@@ -20,6 +20,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/secure"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/leader"
 )
 
 // submitWait bounds a submission: an election takes up to 3 s.
@@ -161,13 +162,7 @@ func (s *service) accept(ctx context.Context, job *headroomv1.Job, r *record, ch
 		_ = takeBack(r.dir, made) // the cause is told; what is left is an empty folder
 		return 0, r.file.outputError(err)
 	}
-	err = s.leader.call(ctx, "submit", func(ctx context.Context, c headroomv1connect.JobServiceClient) error {
-		resp, err := c.CommitJob(ctx, connect.NewRequest(&headroomv1.CommitJobRequest{Job: job, Change: change}))
-		if err == nil {
-			revision = resp.Msg.GetRevision()
-		}
-		return err
-	})
+	resp, err := leader.Ask(ctx, s.leader, "submit", headroomv1connect.JobServiceClient.CommitJob, &headroomv1.CommitJobRequest{Job: job, Change: change})
 	if err != nil {
 		if e, ok := errors.AsType[*cli.Error](err); ok && e.Exit != cli.ExitUnknown {
 			_ = takeBack(r.dir, made) // what is left is an empty folder
@@ -176,7 +171,7 @@ func (s *service) accept(ctx context.Context, job *headroomv1.Job, r *record, ch
 	}
 	s.logger.Info("job accepted", slog.String("job", job.GetId()), slog.String("class", job.GetClass()), slog.Int("tasks", len(r.inputs)), slog.String("actor", change.GetActor()))
 	// The job is committed: whatever happens to this request, it must run.
-	return revision, s.postAnyway(ctx, addEvent{plan: r.plan(job.GetId()), record: r})
+	return resp.GetRevision(), s.postAnyway(ctx, addEvent{plan: r.plan(job.GetId()), record: r})
 }
 
 // look is a view of the jobs, refused before they are known.

@@ -9,13 +9,12 @@ import (
 	"slices"
 	"syscall"
 
-	"connectrpc.com/connect"
-
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/scheduler/hookserver"
+	"headroom/scheduler/leader"
 	"headroom/scheduler/spark"
 	"headroom/scheduler/yarn"
 )
@@ -65,7 +64,7 @@ type yarnCoordinators struct{ *Server }
 
 // final marks errors that a repetition will not change.
 func final(err error) error {
-	if err != nil && settled(err) {
+	if err != nil && leader.Settled(err) {
 		return fmt.Errorf("%w: %w", yarn.ErrRefused, err)
 	}
 	return err
@@ -73,10 +72,8 @@ func final(err error) error {
 
 // CommitJob implements yarn.Coordinators.
 func (y yarnCoordinators) CommitJob(ctx context.Context, r *headroomv1.CommitJobRequest) error {
-	return final(y.leader.call(ctx, "submit "+r.GetJob().GetId(), func(ctx context.Context, c headroomv1connect.JobServiceClient) error {
-		_, err := c.CommitJob(ctx, connect.NewRequest(r))
-		return err
-	}))
+	_, err := leader.Ask(ctx, y.leader, "submit "+r.GetJob().GetId(), headroomv1connect.JobServiceClient.CommitJob, r)
+	return final(err)
 }
 
 // FinishJob implements yarn.Coordinators.
@@ -86,15 +83,9 @@ func (y yarnCoordinators) FinishJob(ctx context.Context, r *headroomv1.FinishJob
 }
 
 // DropTasks implements yarn.Coordinators.
-func (y yarnCoordinators) DropTasks(ctx context.Context, r *headroomv1.DropTasksRequest) (dropped []*headroomv1.TaskRange, err error) {
-	err = y.leader.call(ctx, "drop tasks of "+r.GetId(), func(ctx context.Context, c headroomv1connect.JobServiceClient) error {
-		resp, err := c.DropTasks(ctx, connect.NewRequest(r))
-		if err == nil {
-			dropped = resp.Msg.GetDropped()
-		}
-		return err
-	})
-	return dropped, final(err)
+func (y yarnCoordinators) DropTasks(ctx context.Context, r *headroomv1.DropTasksRequest) ([]*headroomv1.TaskRange, error) {
+	resp, err := leader.Ask(ctx, y.leader, "drop tasks of "+r.GetId(), headroomv1connect.JobServiceClient.DropTasks, r)
+	return resp.GetDropped(), final(err)
 }
 
 // engine carries out a directive to an engine. A directive that is for none is no error.

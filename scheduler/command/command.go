@@ -10,12 +10,14 @@
 package command
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"time"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	"headroom/api/headroom/v1/headroomv1connect"
@@ -107,17 +109,25 @@ func (t *target) peers() (rpc.Peers, error) {
 	return rpc.PlainPeers(), nil
 }
 
-// use calls the scheduler and turns what it answers into the two-line error.
-func (t *target) use(doing string, call func(headroomv1connect.SchedulerServiceClient) error) error {
+// ask sends a request to the scheduler, and turns a refusal into the two-line error.
+func ask[Q, A any](parent context.Context, t *target, doing string, method func(headroomv1connect.SchedulerServiceClient, context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (*A, error) {
 	peers, err := t.peers()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer peers.Close()
-	err = call(headroomv1connect.NewSchedulerServiceClient(peers.HTTP(), peers.URL(t.addr), peers.Options()...))
-	if err == nil {
-		return nil
+	ctx, cancel := context.WithTimeout(parent, callWait)
+	defer cancel()
+	client := headroomv1connect.NewSchedulerServiceClient(peers.HTTP(), peers.URL(t.addr), peers.Options()...)
+	resp, err := method(client, ctx, connect.NewRequest(q))
+	if err != nil {
+		return nil, t.failed(doing, err)
 	}
+	return resp.Msg, nil
+}
+
+// failed is the two-line error of a call.
+func (t *target) failed(doing string, err error) error {
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" { // an alert of TLS: nothing was carried out
 		return &cli.Error{
 			Code: "denied", Exit: cli.ExitDenied, Err: err, Message: fmt.Sprintf("%s: the scheduler refused the certificate: %v", doing, op.Err),

@@ -6,7 +6,6 @@ import (
 	"io"
 	"time"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -59,18 +58,8 @@ func drainCommand() *cobra.Command {
 	return cmd
 }
 
-func (t *target) drain(parent context.Context, req *headroomv1.DrainRequest) (*headroomv1.DrainResponse, error) {
-	var resp *headroomv1.DrainResponse
-	err := t.use("drain", func(c headroomv1connect.SchedulerServiceClient) error {
-		ctx, cancel := context.WithTimeout(parent, callWait)
-		defer cancel()
-		r, err := c.Drain(ctx, connect.NewRequest(req))
-		if err == nil {
-			resp = r.Msg
-		}
-		return err
-	})
-	return resp, err
+func (t *target) drain(ctx context.Context, req *headroomv1.DrainRequest) (*headroomv1.DrainResponse, error) {
+	return ask(ctx, t, "drain", headroomv1connect.SchedulerServiceClient.Drain, req)
 }
 
 // untilDrained looks until no job runs, and tells on standard error when the number

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -60,16 +59,7 @@ func submitCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var resp *headroomv1.SubmitResponse
-			err = to.use("submit", func(c headroomv1connect.SchedulerServiceClient) error {
-				ctx, cancel := context.WithTimeout(cmd.Context(), callWait)
-				defer cancel()
-				r, err := c.Submit(ctx, connect.NewRequest(req))
-				if err == nil {
-					resp = r.Msg
-				}
-				return err
-			})
+			resp, err := ask(cmd.Context(), &to, "submit", headroomv1connect.SchedulerServiceClient.Submit, req)
 			if err != nil {
 				return withRequest(err, why.requestID)
 			}
@@ -183,18 +173,8 @@ func listCommand() *cobra.Command {
 	return cmd
 }
 
-func (t *target) list(parent context.Context, id string) (*headroomv1.ListResponse, error) {
-	var resp *headroomv1.ListResponse
-	err := t.use("list", func(c headroomv1connect.SchedulerServiceClient) error {
-		ctx, cancel := context.WithTimeout(parent, callWait)
-		defer cancel()
-		r, err := c.List(ctx, connect.NewRequest(&headroomv1.ListRequest{Id: id}))
-		if err == nil {
-			resp = r.Msg
-		}
-		return err
-	})
-	return resp, err
+func (t *target) list(ctx context.Context, id string) (*headroomv1.ListResponse, error) {
+	return ask(ctx, t, "list", headroomv1connect.SchedulerServiceClient.List, &headroomv1.ListRequest{Id: id})
 }
 
 func showCommand() *cobra.Command {
@@ -237,20 +217,11 @@ func cancelCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			why.fill()
 			req := &headroomv1.CancelRequest{Id: args[0], Change: &headroomv1.Change{Actor: cli.Actor(), Reason: why.reason, RequestId: why.requestID}}
-			var revision uint64
-			err := to.use("cancel", func(c headroomv1connect.SchedulerServiceClient) error {
-				ctx, cancel := context.WithTimeout(cmd.Context(), callWait)
-				defer cancel()
-				r, err := c.Cancel(ctx, connect.NewRequest(req))
-				if err == nil {
-					revision = r.Msg.GetRevision()
-				}
-				return err
-			})
+			resp, err := ask(cmd.Context(), &to, "cancel", headroomv1connect.SchedulerServiceClient.Cancel, req)
 			if err != nil {
 				return withRequest(err, why.requestID)
 			}
-			return printCancelled(cmd.OutOrStdout(), &out, args[0], revision)
+			return printCancelled(cmd.OutOrStdout(), &out, args[0], resp.GetRevision())
 		},
 	}
 	to.flags(cmd)

@@ -1,10 +1,16 @@
-package scheduler
+// Package leader finds the coordinators' leader and calls it, for the scheduler.
+//
+// The one idea: whoever answered last is asked first, and a call follows the leader
+// wherever it goes. A call that may have been carried out is told apart from one that
+// surely was not: only the latter lets the scheduler take back what it prepared.
+//
+// What it never does: give up on an election while the caller still has time.
+package leader
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strings"
 	"sync"
 	"time"
@@ -29,10 +35,11 @@ const (
 	unreachableRounds = 3
 )
 
-// leader finds the coordinators' leader and calls it. It is safe for concurrent use.
-type leader struct {
+// Client finds the coordinators' leader and calls it. It is safe for concurrent use.
+type Client struct {
 	seeds []string
-	peers rpc.Peers
+	// Peers are how coordinators are reached.
+	Peers rpc.Peers
 
 	mu sync.Mutex
 	// Invariant: current is never empty.
@@ -40,27 +47,28 @@ type leader struct {
 	turn    int // index of the seed to try next
 }
 
-func newLeader(seeds []string, peers rpc.Peers) *leader {
-	return &leader{seeds: seeds, peers: peers, current: seeds[0]}
+// New is a client that asks the seeds, addresses of coordinators, as the peers say.
+func New(seeds []string, peers rpc.Peers) *Client {
+	return &Client{seeds: seeds, Peers: peers, current: seeds[0]}
 }
 
-// address is the coordinator to talk to now.
-func (l *leader) address() string {
+// Address is the coordinator to talk to now.
+func (l *Client) Address() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.current
 }
 
-// follow takes address for the leader's.
-func (l *leader) follow(address string) {
+// Follow takes address for the leader's.
+func (l *Client) Follow(address string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.current = address
 }
 
-// leave gives up on address and goes to the next seed, unless somebody else has
+// Leave gives up on address and goes to the next seed, unless somebody else has
 // moved on already.
-func (l *leader) leave(address string) {
+func (l *Client) Leave(address string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.current == address {
@@ -73,21 +81,22 @@ func (l *leader) leave(address string) {
 	}
 }
 
-func (l *leader) client(address string) headroomv1connect.JobServiceClient {
-	return headroomv1connect.NewJobServiceClient(l.peers.HTTP(), l.peers.URL(address), l.peers.Options()...)
+// Jobs is the job service of the coordinator at address.
+func (l *Client) Jobs(address string) headroomv1connect.JobServiceClient {
+	return headroomv1connect.NewJobServiceClient(l.Peers.HTTP(), l.Peers.URL(address), l.Peers.Options()...)
 }
 
-// call makes one call at the leader and follows it wherever it goes, until try
+// Call makes one call at the leader and follows it wherever it goes, until try
 // succeeds, is refused for good, or ctx ends. try must be safe to repeat.
 // The error is ready for an operator: exit 3 when nothing was carried out, 7
 // when it may have been.
-func (l *leader) call(ctx context.Context, doing string, try func(context.Context, headroomv1connect.JobServiceClient) error) error {
+func (l *Client) Call(ctx context.Context, doing string, try func(context.Context, headroomv1connect.JobServiceClient) error) error {
 	var unsure error  // the last failure after which the command may have been carried out
 	answered := false // somebody is there: an election may be all that is missing
 	for failed := 1; ; failed++ {
-		address := l.address()
+		address := l.Address()
 		tryCtx, cancel := context.WithTimeout(ctx, tryWait)
-		err := try(tryCtx, l.client(address))
+		err := try(tryCtx, l.Jobs(address))
 		cancel()
 		if err == nil {
 			return nil
@@ -98,7 +107,7 @@ func (l *leader) call(ctx context.Context, doing string, try func(context.Contex
 		if maybeDone(err) {
 			unsure = err
 		}
-		answered = answered || !isDial(err)
+		answered = answered || !rpc.NotSent(err)
 		hopeless := !answered && failed >= unreachableRounds*len(l.seeds)
 		if hopeless || !timeLeft(ctx) || !pause.For(ctx, retryWait) {
 			return l.unreachable(doing, err, unsure)
@@ -106,19 +115,31 @@ func (l *leader) call(ctx context.Context, doing string, try func(context.Contex
 	}
 }
 
+// Ask sends a request to the leader as Call does, and returns the answer; nil after an error.
+func Ask[Q, A any](ctx context.Context, l *Client, doing string, method func(headroomv1connect.JobServiceClient, context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (answer *A, err error) {
+	err = l.Call(ctx, doing, func(ctx context.Context, c headroomv1connect.JobServiceClient) error {
+		resp, err := method(c, ctx, connect.NewRequest(q))
+		if err == nil {
+			answer = resp.Msg
+		}
+		return err
+	})
+	return answer, err
+}
+
 // moveOn chooses whom to ask after err; false says that asking again is no use.
-func (l *leader) moveOn(address string, err error) bool {
+func (l *Client) moveOn(address string, err error) bool {
 	if next, ok := rpc.LeaderOf(err); ok {
 		if next == "" {
-			l.leave(address)
+			l.Leave(address)
 		} else {
-			l.follow(next)
+			l.Follow(next)
 		}
 		return true
 	}
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeCanceled, connect.CodeUnknown, connect.CodeInternal:
-		l.leave(address)
+		l.Leave(address)
 		return true
 	default:
 		return false
@@ -130,16 +151,10 @@ func maybeDone(err error) bool {
 	if _, ok := rpc.LeaderOf(err); ok {
 		return false
 	}
-	return !isDial(err) && rpc.AsCLI(err, "", "").Exit != cli.ExitUnreachable
+	return !rpc.NotSent(err) && rpc.AsCLI(err, "", "").Exit != cli.ExitUnreachable
 }
 
-// isDial tells whether no connection came about, so that nothing was sent.
-func isDial(err error) bool {
-	op, ok := errors.AsType[*net.OpError](err)
-	return ok && op.Op == "dial"
-}
-
-func (l *leader) unreachable(doing string, err, unsure error) error {
+func (l *Client) unreachable(doing string, err, unsure error) error {
 	asked := "asked " + strings.Join(l.seeds, ", ")
 	if unsure != nil {
 		return &cli.Error{
@@ -169,35 +184,9 @@ func timeLeft(ctx context.Context) bool {
 	return !bounded || time.Until(end) > retryWait+tryLeast
 }
 
-// refusal is err for the scheduler's own callers: the same two lines and exit code.
-func refusal(err error, doing string) error {
-	e := rpc.AsCLI(err, doing, "the coordinators")
-	return rpc.Refuse(codeFor(e.Exit), e.Code, e.Exit, e.Error(), e.Hint)
-}
-
-// codeFor is the Connect code that goes with an exit code.
-func codeFor(exit int) connect.Code {
-	switch exit {
-	case cli.ExitUsage:
-		return connect.CodeInvalidArgument
-	case cli.ExitUnreachable:
-		return connect.CodeUnavailable
-	case cli.ExitDenied:
-		return connect.CodePermissionDenied
-	case cli.ExitConflict:
-		return connect.CodeAlreadyExists
-	case cli.ExitRefused:
-		return connect.CodeFailedPrecondition
-	case cli.ExitUnknown:
-		return connect.CodeDeadlineExceeded
-	default:
-		return connect.CodeUnknown
-	}
-}
-
-// settled tells whether an error of the coordinators is final: repeating the
+// Settled reports whether an error of the coordinators is final: repeating the
 // same command will not change it.
-func settled(err error) bool {
+func Settled(err error) bool {
 	e, ok := errors.AsType[*cli.Error](err)
 	return ok && e.Exit != cli.ExitUnreachable && e.Exit != cli.ExitUnknown
 }

@@ -1,0 +1,34 @@
+package scheduler
+
+import (
+	"connectrpc.com/connect"
+
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+)
+
+// refusal is err for the scheduler's own callers: the same two lines and exit code.
+func refusal(err error, doing string) error {
+	e := rpc.AsCLI(err, doing, "the coordinators")
+	return rpc.Refuse(codeFor(e.Exit), e.Code, e.Exit, e.Error(), e.Hint)
+}
+
+// codeFor is the Connect code that goes with an exit code.
+func codeFor(exit int) connect.Code {
+	switch exit {
+	case cli.ExitUsage:
+		return connect.CodeInvalidArgument
+	case cli.ExitUnreachable:
+		return connect.CodeUnavailable
+	case cli.ExitDenied:
+		return connect.CodePermissionDenied
+	case cli.ExitConflict:
+		return connect.CodeAlreadyExists
+	case cli.ExitRefused:
+		return connect.CodeFailedPrecondition
+	case cli.ExitUnknown:
+		return connect.CodeDeadlineExceeded
+	default:
+		return connect.CodeUnknown
+	}
+}
