@@ -7,7 +7,7 @@
 // The one idea: one cluster serves the whole package, because starting JVMs is most of
 // the work; a test takes it from shared and leaves it with all nodes running. Two proofs
 // need another: the one with HDFS beside the first, whose holder is killed, and the one
-// that powerlab profile starts itself. The tests do not run side by side.
+// that powerlab profile starts itself. Only these two run side by side.
 //
 // It needs the Debian packages of packages.txt and, the first time, the network; what is
 // missing is reported as not run.

@@ -90,8 +90,22 @@ func namedBy(t *testing.T, text string) (found []string) {
 	return found
 }
 
-func TestHDFSBesideAnotherCluster(t *testing.T) {
-	first, ctx := shared(t), within(t)
+// What needs clusters of its own runs side by side.
+func TestClustersBesideTheFirst(t *testing.T) {
+	l := shared(t)
+	t.Run("HDFS", func(t *testing.T) {
+		t.Parallel()
+		countsInHDFS(t, l)
+	})
+	t.Run("profile", func(t *testing.T) {
+		t.Parallel()
+		profilesAnApplication(t, l)
+	})
+}
+
+func countsInHDFS(t *testing.T, first *lab) {
+	t.Helper()
+	ctx := within(t)
 	dir := filepath.Join(t.TempDir(), "held")
 	text := hadoop.Text{Files: 4, Bytes: 20_000, Seed: 3}
 	if _, err := text.Write(dir + ".in"); err != nil {

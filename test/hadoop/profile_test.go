@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-func TestProfileOfAnApplication(t *testing.T) {
-	l := shared(t)
+func profilesAnApplication(t *testing.T, l *lab) {
+	t.Helper()
 	cmd := exec.CommandContext(within(t), filepath.Join(l.bin, "powerlab"), "profile", "wordcount", "--engine", "yarn", "--bin", l.bin,
 		"--maps", "4", "--ratios", "0.5", "--seeds", "1", "-o", "json")
 	out, err := cmd.Output()

@@ -84,8 +84,14 @@ func TestWordPopularity(t *testing.T) {
 	if first, last := seen[0].log, seen[len(seen)-1].log; last.TaskSeconds >= first.TaskSeconds {
 		t.Errorf("%.1f task seconds at the highest ratio, %.1f at 0", last.TaskSeconds, first.TaskSeconds)
 	}
-	t.Run("an executor is killed", func(t *testing.T) { killedMeanwhile(t, l, in, seen[2].answer) })
-	t.Run("Spark "+spark.Version4, func(t *testing.T) { onVersion4(t, l, in, seen[1].answer) })
+	t.Run("an executor is killed", func(t *testing.T) {
+		t.Parallel()
+		killedMeanwhile(t, l, in, seen[2].answer)
+	})
+	t.Run("Spark "+spark.Version4, func(t *testing.T) {
+		t.Parallel()
+		onVersion4(t, l, in, seen[1].answer)
+	})
 }
 
 // judge holds a run against what its ratio promises.
