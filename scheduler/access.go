@@ -21,6 +21,7 @@ import (
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/jobfile"
 )
 
 // caller is who asks.
@@ -310,7 +311,7 @@ func (s *service) checkQuota(who caller, v view, others int) error {
 	}
 	waiting := others
 	for _, j := range v.jobs {
-		if j.State == dispatch.Queued && submitterOf(j.spec) == who.name {
+		if j.State == dispatch.Queued && jobfile.SubmitterOf(j.spec) == who.name {
 			waiting++
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"headroom/internal/secure"
 	"headroom/internal/testkit"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/jobfile"
 )
 
 func TestWhoMayCallWhat(t *testing.T) {
@@ -189,7 +190,7 @@ func TestFalseWorkerIsNotBelieved(t *testing.T) {
 	w, n1 := &workers{s}, newSession("n1")
 	given := dispatch.Ref{Job: "words-1", Phase: dispatch.PhaseMap, Index: 3, Attempt: 65537}
 	named := func(r dispatch.Ref, proof string) *headroomv1.TaskRef {
-		ref := refToProto(r)
+		ref := jobfile.TaskRef(r)
 		ref.Proof = proof
 		return ref
 	}

@@ -12,6 +12,7 @@ import (
 	"headroom/internal/config"
 	"headroom/internal/secure"
 	"headroom/jobs/buffers"
+	"headroom/scheduler/jobfile"
 	"headroom/scheduler/spark"
 	"headroom/scheduler/yarn"
 )
@@ -181,7 +182,7 @@ func LoadConfig(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: read %s: %w", path, err)
 	}
-	if err := c.checkClasses(source{path, data}); err != nil {
+	if err := c.checkClasses(jobfile.NewSource(path, data)); err != nil {
 		return nil, err
 	}
 	return c, nil

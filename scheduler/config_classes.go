@@ -11,6 +11,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/jobs/buffers"
+	"headroom/scheduler/jobfile"
 )
 
 // auto as the value of theta or sprint_after lets the scheduler find it.
@@ -93,8 +94,8 @@ func (k Class) deadline() (time.Duration, bool) {
 }
 
 // deadlineFor is the deadline of a job: its own, or its class's; 0 for none.
-func (c *Config) deadlineFor(file *JobFile) time.Duration {
-	if d, ok := file.deadline(); ok {
+func (c *Config) deadlineFor(file *jobfile.File) time.Duration {
+	if d, ok := file.Due(); ok {
 		return d
 	}
 	for _, k := range c.Classes {
@@ -131,7 +132,7 @@ func parsePart(text string) (float64, error) {
 }
 
 // checkClasses tells what is wrong with the classes, and where it stands in the file.
-func (c *Config) checkClasses(file source) error {
+func (c *Config) checkClasses(file jobfile.Source) error {
 	seen := make(map[string]bool)
 	for i, k := range c.Classes {
 		at := "classes[" + strconv.Itoa(i) + "]"
@@ -143,14 +144,14 @@ func (c *Config) checkClasses(file source) error {
 	return nil
 }
 
-func (c *Config) checkClass(file source, at string, k Class, twice bool) error {
+func (c *Config) checkClass(file jobfile.Source, at string, k Class, twice bool) error {
 	bad := func(key, hint, format string, args ...any) error {
-		if !file.has(at + key) {
+		if !file.Has(at + key) {
 			key = ""
 		}
-		e := file.errorAt(at+key, format, args...)
+		e := file.ErrorAt(at+key, format, args...)
 		e.Code = "config"
-		return e.hint(hint)
+		return e.WithHint(hint)
 	}
 	switch {
 	case k.Name == "":
@@ -195,7 +196,7 @@ func (c *Config) checkAuto(bad func(key, hint, format string, args ...any) error
 		return bad(".theta", "max_error: 15% bounds what may be dropped", "theta auto of class %s without max_error", k.Name)
 	case (k.Theta == auto || k.SprintAfter == auto) && !bounded && !slices.ContainsFunc(c.Classes, func(o Class) bool { return o.Latency != Latency{} }):
 		return bad("", "latency: {mean: 100s} of some class is what auto works for", "auto of class %s, and no class bounds its latency", k.Name)
-	case k.Profile != "" && !ValidName(k.Profile):
+	case k.Profile != "" && !jobfile.ValidName(k.Profile):
 		return bad(".profile", "the name of its file in the folder of profiles, without .json", "profile %q of class %s is not the name of a profile", k.Profile, k.Name)
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/jobs/buffers"
+	"headroom/scheduler/jobfile"
 )
 
 // exampleClasses is the list of classes in the example.
@@ -82,11 +83,11 @@ func TestClassErrorsHaveAPlace(t *testing.T) {
 func TestAutoNeedsABound(t *testing.T) {
 	t.Parallel()
 	c := Config{Discipline: "da", Profiles: "/p", Classes: []Class{{Name: "low", Theta: auto, Profile: "words", MaxError: "10%"}}}
-	if err := c.checkClasses(source{file: "f"}); err == nil || !strings.Contains(err.Error(), "no class bounds its latency") {
+	if err := c.checkClasses(jobfile.NewSource("f", nil)); err == nil || !strings.Contains(err.Error(), "no class bounds its latency") {
 		t.Errorf("without a bound: %v", err)
 	}
 	c.Classes[0].Latency.P95 = "100s"
-	if err := c.checkClasses(source{file: "f"}); err != nil {
+	if err := c.checkClasses(jobfile.NewSource("f", nil)); err != nil {
 		t.Error(err)
 	}
 }
@@ -109,10 +110,10 @@ func TestClasses(t *testing.T) {
 	if d := cmp.Diff(want, c.settings()); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if d := c.deadlineFor(&JobFile{Class: "low"}); d != 10*time.Minute {
+	if d := c.deadlineFor(&jobfile.File{Class: "low"}); d != 10*time.Minute {
 		t.Errorf("deadline of low is %v", d)
 	}
-	if d := c.deadlineFor(&JobFile{Class: "low", Deadline: "30s"}); d != 30*time.Second {
+	if d := c.deadlineFor(&jobfile.File{Class: "low", Deadline: "30s"}); d != 30*time.Second {
 		t.Errorf("the job's own deadline gives %v", d)
 	}
 }

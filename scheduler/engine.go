@@ -46,14 +46,6 @@ func (s *Server) openSpark() error {
 	return nil
 }
 
-// engine is the engine of a job file; empty for our own workers.
-func (f *JobFile) engine() string {
-	if f.Spark != nil {
-		return spark.Name
-	}
-	return ""
-}
-
 // watch passes on what the engine tells.
 func (s *Server) watch(ctx context.Context) error {
 	for {

@@ -2,14 +2,10 @@ package scheduler
 
 import (
 	"errors"
-
-	"headroom/internal/config"
 )
 
 // What this package refuses, one sentence each.
 var (
-	// ErrNotFraction says that a text is not a fraction above 0 and at most 1.
-	ErrNotFraction = config.ErrNotFraction
 	// ErrUnknownPhase says that a task names a phase that jobs do not have.
 	ErrUnknownPhase = errors.New("unknown phase")
 	// ErrNoEngine says that a directive or a job is for an engine that is not configured here.

@@ -88,6 +88,24 @@ func (f folder) discard(tasks int) error {
 	return failed
 }
 
+// mkdirs makes path with its parents and returns those that were not there, outermost first.
+func mkdirs(path string) (made []string, err error) {
+	if _, err := os.Stat(path); err == nil {
+		return nil, nil
+	}
+	if parent := filepath.Dir(path); parent != path {
+		if made, err = mkdirs(parent); err != nil {
+			return made, err
+		}
+	}
+	// Task users write through the group of the folder above, as far as the umask lets
+	// them. They replace none of the scheduler's files beside their own: it is sticky.
+	if err := os.Mkdir(path, 0o770|fs.ModeSticky); err != nil {
+		return made, fmt.Errorf("make folder: %w", err)
+	}
+	return append(made, path), nil
+}
+
 // takeBack removes the manifest of a job that was not accepted, and the folders
 // that were made for it, innermost first. A folder that was there before stays.
 func takeBack(f folder, made []string) error {

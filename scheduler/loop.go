@@ -9,6 +9,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/jobs/dispatch"
 	"headroom/lease"
+	"headroom/scheduler/jobfile"
 	"headroom/scheduler/profiles"
 )
 
@@ -36,13 +37,13 @@ type loop struct {
 
 // record is what the core does not need of a job.
 type record struct {
-	file *JobFile
+	file *jobfile.File
 	spec []byte
 	// floor is the least fraction of map tasks that counts as a result.
 	floor     profiles.Bound
 	dir       folder
 	inputs    []string
-	programs  programs
+	programs  jobfile.Programs
 	started   *time.Time
 	submitted time.Time
 	// deadline is from the submission; 0 for none.
@@ -119,7 +120,7 @@ func (l *loop) carryOut(ctx context.Context, now time.Time, a dispatch.Action) {
 	case dispatch.StartTask:
 		l.send(a.Node, &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Task{Task: l.task(a.Node, a.Ref)}})
 	case dispatch.Kill:
-		l.send(a.Node, &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Kill{Kill: refToProto(a.Ref)}})
+		l.send(a.Node, &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Kill{Kill: jobfile.TaskRef(a.Ref)}})
 	case dispatch.DropTask:
 		l.dropTasks(now, dispatch.DropTasks{Job: a.Job, Indexes: []int{a.Index}, Why: a.Why})
 	case dispatch.DropTasks:
@@ -281,13 +282,13 @@ func (l *loop) drop(s *session) {
 func (l *loop) task(node string, ref dispatch.Ref) *headroomv1.Task {
 	r := l.records[ref.Job]
 	output := r.dir.task(ref.Phase, ref.Index)
-	t := &headroomv1.Task{Ref: refToProto(ref), Output: output, Dir: r.file.Folder, Env: environment(ref), Submitter: r.file.Submitter}
-	t.Ref.Proof = l.prover.proof(node, ref)
+	var t *headroomv1.Task
 	if ref.Phase == dispatch.PhaseReduce {
-		t.Argv = append(fill(r.programs.reducer, r.file.Reduce.Command, words(t)), l.outputs(ref.Job, r)...)
-		return t
+		t = r.file.ReduceTask(r.programs, ref, output, l.outputs(ref.Job, r))
+	} else {
+		t = r.file.MapTask(r.programs, ref, output, r.inputs[ref.Index])
 	}
-	t.Argv = fill(r.programs.mapper, r.file.Map.Command, append(words(t), "{input}", r.inputs[ref.Index]))
+	t.Ref.Proof = l.prover.proof(node, ref)
 	return t
 }
 

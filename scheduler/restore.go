@@ -13,6 +13,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/pause"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/jobfile"
 	"headroom/scheduler/profiles"
 )
 
@@ -190,13 +191,13 @@ func (s *Server) finished(j *headroomv1.Job, state dispatch.State) endedEvent {
 
 // recall makes a job's record from its specification and its folder.
 func (s *Server) recall(j *headroomv1.Job) (*record, dispatch.Past, error) {
-	file, err := ParseJob("/"+j.GetId()+".yaml", j.GetSpec(), nil)
+	file, err := jobfile.Parse("/"+j.GetId()+".yaml", j.GetSpec(), nil)
 	if err != nil {
 		return nil, dispatch.Past{}, err
 	}
 	r := &record{file: file, spec: j.GetSpec(), dir: s.folderOf(file, j.GetId()), submitted: submittedAt(j), deadline: deadlineOf(j)}
 	r.floor.Fraction = cmp.Or(j.GetFloor(), file.Fraction()) // as it was when the job was accepted, whatever its profile says now
-	if r.programs, err = file.programs(s.beside); err != nil {
+	if r.programs, err = file.Programs(s.beside); err != nil {
 		return nil, dispatch.Past{}, err
 	}
 	m, err := r.dir.readManifest()
@@ -216,7 +217,7 @@ func (s *Server) recall(j *headroomv1.Job) (*record, dispatch.Past, error) {
 
 // folderOf is where a job keeps its files: an application of Spark has no output
 // folder of its own.
-func (s *Server) folderOf(file *JobFile, id string) folder {
+func (s *Server) folderOf(file *jobfile.File, id string) folder {
 	if file.Spark != nil {
 		return folder{output: s.jobsDir(), id: id}
 	}
@@ -230,14 +231,14 @@ func deadlineOf(j *headroomv1.Job) time.Duration {
 
 // begin finds the inputs and makes the job's folder.
 func (r *record) begin() (err error) {
-	if r.inputs, err = r.file.inputs(); err != nil {
+	if r.inputs, err = r.file.Inputs(); err != nil {
 		return err
 	}
 	if _, err = mkdirs(r.dir.path("")); err == nil {
 		err = r.keepManifest()
 	}
 	if err != nil {
-		return r.file.outputError(err)
+		return outputError(r.file, err)
 	}
 	return nil
 }
@@ -258,6 +259,6 @@ func (r *record) keepManifest() error {
 func (r *record) plan(id string) dispatch.Plan {
 	return dispatch.Plan{
 		ID: id, Name: r.file.Name, Class: r.file.Class, Slots: r.file.Slots, MinTasks: r.floor.Fraction,
-		MaxAttempts: r.file.MaxAttempts, Tasks: len(r.inputs), Reduce: r.file.Reduce != nil, Submitted: r.submitted, Engine: r.file.engine(),
+		MaxAttempts: r.file.MaxAttempts, Tasks: len(r.inputs), Reduce: r.file.Reduce != nil, Submitted: r.submitted, Engine: r.file.Engine(),
 	}
 }

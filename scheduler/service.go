@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/secure"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/jobfile"
 	"headroom/scheduler/leader"
 )
 
@@ -75,7 +77,7 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 			Id:    id,
 			State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: count(len(r.inputs)),
 		},
-		Engine: r.file.engine(), Rank: count(slices.Index(s.cfg.names(), r.file.Class)),
+		Engine: r.file.Engine(), Rank: count(slices.Index(s.cfg.names(), r.file.Class)),
 	}
 	if r.deadline > 0 {
 		seconds := r.deadline.Seconds()
@@ -96,12 +98,12 @@ func (s *service) prepare(m *headroomv1.SubmitRequest, who caller) (*record, err
 	if m.GetChange().GetRequestId() == "" || !filepath.IsAbs(m.GetFile()) {
 		return nil, cli.Usage("a submission names its request id and the job file's absolute path")
 	}
-	file, err := ParseJob(m.GetFile(), m.GetSpec(), s.cfg.names())
+	file, err := jobfile.Parse(m.GetFile(), m.GetSpec(), s.cfg.names())
 	if err != nil {
 		return nil, err
 	}
 	if file.Submitter != "" {
-		return nil, file.source.errorAt("submitter", "a job file must not name its submitter").hint("leave it out; the scheduler takes it from your certificate")
+		return nil, file.ErrorAt("submitter", "a job file must not name its submitter").WithHint("leave it out; the scheduler takes it from your certificate")
 	}
 	file.Submitter = who.name
 	if file.Spark != nil && s.spark == nil {
@@ -112,25 +114,46 @@ func (s *service) prepare(m *headroomv1.SubmitRequest, who caller) (*record, err
 		submitted: time.UnixMicro(time.Now().UnixMicro()),
 	}
 	r.deadline = s.cfg.deadlineFor(file)
-	if r.inputs, err = file.inputs(); err != nil {
+	if r.inputs, err = file.Inputs(); err != nil {
 		return nil, err
 	}
-	if r.programs, err = file.programs(s.beside); err != nil {
+	if r.programs, err = file.Programs(s.beside); err != nil {
 		return nil, err
 	}
-	if err := file.checkOutput(r.dir); err != nil {
+	if err := checkOutput(file, r.dir); err != nil {
 		return nil, err
 	}
-	r.floor = file.floor(s.profiles)
-	r.spec, err = file.specification(r.floor)
+	r.floor = file.Floor(s.profiles)
+	r.spec, err = file.Specification(r.floor)
 	return r, err
 }
 
+// checkOutput proves that the job's folder can be made, without leaving a trace.
+func checkOutput(f *jobfile.File, dir folder) error {
+	if _, err := os.Stat(dir.path("")); err == nil {
+		return nil // of an earlier try of the same request
+	}
+	made, err := mkdirs(dir.path(""))
+	err = errors.Join(err, takeBack(dir, made))
+	if err != nil {
+		return outputError(f, err)
+	}
+	return nil
+}
+
+func outputError(f *jobfile.File, err error) *cli.Error {
+	if f.Spark != nil {
+		return &cli.Error{Code: "config", Exit: cli.ExitFailed, Err: err, Message: fmt.Sprintf("the job's folder cannot be made: %v", err), Hint: "dir of scheduler.yaml must be writable for the scheduler"}
+	}
+	return f.ErrorAt("output", "output folder cannot be made: %v", err).
+		WithHint("output must name a folder that the scheduler and the workers may write to")
+}
+
 // noSpark refuses a job of an engine that is not here.
-func noSpark(file *JobFile) error {
-	e := file.source.errorAt("spark", "this scheduler has no Spark")
+func noSpark(file *jobfile.File) error {
+	e := file.ErrorAt("spark", "this scheduler has no Spark")
 	e.Err = ErrNoEngine
-	return e.hint("the section spark of scheduler.yaml names one; or give the job map and output")
+	return e.WithHint("the section spark of scheduler.yaml names one; or give the job map and output")
 }
 
 // jobID is the id of the job that a request asks for: the same for a repeated
@@ -142,7 +165,7 @@ func jobID(name, requestID string) string {
 
 // again answers a request that was carried out before.
 func again(j jobAndSpec, r *record) (*headroomv1.SubmitResponse, error) {
-	if !bytes.Equal(withoutReason(j.spec), withoutReason(r.spec)) {
+	if !bytes.Equal(jobfile.WithoutReason(j.spec), jobfile.WithoutReason(r.spec)) {
 		return nil, &cli.Error{
 			Code: "conflict", Exit: cli.ExitConflict, Message: fmt.Sprintf("this request id belongs to job %s, which is another", j.ID),
 			Hint: "give every job a request id of its own, or leave --request-id out",
@@ -160,7 +183,7 @@ func (s *service) accept(ctx context.Context, job *headroomv1.Job, r *record, ch
 	}
 	if err != nil {
 		_ = takeBack(r.dir, made) // the cause is told; what is left is an empty folder
-		return 0, r.file.outputError(err)
+		return 0, outputError(r.file, err)
 	}
 	resp, err := leader.Ask(ctx, s.leader, "submit", headroomv1connect.JobServiceClient.CommitJob, &headroomv1.CommitJobRequest{Job: job, Change: change})
 	if err != nil {
@@ -295,12 +318,12 @@ func cancellable(v view, id string) (progress *headroomv1.JobProgress, over bool
 func submitterIn(v view, id string) string {
 	for _, j := range v.waiting {
 		if j.GetId() == id {
-			return submitterOf(j.GetSpec())
+			return jobfile.SubmitterOf(j.GetSpec())
 		}
 	}
 	for _, j := range v.jobs {
 		if j.ID == id {
-			return submitterOf(j.spec)
+			return jobfile.SubmitterOf(j.spec)
 		}
 	}
 	return ""

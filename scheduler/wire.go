@@ -7,12 +7,9 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/jobs/dispatch"
 	"headroom/lease"
+	"headroom/scheduler/jobfile"
 	"headroom/units"
 )
-
-func refToProto(r dispatch.Ref) *headroomv1.TaskRef {
-	return &headroomv1.TaskRef{Job: r.Job, Phase: r.Phase.String(), Index: uint32(r.Index), Attempt: r.Attempt}
-}
 
 func refFromProto(r *headroomv1.TaskRef) (dispatch.Ref, error) {
 	ref := dispatch.Ref{Job: r.GetJob(), Index: int(r.GetIndex()), Attempt: r.GetAttempt()}
@@ -107,7 +104,7 @@ func jobToProto(v jobAndSpec) *headroomv1.Job {
 	j := &headroomv1.Job{
 		Id: v.ID, Name: v.Name, Class: v.Class, State: stateToProto(v.State), Spec: v.spec,
 		SubmittedUs: v.Submitted.UnixMicro(), Progress: progressToProto(v.JobView), Outcome: v.Outcome, Floor: v.floor,
-		Engine: v.Engine, Rank: count(v.Rank), Submitter: submitterOf(v.spec),
+		Engine: v.Engine, Rank: count(v.Rank), Submitter: jobfile.SubmitterOf(v.spec),
 	}
 	if v.deadline > 0 {
 		s := v.deadline.Seconds()

@@ -14,6 +14,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
+	"headroom/scheduler/jobfile"
 	"headroom/scheduler/local"
 )
 
@@ -81,10 +82,10 @@ func (w *workers) Work(ctx context.Context, st *workStream) error {
 }
 
 func checkHello(h *headroomv1.WorkerHello) error {
-	if !ValidName(h.GetNode()) || h.GetSlots() < 1 || h.GetSlots() > SlotsMax {
+	if !jobfile.ValidName(h.GetNode()) || h.GetSlots() < 1 || h.GetSlots() > jobfile.SlotsMax {
 		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage,
 			fmt.Sprintf("worker %q with %d slots", h.GetNode(), h.GetSlots()),
-			fmt.Sprintf("a worker opens its stream with its node's name and 1 to %d slots", SlotsMax))
+			fmt.Sprintf("a worker opens its stream with its node's name and 1 to %d slots", jobfile.SlotsMax))
 	}
 	return nil
 }

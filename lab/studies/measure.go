@@ -16,7 +16,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/jobs/quality"
-	"headroom/scheduler"
+	"headroom/scheduler/jobfile"
 	"headroom/scheduler/local"
 	"headroom/units"
 )
@@ -128,7 +128,7 @@ const noteEvery = 2 * time.Second
 // processes runs a job of a scheduler's job file as processes of this machine. Each
 // map task runs once; its output stays in a folder of ours for all results that need it.
 type processes struct {
-	job   *scheduler.Alone
+	job   *jobfile.Alone
 	dir   string
 	slots int
 	env   []string
@@ -137,7 +137,7 @@ type processes struct {
 	note  func(format string, args ...any)
 }
 
-func newProcesses(file *scheduler.JobFile, dir string, slots int, note func(string, ...any)) (*processes, error) {
+func newProcesses(file *jobfile.File, dir string, slots int, note func(string, ...any)) (*processes, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("profile: own program: %w", err)

@@ -17,7 +17,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/jobs/quality"
-	"headroom/scheduler"
+	"headroom/scheduler/jobfile"
 	"headroom/units"
 )
 
@@ -202,7 +202,7 @@ func (p *profiling) check() (quality.Comparison, error) {
 }
 
 // job reads the job file as the scheduler does.
-func (p *profiling) job() (*scheduler.JobFile, error) {
+func (p *profiling) job() (*jobfile.File, error) {
 	name, err := filepath.Abs(p.jobFile)
 	if err != nil {
 		return nil, cli.Usage("%s: %w", p.jobFile, err)
@@ -211,7 +211,7 @@ func (p *profiling) job() (*scheduler.JobFile, error) {
 	if err != nil {
 		return nil, cli.Usage("job file: %w", err)
 	}
-	job, err := scheduler.ParseJob(name, data, nil)
+	job, err := jobfile.Parse(name, data, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"headroom/internal/config"
 	"headroom/jobs/dispatch"
 	"headroom/scheduler"
+	"headroom/scheduler/jobfile"
 )
 
 func submitCommand() *cobra.Command {
@@ -90,7 +91,7 @@ func submitRequest(name string, dryRun bool, why change) (*headroomv1.SubmitRequ
 
 // readJobFile reads no more than the scheduler would take.
 func readJobFile(path string) ([]byte, error) {
-	data, err := config.ReadFile(path, scheduler.JobFileMax+1)
+	data, err := config.ReadFile(path, jobfile.SizeMax+1)
 	if err == nil {
 		return data, nil
 	}

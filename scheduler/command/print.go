@@ -14,6 +14,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/jobs/buffers"
 	"headroom/scheduler"
+	"headroom/scheduler/jobfile"
 	"headroom/units"
 )
 
@@ -207,7 +208,7 @@ func jobItems(jobs []*headroomv1.Job, runs details) []any {
 			ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), State: stateWord(j),
 			Tasks: p.GetTasks(), Done: p.GetDone(), Running: p.GetRunning(), Dropped: p.GetDropped(),
 			Submitted: submittedAt(j).UTC(), Outcome: j.GetOutcome(), Engine: cmp.Or(j.GetEngine(), "local"), Queue: j.GetQueue(), RunningOn: p.GetRunningOn(),
-			FloorReason: scheduler.FloorReason(j.GetSpec()),
+			FloorReason: jobfile.FloorReason(j.GetSpec()),
 		}
 		if name := j.GetSubmitter(); name != "" {
 			item.Submitter = &name
@@ -414,7 +415,7 @@ func printJob(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) error
 			engine += ", queue " + j.GetQueue()
 		}
 		rows = slices.Insert(rows, 4, []string{"engine", engine}, []string{"quality floor", floorText(j)})
-	} else if scheduler.FloorReason(j.GetSpec()) != "" {
+	} else if jobfile.FloorReason(j.GetSpec()) != "" {
 		rows = slices.Insert(rows, 4, []string{"quality floor", floorText(j)})
 	}
 	return out.Table(w, nil, rows)
@@ -423,7 +424,7 @@ func printJob(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) error
 // floorText is the floor with its reason, where the job says one.
 func floorText(j *headroomv1.Job) string {
 	text := units.Percent(cmp.Or(j.GetFloor(), 1))
-	if why := scheduler.FloorReason(j.GetSpec()); why != "" {
+	if why := jobfile.FloorReason(j.GetSpec()); why != "" {
 		text += " of the map tasks: " + why
 	}
 	return text

@@ -14,6 +14,7 @@ import (
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/scheduler"
+	"headroom/scheduler/jobfile"
 	"headroom/scheduler/local"
 	"headroom/systemd"
 )
@@ -67,13 +68,13 @@ func workerCommand() *cobra.Command {
 		Example: "  scheduler worker --node n03 --scheduler 10.0.0.20:7410 --slots 4 --dir /var/lib/headroom/worker --ca /etc/headroom/ca.crt --cert /etc/headroom/worker.crt --key /etc/headroom/worker.key",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !scheduler.ValidName(cfg.Node) {
+			if !jobfile.ValidName(cfg.Node) {
 				e := cli.Usage("--node %q is not a node's name", cfg.Node)
 				e.Hint = "give the name that powerd.yaml has, for example --node n03"
 				return e
 			}
-			if cfg.Slots < 1 || cfg.Slots > scheduler.SlotsMax {
-				return cli.Usage("--slots is %d; it must be from 1 to %d", cfg.Slots, scheduler.SlotsMax)
+			if cfg.Slots < 1 || cfg.Slots > jobfile.SlotsMax {
+				return cli.Usage("--slots is %d; it must be from 1 to %d", cfg.Slots, jobfile.SlotsMax)
 			}
 			var err error
 			var queue *logs.Queue

@@ -18,6 +18,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/jobs/buffers"
 	"headroom/scheduler"
+	"headroom/scheduler/jobfile"
 )
 
 // realTimes are results in which a high and a low job take these seconds by policy.
@@ -240,7 +241,7 @@ func TestSparkSpec(t *testing.T) {
 	r := &realRun{bin: "/opt/head room", dir: "/tmp/run", jobs: []arrival{{class: low}, {class: high}}}
 	r.engine.spec = r.sparkSpec
 	for i, want := range []struct{ class, least string }{{"low", "80%"}, {"high", "100%"}} {
-		f, err := scheduler.ParseJob("/tmp/run/words.yaml", r.job(i), []string{"high", "low"})
+		f, err := jobfile.Parse("/tmp/run/words.yaml", r.job(i), []string{"high", "low"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,4 +1,4 @@
-package scheduler
+package jobfile
 
 // A job file is understood completely or refused with position, hint and exit
 // code 2; what the log keeps of it means the same job anywhere.
@@ -34,16 +34,16 @@ var classes = []string{"high", "low"}
 
 func TestParseJob(t *testing.T) {
 	t.Parallel()
-	f, err := ParseJob("/data/jobs/words.yaml", []byte(fullJob), classes)
+	f, err := Parse("/data/jobs/words.yaml", []byte(fullJob), classes)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := &JobFile{
+	want := &File{
 		Name: "words", Class: "high", Slots: 4, MinTasks: "75%", MaxAttempts: 5, Folder: "/data/jobs", Output: "/data/out/words",
 		Map:    MapStage{Input: "/data/jobs/text/*.txt", Command: []string{"powerlab", "app", "wordcount", "{input}"}},
 		Reduce: &ReduceStage{Command: []string{"powerlab", "app", "merge"}},
 	}
-	if d := cmp.Diff(want, f, cmpopts.IgnoreUnexported(JobFile{})); d != "" {
+	if d := cmp.Diff(want, f, cmpopts.IgnoreUnexported(File{})); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 	if got := f.Fraction(); got != 0.75 {
@@ -53,7 +53,7 @@ func TestParseJob(t *testing.T) {
 
 func TestParseJobDefaults(t *testing.T) {
 	t.Parallel()
-	f, err := ParseJob("/j/a.yaml", []byte("name: a\nclass: low\nslots: 1\nmap: {input: /t/*, command: [cat]}\noutput: /o\nfolder: /work\n"), classes)
+	f, err := Parse("/j/a.yaml", []byte("name: a\nclass: low\nslots: 1\nmap: {input: /t/*, command: [cat]}\noutput: /o\nfolder: /work\n"), classes)
 	if err != nil || f.MaxAttempts != 3 || f.Fraction() != 1 || f.Folder != "/work" || f.Reduce != nil {
 		t.Errorf("%+v, %v", f, err)
 	}
@@ -96,9 +96,9 @@ func TestParseJobRefuses(t *testing.T) {
 		"empty":            {fullJob, "", "/f: name is missing"},
 		"a list":           {fullJob, "- a\n", "/f:1:"},
 		"not UTF-8":        {"words", "w\xffrds", "/f: the job file is not UTF-8"},
-		"too long":         {fullJob, fullJob + strings.Repeat("#", JobFileMax), "/f: a job file of"},
+		"too long":         {fullJob, fullJob + strings.Repeat("#", SizeMax), "/f: a job file of"},
 	} {
-		_, err := ParseJob("/f", []byte(strings.Replace(fullJob, c.from, c.to, 1)), classes)
+		_, err := Parse("/f", []byte(strings.Replace(fullJob, c.from, c.to, 1)), classes)
 		e, ok := errors.AsType[*cli.Error](err)
 		if !ok || e.Exit != cli.ExitUsage || e.Hint == "" || !strings.HasPrefix(e.Message, c.want) {
 			t.Errorf("%s: got %v, want %s", name, err, c.want)
@@ -119,9 +119,9 @@ func FuzzJobFile(f *testing.F) {
 	f.Add([]byte("name: a\nclass: low\nslots: 1\nmap: {input: x, command: [" + strings.Repeat("x, ", 7000) + "x]}\noutput: x\n"))
 	f.Add([]byte("name: " + strings.Repeat("{a: ", 15_000)))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var job *JobFile
+		var job *File
 		var err error
-		testkit.Cheap(t, len(data), func() { job, err = ParseJob("/dir/f", data, classes) })
+		testkit.Cheap(t, len(data), func() { job, err = Parse("/dir/f", data, classes) })
 		if err != nil {
 			e, ok := errors.AsType[*cli.Error](err)
 			if !ok || e.Exit != cli.ExitUsage || e.Hint == "" || !strings.HasPrefix(e.Message, "/dir/f:") {
@@ -129,15 +129,15 @@ func FuzzJobFile(f *testing.F) {
 			}
 			return
 		}
-		canonical, err := job.Canonical()
+		canonical, err := job.canonical()
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := ParseJob("/elsewhere/g", canonical, nil)
+		again, err := Parse("/elsewhere/g", canonical, nil)
 		if err != nil {
 			t.Fatalf("own text refused: %v\n%s", err, canonical)
 		}
-		if d := cmp.Diff(job, again, cmpopts.IgnoreUnexported(JobFile{}), cmpopts.EquateEmpty(), sameLeast); d != "" {
+		if d := cmp.Diff(job, again, cmpopts.IgnoreUnexported(File{}), cmpopts.EquateEmpty(), sameLeast); d != "" {
 			t.Fatalf("(-first +again):\n%s\n%s", d, canonical)
 		}
 	})
@@ -152,7 +152,7 @@ func TestCanonicalKeepsEveryText(t *testing.T) {
 		word := func(name string) string {
 			return odd.Filter(func(s string) bool { return s != "" && !strings.ContainsRune(s, 0) }).Draw(t, name)
 		}
-		job := &JobFile{
+		job := &File{
 			Name: "a", Class: "low", Slots: 1, MinTasks: "50%", MaxAttempts: 3, Folder: "/f", Output: "/out/x" + word("output") + "x",
 			Map: MapStage{Input: "/in/x" + word("input") + "x", Command: []string{word("program"), word("argument"), ""}},
 		}
@@ -164,15 +164,15 @@ func TestCanonicalKeepsEveryText(t *testing.T) {
 		if rapid.Bool().Draw(t, "reduce") {
 			job.Reduce = &ReduceStage{Command: []string{word("reducer")}}
 		}
-		text, err := job.Canonical()
+		text, err := job.canonical()
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := ParseJob("/f/j.yaml", text, nil)
+		again, err := Parse("/f/j.yaml", text, nil)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
-		if d := cmp.Diff(job, again, cmpopts.IgnoreUnexported(JobFile{})); d != "" {
+		if d := cmp.Diff(job, again, cmpopts.IgnoreUnexported(File{})); d != "" {
 			t.Fatalf("(-job +again):\n%s\n%s", d, text)
 		}
 	})

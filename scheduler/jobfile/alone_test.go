@@ -1,6 +1,6 @@
 // Claim: a job whose tasks are run without a scheduler gets the commands, the
 // environment and the inputs that a scheduler gives it, and outputs of its own.
-package scheduler
+package jobfile
 
 import (
 	"os"
@@ -18,7 +18,7 @@ func TestAlone(t *testing.T) {
 		}
 	}
 	const file = `{name: words, class: low, slots: 2, output: out, map: {input: "*.txt", command: [sh, "{index}", "{input}", "{output}"]}, reduce: {command: [sh, sum]}}`
-	f, err := ParseJob(filepath.Join(dir, "job.yaml"), []byte(file), nil)
+	f, err := Parse(filepath.Join(dir, "job.yaml"), []byte(file), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

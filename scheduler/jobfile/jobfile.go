@@ -1,4 +1,15 @@
-package scheduler
+// Package jobfile reads the files in which people describe their jobs, finds the inputs
+// and programs that they name, and makes the tasks of them.
+//
+// The one idea: what is committed is a job file too, the canonical one, in which every
+// path is absolute and every default filled in. So a job means the same on every machine
+// and after every restart.
+//
+// Guarantees: a file is read strictly and in bounds; every error names its place in the
+// file and a way out.
+//
+// What it never does: write anything, or run anything.
+package jobfile
 
 import (
 	"bytes"
@@ -13,9 +24,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/goccy/go-yaml"
-	"github.com/goccy/go-yaml/parser"
-
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/jobs/dispatch"
@@ -26,8 +34,8 @@ import (
 // Bounds of a job file. They keep one job's share of the coordinators' log and
 // of the scheduler's memory small; more work is several jobs.
 const (
-	// JobFileMax is the most bytes of a job file.
-	JobFileMax = 64 << 10
+	// SizeMax is the most bytes of a job file.
+	SizeMax = 64 << 10
 	// SlotsMax is the most slots of a job, and of a worker.
 	SlotsMax    = 10_000
 	tasksMax    = 10_000 // map tasks
@@ -36,8 +44,8 @@ const (
 	attemptsDefault = 3
 )
 
-// JobFile is a job as its owner writes it (YAML). ParseJob checks it.
-type JobFile struct {
+// File is a job as its owner writes it (YAML). Parse checks it.
+type File struct {
 	// Name is letters, digits, dots, dashes and underscores; the job's id begins with it.
 	Name string `yaml:"name"`
 	// Class is one of the scheduler's priority classes.
@@ -71,7 +79,7 @@ type JobFile struct {
 	// committed, and refuses a file that brings it along.
 	Submitter string `yaml:"submitter,omitempty"`
 
-	source source
+	text Source
 }
 
 // MapStage is the first phase: one task for each input file.
@@ -95,24 +103,24 @@ var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 // ValidName reports whether name is fit for ids, file names and screens.
 func ValidName(name string) bool { return nameRule.MatchString(name) }
 
-// ParseJob reads a job file strictly and checks all that can be checked without
+// Parse reads a job file strictly and checks all that can be checked without
 // touching the disk. file is its absolute name, for positions in errors and for
 // relative paths, which come back absolute. classes are those of the scheduler;
 // nil takes any, for a job that was accepted before.
 // Errors are *cli.Error with exit code 2, position and hint.
-func ParseJob(file string, data []byte, classes []string) (*JobFile, error) {
-	if len(data) > JobFileMax {
-		return nil, source{file: file}.errorAt("", "a job file of %d bytes is too long; the most is %d", len(data), JobFileMax).
-			hint("input files are named by a glob, not one by one")
+func Parse(file string, data []byte, classes []string) (*File, error) {
+	if len(data) > SizeMax {
+		return nil, Source{file: file}.ErrorAt("", "a job file of %d bytes is too long; the most is %d", len(data), SizeMax).
+			WithHint("input files are named by a glob, not one by one")
 	}
 	if !utf8.Valid(data) {
-		return nil, source{file: file}.errorAt("", "the job file is not UTF-8 text").hint("save it as UTF-8; is it the right file?")
+		return nil, Source{file: file}.ErrorAt("", "the job file is not UTF-8 text").WithHint("save it as UTF-8; is it the right file?")
 	}
-	f := &JobFile{}
+	f := &File{}
 	if err := config.Decode(file, data, f); err != nil {
 		return nil, err
 	}
-	f.source = source{file, data}
+	f.text = Source{file, data}
 	for _, check := range []func() error{f.checkName, func() error { return f.checkClass(classes) }, f.checkNumbers, f.checkWork} {
 		if err := check(); err != nil {
 			return nil, err
@@ -121,48 +129,48 @@ func ParseJob(file string, data []byte, classes []string) (*JobFile, error) {
 	return f, f.makeAbsolute()
 }
 
-func (f *JobFile) checkName() error {
+func (f *File) checkName() error {
 	if f.Name == "" {
 		return f.missing("name", "a short name for the job, for example name: words")
 	}
 	if !ValidName(f.Name) {
-		return f.source.errorAt("name", "name %q is not fit for an id", f.Name).
-			hint("letters, digits, dots, dashes and underscores, at most 63, beginning with a letter or a digit")
+		return f.ErrorAt("name", "name %q is not fit for an id", f.Name).
+			WithHint("letters, digits, dots, dashes and underscores, at most 63, beginning with a letter or a digit")
 	}
 	return nil
 }
 
-func (f *JobFile) checkClass(classes []string) error {
+func (f *File) checkClass(classes []string) error {
 	known := "classes of this scheduler, highest first: " + strings.Join(classes, ", ")
 	if f.Class == "" {
 		return f.missing("class", known)
 	}
 	if classes != nil && !slices.Contains(classes, f.Class) {
-		e := f.source.errorAt("class", "unknown class %q", f.Class).hint(known)
+		e := f.ErrorAt("class", "unknown class %q", f.Class).WithHint(known)
 		e.Err = dispatch.ErrUnknownClass
 		return e
 	}
 	return nil
 }
 
-func (f *JobFile) checkNumbers() error {
+func (f *File) checkNumbers() error {
 	if f.Slots < 1 || f.Slots > SlotsMax {
-		if !f.source.has("slots") {
+		if !f.text.Has("slots") {
 			return f.missing("slots", "slots is the most tasks that run at once, for example slots: 4")
 		}
-		return f.source.errorAt("slots", "slots is %d; it must be from 1 to %d", f.Slots, SlotsMax).
-			hint("slots is the most tasks of the job that run at once")
+		return f.ErrorAt("slots", "slots is %d; it must be from 1 to %d", f.Slots, SlotsMax).
+			WithHint("slots is the most tasks of the job that run at once")
 	}
-	if f.MaxAttempts < 0 || f.MaxAttempts > attemptsMax || (f.MaxAttempts == 0 && f.source.has("max_attempts")) {
-		return f.source.errorAt("max_attempts", "max_attempts is %d; it must be from 1 to %d", f.MaxAttempts, attemptsMax).
-			hint("max_attempts is how often one task may fail before it is given up; leave it out for 3")
+	if f.MaxAttempts < 0 || f.MaxAttempts > attemptsMax || (f.MaxAttempts == 0 && f.text.Has("max_attempts")) {
+		return f.ErrorAt("max_attempts", "max_attempts is %d; it must be from 1 to %d", f.MaxAttempts, attemptsMax).
+			WithHint("max_attempts is how often one task may fail before it is given up; leave it out for 3")
 	}
 	if f.MaxAttempts == 0 {
 		f.MaxAttempts = attemptsDefault
 	}
 	if _, err := parseFraction(f.MinTasks); err != nil {
-		return f.source.errorAt("min_tasks", "min_tasks %q: %v", f.MinTasks, err).
-			hint("the least fraction of map tasks that counts as a result: above 0 and at most 1, as 75% or 0.75")
+		return f.ErrorAt("min_tasks", "min_tasks %q: %v", f.MinTasks, err).
+			WithHint("the least fraction of map tasks that counts as a result: above 0 and at most 1, as 75% or 0.75")
 	}
 	if err := f.checkDeadline(); err != nil {
 		return err
@@ -170,22 +178,22 @@ func (f *JobFile) checkNumbers() error {
 	return f.checkQuality()
 }
 
-func (f *JobFile) checkDeadline() error {
-	if f.Deadline == "" && !f.source.has("deadline") {
+func (f *File) checkDeadline() error {
+	if f.Deadline == "" && !f.text.Has("deadline") {
 		return nil
 	}
 	d, err := config.ParseDuration(f.Deadline)
 	if e, ok := errors.AsType[*cli.Error](err); ok {
-		return f.source.errorAt("deadline", "deadline %s", e.Message).hint(cmp.Or(e.Hint, "write it as 30s, 5m or 1h30m"))
+		return f.ErrorAt("deadline", "deadline %s", e.Message).WithHint(cmp.Or(e.Hint, "write it as 30s, 5m or 1h30m"))
 	}
 	if d <= 0 {
-		return f.source.errorAt("deadline", "deadline is %v; it must be above 0", d).hint("when the job ought to have ended, from its submission; leave it out for none")
+		return f.ErrorAt("deadline", "deadline is %v; it must be above 0", d).WithHint("when the job ought to have ended, from its submission; leave it out for none")
 	}
 	return nil
 }
 
-// deadline is the file's own; false for none.
-func (f *JobFile) deadline() (time.Duration, bool) {
+// Due is the file's own deadline, from the submission; false for none.
+func (f *File) Due() (time.Duration, bool) {
 	if f.Deadline == "" {
 		return 0, false
 	}
@@ -194,34 +202,34 @@ func (f *JobFile) deadline() (time.Duration, bool) {
 }
 
 // checkWork checks what the job does: tasks of its own, or an application of Spark.
-func (f *JobFile) checkWork() error {
+func (f *File) checkWork() error {
 	if f.Spark != nil {
 		return f.checkSpark()
 	}
 	return f.checkCommands()
 }
 
-func (f *JobFile) checkSpark() error {
+func (f *File) checkSpark() error {
 	for _, key := range []string{"map", "reduce", "output"} {
-		if f.source.has(key) {
-			return f.source.errorAt(key, "%s beside spark", key).hint("a job has a spark section, or map, reduce and output; leave one of them out")
+		if f.text.Has(key) {
+			return f.ErrorAt(key, "%s beside spark", key).WithHint("a job has a spark section, or map, reduce and output; leave one of them out")
 		}
 	}
 	if p := f.Spark.Check(); p != nil {
 		key := "spark." + p.Key
-		if !f.source.has(key) {
+		if !f.text.Has(key) {
 			key = "spark"
 		}
-		return f.source.errorAt(key, "%s", p.Message).hint(p.Hint)
+		return f.ErrorAt(key, "%s", p.Message).WithHint(p.Hint)
 	}
 	return nil
 }
 
-func (f *JobFile) checkQuality() error {
-	if f.source.has("quality") || f.Quality != "" {
+func (f *File) checkQuality() error {
+	if f.text.Has("quality") || f.Quality != "" {
 		if _, err := config.ParseFraction(f.Quality); err != nil {
-			return f.source.errorAt("quality", "quality %q: %v", f.Quality, err).
-				hint("the least accuracy of the result, by the job's profile: above 0 and at most 1, as 90% or 0.9")
+			return f.ErrorAt("quality", "quality %q: %v", f.Quality, err).
+				WithHint("the least accuracy of the result, by the job's profile: above 0 and at most 1, as 90% or 0.9")
 		}
 	}
 	switch {
@@ -229,15 +237,15 @@ func (f *JobFile) checkQuality() error {
 		f.Profile = f.Name
 	case f.Profile == "":
 	case f.Quality == "":
-		return f.source.errorAt("profile", "profile %q is of no use without quality", f.Profile).hint("add quality: 90%, or leave profile out")
+		return f.ErrorAt("profile", "profile %q is of no use without quality", f.Profile).WithHint("add quality: 90%, or leave profile out")
 	case !ValidName(f.Profile):
-		return f.source.errorAt("profile", "profile %q is not the name of a profile", f.Profile).
-			hint("the name of its file in the scheduler's folder of profiles, without .json")
+		return f.ErrorAt("profile", "profile %q is not the name of a profile", f.Profile).
+			WithHint("the name of its file in the scheduler's folder of profiles, without .json")
 	}
 	return nil
 }
 
-func (f *JobFile) checkCommands() error {
+func (f *File) checkCommands() error {
 	if len(f.Map.Command) == 0 {
 		return f.missing("map.command", `program and arguments, for example command: [powerlab, app, wordcount, "{input}"]`)
 	}
@@ -250,13 +258,13 @@ func (f *JobFile) checkCommands() error {
 	return f.checkWords("reduce.command", f.Reduce.Command)
 }
 
-func (f *JobFile) checkWords(key string, words []string) error {
+func (f *File) checkWords(key string, words []string) error {
 	if words[0] == "" {
-		return f.source.errorAt(key+"[0]", "the program of %s is empty", key).hint("name a program")
+		return f.ErrorAt(key+"[0]", "the program of %s is empty", key).WithHint("name a program")
 	}
 	for i, w := range words {
 		if strings.ContainsRune(w, 0) {
-			return f.source.errorAt(fmt.Sprintf("%s[%d]", key, i), "%s holds a NUL character", key).hint("no program can be given one")
+			return f.ErrorAt(fmt.Sprintf("%s[%d]", key, i), "%s holds a NUL character", key).WithHint("no program can be given one")
 		}
 	}
 	return nil
@@ -264,28 +272,28 @@ func (f *JobFile) checkWords(key string, words []string) error {
 
 // makeAbsolute makes every path absolute, so that the job means the same on
 // every machine and after every restart.
-func (f *JobFile) makeAbsolute() error {
-	folder := filepath.Dir(f.source.file)
+func (f *File) makeAbsolute() error {
+	folder := filepath.Dir(f.text.file)
 	f.Folder = absolute(folder, f.Folder)
 	if !filepath.IsAbs(f.Folder) {
-		return f.source.errorAt("folder", "folder %q is not an absolute path", f.Folder).hint("submit the job file by its absolute name")
+		return f.ErrorAt("folder", "folder %q is not an absolute path", f.Folder).WithHint("submit the job file by its absolute name")
 	}
 	if f.Spark != nil {
 		*f.Spark = f.Spark.Absolute(f.Folder)
 		return nil
 	}
 	for _, p := range []struct {
-		key, hint string
-		path      *string
+		key, WithHint string
+		path          *string
 	}{
 		{"map.input", "a glob of text files, for example input: data/*.txt", &f.Map.Input},
 		{"output", "a folder for the results, for example output: out", &f.Output},
 	} {
 		if *p.path == "" {
-			return f.missing(p.key, p.hint)
+			return f.missing(p.key, p.WithHint)
 		}
 		if strings.ContainsRune(*p.path, 0) {
-			return f.source.errorAt(p.key, "%s holds a NUL character", p.key).hint("no file name can hold one")
+			return f.ErrorAt(p.key, "%s holds a NUL character", p.key).WithHint("no file name can hold one")
 		}
 		*p.path = absolute(f.Folder, *p.path)
 	}
@@ -299,23 +307,37 @@ func absolute(folder, path string) string {
 	return filepath.Join(folder, path)
 }
 
-func (f *JobFile) missing(key, hint string) error {
-	return f.source.errorAt("", "%s is missing", key).hint(hint)
+// ErrorAt is an error about a key of the file, such as "map.input"; the empty key stands
+// for the whole file.
+func (f *File) ErrorAt(key, format string, args ...any) Problem {
+	return f.text.ErrorAt(key, format, args...)
+}
+
+// Engine is the engine of a job file; empty for our own workers.
+func (f *File) Engine() string {
+	if f.Spark != nil {
+		return spark.Name
+	}
+	return ""
+}
+
+func (f *File) missing(key, hint string) error {
+	return f.ErrorAt("", "%s is missing", key).WithHint(hint)
 }
 
 // Fraction is the least fraction of map tasks that counts as a result, above 0
 // and at most 1, by the file alone: all where that takes a profile.
-func (f *JobFile) Fraction() float64 {
+func (f *File) Fraction() float64 {
 	x, err := parseFraction(f.MinTasks)
 	if err != nil || f.Quality != "" {
-		return 1 // ParseJob has refused it; the strictest reading is the safe one
+		return 1 // Parse has refused it; the strictest reading is the safe one
 	}
 	return x
 }
 
-// floor is the least fraction of map tasks that counts as a result, by the profiles
+// Floor is the least fraction of map tasks that counts as a result, by the profiles
 // known now, with the reason.
-func (f *JobFile) floor(known *profiles.Folder) profiles.Bound {
+func (f *File) Floor(known *profiles.Folder) profiles.Bound {
 	if f.Quality == "" {
 		return profiles.Bound{Fraction: f.Fraction()}
 	}
@@ -334,10 +356,10 @@ func (f *JobFile) floor(known *profiles.Folder) profiles.Bound {
 // accuracy: why its floor is what it is.
 const floorMark = "# quality floor: "
 
-// specification is what the log keeps of a job: the canonical file, and why its floor
+// Specification is what the log keeps of a job: the canonical file, and why its floor
 // is what it is.
-func (f *JobFile) specification(floor profiles.Bound) ([]byte, error) {
-	spec, err := f.Canonical()
+func (f *File) Specification(floor profiles.Bound) ([]byte, error) {
+	spec, err := f.canonical()
 	if err != nil || floor.Why == "" {
 		return spec, err
 	}
@@ -359,9 +381,9 @@ func FloorReason(spec []byte) string {
 	return description.Reason
 }
 
-// withoutReason is a specification as the job's owner wrote it: profiles may have
+// WithoutReason is a specification as the job's owner wrote it: profiles may have
 // changed since.
-func withoutReason(spec []byte) []byte {
+func WithoutReason(spec []byte) []byte {
 	if !bytes.HasPrefix(spec, []byte(floorMark)) {
 		return spec
 	}
@@ -376,17 +398,17 @@ func parseFraction(s string) (float64, error) {
 	}
 	x, err := config.ParseFraction(s)
 	if err != nil {
-		return 0, ErrNotFraction
+		return 0, config.ErrNotFraction
 	}
 	return x, nil
 }
 
-// Canonical is the job file with all paths absolute and all defaults filled in:
+// canonical is the job file with all paths absolute and all defaults filled in:
 // what the coordinators' log keeps. Reading it gives the same job.
 //
 // Every text is quoted as in JSON, which YAML contains: no text may come back as
 // something else, whatever characters it holds.
-func (f *JobFile) Canonical() ([]byte, error) {
+func (f *File) canonical() ([]byte, error) {
 	var b bytes.Buffer
 	quote := json.NewEncoder(&b)
 	quote.SetEscapeHTML(false)
@@ -441,10 +463,10 @@ func (f *JobFile) Canonical() ([]byte, error) {
 // submitterKey is the key of the submitter in what is committed.
 const submitterKey = "submitter"
 
-// submitterOf is the submitter in a specification as it is committed, one key a line
+// SubmitterOf is the submitter in a specification as it is committed, one key a line
 // with its value in JSON; empty for none. It takes no whole parser, as listings ask
 // for every job.
-func submitterOf(spec []byte) (name string) {
+func SubmitterOf(spec []byte) (name string) {
 	for line := range bytes.Lines(spec) {
 		value, ok := bytes.CutPrefix(line, []byte(submitterKey+": "))
 		if ok && json.Unmarshal(value, &name) == nil {
@@ -452,53 +474,4 @@ func submitterOf(spec []byte) (name string) {
 		}
 	}
 	return ""
-}
-
-// source finds the positions of keys for error texts.
-type source struct {
-	file string
-	data []byte
-}
-
-// jobError is a *cli.Error that is being put together.
-type jobError struct{ *cli.Error }
-
-func (e jobError) hint(text string) *cli.Error {
-	e.Hint = text
-	return e.Error
-}
-
-// errorAt is an error about a key, such as "map.input" or "map.command[0]"; the
-// empty key stands for the whole file.
-func (s source) errorAt(key, format string, args ...any) jobError {
-	where := s.file
-	if line, column, ok := s.position(key); ok {
-		where = fmt.Sprintf("%s:%d:%d", s.file, line, column)
-	}
-	return jobError{&cli.Error{Code: "job-file", Exit: cli.ExitUsage, Message: where + ": " + fmt.Sprintf(format, args...)}}
-}
-
-func (s source) has(key string) bool {
-	_, _, ok := s.position(key)
-	return ok
-}
-
-func (s source) position(key string) (line, column int, ok bool) {
-	if key == "" {
-		return 0, 0, false
-	}
-	path, err := yaml.PathString("$." + key)
-	if err != nil {
-		return 0, 0, false
-	}
-	file, err := parser.ParseBytes(s.data, 0)
-	if err != nil {
-		return 0, 0, false
-	}
-	node, err := path.FilterFile(file)
-	if err != nil || node == nil || node.GetToken() == nil || node.GetToken().Position == nil {
-		return 0, 0, false
-	}
-	p := node.GetToken().Position
-	return p.Line, p.Column, true
 }

@@ -1,0 +1,59 @@
+package jobfile
+
+import (
+	"path/filepath"
+	"strconv"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/dispatch"
+)
+
+// Alone is what it takes to run a job's tasks without a scheduler, each as
+// local.RunTask runs it: for those who study a job.
+type Alone struct {
+	file  *File
+	names []string
+	found Programs
+	dir   string
+}
+
+// Alone finds the job's inputs and programs as a scheduler would whose program is in
+// the folder beside. dir, an absolute name, gets the outputs; the job's own output
+// folder is left alone.
+func (f *File) Alone(beside, dir string) (*Alone, error) {
+	a := &Alone{file: f, dir: dir}
+	var err error
+	if a.names, err = f.Inputs(); err != nil {
+		return nil, err
+	}
+	a.found, err = f.Programs(beside)
+	return a, err
+}
+
+// Tasks is how many map tasks the job has.
+func (a *Alone) Tasks() int { return len(a.names) }
+
+// Input is the file that a map task reads.
+func (a *Alone) Input(index int) string { return a.names[index] }
+
+// Map is a map task; its output is in the folder when it has succeeded.
+func (a *Alone) Map(index int) *headroomv1.Task {
+	return a.file.MapTask(a.found, a.ref(dispatch.PhaseMap, index), filepath.Join(a.dir, "map-"+strconv.Itoa(index)), a.names[index])
+}
+
+// Reduce is the reduce task over the outputs of some map tasks, with a name for its
+// own output; nil for a job without one.
+func (a *Alone) Reduce(maps []int, name string) *headroomv1.Task {
+	if a.file.Reduce == nil {
+		return nil
+	}
+	var outputs []string
+	for _, i := range maps {
+		outputs = append(outputs, a.Map(i).GetOutput())
+	}
+	return a.file.ReduceTask(a.found, a.ref(dispatch.PhaseReduce, 0), filepath.Join(a.dir, name), outputs)
+}
+
+func (a *Alone) ref(phase dispatch.Phase, index int) dispatch.Ref {
+	return dispatch.Ref{Job: a.file.Name, Phase: phase, Index: index, Attempt: 1}
+}

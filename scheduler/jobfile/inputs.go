@@ -1,0 +1,152 @@
+package jobfile
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"unicode/utf8"
+)
+
+// argumentsMax bounds the map outputs' names as arguments of the reduce task:
+// Linux takes 2 MiB of arguments and environment together.
+const argumentsMax = 1 << 20
+
+// Inputs are the files of the job's glob, in order. Every one must be readable
+// by the scheduler now: a job is not accepted only to fail later.
+func (f *File) Inputs() ([]string, error) {
+	if f.Spark != nil {
+		return nil, f.applicable()
+	}
+	names, err := filepath.Glob(f.Map.Input)
+	if err != nil {
+		return nil, f.ErrorAt("map.input", "input %q is no glob: %v", f.Map.Input, err).
+			WithHint(`* stands for any characters, ? for one, [a-z] for a range; a backslash takes the meaning away`)
+	}
+	names, err = f.regular(names)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case len(names) == 0:
+		return nil, f.ErrorAt("map.input", "no file matches %s", f.Map.Input).
+			WithHint("relative paths are relative to the job file's folder; name at least one readable text file")
+	case len(names) > tasksMax:
+		return nil, f.ErrorAt("map.input", "%d files match %s; the most is %d", len(names), f.Map.Input, tasksMax).
+			WithHint("split the work into several jobs, or put several texts into one file")
+	case f.Reduce != nil && len(names)*(len(f.Output)+len(f.Name)+len("/-000000000000/map-00000.")) > argumentsMax:
+		return nil, f.ErrorAt("output", "the names of %d map outputs are too long for one reduce command", len(names)).
+			WithHint("use an output folder with a shorter name, or fewer input files")
+	}
+	return names, nil
+}
+
+// applicable tells whether the files of an application can be read.
+func (f *File) applicable() error {
+	for i, name := range append([]string{f.Spark.Application}, f.Spark.Jars...) {
+		info, err := os.Stat(name)
+		if err == nil {
+			err = readable(name, info)
+		}
+		if err == nil {
+			continue
+		}
+		key := "spark.application"
+		if i > 0 {
+			key = fmt.Sprintf("spark.jars[%d]", i-1)
+		}
+		return f.ErrorAt(key, "%s cannot be read: %v", key, err).WithHint("relative names begin at the job's folder; make the file readable for the scheduler")
+	}
+	return nil
+}
+
+// regular leaves folders out and refuses what cannot be read.
+func (f *File) regular(names []string) ([]string, error) {
+	var files []string
+	for _, name := range names {
+		info, err := os.Stat(name)
+		if err == nil && info.IsDir() {
+			continue
+		}
+		if err == nil {
+			err = readable(name, info)
+		}
+		if err != nil {
+			return nil, f.ErrorAt("map.input", "input file cannot be read: %v", err).
+				WithHint("make it readable for the scheduler and the workers, or let the glob leave it out")
+		}
+		files = append(files, name)
+	}
+	return files, nil
+}
+
+func readable(name string, info fs.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return &fs.PathError{Op: "read", Path: name, Err: errors.New("is not a regular file")}
+	}
+	if !utf8.ValidString(name) {
+		return &fs.PathError{Op: "read", Path: name, Err: errors.New("its name is not UTF-8")}
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// Programs are the programs of a job's commands, by their absolute names.
+type Programs struct{ mapper, reducer string }
+
+// Programs finds the programs of the job's commands; beside is the folder of the scheduler's own.
+func (f *File) Programs(beside string) (p Programs, err error) {
+	if f.Spark != nil {
+		return p, nil // spark-submit finds them
+	}
+	if p.mapper, err = f.program("map.command[0]", f.Map.Command[0], beside); err != nil || f.Reduce == nil {
+		return p, err
+	}
+	p.reducer, err = f.program("reduce.command[0]", f.Reduce.Command[0], beside)
+	return p, err
+}
+
+// program is the absolute name of a program. A name with a slash is relative to
+// the job's folder; others are looked for beside the scheduler's own binary, so
+// that programs of one build find each other, and then on PATH.
+func (f *File) program(key, name, beside string) (string, error) {
+	if strings.ContainsRune(name, filepath.Separator) {
+		path := absolute(f.Folder, name)
+		if err := executable(path); err != nil {
+			return "", f.ErrorAt(key, "program cannot be run: %v", err).
+				WithHint("relative names with a slash are relative to the job file's folder; is the program executable?")
+		}
+		return path, nil
+	}
+	if path := filepath.Join(beside, name); executable(path) == nil {
+		return path, nil
+	}
+	path, err := exec.LookPath(name)
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return "", f.ErrorAt(key, "program %q is neither beside the scheduler in %s nor on its PATH", name, beside).
+			WithHint("give the program's absolute name")
+	}
+	return path, nil
+}
+
+func executable(path string) error {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return err
+	case info.IsDir():
+		return &fs.PathError{Op: "run", Path: path, Err: errors.New("is a folder")}
+	case info.Mode()&0o111 == 0:
+		return &fs.PathError{Op: "run", Path: path, Err: fs.ErrPermission}
+	}
+	return nil
+}
