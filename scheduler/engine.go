@@ -87,7 +87,7 @@ func (l *loop) order(id string, run dispatch.RunRecord) spark.Run {
 	r := l.records[id]
 	return spark.Run{
 		Job: id, Number: run.Number, Spec: *r.file.Spark, Theta: run.Theta, Seed: run.Seed, Slots: r.file.Slots,
-		Folder: r.dir.path(fmt.Sprintf("run-%d", run.Number)), Floor: r.floor.Fraction,
+		Folder: r.dir.Path(fmt.Sprintf("run-%d", run.Number)), Floor: r.floor.Fraction,
 	}
 }
 

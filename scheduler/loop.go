@@ -9,6 +9,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/jobs/dispatch"
 	"headroom/lease"
+	"headroom/scheduler/jobdir"
 	"headroom/scheduler/jobfile"
 	"headroom/scheduler/profiles"
 )
@@ -41,7 +42,7 @@ type record struct {
 	spec []byte
 	// floor is the least fraction of map tasks that counts as a result.
 	floor     profiles.Bound
-	dir       folder
+	dir       jobdir.Folder
 	inputs    []string
 	programs  jobfile.Programs
 	started   *time.Time
@@ -175,7 +176,7 @@ func wake(signal chan<- struct{}) {
 func (l *loop) keepRun(id string, run dispatch.RunRecord) {
 	r := l.records[id]
 	r.run = run
-	if err := r.dir.writeManifest(r.manifest()); err != nil {
+	if err := r.dir.WriteManifest(r.manifest()); err != nil {
 		l.logger.Warn("run of job not recorded", slog.String("job", id), slog.Any("error", err))
 	}
 }
@@ -186,7 +187,7 @@ func (l *loop) requeueJob(a dispatch.RequeueJob) {
 	r.started, r.sprint = nil, nil
 	l.keepRun(a.Job, a.Run)
 	if r.file.Spark == nil {
-		if err := r.dir.discard(len(r.inputs)); err != nil {
+		if err := r.dir.Discard(len(r.inputs)); err != nil {
 			l.logger.Warn("outputs of a killed run are left", slog.String("job", a.Job), slog.Any("error", err))
 		}
 	}
@@ -197,20 +198,20 @@ func (l *loop) requeueJob(a dispatch.RequeueJob) {
 func (l *loop) startJob(a dispatch.StartJob) {
 	r := l.records[a.Job]
 	at := a.At.Round(0)
-	r.started, r.run, r.dir.run, r.sprint = &at, a.Run, a.Run.Number, nil
-	if r.dir.run > 1 && r.file.Spark == nil {
-		if _, err := mkdirs(r.dir.path(r.dir.ofRun(""))); err != nil {
+	r.started, r.run, r.dir.Run, r.sprint = &at, a.Run, a.Run.Number, nil
+	if r.dir.Run > 1 && r.file.Spark == nil {
+		if _, err := jobdir.MakeAll(r.dir.Path(r.dir.OfRun(""))); err != nil {
 			l.logger.Warn("folder of the run not made", slog.String("job", a.Job), slog.Any("error", err))
 		}
 	}
-	if err := r.dir.writeManifest(r.manifest()); err != nil {
+	if err := r.dir.WriteManifest(r.manifest()); err != nil {
 		l.logger.Warn("start of job not recorded", slog.String("job", a.Job), slog.Any("error", err))
 	}
 	l.logger.Info("job started", slog.String("job", a.Job), slog.String("class", r.file.Class), slog.Int("tasks", len(r.inputs)), slog.Any("run", a.Run.Number))
 }
 
-func (r *record) manifest() manifest {
-	m := manifest{ID: r.dir.id, Inputs: r.inputs, StartedAt: r.started}
+func (r *record) manifest() jobdir.Manifest {
+	m := jobdir.Manifest{ID: r.dir.ID, Inputs: r.inputs, StartedAt: r.started}
 	if r.run.Number > 0 {
 		run := r.run
 		run.Began = run.Began.Round(0)
@@ -223,12 +224,12 @@ func (r *record) manifest() manifest {
 // a rerun could take the task up again.
 func (l *loop) dropTasks(now time.Time, a dispatch.DropTasks) {
 	r := l.records[a.Job]
-	drops := make([]droppedTask, len(a.Indexes))
+	drops := make([]jobdir.DroppedTask, len(a.Indexes))
 	for i, index := range a.Indexes {
-		drops[i] = droppedTask{Index: index, Input: r.inputs[index], Reason: a.Why}
+		drops[i] = jobdir.DroppedTask{Index: index, Input: r.inputs[index], Reason: a.Why}
 	}
 	l.logger.Warn("tasks dropped", slog.String("job", a.Job), slog.Int("tasks", len(a.Indexes)), slog.Int("first", a.Indexes[0]), slog.String("why", a.Why))
-	if err := r.dir.recordDrops(drops...); err != nil {
+	if err := r.dir.RecordDrops(drops...); err != nil {
 		l.core.Fail(now, a.Job, "dropped tasks could not be recorded: "+err.Error())
 	}
 }
@@ -241,7 +242,7 @@ func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {
 		l.keepRun(a.Job, r.run)
 	}
 	if a.State == dispatch.Done && r.file.Reduce != nil {
-		if err := r.dir.publish(); err != nil {
+		if err := r.dir.Publish(); err != nil {
 			l.logger.Warn("result link not made", slog.String("job", a.Job), slog.Any("error", err))
 		}
 	}
@@ -281,7 +282,7 @@ func (l *loop) drop(s *session) {
 // task is the message that lets a worker run an attempt.
 func (l *loop) task(node string, ref dispatch.Ref) *headroomv1.Task {
 	r := l.records[ref.Job]
-	output := r.dir.task(ref.Phase, ref.Index)
+	output := r.dir.Task(ref.Phase, ref.Index)
 	var t *headroomv1.Task
 	if ref.Phase == dispatch.PhaseReduce {
 		t = r.file.ReduceTask(r.programs, ref, output, l.outputs(ref.Job, r))
@@ -296,7 +297,7 @@ func (l *loop) task(node string, ref dispatch.Ref) *headroomv1.Task {
 func (l *loop) outputs(id string, r *record) []string {
 	var names []string
 	for _, i := range l.core.Outputs(id) {
-		names = append(names, r.dir.task(dispatch.PhaseMap, i))
+		names = append(names, r.dir.Task(dispatch.PhaseMap, i))
 	}
 	return names
 }

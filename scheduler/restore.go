@@ -13,6 +13,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/pause"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/jobdir"
 	"headroom/scheduler/jobfile"
 	"headroom/scheduler/profiles"
 )
@@ -200,7 +201,7 @@ func (s *Server) recall(j *headroomv1.Job) (*record, dispatch.Past, error) {
 	if r.programs, err = file.Programs(s.beside); err != nil {
 		return nil, dispatch.Past{}, err
 	}
-	m, err := r.dir.readManifest()
+	m, err := r.dir.ReadManifest()
 	if err != nil {
 		return nil, dispatch.Past{}, err
 	}
@@ -209,19 +210,19 @@ func (s *Server) recall(j *headroomv1.Job) (*record, dispatch.Past, error) {
 	}
 	r.inputs, r.started = m.Inputs, m.StartedAt
 	if m.Run != nil {
-		r.run, r.dir.run = *m.Run, m.Run.Number
+		r.run, r.dir.Run = *m.Run, m.Run.Number
 	}
-	past, err := r.dir.past(*m)
+	past, err := r.dir.Past(*m)
 	return r, past, err
 }
 
 // folderOf is where a job keeps its files: an application of Spark has no output
 // folder of its own.
-func (s *Server) folderOf(file *jobfile.File, id string) folder {
+func (s *Server) folderOf(file *jobfile.File, id string) jobdir.Folder {
 	if file.Spark != nil {
-		return folder{output: s.jobsDir(), id: id}
+		return jobdir.Folder{Output: s.jobsDir(), ID: id}
 	}
-	return folder{output: file.Output, id: id}
+	return jobdir.Folder{Output: file.Output, ID: id}
 }
 
 // deadlineOf is a committed job's deadline, 0 for none.
@@ -234,7 +235,7 @@ func (r *record) begin() (err error) {
 	if r.inputs, err = r.file.Inputs(); err != nil {
 		return err
 	}
-	if _, err = mkdirs(r.dir.path("")); err == nil {
+	if _, err = jobdir.MakeAll(r.dir.Path("")); err == nil {
 		err = r.keepManifest()
 	}
 	if err != nil {
@@ -246,14 +247,14 @@ func (r *record) begin() (err error) {
 // keepManifest writes the manifest, unless an earlier try of the same request
 // has: then its inputs count.
 func (r *record) keepManifest() error {
-	m, err := r.dir.readManifest()
+	m, err := r.dir.ReadManifest()
 	if err != nil || m != nil {
 		if m != nil {
 			r.inputs, r.started = m.Inputs, m.StartedAt
 		}
 		return err
 	}
-	return r.dir.writeManifest(r.manifest())
+	return r.dir.WriteManifest(r.manifest())
 }
 
 func (r *record) plan(id string) dispatch.Plan {

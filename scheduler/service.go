@@ -21,6 +21,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/secure"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/jobdir"
 	"headroom/scheduler/jobfile"
 	"headroom/scheduler/leader"
 )
@@ -56,7 +57,7 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 	if err != nil {
 		return nil, err
 	}
-	id := r.dir.id
+	id := r.dir.ID
 	for _, j := range v.jobs {
 		if j.ID == id {
 			return again(j, r)
@@ -129,12 +130,12 @@ func (s *service) prepare(m *headroomv1.SubmitRequest, who caller) (*record, err
 }
 
 // checkOutput proves that the job's folder can be made, without leaving a trace.
-func checkOutput(f *jobfile.File, dir folder) error {
-	if _, err := os.Stat(dir.path("")); err == nil {
+func checkOutput(f *jobfile.File, dir jobdir.Folder) error {
+	if _, err := os.Stat(dir.Path("")); err == nil {
 		return nil // of an earlier try of the same request
 	}
-	made, err := mkdirs(dir.path(""))
-	err = errors.Join(err, takeBack(dir, made))
+	made, err := jobdir.MakeAll(dir.Path(""))
+	err = errors.Join(err, jobdir.TakeBack(dir, made))
 	if err != nil {
 		return outputError(f, err)
 	}
@@ -177,18 +178,18 @@ func again(j jobAndSpec, r *record) (*headroomv1.SubmitResponse, error) {
 // accept makes the job's folder, commits the job and gives it to the loop. When
 // the job is surely not committed, the folder is taken back.
 func (s *service) accept(ctx context.Context, job *headroomv1.Job, r *record, change *headroomv1.Change) (revision uint64, err error) {
-	made, err := mkdirs(r.dir.path(""))
+	made, err := jobdir.MakeAll(r.dir.Path(""))
 	if err == nil {
 		err = r.keepManifest()
 	}
 	if err != nil {
-		_ = takeBack(r.dir, made) // the cause is told; what is left is an empty folder
+		_ = jobdir.TakeBack(r.dir, made) // the cause is told; what is left is an empty folder
 		return 0, outputError(r.file, err)
 	}
 	resp, err := leader.Ask(ctx, s.leader, "submit", headroomv1connect.JobServiceClient.CommitJob, &headroomv1.CommitJobRequest{Job: job, Change: change})
 	if err != nil {
 		if e, ok := errors.AsType[*cli.Error](err); ok && e.Exit != cli.ExitUnknown {
-			_ = takeBack(r.dir, made) // what is left is an empty folder
+			_ = jobdir.TakeBack(r.dir, made) // what is left is an empty folder
 		}
 		return 0, err
 	}

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"headroom/scheduler/jobdir"
 )
 
 // The folders of Spark's jobs, DIR/jobs/ID, hold what their drivers wrote. They stay as
@@ -31,13 +33,13 @@ func (l *loop) forget() {
 // tidy removes the folder of a Spark job that is listed no more. Without a record of the
 // job in it, it is not ours to remove.
 func (s *Server) tidy(id string) {
-	dir := folder{output: s.jobsDir(), id: id}
-	m, err := dir.readManifest()
+	dir := jobdir.Folder{Output: s.jobsDir(), ID: id}
+	m, err := dir.ReadManifest()
 	if m == nil && err == nil {
 		return // a job of our workers keeps its files with its output
 	}
 	if err == nil {
-		err = os.RemoveAll(dir.path(""))
+		err = os.RemoveAll(dir.Path(""))
 	}
 	if err != nil {
 		s.logger.Warn("folder of an old job is left", slog.String("job", id), slog.Any("error", err))

@@ -11,22 +11,23 @@ import (
 
 	"headroom/jobs/buffers"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/jobdir"
 )
 
 // jobFolder makes the folder of a job, last touched then.
 func jobFolder(t *testing.T, s *Server, id string, touched time.Time) string {
 	t.Helper()
-	f := folder{output: s.jobsDir(), id: id}
-	if err := os.MkdirAll(f.path("run-1"), 0o750); err != nil {
+	f := jobdir.Folder{Output: s.jobsDir(), ID: id}
+	if err := os.MkdirAll(f.Path("run-1"), 0o750); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.writeManifest(manifest{ID: id}); err != nil {
+	if err := f.WriteManifest(jobdir.Manifest{ID: id}); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chtimes(f.path(""), touched, touched); err != nil {
+	if err := os.Chtimes(f.Path(""), touched, touched); err != nil {
 		t.Fatal(err)
 	}
-	return f.path("")
+	return f.Path("")
 }
 
 func there(path string) bool {

@@ -1,4 +1,13 @@
-package scheduler
+// Package jobdir keeps the files of jobs: what a job's tasks have made, which of them were
+// given up, and what a restarted scheduler needs to go on.
+//
+// The one idea: the folder is the record. A file is complete when it exists under its
+// name, and the job's id in the path tells it from the files of every other job.
+//
+// Guarantees: what is recorded is on the disk before the call returns; nothing that a task
+// puts beside the records holds the scheduler up; a file that belongs to somebody else is
+// never replaced.
+package jobdir
 
 import (
 	"bufio"
@@ -17,7 +26,7 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// folder is where one job keeps its files: a folder of the job's id inside the
+// Folder is where one job keeps its files: a folder of the job's id inside the
 // output folder of its job file. The id in the path is the marker that no output
 // of another job is ever taken for one of this.
 //
@@ -27,14 +36,17 @@ import (
 //	OUTPUT/words-7f3a/dropped      one line for each map task given up, written once
 //	OUTPUT/words-7f3a/result       output of the reduce task, complete when it exists
 //	OUTPUT/words-7f3a/run-2/       the last three of a second run, after the first was killed
-type folder struct {
-	output string // of the job file
-	id     string
-	run    uint32 // of the job; 0 is the first, as 1
+type Folder struct {
+	// Output is the output folder of the job file.
+	Output string
+	// ID is the job's.
+	ID string
+	// Run counts the job's runs; 0 is the first, as 1.
+	Run uint32
 }
 
-// manifest is job.json.
-type manifest struct {
+// Manifest is job.json.
+type Manifest struct {
 	ID string `json:"id"`
 	// Inputs are the files of the glob when the job was accepted: a file that
 	// appears later must not move the indexes of the tasks.
@@ -44,57 +56,58 @@ type manifest struct {
 	Run *dispatch.RunRecord `json:"run,omitempty"`
 }
 
-// droppedTask is one line of the file "dropped".
-type droppedTask struct {
+// DroppedTask is one line of the file "dropped".
+type DroppedTask struct {
 	Index  int    `json:"index"`
 	Input  string `json:"input"`
 	Reason string `json:"reason"`
 }
 
-func (f folder) path(name string) string { return filepath.Join(f.output, f.id, name) }
+// Path is a file of the job.
+func (f Folder) Path(name string) string { return filepath.Join(f.Output, f.ID, name) }
 
-// ofRun is the name of a file of the run, below the job's folder.
-func (f folder) ofRun(name string) string {
-	if f.run <= 1 {
+// OfRun is the name of a file of the run, below the job's folder.
+func (f Folder) OfRun(name string) string {
+	if f.Run <= 1 {
 		return name
 	}
-	return filepath.Join(fmt.Sprintf("run-%d", f.run), name)
+	return filepath.Join(fmt.Sprintf("run-%d", f.Run), name)
 }
 
-// task is the output file of a task.
-func (f folder) task(phase dispatch.Phase, index int) string {
+// Task is the output file of a task.
+func (f Folder) Task(phase dispatch.Phase, index int) string {
 	if phase == dispatch.PhaseReduce {
-		return f.path(f.ofRun("result"))
+		return f.Path(f.OfRun("result"))
 	}
-	return f.path(f.ofRun(fmt.Sprintf("map-%05d", index)))
+	return f.Path(f.OfRun(fmt.Sprintf("map-%05d", index)))
 }
 
-// discard throws the outputs of a killed run away. None of them counts any more
+// Discard throws the outputs of a killed run away. None of them counts any more
 // whether or not that succeeds: the next run has names of its own.
-func (f folder) discard(tasks int) error {
-	if f.run > 1 {
-		return os.RemoveAll(f.path(f.ofRun("")))
+func (f Folder) Discard(tasks int) error {
+	if f.Run > 1 {
+		return os.RemoveAll(f.Path(f.OfRun("")))
 	}
 	names := []string{"dropped", "result"}
 	for i := range tasks {
-		names = append(names, filepath.Base(f.task(dispatch.PhaseMap, i)))
+		names = append(names, filepath.Base(f.Task(dispatch.PhaseMap, i)))
 	}
 	var failed error
 	for _, name := range names {
-		if err := os.Remove(f.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(f.Path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			failed = errors.Join(failed, err)
 		}
 	}
 	return failed
 }
 
-// mkdirs makes path with its parents and returns those that were not there, outermost first.
-func mkdirs(path string) (made []string, err error) {
+// MakeAll makes path with its parents and returns those that were not there, outermost first.
+func MakeAll(path string) (made []string, err error) {
 	if _, err := os.Stat(path); err == nil {
 		return nil, nil
 	}
 	if parent := filepath.Dir(path); parent != path {
-		if made, err = mkdirs(parent); err != nil {
+		if made, err = MakeAll(parent); err != nil {
 			return made, err
 		}
 	}
@@ -106,13 +119,13 @@ func mkdirs(path string) (made []string, err error) {
 	return append(made, path), nil
 }
 
-// takeBack removes the manifest of a job that was not accepted, and the folders
+// TakeBack removes the manifest of a job that was not accepted, and the folders
 // that were made for it, innermost first. A folder that was there before stays.
-func takeBack(f folder, made []string) error {
+func TakeBack(f Folder, made []string) error {
 	if len(made) == 0 {
 		return nil // the folder is of an earlier try of the same request
 	}
-	err := os.Remove(f.path("job.json"))
+	err := os.Remove(f.Path("job.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
@@ -122,32 +135,33 @@ func takeBack(f folder, made []string) error {
 	return err
 }
 
-func (f folder) writeManifest(m manifest) error {
+// WriteManifest writes the manifest durably.
+func (f Folder) WriteManifest(m Manifest) error {
 	data, err := json.Marshal(m)
 	if err != nil {
 		return err
 	}
-	return renameio.WriteFile(f.path("job.json"), append(data, '\n'), 0o640)
+	return renameio.WriteFile(f.Path("job.json"), append(data, '\n'), 0o640)
 }
 
-// readManifest is nil without an error when there is no manifest of this job.
-func (f folder) readManifest() (*manifest, error) {
-	data, err := os.ReadFile(f.path("job.json"))
+// ReadManifest is nil without an error when there is no manifest of this job.
+func (f Folder) ReadManifest() (*Manifest, error) {
+	data, err := os.ReadFile(f.Path("job.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // absent is a result of its own here
 	}
 	if err != nil {
 		return nil, err
 	}
-	m := &manifest{}
-	if err := json.Unmarshal(data, m); err != nil || m.ID != f.id {
-		return nil, fmt.Errorf("%s is not the record of job %s", f.path("job.json"), f.id)
+	m := &Manifest{}
+	if err := json.Unmarshal(data, m); err != nil || m.ID != f.ID {
+		return nil, fmt.Errorf("%s is not the record of job %s", f.Path("job.json"), f.ID)
 	}
 	return m, nil
 }
 
-// recordDrops notes durably that map tasks are given up.
-func (f folder) recordDrops(drops ...droppedTask) error {
+// RecordDrops notes durably that map tasks are given up.
+func (f Folder) RecordDrops(drops ...DroppedTask) error {
 	var lines []byte
 	for _, d := range drops {
 		line, err := json.Marshal(d)
@@ -156,7 +170,7 @@ func (f folder) recordDrops(drops ...droppedTask) error {
 		}
 		lines = append(append(lines, line...), '\n')
 	}
-	file, err := os.OpenFile(f.path(f.ofRun("dropped")), os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o640) // tasks write beside it
+	file, err := os.OpenFile(f.Path(f.OfRun("dropped")), os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o640) // tasks write beside it
 	if err != nil {
 		return err
 	}
@@ -164,8 +178,8 @@ func (f folder) recordDrops(drops ...droppedTask) error {
 	return errors.Join(err, file.Sync(), file.Close())
 }
 
-// past reads back what an earlier scheduler process had reached.
-func (f folder) past(m manifest) (dispatch.Past, error) {
+// Past reads back what an earlier scheduler process had reached.
+func (f Folder) Past(m Manifest) (dispatch.Past, error) {
 	var p dispatch.Past
 	if m.Run != nil {
 		p.Run = *m.Run
@@ -177,11 +191,11 @@ func (f folder) past(m manifest) (dispatch.Past, error) {
 		p.Started = *m.StartedAt
 	}
 	for i := range m.Inputs {
-		if exists(f.task(dispatch.PhaseMap, i)) {
+		if exists(f.Task(dispatch.PhaseMap, i)) {
 			p.Done = append(p.Done, i)
 		}
 	}
-	p.ReduceDone = exists(f.task(dispatch.PhaseReduce, 0))
+	p.ReduceDone = exists(f.Task(dispatch.PhaseReduce, 0))
 	var err error
 	p.Dropped, err = f.readDrops()
 	return p, err
@@ -189,9 +203,9 @@ func (f folder) past(m manifest) (dispatch.Past, error) {
 
 // readDrops reads the dropped tasks. A line that a crash cut short was never
 // acted upon and is passed over.
-func (f folder) readDrops() ([]int, error) {
+func (f Folder) readDrops() ([]int, error) {
 	// Tasks write beside it: a FIFO there must not hold a scheduler up that starts.
-	file, err := os.OpenFile(f.path(f.ofRun("dropped")), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
+	file, err := os.OpenFile(f.Path(f.OfRun("dropped")), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -202,7 +216,7 @@ func (f folder) readDrops() ([]int, error) {
 	var drops []int
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
-		var d droppedTask
+		var d DroppedTask
 		if json.Unmarshal(lines.Bytes(), &d) == nil {
 			drops = append(drops, d.Index)
 		}
@@ -210,14 +224,14 @@ func (f folder) readDrops() ([]int, error) {
 	return drops, lines.Err()
 }
 
-// publish makes OUTPUT/result name the job's result. A file of that name that is
+// Publish makes OUTPUT/result name the job's result. A file of that name that is
 // not such a link belongs to somebody else and stays as it is.
-func (f folder) publish() error {
-	link := filepath.Join(f.output, "result")
+func (f Folder) Publish() error {
+	link := filepath.Join(f.Output, "result")
 	if info, err := os.Lstat(link); err == nil && info.Mode()&fs.ModeSymlink == 0 {
-		return fmt.Errorf("%s is not a link to a result; the result is %s", link, f.task(dispatch.PhaseReduce, 0))
+		return fmt.Errorf("%s is not a link to a result; the result is %s", link, f.Task(dispatch.PhaseReduce, 0))
 	}
-	return renameio.Symlink(filepath.Join(f.id, f.ofRun("result")), link)
+	return renameio.Symlink(filepath.Join(f.ID, f.OfRun("result")), link)
 }
 
 func exists(name string) bool {

@@ -1,5 +1,5 @@
 // Claim: what a task leaves beside the scheduler's own records holds no scheduler up.
-package scheduler
+package jobdir
 
 import (
 	"os"
@@ -11,8 +11,8 @@ import (
 
 func TestDropsAreNoFIFO(t *testing.T) {
 	t.Parallel()
-	f := folder{output: t.TempDir(), id: "j1"}
-	at := f.path(f.ofRun("dropped"))
+	f := Folder{Output: t.TempDir(), ID: "j1"}
+	at := f.Path(f.OfRun("dropped"))
 	if err := os.MkdirAll(filepath.Dir(at), 0o750); err != nil {
 		t.Fatal(err)
 	}
