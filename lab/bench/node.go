@@ -134,7 +134,11 @@ func (o *nodeOptions) run(ctx context.Context, progress io.Writer) (*NodeReport,
 		report.Laws, curves = append(report.Laws, figures), append(curves, first)
 	}
 	if o.plot != "" {
-		if err := os.WriteFile(o.plot, drawCurves(curves), 0o644); err != nil {
+		picture, err := drawCurves(curves)
+		if err == nil {
+			err = os.WriteFile(o.plot, picture, 0o644)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("bench: plot: %w", err)
 		}
 	}

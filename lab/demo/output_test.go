@@ -6,7 +6,6 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -144,56 +143,27 @@ func TestChartIsWellFormed(t *testing.T) {
 	for i, what := range eventNames() {
 		events = append(events, event{at: time.Duration(i) * 100 * time.Millisecond, what: what})
 	}
-	c := chart{samples: samples, events: events, nodes: []string{"n01", "n<2>&"}}
-	picture := c.draw()
-	for d := xml.NewDecoder(bytes.NewReader(picture)); ; {
+	drawn, err := picture{samples: samples, events: events, nodes: []string{"n01", "n<2>&"}}.draw()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for d := xml.NewDecoder(bytes.NewReader(drawn)); ; {
 		_, err := d.Token()
 		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {
-			t.Fatalf("%v in\n%s", err, picture)
+			t.Fatalf("%v in\n%s", err, drawn)
 		}
 	}
 	for _, want := range append(eventNames(), "time (s)", "power at the wall (W)", "n&lt;2&gt;&amp;") {
-		if !bytes.Contains(picture, []byte(want)) {
+		if !bytes.Contains(drawn, []byte(want)) {
 			t.Errorf("no %q", want)
 		}
 	}
 	for _, bad := range []string{"NaN", "Inf", "%!"} {
-		if bytes.Contains(picture, []byte(bad)) {
+		if bytes.Contains(drawn, []byte(bad)) {
 			t.Errorf("%s in the picture", bad)
-		}
-	}
-}
-
-// No label stands on another one, however close the events are.
-func TestChartLabelsKeepApart(t *testing.T) {
-	t.Parallel()
-	var events []event
-	for i, at := range []float64{1, 1.1, 1.2, 20, 21, 60} {
-		events = append(events, event{at: time.Duration(at * float64(time.Second)), what: eventNames()[i]})
-	}
-	c := chart{samples: []sample{{}, {at: time.Minute}}, events: events, nodes: []string{"n01"}}
-	c.measure()
-	for i := range events {
-		for j := i + 1; j < len(events); j++ {
-			end := c.x(events[i].at.Seconds()) + 6 + labelLetter*float64(len(events[i].what))
-			if c.rows[i] <= c.rows[j] && end > c.x(events[j].at.Seconds()) {
-				t.Errorf("label %d (row %d) runs into mark %d (row %d)", i, c.rows[i], j, c.rows[j])
-			}
-		}
-	}
-	if slices.Max(c.rows) > 3 {
-		t.Errorf("rows %v", c.rows)
-	}
-}
-
-func TestNiceSteps(t *testing.T) {
-	t.Parallel()
-	for span, want := range map[float64]float64{1000: 200, 60: 10, 1: 0.2, 7: 2} {
-		if got := niceStep(span, 6); math.Abs(got-want) > 1e-9 {
-			t.Errorf("step of %v is %v, want %v", span, got, want)
 		}
 	}
 }

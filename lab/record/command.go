@@ -121,7 +121,11 @@ func (o *options) run(ctx context.Context, w looker, stderr io.Writer) (err erro
 				return err
 			}
 		}
-		return replace(o.out, draw(looks))
+		picture, err := draw(looks)
+		if err != nil {
+			return fmt.Errorf("record: %w", err)
+		}
+		return replace(o.out, picture)
 	}
 	if err := add(first); err != nil {
 		return err

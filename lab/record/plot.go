@@ -2,77 +2,83 @@ package record
 
 import (
 	"bytes"
-	"encoding/xml"
 	"fmt"
+	"image/color"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"gonum.org/v1/plot/plotter"
+
+	"headroom/lab/chart"
 	"headroom/units"
 )
 
-// The picture's frame, in pixels: panels below each other over the same time.
-const (
-	plotWidth             = 960
-	plotLeft, plotRight   = 64, 150 // names of lines stand at the right
-	plotTop, panelGap     = 30, 40
-	panelHeight           = 150
-	plotBottom            = 34
-	legendLine            = 14
-	maxPoints             = 800 // of a line; more are not told apart
-	maxNames              = 9   // of a panel's legend
-	textColour, gridLines = "#333333", "#e4e4e4"
-)
+// maxPoints bounds the looks of a picture; more are not told apart.
+const maxPoints = 800
 
-// lineColours are those of Okabe and Ito, told apart by everybody.
-func lineColours() []string {
-	return []string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8a3b00", "#000000"}
-}
+// maxNames bounds the names beside a panel.
+const maxNames = 9
 
-// series is one line of a panel; a NaN is a gap.
-type series struct {
-	name, colour, dash string
-	values             []float64
+// line is one line of a panel.
+type line struct {
+	name   string
+	colour color.Color
+	dashes []float64
+	values []float64 // a NaN is a gap
 }
 
 // panel is one diagram.
 type panel struct {
-	title  string
-	lines  []series
-	steps  bool    // a value stands until the next
-	atMost float64 // the scale reaches at least so far
-}
-
-// picture draws looks.
-type picture struct {
-	bytes.Buffer
-
-	times []float64
-	span  float64
+	title, unit string
+	lines       []line
+	steps       bool    // a value stands until the next
+	atMost      float64 // the scale reaches at least so far
 }
 
 // draw is the picture of all looks so far.
-func draw(looks []look) []byte {
+func draw(looks []look) ([]byte, error) {
 	looks = thinned(looks)
-	p := &picture{span: 1}
-	for _, l := range looks {
-		p.times = append(p.times, l.at.Seconds())
-		p.span = max(p.span, l.at.Seconds())
+	var strips []*chart.Plot
+	for _, p := range []panel{powerPanel(looks), containerPanel(looks), progressPanel(looks), endPanel(looks)} {
+		strip, err := p.draw(looks)
+		if err != nil {
+			return nil, err
+		}
+		strips = append(strips, strip)
 	}
-	panels := []panel{powerPanel(looks), containerPanel(looks), progressPanel(looks), endPanel(looks)}
-	height := plotTop + len(panels)*(panelHeight+panelGap) + plotBottom - panelGap
-	p.put(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12" role="img">`,
-		plotWidth, height, plotWidth, height)
-	p.put(`<title>Power, containers and progress of a running cluster</title>`)
-	p.put(`<rect width="%d" height="%d" fill="#ffffff"/>`, plotWidth, height)
-	for i, x := range panels {
-		p.panel(x, float64(plotTop+i*(panelHeight+panelGap)))
+	var b bytes.Buffer
+	err := chart.SaveStrips(strips, &b)
+	return b.Bytes(), err
+}
+
+func (c panel) draw(looks []look) (*chart.Plot, error) {
+	p := chart.New(c.title, "time (s)", c.unit)
+	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 1, 0, max(1, c.atMost)
+	if n := len(looks); n > 0 {
+		p.X.Max = max(1, looks[n-1].at.Seconds())
 	}
-	p.text(plotWidth-plotRight, float64(height-4), "end", "normal", textColour, "time (s)")
-	p.put(`</svg>`)
-	return p.Bytes()
+	named := 0
+	for _, l := range c.lines {
+		s := chart.Series{Colour: l.colour, Dashes: l.dashes, Steps: c.steps}
+		if named < maxNames {
+			s.Name = short(l.name)
+		}
+		for i, v := range l.values {
+			s.Points = append(s.Points, plotter.XY{X: looks[i].at.Seconds(), Y: v})
+		}
+		if err := p.Line(s); err != nil {
+			return nil, err
+		}
+		if l.name == "" {
+			continue
+		}
+		if named++; named == maxNames+1 {
+			p.Name("and more")
+		}
+	}
+	return p, nil
 }
 
 // thinned are at most maxPoints looks, the first and the last among them.
@@ -115,16 +121,16 @@ func powerPanel(looks []look) panel {
 		}
 		return known(sum, all)
 	})
-	return panel{title: "power (W)", steps: true, lines: []series{
-		{"budget", "#000000", "", of(func(d domainLook) *units.Power { return &d.budget })},
-		{"reserved", "#e69f00", "", of(func(d domainLook) *units.Power { return &d.reserved })},
-		{"caps", "#009e73", "2 4", caps},
-		{"nodes draw", "#0072b2", "", nodes},
+	return panel{title: "power of the cluster", unit: "power (W)", steps: true, lines: []line{
+		{"budget", chart.Black, nil, of(func(d domainLook) *units.Power { return &d.budget })},
+		{"reserved", chart.Orange, nil, of(func(d domainLook) *units.Power { return &d.reserved })},
+		{"caps", chart.Green, []float64{2, 4}, caps},
+		{"nodes draw", chart.Blue, nil, nodes},
 	}}
 }
 
 func containerPanel(looks []look) panel {
-	return panel{title: "containers that each job holds", steps: true, lines: ofJobs(looks, func(j jobLook) *float64 {
+	return panel{title: "containers that each job holds", unit: "containers", steps: true, lines: ofJobs(looks, func(j jobLook) *float64 {
 		if j.containers == nil {
 			return nil
 		}
@@ -139,7 +145,7 @@ func progressPanel(looks []look) panel {
 		}
 		return nil
 	})
-	return panel{title: "map tasks done or dropped (%)", lines: lines, atMost: 100}
+	return panel{title: "map tasks done or dropped", unit: "progress (%)", lines: lines, atMost: 100}
 }
 
 // endPanel is when each job will end, beside when it would without a cap.
@@ -147,14 +153,14 @@ func endPanel(looks []look) panel {
 	lines := ofJobs(looks, func(j jobLook) *float64 { return j.finish })
 	without := ofJobs(looks, func(j jobLook) *float64 { return j.uncapped })
 	for _, l := range without {
-		l.name, l.dash = "", "3 4"
+		l.name, l.dashes = "", []float64{3, 4}
 		lines = append(lines, l)
 	}
-	return panel{title: "predicted end, s after its start; dashed: without a cap", lines: lines}
+	return panel{title: "predicted end after its start; dashed: without a cap", unit: "predicted end (s)", lines: lines}
 }
 
 // ofJobs is a line for each job, in the order in which they were first seen.
-func ofJobs(looks []look, f func(jobLook) *float64) []series {
+func ofJobs(looks []look, f func(jobLook) *float64) []line {
 	var ids []string
 	for _, l := range looks {
 		for _, j := range l.jobs {
@@ -163,9 +169,9 @@ func ofJobs(looks []look, f func(jobLook) *float64) []series {
 			}
 		}
 	}
-	var out []series
+	var out []line
 	for i, id := range ids {
-		out = append(out, series{id, lineColours()[i%len(lineColours())], "", each(looks, func(l look) *float64 {
+		out = append(out, line{id, chart.LineColours()[i%len(chart.LineColours())], nil, each(looks, func(l look) *float64 {
 			for _, j := range l.jobs {
 				if j.id == id {
 					return f(j)
@@ -197,92 +203,13 @@ func known(x float64, is bool) *float64 {
 	return &x
 }
 
-func (p *picture) put(format string, args ...any) { fmt.Fprintf(&p.Buffer, format+"\n", args...) }
-
-func (p *picture) text(x, y float64, anchor, weight, colour, words string) {
-	var safe strings.Builder
-	_ = xml.EscapeText(&safe, []byte(words)) // a builder takes everything
-	p.put(`<text x="%.1f" y="%.1f" text-anchor="%s" font-weight="%s" fill="%s">%s</text>`, x, y, anchor, weight, colour, safe.String())
-}
-
-func (p *picture) x(at float64) float64 { return plotLeft + at/p.span*(plotWidth-plotLeft-plotRight) }
-
-// panel draws one diagram with its top at top.
-func (p *picture) panel(c panel, top float64) {
-	high := c.atMost
-	for _, l := range c.lines {
-		for _, v := range l.values {
-			if !math.IsNaN(v) {
-				high = max(high, v)
-			}
-		}
-	}
-	high = max(1, high*1.05)
-	y := func(v float64) float64 { return top + panelHeight*(1-v/high) }
-	p.text(plotLeft, top-8, "start", "bold", textColour, c.title)
-	for step, v := niceStep(high, 5), 0.0; v <= high; v += step {
-		p.put(`<path d="M%d %.1fH%d" stroke="%s"/>`, plotLeft, y(v), plotWidth-plotRight, gridLines)
-		p.text(plotLeft-6, y(v)+4, "end", "normal", textColour, fmt.Sprintf("%.6g", v))
-	}
-	for step, at := niceStep(p.span, 8), 0.0; at <= p.span; at += step {
-		p.put(`<path d="M%.1f %.1fv4" stroke="%s"/>`, p.x(at), top+panelHeight, textColour)
-		p.text(p.x(at), top+panelHeight+16, "middle", "normal", textColour, fmt.Sprintf("%.6g", at))
-	}
-	named := 0
-	for _, l := range c.lines {
-		if d := p.path(l, c.steps, y); d != "" {
-			p.put(`<path d="%s" fill="none" stroke="%s" stroke-width="1.6" stroke-dasharray="%s" stroke-linejoin="round"/>`, d, l.colour, l.dash)
-		}
-		if l.name == "" || named > maxNames {
-			continue
-		}
-		name := l.name
-		if named == maxNames {
-			name = "and more"
-		}
-		p.text(plotWidth-plotRight+8, top+10+float64(named*legendLine), "start", "normal", l.colour, short(name))
-		named++
-	}
-}
-
-// path is the line with a gap where nothing is known.
-func (p *picture) path(l series, steps bool, y func(float64) float64) string {
-	var b strings.Builder
-	gap := true
-	for i, v := range l.values {
-		switch {
-		case math.IsNaN(v):
-		case gap:
-			fmt.Fprintf(&b, "M%.1f %.1fh0.5", p.x(p.times[i]), y(v))
-		case steps:
-			fmt.Fprintf(&b, "H%.1fV%.1f", p.x(p.times[i]), y(v))
-		default:
-			fmt.Fprintf(&b, "L%.1f %.1f", p.x(p.times[i]), y(v))
-		}
-		gap = math.IsNaN(v)
-	}
-	return b.String()
-}
-
 // short is a name as long as the margin holds: the end of a job's id tells more than its beginning.
 func short(name string) string {
-	const most = 17
+	const most = 16
 	if r := []rune(name); len(r) > most {
 		return "…" + string(r[len(r)-most+1:])
 	}
 	return name
-}
-
-// niceStep is 1, 2 or 5 times a power of ten, so that a span has about so many steps.
-func niceStep(span float64, steps int) float64 {
-	rough := span / float64(steps)
-	unit := math.Pow(10, math.Floor(math.Log10(rough)))
-	for _, m := range []float64{1, 2, 5} {
-		if rough <= m*unit {
-			return m * unit
-		}
-	}
-	return 10 * unit
 }
 
 // replace puts a file in another's place, whole at every moment.

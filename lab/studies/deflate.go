@@ -118,7 +118,11 @@ func NewDeflateCommand() *cobra.Command {
 				cli.Notef(cmd.ErrOrStderr(), "%s", w)
 			}
 			if svg != "" {
-				if err := renameio.WriteFile(svg, drawFrontier(answer), 0o644); err != nil {
+				picture, err := drawFrontier(answer)
+				if err == nil {
+					err = renameio.WriteFile(svg, picture, 0o644)
+				}
+				if err != nil {
 					return cli.Failed("is its folder there and writable?", "--plot: %w", err)
 				}
 			}

@@ -4,10 +4,14 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
+	"gonum.org/v1/plot/plotter"
+	"gonum.org/v1/plot/vg"
+	glyph "gonum.org/v1/plot/vg/draw"
+
 	"headroom/internal/cli"
+	"headroom/lab/chart"
 )
 
 // print is the answer as JSON, or as tables with a line on what binds or is missed.
@@ -119,49 +123,37 @@ func deref(v *float64) float64 {
 }
 
 // drawFrontier is the frontier: error against latency, darker where more power is drawn, with
-// what was chosen, or is nearest, in a ring.
-func drawFrontier(d *deflated) []byte {
-	var b bytes.Buffer
-	put := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	points := d.Frontier
-	ring := d.Chosen
+// what was chosen, or is nearest, in a ring that says its knobs.
+func drawFrontier(d *deflated) ([]byte, error) {
+	ring, why := d.Chosen, "chosen: "
 	if ring == nil {
-		ring = d.Nearest
+		ring, why = d.Nearest, "nearest: "
 	}
-	if ring != nil {
-		points = append(slices.Clip(points), *ring)
-	}
-	var errorMost, latencyMost, powerMost float64
-	for _, p := range points {
-		errorMost, latencyMost, powerMost = max(errorMost, p.Error), max(latencyMost, deref(p.Latency)), max(powerMost, p.Power)
-	}
-	errorMost, latencyMost, powerMost = max(errorMost, 0.01)*1.05, max(latencyMost, 1)*1.05, max(powerMost, 1)
-	x := func(v float64) float64 { return frameLeft + v/errorMost*(frameWidth-frameLeft-frameRight) }
-	y := func(v float64) float64 { return frameTop + (1-v/latencyMost)*(frameHeight-frameTop-frameBottom) }
-	put(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12" fill="#333333" role="img">`,
-		frameWidth, frameHeight, frameWidth, frameHeight)
-	put(`<title>Error against mean latency of the settings that no other beats</title>`)
-	put(`<rect width="%d" height="%d" fill="#ffffff"/>`, frameWidth, frameHeight)
-	put(`<text x="%d" y="22" font-weight="bold">mean latency (s) by error (%%); darker: up to %.1f W</text>`, frameLeft, powerMost)
-	const lines = 5
-	for i := range lines + 1 {
-		part := float64(i) / lines
-		put(`<path d="M%d %.1fH%d" stroke="#e4e4e4"/>`, frameLeft, y(part*latencyMost), frameWidth-frameRight)
-		put(`<text x="%d" y="%.1f" text-anchor="end">%.0f</text>`, frameLeft-6, y(part*latencyMost)+4, part*latencyMost)
-		put(`<text x="%.1f" y="%d" text-anchor="middle">%.1f</text>`, x(part*errorMost), frameHeight-frameBottom+18, 100*part*errorMost)
-	}
-	put(`<text x="%d" y="%d" text-anchor="end">error (%%), mean of the classes by weight</text>`, frameWidth-frameRight, frameHeight-12)
+	powerMost := 1.0
+	var points []plotter.XY
 	for _, p := range d.Frontier {
-		put(`<circle cx="%.1f" cy="%.1f" r="4" fill="#0072b2" fill-opacity="%.2f" stroke="#0072b2"><title>%s</title></circle>`,
-			x(p.Error), y(deref(p.Latency)), p.Power/powerMost, escaped(p.words()))
+		points, powerMost = append(points, p.at()), max(powerMost, p.Power)
 	}
-	if ring != nil {
-		put(`<circle cx="%.1f" cy="%.1f" r="8" fill="none" stroke="#d55e00" stroke-width="2"><title>%s</title></circle>`,
-			x(ring.Error), y(deref(ring.Latency)), escaped(ring.words()))
+	c := chart.New(fmt.Sprintf("Settings that no other beats; darker: up to %.1f W", powerMost), "error (%), mean of the classes by weight", "mean latency (s)")
+	c.X.Min, c.X.Max, c.Y.Min, c.Y.Max = 0, 1, 0, 1
+	err := c.Dots(points, func(i int) glyph.GlyphStyle {
+		return dot(chart.Faint(chart.Blue, max(0.1, d.Frontier[i].Power/powerMost)), 3)
+	})
+	if err == nil && ring != nil {
+		c.Title.Text += "\n" + why + strings.ReplaceAll(ring.words(), "; ", "\n")
+		err = c.Dots([]plotter.XY{ring.at()}, func(int) glyph.GlyphStyle {
+			return glyph.GlyphStyle{Color: chart.Red, Radius: vg.Points(6), Shape: glyph.RingGlyph{}}
+		})
 	}
-	put(`</svg>`)
-	return b.Bytes()
+	var b bytes.Buffer
+	if err == nil {
+		err = chart.Save(c, &b)
+	}
+	return b.Bytes(), err
 }
+
+// at is where the point stands in the picture.
+func (p *deflatedPoint) at() plotter.XY { return plotter.XY{X: 100 * p.Error, Y: deref(p.Latency)} }
 
 // words are the point's knobs, class by class.
 func (p *deflatedPoint) words() string {

@@ -227,10 +227,14 @@ func (p *profiling) write(profile *quality.Profile) error {
 	if err != nil {
 		return cli.Failed("", "profile: %w", err)
 	}
+	picture, err := drawProfile(profile)
+	if err != nil {
+		return cli.Failed("", "profile: %w", err)
+	}
 	for _, x := range []struct {
 		file string
 		data []byte
-	}{{p.file, data}, {p.svg, drawProfile(profile)}} {
+	}{{p.file, data}, {p.svg, picture}} {
 		if x.file == "" {
 			continue
 		}

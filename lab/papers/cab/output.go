@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 
+	"headroom/lab/chart"
 	"headroom/lab/papers"
 )
 
@@ -88,9 +89,9 @@ func (f *figures) followed(w io.Writer) error {
 
 // drawFig4 has a panel for each set and fixed cap: bars by quality and variant.
 func (f *figures) drawFig4(w io.Writer) error {
-	var panels [][]*plot.Plot
+	var panels [][]*chart.Plot
 	for _, s := range sets() {
-		var row []*plot.Plot
+		var row []*chart.Plot
 		for _, c := range schedules() {
 			if c.steps {
 				continue
@@ -103,7 +104,7 @@ func (f *figures) drawFig4(w io.Writer) error {
 		}
 		panels = append(panels, row)
 	}
-	return papers.SavePanels(panels, w)
+	return chart.SavePanels(panels, w)
 }
 
 // drawTable2 is Table II as bars.
@@ -112,12 +113,12 @@ func (f *figures) drawTable2(w io.Writer) error {
 	if err != nil {
 		return err
 	}
-	return papers.SavePlot(p, w)
+	return chart.Save(p, w)
 }
 
 // bars are the normalised runtimes of one set under one cap, with a legend or without.
-func (f *figures) bars(title string, set int, capName string, legend bool) (*plot.Plot, error) {
-	p := papers.NewPlot(title, "quality asked for", "runtime over uncapped")
+func (f *figures) bars(title string, set int, capName string, legend bool) (*chart.Plot, error) {
+	p := chart.New(title, "quality asked for", "runtime over uncapped")
 	var names []string
 	for _, q := range qualities() {
 		names = append(names, fmt.Sprintf("%d %%", q))
@@ -133,7 +134,7 @@ func (f *figures) bars(title string, set int, capName string, legend bool) (*plo
 		if err != nil {
 			return nil, err
 		}
-		bars.Color, bars.LineStyle.Width = papers.Colours()[i], 0
+		bars.Color, bars.LineStyle.Width = chart.Colours()[i], 0
 		bars.Offset = vg.Points(wide * (float64(i) - float64(len(all)-1)/2))
 		p.Add(bars)
 		if legend {
@@ -148,10 +149,10 @@ func (f *figures) bars(title string, set int, capName string, legend bool) (*plo
 
 // drawFig5 has the containers that each queue's job held, and the cap, over time.
 func (f *figures) drawFig5(w io.Writer) error {
-	p := papers.NewPlot("Containers of set 3 at 85 %, stepping cap (Fig. 5)", "time (s)", "containers; cap (10 W)")
+	p := chart.New("Containers of set 3 at 85 %, stepping cap (Fig. 5)", "time (s)", "containers; cap (10 W)")
 	points := f.trials[0].follow
 	if len(points) == 0 {
-		return papers.SavePlot(p, w)
+		return chart.Save(p, w)
 	}
 	lines := make([]plotter.XYs, len(points[0].held)+1)
 	for _, at := range points {
@@ -167,10 +168,10 @@ func (f *figures) drawFig5(w io.Writer) error {
 		if err != nil {
 			return err
 		}
-		line.StepStyle, line.Width, line.Color = plotter.PostStep, vg.Points(1.5), papers.Colours()[order[i]]
+		line.StepStyle, line.Width, line.Color = plotter.PostStep, vg.Points(1.5), chart.Colours()[order[i]]
 		p.Add(line)
 		p.Legend.Add(names[i], line)
 	}
 	p.Y.Min, p.Y.Max = 0, 40 // room for the legend
-	return papers.SavePlot(p, w)
+	return chart.Save(p, w)
 }

@@ -6,10 +6,10 @@ import (
 	"strconv"
 	"strings"
 
-	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 
+	"headroom/lab/chart"
 	"headroom/lab/papers"
 )
 
@@ -157,7 +157,7 @@ func (s *study) writeGains(w io.Writer, g gainFigure) error {
 
 // drawGains has a group of bars for each policy.
 func (s *study) drawGains(w io.Writer, g gainFigure) error {
-	p := papers.NewPlot(g.title, "", "response time against P (%)")
+	p := chart.New(g.title, "", "response time against P (%)")
 	for i, b := range s.series(g.experiment) {
 		var values plotter.Values
 		for _, policy := range g.policies {
@@ -170,7 +170,7 @@ func (s *study) drawGains(w io.Writer, g gainFigure) error {
 	p.NominalX(shorten(g.policies)...)
 	p.Y.Max = max(20, p.Y.Max) * 1.6 // room for the legend
 	p.Y.Min = min(-5, p.Y.Min*1.05)
-	return papers.SavePlot(p, w)
+	return chart.Save(p, w)
 }
 
 // shorten drops the budget from the names: the title has it.
@@ -183,13 +183,13 @@ func shorten(policies []string) []string {
 }
 
 // addBars adds the i-th of n series of bars.
-func addBars(p *plot.Plot, name string, values plotter.Values, i, n int) error {
+func addBars(p *chart.Plot, name string, values plotter.Values, i, n int) error {
 	const wide = 9
 	bars, err := plotter.NewBarChart(values, vg.Points(wide))
 	if err != nil {
 		return err
 	}
-	bars.Color, bars.LineStyle.Width = papers.Colours()[i%len(papers.Colours())], 0
+	bars.Color, bars.LineStyle.Width = chart.Colours()[i%len(chart.Colours())], 0
 	bars.Offset = vg.Points(wide * (float64(i) - float64(n-1)/2))
 	p.Add(bars)
 	p.Legend.Add(name, bars)
@@ -210,7 +210,7 @@ func (s *study) writeEnergy(w io.Writer) error {
 
 // drawEnergy has Fig. 11c as bars: by policy, of both budgets.
 func (s *study) drawEnergy(w io.Writer) error {
-	p := papers.NewPlot("Energy of the jobs (Fig. 11c)", "", "joules against P (%)")
+	p := chart.New("Energy of the jobs (Fig. 11c)", "", "joules against P (%)")
 	policies := []string{"NPS", "DIAS(0,10)", "DIAS(0,20)"}
 	for i, budget := range []string{limitedBudget, unlimitedBudget} {
 		var values plotter.Values
@@ -223,7 +223,7 @@ func (s *study) drawEnergy(w io.Writer) error {
 	}
 	p.NominalX(policies...)
 	p.Y.Max = 12 // room for the legend
-	return papers.SavePlot(p, w)
+	return chart.Save(p, w)
 }
 
 // accuracy is Fig. 6: mean absolute error by drop ratio, both in percent.
@@ -240,14 +240,14 @@ func writeFig6(w io.Writer) error {
 }
 
 func drawFig6(w io.Writer) error {
-	p := papers.NewPlot("Accuracy loss of the text jobs, as the paper has it (Fig. 6)", "drop ratio (%)", "mean absolute error (%)")
+	p := chart.New("Accuracy loss of the text jobs, as the paper has it (Fig. 6)", "drop ratio (%)", "mean absolute error (%)")
 	line, points, err := plotter.NewLinePoints(plotter.XYs(accuracy()))
 	if err != nil {
 		return err
 	}
-	line.Color, points.Color = papers.Colours()[4], papers.Colours()[4]
+	line.Color, points.Color = chart.Colours()[4], chart.Colours()[4]
 	p.Add(line, points)
-	return papers.SavePlot(p, w)
+	return chart.Save(p, w)
 }
 
 // files are Figs. 4 and 5.
@@ -274,7 +274,7 @@ func (v *validation) writeFig5(w io.Writer) error {
 
 // drawFig4 has job times by drop ratio.
 func (v *validation) drawFig4(w io.Writer) error {
-	p := papers.NewPlot("Processing time, simulated and modelled (Fig. 4)", "drop ratio (%)", "time of a job (s)")
+	p := chart.New("Processing time, simulated and modelled (Fig. 4)", "drop ratio (%)", "time of a job (s)")
 	for class, name := range []string{"high", "low"} {
 		var observed, wave, task plotter.XYs
 		for _, j := range v.jobs {
@@ -290,12 +290,12 @@ func (v *validation) drawFig4(w io.Writer) error {
 		}
 	}
 	p.Y.Min, p.Y.Max = 0, p.Y.Max*1.5 // room for the legend
-	return papers.SavePlot(p, w)
+	return chart.Save(p, w)
 }
 
 // drawFig5 has response times by drop ratio.
 func (v *validation) drawFig5(w io.Writer) error {
-	p := papers.NewPlot("Mean response time, simulated and modelled (Fig. 5)", "drop ratio of low jobs (%)", "response time (s)")
+	p := chart.New("Mean response time, simulated and modelled (Fig. 5)", "drop ratio of low jobs (%)", "response time (s)")
 	for class, name := range []string{"high", "low"} {
 		var observed, model plotter.XYs
 		for _, r := range v.responses {
@@ -310,16 +310,16 @@ func (v *validation) drawFig5(w io.Writer) error {
 		}
 	}
 	p.Y.Min, p.Y.Max = 0, p.Y.Max*1.3 // room for the legend
-	return papers.SavePlot(p, w)
+	return chart.Save(p, w)
 }
 
 // addLine adds a line with points: solid for the first of its kind, dashed for the others.
-func addLine(p *plot.Plot, name string, points plotter.XYs, colour, kind int) error {
+func addLine(p *chart.Plot, name string, points plotter.XYs, colour, kind int) error {
 	line, marks, err := plotter.NewLinePoints(points)
 	if err != nil {
 		return err
 	}
-	line.Color, marks.Color, line.Width = papers.Colours()[colour], papers.Colours()[colour], vg.Points(1.2)
+	line.Color, marks.Color, line.Width = chart.Colours()[colour], chart.Colours()[colour], vg.Points(1.2)
 	if kind > 0 {
 		line.Dashes = []vg.Length{vg.Points(6 / float64(kind)), vg.Points(3)}
 	}
