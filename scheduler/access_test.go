@@ -22,6 +22,7 @@ import (
 	"headroom/internal/secure"
 	"headroom/internal/testkit"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/access"
 	"headroom/scheduler/jobfile"
 )
 
@@ -38,7 +39,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 	} {
 		for _, role := range secure.Roles() {
 			caller := rpc.Caller{Identity: secure.Identity{Role: role, Name: "x"}, Shown: true, Ends: time.Now().Add(time.Hour)}
-			_, err := g.admit(rpc.WithCaller(t.Context(), caller), procedure)
+			_, err := g.Admit(rpc.WithCaller(t.Context(), caller), procedure)
 			if (err == nil) != slices.Contains(roles, role) {
 				t.Errorf("%s by %s: %v", procedure, role, err)
 			}
@@ -49,7 +50,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 			"another local user":     {Local: true, UID: ^uint32(0) - 1},
 			"an expired certificate": {Identity: secure.Identity{Role: roles[0], Name: "x"}, Shown: true, Ends: time.Now().Add(-time.Second)},
 		} {
-			if _, err := g.admit(rpc.WithCaller(t.Context(), caller), procedure); err == nil {
+			if _, err := g.Admit(rpc.WithCaller(t.Context(), caller), procedure); err == nil {
 				t.Errorf("%s by %s is admitted", procedure, name)
 			}
 		}
@@ -68,7 +69,7 @@ func TestDevOpensOnlyWhatIsInTheClear(t *testing.T) {
 		"dev with certificates": {Config{Dev: true, TLS: secure.Config{CA: "a", Cert: "b", Key: "c"}}, false},
 		"neither":               {Config{}, false},
 	} {
-		_, err := newGuard(c.cfg, slog.New(slog.DiscardHandler)).admit(clear, headroomv1connect.SchedulerServiceListProcedure)
+		_, err := newGuard(c.cfg, slog.New(slog.DiscardHandler)).Admit(clear, headroomv1connect.SchedulerServiceListProcedure)
 		if (err == nil) != c.good {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -141,9 +142,9 @@ func TestSchedulersCertificateHasItsOwnRole(t *testing.T) {
 
 func TestSubmitterCancelsOwnJobs(t *testing.T) {
 	t.Parallel()
-	alice := caller{role: secure.Submitter, name: "submitter/alice"}
+	alice := access.Caller{Role: secure.Submitter, Name: "submitter/alice"}
 	for name, c := range map[string]struct {
-		who       caller
+		who       access.Caller
 		submitter string
 		good      bool
 	}{
@@ -151,10 +152,10 @@ func TestSubmitterCancelsOwnJobs(t *testing.T) {
 		"another's":               {alice, "submitter/bob", false},
 		"an unknown one's":        {alice, "", false},
 		"an operator's namesake":  {alice, "operator/alice", false},
-		"an operator, any":        {caller{role: secure.Operator, name: "operator/ann"}, "submitter/bob", true},
-		"in the clear everything": {caller{}, "submitter/bob", true},
+		"an operator, any":        {access.Caller{Role: secure.Operator, Name: "operator/ann"}, "submitter/bob", true},
+		"in the clear everything": {access.Caller{}, "submitter/bob", true},
 	} {
-		if err := ownJob(c.who, "words-1", c.submitter); (err == nil) != c.good {
+		if err := access.OwnJob(c.who, "words-1", c.submitter); (err == nil) != c.good {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -169,11 +170,11 @@ func TestSubmitterCancelsOwnJobs(t *testing.T) {
 func TestActorIsProven(t *testing.T) {
 	t.Parallel()
 	change := &headroomv1.Change{Actor: "root"}
-	caller{role: secure.Submitter, name: "submitter/alice"}.sign(change)
+	access.Caller{Role: secure.Submitter, Name: "submitter/alice"}.Sign(change)
 	if change.GetActor() != "submitter/alice" {
 		t.Errorf("signed as %s", change.GetActor())
 	}
-	caller{}.sign(change)
+	access.Caller{}.Sign(change)
 	if change.GetActor() != "submitter/alice" {
 		t.Errorf("nobody signed as %q", change.GetActor())
 	}

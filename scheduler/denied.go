@@ -35,8 +35,8 @@ func (s *Server) loadDenied() error {
 	if err != nil {
 		return fmt.Errorf("scheduler: read who is denied: %w", err)
 	}
-	s.guard.denials.Add(all...)
-	s.keeper.Deny(s.guard.denials)
+	s.guard.Denials.Add(all...)
+	s.keeper.Deny(s.guard.Denials)
 	return nil
 }
 
@@ -94,12 +94,12 @@ func (s *Server) deniedAt(parent context.Context, addr string) ([]secure.Denial,
 
 // deny takes over denials, at once and over a restart.
 func (s *Server) deny(all []secure.Denial) error {
-	if !s.guard.denials.Add(all...) {
+	if !s.guard.Denials.Add(all...) {
 		return nil
 	}
-	s.guard.tellDenials()
+	s.guard.TellDenials()
 	s.leader.Peers.Expel()
-	all = s.guard.denials.All()
+	all = s.guard.Denials.All()
 	s.logger.Info("certificates denied", slog.Int("denials", len(all)))
 	if err := secure.WriteDenials(filepath.Join(s.cfg.Dir, deniedFile), all); err != nil {
 		return fmt.Errorf("scheduler: keep who is denied: %w", err)

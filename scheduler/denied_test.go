@@ -76,12 +76,12 @@ func TestDeniedCertificatesAreRefused(t *testing.T) {
 		k, _ := open(secure.Scheduler, "s-"+time.Now().Format("150405.000000000"))
 		cfg := Config{Dir: dir, Coordinators: coordinators, TLS: secure.Config{CA: "a", Cert: "b", Key: "c"}}
 		g := newGuard(cfg, slog.New(slog.DiscardHandler))
-		return &Server{cfg: cfg, keeper: k, guard: g, logger: g.logger, leader: leader.New(coordinators, rpc.PlainPeers())}
+		return &Server{cfg: cfg, keeper: k, guard: g, logger: slog.New(slog.DiscardHandler), leader: leader.New(coordinators, rpc.PlainPeers())}
 	}
 	_, eve := open(secure.Submitter, "eve")
 	_, mia := open(secure.Submitter, "mia")
 	admitted := func(s *Server, c rpc.Caller) error {
-		_, err := s.guard.admit(rpc.WithCaller(t.Context(), c), headroomv1connect.SchedulerServiceSubmitProcedure)
+		_, err := s.guard.Admit(rpc.WithCaller(t.Context(), c), headroomv1connect.SchedulerServiceSubmitProcedure)
 		return err
 	}
 
@@ -90,7 +90,7 @@ func TestDeniedCertificatesAreRefused(t *testing.T) {
 		t.Errorf("before anybody is denied: %v", err)
 	}
 	worker := make(chan struct{}, 1)
-	defer s.guard.listen(worker)()
+	defer s.guard.Listen(worker)()
 	if err := s.askDenied(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +113,7 @@ func TestDeniedCertificatesAreRefused(t *testing.T) {
 	if err := again.askDenied(t.Context()); err == nil {
 		t.Error("nobody answered, and nothing is said")
 	}
-	if all := again.guard.denials.All(); !slices.ContainsFunc(all, func(d secure.Denial) bool { return d.Identity == "submitter/eve" }) {
+	if all := again.guard.Denials.All(); !slices.ContainsFunc(all, func(d secure.Denial) bool { return d.Identity == "submitter/eve" }) {
 		t.Errorf("forgotten: %v", all)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/jobs/buffers"
+	"headroom/scheduler/access"
 )
 
 // standing is what of the dispatcher outlives the scheduler, beside its jobs.
@@ -144,7 +145,7 @@ func (e drainEvent) change(l *loop) error {
 
 // Drain lets running jobs end and begins none, or lets them begin again.
 func (s *service) Drain(ctx context.Context, req *connect.Request[headroomv1.DrainRequest]) (*connect.Response[headroomv1.DrainResponse], error) {
-	callerOf(ctx).sign(req.Msg.GetChange())
+	access.CallerOf(ctx).Sign(req.Msg.GetChange())
 	reply := make(chan drainAnswer, 1)
 	answer, err := ask(ctx, s.Server, drainEvent{req.Msg.GetOff(), req.Msg.GetLook(), reply}, reply)
 	if err == nil {

@@ -18,6 +18,7 @@ import (
 	"headroom/internal/secure"
 	"headroom/jobs/buffers"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/access"
 	"headroom/scheduler/leader"
 	"headroom/scheduler/profiles"
 	"headroom/scheduler/yarn"
@@ -62,11 +63,11 @@ type Server struct {
 	// keeper is the scheduler's certificate; nil in the clear.
 	keeper *secure.Keeper
 	// guard decides who may call what.
-	guard *guard
+	guard *access.Guard
 	// prover tells attempts that a worker was given from others.
 	prover prover
 	// submitting are the submissions under way.
-	submitting pending
+	submitting access.Pending
 	// resync wakes the restorer when the coordinators may know something new.
 	resync chan struct{}
 }
@@ -131,6 +132,10 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 		s.beside = filepath.Dir(exe)
 	}
 	return s, nil
+}
+
+func newGuard(cfg Config, logger *slog.Logger) *access.Guard {
+	return access.New(cfg.Dev && cfg.TLS.Off(), cfg.SocketGroup, logger)
 }
 
 // serve runs the parts; when one ends, all do.

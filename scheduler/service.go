@@ -21,6 +21,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/secure"
 	"headroom/jobs/dispatch"
+	"headroom/scheduler/access"
 	"headroom/scheduler/jobdir"
 	"headroom/scheduler/jobfile"
 	"headroom/scheduler/leader"
@@ -37,7 +38,7 @@ type service struct{ *Server }
 func (s *service) Submit(ctx context.Context, req *connect.Request[headroomv1.SubmitRequest]) (*connect.Response[headroomv1.SubmitResponse], error) {
 	ctx, cancel := context.WithTimeout(ctx, submitWait)
 	defer cancel()
-	callerOf(ctx).sign(req.Msg.GetChange())
+	access.CallerOf(ctx).Sign(req.Msg.GetChange())
 	resp, err := s.submit(ctx, req.Msg)
 	if err != nil {
 		return nil, refusal(err, "submit")
@@ -46,12 +47,12 @@ func (s *service) Submit(ctx context.Context, req *connect.Request[headroomv1.Su
 }
 
 func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*headroomv1.SubmitResponse, error) {
-	who := callerOf(ctx)
+	who := access.CallerOf(ctx)
 	r, err := s.prepare(m, who)
 	if err != nil {
 		return nil, err
 	}
-	others, submitted := s.submitting.begin(who.name)
+	others, submitted := s.submitting.Begin(who.Name)
 	defer submitted()
 	v, err := s.look(ctx, "")
 	if err != nil {
@@ -73,7 +74,7 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 		return nil, err
 	}
 	job := &headroomv1.Job{
-		Submitter: who.name, Id: id, Name: r.file.Name, Class: r.file.Class, State: headroomv1.JobState_JOB_STATE_QUEUED,
+		Submitter: who.Name, Id: id, Name: r.file.Name, Class: r.file.Class, State: headroomv1.JobState_JOB_STATE_QUEUED,
 		Spec: r.spec, SubmittedUs: r.submitted.UnixMicro(), Floor: r.floor.Fraction, Progress: &headroomv1.JobProgress{
 			Id:    id,
 			State: headroomv1.JobState_JOB_STATE_QUEUED, Tasks: count(len(r.inputs)),
@@ -95,7 +96,7 @@ func (s *service) submit(ctx context.Context, m *headroomv1.SubmitRequest) (*hea
 }
 
 // prepare checks everything about a job file without changing anything.
-func (s *service) prepare(m *headroomv1.SubmitRequest, who caller) (*record, error) {
+func (s *service) prepare(m *headroomv1.SubmitRequest, who access.Caller) (*record, error) {
 	if m.GetChange().GetRequestId() == "" || !filepath.IsAbs(m.GetFile()) {
 		return nil, cli.Usage("a submission names its request id and the job file's absolute path")
 	}
@@ -106,7 +107,7 @@ func (s *service) prepare(m *headroomv1.SubmitRequest, who caller) (*record, err
 	if file.Submitter != "" {
 		return nil, file.ErrorAt("submitter", "a job file must not name its submitter").WithHint("leave it out; the scheduler takes it from your certificate")
 	}
-	file.Submitter = who.name
+	file.Submitter = who.Name
 	if file.Spark != nil && s.spark == nil {
 		return nil, noSpark(file)
 	}
@@ -232,7 +233,7 @@ func (s *service) List(ctx context.Context, req *connect.Request[headroomv1.List
 		}
 	}
 	resp.Jobs = s.engineJobs(resp.GetJobs(), req.Msg.GetId())
-	hideOthers(callerOf(ctx), resp.GetJobs())
+	hideOthers(access.CallerOf(ctx), resp.GetJobs())
 	for _, w := range v.workers {
 		resp.Workers = append(resp.Workers, workerToProto(w))
 	}
@@ -241,12 +242,12 @@ func (s *service) List(ctx context.Context, req *connect.Request[headroomv1.List
 
 // hideOthers leaves the job files of other people out of what a submitter is shown:
 // commands may carry what is meant for nobody else.
-func hideOthers(who caller, jobs []*headroomv1.Job) {
-	if who.role != secure.Submitter {
+func hideOthers(who access.Caller, jobs []*headroomv1.Job) {
+	if who.Role != secure.Submitter {
 		return
 	}
 	for i, j := range jobs {
-		if j.GetSubmitter() != who.name {
+		if j.GetSubmitter() != who.Name {
 			jobs[i] = proto.CloneOf(j)
 			jobs[i].Spec = nil
 		}
@@ -258,7 +259,7 @@ func hideOthers(who caller, jobs []*headroomv1.Job) {
 func (s *service) Cancel(ctx context.Context, req *connect.Request[headroomv1.CancelRequest]) (*connect.Response[headroomv1.CancelResponse], error) {
 	ctx, cancel := context.WithTimeout(ctx, submitWait)
 	defer cancel()
-	callerOf(ctx).sign(req.Msg.GetChange())
+	access.CallerOf(ctx).Sign(req.Msg.GetChange())
 	revision, err := s.cancel(ctx, req.Msg)
 	if err != nil {
 		return nil, refusal(err, "cancel")
@@ -276,7 +277,7 @@ func (s *service) cancel(ctx context.Context, m *headroomv1.CancelRequest) (uint
 	}
 	progress, over, err := cancellable(v, m.GetId())
 	if err == nil {
-		err = ownJob(callerOf(ctx), m.GetId(), submitterIn(v, m.GetId()))
+		err = access.OwnJob(access.CallerOf(ctx), m.GetId(), submitterIn(v, m.GetId()))
 	}
 	if err != nil || over {
 		return 0, err
@@ -335,5 +336,27 @@ func NoJob(id string) *cli.Error {
 	return &cli.Error{
 		Code: "unknown-job", Exit: cli.ExitUsage,
 		Message: fmt.Sprintf("there is no job %q", id), Hint: "scheduler list shows the jobs",
+	}
+}
+
+// checkQuota refuses a further job of a submitter who has too many waiting. others are
+// submissions of theirs that are under way.
+func (s *service) checkQuota(who access.Caller, v view, others int) error {
+	if !who.Proven() || s.cfg.MaxWaiting == 0 {
+		return nil
+	}
+	waiting := others
+	for _, j := range v.jobs {
+		if j.State == dispatch.Queued && jobfile.SubmitterOf(j.spec) == who.Name {
+			waiting++
+		}
+	}
+	if waiting < s.cfg.MaxWaiting {
+		return nil
+	}
+	return &cli.Error{
+		Code: "quota", Exit: cli.ExitRefused,
+		Message: fmt.Sprintf("%s has %d jobs waiting; max_waiting allows %d", who.Name, waiting, s.cfg.MaxWaiting),
+		Hint:    "wait until some have started, or cancel some; max_waiting is set in scheduler.yaml",
 	}
 }

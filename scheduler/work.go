@@ -14,6 +14,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
+	"headroom/scheduler/access"
 	"headroom/scheduler/jobfile"
 	"headroom/scheduler/local"
 )
@@ -62,7 +63,7 @@ func (w *workers) Work(ctx context.Context, st *workStream) error {
 	if err := checkHello(hello); err != nil {
 		return err
 	}
-	if err := ownNode(callerOf(ctx), hello.GetNode()); err != nil {
+	if err := access.OwnNode(access.CallerOf(ctx), hello.GetNode()); err != nil {
 		return err
 	}
 	s := newSession(hello.GetNode())
@@ -94,7 +95,7 @@ func checkHello(h *headroomv1.WorkerHello) error {
 func (w *workers) transmit(ctx context.Context, st *workStream, s *session) error {
 	defer s.end()
 	s.denied <- struct{}{} // it has room for one
-	defer w.guard.listen(s.denied)()
+	defer w.guard.Listen(s.denied)()
 	for {
 		select {
 		case <-ctx.Done():
@@ -107,7 +108,7 @@ func (w *workers) transmit(ctx context.Context, st *workStream, s *session) erro
 				return err
 			}
 		case <-s.denied:
-			for _, part := range rpc.DenialMessages(w.guard.denials.All(), secure.Scheduler) {
+			for _, part := range rpc.DenialMessages(w.guard.Denials.All(), secure.Scheduler) {
 				if err := st.Send(&headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Denied{Denied: part}}); err != nil {
 					w.leave(ctx, s, false)
 					return err

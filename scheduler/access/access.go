@@ -1,4 +1,13 @@
-package scheduler
+// Package access decides who may call what: by certificate, by the unix socket, and in the
+// clear only where the configuration says dev.
+//
+// The one idea: a call carries who is proven to have sent it, never who they say they are.
+// A method that is not listed takes an administrator: a new one is closed until somebody
+// has thought about it.
+//
+// Guarantees: a certificate that has expired or is denied is refused, on streams that are
+// open too; a worker speaks for its own node, and a submitter changes their own jobs only.
+package access
 
 import (
 	"context"
@@ -20,35 +29,34 @@ import (
 	"headroom/internal/listen"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
-	"headroom/jobs/dispatch"
-	"headroom/scheduler/jobfile"
 )
 
-// caller is who asks.
-type caller struct {
-	role string
-	// name is the proven identity as logs and the audit log show it, "submitter/alice"
+// Caller is who asks.
+type Caller struct {
+	// Role is what the certificate, or the socket, says they are.
+	Role string
+	// Name is the proven identity as logs and the audit log show it, "submitter/alice"
 	// or "unix/alice". Empty: the connection is in the clear, and nobody is proven.
-	name string
+	Name string
 	// node is the only node that a worker may speak for; empty for any.
 	node string
 }
 
 type callerKey struct{}
 
-// callerOf returns who asked; without the guard, nobody that is proven.
-func callerOf(ctx context.Context) caller {
-	c, _ := ctx.Value(callerKey{}).(caller)
+// CallerOf returns who asked; without the guard, nobody that is proven.
+func CallerOf(ctx context.Context) Caller {
+	c, _ := ctx.Value(callerKey{}).(Caller)
 	return c
 }
 
-// proven reports whether the caller showed who they are.
-func (c caller) proven() bool { return c.name != "" }
+// Proven reports whether the caller showed who they are.
+func (c Caller) Proven() bool { return c.Name != "" }
 
-// sign puts the proven caller into a change in place of the name that the client claims.
-func (c caller) sign(change *headroomv1.Change) {
-	if c.proven() && change != nil {
-		change.Actor = c.name
+// Sign puts the proven caller into a change in place of the name that the client claims.
+func (c Caller) Sign(change *headroomv1.Change) {
+	if c.Proven() && change != nil {
+		change.Actor = c.Name
 	}
 }
 
@@ -68,13 +76,13 @@ func needs(procedure string) []string {
 	return []string{secure.Admin}
 }
 
-// guard admits calls by certificate or unix socket, and in the clear only with dev.
-type guard struct {
+// Guard admits calls by certificate or unix socket, and in the clear only with dev.
+type Guard struct {
 	dev bool
 	// group is the group of users whose members operate by the unix socket; empty for none.
 	group string
-	// denials are the certificates that the coordinators have denied.
-	denials *secure.Denials
+	// Denials are the certificates that the coordinators have denied.
+	Denials *secure.Denials
 	logger  *slog.Logger
 	now     func() time.Time
 
@@ -83,8 +91,8 @@ type guard struct {
 	asking map[chan<- struct{}]bool
 }
 
-// listen has a channel told when more is denied, until the function that it returns is called.
-func (g *guard) listen(c chan<- struct{}) (end func()) {
+// Listen has a channel told when more is denied, until the function that it returns is called.
+func (g *Guard) Listen(c chan<- struct{}) (end func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.asking == nil {
@@ -98,8 +106,8 @@ func (g *guard) listen(c chan<- struct{}) (end func()) {
 	}
 }
 
-// tellDenials tells the listeners that more is denied.
-func (g *guard) tellDenials() {
+// TellDenials tells the listeners that more is denied.
+func (g *Guard) TellDenials() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for c := range g.asking {
@@ -110,18 +118,20 @@ func (g *guard) tellDenials() {
 	}
 }
 
-func newGuard(cfg Config, logger *slog.Logger) *guard {
-	return &guard{dev: cfg.Dev && cfg.TLS.Off(), group: cfg.SocketGroup, denials: secure.NewDenials(), logger: logger, now: time.Now}
+// New admits nobody in the clear unless dev says so; members of the group operate by
+// the unix socket.
+func New(dev bool, group string, logger *slog.Logger) *Guard {
+	return &Guard{dev: dev, group: group, Denials: secure.NewDenials(), logger: logger, now: time.Now}
 }
 
-// admit returns a context with the caller, or why the call is refused.
-func (g *guard) admit(ctx context.Context, procedure string) (context.Context, error) {
+// Admit returns a context with the caller, or why the call is refused.
+func (g *Guard) Admit(ctx context.Context, procedure string) (context.Context, error) {
 	who, err := g.identify(rpc.CallerOf(ctx))
-	if err == nil && !listen.Prove(ctx, listen.Guest{Name: who.name, First: who.role == secure.Operator || who.role == secure.Admin}) {
+	if err == nil && !listen.Prove(ctx, listen.Guest{Name: who.Name, First: who.Role == secure.Operator || who.Role == secure.Admin}) {
 		err = rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitUnreachable,
 			"all places of this port are taken but those that are kept for operators", "try again in a moment")
 	}
-	if err == nil && who.proven() && !slices.Contains(needs(procedure), who.role) {
+	if err == nil && who.Proven() && !slices.Contains(needs(procedure), who.Role) {
 		err = notPermitted(who, procedure)
 	}
 	if err != nil {
@@ -131,42 +141,42 @@ func (g *guard) admit(ctx context.Context, procedure string) (context.Context, e
 	return context.WithValue(ctx, callerKey{}, who), nil
 }
 
-func notPermitted(who caller, procedure string) error {
+func notPermitted(who Caller, procedure string) error {
 	verb := strings.ToLower(procedure[strings.LastIndex(procedure, "/")+1:])
 	need := needs(procedure)
 	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
-		fmt.Sprintf("permission denied: %s needs role %s; %s has role %s", verb, strings.Join(need, " or "), who.name, who.role),
+		fmt.Sprintf("permission denied: %s needs role %s; %s has role %s", verb, strings.Join(need, " or "), who.Name, who.Role),
 		"coordinator tls cert create "+need[0]+"/NAME makes a certificate for it")
 }
 
 // identify returns who is at the other end of a connection.
-func (g *guard) identify(c rpc.Caller) (caller, error) {
+func (g *Guard) identify(c rpc.Caller) (Caller, error) {
 	switch {
 	case c.Shown && !c.Ends.IsZero() && !g.now().Before(c.Ends):
-		return caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied,
+		return Caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied,
 			fmt.Sprintf("the certificate of %s expired on %s", c.Identity, c.Ends.UTC().Format(time.RFC3339)),
 			"coordinator tls cert create "+c.Identity.String()+" makes a new one")
-	case c.Shown && g.denials.Check(c.Certificate) != nil:
-		return caller{}, rpc.Refuse(connect.CodeUnauthenticated, "certificate-denied", cli.ExitDenied, g.denials.Check(c.Certificate).Error(),
+	case c.Shown && g.Denials.Check(c.Certificate) != nil:
+		return Caller{}, rpc.Refuse(connect.CodeUnauthenticated, "certificate-denied", cli.ExitDenied, g.Denials.Check(c.Certificate).Error(),
 			"coordinator tls denied lists the denials; coordinator tls cert create "+c.Identity.String()+" makes a new certificate for whoever may have one")
 	case c.Shown:
-		who := caller{role: c.Identity.Role, name: c.Identity.String()}
-		if who.role == secure.Worker {
+		who := Caller{Role: c.Identity.Role, Name: c.Identity.String()}
+		if who.Role == secure.Worker {
 			who.node = c.Identity.Name
 		}
 		return who, nil
 	case c.Local:
 		return g.local(c.UID)
 	case c.Clear && g.dev:
-		return caller{}, nil
+		return Caller{}, nil
 	}
-	return caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied,
+	return Caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied,
 		"the scheduler asks for a certificate, and none was shown", "--ca, --cert and --key name a certificate; --socket the scheduler's unix socket on its own machine")
 }
 
 // local is the user at the other end of the unix socket: root and the scheduler's own
 // user administrate, members of the configured group operate.
-func (g *guard) local(uid uint32) (caller, error) {
+func (g *Guard) local(uid uint32) (Caller, error) {
 	id := strconv.FormatUint(uint64(uid), 10)
 	name := "unix/uid-" + id
 	u, err := user.LookupId(id)
@@ -175,17 +185,17 @@ func (g *guard) local(uid uint32) (caller, error) {
 	}
 	switch {
 	case uid == 0 || int(uid) == os.Geteuid():
-		return caller{role: secure.Admin, name: name}, nil
+		return Caller{Role: secure.Admin, Name: name}, nil
 	case err == nil && g.member(u):
-		return caller{role: secure.Operator, name: name}, nil
+		return Caller{Role: secure.Operator, Name: name}, nil
 	}
-	return caller{}, rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
+	return Caller{}, rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
 		fmt.Sprintf("permission denied: %s may not use the scheduler's socket", name),
 		"socket_group in scheduler.yaml names the group whose members may; or use a certificate: --ca, --cert, --key")
 }
 
 // member reports whether the user is in the operators' group.
-func (g *guard) member(u *user.User) bool {
+func (g *Guard) member(u *user.User) bool {
 	if g.group == "" {
 		return false
 	}
@@ -200,7 +210,7 @@ func (g *guard) member(u *user.User) bool {
 // refusalEvery is how often refusals are logged: whoever tries keys must not fill the log.
 const refusalEvery = time.Second
 
-func (g *guard) logRefusal(procedure string, err error) {
+func (g *Guard) logRefusal(procedure string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if at := g.now(); at.Sub(g.denied) >= refusalEvery {
@@ -210,9 +220,9 @@ func (g *guard) logRefusal(procedure string, err error) {
 }
 
 // WrapUnary implements connect.Interceptor.
-func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (g *Guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-		ctx, err := g.admit(ctx, r.Spec().Procedure)
+		ctx, err := g.Admit(ctx, r.Spec().Procedure)
 		if err != nil {
 			return nil, err
 		}
@@ -221,14 +231,14 @@ func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 }
 
 // WrapStreamingClient implements connect.Interceptor.
-func (g *guard) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (g *Guard) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
 // WrapStreamingHandler implements connect.Interceptor.
-func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (g *Guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, c connect.StreamingHandlerConn) error {
-		ctx, err := g.admit(ctx, c.Spec().Procedure)
+		ctx, err := g.Admit(ctx, c.Spec().Procedure)
 		if err != nil {
 			return err
 		}
@@ -254,39 +264,39 @@ func (c guardedConn) Receive(m any) error {
 	return c.still()
 }
 
-// ownNode refuses a worker that speaks for another node than its certificate names.
-func ownNode(who caller, node string) error {
+// OwnNode refuses a worker that speaks for another node than its certificate names.
+func OwnNode(who Caller, node string) error {
 	if who.node == "" || who.node == node {
 		return nil
 	}
 	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
-		fmt.Sprintf("permission denied: %s may not run tasks as node %s", who.name, node),
+		fmt.Sprintf("permission denied: %s may not run tasks as node %s", who.Name, node),
 		"coordinator tls cert create worker/"+node+" makes the certificate of that node's worker")
 }
 
-// ownJob refuses a submitter who changes the job of somebody else.
-func ownJob(who caller, id, submitter string) error {
-	if who.role != secure.Submitter || who.name == submitter {
+// OwnJob refuses a submitter who changes the job of somebody else.
+func OwnJob(who Caller, id, submitter string) error {
+	if who.Role != secure.Submitter || who.Name == submitter {
 		return nil
 	}
 	if submitter == "" {
 		submitter = "somebody unknown"
 	}
 	return &cli.Error{
-		Code: "denied", Exit: cli.ExitDenied, Message: fmt.Sprintf("permission denied: job %s was submitted by %s, not by %s", id, submitter, who.name),
+		Code: "denied", Exit: cli.ExitDenied, Message: fmt.Sprintf("permission denied: job %s was submitted by %s, not by %s", id, submitter, who.Name),
 		Hint: "its submitter or an operator may cancel it",
 	}
 }
 
-// pending counts submissions under way, by submitter. The zero value is ready.
-type pending struct {
+// Pending counts submissions under way, by submitter. The zero value is ready.
+type Pending struct {
 	mu sync.Mutex
 	n  map[string]int
 }
 
-// begin counts a submission until done is called, and returns how many others of the
+// Begin counts a submission until done is called, and returns how many others of the
 // same submitter are under way.
-func (p *pending) begin(name string) (others int, done func()) {
+func (p *Pending) Begin(name string) (others int, done func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.n == nil {
@@ -300,27 +310,5 @@ func (p *pending) begin(name string) (others int, done func()) {
 		if p.n[name]--; p.n[name] == 0 {
 			delete(p.n, name)
 		}
-	}
-}
-
-// checkQuota refuses a further job of a submitter who has too many waiting. others are
-// submissions of theirs that are under way.
-func (s *service) checkQuota(who caller, v view, others int) error {
-	if !who.proven() || s.cfg.MaxWaiting == 0 {
-		return nil
-	}
-	waiting := others
-	for _, j := range v.jobs {
-		if j.State == dispatch.Queued && jobfile.SubmitterOf(j.spec) == who.name {
-			waiting++
-		}
-	}
-	if waiting < s.cfg.MaxWaiting {
-		return nil
-	}
-	return &cli.Error{
-		Code: "quota", Exit: cli.ExitRefused,
-		Message: fmt.Sprintf("%s has %d jobs waiting; max_waiting allows %d", who.name, waiting, s.cfg.MaxWaiting),
-		Hint:    "wait until some have started, or cancel some; max_waiting is set in scheduler.yaml",
 	}
 }
