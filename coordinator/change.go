@@ -13,6 +13,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
+	"headroom/coordinator/access"
 	"headroom/internal/cli"
 	"headroom/internal/wire"
 	"headroom/ledger"
@@ -35,11 +36,11 @@ func (c clusterService) Change(ctx context.Context, r *connect.Request[headroomv
 
 // mayChange refuses what takes an administrator: whoever makes tokens could make one for everything.
 func mayChange(ctx context.Context, r *headroomv1.ChangeRequest) error {
-	who := callerOf(ctx)
-	if (r.GetCreateToken() == nil && r.GetRevokeToken() == "" && r.GetDeny() == nil) || who.role.May(ledger.RoleAdmin) {
+	who := access.CallerOf(ctx)
+	if (r.GetCreateToken() == nil && r.GetRevokeToken() == "" && r.GetDeny() == nil) || who.Role.May(ledger.RoleAdmin) {
 		return nil
 	}
-	return denied(who, ledger.RoleAdmin)
+	return access.Denied(who, ledger.RoleAdmin)
 }
 
 // operate carries out a change, or tells what it would do.

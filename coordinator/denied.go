@@ -27,7 +27,7 @@ func (s *server) deny(all []ledger.Denial) {
 	for _, x := range all {
 		more = append(more, secure.Denial(x))
 	}
-	if s.guard.revoked.Add(more...) {
+	if s.guard.Revoked.Add(more...) {
 		poke(s.denials)
 		s.hub.tellDenials()
 	}
@@ -48,7 +48,7 @@ func (s *server) recallDenials() {
 	if err != nil {
 		s.logger.Error("the denials beside the log cannot be read; those in the log hold", slog.Any("error", err))
 	}
-	s.guard.revoked.Add(all...)
+	s.guard.Revoked.Add(all...)
 }
 
 // keepDenials writes denials beside the log until ctx ends.
@@ -59,7 +59,7 @@ func (s *server) keepDenials(ctx context.Context) error {
 			return nil
 		case <-s.denials:
 		}
-		if err := secure.WriteDenials(filepath.Join(s.cfg.StateDir, deniedFile), s.guard.revoked.All()); err != nil {
+		if err := secure.WriteDenials(filepath.Join(s.cfg.StateDir, deniedFile), s.guard.Revoked.All()); err != nil {
 			s.logger.Error("denials are not stored beside the log; the log has them", slog.Any("error", err))
 			if pause.For(ctx, time.Second) {
 				poke(s.denials)
@@ -73,7 +73,7 @@ func (s *server) keepDenials(ctx context.Context) error {
 func (s *server) denyAgain(ctx context.Context) {
 	var missing []secure.Denial
 	s.machine.view(func(st *ledger.State) {
-		for _, x := range s.guard.revoked.All() {
+		for _, x := range s.guard.Revoked.All() {
 			if old, known := st.Denied[x.Key()]; !known || x.Identity != "" && old.At < x.At {
 				missing = append(missing, x)
 			}
@@ -111,7 +111,7 @@ func (c clusterService) ListDenied(ctx context.Context, r *connect.Request[headr
 	out := &headroomv1.ListDeniedResponse{}
 	var err error
 	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(*ledger.State, *desk) {
-		out.Denied = denialMessages(c.guard.revoked.All())
+		out.Denied = denialMessages(c.guard.Revoked.All())
 	})
 	if err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/coordinator/access"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/ledger"
@@ -35,16 +36,16 @@ func TestOnlyMembersSpeakAsServers(t *testing.T) {
 		c.leader()
 		c.seated("c1", "c2", "c3")
 		s := c.leader().server
-		asAdmin := http.Header{forwardedHeader: {"admin/root"}}
+		asAdmin := http.Header{access.ForwardedHeader: {"admin/root"}}
 		for procedure, open := range map[string]bool{
 			headroomv1connect.ClusterServiceChangeProcedure: false, headroomv1connect.ClusterServiceListTokensProcedure: false,
 			headroomv1connect.ClusterServiceGetStatusProcedure: false, headroomv1connect.MemberServiceLastWordsProcedure: false,
 			headroomv1connect.MemberServiceDescribeServerProcedure: true,
 		} {
-			if _, err := s.guard.admit(rpc.WithCaller(t.Context(), by("server", "c9")), procedure, asAdmin); (err == nil) != open {
+			if _, err := s.guard.Admit(rpc.WithCaller(t.Context(), shown("server", "c9")), procedure, asAdmin); (err == nil) != open {
 				t.Errorf("%s as server/c9: %v", procedure, err)
 			}
-			if _, err := s.guard.admit(rpc.WithCaller(t.Context(), by("server", "c2")), procedure, asAdmin); err != nil {
+			if _, err := s.guard.Admit(rpc.WithCaller(t.Context(), shown("server", "c2")), procedure, asAdmin); err != nil {
 				t.Errorf("%s as server/c2: %v", procedure, err)
 			}
 		}
@@ -105,10 +106,10 @@ func TestDeniedCallersAreRefused(t *testing.T) {
 		c := newCluster(t, 3, 700*units.Watt)
 		l := c.leader().server
 		c.seated("c1", "c2", "c3")
-		who := by("operator", "mia")
+		who := shown("operator", "mia")
 		who.Certificate = certificateOf(t, who.Identity)
 		call := func(s *server) error {
-			_, err := s.guard.admit(rpc.WithCaller(t.Context(), who), headroomv1connect.ClusterServiceGetStatusProcedure, http.Header{})
+			_, err := s.guard.Admit(rpc.WithCaller(t.Context(), who), headroomv1connect.ClusterServiceGetStatusProcedure, http.Header{})
 			return err
 		}
 		if err := call(l); err != nil {
@@ -129,7 +130,7 @@ func TestDeniedCallersAreRefused(t *testing.T) {
 		if e := rpc.AsCLI(call(l), "test", "addr"); e.Code != "certificate-denied" {
 			t.Errorf("refused as %+v", e)
 		}
-		if _, err := l.guard.identify(who, ""); err == nil {
+		if _, err := l.guard.Identify(who, ""); err == nil {
 			t.Error("an open stream goes on")
 		}
 		r, err := (clusterService{l}).ListDenied(t.Context(), connect.NewRequest(&headroomv1.ListDeniedRequest{}))
@@ -137,7 +138,7 @@ func TestDeniedCallersAreRefused(t *testing.T) {
 			t.Errorf("listed %v, %v", r, err)
 		}
 		// A group whose log lacks a denial that a server knows has it again.
-		l.guard.revoked.Add(secure.Denial{Identity: "node/n7", At: 5, Reason: "before the restore"})
+		l.guard.Revoked.Add(secure.Denial{Identity: "node/n7", At: 5, Reason: "before the restore"})
 		c.until("it is back in the log", 30*time.Second, func() bool { return c.newest().Denied["node/n7"].At == 5 })
 	})
 }
@@ -168,7 +169,7 @@ func TestDenialsSurviveARestore(t *testing.T) {
 	}
 	again := newServer(Config{ID: "c1", StateDir: staging}, slog.New(slog.DiscardHandler))
 	again.recallDenials()
-	if all := again.guard.revoked.All(); len(all) != 1 || all[0].Identity != "node/n1" || all[0].At != 7 {
+	if all := again.guard.Revoked.All(); len(all) != 1 || all[0].Identity != "node/n1" || all[0].At != 7 {
 		t.Errorf("after the restore: %v", all)
 	}
 	if err := (Rebirth{Config: Config{StateDir: t.TempDir()}}).carryDenials(staging); err != nil {
@@ -235,7 +236,7 @@ func TestNodesAreToldWhoIsDenied(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		sent, over := make(saidTo, 100), make(chan struct{})
-		go func() { defer close(over); deliver(ctx, sent, s, l.guard.revoked) }()
+		go func() { defer close(over); deliver(ctx, sent, s, l.guard.Revoked) }()
 		heard := func() (all []string) {
 			synctest.Wait()
 			for len(sent) > 0 {
@@ -262,4 +263,26 @@ func TestNodesAreToldWhoIsDenied(t *testing.T) {
 		cancel()
 		<-over
 	})
+}
+
+// The caller of a change is who was let in, not who the message says.
+func TestActorIsTheCaller(t *testing.T) {
+	t.Parallel()
+	g := access.New(newMachine().view, slog.New(slog.DiscardHandler))
+	ctx, err := g.Admit(rpc.WithCaller(t.Context(), shown("operator", "mia")), headroomv1connect.ClusterServiceSetBudgetProcedure, http.Header{access.ForwardedHeader: {"admin/root"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := command(ctx, nil, "operator"); c.Actor != "mia" || access.CallerOf(ctx).Role != ledger.RoleOperator {
+		t.Errorf("the actor is %q, role %s", c.Actor, access.CallerOf(ctx).Role)
+	}
+	ctx, err = g.Admit(rpc.WithCaller(t.Context(), shown("server", "c2")), headroomv1connect.ClusterServiceSetBudgetProcedure, http.Header{access.ForwardedHeader: {"admin/root"}})
+	if err != nil || access.CallerOf(ctx).Name != "root" || access.CallerOf(ctx).Role != ledger.RoleAdmin {
+		t.Errorf("passed on by a server: %+v, %v", access.CallerOf(ctx), err)
+	}
+}
+
+// by shows a certificate.
+func shown(role, name string) rpc.Caller {
+	return rpc.Caller{Shown: true, Identity: secure.Identity{Role: role, Name: name}}
 }

@@ -13,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/access"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
@@ -36,7 +37,7 @@ func (n nodeService) Exchange(ctx context.Context, x *exchange) error {
 	if hello == nil {
 		return rpc.Refuse(connect.CodeInvalidArgument, "no-hello", cli.ExitUsage, "the first message of a node must be Hello", "use a powerd of this version")
 	}
-	if err := ownNode(ctx, hello.GetNode()); err != nil {
+	if err := access.OwnNode(ctx, hello.GetNode()); err != nil {
 		return err
 	}
 	s, err := n.welcome(hello)
@@ -50,7 +51,7 @@ func (n nodeService) Exchange(ctx context.Context, x *exchange) error {
 	go func() {
 		defer close(sent)
 		defer cancel()
-		deliver(ctx, x, s, n.guard.revoked)
+		deliver(ctx, x, s, n.guard.Revoked)
 	}()
 	err = n.receive(ctx, x, hello, s)
 	cancel()
@@ -221,7 +222,7 @@ func energyOf(uj *int64) *units.Energy {
 
 // Release implements headroomv1connect.NodeServiceHandler.
 func (n nodeService) Release(ctx context.Context, r *connect.Request[headroomv1.ReleaseRequest]) (*connect.Response[headroomv1.ReleaseResponse], error) {
-	if err := ownNode(ctx, r.Msg.GetNode()); err != nil {
+	if err := access.OwnNode(ctx, r.Msg.GetNode()); err != nil {
 		return nil, err
 	}
 	c := command(ctx, r.Msg.GetChange(), "powerd/"+r.Msg.GetNode())

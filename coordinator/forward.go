@@ -6,18 +6,14 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
-	"strings"
 
 	"connectrpc.com/connect"
 
+	"headroom/coordinator/access"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/ledger"
 )
-
-// forwardedHeader carries who asked on the unix socket of a server that does not
-// lead: ROLE/NAME. Only another server is believed.
-const forwardedHeader = "Headroom-Caller"
 
 // forward serves the unix socket. A caller there has no certificate to show to
 // another server, so a request for another server's address, which is what a
@@ -30,12 +26,12 @@ func (s *server) forward(own http.Handler) http.Handler {
 			own.ServeHTTP(w, r)
 			return
 		}
-		who, err := local(rpc.CallerOf(r.Context()).UID)
+		who, err := access.Local(rpc.CallerOf(r.Context()).UID)
 		if err != nil {
 			own.ServeHTTP(w, r) // which refuses it in the caller's own words
 			return
 		}
-		r.Header.Set(forwardedHeader, string(who.role)+"/"+who.name)
+		r.Header.Set(access.ForwardedHeader, string(who.Role)+"/"+who.Name)
 		ctx, span := s.traces.Begin(r.Context(), "forward")
 		defer func() { span.Text("headroom.to", peer).Text("url.path", r.URL.Path).End(nil) }()
 		s.traces.Carry(ctx, r.Header)
@@ -85,13 +81,4 @@ func (s *server) serverAt(host string) (string, bool) {
 		}
 	})
 	return found, found != ""
-}
-
-// forwarded is the caller that another server speaks for.
-func forwarded(who caller, header string) caller {
-	role, name, ok := strings.Cut(header, "/")
-	if r, err := ledger.ParseRole(role); ok && err == nil {
-		return caller{role: r, name: name}
-	}
-	return who
 }

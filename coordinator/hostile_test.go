@@ -29,6 +29,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/coordinator/access"
 	"headroom/gossip/brake"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
@@ -154,8 +155,8 @@ func body(procedure string, messages ...proto.Message) []byte {
 func strangers() map[string]rpc.Caller {
 	return map[string]rpc.Caller{
 		"nobody": {}, "another user": {Local: true, UID: 65534},
-		"node": by("node", "n01"), "observer": by("observer", "olga"), "operator": by("operator", "mia"), "admin": by("admin", "root"), "server": by("server", "c1"),
-		"scheduler": by("scheduler", "s1"), "worker": by("worker", "n01"), "submitter": by("submitter", "mia"),
+		"node": shown("node", "n01"), "observer": shown("observer", "olga"), "operator": shown("operator", "mia"), "admin": shown("admin", "root"), "server": shown("server", "c1"),
+		"scheduler": shown("scheduler", "s1"), "worker": shown("worker", "n01"), "submitter": shown("submitter", "mia"),
 	}
 }
 
@@ -243,7 +244,7 @@ func TestLastWordsOfAnother(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := founded(t).leader().server
 		const procedure = headroomv1connect.MemberServiceLastWordsProcedure
-		got := send(t.Context(), s, by("server", "c9"), nil, procedure, body(procedure, &headroomv1.LastWordsRequest{Id: "c1", Text: "my disk is gone"}))
+		got := send(t.Context(), s, shown("server", "c9"), nil, procedure, body(procedure, &headroomv1.LastWordsRequest{Id: "c1", Text: "my disk is gone"}))
 		if got.code != "permission_denied" || len(s.keeper.words) != 0 {
 			t.Errorf("%+v, kept %v", got, s.keeper.words)
 		}
@@ -254,7 +255,7 @@ func TestLastWordsOfAnother(t *testing.T) {
 func TestRequestsAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := founded(t).leader().server
-		long := strings.Repeat("x", longestText+1)
+		long := strings.Repeat("x", access.LongestText+1)
 		nan := math.NaN()
 		for name, c := range map[string]struct {
 			procedure string
@@ -276,7 +277,7 @@ func TestRequestsAreBounded(t *testing.T) {
 			},
 			"more nodes than there can be": {
 				headroomv1connect.ClusterServiceChangeProcedure,
-				&headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_GrantSprint{GrantSprint: &headroomv1.GrantSprint{Nodes: make([]string, mostItems+1)}}},
+				&headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_GrantSprint{GrantSprint: &headroomv1.GrantSprint{Nodes: make([]string, access.MostItems+1)}}},
 				"invalid_argument", "nodes names 20001, at most 20000 are taken",
 			},
 			"a margin that is no number": {
@@ -285,7 +286,7 @@ func TestRequestsAreBounded(t *testing.T) {
 			},
 			"a request too big": {
 				headroomv1connect.JobServiceCommitJobProcedure,
-				&headroomv1.CommitJobRequest{Job: &headroomv1.Job{Id: "j1", Spec: make([]byte, longestRequest+1)}}, "resource_exhausted", "larger than configured max",
+				&headroomv1.CommitJobRequest{Job: &headroomv1.Job{Id: "j1", Spec: make([]byte, access.LongestRequest+1)}}, "resource_exhausted", "larger than configured max",
 			},
 			"a job's file too big": {
 				headroomv1connect.JobServiceCommitJobProcedure,
@@ -293,11 +294,11 @@ func TestRequestsAreBounded(t *testing.T) {
 			},
 			"a report too big": {
 				headroomv1connect.NodeServiceExchangeProcedure,
-				&headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Hello{Hello: &headroomv1.Hello{Node: strings.Repeat("n", longestReport)}}}, "resource_exhausted", "larger than configured max",
+				&headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Hello{Hello: &headroomv1.Hello{Node: strings.Repeat("n", access.LongestReport)}}}, "resource_exhausted", "larger than configured max",
 			},
 		} {
 			_, before := stateOf(t, s)
-			got := send(t.Context(), s, by("admin", "root"), nil, c.procedure, body(c.procedure, c.m))
+			got := send(t.Context(), s, shown("admin", "root"), nil, c.procedure, body(c.procedure, c.m))
 			if got.code != c.code || !strings.Contains(got.text, c.say) {
 				t.Errorf("%s: %.300v", name, got)
 			}
@@ -320,7 +321,7 @@ func TestJobsAreBounded(t *testing.T) {
 		s.machine.mu.Unlock()
 		for id, want := range map[string]string{"one more": "resource_exhausted", "j7": ""} {
 			p := headroomv1connect.JobServiceCommitJobProcedure
-			if got := send(t.Context(), s, by("operator", "mia"), nil, p, body(p, &headroomv1.CommitJobRequest{Job: &headroomv1.Job{Id: id}})); got.code != want {
+			if got := send(t.Context(), s, shown("operator", "mia"), nil, p, body(p, &headroomv1.CommitJobRequest{Job: &headroomv1.Job{Id: id}})); got.code != want {
 				t.Errorf("%s: %+v", id, got)
 			}
 		}
@@ -367,7 +368,7 @@ func TestStreamsEndWithTheirKey(t *testing.T) {
 					token.ExpiresUs = time.Now().Add(c.ends).UnixMicro()
 				}
 				if c.cert {
-					who, header = by("operator", "sched"), nil
+					who, header = shown("operator", "sched"), nil
 					who.Ends = time.Now().Add(c.ends)
 				}
 				operate := func(r *headroomv1.ChangeRequest) {
@@ -408,16 +409,16 @@ func TestStreamsAreBounded(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		hello := &headroomv1.SchedulerMessage{Message: &headroomv1.SchedulerMessage_Hello{Hello: &headroomv1.SchedulerHello{Id: "s1"}}}
 		var all []chan outcome
-		for range streamsPerCaller {
-			say, done := talk(ctx, s, by("operator", "greedy"), nil, procedure)
+		for range access.StreamsPerCaller {
+			say, done := talk(ctx, s, shown("operator", "greedy"), nil, procedure)
 			say(hello)
 			all = append(all, done)
 		}
 		synctest.Wait()
-		if got := send(t.Context(), s, by("operator", "greedy"), nil, procedure, body(procedure, hello)); got.code != "resource_exhausted" {
+		if got := send(t.Context(), s, shown("operator", "greedy"), nil, procedure, body(procedure, hello)); got.code != "resource_exhausted" {
 			t.Errorf("one more: %+v", got)
 		}
-		if got := send(t.Context(), s, by("operator", "mia"), nil, procedure, body(procedure, hello)); got.code != "" {
+		if got := send(t.Context(), s, shown("operator", "mia"), nil, procedure, body(procedure, hello)); got.code != "" {
 			t.Errorf("another: %+v", got)
 		}
 		cancel()
@@ -428,8 +429,8 @@ func TestStreamsAreBounded(t *testing.T) {
 				t.Fatal("a stream outlives its context")
 			}
 		}
-		if got := send(t.Context(), s, by("operator", "greedy"), nil, procedure, body(procedure, hello)); got.code != "" || len(s.guard.streams) != 0 {
-			t.Errorf("afterwards: %+v, open %v", got, s.guard.streams)
+		if got := send(t.Context(), s, shown("operator", "greedy"), nil, procedure, body(procedure, hello)); got.code != "" || s.guard.Open() != 0 {
+			t.Errorf("afterwards: %+v, open %v", got, s.guard.Open())
 		}
 	})
 }
@@ -443,7 +444,7 @@ func TestImpossibleLeadership(t *testing.T) {
 		s.machine.state.Restored = true
 		s.machine.mu.Unlock()
 		const procedure = headroomv1connect.NodeServiceExchangeProcedure
-		say, done := talk(t.Context(), s, by("node", "n02"), nil, procedure)
+		say, done := talk(t.Context(), s, shown("node", "n02"), nil, procedure)
 		say(&headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Hello{Hello: declared("n02")}})
 		say(&headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Heartbeat{Heartbeat: &headroomv1.Heartbeat{
 			Number: 1, Highest: &headroomv1.Stamp{Epoch: &headroomv1.Epoch{Incarnation: math.MaxUint64, Term: 1}},
@@ -464,13 +465,13 @@ func TestCallsArePaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := founded(t).leader().server
 		const procedure = headroomv1connect.ClusterServiceGetSelfProcedure
-		for i := range callBurst + 1 {
-			want := map[bool]string{true: "", false: "resource_exhausted"}[i < callBurst]
-			if got := send(t.Context(), s, by("observer", "loop"), nil, procedure, nil); got.code != want {
+		for i := range access.CallBurst + 1 {
+			want := map[bool]string{true: "", false: "resource_exhausted"}[i < access.CallBurst]
+			if got := send(t.Context(), s, shown("observer", "loop"), nil, procedure, nil); got.code != want {
 				t.Fatalf("call %d: %+v", i, got)
 			}
 		}
-		if got := send(t.Context(), s, by("observer", "mia"), nil, procedure, nil); got.code != "" {
+		if got := send(t.Context(), s, shown("observer", "mia"), nil, procedure, nil); got.code != "" {
 			t.Errorf("another: %+v", got)
 		}
 	})
@@ -481,7 +482,7 @@ func TestCallsArePaced(t *testing.T) {
 func TestCertificateOfAnotherNode(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := founded(t).leader().server
-		thief := by("node", "n02")
+		thief := shown("node", "n02")
 		exchange, release := headroomv1connect.NodeServiceExchangeProcedure, headroomv1connect.NodeServiceReleaseProcedure
 		_, before := stateOf(t, s)
 		hello := &headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Hello{Hello: declared("n01")}}

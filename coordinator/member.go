@@ -17,6 +17,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/consensus"
+	"headroom/coordinator/access"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
@@ -210,8 +211,8 @@ func (m memberService) LastWords(
 	ctx context.Context, r *connect.Request[headroomv1.LastWordsRequest],
 ) (*connect.Response[headroomv1.LastWordsResponse], error) {
 	id := r.Msg.GetId()
-	if who := callerOf(ctx); who.server && who.name != (secure.Identity{Role: secure.Server, Name: id}).String() {
-		return nil, rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied, fmt.Sprintf("%s speaks for server %s", who.name, id),
+	if who := access.CallerOf(ctx); who.Server && who.Name != (secure.Identity{Role: secure.Server, Name: id}).String() {
+		return nil, rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied, fmt.Sprintf("%s speaks for server %s", who.Name, id),
 			"a server tells its own end only")
 	}
 	if slices.ContainsFunc(m.roster(), func(x seat) bool { return x.ID == id }) {

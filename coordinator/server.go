@@ -21,6 +21,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/budget"
 	"headroom/consensus"
+	"headroom/coordinator/access"
 	"headroom/coordinator/metrics"
 	"headroom/coordinator/traces"
 	"headroom/gossip"
@@ -41,7 +42,7 @@ const Version = cli.Version
 type server struct {
 	cfg     Config
 	machine *machine
-	guard   *guard
+	guard   *access.Guard
 	group   *consensus.Group
 	hub     *hub
 	peers   rpc.Peers
@@ -81,12 +82,12 @@ func newServer(cfg Config, logger *slog.Logger) *server {
 		counts: metrics.NewCounts(), record: recordTrace, brakes: newBrakes(logger), wall: time.Now,
 		newDecider: newArbiter, denials: make(chan struct{}, 1),
 	}
-	s.guard = newGuard(s.machine, logger)
+	s.guard = access.New(s.machine.view, logger)
 	s.told = scrape.Gatherer(metrics.New(Version, s.observe, s.counts))
 	s.machine.applied = s.counts.Applied
 	s.machine.outdated = s.die
 	s.machine.denied = s.deny
-	s.guard.member = s.belongs
+	s.guard.Member = s.belongs
 	return s
 }
 
@@ -106,7 +107,7 @@ func (s *server) identify() error {
 			Hint: "coordinator tls cert create server/" + s.cfg.ID + " makes it; coordinator tls inspect shows what a certificate says",
 		}
 	}
-	k.Deny(s.guard.revoked)
+	k.Deny(s.guard.Revoked)
 	k.Vet(s.vet)
 	s.identity, s.peers = k, rpc.SecurePeers(k, secure.Server)
 	return nil
@@ -226,9 +227,9 @@ func (s *server) talk(address string) (*gossip.Gossip, error) {
 
 func (s *server) handler() http.Handler {
 	mux := http.NewServeMux()
-	options := append(rpc.HandlerOptions(), connect.WithReadMaxBytes(longestRequest),
-		connect.WithInterceptors(s.counts.Interceptor(), s.guard, changeSpans{s.traces}, bounds{}))
-	mux.Handle(headroomv1connect.NewNodeServiceHandler(nodeService{s}, append(slices.Clone(options), connect.WithReadMaxBytes(longestReport))...))
+	options := append(rpc.HandlerOptions(), connect.WithReadMaxBytes(access.LongestRequest),
+		connect.WithInterceptors(s.counts.Interceptor(), s.guard, changeSpans{s.traces}, access.Bounds{}))
+	mux.Handle(headroomv1connect.NewNodeServiceHandler(nodeService{s}, append(slices.Clone(options), connect.WithReadMaxBytes(access.LongestReport))...))
 	mux.Handle(headroomv1connect.NewClusterServiceHandler(clusterService{s}, options...))
 	mux.Handle(headroomv1connect.NewJobServiceHandler(jobService{server: s}, options...))
 	mux.Handle(headroomv1connect.NewMemberServiceHandler(memberService{s}, options...))
@@ -425,7 +426,7 @@ func (s *server) changeWith(ctx context.Context, c ledger.Command, build func(le
 // shown who they are is the actor, whatever the message says.
 func command(ctx context.Context, c *headroomv1.Change, fallback string) ledger.Command {
 	out := ledger.Command{
-		Actor: cmp.Or(callerOf(ctx).name, c.GetActor(), fallback), Reason: c.GetReason(), RequestID: c.GetRequestId(),
+		Actor: cmp.Or(access.CallerOf(ctx).Name, c.GetActor(), fallback), Reason: c.GetReason(), RequestID: c.GetRequestId(),
 	}
 	if c != nil {
 		out.Check = c.CheckRevision

@@ -5,6 +5,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"headroom/coordinator/access"
 	"headroom/coordinator/traces"
 	"headroom/ledger"
 )
@@ -20,11 +21,11 @@ func (c changeSpans) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	}
 	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
 		procedure := r.Spec().Procedure
-		if need := needs(procedure); need != ledger.RoleOperator && need != ledger.RoleAdmin {
+		if need := access.Needs(procedure); need != ledger.RoleOperator && need != ledger.RoleAdmin {
 			return next(ctx, r)
 		}
 		ctx, span := c.traces.Begin(ctx, "change")
-		span.Text("rpc.method", procedure).Text("headroom.actor", callerOf(ctx).name)
+		span.Text("rpc.method", procedure).Text("headroom.actor", access.CallerOf(ctx).Name)
 		res, err := next(ctx, r)
 		span.End(err)
 		return res, err

@@ -7,6 +7,7 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/access"
 	"headroom/ledger"
 )
 
@@ -27,8 +28,8 @@ func (c clusterService) ListTokens(ctx context.Context, r *connect.Request[headr
 
 // GetSelf implements headroomv1connect.ClusterServiceHandler.
 func (c clusterService) GetSelf(ctx context.Context, _ *connect.Request[headroomv1.GetSelfRequest]) (*connect.Response[headroomv1.GetSelfResponse], error) {
-	who := callerOf(ctx)
-	out := &headroomv1.GetSelfResponse{Name: cmp.Or(who.name, "anybody on this machine"), Role: string(who.role)}
+	who := access.CallerOf(ctx)
+	out := &headroomv1.GetSelfResponse{Name: cmp.Or(who.Name, "anybody on this machine"), Role: string(who.Role)}
 	var err error
 	out.Meta, err = c.read(ctx, true, func(*ledger.State, *desk) {})
 	if err != nil {

@@ -1,4 +1,4 @@
-package coordinator
+package access
 
 import (
 	"context"
@@ -16,25 +16,25 @@ import (
 )
 
 const (
-	// longestText bounds a text of a request, bytes. Much of what is said stays: in
+	// LongestText bounds a text of a request, bytes. Much of what is said stays: in
 	// the audit log, in a thousand lines of it.
-	longestText = 16 << 10
+	LongestText = 16 << 10
 	// longestBytes bounds what a request holds that is no text: a job's file.
 	longestBytes = ledger.MaxJobSpec
-	// mostItems bounds a list of a request: it may name every node once.
-	mostItems = ledger.MaxNodes
-	// longestRequest bounds one request: a sprint that names every node, a report of every job.
-	longestRequest = 2 << 20
-	// longestReport bounds what a node says at once: the newest of each node is kept.
-	longestReport = 256 << 10
+	// MostItems bounds a list of a request: it may name every node once.
+	MostItems = ledger.MaxNodes
+	// LongestRequest bounds one request: a sprint that names every node, a report of every job.
+	LongestRequest = 2 << 20
+	// LongestReport bounds what a node says at once: the newest of each node is kept.
+	LongestReport = 256 << 10
 )
 
-// bounds refuses what nobody sends who means well, before anything is made of it:
+// Bounds refuses what nobody sends who means well, before anything is made of it:
 // texts and lists without end, and numbers that are none.
-type bounds struct{}
+type Bounds struct{}
 
 // WrapUnary implements connect.Interceptor.
-func (bounds) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (Bounds) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
 		if err := bounded(r.Any()); err != nil {
 			return nil, err
@@ -44,12 +44,12 @@ func (bounds) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 }
 
 // WrapStreamingClient implements connect.Interceptor.
-func (bounds) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (Bounds) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
 // WrapStreamingHandler implements connect.Interceptor.
-func (bounds) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (Bounds) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, c connect.StreamingHandlerConn) error {
 		return next(ctx, boundedConn{c})
 	}
@@ -92,8 +92,8 @@ func beyond(f protoreflect.FieldDescriptor, v protoreflect.Value) string {
 	switch {
 	case f.IsList():
 		list := v.List()
-		if list.Len() > mostItems {
-			return fmt.Sprintf("%s names %d, at most %d are taken", f.Name(), list.Len(), mostItems)
+		if list.Len() > MostItems {
+			return fmt.Sprintf("%s names %d, at most %d are taken", f.Name(), list.Len(), MostItems)
 		}
 		for i := range list.Len() {
 			if text := beyondOne(f, list.Get(i)); text != "" {
@@ -108,8 +108,8 @@ func beyond(f protoreflect.FieldDescriptor, v protoreflect.Value) string {
 }
 
 func beyondMap(f protoreflect.FieldDescriptor, m protoreflect.Map) (text string) {
-	if m.Len() > mostItems {
-		return fmt.Sprintf("%s names %d, at most %d are taken", f.Name(), m.Len(), mostItems)
+	if m.Len() > MostItems {
+		return fmt.Sprintf("%s names %d, at most %d are taken", f.Name(), m.Len(), MostItems)
 	}
 	m.Range(func(k protoreflect.MapKey, v protoreflect.Value) bool {
 		if text = beyondOne(f.MapKey(), k.Value()); text == "" {
@@ -123,8 +123,8 @@ func beyondMap(f protoreflect.FieldDescriptor, m protoreflect.Map) (text string)
 func beyondOne(f protoreflect.FieldDescriptor, v protoreflect.Value) (text string) {
 	switch f.Kind() { //nolint:exhaustive // the other kinds have no bounds of their own
 	case protoreflect.StringKind:
-		if n := len(v.String()); n > longestText {
-			return fmt.Sprintf("%s has %d bytes, at most %d are taken", f.Name(), n, longestText)
+		if n := len(v.String()); n > LongestText {
+			return fmt.Sprintf("%s has %d bytes, at most %d are taken", f.Name(), n, LongestText)
 		}
 	case protoreflect.BytesKind:
 		if n := len(v.Bytes()); n > longestBytes {

@@ -1,4 +1,11 @@
-package coordinator
+// Package access decides who may call a coordinator, and how often.
+//
+// A Guard stands before every procedure: who calls is shown by a certificate, a token of
+// the log or the unix socket, each procedure takes a role (one that nobody has thought of
+// takes an administrator), a node speaks only as itself, and nobody's calls or streams
+// keep others out. Bounds refuses messages that are longer than any honest one. What a
+// call may then do is not decided here.
+package access
 
 import (
 	"context"
@@ -22,39 +29,39 @@ import (
 	"headroom/ledger"
 )
 
-// caller is who asks, and what they may do.
-type caller struct {
-	role ledger.Role
-	name string
-	// server says that another coordinator server asks.
-	server bool
+// Caller is who asks, and what they may do.
+type Caller struct {
+	Role ledger.Role
+	Name string
+	// Server says that another coordinator server asks.
+	Server bool
 	// scheduler says that the scheduler of jobs asks: it does what concerns jobs.
 	scheduler bool
 }
 
 // key is the caller as bounds know it.
-func (c caller) key() string { return string(c.role) + "/" + c.name }
+func (c Caller) key() string { return string(c.Role) + "/" + c.Name }
 
 type callerKey struct{}
 
-// callerOf is who asked; without the guard, an administrator without a name.
-func callerOf(ctx context.Context) caller {
-	c, ok := ctx.Value(callerKey{}).(caller)
+// CallerOf is who asked; without the guard, an administrator without a name.
+func CallerOf(ctx context.Context) Caller {
+	c, ok := ctx.Value(callerKey{}).(Caller)
 	if !ok {
-		return caller{role: ledger.RoleAdmin}
+		return Caller{Role: ledger.RoleAdmin}
 	}
 	return c
 }
 
-// guard lets calls in by certificate, token or unix socket, and bounds how many
+// Guard lets calls in by certificate, token or unix socket, and bounds how many
 // one caller may make.
-type guard struct {
-	machine *machine
+type Guard struct {
+	view    func(func(*ledger.State)) // reads what the log has
 	logger  *slog.Logger
 	now     func() time.Time
-	revoked *secure.Denials
-	// member tells whether a server belongs to the group; nil: each that has a certificate.
-	member func(id string) bool
+	Revoked *secure.Denials
+	// Member tells whether a server belongs to the group; nil: each that has a certificate.
+	Member func(id string) bool
 
 	mu      sync.Mutex
 	pace    map[string]*pace
@@ -62,13 +69,21 @@ type guard struct {
 	denied  time.Time      // when a refusal was last logged
 }
 
-func newGuard(m *machine, logger *slog.Logger) *guard {
-	return &guard{machine: m, logger: logger, now: time.Now, revoked: secure.NewDenials(), pace: map[string]*pace{}, streams: map[string]int{}}
+// New is a guard that finds tokens in the state that view reads.
+func New(view func(func(*ledger.State)), logger *slog.Logger) *Guard {
+	return &Guard{view: view, logger: logger, now: time.Now, Revoked: secure.NewDenials(), pace: map[string]*pace{}, streams: map[string]int{}}
 }
 
-// needs is the role that a call takes. What is not listed takes an administrator:
+// Open is how many streams are open, over all callers.
+func (g *Guard) Open() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.streams)
+}
+
+// Needs is the role that a call takes. What is not listed takes an administrator:
 // a new call is closed until somebody thinks about it.
-func needs(procedure string) ledger.Role {
+func Needs(procedure string) ledger.Role {
 	verb := procedure[strings.LastIndex(procedure, "/")+1:]
 	switch service := strings.TrimSuffix(strings.TrimPrefix(procedure, "/"), "/"+verb); {
 	case verb == "ListDenied":
@@ -89,36 +104,36 @@ func needs(procedure string) ledger.Role {
 	return ledger.RoleAdmin
 }
 
-// admit says who asks, or why they may not.
-func (g *guard) admit(ctx context.Context, procedure string, header interface{ Get(string) string }) (context.Context, error) {
-	who, err := g.identify(rpc.CallerOf(ctx), header.Get("Authorization"))
+// Admit says who asks, or why they may not.
+func (g *Guard) Admit(ctx context.Context, procedure string, header interface{ Get(string) string }) (context.Context, error) {
+	who, err := g.Identify(rpc.CallerOf(ctx), header.Get("Authorization"))
 	if err != nil {
 		return ctx, g.refused(procedure, err)
 	}
-	if !listen.Prove(ctx, listen.Guest{Name: who.name, First: who.server || who.role.May(ledger.RoleOperator)}) {
+	if !listen.Prove(ctx, listen.Guest{Name: who.Name, First: who.Server || who.Role.May(ledger.RoleOperator)}) {
 		return ctx, g.refused(procedure, rpc.Refuse(connect.CodeResourceExhausted, "full", cli.ExitUnreachable,
 			"all places of this port are taken but those that are kept for operators and servers", "try again, or ask another coordinator"))
 	}
 	if err := g.belongs(who, procedure); err != nil {
 		return ctx, g.refused(procedure, err)
 	}
-	if who.server || rpc.CallerOf(ctx).Clear {
-		who = forwarded(who, header.Get(forwardedHeader))
+	if who.Server || rpc.CallerOf(ctx).Clear {
+		who = forwarded(who, header.Get(ForwardedHeader))
 	}
-	need := needs(procedure)
+	need := Needs(procedure)
 	switch {
 	case procedure == headroomv1connect.ClusterServiceListDeniedProcedure: // whoever is let in at all may have to refuse others
 	case who.scheduler && strings.HasPrefix(procedure, "/"+headroomv1connect.JobServiceName+"/"):
-	case who.server && (need == ledger.RoleObserver || need == ledger.RoleOperator || procedure == headroomv1connect.MemberServiceLastWordsProcedure):
-	case !who.role.May(need) && !(need == ledger.RoleNode && who.role == ledger.RoleAdmin):
-		return ctx, g.refused(procedure, denied(who, need))
+	case who.Server && (need == ledger.RoleObserver || need == ledger.RoleOperator || procedure == headroomv1connect.MemberServiceLastWordsProcedure):
+	case !who.Role.May(need) && !(need == ledger.RoleNode && who.Role == ledger.RoleAdmin):
+		return ctx, g.refused(procedure, Denied(who, need))
 	}
 	// In the clear nodes have no names: a thousand that come back at once after a
 	// leader's end are not one caller that asks too often.
-	nameless := need == ledger.RoleNode && who.name == ""
+	nameless := need == ledger.RoleNode && who.Name == ""
 	if !nameless && !g.paced(who) {
 		return ctx, rpc.Refuse(connect.CodeResourceExhausted, "too-many", cli.ExitUnreachable,
-			fmt.Sprintf("%s asks more than %d times a second", who.name, callsPerSecond), "wait a moment; use --watch instead of a loop")
+			fmt.Sprintf("%s asks more than %d times a second", who.Name, callsPerSecond), "wait a moment; use --watch instead of a loop")
 	}
 	return context.WithValue(ctx, callerKey{}, who), nil
 }
@@ -126,89 +141,90 @@ func (g *guard) admit(ctx context.Context, procedure string, header interface{ G
 // belongs refuses a server that is no member of the group, by this server's log: a
 // certificate names it and does not say that it was ever taken in. It may ask one
 // thing, whether it is one.
-func (g *guard) belongs(who caller, procedure string) error {
-	if !who.server || g.member == nil || procedure == headroomv1connect.MemberServiceDescribeServerProcedure {
+func (g *Guard) belongs(who Caller, procedure string) error {
+	if !who.Server || g.Member == nil || procedure == headroomv1connect.MemberServiceDescribeServerProcedure {
 		return nil
 	}
-	if id := strings.TrimPrefix(who.name, secure.Server+"/"); !g.member(id) {
-		return rpc.Refuse(connect.CodePermissionDenied, "no-member", cli.ExitDenied, who.name+" is no member of this group, by this server's log",
-			"coordinator member list tells the members, coordinator member add takes one in; coordinator tls revoke "+who.name+" denies its certificate")
+	if id := strings.TrimPrefix(who.Name, secure.Server+"/"); !g.Member(id) {
+		return rpc.Refuse(connect.CodePermissionDenied, "no-member", cli.ExitDenied, who.Name+" is no member of this group, by this server's log",
+			"coordinator member list tells the members, coordinator member add takes one in; coordinator tls revoke "+who.Name+" denies its certificate")
 	}
 	return nil
 }
 
-func denied(who caller, need ledger.Role) error {
-	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied, fmt.Sprintf("%s may not do this: role %s, it takes %s", who.name, who.role, need),
+// Denied is the refusal of a caller whose role a call does not take.
+func Denied(who Caller, need ledger.Role) error {
+	return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied, fmt.Sprintf("%s may not do this: role %s, it takes %s", who.Name, who.Role, need),
 		"coordinator token create --role "+string(need)+" makes a token for it")
 }
 
-// identify is who is at the other end.
-func (g *guard) identify(c rpc.Caller, authorization string) (caller, error) {
+// Identify is who is at the other end.
+func (g *Guard) Identify(c rpc.Caller, authorization string) (Caller, error) {
 	if secret, ok := strings.CutPrefix(authorization, "Bearer "); ok {
 		return g.bearer(secret)
 	}
 	switch {
 	case c.Shown && !c.Ends.IsZero() && !g.now().Before(c.Ends):
-		return caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied,
+		return Caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied,
 			fmt.Sprintf("the certificate of %s has ended on %s", c.Identity, c.Ends.UTC().Format(time.RFC3339)),
 			"coordinator tls cert create "+c.Identity.String()+" makes a new one")
-	case c.Shown && g.revoked.Check(c.Certificate) != nil:
-		return caller{}, rpc.Refuse(connect.CodeUnauthenticated, "certificate-denied", cli.ExitDenied, g.revoked.Check(c.Certificate).Error(),
+	case c.Shown && g.Revoked.Check(c.Certificate) != nil:
+		return Caller{}, rpc.Refuse(connect.CodeUnauthenticated, "certificate-denied", cli.ExitDenied, g.Revoked.Check(c.Certificate).Error(),
 			"coordinator tls denied lists the denials; coordinator tls cert create "+c.Identity.String()+" makes a new certificate for whoever may have one")
 	case c.Shown:
 		return certified(c.Identity), nil
 	case c.Local:
-		return local(c.UID)
+		return Local(c.UID)
 	case c.Clear:
-		return caller{role: ledger.RoleAdmin}, nil // tls is off: whoever reaches the address is let in, as the configuration says
+		return Caller{Role: ledger.RoleAdmin}, nil // tls is off: whoever reaches the address is let in, as the configuration says
 	}
-	return caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied,
+	return Caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied,
 		"this server asks for a certificate or a token, and got neither", "--cert, --key and --ca name a certificate; --token-file a token; on a server itself use the unix socket")
 }
 
 // certified is the bearer of a certificate.
-func certified(i secure.Identity) caller {
+func certified(i secure.Identity) Caller {
 	switch i.Role {
 	case secure.Server:
-		return caller{role: ledger.RoleObserver, name: i.String(), server: true}
+		return Caller{Role: ledger.RoleObserver, Name: i.String(), Server: true}
 	case secure.Node:
-		return caller{role: ledger.RoleNode, name: i.Name}
+		return Caller{Role: ledger.RoleNode, Name: i.Name}
 	case secure.Scheduler, secure.Worker, secure.Submitter: // none of the log's roles: they may do what is said of them alone
-		return caller{role: ledger.Role(i.Role), name: i.Name, scheduler: i.Role == secure.Scheduler}
+		return Caller{Role: ledger.Role(i.Role), Name: i.Name, scheduler: i.Role == secure.Scheduler}
 	}
-	return caller{role: ledger.Role(i.Role), name: i.Name}
+	return Caller{Role: ledger.Role(i.Role), Name: i.Name}
 }
 
-// local is the user at the other end of the unix socket: root, and whoever the
+// Local is the user at the other end of the unix socket: root, and whoever the
 // server runs as, administrate.
-func local(uid uint32) (caller, error) {
+func Local(uid uint32) (Caller, error) {
 	name := "uid " + strconv.FormatUint(uint64(uid), 10)
 	if u, err := user.LookupId(strconv.FormatUint(uint64(uid), 10)); err == nil {
 		name = u.Username
 	}
 	if uid == 0 || int(uid) == os.Geteuid() {
-		return caller{role: ledger.RoleAdmin, name: name}, nil
+		return Caller{Role: ledger.RoleAdmin, Name: name}, nil
 	}
-	return caller{}, rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
+	return Caller{}, rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied,
 		name+" may not use this server's socket", "become root or the server's user, or use a token over the network")
 }
 
-func (g *guard) bearer(text string) (caller, error) {
+func (g *Guard) bearer(text string) (Caller, error) {
 	id, secret, _ := strings.Cut(text, ".")
 	var t ledger.Token
 	ok := false
-	g.machine.view(func(s *ledger.State) { t, ok = s.Bearer(id, secret, g.now().UnixMicro()) })
+	g.view(func(s *ledger.State) { t, ok = s.Bearer(id, secret, g.now().UnixMicro()) })
 	if !ok {
-		return caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied, "the token is unknown, revoked or has ended",
+		return Caller{}, rpc.Refuse(connect.CodeUnauthenticated, "unauthenticated", cli.ExitDenied, "the token is unknown, revoked or has ended",
 			"coordinator token list shows the tokens; an administrator makes a new one")
 	}
-	return caller{role: t.Role, name: t.Name}, nil
+	return Caller{Role: t.Role, Name: t.Name}, nil
 }
 
 // deniedEvery is how often refusals are logged: whoever tries keys must not fill the log.
 const deniedEvery = time.Second
 
-func (g *guard) refused(procedure string, err error) error {
+func (g *Guard) refused(procedure string, err error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if at := g.now(); at.Sub(g.denied) >= deniedEvery {
@@ -219,9 +235,10 @@ func (g *guard) refused(procedure string, err error) error {
 }
 
 const (
-	// callsPerSecond is how many calls one caller may make, and callBurst how many at once.
+	// callsPerSecond is how many calls one caller may make.
 	callsPerSecond = 200
-	callBurst      = 400
+	// CallBurst is how many of them at once.
+	CallBurst = 400
 	// pacedMost bounds how many callers are remembered.
 	pacedMost = 10_000
 )
@@ -233,7 +250,7 @@ type pace struct {
 }
 
 // paced takes one call out of the caller's bucket, and tells whether there was one.
-func (g *guard) paced(who caller) bool {
+func (g *Guard) paced(who Caller) bool {
 	key := who.key()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -243,10 +260,10 @@ func (g *guard) paced(who caller) bool {
 		if len(g.pace) >= pacedMost {
 			clear(g.pace)
 		}
-		p = &pace{left: callBurst, at: now}
+		p = &pace{left: CallBurst, at: now}
 		g.pace[key] = p
 	}
-	p.left = min(callBurst, p.left+callsPerSecond*now.Sub(p.at).Seconds())
+	p.left = min(CallBurst, p.left+callsPerSecond*now.Sub(p.at).Seconds())
 	p.at = now
 	if p.left < 1 {
 		return false
@@ -256,9 +273,9 @@ func (g *guard) paced(who caller) bool {
 }
 
 // WrapUnary implements connect.Interceptor.
-func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+func (g *Guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
-		ctx, err := g.admit(ctx, r.Spec().Procedure, r.Header())
+		ctx, err := g.Admit(ctx, r.Spec().Procedure, r.Header())
 		if err != nil {
 			return nil, err
 		}
@@ -267,14 +284,14 @@ func (g *guard) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 }
 
 // WrapStreamingClient implements connect.Interceptor.
-func (g *guard) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+func (g *Guard) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
 	return next
 }
 
 // WrapStreamingHandler implements connect.Interceptor.
-func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+func (g *Guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, c connect.StreamingHandlerConn) error {
-		ctx, err := g.admit(ctx, c.Spec().Procedure, c.RequestHeader())
+		ctx, err := g.Admit(ctx, c.Spec().Procedure, c.RequestHeader())
 		if err != nil {
 			return err
 		}
@@ -284,7 +301,7 @@ func (g *guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 		}
 		defer done()
 		return next(ctx, guardedConn{c, func() error {
-			who, err := g.identify(rpc.CallerOf(ctx), c.RequestHeader().Get("Authorization"))
+			who, err := g.Identify(rpc.CallerOf(ctx), c.RequestHeader().Get("Authorization"))
 			if err == nil {
 				err = g.belongs(who, c.Spec().Procedure)
 			}
@@ -316,21 +333,21 @@ func (c guardedConn) Send(m any) error {
 	return c.StreamingHandlerConn.Send(m)
 }
 
-// streamsPerCaller bounds the streams that one caller holds open: a node or a
+// StreamsPerCaller bounds the streams that one caller holds open: a node or a
 // scheduler has one, and another for a moment when it connects anew.
-const streamsPerCaller = 32
+const StreamsPerCaller = 32
 
 // opened counts a stream until done is called. In the clear all callers are one.
-func (g *guard) opened(ctx context.Context) (done func(), err error) {
+func (g *Guard) opened(ctx context.Context) (done func(), err error) {
 	if rpc.CallerOf(ctx).Clear {
 		return func() {}, nil
 	}
-	who := callerOf(ctx)
+	who := CallerOf(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.streams[who.key()] >= streamsPerCaller {
+	if g.streams[who.key()] >= StreamsPerCaller {
 		return nil, rpc.Refuse(connect.CodeResourceExhausted, "too-many", cli.ExitUnreachable,
-			fmt.Sprintf("%s has %d streams open, at most %d are kept", who.name, g.streams[who.key()], streamsPerCaller), "close those that are not used")
+			fmt.Sprintf("%s has %d streams open, at most %d are kept", who.Name, g.streams[who.key()], StreamsPerCaller), "close those that are not used")
 	}
 	g.streams[who.key()]++
 	return func() {
@@ -344,11 +361,24 @@ func (g *guard) opened(ctx context.Context) (done func(), err error) {
 
 var errOtherNode = errors.New("the certificate is another node's")
 
-// ownNode refuses a node that reports under another's name.
-func ownNode(ctx context.Context, node string) error {
-	if who := callerOf(ctx); who.role == ledger.RoleNode && who.name != node {
-		return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied, fmt.Sprintf("%v: it names %s, the report is of %s", errOtherNode, who.name, node),
+// OwnNode refuses a node that reports under another's name.
+func OwnNode(ctx context.Context, node string) error {
+	if who := CallerOf(ctx); who.Role == ledger.RoleNode && who.Name != node {
+		return rpc.Refuse(connect.CodePermissionDenied, "denied", cli.ExitDenied, fmt.Sprintf("%v: it names %s, the report is of %s", errOtherNode, who.Name, node),
 			"coordinator tls cert create node/"+node+" makes the right one")
 	}
 	return nil
+}
+
+// ForwardedHeader carries who asked on the unix socket of a server that does not
+// lead: ROLE/NAME. Only another server is believed.
+const ForwardedHeader = "Headroom-Caller"
+
+// forwarded is the caller that another server speaks for.
+func forwarded(who Caller, header string) Caller {
+	role, name, ok := strings.Cut(header, "/")
+	if r, err := ledger.ParseRole(role); ok && err == nil {
+		return Caller{Role: r, Name: name}
+	}
+	return who
 }
