@@ -48,11 +48,11 @@ type Sprint struct {
 // check tells what is wrong, or missing for classes whose timers are to be found.
 func (s Sprint) check(classes []Class) *cli.Error {
 	if s.SpeedUp != 0 && (math.IsNaN(s.SpeedUp) || s.SpeedUp < 1 || s.SpeedUp > 100) {
-		return badConfig("how many times as fast a sprint makes a job: 2.5", "sprint.speed_up is %v; it must be from 1 to 100", s.SpeedUp)
+		return config.Bad("how many times as fast a sprint makes a job: 2.5", "sprint.speed_up is %v; it must be from 1 to 100", s.SpeedUp)
 	}
 	for _, k := range classes {
 		if k.SprintAfter == auto && s.SpeedUp == 0 {
-			return badConfig("sprint: {speed_up: 2.5, extra: 90W} says what a sprint does", "sprint_after auto of class %s without sprint.speed_up", k.Name)
+			return config.Bad("sprint: {speed_up: 2.5, extra: 90W} says what a sprint does", "sprint_after auto of class %s without sprint.speed_up", k.Name)
 		}
 	}
 	return nil

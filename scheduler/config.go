@@ -191,27 +191,27 @@ func LoadConfig(path string) (*Config, error) {
 func (c *Config) check() *cli.Error {
 	switch {
 	case c.Listen == "":
-		return badConfig("listen: 127.0.0.1:7410 serves this machine only", "listen is missing")
+		return config.Bad("listen: 127.0.0.1:7410 serves this machine only", "listen is missing")
 	case c.Dir == "":
-		return badConfig("dir: /var/lib/headroom/scheduler is the usual place", "dir is missing")
+		return config.Bad("dir: /var/lib/headroom/scheduler is the usual place", "dir is missing")
 	case len(c.Coordinators) == 0:
-		return badConfig("coordinators: [127.0.0.1:7400] names one; any one is enough", "coordinators is missing")
+		return config.Bad("coordinators: [127.0.0.1:7400] names one; any one is enough", "coordinators is missing")
 	case len(c.Classes) == 0:
-		return badConfig("classes: [high, low] are two classes, highest first", "classes is missing")
+		return config.Bad("classes: [high, low] are two classes, highest first", "classes is missing")
 	case !slices.Contains(buffers.Disciplines(), buffers.Discipline(c.Discipline)):
-		return badConfig("one of shared, p, np, da, nps, dias", "discipline %q is unknown", c.Discipline)
+		return config.Bad("one of shared, p, np, da, nps, dias", "discipline %q is unknown", c.Discipline)
 	case c.Width < 1 || c.Width > widthMax:
-		return badConfig("width: 1 gives the whole cluster to one job at a time", "width is %d; it must be from 1 to %d", c.Width, widthMax)
+		return config.Bad("width: 1 gives the whole cluster to one job at a time", "width is %d; it must be from 1 to %d", c.Width, widthMax)
 	case len(c.Classes) > classesMax:
-		return badConfig("a few classes are enough", "%d classes; the most is %d", len(c.Classes), classesMax)
+		return config.Bad("a few classes are enough", "%d classes; the most is %d", len(c.Classes), classesMax)
 	}
 	for _, a := range append([]string{c.Listen}, c.Coordinators...) {
 		if _, _, err := net.SplitHostPort(a); err != nil {
-			return badConfig("write host:port, for example 127.0.0.1:7400", "%q is not an address", a)
+			return config.Bad("write host:port, for example 127.0.0.1:7400", "%q is not an address", a)
 		}
 	}
 	if c.Profiles != "" && !filepath.IsAbs(c.Profiles) {
-		return badConfig("profiles: /etc/headroom/profiles is the usual place", "profiles %q is not an absolute path", c.Profiles)
+		return config.Bad("profiles: /etc/headroom/profiles is the usual place", "profiles %q is not an absolute path", c.Profiles)
 	}
 	if err := c.checkAccess(); err != nil {
 		return err
@@ -226,7 +226,7 @@ func (c *Config) check() *cli.Error {
 		return err
 	}
 	if _, err := LogLevel(c.LogLevel); err != nil {
-		return badConfig("one of debug, info, warn, error", "log_level %q is unknown", c.LogLevel)
+		return config.Bad("one of debug, info, warn, error", "log_level %q is unknown", c.LogLevel)
 	}
 	return nil
 }
@@ -235,20 +235,20 @@ func (c *Config) check() *cli.Error {
 func (c *Config) checkAccess() *cli.Error {
 	const way = "coordinator tls cert create scheduler/NAME makes a certificate, and tls names its files; dev: true is for demos and tests on loopback"
 	if err := c.TLS.Check(false, append([]string{c.Listen}, c.Coordinators...)...); err != nil {
-		return badConfig(way, "%v", err)
+		return config.Bad(way, "%v", err)
 	}
 	switch {
 	case c.TLS.Off() && !c.Dev:
-		return badConfig(way, "tls is off and dev is not true: every local user could run jobs through %s in anybody's name", c.Listen)
+		return config.Bad(way, "tls is off and dev is not true: every local user could run jobs through %s in anybody's name", c.Listen)
 	case c.SocketGroup != "" && c.Socket == "":
-		return badConfig("socket: /run/headroom-scheduler/scheduler.sock is the usual place", "socket_group without a socket")
+		return config.Bad("socket: /run/headroom-scheduler/scheduler.sock is the usual place", "socket_group without a socket")
 	case c.Socket != "" && !filepath.IsAbs(c.Socket):
-		return badConfig("socket: /run/headroom-scheduler/scheduler.sock is the usual place", "socket %q is not an absolute path", c.Socket)
+		return config.Bad("socket: /run/headroom-scheduler/scheduler.sock is the usual place", "socket %q is not an absolute path", c.Socket)
 	case c.MaxWaiting < 0 || c.MaxWaiting > jobsMax:
-		return badConfig("max_waiting: 200 is the default; 0 sets no bound for one submitter", "max_waiting is %d; it must be from 0 to %d", c.MaxWaiting, jobsMax)
+		return config.Bad("max_waiting: 200 is the default; 0 sets no bound for one submitter", "max_waiting is %d; it must be from 0 to %d", c.MaxWaiting, jobsMax)
 	}
 	if _, _, err := net.SplitHostPort(c.Metrics.Listen); c.Metrics.Listen != "" && err != nil {
-		return badConfig("metrics: {listen: \"127.0.0.1:7413\"} is an example", "metrics.listen: %q is not host:port", c.Metrics.Listen)
+		return config.Bad("metrics: {listen: \"127.0.0.1:7413\"} is an example", "metrics.listen: %q is not host:port", c.Metrics.Listen)
 	}
 	return c.checkHooks()
 }
@@ -258,19 +258,15 @@ func (c *Config) checkHooks() *cli.Error {
 	yarn, spark := c.Yarn.On() && c.Yarn.Hooks != "", c.Spark.On()
 	switch {
 	case yarn && c.TLS.Off() && !secure.Loopback(c.Yarn.Hooks):
-		return badConfig("name a certificate in tls, or write yarn.hooks: 127.0.0.1:7411", "yarn.hooks: tls is off, and %s is no loopback address", c.Yarn.Hooks)
+		return config.Bad("name a certificate in tls, or write yarn.hooks: 127.0.0.1:7411", "yarn.hooks: tls is off, and %s is no loopback address", c.Yarn.Hooks)
 	case spark && c.TLS.Off() && !secure.Loopback(c.Spark.Hooks):
-		return badConfig("name a certificate in tls, or write spark.hooks: 127.0.0.1:0", "spark.hooks: tls is off, and %s is no loopback address", c.Spark.Hooks)
+		return config.Bad("name a certificate in tls, or write spark.hooks: 127.0.0.1:0", "spark.hooks: tls is off, and %s is no loopback address", c.Spark.Hooks)
 	case yarn && c.TLS.Off() && c.Yarn.HooksTokenFile != "":
-		return badConfig("name a certificate in tls, or leave the token out", "yarn.hooks_token_file: tls is off, and a token would be sent in the clear")
+		return config.Bad("name a certificate in tls, or leave the token out", "yarn.hooks_token_file: tls is off, and a token would be sent in the clear")
 	case yarn && !c.TLS.Off() && c.Yarn.HooksTokenFile == "":
-		return badConfig("hooks_token_file: /etc/headroom/hooks.token is the usual place; head -c 32 /dev/urandom | base64 makes a token", "yarn.hooks_token_file is missing: everybody who reaches %s could drop tasks", c.Yarn.Hooks)
+		return config.Bad("hooks_token_file: /etc/headroom/hooks.token is the usual place; head -c 32 /dev/urandom | base64 makes a token", "yarn.hooks_token_file is missing: everybody who reaches %s could drop tasks", c.Yarn.Hooks)
 	}
 	return nil
-}
-
-func badConfig(hint, format string, args ...any) *cli.Error {
-	return &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 // LogLevel is the level of that name; info where there is none.

@@ -12,6 +12,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
+	"headroom/internal/config"
 	"headroom/internal/rpc"
 	"headroom/scheduler/hookserver"
 	"headroom/scheduler/leader"
@@ -36,7 +37,7 @@ func (s *Server) openYarn() error {
 		hooks = hookserver.Secure(hooks, s.keeper)
 		var err error
 		if token, err = hookserver.OpenToken(s.cfg.Yarn.HooksTokenFile); err != nil {
-			return errors.Join(badConfig("head -c 32 /dev/urandom | base64 makes a token; mode 0640, the group is Hadoop's", "yarn.hooks_token_file: %v", err), hooks.Close())
+			return errors.Join(config.Bad("head -c 32 /dev/urandom | base64 makes a token; mode 0640, the group is Hadoop's", "yarn.hooks_token_file: %v", err), hooks.Close())
 		}
 	}
 	if hooks != nil {

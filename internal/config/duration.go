@@ -50,5 +50,10 @@ func ParseDuration(text string) (time.Duration, error) {
 }
 
 func badDuration(text, problem, hint string) *cli.Error {
-	return &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf("%q: %s", text, problem), Hint: hint}
+	return Bad(hint, "%q: %s", text, problem)
+}
+
+// Bad is a refusal of a configuration: what is wrong with it, and a way out.
+func Bad(hint, format string, args ...any) *cli.Error {
+	return &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf(format, args...), Hint: hint}
 }

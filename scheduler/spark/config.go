@@ -2,7 +2,6 @@ package spark
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"net"
 	"os"
@@ -78,11 +77,11 @@ func (c Config) Check() *cli.Error {
 func (c Config) checkPlaces() *cli.Error {
 	switch {
 	case !masterRule.MatchString(c.Master):
-		return bad("the engine speaks to a standalone master: spark://10.0.0.20:7077", "spark.master: %q is not spark://HOST:PORT", c.Master)
+		return config.Bad("the engine speaks to a standalone master: spark://10.0.0.20:7077", "spark.master: %q is not spark://HOST:PORT", c.Master)
 	case !filepath.IsAbs(c.Home):
-		return bad("home: /opt/spark is the folder that has bin/spark-submit in it", "spark.home: %q is not an absolute path", c.Home)
+		return config.Bad("home: /opt/spark is the folder that has bin/spark-submit in it", "spark.home: %q is not an absolute path", c.Home)
 	case !filepath.IsAbs(c.Plugin) || strings.ContainsRune(c.Plugin, ','):
-		return bad("plugin: /usr/share/java/headroom-spark.jar is where the package puts it", "spark.plugin: %q is not the absolute path of one jar", c.Plugin)
+		return config.Bad("plugin: /usr/share/java/headroom-spark.jar is where the package puts it", "spark.plugin: %q is not the absolute path of one jar", c.Plugin)
 	}
 	return nil
 }
@@ -93,10 +92,10 @@ func (c Config) checkHooks() *cli.Error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil || host == "" {
-		return bad("write host:port, for example 127.0.0.1:7411: drivers ask it by this very address", "spark.hooks: %q is not an address", c.Hooks)
+		return config.Bad("write host:port, for example 127.0.0.1:7411: drivers ask it by this very address", "spark.hooks: %q is not an address", c.Hooks)
 	}
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		return bad("write the address of this machine that drivers reach", "spark.hooks: %q is no address that a driver could ask", c.Hooks)
+		return config.Bad("write the address of this machine that drivers reach", "spark.hooks: %q is no address that a driver could ask", c.Hooks)
 	}
 	return nil
 }
@@ -104,15 +103,15 @@ func (c Config) checkHooks() *cli.Error {
 func (c Config) checkRest() *cli.Error {
 	switch k := c.KillAfter.Std(); {
 	case !slices.Contains([]string{StagesInput, StagesAll, StagesNone}, c.Stages):
-		return bad("one of input, all, none", "spark.stages %q is unknown", c.Stages)
+		return config.Bad("one of input, all, none", "spark.stages %q is unknown", c.Stages)
 	case k < 0 || k > killAfterMax:
-		return bad("kill_after: 10s is the usual time", "spark.kill_after is %v; it must be from 0s to %v", k, killAfterMax)
+		return config.Bad("kill_after: 10s is the usual time", "spark.kill_after is %v; it must be from 0s to %v", k, killAfterMax)
 	case len(c.Driver) > 0 && c.Driver[0] == "":
-		return bad("driver: [taskset, -c, \"0\"] runs drivers so; [] as they are", "spark.driver names an empty program")
+		return config.Bad("driver: [taskset, -c, \"0\"] runs drivers so; [] as they are", "spark.driver names an empty program")
 	}
 	for host, node := range c.Nodes {
 		if host == "" || strings.ContainsAny(host, "/ ") || node == "" {
-			return bad(`nodes: {"10.0.0.11": n01} names one; the master's page lists the workers' hosts`, "spark.nodes: %q: %q does not name a node by its worker's host", host, node)
+			return config.Bad(`nodes: {"10.0.0.11": n01} names one; the master's page lists the workers' hosts`, "spark.nodes: %q: %q does not name a node by its worker's host", host, node)
 		}
 	}
 	return nil
@@ -129,13 +128,13 @@ func (c Config) CheckPlaces() *cli.Error {
 		err = errors.New("it is not a program")
 	}
 	if err != nil {
-		return bad("spark.home is the folder of an unpacked Spark, for example /opt/spark", "spark.home: %s: %v", submit, cause(err))
+		return config.Bad("spark.home is the folder of an unpacked Spark, for example /opt/spark", "spark.home: %s: %v", submit, cause(err))
 	}
 	if info, err = os.Stat(c.Plugin); err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is not a file")
 	}
 	if err != nil {
-		return bad("the package headroom-spark brings it; \"make hooks\" builds it", "spark.plugin: %s: %v", c.Plugin, cause(err))
+		return config.Bad("the package headroom-spark brings it; \"make hooks\" builds it", "spark.plugin: %s: %v", c.Plugin, cause(err))
 	}
 	return nil
 }
@@ -148,10 +147,6 @@ func (c Config) node(host string) string {
 		return name
 	}
 	return host
-}
-
-func bad(hint, format string, args ...any) *cli.Error {
-	return &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 // cause leaves out what the message says already.

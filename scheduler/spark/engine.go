@@ -158,9 +158,6 @@ func (e *Engine) Run(ctx context.Context) error {
 	return served
 }
 
-// Close gives back what New took, for an engine that was never run.
-func (e *Engine) Close() error { return e.hooks.Close() }
-
 // URL is where the hooks are served.
 func (e *Engine) URL() string { return e.url }
 

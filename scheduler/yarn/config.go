@@ -2,7 +2,6 @@ package yarn
 
 import (
 	"cmp"
-	"fmt"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -121,16 +120,16 @@ func (c Config) Check() *cli.Error {
 
 func (c Config) checkManagers() *cli.Error {
 	if len(c.ResourceManager) > managersMax {
-		return bad("name the active one and its standbys", "yarn.resourcemanager names %d; the most is %d", len(c.ResourceManager), managersMax)
+		return config.Bad("name the active one and its standbys", "yarn.resourcemanager names %d; the most is %d", len(c.ResourceManager), managersMax)
 	}
 	for _, text := range c.ResourceManager {
 		u, err := url.Parse(text)
 		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-			return bad("write its web address, for example http://rm1:8088", "yarn.resourcemanager: %q is not the address of a web server", text)
+			return config.Bad("write its web address, for example http://rm1:8088", "yarn.resourcemanager: %q is not the address of a web server", text)
 		}
 	}
 	if p := c.Poll.Std(); p < pollMin || p > pollMax {
-		return bad("poll: 1s is the usual time", "yarn.poll is %v; it must be from %v to %v", p, pollMin, pollMax)
+		return config.Bad("poll: 1s is the usual time", "yarn.poll is %v; it must be from %v to %v", p, pollMin, pollMax)
 	}
 	return nil
 }
@@ -138,20 +137,20 @@ func (c Config) checkManagers() *cli.Error {
 func (c Config) checkQueues() *cli.Error {
 	switch {
 	case len(c.Queues) == 0:
-		return bad("queues: [{name: root.q1, guarantee: 100%}] is one queue", "yarn.queues is missing")
+		return config.Bad("queues: [{name: root.q1, guarantee: 100%}] is one queue", "yarn.queues is missing")
 	case len(c.Queues) > queuesMax:
-		return bad("name the queues of Headroom's jobs only", "yarn.queues names %d; the most is %d", len(c.Queues), queuesMax)
+		return config.Bad("name the queues of Headroom's jobs only", "yarn.queues names %d; the most is %d", len(c.Queues), queuesMax)
 	}
 	for i, q := range c.Queues {
 		if !queueRule.MatchString(q.Name) {
-			return bad("write the full name as the ResourceManager shows it, for example root.q1", "yarn.queues: %q is not the name of a queue", q.Name)
+			return config.Bad("write the full name as the ResourceManager shows it, for example root.q1", "yarn.queues: %q is not the name of a queue", q.Name)
 		}
 		if slices.ContainsFunc(c.Queues[:i], func(other Queue) bool { return other.Name == q.Name }) {
-			return bad("name each queue once", "yarn.queues names %s twice", q.Name)
+			return config.Bad("name each queue once", "yarn.queues names %s twice", q.Name)
 		}
 		for _, other := range c.Queues {
 			if strings.HasPrefix(q.Name, other.Name+".") {
-				return bad("applications run in leaf queues: leave the parent out", "yarn.queues names %s and its parent %s", q.Name, other.Name)
+				return config.Bad("applications run in leaf queues: leave the parent out", "yarn.queues names %s and its parent %s", q.Name, other.Name)
 			}
 		}
 	}
@@ -160,7 +159,7 @@ func (c Config) checkQueues() *cli.Error {
 
 func (c Config) checkContainer() *cli.Error {
 	if k := c.Container; k.MemoryMB < 1 || k.MemoryMB > memoryMax || k.VCores < 1 || k.VCores > vcoresMax {
-		return bad("container: {memory_mb: 1024, vcores: 1} is what a map task asks for by default",
+		return config.Bad("container: {memory_mb: 1024, vcores: 1} is what a map task asks for by default",
 			"yarn.container is %d MB and %d vcores; both must be at least 1, at most %d MB and %d vcores", k.MemoryMB, k.VCores, memoryMax, vcoresMax)
 	}
 	return nil
@@ -169,7 +168,7 @@ func (c Config) checkContainer() *cli.Error {
 func (c Config) checkNodes() *cli.Error {
 	for address, node := range c.Nodes {
 		if _, _, err := net.SplitHostPort(address); err != nil || node == "" {
-			return bad(`nodes: {"10.0.0.11:45454": n01} names one; the ResourceManager lists the addresses`, "yarn.nodes: %q: %q does not name a node by its NodeManager's host:port", address, node)
+			return config.Bad(`nodes: {"10.0.0.11:45454": n01} names one; the ResourceManager lists the addresses`, "yarn.nodes: %q: %q does not name a node by its NodeManager's host:port", address, node)
 		}
 	}
 	return nil
@@ -178,19 +177,19 @@ func (c Config) checkNodes() *cli.Error {
 func (c Config) checkShares() *cli.Error {
 	switch {
 	case !slices.Contains([]string{SharesHook, SharesFile, SharesNone}, c.Shares):
-		return bad("one of hook, file, none", "yarn.shares %q is unknown", c.Shares)
+		return config.Bad("one of hook, file, none", "yarn.shares %q is unknown", c.Shares)
 	case c.Lower != LowerDrain && c.Lower != LowerPreempt:
-		return bad("one of drain, preempt", "yarn.lower %q is unknown", c.Lower)
+		return config.Bad("one of drain, preempt", "yarn.lower %q is unknown", c.Lower)
 	case c.Shares == SharesHook && c.Hooks == "":
-		return bad("hooks: 127.0.0.1:7411 serves this machine; or shares: file, or shares: none", "yarn.shares is hook, and yarn.hooks is missing")
+		return config.Bad("hooks: 127.0.0.1:7411 serves this machine; or shares: file, or shares: none", "yarn.shares is hook, and yarn.hooks is missing")
 	case c.Shares == SharesFile && !filepath.IsAbs(c.AllocationFile):
-		return bad("allocation_file: /etc/hadoop/conf/fair-scheduler.xml is the usual place", "yarn.shares is file, and yarn.allocation_file %q is not an absolute path", c.AllocationFile)
+		return config.Bad("allocation_file: /etc/hadoop/conf/fair-scheduler.xml is the usual place", "yarn.shares is file, and yarn.allocation_file %q is not an absolute path", c.AllocationFile)
 	case c.Shares == SharesFile && c.Lower == LowerPreempt:
-		return bad("use lower: drain, or shares: hook with the scheduler plug-in", "yarn.lower is preempt, and the fair scheduler only drains what is above a maximum in its allocation file")
+		return config.Bad("use lower: drain, or shares: hook with the scheduler plug-in", "yarn.lower is preempt, and the fair scheduler only drains what is above a maximum in its allocation file")
 	case len(c.Refresh) > 0 && !filepath.IsAbs(c.Refresh[0]) && strings.ContainsRune(c.Refresh[0], filepath.Separator):
-		return bad("refresh: [yarn, rmadmin, -refreshQueues], or the program's absolute name", "yarn.refresh: %q is neither absolute nor a program on PATH", c.Refresh[0])
+		return config.Bad("refresh: [yarn, rmadmin, -refreshQueues], or the program's absolute name", "yarn.refresh: %q is neither absolute nor a program on PATH", c.Refresh[0])
 	case len(c.Refresh) > 0 && c.Refresh[0] == "":
-		return bad("refresh: [yarn, rmadmin, -refreshQueues]; [] leaves it to the ResourceManager", "yarn.refresh names an empty program")
+		return config.Bad("refresh: [yarn, rmadmin, -refreshQueues]; [] leaves it to the ResourceManager", "yarn.refresh names an empty program")
 	}
 	return nil
 }
@@ -204,13 +203,9 @@ func (c Config) checkHooks() *cli.Error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return bad("write host:port, for example 10.0.0.20:7411", "yarn.hooks: %q is not an address", c.Hooks)
+		return config.Bad("write host:port, for example 10.0.0.20:7411", "yarn.hooks: %q is not an address", c.Hooks)
 	}
 	return nil
-}
-
-func bad(hint, format string, args ...any) *cli.Error {
-	return &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf(format, args...), Hint: hint}
 }
 
 // queue is the configured queue of that name, or nil.
