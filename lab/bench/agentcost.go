@@ -23,8 +23,8 @@ func agentCost(ctx context.Context, r *run) ([]Item, error) {
 		return nil, err
 	}
 	defer g.stop()
-	node, err := launch(r.dir, "n01", filepath.Join(r.Bin, "powerlab"), "node", "n01", "--dir", r.dir, "--join", g.members[0].gossip,
-		"--key-file", g.keyFile, "--domain", rackName, "--bin", r.Bin, "--no-worker", "--throttle", "signals")
+	node, err := launch(r.dir, "n01", filepath.Join(r.Bin, "powerlab"), "node", "n01", "--dir", r.dir, "--join", g.members[0].Gossip,
+		"--key-file", g.servers.GossipKey(), "--domain", rackName, "--bin", r.Bin, "--no-worker", "--throttle", "signals")
 	if err != nil {
 		return nil, err
 	}

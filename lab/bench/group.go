@@ -3,12 +3,9 @@ package bench
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -26,48 +23,41 @@ const (
 	rackName = "rack/r1"
 )
 
-// member is one coordinator: its addresses and its process.
+// member is one coordinator and its process.
 type member struct {
-	id, rpc, raft, gossip string
-	program               *program
+	cluster.Member
+
+	program *program
 }
 
 // group is a group of coordinators as real processes.
 type group struct {
+	servers *cluster.Servers
 	dir     string
 	members []*member
 	via     connect.HTTPClient
-	keyFile string
 }
 
 // startGroup starts servers coordinators over an empty cluster with this budget.
 func startGroup(ctx context.Context, r *run, dir string, servers int, budget units.Power) (*group, error) {
-	g := &group{dir: dir, via: rpc.NewClient(), keyFile: filepath.Join(dir, "gossip.key")}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("bench: folder of the group: %w", err)
 	}
-	ports, err := cluster.FreePorts(3 * servers)
+	all, err := cluster.NewServers(dir, servers, 0)
+	if err == nil {
+		err = all.Configure(siteName, rackName, budget)
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("bench: %w", err)
 	}
-	var key [32]byte
-	_, _ = rand.Read(key[:])
-	if err := os.WriteFile(g.keyFile, []byte(base64.StdEncoding.EncodeToString(key[:])+"\n"), 0o600); err != nil {
-		return nil, fmt.Errorf("bench: gossip key: %w", err)
-	}
-	for i := range servers {
-		g.members = append(g.members, &member{id: "c" + strconv.Itoa(i+1), rpc: ports[3*i], raft: ports[3*i+1], gossip: ports[3*i+2]})
-	}
-	for _, m := range g.members {
-		file := filepath.Join(dir, m.id+".yaml")
-		if err := os.WriteFile(file, []byte(g.config(m, budget)), 0o600); err != nil {
-			g.stop()
-			return nil, fmt.Errorf("bench: configuration of %s: %w", m.id, err)
-		}
-		if m.program, err = launch(dir, m.id, filepath.Join(r.Bin, "coordinator"), "run", "--config", file); err != nil {
+	g := &group{servers: all, dir: dir, via: rpc.NewClient()}
+	for _, m := range all.Members {
+		p, err := launch(dir, m.ID, filepath.Join(r.Bin, "coordinator"), "run", "--config", all.Config(m))
+		if err != nil {
 			g.stop()
 			return nil, err
 		}
+		g.members = append(g.members, &member{m, p})
 	}
 	if err := g.awaitHealthy(ctx); err != nil {
 		g.stop()
@@ -76,33 +66,13 @@ func startGroup(ctx context.Context, r *run, dir string, servers int, budget uni
 	return g, nil
 }
 
-func (g *group) config(m *member, budget units.Power) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "id: %s\nstate_dir: %s\ntls: {mode: off}\nservers:\n", m.id, strconv.Quote(filepath.Join(g.dir, m.id)))
-	for _, s := range g.members {
-		fmt.Fprintf(&b, "  - {id: %s, rpc: %q, raft: %q}\n", s.id, s.rpc, s.raft)
-	}
-	fmt.Fprintf(&b, "gossip:\n  bind: %q\n  join: [%q]\n  key_file: %s\n", m.gossip, g.members[0].gossip, strconv.Quote(g.keyFile))
-	fmt.Fprintf(&b, "site:\n  - {name: %s, budget: %.0fW}\n  - {name: %s, parent: %s, budget: %.0fW}\nlease: 10s\nlog_level: info\n",
-		siteName, budget.Watts(), rackName, siteName, budget.Watts())
-	return b.String()
-}
-
-func (g *group) addrs() []string {
-	var out []string
-	for _, m := range g.members {
-		out = append(out, m.rpc)
-	}
-	return out
-}
+func (g *group) addrs() []string { return g.servers.Addresses() }
 
 // stop ends every coordinator that was started.
 func (g *group) stop() {
 	var all []*program
 	for _, m := range g.members {
-		if m.program != nil && m.program.cmd != nil && m.program.cmd.Process != nil {
-			all = append(all, m.program)
-		}
+		all = append(all, m.program)
 	}
 	stopAll(all)
 }
@@ -117,7 +87,7 @@ func (g *group) leader(ctx context.Context, f func(headroomv1connect.ClusterServ
 		return nil, fmt.Errorf("bench: ask the leader: %w", err)
 	}
 	for _, m := range g.members {
-		if m.rpc == addr {
+		if m.RPC == addr {
 			return m, nil
 		}
 	}

@@ -81,7 +81,7 @@ func (t *trial) steady(ctx context.Context) error {
 		servers = append(servers, m.program)
 	}
 	began := time.Now()
-	cpu, log, err := watchServers(ctx, servers, func(i int) string { return filepath.Join(t.group.dir, t.group.members[i].id) }, t.nodes, t.duration)
+	cpu, log, err := watchServers(ctx, servers, func(i int) string { return filepath.Join(t.group.dir, t.group.members[i].ID) }, t.nodes, t.duration)
 	took := t.fleet.collected()
 	if err != nil {
 		return err

@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"math"
@@ -15,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"headroom/gossip/brake"
 	"headroom/lab/emulator"
 	"headroom/units"
 )
@@ -49,16 +46,13 @@ type Config struct {
 type Site struct {
 	config    Config
 	group     *Group
-	members   []member
+	servers   *Servers
 	scheduler string
 	nodes     []string
 	programs  []*Program // in the order of their starts
 	// keeper is the scheduler's program; nil while there is none.
 	keeper *Program
 }
-
-// member is one coordinator's id and addresses.
-type member struct{ id, rpc, raft, gossip string }
 
 // stopGrace is how long a program may take to stop: a node stops its powerd first.
 const stopGrace = 10 * time.Second
@@ -80,21 +74,18 @@ func NewSite(config Config) (*Site, error) {
 			return nil, fmt.Errorf("%w: the program %s is not in %s: make build puts all four there", ErrConfig, name, s.config.Bin)
 		}
 	}
-	ports, err := FreePorts(3*config.Coordinators + 1)
-	if err != nil {
+	var err error
+	if s.servers, err = NewServers(s.config.Dir, config.Coordinators, 1); err != nil {
 		return nil, err
 	}
-	for i := range config.Coordinators {
-		s.members = append(s.members, member{"c" + strconv.Itoa(i+1), ports[3*i], ports[3*i+1], ports[3*i+2]})
-	}
-	s.scheduler = ports[len(ports)-1]
+	s.scheduler = s.servers.Spare[0]
 	for i := range config.Nodes {
 		s.nodes = append(s.nodes, "n"+strconv.Itoa(i+1))
 	}
 	if s.group, err = NewGroup(s.Path("logs")); err != nil {
 		return nil, err
 	}
-	if err := s.configure(); err != nil {
+	if err := s.servers.Configure(Domain, Rack, s.Full()); err != nil {
 		return nil, errors.Join(err, s.group.Close())
 	}
 	return s, nil
@@ -136,13 +127,7 @@ func Rated() units.Power {
 func (s *Site) Full() units.Power { return Rated() * units.Power(s.config.Nodes) }
 
 // Addresses are the RPC addresses of all coordinators.
-func (s *Site) Addresses() []string {
-	var out []string
-	for _, m := range s.members {
-		out = append(out, m.rpc)
-	}
-	return out
-}
+func (s *Site) Addresses() []string { return s.servers.Addresses() }
 
 // Nodes are the names of the emulated nodes, NodeDir the folder that holds theirs.
 func (s *Site) Nodes() []string { return slices.Clone(s.nodes) }
@@ -157,40 +142,10 @@ func (s *Site) Path(parts ...string) string {
 
 func (s *Site) bin(name string) string { return filepath.Join(s.config.Bin, name) }
 
-// configure writes the keys and the coordinators' configuration files.
-func (s *Site) configure() error {
-	var key [32]byte
-	_, _ = rand.Read(key[:])
-	errs := []error{
-		os.WriteFile(s.Path("gossip.key"), []byte(base64.StdEncoding.EncodeToString(key[:])+"\n"), 0o600),
-		brake.WriteKey(s.Path("brake.key"), s.Path("brake.pub")),
-	}
-	for _, m := range s.members {
-		errs = append(errs, os.WriteFile(s.Path(m.id+".yaml"), []byte(s.coordinatorConfig(m)), 0o644))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("cluster: write configuration: %w", err)
-	}
-	return nil
-}
-
-func (s *Site) coordinatorConfig(m member) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "id: %s\nstate_dir: %q\ntls: {mode: off}\nservers:\n", m.id, s.Path(m.id))
-	for _, o := range s.members {
-		fmt.Fprintf(&b, "  - {id: %s, rpc: %q, raft: %q}\n", o.id, o.rpc, o.raft)
-	}
-	fmt.Fprintf(&b, "gossip: {bind: %q, join: [%q], key_file: %q}\n", m.gossip, s.members[0].gossip, s.Path("gossip.key"))
-	fmt.Fprintf(&b, "brake: {public_key_file: %q, private_key_file: %q}\n", s.Path("brake.pub"), s.Path("brake.key"))
-	fmt.Fprintf(&b, "site:\n  - {name: %s, budget: %gW, unmanaged: 0W}\n  - {name: %s, parent: %s, budget: %gW, unmanaged: 0W}\nlease: 10s\n",
-		Domain, s.Full().Watts(), Rack, Domain, s.Full().Watts())
-	return b.String()
-}
-
 // Start starts the coordinators and the nodes.
 func (s *Site) Start() error {
-	for _, m := range s.members {
-		if err := s.start(m.id, s.bin("coordinator"), "run", "--config", s.Path(m.id+".yaml")); err != nil {
+	for _, m := range s.servers.Members {
+		if err := s.start(m.ID, s.bin("coordinator"), "run", "--config", s.servers.Config(m)); err != nil {
 			return err
 		}
 	}
@@ -205,10 +160,10 @@ func (s *Site) Start() error {
 func (s *Site) nodeCommand(name string) []string {
 	argv := []string{
 		s.bin("powerlab"), "node", name, "--dir", s.NodeDir(), "--nodes", strconv.Itoa(len(s.nodes)), "--bin", s.config.Bin, "--domain", Rack,
-		"--key-file", s.Path("gossip.key"), "--brake-key-file", s.Path("brake.pub"), "--weight", strconv.Itoa(max(1, s.config.Weight)),
+		"--key-file", s.servers.GossipKey(), "--brake-key-file", s.servers.BrakeKey(), "--weight", strconv.Itoa(max(1, s.config.Weight)),
 	}
-	for _, m := range s.members {
-		argv = append(argv, "--join", m.gossip)
+	for _, m := range s.servers.Members {
+		argv = append(argv, "--join", m.Gossip)
 	}
 	if s.config.Workers {
 		return append(argv, "--scheduler", s.scheduler)

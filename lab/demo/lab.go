@@ -1,9 +1,6 @@
 package demo
 
 import (
-	"crypto/rand"
-	"encoding/base64"
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -13,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"headroom/gossip/brake"
 	"headroom/internal/cli"
 	"headroom/lab/cluster"
 	"headroom/lab/emulator"
@@ -41,16 +37,18 @@ type lab struct {
 	spec  emulator.Spec
 	fleet *fleet
 
+	servers   *cluster.Servers
 	members   []member
 	scheduler string // RPC address
 	nodes     []string
 	slots     int
 }
 
-// member is one coordinator: its id, its addresses and its process.
+// member is one coordinator and its process.
 type member struct {
-	id, rpc, raft, gossip string
-	program               *program
+	cluster.Member
+
+	program *program
 }
 
 // newLab lays the cluster out; nothing is started yet.
@@ -61,14 +59,14 @@ func newLab(opts options, dir, bin string) (*lab, error) {
 			return nil, fmt.Errorf("demo: output folder: %w", err)
 		}
 	}
-	ports, err := cluster.FreePorts(3*servers + 1)
-	if err != nil {
+	var err error
+	if l.servers, err = cluster.NewServers(dir, servers, 1); err != nil {
 		return nil, err
 	}
-	for i := range servers {
-		l.members = append(l.members, member{id: "c" + strconv.Itoa(i+1), rpc: ports[3*i], raft: ports[3*i+1], gossip: ports[3*i+2]})
+	for _, m := range l.servers.Members {
+		l.members = append(l.members, member{Member: m})
 	}
-	l.scheduler = ports[3*servers]
+	l.scheduler = l.servers.Spare[0]
 	for i := range opts.nodes {
 		l.nodes = append(l.nodes, fmt.Sprintf("n%02d", i+1))
 	}
@@ -99,28 +97,15 @@ func (l *lab) full() units.Power {
 func (l *lab) cut() units.Power { return units.FromWatts(math.Round(l.full().Watts() * cutTo)) }
 
 // addresses are the RPC addresses of all coordinators.
-func (l *lab) addresses() []string {
-	var out []string
-	for _, m := range l.members {
-		out = append(out, m.rpc)
-	}
-	return out
-}
+func (l *lab) addresses() []string { return l.servers.Addresses() }
 
 // configure writes the programs' configuration files.
 func (l *lab) configure() error {
-	var key [32]byte
-	_, _ = rand.Read(key[:])
-	errs := []error{
-		os.WriteFile(l.path("gossip.key"), []byte(base64.StdEncoding.EncodeToString(key[:])+"\n"), 0o600),
-		brake.WriteKey(l.path("brake.key"), l.path("brake.pub")),
-		os.WriteFile(l.path("scheduler.yaml"), []byte(l.schedulerConfig()), 0o644),
+	err := l.servers.Configure(site, rack, l.full())
+	if err == nil {
+		err = os.WriteFile(l.path("scheduler.yaml"), []byte(l.schedulerConfig()), 0o644)
 	}
-	for i := range l.members {
-		m := &l.members[i]
-		errs = append(errs, os.WriteFile(l.path(m.id+".yaml"), []byte(l.coordinatorConfig(m)), 0o644))
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err != nil {
 		return fmt.Errorf("demo: write configuration: %w", err)
 	}
 	return nil
@@ -130,23 +115,9 @@ func (l *lab) path(parts ...string) string {
 	return filepath.Join(append([]string{l.dir}, parts...)...)
 }
 
-func (l *lab) coordinatorConfig(m *member) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "id: %s\nstate_dir: %s\ntls: {mode: off}\nservers:\n", m.id, strconv.Quote(l.path(m.id)))
-	for _, s := range l.members {
-		fmt.Fprintf(&b, "  - {id: %s, rpc: %q, raft: %q}\n", s.id, s.rpc, s.raft)
-	}
-	fmt.Fprintf(&b, "gossip:\n  bind: %q\n  join: [%q]\n  key_file: %s\n", m.gossip, l.members[0].gossip, strconv.Quote(l.path("gossip.key")))
-	fmt.Fprintf(&b, "brake:\n  public_key_file: %s\n  private_key_file: %s\n", strconv.Quote(l.path("brake.pub")), strconv.Quote(l.path("brake.key")))
-	fmt.Fprintf(&b, "site:\n  - {name: %s, budget: %gW, unmanaged: 0W}\n  - {name: %s, parent: %s, budget: %gW, unmanaged: 0W}\n",
-		site, l.full().Watts(), rack, site, l.full().Watts())
-	b.WriteString("lease: 10s\nlog_level: info\n")
-	return b.String()
-}
-
 func (l *lab) schedulerConfig() string {
 	return fmt.Sprintf("dev: true\nlisten: %q\ndir: %s\ncoordinators: [%q, %q, %q]\nclasses: [%s, %s]\nlog_level: info\n",
-		l.scheduler, strconv.Quote(l.path("scheduler")), l.members[0].rpc, l.members[1].rpc, l.members[2].rpc, classHigh, classLow)
+		l.scheduler, strconv.Quote(l.path("scheduler")), l.members[0].RPC, l.members[1].RPC, l.members[2].RPC, classHigh, classLow)
 }
 
 // start starts every process of the cluster.
@@ -161,7 +132,7 @@ func (l *lab) start() error {
 	}
 	for _, name := range l.nodes {
 		if _, err := l.fleet.start(name, filepath.Join(l.bin, "powerlab"), "node", name, "--dir", l.path("nodes"),
-			"--nodes", strconv.Itoa(l.opts.nodes), "--join", l.members[0].gossip, "--join", l.members[1].gossip,
+			"--nodes", strconv.Itoa(l.opts.nodes), "--join", l.members[0].Gossip, "--join", l.members[1].Gossip,
 			"--key-file", l.path("gossip.key"), "--brake-key-file", l.path("brake.pub"), "--scheduler", l.scheduler, "--slots", strconv.Itoa(l.slots),
 			"--domain", rack, "--bin", l.bin, "--throttle", l.opts.throttle, "--restart-delay", restartDelay.String()); err != nil {
 			return err
@@ -171,14 +142,14 @@ func (l *lab) start() error {
 }
 
 func (l *lab) startMember(m *member) (err error) {
-	m.program, err = l.fleet.start(m.id, filepath.Join(l.bin, "coordinator"), "run", "--config", l.path(m.id+".yaml"))
+	m.program, err = l.fleet.start(m.ID, filepath.Join(l.bin, "coordinator"), "run", "--config", l.path(m.ID+".yaml"))
 	return err
 }
 
 // member is the coordinator with this id, or nil.
 func (l *lab) member(id string) *member {
 	for i := range l.members {
-		if l.members[i].id == id {
+		if l.members[i].ID == id {
 			return &l.members[i]
 		}
 	}

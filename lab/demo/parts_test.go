@@ -15,6 +15,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/pause"
+	"headroom/lab/cluster"
 )
 
 func runningJob(class string, tasks, done, running uint32) *headroomv1.Job {
@@ -163,7 +164,7 @@ func TestFleet(t *testing.T) {
 func TestKeptClusterIsStopped(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	l := &lab{dir: dir, bin: "/bin", nodes: []string{"n01"}, fleet: aFleet(t, dir, true)}
+	l := &lab{dir: dir, bin: "/bin", nodes: []string{"n01"}, servers: &cluster.Servers{}, fleet: aFleet(t, dir, true)}
 	for _, name := range []string{"a", "b"} {
 		if _, err := l.fleet.start(name, "/bin/sh", "-c", "sleep 9; :", filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)

@@ -202,7 +202,7 @@ func (s *story) killLeader(ctx context.Context) error {
 	}
 	killed := time.Now()
 	m.program.kill()
-	s.board.note(s.board.now(), eventKilled, fmt.Sprintf("%s, process %d, kill -9", m.id, m.program.Pid()))
+	s.board.note(s.board.now(), eventKilled, fmt.Sprintf("%s, process %d, kill -9", m.ID, m.program.Pid()))
 	ok := await(ctx, failMost, func() bool {
 		nodes, meta, err := s.client.nodes(ctx)
 		if err != nil || epochOf(meta.GetEpoch()).Compare(old) <= 0 {

@@ -1,0 +1,87 @@
+package cluster
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"headroom/gossip/brake"
+	"headroom/units"
+)
+
+// Member is one coordinator: its id and its addresses.
+type Member struct{ ID, RPC, Raft, Gossip string }
+
+// Servers are the coordinators of one group, without certificates: where each listens, and
+// what its configuration says. They are not started here.
+type Servers struct {
+	Members []Member
+	// Spare are further addresses that nobody listens on, different from theirs.
+	Spare []string
+
+	dir string
+}
+
+// NewServers finds addresses for n coordinators whose files lie in the folder dir, and spare ones.
+func NewServers(dir string, n, spare int) (*Servers, error) {
+	ports, err := FreePorts(3*n + spare)
+	if err != nil {
+		return nil, err
+	}
+	s := &Servers{dir: dir, Spare: ports[3*n:]}
+	for i := range n {
+		s.Members = append(s.Members, Member{"c" + strconv.Itoa(i+1), ports[3*i], ports[3*i+1], ports[3*i+2]})
+	}
+	return s, nil
+}
+
+// Addresses are the RPC addresses of all of them.
+func (s *Servers) Addresses() []string {
+	var out []string
+	for _, m := range s.Members {
+		out = append(out, m.RPC)
+	}
+	return out
+}
+
+// GossipKey is the file of the gossip's key, BrakeKey that of the key that a brake is believed by.
+func (s *Servers) GossipKey() string { return filepath.Join(s.dir, "gossip.key") }
+
+// BrakeKey is the public one; the coordinators have the private one beside it.
+func (s *Servers) BrakeKey() string { return filepath.Join(s.dir, "brake.pub") }
+
+// Config is the configuration file of a member.
+func (s *Servers) Config(m Member) string { return filepath.Join(s.dir, m.ID+".yaml") }
+
+// Configure writes the keys and the configuration files: a site with one rack, both with
+// this budget, and all power of the rack given to nodes.
+func (s *Servers) Configure(site, rack string, budget units.Power) error {
+	var key [32]byte
+	_, _ = rand.Read(key[:])
+	private := filepath.Join(s.dir, "brake.key")
+	errs := []error{
+		os.WriteFile(s.GossipKey(), []byte(base64.StdEncoding.EncodeToString(key[:])+"\n"), 0o600),
+		brake.WriteKey(private, s.BrakeKey()),
+	}
+	for _, m := range s.Members {
+		var b strings.Builder
+		fmt.Fprintf(&b, "id: %s\nstate_dir: %q\ntls: {mode: off}\nservers:\n", m.ID, filepath.Join(s.dir, m.ID))
+		for _, o := range s.Members {
+			fmt.Fprintf(&b, "  - {id: %s, rpc: %q, raft: %q}\n", o.ID, o.RPC, o.Raft)
+		}
+		fmt.Fprintf(&b, "gossip: {bind: %q, join: [%q], key_file: %q}\n", m.Gossip, s.Members[0].Gossip, s.GossipKey())
+		fmt.Fprintf(&b, "brake: {public_key_file: %q, private_key_file: %q}\n", s.BrakeKey(), private)
+		fmt.Fprintf(&b, "site:\n  - {name: %s, budget: %gW, unmanaged: 0W}\n  - {name: %s, parent: %s, budget: %gW, unmanaged: 0W}\nlease: 10s\n",
+			site, budget.Watts(), rack, site, budget.Watts())
+		errs = append(errs, os.WriteFile(s.Config(m), []byte(b.String()), 0o600))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("cluster: write configuration: %w", err)
+	}
+	return nil
+}
