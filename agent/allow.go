@@ -29,14 +29,14 @@ const (
 	bmcName   = "bmc"
 )
 
-// PackageNames are the names that the limits of a package go by.
-func PackageNames(z *rapl.Zone) []string { return []string{z.Label, rungRAPL} }
+// packageNames are the names that the limits of a package go by.
+func packageNames(z *rapl.Zone) []string { return []string{z.Label, rungRAPL} }
 
-// PolicyNames are the names that the frequency ceiling of a policy goes by.
-func PolicyNames(p *dvfs.Policy) []string { return []string{p.Name, rungCPUFreq} }
+// policyNames are the names that the frequency ceiling of a policy goes by.
+func policyNames(p *dvfs.Policy) []string { return []string{p.Name, rungCPUFreq} }
 
-// SliceNames are the names that the CPU bandwidth of a slice goes by.
-func SliceNames(slice string) []string {
+// sliceNames are the names that the CPU bandwidth of a slice goes by.
+func sliceNames(slice string) []string {
 	return []string{"slice:" + slice, capping.RungBandwidth.String()}
 }
 
@@ -69,7 +69,7 @@ func (c ControlsConfig) deniedRung(controls [][]string) string {
 func (c ControlsConfig) DeniedRAPL(packages []*rapl.Zone) string {
 	var all [][]string
 	for _, z := range packages {
-		all = append(all, PackageNames(z))
+		all = append(all, packageNames(z))
 	}
 	return c.deniedRung(all)
 }
@@ -78,14 +78,14 @@ func (c ControlsConfig) DeniedRAPL(packages []*rapl.Zone) string {
 func (c ControlsConfig) DeniedFreq(policies []*dvfs.Policy) string {
 	var all [][]string
 	for _, p := range policies {
-		all = append(all, PolicyNames(p))
+		all = append(all, policyNames(p))
 	}
 	return c.deniedRung(all)
 }
 
 // AllowedSlices are the slices of bandwidth.slices whose bandwidth may be written.
 func (c *Config) AllowedSlices() []string {
-	return slices.DeleteFunc(slices.Clone(c.Bandwidth.Slices), func(s string) bool { return c.Controls.Denied(SliceNames(s)) != "" })
+	return slices.DeleteFunc(slices.Clone(c.Bandwidth.Slices), func(s string) bool { return c.Controls.Denied(sliceNames(s)) != "" })
 }
 
 // keepsLimit says that the BMC's own limit is kept.
@@ -155,7 +155,7 @@ func controlNames(root *os.Root, cfg Config) []string {
 		_ = set.Close() // as above
 	}
 	for _, s := range cfg.Bandwidth.Slices {
-		names = append(names, SliceNames(s)[0])
+		names = append(names, sliceNames(s)[0])
 	}
 	return names
 }

@@ -437,7 +437,7 @@ func (c *Config) Peers() (rpc.Peers, error) {
 	}
 	denials := secure.NewDenials()
 	if c.StateDir != "" {
-		known, err := secure.ReadDenials(filepath.Join(c.StateDir, DeniedFile))
+		known, err := secure.ReadDenials(filepath.Join(c.StateDir, deniedFile))
 		if err != nil {
 			return rpc.Peers{}, badConfig(err.Error(), "move the file aside: coordinators tell which servers are denied when they are asked next")
 		}

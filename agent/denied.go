@@ -7,9 +7,9 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 )
 
-// DeniedFile keeps, in the state directory, which servers' certificates are denied: a
+// deniedFile keeps, in the state directory, which servers' certificates are denied: a
 // restart believes no server that was denied before. Config.Peers reads it.
-const DeniedFile = "denied.json"
+const deniedFile = "denied.json"
 
 // deniedTold takes over which servers are denied. Streams to those end at once, and no
 // lease of theirs is taken any more; what they granted before ends by itself. Any
@@ -37,14 +37,14 @@ func (n *node) saveDenied() {
 		return
 	}
 	n.denied = saving{busy: true}
-	n.clerk.errands <- errand{kind: storeDenied, name: DeniedFile, data: append(data, '\n'), durable: true}
+	n.clerk.errands <- errand{kind: storeDenied, name: deniedFile, data: append(data, '\n'), durable: true}
 }
 
 // deniedStored takes the end of that; after an error the next second tries again.
 func (n *node) deniedStored(e errand) {
 	n.denied.busy = false
 	n.health.set(e.err != nil, item{
-		"denied-not-stored", warn, DeniedFile + " cannot be written: denied servers are refused until powerd ends",
+		"denied-not-stored", warn, deniedFile + " cannot be written: denied servers are refused until powerd ends",
 		"make room in " + n.cfg.StateDir,
 	})
 	if n.denied.due = n.denied.due || e.err != nil; e.err == nil {

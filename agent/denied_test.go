@@ -107,7 +107,7 @@ func TestDeniedServerIsLetGo(t *testing.T) {
 	waitFor(t, "c1 is let go", func() bool { return c1.open.Load() == 0 })
 	had := c1.ever.Load()
 	waitFor(t, "the denial is stored", func() bool {
-		all, err := secure.ReadDenials(filepath.Join(cfg.StateDir, DeniedFile))
+		all, err := secure.ReadDenials(filepath.Join(cfg.StateDir, deniedFile))
 		return err == nil && len(all) == 1 && all[0].Identity == "server/c1"
 	})
 	if c2.open.Load() != 1 {

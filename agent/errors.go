@@ -8,14 +8,14 @@ import (
 	"headroom/internal/cli"
 )
 
-// ErrNoIdentity reports a root without a machine id or boot id.
-var ErrNoIdentity = errors.New("the machine has no identity")
+// errNoIdentity reports a root without a machine id or boot id.
+var errNoIdentity = errors.New("the machine has no identity")
 
-// ErrNoLeader reports that no coordinator that leads could be asked.
-var ErrNoLeader = errors.New("no coordinator that leads answers")
+// errNoLeader reports that no coordinator that leads could be asked.
+var errNoLeader = errors.New("no coordinator that leads answers")
 
-// ErrNameTaken reports that another machine is admitted under this node's name.
-var ErrNameTaken = errors.New("the name belongs to another machine")
+// errNameTaken reports that another machine is admitted under this node's name.
+var errNameTaken = errors.New("the name belongs to another machine")
 
 func badConfig(problem, hint string) error {
 	return &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: problem, Hint: hint}
@@ -35,6 +35,6 @@ func nameTaken(node string, err error) error {
 		Code: "name-taken", Exit: cli.ExitConflict,
 		Message: fmt.Sprintf("node %s: the coordinator refuses it: the name is used by another machine; the original limits are back", node),
 		Hint:    "give this machine another name (node: in powerd.yaml), or keep the etc/machine-id of the one it replaces",
-		Err:     errors.Join(ErrNameTaken, err),
+		Err:     errors.Join(errNameTaken, err),
 	}
 }

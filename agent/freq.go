@@ -65,7 +65,7 @@ func (m *machine) openFreq(cfg Config, enforce bool) {
 		return
 	}
 	m.freq.hands.Leave(func(p *dvfs.Policy) error { // one that comes later: the others hold, and what it may draw is charged
-		if why := cfg.Controls.Denied(PolicyNames(p)); why != "" {
+		if why := cfg.Controls.Denied(policyNames(p)); why != "" {
 			return deniedError{why}
 		}
 		return nil

@@ -52,7 +52,7 @@ func readIdentity(root *os.Root) (identity, error) {
 	boot, errBoot := sysfs.ReadText(root, bootIDFile)
 	if err := errors.Join(errMachine, errBoot); err != nil || machine == "" || boot == "" {
 		return identity{}, &cli.Error{
-			Code: "no-identity", Exit: cli.ExitUsage, Err: errors.Join(ErrNoIdentity, err),
+			Code: "no-identity", Exit: cli.ExitUsage, Err: errors.Join(errNoIdentity, err),
 			Message: fmt.Sprintf("the machine has no identity: %s and %s must be readable", machineIDFile, bootIDFile),
 			Hint:    "systemd-machine-id-setup makes a machine id",
 		}

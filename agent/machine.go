@@ -114,7 +114,7 @@ func (m *machine) openRAPL(controls ControlsConfig, open func(*os.Root) (*rapl.T
 	m.tree = tree
 	m.raplInfo.State = capping.RungReady
 	for _, z := range tree.OfKind(rapl.Package) {
-		m.addSocket(z, enforce && controls.Denied(PackageNames(z)) == "")
+		m.addSocket(z, enforce && controls.Denied(packageNames(z)) == "")
 	}
 	if why := controls.DeniedRAPL(tree.OfKind(rapl.Package)); why != "" && m.raplInfo.State != capping.RungMissing {
 		m.raplInfo.State, m.raplInfo.Text = capping.RungOff, why

@@ -60,7 +60,7 @@ func (n *node) bandwidthInfo() capping.RungInfo {
 	switch {
 	case len(n.cfg.Bandwidth.Slices) == 0:
 	case len(n.cfg.AllowedSlices()) == 0:
-		info.Text = n.cfg.Controls.Denied(SliceNames(n.cfg.Bandwidth.Slices[0]))
+		info.Text = n.cfg.Controls.Denied(sliceNames(n.cfg.Bandwidth.Slices[0]))
 	case !b.told:
 		info.State, info.Text = capping.RungMissing, "systemd has not answered yet"
 	case len(b.slices) == 0:

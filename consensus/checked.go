@@ -68,7 +68,7 @@ func (l *checkedLog) judge(c *checker, r verifier.VerificationReport) {
 		return
 	}
 	if mismatch, ok := errors.AsType[verifier.ErrChecksumMismatch](r.Err); ok {
-		l.report(fmt.Errorf("consensus: entries %s: %w: %w", r.Range, ErrCorrupt, mismatch))
+		l.report(fmt.Errorf("consensus: entries %s: %w: %w", r.Range, errCorrupt, mismatch))
 		return
 	}
 	// A range that a snapshot has cut away meanwhile cannot be read; that is no

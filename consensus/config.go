@@ -218,7 +218,7 @@ func (c Config) check() error {
 		return badConfig(fmt.Sprintf("server %q is not one of the configured servers", c.ID), "list this server among the servers, by the same id")
 	}
 	if c.Fatal == nil {
-		return fmt.Errorf("consensus: open %s: Fatal is missing: %w", c.ID, ErrConfig)
+		return fmt.Errorf("consensus: open %s: Fatal is missing: %w", c.ID, errConfig)
 	}
 	if c.Dir == "" && c.Stores == nil {
 		return badConfig("no directory for the log is configured", "name a directory on a local disk")
@@ -227,7 +227,7 @@ func (c Config) check() error {
 }
 
 func badConfig(message, hint string) error {
-	return &cli.Error{Code: "usage", Exit: cli.ExitUsage, Message: message, Hint: hint, Err: ErrConfig}
+	return &cli.Error{Code: "usage", Exit: cli.ExitUsage, Message: message, Hint: hint, Err: errConfig}
 }
 
 // own is the entry of this server in the list.

@@ -141,7 +141,7 @@ func own(cfg Config, stores *Stores) error {
 			Code: "conflict", Exit: cli.ExitConflict,
 			Message: fmt.Sprintf("the log in %s belongs to server %s, this is %s", cfg.Dir, owner, cfg.ID),
 			Hint:    "give every server a directory of its own, and keep it when the server moves",
-			Err:     ErrForeignLog,
+			Err:     errForeignLog,
 		}
 	}
 	if len(owner) > 0 {
@@ -192,7 +192,7 @@ func sameServers(cfg Config, rc *raft.Config, stores *Stores) error {
 		Code: "conflict", Exit: cli.ExitConflict,
 		Message: fmt.Sprintf("the servers of the log are %s, configured are %s", listServers(logged), configured),
 		Hint:    "configure the servers of the log; coordinator member add and remove change them, a configuration file does not",
-		Err:     ErrServersChanged,
+		Err:     errServersChanged,
 	}
 }
 

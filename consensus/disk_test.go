@@ -214,13 +214,13 @@ func TestOpenRefuses(t *testing.T) {
 	moved := cfg
 	moved.Servers = append([]Server{}, cfg.Servers...)
 	moved.Servers[1].Address = "127.0.0.1:9"
-	refuse("changed address", moved, ErrServersChanged)
+	refuse("changed address", moved, errServersChanged)
 	alone := cfg
 	alone.Servers = cfg.Servers[:1]
-	refuse("fewer servers", alone, ErrServersChanged)
+	refuse("fewer servers", alone, errServersChanged)
 	foreign := cfg
 	foreign.ID = "c2"
-	refuse("another server's directory", foreign, ErrForeignLog)
+	refuse("another server's directory", foreign, errForeignLog)
 
 	for path, was := range before {
 		if now, err := os.ReadFile(path); err != nil || (!bytes.Equal(now, was) && filepath.Ext(path) == ".wal") {
@@ -271,7 +271,7 @@ func TestConfigRefuses(t *testing.T) {
 	} {
 		cfg := good()
 		change(&cfg)
-		if g, err := Open(cfg, &tape{}); !errors.Is(err, ErrConfig) {
+		if g, err := Open(cfg, &tape{}); !errors.Is(err, errConfig) {
 			t.Errorf("%s: %v", name, err)
 			if g != nil {
 				_ = g.Close()

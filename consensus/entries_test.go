@@ -63,7 +63,7 @@ func TestReadEntriesOfARunningServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg.Dir += "-none"
-	if err := ReadEntries(cfg, 0, func(Entry) error { return nil }); !errors.Is(err, ErrNoState) {
+	if err := ReadEntries(cfg, 0, func(Entry) error { return nil }); !errors.Is(err, errNoState) {
 		t.Errorf("no log: %v", err)
 	}
 }

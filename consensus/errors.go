@@ -19,16 +19,16 @@ var ErrTooLarge = errors.New("entry too large")
 // ErrClosed means that the group was closed before it began. Nothing was done.
 var ErrClosed = errors.New("group closed")
 
-// ErrConfig means that the configuration cannot work, whatever the disk holds.
-var ErrConfig = errors.New("bad group configuration")
+// errConfig means that the configuration cannot work, whatever the disk holds.
+var errConfig = errors.New("bad group configuration")
 
-// ErrServersChanged means that the configured servers are neither those that the
+// errServersChanged means that the configured servers are neither those that the
 // group was founded with nor those of its log. The log is left as it is.
-var ErrServersChanged = errors.New("the configured servers are not those of the log")
+var errServersChanged = errors.New("the configured servers are not those of the log")
 
-// ErrForeignLog means that the directory was written by another server. Two
+// errForeignLog means that the directory was written by another server. Two
 // servers that share one vote could elect two leaders.
-var ErrForeignLog = errors.New("the log belongs to another server")
+var errForeignLog = errors.New("the log belongs to another server")
 
 // ErrInUse means that another process holds the directory.
 var ErrInUse = errors.New("the directory is in use by another process")
@@ -36,11 +36,11 @@ var ErrInUse = errors.New("the directory is in use by another process")
 // ErrWriteDeadline means that the disk did not take a write in time.
 var ErrWriteDeadline = errors.New("log write missed its deadline")
 
-// ErrWriteFailed means that the disk refused a write.
-var ErrWriteFailed = errors.New("log write failed")
+// errWriteFailed means that the disk refused a write.
+var errWriteFailed = errors.New("log write failed")
 
-// ErrCorrupt means that the log on this disk is not what the leader wrote.
-var ErrCorrupt = errors.New("log is corrupt")
+// errCorrupt means that the log on this disk is not what the leader wrote.
+var errCorrupt = errors.New("log is corrupt")
 
 // ErrUnknownServer means that the group has no server of this id.
 var ErrUnknownServer = errors.New("unknown server")
@@ -67,11 +67,11 @@ var ErrLeads = errors.New("the server leads")
 // majority of those that would vote.
 var ErrLosesQuorum = errors.New("the rest would have no healthy majority")
 
-// ErrNoState means that there is no log to recover.
-var ErrNoState = errors.New("there is no log")
+// errNoState means that there is no log to recover.
+var errNoState = errors.New("there is no log")
 
-// ErrNotEmpty means that a directory that is to take a new log holds something.
-var ErrNotEmpty = errors.New("the directory is not empty")
+// errNotEmpty means that a directory that is to take a new log holds something.
+var errNotEmpty = errors.New("the directory is not empty")
 
 // errTransportClosed answers every call over a transport that was cut.
 var errTransportClosed = errors.New("raft transport closed")

@@ -143,7 +143,7 @@ func TestFullDisk(t *testing.T) {
 					t.Errorf("proposal past a full follower: %v", err)
 				}
 				time.Sleep(5 * time.Second)
-				if err := c.fatalOf(ill); !errors.Is(err, ErrWriteFailed) || !errors.Is(err, syscall.ENOSPC) {
+				if err := c.fatalOf(ill); !errors.Is(err, errWriteFailed) || !errors.Is(err, syscall.ENOSPC) {
 					t.Errorf("Fatal got %v", err)
 				}
 				if n := disks[ill].writes.Load(); n != 1 {
@@ -165,7 +165,7 @@ func TestVoteCannotBeStored(t *testing.T) {
 		disks[ill].broken.Store(true)
 		c.isolate(g.cfg.ID) // an election: the ill one has to store a term
 		time.Sleep(5 * time.Second)
-		if err := c.fatalOf(ill); !errors.Is(err, ErrWriteFailed) {
+		if err := c.fatalOf(ill); !errors.Is(err, errWriteFailed) {
 			t.Errorf("Fatal got %v", err)
 		}
 	})
@@ -205,7 +205,7 @@ func TestRottenLog(t *testing.T) {
 			c.propose(g, "x")
 		}
 		synctest.Wait()
-		if err := c.fatalOf(ill); !errors.Is(err, ErrCorrupt) {
+		if err := c.fatalOf(ill); !errors.Is(err, errCorrupt) {
 			t.Errorf("Fatal got %v", err)
 		}
 		for _, id := range c.ids {

@@ -50,7 +50,7 @@ func (g *guard) do(what string, write func() error) error {
 		g.halt()
 		return nil
 	}
-	err = fmt.Errorf("consensus: %s: %w: %w", what, ErrWriteFailed, err)
+	err = fmt.Errorf("consensus: %s: %w: %w", what, errWriteFailed, err)
 	if g.armed.Load() {
 		g.wire.trip(err)
 		g.halt()

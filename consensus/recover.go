@@ -37,7 +37,7 @@ type Seed struct {
 func Plant(cfg Config, seed Seed) error {
 	cfg = cfg.withDefaults()
 	if files, err := os.ReadDir(cfg.Dir); cfg.Stores == nil && err == nil && len(files) > 0 {
-		return fmt.Errorf("consensus: plant in %s: %w", cfg.Dir, ErrNotEmpty)
+		return fmt.Errorf("consensus: plant in %s: %w", cfg.Dir, errNotEmpty)
 	}
 	stores, closeStores, err := openStores(cfg)
 	if err != nil {
@@ -159,6 +159,6 @@ func withLog(cfg Config, do func(*raft.Config, *Stores) error) error {
 func noState(dir string, err error) error {
 	return &cli.Error{
 		Code: "no-state", Exit: cli.ExitFailed, Message: fmt.Sprintf("there is no log in %s", dir),
-		Hint: "name the configuration of a server that was a member of the group", Err: errors.Join(ErrNoState, err),
+		Hint: "name the configuration of a server that was a member of the group", Err: errors.Join(errNoState, err),
 	}
 }

@@ -89,7 +89,7 @@ func TestFlippedBitIsRefused(t *testing.T) {
 		if err != nil {
 			refused++
 			e, ok := errors.AsType[*cli.Error](err)
-			if !ok || !errors.Is(err, ErrCorrupt) || !strings.Contains(e.Message, "damaged") || !strings.Contains(e.Hint, "add it again empty") {
+			if !ok || !errors.Is(err, errCorrupt) || !strings.Contains(e.Message, "damaged") || !strings.Contains(e.Hint, "add it again empty") {
 				t.Errorf("byte %d: %v", at, err)
 				continue
 			}
@@ -154,7 +154,7 @@ func TestFlippedBitInTheLastBatch(t *testing.T) {
 	if err := os.WriteFile(segment(t, bad.Dir), clean, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if g, err := Open(bad, &tape{}); !errors.Is(err, ErrCorrupt) {
+	if g, err := Open(bad, &tape{}); !errors.Is(err, errCorrupt) {
 		t.Errorf("a server with a flipped bit in its last batch starts: %v", err)
 		_ = g.Close()
 	}
@@ -195,7 +195,7 @@ func TestDamagedServerComesBackEmpty(t *testing.T) {
 	if err := os.WriteFile(path, data, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(configs[2], &tape{}); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), path) {
+	if _, err := Open(configs[2], &tape{}); !errors.Is(err, errCorrupt) || !strings.Contains(err.Error(), path) {
 		t.Fatalf("opened: %v", err)
 	}
 	rest := groups[:2]
@@ -233,7 +233,7 @@ func TestDamagedSnapshotIsRefused(t *testing.T) {
 	if err := os.WriteFile(files[0], []byte("stale"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(cfg, &tape{}); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "snapshot") {
+	if _, err := Open(cfg, &tape{}); !errors.Is(err, errCorrupt) || !strings.Contains(err.Error(), "snapshot") {
 		t.Errorf("opened: %v", err)
 	}
 }
@@ -257,7 +257,7 @@ func TestRottenEntryIsNamed(t *testing.T) {
 		c.heal(away) // it gets the entries from the leader's log
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if err := c.fatalOf(g.cfg.ID); !errors.Is(err, ErrCorrupt) || !strings.Contains(err.Error(), "entry 20 ") {
+		if err := c.fatalOf(g.cfg.ID); !errors.Is(err, errCorrupt) || !strings.Contains(err.Error(), "entry 20 ") {
 			t.Errorf("Fatal got %v", err)
 		}
 		c.propose(c.leader(g.cfg.ID), "after")
@@ -284,7 +284,7 @@ func TestPlant(t *testing.T) {
 	if err := Plant(cfg, seed); err != nil {
 		t.Fatal(err)
 	}
-	if err := Plant(cfg, seed); !errors.Is(err, ErrNotEmpty) {
+	if err := Plant(cfg, seed); !errors.Is(err, errNotEmpty) {
 		t.Errorf("planted over a log: %v", err)
 	}
 	end, err := ReadEnd(cfg)
@@ -355,12 +355,12 @@ func TestRecover(t *testing.T) {
 	}
 	foreign := cfg
 	foreign.ID = otherID(cfg)
-	if err := Recover(foreign, recovering{&tape{}}, cfg.Servers); !errors.Is(err, ErrForeignLog) {
+	if err := Recover(foreign, recovering{&tape{}}, cfg.Servers); !errors.Is(err, errForeignLog) {
 		t.Errorf("recovered another server's log: %v", err)
 	}
 	empty := cfg
 	empty.Dir = t.TempDir()
-	if err := Recover(empty, recovering{&tape{}}, cfg.Servers); !errors.Is(err, ErrNoState) {
+	if err := Recover(empty, recovering{&tape{}}, cfg.Servers); !errors.Is(err, errNoState) {
 		t.Errorf("recovered nothing: %v", err)
 	}
 	if err := Recover(cfg, recovering{&tape{}}, cfg.Servers); err != nil {
@@ -482,7 +482,7 @@ func TestConfiguredServersAfterChanges(t *testing.T) {
 	}
 	three := first
 	three.Servers = append(slices.Clone(configs[0].Servers), Server{ID: "c3", Address: "127.0.0.1:9"})
-	if _, err := Open(three, &tape{}); !errors.Is(err, ErrServersChanged) {
+	if _, err := Open(three, &tape{}); !errors.Is(err, errServersChanged) {
 		t.Errorf("a list that was never true: %v", err)
 	}
 	mustOpen(t, first, &tape{})

@@ -51,7 +51,7 @@ func checkSegments(dir string) error {
 			continue // no file of raft-wal's
 		}
 		if entries, at, ok := checkSegment(data); !ok {
-			return damaged(dir, fmt.Sprintf("entry %d, or one near it, behind byte %d of %s", base+entries, at, path), ErrCorrupt)
+			return damaged(dir, fmt.Sprintf("entry %d, or one near it, behind byte %d of %s", base+entries, at, path), errCorrupt)
 		}
 	}
 	return nil

@@ -61,7 +61,7 @@ func checkSum(e *raft.Log) error {
 	if !hasMagic(e) || bytes.Equal(e.Extensions, sum(e)) {
 		return nil
 	}
-	return fmt.Errorf("consensus: entry %d of term %d: %w", e.Index, e.Term, ErrCorrupt)
+	return fmt.Errorf("consensus: entry %d of term %d: %w", e.Index, e.Term, errCorrupt)
 }
 
 // scan reads the whole log once before anything is made of it: applying a
@@ -79,7 +79,7 @@ func scan(cfg Config, stores *Stores) error {
 		err := stores.Log.GetLog(i, &e)
 		switch {
 		case err == nil && e.Index != i:
-			err = fmt.Errorf("entry %d says that it is entry %d: %w", i, e.Index, ErrCorrupt)
+			err = fmt.Errorf("entry %d says that it is entry %d: %w", i, e.Index, errCorrupt)
 		case err == nil:
 			err = checkSum(&e)
 		}
@@ -117,12 +117,12 @@ func damaged(dir, where string, err error) error {
 		Code: "damaged", Exit: cli.ExitFailed,
 		Message: fmt.Sprintf("the log in %s is damaged: %s: %v", dir, where, err),
 		Hint:    "the other servers are not affected: move the directory aside, remove this server from the group and add it again empty (docs/runbooks/lost-quorum.md tells what to do when no majority is left)",
-		Err:     errors.Join(ErrCorrupt, err),
+		Err:     errors.Join(errCorrupt, err),
 	}
 }
 
 // isDamage tells damage from a disk that is full or not writable.
-func isDamage(err error) bool { return errors.Is(err, wal.ErrCorrupt) || errors.Is(err, ErrCorrupt) }
+func isDamage(err error) bool { return errors.Is(err, wal.ErrCorrupt) || errors.Is(err, errCorrupt) }
 
 // segmentOf is the file that holds an entry: files are named by their first.
 func segmentOf(dir string, index uint64) string {

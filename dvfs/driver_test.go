@@ -156,7 +156,7 @@ func TestPreferenceIsANumberInAJournal(t *testing.T) {
 	if text, _ := sysfs.ReadText(root, c.Path()); text != "balance_performance" {
 		t.Errorf("the file holds %q", text)
 	}
-	if _, err := c.Write(300); !errors.Is(err, ErrNotPreference) {
+	if _, err := c.Write(300); !errors.Is(err, errNotPreference) {
 		t.Errorf("300: %v", err)
 	}
 }

@@ -46,7 +46,7 @@ func ParseEPP(text string) (EPP, error) {
 	}
 	v, err := sysfs.ParseInt(eppFile, []byte(text))
 	if err != nil || v >= eppBytes {
-		return 0, fmt.Errorf("dvfs: %.64q: %w", text, ErrNotPreference)
+		return 0, fmt.Errorf("dvfs: %.64q: %w", text, errNotPreference)
 	}
 	return EPP(v), nil
 }
@@ -211,7 +211,7 @@ func (n *eppNumber) Pwrite(text []byte) (int, error) {
 		return 0, err
 	}
 	if EPP(v) > EPPPower {
-		return 0, fmt.Errorf("%d: %w", v, ErrNotPreference)
+		return 0, fmt.Errorf("%d: %w", v, errNotPreference)
 	}
 	word := EPP(v).String() + "\n"
 	size, err := n.file.Pwrite([]byte(word))

@@ -35,8 +35,8 @@ var ErrNoTurbo = errors.New("no turbo switch")
 // ErrTurboLocked reports a turbo switch that firmware holds.
 var ErrTurboLocked = errors.New("firmware holds the turbo switch")
 
-// ErrNotPreference reports a text or a number that is no energy preference.
-var ErrNotPreference = errors.New("not an energy preference")
+// errNotPreference reports a text or a number that is no energy preference.
+var errNotPreference = errors.New("not an energy preference")
 
 // WriteError reports a ceiling that the driver did not take.
 type WriteError struct {

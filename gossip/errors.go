@@ -2,14 +2,14 @@ package gossip
 
 import "errors"
 
-// ErrKey means that the gossip key is not 32 bytes in base64.
-var ErrKey = errors.New("bad gossip key")
+// errKey means that the gossip key is not 32 bytes in base64.
+var errKey = errors.New("bad gossip key")
 
-// ErrConfig means that the configuration cannot work on any machine.
-var ErrConfig = errors.New("bad gossip configuration")
+// errConfig means that the configuration cannot work on any machine.
+var errConfig = errors.New("bad gossip configuration")
 
-// ErrBind means that the gossip address cannot be listened on.
-var ErrBind = errors.New("cannot listen for gossip")
+// errBind means that the gossip address cannot be listened on.
+var errBind = errors.New("cannot listen for gossip")
 
 // errMeta means that a member describes itself in a way this version does not
 // know.

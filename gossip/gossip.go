@@ -207,7 +207,7 @@ func check(cfg Config, self meta) error {
 func (c Config) keys() Keys { return append(Keys{c.Key}, c.Believed...) }
 
 func badConfig(message, hint string) error {
-	return &cli.Error{Code: "usage", Exit: cli.ExitUsage, Message: message, Hint: hint, Err: ErrConfig}
+	return &cli.Error{Code: "usage", Exit: cli.ExitUsage, Message: message, Hint: hint, Err: errConfig}
 }
 
 // create starts memberlist on t, which it owns from then on.
@@ -225,7 +225,7 @@ func (g *Gossip) create(t memberlist.NodeAwareTransport) error {
 			Exit:    cli.ExitFailed,
 			Message: fmt.Sprintf("cannot gossip on %s: %v", g.cfg.Bind, err),
 			Hint:    "name the address that the others reach this machine by (advertise)",
-			Err:     fmt.Errorf("%w: %w", ErrBind, err),
+			Err:     fmt.Errorf("%w: %w", errBind, err),
 		}
 	}
 	g.list, g.addr = list, list.LocalNode().Address()

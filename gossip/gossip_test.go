@@ -320,20 +320,20 @@ func TestStartRefuses(t *testing.T) {
 		change func(*Config)
 		want   error
 	}{
-		"no name":           {func(c *Config) { c.Name = "" }, ErrConfig},
-		"long name":         {func(c *Config) { c.Name = strings.Repeat("n", 129) }, ErrConfig},
-		"control character": {func(c *Config) { c.Name = "a\nb" }, ErrConfig},
-		"no role":           {func(c *Config) { c.Role = "" }, ErrConfig},
-		"coordinator alone": {func(c *Config) { c.Role = RoleCoordinator }, ErrConfig},
-		"short key":         {func(c *Config) { c.Key = key[:16] }, ErrKey},
-		"no bind":           {func(c *Config) { c.Bind = "" }, ErrConfig},
-		"name as bind":      {func(c *Config) { c.Bind = "host.example:1" }, ErrConfig},
-		"bad port":          {func(c *Config) { c.Bind = "127.0.0.1:70000" }, ErrConfig},
-		"port in use":       {func(c *Config) { c.Bind = taken.Addr().String() }, ErrBind},
-		"join without port": {func(c *Config) { c.Join = []string{"10.0.0.1"} }, ErrConfig},
-		"bad advertise":     {func(c *Config) { c.Advertise = "me" }, ErrConfig},
+		"no name":           {func(c *Config) { c.Name = "" }, errConfig},
+		"long name":         {func(c *Config) { c.Name = strings.Repeat("n", 129) }, errConfig},
+		"control character": {func(c *Config) { c.Name = "a\nb" }, errConfig},
+		"no role":           {func(c *Config) { c.Role = "" }, errConfig},
+		"coordinator alone": {func(c *Config) { c.Role = RoleCoordinator }, errConfig},
+		"short key":         {func(c *Config) { c.Key = key[:16] }, errKey},
+		"no bind":           {func(c *Config) { c.Bind = "" }, errConfig},
+		"name as bind":      {func(c *Config) { c.Bind = "host.example:1" }, errConfig},
+		"bad port":          {func(c *Config) { c.Bind = "127.0.0.1:70000" }, errConfig},
+		"port in use":       {func(c *Config) { c.Bind = taken.Addr().String() }, errBind},
+		"join without port": {func(c *Config) { c.Join = []string{"10.0.0.1"} }, errConfig},
+		"bad advertise":     {func(c *Config) { c.Advertise = "me" }, errConfig},
 		"bad advertised port": {
-			func(c *Config) { c.Advertise = "127.0.0.1:x" }, ErrConfig,
+			func(c *Config) { c.Advertise = "127.0.0.1:x" }, errConfig,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -393,7 +393,7 @@ func TestLoadKeys(t *testing.T) {
 			continue
 		}
 		e, ok := errors.AsType[*cli.Error](err)
-		if !ok || !errors.Is(err, ErrKey) || !strings.Contains(e.Message, path) || !strings.Contains(e.Hint, "gossip key create") {
+		if !ok || !errors.Is(err, errKey) || !strings.Contains(e.Message, path) || !strings.Contains(e.Hint, "gossip key create") {
 			t.Errorf("%s: %#v", name, err)
 		}
 		if text := fmt.Sprint(e.Message, e.Hint); strings.Contains(text, "horse") || strings.Contains(text, strings.TrimSpace(one)) {

@@ -50,7 +50,7 @@ func LoadKeys(path string) (Keys, error) {
 		return nil, keyError(path, "cannot be read: "+plainCause(err), err)
 	}
 	if info.IsDir() || info.Size() > maxKeyFile {
-		return nil, keyError(path, "is not a key file", ErrKey)
+		return nil, keyError(path, "is not a key file", errKey)
 	}
 	text, err := config.ReadFile(path, maxKeyFile)
 	if err != nil {
@@ -58,7 +58,7 @@ func LoadKeys(path string) (Keys, error) {
 	}
 	keys, err := ParseKeys(string(text))
 	if err != nil {
-		return nil, keyError(path, err.Error(), ErrKey)
+		return nil, keyError(path, err.Error(), errKey)
 	}
 	return keys, nil
 }
@@ -132,7 +132,7 @@ func (k Keys) check() error {
 	} else if len(k) > 0 {
 		return nil
 	}
-	return &cli.Error{Code: "usage", Exit: cli.ExitUsage, Message: message, Hint: "coordinator gossip key create FILE makes one", Err: ErrKey}
+	return &cli.Error{Code: "usage", Exit: cli.ExitUsage, Message: message, Hint: "coordinator gossip key create FILE makes one", Err: errKey}
 }
 
 func keyError(path, what string, err error) error {

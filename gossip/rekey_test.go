@@ -95,7 +95,7 @@ func TestBadKeysChangeNothing(t *testing.T) {
 	key := newKey(t)
 	g := member(t, Config{Name: "a", Role: RoleCoordinator, Key: key})
 	for name, keys := range map[string]Keys{"none": {}, "short": {key[:16]}, "second short": {newKey(t), key[:5]}} {
-		if err := g.SetKeys(keys); !errors.Is(err, ErrKey) {
+		if err := g.SetKeys(keys); !errors.Is(err, errKey) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -57,8 +57,8 @@ func TestPacketsOfTheLongestFit(t *testing.T) {
 	all := startLongest(t, members, keys, counted)
 	fits := func(what string, least int64) {
 		t.Helper()
-		if n := counted.LargestPacket(); n < least/2 || n > PacketMost {
-			t.Errorf("%s: the largest packet has %d bytes; half of what it carries has %d, a packet at most %d", what, n, least/2, PacketMost)
+		if n := counted.LargestPacket(); n < least/2 || n > packetMost {
+			t.Errorf("%s: the largest packet has %d bytes; half of what it carries has %d, a packet at most %d", what, n, least/2, packetMost)
 		}
 	}
 	within(t, time.Minute, "a probe", func() bool { return counted.Packets() > members })
@@ -73,7 +73,7 @@ func TestPacketsOfTheLongestFit(t *testing.T) {
 	within(t, time.Minute, "everybody knows the brake", func() bool { return know(1, all...) })
 	within(t, time.Minute, "everybody has answered", func() bool { return all[0].Told().Heard == members-1 })
 	fits("a brake", maxName+brake.MaxSize)
-	if p, b, s := counted.Packets(), counted.PacketBytes(), counted.StreamBytes(); b < counted.LargestPacket() || b > p*PacketMost || s < (members-1)*(maxName+maxRPC)/2 {
+	if p, b, s := counted.Packets(), counted.PacketBytes(), counted.StreamBytes(); b < counted.LargestPacket() || b > p*packetMost || s < (members-1)*(maxName+maxRPC)/2 {
 		t.Errorf("%d packets of %d bytes, and %d bytes over TCP, which carried %d descriptions", p, b, s, members-1)
 	}
 	var nobody *Traffic

@@ -7,9 +7,9 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// PacketMost is the most bytes that memberlist puts into one packet, before it is
+// packetMost is the most bytes that memberlist puts into one packet, before it is
 // encrypted: it stays whole on any path, IPv6 and tunnels included.
-const PacketMost = 1400
+const packetMost = 1400
 
 // Traffic counts what members send. Several members may count into one; its
 // methods may be called from any goroutine, and on nil.

@@ -47,7 +47,7 @@ func bind(ctx context.Context, address string, logger *log.Logger) (*wire, error
 		Exit:    cli.ExitFailed,
 		Message: fmt.Sprintf("cannot listen for gossip on %s: %v", address, err),
 		Hint:    "is another member running here? gossip needs the same port free for TCP and UDP; port 0 picks one",
-		Err:     fmt.Errorf("%w: %w", ErrBind, err),
+		Err:     fmt.Errorf("%w: %w", errBind, err),
 	}
 }
 

@@ -7,8 +7,8 @@ import (
 	"headroom/units"
 )
 
-// Window is how many samples the policies Paper and Released look back (CAB's published code).
-const Window = 4
+// window is how many samples the policies Paper and Released look back (CAB's published code).
+const window = 4
 
 // Sample is one interval of a job's past.
 type Sample struct {

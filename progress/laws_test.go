@@ -168,7 +168,7 @@ func TestOddObservationsGiveSaneTimes(t *testing.T) {
 		tr := NewTracker(rapid.SampledFrom(Policies()).Draw(t, "policy"))
 		for range rapid.IntRange(0, 12).Draw(t, "n") {
 			err := tr.Observe(observation(t))
-			if err != nil && !errors.Is(err, ErrNonsense) && !errors.Is(err, ErrTimeBack) && !errors.Is(err, ErrRestarted) {
+			if err != nil && !errors.Is(err, errNonsense) && !errors.Is(err, errTimeBack) && !errors.Is(err, errRestarted) {
 				t.Fatal(err)
 			}
 			power := units.Power(rapid.IntRange(-1, 500).Draw(t, "p")) * units.Watt

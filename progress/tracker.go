@@ -71,9 +71,9 @@ func (t *Tracker) Observe(o Observation) error {
 		t.begin(o)
 		return nil
 	case o.Elapsed < t.last.Elapsed:
-		return fmt.Errorf("%w: %v, the last was at %v", ErrTimeBack, o.Elapsed, t.last.Elapsed)
+		return fmt.Errorf("%w: %v, the last was at %v", errTimeBack, o.Elapsed, t.last.Elapsed)
 	case o.Done < t.last.Done:
-		err := fmt.Errorf("%w: %d at %v, %d at %v", ErrRestarted, o.Done, o.Elapsed, t.last.Done, t.last.Elapsed)
+		err := fmt.Errorf("%w: %d at %v, %d at %v", errRestarted, o.Done, o.Elapsed, t.last.Done, t.last.Elapsed)
 		t.restart(o)
 		return err
 	case o.Elapsed == t.last.Elapsed:
@@ -133,7 +133,7 @@ func (t *Tracker) step(o Observation) {
 		Rate: float64(o.Done-t.last.Done) / interval.Seconds(), Power: o.Power, Containers: o.Containers, Interval: interval,
 		Settling: o.Power != t.last.Power || o.Containers != t.last.Containers,
 	}
-	t.history = append([]Sample{s}, t.history[:min(len(t.history), Window-1)]...)
+	t.history = append([]Sample{s}, t.history[:min(len(t.history), window-1)]...)
 }
 
 // filter is the rate by the policy's equation.

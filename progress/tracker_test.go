@@ -54,10 +54,10 @@ func TestNonsenseIsPassedOver(t *testing.T) {
 			observe(t, same, at(0, 0), at(20, 10), at(40, 20))
 			o := at(60, 30)
 			change(&o)
-			if err := tr.Observe(o); !errors.Is(err, ErrNonsense) {
+			if err := tr.Observe(o); !errors.Is(err, errNonsense) {
 				t.Errorf("%s: %v", name, err)
 			}
-			if err := tr.Observe(at(39, 20)); !errors.Is(err, ErrTimeBack) {
+			if err := tr.Observe(at(39, 20)); !errors.Is(err, errTimeBack) {
 				t.Errorf("time going back: %v", err)
 			}
 			if !reflect.DeepEqual(tr, same) {
@@ -72,7 +72,7 @@ func TestRestartIsANewBeginning(t *testing.T) {
 	for _, p := range Policies() {
 		tr := NewTracker(p)
 		observe(t, tr, at(0, 0), at(20, 10), at(40, 20), at(60, 30), at(80, 40))
-		if err := tr.Observe(at(100, 5)); !errors.Is(err, ErrRestarted) {
+		if err := tr.Observe(at(100, 5)); !errors.Is(err, errRestarted) {
 			t.Errorf("%s: %v", p, err)
 		}
 		observe(t, tr, at(120, 15), at(140, 25))

@@ -18,9 +18,9 @@ var ErrNoZone = errors.New("no RAPL zone")
 // ErrNoConstraint reports a zone that offers no limit of the name asked for.
 var ErrNoConstraint = errors.New("no such constraint")
 
-// ErrNotPackage reports an attempt to limit a zone that is no processor package:
+// errNotPackage reports an attempt to limit a zone that is no processor package:
 // cores, memory and the platform may show limits too, but a cap is a package's.
-var ErrNotPackage = errors.New("only a processor package takes a cap")
+var errNotPackage = errors.New("only a processor package takes a cap")
 
 // ErrZeroLimit reports an attempt to write a limit of 0 W (or less), which
 // hardware may take as "as slow as you can": it is never written.
@@ -30,14 +30,14 @@ var ErrZeroLimit = errors.New("a limit of 0 W is never written")
 // would write what is left of it after cutting the rest off.
 var ErrTooHigh = errors.New("a limit too high for the register, which would be cut short, is never written")
 
-// ErrZeroWindow reports an attempt to write an averaging window of nothing.
-var ErrZeroWindow = errors.New("an averaging window of 0 is never written")
+// errZeroWindow reports an attempt to write an averaging window of nothing.
+var errZeroWindow = errors.New("an averaging window of 0 is never written")
 
-// ErrGone reports a zone that is not there any more.
-var ErrGone = errors.New("the zone is gone")
+// errGone reports a zone that is not there any more.
+var errGone = errors.New("the zone is gone")
 
-// ErrImplausible reports a counter that stands above its own range.
-var ErrImplausible = errors.New("the counter stands above its own range")
+// errImplausible reports a counter that stands above its own range.
+var errImplausible = errors.New("the counter stands above its own range")
 
 // ErrNotTaken reports a value that was written without an error and then did
 // not read back.
@@ -60,8 +60,8 @@ func (e *WriteError) Error() string {
 // Unwrap is the cause.
 func (e *WriteError) Unwrap() error { return e.Err }
 
-// WindowError reports an averaging window that the hardware did not take.
-type WindowError struct {
+// windowError reports an averaging window that the hardware did not take.
+type windowError struct {
 	Zone       string
 	Constraint string
 	Want, Got  time.Duration
@@ -69,27 +69,27 @@ type WindowError struct {
 }
 
 // Error names the zone, the constraint and both values.
-func (e *WindowError) Error() string {
+func (e *windowError) Error() string {
 	return fmt.Sprintf("rapl: %s %s window: wrote %v, reads %v: %v", e.Zone, e.Constraint, e.Want, e.Got, e.Err)
 }
 
 // Unwrap is the cause.
-func (e *WindowError) Unwrap() error { return e.Err }
+func (e *windowError) Unwrap() error { return e.Err }
 
-// EnableError reports a zone whose limits could not be switched on.
-type EnableError struct {
+// enableError reports a zone whose limits could not be switched on.
+type enableError struct {
 	Zone string
 	Err  error
 	Hint string
 }
 
 // Error names the zone.
-func (e *EnableError) Error() string {
+func (e *enableError) Error() string {
 	return fmt.Sprintf("rapl: %s: enable limits: %v", e.Zone, e.Err)
 }
 
 // Unwrap is the cause.
-func (e *EnableError) Unwrap() error { return e.Err }
+func (e *enableError) Unwrap() error { return e.Err }
 
 // LockedError reports limits that firmware has locked until the next reboot. It
 // wraps the *WriteError or *EnableError that found it.

@@ -208,7 +208,7 @@ func TestKernelSwitch(t *testing.T) {
 				c.fault(k)
 			}
 			err := l.Enable()
-			var enable *EnableError
+			var enable *enableError
 			var locked *LockedError
 			if !errors.Is(err, c.err) || errors.As(err, &enable) != (c.err != nil) || errors.As(err, &locked) != c.locked {
 				t.Errorf("error %v, want %v, locked %v", err, c.err, c.locked)

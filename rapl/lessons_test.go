@@ -90,7 +90,7 @@ func TestOnlyPackagesTakeALimit(t *testing.T) {
 	for _, z := range tree.Zones() {
 		l, err := z.Limiter()
 		if z.Kind != Package {
-			if !errors.Is(err, ErrNotPackage) {
+			if !errors.Is(err, errNotPackage) {
 				t.Errorf("%s takes a limit: %v", z.Label, err)
 			}
 			continue

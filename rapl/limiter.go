@@ -74,7 +74,7 @@ type mark struct{ want, got int64 }
 // written. Nothing is written yet.
 func (z *Zone) Limiter() (*Limiter, error) {
 	if z.Kind != Package {
-		return nil, fmt.Errorf("rapl: %s: %w", z.Label, ErrNotPackage)
+		return nil, fmt.Errorf("rapl: %s: %w", z.Label, errNotPackage)
 	}
 	if _, err := z.Constraint(LongTerm); err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (l *Limiter) control(file string) (*sysfs.Control, error) {
 // sync opens the files again when the zone went away and came back.
 func (l *Limiter) sync() error {
 	if l.zone.gone {
-		return fmt.Errorf("rapl: %s: %w", l.zone.Label, ErrGone)
+		return fmt.Errorf("rapl: %s: %w", l.zone.Label, errGone)
 	}
 	if l.generation == l.zone.generation {
 		return nil
@@ -257,7 +257,7 @@ func (l *Limiter) SetWindow(constraint string, want time.Duration) (time.Duratio
 	case c == nil:
 		return 0, fmt.Errorf("rapl: %s: %s window: %w", l.zone.Label, constraint, ErrNoConstraint)
 	case want < time.Microsecond:
-		return 0, fmt.Errorf("rapl: %s: %s window: %w", l.zone.Label, constraint, ErrZeroWindow)
+		return 0, fmt.Errorf("rapl: %s: %s window: %w", l.zone.Label, constraint, errZeroWindow)
 	}
 	before, v, err := l.put(c, want.Microseconds())
 	got := time.Duration(v) * time.Microsecond
@@ -266,7 +266,7 @@ func (l *Limiter) SetWindow(constraint string, want time.Duration) (time.Duratio
 		return got, nil
 	}
 	// No lock is read from this: some firmware fixes a window and leaves the limits free.
-	return got, &WindowError{Zone: l.zone.Label, Constraint: constraint, Want: want, Got: got, Err: orNotTaken(err)}
+	return got, &windowError{Zone: l.zone.Label, Constraint: constraint, Want: want, Got: got, Err: orNotTaken(err)}
 }
 
 // Enable switches the zone's limits on, and clamping with them where it has a
@@ -283,7 +283,7 @@ func (l *Limiter) Enable() error {
 			l.held(c, 1, before, 1)
 			continue
 		}
-		errs = append(errs, l.refused(&EnableError{Zone: l.zone.Label, Err: orNotTaken(err), Hint: hintRefused}, err, true))
+		errs = append(errs, l.refused(&enableError{Zone: l.zone.Label, Err: orNotTaken(err), Hint: hintRefused}, err, true))
 	}
 	return errors.Join(errs...)
 }

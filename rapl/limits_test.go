@@ -87,7 +87,7 @@ func TestWindows(t *testing.T) {
 	t.Parallel()
 	_, k, _, l := onePackage(t)
 	for _, w := range []time.Duration{0, -time.Second, time.Nanosecond} {
-		if _, err := l.SetWindow(LongTerm, w); !errors.Is(err, ErrZeroWindow) {
+		if _, err := l.SetWindow(LongTerm, w); !errors.Is(err, errZeroWindow) {
 			t.Errorf("%v: error %v", w, err)
 		}
 	}
@@ -95,7 +95,7 @@ func TestWindows(t *testing.T) {
 	if got, err := l.SetWindow(LongTerm, 500*time.Millisecond); err != nil || got != 499712*time.Microsecond {
 		t.Errorf("rounded window: %v, %v", got, err)
 	}
-	var window *WindowError
+	var window *windowError
 	if _, err := l.SetWindow(LongTerm, 5*time.Second); !errors.As(err, &window) || window.Got != 499712*time.Microsecond {
 		t.Errorf("window that did not take: %v", err)
 	}

@@ -126,7 +126,7 @@ func (m *Meter) Look(now time.Duration) (Reading, error) {
 func (m *Meter) LookAt(now Moment) (Reading, error) {
 	e, err := m.zone.Energy()
 	if err == nil && m.span > 0 && e >= m.span {
-		err = fmt.Errorf("rapl: %s: %d uJ: %w", m.zone.Label, e, ErrImplausible)
+		err = fmt.Errorf("rapl: %s: %d uJ: %w", m.zone.Label, e, errImplausible)
 	}
 	if err != nil {
 		return m.fail(now), err

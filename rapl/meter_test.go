@@ -141,7 +141,7 @@ func TestSentinels(t *testing.T) {
 		if err == nil || r.Known || meter.Unchanged() != 0 {
 			t.Errorf("%s: %+v, %v", text, r, err)
 		}
-		if i < 2 && !errors.Is(err, ErrImplausible) {
+		if i < 2 && !errors.Is(err, errImplausible) {
 			t.Errorf("%s: error %v", text, err)
 		}
 	}
@@ -324,7 +324,7 @@ func TestHotUnplug(t *testing.T) {
 	if r := look(2); r.Known || r.Why != WhyFailed {
 		t.Errorf("gone, but reads %+v", r)
 	}
-	if _, err := l.SetPower(LongTerm, 95*units.Watt); !errors.Is(err, ErrGone) {
+	if _, err := l.SetPower(LongTerm, 95*units.Watt); !errors.Is(err, errGone) {
 		t.Errorf("limit of a gone zone: %v", err)
 	}
 	if c, err := tree.Refresh(); err != nil || c.Any() {

@@ -60,7 +60,7 @@ func openZone(open sysfs.Opener, d Dir) (*Zone, error) {
 // so as fs.ErrPermission.
 func (z *Zone) Energy() (units.Energy, error) {
 	if z.gone {
-		return 0, fmt.Errorf("rapl: %s: %w", z.Label, ErrGone)
+		return 0, fmt.Errorf("rapl: %s: %w", z.Label, errGone)
 	}
 	if z.energy == nil {
 		return 0, fmt.Errorf("rapl: %s: %w", z.Label, z.energyErr)

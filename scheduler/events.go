@@ -211,7 +211,7 @@ type directiveEvent struct {
 
 func (e directiveEvent) apply(l *loop, now time.Time) {
 	if e.stamp.Compare(l.highest) < 0 {
-		e.reply <- fmt.Errorf("%v after %v: %w", e.stamp, l.highest, ErrOlder)
+		e.reply <- fmt.Errorf("%v after %v: %w", e.stamp, l.highest, errOlder)
 		return
 	}
 	l.highest = e.stamp

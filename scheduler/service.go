@@ -154,7 +154,7 @@ func outputError(f *jobfile.File, err error) *cli.Error {
 // noSpark refuses a job of an engine that is not here.
 func noSpark(file *jobfile.File) error {
 	e := file.ErrorAt("spark", "this scheduler has no Spark")
-	e.Err = ErrNoEngine
+	e.Err = errNoEngine
 	return e.WithHint("the section spark of scheduler.yaml names one; or give the job map and output")
 }
 

@@ -19,7 +19,7 @@ func refFromProto(r *headroomv1.TaskRef) (dispatch.Ref, error) {
 	case dispatch.PhaseReduce.String():
 		ref.Phase = dispatch.PhaseReduce
 	default:
-		return ref, fmt.Errorf("phase %q: %w", r.GetPhase(), ErrUnknownPhase)
+		return ref, fmt.Errorf("phase %q: %w", r.GetPhase(), errUnknownPhase)
 	}
 	return ref, nil
 }

@@ -98,7 +98,7 @@ func (s *Server) engine(d *headroomv1.Directive) error {
 	case share.GetEngine() == spark.Name && s.spark != nil:
 		return s.shareSpark(share)
 	case s.yarn == nil || (share != nil && share.GetEngine() != yarn.Name):
-		return fmt.Errorf("engine %q: %w", cmp.Or(share.GetEngine(), yarn.Name), ErrNoEngine)
+		return fmt.Errorf("engine %q: %w", cmp.Or(share.GetEngine(), yarn.Name), errNoEngine)
 	case share != nil:
 		return s.yarn.Share(share)
 	default:
@@ -116,7 +116,7 @@ func (s *Server) foreign(j *headroomv1.Job, here bool) event {
 	case over.Ended():
 		return ended(j, over)
 	}
-	j.Outcome = fmt.Sprintf("engine %q: %v", j.GetEngine(), ErrNoEngine)
+	j.Outcome = fmt.Sprintf("engine %q: %v", j.GetEngine(), errNoEngine)
 	return waitEvent{j}
 }
 

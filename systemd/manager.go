@@ -53,9 +53,9 @@ type Options struct {
 	Own []string
 }
 
-// OwnServices are the patterns of Headroom's own services: a bound on them would slow
+// ownServices are the patterns of Headroom's own services: a bound on them would slow
 // down what keeps the budget. Workers may be bounded: their tasks are the load.
-func OwnServices() []string {
+func ownServices() []string {
 	return []string{"*powerd*.service", "*coordinator*.service", "headroom-scheduler*.service"}
 }
 
@@ -75,7 +75,7 @@ type Manager struct {
 func New(o Options) *Manager {
 	own := o.Own
 	if own == nil {
-		own = OwnServices()
+		own = ownServices()
 	}
 	return &Manager{root: o.Root, dial: o.Dial, own: own, turn: make(chan struct{}, 1)}
 }

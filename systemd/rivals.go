@@ -8,9 +8,9 @@ type Rival struct {
 	Writes string
 }
 
-// Rivals are the units that are known to write the same controls. Which of them run
+// rivals are the units that are known to write the same controls. Which of them run
 // here Manager.ActiveUnits tells; which of them one found belongs to, RivalOf.
-func Rivals() []Rival {
+func rivals() []Rival {
 	const (
 		limits    = "RAPL limits"
 		frequency = "frequency limits, governor and energy preference"
@@ -39,7 +39,7 @@ func Rivals() []Rival {
 
 // RivalUnits are the names and patterns of Rivals, for Manager.ActiveUnits.
 func RivalUnits() []string {
-	all := Rivals()
+	all := rivals()
 	names := make([]string, len(all))
 	for i, r := range all {
 		names[i] = r.Unit
@@ -49,7 +49,7 @@ func RivalUnits() []string {
 
 // RivalOf says what a found unit is known to write.
 func RivalOf(unit string) (Rival, bool) {
-	for _, r := range Rivals() {
+	for _, r := range rivals() {
 		if matches(unit, []string{r.Unit}) {
 			return Rival{Unit: unit, Writes: r.Writes}, true
 		}

@@ -79,19 +79,19 @@ func judgePower(p, last, bound units.Power, wall bool) error {
 	switch int64(p) {
 	case 0:
 		if wall {
-			return ErrSentinel
+			return errSentinel
 		}
 		return nil
 	// All bits of a 32- or 16-bit register, in uW, mW or W.
 	case 1<<32 - 1, 1<<31 - 1, (1<<32 - 1) * 1000, (1<<31 - 1) * 1000,
 		(1<<32 - 1) * watt, (1<<31 - 1) * watt, (1<<16 - 1) * watt, (1<<15 - 1) * watt:
-		return ErrSentinel
+		return errSentinel
 	}
 	if p > bound {
-		return fmt.Errorf("%v, above %v: %w", p, bound, ErrImplausible)
+		return fmt.Errorf("%v, above %v: %w", p, bound, errImplausible)
 	}
 	if last >= units.Watt && (p/leap > last || last/leap > p) {
-		return fmt.Errorf("%v after %v: %w", p, last, ErrImplausible)
+		return fmt.Errorf("%v after %v: %w", p, last, errImplausible)
 	}
 	return nil
 }

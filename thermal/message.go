@@ -103,7 +103,7 @@ const eventsMax = 4096
 // ErrMessage.
 func parse(data []byte) ([]Event, error) {
 	if len(data) < genlHeader {
-		return nil, fmt.Errorf("%d bytes: %w", len(data), ErrMessage)
+		return nil, fmt.Errorf("%d bytes: %w", len(data), errMessage)
 	}
 	cmd, body := data[0], data[genlHeader:]
 	kind, needs := meaning(cmd)
@@ -131,7 +131,7 @@ func parse(data []byte) ([]Event, error) {
 	}
 	for _, typ := range needs {
 		if !seen[typ] {
-			return nil, fmt.Errorf("%s without attribute %d: %w", kind, typ, ErrMessage)
+			return nil, fmt.Errorf("%s without attribute %d: %w", kind, typ, errMessage)
 		}
 	}
 	return []Event{e.judged()}, nil
@@ -223,13 +223,13 @@ func capability(events []Event, typ uint16, value []byte) ([]Event, error) {
 	}
 	if typ == attrCPU {
 		if len(events) == eventsMax {
-			return events, fmt.Errorf("more than %d processors: %w", eventsMax, ErrMessage)
+			return events, fmt.Errorf("more than %d processors: %w", eventsMax, errMessage)
 		}
 		// Until told otherwise the CPU is not taken to be held back.
 		return append(events, Event{Kind: Capability, CPU: v, Performance: capabilityMax, Efficiency: capabilityMax}), nil
 	}
 	if len(events) == 0 {
-		return events, fmt.Errorf("attribute %d before a processor: %w", typ, ErrMessage)
+		return events, fmt.Errorf("attribute %d before a processor: %w", typ, errMessage)
 	}
 	last := &events[len(events)-1]
 	if typ == attrPerform {
@@ -251,12 +251,12 @@ func attributes(body []byte, each func(typ uint16, value []byte) error) error {
 			if len(bytes.Trim(body, "\x00")) == 0 {
 				return nil
 			}
-			return fmt.Errorf("%d bytes left over: %w", len(body), ErrMessage)
+			return fmt.Errorf("%d bytes left over: %w", len(body), errMessage)
 		}
 		size := int(binary.NativeEndian.Uint16(body))
 		typ := binary.NativeEndian.Uint16(body[2:]) & typeMask
 		if size < attrHeader || size > len(body) {
-			return fmt.Errorf("attribute %d of %d bytes in %d: %w", typ, size, len(body), ErrMessage)
+			return fmt.Errorf("attribute %d of %d bytes in %d: %w", typ, size, len(body), errMessage)
 		}
 		if err := each(typ, body[attrHeader:size]); err != nil {
 			return err
@@ -270,11 +270,11 @@ func attributes(body []byte, each func(typ uint16, value []byte) error) error {
 // signed where a temperature is meant and small where not.
 func number32(typ uint16, value []byte) (int, error) {
 	if len(value) != 4 {
-		return 0, fmt.Errorf("attribute %d holds %d bytes, not 4: %w", typ, len(value), ErrMessage)
+		return 0, fmt.Errorf("attribute %d holds %d bytes, not 4: %w", typ, len(value), errMessage)
 	}
 	v := int(int32(binary.NativeEndian.Uint32(value))) // the kernel's int, passed as u32
 	if v < 0 && typ != attrZoneTemp {
-		return 0, fmt.Errorf("attribute %d is %d: %w", typ, v, ErrMessage)
+		return 0, fmt.Errorf("attribute %d is %d: %w", typ, v, errMessage)
 	}
 	return v, nil
 }

@@ -258,10 +258,10 @@ func judgeTemp(t Temp) error {
 	switch int64(t) {
 	case 127_000, 127_500, 127_875, 128_000, 255_000, // the largest of an 8-bit register
 		-127_000, -128_000, -274_000: // the smallest; THERMAL_TEMP_INVALID
-		return ErrSentinel
+		return errSentinel
 	}
 	if t < tempMin || t > tempMax {
-		return fmt.Errorf("%v: %w", t, ErrImplausible)
+		return fmt.Errorf("%v: %w", t, errImplausible)
 	}
 	return nil
 }
@@ -299,7 +299,7 @@ func onceTemp(root *os.Root, file string) (t Temp, known bool) {
 // gone marks the error of a descriptor that outlived its device.
 func gone(err error) error {
 	if errors.Is(err, unix.ENODEV) {
-		return errors.Join(ErrGone, err)
+		return errors.Join(errGone, err)
 	}
 	return err
 }

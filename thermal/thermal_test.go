@@ -134,12 +134,12 @@ func TestImplausiblePower(t *testing.T) {
 		want error
 	}{
 		{"158000000", nil},
-		{"4294967295000", ErrSentinel},
-		{"4294967295", ErrSentinel},
-		{"0", ErrSentinel},
-		{"65535000000", ErrSentinel},
-		{"158000000000", ErrImplausible},
-		{"158000", ErrImplausible},
+		{"4294967295000", errSentinel},
+		{"4294967295", errSentinel},
+		{"0", errSentinel},
+		{"65535000000", errSentinel},
+		{"158000000000", errImplausible},
+		{"158000", errImplausible},
 		{"170000000", nil},
 	} {
 		write(t, file, c.text)
@@ -246,7 +246,7 @@ func TestParse(t *testing.T) {
 			t.Parallel()
 			got, err := parse(c.data)
 			if c.bad {
-				if !errors.Is(err, ErrMessage) {
+				if !errors.Is(err, errMessage) {
 					t.Errorf("%+v, %v; want ErrMessage", got, err)
 				}
 				return

@@ -78,7 +78,7 @@ type candidate struct {
 	order   int
 }
 
-// Choose picks the address to advertise towards coordinators, and says whether
+// choose picks the address to advertise towards coordinators, and says whether
 // any of them can be reached. It is a function of its arguments alone; the order
 // of interfaces and routes does not matter, nor does that of coordinators.
 //
@@ -86,7 +86,7 @@ type candidate struct {
 // route to a coordinator, then any global one. Loopback is taken only towards
 // coordinators that are all on loopback. Links between containers (veth, bridges
 // without a real port) are taken only where no other link leads to a coordinator.
-func Choose(v View, coordinators []netip.Addr) State {
+func choose(v View, coordinators []netip.Addr) State {
 	coordinators = unmapped(coordinators)
 	ways := v.ways(coordinators)
 	all := v.candidates(coordinators, ways)

@@ -92,7 +92,7 @@ func TestChoose(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			if got := Choose(c.view, c.to); got != c.want {
+			if got := choose(c.view, c.to); got != c.want {
 				t.Errorf("%+v, want %+v", got, c.want)
 			}
 		})
@@ -107,9 +107,9 @@ func TestOrderDoesNotMatter(t *testing.T) {
 			v.Interfaces[i].Carrier = rapid.Bool().Draw(t, "carrier")
 		}
 		to := rapid.SliceOfN(rapid.SampledFrom(ip("10.1.0.9", "203.0.113.1", "127.0.0.1", "2001:db8:1::1", "172.17.0.9")), 0, 4).Draw(t, "to")
-		want := Choose(v, to)
+		want := choose(v, to)
 		mixed := View{Interfaces: rapid.Permutation(v.Interfaces).Draw(t, "links"), Routes: rapid.Permutation(v.Routes).Draw(t, "routes")}
-		if got := Choose(mixed, rapid.Permutation(to).Draw(t, "order")); got != want {
+		if got := choose(mixed, rapid.Permutation(to).Draw(t, "order")); got != want {
 			t.Fatalf("%+v, in another order %+v", want, got)
 		}
 	})

@@ -41,9 +41,9 @@ const (
 	routesMax     = 16384
 )
 
-// ErrEnded reports a watcher whose socket failed: its state does not follow the
+// errEnded reports a watcher whose socket failed: its state does not follow the
 // machine any more.
-var ErrEnded = errors.New("links are no longer watched")
+var errEnded = errors.New("links are no longer watched")
 
 // Watcher follows the links of the node. Its methods may be called by any
 // goroutine.
@@ -131,7 +131,7 @@ func (w *Watcher) see(v View) {
 
 // choose brings the state up to date. The caller holds mu.
 func (w *Watcher) choose() {
-	next := Choose(w.view, w.coordinators)
+	next := choose(w.view, w.coordinators)
 	if next == w.state {
 		return
 	}
@@ -158,7 +158,7 @@ func (w *Watcher) run(ctx context.Context, socket io.ReadCloser) {
 	if err != nil && ctx.Err() == nil {
 		w.log.Warn("links are no longer watched", slog.Any("error", err))
 		w.mu.Lock()
-		w.err = errors.Join(ErrEnded, err)
+		w.err = errors.Join(errEnded, err)
 		w.mu.Unlock()
 	}
 }

@@ -185,7 +185,7 @@ func (p *points) controls(s *headroomv1.GetAgentStatusResponse, l *Loop) {
 		p.add(zoneDrift, 0, control)
 	}
 	for _, control := range append(watched, written...) {
-		for _, why := range Reasons() {
+		for _, why := range reasons() {
 			p.add(zoneWriteErrors, 0, control, string(why))
 		}
 	}

@@ -41,8 +41,8 @@ const (
 	IO Reason = "io"
 )
 
-// Reasons are all of them.
-func Reasons() []Reason { return []Reason{Locked, NotTaken, Refused, IO} }
+// reasons are all of them.
+func reasons() []Reason { return []Reason{Locked, NotTaken, Refused, IO} }
 
 // failure is a way in which writes of a control fail.
 type failure struct {

@@ -98,7 +98,7 @@ func all() []metric {
 		{zonePower, gauge, "Power of a zone, rounded to 0.1 W.", []label{zone, socket}},
 		{zoneLimit, gauge, "Limit of a zone, as it was asked for, as it was written, and as it reads back.", []label{zone, {"constraint", longTerm}, stage}},
 		{zoneDrift, counter, "Times that a limit or ceiling was found at another value than powerd wrote; once however long it lasts.", []label{control}},
-		{zoneWriteErrors, counter, "Writes that failed or did not read back, by why.", []label{control, {"reason", words(Reasons())}}},
+		{zoneWriteErrors, counter, "Writes that failed or did not read back, by why.", []label{control, {"reason", words(reasons())}}},
 		{nodePower, gauge, "Power of the node, rounded to 0.1 W: rapl is packages and memory; dcmi, sdr and model are at the wall; best is what caps are held by.", []label{{"source", "best, rapl, dcmi, sdr, model"}}},
 		{nodeCap, gauge, "Cap in force, at the wall; absent while the node only observes.", nil},
 		{nodeFailSafe, gauge, "Fail-safe cap, at the wall.", nil},

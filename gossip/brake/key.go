@@ -27,8 +27,8 @@ const (
 	publicBlock  = "PUBLIC KEY"
 )
 
-// ErrKey means that a key file cannot be used.
-var ErrKey = errors.New("bad brake key")
+// errKey means that a key file cannot be used.
+var errKey = errors.New("bad brake key")
 
 // PrivateKey sets the brake. Only coordinators have it.
 type PrivateKey struct{ key ed25519.PrivateKey }
@@ -106,15 +106,15 @@ func LoadKeys(path string) (Keys, error) {
 	if err != nil {
 		return Keys{}, err
 	}
-	keys, err := ParseKeys(text)
+	keys, err := parseKeys(text)
 	if err != nil {
-		return Keys{}, keyError(path, "public", err.Error(), ErrKey)
+		return Keys{}, keyError(path, "public", err.Error(), errKey)
 	}
 	return keys, nil
 }
 
-// ParseKeys reads the content of a file of public keys.
-func ParseKeys(text []byte) (Keys, error) {
+// parseKeys reads the content of a file of public keys.
+func parseKeys(text []byte) (Keys, error) {
 	var out Keys
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != publicBlock {
@@ -147,18 +147,18 @@ func LoadPrivateKey(path string) (PrivateKey, error) {
 		return PrivateKey{}, err
 	}
 	if mode&othersRead != 0 {
-		e := keyError(path, "private", fmt.Sprintf("has mode %04o: others may read or change it", mode), ErrKey)
+		e := keyError(path, "private", fmt.Sprintf("has mode %04o: others may read or change it", mode), errKey)
 		e.Hint = "chmod 600 " + path + "; whoever has it can stop the whole cluster"
 		return PrivateKey{}, e
 	}
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != privateBlock {
-		return PrivateKey{}, keyError(path, "private", "holds no private key", ErrKey)
+		return PrivateKey{}, keyError(path, "private", "holds no private key", errKey)
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	private, ok := key.(ed25519.PrivateKey)
 	if err != nil || !ok {
-		return PrivateKey{}, keyError(path, "private", "holds a key that is not Ed25519", ErrKey)
+		return PrivateKey{}, keyError(path, "private", "holds a key that is not Ed25519", errKey)
 	}
 	return PrivateKey{private}, nil
 }
@@ -166,7 +166,7 @@ func LoadPrivateKey(path string) (PrivateKey, error) {
 func read(path, which string) ([]byte, os.FileMode, error) {
 	info, err := os.Stat(path)
 	if err == nil && (!info.Mode().IsRegular() || info.Size() > maxKeyFile) {
-		return nil, 0, keyError(path, which, "is not a key file", ErrKey)
+		return nil, 0, keyError(path, which, "is not a key file", errKey)
 	}
 	var text []byte
 	if err == nil {

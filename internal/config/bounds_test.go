@@ -120,7 +120,7 @@ func TestOnlyRegularFilesAreRead(t *testing.T) {
 		go func() { done <- Load(path, &struct{}{}) }()
 		select {
 		case err := <-done:
-			if e, ok := errors.AsType[*cli.Error](err); !ok || !errors.Is(err, ErrNoFile) || e.Exit != cli.ExitUsage || e.Message != path+": not a regular file" {
+			if e, ok := errors.AsType[*cli.Error](err); !ok || !errors.Is(err, errNoFile) || e.Exit != cli.ExitUsage || e.Message != path+": not a regular file" {
 				t.Errorf("%s: %v", path, err)
 			}
 		case <-time.After(10 * time.Second):

@@ -44,8 +44,8 @@ func Load(path string, into any) error {
 
 func read(path string) ([]byte, error) { return ReadFile(path, maxBytes+1) }
 
-// ErrNoFile is what is not a regular file: a pipe, a device or a folder.
-var ErrNoFile = errors.New("not a regular file")
+// errNoFile is what is not a regular file: a pipe, a device or a folder.
+var errNoFile = errors.New("not a regular file")
 
 // ReadFile reads at most as many bytes of a regular file as most says. Anything else is
 // ErrNoFile at once: a FIFO would hold its reader until somebody writes, and a device
@@ -58,7 +58,7 @@ func ReadFile(path string, most int64) ([]byte, error) {
 	defer func() { _ = f.Close() }()
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = &fs.PathError{Op: "read", Path: path, Err: ErrNoFile}
+		err = &fs.PathError{Op: "read", Path: path, Err: errNoFile}
 	}
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func cannotRead(path string, err error) *cli.Error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		e.Message, e.Hint = path+": no such file", "write it, or name another one on the command line"
-	case errors.Is(err, ErrNoFile):
+	case errors.Is(err, errNoFile):
 		e.Hint = "write it to a file and name that"
 	case errors.Is(err, fs.ErrPermission):
 		e.Hint = "let this user read it, or run as one who may"

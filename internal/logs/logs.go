@@ -48,8 +48,8 @@ type Queue struct {
 	closed bool
 }
 
-// NewQueue starts to write what it is given to w.
-func NewQueue(w io.Writer) *Queue {
+// newQueue starts to write what it is given to w.
+func newQueue(w io.Writer) *Queue {
 	q := &Queue{lines: make(chan []byte, queueLines), ended: make(chan struct{})}
 	go q.work(w)
 	return q
@@ -58,7 +58,7 @@ func NewQueue(w io.Writer) *Queue {
 // New returns a logger that writes text to w from the given level on, and the queue
 // behind it, which the caller closes at its end.
 func New(w io.Writer, level slog.Leveler) (*slog.Logger, *Queue) {
-	q := NewQueue(w)
+	q := newQueue(w)
 	return slog.New(slog.NewTextHandler(q, &slog.HandlerOptions{Level: level})), q
 }
 

@@ -17,8 +17,8 @@ import (
 	"github.com/google/renameio/v2"
 )
 
-// ErrDenied means a certificate that the cluster has denied before its end.
-var ErrDenied = errors.New("secure: the certificate is denied")
+// errDenied means a certificate that the cluster has denied before its end.
+var errDenied = errors.New("secure: the certificate is denied")
 
 // Denial takes certificates back before they end: the one with a serial number, or
 // all that an identity was given until a moment. Who is given a new one after that
@@ -101,7 +101,7 @@ func (d *Denials) Check(c *x509.Certificate) error {
 		if !denied || x.Identity != "" && c.NotBefore.Add(skew).After(time.UnixMicro(x.At)) {
 			continue
 		}
-		return fmt.Errorf("%w: %s, serial %s, by %s on %s: %s", ErrDenied, who, SerialOf(c), cmp.Or(x.Actor, "?"),
+		return fmt.Errorf("%w: %s, serial %s, by %s on %s: %s", errDenied, who, SerialOf(c), cmp.Or(x.Actor, "?"),
 			time.UnixMicro(x.At).UTC().Format(time.RFC3339), cmp.Or(x.Reason, "no reason given"))
 	}
 	return nil

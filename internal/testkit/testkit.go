@@ -8,13 +8,13 @@ package testkit
 
 import "testing"
 
-// Prefix starts the message of every test that a machine did not permit;
+// prefix starts the message of every test that a machine did not permit;
 // `make test` greps for it.
-const Prefix = "not run: "
+const prefix = "not run: "
 
 // NotRun skips the test because this machine does not permit it; why names what
 // is missing, for example "needs root to mount a cgroup".
 func NotRun(tb testing.TB, why string) {
 	tb.Helper()
-	tb.Skip(Prefix + why)
+	tb.Skip(prefix + why)
 }

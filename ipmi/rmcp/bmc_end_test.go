@@ -23,7 +23,7 @@ func answerTo(cmd Command, sequence, code byte, data []byte) []byte {
 // parseRequest opens the message of a request.
 func parseRequest(msg []byte) (cmd Command, sequence byte, data []byte, err error) {
 	if len(msg) < minMessage || checksum(msg[:3]) != 0 || checksum(msg[3:]) != 0 {
-		return Command{}, 0, nil, fmt.Errorf("%w: no IPMI message", ErrMalformed)
+		return Command{}, 0, nil, fmt.Errorf("%w: no IPMI message", errMalformed)
 	}
 	return Command{NetFn: msg[1] >> 2, ID: msg[5]}, msg[4] >> 2, msg[6 : len(msg)-1], nil
 }

@@ -21,8 +21,8 @@ import (
 	"hash"
 )
 
-// ErrMalformed is returned for bytes that are no valid packet or message.
-var ErrMalformed = errors.New("rmcp: malformed")
+// errMalformed is returned for bytes that are no valid packet or message.
+var errMalformed = errors.New("rmcp: malformed")
 
 // Suite is one cipher suite: what RAKP authenticates with, and how packets are signed.
 // Confidentiality is AES-CBC-128 in both.
@@ -133,27 +133,27 @@ func (p Packet) Pack(k *Keys) ([]byte, error) {
 // its signature is checked before anything in it is looked at.
 func Unpack(b []byte, k *Keys) (Packet, error) {
 	if len(b) < headerLen || b[0] != 0x06 || b[3]&0x9f != 0x07 || b[4] != rmcpPlus {
-		return Packet{}, fmt.Errorf("%w: no RMCP+ packet", ErrMalformed)
+		return Packet{}, fmt.Errorf("%w: no RMCP+ packet", errMalformed)
 	}
 	le := binary.LittleEndian
 	p := Packet{Kind: b[5] & payloadTypeMask, Session: le.Uint32(b[6:]), Sequence: le.Uint32(b[10:])}
 	size := int(le.Uint16(b[14:]))
 	if len(b) < headerLen+size {
-		return Packet{}, fmt.Errorf("%w: %d bytes of payload announced, %d came", ErrMalformed, size, len(b)-headerLen)
+		return Packet{}, fmt.Errorf("%w: %d bytes of payload announced, %d came", errMalformed, size, len(b)-headerLen)
 	}
 	p.Payload = b[headerLen : headerLen+size]
 	if k == nil {
 		if b[5]&(flagEncrypted|flagSigned) != 0 {
-			return Packet{}, fmt.Errorf("%w: protected packet outside of a session", ErrMalformed)
+			return Packet{}, fmt.Errorf("%w: protected packet outside of a session", errMalformed)
 		}
 		return p, nil
 	}
 	if b[5]&(flagEncrypted|flagSigned) != flagEncrypted|flagSigned {
-		return Packet{}, fmt.Errorf("%w: unprotected packet inside a session", ErrMalformed)
+		return Packet{}, fmt.Errorf("%w: unprotected packet inside a session", errMalformed)
 	}
 	signed := len(b) - k.Suite.Sign
 	if signed < headerLen+size+2 || !hmac.Equal(b[signed:], k.Suite.MAC(k.k1, b[rmcpLen:signed])[:k.Suite.Sign]) {
-		return Packet{}, fmt.Errorf("%w: wrong signature", ErrMalformed)
+		return Packet{}, fmt.Errorf("%w: wrong signature", errMalformed)
 	}
 	plain, err := unseal(p.Payload, k.k2)
 	p.Payload = plain
@@ -182,7 +182,7 @@ func seal(plain, k2 []byte) ([]byte, error) {
 
 func unseal(sealed, k2 []byte) ([]byte, error) {
 	if len(sealed) < 2*aes.BlockSize || len(sealed)%aes.BlockSize != 0 {
-		return nil, fmt.Errorf("%w: %d bytes are no encrypted payload", ErrMalformed, len(sealed))
+		return nil, fmt.Errorf("%w: %d bytes are no encrypted payload", errMalformed, len(sealed))
 	}
 	block, err := aes.NewCipher(k2[:aes.BlockSize])
 	if err != nil {
@@ -192,7 +192,7 @@ func unseal(sealed, k2 []byte) ([]byte, error) {
 	cipher.NewCBCDecrypter(block, sealed[:ivLen]).CryptBlocks(plain, sealed[ivLen:])
 	keep := len(plain) - 1 - int(plain[len(plain)-1])
 	if keep < 0 {
-		return nil, fmt.Errorf("%w: wrong padding", ErrMalformed)
+		return nil, fmt.Errorf("%w: wrong padding", errMalformed)
 	}
 	return plain[:keep], nil
 }
@@ -224,10 +224,10 @@ func message(head, body, data []byte) []byte {
 // an error.
 func ParseAnswer(msg []byte, cmd Command, sequence byte) (code byte, data []byte, err error) {
 	if len(msg) < minMessage+1 || checksum(msg[:3]) != 0 || checksum(msg[3:]) != 0 {
-		return 0, nil, fmt.Errorf("%w: no IPMI message", ErrMalformed)
+		return 0, nil, fmt.Errorf("%w: no IPMI message", errMalformed)
 	}
 	if msg[1]>>2 != cmd.NetFn|1 || msg[4]>>2 != sequence&sequenceMask || msg[5] != cmd.ID {
-		return 0, nil, fmt.Errorf("%w: the answer to another request", ErrMalformed)
+		return 0, nil, fmt.Errorf("%w: the answer to another request", errMalformed)
 	}
 	return msg[6], msg[7 : len(msg)-1], nil
 }

@@ -36,10 +36,10 @@ func (d Discipline) Sprints() bool { return d == NPS || d == DIAS }
 
 // Errors of this package.
 var (
-	ErrDiscipline = errors.New("unknown discipline")
-	ErrClass      = errors.New("unknown class")
-	ErrTheta      = errors.New("drop ratio outside 0 to 1")
-	ErrWidth      = errors.New("fewer than one job at once")
+	errDiscipline = errors.New("unknown discipline")
+	errClass      = errors.New("unknown class")
+	errTheta      = errors.New("drop ratio outside 0 to 1")
+	errWidth      = errors.New("fewer than one job at once")
 )
 
 // Class is a priority class with its operating point.
@@ -63,13 +63,13 @@ type Settings struct {
 
 func (s Settings) check() error {
 	if !slices.Contains(Disciplines(), s.Discipline) {
-		return fmt.Errorf("discipline %q: %w", s.Discipline, ErrDiscipline)
+		return fmt.Errorf("discipline %q: %w", s.Discipline, errDiscipline)
 	}
 	if len(s.Classes) == 0 {
-		return fmt.Errorf("no class: %w", ErrClass)
+		return fmt.Errorf("no class: %w", errClass)
 	}
 	if s.Width < 1 && s.Discipline != Shared {
-		return fmt.Errorf("width %d: %w", s.Width, ErrWidth)
+		return fmt.Errorf("width %d: %w", s.Width, errWidth)
 	}
 	return checkThetas(s.Classes)
 }
@@ -77,7 +77,7 @@ func (s Settings) check() error {
 func checkThetas(classes []Class) error {
 	for _, c := range classes {
 		if math.IsNaN(c.Theta) || c.Theta < 0 || c.Theta > 1 {
-			return fmt.Errorf("class %s: theta %v: %w", c.Name, c.Theta, ErrTheta)
+			return fmt.Errorf("class %s: theta %v: %w", c.Name, c.Theta, errTheta)
 		}
 	}
 	return nil
@@ -167,7 +167,7 @@ func New(s Settings) (*Buffers, error) {
 // under way keep theirs.
 func (b *Buffers) Point(classes []Class) error {
 	if len(classes) != len(b.Classes) {
-		return fmt.Errorf("%d classes, there are %d: %w", len(classes), len(b.Classes), ErrClass)
+		return fmt.Errorf("%d classes, there are %d: %w", len(classes), len(b.Classes), errClass)
 	}
 	if err := checkThetas(classes); err != nil {
 		return err
@@ -188,7 +188,7 @@ func (b *Buffers) Drained() bool { return b.drained }
 // Add puts a job into the buffer of its class. Adding a known job changes nothing.
 func (b *Buffers) Add(j Job) error {
 	if j.Class < 0 || j.Class >= len(b.Classes) {
-		return fmt.Errorf("job %s: class %d of %d: %w", j.ID, j.Class, len(b.Classes), ErrClass)
+		return fmt.Errorf("job %s: class %d of %d: %w", j.ID, j.Class, len(b.Classes), errClass)
 	}
 	if b.Knows(j.ID) {
 		return nil

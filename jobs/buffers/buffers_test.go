@@ -188,21 +188,21 @@ func TestRefusals(t *testing.T) {
 		s    Settings
 		want error
 	}{
-		"discipline": {Settings{Discipline: "fifo", Classes: class, Width: 1}, ErrDiscipline},
-		"no class":   {Settings{Discipline: NP, Width: 1}, ErrClass},
-		"width":      {Settings{Discipline: NP, Classes: class}, ErrWidth},
-		"theta":      {Settings{Discipline: DA, Classes: []Class{{Name: "a", Theta: 1.1}}, Width: 1}, ErrTheta},
-		"NaN":        {Settings{Discipline: DA, Classes: []Class{{Name: "a", Theta: math.NaN()}}, Width: 1}, ErrTheta},
+		"discipline": {Settings{Discipline: "fifo", Classes: class, Width: 1}, errDiscipline},
+		"no class":   {Settings{Discipline: NP, Width: 1}, errClass},
+		"width":      {Settings{Discipline: NP, Classes: class}, errWidth},
+		"theta":      {Settings{Discipline: DA, Classes: []Class{{Name: "a", Theta: 1.1}}, Width: 1}, errTheta},
+		"NaN":        {Settings{Discipline: DA, Classes: []Class{{Name: "a", Theta: math.NaN()}}, Width: 1}, errTheta},
 	} {
 		if _, err := New(c.s); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", name, err, c.want)
 		}
 	}
 	b := two(NP)
-	if err := b.Add(Job{ID: "x", Class: 2}); !errors.Is(err, ErrClass) {
+	if err := b.Add(Job{ID: "x", Class: 2}); !errors.Is(err, errClass) {
 		t.Errorf("a job of class 2 of 2: %v", err)
 	}
-	if err := b.Point(class); !errors.Is(err, ErrClass) {
+	if err := b.Point(class); !errors.Is(err, errClass) {
 		t.Errorf("one point for two classes: %v", err)
 	}
 }

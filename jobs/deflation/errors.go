@@ -8,9 +8,9 @@ import (
 // ErrProblem says that a problem cannot be meant as it stands. A *ProblemError wraps it.
 var ErrProblem = errors.New("deflation: bad problem")
 
-// ProblemError is a value of a problem that cannot be meant, with its place as in the
+// problemError is a value of a problem that cannot be meant, with its place as in the
 // input of `powerlab deflate`: "classes[1].error_max", counted from 0.
-type ProblemError struct {
+type problemError struct {
 	Place   string
 	Problem string
 	// Err is the cause where another package found it, otherwise nil.
@@ -18,7 +18,7 @@ type ProblemError struct {
 }
 
 // Error names the place, the problem and the cause.
-func (e *ProblemError) Error() string {
+func (e *problemError) Error() string {
 	if e.Err != nil {
 		return fmt.Sprintf("deflation: %s %s: %v", e.Place, e.Problem, e.Err)
 	}
@@ -26,13 +26,13 @@ func (e *ProblemError) Error() string {
 }
 
 // Unwrap makes errors.Is(err, ErrProblem) true, and leads to the cause.
-func (e *ProblemError) Unwrap() []error { return []error{ErrProblem, e.Err} }
+func (e *problemError) Unwrap() []error { return []error{ErrProblem, e.Err} }
 
-func bad(place, format string, args ...any) *ProblemError {
-	return &ProblemError{Place: place, Problem: fmt.Sprintf(format, args...)}
+func bad(place, format string, args ...any) *problemError {
+	return &problemError{Place: place, Problem: fmt.Sprintf(format, args...)}
 }
 
 // because is a problem that another package has found.
-func because(place, problem string, err error) *ProblemError {
-	return &ProblemError{Place: place, Problem: problem, Err: err}
+func because(place, problem string, err error) *problemError {
+	return &problemError{Place: place, Problem: problem, Err: err}
 }

@@ -34,19 +34,19 @@ func ReadResult(r io.Reader) (Result, error) {
 		}
 		tab := strings.LastIndexByte(text, '\t')
 		if tab < 0 {
-			return nil, fmt.Errorf("%w: line %d: %q has no tab; a key, a tab and a number are expected", ErrResult, line, short(text))
+			return nil, fmt.Errorf("%w: line %d: %q has no tab; a key, a tab and a number are expected", errResult, line, short(text))
 		}
 		v, err := strconv.ParseFloat(strings.TrimSpace(text[tab+1:]), 64)
 		if err != nil || math.IsNaN(v) || math.IsInf(v, 0) {
-			return nil, fmt.Errorf("%w: line %d: %q is not a number", ErrResult, line, short(text[tab+1:]))
+			return nil, fmt.Errorf("%w: line %d: %q is not a number", errResult, line, short(text[tab+1:]))
 		}
 		out[text[:tab]] += v
 		if len(out) > keysMax {
-			return nil, fmt.Errorf("%w: more than %d keys", ErrResult, keysMax)
+			return nil, fmt.Errorf("%w: more than %d keys", errResult, keysMax)
 		}
 	}
 	if err := in.Err(); err != nil {
-		return nil, fmt.Errorf("%w: line %d: %w", ErrResult, line+1, err)
+		return nil, fmt.Errorf("%w: line %d: %w", errResult, line+1, err)
 	}
 	return out, nil
 }
@@ -97,7 +97,7 @@ func ParseComparison(name string) (Comparison, error) {
 	if c := Comparison(name); slices.Contains(Comparisons(), c) {
 		return c, nil
 	}
-	return "", fmt.Errorf("%w: %q is none of %v", ErrComparison, name, Comparisons())
+	return "", fmt.Errorf("%w: %q is none of %v", errComparison, name, Comparisons())
 }
 
 // Accuracy is how near a partial result is to the exact one, 0 to 1. top is how many

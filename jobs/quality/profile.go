@@ -69,17 +69,17 @@ func New(p Profile) (Profile, []string, error) {
 func (p *Profile) check() error {
 	switch {
 	case p.Name == "":
-		return fmt.Errorf("%w: name is missing", ErrProfile)
+		return fmt.Errorf("%w: name is missing", errProfile)
 	case p.Engine == "":
-		return fmt.Errorf("%w: engine is missing", ErrProfile)
+		return fmt.Errorf("%w: engine is missing", errProfile)
 	case p.Tasks < 0:
-		return fmt.Errorf("%w: tasks is %d", ErrProfile, p.Tasks)
+		return fmt.Errorf("%w: tasks is %d", errProfile, p.Tasks)
 	case len(p.Points) == 0 || len(p.Points) > pointsMax:
-		return fmt.Errorf("%w: it has %d points; from 1 to %d make one", ErrProfile, len(p.Points), pointsMax)
+		return fmt.Errorf("%w: it has %d points; from 1 to %d make one", errProfile, len(p.Points), pointsMax)
 	}
 	if p.Comparison != "" {
 		if _, err := ParseComparison(string(p.Comparison)); err != nil {
-			return fmt.Errorf("%w: %w", ErrProfile, err)
+			return fmt.Errorf("%w: %w", errProfile, err)
 		}
 	}
 	for i, x := range p.Points {
@@ -87,7 +87,7 @@ func (p *Profile) check() error {
 			return err
 		}
 		if i > 0 && p.Points[i-1].Fraction == x.Fraction {
-			return fmt.Errorf("%w: two points for fraction %v", ErrProfile, x.Fraction)
+			return fmt.Errorf("%w: two points for fraction %v", errProfile, x.Fraction)
 		}
 	}
 	return nil
@@ -96,12 +96,12 @@ func (p *Profile) check() error {
 func (x Point) check() error {
 	switch {
 	case !(x.Fraction > 0 && x.Fraction <= 1):
-		return fmt.Errorf("%w: fraction %v is not above 0 and at most 1", ErrProfile, x.Fraction)
+		return fmt.Errorf("%w: fraction %v is not above 0 and at most 1", errProfile, x.Fraction)
 	case !(x.Low >= 0 && x.Low <= x.Accuracy && x.Accuracy <= x.High && x.High <= 1):
 		return fmt.Errorf("%w: at fraction %v the order 0 <= low <= accuracy <= high <= 1 does not hold: low %v, accuracy %v, high %v",
-			ErrProfile, x.Fraction, x.Low, x.Accuracy, x.High)
+			errProfile, x.Fraction, x.Low, x.Accuracy, x.High)
 	case x.Runs < 1:
-		return fmt.Errorf("%w: at fraction %v there are %d runs; at least 1", ErrProfile, x.Fraction, x.Runs)
+		return fmt.Errorf("%w: at fraction %v there are %d runs; at least 1", errProfile, x.Fraction, x.Runs)
 	}
 	return nil
 }
@@ -220,10 +220,10 @@ func Parse(data []byte) (Profile, []string, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&p); err != nil {
-		return Profile{}, nil, fmt.Errorf("%w: %s: %s", ErrProfile, position(data, offsetOf(err, data, dec.InputOffset())), strings.TrimPrefix(err.Error(), "json: "))
+		return Profile{}, nil, fmt.Errorf("%w: %s: %s", errProfile, position(data, offsetOf(err, data, dec.InputOffset())), strings.TrimPrefix(err.Error(), "json: "))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return Profile{}, nil, fmt.Errorf("%w: %s: more than one document", ErrProfile, position(data, dec.InputOffset()))
+		return Profile{}, nil, fmt.Errorf("%w: %s: more than one document", errProfile, position(data, dec.InputOffset()))
 	}
 	return New(p)
 }

@@ -137,7 +137,7 @@ func TestBadProfilesAreRefused(t *testing.T) {
 		`{"name":"x","engine":"l","points":[{"fraction":1,"runs":1},{"fraction":1,"runs":1}]}`: "two points for fraction 1",
 		`{"name":"x","engine":"l","comparison":"vibes","points":[{"fraction":1,"runs":1}]}`:    `"vibes" is none of`,
 	} {
-		if _, _, err := Parse([]byte(file)); !errors.Is(err, ErrProfile) || !strings.Contains(err.Error(), want) {
+		if _, _, err := Parse([]byte(file)); !errors.Is(err, errProfile) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", file, err, want)
 		}
 	}
@@ -201,7 +201,7 @@ func TestComparisons(t *testing.T) {
 	if c, err := ParseComparison(""); c != Relative || err != nil {
 		t.Errorf("default %q, %v", c, err)
 	}
-	if _, err := ParseComparison("vibes"); !errors.Is(err, ErrComparison) {
+	if _, err := ParseComparison("vibes"); !errors.Is(err, errComparison) {
 		t.Errorf("%v", err)
 	}
 }
@@ -229,7 +229,7 @@ func TestReadResult(t *testing.T) {
 	for text, want := range map[string]string{
 		"a\t1\nno tab": "line 2", "a\tx": `"x" is not a number`, "a\tNaN": "line 1", "a\t1\n" + strings.Repeat("y", 2<<20): "line 2",
 	} {
-		if _, err := ReadResult(strings.NewReader(text)); !errors.Is(err, ErrResult) || !strings.Contains(err.Error(), want) {
+		if _, err := ReadResult(strings.NewReader(text)); !errors.Is(err, errResult) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", short(text), err, want)
 		}
 	}

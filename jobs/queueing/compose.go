@@ -69,8 +69,8 @@ func Sum(phs ...PH) (PH, error) {
 	return sequence(phs...), nil
 }
 
-// Mixture is one of the distributions, the i-th with probability probabilities[i].
-func Mixture(probabilities []float64, phs ...PH) (PH, error) {
+// mixture is one of the distributions, the i-th with probability probabilities[i].
+func mixture(probabilities []float64, phs ...PH) (PH, error) {
 	if len(probabilities) != len(phs) {
 		return PH{}, bad("probabilities", "are %d for %d distributions", len(probabilities), len(phs))
 	}

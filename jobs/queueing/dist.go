@@ -207,7 +207,7 @@ func Fit(mean, cv2 float64) (PH, error) {
 		if p == 1 {
 			return PH{}, bad("cv2", "is %v; rounding leaves nothing of the second branch beyond 1e15", cv2)
 		}
-		return Hyper([]float64{p, 1 - p}, []float64{2 * p / mean, 2 * (1 - p) / mean})
+		return hyper([]float64{p, 1 - p}, []float64{2 * p / mean, 2 * (1 - p) / mean})
 	}
 	k := int(math.Ceil(1/cv2 - 1e-12))
 	n := float64(k)
@@ -271,6 +271,6 @@ func twoErlangs(n int, r1, r2, r3 float64) (PH, bool) {
 	if errA != nil || errB != nil {
 		return PH{}, false
 	}
-	p, err := Mixture([]float64{weight, 1 - weight}, a, b)
+	p, err := mixture([]float64{weight, 1 - weight}, a, b)
 	return p, err == nil
 }

@@ -2,29 +2,29 @@ package queueing
 
 import "fmt"
 
-// InputError is a number that makes no sense, with its place as in the input of
+// inputError is a number that makes no sense, with its place as in the input of
 // `powerlab queue`: "services[1].A[3][2]", counted from 0.
-type InputError struct {
+type inputError struct {
 	Place   string
 	Problem string
 }
 
 // Error names the place and the problem.
-func (e *InputError) Error() string {
+func (e *inputError) Error() string {
 	if e.Place == "" {
 		return "queueing: " + e.Problem
 	}
 	return "queueing: " + e.Place + " " + e.Problem
 }
 
-func bad(place, format string, args ...any) *InputError {
-	return &InputError{Place: place, Problem: fmt.Sprintf(format, args...)}
+func bad(place, format string, args ...any) *inputError {
+	return &inputError{Place: place, Problem: fmt.Sprintf(format, args...)}
 }
 
 // within puts the place of a whole in front of that of its part, in an [InputError];
 // any other error it returns as it is.
 func within(whole string, err error) error {
-	e, ok := err.(*InputError) //nolint:errorlint // our own constructors return it unwrapped
+	e, ok := err.(*inputError) //nolint:errorlint // our own constructors return it unwrapped
 	if !ok {
 		return err
 	}
@@ -32,7 +32,7 @@ func within(whole string, err error) error {
 	if e.Place != "" {
 		place += "." + e.Place
 	}
-	return &InputError{Place: place, Problem: e.Problem}
+	return &inputError{Place: place, Problem: e.Problem}
 }
 
 // UnstableError refuses a queue that would grow without end.

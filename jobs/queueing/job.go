@@ -144,7 +144,7 @@ func stage(name string, mean float64) (part, error) {
 	if mean == 0 {
 		return part{}, nil
 	}
-	p, err := Exponential(1 / mean)
+	p, err := exponential(1 / mean)
 	if err != nil {
 		return part{}, bad(name+" mean", "is %v; it must be 0 or more and finite", mean)
 	}

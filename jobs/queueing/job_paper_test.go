@@ -94,7 +94,7 @@ func TestDIASEffectiveSprintRate(t *testing.T) {
 // The matrix of section 4.2 as it is printed: jobs of one wave enter at the last wave.
 func TestDIASWaveMatrix(t *testing.T) {
 	t.Parallel()
-	e := func(rate float64) PH { return need(Exponential(rate))(t) }
+	e := func(rate float64) PH { return need(exponential(rate))(t) }
 	m := WaveModel{
 		Slots: 20, Maps: make([]float64, 51), Reduces: Exactly(25), MapDrop: 0.2, // 50 and 20 maps leave 40 and 16
 		Setup: e(1), MapWaves: []PH{e(2), e(3)}, Shuffle: e(4), ReduceWaves: []PH{e(5), e(6)},

@@ -26,7 +26,7 @@ func solveMMAP(q Queue, o Options) (Result, error) {
 }
 
 func newMMAPQueueOf(q Queue) (*mmapQueue, error) {
-	arrivals, err := NewMMAP(q.Arrivals.D)
+	arrivals, err := newMMAP(q.Arrivals.D)
 	if err != nil {
 		return nil, within("arrivals", err)
 	}

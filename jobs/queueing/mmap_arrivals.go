@@ -23,9 +23,9 @@ type MMAP struct {
 	classes []float64 // mean arrivals per unit of time, by class
 }
 
-// MaxArrivalPhases bounds the order of an MMAP: the work of a solution grows with its
+// maxArrivalPhases bounds the order of an MMAP: the work of a solution grows with its
 // fourth power.
-const MaxArrivalPhases = 64
+const maxArrivalPhases = 64
 
 // rateMax keeps products of rates from overflowing.
 const rateMax = 1e100
@@ -34,10 +34,10 @@ const rateMax = 1e100
 // diagonal: what is left of numbers written with seven digits.
 const rowSumTolerance = 1e-6
 
-// NewMMAP checks the matrices D0, D1 .. DK and copies them. D0 is hidden, Dk brings jobs
+// newMMAP checks the matrices D0, D1 .. DK and copies them. D0 is hidden, Dk brings jobs
 // of class k-1. A row that misses 0 by a rounding is mended on its diagonal. The error
 // names the matrix, the row and the column, all counted from 0.
-func NewMMAP(d []*mat.Dense) (*MMAP, error) {
+func newMMAP(d []*mat.Dense) (*MMAP, error) {
 	if err := checkShapes(d); err != nil {
 		return nil, err
 	}
@@ -69,23 +69,23 @@ func NewPoisson(rates []float64) (*MMAP, error) {
 	for _, rate := range rates {
 		d = append(d, mat.NewDense(1, 1, []float64{rate}))
 	}
-	return NewMMAP(d)
+	return newMMAP(d)
 }
 
-// Superpose is the process of all arrivals of a and b, which are independent and have the
+// superpose is the process of all arrivals of a and b, which are independent and have the
 // same classes: the Kronecker sums of their matrices.
-func Superpose(a, b *MMAP) (*MMAP, error) {
+func superpose(a, b *MMAP) (*MMAP, error) {
 	if len(a.marked) != len(b.marked) {
 		return nil, bad("arrivals", "of %d and of %d classes cannot be superposed; both need the same classes", len(a.marked), len(b.marked))
 	}
-	if order := len(a.phases) * len(b.phases); order > MaxArrivalPhases {
-		return nil, bad("arrivals", "have %d phases together; at most %d are solved", order, MaxArrivalPhases)
+	if order := len(a.phases) * len(b.phases); order > maxArrivalPhases {
+		return nil, bad("arrivals", "have %d phases together; at most %d are solved", order, maxArrivalPhases)
 	}
 	d := []*mat.Dense{kroneckerSum(a.hidden, b.hidden)}
 	for k := range a.marked {
 		d = append(d, kroneckerSum(a.marked[k], b.marked[k]))
 	}
-	return NewMMAP(d)
+	return newMMAP(d)
 }
 
 // Classes is the number of classes.
@@ -189,8 +189,8 @@ func checkShapes(d []*mat.Dense) error {
 		}
 	}
 	order, _ := d[0].Dims()
-	if order > MaxArrivalPhases {
-		return bad("D[0]", "has %d phases; at most %d are solved: fit fewer phases, or simulate", order, MaxArrivalPhases)
+	if order > maxArrivalPhases {
+		return bad("D[0]", "has %d phases; at most %d are solved: fit fewer phases, or simulate", order, maxArrivalPhases)
 	}
 	for k, dk := range d {
 		if rows, columns := dk.Dims(); rows != order || columns != order {

@@ -21,7 +21,7 @@ func TestMMAPValidation(t *testing.T) {
 		d[k].Set(i, j, x)
 		return d
 	}
-	if _, err := NewMMAP(good()); err != nil {
+	if _, err := newMMAP(good()); err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
@@ -44,14 +44,14 @@ func TestMMAPValidation(t *testing.T) {
 		"never comes back":  {[]*mat.Dense{square(-2, 1, 0, -1), square(1, 0, 0, 1)}, "D is reducible: phase 1 never leads to phase 0"},
 		"never left":        {[]*mat.Dense{square(-1, 0, 1, -2), square(1, 0, 0, 1)}, "D is reducible: phase 0 never leads to phase 1"},
 		"class without job": {[]*mat.Dense{square(-1), square(1), square(0)}, "D[2] brings no jobs of class 1"},
-		"too large":         {[]*mat.Dense{eye(MaxArrivalPhases + 1), eye(MaxArrivalPhases + 1)}, "at most 64"},
+		"too large":         {[]*mat.Dense{eye(maxArrivalPhases + 1), eye(maxArrivalPhases + 1)}, "at most 64"},
 	} {
-		if _, err := NewMMAP(c.d); err == nil || !strings.Contains(err.Error(), c.says) {
+		if _, err := newMMAP(c.d); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
 	}
 	_, err := Solve(Queue{
-		Discipline: NonPreemptive, Arrivals: Arrivals{D: change(1, 0, 1, -0.1)}, Services: []PH{need(Exponential(9))(t)},
+		Discipline: NonPreemptive, Arrivals: Arrivals{D: change(1, 0, 1, -0.1)}, Services: []PH{need(exponential(9))(t)},
 	}, Options{})
 	if err == nil || !strings.Contains(err.Error(), "arrivals.D[1][0][1]") {
 		t.Errorf("the place in the input: %v", err)
@@ -62,7 +62,7 @@ func TestMMAPValidation(t *testing.T) {
 func TestMMAPMends(t *testing.T) {
 	t.Parallel()
 	d := []*mat.Dense{square(-0.3333333), square(1. / 3)}
-	m := need(NewMMAP(d))(t)
+	m := need(newMMAP(d))(t)
 	if m.hidden[0][0] != -m.marked[0][0][0] || d[0].At(0, 0) != -0.3333333 {
 		t.Errorf("the diagonal is %v for %v, that of the argument %v", m.hidden[0][0], m.marked[0][0][0], d[0].At(0, 0))
 	}
@@ -72,7 +72,7 @@ func TestMMAPMends(t *testing.T) {
 // renewals have no correlation.
 func TestMMAPRates(t *testing.T) {
 	t.Parallel()
-	m := need(NewMMAP([]*mat.Dense{square(-3.2, 0.2, 0.1, -0.6), square(2, 0, 0, 0.5), square(1, 0, 0, 0)}))(t)
+	m := need(newMMAP([]*mat.Dense{square(-3.2, 0.2, 0.1, -0.6), square(2, 0, 0, 0.5), square(1, 0, 0, 0)}))(t)
 	agrees(t, "phase 0", m.Phases()[0], 1./3, 1e-15)
 	agrees(t, "class 0", m.Rates()[0], 2./3+1./3, 1e-15)
 	agrees(t, "class 1", m.Rates()[1], 1./3, 1e-15)
@@ -80,7 +80,7 @@ func TestMMAPRates(t *testing.T) {
 		t.Errorf("%d classes", m.Classes())
 	}
 	poisson := need(NewPoisson([]float64{0.2, 0.7}))(t)
-	renewal := need(NewMMAP([]*mat.Dense{square(-2, 2, 0, -3), square(0, 0, 3, 0)}))(t) // a sum of two
+	renewal := need(newMMAP([]*mat.Dense{square(-2, 2, 0, -3), square(0, 0, 3, 0)}))(t) // a sum of two
 	for lag := 1; lag < 4; lag++ {
 		for name, m := range map[string]*MMAP{"Poisson": poisson, "renewal": renewal} {
 			if c := need(m.LagCorrelation(lag))(t); math.Abs(c) > 1e-12 {
@@ -97,7 +97,7 @@ func TestMMAPRates(t *testing.T) {
 func TestMMAPSamples(t *testing.T) {
 	t.Parallel()
 	d := bursty(t, 2, 1.5)
-	m := need(NewMMAP(d))(t)
+	m := need(newMMAP(d))(t)
 	r := rand.New(rand.NewPCG(5, 6))
 	const jobs = 1_000_000
 	phase, counts, times := m.Start(r), [2]float64{}, make([]float64, jobs)
@@ -141,13 +141,13 @@ func TestMMAPSamples(t *testing.T) {
 func TestSuperpose(t *testing.T) {
 	t.Parallel()
 	mmap := func(m *MMAP, err error) *MMAP { return need(m, err)(t) }
-	both := mmap(Superpose(mmap(NewPoisson([]float64{0.2, 0.1})), mmap(NewPoisson([]float64{0.3, 0.2}))))
+	both := mmap(superpose(mmap(NewPoisson([]float64{0.2, 0.1})), mmap(NewPoisson([]float64{0.3, 0.2}))))
 	if both.hidden[0][0] != -0.8 || both.marked[0][0][0] != 0.5 {
 		t.Errorf("Poisson arrivals superposed: %+v", both)
 	}
-	a := mmap(NewMMAP(bursty(t, 2, 0.3)))
-	b := mmap(NewMMAP([]*mat.Dense{square(-1, 0.9, 0.2, -0.3), square(0.1, 0, 0, 0), square(0, 0, 0.1, 0)}))
-	ab, ba := mmap(Superpose(a, b)), mmap(Superpose(b, a))
+	a := mmap(newMMAP(bursty(t, 2, 0.3)))
+	b := mmap(newMMAP([]*mat.Dense{square(-1, 0.9, 0.2, -0.3), square(0.1, 0, 0, 0), square(0, 0, 0.1, 0)}))
+	ab, ba := mmap(superpose(a, b)), mmap(superpose(b, a))
 	services := threeServices(t)[:2]
 	var results []Result
 	for _, m := range []*MMAP{ab, ba} {
@@ -158,11 +158,11 @@ func TestSuperpose(t *testing.T) {
 		agrees(t, "rate", ab.Rates()[k], a.Rates()[k]+b.Rates()[k], 1e-13)
 		sameMeasure(t, "wait", results[0].Classes[k].Wait, results[1].Classes[k].Wait)
 	}
-	if _, err := Superpose(a, mmap(NewPoisson([]float64{1}))); err == nil {
+	if _, err := superpose(a, mmap(NewPoisson([]float64{1}))); err == nil {
 		t.Error("two and one class were superposed")
 	}
-	large := mmap(Superpose(a, a))
-	if _, err := Superpose(large, large); err == nil {
+	large := mmap(superpose(a, a))
+	if _, err := superpose(large, large); err == nil {
 		t.Error("81 phases were taken")
 	}
 }
@@ -176,7 +176,7 @@ func FuzzMMAP(f *testing.F) {
 	f.Add(-1., 1e-9, 1e-12, -1e6, 1., 0., 0., 1e6)
 	f.Fuzz(func(t *testing.T, a, b, c, d, e, g, h, i float64) {
 		arrivals := []*mat.Dense{square(a, b, c, d), square(e, g, h, i)}
-		m, err := NewMMAP(arrivals)
+		m, err := newMMAP(arrivals)
 		if err != nil {
 			return
 		}
@@ -184,7 +184,7 @@ func FuzzMMAP(f *testing.F) {
 		if !(rate > 0) || math.IsInf(rate, 0) {
 			t.Fatalf("rate %v", rate)
 		}
-		service, err := Exponential(2 * rate)
+		service, err := exponential(2 * rate)
 		if err != nil {
 			return
 		}

@@ -44,7 +44,7 @@ func scaled(t *testing.T, d []*mat.Dense, rate float64) []*mat.Dense {
 		}
 		d[0].Set(i, i, d[0].At(i, i)-out)
 	}
-	factor := rate / mass(need(NewMMAP(d))(t).Rates())
+	factor := rate / mass(need(newMMAP(d))(t).Rates())
 	for _, dk := range d {
 		dk.Scale(factor, dk)
 	}
@@ -59,7 +59,7 @@ func solveD(t *testing.T, discipline Discipline, d []*mat.Dense, o Options, serv
 func threeServices(t *testing.T) []PH {
 	t.Helper()
 	return []PH{
-		need(Erlang(3, 3))(t), need(Hyper([]float64{0.3, 0.7}, []float64{0.5, 2}))(t),
+		need(Erlang(3, 3))(t), need(hyper([]float64{0.3, 0.7}, []float64{0.5, 2}))(t),
 		need(NewPH([]float64{0.6, 0.4, 0}, [][]float64{{-3, 1, 0.5}, {0.2, -2, 1}, {1, 0, -4}}))(t),
 	}
 }
@@ -145,7 +145,7 @@ func birthDeath(t *testing.T, d []*mat.Dense, mu float64) [][]float64 {
 	all.Mul(mat.NewDense(1, n, x), &inverse)
 	row := mat.NewDense(1, n, x)
 	row.Scale(1/mat.Sum(&all), row)
-	rate := need(NewMMAP(d))(t).Rates()[0]
+	rate := need(newMMAP(d))(t).Rates()[0]
 	var met [][]float64
 	for level := 0; level < 100 || mat.Sum(row) > 1e-16; level++ {
 		var at, up mat.Dense
@@ -183,7 +183,7 @@ func TestMMAPIsBirthDeath(t *testing.T) {
 	t.Parallel()
 	modulated := []*mat.Dense{square(-1.02, 0.02, 0.05, -0.15), square(1, 0, 0, 0.1)}
 	moving := bursty(t, 1, 0.6)
-	both := need(Superpose(need(NewMMAP(modulated))(t), need(NewMMAP(moving))(t)))(t)
+	both := need(superpose(need(newMMAP(modulated))(t), need(newMMAP(moving))(t)))(t)
 	superposed := []*mat.Dense{dense(both.hidden), dense(both.marked[0])}
 	for name, c := range map[string]struct {
 		d  []*mat.Dense
@@ -199,7 +199,7 @@ func TestMMAPIsBirthDeath(t *testing.T) {
 			}
 		}
 		for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
-			got := solveD(t, discipline, c.d, Options{Moments: 2, Percentiles: []float64{0.95}}, need(Exponential(c.mu))(t)).Classes[0]
+			got := solveD(t, discipline, c.d, Options{Moments: 2, Percentiles: []float64{0.95}}, need(exponential(c.mu))(t)).Classes[0]
 			agrees(t, name+" wait", got.Wait.Mean, wait, 1e-9)
 			agrees(t, name+" wait squared", got.Wait.Moments[1], second, 1e-9)
 			agrees(t, name+" sojourn", got.Sojourn.Mean, wait+1/c.mu, 1e-9)
@@ -346,9 +346,9 @@ func (g grid) numbers() (low, high float64) {
 func TestMMAPIsGrid(t *testing.T) {
 	t.Parallel()
 	arrivals := scaled(t, []*mat.Dense{square(0, 0.3, 0.1, 0), square(0.4, 0.1, 0, 0.05), square(0.05, 0, 0.2, 0.4)}, 0.4)
-	rates := need(NewMMAP(arrivals))(t).Rates()
+	rates := need(newMMAP(arrivals))(t).Rates()
 	mu := [2]float64{1, 1.6}
-	services := []PH{need(Exponential(mu[0]))(t), need(Exponential(mu[1]))(t)}
+	services := []PH{need(exponential(mu[0]))(t), need(exponential(mu[1]))(t)}
 	for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
 		low, high := grid{arrivals, mu, discipline == PreemptiveResume}.numbers()
 		got := solveD(t, discipline, arrivals, Options{}, services...)
@@ -364,7 +364,7 @@ func TestMMAPConservesWork(t *testing.T) {
 	services := threeServices(t)
 	for load, tolerance := range map[float64]float64{0.3: 1e-9, 0.9: 1e-9, 0.999: 1e-9, 0.99999: 1e-8} {
 		d := bursty(t, 3, 1)
-		rates := need(NewMMAP(d))(t).Rates()
+		rates := need(newMMAP(d))(t).Rates()
 		offered := 0.0
 		for k, p := range services {
 			offered += rates[k] * p.Mean()
@@ -419,7 +419,7 @@ func TestMMAPLaws(t *testing.T) {
 			services = append(services, need(Fit(0.2+r.Float64(), 0.3+4*r.Float64()))(t))
 		}
 		d = scaled(t, d, 1)
-		rates, offered := need(NewMMAP(d))(t).Rates(), 0.0
+		rates, offered := need(newMMAP(d))(t).Rates(), 0.0
 		for k, p := range services {
 			offered += rates[k] * p.Mean()
 		}
@@ -460,7 +460,7 @@ func randomArrivals(r *rand.Rand, phases, classes int) []*mat.Dense {
 func workWaiting(t *testing.T, d []*mat.Dense, services []PH) float64 {
 	t.Helper()
 	got := solveD(t, NonPreemptive, d, Options{Percentiles: []float64{0.95}}, services...)
-	rates, total := need(NewMMAP(d))(t).Rates(), 0.0
+	rates, total := need(newMMAP(d))(t).Rates(), 0.0
 	for k, c := range got.Classes {
 		total += rates[k] * c.Wait.Mean * services[k].Mean()
 		at := c.Sojourn.Percentiles[0].At
@@ -496,7 +496,7 @@ func TestMMAPPreemptionHidesLower(t *testing.T) {
 func TestMMAPBurstsWaitLonger(t *testing.T) {
 	t.Parallel()
 	services, d := threeServices(t), bursty(t, 3, 0.9)
-	arrivals := need(NewMMAP(d))(t)
+	arrivals := need(newMMAP(d))(t)
 	if c := need(arrivals.LagCorrelation(1))(t); c <= 0.01 {
 		t.Fatalf("the correlation is %v: the arrivals are no bursts", c)
 	}
@@ -590,7 +590,7 @@ func interval(x []float64, of func(float64) float64) (mean, within float64) {
 func TestMMAPIsSimulation(t *testing.T) {
 	t.Parallel()
 	services, d := threeServices(t), bursty(t, 3, 0.8)
-	arrivals := need(NewMMAP(d))(t)
+	arrivals := need(newMMAP(d))(t)
 	for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
 		r := rand.New(rand.NewPCG(7, 11))
 		wait, sojourn := simulated(r, arrivals, services, discipline == PreemptiveResume, 1_000_000)
@@ -625,7 +625,7 @@ func TestMMAPRefuses(t *testing.T) {
 	two := func(rate float64) []*mat.Dense {
 		return scaled(t, []*mat.Dense{square(0, 0.3, 0.1, 0), square(1, 0, 0, 0.2)}, rate)
 	}
-	one := need(Exponential(1))(t)
+	one := need(exponential(1))(t)
 	var unstable *UnstableError
 	if _, err := Solve(Queue{Discipline: NonPreemptive, Arrivals: Arrivals{D: two(1.25)}, Services: []PH{one}}, Options{}); !errors.As(err, &unstable) || math.Abs(unstable.Rho-1.25) > 1e-9 {
 		t.Errorf("a load of 1.25: %v", err)

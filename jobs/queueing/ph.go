@@ -167,8 +167,8 @@ func exitOf(row []float64, i int) float64 {
 	return -sum
 }
 
-// Exponential has one phase, with rate per unit of time.
-func Exponential(rate float64) (PH, error) { return Erlang(1, rate) }
+// exponential has one phase, with rate per unit of time.
+func exponential(rate float64) (PH, error) { return Erlang(1, rate) }
 
 // Erlang is the sum of n exponential times of that rate each.
 func Erlang(n int, rate float64) (PH, error) {
@@ -194,19 +194,19 @@ func chain(n int, rate func(i int) float64) PH {
 	return p
 }
 
-// Hyper is exponential with one of the rates, chosen by the probabilities.
-func Hyper(probabilities, rates []float64) (PH, error) {
+// hyper is exponential with one of the rates, chosen by the probabilities.
+func hyper(probabilities, rates []float64) (PH, error) {
 	if len(probabilities) != len(rates) {
 		return PH{}, bad("rates", "are %d for %d probabilities", len(rates), len(probabilities))
 	}
 	branches := make([]PH, len(rates))
 	for i, rate := range rates {
 		var err error
-		if branches[i], err = Exponential(rate); err != nil {
+		if branches[i], err = exponential(rate); err != nil {
 			return PH{}, bad(fmt.Sprintf("rates[%d]", i), "is %v; it must be above 0 and finite", rate)
 		}
 	}
-	return Mixture(probabilities, branches...)
+	return mixture(probabilities, branches...)
 }
 
 func isRate(x float64) bool { return x > 0 && !math.IsInf(x, 1) }

@@ -42,17 +42,17 @@ func TestPHRefused(t *testing.T) {
 // Constructors, fits and operations refuse what they cannot do.
 func TestOperationsRefuse(t *testing.T) {
 	t.Parallel()
-	e := need(Exponential(1))(t)
+	e := need(exponential(1))(t)
 	big := need(Erlang(MaxPhases, 1))(t)
 	second := func(_ any, err error) error { return err }
 	for want, err := range map[string]error{
-		"rate is 0":                      second(Exponential(0)),
+		"rate is 0":                      second(exponential(0)),
 		"rate is NaN":                    second(Erlang(2, math.NaN())),
 		"phases are 0":                   second(Erlang(0, 1)),
-		"rates are 1 for 2":              second(Hyper([]float64{0.5, 0.5}, []float64{1})),
-		"rates[1] is -1":                 second(Hyper([]float64{0.5, 0.5}, []float64{1, -1})),
-		"probabilities sums to 0.75":     second(Mixture([]float64{0.5, 0.25}, e, e)),
-		"probabilities are 1 for 2":      second(Mixture([]float64{1}, e, e)),
+		"rates are 1 for 2":              second(hyper([]float64{0.5, 0.5}, []float64{1})),
+		"rates[1] is -1":                 second(hyper([]float64{0.5, 0.5}, []float64{1, -1})),
+		"probabilities sums to 0.75":     second(mixture([]float64{0.5, 0.25}, e, e)),
+		"probabilities are 1 for 2":      second(mixture([]float64{1}, e, e)),
 		"distributions are none":         second(Sum()),
 		"distributions[1].A is missing":  second(Sum(e, PH{})),
 		"distributions have 2001 phases": second(Sum(e, big)),
@@ -85,10 +85,10 @@ func TestKnownDistributions(t *testing.T) {
 	for _, x := range []float64{0.01, 0.5, 2, 9} {
 		agrees(t, "Erlang's cdf", e.CDF(x), 1-math.Exp(-2*x)*(1+2*x+2*x*x), 1e-9)
 	}
-	h := need(Hyper([]float64{0.5, 0.5}, []float64{1, 1e6}))(t)
+	h := need(hyper([]float64{0.5, 0.5}, []float64{1, 1e6}))(t)
 	// The second form takes the matrix exponential, as there are too many jumps.
 	agrees(t, "a stiff cdf", h.CDF(2), 1-0.5*math.Exp(-2), 1e-11)
-	agrees(t, "an exponential's quantile", need(need(Exponential(0.1))(t).Quantile(0.95))(t), -10*math.Log(0.05), 1e-10)
+	agrees(t, "an exponential's quantile", need(need(exponential(0.1))(t).Quantile(0.95))(t), -10*math.Log(0.05), 1e-10)
 	if h.CDF(0) != 0 || h.CDF(-1) != 0 || h.CDF(math.Inf(1)) != 1 || !math.IsNaN(h.CDF(math.NaN())) || need(h.Quantile(0))(t) != 0 {
 		t.Error("the cdf's ends are wrong")
 	}
@@ -110,7 +110,7 @@ func TestOperationsLaws(t *testing.T) {
 		agrees(t, "the sum's mean", sum[0], ma[0]+mb[0], 1e-12)
 		agrees(t, "the sum's second moment", sum[1], ma[1]+2*ma[0]*mb[0]+mb[1], 1e-12)
 		p := rapid.Float64Range(0, 1).Draw(t, "p")
-		mixed := take(Mixture([]float64{p, 1 - p}, a, b))
+		mixed := take(mixture([]float64{p, 1 - p}, a, b))
 		x := rapid.Float64Range(0.01, 5).Draw(t, "x")
 		agrees(t, "the mixture's mean", mixed.Mean(), p*ma[0]+(1-p)*mb[0], 1e-12)
 		agrees(t, "the mixture's cdf", mixed.CDF(x), p*a.CDF(x)+(1-p)*b.CDF(x), 1e-10)

@@ -49,9 +49,9 @@ type known struct {
 func services(t testing.TB) []known {
 	t.Helper()
 	list := []known{
-		{"exponential", need(Exponential(2))(t), 0.5, 0.5},
+		{"exponential", need(exponential(2))(t), 0.5, 0.5},
 		{"erlang", need(Erlang(7, 14))(t), 0.5, 0.25 + 7.0/(14*14)},
-		{"hyperexponential", need(Hyper([]float64{0.9, 0.1}, []float64{3, 0.5}))(t), 0.3 + 0.2, 2 * (0.9/9 + 0.1/0.25)},
+		{"hyperexponential", need(hyper([]float64{0.9, 0.1}, []float64{3, 0.5}))(t), 0.3 + 0.2, 2 * (0.9/9 + 0.1/0.25)},
 	}
 	// Eq. (1), summed by hand: stages are independent, and variances add up.
 	mean, variance := 10.0+5, 100.0+25
@@ -131,7 +131,7 @@ func TestMeansAreCobhams(t *testing.T) {
 // and percentiles are known, also near a load of 1.
 func TestOneExponentialClass(t *testing.T) {
 	t.Parallel()
-	e := need(Exponential(1))(t)
+	e := need(exponential(1))(t)
 	for _, rho := range []float64{0.01, 0.5, 0.9, 0.999, 0.99999} {
 		q := Queue{NonPreemptive, Arrivals{Rates: []float64{rho}}, []PH{e}}
 		c := need(Solve(q, Options{Moments: 5, Percentiles: []float64{0.001, 0.5, 0.95, 0.999}}))(t).Classes[0]
@@ -153,7 +153,7 @@ func TestOneExponentialClass(t *testing.T) {
 // Percentiles agree to 1e-7 with the oracle: other formulas, other axis, 400 bits.
 func TestPercentilesAgreeWithOracle(t *testing.T) {
 	t.Parallel()
-	e, h := need(Exponential(1))(t), need(Hyper([]float64{0.8, 0.2}, []float64{4, 0.25}))(t)
+	e, h := need(exponential(1))(t), need(hyper([]float64{0.8, 0.2}, []float64{4, 0.25}))(t)
 	erlang := need(Erlang(4, 4))(t)
 	cases := []struct {
 		name     string
@@ -207,7 +207,7 @@ func TestPercentilesAgreeWithOracleAtDIASSize(t *testing.T) {
 // Where the classes above leave almost nothing, rounding shows: percentiles still agree.
 func TestPercentilesAgreeWithOracleNearSaturation(t *testing.T) {
 	t.Parallel()
-	e, erlang := need(Exponential(1))(t), need(Erlang(3, 3))(t)
+	e, erlang := need(exponential(1))(t), need(Erlang(3, 3))(t)
 	const above = 0.99999
 	q := Queue{PreemptiveResume, Arrivals{Rates: []float64{(1 - above) / 2, above}}, []PH{e, erlang}}
 	compareWithOracle(t, q, 0.95, 45)
@@ -219,7 +219,7 @@ func TestPercentilesAgreeWithOracleNearSaturation(t *testing.T) {
 func TestHighestClassIsMPH1(t *testing.T) {
 	t.Parallel()
 	cyclic := need(NewPH([]float64{0.7, 0, 0.3}, [][]float64{{-3, 2, 0.5}, {1, -4, 2}, {0.5, 3, -4}}))(t)
-	low := need(Exponential(0.1))(t)
+	low := need(exponential(0.1))(t)
 	for name, service := range map[string]PH{"eq1": diasJob(t, 0.2, 0.05), "cyclic": cyclic} {
 		rate := 0.7 / service.Mean()
 		q := Queue{PreemptiveResume, Arrivals{Rates: []float64{0.02, rate}}, []PH{low, service}}
@@ -267,7 +267,7 @@ func TestDenseAndSparseAgree(t *testing.T) {
 	// Repeating an exponential phase with probability 1/3 leaves it exponential. Two
 	// phases take turns in that.
 	cyclic := need(NewPH([]float64{1, 0}, [][]float64{{-3, 1}, {1, -3}}))(t)
-	same := need(Exponential(2))(t)
+	same := need(exponential(2))(t)
 	other := need(Erlang(3, 6))(t)
 	for _, d := range []Discipline{NonPreemptive, PreemptiveResume} {
 		solve := func(x PH) Result {
@@ -391,7 +391,7 @@ func TestDistributionsAreDistributions(t *testing.T) {
 // A class without jobs waits as a rare job would, and changes nothing for the others.
 func TestClassWithoutJobs(t *testing.T) {
 	t.Parallel()
-	e := need(Exponential(1))(t)
+	e := need(exponential(1))(t)
 	with := need(Solve(Queue{NonPreemptive, Arrivals{Rates: []float64{0.5, 0}}, []PH{e, e}}, Options{Percentiles: []float64{0.95}}))(t)
 	alone := need(Solve(Queue{NonPreemptive, Arrivals{Rates: []float64{0.5}}, []PH{e}}, Options{Percentiles: []float64{0.95}}))(t)
 	agrees(t, "the other class's mean", with.Classes[0].Sojourn.Mean, alone.Classes[0].Sojourn.Mean, 1e-14)
@@ -402,7 +402,7 @@ func TestClassWithoutJobs(t *testing.T) {
 // Each refusal names what is wrong, where, and a way out.
 func TestQueuesRefused(t *testing.T) {
 	t.Parallel()
-	e := need(Exponential(1))(t)
+	e := need(exponential(1))(t)
 	ok := Queue{NonPreemptive, Arrivals{Rates: []float64{0.3, 0.3}}, []PH{e, e}}
 	with := func(change func(q *Queue)) Queue {
 		q := ok
@@ -449,7 +449,7 @@ func TestQueuesRefused(t *testing.T) {
 // percentiles or an error, never a number that is not one.
 func TestStiffServices(t *testing.T) {
 	t.Parallel()
-	stiff := need(Hyper([]float64{0.5, 0.5}, []float64{1, 1e12}))(t)
+	stiff := need(hyper([]float64{0.5, 0.5}, []float64{1, 1e12}))(t)
 	q := Queue{NonPreemptive, Arrivals{Rates: []float64{0.4, 0.8}}, []PH{stiff, stiff}}
 	r := need(Solve(q, Options{Moments: 4, Percentiles: []float64{0.95}}))(t)
 	s := known{"stiff", stiff, 0.5 * (1 + 1e-12), 1 + 1e-24}
@@ -503,7 +503,7 @@ func TestDIASTrends(t *testing.T) {
 // A simulation of the same queue agrees with the solution, for each discipline.
 func TestSolutionAgreesWithSimulation(t *testing.T) {
 	t.Parallel()
-	h := need(Hyper([]float64{0.8, 0.2}, []float64{4, 0.25}))(t)
+	h := need(hyper([]float64{0.8, 0.2}, []float64{4, 0.25}))(t)
 	for _, d := range []Discipline{NonPreemptive, PreemptiveResume} {
 		q := Queue{d, Arrivals{Rates: []float64{0.3, 0.2, 0.2}}, []PH{h, need(Erlang(3, 3))(t), h}}
 		o := Options{Moments: 2, Percentiles: []float64{0.95}}

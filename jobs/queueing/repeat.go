@@ -66,8 +66,8 @@ type SimulatedPercentile struct {
 	At Interval
 }
 
-// SimulateRepeat is [Simulate] under [PreemptiveRepeat], whatever the queue's discipline.
-func SimulateRepeat(q Queue, s Simulation, from Source) (Simulated, error) {
+// simulateRepeat is [Simulate] under [PreemptiveRepeat], whatever the queue's discipline.
+func simulateRepeat(q Queue, s Simulation, from Source) (Simulated, error) {
 	q.Discipline = PreemptiveRepeat
 	return Simulate(q, s, from)
 }

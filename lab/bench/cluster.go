@@ -33,26 +33,26 @@ const (
 	clusterSpanMost   = 10 * time.Minute
 )
 
-// ClusterReport is what `powerlab bench cluster -o json` prints. What could not be
+// clusterReport is what `powerlab bench cluster -o json` prints. What could not be
 // measured is nil; all but Plan and Tick is of Nodes nodes that exchange over loopback.
-type ClusterReport struct {
+type clusterReport struct {
 	Nodes int `json:"nodes"`
 	// Exchange is from the sending of a heartbeat to a lease that answers it.
-	Exchange Quantiles `json:"exchange_s"`
+	Exchange quantiles `json:"exchange_s"`
 	// CPU of the three coordinators together, s per s and node.
 	CPU *float64 `json:"cpu_per_node_s_per_s"`
 	// Cut is from the sending of the command until the leader has every node's read-back.
-	Cut Quantiles `json:"budget_cut_s"`
+	Cut quantiles `json:"budget_cut_s"`
 	// Failover is from kill -9 of the leader until a node holds a grant of the next one.
-	Failover Quantiles `json:"failover_s"`
+	Failover quantiles `json:"failover_s"`
 	// FailoverOver is what nodes held above the budget in all failovers, in W s.
 	FailoverOver *float64 `json:"failover_over_budget_ws"`
 	// Log is what each coordinator wrote into its raft log, in bytes per s.
 	Log *float64 `json:"log_bytes_per_s"`
 	// Plan is dividing the budget among 10,000 simulated nodes.
-	Plan Quantiles `json:"plan_10000_s"`
+	Plan quantiles `json:"plan_10000_s"`
 	// Tick is the leader's whole tick of 10,000 simulated nodes, Plan included.
-	Tick Quantiles `json:"tick_10000_s"`
+	Tick quantiles `json:"tick_10000_s"`
 	// Etcd are ratios of the figures above to etcd's under the same leases: exchange_p50,
 	// exchange_p99, cpu_per_node, log_bytes. Empty without etcd.
 	Etcd map[string]float64 `json:"etcd_ratio"`
@@ -62,17 +62,17 @@ type ClusterReport struct {
 	noise   Noise
 }
 
-// Quantiles are in seconds.
-type Quantiles struct {
+// quantiles are in seconds.
+type quantiles struct {
 	P50 *float64 `json:"p50"`
 	P99 *float64 `json:"p99"`
 }
 
-func quantilesOf(values []float64) Quantiles {
+func quantilesOf(values []float64) quantiles {
 	if len(values) == 0 {
-		return Quantiles{}
+		return quantiles{}
 	}
-	return Quantiles{finite(quantile(values, 0.5)), finite(quantile(values, 0.99))}
+	return quantiles{finite(quantile(values, 0.5)), finite(quantile(values, 0.99))}
 }
 
 func newClusterCommand() *cobra.Command {
@@ -146,14 +146,14 @@ type clusterRun struct {
 	clusterOptions
 	*run
 
-	report *ClusterReport
+	report *clusterReport
 	ours   burden // for the comparison with etcd
 	noise  calibration
 }
 
 // run measures one part after the other. A part that fails gives an item without a
 // value, and the next one begins; an error is an interrupt.
-func (o *clusterOptions) run(ctx context.Context, progress io.Writer) (*ClusterReport, error) {
+func (o *clusterOptions) run(ctx context.Context, progress io.Writer) (*clusterReport, error) {
 	opts := Options{Bin: o.bin, Progress: progress}
 	if err := opts.complete(); err != nil {
 		return nil, err
@@ -167,7 +167,7 @@ func (o *clusterOptions) run(ctx context.Context, progress io.Writer) (*ClusterR
 	defer cancel()
 	c := &clusterRun{
 		clusterOptions: *o, run: &run{Options: opts, dir: dir},
-		report: &ClusterReport{Nodes: o.nodes, Etcd: map[string]float64{}, machine: thisMachine()},
+		report: &clusterReport{Nodes: o.nodes, Etcd: map[string]float64{}, machine: thisMachine()},
 	}
 	for _, part := range []struct {
 		name, what string
@@ -311,7 +311,7 @@ func (c *clusterRun) compare(peer burden, version string) {
 
 // print writes the report; as JSON the machine and its noise go to errs, for the
 // report has no place for them.
-func (r *ClusterReport) print(w, errs io.Writer, out *cli.Output) error {
+func (r *clusterReport) print(w, errs io.Writer, out *cli.Output) error {
 	if out.IsJSON() {
 		cli.Notef(errs, "machine: %v", r.machine)
 		cli.Notef(errs, "noise: %v", r.noise)

@@ -28,8 +28,8 @@ type nodeOptions struct {
 // stepsMost bounds a run: about a second for each law and 100 steps.
 const stepsMost = 5000
 
-// NodeReport is what `powerlab bench node -o json` prints.
-type NodeReport struct {
+// nodeReport is what `powerlab bench node -o json` prints.
+type nodeReport struct {
 	Kind  string `json:"kind"`
 	API   string `json:"api"`
 	Seed  uint64 `json:"seed"`
@@ -37,15 +37,15 @@ type NodeReport struct {
 	// Judge says in words what the figures mean.
 	Judge string `json:"judge"`
 	// Laws, Headroom's first.
-	Laws []LawFigures `json:"laws"`
+	Laws []lawFigures `json:"laws"`
 	// Items are the cost of the agent and of a sample; empty with --laws-only.
 	Items []Item `json:"items"`
 	// Soak is the long run; nil without --soak.
-	Soak *Soak `json:"soak"`
+	Soak *soak `json:"soak"`
 }
 
-// LawFigures are the figures of one law. Ratios are to the cap.
-type LawFigures struct {
+// lawFigures are the figures of one law. Ratios are to the cap.
+type lawFigures struct {
 	Law  string `json:"law"`
 	What string `json:"what"`
 	// SettleS is until wall power stays within 2 % of the cap for 2 s; nil where
@@ -116,8 +116,8 @@ func newNodeCommand() *cobra.Command {
 }
 
 // run measures everything that the options ask for.
-func (o *nodeOptions) run(ctx context.Context, progress io.Writer) (*NodeReport, error) {
-	report := &NodeReport{
+func (o *nodeOptions) run(ctx context.Context, progress io.Writer) (*nodeReport, error) {
+	report := &nodeReport{
 		Kind: "BenchNode", API: "v1", Seed: o.seed, Steps: o.steps, Items: []Item{},
 		Judge: "wall power of the plant as 50 ms means against the cap, or what the load draws with no cap where that is less; " +
 			"settled: within 2 % of the cap for 2 s; overshoot: from the first mean within the band on; steady: from 4 s to 12 s after the step",
@@ -167,16 +167,16 @@ type curve struct {
 }
 
 // tryLaw runs every scene under one law.
-func tryLaw(ctx context.Context, law newLaw, scenes []scene) (LawFigures, curve, error) {
+func tryLaw(ctx context.Context, law newLaw, scenes []scene) (lawFigures, curve, error) {
 	first := curve{law: law.name}
 	var all []verdictOf
 	for i, s := range scenes {
 		if err := ctx.Err(); err != nil {
-			return LawFigures{}, first, err
+			return lawFigures{}, first, err
 		}
 		b, err := newBed(s)
 		if err != nil {
-			return LawFigures{}, first, err
+			return lawFigures{}, first, err
 		}
 		var c *curve
 		if i == 0 {
@@ -229,8 +229,8 @@ func (b *bed) play(law nodeLaw, s scene, c *curve) []verdictOf {
 }
 
 // figures sums up the steps of one law.
-func (l newLaw) figures(all []verdictOf) LawFigures {
-	f := LawFigures{Law: l.name, What: l.what}
+func (l newLaw) figures(all []verdictOf) lawFigures {
+	f := lawFigures{Law: l.name, What: l.what}
 	var settle, over, longest, off []float64
 	sum := 0.0
 	for _, v := range all {
@@ -273,7 +273,7 @@ func (o *nodeOptions) costs(ctx context.Context, progress io.Writer) ([]Item, er
 }
 
 // print writes the tables.
-func (r *NodeReport) print(w io.Writer, out *cli.Output) error {
+func (r *nodeReport) print(w io.Writer, out *cli.Output) error {
 	if out.IsJSON() {
 		return out.JSON(w, r)
 	}

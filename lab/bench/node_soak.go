@@ -10,8 +10,8 @@ import (
 	"headroom/units"
 )
 
-// Soak is a long run of Headroom's law in virtual time.
-type Soak struct {
+// soak is a long run of Headroom's law in virtual time.
+type soak struct {
 	Hours float64 `json:"hours"`
 	// Steps of the cap meanwhile.
 	Steps int `json:"steps"`
@@ -28,7 +28,7 @@ type Soak struct {
 }
 
 // String is the soak in one line.
-func (s *Soak) String() string {
+func (s *soak) String() string {
 	return fmt.Sprintf("%.1f h, %d steps of the cap: heap %d KiB, then %d KiB; mean %+.2f %% of the cap, over it in %.2f %% of the minutes",
 		s.Hours, s.Steps, s.HeapStartB/1024, s.HeapEndB/1024, 100*s.MeanError, 100*s.OverRatio)
 }
@@ -41,8 +41,8 @@ const (
 )
 
 // runSoak lets the law run for d of virtual time, a new cap and load each minute.
-func runSoak(ctx context.Context, seed uint64, d time.Duration) (*Soak, error) {
-	s := &Soak{Hours: d.Hours()}
+func runSoak(ctx context.Context, seed uint64, d time.Duration) (*soak, error) {
+	s := &soak{Hours: d.Hours()}
 	rng := rand.New(rand.NewPCG(seed, 23))
 	b, err := newBed(scene{sockets: 1, seed: seed, start: 150 * units.Watt})
 	if err != nil {

@@ -134,7 +134,7 @@ func TestFleet(t *testing.T) {
 	}
 	select {
 	case err := <-f.ended:
-		if !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), "short") {
+		if !errors.Is(err, errEnded) || !strings.Contains(err.Error(), "short") {
 			t.Errorf("%v", err)
 		}
 	case <-time.After(10 * time.Second):

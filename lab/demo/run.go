@@ -38,7 +38,7 @@ func run(ctx context.Context, opts options, out io.Writer) error {
 	d.witness.csv = table
 	say("3 coordinators, %d emulated nodes, a scheduler; jobs over %d MB of text; everything in %s", opts.nodes, text.bytes()>>20, opts.out)
 	err = d.play(ctx, began)
-	if opts.keep && (err == nil || errors.Is(err, ErrBroken)) {
+	if opts.keep && (err == nil || errors.Is(err, errBroken)) {
 		return errors.Join(err, l.keep(out))
 	}
 	if ctx.Err() != nil {
@@ -162,7 +162,7 @@ func because(ctx context.Context, err error) error {
 // isOurs tells a failure of the demo's own parts from a signal's.
 func isOurs(err error) bool {
 	typed, ok := errors.AsType[*cli.Error](err)
-	return errors.Is(err, ErrEnded) || errors.Is(err, ErrBroken) || ok && typed != nil || strings.HasPrefix(err.Error(), "demo: ")
+	return errors.Is(err, errEnded) || errors.Is(err, errBroken) || ok && typed != nil || strings.HasPrefix(err.Error(), "demo: ")
 }
 
 // cancelRest cancels the jobs that have not ended when the time is over, and
@@ -192,7 +192,7 @@ func (d *show) verdict(err error) error {
 	}
 	if len(broken) > 0 {
 		return &cli.Error{
-			Code: "broken", Exit: cli.ExitFailed, Err: ErrBroken, Message: strings.Join(broken, "; "),
+			Code: "broken", Exit: cli.ExitFailed, Err: errBroken, Message: strings.Join(broken, "; "),
 			Hint: "power.csv shows the moment; the logs are in " + d.lab.path("logs") + " and " + d.lab.path("nodes"),
 		}
 	}

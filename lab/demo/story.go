@@ -163,7 +163,7 @@ func (s *story) cut(ctx context.Context) error {
 	s.say("%d of %d lowered nodes have read back their new cap", len(s.settle), len(confirmations))
 	if len(s.settle) < len(confirmations) {
 		return fmt.Errorf("%w: %d of %d lowered nodes did not confirm the cut within %v",
-			ErrBroken, len(confirmations)-len(s.settle), len(confirmations), confirmMost)
+			errBroken, len(confirmations)-len(s.settle), len(confirmations), confirmMost)
 	}
 	return nil
 }
@@ -233,7 +233,7 @@ func (s *story) killPowerd(ctx context.Context) error {
 	n := s.nodes[s.rand.IntN(len(s.nodes))]
 	pid, _ := n.powerd()
 	if pid == 0 {
-		return fmt.Errorf("%w: no powerd runs on %s", ErrEnded, n.name)
+		return fmt.Errorf("%w: no powerd runs on %s", errEnded, n.name)
 	}
 	killed := time.Now()
 	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
@@ -298,7 +298,7 @@ func orBroken(ctx context.Context, format string, args ...any) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return fmt.Errorf("%w: "+format, append([]any{ErrBroken}, args...)...)
+	return fmt.Errorf("%w: "+format, append([]any{errBroken}, args...)...)
 }
 
 // nodeViews are the readers of the lab's nodes.

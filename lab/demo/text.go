@@ -256,7 +256,7 @@ func (w *partWriter) repeat(ctx context.Context) error {
 	if w.made == 0 {
 		if w.buf.Len() < foundLeast {
 			return &cli.Error{
-				Code: "no-text", Exit: cli.ExitFailed, Err: ErrNoText, Message: "too little readable text was found on this machine",
+				Code: "no-text", Exit: cli.ExitFailed, Err: errNoText, Message: "too little readable text was found on this machine",
 				Hint: "the demo reads /usr/share/doc, man pages and the Go release; set GOROOT to the folder of one",
 			}
 		}

@@ -79,7 +79,7 @@ func TestCorpusOfLittleText(t *testing.T) {
 	if err != nil || len(c.parts) != 3 {
 		t.Errorf("%d parts, %v", len(c.parts), err)
 	}
-	if _, err := makeCorpus(t.Context(), filepath.Join(t.TempDir(), "text"), 3*partSize, []string{t.TempDir()}); !errors.Is(err, ErrNoText) {
+	if _, err := makeCorpus(t.Context(), filepath.Join(t.TempDir(), "text"), 3*partSize, []string{t.TempDir()}); !errors.Is(err, errNoText) {
 		t.Errorf("no text at all: %v", err)
 	}
 }

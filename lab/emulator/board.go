@@ -120,7 +120,7 @@ func (b *board) inject(name string) error {
 	default:
 		fault, err := bmc.ParseFault(name)
 		if err != nil || name == "" {
-			return errors.Join(ErrFault, err)
+			return errors.Join(errFault, err)
 		}
 		b.SetFault(fault)
 	}

@@ -17,7 +17,7 @@ import (
 
 // NewNodeCommand is `powerlab node NAME`, with `powerlab node exec` below it.
 func NewNodeCommand() *cobra.Command {
-	var opts Options
+	var opts options
 	var looks looks
 	cmd := &cobra.Command{
 		Use:   "node NAME",
@@ -101,19 +101,19 @@ func addDir(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "dir", "lab", "folder of the nodes; each has a folder of its own in it")
 }
 
-func runNode(cmd *cobra.Command, opts Options) error {
+func runNode(cmd *cobra.Command, opts options) error {
 	if err := complete(&opts); err != nil {
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 	out := cmd.OutOrStdout()
-	return Run(cmd.Context(), opts, log, func(description string) {
+	return run(cmd.Context(), opts, log, func(description string) {
 		_, _ = fmt.Fprintf(out, "node %s is ready\n%s\n", opts.Name, description)
 	})
 }
 
 // complete checks the flags and fills in what depends on this process.
-func complete(opts *Options) error {
+func complete(opts *options) error {
 	if !slices.Contains([]string{"auto", "cgroup", "signals"}, opts.Throttle) {
 		return cli.Usage("--throttle %q is none of auto, cgroup, signals", opts.Throttle)
 	}

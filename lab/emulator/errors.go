@@ -3,12 +3,12 @@ package emulator
 import "errors"
 
 var (
-	// ErrRunning reports a node folder that another process owns.
-	ErrRunning = errors.New("emulator: node is already running")
-	// ErrName reports a node name that cannot be a folder, a host and a log field.
-	ErrName = errors.New("emulator: bad node name")
-	// ErrFault reports a fault that a BMC does not have.
-	ErrFault = errors.New("emulator: no such fault")
-	// ErrNeedsFUSE reports a fault that a tree of plain files cannot show.
-	ErrNeedsFUSE = errors.New("emulator: plain files cannot show this fault")
+	// errRunning reports a node folder that another process owns.
+	errRunning = errors.New("emulator: node is already running")
+	// errName reports a node name that cannot be a folder, a host and a log field.
+	errName = errors.New("emulator: bad node name")
+	// errFault reports a fault that a BMC does not have.
+	errFault = errors.New("emulator: no such fault")
+	// errNeedsFUSE reports a fault that a tree of plain files cannot show.
+	errNeedsFUSE = errors.New("emulator: plain files cannot show this fault")
 )

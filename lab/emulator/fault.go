@@ -24,7 +24,7 @@ func (m *machine) inject(fault []string) error {
 		err = m.bmc.inject(boardOK)
 	}
 	switch {
-	case errors.Is(err, ErrNeedsFUSE):
+	case errors.Is(err, errNeedsFUSE):
 		return &cli.Error{
 			Code: "refused", Exit: cli.ExitRefused, Err: err,
 			Message: fmt.Sprintf("node %s cannot show the fault %q: its file tree is plain files, which carry values only", m.opts.Name, strings.Join(fault, " ")),
@@ -48,7 +48,7 @@ func (m *machine) injectBMC(args []string) error {
 	}
 	if len(args) != 1 || m.bmc.inject(args[0]) != nil {
 		return &cli.Error{
-			Code: "usage", Exit: cli.ExitUsage, Err: ErrFault, Message: fmt.Sprintf("%q is no fault of a BMC", strings.Join(args, " ")),
+			Code: "usage", Exit: cli.ExitUsage, Err: errFault, Message: fmt.Sprintf("%q is no fault of a BMC", strings.Join(args, " ")),
 			Hint: "bmc takes one of lag, freeze, lie, hang, slow, restart, ok, or words such as factor=0.5,slow=2s,busy,no-dcmi",
 		}
 	}

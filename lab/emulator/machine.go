@@ -29,7 +29,7 @@ const hostShare = 0.75
 
 // machine is one running `powerlab node`: a Node in real time with its processes.
 type machine struct {
-	opts  Options
+	opts  options
 	dir   string // absolute: the node's own folder
 	cores float64
 	log   *slog.Logger
@@ -44,8 +44,8 @@ type machine struct {
 	bmc      *board // nil where there is none
 }
 
-// Options say which node is run and with what; the flags of `powerlab node`.
-type Options struct {
+// options say which node is run and with what; the flags of `powerlab node`.
+type options struct {
 	// Name is the node's name: letters, digits, dots and dashes.
 	Name string
 	// Dir holds the folders of all nodes of a run.
@@ -85,10 +85,10 @@ type Options struct {
 var nodeName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9.-]{0,62}$`)
 
 // boot makes the node's folder, tree and throttle; nothing is started yet.
-func boot(opts Options, log *slog.Logger) (*machine, error) {
+func boot(opts options, log *slog.Logger) (*machine, error) {
 	if !nodeName.MatchString(opts.Name) {
 		return nil, &cli.Error{
-			Code: "usage", Exit: cli.ExitUsage, Err: ErrName,
+			Code: "usage", Exit: cli.ExitUsage, Err: errName,
 			Message: fmt.Sprintf("node name %q is not made of letters, digits, dots and dashes", opts.Name),
 			Hint:    "a name such as n01",
 		}
@@ -161,7 +161,7 @@ func (m *machine) claim() error {
 		n, _ := lock.ReadAt(owner[:], 0)
 		pid, _ := strconv.Atoi(string(owner[:max(0, n-1)]))
 		return errors.Join(&cli.Error{
-			Code: "running", Exit: cli.ExitConflict, Err: ErrRunning,
+			Code: "running", Exit: cli.ExitConflict, Err: errRunning,
 			Message: fmt.Sprintf("node %s in %s is already running as process %d", m.opts.Name, m.opts.Dir, pid),
 			Hint:    "give this one another name or --dir, or stop the other: kill " + strconv.Itoa(pid),
 		}, lock.Close())
@@ -324,10 +324,10 @@ func (u *usage) add(dt, used time.Duration, cores float64) float64 {
 	return min(1, u.used/u.allowed)
 }
 
-// Run boots the node, starts its processes, and steps it until ctx is done; then
+// run boots the node, starts its processes, and steps it until ctx is done; then
 // it stops what it started. Nothing survives it. ready is called once everything
 // runs, with what slows the node's processes.
-func Run(ctx context.Context, opts Options, log *slog.Logger, ready func(description string)) error {
+func run(ctx context.Context, opts options, log *slog.Logger, ready func(description string)) error {
 	m, err := boot(opts, log)
 	if err != nil {
 		return err

@@ -201,7 +201,7 @@ func (n *Node) Step(dt time.Duration, util float64) error {
 // ErrNeedsFUSE for what plain files cannot show; then nothing changes.
 func (n *Node) Fault(name string, args ...string) error {
 	if n.files != nil && kernel.NeedsErrors(name, args) {
-		return ErrNeedsFUSE
+		return errNeedsFUSE
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -24,8 +24,8 @@ import (
 // backlog is how many packets wait for a member, as in a socket's buffer.
 const backlog = 4096
 
-// ErrNoRoute is what a dial ends with that reaches nobody.
-var ErrNoRoute = errors.New("ether: no route")
+// errNoRoute is what a dial ends with that reaches nobody.
+var errNoRoute = errors.New("ether: no route")
 
 // Ether is one network. Its methods may be called from any goroutine.
 type Ether struct {
@@ -131,7 +131,7 @@ func (p *Port) DialTimeout(addr string, timeout time.Duration) (net.Conn, error)
 	} else {
 		<-late.C
 	}
-	return nil, fmt.Errorf("%w to %s", ErrNoRoute, addr)
+	return nil, fmt.Errorf("%w to %s", errNoRoute, addr)
 }
 
 // DialAddressTimeout opens a connection.

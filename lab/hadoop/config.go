@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// StockScheduler is the fair scheduler as Hadoop has it.
-const StockScheduler = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.FairScheduler"
+// stockScheduler is the fair scheduler as Hadoop has it.
+const stockScheduler = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.FairScheduler"
 
 // Config says what cluster is started.
 type Config struct {
@@ -107,7 +107,7 @@ func (c *Config) complete() (err error) {
 		c.Queues = Queues3()
 	}
 	if c.Scheduler == "" {
-		c.Scheduler = StockScheduler
+		c.Scheduler = stockScheduler
 	}
 	if c.Heartbeat <= 0 {
 		c.Heartbeat = heartbeat

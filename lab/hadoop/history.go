@@ -114,7 +114,7 @@ func (c *Cluster) history(ctx context.Context, application string) (*History, er
 		return nil, fmt.Errorf("hadoop: history of %s: %w", application, err)
 	}
 	defer func() { _ = f.Close() }()
-	h, err := ReadHistory(f)
+	h, err := readHistory(f)
 	if err != nil {
 		return nil, fmt.Errorf("hadoop: history of %s: %w", application, err)
 	}
@@ -134,9 +134,9 @@ type event struct {
 	JobCounters Counters `json:"totalCounters"`
 }
 
-// ReadHistory reads a .jhist file in its JSON form: a line that names the form, a schema,
+// readHistory reads a .jhist file in its JSON form: a line that names the form, a schema,
 // then an event per line. What it does not know it passes over.
-func ReadHistory(r io.Reader) (*History, error) {
+func readHistory(r io.Reader) (*History, error) {
 	lines := bufio.NewReader(r)
 	head, err := lines.ReadString('\n')
 	if strings.TrimSpace(head) != "Avro-Json" {

@@ -20,7 +20,7 @@ const jhist = `Avro-Json
 
 func TestHistoryIsRead(t *testing.T) {
 	t.Parallel()
-	h, err := ReadHistory(strings.NewReader(jhist))
+	h, err := readHistory(strings.NewReader(jhist))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestHistoryIsRead(t *testing.T) {
 func TestWhatIsNoHistoryIsRefused(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "Avro-Binary\n", "Avro-Json\nnonsense\n"} {
-		if _, err := ReadHistory(strings.NewReader(text)); err == nil {
+		if _, err := readHistory(strings.NewReader(text)); err == nil {
 			t.Errorf("%q is taken for a history", text)
 		}
 	}

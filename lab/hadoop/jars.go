@@ -34,9 +34,9 @@ type Jars struct {
 	names []string // sorted
 }
 
-// DefaultDir is where the jars are kept when nothing else is said: a folder of the
+// defaultDir is where the jars are kept when nothing else is said: a folder of the
 // user's cache.
-func DefaultDir() (string, error) {
+func defaultDir() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("hadoop: folder for the jars: %w", err)
@@ -49,7 +49,7 @@ func DefaultDir() (string, error) {
 // not at all. The error wraps ErrUnavailable when neither is possible.
 func Fetch(ctx context.Context, dir string) (Jars, error) {
 	if dir == "" {
-		def, err := DefaultDir()
+		def, err := defaultDir()
 		if err != nil {
 			return Jars{}, err
 		}

@@ -181,10 +181,10 @@ func (s *settings) tracer(cmd *cobra.Command) io.Writer {
 
 // list is --list-sabotage.
 func (s *settings) list(w io.Writer) error {
-	all := Sabotages()
+	all := sabotages()
 	if s.out.IsJSON() {
 		return s.out.JSON(w, struct {
-			Items []Sabotage `json:"items"`
+			Items []breach `json:"items"`
 		}{all})
 	}
 	rows := make([][]string, 0, len(all))
@@ -212,7 +212,7 @@ type broken struct {
 func (s *settings) breakAll(cmd *cobra.Command) error {
 	var list []broken
 	var missed []string
-	for _, x := range Sabotages() {
+	for _, x := range sabotages() {
 		o := Options{Schedules: s.schedules, Seed: s.seed, Span: s.span, Only: s.only, Keep: s.keep, Sabotage: x.Name}
 		choose(x.Name)
 		r, err := Run(cmd.Context(), o)
@@ -226,7 +226,7 @@ func (s *settings) breakAll(cmd *cobra.Command) error {
 			missed = append(missed, x.Name)
 		}
 		list = append(list, b)
-		cli.Notef(cmd.ErrOrStderr(), "%d of %d sabotages: %s, found %v in %d schedules", len(list), len(Sabotages()), b.Name, b.Found, b.Schedules)
+		cli.Notef(cmd.ErrOrStderr(), "%d of %d sabotages: %s, found %v in %d schedules", len(list), len(sabotages()), b.Name, b.Found, b.Schedules)
 	}
 	if err := s.printAll(cmd.OutOrStdout(), list); err != nil {
 		return err
@@ -258,7 +258,7 @@ func (s *settings) replayFile(cmd *cobra.Command) error {
 		return cli.Usage("--replay: %v", err)
 	}
 	defer func() { _ = f.Close() }()
-	x, err := ReadSchedule(f)
+	x, err := readSchedule(f)
 	if err != nil {
 		return cli.Usage("--replay %s: %v", s.replay, err)
 	}
@@ -288,7 +288,7 @@ func (s *settings) shrink(cmd *cobra.Command, o Options, r *Report) {
 	cli.Notef(cmd.ErrOrStderr(), "%s is broken with seed %d; shrinking", first.Promise, first.Seed)
 	x := o.schedule(0)
 	x.Seed = first.Seed
-	if least, ok := Shrink(x, first.Promise); ok {
+	if least, ok := shrink(x, first.Promise); ok {
 		r.Shrunk = &least
 	}
 }

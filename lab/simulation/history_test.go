@@ -79,7 +79,7 @@ func TestOverlaidOldLeases(t *testing.T) {
 }
 
 func recorded(i int) *history {
-	w := newWorld(Schedule{Seed: SeedOf(73, i), SpanMS: 60_000, Only: historyClasses()}, nil)
+	w := newWorld(Schedule{Seed: seedOf(73, i), SpanMS: 60_000, Only: historyClasses()}, nil)
 	w.history = &history{w: w}
 	w.run()
 	return w.history

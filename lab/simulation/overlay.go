@@ -68,7 +68,7 @@ func sourceTree(ctx context.Context) (string, error) {
 // writeOverlay writes the changed files and overlay.json into dir, and gives the latter's path.
 func writeOverlay(root, dir string) (string, error) {
 	changed := map[string]string{}
-	for _, s := range append(Sabotages(), hiddenSabotages()...) {
+	for _, s := range append(sabotages(), hiddenSabotages()...) {
 		for _, e := range s.edits {
 			if _, ok := changed[e.file]; !ok {
 				data, err := os.ReadFile(filepath.Join(root, filepath.Clean(e.file)))

@@ -63,9 +63,9 @@ type Report struct {
 // seedBits keeps seeds exact in JSON readers that know only doubles.
 const seedBits = 53
 
-// SeedOf is the seed of schedule i of a run with the given seed; that of
+// seedOf is the seed of schedule i of a run with the given seed; that of
 // schedule 0 is the run's own, so that each schedule can be run alone.
-func SeedOf(seed uint64, i int) uint64 {
+func seedOf(seed uint64, i int) uint64 {
 	if i == 0 {
 		return seed
 	}
@@ -116,7 +116,7 @@ func (r *Report) add(w *world) {
 
 // schedule number i of the run.
 func (o Options) schedule(i int) Schedule {
-	return Schedule{Seed: SeedOf(o.Seed, i), SpanMS: o.Span.Milliseconds(), Only: o.Only, Keep: o.Keep, Sabotage: o.Sabotage}
+	return Schedule{Seed: seedOf(o.Seed, i), SpanMS: o.Span.Milliseconds(), Only: o.Only, Keep: o.Keep, Sabotage: o.Sabotage}
 }
 
 // inOrder runs the schedules on all processors and yields them in their order. It

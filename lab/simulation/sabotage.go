@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Sabotage is one rule of the design that can be broken on purpose, to see that the
+// breach is one rule of the design that can be broken on purpose, to see that the
 // judges find it: a small change of a production file.
-type Sabotage struct {
+type breach struct {
 	// Name for --sabotage.
 	Name string `json:"name"`
 	// Breaks is the promise under which the judges find it.
@@ -26,18 +26,18 @@ type edit struct {
 }
 
 // findSabotage is the sabotage of a name; "" is none.
-func findSabotage(name string) (Sabotage, error) {
+func findSabotage(name string) (breach, error) {
 	if name == "" {
-		return Sabotage{}, nil
+		return breach{}, nil
 	}
-	list := append(Sabotages(), hiddenSabotages()...)
-	i := slices.IndexFunc(list, func(s Sabotage) bool { return s.Name == name })
+	list := append(sabotages(), hiddenSabotages()...)
+	i := slices.IndexFunc(list, func(s breach) bool { return s.Name == name })
 	if i < 0 {
 		var names []string
-		for _, s := range Sabotages() {
+		for _, s := range sabotages() {
 			names = append(names, s.Name)
 		}
-		return Sabotage{}, fmt.Errorf("%q is none of %s", name, strings.Join(names, ", "))
+		return breach{}, fmt.Errorf("%q is none of %s", name, strings.Join(names, ", "))
 	}
 	return list[i], nil
 }

@@ -32,7 +32,7 @@ func allBroken(t *testing.T, seed string) {
 	t.Helper()
 	out, stderr, exit := brokenBy(t, "--sabotage", "all", "--seed", seed, "-o", "json")
 	var r struct{ Items []broken }
-	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Items) != len(Sabotages()) {
+	if err := json.Unmarshal([]byte(out), &r); err != nil || len(r.Items) != len(sabotages()) {
 		t.Fatalf("exit %d, %v: %s", exit, err, stderr)
 	}
 	total := 0

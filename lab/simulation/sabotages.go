@@ -23,19 +23,19 @@ const (
 	stateFile       = "ledger/state.go"
 )
 
-func patched(name, breaks string, edits ...edit) Sabotage {
-	return Sabotage{Name: name, Breaks: breaks, File: edits[0].file, edits: edits}
+func patched(name, breaks string, edits ...edit) breach {
+	return breach{Name: name, Breaks: breaks, File: edits[0].file, edits: edits}
 }
 
-// Sabotages are all of them, in order of where they break the design: what a node does,
+// sabotages are all of them, in order of where they break the design: what a node does,
 // what a leadership does, what the ledger makes of an entry.
-func Sabotages() []Sabotage {
+func sabotages() []breach {
 	out := append(nodeSabotages(), leaderSabotages()...)
 	return append(append(out, evidenceSabotages()...), ledgerSabotages()...)
 }
 
-func nodeSabotages() []Sabotage {
-	return []Sabotage{
+func nodeSabotages() []breach {
+	return []breach{
 		// A lease counts from the arrival of its grant.
 		patched("lease-from-receipt", "P2", edit{nodeFile, "	n.Told(g)\n	if n.leaving {", "	n.Told(g)\n	if BROKEN {\n		n.holder.Sent(g.Heartbeat, now)\n	}\n	if n.leaving {"}),
 		// powerd reads the clock that stands still in suspend.
@@ -70,8 +70,8 @@ func nodeSabotages() []Sabotage {
 	}
 }
 
-func leaderSabotages() []Sabotage {
-	return []Sabotage{
+func leaderSabotages() []breach {
+	return []breach{
 		// Heartbeats are answered before the entry has committed.
 		patched("answer-before-commit", "P3", edit{leaderFile, "	return []Output{Propose{c}}\n", "	if BROKEN && l.led {\n		return append([]Output{Propose{c}}, l.answers(s, now)...)\n	}\n	return []Output{Propose{c}}\n"}),
 		// An entry answers heartbeats that came after it was proposed.
@@ -129,8 +129,8 @@ func leaderSabotages() []Sabotage {
 }
 
 // evidenceSabotages are about what a read-back, or silence, proves.
-func evidenceSabotages() []Sabotage {
-	return []Sabotage{
+func evidenceSabotages() []breach {
+	return []breach{
 		// A lower counts as acknowledged when it is committed.
 		patched("raise-before-lower", "P1", edit{ledgerNodeFile, "	n.Ceiling = max(n.Ceiling, top)\n	return n\n", "	if n.Ceiling = max(n.Ceiling, top); BROKEN {\n		n.Ceiling = top\n	}\n	return n\n"}),
 		// Every read-back counts for the newest target, whichever it names.
@@ -163,8 +163,8 @@ func evidenceSabotages() []Sabotage {
 }
 
 // ledgerSabotages are about what an entry does to the state.
-func ledgerSabotages() []Sabotage {
-	return []Sabotage{
+func ledgerSabotages() []breach {
+	return []breach{
 		// A moved node is charged in its new place only.
 		patched("move-frees-at-once", "P4", edit{ledgerNodeFile, "		n.From, n.FromSeq = was, n.Seq\n", "		if !BROKEN {\n			n.From, n.FromSeq = was, n.Seq\n		}\n"}),
 		// A node that is removed is charged nothing any more, without a word on whether it is off.
@@ -215,8 +215,8 @@ func ledgerSabotages() []Sabotage {
 }
 
 // hiddenSabotages are found by the check of histories, not by the judges.
-func hiddenSabotages() []Sabotage {
-	return []Sabotage{
+func hiddenSabotages() []breach {
+	return []breach{
 		// Whoever takes itself for the leader answers reads.
 		patched("stale-read", "", edit{requestFile, "	l.reads = append(l.reads, r)\n", "	if BROKEN {\n		return []Output{Answer{Request: r}}\n	}\n	l.reads = append(l.reads, r)\n"}),
 	}

@@ -50,8 +50,8 @@ func (s Schedule) Replay(trace io.Writer) (*Report, error) {
 	return r, nil
 }
 
-// ReadSchedule reads a kept schedule.
-func ReadSchedule(r io.Reader) (Schedule, error) {
+// readSchedule reads a kept schedule.
+func readSchedule(r io.Reader) (Schedule, error) {
 	var s Schedule
 	d := json.NewDecoder(r)
 	d.DisallowUnknownFields()

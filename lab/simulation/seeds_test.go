@@ -30,7 +30,7 @@ func TestKeptSeeds(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = f.Close() }()
-			s, err := ReadSchedule(f)
+			s, err := readSchedule(f)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,7 +59,7 @@ func TestReadScheduleRefuses(t *testing.T) {
 		"no span":          `{"seed":1}`,
 		"an unknown class": `{"seed":1,"span_ms":5000,"only":["earthquake"]}`,
 	} {
-		if _, err := ReadSchedule(strings.NewReader(text)); err == nil {
+		if _, err := readSchedule(strings.NewReader(text)); err == nil {
 			t.Errorf("%s is accepted", name)
 		}
 	}

@@ -15,10 +15,10 @@ type shrinker struct {
 	runs     int
 }
 
-// Shrink turns a schedule that breaks a promise into the least one it can find
+// shrink turns a schedule that breaks a promise into the least one it can find
 // that does so too: fewer classes of faults, fewer occurrences, a shorter span. A
 // schedule that breaks nothing comes back as it is, and false.
-func Shrink(s Schedule, promise string) (Schedule, bool) {
+func shrink(s Schedule, promise string) (Schedule, bool) {
 	s.Promise = promise
 	k := &shrinker{}
 	if !k.try(s) {

@@ -91,11 +91,11 @@ func TestScheduleReplaysAlone(t *testing.T) {
 		return b.String()
 	}
 	whole := trace(9, 3)
-	if alone := trace(SeedOf(9, 2), 1); alone == "" || !strings.HasSuffix(whole, alone) {
+	if alone := trace(seedOf(9, 2), 1); alone == "" || !strings.HasSuffix(whole, alone) {
 		t.Error("schedule 2 of seed 9 is another one when it runs alone")
 	}
-	if SeedOf(9, 1) == SeedOf(9, 2) || SeedOf(9, 0) != 9 || SeedOf(9, 1)>>seedBits != 0 {
-		t.Errorf("seeds %d, %d, %d", SeedOf(9, 0), SeedOf(9, 1), SeedOf(9, 2))
+	if seedOf(9, 1) == seedOf(9, 2) || seedOf(9, 0) != 9 || seedOf(9, 1)>>seedBits != 0 {
+		t.Errorf("seeds %d, %d, %d", seedOf(9, 0), seedOf(9, 1), seedOf(9, 2))
 	}
 }
 
@@ -224,7 +224,7 @@ func TestKeptOccurrenceIsTheSame(t *testing.T) {
 // A schedule that breaks nothing is not shrunk.
 func TestShrinkNeedsAViolation(t *testing.T) {
 	t.Parallel()
-	if _, ok := Shrink(Schedule{Seed: 1, SpanMS: 5000}, "P1"); ok {
+	if _, ok := shrink(Schedule{Seed: 1, SpanMS: 5000}, "P1"); ok {
 		t.Error("a schedule that breaks nothing was shrunk")
 	}
 }

@@ -213,7 +213,7 @@ func (c *Cluster) eventLog(name string) (EventLog, error) {
 		return EventLog{}, fmt.Errorf("spark: event logs: %w", err)
 	}
 	for _, path := range slices.Backward(paths) {
-		log, app, err := ReadEventLog(path)
+		log, app, err := readEventLog(path)
 		if err == nil && app == name {
 			return log, nil
 		}
@@ -246,9 +246,9 @@ type event struct {
 // eventMost bounds a line of an event log; Spark's own properties are in one.
 const eventMost = 16 << 20
 
-// ReadEventLog reads an event log, also of an application that still runs, and the
+// readEventLog reads an event log, also of an application that still runs, and the
 // application's name. A last line that was cut short is passed over.
-func ReadEventLog(path string) (log EventLog, name string, err error) {
+func readEventLog(path string) (log EventLog, name string, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return log, "", fmt.Errorf("spark: event log: %w", err)

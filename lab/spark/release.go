@@ -33,8 +33,8 @@ type Release struct {
 	Python string
 }
 
-// DefaultDir is where a release is kept when nothing else is said: a folder of the user's cache.
-func DefaultDir(version string) (string, error) {
+// defaultDir is where a release is kept when nothing else is said: a folder of the user's cache.
+func defaultDir(version string) (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return "", fmt.Errorf("spark: folder for Spark: %w", err)
@@ -48,7 +48,7 @@ func DefaultDir(version string) (string, error) {
 // others wait. The error wraps ErrUnavailable when that is not possible here.
 func Fetch(ctx context.Context, version, dir string, say func(string)) (Release, error) {
 	if dir == "" {
-		def, err := DefaultDir(version)
+		def, err := defaultDir(version)
 		if err != nil {
 			return Release{}, err
 		}

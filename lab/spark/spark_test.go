@@ -124,7 +124,7 @@ func TestReadEventLog(t *testing.T) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	log, name, err := ReadEventLog(path)
+	log, name, err := readEventLog(path)
 	want := EventLog{Application: "app-7", Stages: []StageRecord{{0, 1, 32, "map"}}, InputBytes: 70, Attempts: 2, Succeeded: 1, TaskSeconds: 1.5, Jobs: 2500 * time.Millisecond}
 	if err != nil || name != "words-1" || log.Application != want.Application || !slices.Equal(log.Stages, want.Stages) || log.InputBytes != 70 || log.Attempts != 2 || log.Succeeded != 1 ||
 		log.TaskSeconds != want.TaskSeconds || log.Jobs != want.Jobs {

@@ -32,13 +32,13 @@ const engineLocal = "local"
 
 // A Runner runs one job on some of its map tasks, named in rising order, and gives the
 // lines of its result: a key, a tab and a number each.
-type Runner interface {
+type runner interface {
 	Run(ctx context.Context, tasks []int) ([]byte, error)
 }
 
 // measurement measures the accuracy of parts of a job.
 type measurement struct {
-	runner     Runner
+	runner     runner
 	tasks      int
 	comparison quality.Comparison
 	top        int

@@ -106,16 +106,16 @@ func (s *source) attr(z *zone, file string) *attr {
 	}
 	switch file {
 	case "enabled":
-		return s.flag(z, func(l *PackageLimit) *bool { return &l.Long.Enable })
+		return s.flag(z, func(l *packageLimit) *bool { return &l.Long.Enable })
 	case "clamp":
-		return s.flag(z, func(l *PackageLimit) *bool { return &l.Long.Clamp })
+		return s.flag(z, func(l *packageLimit) *bool { return &l.Long.Clamp })
 	case "locked":
-		a := s.flag(z, func(l *PackageLimit) *bool { return &l.Locked })
+		a := s.flag(z, func(l *packageLimit) *bool { return &l.Locked })
 		a.set = nil // until the next reset there would be no way back
 		return a
 	}
-	long := func(l *PackageLimit) *Limit { return &l.Long }
-	short := func(l *PackageLimit) *Limit { return &l.Short }
+	long := func(l *packageLimit) *Limit { return &l.Long }
+	short := func(l *packageLimit) *Limit { return &l.Short }
 	switch file {
 	case "constraint_0_name":
 		return &attr{text: rapl.LongTerm}
@@ -138,13 +138,13 @@ func (s *source) attr(z *zone, file string) *attr {
 }
 
 // limit reads the zone's limit register.
-func (s *source) limit(z *zone) (PackageLimit, error) {
+func (s *source) limit(z *zone) (packageLimit, error) {
 	v, err := s.read(z.cpus, packageLimitReg)
-	return DecodeLimit(v), err
+	return decodeLimit(v), err
 }
 
 // flag is one bit of the register.
-func (s *source) flag(z *zone, of func(*PackageLimit) *bool) *attr {
+func (s *source) flag(z *zone, of func(*packageLimit) *bool) *attr {
 	return &attr{
 		get: func() (int64, error) {
 			l, err := s.limit(z)
@@ -157,13 +157,13 @@ func (s *source) flag(z *zone, of func(*PackageLimit) *bool) *attr {
 			if v != 0 && v != 1 {
 				return unix.EINVAL
 			}
-			return s.change(z.cpus, func(l *PackageLimit) error { *of(l) = v == 1; return nil })
+			return s.change(z.cpus, func(l *packageLimit) error { *of(l) = v == 1; return nil })
 		},
 	}
 }
 
 // power is one of the two limits, in microwatts.
-func (s *source) power(z *zone, of func(*PackageLimit) *Limit) *attr {
+func (s *source) power(z *zone, of func(*packageLimit) *Limit) *attr {
 	return &attr{
 		get: func() (int64, error) {
 			l, err := s.limit(z)
@@ -174,13 +174,13 @@ func (s *source) power(z *zone, of func(*PackageLimit) *Limit) *attr {
 			if err != nil {
 				return err
 			}
-			return s.change(z.cpus, func(l *PackageLimit) error { of(l).Power = n; return nil })
+			return s.change(z.cpus, func(l *packageLimit) error { of(l).Power = n; return nil })
 		},
 	}
 }
 
 // window is one of the two averaging windows, in microseconds.
-func (s *source) window(z *zone, of func(*PackageLimit) *Limit) *attr {
+func (s *source) window(z *zone, of func(*packageLimit) *Limit) *attr {
 	return &attr{
 		get: func() (int64, error) {
 			l, err := s.limit(z)
@@ -192,7 +192,7 @@ func (s *source) window(z *zone, of func(*PackageLimit) *Limit) *attr {
 			}
 			// What get cut off comes back, so that a window put back is the same window.
 			field := s.units.EncodeWindow(time.Duration(v+1)*time.Microsecond - 1)
-			return s.change(z.cpus, func(l *PackageLimit) error { of(l).Window = field; return nil })
+			return s.change(z.cpus, func(l *packageLimit) error { of(l).Window = field; return nil })
 		},
 	}
 }

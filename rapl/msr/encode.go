@@ -17,9 +17,9 @@ type Units struct {
 	TimeShift   uint // 1 / 2^TimeShift s, usually 976 us
 }
 
-// DecodeUnits reads the unit register. A register of 0 means "no RAPL" (a
+// decodeUnits reads the unit register. A register of 0 means "no RAPL" (a
 // virtual machine answers so), not units of 1 W and 1 J.
-func DecodeUnits(v uint64) (Units, bool) {
+func decodeUnits(v uint64) (Units, bool) {
 	u := Units{PowerShift: uint(v & 0xf), EnergyShift: uint(v >> 8 & 0x1f), TimeShift: uint(v >> 16 & 0xf)}
 	return u, v != 0
 }
@@ -95,8 +95,8 @@ type Limit struct {
 	Window uint64 // 7-bit field
 }
 
-// PackageLimit is MSR_PKG_POWER_LIMIT (SDM vol. 3B, 15.10.3).
-type PackageLimit struct {
+// packageLimit is MSR_PKG_POWER_LIMIT (SDM vol. 3B, 15.10.3).
+type packageLimit struct {
 	Long, Short Limit
 	Locked      bool // read-only until the next reset
 }
@@ -115,9 +115,9 @@ const (
 	halfMask  = 1<<24 - 1
 )
 
-// DecodeLimit takes the register apart.
-func DecodeLimit(v uint64) PackageLimit {
-	return PackageLimit{Long: decodeHalf(v), Short: decodeHalf(v >> shortShift), Locked: v>>lockBit == 1}
+// decodeLimit takes the register apart.
+func decodeLimit(v uint64) packageLimit {
+	return packageLimit{Long: decodeHalf(v), Short: decodeHalf(v >> shortShift), Locked: v>>lockBit == 1}
 }
 
 func decodeHalf(v uint64) Limit {
@@ -128,7 +128,7 @@ func decodeHalf(v uint64) Limit {
 
 // Encode puts l into the register that read old, keeping the bits that are
 // reserved there.
-func (l PackageLimit) Encode(old uint64) uint64 {
+func (l packageLimit) Encode(old uint64) uint64 {
 	v := old &^ (halfMask | halfMask<<shortShift | 1<<lockBit)
 	v |= l.Long.encode() | l.Short.encode()<<shortShift
 	if l.Locked {

@@ -58,8 +58,8 @@ const counterMask = 1<<32 - 1
 // ErrNoRAPL reports a unit register that reads 0, as in virtual machines.
 var ErrNoRAPL = errors.New("the unit register reads 0: no RAPL here, as in a virtual machine")
 
-// Registers are the registers of a machine's CPUs. They are for one goroutine.
-type Registers interface {
+// registers are the registers of a machine's CPUs. They are for one goroutine.
+type registers interface {
 	// Read reads register reg on a CPU. EIO says that the CPU has no such register.
 	Read(cpu int, reg uint32) (uint64, error)
 	// Write writes it.
@@ -72,11 +72,11 @@ type Registers interface {
 // with rapl.ErrNoTree without such devices (module msr is not loaded), and with
 // ErrNoRAPL, which is also a rapl.ErrNoZone, when they hold no RAPL. Nothing is
 // written.
-func Open(root *os.Root) (*rapl.Tree, error) { return OpenWith(root, &devices{root: root}) }
+func Open(root *os.Root) (*rapl.Tree, error) { return openWith(root, &devices{root: root}) }
 
-// OpenWith is Open with registers of the caller's. CPUs, their packages and
+// openWith is Open with registers of the caller's. CPUs, their packages and
 // their make are read below root, from sys/devices/system/cpu and proc/cpuinfo.
-func OpenWith(root *os.Root, regs Registers) (*rapl.Tree, error) {
+func openWith(root *os.Root, regs registers) (*rapl.Tree, error) {
 	s, err := newSource(root, regs)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func OpenControl(root *os.Root, path string) (*sysfs.Control, error) {
 
 // source is the registers of one machine, as zones.
 type source struct {
-	regs  Registers
+	regs  registers
 	refs  int // open files
 	units Units
 	zones []*zone
@@ -119,7 +119,7 @@ type zone struct {
 	limits bool         // packageLimitReg is there
 }
 
-func newSource(root *os.Root, regs Registers) (*source, error) {
+func newSource(root *os.Root, regs registers) (*source, error) {
 	m, err := readMake(root)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func newSource(root *os.Root, regs Registers) (*source, error) {
 		return nil, fmt.Errorf("msr: %w: unit register: %w", rapl.ErrNoZone, errors.Join(err, regs.Close()))
 	}
 	var ok bool
-	if s.units, ok = DecodeUnits(v); !ok {
+	if s.units, ok = decodeUnits(v); !ok {
 		return nil, fmt.Errorf("msr: %w: %w", rapl.ErrNoZone, errors.Join(ErrNoRAPL, regs.Close()))
 	}
 	for _, p := range places {
@@ -246,12 +246,12 @@ func offline(err error) bool {
 }
 
 // change rewrites a package limit register by edit. A locked one is EACCES.
-func (s *source) change(cpus []int, edit func(*PackageLimit) error) error {
+func (s *source) change(cpus []int, edit func(*packageLimit) error) error {
 	old, err := s.read(cpus, packageLimitReg)
 	if err != nil {
 		return err
 	}
-	l := DecodeLimit(old)
+	l := decodeLimit(old)
 	if l.Locked {
 		return unix.EACCES
 	}

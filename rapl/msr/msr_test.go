@@ -100,7 +100,7 @@ func host(t *testing.T, vendor string, model int, packages ...[2]int) *os.Root {
 
 func open(t *testing.T, root *os.Root, f *file) *rapl.Tree {
 	t.Helper()
-	tree, err := OpenWith(root, f)
+	tree, err := openWith(root, f)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestNoRAPL(t *testing.T) {
 		{"units, and a counter of 0", map[uint32]uint64{unitReg: unitsUsual, packageReg: 0}, rapl.ErrNoZone},
 	} {
 		f := &file{cpus: map[int]map[uint32]uint64{0: c.regs}}
-		_, err := OpenWith(host(t, "GenuineIntel", 0x55), f)
+		_, err := openWith(host(t, "GenuineIntel", 0x55), f)
 		if !errors.Is(err, c.want) || !errors.Is(err, rapl.ErrNoZone) || f.closed == 0 {
 			t.Errorf("%s: error %v, closed %d times", c.name, err, f.closed)
 		}
@@ -202,7 +202,7 @@ func TestLimits(t *testing.T) {
 	if err != nil || got.Long != want.Long || got.Short != want.Short || !got.Enable || got.LongWindow != 250*time.Millisecond {
 		t.Errorf("got %+v, %v", got, err)
 	}
-	reg := DecodeLimit(f.cpus[0][packageLimitReg])
+	reg := decodeLimit(f.cpus[0][packageLimitReg])
 	if !reg.Long.Clamp || !reg.Long.Enable || reg.Long.Power != 760 || reg.Short.Power != 912 || reg.Locked {
 		t.Errorf("register %+v", reg)
 	}
@@ -339,7 +339,7 @@ func TestOpenControlByPath(t *testing.T) {
 
 func TestUsualWindows(t *testing.T) {
 	t.Parallel()
-	u, ok := DecodeUnits(unitsUsual)
+	u, ok := decodeUnits(unitsUsual)
 	if !ok || u.Window(10) != time.Second || u.Window(1|1<<5) != 2441406*time.Nanosecond {
 		t.Errorf("units %+v: %v, %v", u, u.Window(10), u.Window(1|1<<5))
 	}
@@ -359,14 +359,14 @@ func TestEveryWindowComesBack(t *testing.T) {
 	a := s.attr(s.zones[0], "constraint_0_time_window_us")
 	for field := range uint64(26) { // longer ones than 2^25 units are a day and more
 		for z := range uint64(4) {
-			l := DecodeLimit(limitUsual)
+			l := decodeLimit(limitUsual)
 			l.Long.Window = field | z<<windowYBits
 			f.cpus[0][packageLimitReg] = l.Encode(0)
 			v, err := a.get()
 			if err == nil {
 				err = a.set(v)
 			}
-			if got := DecodeLimit(f.cpus[0][packageLimitReg]); err != nil || got != l {
+			if got := decodeLimit(f.cpus[0][packageLimitReg]); err != nil || got != l {
 				t.Errorf("%d us: %+v came back as %+v, %v", v, l.Long, got.Long, err)
 			}
 		}
@@ -376,7 +376,7 @@ func TestEveryWindowComesBack(t *testing.T) {
 func TestEncoding(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		u, _ := DecodeUnits(rapid.Uint64().Draw(t, "units"))
+		u, _ := decodeUnits(rapid.Uint64().Draw(t, "units"))
 		n := rapid.Uint64Range(1, 1<<15-1).Draw(t, "count")
 		if got, err := u.EncodePower(u.Power(n)); err == nil && u.Power(got) != u.Power(n) && u.PowerShift <= 6 {
 			t.Fatalf("%d counts came back as %d", n, got)
@@ -398,11 +398,11 @@ func FuzzLimitRegister(f *testing.F) {
 	f.Add(limitUsual)
 	f.Add(^uint64(0))
 	f.Fuzz(func(t *testing.T, v uint64) {
-		l := DecodeLimit(v)
+		l := decodeLimit(v)
 		if got := l.Encode(v); got != v {
 			t.Fatalf("%#x came back as %#x", v, got)
 		}
-		if got := DecodeLimit(l.Encode(0)); got != l {
+		if got := decodeLimit(l.Encode(0)); got != l {
 			t.Fatalf("%+v came back as %+v", l, got)
 		}
 		other := l

@@ -26,8 +26,8 @@ const (
 )
 
 var (
-	// ErrToken means a file that holds no usable token.
-	ErrToken = errors.New("a token is 16 to 4096 printable characters without blanks, readable by its owner and group only")
+	// errToken means a file that holds no usable token.
+	errToken = errors.New("a token is 16 to 4096 printable characters without blanks, readable by its owner and group only")
 	// errNoToken refuses a request; it tells nobody what the token is like.
 	errNoToken = errors.New("the token of the cluster's hooks is missing or wrong")
 )
@@ -74,7 +74,7 @@ func readToken(path string) (string, error) {
 		return "", fmt.Errorf("read token: %w", err)
 	}
 	if info.Mode().Perm()&0o007 != 0 || info.Size() > tokenMax+1 {
-		return "", fmt.Errorf("read token: %s: mode %04o, %d bytes: %w", path, info.Mode().Perm(), info.Size(), ErrToken)
+		return "", fmt.Errorf("read token: %s: mode %04o, %d bytes: %w", path, info.Mode().Perm(), info.Size(), errToken)
 	}
 	data, err := config.ReadFile(path, tokenMax+1)
 	if err != nil {
@@ -82,7 +82,7 @@ func readToken(path string) (string, error) {
 	}
 	text := strings.TrimSpace(string(data))
 	if len(text) < tokenMin || len(text) > tokenMax || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("read token: %s: %w", path, ErrToken)
+		return "", fmt.Errorf("read token: %s: %w", path, errToken)
 	}
 	return text, nil
 }

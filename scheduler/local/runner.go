@@ -37,8 +37,8 @@ const (
 // userRule is what a task user's name may look like: it becomes a part of a path.
 var userRule = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
 
-// ErrNoUser is a task whose submitter has no user on this node.
-var ErrNoUser = errors.New("no user is configured for the submitter")
+// errNoUser is a task whose submitter has no user on this node.
+var errNoUser = errors.New("no user is configured for the submitter")
 
 // Users chooses the user that runs a task. The zero value runs tasks as the worker's own
 // user, which separates nothing: for trying the system without root.
@@ -71,7 +71,7 @@ func (u Users) socket(submitter string) (string, error) {
 	if len(u.BySubmitter) > 0 {
 		var ok bool
 		if user, ok = u.BySubmitter[submitter]; !ok {
-			return "", fmt.Errorf("task of submitter %q: %w; add --task-user %s=USER to the worker's options", submitter, ErrNoUser, submitter)
+			return "", fmt.Errorf("task of submitter %q: %w; add --task-user %s=USER to the worker's options", submitter, errNoUser, submitter)
 		}
 	}
 	return filepath.Join(u.Sockets, user+".sock"), nil

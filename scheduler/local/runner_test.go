@@ -150,7 +150,7 @@ func TestUsers(t *testing.T) {
 	if got, err := two.socket("submitter/ann"); err != nil || got != "/run/headroom-task/ann.sock" {
 		t.Errorf("ann: %q, %v", got, err)
 	}
-	if got, err := two.socket("submitter/bob"); !errors.Is(err, ErrNoUser) || !strings.Contains(err.Error(), "submitter/bob") {
+	if got, err := two.socket("submitter/bob"); !errors.Is(err, errNoUser) || !strings.Contains(err.Error(), "submitter/bob") {
 		t.Errorf("bob: %q, %v", got, err)
 	}
 	for name, c := range map[string]struct {

@@ -30,8 +30,8 @@ const (
 )
 
 var (
-	// ErrLarge says that there is more than is read.
-	ErrLarge = errors.New("too large")
+	// errLarge says that there is more than is read.
+	errLarge = errors.New("too large")
 
 	errNoFile = errors.New("is not a regular file")
 )
@@ -120,7 +120,7 @@ func (f *Folder) names() ([]string, error) {
 		}
 	}
 	if len(names) > filesMax {
-		return nil, fmt.Errorf("%s: %w: %d profiles, at most %d are read", f.dir, ErrLarge, len(names), filesMax)
+		return nil, fmt.Errorf("%s: %w: %d profiles, at most %d are read", f.dir, errLarge, len(names), filesMax)
 	}
 	return names, nil
 }
@@ -160,7 +160,7 @@ func read(path string, info fs.FileInfo) (p quality.Profile, warnings []string, 
 		return p, nil, err
 	}
 	if len(data) > fileMax {
-		err = fmt.Errorf("%w: more than %d bytes", ErrLarge, fileMax)
+		err = fmt.Errorf("%w: more than %d bytes", errLarge, fileMax)
 	}
 	if err == nil {
 		p, warnings, err = quality.Parse(data)

@@ -10,8 +10,8 @@ import (
 	"headroom/units"
 )
 
-// ErrFault is returned for a fault that cannot be read.
-var ErrFault = errors.New("bmc: fault")
+// errFault is returned for a fault that cannot be read.
+var errFault = errors.New("bmc: fault")
 
 // Fault is what the BMC does wrong from now on; the zero value is a healthy BMC.
 type Fault struct {
@@ -64,7 +64,7 @@ func ParseFault(text string) (Fault, error) {
 	for word := range strings.SplitSeq(text, ",") {
 		key, value, _ := strings.Cut(strings.TrimSpace(word), "=")
 		if err := f.set(key, value); err != nil {
-			return Fault{}, fmt.Errorf("%w %q: %w", ErrFault, word, err)
+			return Fault{}, fmt.Errorf("%w %q: %w", errFault, word, err)
 		}
 	}
 	return f, nil

@@ -29,8 +29,8 @@ const (
 	Clear      = "clear"       // ends all of them
 )
 
-// FaultNames are the faults that a tree knows, in the order that help lists them.
-func FaultNames() []string {
+// faultNames are the faults that a tree knows, in the order that help lists them.
+func faultNames() []string {
 	return []string{FailRead, FailWrite, Frozen, Locked, Drift, Reset, Jump, OfflineCPU, Permission, Hot, NoTurbo, Clear}
 }
 
@@ -103,8 +103,8 @@ func NeedsErrors(name string, args []string) bool {
 // there is no such fault or it does not take these arguments; then nothing changes.
 func (t *Tree) Fault(name string, args ...string) error {
 	most := map[string]int{FailRead: 1, FailWrite: 1, Frozen: 1, Locked: 1, Drift: 2, OfflineCPU: 1, Permission: 1, Hot: 1}
-	if !slices.Contains(FaultNames(), name) {
-		return fmt.Errorf("%w: %q is none of %s", ErrFault, name, strings.Join(FaultNames(), ", "))
+	if !slices.Contains(faultNames(), name) {
+		return fmt.Errorf("%w: %q is none of %s", ErrFault, name, strings.Join(faultNames(), ", "))
 	}
 	if len(args) > most[name] {
 		return fmt.Errorf("%w: %s takes at most %d arguments", ErrFault, name, most[name])

@@ -94,14 +94,14 @@ func hostAPI(mount string) (cgroupAPI, error) {
 	}
 	controllers, err := os.ReadFile(filepath.Join(mount, "cgroup.controllers"))
 	if err != nil {
-		return cgroupAPI{}, fmt.Errorf("%w: no CPU controller under %s", ErrNoCgroup, mount)
+		return cgroupAPI{}, fmt.Errorf("%w: no CPU controller under %s", errNoCgroup, mount)
 	}
 	for name := range strings.FieldsSeq(string(controllers)) {
 		if name == "cpu" {
 			return version2(mount), nil
 		}
 	}
-	return cgroupAPI{}, fmt.Errorf("%w: cgroup 2 without its cpu controller", ErrNoCgroup)
+	return cgroupAPI{}, fmt.Errorf("%w: cgroup 2 without its cpu controller", errNoCgroup)
 }
 
 func newCgroup(api cgroupAPI, run, node string, least float64) (*Cgroup, error) {
@@ -112,7 +112,7 @@ func newCgroup(api cgroupAPI, run, node string, least float64) (*Cgroup, error) 
 	}
 	if err := c.make(); err != nil {
 		_ = c.Close()
-		return nil, fmt.Errorf("%w: %w", ErrNoCgroup, err)
+		return nil, fmt.Errorf("%w: %w", errNoCgroup, err)
 	}
 	return c, nil
 }
@@ -307,7 +307,7 @@ func (c *Cgroup) used() (time.Duration, error) {
 	n, err := c.usage.ReadAt(buf[:], 0)
 	total, ok := c.api.parseUsage(buf[:n])
 	if !ok {
-		return 0, fmt.Errorf("throttle: read CPU time of the group: %w", errors.Join(err, ErrNoCgroup))
+		return 0, fmt.Errorf("throttle: read CPU time of the group: %w", errors.Join(err, errNoCgroup))
 	}
 	used := max(0, total-c.lastUsed)
 	c.lastUsed = total

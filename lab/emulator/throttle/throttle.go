@@ -38,8 +38,8 @@ type Throttle interface {
 	Close() error
 }
 
-// ErrNoCgroup reports that this host or user cannot limit CPU by cgroup.
-var ErrNoCgroup = errors.New("throttle: no usable CPU cgroup")
+// errNoCgroup reports that this host or user cannot limit CPU by cgroup.
+var errNoCgroup = errors.New("throttle: no usable CPU cgroup")
 
 // Bounds of how coarse slowing may be.
 const (

@@ -153,7 +153,7 @@ func TestCgroupHoldsTheShare(t *testing.T) {
 	t.Parallel()
 	run := "headroom-test-" + strconv.Itoa(os.Getpid())
 	th, err := NewCgroup(run, "n01", 0.07)
-	if errors.Is(err, ErrNoCgroup) {
+	if errors.Is(err, errNoCgroup) {
 		testkit.NotRun(t, err.Error())
 	}
 	if err != nil {
@@ -251,14 +251,14 @@ func TestWeigh(t *testing.T) {
 // A host without a CPU controller says so.
 func TestNoCgroup(t *testing.T) {
 	t.Parallel()
-	if _, err := hostAPI(t.TempDir()); !errors.Is(err, ErrNoCgroup) {
+	if _, err := hostAPI(t.TempDir()); !errors.Is(err, errNoCgroup) {
 		t.Errorf("error %v", err)
 	}
 	mount := t.TempDir()
 	if err := os.WriteFile(filepath.Join(mount, "cgroup.controllers"), []byte("hugetlb\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := hostAPI(mount); !errors.Is(err, ErrNoCgroup) {
+	if _, err := hostAPI(mount); !errors.Is(err, errNoCgroup) {
 		t.Errorf("error %v", err)
 	}
 }
