@@ -5,6 +5,7 @@ package bench
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,12 +19,19 @@ import (
 func TestStreamNode(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // guards both
 		var stood []standing
 		var took []time.Duration
+		locked := func(f func()) { mu.Lock(); defer mu.Unlock(); f() }
+		stands := func() (s standing) {
+			synctest.Wait() // what it tells is told
+			locked(func() { s = stood[len(stood)-1] })
+			return s
+		}
 		n := newStreamNode("n01", streamWatch{
 			busy:    func(time.Duration) float64 { return 0.9 },
-			stands:  func(s standing) { stood = append(stood, s) },
-			replied: func(d time.Duration) { took = append(took, d) },
+			stands:  func(s standing) { locked(func() { stood = append(stood, s) }) },
+			replied: func(d time.Duration) { locked(func() { took = append(took, d) }) },
 		})
 		l := &streamLink{send: make(chan *headroomv1.NodeMessage, 4)}
 		n.links = []*streamLink{l}
@@ -62,16 +70,18 @@ func TestStreamNode(t *testing.T) {
 		if hb = next(); hb.GetPowerUw() != int64(110*units.Watt) || hb.GetDemandUw() != int64(186*units.Watt) {
 			t.Errorf("draws %v of 110 W and wants %v, want 0.9 of the way from the floor to the most", hb.GetPowerUw(), hb.GetDemandUw())
 		}
-		if s := stood[len(stood)-1]; s.cap != 110*units.Watt || !s.held || s.stamp.Seq != 2 {
+		if s := stands(); s.cap != 110*units.Watt || !s.held || s.stamp.Seq != 2 {
 			t.Errorf("stands at %+v", s)
 		}
 		for range 3 {
 			next() // and nobody answers
 		}
 		time.Sleep(100 * time.Millisecond)
-		if s := stood[len(stood)-1]; s.held || s.cap != 95*units.Watt || s.why != lease.RanOut {
+		if s := stands(); s.held || s.cap != 95*units.Watt || s.why != lease.RanOut {
 			t.Errorf("without answers it stands at %+v", s)
 		}
+		cancel()
+		n.wait()
 		if len(took) == 0 {
 			t.Error("no heartbeat was answered")
 		}
