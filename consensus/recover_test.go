@@ -332,9 +332,18 @@ func TestRecover(t *testing.T) {
 	}
 	var lead *Group
 	until(t, "somebody leads", func() bool { lead = leading(groups...); return lead != nil })
+	again := 0 // entries that may stand twice: a slow machine lost its leader while it wrote them
 	for i := range 100 {
-		if _, err := lead.Propose(t.Context(), fmt.Append(nil, i)); err != nil {
-			t.Fatal(err)
+		for try := 0; ; try++ {
+			_, err := lead.Propose(t.Context(), fmt.Append(nil, i))
+			if err == nil {
+				break
+			}
+			if try == 5 {
+				t.Fatal(err)
+			}
+			again++
+			until(t, "somebody leads again", func() bool { lead = leading(groups...); return lead != nil })
 		}
 	}
 	cfg := lead.cfg
@@ -369,7 +378,7 @@ func TestRecover(t *testing.T) {
 	m := &tape{}
 	g := mustOpen(t, cfg, m) // its configuration still lists all three
 	until(t, "it leads alone", func() bool { return leading(g) != nil })
-	if n, _ := m.count(); n != 101 || !m.has("recovered") || !m.has("99") {
+	if n, _ := m.count(); n < 101 || n > 101+again || !m.has("recovered") || !m.has("99") {
 		t.Errorf("%d entries after the recovery", n)
 	}
 	if _, err := g.Propose(t.Context(), []byte("more")); err != nil || len(g.Members()) != 1 {
