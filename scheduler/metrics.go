@@ -2,9 +2,7 @@ package scheduler
 
 import (
 	"context"
-	"maps"
 	"net"
-	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -25,25 +23,27 @@ const (
 	portSpark = "spark-hooks"
 )
 
+// turnedOut is the metric of what the ports have turned out.
+const turnedOut = "headroom_connections_turned_out_total"
+
+func metricsTable() scrape.Table {
+	return scrape.Table{scrape.Counter(turnedOut,
+		"Connections that were closed because they had not proved who they are: strangers, or a flood of them; absent for ports in the clear.",
+		scrape.Of("port", ""))}
+}
+
 // portCounts collects what the scheduler's ports have turned out.
 type portCounts struct {
-	ports     map[string]net.Listener // by what they are called
-	turnedOut *prometheus.Desc
+	ports map[string]net.Listener // by what they are called
+	scrape.Descs
 }
-
-func newPortCounts(ports map[string]net.Listener) portCounts {
-	return portCounts{ports, prometheus.NewDesc("headroom_connections_turned_out_total",
-		"Connections that were closed because they had not proved who they are: strangers, or a flood of them; absent for ports in the clear.", []string{"port"}, nil)}
-}
-
-// Describe implements prometheus.Collector.
-func (c portCounts) Describe(ch chan<- *prometheus.Desc) { ch <- c.turnedOut }
 
 // Collect implements prometheus.Collector.
 func (c portCounts) Collect(ch chan<- prometheus.Metric) {
-	for _, name := range slices.Sorted(maps.Keys(c.ports)) {
-		if n, bounded := listen.Count(c.ports[name]); bounded {
-			ch <- prometheus.MustNewConstMetric(c.turnedOut, prometheus.CounterValue, float64(n), name)
+	p := c.Points(ch)
+	for name, port := range c.ports {
+		if n, bounded := listen.Count(port); bounded {
+			p.Add(turnedOut, float64(n), name)
 		}
 	}
 }
@@ -54,5 +54,5 @@ func (s *Server) serveMetrics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return scrape.Serve(ctx, l, scrape.Handler(scrape.Gatherer(newPortCounts(s.ports)), s.logger))
+	return scrape.Serve(ctx, l, scrape.Handler(scrape.Gatherer(portCounts{s.ports, metricsTable().Descs()}), s.logger))
 }

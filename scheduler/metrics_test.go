@@ -49,9 +49,9 @@ func TestTurnedOutConnectionsAreCounted(t *testing.T) {
 			t.Fatal("it stays")
 		}
 	}
-	counts := newPortCounts(map[string]net.Listener{
+	counts := portCounts{map[string]net.Listener{
 		portRPC: impatient, portYarn: hookserver.Secure(open(), k), portSpark: open(), "tls": rpc.SecureListener(open(), k),
-	})
+	}, metricsTable().Descs()}
 	served := open()
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/scrape"
 	"headroom/units"
 )
 
@@ -22,34 +23,19 @@ type Collector struct {
 	version string
 	status  Source
 	loop    *Loop
-	descs   map[string]desc
-}
-
-// desc is a metric that a collector makes of a value.
-type desc struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
+	descs   scrape.Descs
 }
 
 // New is the collector of a powerd of that version.
 func New(version string, status Source, loop *Loop) *Collector {
-	c := &Collector{version: version, status: status, loop: loop, descs: map[string]desc{}}
-	kinds := map[kind]prometheus.ValueType{counter: prometheus.CounterValue, gauge: prometheus.GaugeValue}
-	for _, m := range all() {
-		if m.kind != histogram { // the loop observes those itself
-			c.descs[m.name] = desc{prometheus.NewDesc(m.name, m.help, m.labelNames(), nil), kinds[m.kind]}
-		}
-	}
-	return c
+	return &Collector{version: version, status: status, loop: loop, descs: all().Descs()}
 }
 
 // Describe tells every metric that Collect may tell.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	c.loop.step.Describe(ch)
 	c.loop.settle.Describe(ch)
-	for _, d := range c.descs {
-		ch <- d.desc
-	}
+	c.descs.Describe(ch)
 }
 
 // Collect asks for the status once and tells what it says.
@@ -57,14 +43,14 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	s := c.status()
 	c.loop.step.Collect(ch)
 	c.loop.settle.Collect(ch)
-	p := &points{ch: ch, descs: c.descs, seen: map[string]bool{}}
-	p.add(buildInfo, 1, c.version, runtime.Version())
+	p := &points{c.descs.Points(ch)}
+	p.Add(buildInfo, 1, c.version, runtime.Version())
 	p.loop(c.loop)
 	p.counters(s.GetCounters())
 	drops := s.GetBrakeDrops()
-	p.add(brakeDropped, float64(drops.GetOld()), "old")
-	p.add(brakeDropped, float64(drops.GetForged()), "forged")
-	p.add(brakeDropped, float64(drops.GetMalformed()), "malformed")
+	p.Add(brakeDropped, float64(drops.GetOld()), "old")
+	p.Add(brakeDropped, float64(drops.GetForged()), "forged")
+	p.Add(brakeDropped, float64(drops.GetMalformed()), "malformed")
 	p.controls(s, c.loop)
 	if s == nil {
 		return
@@ -76,69 +62,19 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	p.health(s.GetHealth())
 }
 
-// points are the metrics of one scrape. Invariant: no two have the same name and
-// the same labels, for those would spoil the whole scrape.
-type points struct {
-	ch    chan<- prometheus.Metric
-	descs map[string]desc
-	seen  map[string]bool
-}
-
-const (
-	// labelMax bounds a label's value: names of zones and sensors come from the machine.
-	labelMax = 128
-	// pointsMax bounds one scrape: a thousand sensors of each kind and as many
-	// policies make less.
-	pointsMax = 1 << 14
-)
-
-// add tells a value. One that is no number is left out: unknown is absent. Of two
-// with the same labels the first counts.
-func (p *points) add(name string, value float64, labels ...string) {
-	if math.IsNaN(value) || math.IsInf(value, 0) || len(p.seen) >= pointsMax {
-		return
-	}
-	clean := make([]string, len(labels))
-	for i, l := range labels {
-		clean[i] = strings.ToValidUTF8(l[:min(len(l), labelMax)], "?")
-	}
-	key := name + "\xff" + strings.Join(clean, "\xff") // no label holds that byte
-	if p.seen[key] {
-		return
-	}
-	p.seen[key] = true
-	d := p.descs[name]
-	m, err := prometheus.NewConstMetric(d.desc, d.kind, value, clean...)
-	if err != nil {
-		m = prometheus.NewInvalidMetric(d.desc, err) // told as an error; the others are served
-	}
-	p.ch <- m
-}
-
-// has tells 1 for the one of several that is the case, and 0 for the others.
-func (p *points) has(name, is string, of []string) {
-	for _, one := range of {
-		p.add(name, oneIf(one == is), one)
-	}
-}
-
-func oneIf(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
-}
+// points are the metrics of one scrape.
+type points struct{ scrape.Points }
 
 // known tells a value that may be unknown, in the unit that of makes of it.
 func known[T ~int64](p *points, name string, value *int64, of func(T) float64, labels ...string) {
 	if value != nil {
-		p.add(name, of(T(*value)), labels...)
+		p.Add(name, of(T(*value)), labels...)
 	}
 }
 
 func ratio(p *points, name string, value *float64, labels ...string) {
 	if value != nil {
-		p.add(name, *value, labels...)
+		p.Add(name, *value, labels...)
 	}
 }
 
@@ -153,21 +89,21 @@ func milli(v int64) float64 { return float64(v) / 1e3 }
 
 func (p *points) loop(l *Loop) {
 	for i, by := range limiters() {
-		p.add(nodeLimitedBy, time.Duration(l.limited[i].Load()).Seconds(), by)
+		p.Add(nodeLimitedBy, time.Duration(l.limited[i].Load()).Seconds(), by)
 	}
 	for i, kind := range throttleKinds() {
-		p.add(cpuThrottled, float64(l.throttled[i].Load()), kind)
+		p.Add(cpuThrottled, float64(l.throttled[i].Load()), kind)
 	}
 }
 
 func (p *points) counters(c *headroomv1.AgentCounters) {
-	p.add(leaseRenewals, float64(c.GetRenewals()), "ok")
-	p.add(leaseRenewals, float64(c.GetRefusals()), "refused")
-	p.add(leaseExpiries, float64(c.GetExpiries()))
-	p.add(nodeOverTime, milli(int64(c.GetOverCapMs())))
-	p.add(nodeOverEnergy, whole(units.Energy(c.GetOverCapUj())))
-	p.add(controlMisses, float64(c.GetDeadlineMisses()))
-	p.add(sprintsBegun, float64(c.GetSprints()))
+	p.Add(leaseRenewals, float64(c.GetRenewals()), "ok")
+	p.Add(leaseRenewals, float64(c.GetRefusals()), "refused")
+	p.Add(leaseExpiries, float64(c.GetExpiries()))
+	p.Add(nodeOverTime, milli(int64(c.GetOverCapMs())))
+	p.Add(nodeOverEnergy, whole(units.Energy(c.GetOverCapUj())))
+	p.Add(controlMisses, float64(c.GetDeadlineMisses()))
+	p.Add(sprintsBegun, float64(c.GetSprints()))
 }
 
 // controls tells what went wrong with each control. One that powerd may write is
@@ -175,18 +111,18 @@ func (p *points) counters(c *headroomv1.AgentCounters) {
 func (p *points) controls(s *headroomv1.GetAgentStatusResponse, l *Loop) {
 	drifts, writes := l.wrong()
 	for control, n := range drifts {
-		p.add(zoneDrift, float64(n), control)
+		p.Add(zoneDrift, float64(n), control)
 	}
 	for f, n := range writes {
-		p.add(zoneWriteErrors, float64(n), f.control, string(f.why))
+		p.Add(zoneWriteErrors, float64(n), f.control, string(f.why))
 	}
 	watched, written := controlsOf(s)
 	for _, control := range watched { // what was counted has been told: the first counts
-		p.add(zoneDrift, 0, control)
+		p.Add(zoneDrift, 0, control)
 	}
 	for _, control := range append(watched, written...) {
 		for _, why := range reasons() {
-			p.add(zoneWriteErrors, 0, control, string(why))
+			p.Add(zoneWriteErrors, 0, control, string(why))
 		}
 	}
 }
@@ -248,12 +184,12 @@ func socketOf(zone string) string {
 func (p *points) node(s *headroomv1.GetAgentStatusResponse) {
 	h := s.GetHolding()
 	state := stateOf(h)
-	p.has(nodeState, state, nodeStates())
-	p.has(nodeRung, s.GetRung(), rungs())
+	p.Has(nodeState, state, nodeStates())
+	p.Has(nodeRung, s.GetRung(), rungs())
 	if state != observing {
-		p.add(nodeCap, units.Power(h.GetCapUw()).Watts())
+		p.Add(nodeCap, units.Power(h.GetCapUw()).Watts())
 	}
-	p.add(nodeFailSafe, units.Power(h.GetFailSafeUw()).Watts())
+	p.Add(nodeFailSafe, units.Power(h.GetFailSafeUw()).Watts())
 	known(p, nodePower, s.PowerUw, tenths, "best")
 	known(p, nodePower, packagesAndMemory(s), tenths, "rapl")
 	for _, source := range []string{"dcmi", "sdr", modelSource} {
@@ -261,15 +197,15 @@ func (p *points) node(s *headroomv1.GetAgentStatusResponse) {
 	}
 	known(p, nodeDemand, s.DemandUw, tenths)
 	ratio(p, nodeLimited, s.LimitedRatio)
-	p.add(nodeCutOff, oneIf(s.GetCutOff()))
+	p.Add(nodeCutOff, scrape.OneIf(s.GetCutOff()))
 	known(p, leaseRemaining, s.LeaseMs, milli)
-	p.add(sprintEscrow, units.Energy(s.GetSprint().GetEscrowUj()).Joules())
+	p.Add(sprintEscrow, units.Energy(s.GetSprint().GetEscrowUj()).Joules())
 	if s.GetSprint() != nil {
 		known(p, sprintSpent, s.GetSprint().SpentUj, units.Energy.Joules)
 	}
-	p.add(brakeGeneration, float64(s.GetBrake().GetGeneration()))
-	p.add(brakeSet, oneIf(s.GetBrake().GetSet()))
-	p.add(savedControls, float64(s.GetSaved()))
+	p.Add(brakeGeneration, float64(s.GetBrake().GetGeneration()))
+	p.Add(brakeSet, scrape.OneIf(s.GetBrake().GetSet()))
+	p.Add(savedControls, float64(s.GetSaved()))
 }
 
 func stateOf(h *headroomv1.Holding) string {
@@ -321,7 +257,7 @@ func (p *points) sensors(all []*headroomv1.SensorStatus) {
 	age, apart := map[string]float64{}, map[[2]string]float64{}
 	for _, n := range all {
 		if n.GetState() != absent {
-			p.add(sensorOK, oneIf(n.GetState() == believed), n.GetSource(), n.GetName())
+			p.Add(sensorOK, scrape.OneIf(n.GetState() == believed), n.GetSource(), n.GetName())
 		}
 		known(p, sensorTemp, n.TempMc, milli, n.GetSource(), n.GetName())
 		if n.AgeMs != nil {
@@ -333,10 +269,10 @@ func (p *points) sensors(all []*headroomv1.SensorStatus) {
 		}
 	}
 	for source, oldest := range age {
-		p.add(sensorAge, oldest, source)
+		p.Add(sensorAge, oldest, source)
 	}
 	for pair, most := range apart {
-		p.add(sensorApart, most, pair[0], pair[1])
+		p.Add(sensorApart, most, pair[0], pair[1])
 	}
 }
 
@@ -367,13 +303,13 @@ func (p *points) policies(all []*headroomv1.PolicyStatus) {
 func (p *points) health(visible []*headroomv1.HealthItem) {
 	shown := map[string]float64{warn: 0, fail: 0}
 	for _, i := range visible {
-		p.add(healthShown, 1, i.GetCode(), i.GetSeverity())
+		p.Add(healthShown, 1, i.GetCode(), i.GetSeverity())
 		shown[i.GetSeverity()]++
 	}
 	for _, i := range HealthItems() {
-		p.add(healthShown, 0, i.Code, i.Severity)
+		p.Add(healthShown, 0, i.Code, i.Severity)
 	}
 	for severity, n := range shown {
-		p.add(healthItems, n, severity)
+		p.Add(healthItems, n, severity)
 	}
 }

@@ -74,10 +74,10 @@ const (
 func NewLoop() *Loop {
 	return &Loop{
 		step: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: controlStep, Help: find(controlStep).help, Buckets: stepBuckets(),
+			Name: controlStep, Help: all().Find(controlStep).Help, Buckets: stepBuckets(),
 			NativeHistogramBucketFactor: nativeFactor, NativeHistogramMaxBucketNumber: nativeMost, NativeHistogramMaxExemplars: -1,
 		}),
-		settle:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: controlSettle, Help: find(controlSettle).help, Buckets: settleBuckets()}),
+		settle:  prometheus.NewHistogram(prometheus.HistogramOpts{Name: controlSettle, Help: all().Find(controlSettle).Help, Buckets: settleBuckets()}),
 		limited: make([]atomic.Int64, len(limiters())), throttled: make([]atomic.Uint64, len(throttleKinds())),
 		drifts: map[string]uint64{}, writes: map[failure]uint64{},
 	}

@@ -20,25 +20,7 @@
 // one, and nothing in it is served.
 package metrics
 
-// kind is a kind of metric, as the exposition format names it.
-type kind string
-
-const (
-	counter   kind = "counter"
-	gauge     kind = "gauge"
-	histogram kind = "histogram"
-)
-
-// metric is one metric: what it is called, what it means, how it is labelled.
-type metric struct {
-	name   string
-	kind   kind
-	help   string
-	labels []label
-}
-
-// label is a label with the values that it takes, in words; "" where they need none.
-type label struct{ name, values string }
+import "headroom/internal/scrape"
 
 // Metrics by name, for those who fill them in.
 const (
@@ -84,55 +66,55 @@ const (
 )
 
 // all are the metrics of powerd, in the order of the page that lists them.
-func all() []metric {
-	zone := label{"zone", "zones of powerd zone list"}
-	socket := label{"socket", "number of the socket, empty where the zone tells none"}
-	control := label{"zone", "zones of powerd zone list; where something else is written, its name: policies of powerd freq list, names of slices, " + BMC}
-	stage := label{"stage", "requested, written, effective"}
-	source := label{"source", sources}
-	sensor := label{"sensor", "sensors of powerd sensor list"}
-	policy := label{"policy", "policies of powerd freq list"}
-	severity := label{"severity", words(severities())}
-	return []metric{
-		{zoneEnergy, counter, "Energy that a zone has spent since powerd started, through wraps and resets of its counter; whole joules.", []label{zone, socket}},
-		{zonePower, gauge, "Power of a zone, rounded to 0.1 W.", []label{zone, socket}},
-		{zoneLimit, gauge, "Limit of a zone, as it was asked for, as it was written, and as it reads back.", []label{zone, {"constraint", longTerm}, stage}},
-		{zoneDrift, counter, "Times that a limit or ceiling was found at another value than powerd wrote; once however long it lasts.", []label{control}},
-		{zoneWriteErrors, counter, "Writes that failed or did not read back, by why.", []label{control, {"reason", words(reasons())}}},
-		{nodePower, gauge, "Power of the node, rounded to 0.1 W: rapl is packages and memory; dcmi, sdr and model are at the wall; best is what caps are held by.", []label{{"source", "best, rapl, dcmi, sdr, model"}}},
-		{nodeCap, gauge, "Cap in force, at the wall; absent while the node only observes.", nil},
-		{nodeFailSafe, gauge, "Fail-safe cap, at the wall.", nil},
-		{nodeDemand, gauge, "What the node could use if it were not held, at the wall, rounded to 0.1 W.", nil},
-		{nodeLimited, gauge, "Part of the last minute in which the node was held back.", nil},
-		{nodeLimitedBy, counter, "Time in which the node was held back, by what did it.", []label{{"by", words(limiters())}}},
-		{nodeOverTime, counter, "Time in which the measured power, as a mean over 1 s, stood above the cap in force by more than 2 %; time of unknown power counts neither way.", nil},
-		{nodeOverEnergy, counter, "Energy drawn above the cap in that time; whole joules.", nil},
-		{nodeState, gauge, "1 for what the node does with its cap, 0 for the others.", []label{{"state", words(nodeStates())}}},
-		{nodeRung, gauge, "1 for the rung of the ladder on which the node stands, 0 for the others.", []label{{"rung", words(rungs())}}},
-		{nodeCutOff, gauge, "1 while no link that leads to a coordinator is up.", nil},
-		{leaseRemaining, gauge, "Time until the lease ends; absent without one.", nil},
-		{leaseRenewals, counter, "Answers to heartbeats: leases taken, and leases refused.", []label{{"result", "ok, refused"}}},
-		{leaseExpiries, counter, "Leases that ended without a new one.", nil},
-		{controlStep, histogram, "Time that one turn of the loop took; also a native histogram.", nil},
-		{controlMisses, counter, "Turns of the loop that came later than the loop promises.", nil},
-		{controlSettle, histogram, "Time from a new cap until the measured power stayed within 2 % of it.", nil},
-		{sensorAge, gauge, "Time since a source's value last changed; of several sensors, the oldest.", []label{source}},
-		{sensorApart, gauge, "How far source a is from b, up or down, as a part of b; best is what caps are held by.", []label{{"a", "dcmi, sdr"}, {"b", "best, model"}}},
-		{sensorTemp, gauge, "Temperature that a sensor tells.", []label{source, sensor}},
-		{sensorOK, gauge, "1 for a sensor that is believed, 0 for one that is stale, insane or silent.", []label{source, sensor}},
-		{cpuFreq, gauge, "Frequency of a policy's processors.", []label{policy}},
-		{cpuCeiling, gauge, "Frequency ceiling of a policy, as it was asked for, written, and reads back.", []label{policy, stage}},
-		{cpuThrottled, counter, "Events in which heat slowed a processor down: core and package are its own counters, event is what the kernel told; one cause may count in each.", []label{{"kind", words(throttleKinds())}}},
-		{sprintEscrow, gauge, "Energy put aside for the sprint under way; 0 without one.", nil},
-		{sprintSpent, gauge, "Energy that the sprint under way has drawn above its base cap; absent while unknown.", nil},
-		{sprintsBegun, counter, "Sprints begun.", nil},
-		{healthShown, gauge, "1 while a health item is visible, 0 while it is not.", []label{{"code", words(healthCodes())}, severity}},
-		{healthItems, gauge, "Health items visible.", []label{severity}},
-		{brakeGeneration, gauge, "Highest generation of the brake that the node has heard; 0 when it has heard none.", nil},
-		{brakeSet, gauge, "1 while a brake is in force on the node: no lease has told that it is lifted.", nil},
-		{brakeDropped, counter, "Brakes that were heard and not believed: of a generation that was known, signed with another key, or not understood.", []label{{"reason", "old, forged, malformed"}}},
-		{savedControls, gauge, "Controls whose originals are saved.", nil},
-		{buildInfo, gauge, "1, with the version of powerd.", []label{{"version", ""}, {"goversion", ""}}},
+func all() scrape.Table {
+	zone := scrape.Of("zone", "zones of powerd zone list")
+	socket := scrape.Of("socket", "number of the socket, empty where the zone tells none")
+	control := scrape.Of("zone", "zones of powerd zone list; where something else is written, its name: policies of powerd freq list, names of slices, "+BMC)
+	stage := scrape.Of("stage", "requested, written, effective")
+	source := scrape.Of("source", sources)
+	sensor := scrape.Of("sensor", "sensors of powerd sensor list")
+	policy := scrape.Of("policy", "policies of powerd freq list")
+	severity := scrape.Of("severity", scrape.Words(severities()))
+	return scrape.Table{
+		scrape.Counter(zoneEnergy, "Energy that a zone has spent since powerd started, through wraps and resets of its counter; whole joules.", zone, socket),
+		scrape.Gauge(zonePower, "Power of a zone, rounded to 0.1 W.", zone, socket),
+		scrape.Gauge(zoneLimit, "Limit of a zone, as it was asked for, as it was written, and as it reads back.", zone, scrape.Of("constraint", longTerm), stage),
+		scrape.Counter(zoneDrift, "Times that a limit or ceiling was found at another value than powerd wrote; once however long it lasts.", control),
+		scrape.Counter(zoneWriteErrors, "Writes that failed or did not read back, by why.", control, scrape.Of("reason", scrape.Words(reasons()))),
+		scrape.Gauge(nodePower, "Power of the node, rounded to 0.1 W: rapl is packages and memory; dcmi, sdr and model are at the wall; best is what caps are held by.", scrape.Of("source", "best, rapl, dcmi, sdr, model")),
+		scrape.Gauge(nodeCap, "Cap in force, at the wall; absent while the node only observes."),
+		scrape.Gauge(nodeFailSafe, "Fail-safe cap, at the wall."),
+		scrape.Gauge(nodeDemand, "What the node could use if it were not held, at the wall, rounded to 0.1 W."),
+		scrape.Gauge(nodeLimited, "Part of the last minute in which the node was held back."),
+		scrape.Counter(nodeLimitedBy, "Time in which the node was held back, by what did it.", scrape.Of("by", scrape.Words(limiters()))),
+		scrape.Counter(nodeOverTime, "Time in which the measured power, as a mean over 1 s, stood above the cap in force by more than 2 %; time of unknown power counts neither way."),
+		scrape.Counter(nodeOverEnergy, "Energy drawn above the cap in that time; whole joules."),
+		scrape.Gauge(nodeState, "1 for what the node does with its cap, 0 for the others.", scrape.Of("state", scrape.Words(nodeStates()))),
+		scrape.Gauge(nodeRung, "1 for the rung of the ladder on which the node stands, 0 for the others.", scrape.Of("rung", scrape.Words(rungs()))),
+		scrape.Gauge(nodeCutOff, "1 while no link that leads to a coordinator is up."),
+		scrape.Gauge(leaseRemaining, "Time until the lease ends; absent without one."),
+		scrape.Counter(leaseRenewals, "Answers to heartbeats: leases taken, and leases refused.", scrape.Of("result", "ok, refused")),
+		scrape.Counter(leaseExpiries, "Leases that ended without a new one."),
+		scrape.Histogram(controlStep, "Time that one turn of the loop took; also a native histogram."),
+		scrape.Counter(controlMisses, "Turns of the loop that came later than the loop promises."),
+		scrape.Histogram(controlSettle, "Time from a new cap until the measured power stayed within 2 % of it."),
+		scrape.Gauge(sensorAge, "Time since a source's value last changed; of several sensors, the oldest.", source),
+		scrape.Gauge(sensorApart, "How far source a is from b, up or down, as a part of b; best is what caps are held by.", scrape.Of("a", "dcmi, sdr"), scrape.Of("b", "best, model")),
+		scrape.Gauge(sensorTemp, "Temperature that a sensor tells.", source, sensor),
+		scrape.Gauge(sensorOK, "1 for a sensor that is believed, 0 for one that is stale, insane or silent.", source, sensor),
+		scrape.Gauge(cpuFreq, "Frequency of a policy's processors.", policy),
+		scrape.Gauge(cpuCeiling, "Frequency ceiling of a policy, as it was asked for, written, and reads back.", policy, stage),
+		scrape.Counter(cpuThrottled, "Events in which heat slowed a processor down: core and package are its own counters, event is what the kernel told; one cause may count in each.", scrape.Of("kind", scrape.Words(throttleKinds()))),
+		scrape.Gauge(sprintEscrow, "Energy put aside for the sprint under way; 0 without one."),
+		scrape.Gauge(sprintSpent, "Energy that the sprint under way has drawn above its base cap; absent while unknown."),
+		scrape.Counter(sprintsBegun, "Sprints begun."),
+		scrape.Gauge(healthShown, "1 while a health item is visible, 0 while it is not.", scrape.Of("code", scrape.Words(healthCodes())), severity),
+		scrape.Gauge(healthItems, "Health items visible.", severity),
+		scrape.Gauge(brakeGeneration, "Highest generation of the brake that the node has heard; 0 when it has heard none."),
+		scrape.Gauge(brakeSet, "1 while a brake is in force on the node: no lease has told that it is lifted."),
+		scrape.Counter(brakeDropped, "Brakes that were heard and not believed: of a generation that was known, signed with another key, or not understood.", scrape.Of("reason", "old, forged, malformed")),
+		scrape.Gauge(savedControls, "Controls whose originals are saved."),
+		scrape.Gauge(buildInfo, "1, with the version of powerd.", scrape.Of("version", ""), scrape.Of("goversion", "")),
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/scrape"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -143,8 +144,8 @@ func TestLint(t *testing.T) {
 		t.Errorf("%s: %s", p.Metric, p.Text)
 	}
 	for _, m := range all() {
-		if !slices.ContainsFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == m.name }) {
-			t.Errorf("%s is told by nothing, so it was not linted", m.name)
+		if !slices.ContainsFunc(families, func(f *dto.MetricFamily) bool { return f.GetName() == m.Name }) {
+			t.Errorf("%s is told by nothing, so it was not linted", m.Name)
 		}
 	}
 }
@@ -155,16 +156,16 @@ func TestNames(t *testing.T) {
 	form := regexp.MustCompile(`^headroom(_[a-z]+)+$`)
 	seen := map[string]bool{}
 	for _, m := range all() {
-		if seen[m.name] || !form.MatchString(m.name) || !strings.HasSuffix(m.help, ".") {
-			t.Errorf("%s: twice, or of another form, or no sentence: %q", m.name, m.help)
+		if seen[m.Name] || !form.MatchString(m.Name) || !strings.HasSuffix(m.Help, ".") {
+			t.Errorf("%s: twice, or of another form, or no sentence: %q", m.Name, m.Help)
 		}
-		seen[m.name] = true
-		for _, l := range m.labels {
-			if slices.Contains([]string{"instance", "job", "node"}, l.name) {
-				t.Errorf("%s: label %s belongs to somebody else", m.name, l.name)
+		seen[m.Name] = true
+		for _, l := range m.Labels {
+			if slices.Contains([]string{"instance", "job", "node"}, l.Name) {
+				t.Errorf("%s: label %s belongs to somebody else", m.Name, l.Name)
 			}
-			if l.values == "" && m.name != buildInfo {
-				t.Errorf("%s: the values of %s are not listed", m.name, l.name)
+			if l.Values == "" && m.Name != buildInfo {
+				t.Errorf("%s: the values of %s are not listed", m.Name, l.Name)
 			}
 		}
 	}
@@ -179,7 +180,7 @@ func TestContract(t *testing.T) {
 		controlStep: "", controlMisses: "", controlSettle: "", sensorAge: "source", sensorApart: "a b", cpuFreq: "policy", cpuThrottled: "kind",
 		sprintEscrow: "", healthShown: "code severity",
 	} {
-		if got := strings.Join(find(name).labelNames(), " "); got != want {
+		if got := strings.Join(all().Find(name).LabelNames(), " "); got != want {
 			t.Errorf("%s has the labels %q, want %q", name, got, want)
 		}
 	}
@@ -191,8 +192,8 @@ func TestListedValues(t *testing.T) {
 	open := []string{"zone", "socket", "sensor", "policy", "version", "goversion"} // names that the machine gives
 	for _, f := range gather(t, New("0.1.0", said(fullStatus()), busyLoop())) {
 		listed := map[string]string{}
-		for _, l := range find(f.GetName()).labels {
-			listed[l.name] = l.values
+		for _, l := range all().Find(f.GetName()).Labels {
+			listed[l.Name] = l.Values
 		}
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
@@ -217,9 +218,9 @@ func TestUnknownIsAbsent(t *testing.T) {
 			here[f.GetName()] = true
 		}
 		for _, m := range all() {
-			ofZone := m.name == zoneEnergy || len(s.GetZones()) == 0 && (m.name == zoneDrift || m.name == zoneWriteErrors)
-			if m.kind != gauge && !ofZone && !here[m.name] {
-				t.Errorf("%s: %s must be there with 0 before its first event", name, m.name)
+			ofZone := m.Name == zoneEnergy || len(s.GetZones()) == 0 && (m.Name == zoneDrift || m.Name == zoneWriteErrors)
+			if m.Kind != "gauge" && !ofZone && !here[m.Name] {
+				t.Errorf("%s: %s must be there with 0 before its first event", name, m.Name)
 			}
 		}
 		for _, never := range []string{zoneEnergy, zonePower, zoneLimit, nodePower, nodeCap, nodeDemand, nodeLimited, leaseRemaining, sensorAge, sensorApart, cpuFreq, sprintSpent} {
@@ -312,7 +313,7 @@ func FuzzLabels(f *testing.F) {
 		for _, family := range families {
 			for _, m := range family.GetMetric() {
 				for _, label := range m.GetLabel() {
-					if len(label.GetValue()) > labelMax+2 {
+					if len(label.GetValue()) > scrape.LabelMost+2 {
 						t.Errorf("%s: label of %d bytes", family.GetName(), len(label.GetValue()))
 					}
 				}
@@ -325,10 +326,10 @@ func FuzzLabels(f *testing.F) {
 func TestPointsAreBounded(t *testing.T) {
 	t.Parallel()
 	s := fullStatus()
-	for i := range 2 * pointsMax {
-		s.Sensors = append(s.Sensors, &headroomv1.SensorStatus{Source: "hwmon", Name: strings.Repeat("x", i%labelMax) + string(rune('a'+i%26)) + string(rune(0x100+i/26)), State: "ok"})
+	for i := range 2 * scrape.PointsMost {
+		s.Sensors = append(s.Sensors, &headroomv1.SensorStatus{Source: "hwmon", Name: strings.Repeat("x", i%scrape.LabelMost) + string(rune('a'+i%26)) + string(rune(0x100+i/26)), State: "ok"})
 	}
-	if n := len(values(gather(t, New("0.1.0", said(s), NewLoop())))); n > pointsMax {
+	if n := len(values(gather(t, New("0.1.0", said(s), NewLoop())))); n > scrape.PointsMost {
 		t.Errorf("%d points", n)
 	}
 }
@@ -341,7 +342,7 @@ func TestPageTellsEveryMetric(t *testing.T) {
 	}
 	listed := map[string]bool{}
 	for _, m := range processMetrics() {
-		listed[m.name] = true
+		listed[m.Name] = true
 	}
 	for _, f := range families {
 		if !listed[f.GetName()] {
@@ -355,8 +356,8 @@ func TestPageTellsEveryMetric(t *testing.T) {
 	}
 	page := Page()
 	for _, m := range append(all(), processMetrics()...) {
-		if strings.Count(page, "\n| `"+m.name+"` | "+string(m.kind)+" |") != 1 {
-			t.Errorf("the page does not have one line for %s", m.name)
+		if strings.Count(page, "\n| `"+m.Name+"` | "+m.Kind+" |") != 1 {
+			t.Errorf("the page does not have one line for %s", m.Name)
 		}
 	}
 }

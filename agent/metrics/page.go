@@ -1,76 +1,26 @@
 package metrics
 
-import (
-	"cmp"
-	"fmt"
-	"strings"
-)
-
-// words are the values of a label, in a row.
-func words[S ~string](all []S) string {
-	row := make([]string, 0, len(all))
-	for _, s := range all {
-		row = append(row, string(s))
-	}
-	return strings.Join(row, ", ")
-}
-
-// find is the metric of that name.
-func find(name string) metric {
-	for _, m := range all() {
-		if m.name == name {
-			return m
-		}
-	}
-	return metric{name: name}
-}
-
-func (m metric) labelNames() []string {
-	names := make([]string, 0, len(m.labels))
-	for _, l := range m.labels {
-		names = append(names, l.name)
-	}
-	return names
-}
-
-// row is the metric's line in the page.
-func (m metric) row() string {
-	labels := make([]string, 0, len(m.labels))
-	for _, l := range m.labels {
-		text := "`" + l.name + "`"
-		if l.values != "" {
-			text += ": " + l.values
-		}
-		labels = append(labels, text)
-	}
-	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", m.name, m.kind, cmp.Or(strings.Join(labels, "; "), "-"), m.help)
-}
+import "headroom/internal/scrape"
 
 // processMetrics are those of Prometheus' own process collector. Where the kernel
 // does not tell one, it is absent.
-func processMetrics() []metric {
-	return []metric{
-		{"process_cpu_seconds_total", counter, "CPU time that powerd has used, user and system.", nil},
-		{"process_resident_memory_bytes", gauge, "Memory of powerd that is resident.", nil},
-		{"process_virtual_memory_bytes", gauge, "Address space of powerd.", nil},
-		{"process_virtual_memory_max_bytes", gauge, "Most address space that powerd may have.", nil},
-		{"process_start_time_seconds", gauge, "When powerd was started, as Unix time.", nil},
-		{"process_open_fds", gauge, "Files that powerd has open.", nil},
-		{"process_max_fds", gauge, "Most files that powerd may have open.", nil},
-		{"process_network_receive_bytes_total", counter, "Bytes that powerd's network namespace has received.", nil},
-		{"process_network_transmit_bytes_total", counter, "Bytes that powerd's network namespace has sent.", nil},
+func processMetrics() scrape.Table {
+	return scrape.Table{
+		scrape.Counter("process_cpu_seconds_total", "CPU time that powerd has used, user and system."),
+		scrape.Gauge("process_resident_memory_bytes", "Memory of powerd that is resident."),
+		scrape.Gauge("process_virtual_memory_bytes", "Address space of powerd."),
+		scrape.Gauge("process_virtual_memory_max_bytes", "Most address space that powerd may have."),
+		scrape.Gauge("process_start_time_seconds", "When powerd was started, as Unix time."),
+		scrape.Gauge("process_open_fds", "Files that powerd has open."),
+		scrape.Gauge("process_max_fds", "Most files that powerd may have open."),
+		scrape.Counter("process_network_receive_bytes_total", "Bytes that powerd's network namespace has received."),
+		scrape.Counter("process_network_transmit_bytes_total", "Bytes that powerd's network namespace has sent."),
 	}
 }
 
 // Page is docs/metrics.md.
 func Page() string {
-	var b strings.Builder
-	b.WriteString(pageIntro)
-	for _, m := range append(all(), processMetrics()...) {
-		b.WriteString(m.row())
-	}
-	b.WriteString(pageOutro)
-	return b.String()
+	return pageIntro + append(all(), processMetrics()...).Rows() + pageOutro
 }
 
 const pageIntro = `# Metrics of powerd

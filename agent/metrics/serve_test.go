@@ -183,8 +183,7 @@ func TestAStatusThatHangs(t *testing.T) {
 func TestWhatCannotBeToldIsLeftOut(t *testing.T) {
 	t.Parallel()
 	c := New("0.1.0", said(fullStatus()), NewLoop())
-	d := c.descs[nodePower]
-	c.descs[nodePower] = desc{c.descs[zoneLimit].desc, d.kind} // another number of labels
+	c.descs[nodePower] = c.descs[zoneLimit] // another number of labels
 	var log bytes.Buffer
 	w := scraped(t, newHandler(c, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))), plainText)
 	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "\n"+nodeCap+" 190\n") || strings.Contains(w.Body.String(), "\n"+nodePower+"{") {

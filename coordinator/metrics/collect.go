@@ -5,12 +5,12 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/scrape"
 	"headroom/units"
 )
 
@@ -52,25 +52,12 @@ type Collector struct {
 	version string
 	view    Source
 	counts  *Counts
-	descs   map[string]desc
-}
-
-// desc is a metric that a collector makes of a value.
-type desc struct {
-	desc *prometheus.Desc
-	kind prometheus.ValueType
+	descs   scrape.Descs
 }
 
 // New is the collector of a server of that version.
 func New(version string, view Source, counts *Counts) *Collector {
-	c := &Collector{version: version, view: view, counts: counts, descs: map[string]desc{}}
-	kinds := map[kind]prometheus.ValueType{counter: prometheus.CounterValue, gauge: prometheus.GaugeValue}
-	for _, m := range all() {
-		if m.kind != histogram && m.name != rpcRequests { // those fill themselves
-			c.descs[m.name] = desc{prometheus.NewDesc(m.name, m.help, m.labelNames(), nil), kinds[m.kind]}
-		}
-	}
-	return c
+	return &Collector{version: version, view: view, counts: counts, descs: all().Descs(rpcRequests)}
 }
 
 // Describe tells every metric that Collect may tell.
@@ -78,9 +65,7 @@ func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
 	for _, own := range c.counts.own() {
 		own.Describe(ch)
 	}
-	for _, d := range c.descs {
-		ch <- d.desc
-	}
+	c.descs.Describe(ch)
 }
 
 // Collect asks for the view once and tells what it says.
@@ -89,10 +74,10 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	for _, own := range c.counts.own() {
 		own.Collect(ch)
 	}
-	p := &points{ch: ch, descs: c.descs, seen: map[string]bool{}}
-	p.add(buildInfo, 1, c.version, runtime.Version())
-	p.add(leader, oneIf(v.Leads))
-	p.add(revision, float64(v.Revision))
+	p := &points{c.descs.Points(ch)}
+	p.Add(buildInfo, 1, c.version, runtime.Version())
+	p.Add(leader, scrape.OneIf(v.Leads))
+	p.Add(revision, float64(v.Revision))
 	p.domains(v.Domains)
 	p.counts(c.counts, v.Domains)
 	p.disk(v)
@@ -100,68 +85,30 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		p.nodes(v.Nodes)
 		p.jobs(v.JobsRunning)
 		for _, class := range slices.Sorted(maps.Keys(v.EnergyByClass)) {
-			p.add(classJoules, v.EnergyByClass[class], class)
+			p.Add(classJoules, v.EnergyByClass[class], class)
 		}
-		p.add(idleJoules, v.EnergyIdle)
+		p.Add(idleJoules, v.EnergyIdle)
 		for _, id := range slices.Sorted(maps.Keys(v.Lag)) {
-			p.add(memberLag, float64(v.Lag[id]), id)
+			p.Add(memberLag, float64(v.Lag[id]), id)
 		}
 	}
 	p.health(v)
 }
 
-// points are the metrics of one scrape. Invariant: no two have the same name and
-// the same labels, for those would spoil the whole scrape.
-type points struct {
-	ch    chan<- prometheus.Metric
-	descs map[string]desc
-	seen  map[string]bool
-}
-
-const (
-	// labelMax bounds a label's value: names of domains and servers come from operators.
-	labelMax = 128
-	// pointsMax bounds one scrape: a thousand domains make less.
-	pointsMax = 1 << 14
-)
-
-// add tells a value. Of two with the same labels the first counts.
-func (p *points) add(name string, value float64, labels ...string) {
-	clean := make([]string, len(labels))
-	for i, l := range labels {
-		clean[i] = strings.ToValidUTF8(l[:min(len(l), labelMax)], "?")
-	}
-	key := name + "\xff" + strings.Join(clean, "\xff") // no label holds that byte
-	if p.seen[key] || len(p.seen) >= pointsMax {
-		return
-	}
-	p.seen[key] = true
-	d := p.descs[name]
-	m, err := prometheus.NewConstMetric(d.desc, d.kind, value, clean...)
-	if err != nil {
-		m = prometheus.NewInvalidMetric(d.desc, err) // told as an error; the others are served
-	}
-	p.ch <- m
-}
-
-func oneIf(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
-}
+// points are the metrics of one scrape.
+type points struct{ scrape.Points }
 
 func watts(uw int64) float64 { return units.Power(uw).Watts() }
 
 func (p *points) domains(all []*headroomv1.Domain) {
 	for _, d := range all {
 		name := d.GetName()
-		p.add(budgetWatts, watts(d.GetBudgetUw()), name)
-		p.add(reservedWatts, watts(d.GetReservedUw()), name)
-		p.add(unmanagedWatts, watts(d.GetUnmanagedUw()), name)
-		p.add(headroomWatts, watts(d.GetHeadroomUw()), name)
+		p.Add(budgetWatts, watts(d.GetBudgetUw()), name)
+		p.Add(reservedWatts, watts(d.GetReservedUw()), name)
+		p.Add(unmanagedWatts, watts(d.GetUnmanagedUw()), name)
+		p.Add(headroomWatts, watts(d.GetHeadroomUw()), name)
 		if d.MeasuredUw != nil {
-			p.add(measuredWatts, watts(d.GetMeasuredUw()), name)
+			p.Add(measuredWatts, watts(d.GetMeasuredUw()), name)
 		}
 	}
 }
@@ -171,36 +118,36 @@ func (p *points) domains(all []*headroomv1.Domain) {
 func (p *points) counts(c *Counts, domains []*headroomv1.Domain) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	p.add(grants, float64(c.granted), granted)
-	p.add(grants, float64(c.notAdmitted), notAdmitted)
-	p.add(ticksMissed, float64(c.missed))
-	p.add(leaderChanges, float64(c.changes))
-	p.add(jobStops, float64(c.stops))
-	p.add(tasksDropped, float64(c.dropped))
-	p.add(jobSprints, float64(c.sprints))
+	p.Add(grants, float64(c.granted), granted)
+	p.Add(grants, float64(c.notAdmitted), notAdmitted)
+	p.Add(ticksMissed, float64(c.missed))
+	p.Add(leaderChanges, float64(c.changes))
+	p.Add(jobStops, float64(c.stops))
+	p.Add(tasksDropped, float64(c.dropped))
+	p.Add(jobSprints, float64(c.sprints))
 	for _, kind := range moveKinds() {
-		p.add(jobMoves, float64(c.moves[kind]), kind)
+		p.Add(jobMoves, float64(c.moves[kind]), kind)
 	}
 	for _, d := range domains {
 		x := c.over[d.GetName()]
-		p.add(violationSeconds, x.violation.Seconds(), d.GetName())
-		p.add(violationJoules, x.energy, d.GetName())
-		p.add(shortfallSeconds, x.shortfall.Seconds(), d.GetName())
+		p.Add(violationSeconds, x.violation.Seconds(), d.GetName())
+		p.Add(violationJoules, x.energy, d.GetName())
+		p.Add(shortfallSeconds, x.shortfall.Seconds(), d.GetName())
 	}
 }
 
 func (p *points) disk(v *View) {
 	if v.SnapshotBytes != nil {
-		p.add(snapshotBytes, float64(*v.SnapshotBytes))
+		p.Add(snapshotBytes, float64(*v.SnapshotBytes))
 	}
 	if v.TurnedOut != nil {
-		p.add(turnedOut, float64(*v.TurnedOut))
+		p.Add(turnedOut, float64(*v.TurnedOut))
 	}
 	if v.LogBytes != nil {
-		p.add(logBytes, float64(*v.LogBytes))
+		p.Add(logBytes, float64(*v.LogBytes))
 	}
 	if !v.CertificateEnds.IsZero() {
-		p.add(certificateEnds, float64(v.CertificateEnds.Unix()))
+		p.Add(certificateEnds, float64(v.CertificateEnds.Unix()))
 	}
 }
 
@@ -210,7 +157,7 @@ func (p *points) nodes(all []*headroomv1.Node) {
 		count[n.GetState()]++
 	}
 	for _, state := range nodeStates() {
-		p.add(nodes, float64(count[state]), state)
+		p.Add(nodes, float64(count[state]), state)
 	}
 }
 
@@ -223,7 +170,7 @@ func (p *points) jobs(running map[string]int) {
 		count[engine] += n
 	}
 	for _, engine := range engines() {
-		p.add(jobs, float64(count[engine]), engine)
+		p.Add(jobs, float64(count[engine]), engine)
 	}
 }
 
@@ -244,15 +191,13 @@ func (p *points) health(v *View) {
 		if !codeForm.MatchString(i.GetCode()) || !slices.Contains(severities(), i.GetSeverity()) || !own && foreign == foreignMost {
 			continue
 		}
-		before := len(p.seen)
-		p.add(healthShown, 1, i.GetCode(), i.GetSeverity())
-		if !own {
-			foreign += len(p.seen) - before
+		if p.Add(healthShown, 1, i.GetCode(), i.GetSeverity()) && !own {
+			foreign++
 		}
 	}
 	for _, i := range HealthItems() {
 		if v.Leads || !i.LeaderOnly {
-			p.add(healthShown, 0, i.Code, i.Severity)
+			p.Add(healthShown, 0, i.Code, i.Severity)
 		}
 	}
 }

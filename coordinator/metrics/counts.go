@@ -56,7 +56,7 @@ func steps() []float64 {
 func parts() []float64 { return []float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1} }
 
 func options(name string, buckets []float64) prometheus.HistogramOpts {
-	return prometheus.HistogramOpts{Name: name, Help: find(name).help, Buckets: buckets}
+	return prometheus.HistogramOpts{Name: name, Help: all().Find(name).Help, Buckets: buckets}
 }
 
 // NewCounts have counted nothing. Every policy and every result is there with 0.
@@ -65,10 +65,10 @@ func NewCounts() *Counts {
 		grantLatency: prometheus.NewHistogram(options(grantLatency, durations())),
 		commit:       prometheus.NewHistogram(options(commitDuration, durations())),
 		apply:        prometheus.NewHistogram(options(applyDuration, steps())),
-		policy:       prometheus.NewHistogramVec(options(policyDuration, steps()), find(policyDuration).labelNames()),
-		rpcDuration:  prometheus.NewHistogramVec(options(rpcDuration, durations()), find(rpcDuration).labelNames()),
-		estimate:     prometheus.NewHistogramVec(options(estimateError, parts()), find(estimateError).labelNames()),
-		rpcRequests:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: rpcRequests, Help: find(rpcRequests).help}, find(rpcRequests).labelNames()),
+		policy:       prometheus.NewHistogramVec(options(policyDuration, steps()), all().Find(policyDuration).LabelNames()),
+		rpcDuration:  prometheus.NewHistogramVec(options(rpcDuration, durations()), all().Find(rpcDuration).LabelNames()),
+		estimate:     prometheus.NewHistogramVec(options(estimateError, parts()), all().Find(estimateError).LabelNames()),
+		rpcRequests:  prometheus.NewCounterVec(prometheus.CounterOpts{Name: rpcRequests, Help: all().Find(rpcRequests).Help}, all().Find(rpcRequests).LabelNames()),
 		over:         map[string]excess{},
 		moves:        map[string]uint64{},
 	}

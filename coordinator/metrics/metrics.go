@@ -16,25 +16,7 @@
 //   - counting costs some ten nanoseconds and never waits for a scrape.
 package metrics
 
-// kind is a kind of metric, as the exposition format names it.
-type kind string
-
-const (
-	counter   kind = "counter"
-	gauge     kind = "gauge"
-	histogram kind = "histogram"
-)
-
-// metric is one metric: what it is called, what it means, how it is labelled.
-type metric struct {
-	name   string
-	kind   kind
-	help   string
-	labels []label
-}
-
-// label is a label with the values that it takes, in words; "" where they need none.
-type label struct{ name, values string }
+import "headroom/internal/scrape"
 
 // Metrics by name, for those who fill them in.
 const (
@@ -76,45 +58,45 @@ const (
 )
 
 // all are the metrics of a coordinator server, in the order of the page that lists them.
-func all() []metric {
-	domain := label{"domain", "domains of coordinator domain list"}
-	method := label{"method", "calls as /headroom.v1.SERVICE/CALL"}
-	return []metric{
-		{budgetWatts, gauge, "Budget of a domain.", []label{domain}},
-		{reservedWatts, gauge, "What the nodes of a domain are charged: at least what they may draw.", []label{domain}},
-		{unmanagedWatts, gauge, "Power in a domain that no node is charged for.", []label{domain}},
-		{measuredWatts, gauge, "Measured power of a domain: by its meter, else the sum of its nodes; absent while one of them is unknown, and on followers.", []label{domain}},
-		{headroomWatts, gauge, "What a domain has left to give; below 0 it is short.", []label{domain}},
-		{violationSeconds, counter, "Time in which the measured power was above the budget, while this server led and the power was known; where it is the sum of nodes, above what the budget leaves beside unmanaged power.", []label{domain}},
-		{violationJoules, counter, "Energy drawn above the budget in that time.", []label{domain}},
-		{shortfallSeconds, counter, "Time in which a domain was short, its headroom below 0, while this server led: power that may be drawn, not power that was.", []label{domain}},
-		{nodes, gauge, "Nodes by what they are to the leader; absent on followers.", []label{{"state", words(nodeStates())}}},
-		{jobs, gauge, "Jobs that run, by the engine that runs them; absent on followers.", []label{{"engine", words(engines())}}},
-		{jobStops, counter, "Early stops of jobs that this server has committed.", nil},
-		{tasksDropped, counter, "Map tasks that will never run, as this server has committed them.", nil},
-		{jobMoves, counter, "Moves of jobs that differ from the ones before, as this server has decided them.", []label{{"kind", words(moveKinds())}}},
-		{jobSprints, counter, "Sprints that this server's job loop has granted.", nil},
-		{estimateError, histogram, "How far the finish times foreseen of a job were off, in the mean, as a part of its runtime; one for each job that is done, on the leader.", []label{{"policy", words(estimators())}}},
-		{classJoules, counter, "Energy that nodes have measured at the wall for the jobs of a class, shared by containers, since this server leads; time in which a node was silent counts nothing; absent on followers.", []label{{"class", "classes of the scheduler"}}},
-		{idleJoules, counter, "Energy that nodes have measured while no job ran on them, since this server leads; absent on followers.", nil},
-		{grants, counter, "Answers to heartbeats: leases sent, and nodes told that they are not admitted.", []label{{"result", words(grantResults())}}},
-		{grantLatency, histogram, "Time from a heartbeat until its lease was sent.", nil},
-		{revision, gauge, "Revision of the state that is applied here.", nil},
-		{commitDuration, histogram, "Time until an entry of the log was committed and applied, on the leader.", nil},
-		{applyDuration, histogram, "Time that applying one entry took.", nil},
-		{policyDuration, histogram, "Time that planning one tick took, by policy.", []label{{"policy", words(policies())}}},
-		{ticksMissed, counter, "Ticks that came later than two ticks after the one before.", nil},
-		{leader, gauge, "1 while this server leads and can prove it, else 0.", nil},
-		{leaderChanges, counter, "Times that this server saw another leader than before.", nil},
-		{memberLag, gauge, "Entries that a server is behind the leader; absent on followers.", []label{{"member", "servers of coordinator member list"}}},
-		{rpcRequests, counter, "Calls that have ended, by outcome; a stream counts when it ends.", []label{method, {"code", words(codes())}}},
-		{rpcDuration, histogram, "Time that calls took; streams are not counted, they last.", []label{method}},
-		{turnedOut, counter, "Connections to the RPC port that were closed because they had not proved who they are: strangers, or a flood of them; absent with tls off.", nil},
-		{snapshotBytes, gauge, "Size of the newest snapshot on disk.", nil},
-		{logBytes, gauge, "Size of the log's files on disk.", nil},
-		{certificateEnds, gauge, "When this server's certificate ends, as Unix time; absent with tls off.", nil},
-		{healthShown, gauge, "1 while an alarm is there, 0 while it is not; on followers only those that the committed state shows. Warnings of nodes are there while they last.", []label{{"code", words(healthCodes()) + ", and those of nodes"}, {"severity", words(severities())}}},
-		{buildInfo, gauge, "1, with the version of the coordinator.", []label{{"version", ""}, {"goversion", ""}}},
+func all() scrape.Table {
+	domain := scrape.Of("domain", "domains of coordinator domain list")
+	method := scrape.Of("method", "calls as /headroom.v1.SERVICE/CALL")
+	return scrape.Table{
+		scrape.Gauge(budgetWatts, "Budget of a domain.", domain),
+		scrape.Gauge(reservedWatts, "What the nodes of a domain are charged: at least what they may draw.", domain),
+		scrape.Gauge(unmanagedWatts, "Power in a domain that no node is charged for.", domain),
+		scrape.Gauge(measuredWatts, "Measured power of a domain: by its meter, else the sum of its nodes; absent while one of them is unknown, and on followers.", domain),
+		scrape.Gauge(headroomWatts, "What a domain has left to give; below 0 it is short.", domain),
+		scrape.Counter(violationSeconds, "Time in which the measured power was above the budget, while this server led and the power was known; where it is the sum of nodes, above what the budget leaves beside unmanaged power.", domain),
+		scrape.Counter(violationJoules, "Energy drawn above the budget in that time.", domain),
+		scrape.Counter(shortfallSeconds, "Time in which a domain was short, its headroom below 0, while this server led: power that may be drawn, not power that was.", domain),
+		scrape.Gauge(nodes, "Nodes by what they are to the leader; absent on followers.", scrape.Of("state", scrape.Words(nodeStates()))),
+		scrape.Gauge(jobs, "Jobs that run, by the engine that runs them; absent on followers.", scrape.Of("engine", scrape.Words(engines()))),
+		scrape.Counter(jobStops, "Early stops of jobs that this server has committed."),
+		scrape.Counter(tasksDropped, "Map tasks that will never run, as this server has committed them."),
+		scrape.Counter(jobMoves, "Moves of jobs that differ from the ones before, as this server has decided them.", scrape.Of("kind", scrape.Words(moveKinds()))),
+		scrape.Counter(jobSprints, "Sprints that this server's job loop has granted."),
+		scrape.Histogram(estimateError, "How far the finish times foreseen of a job were off, in the mean, as a part of its runtime; one for each job that is done, on the leader.", scrape.Of("policy", scrape.Words(estimators()))),
+		scrape.Counter(classJoules, "Energy that nodes have measured at the wall for the jobs of a class, shared by containers, since this server leads; time in which a node was silent counts nothing; absent on followers.", scrape.Of("class", "classes of the scheduler")),
+		scrape.Counter(idleJoules, "Energy that nodes have measured while no job ran on them, since this server leads; absent on followers."),
+		scrape.Counter(grants, "Answers to heartbeats: leases sent, and nodes told that they are not admitted.", scrape.Of("result", scrape.Words(grantResults()))),
+		scrape.Histogram(grantLatency, "Time from a heartbeat until its lease was sent."),
+		scrape.Gauge(revision, "Revision of the state that is applied here."),
+		scrape.Histogram(commitDuration, "Time until an entry of the log was committed and applied, on the leader."),
+		scrape.Histogram(applyDuration, "Time that applying one entry took."),
+		scrape.Histogram(policyDuration, "Time that planning one tick took, by policy.", scrape.Of("policy", scrape.Words(policies()))),
+		scrape.Counter(ticksMissed, "Ticks that came later than two ticks after the one before."),
+		scrape.Gauge(leader, "1 while this server leads and can prove it, else 0."),
+		scrape.Counter(leaderChanges, "Times that this server saw another leader than before."),
+		scrape.Gauge(memberLag, "Entries that a server is behind the leader; absent on followers.", scrape.Of("member", "servers of coordinator member list")),
+		scrape.Counter(rpcRequests, "Calls that have ended, by outcome; a stream counts when it ends.", method, scrape.Of("code", scrape.Words(codes()))),
+		scrape.Histogram(rpcDuration, "Time that calls took; streams are not counted, they last.", method),
+		scrape.Counter(turnedOut, "Connections to the RPC port that were closed because they had not proved who they are: strangers, or a flood of them; absent with tls off."),
+		scrape.Gauge(snapshotBytes, "Size of the newest snapshot on disk."),
+		scrape.Gauge(logBytes, "Size of the log's files on disk."),
+		scrape.Gauge(certificateEnds, "When this server's certificate ends, as Unix time; absent with tls off."),
+		scrape.Gauge(healthShown, "1 while an alarm is there, 0 while it is not; on followers only those that the committed state shows. Warnings of nodes are there while they last.", scrape.Of("code", scrape.Words(healthCodes())+", and those of nodes"), scrape.Of("severity", scrape.Words(severities()))),
+		scrape.Gauge(buildInfo, "1, with the version of the coordinator.", scrape.Of("version", ""), scrape.Of("goversion", "")),
 	}
 }
 

@@ -228,7 +228,7 @@ func TestLabelsAreBounded(t *testing.T) {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {
-				if len(l.GetValue()) > labelMax+2 {
+				if len(l.GetValue()) > scrape.LabelMost+2 {
 					t.Errorf("%s: label of %d bytes", f.GetName(), len(l.GetValue()))
 				}
 			}
@@ -309,8 +309,8 @@ func TestPageTellsEveryMetric(t *testing.T) {
 	t.Parallel()
 	page := Page()
 	for _, m := range all() {
-		if strings.Count(page, "\n| `"+m.name+"` | "+string(m.kind)+" |") != 1 {
-			t.Errorf("the page does not have one line for %s", m.name)
+		if strings.Count(page, "\n| `"+m.Name+"` | "+m.Kind+" |") != 1 {
+			t.Errorf("the page does not have one line for %s", m.Name)
 		}
 	}
 	golden(t, "../../docs/metrics-coordinator.md", page)

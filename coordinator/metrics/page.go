@@ -1,54 +1,8 @@
 package metrics
 
-import (
-	"cmp"
-	"fmt"
-	"strings"
-)
-
-// words are the values of a label, in a row.
-func words(all []string) string { return strings.Join(all, ", ") }
-
-// find is the metric of that name.
-func find(name string) metric {
-	for _, m := range all() {
-		if m.name == name {
-			return m
-		}
-	}
-	return metric{name: name}
-}
-
-func (m metric) labelNames() []string {
-	names := make([]string, 0, len(m.labels))
-	for _, l := range m.labels {
-		names = append(names, l.name)
-	}
-	return names
-}
-
-// row is the metric's line in the page.
-func (m metric) row() string {
-	labels := make([]string, 0, len(m.labels))
-	for _, l := range m.labels {
-		text := "`" + l.name + "`"
-		if l.values != "" {
-			text += ": " + l.values
-		}
-		labels = append(labels, text)
-	}
-	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", m.name, m.kind, cmp.Or(strings.Join(labels, "; "), "-"), m.help)
-}
-
 // Page is docs/metrics-coordinator.md.
 func Page() string {
-	var b strings.Builder
-	b.WriteString(pageIntro)
-	for _, m := range all() {
-		b.WriteString(m.row())
-	}
-	b.WriteString(pageOutro)
-	return b.String()
+	return pageIntro + all().Rows() + pageOutro
 }
 
 const pageIntro = `# Metrics of the coordinator

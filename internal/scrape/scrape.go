@@ -2,7 +2,8 @@
 //
 // The one idea: one answer stands for a second, whoever asks how often. So a
 // scrape cannot be used as a probe, and what is asked is asked at most once for
-// each of those seconds.
+// each of those seconds. A Table says what a program tells: the page that lists
+// its metrics and the scrapes are both made of it.
 //
 // Guarantees: a slow or hostile client holds a connection for seconds; so many are
 // held and answered and no more; what cannot be told does not keep the rest from
