@@ -20,17 +20,6 @@ type brakeJSON struct {
 	Stored     bool    `json:"stored"`
 }
 
-func jsonBrake(b *headroomv1.BrakeStatus) *brakeJSON {
-	if b == nil {
-		return nil
-	}
-	j := &brakeJSON{Generation: b.GetGeneration(), Set: b.GetSet(), Actor: text(b.GetActor()), Reason: text(b.GetReason()), Stored: b.GetStored()}
-	if b.GetAtUs() != 0 {
-		j.At = text(time.UnixMicro(b.GetAtUs()).UTC().Format(time.RFC3339Nano))
-	}
-	return j
-}
-
 // brakeLine is a brake that is in force, on a screen; "" when none is.
 func brakeLine(b *headroomv1.BrakeStatus) string {
 	if !b.GetSet() {

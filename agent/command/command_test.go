@@ -37,8 +37,8 @@ func TestScreens(t *testing.T) {
 		},
 		"top.txt":     func(w io.Writer) error { return printTop(w, s) },
 		"limits.txt":  func(w io.Writer) error { return printLimits(w, &out, limitRows(s)) },
-		"sensors.txt": func(w io.Writer) error { return printSensors(w, &out, jsonSensors(s)) },
-		"freqs.txt":   func(w io.Writer) error { return printFreqs(w, &out, jsonPolicies(s)) },
+		"sensors.txt": func(w io.Writer) error { return printSensors(w, &out, cli.Filled[sensorJSON](s.GetSensors())) },
+		"freqs.txt":   func(w io.Writer) error { return printFreqs(w, &out, cli.Filled[policyJSON](s.GetPolicies())) },
 		"zones.txt": func(w io.Writer) error {
 			return printZones(w, &cli.Output{Format: "wide"}, zoneRows(site{status: s}, nil))
 		},

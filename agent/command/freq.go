@@ -61,7 +61,7 @@ func newFreqListCommand() *cobra.Command {
 // freqRows are the agent's policies, or the machine's own.
 func freqRows(s site, notes io.Writer) (rows []policyJSON, err error) {
 	if len(s.status.GetPolicies()) > 0 {
-		return jsonPolicies(s.status), nil
+		return cli.Filled[policyJSON](s.status.GetPolicies()), nil
 	}
 	root, err := agent.OpenRoot(s.root)
 	if err != nil {

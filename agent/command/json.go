@@ -5,15 +5,15 @@ import (
 
 	"headroom/agent/status"
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/units"
+	"headroom/internal/cli"
 )
 
 // agentJSON is `powerd status -o json`: base units, null for unknown. Fields are
 // only ever added.
 type agentJSON struct {
-	Kind         string        `json:"kind"`
-	API          string        `json:"api"`
-	AsOf         string        `json:"as_of"`
+	Kind         string        `json:"kind" of:"-"`
+	API          string        `json:"api" of:"-"`
+	AsOf         string        `json:"as_of" of:"-"`
 	Node         string        `json:"node"`
 	Version      string        `json:"version"`
 	Domain       string        `json:"domain"`
@@ -21,22 +21,22 @@ type agentJSON struct {
 	Tree         string        `json:"tree"`
 	Rung         string        `json:"rung"`
 	Enforce      bool          `json:"enforce"`
-	State        string        `json:"state"`
-	CapW         *float64      `json:"cap_w"`
-	EffectiveW   *float64      `json:"effective_w"`
-	FailSafeW    float64       `json:"fail_safe_w"`
+	State        string        `json:"state" of:"-"`
+	CapW         *float64      `json:"cap_w" of:"-"`
+	EffectiveW   *float64      `json:"effective_w" of:"holding.effective_uw"`
+	FailSafeW    float64       `json:"fail_safe_w" of:"holding.fail_safe_uw"`
 	PowerW       *float64      `json:"power_w"`
 	DemandW      *float64      `json:"demand_w"`
 	LimitedRatio *float64      `json:"limited_ratio"`
 	LimitedBy    *string       `json:"limited_by"`
 	OtherW       *float64      `json:"other_w"`
 	OtherFrom    *string       `json:"other_from"`
-	Lease        *leaseJSON    `json:"lease"`
+	Lease        *leaseJSON    `json:"lease" of:"-"`
 	Brake        *brakeJSON    `json:"brake"`
 	Local        *localJSON    `json:"local"`
 	Sprint       *sprintJSON   `json:"sprint"`
 	Saved        uint32        `json:"saved"`
-	SavedAt      *string       `json:"saved_at"`
+	SavedAt      *string       `json:"saved_at" of:"-"`
 	Advertise    *string       `json:"advertise"`
 	CutOff       bool          `json:"cut_off"`
 	Zones        []zoneJSON    `json:"zones"`
@@ -62,9 +62,9 @@ type localJSON struct {
 	CapW       *float64 `json:"cap_w"`
 	CeilingHz  *float64 `json:"ceiling_hz"`
 	RemainingS float64  `json:"remaining_s"`
-	Actor      string   `json:"actor"`
-	Reason     string   `json:"reason"`
-	RequestID  string   `json:"request_id"`
+	Actor      string   `json:"actor" of:"change.actor"`
+	Reason     string   `json:"reason" of:"change.reason"`
+	RequestID  string   `json:"request_id" of:"change.request_id"`
 }
 
 type sprintJSON struct {
@@ -91,11 +91,11 @@ type zoneJSON struct {
 
 type sensorJSON struct {
 	Source       string   `json:"source"`
-	Sensor       string   `json:"sensor"`
+	Sensor       string   `json:"sensor" of:"name"`
 	PowerW       *float64 `json:"power_w"`
 	TempC        *float64 `json:"temp_c"`
 	AgeS         *float64 `json:"age_s"`
-	Disagreement *float64 `json:"disagreement_ratio"`
+	Disagreement *float64 `json:"disagreement_ratio" of:"disagreement"`
 	State        string   `json:"state"`
 	Text         string   `json:"text"`
 }
@@ -162,43 +162,14 @@ type countersJSON struct {
 }
 
 func statusJSON(s *headroomv1.GetAgentStatusResponse) agentJSON {
-	h := holdingOf(s)
-	j := agentJSON{
-		Kind: "AgentStatus", API: "v1", AsOf: utcNow(),
-		Node: s.GetNode(), Version: s.GetVersion(), Domain: s.GetDomain(), UptimeS: float64(s.GetUptimeMs()) / 1000,
-		Tree: s.GetTree(), Rung: s.GetRung(), Enforce: s.GetEnforce(),
-		State: status.State(h), EffectiveW: status.Micro(h.EffectiveUw), FailSafeW: float64(h.GetFailSafeUw()) / 1e6,
-		PowerW: status.Micro(s.PowerUw), DemandW: status.Micro(s.DemandUw), LimitedRatio: s.LimitedRatio, LimitedBy: text(s.GetLimitedBy()),
-		OtherW: status.Micro(s.OtherUw), OtherFrom: text(s.GetOtherFrom()),
-		Lease: jsonLease(s), Brake: jsonBrake(s.GetBrake()), Local: jsonLocal(s.GetLocal()), Sprint: jsonSprint(s.GetSprint()),
-		Saved: s.GetSaved(), Advertise: text(s.GetAdvertise()), CutOff: s.GetCutOff(),
-		Zones: []zoneJSON{}, Sensors: jsonSensors(s), Policies: jsonPolicies(s), Slices: []sliceJSON{}, Ladder: []rungJSON{},
-		Rivals: append([]string{}, s.GetRivals()...), Health: []healthJSON{}, Counters: jsonCounters(s.GetCounters()),
-	}
+	h := s.GetHolding()
+	j := agentJSON{Kind: "AgentStatus", API: "v1", AsOf: utcNow(), State: status.State(holdingOf(s)), Lease: jsonLease(s)}
+	cli.Fill(&j, s)
 	if s.GetSaved() > 0 {
 		j.SavedAt = text(time.UnixMicro(s.GetSavedUs()).UTC().Format(time.RFC3339Nano))
 	}
 	if j.State != status.Observing {
-		j.CapW = status.Micro(&h.CapUw)
-	}
-	if t := s.GetTurbo(); t != nil {
-		j.Turbo = &turboJSON{text(t.GetRequested()), text(t.GetEffective()), t.GetState(), t.GetText()}
-	}
-	for _, z := range s.GetZones() {
-		j.Zones = append(j.Zones, zoneJSON{
-			Zone: z.GetZone(), Kind: z.GetKind(), Control: z.GetControlType(), PowerW: status.Micro(z.PowerUw), EnergyJ: status.Micro(z.EnergyUj),
-			RequestedW: status.Micro(z.RequestedUw), WrittenW: status.Micro(z.WrittenUw),
-			EffectiveW: status.Micro(z.EffectiveUw), WindowS: status.Micro(z.WindowUs), State: z.GetState(),
-		})
-	}
-	for _, l := range s.GetSlices() {
-		j.Slices = append(j.Slices, sliceJSON{l.GetSlice(), l.RequestedCpus, l.WrittenCpus, l.EffectiveCpus})
-	}
-	for _, r := range s.GetLadder() {
-		j.Ladder = append(j.Ladder, rungJSON{r.GetRung(), r.GetState(), r.GetText()})
-	}
-	for _, i := range s.GetHealth() {
-		j.Health = append(j.Health, healthJSON{i.GetCode(), i.GetSeverity(), i.GetText(), i.GetHint()})
+		j.CapW = new(float64(h.GetCapUw()) / 1e6)
 	}
 	return j
 }
@@ -220,61 +191,5 @@ func jsonLease(s *headroomv1.GetAgentStatusResponse) *leaseJSON {
 	e := h.GetApplied().GetEpoch()
 	return &leaseJSON{
 		Leader: s.GetLeader(), Incarnation: e.GetIncarnation(), Epoch: e.GetTerm(), Seq: h.GetApplied().GetSeq(), RemainingS: status.Milli(s.LeaseMs),
-	}
-}
-
-func jsonLocal(l *headroomv1.LocalLimit) *localJSON {
-	if l == nil {
-		return nil
-	}
-	c := l.GetChange()
-	return &localJSON{
-		CapW: status.Micro(l.CapUw), CeilingHz: status.Kilo(l.CeilingKhz), RemainingS: float64(l.GetRemainingMs()) / 1e3,
-		Actor: c.GetActor(), Reason: c.GetReason(), RequestID: c.GetRequestId(),
-	}
-}
-
-func jsonSprint(p *headroomv1.SprintStatus) *sprintJSON {
-	if p == nil {
-		return nil
-	}
-	return &sprintJSON{
-		ID: p.GetId(), CapW: float64(p.GetCapUw()) / 1e6, BaseW: float64(p.GetBaseUw()) / 1e6, RemainingS: float64(p.GetRemainingMs()) / 1e3,
-		EscrowJ: float64(p.GetEscrowUj()) / 1e6, SpentJ: status.Micro(p.SpentUj),
-	}
-}
-
-func jsonSensors(s *headroomv1.GetAgentStatusResponse) []sensorJSON {
-	all := make([]sensorJSON, 0, len(s.GetSensors()))
-	for _, n := range s.GetSensors() {
-		all = append(all, sensorJSON{
-			Source: n.GetSource(), Sensor: n.GetName(), PowerW: status.Micro(n.PowerUw), TempC: status.Milli(n.TempMc), AgeS: status.Milli(n.AgeMs),
-			Disagreement: n.Disagreement, State: n.GetState(), Text: n.GetText(),
-		})
-	}
-	return all
-}
-
-func jsonPolicies(s *headroomv1.GetAgentStatusResponse) []policyJSON {
-	all := make([]policyJSON, 0, len(s.GetPolicies()))
-	for _, p := range s.GetPolicies() {
-		all = append(all, policyJSON{
-			Policy: p.GetPolicy(), Driver: p.GetDriver(), Governor: text(p.GetGovernor()), EPP: text(p.GetEpp()),
-			FreqHz: status.Kilo(p.FreqKhz), MinHz: status.Kilo(p.MinKhz), MaxHz: status.Kilo(p.MaxKhz),
-			RequestedHz: status.Kilo(p.RequestedKhz), WrittenHz: status.Kilo(p.WrittenKhz), EffectiveHz: status.Kilo(p.EffectiveKhz), State: p.GetState(),
-			EPPRequested: text(p.GetEppRequested()), EPPState: text(p.GetEppState()), EPPText: text(p.GetEppText()),
-		})
-	}
-	return all
-}
-
-func jsonCounters(c *headroomv1.AgentCounters) *countersJSON {
-	if c == nil {
-		return nil
-	}
-	return &countersJSON{
-		Renewals: c.GetRenewals(), Refusals: c.GetRefusals(), Expiries: c.GetExpiries(), Steps: c.GetSteps(), DeadlineMisses: c.GetDeadlineMisses(),
-		Drifts: c.GetDrifts(), WriteErrors: c.GetWriteErrors(), ThermalEvents: c.GetThermalEvents(), Sprints: c.GetSprints(),
-		OverCapS: float64(c.GetOverCapMs()) / 1e3, OverCapJ: units.Energy(c.GetOverCapUj()).Joules(),
 	}
 }

@@ -163,7 +163,7 @@ func newSprintStatusCommand() *cobra.Command {
 		Example: "  powerd sprint status\n  powerd sprint status -o json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.show(cmd, &pr.watch, func(s *headroomv1.GetAgentStatusResponse) error {
-				d := sprintDetail{Kind: "Sprint", API: "v1", AsOf: utcNow(), Node: s.GetNode(), Sprint: jsonSprint(s.GetSprint())}
+				d := sprintDetail{Kind: "Sprint", API: "v1", AsOf: utcNow(), Node: s.GetNode(), Sprint: statusJSON(s).Sprint}
 				if c := s.GetCounters(); c != nil {
 					d.Count = &c.Sprints
 				}

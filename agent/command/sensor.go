@@ -76,7 +76,7 @@ func listSensors(cmd *cobra.Command, p *place, pr *printer) (err error) {
 // sensorRows are the agent's sources, or the counters of the machine.
 func sensorRows(s site, o *own) []sensorJSON {
 	if o == nil {
-		return jsonSensors(s.status)
+		return cli.Filled[sensorJSON](s.status.GetSensors())
 	}
 	var rows []sensorJSON
 	o.look()

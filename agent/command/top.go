@@ -42,7 +42,7 @@ func printTop(w io.Writer, s *headroomv1.GetAgentStatusResponse) error {
 		if _, err := io.WriteString(w, "\n"); err != nil {
 			return err
 		}
-		if err := printSensors(w, &out, jsonSensors(s)); err != nil {
+		if err := printSensors(w, &out, cli.Filled[sensorJSON](s.GetSensors())); err != nil {
 			return err
 		}
 	}
@@ -52,7 +52,7 @@ func printTop(w io.Writer, s *headroomv1.GetAgentStatusResponse) error {
 	if _, err := io.WriteString(w, "\n"); err != nil {
 		return err
 	}
-	return printFreqs(w, &out, jsonPolicies(s))
+	return printFreqs(w, &out, cli.Filled[policyJSON](s.GetPolicies()))
 }
 
 // barWidth fits, with its figures, into 80 columns.

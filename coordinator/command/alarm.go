@@ -20,13 +20,13 @@ func alarmCommand(o *operator) *cobra.Command {
 
 type alarmListItem struct {
 	Key      string  `json:"key"`
-	Code     string  `json:"code"`
-	Severity string  `json:"severity"`
+	Code     string  `json:"code" of:"item.code"`
+	Severity string  `json:"severity" of:"item.severity"`
 	Subject  string  `json:"subject"`
-	Since    *string `json:"since"`
+	Since    *string `json:"since" of:"since_us"`
 	AckedBy  *string `json:"acked_by"`
-	Text     string  `json:"text"`
-	Hint     string  `json:"hint"`
+	Text     string  `json:"text" of:"item.text"`
+	Hint     string  `json:"hint" of:"item.hint"`
 }
 
 func alarmList(o *operator) *cobra.Command {
@@ -41,20 +41,16 @@ func alarmList(o *operator) *cobra.Command {
 					return err
 				}
 				staleNote(cmd, r.GetMeta())
-				items, rows := []alarmListItem{}, [][]string{}
+				rows := [][]string{}
 				for _, a := range r.GetAlarms() {
 					i := a.GetItem()
-					items = append(items, alarmListItem{
-						a.GetKey(), i.GetCode(), i.GetSeverity(), a.GetSubject(), cli.Known(stamped(a.GetSinceUs()), a.GetSinceUs() != 0),
-						cli.Known(a.GetAckedBy(), a.GetAckedBy() != ""), i.GetText(), i.GetHint(),
-					})
 					since := cli.Unknown
 					if a.GetSinceUs() != 0 {
 						since = cli.Clock(time.UnixMicro(a.GetSinceUs()))
 					}
 					rows = append(rows, []string{a.GetKey(), i.GetSeverity(), since, a.GetAckedBy(), i.GetText(), i.GetHint()})
 				}
-				return o.print(cmd, &w, wrap("AlarmList", r.GetMeta(), items), func(out io.Writer) error {
+				return o.print(cmd, &w, wrap("AlarmList", r.GetMeta(), cli.Filled[alarmListItem](r.GetAlarms())), func(out io.Writer) error {
 					return o.out.Table(out, []string{"ALARM", "SEVERITY", "SINCE", "ACKED BY", "TEXT", "HINT"}, rows)
 				})
 			})

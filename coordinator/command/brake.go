@@ -311,10 +311,9 @@ func newBrakeRecord(r *headroomv1.BrakeRecord) *brakeRecord {
 	if r.GetGeneration() == 0 {
 		return nil
 	}
-	return &brakeRecord{
-		r.GetGeneration(), cli.Known(r.GetActor(), r.GetActor() != ""), cli.Known(r.GetReason(), r.GetReason() != ""),
-		cli.Known(stamped(r.GetAtUs()), r.GetAtUs() != 0),
-	}
+	b := &brakeRecord{}
+	cli.Fill(b, r)
+	return b
 }
 
 func brakeShow(o *operator) *cobra.Command {

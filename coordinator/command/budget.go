@@ -51,7 +51,7 @@ func first(args []string) string {
 }
 
 type domainItem struct {
-	Domain       string   `json:"domain"`
+	Domain       string   `json:"domain" of:"name"`
 	Parent       *string  `json:"parent"`
 	BudgetW      float64  `json:"budget_w"`
 	ReservedW    float64  `json:"reserved_w"`
@@ -71,16 +71,9 @@ type domainItem struct {
 	BackAt       *string  `json:"back_at"`
 }
 
-func newDomainItem(d *headroomv1.Domain) domainItem {
-	return domainItem{
-		Domain: d.GetName(), Parent: cli.Known(d.GetParent(), d.GetParent() != ""), BudgetW: watts(d.GetBudgetUw()), ReservedW: watts(d.GetReservedUw()),
-		UnmanagedW: watts(d.GetUnmanagedUw()), HeadroomW: watts(d.GetHeadroomUw()), FloorW: watts(d.GetFloorUw()), MeasuredW: optWatts(d.MeasuredUw),
-		Nodes: d.GetNodes(), MeasuredBy: cli.Known(d.GetMeasuredBy(), d.GetMeasuredBy() != ""),
-		RatingW: cli.Known(watts(d.GetRatingUw()), d.GetRatingUw() > 0), Margin: d.GetMargin(), BootNodes: d.GetBootNodes(),
-		BootReserveW: watts(d.GetBootReserveUw()), LostCharge: cli.Known(d.GetLostCharge(), d.GetLostCharge() != ""),
-		RatedMaxW: cli.Known(watts(d.GetRatedMaxUw()), d.GetRatedMaxUw() > 0),
-		BackW:     optWatts(d.BackUw), BackAt: cli.Known(stamped(d.GetBackAtUs()), d.BackUw != nil),
-	}
+func newDomainItem(d *headroomv1.Domain) (item domainItem) {
+	cli.Fill(&item, d)
+	return item
 }
 
 func (o *operator) domainTable(w io.Writer, domains []*headroomv1.Domain) error {
@@ -321,19 +314,8 @@ func (b *budgetChange) print(cmd *cobra.Command, r *headroomv1.SetBudgetResponse
 	}
 	item := budgetItem{
 		Domain: r.GetBefore().GetName(), FromW: watts(r.GetBefore().GetBudgetUw()), ToW: b.to.Watts(), Before: newDomainItem(r.GetBefore()),
-		After: newDomainItem(r.GetAfter()), Moves: []moveItem{}, Confirmed: []confirmItem{}, Shortfall: append([]string{}, r.GetShortfall()...),
+		After: newDomainItem(r.GetAfter()), Moves: cli.Filled[moveItem](r.GetMoves()), Confirmed: cli.Filled[confirmItem](confirmed), Shortfall: append([]string{}, r.GetShortfall()...),
 		Already: r.GetAlready(), DryRun: b.dryRun, RequestID: b.request,
-	}
-	for _, m := range r.GetMoves() {
-		item.Moves = append(item.Moves, moveItem{m.GetNode(), watts(m.GetFromUw()), watts(m.GetToUw())})
-	}
-	for _, c := range confirmed {
-		ci := confirmItem{Node: c.GetNode()}
-		if c.AfterMs != nil {
-			s := c.GetAfterMs() / 1000
-			ci.AfterS = &s
-		}
-		item.Confirmed = append(item.Confirmed, ci)
 	}
 	return b.o.out.JSON(cmd.OutOrStdout(), wrap("BudgetChange", r.GetMeta(), []budgetItem{item}))
 }

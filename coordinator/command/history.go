@@ -22,7 +22,7 @@ type historyItem struct {
 	FromW      float64  `json:"from_w"`
 	ToW        float64  `json:"to_w"`
 	Reason     string   `json:"reason"`
-	Until      *string  `json:"until"`
+	Until      *string  `json:"until" of:"until_us"`
 	Lowered    *uint32  `json:"lowered"`
 	Confirmed  *uint32  `json:"confirmed"`
 	ConfirmedS *float64 `json:"confirmed_s"`
@@ -43,15 +43,14 @@ func budgetHistory(o *operator) *cobra.Command {
 				return err
 			}
 			staleNote(cmd, r.GetMeta())
-			items, rows := []historyItem{}, [][]string{}
+			rows := [][]string{}
 			for _, c := range r.GetChanges() {
-				items = append(items, newHistoryItem(c))
 				rows = append(rows, []string{
 					strconv.FormatUint(c.GetRevision(), 10), cli.Clock(time.UnixMicro(c.GetAtUs())), c.GetActor(), c.GetDomain(), shownWatts(c.GetFromUw()),
 					shownWatts(c.GetToUw()), c.GetReason(), confirmedText(c),
 				})
 			}
-			return o.print(cmd, &w, wrap("BudgetHistory", r.GetMeta(), items), func(out io.Writer) error {
+			return o.print(cmd, &w, wrap("BudgetHistory", r.GetMeta(), cli.Filled[historyItem](r.GetChanges())), func(out io.Writer) error {
 				return o.out.Table(out, []string{"REV", "WHEN", "WHO", "DOMAIN", "FROM", "TO", "REASON", "CONFIRMED"}, rows)
 			})
 		},
@@ -59,18 +58,6 @@ func budgetHistory(o *operator) *cobra.Command {
 	cmd.Flags().Uint32Var(&req.Limit, "limit", 0, "only the newest so many; 0 is all that are kept")
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, "ask the addressed server itself, without the leader")
 	return cmd
-}
-
-func newHistoryItem(c *headroomv1.BudgetChange) historyItem {
-	item := historyItem{
-		Revision: c.GetRevision(), At: stamped(c.GetAtUs()), Actor: c.GetActor(), Domain: c.GetDomain(), FromW: watts(c.GetFromUw()), ToW: watts(c.GetToUw()),
-		Reason: c.GetReason(), Until: cli.Known(stamped(c.GetUntilUs()), c.GetUntilUs() != 0), Lowered: c.Lowered, Confirmed: c.Confirmed,
-	}
-	if c.ConfirmedMs != nil {
-		s := c.GetConfirmedMs() / 1000
-		item.ConfirmedS = &s
-	}
-	return item
 }
 
 func confirmedText(c *headroomv1.BudgetChange) string {

@@ -337,20 +337,14 @@ func jobItems(jobs []*headroomv1.Job) []jobItem {
 // outlook fills in what is expected of a job and decided for it.
 func (item *jobItem) outlook(j *headroomv1.Job) {
 	item.Engine, item.Queue, item.Floor, item.UncappedS = j.GetEngine(), cli.Known(j.GetQueue(), j.GetQueue() != ""), j.GetFloor(), uncapped(j)
-	item.Stretch, item.DroppedAre = stretch(j), []taskRange{}
+	item.Stretch, item.DroppedAre = stretch(j), cli.Filled[taskRange](j.GetDropped())
 	item.Rank, item.DeadlineS, item.Deflation, item.Move = j.GetRank(), j.DeadlineS, deflationItemOf(j.GetDeflation()), jobMoveItemOf(j.GetOutlook().GetMove())
-	for _, r := range j.GetDropped() {
-		item.DroppedAre = append(item.DroppedAre, taskRange{r.GetFirst(), r.GetLast()})
-	}
 	if x := j.GetStop(); x != nil {
-		item.Stop = &stopItem{x.GetTasks(), x.GetMinTasks(), x.GetReason(), time.UnixMicro(x.GetAtUs()).UTC().Format(time.RFC3339Nano)}
+		item.Stop = &stopItem{}
+		cli.Fill(item.Stop, x)
 	}
 	if len(j.GetEstimateErrors()) > 0 {
-		var errs []estimateError
-		for _, e := range j.GetEstimateErrors() {
-			errs = append(errs, estimateError{e.GetPolicy(), e.GetMeanError(), e.GetSamples()})
-		}
-		item.Errors = &errs
+		item.Errors = new(cli.Filled[estimateError](j.GetEstimateErrors()))
 	}
 	o := j.GetOutlook()
 	if o == nil {

@@ -103,7 +103,7 @@ func explained(r *headroomv1.ExplainJobResponse, sprints *headroomv1.ListSprints
 		}
 	}
 	item.Inputs = in
-	for _, p := range sprintItems(sprints.GetSprints()) {
+	for _, p := range cli.Filled[sprintItem](sprints.GetSprints()) {
 		if p.Job != nil && *p.Job == j.GetId() {
 			item.Sprint = &p
 		}

@@ -14,14 +14,14 @@ import (
 )
 
 type nodeLeaseItem struct {
-	Node       string   `json:"node"`
-	CapW       float64  `json:"cap_w"`
+	Node       string   `json:"node" of:"name"`
+	CapW       float64  `json:"cap_w" of:"target_uw"`
 	FailSafeW  float64  `json:"fail_safe_w"`
-	Epoch      uint64   `json:"epoch"`
-	Seq        uint64   `json:"seq"`
-	RemainingS *float64 `json:"remaining_s"`
+	Epoch      uint64   `json:"epoch" of:"stamp.epoch.term"`
+	Seq        uint64   `json:"seq" of:"stamp.seq"`
+	RemainingS *float64 `json:"remaining_s" of:"lease_ms"`
 	State      string   `json:"state"`
-	SprintID   *string  `json:"sprint_id"`
+	SprintID   *string  `json:"sprint_id" of:"sprint.id"`
 }
 
 func leaseCommand(o *operator) *cobra.Command {
@@ -39,19 +39,14 @@ func leaseCommand(o *operator) *cobra.Command {
 					return err
 				}
 				staleNote(cmd, r.GetMeta())
-				items, rows := []nodeLeaseItem{}, [][]string{}
+				rows := [][]string{}
 				for _, n := range r.GetNodes() {
-					id := n.GetSprint().GetId()
-					items = append(items, nodeLeaseItem{
-						n.GetName(), watts(n.GetTargetUw()), watts(n.GetFailSafeUw()), n.GetStamp().GetEpoch().GetTerm(), n.GetStamp().GetSeq(),
-						seconds(n.LeaseMs), n.GetState(), cli.Known(id, id != ""),
-					})
 					rows = append(rows, []string{
 						n.GetName(), n.GetState(), shownWatts(n.GetTargetUw()), cli.Opt(n.LeaseMs, shownAge), shownWatts(n.GetFailSafeUw()),
-						fmt.Sprint(n.GetStamp().GetEpoch().GetTerm()), fmt.Sprint(n.GetStamp().GetSeq()), id,
+						fmt.Sprint(n.GetStamp().GetEpoch().GetTerm()), fmt.Sprint(n.GetStamp().GetSeq()), n.GetSprint().GetId(),
 					})
 				}
-				return o.print(cmd, &w, wrap("LeaseList", r.GetMeta(), items), func(out io.Writer) error {
+				return o.print(cmd, &w, wrap("LeaseList", r.GetMeta(), cli.Filled[nodeLeaseItem](r.GetNodes())), func(out io.Writer) error {
 					return o.out.Table(out, []string{"NODE", "STATE", "CAP", "ENDS IN", "FAIL-SAFE", "EPOCH", "SEQ", "SPRINT"}, rows)
 				})
 			})

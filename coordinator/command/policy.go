@@ -146,7 +146,7 @@ func policyExplain(o *operator) *cobra.Command {
 			item := explainItem{
 				Node: n.GetName(), CapW: watts(n.GetTargetUw()), MinW: watts(n.GetLeastUw()), MaxW: watts(n.GetMaxUw()), Weight: n.GetWeight(),
 				DemandW: optWatts(n.DemandUw), PlannedW: optWatts(r.PlannedUw), Policy: r.GetPolicy(), BoundBy: r.GetBoundBy(),
-				BoundDomain: cli.Known(r.GetBoundDomain(), r.GetBoundDomain() != ""), Why: r.GetWhy(), SpareW: map[string]float64{}, LastMoves: eventItems(r.GetLast()),
+				BoundDomain: cli.Known(r.GetBoundDomain(), r.GetBoundDomain() != ""), Why: r.GetWhy(), SpareW: map[string]float64{}, LastMoves: cli.Filled[eventItem](r.GetLast()),
 			}
 			for _, s := range r.GetSpare() {
 				item.SpareW[s.GetDomain()] = watts(s.GetSpareUw())

@@ -3,7 +3,6 @@ package command
 import (
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -59,13 +58,13 @@ func statusCommand(o *operator) *cobra.Command {
 }
 
 type statusItem struct {
-	Site       string            `json:"site"`
-	BudgetW    float64           `json:"budget_w"`
-	ReservedW  float64           `json:"reserved_w"`
-	UnmanagedW float64           `json:"unmanaged_w"`
-	HeadroomW  float64           `json:"headroom_w"`
-	PowerW     *float64          `json:"power_w"`
-	Nodes      map[string]uint32 `json:"nodes"`
+	Site       string            `json:"site" of:"site.name"`
+	BudgetW    float64           `json:"budget_w" of:"site.budget_uw"`
+	ReservedW  float64           `json:"reserved_w" of:"site.reserved_uw"`
+	UnmanagedW float64           `json:"unmanaged_w" of:"site.unmanaged_uw"`
+	HeadroomW  float64           `json:"headroom_w" of:"site.headroom_uw"`
+	PowerW     *float64          `json:"power_w" of:"site.measured_uw"`
+	Nodes      map[string]uint32 `json:"nodes" of:"-"`
 	Leader     *string           `json:"leader"`
 	Servers    []memberItem      `json:"servers"`
 	Alarms     []alarmItem       `json:"alarms"`
@@ -79,16 +78,8 @@ type alarmItem struct {
 }
 
 func newStatusItem(r *headroomv1.GetStatusResponse) statusItem {
-	s := r.GetSite()
-	item := statusItem{
-		Site: s.GetName(), BudgetW: watts(s.GetBudgetUw()), ReservedW: watts(s.GetReservedUw()), UnmanagedW: watts(s.GetUnmanagedUw()),
-		HeadroomW: watts(s.GetHeadroomUw()), PowerW: optWatts(s.MeasuredUw), Leader: cli.Known(r.GetLeader(), r.GetLeader() != ""),
-		Nodes:   map[string]uint32{"ok": r.GetNodesOk(), "lost": r.GetNodesLost(), "other": r.GetNodesOther()},
-		Servers: memberItems(r.GetServers()), Alarms: []alarmItem{},
-	}
-	for _, a := range r.GetAlarms() {
-		item.Alarms = append(item.Alarms, alarmItem{a.GetCode(), a.GetSeverity(), a.GetText(), a.GetHint()})
-	}
+	item := statusItem{Nodes: map[string]uint32{"ok": r.GetNodesOk(), "lost": r.GetNodesLost(), "other": r.GetNodesOther()}}
+	cli.Fill(&item, r)
 	return item
 }
 
@@ -221,11 +212,7 @@ func nodeList(o *operator, use, short string, watch bool, args cobra.PositionalA
 				if err != nil {
 					return err
 				}
-				items := make([]nodeItem, 0, len(nodes))
-				for _, n := range nodes {
-					items = append(items, newNodeItem(n))
-				}
-				return o.print(cmd, &w, wrap("NodeList", r.GetMeta(), items), func(out io.Writer) error { return o.nodeTable(out, nodes) })
+				return o.print(cmd, &w, wrap("NodeList", r.GetMeta(), cli.Filled[nodeItem](nodes)), func(out io.Writer) error { return o.nodeTable(out, nodes) })
 			})
 		},
 	}
@@ -236,16 +223,16 @@ func nodeList(o *operator, use, short string, watch bool, args cobra.PositionalA
 }
 
 type leaseItem struct {
-	Epoch      uint64   `json:"epoch"`
-	Seq        uint64   `json:"seq"`
-	RemainingS *float64 `json:"remaining_s"`
+	Epoch      uint64   `json:"epoch" of:"stamp.epoch.term"`
+	Seq        uint64   `json:"seq" of:"stamp.seq"`
+	RemainingS *float64 `json:"remaining_s" of:"lease_ms"`
 }
 
 type nodeItem struct {
 	Name         string      `json:"name"`
 	State        string      `json:"state"`
-	CapW         float64     `json:"cap_w"`
-	RequestedW   float64     `json:"requested_w"`
+	CapW         float64     `json:"cap_w" of:"target_uw"`
+	RequestedW   float64     `json:"requested_w" of:"target_uw"`
 	EffectiveW   *float64    `json:"effective_w"`
 	PowerW       *float64    `json:"power_w"`
 	DemandW      *float64    `json:"demand_w"`
@@ -258,7 +245,7 @@ type nodeItem struct {
 	DeclaredW    *float64    `json:"declared_rated_w"`
 	DrawnW       *float64    `json:"drawn_w"`
 	Weight       float64     `json:"weight"`
-	Lease        leaseItem   `json:"lease"`
+	Lease        leaseItem   `json:"lease" of:"."`
 	LimitedRatio *float64    `json:"limited_ratio"`
 	HeardS       *float64    `json:"heard_s"`
 	Domain       string      `json:"domain"`
@@ -267,9 +254,9 @@ type nodeItem struct {
 	MachineID    string      `json:"machine_id"`
 	Health       []alarmItem `json:"health"`
 
-	MinW       float64           `json:"min_w"`
-	Labels     map[string]string `json:"labels"`
-	BMC        *string           `json:"bmc"`
+	MinW       float64           `json:"min_w" of:"least_uw"`
+	Labels     map[string]string `json:"labels" of:"settings.labels"`
+	BMC        *string           `json:"bmc" of:"settings.bmc"`
 	MovingFrom *string           `json:"moving_from"`
 	OffBy      *string           `json:"off_by"`
 	Sprint     *nodeSprintItem   `json:"sprint"`
@@ -280,28 +267,6 @@ type nodeSprintItem struct {
 	CapW      float64 `json:"cap_w"`
 	DurationS float64 `json:"duration_s"`
 	EscrowJ   float64 `json:"escrow_j"`
-}
-
-func newNodeItem(n *headroomv1.Node) nodeItem {
-	item := nodeItem{
-		Name: n.GetName(), State: n.GetState(), CapW: watts(n.GetTargetUw()), RequestedW: watts(n.GetTargetUw()), EffectiveW: optWatts(n.EffectiveUw),
-		PowerW: optWatts(n.PowerUw), DemandW: optWatts(n.DemandUw), CeilingW: watts(n.GetCeilingUw()), ChargeW: watts(n.GetChargeUw()),
-		FailSafeW: watts(n.GetFailSafeUw()), FloorW: watts(n.GetFloorUw()), MaxW: watts(n.GetMaxUw()), RatedW: watts(n.GetRatedUw()),
-		DeclaredW: optWatts(n.DeclaredRatedUw), DrawnW: optWatts(n.DrawnUw),
-		Weight: n.GetWeight(), LimitedRatio: n.LimitedRatio, HeardS: seconds(n.HeardMs), Domain: n.GetDomain(), MachineID: n.GetMachineId(),
-		Lease: leaseItem{Epoch: n.GetStamp().GetEpoch().GetTerm(), Seq: n.GetStamp().GetSeq(), RemainingS: seconds(n.LeaseMs)},
-		Rung:  cli.Known(n.GetRung(), n.GetRung() != ""), Version: cli.Known(n.GetVersion(), n.GetVersion() != ""), Health: []alarmItem{},
-		MinW: watts(n.GetLeastUw()), Labels: map[string]string{}, BMC: cli.Known(n.GetSettings().GetBmc(), n.GetSettings().GetBmc() != ""),
-		MovingFrom: cli.Known(n.GetMovingFrom(), n.GetMovingFrom() != ""), OffBy: cli.Known(n.GetOffBy(), n.GetOffBy() != ""),
-	}
-	maps.Copy(item.Labels, n.GetSettings().GetLabels())
-	if p := n.GetSprint(); p != nil {
-		item.Sprint = &nodeSprintItem{p.GetId(), watts(p.GetCapUw()), float64(p.GetDurationMs()) / 1000, joules(p.GetEscrowUj())}
-	}
-	for _, h := range n.GetHealth() {
-		item.Health = append(item.Health, alarmItem{h.GetCode(), h.GetSeverity(), h.GetText(), h.GetHint()})
-	}
-	return item
 }
 
 func seconds(ms *int64) *float64 {
@@ -357,7 +322,7 @@ func memberCommand(o *operator) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return o.print(cmd, &w, wrap("MemberList", r.GetMeta(), memberItems(r.GetMembers())), func(out io.Writer) error {
+				return o.print(cmd, &w, wrap("MemberList", r.GetMeta(), cli.Filled[memberItem](r.GetMembers())), func(out io.Writer) error {
 					return o.memberTable(out, r.GetMembers())
 				})
 			})
@@ -378,17 +343,6 @@ type memberItem struct {
 	Commit       *uint64  `json:"commit"`
 	LastContactS *float64 `json:"last_contact_s"`
 	Version      *string  `json:"version"`
-}
-
-func memberItems(members []*headroomv1.Member) []memberItem {
-	out := make([]memberItem, 0, len(members))
-	for _, m := range members {
-		out = append(out, memberItem{
-			ID: m.GetId(), RaftAddress: m.GetRaftAddress(), RPCAddress: m.GetRpcAddress(), Role: m.GetRole(), Voter: m.GetVoter(), Commit: m.Commit,
-			LastContactS: seconds(m.LastContactMs), Version: cli.Known(m.GetVersion(), m.GetVersion() != ""),
-		})
-	}
-	return out
 }
 
 func (o *operator) memberTable(w io.Writer, members []*headroomv1.Member) error {
@@ -431,7 +385,7 @@ func eventCommand(o *operator) *cobra.Command {
 					return err
 				}
 				staleNote(cmd, r.GetMeta())
-				return o.print(cmd, &w, wrap("EventList", r.GetMeta(), eventItems(r.GetEvents())), func(out io.Writer) error {
+				return o.print(cmd, &w, wrap("EventList", r.GetMeta(), cli.Filled[eventItem](r.GetEvents())), func(out io.Writer) error {
 					return o.eventTable(out, r.GetEvents())
 				})
 			})
@@ -452,16 +406,6 @@ type eventItem struct {
 	What      string `json:"what"`
 	Reason    string `json:"reason"`
 	RequestID string `json:"request_id"`
-}
-
-func eventItems(events []*headroomv1.Event) []eventItem {
-	out := make([]eventItem, 0, len(events))
-	for _, e := range events {
-		out = append(out, eventItem{
-			e.GetRevision(), time.UnixMicro(e.GetAtUs()).UTC().Format(time.RFC3339Nano), e.GetActor(), e.GetWhat(), e.GetReason(), e.GetRequestId(),
-		})
-	}
-	return out
 }
 
 func (o *operator) eventTable(w io.Writer, events []*headroomv1.Event) error {

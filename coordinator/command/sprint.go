@@ -87,7 +87,7 @@ func sprintList(o *operator) *cobra.Command {
 				}
 				staleNote(cmd, r.GetMeta())
 				if o.out.IsJSON() {
-					return o.out.JSON(cmd.OutOrStdout(), sprintAnswer{wrap("SprintList", r.GetMeta(), sprintItems(r.GetSprints())), potItems(r.GetDomains())})
+					return o.out.JSON(cmd.OutOrStdout(), sprintAnswer{wrap("SprintList", r.GetMeta(), cli.Filled[sprintItem](r.GetSprints())), potItems(r.GetDomains())})
 				}
 				return o.sprintText(cmd.OutOrStdout(), r)
 			})
@@ -97,23 +97,6 @@ func sprintList(o *operator) *cobra.Command {
 	cmd.Flags().BoolVar(&req.All, "all", false, "closed ones as well")
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, "ask the addressed server itself, without the leader")
 	return cmd
-}
-
-func sprintItems(list []*headroomv1.SprintRecord) []sprintItem {
-	out := make([]sprintItem, 0, len(list))
-	for _, p := range list {
-		item := sprintItem{
-			ID: p.GetId(), Job: cli.Known(p.GetJob(), p.GetJob() != ""), Class: cli.Known(p.GetClass(), p.GetClass() != ""), Domain: p.GetDomain(),
-			State: p.GetState(), Ended: cli.Known(p.GetEnded(), p.GetEnded() != ""), DurationS: float64(p.GetDurationMs()) / 1000,
-			AgeS: float64(p.GetAgeMs()) / 1000, EscrowJ: joules(p.GetEscrowUj()), SpentJ: joules(p.GetSpentUj()), RefundedJ: optJoules(p.RefundedUj),
-			Nodes: []sprintNodeItem{},
-		}
-		for _, n := range p.GetNodes() {
-			item.Nodes = append(item.Nodes, sprintNodeItem{n.GetNode(), n.GetState(), joules(n.GetEscrowUj()), optJoules(n.SpentUj)})
-		}
-		out = append(out, item)
-	}
-	return out
 }
 
 func potItems(domains []*headroomv1.Domain) []potItem {
