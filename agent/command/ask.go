@@ -40,12 +40,12 @@ func answering(ctx context.Context, dir string) *headroomv1.GetAgentStatusRespon
 
 // show asks the running agent and hands its answer to each: once, or at each
 // interval of a watch.
-func (p *place) show(cmd *cobra.Command, w *watching, each func(*headroomv1.GetAgentStatusResponse) error) error {
+func (p *place) show(cmd *cobra.Command, w *cli.Watch, each func(*headroomv1.GetAgentStatusResponse) error) error {
 	dir, err := p.state()
 	if err != nil {
 		return err
 	}
-	return w.run(cmd, func() error {
+	return w.Run(cmd, func() error {
 		s, err := fetchStatus(cmd.Context(), dir)
 		if err != nil {
 			return err

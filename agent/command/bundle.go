@@ -62,10 +62,10 @@ func writeBundle(cmd *cobra.Command, p *place, file string) (err error) {
 		b.json("status.json", statusJSON(s.status))
 	}
 	if o, err := openOwn(s.root); err == nil {
-		b.json("zones.json", list("ZoneList", zoneRows(s, o)))
+		b.json("zones.json", cli.NewList("ZoneList", zoneRows(s, o)))
 		b.err = errors.Join(b.err, o.close())
 	}
-	b.json("check.json", list("Check", checkAll(cmd.Context(), p, false)))
+	b.json("check.json", cli.NewList("Check", checkAll(cmd.Context(), p, false)))
 	if s.cfg != nil {
 		if data, err := yaml.Marshal(s.cfg); err == nil {
 			b.add("powerd.yaml", data)

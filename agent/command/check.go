@@ -112,7 +112,7 @@ func counts(found []finding) (failed, warned int) {
 
 // checkJSON is `powerd check -o json`.
 type checkJSON struct {
-	listJSON[finding]
+	cli.List[finding]
 
 	Failed   int `json:"failed"`
 	Warnings int `json:"warnings"`
@@ -121,7 +121,7 @@ type checkJSON struct {
 func report(w io.Writer, out *cli.Output, found []finding) error {
 	failed, warned := counts(found)
 	if out.IsJSON() {
-		if err := out.JSON(w, checkJSON{list("Check", found), failed, warned}); err != nil {
+		if err := out.JSON(w, checkJSON{cli.NewList("Check", found), failed, warned}); err != nil {
 			return err
 		}
 		return verdict(failed, warned)

@@ -218,7 +218,7 @@ func checkSensor(ctx context.Context, s site, o *own) finding {
 		return finding{"sensor", checkWarn, "no package counter", "wall power from a BMC is used when powerd runs with ipmi.mode set"}
 	}
 	o.look()
-	if err := awaitLook(ctx, watchMin); err != nil {
+	if err := awaitLook(ctx, cli.WatchLeast); err != nil {
 		return finding{"sensor", checkWarn, "interrupted", "run it again"}
 	}
 	o.look()

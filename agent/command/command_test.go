@@ -392,7 +392,7 @@ func TestZonesOfANodeThatObserves(t *testing.T) {
 	s := &headroomv1.GetAgentStatusResponse{Zones: []*headroomv1.ZoneStatus{{
 		Zone: "package-0", Kind: "package", RequestedUw: new(int64(57_500_000)), EffectiveUw: new(int64(185_000_000)), State: "read-only",
 	}}}
-	data, err := json.Marshal(list("ZoneList", zoneRows(site{status: s}, nil)))
+	data, err := json.Marshal(cli.NewList("ZoneList", zoneRows(site{status: s}, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

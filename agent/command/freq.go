@@ -40,7 +40,7 @@ func newFreqListCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return pr.watch.run(cmd, func() error {
+			return pr.watch.Run(cmd, func() error {
 				if s.status != nil {
 					s.status = answering(cmd.Context(), s.stateDir)
 				}
@@ -48,13 +48,13 @@ func newFreqListCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return pr.print(cmd, list("PolicyList", rows), func(w io.Writer) error { return printFreqs(w, &pr.out, rows) })
+				return pr.print(cmd, cli.NewList("PolicyList", rows), func(w io.Writer) error { return printFreqs(w, &pr.out, rows) })
 			})
 		},
 	}
 	p.flags(cmd)
 	pr.out.Flags(cmd)
-	pr.watch.flags(cmd)
+	pr.watch.Flags(cmd)
 	return cmd
 }
 

@@ -163,7 +163,7 @@ type countersJSON struct {
 
 func statusJSON(s *headroomv1.GetAgentStatusResponse) agentJSON {
 	h := s.GetHolding()
-	j := agentJSON{Kind: "AgentStatus", API: "v1", AsOf: utcNow(), State: status.State(holdingOf(s)), Lease: jsonLease(s)}
+	j := agentJSON{Kind: "AgentStatus", API: "v1", AsOf: cli.Now(), State: status.State(holdingOf(s)), Lease: jsonLease(s)}
 	cli.Fill(&j, s)
 	if s.GetSaved() > 0 {
 		j.SavedAt = text(time.UnixMicro(s.GetSavedUs()).UTC().Format(time.RFC3339Nano))

@@ -52,7 +52,7 @@ func newLeaseShowCommand() *cobra.Command {
 	}
 	p.flags(cmd)
 	pr.out.Flags(cmd)
-	pr.watch.flags(cmd)
+	pr.watch.Flags(cmd)
 	return cmd
 }
 
@@ -163,7 +163,7 @@ func newSprintStatusCommand() *cobra.Command {
 		Example: "  powerd sprint status\n  powerd sprint status -o json", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.show(cmd, &pr.watch, func(s *headroomv1.GetAgentStatusResponse) error {
-				d := sprintDetail{Kind: "Sprint", API: "v1", AsOf: utcNow(), Node: s.GetNode(), Sprint: statusJSON(s).Sprint}
+				d := sprintDetail{Kind: "Sprint", API: "v1", AsOf: cli.Now(), Node: s.GetNode(), Sprint: statusJSON(s).Sprint}
 				if c := s.GetCounters(); c != nil {
 					d.Count = &c.Sprints
 				}
@@ -176,6 +176,6 @@ func newSprintStatusCommand() *cobra.Command {
 	}
 	p.flags(cmd)
 	pr.out.Flags(cmd)
-	pr.watch.flags(cmd)
+	pr.watch.Flags(cmd)
 	return cmd
 }

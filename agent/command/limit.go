@@ -33,13 +33,13 @@ func newLimitListCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.show(cmd, &pr.watch, func(s *headroomv1.GetAgentStatusResponse) error {
 				rows := limitRows(s)
-				return pr.print(cmd, list("LimitList", rows), func(w io.Writer) error { return printLimits(w, &pr.out, rows) })
+				return pr.print(cmd, cli.NewList("LimitList", rows), func(w io.Writer) error { return printLimits(w, &pr.out, rows) })
 			})
 		},
 	}
 	p.flags(cmd)
 	pr.out.Flags(cmd)
-	pr.watch.flags(cmd)
+	pr.watch.Flags(cmd)
 	return cmd
 }
 

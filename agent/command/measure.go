@@ -45,7 +45,7 @@ func newMeasureCommand() *cobra.Command {
 	var p place
 	var out cli.Output
 	var lasts time.Duration
-	interval := watchMin
+	interval := cli.WatchLeast
 	cmd := &cobra.Command{
 		Use:   "measure [-- CMD...]",
 		Short: "Measure the energy of a command, of a time, or until interrupted",
@@ -73,7 +73,7 @@ func newMeasureCommand() *cobra.Command {
 	p.flags(cmd)
 	out.Flags(cmd)
 	cmd.Flags().DurationVar(&lasts, "for", 0, "how long, for example 10s; without it until interrupted")
-	cmd.Flags().DurationVar(&interval, "interval", watchMin, "time between two looks, which is what peak is the mean over")
+	cmd.Flags().DurationVar(&interval, "interval", cli.WatchLeast, "time between two looks, which is what peak is the mean over")
 	return cmd
 }
 

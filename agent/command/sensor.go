@@ -23,7 +23,7 @@ func newSensorCommand() *cobra.Command {
 func newSensorListCommand(use string, goesOn bool) *cobra.Command {
 	var p place
 	var pr printer
-	pr.watch.on = goesOn
+	pr.watch.On = goesOn
 	short := "List every source: rapl, dcmi, sdr, hwmon, thermal, model; age of its value, difference to the best figure"
 	if goesOn {
 		short = "Print the sources again and again; one JSON object a line with -o json"
@@ -38,9 +38,9 @@ func newSensorListCommand(use string, goesOn bool) *cobra.Command {
 	p.flags(cmd)
 	pr.out.Flags(cmd)
 	if goesOn {
-		pr.watch.pace(cmd, "how often, at least 250ms")
+		pr.watch.Pace(cmd, "how often, at least 250ms")
 	} else {
-		pr.watch.flags(cmd)
+		pr.watch.Flags(cmd)
 	}
 	return cmd
 }
@@ -58,18 +58,18 @@ func listSensors(cmd *cobra.Command, p *place, pr *printer) (err error) {
 		defer func() { err = errors.Join(err, o.close()) }()
 		noteBare(cmd.ErrOrStderr(), s, o)
 		o.look()
-		if err := awaitLook(cmd.Context(), watchMin); err != nil {
+		if err := awaitLook(cmd.Context(), cli.WatchLeast); err != nil {
 			return err
 		}
 	}
-	return pr.watch.run(cmd, func() error {
+	return pr.watch.Run(cmd, func() error {
 		if s.status != nil {
 			if s.status, err = fetchStatus(cmd.Context(), s.stateDir); err != nil {
 				return err
 			}
 		}
 		rows := sensorRows(s, o)
-		return pr.print(cmd, list("SensorList", rows), func(w io.Writer) error { return printSensors(w, &pr.out, rows) })
+		return pr.print(cmd, cli.NewList("SensorList", rows), func(w io.Writer) error { return printSensors(w, &pr.out, rows) })
 	})
 }
 

@@ -34,7 +34,7 @@ func newStatusCommand() *cobra.Command {
 	}
 	p.flags(cmd)
 	pr.out.Flags(cmd)
-	pr.watch.flags(cmd)
+	pr.watch.Flags(cmd)
 	return cmd
 }
 

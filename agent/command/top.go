@@ -13,7 +13,7 @@ import (
 
 func newTopCommand() *cobra.Command {
 	var p place
-	w := watching{on: true}
+	w := cli.Watch{On: true}
 	cmd := &cobra.Command{
 		Use: "top", Short: "Show this node full-screen, refreshed; ends with Ctrl-C",
 		Long: "Show this node full-screen: the power beside the cap, zones, sources, processors and health. It only\n" +
@@ -24,7 +24,7 @@ func newTopCommand() *cobra.Command {
 		},
 	}
 	p.flags(cmd)
-	w.pace(cmd, "how often, at least 250ms")
+	w.Pace(cmd, "how often, at least 250ms")
 	return cmd
 }
 

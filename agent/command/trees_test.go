@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"headroom/internal/cli"
 )
 
 // plant writes a machine's tree from its description: "[directory]" before its
@@ -67,7 +69,7 @@ func TestEveryKnownMachine(t *testing.T) {
 			if err := cmd.ExecuteContext(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			var got listJSON[zoneRow]
+			var got cli.List[zoneRow]
 			if err := json.Unmarshal(stdout.Bytes(), &got); err != nil {
 				t.Fatal(err)
 			}

@@ -37,7 +37,7 @@ zones: the list is empty, a note says why, and the exit code is 0.`
 func newZoneListCommand() *cobra.Command {
 	var p place
 	var pr printer
-	interval := watchMin
+	interval := cli.WatchLeast
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List every zone: power, energy, and its limit as requested, written and effective",
@@ -50,15 +50,15 @@ func newZoneListCommand() *cobra.Command {
 	}
 	p.flags(cmd)
 	pr.out.Flags(cmd)
-	cmd.Flags().BoolVarP(&pr.watch.on, "watch", "w", false, "go on, and print again at each interval")
-	cmd.Flags().DurationVar(&interval, "interval", watchMin, "time between two looks")
+	cmd.Flags().BoolVarP(&pr.watch.On, "watch", "w", false, "go on, and print again at each interval")
+	cmd.Flags().DurationVar(&interval, "interval", cli.WatchLeast, "time between two looks")
 	return cmd
 }
 
 func newZoneWatchCommand() *cobra.Command {
 	var p place
 	var pr printer
-	pr.watch.on = true
+	pr.watch.On = true
 	interval := time.Second
 	cmd := &cobra.Command{
 		Use: "watch", Short: "Print the zones again and again; one JSON object a line with -o json",
@@ -85,7 +85,7 @@ func listZones(cmd *cobra.Command, p *place, pr *printer, interval time.Duration
 	default:
 		defer func() { err = errors.Join(err, o.close()) }()
 	}
-	pr.watch.interval = interval
+	pr.watch.Interval = interval
 	if o != nil && o.tree != nil {
 		o.look()
 		if err := awaitLook(cmd.Context(), interval); err != nil {
@@ -93,12 +93,12 @@ func listZones(cmd *cobra.Command, p *place, pr *printer, interval time.Duration
 		}
 	}
 	noteBare(cmd.ErrOrStderr(), s, o)
-	return pr.watch.run(cmd, func() error {
+	return pr.watch.Run(cmd, func() error {
 		if s.status != nil {
 			s.status = answering(cmd.Context(), s.stateDir)
 		}
 		rows := zoneRows(s, o)
-		return pr.print(cmd, list("ZoneList", rows), func(w io.Writer) error { return printZones(w, &pr.out, rows) })
+		return pr.print(cmd, cli.NewList("ZoneList", rows), func(w io.Writer) error { return printZones(w, &pr.out, rows) })
 	})
 }
 
@@ -220,7 +220,7 @@ func ownLimit(row *zoneRow, z *rapl.Zone) {
 func newZoneShowCommand() *cobra.Command {
 	var p place
 	var pr printer
-	interval := watchMin
+	interval := cli.WatchLeast
 	cmd := &cobra.Command{
 		Use: "show ZONE", Short: "Show one zone with all its constraints",
 		Example: "  powerd zone show package-0\n  powerd zone show dram-0 --root n01/root -o json", Args: cobra.ExactArgs(1),
@@ -231,7 +231,7 @@ func newZoneShowCommand() *cobra.Command {
 	}
 	p.flags(cmd)
 	pr.out.Flags(cmd)
-	cmd.Flags().DurationVar(&interval, "interval", watchMin, "time between two looks")
+	cmd.Flags().DurationVar(&interval, "interval", cli.WatchLeast, "time between two looks")
 	return cmd
 }
 
@@ -301,7 +301,7 @@ func noZone(name string, o *own) error {
 
 func detail(o *own, at int, rows []zoneRow) zoneDetail {
 	z := o.zones()[at]
-	d := zoneDetail{Report: "Zone", API: "v1", AsOf: utcNow(), zoneRow: rows[at], Twins: []string{}, Constraints: []constraintJSON{}}
+	d := zoneDetail{Report: "Zone", API: "v1", AsOf: cli.Now(), zoneRow: rows[at], Twins: []string{}, Constraints: []constraintJSON{}}
 	if z.Parent != nil {
 		d.Parent = &z.Parent.Label
 	}

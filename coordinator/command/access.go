@@ -105,7 +105,7 @@ func tokenList(o *operator) *cobra.Command {
 				items = append(items, tokenItem{ID: t.GetId(), Name: t.GetName(), Role: t.GetRole(), Created: stamped(t.GetCreatedUs()), Expires: cli.Known(stamped(t.GetExpiresUs()), t.GetExpiresUs() != 0)})
 				rows = append(rows, []string{t.GetId(), t.GetName(), t.GetRole(), cli.Clock(time.UnixMicro(t.GetCreatedUs())), ends})
 			}
-			return o.print(cmd, &watching{}, wrap("TokenList", r.GetMeta(), items), func(out io.Writer) error {
+			return o.print(cmd, &cli.Watch{}, wrap("TokenList", r.GetMeta(), items), func(out io.Writer) error {
 				return o.out.Table(out, []string{"ID", "NAME", "ROLE", "CREATED", "ENDS"}, rows)
 			})
 		},

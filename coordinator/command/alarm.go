@@ -30,12 +30,12 @@ type alarmListItem struct {
 }
 
 func alarmList(o *operator) *cobra.Command {
-	var w watching
+	var w cli.Watch
 	stale := false
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the active warnings, the worst first", Args: cobra.NoArgs, Example: "  coordinator alarm list -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return w.run(cmd, func() error {
+			return w.Run(cmd, func() error {
 				r, err := call(cmd.Context(), o, "alarm list", &headroomv1.ListAlarmsRequest{Stale: stale}, headroomv1connect.ClusterServiceClient.ListAlarms)
 				if err != nil {
 					return err
@@ -56,7 +56,7 @@ func alarmList(o *operator) *cobra.Command {
 			})
 		},
 	}
-	w.flags(cmd)
+	w.Flags(cmd)
 	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
 	return cmd
 }

@@ -317,7 +317,7 @@ func newBrakeRecord(r *headroomv1.BrakeRecord) *brakeRecord {
 }
 
 func brakeShow(o *operator) *cobra.Command {
-	var w watching
+	var w cli.Watch
 	stale := false
 	cmd := &cobra.Command{
 		Use: "show", Short: "Show what the log and the gossip know of the brake", Args: cobra.NoArgs,
@@ -325,7 +325,7 @@ func brakeShow(o *operator) *cobra.Command {
 			"Gossip may know a brake that the log has not heard of: then no leader grants anything before it has.",
 		Example: "  coordinator brake show\n  coordinator brake show --stale --addr 10.0.0.12:7400 -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return w.run(cmd, func() error {
+			return w.Run(cmd, func() error {
 				r, err := o.getBrake(cmd, stale)
 				if err != nil {
 					return err
@@ -342,7 +342,7 @@ func brakeShow(o *operator) *cobra.Command {
 			})
 		},
 	}
-	w.flags(cmd)
+	w.Flags(cmd)
 	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
 	return cmd
 }

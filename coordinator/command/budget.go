@@ -21,13 +21,13 @@ func budgetCommand(o *operator) *cobra.Command {
 }
 
 func budgetShow(o *operator) *cobra.Command {
-	var w watching
+	var w cli.Watch
 	stale := false
 	cmd := &cobra.Command{
 		Use: "show [DOMAIN]", Short: "Show budget, reserved, unmanaged, headroom and measured power", Args: cobra.MaximumNArgs(1),
 		Example: "  coordinator budget show rack/r1 -o json",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return w.run(cmd, func() error {
+			return w.Run(cmd, func() error {
 				req := &headroomv1.ListDomainsRequest{Domain: first(args), Stale: stale}
 				r, err := call(cmd.Context(), o, "budget show", req, headroomv1connect.ClusterServiceClient.ListDomains)
 				if err != nil {
@@ -38,7 +38,7 @@ func budgetShow(o *operator) *cobra.Command {
 			})
 		},
 	}
-	w.flags(cmd)
+	w.Flags(cmd)
 	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
 	return cmd
 }

@@ -72,53 +72,9 @@ func staleNote(cmd *cobra.Command, m *headroomv1.Meta) {
 	}
 }
 
-// watching are the flags of commands that can repeat themselves.
-type watching struct {
-	on       bool
-	interval time.Duration
-}
-
-func (w *watching) flags(cmd *cobra.Command) {
-	cmd.Flags().BoolVarP(&w.on, "watch", "w", false, "go on, and print again at each interval")
-	cmd.Flags().DurationVar(&w.interval, "interval", time.Second, "with --watch: how often, at least 250ms")
-}
-
-// run prints once, or again and again until interrupted.
-func (w *watching) run(cmd *cobra.Command, once func() error) error {
-	if !w.on {
-		return once()
-	}
-	if w.interval < 250*time.Millisecond {
-		return cli.Usage("--interval is %v; it must be at least 250ms", w.interval)
-	}
-	tick := time.NewTicker(w.interval)
-	defer tick.Stop()
-	for {
-		if cli.IsTerminal(cmd.OutOrStdout()) {
-			if _, err := io.WriteString(cmd.OutOrStdout(), "\x1b[H\x1b[2J"); err != nil {
-				return err
-			}
-		}
-		if err := once(); err != nil {
-			return err
-		}
-		select {
-		case <-cmd.Context().Done():
-			return cmd.Context().Err()
-		case <-tick.C:
-		}
-	}
-}
-
 // print writes an answer in the form that was asked for.
-func (o *operator) print(cmd *cobra.Command, w *watching, e envelope, table func(io.Writer) error) error {
-	switch {
-	case o.out.IsJSON() && w.on:
-		return o.out.JSONLine(cmd.OutOrStdout(), e)
-	case o.out.IsJSON():
-		return o.out.JSON(cmd.OutOrStdout(), e)
-	}
-	return table(cmd.OutOrStdout())
+func (o *operator) print(cmd *cobra.Command, w *cli.Watch, e envelope, table func(io.Writer) error) error {
+	return o.out.Print(cmd, w, e, table)
 }
 
 func versionCommand(out *cli.Output) *cobra.Command {

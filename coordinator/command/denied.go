@@ -60,7 +60,7 @@ func tlsDenied(o *operator) *cobra.Command {
 				})
 				rows = append(rows, []string{d.GetIdentity() + d.GetSerial(), cli.Clock(time.UnixMicro(d.GetAtUs())), d.GetActor(), d.GetReason()})
 			}
-			return o.print(cmd, &watching{}, wrap("DeniedList", r.GetMeta(), items), func(out io.Writer) error {
+			return o.print(cmd, &cli.Watch{}, wrap("DeniedList", r.GetMeta(), items), func(out io.Writer) error {
 				return o.out.Table(out, []string{"WHAT", "DENIED", "BY", "REASON"}, rows)
 			})
 		},

@@ -23,10 +23,10 @@ func domainCommand(o *operator) *cobra.Command {
 }
 
 func domainList(o *operator) *cobra.Command {
-	var w watching
+	var w cli.Watch
 	stale := false
 	fetch := func(cmd *cobra.Command, name string) error {
-		return w.run(cmd, func() error {
+		return w.Run(cmd, func() error {
 			r, err := call(cmd.Context(), o, "domain list", &headroomv1.ListDomainsRequest{Domain: name, Stale: stale}, headroomv1connect.ClusterServiceClient.ListDomains)
 			if err != nil {
 				return err
@@ -42,7 +42,7 @@ func domainList(o *operator) *cobra.Command {
 		Example: "  coordinator domain list\n  coordinator domain show rack/r1 -o json",
 		RunE:    func(cmd *cobra.Command, args []string) error { return fetch(cmd, first(args)) },
 	}
-	w.flags(list)
+	w.Flags(list)
 	list.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
 	return list
 }

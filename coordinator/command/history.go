@@ -33,7 +33,7 @@ func stamped(us int64) string { return time.UnixMicro(us).UTC().Format(time.RFC3
 
 func budgetHistory(o *operator) *cobra.Command {
 	req := &headroomv1.ListChangesRequest{}
-	var w watching
+	var w cli.Watch
 	cmd := &cobra.Command{
 		Use: "history [DOMAIN]", Short: "List the changes of budgets, the newest first", Args: cobra.MaximumNArgs(1), Example: "  coordinator budget history --limit 2",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -114,7 +114,7 @@ type scheduleItem struct {
 }
 
 func scheduleList(o *operator) *cobra.Command {
-	var w watching
+	var w cli.Watch
 	stale := false
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the schedules, and when each comes next", Args: cobra.NoArgs, Example: "  coordinator budget schedule list",

@@ -24,14 +24,14 @@ func jobCommand(o *operator) *cobra.Command {
 }
 
 func jobList(o *operator) *cobra.Command {
-	var w watching
+	var w cli.Watch
 	stale := false
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"watch"}, Short: "List jobs with their progress; watch goes on", Args: cobra.NoArgs,
 		Example: "  coordinator job list\n  coordinator job watch --interval 2s",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			w.on = w.on || cmd.CalledAs() == "watch"
-			return w.run(cmd, func() error {
+			w.On = w.On || cmd.CalledAs() == "watch"
+			return w.Run(cmd, func() error {
 				r, err := o.jobs(cmd, "job list", &headroomv1.ListJobsRequest{Stale: stale, WithoutSpecs: true})
 				if err != nil {
 					return err
@@ -42,19 +42,19 @@ func jobList(o *operator) *cobra.Command {
 			})
 		},
 	}
-	w.flags(cmd)
+	w.Flags(cmd)
 	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
 	return cmd
 }
 
 func jobShow(o *operator) *cobra.Command {
-	var w watching
+	var w cli.Watch
 	stale := false
 	cmd := &cobra.Command{
 		Use: "show JOB...", Short: "Show some jobs: where they run, how they ended, and their job file", Args: cobra.MinimumNArgs(1),
 		Example: "  coordinator job show words-7f3a\n  coordinator job show words-7f3a --watch",
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return w.run(cmd, func() error {
+			return w.Run(cmd, func() error {
 				r, err := o.jobs(cmd, "job show", &headroomv1.ListJobsRequest{Stale: stale})
 				if err != nil {
 					return err
@@ -74,7 +74,7 @@ func jobShow(o *operator) *cobra.Command {
 			})
 		},
 	}
-	w.flags(cmd)
+	w.Flags(cmd)
 	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
 	return cmd
 }

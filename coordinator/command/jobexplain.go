@@ -57,7 +57,7 @@ type inputsItem struct {
 }
 
 func jobExplain(o *operator) *cobra.Command {
-	var w watching
+	var w cli.Watch
 	cmd := &cobra.Command{
 		Use: "explain JOB", Short: "Say what is done about a job, why, what it costs, and what was done before", Args: cobra.ExactArgs(1),
 		Long: "explain tells the move in force: sprint (its nodes run faster, paid from the sprint budget), cap (it bears the cap of its nodes),\n" +
@@ -65,7 +65,7 @@ func jobExplain(o *operator) *cobra.Command {
 			"stand what decided, and the moves before it, the newest last, as far as the leader of now remembers them.",
 		Example: "  coordinator job explain words-7f3a\n  coordinator job explain words-7f3a -o json",
 		RunE: func(cmd *cobra.Command, ids []string) error {
-			return w.run(cmd, func() error {
+			return w.Run(cmd, func() error {
 				r, err := callOn(cmd.Context(), o, "job explain", &headroomv1.ExplainJobRequest{Id: ids[0]}, headroomv1connect.NewJobServiceClient, headroomv1connect.JobServiceClient.ExplainJob)
 				if err != nil {
 					return err
@@ -79,7 +79,7 @@ func jobExplain(o *operator) *cobra.Command {
 			})
 		},
 	}
-	w.flags(cmd)
+	w.Flags(cmd)
 	return cmd
 }
 

@@ -26,14 +26,14 @@ type nodeLeaseItem struct {
 
 func leaseCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{Use: "lease", Short: "Show who may use how much until when", Example: "  coordinator lease list"}
-	var w watching
+	var w cli.Watch
 	stale := false
 	list := &cobra.Command{
 		Use: "list", Aliases: []string{"watch"}, Short: "List the leases as the leader counts them; watch goes on", Args: cobra.NoArgs,
 		Example: "  coordinator lease list\n  coordinator lease watch",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			w.on = w.on || cmd.CalledAs() == "watch"
-			return w.run(cmd, func() error {
+			w.On = w.On || cmd.CalledAs() == "watch"
+			return w.Run(cmd, func() error {
 				r, err := call(cmd.Context(), o, "lease list", &headroomv1.ListNodesRequest{Stale: stale}, headroomv1connect.ClusterServiceClient.ListNodes)
 				if err != nil {
 					return err
@@ -52,7 +52,7 @@ func leaseCommand(o *operator) *cobra.Command {
 			})
 		},
 	}
-	w.flags(list)
+	w.Flags(list)
 	list.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
 	group.AddCommand(list, leaseShow(o), leaseSet(o))
 	return group
@@ -74,7 +74,7 @@ func leaseShow(o *operator) *cobra.Command {
 			}
 			known := func(ms int64) *float64 { return cli.Known(float64(ms)/1000, ms > 0) }
 			item := leaseLengthItem{known(r.GetLeaseMs()), known(r.GetLongestLeaseMs()), known(r.GetSettleMs())}
-			return o.print(cmd, &watching{}, wrap("LeaseLength", r.GetMeta(), []leaseLengthItem{item}), func(out io.Writer) error {
+			return o.print(cmd, &cli.Watch{}, wrap("LeaseLength", r.GetMeta(), []leaseLengthItem{item}), func(out io.Writer) error {
 				span := func(ms int64) string {
 					if ms <= 0 {
 						return "unknown"

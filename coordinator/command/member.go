@@ -249,13 +249,13 @@ func (g *groupChange) transferred(cmd *cobra.Command, o *operator, r *headroomv1
 }
 
 func memberHealth(o *operator) *cobra.Command {
-	var w watching
+	var w cli.Watch
 	cmd := &cobra.Command{
 		Use: "health", Short: "Show how every server does, and why one is not healthy", Args: cobra.NoArgs,
 		Long:    "Show how every server does: whether it is heard and keeps up, its disk, its clock, its version. Exit code 1 when a server is not healthy.",
 		Example: "  coordinator member health\n  coordinator member health -o json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return w.run(cmd, func() error {
+			return w.Run(cmd, func() error {
 				r, err := callMember(cmd.Context(), o, "member health", &headroomv1.GetMemberHealthRequest{}, headroomv1connect.MemberServiceClient.GetMemberHealth)
 				if err != nil {
 					return err
@@ -265,14 +265,14 @@ func memberHealth(o *operator) *cobra.Command {
 					items = append(items, newServerItem(m))
 				}
 				e := wrap("MemberHealth", r.GetMeta(), items)
-				if err := o.print(cmd, &w, e, func(out io.Writer) error { return o.healthTable(out, r) }); err != nil || w.on {
+				if err := o.print(cmd, &w, e, func(out io.Writer) error { return o.healthTable(out, r) }); err != nil || w.On {
 					return err
 				}
 				return unhealthy(r)
 			})
 		},
 	}
-	w.flags(cmd)
+	w.Flags(cmd)
 	return cmd
 }
 

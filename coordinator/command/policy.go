@@ -33,7 +33,7 @@ type policyItem struct {
 }
 
 func policyList(o *operator) *cobra.Command {
-	var w watching
+	var w cli.Watch
 	stale := false
 	cmd := &cobra.Command{
 		Use: "list", Aliases: []string{"show"}, Short: "List the policies, and which is in force", Args: cobra.NoArgs, Example: "  coordinator policy list",

@@ -36,7 +36,7 @@ type serverView struct {
 
 // everyone asks each server of the group by itself: no leader is needed, and who
 // differs from the others is seen.
-func (o *operator) everyone(cmd *cobra.Command, w *watching) error {
+func (o *operator) everyone(cmd *cobra.Command, w *cli.Watch) error {
 	members, meta, err := o.anyMembers(cmd.Context())
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (o *operator) everyone(cmd *cobra.Command, w *watching) error {
 	if err := o.print(cmd, w, e, func(out io.Writer) error { return o.viewTable(out, views) }); err != nil {
 		return err
 	}
-	if w.on {
+	if w.On {
 		return nil // the next look may find them
 	}
 	return silentOf(views)

@@ -31,13 +31,13 @@ func optWatts(uw *int64) *float64 {
 func shownWatts(uw int64) string { return cli.Watts(units.Power(uw)) }
 
 func statusCommand(o *operator) *cobra.Command {
-	var w watching
+	var w cli.Watch
 	stale, all := false, false
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show the site at a glance", Args: cobra.NoArgs,
 		Example: "  coordinator status\n  coordinator status --watch\n  coordinator status --all",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return w.run(cmd, func() error {
+			return w.Run(cmd, func() error {
 				if all {
 					return o.everyone(cmd, &w)
 				}
@@ -51,7 +51,7 @@ func statusCommand(o *operator) *cobra.Command {
 			})
 		},
 	}
-	w.flags(cmd)
+	w.Flags(cmd)
 	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
 	cmd.Flags().BoolVar(&all, "all", false, "ask every server by itself, and show where they differ; exit code 8 when one does not answer")
 	return cmd
@@ -195,14 +195,14 @@ func nodeCommand(o *operator) *cobra.Command {
 }
 
 func nodeList(o *operator, use, short string, watch bool, args cobra.PositionalArgs, example string) *cobra.Command {
-	var w watching
+	var w cli.Watch
 	var x nodeSelection
 	stale := false
 	cmd := &cobra.Command{
 		Use: use, Short: short, Args: args, Example: example,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			w.on = w.on || watch
-			return w.run(cmd, func() error {
+			w.On = w.On || watch
+			return w.Run(cmd, func() error {
 				r, err := call(cmd.Context(), o, "node list", &headroomv1.ListNodesRequest{Stale: stale}, headroomv1connect.ClusterServiceClient.ListNodes)
 				if err != nil {
 					return err
@@ -216,7 +216,7 @@ func nodeList(o *operator, use, short string, watch bool, args cobra.PositionalA
 			})
 		},
 	}
-	w.flags(cmd)
+	w.Flags(cmd)
 	x.flags(cmd)
 	cmd.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")
 	return cmd
@@ -313,11 +313,11 @@ func ratedText(n *headroomv1.Node) string {
 
 func memberCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{Use: "member", Short: "Show and change the servers of the group", Example: "  coordinator member list\n  coordinator member health"}
-	var w watching
+	var w cli.Watch
 	list := &cobra.Command{
 		Use: "list", Short: "List the servers, who leads, and how far each has come", Args: cobra.NoArgs, Example: "  coordinator member list",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return w.run(cmd, func() error {
+			return w.Run(cmd, func() error {
 				r, err := call(cmd.Context(), o, "member list", &headroomv1.ListMembersRequest{}, headroomv1connect.ClusterServiceClient.ListMembers)
 				if err != nil {
 					return err
@@ -328,7 +328,7 @@ func memberCommand(o *operator) *cobra.Command {
 			})
 		},
 	}
-	w.flags(list)
+	w.Flags(list)
 	group.AddCommand(list)
 	group.AddCommand(memberChanges(o)...)
 	return group
@@ -369,7 +369,7 @@ func (o *operator) memberTable(w io.Writer, members []*headroomv1.Member) error 
 
 func eventCommand(o *operator) *cobra.Command {
 	group := &cobra.Command{Use: "event", Short: "Show the audit log", Example: "  coordinator event list --limit 10"}
-	var w watching
+	var w cli.Watch
 	var since uint64
 	var limit uint32
 	stale := false
@@ -377,8 +377,8 @@ func eventCommand(o *operator) *cobra.Command {
 		Use: "list", Aliases: []string{"watch"}, Short: "List what was changed, by whom, and why; watch goes on", Args: cobra.NoArgs,
 		Example: "  coordinator event list --since 120\n  coordinator event watch",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			w.on = w.on || cmd.CalledAs() == "watch"
-			return w.run(cmd, func() error {
+			w.On = w.On || cmd.CalledAs() == "watch"
+			return w.Run(cmd, func() error {
 				req := &headroomv1.ListEventsRequest{SinceRevision: since, Limit: limit, Stale: stale}
 				r, err := call(cmd.Context(), o, "event list", req, headroomv1connect.ClusterServiceClient.ListEvents)
 				if err != nil {
@@ -391,7 +391,7 @@ func eventCommand(o *operator) *cobra.Command {
 			})
 		},
 	}
-	w.flags(list)
+	w.Flags(list)
 	list.Flags().Uint64Var(&since, "since", 0, "only after this revision")
 	list.Flags().Uint32Var(&limit, "limit", 0, "only the newest so many; 0 is all that are kept")
 	list.Flags().BoolVar(&stale, "stale", false, "ask the addressed server itself, without the leader")

@@ -75,12 +75,12 @@ func optJoules(uj *int64) *float64 {
 func shownJoules(uj int64) string { return units.Energy(uj).String() }
 
 func sprintList(o *operator) *cobra.Command {
-	var w watching
+	var w cli.Watch
 	req := &headroomv1.ListSprintsRequest{}
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the sprints, and what the budgets of energy hold", Args: cobra.NoArgs, Example: "  coordinator sprint list --all",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return w.run(cmd, func() error {
+			return w.Run(cmd, func() error {
 				r, err := call(cmd.Context(), o, "sprint list", req, headroomv1connect.ClusterServiceClient.ListSprints)
 				if err != nil {
 					return err
@@ -93,7 +93,7 @@ func sprintList(o *operator) *cobra.Command {
 			})
 		},
 	}
-	w.flags(cmd)
+	w.Flags(cmd)
 	cmd.Flags().BoolVar(&req.All, "all", false, "closed ones as well")
 	cmd.Flags().BoolVar(&req.Stale, "stale", false, "ask the addressed server itself, without the leader")
 	return cmd

@@ -20,12 +20,8 @@ import (
 
 // jsonEnvelope is what every -o json answer is wrapped in; additive only.
 type jsonEnvelope struct {
-	Kind     string    `json:"kind"`
-	API      string    `json:"api"`
-	AsOf     time.Time `json:"as_of"`
-	Revision uint64    `json:"revision,omitempty"`
-	DryRun   bool      `json:"dry_run,omitempty"`
-	Items    []any     `json:"items"`
+	cli.List[any]
+
 	// Dispatch is how jobs begin; in lists of jobs only.
 	Dispatch *jsonDispatch `json:"dispatch,omitempty"`
 }
@@ -122,7 +118,7 @@ type jsonWorker struct {
 }
 
 func envelope(kind string, items []any) jsonEnvelope {
-	return jsonEnvelope{Kind: kind, API: "v1", AsOf: time.Now().UTC(), Items: items}
+	return jsonEnvelope{List: cli.NewList(kind, items)}
 }
 
 // details are the runs of jobs by the jobs' ids.
