@@ -9,16 +9,11 @@ import (
 
 	"headroom/agent"
 	"headroom/internal/cli"
-	"headroom/internal/config"
 )
 
 func newConfigCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use: "config", Short: "Check or print the configuration",
-		Example: "  powerd config example > powerd.yaml\n  powerd config check --config powerd.yaml",
-	}
-	cmd.AddCommand(newConfigCheckCommand(), newConfigShowCommand(), newConfigSchemaCommand(), newConfigExampleCommand())
-	return cmd
+	var p place
+	return configFile().Group(newConfigCheckCommand(), p.flags, func() (any, error) { return p.load() }, nil)
 }
 
 func newConfigCheckCommand() *cobra.Command {
@@ -63,44 +58,4 @@ type configJSON struct {
 	OK     bool   `json:"ok"`
 	// Warnings are about what the file says and the machine does not have.
 	Warnings []string `json:"warnings"`
-}
-
-func newConfigShowCommand() *cobra.Command {
-	var p place
-	var out cli.Output
-	cmd := &cobra.Command{
-		Use: "show", Short: "Print the configuration in force, with the defaults of keys that the file does not have",
-		Example: "  powerd config show --config powerd.yaml\n  powerd config show -o json", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := p.load()
-			if err != nil {
-				return err
-			}
-			return config.Show(cmd.OutOrStdout(), cfg, out.IsJSON())
-		},
-	}
-	p.flags(cmd)
-	out.Flags(cmd)
-	return cmd
-}
-
-func newConfigSchemaCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "schema", Short: "Print the JSON Schema of powerd.yaml, for editors",
-		Example: "  powerd config schema > powerd.schema.json", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var out cli.Output
-			return out.JSON(cmd.OutOrStdout(), configFile().Schema())
-		},
-	}
-}
-
-func newConfigExampleCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "example", Short: "Print a configuration with every key", Example: "  powerd config example > powerd.yaml", Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := io.WriteString(cmd.OutOrStdout(), agent.ExampleConfig)
-			return err
-		},
-	}
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
-	"headroom/internal/config"
 	"headroom/internal/manual"
 	"headroom/scheduler"
 )
@@ -18,18 +17,8 @@ import (
 const defaultConfig = "/etc/headroom/scheduler.yaml"
 
 func configCommand() *cobra.Command {
-	root := &cobra.Command{Use: "config", Short: "Check scheduler.yaml or print an example", Example: "  scheduler config example > scheduler.yaml"}
-	root.AddCommand(configCheck(), configShow(), configSchema(), &cobra.Command{
-		Use:     "example",
-		Short:   "Print scheduler.yaml with every key explained",
-		Example: "  scheduler config example > scheduler.yaml",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprint(cmd.OutOrStdout(), scheduler.ExampleConfig)
-			return err
-		},
-	})
-	return root
+	var path string
+	return configFile().Group(configCheck(), func(cmd *cobra.Command) { configFlag(cmd, &path) }, func() (any, error) { return scheduler.LoadConfig(path) }, nil)
 }
 
 func configCheck() *cobra.Command {
@@ -67,40 +56,6 @@ func separation(c *scheduler.Config) []string {
 		notes = append(notes, "drivers of Spark run as the scheduler's user and can read its keys; driver: [/usr/bin/scheduler, start-driver, /run/headroom-driver.sock] runs them as headroom-driver")
 	}
 	return notes
-}
-
-func configShow() *cobra.Command {
-	var path string
-	var out cli.Output
-	cmd := &cobra.Command{
-		Use:     "show",
-		Short:   "Print the configuration in force, with the defaults of keys that the file does not have",
-		Example: "  scheduler config show --config scheduler.yaml",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := scheduler.LoadConfig(path)
-			if err != nil {
-				return err
-			}
-			return config.Show(cmd.OutOrStdout(), c, out.IsJSON())
-		},
-	}
-	configFlag(cmd, &path)
-	out.Flags(cmd)
-	return cmd
-}
-
-func configSchema() *cobra.Command {
-	return &cobra.Command{
-		Use:     "schema",
-		Short:   "Print the JSON Schema of scheduler.yaml, for editors",
-		Example: "  scheduler config schema > scheduler.schema.json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var out cli.Output
-			return out.JSON(cmd.OutOrStdout(), configFile().Schema())
-		},
-	}
 }
 
 func configFlag(cmd *cobra.Command, path *string) {
