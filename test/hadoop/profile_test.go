@@ -3,19 +3,26 @@
 package hadoop
 
 import (
+	"bytes"
 	"encoding/json"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
+	"time"
 )
 
 func profilesAnApplication(t *testing.T, l *lab) {
 	t.Helper()
 	cmd := exec.CommandContext(within(t), filepath.Join(l.bin, "powerlab"), "profile", "wordcount", "--engine", "yarn", "--bin", l.bin,
 		"--maps", "4", "--ratios", "0.5", "--seeds", "1", "-o", "json")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // it says where it hangs
+	cmd.WaitDelay = 5 * time.Second
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("%v\n%s\n%s", err, out, &said)
 	}
 	var profile struct {
 		Engine string
