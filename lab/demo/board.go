@@ -5,6 +5,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/wire"
 	"headroom/lease"
 	"headroom/units"
 )
@@ -103,11 +104,7 @@ func (b *board) answered(m *headroomv1.Meta) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.leader, b.heard = m.GetServer(), time.Now()
-	b.epoch = epochOf(m.GetEpoch())
-}
-
-func epochOf(e *headroomv1.Epoch) lease.Epoch {
-	return lease.Epoch{Incarnation: e.GetIncarnation(), Term: e.GetTerm()}
+	b.epoch = wire.Epoch(m.GetEpoch())
 }
 
 // leading is the leader that answered last and its epoch; the name is "-" when

@@ -11,6 +11,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/pause"
+	"headroom/internal/wire"
 	"headroom/lease"
 	"headroom/units"
 )
@@ -195,7 +196,7 @@ func (s *story) killLeader(ctx context.Context) error {
 	var old lease.Epoch
 	if !await(ctx, failMost, func() bool {
 		_, meta, err := s.client.nodes(ctx)
-		m, old = s.lab.member(meta.GetServer()), epochOf(meta.GetEpoch())
+		m, old = s.lab.member(meta.GetServer()), wire.Epoch(meta.GetEpoch())
 		return err == nil && m != nil
 	}) {
 		return orBroken(ctx, "no leader answered for %v", failMost)
@@ -205,7 +206,7 @@ func (s *story) killLeader(ctx context.Context) error {
 	s.board.note(s.board.now(), eventKilled, fmt.Sprintf("%s, process %d, kill -9", m.ID, m.program.Pid()))
 	ok := await(ctx, failMost, func() bool {
 		nodes, meta, err := s.client.nodes(ctx)
-		if err != nil || epochOf(meta.GetEpoch()).Compare(old) <= 0 {
+		if err != nil || wire.Epoch(meta.GetEpoch()).Compare(old) <= 0 {
 			return false
 		}
 		for _, n := range nodes {
