@@ -81,14 +81,6 @@ func Micro(v *int64) *float64 { return scaled(v, 1e6) }
 // Milli is a number of thousandths in base units, nil when unknown.
 func Milli(v *int64) *float64 { return scaled(v, 1e3) }
 
-// Kilo is a number of thousands in base units, nil when unknown.
-func Kilo(v *int64) *float64 {
-	if v == nil {
-		return nil
-	}
-	return new(float64(*v) * 1e3)
-}
-
 func scaled(v *int64, by float64) *float64 {
 	if v == nil {
 		return nil

@@ -39,7 +39,7 @@ func tlsRevoke(o *operator) *cobra.Command {
 type deniedItem struct {
 	Identity *string `json:"identity"`
 	Serial   *string `json:"serial"`
-	Denied   string  `json:"denied"`
+	Denied   string  `json:"denied" of:"at_us"`
 	Actor    string  `json:"actor"`
 	Reason   string  `json:"reason"`
 }
@@ -52,15 +52,11 @@ func tlsDenied(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			items, rows := []deniedItem{}, [][]string{}
+			rows := [][]string{}
 			for _, d := range r.GetDenied() {
-				items = append(items, deniedItem{
-					Identity: cli.Known(d.GetIdentity(), d.GetIdentity() != ""), Serial: cli.Known(d.GetSerial(), d.GetSerial() != ""), Denied: stamped(d.GetAtUs()),
-					Actor: d.GetActor(), Reason: d.GetReason(),
-				})
 				rows = append(rows, []string{d.GetIdentity() + d.GetSerial(), cli.Clock(time.UnixMicro(d.GetAtUs())), d.GetActor(), d.GetReason()})
 			}
-			return o.print(cmd, &cli.Watch{}, wrap("DeniedList", r.GetMeta(), items), func(out io.Writer) error {
+			return o.print(cmd, &cli.Watch{}, wrap("DeniedList", r.GetMeta(), cli.Filled[deniedItem](r.GetDenied())), func(out io.Writer) error {
 				return o.out.Table(out, []string{"WHAT", "DENIED", "BY", "REASON"}, rows)
 			})
 		},

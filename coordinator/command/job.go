@@ -316,7 +316,7 @@ func jobItems(jobs []*headroomv1.Job) []jobItem {
 	for _, j := range jobs {
 		item := jobItem{
 			ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), State: jobState(j.GetState()),
-			SubmittedAt: time.UnixMicro(j.GetSubmittedUs()).UTC().Format(time.RFC3339Nano), Outcome: j.GetOutcome(),
+			SubmittedAt: stamped(j.GetSubmittedUs()), Outcome: j.GetOutcome(),
 		}
 		if p := j.GetProgress(); p != nil {
 			item.Tasks, item.Done, item.Running, item.Dropped = &p.Tasks, &p.Done, &p.Running, &p.Dropped
@@ -327,7 +327,7 @@ func jobItems(jobs []*headroomv1.Job) []jobItem {
 		item.outlook(j)
 		if e := j.GetEnergy(); e != nil {
 			item.Energy, item.EnergyMeasured, item.EnergyUnknown = new(units.Energy(e.GetUj()).Joules()), new(e.GetMeasuredS()), new(e.GetUnknownS())
-			item.EnergySince = new(time.UnixMicro(e.GetSinceUs()).UTC().Format(time.RFC3339Nano))
+			item.EnergySince = new(stamped(e.GetSinceUs()))
 		}
 		out = append(out, item)
 	}

@@ -127,7 +127,7 @@ func jobMoveItemOf(m *headroomv1.JobMove) *jobMoveItem {
 		return nil
 	}
 	return &jobMoveItem{
-		Kind: moveName(m.GetKind()), Reason: m.GetReason(), At: time.UnixMicro(m.GetAtUs()).UTC().Format(time.RFC3339Nano), CostJ: optJoules(m.CostUj),
+		Kind: moveName(m.GetKind()), Reason: m.GetReason(), At: stamped(m.GetAtUs()), CostJ: optJoules(m.CostUj),
 		CostQuality: m.CostQuality, TimeS: m.TimeS, Acknowledged: m.GetAcknowledged(), Refused: cli.Known(m.GetRefused(), m.GetRefused() != ""),
 	}
 }
@@ -136,7 +136,9 @@ func deflationItemOf(d *headroomv1.Deflation) *deflationItem {
 	if d == nil {
 		return nil
 	}
-	return &deflationItem{d.GetTheta(), d.GetSeed(), d.GetReason()}
+	item := &deflationItem{}
+	cli.Fill(item, d)
+	return item
 }
 
 // moveName is a move's kind in words.

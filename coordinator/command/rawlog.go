@@ -95,7 +95,7 @@ func printLog(cmd *cobra.Command, o *operator, cfg coordinator.Config, entries [
 	}
 	if o.out.IsJSON() {
 		return o.out.JSON(cmd.OutOrStdout(), envelope{
-			Kind: "RaftEntryList", API: "v1", AsOf: time.Now().UTC().Format(time.RFC3339Nano), Consistency: "offline", Server: cfg.ID, Items: items,
+			Kind: "RaftEntryList", API: "v1", AsOf: cli.Now(), Consistency: "offline", Server: cfg.ID, Items: items,
 		})
 	}
 	return o.out.Table(cmd.OutOrStdout(), []string{"INDEX", "TERM", "TYPE", "WHEN", "BYTES", "WHAT"}, rows)

@@ -71,7 +71,7 @@ func sourceOf(from protoreflect.Message, name, of string, f reflect.StructField)
 	if d := fields.ByName(protoreflect.Name(of)); d != nil {
 		return source{message: from, field: d, scale: scaleOf(name, of)}
 	}
-	for _, u := range unitsOfNames {
+	for _, u := range jsonUnits() {
 		base, ok := strings.CutSuffix(of, u.ours)
 		if d := fields.ByName(protoreflect.Name(base + u.theirs)); ok && d != nil {
 			return source{message: from, field: d, scale: u.scale}
@@ -80,25 +80,29 @@ func sourceOf(from protoreflect.Message, name, of string, f reflect.StructField)
 	panic(fmt.Sprintf("cli: %s has no field for %s (%s)", from.Descriptor().FullName(), f.Name, of))
 }
 
-// unitsOfNames are the units at the ends of names: ours, the messages', and how many of
-// theirs make one of ours.
-var unitsOfNames = []struct {
+// unit is what a name ends with in our JSON and in messages, and how many of theirs make
+// one of ours.
+type unit struct {
 	ours, theirs string
 	scale        float64
-}{
-	{"_w", "_uw", 1e6},
-	{"_j", "_uj", 1e6},
-	{"_s", "_ms", 1e3},
-	{"_s", "_us", 1e6},
-	{"_hz", "_khz", 1e-3},
-	{"_c", "_mc", 1e3},
-	{"_at", "_us", 0},
-	{"at", "at_us", 0},
+}
+
+func jsonUnits() []unit {
+	return []unit{
+		{"_w", "_uw", 1e6},
+		{"_j", "_uj", 1e6},
+		{"_s", "_ms", 1e3},
+		{"_s", "_us", 1e6},
+		{"_hz", "_khz", 1e-3},
+		{"_c", "_mc", 1e3},
+		{"_at", "_us", 1},
+		{"at", "at_us", 1},
+	}
 }
 
 // scaleOf is how many of the unit at the end of their name make one of ours.
 func scaleOf(ours, theirs string) float64 {
-	for _, u := range unitsOfNames {
+	for _, u := range jsonUnits() {
 		if strings.HasSuffix(ours, u.ours) && strings.HasSuffix(theirs, u.theirs) {
 			return u.scale
 		}

@@ -40,7 +40,7 @@ func (w *Watch) Run(cmd *cobra.Command, once func() error) error {
 	defer tick.Stop()
 	for {
 		if IsTerminal(cmd.OutOrStdout()) {
-			if _, err := io.WriteString(cmd.OutOrStdout(), ClearScreen); err != nil {
+			if _, err := io.WriteString(cmd.OutOrStdout(), clearScreen); err != nil {
 				return err
 			}
 		}
@@ -55,8 +55,8 @@ func (w *Watch) Run(cmd *cobra.Command, once func() error) error {
 	}
 }
 
-// ClearScreen brings the cursor home and clears what is below it.
-const ClearScreen = "\x1b[H\x1b[2J"
+// clearScreen brings the cursor home and clears what is below it.
+const clearScreen = "\x1b[H\x1b[2J"
 
 // Print writes an answer in the form that was asked for: v as JSON, one line of it
 // in a watch, or the text.
