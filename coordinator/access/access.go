@@ -300,34 +300,22 @@ func (g *Guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 			return err
 		}
 		defer done()
-		return next(ctx, guardedConn{c, func() error {
+		return next(ctx, guardedConn{rpc.Guarded{StreamingHandlerConn: c, Still: func() error {
 			who, err := g.Identify(rpc.CallerOf(ctx), c.RequestHeader().Get("Authorization"))
 			if err == nil {
 				err = g.belongs(who, c.Spec().Procedure)
 			}
 			return err
-		}})
+		}}})
 	}
 }
 
-// guardedConn asks at each message whether its sender would still be let in: a
-// stream lives for weeks, a token may be revoked and a certificate ends meanwhile.
-type guardedConn struct {
-	connect.StreamingHandlerConn
-	still func() error
-}
-
-// Receive implements connect.StreamingHandlerConn.
-func (c guardedConn) Receive(m any) error {
-	if err := c.StreamingHandlerConn.Receive(m); err != nil {
-		return err
-	}
-	return c.still()
-}
+// guardedConn asks at sent messages too: a token may be revoked while nothing is received.
+type guardedConn struct{ rpc.Guarded }
 
 // Send implements connect.StreamingHandlerConn.
 func (c guardedConn) Send(m any) error {
-	if err := c.still(); err != nil {
+	if err := c.Still(); err != nil {
 		return err
 	}
 	return c.StreamingHandlerConn.Send(m)

@@ -242,26 +242,11 @@ func (g *Guard) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.
 		if err != nil {
 			return err
 		}
-		return next(ctx, guardedConn{c, func() error {
+		return next(ctx, rpc.Guarded{StreamingHandlerConn: c, Still: func() error {
 			_, err := g.identify(rpc.CallerOf(ctx))
 			return err
 		}})
 	}
-}
-
-// guardedConn checks the sender at each message: a worker's stream lives for weeks, and
-// its certificate may expire meanwhile.
-type guardedConn struct {
-	connect.StreamingHandlerConn
-	still func() error
-}
-
-// Receive implements connect.StreamingHandlerConn.
-func (c guardedConn) Receive(m any) error {
-	if err := c.StreamingHandlerConn.Receive(m); err != nil {
-		return err
-	}
-	return c.still()
 }
 
 // OwnNode refuses a worker that speaks for another node than its certificate names.
