@@ -122,14 +122,15 @@ func Explain(t *Tree, nodes []Node, plan Plan, name string) (Bound, bool) {
 	spare, movable := spare(t, nodes, plan, n.Domain)
 	b := Bound{By: ByDomain, Spare: spare}
 	planned, ok := plan.Caps[name]
-	apart := planned - n.wants()
 	switch {
 	case !ok:
 		b.By = ByFixed
 	case planned+Quantum > n.Most: // caps are whole quanta, the most need not be
 		b.By = ByMost
-	case max(apart, -apart) > 2*Quantum: // one for rounding, one for its correction
+	case planned > n.wants(), planned < n.wants()-2*Quantum: // caps are rounded down, and may be corrected by one more
 		b.Domain = fullest(t.Above(n.Domain), spare, movable)
+	case n.wants() >= n.Most:
+		b.By = ByMost
 	case planned <= n.Least:
 		b.By = ByLeast
 	default:

@@ -271,7 +271,7 @@ func TestExplainNamesWhatBinds(t *testing.T) {
 				t.Fatalf("%s: nothing said", n.Name)
 			case n.Fixed != (b.By == budget.ByFixed):
 				t.Fatalf("%s: %+v", n.Name, b)
-			case b.By == budget.ByMost && planned+budget.Quantum <= n.Most:
+			case b.By == budget.ByMost && planned < n.Most-rounding:
 				t.Fatalf("%s: has %v of %v, bound by %+v", n.Name, planned, n.Most, b)
 			case b.By == budget.ByLeast && (planned > n.Least || n.Demand > n.Least+rounding && p != budget.Equal):
 				t.Fatalf("%s: has %v and asks for %v, bound by %+v", n.Name, planned, n.Demand, b)
