@@ -17,7 +17,6 @@ type brakeSide struct {
 	keys   brake.Keys
 	newest brake.Signed // of the generation remembered; the zero one while it is not known
 	failed bool         // the last try to store one did not succeed
-	drops  gossip.Drops // of gossips that were started anew since
 }
 
 // openBrake reads the keys that a brake is believed by, where they are configured.
@@ -41,7 +40,7 @@ func (n *node) recall(r remembered) {
 //
 //headroom:control
 func (n *node) brakeHeard() {
-	s := n.gossip.Brake()
+	s := n.network.gossip.Brake()
 	if s.Generation == 0 || s.Generation < n.lease.Memory().Brake || s == n.brake.newest {
 		return
 	}
@@ -111,16 +110,6 @@ func (n *node) brakeStatus() *headroomv1.BrakeStatus {
 		out.Actor, out.Reason, out.AtUs = s.Actor, s.Reason, s.At.UnixMicro()
 	}
 	return out
-}
-
-// brakeDrops counts brakes that were not believed, over every gossip of this process.
-func (n *node) brakeDrops() gossip.Drops {
-	d := n.brake.drops
-	if n.gossip != nil {
-		more := n.gossip.BrakeDrops()
-		d.Old, d.Forged, d.Malformed = d.Old+more.Old, d.Forged+more.Forged, d.Malformed+more.Malformed
-	}
-	return d
 }
 
 func dropsMessage(d gossip.Drops) *headroomv1.BrakeDrops {

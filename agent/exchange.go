@@ -194,12 +194,8 @@ func (n *node) hello() *headroomv1.Hello {
 
 // addresses are where coordinators may be, by the streams and the gossip.
 func (n *node) addresses() (settled, onTrial []string) {
-	var named []string
-	if n.gossip != nil {
-		named = streams.Gossiped(n.gossip.Coordinators())
-	}
-	settled, onTrial = n.streams.Addresses(named, instant().Boot)
-	n.tellCoordinators(slices.Concat(settled, onTrial))
+	settled, onTrial = n.streams.Addresses(n.network.gossiped(), instant().Boot)
+	n.network.tellCoordinators(slices.Concat(settled, onTrial))
 	return settled, onTrial
 }
 

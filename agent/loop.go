@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net"
 	"strings"
 	"time"
 
 	"headroom/agent/statedir"
 	"headroom/capping"
-	"headroom/gossip"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/lease"
@@ -50,7 +48,7 @@ func (n *node) serve(ctx context.Context) error {
 	if err != nil {
 		return n.abandon(err)
 	}
-	if err := n.startGossip(); err != nil {
+	if err := n.network.start(); err != nil {
 		return n.abandon(errors.Join(err, socket.Close()))
 	}
 	// The gossip's own timers run from now too, at multiples of period: what falls
@@ -60,10 +58,11 @@ func (n *node) serve(ctx context.Context) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx)) // streams outlive the stop signal
 	defer n.endServers(cancel)
 	n.servers.Go(func() { n.serveSocket(inner, socket) })
-	n.servers.Go(func() { cli.OnHangup(inner, func() { n.reload(inner) }) })
+	n.servers.Go(func() { cli.OnHangup(inner, func() { n.network.reload(inner, n.calls) }) })
 	n.startBMC()
 	n.startFar(inner)
-	n.startLinks(inner)
+	n.network.follow(inner)
+	n.watchCut(instant())
 	n.heat.watch(inner, n.cfg, n.log)
 	if err := n.startMetrics(inner); err != nil {
 		n.health.set(true, item{"metrics", warn, err.Error(), hintOf(err)})
@@ -81,36 +80,11 @@ func (n *node) abandon(err error) error {
 	return err
 }
 
-func (n *node) startGossip() error {
-	if n.cfg.Gossip.Bind == "" {
-		return nil
-	}
-	g, err := gossip.Start(n.gossipConfig(""))
-	n.gossip = g
-	return err
-}
-
-func (n *node) gossipConfig(advertise string) gossip.Config {
-	return gossip.Config{
-		Name: n.cfg.Node, Role: gossip.RoleNode, Bind: n.cfg.Gossip.Bind, Advertise: advertise,
-		Key: n.keys[0], Believed: n.keys[1:], Join: n.cfg.Gossip.Join, BrakeKeys: n.brake.keys, Brake: n.brake.newest, Logger: n.log,
-	}
-}
-
 func (n *node) endServers(cancel context.CancelFunc) {
 	cancel()
 	n.streams.End()
 	n.servers.Wait()
-	select {
-	case g := <-n.network.moved:
-		n.gossip = g
-	default:
-	}
-	if n.gossip != nil {
-		if err := n.gossip.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			n.log.Debug("gossip did not close cleanly", slog.Any("error", err))
-		}
-	}
+	n.network.close()
 }
 
 // loop is the owner: every change of the node's state happens here.
@@ -121,14 +95,11 @@ func (n *node) loop(ctx, inner context.Context, tick <-chan time.Time) error {
 	stop, deadline := ctx.Done(), (<-chan time.Time)(nil)
 	beatAt := time.Duration(0)
 	for {
-		var found, braked <-chan struct{}
-		if n.gossip != nil {
-			found, braked = n.gossip.Changed(), n.gossip.Braked()
-		}
+		found, braked := n.network.told()
 		select {
 		case <-tick:
 			now := instant()
-			n.beatWatchdog()
+			n.manager.beat()
 			n.noteTurn(now.Boot, n.turnAt)
 			n.turnAt = now.Boot
 			n.turn(now)
@@ -154,9 +125,10 @@ func (n *node) loop(ctx, inner context.Context, tick <-chan time.Time) error {
 		case r := <-n.far.reports:
 			n.farTold(r, instant().Boot)
 		case <-n.network.changed:
-			n.linksTold(instant())
+			n.network.linksTold()
+			n.watchCut(instant())
 		case g := <-n.network.moved:
-			n.gossipMoved(g)
+			n.network.gossipMoved(g)
 		case e, open := <-n.heat.events:
 			n.heatTold(e, open)
 		case call := <-n.calls:
@@ -169,7 +141,7 @@ func (n *node) loop(ctx, inner context.Context, tick <-chan time.Time) error {
 			}
 		case <-stop:
 			stop = nil
-			n.sayStopping()
+			n.manager.stopping()
 			if done := n.beginStop(inner); done {
 				return nil
 			}
@@ -444,7 +416,8 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	n.expireLocals(now.Boot)
 	n.awaitCeiling(now.Boot)
 	n.answerWaiters(now.Boot)
-	n.watchNetwork(now)
+	n.watchCut(now)
+	n.network.housekeep(now.Boot)
 	if n.draining && n.cfg.Alone() && n.mode == holding && now.Boot >= n.retryAt && now.Boot-n.began > farWait {
 		n.retryAt = now.Boot + retryRelease // what an earlier powerd left far away goes back by now
 		n.putBackNow()
@@ -454,7 +427,7 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 		n.ask(inner, &restoreCall{change: n.change("enforce is false")})
 	}
 	n.reconcile(inner)
-	n.sayStatus()
+	n.manager.status(n.words)
 	if n.kept%publishEvery == 0 {
 		n.publish(now) // whoever asks gets a fresh one; this is for when the owner is stuck
 	}

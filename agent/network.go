@@ -2,20 +2,33 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"time"
 
 	"headroom/agent/links"
+	"headroom/agent/streams"
 	"headroom/gossip"
 	"headroom/lease"
 )
 
-// network is how others reach this node. It belongs to the owner goroutine.
+// network is how others reach this node: its links, and the gossip, which tells its
+// address and carries the brake. It belongs to the owner goroutine.
 type network struct {
+	cfg     Config
+	log     *slog.Logger
+	brake   *brakeSide
+	servers *sync.WaitGroup
+
+	gossip *gossip.Gossip // nil: there is none, or it is just started anew
+	keys   gossip.Keys    // as the file had them last
+	drops  gossip.Drops   // of brakes, by gossips that were started anew since
+
 	watcher *links.Watcher
 	changed <-chan struct{} // nil: links are not watched
 	state   links.State
@@ -29,41 +42,6 @@ type network struct {
 	moving     bool
 }
 
-// startLinks follows the node's links, where it has anybody to reach.
-func (n *node) startLinks(ctx context.Context) {
-	n.network.moved = make(chan *gossip.Gossip, 1)
-	if n.cfg.Alone() {
-		return
-	}
-	w, err := links.Watch(ctx, n.log)
-	if err != nil {
-		n.log.Warn("links are not watched: a cut is noticed when the lease ends", slog.Any("error", err))
-		return
-	}
-	n.network.watcher, n.network.changed = w, w.Changed()
-	n.servers.Go(func() { <-w.Done() })
-	n.linksTold(instant())
-}
-
-// linksTold takes the newest state of the links.
-func (n *node) linksTold(now lease.Instant) {
-	w := n.network.watcher
-	if w == nil {
-		return
-	}
-	was := n.network.state
-	n.network.state = w.State()
-	n.network.cutOff = n.network.state.CutOff()
-	settled := n.network.known != nil && n.network.settled
-	n.network.settled = n.network.known != nil
-	if settled && was.Advertise != n.network.state.Advertise {
-		n.log.Info("the node's address changed", slog.String("from", was.Advertise.String()),
-			slog.String("to", n.network.state.Advertise.String()), slog.String("link", n.network.state.Interface))
-	}
-	n.watchCut(now)
-	n.readvertise()
-}
-
 // watchCut says that no link leads to a coordinator, before the lease ends.
 func (n *node) watchCut(now lease.Instant) {
 	text := "no link that leads to a coordinator is up"
@@ -74,26 +52,116 @@ func (n *node) watchCut(now lease.Instant) {
 	n.health.set(n.network.cutOff, item{"cut-off", warn, text, "look at the cable, the switch and the address: ip link, ip addr"})
 }
 
-// tellCoordinators tells the watcher to whom the links should lead.
-func (n *node) tellCoordinators(addrs []string) {
-	w := n.network.watcher
-	if w == nil || n.network.known != nil && slices.Equal(addrs, n.network.known) {
+// loadKeys reads the keys of the gossip, where there is one.
+func (w *network) loadKeys() (err error) {
+	if w.cfg.Gossip.Bind != "" {
+		w.keys, err = gossip.LoadKeys(w.cfg.Gossip.KeyFile)
+	}
+	return err
+}
+
+// start begins to gossip, where the node does.
+func (w *network) start() (err error) {
+	if w.cfg.Gossip.Bind != "" {
+		w.gossip, err = gossip.Start(w.gossipConfig(""))
+	}
+	return err
+}
+
+func (w *network) gossipConfig(advertise string) gossip.Config {
+	return gossip.Config{
+		Name: w.cfg.Node, Role: gossip.RoleNode, Bind: w.cfg.Gossip.Bind, Advertise: advertise,
+		Key: w.keys[0], Believed: w.keys[1:], Join: w.cfg.Gossip.Join, BrakeKeys: w.brake.keys, Brake: w.brake.newest, Logger: w.log,
+	}
+}
+
+// close ends the gossip; one that is just started anew has ended with the servers.
+func (w *network) close() {
+	select {
+	case g := <-w.moved:
+		w.gossip = g
+	default:
+	}
+	if w.gossip != nil {
+		w.end(w.gossip)
+	}
+}
+
+func (w *network) end(g *gossip.Gossip) {
+	if err := g.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		w.log.Debug("gossip did not close cleanly", slog.Any("error", err))
+	}
+}
+
+// told are what the gossip tells by: a member that came or went, and a brake. Both
+// are nil while there is none.
+func (w *network) told() (found, braked <-chan struct{}) {
+	if w.gossip == nil {
+		return nil, nil
+	}
+	return w.gossip.Changed(), w.gossip.Braked()
+}
+
+// gossiped are the coordinators that the gossip knows.
+func (w *network) gossiped() []string {
+	if w.gossip == nil {
+		return nil
+	}
+	return streams.Gossiped(w.gossip.Coordinators())
+}
+
+// follow follows the node's links, where it has anybody to reach.
+func (w *network) follow(ctx context.Context) {
+	w.moved = make(chan *gossip.Gossip, 1)
+	if w.cfg.Alone() {
 		return
 	}
-	n.network.known = append([]string{}, addrs...) // not nil even when nobody is known
+	watcher, err := links.Watch(ctx, w.log)
+	if err != nil {
+		w.log.Warn("links are not watched: a cut is noticed when the lease ends", slog.Any("error", err))
+		return
+	}
+	w.watcher, w.changed = watcher, watcher.Changed()
+	w.servers.Go(func() { <-watcher.Done() })
+	w.linksTold()
+}
+
+// linksTold takes the newest state of the links.
+func (w *network) linksTold() {
+	if w.watcher == nil {
+		return
+	}
+	was := w.state
+	w.state = w.watcher.State()
+	w.cutOff = w.state.CutOff()
+	settled := w.known != nil && w.settled
+	w.settled = w.known != nil
+	if settled && was.Advertise != w.state.Advertise {
+		w.log.Info("the node's address changed", slog.String("from", was.Advertise.String()),
+			slog.String("to", w.state.Advertise.String()), slog.String("link", w.state.Interface))
+	}
+	w.readvertise()
+}
+
+// tellCoordinators tells the watcher to whom the links should lead.
+func (w *network) tellCoordinators(addrs []string) {
+	if w.watcher == nil || w.known != nil && slices.Equal(addrs, w.known) {
+		return
+	}
+	w.known = append([]string{}, addrs...) // not nil even when nobody is known
 	var all []netip.Addr
 	for _, a := range addrs {
 		if ap, err := netip.ParseAddrPort(a); err == nil {
 			all = append(all, ap.Addr())
 		}
 	}
-	w.SetCoordinators(all)
+	w.watcher.SetCoordinators(all)
 }
 
 // wildcard says that the gossip listens on every address, so that the one it
 // tells others is a choice.
-func (n *node) wildcard() bool {
-	host, _, err := net.SplitHostPort(n.cfg.Gossip.Bind)
+func (w *network) wildcard() bool {
+	host, _, err := net.SplitHostPort(w.cfg.Gossip.Bind)
 	if err != nil {
 		return false
 	}
@@ -102,8 +170,8 @@ func (n *node) wildcard() bool {
 }
 
 // advertise is the address to tell others, "" for the gossip's own choice.
-func (n *node) advertise() string {
-	if a := n.network.state.Advertise; a.IsValid() && n.wildcard() {
+func (w *network) advertise() string {
+	if a := w.state.Advertise; a.IsValid() && w.wildcard() {
 		return a.String()
 	}
 	return ""
@@ -111,73 +179,109 @@ func (n *node) advertise() string {
 
 // readvertise starts the gossip anew when others should reach the node by another
 // address. That takes a while, so it is done beside the loop.
-func (n *node) readvertise() {
-	to := n.advertise()
-	if n.gossip == nil || n.network.moving || to == "" || to == n.network.advertised {
+func (w *network) readvertise() {
+	to := w.advertise()
+	if w.gossip == nil || w.moving || to == "" || to == w.advertised {
 		return
 	}
-	old := n.gossip
+	old := w.gossip
 	told, port, err := net.SplitHostPort(old.Addr())
 	if err != nil {
 		return
 	}
 	if told == to {
-		n.network.advertised = to
+		w.advertised = to
 		return
 	}
-	n.network.moving, n.network.advertised = true, to
-	n.brake.drops = n.brakeDrops()
-	n.gossip = nil
-	cfg := n.gossipConfig(net.JoinHostPort(to, port))
+	w.moving, w.advertised = true, to
+	w.drops = w.brakeDrops()
+	w.gossip = nil
+	cfg := w.gossipConfig(net.JoinHostPort(to, port))
 	host, _, _ := net.SplitHostPort(cfg.Bind)
 	cfg.Bind = net.JoinHostPort(host, port)
-	n.servers.Go(func() {
-		if err := old.Close(); err != nil {
-			n.log.Debug("gossip did not close cleanly", slog.Any("error", err))
-		}
+	w.servers.Go(func() {
+		w.end(old)
 		g, err := gossip.Start(cfg)
 		if err != nil {
-			n.log.Warn("gossip is not back with the new address", slog.String("advertise", to), slog.Any("error", err))
+			w.log.Warn("gossip is not back with the new address", slog.String("advertise", to), slog.Any("error", err))
 		}
-		n.network.moved <- g
+		w.moved <- g
 	})
 }
 
 // gossipMoved takes the gossip that was started anew.
-func (n *node) gossipMoved(g *gossip.Gossip) {
-	n.network.moving = false
+func (w *network) gossipMoved(g *gossip.Gossip) {
+	w.moving = false
 	if g == nil {
-		n.network.advertised = ""
+		w.advertised = ""
 		return
 	}
-	n.gossip = g
-	n.rekey(n.keys) // they may have changed meanwhile
-	n.log.Info("gossip tells another address", slog.String("advertise", n.network.advertised))
+	w.gossip = g
+	w.rekey(w.keys) // they may have changed meanwhile
+	w.log.Info("gossip tells another address", slog.String("advertise", w.advertised))
 }
 
-// advertised is the address that others are told, for status.
-func (n *node) advertised() string {
+// address is the address that others are told, for status.
+func (w *network) address() string {
 	switch {
-	case n.gossip != nil:
-		return n.gossip.Addr()
-	case n.network.state.Advertise.IsValid():
-		return n.network.state.Advertise.String()
+	case w.gossip != nil:
+		return w.gossip.Addr()
+	case w.state.Advertise.IsValid():
+		return w.state.Advertise.String()
 	}
 	return ""
 }
 
-// watchNetwork is what once a second is enough for.
-func (n *node) watchNetwork(now lease.Instant) {
-	n.watchCut(now)
-	if n.gossip == nil && n.keys != nil && !n.network.moving && now.Boot >= n.network.retryAt {
-		n.network.retryAt = now.Boot + retryGossip
-		if err := n.startGossip(); err != nil {
-			n.log.Warn("gossip does not start", slog.Any("error", err))
+// housekeep is what once a second is enough for.
+func (w *network) housekeep(now time.Duration) {
+	if w.gossip == nil && w.keys != nil && !w.moving && now >= w.retryAt {
+		w.retryAt = now + retryGossip
+		if err := w.start(); err != nil {
+			w.log.Warn("gossip does not start", slog.Any("error", err))
 		}
 		return
 	}
-	n.readvertise()
+	w.readvertise()
 }
 
 // retryGossip is the pause before a gossip that did not come back is tried again.
 const retryGossip = 10 * time.Second
+
+// brakeDrops counts brakes that were not believed, over every gossip of this process.
+func (w *network) brakeDrops() gossip.Drops {
+	d := w.drops
+	if w.gossip != nil {
+		more := w.gossip.BrakeDrops()
+		d.Old, d.Forged, d.Malformed = d.Old+more.Old, d.Forged+more.Forged, d.Malformed+more.Malformed
+	}
+	return d
+}
+
+// reload reads again what may change while powerd runs, which are the keys of the
+// gossip. It runs beside the loop, which no file holds up.
+func (w *network) reload(ctx context.Context, owner chan<- func(context.Context)) {
+	if w.cfg.Gossip.Bind == "" {
+		w.log.Info("nothing to read again: there is no gossip, and certificates are read again by themselves")
+		return
+	}
+	keys, err := gossip.LoadKeys(w.cfg.Gossip.KeyFile)
+	if err != nil {
+		w.log.Warn("the gossip keys stay as they are", slog.Any("error", err))
+		return
+	}
+	select {
+	case owner <- func(context.Context) { w.rekey(keys) }:
+	case <-ctx.Done():
+	}
+}
+
+// rekey puts keys in force, now or in the gossip that is just started anew.
+func (w *network) rekey(keys gossip.Keys) {
+	w.keys = keys
+	if w.gossip == nil {
+		return
+	}
+	if err := w.gossip.SetKeys(keys); err != nil {
+		w.log.Warn("the gossip keys stay as they are", slog.Any("error", err))
+	}
+}

@@ -16,7 +16,6 @@ import (
 	"headroom/agent/streams"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
-	"headroom/gossip"
 	"headroom/internal/cli"
 	"headroom/lease"
 	"headroom/rapl"
@@ -43,7 +42,6 @@ type node struct {
 	root    *os.Root
 	id      identity
 	began   time.Duration
-	keys    gossip.Keys // of the gossip, as the file had them last
 	health  health
 
 	machine  *machine
@@ -53,14 +51,13 @@ type node struct {
 	heat     heat
 	caps     caps
 	rivals   rivals
-	network  network
+	network  *network
 	brake    brakeSide
 	far      *far // nil until the first safe cap is written
 	dial     func(context.Context) (systemd.Bus, error)
 	openTree func(*os.Root) (*rapl.Tree, error) // nil: rapl.source is off
 	env      func(string) string                // the service manager's variables
-	notify   *systemd.Notify
-	said     string // to the service manager
+	manager  serviceManager
 	counters counters
 	law      capping.State
 	lawCfg   capping.Config
@@ -99,7 +96,6 @@ type node struct {
 
 	clerk     *clerk
 	streams   *streams.Streams
-	gossip    *gossip.Gossip
 	cached    []string // coordinators.json as last written
 	cacheBusy bool
 	expiry    *time.Timer   // fires at the end of the lease
@@ -135,21 +131,20 @@ func start(cfg Config, log *slog.Logger, d statedir.Disk) (*node, error) {
 
 // newNode is a node that has not looked at anything yet.
 func newNode(cfg Config, log *slog.Logger, d statedir.Disk) *node {
-	return &node{
-		cfg: cfg, log: log, disk: d, env: os.Getenv, openTree: treeOpener(cfg.RAPL.Source),
+	n := &node{
+		cfg: cfg, log: log, manager: serviceManager{log: log}, disk: d, env: os.Getenv, openTree: treeOpener(cfg.RAPL.Source),
 		health: health{log: log, items: map[string]item{}},
 		calls:  make(chan func(context.Context)), dial: dialer(cfg),
 		streams: streams.New(cfg.Coordinators, cfg.Peers, log), restores: make(chan *restoreCall), answers: make(chan error, 1),
 		expiry: time.NewTimer(time.Hour), tally: metrics.NewLoop(), strayed: map[string]time.Duration{},
 	}
+	n.network = &network{cfg: cfg, log: log, brake: &n.brake, servers: &n.servers}
+	return n
 }
 
 // boot finds the machine and brings it to its fail-safe cap.
 func (n *node) boot() error {
-	var err error
-	if n.notify, err = systemd.OpenNotify(n.env); err != nil {
-		n.log.Warn("the service manager cannot be told", slog.Any("error", err))
-	}
+	n.manager.open(n.env)
 	if err := n.open(); err != nil {
 		return errors.Join(err, n.close())
 	}
@@ -162,10 +157,8 @@ func (n *node) boot() error {
 // open finds everything and writes nothing.
 func (n *node) open() error {
 	var err error
-	if n.cfg.Gossip.Bind != "" {
-		if n.keys, err = gossip.LoadKeys(n.cfg.Gossip.KeyFile); err != nil {
-			return err
-		}
+	if err := n.network.loadKeys(); err != nil {
+		return err
 	}
 	if err := n.openBrake(); err != nil {
 		return err
@@ -327,7 +320,7 @@ func (n *node) writeHeld(c cover) error {
 
 // run is the life of the node after its first safe cap.
 func (n *node) run(ctx context.Context) error {
-	n.ready()
+	n.manager.ready(n.words())
 	err := n.serve(ctx)
 	return errors.Join(err, n.close())
 }
@@ -336,7 +329,7 @@ func (n *node) run(ctx context.Context) error {
 func (n *node) close() error {
 	var errs []error
 	n.bmc.close()
-	errs = append(errs, n.heat.close(), n.notify.Close())
+	errs = append(errs, n.heat.close(), n.manager.notify.Close())
 	if n.far != nil {
 		errs = append(errs, n.far.manager.Close()) // all that asked it has ended with the servers
 	}

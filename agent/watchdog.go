@@ -6,43 +6,57 @@ import (
 	"time"
 
 	"headroom/lease"
+	"headroom/systemd"
 	"headroom/units"
 )
 
-// The service manager is told how this powerd is: ready once a safe cap is held
-// (or the node is known to only observe), a beat with each turn of the owner, so
-// that a stuck owner is restarted and a hung BMC is not, and what it does in words.
+// serviceManager is told how this powerd is: ready once a safe cap is held (or the
+// node is known to only observe), a beat with each turn of the owner, so that a
+// stuck owner is restarted and a hung BMC is not, and what it does in words.
+type serviceManager struct {
+	notify *systemd.Notify
+	log    *slog.Logger
+	said   string
+}
+
+// open finds the manager by the variables that it has set.
+func (m *serviceManager) open(env func(string) string) {
+	var err error
+	if m.notify, err = systemd.OpenNotify(env); err != nil {
+		m.log.Warn("the service manager cannot be told", slog.Any("error", err))
+	}
+}
 
 // ready tells that the node is safe.
-func (n *node) ready() { n.tell(n.notify.Ready(n.words())) }
+func (m *serviceManager) ready(words string) { m.tell(m.notify.Ready(words)) }
 
-// beatWatchdog proves that the owner turns. Only the loop may call it.
-func (n *node) beatWatchdog() {
-	if n.notify.Watchdog() > 0 {
-		n.tell(n.notify.Beat())
+// beat proves that the owner turns. Only the loop may call it.
+func (m *serviceManager) beat() {
+	if m.notify.Watchdog() > 0 {
+		m.tell(m.notify.Beat())
 	}
 }
 
-// sayStatus tells what the node does, when that changed.
-func (n *node) sayStatus() {
-	if !n.notify.Listening() {
+// status tells what the node does, when that changed.
+func (m *serviceManager) status(words func() string) {
+	if !m.notify.Listening() {
 		return
 	}
-	if s := n.words(); s != n.said {
-		n.said = s
-		n.tell(n.notify.Status(s))
+	if s := words(); s != m.said {
+		m.said = s
+		m.tell(m.notify.Status(s))
 	}
 }
 
-// sayStopping tells that the node is about to stop, and asks for the time it takes.
-func (n *node) sayStopping() {
-	n.tell(n.notify.Stopping("stopping: asking for a release"))
-	n.tell(n.notify.Extend(releaseWait + 3*farWait))
+// stopping tells that the node is about to stop, and asks for the time it takes.
+func (m *serviceManager) stopping() {
+	m.tell(m.notify.Stopping("stopping: asking for a release"))
+	m.tell(m.notify.Extend(releaseWait + 3*farWait))
 }
 
-func (n *node) tell(err error) {
+func (m *serviceManager) tell(err error) {
 	if err != nil {
-		n.log.Debug("the service manager was not told", slog.Any("error", err))
+		m.log.Debug("the service manager was not told", slog.Any("error", err))
 	}
 }
 
