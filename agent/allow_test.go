@@ -52,8 +52,8 @@ func TestDenied(t *testing.T) {
 // journalled are the paths that the node's journal holds.
 func (n *node) journalled() []string {
 	var paths []string
-	if n.journal != nil {
-		for _, c := range n.journal.Controls {
+	if n.records.journal != nil {
+		for _, c := range n.records.journal.Controls {
 			paths = append(paths, c.Path)
 		}
 	}
@@ -95,7 +95,7 @@ func TestEachControlDeniedInTurn(t *testing.T) {
 				n.give(t, 1, cfg.Power.FailSafe+10*units.Watt, lease.Sprint{})
 				n.spin(t, "the cap is carried out", func() bool {
 					n.machine.tuning.due = 0
-					return n.caps.applied == n.caps.now && !n.journalBusy && n.savedTuning()
+					return n.caps.applied == n.caps.now && n.records.next == nil && n.savedTuning()
 				})
 			}
 			n.turn(instant())
@@ -158,7 +158,7 @@ func TestDeniedFarControls(t *testing.T) {
 	}
 	n.bmc.limit, n.bmc.limitKnown = ipmi.Limit{Power: 300 * units.Watt}, true
 	n.backstop(time.Hour)
-	if n.bmc.limitWant != 0 || n.journalBusy || slices.Contains(n.journalled(), bmcPath) {
+	if n.bmc.limitWant != 0 || n.records.next != nil || slices.Contains(n.journalled(), bmcPath) {
 		t.Errorf("the BMC's limit is asked to be %v", n.bmc.limitWant)
 	}
 	n.cfg.Controls.Deny = []string{"bandwidth"}

@@ -30,9 +30,9 @@ func BenchmarkTurn(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	n.clerk = startClerk(n.disk)
+	n.records.clerk = startClerk(n.disk)
 	defer func() {
-		n.clerk.stop()
+		n.records.clerk.stop()
 		_ = n.close()
 	}()
 	b.ReportAllocs()
@@ -40,7 +40,7 @@ func BenchmarkTurn(b *testing.B) {
 		n.machine.lookedAt -= period // as if a period had gone by
 		n.turn(instant())
 		select {
-		case e := <-n.clerk.done:
+		case e := <-n.records.clerk.done:
 			n.stored(e)
 		default:
 		}

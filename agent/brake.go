@@ -59,7 +59,7 @@ func (n *node) store(m lease.Memory) {
 		return
 	}
 	n.storeAt = instant().Boot
-	n.clerk.errands <- errand{kind: storeMemory, name: statedir.MemoryFile, data: data, durable: true}
+	n.records.clerk.errands <- errand{kind: storeMemory, name: statedir.MemoryFile, data: data, durable: true}
 }
 
 // brakeProof is the signed brake of a generation, nil where it is not known.

@@ -188,7 +188,7 @@ func TestCutWaitsForNeitherDiskNorLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.trail.Behind(func(f originals.RecordFile) originals.RecordFile { return hungRecords{f, stuck} })
+	n.records.trail.Behind(func(f originals.RecordFile) originals.RecordFile { return hungRecords{f, stuck} })
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- n.run(ctx) }()

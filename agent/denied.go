@@ -37,7 +37,7 @@ func (n *node) saveDenied() {
 		return
 	}
 	n.denied = saving{busy: true}
-	n.clerk.errands <- errand{kind: storeDenied, name: deniedFile, data: append(data, '\n'), durable: true}
+	n.records.clerk.errands <- errand{kind: storeDenied, name: deniedFile, data: append(data, '\n'), durable: true}
 }
 
 // deniedStored takes the end of that; after an error the next second tries again.

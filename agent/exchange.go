@@ -41,7 +41,7 @@ func (n *node) refusedBy(why error) error {
 	if connect.CodeOf(why) != connect.CodeAlreadyExists {
 		return nil
 	}
-	first := (n.ownJournal || n.mode == observing) && n.fresh && !n.lease.EverHeld()
+	first := (n.records.own || n.mode == observing) && n.fresh && !n.lease.EverHeld()
 	if !first || n.stopping {
 		n.health.set(true, item{
 			"name-taken", fail, "the coordinator refuses this node: " + why.Error(),
@@ -78,7 +78,7 @@ func (n *node) message(m *headroomv1.CoordinatorMessage) {
 
 // granted takes in a lease; a node that holds no cap only hears what it says.
 func (n *node) granted(g lease.Grant) {
-	if n.mode != holding || n.stopping && n.journal == nil {
+	if n.mode != holding || n.stopping && n.records.journal == nil {
 		n.lease.Told(g)
 		return
 	}
@@ -242,5 +242,5 @@ func (n *node) cacheAddresses(addrs []string) {
 		return
 	}
 	n.cached, n.cacheBusy = addrs, true
-	n.clerk.errands <- errand{kind: storeCoordinators, name: statedir.CoordinatorsFile, data: data}
+	n.records.clerk.errands <- errand{kind: storeCoordinators, name: statedir.CoordinatorsFile, data: data}
 }

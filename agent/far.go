@@ -4,14 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"headroom/agent/originals"
-	"headroom/agent/statedir"
 	"headroom/ipmi"
 	"headroom/systemd"
 	"headroom/units"
@@ -74,6 +71,7 @@ func (m mailbox[T]) put(v T) {
 // far is the owner's side of those goroutines.
 type far struct {
 	manager *systemd.Manager
+	meter   *ipmi.Meter // nil: no BMC is asked
 	reports chan farReport
 	bounds  mailbox[map[string]systemd.Bandwidth]
 	limit   mailbox[units.Power]
@@ -87,7 +85,7 @@ func (n *node) startFar(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	dial := n.dial
 	f := &far{
-		manager: systemd.New(systemd.Options{Root: n.root, Dial: dial}),
+		manager: systemd.New(systemd.Options{Root: n.root, Dial: dial}), meter: n.bmc.meter,
 		reports: make(chan farReport, farQueue), cancel: cancel, ended: make(chan struct{}),
 		bounds: newMailbox[map[string]systemd.Bandwidth](), limit: newMailbox[units.Power](),
 	}
@@ -207,8 +205,8 @@ func (f *far) stop() {
 	}
 }
 
-// afar is the hand that puts back what is no file.
-func (n *node) afar() originals.Remote {
+// hand puts back what is no file. There is none before the loop runs.
+func (f *far) hand() originals.Remote {
 	return func(c originals.Saved, wrote originals.Value, ever bool) (string, bool, error) {
 		was := c.Kind.Words(c.Found())
 		if !ever {
@@ -218,13 +216,13 @@ func (n *node) afar() originals.Remote {
 		defer cancel()
 		var err error
 		switch {
-		case n.far == nil:
+		case f == nil:
 			err = errors.New("it is put back later: the other program is not asked before the first safe cap")
 		case c.Kind == originals.Bandwidth:
-			slice := n.far.manager.Adopt(strings.TrimPrefix(c.Path, slicePrefix))
+			slice := f.manager.Adopt(strings.TrimPrefix(c.Path, slicePrefix))
 			_, err = slice.PutBack(ctx, systemd.Bandwidth(c.Original), systemd.Bandwidth(wrote.Number))
 		default:
-			err = n.putBackLimit(ctx, c.Text, wrote.Text)
+			err = f.putBackLimit(ctx, c.Text, wrote.Text)
 		}
 		if errors.Is(err, systemd.ErrChanged) || errors.Is(err, ipmi.ErrLimitChanged) {
 			return fmt.Sprintf("%v; left alone (it was %s)", err, was), true, nil
@@ -233,73 +231,15 @@ func (n *node) afar() originals.Remote {
 	}
 }
 
-func (n *node) putBackLimit(ctx context.Context, found, wrote string) error {
+func (f *far) putBackLimit(ctx context.Context, found, wrote string) error {
 	was, errWas := originals.DecodeLimit(found)
 	last, errLast := originals.DecodeLimit(wrote)
 	if err := errors.Join(errWas, errLast); err != nil {
 		return err
 	}
-	if n.bmc.meter == nil {
+	if f.meter == nil {
 		return ipmi.ErrAbsent
 	}
-	_, err := n.bmc.meter.RestoreLimit(ctx, was, last)
+	_, err := f.meter.RestoreLimit(ctx, was, last)
 	return err
-}
-
-// savedFar makes a control that is met while the loop runs durable before it is
-// first written. It says whether that is done; otherwise it is under way, and a
-// later call will say so.
-func (n *node) savedFar(c originals.Control) bool { return n.savedAll([]originals.Control{c}) }
-
-// savedAll is savedFar for several.
-func (n *node) savedAll(controls []originals.Control) bool {
-	if n.journal == nil || n.trail == nil {
-		return false
-	}
-	if !slices.ContainsFunc(controls, func(c originals.Control) bool { return !n.trail.Has(c.Path) }) {
-		return true
-	}
-	if n.journalBusy {
-		return false
-	}
-	next := n.journal.Clone()
-	if _, err := next.Extend(n.root, controls); err != nil {
-		n.log.Warn("controls not saved, so they are not written", slog.Any("error", err))
-		return false
-	}
-	n.storeJournal(next)
-	return false
-}
-
-// storeJournal has a longer journal made durable.
-func (n *node) storeJournal(next *originals.Journal) {
-	data, err := next.Encode()
-	if err != nil {
-		n.log.Error("journal cannot be encoded", slog.Any("error", err))
-		return
-	}
-	n.journalBusy, n.journalNext = true, next
-	n.clerk.errands <- errand{kind: storeControls, name: statedir.JournalFile, data: data, durable: true}
-}
-
-// journalStored takes the longer journal into use.
-func (n *node) journalStored(err error) {
-	next := n.journalNext
-	n.journalBusy, n.journalNext = false, nil
-	n.health.set(err != nil, item{
-		"journal-not-stored", warn, fmt.Sprintf("%s cannot be written (%v): no further control is touched", statedir.JournalFile, err),
-		"make room in " + n.cfg.StateDir,
-	})
-	if err != nil || n.journal == nil {
-		return
-	}
-	trail, err := originals.OpenTrail(n.cfg.StateDir, next, false)
-	if err != nil {
-		n.log.Warn("records of what is written cannot be opened", slog.Any("error", err))
-		return
-	}
-	if err := n.trail.Close(); err != nil {
-		n.log.Debug("records not closed cleanly", slog.Any("error", err))
-	}
-	n.journal, n.trail = next, trail
 }

@@ -99,7 +99,7 @@ func (b *fakeBus) quota(slice string) uint64 {
 func (n *node) turnFar() {
 	for range 4 {
 		select {
-		case e := <-n.clerk.done:
+		case e := <-n.records.clerk.done:
 			n.stored(e)
 		case r := <-n.far.reports:
 			n.farTold(r, instant().Boot)
@@ -138,7 +138,7 @@ func TestSlicesGiveWayBelowTheLowestFrequency(t *testing.T) {
 		rows := n.sliceRows()
 		return len(rows) == 1 && rows[0].EffectiveCpus != nil && rows[0].WrittenCpus != nil && rows[0].RequestedCpus != nil
 	})
-	if out := originals.PutBack(n.root, n.journal, n.trail, originals.FilesOnly); out.Failed != 1 || !strings.Contains(strings.Join(out.Kept, " "), "batch.slice") {
+	if out := originals.PutBack(n.root, n.records.journal, n.records.trail, originals.FilesOnly); out.Failed != 1 || !strings.Contains(strings.Join(out.Kept, " "), "batch.slice") {
 		t.Errorf("without the agent: %+v, want the slice named as not put back", out)
 	}
 	if out := n.putBackNow(); out.Failed != 0 || bus.quota("batch.slice") != math.MaxUint64 {

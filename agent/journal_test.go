@@ -47,7 +47,7 @@ func startUntilSaved(t *testing.T, l *lab) (*node, error) {
 	}
 	n := newNode(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
 	n.lock = file
-	return n, errors.Join(n.open(), n.saveOriginals())
+	return n, errors.Join(n.open(), n.records.save(n.id))
 }
 
 func TestDamagedJournalKeepsTheFailSafeCap(t *testing.T) {

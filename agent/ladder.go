@@ -63,7 +63,7 @@ func (n *node) refuseJournal(damage error) error {
 // begin decides the mode and, when holding, brings the node to its fail-safe cap
 // by the best rung that takes it.
 func (n *node) begin() error {
-	if n.journal != nil {
+	if n.records.journal != nil {
 		if err := n.resume(); err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (n *node) begin() error {
 				"look for a RAPL lock or cTDP in the BIOS set-up: frequency holds a cap less exactly",
 			})
 			n.log.Info("fail-safe cap written", slog.Float64("cap_w", n.lease.Memory().FailSafe.Watts()),
-				slog.Int64("after_ms", (instant().Boot-n.began).Milliseconds()), slog.Bool("adopted", !n.ownJournal),
+				slog.Int64("after_ms", (instant().Boot-n.began).Milliseconds()), slog.Bool("adopted", !n.records.own),
 				slog.String("rung", n.machine.ladder.Use.String()), slog.String("why", n.machine.ladder.Why))
 			return nil
 		}
@@ -96,7 +96,7 @@ func (n *node) begin() error {
 func (n *node) observe(why, hint string) error {
 	n.mode = observing
 	n.health.set(n.cfg.Enforce, item{noRungCode, warn, "this node cannot hold a cap: " + why, hint})
-	return n.writeHeld(n.exactCover())
+	return n.records.writeHeld(n.exactCover())
 }
 
 // noRungCode is the health item of a node that cannot hold a cap.
@@ -105,8 +105,8 @@ const noRungCode = "no-rapl"
 // climb saves the originals of the chosen rung and writes the fail-safe cap with
 // it. failed is why the rung did not take it.
 func (n *node) climb() (failed, err error) {
-	adopted := n.journal != nil && !n.ownJournal
-	switch err := n.saveOriginals(); {
+	adopted := n.records.journal != nil && !n.records.own
+	switch err := n.records.save(n.id); {
 	case errors.Is(err, originals.ErrUnread) && !adopted:
 		return err, nil
 	case errors.Is(err, originals.ErrUnread):
@@ -122,15 +122,15 @@ func (n *node) climb() (failed, err error) {
 	for i, s := range n.machine.limited() {
 		raise.limits[i] = s.effective // a predecessor's limits, or the factory's
 	}
-	covered := raise.allows(want) || n.writeHeld(want) == nil
+	covered := raise.allows(want) || n.records.writeHeld(want) == nil
 	if n.machine.onRAPL() {
 		failed = n.climbRAPL(raise, covered)
 	} else {
 		failed = n.climbFreq(covered)
 	}
 	n.writeErr = failed
-	n.cover = n.exactCover() // no raise beyond this before held.json says so
-	n.noteHeld(n.writeHeld(n.cover))
+	n.records.cover = n.exactCover() // no raise beyond this before held.json says so
+	n.records.noteHeld(n.records.writeHeld(n.records.cover))
 	return failed, nil
 }
 
@@ -141,8 +141,8 @@ func (n *node) climbRAPL(raise cover, covered bool) (failed error) {
 		if !covered {
 			to = pair{min(to.long, raise.limits[i].long), min(to.short, raise.limits[i].short)}
 		}
-		wrote := s.write(to, n.trail.Note)
-		windows, err := s.prepare(n.trail.Note)
+		wrote := s.write(to, n.records.trail.Note)
+		windows, err := s.prepare(n.records.trail.Note)
 		n.countWrite(s.zone.Label, errors.Join(wrote, err))
 		failed = errors.Join(failed, wrote, err)
 		n.health.set(windows != nil, item{
@@ -160,7 +160,7 @@ func (n *node) climbFreq(covered bool) error {
 	if !covered {
 		most = n.machine.freq.standing()
 	}
-	err := n.machine.freq.write(most, n.trail.Note)
+	err := n.machine.freq.write(most, n.records.trail.Note)
 	n.countCeilings(err)
 	return err
 }
@@ -171,7 +171,7 @@ func (n *node) climbFreq(covered bool) error {
 func (n *node) stepDown(failed error) bool {
 	var lock *rapl.LockedError
 	locked := errors.As(failed, &lock)
-	adopted := n.journal != nil && !n.ownJournal
+	adopted := n.records.journal != nil && !n.records.own
 	if adopted && !locked {
 		return false
 	}
@@ -190,7 +190,7 @@ func (n *node) stepDown(failed error) bool {
 		return false
 	}
 	n.log.Warn("a rung does not hold, trying the next", slog.String("rung", before.Use.String()), slog.Any("error", failed))
-	if n.ownJournal {
+	if n.records.own {
 		n.undo()
 	}
 	return true
@@ -198,13 +198,11 @@ func (n *node) stepDown(failed error) bool {
 
 // undo puts back what this process's first writes touched.
 func (n *node) undo() {
-	out := originals.PutBack(n.root, n.journal, n.trail, n.afar())
-	n.logOutcome("this machine does not take them", out)
-	if out.Failed > 0 {
-		return // the journal stays, and with it what is still to be put back
+	out, err := n.records.putBack("this machine does not take them", n.far.hand())
+	if out.Failed == 0 {
+		n.records.own = false
 	}
-	n.ownJournal = false
-	if err := n.forget(); err != nil {
+	if err != nil {
 		n.log.Warn("journal not removed", slog.Any("error", err))
 	}
 }
@@ -214,13 +212,11 @@ func (n *node) undo() {
 // by now.
 func (n *node) tidyRungs() {
 	patience := originals.SettleAll
-	for _, c := range n.journal.Controls {
-		if _, ever := n.trail.Wrote(c.Path); !ever || !n.stale(c.Kind) {
+	for _, c := range n.records.journal.Controls {
+		if _, ever := n.records.trail.Wrote(c.Path); !ever || !n.stale(c.Kind) {
 			continue
 		}
-		line, kept, err := originals.PutBackOne(n.root, c, n.trail, n.afar(), &patience)
-		n.log.Info("a control that is not needed any more", slog.String("control", c.Label), slog.String("outcome", line),
-			slog.Bool("kept", kept), slog.Any("error", err))
+		n.records.putBackOne(c, "a control that is not needed any more", n.far.hand(), &patience)
 	}
 }
 
@@ -264,14 +260,5 @@ func unsaved(err error) error {
 		Code: "unread-control", Exit: cli.ExitFailed, Err: err,
 		Message: fmt.Sprintf("%v; the limits of the powerd before stay written, and its originals saved", err),
 		Hint:    "see powerd zone list and powerd freq list; powerd limit restore --force puts back what was saved",
-	}
-}
-
-// saveFailed is the error of a journal that could not be stored.
-func saveFailed(stateDir string, err error) error {
-	return &cli.Error{
-		Code: "state-dir", Exit: cli.ExitFailed, Err: err,
-		Message: fmt.Sprintf("cannot save the original limits: %v; nothing was written", err),
-		Hint:    "make room in " + stateDir + " and start powerd again",
 	}
 }

@@ -81,7 +81,7 @@ func TestLateCeilingsGoBack(t *testing.T) {
 	for name, back := range map[string]func(*node) originals.Outcome{
 		"with the agent": (*node).putBackNow,
 		"without the agent": func(n *node) originals.Outcome {
-			return originals.PutBack(n.root, n.journal, n.trail, originals.FilesOnly)
+			return originals.PutBack(n.root, n.records.journal, n.records.trail, originals.FilesOnly)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestLockedLimitsStepDown(t *testing.T) {
 	if !equal(l.controls(), before) {
 		t.Errorf("controls %v, want %v", l.controls(), before)
 	}
-	for _, c := range n.journal.Controls {
+	for _, c := range n.records.journal.Controls {
 		if c.Kind != originals.Frequency {
 			t.Errorf("the journal keeps %s of the rung that was given up", c.Label)
 		}
@@ -268,15 +268,15 @@ func TestMutatedTrees(t *testing.T) {
 				cfg := l.config()
 				n, err := start(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
 				if err == nil {
-					n.clerk = startClerk(n.disk)
+					n.records.clerk = startClerk(n.disk)
 					for range 3 {
 						n.turn(instant())
 					}
 					n.publish(instant())
-					if n.journal != nil && n.mode == holding {
+					if n.records.journal != nil && n.mode == holding {
 						n.putBackNow()
 					}
-					n.clerk.stop()
+					n.records.clerk.stop()
 					if err := n.close(); err != nil {
 						t.Logf("%s: %v", f, err)
 					}

@@ -343,15 +343,15 @@ func TestRestoreGoesOnPastWhatFails(t *testing.T) {
 	b.grant(150 * units.Watt)
 	b.turn(8)
 	far := originals.Saved{Path: bmcPath, Label: "limit of the BMC", Kind: originals.BMC, Text: "1 false 0 0 0"}
-	b.n.journal.Controls = append([]originals.Saved{far}, b.n.journal.Controls...)
-	trail, err := originals.OpenTrail(b.cfg.StateDir, b.n.journal, false)
+	b.n.records.journal.Controls = append([]originals.Saved{far}, b.n.records.journal.Controls...)
+	trail, err := originals.OpenTrail(b.cfg.StateDir, b.n.records.journal, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(trail.NoteValue(bmcPath, originals.Value{Text: "2 true 0 1000 1"}, originals.Value{Text: far.Text}), b.n.trail.Close()); err != nil {
+	if err := errors.Join(trail.NoteValue(bmcPath, originals.Value{Text: "2 true 0 1000 1"}, originals.Value{Text: far.Text}), b.n.records.trail.Close()); err != nil {
 		t.Fatal(err)
 	}
-	b.n.trail = trail
+	b.n.records.trail = trail
 	window := filepath.Join(b.cfg.Root, longWindow)
 	if err := os.Rename(window, window+".away"); err != nil {
 		t.Fatal(err)
@@ -372,8 +372,8 @@ func TestRestoreGoesOnPastWhatFails(t *testing.T) {
 	if err := os.Rename(window+".away", window); err != nil {
 		t.Fatal(err)
 	}
-	b.n.journal.Controls = b.n.journal.Controls[1:]
-	if out := originals.PutBack(b.n.root, b.n.journal, b.n.trail, originals.FilesOnly); out.Failed != 0 {
+	b.n.records.journal.Controls = b.n.records.journal.Controls[1:]
+	if out := originals.PutBack(b.n.root, b.n.records.journal, b.n.records.trail, originals.FilesOnly); out.Failed != 0 {
 		t.Errorf("once it is there again: %+v", out)
 	}
 }

@@ -138,7 +138,7 @@ func (n *node) setCeiling(c *ceilingCall) {
 		c.answer <- reply[[]int64]{err: err}
 		return
 	}
-	if n.savedAll(f.controls()) {
+	if n.records.saved(f.controls()...) {
 		n.takeCeiling(now.Boot, c)
 		return
 	}
@@ -163,7 +163,7 @@ func (n *node) awaitCeiling(now time.Duration) {
 		return
 	}
 	switch {
-	case n.mode == holding && n.savedAll(n.machine.freq.controls()):
+	case n.mode == holding && n.records.saved(n.machine.freq.controls()...):
 		n.caps.ceiling.wanted = nil
 		n.takeCeiling(now, c)
 	case now > c.until:
@@ -180,7 +180,7 @@ func (n *node) endCeiling(now time.Duration, change *headroomv1.Change) {
 	}
 	n.caps.ceiling = localCeiling{}
 	n.log.Info("local frequency ceiling over", slog.String("actor", change.GetActor()))
-	if n.machine.onRAPL() && n.journal != nil && n.mode == holding {
+	if n.machine.onRAPL() && n.records.journal != nil && n.mode == holding {
 		n.tidyRungs()
 		f := n.machine.freq
 		f.used = false

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"strings"
 	"time"
 
-	"headroom/agent/statedir"
 	"headroom/capping"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
@@ -42,8 +40,8 @@ const (
 // serve runs the loop until ctx ends and the node has been released or has
 // settled at its fail-safe cap.
 func (n *node) serve(ctx context.Context) error {
-	n.clerk = startClerk(n.disk)
-	defer n.clerk.stop()
+	n.records.clerk = startClerk(n.disk)
+	defer n.records.clerk.stop()
 	socket, err := rpc.ListenUnix(SocketPath(n.cfg.StateDir))
 	if err != nil {
 		return n.abandon(err)
@@ -74,7 +72,7 @@ func (n *node) serve(ctx context.Context) error {
 // abandon gives up before the node has ever been in the cluster: what this
 // process changed goes back, what an earlier one left stays.
 func (n *node) abandon(err error) error {
-	if n.ownJournal && n.mode == holding {
+	if n.records.own && n.mode == holding {
 		n.putBackNow()
 	}
 	return err
@@ -114,7 +112,7 @@ func (n *node) loop(ctx, inner context.Context, tick <-chan time.Time) error {
 			if err := n.take(e); err != nil {
 				return err
 			}
-		case e := <-n.clerk.done:
+		case e := <-n.records.clerk.done:
 			n.stored(e)
 		case c := <-n.streams.Certificates():
 			n.certified(inner, c)
@@ -265,9 +263,9 @@ func (n *node) apply() {
 		return
 	}
 	want := n.exactCover()
-	covered := n.cover.allows(want)
+	covered := n.records.cover.allows(want)
 	if !covered {
-		n.askCover(n.cover.union(want))
+		n.records.ask(n.records.cover.union(want))
 	}
 	n.writeErr = n.write(covered, instant().Boot)
 	n.health.set(n.writeErr != nil, item{
@@ -277,8 +275,8 @@ func (n *node) apply() {
 	whole := n.writeErr == nil && covered
 	if whole {
 		n.caps.applied, n.caps.stepped = n.caps.now, false
-		if !n.cover.same(want) {
-			n.askCover(want)
+		if !n.records.cover.same(want) {
+			n.records.ask(want)
 		}
 	}
 	excess, known := n.excessWall()
@@ -294,7 +292,7 @@ func (n *node) write(covered bool, now time.Duration) error {
 		}
 		to := s.requested
 		if !covered {
-			to = pair{min(to.long, n.cover.limits[i].long), min(to.short, n.cover.limits[i].short)}
+			to = pair{min(to.long, n.records.cover.limits[i].long), min(to.short, n.records.cover.limits[i].short)}
 		}
 		if s.drifted || s.off {
 			if !n.mayWriteOver(now, s.rewroteAt) {
@@ -302,7 +300,7 @@ func (n *node) write(covered bool, now time.Duration) error {
 			}
 			s.rewroteAt = now
 		}
-		err := s.write(to, n.trail.Note)
+		err := s.write(to, n.records.trail.Note)
 		n.countWrite(s.zone.Label, err)
 		failed = errors.Join(failed, err)
 	}
@@ -322,37 +320,17 @@ func (n *node) write(covered bool, now time.Duration) error {
 	if !covered {
 		most = maps.Clone(f.written)
 	}
-	err := f.write(most, n.trail.Note)
+	err := f.write(most, n.records.trail.Note)
 	n.countCeilings(err)
 	return errors.Join(failed, err)
-}
-
-// askCover has held.json written. A cover that lies inside the present one counts
-// from now on; one that allows more counts once it is on disk.
-func (n *node) askCover(c cover) {
-	if n.heldBusy {
-		return // the next turn asks again
-	}
-	data, err := encodeHeld(n.cfg, c, n.machine.sockets)
-	if err != nil {
-		n.log.Error("held.json cannot be encoded", slog.Any("error", err))
-		return
-	}
-	if n.cover.allows(c) {
-		n.cover = c
-	}
-	n.heldBusy, n.covering = true, &c
-	n.clerk.errands <- errand{kind: storeHeld, name: statedir.HeldFile, data: data}
 }
 
 // stored takes the clerk's report.
 func (n *node) stored(e errand) {
 	switch e.kind {
 	case storeHeld:
-		n.heldBusy = false
-		n.noteHeld(e.err)
-		if e.err == nil && n.covering != nil {
-			n.cover = *n.covering
+		n.records.noteHeld(e.err)
+		if n.records.heldStored(e.err) {
 			n.apply()
 		}
 	case storeMemory:
@@ -362,7 +340,7 @@ func (n *node) stored(e errand) {
 	case storeDenied:
 		n.deniedStored(e)
 	case storeControls:
-		n.journalStored(e.err)
+		n.records.journalStored(e.err)
 		n.awaitCeiling(instant().Boot)
 	case errandKinds:
 	}
@@ -407,7 +385,7 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 			"see whether the disk of " + n.cfg.StateDir + " hangs; the node holds its present cap until the lease ends",
 		})
 	}
-	n.watchRecords()
+	n.records.keep()
 	n.watchBrake()
 	n.watchHeat(now.Boot)
 	n.watchBMC(now.Boot)
@@ -431,18 +409,6 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	if n.kept%publishEvery == 0 {
 		n.publish(now) // whoever asks gets a fresh one; this is for when the owner is stuck
 	}
-}
-
-// watchRecords keeps the records of what was written, and says when they are not on disk.
-func (n *node) watchRecords() {
-	var err error
-	if n.trail != nil {
-		err = n.trail.CatchUp()
-	}
-	n.health.set(err != nil, item{
-		"records-not-stored", warn, fmt.Sprintf("%s cannot be written (%v): lower limits are written, and nothing is raised", statedir.WrittenFile, err),
-		"see whether the disk of " + n.cfg.StateDir + " hangs or is full",
-	})
 }
 
 // watchSensor says when nothing tells what the node draws.

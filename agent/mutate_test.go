@@ -157,7 +157,7 @@ func (b *stand) boot() error {
 		return err
 	}
 	b.n = n
-	n.clerk = startClerk(b.disk)
+	n.records.clerk = startClerk(b.disk)
 	b.now.Boot = max(b.now.Boot, instant().Boot)
 	b.now.Awake = b.now.Boot
 	return nil
@@ -184,8 +184,8 @@ func (b *stand) turn(times int) {
 		b.step(period)
 		b.now.Boot, b.now.Awake = b.now.Boot+period, b.now.Awake+period
 		b.n.turn(b.now)
-		for b.n.heldBusy || b.n.journalBusy {
-			b.n.stored(<-b.n.clerk.done)
+		for b.n.records.covering != nil || b.n.records.next != nil {
+			b.n.stored(<-b.n.records.clerk.done)
 		}
 		if b.turned++; b.turned%4 == 0 {
 			b.n.housekeep(b.t.Context(), b.now)
@@ -197,11 +197,11 @@ func (b *stand) turn(times int) {
 // checkWrites demands that nothing that was written is a limit of 0 W, or a
 // frequency of nothing.
 func (b *stand) checkWrites() {
-	if b.n.journal == nil || b.n.trail == nil {
+	if b.n.records.journal == nil || b.n.records.trail == nil {
 		return
 	}
-	for _, c := range b.n.journal.Controls {
-		if v, ever := b.n.trail.Wrote(c.Path); ever && v.Number <= 0 && (c.Kind == originals.Power || c.Kind == originals.Frequency || c.Kind == originals.Window) {
+	for _, c := range b.n.records.journal.Controls {
+		if v, ever := b.n.records.trail.Wrote(c.Path); ever && v.Number <= 0 && (c.Kind == originals.Power || c.Kind == originals.Frequency || c.Kind == originals.Window) {
 			b.t.Errorf("%s: %d was written to %s", b.what, v.Number, c.Label)
 		}
 	}
@@ -261,10 +261,10 @@ func (b *stand) judge() {
 
 // leave puts the originals back and ends the node.
 func (b *stand) leave() {
-	if b.n.journal != nil && b.n.mode == holding {
+	if b.n.records.journal != nil && b.n.mode == holding {
 		b.n.putBackNow()
 	}
-	b.n.clerk.stop()
+	b.n.records.clerk.stop()
 	if err := b.n.close(); err != nil {
 		b.t.Errorf("%s: %v", b.what, err)
 	}

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"sync"
@@ -80,21 +79,11 @@ type node struct {
 	driftAt  time.Duration // last drift seen
 	writeErr error
 
-	mode       mode
-	journal    *originals.Journal
-	trail      *originals.Trail
-	ownJournal bool // made by this process: nothing was written before it
-	draining   bool // enforce is false but an earlier powerd left limits: release them
+	mode     mode
+	records  *records
+	draining bool // enforce is false but an earlier powerd left limits: release them
 
-	cover    cover // what held.json on disk allows
-	covering *cover
-	heldBusy bool
-	// journalNext is a longer journal on its way to disk.
-	journalNext *originals.Journal
-	journalBusy bool
-	storeAt     time.Duration // when the clerk was given a memory
-
-	clerk     *clerk
+	storeAt   time.Duration // when the clerk was given a memory
 	streams   *streams.Streams
 	cached    []string // coordinators.json as last written
 	cacheBusy bool
@@ -138,6 +127,7 @@ func newNode(cfg Config, log *slog.Logger, d statedir.Disk) *node {
 		streams: streams.New(cfg.Coordinators, cfg.Peers, log), restores: make(chan *restoreCall), answers: make(chan error, 1),
 		expiry: time.NewTimer(time.Hour), tally: metrics.NewLoop(), strayed: map[string]time.Duration{},
 	}
+	n.records = &records{cfg: cfg, log: log, disk: d, health: &n.health}
 	n.network = &network{cfg: cfg, log: log, brake: &n.brake, servers: &n.servers}
 	return n
 }
@@ -166,15 +156,16 @@ func (n *node) open() error {
 	if n.root, err = OpenRoot(n.cfg.Root); err != nil {
 		return err
 	}
+	n.records.root = n.root
 	if n.id, err = readIdentity(n.root); err != nil {
 		return err
 	}
-	n.journal, err = originals.Load(n.disk)
+	n.records.journal, err = originals.Load(n.disk)
 	damage := err
 	if damage != nil && !errors.Is(damage, originals.ErrDamaged) {
 		return damage
 	}
-	n.draining = !n.cfg.Enforce && (n.journal != nil || damage != nil)
+	n.draining = !n.cfg.Enforce && (n.records.journal != nil || damage != nil)
 	if n.cfg.Enforce || n.draining {
 		if n.claimed, err = statedir.Claim(n.root); err != nil {
 			return err
@@ -186,6 +177,7 @@ func (n *node) open() error {
 			Hint: "powerd needs to read " + n.cfg.Root + "/sys/class/powercap; see powerd zone list",
 		}
 	}
+	n.records.machine = n.machine
 	n.logMachine()
 	n.lawCfg = n.cfg.law(n.machine)
 	n.machine.look(instant()) // where the counters stand: the first turn of the loop has a sample then
@@ -211,77 +203,15 @@ func (n *node) open() error {
 // resume takes over the journal of an earlier powerd. Without coordinators it is
 // put back at once; otherwise its limits stay this node's until a release.
 func (n *node) resume() error {
-	var err error
-	n.journal.Relocate(n.machine.tree)
-	if n.trail, err = originals.OpenTrail(n.cfg.StateDir, n.journal, false); err != nil {
+	if err := n.records.resume(); err != nil {
 		return err
 	}
 	if !n.cfg.Alone() {
 		return nil
 	}
-	out := originals.PutBack(n.root, n.journal, n.trail, n.afar())
-	n.logOutcome("an earlier powerd left them, and no coordinator is configured", out)
-	if out.Failed > 0 {
-		return nil // keep them, and hold the fail-safe cap
-	}
-	n.draining = false
-	return n.forget()
-}
-
-// forget removes the journal: nothing is left to be put back.
-func (n *node) forget() error {
-	err := errors.Join(n.disk.Remove(statedir.JournalFile), n.trail.Close())
-	n.journal, n.trail = nil, nil
-	return errors.Join(err, n.disk.Remove(statedir.WrittenFile))
-}
-
-// saveOriginals makes the journal durable. Nothing has been written yet, or an
-// earlier process wrote under the journal that is there.
-func (n *node) saveOriginals() error {
-	controls := n.machine.controls()
-	if n.journal != nil {
-		return n.saveMore(controls)
-	}
-	j, err := originals.New(n.cfg.Node, n.id.boot, controls)
-	if err != nil {
-		return err
-	}
-	if err := j.Store(n.disk); err != nil {
-		return saveFailed(n.cfg.StateDir, err)
-	}
-	n.journal, n.ownJournal = j, true
-	n.trail, err = originals.OpenTrail(n.cfg.StateDir, j, true)
+	out, err := n.records.putBack("an earlier powerd left them, and no coordinator is configured", n.far.hand())
+	n.draining = n.draining && out.Failed > 0 // then keep them, and hold the fail-safe cap
 	return err
-}
-
-// saveMore brings an earlier process's journal up to date. Where that cannot be
-// stored, the fail-safe cap goes before fresh originals: those that are on disk
-// are of the boot before.
-func (n *node) saveMore(controls []originals.Control) error {
-	changed := n.journal.Adopt(n.root, n.id.boot, n.trail)
-	more, err := n.journal.Extend(n.root, controls)
-	if err != nil || !(changed || more) {
-		return err
-	}
-	err = n.journal.Store(n.disk)
-	if err != nil && !more {
-		n.log.Warn("journal not brought up to this boot", slog.Any("error", err))
-		return nil
-	}
-	if err != nil || !more {
-		return err
-	}
-	old := n.trail
-	n.trail, err = originals.OpenTrail(n.cfg.StateDir, n.journal, false)
-	return errors.Join(err, old.Close())
-}
-
-// noteHeld shows whether held.json could be written.
-func (n *node) noteHeld(err error) {
-	n.health.set(err != nil, item{
-		"held-not-stored", warn, fmt.Sprintf("held.json cannot be written (%v): no raise is carried out", err),
-		"make room in " + n.cfg.StateDir,
-	})
 }
 
 // exactCover is what the node is about to hold, no more.
@@ -305,19 +235,6 @@ func (n *node) exactCover() cover {
 	return c
 }
 
-// writeHeld writes held.json here and now: before the loop runs, and when the
-// originals go back.
-func (n *node) writeHeld(c cover) error {
-	data, err := encodeHeld(n.cfg, c, n.machine.sockets)
-	if err == nil {
-		err = n.disk.Replace(statedir.HeldFile, data)
-	}
-	if err == nil {
-		n.cover = c
-	}
-	return err
-}
-
 // run is the life of the node after its first safe cap.
 func (n *node) run(ctx context.Context) error {
 	n.manager.ready(n.words())
@@ -336,19 +253,11 @@ func (n *node) close() error {
 	if n.machine != nil {
 		errs = append(errs, n.machine.close())
 	}
-	if n.trail != nil {
-		errs = append(errs, n.trail.Close())
+	if n.records.trail != nil {
+		errs = append(errs, n.records.trail.Close())
 	}
 	if n.root != nil {
 		errs = append(errs, n.root.Close())
 	}
 	return errors.Join(append(errs, statedir.Unlock(n.claimed), statedir.Unlock(n.lock))...)
-}
-
-func (n *node) logOutcome(why string, out originals.Outcome) {
-	n.log.Info("originals put back", slog.String("because", why),
-		slog.Int("restored", len(out.Restored)), slog.Int("kept", len(out.Kept)), slog.Int("failed", out.Failed))
-	for _, line := range out.Kept {
-		n.log.Warn("control not put back", slog.String("control", line))
-	}
 }

@@ -139,6 +139,6 @@ func (n *node) refreshPolicies(f *freqRung) {
 	f.widen()
 	n.machine.followPolicies(n.cfg.Frequency)
 	if f.hands != nil && f.used && n.mode == holding {
-		n.savedAll(f.controls())
+		n.records.saved(f.controls()...)
 	}
 }

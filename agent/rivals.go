@@ -149,7 +149,7 @@ func (n *node) watchFields(now time.Duration) {
 
 // resetFields brings windows and switches back to what they are meant to be.
 func (n *node) resetFields(s *socket) {
-	windows, err := s.prepare(n.trail.Note)
+	windows, err := s.prepare(n.records.trail.Note)
 	if err := errors.Join(windows, err); err != nil {
 		n.countWrite(s.zone.Label, err)
 		n.log.Warn("windows and switches are not as they should be", slog.String("zone", s.zone.Label), slog.Any("error", err))

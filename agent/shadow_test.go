@@ -144,7 +144,7 @@ func TestShadowDecidesAndNeverWrites(t *testing.T) {
 			if s := n.state(at); s.GetHolding().GetState() != headroomv1.LeaseState_LEASE_STATE_OBSERVING || s.GetHolding().GetCapUw() != int64(cfg.Power.Rated) || s.GetSaved() != 0 {
 				t.Errorf("told as %v with %d saved", s.GetHolding(), s.GetSaved())
 			}
-			if h := n.cover; h.state != stateObserving || h.cap != cfg.Power.Rated {
+			if h := n.records.cover; h.state != stateObserving || h.cap != cfg.Power.Rated {
 				t.Errorf("held.json covers %v, %s", h.cap, h.state)
 			}
 		})

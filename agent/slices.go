@@ -121,7 +121,7 @@ func (n *node) askSlices(want map[string]systemd.Bandwidth) {
 	for _, s := range b.slices {
 		found := s.state.Asked
 		path := slicePrefix + s.name
-		if !n.savedFar(originals.Control{Path: path, Label: "CPU bandwidth of " + s.name, Kind: originals.Bandwidth, Read: func() (originals.Value, error) {
+		if !n.records.saved(originals.Control{Path: path, Label: "CPU bandwidth of " + s.name, Kind: originals.Bandwidth, Read: func() (originals.Value, error) {
 			return originals.Value{Number: int64(found)}, nil
 		}}) {
 			return
@@ -131,7 +131,7 @@ func (n *node) askSlices(want map[string]systemd.Bandwidth) {
 			to = n.originalBandwidth(path)
 			want[s.name] = to
 		}
-		if err := n.trail.NoteValue(path, originals.Value{Number: int64(to)}, originals.Value{Number: int64(found)}); err != nil {
+		if err := n.records.trail.NoteValue(path, originals.Value{Number: int64(to)}, originals.Value{Number: int64(found)}); err != nil {
 			n.log.Warn("a slice is not bounded", slog.String("slice", s.name), slog.Any("error", err))
 			return
 		}
@@ -142,7 +142,7 @@ func (n *node) askSlices(want map[string]systemd.Bandwidth) {
 
 // originalBandwidth is what a slice held before powerd bounded it.
 func (n *node) originalBandwidth(path string) systemd.Bandwidth {
-	for _, c := range n.journal.Controls {
+	for _, c := range n.records.journal.Controls {
 		if c.Path == path {
 			return systemd.Bandwidth(c.Original)
 		}
@@ -161,8 +161,8 @@ func (n *node) sliceRows() []*headroomv1.SliceStatus {
 		if w, ok := n.slices.wanted[s.name]; ok {
 			row.RequestedCpus = cpus(w)
 		}
-		if n.trail != nil {
-			if w, ever := n.trail.Wrote(slicePrefix + s.name); ever {
+		if n.records.trail != nil {
+			if w, ever := n.records.trail.Wrote(slicePrefix + s.name); ever {
 				row.WrittenCpus = cpus(systemd.Bandwidth(w.Number))
 			}
 		}

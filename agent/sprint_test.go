@@ -131,9 +131,9 @@ func loopless(t *testing.T, cfg Config) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.clerk = startClerk(n.disk)
+	n.records.clerk = startClerk(n.disk)
 	t.Cleanup(func() {
-		n.clerk.stop()
+		n.records.clerk.stop()
 		if err := n.close(); err != nil {
 			t.Error(err)
 		}
@@ -146,7 +146,7 @@ func (n *node) spin(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	waitFor(t, what, func() bool {
 		select {
-		case e := <-n.clerk.done:
+		case e := <-n.records.clerk.done:
 			n.stored(e)
 		default:
 		}

@@ -45,8 +45,8 @@ func (n *node) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
 	if r, ok := n.demand.LimitedRatio(now.Boot); ok {
 		s.LimitedRatio = &r
 	}
-	if n.journal != nil {
-		s.Saved, s.SavedUs = uint32(len(n.journal.Controls)), n.journal.SavedUs
+	if n.records.journal != nil {
+		s.Saved, s.SavedUs = uint32(len(n.records.journal.Controls)), n.records.journal.SavedUs
 	}
 	other, learned := n.cfg.Power.Other, false
 	if n.bmc.learning() {

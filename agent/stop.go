@@ -38,7 +38,7 @@ func (n *node) change(reason string) *headroomv1.Change {
 // restore carries out `powerd limit restore`.
 func (n *node) restore(ctx context.Context, call *restoreCall) {
 	switch {
-	case n.journal == nil:
+	case n.records.journal == nil:
 		call.answer(restoreReply{})
 	case call.force || n.cfg.Alone():
 		out := n.putBackNow()
@@ -102,7 +102,7 @@ func (n *node) answer(ctx context.Context, err error) (done bool) {
 func (n *node) beginStop(ctx context.Context) (done bool) {
 	n.stopping = true
 	switch {
-	case n.mode != holding || n.journal == nil:
+	case n.mode != holding || n.records.journal == nil:
 		return true
 	case n.cfg.Alone():
 		n.putBackNow()
@@ -119,8 +119,8 @@ func (n *node) staySafe(reason string) {
 	n.decide(instant())
 	n.apply()
 	n.settleClerk()
-	if want := n.exactCover(); n.writeErr == nil && n.cover.allows(want) {
-		if err := n.writeHeld(want); err != nil {
+	if want := n.exactCover(); n.writeErr == nil && n.records.cover.allows(want) {
+		if err := n.records.writeHeld(want); err != nil {
 			n.log.Warn("held.json not written", slog.Any("error", err))
 		}
 	}
@@ -139,15 +139,12 @@ func (n *node) putBackNow() originals.Outcome {
 	n.leaseEnd.Store(0)
 	n.mode, n.draining = released, false
 	n.caps = caps{}
-	if err := n.writeHeld(n.exactCover()); err != nil {
+	if err := n.records.writeHeld(n.exactCover()); err != nil {
 		n.log.Warn("held.json not written", slog.Any("error", err))
 	}
-	out := originals.PutBack(n.root, n.journal, n.trail, n.afar())
-	n.logOutcome("the node was released", out)
-	if out.Failed == 0 {
-		if err := n.forget(); err != nil {
-			n.log.Warn("journal not removed", slog.Any("error", err))
-		}
+	out, err := n.records.putBack("the node was released", n.far.hand())
+	if err != nil {
+		n.log.Warn("journal not removed", slog.Any("error", err))
 	}
 	n.machine.forget()
 	n.publish(instant())
@@ -163,9 +160,9 @@ const settleWait = 2 * time.Second
 func (n *node) settleClerk() {
 	late := time.NewTimer(settleWait)
 	defer late.Stop()
-	for n.clerk != nil && (n.heldBusy || n.lease.Storing() || n.journalBusy) {
+	for n.records.clerk != nil && (n.lease.Storing() || n.records.busy()) {
 		select {
-		case e := <-n.clerk.done:
+		case e := <-n.records.clerk.done:
 			n.settled(e)
 		case <-late.C:
 			n.log.Warn("the state directory does not answer", slog.String("state_dir", n.cfg.StateDir))
@@ -178,16 +175,13 @@ func (n *node) settleClerk() {
 func (n *node) settled(e errand) {
 	switch e.kind {
 	case storeHeld:
-		n.heldBusy = false
-		if e.err == nil && n.covering != nil {
-			n.cover = *n.covering
-		}
+		n.records.heldStored(e.err)
 	case storeMemory:
 		n.lease.Settled(e.err)
 	case storeCoordinators:
 		n.cacheBusy = false
 	case storeControls:
-		n.journalStored(e.err)
+		n.records.journalStored(e.err)
 	case storeDenied, errandKinds:
 	}
 }

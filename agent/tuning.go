@@ -195,7 +195,7 @@ func readable(all []originals.Control) []originals.Control {
 // looks now and then what others made of them.
 func (n *node) tune(now time.Duration) {
 	t := n.machine.tuning
-	if t == nil || n.mode != holding || !n.cfg.Enforce || n.trail == nil {
+	if t == nil || n.mode != holding || !n.cfg.Enforce || n.records.trail == nil {
 		return
 	}
 	sprinting := n.caps.running != ""
@@ -223,9 +223,9 @@ func (n *node) tune(now time.Duration) {
 
 // savedTuning says whether everything that may be written is in the journal on disk.
 func (n *node) savedTuning() bool {
-	unsaved := slices.DeleteFunc(n.machine.tuningControls(), func(c originals.Control) bool { return n.trail.Has(c.Path) })
+	unsaved := slices.DeleteFunc(n.machine.tuningControls(), func(c originals.Control) bool { return n.records.trail.Has(c.Path) })
 	unsaved = readable(unsaved)
-	return len(unsaved) == 0 || n.savedAll(unsaved)
+	return len(unsaved) == 0 || n.records.saved(unsaved...)
 }
 
 // tuneOne is one knob's step: gather, decide, apply, verify.
@@ -246,7 +246,7 @@ func (n *node) tuneOne(now time.Duration, k *knob, saved bool) {
 		k.stood, k.state, k.text = true, knobHeld, ""
 	case k.pinned():
 		k.state, k.text = knobPinned, dvfs.ErrPinned.Error()+"; that is how drivers are made, and no fault"
-	case !saved || !n.trail.Has(k.Path):
+	case !saved || !n.records.trail.Has(k.Path):
 		k.state, k.text = knobPending, "its original is not on disk yet, so it is not written"
 	case k.stood && !n.writesOver(now, k):
 		k.state = knobDrift
@@ -285,7 +285,7 @@ const tuningDriftCode = "tuning-drift"
 
 // turnKnob records what it is about to do, writes, and believes what reads back.
 func (n *node) turnKnob(now time.Duration, k *knob) {
-	err := n.trail.Note(k.Path, k.want, k.now)
+	err := n.records.trail.Note(k.Path, k.want, k.now)
 	if err == nil {
 		k.now, err = k.set(k.want)
 	}
@@ -334,18 +334,16 @@ func (n *node) turboMoved() {
 // letGo puts a knob back that is wished for no more.
 func (n *node) letGo(k *knob) {
 	k.state, k.text, k.stood = knobLeft, "", false
-	wrote, ever := n.trail.Wrote(k.Path)
+	wrote, ever := n.records.trail.Wrote(k.Path)
 	if !ever {
 		return
 	}
-	i := slices.IndexFunc(n.journal.Controls, func(c originals.Saved) bool { return c.Path == k.Path })
-	if i < 0 || wrote == n.journal.Controls[i].Found() {
+	i := slices.IndexFunc(n.records.journal.Controls, func(c originals.Saved) bool { return c.Path == k.Path })
+	if i < 0 || wrote == n.records.journal.Controls[i].Found() {
 		return
 	}
 	patience := originals.SettleAll
-	line, kept, err := originals.PutBackOne(n.root, n.journal.Controls[i], n.trail, n.afar(), &patience)
-	n.log.Info("a control that is wished for no more", slog.String("control", k.Label), slog.String("outcome", line),
-		slog.Bool("kept", kept), slog.Any("error", err))
+	n.records.putBackOne(n.records.journal.Controls[i], "a control that is wished for no more", n.far.hand(), &patience)
 	_ = k.look() // as above
 }
 

@@ -242,7 +242,7 @@ func (n *node) backstop(now time.Duration) {
 	}
 	want := units.FromWatts(n.caps.now.Watts() * backstopAbove)
 	found := b.limit
-	if !n.savedFar(originals.Control{Path: bmcPath, Label: "limit of the BMC", Kind: originals.BMC, Read: func() (originals.Value, error) {
+	if !n.records.saved(originals.Control{Path: bmcPath, Label: "limit of the BMC", Kind: originals.BMC, Read: func() (originals.Value, error) {
 		return originals.Value{Text: originals.EncodeLimit(found)}, nil
 	}}) {
 		return
@@ -251,7 +251,7 @@ func (n *node) backstop(now time.Duration) {
 		return
 	}
 	expect := ipmi.Limit{Power: want, Active: true, Correction: max(found.Correction, beat), Period: found.Period}
-	if err := n.trail.NoteValue(bmcPath, originals.Value{Text: originals.EncodeLimit(expect)}, originals.Value{Text: originals.EncodeLimit(found)}); err != nil {
+	if err := n.records.trail.NoteValue(bmcPath, originals.Value{Text: originals.EncodeLimit(expect)}, originals.Value{Text: originals.EncodeLimit(found)}); err != nil {
 		n.log.Warn("the BMC's limit is not written", slog.Any("error", err))
 		return
 	}
@@ -264,9 +264,9 @@ func (n *node) limitTold(r limitReport) {
 	b := &n.bmc
 	b.limitErr = r.err
 	if r.err == nil {
-		if r.wrote && n.trail != nil && n.trail.Has(bmcPath) {
+		if r.wrote && n.records.trail != nil && n.records.trail.Has(bmcPath) {
 			// The bytes as the BMC took them, so that only they are ever put back over.
-			if err := n.trail.NoteValue(bmcPath, originals.Value{Text: originals.EncodeLimit(r.limit)}, originals.Value{Text: originals.EncodeLimit(b.limit)}); err != nil {
+			if err := n.records.trail.NoteValue(bmcPath, originals.Value{Text: originals.EncodeLimit(r.limit)}, originals.Value{Text: originals.EncodeLimit(b.limit)}); err != nil {
 				n.log.Warn("the BMC's limit is not recorded", slog.Any("error", err))
 			}
 		}
