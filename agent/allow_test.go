@@ -153,13 +153,13 @@ func TestDeniedFarControls(t *testing.T) {
 	if got := cfg.AllowedSlices(); !slices.Equal(got, []string{"b.slice"}) {
 		t.Errorf("slices %v may be bounded, want b.slice", got)
 	}
-	if info := n.limitInfo(); info.State != capping.RungOff || !strings.Contains(info.Text, "controls.deny") {
+	if info := n.meter.limitInfo(); info.State != capping.RungOff || !strings.Contains(info.Text, "controls.deny") {
 		t.Errorf("the BMC's limit stands as %v", info)
 	}
-	n.bmc.limit, n.bmc.limitKnown = ipmi.Limit{Power: 300 * units.Watt}, true
+	n.meter.limit, n.meter.limitKnown = ipmi.Limit{Power: 300 * units.Watt}, true
 	n.backstop(time.Hour)
-	if n.bmc.limitWant != 0 || n.records.next != nil || slices.Contains(n.journalled(), bmcPath) {
-		t.Errorf("the BMC's limit is asked to be %v", n.bmc.limitWant)
+	if n.meter.limitWant != 0 || n.records.next != nil || slices.Contains(n.journalled(), bmcPath) {
+		t.Errorf("the BMC's limit is asked to be %v", n.meter.limitWant)
 	}
 	n.cfg.Controls.Deny = []string{"bandwidth"}
 	if info := n.bandwidthInfo(); info.State != capping.RungOff || !strings.Contains(info.Text, "controls.deny") {

@@ -156,11 +156,11 @@ func (n *node) beatOf(hb lease.Heartbeat, now lease.Instant) *headroomv1.Heartbe
 	if n.lease.Braked() {
 		b.Brake = n.brakeProof(b.GetBrakeGeneration())
 	}
-	if p, ok := n.wall.value(); ok {
+	if p, ok := n.meter.mean.value(); ok {
 		b.PowerUw = (*int64)(&p)
 	}
-	if n.drawn.time > 0 {
-		b.EnergyUj, b.EnergyMs, b.EnergyFrom = new(int64(n.drawn.energy)), n.drawn.time.Milliseconds(), n.wallSource()
+	if n.meter.drawn.time > 0 {
+		b.EnergyUj, b.EnergyMs, b.EnergyFrom = new(int64(n.meter.drawn.energy)), n.meter.drawn.time.Milliseconds(), n.meter.source()
 	}
 	if p, ok := n.demand.Watts(now.Boot, n.cfg.Power.Floor, n.cfg.Power.Max); ok {
 		b.DemandUw = (*int64)(&p)

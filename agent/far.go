@@ -85,7 +85,7 @@ func (n *node) startFar(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	dial := n.dial
 	f := &far{
-		manager: systemd.New(systemd.Options{Root: n.root, Dial: dial}), meter: n.bmc.meter,
+		manager: systemd.New(systemd.Options{Root: n.root, Dial: dial}), meter: n.meter.bmc,
 		reports: make(chan farReport, farQueue), cancel: cancel, ended: make(chan struct{}),
 		bounds: newMailbox[map[string]systemd.Bandwidth](), limit: newMailbox[units.Power](),
 	}
@@ -95,7 +95,7 @@ func (n *node) startFar(ctx context.Context) {
 	if names := n.cfg.AllowedSlices(); len(names) > 0 {
 		running.Go(func() { f.keepSlices(ctx, names) })
 	}
-	if meter := n.bmc.meter; meter != nil && n.cfg.keepsLimit() {
+	if meter := n.meter.bmc; meter != nil && n.cfg.keepsLimit() {
 		running.Go(func() { f.keepLimit(ctx, meter) })
 	}
 	n.servers.Go(func() {

@@ -121,7 +121,7 @@ func TestSlicesGiveWayBelowTheLowestFrequency(t *testing.T) {
 	waitFor(t, "the slice is found", func() bool { n.turnFar(); return n.bandwidthInfo().State == capping.RungReady })
 	n.machine.freq.act.Rail = capping.AtFloor
 	for range 8 {
-		n.wall.add(capping.Reading{Power: 150 * units.Watt, Known: true}, period)
+		n.meter.mean.add(capping.Reading{Power: 150 * units.Watt, Known: true}, period)
 	}
 	waitFor(t, "the slice is bounded", func() bool {
 		n.turnFar()

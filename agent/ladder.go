@@ -216,7 +216,7 @@ func (n *node) tidyRungs() {
 		if _, ever := n.records.trail.Wrote(c.Path); !ever || !n.stale(c.Kind) {
 			continue
 		}
-		n.records.putBackOne(c, "a control that is not needed any more", n.far.hand(), &patience)
+		n.records.putBackOne(c, "it is not needed any more", n.far.hand(), &patience)
 	}
 }
 
@@ -238,7 +238,7 @@ func (n *node) stale(k originals.Kind) bool {
 
 // ladderRows are the rungs for status, with what was found out far away.
 func (n *node) ladderRows() []capping.RungInfo {
-	l := capping.Choose([]capping.RungInfo{n.machine.raplInfo, n.machine.freqInfo, n.bandwidthInfo(), n.limitInfo()})
+	l := capping.Choose([]capping.RungInfo{n.machine.raplInfo, n.machine.freqInfo, n.bandwidthInfo(), n.meter.limitInfo()})
 	if n.mode == holding {
 		return l.Rungs
 	}

@@ -348,8 +348,8 @@ func TestPackagesComeAndGo(t *testing.T) {
 	n.refresh()
 	n.machine.lookedAt -= period // as if a period had gone by
 	n.turn(instant())
-	if n.sample.Package.Known {
-		t.Errorf("sample %+v of a machine without packages", n.sample)
+	if n.meter.sample.Package.Known {
+		t.Errorf("sample %+v of a machine without packages", n.meter.sample)
 	}
 }
 

@@ -107,20 +107,20 @@ func TestSuspendIsNoPower(t *testing.T) {
 	t.Parallel()
 	b := started(t, newStand(t, "xeon-1s"))
 	b.turn(4)
-	if !b.n.sample.Package.Known {
-		t.Fatalf("sample %+v", b.n.sample)
+	if !b.n.meter.sample.Package.Known {
+		t.Fatalf("sample %+v", b.n.meter.sample)
 	}
 	limit := b.n.machine.sockets[0].written.long
 	b.step(time.Second)
 	b.now.Boot += time.Minute // the machine slept
 	b.now.Awake += time.Second
 	b.n.turn(b.now)
-	if b.n.sample.Package.Known || b.n.machine.sockets[0].written.long > limit {
-		t.Errorf("sample %+v, limit %v after a suspend, it was %v", b.n.sample, b.n.machine.sockets[0].written.long, limit)
+	if b.n.meter.sample.Package.Known || b.n.machine.sockets[0].written.long > limit {
+		t.Errorf("sample %+v, limit %v after a suspend, it was %v", b.n.meter.sample, b.n.machine.sockets[0].written.long, limit)
 	}
 	b.turn(2)
-	if !b.n.sample.Package.Known {
-		t.Errorf("sample %+v one turn later", b.n.sample)
+	if !b.n.meter.sample.Package.Known {
+		t.Errorf("sample %+v one turn later", b.n.meter.sample)
 	}
 }
 
@@ -130,7 +130,7 @@ func TestStandingCounterIsNoPower(t *testing.T) {
 	t.Parallel()
 	b := started(t, newStand(t, "xeon-1s"))
 	b.turn(8)
-	before, known := b.n.wall.value()
+	before, known := b.n.meter.mean.value()
 	if !known {
 		t.Fatal("the power of a healthy node is not known")
 	}
@@ -142,18 +142,18 @@ func TestStandingCounterIsNoPower(t *testing.T) {
 	limit := b.n.machine.sockets[0].written.long
 	b.spoiled = func() { overwrite(counter, string(stood)) }
 	b.turn(1)
-	if p, ok := b.n.wall.value(); !ok || p != before || b.n.sample.DRAM.Known {
-		t.Errorf("power %v (%v) and sample %+v after a moment; it was %v", p, ok, b.n.sample, before)
+	if p, ok := b.n.meter.mean.value(); !ok || p != before || b.n.meter.sample.DRAM.Known {
+		t.Errorf("power %v (%v) and sample %+v after a moment; it was %v", p, ok, b.n.meter.sample, before)
 	}
 	b.spoiled = func() {}
 	b.turn(1)
-	if p, ok := b.n.wall.value(); !ok || p > before+before/20 || p < before-before/20 || !b.n.sample.DRAM.Known {
-		t.Errorf("power %v (%v), sample %+v once it moves again; it was %v", p, ok, b.n.sample, before)
+	if p, ok := b.n.meter.mean.value(); !ok || p > before+before/20 || p < before-before/20 || !b.n.meter.sample.DRAM.Known {
+		t.Errorf("power %v (%v), sample %+v once it moves again; it was %v", p, ok, b.n.meter.sample, before)
 	}
 	stood, _ = os.ReadFile(counter)
 	b.spoiled = func() { overwrite(counter, string(stood)) }
 	b.turn(8)
-	if p, ok := b.n.wall.value(); ok {
+	if p, ok := b.n.meter.mean.value(); ok {
 		t.Errorf("power %v from a counter that is frozen", p)
 	}
 	if got := b.n.machine.sockets[0].written.long; got > limit {
@@ -493,8 +493,8 @@ func TestAMDIsNormal(t *testing.T) {
 	if strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") || len(b.n.health.items) > 0 {
 		t.Errorf("items %v, log:\n%s", b.n.health.items, log)
 	}
-	if b.n.rung() != rungCPUFreq || !b.n.sample.Package.Known {
-		t.Errorf("rung %s, sample %+v", b.n.rung(), b.n.sample)
+	if b.n.rung() != rungCPUFreq || !b.n.meter.sample.Package.Known {
+		t.Errorf("rung %s, sample %+v", b.n.rung(), b.n.meter.sample)
 	}
 	for _, row := range b.n.ladderRows() {
 		if row.Rung == capping.RungRAPL && (row.State != capping.RungMissing || !strings.Contains(row.Text, "normal on AMD")) {

@@ -57,7 +57,7 @@ func (n *node) serve(ctx context.Context) error {
 	defer n.endServers(cancel)
 	n.servers.Go(func() { n.serveSocket(inner, socket) })
 	n.servers.Go(func() { cli.OnHangup(inner, func() { n.network.reload(inner, n.calls) }) })
-	n.startBMC()
+	n.meter.start()
 	n.startFar(inner)
 	n.network.follow(inner)
 	n.watchCut(instant())
@@ -199,25 +199,16 @@ func (n *node) gather(at lease.Instant) {
 		n.heat.look(now)
 	}
 	if now-n.machine.lookedAt < looseElapsed {
-		n.sample.Elapsed = 0 // the last reading, which has been taken in before
+		n.meter.sample.Elapsed = 0 // the last reading, which has been taken in before
 		return
 	}
-	n.sample = n.machine.look(at)
-	n.learn(now)
-	n.standIn(now)
-	if n.sample.Package.Known && (n.sample.DRAM.Known || !n.lawCfg.HasDRAM) {
-		n.knownAt = now
-	}
-	n.tally.AddLimited(n.limitedBy(now), n.sample.Elapsed)
-	n.halted += n.sample.Elapsed
-	if !n.machine.halting() { // else the next reading is of this time too
-		n.wall.add(n.wallReading(), n.halted)
-		n.drawn.add(n.wallReading(), now)
+	n.meter.look(at)
+	n.tally.AddLimited(n.limitedBy(now), n.meter.sample.Elapsed)
+	if n.meter.add(now) {
 		n.noteOver(now)
-		n.halted = 0
 	}
 	n.demand.Observe(now, capping.Look{
-		Wall: n.wallReading(), Limited: n.limited(), Busy: n.busy, BusyKnown: n.busyOK, Elapsed: n.sample.Elapsed,
+		Wall: n.meter.reading(), Limited: n.limited(), Busy: n.busy, BusyKnown: n.busyOK, Elapsed: n.meter.sample.Elapsed,
 	})
 }
 
@@ -246,9 +237,9 @@ func (n *node) decide(now lease.Instant) {
 	f := n.machine.freq
 	onFreq := n.machine.ladder.Use == capping.RungFreq
 	if onFreq {
-		f.step(capping.FreqSample{Sample: n.sample, Busy: n.busy, BusyKnown: n.busyOK}, n.caps.now, n.blind(), n.lawCfg)
+		f.step(capping.FreqSample{Sample: n.meter.sample, Busy: n.busy, BusyKnown: n.busyOK}, n.caps.now, n.meter.blind(), n.meter.law)
 	} else {
-		n.act, n.law = capping.Step(now.Boot, n.sample, n.caps.now, n.law, n.lawCfg)
+		n.act, n.law = capping.Step(now.Boot, n.meter.sample, n.caps.now, n.law, n.meter.law)
 		n.parts = n.machine.share(n.act, n.parts, (*socket).held)
 	}
 	if f != nil && f.hands != nil {
@@ -414,13 +405,13 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 // watchSensor says when nothing tells what the node draws.
 func (n *node) watchSensor(now time.Duration) {
 	if len(n.machine.sockets) == 0 {
-		n.health.set(n.blind() && now-n.began > quietSensor, item{
+		n.health.set(n.meter.blind() && now-n.began > quietSensor, item{
 			"sensor", warn, "nothing here measures power: " + n.blindWords(),
 			"give the node a BMC that tells it (ipmi in powerd.yaml), or load the RAPL driver; see powerd sensor list",
 		})
 		return
 	}
-	n.health.set(now-max(n.knownAt, n.began) > quietSensor, item{
+	n.health.set(now-max(n.meter.knownAt, n.began) > quietSensor, item{
 		"sensor", warn,
 		"power cannot be read (" + strings.Join(n.machine.unmeasured(), ", ") + "): limits hold or fall, and never rise",
 		"energy_uj is readable by root only, and a counter that stands still counts for nothing; see powerd zone list",

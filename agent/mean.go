@@ -18,9 +18,9 @@ const (
 // noteSettle counts how long a new cap takes to be met by the measured power, as
 // long as it is the cap that holds the node back.
 func (n *node) noteSettle(now time.Duration) {
-	wall := n.wallReading()
+	wall := n.meter.reading()
 	switch {
-	case n.stepAt == 0 || n.sample.Elapsed == 0:
+	case n.stepAt == 0 || n.meter.sample.Elapsed == 0:
 	case now-n.stepAt > settleMost:
 		n.stepAt = 0
 	case wall.Known && n.limited() && math.Abs(wall.Power.Watts()/n.caps.now.Watts()-1) <= settledWithin:
@@ -53,7 +53,7 @@ func (n *node) noteOver(now time.Duration) {
 	if n.mode != holding {
 		return
 	}
-	mean, known := n.wall.value()
+	mean, known := n.meter.mean.value()
 	over, energy := overCap(capping.Reading{Power: mean, Known: known}, n.caps.now, d)
 	n.counters.overTime += over
 	n.counters.overEnergy += energy

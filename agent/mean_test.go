@@ -40,12 +40,12 @@ func TestOverCap(t *testing.T) {
 
 func TestOverCapIsCountedOnce(t *testing.T) {
 	t.Parallel()
-	n := &node{mode: holding}
+	n := &node{mode: holding, meter: &wallMeter{}}
 	n.caps.now = 100 * units.Watt
 	now := time.Hour
 	look := func(p units.Power, known bool) {
 		now += period
-		n.wall.add(capping.Reading{Power: p, Known: known}, period)
+		n.meter.mean.add(capping.Reading{Power: p, Known: known}, period)
 		n.noteOver(now)
 	}
 	for range 4 { // the first second has no mean before its end

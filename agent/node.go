@@ -46,7 +46,7 @@ type node struct {
 	machine  *machine
 	lease    *lease.Node
 	fresh    bool // no state was found: this may be the node's first start ever
-	bmc      bmcSide
+	meter    *wallMeter
 	heat     heat
 	caps     caps
 	rivals   rivals
@@ -59,8 +59,6 @@ type node struct {
 	manager  serviceManager
 	counters counters
 	law      capping.State
-	lawCfg   capping.Config
-	sample   capping.Sample
 	parts    []capping.Socket
 	slices   bandwidth
 	turnAt   time.Duration // of the turn before
@@ -69,13 +67,9 @@ type node struct {
 	stepAt   time.Duration            // when the cap last changed by much, until power has met it
 	act      capping.Actions
 	demand   capping.Demand
-	wall     wallMean
-	drawn    drawnEnergy
-	halted   time.Duration // since wall was last added to
 	overAt   time.Duration // when it was last looked whether power is over the cap
 	busy     float64
 	busyOK   bool
-	knownAt  time.Duration // last known sample
 	driftAt  time.Duration // last drift seen
 	writeErr error
 
@@ -127,6 +121,7 @@ func newNode(cfg Config, log *slog.Logger, d statedir.Disk) *node {
 		streams: streams.New(cfg.Coordinators, cfg.Peers, log), restores: make(chan *restoreCall), answers: make(chan error, 1),
 		expiry: time.NewTimer(time.Hour), tally: metrics.NewLoop(), strayed: map[string]time.Duration{},
 	}
+	n.meter = &wallMeter{cfg: cfg, log: log, health: &n.health}
 	n.records = &records{cfg: cfg, log: log, disk: d, health: &n.health}
 	n.network = &network{cfg: cfg, log: log, brake: &n.brake, servers: &n.servers}
 	return n
@@ -177,9 +172,9 @@ func (n *node) open() error {
 			Hint: "powerd needs to read " + n.cfg.Root + "/sys/class/powercap; see powerd zone list",
 		}
 	}
-	n.records.machine = n.machine
+	n.records.machine, n.meter.machine = n.machine, n.machine
 	n.logMachine()
-	n.lawCfg = n.cfg.law(n.machine)
+	n.meter.law = n.cfg.law(n.machine)
 	n.machine.look(instant()) // where the counters stand: the first turn of the loop has a sample then
 	lowest := n.cfg.Power.Floor
 	if n.cfg.Alone() {
@@ -245,7 +240,7 @@ func (n *node) run(ctx context.Context) error {
 // close gives everything back but the limits.
 func (n *node) close() error {
 	var errs []error
-	n.bmc.close()
+	n.meter.close()
 	errs = append(errs, n.heat.close(), n.manager.notify.Close())
 	if n.far != nil {
 		errs = append(errs, n.far.manager.Close()) // all that asked it has ended with the servers

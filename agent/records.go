@@ -184,7 +184,7 @@ func (r *records) putBack(because string, afar originals.Remote) (originals.Outc
 // putBackOne puts back one control that powerd wrote and wishes for no more.
 func (r *records) putBackOne(c originals.Saved, because string, afar originals.Remote, patience *time.Duration) {
 	line, kept, err := originals.PutBackOne(r.root, c, r.trail, afar, patience)
-	r.log.Info(because, slog.String("control", c.Label), slog.String("outcome", line), slog.Bool("kept", kept), slog.Any("error", err))
+	r.log.Info("one control put back", slog.String("because", because), slog.String("control", c.Label), slog.String("outcome", line), slog.Bool("kept", kept), slog.Any("error", err))
 }
 
 // ask has held.json written. A cover that lies inside the present one counts

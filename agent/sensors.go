@@ -26,7 +26,7 @@ func (n *node) sensors(now time.Duration) []*headroomv1.SensorStatus {
 	for _, d := range n.machine.drams {
 		rows = append(rows, raplRow(d.zone.Label, d.power, d.meter.Unchanged()))
 	}
-	rows = append(rows, n.bmcRow(now), n.modelRow())
+	rows = append(rows, n.meter.bmcRow(now), n.meter.modelRow())
 	if n.heat.sensors == nil {
 		return rows
 	}
@@ -65,8 +65,8 @@ func raplRow(name string, power capping.Reading, still time.Duration) *headroomv
 }
 
 // bmcRow is the BMC's reading.
-func (n *node) bmcRow(now time.Duration) *headroomv1.SensorStatus {
-	r := n.bmc.reading
+func (w *wallMeter) bmcRow(now time.Duration) *headroomv1.SensorStatus {
+	r := w.told
 	row := &headroomv1.SensorStatus{Source: string(ipmi.SourceDCMI), Name: "wall", State: string(r.State), Text: r.Why}
 	if r.Source != ipmi.SourceNone {
 		row.Source = string(r.Source)
@@ -75,50 +75,50 @@ func (n *node) bmcRow(now time.Duration) *headroomv1.SensorStatus {
 		row.Name = r.Sensors
 	}
 	switch {
-	case n.bmc.meter == nil:
-		row.State, row.Text = "absent", n.noBMC()
+	case w.bmc == nil:
+		row.State, row.Text = "absent", w.noBMC()
 	case r.Known:
 		row.PowerUw = new(int64(r.Power))
 		if r.Suite > 0 {
 			row.CipherSuite = new(uint32(r.Suite))
 		}
-		if best, ok := n.wall.value(); ok && best > 0 {
+		if best, ok := w.mean.value(); ok && best > 0 {
 			row.Disagreement = new(r.Power.Watts()/best.Watts() - 1)
 		}
 	case row.State == "":
 		row.State = string(ipmi.StateUnknown)
 	}
-	if n.bmc.meter != nil && r.ChangedAt > 0 {
+	if w.bmc != nil && r.ChangedAt > 0 {
 		row.AgeMs = new(max(0, now-r.ChangedAt).Milliseconds())
 	}
 	return row
 }
 
-func (n *node) noBMC() string {
-	if n.cfg.IPMI.Mode == ipmiAuto {
+func (w *wallMeter) noBMC() string {
+	if w.cfg.IPMI.Mode == ipmiAuto {
 		return "no BMC of this node is asked (ipmi.mode is auto, and the node stands below another root)"
 	}
-	if n.cfg.IPMI.Mode == ipmiOff {
+	if w.cfg.IPMI.Mode == ipmiOff {
 		return "ipmi.mode is off"
 	}
 	return "the password file cannot be used"
 }
 
 // modelRow is what the model makes of package power, against the BMC.
-func (n *node) modelRow() *headroomv1.SensorStatus {
+func (w *wallMeter) modelRow() *headroomv1.SensorStatus {
 	row := &headroomv1.SensorStatus{Source: "model", Name: "package + dram + other", State: "unknown", Text: "package power is not known"}
-	in := n.sample
-	if !in.Package.Known || n.lawCfg.HasDRAM && !in.DRAM.Known {
+	in := w.sample
+	if !in.Package.Known || w.law.HasDRAM && !in.DRAM.Known {
 		return row
 	}
-	p := n.model().Wall(in.Package.Power, in.DRAM.Power)
+	p := w.model().Wall(in.Package.Power, in.DRAM.Power)
 	row.State, row.Text, row.PowerUw = status.OK, "", (*int64)(&p)
-	if n.bmc.learning() {
-		a := n.bmc.learner.Agreement(instant().Boot)
+	if w.learning() {
+		a := w.learner.Agreement(instant().Boot)
 		if a.State != capping.AgreementUnknown && !math.IsNaN(a.Ratio) {
 			row.Disagreement, row.Text = new(a.Ratio), "as configured, "+a.String()+" with the BMC"
 		}
-		if m := n.bmc.learner.Margin(); m > 0 {
+		if m := w.learner.Margin(); m > 0 {
 			row.Text += fmt.Sprintf(" (margin %.1f %%)", 100*m)
 		}
 	}

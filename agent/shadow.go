@@ -22,10 +22,10 @@ func (n *node) shadow(now lease.Instant) {
 	if n.machine.ladder.Use == capping.RungFreq {
 		// The law learns what power follows from a frequency, and none follows here:
 		// the model decides, as where nothing measures power.
-		n.machine.freq.step(capping.FreqSample{Sample: n.sample}, n.caps.now, true, n.lawCfg)
+		n.machine.freq.step(capping.FreqSample{Sample: n.meter.sample}, n.caps.now, true, n.meter.law)
 		n.machine.freq.request(true, 0)
 	} else {
-		n.act, n.law = capping.Step(now.Boot, asIfHeld(n.sample, n.law.Limit), n.caps.now, n.law, n.lawCfg)
+		n.act, n.law = capping.Step(now.Boot, asIfHeld(n.meter.sample, n.law.Limit), n.caps.now, n.law, n.meter.law)
 		n.parts = n.machine.share(n.act, n.parts, (*socket).wanted)
 	}
 	if n.caps.stepped {

@@ -75,7 +75,7 @@ func (n *node) bandwidthInfo() capping.RungInfo {
 // the slices give way.
 func (n *node) boundSlices() {
 	b := &n.slices
-	wall, known := n.wall.value()
+	wall, known := n.meter.mean.value()
 	if known && (b.least == 0 || wall < b.least) {
 		b.least = wall
 	}

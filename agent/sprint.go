@@ -27,7 +27,7 @@ type caps struct {
 func (n *node) decideCap(now lease.Instant) {
 	c := &n.caps
 	want := n.lease.Turn(now, lease.TurnInput{
-		Wall: n.wallReading(), Elapsed: n.sample.Elapsed, Effective: n.effective(),
+		Wall: n.meter.reading(), Elapsed: n.meter.sample.Elapsed, Effective: n.effective(),
 		Hot: n.heat.hot(now.Boot), Stop: n.stopping || !n.cfg.Sprint.Allow, Rated: n.cfg.Power.Rated,
 	})
 	if want != c.now {

@@ -36,7 +36,7 @@ func (n *node) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
 	if l := n.streams.Leader(); l != nil {
 		s.Leader = l.Name
 	}
-	if p, ok := n.wall.value(); ok {
+	if p, ok := n.meter.mean.value(); ok {
 		s.PowerUw = (*int64)(&p)
 	}
 	if p, ok := n.demand.Watts(now.Boot, n.cfg.Power.Floor, n.cfg.Power.Max); ok {
@@ -49,8 +49,8 @@ func (n *node) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
 		s.Saved, s.SavedUs = uint32(len(n.records.journal.Controls)), n.records.journal.SavedUs
 	}
 	other, learned := n.cfg.Power.Other, false
-	if n.bmc.learning() {
-		other, learned = n.bmc.learner.Other()
+	if n.meter.learning() {
+		other, learned = n.meter.learner.Other()
 	}
 	s.OtherUw, s.OtherFrom = (*int64)(&other), "configured"
 	if learned {

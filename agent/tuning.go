@@ -343,7 +343,7 @@ func (n *node) letGo(k *knob) {
 		return
 	}
 	patience := originals.SettleAll
-	n.records.putBackOne(n.records.journal.Controls[i], "a control that is wished for no more", n.far.hand(), &patience)
+	n.records.putBackOne(n.records.journal.Controls[i], "it is wished for no more", n.far.hand(), &patience)
 	_ = k.look() // as above
 }
 

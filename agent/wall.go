@@ -15,15 +15,30 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/ipmi"
+	"headroom/lease"
 	"headroom/units"
 )
 
-// bmcSide is what the BMC tells, and what is learned from it: the slow half of
-// the control. The meter asks on its own goroutine; here it is only looked at.
-type bmcSide struct {
-	meter   *ipmi.Meter // nil: no BMC is asked
+// wallMeter makes wall power of what the packages draw and of what the BMC tells. The
+// BMC, from which the model is learned, is the slow half: it is asked by a goroutine of
+// its own, and here only looked at. It belongs to the owner goroutine.
+type wallMeter struct {
+	cfg     Config
+	log     *slog.Logger
+	health  *health
+	machine *machine
+
+	law    capping.Config // the model in force
+	sample capping.Sample // the last look at the machine
+	mean   wallMean
+	drawn  drawnEnergy
+	halted time.Duration // since mean was last added to
+
+	knownAt time.Duration // when the packages were last measured
+
+	bmc     *ipmi.Meter // nil: no BMC is asked
 	learner *capping.Learner
-	reading ipmi.Reading
+	told    ipmi.Reading  // by the BMC, as last looked at
 	serial  uint64        // of the reading that stood in for a sample last
 	takenAt time.Duration // when that was
 
@@ -42,16 +57,16 @@ const saneAbove = 2
 
 // startBMC begins to ask the BMC. It never waits, and what is wrong never stops
 // the node: it is said.
-func (n *node) startBMC() {
-	cfg, err := n.cfg.BMC()
-	n.health.set(err != nil, item{
+func (w *wallMeter) start() {
+	cfg, err := w.cfg.BMC()
+	w.health.set(err != nil, item{
 		"bmc-password", fail, fmt.Sprintf("the BMC is not asked: %v", err), hintOf(err),
 	})
 	if err != nil || cfg.Mode == ipmi.ModeOff {
 		return
 	}
-	n.bmc.meter = ipmi.Start(cfg, n.log)
-	n.bmc.learner, n.bmc.configured = capping.NewLearner(n.lawCfg), n.lawCfg
+	w.bmc = ipmi.Start(cfg, w.log)
+	w.learner, w.configured = capping.NewLearner(w.law), w.law
 }
 
 // BMC is where the node's BMC is, with the password. One in-band belongs to this
@@ -103,64 +118,86 @@ func readPassword(path string) (string, error) {
 }
 
 // learning says that the learned model counts: there is a BMC, or there was one.
-func (b *bmcSide) learning() bool {
-	if b.learner == nil {
+func (w *wallMeter) learning() bool {
+	if w.learner == nil {
 		return false
 	}
-	_, began := b.learner.Other()
-	return began || b.reading.State != ipmi.StateAbsent
+	_, began := w.learner.Other()
+	return began || w.told.State != ipmi.StateAbsent
+}
+
+// look takes a sample of the machine.
+func (w *wallMeter) look(at lease.Instant) {
+	w.sample = w.machine.look(at)
+	w.learn(at.Boot)
+	w.standIn(at.Boot)
+	if w.byPackages() {
+		w.knownAt = at.Boot
+	}
+}
+
+// add counts the sample towards the mean and the energy, and says whether it did: while
+// a counter stands still for a moment, the next reading is of this time too.
+func (w *wallMeter) add(now time.Duration) bool {
+	w.halted += w.sample.Elapsed
+	if w.machine.halting() {
+		return false
+	}
+	w.mean.add(w.reading(), w.halted)
+	w.drawn.add(w.reading(), now)
+	w.halted = 0
+	return true
 }
 
 // learn takes in one sample and the BMC's newest reading.
-func (n *node) learn(now time.Duration) {
-	if n.bmc.meter != nil {
-		n.learnFrom(now, n.bmc.meter.Latest())
+func (w *wallMeter) learn(now time.Duration) {
+	if w.bmc != nil {
+		w.learnFrom(now, w.bmc.Latest())
 	}
 }
 
 // learnFrom brings the law's model up to date.
-func (n *node) learnFrom(now time.Duration, r ipmi.Reading) {
-	b := &n.bmc
-	b.reading = r
-	b.counted.add(n.counted(), n.sample.Elapsed)
-	b.learner.Observe(now, n.sample)
-	b.learner.Learn(now, capping.WallReading{
-		Power: b.reading.Power, Known: b.reading.Known, Serial: b.reading.Serial, ChangedAt: b.reading.ChangedAt,
-		AskedAt: b.reading.AskedAt,
+func (w *wallMeter) learnFrom(now time.Duration, r ipmi.Reading) {
+	w.told = r
+	w.counted.add(w.byCounters(), w.sample.Elapsed)
+	w.learner.Observe(now, w.sample)
+	w.learner.Learn(now, capping.WallReading{
+		Power: w.told.Power, Known: w.told.Known, Serial: w.told.Serial, ChangedAt: w.told.ChangedAt,
+		AskedAt: w.told.AskedAt,
 	})
-	if b.learning() {
-		n.lawCfg = b.learner.Config()
+	if w.learning() {
+		w.law = w.learner.Config()
 	}
 }
 
 // model is the best there is for making wall power of package power.
-func (n *node) model() capping.Config {
-	if n.bmc.learning() {
-		return n.bmc.learner.Model()
+func (w *wallMeter) model() capping.Config {
+	if w.learning() {
+		return w.learner.Model()
 	}
-	return n.lawCfg
+	return w.law
 }
 
 // wallReading is the wall power of the last sample: by the model from the
 // packages, or where those are not measured, what the BMC says.
-func (n *node) wallReading() capping.Reading {
-	if in := n.sample; n.byPackages() {
-		return capping.Reading{Power: n.model().Wall(in.Package.Power, in.DRAM.Power), Known: true}
+func (w *wallMeter) reading() capping.Reading {
+	if in := w.sample; w.byPackages() {
+		return capping.Reading{Power: w.model().Wall(in.Package.Power, in.DRAM.Power), Known: true}
 	}
-	return capping.Reading{Power: n.bmc.reading.Power, Known: n.bmc.reading.Known}
+	return capping.Reading{Power: w.told.Power, Known: w.told.Known}
 }
 
 // byPackages says that the last sample measured the packages, and what belongs to them.
-func (n *node) byPackages() bool {
-	return n.sample.Package.Known && (n.sample.DRAM.Known || !n.lawCfg.HasDRAM)
+func (w *wallMeter) byPackages() bool {
+	return w.sample.Package.Known && (w.sample.DRAM.Known || !w.law.HasDRAM)
 }
 
 // wallSource names what wallReading goes by, "" while power is unknown.
-func (n *node) wallSource() string {
+func (w *wallMeter) source() string {
 	switch {
-	case n.byPackages() && len(n.machine.sockets) > 0: // else the BMC stands in for them
+	case w.byPackages() && len(w.machine.sockets) > 0: // else the BMC stands in for them
 		return "packages"
-	case n.bmc.reading.Known:
+	case w.told.Known:
 		return "bmc"
 	}
 	return ""
@@ -168,40 +205,39 @@ func (n *node) wallSource() string {
 
 // standIn makes a sample of a new reading of the BMC where packages cannot be
 // measured at all.
-func (n *node) standIn(now time.Duration) {
-	b := &n.bmc
-	if len(n.machine.sockets) > 0 || !b.reading.Known || b.reading.Serial == b.serial {
+func (w *wallMeter) standIn(now time.Duration) {
+	if len(w.machine.sockets) > 0 || !w.told.Known || w.told.Serial == w.serial {
 		return
 	}
-	watts := b.reading.Power.Watts()*n.cfg.Power.SupplyEfficiency - n.cfg.Power.Other.Watts()
-	n.sample.Package = capping.Reading{Power: max(0, units.FromWatts(watts)), Known: true}
-	n.sample.Elapsed = now - b.takenAt
-	if b.takenAt == 0 {
-		n.sample.Elapsed = period
+	watts := w.told.Power.Watts()*w.cfg.Power.SupplyEfficiency - w.cfg.Power.Other.Watts()
+	w.sample.Package = capping.Reading{Power: max(0, units.FromWatts(watts)), Known: true}
+	w.sample.Elapsed = now - w.takenAt
+	if w.takenAt == 0 {
+		w.sample.Elapsed = period
 	}
-	b.serial, b.takenAt = b.reading.Serial, now
+	w.serial, w.takenAt = w.told.Serial, now
 }
 
 // blind says that nothing measures power here.
-func (n *node) blind() bool { return len(n.machine.sockets) == 0 && !n.bmc.reading.Known }
+func (w *wallMeter) blind() bool { return len(w.machine.sockets) == 0 && !w.told.Known }
 
 // watchBMC is what once a second is enough for: what the BMC is good for, in
 // words, and its own limit behind the cap.
 func (n *node) watchBMC(now time.Duration) {
-	b := &n.bmc
-	if b.meter == nil {
+	b := n.meter
+	if b.bmc == nil {
 		return
 	}
-	if w, ok := n.witness(); ok {
-		b.meter.Witness(w)
+	if w, ok := b.witness(n.busy, n.busyOK); ok {
+		b.bmc.Witness(w)
 	}
 	asked := n.cfg.IPMI.Mode == ipmiLAN || n.cfg.IPMI.Mode == ipmiInBand
 	late := now-n.began > quietBMC
-	switch b.reading.State {
+	switch b.told.State {
 	case ipmi.StateStale, ipmi.StateInsane:
-		n.health.set(true, bmcItem(b.reading))
+		n.health.set(true, bmcItem(b.told))
 	case ipmi.StateAbsent, ipmi.StateUnknown:
-		n.health.set(asked && late, bmcItem(b.reading))
+		n.health.set(asked && late, bmcItem(b.told))
 	case ipmi.StateOK:
 		n.health.clear("bmc")
 	}
@@ -236,7 +272,7 @@ const (
 
 // backstop keeps the BMC's own limit a little above the cap.
 func (n *node) backstop(now time.Duration) {
-	b := &n.bmc
+	b := n.meter
 	if !n.cfg.keepsLimit() || n.mode != holding || !b.limitKnown {
 		return
 	}
@@ -261,7 +297,7 @@ func (n *node) backstop(now time.Duration) {
 
 // limitTold takes a report about the BMC's limit.
 func (n *node) limitTold(r limitReport) {
-	b := &n.bmc
+	b := n.meter
 	b.limitErr = r.err
 	if r.err == nil {
 		if r.wrote && n.records.trail != nil && n.records.trail.Has(bmcPath) {
@@ -282,27 +318,26 @@ func (n *node) limitTold(r limitReport) {
 }
 
 // limitInfo is the BMC's limit as a rung.
-func (n *node) limitInfo() capping.RungInfo {
+func (w *wallMeter) limitInfo() capping.RungInfo {
 	info := capping.RungInfo{Rung: capping.RungDCMI, State: capping.RungMissing, Text: "no BMC is asked"}
-	b := &n.bmc
 	switch {
-	case !n.cfg.IPMI.Limit:
+	case !w.cfg.IPMI.Limit:
 		info.State, info.Text = capping.RungOff, "ipmi.limit is false"
-	case !n.cfg.keepsLimit():
-		info.State, info.Text = capping.RungOff, n.cfg.Controls.Denied([]string{bmcName})
-	case b.limitErr != nil:
-		info.State, info.Text = capping.RungRefused, b.limitErr.Error()
-	case b.limitKnown && b.limit.Active:
-		info.State, info.Text = capping.RungReady, fmt.Sprintf("holds %v with exception action %v", b.limit.Power, b.limit.Action)
-	case b.limitKnown:
+	case !w.cfg.keepsLimit():
+		info.State, info.Text = capping.RungOff, w.cfg.Controls.Denied([]string{bmcName})
+	case w.limitErr != nil:
+		info.State, info.Text = capping.RungRefused, w.limitErr.Error()
+	case w.limitKnown && w.limit.Active:
+		info.State, info.Text = capping.RungReady, fmt.Sprintf("holds %v with exception action %v", w.limit.Power, w.limit.Action)
+	case w.limitKnown:
 		info.State, info.Text = capping.RungReady, "no limit is active"
 	}
 	return info
 }
 
 // close ends the asking.
-func (b *bmcSide) close() {
-	if b.meter != nil {
-		b.meter.Close()
+func (w *wallMeter) close() {
+	if w.bmc != nil {
+		w.bmc.Close()
 	}
 }

@@ -10,28 +10,28 @@ import (
 // is worth a few watts.
 const loadShare = 0.1
 
-// counted is wall power by the counters and the configured model alone. What is learned
+// byCounters is wall power by the counters and the configured model alone. What is learned
 // from the BMC moves towards it, so it can bear no witness; nor can a sum that changes
 // when two dies turn out to share a counter: here each zone counts, for only changes do.
-func (n *node) counted() capping.Reading {
-	in := n.sample
-	if len(n.machine.sockets) == 0 || !in.Package.Known || n.bmc.configured.HasDRAM && !in.DRAM.Known {
+func (w *wallMeter) byCounters() capping.Reading {
+	in := w.sample
+	if len(w.machine.sockets) == 0 || !in.Package.Known || w.configured.HasDRAM && !in.DRAM.Known {
 		return capping.Reading{}
 	}
 	var sum units.Power
-	for _, s := range n.machine.sockets {
+	for _, s := range w.machine.sockets {
 		sum += s.power.Power
 	}
-	return capping.Reading{Power: n.bmc.configured.Wall(sum, in.DRAM.Power), Known: true}
+	return capping.Reading{Power: w.configured.Wall(sum, in.DRAM.Power), Known: true}
 }
 
 // witness is what stands beside the BMC's value, to tell a frozen one from the value
-// of a steady node: counted power, else the load of the CPUs.
-func (n *node) witness() (units.Power, bool) {
-	if len(n.machine.sockets) > 0 {
-		return n.bmc.counted.value()
+// of a steady node: counted power, else the load of the CPUs, 0 to 1.
+func (w *wallMeter) witness(busy float64, known bool) (units.Power, bool) {
+	if len(w.machine.sockets) > 0 {
+		return w.counted.value()
 	}
-	return units.FromWatts(n.cfg.Power.Rated.Watts() * loadShare * n.busy * n.machine.speed()), n.busyOK
+	return units.FromWatts(w.cfg.Power.Rated.Watts() * loadShare * busy * w.machine.speed()), known
 }
 
 // speed is the highest ceiling in force as a share of the highest frequency; 1 where

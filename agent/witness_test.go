@@ -52,7 +52,7 @@ func newStill(t *testing.T, shapeName string) *still {
 	if err := n.boot(); err != nil {
 		t.Fatal(err)
 	}
-	n.bmc.learner, n.bmc.configured = capping.NewLearner(n.lawCfg), n.lawCfg
+	n.meter.learner, n.meter.configured = capping.NewLearner(n.meter.law), n.meter.law
 	s := &still{node: n, machine: machine, now: time.Hour}
 	t.Cleanup(func() {
 		if err := n.close(); err != nil {
@@ -75,8 +75,8 @@ func (s *still) second(t *testing.T, load float64) {
 			}
 		}
 		s.now += period
-		s.sample = s.node.machine.look(lease.Instant{Boot: s.now, Awake: s.now})
-		s.learnFrom(s.now, s.wall)
+		s.meter.sample = s.node.machine.look(lease.Instant{Boot: s.now, Awake: s.now})
+		s.meter.learnFrom(s.now, s.wall)
 	}
 	s.node.machine.readBack()
 	s.busy, s.busyOK = s.node.machine.cpu.busy()
@@ -93,7 +93,7 @@ func TestLearningIsNoWitness(t *testing.T) {
 	t.Parallel()
 	s := newStill(t, "epyc")
 	low, high := s.steady(t)
-	learned, configured := s.wallReading().Power, s.counted().Power
+	learned, configured := s.meter.reading().Power, s.meter.byCounters().Power
 	if learned > configured*95/100 {
 		t.Errorf("%v learned, %v configured: nothing was learned, so nothing is shown", learned, configured)
 	}
@@ -108,9 +108,9 @@ func TestMirroredCountersAreNoWitness(t *testing.T) {
 	s := newStill(t, "epyc-mirrored")
 	s.second(t, 0.02)
 	s.second(t, 0.02)
-	before := s.sample.Package.Power
+	before := s.meter.sample.Package.Power
 	low, high := s.steady(t)
-	if after := s.sample.Package.Power; after > before*6/10 {
+	if after := s.meter.sample.Package.Power; after > before*6/10 {
 		t.Errorf("packages %v, then %v: the mirrors were not found, so nothing is shown", before, after)
 	}
 	if high-low > units.Watt {
@@ -124,7 +124,7 @@ func (s *still) steady(t *testing.T) (low, high units.Power) {
 	t.Helper()
 	for i := range 120 {
 		s.second(t, 0.02)
-		w, ok := s.witness()
+		w, ok := s.meter.witness(s.busy, s.busyOK)
 		switch {
 		case i < 5:
 		case !ok:
@@ -146,7 +146,7 @@ func TestLoadIsAWitness(t *testing.T) {
 		for range 3 {
 			s.second(t, load)
 		}
-		w, ok := s.witness()
+		w, ok := s.meter.witness(s.busy, s.busyOK)
 		if !ok {
 			t.Fatal("no witness")
 		}
