@@ -95,7 +95,7 @@ func TestEachControlDeniedInTurn(t *testing.T) {
 				n.give(t, 1, cfg.Power.FailSafe+10*units.Watt, lease.Sprint{})
 				n.spin(t, "the cap is carried out", func() bool {
 					n.machine.tuning.due = 0
-					return n.caps.applied == n.caps.now && n.records.next == nil && n.savedTuning()
+					return n.caps.applied == n.caps.now && n.records.next == nil && n.tuner.saved()
 				})
 			}
 			n.turn(instant())

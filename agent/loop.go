@@ -159,7 +159,9 @@ func (n *node) turn(now lease.Instant) {
 	n.gather(now)
 	n.decide(now)
 	n.apply()
-	n.tune(now.Boot)
+	if n.mode == holding && n.tuner.tune(now.Boot, n.caps.running != "") {
+		n.turboMoved()
+	}
 	n.noteSettle(now.Boot)
 	n.tally.ObserveStep(instant().Boot - now.Boot)
 }

@@ -50,6 +50,7 @@ type node struct {
 	heat     heat
 	caps     caps
 	rivals   rivals
+	tuner    tuner
 	network  *network
 	brake    brakeSide
 	far      *far // nil until the first safe cap is written
@@ -123,6 +124,10 @@ func newNode(cfg Config, log *slog.Logger, d statedir.Disk) *node {
 	}
 	n.meter = &wallMeter{cfg: cfg, log: log, health: &n.health}
 	n.records = &records{cfg: cfg, log: log, disk: d, health: &n.health}
+	n.tuner = tuner{
+		cfg: cfg, log: log, records: n.records, rivals: &n.rivals, health: &n.health, counters: &n.counters,
+		afar: func() originals.Remote { return n.far.hand() },
+	}
 	n.network = &network{cfg: cfg, log: log, brake: &n.brake, servers: &n.servers}
 	return n
 }
@@ -172,7 +177,7 @@ func (n *node) open() error {
 			Hint: "powerd needs to read " + n.cfg.Root + "/sys/class/powercap; see powerd zone list",
 		}
 	}
-	n.records.machine, n.meter.machine = n.machine, n.machine
+	n.records.machine, n.meter.machine, n.tuner.machine = n.machine, n.machine, n.machine
 	n.logMachine()
 	n.meter.law = n.cfg.law(n.machine)
 	n.machine.look(instant()) // where the counters stand: the first turn of the loop has a sample then

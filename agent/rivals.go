@@ -58,12 +58,12 @@ func (n *node) mayWriteOver(now, last time.Duration) bool {
 	if n.caps.stepped {
 		return true // a new cap is always written, and cuts never wait
 	}
-	return n.fights(now, last)
+	return n.cfg.fights(now, last)
 }
 
 // fights is mayWriteOver for what does not hold the cap.
-func (n *node) fights(now, last time.Duration) bool {
-	switch n.cfg.Rivals {
+func (c *Config) fights(now, last time.Duration) bool {
+	switch c.Rivals {
 	case rivalsFight:
 		return true
 	case rivalsYield:
@@ -73,13 +73,13 @@ func (n *node) fights(now, last time.Duration) bool {
 }
 
 // driftItem is what is said about a control that another program changed.
-func (n *node) driftItem(what string) item {
+func (r *rivals) driftItem(policy, what string) item {
 	who := "another program may be writing"
-	if n.rivals.words != "" {
-		who = "another program writes, likely " + n.rivals.words
+	if r.words != "" {
+		who = "another program writes, likely " + r.words
 	}
 	hint := "find the other writer (thermald, tuned, an EAR or GEOPM daemon) and stop it; "
-	switch n.cfg.Rivals {
+	switch policy {
 	case rivalsFight:
 		hint += "powerd writes its own limit again at once"
 	case rivalsYield:
@@ -186,5 +186,5 @@ func (n *node) drift(now time.Duration, control, what string) {
 // sayDrift keeps the health item up.
 func (n *node) sayDrift(now time.Duration, what string) {
 	n.driftAt = now
-	n.health.set(true, n.driftItem(what))
+	n.health.set(true, n.rivals.driftItem(n.cfg.Rivals, what))
 }

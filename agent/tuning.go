@@ -191,78 +191,91 @@ func readable(all []originals.Control) []originals.Control {
 	})
 }
 
+// tuner keeps the knobs where they are wished for. It belongs to the owner goroutine.
+type tuner struct {
+	cfg      Config
+	log      *slog.Logger
+	machine  *machine
+	records  *records
+	rivals   *rivals
+	health   *health
+	counters *counters
+	afar     func() originals.Remote
+}
+
 // tune brings the knobs to what is wished for now, once their originals are saved, and
-// looks now and then what others made of them.
-func (n *node) tune(now time.Duration) {
-	t := n.machine.tuning
-	if t == nil || n.mode != holding || !n.cfg.Enforce || n.records.trail == nil {
-		return
+// looks now and then what others made of them. moved says that the turbo switch was.
+func (t *tuner) tune(now time.Duration, sprinting bool) (moved bool) {
+	all := t.machine.tuning
+	if all == nil || !t.cfg.Enforce || t.records.trail == nil {
+		return false
 	}
-	sprinting := n.caps.running != ""
-	if sprinting == t.sprinting && now < t.due {
-		return
+	if sprinting == all.sprinting && now < all.due {
+		return false
 	}
-	t.sprinting, t.due = sprinting, now+tuneEvery
-	saved := n.savedTuning()
+	all.sprinting, all.due = sprinting, now+tuneEvery
+	saved := t.saved()
 	if !saved {
-		t.due = now + beat // the journal is under way
+		all.due = now + beat // the journal is under way
 	}
 	said := map[string][]string{}
-	for _, k := range t.knobs {
+	for _, k := range all.knobs {
 		was := k.state
-		n.tuneOne(now, k, saved)
+		moved = t.turn(now, k, saved) || moved
 		if k.state != was {
 			said[k.words()] = append(said[k.words()], k.Label)
 		}
 	}
 	for _, words := range slices.Sorted(maps.Keys(said)) {
-		n.log.Info("beside the cap", slog.String("state", words), slog.String("controls", strings.Join(said[words], ", ")))
+		t.log.Info("beside the cap", slog.String("state", words), slog.String("controls", strings.Join(said[words], ", ")))
 	}
-	n.sayTuning(now)
+	t.say(now)
+	return moved
 }
 
-// savedTuning says whether everything that may be written is in the journal on disk.
-func (n *node) savedTuning() bool {
-	unsaved := slices.DeleteFunc(n.machine.tuningControls(), func(c originals.Control) bool { return n.records.trail.Has(c.Path) })
+// saved says whether everything that may be written is in the journal on disk.
+func (t *tuner) saved() bool {
+	unsaved := slices.DeleteFunc(t.machine.tuningControls(), func(c originals.Control) bool { return t.records.trail.Has(c.Path) })
 	unsaved = readable(unsaved)
-	return len(unsaved) == 0 || n.records.saved(unsaved...)
+	return len(unsaved) == 0 || t.records.saved(unsaved...)
 }
 
-// tuneOne is one knob's step: gather, decide, apply, verify.
-func (n *node) tuneOne(now time.Duration, k *knob, saved bool) {
-	wish, wished := k.wish(n.machine.tuning.sprinting)
+// turn is one knob's step: gather, decide, apply, verify.
+func (t *tuner) turn(now time.Duration, k *knob, saved bool) (moved bool) {
+	wish, wished := k.wish(t.machine.tuning.sprinting)
 	if wished != k.wished || wish != k.want {
 		k.stood, k.refusedAt = false, 0
 	}
 	k.want, k.wished = wish, wished
 	if err := k.look(); err != nil {
 		k.stood, k.state, k.text = false, knobOffline, err.Error()
-		return
+		return false
 	}
 	switch {
 	case !wished:
-		n.letGo(k)
+		t.letGo(k)
 	case k.stands():
 		k.stood, k.state, k.text = true, knobHeld, ""
 	case k.pinned():
 		k.state, k.text = knobPinned, dvfs.ErrPinned.Error()+"; that is how drivers are made, and no fault"
-	case !saved || !n.records.trail.Has(k.Path):
+	case !saved || !t.records.trail.Has(k.Path):
 		k.state, k.text = knobPending, "its original is not on disk yet, so it is not written"
-	case k.stood && !n.writesOver(now, k):
+	case k.stood && !t.writesOver(now, k):
 		k.state = knobDrift
-		k.text = fmt.Sprintf("another program wrote %s; rivals is %s", k.Kind.Words(originals.Value{Number: k.now}), n.cfg.Rivals)
+		k.text = fmt.Sprintf("another program wrote %s; rivals is %s", k.Kind.Words(originals.Value{Number: k.now}), t.cfg.Rivals)
 	case k.refusedAt == 0 || now-k.refusedAt >= tuneRetry:
-		n.turnKnob(now, k)
+		return t.set(now, k)
 	}
+	return false
 }
 
 // writesOver says whether another writer's change is written over now.
-func (n *node) writesOver(now time.Duration, k *knob) bool {
+func (t *tuner) writesOver(now time.Duration, k *knob) bool {
 	if k.state != knobDrift {
-		n.counters.drifts++
+		t.counters.drifts++
 	}
-	n.drifted(now, k)
-	if !n.fights(now, k.rewroteAt) {
+	t.drifted(now, k)
+	if !t.cfg.fights(now, k.rewroteAt) {
 		return false
 	}
 	k.rewroteAt = now
@@ -270,38 +283,36 @@ func (n *node) writesOver(now time.Duration, k *knob) bool {
 }
 
 // drifted says that somebody else has changed the knob.
-func (n *node) drifted(now time.Duration, k *knob) {
-	i := n.driftItem(fmt.Sprintf("the %s is %s, %s was written", k.Label, k.Kind.Words(originals.Value{Number: k.now}), k.Kind.Words(originals.Value{Number: k.want})))
+func (t *tuner) drifted(now time.Duration, k *knob) {
+	i := t.rivals.driftItem(t.cfg.Rivals, fmt.Sprintf("the %s is %s, %s was written", k.Label, k.Kind.Words(originals.Value{Number: k.now}), k.Kind.Words(originals.Value{Number: k.want})))
 	i.code = tuningDriftCode
-	if n.cfg.Rivals == rivalsYield {
+	if t.cfg.Rivals == rivalsYield {
 		i.hint = "rivals is yield: its value stays; the cap is held all the same"
 	}
-	n.health.set(true, i)
-	n.machine.tuning.driftAt = now
+	t.health.set(true, i)
+	t.machine.tuning.driftAt = now
 }
 
 // tuningDriftCode is the health item of a knob that another program changed.
 const tuningDriftCode = "tuning-drift"
 
-// turnKnob records what it is about to do, writes, and believes what reads back.
-func (n *node) turnKnob(now time.Duration, k *knob) {
-	err := n.records.trail.Note(k.Path, k.want, k.now)
+// set records what it is about to do, writes, and believes what reads back.
+func (t *tuner) set(now time.Duration, k *knob) (moved bool) {
+	err := t.records.trail.Note(k.Path, k.want, k.now)
 	if err == nil {
 		k.now, err = k.set(k.want)
 	}
 	if err != nil {
-		n.refusedKnob(now, k, err)
-		return
+		t.refused(now, k, err)
+		return false
 	}
 	k.stood, k.state, k.text, k.refusedAt = true, knobHeld, "", 0
-	if k.policy == nil {
-		n.turboMoved()
-	}
+	return k.policy == nil
 }
 
-// refusedKnob says why a knob was not taken. Only what neither the driver nor the
+// refused says why a knob was not taken. Only what neither the driver nor the
 // firmware is made like is a refusal.
-func (n *node) refusedKnob(now time.Duration, k *knob, err error) {
+func (t *tuner) refused(now time.Duration, k *knob, err error) {
 	switch {
 	case errors.Is(err, dvfs.ErrPinned):
 		k.state = knobPinned
@@ -311,7 +322,7 @@ func (n *node) refusedKnob(now time.Duration, k *knob, err error) {
 		k.state = knobOffline
 	default:
 		k.state = knobRefused
-		n.counters.writeErrors++
+		t.counters.writeErrors++
 	}
 	k.stood, k.text, k.refusedAt = false, err.Error(), now
 	_ = k.look() // what stands there now; unknown where that fails too
@@ -332,18 +343,18 @@ func (n *node) turboMoved() {
 }
 
 // letGo puts a knob back that is wished for no more.
-func (n *node) letGo(k *knob) {
+func (t *tuner) letGo(k *knob) {
 	k.state, k.text, k.stood = knobLeft, "", false
-	wrote, ever := n.records.trail.Wrote(k.Path)
+	wrote, ever := t.records.trail.Wrote(k.Path)
 	if !ever {
 		return
 	}
-	i := slices.IndexFunc(n.records.journal.Controls, func(c originals.Saved) bool { return c.Path == k.Path })
-	if i < 0 || wrote == n.records.journal.Controls[i].Found() {
+	i := slices.IndexFunc(t.records.journal.Controls, func(c originals.Saved) bool { return c.Path == k.Path })
+	if i < 0 || wrote == t.records.journal.Controls[i].Found() {
 		return
 	}
 	patience := originals.SettleAll
-	n.records.putBackOne(n.records.journal.Controls[i], "it is wished for no more", n.far.hand(), &patience)
+	t.records.putBackOne(t.records.journal.Controls[i], "it is wished for no more", t.afar(), &patience)
 	_ = k.look() // as above
 }
 
@@ -379,28 +390,28 @@ func (k *knob) words() string {
 	return k.state + ": " + k.text
 }
 
-// sayTuning keeps the health items. What drivers and firmware are made like (pinned,
+// say keeps the health items. What drivers and firmware are made like (pinned,
 // locked, absent) is no item: status says it.
-func (n *node) sayTuning(now time.Duration) {
+func (t *tuner) say(now time.Duration) {
 	var refused []string
-	for _, name := range slices.Sorted(maps.Keys(n.machine.tuning.closed)) {
-		if err := n.machine.tuning.closed[name]; closedAs(err) == knobRefused {
+	for _, name := range slices.Sorted(maps.Keys(t.machine.tuning.closed)) {
+		if err := t.machine.tuning.closed[name]; closedAs(err) == knobRefused {
 			refused = append(refused, err.Error())
 		}
 	}
 	drift := false
-	for _, k := range n.machine.tuning.knobs {
+	for _, k := range t.machine.tuning.knobs {
 		if k.state == knobRefused {
 			refused = append(refused, k.text)
 		}
 		drift = drift || k.state == knobDrift
 	}
-	n.health.set(len(refused) > 0, item{
+	t.health.set(len(refused) > 0, item{
 		"tuning-refused", warn, "not taken, and the cap is held all the same: " + few(refused),
 		"see powerd freq list for what the driver offers, or leave frequency: out of powerd.yaml",
 	})
-	if at := n.machine.tuning.driftAt; !drift && (at == 0 || now-at > driftShown) {
-		n.health.clear(tuningDriftCode)
+	if at := t.machine.tuning.driftAt; !drift && (at == 0 || now-at > driftShown) {
+		t.health.clear(tuningDriftCode)
 	}
 }
 
