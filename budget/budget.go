@@ -72,53 +72,69 @@ type Plan struct {
 
 // Divide plans the caps of nodes in the tree. Nodes in unknown domains get no cap.
 func Divide(t *Tree, nodes []Node, by Policy) Plan {
-	f := newFiller(t, by.prepared(nodes))
+	f := newFiller(t, nodes, by)
 	plan := Plan{Policy: by, Caps: make(map[string]units.Power, len(f.nodes)), Short: f.shortfalls()}
-	for _, want := range by.stages() {
-		f.fill(func(n Node) float64 { return float64(want(n)) })
-	}
-	f.trim()
+	f.run(by)
 	for i, n := range f.nodes {
 		plan.Caps[n.Name] = f.caps[i]
 	}
 	return plan
 }
 
-// filler holds one run of Divide. Slices named by domain are in the tree's order.
-type filler struct {
-	tree  *Tree
-	nodes []Node        // the movable ones, sorted by name
-	home  []int         // place of each node's domain
-	level []float64     // what each node has been given so far, uW
-	room  []units.Power // what the movable nodes of each domain may draw in all
-	below [][]int       // nodes in and below each domain
-	caps  []units.Power
+// NoCap stands in the list of Caps for a node that gets none: it is Fixed, or its domain is unknown.
+const NoCap = units.Power(math.MinInt64)
+
+// Caps are the caps that Divide plans, each at the place of its node in nodes.
+func Caps(t *Tree, nodes []Node, by Policy) []units.Power {
+	f := newFiller(t, nodes, by)
+	f.run(by)
+	caps := make([]units.Power, len(nodes))
+	for i := range caps {
+		caps[i] = NoCap
+	}
+	for i, place := range f.places {
+		caps[place] = f.caps[i]
+	}
+	return caps
 }
 
-func newFiller(t *Tree, nodes []Node) *filler {
-	f := &filler{tree: t, nodes: make([]Node, 0, len(nodes))}
+// filler holds one run of Divide. Slices named by domain are in the tree's order.
+type filler struct {
+	tree   *Tree
+	nodes  []Node        // the movable ones, sorted by name
+	places []int         // of nodes, in the list that was given
+	level  []float64     // what each node has been given so far, uW
+	room   []units.Power // what the movable nodes of each domain may draw in all
+	below  [][]int       // nodes in and below each domain
+	caps   []units.Power
+
+	spans []span // of fill
+	bends []bend // of cut
+}
+
+func newFiller(t *Tree, nodes []Node, by Policy) *filler {
+	f := &filler{tree: t, places: make([]int, 0, len(nodes))}
 	fixed := make([]units.Power, len(t.order))
-	for _, n := range nodes {
+	homes := make([]int, len(nodes)) // place of each node's domain in the tree
+	for i := range nodes {
+		n := &nodes[i]
 		at, ok := t.at[n.Domain]
 		switch {
 		case !ok:
 		case n.Fixed:
 			fixed[at] += n.Charge
 		default:
-			if !(n.Weight >= leastWeight) { // not a number, too
-				n.Weight = leastWeight
-			}
-			n.Weight = min(n.Weight, 1/leastWeight)
-			f.nodes = append(f.nodes, n)
+			f.places, homes[i] = append(f.places, i), at
 		}
 	}
-	slices.SortFunc(f.nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
-	f.home = make([]int, len(f.nodes))
-	f.level = make([]float64, len(f.nodes))
+	slices.SortFunc(f.places, func(a, b int) int { return cmp.Compare(nodes[a].Name, nodes[b].Name) })
+	f.nodes = make([]Node, len(f.places))
+	f.level = make([]float64, len(f.places))
 	count := make([]int, len(t.order))
-	for i, n := range f.nodes {
-		f.home[i], f.level[i] = t.at[n.Domain], float64(n.Least)
-		for d := f.home[i]; d >= 0; d = t.up[d] {
+	for i, place := range f.places {
+		f.nodes[i] = by.sees(nodes[place])
+		f.level[i] = float64(f.nodes[i].Least)
+		for d := homes[place]; d >= 0; d = t.up[d] {
 			count[d]++
 		}
 	}
@@ -126,13 +142,22 @@ func newFiller(t *Tree, nodes []Node) *filler {
 	for d, c := range count {
 		f.below[d] = make([]int, 0, c)
 	}
-	for i, home := range f.home {
-		for d := home; d >= 0; d = t.up[d] {
+	for i, place := range f.places {
+		for d := homes[place]; d >= 0; d = t.up[d] {
 			f.below[d] = append(f.below[d], i)
 		}
 	}
 	f.room = f.rooms(fixed)
 	return f
+}
+
+// run fills every stage of the policy and rounds the levels to caps.
+func (f *filler) run(by Policy) {
+	f.spans, f.bends = make([]span, len(f.nodes)), make([]bend, 0, 2*len(f.nodes))
+	for _, want := range by.stages() {
+		f.fill(want)
+	}
+	f.trim()
 }
 
 func (f *filler) rooms(fixed []units.Power) []units.Power {
@@ -165,22 +190,21 @@ func (f *filler) shortfalls() map[string]units.Power {
 // fill raises every node from its level towards want(node), as high as the
 // domains allow. Domains are solved from the leaves up, so that a rack that is
 // full stops rising before the site shares out what it could not take.
-func (f *filler) fill(want func(Node) float64) {
-	spans := make([]span, len(f.nodes))
-	for i, n := range f.nodes {
-		spans[i] = span{id: i, weight: n.Weight, from: f.level[i], to: max(f.level[i], want(n))}
+func (f *filler) fill(want func(*Node) units.Power) {
+	for i := range f.nodes {
+		n := &f.nodes[i]
+		f.spans[i] = span{weight: n.Weight, from: f.level[i], to: max(f.level[i], float64(want(n)))}
 	}
 	for d, ids := range slices.Backward(f.below) {
-		cut(spans, ids, float64(f.room[d]))
+		f.cut(ids, float64(f.room[d]))
 	}
-	for i := range spans {
-		f.level[i] = spans[i].to
+	for i := range f.spans {
+		f.level[i] = f.spans[i].to
 	}
 }
 
 // span is how far one node may rise: its cap is weight x level, kept between from and to.
 type span struct {
-	id       int
 	weight   float64
 	from, to float64
 }
@@ -189,17 +213,17 @@ func (s span) at(level float64) float64 { return min(max(s.weight*level, s.from)
 
 // cut lowers the tops of the spans with the given ids so that together they
 // stay within room: it finds the one level at which they just fill it.
-func cut(spans []span, ids []int, room float64) {
+func (f *filler) cut(ids []int, room float64) {
 	top := 0.0
 	for _, i := range ids {
-		top += spans[i].to
+		top += f.spans[i].to
 	}
 	if top <= room {
 		return
 	}
-	level := fullAt(spans, ids, room)
+	level := f.fullAt(ids, room)
 	for _, i := range ids {
-		spans[i].to = spans[i].at(level)
+		f.spans[i].to = f.spans[i].at(level)
 	}
 }
 
@@ -209,8 +233,8 @@ func cut(spans []span, ids []int, room float64) {
 // is: split the bends at one of them, keep the side with the answer, and fold what
 // lies below into a line. That takes time in proportion to the number of spans,
 // and a fixed choice of pivots makes it the same on every run.
-func fullAt(spans []span, ids []int, room float64) float64 {
-	bends, line := bendsOf(spans, ids)
+func (f *filler) fullAt(ids []int, room float64) float64 {
+	bends, line := f.bendsOf(ids)
 	low, high, dice := 0.0, math.Inf(1), uint64(1)
 	for len(bends) > 0 {
 		dice = dice*6364136223846793005 + 1442695040888963407 // Knuth's MMIX generator
@@ -246,11 +270,12 @@ func (l line) plus(bends []bend) line {
 }
 
 // bendsOf are the bends of the spans with these ids, and the line below all of them.
-func bendsOf(spans []span, ids []int) ([]bend, line) {
-	bends := make([]bend, 0, 2*len(ids))
+// They are valid until the next call.
+func (f *filler) bendsOf(ids []int) ([]bend, line) {
+	bends := f.bends[:0]
 	var l line
 	for _, i := range ids {
-		s := spans[i]
+		s := &f.spans[i]
 		l.sum += s.from
 		if s.to > s.from {
 			bends = append(bends, bend{s.from / s.weight, s.weight}, bend{s.to / s.weight, -s.weight})

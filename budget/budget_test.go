@@ -202,6 +202,26 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	})
 }
 
+// Caps is Divide in the order of the nodes; whoever gets no cap there gets none here.
+func TestCapsAreThoseOfDivide(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		w := drawWorld(t)
+		p := rapid.SampledFrom(budget.Policies()).Draw(t, "policy")
+		if rapid.Bool().Draw(t, "stranger") {
+			w.nodes = append(w.nodes, node("stranger", "elsewhere", 10, 20, 30))
+		}
+		r := rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 0))
+		r.Shuffle(len(w.nodes), func(i, j int) { w.nodes[i], w.nodes[j] = w.nodes[j], w.nodes[i] })
+		plan, caps := budget.Divide(w.tree, w.nodes, p), budget.Caps(w.tree, w.nodes, p)
+		for i, n := range w.nodes {
+			if want, ok := plan.Caps[n.Name]; ok != (caps[i] != budget.NoCap) || ok && caps[i] != want {
+				t.Fatalf("%s: %v, and %v of Divide (%v)", n.Name, caps[i], want, ok)
+			}
+		}
+	})
+}
+
 // No watt is kept from a node that could take it: in the end each node is at
 // its most, or a domain above it has less than one quantum a node left.
 func TestNothingIsKeptBack(t *testing.T) {

@@ -52,38 +52,37 @@ func (p Policy) Sentence() string {
 	return "demands are met by weight, then what is left goes to all by weight"
 }
 
-// prepared are the nodes as the policy sees them.
-func (p Policy) prepared(nodes []Node) []Node {
-	if p != Equal && p != Demand {
-		return nodes
+// sees is the node as the policy sees it.
+func (p Policy) sees(n Node) Node {
+	if !(n.Weight >= leastWeight) { // not a number, too
+		n.Weight = leastWeight
 	}
-	out := slices.Clone(nodes)
-	for i := range out {
-		out[i].Weight = 1
-		if p == Equal {
-			out[i].Demand = out[i].Most
-		}
+	n.Weight = min(n.Weight, 1/leastWeight)
+	if p == Equal || p == Demand {
+		n.Weight = 1
 	}
-	return out
+	if p == Equal {
+		n.Demand = n.Most
+	}
+	return n
 }
 
 // wants is the node's demand, within what it may be granted.
-func (n Node) wants() units.Power { return min(max(n.Demand, n.Least), n.Most) }
+func (n *Node) wants() units.Power { return min(max(n.Demand, n.Least), n.Most) }
 
 // stages are what a plan tries to meet, one after the other.
-func (p Policy) stages() []func(Node) units.Power {
-	demand := Node.wants
-	most := func(n Node) units.Power { return max(n.Most, n.Least) }
-	behind := func(n Node) units.Power {
+func (p Policy) stages() []func(*Node) units.Power {
+	most := func(n *Node) units.Power { return max(n.Most, n.Least) }
+	behind := func(n *Node) units.Power {
 		if n.Behind {
-			return demand(n)
+			return n.wants()
 		}
 		return n.Least
 	}
 	if p == Progress {
-		return []func(Node) units.Power{behind, demand, most}
+		return []func(*Node) units.Power{behind, (*Node).wants, most}
 	}
-	return []func(Node) units.Power{demand, most}
+	return []func(*Node) units.Power{(*Node).wants, most}
 }
 
 // Bound is what keeps a node's cap where a plan has put it.
@@ -113,12 +112,11 @@ const (
 // Explain says what bounds a node in a plan that Divide made of these very nodes;
 // false when there is no such node.
 func Explain(t *Tree, nodes []Node, plan Plan, name string) (Bound, bool) {
-	nodes = plan.Policy.prepared(nodes)
 	i := slices.IndexFunc(nodes, func(n Node) bool { return n.Name == name })
 	if i < 0 || !t.Has(nodes[i].Domain) {
 		return Bound{}, false
 	}
-	n := nodes[i]
+	n := plan.Policy.sees(nodes[i])
 	spare, movable := spare(t, nodes, plan, n.Domain)
 	b := Bound{By: ByDomain, Spare: spare}
 	planned, ok := plan.Caps[name]
