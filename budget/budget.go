@@ -72,11 +72,11 @@ type Plan struct {
 
 // Divide plans the caps of nodes in the tree. Nodes in unknown domains get no cap.
 func Divide(t *Tree, nodes []Node, by Policy) Plan {
-	f := newFiller(t, nodes, by)
-	plan := Plan{Policy: by, Caps: make(map[string]units.Power, len(f.nodes)), Short: f.shortfalls()}
+	f := newFiller(t, nodes)
+	plan := Plan{Policy: by, Caps: make(map[string]units.Power, len(f.ids)), Short: f.shortfalls()}
 	f.run(by)
-	for i, n := range f.nodes {
-		plan.Caps[n.Name] = f.caps[i]
+	for i, id := range f.ids {
+		plan.Caps[nodes[id].Name] = f.caps[i]
 	}
 	return plan
 }
@@ -86,55 +86,57 @@ const NoCap = units.Power(math.MinInt64)
 
 // Caps are the caps that Divide plans, each at the place of its node in nodes.
 func Caps(t *Tree, nodes []Node, by Policy) []units.Power {
-	f := newFiller(t, nodes, by)
+	f := newFiller(t, nodes)
 	f.run(by)
 	caps := make([]units.Power, len(nodes))
 	for i := range caps {
 		caps[i] = NoCap
 	}
-	for i, place := range f.places {
-		caps[place] = f.caps[i]
+	for i, id := range f.ids {
+		caps[id] = f.caps[i]
 	}
 	return caps
 }
 
 // filler holds one run of Divide. Slices named by domain are in the tree's order.
 type filler struct {
-	tree   *Tree
-	nodes  []Node        // the movable ones, sorted by name
-	places []int         // of nodes, in the list that was given
-	level  []float64     // what each node has been given so far, uW
-	room   []units.Power // what the movable nodes of each domain may draw in all
-	below  [][]int       // nodes in and below each domain
-	caps   []units.Power
+	tree  *Tree
+	nodes []Node        // as given
+	ids   []int         // places in nodes of the movable ones, sorted by name
+	level []float64     // what each movable node has been given so far, uW
+	room  []units.Power // what the movable nodes of each domain may draw in all
+	below [][]int       // places in ids of the movable nodes in and below each domain
+	caps  []units.Power
 
 	spans []span // of fill
 	bends []bend // of cut
 }
 
-func newFiller(t *Tree, nodes []Node, by Policy) *filler {
-	f := &filler{tree: t, places: make([]int, 0, len(nodes))}
+func newFiller(t *Tree, nodes []Node) *filler {
+	f := &filler{tree: t, nodes: nodes, ids: make([]int, 0, len(nodes))}
 	fixed := make([]units.Power, len(t.order))
-	homes := make([]int, len(nodes)) // place of each node's domain in the tree
+	homes := make([]int, len(nodes)) // place of each movable node's domain in the tree
+	at, ok, last := 0, false, ""
 	for i := range nodes {
 		n := &nodes[i]
-		at, ok := t.at[n.Domain]
+		if n.Domain != last || i == 0 { // neighbours mostly stand in one domain
+			last = n.Domain
+			at, ok = t.at[last]
+		}
 		switch {
 		case !ok:
 		case n.Fixed:
 			fixed[at] += n.Charge
 		default:
-			f.places, homes[i] = append(f.places, i), at
+			f.ids, homes[i] = append(f.ids, i), at
 		}
 	}
-	slices.SortFunc(f.places, func(a, b int) int { return cmp.Compare(nodes[a].Name, nodes[b].Name) })
-	f.nodes = make([]Node, len(f.places))
-	f.level = make([]float64, len(f.places))
+	slices.SortFunc(f.ids, func(a, b int) int { return cmp.Compare(nodes[a].Name, nodes[b].Name) })
+	f.level = make([]float64, len(f.ids))
 	count := make([]int, len(t.order))
-	for i, place := range f.places {
-		f.nodes[i] = by.sees(nodes[place])
-		f.level[i] = float64(f.nodes[i].Least)
-		for d := homes[place]; d >= 0; d = t.up[d] {
+	for i, id := range f.ids {
+		f.level[i] = float64(nodes[id].Least)
+		for d := homes[id]; d >= 0; d = t.up[d] {
 			count[d]++
 		}
 	}
@@ -142,8 +144,8 @@ func newFiller(t *Tree, nodes []Node, by Policy) *filler {
 	for d, c := range count {
 		f.below[d] = make([]int, 0, c)
 	}
-	for i, place := range f.places {
-		for d := homes[place]; d >= 0; d = t.up[d] {
+	for i, id := range f.ids {
+		for d := homes[id]; d >= 0; d = t.up[d] {
 			f.below[d] = append(f.below[d], i)
 		}
 	}
@@ -153,7 +155,10 @@ func newFiller(t *Tree, nodes []Node, by Policy) *filler {
 
 // run fills every stage of the policy and rounds the levels to caps.
 func (f *filler) run(by Policy) {
-	f.spans, f.bends = make([]span, len(f.nodes)), make([]bend, 0, 2*len(f.nodes))
+	f.spans, f.bends = make([]span, len(f.ids)), make([]bend, 0, 2*len(f.ids))
+	for i, id := range f.ids {
+		f.spans[i].weight = by.weight(&f.nodes[id])
+	}
 	for _, want := range by.stages() {
 		f.fill(want)
 	}
@@ -178,7 +183,7 @@ func (f *filler) shortfalls() map[string]units.Power {
 	for d, ids := range f.below {
 		least := units.Power(0)
 		for _, i := range ids {
-			least += f.nodes[i].Least
+			least += f.nodes[f.ids[i]].Least
 		}
 		if least > f.room[d] {
 			short[f.tree.order[d].Name] = least - f.room[d]
@@ -191,9 +196,8 @@ func (f *filler) shortfalls() map[string]units.Power {
 // domains allow. Domains are solved from the leaves up, so that a rack that is
 // full stops rising before the site shares out what it could not take.
 func (f *filler) fill(want func(*Node) units.Power) {
-	for i := range f.nodes {
-		n := &f.nodes[i]
-		f.spans[i] = span{weight: n.Weight, from: f.level[i], to: max(f.level[i], float64(want(n)))}
+	for i, id := range f.ids {
+		f.spans[i].from, f.spans[i].to = f.level[i], max(f.level[i], float64(want(&f.nodes[id])))
 	}
 	for d, ids := range slices.Backward(f.below) {
 		f.cut(ids, float64(f.room[d]))
@@ -306,9 +310,9 @@ func split(bends []bend, level float64) (at, above int) {
 // trim turns levels into caps of whole quanta, and takes back a quantum here
 // and there should floating point have overfilled a domain.
 func (f *filler) trim() {
-	f.caps = make([]units.Power, len(f.nodes))
-	for i, n := range f.nodes {
-		f.caps[i] = max(n.Least, units.Power(f.level[i]+0.5)/Quantum*Quantum)
+	f.caps = make([]units.Power, len(f.ids))
+	for i, id := range f.ids {
+		f.caps[i] = max(f.nodes[id].Least, units.Power(f.level[i]+0.5)/Quantum*Quantum)
 	}
 	for d := range slices.Backward(f.below) {
 		ids := f.below[d]
@@ -318,7 +322,7 @@ func (f *filler) trim() {
 		}
 		for k := 0; over > 0 && k < len(ids); k++ {
 			i := ids[k]
-			back := min(f.caps[i]-f.nodes[i].Least, (over+Quantum-1)/Quantum*Quantum)
+			back := min(f.caps[i]-f.nodes[f.ids[i]].Least, (over+Quantum-1)/Quantum*Quantum)
 			back = min(back, Quantum)
 			f.caps[i] -= back
 			over -= back

@@ -52,37 +52,38 @@ func (p Policy) Sentence() string {
 	return "demands are met by weight, then what is left goes to all by weight"
 }
 
-// sees is the node as the policy sees it.
-func (p Policy) sees(n Node) Node {
-	if !(n.Weight >= leastWeight) { // not a number, too
-		n.Weight = leastWeight
+// weight is the node's weight as it counts for the policy.
+func (p Policy) weight(n *Node) float64 {
+	switch {
+	case p == Equal || p == Demand:
+		return 1
+	case !(n.Weight >= leastWeight): // not a number, too
+		return leastWeight
 	}
-	n.Weight = min(n.Weight, 1/leastWeight)
-	if p == Equal || p == Demand {
-		n.Weight = 1
-	}
-	if p == Equal {
-		n.Demand = n.Most
-	}
-	return n
+	return min(n.Weight, 1/leastWeight)
 }
 
-// wants is the node's demand, within what it may be granted.
-func (n *Node) wants() units.Power { return min(max(n.Demand, n.Least), n.Most) }
+// demand is what the policy takes for the node's demand, within what it may be granted.
+func (p Policy) demand(n *Node) units.Power {
+	if p == Equal {
+		return n.Most
+	}
+	return min(max(n.Demand, n.Least), n.Most)
+}
 
 // stages are what a plan tries to meet, one after the other.
 func (p Policy) stages() []func(*Node) units.Power {
 	most := func(n *Node) units.Power { return max(n.Most, n.Least) }
 	behind := func(n *Node) units.Power {
 		if n.Behind {
-			return n.wants()
+			return p.demand(n)
 		}
 		return n.Least
 	}
 	if p == Progress {
-		return []func(*Node) units.Power{behind, (*Node).wants, most}
+		return []func(*Node) units.Power{behind, p.demand, most}
 	}
-	return []func(*Node) units.Power{(*Node).wants, most}
+	return []func(*Node) units.Power{p.demand, most}
 }
 
 // Bound is what keeps a node's cap where a plan has put it.
@@ -116,7 +117,8 @@ func Explain(t *Tree, nodes []Node, plan Plan, name string) (Bound, bool) {
 	if i < 0 || !t.Has(nodes[i].Domain) {
 		return Bound{}, false
 	}
-	n := plan.Policy.sees(nodes[i])
+	n := nodes[i]
+	wants := plan.Policy.demand(&n)
 	spare, movable := spare(t, nodes, plan, n.Domain)
 	b := Bound{By: ByDomain, Spare: spare}
 	planned, ok := plan.Caps[name]
@@ -125,9 +127,9 @@ func Explain(t *Tree, nodes []Node, plan Plan, name string) (Bound, bool) {
 		b.By = ByFixed
 	case planned+Quantum > n.Most: // caps are whole quanta, the most need not be
 		b.By = ByMost
-	case planned > n.wants(), planned < n.wants()-2*Quantum: // caps are rounded down, and may be corrected by one more
+	case planned > wants, planned < wants-2*Quantum: // caps are rounded down, and may be corrected by one more
 		b.Domain = fullest(t.Above(n.Domain), spare, movable)
-	case n.wants() >= n.Most:
+	case wants >= n.Most:
 		b.By = ByMost
 	case planned <= n.Least:
 		b.By = ByLeast

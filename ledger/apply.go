@@ -307,8 +307,12 @@ func (t *tx) grants(c Command, k *Tick) error {
 			return err
 		}
 	}
+	var tight map[string]Totals // looked at for each raise
+	if short(before) {
+		tight = before
+	}
 	for _, g := range k.Targets {
-		if err := t.target(g, before); err != nil {
+		if err := t.target(g, tight); err != nil {
 			return err
 		}
 	}
@@ -316,7 +320,7 @@ func (t *tx) grants(c Command, k *Tick) error {
 }
 
 func (t *tx) release(c Command, r *Release) error {
-	n, ok := t.Nodes[r.Node]
+	n, ok := t.node(r.Node)
 	if !ok {
 		return fmt.Errorf("node %q: %w", r.Node, ErrUnknownNode)
 	}

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -339,17 +338,16 @@ func Decode(data []byte) (Command, error) { return Known(Rules).Decode(data) }
 //
 //headroom:apply
 func (k Known) Decode(data []byte) (Command, error) {
-	var c Command
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	err := d.Decode(&c)
+	c, ok := readTick(data)
+	var err error
+	if !ok {
+		c, err = strict(data)
+	}
 	switch {
 	case err != nil && k.ignores(data, &c):
 		return c, nil
 	case err != nil:
 		return Command{}, fmt.Errorf("ledger: command of %d bytes: %w: %w", len(data), ErrUnknownCommand, err)
-	case d.More():
-		return Command{}, fmt.Errorf("ledger: command of %d bytes: %w: text after its end", len(data), ErrUnknownCommand)
 	case c.Rules > int(k) && c.Ignorable:
 		return Command{Rules: c.Rules, Ignorable: true}, nil
 	case c.Rules < OldestRules || c.Rules > int(k):

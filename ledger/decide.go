@@ -20,27 +20,15 @@ const stagedAdmissions = 64
 // the whole tick.
 func Decide(s *State, t *Table, now time.Duration) Tick {
 	var tick Tick
-	next := try(s.draft())
-	for _, x := range t.sightings(s, now) {
-		if next.see(Command{}, x) == nil {
-			tick.Seen = append(tick.Seen, x)
-		}
-	}
-	for _, x := range t.draws(next.State) {
-		if next.draw(Command{}, x) == nil {
-			tick.Drawn = append(tick.Drawn, x)
-		}
-	}
-	tick.Acks = t.acks(next.State, now)
-	for _, a := range tick.Acks {
-		next.ack(a)
-	}
-	for _, x := range t.lapses(next.State, now) {
+	next := try(s)
+	roll := next.hear(t, now, &tick)
+	for _, x := range t.lapses(next.State, roll, now) {
 		if next.lapse(Command{}, x) == nil {
 			tick.Lapsed = append(tick.Lapsed, x)
 		}
 	}
-	totals := next.Totals() // nothing below changes what a node is charged
+	next.update(roll, len(tick.Lapsed))
+	totals := next.totalsOf(roll) // nothing below changes what a node is charged
 	for _, x := range next.endings(tick.Acks, totals) {
 		if next.endSprint(Command{}, &x) == nil {
 			tick.EndSprints = append(tick.EndSprints, x)
@@ -48,14 +36,59 @@ func Decide(s *State, t *Table, now time.Duration) Tick {
 	}
 	if next.held() == nil {
 		room := next.rooms(totals)
-		for _, name := range admissions(next.State, t, room, now) {
+		for _, name := range t.admissions(roll, room, now) {
 			if next.admit(Command{}, name, room) == nil {
 				tick.Admit = append(tick.Admit, name)
 			}
 		}
 	}
-	tick.Targets = targets(next.State, t, now, totals)
+	next.update(roll, len(tick.EndSprints)+len(tick.Admit))
+	tick.Targets = targets(next.State, t, now, roll, totals)
 	return tick
+}
+
+// hear takes what was heard into a draft and into the tick, and returns the roll of all
+// nodes after that. What one node has told changes no other, so each is looked at once.
+func (t *tx) hear(table *Table, now time.Duration, tick *Tick) []present {
+	roll, fresh := make([]present, 0, len(t.Nodes)), 0
+	for _, e := range table.sorted {
+		n, known := t.Nodes[e.report.Node]
+		if x, ok := table.sighting(t.State, &n, known, e, now); ok && len(t.Nodes)+len(tick.Seen) < MaxNodes && t.see(Command{}, x) == nil {
+			if tick.Seen = append(tick.Seen, x); !known {
+				fresh++
+			}
+			n, known = t.node(x.Node)
+		}
+		if !known {
+			continue
+		}
+		if x, ok := e.report.draw(&n); ok && t.draw(Command{}, x) == nil {
+			tick.Drawn = append(tick.Drawn, x)
+			n, _ = t.node(x.Node)
+		}
+		if a, ok := e.report.ack(t.State, &n); ok && !table.gone(t.State, n.Name, now) {
+			tick.Acks = append(tick.Acks, a)
+			t.ack(a)
+			n, _ = t.node(a.Node)
+		}
+		roll = append(roll, present{n, e})
+	}
+	if len(roll)-fresh == len(t.Nodes) {
+		return roll
+	}
+	return table.withUnheard(t.State, roll)
+}
+
+// update brings the nodes of a roll up to date, if any has changed.
+func (t *tx) update(roll []present, changed int) {
+	if changed == 0 {
+		return
+	}
+	for i := range roll {
+		if n, ok := t.drafted[roll[i].Name]; ok {
+			roll[i].Node = n
+		}
+	}
 }
 
 // sprintSlack is how much longer than its duration a sprint may stay open: it
@@ -65,7 +98,7 @@ const sprintSlack = 5 * time.Second
 // endings are the sprints to end: their time is over in the ledger's own time,
 // every node that may still sprint says that it is over there, or the watts that
 // a node draws for one are missing in a domain above it.
-func (s *State) endings(acks []Ack, totals map[string]Totals) []EndSprint {
+func (t *tx) endings(acks []Ack, totals map[string]Totals) []EndSprint {
 	told := map[string]map[string]bool{}
 	for _, a := range acks {
 		for _, e := range a.Ended {
@@ -76,14 +109,14 @@ func (s *State) endings(acks []Ack, totals map[string]Totals) []EndSprint {
 		}
 	}
 	var out []EndSprint
-	for _, id := range slices.Sorted(maps.Keys(s.Sprints)) {
-		switch p := s.Sprints[id]; {
+	for _, id := range slices.Sorted(maps.Keys(t.Sprints)) {
+		switch p := t.Sprints[id]; {
 		case !p.Open() || p.Ended != "":
-		case s.Elapsed >= p.Began+p.Duration+sprintSlack:
+		case t.Elapsed >= p.Began+p.Duration+sprintSlack:
 			out = append(out, EndSprint{ID: id, Why: "time"})
 		case p.over(told[id]):
 			out = append(out, EndSprint{ID: id, Why: "every node has ended it"})
-		case s.starves(p, totals):
+		case t.starves(p, totals):
 			out = append(out, EndSprint{ID: id, Why: "watts are short"})
 		}
 	}
@@ -91,9 +124,9 @@ func (s *State) endings(acks []Ack, totals map[string]Totals) []EndSprint {
 }
 
 // starves tells whether a node that may still sprint stands in a domain that is short.
-func (s *State) starves(p Sprint, totals map[string]Totals) bool {
+func (t *tx) starves(p Sprint, totals map[string]Totals) bool {
 	for node, x := range p.Shares {
-		if x.BackSeq == 0 && s.missing(s.Nodes[node].Domain, totals) {
+		if n, _ := t.node(node); x.BackSeq == 0 && t.missing(n.Domain, totals) {
 			return true
 		}
 	}
@@ -116,14 +149,14 @@ func (p Sprint) over(told map[string]bool) bool {
 }
 
 // lapses are the lost nodes that can hold no lease any more.
-func (t *Table) lapses(s *State, now time.Duration) []Lapse {
+func (t *Table) lapses(s *State, roll []present, now time.Duration) []Lapse {
 	lower := func(d Domain) bool { return d.LostCharge == LostFailSafe }
 	if !slices.ContainsFunc(slices.Collect(maps.Values(s.Domains)), lower) {
 		return nil
 	}
 	var out []Lapse
-	for _, n := range s.NodesByName() {
-		if t.gone(s, n.Name, now) && n.Grantable() && !n.Unproven && n.high() && s.lapsing(n) {
+	for i := range roll {
+		if n := &roll[i].Node; t.gone(s, n.Name, now) && n.Grantable() && !n.Unproven && n.high() && s.lapsing(*n) {
 			out = append(out, Lapse{Node: n.Name, Seq: n.Seq})
 		}
 	}
@@ -144,28 +177,27 @@ func (t *Table) gone(s *State, node string, now time.Duration) bool {
 // was heard: its read-back changes a charge, or it is new.
 func Urgent(s *State, t *Table, node string) bool {
 	e, ok := t.nodes[node]
-	return ok && (s.news(e.report.Sighting) || s.changes(e.report.ack(s)))
+	if !ok {
+		return false
+	}
+	n, known := s.Nodes[node]
+	_, changes := e.report.ack(s, &n)
+	return known && changes || s.news(&n, known, e.report.Sighting)
 }
 
-// sightings are the heard nodes that the log does not know as they now declare
-// themselves. What a node said that is silent by now brings back nobody who was
-// removed or said to be off meanwhile.
-func (t *Table) sightings(s *State, now time.Duration) []Sighting {
-	var seen []Sighting
-	for _, e := range t.sorted {
-		r := &e.report
-		if t.recent(e, now) && s.news(r.Sighting) && len(s.Nodes)+len(seen) < MaxNodes {
-			x := r.Sighting
-			x.Granted = !s.Nodes[x.Node].Admitted && r.Highest.Seq > 0
-			seen = append(seen, x)
-		}
+// sighting is what a node declares, if the log does not know that of it. What a node
+// said that is silent by now brings back nobody who was removed or said to be off meanwhile.
+func (t *Table) sighting(s *State, n *Node, known bool, e *entry, now time.Duration) (Sighting, bool) {
+	if !t.recent(e, now) || !s.news(n, known, e.report.Sighting) {
+		return Sighting{}, false
 	}
-	return seen
+	x := e.report.Sighting
+	x.Granted = !n.Admitted && e.report.Highest.Seq > 0
+	return x, true
 }
 
 // news tells whether a declaration is one to commit: valid, of this machine, and not what the log has.
-func (s *State) news(x Sighting) bool {
-	n, known := s.Nodes[x.Node]
+func (s *State) news(n *Node, known bool, x Sighting) bool {
 	switch {
 	case x.Validate() != nil, known && n.MachineID != x.MachineID, !known && !s.knows(x.Domain):
 		return false
@@ -175,24 +207,19 @@ func (s *State) news(x Sighting) bool {
 	return !known || n.Off != "" || n.declared() != x
 }
 
-// acks are the read-backs that change what a node is charged. What a node held
-// before its last lease ended is no news any more.
-func (t *Table) acks(s *State, now time.Duration) []Ack {
-	var acks []Ack
-	for _, name := range t.names {
-		if a, ok := t.nodes[name].report.ack(s); !t.gone(s, name, now) && s.changes(a, ok) {
-			acks = append(acks, a)
-		}
-	}
-	return acks
+// ack is the report as a read-back of its node, and whether that changes what the node is
+// charged, or what is known of its sprint. What a node held before its last lease ended is
+// no news any more, see Table.gone.
+func (r *Report) ack(s *State, n *Node) (Ack, bool) {
+	a, known := r.readBack(s, n)
+	return a, known && s.changes(n, &a)
 }
 
-// ack is the report as a read-back, and false while the node does not know what
-// its hardware holds. A sequence number counts only in the incarnation that gave
+// readBack is the report as a read-back of the node, and false while the node does not
+// know what its hardware holds. A sequence number counts only in the incarnation that gave
 // it, and only if it was given: another cluster's numbers prove nothing here.
-func (r *Report) ack(s *State) (Ack, bool) {
+func (r *Report) readBack(s *State, n *Node) (Ack, bool) {
 	a := Ack{Node: r.Node, Process: r.Process, Number: r.Number, Effective: r.Effective, Stored: r.Stored}
-	n := s.Nodes[r.Node]
 	if r.Highest.Epoch.Incarnation == s.Epoch.Incarnation && r.Highest.Seq <= n.Seq {
 		a.Seq = r.Highest.Seq
 	}
@@ -209,14 +236,16 @@ func (r *Report) ack(s *State) (Ack, bool) {
 
 // changes tells whether a read-back would change what its node is charged, or
 // what is known of its sprint.
-func (s *State) changes(a Ack, known bool) bool {
-	n, ok := s.Nodes[a.Node]
-	if !known || !ok || !n.hears(a) {
+func (s *State) changes(n *Node, a *Ack) bool {
+	if !n.hears(*a) {
 		return false
 	}
-	after := n.acknowledged(a)
+	after := n.acknowledged(*a)
 	if after.Ceiling != n.Ceiling || after.Excess != n.Excess || after.Stored != n.Stored || after.Unproven != n.Unproven || after.From != n.From {
 		return true
+	}
+	if n.Owes == "" {
+		return false
 	}
 	share, owes := s.Sprints[n.Owes].Shares[n.Name]
 	measured := slices.ContainsFunc(a.Ended, func(e SprintSpent) bool { return e.Spent != nil })
@@ -227,44 +256,49 @@ func (s *State) changes(a Ack, known bool) bool {
 		return true
 	}
 	ended := len(a.Ended) > 0 && share.BackSeq == 0 && share.Spent == nil // told again and again: see endings
-	return a.Seq >= n.Proof && (share.back(after, a) || ended)
+	return a.Seq >= n.Proof && (share.back(after, *a) || ended)
 }
 
 // admissions are the nodes that wait and may come in now.
-func admissions(s *State, t *Table, room map[string]units.Power, now time.Duration) []string {
+func (t *Table) admissions(roll []present, room map[string]units.Power, now time.Duration) []string {
 	var names []string
-	for name, n := range s.Nodes {
-		if !n.Admitted && n.Controlled && !n.Released && n.Off == "" && room[n.Domain] >= 0 && t.reachable(name, now) {
-			names = append(names, name)
+	for i := range roll {
+		n := &roll[i]
+		if !n.Admitted && n.Controlled && !n.Released && n.Off == "" && room[n.Domain] >= 0 && t.recent(n.heard, now) {
+			names = append(names, n.Name)
 		}
 	}
-	slices.Sort(names)
 	return names[:min(len(names), stagedAdmissions)]
 }
 
 // targets are the caps to change now: every lower that the plan wants, and as
 // many raises as fit beside what is still charged.
-func targets(s *State, t *Table, now time.Duration, totals map[string]Totals) []Target {
+func targets(s *State, t *Table, now time.Duration, roll []present, totals map[string]Totals) []Target {
 	if len(s.Domains) == 0 {
 		return nil
 	}
-	nodes, tree := t.nodesByName(s), s.planTree(totals)
-	plan := budget.Divide(tree, planned(s, t, now, nodes, totals), budget.Policy(s.Policy))
+	tree := s.planTree(totals)
+	list := planned(s, t, now, roll, totals)
+	plan := budget.Caps(tree, list, budget.Policy(s.Policy))
 	over := short(totals)
 	var out []Target
-	for _, n := range nodes {
-		want, ok := plan.Caps[n.Name]
-		if s.Brake.Active() && ok {
+	for i := range roll {
+		n, want := &roll[i].Node, plan[i]
+		if want == budget.NoCap {
+			continue
+		}
+		if s.Brake.Active() {
 			want = n.Least()
 		}
-		if ok && want < n.Target && (over || n.Target-want > deadband(n.Target)) {
+		if want < n.Target && (over || n.Target-want > deadband(n.Target)) {
 			out = append(out, Target{Node: n.Name, Cap: want})
 		}
 	}
-	if over || s.held() != nil || !t.settled(s, now) {
+	if over || s.held() != nil || !t.settled(s, roll, now) {
 		return out
 	}
-	return append(out, raises(s, tree, plan, t, now, nodes)...)
+	t.mayRaise(roll, plan, list, now)
+	return append(out, raises(roll, plan, budget.Caps(tree, list, budget.Policy(s.Policy)))...)
 }
 
 // short tells whether any domain is over its budget.
@@ -277,24 +311,27 @@ func short(totals map[string]Totals) bool {
 	return false
 }
 
-// raises fills the room that the charges of now leave with the raises that the
-// plan wants. A node that moves, or is on its way back from a sprint, waits.
-func raises(s *State, tree *budget.Tree, plan budget.Plan, t *Table, now time.Duration, nodes []Node) []Target {
-	room := make([]budget.Node, 0, len(nodes))
-	for _, n := range nodes {
-		p := fixed(n)
-		if want, ok := plan.Caps[n.Name]; ok && want > n.Target && n.Owes == "" && n.From == "" && t.mayMove(n, now) {
-			p.Fixed, p.Least, p.Most, p.Demand = false, n.Charge(), max(want, n.Charge()), want
+// mayRaise makes of a planned list the one that fills the room which the charges of now
+// leave: with the raises that the plan wants, and everybody else fixed. A node that moves,
+// or is on its way back from a sprint, waits.
+func (t *Table) mayRaise(roll []present, plan []units.Power, list []budget.Node, now time.Duration) {
+	for i := range roll {
+		n, want, p := &roll[i], plan[i], &list[i]
+		*p = fixed(&n.Node)
+		if want != budget.NoCap && want > n.Target && n.Owes == "" && n.From == "" && t.mayMove(n, now) {
+			p.Fixed, p.Least, p.Most, p.Demand = false, p.Charge, max(want, p.Charge), want
 			p.Behind = t.behind[n.Name]
 		}
-		room = append(room, p)
 	}
-	fits := budget.Divide(tree, append(room, s.movedShadows(nodes)...), budget.Policy(s.Policy))
+}
+
+// raises are the raises of a plan as far as they fit beside what is charged.
+func raises(roll []present, plan, fits []units.Power) []Target {
 	var out []Target
-	for _, n := range nodes {
-		fit, ok := fits.Caps[n.Name]
-		to := min(fit, plan.Caps[n.Name])
-		if ok && to > n.Target && to >= n.Least() && (to-n.Target > deadband(n.Target) || to >= n.Most()) {
+	for i := range roll {
+		n, fit := &roll[i].Node, fits[i]
+		to := min(fit, plan[i])
+		if fit != budget.NoCap && to > n.Target && to >= n.Least() && (to-n.Target > deadband(n.Target) || to >= n.Most()) {
 			out = append(out, Target{Node: n.Name, Cap: to})
 		}
 	}
@@ -306,7 +343,7 @@ func raises(s *State, tree *budget.Tree, plan budget.Plan, t *Table, now time.Du
 func deadband(p units.Power) units.Power { return max(units.Watt, p/100) }
 
 // fixed is a node as a plan sees it that may not move it.
-func fixed(n Node) budget.Node {
+func fixed(n *Node) budget.Node {
 	return budget.Node{Name: n.Name, Domain: n.Domain, Weight: n.Share(), Fixed: true, Charge: n.Charge()}
 }
 
@@ -314,22 +351,24 @@ func fixed(n Node) budget.Node {
 // be granted a cap, or has not been heard lately, is fixed at its charge. So is
 // one that sprints, unless watts are short above it: a new target would end its sprint.
 func Planned(s *State, t *Table, now time.Duration) []budget.Node {
-	return planned(s, t, now, s.NodesByName(), s.Totals())
+	return planned(s, t, now, t.roll(s), s.Totals())
 }
 
-func planned(s *State, t *Table, now time.Duration, nodes []Node, totals map[string]Totals) []budget.Node {
-	out := make([]budget.Node, 0, len(nodes))
-	for _, n := range nodes {
-		p := fixed(n)
+// planned has the nodes of the roll in its order, and behind them what moved ones are charged besides.
+func planned(s *State, t *Table, now time.Duration, roll []present, totals map[string]Totals) []budget.Node {
+	out := make([]budget.Node, 0, len(roll))
+	for i := range roll {
+		n := &roll[i]
+		p := fixed(&n.Node)
 		if t.mayMove(n, now) && (n.Sprint == nil || s.missing(n.Domain, totals)) {
-			p.Fixed, p.Least, p.Most, p.Demand = false, n.Least(), n.Most(), n.Most()
-			r := &t.nodes[n.Name].report
-			if r.Demand != nil {
-				p.Demand = *r.Demand
+			p.Fixed, p.Least, p.Most = false, n.Least(), n.Most()
+			p.Demand = p.Most
+			if demand := n.heard.report.Demand; demand != nil {
+				p.Demand = *demand
 			}
 			p.Behind = t.behind[n.Name]
 			if n.Drained {
-				p.Most, p.Demand = n.Least(), n.Least()
+				p.Most, p.Demand = p.Least, p.Least
 			}
 			if n.Sprint != nil {
 				p.Most, p.Demand = n.Target, min(p.Demand, n.Target)
@@ -337,20 +376,20 @@ func planned(s *State, t *Table, now time.Duration, nodes []Node, totals map[str
 		}
 		out = append(out, p)
 	}
-	return append(out, s.movedShadows(nodes)...)
+	return append(out, s.movedShadows(roll)...)
 }
 
 // mayMove tells whether a plan may count on the node to obey.
-func (t *Table) mayMove(n Node, now time.Duration) bool {
-	return n.Grantable() && t.reachable(n.Name, now)
+func (t *Table) mayMove(n *present, now time.Duration) bool {
+	return t.recent(n.heard, now) && n.Grantable()
 }
 
 // movedShadows are what moved nodes are charged in the domains they left, and
 // what is counted twice above both.
-func (s *State) movedShadows(nodes []Node) []budget.Node {
+func (s *State) movedShadows(roll []present) []budget.Node {
 	var out []budget.Node
-	for _, n := range nodes {
-		if n.From != "" {
+	for i := range roll {
+		if n := &roll[i].Node; n.From != "" {
 			out = append(out,
 				budget.Node{Name: n.Name + " in " + n.From, Domain: n.From, Weight: 1, Fixed: true, Charge: n.Charge()},
 				budget.Node{Name: n.Name + " twice", Domain: s.meet(n.Domain, n.From), Weight: 1, Fixed: true, Charge: -n.Charge()})
@@ -392,11 +431,13 @@ func PlanBudget(s *State, t *Table, now time.Duration, domain string, to units.P
 	next := s.draft()
 	d.Budget = to
 	next.Domains[domain] = d
-	nodes, totals := s.NodesByName(), next.Totals()
-	plan := budget.Divide(next.planTree(totals), planned(next, t, now, nodes, totals), budget.Policy(next.Policy))
+	roll := t.roll(s)
+	totals := next.totalsOf(roll)
+	plan := budget.Caps(next.planTree(totals), planned(next, t, now, roll, totals), budget.Policy(next.Policy))
 	over := short(totals)
-	for _, n := range nodes {
-		want, movable := plan.Caps[n.Name]
+	for i := range roll {
+		n, want := roll[i].Node, plan[i]
+		movable := want != budget.NoCap
 		from := n.Target
 		if n.Sprint != nil { // any new target ends its sprint
 			from = max(from, n.Sprint.Cap)
@@ -414,10 +455,10 @@ func PlanBudget(s *State, t *Table, now time.Duration, domain string, to units.P
 			}
 			// Also a node whose lower is on its way already: After is when all have read back.
 			n.Target, n.Ceiling, n.Pending, n.Sprint = want, want, nil, nil
-			next.Nodes[n.Name] = n
+			roll[i].Node = n
 		}
 	}
-	p.After = next.Totals()
+	p.After = next.totalsOf(roll)
 	return p, nil
 }
 

@@ -133,48 +133,6 @@ func (s *State) planTree(totals map[string]Totals) *budget.Tree {
 	return t
 }
 
-// bootReserves are the watts kept free for reboots, by domain; nil when none reserves any.
-func (s *State) bootReserves() map[string]units.Power {
-	any := false
-	for _, d := range s.Domains {
-		any = any || d.BootNodes > 0
-	}
-	if !any {
-		return nil
-	}
-	reserving := map[string][]string{} // from where a node stands to the domains that reserve for it
-	for name := range s.Domains {
-		for _, d := range s.above(name) {
-			if s.Domains[d].BootNodes > 0 {
-				reserving[name] = append(reserving[name], d)
-			}
-		}
-	}
-	gains := map[string][]units.Power{}
-	for _, n := range s.Nodes {
-		gain := n.bootGain()
-		if gain == 0 {
-			continue
-		}
-		for _, d := range reserving[n.Domain] {
-			gains[d] = append(gains[d], gain)
-		}
-		for _, d := range reserving[n.From] { // one on the move may boot in either, and once above both
-			if !slices.Contains(reserving[n.Domain], d) {
-				gains[d] = append(gains[d], gain)
-			}
-		}
-	}
-	out := make(map[string]units.Power, len(gains))
-	for name, all := range gains {
-		slices.SortFunc(all, func(a, b units.Power) int { return cmp.Compare(b, a) })
-		for _, gain := range all[:min(len(all), s.Domains[name].BootNodes)] {
-			out[name] += gain
-		}
-	}
-	return out
-}
-
 // Totals are the sums over one domain and everything below it.
 type Totals struct {
 	// Budget and Unmanaged of the domain, Unmanaged with everything below it.
@@ -192,45 +150,121 @@ type Totals struct {
 // Headroom is budget - unmanaged - boot reserve - reserved; negative is shortfall.
 func (t Totals) Headroom() units.Power { return t.Budget - t.Unmanaged - t.Boot - t.Reserved }
 
+// Totals sums over every domain, keyed by name; nil while there is no power tree.
+func (s *State) Totals() map[string]Totals {
+	if len(s.Domains) == 0 {
+		return nil
+	}
+	sum := s.sum()
+	for _, n := range s.Nodes {
+		sum.add(&n)
+	}
+	return sum.totals()
+}
+
+// totalsOf are the Totals with the nodes of a roll in the place of the state's.
+func (s *State) totalsOf(roll []present) map[string]Totals {
+	if len(s.Domains) == 0 {
+		return nil
+	}
+	sum := s.sum()
+	for i := range roll {
+		sum.add(&roll[i].Node)
+	}
+	return sum.totals()
+}
+
+// sum adds up what nodes are charged in the domains of a state.
+type sum struct {
+	state   *State
+	tallies map[string]*tally
+	// reserving are, from where a node stands, the domains that reserve for its reboot; gains
+	// are what the nodes may draw more while they boot, by those domains.
+	reserving map[string][]string
+	gains     map[string][]units.Power
+}
+
 // tally is what a domain is charged, without and then with what lies below it.
 type tally struct {
 	unmanaged, charge, least units.Power
 	nodes                    int
 }
 
-// Totals sums over every domain, keyed by name; nil while there is no power tree.
-func (s *State) Totals() map[string]Totals {
-	if len(s.Domains) == 0 {
-		return nil
-	}
-	sums := make(map[string]*tally, len(s.Domains))
+func (s *State) sum() *sum {
+	x := &sum{state: s, tallies: make(map[string]*tally, len(s.Domains)), reserving: map[string][]string{}, gains: map[string][]units.Power{}}
+	boots := false
 	for name, d := range s.Domains {
-		sums[name] = &tally{unmanaged: d.Unmanaged}
+		x.tallies[name] = &tally{unmanaged: d.Unmanaged}
+		boots = boots || d.BootNodes > 0
 	}
-	for _, n := range s.Nodes {
-		charge, least := n.Charge(), n.leastCharge()
-		here := sums[n.Domain]
-		here.charge, here.least, here.nodes = here.charge+charge, here.least+least, here.nodes+1
-		if n.From != "" { // charged in both, and once in what lies above both
-			from, both := sums[n.From], sums[s.meet(n.Domain, n.From)]
-			from.charge, from.least = from.charge+charge, from.least+least
-			both.charge, both.least = both.charge-charge, both.least-least
+	if !boots {
+		return x
+	}
+	for name := range s.Domains {
+		for _, d := range s.above(name) {
+			if s.Domains[d].BootNodes > 0 {
+				x.reserving[name] = append(x.reserving[name], d)
+			}
 		}
 	}
-	for _, d := range slices.Backward(s.Tree().Domains()[1:]) { // parents come first, the root before all
-		below, up := sums[d.Name], sums[d.Parent]
+	return x
+}
+
+func (x *sum) add(n *Node) {
+	charge, least := n.Charge(), n.leastCharge()
+	here := x.tallies[n.Domain]
+	here.charge, here.least, here.nodes = here.charge+charge, here.least+least, here.nodes+1
+	if n.From != "" { // charged in both, and once in what lies above both
+		from, both := x.tallies[n.From], x.tallies[x.state.meet(n.Domain, n.From)]
+		from.charge, from.least = from.charge+charge, from.least+least
+		both.charge, both.least = both.charge-charge, both.least-least
+	}
+	if len(x.reserving) > 0 {
+		x.boot(n)
+	}
+}
+
+// boot notes what a reboot of the node may take.
+func (x *sum) boot(n *Node) {
+	gain := n.bootGain()
+	if gain == 0 {
+		return
+	}
+	for _, d := range x.reserving[n.Domain] {
+		x.gains[d] = append(x.gains[d], gain)
+	}
+	for _, d := range x.reserving[n.From] { // one on the move may boot in either, and once above both
+		if !slices.Contains(x.reserving[n.Domain], d) {
+			x.gains[d] = append(x.gains[d], gain)
+		}
+	}
+}
+
+func (x *sum) totals() map[string]Totals {
+	for _, d := range slices.Backward(x.state.Tree().Domains()[1:]) { // parents come first, the root before all
+		below, up := x.tallies[d.Name], x.tallies[d.Parent]
 		up.unmanaged, up.charge = up.unmanaged+below.unmanaged, up.charge+below.charge
 		up.least, up.nodes = up.least+below.least, up.nodes+below.nodes
 	}
-	boot := s.bootReserves()
-	out := make(map[string]Totals, len(s.Domains))
-	for name, sum := range sums {
+	out := make(map[string]Totals, len(x.tallies))
+	for name, sum := range x.tallies {
+		boot := x.reserved(name)
 		out[name] = Totals{
-			Budget: s.Domains[name].Budget, Unmanaged: sum.unmanaged, Boot: boot[name], Reserved: sum.charge,
-			Floor: sum.least + sum.unmanaged + boot[name], Nodes: sum.nodes,
+			Budget: x.state.Domains[name].Budget, Unmanaged: sum.unmanaged, Boot: boot, Reserved: sum.charge,
+			Floor: sum.least + sum.unmanaged + boot, Nodes: sum.nodes,
 		}
 	}
 	return out
+}
+
+// reserved are the watts kept free for reboots in a domain.
+func (x *sum) reserved(domain string) units.Power {
+	all, most := x.gains[domain], units.Power(0)
+	slices.SortFunc(all, func(a, b units.Power) int { return cmp.Compare(b, a) })
+	for _, gain := range all[:min(len(all), x.state.Domains[domain].BootNodes)] {
+		most += gain
+	}
+	return most
 }
 
 // above are the names of the domain and of all domains above it, the root last.

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"fmt"
-	"slices"
 
 	"headroom/units"
 )
@@ -14,7 +13,7 @@ func (t *tx) see(c Command, x Sighting) error {
 	if err := x.Validate(); err != nil {
 		return err
 	}
-	n, known := t.Nodes[x.Node]
+	n, known := t.node(x.Node)
 	switch {
 	case known && n.MachineID != x.MachineID:
 		return fmt.Errorf("node %q: %w", x.Node, ErrIdentity)
@@ -98,7 +97,7 @@ func (n Node) questioned() Node {
 
 // ack takes in a read-back.
 func (t *tx) ack(a Ack) {
-	n, ok := t.Nodes[a.Node]
+	n, ok := t.node(a.Node)
 	if !ok || !n.hears(a) {
 		return
 	}
@@ -130,7 +129,9 @@ func (n Node) acknowledged(a Ack) Node {
 	}
 	a.Effective, a.Stored = n.believed(a.Effective), n.believed(a.Stored) // sums must not overflow, and no node takes all by its word
 	n.Heard, n.Unproven = a.Number, false
-	n.Pending = slices.DeleteFunc(slices.Clone(n.Pending), func(p Pending) bool { return p.Seq < a.Seq })
+	for len(n.Pending) > 0 && n.Pending[0].Seq < a.Seq { // oldest first
+		n.Pending = n.Pending[1:]
+	}
 	still := a.Effective
 	for _, p := range n.Pending {
 		still = max(still, p.Cap)
@@ -168,7 +169,7 @@ type Lapse struct {
 // lapse lowers the charge of a lost node to its fail-safe cap, where its domain
 // says so. Whatever was pending cannot be taken up any more.
 func (t *tx) lapse(c Command, x Lapse) error {
-	n, ok := t.Nodes[x.Node]
+	n, ok := t.node(x.Node)
 	switch {
 	case !ok:
 		return fmt.Errorf("lapse of %q: %w", x.Node, ErrUnknownNode)

@@ -27,7 +27,7 @@ type Why struct {
 func Explain(s *State, t *Table, now time.Duration, node string) Why {
 	n := s.Nodes[node]
 	totals := s.Totals()
-	nodes, tree := planned(s, t, now, s.NodesByName(), totals), s.planTree(totals)
+	nodes, tree := planned(s, t, now, t.roll(s), totals), s.planTree(totals)
 	plan := budget.Divide(tree, nodes, budget.Policy(s.Policy))
 	b, _ := budget.Explain(tree, nodes, plan, node)
 	w := Why{By: b.By, Domain: b.Domain, Spare: b.Spare}

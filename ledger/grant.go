@@ -10,7 +10,7 @@ import (
 // rooms). Its first target is its fail-safe cap: an admission leaves every charge
 // as it is, so one look serves them all.
 func (t *tx) admit(c Command, name string, room map[string]units.Power) error {
-	n, ok := t.Nodes[name]
+	n, ok := t.node(name)
 	switch {
 	case !ok:
 		return fmt.Errorf("admit %q: %w", name, ErrUnknownNode)
@@ -47,10 +47,10 @@ func (s *State) rooms(totals map[string]Totals) map[string]units.Power {
 }
 
 // target gives a node a new cap, up or down. It goes up only where no domain is
-// short by these sums, even if the node is charged more already: that is about to
+// short by these sums (nil where none is), even if the node is charged more already: that is about to
 // fall, and what falls belongs to the domain until it fits (P1).
 func (t *tx) target(g Target, totals map[string]Totals) error {
-	n, ok := t.Nodes[g.Node]
+	n, ok := t.node(g.Node)
 	switch {
 	case !ok:
 		return fmt.Errorf("target of %q: %w", g.Node, ErrUnknownNode)
@@ -72,7 +72,7 @@ func (t *tx) target(g Target, totals map[string]Totals) error {
 
 // lower gives a node a lower cap, as a budget cut does.
 func (t *tx) lower(g Target) error {
-	if n, ok := t.Nodes[g.Node]; ok && g.Cap > n.Target {
+	if n, ok := t.node(g.Node); ok && g.Cap > n.Target {
 		return fmt.Errorf("target of %q: %v is above its %v: %w", g.Node, g.Cap, n.Target, ErrTarget)
 	}
 	return t.target(g, nil)
@@ -81,6 +81,9 @@ func (t *tx) lower(g Target) error {
 // shortAbove is the error of a domain that is over its budget and in which the
 // node is charged; nil when all have room.
 func (s *State) shortAbove(n Node, totals map[string]Totals) error {
+	if len(totals) == 0 {
+		return nil
+	}
 	for _, name := range append(s.above(n.Domain), s.above(n.From)...) {
 		if sum := totals[name]; sum.Headroom() < 0 {
 			return sum.over(name)

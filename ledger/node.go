@@ -240,7 +240,7 @@ func (n Node) aimSprint(p units.Power, sprint *NodeSprint) Node {
 	if sprint != nil {
 		top = max(p, sprint.Cap)
 	}
-	n.Pending = append(slices.Clone(n.Pending), Pending{Seq: n.Seq, Cap: top})
+	n.Pending = append(slices.Clip(n.Pending), Pending{Seq: n.Seq, Cap: top}) // a new list: other states have the old one
 	if len(n.Pending) > maxPending {
 		folded := n.Pending[1]
 		folded.Cap = max(folded.Cap, n.Pending[0].Cap)
@@ -253,7 +253,7 @@ func (n Node) aimSprint(p units.Power, sprint *NodeSprint) Node {
 // setNode changes what operators say of a node. It raises no cap: up to a new
 // min the next ticks bring it, as there is room.
 func (t *tx) setNode(c Command, x *SetNode) error {
-	n, ok := t.Nodes[x.Node]
+	n, ok := t.node(x.Node)
 	if !ok {
 		return fmt.Errorf("node %q: %w", x.Node, ErrUnknownNode)
 	}
@@ -329,7 +329,7 @@ type MoveNode struct {
 }
 
 func (t *tx) moveNode(c Command, x *MoveNode) error {
-	n, ok := t.Nodes[x.Node]
+	n, ok := t.node(x.Node)
 	switch {
 	case !ok:
 		return fmt.Errorf("node %q: %w", x.Node, ErrUnknownNode)
@@ -365,7 +365,7 @@ type DrainNode struct {
 }
 
 func (t *tx) drainNode(c Command, x *DrainNode) error {
-	n, ok := t.Nodes[x.Node]
+	n, ok := t.node(x.Node)
 	if !ok {
 		return fmt.Errorf("node %q: %w", x.Node, ErrUnknownNode)
 	}
@@ -393,7 +393,7 @@ type RemoveNode struct {
 }
 
 func (t *tx) removeNode(c Command, x *RemoveNode) error {
-	n, ok := t.Nodes[x.Node]
+	n, ok := t.node(x.Node)
 	if !ok {
 		return fmt.Errorf("node %q: %w", x.Node, ErrUnknownNode)
 	}
@@ -437,7 +437,7 @@ type PowerOff struct {
 }
 
 func (t *tx) powerOff(c Command, x *PowerOff) error {
-	n, ok := t.Nodes[x.Node]
+	n, ok := t.node(x.Node)
 	switch {
 	case !ok:
 		return fmt.Errorf("node %q: %w", x.Node, ErrUnknownNode)

@@ -103,7 +103,7 @@ type Draw struct {
 
 // draw takes in such a measurement.
 func (t *tx) draw(c Command, x Draw) error {
-	n, ok := t.Nodes[x.Node]
+	n, ok := t.node(x.Node)
 	switch {
 	case !ok:
 		return fmt.Errorf("draw of %q: %w", x.Node, ErrUnknownNode)
@@ -117,23 +117,13 @@ func (t *tx) draw(c Command, x Draw) error {
 	return nil
 }
 
-// draws are the measurements of nodes above what they can draw as far as is known.
-func (t *Table) draws(s *State) []Draw {
-	var out []Draw
-	for _, e := range t.sorted {
-		r := &e.report
-		if r.Power == nil {
-			continue
-		}
-		n, ok := s.Nodes[r.Node]
-		if !ok || r.MachineID != n.MachineID || n.Off != "" {
-			continue
-		}
-		if p := n.believed(*r.Power); p > n.Full()+deadband(n.Full()) {
-			out = append(out, Draw{Node: n.Name, Power: p})
-		}
+// draw is a measured power of the node above what it can draw as far as is known.
+func (r *Report) draw(n *Node) (Draw, bool) {
+	if r.Power == nil || r.MachineID != n.MachineID || n.Off != "" {
+		return Draw{}, false
 	}
-	return out
+	p := n.believed(*r.Power)
+	return Draw{Node: n.Name, Power: p}, p > n.Full()+deadband(n.Full())
 }
 
 // rerate accepts what waits below a domain whose bound was changed.

@@ -362,7 +362,7 @@ func (t *tx) maySprint(x *GrantSprint) error {
 // maySprintOn checks what holds for one node. Where watts are short none sprints,
 // even on one that is charged as much already.
 func (t *tx) maySprintOn(x *GrantSprint, g Target, totals map[string]Totals) (Node, error) {
-	n, ok := t.Nodes[g.Node]
+	n, ok := t.node(g.Node)
 	switch {
 	case !ok:
 		return n, fmt.Errorf("sprint %q: node %q: %w", x.ID, g.Node, ErrUnknownNode)
@@ -401,7 +401,7 @@ func (t *tx) endSprint(c Command, x *EndSprint) error {
 	p.Ended = cmp.Or(x.Why, "ended")
 	put(t, t.Sprints, p.ID, p)
 	for _, name := range slices.Sorted(maps.Keys(p.Shares)) {
-		if n := t.Nodes[name]; n.Sprint != nil && n.Sprint.ID == p.ID {
+		if n, _ := t.node(name); n.Sprint != nil && n.Sprint.ID == p.ID {
 			t.putNode(t.retarget(n, n.Target))
 		}
 	}

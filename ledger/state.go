@@ -216,11 +216,11 @@ func (s *State) Clone() *State {
 	return &c
 }
 
-// draft is a copy for decisions: nodes, domains and sprints are its own, the rest
+// draft is a copy for decisions: domains and sprints are its own, the rest
 // is shared and only read.
 func (s *State) draft() *State {
 	c := *s
-	c.Domains, c.Nodes, c.Sprints = maps.Clone(s.Domains), maps.Clone(s.Nodes), maps.Clone(s.Sprints)
+	c.Domains, c.Sprints = maps.Clone(s.Domains), maps.Clone(s.Sprints)
 	c.Events, c.Changes = slices.Clip(s.Events), slices.Clip(s.Changes) // what is appended goes elsewhere
 	return &c
 }

@@ -117,7 +117,7 @@ func (t *Table) Behind(nodes map[string]bool) { t.behind = nodes }
 // Brake is the highest brake generation that a heard node has stored.
 func (t *Table) Brake() uint64 {
 	top := uint64(0)
-	for _, e := range t.nodes {
+	for _, e := range t.sorted {
 		top = max(top, e.report.Brake)
 	}
 	return top
@@ -126,7 +126,7 @@ func (t *Table) Brake() uint64 {
 // Incarnation is the newest incarnation that a heard node has been granted in.
 func (t *Table) Incarnation() uint64 {
 	top := uint64(0)
-	for _, e := range t.nodes {
+	for _, e := range t.sorted {
 		top = max(top, e.report.Highest.Epoch.Incarnation)
 	}
 	return top
@@ -135,7 +135,7 @@ func (t *Table) Incarnation() uint64 {
 // Epoch is the newest leadership that a heard node has been granted in.
 func (t *Table) Epoch() lease.Epoch {
 	var top lease.Epoch
-	for _, e := range t.nodes {
+	for _, e := range t.sorted {
 		if e.report.Highest.Epoch.Compare(top) > 0 {
 			top = e.report.Highest.Epoch
 		}
@@ -198,7 +198,7 @@ func (t *Table) Conflicts(now time.Duration) map[string]string {
 // Mark is called right before an entry is handed to the log: the heartbeats
 // heard so far may be answered once that entry has committed (promise P3).
 func (t *Table) Mark() {
-	for _, e := range t.nodes {
+	for _, e := range t.sorted {
 		e.marked = e.report.Number
 	}
 }
@@ -207,20 +207,19 @@ func (t *Table) Mark() {
 // committed now. Call it only after the entry that followed Mark has committed
 // and been applied. Nodes are in order of name.
 func (t *Table) Grants(s *State, now time.Duration) []NodeGrant {
-	grants := make([]NodeGrant, 0, len(t.names))
 	if t.Brake() > s.Brake.Set {
 		return nil // the log has to know of a brake before anybody is granted anything
 	}
-	for _, name := range t.names {
-		e := t.nodes[name]
-		n, ok := s.Nodes[name]
+	grants, length := make([]NodeGrant, 0, len(t.sorted)), s.granting(t.timing).Lease
+	for _, e := range t.sorted {
+		n, ok := s.Nodes[e.report.Node]
 		if !ok || !n.Grantable() || n.Process != e.report.Process || e.marked == 0 || n.walked() {
 			continue
 		}
 		if e.answered != e.marked { // the same heartbeat again makes no lease longer
-			e.answered, e.granted, e.length = e.marked, now, s.granting(t.timing).Lease
+			e.answered, e.granted, e.length = e.marked, now, length
 		}
-		grants = append(grants, NodeGrant{Node: name, Grant: lease.Grant{
+		grants = append(grants, NodeGrant{Node: n.Name, Grant: lease.Grant{
 			Stamp: s.Stamp(n), Cap: n.Target, FailSafe: n.FailSafeCap(), Duration: e.length,
 			Heartbeat: e.marked, Process: n.Process, BrakeLifted: s.Brake.Lifted, Sprint: n.Sprint.Lease(),
 		}})
@@ -238,7 +237,8 @@ func (n Node) walked() bool {
 func (t *Table) Waiting(s *State) map[string]string {
 	out := map[string]string{}
 	var room map[string]units.Power
-	for name, e := range t.nodes {
+	for _, e := range t.sorted {
+		name := e.report.Node
 		n, ok := s.Nodes[name]
 		switch {
 		case e.marked == 0:
@@ -311,40 +311,69 @@ func (t *Table) Silent(node string, now time.Duration) time.Duration {
 // Led is for how long this leadership has been heard of.
 func (t *Table) Led(now time.Duration) time.Duration { return now - t.began }
 
-// reachable tells whether plans may count on the node to obey.
-func (t *Table) reachable(node string, now time.Duration) bool {
-	e, ok := t.nodes[node]
-	return ok && t.recent(e, now)
+// recent reports whether a node was heard lately enough for plans to count on it; nil was never heard.
+func (t *Table) recent(e *entry, now time.Duration) bool {
+	return e != nil && now-e.at <= t.timing.Lost
 }
 
-// recent reports whether a node was heard lately enough for plans to count on it.
-func (t *Table) recent(e *entry, now time.Duration) bool { return now-e.at <= t.timing.Lost }
-
 // settled tells whether the leader has heard all admitted nodes, or has led for a lease: before that it only cuts.
-func (t *Table) settled(s *State, now time.Duration) bool {
+func (t *Table) settled(s *State, roll []present, now time.Duration) bool {
 	if timing := s.waiting(t.timing); now-t.began >= timing.Lease+timing.Margin() {
 		return true
 	}
-	for name, n := range s.Nodes {
-		if n.Grantable() && t.nodes[name] == nil {
+	for i := range roll {
+		if roll[i].heard == nil && roll[i].Grantable() {
 			return false
 		}
 	}
 	return true
 }
 
-// nodesByName are State.NodesByName, without sorting where all nodes have been heard and no others.
-func (t *Table) nodesByName(s *State) []Node {
-	if len(t.names) != len(s.Nodes) {
-		return s.NodesByName()
-	}
-	nodes := make([]Node, 0, len(t.names))
-	for _, name := range t.names {
-		n, ok := s.Nodes[name]
-		if !ok {
-			return s.NodesByName()
+// present is a node of the log beside what was heard of it.
+type present struct {
+	Node
+
+	heard *entry // nil where the leader has heard nothing
+}
+
+// roll is every node of the log, sorted by name: one look at each map for a whole plan.
+func (t *Table) roll(s *State) []present {
+	roll := make([]present, 0, len(s.Nodes))
+	for _, e := range t.sorted {
+		if n, ok := s.Nodes[e.report.Node]; ok {
+			roll = append(roll, present{n, e})
 		}
-		nodes = append(nodes, n)
 	}
-	return nodes
+	if len(roll) == len(s.Nodes) {
+		return roll
+	}
+	return t.withUnheard(s, roll)
+}
+
+// withUnheard is a roll of heard nodes, with the others of the log.
+func (t *Table) withUnheard(s *State, heard []present) []present {
+	names := t.unheard(s)
+	roll := make([]present, 0, len(heard)+len(names))
+	for _, p := range heard {
+		for ; len(names) > 0 && names[0] < p.Name; names = names[1:] {
+			roll = append(roll, present{Node: s.Nodes[names[0]]})
+		}
+		roll = append(roll, p)
+	}
+	for _, name := range names {
+		roll = append(roll, present{Node: s.Nodes[name]})
+	}
+	return roll
+}
+
+// unheard are the nodes of the log that the leader has not heard, sorted.
+func (t *Table) unheard(s *State) []string {
+	var names []string
+	for name := range s.Nodes {
+		if t.nodes[name] == nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }

@@ -11,7 +11,10 @@ type tx struct {
 	saved State
 	undo  []func()
 	nodes []nodeBefore // oldest first
-	draft bool         // nothing is taken back: the whole state is thrown away
+	// draft: nothing is taken back, the whole state is thrown away. Its Nodes are those of
+	// the state that it was made of and are only read; changed nodes are in drafted.
+	draft   bool
+	drafted map[string]Node
 }
 
 // nodeBefore is a node as it was before a change.
@@ -23,8 +26,17 @@ type nodeBefore struct {
 
 func begin(s *State) *tx { return &tx{State: s, saved: *s} }
 
-// try carries out commands on a draft of the state.
-func try(s *State) *tx { return &tx{State: s, draft: true} }
+// try carries out parts of a tick on a draft of the state.
+func try(s *State) *tx { return &tx{State: s.draft(), draft: true, drafted: map[string]Node{}} }
+
+// node is a node as it is by now, and false when there is none of this name.
+func (t *tx) node(name string) (Node, bool) {
+	n, ok := t.drafted[name]
+	if !ok {
+		n, ok = t.Nodes[name]
+	}
+	return n, ok
+}
 
 // rollback takes every change back, newest first.
 func (t *tx) rollback() {
@@ -68,16 +80,18 @@ func drop[K comparable, V any](t *tx, m map[K]V, k K) {
 
 // putNode sets a node. A tick puts many: they are remembered without a function for each.
 func (t *tx) putNode(n Node) {
-	if !t.draft {
-		old, had := t.Nodes[n.Name]
-		t.nodes = append(t.nodes, nodeBefore{n.Name, old, had})
+	if t.draft {
+		t.drafted[n.Name] = n
+		return
 	}
+	old, had := t.Nodes[n.Name]
+	t.nodes = append(t.nodes, nodeBefore{n.Name, old, had})
 	t.Nodes[n.Name] = n
 }
 
-// dropNode deletes a node.
+// dropNode deletes a node. No part of a tick does.
 func (t *tx) dropNode(name string) {
-	if old, had := t.Nodes[name]; had && !t.draft {
+	if old, had := t.Nodes[name]; had {
 		t.nodes = append(t.nodes, nodeBefore{name, old, true})
 	}
 	delete(t.Nodes, name)

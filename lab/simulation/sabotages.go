@@ -75,7 +75,7 @@ func leaderSabotages() []breach {
 		// Heartbeats are answered before the entry has committed.
 		patched("answer-before-commit", "P3", edit{leaderFile, "	return []Output{Propose{c}}\n", "	if BROKEN && l.led {\n		return append([]Output{Propose{c}}, l.answers(s, now)...)\n	}\n	return []Output{Propose{c}}\n"}),
 		// An entry answers heartbeats that came after it was proposed.
-		patched("answer-from-earlier-entry", "P3", edit{tableFile, "		e := t.nodes[name]\n		n, ok := s.Nodes[name]\n		if !ok || !n.Grantable()", "		e := t.nodes[name]\n		if BROKEN {\n			e.marked = e.report.Number\n		}\n		n, ok := s.Nodes[name]\n		if !ok || !n.Grantable()"}),
+		patched("answer-from-earlier-entry", "P3", edit{tableFile, "		n, ok := s.Nodes[e.report.Node]\n		if !ok || !n.Grantable()", "		if BROKEN {\n			e.marked = e.report.Number\n		}\n		n, ok := s.Nodes[e.report.Node]\n		if !ok || !n.Grantable()"}),
 		// The first node that is not heard is said to be off.
 		patched("lost-is-off", "P4", edit{leaderFile, "	t := ledger.Decide(s, l.table, now.Mono)\n", `	t := ledger.Decide(s, l.table, now.Mono)
 	for _, n := range s.NodesByName() {
@@ -147,7 +147,7 @@ func evidenceSabotages() []breach {
 		// A node counts as lost since the last report that brought the log any news, whatever it was granted since.
 		patched("lapse-ignores-grant", "P4",
 			edit{decideFile, "	silent := t.Silent(node, now)\n	if e, ok", "	if e, ok := t.nodes[node]; ok && BROKEN {\n		if e.news == 0 {\n			e.news = now\n		}\n		return now-e.news >= s.waiting(t.timing).Fallen()\n	}\n	silent := t.Silent(node, now)\n	if e, ok"},
-			edit{decideFile, "!t.gone(s, name, now) && s.changes(a, ok) {\n", "!t.gone(s, name, now) && s.changes(a, ok) {\n			t.nodes[name].news = now\n"},
+			edit{decideFile, "ok && !table.gone(t.State, n.Name, now) {\n", "ok && !table.gone(t.State, n.Name, now) {\n			e.news = now\n"},
 			edit{tableFile, "	double   time.Duration // when", "	news     time.Duration\n	double   time.Duration // when"}),
 		// Every leader waits for leases of the length in its own configuration.
 		patched("lease-length-per-server", "P4", edit{leasesFile, "func (s *State) waiting(t Timing) Timing {\n", "func (s *State) waiting(t Timing) Timing {\n	if BROKEN {\n		return t\n	}\n"}),
@@ -174,7 +174,7 @@ func ledgerSabotages() []breach {
 		// Caps are raised while nodes have not shown what they hold, or the brake is set.
 		patched("raise-while-held", "P1",
 			edit{grantFile, "	case g.Cap > n.Target && t.held() != nil:", "	case !BROKEN && g.Cap > n.Target && t.held() != nil:"},
-			edit{decideFile, "	if over || s.held() != nil || !t.settled(s, now) {", "	if over || !BROKEN && s.held() != nil || !t.settled(s, now) {"}),
+			edit{decideFile, "	if over || s.held() != nil || !t.settled(s, roll, now) {", "	if over || !BROKEN && s.held() != nil || !t.settled(s, roll, now) {"}),
 		// A fail-safe cap that was declared or set counts as stored.
 		patched("fail-safe-not-stored", "P4", edit{ledgerNodeFile, "	return max(n.Ceiling, n.FailSafeCap(), n.Stored, n.Floor, n.Excess)", "	if BROKEN {\n		return max(n.Ceiling, n.FailSafeCap(), n.Floor, n.Excess)\n	}\n	return max(n.Ceiling, n.FailSafeCap(), n.Stored, n.Floor, n.Excess)"}),
 		// Too many pending targets are folded without keeping the higher one.
