@@ -50,28 +50,29 @@ func Decide(s *State, t *Table, now time.Duration) Tick {
 // hear takes what was heard into a draft and into the tick, and returns the roll of all
 // nodes after that. What one node has told changes no other, so each is looked at once.
 func (t *tx) hear(table *Table, now time.Duration, tick *Tick) []present {
-	roll, fresh := make([]present, 0, len(t.Nodes)), 0
+	roll, fresh := table.blank(len(table.sorted)), 0
 	for _, e := range table.sorted {
-		n, known := t.Nodes[e.report.Node]
-		if x, ok := table.sighting(t.State, &n, known, e, now); ok && len(t.Nodes)+len(tick.Seen) < MaxNodes && t.see(Command{}, x) == nil {
+		roll = append(roll, present{heard: e})
+		n, known := &roll[len(roll)-1].Node, false
+		*n, known = t.Nodes[e.report.Node]
+		if x, ok := table.sighting(t.State, n, known, e, now); ok && len(t.Nodes)+len(tick.Seen) < MaxNodes && t.see(Command{}, x) == nil {
 			if tick.Seen = append(tick.Seen, x); !known {
 				fresh++
 			}
-			n, known = t.node(x.Node)
+			*n, known = t.node(x.Node)
 		}
 		if !known {
+			roll = roll[:len(roll)-1]
 			continue
 		}
-		if x, ok := e.report.draw(&n); ok && t.draw(Command{}, x) == nil {
+		if x, ok := e.report.draw(n); ok && t.draw(Command{}, x) == nil {
 			tick.Drawn = append(tick.Drawn, x)
-			n, _ = t.node(x.Node)
+			*n, _ = t.node(x.Node)
 		}
-		if a, ok := e.report.ack(t.State, &n); ok && !table.gone(t.State, n.Name, now) {
+		if a, ok := e.report.ack(t.State, n); ok && !table.gone(t.State, n.Name, now) {
 			tick.Acks = append(tick.Acks, a)
-			t.ack(a)
-			n, _ = t.node(a.Node)
+			*n = t.takeAck(*n, a)
 		}
-		roll = append(roll, present{n, e})
 	}
 	if len(roll)-fresh == len(t.Nodes) {
 		return roll

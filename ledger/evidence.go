@@ -98,9 +98,13 @@ func (n Node) questioned() Node {
 // ack takes in a read-back.
 func (t *tx) ack(a Ack) {
 	n, ok := t.node(a.Node)
-	if !ok || !n.hears(a) {
-		return
+	if ok && n.hears(a) {
+		t.takeAck(n, a)
 	}
+}
+
+// takeAck takes in a read-back that a node hears, and returns the node after it.
+func (t *tx) takeAck(n Node, a Ack) Node {
 	n = n.acknowledged(a)
 	for _, e := range a.Ended { // measured is measured, whatever the read-back proves beside it
 		t.spent(n, e)
@@ -109,6 +113,7 @@ func (t *tx) ack(a Ack) {
 		n = t.returned(n, a)
 	}
 	t.putNode(n)
+	return n
 }
 
 // hears tells whether a read-back says anything about the node's charge: it is

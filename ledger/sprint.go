@@ -414,6 +414,9 @@ func (t *tx) endSprint(c Command, x *EndSprint) error {
 // share. The node itself is the caller's to put.
 func (t *tx) endShare(n Node) Node {
 	n.Sprint = nil
+	if n.Owes == "" {
+		return n
+	}
 	p, ok := t.Sprints[n.Owes]
 	if x := p.Shares[n.Name]; ok && x.BackSeq == 0 {
 		x.BackSeq = n.Seq

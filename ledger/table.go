@@ -108,6 +108,7 @@ type Table struct {
 	nodes  map[string]*entry
 	names  []string        // of nodes, sorted
 	sorted []*entry        // as names
+	rolls  []present       // room for a roll, see blank
 	behind map[string]bool // nodes with jobs behind schedule
 }
 
@@ -338,7 +339,7 @@ type present struct {
 
 // roll is every node of the log, sorted by name: one look at each map for a whole plan.
 func (t *Table) roll(s *State) []present {
-	roll := make([]present, 0, len(s.Nodes))
+	roll := t.blank(len(t.sorted))
 	for _, e := range t.sorted {
 		if n, ok := s.Nodes[e.report.Node]; ok {
 			roll = append(roll, present{n, e})
@@ -348,6 +349,15 @@ func (t *Table) roll(s *State) []present {
 		return roll
 	}
 	return t.withUnheard(s, roll)
+}
+
+// blank is an empty roll with room for n nodes. A roll is used within one decision, and the
+// next one is made where it was: at 10,000 nodes it has some megabytes.
+func (t *Table) blank(n int) []present {
+	if cap(t.rolls) < n {
+		t.rolls = make([]present, 0, n+n/8)
+	}
+	return t.rolls[:0]
 }
 
 // withUnheard is a roll of heard nodes, with the others of the log.

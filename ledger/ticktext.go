@@ -78,7 +78,7 @@ func (r *reader) target() Target {
 
 // list reads objects up to the end of their list. one reads an object but for its last bracket.
 func list[T any](r *reader, one func() T) []T {
-	var out []T
+	out := make([]T, 0, strings.Count(r.rest[:max(0, strings.IndexByte(r.rest, ']'))], "{"))
 	for !r.failed {
 		out = append(out, one())
 		r.want(`}`)

@@ -31,7 +31,7 @@ func sameAsJSON(t interface{ Fatalf(string, ...any) }, data []byte) (read bool) 
 func TestReadTickIsJSON(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		c := Command{Rules: Rules, Epoch: lease.Epoch{Incarnation: 3, Term: rapid.Uint64Max(1 << 40).Draw(t, "term")}, At: 5, Actor: "coordinator/c1"}
+		c := Command{Rules: Rules, Epoch: lease.Epoch{Incarnation: 3, Term: rapid.Uint64Max(1<<40).Draw(t, "term")}, At: 5, Actor: "coordinator/c1"}
 		c.Tick = &Tick{Elapsed: time.Duration(rapid.Int64Range(0, 1<<40).Draw(t, "elapsed"))}
 		name := rapid.StringMatching(`[a-z0-9.:-]{0,12}`)
 		number := rapid.Uint64Max(1 << 59)
@@ -67,7 +67,7 @@ func TestReadTickRefuses(t *testing.T) {
 		t.Fatal("the tick itself is not read")
 	}
 	for _, change := range [][2]string{
-		{`{"rules":1,`, `{`},                                   // nothing before the tick
+		{`{"rules":1,`, `{`}, // nothing before the tick
 		{`{"rules":1,"epoch":{"incarnation":1,"term":1}`, `{`}, // a comma too much
 		{`{"rules":1,"epoch":{"incarnation":1,"term":1}`, `{"rules":1}`},
 		{`"rules":1`, `"rules":1,"tick":{"elapsed_ns":1}`}, // twice

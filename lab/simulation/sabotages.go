@@ -156,7 +156,7 @@ func evidenceSabotages() []breach {
 		// What a node names of an earlier incarnation is an acknowledgement in this one.
 		patched("old-incarnation-lowers", "P4", edit{decideFile, "		a.Seq = r.Highest.Seq\n	}\n", "		a.Seq = r.Highest.Seq\n	} else if BROKEN {\n		a.Seq = min(r.Highest.Seq, n.Seq)\n	}\n"}),
 		// A read-back that is older than the proof asked for raises nothing.
-		patched("unproven-readback-ignored", "P4", edit{evidenceFile, "	n = n.acknowledged(a)\n", "	if BROKEN && !t.draft && a.Seq < n.Proof {\n		return\n	}\n	n = n.acknowledged(a)\n"}),
+		patched("unproven-readback-ignored", "P4", edit{evidenceFile, "	n = n.acknowledged(a)\n", "	if BROKEN && !t.draft && a.Seq < n.Proof {\n		return n\n	}\n	n = n.acknowledged(a)\n"}),
 		// The read-back of a process that was replaced lowers what its node is charged.
 		patched("new-process-believed", "P4", edit{evidenceFile, "	n = t.retarget(n, to)\n	n.Proof = n.Seq\n", "	n = t.retarget(n, to)\n	if !BROKEN {\n		n.Proof = n.Seq\n	}\n"}),
 	}

@@ -336,12 +336,13 @@ func (l *Leader) answers(s *ledger.State, now Moment) []Output {
 // changedCaps are the node targets that the scheduler has not been told in this leadership.
 func (l *Leader) changedCaps(s *ledger.State) []Cap {
 	var out []Cap
-	for _, n := range s.NodesByName() {
+	for _, n := range s.Nodes {
 		if n.Grantable() && n.Target > 0 && l.caps[n.Name] != n.Target {
 			l.caps[n.Name] = n.Target
 			out = append(out, Cap{Node: n.Name, Cap: n.Target, Floor: n.Floor, Most: n.Max})
 		}
 	}
+	slices.SortFunc(out, func(a, b Cap) int { return cmp.Compare(a.Node, b.Node) })
 	return out
 }
 
