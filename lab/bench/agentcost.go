@@ -22,13 +22,12 @@ func agentCost(ctx context.Context, r *run) ([]Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer g.stop()
-	node, err := launch(r.dir, "n01", filepath.Join(r.Bin, "powerlab"), "node", "n01", "--dir", r.dir, "--join", g.members[0].Gossip,
-		"--key-file", g.servers.GossipKey(), "--domain", rackName, "--bin", r.Bin, "--no-worker", "--throttle", "signals")
+	defer r.end(g.stop)
+	node, err := startNode(r, g.members[0].Gossip, g.servers.GossipKey())
 	if err != nil {
 		return nil, err
 	}
-	defer node.stop()
+	defer r.end(node.stop)
 	pid, err := awaitPowerd(ctx, filepath.Join(r.dir, "n01"))
 	if err != nil {
 		return nil, err

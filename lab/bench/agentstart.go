@@ -24,7 +24,7 @@ func agentStart(ctx context.Context, r *run) ([]Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer node.stop()
+	defer r.end(node.stop)
 	limits, err := foundLimits(filepath.Join(r.dir, "n01", "root"))
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func agentStart(ctx context.Context, r *run) ([]Item, error) {
 	defer func() { _ = manager.Close() }()
 	var took []float64
 	for range pick(r, 20, 4) {
-		d, err := startAgent(ctx, r, manager, limits)
+		d, err := node.startAgent(ctx, r, manager, limits)
 		if err != nil {
 			return nil, err
 		}
@@ -50,7 +50,7 @@ func agentStart(ctx context.Context, r *run) ([]Item, error) {
 
 // startBareNode starts an emulated node that leaves powerd to us. Its coordinators
 // are on a port that nobody listens on: a first safe cap needs none.
-func startBareNode(ctx context.Context, r *run) (*program, error) {
+func startBareNode(ctx context.Context, r *run) (*emulated, error) {
 	nowhere, err := cluster.FreePorts(1)
 	if err != nil {
 		return nil, err
@@ -61,8 +61,7 @@ func startBareNode(ctx context.Context, r *run) (*program, error) {
 	if err := os.WriteFile(keyFile, []byte(base64.StdEncoding.EncodeToString(key[:])+"\n"), 0o600); err != nil {
 		return nil, fmt.Errorf("bench: gossip key: %w", err)
 	}
-	node, err := launch(r.dir, "n01", filepath.Join(r.Bin, "powerlab"), "node", "n01", "--dir", r.dir, "--join", nowhere[0],
-		"--key-file", keyFile, "--domain", rackName, "--bin", r.Bin, "--no-worker", "--no-powerd", "--throttle", "signals")
+	node, err := startNode(r, nowhere[0], keyFile, "--no-powerd")
 	if err != nil {
 		return nil, err
 	}
@@ -71,10 +70,39 @@ func startBareNode(ctx context.Context, r *run) (*program, error) {
 		return err == nil
 	})
 	if err != nil {
-		node.stop()
-		return nil, err
+		return nil, errors.Join(err, node.stop())
 	}
 	return node, nil
+}
+
+// emulated is an emulated node with what runs beside it.
+type emulated struct {
+	programs *cluster.Group
+	node     *cluster.Program
+}
+
+// startNode starts the emulated node n01 in the scratch folder; its agent finds the
+// coordinators by gossip at join. more are further flags of `powerlab node`.
+func startNode(r *run, join, keyFile string, more ...string) (*emulated, error) {
+	programs, err := cluster.NewGroup(r.dir)
+	if err != nil {
+		return nil, fmt.Errorf("bench: %w", err)
+	}
+	argv := append([]string{
+		filepath.Join(r.Bin, "powerlab"), "node", "n01", "--dir", r.dir, "--join", join, "--key-file", keyFile,
+		"--domain", rackName, "--bin", r.Bin, "--no-worker", "--throttle", "signals",
+	}, more...)
+	node, err := programs.Start("n01", nil, argv...)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("bench: %w", err), programs.Close())
+	}
+	return &emulated{programs, node}, nil
+}
+
+// stop ends the node, which ends its powerd first.
+func (e *emulated) stop() error {
+	e.node.Stop(stopGrace)
+	return e.programs.Close()
 }
 
 // foundLimits are the limits of the machine's packages as they are now, by file.
@@ -94,22 +122,19 @@ func foundLimits(root string) (map[string][]byte, error) {
 
 // startAgent starts powerd over the limits that were found, waits until it says
 // that it holds a safe cap, looks whether it does, and kills it.
-func startAgent(ctx context.Context, r *run, manager *net.UnixConn, found map[string][]byte) (time.Duration, error) {
+func (e *emulated) startAgent(ctx context.Context, r *run, manager *net.UnixConn, found map[string][]byte) (time.Duration, error) {
 	for file, text := range found {
 		if err := overwrite(file, text); err != nil {
 			return 0, err
 		}
 	}
-	p := &program{
-		name: "powerd", log: filepath.Join(r.dir, "powerd.log"),
-		argv: []string{filepath.Join(r.Bin, "powerd"), "run", "--config", filepath.Join(r.dir, "n01", "powerd.yaml")},
-		env:  []string{"NOTIFY_SOCKET=" + manager.LocalAddr().String(), "GOMAXPROCS=1"}, // as its unit does
-	}
+	env := []string{"NOTIFY_SOCKET=" + manager.LocalAddr().String(), "GOMAXPROCS=1"} // as its unit does
 	began := time.Now()
-	if err := p.start(); err != nil {
-		return 0, err
+	p, err := e.programs.Start("powerd", env, filepath.Join(r.Bin, "powerd"), "run", "--config", filepath.Join(r.dir, "n01", "powerd.yaml"))
+	if err != nil {
+		return 0, fmt.Errorf("bench: %w", err)
 	}
-	defer p.kill()
+	defer p.Kill()
 	if err := awaitReady(ctx, manager, began.Add(readyMost)); err != nil {
 		return 0, err
 	}

@@ -245,7 +245,7 @@ func (c *clusterRun) clusterPart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer g.stop()
+	defer c.end(g.stop)
 	f := startFleet(ctx, c.nodes, g.addrs(), c.seed)
 	defer f.stop()
 	t := &trial{clusterRun: c, group: g, fleet: f}

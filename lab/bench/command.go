@@ -70,6 +70,13 @@ func pick[T any](r *run, full, quick T) T {
 	return full
 }
 
+// end stops what a part has started, and tells what did not end.
+func (r *run) end(stop func() error) {
+	if err := stop(); err != nil {
+		r.note("%v", err)
+	}
+}
+
 // note tells how far the run is.
 func (r *run) note(format string, args ...any) {
 	if r.Progress != nil {

@@ -40,7 +40,7 @@ func cutFor(ctx context.Context, r *run, n int) (Item, error) {
 	if err != nil {
 		return Item{}, err
 	}
-	defer g.stop()
+	defer r.end(g.stop)
 	inner, end := context.WithCancel(ctx)
 	nodes := make([]*streamNode, n)
 	for i := range nodes {

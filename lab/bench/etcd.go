@@ -37,12 +37,12 @@ const (
 type etcdGroup struct {
 	dir      string
 	clients  []string // addresses
-	programs []*program
+	programs *cluster.Group
+	servers  []*cluster.Program
 }
 
 // startEtcd starts the servers and waits until each of them serves.
 func startEtcd(ctx context.Context, path, dir string) (*etcdGroup, error) {
-	g := &etcdGroup{dir: dir}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("bench: folder of etcd: %w", err)
 	}
@@ -50,6 +50,11 @@ func startEtcd(ctx context.Context, path, dir string) (*etcdGroup, error) {
 	if err != nil {
 		return nil, err
 	}
+	programs, err := cluster.NewGroup(dir)
+	if err != nil {
+		return nil, fmt.Errorf("bench: %w", err)
+	}
+	g := &etcdGroup{dir: dir, programs: programs}
 	var peers []string
 	for i := range etcdServers {
 		g.clients = append(g.clients, ports[2*i])
@@ -57,35 +62,29 @@ func startEtcd(ctx context.Context, path, dir string) (*etcdGroup, error) {
 	}
 	for i := range etcdServers {
 		name, client, peer := "e"+strconv.Itoa(i), "http://"+ports[2*i], "http://"+ports[2*i+1]
-		p, err := launch(dir, name, path, "--name", name, "--data-dir", filepath.Join(dir, name+".etcd"),
+		p, err := programs.Start(name, nil, path, "--name", name, "--data-dir", filepath.Join(dir, name+".etcd"),
 			"--listen-client-urls", client, "--advertise-client-urls", client,
 			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 			"--initial-cluster", strings.Join(peers, ","), "--initial-cluster-state", "new", "--initial-cluster-token", filepath.Base(dir),
 			"--log-level", "error")
 		if err != nil {
-			g.stop()
-			return nil, err
+			return nil, errors.Join(fmt.Errorf("bench: %w", err), g.stop())
 		}
-		g.programs = append(g.programs, p)
+		g.servers = append(g.servers, p)
 	}
 	for i, a := range g.clients {
 		c := newEtcdClient(a)
 		err := await(ctx, 20*time.Second, "etcd at "+a, func() bool { return c.grant(ctx, int64(1_000_000+i)) == nil })
 		c.http.CloseIdleConnections()
 		if err != nil {
-			g.stop()
-			return nil, err
+			return nil, errors.Join(err, g.stop())
 		}
 	}
 	return g, nil
 }
 
 // stop ends the servers, at once: nobody will read what they hold.
-func (g *etcdGroup) stop() {
-	for _, p := range g.programs {
-		p.kill()
-	}
-}
+func (g *etcdGroup) stop() error { return g.programs.Close() }
 
 // etcdClient speaks to one server over one connection.
 type etcdClient struct {
@@ -288,7 +287,11 @@ func bearEtcd(ctx context.Context, path, dir string, n int, span time.Duration, 
 	if err != nil {
 		return burden{}, err
 	}
-	defer g.stop()
+	defer func() {
+		if err := g.stop(); err != nil {
+			note("%v", err)
+		}
+	}()
 	nodes := make([]*etcdNode, n)
 	for i := range nodes {
 		nodes[i] = newEtcdNode(i, g.clients[i%len(g.clients)])
@@ -325,7 +328,7 @@ func bearEtcd(ctx context.Context, path, dir string, n int, span time.Duration, 
 	mu.Lock()
 	counts = true
 	mu.Unlock()
-	b.cpu, b.log, err = watchServers(ctx, g.programs, func(i int) string { return filepath.Join(g.dir, fmt.Sprintf("e%d.etcd", i)) }, n, span)
+	b.cpu, b.log, err = watchServers(ctx, g.servers, func(i int) string { return filepath.Join(g.dir, fmt.Sprintf("e%d.etcd", i)) }, n, span)
 	mu.Lock()
 	defer mu.Unlock()
 	counts = false
@@ -337,10 +340,10 @@ const warmUpSpan = 3 * time.Second
 
 // watchServers lets servers work for a while: their CPU in s per s and node, and the bytes
 // per s that each wrote into its log, on average.
-func watchServers(ctx context.Context, servers []*program, dir func(i int) string, n int, span time.Duration) (cpu, log float64, err error) {
+func watchServers(ctx context.Context, servers []*cluster.Program, dir func(i int) string, n int, span time.Duration) (cpu, log float64, err error) {
 	look := func() (spent time.Duration, bytes int64, err error) {
 		for i, p := range servers {
-			t, _, errCPU := cpuTime(p.cmd.Process.Pid)
+			t, _, errCPU := cpuTime(p.Pid())
 			size, errLog := logBytes(dir(i))
 			spent, bytes, err = spent+t, bytes+size, errors.Join(err, errCPU, errLog)
 		}

@@ -83,7 +83,7 @@ func failover(ctx context.Context, r *run) ([]Item, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer g.stop()
+	defer r.end(g.stop)
 	seen := &firsts{seen: map[lease.Epoch]map[int]time.Time{}}
 	inner, end := context.WithCancel(ctx)
 	var nodes []*streamNode
@@ -150,7 +150,7 @@ func killLeader(ctx context.Context, g *group, nodes []*streamNode, seen *firsts
 		return 0, 0, 0, err
 	}
 	old, at := seen.newest(), time.Now()
-	m.program.kill()
+	m.program.Kill()
 	lost := map[int]bool{}
 	err = await(ctx, 20*time.Second, "a lease of the next leader", func() bool {
 		for i, n := range nodes {
@@ -165,7 +165,7 @@ func killLeader(ctx context.Context, g *group, nodes []*streamNode, seen *firsts
 			dropped++
 		}
 	}
-	if again := m.program.start(); err == nil {
+	if again := g.start(m); err == nil {
 		err = again
 	}
 	return first, last, dropped, err

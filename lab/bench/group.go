@@ -3,9 +3,11 @@ package bench
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -27,15 +29,16 @@ const (
 type member struct {
 	cluster.Member
 
-	program *program
+	program *cluster.Program
 }
 
 // group is a group of coordinators as real processes.
 type group struct {
-	servers *cluster.Servers
-	dir     string
-	members []*member
-	via     connect.HTTPClient
+	servers  *cluster.Servers
+	dir, bin string
+	programs *cluster.Group
+	members  []*member
+	via      connect.HTTPClient
 }
 
 // startGroup starts servers coordinators over an empty cluster with this budget.
@@ -50,31 +53,47 @@ func startGroup(ctx context.Context, r *run, dir string, servers int, budget uni
 	if err != nil {
 		return nil, fmt.Errorf("bench: %w", err)
 	}
-	g := &group{servers: all, dir: dir, via: rpc.NewClient()}
+	programs, err := cluster.NewGroup(dir)
+	if err != nil {
+		return nil, fmt.Errorf("bench: %w", err)
+	}
+	g := &group{servers: all, dir: dir, bin: r.Bin, programs: programs, via: rpc.NewClient()}
 	for _, m := range all.Members {
-		p, err := launch(dir, m.ID, filepath.Join(r.Bin, "coordinator"), "run", "--config", all.Config(m))
-		if err != nil {
-			g.stop()
-			return nil, err
+		x := &member{Member: m}
+		if err := g.start(x); err != nil {
+			return nil, errors.Join(err, g.stop())
 		}
-		g.members = append(g.members, &member{m, p})
+		g.members = append(g.members, x)
 	}
 	if err := g.awaitHealthy(ctx); err != nil {
-		g.stop()
-		return nil, err
+		return nil, errors.Join(err, g.stop())
 	}
 	return g, nil
 }
 
+// start starts a coordinator, again where it was killed.
+func (g *group) start(m *member) error {
+	p, err := g.programs.Start(m.ID, nil, filepath.Join(g.bin, "coordinator"), "run", "--config", g.servers.Config(m.Member))
+	if err != nil {
+		return fmt.Errorf("bench: %w", err)
+	}
+	m.program = p
+	return nil
+}
+
 func (g *group) addrs() []string { return g.servers.Addresses() }
 
-// stop ends every coordinator that was started.
-func (g *group) stop() {
-	var all []*program
+// stopGrace is how long a program may take to end before it is killed.
+const stopGrace = 8 * time.Second
+
+// stop ends every coordinator that was started, side by side.
+func (g *group) stop() error {
+	var all sync.WaitGroup
 	for _, m := range g.members {
-		all = append(all, m.program)
+		all.Go(func() { m.program.Stop(stopGrace) })
 	}
-	stopAll(all)
+	all.Wait()
+	return g.programs.Close()
 }
 
 // leader calls f with a client of the server that leads, and returns that server.

@@ -14,6 +14,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/pause"
+	"headroom/lab/cluster"
 	"headroom/units"
 )
 
@@ -76,7 +77,7 @@ func (t *trial) steady(ctx context.Context) error {
 	t.note("cluster: watching for %v", t.duration)
 	self, _, errSelf := cpuTime(os.Getpid())
 	t.fleet.collect()
-	var servers []*program
+	var servers []*cluster.Program
 	for _, m := range t.group.members {
 		servers = append(servers, m.program)
 	}
@@ -240,7 +241,7 @@ func (t *trial) killOnce(ctx context.Context) (k killed, err error) {
 	old := t.fleet.newest()
 	t.fleet.guard(t.budget(tightBudget))
 	at := time.Now()
-	m.program.kill()
+	m.program.Kill()
 	err = await(ctx, 30*time.Second, "a grant of the next leader at every node", func() bool {
 		first, last, all := t.fleet.reigned(old)
 		k.first, k.last = first.Sub(at), last.Sub(at)
@@ -249,7 +250,7 @@ func (t *trial) killOnce(ctx context.Context) (k killed, err error) {
 	k.over = t.fleet.unguard()
 	_, _, after := t.fleet.holds()
 	k.fell = after - fell
-	if again := m.program.start(); err == nil {
+	if again := t.group.start(m); err == nil {
 		err = again
 	}
 	return k, err
