@@ -34,9 +34,9 @@ func Decide(s *State, t *Table, now time.Duration) Tick {
 			tick.EndSprints = append(tick.EndSprints, x)
 		}
 	}
-	if next.held() == nil {
+	if candidates := t.candidates(roll, now); len(candidates) > 0 && next.held() == nil {
 		room := next.rooms(totals)
-		for _, name := range t.admissions(roll, room, now) {
+		for _, name := range admissions(candidates, room) {
 			if next.admit(Command{}, name, room) == nil {
 				tick.Admit = append(tick.Admit, name)
 			}
@@ -260,16 +260,27 @@ func (s *State) changes(n *Node, a *Ack) bool {
 	return a.Seq >= n.Proof && (share.back(after, *a) || ended)
 }
 
-// admissions are the nodes that wait and may come in now.
-func (t *Table) admissions(roll []present, room map[string]units.Power, now time.Duration) []string {
-	var names []string
+// candidates are the nodes that may come in once their domain has room.
+func (t *Table) candidates(roll []present, now time.Duration) []*Node {
+	var nodes []*Node
 	for i := range roll {
 		n := &roll[i]
-		if !n.Admitted && n.Controlled && !n.Released && n.Off == "" && room[n.Domain] >= 0 && t.recent(n.heard, now) {
+		if !n.Admitted && n.Controlled && !n.Released && n.Off == "" && t.recent(n.heard, now) {
+			nodes = append(nodes, &n.Node)
+		}
+	}
+	return nodes
+}
+
+// admissions are the candidates that come in now.
+func admissions(candidates []*Node, room map[string]units.Power) []string {
+	var names []string
+	for _, n := range candidates {
+		if room[n.Domain] >= 0 && len(names) < stagedAdmissions {
 			names = append(names, n.Name)
 		}
 	}
-	return names[:min(len(names), stagedAdmissions)]
+	return names
 }
 
 // targets are the caps to change now: every lower that the plan wants, and as

@@ -105,6 +105,7 @@ func (t *tx) ack(a Ack) {
 
 // takeAck takes in a read-back that a node hears, and returns the node after it.
 func (t *tx) takeAck(n Node, a Ack) Node {
+	was := n
 	n = n.acknowledged(a)
 	for _, e := range a.Ended { // measured is measured, whatever the read-back proves beside it
 		t.spent(n, e)
@@ -112,7 +113,7 @@ func (t *tx) takeAck(n Node, a Ack) Node {
 	if a.Seq >= n.Proof {
 		n = t.returned(n, a)
 	}
-	t.putNode(n)
+	t.replaceNode(was, n)
 	return n
 }
 

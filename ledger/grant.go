@@ -66,7 +66,7 @@ func (t *tx) target(g Target, totals map[string]Totals) error {
 			return fmt.Errorf("target of %q: %w", g.Node, err)
 		}
 	}
-	t.putNode(t.retarget(n, g.Cap))
+	t.replaceNode(n, t.retarget(n, g.Cap))
 	return nil
 }
 
@@ -112,6 +112,9 @@ func (s *State) held() error {
 // domain was over it before and is now charged no more.
 func (s *State) fits(before map[string]Totals) error {
 	after := s.Totals()
+	if !short(after) {
+		return nil
+	}
 	for _, d := range s.Tree().Domains() {
 		now, was := after[d.Name], before[d.Name]
 		if now.Headroom() < 0 && now.Reserved > was.Reserved {

@@ -89,6 +89,16 @@ func (t *tx) putNode(n Node) {
 	t.Nodes[n.Name] = n
 }
 
+// replaceNode is putNode for a node that there is, where the caller has just read what it was.
+func (t *tx) replaceNode(was, n Node) {
+	if t.draft {
+		t.drafted[n.Name] = n
+		return
+	}
+	t.nodes = append(t.nodes, nodeBefore{n.Name, was, true})
+	t.Nodes[n.Name] = n
+}
+
 // dropNode deletes a node. No part of a tick does.
 func (t *tx) dropNode(name string) {
 	if old, had := t.Nodes[name]; had {
