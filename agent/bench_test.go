@@ -30,9 +30,9 @@ func BenchmarkTurn(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	n.records.clerk = startClerk(n.disk)
+	n.records.writer = statedir.StartWriter(n.disk)
 	defer func() {
-		n.records.clerk.stop()
+		n.records.writer.Stop(settleWait)
 		_ = n.close()
 	}()
 	b.ReportAllocs()
@@ -40,7 +40,7 @@ func BenchmarkTurn(b *testing.B) {
 		n.machine.lookedAt -= period // as if a period had gone by
 		n.turn(instant())
 		select {
-		case e := <-n.records.clerk.done:
+		case e := <-n.records.writer.Done():
 			n.stored(e)
 		default:
 		}

@@ -51,7 +51,7 @@ func (n *node) brakeHeard() {
 	n.watchBrake()
 }
 
-// store has the clerk make a memory durable.
+// store has the writer make a memory durable.
 func (n *node) store(m lease.Memory) {
 	data, err := encodeMemory(remembered{m, n.brakeProof(m.Brake)})
 	if err != nil {
@@ -59,7 +59,7 @@ func (n *node) store(m lease.Memory) {
 		return
 	}
 	n.storeAt = instant().Boot
-	n.records.clerk.errands <- errand{kind: storeMemory, name: statedir.MemoryFile, data: data, durable: true}
+	n.records.writer.Do(statedir.Job{Kind: statedir.Memory, Name: statedir.MemoryFile, Data: data, Durable: true})
 }
 
 // brakeProof is the signed brake of a generation, nil where it is not known.

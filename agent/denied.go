@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"log/slog"
 
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 )
 
@@ -37,17 +38,17 @@ func (n *node) saveDenied() {
 		return
 	}
 	n.denied = saving{busy: true}
-	n.records.clerk.errands <- errand{kind: storeDenied, name: deniedFile, data: append(data, '\n'), durable: true}
+	n.records.writer.Do(statedir.Job{Kind: statedir.Denied, Name: deniedFile, Data: append(data, '\n'), Durable: true})
 }
 
 // deniedStored takes the end of that; after an error the next second tries again.
-func (n *node) deniedStored(e errand) {
+func (n *node) deniedStored(j statedir.Job) {
 	n.denied.busy = false
-	n.health.set(e.err != nil, item{
+	n.health.set(j.Err != nil, item{
 		"denied-not-stored", warn, deniedFile + " cannot be written: denied servers are refused until powerd ends",
 		"make room in " + n.cfg.StateDir,
 	})
-	if n.denied.due = n.denied.due || e.err != nil; e.err == nil {
+	if n.denied.due = n.denied.due || j.Err != nil; j.Err == nil {
 		n.saveDenied()
 	}
 }

@@ -242,5 +242,5 @@ func (n *node) cacheAddresses(addrs []string) {
 		return
 	}
 	n.cached, n.cacheBusy = addrs, true
-	n.records.clerk.errands <- errand{kind: storeCoordinators, name: statedir.CoordinatorsFile, data: data}
+	n.records.writer.Do(statedir.Job{Kind: statedir.Coordinators, Name: statedir.CoordinatorsFile, Data: data})
 }

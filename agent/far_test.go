@@ -99,7 +99,7 @@ func (b *fakeBus) quota(slice string) uint64 {
 func (n *node) turnFar() {
 	for range 4 {
 		select {
-		case e := <-n.records.clerk.done:
+		case e := <-n.records.writer.Done():
 			n.stored(e)
 		case r := <-n.far.reports:
 			n.farTold(r, instant().Boot)

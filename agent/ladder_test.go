@@ -268,7 +268,7 @@ func TestMutatedTrees(t *testing.T) {
 				cfg := l.config()
 				n, err := start(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
 				if err == nil {
-					n.records.clerk = startClerk(n.disk)
+					n.records.writer = statedir.StartWriter(n.disk)
 					for range 3 {
 						n.turn(instant())
 					}
@@ -276,7 +276,7 @@ func TestMutatedTrees(t *testing.T) {
 					if n.records.journal != nil && n.mode == holding {
 						n.putBackNow()
 					}
-					n.records.clerk.stop()
+					n.records.writer.Stop(settleWait)
 					if err := n.close(); err != nil {
 						t.Logf("%s: %v", f, err)
 					}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"headroom/agent/statedir"
 	"headroom/capping"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
@@ -40,8 +41,8 @@ const (
 // serve runs the loop until ctx ends and the node has been released or has
 // settled at its fail-safe cap.
 func (n *node) serve(ctx context.Context) error {
-	n.records.clerk = startClerk(n.disk)
-	defer n.records.clerk.stop()
+	n.records.writer = statedir.StartWriter(n.disk)
+	defer n.records.writer.Stop(settleWait)
 	socket, err := rpc.ListenUnix(SocketPath(n.cfg.StateDir))
 	if err != nil {
 		return n.abandon(err)
@@ -112,8 +113,8 @@ func (n *node) loop(ctx, inner context.Context, tick <-chan time.Time) error {
 			if err := n.take(e); err != nil {
 				return err
 			}
-		case e := <-n.records.clerk.done:
-			n.stored(e)
+		case j := <-n.records.writer.Done():
+			n.stored(j)
 		case c := <-n.streams.Certificates():
 			n.certified(inner, c)
 		case <-braked:
@@ -250,7 +251,7 @@ func (n *node) decide(now lease.Instant) {
 }
 
 // apply writes what was decided, as far as held.json covers it; the rest waits
-// for the clerk. Then it verifies.
+// for the writer. Then it verifies.
 func (n *node) apply() {
 	if n.mode != holding {
 		return
@@ -318,24 +319,23 @@ func (n *node) write(covered bool, now time.Duration) error {
 	return errors.Join(failed, err)
 }
 
-// stored takes the clerk's report.
-func (n *node) stored(e errand) {
-	switch e.kind {
-	case storeHeld:
-		n.records.noteHeld(e.err)
-		if n.records.heldStored(e.err) {
+// stored takes the writer's report.
+func (n *node) stored(j statedir.Job) {
+	switch j.Kind {
+	case statedir.Held:
+		n.records.noteHeld(j.Err)
+		if n.records.heldStored(j.Err) {
 			n.apply()
 		}
-	case storeMemory:
-		n.memoryStored(e.err)
-	case storeCoordinators:
+	case statedir.Memory:
+		n.memoryStored(j.Err)
+	case statedir.Coordinators:
 		n.cacheBusy = false
-	case storeDenied:
-		n.deniedStored(e)
-	case storeControls:
-		n.records.journalStored(e.err)
+	case statedir.Denied:
+		n.deniedStored(j)
+	case statedir.Controls:
+		n.records.journalStored(j.Err)
 		n.awaitCeiling(instant().Boot)
-	case errandKinds:
 	}
 }
 

@@ -157,7 +157,7 @@ func (b *stand) boot() error {
 		return err
 	}
 	b.n = n
-	n.records.clerk = startClerk(b.disk)
+	n.records.writer = statedir.StartWriter(b.disk)
 	b.now.Boot = max(b.now.Boot, instant().Boot)
 	b.now.Awake = b.now.Boot
 	return nil
@@ -175,7 +175,7 @@ func (b *stand) grant(to units.Power) {
 	}
 }
 
-// turn turns the node's loop, with what the clerk and the housekeeping do.
+// turn turns the node's loop, with what the writer and the housekeeping do.
 func (b *stand) turn(times int) {
 	for range times {
 		if b.turned%4 == 0 { // a heartbeat tells the excess, and it counts anew
@@ -185,7 +185,7 @@ func (b *stand) turn(times int) {
 		b.now.Boot, b.now.Awake = b.now.Boot+period, b.now.Awake+period
 		b.n.turn(b.now)
 		for b.n.records.covering != nil || b.n.records.next != nil {
-			b.n.stored(<-b.n.records.clerk.done)
+			b.n.stored(<-b.n.records.writer.Done())
 		}
 		if b.turned++; b.turned%4 == 0 {
 			b.n.housekeep(b.t.Context(), b.now)
@@ -264,7 +264,7 @@ func (b *stand) leave() {
 	if b.n.records.journal != nil && b.n.mode == holding {
 		b.n.putBackNow()
 	}
-	b.n.records.clerk.stop()
+	b.n.records.writer.Stop(settleWait)
 	if err := b.n.close(); err != nil {
 		b.t.Errorf("%s: %v", b.what, err)
 	}

@@ -78,7 +78,7 @@ type node struct {
 	records  *records
 	draining bool // enforce is false but an earlier powerd left limits: release them
 
-	storeAt   time.Duration // when the clerk was given a memory
+	storeAt   time.Duration // when the writer was given a memory
 	streams   *streams.Streams
 	cached    []string // coordinators.json as last written
 	cacheBusy bool

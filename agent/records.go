@@ -24,7 +24,7 @@ type records struct {
 	health  *health
 	root    *os.Root
 	machine *machine
-	clerk   *clerk // nil before the loop runs
+	writer  *statedir.Writer // nil before the loop runs
 
 	journal *originals.Journal // nil: nothing is saved
 	trail   *originals.Trail
@@ -32,7 +32,7 @@ type records struct {
 	next    *originals.Journal // a longer journal on its way to disk
 
 	cover    cover  // what held.json on disk allows
-	covering *cover // what it will allow once the clerk has written it
+	covering *cover // what it will allow once the writer has written it
 }
 
 // resume takes over the journal of an earlier powerd.
@@ -122,7 +122,7 @@ func (r *records) storeJournal(next *originals.Journal) {
 		return
 	}
 	r.next = next
-	r.clerk.errands <- errand{kind: storeControls, name: statedir.JournalFile, data: data, durable: true}
+	r.writer.Do(statedir.Job{Kind: statedir.Controls, Name: statedir.JournalFile, Data: data, Durable: true})
 }
 
 // journalStored takes the longer journal into use.
@@ -202,10 +202,10 @@ func (r *records) ask(c cover) {
 		r.cover = c
 	}
 	r.covering = &c
-	r.clerk.errands <- errand{kind: storeHeld, name: statedir.HeldFile, data: data}
+	r.writer.Do(statedir.Job{Kind: statedir.Held, Name: statedir.HeldFile, Data: data})
 }
 
-// heldStored takes what the clerk says of held.json, and answers whether more is
+// heldStored takes what the writer says of held.json, and answers whether more is
 // covered now.
 func (r *records) heldStored(err error) bool {
 	c := r.covering
@@ -216,7 +216,7 @@ func (r *records) heldStored(err error) bool {
 	return err == nil && c != nil
 }
 
-// busy says that the clerk has something of these under way.
+// busy says that the writer has something of these under way.
 func (r *records) busy() bool { return r.covering != nil || r.next != nil }
 
 // noteHeld shows whether held.json could be written.

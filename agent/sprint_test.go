@@ -131,9 +131,9 @@ func loopless(t *testing.T, cfg Config) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.records.clerk = startClerk(n.disk)
+	n.records.writer = statedir.StartWriter(n.disk)
 	t.Cleanup(func() {
-		n.records.clerk.stop()
+		n.records.writer.Stop(settleWait)
 		if err := n.close(); err != nil {
 			t.Error(err)
 		}
@@ -141,12 +141,12 @@ func loopless(t *testing.T, cfg Config) *node {
 	return n
 }
 
-// spin turns the loop until ok, taking the clerk's reports.
+// spin turns the loop until ok, taking the writer's reports.
 func (n *node) spin(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	waitFor(t, what, func() bool {
 		select {
-		case e := <-n.records.clerk.done:
+		case e := <-n.records.writer.Done():
 			n.stored(e)
 		default:
 		}

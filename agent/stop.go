@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"headroom/agent/originals"
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 )
@@ -118,7 +119,7 @@ func (n *node) staySafe(reason string) {
 	n.lease.Drop()
 	n.decide(instant())
 	n.apply()
-	n.settleClerk()
+	n.settleWriter()
 	if want := n.exactCover(); n.writeErr == nil && n.records.cover.allows(want) {
 		if err := n.records.writeHeld(want); err != nil {
 			n.log.Warn("held.json not written", slog.Any("error", err))
@@ -131,7 +132,7 @@ func (n *node) staySafe(reason string) {
 
 // putBackNow puts the originals back. From here on the node holds no cap.
 func (n *node) putBackNow() originals.Outcome {
-	n.settleClerk()
+	n.settleWriter()
 	if n.far != nil {
 		n.far.stop()
 	}
@@ -155,15 +156,15 @@ func (n *node) putBackNow() originals.Outcome {
 // disk that does.
 const settleWait = 2 * time.Second
 
-// settleClerk waits until the clerk has nothing under way, so that an older
+// settleWriter waits until the writer has nothing under way, so that an older
 // held.json cannot come after a newer one.
-func (n *node) settleClerk() {
+func (n *node) settleWriter() {
 	late := time.NewTimer(settleWait)
 	defer late.Stop()
-	for n.records.clerk != nil && (n.lease.Storing() || n.records.busy()) {
+	for n.records.writer != nil && (n.lease.Storing() || n.records.busy()) {
 		select {
-		case e := <-n.records.clerk.done:
-			n.settled(e)
+		case j := <-n.records.writer.Done():
+			n.settled(j)
 		case <-late.C:
 			n.log.Warn("the state directory does not answer", slog.String("state_dir", n.cfg.StateDir))
 			return
@@ -171,17 +172,17 @@ func (n *node) settleClerk() {
 	}
 }
 
-// settled is stored for an errand that nobody waits for any more.
-func (n *node) settled(e errand) {
-	switch e.kind {
-	case storeHeld:
-		n.records.heldStored(e.err)
-	case storeMemory:
-		n.lease.Settled(e.err)
-	case storeCoordinators:
+// settled is stored for a job that nobody waits for any more.
+func (n *node) settled(j statedir.Job) {
+	switch j.Kind {
+	case statedir.Held:
+		n.records.heldStored(j.Err)
+	case statedir.Memory:
+		n.lease.Settled(j.Err)
+	case statedir.Coordinators:
 		n.cacheBusy = false
-	case storeControls:
-		n.records.journalStored(e.err)
-	case storeDenied, errandKinds:
+	case statedir.Controls:
+		n.records.journalStored(j.Err)
+	case statedir.Denied:
 	}
 }

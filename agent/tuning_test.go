@@ -357,9 +357,9 @@ func TestTuningThatIsNotWishedForAnyMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.records.clerk = startClerk(n.disk)
+	n.records.writer = statedir.StartWriter(n.disk)
 	n.turnUntil(t, "it is set", func() bool { return l.text(epp("7")) == "balance_power" && l.text(noTurboFile) == "1" })
-	n.records.clerk.stop()
+	n.records.writer.Stop(settleWait)
 	if err := n.close(); err != nil { // as a kill would leave it
 		t.Fatal(err)
 	}
