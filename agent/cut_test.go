@@ -150,6 +150,11 @@ func (d hungDisk) Replace(name string, data []byte) error {
 	return d.Disk.Replace(name, data)
 }
 
+func (d hungDisk) Remove(name string) error {
+	d.gate.pass()
+	return d.Disk.Remove(name)
+}
+
 // hungRecords is written.log on such a disk.
 type hungRecords struct {
 	originals.RecordFile
@@ -389,4 +394,130 @@ func trailOf(t *testing.T, dir string, j *originals.Journal, fresh bool) *origin
 		t.Fatal(err)
 	}
 	return trail
+}
+
+// A disk that freezes while a control is met for the first time stalls nothing: the records
+// of the new control need no file to be opened, and they are where a restart looks for them.
+func TestControlMetOnAFrozenDisk(t *testing.T) {
+	t.Parallel()
+	b := newStand(t, "xeon-1s")
+	if err := b.boot(); err != nil {
+		t.Fatal(err)
+	}
+	defer b.leave()
+	b.turn(4)
+	records := filepath.Join(b.cfg.StateDir, statedir.WrittenFile)
+	if err := errors.Join(os.Rename(records, records+".aside"), unix.Mkfifo(records, 0o600)); err != nil { // whoever opens it now hangs
+		t.Fatal(err)
+	}
+	ceiling := &ceilingCall{freq: b.n.machine.freq.cfg.Min, length: time.Minute, answer: make(chan reply[[]int64], 1)}
+	b.n.setCeiling(ceiling)
+	returns(t, "the loop goes on", func() { b.n.stored(<-b.n.records.writer.Done()) })
+	if r := <-ceiling.answer; r.err != nil {
+		t.Fatal(r.err)
+	}
+	if err := os.Rename(records+".aside", records); err != nil {
+		t.Fatal(err)
+	}
+	again := trailOf(t, b.cfg.StateDir, b.n.records.journal, false)
+	defer func() { _ = again.Close() }()
+	for _, c := range b.n.machine.freq.controls() {
+		if wrote, ever := again.Wrote(c.Path); strings.HasSuffix(c.Path, "scaling_max_freq") && (!ever || wrote.Number != int64(ceiling.freq)) {
+			t.Errorf("%s: a restart finds %d (%v), want %d", c.Path, wrote.Number, ever, ceiling.freq)
+		}
+	}
+}
+
+// A disk that freezes while the originals go back stalls nothing either: what its record
+// does not reach stays where it is, and stays saved.
+func TestReleaseOnAFrozenDisk(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	cfg := l.config("127.0.0.1:1")
+	stuck := &gate{}
+	n, err := start(cfg, testLog(t), hungDisk{statedir.OS{Dir: cfg.StateDir}, stuck})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.records.writer = statedir.StartWriter(n.disk)
+	n.records.trail.Behind(func(f originals.RecordFile) originals.RecordFile { return hungRecords{f, stuck} })
+	defer func() {
+		stuck.open()
+		n.records.writer.Stop(settleWait)
+		if err := n.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	capped := l.long()
+	stuck.close()
+	var out originals.Outcome
+	returns(t, "the loop goes on", func() { out = n.putBackNow() })
+	if out.Failed == 0 || n.records.journal == nil || l.long() > capped {
+		t.Errorf("%+v, limit %v, it was %v: raised without a record", out, l.long(), capped)
+	}
+	stuck.open()
+	returns(t, "the disk answers again", func() { out = n.putBackNow() })
+	if out.Failed != 0 || n.records.journal != nil || l.long() == capped {
+		t.Errorf("%+v, limit %v once the disk answers", out, l.long())
+	}
+	if j, err := originals.Load(n.disk); j != nil || err != nil || l.held().State != stateReleased {
+		t.Errorf("journal %v, %v, held.json %v afterwards", j, err, l.held().State)
+	}
+}
+
+// hungRemoval is a state directory that stops answering when files are removed.
+type hungRemoval struct {
+	statedir.Disk
+
+	gate *gate
+}
+
+func (d hungRemoval) Remove(name string) error {
+	d.gate.pass()
+	return d.Disk.Remove(name)
+}
+
+// A disk that freezes when the originals are back already keeps the loop no longer: the
+// journal goes once it answers.
+func TestForgettingOnAFrozenDisk(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	cfg := l.config("127.0.0.1:1")
+	stuck := &gate{}
+	n, err := start(cfg, testLog(t), hungRemoval{statedir.OS{Dir: cfg.StateDir}, stuck})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.records.writer = statedir.StartWriter(n.disk)
+	defer func() {
+		n.records.writer.Stop(settleWait)
+		if err := n.close(); err != nil {
+			t.Error(err)
+		}
+		if j, err := originals.Load(n.disk); j != nil || err != nil {
+			t.Errorf("journal %v, %v: it goes once the disk answers", j, err)
+		}
+	}()
+	stuck.close()
+	var out originals.Outcome
+	returns(t, "the loop goes on", func() { out = n.putBackNow() })
+	stuck.open()
+	if out.Failed != 0 || n.records.journal != nil {
+		t.Errorf("%+v, journal %v", out, n.records.journal)
+	}
+}
+
+// returns demands that do ends.
+func returns(t *testing.T, what string, do func()) {
+	t.Helper()
+	ended := make(chan struct{})
+	go func() { defer close(ended); do() }()
+	waitFor(t, what, func() bool {
+		select {
+		case <-ended:
+			return true
+		default:
+			return false
+		}
+	})
 }

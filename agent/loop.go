@@ -320,6 +320,8 @@ func (n *node) write(covered bool, now time.Duration) error {
 }
 
 // stored takes the writer's report.
+//
+//headroom:control
 func (n *node) stored(j statedir.Job) {
 	switch j.Kind {
 	case statedir.Held:

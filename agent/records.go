@@ -126,6 +126,8 @@ func (r *records) storeJournal(next *originals.Journal) {
 }
 
 // journalStored takes the longer journal into use.
+//
+//headroom:control
 func (r *records) journalStored(err error) {
 	next := r.next
 	r.next = nil
@@ -136,15 +138,8 @@ func (r *records) journalStored(err error) {
 	if err != nil || r.journal == nil {
 		return
 	}
-	trail, err := originals.OpenTrail(r.cfg.StateDir, next, false)
-	if err != nil {
-		r.log.Warn("records of what is written cannot be opened", slog.Any("error", err))
-		return
-	}
-	if err := r.trail.Close(); err != nil {
-		r.log.Debug("records not closed cleanly", slog.Any("error", err))
-	}
-	r.journal, r.trail = next, trail
+	r.trail.Extend(next)
+	r.journal = next
 }
 
 // keep catches up with what was written, and says when they are not on disk.
@@ -161,9 +156,18 @@ func (r *records) keep() {
 
 // forget removes the journal: nothing is left to be put back.
 func (r *records) forget() error {
-	err := errors.Join(r.disk.Remove(statedir.JournalFile), r.trail.Close())
+	err := r.trail.Close()
 	r.journal, r.trail = nil, nil
-	return errors.Join(err, r.disk.Remove(statedir.WrittenFile))
+	return errors.Join(err, r.now(statedir.Job{Remove: []string{statedir.JournalFile, statedir.WrittenFile}}))
+}
+
+// now carries out a job before it returns: here, before the loop runs, and otherwise by
+// the writer, which is waited for no longer than settleWait.
+func (r *records) now(j statedir.Job) error {
+	if r.writer == nil {
+		return j.CarryOut(r.disk)
+	}
+	return r.writer.Now(j, settleWait)
 }
 
 // putBack puts all originals back, and forgets the journal when none is left. The
@@ -179,6 +183,16 @@ func (r *records) putBack(because string, afar originals.Remote) (originals.Outc
 		return out, nil // the journal stays, and with it what is still to be put back
 	}
 	return out, r.forget()
+}
+
+// notPutBack is what came of originals that stay where they are, all of them.
+func (r *records) notPutBack(why error) originals.Outcome {
+	var out originals.Outcome
+	for _, c := range r.journal.Controls {
+		out.Kept = append(out.Kept, fmt.Sprintf("%s: %v", c.Label, why))
+		out.Failed++
+	}
+	return out
 }
 
 // putBackOne puts back one control that powerd wrote and wishes for no more.
@@ -227,15 +241,18 @@ func (r *records) noteHeld(err error) {
 	})
 }
 
-// writeHeld writes held.json here and now: before the loop runs, and when the
+// writeHeld writes held.json before it returns: before the loop runs, and when the
 // originals go back.
 func (r *records) writeHeld(c cover) error {
 	data, err := encodeHeld(r.cfg, c, r.machine.sockets)
 	if err == nil {
-		err = r.disk.Replace(statedir.HeldFile, data)
+		err = r.now(statedir.Job{Kind: statedir.Held, Name: statedir.HeldFile, Data: data})
 	}
-	if err == nil {
+	switch {
+	case err == nil:
 		r.cover = c
+	case errors.Is(err, statedir.ErrLate):
+		r.cover.state = "" // the file may come to hold c: the next turn has it written anew
 	}
 	return err
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"time"
@@ -130,9 +131,17 @@ func (n *node) staySafe(reason string) {
 		slog.String("hint", "powerd limit restore --force puts them back anyway"))
 }
 
-// putBackNow puts the originals back. From here on the node holds no cap.
+// putBackNow puts the originals back. From here on the node holds no cap, unless the state
+// directory does not answer: then nothing goes back, and it goes on holding.
 func (n *node) putBackNow() originals.Outcome {
 	n.settleWriter()
+	err := n.records.writeHeld(cover{cap: n.cfg.Power.Rated, state: stateReleased, stamp: n.lease.Memory().Highest})
+	if err != nil {
+		n.log.Warn("held.json not written", slog.Any("error", err))
+	}
+	if errors.Is(err, statedir.ErrLate) {
+		return n.records.notPutBack(err)
+	}
 	if n.far != nil {
 		n.far.stop()
 	}
@@ -140,9 +149,6 @@ func (n *node) putBackNow() originals.Outcome {
 	n.leaseEnd.Store(0)
 	n.mode, n.draining = released, false
 	n.caps = caps{}
-	if err := n.records.writeHeld(n.exactCover()); err != nil {
-		n.log.Warn("held.json not written", slog.Any("error", err))
-	}
 	out, err := n.records.putBack("the node was released", n.far.hand())
 	if err != nil {
 		n.log.Warn("journal not removed", slog.Any("error", err))

@@ -64,8 +64,11 @@ type Trail struct {
 	file  RecordFile
 	slots map[string]slot // by path
 	last  map[string]record
-	turbo []string // paths of the turbo switch
-	old   bool     // the records that were found carry no identity
+	turbo []string          // paths of the turbo switch
+	at    map[string]int64  // by identity: where records stand, of controls that are gone too
+	found map[string]record // by identity: as they were when the file was opened
+	used  map[int64]bool    // offsets of them
+	old   bool              // the records that were found carry no identity
 
 	batches chan map[int64][]byte
 	done    chan error
@@ -118,35 +121,44 @@ func (t *Trail) Behind(wrap func(RecordFile) RecordFile) { t.file = wrap(t.file)
 func newTrail(f RecordFile, j *Journal, data []byte) *Trail {
 	t := &Trail{
 		file: f, slots: map[string]slot{}, last: map[string]record{}, waiting: map[int64][]byte{},
-		batches: make(chan map[int64][]byte, 1), done: make(chan error, 1),
+		used: map[int64]bool{}, batches: make(chan map[int64][]byte, 1), done: make(chan error, 1),
 	}
 	found, at := recordsOf(j, data)
 	t.old = len(found) > 0 && len(at) == 0
-	used := map[int64]bool{}
 	for _, offset := range at {
-		used[offset] = true
+		t.used[offset] = true
 	}
-	next := int64(0)
+	t.at, t.found = at, found
+	t.Extend(j)
+	go t.work()
+	return t
+}
+
+// Extend takes in the controls that the journal has got since. It opens, reads and writes
+// nothing: a control that was never written needs no record.
+//
+//headroom:control
+func (t *Trail) Extend(j *Journal) {
 	for _, c := range j.Controls {
-		of := c.identity()
-		offset, ok := at[of]
-		for !ok && used[next] {
-			next += recordSize
+		if t.Has(c.Path) {
+			continue
 		}
+		of := c.identity()
+		offset, ok := t.at[of]
 		if !ok {
-			offset = next
-			used[next] = true
+			for t.used[offset] {
+				offset += recordSize
+			}
+			t.at[of], t.used[offset] = offset, true
 		}
 		t.slots[c.Path] = slot{at: offset, of: of, kind: c.Kind}
-		if r, ok := found[of]; ok {
+		if r, ok := t.found[of]; ok {
 			t.last[c.Path] = r
 		}
 		if c.Kind.turbo() {
 			t.turbo = append(t.turbo, c.Path)
 		}
 	}
-	go t.work()
-	return t
 }
 
 // recordsOf are the records in the file, by identity, and where they stand. Those that
@@ -206,6 +218,8 @@ func (t *Trail) Note(path string, to, before int64) error {
 }
 
 // NoteValue is note for any control.
+//
+//headroom:control
 func (t *Trail) NoteValue(path string, to, before Value) error {
 	s, ok := t.slots[path]
 	if !ok {
@@ -300,6 +314,8 @@ func (t *Trail) collect() bool {
 
 // CatchUp writes what waited for the disk, without waiting for it, and returns what
 // keeps the newest record from it.
+//
+//headroom:control
 func (t *Trail) CatchUp() error {
 	if t.collect() && len(t.waiting) > 0 {
 		t.send()
@@ -322,6 +338,7 @@ func (t *Trail) work() {
 func (t *Trail) drop(path string) {
 	if s, ok := t.slots[path]; ok {
 		_ = t.put(s.at, blank(), true)
+		delete(t.found, s.of)
 		delete(t.slots, path)
 		delete(t.last, path)
 	}
@@ -368,24 +385,30 @@ func (t *Trail) switched() bool {
 // Has says that the control is in the journal that t belongs to.
 func (t *Trail) Has(path string) bool { _, ok := t.slots[path]; return ok }
 
-// Close ends the writing, and leaves a disk that does not answer to itself.
+// Close writes what waited, and leaves a disk that does not answer to itself.
 func (t *Trail) Close() error {
-	if t.late {
-		late := time.NewTimer(noteWait)
-		defer late.Stop()
-		select {
-		case t.failed = <-t.done:
-			t.late = false
-		case <-late.C:
-		}
-	}
 	var err error
-	if !t.late {
-		for _, at := range slices.Sorted(maps.Keys(t.waiting)) {
-			_, errWrite := t.file.WriteAt(t.waiting[at], at)
-			err = errors.Join(err, errWrite)
+	if t.settles() && len(t.waiting) > 0 {
+		t.send()
+		if t.settles() {
+			err = t.failed
 		}
 	}
 	close(t.batches)
 	return errors.Join(err, t.file.Close())
+}
+
+// settles waits noteWait for the batch under way, and reports whether there is none.
+func (t *Trail) settles() bool {
+	if t.collect() {
+		return true
+	}
+	late := time.NewTimer(noteWait)
+	defer late.Stop()
+	select {
+	case t.failed = <-t.done:
+		t.late = false
+	case <-late.C:
+	}
+	return !t.late
 }

@@ -35,6 +35,21 @@ type Job struct {
 	answer chan error // whoever waits for it; nil: it is reported
 }
 
+// CarryOut does the job here and now.
+func (j Job) CarryOut(d Disk) error {
+	switch {
+	case len(j.Remove) > 0:
+		var errs []error
+		for _, name := range j.Remove {
+			errs = append(errs, d.Remove(name))
+		}
+		return errors.Join(errs...)
+	case j.Durable:
+		return d.Durable(j.Name, j.Data)
+	}
+	return d.Replace(j.Name, j.Data)
+}
+
 // Writer writes to the state directory for powerd's loop, which must never wait for a
 // disk. It carries out one job after the other. The loop has at most one of each kind
 // under way, and one that it waits for, so the queue is bounded by the number of kinds.
@@ -83,27 +98,13 @@ func (w *Writer) Now(j Job, wait time.Duration) error {
 func (w *Writer) work() {
 	defer close(w.ended)
 	for j := range w.jobs {
-		j.Err = w.carryOut(j)
+		j.Err = j.CarryOut(w.disk)
 		if j.answer != nil {
 			j.answer <- j.Err // buffered
 			continue
 		}
 		w.done <- j
 	}
-}
-
-func (w *Writer) carryOut(j Job) error {
-	switch {
-	case len(j.Remove) > 0:
-		var errs []error
-		for _, name := range j.Remove {
-			errs = append(errs, w.disk.Remove(name))
-		}
-		return errors.Join(errs...)
-	case j.Durable:
-		return w.disk.Durable(j.Name, j.Data)
-	}
-	return w.disk.Replace(j.Name, j.Data)
 }
 
 // Stop ends the writer once its jobs are done, or after wait leaves it to a disk that
