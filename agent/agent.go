@@ -45,6 +45,7 @@ import (
 	"log/slog"
 	"time"
 
+	"headroom/agent/config"
 	"headroom/agent/statedir"
 	"headroom/internal/cli"
 )
@@ -66,7 +67,7 @@ const (
 // Run is `powerd run`: it holds the node until ctx ends, then asks for a release
 // and puts the original controls back, or leaves the fail-safe cap written. An
 // error is a *cli.Error or wraps one.
-func Run(ctx context.Context, cfg Config, log *slog.Logger) error {
+func Run(ctx context.Context, cfg config.Config, log *slog.Logger) error {
 	n, err := start(cfg, log, statedir.OS{Dir: cfg.StateDir})
 	if err != nil {
 		return err

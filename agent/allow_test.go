@@ -10,44 +10,15 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent/config"
 	"headroom/agent/statedir"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
 	"headroom/ipmi"
 	"headroom/lease"
 	"headroom/units"
 )
-
-func TestDenied(t *testing.T) {
-	t.Parallel()
-	names := []string{"package-1", rungRAPL}
-	for _, c := range []struct {
-		allow, deny []string
-		denied      bool
-	}{
-		{nil, nil, false},
-		{nil, []string{"package-0"}, false},
-		{nil, []string{"package-*"}, true},
-		{nil, []string{"package-?"}, true},
-		{nil, []string{"rapl"}, true},
-		{nil, []string{"package"}, false},
-		{[]string{"package-*"}, nil, false},
-		{[]string{"rapl"}, nil, false},
-		{[]string{"policy*", "epp"}, nil, true},
-		{[]string{"package-*"}, []string{"package-1"}, true},
-		{[]string{"*"}, []string{"*"}, true},
-	} {
-		why := ControlsConfig{Allow: c.allow, Deny: c.deny}.Denied(names)
-		if (why != "") != c.denied {
-			t.Errorf("allow %v, deny %v: %q, want denied %v", c.allow, c.deny, why, c.denied)
-		}
-	}
-	for _, bad := range []string{"", "package-[", "[]a"} {
-		if err := (ControlsConfig{Deny: []string{bad}}).validate(); err == nil || hintOf(err) == "" {
-			t.Errorf("pattern %q: %v, want a refusal with a way out", bad, err)
-		}
-	}
-}
 
 // journalled are the paths that the node's journal holds.
 func (n *node) journalled() []string {
@@ -66,20 +37,20 @@ func TestEachControlDeniedInTurn(t *testing.T) {
 	t.Parallel()
 	const powercap, policies, preference = "/powercap/", "/cpufreq/policy", "/energy_performance_preference"
 	for name, c := range map[string]struct {
-		controls ControlsConfig
+		controls config.Controls
 		rung     capping.Rung
 		kept     []string // no path with any of these is written or journalled
 		written  []string // of each of these, some are
 	}{
-		"nothing":      {ControlsConfig{}, capping.RungRAPL, nil, []string{"power_limit_uw", preference, noTurboFile}},
-		"one package":  {ControlsConfig{Deny: []string{"package-1"}}, capping.RungFreq, []string{powercap}, []string{"scaling_max_freq", noTurboFile}},
-		"rapl":         {ControlsConfig{Deny: []string{"rapl"}}, capping.RungFreq, []string{powercap}, []string{"scaling_max_freq", preference}},
-		"policies":     {ControlsConfig{Deny: []string{"policy*"}}, capping.RungRAPL, []string{"scaling_max_freq", "scaling_min_freq"}, []string{"power_limit_uw"}},
-		"preferences":  {ControlsConfig{Deny: []string{"epp"}}, capping.RungRAPL, []string{preference}, []string{"power_limit_uw", noTurboFile}},
-		"turbo":        {ControlsConfig{Deny: []string{"turbo"}}, capping.RungRAPL, []string{noTurboFile}, []string{"power_limit_uw", preference}},
-		"all but rapl": {ControlsConfig{Allow: []string{"package-*"}}, capping.RungRAPL, []string{policies, noTurboFile}, []string{"power_limit_uw"}},
-		"both rungs":   {ControlsConfig{Deny: []string{"package-0", "policy0"}}, capping.RungNone, []string{"/"}, nil},
-		"everything":   {ControlsConfig{Deny: []string{"*"}}, capping.RungNone, []string{"/"}, nil},
+		"nothing":      {config.Controls{}, capping.RungRAPL, nil, []string{"power_limit_uw", preference, noTurboFile}},
+		"one package":  {config.Controls{Deny: []string{"package-1"}}, capping.RungFreq, []string{powercap}, []string{"scaling_max_freq", noTurboFile}},
+		"rapl":         {config.Controls{Deny: []string{"rapl"}}, capping.RungFreq, []string{powercap}, []string{"scaling_max_freq", preference}},
+		"policies":     {config.Controls{Deny: []string{"policy*"}}, capping.RungRAPL, []string{"scaling_max_freq", "scaling_min_freq"}, []string{"power_limit_uw"}},
+		"preferences":  {config.Controls{Deny: []string{"epp"}}, capping.RungRAPL, []string{preference}, []string{"power_limit_uw", noTurboFile}},
+		"turbo":        {config.Controls{Deny: []string{"turbo"}}, capping.RungRAPL, []string{noTurboFile}, []string{"power_limit_uw", preference}},
+		"all but rapl": {config.Controls{Allow: []string{"package-*"}}, capping.RungRAPL, []string{policies, noTurboFile}, []string{"power_limit_uw"}},
+		"both rungs":   {config.Controls{Deny: []string{"package-0", "policy0"}}, capping.RungNone, []string{"/"}, nil},
+		"everything":   {config.Controls{Deny: []string{"*"}}, capping.RungNone, []string{"/"}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -116,11 +87,11 @@ func TestEachControlDeniedInTurn(t *testing.T) {
 }
 
 // deniedLab is a machine with package limits, policies, preferences and turbo.
-func deniedLab(t *testing.T, controls ControlsConfig) (*lab, Config) {
+func deniedLab(t *testing.T, controls config.Controls) (*lab, config.Config) {
 	t.Helper()
 	l := stillShape(t, shapeWith(t, "xeon-2s", "intel_pstate"))
 	cfg := l.config("127.0.0.1:1")
-	cfg.Frequency = FrequencyConfig{Preference: "power", Turbo: turboOff}
+	cfg.Frequency = config.Frequency{Preference: "power", Turbo: config.TurboOff}
 	cfg.Controls = controls
 	return l, cfg
 }
@@ -146,7 +117,7 @@ func checkUncontrolled(t *testing.T, n *node) {
 // neither saved nor written.
 func TestDeniedFarControls(t *testing.T) {
 	t.Parallel()
-	_, cfg := deniedLab(t, ControlsConfig{Deny: []string{"slice:a.slice", "bmc"}})
+	_, cfg := deniedLab(t, config.Controls{Deny: []string{"slice:a.slice", "bmc"}})
 	cfg.Bandwidth.Slices = []string{"a.slice", "b.slice"}
 	cfg.IPMI.Limit = true
 	n := loopless(t, cfg)
@@ -171,8 +142,8 @@ func TestDeniedFarControls(t *testing.T) {
 // and the node holds its cap with the next.
 func TestDeniedAfterItWasWritten(t *testing.T) {
 	t.Parallel()
-	l, cfg := deniedLab(t, ControlsConfig{})
-	cfg.Frequency = FrequencyConfig{Turbo: turboLeave}
+	l, cfg := deniedLab(t, config.Controls{})
+	cfg.Frequency = config.Frequency{Turbo: config.TurboLeave}
 	zone := "sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw"
 	original := l.number(zone)
 	n, err := start(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
@@ -193,7 +164,7 @@ func TestDeniedAfterItWasWritten(t *testing.T) {
 
 func TestUnmatchedControls(t *testing.T) {
 	t.Parallel()
-	_, cfg := deniedLab(t, ControlsConfig{
+	_, cfg := deniedLab(t, config.Controls{
 		Allow: []string{"package-*", "policy*", "epp", "polcy*"}, Deny: []string{"package-7", "slice:batch.slice", "slice:other.slice", "bmc"},
 	})
 	cfg.Bandwidth.Slices = []string{"batch.slice"}

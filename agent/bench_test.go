@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"headroom/agent/config"
 	"headroom/agent/statedir"
 	"headroom/lab/emulator"
 	"headroom/units"
@@ -19,10 +20,10 @@ func BenchmarkTurn(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer func() { _ = node.Close() }()
-	cfg := Defaults()
+	cfg := config.Defaults()
 	cfg.Node, cfg.Domain, cfg.Enforce = "n01", "rack/r1", true
 	cfg.Root, cfg.StateDir = filepath.Join(dir, "root"), filepath.Join(dir, "state")
-	cfg.Power = PowerConfig{
+	cfg.Power = config.Power{
 		Rated: 245 * units.Watt, Floor: 70 * units.Watt, Max: 240 * units.Watt, FailSafe: 95 * units.Watt,
 		Other: 22 * units.Watt, SupplyEfficiency: 0.92,
 	}

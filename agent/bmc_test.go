@@ -13,7 +13,9 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent/config"
 	"headroom/agent/statedir"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/ipmi"
 	"headroom/lab/emulator/bmc"
@@ -21,7 +23,7 @@ import (
 )
 
 // withBMC gives the lab a BMC and the configuration that leads to it.
-func (l *lab) withBMC(t *testing.T, cfg Config) (*bmc.BMC, Config) {
+func (l *lab) withBMC(t *testing.T, cfg config.Config) (*bmc.BMC, config.Config) {
 	t.Helper()
 	action := byte(0)
 	b, err := bmc.Start(bmc.Config{
@@ -35,7 +37,7 @@ func (l *lab) withBMC(t *testing.T, cfg Config) (*bmc.BMC, Config) {
 	if err := os.WriteFile(path, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg.IPMI = IPMIConfig{Mode: ipmiLAN, Address: b.Addr(), User: "op", PasswordFile: path}
+	cfg.IPMI = config.IPMI{Mode: config.IPMILAN, Address: b.Addr(), User: "op", PasswordFile: path}
 	return b, cfg
 }
 

@@ -77,14 +77,12 @@ func (n *node) watchBrake() {
 	if n.mode != holding {
 		does = "the node holds no cap; the others hold their fail-safe caps"
 	}
-	n.health.set(n.lease.Braked(), item{
-		"brake-set", warn, fmt.Sprintf("the brake is set (generation %d%s): %s", m.Brake, who(n.brake.newest), does),
-		"coordinator brake show tells more; when the reason is gone: coordinator brake lift",
-	})
-	n.health.set(m.Brake > n.lease.OnDisk().Brake && n.brake.failed, item{
-		"brake-not-stored", fail, fmt.Sprintf("generation %d of the brake is obeyed but not on disk: a restart would forget it", m.Brake),
-		"make room in " + n.cfg.StateDir,
-	})
+	n.health.Warn(n.lease.Braked(), "brake-set",
+		fmt.Sprintf("the brake is set (generation %d%s): %s", m.Brake, who(n.brake.newest), does),
+		"coordinator brake show tells more; when the reason is gone: coordinator brake lift")
+	n.health.Fail(m.Brake > n.lease.OnDisk().Brake && n.brake.failed, "brake-not-stored",
+		fmt.Sprintf("generation %d of the brake is obeyed but not on disk: a restart would forget it", m.Brake),
+		"make room in "+n.cfg.StateDir)
 }
 
 // who is who set a brake, and why, as far as that is known.

@@ -12,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent/config"
 	"headroom/agent/statedir"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/gossip"
 	"headroom/gossip/brake"
@@ -74,8 +76,8 @@ func (s *talk) member(name string, join ...string) *gossip.Gossip {
 }
 
 // config makes a node a member.
-func (s *talk) config(cfg Config, join string) Config {
-	cfg.Gossip = GossipConfig{Bind: "127.0.0.1:0", Join: []string{join}, KeyFile: s.keyFile}
+func (s *talk) config(cfg config.Config, join string) config.Config {
+	cfg.Gossip = config.Gossip{Bind: "127.0.0.1:0", Join: []string{join}, KeyFile: s.keyFile}
 	cfg.Brake.PublicKeyFile = s.public
 	return cfg
 }

@@ -17,9 +17,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/agent/config"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
 	"headroom/agent/streams"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/logs"
 	"headroom/rapl"
@@ -264,7 +266,7 @@ func TestRecordsStayWithTheirControls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := putBackDead(r, d, Config{StateDir: dir}, third)
+	out, err := putBackDead(r, d, config.Config{StateDir: dir}, third)
 	if now := read(t, r, policy); err != nil || now != "3500000" {
 		t.Errorf("the ceiling is %s kHz, it was 3500000: %+v, %v", now, out, err)
 	}
@@ -304,7 +306,7 @@ func TestLimitsFollowTheirPackage(t *testing.T) {
 				t.Fatal(err)
 			}
 			r := tree(t, dir, c.zones...)
-			out, err := putBackDead(r, statedir.OS{Dir: dir}, Config{StateDir: dir}, j)
+			out, err := putBackDead(r, statedir.OS{Dir: dir}, config.Config{StateDir: dir}, j)
 			if err != nil || out.Failed != c.failed {
 				t.Errorf("%+v, %v", out, err)
 			}

@@ -16,6 +16,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/rpc"
@@ -107,7 +108,7 @@ func TestDeniedServerIsLetGo(t *testing.T) {
 	waitFor(t, "c1 is let go", func() bool { return c1.open.Load() == 0 })
 	had := c1.ever.Load()
 	waitFor(t, "the denial is stored", func() bool {
-		all, err := secure.ReadDenials(filepath.Join(cfg.StateDir, deniedFile))
+		all, err := secure.ReadDenials(filepath.Join(cfg.StateDir, statedir.DeniedFile))
 		return err == nil && len(all) == 1 && all[0].Identity == "server/c1"
 	})
 	if c2.open.Load() != 1 {

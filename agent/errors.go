@@ -17,10 +17,6 @@ var errNoLeader = errors.New("no coordinator that leads answers")
 // errNameTaken reports that another machine is admitted under this node's name.
 var errNameTaken = errors.New("the name belongs to another machine")
 
-func badConfig(problem, hint string) error {
-	return &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: problem, Hint: hint}
-}
-
 func damaged(path string, why error) error {
 	return &cli.Error{
 		Code: "journal-damaged", Exit: cli.ExitFailed,

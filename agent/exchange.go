@@ -29,7 +29,7 @@ func (n *node) take(e streams.Event) error {
 	if newLeader {
 		l := n.streams.Leader()
 		n.log.Info("leader known", slog.String("coordinator", l.Addr), slog.String("epoch", l.Epoch.String()))
-		n.health.clear("no-leader")
+		n.health.Clear("no-leader")
 		n.heartbeat()
 	}
 	return nil
@@ -43,10 +43,9 @@ func (n *node) refusedBy(why error) error {
 	}
 	first := (n.records.own || n.mode == observing) && n.fresh && !n.lease.EverHeld()
 	if !first || n.stopping {
-		n.health.set(true, item{
-			"name-taken", fail, "the coordinator refuses this node: " + why.Error(),
-			"two machines use one name: change node: in powerd.yaml on one of them",
-		})
+		n.health.Fail(true, "name-taken",
+			"the coordinator refuses this node: "+why.Error(),
+			"two machines use one name: change node: in powerd.yaml on one of them")
 		return nil
 	}
 	refusal := nameTaken(n.cfg.Node, why)
@@ -61,18 +60,17 @@ func (n *node) message(m *headroomv1.CoordinatorMessage) {
 	case *headroomv1.CoordinatorMessage_Lease:
 		n.counters.renewals++
 		n.notAdmit = ""
-		n.health.clear("not-admitted")
-		n.health.clear("name-taken")
+		n.health.Clear("not-admitted")
+		n.health.Clear("name-taken")
 		n.granted(wire.Grant(msg.Lease))
 	case *headroomv1.CoordinatorMessage_Denied:
 		n.deniedTold(msg.Denied)
 	case *headroomv1.CoordinatorMessage_NotAdmitted:
 		n.lease.Answered(n.lease.Beats())
 		n.notAdmit = msg.NotAdmitted.GetReason()
-		n.health.set(true, item{
-			"not-admitted", warn, "the leader grants no lease yet: " + n.notAdmit,
-			"see coordinator node show " + n.cfg.Node,
-		})
+		n.health.Warn(true, "not-admitted",
+			"the leader grants no lease yet: "+n.notAdmit,
+			"see coordinator node show "+n.cfg.Node)
 	}
 }
 
@@ -119,16 +117,15 @@ func (n *node) took(o lease.Took) {
 	n.expiry.Reset(o.End - instant().Boot)
 	if o.Began {
 		n.log.Info("lease taken", slog.Float64("cap_w", o.Grant.Cap.Watts()), slog.String("stamp", o.Grant.Stamp.String()))
-		n.health.clear("lease-expired")
+		n.health.Clear("lease-expired")
 	}
 }
 
 // memoryStored takes what came of a write to the state directory.
 func (n *node) memoryStored(err error) {
-	n.health.set(err != nil, item{
-		"state-not-stored", fail, fmt.Sprintf("state.json cannot be written (%v): no new grant is taken", err),
-		"make room in " + n.cfg.StateDir + "; the node holds its present cap until the lease ends",
-	})
+	n.health.Fail(err != nil, "state-not-stored",
+		fmt.Sprintf("state.json cannot be written (%v): no new grant is taken", err),
+		"make room in "+n.cfg.StateDir+"; the node holds its present cap until the lease ends")
 	n.brake.failed = err != nil
 	n.carryOut(n.lease.Stored(err, instant()))
 	n.watchBrake()
@@ -151,7 +148,7 @@ func (n *node) heartbeat() {
 
 func (n *node) beatOf(hb lease.Heartbeat, now lease.Instant) *headroomv1.Heartbeat {
 	b := &headroomv1.Heartbeat{
-		Number: hb.Number, Highest: wire.StampMessage(hb.Highest), Holding: n.holdingOf(hb), BrakeGeneration: hb.Brake, Health: n.health.list(),
+		Number: hb.Number, Highest: wire.StampMessage(hb.Highest), Holding: n.holdingOf(hb), BrakeGeneration: hb.Brake, Health: n.health.List(),
 	}
 	if n.lease.Braked() {
 		b.Brake = n.brakeProof(b.GetBrakeGeneration())
@@ -212,10 +209,9 @@ func (n *node) reconcile(ctx context.Context) {
 // certified takes what reading the node's certificate came to, and opens the streams.
 func (n *node) certified(ctx context.Context, c streams.Certificate) {
 	n.streams.Believe(c)
-	n.health.set(c.Err != nil, item{
-		"tls", fail, fmt.Sprintf("no coordinator can be asked: %v", c.Err),
-		"coordinator tls cert create node/" + n.cfg.Node + " makes this node's certificate; tls in powerd.yaml names the files",
-	})
+	n.health.Fail(c.Err != nil, "tls",
+		fmt.Sprintf("no coordinator can be asked: %v", c.Err),
+		"coordinator tls cert create node/"+n.cfg.Node+" makes this node's certificate; tls in powerd.yaml names the files")
 	if c.Err == nil {
 		n.reconcile(ctx)
 	}

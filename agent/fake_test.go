@@ -20,8 +20,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
+	"headroom/agent/config"
 	"headroom/agent/metrics"
 	"headroom/agent/statedir"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
@@ -49,7 +51,7 @@ const childConfig = "HEADROOM_TEST_POWERD_CONFIG"
 // without a build step.
 func childMain() int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	cfg, err := LoadConfig(os.Getenv(childConfig))
+	cfg, err := config.Load(os.Getenv(childConfig))
 	if err == nil {
 		err = Run(context.Background(), cfg, log)
 	}
@@ -128,11 +130,11 @@ func (l *lab) step(stop <-chan struct{}) {
 	}
 }
 
-func (l *lab) config(coordinators ...string) Config {
-	cfg := Defaults()
+func (l *lab) config(coordinators ...string) config.Config {
+	cfg := config.Defaults()
 	cfg.Node, cfg.Domain, cfg.Enforce = "n01", "rack/r1", true
 	cfg.Root, cfg.StateDir = filepath.Join(l.dir, "root"), filepath.Join(l.dir, "state")
-	cfg.Power = PowerConfig{
+	cfg.Power = config.Power{
 		Rated: 245 * units.Watt, Floor: 70 * units.Watt, Max: 240 * units.Watt, FailSafe: 95 * units.Watt,
 		Other: l.spec.Other, SupplyEfficiency: l.spec.WorstEfficiency(),
 	}
@@ -147,7 +149,7 @@ func (l *lab) config(coordinators ...string) Config {
 }
 
 // remember gives the node the memory of an earlier powerd: its fail-safe cap.
-func (l *lab) remember(cfg Config) {
+func (l *lab) remember(cfg config.Config) {
 	l.t.Helper()
 	if _, err := os.Stat(l.state(statedir.MemoryFile)); err == nil {
 		return
@@ -259,18 +261,18 @@ type running struct {
 	ended  chan error
 }
 
-func run(t *testing.T, cfg Config) *running {
+func run(t *testing.T, cfg config.Config) *running {
 	t.Helper()
 	return runLog(t, cfg, testLog(t))
 }
 
 // runLogged is run with the log where the test can read it.
-func runLogged(t *testing.T, cfg Config, to io.Writer) *running {
+func runLogged(t *testing.T, cfg config.Config, to io.Writer) *running {
 	t.Helper()
 	return runLog(t, cfg, slog.New(slog.NewTextHandler(to, nil)))
 }
 
-func runLog(t *testing.T, cfg Config, log *slog.Logger) *running {
+func runLog(t *testing.T, cfg config.Config, log *slog.Logger) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := &running{t: t, cancel: cancel, ended: make(chan error, 1)}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"headroom/agent/config"
 	"headroom/agent/originals"
 	"headroom/ipmi"
 	"headroom/systemd"
@@ -95,7 +96,7 @@ func (n *node) startFar(ctx context.Context) {
 	if names := n.cfg.AllowedSlices(); len(names) > 0 {
 		running.Go(func() { f.keepSlices(ctx, names) })
 	}
-	if meter := n.meter.bmc; meter != nil && n.cfg.keepsLimit() {
+	if meter := n.meter.bmc; meter != nil && n.cfg.KeepsLimit() {
 		running.Go(func() { f.keepLimit(ctx, meter) })
 	}
 	n.servers.Go(func() {
@@ -105,7 +106,7 @@ func (n *node) startFar(ctx context.Context) {
 }
 
 // dialer is the way to this machine's systemd; nil where root is another machine's.
-func dialer(cfg Config) func(context.Context) (systemd.Bus, error) {
+func dialer(cfg config.Config) func(context.Context) (systemd.Bus, error) {
 	if cfg.Root != "/" {
 		return nil
 	}

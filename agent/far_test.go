@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"headroom/agent/config"
 	"headroom/agent/links"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
@@ -156,7 +157,7 @@ func saves(j *originals.Journal, path string) bool {
 }
 
 // loopFar is a node whose loop the test turns, with a systemd beside it.
-func (l *lab) loopFar(t *testing.T, cfg Config) (*node, *fakeBus) {
+func (l *lab) loopFar(t *testing.T, cfg config.Config) (*node, *fakeBus) {
 	t.Helper()
 	bus := &fakeBus{
 		quotas: map[string]uint64{"batch.slice": math.MaxUint64},
@@ -186,8 +187,8 @@ func TestRivalIsNamed(t *testing.T) {
 	waitFor(t, "the cap is held", func() bool { n.turnFar(); return n.caps.applied == 120*units.Watt && !n.caps.stepped })
 	l.write("sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw", "150000000")
 	n.turnFar()
-	if text := n.health.items["limit-drift"].text; !strings.Contains(text, "thermald") {
-		t.Errorf("drift says %q", text)
+	if i, _ := n.health.Get("limit-drift"); !strings.Contains(i.Text, "thermald") {
+		t.Errorf("drift says %q", i.Text)
 	}
 }
 
@@ -255,7 +256,7 @@ func TestCutOffIsSaid(t *testing.T) {
 	n.network.state = links.State{}
 	n.network.cutOff = n.network.state.CutOff()
 	n.watchCut(instant())
-	if i := n.health.items["cut-off"]; !strings.Contains(i.text, "lease ends within") || !strings.Contains(n.words(), "cut off") || !n.state(instant()).GetCutOff() {
+	if i, _ := n.health.Get("cut-off"); !strings.Contains(i.Text, "lease ends within") || !strings.Contains(n.words(), "cut off") || !n.state(instant()).GetCutOff() {
 		t.Errorf("item %+v, words %q", i, n.words())
 	}
 	n.network.cutOff = false

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"headroom/agent/config"
 	"headroom/agent/originals"
 	"headroom/capping"
 	"headroom/dvfs"
@@ -34,7 +35,7 @@ type freqRung struct {
 }
 
 // openFreq finds the cpufreq policies.
-func (m *machine) openFreq(cfg Config, enforce bool) {
+func (m *machine) openFreq(cfg config.Config, enforce bool) {
 	m.freqInfo = capping.RungInfo{Rung: capping.RungFreq, State: capping.RungMissing}
 	set, err := dvfs.Open(m.root)
 	if err != nil {
@@ -65,8 +66,8 @@ func (m *machine) openFreq(cfg Config, enforce bool) {
 		return
 	}
 	m.freq.hands.Leave(func(p *dvfs.Policy) error { // one that comes later: the others hold, and what it may draw is charged
-		if why := cfg.Controls.Denied(policyNames(p)); why != "" {
-			return deniedError{why}
+		if why := cfg.Controls.Denied(config.PolicyNames(p)); why != "" {
+			return config.DeniedError{Why: why}
 		}
 		return nil
 	})
@@ -103,7 +104,7 @@ func (f *freqRung) unbounded(root *os.Root) int {
 
 // configure tells the law which frequencies there are. Policies that differ (big
 // and small cores) share the range of all; each takes what lies in its own.
-func (f *freqRung) configure(cfg Config) {
+func (f *freqRung) configure(cfg config.Config) {
 	all := f.set.Policies()
 	f.cfg = capping.FreqConfig{
 		Config: capping.Config{Other: cfg.Power.Other, Efficiency: cfg.Power.SupplyEfficiency},

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"time"
 
+	"headroom/agent/config"
 	"headroom/agent/statedir"
 	"headroom/agent/status"
 	"headroom/lease"
@@ -79,7 +80,7 @@ func (c cover) same(o cover) bool {
 }
 
 // encodeHeld is the file for a cover; sockets are those of its limits.
-func encodeHeld(cfg Config, c cover, sockets []*socket) ([]byte, error) {
+func encodeHeld(cfg config.Config, c cover, sockets []*socket) ([]byte, error) {
 	h := held{
 		AtUs: time.Now().UnixMicro(), Node: cfg.Node, State: c.state, CapW: c.cap.Watts(), Stamp: c.stamp, Limits: []heldLimit{},
 		OtherW: cfg.Power.Other.Watts(), SupplyEfficiency: cfg.Power.SupplyEfficiency,

@@ -14,7 +14,9 @@ import (
 	"syscall"
 	"testing"
 
+	"headroom/agent/config"
 	"headroom/agent/statedir"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/units"
@@ -181,7 +183,7 @@ func TestNoRoomForHeldCarriesOutNoRaise(t *testing.T) {
 }
 
 // runOn is run with a state directory that can fail.
-func runOn(t *testing.T, cfg Config, d statedir.Disk) (stop func()) {
+func runOn(t *testing.T, cfg config.Config, d statedir.Disk) (stop func()) {
 	t.Helper()
 	n, err := start(cfg, testLog(t), d)
 	if err != nil {

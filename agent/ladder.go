@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"math"
 
+	"headroom/agent/config"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
 	"headroom/capping"
@@ -31,12 +32,10 @@ func (n *node) logMachine() {
 	top := n.machine.packageMax()
 	wall := units.FromWatts((top + n.cfg.Power.Other).Watts() / n.cfg.Power.SupplyEfficiency)
 	// Ranges move with kernels and firmware: never a reason not to start.
-	n.health.set(top > 0 && wall < n.cfg.Power.FailSafe, item{
-		"range-moved", warn,
+	n.health.Warn(top > 0 && wall < n.cfg.Power.FailSafe, "range-moved",
 		fmt.Sprintf("the packages take at most %v, which goes with %v at the wall: less than the fail-safe cap of %v; limits are clamped",
 			top, wall, n.cfg.Power.FailSafe),
-		"a kernel or firmware update may have moved the range: bring power.max and fail_safe in powerd.yaml in line",
-	})
+		"a kernel or firmware update may have moved the range: bring power.max and fail_safe in powerd.yaml in line")
 }
 
 // refuseJournal leaves the node at its fail-safe cap without touching the damaged
@@ -78,10 +77,9 @@ func (n *node) begin() error {
 		}
 		if failed == nil || !n.stepDown(failed) {
 			n.tidyRungs()
-			n.health.set(n.machine.raplInfo.State == capping.RungLocked, item{
-				"bios-lock", warn, "package limits are locked by firmware: " + n.machine.raplInfo.Text + "; " + n.machine.ladder.Why,
-				"look for a RAPL lock or cTDP in the BIOS set-up: frequency holds a cap less exactly",
-			})
+			n.health.Warn(n.machine.raplInfo.State == capping.RungLocked, "bios-lock",
+				"package limits are locked by firmware: "+n.machine.raplInfo.Text+"; "+n.machine.ladder.Why,
+				"look for a RAPL lock or cTDP in the BIOS set-up: frequency holds a cap less exactly")
 			n.log.Info("fail-safe cap written", slog.Float64("cap_w", n.lease.Memory().FailSafe.Watts()),
 				slog.Int64("after_ms", (instant().Boot-n.began).Milliseconds()), slog.Bool("adopted", !n.records.own),
 				slog.String("rung", n.machine.ladder.Use.String()), slog.String("why", n.machine.ladder.Why))
@@ -95,7 +93,8 @@ func (n *node) begin() error {
 // that is said.
 func (n *node) observe(why, hint string) error {
 	n.mode = observing
-	n.health.set(n.cfg.Enforce, item{noRungCode, warn, "this node cannot hold a cap: " + why, hint})
+	n.health.Warn(n.cfg.Enforce, noRungCode,
+		"this node cannot hold a cap: "+why, hint)
 	return n.records.writeHeld(n.exactCover())
 }
 
@@ -145,10 +144,9 @@ func (n *node) climbRAPL(raise cover, covered bool) (failed error) {
 		windows, err := s.prepare(n.records.trail.Note)
 		n.countWrite(s.zone.Label, errors.Join(wrote, err))
 		failed = errors.Join(failed, wrote, err)
-		n.health.set(windows != nil, item{
-			"window-refused", warn, fmt.Sprintf("%s: %v", s.zone.Label, windows),
-			"caps settle slower than they could; nothing else is wrong",
-		})
+		n.health.Warn(windows != nil, "window-refused",
+			fmt.Sprintf("%s: %v", s.zone.Label, windows),
+			"caps settle slower than they could; nothing else is wrong")
 	}
 	return failed
 }
@@ -228,9 +226,9 @@ func (n *node) stale(k originals.Kind) bool {
 	case originals.Power, originals.Window, originals.Switch:
 		return !n.machine.onRAPL()
 	case originals.Preference:
-		return n.cfg.Enforce && (!n.cfg.Frequency.prefers() || n.cfg.Controls.Denied([]string{eppName}) != "")
+		return n.cfg.Enforce && (!n.cfg.Frequency.Prefers() || n.cfg.Controls.Denied([]string{config.EPPName}) != "")
 	case originals.NoTurbo, originals.Boost:
-		return n.cfg.Enforce && (!n.cfg.Frequency.switches() || n.cfg.Controls.Denied([]string{turboName}) != "")
+		return n.cfg.Enforce && (!n.cfg.Frequency.Switches() || n.cfg.Controls.Denied([]string{config.TurboName}) != "")
 	case originals.Bandwidth, originals.BMC:
 	}
 	return false

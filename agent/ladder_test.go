@@ -16,8 +16,10 @@ import (
 	"connectrpc.com/connect"
 	"golang.org/x/sys/unix"
 
+	"headroom/agent/config"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
 	"headroom/lease"
@@ -110,7 +112,7 @@ func TestLockedLimitsStepDown(t *testing.T) {
 	before := l.controls()
 	n := lockedNode(t, l.config("127.0.0.1:1"))
 	if n.rung() != rungCPUFreq || n.mode != holding || !shown(n, "bios-lock") {
-		t.Errorf("rung %s, mode %v, items %v", n.rung(), n.mode, n.health.items)
+		t.Errorf("rung %s, mode %v, items %v", n.rung(), n.mode, n.health.List())
 	}
 	rows := n.ladderRows()
 	if rows[0].State != capping.RungLocked || rows[0].Text == "" || rows[1].State != capping.RungUsed {
@@ -127,7 +129,7 @@ func TestLockedLimitsStepDown(t *testing.T) {
 }
 
 // lockedNode has started on a machine whose firmware has locked the package limits.
-func lockedNode(t *testing.T, cfg Config) *node {
+func lockedNode(t *testing.T, cfg config.Config) *node {
 	t.Helper()
 	file, err := statedir.Lock(cfg.StateDir)
 	if err != nil {
@@ -154,7 +156,7 @@ type deaf struct{ sysfs.File }
 
 func (d deaf) Pwrite(text []byte) (int, error) { return len(text), nil }
 
-func shown(n *node, code string) bool { _, ok := n.health.items[code]; return ok }
+func shown(n *node, code string) bool { _, ok := n.health.Get(code); return ok }
 
 // Lesson 8: each capability missing in turn, a bare virtual machine among them: the
 // node starts, says what holds its cap or why nothing does, and never writes 0 W.
@@ -341,7 +343,7 @@ func TestPackagesComeAndGo(t *testing.T) {
 	n.refresh()
 	n.turn(instant())
 	if h := n.holdingNow(); h.GetEffectiveUw() != int64(n.cfg.Power.Rated) || !shown(n, "new-package") {
-		t.Errorf("holding %v, items %v", h, n.health.items)
+		t.Errorf("holding %v, items %v", h, n.health.List())
 	}
 	n.machine.strange = nil
 	l.remove("sys/class/powercap", "sys/devices/virtual/powercap")
@@ -366,7 +368,7 @@ func TestLowerTwinIsNamed(t *testing.T) {
 	l.write("sys/class/powercap/intel-rapl-mmio:0/constraint_0_power_limit_uw", "20000000")
 	n.turn(instant())
 	n.refresh()
-	if i := n.health.items["twin-limit"]; !strings.Contains(i.text, "20.0 W") || !strings.Contains(i.text, "mmio") {
+	if i, _ := n.health.Get("twin-limit"); !strings.Contains(i.Text, "20.0 W") || !strings.Contains(i.Text, "mmio") {
 		t.Errorf("item %+v, want the twin named", i)
 	}
 	l.write("sys/class/powercap/intel-rapl-mmio:0/constraint_0_power_limit_uw", "200000000")
@@ -404,7 +406,7 @@ func TestOnlyDiesRepeatACounter(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = tree.Close() }()
-			m, err := openMachine(tree, Config{Root: root}, rapl.Open, false)
+			m, err := openMachine(tree, config.Config{Root: root}, rapl.Open, false)
 			if err != nil {
 				t.Fatal(err)
 			}

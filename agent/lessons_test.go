@@ -161,7 +161,7 @@ func TestStandingCounterIsNoPower(t *testing.T) {
 	}
 	b.turn(4)
 	if !shown(b.n, "sensor") {
-		t.Errorf("items %v", b.n.health.items)
+		t.Errorf("items %v", b.n.health.List())
 	}
 	b.spoiled = func() {}
 }
@@ -266,7 +266,7 @@ func TestEveryFieldIsVerified(t *testing.T) {
 				t.Errorf("rung %s, want %s: %s", b.n.rung(), rung, b.n.machine.ladder.Why)
 			}
 			if strings.Contains(file, "window") != shown(b.n, "window-refused") {
-				t.Errorf("items %v", b.n.health.items)
+				t.Errorf("items %v", b.n.health.List())
 			}
 		})
 	}
@@ -291,7 +291,7 @@ func TestClampIsSwitchedOnAndBack(t *testing.T) {
 	b.put(clamp, "0")
 	b.turn(4)
 	if b.get(clamp) != 1 || !shown(b.n, "limit-drift") {
-		t.Errorf("clamp %d, items %v: another program switched it off", b.get(clamp), b.n.health.items)
+		t.Errorf("clamp %d, items %v: another program switched it off", b.get(clamp), b.n.health.List())
 	}
 	b.leave()
 	if b.get(clamp) != 0 {
@@ -307,14 +307,14 @@ func TestWindowsAreWatched(t *testing.T) {
 	b.turn(8)
 	own := b.get(longWindow)
 	if own > int64(2*capping.LongWindow/time.Microsecond) || shown(b.n, "limit-drift") {
-		t.Fatalf("window %d us, items %v", own, b.n.health.items)
+		t.Fatalf("window %d us, items %v", own, b.n.health.List())
 	}
 	b.put(longWindow, "27983872")
 	b.turn(4)
 	if got := b.get(longWindow); got > int64(2*capping.LongWindow/time.Microsecond) {
 		t.Errorf("window %d us after a second", got)
 	}
-	if i := b.n.health.items["limit-drift"]; !strings.Contains(i.text, "window") || b.n.counters.drifts == 0 {
+	if i, _ := b.n.health.Get("limit-drift"); !strings.Contains(i.Text, "window") || b.n.counters.drifts == 0 {
 		t.Errorf("item %+v, %d drifts", i, b.n.counters.drifts)
 	}
 }
@@ -436,8 +436,8 @@ func TestRangesMoveAndAreClamped(t *testing.T) {
 	b.put(packageDir+"constraint_0_max_power_uw", "50000000")
 	started(t, b)
 	b.turn(4)
-	if i := b.n.health.items["range-moved"]; !strings.Contains(i.text, "50.0 W") || !strings.Contains(b.log.String(), "code=range-moved ") {
-		t.Errorf("items %v: want the range named", b.n.health.items)
+	if i, _ := b.n.health.Get("range-moved"); !strings.Contains(i.Text, "50.0 W") || !strings.Contains(b.log.String(), "code=range-moved ") {
+		t.Errorf("items %v: want the range named", b.n.health.List())
 	}
 	for _, granted := range []units.Power{95 * units.Watt, 240 * units.Watt, 100 * units.Kilowatt} {
 		b.grant(granted)
@@ -490,8 +490,8 @@ func TestAMDIsNormal(t *testing.T) {
 	if n := strings.Count(log, "energy-only"); n != 1 {
 		t.Errorf("said %d times, want once:\n%s", n, log)
 	}
-	if strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") || len(b.n.health.items) > 0 {
-		t.Errorf("items %v, log:\n%s", b.n.health.items, log)
+	if strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") || b.n.health.Len() > 0 {
+		t.Errorf("items %v, log:\n%s", b.n.health.List(), log)
 	}
 	if b.n.rung() != rungCPUFreq || !b.n.meter.sample.Package.Known {
 		t.Errorf("rung %s, sample %+v", b.n.rung(), b.n.meter.sample)
@@ -537,7 +537,7 @@ func TestGoneZonesAreNotGoneProcessors(t *testing.T) {
 			b.grant(b.cfg.Power.FailSafe)
 			b.turn(4)
 			if len(b.n.machine.lost) != c.lost || shown(b.n, "lost-package") != (c.lost > 0) {
-				t.Errorf("lost %v, items %v", b.n.machine.lost, b.n.health.items)
+				t.Errorf("lost %v, items %v", b.n.machine.lost, b.n.health.List())
 			}
 			h := b.n.holdingNow()
 			if rated := h.GetEffectiveUw() >= int64(b.cfg.Power.Rated); rated != (c.lost > 0) {
@@ -563,6 +563,6 @@ func TestRefusedValueIsNoDrift(t *testing.T) {
 	}
 	b.turn(8)
 	if shown(b.n, "limit-drift") || b.n.counters.drifts > 0 {
-		t.Errorf("powerd's own value is taken for another program's: %v", b.n.health.items)
+		t.Errorf("powerd's own value is taken for another program's: %v", b.n.health.List())
 	}
 }

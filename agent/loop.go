@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"headroom/agent/config"
 	"headroom/agent/statedir"
 	"headroom/capping"
 	"headroom/internal/cli"
@@ -64,7 +65,8 @@ func (n *node) serve(ctx context.Context) error {
 	n.watchCut(instant())
 	n.heat.watch(inner, n.cfg, n.log)
 	if err := n.startMetrics(inner); err != nil {
-		n.health.set(true, item{"metrics", warn, err.Error(), hintOf(err)})
+		n.health.Warn(true, "metrics",
+			err.Error(), config.HintOf(err))
 	}
 	n.publish(instant())
 	return n.loop(ctx, inner, tick.C)
@@ -262,10 +264,9 @@ func (n *node) apply() {
 		n.records.ask(n.records.cover.union(want))
 	}
 	n.writeErr = n.write(covered, instant().Boot)
-	n.health.set(n.writeErr != nil, item{
-		"limit-refused", fail, fmt.Sprintf("a limit was not taken: %v", n.writeErr),
-		"the node reports what reads back and is charged for it; see powerd status",
-	})
+	n.health.Fail(n.writeErr != nil, "limit-refused",
+		fmt.Sprintf("a limit was not taken: %v", n.writeErr),
+		"the node reports what reads back and is charged for it; see powerd status")
 	whole := n.writeErr == nil && covered
 	if whole {
 		n.caps.applied, n.caps.stepped = n.caps.now, false
@@ -350,22 +351,16 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	if leader != nil {
 		n.leaderAt = now.Boot
 	}
-	n.health.set(!n.cfg.Alone() && now.Boot-n.leaderAt > quietLeader, item{
-		"no-leader", warn,
-		fmt.Sprintf("no coordinator that leads has been reachable for %.0fs", (now.Boot - n.leaderAt).Seconds()),
-		"the node holds its cap until the lease ends and its fail-safe cap afterwards; see coordinator status",
-	})
+	n.health.Warn(!n.cfg.Alone() && now.Boot-n.leaderAt > quietLeader, "no-leader",
+		fmt.Sprintf("no coordinator that leads has been reachable for %.0fs", (now.Boot-n.leaderAt).Seconds()),
+		"the node holds its cap until the lease ends and its fail-safe cap afterwards; see coordinator status")
 	_, state := n.lease.Cap()
-	n.health.set(n.mode == holding && n.lease.EverHeld() && state != lease.Held && !n.lease.Braked(), item{
-		"lease-expired", warn,
+	n.health.Warn(n.mode == holding && n.lease.EverHeld() && state != lease.Held && !n.lease.Braked(), "lease-expired",
 		fmt.Sprintf("no lease (%v): the node holds its fail-safe cap of %v", n.lease.Why(), n.lease.Memory().FailSafe),
-		"it comes back by itself once a leader grants again; see coordinator status",
-	})
+		"it comes back by itself once a leader grants again; see coordinator status")
 	n.watchSensor(now.Boot)
-	n.health.set(n.mode == holding && n.rail() == capping.AtFloor, item{
-		"cap-below-floor", warn,
-		"the cap asks for less than the processor can be limited to", "raise power.floor: in powerd.yaml to what the node really holds",
-	})
+	n.health.Warn(n.mode == holding && n.rail() == capping.AtFloor, "cap-below-floor",
+		"the cap asks for less than the processor can be limited to", "raise power.floor: in powerd.yaml to what the node really holds")
 	if n.kept%heatEvery == 0 {
 		n.heat.look(now.Boot)
 	}
@@ -374,11 +369,10 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	}
 	n.watchFields(now.Boot)
 	if n.lease.Storing() && now.Boot-n.storeAt > quietDisk {
-		n.health.set(true, item{
-			"state-not-stored", fail, fmt.Sprintf("the state directory has not answered for %.0fs: lower caps are carried out, and nothing is raised",
-				(now.Boot - n.storeAt).Seconds()),
-			"see whether the disk of " + n.cfg.StateDir + " hangs; the node holds its present cap until the lease ends",
-		})
+		n.health.Fail(true, "state-not-stored",
+			fmt.Sprintf("the state directory has not answered for %.0fs: lower caps are carried out, and nothing is raised",
+				(now.Boot-n.storeAt).Seconds()),
+			"see whether the disk of "+n.cfg.StateDir+" hangs; the node holds its present cap until the lease ends")
 	}
 	n.records.keep()
 	n.watchBrake()
@@ -409,17 +403,14 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 // watchSensor says when nothing tells what the node draws.
 func (n *node) watchSensor(now time.Duration) {
 	if len(n.machine.sockets) == 0 {
-		n.health.set(n.meter.blind() && now-n.began > quietSensor, item{
-			"sensor", warn, "nothing here measures power: " + n.blindWords(),
-			"give the node a BMC that tells it (ipmi in powerd.yaml), or load the RAPL driver; see powerd sensor list",
-		})
+		n.health.Warn(n.meter.blind() && now-n.began > quietSensor, "sensor",
+			"nothing here measures power: "+n.blindWords(),
+			"give the node a BMC that tells it (ipmi in powerd.yaml), or load the RAPL driver; see powerd sensor list")
 		return
 	}
-	n.health.set(now-max(n.meter.knownAt, n.began) > quietSensor, item{
-		"sensor", warn,
-		"power cannot be read (" + strings.Join(n.machine.unmeasured(), ", ") + "): limits hold or fall, and never rise",
-		"energy_uj is readable by root only, and a counter that stands still counts for nothing; see powerd zone list",
-	})
+	n.health.Warn(now-max(n.meter.knownAt, n.began) > quietSensor, "sensor",
+		"power cannot be read ("+strings.Join(n.machine.unmeasured(), ", ")+"): limits hold or fall, and never rise",
+		"energy_uj is readable by root only, and a counter that stands still counts for nothing; see powerd zone list")
 }
 
 // blindWords are what a node without any measurement goes by.

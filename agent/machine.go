@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"headroom/agent/config"
 	"headroom/agent/originals"
 	"headroom/capping"
 	"headroom/lease"
@@ -69,7 +70,7 @@ type machine struct {
 
 // openMachine finds the node's devices. What is missing lowers the rung; only a
 // tree that cannot be read at all is an error.
-func openMachine(root *os.Root, cfg Config, open func(*os.Root) (*rapl.Tree, error), enforce bool) (*machine, error) {
+func openMachine(root *os.Root, cfg config.Config, open func(*os.Root) (*rapl.Tree, error), enforce bool) (*machine, error) {
 	m := &machine{root: root, cpu: openCPUUse(root)}
 	if err := m.openRAPL(cfg.Controls, open, enforce); err != nil {
 		return nil, errors.Join(err, m.close())
@@ -88,16 +89,16 @@ func (m *machine) choose(more ...capping.RungInfo) {
 // treeOpener is the way to package power that the configuration asks for, nil for none.
 func treeOpener(source string) func(*os.Root) (*rapl.Tree, error) {
 	switch source {
-	case sourceOff:
+	case config.SourceOff:
 		return nil
-	case sourceMSR:
+	case config.SourceMSR:
 		return msr.Open
 	}
 	return rapl.Open
 }
 
 // openRAPL finds packages and memory, and the hands on the packages' limits.
-func (m *machine) openRAPL(controls ControlsConfig, open func(*os.Root) (*rapl.Tree, error), enforce bool) error {
+func (m *machine) openRAPL(controls config.Controls, open func(*os.Root) (*rapl.Tree, error), enforce bool) error {
 	m.raplInfo = capping.RungInfo{Rung: capping.RungRAPL, State: capping.RungMissing}
 	if open == nil {
 		m.raplInfo.State, m.raplInfo.Text = capping.RungOff, "rapl.source is off"
@@ -114,7 +115,7 @@ func (m *machine) openRAPL(controls ControlsConfig, open func(*os.Root) (*rapl.T
 	m.tree = tree
 	m.raplInfo.State = capping.RungReady
 	for _, z := range tree.OfKind(rapl.Package) {
-		m.addSocket(z, enforce && controls.Denied(packageNames(z)) == "")
+		m.addSocket(z, enforce && controls.Denied(config.PackageNames(z)) == "")
 	}
 	if why := controls.DeniedRAPL(tree.OfKind(rapl.Package)); why != "" && m.raplInfo.State != capping.RungMissing {
 		m.raplInfo.State, m.raplInfo.Text = capping.RungOff, why

@@ -22,8 +22,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/agent/config"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/lab/emulator"
@@ -90,7 +92,7 @@ func (b *book) String() string {
 type stand struct {
 	t       *testing.T
 	machine *emulator.Node
-	cfg     Config
+	cfg     config.Config
 	disk    *memDisk
 	log     *book
 	n       *node
@@ -121,10 +123,10 @@ func newStand(t *testing.T, shape string, gone ...string) *stand {
 			t.Fatal(err)
 		}
 	}
-	cfg := Defaults()
-	cfg.Node, cfg.Domain, cfg.Enforce, cfg.Rivals = "n01", "rack/r1", true, rivalsFight
+	cfg := config.Defaults()
+	cfg.Node, cfg.Domain, cfg.Enforce, cfg.Rivals = "n01", "rack/r1", true, config.RivalsFight
 	cfg.Root, cfg.StateDir = machine.RootDir(), filepath.Join(dir, "state")
-	cfg.Power = PowerConfig{
+	cfg.Power = config.Power{
 		Rated: s.Spec.Rated(), Floor: s.Spec.Floor(), Max: s.Spec.Rated(), FailSafe: s.Spec.FailSafe,
 		Other: s.Spec.Other, SupplyEfficiency: s.Spec.WorstEfficiency(),
 	}
@@ -486,7 +488,7 @@ func TestEveryFileWrongWhileRunning(t *testing.T) {
 			b.grant(high)
 			b.turn(8)
 			b.judge()
-			for _, i := range b.n.health.list() {
+			for _, i := range b.n.health.List() {
 				if i.GetCode() != "sensor" || m.name == rungRAPL { // without RAPL nothing measures
 					t.Errorf("a healthy node says %v", i)
 				}

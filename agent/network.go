@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"headroom/agent/config"
 	"headroom/agent/links"
 	"headroom/agent/streams"
 	"headroom/gossip"
@@ -20,7 +21,7 @@ import (
 // network is how others reach this node: its links, and the gossip, which tells its
 // address and carries the brake. It belongs to the owner goroutine.
 type network struct {
-	cfg     Config
+	cfg     config.Config
 	log     *slog.Logger
 	brake   *brakeSide
 	servers *sync.WaitGroup
@@ -49,7 +50,8 @@ func (n *node) watchCut(now lease.Instant) {
 		text += fmt.Sprintf("; the lease ends within %.0fs, then the node holds its fail-safe cap of %v",
 			left.Seconds(), n.lease.Memory().FailSafe)
 	}
-	n.health.set(n.network.cutOff, item{"cut-off", warn, text, "look at the cable, the switch and the address: ip link, ip addr"})
+	n.health.Warn(n.network.cutOff, "cut-off",
+		text, "look at the cable, the switch and the address: ip link, ip addr")
 }
 
 // loadKeys reads the keys of the gossip, where there is one.

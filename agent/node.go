@@ -9,10 +9,13 @@ import (
 	"sync/atomic"
 	"time"
 
+	"headroom/agent/config"
+	"headroom/agent/health"
 	"headroom/agent/metrics"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
 	"headroom/agent/streams"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
 	"headroom/internal/cli"
@@ -33,7 +36,7 @@ const (
 // node is the whole of a running powerd. All fields belong to the owner
 // goroutine, but for status.
 type node struct {
-	cfg     Config
+	cfg     config.Config
 	log     *slog.Logger
 	disk    statedir.Disk
 	lock    *os.File
@@ -41,7 +44,7 @@ type node struct {
 	root    *os.Root
 	id      identity
 	began   time.Duration
-	health  health
+	health  *health.Items
 
 	machine  *machine
 	lease    *lease.Node
@@ -102,7 +105,7 @@ type node struct {
 
 // start does all that comes before the network: take the lock, find the devices,
 // save or adopt the originals, and write the fail-safe cap.
-func start(cfg Config, log *slog.Logger, d statedir.Disk) (*node, error) {
+func start(cfg config.Config, log *slog.Logger, d statedir.Disk) (*node, error) {
 	began := instant().Boot
 	file, err := statedir.Lock(cfg.StateDir)
 	if err != nil {
@@ -114,18 +117,18 @@ func start(cfg Config, log *slog.Logger, d statedir.Disk) (*node, error) {
 }
 
 // newNode is a node that has not looked at anything yet.
-func newNode(cfg Config, log *slog.Logger, d statedir.Disk) *node {
+func newNode(cfg config.Config, log *slog.Logger, d statedir.Disk) *node {
 	n := &node{
 		cfg: cfg, log: log, manager: serviceManager{log: log}, disk: d, env: os.Getenv, openTree: treeOpener(cfg.RAPL.Source),
-		health: health{log: log, items: map[string]item{}},
+		health: health.New(log),
 		calls:  make(chan func(context.Context)), dial: dialer(cfg),
 		streams: streams.New(cfg.Coordinators, cfg.Peers, log), restores: make(chan *restoreCall), answers: make(chan error, 1),
 		expiry: time.NewTimer(time.Hour), tally: metrics.NewLoop(), strayed: map[string]time.Duration{},
 	}
-	n.meter = &wallMeter{cfg: cfg, log: log, health: &n.health}
-	n.records = &records{cfg: cfg, log: log, disk: d, health: &n.health}
+	n.meter = &wallMeter{cfg: cfg, log: log, health: n.health}
+	n.records = &records{cfg: cfg, log: log, disk: d, health: n.health}
 	n.tuner = tuner{
-		cfg: cfg, log: log, records: n.records, rivals: &n.rivals, health: &n.health, counters: &n.counters,
+		cfg: cfg, log: log, records: n.records, rivals: &n.rivals, health: n.health, counters: &n.counters,
 		afar: func() originals.Remote { return n.far.hand() },
 	}
 	n.network = &network{cfg: cfg, log: log, brake: &n.brake, servers: &n.servers}
@@ -179,7 +182,7 @@ func (n *node) open() error {
 	}
 	n.records.machine, n.meter.machine, n.tuner.machine = n.machine, n.machine, n.machine
 	n.logMachine()
-	n.meter.law = n.cfg.law(n.machine)
+	n.meter.law = n.cfg.Model(n.machine.packageMax(), n.machine.hasDRAM())
 	n.machine.look(instant()) // where the counters stand: the first turn of the loop has a sample then
 	lowest := n.cfg.Power.Floor
 	if n.cfg.Alone() {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"headroom/agent/config"
+	"headroom/agent/health"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
 	"headroom/internal/cli"
@@ -18,10 +20,10 @@ import (
 // the node may hold. Nothing is written before its original is durable, and nothing
 // raised before held.json covers it. They belong to the owner goroutine.
 type records struct {
-	cfg     Config
+	cfg     config.Config
 	log     *slog.Logger
 	disk    statedir.Disk
-	health  *health
+	health  *health.Items
 	root    *os.Root
 	machine *machine
 	writer  *statedir.Writer // nil before the loop runs
@@ -131,10 +133,9 @@ func (r *records) storeJournal(next *originals.Journal) {
 func (r *records) journalStored(err error) {
 	next := r.next
 	r.next = nil
-	r.health.set(err != nil, item{
-		"journal-not-stored", warn, fmt.Sprintf("%s cannot be written (%v): no further control is touched", statedir.JournalFile, err),
-		"make room in " + r.cfg.StateDir,
-	})
+	r.health.Warn(err != nil, "journal-not-stored",
+		fmt.Sprintf("%s cannot be written (%v): no further control is touched", statedir.JournalFile, err),
+		"make room in "+r.cfg.StateDir)
 	if err != nil || r.journal == nil {
 		return
 	}
@@ -148,10 +149,9 @@ func (r *records) keep() {
 	if r.trail != nil {
 		err = r.trail.CatchUp()
 	}
-	r.health.set(err != nil, item{
-		"records-not-stored", warn, fmt.Sprintf("%s cannot be written (%v): lower limits are written, and nothing is raised", statedir.WrittenFile, err),
-		"see whether the disk of " + r.cfg.StateDir + " hangs or is full",
-	})
+	r.health.Warn(err != nil, "records-not-stored",
+		fmt.Sprintf("%s cannot be written (%v): lower limits are written, and nothing is raised", statedir.WrittenFile, err),
+		"see whether the disk of "+r.cfg.StateDir+" hangs or is full")
 }
 
 // forget removes the journal: nothing is left to be put back.
@@ -235,10 +235,9 @@ func (r *records) busy() bool { return r.covering != nil || r.next != nil }
 
 // noteHeld shows whether held.json could be written.
 func (r *records) noteHeld(err error) {
-	r.health.set(err != nil, item{
-		"held-not-stored", warn, fmt.Sprintf("held.json cannot be written (%v): no raise is carried out", err),
-		"make room in " + r.cfg.StateDir,
-	})
+	r.health.Warn(err != nil, "held-not-stored",
+		fmt.Sprintf("held.json cannot be written (%v): no raise is carried out", err),
+		"make room in "+r.cfg.StateDir)
 }
 
 // writeHeld writes held.json before it returns: before the loop runs, and when the

@@ -56,16 +56,14 @@ func (n *node) refreshZones() {
 			n.machine.strange = append(n.machine.strange, z.Label)
 		}
 	}
-	n.health.set(len(n.machine.strange) > 0, item{
-		"new-package", fail, "packages that came after the start are not limited: " + strings.Join(n.machine.strange, ", ") +
-			"; the node is charged its rated watts", "start powerd again: it saves and limits them",
-	})
+	n.health.Fail(len(n.machine.strange) > 0, "new-package",
+		"packages that came after the start are not limited: "+strings.Join(n.machine.strange, ", ")+
+			"; the node is charged its rated watts", "start powerd again: it saves and limits them")
 	n.machine.lost = n.machine.findLost()
-	n.health.set(len(n.machine.lost) > 0, item{
-		"lost-package", fail, "the limits of " + strings.Join(n.machine.lost, ", ") + " are gone while its processors run, so nothing holds it;" +
+	n.health.Fail(len(n.machine.lost) > 0, "lost-package",
+		"the limits of "+strings.Join(n.machine.lost, ", ")+" are gone while its processors run, so nothing holds it;"+
 			" the node is charged its rated watts",
-		"see whether the RAPL driver was unloaded (modprobe intel_rapl_msr); powerd started anew takes the next rung",
-	})
+		"see whether the RAPL driver was unloaded (modprobe intel_rapl_msr); powerd started anew takes the next rung")
 	n.watchTwins()
 }
 
@@ -120,10 +118,9 @@ func (n *node) watchTwins() {
 			held = append(held, fmt.Sprintf("%s to %v by %s (%v was written)", s.zone.Label, b.Limit, b.Zone.Label, s.written.long))
 		}
 	}
-	n.health.set(len(held) > 0, item{
-		"twin-limit", warn, "a lower limit wins: " + strings.Join(held, ", "),
-		"firmware or another program set it through memory-mapped registers; the node draws less than its cap allows",
-	})
+	n.health.Warn(len(held) > 0, "twin-limit",
+		"a lower limit wins: "+strings.Join(held, ", "),
+		"firmware or another program set it through memory-mapped registers; the node draws less than its cap allows")
 }
 
 // refreshPolicies takes in policies whose processors came online. What is new is

@@ -9,8 +9,10 @@ import (
 
 	"connectrpc.com/connect"
 
+	"headroom/agent/config"
 	"headroom/agent/statedir"
 	"headroom/agent/streams"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
@@ -72,7 +74,7 @@ func release(ctx context.Context, peers rpc.Peers, addr string, req *headroomv1.
 
 // KnownCoordinators are the addresses of coordinators that a node knows without
 // its agent: those of its configuration, and those that powerd has seen last.
-func KnownCoordinators(cfg Config) []string {
+func KnownCoordinators(cfg config.Config) []string {
 	addrs := slices.Clone(cfg.Coordinators)
 	if data, err := (statedir.OS{Dir: cfg.StateDir}).Read(statedir.CoordinatorsFile); err == nil {
 		var c addressCache

@@ -7,8 +7,10 @@ import (
 
 	"connectrpc.com/connect"
 
+	"headroom/agent/config"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/rpc"
 	"headroom/rapl"
@@ -30,7 +32,7 @@ type RestoreOptions struct {
 //
 // The error is a *cli.Error or wraps one: ErrDamaged for a journal that cannot be
 // trusted, exit code 6 when nobody released the node. Both put nothing back.
-func Restore(ctx context.Context, cfg Config, o RestoreOptions) (originals.Outcome, error) {
+func Restore(ctx context.Context, cfg config.Config, o RestoreOptions) (originals.Outcome, error) {
 	req := &headroomv1.RestoreLimitsRequest{Force: o.Force, Change: o.Change}
 	res, err := Client(cfg.StateDir).RestoreLimits(ctx, connect.NewRequest(req))
 	if err == nil {
@@ -43,7 +45,7 @@ func Restore(ctx context.Context, cfg Config, o RestoreOptions) (originals.Outco
 }
 
 // restoreDead is Restore with no powerd running.
-func restoreDead(ctx context.Context, cfg Config, o RestoreOptions) (out originals.Outcome, err error) {
+func restoreDead(ctx context.Context, cfg config.Config, o RestoreOptions) (out originals.Outcome, err error) {
 	if _, err := os.Stat(cfg.StateDir); errors.Is(err, os.ErrNotExist) {
 		return originals.Outcome{}, nil
 	}
@@ -89,7 +91,7 @@ func restoreDead(ctx context.Context, cfg Config, o RestoreOptions) (out origina
 }
 
 // putBackDead writes held.json first, as the agent would, then the originals.
-func putBackDead(root *os.Root, d statedir.Disk, cfg Config, j *originals.Journal) (originals.Outcome, error) {
+func putBackDead(root *os.Root, d statedir.Disk, cfg config.Config, j *originals.Journal) (originals.Outcome, error) {
 	relocateDead(root, j)
 	t, err := originals.OpenTrail(cfg.StateDir, j, false)
 	if err != nil {

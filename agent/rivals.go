@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"headroom/agent/config"
 	"headroom/agent/originals"
 	"headroom/capping"
 	"headroom/systemd"
@@ -16,9 +17,6 @@ import (
 const (
 	// rivalsEvery is the time between two searches for other writers.
 	rivalsEvery = time.Minute
-	// tolerance is how often another writer's change is written over by a node that
-	// tolerates it.
-	tolerance = 10 * time.Second
 )
 
 // rivals are the other writers of this node's controls. They are found by name
@@ -46,10 +44,9 @@ func (n *node) rivalsTold(found []systemd.Unit, err error) {
 	}
 	slices.Sort(names)
 	r.units, r.words = names, strings.Join(words, ", ")
-	n.health.set(len(names) > 0, item{
-		"rival", warn, fmt.Sprintf("active here and known to write the same controls: %s", r.words),
-		"stop and mask it; rivals: " + n.cfg.Rivals + " says what powerd does about its writes",
-	})
+	n.health.Warn(len(names) > 0, "rival",
+		fmt.Sprintf("active here and known to write the same controls: %s", r.words),
+		"stop and mask it; rivals: "+n.cfg.Rivals+" says what powerd does about its writes")
 }
 
 // mayWriteOver says whether a value that another program has changed is written
@@ -58,36 +55,25 @@ func (n *node) mayWriteOver(now, last time.Duration) bool {
 	if n.caps.stepped {
 		return true // a new cap is always written, and cuts never wait
 	}
-	return n.cfg.fights(now, last)
+	return n.cfg.Fights(now, last)
 }
 
-// fights is mayWriteOver for what does not hold the cap.
-func (c *Config) fights(now, last time.Duration) bool {
-	switch c.Rivals {
-	case rivalsFight:
-		return true
-	case rivalsYield:
-		return false
-	}
-	return last == 0 || now-last >= tolerance
-}
-
-// driftItem is what is said about a control that another program changed.
-func (r *rivals) driftItem(policy, what string) item {
+// driftWords are what is said about a control that another program changed.
+func (r *rivals) driftWords(policy, what string) (text, hint string) {
 	who := "another program may be writing"
 	if r.words != "" {
 		who = "another program writes, likely " + r.words
 	}
-	hint := "find the other writer (thermald, tuned, an EAR or GEOPM daemon) and stop it; "
+	hint = "find the other writer (thermald, tuned, an EAR or GEOPM daemon) and stop it; "
 	switch policy {
-	case rivalsFight:
+	case config.RivalsFight:
 		hint += "powerd writes its own limit again at once"
-	case rivalsYield:
+	case config.RivalsYield:
 		hint += "rivals is yield: its value stays, and the node is charged for what reads back"
 	default:
 		hint += "powerd writes its own limit again, at most once in 10 s"
 	}
-	return item{"limit-drift", warn, what + "; " + who, hint}
+	return what + "; " + who, hint
 }
 
 // noteDrift keeps the highest excess until a heartbeat has told it.
@@ -111,12 +97,11 @@ func (n *node) noteDrift(now time.Duration) {
 			n.drift(now, policy, fmt.Sprintf("the frequency ceiling of %s stands higher than it was written", strings.Join(names, ", ")))
 		}
 	}
-	n.health.set(!ok, item{
-		"limit-unread", warn, "what the hardware holds cannot be read back: " + n.unread(),
-		"the node reports that it does not know, and writes its limit again; see powerd zone list and powerd freq list",
-	})
+	n.health.Warn(!ok, "limit-unread",
+		"what the hardware holds cannot be read back: "+n.unread(),
+		"the node reports that it does not know, and writes its limit again; see powerd zone list and powerd freq list")
 	if n.driftAt == 0 || now-n.driftAt > driftShown {
-		n.health.clear("limit-drift")
+		n.health.Clear("limit-drift")
 	}
 }
 
@@ -186,5 +171,6 @@ func (n *node) drift(now time.Duration, control, what string) {
 // sayDrift keeps the health item up.
 func (n *node) sayDrift(now time.Duration, what string) {
 	n.driftAt = now
-	n.health.set(true, n.rivals.driftItem(n.cfg.Rivals, what))
+	text, hint := n.rivals.driftWords(n.cfg.Rivals, what)
+	n.health.Warn(true, "limit-drift", text, hint)
 }

@@ -5,7 +5,9 @@ import (
 	"math"
 	"time"
 
+	"headroom/agent/config"
 	"headroom/agent/status"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
 	"headroom/dvfs"
@@ -95,10 +97,10 @@ func (w *wallMeter) bmcRow(now time.Duration) *headroomv1.SensorStatus {
 }
 
 func (w *wallMeter) noBMC() string {
-	if w.cfg.IPMI.Mode == ipmiAuto {
+	if w.cfg.IPMI.Mode == config.IPMIAuto {
 		return "no BMC of this node is asked (ipmi.mode is auto, and the node stands below another root)"
 	}
-	if w.cfg.IPMI.Mode == ipmiOff {
+	if w.cfg.IPMI.Mode == config.IPMIOff {
 		return "ipmi.mode is off"
 	}
 	return "the password file cannot be used"

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent/config"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
 	"headroom/lab/emulator"
@@ -107,7 +109,7 @@ func TestShadowDecidesAndNeverWrites(t *testing.T) {
 			l := stillLab(t, c.shape)
 			cfg := l.config("127.0.0.1:1")
 			cfg.Enforce = false
-			cfg.Frequency = FrequencyConfig{Preference: "balance_power", Turbo: turboOff}
+			cfg.Frequency = config.Frequency{Preference: "balance_power", Turbo: config.TurboOff}
 			before := l.tree()
 			n := loopless(t, cfg)
 			if n.machine.ladder.Use != c.rung || n.claimed != nil {

@@ -7,7 +7,9 @@ import (
 	"runtime"
 	"time"
 
+	"headroom/agent/config"
 	"headroom/agent/originals"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
 	"headroom/systemd"
@@ -47,10 +49,9 @@ func (n *node) slicesTold(found []sliceReport, err error, now time.Duration) {
 		}
 	}
 	b.used, b.usedAt = used, now
-	n.health.set(err != nil || failed != nil, item{
-		"slices", warn, fmt.Sprintf("slices whose CPU bandwidth cannot be bounded: %v", errors.Join(err, failed)),
-		"name slices of low priority that exist under bandwidth.slices:, and let powerd set their properties (polkit)",
-	})
+	n.health.Warn(err != nil || failed != nil, "slices",
+		fmt.Sprintf("slices whose CPU bandwidth cannot be bounded: %v", errors.Join(err, failed)),
+		"name slices of low priority that exist under bandwidth.slices:, and let powerd set their properties (polkit)")
 }
 
 // bandwidthInfo is the slices as a rung.
@@ -60,7 +61,7 @@ func (n *node) bandwidthInfo() capping.RungInfo {
 	switch {
 	case len(n.cfg.Bandwidth.Slices) == 0:
 	case len(n.cfg.AllowedSlices()) == 0:
-		info.Text = n.cfg.Controls.Denied(sliceNames(n.cfg.Bandwidth.Slices[0]))
+		info.Text = n.cfg.Controls.Denied(config.SliceNames(n.cfg.Bandwidth.Slices[0]))
 	case !b.told:
 		info.State, info.Text = capping.RungMissing, "systemd has not answered yet"
 	case len(b.slices) == 0:

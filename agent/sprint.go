@@ -100,8 +100,7 @@ func (n *node) sprintStatus(now time.Duration) *headroomv1.SprintStatus {
 // watchSprint says when a sprint is offered that this node may not begin.
 func (n *node) watchSprint() {
 	offer, offered := n.lease.Offer()
-	n.health.set(offered && !n.cfg.Sprint.Allow, item{
-		"sprint-refused", warn, fmt.Sprintf("sprint %s is granted but not begun: sprint.allow is false", offer.ID),
-		"set sprint.allow: true in powerd.yaml, or stop granting sprints to this node",
-	})
+	n.health.Warn(offered && !n.cfg.Sprint.Allow, "sprint-refused",
+		fmt.Sprintf("sprint %s is granted but not begun: sprint.allow is false", offer.ID),
+		"set sprint.allow: true in powerd.yaml, or stop granting sprints to this node")
 }

@@ -5,14 +5,15 @@
 package agent
 
 import (
-	"os"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
 
+	"headroom/agent/config"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/capping"
@@ -125,7 +126,7 @@ func TestSprintNotAllowed(t *testing.T) {
 }
 
 // loopless is a started node whose loop the test turns by hand.
-func loopless(t *testing.T, cfg Config) *node {
+func loopless(t *testing.T, cfg config.Config) *node {
 	t.Helper()
 	n, err := start(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
 	if err != nil {
@@ -288,7 +289,7 @@ func TestRenewLease(t *testing.T) {
 // draws.
 func TestRivals(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{rivalsFight, rivalsTolerate, rivalsYield} {
+	for _, mode := range []string{config.RivalsFight, config.RivalsTolerate, config.RivalsYield} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
@@ -305,12 +306,12 @@ func TestRivals(t *testing.T) {
 					rewritten++
 				}
 			}
-			want := map[string]int{rivalsFight: 3, rivalsTolerate: 1, rivalsYield: 0}[mode]
+			want := map[string]int{config.RivalsFight: 3, config.RivalsTolerate: 1, config.RivalsYield: 0}[mode]
 			if rewritten != want {
 				t.Errorf("written over %d of 3 times, want %d", rewritten, want)
 			}
 			if !shown(n, "limit-drift") || n.counters.drifts == 0 {
-				t.Errorf("items %v, %d drifts", n.health.items, n.counters.drifts)
+				t.Errorf("items %v, %d drifts", n.health.List(), n.counters.drifts)
 			}
 			if h := n.holdingNow(); h.GetEffectiveUw() < 190_000_000 {
 				t.Errorf("holding %v: the other writer's 150 W is what counts", h)
@@ -330,39 +331,18 @@ func TestLimitsSwitchedOff(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	cfg := l.config("127.0.0.1:1")
-	cfg.Rivals = rivalsYield
+	cfg.Rivals = config.RivalsYield
 	n := loopless(t, cfg)
 	n.give(t, 1, 120*units.Watt, lease.Sprint{})
 	n.spin(t, "the cap is held", func() bool { return n.caps.applied == 120*units.Watt && !n.caps.stepped })
 	l.write("sys/class/powercap/intel-rapl:0/enabled", "0")
 	n.turn(instant())
 	if h := n.holdingNow(); h.GetEffectiveUw() != int64(cfg.Power.Rated) || !shown(n, "limit-drift") {
-		t.Errorf("holding %v, items %v", h, n.health.items)
+		t.Errorf("holding %v, items %v", h, n.health.List())
 	}
-	n.cfg.Rivals = rivalsFight
+	n.cfg.Rivals = config.RivalsFight
 	n.turn(instant())
 	if l.control("enabled") != 1 {
 		t.Error("the limits were not switched on again")
-	}
-}
-
-// Password files that others may read are refused, with the way out.
-func TestPasswordFile(t *testing.T) {
-	t.Parallel()
-	path := t.TempDir() + "/password"
-	if err := os.WriteFile(path, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := readPassword(path); err != nil || got != "secret" {
-		t.Errorf("%q, %v", got, err)
-	}
-	if err := os.Chmod(path, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := readPassword(path); err == nil || hintOf(err) == "" {
-		t.Errorf("world-readable: %v", err)
-	}
-	if _, err := readPassword(path + ".gone"); err == nil || hintOf(err) == "" {
-		t.Errorf("missing: %v", err)
 	}
 }

@@ -28,7 +28,7 @@ func (n *node) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
 	excess, known := n.excessWall()
 	s := &headroomv1.GetAgentStatusResponse{
 		Node: n.cfg.Node, Version: Version, Domain: n.cfg.Domain, UptimeMs: (now.Boot - n.began).Milliseconds(),
-		Tree: status.Tree(n.cfg.Root), Rung: n.rung(), Enforce: n.cfg.Enforce, Holding: n.holdingOf(n.lease.Report(now, excess, known)), Health: n.health.list(),
+		Tree: status.Tree(n.cfg.Root), Rung: n.rung(), Enforce: n.cfg.Enforce, Holding: n.holdingOf(n.lease.Report(now, excess, known)), Health: n.health.List(),
 		Ladder: ladderRows(n.ladderRows()), Sprint: n.sprintStatus(now.Boot), Rivals: n.rivals.units, Advertise: n.network.address(),
 		CutOff: n.network.cutOff, Local: n.localStatus(now.Boot), LimitedBy: n.limitedBy(now.Boot), Counters: n.counters.wire(),
 		Slices: n.sliceRows(), Brake: n.brakeStatus(), BrakeDrops: dropsMessage(n.network.brakeDrops()),

@@ -80,17 +80,16 @@ func (n *node) answer(ctx context.Context, err error) (done bool) {
 	n.asked = nil
 	n.lease.Stay()
 	if err != nil {
-		n.health.set(true, item{
-			"restore-refused", warn, "the originals stay saved and the fail-safe cap written: " + err.Error(),
-			"make room in the budget, or put them back anyway: powerd limit restore --force",
-		})
+		n.health.Warn(true, "restore-refused",
+			"the originals stay saved and the fail-safe cap written: "+err.Error(),
+			"make room in the budget, or put them back anyway: powerd limit restore --force")
 		call.answer(restoreReply{err: err})
 		if n.stopping {
 			n.staySafe(err.Error())
 		}
 		return n.stopping
 	}
-	n.health.clear("restore-refused")
+	n.health.Clear("restore-refused")
 	out := n.putBackNow()
 	call.answer(restoreReply{out: out})
 	if !n.stopping {

@@ -26,7 +26,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"headroom/agent/config"
 	"headroom/agent/metrics"
+	"headroom/agent/status"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/dvfs"
 	"headroom/internal/rpc"
@@ -145,7 +148,7 @@ func TestDriftIsCountedByZone(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	cfg := l.config("127.0.0.1:1")
-	cfg.Rivals = rivalsYield
+	cfg.Rivals = config.RivalsYield
 	n := loopless(t, cfg)
 	n.give(t, 1, 120*units.Watt, lease.Sprint{})
 	n.spin(t, "the cap is held", func() bool { return n.caps.applied == 120*units.Watt && !n.caps.stepped })
@@ -266,19 +269,19 @@ func TestEnergyNeverGoesBack(t *testing.T) {
 // Each code that the sources show is in the list that dashboards are made from.
 func TestHealthItemsAreListed(t *testing.T) {
 	t.Parallel()
-	files, err := filepath.Glob("*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	found := map[metrics.HealthItem]bool{}
-	for _, path := range files {
-		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-		if err != nil {
-			t.Fatal(err)
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
 		}
-		if !strings.HasSuffix(path, "_test.go") {
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err == nil {
 			itemsIn(t, f, found)
 		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	for i := range found {
 		if !slices.Contains(metrics.HealthItems(), i) {
@@ -292,16 +295,21 @@ func TestHealthItemsAreListed(t *testing.T) {
 	}
 }
 
-// itemsIn finds the literals item{code, severity, ...}.
+// itemsIn finds the calls health.Warn(bad, code, ...) and health.Fail(bad, code, ...).
 func itemsIn(t *testing.T, f *ast.File, found map[metrics.HealthItem]bool) {
 	t.Helper()
 	ast.Inspect(f, func(n ast.Node) bool {
-		lit, ok := n.(*ast.CompositeLit)
-		if !ok || len(lit.Elts) < 2 {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || len(call.Args) != 4 {
 			return true
 		}
-		if name, ok := lit.Type.(*ast.Ident); ok && name.Name == "item" {
-			found[metrics.HealthItem{Code: wordOf(t, lit.Elts[0]), Severity: wordOf(t, lit.Elts[1])}] = true
+		method, ok := call.Fun.(*ast.SelectorExpr)
+		if !ok {
+			return true
+		}
+		severity, shows := map[string]string{"Warn": status.Warn, "Fail": status.Fail}[method.Sel.Name]
+		if on, ok := method.X.(*ast.SelectorExpr); ok && on.Sel.Name == "health" && shows {
+			found[metrics.HealthItem{Code: wordOf(t, call.Args[1]), Severity: severity}] = true
 		}
 		return true
 	})
@@ -316,7 +324,7 @@ func wordOf(t *testing.T, e ast.Expr) string {
 			return s
 		}
 	case *ast.Ident:
-		if s, ok := map[string]string{"noRungCode": noRungCode, "warn": warn, "fail": fail}[x.Name]; ok {
+		if s, ok := map[string]string{"noRungCode": noRungCode, "tuningDriftCode": tuningDriftCode}[x.Name]; ok {
 			return s
 		}
 	}

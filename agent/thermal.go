@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"headroom/agent/config"
 	"headroom/thermal"
 )
 
@@ -32,21 +33,21 @@ const (
 
 // openHeat finds the sensors. None is no error: sprints then end by the other
 // bounds, and status says what is missing.
-func openHeat(root *os.Root, cfg Config, log *slog.Logger) heat {
+func openHeat(root *os.Root, cfg config.Config, log *slog.Logger) heat {
 	h := heat{max: thermal.Temp(cfg.Sprint.TempMax * float64(thermal.Degree))}
 	sensors, err := thermal.Open(root)
 	if err != nil {
 		log.Warn("no temperatures", slog.Any("error", err))
 		return h
 	}
-	sensors.Bound(saneAbove * cfg.Power.Rated)
+	sensors.Bound(config.SaneAbove * cfg.Power.Rated)
 	h.sensors = sensors
 	return h
 }
 
 // watch follows the kernel's thermal events. They are this machine's, so a node
 // below another root has none.
-func (h *heat) watch(ctx context.Context, cfg Config, log *slog.Logger) {
+func (h *heat) watch(ctx context.Context, cfg config.Config, log *slog.Logger) {
 	if cfg.Root != "/" {
 		return
 	}
@@ -115,10 +116,9 @@ func (h *heat) close() error {
 
 // watchHeat says when the hardware holds the node back.
 func (n *node) watchHeat(now time.Duration) {
-	n.health.set(n.heat.slow(now), item{
-		"thermal", warn, fmt.Sprintf("the processor is held back for its heat (%s)", n.heat.words()),
-		"look at fans and inlet temperature; no sprint is begun meanwhile",
-	})
+	n.health.Warn(n.heat.slow(now), "thermal",
+		fmt.Sprintf("the processor is held back for its heat (%s)", n.heat.words()),
+		"look at fans and inlet temperature; no sprint is begun meanwhile")
 	s := n.heat.slowed
 	n.counters.thermalEvents = s.cores + s.packages + s.events
 	n.tally.SetThrottled(s.cores, s.packages, s.events)

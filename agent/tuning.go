@@ -12,6 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"headroom/agent/config"
+	"headroom/agent/health"
 	"headroom/agent/originals"
 	"headroom/dvfs"
 	"headroom/rapl/sysfs"
@@ -74,26 +76,26 @@ const (
 )
 
 // openTuning opens what the configuration asks for; nothing is written yet.
-func (m *machine) openTuning(cfg Config) {
-	if !cfg.Enforce || !cfg.Frequency.used() {
+func (m *machine) openTuning(cfg config.Config) {
+	if !cfg.Enforce || !cfg.Frequency.Used() {
 		return
 	}
 	m.tuning = &tuning{closed: map[string]error{}}
-	if why := cfg.Controls.Denied([]string{eppName}); why != "" {
-		m.tuning.noEPP = deniedError{why}
+	if why := cfg.Controls.Denied([]string{config.EPPName}); why != "" {
+		m.tuning.noEPP = config.DeniedError{Why: why}
 	}
-	why := cfg.Controls.Denied([]string{turboName})
+	why := cfg.Controls.Denied([]string{config.TurboName})
 	switch {
-	case !cfg.Frequency.switches():
+	case !cfg.Frequency.Switches():
 	case why != "":
-		m.tuning.closed[""] = deniedError{why}
+		m.tuning.closed[""] = config.DeniedError{Why: why}
 	default:
 		m.openTurbo(cfg.Frequency)
 	}
 	m.followPolicies(cfg.Frequency)
 }
 
-func (m *machine) openTurbo(cfg FrequencyConfig) {
+func (m *machine) openTurbo(cfg config.Frequency) {
 	t := m.tuning
 	turbo, err := dvfs.OpenTurbo(m.root)
 	if err != nil {
@@ -115,7 +117,7 @@ func (m *machine) openTurbo(cfg FrequencyConfig) {
 			return turbo.Raw(got), err
 		},
 		wish: func(sprinting bool) (int64, bool) {
-			return turbo.Raw(cfg.Turbo == turboSprint && sprinting), true
+			return turbo.Raw(cfg.Turbo == config.TurboSprint && sprinting), true
 		},
 	})
 }
@@ -129,9 +131,9 @@ func turboKind(t *dvfs.Turbo) originals.Kind {
 }
 
 // followPolicies opens the preference of every policy that has none yet.
-func (m *machine) followPolicies(cfg FrequencyConfig) {
+func (m *machine) followPolicies(cfg config.Frequency) {
 	t := m.tuning
-	if t == nil || m.freq == nil || !cfg.prefers() {
+	if t == nil || m.freq == nil || !cfg.Prefers() {
 		return
 	}
 	for _, p := range m.freq.set.Policies() {
@@ -156,7 +158,7 @@ func (m *machine) followPolicies(cfg FrequencyConfig) {
 				got, err := hand.Set(dvfs.EPP(v))
 				return int64(got), err
 			},
-			wish: cfg.wish,
+			wish: cfg.WantedPreference,
 		})
 	}
 }
@@ -193,12 +195,12 @@ func readable(all []originals.Control) []originals.Control {
 
 // tuner keeps the knobs where they are wished for. It belongs to the owner goroutine.
 type tuner struct {
-	cfg      Config
+	cfg      config.Config
 	log      *slog.Logger
 	machine  *machine
 	records  *records
 	rivals   *rivals
-	health   *health
+	health   *health.Items
 	counters *counters
 	afar     func() originals.Remote
 }
@@ -275,7 +277,7 @@ func (t *tuner) writesOver(now time.Duration, k *knob) bool {
 		t.counters.drifts++
 	}
 	t.drifted(now, k)
-	if !t.cfg.fights(now, k.rewroteAt) {
+	if !t.cfg.Fights(now, k.rewroteAt) {
 		return false
 	}
 	k.rewroteAt = now
@@ -284,12 +286,11 @@ func (t *tuner) writesOver(now time.Duration, k *knob) bool {
 
 // drifted says that somebody else has changed the knob.
 func (t *tuner) drifted(now time.Duration, k *knob) {
-	i := t.rivals.driftItem(t.cfg.Rivals, fmt.Sprintf("the %s is %s, %s was written", k.Label, k.Kind.Words(originals.Value{Number: k.now}), k.Kind.Words(originals.Value{Number: k.want})))
-	i.code = tuningDriftCode
-	if t.cfg.Rivals == rivalsYield {
-		i.hint = "rivals is yield: its value stays; the cap is held all the same"
+	text, hint := t.rivals.driftWords(t.cfg.Rivals, fmt.Sprintf("the %s is %s, %s was written", k.Label, k.Kind.Words(originals.Value{Number: k.now}), k.Kind.Words(originals.Value{Number: k.want})))
+	if t.cfg.Rivals == config.RivalsYield {
+		hint = "rivals is yield: its value stays; the cap is held all the same"
 	}
-	t.health.set(true, i)
+	t.health.Warn(true, tuningDriftCode, text, hint)
 	t.machine.tuning.driftAt = now
 }
 
@@ -406,12 +407,11 @@ func (t *tuner) say(now time.Duration) {
 		}
 		drift = drift || k.state == knobDrift
 	}
-	t.health.set(len(refused) > 0, item{
-		"tuning-refused", warn, "not taken, and the cap is held all the same: " + few(refused),
-		"see powerd freq list for what the driver offers, or leave frequency: out of powerd.yaml",
-	})
+	t.health.Warn(len(refused) > 0, "tuning-refused",
+		"not taken, and the cap is held all the same: "+few(refused),
+		"see powerd freq list for what the driver offers, or leave frequency: out of powerd.yaml")
 	if at := t.machine.tuning.driftAt; !drift && (at == 0 || now-at > driftShown) {
-		t.health.clear(tuningDriftCode)
+		t.health.Clear(tuningDriftCode)
 	}
 }
 
@@ -428,7 +428,7 @@ func few(texts []string) string {
 
 // closedAs is the state of a knob that could not be opened.
 func closedAs(err error) string {
-	var denied deniedError
+	var denied config.DeniedError
 	switch {
 	case errors.As(err, &denied):
 		return knobLeft

@@ -14,8 +14,10 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent/config"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/dvfs"
 	"headroom/lab/emulator"
@@ -65,11 +67,11 @@ func (l *lab) tunables() map[string]string {
 func epp(policy string) string { return policyDir + policy + "/energy_performance_preference" }
 
 // tunedLab is a mounted lab, and a configuration that sets everything.
-func tunedLab(t *testing.T, shape string) (*lab, Config) {
+func tunedLab(t *testing.T, shape string) (*lab, config.Config) {
 	t.Helper()
 	l := mountedLab(t, shape)
 	cfg := l.config("127.0.0.1:1")
-	cfg.Frequency = FrequencyConfig{Preference: "balance_power", SprintPreference: "performance", Turbo: turboSprint}
+	cfg.Frequency = config.Frequency{Preference: "balance_power", SprintPreference: "performance", Turbo: config.TurboSprint}
 	return l, cfg
 }
 
@@ -128,7 +130,7 @@ func TestTunedWhileHeld(t *testing.T) {
 			l := labOf(t, emulator.NodeOptions{Shape: c.shape, Mount: true})
 			l.write(policyDir+"1/scaling_max_freq", "2200000") // an operator's own
 			cfg := l.config("127.0.0.1:1")
-			cfg.Frequency = FrequencyConfig{Preference: "balance_power", SprintPreference: "performance", Turbo: turboSprint}
+			cfg.Frequency = config.Frequency{Preference: "balance_power", SprintPreference: "performance", Turbo: config.TurboSprint}
 			waitFor(t, "the operator's ceiling stands", func() bool { return l.number(policyDir+"1/scaling_max_freq") == 2_200_000 })
 			before := l.tunables()
 			n := loopless(t, cfg)
@@ -149,7 +151,7 @@ func TestTunedWhileHeld(t *testing.T) {
 			n.checkTuned(t, c.preferences, "off")
 			n.checkCeilings(t, l)
 			if n.writeErr != nil || shown(n, "limit-refused") || shown(n, "limit-drift") || shown(n, tuningDriftCode) || shown(n, "tuning-refused") {
-				t.Errorf("%v, items %v", n.writeErr, n.health.items)
+				t.Errorf("%v, items %v", n.writeErr, n.health.List())
 			}
 			if out := n.putBackNow(); out.Failed != 0 || len(out.Kept) != 0 {
 				t.Errorf("%+v", out)
@@ -251,7 +253,7 @@ func TestTuningThatIsNotThere(t *testing.T) {
 		t.Parallel()
 		l := newLab(t)
 		cfg := l.config("127.0.0.1:1")
-		cfg.Frequency = FrequencyConfig{Preference: "power", Turbo: turboOff}
+		cfg.Frequency = config.Frequency{Preference: "power", Turbo: config.TurboOff}
 		n := loopless(t, cfg)
 		n.turn(instant())
 		s := n.details(instant())
@@ -268,11 +270,11 @@ func TestTuningThatIsNotThere(t *testing.T) {
 			t.Fatal(err)
 		}
 		cfg := l.config("127.0.0.1:1")
-		cfg.Frequency = FrequencyConfig{Preference: "power", Turbo: turboLeave}
+		cfg.Frequency = config.Frequency{Preference: "power", Turbo: config.TurboLeave}
 		n := loopless(t, cfg)
 		n.turnUntil(t, "the others are set", func() bool { return l.text(epp("7")) == "power" })
 		if s := n.details(instant()); s.GetPolicies()[0].GetEppState() != knobRefused || s.GetPolicies()[0].GetEppText() == "" || !shown(n, "tuning-refused") {
-			t.Errorf("policy %v, items %v", s.GetPolicies()[0], n.health.items)
+			t.Errorf("policy %v, items %v", s.GetPolicies()[0], n.health.List())
 		}
 		if n.writeErr != nil || n.mode != holding {
 			t.Errorf("%v, mode %v: the cap is not held", n.writeErr, n.mode)
@@ -283,8 +285,8 @@ func TestTuningThatIsNotThere(t *testing.T) {
 // quiet demands that nothing was said to be wrong, and that the cap is held.
 func (n *node) quiet(t *testing.T) {
 	t.Helper()
-	if len(n.health.items) != 0 || n.writeErr != nil || n.counters.writeErrors != 0 || n.counters.drifts != 0 || n.mode != holding {
-		t.Errorf("items %v, %v, %+v, mode %v", n.health.items, n.writeErr, n.counters, n.mode)
+	if n.health.Len() != 0 || n.writeErr != nil || n.counters.writeErrors != 0 || n.counters.drifts != 0 || n.mode != holding {
+		t.Errorf("items %v, %v, %+v, mode %v", n.health.List(), n.writeErr, n.counters, n.mode)
 	}
 }
 
@@ -311,7 +313,7 @@ func TestObservingTunesNothing(t *testing.T) {
 // all; said each time, and its value stays at the release where it was left.
 func TestTuningRivals(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{rivalsFight, rivalsTolerate, rivalsYield} {
+	for _, mode := range []string{config.RivalsFight, config.RivalsTolerate, config.RivalsYield} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			l, cfg := tunedLab(t, "xeon-2s")
@@ -330,18 +332,18 @@ func TestTuningRivals(t *testing.T) {
 					}
 				}
 			}
-			want := map[string]int{rivalsFight: 3, rivalsTolerate: 1, rivalsYield: 0}[mode]
+			want := map[string]int{config.RivalsFight: 3, config.RivalsTolerate: 1, config.RivalsYield: 0}[mode]
 			if rewritten[epp("2")] != want || rewritten[noTurboFile] != want {
 				t.Errorf("written over %v times, want %d", rewritten, want)
 			}
-			if i := n.health.items[tuningDriftCode]; n.counters.drifts == 0 || !strings.Contains(i.text, "was written") || i.hint == "" {
+			if i, _ := n.health.Get(tuningDriftCode); n.counters.drifts == 0 || !strings.Contains(i.Text, "was written") || i.Hint == "" {
 				t.Errorf("item %+v, %d drifts", i, n.counters.drifts)
 			}
 			if n.writeErr != nil || shown(n, "limit-drift") {
-				t.Errorf("%v, items %v: the cap has nothing to do with it", n.writeErr, n.health.items)
+				t.Errorf("%v, items %v: the cap has nothing to do with it", n.writeErr, n.health.List())
 			}
 			out := n.putBackNow()
-			if left := l.text(epp("2")); out.Failed != 0 || mode == rivalsFight && left != "balance_performance" || mode == rivalsYield && left != "performance" {
+			if left := l.text(epp("2")); out.Failed != 0 || mode == config.RivalsFight && left != "balance_performance" || mode == config.RivalsYield && left != "performance" {
 				t.Errorf("%+v, preference %s after the release", out, left)
 			}
 		})
@@ -363,7 +365,7 @@ func TestTuningThatIsNotWishedForAnyMore(t *testing.T) {
 	if err := n.close(); err != nil { // as a kill would leave it
 		t.Fatal(err)
 	}
-	cfg.Frequency = FrequencyConfig{SprintPreference: "performance", Turbo: turboLeave}
+	cfg.Frequency = config.Frequency{SprintPreference: "performance", Turbo: config.TurboLeave}
 	n = loopless(t, cfg)
 	n.turnUntil(t, "preferences are left alone but for sprints", func() bool { return l.text(epp("7")) == before[epp("7")] })
 	if changed := differing(before, l.tunables()); len(changed) > 0 {
@@ -387,7 +389,7 @@ func TestTuningOfAProcessorThatWasAway(t *testing.T) {
 	l.write(epp("5"), "performance") // as the kernel begins anew
 	n.turnUntil(t, "it is set again", func() bool { return l.text(epp("5")) == "balance_power" })
 	if shown(n, tuningDriftCode) { // its ceiling may well have drifted: it was away while others were bounded
-		t.Errorf("items %v", n.health.items)
+		t.Errorf("items %v", n.health.List())
 	}
 }
 

@@ -3,17 +3,14 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
-	"strings"
 	"time"
 
+	"headroom/agent/config"
+	"headroom/agent/health"
 	"headroom/agent/metrics"
 	"headroom/agent/originals"
 	"headroom/capping"
-	"headroom/internal/cli"
-	"headroom/internal/config"
 	"headroom/ipmi"
 	"headroom/lease"
 	"headroom/units"
@@ -23,9 +20,9 @@ import (
 // BMC, from which the model is learned, is the slow half: it is asked by a goroutine of
 // its own, and here only looked at. It belongs to the owner goroutine.
 type wallMeter struct {
-	cfg     Config
+	cfg     config.Config
 	log     *slog.Logger
-	health  *health
+	health  *health.Items
 	machine *machine
 
 	law    capping.Config // the model in force
@@ -52,69 +49,18 @@ type wallMeter struct {
 	limitAt    time.Duration
 }
 
-// saneAbove: a reading above this multiple of rated is no reading.
-const saneAbove = 2
-
 // startBMC begins to ask the BMC. It never waits, and what is wrong never stops
 // the node: it is said.
 func (w *wallMeter) start() {
 	cfg, err := w.cfg.BMC()
-	w.health.set(err != nil, item{
-		"bmc-password", fail, fmt.Sprintf("the BMC is not asked: %v", err), hintOf(err),
-	})
+	cfg.LoopPeriod = beat
+	w.health.Fail(err != nil, "bmc-password",
+		fmt.Sprintf("the BMC is not asked: %v", err), config.HintOf(err))
 	if err != nil || cfg.Mode == ipmi.ModeOff {
 		return
 	}
 	w.bmc = ipmi.Start(cfg, w.log)
 	w.learner, w.configured = capping.NewLearner(w.law), w.law
-}
-
-// BMC is where the node's BMC is, with the password. One in-band belongs to this
-// machine, so a node below another root has none: its mode is off. The error is a
-// *cli.Error about the password's file.
-func (c *Config) BMC() (ipmi.Config, error) {
-	cfg := ipmi.Config{
-		Mode: ipmi.Mode(c.IPMI.Mode), Address: c.IPMI.Address, User: c.IPMI.User,
-		Most: saneAbove * c.Power.Rated, LoopPeriod: beat,
-	}
-	if c.Root != "/" && cfg.Mode == ipmi.ModeAuto {
-		cfg.Mode = ipmi.ModeOff
-	}
-	var err error
-	if cfg.Mode == ipmi.ModeLAN {
-		cfg.Password, err = readPassword(c.IPMI.PasswordFile)
-	}
-	return cfg, err
-}
-
-// passwordMax bounds the password file: IPMI takes 20 bytes.
-const passwordMax = 1 << 10
-
-// readPassword reads the file that holds the BMC's password and nothing else. One
-// that others may read is refused.
-func readPassword(path string) (string, error) {
-	if path == "" {
-		return "", nil
-	}
-	refuse := func(problem, hint string, err error) (string, error) {
-		return "", &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: "ipmi.password_file: " + problem, Hint: hint, Err: err}
-	}
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return refuse(path+": no such file", "write the password into it, and chmod 0600", err)
-	case err != nil:
-		return refuse(err.Error(), "it must be readable by the user that runs powerd", err)
-	case info.Mode().Perm()&0o007 != 0:
-		return refuse(fmt.Sprintf("%s may be read or written by everybody (mode %04o)", path, info.Mode().Perm()), "chmod 0600 "+path, nil)
-	case info.Size() > passwordMax:
-		return refuse(fmt.Sprintf("%s holds %d bytes", path, info.Size()), "it must hold the password and nothing else", nil)
-	}
-	data, err := config.ReadFile(path, passwordMax)
-	if err != nil {
-		return refuse(err.Error(), "it must be readable by the user that runs powerd", err)
-	}
-	return strings.TrimRight(string(data), "\r\n"), nil
 }
 
 // learning says that the learned model counts: there is a BMC, or there was one.
@@ -231,33 +177,31 @@ func (n *node) watchBMC(now time.Duration) {
 	if w, ok := b.witness(n.busy, n.busyOK); ok {
 		b.bmc.Witness(w)
 	}
-	asked := n.cfg.IPMI.Mode == ipmiLAN || n.cfg.IPMI.Mode == ipmiInBand
+	asked := n.cfg.IPMI.Mode == config.IPMILAN || n.cfg.IPMI.Mode == config.IPMIInBand
 	late := now-n.began > quietBMC
 	switch b.told.State {
 	case ipmi.StateStale, ipmi.StateInsane:
-		n.health.set(true, bmcItem(b.told))
+		n.sayBMC(true)
 	case ipmi.StateAbsent, ipmi.StateUnknown:
-		n.health.set(asked && late, bmcItem(b.told))
+		n.sayBMC(asked && late)
 	case ipmi.StateOK:
-		n.health.clear("bmc")
+		n.health.Clear("bmc")
 	}
 	agreement := b.learner.Agreement(now)
-	n.health.set(agreement.State == capping.Disagrees, item{
-		"sensor-disagree", warn,
+	n.health.Warn(agreement.State == capping.Disagrees, "sensor-disagree",
 		fmt.Sprintf("wall power of the BMC and of the model %v; the wall counts", agreement),
-		"look at power.other and supply_efficiency, at the unit of the BMC's reading, and at energy filtering (SGX) in the BIOS",
-	})
+		"look at power.other and supply_efficiency, at the unit of the BMC's reading, and at energy filtering (SGX) in the BIOS")
 	n.backstop(now)
 }
 
 // quietBMC is how long a BMC that was asked for by name may take to say anything.
 const quietBMC = 6 * time.Second
 
-func bmcItem(r ipmi.Reading) item {
-	return item{
-		"bmc", warn, fmt.Sprintf("wall power from the BMC is %s: %s; the model alone goes on, with a margin", r.State, r.Why),
-		"see powerd sensor list; a BMC that hangs comes back with ipmitool mc reset cold, which leaves the host alone",
-	}
+func (n *node) sayBMC(bad bool) {
+	r := n.meter.told
+	n.health.Warn(bad, "bmc",
+		fmt.Sprintf("wall power from the BMC is %s: %s; the model alone goes on, with a margin", r.State, r.Why),
+		"see powerd sensor list; a BMC that hangs comes back with ipmitool mc reset cold, which leaves the host alone")
 }
 
 const (
@@ -273,7 +217,7 @@ const (
 // backstop keeps the BMC's own limit a little above the cap.
 func (n *node) backstop(now time.Duration) {
 	b := n.meter
-	if !n.cfg.keepsLimit() || n.mode != holding || !b.limitKnown {
+	if !n.cfg.KeepsLimit() || n.mode != holding || !b.limitKnown {
 		return
 	}
 	want := units.FromWatts(n.caps.now.Watts() * backstopAbove)
@@ -311,10 +255,9 @@ func (n *node) limitTold(r limitReport) {
 		b.limitWant = 0 // to be tried again
 		n.countWrite(metrics.BMC, r.err)
 	}
-	n.health.set(r.err != nil && !errors.Is(r.err, ipmi.ErrAbsent), item{
-		"bmc-limit", warn, fmt.Sprintf("the BMC's own limit cannot be kept: %v", r.err),
-		"the cap is held without it; set ipmi.limit: false if this BMC has none",
-	})
+	n.health.Warn(r.err != nil && !errors.Is(r.err, ipmi.ErrAbsent), "bmc-limit",
+		fmt.Sprintf("the BMC's own limit cannot be kept: %v", r.err),
+		"the cap is held without it; set ipmi.limit: false if this BMC has none")
 }
 
 // limitInfo is the BMC's limit as a rung.
@@ -323,8 +266,8 @@ func (w *wallMeter) limitInfo() capping.RungInfo {
 	switch {
 	case !w.cfg.IPMI.Limit:
 		info.State, info.Text = capping.RungOff, "ipmi.limit is false"
-	case !w.cfg.keepsLimit():
-		info.State, info.Text = capping.RungOff, w.cfg.Controls.Denied([]string{bmcName})
+	case !w.cfg.KeepsLimit():
+		info.State, info.Text = capping.RungOff, w.cfg.Controls.Denied([]string{config.BMCName})
 	case w.limitErr != nil:
 		info.State, info.Text = capping.RungRefused, w.limitErr.Error()
 	case w.limitKnown && w.limit.Active:

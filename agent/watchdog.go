@@ -82,7 +82,7 @@ func (n *node) words() string {
 	if n.network.cutOff {
 		s += "; cut off"
 	}
-	if k := len(n.health.items); k > 0 {
+	if k := n.health.Len(); k > 0 {
 		s += fmt.Sprintf("; %d warnings, see powerd status", k)
 	}
 	return s

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent/config"
 	"headroom/agent/statedir"
 	"headroom/capping"
 	"headroom/ipmi"
@@ -36,10 +37,10 @@ func newStill(t *testing.T, shapeName string) *still {
 		t.Fatal(err)
 	}
 	spec := shape.Spec
-	cfg := Defaults()
+	cfg := config.Defaults()
 	cfg.Node, cfg.Domain, cfg.Enforce = "n01", "rack/r1", true
 	cfg.Root, cfg.StateDir = machine.RootDir(), t.TempDir()
-	cfg.Power = PowerConfig{
+	cfg.Power = config.Power{
 		Rated: spec.Rated(), Floor: spec.Floor() + 10*units.Watt, Max: spec.Rated(), FailSafe: spec.FailSafe + 10*units.Watt,
 		Other: spec.Other + 32*units.Watt, SupplyEfficiency: spec.WorstEfficiency(), // memory at its most
 	}

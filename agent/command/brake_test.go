@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"headroom/agent"
+	"headroom/agent/config"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/gossip/brake"
 )
@@ -41,7 +42,7 @@ func TestCheckTellsWhetherABrakeIsHeard(t *testing.T) {
 		"no file":  {filepath.Join(dir, "none"), checkFail},
 		"not keys": {other, checkFail},
 	} {
-		cfg := agent.Config{Coordinators: []string{"127.0.0.1:1"}, Brake: agent.BrakeConfig{PublicKeyFile: c.file}}
+		cfg := config.Config{Coordinators: []string{"127.0.0.1:1"}, Brake: config.Brake{PublicKeyFile: c.file}}
 		if f := checkBrake(site{cfg: &cfg}); f.State != c.want || f.State != checkOK && f.Hint == "" {
 			t.Errorf("%s: %+v", name, f)
 		}

@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"headroom/agent"
+	"headroom/agent/config"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/ipmi"
 	"headroom/lab/emulator/bmc"
@@ -42,9 +43,9 @@ func bmcSite(t *testing.T, fault string, change func(*bmc.Config)) (*bmc.BMC, si
 	if err := os.WriteFile(password, []byte("secret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := agent.Defaults()
+	c := config.Defaults()
 	c.Power.Rated = 245 * units.Watt
-	c.IPMI = agent.IPMIConfig{Mode: "lan", Address: b.Addr(), User: "op", PasswordFile: password}
+	c.IPMI = config.IPMI{Mode: "lan", Address: b.Addr(), User: "op", PasswordFile: password}
 	return b, site{cfg: &c, root: "/"}
 }
 
@@ -53,7 +54,7 @@ func TestCheckAsksTheBMC(t *testing.T) {
 	for name, c := range map[string]struct {
 		fault  string
 		server func(*bmc.Config)
-		node   func(*agent.Config)
+		node   func(*config.Config)
 		state  string
 		words  []string // all of them are in the text
 	}{
@@ -62,18 +63,18 @@ func TestCheckAsksTheBMC(t *testing.T) {
 			server: func(c *bmc.Config) { c.CipherSuites = []byte{17} }, state: checkOK, words: []string{"cipher suite 17"},
 		},
 		"sensors only":       {fault: "no-dcmi", state: checkOK, words: []string{"sdr 140.0 W", "no limit of its own"}},
-		"no limit to keep":   {fault: "no-dcmi", node: func(c *agent.Config) { c.IPMI.Limit = true }, state: checkFail, words: []string{"no limit of its own"}},
+		"no limit to keep":   {fault: "no-dcmi", node: func(c *config.Config) { c.IPMI.Limit = true }, state: checkFail, words: []string{"no limit of its own"}},
 		"reads 0 W":          {fault: "sentinel=zero", state: checkWarn, words: []string{"no wall power"}},
 		"not measuring":      {fault: "sentinel=inactive", state: checkWarn, words: []string{"no wall power"}},
 		"ten times too high": {fault: "factor=10", state: checkWarn, words: []string{"no wall power"}},
 		"busy":               {fault: "busy", state: checkWarn, words: []string{"refuses the command"}},
 		"hangs":              {fault: "hang", state: checkFail, words: []string{"no answer within 3s"}},
 		"too slow":           {fault: "slow=10s", state: checkFail, words: []string{"no answer within 3s"}},
-		"wrong user":         {node: func(c *agent.Config) { c.IPMI.User = "nobody" }, state: checkFail, words: []string{"refuses the user"}},
-		"no password file":   {node: func(c *agent.Config) { c.IPMI.PasswordFile += ".none" }, state: checkFail, words: []string{"no such file"}},
-		"switched off":       {node: func(c *agent.Config) { c.IPMI = agent.IPMIConfig{Mode: "off"} }, state: checkOK, words: []string{"ipmi.mode is off"}},
+		"wrong user":         {node: func(c *config.Config) { c.IPMI.User = "nobody" }, state: checkFail, words: []string{"refuses the user"}},
+		"no password file":   {node: func(c *config.Config) { c.IPMI.PasswordFile += ".none" }, state: checkFail, words: []string{"no such file"}},
+		"switched off":       {node: func(c *config.Config) { c.IPMI = config.IPMI{Mode: "off"} }, state: checkOK, words: []string{"ipmi.mode is off"}},
 		"another root": {
-			node: func(c *agent.Config) { c.IPMI, c.Root = agent.IPMIConfig{Mode: "auto"}, "/somewhere" }, state: checkOK, words: []string{"another root"},
+			node: func(c *config.Config) { c.IPMI, c.Root = config.IPMI{Mode: "auto"}, "/somewhere" }, state: checkOK, words: []string{"another root"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -161,7 +162,7 @@ func TestCheckTakesTheAgentsWordForTheBMC(t *testing.T) {
 		if c.limit != nil {
 			s.Ladder = append(s.Ladder, c.limit)
 		}
-		f := checkBMC(t.Context(), site{cfg: &agent.Config{IPMI: agent.IPMIConfig{Mode: c.mode, Address: "127.0.0.1:1"}}, status: s})
+		f := checkBMC(t.Context(), site{cfg: &config.Config{IPMI: config.IPMI{Mode: c.mode, Address: "127.0.0.1:1"}}, status: s})
 		if f.State != c.state || !strings.Contains(f.Text, c.words) || (c.state != checkOK) != (f.Hint != "") {
 			t.Errorf("%s: %+v, want %s and %q", name, f, c.state, c.words)
 		}

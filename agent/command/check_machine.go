@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"headroom/agent"
+	"headroom/agent/config"
 	"headroom/agent/statedir"
 	"headroom/agent/status"
 	"headroom/capping"
@@ -269,7 +270,7 @@ func checkLadder(s site, o *own) finding {
 			limits++
 		}
 	}
-	controls := agent.ControlsConfig{}
+	controls := config.Controls{}
 	if s.cfg != nil {
 		controls = s.cfg.Controls
 	}
@@ -293,7 +294,7 @@ func checkLadder(s site, o *own) finding {
 }
 
 // deniedWords says that it may be the configuration that keeps rungs from being used.
-func deniedWords(c agent.ControlsConfig) string {
+func deniedWords(c config.Controls) string {
 	if len(c.Allow)+len(c.Deny) == 0 {
 		return ""
 	}

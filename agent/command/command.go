@@ -25,6 +25,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/agent"
+	"headroom/agent/config"
 	"headroom/internal/cli"
 	"headroom/internal/logs"
 	"headroom/internal/manual"
@@ -88,7 +89,7 @@ func smallProcess() {
 
 // newLog writes as text what powerd says, each line with the node's name. Whoever
 // reads it never makes powerd wait.
-func newLog(w io.Writer, cfg agent.Config) (*slog.Logger, *logs.Queue) {
+func newLog(w io.Writer, cfg config.Config) (*slog.Logger, *logs.Queue) {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(cfg.LogLevel)) // cfg has been validated, the level too
 	log, queue := logs.New(w, level)

@@ -19,7 +19,9 @@ import (
 	"time"
 
 	"headroom/agent"
+	"headroom/agent/config"
 	"headroom/agent/statedir"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/testkit"
@@ -245,7 +247,7 @@ func TestProbe(t *testing.T) {
 	t.Parallel()
 	root := tree(t, zoneFiles(powercap+"intel-rapl:0", "package-0", limitFiles()))
 	limit := filepath.Join(root, powercap+"intel-rapl:0/constraint_0_power_limit_uw")
-	cfg := agent.Defaults()
+	cfg := config.Defaults()
 	cfg.Node, cfg.Domain, cfg.Root, cfg.StateDir = "n01", "rack/r1", root, filepath.Join(t.TempDir(), "state")
 	o, err := openOwn(root)
 	if err != nil {

@@ -2,6 +2,7 @@ package command
 
 import (
 	"headroom/agent"
+	"headroom/agent/config"
 	"headroom/agent/metrics"
 	"headroom/agent/statedir"
 	"headroom/internal/cli"
@@ -22,13 +23,13 @@ func generatedDocs() manual.Pages {
 // configFile is powerd.yaml as it is documented.
 func configFile() manual.File {
 	return manual.File{
-		Name: "powerd.yaml", Program: "powerd", Version: agent.Version, Example: agent.ExampleConfig, Default: agent.Defaults(),
+		Name: "powerd.yaml", Program: "powerd", Version: agent.Version, Example: config.Example, Default: config.Defaults(),
 		SeeAlso: []string{"powerd(8)", "headroom(7)"},
 	}
 }
 
 func programPage() string {
-	dir := agent.Defaults().StateDir + "/"
+	dir := config.Defaults().StateDir + "/"
 	return manual.Program{
 		Root: New(), Version: agent.Version, Purpose: "hold a node at its power cap",
 		Output: "Tables are plain text; with -o json the answer is one JSON object, and one a line in a watch. JSON carries base units " +
@@ -46,7 +47,7 @@ func programPage() string {
 			{Term: dir + statedir.JournalFile, Text: "What each control held before powerd first wrote it."},
 			{Term: dir + statedir.MemoryFile, Text: "The highest stamp, the fail-safe cap and the brake that the node has stored."},
 			{Term: dir + statedir.HeldFile, Text: "What the node may hold now, for other programs of the host."},
-			{Term: agent.SocketPath(agent.Defaults().StateDir), Text: "Where the running powerd answers the commands above."},
+			{Term: agent.SocketPath(config.Defaults().StateDir), Text: "Where the running powerd answers the commands above."},
 		},
 		SeeAlso: []string{"powerd.yaml(5)", "coordinator(8)", "headroom(7)"},
 	}.Page()

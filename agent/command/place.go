@@ -9,8 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"headroom/agent"
+	"headroom/agent/config"
 	"headroom/agent/status"
+
 	headroomv1 "headroom/api/headroom/v1"
 )
 
@@ -35,10 +36,10 @@ func (p *place) flags(cmd *cobra.Command) {
 }
 
 // load reads the configuration and lays the flags over it.
-func (p *place) load() (agent.Config, error) {
-	cfg, err := agent.LoadConfig(p.config)
+func (p *place) load() (config.Config, error) {
+	cfg, err := config.Load(p.config)
 	if err != nil {
-		return agent.Config{}, err
+		return config.Config{}, err
 	}
 	cfg.Root, cfg.StateDir = cmp.Or(p.root, cfg.Root), cmp.Or(p.stateDir, cfg.StateDir)
 	cfg.LogLevel = cmp.Or(p.logLevel, cfg.LogLevel)
@@ -60,7 +61,7 @@ func (p *place) named() bool { return p.cmd != nil && p.cmd.Flags().Changed("con
 // site is what a command that only looks can build on: each part may be missing.
 type site struct {
 	// cfg is nil without a configuration.
-	cfg *agent.Config
+	cfg *config.Config
 	// root is the path of the node's file system.
 	root string
 	// stateDir is empty when nobody has named one.
@@ -85,7 +86,7 @@ func (p *place) find(ctx context.Context) (site, error) {
 }
 
 func (p *place) settle() (site, error) {
-	cfg, err := agent.LoadConfig(p.config)
+	cfg, err := config.Load(p.config)
 	_, missing := os.Stat(p.config)
 	bare := site{root: cmp.Or(p.root, "/"), stateDir: p.stateDir}
 	switch {
@@ -93,7 +94,7 @@ func (p *place) settle() (site, error) {
 		return site{}, err
 	case err != nil && errors.Is(missing, os.ErrNotExist):
 		if p.root == "" && p.stateDir == "" {
-			bare.stateDir = agent.Defaults().StateDir
+			bare.stateDir = config.Defaults().StateDir
 		}
 		return bare, nil
 	case err != nil && (p.root != "" || p.stateDir != ""):

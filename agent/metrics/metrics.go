@@ -184,6 +184,7 @@ func HealthItems() []HealthItem {
 		{"state-not-stored", fail},
 		{"thermal", warn},
 		{"tls", fail},
+		{"tuning-drift", warn},
 		{"tuning-refused", warn},
 		{"twin-limit", warn},
 		{"window-refused", warn},

@@ -21,8 +21,11 @@ const (
 	MemoryFile       = "state.json"        // highest stamp, fail-safe cap, brake
 	HeldFile         = "held.json"         // what the node may hold now
 	CoordinatorsFile = "coordinators.json" // addresses last seen, for when powerd is dead
-	lockFile         = "powerd.lock"
-	SocketFile       = "powerd.sock"
+	// DeniedFile keeps which servers' certificates are denied: a restart believes no server
+	// that was denied before.
+	DeniedFile = "denied.json"
+	lockFile   = "powerd.lock"
+	SocketFile = "powerd.sock"
 )
 
 // Disk is the state directory. Tests put failures behind it.

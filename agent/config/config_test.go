@@ -1,6 +1,6 @@
 // Claims: the printed example is a valid configuration; every mistake is refused
-// with exit code 2, a cause and a way out; a cover never allows more than its file.
-package agent
+// with exit code 2, a cause and a way out.
+package config
 
 import (
 	"errors"
@@ -9,11 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"pgregory.net/rapid"
-
 	"headroom/internal/cli"
 	"headroom/internal/config"
-	"headroom/units"
 )
 
 func TestConfig(t *testing.T) {
@@ -51,13 +48,13 @@ func TestConfig(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			path := filepath.Join(t.TempDir(), "powerd.yaml")
-			if !strings.Contains(ExampleConfig, c.from) {
+			if !strings.Contains(Example, c.from) {
 				t.Fatalf("the example lacks %q", c.from)
 			}
-			if err := os.WriteFile(path, []byte(strings.Replace(ExampleConfig, c.from, c.to, 1)), 0o600); err != nil {
+			if err := os.WriteFile(path, []byte(strings.Replace(Example, c.from, c.to, 1)), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			_, err := LoadConfig(path)
+			_, err := Load(path)
 			if c.want == "" {
 				if err != nil {
 					t.Fatal(err)
@@ -72,34 +69,9 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// Whatever two covers allow, their union allows too, and no cover allows more
-// than itself.
-func TestCoverLaws(t *testing.T) {
-	t.Parallel()
-	draw := func(t *rapid.T, name string) cover {
-		watts := rapid.Int64Range(1, 300_000_000)
-		c := cover{cap: units.Power(watts.Draw(t, name+"_cap")), limits: make([]pair, 2)}
-		for i := range c.limits {
-			c.limits[i] = pair{units.Power(watts.Draw(t, name+"_long")), units.Power(watts.Draw(t, name+"_short"))}
-		}
-		return c
-	}
-	rapid.Check(t, func(t *rapid.T) {
-		a, b := draw(t, "a"), draw(t, "b")
-		if u := a.union(b); !u.allows(a) || !u.allows(b) || !a.allows(a) {
-			t.Fatalf("union %+v of %+v and %+v", u, a, b)
-		}
-		more := a
-		more.cap++
-		if a.allows(more) {
-			t.Fatalf("%+v allows a higher cap", a)
-		}
-	})
-}
-
 // Whatever stands in the file: no panic, and what is taken is valid.
 func FuzzConfig(f *testing.F) {
-	f.Add(ExampleConfig)
+	f.Add(Example)
 	f.Add("node: n01\nipmi: {mode: lan, address: \"[::1]:623\"}\nbandwidth: {slices: [a-b.slice]}\nsprint: {temp_max: .nan}\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		cfg := Defaults()
@@ -110,4 +82,25 @@ func FuzzConfig(f *testing.F) {
 			t.Fatalf("%+v was taken", cfg)
 		}
 	})
+}
+
+// Password files that others may read are refused, with the way out.
+func TestPasswordFile(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir() + "/password"
+	if err := os.WriteFile(path, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := readPassword(path); err != nil || got != "secret" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readPassword(path); err == nil || HintOf(err) == "" {
+		t.Errorf("world-readable: %v", err)
+	}
+	if _, err := readPassword(path + ".gone"); err == nil || HintOf(err) == "" {
+		t.Errorf("missing: %v", err)
+	}
 }

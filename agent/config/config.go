@@ -1,4 +1,11 @@
-package agent
+// Package config is powerd.yaml: its keys, their defaults, and what makes sense.
+//
+// Load returns a configuration that has been checked, or an error with a position, a rule
+// and a way out. What follows from the configuration alone is answered here too: which
+// controls may be written, how the node's BMC and its coordinators are reached, what is
+// done about another program's writes. Beside the files that it names, nothing is read;
+// no device is touched.
+package config
 
 import (
 	"fmt"
@@ -7,7 +14,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"time"
 
+	"headroom/agent/statedir"
 	"headroom/capping"
 	"headroom/dvfs"
 	"headroom/internal/cli"
@@ -30,7 +39,7 @@ type Config struct {
 	// Enforce false: observe only: decide and show what would be written, never write.
 	Enforce bool `yaml:"enforce"`
 	// Power of the node, all but Other at the wall.
-	Power PowerConfig `yaml:"power"`
+	Power Power `yaml:"power"`
 	// Weight is the node's share of the budget against others; above 0.
 	Weight float64 `yaml:"weight"`
 	// Coordinators are RPC addresses, beside those that gossip finds.
@@ -38,34 +47,34 @@ type Config struct {
 	// TLS is this node's identity. Without files every address must be loopback.
 	TLS secure.Config `yaml:"tls"`
 	// Gossip finds the coordinators.
-	Gossip GossipConfig `yaml:"gossip"`
+	Gossip Gossip `yaml:"gossip"`
 	// Brake is how a brake is believed that the gossip brings.
-	Brake BrakeConfig `yaml:"brake"`
+	Brake Brake `yaml:"brake"`
 	// RAPL says where package power comes from and is limited.
-	RAPL RAPLConfig `yaml:"rapl"`
+	RAPL RAPL `yaml:"rapl"`
 	// Controls says which of the controls found may be written.
-	Controls ControlsConfig `yaml:"controls"`
+	Controls Controls `yaml:"controls"`
 	// Rivals says what to do about other programs that write this node's controls:
 	// fight, tolerate or yield.
 	Rivals string `yaml:"rivals"`
 	// IPMI is the way to the node's BMC.
-	IPMI IPMIConfig `yaml:"ipmi"`
+	IPMI IPMI `yaml:"ipmi"`
 	// CPUFreq says that the frequency rung may be used.
 	CPUFreq bool `yaml:"cpufreq"`
 	// Frequency says what is set beside the cap.
-	Frequency FrequencyConfig `yaml:"frequency"`
+	Frequency Frequency `yaml:"frequency"`
 	// Bandwidth is the last rung of software.
-	Bandwidth BandwidthConfig `yaml:"bandwidth"`
+	Bandwidth Bandwidth `yaml:"bandwidth"`
 	// Sprint says whether this node may draw more than its base cap for a while.
-	Sprint SprintConfig `yaml:"sprint"`
+	Sprint Sprint `yaml:"sprint"`
 	// Metrics is where Prometheus may ask.
-	Metrics MetricsConfig `yaml:"metrics"`
+	Metrics Metrics `yaml:"metrics"`
 	// LogLevel is debug, info, warn or error.
 	LogLevel string `yaml:"log_level"`
 }
 
-// PowerConfig is the power section.
-type PowerConfig struct {
+// Power is the power section.
+type Power struct {
 	// Rated is what the node draws with no cap at all.
 	Rated units.Power `yaml:"rated"`
 	// Floor is the least cap that it can really hold.
@@ -84,33 +93,33 @@ type PowerConfig struct {
 const (
 	sourceAuto     = "auto"     // the kernel's powercap tree
 	sourcePowercap = "powercap" // the same, by name
-	sourceMSR      = "msr"      // registers, past the kernel: only when asked for
-	sourceOff      = "off"      // neither: as on a machine without RAPL
+	SourceMSR      = "msr"      // registers, past the kernel: only when asked for
+	SourceOff      = "off"      // neither: as on a machine without RAPL
 )
 
-// RAPLConfig is the rapl section.
-type RAPLConfig struct {
+// RAPL is the rapl section.
+type RAPL struct {
 	// Source is auto, powercap, msr or off.
 	Source string `yaml:"source"`
 }
 
 // Values of rivals.
 const (
-	rivalsFight    = "fight"    // write again at once
-	rivalsTolerate = "tolerate" // say so and write again, at most once in tolerance
-	rivalsYield    = "yield"    // say so and leave it: the node is charged what reads back
+	RivalsFight    = "fight"    // write again at once
+	RivalsTolerate = "tolerate" // say so and write again, at most once in tolerance
+	RivalsYield    = "yield"    // say so and leave it: the node is charged what reads back
 )
 
 // Values of ipmi.mode.
 const (
-	ipmiOff    = "off"
-	ipmiAuto   = "auto"    // in-band where the kernel has a BMC device
-	ipmiInBand = "in-band" // through the kernel
-	ipmiLAN    = "lan"     // over the network
+	IPMIOff    = "off"
+	IPMIAuto   = "auto"    // in-band where the kernel has a BMC device
+	IPMIInBand = "in-band" // through the kernel
+	IPMILAN    = "lan"     // over the network
 )
 
-// IPMIConfig is the ipmi section.
-type IPMIConfig struct {
+// IPMI is the ipmi section.
+type IPMI struct {
 	// Mode is off, auto, in-band or lan.
 	Mode string `yaml:"mode"`
 	// Address of the BMC, host or host:port; lan only.
@@ -125,14 +134,14 @@ type IPMIConfig struct {
 
 // Values of frequency.turbo.
 const (
-	turboLeave  = "leave"
-	turboOff    = "off"
-	turboSprint = "sprint" // off but during a sprint
+	TurboLeave  = "leave"
+	TurboOff    = "off"
+	TurboSprint = "sprint" // off but during a sprint
 )
 
-// FrequencyConfig is the frequency section: what is set beside the cap while a cap is
+// Frequency is the frequency section: what is set beside the cap while a cap is
 // held, and never decides whether it is.
-type FrequencyConfig struct {
+type Frequency struct {
 	// Preference is the energy preference of every policy; empty: left alone.
 	Preference string `yaml:"preference"`
 	// SprintPreference stands in for it during a sprint; empty: it does not.
@@ -141,16 +150,16 @@ type FrequencyConfig struct {
 	Turbo string `yaml:"turbo"`
 }
 
-// prefers says that preferences are written at all.
-func (c FrequencyConfig) prefers() bool { return c.Preference != "" || c.SprintPreference != "" }
+// Prefers says that preferences are written at all.
+func (c Frequency) Prefers() bool { return c.Preference != "" || c.SprintPreference != "" }
 
-// switches says that the turbo switch is written.
-func (c FrequencyConfig) switches() bool { return c.Turbo == turboOff || c.Turbo == turboSprint }
+// Switches says that the turbo switch is written.
+func (c Frequency) Switches() bool { return c.Turbo == TurboOff || c.Turbo == TurboSprint }
 
-func (c FrequencyConfig) used() bool { return c.prefers() || c.switches() }
+func (c Frequency) Used() bool { return c.Prefers() || c.Switches() }
 
-// wish is the preference that is wanted now, and whether any is.
-func (c FrequencyConfig) wish(sprinting bool) (preference int64, wanted bool) {
+// WantedPreference is the preference that is wanted now, and whether any is.
+func (c Frequency) WantedPreference(sprinting bool) (preference int64, wanted bool) {
 	text := c.Preference
 	if sprinting && c.SprintPreference != "" {
 		text = c.SprintPreference
@@ -159,14 +168,14 @@ func (c FrequencyConfig) wish(sprinting bool) (preference int64, wanted bool) {
 	return int64(e), err == nil
 }
 
-func (c FrequencyConfig) validate() error {
+func (c Frequency) validate() error {
 	const hint = "one of performance, balance_performance, balance_power, power; leave it empty to leave the processors' own alone"
 	switch {
 	case !preferable(c.Preference):
 		return badConfig(fmt.Sprintf("frequency.preference: %q", c.Preference), hint)
 	case !preferable(c.SprintPreference):
 		return badConfig(fmt.Sprintf("frequency.sprint_preference: %q", c.SprintPreference), hint)
-	case !slices.Contains([]string{turboLeave, turboOff, turboSprint}, c.Turbo):
+	case !slices.Contains([]string{TurboLeave, TurboOff, TurboSprint}, c.Turbo):
 		return badConfig(fmt.Sprintf("frequency.turbo: %q", c.Turbo), "one of leave, off, sprint")
 	}
 	return nil
@@ -179,28 +188,28 @@ func preferable(text string) bool {
 	return text == "" || err == nil && e >= dvfs.EPPPerformance
 }
 
-// BandwidthConfig is the bandwidth section.
-type BandwidthConfig struct {
+// Bandwidth is the bandwidth section.
+type Bandwidth struct {
 	// Slices of low priority whose CPU bandwidth may be bounded, e.g. batch.slice.
 	Slices []string `yaml:"slices"`
 }
 
-// SprintConfig is the sprint section.
-type SprintConfig struct {
+// Sprint is the sprint section.
+type Sprint struct {
 	// Allow false: a sprint is never begun, and that is said.
 	Allow bool `yaml:"allow"`
 	// TempMax in degrees Celsius ends a sprint; 0: only the hardware's own trips do.
 	TempMax float64 `yaml:"temp_max"`
 }
 
-// MetricsConfig is the metrics section.
-type MetricsConfig struct {
+// Metrics is the metrics section.
+type Metrics struct {
 	// Listen is host:port; empty: no metrics.
 	Listen string `yaml:"listen"`
 }
 
-// GossipConfig is the gossip section.
-type GossipConfig struct {
+// Gossip is the gossip section.
+type Gossip struct {
 	// Bind is host:port, the port may be 0; empty: no gossip.
 	Bind string `yaml:"bind"`
 	// Join are addresses of any members.
@@ -209,8 +218,8 @@ type GossipConfig struct {
 	KeyFile string `yaml:"key_file"`
 }
 
-// BrakeConfig is the brake section.
-type BrakeConfig struct {
+// Brake is the brake section.
+type Brake struct {
 	// PublicKeyFile holds the public keys of the coordinators; empty: a brake
 	// reaches this node through a leader only.
 	PublicKeyFile string `yaml:"public_key_file"`
@@ -220,15 +229,15 @@ type BrakeConfig struct {
 func Defaults() Config {
 	return Config{
 		Root: "/", StateDir: "/var/lib/headroom/powerd", Weight: 1, LogLevel: "info",
-		Power: PowerConfig{SupplyEfficiency: 0.9},
-		RAPL:  RAPLConfig{Source: sourceAuto}, Rivals: rivalsTolerate, IPMI: IPMIConfig{Mode: ipmiAuto}, CPUFreq: true,
-		Frequency: FrequencyConfig{Turbo: turboLeave},
-		Sprint:    SprintConfig{Allow: true, TempMax: 90},
+		Power: Power{SupplyEfficiency: 0.9},
+		RAPL:  RAPL{Source: sourceAuto}, Rivals: RivalsTolerate, IPMI: IPMI{Mode: IPMIAuto}, CPUFreq: true,
+		Frequency: Frequency{Turbo: TurboLeave},
+		Sprint:    Sprint{Allow: true, TempMax: 90},
 	}
 }
 
-// ExampleConfig is a powerd.yaml with every key, as `powerd config example` prints it.
-const ExampleConfig = `# powerd.yaml: the agent of one node.
+// Example is a powerd.yaml with every key, as `powerd config example` prints it.
+const Example = `# powerd.yaml: the agent of one node.
 
 node: n01                             # unique in the cluster
 domain: rack/r1                       # the domain whose budget it draws from
@@ -289,8 +298,8 @@ metrics:
 log_level: info                       # debug, info, warn or error
 `
 
-// LoadConfig reads and checks the file at path. Errors are *cli.Error, exit 2.
-func LoadConfig(path string) (Config, error) {
+// Load reads and checks the file at path. Errors are *cli.Error, exit 2.
+func Load(path string) (Config, error) {
 	cfg := Defaults()
 	if err := config.Load(path, &cfg); err != nil {
 		return Config{}, err
@@ -298,7 +307,7 @@ func LoadConfig(path string) (Config, error) {
 	if err := cfg.Validate(); err != nil {
 		e := cli.Usage("%s: %w", path, err)
 		e.Code = "config"
-		e.Hint = hintOf(err)
+		e.Hint = HintOf(err)
 		return Config{}, e
 	}
 	return cfg, nil
@@ -357,9 +366,9 @@ const tempMost = 150
 // validateDevices checks what the node is measured and held with.
 func (c *Config) validateDevices() error {
 	switch {
-	case !slices.Contains([]string{sourceAuto, sourcePowercap, sourceMSR, sourceOff}, c.RAPL.Source):
+	case !slices.Contains([]string{sourceAuto, sourcePowercap, SourceMSR, SourceOff}, c.RAPL.Source):
 		return badConfig(fmt.Sprintf("rapl.source: %q", c.RAPL.Source), "one of auto, powercap, msr, off")
-	case !slices.Contains([]string{rivalsFight, rivalsTolerate, rivalsYield}, c.Rivals):
+	case !slices.Contains([]string{RivalsFight, RivalsTolerate, RivalsYield}, c.Rivals):
 		return badConfig(fmt.Sprintf("rivals: %q", c.Rivals), "one of fight, tolerate, yield")
 	case !(c.Sprint.TempMax >= 0 && c.Sprint.TempMax <= tempMost):
 		return badConfig(fmt.Sprintf("sprint.temp_max: %v is no temperature of a processor", c.Sprint.TempMax), "degrees Celsius, 90 is usual; 0 for none")
@@ -388,13 +397,13 @@ func (c *Config) validateDevices() error {
 func (c *Config) validateIPMI() error {
 	i := c.IPMI
 	switch {
-	case !slices.Contains([]string{ipmiOff, ipmiAuto, ipmiInBand, ipmiLAN}, i.Mode):
+	case !slices.Contains([]string{IPMIOff, IPMIAuto, IPMIInBand, IPMILAN}, i.Mode):
 		return badConfig(fmt.Sprintf("ipmi.mode: %q", i.Mode), "one of off, auto, in-band, lan")
-	case i.Mode == ipmiLAN && i.Address == "":
+	case i.Mode == IPMILAN && i.Address == "":
 		return badConfig("ipmi.address: is missing", "mode lan needs the BMC's host or host:port")
-	case i.Mode != ipmiLAN && (i.Address != "" || i.User != "" || i.PasswordFile != ""):
+	case i.Mode != IPMILAN && (i.Address != "" || i.User != "" || i.PasswordFile != ""):
 		return badConfig(fmt.Sprintf("ipmi.address, user and password_file do nothing with mode %s", i.Mode), "set ipmi.mode: lan, or leave them out")
-	case i.Limit && i.Mode == ipmiOff:
+	case i.Limit && i.Mode == IPMIOff:
 		return badConfig("ipmi.limit: needs a BMC and ipmi.mode is off", "set ipmi.mode, or leave limit out")
 	}
 	return nil
@@ -437,7 +446,7 @@ func (c *Config) Peers() (rpc.Peers, error) {
 	}
 	denials := secure.NewDenials()
 	if c.StateDir != "" {
-		known, err := secure.ReadDenials(filepath.Join(c.StateDir, deniedFile))
+		known, err := secure.ReadDenials(filepath.Join(c.StateDir, statedir.DeniedFile))
 		if err != nil {
 			return rpc.Peers{}, badConfig(err.Error(), "move the file aside: coordinators tell which servers are denied when they are asked next")
 		}
@@ -458,22 +467,43 @@ func (c *Config) level() (slog.Level, error) {
 // and needs nobody's consent to put its originals back.
 func (c *Config) Alone() bool { return len(c.Coordinators) == 0 && c.Gossip.Bind == "" }
 
-// law is the node as the control law sees it.
-func (c *Config) law(m *machine) capping.Config {
+// Model is the node as the control law sees it: the packages take packageMax at most, and
+// hasDRAM says that memory counts by itself.
+func (c *Config) Model(packageMax units.Power, hasDRAM bool) capping.Config {
 	dc := c.Power.Floor.Watts()*c.Power.SupplyEfficiency - c.Power.Other.Watts()
 	return capping.Config{
 		Other: c.Power.Other, Efficiency: c.Power.SupplyEfficiency,
 		// Half of what the floor leaves to packages and memory: less is never needed
 		// for a cap that the node can hold, and would only starve it.
 		PackageMin: units.FromWatts(dc / 2),
-		PackageMax: m.packageMax(),
-		HasDRAM:    m.hasDRAM(),
+		PackageMax: packageMax,
+		HasDRAM:    hasDRAM,
 	}
 }
 
-func hintOf(err error) string {
+func HintOf(err error) string {
 	if e, ok := err.(*cli.Error); ok { //nolint:errorlint // made a line above, never wrapped
 		return e.Hint
 	}
 	return ""
+}
+
+// Fights reports whether a value that another program has changed is written over now, where it
+// does not hold the cap; last is when that was done last, 0 for never.
+func (c *Config) Fights(now, last time.Duration) bool {
+	switch c.Rivals {
+	case RivalsFight:
+		return true
+	case RivalsYield:
+		return false
+	}
+	return last == 0 || now-last >= tolerance
+}
+
+// tolerance is how often another writer's change is written over by a node that
+// tolerates it.
+const tolerance = 10 * time.Second
+
+func badConfig(problem, hint string) error {
+	return &cli.Error{Code: "config", Exit: cli.ExitUsage, Message: problem, Hint: hint}
 }

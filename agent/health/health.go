@@ -1,0 +1,79 @@
+// Package health keeps the warnings of a node that are visible now.
+//
+// A warning has a code, a text and a way out. Whoever watches a condition reports it each
+// time it looks, whether it is met or not, so a warning appears and clears itself. Each
+// change is one log line, and nothing is logged while nothing changes. Items belong to one
+// goroutine, powerd's loop; they do no I/O but the log.
+package health
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+
+	"headroom/agent/status"
+	headroomv1 "headroom/api/headroom/v1"
+)
+
+// Item is one warning.
+type Item struct {
+	// Code names it, Severity is status.Warn or status.Fail.
+	Code, Severity string
+	// Text says what is wrong, Hint what an operator can do.
+	Text, Hint string
+}
+
+// Items are the warnings now visible.
+type Items struct {
+	log   *slog.Logger
+	items map[string]Item // by code
+}
+
+// New returns no warnings.
+func New(log *slog.Logger) *Items { return &Items{log: log, items: map[string]Item{}} }
+
+// Warn shows a warning, or clears it when bad is false.
+func (h *Items) Warn(bad bool, code, text, hint string) {
+	h.set(bad, Item{Code: code, Severity: status.Warn, Text: text, Hint: hint})
+}
+
+// Fail is Warn for what the node cannot do its work with.
+func (h *Items) Fail(bad bool, code, text, hint string) {
+	h.set(bad, Item{Code: code, Severity: status.Fail, Text: text, Hint: hint})
+}
+
+// Clear removes a warning.
+func (h *Items) Clear(code string) { h.set(false, Item{Code: code}) }
+
+func (h *Items) set(bad bool, i Item) {
+	old, shown := h.items[i.Code]
+	switch {
+	case bad && !shown:
+		h.log.Warn("health item appeared", slog.String("code", i.Code), slog.String("text", i.Text), slog.String("hint", i.Hint))
+		h.items[i.Code] = i
+	case bad && old != i:
+		h.items[i.Code] = i
+	case !bad && shown:
+		h.log.Info("health item cleared", slog.String("code", i.Code))
+		delete(h.items, i.Code)
+	}
+}
+
+// Get returns the warning with a code, and whether it is visible.
+func (h *Items) Get(code string) (Item, bool) {
+	i, ok := h.items[code]
+	return i, ok
+}
+
+// Len is the number of warnings.
+func (h *Items) Len() int { return len(h.items) }
+
+// List is the warnings for the wire, in the order of their codes.
+func (h *Items) List() []*headroomv1.HealthItem {
+	all := make([]*headroomv1.HealthItem, 0, len(h.items))
+	for _, i := range h.items {
+		all = append(all, &headroomv1.HealthItem{Code: i.Code, Severity: i.Severity, Text: i.Text, Hint: i.Hint})
+	}
+	slices.SortFunc(all, func(a, b *headroomv1.HealthItem) int { return strings.Compare(a.GetCode(), b.GetCode()) })
+	return all
+}
