@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"headroom/agent/config"
+	"headroom/agent/machine"
 	"headroom/agent/statedir"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -57,15 +58,15 @@ func TestEachControlDeniedInTurn(t *testing.T) {
 			l, cfg := deniedLab(t, c.controls)
 			before := l.tree()
 			n := loopless(t, cfg)
-			if n.machine.ladder.Use != c.rung {
-				t.Fatalf("stands on %v: %s", n.machine.ladder.Use, n.machine.ladder.Why)
+			if n.machine.Ladder.Use != c.rung {
+				t.Fatalf("stands on %v: %s", n.machine.Ladder.Use, n.machine.Ladder.Why)
 			}
 			if c.rung == capping.RungNone {
 				checkUncontrolled(t, n)
 			} else {
 				n.give(t, 1, cfg.Power.FailSafe+10*units.Watt, lease.Sprint{})
 				n.spin(t, "the cap is carried out", func() bool {
-					n.machine.tuning.due = 0
+					n.tuner.due = 0
 					return n.caps.applied == n.caps.now && n.records.next == nil && n.tuner.saved()
 				})
 			}
@@ -157,8 +158,8 @@ func TestDeniedAfterItWasWritten(t *testing.T) {
 		t.Fatal("the first powerd wrote nothing")
 	}
 	cfg.Controls.Deny = []string{"rapl"}
-	if n = loopless(t, cfg); n.machine.ladder.Use != capping.RungFreq || l.number(zone) != original {
-		t.Errorf("on %v, the limit holds %d uW, want %d", n.machine.ladder.Use, l.number(zone), original)
+	if n = loopless(t, cfg); n.machine.Ladder.Use != capping.RungFreq || l.number(zone) != original {
+		t.Errorf("on %v, the limit holds %d uW, want %d", n.machine.Ladder.Use, l.number(zone), original)
 	}
 }
 
@@ -168,13 +169,13 @@ func TestUnmatchedControls(t *testing.T) {
 		Allow: []string{"package-*", "policy*", "epp", "polcy*"}, Deny: []string{"package-7", "slice:batch.slice", "slice:other.slice", "bmc"},
 	})
 	cfg.Bandwidth.Slices = []string{"batch.slice"}
-	got, err := UnmatchedControls(cfg)
+	got, err := machine.UnmatchedControls(cfg)
 	want := []string{`controls.allow: "polcy*"`, `controls.deny: "package-7"`, `controls.deny: "slice:other.slice"`}
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("%q, %v, want %q", got, err, want)
 	}
 	cfg.Root += "/none"
-	if _, err := UnmatchedControls(cfg); err == nil {
+	if _, err := machine.UnmatchedControls(cfg); err == nil {
 		t.Error("a root that is not there says nothing")
 	}
 }

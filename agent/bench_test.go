@@ -38,7 +38,7 @@ func BenchmarkTurn(b *testing.B) {
 	}()
 	b.ReportAllocs()
 	for b.Loop() {
-		n.machine.lookedAt -= period // as if a period had gone by
+		n.machine.LookedAt -= period // as if a period had gone by
 		n.turn(instant())
 		select {
 		case e := <-n.records.writer.Done():

@@ -15,9 +15,9 @@ func TestCoverLaws(t *testing.T) {
 	t.Parallel()
 	draw := func(t *rapid.T, name string) cover {
 		watts := rapid.Int64Range(1, 300_000_000)
-		c := cover{cap: units.Power(watts.Draw(t, name+"_cap")), limits: make([]pair, 2)}
+		c := cover{cap: units.Power(watts.Draw(t, name+"_cap")), limits: make([]limit, 2)}
 		for i := range c.limits {
-			c.limits[i] = pair{units.Power(watts.Draw(t, name+"_long")), units.Power(watts.Draw(t, name+"_short"))}
+			c.limits[i] = limit{long: units.Power(watts.Draw(t, name+"_long")), short: units.Power(watts.Draw(t, name+"_short"))}
 		}
 		return c
 	}

@@ -412,7 +412,7 @@ func TestControlMetOnAFrozenDisk(t *testing.T) {
 	if err := errors.Join(os.Rename(records, records+".aside"), unix.Mkfifo(records, 0o600)); err != nil { // whoever opens it now hangs
 		t.Fatal(err)
 	}
-	ceiling := &ceilingCall{freq: b.n.machine.freq.cfg.Min, length: time.Minute, answer: make(chan reply[[]int64], 1)}
+	ceiling := &ceilingCall{freq: b.n.machine.Freq.Config.Min, length: time.Minute, answer: make(chan reply[[]int64], 1)}
 	b.n.setCeiling(ceiling)
 	returns(t, "the loop goes on", func() { b.n.stored(<-b.n.records.writer.Done()) })
 	if r := <-ceiling.answer; r.err != nil {
@@ -423,7 +423,7 @@ func TestControlMetOnAFrozenDisk(t *testing.T) {
 	}
 	again := trailOf(t, b.cfg.StateDir, b.n.records.journal, false)
 	defer func() { _ = again.Close() }()
-	for _, c := range b.n.machine.freq.controls() {
+	for _, c := range b.n.machine.Freq.Controls() {
 		if wrote, ever := again.Wrote(c.Path); strings.HasSuffix(c.Path, "scaling_max_freq") && (!ever || wrote.Number != int64(ceiling.freq)) {
 			t.Errorf("%s: a restart finds %d (%v), want %d", c.Path, wrote.Number, ever, ceiling.freq)
 		}

@@ -8,9 +8,6 @@ import (
 	"headroom/internal/cli"
 )
 
-// errNoIdentity reports a root without a machine id or boot id.
-var errNoIdentity = errors.New("the machine has no identity")
-
 // errNoLeader reports that no coordinator that leads could be asked.
 var errNoLeader = errors.New("no coordinator that leads answers")
 

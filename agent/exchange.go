@@ -183,7 +183,7 @@ func (n *node) holdingOf(hb lease.Heartbeat) *headroomv1.Holding {
 func (n *node) hello() *headroomv1.Hello {
 	p := n.cfg.Power
 	return &headroomv1.Hello{
-		Node: n.cfg.Node, MachineId: n.id.machine, BootId: n.id.boot, ProcessId: n.id.process, Domain: n.cfg.Domain,
+		Node: n.cfg.Node, MachineId: n.id.Machine, BootId: n.id.Boot, ProcessId: n.id.Process, Domain: n.cfg.Domain,
 		RatedUw: int64(p.Rated), FloorUw: int64(p.Floor), MaxUw: int64(p.Max), FailSafeUw: int64(p.FailSafe),
 		Weight: n.cfg.Weight, Controlled: n.mode == holding, Rung: n.rung(), Version: Version,
 	}

@@ -106,7 +106,7 @@ func (n *node) startFar(ctx context.Context) {
 }
 
 // dialer is the way to this machine's systemd; nil where root is another machine's.
-func dialer(cfg config.Config) func(context.Context) (systemd.Bus, error) {
+func dialer(cfg *config.Config) func(context.Context) (systemd.Bus, error) {
 	if cfg.Root != "/" {
 		return nil
 	}

@@ -120,13 +120,13 @@ func TestSlicesGiveWayBelowTheLowestFrequency(t *testing.T) {
 	cfg.Bandwidth.Slices = []string{"batch.slice"}
 	n, bus := l.loopFar(t, cfg)
 	waitFor(t, "the slice is found", func() bool { n.turnFar(); return n.bandwidthInfo().State == capping.RungReady })
-	n.machine.freq.act.Rail = capping.AtFloor
+	n.machine.Freq.Actions.Rail = capping.AtFloor
 	for range 8 {
 		n.meter.mean.add(capping.Reading{Power: 150 * units.Watt, Known: true}, period)
 	}
 	waitFor(t, "the slice is bounded", func() bool {
 		n.turnFar()
-		n.machine.freq.act.Rail = capping.AtFloor
+		n.machine.Freq.Actions.Rail = capping.AtFloor
 		n.boundSlices()
 		return bus.quota("batch.slice") != math.MaxUint64
 	})

@@ -42,10 +42,16 @@ const (
 	stateReleased  = "released"
 )
 
+// limit is the two limits of one package.
+type limit struct {
+	zone        string
+	long, short units.Power
+}
+
 // cover is what held.json allows the hardware to hold.
 type cover struct {
 	cap    units.Power
-	limits []pair // one a socket
+	limits []limit // one a package
 	state  string
 	stamp  lease.Stamp
 }
@@ -65,7 +71,7 @@ func (c cover) allows(o cover) bool {
 
 // union allows whatever c or o allows, and is described as o.
 func (c cover) union(o cover) cover {
-	u := cover{cap: max(c.cap, o.cap), state: o.state, stamp: o.stamp, limits: make([]pair, len(o.limits))}
+	u := cover{cap: max(c.cap, o.cap), state: o.state, stamp: o.stamp, limits: make([]limit, len(o.limits))}
 	copy(u.limits, o.limits)
 	for i := range min(len(u.limits), len(c.limits)) {
 		u.limits[i].long = max(u.limits[i].long, c.limits[i].long)
@@ -79,15 +85,14 @@ func (c cover) same(o cover) bool {
 	return c.state == o.state && c.stamp == o.stamp && c.allows(o) && o.allows(c)
 }
 
-// encodeHeld is the file for a cover; sockets are those of its limits.
-func encodeHeld(cfg config.Config, c cover, sockets []*socket) ([]byte, error) {
+// encodeHeld is the file for a cover.
+func encodeHeld(cfg *config.Config, c cover) ([]byte, error) {
 	h := held{
 		AtUs: time.Now().UnixMicro(), Node: cfg.Node, State: c.state, CapW: c.cap.Watts(), Stamp: c.stamp, Limits: []heldLimit{},
 		OtherW: cfg.Power.Other.Watts(), SupplyEfficiency: cfg.Power.SupplyEfficiency,
 	}
-	for i, l := range c.limits {
-		zone := sockets[i].zone.Label
-		h.Limits = append(h.Limits, heldLimit{zone, "long_term", l.long}, heldLimit{zone, "short_term", l.short})
+	for _, l := range c.limits {
+		h.Limits = append(h.Limits, heldLimit{l.zone, "long_term", l.long}, heldLimit{l.zone, "short_term", l.short})
 	}
 	data, err := json.Marshal(h)
 	return append(data, '\n'), err

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"headroom/agent/config"
+	"headroom/agent/machine"
 	"headroom/agent/statedir"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -49,7 +50,7 @@ func startUntilSaved(t *testing.T, l *lab) (*node, error) {
 	}
 	n := newNode(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
 	n.lock = file
-	return n, errors.Join(n.open(), n.records.save(n.id))
+	return n, errors.Join(n.open(), n.save())
 }
 
 func TestDamagedJournalKeepsTheFailSafeCap(t *testing.T) {
@@ -83,7 +84,7 @@ func TestAfterARebootTheLimitsFoundAreTheOriginals(t *testing.T) {
 	r := run(t, l.config(c.addr))
 	waitFor(t, "a lease is held", c.acknowledged)
 	_ = r.stop()
-	boot := filepath.Join(l.dir, "root", bootIDFile)
+	boot := filepath.Join(l.dir, "root", machine.BootIDFile)
 	if err := os.Chmod(boot, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -16,8 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent/machine"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/rapl"
 	"headroom/units"
@@ -173,17 +175,17 @@ func (l *lab) checkHeldCeilings(t *testing.T, now map[string]int64) {
 		t.Fatal(err)
 	}
 	defer func() { _ = root.Close() }()
-	var m machine
-	m.root = root
-	m.openFreq(cfg, false)
-	defer func() { _ = m.freq.close() }()
-	lowest := m.freq.cfg.Max
+	var m machine.Machine
+	m.Root = root
+	m.OpenFreq(&cfg, false)
+	defer func() { _ = m.Freq.Close() }()
+	lowest := m.Freq.Config.Max
 	for path, v := range now {
 		if filepath.Base(path) == "scaling_max_freq" {
 			lowest = min(lowest, units.Freq(v))
 		}
 	}
-	if least := m.freq.cfg.Charge(lowest, m.freq.law); h.CapW < least.Watts()-0.1 {
+	if least := m.Freq.Config.Charge(lowest, m.Freq.State); h.CapW < least.Watts()-0.1 {
 		t.Fatalf("ceilings down to %v may draw %v, held.json allows %v W", lowest, least, h.CapW)
 	}
 }

@@ -24,12 +24,12 @@ const (
 
 // logMachine says once what is unusual about the machine.
 func (n *node) logMachine() {
-	if t := n.machine.tree; t != nil {
+	if t := n.machine.Tree; t != nil {
 		for _, r := range t.Remarks() {
 			n.log.Info("about the zones", slog.String("code", r.Code), slog.String("text", r.Text))
 		}
 	}
-	top := n.machine.packageMax()
+	top := n.machine.PackageMax()
 	wall := units.FromWatts((top + n.cfg.Power.Other).Watts() / n.cfg.Power.SupplyEfficiency)
 	// Ranges move with kernels and firmware: never a reason not to start.
 	n.health.Warn(top > 0 && wall < n.cfg.Power.FailSafe, "range-moved",
@@ -42,18 +42,18 @@ func (n *node) logMachine() {
 // journal: its present limits may not be saved as originals.
 func (n *node) refuseJournal(damage error) error {
 	unrecorded := func(string, int64, int64) error { return nil }
-	if n.machine.capable() {
+	if n.machine.Capable() {
 		n.mode = holding
 		n.decide(instant())
-		n.machine.readBack()
-		for _, s := range n.machine.limited() {
-			if s.readable && s.effective.long <= s.requested.long {
+		n.machine.ReadBack()
+		for _, s := range n.machine.Limited() {
+			if s.Readable && s.Effective.Long <= s.Requested.Long {
 				continue // never raise here
 			}
-			damage = errors.Join(damage, s.write(s.requested, unrecorded))
+			damage = errors.Join(damage, s.Write(s.Requested, unrecorded))
 		}
-		if n.machine.ladder.Use == capping.RungFreq {
-			damage = errors.Join(damage, n.machine.freq.write(n.machine.freq.standing(), unrecorded))
+		if n.machine.Ladder.Use == capping.RungFreq {
+			damage = errors.Join(damage, n.machine.Freq.Write(n.machine.Freq.Standing(), unrecorded))
 		}
 	}
 	return damaged(n.cfg.StateDir+"/"+statedir.JournalFile, damage)
@@ -67,26 +67,26 @@ func (n *node) begin() error {
 			return err
 		}
 	}
-	if !(n.cfg.Enforce || n.draining) || !n.machine.capable() {
-		return n.observe(n.machine.ladder.Why, "it is charged its rated watts; set enforce: false if that is meant")
+	if !(n.cfg.Enforce || n.draining) || !n.machine.Capable() {
+		return n.observe(n.machine.Ladder.Why, "it is charged its rated watts; set enforce: false if that is meant")
 	}
-	for n.machine.capable() {
+	for n.machine.Capable() {
 		failed, err := n.climb()
 		if err != nil {
 			return err
 		}
 		if failed == nil || !n.stepDown(failed) {
 			n.tidyRungs()
-			n.health.Warn(n.machine.raplInfo.State == capping.RungLocked, "bios-lock",
-				"package limits are locked by firmware: "+n.machine.raplInfo.Text+"; "+n.machine.ladder.Why,
+			n.health.Warn(n.machine.RAPLInfo.State == capping.RungLocked, "bios-lock",
+				"package limits are locked by firmware: "+n.machine.RAPLInfo.Text+"; "+n.machine.Ladder.Why,
 				"look for a RAPL lock or cTDP in the BIOS set-up: frequency holds a cap less exactly")
 			n.log.Info("fail-safe cap written", slog.Float64("cap_w", n.lease.Memory().FailSafe.Watts()),
 				slog.Int64("after_ms", (instant().Boot-n.began).Milliseconds()), slog.Bool("adopted", !n.records.own),
-				slog.String("rung", n.machine.ladder.Use.String()), slog.String("why", n.machine.ladder.Why))
+				slog.String("rung", n.machine.Ladder.Use.String()), slog.String("why", n.machine.Ladder.Why))
 			return nil
 		}
 	}
-	return n.observe(n.machine.ladder.Why, "look for locked RAPL settings in the BIOS set-up; until then it is charged its rated watts")
+	return n.observe(n.machine.Ladder.Why, "look for locked RAPL settings in the BIOS set-up; until then it is charged its rated watts")
 }
 
 // observe makes the node one that only looks. Where it was meant to hold a cap,
@@ -105,7 +105,7 @@ const noRungCode = "no-rapl"
 // it. failed is why the rung did not take it.
 func (n *node) climb() (failed, err error) {
 	adopted := n.records.journal != nil && !n.records.own
-	switch err := n.records.save(n.id); {
+	switch err := n.save(); {
 	case errors.Is(err, originals.ErrUnread) && !adopted:
 		return err, nil
 	case errors.Is(err, originals.ErrUnread):
@@ -114,15 +114,15 @@ func (n *node) climb() (failed, err error) {
 		return nil, err
 	}
 	n.mode = holding
-	n.machine.readBack()
+	n.machine.ReadBack()
 	n.decide(instant())
 	want := n.exactCover()
-	raise := cover{cap: math.MaxInt64, limits: make([]pair, len(want.limits)), state: want.state, stamp: want.stamp}
-	for i, s := range n.machine.limited() {
-		raise.limits[i] = s.effective // a predecessor's limits, or the factory's
+	raise := cover{cap: math.MaxInt64, limits: make([]limit, len(want.limits)), state: want.state, stamp: want.stamp}
+	for i, s := range n.machine.Limited() {
+		raise.limits[i] = limit{s.Zone.Label, s.Effective.Long, s.Effective.Short} // a predecessor's limits, or the factory's
 	}
 	covered := raise.allows(want) || n.records.writeHeld(want) == nil
-	if n.machine.onRAPL() {
+	if n.machine.OnRAPL() {
 		failed = n.climbRAPL(raise, covered)
 	} else {
 		failed = n.climbFreq(covered)
@@ -133,19 +133,24 @@ func (n *node) climb() (failed, err error) {
 	return failed, nil
 }
 
+// save makes the originals durable of all that may be written.
+func (n *node) save() error {
+	return n.records.save(n.id.Boot, distinct(n.machine.Controls(), readable(n.tuner.controls())))
+}
+
 // climbRAPL writes and verifies every field of every package.
 func (n *node) climbRAPL(raise cover, covered bool) (failed error) {
-	for i, s := range n.machine.sockets {
-		to := s.requested
+	for i, s := range n.machine.Packages {
+		to := s.Requested
 		if !covered {
-			to = pair{min(to.long, raise.limits[i].long), min(to.short, raise.limits[i].short)}
+			to = to.AtMost(raise.limits[i].long, raise.limits[i].short)
 		}
-		wrote := s.write(to, n.records.trail.Note)
-		windows, err := s.prepare(n.records.trail.Note)
-		n.countWrite(s.zone.Label, errors.Join(wrote, err))
+		wrote := s.Write(to, n.records.trail.Note)
+		windows, err := s.Prepare(n.records.trail.Note)
+		n.countWrite(s.Zone.Label, errors.Join(wrote, err))
 		failed = errors.Join(failed, wrote, err)
 		n.health.Warn(windows != nil, "window-refused",
-			fmt.Sprintf("%s: %v", s.zone.Label, windows),
+			fmt.Sprintf("%s: %v", s.Zone.Label, windows),
 			"caps settle slower than they could; nothing else is wrong")
 	}
 	return failed
@@ -156,9 +161,9 @@ func (n *node) climbRAPL(raise cover, covered bool) (failed error) {
 func (n *node) climbFreq(covered bool) error {
 	var most map[string]units.Freq
 	if !covered {
-		most = n.machine.freq.standing()
+		most = n.machine.Freq.Standing()
 	}
-	err := n.machine.freq.write(most, n.records.trail.Note)
+	err := n.machine.Freq.Write(most, n.records.trail.Note)
 	n.countCeilings(err)
 	return err
 }
@@ -173,18 +178,18 @@ func (n *node) stepDown(failed error) bool {
 	if adopted && !locked {
 		return false
 	}
-	before, infoRAPL, infoFreq := n.machine.ladder, n.machine.raplInfo, n.machine.freqInfo
-	info := &n.machine.freqInfo
-	if n.machine.onRAPL() {
-		info = &n.machine.raplInfo
+	before, infoRAPL, infoFreq := n.machine.Ladder, n.machine.RAPLInfo, n.machine.FreqInfo
+	info := &n.machine.FreqInfo
+	if n.machine.OnRAPL() {
+		info = &n.machine.RAPLInfo
 	}
 	info.State, info.Text = capping.RungRefused, failed.Error()
 	if locked {
 		info.State = capping.RungLocked
 	}
-	n.machine.choose()
-	if !n.machine.capable() && adopted {
-		n.machine.ladder, n.machine.raplInfo, n.machine.freqInfo = before, infoRAPL, infoFreq
+	n.machine.Choose()
+	if !n.machine.Capable() && adopted {
+		n.machine.Ladder, n.machine.RAPLInfo, n.machine.FreqInfo = before, infoRAPL, infoFreq
 		return false
 	}
 	n.log.Warn("a rung does not hold, trying the next", slog.String("rung", before.Use.String()), slog.Any("error", failed))
@@ -222,9 +227,9 @@ func (n *node) tidyRungs() {
 func (n *node) stale(k originals.Kind) bool {
 	switch k {
 	case originals.Frequency:
-		return n.machine.onRAPL()
+		return n.machine.OnRAPL()
 	case originals.Power, originals.Window, originals.Switch:
-		return !n.machine.onRAPL()
+		return !n.machine.OnRAPL()
 	case originals.Preference:
 		return n.cfg.Enforce && (!n.cfg.Frequency.Prefers() || n.cfg.Controls.Denied([]string{config.EPPName}) != "")
 	case originals.NoTurbo, originals.Boost:
@@ -236,7 +241,7 @@ func (n *node) stale(k originals.Kind) bool {
 
 // ladderRows are the rungs for status, with what was found out far away.
 func (n *node) ladderRows() []capping.RungInfo {
-	l := capping.Choose([]capping.RungInfo{n.machine.raplInfo, n.machine.freqInfo, n.bandwidthInfo(), n.meter.limitInfo()})
+	l := capping.Choose([]capping.RungInfo{n.machine.RAPLInfo, n.machine.FreqInfo, n.bandwidthInfo(), n.meter.limitInfo()})
 	if n.mode == holding {
 		return l.Rungs
 	}
@@ -249,7 +254,7 @@ func (n *node) ladderRows() []capping.RungInfo {
 }
 
 // rung is the rung that holds the cap, in the words of the contract.
-func (n *node) rung() string { return n.machine.ladder.Use.String() }
+func (n *node) rung() string { return n.machine.Ladder.Use.String() }
 
 // unsaved is the error of a control that came since an earlier powerd saved the
 // others, and that cannot be read.

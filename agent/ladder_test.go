@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"headroom/agent/config"
+	"headroom/agent/machine"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
 
@@ -345,10 +346,10 @@ func TestPackagesComeAndGo(t *testing.T) {
 	if h := n.holdingNow(); h.GetEffectiveUw() != int64(n.cfg.Power.Rated) || !shown(n, "new-package") {
 		t.Errorf("holding %v, items %v", h, n.health.List())
 	}
-	n.machine.strange = nil
+	n.machine.Strange = nil
 	l.remove("sys/class/powercap", "sys/devices/virtual/powercap")
 	n.refresh()
-	n.machine.lookedAt -= period // as if a period had gone by
+	n.machine.LookedAt -= period // as if a period had gone by
 	n.turn(instant())
 	if n.meter.sample.Package.Known {
 		t.Errorf("sample %+v of a machine without packages", n.meter.sample)
@@ -406,16 +407,16 @@ func TestOnlyDiesRepeatACounter(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer func() { _ = tree.Close() }()
-			m, err := openMachine(tree, config.Config{Root: root}, rapl.Open, false)
+			m, err := machine.Open(tree, &config.Config{Root: root}, rapl.Open, false)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer func() { _ = m.close() }()
+			defer func() { _ = m.Close() }()
 			var last capping.Sample
 			for i := range 80 {
 				set(i * 100_000) // 100 W at one look a millisecond
 				at := time.Second + time.Duration(i)*time.Millisecond
-				last = m.look(lease.Instant{Boot: at, Awake: at})
+				last = m.Look(lease.Instant{Boot: at, Awake: at})
 			}
 			if last.Package.Power != want {
 				t.Errorf("%v, want %v", last.Package.Power, want)

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent/machine"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
 	"headroom/capping"
@@ -110,13 +111,13 @@ func TestSuspendIsNoPower(t *testing.T) {
 	if !b.n.meter.sample.Package.Known {
 		t.Fatalf("sample %+v", b.n.meter.sample)
 	}
-	limit := b.n.machine.sockets[0].written.long
+	limit := b.n.machine.Packages[0].Written.Long
 	b.step(time.Second)
 	b.now.Boot += time.Minute // the machine slept
 	b.now.Awake += time.Second
 	b.n.turn(b.now)
-	if b.n.meter.sample.Package.Known || b.n.machine.sockets[0].written.long > limit {
-		t.Errorf("sample %+v, limit %v after a suspend, it was %v", b.n.meter.sample, b.n.machine.sockets[0].written.long, limit)
+	if b.n.meter.sample.Package.Known || b.n.machine.Packages[0].Written.Long > limit {
+		t.Errorf("sample %+v, limit %v after a suspend, it was %v", b.n.meter.sample, b.n.machine.Packages[0].Written.Long, limit)
 	}
 	b.turn(2)
 	if !b.n.meter.sample.Package.Known {
@@ -139,7 +140,7 @@ func TestStandingCounterIsNoPower(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit := b.n.machine.sockets[0].written.long
+	limit := b.n.machine.Packages[0].Written.Long
 	b.spoiled = func() { overwrite(counter, string(stood)) }
 	b.turn(1)
 	if p, ok := b.n.meter.mean.value(); !ok || p != before || b.n.meter.sample.DRAM.Known {
@@ -156,7 +157,7 @@ func TestStandingCounterIsNoPower(t *testing.T) {
 	if p, ok := b.n.meter.mean.value(); ok {
 		t.Errorf("power %v from a counter that is frozen", p)
 	}
-	if got := b.n.machine.sockets[0].written.long; got > limit {
+	if got := b.n.machine.Packages[0].Written.Long; got > limit {
 		t.Errorf("limit %v above %v with a counter that is frozen", got, limit)
 	}
 	b.turn(4)
@@ -173,10 +174,10 @@ func TestHighestLimitIsThePackages(t *testing.T) {
 	b := newStand(t, "xeon-1s")
 	b.put(packageDir+"intel-rapl:0:1/constraint_0_max_power_uw", "20000000")
 	started(t, b)
-	if got := b.n.machine.packageMax(); got != 185*units.Watt {
+	if got := b.n.machine.PackageMax(); got != 185*units.Watt {
 		t.Errorf("highest limit %v, want the package's 185 W", got)
 	}
-	for _, c := range b.n.machine.controls() {
+	for _, c := range b.n.machine.Controls() {
 		if strings.Contains(c.Path, ":0:") {
 			t.Errorf("%s may be written", c.Path)
 		}
@@ -263,7 +264,7 @@ func TestEveryFieldIsVerified(t *testing.T) {
 			b.openTree = r.open
 			started(t, b)
 			if b.n.rung() != rung {
-				t.Errorf("rung %s, want %s: %s", b.n.rung(), rung, b.n.machine.ladder.Why)
+				t.Errorf("rung %s, want %s: %s", b.n.rung(), rung, b.n.machine.Ladder.Why)
 			}
 			if strings.Contains(file, "window") != shown(b.n, "window-refused") {
 				t.Errorf("items %v", b.n.health.List())
@@ -536,8 +537,8 @@ func TestGoneZonesAreNotGoneProcessors(t *testing.T) {
 			b.n.refresh()
 			b.grant(b.cfg.Power.FailSafe)
 			b.turn(4)
-			if len(b.n.machine.lost) != c.lost || shown(b.n, "lost-package") != (c.lost > 0) {
-				t.Errorf("lost %v, items %v", b.n.machine.lost, b.n.health.List())
+			if len(b.n.machine.Lost) != c.lost || shown(b.n, "lost-package") != (c.lost > 0) {
+				t.Errorf("lost %v, items %v", b.n.machine.Lost, b.n.health.List())
 			}
 			h := b.n.holdingNow()
 			if rated := h.GetEffectiveUw() >= int64(b.cfg.Power.Rated); rated != (c.lost > 0) {
@@ -555,11 +556,11 @@ func TestRefusedValueIsNoDrift(t *testing.T) {
 	b := started(t, newStand(t, "xeon-1s"))
 	b.grant(150 * units.Watt)
 	b.turn(8)
-	s := b.n.machine.limited()[0]
-	was, late := s.written, errors.New("the record is late")
-	err := s.write(pair{was.long + units.Watt, was.short + units.Watt}, func(string, int64, int64) error { return late })
-	if !errors.Is(err, late) || s.written != was {
-		t.Errorf("%v; written is %v, was %v", err, s.written, was)
+	s := b.n.machine.Limited()[0]
+	was, late := s.Written, errors.New("the record is late")
+	err := s.Write(machine.Limits{Long: was.Long + units.Watt, Short: was.Short + units.Watt}, func(string, int64, int64) error { return late })
+	if !errors.Is(err, late) || s.Written != was {
+		t.Errorf("%v; written is %v, was %v", err, s.Written, was)
 	}
 	b.turn(8)
 	if shown(b.n, "limit-drift") || b.n.counters.drifts > 0 {

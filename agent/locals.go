@@ -118,7 +118,7 @@ func (n *node) clearLocal(change *headroomv1.Change) bool {
 
 // setCeiling bounds the frequency, once what it changes has been saved.
 func (n *node) setCeiling(c *ceilingCall) {
-	f := n.machine.freq
+	f := n.machine.Freq
 	now := instant()
 	if c.freq == 0 {
 		n.endCeiling(now.Boot, c.change)
@@ -127,18 +127,18 @@ func (n *node) setCeiling(c *ceilingCall) {
 	}
 	var err error
 	switch {
-	case f == nil || f.hands == nil:
-		err = localRefused("no-cpufreq", "this machine's frequency cannot be bounded: "+n.machine.freqInfo.Text, "see powerd freq list")
+	case f == nil || f.Ceilings == nil:
+		err = localRefused("no-cpufreq", "this machine's frequency cannot be bounded: "+n.machine.FreqInfo.Text, "see powerd freq list")
 	case n.mode != holding:
 		err = localRefused("observing", "this node only observes, so its frequency is left alone", "enforce: true in powerd.yaml lets powerd write")
-	case c.freq < f.cfg.Min:
-		err = localRefused("below-range", fmt.Sprintf("%v is below %v, the lowest frequency", c.freq, f.cfg.Min), "see powerd freq list")
+	case c.freq < f.Config.Min:
+		err = localRefused("below-range", fmt.Sprintf("%v is below %v, the lowest frequency", c.freq, f.Config.Min), "see powerd freq list")
 	}
 	if err != nil {
 		c.answer <- reply[[]int64]{err: err}
 		return
 	}
-	if n.records.saved(f.controls()...) {
+	if n.records.saved(f.Controls()...) {
 		n.takeCeiling(now.Boot, c)
 		return
 	}
@@ -163,7 +163,7 @@ func (n *node) awaitCeiling(now time.Duration) {
 		return
 	}
 	switch {
-	case n.mode == holding && n.records.saved(n.machine.freq.controls()...):
+	case n.mode == holding && n.records.saved(n.machine.Freq.Controls()...):
 		n.caps.ceiling.wanted = nil
 		n.takeCeiling(now, c)
 	case now > c.until:
@@ -180,12 +180,12 @@ func (n *node) endCeiling(now time.Duration, change *headroomv1.Change) {
 	}
 	n.caps.ceiling = localCeiling{}
 	n.log.Info("local frequency ceiling over", slog.String("actor", change.GetActor()))
-	if n.machine.onRAPL() && n.records.journal != nil && n.mode == holding {
+	if n.machine.OnRAPL() && n.records.journal != nil && n.mode == holding {
 		n.tidyRungs()
-		f := n.machine.freq
-		f.used = false
-		clear(f.written)
-		f.readBack()
+		f := n.machine.Freq
+		f.Used = false
+		clear(f.Written)
+		f.ReadBack()
 	} else {
 		n.turn(instant())
 	}
@@ -205,12 +205,12 @@ func (n *node) expireLocals(now time.Duration) {
 
 // ceilings are what reads back on each policy, kHz.
 func (n *node) ceilings() []int64 {
-	f := n.machine.freq
+	f := n.machine.Freq
 	if f == nil {
 		return nil
 	}
-	all := make([]int64, 0, len(f.set.Policies()))
-	for _, p := range f.set.Policies() {
+	all := make([]int64, 0, len(f.Set.Policies()))
+	for _, p := range f.Set.Policies() {
 		v, err := p.CeilingNow()
 		if err != nil {
 			v = 0

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"headroom/agent/config"
+	"headroom/agent/machine"
 	"headroom/agent/statedir"
 	"headroom/capping"
 	"headroom/internal/cli"
@@ -198,12 +199,12 @@ func (n *node) heatTold(e thermal.Event, open bool) {
 // gather reads the limits, and the counters unless that was done just before.
 func (n *node) gather(at lease.Instant) {
 	now := at.Boot
-	n.machine.readBack()
+	n.machine.ReadBack()
 	n.noteDrift(now)
 	if n.caps.running != "" {
 		n.heat.look(now)
 	}
-	if now-n.machine.lookedAt < looseElapsed {
+	if now-n.machine.LookedAt < looseElapsed {
 		n.meter.sample.Elapsed = 0 // the last reading, which has been taken in before
 		return
 	}
@@ -222,8 +223,8 @@ func (n *node) limited() bool {
 	if n.mode != holding {
 		return false
 	}
-	if n.machine.ladder.Use == capping.RungFreq {
-		return n.machine.freq.law.Limited
+	if n.machine.Ladder.Use == capping.RungFreq {
+		return n.machine.Freq.State.Limited
 	}
 	return n.law.Limited
 }
@@ -239,16 +240,16 @@ func (n *node) decide(now lease.Instant) {
 		return
 	}
 	n.decideCap(now)
-	f := n.machine.freq
-	onFreq := n.machine.ladder.Use == capping.RungFreq
+	f := n.machine.Freq
+	onFreq := n.machine.Ladder.Use == capping.RungFreq
 	if onFreq {
-		f.step(capping.FreqSample{Sample: n.meter.sample, Busy: n.busy, BusyKnown: n.busyOK}, n.caps.now, n.meter.blind(), n.meter.law)
+		f.Step(capping.FreqSample{Sample: n.meter.sample, Busy: n.busy, BusyKnown: n.busyOK}, n.caps.now, n.meter.blind(), n.meter.law)
 	} else {
 		n.act, n.law = capping.Step(now.Boot, n.meter.sample, n.caps.now, n.law, n.meter.law)
-		n.parts = n.machine.share(n.act, n.parts, (*socket).held)
+		n.parts = n.machine.Share(n.act, n.parts, (*machine.Package).Held)
 	}
-	if f != nil && f.hands != nil {
-		f.request(onFreq, n.caps.ceiling.at(now.Boot))
+	if f != nil && f.Ceilings != nil {
+		f.Request(onFreq, n.caps.ceiling.at(now.Boot))
 	}
 }
 
@@ -281,41 +282,41 @@ func (n *node) apply() {
 // write brings the hardware to what was decided, or to what held.json covers of it.
 func (n *node) write(covered bool, now time.Duration) error {
 	var failed error
-	for i, s := range n.machine.limited() {
-		if s.zone.Gone() {
+	for i, s := range n.machine.Limited() {
+		if s.Zone.Gone() {
 			continue
 		}
-		to := s.requested
+		to := s.Requested
 		if !covered {
-			to = pair{min(to.long, n.records.cover.limits[i].long), min(to.short, n.records.cover.limits[i].short)}
+			to = to.AtMost(n.records.cover.limits[i].long, n.records.cover.limits[i].short)
 		}
-		if s.drifted || s.off {
-			if !n.mayWriteOver(now, s.rewroteAt) {
+		if s.Drifted || s.Off {
+			if !n.mayWriteOver(now, s.RewroteAt) {
 				continue
 			}
-			s.rewroteAt = now
+			s.RewroteAt = now
 		}
-		err := s.write(to, n.records.trail.Note)
-		n.countWrite(s.zone.Label, err)
+		err := s.Write(to, n.records.trail.Note)
+		n.countWrite(s.Zone.Label, err)
 		failed = errors.Join(failed, err)
 	}
-	f := n.machine.freq
-	if f == nil || f.hands == nil || n.machine.ladder.Use != capping.RungFreq && n.caps.ceiling.until == 0 {
+	f := n.machine.Freq
+	if f == nil || f.Ceilings == nil || n.machine.Ladder.Use != capping.RungFreq && n.caps.ceiling.until == 0 {
 		return failed
 	}
-	drifted := len(f.drifted()) > 0
-	over := n.mayWriteOver(now, f.rewroteAt)
-	if drifted && !over || !f.due(over) {
+	drifted := len(f.Drifted()) > 0
+	over := n.mayWriteOver(now, f.RewroteAt)
+	if drifted && !over || !f.Due(over) {
 		return failed
 	}
 	if drifted {
-		f.rewroteAt = now
+		f.RewroteAt = now
 	}
 	var most map[string]units.Freq
 	if !covered {
-		most = maps.Clone(f.written)
+		most = maps.Clone(f.Written)
 	}
-	err := f.write(most, n.records.trail.Note)
+	err := f.Write(most, n.records.trail.Note)
 	n.countCeilings(err)
 	return errors.Join(failed, err)
 }
@@ -345,7 +346,7 @@ func (n *node) stored(j statedir.Job) {
 // housekeep is what once a second is enough for.
 func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	n.kept++
-	n.busy, n.busyOK = n.machine.cpu.busy()
+	n.busy, n.busyOK = n.machine.Busy()
 	n.saveDenied()
 	leader := n.streams.Leader()
 	if leader != nil {
@@ -402,14 +403,14 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 
 // watchSensor says when nothing tells what the node draws.
 func (n *node) watchSensor(now time.Duration) {
-	if len(n.machine.sockets) == 0 {
+	if len(n.machine.Packages) == 0 {
 		n.health.Warn(n.meter.blind() && now-n.began > quietSensor, "sensor",
 			"nothing here measures power: "+n.blindWords(),
 			"give the node a BMC that tells it (ipmi in powerd.yaml), or load the RAPL driver; see powerd sensor list")
 		return
 	}
 	n.health.Warn(now-max(n.meter.knownAt, n.began) > quietSensor, "sensor",
-		"power cannot be read ("+strings.Join(n.machine.unmeasured(), ", ")+"): limits hold or fall, and never rise",
+		"power cannot be read ("+strings.Join(n.machine.Unmeasured(), ", ")+"): limits hold or fall, and never rise",
 		"energy_uj is readable by root only, and a counter that stands still counts for nothing; see powerd zone list")
 }
 
@@ -423,8 +424,8 @@ func (n *node) blindWords() string {
 
 // rail is where the limits stand.
 func (n *node) rail() capping.Rail {
-	if n.machine.ladder.Use == capping.RungFreq {
-		return n.machine.freq.act.Rail
+	if n.machine.Ladder.Use == capping.RungFreq {
+		return n.machine.Freq.Actions.Rail
 	}
 	return n.act.Rail
 }

@@ -523,7 +523,7 @@ func (b *stand) look(path string) {
 		return
 	}
 	b.n.refreshZones()
-	if f := b.n.machine.freq; f != nil {
+	if f := b.n.machine.Freq; f != nil {
 		b.n.refreshPolicies(f)
 	}
 }

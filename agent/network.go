@@ -21,7 +21,7 @@ import (
 // network is how others reach this node: its links, and the gossip, which tells its
 // address and carries the brake. It belongs to the owner goroutine.
 type network struct {
-	cfg     config.Config
+	cfg     *config.Config
 	log     *slog.Logger
 	brake   *brakeSide
 	servers *sync.WaitGroup

@@ -11,6 +11,7 @@ import (
 
 	"headroom/agent/config"
 	"headroom/agent/health"
+	"headroom/agent/machine"
 	"headroom/agent/metrics"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
@@ -36,17 +37,17 @@ const (
 // node is the whole of a running powerd. All fields belong to the owner
 // goroutine, but for status.
 type node struct {
-	cfg     config.Config
+	cfg     *config.Config
 	log     *slog.Logger
 	disk    statedir.Disk
 	lock    *os.File
 	claimed *os.File // of the machine; nil for a node that only observes
 	root    *os.Root
-	id      identity
+	id      machine.Identity
 	began   time.Duration
 	health  *health.Items
 
-	machine  *machine
+	machine  *machine.Machine
 	lease    *lease.Node
 	fresh    bool // no state was found: this may be the node's first start ever
 	meter    *wallMeter
@@ -119,19 +120,19 @@ func start(cfg config.Config, log *slog.Logger, d statedir.Disk) (*node, error) 
 // newNode is a node that has not looked at anything yet.
 func newNode(cfg config.Config, log *slog.Logger, d statedir.Disk) *node {
 	n := &node{
-		cfg: cfg, log: log, manager: serviceManager{log: log}, disk: d, env: os.Getenv, openTree: treeOpener(cfg.RAPL.Source),
+		cfg: &cfg, log: log, manager: serviceManager{log: log}, disk: d, env: os.Getenv, openTree: machine.TreeOpener(cfg.RAPL.Source),
 		health: health.New(log),
-		calls:  make(chan func(context.Context)), dial: dialer(cfg),
+		calls:  make(chan func(context.Context)), dial: dialer(&cfg),
 		streams: streams.New(cfg.Coordinators, cfg.Peers, log), restores: make(chan *restoreCall), answers: make(chan error, 1),
 		expiry: time.NewTimer(time.Hour), tally: metrics.NewLoop(), strayed: map[string]time.Duration{},
 	}
-	n.meter = &wallMeter{cfg: cfg, log: log, health: n.health}
-	n.records = &records{cfg: cfg, log: log, disk: d, health: n.health}
+	n.meter = &wallMeter{cfg: &cfg, log: log, health: n.health}
+	n.records = &records{cfg: &cfg, log: log, disk: d, health: n.health}
 	n.tuner = tuner{
-		cfg: cfg, log: log, records: n.records, rivals: &n.rivals, health: n.health, counters: &n.counters,
+		cfg: &cfg, log: log, records: n.records, rivals: &n.rivals, health: n.health, counters: &n.counters,
 		afar: func() originals.Remote { return n.far.hand() },
 	}
-	n.network = &network{cfg: cfg, log: log, brake: &n.brake, servers: &n.servers}
+	n.network = &network{cfg: &cfg, log: log, brake: &n.brake, servers: &n.servers}
 	return n
 }
 
@@ -156,11 +157,11 @@ func (n *node) open() error {
 	if err := n.openBrake(); err != nil {
 		return err
 	}
-	if n.root, err = OpenRoot(n.cfg.Root); err != nil {
+	if n.root, err = machine.OpenRoot(n.cfg.Root); err != nil {
 		return err
 	}
 	n.records.root = n.root
-	if n.id, err = readIdentity(n.root); err != nil {
+	if n.id, err = machine.ReadIdentity(n.root); err != nil {
 		return err
 	}
 	n.records.journal, err = originals.Load(n.disk)
@@ -174,16 +175,17 @@ func (n *node) open() error {
 			return err
 		}
 	}
-	if n.machine, err = openMachine(n.root, n.cfg, n.openTree, n.cfg.Enforce || n.draining); err != nil {
+	if n.machine, err = machine.Open(n.root, n.cfg, n.openTree, n.cfg.Enforce || n.draining); err != nil {
 		return &cli.Error{
 			Code: "no-rapl", Exit: cli.ExitFailed, Err: err, Message: err.Error(),
 			Hint: "powerd needs to read " + n.cfg.Root + "/sys/class/powercap; see powerd zone list",
 		}
 	}
-	n.records.machine, n.meter.machine, n.tuner.machine = n.machine, n.machine, n.machine
+	n.meter.machine = n.machine
+	n.tuner.open(n.machine)
 	n.logMachine()
-	n.meter.law = n.cfg.Model(n.machine.packageMax(), n.machine.hasDRAM())
-	n.machine.look(instant()) // where the counters stand: the first turn of the loop has a sample then
+	n.meter.law = n.cfg.Model(n.machine.PackageMax(), n.machine.HasDRAM())
+	n.machine.Look(instant()) // where the counters stand: the first turn of the loop has a sample then
 	lowest := n.cfg.Power.Floor
 	if n.cfg.Alone() {
 		lowest = n.cfg.Power.FailSafe // nobody charges it
@@ -194,7 +196,7 @@ func (n *node) open() error {
 	}
 	memory.FailSafe = min(memory.FailSafe, n.cfg.Power.FailSafe)
 	n.fresh = fresh
-	n.lease = lease.NewNode(n.id.process, memory.Memory, instant())
+	n.lease = lease.NewNode(n.id.Process, memory.Memory, instant())
 	n.recall(memory)
 	n.heat = openHeat(n.root, n.cfg, n.log)
 	if damage != nil {
@@ -206,7 +208,7 @@ func (n *node) open() error {
 // resume takes over the journal of an earlier powerd. Without coordinators it is
 // put back at once; otherwise its limits stay this node's until a release.
 func (n *node) resume() error {
-	if err := n.records.resume(); err != nil {
+	if err := n.records.resume(n.machine.Tree); err != nil {
 		return err
 	}
 	if !n.cfg.Alone() {
@@ -228,12 +230,11 @@ func (n *node) exactCover() cover {
 		return cover{cap: n.cfg.Power.Rated, state: stateReleased, stamp: c.stamp}
 	case holding:
 	}
-	if n.machine.ladder.Use == capping.RungFreq {
-		c.cap = max(c.cap, n.machine.freq.willCharge())
+	if n.machine.Ladder.Use == capping.RungFreq {
+		c.cap = max(c.cap, n.machine.Freq.WillCharge())
 	}
-	c.limits = make([]pair, len(n.machine.limited()))
-	for i, s := range n.machine.limited() {
-		c.limits[i] = s.requested
+	for _, s := range n.machine.Limited() {
+		c.limits = append(c.limits, limit{s.Zone.Label, s.Requested.Long, s.Requested.Short})
 	}
 	return c
 }
@@ -254,7 +255,7 @@ func (n *node) close() error {
 		errs = append(errs, n.far.manager.Close()) // all that asked it has ended with the servers
 	}
 	if n.machine != nil {
-		errs = append(errs, n.machine.close())
+		errs = append(errs, n.tuner.close(), n.machine.Close())
 	}
 	if n.records.trail != nil {
 		errs = append(errs, n.records.trail.Close())

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"headroom/agent/machine"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
 	"headroom/internal/cli"
@@ -18,7 +19,7 @@ import (
 func (l *lab) probe(t *testing.T) error {
 	t.Helper()
 	cfg := l.config()
-	root, err := OpenRoot(cfg.Root)
+	root, err := machine.OpenRoot(cfg.Root)
 	if err != nil {
 		t.Fatal(err)
 	}

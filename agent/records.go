@@ -13,6 +13,7 @@ import (
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
 	"headroom/internal/cli"
+	"headroom/rapl"
 )
 
 // records are what powerd keeps on disk about the machine it changes: the journal of
@@ -20,13 +21,12 @@ import (
 // the node may hold. Nothing is written before its original is durable, and nothing
 // raised before held.json covers it. They belong to the owner goroutine.
 type records struct {
-	cfg     config.Config
-	log     *slog.Logger
-	disk    statedir.Disk
-	health  *health.Items
-	root    *os.Root
-	machine *machine
-	writer  *statedir.Writer // nil before the loop runs
+	cfg    *config.Config
+	log    *slog.Logger
+	disk   statedir.Disk
+	health *health.Items
+	root   *os.Root
+	writer *statedir.Writer // nil before the loop runs
 
 	journal *originals.Journal // nil: nothing is saved
 	trail   *originals.Trail
@@ -38,20 +38,19 @@ type records struct {
 }
 
 // resume takes over the journal of an earlier powerd.
-func (r *records) resume() (err error) {
-	r.journal.Relocate(r.machine.tree)
+func (r *records) resume(tree *rapl.Tree) (err error) {
+	r.journal.Relocate(tree)
 	r.trail, err = originals.OpenTrail(r.cfg.StateDir, r.journal, false)
 	return err
 }
 
 // save makes the journal durable. Nothing has been written yet, or an
 // earlier process wrote under the journal that is there.
-func (r *records) save(id identity) error {
-	controls := r.machine.controls()
+func (r *records) save(boot string, controls []originals.Control) error {
 	if r.journal != nil {
-		return r.saveMore(id, controls)
+		return r.saveMore(boot, controls)
 	}
-	j, err := originals.New(r.cfg.Node, id.boot, controls)
+	j, err := originals.New(r.cfg.Node, boot, controls)
 	if err != nil {
 		return err
 	}
@@ -66,8 +65,8 @@ func (r *records) save(id identity) error {
 // saveMore brings an earlier process's journal up to date. Where that cannot be
 // stored, the fail-safe cap goes before fresh originals: those that are on disk
 // are of the boot before.
-func (r *records) saveMore(id identity, controls []originals.Control) error {
-	changed := r.journal.Adopt(r.root, id.boot, r.trail)
+func (r *records) saveMore(boot string, controls []originals.Control) error {
+	changed := r.journal.Adopt(r.root, boot, r.trail)
 	more, err := r.journal.Extend(r.root, controls)
 	if err != nil || !(changed || more) {
 		return err
@@ -207,7 +206,7 @@ func (r *records) ask(c cover) {
 	if r.covering != nil {
 		return // the next turn asks again
 	}
-	data, err := encodeHeld(r.cfg, c, r.machine.sockets)
+	data, err := encodeHeld(r.cfg, c)
 	if err != nil {
 		r.log.Error("held.json cannot be encoded", slog.Any("error", err))
 		return
@@ -243,7 +242,7 @@ func (r *records) noteHeld(err error) {
 // writeHeld writes held.json before it returns: before the loop runs, and when the
 // originals go back.
 func (r *records) writeHeld(c cover) error {
-	data, err := encodeHeld(r.cfg, c, r.machine.sockets)
+	data, err := encodeHeld(r.cfg, c)
 	if err == nil {
 		err = r.now(statedir.Job{Kind: statedir.Held, Name: statedir.HeldFile, Data: data})
 	}

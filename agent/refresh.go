@@ -1,14 +1,11 @@
 package agent
 
 import (
-	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"strings"
 
+	"headroom/agent/machine"
 	"headroom/rapl"
-	"headroom/rapl/sysfs"
 )
 
 // Looking for what came or went (packages are unplugged, processors go offline)
@@ -25,7 +22,7 @@ const (
 func (n *node) refresh() {
 	rest := n.kept%refreshRest == 0
 	n.refreshZones()
-	if f := n.machine.freq; f != nil && (f.used || n.machine.tuning != nil || rest) {
+	if f := n.machine.Freq; f != nil && (f.Used || n.tuner.inUse || rest) {
 		n.refreshPolicies(f)
 	}
 	if n.heat.sensors != nil && (rest || !n.heat.temp.Known || !n.heat.counted) {
@@ -36,7 +33,7 @@ func (n *node) refresh() {
 }
 
 func (n *node) refreshZones() {
-	t := n.machine.tree
+	t := n.machine.Tree
 	if t == nil {
 		return
 	}
@@ -53,71 +50,18 @@ func (n *node) refreshZones() {
 	for _, z := range c.Added {
 		n.log.Warn("a zone is new", slog.String("zone", z.Label))
 		if z.Kind == rapl.Package {
-			n.machine.strange = append(n.machine.strange, z.Label)
+			n.machine.Strange = append(n.machine.Strange, z.Label)
 		}
 	}
-	n.health.Fail(len(n.machine.strange) > 0, "new-package",
-		"packages that came after the start are not limited: "+strings.Join(n.machine.strange, ", ")+
+	n.health.Fail(len(n.machine.Strange) > 0, "new-package",
+		"packages that came after the start are not limited: "+strings.Join(n.machine.Strange, ", ")+
 			"; the node is charged its rated watts", "start powerd again: it saves and limits them")
-	n.machine.lost = n.machine.findLost()
-	n.health.Fail(len(n.machine.lost) > 0, "lost-package",
-		"the limits of "+strings.Join(n.machine.lost, ", ")+" are gone while its processors run, so nothing holds it;"+
+	n.machine.Lost = n.machine.FindLost()
+	n.health.Fail(len(n.machine.Lost) > 0, "lost-package",
+		"the limits of "+strings.Join(n.machine.Lost, ", ")+" are gone while its processors run, so nothing holds it;"+
 			" the node is charged its rated watts",
 		"see whether the RAPL driver was unloaded (modprobe intel_rapl_msr); powerd started anew takes the next rung")
-	n.watchTwins()
-}
-
-// findLost are the packages whose zones are gone although they run: their limits
-// may stand at anything. One that was unplugged is none of them.
-func (m *machine) findLost() []string {
-	var lost []string
-	var online map[int]bool
-	for _, s := range m.limited() {
-		if !s.zone.Gone() {
-			continue
-		}
-		if online == nil {
-			online = onlinePackages(m.root)
-		}
-		if n, ok := s.zone.Socket(); !ok || online[n] || len(online) == 0 {
-			lost = append(lost, s.zone.Label)
-		}
-	}
-	return lost
-}
-
-// cpuDir has a folder for each CPU; one that is offline shows no topology.
-const cpuDir = "sys/devices/system/cpu"
-
-// onlinePackages are the sockets that have a CPU online.
-func onlinePackages(root *os.Root) map[int]bool {
-	online := map[int]bool{}
-	entries, err := fs.ReadDir(root.FS(), cpuDir)
-	if err != nil {
-		return online
-	}
-	for _, e := range entries {
-		n, err := sysfs.ReadInt(root, cpuDir+"/"+e.Name()+"/topology/physical_package_id")
-		if err == nil {
-			online[int(n)] = true
-		}
-	}
-	return online
-}
-
-// watchTwins says when a package is held to less than was written, by the limits
-// that the same package shows through another door: the lower of the two wins.
-func (n *node) watchTwins() {
-	var held []string
-	for _, s := range n.machine.limited() {
-		if len(n.machine.tree.Twins(s.zone)) == 0 || s.written.long == 0 {
-			continue
-		}
-		b, err := n.machine.tree.Binding(s.zone, rapl.LongTerm)
-		if err == nil && b.Zone != s.zone && b.Limit < s.written.long-rapl.Rounding {
-			held = append(held, fmt.Sprintf("%s to %v by %s (%v was written)", s.zone.Label, b.Limit, b.Zone.Label, s.written.long))
-		}
-	}
+	held := n.machine.HeldLower()
 	n.health.Warn(len(held) > 0, "twin-limit",
 		"a lower limit wins: "+strings.Join(held, ", "),
 		"firmware or another program set it through memory-mapped registers; the node draws less than its cap allows")
@@ -125,17 +69,31 @@ func (n *node) watchTwins() {
 
 // refreshPolicies takes in policies whose processors came online. What is new is
 // saved before it is bounded.
-func (n *node) refreshPolicies(f *freqRung) {
-	added, err := f.set.Refresh()
+func (n *node) refreshPolicies(f *machine.Frequency) {
+	added, err := f.Set.Refresh()
 	if err != nil {
 		n.log.Debug("policies not looked for", slog.Any("error", err))
 	}
 	for _, p := range added {
 		n.log.Info("a frequency policy is new", slog.String("policy", p.Name))
 	}
-	f.widen()
-	n.machine.followPolicies(n.cfg.Frequency)
-	if f.hands != nil && f.used && n.mode == holding {
-		n.records.saved(f.controls()...)
+	f.Widen()
+	n.tuner.followPolicies()
+	if f.Ceilings != nil && f.Used && n.mode == holding {
+		n.records.saved(f.Controls()...)
+	}
+}
+
+// turboMoved follows what switching turbo did to the ranges of the policies, and has
+// ceilings that hold the cap written again: some drivers set them anew (cppc_cpufreq).
+func (n *node) turboMoved() {
+	f := n.machine.Freq
+	if f == nil {
+		return
+	}
+	n.refreshPolicies(f)
+	if f.Used {
+		clear(f.Written)
+		n.apply()
 	}
 }

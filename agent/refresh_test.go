@@ -68,11 +68,11 @@ func TestPoliciesAreLookedForWhenUsed(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
 			n := loopless(t, l.config("127.0.0.1:1"))
-			before := len(n.machine.freq.set.Policies())
+			before := len(n.machine.Freq.Set.Policies())
 			l.added(t, "sys/devices/system/cpu/cpufreq/policy0", "sys/devices/system/cpu/cpufreq/policy99")
-			n.machine.freq.used, n.kept = c.used, c.kept
+			n.machine.Freq.Used, n.kept = c.used, c.kept
 			n.refresh()
-			if got := len(n.machine.freq.set.Policies()) > before; got != c.found {
+			if got := len(n.machine.Freq.Set.Policies()) > before; got != c.found {
 				t.Errorf("found %v, want %v", got, c.found)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 
 	"headroom/agent/config"
+	"headroom/agent/machine"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
 
@@ -62,7 +63,7 @@ func restoreDead(ctx context.Context, cfg config.Config, o RestoreOptions) (out 
 	if err != nil || j == nil {
 		return originals.Outcome{}, err
 	}
-	root, err := OpenRoot(cfg.Root)
+	root, err := machine.OpenRoot(cfg.Root)
 	if err != nil {
 		return originals.Outcome{}, err
 	}
@@ -73,11 +74,11 @@ func restoreDead(ctx context.Context, cfg config.Config, o RestoreOptions) (out 
 	}
 	defer func() { err = errors.Join(err, statedir.Unlock(claimed)) }()
 	if !o.Force && !cfg.Alone() {
-		id, err := readIdentity(root)
+		id, err := machine.ReadIdentity(root)
 		if err != nil {
 			return originals.Outcome{}, err
 		}
-		req := &headroomv1.ReleaseRequest{Node: cfg.Node, MachineId: id.machine, Change: o.Change}
+		req := &headroomv1.ReleaseRequest{Node: cfg.Node, MachineId: id.Machine, Change: o.Change}
 		peers, err := cfg.Peers()
 		if err != nil {
 			return originals.Outcome{}, err
@@ -97,7 +98,7 @@ func putBackDead(root *os.Root, d statedir.Disk, cfg config.Config, j *originals
 	if err != nil {
 		return originals.Outcome{}, err
 	}
-	data, err := encodeHeld(cfg, cover{cap: cfg.Power.Rated, state: stateReleased}, nil)
+	data, err := encodeHeld(&cfg, cover{cap: cfg.Power.Rated, state: stateReleased})
 	if err == nil {
 		err = d.Replace(statedir.HeldFile, data)
 	}

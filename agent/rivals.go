@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"headroom/agent/config"
+	"headroom/agent/machine"
 	"headroom/agent/originals"
 	"headroom/capping"
 	"headroom/systemd"
@@ -83,16 +84,16 @@ func (n *node) noteDrift(now time.Duration) {
 	}
 	excess, ok := n.excessWall()
 	n.lease.Strayed(excess, ok)
-	for _, s := range n.machine.limited() {
+	for _, s := range n.machine.Limited() {
 		switch {
-		case s.off:
-			n.drift(now, s.zone.Label, fmt.Sprintf("the limits of %s are switched off", s.zone.Label))
-		case s.drifted:
-			n.drift(now, s.zone.Label, fmt.Sprintf("%s holds %v, %v was written", s.zone.Label, s.effective.long, s.written.long))
+		case s.Off:
+			n.drift(now, s.Zone.Label, fmt.Sprintf("the limits of %s are switched off", s.Zone.Label))
+		case s.Drifted:
+			n.drift(now, s.Zone.Label, fmt.Sprintf("%s holds %v, %v was written", s.Zone.Label, s.Effective.Long, s.Written.Long))
 		}
 	}
-	if f := n.machine.freq; f != nil && f.used {
-		names := f.drifted()
+	if f := n.machine.Freq; f != nil && f.Used {
+		names := f.Drifted()
 		for _, policy := range names {
 			n.drift(now, policy, fmt.Sprintf("the frequency ceiling of %s stands higher than it was written", strings.Join(names, ", ")))
 		}
@@ -112,20 +113,20 @@ func (n *node) watchFields(now time.Duration) {
 	if n.mode != holding {
 		return
 	}
-	for _, s := range n.machine.limited() {
-		if s.zone.Gone() || s.written.long == 0 {
+	for _, s := range n.machine.Limited() {
+		if s.Zone.Gone() || s.Written.Long == 0 {
 			continue
 		}
-		drifts, _ := s.limiter.Drift() // each turn tells what cannot be read
+		drifts, _ := s.Limiter.Drift() // each turn tells what cannot be read
 		for _, d := range drifts {
-			k, what := controlKind(s.limiter, d.Path)
-			if k == originals.Power || d.Path == s.limiter.SwitchPath() || k.Same(originals.Value{Number: d.Reads}, originals.Value{Number: d.Written}) {
+			k, what := machine.ControlKind(s.Limiter, d.Path)
+			if k == originals.Power || d.Path == s.Limiter.SwitchPath() || k.Same(originals.Value{Number: d.Reads}, originals.Value{Number: d.Written}) {
 				continue
 			}
-			n.countDrift(now, s.zone.Label, s.zone.Label+" "+what, time.Second)
-			n.sayDrift(now, fmt.Sprintf("%s %s holds %s, %s was written", s.zone.Label, what, k.Words(originals.Value{Number: d.Reads}), k.Words(originals.Value{Number: d.Written})))
-			if n.mayWriteOver(now, s.resetAt) {
-				s.resetAt = now
+			n.countDrift(now, s.Zone.Label, s.Zone.Label+" "+what, time.Second)
+			n.sayDrift(now, fmt.Sprintf("%s %s holds %s, %s was written", s.Zone.Label, what, k.Words(originals.Value{Number: d.Reads}), k.Words(originals.Value{Number: d.Written})))
+			if n.mayWriteOver(now, s.ResetAt) {
+				s.ResetAt = now
 				n.resetFields(s)
 			}
 		}
@@ -133,24 +134,24 @@ func (n *node) watchFields(now time.Duration) {
 }
 
 // resetFields brings windows and switches back to what they are meant to be.
-func (n *node) resetFields(s *socket) {
-	windows, err := s.prepare(n.records.trail.Note)
+func (n *node) resetFields(s *machine.Package) {
+	windows, err := s.Prepare(n.records.trail.Note)
 	if err := errors.Join(windows, err); err != nil {
-		n.countWrite(s.zone.Label, err)
-		n.log.Warn("windows and switches are not as they should be", slog.String("zone", s.zone.Label), slog.Any("error", err))
+		n.countWrite(s.Zone.Label, err)
+		n.log.Warn("windows and switches are not as they should be", slog.String("zone", s.Zone.Label), slog.Any("error", err))
 	}
 }
 
 // unread names the limits that do not read back.
 func (n *node) unread() string {
 	var names []string
-	for _, s := range n.machine.limited() {
-		if !s.readable && !s.zone.Gone() {
-			names = append(names, s.zone.Label)
+	for _, s := range n.machine.Limited() {
+		if !s.Readable && !s.Zone.Gone() {
+			names = append(names, s.Zone.Label)
 		}
 	}
-	if n.machine.ladder.Use == capping.RungFreq {
-		for _, r := range n.machine.freq.report {
+	if n.machine.Ladder.Use == capping.RungFreq {
+		for _, r := range n.machine.Freq.Report {
 			if !r.Known {
 				names = append(names, r.Policy)
 			}

@@ -10,25 +10,13 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
-	"headroom/dvfs"
 	"headroom/ipmi"
-	"headroom/units"
 )
-
-// sensorOld is how long a counter may stand still under load before it counts as stale.
-const sensorOld = 5 * time.Second
 
 // sensors are all sources of power and temperature, each with its age and how far
 // it is from the node's best figure.
 func (n *node) sensors(now time.Duration) []*headroomv1.SensorStatus {
-	var rows []*headroomv1.SensorStatus
-	for _, s := range n.machine.sockets {
-		rows = append(rows, raplRow(s.zone.Label, s.power, s.meter.Unchanged()))
-	}
-	for _, d := range n.machine.drams {
-		rows = append(rows, raplRow(d.zone.Label, d.power, d.meter.Unchanged()))
-	}
-	rows = append(rows, n.meter.bmcRow(now), n.meter.modelRow())
+	rows := append(n.machine.SensorRows(), n.meter.bmcRow(now), n.meter.modelRow(now))
 	if n.heat.sensors == nil {
 		return rows
 	}
@@ -51,19 +39,6 @@ func (n *node) sensors(now time.Duration) []*headroomv1.SensorStatus {
 		rows = append(rows, &headroomv1.SensorStatus{Source: "thermal", Name: "-", State: "absent", Text: missing})
 	}
 	return rows
-}
-
-func raplRow(name string, power capping.Reading, still time.Duration) *headroomv1.SensorStatus {
-	row := &headroomv1.SensorStatus{Source: "rapl", Name: name, State: status.OK, AgeMs: new(still.Milliseconds())}
-	switch {
-	case still > sensorOld:
-		row.State, row.Text = "stale", "the counter does not move"
-	case !power.Known:
-		row.State, row.Text, row.AgeMs = "unknown", "the counter cannot be read, or was reset", nil
-	default:
-		row.PowerUw = new(int64(power.Power))
-	}
-	return row
 }
 
 // bmcRow is the BMC's reading.
@@ -107,7 +82,7 @@ func (w *wallMeter) noBMC() string {
 }
 
 // modelRow is what the model makes of package power, against the BMC.
-func (w *wallMeter) modelRow() *headroomv1.SensorStatus {
+func (w *wallMeter) modelRow(now time.Duration) *headroomv1.SensorStatus {
 	row := &headroomv1.SensorStatus{Source: "model", Name: "package + dram + other", State: "unknown", Text: "package power is not known"}
 	in := w.sample
 	if !in.Package.Known || w.law.HasDRAM && !in.DRAM.Known {
@@ -116,7 +91,7 @@ func (w *wallMeter) modelRow() *headroomv1.SensorStatus {
 	p := w.model().Wall(in.Package.Power, in.DRAM.Power)
 	row.State, row.Text, row.PowerUw = status.OK, "", (*int64)(&p)
 	if w.learning() {
-		a := w.learner.Agreement(instant().Boot)
+		a := w.learner.Agreement(now)
 		if a.State != capping.AgreementUnknown && !math.IsNaN(a.Ratio) {
 			row.Disagreement, row.Text = new(a.Ratio), "as configured, "+a.String()+" with the BMC"
 		}
@@ -129,55 +104,13 @@ func (w *wallMeter) modelRow() *headroomv1.SensorStatus {
 
 // policies are the cpufreq policies for status.
 func (n *node) policies() []*headroomv1.PolicyStatus {
-	f := n.machine.freq
+	f := n.machine.Freq
 	if f == nil {
 		return nil
 	}
-	rows := make([]*headroomv1.PolicyStatus, 0, len(f.set.Policies()))
-	for _, p := range f.set.Policies() {
-		row := f.policyRow(p)
-		if n.shadows() && n.machine.ladder.Use == capping.RungFreq {
-			row.RequestedKhz = khz(f.requested[p.Name])
-		}
-		n.preferenceRow(row, p)
-		rows = append(rows, row)
+	rows := f.Rows(n.shadows() && n.machine.Ladder.Use == capping.RungFreq)
+	for i, p := range f.Set.Policies() {
+		n.preferenceRow(rows[i], p)
 	}
 	return rows
-}
-
-func (f *freqRung) policyRow(p *dvfs.Policy) *headroomv1.PolicyStatus {
-	row := &headroomv1.PolicyStatus{Policy: p.Name, Driver: p.Driver, MinKhz: new(int64(p.Min)), MaxKhz: new(int64(p.Max)), State: "read-only"}
-	row.Governor, _ = p.Governor() // "" where the policy is offline
-	if e, err := p.EPP(); err == nil {
-		row.Epp = e.String()
-	}
-	if v, err := p.Frequency(); err == nil {
-		row.FreqKhz = new(int64(v))
-	}
-	now, err := p.CeilingNow()
-	if err != nil {
-		row.State = "offline"
-		return row
-	}
-	row.EffectiveKhz = new(int64(now))
-	if !f.used {
-		return row
-	}
-	row.RequestedKhz, row.WrittenKhz = khz(f.requested[p.Name]), khz(f.written[p.Name])
-	switch {
-	case f.written[p.Name] > 0 && now > f.written[p.Name]:
-		row.State = "drift"
-	case f.law.Limited:
-		row.State = "limited"
-	default:
-		row.State = status.OK
-	}
-	return row
-}
-
-func khz(f units.Freq) *int64 {
-	if f == 0 {
-		return nil
-	}
-	return new(int64(f))
 }

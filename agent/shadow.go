@@ -3,6 +3,7 @@ package agent
 import (
 	"log/slog"
 
+	"headroom/agent/machine"
 	"headroom/capping"
 	"headroom/lease"
 	"headroom/units"
@@ -13,20 +14,20 @@ import (
 // control is open, nothing is journalled, and heartbeats and held.json say observing.
 
 // shadows says that the node decides without writing.
-func (n *node) shadows() bool { return n.mode != holding && !n.cfg.Enforce && n.machine.capable() }
+func (n *node) shadows() bool { return n.mode != holding && !n.cfg.Enforce && n.machine.Capable() }
 
 // shadow is decide for such a node: it has no lease, so what it would hold is its
 // fail-safe cap.
 func (n *node) shadow(now lease.Instant) {
 	n.decideCap(now)
-	if n.machine.ladder.Use == capping.RungFreq {
+	if n.machine.Ladder.Use == capping.RungFreq {
 		// The law learns what power follows from a frequency, and none follows here:
 		// the model decides, as where nothing measures power.
-		n.machine.freq.step(capping.FreqSample{Sample: n.meter.sample}, n.caps.now, true, n.meter.law)
-		n.machine.freq.request(true, 0)
+		n.machine.Freq.Step(capping.FreqSample{Sample: n.meter.sample}, n.caps.now, true, n.meter.law)
+		n.machine.Freq.Request(true, 0)
 	} else {
 		n.act, n.law = capping.Step(now.Boot, asIfHeld(n.meter.sample, n.law.Limit), n.caps.now, n.law, n.meter.law)
-		n.parts = n.machine.share(n.act, n.parts, (*socket).wanted)
+		n.parts = n.machine.Share(n.act, n.parts, (*machine.Package).Wanted)
 	}
 	if n.caps.stepped {
 		n.caps.stepped = false
@@ -43,6 +44,3 @@ func asIfHeld(in capping.Sample, limit units.Power) capping.Sample {
 	}
 	return in
 }
-
-// wanted is the long-term limit that was decided on.
-func (s *socket) wanted() units.Power { return s.requested.long }

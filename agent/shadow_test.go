@@ -112,8 +112,8 @@ func TestShadowDecidesAndNeverWrites(t *testing.T) {
 			cfg.Frequency = config.Frequency{Preference: "balance_power", Turbo: config.TurboOff}
 			before := l.tree()
 			n := loopless(t, cfg)
-			if n.machine.ladder.Use != c.rung || n.claimed != nil {
-				t.Fatalf("stands on %v, claimed the machine: %v", n.machine.ladder.Use, n.claimed != nil)
+			if n.machine.Ladder.Use != c.rung || n.claimed != nil {
+				t.Fatalf("stands on %v, claimed the machine: %v", n.machine.Ladder.Use, n.claimed != nil)
 			}
 			at := instant()
 			turns := func() (uw, khz int64) {
@@ -170,7 +170,7 @@ func TestShadowStandsWhereAHolderWould(t *testing.T) {
 			at = lease.Instant{Boot: at.Boot + period, Awake: at.Awake + period}
 			n.turn(at)
 		}
-		return n.machine.sockets[0].requested.long
+		return n.machine.Packages[0].Requested.Long
 	}
 	holder, shadow := long(true), long(false)
 	if ratio := shadow.Watts() / holder.Watts(); ratio < 0.75 || ratio > 1.25 {

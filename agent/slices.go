@@ -80,13 +80,13 @@ func (n *node) boundSlices() {
 	if known && (b.least == 0 || wall < b.least) {
 		b.least = wall
 	}
-	if n.mode != holding || n.machine.ladder.Use != capping.RungFreq || n.bandwidthInfo().State != capping.RungReady {
+	if n.mode != holding || n.machine.Ladder.Use != capping.RungFreq || n.bandwidthInfo().State != capping.RungReady {
 		return
 	}
-	f := n.machine.freq
+	f := n.machine.Freq
 	b.state = capping.StepBandwidth(capping.BandwidthInput{
 		Wall: capping.Reading{Power: wall, Known: known}, Elapsed: beat,
-		Lowest: f.act.Rail == capping.AtFloor, Used: b.cpus, UsedKnown: b.known,
+		Lowest: f.Actions.Rail == capping.AtFloor, Used: b.cpus, UsedKnown: b.known,
 	}, n.caps.now, b.state, capping.BandwidthConfig{CPUs: runtime.NumCPU(), PerCPU: n.perCPU()})
 	want := map[string]systemd.Bandwidth{}
 	for _, s := range b.slices {
@@ -100,8 +100,8 @@ func (n *node) boundSlices() {
 
 // perCPU is what one busy CPU draws at the lowest frequency, 0 while unknown.
 func (n *node) perCPU() units.Power {
-	f := n.machine.freq
-	full := f.cfg.Charge(f.cfg.Min, f.law)
+	f := n.machine.Freq
+	full := f.Config.Charge(f.Config.Min, f.State)
 	if n.slices.least == 0 || full <= n.slices.least {
 		return 0
 	}

@@ -67,15 +67,15 @@ func (n *node) effective() capping.Reading {
 // excessWall is how much more than the cap in force the node may draw, at the
 // wall, by what reads back; false where that cannot be known.
 func (n *node) excessWall() (units.Power, bool) {
-	switch n.machine.ladder.Use {
+	switch n.machine.Ladder.Use {
 	case capping.RungRAPL:
-		if n.machine.off() || len(n.machine.strange)+len(n.machine.lost) > 0 {
+		if n.machine.Off() || len(n.machine.Strange)+len(n.machine.Lost) > 0 {
 			return max(0, n.cfg.Power.Rated-n.caps.now), true
 		}
-		over, ok := n.machine.excess()
+		over, ok := n.machine.Excess()
 		return units.FromWatts(over.Watts() / n.cfg.Power.SupplyEfficiency), ok
 	case capping.RungFreq:
-		charge, ok := n.machine.freq.charge()
+		charge, ok := n.machine.Freq.Charge()
 		return max(0, charge-n.caps.now), ok
 	case capping.RungNone, capping.RungBandwidth, capping.RungDCMI:
 	}

@@ -10,13 +10,14 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"headroom/agent/machine"
 	"headroom/agent/status"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/capping"
 	"headroom/internal/rpc"
 	"headroom/lease"
-	"headroom/rapl"
 )
 
 // publish makes the node's state visible to other goroutines: what changes with
@@ -56,7 +57,7 @@ func (n *node) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
 	if learned {
 		s.OtherFrom = "learned"
 	}
-	s.Zones = n.zones()
+	s.Zones = n.machine.ZoneRows(machine.Usage{Holding: n.mode == holding, Shadows: n.shadows(), Limited: n.law.Limited})
 	return s
 }
 
@@ -99,74 +100,6 @@ func (c counters) wire() *headroomv1.AgentCounters {
 		Renewals: c.renewals, Refusals: c.refusals, Expiries: c.expiries, Steps: c.steps, DeadlineMisses: c.misses,
 		Drifts: c.drifts, WriteErrors: c.writeErrors, ThermalEvents: c.thermalEvents, Sprints: c.sprints,
 		OverCapMs: uint64(c.overTime.Milliseconds()), OverCapUj: uint64(c.overEnergy),
-	}
-}
-
-// zones are the rows of status: packages with their limits, then what is only read.
-func (n *node) zones() []*headroomv1.ZoneStatus {
-	if n.machine.tree == nil {
-		return nil
-	}
-	rows := make([]*headroomv1.ZoneStatus, 0, len(n.machine.tree.Zones()))
-	for _, z := range n.machine.tree.Zones() {
-		row := &headroomv1.ZoneStatus{Zone: z.Label, Kind: z.Kind.String(), State: "read-only", ControlType: z.Control}
-		for _, s := range n.machine.sockets {
-			if s.zone == z {
-				n.socketRow(row, s)
-				row.EnergyUj = total(s.meter)
-			}
-		}
-		for _, d := range n.machine.drams {
-			if d.zone == z {
-				row.EnergyUj = total(d.meter)
-				if d.power.Known {
-					row.PowerUw = new(int64(d.power.Power))
-				}
-			}
-		}
-		rows = append(rows, row)
-	}
-	return rows
-}
-
-func total(m *rapl.Meter) *int64 {
-	if e, ok := m.Total(); ok {
-		return (*int64)(&e)
-	}
-	return nil
-}
-
-func (n *node) socketRow(row *headroomv1.ZoneStatus, s *socket) {
-	if s.power.Known {
-		row.PowerUw = new(int64(s.power.Power))
-	}
-	if s.readable {
-		row.EffectiveUw = new(int64(s.effective.long))
-	}
-	if s.limiter != nil && s.limiter.Lock() == rapl.Locked {
-		row.State = "locked"
-	}
-	if n.shadows() && n.machine.onRAPL() && s.requested.long > 0 {
-		row.RequestedUw = new(int64(s.requested.long))
-	}
-	if s.limiter == nil || n.mode != holding || !n.machine.onRAPL() {
-		return
-	}
-	row.RequestedUw, row.WrittenUw = new(int64(s.requested.long)), new(int64(s.written.long))
-	if w, err := s.limiter.Window(rapl.LongTerm); err == nil {
-		row.WindowUs = new(w.Microseconds())
-	}
-	switch {
-	case !s.readable:
-		row.State = "unknown"
-	case s.drifted || s.off:
-		row.State = "drift"
-	case s.limiter.Lock() == rapl.Locked:
-		row.State = "locked"
-	case n.law.Limited:
-		row.State = "limited"
-	default:
-		row.State = status.OK
 	}
 }
 

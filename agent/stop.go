@@ -65,7 +65,7 @@ func (n *node) ask(ctx context.Context, call *restoreCall) {
 	if l := n.streams.Leader(); l != nil {
 		addrs = append([]string{l.Addr}, addrs...)
 	}
-	req := &headroomv1.ReleaseRequest{Node: n.cfg.Node, MachineId: n.id.machine, Change: call.change}
+	req := &headroomv1.ReleaseRequest{Node: n.cfg.Node, MachineId: n.id.Machine, Change: call.change}
 	n.servers.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, releaseWait)
 		defer cancel()
@@ -152,7 +152,8 @@ func (n *node) putBackNow() originals.Outcome {
 	if err != nil {
 		n.log.Warn("journal not removed", slog.Any("error", err))
 	}
-	n.machine.forget()
+	n.machine.Forget()
+	n.tuner.forget()
 	n.publish(instant())
 	return out
 }

@@ -10,7 +10,9 @@ import (
 
 	"connectrpc.com/connect"
 
+	"headroom/agent/machine"
 	"headroom/agent/metrics"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/dvfs"
 	"headroom/internal/wire"
@@ -73,21 +75,21 @@ func (n *node) countWrite(control string, err error) {
 // the first of them, such as recording the values, failed for each.
 func (n *node) countCeilings(err error) {
 	var refused *dvfs.WriteError
-	f := n.machine.freq
+	f := n.machine.Freq
 	switch {
 	case err == nil:
-	case errors.As(err, &refused), errors.Is(err, errNotLower):
-		for _, one := range f.report {
+	case errors.As(err, &refused), errors.Is(err, machine.ErrNotLower):
+		for _, one := range f.Report {
 			switch one.State {
 			case dvfs.Failed:
 				n.countWrite(one.Policy, one.Err)
 			case dvfs.Drifted:
-				n.countWrite(one.Policy, errNotLower)
+				n.countWrite(one.Policy, machine.ErrNotLower)
 			case dvfs.Unset, dvfs.Held, dvfs.Lower, dvfs.Offline:
 			}
 		}
 	default:
-		for _, p := range f.set.Policies() {
+		for _, p := range f.Set.Policies() {
 			n.countWrite(p.Name, err)
 		}
 	}
@@ -108,7 +110,7 @@ func reasonOf(err error) metrics.Reason {
 	switch {
 	case errors.As(err, &locked):
 		return metrics.Locked
-	case is(rapl.ErrNotTaken, dvfs.ErrNotTaken, errNotLower, systemd.ErrNotTaken, ipmi.ErrLimitUnsafe):
+	case is(rapl.ErrNotTaken, dvfs.ErrNotTaken, machine.ErrNotLower, systemd.ErrNotTaken, ipmi.ErrLimitUnsafe):
 		return metrics.NotTaken
 	case is(rapl.ErrZeroLimit, rapl.ErrTooHigh, rapl.ErrNoConstraint, systemd.ErrDenied, systemd.ErrTooSmall,
 		ipmi.ErrRefused, ipmi.ErrDenied, ipmi.ErrNoLimit, ipmi.ErrLimitRange,

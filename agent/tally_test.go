@@ -27,6 +27,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"headroom/agent/config"
+	"headroom/agent/machine"
 	"headroom/agent/metrics"
 	"headroom/agent/status"
 
@@ -177,15 +178,15 @@ func TestWriteErrorsAreCountedByPolicy(t *testing.T) {
 	l := newLab(t)
 	l.remove("sys/class/powercap", "sys/devices/virtual/powercap")
 	n := loopless(t, l.config("127.0.0.1:1"))
-	f := n.machine.freq
-	first := f.set.Policies()[0].Name
-	f.report = dvfs.Report{
+	f := n.machine.Freq
+	first := f.Set.Policies()[0].Name
+	f.Report = dvfs.Report{
 		{Policy: first, State: dvfs.Failed, Err: &dvfs.WriteError{Policy: first, Err: dvfs.ErrNotTaken}},
 		{Policy: "policy98", State: dvfs.Drifted},
 		{Policy: "policy99", State: dvfs.Held},
 	}
 	before := n.counters.writeErrors
-	n.countCeilings(f.report.Err())
+	n.countCeilings(f.Report.Err())
 	if n.told(t, errorsTotal, "not-taken", first) != 1 || n.told(t, errorsTotal, "not-taken", "policy98") != 1 || n.counters.writeErrors != before+2 {
 		t.Errorf("%d errors more, want one of each policy that failed", n.counters.writeErrors-before)
 	}
@@ -213,7 +214,7 @@ func TestReasons(t *testing.T) {
 	}{
 		{&rapl.LockedError{Err: &rapl.WriteError{Err: rapl.ErrNotTaken}}, metrics.Locked},
 		{&rapl.WriteError{Err: rapl.ErrNotTaken}, metrics.NotTaken},
-		{errors.Join(nil, errNotLower), metrics.NotTaken},
+		{errors.Join(nil, machine.ErrNotLower), metrics.NotTaken},
 		{ipmi.ErrLimitUnsafe, metrics.NotTaken},
 		{fmt.Errorf("rapl: %w", rapl.ErrZeroLimit), metrics.Refused},
 		{&rapl.WriteError{Err: &fs.PathError{Err: syscall.EACCES}}, metrics.Refused},
@@ -257,7 +258,7 @@ func TestEnergyNeverGoesBack(t *testing.T) {
 	} {
 		l.write(zone+"/energy_uj", strconv.FormatInt(c.count, 10))
 		at.Boot, at.Awake = at.Boot+time.Second, at.Awake+time.Second
-		n.machine.look(at)
+		n.machine.Look(at)
 		now := n.told(t, "headroom_zone_energy_joules_total", "0", "package-0")
 		if now < last || now > last+c.more+1 || now < last+c.more-1 {
 			t.Errorf("%s: %v J after %v J, want about %v J more", c.what, now, last, c.more)

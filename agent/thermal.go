@@ -33,7 +33,7 @@ const (
 
 // openHeat finds the sensors. None is no error: sprints then end by the other
 // bounds, and status says what is missing.
-func openHeat(root *os.Root, cfg config.Config, log *slog.Logger) heat {
+func openHeat(root *os.Root, cfg *config.Config, log *slog.Logger) heat {
 	h := heat{max: thermal.Temp(cfg.Sprint.TempMax * float64(thermal.Degree))}
 	sensors, err := thermal.Open(root)
 	if err != nil {
@@ -47,7 +47,7 @@ func openHeat(root *os.Root, cfg config.Config, log *slog.Logger) heat {
 
 // watch follows the kernel's thermal events. They are this machine's, so a node
 // below another root has none.
-func (h *heat) watch(ctx context.Context, cfg config.Config, log *slog.Logger) {
+func (h *heat) watch(ctx context.Context, cfg *config.Config, log *slog.Logger) {
 	if cfg.Root != "/" {
 		return
 	}

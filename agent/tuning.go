@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -14,27 +15,13 @@ import (
 
 	"headroom/agent/config"
 	"headroom/agent/health"
+	"headroom/agent/machine"
 	"headroom/agent/originals"
 	"headroom/dvfs"
 	"headroom/rapl/sysfs"
 )
 
-// tuning is what the node sets beside its cap: energy preferences and turbo. It never
-// decides whether a cap is held: whatever goes wrong here is said, and nothing more. It
-// belongs to the owner goroutine.
-type tuning struct {
-	knobs  []*knob          // the turbo switch first
-	closed map[string]error // why a policy, or "" for the machine, has no knob
-	noEPP  error            // why no preference may be written
-	turbo  *dvfs.Turbo
-	hands  []io.Closer
-
-	sprinting bool          // when it was last brought about
-	due       time.Duration // of the next look
-	driftAt   time.Duration // last drift seen
-}
-
-// knob is one of them: a policy's energy preference, or the machine's turbo switch.
+// knob is one of the controls beside the cap: a policy's energy preference, or the machine's turbo switch.
 type knob struct {
 	originals.Control
 
@@ -75,29 +62,55 @@ const (
 	tuneRetry = 30 * time.Second
 )
 
-// openTuning opens what the configuration asks for; nothing is written yet.
-func (m *machine) openTuning(cfg config.Config) {
-	if !cfg.Enforce || !cfg.Frequency.Used() {
-		return
-	}
-	m.tuning = &tuning{closed: map[string]error{}}
-	if why := cfg.Controls.Denied([]string{config.EPPName}); why != "" {
-		m.tuning.noEPP = config.DeniedError{Why: why}
-	}
-	why := cfg.Controls.Denied([]string{config.TurboName})
-	switch {
-	case !cfg.Frequency.Switches():
-	case why != "":
-		m.tuning.closed[""] = config.DeniedError{Why: why}
-	default:
-		m.openTurbo(cfg.Frequency)
-	}
-	m.followPolicies(cfg.Frequency)
+// tuner keeps what the node sets beside its cap: energy preferences and turbo. It never
+// decides whether a cap is held: whatever goes wrong here is said, and nothing more. It
+// belongs to the owner goroutine.
+type tuner struct {
+	cfg      *config.Config
+	log      *slog.Logger
+	records  *records
+	rivals   *rivals
+	health   *health.Items
+	counters *counters
+	afar     func() originals.Remote
+	root     *os.Root
+	freq     *machine.Frequency // nil: there are no policies
+
+	inUse  bool             // something is asked for
+	knobs  []*knob          // the turbo switch first
+	closed map[string]error // why a policy, or "" for the machine, has no knob
+	noEPP  error            // why no preference may be written
+	turbo  *dvfs.Turbo
+	hands  []io.Closer
+
+	sprinting bool          // when it was last brought about
+	due       time.Duration // of the next look
+	driftAt   time.Duration // last drift seen
 }
 
-func (m *machine) openTurbo(cfg config.Frequency) {
-	t := m.tuning
-	turbo, err := dvfs.OpenTurbo(m.root)
+// open opens what the configuration asks for; nothing is written yet.
+func (t *tuner) open(m *machine.Machine) {
+	t.root, t.freq = m.Root, m.Freq
+	if !t.cfg.Enforce || !t.cfg.Frequency.Used() {
+		return
+	}
+	t.inUse, t.closed = true, map[string]error{}
+	if why := t.cfg.Controls.Denied([]string{config.EPPName}); why != "" {
+		t.noEPP = config.DeniedError{Why: why}
+	}
+	why := t.cfg.Controls.Denied([]string{config.TurboName})
+	switch {
+	case !t.cfg.Frequency.Switches():
+	case why != "":
+		t.closed[""] = config.DeniedError{Why: why}
+	default:
+		t.openTurbo()
+	}
+	t.followPolicies()
+}
+
+func (t *tuner) openTurbo() {
+	turbo, err := dvfs.OpenTurbo(t.root)
 	if err != nil {
 		t.closed[""] = err
 		return
@@ -117,7 +130,7 @@ func (m *machine) openTurbo(cfg config.Frequency) {
 			return turbo.Raw(got), err
 		},
 		wish: func(sprinting bool) (int64, bool) {
-			return turbo.Raw(cfg.Turbo == config.TurboSprint && sprinting), true
+			return turbo.Raw(t.cfg.Frequency.Turbo == config.TurboSprint && sprinting), true
 		},
 	})
 }
@@ -131,12 +144,11 @@ func turboKind(t *dvfs.Turbo) originals.Kind {
 }
 
 // followPolicies opens the preference of every policy that has none yet.
-func (m *machine) followPolicies(cfg config.Frequency) {
-	t := m.tuning
-	if t == nil || m.freq == nil || !cfg.Prefers() {
+func (t *tuner) followPolicies() {
+	if !t.inUse || t.freq == nil || !t.cfg.Frequency.Prefers() {
 		return
 	}
-	for _, p := range m.freq.set.Policies() {
+	for _, p := range t.freq.Set.Policies() {
 		if slices.ContainsFunc(t.knobs, func(k *knob) bool { return k.policy == p }) {
 			continue
 		}
@@ -158,30 +170,22 @@ func (m *machine) followPolicies(cfg config.Frequency) {
 				got, err := hand.Set(dvfs.EPP(v))
 				return int64(got), err
 			},
-			wish: cfg.WantedPreference,
+			wish: t.cfg.Frequency.WantedPreference,
 		})
 	}
 }
 
-// tuningControls are the files that may be written. Turbo comes with the ceilings: switching
+// controls are the files that may be written. Turbo comes with the ceilings: switching
 // it moves what they read back, and with some drivers what they are.
-func (m *machine) tuningControls() []originals.Control {
-	if m.tuning == nil {
-		return nil
-	}
+func (t *tuner) controls() []originals.Control {
 	var all []originals.Control
-	for _, k := range m.tuning.knobs {
+	for _, k := range t.knobs {
 		all = append(all, k.Control)
 	}
-	return append(all, m.turboBounds()...)
-}
-
-// turboBounds are the ceilings and floors, where the turbo switch is used.
-func (m *machine) turboBounds() []originals.Control {
-	if m.tuning == nil || m.tuning.turbo == nil || m.freq == nil || m.freq.hands == nil {
-		return nil
+	if t.turbo != nil && t.freq != nil && t.freq.Ceilings != nil {
+		all = append(all, t.freq.Controls()...)
 	}
-	return m.freq.controls()
+	return all
 }
 
 // readable are those that can be read now, and so be saved: a policy whose processors
@@ -193,35 +197,22 @@ func readable(all []originals.Control) []originals.Control {
 	})
 }
 
-// tuner keeps the knobs where they are wished for. It belongs to the owner goroutine.
-type tuner struct {
-	cfg      config.Config
-	log      *slog.Logger
-	machine  *machine
-	records  *records
-	rivals   *rivals
-	health   *health.Items
-	counters *counters
-	afar     func() originals.Remote
-}
-
 // tune brings the knobs to what is wished for now, once their originals are saved, and
 // looks now and then what others made of them. moved says that the turbo switch was.
 func (t *tuner) tune(now time.Duration, sprinting bool) (moved bool) {
-	all := t.machine.tuning
-	if all == nil || !t.cfg.Enforce || t.records.trail == nil {
+	if !t.inUse || t.records.trail == nil {
 		return false
 	}
-	if sprinting == all.sprinting && now < all.due {
+	if sprinting == t.sprinting && now < t.due {
 		return false
 	}
-	all.sprinting, all.due = sprinting, now+tuneEvery
+	t.sprinting, t.due = sprinting, now+tuneEvery
 	saved := t.saved()
 	if !saved {
-		all.due = now + beat // the journal is under way
+		t.due = now + beat // the journal is under way
 	}
 	said := map[string][]string{}
-	for _, k := range all.knobs {
+	for _, k := range t.knobs {
 		was := k.state
 		moved = t.turn(now, k, saved) || moved
 		if k.state != was {
@@ -237,14 +228,14 @@ func (t *tuner) tune(now time.Duration, sprinting bool) (moved bool) {
 
 // saved says whether everything that may be written is in the journal on disk.
 func (t *tuner) saved() bool {
-	unsaved := slices.DeleteFunc(t.machine.tuningControls(), func(c originals.Control) bool { return t.records.trail.Has(c.Path) })
+	unsaved := slices.DeleteFunc(t.controls(), func(c originals.Control) bool { return t.records.trail.Has(c.Path) })
 	unsaved = readable(unsaved)
 	return len(unsaved) == 0 || t.records.saved(unsaved...)
 }
 
 // turn is one knob's step: gather, decide, apply, verify.
 func (t *tuner) turn(now time.Duration, k *knob, saved bool) (moved bool) {
-	wish, wished := k.wish(t.machine.tuning.sprinting)
+	wish, wished := k.wish(t.sprinting)
 	if wished != k.wished || wish != k.want {
 		k.stood, k.refusedAt = false, 0
 	}
@@ -291,7 +282,7 @@ func (t *tuner) drifted(now time.Duration, k *knob) {
 		hint = "rivals is yield: its value stays; the cap is held all the same"
 	}
 	t.health.Warn(true, tuningDriftCode, text, hint)
-	t.machine.tuning.driftAt = now
+	t.driftAt = now
 }
 
 // tuningDriftCode is the health item of a knob that another program changed.
@@ -327,20 +318,6 @@ func (t *tuner) refused(now time.Duration, k *knob, err error) {
 	}
 	k.stood, k.text, k.refusedAt = false, err.Error(), now
 	_ = k.look() // what stands there now; unknown where that fails too
-}
-
-// turboMoved follows what switching turbo did to the ranges of the policies, and has
-// ceilings that hold the cap written again: some drivers set them anew (cppc_cpufreq).
-func (n *node) turboMoved() {
-	f := n.machine.freq
-	if f == nil {
-		return
-	}
-	n.refreshPolicies(f)
-	if f.used {
-		clear(f.written)
-		n.apply()
-	}
 }
 
 // letGo puts a knob back that is wished for no more.
@@ -395,13 +372,13 @@ func (k *knob) words() string {
 // locked, absent) is no item: status says it.
 func (t *tuner) say(now time.Duration) {
 	var refused []string
-	for _, name := range slices.Sorted(maps.Keys(t.machine.tuning.closed)) {
-		if err := t.machine.tuning.closed[name]; closedAs(err) == knobRefused {
+	for _, name := range slices.Sorted(maps.Keys(t.closed)) {
+		if err := t.closed[name]; closedAs(err) == knobRefused {
 			refused = append(refused, err.Error())
 		}
 	}
 	drift := false
-	for _, k := range t.machine.tuning.knobs {
+	for _, k := range t.knobs {
 		if k.state == knobRefused {
 			refused = append(refused, k.text)
 		}
@@ -410,7 +387,7 @@ func (t *tuner) say(now time.Duration) {
 	t.health.Warn(len(refused) > 0, "tuning-refused",
 		"not taken, and the cap is held all the same: "+few(refused),
 		"see powerd freq list for what the driver offers, or leave frequency: out of powerd.yaml")
-	if at := t.machine.tuning.driftAt; !drift && (at == 0 || now-at > driftShown) {
+	if at := t.driftAt; !drift && (at == 0 || now-at > driftShown) {
 		t.health.Clear(tuningDriftCode)
 	}
 }
@@ -441,23 +418,27 @@ func closedAs(err error) string {
 }
 
 // forget is for a node whose originals are back.
-func (t *tuning) forget() {
-	if t == nil {
-		return
-	}
+func (t *tuner) forget() {
 	for _, k := range t.knobs {
 		k.stood, k.wished, k.state, k.text = false, false, "", ""
 	}
 	t.due = 0
 }
 
-func (t *tuning) close() error {
-	if t == nil {
-		return nil
-	}
+func (t *tuner) close() error {
 	var errs []error
 	for _, h := range t.hands {
 		errs = append(errs, h.Close())
 	}
 	return errors.Join(errs...)
+}
+
+// distinct is all with those of more that it lacks.
+func distinct(all, more []originals.Control) []originals.Control {
+	for _, c := range more {
+		if !slices.ContainsFunc(all, func(a originals.Control) bool { return a.Path == c.Path }) {
+			all = append(all, c)
+		}
+	}
+	return all
 }

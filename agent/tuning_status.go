@@ -16,7 +16,7 @@ func (n *node) preferenceRow(row *headroomv1.PolicyStatus, p *dvfs.Policy) {
 	if _, err := p.EPP(); err != nil {
 		row.EppState, row.EppText = closedAs(err), err.Error()
 	}
-	if t := n.machine.tuning; t != nil && n.mode == holding {
+	if t := &n.tuner; t.inUse && n.mode == holding {
 		if err := t.closed[p.Name]; err != nil {
 			row.EppState, row.EppText = closedAs(err), err.Error()
 		}
@@ -42,7 +42,7 @@ func (n *node) turboRow() *headroomv1.TurboStatus {
 		return row
 	}
 	row.Effective = originals.OnOff(on)
-	if t := n.machine.tuning; t != nil && n.mode == holding {
+	if t := &n.tuner; t.inUse && n.mode == holding {
 		if err := t.closed[""]; err != nil {
 			row.State, row.Text = closedAs(err), err.Error()
 		}

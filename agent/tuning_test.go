@@ -98,7 +98,7 @@ func (n *node) giveSprint(t *testing.T, seq uint64) {
 // turnUntil turns the loop, with a look at what is set beside the cap at each turn.
 func (n *node) turnUntil(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	n.spin(t, what, func() bool { n.machine.tuning.due = 0; return ok() })
+	n.spin(t, what, func() bool { n.tuner.due = 0; return ok() })
 }
 
 func differing(a, b map[string]string) (names []string) {
@@ -202,7 +202,7 @@ func (n *node) checkCeilings(t *testing.T, l *lab) {
 	if n.rung() != rungCPUFreq {
 		return
 	}
-	for policy, most := range n.machine.freq.written {
+	for policy, most := range n.machine.Freq.Written {
 		if now := l.number("sys/devices/system/cpu/cpufreq/" + policy + "/scaling_max_freq"); now > int64(most) {
 			t.Errorf("%s holds %d kHz, %v was written", policy, now, most)
 		}
@@ -238,10 +238,10 @@ func TestTuningThatIsNotThere(t *testing.T) {
 		l.write(policyDir+"3/scaling_governor", "powersave")
 		n.turnUntil(t, "freed, it is set", func() bool { return l.text(epp("3")) == "balance_power" })
 		l.write(policyDir+"3/scaling_governor", "performance")
-		n.turnUntil(t, "pinned again, that is nobody's drift", func() bool { return n.machine.tuning.state("policy3") == knobPinned })
+		n.turnUntil(t, "pinned again, that is nobody's drift", func() bool { return n.tuner.state("policy3") == knobPinned })
 		n.quiet(t)
 		l.write(policyDir+"3/scaling_governor", "powersave")
-		n.turnUntil(t, "it stands again", func() bool { return n.machine.tuning.state("policy3") == knobHeld })
+		n.turnUntil(t, "it stands again", func() bool { return n.tuner.state("policy3") == knobHeld })
 		if out := n.putBackNow(); out.Failed != 0 {
 			t.Errorf("%+v", out)
 		}
@@ -324,7 +324,7 @@ func TestTuningRivals(t *testing.T) {
 			for range 3 {
 				l.write(epp("2"), "performance")
 				l.write(noTurboFile, "0")
-				n.machine.tuning.due = 0
+				n.tuner.due = 0
 				n.turn(instant())
 				for path, ours := range map[string]string{epp("2"): "balance_power", noTurboFile: "1"} {
 					if l.text(path) == ours {
@@ -384,7 +384,7 @@ func TestTuningOfAProcessorThatWasAway(t *testing.T) {
 	n := loopless(t, cfg)
 	n.turnUntil(t, "it is set", func() bool { return l.text(epp("5")) == "balance_power" })
 	l.write("sys/devices/system/cpu/cpu5/online", "0")
-	n.turnUntil(t, "it is away", func() bool { return n.machine.tuning.state("policy5") == knobOffline })
+	n.turnUntil(t, "it is away", func() bool { return n.tuner.state("policy5") == knobOffline })
 	l.write("sys/devices/system/cpu/cpu5/online", "1")
 	l.write(epp("5"), "performance") // as the kernel begins anew
 	n.turnUntil(t, "it is set again", func() bool { return l.text(epp("5")) == "balance_power" })
@@ -393,7 +393,7 @@ func TestTuningOfAProcessorThatWasAway(t *testing.T) {
 	}
 }
 
-func (t *tuning) state(policy string) string {
+func (t *tuner) state(policy string) string {
 	for _, k := range t.knobs {
 		if k.policy != nil && k.policy.Name == policy {
 			return k.state

@@ -8,6 +8,7 @@ import (
 
 	"headroom/agent/config"
 	"headroom/agent/health"
+	"headroom/agent/machine"
 	"headroom/agent/metrics"
 	"headroom/agent/originals"
 	"headroom/capping"
@@ -20,10 +21,10 @@ import (
 // BMC, from which the model is learned, is the slow half: it is asked by a goroutine of
 // its own, and here only looked at. It belongs to the owner goroutine.
 type wallMeter struct {
-	cfg     config.Config
+	cfg     *config.Config
 	log     *slog.Logger
 	health  *health.Items
-	machine *machine
+	machine *machine.Machine
 
 	law    capping.Config // the model in force
 	sample capping.Sample // the last look at the machine
@@ -74,7 +75,7 @@ func (w *wallMeter) learning() bool {
 
 // look takes a sample of the machine.
 func (w *wallMeter) look(at lease.Instant) {
-	w.sample = w.machine.look(at)
+	w.sample = w.machine.Look(at)
 	w.learn(at.Boot)
 	w.standIn(at.Boot)
 	if w.byPackages() {
@@ -86,7 +87,7 @@ func (w *wallMeter) look(at lease.Instant) {
 // a counter stands still for a moment, the next reading is of this time too.
 func (w *wallMeter) add(now time.Duration) bool {
 	w.halted += w.sample.Elapsed
-	if w.machine.halting() {
+	if w.machine.Halting() {
 		return false
 	}
 	w.mean.add(w.reading(), w.halted)
@@ -141,7 +142,7 @@ func (w *wallMeter) byPackages() bool {
 // wallSource names what wallReading goes by, "" while power is unknown.
 func (w *wallMeter) source() string {
 	switch {
-	case w.byPackages() && len(w.machine.sockets) > 0: // else the BMC stands in for them
+	case w.byPackages() && len(w.machine.Packages) > 0: // else the BMC stands in for them
 		return "packages"
 	case w.told.Known:
 		return "bmc"
@@ -152,7 +153,7 @@ func (w *wallMeter) source() string {
 // standIn makes a sample of a new reading of the BMC where packages cannot be
 // measured at all.
 func (w *wallMeter) standIn(now time.Duration) {
-	if len(w.machine.sockets) > 0 || !w.told.Known || w.told.Serial == w.serial {
+	if len(w.machine.Packages) > 0 || !w.told.Known || w.told.Serial == w.serial {
 		return
 	}
 	watts := w.told.Power.Watts()*w.cfg.Power.SupplyEfficiency - w.cfg.Power.Other.Watts()
@@ -165,7 +166,7 @@ func (w *wallMeter) standIn(now time.Duration) {
 }
 
 // blind says that nothing measures power here.
-func (w *wallMeter) blind() bool { return len(w.machine.sockets) == 0 && !w.told.Known }
+func (w *wallMeter) blind() bool { return len(w.machine.Packages) == 0 && !w.told.Known }
 
 // watchBMC is what once a second is enough for: what the BMC is good for, in
 // words, and its own limit behind the cap.

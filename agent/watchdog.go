@@ -70,11 +70,11 @@ func (n *node) words() string {
 	case n.mode == observing && !n.cfg.Enforce:
 		s = "observe only: enforce is false"
 	case n.mode == observing:
-		s = "cannot hold a cap: " + n.machine.ladder.Why
+		s = "cannot hold a cap: " + n.machine.Ladder.Why
 	case state == lease.Held:
-		s = fmt.Sprintf("holding the lease's cap of %v by %v", base, n.machine.ladder.Use)
+		s = fmt.Sprintf("holding the lease's cap of %v by %v", base, n.machine.Ladder.Use)
 	default:
-		s = fmt.Sprintf("holding the fail-safe cap of %v by %v (%v)", base, n.machine.ladder.Use, n.lease.Why())
+		s = fmt.Sprintf("holding the fail-safe cap of %v by %v (%v)", base, n.machine.Ladder.Use, n.lease.Why())
 	}
 	if n.caps.running != "" {
 		s += "; sprinting"

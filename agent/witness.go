@@ -15,12 +15,12 @@ const loadShare = 0.1
 // when two dies turn out to share a counter: here each zone counts, for only changes do.
 func (w *wallMeter) byCounters() capping.Reading {
 	in := w.sample
-	if len(w.machine.sockets) == 0 || !in.Package.Known || w.configured.HasDRAM && !in.DRAM.Known {
+	if len(w.machine.Packages) == 0 || !in.Package.Known || w.configured.HasDRAM && !in.DRAM.Known {
 		return capping.Reading{}
 	}
 	var sum units.Power
-	for _, s := range w.machine.sockets {
-		sum += s.power.Power
+	for _, s := range w.machine.Packages {
+		sum += s.Power.Power
 	}
 	return capping.Reading{Power: w.configured.Wall(sum, in.DRAM.Power), Known: true}
 }
@@ -28,21 +28,8 @@ func (w *wallMeter) byCounters() capping.Reading {
 // witness is what stands beside the BMC's value, to tell a frozen one from the value
 // of a steady node: counted power, else the load of the CPUs, 0 to 1.
 func (w *wallMeter) witness(busy float64, known bool) (units.Power, bool) {
-	if len(w.machine.sockets) > 0 {
+	if len(w.machine.Packages) > 0 {
 		return w.counted.value()
 	}
-	return units.FromWatts(w.cfg.Power.Rated.Watts() * loadShare * busy * w.machine.speed()), known
-}
-
-// speed is the highest ceiling in force as a share of the highest frequency; 1 where
-// that is not known.
-func (m *machine) speed() float64 {
-	if m.freq == nil {
-		return 1
-	}
-	highest, known := m.freq.report.Highest()
-	if !known {
-		return 1
-	}
-	return highest.Hertz() / m.freq.cfg.Max.Hertz()
+	return units.FromWatts(w.cfg.Power.Rated.Watts() * loadShare * busy * w.machine.Freq.Speed()), known
 }

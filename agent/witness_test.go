@@ -76,11 +76,11 @@ func (s *still) second(t *testing.T, load float64) {
 			}
 		}
 		s.now += period
-		s.meter.sample = s.node.machine.look(lease.Instant{Boot: s.now, Awake: s.now})
+		s.meter.sample = s.node.machine.Look(lease.Instant{Boot: s.now, Awake: s.now})
 		s.meter.learnFrom(s.now, s.wall)
 	}
-	s.node.machine.readBack()
-	s.busy, s.busyOK = s.node.machine.cpu.busy()
+	s.node.machine.ReadBack()
+	s.busy, s.busyOK = s.node.machine.Busy()
 	told := units.Power(math.Round(s.machine.Wall().Watts())) * units.Watt
 	if told != s.wall.Power {
 		s.wall.Serial, s.wall.ChangedAt = s.wall.Serial+1, s.now
@@ -162,7 +162,7 @@ func TestLoadIsAWitness(t *testing.T) {
 	if slack := max(5*units.Watt, told/20); busy-idle < slack {
 		t.Errorf("from %v to %v under load beside %v of the BMC: a frozen BMC would pass for a steady one", idle, busy, told)
 	}
-	for _, p := range s.node.machine.freq.set.Policies() {
+	for _, p := range s.node.machine.Freq.Set.Policies() {
 		c, err := p.Ceiling()
 		if err != nil {
 			t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 
 	"headroom/agent"
 	"headroom/agent/config"
+	"headroom/agent/machine"
 	"headroom/agent/statedir"
 	"headroom/agent/status"
 	"headroom/capping"
@@ -310,7 +311,7 @@ func checkControls(s site, o *own) finding {
 	case len(s.cfg.Controls.Allow)+len(s.cfg.Controls.Deny) == 0:
 		return finding{"controls", checkOK, "all may be written", ""}
 	}
-	lost, err := agent.UnmatchedControls(*s.cfg)
+	lost, err := machine.UnmatchedControls(*s.cfg)
 	switch {
 	case err != nil:
 		return finding{"controls", checkWarn, err.Error(), "--root must name a directory that holds sys, proc and etc"}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"headroom/agent"
+	"headroom/agent/machine"
 	"headroom/internal/cli"
 )
 
@@ -27,7 +27,7 @@ func newConfigCheckCommand() *cobra.Command {
 				return err
 			}
 			v := configJSON{Kind: "ConfigCheck", API: "v1", File: p.config, Node: cfg.Node, Domain: cfg.Domain, OK: true, Warnings: []string{}}
-			if lost, err := agent.UnmatchedControls(cfg); err == nil { // a root that is not here says nothing about the file
+			if lost, err := machine.UnmatchedControls(cfg); err == nil { // a root that is not here says nothing about the file
 				for _, pattern := range lost {
 					v.Warnings = append(v.Warnings, pattern+unmatchedWords)
 				}

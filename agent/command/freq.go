@@ -11,7 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/agent"
+	"headroom/agent/machine"
 	"headroom/agent/status"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/dvfs"
 	"headroom/internal/cli"
@@ -63,7 +65,7 @@ func freqRows(s site, notes io.Writer) (rows []policyJSON, err error) {
 	if len(s.status.GetPolicies()) > 0 {
 		return cli.Filled[policyJSON](s.status.GetPolicies()), nil
 	}
-	root, err := agent.OpenRoot(s.root)
+	root, err := machine.OpenRoot(s.root)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"headroom/agent"
+	"headroom/agent/machine"
 	"headroom/internal/cli"
 	"headroom/rapl"
 	"headroom/units"
@@ -26,7 +27,7 @@ type own struct {
 // openOwn opens a machine. A machine without RAPL is no error: what is missing
 // is unknown.
 func openOwn(path string) (*own, error) {
-	root, err := agent.OpenRoot(path)
+	root, err := machine.OpenRoot(path)
 	if err != nil {
 		return nil, err
 	}

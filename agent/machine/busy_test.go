@@ -1,7 +1,7 @@
 // Claims: the use of the CPUs is what prometheus/procfs makes of the same file,
 // however many CPUs it lists; a file that is not understood, or that went back,
 // is no use of 0 but none that is known.
-package agent
+package machine
 
 import (
 	"fmt"

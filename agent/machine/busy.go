@@ -1,4 +1,4 @@
-package agent
+package machine
 
 import (
 	"os"
@@ -82,3 +82,7 @@ const longest = 1e13
 func (t cpuTimes) sound() bool {
 	return t.least >= 0 && t.total > 0 && t.total < longest
 }
+
+// Busy returns the share of CPU time in use, and whether it is known. It is asked once a
+// second.
+func (m *Machine) Busy() (float64, bool) { return m.cpu.busy() }

@@ -1,4 +1,4 @@
-package agent
+package machine
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ func UnmatchedControls(cfg config.Config) ([]string, error) {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }() // it was only read
-	names := controlNames(root, cfg)
+	names := controlNames(root, &cfg)
 	var lost []string
 	for _, section := range []struct {
 		key      string
@@ -39,9 +39,9 @@ func UnmatchedControls(cfg config.Config) ([]string, error) {
 }
 
 // controlNames are all names that controls of a machine go by. What cannot be read has none.
-func controlNames(root *os.Root, cfg config.Config) []string {
-	names := []string{rungRAPL, rungCPUFreq, capping.RungBandwidth.String(), config.EPPName, config.TurboName, config.BMCName}
-	if open := treeOpener(cfg.RAPL.Source); open != nil {
+func controlNames(root *os.Root, cfg *config.Config) []string {
+	names := []string{capping.RungRAPL.String(), capping.RungFreq.String(), capping.RungBandwidth.String(), config.EPPName, config.TurboName, config.BMCName}
+	if open := TreeOpener(cfg.RAPL.Source); open != nil {
 		if tree, err := open(root); err == nil {
 			for _, z := range tree.OfKind(rapl.Package) {
 				names = append(names, z.Label)

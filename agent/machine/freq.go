@@ -1,0 +1,301 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"headroom/agent/config"
+	"headroom/agent/originals"
+	"headroom/capping"
+	"headroom/dvfs"
+	"headroom/rapl/sysfs"
+	"headroom/units"
+)
+
+// Frequency is the frequency rung: ceilings on all policies. It belongs to the
+// owner goroutine.
+type Frequency struct {
+	Set      *dvfs.Set
+	Ceilings *dvfs.Ceilings // nil: it may only be read
+	State    capping.FreqState
+	Config   capping.FreqConfig
+	Actions  capping.FreqActions
+
+	requested map[string]units.Freq // by policy; what the law wants, bounded by an operator's own ceiling
+	Written   map[string]units.Freq
+	Report    dvfs.Report // as read back
+	Used      bool        // something was written
+	RewroteAt time.Duration
+}
+
+// OpenFreq finds the cpufreq policies.
+func (m *Machine) OpenFreq(cfg *config.Config, enforce bool) {
+	m.FreqInfo = capping.RungInfo{Rung: capping.RungFreq, State: capping.RungMissing}
+	set, err := dvfs.Open(m.Root)
+	if err != nil {
+		m.FreqInfo.Text = err.Error()
+		return
+	}
+	m.Freq = &Frequency{Set: set, requested: map[string]units.Freq{}, Written: map[string]units.Freq{}}
+	m.Freq.configure(cfg)
+	if !cfg.CPUFreq {
+		m.FreqInfo.State, m.FreqInfo.Text = capping.RungOff, "cpufreq is false in powerd.yaml"
+		return
+	}
+	if why := cfg.Controls.DeniedFreq(set.Policies()); why != "" {
+		m.FreqInfo.State, m.FreqInfo.Text = capping.RungOff, why
+		return
+	}
+	m.FreqInfo.State = capping.RungReady
+	if open := m.Freq.unbounded(m.Root); open > 0 {
+		m.FreqInfo.State = capping.RungRefused
+		m.FreqInfo.Text = fmt.Sprintf("%d CPUs that are online belong to no policy that can be bounded", open)
+		return
+	}
+	if !enforce {
+		return
+	}
+	if m.Freq.Ceilings, err = set.Ceilings(); err != nil {
+		m.FreqInfo.State, m.FreqInfo.Text = capping.RungRefused, err.Error()
+		return
+	}
+	m.Freq.Ceilings.Leave(func(p *dvfs.Policy) error { // one that comes later: the others hold, and what it may draw is charged
+		if why := cfg.Controls.Denied(config.PolicyNames(p)); why != "" {
+			return config.DeniedError{Why: why}
+		}
+		return nil
+	})
+}
+
+// onlineFile lists the CPUs that are online, as ranges: "0-3,6".
+const onlineFile = "sys/devices/system/cpu/online"
+
+// unbounded counts the online CPUs that no policy bounds; 0 where the machine does
+// not say which are online.
+func (f *Frequency) unbounded(root *os.Root) int {
+	text, err := sysfs.ReadText(root, onlineFile)
+	if err != nil {
+		return 0
+	}
+	online := 0
+	for part := range strings.SplitSeq(text, ",") {
+		from, to, isRange := strings.Cut(part, "-")
+		first, err := strconv.ParseUint(from, 10, 16)
+		last := first
+		if isRange && err == nil {
+			last, err = strconv.ParseUint(to, 10, 16)
+		}
+		if err != nil || last < first {
+			return 0
+		}
+		online += int(last-first) + 1
+	}
+	for _, p := range f.Set.Policies() {
+		online -= len(p.CPUs)
+	}
+	return max(0, online)
+}
+
+// configure tells the law which frequencies there are. Policies that differ (big
+// and small cores) share the range of all; each takes what lies in its own.
+func (f *Frequency) configure(cfg *config.Config) {
+	all := f.Set.Policies()
+	f.Config = capping.FreqConfig{
+		Config: capping.Config{Other: cfg.Power.Other, Efficiency: cfg.Power.SupplyEfficiency},
+		Min:    all[0].Min, Max: all[0].Max, Policies: len(all), Rated: cfg.Power.Rated, Floor: cfg.Power.Floor, Strict: true,
+		Rungs: all[0].Table,
+	}
+	for _, p := range all {
+		f.Config.Min, f.Config.Max = min(f.Config.Min, p.Min), max(f.Config.Max, p.Max)
+		if !slices.Equal(p.Table, all[0].Table) {
+			f.Config.Rungs = nil
+		}
+	}
+}
+
+// Widen takes in that policies reach further than when the law was told: a powerd that
+// began with turbo off meets it on. What they no longer reach stays: the node is rated
+// at its highest frequency.
+func (f *Frequency) Widen() {
+	for _, p := range f.Set.Policies() {
+		f.Config.Min, f.Config.Max = min(f.Config.Min, p.Min), max(f.Config.Max, p.Max)
+	}
+}
+
+// Standing are the ceilings that stand now: what is not known counts as lowest.
+func (f *Frequency) Standing() map[string]units.Freq {
+	most := map[string]units.Freq{}
+	for _, p := range f.Set.Policies() {
+		most[p.Name] = p.Min
+		if now, err := p.CeilingNow(); err == nil {
+			most[p.Name] = now
+		}
+	}
+	return most
+}
+
+// WillCharge is the draw at full load under what is requested, and was lately.
+func (f *Frequency) WillCharge() units.Power { return f.Actions.Charge }
+
+// Controls are all files that the rung may write, in the order of putting back.
+func (f *Frequency) Controls() []originals.Control {
+	var all []originals.Control
+	for _, k := range f.Ceilings.Knobs() {
+		all = append(all, originals.FileControl(k.Control, k.Label, originals.Frequency))
+	}
+	return all
+}
+
+// Step decides the ceilings that go with a cap. Where nothing measures power at
+// all, the model alone decides anew each time: a law that never raises on unknown
+// power would never raise.
+func (f *Frequency) Step(in capping.FreqSample, granted units.Power, blind bool, law capping.Config) {
+	if blind {
+		f.State = capping.FreqState{}
+	}
+	f.Config.Config = law
+	f.Actions, f.State = capping.StepFreq(in, granted, f.State, f.Config)
+}
+
+// Request spreads the law's ceilings over the policies, below an operator's own;
+// 0 is none.
+func (f *Frequency) Request(law bool, own units.Freq) {
+	clear(f.requested)
+	for i, p := range f.Set.Policies() {
+		want := p.Max
+		if law {
+			want = f.Actions.Low
+			if i < f.Actions.HighPolicies {
+				want = f.Actions.High
+			}
+		}
+		if own > 0 {
+			want = min(want, own)
+		}
+		f.requested[p.Name] = p.Nearest(want)
+	}
+}
+
+// ReadBack reads what the ceilings are now.
+func (f *Frequency) ReadBack() {
+	if f.Ceilings != nil {
+		f.Report = f.Ceilings.ReadBack()
+	}
+}
+
+// Drifted are the policies that hold more than was written.
+func (f *Frequency) Drifted() []string { return f.Report.Drifted() }
+
+// Due says whether anything has to be written: a wish that changed, or another
+// writer's change, when that is to be written over.
+func (f *Frequency) Due(rewrite bool) bool {
+	for name, want := range f.requested {
+		if f.Written[name] != want {
+			return true
+		}
+	}
+	if !rewrite {
+		return false
+	}
+	return !f.Report.Held()
+}
+
+// Write brings every policy to at most what was requested, and to no more than
+// most where that is above 0. note is called before each value is written.
+func (f *Frequency) Write(most map[string]units.Freq, note func(path string, value, before int64) error) error {
+	want := func(name string) units.Freq {
+		w := f.requested[name]
+		if m, ok := most[name]; ok {
+			w = min(w, m)
+		}
+		return w
+	}
+	stay, unnoted := f.note(want, note)
+	to := func(name string) units.Freq {
+		w := want(name)
+		if s, ok := stay[name]; ok {
+			w = min(w, s)
+		}
+		return w
+	}
+	f.Used = true
+	f.Report = f.Ceilings.SetEach(func(p *dvfs.Policy) units.Freq { return to(p.Name) })
+	for _, p := range f.Set.Policies() {
+		f.Written[p.Name] = to(p.Name)
+	}
+	if len(f.Report.Drifted()) > 0 {
+		unnoted = errors.Join(unnoted, ErrNotLower)
+	}
+	return errors.Join(f.Report.Err(), unnoted)
+}
+
+// ErrNotLower reports a ceiling above what was written.
+var ErrNotLower = errors.New("a frequency ceiling reads back higher than it was written")
+
+// note records every value that write may leave behind. Policies whose record could not
+// be written stay where they are, and keep the others from nothing.
+func (f *Frequency) note(want func(string) units.Freq, note func(path string, value, before int64) error) (stay map[string]units.Freq, err error) {
+	var errs []error
+	stay = map[string]units.Freq{}
+	for _, k := range f.Ceilings.Knobs() {
+		file := k.Control.Path()
+		now, err := k.Control.Read()
+		if err != nil {
+			continue // offline: nothing is written there
+		}
+		name := path.Base(path.Dir(file))
+		to := int64(want(name))
+		if path.Base(file) == originals.FloorFile {
+			to = min(to, now)
+		}
+		if to == now {
+			continue
+		}
+		if err := note(file, to, now); err != nil {
+			errs = append(errs, err)
+			stay[name] = units.Freq(now)
+		}
+	}
+	return stay, errors.Join(errs...)
+}
+
+// Charge is what the node draws at full load under what reads back, at the wall:
+// under what was written while that is held, else under the highest ceiling there
+// is. False where one cannot be read.
+func (f *Frequency) Charge() (units.Power, bool) {
+	highest, known := f.Report.Highest()
+	switch {
+	case !known:
+		return 0, false
+	case f.Report.Held():
+		return f.Actions.Charge, true
+	}
+	return f.Config.Charge(highest, f.State), true
+}
+
+func (f *Frequency) Close() error {
+	var err error
+	if f.Ceilings != nil {
+		err = f.Ceilings.Close()
+	}
+	return errors.Join(err, f.Set.Close())
+}
+
+// Speed is the highest ceiling in force as a share of the highest frequency; 1 where
+// that is not known.
+func (f *Frequency) Speed() float64 {
+	if f == nil {
+		return 1
+	}
+	highest, known := f.Report.Highest()
+	if !known {
+		return 1
+	}
+	return highest.Hertz() / f.Config.Max.Hertz()
+}
