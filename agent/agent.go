@@ -58,7 +58,7 @@ const (
 	// period of the inner loop.
 	period = 250 * time.Millisecond
 	// beat is the time between heartbeats.
-	beat = time.Second
+	beat = config.Beat
 	// releaseWait bounds asking for a release: a stop must not hang on a
 	// coordinator that does not answer.
 	releaseWait = 5 * time.Second

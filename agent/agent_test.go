@@ -307,7 +307,7 @@ func TestOneWriterForAMachine(t *testing.T) {
 	if n, err = start(other, testLog(t), statedir.OS{Dir: other.StateDir}); err != nil {
 		t.Fatalf("once the first one is gone: %v", err)
 	}
-	n.putBackNow()
+	n.release.putBack()
 	if err := n.close(); err != nil {
 		t.Error(err)
 	}

@@ -67,7 +67,7 @@ func TestEachControlDeniedInTurn(t *testing.T) {
 				n.give(t, 1, cfg.Power.FailSafe+10*units.Watt, lease.Sprint{})
 				n.spin(t, "the cap is carried out", func() bool {
 					n.tuner.due = 0
-					return n.caps.applied == n.caps.now && n.records.next == nil && n.tuner.saved()
+					return n.control.caps.applied == n.control.caps.now && n.records.next == nil && n.tuner.saved()
 				})
 			}
 			n.turn(instant())
@@ -100,8 +100,8 @@ func deniedLab(t *testing.T, controls config.Controls) (*lab, config.Config) {
 // checkUncontrolled looks whether a node with no rung left says so and is charged for it.
 func checkUncontrolled(t *testing.T, n *node) {
 	t.Helper()
-	s := n.details(instant())
-	if n.mode != observing || s.GetHolding().GetState() != headroomv1.LeaseState_LEASE_STATE_OBSERVING || s.GetHolding().GetCapUw() != int64(n.cfg.Power.Rated) {
+	s := n.report.details(instant())
+	if n.control.mode != observing || s.GetHolding().GetState() != headroomv1.LeaseState_LEASE_STATE_OBSERVING || s.GetHolding().GetCapUw() != int64(n.cfg.Power.Rated) {
 		t.Errorf("holding %v", s.GetHolding())
 	}
 	if !slices.ContainsFunc(s.GetHealth(), func(i *headroomv1.HealthItem) bool {
@@ -125,16 +125,16 @@ func TestDeniedFarControls(t *testing.T) {
 	if got := cfg.AllowedSlices(); !slices.Equal(got, []string{"b.slice"}) {
 		t.Errorf("slices %v may be bounded, want b.slice", got)
 	}
-	if info := n.meter.limitInfo(); info.State != capping.RungOff || !strings.Contains(info.Text, "controls.deny") {
+	if info := n.limit.info(); info.State != capping.RungOff || !strings.Contains(info.Text, "controls.deny") {
 		t.Errorf("the BMC's limit stands as %v", info)
 	}
-	n.meter.limit, n.meter.limitKnown = ipmi.Limit{Power: 300 * units.Watt}, true
-	n.backstop(time.Hour)
-	if n.meter.limitWant != 0 || n.records.next != nil || slices.Contains(n.journalled(), bmcPath) {
-		t.Errorf("the BMC's limit is asked to be %v", n.meter.limitWant)
+	n.limit.read, n.limit.known = ipmi.Limit{Power: 300 * units.Watt}, true
+	n.limit.keep(time.Hour)
+	if n.limit.want != 0 || n.records.next != nil || slices.Contains(n.journalled(), bmcPath) {
+		t.Errorf("the BMC's limit is asked to be %v", n.limit.want)
 	}
 	n.cfg.Controls.Deny = []string{"bandwidth"}
-	if info := n.bandwidthInfo(); info.State != capping.RungOff || !strings.Contains(info.Text, "controls.deny") {
+	if info := n.slices.info(); info.State != capping.RungOff || !strings.Contains(info.Text, "controls.deny") {
 		t.Errorf("the slices stand as %v", info)
 	}
 }

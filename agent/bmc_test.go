@@ -129,7 +129,7 @@ func TestServiceManagerIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := newNode(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
-	n.lock, n.began = file, instant().Boot
+	n.lock, n.control.began = file, instant().Boot
 	n.env = func(name string) string {
 		return map[string]string{"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "60000000"}[name]
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 
+	"headroom/agent/config"
+	"headroom/agent/health"
 	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/gossip"
@@ -11,27 +13,31 @@ import (
 	"headroom/lease"
 )
 
-// brakeSide is what the node knows of the brake beside the generation that the
+// brakeTracker is what the node knows of the brake beside the generation that the
 // holder remembers. It belongs to the owner goroutine.
-type brakeSide struct {
+type brakeTracker struct {
+	cfg    *config.Config
+	health *health.Items
+	lease  *lease.Node
+
 	keys   brake.Keys
 	newest brake.Signed // of the generation remembered; the zero one while it is not known
 	failed bool         // the last try to store one did not succeed
 }
 
-// openBrake reads the keys that a brake is believed by, where they are configured.
-func (n *node) openBrake() (err error) {
-	if n.cfg.Brake.PublicKeyFile != "" {
-		n.brake.keys, err = brake.LoadKeys(n.cfg.Brake.PublicKeyFile)
+// open reads the keys that a brake is believed by, where they are configured.
+func (b *brakeTracker) open() (err error) {
+	if b.cfg.Brake.PublicKeyFile != "" {
+		b.keys, err = brake.LoadKeys(b.cfg.Brake.PublicKeyFile)
 	}
 	return err
 }
 
 // recall takes what earlier processes remembered of the brake. A message that no
 // key proves any more is forgotten; its generation is not.
-func (n *node) recall(r remembered) {
-	if s, err := n.brake.keys.Open(r.BrakeMessage); err == nil && s.Generation == r.Brake {
-		n.brake.newest = s
+func (b *brakeTracker) recall(r remembered) {
+	if s, err := b.keys.Open(r.BrakeMessage); err == nil && s.Generation == r.Brake {
+		b.newest = s
 	}
 }
 
@@ -45,44 +51,44 @@ func (n *node) brakeHeard() {
 		return
 	}
 	n.brake.newest = s
-	n.carryOut(n.lease.Brake(s.Generation, instant()))
+	n.exchange.carryOut(n.lease.Brake(s.Generation, instant()))
 	n.log.Warn("a brake was heard", slog.Uint64("generation", s.Generation), slog.String("actor", s.Actor), slog.String("reason", s.Reason),
-		slog.Bool("lifted", !n.lease.Braked()), slog.Float64("cap_w", n.caps.now.Watts()))
-	n.watchBrake()
+		slog.Bool("lifted", !n.lease.Braked()), slog.Float64("cap_w", n.control.caps.now.Watts()))
+	n.brake.watch(n.control.mode == holding)
 }
 
 // store has the writer make a memory durable.
-func (n *node) store(m lease.Memory) {
-	data, err := encodeMemory(remembered{m, n.brakeProof(m.Brake)})
+func (x *exchange) store(m lease.Memory) {
+	data, err := encodeMemory(remembered{m, x.brake.proof(m.Brake)})
 	if err != nil {
-		n.log.Error("state cannot be encoded", slog.Any("error", err)) // plain numbers: it cannot happen
+		x.log.Error("state cannot be encoded", slog.Any("error", err)) // plain numbers: it cannot happen
 		return
 	}
-	n.storeAt = instant().Boot
-	n.records.writer.Do(statedir.Job{Kind: statedir.Memory, Name: statedir.MemoryFile, Data: data, Durable: true})
+	x.storeAt = instant().Boot
+	x.records.writer.Do(statedir.Job{Kind: statedir.Memory, Name: statedir.MemoryFile, Data: data, Durable: true})
 }
 
-// brakeProof is the signed brake of a generation, nil where it is not known.
-func (n *node) brakeProof(generation uint64) []byte {
-	if s := n.brake.newest; generation > 0 && s.Generation == generation {
+// proof is the signed brake of a generation, nil where it is not known.
+func (b *brakeTracker) proof(generation uint64) []byte {
+	if s := b.newest; generation > 0 && s.Generation == generation {
 		return s.Bytes()
 	}
 	return nil
 }
 
-// watchBrake says in words that the brake is set.
-func (n *node) watchBrake() {
-	m := n.lease.Memory()
+// watch says in words that the brake is set.
+func (b *brakeTracker) watch(holds bool) {
+	m := b.lease.Memory()
 	does := fmt.Sprintf("the node holds its fail-safe cap of %v and takes no lease until the log has lifted it", m.FailSafe)
-	if n.mode != holding {
+	if !holds {
 		does = "the node holds no cap; the others hold their fail-safe caps"
 	}
-	n.health.Warn(n.lease.Braked(), "brake-set",
-		fmt.Sprintf("the brake is set (generation %d%s): %s", m.Brake, who(n.brake.newest), does),
+	b.health.Warn(b.lease.Braked(), "brake-set",
+		fmt.Sprintf("the brake is set (generation %d%s): %s", m.Brake, who(b.newest), does),
 		"coordinator brake show tells more; when the reason is gone: coordinator brake lift")
-	n.health.Fail(m.Brake > n.lease.OnDisk().Brake && n.brake.failed, "brake-not-stored",
+	b.health.Fail(m.Brake > b.lease.OnDisk().Brake && b.failed, "brake-not-stored",
 		fmt.Sprintf("generation %d of the brake is obeyed but not on disk: a restart would forget it", m.Brake),
-		"make room in "+n.cfg.StateDir)
+		"make room in "+b.cfg.StateDir)
 }
 
 // who is who set a brake, and why, as far as that is known.
@@ -97,13 +103,13 @@ func who(s brake.Signed) string {
 	return out
 }
 
-// brakeStatus is the newest brake for status, nil when none was ever heard.
-func (n *node) brakeStatus() *headroomv1.BrakeStatus {
-	m, s := n.lease.Memory(), n.brake.newest
+// status is the newest brake for status, nil when none was ever heard.
+func (b *brakeTracker) status() *headroomv1.BrakeStatus {
+	m, s := b.lease.Memory(), b.newest
 	if m.Brake == 0 {
 		return nil
 	}
-	out := &headroomv1.BrakeStatus{Generation: m.Brake, Set: n.lease.Braked(), Stored: m.Brake <= n.lease.OnDisk().Brake}
+	out := &headroomv1.BrakeStatus{Generation: m.Brake, Set: b.lease.Braked(), Stored: m.Brake <= b.lease.OnDisk().Brake}
 	if s.Generation == m.Brake {
 		out.Actor, out.Reason, out.AtUs = s.Actor, s.Reason, s.At.UnixMicro()
 	}

@@ -92,13 +92,13 @@ func TestFailedCutStaysUnknown(t *testing.T) {
 	b.step(period)
 	b.now.Boot, b.now.Awake = b.now.Boot+period, b.now.Awake+period
 	b.n.turn(b.now)
-	if b.n.writeErr == nil {
+	if b.n.control.writeErr == nil {
 		t.Fatal("the write did not fail")
 	}
 	if h := b.n.holdingNow(); h.EffectiveUw != nil {
 		t.Errorf("the node says it holds %v after a write that failed and could not be read", units.Power(h.GetEffectiveUw()))
 	}
-	if b.n.effective().Known {
+	if b.n.control.effective().Known {
 		t.Error("a sprint would take the cap for read back")
 	}
 }
@@ -334,7 +334,7 @@ func TestCertificateIsReadBesideTheLoop(t *testing.T) {
 	}
 	defer b.leave()
 	b.turn(8) // twice a second's housekeeping
-	if !b.n.streams.Asking() {
+	if !b.n.exchange.streams.Asking() {
 		t.Fatal("the certificate is not being read")
 	}
 	var told streams.Certificate
@@ -343,14 +343,14 @@ func TestCertificateIsReadBesideTheLoop(t *testing.T) {
 			_ = f.Close()
 		}
 		select {
-		case told = <-b.n.streams.Certificates():
+		case told = <-b.n.exchange.streams.Certificates():
 			return true
 		default:
 			return false
 		}
 	})
-	b.n.certified(t.Context(), told)
-	if told.Err == nil || b.n.streams.Asking() || !shown(b.n, "tls") {
+	b.n.exchange.certified(t.Context(), told)
+	if told.Err == nil || b.n.exchange.streams.Asking() || !shown(b.n, "tls") {
 		t.Errorf("an empty certificate: %v", told.Err)
 	}
 }
@@ -413,7 +413,7 @@ func TestControlMetOnAFrozenDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	ceiling := &ceilingCall{freq: b.n.machine.Freq.Config.Min, length: time.Minute, answer: make(chan reply[[]int64], 1)}
-	b.n.setCeiling(ceiling)
+	b.n.locals.setCeiling(ceiling)
 	returns(t, "the loop goes on", func() { b.n.stored(<-b.n.records.writer.Done()) })
 	if r := <-ceiling.answer; r.err != nil {
 		t.Fatal(r.err)
@@ -453,12 +453,12 @@ func TestReleaseOnAFrozenDisk(t *testing.T) {
 	capped := l.long()
 	stuck.close()
 	var out originals.Outcome
-	returns(t, "the loop goes on", func() { out = n.putBackNow() })
+	returns(t, "the loop goes on", func() { out = n.release.putBack() })
 	if out.Failed == 0 || n.records.journal == nil || l.long() > capped {
 		t.Errorf("%+v, limit %v, it was %v: raised without a record", out, l.long(), capped)
 	}
 	stuck.open()
-	returns(t, "the disk answers again", func() { out = n.putBackNow() })
+	returns(t, "the disk answers again", func() { out = n.release.putBack() })
 	if out.Failed != 0 || n.records.journal != nil || l.long() == capped {
 		t.Errorf("%+v, limit %v once the disk answers", out, l.long())
 	}
@@ -502,7 +502,7 @@ func TestForgettingOnAFrozenDisk(t *testing.T) {
 	}()
 	stuck.close()
 	var out originals.Outcome
-	returns(t, "the loop goes on", func() { out = n.putBackNow() })
+	returns(t, "the loop goes on", func() { out = n.release.putBack() })
 	stuck.open()
 	if out.Failed != 0 || n.records.journal != nil {
 		t.Errorf("%+v, journal %v", out, n.records.journal)

@@ -4,46 +4,59 @@ import (
 	"encoding/json"
 	"log/slog"
 
+	"headroom/agent/config"
+	"headroom/agent/health"
 	"headroom/agent/statedir"
+	"headroom/agent/streams"
 	headroomv1 "headroom/api/headroom/v1"
 )
 
-// deniedTold takes over which servers are denied. Streams to those end at once, and no
+// denials keeps on disk which servers' certificates are denied. It belongs to the owner
+// goroutine.
+type denials struct {
+	cfg    *config.Config
+	log    *slog.Logger
+	health *health.Items
+
+	records *records
+	streams *streams.Streams
+
+	due, busy bool // the list has to be written; it is being written
+}
+
+// told takes over which servers are denied. Streams to those end at once, and no
 // lease of theirs is taken any more; what they granted before ends by itself. Any
 // coordinator's word counts, for lists only grow. One that lies can have the node refuse
 // every server, which leaves it at its fail-safe cap (docs/adr/0012).
-func (n *node) deniedTold(m *headroomv1.Denials) {
-	if !n.streams.Deny(m) {
+func (d *denials) told(m *headroomv1.Denials) {
+	if !d.streams.Deny(m) {
 		return
 	}
-	n.log.Info("server certificates denied", slog.Int("denials", len(n.streams.Denied().All())))
-	n.denied.due = true
-	n.saveDenied()
+	d.log.Info("server certificates denied", slog.Int("denials", len(d.streams.Denied().All())))
+	d.due = true
+	d.save()
 }
 
-// saving is what of the denials is being written, or has to be.
-type saving struct{ due, busy bool }
-
-// saveDenied has the list written, one at a time.
-func (n *node) saveDenied() {
-	if !n.denied.due || n.denied.busy {
+// save has the list written, one at a time.
+func (d *denials) save() {
+	if !d.due || d.busy {
 		return
 	}
-	data, err := json.MarshalIndent(n.streams.Denied().All(), "", "  ")
+	data, err := json.MarshalIndent(d.streams.Denied().All(), "", "  ")
 	if err != nil {
 		return
 	}
-	n.denied = saving{busy: true}
-	n.records.writer.Do(statedir.Job{Kind: statedir.Denied, Name: statedir.DeniedFile, Data: append(data, '\n'), Durable: true})
+	d.due, d.busy = false, true
+	d.records.writer.Do(statedir.Job{Kind: statedir.Denied, Name: statedir.DeniedFile, Data: append(data, '\n'), Durable: true})
 }
 
-// deniedStored takes the end of that; after an error the next second tries again.
-func (n *node) deniedStored(j statedir.Job) {
-	n.denied.busy = false
-	n.health.Warn(j.Err != nil, "denied-not-stored",
+// stored takes the end of that; after an error the next second tries again.
+func (d *denials) stored(j statedir.Job) {
+	d.busy = false
+	d.health.Warn(j.Err != nil, "denied-not-stored",
 		statedir.DeniedFile+" cannot be written: denied servers are refused until powerd ends",
-		"make room in "+n.cfg.StateDir)
-	if n.denied.due = n.denied.due || j.Err != nil; j.Err == nil {
-		n.saveDenied()
+		"make room in "+d.cfg.StateDir)
+	if d.due = d.due || j.Err != nil; j.Err == nil {
+		d.save()
 	}
 }

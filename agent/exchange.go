@@ -6,9 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
+	"time"
 
 	"connectrpc.com/connect"
 
+	"headroom/agent/config"
+	"headroom/agent/health"
+	"headroom/agent/machine"
 	"headroom/agent/statedir"
 	"headroom/agent/streams"
 	headroomv1 "headroom/api/headroom/v1"
@@ -16,211 +21,235 @@ import (
 	"headroom/lease"
 )
 
-// take is one event of the streams.
-func (n *node) take(e streams.Event) error {
-	counts, newLeader := n.streams.Take(e)
+// exchange is the node's side of the exchange with the coordinators: it keeps the streams,
+// sends heartbeats, takes leases, and carries out in its order what lease.Node asks for.
+// It belongs to the owner goroutine, but for leaseEnd.
+type exchange struct {
+	cfg    *config.Config
+	log    *slog.Logger
+	health *health.Items
+	id     machine.Identity
+
+	lease   *lease.Node
+	streams *streams.Streams
+	network *network
+	control *controller
+	records *records
+	brake   *brakeTracker
+	denied  *denials
+	tally   *tally
+	publish func(lease.Instant) // of the report, which is made of this too
+
+	fresh    bool          // no state was found: this may be the node's first start ever
+	expiry   *time.Timer   // fires at the end of the lease
+	leaseEnd atomic.Int64  // on CLOCK_BOOTTIME, ns; 0: none
+	storeAt  time.Duration // when the writer was given a memory
+	leaderAt time.Duration // when a leader was last known
+	waiting  []*waiter
+
+	cached    []string // coordinators.json as last written
+	cacheBusy bool
+}
+
+// take is one event of the streams. After an error the node gives up its name.
+func (x *exchange) take(e streams.Event) error {
+	counts, newLeader := x.streams.Take(e)
 	switch {
 	case !counts:
 	case e.Down != nil:
-		return n.refusedBy(e.Down)
+		return x.refusedBy(e.Down)
 	case e.Msg != nil:
-		n.message(e.Msg)
+		x.message(e.Msg)
 	}
 	if newLeader {
-		l := n.streams.Leader()
-		n.log.Info("leader known", slog.String("coordinator", l.Addr), slog.String("epoch", l.Epoch.String()))
-		n.health.Clear("no-leader")
-		n.heartbeat()
+		l := x.streams.Leader()
+		x.log.Info("leader known", slog.String("coordinator", l.Addr), slog.String("epoch", l.Epoch.String()))
+		x.health.Clear("no-leader")
+		x.heartbeat()
 	}
 	return nil
 }
 
 // refusedBy takes why a stream ended. The one refusal that ends powerd is that of
 // a name which is another machine's, on a start that had nothing to hold before.
-func (n *node) refusedBy(why error) error {
+func (x *exchange) refusedBy(why error) error {
 	if connect.CodeOf(why) != connect.CodeAlreadyExists {
 		return nil
 	}
-	first := (n.records.own || n.mode == observing) && n.fresh && !n.lease.EverHeld()
-	if !first || n.stopping {
-		n.health.Fail(true, "name-taken",
+	first := (x.records.own || x.control.mode == observing) && x.fresh && !x.lease.EverHeld()
+	if !first || x.control.stopping {
+		x.health.Fail(true, "name-taken",
 			"the coordinator refuses this node: "+why.Error(),
 			"two machines use one name: change node: in powerd.yaml on one of them")
 		return nil
 	}
-	refusal := nameTaken(n.cfg.Node, why)
-	if n.mode == holding {
-		n.putBackNow()
-	}
-	return refusal
+	return nameTaken(x.cfg.Node, why)
 }
 
-func (n *node) message(m *headroomv1.CoordinatorMessage) {
+func (x *exchange) message(m *headroomv1.CoordinatorMessage) {
 	switch msg := m.GetMessage().(type) {
 	case *headroomv1.CoordinatorMessage_Lease:
-		n.counters.renewals++
-		n.notAdmit = ""
-		n.health.Clear("not-admitted")
-		n.health.Clear("name-taken")
-		n.granted(wire.Grant(msg.Lease))
+		x.tally.counters.renewals++
+		x.health.Clear("not-admitted")
+		x.health.Clear("name-taken")
+		x.granted(wire.Grant(msg.Lease))
 	case *headroomv1.CoordinatorMessage_Denied:
-		n.deniedTold(msg.Denied)
+		x.denied.told(msg.Denied)
 	case *headroomv1.CoordinatorMessage_NotAdmitted:
-		n.lease.Answered(n.lease.Beats())
-		n.notAdmit = msg.NotAdmitted.GetReason()
-		n.health.Warn(true, "not-admitted",
-			"the leader grants no lease yet: "+n.notAdmit,
-			"see coordinator node show "+n.cfg.Node)
+		x.lease.Answered(x.lease.Beats())
+		x.health.Warn(true, "not-admitted",
+			"the leader grants no lease yet: "+msg.NotAdmitted.GetReason(),
+			"see coordinator node show "+x.cfg.Node)
 	}
 }
 
 // granted takes in a lease; a node that holds no cap only hears what it says.
-func (n *node) granted(g lease.Grant) {
-	if n.mode != holding || n.stopping && n.records.journal == nil {
-		n.lease.Told(g)
+func (x *exchange) granted(g lease.Grant) {
+	if x.control.mode != holding || x.control.stopping && x.records.journal == nil {
+		x.lease.Told(g)
 		return
 	}
-	n.carryOut(n.lease.Grant(g, instant()))
+	x.carryOut(x.lease.Grant(g, instant()))
 }
 
 // carryOut does what the exchange asks for, in its order.
-func (n *node) carryOut(outputs []lease.Output) {
+func (x *exchange) carryOut(outputs []lease.Output) {
 	for _, o := range outputs {
 		switch o := o.(type) {
 		case lease.Act:
 			now := instant()
-			n.gather(now)
-			n.decide(now)
-			n.apply()
+			x.control.gather(now)
+			x.control.decide(now)
+			x.carryOut(x.control.apply())
 		case lease.Store:
-			n.store(o.Memory)
+			x.store(o.Memory)
 		case lease.Beat:
-			n.heartbeat()
-			n.publish(instant())
+			x.heartbeat()
+			x.publish(instant())
 		case lease.Took:
-			n.took(o)
+			x.took(o)
 		case lease.Refused:
-			n.counters.refusals++
-			n.log.Debug("grant refused", slog.Any("error", o.Err))
+			x.tally.counters.refusals++
+			x.log.Debug("grant refused", slog.Any("error", o.Err))
 		case lease.Lost:
-			n.log.Warn("lease ended, holding the fail-safe cap",
-				slog.String("reason", o.Why.String()), slog.Float64("cap_w", n.lease.Memory().FailSafe.Watts()))
-			n.leaseEnd.Store(0)
-			n.counters.expiries++
+			x.log.Warn("lease ended, holding the fail-safe cap",
+				slog.String("reason", o.Why.String()), slog.Float64("cap_w", x.lease.Memory().FailSafe.Watts()))
+			x.leaseEnd.Store(0)
+			x.tally.counters.expiries++
 		}
 	}
 }
 
 // took notes a lease that has been taken.
-func (n *node) took(o lease.Took) {
-	n.leaseEnd.Store(int64(o.End))
-	n.expiry.Reset(o.End - instant().Boot)
+func (x *exchange) took(o lease.Took) {
+	x.leaseEnd.Store(int64(o.End))
+	x.expiry.Reset(o.End - instant().Boot)
 	if o.Began {
-		n.log.Info("lease taken", slog.Float64("cap_w", o.Grant.Cap.Watts()), slog.String("stamp", o.Grant.Stamp.String()))
-		n.health.Clear("lease-expired")
+		x.log.Info("lease taken", slog.Float64("cap_w", o.Grant.Cap.Watts()), slog.String("stamp", o.Grant.Stamp.String()))
+		x.health.Clear("lease-expired")
 	}
 }
 
 // memoryStored takes what came of a write to the state directory.
-func (n *node) memoryStored(err error) {
-	n.health.Fail(err != nil, "state-not-stored",
+func (x *exchange) memoryStored(err error) {
+	x.health.Fail(err != nil, "state-not-stored",
 		fmt.Sprintf("state.json cannot be written (%v): no new grant is taken", err),
-		"make room in "+n.cfg.StateDir+"; the node holds its present cap until the lease ends")
-	n.brake.failed = err != nil
-	n.carryOut(n.lease.Stored(err, instant()))
-	n.watchBrake()
+		"make room in "+x.cfg.StateDir+"; the node holds its present cap until the lease ends")
+	x.brake.failed = err != nil
+	x.carryOut(x.lease.Stored(err, instant()))
+	x.brake.watch(x.control.mode == holding)
 }
 
 // heartbeat numbers and sends one heartbeat: to the leader, or to everybody when
 // none is known or it does not answer.
 //
 //headroom:control
-func (n *node) heartbeat() {
-	if n.cfg.Alone() {
+func (x *exchange) heartbeat() {
+	if x.cfg.Alone() {
 		return
 	}
-	excess, known := n.excessWall()
+	excess, known := x.control.excessWall()
 	now := instant()
-	hb, outputs := n.lease.NextBeat(now, excess, known)
-	n.streams.Send(&headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Heartbeat{Heartbeat: n.beatOf(hb, now)}}, hb.All)
-	n.carryOut(outputs)
+	hb, outputs := x.lease.NextBeat(now, excess, known)
+	x.streams.Send(&headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Heartbeat{Heartbeat: x.beatOf(hb, now)}}, hb.All)
+	x.carryOut(outputs)
 }
 
-func (n *node) beatOf(hb lease.Heartbeat, now lease.Instant) *headroomv1.Heartbeat {
+func (x *exchange) beatOf(hb lease.Heartbeat, now lease.Instant) *headroomv1.Heartbeat {
 	b := &headroomv1.Heartbeat{
-		Number: hb.Number, Highest: wire.StampMessage(hb.Highest), Holding: n.holdingOf(hb), BrakeGeneration: hb.Brake, Health: n.health.List(),
+		Number: hb.Number, Highest: wire.StampMessage(hb.Highest), Holding: x.holdingOf(hb), BrakeGeneration: hb.Brake, Health: x.health.List(),
 	}
-	if n.lease.Braked() {
-		b.Brake = n.brakeProof(b.GetBrakeGeneration())
+	if x.lease.Braked() {
+		b.Brake = x.brake.proof(b.GetBrakeGeneration())
 	}
-	if p, ok := n.meter.mean.value(); ok {
+	if p, ok := x.control.meter.mean.value(); ok {
 		b.PowerUw = (*int64)(&p)
 	}
-	if n.meter.drawn.time > 0 {
-		b.EnergyUj, b.EnergyMs, b.EnergyFrom = new(int64(n.meter.drawn.energy)), n.meter.drawn.time.Milliseconds(), n.meter.source()
+	if x.control.meter.drawn.time > 0 {
+		b.EnergyUj, b.EnergyMs, b.EnergyFrom = new(int64(x.control.meter.drawn.energy)), x.control.meter.drawn.time.Milliseconds(), x.control.meter.source()
 	}
-	if p, ok := n.demand.Watts(now.Boot, n.cfg.Power.Floor, n.cfg.Power.Max); ok {
+	if p, ok := x.control.demand.Watts(now.Boot, x.cfg.Power.Floor, x.cfg.Power.Max); ok {
 		b.DemandUw = (*int64)(&p)
 	}
-	if r, ok := n.demand.LimitedRatio(now.Boot); ok {
+	if r, ok := x.control.demand.LimitedRatio(now.Boot); ok {
 		b.LimitedRatio = &r
 	}
 	return b
 }
 
 // holdingOf is the acknowledgement: what is in force and what reads back.
-func (n *node) holdingOf(hb lease.Heartbeat) *headroomv1.Holding {
+func (x *exchange) holdingOf(hb lease.Heartbeat) *headroomv1.Holding {
 	h := wire.HoldingMessage(hb)
-	if n.mode != holding {
+	if x.control.mode != holding {
 		return &headroomv1.Holding{
-			State: headroomv1.LeaseState_LEASE_STATE_OBSERVING, Applied: h.GetApplied(), CapUw: int64(n.cfg.Power.Rated), FailSafeUw: h.GetFailSafeUw(),
+			State: headroomv1.LeaseState_LEASE_STATE_OBSERVING, Applied: h.GetApplied(), CapUw: int64(x.cfg.Power.Rated), FailSafeUw: h.GetFailSafeUw(),
 		}
 	}
 	return h
 }
 
 // hello is the first message of each stream.
-func (n *node) hello() *headroomv1.Hello {
-	p := n.cfg.Power
+func (x *exchange) hello() *headroomv1.Hello {
+	p := x.cfg.Power
 	return &headroomv1.Hello{
-		Node: n.cfg.Node, MachineId: n.id.Machine, BootId: n.id.Boot, ProcessId: n.id.Process, Domain: n.cfg.Domain,
+		Node: x.cfg.Node, MachineId: x.id.Machine, BootId: x.id.Boot, ProcessId: x.id.Process, Domain: x.cfg.Domain,
 		RatedUw: int64(p.Rated), FloorUw: int64(p.Floor), MaxUw: int64(p.Max), FailSafeUw: int64(p.FailSafe),
-		Weight: n.cfg.Weight, Controlled: n.mode == holding, Rung: n.rung(), Version: Version,
+		Weight: x.cfg.Weight, Controlled: x.control.mode == holding, Rung: x.control.rung(), Version: Version,
 	}
 }
 
 // addresses are where coordinators may be, by the streams and the gossip.
-func (n *node) addresses() (settled, onTrial []string) {
-	settled, onTrial = n.streams.Addresses(n.network.gossiped(), instant().Boot)
-	n.network.tellCoordinators(slices.Concat(settled, onTrial))
+func (x *exchange) addresses() (settled, onTrial []string) {
+	settled, onTrial = x.streams.Addresses(x.network.gossiped(), instant().Boot)
+	x.network.tellCoordinators(slices.Concat(settled, onTrial))
 	return settled, onTrial
 }
 
 // reconcile keeps a stream to every coordinator known.
-func (n *node) reconcile(ctx context.Context) {
-	if !n.streams.Ready() {
+func (x *exchange) reconcile(ctx context.Context) {
+	if !x.streams.Ready() {
 		return
 	}
-	settled, onTrial := n.addresses()
-	n.streams.Keep(ctx, slices.Concat(settled, onTrial), n.hello())
-	n.cacheAddresses(settled)
+	settled, onTrial := x.addresses()
+	x.streams.Keep(ctx, slices.Concat(settled, onTrial), x.hello())
+	x.cacheAddresses(settled)
 }
 
 // certified takes what reading the node's certificate came to, and opens the streams.
-func (n *node) certified(ctx context.Context, c streams.Certificate) {
-	n.streams.Believe(c)
-	n.health.Fail(c.Err != nil, "tls",
+func (x *exchange) certified(ctx context.Context, c streams.Certificate) {
+	x.streams.Believe(c)
+	x.health.Fail(c.Err != nil, "tls",
 		fmt.Sprintf("no coordinator can be asked: %v", c.Err),
-		"coordinator tls cert create node/"+n.cfg.Node+" makes this node's certificate; tls in powerd.yaml names the files")
+		"coordinator tls cert create node/"+x.cfg.Node+" makes this node's certificate; tls in powerd.yaml names the files")
 	if c.Err == nil {
-		n.reconcile(ctx)
+		x.reconcile(ctx)
 	}
 }
 
 // reopen starts every stream anew, so that Hello tells what has changed.
-func (n *node) reopen(ctx context.Context) {
-	n.streams.Reset()
-	n.reconcile(ctx)
+func (x *exchange) reopen(ctx context.Context) {
+	x.streams.Reset()
+	x.reconcile(ctx)
 }
 
 // addressCache is coordinators.json.
@@ -229,14 +258,43 @@ type addressCache struct {
 }
 
 // cacheAddresses keeps the addresses for `powerd limit restore` with a dead agent.
-func (n *node) cacheAddresses(addrs []string) {
-	if len(addrs) == 0 || slices.Equal(addrs, n.cached) || n.cacheBusy {
+func (x *exchange) cacheAddresses(addrs []string) {
+	if len(addrs) == 0 || slices.Equal(addrs, x.cached) || x.cacheBusy {
 		return
 	}
 	data, err := json.Marshal(addressCache{addrs})
 	if err != nil {
 		return
 	}
-	n.cached, n.cacheBusy = addrs, true
-	n.records.writer.Do(statedir.Job{Kind: statedir.Coordinators, Name: statedir.CoordinatorsFile, Data: data})
+	x.cached, x.cacheBusy = addrs, true
+	x.records.writer.Do(statedir.Job{Kind: statedir.Coordinators, Name: statedir.CoordinatorsFile, Data: data})
+}
+
+const (
+	// quietLeader is how long no leader may be known before that is a warning.
+	quietLeader = 5 * time.Second
+	// quietDisk is how long the state directory may take before that is a failure.
+	quietDisk = 3 * time.Second
+)
+
+// watch is what once a second is enough for: whether a leader is known, a lease is held
+// and a memory is stored in time, and who has waited too long for an answer.
+func (x *exchange) watch(now time.Duration) {
+	if x.streams.Leader() != nil {
+		x.leaderAt = now
+	}
+	x.health.Warn(!x.cfg.Alone() && now-x.leaderAt > quietLeader, "no-leader",
+		fmt.Sprintf("no coordinator that leads has been reachable for %.0fs", (now-x.leaderAt).Seconds()),
+		"the node holds its cap until the lease ends and its fail-safe cap afterwards; see coordinator status")
+	_, state := x.lease.Cap()
+	x.health.Warn(x.control.mode == holding && x.lease.EverHeld() && state != lease.Held && !x.lease.Braked(), "lease-expired",
+		fmt.Sprintf("no lease (%v): the node holds its fail-safe cap of %v", x.lease.Why(), x.lease.Memory().FailSafe),
+		"it comes back by itself once a leader grants again; see coordinator status")
+	if x.lease.Storing() && now-x.storeAt > quietDisk {
+		x.health.Fail(true, "state-not-stored",
+			fmt.Sprintf("the state directory has not answered for %.0fs: lower caps are carried out, and nothing is raised",
+				(now-x.storeAt).Seconds()),
+			"see whether the disk of "+x.cfg.StateDir+" hangs; the node holds its present cap until the lease ends")
+	}
+	x.answerWaiters(now)
 }

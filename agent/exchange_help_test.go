@@ -10,13 +10,13 @@ import (
 
 // holdingNow is what a heartbeat would acknowledge now.
 func (n *node) holdingNow() *headroomv1.Holding {
-	excess, known := n.excessWall()
-	return n.holdingOf(n.lease.Report(instant(), excess, known))
+	excess, known := n.control.excessWall()
+	return n.exchange.holdingOf(n.lease.Report(instant(), excess, known))
 }
 
 // reported has a heartbeat tell the excess, so that it counts anew.
 func (n *node) reported(now lease.Instant) {
-	excess, known := n.excessWall()
+	excess, known := n.control.excessWall()
 	n.lease.NextBeat(now, excess, known)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -76,33 +77,47 @@ type far struct {
 	reports chan farReport
 	bounds  mailbox[map[string]systemd.Bandwidth]
 	limit   mailbox[units.Power]
+	started bool
 	cancel  context.CancelFunc
 	ended   chan struct{} // closed once no goroutine of far writes any more
 }
 
-// startFar begins to look at slices, rivals and the BMC's limit. It is called
-// after the first safe cap.
-func (n *node) startFar(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	dial := n.dial
-	f := &far{
-		manager: systemd.New(systemd.Options{Root: n.root, Dial: dial}), meter: n.meter.bmc,
-		reports: make(chan farReport, farQueue), cancel: cancel, ended: make(chan struct{}),
+func newFar() *far {
+	return &far{
+		reports: make(chan farReport, farQueue), ended: make(chan struct{}), cancel: func() {},
 		bounds: newMailbox[map[string]systemd.Bandwidth](), limit: newMailbox[units.Power](),
 	}
-	n.far = f
+}
+
+// open names the other program; it is not asked yet.
+func (f *far) open(root *os.Root, dial func(context.Context) (systemd.Bus, error)) {
+	f.manager = systemd.New(systemd.Options{Root: root, Dial: dial})
+}
+
+// start begins to look at slices, rivals and the BMC's limit. It is called after the
+// first safe cap.
+func (f *far) start(ctx context.Context, cfg *config.Config, meter *ipmi.Meter, servers *sync.WaitGroup) {
+	ctx, f.cancel = context.WithCancel(ctx)
+	f.meter, f.started = meter, true
 	var running sync.WaitGroup
 	running.Go(func() { f.keepRivals(ctx) })
-	if names := n.cfg.AllowedSlices(); len(names) > 0 {
+	if names := cfg.AllowedSlices(); len(names) > 0 {
 		running.Go(func() { f.keepSlices(ctx, names) })
 	}
-	if meter := n.meter.bmc; meter != nil && n.cfg.KeepsLimit() {
+	if meter != nil && cfg.KeepsLimit() {
 		running.Go(func() { f.keepLimit(ctx, meter) })
 	}
-	n.servers.Go(func() {
+	servers.Go(func() {
 		running.Wait()
 		close(f.ended)
 	})
+}
+
+func (f *far) close() error {
+	if f.manager == nil {
+		return nil
+	}
+	return f.manager.Close()
 }
 
 // dialer is the way to this machine's systemd; nil where root is another machine's.
@@ -197,6 +212,9 @@ func (f *far) keepLimit(ctx context.Context, meter *ipmi.Meter) {
 
 // stop ends every goroutine that may write, and waits for that within bounds.
 func (f *far) stop() {
+	if !f.started {
+		return
+	}
 	f.cancel()
 	late := time.NewTimer(farWait)
 	defer late.Stop()
@@ -217,7 +235,7 @@ func (f *far) hand() originals.Remote {
 		defer cancel()
 		var err error
 		switch {
-		case f == nil:
+		case !f.started:
 			err = errors.New("it is put back later: the other program is not asked before the first safe cap")
 		case c.Kind == originals.Bandwidth:
 			slice := f.manager.Adopt(strings.TrimPrefix(c.Path, slicePrefix))

@@ -119,7 +119,7 @@ func TestSlicesGiveWayBelowTheLowestFrequency(t *testing.T) {
 	cfg := l.config("127.0.0.1:1")
 	cfg.Bandwidth.Slices = []string{"batch.slice"}
 	n, bus := l.loopFar(t, cfg)
-	waitFor(t, "the slice is found", func() bool { n.turnFar(); return n.bandwidthInfo().State == capping.RungReady })
+	waitFor(t, "the slice is found", func() bool { n.turnFar(); return n.slices.info().State == capping.RungReady })
 	n.machine.Freq.Actions.Rail = capping.AtFloor
 	for range 8 {
 		n.meter.mean.add(capping.Reading{Power: 150 * units.Watt, Known: true}, period)
@@ -127,7 +127,7 @@ func TestSlicesGiveWayBelowTheLowestFrequency(t *testing.T) {
 	waitFor(t, "the slice is bounded", func() bool {
 		n.turnFar()
 		n.machine.Freq.Actions.Rail = capping.AtFloor
-		n.boundSlices()
+		n.slices.step()
 		return bus.quota("batch.slice") != math.MaxUint64
 	})
 	j, err := originals.Load(statedir.OS{Dir: cfg.StateDir})
@@ -136,13 +136,13 @@ func TestSlicesGiveWayBelowTheLowestFrequency(t *testing.T) {
 	}
 	waitFor(t, "status shows it", func() bool {
 		n.turnFar()
-		rows := n.sliceRows()
+		rows := n.slices.rows()
 		return len(rows) == 1 && rows[0].EffectiveCpus != nil && rows[0].WrittenCpus != nil && rows[0].RequestedCpus != nil
 	})
 	if out := originals.PutBack(n.root, n.records.journal, n.records.trail, originals.FilesOnly); out.Failed != 1 || !strings.Contains(strings.Join(out.Kept, " "), "batch.slice") {
 		t.Errorf("without the agent: %+v, want the slice named as not put back", out)
 	}
-	if out := n.putBackNow(); out.Failed != 0 || bus.quota("batch.slice") != math.MaxUint64 {
+	if out := n.release.putBack(); out.Failed != 0 || bus.quota("batch.slice") != math.MaxUint64 {
 		t.Errorf("%+v, quota %d", out, bus.quota("batch.slice"))
 	}
 }
@@ -164,9 +164,9 @@ func (l *lab) loopFar(t *testing.T, cfg config.Config) (*node, *fakeBus) {
 		units:  []systemd.Unit{{Name: "thermald.service", Active: "active"}},
 	}
 	n := loopless(t, cfg)
-	n.dial = bus.dial
 	ctx, cancel := context.WithCancel(t.Context())
-	n.startFar(ctx)
+	n.far.manager = systemd.New(systemd.Options{Root: n.root, Dial: bus.dial})
+	n.far.start(ctx, n.cfg, n.meter.bmc, &n.servers)
 	t.Cleanup(func() {
 		cancel()
 		n.servers.Wait()
@@ -180,11 +180,11 @@ func TestRivalIsNamed(t *testing.T) {
 	l := newLab(t)
 	n, _ := l.loopFar(t, l.config("127.0.0.1:1"))
 	waitFor(t, "thermald is found", func() bool { n.turnFar(); return shown(n, "rival") })
-	if s := n.state(instant()); len(s.GetRivals()) != 1 || s.GetRivals()[0] != "thermald.service" {
+	if s := n.report.state(instant()); len(s.GetRivals()) != 1 || s.GetRivals()[0] != "thermald.service" {
 		t.Errorf("rivals %v", s.GetRivals())
 	}
 	n.give(t, 1, 120*units.Watt, lease.Sprint{})
-	waitFor(t, "the cap is held", func() bool { n.turnFar(); return n.caps.applied == 120*units.Watt && !n.caps.stepped })
+	waitFor(t, "the cap is held", func() bool { n.turnFar(); return n.control.caps.applied == 120*units.Watt && !n.control.caps.stepped })
 	l.write("sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw", "150000000")
 	n.turnFar()
 	if i, _ := n.health.Get("limit-drift"); !strings.Contains(i.Text, "thermald") {
@@ -200,13 +200,13 @@ func TestHungBusDelaysNothing(t *testing.T) {
 	bus.mu.Lock()
 	bus.hang = true
 	bus.mu.Unlock()
-	before := n.counters.steps
+	before := n.tally.counters.steps
 	for range 20 {
-		n.noteTurn(instant().Boot, 0)
+		n.tally.turn(instant().Boot, 0)
 		n.turnFar()
 	}
-	if n.counters.steps != before+20 || !failSafeLong(l.long()) {
-		t.Errorf("%d turns, limit %v", n.counters.steps-before, l.long())
+	if n.tally.counters.steps != before+20 || !failSafeLong(l.long()) {
+		t.Errorf("%d turns, limit %v", n.tally.counters.steps-before, l.long())
 	}
 }
 
@@ -223,7 +223,7 @@ func TestConnectionToSystemdEndsWithTheNode(t *testing.T) {
 	}
 	bus := &fakeBus{quotas: map[string]uint64{"batch.slice": math.MaxUint64}}
 	n := newNode(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
-	n.lock, n.began, n.dial = file, instant().Boot, bus.dial
+	n.lock, n.control.began, n.dial = file, instant().Boot, bus.dial
 	if err := n.boot(); err != nil {
 		t.Fatal(err)
 	}
@@ -256,8 +256,8 @@ func TestCutOffIsSaid(t *testing.T) {
 	n.network.state = links.State{}
 	n.network.cutOff = n.network.state.CutOff()
 	n.watchCut(instant())
-	if i, _ := n.health.Get("cut-off"); !strings.Contains(i.Text, "lease ends within") || !strings.Contains(n.words(), "cut off") || !n.state(instant()).GetCutOff() {
-		t.Errorf("item %+v, words %q", i, n.words())
+	if i, _ := n.health.Get("cut-off"); !strings.Contains(i.Text, "lease ends within") || !strings.Contains(n.report.words(), "cut off") || !n.report.state(instant()).GetCutOff() {
+		t.Errorf("item %+v, words %q", i, n.report.words())
 	}
 	n.network.cutOff = false
 	n.watchCut(instant())
@@ -273,11 +273,11 @@ func TestDegradedStatesAreSaidAlike(t *testing.T) {
 	l := newLab(t)
 	l.remove("sys/class/powercap", "sys/devices/virtual/powercap", "sys/devices/system/cpu/cpufreq")
 	n := loopless(t, l.config("127.0.0.1:1"))
-	s := n.state(instant())
-	if !hasStatusItem(s, noRungCode) || !strings.Contains(n.words(), "cannot hold a cap") || s.GetRung() != rungNone {
-		t.Errorf("health %v, words %q, rung %q", s.GetHealth(), n.words(), s.GetRung())
+	s := n.report.state(instant())
+	if !hasStatusItem(s, noRungCode) || !strings.Contains(n.report.words(), "cannot hold a cap") || s.GetRung() != rungNone {
+		t.Errorf("health %v, words %q, rung %q", s.GetHealth(), n.report.words(), s.GetRung())
 	}
-	if n.hello().GetControlled() {
+	if n.exchange.hello().GetControlled() {
 		t.Error("it says that it is controlled")
 	}
 }

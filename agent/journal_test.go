@@ -50,7 +50,7 @@ func startUntilSaved(t *testing.T, l *lab) (*node, error) {
 	}
 	n := newNode(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
 	n.lock = file
-	return n, errors.Join(n.open(), n.save())
+	return n, errors.Join(n.open(), n.ladder.save())
 }
 
 func TestDamagedJournalKeepsTheFailSafeCap(t *testing.T) {

@@ -303,7 +303,7 @@ func TestAdoptionWritesTheFailSafeCapBeforeAnyNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !failSafeLong(l.long()) || n.streams.Count() != 0 {
+	if !failSafeLong(l.long()) || n.exchange.streams.Count() != 0 {
 		t.Errorf("limit %v after the start, want the fail-safe cap's", l.long())
 	}
 	if h := l.held(); h.State != "fail-safe" || h.CapW != 95 {

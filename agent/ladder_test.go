@@ -82,7 +82,7 @@ func TestFrequencyHoldsTheCapWithoutRAPL(t *testing.T) {
 func TestLateCeilingsGoBack(t *testing.T) {
 	t.Parallel()
 	for name, back := range map[string]func(*node) originals.Outcome{
-		"with the agent": (*node).putBackNow,
+		"with the agent": func(n *node) originals.Outcome { return n.release.putBack() },
 		"without the agent": func(n *node) originals.Outcome {
 			return originals.PutBack(n.root, n.records.journal, n.records.trail, originals.FilesOnly)
 		},
@@ -92,8 +92,8 @@ func TestLateCeilingsGoBack(t *testing.T) {
 			l := mountedLab(t, "arm-cppc")
 			originals := l.ceilings(t)
 			n := loopless(t, l.config("127.0.0.1:1"))
-			if n.writeErr != nil || n.rung() != rungCPUFreq || equal(l.ceilings(t), originals) {
-				t.Fatalf("rung %s, %v, ceilings %v", n.rung(), n.writeErr, l.ceilings(t))
+			if n.control.writeErr != nil || n.control.rung() != rungCPUFreq || equal(l.ceilings(t), originals) {
+				t.Fatalf("rung %s, %v, ceilings %v", n.control.rung(), n.control.writeErr, l.ceilings(t))
 			}
 			if out := back(n); out.Failed != 0 || len(out.Kept) != 0 || len(out.Restored) != len(originals) {
 				t.Errorf("%+v", out)
@@ -112,10 +112,10 @@ func TestLockedLimitsStepDown(t *testing.T) {
 	l := newLab(t)
 	before := l.controls()
 	n := lockedNode(t, l.config("127.0.0.1:1"))
-	if n.rung() != rungCPUFreq || n.mode != holding || !shown(n, "bios-lock") {
-		t.Errorf("rung %s, mode %v, items %v", n.rung(), n.mode, n.health.List())
+	if n.control.rung() != rungCPUFreq || n.control.mode != holding || !shown(n, "bios-lock") {
+		t.Errorf("rung %s, mode %v, items %v", n.control.rung(), n.control.mode, n.health.List())
 	}
-	rows := n.ladderRows()
+	rows := n.report.ladderRows()
 	if rows[0].State != capping.RungLocked || rows[0].Text == "" || rows[1].State != capping.RungUsed {
 		t.Errorf("ladder %+v", rows)
 	}
@@ -275,9 +275,9 @@ func TestMutatedTrees(t *testing.T) {
 					for range 3 {
 						n.turn(instant())
 					}
-					n.publish(instant())
-					if n.records.journal != nil && n.mode == holding {
-						n.putBackNow()
+					n.report.publish(instant())
+					if n.records.journal != nil && n.control.mode == holding {
+						n.release.putBack()
 					}
 					n.records.writer.Stop(settleWait)
 					if err := n.close(); err != nil {
@@ -341,14 +341,14 @@ func TestPackagesComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.write("sys/class/powercap/intel-rapl:1/name", "package-1")
-	n.refresh()
+	n.hotplug.look(n.seconds)
 	n.turn(instant())
 	if h := n.holdingNow(); h.GetEffectiveUw() != int64(n.cfg.Power.Rated) || !shown(n, "new-package") {
 		t.Errorf("holding %v, items %v", h, n.health.List())
 	}
 	n.machine.Strange = nil
 	l.remove("sys/class/powercap", "sys/devices/virtual/powercap")
-	n.refresh()
+	n.hotplug.look(n.seconds)
 	n.machine.LookedAt -= period // as if a period had gone by
 	n.turn(instant())
 	if n.meter.sample.Package.Known {
@@ -368,12 +368,12 @@ func TestLowerTwinIsNamed(t *testing.T) {
 	n := loopless(t, l.config("127.0.0.1:1"))
 	l.write("sys/class/powercap/intel-rapl-mmio:0/constraint_0_power_limit_uw", "20000000")
 	n.turn(instant())
-	n.refresh()
+	n.hotplug.look(n.seconds)
 	if i, _ := n.health.Get("twin-limit"); !strings.Contains(i.Text, "20.0 W") || !strings.Contains(i.Text, "mmio") {
 		t.Errorf("item %+v, want the twin named", i)
 	}
 	l.write("sys/class/powercap/intel-rapl-mmio:0/constraint_0_power_limit_uw", "200000000")
-	n.refresh()
+	n.hotplug.look(n.seconds)
 	if shown(n, "twin-limit") {
 		t.Error("the item does not clear itself")
 	}

@@ -263,8 +263,8 @@ func TestEveryFieldIsVerified(t *testing.T) {
 			b.step(period)
 			b.openTree = r.open
 			started(t, b)
-			if b.n.rung() != rung {
-				t.Errorf("rung %s, want %s: %s", b.n.rung(), rung, b.n.machine.Ladder.Why)
+			if b.n.control.rung() != rung {
+				t.Errorf("rung %s, want %s: %s", b.n.control.rung(), rung, b.n.machine.Ladder.Why)
 			}
 			if strings.Contains(file, "window") != shown(b.n, "window-refused") {
 				t.Errorf("items %v", b.n.health.List())
@@ -315,8 +315,8 @@ func TestWindowsAreWatched(t *testing.T) {
 	if got := b.get(longWindow); got > int64(2*capping.LongWindow/time.Microsecond) {
 		t.Errorf("window %d us after a second", got)
 	}
-	if i, _ := b.n.health.Get("limit-drift"); !strings.Contains(i.Text, "window") || b.n.counters.drifts == 0 {
-		t.Errorf("item %+v, %d drifts", i, b.n.counters.drifts)
+	if i, _ := b.n.health.Get("limit-drift"); !strings.Contains(i.Text, "window") || b.n.tally.counters.drifts == 0 {
+		t.Errorf("item %+v, %d drifts", i, b.n.tally.counters.drifts)
 	}
 }
 
@@ -357,7 +357,7 @@ func TestRestoreGoesOnPastWhatFails(t *testing.T) {
 	if err := os.Rename(window, window+".away"); err != nil {
 		t.Fatal(err)
 	}
-	out := b.n.putBackNow()
+	out := b.n.release.putBack()
 	said := strings.Join(out.Kept, "; ")
 	if out.Failed != 2 || !strings.Contains(said, "long_term window") || !strings.Contains(said, "BMC") {
 		t.Errorf("%+v: want the window and the BMC's limit named", out)
@@ -484,7 +484,7 @@ func TestAMDIsNormal(t *testing.T) {
 	b.grant(b.cfg.Power.FailSafe + b.cfg.Power.FailSafe/2)
 	b.turn(20)
 	for range 10 {
-		b.n.refresh()
+		b.n.hotplug.look(b.n.seconds)
 	}
 	b.judge()
 	log := b.log.String()
@@ -494,10 +494,10 @@ func TestAMDIsNormal(t *testing.T) {
 	if strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") || b.n.health.Len() > 0 {
 		t.Errorf("items %v, log:\n%s", b.n.health.List(), log)
 	}
-	if b.n.rung() != rungCPUFreq || !b.n.meter.sample.Package.Known {
-		t.Errorf("rung %s, sample %+v", b.n.rung(), b.n.meter.sample)
+	if b.n.control.rung() != rungCPUFreq || !b.n.meter.sample.Package.Known {
+		t.Errorf("rung %s, sample %+v", b.n.control.rung(), b.n.meter.sample)
 	}
-	for _, row := range b.n.ladderRows() {
+	for _, row := range b.n.report.ladderRows() {
 		if row.Rung == capping.RungRAPL && (row.State != capping.RungMissing || !strings.Contains(row.Text, "normal on AMD")) {
 			t.Errorf("rung %+v", row)
 		}
@@ -534,7 +534,7 @@ func TestGoneZonesAreNotGoneProcessors(t *testing.T) {
 					}
 				}
 			}
-			b.n.refresh()
+			b.n.hotplug.look(b.n.seconds)
 			b.grant(b.cfg.Power.FailSafe)
 			b.turn(4)
 			if len(b.n.machine.Lost) != c.lost || shown(b.n, "lost-package") != (c.lost > 0) {
@@ -563,7 +563,7 @@ func TestRefusedValueIsNoDrift(t *testing.T) {
 		t.Errorf("%v; written is %v, was %v", err, s.Written, was)
 	}
 	b.turn(8)
-	if shown(b.n, "limit-drift") || b.n.counters.drifts > 0 {
+	if shown(b.n, "limit-drift") || b.n.tally.counters.drifts > 0 {
 		t.Errorf("powerd's own value is taken for another program's: %v", b.n.health.List())
 	}
 }

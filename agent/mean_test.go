@@ -40,13 +40,14 @@ func TestOverCap(t *testing.T) {
 
 func TestOverCapIsCountedOnce(t *testing.T) {
 	t.Parallel()
-	n := &node{mode: holding, meter: &wallMeter{}}
-	n.caps.now = 100 * units.Watt
+	meter, counts := &wallMeter{}, newTally()
+	n := &node{meter: meter, tally: counts, control: &controller{mode: holding, meter: meter, tally: counts}}
+	n.control.caps.now = 100 * units.Watt
 	now := time.Hour
 	look := func(p units.Power, known bool) {
 		now += period
 		n.meter.mean.add(capping.Reading{Power: p, Known: known}, period)
-		n.noteOver(now)
+		n.control.noteOver(now)
 	}
 	for range 4 { // the first second has no mean before its end
 		look(150*units.Watt, true)
@@ -54,21 +55,21 @@ func TestOverCapIsCountedOnce(t *testing.T) {
 	for range 8 {
 		look(150*units.Watt, true)
 	}
-	if got := n.counters; got.overTime != 9*period || got.overEnergy != (50*units.Watt).For(9*period) {
+	if got := n.tally.counters; got.overTime != 9*period || got.overEnergy != (50*units.Watt).For(9*period) {
 		t.Errorf("%v and %v over the cap, want %v", got.overTime, got.overEnergy, 9*period)
 	}
-	before := n.counters
+	before := n.tally.counters
 	for range 3 {
 		look(0, false)
 	}
-	n.mode = observing
+	n.control.mode = observing
 	for range 8 {
 		look(150*units.Watt, true)
 	}
-	if n.counters != before {
-		t.Errorf("unknown power, or a node that only observes, counted: %+v after %+v", n.counters, before)
+	if n.tally.counters != before {
+		t.Errorf("unknown power, or a node that only observes, counted: %+v after %+v", n.tally.counters, before)
 	}
-	if w := n.counters.wire(); w.GetOverCapMs() != 2250 || w.GetOverCapUj() != 112_500_000 {
+	if w := n.tally.counters.wire(); w.GetOverCapMs() != 2250 || w.GetOverCapUj() != 112_500_000 {
 		t.Errorf("told as %d ms and %d uJ", w.GetOverCapMs(), w.GetOverCapUj())
 	}
 }

@@ -150,7 +150,7 @@ func (b *stand) boot() error {
 		return err
 	}
 	n := newNode(b.cfg, log, b.disk)
-	n.lock, n.began = file, instant().Boot
+	n.lock, n.control.began = file, instant().Boot
 	if b.openTree != nil {
 		n.openTree = b.openTree
 	}
@@ -211,7 +211,7 @@ func (b *stand) checkWrites() {
 
 // told is what status, metrics and log say.
 func (b *stand) told() (s *headroomv1.GetAgentStatusResponse, metrics, log string) {
-	s = b.n.details(b.now)
+	s = b.n.report.details(b.now)
 	return s, exposed(b.t, s), b.log.String()
 }
 
@@ -242,7 +242,7 @@ func (b *stand) judge() {
 		b.t.Errorf("%s: the metrics do not tell rung %s", b.what, s.GetRung())
 	}
 	items := len(s.GetHealth())
-	uncontrolled := b.n.mode != holding
+	uncontrolled := b.n.control.mode != holding
 	switch {
 	case uncontrolled && !hasStatusItem(s, noRungCode):
 		b.t.Errorf("%s: an uncontrolled node does not say so: %v", b.what, s.GetHealth())
@@ -263,8 +263,8 @@ func (b *stand) judge() {
 
 // leave puts the originals back and ends the node.
 func (b *stand) leave() {
-	if b.n.records.journal != nil && b.n.mode == holding {
-		b.n.putBackNow()
+	if b.n.records.journal != nil && b.n.control.mode == holding {
+		b.n.release.putBack()
 	}
 	b.n.records.writer.Stop(settleWait)
 	if err := b.n.close(); err != nil {
@@ -400,7 +400,7 @@ func (b *stand) try() {
 		return
 	}
 	b.turn(4)
-	if b.n.mode == holding {
+	if b.n.control.mode == holding {
 		b.grant(b.cfg.Power.FailSafe + b.cfg.Power.FailSafe/4)
 	}
 	b.turn(12)
@@ -519,12 +519,12 @@ func TestEveryFileWrongWhileRunning(t *testing.T) {
 // look has the node look again at what it has, where the file belongs to that.
 func (b *stand) look(path string) {
 	if strings.Contains(path, "hwmon") || strings.Contains(path, "thermal") {
-		b.n.refresh()
+		b.n.hotplug.look(b.n.seconds)
 		return
 	}
-	b.n.refreshZones()
+	b.n.hotplug.zones()
 	if f := b.n.machine.Freq; f != nil {
-		b.n.refreshPolicies(f)
+		b.n.hotplug.policies(f)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 type network struct {
 	cfg     *config.Config
 	log     *slog.Logger
-	brake   *brakeSide
+	brake   *brakeTracker
 	servers *sync.WaitGroup
 
 	gossip *gossip.Gossip // nil: there is none, or it is just started anew

@@ -6,102 +6,64 @@ import (
 	"log/slog"
 	"os"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"headroom/agent/config"
 	"headroom/agent/health"
 	"headroom/agent/machine"
-	"headroom/agent/metrics"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
 	"headroom/agent/streams"
 
-	headroomv1 "headroom/api/headroom/v1"
-	"headroom/capping"
 	"headroom/internal/cli"
 	"headroom/lease"
 	"headroom/rapl"
 	"headroom/systemd"
 )
 
-// mode is what the node does with its controls.
-type mode int
-
-const (
-	observing mode = iota // never writes: enforce is false (see shadows), or nothing to write to
-	holding               // holds its cap
-	released              // the originals are back
-)
-
-// node is the whole of a running powerd. All fields belong to the owner
-// goroutine, but for status.
+// node is the whole of a running powerd: its parts, and the loop that owns them. All of
+// it belongs to that goroutine, but for what report publishes and what other goroutines
+// send through channels.
 type node struct {
 	cfg     *config.Config
 	log     *slog.Logger
+	health  *health.Items
 	disk    statedir.Disk
 	lock    *os.File
 	claimed *os.File // of the machine; nil for a node that only observes
 	root    *os.Root
-	id      machine.Identity
-	began   time.Duration
-	health  *health.Items
 
-	machine  *machine.Machine
 	lease    *lease.Node
-	fresh    bool // no state was found: this may be the node's first start ever
+	machine  *machine.Machine
 	meter    *wallMeter
-	heat     heat
-	caps     caps
-	rivals   rivals
-	tuner    tuner
+	heat     *heat
+	tuner    *tuner
+	records  *records
 	network  *network
-	brake    brakeSide
-	far      *far // nil until the first safe cap is written
+	far      *far
+	tally    *tally
+	drift    *driftWatch
+	brake    *brakeTracker
+	denied   *denials
+	control  *controller
+	exchange *exchange
+	ladder   *ladder
+	locals   *localLimits
+	release  *releaser
+	slices   *bandwidth
+	limit    *bmcLimit
+	hotplug  *hotplug
+	report   *reporter
+	manager  serviceManager
+
 	dial     func(context.Context) (systemd.Bus, error)
 	openTree func(*os.Root) (*rapl.Tree, error) // nil: rapl.source is off
 	env      func(string) string                // the service manager's variables
-	manager  serviceManager
-	counters counters
-	law      capping.State
-	parts    []capping.Socket
-	slices   bandwidth
-	turnAt   time.Duration // of the turn before
-	tally    *metrics.Loop
-	strayed  map[string]time.Duration // by control: when it last stood at another value than written
-	stepAt   time.Duration            // when the cap last changed by much, until power has met it
-	act      capping.Actions
-	demand   capping.Demand
-	overAt   time.Duration // when it was last looked whether power is over the cap
-	busy     float64
-	busyOK   bool
-	driftAt  time.Duration // last drift seen
-	writeErr error
-
-	mode     mode
-	records  *records
-	draining bool // enforce is false but an earlier powerd left limits: release them
-
-	storeAt   time.Duration // when the writer was given a memory
-	streams   *streams.Streams
-	cached    []string // coordinators.json as last written
-	cacheBusy bool
-	expiry    *time.Timer   // fires at the end of the lease
-	leaderAt  time.Duration // when a leader was last known
-	notAdmit  string
-
+	calls    chan func(context.Context)         // of the socket, to be run by the owner
 	restores chan *restoreCall
-	calls    chan func(context.Context) // of the socket, to be run by the owner
-	waiting  []*waiter
-	asked    *restoreCall // waits for the leader's answer
-	denied   saving
-	answers  chan error // of askRelease
-	retryAt  time.Duration
-	stopping bool
-	status   atomic.Pointer[headroomv1.GetAgentStatusResponse]
-	leaseEnd atomic.Int64 // end of the lease on CLOCK_BOOTTIME, ns; 0: none
 	servers  sync.WaitGroup
-	kept     uint64 // seconds that were kept house of
+	turnAt   time.Duration // of the turn before
+	seconds  uint64        // number of calls of housekeep
 }
 
 // start does all that comes before the network: take the lock, find the devices,
@@ -113,27 +75,64 @@ func start(cfg config.Config, log *slog.Logger, d statedir.Disk) (*node, error) 
 		return nil, err
 	}
 	n := newNode(cfg, log, d)
-	n.lock, n.began = file, began
+	n.lock, n.control.began = file, began
 	return n, n.boot()
 }
 
-// newNode is a node that has not looked at anything yet.
+// newNode is a node that has not looked at anything yet. Parts know only parts that are
+// made before them; what is found later, attach gives them.
 func newNode(cfg config.Config, log *slog.Logger, d statedir.Disk) *node {
 	n := &node{
-		cfg: &cfg, log: log, manager: serviceManager{log: log}, disk: d, env: os.Getenv, openTree: machine.TreeOpener(cfg.RAPL.Source),
-		health: health.New(log),
-		calls:  make(chan func(context.Context)), dial: dialer(&cfg),
-		streams: streams.New(cfg.Coordinators, cfg.Peers, log), restores: make(chan *restoreCall), answers: make(chan error, 1),
-		expiry: time.NewTimer(time.Hour), tally: metrics.NewLoop(), strayed: map[string]time.Duration{},
+		cfg: &cfg, log: log, health: health.New(log), disk: d, manager: serviceManager{log: log},
+		dial: dialer(&cfg), openTree: machine.TreeOpener(cfg.RAPL.Source), env: os.Getenv,
+		calls: make(chan func(context.Context)), restores: make(chan *restoreCall),
 	}
-	n.meter = &wallMeter{cfg: &cfg, log: log, health: n.health}
-	n.records = &records{cfg: &cfg, log: log, disk: d, health: n.health}
-	n.tuner = tuner{
-		cfg: &cfg, log: log, records: n.records, rivals: &n.rivals, health: n.health, counters: &n.counters,
-		afar: func() originals.Remote { return n.far.hand() },
+	sources := streams.New(cfg.Coordinators, cfg.Peers, log)
+	n.tally = newTally()
+	n.meter = &wallMeter{cfg: n.cfg, log: log, health: n.health}
+	n.records = &records{cfg: n.cfg, log: log, disk: d, health: n.health}
+	n.far = newFar()
+	n.brake = &brakeTracker{cfg: n.cfg, health: n.health}
+	n.denied = &denials{cfg: n.cfg, log: log, health: n.health, records: n.records, streams: sources}
+	n.network = &network{cfg: n.cfg, log: log, brake: n.brake, servers: &n.servers}
+	n.drift = &driftWatch{cfg: n.cfg, log: log, health: n.health, records: n.records, tally: n.tally}
+	n.tuner = &tuner{cfg: n.cfg, log: log, health: n.health, records: n.records, drift: n.drift, tally: n.tally, far: n.far}
+	n.control = &controller{cfg: n.cfg, log: log, health: n.health, meter: n.meter, records: n.records, tally: n.tally, drift: n.drift}
+	n.slices = &bandwidth{cfg: n.cfg, log: log, health: n.health, control: n.control, records: n.records, tally: n.tally, far: n.far}
+	n.limit = &bmcLimit{cfg: n.cfg, log: log, health: n.health, control: n.control, records: n.records, tally: n.tally, far: n.far}
+	n.exchange = &exchange{
+		cfg: n.cfg, log: log, health: n.health, streams: sources, network: n.network, control: n.control, records: n.records,
+		brake: n.brake, denied: n.denied, tally: n.tally, expiry: time.NewTimer(time.Hour),
 	}
-	n.network = &network{cfg: &cfg, log: log, brake: &n.brake, servers: &n.servers}
+	n.hotplug = &hotplug{log: log, health: n.health, control: n.control, tuner: n.tuner, records: n.records, exchange: n.exchange}
+	n.ladder = &ladder{cfg: n.cfg, log: log, health: n.health, control: n.control, tuner: n.tuner, records: n.records, tally: n.tally, far: n.far}
+	n.locals = &localLimits{cfg: n.cfg, log: log, control: n.control, records: n.records, ladder: n.ladder, changed: n.changed}
+	n.report = &reporter{
+		cfg: n.cfg, health: n.health, control: n.control, exchange: n.exchange, locals: n.locals, meter: n.meter, tuner: n.tuner,
+		records: n.records, network: n.network, brake: n.brake, drift: n.drift, slices: n.slices, limit: n.limit, tally: n.tally,
+	}
+	n.release = &releaser{
+		cfg: n.cfg, log: log, health: n.health, control: n.control, exchange: n.exchange, tuner: n.tuner, records: n.records,
+		report: n.report, far: n.far, servers: &n.servers, answers: make(chan error, 1),
+	}
+	n.exchange.publish = n.report.publish
 	return n
+}
+
+// attach gives the parts what open has found.
+func (n *node) attach(id machine.Identity) {
+	n.control.machine, n.meter.machine, n.drift.machine, n.ladder.machine = n.machine, n.machine, n.machine, n.machine
+	n.hotplug.machine, n.slices.machine, n.locals.machine, n.release.machine, n.report.machine = n.machine, n.machine, n.machine, n.machine, n.machine
+	n.control.lease, n.drift.lease, n.exchange.lease, n.ladder.lease = n.lease, n.lease, n.lease, n.lease
+	n.brake.lease, n.locals.lease, n.release.lease, n.report.lease = n.lease, n.lease, n.lease, n.lease
+	n.control.heat, n.hotplug.heat, n.report.heat = n.heat, n.heat, n.heat
+	n.exchange.id, n.release.id, n.ladder.boot = id, id, id.Boot
+}
+
+// changed carries out what an operator changed here, and publishes it.
+func (n *node) changed(now lease.Instant) {
+	n.turn(now)
+	n.report.publish(now)
 }
 
 // boot finds the machine and brings it to its fail-safe cap.
@@ -142,7 +141,7 @@ func (n *node) boot() error {
 	if err := n.open(); err != nil {
 		return errors.Join(err, n.close())
 	}
-	if err := n.begin(); err != nil {
+	if err := n.ladder.begin(); err != nil {
 		return errors.Join(err, n.close())
 	}
 	return nil
@@ -154,14 +153,15 @@ func (n *node) open() error {
 	if err := n.network.loadKeys(); err != nil {
 		return err
 	}
-	if err := n.openBrake(); err != nil {
+	if err := n.brake.open(); err != nil {
 		return err
 	}
 	if n.root, err = machine.OpenRoot(n.cfg.Root); err != nil {
 		return err
 	}
 	n.records.root = n.root
-	if n.id, err = machine.ReadIdentity(n.root); err != nil {
+	id, err := machine.ReadIdentity(n.root)
+	if err != nil {
 		return err
 	}
 	n.records.journal, err = originals.Load(n.disk)
@@ -169,22 +169,20 @@ func (n *node) open() error {
 	if damage != nil && !errors.Is(damage, originals.ErrDamaged) {
 		return damage
 	}
-	n.draining = !n.cfg.Enforce && (n.records.journal != nil || damage != nil)
-	if n.cfg.Enforce || n.draining {
+	n.control.draining = !n.cfg.Enforce && (n.records.journal != nil || damage != nil)
+	if n.cfg.Enforce || n.control.draining {
 		if n.claimed, err = statedir.Claim(n.root); err != nil {
 			return err
 		}
 	}
-	if n.machine, err = machine.Open(n.root, n.cfg, n.openTree, n.cfg.Enforce || n.draining); err != nil {
+	if n.machine, err = machine.Open(n.root, n.cfg, n.openTree, n.cfg.Enforce || n.control.draining); err != nil {
 		return &cli.Error{
 			Code: "no-rapl", Exit: cli.ExitFailed, Err: err, Message: err.Error(),
 			Hint: "powerd needs to read " + n.cfg.Root + "/sys/class/powercap; see powerd zone list",
 		}
 	}
-	n.meter.machine = n.machine
-	n.tuner.open(n.machine)
-	n.logMachine()
 	n.meter.law = n.cfg.Model(n.machine.PackageMax(), n.machine.HasDRAM())
+	n.tuner.open(n.machine)
 	n.machine.Look(instant()) // where the counters stand: the first turn of the loop has a sample then
 	lowest := n.cfg.Power.Floor
 	if n.cfg.Alone() {
@@ -195,53 +193,22 @@ func (n *node) open() error {
 		n.log.Warn("state cannot be used, starting without it", slog.Any("error", err))
 	}
 	memory.FailSafe = min(memory.FailSafe, n.cfg.Power.FailSafe)
-	n.fresh = fresh
-	n.lease = lease.NewNode(n.id.Process, memory.Memory, instant())
-	n.recall(memory)
+	n.exchange.fresh = fresh
+	n.lease = lease.NewNode(id.Process, memory.Memory, instant())
 	n.heat = openHeat(n.root, n.cfg, n.log)
+	n.far.open(n.root, n.dial)
+	n.attach(id)
+	n.brake.recall(memory)
+	n.ladder.logMachine()
 	if damage != nil {
-		return n.refuseJournal(damage)
+		return n.ladder.refuseJournal(damage)
 	}
 	return nil
 }
 
-// resume takes over the journal of an earlier powerd. Without coordinators it is
-// put back at once; otherwise its limits stay this node's until a release.
-func (n *node) resume() error {
-	if err := n.records.resume(n.machine.Tree); err != nil {
-		return err
-	}
-	if !n.cfg.Alone() {
-		return nil
-	}
-	out, err := n.records.putBack("an earlier powerd left them, and no coordinator is configured", n.far.hand())
-	n.draining = n.draining && out.Failed > 0 // then keep them, and hold the fail-safe cap
-	return err
-}
-
-// exactCover is what the node is about to hold, no more.
-func (n *node) exactCover() cover {
-	_, state := n.lease.Cap()
-	c := cover{cap: n.caps.now, state: state.String(), stamp: n.lease.Memory().Highest}
-	switch n.mode {
-	case observing:
-		return cover{cap: n.cfg.Power.Rated, state: stateObserving, stamp: c.stamp}
-	case released:
-		return cover{cap: n.cfg.Power.Rated, state: stateReleased, stamp: c.stamp}
-	case holding:
-	}
-	if n.machine.Ladder.Use == capping.RungFreq {
-		c.cap = max(c.cap, n.machine.Freq.WillCharge())
-	}
-	for _, s := range n.machine.Limited() {
-		c.limits = append(c.limits, limit{s.Zone.Label, s.Requested.Long, s.Requested.Short})
-	}
-	return c
-}
-
 // run is the life of the node after its first safe cap.
 func (n *node) run(ctx context.Context) error {
-	n.manager.ready(n.words())
+	n.manager.ready(n.report.words())
 	err := n.serve(ctx)
 	return errors.Join(err, n.close())
 }
@@ -250,10 +217,7 @@ func (n *node) run(ctx context.Context) error {
 func (n *node) close() error {
 	var errs []error
 	n.meter.close()
-	errs = append(errs, n.heat.close(), n.manager.notify.Close())
-	if n.far != nil {
-		errs = append(errs, n.far.manager.Close()) // all that asked it has ended with the servers
-	}
+	errs = append(errs, n.heat.close(), n.manager.notify.Close(), n.far.close()) // all that asked it has ended with the servers
 	if n.machine != nil {
 		errs = append(errs, n.tuner.close(), n.machine.Close())
 	}

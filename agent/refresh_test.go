@@ -43,9 +43,9 @@ func TestSensorsAreLookedForWhenNeeded(t *testing.T) {
 			}
 			before := len(n.heat.sensors.Thermometers())
 			l.added(t, "sys/class/hwmon/hwmon0", "sys/class/hwmon/hwmon9")
-			c.spoil(&n.heat)
-			n.kept = c.kept
-			n.refresh()
+			c.spoil(n.heat)
+			n.seconds = c.kept
+			n.hotplug.look(n.seconds)
 			if got := len(n.heat.sensors.Thermometers()) > before; got != c.found {
 				t.Errorf("found %v, want %v", got, c.found)
 			}
@@ -70,8 +70,8 @@ func TestPoliciesAreLookedForWhenUsed(t *testing.T) {
 			n := loopless(t, l.config("127.0.0.1:1"))
 			before := len(n.machine.Freq.Set.Policies())
 			l.added(t, "sys/devices/system/cpu/cpufreq/policy0", "sys/devices/system/cpu/cpufreq/policy99")
-			n.machine.Freq.Used, n.kept = c.used, c.kept
-			n.refresh()
+			n.machine.Freq.Used, n.seconds = c.used, c.kept
+			n.hotplug.look(n.seconds)
 			if got := len(n.machine.Freq.Set.Policies()) > before; got != c.found {
 				t.Errorf("found %v, want %v", got, c.found)
 			}

@@ -22,9 +22,9 @@ import (
 // askWait bounds one server's answer to a release.
 const askWait = 2 * time.Second
 
-// askRelease asks the leader to commit this node's release.
-func (n *node) askRelease(ctx context.Context, addrs []string, req *headroomv1.ReleaseRequest) error {
-	peers, err := n.cfg.Peers() // read again: the loop owns its own
+// request asks the leader to commit this node's release.
+func (r *releaser) request(ctx context.Context, addrs []string, req *headroomv1.ReleaseRequest) error {
+	peers, err := r.cfg.Peers() // read again: the loop owns its own
 	if err != nil {
 		return err
 	}

@@ -9,16 +9,37 @@ import (
 	"time"
 
 	"headroom/agent/config"
+	"headroom/agent/health"
 	"headroom/agent/machine"
 	"headroom/agent/originals"
 	"headroom/capping"
+	"headroom/lease"
 	"headroom/systemd"
+	"headroom/units"
 )
 
 const (
+	// driftShown is how long a drift stays visible after it was corrected.
+	driftShown = 10 * time.Second
 	// rivalsEvery is the time between two searches for other writers.
 	rivalsEvery = time.Minute
 )
+
+// driftWatch looks for controls that hold another value than powerd wrote, and for the
+// programs that may have written it. It belongs to the owner goroutine.
+type driftWatch struct {
+	cfg    *config.Config
+	log    *slog.Logger
+	health *health.Items
+
+	machine *machine.Machine
+	lease   *lease.Node
+	records *records
+	tally   *tally
+
+	rivals rivals
+	at     time.Duration // last drift seen
+}
 
 // rivals are the other writers of this node's controls. They are found by name
 // and by what they write.
@@ -28,12 +49,12 @@ type rivals struct {
 	asked bool     // systemd could be asked
 }
 
-// rivalsTold takes what systemd says is active.
-func (n *node) rivalsTold(found []systemd.Unit, err error) {
-	r := &n.rivals
+// rivalsFound takes what systemd says is active.
+func (d *driftWatch) rivalsFound(found []systemd.Unit, err error) {
+	r := &d.rivals
 	r.asked = err == nil
 	if err != nil {
-		n.log.Debug("other writers cannot be looked for", slog.Any("error", err))
+		d.log.Debug("other writers cannot be looked for", slog.Any("error", err))
 		return
 	}
 	var names, words []string
@@ -45,28 +66,19 @@ func (n *node) rivalsTold(found []systemd.Unit, err error) {
 	}
 	slices.Sort(names)
 	r.units, r.words = names, strings.Join(words, ", ")
-	n.health.Warn(len(names) > 0, "rival",
+	d.health.Warn(len(names) > 0, "rival",
 		fmt.Sprintf("active here and known to write the same controls: %s", r.words),
-		"stop and mask it; rivals: "+n.cfg.Rivals+" says what powerd does about its writes")
+		"stop and mask it; rivals: "+d.cfg.Rivals+" says what powerd does about its writes")
 }
 
-// mayWriteOver says whether a value that another program has changed is written
-// over now; last is when that was done last, 0 for never.
-func (n *node) mayWriteOver(now, last time.Duration) bool {
-	if n.caps.stepped {
-		return true // a new cap is always written, and cuts never wait
-	}
-	return n.cfg.Fights(now, last)
-}
-
-// driftWords are what is said about a control that another program changed.
-func (r *rivals) driftWords(policy, what string) (text, hint string) {
+// words are what is said about a control that another program changed.
+func (d *driftWatch) words(what string) (text, hint string) {
 	who := "another program may be writing"
-	if r.words != "" {
-		who = "another program writes, likely " + r.words
+	if d.rivals.words != "" {
+		who = "another program writes, likely " + d.rivals.words
 	}
 	hint = "find the other writer (thermald, tuned, an EAR or GEOPM daemon) and stop it; "
-	switch policy {
+	switch d.cfg.Rivals {
 	case config.RivalsFight:
 		hint += "powerd writes its own limit again at once"
 	case config.RivalsYield:
@@ -77,81 +89,75 @@ func (r *rivals) driftWords(policy, what string) (text, hint string) {
 	return what + "; " + who, hint
 }
 
-// noteDrift keeps the highest excess until a heartbeat has told it.
-func (n *node) noteDrift(now time.Duration) {
-	if n.mode != holding {
-		return
-	}
-	excess, ok := n.excessWall()
-	n.lease.Strayed(excess, ok)
-	for _, s := range n.machine.Limited() {
+// look shows the drift of what holds the cap, and keeps the highest excess until a
+// heartbeat has told it. It is called while the node holds a cap.
+func (d *driftWatch) look(now time.Duration, excess units.Power, known bool) {
+	d.lease.Strayed(excess, known)
+	for _, s := range d.machine.Limited() {
 		switch {
 		case s.Off:
-			n.drift(now, s.Zone.Label, fmt.Sprintf("the limits of %s are switched off", s.Zone.Label))
+			d.note(now, s.Zone.Label, fmt.Sprintf("the limits of %s are switched off", s.Zone.Label))
 		case s.Drifted:
-			n.drift(now, s.Zone.Label, fmt.Sprintf("%s holds %v, %v was written", s.Zone.Label, s.Effective.Long, s.Written.Long))
+			d.note(now, s.Zone.Label, fmt.Sprintf("%s holds %v, %v was written", s.Zone.Label, s.Effective.Long, s.Written.Long))
 		}
 	}
-	if f := n.machine.Freq; f != nil && f.Used {
+	if f := d.machine.Freq; f != nil && f.Used {
 		names := f.Drifted()
 		for _, policy := range names {
-			n.drift(now, policy, fmt.Sprintf("the frequency ceiling of %s stands higher than it was written", strings.Join(names, ", ")))
+			d.note(now, policy, fmt.Sprintf("the frequency ceiling of %s stands higher than it was written", strings.Join(names, ", ")))
 		}
 	}
-	n.health.Warn(!ok, "limit-unread",
-		"what the hardware holds cannot be read back: "+n.unread(),
+	d.health.Warn(!known, "limit-unread",
+		"what the hardware holds cannot be read back: "+d.unread(),
 		"the node reports that it does not know, and writes its limit again; see powerd zone list and powerd freq list")
-	if n.driftAt == 0 || now-n.driftAt > driftShown {
-		n.health.Clear("limit-drift")
+	if d.at == 0 || now-d.at > driftShown {
+		d.health.Clear("limit-drift")
 	}
 }
 
 // watchFields looks once a second at what bounds a package beside the limits and
 // their switch, which each turn looks at: the windows, and the clamp where that has
 // a switch of its own.
-func (n *node) watchFields(now time.Duration) {
-	if n.mode != holding {
-		return
-	}
-	for _, s := range n.machine.Limited() {
+func (d *driftWatch) watchFields(now time.Duration, mayWriteOver func(now, last time.Duration) bool) {
+	for _, s := range d.machine.Limited() {
 		if s.Zone.Gone() || s.Written.Long == 0 {
 			continue
 		}
 		drifts, _ := s.Limiter.Drift() // each turn tells what cannot be read
-		for _, d := range drifts {
-			k, what := machine.ControlKind(s.Limiter, d.Path)
-			if k == originals.Power || d.Path == s.Limiter.SwitchPath() || k.Same(originals.Value{Number: d.Reads}, originals.Value{Number: d.Written}) {
+		for _, f := range drifts {
+			k, what := machine.ControlKind(s.Limiter, f.Path)
+			if k == originals.Power || f.Path == s.Limiter.SwitchPath() || k.Same(originals.Value{Number: f.Reads}, originals.Value{Number: f.Written}) {
 				continue
 			}
-			n.countDrift(now, s.Zone.Label, s.Zone.Label+" "+what, time.Second)
-			n.sayDrift(now, fmt.Sprintf("%s %s holds %s, %s was written", s.Zone.Label, what, k.Words(originals.Value{Number: d.Reads}), k.Words(originals.Value{Number: d.Written})))
-			if n.mayWriteOver(now, s.ResetAt) {
+			d.tally.drift(now, s.Zone.Label, s.Zone.Label+" "+what, time.Second)
+			d.say(now, fmt.Sprintf("%s %s holds %s, %s was written", s.Zone.Label, what, k.Words(originals.Value{Number: f.Reads}), k.Words(originals.Value{Number: f.Written})))
+			if mayWriteOver(now, s.ResetAt) {
 				s.ResetAt = now
-				n.resetFields(s)
+				d.resetFields(s)
 			}
 		}
 	}
 }
 
 // resetFields brings windows and switches back to what they are meant to be.
-func (n *node) resetFields(s *machine.Package) {
-	windows, err := s.Prepare(n.records.trail.Note)
+func (d *driftWatch) resetFields(s *machine.Package) {
+	windows, err := s.Prepare(d.records.trail.Note)
 	if err := errors.Join(windows, err); err != nil {
-		n.countWrite(s.Zone.Label, err)
-		n.log.Warn("windows and switches are not as they should be", slog.String("zone", s.Zone.Label), slog.Any("error", err))
+		d.tally.wrote(s.Zone.Label, err)
+		d.log.Warn("windows and switches are not as they should be", slog.String("zone", s.Zone.Label), slog.Any("error", err))
 	}
 }
 
 // unread names the limits that do not read back.
-func (n *node) unread() string {
+func (d *driftWatch) unread() string {
 	var names []string
-	for _, s := range n.machine.Limited() {
+	for _, s := range d.machine.Limited() {
 		if !s.Readable && !s.Zone.Gone() {
 			names = append(names, s.Zone.Label)
 		}
 	}
-	if n.machine.Ladder.Use == capping.RungFreq {
-		for _, r := range n.machine.Freq.Report {
+	if d.machine.Ladder.Use == capping.RungFreq {
+		for _, r := range d.machine.Freq.Report {
 			if !r.Known {
 				names = append(names, r.Policy)
 			}
@@ -163,15 +169,15 @@ func (n *node) unread() string {
 	return strings.Join(names, ", ")
 }
 
-// drift says, and counts, that a control stands at another value than was written.
-func (n *node) drift(now time.Duration, control, what string) {
-	n.countDrift(now, control, control, period)
-	n.sayDrift(now, what)
+// note says, and counts, that a control stands at another value than was written.
+func (d *driftWatch) note(now time.Duration, control, what string) {
+	d.tally.drift(now, control, control, period)
+	d.say(now, what)
 }
 
-// sayDrift keeps the health item up.
-func (n *node) sayDrift(now time.Duration, what string) {
-	n.driftAt = now
-	text, hint := n.rivals.driftWords(n.cfg.Rivals, what)
-	n.health.Warn(true, "limit-drift", text, hint)
+// say keeps the health item up.
+func (d *driftWatch) say(now time.Duration, what string) {
+	d.at = now
+	text, hint := d.words(what)
+	d.health.Warn(true, "limit-drift", text, hint)
 }

@@ -15,27 +15,27 @@ import (
 
 // sensors are all sources of power and temperature, each with its age and how far
 // it is from the node's best figure.
-func (n *node) sensors(now time.Duration) []*headroomv1.SensorStatus {
-	rows := append(n.machine.SensorRows(), n.meter.bmcRow(now), n.meter.modelRow(now))
-	if n.heat.sensors == nil {
+func (r *reporter) sensors(now time.Duration) []*headroomv1.SensorStatus {
+	rows := append(r.machine.SensorRows(), r.meter.bmcRow(now), r.meter.modelRow(now))
+	if r.heat.sensors == nil {
 		return rows
 	}
-	for _, r := range n.heat.sensors.Sample() {
-		row := &headroomv1.SensorStatus{Source: r.Source, Name: r.Name, State: status.OK}
+	for _, s := range r.heat.sensors.Sample() {
+		row := &headroomv1.SensorStatus{Source: s.Source, Name: s.Name, State: status.OK}
 		switch {
-		case !r.Known:
+		case !s.Known:
 			row.State = "unknown"
-			if r.Err != nil {
-				row.Text = r.Err.Error()
+			if s.Err != nil {
+				row.Text = s.Err.Error()
 			}
-		case r.Meter:
-			row.PowerUw = new(int64(r.Power))
+		case s.Meter:
+			row.PowerUw = new(int64(s.Power))
 		default:
-			row.TempMc = new(int64(r.Temp))
+			row.TempMc = new(int64(s.Temp))
 		}
 		rows = append(rows, row)
 	}
-	for _, missing := range n.heat.sensors.Missing() {
+	for _, missing := range r.heat.sensors.Missing() {
 		rows = append(rows, &headroomv1.SensorStatus{Source: "thermal", Name: "-", State: "absent", Text: missing})
 	}
 	return rows
@@ -103,14 +103,14 @@ func (w *wallMeter) modelRow(now time.Duration) *headroomv1.SensorStatus {
 }
 
 // policies are the cpufreq policies for status.
-func (n *node) policies() []*headroomv1.PolicyStatus {
-	f := n.machine.Freq
+func (r *reporter) policies() []*headroomv1.PolicyStatus {
+	f := r.machine.Freq
 	if f == nil {
 		return nil
 	}
-	rows := f.Rows(n.shadows() && n.machine.Ladder.Use == capping.RungFreq)
+	rows := f.Rows(r.control.shadows() && r.machine.Ladder.Use == capping.RungFreq)
 	for i, p := range f.Set.Policies() {
-		n.preferenceRow(rows[i], p)
+		r.tuner.preferenceRow(rows[i], p, r.control.mode == holding)
 	}
 	return rows
 }

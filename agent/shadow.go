@@ -14,24 +14,26 @@ import (
 // control is open, nothing is journalled, and heartbeats and held.json say observing.
 
 // shadows says that the node decides without writing.
-func (n *node) shadows() bool { return n.mode != holding && !n.cfg.Enforce && n.machine.Capable() }
+func (c *controller) shadows() bool {
+	return c.mode != holding && !c.cfg.Enforce && c.machine.Capable()
+}
 
 // shadow is decide for such a node: it has no lease, so what it would hold is its
 // fail-safe cap.
-func (n *node) shadow(now lease.Instant) {
-	n.decideCap(now)
-	if n.machine.Ladder.Use == capping.RungFreq {
+func (c *controller) shadow(now lease.Instant) {
+	c.decideCap(now)
+	if c.machine.Ladder.Use == capping.RungFreq {
 		// The law learns what power follows from a frequency, and none follows here:
 		// the model decides, as where nothing measures power.
-		n.machine.Freq.Step(capping.FreqSample{Sample: n.meter.sample}, n.caps.now, true, n.meter.law)
-		n.machine.Freq.Request(true, 0)
+		c.machine.Freq.Step(capping.FreqSample{Sample: c.meter.sample}, c.caps.now, true, c.meter.law)
+		c.machine.Freq.Request(true, 0)
 	} else {
-		n.act, n.law = capping.Step(now.Boot, asIfHeld(n.meter.sample, n.law.Limit), n.caps.now, n.law, n.meter.law)
-		n.parts = n.machine.Share(n.act, n.parts, (*machine.Package).Wanted)
+		c.act, c.law = capping.Step(now.Boot, asIfHeld(c.meter.sample, c.law.Limit), c.caps.now, c.law, c.meter.law)
+		c.parts = c.machine.Share(c.act, c.parts, (*machine.Package).Wanted)
 	}
-	if n.caps.stepped {
-		n.caps.stepped = false
-		n.log.Info("would hold", slog.Float64("cap_w", n.caps.now.Watts()), slog.String("rung", n.rung()))
+	if c.caps.stepped {
+		c.caps.stepped = false
+		c.log.Info("would hold", slog.Float64("cap_w", c.caps.now.Watts()), slog.String("rung", c.rung()))
 	}
 }
 

@@ -128,13 +128,13 @@ func TestShadowDecidesAndNeverWrites(t *testing.T) {
 						t.Fatalf("a turn changed %v", differing(before, after))
 					}
 				}
-				return requested(t, n.details(at))
+				return requested(t, n.report.details(at))
 			}
 			if !maps.Equal(before, l.tree()) {
 				t.Errorf("the start changed %v", differing(before, l.tree()))
 			}
-			if low, _ := n.lease.Cap(); n.caps.now != 0 && n.caps.now != low {
-				t.Errorf("cap %v before the first turn", n.caps.now)
+			if low, _ := n.lease.Cap(); n.control.caps.now != 0 && n.control.caps.now != low {
+				t.Errorf("cap %v before the first turn", n.control.caps.now)
 			}
 			lowUW, lowKHz := turns()
 			// What a lease would do to a node that held: the node in this mode gets none.
@@ -143,7 +143,7 @@ func TestShadowDecidesAndNeverWrites(t *testing.T) {
 			if c.rung == capping.RungRAPL && !(lowUW > 0 && highUW > lowUW) || c.rung == capping.RungFreq && !(lowKHz > 0 && highKHz > lowKHz) {
 				t.Errorf("would write %d uW, %d kHz under the fail-safe cap and %d uW, %d kHz under a higher one", lowUW, lowKHz, highUW, highKHz)
 			}
-			if s := n.state(at); s.GetHolding().GetState() != headroomv1.LeaseState_LEASE_STATE_OBSERVING || s.GetHolding().GetCapUw() != int64(cfg.Power.Rated) || s.GetSaved() != 0 {
+			if s := n.report.state(at); s.GetHolding().GetState() != headroomv1.LeaseState_LEASE_STATE_OBSERVING || s.GetHolding().GetCapUw() != int64(cfg.Power.Rated) || s.GetSaved() != 0 {
 				t.Errorf("told as %v with %d saved", s.GetHolding(), s.GetSaved())
 			}
 			if h := n.records.cover; h.state != stateObserving || h.cap != cfg.Power.Rated {

@@ -174,11 +174,13 @@ func TestHeatEndsASprint(t *testing.T) {
 	l := newLab(t)
 	n := loopless(t, l.config("127.0.0.1:1"))
 	n.give(t, 1, 120*units.Watt, lease.Sprint{ID: "s1", Cap: 180 * units.Watt, Duration: time.Minute, Escrow: 100_000 * units.Joule})
-	n.spin(t, "it sprints", func() bool { return n.caps.now == 180*units.Watt && n.caps.applied == n.caps.now })
+	n.spin(t, "it sprints", func() bool {
+		return n.control.caps.now == 180*units.Watt && n.control.caps.applied == n.control.caps.now
+	})
 	n.heat.hotAt = instant().Boot
 	n.turn(instant())
-	if n.caps.now != 120*units.Watt || l.long() > 85*units.Watt {
-		t.Errorf("cap %v, limit %v one turn after the hardware said that it is too hot", n.caps.now, l.long())
+	if n.control.caps.now != 120*units.Watt || l.long() > 85*units.Watt {
+		t.Errorf("cap %v, limit %v one turn after the hardware said that it is too hot", n.control.caps.now, l.long())
 	}
 	n.spin(t, "the end is verified", func() bool { return len(n.ended()) == 1 })
 	if end := n.ended()[0]; end.Reason != capping.EndedThermal {
@@ -297,7 +299,7 @@ func TestRivals(t *testing.T) {
 			cfg.Rivals = mode
 			n := loopless(t, cfg)
 			n.give(t, 1, 120*units.Watt, lease.Sprint{})
-			n.spin(t, "the cap is held", func() bool { return n.caps.applied == 120*units.Watt && !n.caps.stepped })
+			n.spin(t, "the cap is held", func() bool { return n.control.caps.applied == 120*units.Watt && !n.control.caps.stepped })
 			rewritten := 0
 			for range 3 {
 				l.write("sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw", "150000000")
@@ -310,8 +312,8 @@ func TestRivals(t *testing.T) {
 			if rewritten != want {
 				t.Errorf("written over %d of 3 times, want %d", rewritten, want)
 			}
-			if !shown(n, "limit-drift") || n.counters.drifts == 0 {
-				t.Errorf("items %v, %d drifts", n.health.List(), n.counters.drifts)
+			if !shown(n, "limit-drift") || n.tally.counters.drifts == 0 {
+				t.Errorf("items %v, %d drifts", n.health.List(), n.tally.counters.drifts)
 			}
 			if h := n.holdingNow(); h.GetEffectiveUw() < 190_000_000 {
 				t.Errorf("holding %v: the other writer's 150 W is what counts", h)
@@ -334,7 +336,7 @@ func TestLimitsSwitchedOff(t *testing.T) {
 	cfg.Rivals = config.RivalsYield
 	n := loopless(t, cfg)
 	n.give(t, 1, 120*units.Watt, lease.Sprint{})
-	n.spin(t, "the cap is held", func() bool { return n.caps.applied == 120*units.Watt && !n.caps.stepped })
+	n.spin(t, "the cap is held", func() bool { return n.control.caps.applied == 120*units.Watt && !n.control.caps.stepped })
 	l.write("sys/class/powercap/intel-rapl:0/enabled", "0")
 	n.turn(instant())
 	if h := n.holdingNow(); h.GetEffectiveUw() != int64(cfg.Power.Rated) || !shown(n, "limit-drift") {

@@ -1,71 +1,93 @@
 package agent
 
 import (
-	"context"
-	"log/slog"
-	"net"
-	"net/http"
+	"fmt"
+	"sync/atomic"
 	"time"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
+	"headroom/agent/config"
+	"headroom/agent/health"
 	"headroom/agent/machine"
 	"headroom/agent/status"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/capping"
-	"headroom/internal/rpc"
 	"headroom/lease"
 )
 
+// reporter makes the node's status. What it publishes may be read by every goroutine;
+// everything else belongs to the owner.
+type reporter struct {
+	cfg    *config.Config
+	health *health.Items
+
+	lease    *lease.Node
+	machine  *machine.Machine
+	meter    *wallMeter
+	heat     *heat
+	control  *controller
+	exchange *exchange
+	locals   *localLimits
+	tuner    *tuner
+	records  *records
+	network  *network
+	brake    *brakeTracker
+	drift    *driftWatch
+	slices   *bandwidth
+	limit    *bmcLimit
+	tally    *tally
+
+	latest atomic.Pointer[headroomv1.GetAgentStatusResponse]
+}
+
 // publish makes the node's state visible to other goroutines: what changes with
 // each turn. What is costly to read is added when somebody asks.
-func (n *node) publish(now lease.Instant) { n.status.Store(n.state(now)) }
+func (r *reporter) publish(now lease.Instant) { r.latest.Store(r.state(now)) }
 
 // state is what the owner knows by itself.
-func (n *node) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
-	excess, known := n.excessWall()
+func (r *reporter) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
+	excess, known := r.control.excessWall()
 	s := &headroomv1.GetAgentStatusResponse{
-		Node: n.cfg.Node, Version: Version, Domain: n.cfg.Domain, UptimeMs: (now.Boot - n.began).Milliseconds(),
-		Tree: status.Tree(n.cfg.Root), Rung: n.rung(), Enforce: n.cfg.Enforce, Holding: n.holdingOf(n.lease.Report(now, excess, known)), Health: n.health.List(),
-		Ladder: ladderRows(n.ladderRows()), Sprint: n.sprintStatus(now.Boot), Rivals: n.rivals.units, Advertise: n.network.address(),
-		CutOff: n.network.cutOff, Local: n.localStatus(now.Boot), LimitedBy: n.limitedBy(now.Boot), Counters: n.counters.wire(),
-		Slices: n.sliceRows(), Brake: n.brakeStatus(), BrakeDrops: dropsMessage(n.network.brakeDrops()),
+		Node: r.cfg.Node, Version: Version, Domain: r.cfg.Domain, UptimeMs: (now.Boot - r.control.began).Milliseconds(),
+		Tree: status.Tree(r.cfg.Root), Rung: r.control.rung(), Enforce: r.cfg.Enforce, Holding: r.exchange.holdingOf(r.lease.Report(now, excess, known)), Health: r.health.List(),
+		Ladder: ladderRows(r.ladderRows()), Sprint: r.control.sprintStatus(now.Boot), Rivals: r.drift.rivals.units, Advertise: r.network.address(),
+		CutOff: r.network.cutOff, Local: r.locals.status(now.Boot), LimitedBy: r.control.limitedBy(now.Boot), Counters: r.tally.counters.wire(),
+		Slices: r.slices.rows(), Brake: r.brake.status(), BrakeDrops: dropsMessage(r.network.brakeDrops()),
 	}
-	if l := n.streams.Leader(); l != nil {
+	if l := r.exchange.streams.Leader(); l != nil {
 		s.Leader = l.Name
 	}
-	if p, ok := n.meter.mean.value(); ok {
+	if p, ok := r.meter.mean.value(); ok {
 		s.PowerUw = (*int64)(&p)
 	}
-	if p, ok := n.demand.Watts(now.Boot, n.cfg.Power.Floor, n.cfg.Power.Max); ok {
+	if p, ok := r.control.demand.Watts(now.Boot, r.cfg.Power.Floor, r.cfg.Power.Max); ok {
 		s.DemandUw = (*int64)(&p)
 	}
-	if r, ok := n.demand.LimitedRatio(now.Boot); ok {
-		s.LimitedRatio = &r
+	if ratio, ok := r.control.demand.LimitedRatio(now.Boot); ok {
+		s.LimitedRatio = &ratio
 	}
-	if n.records.journal != nil {
-		s.Saved, s.SavedUs = uint32(len(n.records.journal.Controls)), n.records.journal.SavedUs
+	if r.records.journal != nil {
+		s.Saved, s.SavedUs = uint32(len(r.records.journal.Controls)), r.records.journal.SavedUs
 	}
-	other, learned := n.cfg.Power.Other, false
-	if n.meter.learning() {
-		other, learned = n.meter.learner.Other()
+	other, learned := r.cfg.Power.Other, false
+	if r.meter.learning() {
+		other, learned = r.meter.learner.Other()
 	}
 	s.OtherUw, s.OtherFrom = (*int64)(&other), "configured"
 	if learned {
 		s.OtherFrom = "learned"
 	}
-	s.Zones = n.machine.ZoneRows(machine.Usage{Holding: n.mode == holding, Shadows: n.shadows(), Limited: n.law.Limited})
+	s.Zones = r.machine.ZoneRows(machine.Usage{Holding: r.control.mode == holding, Shadows: r.control.shadows(), Limited: r.control.law.Limited})
 	return s
 }
 
 // details is the state with what has to be read for it.
-func (n *node) details(now lease.Instant) *headroomv1.GetAgentStatusResponse {
-	s := n.state(now)
-	s.Sensors, s.Policies, s.Turbo = n.sensors(now.Boot), n.policies(), n.turboRow()
-	n.status.Store(s)
+func (r *reporter) details(now lease.Instant) *headroomv1.GetAgentStatusResponse {
+	s := r.state(now)
+	s.Sensors, s.Policies, s.Turbo = r.sensors(now.Boot), r.policies(), r.tuner.turboRow(r.control.mode == holding)
+	r.latest.Store(s)
 	return s
 }
 
@@ -77,105 +99,55 @@ func ladderRows(all []capping.RungInfo) []*headroomv1.RungStatus {
 	return rows
 }
 
-// limitedBy is what holds the node back most, "" for nothing.
-func (n *node) limitedBy(now time.Duration) string {
-	_, state := n.lease.Cap()
-	switch {
-	case n.heat.slow(now):
-		return "thermal"
-	case !n.limited():
-		return ""
-	case n.lease.Local(now) > 0 || n.caps.ceiling.at(now) > 0:
-		return "local"
-	case state != lease.Held:
-		return "fail-safe"
-	case n.caps.running != "":
-		return "sprint"
-	}
-	return "cap"
-}
-
-func (c counters) wire() *headroomv1.AgentCounters {
-	return &headroomv1.AgentCounters{
-		Renewals: c.renewals, Refusals: c.refusals, Expiries: c.expiries, Steps: c.steps, DeadlineMisses: c.misses,
-		Drifts: c.drifts, WriteErrors: c.writeErrors, ThermalEvents: c.thermalEvents, Sprints: c.sprints,
-		OverCapMs: uint64(c.overTime.Milliseconds()), OverCapUj: uint64(c.overEnergy),
-	}
-}
-
-// front answers AgentService on the unix socket.
-type front struct {
-	headroomv1connect.UnimplementedAgentServiceHandler
-
-	n *node
-}
-
-// freshWait bounds waiting for the owner: one that is stuck is a state to be seen too.
-const freshWait = 500 * time.Millisecond
-
-// GetAgentStatus is the state of this moment; of an owner that does not answer,
-// the last one it told.
-func (f front) GetAgentStatus(ctx context.Context, _ *connect.Request[headroomv1.GetAgentStatusRequest]) (
-	*connect.Response[headroomv1.GetAgentStatusResponse], error,
-) {
-	short, cancel := context.WithTimeout(ctx, freshWait)
-	defer cancel()
-	_, err := owned(short, f.n, func(_ context.Context, answer chan<- reply[struct{}]) {
-		f.n.details(instant())
-		answer <- reply[struct{}]{}
-	})
-	if ctx.Err() != nil {
-		return nil, err
-	}
-	return connect.NewResponse(f.n.snapshot()), nil
-}
-
 // snapshot is the state last published, with the times of now.
-func (n *node) snapshot() *headroomv1.GetAgentStatusResponse {
-	s := proto.CloneOf(n.status.Load())
+func (r *reporter) snapshot() *headroomv1.GetAgentStatusResponse {
+	s := proto.CloneOf(r.latest.Load())
 	now := instant().Boot
-	s.UptimeMs = (now - n.began).Milliseconds()
-	if end := time.Duration(n.leaseEnd.Load()); end > now {
+	s.UptimeMs = (now - r.control.began).Milliseconds()
+	if end := time.Duration(r.exchange.leaseEnd.Load()); end > now {
 		s.LeaseMs = new((end - now).Milliseconds())
 	}
 	return s
 }
 
-// RestoreLimits hands the wish to the owner and waits for how it went.
-func (f front) RestoreLimits(ctx context.Context, req *connect.Request[headroomv1.RestoreLimitsRequest]) (
-	*connect.Response[headroomv1.RestoreLimitsResponse], error,
-) {
-	call := &restoreCall{force: req.Msg.GetForce(), change: req.Msg.GetChange(), reply: make(chan restoreReply, 1)}
-	if call.change.GetRequestId() == "" {
-		call.change = f.n.change("powerd limit restore")
+// ladderRows are the rungs for status, with what was found out far away.
+func (r *reporter) ladderRows() []capping.RungInfo {
+	l := capping.Choose([]capping.RungInfo{r.machine.RAPLInfo, r.machine.FreqInfo, r.slices.info(), r.limit.info()})
+	if r.control.mode == holding {
+		return l.Rungs
 	}
-	select {
-	case f.n.restores <- call:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	select {
-	case r := <-call.reply:
-		if r.err != nil {
-			return nil, refusalOf(r.err)
+	for i := range l.Rungs {
+		if l.Rungs[i].State == capping.RungUsed {
+			l.Rungs[i].State, l.Rungs[i].Text = capping.RungReady, "observe only"
 		}
-		return connect.NewResponse(&headroomv1.RestoreLimitsResponse{Restored: r.out.Restored, Kept: r.out.Kept}), nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
 	}
+	return l.Rungs
 }
 
-// refusalOf carries a two-line error to the command line.
-func refusalOf(err error) *connect.Error {
-	e := rpc.AsCLI(err, "release", "the leader")
-	return rpc.Refuse(connect.CodeFailedPrecondition, e.Code, e.Exit, e.Error(), e.Hint)
-}
-
-// serveSocket answers on the unix socket until ctx ends.
-func (n *node) serveSocket(ctx context.Context, l net.Listener) {
-	mux := http.NewServeMux()
-	mux.Handle(headroomv1connect.NewAgentServiceHandler(front{n: n}, rpc.HandlerOptions()...))
-	if err := rpc.Serve(ctx, l, mux); err != nil {
-		n.log.Error("socket closed", slog.Any("error", err))
+// words is the node in one line. It holds no figure that changes all the time.
+func (r *reporter) words() string {
+	base, state := r.lease.Cap()
+	var s string
+	switch {
+	case r.control.mode == released:
+		s = "released: the originals are back, only observing"
+	case r.control.mode == observing && !r.cfg.Enforce:
+		s = "observe only: enforce is false"
+	case r.control.mode == observing:
+		s = "cannot hold a cap: " + r.machine.Ladder.Why
+	case state == lease.Held:
+		s = fmt.Sprintf("holding the lease's cap of %v by %v", base, r.machine.Ladder.Use)
+	default:
+		s = fmt.Sprintf("holding the fail-safe cap of %v by %v (%v)", base, r.machine.Ladder.Use, r.lease.Why())
 	}
+	if r.control.caps.running != "" {
+		s += "; sprinting"
+	}
+	if r.network.cutOff {
+		s += "; cut off"
+	}
+	if k := r.health.Len(); k > 0 {
+		s += fmt.Sprintf("; %d warnings, see powerd status", k)
+	}
+	return s
 }

@@ -5,12 +5,17 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
+	"headroom/agent/config"
+	"headroom/agent/health"
+	"headroom/agent/machine"
 	"headroom/agent/originals"
 	"headroom/agent/statedir"
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/lease"
 )
 
 // restoreCall is an operator's wish to have the originals back, or powerd's own.
@@ -32,129 +37,150 @@ func (c *restoreCall) answer(r restoreReply) {
 	}
 }
 
+// releaser puts the originals back: for an operator, when powerd stops, and when a
+// release of its own is granted. It belongs to the owner goroutine.
+type releaser struct {
+	cfg    *config.Config
+	log    *slog.Logger
+	health *health.Items
+	id     machine.Identity
+
+	lease    *lease.Node
+	machine  *machine.Machine
+	control  *controller
+	exchange *exchange
+	tuner    *tuner
+	records  *records
+	report   *reporter
+	far      *far
+	servers  *sync.WaitGroup
+
+	asked   *restoreCall  // waits for the leader's answer
+	answers chan error    // of request
+	retryAt time.Duration // of the next release that nobody waits for
+}
+
 // change is what powerd says when it asks for something on its own account.
-func (n *node) change(reason string) *headroomv1.Change {
-	return &headroomv1.Change{Actor: "powerd/" + n.cfg.Node, Reason: reason, RequestId: cli.RequestID()}
+func (r *releaser) change(reason string) *headroomv1.Change {
+	return &headroomv1.Change{Actor: "powerd/" + r.cfg.Node, Reason: reason, RequestId: cli.RequestID()}
 }
 
 // restore carries out `powerd limit restore`.
-func (n *node) restore(ctx context.Context, call *restoreCall) {
+func (r *releaser) restore(ctx context.Context, call *restoreCall) {
 	switch {
-	case n.records.journal == nil:
+	case r.records.journal == nil:
 		call.answer(restoreReply{})
-	case call.force || n.cfg.Alone():
-		out := n.putBackNow()
-		n.reopen(ctx)
+	case call.force || r.cfg.Alone():
+		out := r.putBack()
+		r.exchange.reopen(ctx)
 		call.answer(restoreReply{out: out})
-	case n.asked != nil:
+	case r.asked != nil:
 		call.answer(restoreReply{err: &cli.Error{
 			Code: "busy", Exit: cli.ExitConflict,
 			Message: "a release is being asked for already", Hint: "try again in a few seconds",
 		}})
 	default:
-		n.ask(ctx, call)
+		r.ask(ctx, call)
 	}
 }
 
 // ask asks the leader for a release without making the loop wait.
-func (n *node) ask(ctx context.Context, call *restoreCall) {
-	n.asked = call
-	n.lease.Leave()
-	settled, onTrial := n.addresses()
+func (r *releaser) ask(ctx context.Context, call *restoreCall) {
+	r.asked = call
+	r.lease.Leave()
+	settled, onTrial := r.exchange.addresses()
 	addrs := slices.Concat(settled, onTrial)
-	if l := n.streams.Leader(); l != nil {
+	if l := r.exchange.streams.Leader(); l != nil {
 		addrs = append([]string{l.Addr}, addrs...)
 	}
-	req := &headroomv1.ReleaseRequest{Node: n.cfg.Node, MachineId: n.id.Machine, Change: call.change}
-	n.servers.Go(func() {
+	req := &headroomv1.ReleaseRequest{Node: r.cfg.Node, MachineId: r.id.Machine, Change: call.change}
+	r.servers.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, releaseWait)
 		defer cancel()
-		n.answers <- n.askRelease(ctx, addrs, req)
+		r.answers <- r.request(ctx, addrs, req)
 	})
 }
 
 // answer takes the leader's answer to a release. done says that powerd was only
 // waiting for it to stop.
-func (n *node) answer(ctx context.Context, err error) (done bool) {
-	call := n.asked
-	n.asked = nil
-	n.lease.Stay()
+func (r *releaser) answer(ctx context.Context, err error) (done bool) {
+	call := r.asked
+	r.asked = nil
+	r.lease.Stay()
 	if err != nil {
-		n.health.Warn(true, "restore-refused",
+		r.health.Warn(true, "restore-refused",
 			"the originals stay saved and the fail-safe cap written: "+err.Error(),
 			"make room in the budget, or put them back anyway: powerd limit restore --force")
 		call.answer(restoreReply{err: err})
-		if n.stopping {
-			n.staySafe(err.Error())
+		if r.control.stopping {
+			r.staySafe(err.Error())
 		}
-		return n.stopping
+		return r.control.stopping
 	}
-	n.health.Clear("restore-refused")
-	out := n.putBackNow()
+	r.health.Clear("restore-refused")
+	out := r.putBack()
 	call.answer(restoreReply{out: out})
-	if !n.stopping {
-		n.reopen(ctx)
+	if !r.control.stopping {
+		r.exchange.reopen(ctx)
 	}
-	return n.stopping
+	return r.control.stopping
 }
 
 // beginStop starts leaving the machine as it was found. done says that nothing
 // has to be waited for.
-func (n *node) beginStop(ctx context.Context) (done bool) {
-	n.stopping = true
+func (r *releaser) beginStop(ctx context.Context) (done bool) {
+	r.control.stopping = true
 	switch {
-	case n.mode != holding || n.records.journal == nil:
+	case r.control.mode != holding || r.records.journal == nil:
 		return true
-	case n.cfg.Alone():
-		n.putBackNow()
+	case r.cfg.Alone():
+		r.putBack()
 		return true
-	case n.asked == nil:
-		n.ask(ctx, &restoreCall{change: n.change("powerd stops")})
+	case r.asked == nil:
+		r.ask(ctx, &restoreCall{change: r.change("powerd stops")})
 	}
 	return false
 }
 
 // staySafe leaves the node at its fail-safe cap and says so.
-func (n *node) staySafe(reason string) {
-	n.lease.Drop()
-	n.decide(instant())
-	n.apply()
-	n.settleWriter()
-	if want := n.exactCover(); n.writeErr == nil && n.records.cover.allows(want) {
-		if err := n.records.writeHeld(want); err != nil {
-			n.log.Warn("held.json not written", slog.Any("error", err))
+func (r *releaser) staySafe(reason string) {
+	r.lease.Drop()
+	r.control.decide(instant())
+	r.control.apply() // nobody is told any more
+	r.settleWriter()
+	if want := r.control.exactCover(); r.control.writeErr == nil && r.records.cover.allows(want) {
+		if err := r.records.writeHeld(want); err != nil {
+			r.log.Warn("held.json not written", slog.Any("error", err))
 		}
 	}
-	n.log.Warn("not released: the fail-safe cap stays written and the originals stay saved",
-		slog.Float64("cap_w", n.lease.Memory().FailSafe.Watts()), slog.String("reason", reason),
+	r.log.Warn("not released: the fail-safe cap stays written and the originals stay saved",
+		slog.Float64("cap_w", r.lease.Memory().FailSafe.Watts()), slog.String("reason", reason),
 		slog.String("hint", "powerd limit restore --force puts them back anyway"))
 }
 
-// putBackNow puts the originals back. From here on the node holds no cap, unless the state
+// putBack puts the originals back. From here on the node holds no cap, unless the state
 // directory does not answer: then nothing goes back, and it goes on holding.
-func (n *node) putBackNow() originals.Outcome {
-	n.settleWriter()
-	err := n.records.writeHeld(cover{cap: n.cfg.Power.Rated, state: stateReleased, stamp: n.lease.Memory().Highest})
+func (r *releaser) putBack() originals.Outcome {
+	r.settleWriter()
+	err := r.records.writeHeld(cover{cap: r.cfg.Power.Rated, state: stateReleased, stamp: r.lease.Memory().Highest})
 	if err != nil {
-		n.log.Warn("held.json not written", slog.Any("error", err))
+		r.log.Warn("held.json not written", slog.Any("error", err))
 	}
 	if errors.Is(err, statedir.ErrLate) {
-		return n.records.notPutBack(err)
+		return r.records.notPutBack(err)
 	}
-	if n.far != nil {
-		n.far.stop()
-	}
-	n.lease.Release()
-	n.leaseEnd.Store(0)
-	n.mode, n.draining = released, false
-	n.caps = caps{}
-	out, err := n.records.putBack("the node was released", n.far.hand())
+	r.far.stop()
+	r.lease.Release()
+	r.exchange.leaseEnd.Store(0)
+	r.control.mode, r.control.draining = released, false
+	r.control.caps = caps{}
+	out, err := r.records.putBack("the node was released", r.far.hand())
 	if err != nil {
-		n.log.Warn("journal not removed", slog.Any("error", err))
+		r.log.Warn("journal not removed", slog.Any("error", err))
 	}
-	n.machine.Forget()
-	n.tuner.forget()
-	n.publish(instant())
+	r.machine.Forget()
+	r.tuner.forget()
+	r.report.publish(instant())
 	return out
 }
 
@@ -164,31 +190,50 @@ const settleWait = 2 * time.Second
 
 // settleWriter waits until the writer has nothing under way, so that an older
 // held.json cannot come after a newer one.
-func (n *node) settleWriter() {
+func (r *releaser) settleWriter() {
 	late := time.NewTimer(settleWait)
 	defer late.Stop()
-	for n.records.writer != nil && (n.lease.Storing() || n.records.busy()) {
+	for r.records.writer != nil && (r.lease.Storing() || r.records.busy()) {
 		select {
-		case j := <-n.records.writer.Done():
-			n.settled(j)
+		case j := <-r.records.writer.Done():
+			r.settled(j)
 		case <-late.C:
-			n.log.Warn("the state directory does not answer", slog.String("state_dir", n.cfg.StateDir))
+			r.log.Warn("the state directory does not answer", slog.String("state_dir", r.cfg.StateDir))
 			return
 		}
 	}
 }
 
 // settled is stored for a job that nobody waits for any more.
-func (n *node) settled(j statedir.Job) {
+func (r *releaser) settled(j statedir.Job) {
 	switch j.Kind {
 	case statedir.Held:
-		n.records.heldStored(j.Err)
+		r.records.heldStored(j.Err)
 	case statedir.Memory:
-		n.lease.Settled(j.Err)
+		r.lease.Settled(j.Err)
 	case statedir.Coordinators:
-		n.cacheBusy = false
+		r.exchange.cacheBusy = false
 	case statedir.Controls:
-		n.records.journalStored(j.Err)
+		r.records.journalStored(j.Err)
 	case statedir.Denied:
+	}
+}
+
+// retryRelease is the pause between two requests for a release that nobody waits for.
+const retryRelease = 10 * time.Second
+
+// drain releases what an earlier powerd left, where this one may not write: now and then,
+// until it is granted.
+func (r *releaser) drain(ctx context.Context, now time.Duration) {
+	if !r.control.draining || r.control.mode != holding || now < r.retryAt {
+		return
+	}
+	switch {
+	case r.cfg.Alone() && now-r.control.began > farWait: // what stands in other programs goes back by now
+		r.retryAt = now + retryRelease
+		r.putBack()
+	case r.exchange.streams.Leader() != nil && r.asked == nil:
+		r.retryAt = now + retryRelease
+		r.ask(ctx, &restoreCall{change: r.change("enforce is false")})
 	}
 }

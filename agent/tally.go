@@ -12,12 +12,12 @@ import (
 
 	"headroom/agent/machine"
 	"headroom/agent/metrics"
+	"headroom/capping"
+	"headroom/units"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/dvfs"
-	"headroom/internal/wire"
 	"headroom/ipmi"
-	"headroom/lease"
 	"headroom/rapl"
 	"headroom/systemd"
 )
@@ -33,7 +33,7 @@ func (n *node) startMetrics(ctx context.Context) error {
 		return err
 	}
 	n.log.Info("metrics are served", slog.String("address", l.Addr().String()))
-	told := metrics.New(Version, func() *headroomv1.GetAgentStatusResponse { return n.scraped(ctx) }, n.tally)
+	told := metrics.New(Version, func() *headroomv1.GetAgentStatusResponse { return n.scraped(ctx) }, n.tally.loop)
 	n.servers.Go(func() {
 		if err := metrics.Serve(ctx, l, told, n.log); err != nil {
 			n.log.Error("metrics closed", slog.Any("error", err))
@@ -47,50 +47,112 @@ func (n *node) startMetrics(ctx context.Context) error {
 func (n *node) scraped(ctx context.Context) *headroomv1.GetAgentStatusResponse {
 	res, err := front{n: n}.GetAgentStatus(ctx, connect.NewRequest(&headroomv1.GetAgentStatusRequest{}))
 	if err != nil {
-		return n.snapshot()
+		return n.report.snapshot()
 	}
 	return res.Msg
 }
 
-// countDrift counts that a control stands at another value than powerd wrote: once,
+// tally counts what happens to the node: for status, and in more detail for the metrics.
+// It belongs to the owner goroutine, but for loop, which scrapes read.
+type tally struct {
+	counters counters
+	loop     *metrics.Loop
+	strayed  map[string]time.Duration // by control: when it last stood at another value than written
+	overAt   time.Duration            // when it was last looked whether power is over the cap
+}
+
+func newTally() *tally { return &tally{loop: metrics.NewLoop(), strayed: map[string]time.Duration{}} }
+
+// counters count since powerd started.
+type counters struct {
+	renewals, refusals, expiries, steps, misses, drifts, writeErrors, thermalEvents, sprints uint64
+
+	overTime   time.Duration // see overCap
+	overEnergy units.Energy
+}
+
+// late is how much later than due a turn may come before it counts as missed.
+const late = period
+
+// turn counts a turn and whether it came in time.
+func (t *tally) turn(now, before time.Duration) {
+	t.counters.steps++
+	if before > 0 && now-before > period+late {
+		t.counters.misses++
+	}
+}
+func (c counters) wire() *headroomv1.AgentCounters {
+	return &headroomv1.AgentCounters{
+		Renewals: c.renewals, Refusals: c.refusals, Expiries: c.expiries, Steps: c.steps, DeadlineMisses: c.misses,
+		Drifts: c.drifts, WriteErrors: c.writeErrors, ThermalEvents: c.thermalEvents, Sprints: c.sprints,
+		OverCapMs: uint64(c.overTime.Milliseconds()), OverCapUj: uint64(c.overEnergy),
+	}
+}
+
+// overTolerance is how far above the cap the power may stand without being over it.
+const overTolerance = 0.02
+
+// overCap is the time, and the energy above the cap, that a stretch of time counts as
+// spent over the cap: all of it where the mean stands above the cap by more than
+// overTolerance, nothing otherwise. Unknown power and no cap (0) count nothing.
+func overCap(mean capping.Reading, inForce units.Power, d time.Duration) (time.Duration, units.Energy) {
+	if !mean.Known || inForce <= 0 || d <= 0 || mean.Power.Watts() <= inForce.Watts()*(1+overTolerance) {
+		return 0, 0
+	}
+	return d, (mean.Power - inForce).For(d)
+}
+
+// over counts the time since it was last called, by the mean power and the cap in force
+// since then; 0 is no cap.
+func (t *tally) over(now time.Duration, mean capping.Reading, inForce units.Power) {
+	d := now - t.overAt
+	if t.overAt == 0 {
+		d = 0
+	}
+	t.overAt = now
+	over, energy := overCap(mean, inForce, d)
+	t.counters.overTime += over
+	t.counters.overEnergy += energy
+}
+
+// drift counts that a control stands at another value than powerd wrote: once,
 // however many looks in a row that is seen. what is looked at each so often.
-func (n *node) countDrift(now time.Duration, control, what string, every time.Duration) {
-	seen := n.strayed[what]
-	n.strayed[what] = now
+func (t *tally) drift(now time.Duration, control, what string, every time.Duration) {
+	seen := t.strayed[what]
+	t.strayed[what] = now
 	if seen == 0 || now-seen > 2*every {
-		n.counters.drifts++
-		n.tally.Drifted(control)
+		t.counters.drifts++
+		t.loop.Drifted(control)
 	}
 }
 
-// countWrite counts a write of a control that did not hold; nil counts nothing.
-func (n *node) countWrite(control string, err error) {
+// wrote counts a write of a control that did not hold; nil counts nothing.
+func (t *tally) wrote(control string, err error) {
 	if err != nil {
-		n.counters.writeErrors++
-		n.tally.WriteFailed(control, reasonOf(err))
+		t.counters.writeErrors++
+		t.loop.WriteFailed(control, reasonOf(err))
 	}
 }
 
-// countCeilings counts what became of a write of all ceilings. What failed before
+// ceilings counts what became of a write of all ceilings. What failed before
 // the first of them, such as recording the values, failed for each.
-func (n *node) countCeilings(err error) {
+func (t *tally) ceilings(f *machine.Frequency, err error) {
 	var refused *dvfs.WriteError
-	f := n.machine.Freq
 	switch {
 	case err == nil:
 	case errors.As(err, &refused), errors.Is(err, machine.ErrNotLower):
 		for _, one := range f.Report {
 			switch one.State {
 			case dvfs.Failed:
-				n.countWrite(one.Policy, one.Err)
+				t.wrote(one.Policy, one.Err)
 			case dvfs.Drifted:
-				n.countWrite(one.Policy, machine.ErrNotLower)
+				t.wrote(one.Policy, machine.ErrNotLower)
 			case dvfs.Unset, dvfs.Held, dvfs.Lower, dvfs.Offline:
 			}
 		}
 	default:
 		for _, p := range f.Set.Policies() {
-			n.countWrite(p.Name, err)
+			t.wrote(p.Name, err)
 		}
 	}
 }
@@ -118,12 +180,4 @@ func reasonOf(err error) metrics.Reason {
 		return metrics.Refused
 	}
 	return metrics.IO
-}
-
-// leaseInForce is the lease that the cap comes with, nil where it comes with none.
-func (n *node) leaseInForce() *headroomv1.Stamp {
-	if _, state := n.lease.Cap(); state != lease.Held {
-		return nil
-	}
-	return wire.StampMessage(n.lease.Applied())
 }

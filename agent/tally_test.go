@@ -118,7 +118,7 @@ func scrape(t *testing.T, addr string) string {
 func (n *node) told(t *testing.T, name string, labels ...string) float64 {
 	t.Helper()
 	own := prometheus.NewRegistry()
-	own.MustRegister(metrics.New(Version, func() *headroomv1.GetAgentStatusResponse { return n.details(instant()) }, n.tally))
+	own.MustRegister(metrics.New(Version, func() *headroomv1.GetAgentStatusResponse { return n.report.details(instant()) }, n.tally.loop))
 	families, err := own.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -152,7 +152,7 @@ func TestDriftIsCountedByZone(t *testing.T) {
 	cfg.Rivals = config.RivalsYield
 	n := loopless(t, cfg)
 	n.give(t, 1, 120*units.Watt, lease.Sprint{})
-	n.spin(t, "the cap is held", func() bool { return n.caps.applied == 120*units.Watt && !n.caps.stepped })
+	n.spin(t, "the cap is held", func() bool { return n.control.caps.applied == 120*units.Watt && !n.control.caps.stepped })
 	if got := n.told(t, driftTotal, "package-0"); got != 0 {
 		t.Errorf("%v drifts before any", got)
 	}
@@ -160,15 +160,15 @@ func TestDriftIsCountedByZone(t *testing.T) {
 	for range 3 {
 		n.turn(instant())
 	}
-	if got := n.told(t, driftTotal, "package-0"); got != 1 || n.counters.drifts != 1 {
-		t.Errorf("%v drifts of package-0, %d in all, want 1", got, n.counters.drifts)
+	if got := n.told(t, driftTotal, "package-0"); got != 1 || n.tally.counters.drifts != 1 {
+		t.Errorf("%v drifts of package-0, %d in all, want 1", got, n.tally.counters.drifts)
 	}
 	now := instant().Boot
-	n.countDrift(now+3*period, "package-0", "package-0", period)
-	n.countDrift(now+3*period, "policy0", "policy0", period)
-	n.countDrift(now+5*period, "package-0", "package-0", period)
-	if got := n.told(t, driftTotal, "package-0"); got != 2 || n.told(t, driftTotal, "policy0") != 1 || n.counters.drifts != 3 {
-		t.Errorf("%v drifts of package-0, %d in all: one that went away and came back is a second one", got, n.counters.drifts)
+	n.tally.drift(now+3*period, "package-0", "package-0", period)
+	n.tally.drift(now+3*period, "policy0", "policy0", period)
+	n.tally.drift(now+5*period, "package-0", "package-0", period)
+	if got := n.told(t, driftTotal, "package-0"); got != 2 || n.told(t, driftTotal, "policy0") != 1 || n.tally.counters.drifts != 3 {
+		t.Errorf("%v drifts of package-0, %d in all: one that went away and came back is a second one", got, n.tally.counters.drifts)
 	}
 }
 
@@ -185,12 +185,12 @@ func TestWriteErrorsAreCountedByPolicy(t *testing.T) {
 		{Policy: "policy98", State: dvfs.Drifted},
 		{Policy: "policy99", State: dvfs.Held},
 	}
-	before := n.counters.writeErrors
-	n.countCeilings(f.Report.Err())
-	if n.told(t, errorsTotal, "not-taken", first) != 1 || n.told(t, errorsTotal, "not-taken", "policy98") != 1 || n.counters.writeErrors != before+2 {
-		t.Errorf("%d errors more, want one of each policy that failed", n.counters.writeErrors-before)
+	before := n.tally.counters.writeErrors
+	n.tally.ceilings(f, f.Report.Err())
+	if n.told(t, errorsTotal, "not-taken", first) != 1 || n.told(t, errorsTotal, "not-taken", "policy98") != 1 || n.tally.counters.writeErrors != before+2 {
+		t.Errorf("%d errors more, want one of each policy that failed", n.tally.counters.writeErrors-before)
 	}
-	n.countCeilings(errors.New("no space left in the state directory"))
+	n.tally.ceilings(f, errors.New("no space left in the state directory"))
 	if got := n.told(t, errorsTotal, "io", first); got != 1 {
 		t.Errorf("%v errors of %s: a value that was not recorded is not written", got, first)
 	}
@@ -309,7 +309,14 @@ func itemsIn(t *testing.T, f *ast.File, found map[metrics.HealthItem]bool) {
 			return true
 		}
 		severity, shows := map[string]string{"Warn": status.Warn, "Fail": status.Fail}[method.Sel.Name]
-		if on, ok := method.X.(*ast.SelectorExpr); ok && on.Sel.Name == "health" && shows {
+		on := ""
+		switch x := method.X.(type) {
+		case *ast.SelectorExpr:
+			on = x.Sel.Name
+		case *ast.Ident:
+			on = x.Name
+		}
+		if on == "health" && shows {
 			found[metrics.HealthItem{Code: wordOf(t, call.Args[1]), Severity: severity}] = true
 		}
 		return true

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"headroom/agent/config"
+	"headroom/agent/health"
 	"headroom/thermal"
 )
 
@@ -33,8 +34,8 @@ const (
 
 // openHeat finds the sensors. None is no error: sprints then end by the other
 // bounds, and status says what is missing.
-func openHeat(root *os.Root, cfg *config.Config, log *slog.Logger) heat {
-	h := heat{max: thermal.Temp(cfg.Sprint.TempMax * float64(thermal.Degree))}
+func openHeat(root *os.Root, cfg *config.Config, log *slog.Logger) *heat {
+	h := &heat{max: thermal.Temp(cfg.Sprint.TempMax * float64(thermal.Degree))}
 	sensors, err := thermal.Open(root)
 	if err != nil {
 		log.Warn("no temperatures", slog.Any("error", err))
@@ -108,20 +109,20 @@ func (h *heat) slow(now time.Duration) bool { return h.hotAt > 0 && now-h.hotAt 
 func (h *heat) hot(now time.Duration) bool { return h.tooHot() || h.slow(now) }
 
 func (h *heat) close() error {
-	if h.sensors == nil {
+	if h == nil || h.sensors == nil {
 		return nil
 	}
 	return h.sensors.Close()
 }
 
-// watchHeat says when the hardware holds the node back.
-func (n *node) watchHeat(now time.Duration) {
-	n.health.Warn(n.heat.slow(now), "thermal",
-		fmt.Sprintf("the processor is held back for its heat (%s)", n.heat.words()),
+// report says when the hardware holds the node back.
+func (h *heat) report(now time.Duration, health *health.Items, tally *tally) {
+	health.Warn(h.slow(now), "thermal",
+		fmt.Sprintf("the processor is held back for its heat (%s)", h.words()),
 		"look at fans and inlet temperature; no sprint is begun meanwhile")
-	s := n.heat.slowed
-	n.counters.thermalEvents = s.cores + s.packages + s.events
-	n.tally.SetThrottled(s.cores, s.packages, s.events)
+	s := h.slowed
+	tally.counters.thermalEvents = s.cores + s.packages + s.events
+	tally.loop.SetThrottled(s.cores, s.packages, s.events)
 }
 
 func (h *heat) words() string {

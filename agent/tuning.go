@@ -66,15 +66,15 @@ const (
 // decides whether a cap is held: whatever goes wrong here is said, and nothing more. It
 // belongs to the owner goroutine.
 type tuner struct {
-	cfg      *config.Config
-	log      *slog.Logger
-	records  *records
-	rivals   *rivals
-	health   *health.Items
-	counters *counters
-	afar     func() originals.Remote
-	root     *os.Root
-	freq     *machine.Frequency // nil: there are no policies
+	cfg     *config.Config
+	log     *slog.Logger
+	health  *health.Items
+	records *records
+	drift   *driftWatch
+	tally   *tally
+	far     *far
+	root    *os.Root
+	freq    *machine.Frequency // nil: there are no policies
 
 	inUse  bool             // something is asked for
 	knobs  []*knob          // the turbo switch first
@@ -265,7 +265,7 @@ func (t *tuner) turn(now time.Duration, k *knob, saved bool) (moved bool) {
 // writesOver says whether another writer's change is written over now.
 func (t *tuner) writesOver(now time.Duration, k *knob) bool {
 	if k.state != knobDrift {
-		t.counters.drifts++
+		t.tally.counters.drifts++
 	}
 	t.drifted(now, k)
 	if !t.cfg.Fights(now, k.rewroteAt) {
@@ -277,7 +277,7 @@ func (t *tuner) writesOver(now time.Duration, k *knob) bool {
 
 // drifted says that somebody else has changed the knob.
 func (t *tuner) drifted(now time.Duration, k *knob) {
-	text, hint := t.rivals.driftWords(t.cfg.Rivals, fmt.Sprintf("the %s is %s, %s was written", k.Label, k.Kind.Words(originals.Value{Number: k.now}), k.Kind.Words(originals.Value{Number: k.want})))
+	text, hint := t.drift.words(fmt.Sprintf("the %s is %s, %s was written", k.Label, k.Kind.Words(originals.Value{Number: k.now}), k.Kind.Words(originals.Value{Number: k.want})))
 	if t.cfg.Rivals == config.RivalsYield {
 		hint = "rivals is yield: its value stays; the cap is held all the same"
 	}
@@ -314,7 +314,7 @@ func (t *tuner) refused(now time.Duration, k *knob, err error) {
 		k.state = knobOffline
 	default:
 		k.state = knobRefused
-		t.counters.writeErrors++
+		t.tally.counters.writeErrors++
 	}
 	k.stood, k.text, k.refusedAt = false, err.Error(), now
 	_ = k.look() // what stands there now; unknown where that fails too
@@ -332,7 +332,7 @@ func (t *tuner) letGo(k *knob) {
 		return
 	}
 	patience := originals.SettleAll
-	t.records.putBackOne(t.records.journal.Controls[i], "it is wished for no more", t.afar(), &patience)
+	t.records.putBackOne(t.records.journal.Controls[i], "it is wished for no more", t.far.hand(), &patience)
 	_ = k.look() // as above
 }
 

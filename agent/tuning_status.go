@@ -11,12 +11,12 @@ import (
 // What is set beside the cap, for status. A node that only observes shows what stands.
 
 // preferenceRow adds the energy preference to a policy's row.
-func (n *node) preferenceRow(row *headroomv1.PolicyStatus, p *dvfs.Policy) {
+func (t *tuner) preferenceRow(row *headroomv1.PolicyStatus, p *dvfs.Policy, holding bool) {
 	row.EppState = knobLeft
 	if _, err := p.EPP(); err != nil {
 		row.EppState, row.EppText = closedAs(err), err.Error()
 	}
-	if t := &n.tuner; t.inUse && n.mode == holding {
+	if t.inUse && holding {
 		if err := t.closed[p.Name]; err != nil {
 			row.EppState, row.EppText = closedAs(err), err.Error()
 		}
@@ -29,9 +29,9 @@ func (n *node) preferenceRow(row *headroomv1.PolicyStatus, p *dvfs.Policy) {
 }
 
 // turboRow is the machine's turbo switch.
-func (n *node) turboRow() *headroomv1.TurboStatus {
+func (t *tuner) turboRow(holding bool) *headroomv1.TurboStatus {
 	row := &headroomv1.TurboStatus{State: knobLeft}
-	turbo, err := dvfs.OpenTurbo(n.root)
+	turbo, err := dvfs.OpenTurbo(t.root)
 	if err != nil {
 		row.State, row.Text = closedAs(err), err.Error()
 		return row
@@ -42,7 +42,7 @@ func (n *node) turboRow() *headroomv1.TurboStatus {
 		return row
 	}
 	row.Effective = originals.OnOff(on)
-	if t := &n.tuner; t.inUse && n.mode == holding {
+	if t.inUse && holding {
 		if err := t.closed[""]; err != nil {
 			row.State, row.Text = closedAs(err), err.Error()
 		}

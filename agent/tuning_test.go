@@ -150,10 +150,10 @@ func TestTunedWhileHeld(t *testing.T) {
 			n.turnUntil(t, "the end of the sprint ends it", want("balance_power", c.off))
 			n.checkTuned(t, c.preferences, "off")
 			n.checkCeilings(t, l)
-			if n.writeErr != nil || shown(n, "limit-refused") || shown(n, "limit-drift") || shown(n, tuningDriftCode) || shown(n, "tuning-refused") {
-				t.Errorf("%v, items %v", n.writeErr, n.health.List())
+			if n.control.writeErr != nil || shown(n, "limit-refused") || shown(n, "limit-drift") || shown(n, tuningDriftCode) || shown(n, "tuning-refused") {
+				t.Errorf("%v, items %v", n.control.writeErr, n.health.List())
 			}
-			if out := n.putBackNow(); out.Failed != 0 || len(out.Kept) != 0 {
+			if out := n.release.putBack(); out.Failed != 0 || len(out.Kept) != 0 {
 				t.Errorf("%+v", out)
 			}
 			if changed := differing(before, l.tunables()); len(changed) > 0 {
@@ -181,7 +181,7 @@ func onlyTuning(all map[string]string) map[string]string {
 // checkTuned demands that status tells what is asked for and what stands.
 func (n *node) checkTuned(t *testing.T, preferences bool, turbo string) {
 	t.Helper()
-	s := n.details(instant())
+	s := n.report.details(instant())
 	if got := s.GetTurbo(); got.GetRequested() != turbo || got.GetEffective() != turbo || got.GetState() != knobHeld {
 		t.Errorf("turbo %v, want %s and held", got, turbo)
 	}
@@ -199,7 +199,7 @@ func (n *node) checkTuned(t *testing.T, preferences bool, turbo string) {
 // checkCeilings demands that on the frequency rung no ceiling stands above the law's.
 func (n *node) checkCeilings(t *testing.T, l *lab) {
 	t.Helper()
-	if n.rung() != rungCPUFreq {
+	if n.control.rung() != rungCPUFreq {
 		return
 	}
 	for policy, most := range n.machine.Freq.Written {
@@ -224,10 +224,10 @@ func TestTuningThatIsNotThere(t *testing.T) {
 		}
 		n := loopless(t, cfg)
 		n.turnUntil(t, "it is said", func() bool {
-			s := n.details(instant())
+			s := n.report.details(instant())
 			return s.GetPolicies()[3].GetEppState() == knobPinned && s.GetTurbo().GetState() == knobLocked
 		})
-		s := n.details(instant())
+		s := n.report.details(instant())
 		if p := s.GetPolicies()[3]; p.GetEpp() != "performance" || p.GetEppRequested() != "balance_power" || !strings.Contains(p.GetEppText(), "governor") {
 			t.Errorf("policy %v", p)
 		}
@@ -242,7 +242,7 @@ func TestTuningThatIsNotThere(t *testing.T) {
 		n.quiet(t)
 		l.write(policyDir+"3/scaling_governor", "powersave")
 		n.turnUntil(t, "it stands again", func() bool { return n.tuner.state("policy3") == knobHeld })
-		if out := n.putBackNow(); out.Failed != 0 {
+		if out := n.release.putBack(); out.Failed != 0 {
 			t.Errorf("%+v", out)
 		}
 		if got := l.text(epp("3")); got != "performance" {
@@ -256,7 +256,7 @@ func TestTuningThatIsNotThere(t *testing.T) {
 		cfg.Frequency = config.Frequency{Preference: "power", Turbo: config.TurboOff}
 		n := loopless(t, cfg)
 		n.turn(instant())
-		s := n.details(instant())
+		s := n.report.details(instant())
 		if p := s.GetPolicies()[0]; p.GetEppState() != knobAbsent || p.GetEppText() == "" || s.GetTurbo().GetState() != knobAbsent || s.GetTurbo().GetText() == "" {
 			t.Errorf("policy %v, turbo %v", p, s.GetTurbo())
 		}
@@ -273,11 +273,11 @@ func TestTuningThatIsNotThere(t *testing.T) {
 		cfg.Frequency = config.Frequency{Preference: "power", Turbo: config.TurboLeave}
 		n := loopless(t, cfg)
 		n.turnUntil(t, "the others are set", func() bool { return l.text(epp("7")) == "power" })
-		if s := n.details(instant()); s.GetPolicies()[0].GetEppState() != knobRefused || s.GetPolicies()[0].GetEppText() == "" || !shown(n, "tuning-refused") {
+		if s := n.report.details(instant()); s.GetPolicies()[0].GetEppState() != knobRefused || s.GetPolicies()[0].GetEppText() == "" || !shown(n, "tuning-refused") {
 			t.Errorf("policy %v, items %v", s.GetPolicies()[0], n.health.List())
 		}
-		if n.writeErr != nil || n.mode != holding {
-			t.Errorf("%v, mode %v: the cap is not held", n.writeErr, n.mode)
+		if n.control.writeErr != nil || n.control.mode != holding {
+			t.Errorf("%v, mode %v: the cap is not held", n.control.writeErr, n.control.mode)
 		}
 	})
 }
@@ -285,8 +285,8 @@ func TestTuningThatIsNotThere(t *testing.T) {
 // quiet demands that nothing was said to be wrong, and that the cap is held.
 func (n *node) quiet(t *testing.T) {
 	t.Helper()
-	if n.health.Len() != 0 || n.writeErr != nil || n.counters.writeErrors != 0 || n.counters.drifts != 0 || n.mode != holding {
-		t.Errorf("items %v, %v, %+v, mode %v", n.health.List(), n.writeErr, n.counters, n.mode)
+	if n.health.Len() != 0 || n.control.writeErr != nil || n.tally.counters.writeErrors != 0 || n.tally.counters.drifts != 0 || n.control.mode != holding {
+		t.Errorf("items %v, %v, %+v, mode %v", n.health.List(), n.control.writeErr, n.tally.counters, n.control.mode)
 	}
 }
 
@@ -303,7 +303,7 @@ func TestObservingTunesNothing(t *testing.T) {
 	if changed := differing(before, l.tunables()); len(changed) > 0 {
 		t.Errorf("changed: %v", changed)
 	}
-	s := n.details(instant())
+	s := n.report.details(instant())
 	if p := s.GetPolicies()[0]; p.GetEppState() != knobLeft || p.GetEppRequested() != "" || p.GetEpp() == "" || s.GetTurbo().GetState() != knobLeft || s.GetTurbo().GetEffective() != "on" {
 		t.Errorf("policy %v, turbo %v", p, s.GetTurbo())
 	}
@@ -336,13 +336,13 @@ func TestTuningRivals(t *testing.T) {
 			if rewritten[epp("2")] != want || rewritten[noTurboFile] != want {
 				t.Errorf("written over %v times, want %d", rewritten, want)
 			}
-			if i, _ := n.health.Get(tuningDriftCode); n.counters.drifts == 0 || !strings.Contains(i.Text, "was written") || i.Hint == "" {
-				t.Errorf("item %+v, %d drifts", i, n.counters.drifts)
+			if i, _ := n.health.Get(tuningDriftCode); n.tally.counters.drifts == 0 || !strings.Contains(i.Text, "was written") || i.Hint == "" {
+				t.Errorf("item %+v, %d drifts", i, n.tally.counters.drifts)
 			}
-			if n.writeErr != nil || shown(n, "limit-drift") {
-				t.Errorf("%v, items %v: the cap has nothing to do with it", n.writeErr, n.health.List())
+			if n.control.writeErr != nil || shown(n, "limit-drift") {
+				t.Errorf("%v, items %v: the cap has nothing to do with it", n.control.writeErr, n.health.List())
 			}
-			out := n.putBackNow()
+			out := n.release.putBack()
 			if left := l.text(epp("2")); out.Failed != 0 || mode == config.RivalsFight && left != "balance_performance" || mode == config.RivalsYield && left != "performance" {
 				t.Errorf("%+v, preference %s after the release", out, left)
 			}

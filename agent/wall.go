@@ -1,16 +1,14 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"headroom/agent/config"
 	"headroom/agent/health"
 	"headroom/agent/machine"
-	"headroom/agent/metrics"
-	"headroom/agent/originals"
 	"headroom/capping"
 	"headroom/ipmi"
 	"headroom/lease"
@@ -42,19 +40,12 @@ type wallMeter struct {
 
 	configured capping.Config // the model before anything was learned
 	counted    wallMean       // by that model
-
-	limit      ipmi.Limit // the BMC's own, as last read
-	limitKnown bool
-	limitErr   error
-	limitWant  units.Power
-	limitAt    time.Duration
 }
 
 // startBMC begins to ask the BMC. It never waits, and what is wrong never stops
 // the node: it is said.
 func (w *wallMeter) start() {
 	cfg, err := w.cfg.BMC()
-	cfg.LoopPeriod = beat
 	w.health.Fail(err != nil, "bmc-password",
 		fmt.Sprintf("the BMC is not asked: %v", err), config.HintOf(err))
 	if err != nil || cfg.Mode == ipmi.ModeOff {
@@ -168,115 +159,43 @@ func (w *wallMeter) standIn(now time.Duration) {
 // blind says that nothing measures power here.
 func (w *wallMeter) blind() bool { return len(w.machine.Packages) == 0 && !w.told.Known }
 
-// watchBMC is what once a second is enough for: what the BMC is good for, in
-// words, and its own limit behind the cap.
-func (n *node) watchBMC(now time.Duration) {
-	b := n.meter
-	if b.bmc == nil {
+// watch is what once a second is enough for: whether power is known, and what the BMC is
+// good for, in words.
+func (w *wallMeter) watch(now, began time.Duration, holding bool, busy float64, busyKnown bool) {
+	w.watchSensor(now, began, holding)
+	if w.bmc == nil {
 		return
 	}
-	if w, ok := b.witness(n.busy, n.busyOK); ok {
-		b.bmc.Witness(w)
+	if p, ok := w.witness(busy, busyKnown); ok {
+		w.bmc.Witness(p)
 	}
-	asked := n.cfg.IPMI.Mode == config.IPMILAN || n.cfg.IPMI.Mode == config.IPMIInBand
-	late := now-n.began > quietBMC
-	switch b.told.State {
+	asked := w.cfg.IPMI.Mode == config.IPMILAN || w.cfg.IPMI.Mode == config.IPMIInBand
+	late := now-began > quietBMC
+	switch w.told.State {
 	case ipmi.StateStale, ipmi.StateInsane:
-		n.sayBMC(true)
+		w.sayBMC(true)
 	case ipmi.StateAbsent, ipmi.StateUnknown:
-		n.sayBMC(asked && late)
+		w.sayBMC(asked && late)
 	case ipmi.StateOK:
-		n.health.Clear("bmc")
+		w.health.Clear("bmc")
 	}
-	agreement := b.learner.Agreement(now)
-	n.health.Warn(agreement.State == capping.Disagrees, "sensor-disagree",
+	agreement := w.learner.Agreement(now)
+	w.health.Warn(agreement.State == capping.Disagrees, "sensor-disagree",
 		fmt.Sprintf("wall power of the BMC and of the model %v; the wall counts", agreement),
 		"look at power.other and supply_efficiency, at the unit of the BMC's reading, and at energy filtering (SGX) in the BIOS")
-	n.backstop(now)
 }
+
+// quietSensor is how long power may be unknown before that is a warning.
+const quietSensor = 2 * time.Second
 
 // quietBMC is how long a BMC that was asked for by name may take to say anything.
 const quietBMC = 6 * time.Second
 
-func (n *node) sayBMC(bad bool) {
-	r := n.meter.told
-	n.health.Warn(bad, "bmc",
+func (w *wallMeter) sayBMC(bad bool) {
+	r := w.told
+	w.health.Warn(bad, "bmc",
 		fmt.Sprintf("wall power from the BMC is %s: %s; the model alone goes on, with a margin", r.State, r.Why),
 		"see powerd sensor list; a BMC that hangs comes back with ipmitool mc reset cold, which leaves the host alone")
-}
-
-const (
-	// backstopAbove is how far above the cap the BMC's own limit is kept: behind
-	// the loop, never in its way.
-	backstopAbove = 1.05
-	// backstopStep and backstopEvery bound how often it is rewritten: some BMCs
-	// keep it in flash.
-	backstopStep  = 2 * units.Watt
-	backstopEvery = 5 * time.Second
-)
-
-// backstop keeps the BMC's own limit a little above the cap.
-func (n *node) backstop(now time.Duration) {
-	b := n.meter
-	if !n.cfg.KeepsLimit() || n.mode != holding || !b.limitKnown {
-		return
-	}
-	want := units.FromWatts(n.caps.now.Watts() * backstopAbove)
-	found := b.limit
-	if !n.records.saved(originals.Control{Path: bmcPath, Label: "limit of the BMC", Kind: originals.BMC, Read: func() (originals.Value, error) {
-		return originals.Value{Text: originals.EncodeLimit(found)}, nil
-	}}) {
-		return
-	}
-	if max(want-b.limitWant, b.limitWant-want) < backstopStep || now-b.limitAt < backstopEvery {
-		return
-	}
-	expect := ipmi.Limit{Power: want, Active: true, Correction: max(found.Correction, beat), Period: found.Period}
-	if err := n.records.trail.NoteValue(bmcPath, originals.Value{Text: originals.EncodeLimit(expect)}, originals.Value{Text: originals.EncodeLimit(found)}); err != nil {
-		n.log.Warn("the BMC's limit is not written", slog.Any("error", err))
-		return
-	}
-	b.limitWant, b.limitAt = want, now
-	n.far.limit.put(want)
-}
-
-// limitTold takes a report about the BMC's limit.
-func (n *node) limitTold(r limitReport) {
-	b := n.meter
-	b.limitErr = r.err
-	if r.err == nil {
-		if r.wrote && n.records.trail != nil && n.records.trail.Has(bmcPath) {
-			// The bytes as the BMC took them, so that only they are ever put back over.
-			if err := n.records.trail.NoteValue(bmcPath, originals.Value{Text: originals.EncodeLimit(r.limit)}, originals.Value{Text: originals.EncodeLimit(b.limit)}); err != nil {
-				n.log.Warn("the BMC's limit is not recorded", slog.Any("error", err))
-			}
-		}
-		b.limit, b.limitKnown = r.limit, true
-	} else if r.wrote {
-		b.limitWant = 0 // to be tried again
-		n.countWrite(metrics.BMC, r.err)
-	}
-	n.health.Warn(r.err != nil && !errors.Is(r.err, ipmi.ErrAbsent), "bmc-limit",
-		fmt.Sprintf("the BMC's own limit cannot be kept: %v", r.err),
-		"the cap is held without it; set ipmi.limit: false if this BMC has none")
-}
-
-// limitInfo is the BMC's limit as a rung.
-func (w *wallMeter) limitInfo() capping.RungInfo {
-	info := capping.RungInfo{Rung: capping.RungDCMI, State: capping.RungMissing, Text: "no BMC is asked"}
-	switch {
-	case !w.cfg.IPMI.Limit:
-		info.State, info.Text = capping.RungOff, "ipmi.limit is false"
-	case !w.cfg.KeepsLimit():
-		info.State, info.Text = capping.RungOff, w.cfg.Controls.Denied([]string{config.BMCName})
-	case w.limitErr != nil:
-		info.State, info.Text = capping.RungRefused, w.limitErr.Error()
-	case w.limitKnown && w.limit.Active:
-		info.State, info.Text = capping.RungReady, fmt.Sprintf("holds %v with exception action %v", w.limit.Power, w.limit.Action)
-	case w.limitKnown:
-		info.State, info.Text = capping.RungReady, "no limit is active"
-	}
-	return info
 }
 
 // close ends the asking.
@@ -284,4 +203,25 @@ func (w *wallMeter) close() {
 	if w.bmc != nil {
 		w.bmc.Close()
 	}
+}
+
+// watchSensor says when nothing tells what the node draws.
+func (w *wallMeter) watchSensor(now, began time.Duration, holding bool) {
+	if len(w.machine.Packages) == 0 {
+		w.health.Warn(w.blind() && now-began > quietSensor, "sensor",
+			"nothing here measures power: "+blindWords(holding),
+			"give the node a BMC that tells it (ipmi in powerd.yaml), or load the RAPL driver; see powerd sensor list")
+		return
+	}
+	w.health.Warn(now-max(w.knownAt, began) > quietSensor, "sensor",
+		"power cannot be read ("+strings.Join(w.machine.Unmeasured(), ", ")+"): limits hold or fall, and never rise",
+		"energy_uj is readable by root only, and a counter that stands still counts for nothing; see powerd zone list")
+}
+
+// blindWords are what a node without any measurement goes by.
+func blindWords(holding bool) string {
+	if holding {
+		return "the cap is held by what the configuration says full load draws"
+	}
+	return "what it draws is unknown to the cluster"
 }

@@ -1,13 +1,9 @@
 package agent
 
 import (
-	"fmt"
 	"log/slog"
-	"time"
 
-	"headroom/lease"
 	"headroom/systemd"
-	"headroom/units"
 )
 
 // serviceManager is told how this powerd is: ready once a safe cap is held (or the
@@ -57,52 +53,5 @@ func (m *serviceManager) stopping() {
 func (m *serviceManager) tell(err error) {
 	if err != nil {
 		m.log.Debug("the service manager was not told", slog.Any("error", err))
-	}
-}
-
-// words is the node in one line. It holds no figure that changes all the time.
-func (n *node) words() string {
-	base, state := n.lease.Cap()
-	var s string
-	switch {
-	case n.mode == released:
-		s = "released: the originals are back, only observing"
-	case n.mode == observing && !n.cfg.Enforce:
-		s = "observe only: enforce is false"
-	case n.mode == observing:
-		s = "cannot hold a cap: " + n.machine.Ladder.Why
-	case state == lease.Held:
-		s = fmt.Sprintf("holding the lease's cap of %v by %v", base, n.machine.Ladder.Use)
-	default:
-		s = fmt.Sprintf("holding the fail-safe cap of %v by %v (%v)", base, n.machine.Ladder.Use, n.lease.Why())
-	}
-	if n.caps.running != "" {
-		s += "; sprinting"
-	}
-	if n.network.cutOff {
-		s += "; cut off"
-	}
-	if k := n.health.Len(); k > 0 {
-		s += fmt.Sprintf("; %d warnings, see powerd status", k)
-	}
-	return s
-}
-
-// counters count since powerd started.
-type counters struct {
-	renewals, refusals, expiries, steps, misses, drifts, writeErrors, thermalEvents, sprints uint64
-
-	overTime   time.Duration // see overCap
-	overEnergy units.Energy
-}
-
-// late is how much later than due a turn may come before it counts as missed.
-const late = period
-
-// noteTurn counts a turn and whether it came in time.
-func (n *node) noteTurn(now, before time.Duration) {
-	n.counters.steps++
-	if before > 0 && now-before > period+late {
-		n.counters.misses++
 	}
 }

@@ -49,7 +49,7 @@ func newStill(t *testing.T, shapeName string) *still {
 		t.Fatal(err)
 	}
 	n := newNode(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
-	n.lock, n.began = file, time.Hour
+	n.lock, n.control.began = file, time.Hour
 	if err := n.boot(); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func (s *still) second(t *testing.T, load float64) {
 		s.meter.learnFrom(s.now, s.wall)
 	}
 	s.node.machine.ReadBack()
-	s.busy, s.busyOK = s.node.machine.Busy()
+	s.control.busy, s.control.busyKnown = s.node.machine.Busy()
 	told := units.Power(math.Round(s.machine.Wall().Watts())) * units.Watt
 	if told != s.wall.Power {
 		s.wall.Serial, s.wall.ChangedAt = s.wall.Serial+1, s.now
@@ -125,7 +125,7 @@ func (s *still) steady(t *testing.T) (low, high units.Power) {
 	t.Helper()
 	for i := range 120 {
 		s.second(t, 0.02)
-		w, ok := s.meter.witness(s.busy, s.busyOK)
+		w, ok := s.meter.witness(s.control.busy, s.control.busyKnown)
 		switch {
 		case i < 5:
 		case !ok:
@@ -147,7 +147,7 @@ func TestLoadIsAWitness(t *testing.T) {
 		for range 3 {
 			s.second(t, load)
 		}
-		w, ok := s.meter.witness(s.busy, s.busyOK)
+		w, ok := s.meter.witness(s.control.busy, s.control.busyKnown)
 		if !ok {
 			t.Fatal("no witness")
 		}

@@ -6,11 +6,15 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/ipmi"
 )
+
+// Beat is the time between heartbeats, and so the slowest that powerd corrects power by itself.
+const Beat = time.Second
 
 // SaneAbove: a reading above this multiple of rated is no reading.
 const SaneAbove = 2
@@ -21,7 +25,7 @@ const SaneAbove = 2
 func (c *Config) BMC() (ipmi.Config, error) {
 	cfg := ipmi.Config{
 		Mode: ipmi.Mode(c.IPMI.Mode), Address: c.IPMI.Address, User: c.IPMI.User,
-		Most: SaneAbove * c.Power.Rated,
+		Most: SaneAbove * c.Power.Rated, LoopPeriod: Beat,
 	}
 	if c.Root != "/" && cfg.Mode == ipmi.ModeAuto {
 		cfg.Mode = ipmi.ModeOff

@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"headroom/agent/config"
+	"headroom/agent/health"
+	"headroom/agent/metrics"
+	"headroom/agent/originals"
+	"headroom/capping"
+	"headroom/ipmi"
+	"headroom/units"
+)
+
+// bmcLimit keeps the BMC's own limit a little above the cap, as the last line behind the
+// loop. It belongs to the owner goroutine.
+type bmcLimit struct {
+	cfg    *config.Config
+	log    *slog.Logger
+	health *health.Items
+
+	control *controller
+	records *records
+	tally   *tally
+	far     *far
+
+	read  ipmi.Limit // as last read
+	known bool
+	err   error // of the newest report
+	want  units.Power
+	at    time.Duration // when that was asked for
+}
+
+const (
+	// backstopAbove is how far above the cap the BMC's own limit is kept: behind
+	// the loop, never in its way.
+	backstopAbove = 1.05
+	// backstopStep and backstopEvery bound how often it is rewritten: some BMCs
+	// keep it in flash.
+	backstopStep  = 2 * units.Watt
+	backstopEvery = 5 * time.Second
+)
+
+// keep keeps the BMC's own limit a little above the cap.
+func (l *bmcLimit) keep(now time.Duration) {
+	if !l.cfg.KeepsLimit() || l.control.mode != holding || !l.known {
+		return
+	}
+	want := units.FromWatts(l.control.caps.now.Watts() * backstopAbove)
+	found := l.read
+	if !l.records.saved(originals.Control{Path: bmcPath, Label: "limit of the BMC", Kind: originals.BMC, Read: func() (originals.Value, error) {
+		return originals.Value{Text: originals.EncodeLimit(found)}, nil
+	}}) {
+		return
+	}
+	if max(want-l.want, l.want-want) < backstopStep || now-l.at < backstopEvery {
+		return
+	}
+	expect := ipmi.Limit{Power: want, Active: true, Correction: max(found.Correction, beat), Period: found.Period}
+	if err := l.records.trail.NoteValue(bmcPath, originals.Value{Text: originals.EncodeLimit(expect)}, originals.Value{Text: originals.EncodeLimit(found)}); err != nil {
+		l.log.Warn("the BMC's limit is not written", slog.Any("error", err))
+		return
+	}
+	l.want, l.at = want, now
+	l.far.limit.put(want)
+}
+
+// told takes a report about the BMC's limit.
+func (l *bmcLimit) told(r limitReport) {
+	l.err = r.err
+	if r.err == nil {
+		if r.wrote && l.records.trail != nil && l.records.trail.Has(bmcPath) {
+			// The bytes as the BMC took them, so that only they are ever put back over.
+			if err := l.records.trail.NoteValue(bmcPath, originals.Value{Text: originals.EncodeLimit(r.limit)}, originals.Value{Text: originals.EncodeLimit(l.read)}); err != nil {
+				l.log.Warn("the BMC's limit is not recorded", slog.Any("error", err))
+			}
+		}
+		l.read, l.known = r.limit, true
+	} else if r.wrote {
+		l.want = 0 // to be tried again
+		l.tally.wrote(metrics.BMC, r.err)
+	}
+	l.health.Warn(r.err != nil && !errors.Is(r.err, ipmi.ErrAbsent), "bmc-limit",
+		fmt.Sprintf("the BMC's own limit cannot be kept: %v", r.err),
+		"the cap is held without it; set ipmi.limit: false if this BMC has none")
+}
+
+// info is the BMC's limit as a rung.
+func (l *bmcLimit) info() capping.RungInfo {
+	info := capping.RungInfo{Rung: capping.RungDCMI, State: capping.RungMissing, Text: "no BMC is asked"}
+	switch {
+	case !l.cfg.IPMI.Limit:
+		info.State, info.Text = capping.RungOff, "ipmi.limit is false"
+	case !l.cfg.KeepsLimit():
+		info.State, info.Text = capping.RungOff, l.cfg.Controls.Denied([]string{config.BMCName})
+	case l.err != nil:
+		info.State, info.Text = capping.RungRefused, l.err.Error()
+	case l.known && l.read.Active:
+		info.State, info.Text = capping.RungReady, fmt.Sprintf("holds %v with exception action %v", l.read.Power, l.read.Action)
+	case l.known:
+		info.State, info.Text = capping.RungReady, "no limit is active"
+	}
+	return info
+}

@@ -1,0 +1,50 @@
+package agent
+
+import (
+	"time"
+
+	"connectrpc.com/connect"
+
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+)
+
+// waiter is somebody who waits for the answer to a heartbeat.
+type waiter struct {
+	beat   uint64
+	until  time.Duration
+	answer chan<- reply[struct{}]
+}
+
+// renewWait bounds waiting for the answer to one heartbeat.
+const renewWait = 3 * time.Second
+
+// renew sends a heartbeat at once; the answer comes with the leader's.
+func (x *exchange) renew(answer chan<- reply[struct{}]) {
+	if x.streams.Leader() == nil {
+		answer <- reply[struct{}]{err: rpc.Refuse(connect.CodeUnavailable, "no-leader", cli.ExitUnreachable,
+			"no coordinator that leads is reachable", "see powerd lease show and coordinator status")}
+		return
+	}
+	x.heartbeat()
+	x.waiting = append(x.waiting, &waiter{beat: x.lease.Beats(), until: instant().Boot + renewWait, answer: answer})
+}
+
+// answerWaiters tells those whose heartbeat was answered, or who waited too long.
+func (x *exchange) answerWaiters(now time.Duration) {
+	left := x.waiting[:0]
+	for _, w := range x.waiting {
+		switch {
+		case x.lease.AnsweredBeat() >= w.beat:
+			x.publish(instant())
+			w.answer <- reply[struct{}]{}
+		case now > w.until:
+			w.answer <- reply[struct{}]{err: rpc.Refuse(connect.CodeDeadlineExceeded, "timeout", cli.ExitUnknown,
+				"the leader did not answer the heartbeat in time", "see powerd lease show")}
+		default:
+			left = append(left, w)
+		}
+	}
+	clear(x.waiting[len(left):])
+	x.waiting = left
+}

@@ -1,0 +1,181 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+
+	"connectrpc.com/connect"
+
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/rpc"
+	"headroom/units"
+)
+
+// front answers AgentService on the unix socket.
+type front struct {
+	headroomv1connect.UnimplementedAgentServiceHandler
+
+	n *node
+}
+
+// freshWait bounds waiting for the owner: one that is stuck is a state to be seen too.
+const freshWait = 500 * time.Millisecond
+
+// GetAgentStatus is the state of this moment; of an owner that does not answer,
+// the last one it told.
+func (f front) GetAgentStatus(ctx context.Context, _ *connect.Request[headroomv1.GetAgentStatusRequest]) (
+	*connect.Response[headroomv1.GetAgentStatusResponse], error,
+) {
+	short, cancel := context.WithTimeout(ctx, freshWait)
+	defer cancel()
+	_, err := owned(short, f.n, func(_ context.Context, answer chan<- reply[struct{}]) {
+		f.n.report.details(instant())
+		answer <- reply[struct{}]{}
+	})
+	if ctx.Err() != nil {
+		return nil, err
+	}
+	return connect.NewResponse(f.n.report.snapshot()), nil
+}
+
+// RestoreLimits hands the wish to the owner and waits for how it went.
+func (f front) RestoreLimits(ctx context.Context, req *connect.Request[headroomv1.RestoreLimitsRequest]) (
+	*connect.Response[headroomv1.RestoreLimitsResponse], error,
+) {
+	call := &restoreCall{force: req.Msg.GetForce(), change: req.Msg.GetChange(), reply: make(chan restoreReply, 1)}
+	if call.change.GetRequestId() == "" {
+		call.change = f.n.release.change("powerd limit restore")
+	}
+	select {
+	case f.n.restores <- call:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case r := <-call.reply:
+		if r.err != nil {
+			return nil, refusalOf(r.err)
+		}
+		return connect.NewResponse(&headroomv1.RestoreLimitsResponse{Restored: r.out.Restored, Kept: r.out.Kept}), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// refusalOf carries a two-line error to the command line.
+func refusalOf(err error) *connect.Error {
+	e := rpc.AsCLI(err, "release", "the leader")
+	return rpc.Refuse(connect.CodeFailedPrecondition, e.Code, e.Exit, e.Error(), e.Hint)
+}
+
+// serveSocket answers on the unix socket until ctx ends.
+func (n *node) serveSocket(ctx context.Context, l net.Listener) {
+	mux := http.NewServeMux()
+	mux.Handle(headroomv1connect.NewAgentServiceHandler(front{n: n}, rpc.HandlerOptions()...))
+	if err := rpc.Serve(ctx, l, mux); err != nil {
+		n.log.Error("socket closed", slog.Any("error", err))
+	}
+}
+
+// reply is a value or why there is none.
+type reply[T any] struct {
+	value T
+	err   error
+}
+
+// owned runs do on the owner goroutine and waits for its answer.
+func owned[T any](ctx context.Context, n *node, do func(context.Context, chan<- reply[T])) (T, error) {
+	answer := make(chan reply[T], 1)
+	var none T
+	select {
+	case n.calls <- func(inner context.Context) { do(inner, answer) }:
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+	select {
+	case r := <-answer:
+		return r.value, r.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
+
+// SetLocalLimit caps this node below its lease for a time.
+func (f front) SetLocalLimit(ctx context.Context, req *connect.Request[headroomv1.SetLocalLimitRequest]) (
+	*connect.Response[headroomv1.SetLocalLimitResponse], error,
+) {
+	length, err := lengthOf(req.Msg.GetDurationMs())
+	if err != nil {
+		return nil, err
+	}
+	if req.Msg.GetCapUw() <= 0 {
+		return nil, badLocal("a limit of 0 W is never written", "powerd limit clear takes a local limit away")
+	}
+	now, err := owned(ctx, f.n, func(_ context.Context, answer chan<- reply[units.Power]) {
+		p, err := f.n.locals.setCap(units.Power(req.Msg.GetCapUw()), length, req.Msg.GetChange())
+		answer <- reply[units.Power]{p, err}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&headroomv1.SetLocalLimitResponse{CapUw: int64(now)}), nil
+}
+
+// ClearLocalLimit takes a local limit away.
+func (f front) ClearLocalLimit(ctx context.Context, req *connect.Request[headroomv1.ClearLocalLimitRequest]) (
+	*connect.Response[headroomv1.ClearLocalLimitResponse], error,
+) {
+	was, err := owned(ctx, f.n, func(_ context.Context, answer chan<- reply[bool]) {
+		answer <- reply[bool]{value: f.n.locals.clearCap(req.Msg.GetChange())}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&headroomv1.ClearLocalLimitResponse{WasSet: was}), nil
+}
+
+// SetLocalCeiling bounds the frequency for a time; 0 takes the bound away.
+func (f front) SetLocalCeiling(ctx context.Context, req *connect.Request[headroomv1.SetLocalCeilingRequest]) (
+	*connect.Response[headroomv1.SetLocalCeilingResponse], error,
+) {
+	call := &ceilingCall{freq: units.Freq(req.Msg.GetCeilingKhz()), change: req.Msg.GetChange(), answer: make(chan reply[[]int64], 1)}
+	if call.freq < 0 {
+		return nil, badLocal("a frequency below 0", "0 takes the ceiling away")
+	}
+	if call.freq > 0 {
+		var err error
+		if call.length, err = lengthOf(req.Msg.GetDurationMs()); err != nil {
+			return nil, err
+		}
+	}
+	select {
+	case f.n.calls <- func(context.Context) { f.n.locals.setCeiling(call) }:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case r := <-call.answer:
+		if r.err != nil {
+			return nil, r.err
+		}
+		return connect.NewResponse(&headroomv1.SetLocalCeilingResponse{EffectiveKhz: r.value}), nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// RenewLease sends a heartbeat at once and tells how the lease stands afterwards.
+func (f front) RenewLease(ctx context.Context, _ *connect.Request[headroomv1.RenewLeaseRequest]) (
+	*connect.Response[headroomv1.RenewLeaseResponse], error,
+) {
+	if _, err := owned(ctx, f.n, func(_ context.Context, answer chan<- reply[struct{}]) { f.n.exchange.renew(answer) }); err != nil {
+		return nil, err
+	}
+	s := f.n.report.snapshot()
+	return connect.NewResponse(&headroomv1.RenewLeaseResponse{LeaseMs: s.LeaseMs, Leader: s.GetLeader()}), nil
+}
