@@ -56,7 +56,7 @@ const Version = cli.Version
 // Times of the loop. The tests and the figures of the design depend on them.
 const (
 	// period of the inner loop.
-	period = 250 * time.Millisecond
+	period = config.Period
 	// beat is the time between heartbeats.
 	beat = config.Beat
 	// releaseWait bounds asking for a release: a stop must not hang on a

@@ -15,7 +15,9 @@ import (
 
 	"connectrpc.com/connect"
 
+	"headroom/agent/records"
 	"headroom/agent/statedir"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
@@ -64,7 +66,7 @@ func TestHoldsWhatItIsGranted(t *testing.T) {
 	if _, err := os.Stat(l.state(statedir.JournalFile)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the journal is still there: %v", err)
 	}
-	if h := l.held(); h.State != stateReleased || h.CapW != 245 {
+	if h := l.held(); h.State != records.StateReleased || h.CapW != 245 {
 		t.Errorf("held.json after the release: %+v", h)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"headroom/agent/config"
 	"headroom/agent/machine"
+	"headroom/agent/remote"
 	"headroom/agent/statedir"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -24,8 +25,8 @@ import (
 // journalled are the paths that the node's journal holds.
 func (n *node) journalled() []string {
 	var paths []string
-	if n.records.journal != nil {
-		for _, c := range n.records.journal.Controls {
+	if n.records.Journal != nil {
+		for _, c := range n.records.Journal.Controls {
 			paths = append(paths, c.Path)
 		}
 	}
@@ -67,7 +68,7 @@ func TestEachControlDeniedInTurn(t *testing.T) {
 				n.give(t, 1, cfg.Power.FailSafe+10*units.Watt, lease.Sprint{})
 				n.spin(t, "the cap is carried out", func() bool {
 					n.tuner.due = 0
-					return n.control.caps.applied == n.control.caps.now && n.records.next == nil && n.tuner.saved()
+					return n.control.caps.applied == n.control.caps.now && !n.records.Busy() && n.tuner.saved()
 				})
 			}
 			n.turn(instant())
@@ -130,7 +131,7 @@ func TestDeniedFarControls(t *testing.T) {
 	}
 	n.limit.read, n.limit.known = ipmi.Limit{Power: 300 * units.Watt}, true
 	n.limit.keep(time.Hour)
-	if n.limit.want != 0 || n.records.next != nil || slices.Contains(n.journalled(), bmcPath) {
+	if n.limit.want != 0 || n.records.Busy() || slices.Contains(n.journalled(), remote.BMCPath) {
 		t.Errorf("the BMC's limit is asked to be %v", n.limit.want)
 	}
 	n.cfg.Controls.Deny = []string{"bandwidth"}

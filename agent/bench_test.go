@@ -31,9 +31,9 @@ func BenchmarkTurn(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	n.records.writer = statedir.StartWriter(n.disk)
+	n.records.Start()
 	defer func() {
-		n.records.writer.Stop(settleWait)
+		n.records.Stop()
 		_ = n.close()
 	}()
 	b.ReportAllocs()
@@ -41,7 +41,7 @@ func BenchmarkTurn(b *testing.B) {
 		n.machine.LookedAt -= period // as if a period had gone by
 		n.turn(instant())
 		select {
-		case e := <-n.records.writer.Done():
+		case e := <-n.records.Writer.Done():
 			n.stored(e)
 		default:
 		}

@@ -10,6 +10,8 @@ import (
 	"headroom/agent/health"
 	"headroom/agent/metrics"
 	"headroom/agent/originals"
+	"headroom/agent/records"
+	"headroom/agent/remote"
 	"headroom/capping"
 	"headroom/ipmi"
 	"headroom/units"
@@ -23,9 +25,9 @@ type bmcLimit struct {
 	health *health.Items
 
 	control *controller
-	records *records
+	records *records.Records
 	tally   *tally
-	far     *far
+	remote  *remote.Remote
 
 	read  ipmi.Limit // as last read
 	known bool
@@ -51,7 +53,7 @@ func (l *bmcLimit) keep(now time.Duration) {
 	}
 	want := units.FromWatts(l.control.caps.now.Watts() * backstopAbove)
 	found := l.read
-	if !l.records.saved(originals.Control{Path: bmcPath, Label: "limit of the BMC", Kind: originals.BMC, Read: func() (originals.Value, error) {
+	if !l.records.Save(originals.Control{Path: remote.BMCPath, Label: "limit of the BMC", Kind: originals.BMC, Read: func() (originals.Value, error) {
 		return originals.Value{Text: originals.EncodeLimit(found)}, nil
 	}}) {
 		return
@@ -60,31 +62,31 @@ func (l *bmcLimit) keep(now time.Duration) {
 		return
 	}
 	expect := ipmi.Limit{Power: want, Active: true, Correction: max(found.Correction, beat), Period: found.Period}
-	if err := l.records.trail.NoteValue(bmcPath, originals.Value{Text: originals.EncodeLimit(expect)}, originals.Value{Text: originals.EncodeLimit(found)}); err != nil {
+	if err := l.records.Trail.NoteValue(remote.BMCPath, originals.Value{Text: originals.EncodeLimit(expect)}, originals.Value{Text: originals.EncodeLimit(found)}); err != nil {
 		l.log.Warn("the BMC's limit is not written", slog.Any("error", err))
 		return
 	}
 	l.want, l.at = want, now
-	l.far.limit.put(want)
+	l.remote.SetLimit(want)
 }
 
 // told takes a report about the BMC's limit.
-func (l *bmcLimit) told(r limitReport) {
-	l.err = r.err
-	if r.err == nil {
-		if r.wrote && l.records.trail != nil && l.records.trail.Has(bmcPath) {
+func (l *bmcLimit) told(r remote.LimitReport) {
+	l.err = r.Err
+	if r.Err == nil {
+		if r.Wrote && l.records.Trail != nil && l.records.Trail.Has(remote.BMCPath) {
 			// The bytes as the BMC took them, so that only they are ever put back over.
-			if err := l.records.trail.NoteValue(bmcPath, originals.Value{Text: originals.EncodeLimit(r.limit)}, originals.Value{Text: originals.EncodeLimit(l.read)}); err != nil {
+			if err := l.records.Trail.NoteValue(remote.BMCPath, originals.Value{Text: originals.EncodeLimit(r.Limit)}, originals.Value{Text: originals.EncodeLimit(l.read)}); err != nil {
 				l.log.Warn("the BMC's limit is not recorded", slog.Any("error", err))
 			}
 		}
-		l.read, l.known = r.limit, true
-	} else if r.wrote {
+		l.read, l.known = r.Limit, true
+	} else if r.Wrote {
 		l.want = 0 // to be tried again
-		l.tally.wrote(metrics.BMC, r.err)
+		l.tally.wrote(metrics.BMC, r.Err)
 	}
-	l.health.Warn(r.err != nil && !errors.Is(r.err, ipmi.ErrAbsent), "bmc-limit",
-		fmt.Sprintf("the BMC's own limit cannot be kept: %v", r.err),
+	l.health.Warn(r.Err != nil && !errors.Is(r.Err, ipmi.ErrAbsent), "bmc-limit",
+		fmt.Sprintf("the BMC's own limit cannot be kept: %v", r.Err),
 		"the cap is held without it; set ipmi.limit: false if this BMC has none")
 }
 

@@ -6,7 +6,9 @@ import (
 
 	"headroom/agent/config"
 	"headroom/agent/health"
+	"headroom/agent/records"
 	"headroom/agent/statedir"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/gossip"
 	"headroom/gossip/brake"
@@ -35,7 +37,7 @@ func (b *brakeTracker) open() (err error) {
 
 // recall takes what earlier processes remembered of the brake. A message that no
 // key proves any more is forgotten; its generation is not.
-func (b *brakeTracker) recall(r remembered) {
+func (b *brakeTracker) recall(r records.State) {
 	if s, err := b.keys.Open(r.BrakeMessage); err == nil && s.Generation == r.Brake {
 		b.newest = s
 	}
@@ -46,7 +48,7 @@ func (b *brakeTracker) recall(r remembered) {
 //
 //headroom:control
 func (n *node) brakeHeard() {
-	s := n.network.gossip.Brake()
+	s := n.network.NewestBrake()
 	if s.Generation == 0 || s.Generation < n.lease.Memory().Brake || s == n.brake.newest {
 		return
 	}
@@ -59,13 +61,13 @@ func (n *node) brakeHeard() {
 
 // store has the writer make a memory durable.
 func (x *exchange) store(m lease.Memory) {
-	data, err := encodeMemory(remembered{m, x.brake.proof(m.Brake)})
+	data, err := records.EncodeState(records.State{Memory: m, BrakeMessage: x.brake.proof(m.Brake)})
 	if err != nil {
 		x.log.Error("state cannot be encoded", slog.Any("error", err)) // plain numbers: it cannot happen
 		return
 	}
 	x.storeAt = instant().Boot
-	x.records.writer.Do(statedir.Job{Kind: statedir.Memory, Name: statedir.MemoryFile, Data: data, Durable: true})
+	x.records.Writer.Do(statedir.Job{Kind: statedir.Memory, Name: statedir.MemoryFile, Data: data, Durable: true})
 }
 
 // proof is the signed brake of a generation, nil where it is not known.
@@ -119,3 +121,6 @@ func (b *brakeTracker) status() *headroomv1.BrakeStatus {
 func dropsMessage(d gossip.Drops) *headroomv1.BrakeDrops {
 	return &headroomv1.BrakeDrops{Old: d.Old, Forged: d.Forged, Malformed: d.Malformed}
 }
+
+// known are the keys that a brake is believed by, and the newest brake.
+func (b *brakeTracker) known() (brake.Keys, brake.Signed) { return b.keys, b.newest }

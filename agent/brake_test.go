@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"headroom/agent/config"
+	"headroom/agent/records"
 	"headroom/agent/statedir"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -227,7 +228,7 @@ func TestBrakeWithAFullDisk(t *testing.T) {
 	}
 	d.set(statedir.MemoryFile, false)
 	waitFor(t, "it is stored", func() bool { return !hasItem(c.last(), "brake-not-stored") && l.status(t).GetBrake().GetStored() })
-	var r remembered
+	var r records.State
 	data, err := os.ReadFile(l.state(statedir.MemoryFile))
 	if err == nil {
 		err = json.Unmarshal(data, &r)

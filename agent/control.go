@@ -8,11 +8,14 @@ import (
 	"math"
 	"time"
 
-	headroomv1 "headroom/api/headroom/v1"
-
 	"headroom/agent/config"
 	"headroom/agent/health"
+	"headroom/agent/heat"
 	"headroom/agent/machine"
+	"headroom/agent/meter"
+	"headroom/agent/records"
+
+	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
 	"headroom/internal/wire"
 	"headroom/lease"
@@ -37,10 +40,10 @@ type controller struct {
 	health *health.Items
 
 	machine *machine.Machine
-	meter   *wallMeter
+	meter   *meter.Meter
 	lease   *lease.Node
-	heat    *heat
-	records *records
+	heat    *heat.Heat
+	records *records.Records
 	tally   *tally
 	drift   *driftWatch
 
@@ -82,19 +85,19 @@ func (c *controller) gather(at lease.Instant) {
 		c.drift.look(now, excess, known)
 	}
 	if c.caps.running != "" {
-		c.heat.look(now)
+		c.heat.Look(now)
 	}
 	if now-c.machine.LookedAt < looseElapsed {
-		c.meter.sample.Elapsed = 0 // the last reading, which has been taken in before
+		c.meter.Sample.Elapsed = 0 // the last reading, which has been taken in before
 		return
 	}
-	c.meter.look(at)
-	c.tally.loop.AddLimited(c.limitedBy(now), c.meter.sample.Elapsed)
-	if c.meter.add(now) {
+	c.meter.Look(at)
+	c.tally.loop.AddLimited(c.limitedBy(now), c.meter.Sample.Elapsed)
+	if c.meter.Add(now) {
 		c.noteOver(now)
 	}
 	c.demand.Observe(now, capping.Look{
-		Wall: c.meter.reading(), Limited: c.limited(), Busy: c.busy, BusyKnown: c.busyKnown, Elapsed: c.meter.sample.Elapsed,
+		Wall: c.meter.Reading(), Limited: c.limited(), Busy: c.busy, BusyKnown: c.busyKnown, Elapsed: c.meter.Sample.Elapsed,
 	})
 }
 
@@ -123,9 +126,9 @@ func (c *controller) decide(now lease.Instant) {
 	f := c.machine.Freq
 	onFreq := c.machine.Ladder.Use == capping.RungFreq
 	if onFreq {
-		f.Step(capping.FreqSample{Sample: c.meter.sample, Busy: c.busy, BusyKnown: c.busyKnown}, c.caps.now, c.meter.blind(), c.meter.law)
+		f.Step(capping.FreqSample{Sample: c.meter.Sample, Busy: c.busy, BusyKnown: c.busyKnown}, c.caps.now, c.meter.Blind(), c.meter.Model)
 	} else {
-		c.act, c.law = capping.Step(now.Boot, c.meter.sample, c.caps.now, c.law, c.meter.law)
+		c.act, c.law = capping.Step(now.Boot, c.meter.Sample, c.caps.now, c.law, c.meter.Model)
 		c.parts = c.machine.Share(c.act, c.parts, (*machine.Package).Held)
 	}
 	if f != nil && f.Ceilings != nil {
@@ -140,9 +143,9 @@ func (c *controller) apply() []lease.Output {
 		return nil
 	}
 	want := c.exactCover()
-	covered := c.records.cover.allows(want)
+	covered := c.records.Covered().Allows(want)
 	if !covered {
-		c.records.ask(c.records.cover.union(want))
+		c.records.Ask(c.records.Covered().Union(want))
 	}
 	c.writeErr = c.write(covered, instant().Boot)
 	c.health.Fail(c.writeErr != nil, "limit-refused",
@@ -151,8 +154,8 @@ func (c *controller) apply() []lease.Output {
 	whole := c.writeErr == nil && covered
 	if whole {
 		c.caps.applied, c.caps.stepped = c.caps.now, false
-		if !c.records.cover.same(want) {
-			c.records.ask(want)
+		if !c.records.Covered().Same(want) {
+			c.records.Ask(want)
 		}
 	}
 	excess, known := c.excessWall()
@@ -168,7 +171,7 @@ func (c *controller) write(covered bool, now time.Duration) error {
 		}
 		to := s.Requested
 		if !covered {
-			to = to.AtMost(c.records.cover.limits[i].long, c.records.cover.limits[i].short)
+			to = to.AtMost(c.records.Covered().Limits[i].Long, c.records.Covered().Limits[i].Short)
 		}
 		if s.Drifted || s.Off {
 			if !c.mayWriteOver(now, s.RewroteAt) {
@@ -176,7 +179,7 @@ func (c *controller) write(covered bool, now time.Duration) error {
 			}
 			s.RewroteAt = now
 		}
-		err := s.Write(to, c.records.trail.Note)
+		err := s.Write(to, c.records.Trail.Note)
 		c.tally.wrote(s.Zone.Label, err)
 		failed = errors.Join(failed, err)
 	}
@@ -196,7 +199,7 @@ func (c *controller) write(covered bool, now time.Duration) error {
 	if !covered {
 		most = maps.Clone(f.Written)
 	}
-	err := f.Write(most, c.records.trail.Note)
+	err := f.Write(most, c.records.Trail.Note)
 	c.tally.ceilings(f, err)
 	return errors.Join(failed, err)
 }
@@ -213,7 +216,7 @@ func (c *controller) rail() capping.Rail {
 func (c *controller) limitedBy(now time.Duration) string {
 	_, state := c.lease.Cap()
 	switch {
-	case c.heat.slow(now):
+	case c.heat.Slow(now):
 		return "thermal"
 	case !c.limited():
 		return ""
@@ -241,9 +244,9 @@ func (c *controller) leaseInForce() *headroomv1.Stamp {
 // noteSettle counts how long a new cap takes to be met by the measured power, as
 // long as it is the cap that holds the node back.
 func (c *controller) noteSettle(now time.Duration) {
-	wall := c.meter.reading()
+	wall := c.meter.Reading()
 	switch {
-	case c.stepAt == 0 || c.meter.sample.Elapsed == 0:
+	case c.stepAt == 0 || c.meter.Sample.Elapsed == 0:
 	case now-c.stepAt > settleMost:
 		c.stepAt = 0
 	case wall.Known && c.limited() && math.Abs(wall.Power.Watts()/c.caps.now.Watts()-1) <= settledWithin:
@@ -255,8 +258,8 @@ func (c *controller) noteSettle(now time.Duration) {
 // decideCap finds the cap for this turn.
 func (c *controller) decideCap(now lease.Instant) {
 	want := c.lease.Turn(now, lease.TurnInput{
-		Wall: c.meter.reading(), Elapsed: c.meter.sample.Elapsed, Effective: c.effective(),
-		Hot: c.heat.hot(now.Boot), Stop: c.stopping || !c.cfg.Sprint.Allow, Rated: c.cfg.Power.Rated,
+		Wall: c.meter.Reading(), Elapsed: c.meter.Sample.Elapsed, Effective: c.effective(),
+		Hot: c.heat.Hot(now.Boot), Stop: c.stopping || !c.cfg.Sprint.Allow, Rated: c.cfg.Power.Rated,
 	})
 	if want != c.caps.now {
 		c.caps.now, c.caps.stepped = want, true
@@ -294,21 +297,21 @@ func (c *controller) excessWall() (units.Power, bool) {
 }
 
 // exactCover is what the node is about to hold, no more.
-func (c *controller) exactCover() cover {
+func (c *controller) exactCover() records.Cover {
 	_, state := c.lease.Cap()
-	k := cover{cap: c.caps.now, state: state.String(), stamp: c.lease.Memory().Highest}
+	k := records.Cover{Cap: c.caps.now, State: state.String(), Stamp: c.lease.Memory().Highest}
 	switch c.mode {
 	case observing:
-		return cover{cap: c.cfg.Power.Rated, state: stateObserving, stamp: k.stamp}
+		return records.Cover{Cap: c.cfg.Power.Rated, State: records.StateObserving, Stamp: k.Stamp}
 	case released:
-		return cover{cap: c.cfg.Power.Rated, state: stateReleased, stamp: k.stamp}
+		return records.Cover{Cap: c.cfg.Power.Rated, State: records.StateReleased, Stamp: k.Stamp}
 	case holding:
 	}
 	if c.machine.Ladder.Use == capping.RungFreq {
-		k.cap = max(k.cap, c.machine.Freq.WillCharge())
+		k.Cap = max(k.Cap, c.machine.Freq.WillCharge())
 	}
 	for _, s := range c.machine.Limited() {
-		k.limits = append(k.limits, limit{s.Zone.Label, s.Requested.Long, s.Requested.Short})
+		k.Limits = append(k.Limits, records.Limits{Zone: s.Zone.Label, Long: s.Requested.Long, Short: s.Requested.Short})
 	}
 	return k
 }
@@ -320,7 +323,7 @@ func (c *controller) noteOver(now time.Duration) {
 	if c.mode == holding {
 		inForce = c.caps.now
 	}
-	mean, known := c.meter.mean.value()
+	mean, known := c.meter.Mean.Value()
 	c.tally.over(now, capping.Reading{Power: mean, Known: known}, inForce)
 }
 

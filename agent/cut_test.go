@@ -19,6 +19,7 @@ import (
 
 	"headroom/agent/config"
 	"headroom/agent/originals"
+	"headroom/agent/records"
 	"headroom/agent/statedir"
 	"headroom/agent/streams"
 
@@ -195,7 +196,7 @@ func TestCutWaitsForNeitherDiskNorLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.records.trail.Behind(func(f originals.RecordFile) originals.RecordFile { return hungRecords{f, stuck} })
+	n.records.Trail.Behind(func(f originals.RecordFile) originals.RecordFile { return hungRecords{f, stuck} })
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- n.run(ctx) }()
@@ -414,14 +415,14 @@ func TestControlMetOnAFrozenDisk(t *testing.T) {
 	}
 	ceiling := &ceilingCall{freq: b.n.machine.Freq.Config.Min, length: time.Minute, answer: make(chan reply[[]int64], 1)}
 	b.n.locals.setCeiling(ceiling)
-	returns(t, "the loop goes on", func() { b.n.stored(<-b.n.records.writer.Done()) })
+	returns(t, "the loop goes on", func() { b.n.stored(<-b.n.records.Writer.Done()) })
 	if r := <-ceiling.answer; r.err != nil {
 		t.Fatal(r.err)
 	}
 	if err := os.Rename(records+".aside", records); err != nil {
 		t.Fatal(err)
 	}
-	again := trailOf(t, b.cfg.StateDir, b.n.records.journal, false)
+	again := trailOf(t, b.cfg.StateDir, b.n.records.Journal, false)
 	defer func() { _ = again.Close() }()
 	for _, c := range b.n.machine.Freq.Controls() {
 		if wrote, ever := again.Wrote(c.Path); strings.HasSuffix(c.Path, "scaling_max_freq") && (!ever || wrote.Number != int64(ceiling.freq)) {
@@ -441,11 +442,11 @@ func TestReleaseOnAFrozenDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.records.writer = statedir.StartWriter(n.disk)
-	n.records.trail.Behind(func(f originals.RecordFile) originals.RecordFile { return hungRecords{f, stuck} })
+	n.records.Start()
+	n.records.Trail.Behind(func(f originals.RecordFile) originals.RecordFile { return hungRecords{f, stuck} })
 	defer func() {
 		stuck.open()
-		n.records.writer.Stop(settleWait)
+		n.records.Stop()
 		if err := n.close(); err != nil {
 			t.Error(err)
 		}
@@ -454,15 +455,15 @@ func TestReleaseOnAFrozenDisk(t *testing.T) {
 	stuck.close()
 	var out originals.Outcome
 	returns(t, "the loop goes on", func() { out = n.release.putBack() })
-	if out.Failed == 0 || n.records.journal == nil || l.long() > capped {
+	if out.Failed == 0 || n.records.Journal == nil || l.long() > capped {
 		t.Errorf("%+v, limit %v, it was %v: raised without a record", out, l.long(), capped)
 	}
 	stuck.open()
 	returns(t, "the disk answers again", func() { out = n.release.putBack() })
-	if out.Failed != 0 || n.records.journal != nil || l.long() == capped {
+	if out.Failed != 0 || n.records.Journal != nil || l.long() == capped {
 		t.Errorf("%+v, limit %v once the disk answers", out, l.long())
 	}
-	if j, err := originals.Load(n.disk); j != nil || err != nil || l.held().State != stateReleased {
+	if j, err := originals.Load(n.disk); j != nil || err != nil || l.held().State != records.StateReleased {
 		t.Errorf("journal %v, %v, held.json %v afterwards", j, err, l.held().State)
 	}
 }
@@ -490,9 +491,9 @@ func TestForgettingOnAFrozenDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.records.writer = statedir.StartWriter(n.disk)
+	n.records.Start()
 	defer func() {
-		n.records.writer.Stop(settleWait)
+		n.records.Stop()
 		if err := n.close(); err != nil {
 			t.Error(err)
 		}
@@ -504,8 +505,8 @@ func TestForgettingOnAFrozenDisk(t *testing.T) {
 	var out originals.Outcome
 	returns(t, "the loop goes on", func() { out = n.release.putBack() })
 	stuck.open()
-	if out.Failed != 0 || n.records.journal != nil {
-		t.Errorf("%+v, journal %v", out, n.records.journal)
+	if out.Failed != 0 || n.records.Journal != nil {
+		t.Errorf("%+v, journal %v", out, n.records.Journal)
 	}
 }
 

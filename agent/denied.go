@@ -6,8 +6,10 @@ import (
 
 	"headroom/agent/config"
 	"headroom/agent/health"
+	"headroom/agent/records"
 	"headroom/agent/statedir"
 	"headroom/agent/streams"
+
 	headroomv1 "headroom/api/headroom/v1"
 )
 
@@ -18,7 +20,7 @@ type denials struct {
 	log    *slog.Logger
 	health *health.Items
 
-	records *records
+	records *records.Records
 	streams *streams.Streams
 
 	due, busy bool // the list has to be written; it is being written
@@ -47,7 +49,7 @@ func (d *denials) save() {
 		return
 	}
 	d.due, d.busy = false, true
-	d.records.writer.Do(statedir.Job{Kind: statedir.Denied, Name: statedir.DeniedFile, Data: append(data, '\n'), Durable: true})
+	d.records.Writer.Do(statedir.Job{Kind: statedir.Denied, Name: statedir.DeniedFile, Data: append(data, '\n'), Durable: true})
 }
 
 // stored takes the end of that; after an error the next second tries again.

@@ -14,8 +14,11 @@ import (
 	"headroom/agent/config"
 	"headroom/agent/health"
 	"headroom/agent/machine"
+	"headroom/agent/network"
+	"headroom/agent/records"
 	"headroom/agent/statedir"
 	"headroom/agent/streams"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/wire"
 	"headroom/lease"
@@ -32,9 +35,9 @@ type exchange struct {
 
 	lease   *lease.Node
 	streams *streams.Streams
-	network *network
+	network *network.Network
 	control *controller
-	records *records
+	records *records.Records
 	brake   *brakeTracker
 	denied  *denials
 	tally   *tally
@@ -76,7 +79,7 @@ func (x *exchange) refusedBy(why error) error {
 	if connect.CodeOf(why) != connect.CodeAlreadyExists {
 		return nil
 	}
-	first := (x.records.own || x.control.mode == observing) && x.fresh && !x.lease.EverHeld()
+	first := (x.records.Own || x.control.mode == observing) && x.fresh && !x.lease.EverHeld()
 	if !first || x.control.stopping {
 		x.health.Fail(true, "name-taken",
 			"the coordinator refuses this node: "+why.Error(),
@@ -105,7 +108,7 @@ func (x *exchange) message(m *headroomv1.CoordinatorMessage) {
 
 // granted takes in a lease; a node that holds no cap only hears what it says.
 func (x *exchange) granted(g lease.Grant) {
-	if x.control.mode != holding || x.control.stopping && x.records.journal == nil {
+	if x.control.mode != holding || x.control.stopping && x.records.Journal == nil {
 		x.lease.Told(g)
 		return
 	}
@@ -182,11 +185,11 @@ func (x *exchange) beatOf(hb lease.Heartbeat, now lease.Instant) *headroomv1.Hea
 	if x.lease.Braked() {
 		b.Brake = x.brake.proof(b.GetBrakeGeneration())
 	}
-	if p, ok := x.control.meter.mean.value(); ok {
+	if p, ok := x.control.meter.Mean.Value(); ok {
 		b.PowerUw = (*int64)(&p)
 	}
-	if x.control.meter.drawn.time > 0 {
-		b.EnergyUj, b.EnergyMs, b.EnergyFrom = new(int64(x.control.meter.drawn.energy)), x.control.meter.drawn.time.Milliseconds(), x.control.meter.source()
+	if x.control.meter.Drawn.Time > 0 {
+		b.EnergyUj, b.EnergyMs, b.EnergyFrom = new(int64(x.control.meter.Drawn.Energy)), x.control.meter.Drawn.Time.Milliseconds(), x.control.meter.Source()
 	}
 	if p, ok := x.control.demand.Watts(now.Boot, x.cfg.Power.Floor, x.cfg.Power.Max); ok {
 		b.DemandUw = (*int64)(&p)
@@ -220,8 +223,8 @@ func (x *exchange) hello() *headroomv1.Hello {
 
 // addresses are where coordinators may be, by the streams and the gossip.
 func (x *exchange) addresses() (settled, onTrial []string) {
-	settled, onTrial = x.streams.Addresses(x.network.gossiped(), instant().Boot)
-	x.network.tellCoordinators(slices.Concat(settled, onTrial))
+	settled, onTrial = x.streams.Addresses(x.network.Gossiped(), instant().Boot)
+	x.network.TellCoordinators(slices.Concat(settled, onTrial))
 	return settled, onTrial
 }
 
@@ -267,7 +270,7 @@ func (x *exchange) cacheAddresses(addrs []string) {
 		return
 	}
 	x.cached, x.cacheBusy = addrs, true
-	x.records.writer.Do(statedir.Job{Kind: statedir.Coordinators, Name: statedir.CoordinatorsFile, Data: data})
+	x.records.Writer.Do(statedir.Job{Kind: statedir.Coordinators, Name: statedir.CoordinatorsFile, Data: data})
 }
 
 const (

@@ -22,6 +22,7 @@ import (
 
 	"headroom/agent/config"
 	"headroom/agent/metrics"
+	"headroom/agent/records"
 	"headroom/agent/statedir"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -154,7 +155,7 @@ func (l *lab) remember(cfg config.Config) {
 	if _, err := os.Stat(l.state(statedir.MemoryFile)); err == nil {
 		return
 	}
-	data, err := encodeMemory(remembered{Memory: lease.Memory{FailSafe: cfg.Power.FailSafe}})
+	data, err := records.EncodeState(records.State{Memory: lease.Memory{FailSafe: cfg.Power.FailSafe}})
 	if err == nil {
 		err = errors.Join(os.MkdirAll(cfg.StateDir, 0o750), os.WriteFile(l.state(statedir.MemoryFile), data, 0o600))
 	}
@@ -241,9 +242,9 @@ func (l *lab) long() units.Power { return units.Power(l.control("constraint_0_po
 func (l *lab) state(name string) string { return filepath.Join(l.dir, "state", name) }
 
 // held reads held.json.
-func (l *lab) held() held {
+func (l *lab) held() records.HeldFile {
 	l.t.Helper()
-	var h held
+	var h records.HeldFile
 	data, err := os.ReadFile(l.state(statedir.HeldFile))
 	if err == nil {
 		err = json.Unmarshal(data, &h)

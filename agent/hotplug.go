@@ -5,7 +5,9 @@ import (
 	"strings"
 
 	"headroom/agent/health"
+	"headroom/agent/heat"
 	"headroom/agent/machine"
+	"headroom/agent/records"
 	"headroom/rapl"
 )
 
@@ -25,10 +27,10 @@ type hotplug struct {
 	health *health.Items
 
 	machine  *machine.Machine
-	heat     *heat
+	heat     *heat.Heat
 	control  *controller
 	tuner    *tuner
-	records  *records
+	records  *records.Records
 	exchange *exchange
 }
 
@@ -39,11 +41,7 @@ func (h *hotplug) look(seconds uint64) {
 	if f := h.machine.Freq; f != nil && (f.Used || h.tuner.inUse || rest) {
 		h.policies(f)
 	}
-	if h.heat.sensors != nil && (rest || !h.heat.temp.Known || !h.heat.counted) {
-		if err := h.heat.sensors.Refresh(); err != nil {
-			h.log.Debug("sensors not looked for", slog.Any("error", err))
-		}
-	}
+	h.heat.Refresh(rest)
 }
 
 func (h *hotplug) zones() {
@@ -94,7 +92,7 @@ func (h *hotplug) policies(f *machine.Frequency) {
 	f.Widen()
 	h.tuner.followPolicies()
 	if f.Ceilings != nil && f.Used && h.control.mode == holding {
-		h.records.saved(f.Controls()...)
+		h.records.Save(f.Controls()...)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"headroom/agent/machine"
 	"headroom/agent/originals"
+	"headroom/agent/records"
 	"headroom/agent/statedir"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -161,7 +162,7 @@ func (l *lab) ceilings(t *testing.T) map[string]int64 {
 // under the lowest ceiling that stands in the tree.
 func (l *lab) checkHeldCeilings(t *testing.T, now map[string]int64) {
 	t.Helper()
-	var h held
+	var h records.HeldFile
 	data, err := os.ReadFile(l.state(statedir.HeldFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return // killed before the first write was verified
@@ -264,7 +265,7 @@ func (l *lab) checkHeld(t *testing.T) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return // killed before the first write was verified
 	}
-	var h held
+	var h records.HeldFile
 	if err != nil || json.Unmarshal(data, &h) != nil {
 		t.Fatalf("held.json holds %q, %v", data, err)
 	}

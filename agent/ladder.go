@@ -10,6 +10,8 @@ import (
 	"headroom/agent/health"
 	"headroom/agent/machine"
 	"headroom/agent/originals"
+	"headroom/agent/records"
+	"headroom/agent/remote"
 	"headroom/agent/statedir"
 	"headroom/capping"
 	"headroom/internal/cli"
@@ -37,9 +39,9 @@ type ladder struct {
 	machine *machine.Machine
 	control *controller
 	tuner   *tuner
-	records *records
+	records *records.Records
 	tally   *tally
-	far     *far
+	remote  *remote.Remote
 }
 
 // logMachine says once what is unusual about the machine.
@@ -82,7 +84,7 @@ func (l *ladder) refuseJournal(damage error) error {
 // begin decides the mode and, when holding, brings the node to its fail-safe cap
 // by the best rung that takes it.
 func (l *ladder) begin() error {
-	if l.records.journal != nil {
+	if l.records.Journal != nil {
 		if err := l.resume(); err != nil {
 			return err
 		}
@@ -101,7 +103,7 @@ func (l *ladder) begin() error {
 				"package limits are locked by firmware: "+l.machine.RAPLInfo.Text+"; "+l.machine.Ladder.Why,
 				"look for a RAPL lock or cTDP in the BIOS set-up: frequency holds a cap less exactly")
 			l.log.Info("fail-safe cap written", slog.Float64("cap_w", l.lease.Memory().FailSafe.Watts()),
-				slog.Int64("after_ms", (instant().Boot-l.control.began).Milliseconds()), slog.Bool("adopted", !l.records.own),
+				slog.Int64("after_ms", (instant().Boot-l.control.began).Milliseconds()), slog.Bool("adopted", !l.records.Own),
 				slog.String("rung", l.machine.Ladder.Use.String()), slog.String("why", l.machine.Ladder.Why))
 			return nil
 		}
@@ -115,7 +117,7 @@ func (l *ladder) observe(why, hint string) error {
 	l.control.mode = observing
 	l.health.Warn(l.cfg.Enforce, noRungCode,
 		"this node cannot hold a cap: "+why, hint)
-	return l.records.writeHeld(l.control.exactCover())
+	return l.records.WriteHeld(l.control.exactCover())
 }
 
 // noRungCode is the health item of a node that cannot hold a cap.
@@ -124,7 +126,7 @@ const noRungCode = "no-rapl"
 // climb saves the originals of the chosen rung and writes the fail-safe cap with
 // it. failed is why the rung did not take it.
 func (l *ladder) climb() (failed, err error) {
-	adopted := l.records.journal != nil && !l.records.own
+	adopted := l.records.Journal != nil && !l.records.Own
 	switch err := l.save(); {
 	case errors.Is(err, originals.ErrUnread) && !adopted:
 		return err, nil
@@ -137,36 +139,35 @@ func (l *ladder) climb() (failed, err error) {
 	l.machine.ReadBack()
 	l.control.decide(instant())
 	want := l.control.exactCover()
-	raise := cover{cap: math.MaxInt64, limits: make([]limit, len(want.limits)), state: want.state, stamp: want.stamp}
+	raise := records.Cover{Cap: math.MaxInt64, Limits: make([]records.Limits, len(want.Limits)), State: want.State, Stamp: want.Stamp}
 	for i, s := range l.machine.Limited() {
-		raise.limits[i] = limit{s.Zone.Label, s.Effective.Long, s.Effective.Short} // a predecessor's limits, or the factory's
+		raise.Limits[i] = records.Limits{Zone: s.Zone.Label, Long: s.Effective.Long, Short: s.Effective.Short} // a predecessor's limits, or the factory's
 	}
-	covered := raise.allows(want) || l.records.writeHeld(want) == nil
+	covered := raise.Allows(want) || l.records.WriteHeld(want) == nil
 	if l.machine.OnRAPL() {
 		failed = l.climbRAPL(raise, covered)
 	} else {
 		failed = l.climbFreq(covered)
 	}
 	l.control.writeErr = failed
-	l.records.cover = l.control.exactCover() // no raise beyond this before held.json says so
-	l.records.noteHeld(l.records.writeHeld(l.records.cover))
+	l.records.BeginAt(l.control.exactCover())
 	return failed, nil
 }
 
 // save makes the originals durable of all that may be written.
 func (l *ladder) save() error {
-	return l.records.save(l.boot, distinct(l.machine.Controls(), readable(l.tuner.controls())))
+	return l.records.SaveAll(l.boot, distinct(l.machine.Controls(), readable(l.tuner.controls())))
 }
 
 // climbRAPL writes and verifies every field of every package.
-func (l *ladder) climbRAPL(raise cover, covered bool) (failed error) {
+func (l *ladder) climbRAPL(raise records.Cover, covered bool) (failed error) {
 	for i, s := range l.machine.Packages {
 		to := s.Requested
 		if !covered {
-			to = to.AtMost(raise.limits[i].long, raise.limits[i].short)
+			to = to.AtMost(raise.Limits[i].Long, raise.Limits[i].Short)
 		}
-		wrote := s.Write(to, l.records.trail.Note)
-		windows, err := s.Prepare(l.records.trail.Note)
+		wrote := s.Write(to, l.records.Trail.Note)
+		windows, err := s.Prepare(l.records.Trail.Note)
 		l.tally.wrote(s.Zone.Label, errors.Join(wrote, err))
 		failed = errors.Join(failed, wrote, err)
 		l.health.Warn(windows != nil, "window-refused",
@@ -183,7 +184,7 @@ func (l *ladder) climbFreq(covered bool) error {
 	if !covered {
 		most = l.machine.Freq.Standing()
 	}
-	err := l.machine.Freq.Write(most, l.records.trail.Note)
+	err := l.machine.Freq.Write(most, l.records.Trail.Note)
 	l.tally.ceilings(l.machine.Freq, err)
 	return err
 }
@@ -194,7 +195,7 @@ func (l *ladder) climbFreq(covered bool) error {
 func (l *ladder) stepDown(failed error) bool {
 	var lock *rapl.LockedError
 	locked := errors.As(failed, &lock)
-	adopted := l.records.journal != nil && !l.records.own
+	adopted := l.records.Journal != nil && !l.records.Own
 	if adopted && !locked {
 		return false
 	}
@@ -213,7 +214,7 @@ func (l *ladder) stepDown(failed error) bool {
 		return false
 	}
 	l.log.Warn("a rung does not hold, trying the next", slog.String("rung", before.Use.String()), slog.Any("error", failed))
-	if l.records.own {
+	if l.records.Own {
 		l.undo()
 	}
 	return true
@@ -221,9 +222,9 @@ func (l *ladder) stepDown(failed error) bool {
 
 // undo puts back what this process's first writes touched.
 func (l *ladder) undo() {
-	out, err := l.records.putBack("this machine does not take them", l.far.hand())
+	out, err := l.records.PutBack("this machine does not take them", l.remote.PutBack())
 	if out.Failed == 0 {
-		l.records.own = false
+		l.records.Own = false
 	}
 	if err != nil {
 		l.log.Warn("journal not removed", slog.Any("error", err))
@@ -235,11 +236,11 @@ func (l *ladder) undo() {
 // by now.
 func (l *ladder) tidy() {
 	patience := originals.SettleAll
-	for _, c := range l.records.journal.Controls {
-		if _, ever := l.records.trail.Wrote(c.Path); !ever || !l.stale(c.Kind) {
+	for _, c := range l.records.Journal.Controls {
+		if _, ever := l.records.Trail.Wrote(c.Path); !ever || !l.stale(c.Kind) {
 			continue
 		}
-		l.records.putBackOne(c, "it is not needed any more", l.far.hand(), &patience)
+		l.records.PutBackOne(c, "it is not needed any more", l.remote.PutBack(), &patience)
 	}
 }
 
@@ -272,13 +273,13 @@ func unsaved(err error) error {
 // resume takes over the journal of an earlier powerd. Without coordinators it is
 // put back at once; otherwise its limits stay this node's until a release.
 func (l *ladder) resume() error {
-	if err := l.records.resume(l.machine.Tree); err != nil {
+	if err := l.records.Resume(l.machine.Tree); err != nil {
 		return err
 	}
 	if !l.cfg.Alone() {
 		return nil
 	}
-	out, err := l.records.putBack("an earlier powerd left them, and no coordinator is configured", l.far.hand())
+	out, err := l.records.PutBack("an earlier powerd left them, and no coordinator is configured", l.remote.PutBack())
 	l.control.draining = l.control.draining && out.Failed > 0 // then keep them, and hold the fail-safe cap
 	return err
 }

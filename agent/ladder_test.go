@@ -84,7 +84,7 @@ func TestLateCeilingsGoBack(t *testing.T) {
 	for name, back := range map[string]func(*node) originals.Outcome{
 		"with the agent": func(n *node) originals.Outcome { return n.release.putBack() },
 		"without the agent": func(n *node) originals.Outcome {
-			return originals.PutBack(n.root, n.records.journal, n.records.trail, originals.FilesOnly)
+			return originals.PutBack(n.root, n.records.Journal, n.records.Trail, originals.FilesOnly)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestLockedLimitsStepDown(t *testing.T) {
 	if !equal(l.controls(), before) {
 		t.Errorf("controls %v, want %v", l.controls(), before)
 	}
-	for _, c := range n.records.journal.Controls {
+	for _, c := range n.records.Journal.Controls {
 		if c.Kind != originals.Frequency {
 			t.Errorf("the journal keeps %s of the rung that was given up", c.Label)
 		}
@@ -271,15 +271,15 @@ func TestMutatedTrees(t *testing.T) {
 				cfg := l.config()
 				n, err := start(cfg, testLog(t), statedir.OS{Dir: cfg.StateDir})
 				if err == nil {
-					n.records.writer = statedir.StartWriter(n.disk)
+					n.records.Start()
 					for range 3 {
 						n.turn(instant())
 					}
 					n.report.publish(instant())
-					if n.records.journal != nil && n.control.mode == holding {
+					if n.records.Journal != nil && n.control.mode == holding {
 						n.release.putBack()
 					}
-					n.records.writer.Stop(settleWait)
+					n.records.Stop()
 					if err := n.close(); err != nil {
 						t.Logf("%s: %v", f, err)
 					}
@@ -351,8 +351,8 @@ func TestPackagesComeAndGo(t *testing.T) {
 	n.hotplug.look(n.seconds)
 	n.machine.LookedAt -= period // as if a period had gone by
 	n.turn(instant())
-	if n.meter.sample.Package.Known {
-		t.Errorf("sample %+v of a machine without packages", n.meter.sample)
+	if n.meter.Sample.Package.Known {
+		t.Errorf("sample %+v of a machine without packages", n.meter.Sample)
 	}
 }
 

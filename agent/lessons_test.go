@@ -19,6 +19,8 @@ import (
 
 	"headroom/agent/machine"
 	"headroom/agent/originals"
+	"headroom/agent/records"
+	"headroom/agent/remote"
 	"headroom/agent/statedir"
 	"headroom/capping"
 	"headroom/lease"
@@ -108,20 +110,20 @@ func TestSuspendIsNoPower(t *testing.T) {
 	t.Parallel()
 	b := started(t, newStand(t, "xeon-1s"))
 	b.turn(4)
-	if !b.n.meter.sample.Package.Known {
-		t.Fatalf("sample %+v", b.n.meter.sample)
+	if !b.n.meter.Sample.Package.Known {
+		t.Fatalf("sample %+v", b.n.meter.Sample)
 	}
 	limit := b.n.machine.Packages[0].Written.Long
 	b.step(time.Second)
 	b.now.Boot += time.Minute // the machine slept
 	b.now.Awake += time.Second
 	b.n.turn(b.now)
-	if b.n.meter.sample.Package.Known || b.n.machine.Packages[0].Written.Long > limit {
-		t.Errorf("sample %+v, limit %v after a suspend, it was %v", b.n.meter.sample, b.n.machine.Packages[0].Written.Long, limit)
+	if b.n.meter.Sample.Package.Known || b.n.machine.Packages[0].Written.Long > limit {
+		t.Errorf("sample %+v, limit %v after a suspend, it was %v", b.n.meter.Sample, b.n.machine.Packages[0].Written.Long, limit)
 	}
 	b.turn(2)
-	if !b.n.meter.sample.Package.Known {
-		t.Errorf("sample %+v one turn later", b.n.meter.sample)
+	if !b.n.meter.Sample.Package.Known {
+		t.Errorf("sample %+v one turn later", b.n.meter.Sample)
 	}
 }
 
@@ -131,7 +133,7 @@ func TestStandingCounterIsNoPower(t *testing.T) {
 	t.Parallel()
 	b := started(t, newStand(t, "xeon-1s"))
 	b.turn(8)
-	before, known := b.n.meter.mean.value()
+	before, known := b.n.meter.Mean.Value()
 	if !known {
 		t.Fatal("the power of a healthy node is not known")
 	}
@@ -143,18 +145,18 @@ func TestStandingCounterIsNoPower(t *testing.T) {
 	limit := b.n.machine.Packages[0].Written.Long
 	b.spoiled = func() { overwrite(counter, string(stood)) }
 	b.turn(1)
-	if p, ok := b.n.meter.mean.value(); !ok || p != before || b.n.meter.sample.DRAM.Known {
-		t.Errorf("power %v (%v) and sample %+v after a moment; it was %v", p, ok, b.n.meter.sample, before)
+	if p, ok := b.n.meter.Mean.Value(); !ok || p != before || b.n.meter.Sample.DRAM.Known {
+		t.Errorf("power %v (%v) and sample %+v after a moment; it was %v", p, ok, b.n.meter.Sample, before)
 	}
 	b.spoiled = func() {}
 	b.turn(1)
-	if p, ok := b.n.meter.mean.value(); !ok || p > before+before/20 || p < before-before/20 || !b.n.meter.sample.DRAM.Known {
-		t.Errorf("power %v (%v), sample %+v once it moves again; it was %v", p, ok, b.n.meter.sample, before)
+	if p, ok := b.n.meter.Mean.Value(); !ok || p > before+before/20 || p < before-before/20 || !b.n.meter.Sample.DRAM.Known {
+		t.Errorf("power %v (%v), sample %+v once it moves again; it was %v", p, ok, b.n.meter.Sample, before)
 	}
 	stood, _ = os.ReadFile(counter)
 	b.spoiled = func() { overwrite(counter, string(stood)) }
 	b.turn(8)
-	if p, ok := b.n.meter.mean.value(); ok {
+	if p, ok := b.n.meter.Mean.Value(); ok {
 		t.Errorf("power %v from a counter that is frozen", p)
 	}
 	if got := b.n.machine.Packages[0].Written.Long; got > limit {
@@ -343,16 +345,16 @@ func TestRestoreGoesOnPastWhatFails(t *testing.T) {
 	started(t, b)
 	b.grant(150 * units.Watt)
 	b.turn(8)
-	far := originals.Saved{Path: bmcPath, Label: "limit of the BMC", Kind: originals.BMC, Text: "1 false 0 0 0"}
-	b.n.records.journal.Controls = append([]originals.Saved{far}, b.n.records.journal.Controls...)
-	trail, err := originals.OpenTrail(b.cfg.StateDir, b.n.records.journal, false)
+	far := originals.Saved{Path: remote.BMCPath, Label: "limit of the BMC", Kind: originals.BMC, Text: "1 false 0 0 0"}
+	b.n.records.Journal.Controls = append([]originals.Saved{far}, b.n.records.Journal.Controls...)
+	trail, err := originals.OpenTrail(b.cfg.StateDir, b.n.records.Journal, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(trail.NoteValue(bmcPath, originals.Value{Text: "2 true 0 1000 1"}, originals.Value{Text: far.Text}), b.n.records.trail.Close()); err != nil {
+	if err := errors.Join(trail.NoteValue(remote.BMCPath, originals.Value{Text: "2 true 0 1000 1"}, originals.Value{Text: far.Text}), b.n.records.Trail.Close()); err != nil {
 		t.Fatal(err)
 	}
-	b.n.records.trail = trail
+	b.n.records.Trail = trail
 	window := filepath.Join(b.cfg.Root, longWindow)
 	if err := os.Rename(window, window+".away"); err != nil {
 		t.Fatal(err)
@@ -373,8 +375,8 @@ func TestRestoreGoesOnPastWhatFails(t *testing.T) {
 	if err := os.Rename(window+".away", window); err != nil {
 		t.Fatal(err)
 	}
-	b.n.records.journal.Controls = b.n.records.journal.Controls[1:]
-	if out := originals.PutBack(b.n.root, b.n.records.journal, b.n.records.trail, originals.FilesOnly); out.Failed != 0 {
+	b.n.records.Journal.Controls = b.n.records.Journal.Controls[1:]
+	if out := originals.PutBack(b.n.root, b.n.records.Journal, b.n.records.Trail, originals.FilesOnly); out.Failed != 0 {
 		t.Errorf("once it is there again: %+v", out)
 	}
 }
@@ -461,7 +463,7 @@ func TestRememberedCapIsClamped(t *testing.T) {
 		{240 * units.Watt, 95 * units.Watt}, {90 * units.Watt, 90 * units.Watt}, {1 << 62, 95 * units.Watt}, {-units.Watt, 95 * units.Watt},
 	} {
 		b := newStand(t, "xeon-1s")
-		data, err := encodeMemory(remembered{Memory: lease.Memory{FailSafe: c.remembered}})
+		data, err := records.EncodeState(records.State{Memory: lease.Memory{FailSafe: c.remembered}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -494,8 +496,8 @@ func TestAMDIsNormal(t *testing.T) {
 	if strings.Contains(log, "level=WARN") || strings.Contains(log, "level=ERROR") || b.n.health.Len() > 0 {
 		t.Errorf("items %v, log:\n%s", b.n.health.List(), log)
 	}
-	if b.n.control.rung() != rungCPUFreq || !b.n.meter.sample.Package.Known {
-		t.Errorf("rung %s, sample %+v", b.n.control.rung(), b.n.meter.sample)
+	if b.n.control.rung() != rungCPUFreq || !b.n.meter.Sample.Package.Known {
+		t.Errorf("rung %s, sample %+v", b.n.control.rung(), b.n.meter.Sample)
 	}
 	for _, row := range b.n.report.ladderRows() {
 		if row.Rung == capping.RungRAPL && (row.State != capping.RungMissing || !strings.Contains(row.Text, "normal on AMD")) {

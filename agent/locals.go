@@ -9,6 +9,8 @@ import (
 
 	"headroom/agent/config"
 	"headroom/agent/machine"
+	"headroom/agent/records"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
@@ -70,7 +72,7 @@ type localLimits struct {
 	lease   *lease.Node
 	machine *machine.Machine
 	control *controller
-	records *records
+	records *records.Records
 	ladder  *ladder
 	changed func(lease.Instant) // has the loop turn, and publishes
 }
@@ -129,7 +131,7 @@ func (l *localLimits) setCeiling(c *ceilingCall) {
 		c.answer <- reply[[]int64]{err: err}
 		return
 	}
-	if l.records.saved(f.Controls()...) {
+	if l.records.Save(f.Controls()...) {
 		l.takeCeiling(now.Boot, c)
 		return
 	}
@@ -153,7 +155,7 @@ func (l *localLimits) awaitCeiling(now time.Duration) {
 		return
 	}
 	switch {
-	case l.control.mode == holding && l.records.saved(l.machine.Freq.Controls()...):
+	case l.control.mode == holding && l.records.Save(l.machine.Freq.Controls()...):
 		l.control.caps.ceiling.wanted = nil
 		l.takeCeiling(now, c)
 	case now > c.until:
@@ -170,7 +172,7 @@ func (l *localLimits) endCeiling(now time.Duration, change *headroomv1.Change) {
 	}
 	l.control.caps.ceiling = localCeiling{}
 	l.log.Info("local frequency ceiling over", slog.String("actor", change.GetActor()))
-	if l.machine.OnRAPL() && l.records.journal != nil && l.control.mode == holding {
+	if l.machine.OnRAPL() && l.records.Journal != nil && l.control.mode == holding {
 		l.ladder.tidy()
 		f := l.machine.Freq
 		f.Used = false

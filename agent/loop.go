@@ -3,9 +3,11 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"headroom/agent/config"
+	"headroom/agent/remote"
 	"headroom/agent/statedir"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
@@ -23,13 +25,13 @@ const (
 // serve runs the loop until ctx ends and the node has been released or has
 // settled at its fail-safe cap.
 func (n *node) serve(ctx context.Context) error {
-	n.records.writer = statedir.StartWriter(n.disk)
-	defer n.records.writer.Stop(settleWait)
+	n.records.Start()
+	defer n.records.Stop()
 	socket, err := rpc.ListenUnix(SocketPath(n.cfg.StateDir))
 	if err != nil {
 		return n.abandon(err)
 	}
-	if err := n.network.start(); err != nil {
+	if err := n.network.Start(); err != nil {
 		return n.abandon(errors.Join(err, socket.Close()))
 	}
 	// The gossip's own timers run from now too, at multiples of period: what falls
@@ -39,12 +41,12 @@ func (n *node) serve(ctx context.Context) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx)) // streams outlive the stop signal
 	defer n.endServers(cancel)
 	n.servers.Go(func() { n.serveSocket(inner, socket) })
-	n.servers.Go(func() { cli.OnHangup(inner, func() { n.network.reload(inner, n.calls) }) })
-	n.meter.start()
-	n.far.start(inner, n.cfg, n.meter.bmc, &n.servers)
-	n.network.follow(inner)
+	n.servers.Go(func() { cli.OnHangup(inner, func() { n.network.Reload(inner, n.calls) }) })
+	n.meter.Start()
+	n.remote.Start(inner, n.cfg, n.meter.BMC, &n.servers)
+	n.network.Follow(inner)
 	n.watchCut(instant())
-	n.heat.watch(inner, n.cfg, n.log)
+	n.heat.Watch(inner, n.cfg)
 	if err := n.startMetrics(inner); err != nil {
 		n.health.Warn(true, "metrics",
 			err.Error(), config.HintOf(err))
@@ -56,7 +58,7 @@ func (n *node) serve(ctx context.Context) error {
 // abandon gives up before the node has ever been in the cluster: what this
 // process changed goes back, what an earlier one left stays.
 func (n *node) abandon(err error) error {
-	if n.records.own && n.control.mode == holding {
+	if n.records.Own && n.control.mode == holding {
 		n.release.putBack()
 	}
 	return err
@@ -66,7 +68,7 @@ func (n *node) endServers(cancel context.CancelFunc) {
 	cancel()
 	n.exchange.streams.End()
 	n.servers.Wait()
-	n.network.close()
+	n.network.Close()
 }
 
 // loop is the owner: every change of the node's state happens here.
@@ -77,7 +79,7 @@ func (n *node) loop(ctx, inner context.Context, tick <-chan time.Time) error {
 	stop, deadline := ctx.Done(), (<-chan time.Time)(nil)
 	beatAt := time.Duration(0)
 	for {
-		found, braked := n.network.told()
+		found, braked := n.network.Told()
 		select {
 		case <-tick:
 			now := instant()
@@ -99,7 +101,7 @@ func (n *node) loop(ctx, inner context.Context, tick <-chan time.Time) error {
 				}
 				return err
 			}
-		case j := <-n.records.writer.Done():
+		case j := <-n.records.Writer.Done():
 			n.stored(j)
 		case c := <-n.exchange.streams.Certificates():
 			n.exchange.certified(inner, c)
@@ -107,14 +109,14 @@ func (n *node) loop(ctx, inner context.Context, tick <-chan time.Time) error {
 			n.brakeHeard()
 		case <-found:
 			n.exchange.reconcile(inner)
-		case r := <-n.far.reports:
-			n.farTold(r, instant().Boot)
-		case <-n.network.changed:
-			n.network.linksTold()
+		case r := <-n.remote.Reports:
+			n.remoteTold(r, instant().Boot)
+		case <-n.network.Changed:
+			n.network.LinksTold()
 			n.watchCut(instant())
-		case g := <-n.network.moved:
-			n.network.gossipMoved(g)
-		case e, open := <-n.heat.events:
+		case g := <-n.network.Moved:
+			n.network.GossipMoved(g)
+		case e, open := <-n.heat.Events:
 			n.heatTold(e, open)
 		case call := <-n.calls:
 			call(inner)
@@ -153,28 +155,28 @@ func (n *node) turn(now lease.Instant) {
 	n.tally.loop.ObserveStep(instant().Boot - now.Boot)
 }
 
-// farTold takes a report of what is reached through another program.
-func (n *node) farTold(r farReport, now time.Duration) {
+// remoteTold takes a report of what is reached through another program.
+func (n *node) remoteTold(r remote.Report, now time.Duration) {
 	switch {
-	case r.looked:
-		n.drift.rivalsFound(r.rivals, r.err)
-	case r.limit != nil:
-		n.limit.told(*r.limit)
+	case r.LookedForRivals:
+		n.drift.rivalsFound(r.Rivals, r.Err)
+	case r.Limit != nil:
+		n.limit.told(*r.Limit)
 	default:
-		n.slices.told(r.slices, r.err, now)
+		n.slices.told(r.Slices, r.Err, now)
 	}
 }
 
 // heatTold takes one of the kernel's thermal events; a sprint ends at once.
 func (n *node) heatTold(e thermal.Event, open bool) {
 	if !open {
-		n.heat.events = nil
+		n.heat.EndEvents()
 		return
 	}
 	now := instant()
-	was := n.heat.hot(now.Boot)
-	n.heat.take(now.Boot, e)
-	if n.heat.hot(now.Boot) && !was && n.control.caps.running != "" {
+	was := n.heat.Hot(now.Boot)
+	n.heat.Take(now.Boot, e)
+	if n.heat.Hot(now.Boot) && !was && n.control.caps.running != "" {
 		n.turn(now)
 	}
 }
@@ -185,8 +187,8 @@ func (n *node) heatTold(e thermal.Event, open bool) {
 func (n *node) stored(j statedir.Job) {
 	switch j.Kind {
 	case statedir.Held:
-		n.records.noteHeld(j.Err)
-		if n.records.heldStored(j.Err) {
+		n.records.NoteHeld(j.Err)
+		if n.records.HeldStored(j.Err) {
 			n.exchange.carryOut(n.control.apply())
 		}
 	case statedir.Memory:
@@ -196,7 +198,7 @@ func (n *node) stored(j statedir.Job) {
 	case statedir.Denied:
 		n.denied.stored(j)
 	case statedir.Controls:
-		n.records.journalStored(j.Err)
+		n.records.JournalStored(j.Err)
 		n.locals.awaitCeiling(instant().Boot)
 	}
 }
@@ -208,10 +210,10 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	n.control.busy, n.control.busyKnown = n.machine.Busy()
 	n.denied.save()
 	n.exchange.watch(now.Boot)
-	n.meter.watch(now.Boot, n.control.began, holds, n.control.busy, n.control.busyKnown)
+	n.meter.Watch(now.Boot, n.control.began, holds, n.control.busy, n.control.busyKnown)
 	n.control.watch()
 	if n.seconds%heatEvery == 0 {
-		n.heat.look(now.Boot)
+		n.heat.Look(now.Boot)
 	}
 	if n.seconds%refreshEvery == 0 {
 		n.hotplug.look(n.seconds)
@@ -219,19 +221,30 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	if holds {
 		n.drift.watchFields(now.Boot, n.control.mayWriteOver)
 	}
-	n.records.keep()
+	n.records.Keep()
 	n.brake.watch(holds)
-	n.heat.report(now.Boot, n.health, n.tally)
+	n.tally.throttled(n.heat.Report(now.Boot, n.health))
 	n.limit.keep(now.Boot)
 	n.slices.step()
 	n.locals.expire(now.Boot)
 	n.locals.awaitCeiling(now.Boot)
 	n.watchCut(now)
-	n.network.housekeep(now.Boot)
+	n.network.Housekeep(now.Boot)
 	n.release.drain(inner, now.Boot)
 	n.exchange.reconcile(inner)
 	n.manager.status(n.report.words)
 	if n.seconds%publishEvery == 0 {
 		n.report.publish(now) // whoever asks gets a fresh one; this is for when the owner is stuck
 	}
+}
+
+// watchCut says that no link leads to a coordinator, before the lease ends.
+func (n *node) watchCut(now lease.Instant) {
+	text := "no link that leads to a coordinator is up"
+	if left, held := n.lease.Remaining(now); held {
+		text += fmt.Sprintf("; the lease ends within %.0fs, then the node holds its fail-safe cap of %v",
+			left.Seconds(), n.lease.Memory().FailSafe)
+	}
+	n.health.Warn(n.network.CutOff, "cut-off",
+		text, "look at the cable, the switch and the address: ip link, ip addr")
 }

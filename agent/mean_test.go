@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"headroom/agent/config"
+	"headroom/agent/meter"
 	"headroom/capping"
 	"headroom/units"
 )
@@ -40,13 +42,13 @@ func TestOverCap(t *testing.T) {
 
 func TestOverCapIsCountedOnce(t *testing.T) {
 	t.Parallel()
-	meter, counts := &wallMeter{}, newTally()
+	meter, counts := meter.New(&config.Config{}, nil, nil), newTally()
 	n := &node{meter: meter, tally: counts, control: &controller{mode: holding, meter: meter, tally: counts}}
 	n.control.caps.now = 100 * units.Watt
 	now := time.Hour
 	look := func(p units.Power, known bool) {
 		now += period
-		n.meter.mean.add(capping.Reading{Power: p, Known: known}, period)
+		n.meter.Mean.Add(capping.Reading{Power: p, Known: known}, period)
 		n.control.noteOver(now)
 	}
 	for range 4 { // the first second has no mean before its end
@@ -71,36 +73,5 @@ func TestOverCapIsCountedOnce(t *testing.T) {
 	}
 	if w := n.tally.counters.wire(); w.GetOverCapMs() != 2250 || w.GetOverCapUj() != 112_500_000 {
 		t.Errorf("told as %d ms and %d uJ", w.GetOverCapMs(), w.GetOverCapUj())
-	}
-}
-
-// A node's own count is power over time, from the second reading on: nothing for unknown power,
-// for a suspend, or for a clock that stands or falls.
-func TestDrawnEnergy(t *testing.T) {
-	t.Parallel()
-	var d drawnEnergy
-	known := capping.Reading{Power: 100 * units.Watt, Known: true}
-	now := time.Hour
-	for i, step := range []struct {
-		r      capping.Reading
-		after  time.Duration
-		energy units.Energy
-		time   time.Duration
-	}{
-		{known, 0, 0, 0},
-		{known, period, 25 * units.Joule, period},
-		{known, 2 * time.Second, 225 * units.Joule, 2*time.Second + period},
-		{capping.Reading{Power: 100 * units.Watt}, time.Second, 225 * units.Joule, 2*time.Second + period},
-		{known, time.Hour, 225 * units.Joule, 2*time.Second + period},
-		{known, 0, 225 * units.Joule, 2*time.Second + period},
-		{known, -time.Second, 225 * units.Joule, 2*time.Second + period},
-		{capping.Reading{Power: -1, Known: true}, time.Second, 225 * units.Joule, 2*time.Second + period},
-		{known, time.Second, 325 * units.Joule, 3*time.Second + period},
-	} {
-		now += step.after
-		d.add(step.r, now)
-		if d.energy != step.energy || d.time != step.time {
-			t.Errorf("step %d: %v over %v, want %v over %v", i, d.energy, d.time, step.energy, step.time)
-		}
 	}
 }

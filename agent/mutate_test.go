@@ -159,7 +159,7 @@ func (b *stand) boot() error {
 		return err
 	}
 	b.n = n
-	n.records.writer = statedir.StartWriter(b.disk)
+	n.records.Start()
 	b.now.Boot = max(b.now.Boot, instant().Boot)
 	b.now.Awake = b.now.Boot
 	return nil
@@ -186,8 +186,8 @@ func (b *stand) turn(times int) {
 		b.step(period)
 		b.now.Boot, b.now.Awake = b.now.Boot+period, b.now.Awake+period
 		b.n.turn(b.now)
-		for b.n.records.covering != nil || b.n.records.next != nil {
-			b.n.stored(<-b.n.records.writer.Done())
+		for b.n.records.Busy() {
+			b.n.stored(<-b.n.records.Writer.Done())
 		}
 		if b.turned++; b.turned%4 == 0 {
 			b.n.housekeep(b.t.Context(), b.now)
@@ -199,11 +199,11 @@ func (b *stand) turn(times int) {
 // checkWrites demands that nothing that was written is a limit of 0 W, or a
 // frequency of nothing.
 func (b *stand) checkWrites() {
-	if b.n.records.journal == nil || b.n.records.trail == nil {
+	if b.n.records.Journal == nil || b.n.records.Trail == nil {
 		return
 	}
-	for _, c := range b.n.records.journal.Controls {
-		if v, ever := b.n.records.trail.Wrote(c.Path); ever && v.Number <= 0 && (c.Kind == originals.Power || c.Kind == originals.Frequency || c.Kind == originals.Window) {
+	for _, c := range b.n.records.Journal.Controls {
+		if v, ever := b.n.records.Trail.Wrote(c.Path); ever && v.Number <= 0 && (c.Kind == originals.Power || c.Kind == originals.Frequency || c.Kind == originals.Window) {
 			b.t.Errorf("%s: %d was written to %s", b.what, v.Number, c.Label)
 		}
 	}
@@ -263,10 +263,10 @@ func (b *stand) judge() {
 
 // leave puts the originals back and ends the node.
 func (b *stand) leave() {
-	if b.n.records.journal != nil && b.n.control.mode == holding {
+	if b.n.records.Journal != nil && b.n.control.mode == holding {
 		b.n.release.putBack()
 	}
-	b.n.records.writer.Stop(settleWait)
+	b.n.records.Stop()
 	if err := b.n.close(); err != nil {
 		b.t.Errorf("%s: %v", b.what, err)
 	}

@@ -10,11 +10,15 @@ import (
 
 	"headroom/agent/config"
 	"headroom/agent/health"
+	"headroom/agent/heat"
 	"headroom/agent/machine"
+	"headroom/agent/meter"
+	"headroom/agent/network"
 	"headroom/agent/originals"
+	"headroom/agent/records"
+	"headroom/agent/remote"
 	"headroom/agent/statedir"
 	"headroom/agent/streams"
-
 	"headroom/internal/cli"
 	"headroom/lease"
 	"headroom/rapl"
@@ -35,12 +39,12 @@ type node struct {
 
 	lease    *lease.Node
 	machine  *machine.Machine
-	meter    *wallMeter
-	heat     *heat
+	meter    *meter.Meter
+	heat     *heat.Heat
 	tuner    *tuner
-	records  *records
-	network  *network
-	far      *far
+	records  *records.Records
+	network  *network.Network
+	remote   *remote.Remote
 	tally    *tally
 	drift    *driftWatch
 	brake    *brakeTracker
@@ -84,28 +88,28 @@ func start(cfg config.Config, log *slog.Logger, d statedir.Disk) (*node, error) 
 func newNode(cfg config.Config, log *slog.Logger, d statedir.Disk) *node {
 	n := &node{
 		cfg: &cfg, log: log, health: health.New(log), disk: d, manager: serviceManager{log: log},
-		dial: dialer(&cfg), openTree: machine.TreeOpener(cfg.RAPL.Source), env: os.Getenv,
+		dial: remote.Dialer(&cfg), openTree: machine.TreeOpener(cfg.RAPL.Source), env: os.Getenv,
 		calls: make(chan func(context.Context)), restores: make(chan *restoreCall),
 	}
 	sources := streams.New(cfg.Coordinators, cfg.Peers, log)
 	n.tally = newTally()
-	n.meter = &wallMeter{cfg: n.cfg, log: log, health: n.health}
-	n.records = &records{cfg: n.cfg, log: log, disk: d, health: n.health}
-	n.far = newFar()
+	n.meter = meter.New(n.cfg, log, n.health)
+	n.records = records.New(n.cfg, log, n.health, d)
+	n.remote = remote.New()
 	n.brake = &brakeTracker{cfg: n.cfg, health: n.health}
 	n.denied = &denials{cfg: n.cfg, log: log, health: n.health, records: n.records, streams: sources}
-	n.network = &network{cfg: n.cfg, log: log, brake: n.brake, servers: &n.servers}
+	n.network = network.New(n.cfg, log, &n.servers, n.brake.known)
 	n.drift = &driftWatch{cfg: n.cfg, log: log, health: n.health, records: n.records, tally: n.tally}
-	n.tuner = &tuner{cfg: n.cfg, log: log, health: n.health, records: n.records, drift: n.drift, tally: n.tally, far: n.far}
+	n.tuner = &tuner{cfg: n.cfg, log: log, health: n.health, records: n.records, drift: n.drift, tally: n.tally, remote: n.remote}
 	n.control = &controller{cfg: n.cfg, log: log, health: n.health, meter: n.meter, records: n.records, tally: n.tally, drift: n.drift}
-	n.slices = &bandwidth{cfg: n.cfg, log: log, health: n.health, control: n.control, records: n.records, tally: n.tally, far: n.far}
-	n.limit = &bmcLimit{cfg: n.cfg, log: log, health: n.health, control: n.control, records: n.records, tally: n.tally, far: n.far}
+	n.slices = &bandwidth{cfg: n.cfg, log: log, health: n.health, control: n.control, records: n.records, tally: n.tally, remote: n.remote}
+	n.limit = &bmcLimit{cfg: n.cfg, log: log, health: n.health, control: n.control, records: n.records, tally: n.tally, remote: n.remote}
 	n.exchange = &exchange{
 		cfg: n.cfg, log: log, health: n.health, streams: sources, network: n.network, control: n.control, records: n.records,
 		brake: n.brake, denied: n.denied, tally: n.tally, expiry: time.NewTimer(time.Hour),
 	}
 	n.hotplug = &hotplug{log: log, health: n.health, control: n.control, tuner: n.tuner, records: n.records, exchange: n.exchange}
-	n.ladder = &ladder{cfg: n.cfg, log: log, health: n.health, control: n.control, tuner: n.tuner, records: n.records, tally: n.tally, far: n.far}
+	n.ladder = &ladder{cfg: n.cfg, log: log, health: n.health, control: n.control, tuner: n.tuner, records: n.records, tally: n.tally, remote: n.remote}
 	n.locals = &localLimits{cfg: n.cfg, log: log, control: n.control, records: n.records, ladder: n.ladder, changed: n.changed}
 	n.report = &reporter{
 		cfg: n.cfg, health: n.health, control: n.control, exchange: n.exchange, locals: n.locals, meter: n.meter, tuner: n.tuner,
@@ -113,7 +117,7 @@ func newNode(cfg config.Config, log *slog.Logger, d statedir.Disk) *node {
 	}
 	n.release = &releaser{
 		cfg: n.cfg, log: log, health: n.health, control: n.control, exchange: n.exchange, tuner: n.tuner, records: n.records,
-		report: n.report, far: n.far, servers: &n.servers, answers: make(chan error, 1),
+		report: n.report, remote: n.remote, servers: &n.servers, answers: make(chan error, 1),
 	}
 	n.exchange.publish = n.report.publish
 	return n
@@ -121,7 +125,7 @@ func newNode(cfg config.Config, log *slog.Logger, d statedir.Disk) *node {
 
 // attach gives the parts what open has found.
 func (n *node) attach(id machine.Identity) {
-	n.control.machine, n.meter.machine, n.drift.machine, n.ladder.machine = n.machine, n.machine, n.machine, n.machine
+	n.control.machine, n.drift.machine, n.ladder.machine = n.machine, n.machine, n.machine
 	n.hotplug.machine, n.slices.machine, n.locals.machine, n.release.machine, n.report.machine = n.machine, n.machine, n.machine, n.machine, n.machine
 	n.control.lease, n.drift.lease, n.exchange.lease, n.ladder.lease = n.lease, n.lease, n.lease, n.lease
 	n.brake.lease, n.locals.lease, n.release.lease, n.report.lease = n.lease, n.lease, n.lease, n.lease
@@ -150,7 +154,7 @@ func (n *node) boot() error {
 // open finds everything and writes nothing.
 func (n *node) open() error {
 	var err error
-	if err := n.network.loadKeys(); err != nil {
+	if err := n.network.LoadKeys(); err != nil {
 		return err
 	}
 	if err := n.brake.open(); err != nil {
@@ -159,17 +163,15 @@ func (n *node) open() error {
 	if n.root, err = machine.OpenRoot(n.cfg.Root); err != nil {
 		return err
 	}
-	n.records.root = n.root
 	id, err := machine.ReadIdentity(n.root)
 	if err != nil {
 		return err
 	}
-	n.records.journal, err = originals.Load(n.disk)
-	damage := err
+	damage := n.records.Load(n.root)
 	if damage != nil && !errors.Is(damage, originals.ErrDamaged) {
 		return damage
 	}
-	n.control.draining = !n.cfg.Enforce && (n.records.journal != nil || damage != nil)
+	n.control.draining = !n.cfg.Enforce && (n.records.Journal != nil || damage != nil)
 	if n.cfg.Enforce || n.control.draining {
 		if n.claimed, err = statedir.Claim(n.root); err != nil {
 			return err
@@ -181,22 +183,22 @@ func (n *node) open() error {
 			Hint: "powerd needs to read " + n.cfg.Root + "/sys/class/powercap; see powerd zone list",
 		}
 	}
-	n.meter.law = n.cfg.Model(n.machine.PackageMax(), n.machine.HasDRAM())
+	n.meter.Attach(n.machine)
 	n.tuner.open(n.machine)
 	n.machine.Look(instant()) // where the counters stand: the first turn of the loop has a sample then
 	lowest := n.cfg.Power.Floor
 	if n.cfg.Alone() {
 		lowest = n.cfg.Power.FailSafe // nobody charges it
 	}
-	memory, fresh, err := loadMemory(n.disk, lowest)
+	memory, fresh, err := records.LoadState(n.disk, lowest)
 	if err != nil {
 		n.log.Warn("state cannot be used, starting without it", slog.Any("error", err))
 	}
 	memory.FailSafe = min(memory.FailSafe, n.cfg.Power.FailSafe)
 	n.exchange.fresh = fresh
 	n.lease = lease.NewNode(id.Process, memory.Memory, instant())
-	n.heat = openHeat(n.root, n.cfg, n.log)
-	n.far.open(n.root, n.dial)
+	n.heat = heat.Open(n.root, n.cfg, n.log)
+	n.remote.Open(n.root, n.dial)
 	n.attach(id)
 	n.brake.recall(memory)
 	n.ladder.logMachine()
@@ -216,13 +218,10 @@ func (n *node) run(ctx context.Context) error {
 // close gives everything back but the limits.
 func (n *node) close() error {
 	var errs []error
-	n.meter.close()
-	errs = append(errs, n.heat.close(), n.manager.notify.Close(), n.far.close()) // all that asked it has ended with the servers
+	n.meter.Close()
+	errs = append(errs, n.heat.Close(), n.manager.notify.Close(), n.records.Close(), n.remote.Close()) // all that asked it has ended with the servers
 	if n.machine != nil {
 		errs = append(errs, n.tuner.close(), n.machine.Close())
-	}
-	if n.records.trail != nil {
-		errs = append(errs, n.records.trail.Close())
 	}
 	if n.root != nil {
 		errs = append(errs, n.root.Close())

@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"headroom/agent/heat"
 )
 
 // added copies a part of the machine under another name.
@@ -25,28 +27,28 @@ func TestSensorsAreLookedForWhenNeeded(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		kept  uint64
-		spoil func(*heat)
+		spoil func(*heat.Heat)
 		found bool
 	}{
-		"all can be read":         {refreshEvery, func(*heat) {}, false},
-		"temperature unknown":     {refreshEvery, func(h *heat) { h.temp.Known = false }, true},
-		"counters cannot be read": {refreshEvery, func(h *heat) { h.counted = false }, true},
-		"five minutes later":      {refreshRest, func(*heat) {}, true},
+		"all can be read":         {refreshEvery, func(*heat.Heat) {}, false},
+		"temperature unknown":     {refreshEvery, func(h *heat.Heat) { h.Temp.Known = false }, true},
+		"counters cannot be read": {refreshEvery, func(h *heat.Heat) { h.Counted = false }, true},
+		"five minutes later":      {refreshRest, func(*heat.Heat) {}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
 			n := loopless(t, l.config("127.0.0.1:1"))
-			n.heat.look(instant().Boot)
-			if !n.heat.temp.Known || !n.heat.counted {
+			n.heat.Look(instant().Boot)
+			if !n.heat.Temp.Known || !n.heat.Counted {
 				t.Fatalf("the emulated machine's temperature is not known: %+v", n.heat)
 			}
-			before := len(n.heat.sensors.Thermometers())
+			before := len(n.heat.Sensors.Thermometers())
 			l.added(t, "sys/class/hwmon/hwmon0", "sys/class/hwmon/hwmon9")
 			c.spoil(n.heat)
 			n.seconds = c.kept
 			n.hotplug.look(n.seconds)
-			if got := len(n.heat.sensors.Thermometers()) > before; got != c.found {
+			if got := len(n.heat.Sensors.Thermometers()) > before; got != c.found {
 				t.Errorf("found %v, want %v", got, c.found)
 			}
 		})

@@ -10,6 +10,7 @@ import (
 	"headroom/agent/config"
 	"headroom/agent/machine"
 	"headroom/agent/originals"
+	"headroom/agent/records"
 	"headroom/agent/statedir"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -98,7 +99,7 @@ func putBackDead(root *os.Root, d statedir.Disk, cfg config.Config, j *originals
 	if err != nil {
 		return originals.Outcome{}, err
 	}
-	data, err := encodeHeld(&cfg, cover{cap: cfg.Power.Rated, state: stateReleased})
+	data, err := records.EncodeHeld(&cfg, records.Cover{Cap: cfg.Power.Rated, State: records.StateReleased})
 	if err == nil {
 		err = d.Replace(statedir.HeldFile, data)
 	}

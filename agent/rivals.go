@@ -12,18 +12,15 @@ import (
 	"headroom/agent/health"
 	"headroom/agent/machine"
 	"headroom/agent/originals"
+	"headroom/agent/records"
 	"headroom/capping"
 	"headroom/lease"
 	"headroom/systemd"
 	"headroom/units"
 )
 
-const (
-	// driftShown is how long a drift stays visible after it was corrected.
-	driftShown = 10 * time.Second
-	// rivalsEvery is the time between two searches for other writers.
-	rivalsEvery = time.Minute
-)
+// driftShown is how long a drift stays visible after it was corrected.
+const driftShown = 10 * time.Second
 
 // driftWatch looks for controls that hold another value than powerd wrote, and for the
 // programs that may have written it. It belongs to the owner goroutine.
@@ -34,7 +31,7 @@ type driftWatch struct {
 
 	machine *machine.Machine
 	lease   *lease.Node
-	records *records
+	records *records.Records
 	tally   *tally
 
 	rivals rivals
@@ -141,7 +138,7 @@ func (d *driftWatch) watchFields(now time.Duration, mayWriteOver func(now, last 
 
 // resetFields brings windows and switches back to what they are meant to be.
 func (d *driftWatch) resetFields(s *machine.Package) {
-	windows, err := s.Prepare(d.records.trail.Note)
+	windows, err := s.Prepare(d.records.Trail.Note)
 	if err := errors.Join(windows, err); err != nil {
 		d.tally.wrote(s.Zone.Label, err)
 		d.log.Warn("windows and switches are not as they should be", slog.String("zone", s.Zone.Label), slog.Any("error", err))

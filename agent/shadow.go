@@ -25,10 +25,10 @@ func (c *controller) shadow(now lease.Instant) {
 	if c.machine.Ladder.Use == capping.RungFreq {
 		// The law learns what power follows from a frequency, and none follows here:
 		// the model decides, as where nothing measures power.
-		c.machine.Freq.Step(capping.FreqSample{Sample: c.meter.sample}, c.caps.now, true, c.meter.law)
+		c.machine.Freq.Step(capping.FreqSample{Sample: c.meter.Sample}, c.caps.now, true, c.meter.Model)
 		c.machine.Freq.Request(true, 0)
 	} else {
-		c.act, c.law = capping.Step(now.Boot, asIfHeld(c.meter.sample, c.law.Limit), c.caps.now, c.law, c.meter.law)
+		c.act, c.law = capping.Step(now.Boot, asIfHeld(c.meter.Sample, c.law.Limit), c.caps.now, c.law, c.meter.Model)
 		c.parts = c.machine.Share(c.act, c.parts, (*machine.Package).Wanted)
 	}
 	if c.caps.stepped {

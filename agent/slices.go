@@ -11,6 +11,8 @@ import (
 	"headroom/agent/health"
 	"headroom/agent/machine"
 	"headroom/agent/originals"
+	"headroom/agent/records"
+	"headroom/agent/remote"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/capping"
@@ -27,13 +29,13 @@ type bandwidth struct {
 
 	machine *machine.Machine
 	control *controller
-	records *records
+	records *records.Records
 	tally   *tally
-	far     *far
+	remote  *remote.Remote
 
-	slices []sliceReport // as last told
-	err    error         // why slices are missing
-	asked  bool          // systemd has answered
+	slices []remote.SliceReport // as last told
+	err    error                // why slices are missing
+	asked  bool                 // systemd has answered
 	state  capping.BandwidthState
 	wanted map[string]systemd.Bandwidth
 	usedAt time.Duration
@@ -44,19 +46,19 @@ type bandwidth struct {
 }
 
 // told takes a report about the slices.
-func (b *bandwidth) told(found []sliceReport, err error, now time.Duration) {
+func (b *bandwidth) told(found []remote.SliceReport, err error, now time.Duration) {
 	b.slices, b.err, b.asked = found, err, true
 	b.known, b.cpus = len(found) > 0 && b.usedAt > 0, 0
 	used := map[string]time.Duration{}
 	var failed error
 	for _, s := range found {
-		used[s.name] = s.state.Used
-		before, ok := b.used[s.name]
-		b.known = b.known && ok && s.state.UsedKnown && s.state.Used >= before
-		b.cpus += (s.state.Used - before).Seconds() / max((now-b.usedAt).Seconds(), 1e-3)
-		failed = errors.Join(failed, s.err)
-		if s.wrote {
-			b.tally.wrote(s.name, s.err)
+		used[s.Name] = s.State.Used
+		before, ok := b.used[s.Name]
+		b.known = b.known && ok && s.State.UsedKnown && s.State.Used >= before
+		b.cpus += (s.State.Used - before).Seconds() / max((now-b.usedAt).Seconds(), 1e-3)
+		failed = errors.Join(failed, s.Err)
+		if s.Wrote {
+			b.tally.wrote(s.Name, s.Err)
 		}
 	}
 	b.used, b.usedAt = used, now
@@ -85,7 +87,7 @@ func (b *bandwidth) info() capping.RungInfo {
 // step is the last rung's step, once a second: below the lowest frequency
 // the slices give way.
 func (b *bandwidth) step() {
-	wall, known := b.control.meter.mean.value()
+	wall, known := b.control.meter.Mean.Value()
 	if known && (b.least == 0 || wall < b.least) {
 		b.least = wall
 	}
@@ -99,9 +101,9 @@ func (b *bandwidth) step() {
 	}, b.control.caps.now, b.state, capping.BandwidthConfig{CPUs: runtime.NumCPU(), PerCPU: b.perCPU()})
 	want := map[string]systemd.Bandwidth{}
 	for _, s := range b.slices {
-		want[s.name] = systemd.Unlimited
+		want[s.Name] = systemd.Unlimited
 		if b.state.Bounded {
-			want[s.name] = systemd.CPUs(b.state.CPUs / float64(len(b.slices)))
+			want[s.Name] = systemd.CPUs(b.state.CPUs / float64(len(b.slices)))
 		}
 	}
 	b.ask(want)
@@ -128,30 +130,30 @@ func (b *bandwidth) ask(want map[string]systemd.Bandwidth) {
 		return
 	}
 	for _, s := range b.slices {
-		found := s.state.Asked
-		path := slicePrefix + s.name
-		if !b.records.saved(originals.Control{Path: path, Label: "CPU bandwidth of " + s.name, Kind: originals.Bandwidth, Read: func() (originals.Value, error) {
+		found := s.State.Asked
+		path := remote.SlicePrefix + s.Name
+		if !b.records.Save(originals.Control{Path: path, Label: "CPU bandwidth of " + s.Name, Kind: originals.Bandwidth, Read: func() (originals.Value, error) {
 			return originals.Value{Number: int64(found)}, nil
 		}}) {
 			return
 		}
-		to := want[s.name]
+		to := want[s.Name]
 		if to == systemd.Unlimited {
 			to = b.original(path)
-			want[s.name] = to
+			want[s.Name] = to
 		}
-		if err := b.records.trail.NoteValue(path, originals.Value{Number: int64(to)}, originals.Value{Number: int64(found)}); err != nil {
-			b.log.Warn("a slice is not bounded", slog.String("slice", s.name), slog.Any("error", err))
+		if err := b.records.Trail.NoteValue(path, originals.Value{Number: int64(to)}, originals.Value{Number: int64(found)}); err != nil {
+			b.log.Warn("a slice is not bounded", slog.String("slice", s.Name), slog.Any("error", err))
 			return
 		}
 	}
 	b.wanted = want
-	b.far.bounds.put(want)
+	b.remote.SetSlices(want)
 }
 
 // original is what a slice held before powerd bounded it.
 func (b *bandwidth) original(path string) systemd.Bandwidth {
-	for _, c := range b.records.journal.Controls {
+	for _, c := range b.records.Journal.Controls {
 		if c.Path == path {
 			return systemd.Bandwidth(c.Original)
 		}
@@ -163,15 +165,15 @@ func (b *bandwidth) original(path string) systemd.Bandwidth {
 func (b *bandwidth) rows() []*headroomv1.SliceStatus {
 	rows := make([]*headroomv1.SliceStatus, 0, len(b.slices))
 	for _, s := range b.slices {
-		row := &headroomv1.SliceStatus{Slice: s.name, EffectiveCpus: cpus(s.state.Asked)}
-		if held, proven := s.state.Effective(); proven {
+		row := &headroomv1.SliceStatus{Slice: s.Name, EffectiveCpus: cpus(s.State.Asked)}
+		if held, proven := s.State.Effective(); proven {
 			row.EffectiveCpus = cpus(held)
 		}
-		if w, ok := b.wanted[s.name]; ok {
+		if w, ok := b.wanted[s.Name]; ok {
 			row.RequestedCpus = cpus(w)
 		}
-		if b.records.trail != nil {
-			if w, ever := b.records.trail.Wrote(slicePrefix + s.name); ever {
+		if b.records.Trail != nil {
+			if w, ever := b.records.Trail.Wrote(remote.SlicePrefix + s.Name); ever {
 				row.WrittenCpus = cpus(systemd.Bandwidth(w.Number))
 			}
 		}

@@ -132,9 +132,9 @@ func loopless(t *testing.T, cfg config.Config) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.records.writer = statedir.StartWriter(n.disk)
+	n.records.Start()
 	t.Cleanup(func() {
-		n.records.writer.Stop(settleWait)
+		n.records.Stop()
 		if err := n.close(); err != nil {
 			t.Error(err)
 		}
@@ -147,7 +147,7 @@ func (n *node) spin(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	waitFor(t, what, func() bool {
 		select {
-		case e := <-n.records.writer.Done():
+		case e := <-n.records.Writer.Done():
 			n.stored(e)
 		default:
 		}
@@ -177,7 +177,7 @@ func TestHeatEndsASprint(t *testing.T) {
 	n.spin(t, "it sprints", func() bool {
 		return n.control.caps.now == 180*units.Watt && n.control.caps.applied == n.control.caps.now
 	})
-	n.heat.hotAt = instant().Boot
+	n.heat.HotAt = instant().Boot
 	n.turn(instant())
 	if n.control.caps.now != 120*units.Watt || l.long() > 85*units.Watt {
 		t.Errorf("cap %v, limit %v one turn after the hardware said that it is too hot", n.control.caps.now, l.long())

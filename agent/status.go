@@ -9,7 +9,11 @@ import (
 
 	"headroom/agent/config"
 	"headroom/agent/health"
+	"headroom/agent/heat"
 	"headroom/agent/machine"
+	"headroom/agent/meter"
+	"headroom/agent/network"
+	"headroom/agent/records"
 	"headroom/agent/status"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -25,14 +29,14 @@ type reporter struct {
 
 	lease    *lease.Node
 	machine  *machine.Machine
-	meter    *wallMeter
-	heat     *heat
+	meter    *meter.Meter
+	heat     *heat.Heat
 	control  *controller
 	exchange *exchange
 	locals   *localLimits
 	tuner    *tuner
-	records  *records
-	network  *network
+	records  *records.Records
+	network  *network.Network
 	brake    *brakeTracker
 	drift    *driftWatch
 	slices   *bandwidth
@@ -52,14 +56,14 @@ func (r *reporter) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
 	s := &headroomv1.GetAgentStatusResponse{
 		Node: r.cfg.Node, Version: Version, Domain: r.cfg.Domain, UptimeMs: (now.Boot - r.control.began).Milliseconds(),
 		Tree: status.Tree(r.cfg.Root), Rung: r.control.rung(), Enforce: r.cfg.Enforce, Holding: r.exchange.holdingOf(r.lease.Report(now, excess, known)), Health: r.health.List(),
-		Ladder: ladderRows(r.ladderRows()), Sprint: r.control.sprintStatus(now.Boot), Rivals: r.drift.rivals.units, Advertise: r.network.address(),
-		CutOff: r.network.cutOff, Local: r.locals.status(now.Boot), LimitedBy: r.control.limitedBy(now.Boot), Counters: r.tally.counters.wire(),
-		Slices: r.slices.rows(), Brake: r.brake.status(), BrakeDrops: dropsMessage(r.network.brakeDrops()),
+		Ladder: ladderRows(r.ladderRows()), Sprint: r.control.sprintStatus(now.Boot), Rivals: r.drift.rivals.units, Advertise: r.network.Address(),
+		CutOff: r.network.CutOff, Local: r.locals.status(now.Boot), LimitedBy: r.control.limitedBy(now.Boot), Counters: r.tally.counters.wire(),
+		Slices: r.slices.rows(), Brake: r.brake.status(), BrakeDrops: dropsMessage(r.network.BrakeDrops()),
 	}
 	if l := r.exchange.streams.Leader(); l != nil {
 		s.Leader = l.Name
 	}
-	if p, ok := r.meter.mean.value(); ok {
+	if p, ok := r.meter.Mean.Value(); ok {
 		s.PowerUw = (*int64)(&p)
 	}
 	if p, ok := r.control.demand.Watts(now.Boot, r.cfg.Power.Floor, r.cfg.Power.Max); ok {
@@ -68,13 +72,10 @@ func (r *reporter) state(now lease.Instant) *headroomv1.GetAgentStatusResponse {
 	if ratio, ok := r.control.demand.LimitedRatio(now.Boot); ok {
 		s.LimitedRatio = &ratio
 	}
-	if r.records.journal != nil {
-		s.Saved, s.SavedUs = uint32(len(r.records.journal.Controls)), r.records.journal.SavedUs
+	if r.records.Journal != nil {
+		s.Saved, s.SavedUs = uint32(len(r.records.Journal.Controls)), r.records.Journal.SavedUs
 	}
-	other, learned := r.cfg.Power.Other, false
-	if r.meter.learning() {
-		other, learned = r.meter.learner.Other()
-	}
+	other, learned := r.meter.Other()
 	s.OtherUw, s.OtherFrom = (*int64)(&other), "configured"
 	if learned {
 		s.OtherFrom = "learned"
@@ -143,7 +144,7 @@ func (r *reporter) words() string {
 	if r.control.caps.running != "" {
 		s += "; sprinting"
 	}
-	if r.network.cutOff {
+	if r.network.CutOff {
 		s += "; cut off"
 	}
 	if k := r.health.Len(); k > 0 {

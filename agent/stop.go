@@ -12,7 +12,10 @@ import (
 	"headroom/agent/health"
 	"headroom/agent/machine"
 	"headroom/agent/originals"
+	"headroom/agent/records"
+	"headroom/agent/remote"
 	"headroom/agent/statedir"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/lease"
@@ -50,9 +53,9 @@ type releaser struct {
 	control  *controller
 	exchange *exchange
 	tuner    *tuner
-	records  *records
+	records  *records.Records
 	report   *reporter
-	far      *far
+	remote   *remote.Remote
 	servers  *sync.WaitGroup
 
 	asked   *restoreCall  // waits for the leader's answer
@@ -68,7 +71,7 @@ func (r *releaser) change(reason string) *headroomv1.Change {
 // restore carries out `powerd limit restore`.
 func (r *releaser) restore(ctx context.Context, call *restoreCall) {
 	switch {
-	case r.records.journal == nil:
+	case r.records.Journal == nil:
 		call.answer(restoreReply{})
 	case call.force || r.cfg.Alone():
 		out := r.putBack()
@@ -131,7 +134,7 @@ func (r *releaser) answer(ctx context.Context, err error) (done bool) {
 func (r *releaser) beginStop(ctx context.Context) (done bool) {
 	r.control.stopping = true
 	switch {
-	case r.control.mode != holding || r.records.journal == nil:
+	case r.control.mode != holding || r.records.Journal == nil:
 		return true
 	case r.cfg.Alone():
 		r.putBack()
@@ -148,8 +151,8 @@ func (r *releaser) staySafe(reason string) {
 	r.control.decide(instant())
 	r.control.apply() // nobody is told any more
 	r.settleWriter()
-	if want := r.control.exactCover(); r.control.writeErr == nil && r.records.cover.allows(want) {
-		if err := r.records.writeHeld(want); err != nil {
+	if want := r.control.exactCover(); r.control.writeErr == nil && r.records.Covered().Allows(want) {
+		if err := r.records.WriteHeld(want); err != nil {
 			r.log.Warn("held.json not written", slog.Any("error", err))
 		}
 	}
@@ -162,19 +165,19 @@ func (r *releaser) staySafe(reason string) {
 // directory does not answer: then nothing goes back, and it goes on holding.
 func (r *releaser) putBack() originals.Outcome {
 	r.settleWriter()
-	err := r.records.writeHeld(cover{cap: r.cfg.Power.Rated, state: stateReleased, stamp: r.lease.Memory().Highest})
+	err := r.records.WriteHeld(records.Cover{Cap: r.cfg.Power.Rated, State: records.StateReleased, Stamp: r.lease.Memory().Highest})
 	if err != nil {
 		r.log.Warn("held.json not written", slog.Any("error", err))
 	}
 	if errors.Is(err, statedir.ErrLate) {
-		return r.records.notPutBack(err)
+		return r.records.NotPutBack(err)
 	}
-	r.far.stop()
+	r.remote.Stop()
 	r.lease.Release()
 	r.exchange.leaseEnd.Store(0)
 	r.control.mode, r.control.draining = released, false
 	r.control.caps = caps{}
-	out, err := r.records.putBack("the node was released", r.far.hand())
+	out, err := r.records.PutBack("the node was released", r.remote.PutBack())
 	if err != nil {
 		r.log.Warn("journal not removed", slog.Any("error", err))
 	}
@@ -184,18 +187,14 @@ func (r *releaser) putBack() originals.Outcome {
 	return out
 }
 
-// settleWait bounds waiting for the state directory: a stop must not hang on a
-// disk that does.
-const settleWait = 2 * time.Second
-
 // settleWriter waits until the writer has nothing under way, so that an older
 // held.json cannot come after a newer one.
 func (r *releaser) settleWriter() {
-	late := time.NewTimer(settleWait)
+	late := time.NewTimer(records.SettleWait)
 	defer late.Stop()
-	for r.records.writer != nil && (r.lease.Storing() || r.records.busy()) {
+	for r.records.Writer != nil && (r.lease.Storing() || r.records.Busy()) {
 		select {
-		case j := <-r.records.writer.Done():
+		case j := <-r.records.Writer.Done():
 			r.settled(j)
 		case <-late.C:
 			r.log.Warn("the state directory does not answer", slog.String("state_dir", r.cfg.StateDir))
@@ -208,13 +207,13 @@ func (r *releaser) settleWriter() {
 func (r *releaser) settled(j statedir.Job) {
 	switch j.Kind {
 	case statedir.Held:
-		r.records.heldStored(j.Err)
+		r.records.HeldStored(j.Err)
 	case statedir.Memory:
 		r.lease.Settled(j.Err)
 	case statedir.Coordinators:
 		r.exchange.cacheBusy = false
 	case statedir.Controls:
-		r.records.journalStored(j.Err)
+		r.records.JournalStored(j.Err)
 	case statedir.Denied:
 	}
 }
@@ -229,7 +228,7 @@ func (r *releaser) drain(ctx context.Context, now time.Duration) {
 		return
 	}
 	switch {
-	case r.cfg.Alone() && now-r.control.began > farWait: // what stands in other programs goes back by now
+	case r.cfg.Alone() && now-r.control.began > remote.PutBackWait: // what stands in other programs goes back by now
 		r.retryAt = now + retryRelease
 		r.putBack()
 	case r.exchange.streams.Leader() != nil && r.asked == nil:

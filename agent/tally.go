@@ -181,3 +181,9 @@ func reasonOf(err error) metrics.Reason {
 	}
 	return metrics.IO
 }
+
+// throttled takes how often the hardware held the node back since powerd began.
+func (t *tally) throttled(cores, packages, events uint64) {
+	t.counters.thermalEvents = cores + packages + events
+	t.loop.SetThrottled(cores, packages, events)
+}

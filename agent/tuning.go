@@ -17,6 +17,8 @@ import (
 	"headroom/agent/health"
 	"headroom/agent/machine"
 	"headroom/agent/originals"
+	"headroom/agent/records"
+	"headroom/agent/remote"
 	"headroom/dvfs"
 	"headroom/rapl/sysfs"
 )
@@ -69,10 +71,10 @@ type tuner struct {
 	cfg     *config.Config
 	log     *slog.Logger
 	health  *health.Items
-	records *records
+	records *records.Records
 	drift   *driftWatch
 	tally   *tally
-	far     *far
+	remote  *remote.Remote
 	root    *os.Root
 	freq    *machine.Frequency // nil: there are no policies
 
@@ -200,7 +202,7 @@ func readable(all []originals.Control) []originals.Control {
 // tune brings the knobs to what is wished for now, once their originals are saved, and
 // looks now and then what others made of them. moved says that the turbo switch was.
 func (t *tuner) tune(now time.Duration, sprinting bool) (moved bool) {
-	if !t.inUse || t.records.trail == nil {
+	if !t.inUse || t.records.Trail == nil {
 		return false
 	}
 	if sprinting == t.sprinting && now < t.due {
@@ -228,9 +230,9 @@ func (t *tuner) tune(now time.Duration, sprinting bool) (moved bool) {
 
 // saved says whether everything that may be written is in the journal on disk.
 func (t *tuner) saved() bool {
-	unsaved := slices.DeleteFunc(t.controls(), func(c originals.Control) bool { return t.records.trail.Has(c.Path) })
+	unsaved := slices.DeleteFunc(t.controls(), func(c originals.Control) bool { return t.records.Trail.Has(c.Path) })
 	unsaved = readable(unsaved)
-	return len(unsaved) == 0 || t.records.saved(unsaved...)
+	return len(unsaved) == 0 || t.records.Save(unsaved...)
 }
 
 // turn is one knob's step: gather, decide, apply, verify.
@@ -251,7 +253,7 @@ func (t *tuner) turn(now time.Duration, k *knob, saved bool) (moved bool) {
 		k.stood, k.state, k.text = true, knobHeld, ""
 	case k.pinned():
 		k.state, k.text = knobPinned, dvfs.ErrPinned.Error()+"; that is how drivers are made, and no fault"
-	case !saved || !t.records.trail.Has(k.Path):
+	case !saved || !t.records.Trail.Has(k.Path):
 		k.state, k.text = knobPending, "its original is not on disk yet, so it is not written"
 	case k.stood && !t.writesOver(now, k):
 		k.state = knobDrift
@@ -290,7 +292,7 @@ const tuningDriftCode = "tuning-drift"
 
 // set records what it is about to do, writes, and believes what reads back.
 func (t *tuner) set(now time.Duration, k *knob) (moved bool) {
-	err := t.records.trail.Note(k.Path, k.want, k.now)
+	err := t.records.Trail.Note(k.Path, k.want, k.now)
 	if err == nil {
 		k.now, err = k.set(k.want)
 	}
@@ -323,16 +325,16 @@ func (t *tuner) refused(now time.Duration, k *knob, err error) {
 // letGo puts a knob back that is wished for no more.
 func (t *tuner) letGo(k *knob) {
 	k.state, k.text, k.stood = knobLeft, "", false
-	wrote, ever := t.records.trail.Wrote(k.Path)
+	wrote, ever := t.records.Trail.Wrote(k.Path)
 	if !ever {
 		return
 	}
-	i := slices.IndexFunc(t.records.journal.Controls, func(c originals.Saved) bool { return c.Path == k.Path })
-	if i < 0 || wrote == t.records.journal.Controls[i].Found() {
+	i := slices.IndexFunc(t.records.Journal.Controls, func(c originals.Saved) bool { return c.Path == k.Path })
+	if i < 0 || wrote == t.records.Journal.Controls[i].Found() {
 		return
 	}
 	patience := originals.SettleAll
-	t.records.putBackOne(t.records.journal.Controls[i], "it is wished for no more", t.far.hand(), &patience)
+	t.records.PutBackOne(t.records.Journal.Controls[i], "it is wished for no more", t.remote.PutBack(), &patience)
 	_ = k.look() // as above
 }
 

@@ -359,9 +359,9 @@ func TestTuningThatIsNotWishedForAnyMore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.records.writer = statedir.StartWriter(n.disk)
+	n.records.Start()
 	n.turnUntil(t, "it is set", func() bool { return l.text(epp("7")) == "balance_power" && l.text(noTurboFile) == "1" })
-	n.records.writer.Stop(settleWait)
+	n.records.Stop()
 	if err := n.close(); err != nil { // as a kill would leave it
 		t.Fatal(err)
 	}

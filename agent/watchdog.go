@@ -3,6 +3,7 @@ package agent
 import (
 	"log/slog"
 
+	"headroom/agent/remote"
 	"headroom/systemd"
 )
 
@@ -47,7 +48,7 @@ func (m *serviceManager) status(words func() string) {
 // stopping tells that the node is about to stop, and asks for the time it takes.
 func (m *serviceManager) stopping() {
 	m.tell(m.notify.Stopping("stopping: asking for a release"))
-	m.tell(m.notify.Extend(releaseWait + 3*farWait))
+	m.tell(m.notify.Extend(releaseWait + 3*remote.PutBackWait))
 }
 
 func (m *serviceManager) tell(err error) {

@@ -10,7 +10,6 @@ import (
 
 	"headroom/agent/config"
 	"headroom/agent/statedir"
-	"headroom/capping"
 	"headroom/ipmi"
 	"headroom/lab/emulator"
 	"headroom/lab/emulator/kernel"
@@ -53,7 +52,7 @@ func newStill(t *testing.T, shapeName string) *still {
 	if err := n.boot(); err != nil {
 		t.Fatal(err)
 	}
-	n.meter.learner, n.meter.configured = capping.NewLearner(n.meter.law), n.meter.law
+	n.meter.BeginLearning()
 	s := &still{node: n, machine: machine, now: time.Hour}
 	t.Cleanup(func() {
 		if err := n.close(); err != nil {
@@ -76,8 +75,8 @@ func (s *still) second(t *testing.T, load float64) {
 			}
 		}
 		s.now += period
-		s.meter.sample = s.node.machine.Look(lease.Instant{Boot: s.now, Awake: s.now})
-		s.meter.learnFrom(s.now, s.wall)
+		s.meter.Sample = s.node.machine.Look(lease.Instant{Boot: s.now, Awake: s.now})
+		s.meter.LearnFrom(s.now, s.wall)
 	}
 	s.node.machine.ReadBack()
 	s.control.busy, s.control.busyKnown = s.node.machine.Busy()
@@ -94,7 +93,7 @@ func TestLearningIsNoWitness(t *testing.T) {
 	t.Parallel()
 	s := newStill(t, "epyc")
 	low, high := s.steady(t)
-	learned, configured := s.meter.reading().Power, s.meter.byCounters().Power
+	learned, configured := s.meter.Reading().Power, s.meter.ByCounters().Power
 	if learned > configured*95/100 {
 		t.Errorf("%v learned, %v configured: nothing was learned, so nothing is shown", learned, configured)
 	}
@@ -109,9 +108,9 @@ func TestMirroredCountersAreNoWitness(t *testing.T) {
 	s := newStill(t, "epyc-mirrored")
 	s.second(t, 0.02)
 	s.second(t, 0.02)
-	before := s.meter.sample.Package.Power
+	before := s.meter.Sample.Package.Power
 	low, high := s.steady(t)
-	if after := s.meter.sample.Package.Power; after > before*6/10 {
+	if after := s.meter.Sample.Package.Power; after > before*6/10 {
 		t.Errorf("packages %v, then %v: the mirrors were not found, so nothing is shown", before, after)
 	}
 	if high-low > units.Watt {
@@ -125,7 +124,7 @@ func (s *still) steady(t *testing.T) (low, high units.Power) {
 	t.Helper()
 	for i := range 120 {
 		s.second(t, 0.02)
-		w, ok := s.meter.witness(s.control.busy, s.control.busyKnown)
+		w, ok := s.meter.Witness(s.control.busy, s.control.busyKnown)
 		switch {
 		case i < 5:
 		case !ok:
@@ -147,7 +146,7 @@ func TestLoadIsAWitness(t *testing.T) {
 		for range 3 {
 			s.second(t, load)
 		}
-		w, ok := s.meter.witness(s.control.busy, s.control.busyKnown)
+		w, ok := s.meter.Witness(s.control.busy, s.control.busyKnown)
 		if !ok {
 			t.Fatal("no witness")
 		}

@@ -13,6 +13,9 @@ import (
 	"headroom/ipmi"
 )
 
+// Period is the time between two turns of powerd's inner loop.
+const Period = 250 * time.Millisecond
+
 // Beat is the time between heartbeats, and so the slowest that powerd corrects power by itself.
 const Beat = time.Second
 

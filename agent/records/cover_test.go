@@ -1,5 +1,5 @@
 // Claims: a cover never allows more than its file.
-package agent
+package records
 
 import (
 	"testing"
@@ -13,22 +13,22 @@ import (
 // than itself.
 func TestCoverLaws(t *testing.T) {
 	t.Parallel()
-	draw := func(t *rapid.T, name string) cover {
+	draw := func(t *rapid.T, name string) Cover {
 		watts := rapid.Int64Range(1, 300_000_000)
-		c := cover{cap: units.Power(watts.Draw(t, name+"_cap")), limits: make([]limit, 2)}
-		for i := range c.limits {
-			c.limits[i] = limit{long: units.Power(watts.Draw(t, name+"_long")), short: units.Power(watts.Draw(t, name+"_short"))}
+		c := Cover{Cap: units.Power(watts.Draw(t, name+"_cap")), Limits: make([]Limits, 2)}
+		for i := range c.Limits {
+			c.Limits[i] = Limits{Long: units.Power(watts.Draw(t, name+"_long")), Short: units.Power(watts.Draw(t, name+"_short"))}
 		}
 		return c
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := draw(t, "a"), draw(t, "b")
-		if u := a.union(b); !u.allows(a) || !u.allows(b) || !a.allows(a) {
+		if u := a.Union(b); !u.Allows(a) || !u.Allows(b) || !a.Allows(a) {
 			t.Fatalf("union %+v of %+v and %+v", u, a, b)
 		}
 		more := a
-		more.cap++
-		if a.allows(more) {
+		more.Cap++
+		if a.Allows(more) {
 			t.Fatalf("%+v allows a higher cap", a)
 		}
 	})

@@ -1,4 +1,4 @@
-package agent
+package records
 
 import (
 	"encoding/json"
@@ -14,10 +14,10 @@ import (
 	"headroom/units"
 )
 
-// held is held.json: the most that the node may hold, for whoever has to judge a
+// HeldFile is held.json: the most that the node may hold, for whoever has to judge a
 // node whose powerd is dead. It is written before a raise reaches the hardware
 // and after a lowering was verified, so it never understates.
-type held struct {
+type HeldFile struct {
 	AtUs  int64       `json:"at_us"`
 	Node  string      `json:"node"`
 	State string      `json:"state"`
@@ -38,73 +38,73 @@ type heldLimit struct {
 
 // States of held.json beside those of lease.State.
 const (
-	stateObserving = status.Observing
-	stateReleased  = "released"
+	StateObserving = status.Observing
+	StateReleased  = "released"
 )
 
-// limit is the two limits of one package.
-type limit struct {
-	zone        string
-	long, short units.Power
+// Limits is the two limits of one package.
+type Limits struct {
+	Zone        string
+	Long, Short units.Power
 }
 
-// cover is what held.json allows the hardware to hold.
-type cover struct {
-	cap    units.Power
-	limits []limit // one a package
-	state  string
-	stamp  lease.Stamp
+// Cover is what held.json allows the hardware to hold.
+type Cover struct {
+	Cap    units.Power
+	Limits []Limits // one a package
+	State  string
+	Stamp  lease.Stamp
 }
 
-// allows says whether o lies inside c.
-func (c cover) allows(o cover) bool {
-	if o.cap > c.cap || len(o.limits) > len(c.limits) {
+// Allows says whether o lies inside c.
+func (c Cover) Allows(o Cover) bool {
+	if o.Cap > c.Cap || len(o.Limits) > len(c.Limits) {
 		return false
 	}
-	for i, l := range o.limits {
-		if l.long > c.limits[i].long || l.short > c.limits[i].short {
+	for i, l := range o.Limits {
+		if l.Long > c.Limits[i].Long || l.Short > c.Limits[i].Short {
 			return false
 		}
 	}
 	return true
 }
 
-// union allows whatever c or o allows, and is described as o.
-func (c cover) union(o cover) cover {
-	u := cover{cap: max(c.cap, o.cap), state: o.state, stamp: o.stamp, limits: make([]limit, len(o.limits))}
-	copy(u.limits, o.limits)
-	for i := range min(len(u.limits), len(c.limits)) {
-		u.limits[i].long = max(u.limits[i].long, c.limits[i].long)
-		u.limits[i].short = max(u.limits[i].short, c.limits[i].short)
+// Union allows whatever c or o allows, and is described as o.
+func (c Cover) Union(o Cover) Cover {
+	u := Cover{Cap: max(c.Cap, o.Cap), State: o.State, Stamp: o.Stamp, Limits: make([]Limits, len(o.Limits))}
+	copy(u.Limits, o.Limits)
+	for i := range min(len(u.Limits), len(c.Limits)) {
+		u.Limits[i].Long = max(u.Limits[i].Long, c.Limits[i].Long)
+		u.Limits[i].Short = max(u.Limits[i].Short, c.Limits[i].Short)
 	}
 	return u
 }
 
-// same says whether two covers are written as the same file but for its time.
-func (c cover) same(o cover) bool {
-	return c.state == o.state && c.stamp == o.stamp && c.allows(o) && o.allows(c)
+// Same says whether two covers are written as the same file but for its time.
+func (c Cover) Same(o Cover) bool {
+	return c.State == o.State && c.Stamp == o.Stamp && c.Allows(o) && o.Allows(c)
 }
 
-// encodeHeld is the file for a cover.
-func encodeHeld(cfg *config.Config, c cover) ([]byte, error) {
-	h := held{
-		AtUs: time.Now().UnixMicro(), Node: cfg.Node, State: c.state, CapW: c.cap.Watts(), Stamp: c.stamp, Limits: []heldLimit{},
+// EncodeHeld is the file for a cover.
+func EncodeHeld(cfg *config.Config, c Cover) ([]byte, error) {
+	h := HeldFile{
+		AtUs: time.Now().UnixMicro(), Node: cfg.Node, State: c.State, CapW: c.Cap.Watts(), Stamp: c.Stamp, Limits: []heldLimit{},
 		OtherW: cfg.Power.Other.Watts(), SupplyEfficiency: cfg.Power.SupplyEfficiency,
 	}
-	for _, l := range c.limits {
-		h.Limits = append(h.Limits, heldLimit{l.zone, "long_term", l.long}, heldLimit{l.zone, "short_term", l.short})
+	for _, l := range c.Limits {
+		h.Limits = append(h.Limits, heldLimit{l.Zone, "long_term", l.Long}, heldLimit{l.Zone, "short_term", l.Short})
 	}
 	data, err := json.Marshal(h)
 	return append(data, '\n'), err
 }
 
-// loadMemory is what earlier processes remembered. A file that cannot be read is
+// LoadState is what earlier processes remembered. A file that cannot be read is
 // as good as none, and is told apart: the node then starts at lowest, the least
 // it can hold, for a fail-safe cap that was configured since may be more than it
 // is charged for. It has no stamp, which no lease of an earlier process can abuse
 // (leases name the process they answer); the first lease brings the fail-safe cap.
-func loadMemory(d statedir.Disk, lowest units.Power) (m remembered, fresh bool, err error) {
-	none := remembered{Memory: lease.Memory{FailSafe: lowest}}
+func LoadState(d statedir.Disk, lowest units.Power) (m State, fresh bool, err error) {
+	none := State{Memory: lease.Memory{FailSafe: lowest}}
 	data, err := d.Read(statedir.MemoryFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return none, true, nil
@@ -121,8 +121,8 @@ func loadMemory(d statedir.Disk, lowest units.Power) (m remembered, fresh bool, 
 	return m, false, nil
 }
 
-// remembered is state.json.
-type remembered struct {
+// State is state.json.
+type State struct {
 	lease.Memory
 
 	// BrakeMessage is the signed brake of the generation remembered, so that others
@@ -130,7 +130,7 @@ type remembered struct {
 	BrakeMessage []byte `json:"brake_message,omitempty"`
 }
 
-func encodeMemory(m remembered) ([]byte, error) {
+func EncodeState(m State) ([]byte, error) {
 	data, err := json.MarshalIndent(m, "", "  ")
 	return append(data, '\n'), err
 }

@@ -1,17 +1,18 @@
-package agent
+package meter
 
 import (
 	"time"
 
+	"headroom/agent/config"
 	"headroom/capping"
 	"headroom/units"
 )
 
-// drawnEnergy is what the node has drawn at the wall since this process began, as far as
+// Drawn is what the node has drawn at the wall since this process began, as far as
 // its power was known.
-type drawnEnergy struct {
-	energy units.Energy
-	time   time.Duration
+type Drawn struct {
+	Energy units.Energy
+	Time   time.Duration
 	at     time.Duration // up to when it is counted; 0 before the first reading
 }
 
@@ -20,16 +21,16 @@ type drawnEnergy struct {
 const drawnGapMost = 5 * time.Second
 
 // add counts the time since the reading before.
-func (d *drawnEnergy) add(r capping.Reading, now time.Duration) {
+func (d *Drawn) add(r capping.Reading, now time.Duration) {
 	elapsed := now - d.at
 	if known := r.Known && r.Power >= 0 && d.at > 0; known && elapsed > 0 && elapsed <= drawnGapMost {
-		d.energy, d.time = d.energy+r.Power.For(elapsed), d.time+elapsed
+		d.Energy, d.Time = d.Energy+r.Power.For(elapsed), d.Time+elapsed
 	}
 	d.at = now
 }
 
-// wallMean is the mean wall power over the last second or so.
-type wallMean struct {
+// Mean is the mean wall power over the last second or so.
+type Mean struct {
 	slots [8]struct {
 		energy  units.Energy
 		elapsed time.Duration
@@ -38,15 +39,15 @@ type wallMean struct {
 	next int
 }
 
-func (w *wallMean) add(r capping.Reading, elapsed time.Duration) {
+func (w *Mean) Add(r capping.Reading, elapsed time.Duration) {
 	s := &w.slots[w.next]
 	s.energy, s.elapsed, s.known = r.Power.For(elapsed), elapsed, r.Known
 	w.next = (w.next + 1) % len(w.slots)
 }
 
-// value is the mean over the newest readings that make up a second; an unknown
+// Value is the mean over the newest readings that make up a second; an unknown
 // one among them makes it unknown.
-func (w *wallMean) value() (units.Power, bool) {
+func (w *Mean) Value() (units.Power, bool) {
 	var energy units.Energy
 	var elapsed time.Duration
 	for i := range w.slots {
@@ -55,7 +56,7 @@ func (w *wallMean) value() (units.Power, bool) {
 			return 0, false
 		}
 		energy, elapsed = energy+s.energy, elapsed+s.elapsed
-		if elapsed >= beat-period/10 {
+		if elapsed >= config.Beat-config.Period/10 {
 			break
 		}
 	}

@@ -1,4 +1,13 @@
-package agent
+// Package meter tells what a node draws at the wall.
+//
+// It makes wall power of what the packages and the memory count, by a model that is learned
+// from the node's BMC where there is one, and goes by the BMC alone where nothing counts.
+// Power that is not known is unknown, never 0, and counts towards no mean and no energy. A
+// reading that cannot be true is none.
+//
+// A Meter belongs to one goroutine, powerd's loop. The BMC, which may take seconds, is
+// asked by a goroutine of its own (package ipmi); here its newest reading is looked at.
+package meter
 
 import (
 	"fmt"
@@ -15,48 +24,61 @@ import (
 	"headroom/units"
 )
 
-// wallMeter makes wall power of what the packages draw and of what the BMC tells. The
+// Meter makes wall power of what the packages draw and of what the BMC tells. The
 // BMC, from which the model is learned, is the slow half: it is asked by a goroutine of
 // its own, and here only looked at. It belongs to the owner goroutine.
-type wallMeter struct {
+type Meter struct {
 	cfg     *config.Config
 	log     *slog.Logger
 	health  *health.Items
 	machine *machine.Machine
 
-	law    capping.Config // the model in force
-	sample capping.Sample // the last look at the machine
-	mean   wallMean
-	drawn  drawnEnergy
+	Model  capping.Config // the model in force
+	Sample capping.Sample // the last look at the machine
+	Mean   Mean
+	Drawn  Drawn
 	halted time.Duration // since mean was last added to
 
 	knownAt time.Duration // when the packages were last measured
 
-	bmc     *ipmi.Meter // nil: no BMC is asked
+	BMC     *ipmi.Meter // nil: no BMC is asked
 	learner *capping.Learner
 	told    ipmi.Reading  // by the BMC, as last looked at
 	serial  uint64        // of the reading that stood in for a sample last
 	takenAt time.Duration // when that was
 
 	configured capping.Config // the model before anything was learned
-	counted    wallMean       // by that model
+	counted    Mean           // by that model
 }
 
-// startBMC begins to ask the BMC. It never waits, and what is wrong never stops
+// New returns a meter of a machine that attach gives it.
+func New(cfg *config.Config, log *slog.Logger, health *health.Items) *Meter {
+	return &Meter{cfg: cfg, log: log, health: health}
+}
+
+// Attach gives the meter its machine, and the model that the configuration tells.
+func (w *Meter) Attach(m *machine.Machine) {
+	w.machine, w.Model = m, w.cfg.Model(m.PackageMax(), m.HasDRAM())
+}
+
+// Start begins to ask the BMC. It never waits, and what is wrong never stops
 // the node: it is said.
-func (w *wallMeter) start() {
+func (w *Meter) Start() {
 	cfg, err := w.cfg.BMC()
 	w.health.Fail(err != nil, "bmc-password",
 		fmt.Sprintf("the BMC is not asked: %v", err), config.HintOf(err))
 	if err != nil || cfg.Mode == ipmi.ModeOff {
 		return
 	}
-	w.bmc = ipmi.Start(cfg, w.log)
-	w.learner, w.configured = capping.NewLearner(w.law), w.law
+	w.BMC = ipmi.Start(cfg, w.log)
+	w.BeginLearning()
 }
 
+// BeginLearning has the model learned from now on.
+func (w *Meter) BeginLearning() { w.learner, w.configured = capping.NewLearner(w.Model), w.Model }
+
 // learning says that the learned model counts: there is a BMC, or there was one.
-func (w *wallMeter) learning() bool {
+func (w *Meter) learning() bool {
 	if w.learner == nil {
 		return false
 	}
@@ -64,9 +86,9 @@ func (w *wallMeter) learning() bool {
 	return began || w.told.State != ipmi.StateAbsent
 }
 
-// look takes a sample of the machine.
-func (w *wallMeter) look(at lease.Instant) {
-	w.sample = w.machine.Look(at)
+// Look takes a sample of the machine.
+func (w *Meter) Look(at lease.Instant) {
+	w.Sample = w.machine.Look(at)
 	w.learn(at.Boot)
 	w.standIn(at.Boot)
 	if w.byPackages() {
@@ -74,64 +96,64 @@ func (w *wallMeter) look(at lease.Instant) {
 	}
 }
 
-// add counts the sample towards the mean and the energy, and says whether it did: while
+// Add counts the sample towards the mean and the energy, and says whether it did: while
 // a counter stands still for a moment, the next reading is of this time too.
-func (w *wallMeter) add(now time.Duration) bool {
-	w.halted += w.sample.Elapsed
+func (w *Meter) Add(now time.Duration) bool {
+	w.halted += w.Sample.Elapsed
 	if w.machine.Halting() {
 		return false
 	}
-	w.mean.add(w.reading(), w.halted)
-	w.drawn.add(w.reading(), now)
+	w.Mean.Add(w.Reading(), w.halted)
+	w.Drawn.add(w.Reading(), now)
 	w.halted = 0
 	return true
 }
 
 // learn takes in one sample and the BMC's newest reading.
-func (w *wallMeter) learn(now time.Duration) {
-	if w.bmc != nil {
-		w.learnFrom(now, w.bmc.Latest())
+func (w *Meter) learn(now time.Duration) {
+	if w.BMC != nil {
+		w.LearnFrom(now, w.BMC.Latest())
 	}
 }
 
-// learnFrom brings the law's model up to date.
-func (w *wallMeter) learnFrom(now time.Duration, r ipmi.Reading) {
+// LearnFrom brings the law's model up to date.
+func (w *Meter) LearnFrom(now time.Duration, r ipmi.Reading) {
 	w.told = r
-	w.counted.add(w.byCounters(), w.sample.Elapsed)
-	w.learner.Observe(now, w.sample)
+	w.counted.Add(w.ByCounters(), w.Sample.Elapsed)
+	w.learner.Observe(now, w.Sample)
 	w.learner.Learn(now, capping.WallReading{
 		Power: w.told.Power, Known: w.told.Known, Serial: w.told.Serial, ChangedAt: w.told.ChangedAt,
 		AskedAt: w.told.AskedAt,
 	})
 	if w.learning() {
-		w.law = w.learner.Config()
+		w.Model = w.learner.Config()
 	}
 }
 
-// model is the best there is for making wall power of package power.
-func (w *wallMeter) model() capping.Config {
+// best is the best there is for making wall power of package power.
+func (w *Meter) best() capping.Config {
 	if w.learning() {
 		return w.learner.Model()
 	}
-	return w.law
+	return w.Model
 }
 
-// wallReading is the wall power of the last sample: by the model from the
+// Reading is the wall power of the last sample: by the model from the
 // packages, or where those are not measured, what the BMC says.
-func (w *wallMeter) reading() capping.Reading {
-	if in := w.sample; w.byPackages() {
-		return capping.Reading{Power: w.model().Wall(in.Package.Power, in.DRAM.Power), Known: true}
+func (w *Meter) Reading() capping.Reading {
+	if in := w.Sample; w.byPackages() {
+		return capping.Reading{Power: w.best().Wall(in.Package.Power, in.DRAM.Power), Known: true}
 	}
 	return capping.Reading{Power: w.told.Power, Known: w.told.Known}
 }
 
 // byPackages says that the last sample measured the packages, and what belongs to them.
-func (w *wallMeter) byPackages() bool {
-	return w.sample.Package.Known && (w.sample.DRAM.Known || !w.law.HasDRAM)
+func (w *Meter) byPackages() bool {
+	return w.Sample.Package.Known && (w.Sample.DRAM.Known || !w.Model.HasDRAM)
 }
 
-// wallSource names what wallReading goes by, "" while power is unknown.
-func (w *wallMeter) source() string {
+// Source names what reading goes by, "" while power is unknown.
+func (w *Meter) Source() string {
 	switch {
 	case w.byPackages() && len(w.machine.Packages) > 0: // else the BMC stands in for them
 		return "packages"
@@ -143,31 +165,39 @@ func (w *wallMeter) source() string {
 
 // standIn makes a sample of a new reading of the BMC where packages cannot be
 // measured at all.
-func (w *wallMeter) standIn(now time.Duration) {
+func (w *Meter) standIn(now time.Duration) {
 	if len(w.machine.Packages) > 0 || !w.told.Known || w.told.Serial == w.serial {
 		return
 	}
 	watts := w.told.Power.Watts()*w.cfg.Power.SupplyEfficiency - w.cfg.Power.Other.Watts()
-	w.sample.Package = capping.Reading{Power: max(0, units.FromWatts(watts)), Known: true}
-	w.sample.Elapsed = now - w.takenAt
+	w.Sample.Package = capping.Reading{Power: max(0, units.FromWatts(watts)), Known: true}
+	w.Sample.Elapsed = now - w.takenAt
 	if w.takenAt == 0 {
-		w.sample.Elapsed = period
+		w.Sample.Elapsed = config.Period
 	}
 	w.serial, w.takenAt = w.told.Serial, now
 }
 
-// blind says that nothing measures power here.
-func (w *wallMeter) blind() bool { return len(w.machine.Packages) == 0 && !w.told.Known }
+// Other is what is drawn by neither package nor memory, and whether that was learned.
+func (w *Meter) Other() (p units.Power, learned bool) {
+	if w.learning() {
+		return w.learner.Other()
+	}
+	return w.cfg.Power.Other, false
+}
 
-// watch is what once a second is enough for: whether power is known, and what the BMC is
+// Blind says that nothing measures power here.
+func (w *Meter) Blind() bool { return len(w.machine.Packages) == 0 && !w.told.Known }
+
+// Watch is what once a second is enough for: whether power is known, and what the BMC is
 // good for, in words.
-func (w *wallMeter) watch(now, began time.Duration, holding bool, busy float64, busyKnown bool) {
+func (w *Meter) Watch(now, began time.Duration, holding bool, busy float64, busyKnown bool) {
 	w.watchSensor(now, began, holding)
-	if w.bmc == nil {
+	if w.BMC == nil {
 		return
 	}
-	if p, ok := w.witness(busy, busyKnown); ok {
-		w.bmc.Witness(p)
+	if p, ok := w.Witness(busy, busyKnown); ok {
+		w.BMC.Witness(p)
 	}
 	asked := w.cfg.IPMI.Mode == config.IPMILAN || w.cfg.IPMI.Mode == config.IPMIInBand
 	late := now-began > quietBMC
@@ -191,24 +221,24 @@ const quietSensor = 2 * time.Second
 // quietBMC is how long a BMC that was asked for by name may take to say anything.
 const quietBMC = 6 * time.Second
 
-func (w *wallMeter) sayBMC(bad bool) {
+func (w *Meter) sayBMC(bad bool) {
 	r := w.told
 	w.health.Warn(bad, "bmc",
 		fmt.Sprintf("wall power from the BMC is %s: %s; the model alone goes on, with a margin", r.State, r.Why),
 		"see powerd sensor list; a BMC that hangs comes back with ipmitool mc reset cold, which leaves the host alone")
 }
 
-// close ends the asking.
-func (w *wallMeter) close() {
-	if w.bmc != nil {
-		w.bmc.Close()
+// Close ends the asking.
+func (w *Meter) Close() {
+	if w.BMC != nil {
+		w.BMC.Close()
 	}
 }
 
 // watchSensor says when nothing tells what the node draws.
-func (w *wallMeter) watchSensor(now, began time.Duration, holding bool) {
+func (w *Meter) watchSensor(now, began time.Duration, holding bool) {
 	if len(w.machine.Packages) == 0 {
-		w.health.Warn(w.blind() && now-began > quietSensor, "sensor",
+		w.health.Warn(w.Blind() && now-began > quietSensor, "sensor",
 			"nothing here measures power: "+blindWords(holding),
 			"give the node a BMC that tells it (ipmi in powerd.yaml), or load the RAPL driver; see powerd sensor list")
 		return

@@ -96,14 +96,14 @@ func (b *fakeBus) quota(slice string) uint64 {
 	return b.quotas[slice]
 }
 
-// turnFar is one turn with what the other goroutines have to tell.
-func (n *node) turnFar() {
+// turnRemote is one turn with what the other goroutines have to tell.
+func (n *node) turnRemote() {
 	for range 4 {
 		select {
-		case e := <-n.records.writer.Done():
+		case e := <-n.records.Writer.Done():
 			n.stored(e)
-		case r := <-n.far.reports:
-			n.farTold(r, instant().Boot)
+		case r := <-n.remote.Reports:
+			n.remoteTold(r, instant().Boot)
 		default:
 		}
 	}
@@ -118,14 +118,14 @@ func TestSlicesGiveWayBelowTheLowestFrequency(t *testing.T) {
 	l.remove("sys/class/powercap", "sys/devices/virtual/powercap")
 	cfg := l.config("127.0.0.1:1")
 	cfg.Bandwidth.Slices = []string{"batch.slice"}
-	n, bus := l.loopFar(t, cfg)
-	waitFor(t, "the slice is found", func() bool { n.turnFar(); return n.slices.info().State == capping.RungReady })
+	n, bus := l.loopRemote(t, cfg)
+	waitFor(t, "the slice is found", func() bool { n.turnRemote(); return n.slices.info().State == capping.RungReady })
 	n.machine.Freq.Actions.Rail = capping.AtFloor
 	for range 8 {
-		n.meter.mean.add(capping.Reading{Power: 150 * units.Watt, Known: true}, period)
+		n.meter.Mean.Add(capping.Reading{Power: 150 * units.Watt, Known: true}, period)
 	}
 	waitFor(t, "the slice is bounded", func() bool {
-		n.turnFar()
+		n.turnRemote()
 		n.machine.Freq.Actions.Rail = capping.AtFloor
 		n.slices.step()
 		return bus.quota("batch.slice") != math.MaxUint64
@@ -135,11 +135,11 @@ func TestSlicesGiveWayBelowTheLowestFrequency(t *testing.T) {
 		t.Errorf("journal %+v, %v: the slice was bounded and is not saved", j, err)
 	}
 	waitFor(t, "status shows it", func() bool {
-		n.turnFar()
+		n.turnRemote()
 		rows := n.slices.rows()
 		return len(rows) == 1 && rows[0].EffectiveCpus != nil && rows[0].WrittenCpus != nil && rows[0].RequestedCpus != nil
 	})
-	if out := originals.PutBack(n.root, n.records.journal, n.records.trail, originals.FilesOnly); out.Failed != 1 || !strings.Contains(strings.Join(out.Kept, " "), "batch.slice") {
+	if out := originals.PutBack(n.root, n.records.Journal, n.records.Trail, originals.FilesOnly); out.Failed != 1 || !strings.Contains(strings.Join(out.Kept, " "), "batch.slice") {
 		t.Errorf("without the agent: %+v, want the slice named as not put back", out)
 	}
 	if out := n.release.putBack(); out.Failed != 0 || bus.quota("batch.slice") != math.MaxUint64 {
@@ -156,8 +156,8 @@ func saves(j *originals.Journal, path string) bool {
 	return false
 }
 
-// loopFar is a node whose loop the test turns, with a systemd beside it.
-func (l *lab) loopFar(t *testing.T, cfg config.Config) (*node, *fakeBus) {
+// loopRemote is a node whose loop the test turns, with a systemd beside it.
+func (l *lab) loopRemote(t *testing.T, cfg config.Config) (*node, *fakeBus) {
 	t.Helper()
 	bus := &fakeBus{
 		quotas: map[string]uint64{"batch.slice": math.MaxUint64},
@@ -165,8 +165,8 @@ func (l *lab) loopFar(t *testing.T, cfg config.Config) (*node, *fakeBus) {
 	}
 	n := loopless(t, cfg)
 	ctx, cancel := context.WithCancel(t.Context())
-	n.far.manager = systemd.New(systemd.Options{Root: n.root, Dial: bus.dial})
-	n.far.start(ctx, n.cfg, n.meter.bmc, &n.servers)
+	n.remote.Open(n.root, bus.dial)
+	n.remote.Start(ctx, n.cfg, n.meter.BMC, &n.servers)
 	t.Cleanup(func() {
 		cancel()
 		n.servers.Wait()
@@ -178,15 +178,18 @@ func (l *lab) loopFar(t *testing.T, cfg config.Config) (*node, *fakeBus) {
 func TestRivalIsNamed(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	n, _ := l.loopFar(t, l.config("127.0.0.1:1"))
-	waitFor(t, "thermald is found", func() bool { n.turnFar(); return shown(n, "rival") })
+	n, _ := l.loopRemote(t, l.config("127.0.0.1:1"))
+	waitFor(t, "thermald is found", func() bool { n.turnRemote(); return shown(n, "rival") })
 	if s := n.report.state(instant()); len(s.GetRivals()) != 1 || s.GetRivals()[0] != "thermald.service" {
 		t.Errorf("rivals %v", s.GetRivals())
 	}
 	n.give(t, 1, 120*units.Watt, lease.Sprint{})
-	waitFor(t, "the cap is held", func() bool { n.turnFar(); return n.control.caps.applied == 120*units.Watt && !n.control.caps.stepped })
+	waitFor(t, "the cap is held", func() bool {
+		n.turnRemote()
+		return n.control.caps.applied == 120*units.Watt && !n.control.caps.stepped
+	})
 	l.write("sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw", "150000000")
-	n.turnFar()
+	n.turnRemote()
 	if i, _ := n.health.Get("limit-drift"); !strings.Contains(i.Text, "thermald") {
 		t.Errorf("drift says %q", i.Text)
 	}
@@ -196,14 +199,14 @@ func TestRivalIsNamed(t *testing.T) {
 func TestHungBusDelaysNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	n, bus := l.loopFar(t, l.config("127.0.0.1:1"))
+	n, bus := l.loopRemote(t, l.config("127.0.0.1:1"))
 	bus.mu.Lock()
 	bus.hang = true
 	bus.mu.Unlock()
 	before := n.tally.counters.steps
 	for range 20 {
 		n.tally.turn(instant().Boot, 0)
-		n.turnFar()
+		n.turnRemote()
 	}
 	if n.tally.counters.steps != before+20 || !failSafeLong(l.long()) {
 		t.Errorf("%d turns, limit %v", n.tally.counters.steps-before, l.long())
@@ -253,13 +256,13 @@ func TestCutOffIsSaid(t *testing.T) {
 	l := newLab(t)
 	n := loopless(t, l.config("127.0.0.1:1"))
 	n.give(t, 1, 120*units.Watt, lease.Sprint{})
-	n.network.state = links.State{}
-	n.network.cutOff = n.network.state.CutOff()
+	n.network.State = links.State{}
+	n.network.CutOff = n.network.State.CutOff()
 	n.watchCut(instant())
 	if i, _ := n.health.Get("cut-off"); !strings.Contains(i.Text, "lease ends within") || !strings.Contains(n.report.words(), "cut off") || !n.report.state(instant()).GetCutOff() {
 		t.Errorf("item %+v, words %q", i, n.report.words())
 	}
-	n.network.cutOff = false
+	n.network.CutOff = false
 	n.watchCut(instant())
 	if shown(n, "cut-off") {
 		t.Error("the item does not clear itself")

@@ -1,4 +1,4 @@
-package agent
+package meter
 
 import (
 	"headroom/capping"
@@ -10,11 +10,11 @@ import (
 // is worth a few watts.
 const loadShare = 0.1
 
-// byCounters is wall power by the counters and the configured model alone. What is learned
+// ByCounters is wall power by the counters and the configured model alone. What is learned
 // from the BMC moves towards it, so it can bear no witness; nor can a sum that changes
 // when two dies turn out to share a counter: here each zone counts, for only changes do.
-func (w *wallMeter) byCounters() capping.Reading {
-	in := w.sample
+func (w *Meter) ByCounters() capping.Reading {
+	in := w.Sample
 	if len(w.machine.Packages) == 0 || !in.Package.Known || w.configured.HasDRAM && !in.DRAM.Known {
 		return capping.Reading{}
 	}
@@ -25,11 +25,11 @@ func (w *wallMeter) byCounters() capping.Reading {
 	return capping.Reading{Power: w.configured.Wall(sum, in.DRAM.Power), Known: true}
 }
 
-// witness is what stands beside the BMC's value, to tell a frozen one from the value
+// Witness is what stands beside the BMC's value, to tell a frozen one from the value
 // of a steady node: counted power, else the load of the CPUs, 0 to 1.
-func (w *wallMeter) witness(busy float64, known bool) (units.Power, bool) {
+func (w *Meter) Witness(busy float64, known bool) (units.Power, bool) {
 	if len(w.machine.Packages) > 0 {
-		return w.counted.value()
+		return w.counted.Value()
 	}
 	return units.FromWatts(w.cfg.Power.Rated.Watts() * loadShare * busy * w.machine.Freq.Speed()), known
 }

@@ -1,9 +1,14 @@
-package agent
+// Package network is how others reach a node: its links, and the gossip, which tells its
+// address and carries the brake.
+//
+// It notices that no link leads to a coordinator any more, tells another address when the
+// node's changed, and reads the gossip's keys again when asked to. A Network belongs to one
+// goroutine, powerd's loop; what takes a while runs beside it. Nothing here decides power.
+package network
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -15,15 +20,15 @@ import (
 	"headroom/agent/links"
 	"headroom/agent/streams"
 	"headroom/gossip"
-	"headroom/lease"
+	"headroom/gossip/brake"
 )
 
-// network is how others reach this node: its links, and the gossip, which tells its
+// Network is how others reach this node: its links, and the gossip, which tells its
 // address and carries the brake. It belongs to the owner goroutine.
-type network struct {
+type Network struct {
 	cfg     *config.Config
 	log     *slog.Logger
-	brake   *brakeTracker
+	brake   func() (brake.Keys, brake.Signed) // the keys that one is believed by, and the newest
 	servers *sync.WaitGroup
 
 	gossip *gossip.Gossip // nil: there is none, or it is just started anew
@@ -31,56 +36,55 @@ type network struct {
 	drops  gossip.Drops   // of brakes, by gossips that were started anew since
 
 	watcher *links.Watcher
-	changed <-chan struct{} // nil: links are not watched
-	state   links.State
-	cutOff  bool
+	Changed <-chan struct{} // nil: links are not watched
+	State   links.State
+	CutOff  bool
 	known   []string // coordinators' addresses as last told to the watcher; nil: never yet
 	settled bool     // the state stands on those
 	retryAt time.Duration
 
 	advertised string // host given to the gossip, "" for its own choice
-	moved      chan *gossip.Gossip
+	Moved      chan *gossip.Gossip
 	moving     bool
 }
 
-// watchCut says that no link leads to a coordinator, before the lease ends.
-func (n *node) watchCut(now lease.Instant) {
-	text := "no link that leads to a coordinator is up"
-	if left, held := n.lease.Remaining(now); held {
-		text += fmt.Sprintf("; the lease ends within %.0fs, then the node holds its fail-safe cap of %v",
-			left.Seconds(), n.lease.Memory().FailSafe)
-	}
-	n.health.Warn(n.network.cutOff, "cut-off",
-		text, "look at the cable, the switch and the address: ip link, ip addr")
+// New returns a network that nobody reaches yet. Its goroutines are servers; brake
+// is asked when a gossip begins.
+func New(cfg *config.Config, log *slog.Logger, servers *sync.WaitGroup, brake func() (brake.Keys, brake.Signed)) *Network {
+	return &Network{cfg: cfg, log: log, servers: servers, brake: brake}
 }
 
-// loadKeys reads the keys of the gossip, where there is one.
-func (w *network) loadKeys() (err error) {
+// NewestBrake is the newest brake that the gossip brought.
+func (w *Network) NewestBrake() brake.Signed { return w.gossip.Brake() }
+
+// LoadKeys reads the keys of the gossip, where there is one.
+func (w *Network) LoadKeys() (err error) {
 	if w.cfg.Gossip.Bind != "" {
 		w.keys, err = gossip.LoadKeys(w.cfg.Gossip.KeyFile)
 	}
 	return err
 }
 
-// start begins to gossip, where the node does.
-func (w *network) start() (err error) {
+// Start begins to gossip, where the node does.
+func (w *Network) Start() (err error) {
 	if w.cfg.Gossip.Bind != "" {
 		w.gossip, err = gossip.Start(w.gossipConfig(""))
 	}
 	return err
 }
 
-func (w *network) gossipConfig(advertise string) gossip.Config {
+func (w *Network) gossipConfig(advertise string) gossip.Config {
+	keys, newest := w.brake()
 	return gossip.Config{
 		Name: w.cfg.Node, Role: gossip.RoleNode, Bind: w.cfg.Gossip.Bind, Advertise: advertise,
-		Key: w.keys[0], Believed: w.keys[1:], Join: w.cfg.Gossip.Join, BrakeKeys: w.brake.keys, Brake: w.brake.newest, Logger: w.log,
+		Key: w.keys[0], Believed: w.keys[1:], Join: w.cfg.Gossip.Join, BrakeKeys: keys, Brake: newest, Logger: w.log,
 	}
 }
 
-// close ends the gossip; one that is just started anew has ended with the servers.
-func (w *network) close() {
+// Close ends the gossip; one that is just started anew has ended with the servers.
+func (w *Network) Close() {
 	select {
-	case g := <-w.moved:
+	case g := <-w.Moved:
 		w.gossip = g
 	default:
 	}
@@ -89,32 +93,32 @@ func (w *network) close() {
 	}
 }
 
-func (w *network) end(g *gossip.Gossip) {
+func (w *Network) end(g *gossip.Gossip) {
 	if err := g.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		w.log.Debug("gossip did not close cleanly", slog.Any("error", err))
 	}
 }
 
-// told are what the gossip tells by: a member that came or went, and a brake. Both
+// Told are what the gossip tells by: a member that came or went, and a brake. Both
 // are nil while there is none.
-func (w *network) told() (found, braked <-chan struct{}) {
+func (w *Network) Told() (found, braked <-chan struct{}) {
 	if w.gossip == nil {
 		return nil, nil
 	}
 	return w.gossip.Changed(), w.gossip.Braked()
 }
 
-// gossiped are the coordinators that the gossip knows.
-func (w *network) gossiped() []string {
+// Gossiped are the coordinators that the gossip knows.
+func (w *Network) Gossiped() []string {
 	if w.gossip == nil {
 		return nil
 	}
 	return streams.Gossiped(w.gossip.Coordinators())
 }
 
-// follow follows the node's links, where it has anybody to reach.
-func (w *network) follow(ctx context.Context) {
-	w.moved = make(chan *gossip.Gossip, 1)
+// Follow follows the node's links, where it has anybody to reach.
+func (w *Network) Follow(ctx context.Context) {
+	w.Moved = make(chan *gossip.Gossip, 1)
 	if w.cfg.Alone() {
 		return
 	}
@@ -123,30 +127,30 @@ func (w *network) follow(ctx context.Context) {
 		w.log.Warn("links are not watched: a cut is noticed when the lease ends", slog.Any("error", err))
 		return
 	}
-	w.watcher, w.changed = watcher, watcher.Changed()
+	w.watcher, w.Changed = watcher, watcher.Changed()
 	w.servers.Go(func() { <-watcher.Done() })
-	w.linksTold()
+	w.LinksTold()
 }
 
-// linksTold takes the newest state of the links.
-func (w *network) linksTold() {
+// LinksTold takes the newest state of the links.
+func (w *Network) LinksTold() {
 	if w.watcher == nil {
 		return
 	}
-	was := w.state
-	w.state = w.watcher.State()
-	w.cutOff = w.state.CutOff()
+	was := w.State
+	w.State = w.watcher.State()
+	w.CutOff = w.State.CutOff()
 	settled := w.known != nil && w.settled
 	w.settled = w.known != nil
-	if settled && was.Advertise != w.state.Advertise {
+	if settled && was.Advertise != w.State.Advertise {
 		w.log.Info("the node's address changed", slog.String("from", was.Advertise.String()),
-			slog.String("to", w.state.Advertise.String()), slog.String("link", w.state.Interface))
+			slog.String("to", w.State.Advertise.String()), slog.String("link", w.State.Interface))
 	}
 	w.readvertise()
 }
 
-// tellCoordinators tells the watcher to whom the links should lead.
-func (w *network) tellCoordinators(addrs []string) {
+// TellCoordinators tells the watcher to whom the links should lead.
+func (w *Network) TellCoordinators(addrs []string) {
 	if w.watcher == nil || w.known != nil && slices.Equal(addrs, w.known) {
 		return
 	}
@@ -162,7 +166,7 @@ func (w *network) tellCoordinators(addrs []string) {
 
 // wildcard says that the gossip listens on every address, so that the one it
 // tells others is a choice.
-func (w *network) wildcard() bool {
+func (w *Network) wildcard() bool {
 	host, _, err := net.SplitHostPort(w.cfg.Gossip.Bind)
 	if err != nil {
 		return false
@@ -172,8 +176,8 @@ func (w *network) wildcard() bool {
 }
 
 // advertise is the address to tell others, "" for the gossip's own choice.
-func (w *network) advertise() string {
-	if a := w.state.Advertise; a.IsValid() && w.wildcard() {
+func (w *Network) advertise() string {
+	if a := w.State.Advertise; a.IsValid() && w.wildcard() {
 		return a.String()
 	}
 	return ""
@@ -181,7 +185,7 @@ func (w *network) advertise() string {
 
 // readvertise starts the gossip anew when others should reach the node by another
 // address. That takes a while, so it is done beside the loop.
-func (w *network) readvertise() {
+func (w *Network) readvertise() {
 	to := w.advertise()
 	if w.gossip == nil || w.moving || to == "" || to == w.advertised {
 		return
@@ -196,7 +200,7 @@ func (w *network) readvertise() {
 		return
 	}
 	w.moving, w.advertised = true, to
-	w.drops = w.brakeDrops()
+	w.drops = w.BrakeDrops()
 	w.gossip = nil
 	cfg := w.gossipConfig(net.JoinHostPort(to, port))
 	host, _, _ := net.SplitHostPort(cfg.Bind)
@@ -207,12 +211,12 @@ func (w *network) readvertise() {
 		if err != nil {
 			w.log.Warn("gossip is not back with the new address", slog.String("advertise", to), slog.Any("error", err))
 		}
-		w.moved <- g
+		w.Moved <- g
 	})
 }
 
-// gossipMoved takes the gossip that was started anew.
-func (w *network) gossipMoved(g *gossip.Gossip) {
+// GossipMoved takes the gossip that was started anew.
+func (w *Network) GossipMoved(g *gossip.Gossip) {
 	w.moving = false
 	if g == nil {
 		w.advertised = ""
@@ -223,22 +227,22 @@ func (w *network) gossipMoved(g *gossip.Gossip) {
 	w.log.Info("gossip tells another address", slog.String("advertise", w.advertised))
 }
 
-// address is the address that others are told, for status.
-func (w *network) address() string {
+// Address is the address that others are told, for status.
+func (w *Network) Address() string {
 	switch {
 	case w.gossip != nil:
 		return w.gossip.Addr()
-	case w.state.Advertise.IsValid():
-		return w.state.Advertise.String()
+	case w.State.Advertise.IsValid():
+		return w.State.Advertise.String()
 	}
 	return ""
 }
 
-// housekeep is what once a second is enough for.
-func (w *network) housekeep(now time.Duration) {
+// Housekeep is what once a second is enough for.
+func (w *Network) Housekeep(now time.Duration) {
 	if w.gossip == nil && w.keys != nil && !w.moving && now >= w.retryAt {
 		w.retryAt = now + retryGossip
-		if err := w.start(); err != nil {
+		if err := w.Start(); err != nil {
 			w.log.Warn("gossip does not start", slog.Any("error", err))
 		}
 		return
@@ -249,8 +253,8 @@ func (w *network) housekeep(now time.Duration) {
 // retryGossip is the pause before a gossip that did not come back is tried again.
 const retryGossip = 10 * time.Second
 
-// brakeDrops counts brakes that were not believed, over every gossip of this process.
-func (w *network) brakeDrops() gossip.Drops {
+// BrakeDrops counts brakes that were not believed, over every gossip of this process.
+func (w *Network) BrakeDrops() gossip.Drops {
 	d := w.drops
 	if w.gossip != nil {
 		more := w.gossip.BrakeDrops()
@@ -259,9 +263,9 @@ func (w *network) brakeDrops() gossip.Drops {
 	return d
 }
 
-// reload reads again what may change while powerd runs, which are the keys of the
+// Reload reads again what may change while powerd runs, which are the keys of the
 // gossip. It runs beside the loop, which no file holds up.
-func (w *network) reload(ctx context.Context, owner chan<- func(context.Context)) {
+func (w *Network) Reload(ctx context.Context, owner chan<- func(context.Context)) {
 	if w.cfg.Gossip.Bind == "" {
 		w.log.Info("nothing to read again: there is no gossip, and certificates are read again by themselves")
 		return
@@ -278,7 +282,7 @@ func (w *network) reload(ctx context.Context, owner chan<- func(context.Context)
 }
 
 // rekey puts keys in force, now or in the gossip that is just started anew.
-func (w *network) rekey(keys gossip.Keys) {
+func (w *Network) rekey(keys gossip.Keys) {
 	w.keys = keys
 	if w.gossip == nil {
 		return

@@ -1,0 +1,183 @@
+// Package heat tells how hot a node's machine is, and when its hardware holds it back.
+//
+// Heat is judged by a temperature and by what the hardware counts or reports as throttling.
+// One goroutine, powerd's loop, looks and takes the kernel's events; reading never writes.
+// What is not known makes nothing hot: sprints then end by their other bounds, and status
+// shows what is missing.
+package heat
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+
+	"headroom/agent/config"
+	"headroom/agent/health"
+	"headroom/agent/status"
+	"headroom/thermal"
+)
+
+// Heat is how hot the machine is. It belongs to the owner goroutine.
+type Heat struct {
+	log      *slog.Logger
+	Sensors  *thermal.Sensors // nil: none could be listed
+	max      thermal.Temp     // at which sprints end; 0: only trips do
+	Events   <-chan thermal.Event
+	Temp     thermal.Reading
+	throttle thermal.Throttle
+	Counted  bool          // throttle stands on a reading
+	HotAt    time.Duration // when the hardware last said that it is held back
+	// slowed counts those events: of the cores' and the packages' counters, and of the kernel.
+	slowed struct{ cores, packages, events uint64 }
+}
+
+const (
+	// hotFor is how long one thermal event counts: a processor that was held back
+	// comes back within seconds.
+	hotFor = 10 * time.Second
+)
+
+// Open finds the sensors. None is no error: sprints then end by the other
+// bounds, and status says what is missing.
+func Open(root *os.Root, cfg *config.Config, log *slog.Logger) *Heat {
+	h := &Heat{log: log, max: thermal.Temp(cfg.Sprint.TempMax * float64(thermal.Degree))}
+	sensors, err := thermal.Open(root)
+	if err != nil {
+		log.Warn("no temperatures", slog.Any("error", err))
+		return h
+	}
+	sensors.Bound(config.SaneAbove * cfg.Power.Rated)
+	h.Sensors = sensors
+	return h
+}
+
+// Watch follows the kernel's thermal events. They are this machine's, so a node
+// below another root has none.
+func (h *Heat) Watch(ctx context.Context, cfg *config.Config) {
+	if cfg.Root != "/" {
+		return
+	}
+	events, err := thermal.Watch(ctx, h.log)
+	switch {
+	case errors.Is(err, thermal.ErrNoEvents):
+		h.log.Info("temperatures are polled", slog.Any("because", err))
+	case err != nil:
+		h.log.Warn("temperatures are polled", slog.Any("because", err))
+	default:
+		h.Events = events
+	}
+}
+
+// Look reads temperature and throttle counters: once a second, and at each turn
+// of a sprint.
+func (h *Heat) Look(now time.Duration) {
+	if h.Sensors == nil {
+		return
+	}
+	var known bool
+	if h.Temp, known = h.Sensors.Package(); !known {
+		h.Temp.Known = false
+	}
+	next, err := h.Sensors.Throttled()
+	if err != nil {
+		h.Counted = false
+		return
+	}
+	if h.Counted {
+		since := next.Since(h.throttle)
+		if more := since.Cores + since.Packages; more > 0 {
+			h.slowed.cores, h.slowed.packages, h.HotAt = h.slowed.cores+since.Cores, h.slowed.packages+since.Packages, now
+		}
+	}
+	h.throttle, h.Counted = next, true
+}
+
+// Take judges one event of the kernel.
+func (h *Heat) Take(now time.Duration, e thermal.Event) {
+	bad := e.Throttles()
+	if e.Kind == thermal.TripUp && h.Sensors != nil {
+		trip, ok := h.Sensors.Trip(e.Zone, e.Trip)
+		bad = ok && trip.Kind != thermal.TripActive
+	}
+	if bad {
+		h.slowed.events, h.HotAt = h.slowed.events+1, now
+	}
+}
+
+// tooHot says that the temperature at which sprints end is reached.
+func (h *Heat) tooHot() bool { return h.max > 0 && h.Temp.Known && h.Temp.Temp >= h.max }
+
+// Slow says that the hardware held a processor back lately.
+func (h *Heat) Slow(now time.Duration) bool { return h.HotAt > 0 && now-h.HotAt < hotFor }
+
+// Hot says that no sprint may go on.
+func (h *Heat) Hot(now time.Duration) bool { return h.tooHot() || h.Slow(now) }
+
+// Close gives the sensors back.
+func (h *Heat) Close() error {
+	if h == nil || h.Sensors == nil {
+		return nil
+	}
+	return h.Sensors.Close()
+}
+
+// Report shows when the hardware holds the node back, and returns how often it did: by the
+// counters of cores and of packages, and by events of the kernel.
+func (h *Heat) Report(now time.Duration, health *health.Items) (cores, packages, events uint64) {
+	health.Warn(h.Slow(now), "thermal",
+		fmt.Sprintf("the processor is held back for its heat (%s)", h.words()),
+		"look at fans and inlet temperature; no sprint is begun meanwhile")
+	return h.slowed.cores, h.slowed.packages, h.slowed.events
+}
+
+func (h *Heat) words() string {
+	if !h.Temp.Known {
+		return "temperature not known"
+	}
+	return h.Temp.Name + " " + h.Temp.Temp.String()
+}
+
+// EndEvents is for events that come no more: temperatures are polled from now on.
+func (h *Heat) EndEvents() { h.Events = nil }
+
+// Rows are the sensors for status, and what is missing.
+func (h *Heat) Rows() []*headroomv1.SensorStatus {
+	if h.Sensors == nil {
+		return nil
+	}
+	var rows []*headroomv1.SensorStatus
+	for _, s := range h.Sensors.Sample() {
+		row := &headroomv1.SensorStatus{Source: s.Source, Name: s.Name, State: status.OK}
+		switch {
+		case !s.Known:
+			row.State = "unknown"
+			if s.Err != nil {
+				row.Text = s.Err.Error()
+			}
+		case s.Meter:
+			row.PowerUw = new(int64(s.Power))
+		default:
+			row.TempMc = new(int64(s.Temp))
+		}
+		rows = append(rows, row)
+	}
+	for _, missing := range h.Sensors.Missing() {
+		rows = append(rows, &headroomv1.SensorStatus{Source: "thermal", Name: "-", State: "absent", Text: missing})
+	}
+	return rows
+}
+
+// Refresh looks for sensors that came or went, where rest says so or one cannot be read.
+func (h *Heat) Refresh(rest bool) {
+	if h.Sensors == nil || !rest && h.Temp.Known && h.Counted {
+		return
+	}
+	if err := h.Sensors.Refresh(); err != nil {
+		h.log.Debug("sensors not looked for", slog.Any("error", err))
+	}
+}

@@ -1,0 +1,318 @@
+// Package records keeps, on disk, what a node has changed and what it may hold.
+//
+// Three files tell whoever comes after this process: the journal of the originals and the
+// trail of what was written since (package originals), and held.json, the most that the
+// hardware may hold. Nothing is written before its original is durable, and nothing is
+// raised before held.json covers it. state.json, what powerd remembers of its leases, has
+// its form here too.
+//
+// Records belong to one goroutine, powerd's loop, which they never make wait for a disk:
+// once Start was called a goroutine of their own writes. Only what ends a node's control
+// waits for it, within SettleWait.
+package records
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"headroom/agent/config"
+	"headroom/agent/health"
+	"headroom/agent/originals"
+	"headroom/agent/statedir"
+	"headroom/internal/cli"
+	"headroom/rapl"
+)
+
+// Records are what powerd keeps on disk about the machine it changes: the journal of
+// the originals, the trail of what was written since, and held.json, which says what
+// the node may hold. Nothing is written before its original is durable, and nothing
+// raised before held.json covers it. They belong to the owner goroutine.
+type Records struct {
+	cfg    *config.Config
+	log    *slog.Logger
+	disk   statedir.Disk
+	health *health.Items
+	root   *os.Root
+	Writer *statedir.Writer // nil before the loop runs
+
+	Journal *originals.Journal // nil: nothing is saved
+	Trail   *originals.Trail
+	Own     bool               // the journal is of this process: nothing was written before it
+	next    *originals.Journal // a longer journal on its way to disk
+
+	cover    Cover  // what held.json on disk allows
+	covering *Cover // what it will allow once the writer has written it
+}
+
+// New returns records that know nothing yet of what is on d.
+func New(cfg *config.Config, log *slog.Logger, health *health.Items, d statedir.Disk) *Records {
+	return &Records{cfg: cfg, log: log, health: health, disk: d}
+}
+
+// Start has a goroutine write from now on; Stop ends it.
+func (r *Records) Start() { r.Writer = statedir.StartWriter(r.disk) }
+
+// Stop ends the writing, and leaves a disk that does not answer to itself.
+func (r *Records) Stop() { r.Writer.Stop(SettleWait) }
+
+// Close gives the file of the trail back.
+func (r *Records) Close() error {
+	if r.Trail == nil {
+		return nil
+	}
+	return r.Trail.Close()
+}
+
+// Load reads the journal of an earlier powerd, if there is one, and works below root from
+// now on. The error may be originals.ErrDamaged.
+func (r *Records) Load(root *os.Root) (err error) {
+	r.root = root
+	r.Journal, err = originals.Load(r.disk)
+	return err
+}
+
+// Resume takes over the journal of an earlier powerd.
+func (r *Records) Resume(tree *rapl.Tree) (err error) {
+	r.Journal.Relocate(tree)
+	r.Trail, err = originals.OpenTrail(r.cfg.StateDir, r.Journal, false)
+	return err
+}
+
+// SaveAll makes the journal durable. Nothing has been written yet, or an
+// earlier process wrote under the journal that is there.
+func (r *Records) SaveAll(boot string, controls []originals.Control) error {
+	if r.Journal != nil {
+		return r.saveMore(boot, controls)
+	}
+	j, err := originals.New(r.cfg.Node, boot, controls)
+	if err != nil {
+		return err
+	}
+	if err := j.Store(r.disk); err != nil {
+		return saveFailed(r.cfg.StateDir, err)
+	}
+	r.Journal, r.Own = j, true
+	r.Trail, err = originals.OpenTrail(r.cfg.StateDir, j, true)
+	return err
+}
+
+// saveMore brings an earlier process's journal up to date. Where that cannot be
+// stored, the fail-safe cap goes before fresh originals: those that are on disk
+// are of the boot before.
+func (r *Records) saveMore(boot string, controls []originals.Control) error {
+	changed := r.Journal.Adopt(r.root, boot, r.Trail)
+	more, err := r.Journal.Extend(r.root, controls)
+	if err != nil || !(changed || more) {
+		return err
+	}
+	err = r.Journal.Store(r.disk)
+	if err != nil && !more {
+		r.log.Warn("journal not brought up to this boot", slog.Any("error", err))
+		return nil
+	}
+	if err != nil || !more {
+		return err
+	}
+	old := r.Trail
+	r.Trail, err = originals.OpenTrail(r.cfg.StateDir, r.Journal, false)
+	return errors.Join(err, old.Close())
+}
+
+// saveFailed is the error of a journal that could not be stored.
+func saveFailed(stateDir string, err error) error {
+	return &cli.Error{
+		Code: "state-dir", Exit: cli.ExitFailed, Err: err,
+		Message: fmt.Sprintf("cannot save the original limits: %v; nothing was written", err),
+		Hint:    "make room in " + stateDir + " and start powerd again",
+	}
+}
+
+// SettleWait bounds waiting for the state directory: a stop must not hang on a
+// disk that does.
+const SettleWait = 2 * time.Second
+
+// Save makes controls that are met while the loop runs durable before they are
+// first written. It says whether that is done; otherwise it is under way, and a
+// later call will say so.
+//
+//headroom:control
+func (r *Records) Save(controls ...originals.Control) bool {
+	if r.Journal == nil || r.Trail == nil {
+		return false
+	}
+	if !slices.ContainsFunc(controls, func(c originals.Control) bool { return !r.Trail.Has(c.Path) }) {
+		return true
+	}
+	if r.next != nil {
+		return false
+	}
+	next := r.Journal.Clone()
+	if _, err := next.Extend(r.root, controls); err != nil {
+		r.log.Warn("controls not saved, so they are not written", slog.Any("error", err))
+		return false
+	}
+	r.storeJournal(next)
+	return false
+}
+
+// storeJournal has a longer journal made durable.
+func (r *Records) storeJournal(next *originals.Journal) {
+	data, err := next.Encode()
+	if err != nil {
+		r.log.Error("journal cannot be encoded", slog.Any("error", err))
+		return
+	}
+	r.next = next
+	r.Writer.Do(statedir.Job{Kind: statedir.Controls, Name: statedir.JournalFile, Data: data, Durable: true})
+}
+
+// JournalStored takes the longer journal into use.
+//
+//headroom:control
+func (r *Records) JournalStored(err error) {
+	next := r.next
+	r.next = nil
+	r.health.Warn(err != nil, "journal-not-stored",
+		fmt.Sprintf("%s cannot be written (%v): no further control is touched", statedir.JournalFile, err),
+		"make room in "+r.cfg.StateDir)
+	if err != nil || r.Journal == nil {
+		return
+	}
+	r.Trail.Extend(next)
+	r.Journal = next
+}
+
+// Keep catches up with what was written, and says when they are not on disk.
+//
+//headroom:control
+func (r *Records) Keep() {
+	var err error
+	if r.Trail != nil {
+		err = r.Trail.CatchUp()
+	}
+	r.health.Warn(err != nil, "records-not-stored",
+		fmt.Sprintf("%s cannot be written (%v): lower limits are written, and nothing is raised", statedir.WrittenFile, err),
+		"see whether the disk of "+r.cfg.StateDir+" hangs or is full")
+}
+
+// forget removes the journal: nothing is left to be put back.
+func (r *Records) forget() error {
+	err := r.Trail.Close()
+	r.Journal, r.Trail = nil, nil
+	return errors.Join(err, r.now(statedir.Job{Remove: []string{statedir.JournalFile, statedir.WrittenFile}}))
+}
+
+// now carries out a job before it returns: here, before the loop runs, and otherwise by
+// the writer, which is waited for no longer than settleWait.
+func (r *Records) now(j statedir.Job) error {
+	if r.Writer == nil {
+		return j.CarryOut(r.disk)
+	}
+	return r.Writer.Now(j, SettleWait)
+}
+
+// PutBack puts all originals back, and forgets the journal when none is left. The
+// error is about forgetting it.
+func (r *Records) PutBack(because string, afar originals.Remote) (originals.Outcome, error) {
+	out := originals.PutBack(r.root, r.Journal, r.Trail, afar)
+	r.log.Info("originals put back", slog.String("because", because),
+		slog.Int("restored", len(out.Restored)), slog.Int("kept", len(out.Kept)), slog.Int("failed", out.Failed))
+	for _, line := range out.Kept {
+		r.log.Warn("control not put back", slog.String("control", line))
+	}
+	if out.Failed > 0 {
+		return out, nil // the journal stays, and with it what is still to be put back
+	}
+	return out, r.forget()
+}
+
+// NotPutBack is what came of originals that stay where they are, all of them.
+func (r *Records) NotPutBack(why error) originals.Outcome {
+	var out originals.Outcome
+	for _, c := range r.Journal.Controls {
+		out.Kept = append(out.Kept, fmt.Sprintf("%s: %v", c.Label, why))
+		out.Failed++
+	}
+	return out
+}
+
+// PutBackOne puts back one control that powerd wrote and wishes for no more.
+func (r *Records) PutBackOne(c originals.Saved, because string, afar originals.Remote, patience *time.Duration) {
+	line, kept, err := originals.PutBackOne(r.root, c, r.Trail, afar, patience)
+	r.log.Info("one control put back", slog.String("because", because), slog.String("control", c.Label), slog.String("outcome", line), slog.Bool("kept", kept), slog.Any("error", err))
+}
+
+// Ask has held.json written. A cover that lies inside the present one counts
+// from now on; one that allows more counts once it is on disk.
+//
+//headroom:control
+func (r *Records) Ask(c Cover) {
+	if r.covering != nil {
+		return // the next turn asks again
+	}
+	data, err := EncodeHeld(r.cfg, c)
+	if err != nil {
+		r.log.Error("held.json cannot be encoded", slog.Any("error", err))
+		return
+	}
+	if r.cover.Allows(c) {
+		r.cover = c
+	}
+	r.covering = &c
+	r.Writer.Do(statedir.Job{Kind: statedir.Held, Name: statedir.HeldFile, Data: data})
+}
+
+// HeldStored takes what the writer says of held.json, and answers whether more is
+// covered now.
+//
+//headroom:control
+func (r *Records) HeldStored(err error) bool {
+	c := r.covering
+	r.covering = nil
+	if err == nil && c != nil {
+		r.cover = *c
+	}
+	return err == nil && c != nil
+}
+
+// Busy says that the writer has something of these under way.
+func (r *Records) Busy() bool { return r.covering != nil || r.next != nil }
+
+// Covered is what held.json on disk allows.
+func (r *Records) Covered() Cover { return r.cover }
+
+// BeginAt is for what the first writes have left: no raise goes beyond it before held.json
+// says so.
+func (r *Records) BeginAt(c Cover) {
+	r.cover = c
+	r.NoteHeld(r.WriteHeld(c))
+}
+
+// NoteHeld shows whether held.json could be written.
+//
+//headroom:control
+func (r *Records) NoteHeld(err error) {
+	r.health.Warn(err != nil, "held-not-stored",
+		fmt.Sprintf("held.json cannot be written (%v): no raise is carried out", err),
+		"make room in "+r.cfg.StateDir)
+}
+
+// WriteHeld writes held.json before it returns: before the loop runs, and when the
+// originals go back.
+func (r *Records) WriteHeld(c Cover) error {
+	data, err := EncodeHeld(r.cfg, c)
+	if err == nil {
+		err = r.now(statedir.Job{Kind: statedir.Held, Name: statedir.HeldFile, Data: data})
+	}
+	switch {
+	case err == nil:
+		r.cover = c
+	case errors.Is(err, statedir.ErrLate):
+		r.cover.State = "" // the file may come to hold c: the next turn has it written anew
+	}
+	return err
+}
