@@ -139,7 +139,6 @@ type Learner struct {
 	marginAt time.Duration
 	ratio    float64 // wall over model less 1, smoothed
 	opinions int
-	insane   uint64
 	model    float64 // model's wall power in the last reading, W
 }
 
@@ -212,7 +211,6 @@ func (l *Learner) Learn(now time.Duration, w WallReading) bool {
 	}
 	l.serial, l.barred = w.Serial, false
 	if w.Power <= 0 || w.Power > wallMost || w.ChangedAt > now || now-w.ChangedAt > freshFor || w.ChangedAt < l.changed {
-		l.insane++
 		l.barred = true
 		return false
 	}
@@ -253,7 +251,6 @@ func (l *Learner) reading(now, at time.Duration, wall units.Power) bool {
 	}
 	x, spread := l.mixed()
 	if y < saneLow*low || y > saneHigh*high {
-		l.insane++
 		l.barred = true
 		return false
 	}
@@ -453,20 +450,6 @@ func (l *Learner) Other() (units.Power, bool) {
 
 // Age is how long ago the BMC's value last changed to a sane one; false: never.
 func (l *Learner) Age(now time.Duration) (time.Duration, bool) { return now - l.freshAt, l.began }
-
-// Insane counts the readings that could not be true.
-func (l *Learner) Insane() uint64 { return l.insane }
-
-// Lag is the age and the length of the mean that explain the BMC's readings best.
-func (l *Learner) Lag() (lag, span time.Duration) {
-	best := 0
-	for i, w := range l.weights {
-		if w > l.weights[best] {
-			best = i
-		}
-	}
-	return lags()[best/spanCount], spans()[best%spanCount]
-}
 
 // AgreementState says whether package power and wall power tell the same.
 type AgreementState int

@@ -38,8 +38,8 @@ func (p *Policy) Ceiling() (*Ceiling, error) {
 // Policy is the policy below the ceiling.
 func (c *Ceiling) Policy() *Policy { return c.policy }
 
-// Control is the file behind the ceiling, for saving and putting back.
-func (c *Ceiling) Control() *sysfs.Control { return c.control }
+// fileControl is the file behind the ceiling, for saving and putting back.
+func (c *Ceiling) fileControl() *sysfs.Control { return c.control }
 
 // Leave has policies that a later Refresh adds left alone where why gives a reason:
 // Set fails for them with it, writes nothing, and goes on. Those open by now stay.
@@ -54,9 +54,9 @@ func (c *Ceilings) open(p *Policy) (*Ceiling, error) {
 	return p.Ceiling()
 }
 
-// Knobs are the controls that Set may write, in the order in which they are to be
+// knobs are the controls that Set may write, in the order in which they are to be
 // put back: the ceiling first, as kernels may refuse a floor above it.
-func (c *Ceiling) Knobs() []Knob {
+func (c *Ceiling) knobs() []Knob {
 	knobs := []Knob{{c.policy.Name + " frequency ceiling", c.control}}
 	if c.floor != nil {
 		knobs = append(knobs, Knob{c.policy.Name + " frequency floor", c.floor})
@@ -64,8 +64,8 @@ func (c *Ceiling) Knobs() []Knob {
 	return knobs
 }
 
-// Clamp is the nearest ceiling to f that lies in the hardware's range.
-func (c *Ceiling) Clamp(f units.Freq) units.Freq { return c.policy.within(f) }
+// clamp is the nearest ceiling to f that lies in the hardware's range.
+func (c *Ceiling) clamp(f units.Freq) units.Freq { return c.policy.within(f) }
 
 // Set writes a ceiling, clamped to what the hardware can do and lowered to a
 // frequency that the policy has, and returns what reads back. The driver may
@@ -292,7 +292,7 @@ func (c *Ceilings) Knobs() []Knob {
 	var knobs []Knob
 	for _, r := range c.all {
 		if r.ceiling != nil {
-			knobs = append(knobs, r.ceiling.Knobs()...)
+			knobs = append(knobs, r.ceiling.knobs()...)
 		}
 	}
 	return knobs

@@ -17,7 +17,7 @@ import (
 
 func floorOf(t *testing.T, p *Policy) units.Freq {
 	t.Helper()
-	f, err := p.Floor()
+	f, err := p.floor()
 	if err != nil {
 		t.Fatal(err)
 	}

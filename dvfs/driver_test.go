@@ -90,7 +90,7 @@ func TestTurboHidesInOneStep(t *testing.T) {
 		"acpi-cpufreq": 2401 * mhz, "intel_pstate-active": 2800*mhz + 1, "cppc_cpufreq": 0,
 	} {
 		set, _ := started(t, tree, nil)
-		if got, known := set.Policies()[0].Turbo(); got != want || known != (want > 0) {
+		if got, known := set.Policies()[0].turboMax(); got != want || known != (want > 0) {
 			t.Errorf("%s: turbo from %v, known %v; want %v", tree, got, known, want)
 		}
 	}
@@ -139,7 +139,7 @@ func TestPreferenceIsANumberInAJournal(t *testing.T) {
 	if err != nil || EPP(saved) != EPPBalancePerformance {
 		t.Fatalf("saved %v, %v", EPP(saved), err)
 	}
-	for _, e := range append(set.Policies()[0].EPPs(), 0, 128, 255) {
+	for _, e := range append(set.Policies()[0].epps(), 0, 128, 255) {
 		if got, err := h.Set(e); err != nil || got != e {
 			t.Errorf("wrote %v, reads %v, %v", e, got, err)
 		}
@@ -227,16 +227,16 @@ func TestMeasuredFrequency(t *testing.T) {
 	t.Parallel()
 	set, _ := started(t, "cppc_cpufreq", nil)
 	asked, err := set.Policies()[0].Frequency()
-	runs, errRuns := set.Policies()[0].Measured()
+	runs, errRuns := set.Policies()[0].measured()
 	if err != nil || errRuns != nil || asked != 3000*mhz || runs != 2871*mhz {
 		t.Errorf("asked %v, %v; runs %v, %v", asked, err, runs, errRuns)
 	}
 	set, _ = started(t, "cppc_cpufreq", map[string]string{"cpuinfo_cur_freq": "<unknown>"})
-	if f, err := set.Policies()[0].Measured(); !errors.Is(err, sysfs.ErrNotNumber) || f != 0 {
+	if f, err := set.Policies()[0].measured(); !errors.Is(err, sysfs.ErrNotNumber) || f != 0 {
 		t.Errorf("%v, %v from <unknown>", f, err)
 	}
 	set, _ = started(t, "intel_pstate-active", nil)
-	if f, err := set.Policies()[0].Measured(); !errors.Is(err, os.ErrNotExist) || f != 0 {
+	if f, err := set.Policies()[0].measured(); !errors.Is(err, os.ErrNotExist) || f != 0 {
 		t.Errorf("%v, %v without the file", f, err)
 	}
 }
@@ -251,7 +251,7 @@ func TestNeighbours(t *testing.T) {
 		{0, 1200 * mhz, 1200 * mhz},
 		{9000 * mhz, 2401 * mhz, 2401 * mhz},
 	} {
-		if down, up := p.Neighbours(c.at); down != c.down || up != c.up {
+		if down, up := p.neighbours(c.at); down != c.down || up != c.up {
 			t.Errorf("around %v: %v and %v, want %v and %v", c.at, down, up, c.down, c.up)
 		}
 	}

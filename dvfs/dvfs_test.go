@@ -88,18 +88,18 @@ func TestCeilingStaysInRangeAndGoesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	original, err := c.Control().Read()
+	original, err := c.fileControl().Read()
 	if err != nil {
 		t.Fatal(err)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		want := units.Freq(rapid.Int64Range(0, 10_000_000).Draw(t, "ceiling"))
 		got, err := c.Set(want)
-		if err != nil || got != c.Clamp(want) || got < p.Min || got > p.Max {
+		if err != nil || got != c.clamp(want) || got < p.Min || got > p.Max {
 			t.Fatalf("asked for %v, got %v, %v", want, got, err)
 		}
 	})
-	if _, err := c.Control().Write(original); err != nil {
+	if _, err := c.fileControl().Write(original); err != nil {
 		t.Fatal(err)
 	}
 	if f, err := p.CeilingNow(); err != nil || f != 3100*units.Megahertz {

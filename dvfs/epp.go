@@ -78,8 +78,8 @@ func (p *Policy) EPP() (EPP, error) {
 	return EPP(v), nil
 }
 
-// EPPs are the preferences that the policy offers by name; nil where it has none.
-func (p *Policy) EPPs() []EPP {
+// epps are the preferences that the policy offers by name; nil where it has none.
+func (p *Policy) epps() []EPP {
 	text, err := p.text(eppListFile)
 	if err != nil {
 		return nil

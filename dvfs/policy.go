@@ -67,7 +67,7 @@ func (p *Policy) refresh() error {
 		return fmt.Errorf("dvfs: %s: range %v to %v makes no sense", p.Name, lowest, highest)
 	}
 	p.Driver, p.Min, p.Max = driver, lowest, highest
-	p.Mode = modeOf(driver, statusOf(p.open, driver), p.Governors())
+	p.Mode = modeOf(driver, statusOf(p.open, driver), p.governors())
 	p.Base, _ = p.freq("base_frequency")
 	p.Table = p.table()
 	if text, err := p.text("affected_cpus"); err == nil {
@@ -130,8 +130,8 @@ func (p *Policy) first() int {
 // Governor reads the governor in force, e.g. "performance".
 func (p *Policy) Governor() (string, error) { return p.text("scaling_governor") }
 
-// Governors are those that the policy offers; nil where it does not say.
-func (p *Policy) Governors() []string {
+// governors are those that the policy offers; nil where it does not say.
+func (p *Policy) governors() []string {
 	text, err := p.text("scaling_available_governors")
 	if err != nil {
 		return nil
@@ -148,10 +148,10 @@ func (p *Policy) Frequency() (units.Freq, error) {
 	return p.held(p.cur)
 }
 
-// Measured reads the frequency that the hardware says it runs at: the mean that
+// measured reads the frequency that the hardware says it runs at: the mean that
 // newer kernels count, else cpuinfo_cur_freq, which only root may read. It fails
 // with fs.ErrNotExist or fs.ErrPermission where there is neither.
-func (p *Policy) Measured() (units.Freq, error) {
+func (p *Policy) measured() (units.Freq, error) {
 	mean, errMean := p.freq("cpuinfo_avg_freq") // EAGAIN while the CPUs idle
 	if errMean == nil && mean > 0 {
 		return mean, nil
@@ -163,15 +163,11 @@ func (p *Policy) Measured() (units.Freq, error) {
 	return f, nil
 }
 
-// FirmwareLimit reads the highest frequency that the firmware allows now (ACPI
-// _PPC), where the driver shows it. It bounds below any ceiling.
-func (p *Policy) FirmwareLimit() (units.Freq, error) { return p.freq("bios_limit") }
-
 // CeilingNow reads the ceiling in force. ErrOffline when the CPUs are away.
 func (p *Policy) CeilingNow() (units.Freq, error) { return p.held(p.max) }
 
-// Floor reads scaling_min_freq, the lowest frequency that may be asked for.
-func (p *Policy) Floor() (units.Freq, error) {
+// floor reads scaling_min_freq, the lowest frequency that may be asked for.
+func (p *Policy) floor() (units.Freq, error) {
 	f, err := p.freq("scaling_min_freq")
 	return f, offline(err)
 }
@@ -179,14 +175,14 @@ func (p *Policy) Floor() (units.Freq, error) {
 // Nearest is the highest frequency at or below f that the policy can hold: of its
 // table where there is one, else f itself within the range.
 func (p *Policy) Nearest(f units.Freq) units.Freq {
-	down, _ := p.Neighbours(f)
+	down, _ := p.neighbours(f)
 	return down
 }
 
-// Neighbours are the frequencies around f that the policy can hold, for a law
+// neighbours are the frequencies around f that the policy can hold, for a law
 // that changes between two. They are equal where f itself can be held, and where
 // f lies outside the range.
-func (p *Policy) Neighbours(f units.Freq) (down, up units.Freq) {
+func (p *Policy) neighbours(f units.Freq) (down, up units.Freq) {
 	f = p.within(f)
 	if len(p.Table) == 0 {
 		return f, f
@@ -199,11 +195,11 @@ func (p *Policy) Neighbours(f units.Freq) (down, up units.Freq) {
 // within is f, clamped to the range.
 func (p *Policy) within(f units.Freq) units.Freq { return min(max(f, p.Min), p.Max) }
 
-// Turbo is the lowest ceiling that lets the CPUs run above their base clock, and
+// turboMax is the lowest ceiling that lets the CPUs run above their base clock, and
 // whether such a one is known. A ceiling at or above it allows every turbo
 // frequency where the driver hides them in one step (acpi-cpufreq: 1 MHz above
 // base), so it says nothing about how fast the CPUs will run.
-func (p *Policy) Turbo() (units.Freq, bool) {
+func (p *Policy) turboMax() (units.Freq, bool) {
 	if f, ok := hiddenTurbo(p.Table); ok {
 		return f, true
 	}

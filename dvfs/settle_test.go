@@ -90,14 +90,14 @@ func TestSettle(t *testing.T) {
 			return func(f units.Freq) bool { return f == want }
 		}
 		patience := SettleMost
-		old, err := c.Control().Write(int64(2000 * mhz))
+		old, err := c.fileControl().Write(int64(2000 * mhz))
 		if err != nil || units.Freq(old) == 2000*mhz {
 			t.Fatalf("reads back %d, %v at once: nothing is shown", old, err)
 		}
-		if got, err := Settle(c.Control(), units.Freq(old), is(2000*mhz), &patience); err != nil || got != 2000*mhz || patience <= 0 {
+		if got, err := Settle(c.fileControl(), units.Freq(old), is(2000*mhz), &patience); err != nil || got != 2000*mhz || patience <= 0 {
 			t.Errorf("%v, %v, %v left", got, err, patience)
 		}
-		if got, err := Settle(c.Control(), 2000*mhz, is(2500*mhz), &patience); err != nil || got != 2000*mhz || patience > 0 {
+		if got, err := Settle(c.fileControl(), 2000*mhz, is(2500*mhz), &patience); err != nil || got != 2000*mhz || patience > 0 {
 			t.Errorf("%v, %v, %v left", got, err, patience)
 		}
 	})

@@ -16,7 +16,7 @@ func PoweredOff(ctx context.Context, cfg Config) (bool, error) {
 		return false, fmt.Errorf("%w: no address", ErrConfig)
 	}
 	cfg = cfg.withDefaults()
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.validate(); err != nil {
 		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, cfg.Timeout)

@@ -74,8 +74,8 @@ const (
 	maxPassword    = 20 // IPMI v2.0, 22.30: Set User Password
 )
 
-// Validate is nil when the configuration can be started; it names the wrong key otherwise.
-func (c Config) Validate() error {
+// validate is nil when the configuration can be started; it names the wrong key otherwise.
+func (c Config) validate() error {
 	switch c.Mode {
 	case "", ModeOff, ModeAuto:
 	case ModeInBand:

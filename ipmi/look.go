@@ -29,7 +29,7 @@ type Found struct {
 // the kernel still holds then ends by its own deadline. Errors: ErrConfig, ErrAbsent,
 // ErrNoAnswer, ErrDenied, ErrMalformed, ErrRefused.
 func Look(ctx context.Context, cfg Config) (Found, error) {
-	if err := cfg.Validate(); err != nil {
+	if err := cfg.validate(); err != nil {
 		return Found{}, err
 	}
 	cfg = cfg.withDefaults()

@@ -63,7 +63,7 @@ func start(cfg Config, log *slog.Logger, open opener, now func() time.Duration) 
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	absent := cfg.Validate()
+	absent := cfg.validate()
 	cfg = cfg.withDefaults()
 	ctx, stop := context.WithCancel(context.Background())
 	m := &Meter{

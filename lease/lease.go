@@ -118,8 +118,8 @@ const (
 	// between two looks without it being a suspend; reading two clocks one after
 	// the other on a busy machine differs by less.
 	suspendTolerance = 100 * time.Millisecond
-	// MaxDuration bounds a lease; a longer one is refused as nonsense.
-	MaxDuration = 10 * time.Minute
+	// maxDuration bounds a lease; a longer one is refused as nonsense.
+	maxDuration = 10 * time.Minute
 	// MaxSprint bounds a sprint; a longer one is refused as nonsense.
 	MaxSprint = time.Hour
 )
@@ -210,7 +210,7 @@ func (h *Holder) refusal(g Grant, now Instant) error {
 		return ErrOtherProcess
 	case g.Heartbeat == 0 || sent.number != g.Heartbeat:
 		return ErrUnknownHeartbeat
-	case g.Cap <= 0 || g.FailSafe <= 0 || g.Duration <= 0 || g.Duration > MaxDuration:
+	case g.Cap <= 0 || g.FailSafe <= 0 || g.Duration <= 0 || g.Duration > maxDuration:
 		return ErrMalformed
 	case !g.Sprint.sound(g.Cap):
 		return ErrMalformed

@@ -448,9 +448,6 @@ func (n *Node) AnsweredBeat() uint64 { return n.answered }
 // remembered is lifted.
 func (n *Node) Braked() bool { return n.holder.Memory().Brake > n.lifted }
 
-// Lifted is the brake generation that the newest leadership has said is lifted.
-func (n *Node) Lifted() uint64 { return n.lifted }
-
 // Leaving reports whether a release is being asked for.
 func (n *Node) Leaving() bool { return n.leaving }
 

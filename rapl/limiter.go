@@ -143,9 +143,6 @@ func (l *Limiter) sync() error {
 	return nil
 }
 
-// Zone is the zone whose limits these are.
-func (l *Limiter) Zone() *Zone { return l.zone }
-
 // Lock is what is known of a firmware lock. Powercap does not tell, so that it
 // stays LockUnknown until a write has shown it.
 func (l *Limiter) Lock() Lock { return l.lock }

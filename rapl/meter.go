@@ -138,10 +138,6 @@ func (m *Meter) LookAt(now Moment) (Reading, error) {
 	return m.next(e, now), nil
 }
 
-// Forget makes the next reading unknown, for whoever knows that the time since
-// the last one cannot be accounted for. The total stays.
-func (m *Meter) Forget() { m.primed = false }
-
 // Total is the energy since the first look, through wraps and resets, less what
 // was spent while it could not be known. It never goes back. It is false until a
 // reading was known.
@@ -164,9 +160,6 @@ func (m *Meter) Unchanged() time.Duration {
 
 // Count is the counter as last read, and false when the last look failed.
 func (m *Meter) Count() (units.Energy, bool) { return m.last, m.primed }
-
-// Zone is the zone that is measured.
-func (m *Meter) Zone() *Zone { return m.zone }
 
 // fail notes a look that read nothing.
 func (m *Meter) fail(now Moment) Reading {

@@ -29,8 +29,8 @@ type Thermometer struct {
 	attr *sysfs.Attr
 }
 
-// Read reads the temperature: an error where it cannot be believed.
-func (t *Thermometer) Read() (Temp, error) { return readTemp(t.attr) }
+// read reads the temperature: an error where it cannot be believed.
+func (t *Thermometer) read() (Temp, error) { return readTemp(t.attr) }
 
 // PowerMeter is one hwmon power meter: of a supply (power_meter), a processor, a
 // card. Which one it is its chip says. It is for one goroutine at a time.
@@ -48,8 +48,8 @@ type PowerMeter struct {
 	last  units.Power // last figure that was believed, 0: none yet
 }
 
-// Read reads the power: an error where it cannot be believed.
-func (m *PowerMeter) Read() (units.Power, error) {
+// read reads the power: an error where it cannot be believed.
+func (m *PowerMeter) read() (units.Power, error) {
 	v, err := m.attr.Int()
 	if err != nil {
 		return 0, gone(err)

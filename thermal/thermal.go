@@ -38,16 +38,16 @@ type Temp int64
 // Degree is one degree Celsius.
 const Degree Temp = 1000
 
-// Celsius is t in degrees.
-func (t Temp) Celsius() float64 { return float64(t) / float64(Degree) }
+// celsius is t in degrees.
+func (t Temp) celsius() float64 { return float64(t) / float64(Degree) }
 
 // String is t for an operator, e.g. "61 C".
-func (t Temp) String() string { return strconv.Itoa(int(math.Round(t.Celsius()))) + " C" }
+func (t Temp) String() string { return strconv.Itoa(int(math.Round(t.celsius()))) + " C" }
 
 // Sources of a reading.
 const (
-	SourceHwmon   = "hwmon"
-	SourceThermal = "thermal"
+	sourceHwmon   = "hwmon"
+	sourceThermal = "thermal"
 )
 
 // Reading is one sensor's answer.
@@ -112,11 +112,8 @@ func (s *Sensors) Missing() []string { return s.missing }
 // Thermometers are those of hwmon, in the order of their chips.
 func (s *Sensors) Thermometers() []*Thermometer { return s.thermo }
 
-// PowerMeters are those of hwmon, in the order of their chips.
-func (s *Sensors) PowerMeters() []*PowerMeter { return s.meters }
-
-// Zones are the thermal zones, in the order of their numbers.
-func (s *Sensors) Zones() []*Zone { return s.zones }
+// powerMeters are those of hwmon, in the order of their chips.
+func (s *Sensors) powerMeters() []*PowerMeter { return s.meters }
 
 // Bound says the most power that the machine can draw: a power meter that shows
 // more is not believed. Without it the bound is 100 kW.
@@ -131,16 +128,16 @@ func (s *Sensors) Bound(most units.Power) {
 func (s *Sensors) Sample() []Reading {
 	all := make([]Reading, 0, len(s.thermo)+len(s.meters)+len(s.zones))
 	for _, t := range s.thermo {
-		v, err := t.Read()
-		all = append(all, Reading{Source: SourceHwmon, Name: t.Name, Temp: v, Known: err == nil, Err: err})
+		v, err := t.read()
+		all = append(all, Reading{Source: sourceHwmon, Name: t.Name, Temp: v, Known: err == nil, Err: err})
 	}
 	for _, m := range s.meters {
-		v, err := m.Read()
-		all = append(all, Reading{Source: SourceHwmon, Name: m.Name, Power: v, Meter: true, Known: err == nil, Err: err})
+		v, err := m.read()
+		all = append(all, Reading{Source: sourceHwmon, Name: m.Name, Power: v, Meter: true, Known: err == nil, Err: err})
 	}
 	for _, z := range s.zones {
-		v, err := z.Read()
-		all = append(all, Reading{Source: SourceThermal, Name: z.Name, Temp: v, Known: err == nil, Err: err})
+		v, err := z.read()
+		all = append(all, Reading{Source: sourceThermal, Name: z.Name, Temp: v, Known: err == nil, Err: err})
 	}
 	return all
 }
@@ -156,8 +153,8 @@ func (s *Sensors) Package() (hottest Reading, known bool) {
 	}
 	for _, t := range s.thermo {
 		if t.Package {
-			v, err := t.Read()
-			take(SourceHwmon, t.Name, v, err)
+			v, err := t.read()
+			take(sourceHwmon, t.Name, v, err)
 		}
 	}
 	if known {
@@ -165,8 +162,8 @@ func (s *Sensors) Package() (hottest Reading, known bool) {
 	}
 	for _, z := range s.zones {
 		if z.processor() {
-			v, err := z.Read()
-			take(SourceThermal, z.Name, v, err)
+			v, err := z.read()
+			take(sourceThermal, z.Name, v, err)
 		}
 	}
 	return hottest, known

@@ -143,7 +143,7 @@ func TestImplausiblePower(t *testing.T) {
 		{"170000000", nil},
 	} {
 		write(t, file, c.text)
-		p, err := s.PowerMeters()[0].Read()
+		p, err := s.powerMeters()[0].read()
 		if !errors.Is(err, c.want) || (err != nil) != (p == 0) {
 			t.Errorf("%s: %v, %v; want %v", c.text, p, err, c.want)
 		}
@@ -156,7 +156,7 @@ func TestImplausibleTemperature(t *testing.T) {
 	file := filepath.Join(dir, "sys/class/hwmon/hwmon0/temp1_input")
 	for _, text := range []string{"-274000", "127500", "-128000", "900000", "-60000", "", "--5", "9223372036854775808", "x"} {
 		write(t, file, text)
-		if v, err := s.Thermometers()[0].Read(); err == nil || v != 0 {
+		if v, err := s.Thermometers()[0].read(); err == nil || v != 0 {
 			t.Errorf("%q read as %v", text, v)
 		}
 	}

@@ -45,9 +45,9 @@ type Zone struct {
 	attr *sysfs.Attr
 }
 
-// Read reads the temperature: an error where it cannot be believed, as while a
+// read reads the temperature: an error where it cannot be believed, as while a
 // zone is disabled.
-func (z *Zone) Read() (Temp, error) { return readTemp(z.attr) }
+func (z *Zone) read() (Temp, error) { return readTemp(z.attr) }
 
 // processor says whether the zone is a processor's.
 func (z *Zone) processor() bool {

@@ -33,16 +33,22 @@ type Items struct {
 func New(log *slog.Logger) *Items { return &Items{log: log, items: map[string]Item{}} }
 
 // Warn shows a warning, or clears it when bad is false.
+//
+//headroom:control
 func (h *Items) Warn(bad bool, code, text, hint string) {
 	h.set(bad, Item{Code: code, Severity: status.Warn, Text: text, Hint: hint})
 }
 
 // Fail is Warn for what the node cannot do its work with.
+//
+//headroom:control
 func (h *Items) Fail(bad bool, code, text, hint string) {
 	h.set(bad, Item{Code: code, Severity: status.Fail, Text: text, Hint: hint})
 }
 
 // Clear removes a warning.
+//
+//headroom:control
 func (h *Items) Clear(code string) { h.set(false, Item{Code: code}) }
 
 func (h *Items) set(bad bool, i Item) {

@@ -75,6 +75,8 @@ func (h *Heat) Watch(ctx context.Context, cfg *config.Config) {
 
 // Look reads temperature and throttle counters: once a second, and at each turn
 // of a sprint.
+//
+//headroom:control
 func (h *Heat) Look(now time.Duration) {
 	if h.Sensors == nil {
 		return
@@ -98,6 +100,8 @@ func (h *Heat) Look(now time.Duration) {
 }
 
 // Take judges one event of the kernel.
+//
+//headroom:control
 func (h *Heat) Take(now time.Duration, e thermal.Event) {
 	bad := e.Throttles()
 	if e.Kind == thermal.TripUp && h.Sensors != nil {
@@ -128,6 +132,8 @@ func (h *Heat) Close() error {
 
 // Report shows when the hardware holds the node back, and returns how often it did: by the
 // counters of cores and of packages, and by events of the kernel.
+//
+//headroom:control
 func (h *Heat) Report(now time.Duration, health *health.Items) (cores, packages, events uint64) {
 	health.Warn(h.Slow(now), "thermal",
 		fmt.Sprintf("the processor is held back for its heat (%s)", h.words()),

@@ -91,13 +91,6 @@ func (w *Watcher) State() State {
 	return w.state
 }
 
-// View is what the kernel showed at the last look. It is not to be changed.
-func (w *Watcher) View() View {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.view
-}
-
 // SetCoordinators says to whom the links should lead. The state follows at once.
 func (w *Watcher) SetCoordinators(addrs []netip.Addr) {
 	w.mu.Lock()

@@ -122,6 +122,8 @@ func (f *Frequency) configure(cfg *config.Config) {
 // Widen takes in that policies reach further than when the law was told: a powerd that
 // began with turbo off meets it on. What they no longer reach stays: the node is rated
 // at its highest frequency.
+//
+//headroom:control
 func (f *Frequency) Widen() {
 	for _, p := range f.Set.Policies() {
 		f.Config.Min, f.Config.Max = min(f.Config.Min, p.Min), max(f.Config.Max, p.Max)
@@ -155,6 +157,8 @@ func (f *Frequency) Controls() []originals.Control {
 // Step decides the ceilings that go with a cap. Where nothing measures power at
 // all, the model alone decides anew each time: a law that never raises on unknown
 // power would never raise.
+//
+//headroom:control
 func (f *Frequency) Step(in capping.FreqSample, granted units.Power, blind bool, law capping.Config) {
 	if blind {
 		f.State = capping.FreqState{}
@@ -165,6 +169,8 @@ func (f *Frequency) Step(in capping.FreqSample, granted units.Power, blind bool,
 
 // Request spreads the law's ceilings over the policies, below an operator's own;
 // 0 is none.
+//
+//headroom:control
 func (f *Frequency) Request(law bool, own units.Freq) {
 	clear(f.requested)
 	for i, p := range f.Set.Policies() {
@@ -183,6 +189,8 @@ func (f *Frequency) Request(law bool, own units.Freq) {
 }
 
 // ReadBack reads what the ceilings are now.
+//
+//headroom:control
 func (f *Frequency) ReadBack() {
 	if f.Ceilings != nil {
 		f.Report = f.Ceilings.ReadBack()
@@ -208,6 +216,8 @@ func (f *Frequency) Due(rewrite bool) bool {
 
 // Write brings every policy to at most what was requested, and to no more than
 // most where that is above 0. note is called before each value is written.
+//
+//headroom:control
 func (f *Frequency) Write(most map[string]units.Freq, note func(path string, value, before int64) error) error {
 	want := func(name string) units.Freq {
 		w := f.requested[name]
@@ -268,6 +278,8 @@ func (f *Frequency) note(want func(string) units.Freq, note func(path string, va
 // Charge is what the node draws at full load under what reads back, at the wall:
 // under what was written while that is held, else under the highest ceiling there
 // is. False where one cannot be read.
+//
+//headroom:control
 func (f *Frequency) Charge() (units.Power, bool) {
 	highest, known := f.Report.Highest()
 	switch {

@@ -254,6 +254,8 @@ const smoothing = time.Second
 
 // Look reads every counter. The result is the mean power since the look before;
 // it is unknown when any package's is.
+//
+//headroom:control
 func (m *Machine) Look(now lease.Instant) capping.Sample {
 	in := capping.Sample{Elapsed: now.Boot - m.LookedAt}
 	if m.LookedAt == 0 {
@@ -329,6 +331,8 @@ func (m *Machine) Halting() bool {
 }
 
 // Unmeasured names what takes part in the node's power and cannot be read.
+//
+//headroom:control
 func (m *Machine) Unmeasured() []string {
 	names := slices.Clone(m.odd)
 	for _, s := range m.Packages {
@@ -351,6 +355,8 @@ func (s *Package) Wanted() units.Power { return s.Requested.Long }
 func (s *Package) Held() units.Power { return s.Written.Long }
 
 // Share splits what the law wants between the packages, which stand at limit now.
+//
+//headroom:control
 func (m *Machine) Share(act capping.Actions, parts []capping.Socket, limit func(*Package) units.Power) []capping.Socket {
 	parts = parts[:0]
 	for _, s := range m.Packages {
@@ -367,6 +373,8 @@ func (m *Machine) Share(act capping.Actions, parts []capping.Socket, limit func(
 }
 
 // ReadBack reads what the hardware holds now.
+//
+//headroom:control
 func (m *Machine) ReadBack() {
 	if m.Ladder.Use == capping.RungFreq || m.Freq != nil && m.Freq.Used {
 		m.Freq.ReadBack()
@@ -412,6 +420,8 @@ func (m *Machine) Off() bool {
 
 // Excess is how far the limits that read back stand above those written, at
 // package level, and false when one cannot be read or was never written.
+//
+//headroom:control
 func (m *Machine) Excess() (units.Power, bool) {
 	var sum units.Power
 	for _, s := range m.Limited() {
@@ -430,6 +440,8 @@ func (m *Machine) Excess() (units.Power, bool) {
 
 // Write brings one package to its limits and verifies them. note is called with
 // each value before it is written; when it fails, nothing is written.
+//
+//headroom:control
 func (s *Package) Write(to Limits, note func(path string, value, before int64) error) error {
 	if s.Off {
 		if _, err := s.Prepare(note); err != nil {
@@ -473,6 +485,8 @@ func (s *Package) Write(to Limits, note func(path string, value, before int64) e
 
 // Prepare sets windows and switches the limits on: once, after the limits have
 // been written. A window that does not take only slows the settling.
+//
+//headroom:control
 func (s *Package) Prepare(note func(path string, value, before int64) error) (windows, err error) {
 	for name, window := range map[string]time.Duration{rapl.LongTerm: capping.LongWindow, rapl.ShortTerm: capping.ShortWindow} {
 		path := s.Limiter.WindowPath(name)

@@ -49,6 +49,8 @@ func onlinePackages(root *os.Root) map[int]bool {
 
 // HeldLower names the packages that are held to less than was written, by the limits that
 // the same package shows through another interface: the lower of the two wins.
+//
+//headroom:control
 func (m *Machine) HeldLower() []string {
 	var held []string
 	for _, s := range m.Limited() {

@@ -87,6 +87,8 @@ func (w *Meter) learning() bool {
 }
 
 // Look takes a sample of the machine.
+//
+//headroom:control
 func (w *Meter) Look(at lease.Instant) {
 	w.Sample = w.machine.Look(at)
 	w.learn(at.Boot)
@@ -98,6 +100,8 @@ func (w *Meter) Look(at lease.Instant) {
 
 // Add counts the sample towards the mean and the energy, and says whether it did: while
 // a counter stands still for a moment, the next reading is of this time too.
+//
+//headroom:control
 func (w *Meter) Add(now time.Duration) bool {
 	w.halted += w.Sample.Elapsed
 	if w.machine.Halting() {
@@ -191,6 +195,8 @@ func (w *Meter) Blind() bool { return len(w.machine.Packages) == 0 && !w.told.Kn
 
 // Watch is what once a second is enough for: whether power is known, and what the BMC is
 // good for, in words.
+//
+//headroom:control
 func (w *Meter) Watch(now, began time.Duration, holding bool, busy float64, busyKnown bool) {
 	w.watchSensor(now, began, holding)
 	if w.BMC == nil {

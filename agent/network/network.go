@@ -109,6 +109,8 @@ func (w *Network) Told() (found, braked <-chan struct{}) {
 }
 
 // Gossiped are the coordinators that the gossip knows.
+//
+//headroom:control
 func (w *Network) Gossiped() []string {
 	if w.gossip == nil {
 		return nil
@@ -133,6 +135,8 @@ func (w *Network) Follow(ctx context.Context) {
 }
 
 // LinksTold takes the newest state of the links.
+//
+//headroom:control
 func (w *Network) LinksTold() {
 	if w.watcher == nil {
 		return
@@ -150,6 +154,8 @@ func (w *Network) LinksTold() {
 }
 
 // TellCoordinators tells the watcher to whom the links should lead.
+//
+//headroom:control
 func (w *Network) TellCoordinators(addrs []string) {
 	if w.watcher == nil || w.known != nil && slices.Equal(addrs, w.known) {
 		return

@@ -241,6 +241,8 @@ func (r *Records) NotPutBack(why error) originals.Outcome {
 }
 
 // PutBackOne puts back one control that powerd wrote and wishes for no more.
+//
+//headroom:control
 func (r *Records) PutBackOne(c originals.Saved, because string, afar originals.Remote, patience *time.Duration) {
 	line, kept, err := originals.PutBackOne(r.root, c, r.Trail, afar, patience)
 	r.log.Info("one control put back", slog.String("because", because), slog.String("control", c.Label), slog.String("outcome", line), slog.Bool("kept", kept), slog.Any("error", err))
@@ -280,6 +282,8 @@ func (r *Records) HeldStored(err error) bool {
 }
 
 // Busy says that the writer has something of these under way.
+//
+//headroom:control
 func (r *Records) Busy() bool { return r.covering != nil || r.next != nil }
 
 // Covered is what held.json on disk allows.
