@@ -96,7 +96,7 @@ func seesTwo(g *gossip.Gossip) func() bool {
 	return func() bool { return len(g.Members()) == 2 }
 }
 
-// braked tells whether the node tells a brake of a generation, and holds no lease.
+// braked reports whether the node tells a brake of a generation, and holds no lease.
 func (c *coordinator) braked(generation uint64) bool {
 	h := c.last()
 	return h.GetBrakeGeneration() == generation && h.GetHolding().GetState() == headroomv1.LeaseState_LEASE_STATE_FAIL_SAFE

@@ -101,7 +101,7 @@ func (c *controller) gather(at lease.Instant) {
 	})
 }
 
-// limited says that the cap in force held the node back when it was last seen.
+// limited reports whether the cap in force held the node back when it was last seen.
 func (c *controller) limited() bool {
 	if c.mode != holding {
 		return false

@@ -452,7 +452,7 @@ func (c *coordinator) last() *headroomv1.Heartbeat {
 	return c.beats[len(c.beats)-1]
 }
 
-// acknowledged says that the newest grant is in force and read back.
+// acknowledged reports whether the newest grant is in force and read back.
 func (c *coordinator) acknowledged() bool {
 	h := c.last().GetHolding()
 	c.mu.Lock()

@@ -244,7 +244,7 @@ func (l *ladder) tidy() {
 	}
 }
 
-// stale says that controls of the kind are none of this process's.
+// stale reports whether controls of the kind are none of this process's.
 func (l *ladder) stale(k originals.Kind) bool {
 	switch k {
 	case originals.Frequency:

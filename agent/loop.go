@@ -238,7 +238,7 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	}
 }
 
-// watchCut says that no link leads to a coordinator, before the lease ends.
+// watchCut reports whether no link leads to a coordinator, before the lease ends.
 func (n *node) watchCut(now lease.Instant) {
 	text := "no link that leads to a coordinator is up"
 	if left, held := n.lease.Remaining(now); held {

@@ -13,7 +13,7 @@ import (
 // it would do before it may. Nothing of that is a request to anybody: no hand on a
 // control is open, nothing is journalled, and heartbeats and held.json say observing.
 
-// shadows says that the node decides without writing.
+// shadows reports whether the node decides without writing.
 func (c *controller) shadows() bool {
 	return c.mode != holding && !c.cfg.Enforce && c.machine.Capable()
 }

@@ -228,7 +228,7 @@ func (t *tuner) tune(now time.Duration, sprinting bool) (moved bool) {
 	return moved
 }
 
-// saved says whether everything that may be written is in the journal on disk.
+// saved reports whether everything that may be written is in the journal on disk.
 func (t *tuner) saved() bool {
 	unsaved := slices.DeleteFunc(t.controls(), func(c originals.Control) bool { return t.records.Trail.Has(c.Path) })
 	unsaved = readable(unsaved)
@@ -264,7 +264,7 @@ func (t *tuner) turn(now time.Duration, k *knob, saved bool) (moved bool) {
 	return false
 }
 
-// writesOver says whether another writer's change is written over now.
+// writesOver reports whether another writer's change is written over now.
 func (t *tuner) writesOver(now time.Duration, k *knob) bool {
 	if k.state != knobDrift {
 		t.tally.counters.drifts++
@@ -277,7 +277,7 @@ func (t *tuner) writesOver(now time.Duration, k *knob) bool {
 	return true
 }
 
-// drifted says that somebody else has changed the knob.
+// drifted reports whether somebody else has changed the knob.
 func (t *tuner) drifted(now time.Duration, k *knob) {
 	text, hint := t.drift.words(fmt.Sprintf("the %s is %s, %s was written", k.Label, k.Kind.Words(originals.Value{Number: k.now}), k.Kind.Words(originals.Value{Number: k.want})))
 	if t.cfg.Rivals == config.RivalsYield {
@@ -348,12 +348,12 @@ func (k *knob) look() error {
 	return err
 }
 
-// stands says whether what is wanted reads back.
+// stands reports whether what is wanted reads back.
 func (k *knob) stands() bool {
 	return k.known && k.Kind.Same(originals.Value{Number: k.now}, originals.Value{Number: k.want})
 }
 
-// pinned says whether the performance governor holds the preference. It is asked before
+// pinned reports whether the performance governor holds the preference. It is asked before
 // anything is written, which it would refuse.
 func (k *knob) pinned() bool {
 	return k.policy != nil && k.Kind.Same(originals.Value{Number: k.now}, originals.Value{Number: int64(dvfs.EPPPerformance)}) && k.policy.Pinned()

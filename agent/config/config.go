@@ -8,6 +8,7 @@
 package config
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -150,12 +151,13 @@ type Frequency struct {
 	Turbo string `yaml:"turbo"`
 }
 
-// Prefers says that preferences are written at all.
+// Prefers reports whether preferences are written at all.
 func (c Frequency) Prefers() bool { return c.Preference != "" || c.SprintPreference != "" }
 
-// Switches says that the turbo switch is written.
+// Switches reports whether the turbo switch is written.
 func (c Frequency) Switches() bool { return c.Turbo == TurboOff || c.Turbo == TurboSprint }
 
+// Used reports whether anything is set beside the cap.
 func (c Frequency) Used() bool { return c.Prefers() || c.Switches() }
 
 // WantedPreference is the preference that is wanted now, and whether any is.
@@ -181,7 +183,7 @@ func (c Frequency) validate() error {
 	return nil
 }
 
-// preferable says whether text names a preference, or none. The default is the
+// preferable reports whether text names a preference, or none. The default is the
 // firmware's own and reads back by another name; numbers are known to few drivers.
 func preferable(text string) bool {
 	e, err := dvfs.ParseEPP(text)
@@ -463,12 +465,12 @@ func (c *Config) level() (slog.Level, error) {
 	return l, err
 }
 
-// Alone says that no coordinator is configured: the node keeps its fail-safe cap
+// Alone reports whether no coordinator is configured: the node keeps its fail-safe cap
 // and needs nobody's consent to put its originals back.
 func (c *Config) Alone() bool { return len(c.Coordinators) == 0 && c.Gossip.Bind == "" }
 
 // Model is the node as the control law sees it: the packages take packageMax at most, and
-// hasDRAM says that memory counts by itself.
+// hasDRAM reports whether memory counts by itself.
 func (c *Config) Model(packageMax units.Power, hasDRAM bool) capping.Config {
 	dc := c.Power.Floor.Watts()*c.Power.SupplyEfficiency - c.Power.Other.Watts()
 	return capping.Config{
@@ -481,8 +483,9 @@ func (c *Config) Model(packageMax units.Power, hasDRAM bool) capping.Config {
 	}
 }
 
+// HintOf returns the way out that an error of this package has, "" for another error.
 func HintOf(err error) string {
-	if e, ok := err.(*cli.Error); ok { //nolint:errorlint // made a line above, never wrapped
+	if e, ok := errors.AsType[*cli.Error](err); ok {
 		return e.Hint
 	}
 	return ""

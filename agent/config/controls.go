@@ -87,9 +87,10 @@ func (c *Config) AllowedSlices() []string {
 	return slices.DeleteFunc(slices.Clone(c.Bandwidth.Slices), func(s string) bool { return c.Controls.Denied(SliceNames(s)) != "" })
 }
 
-// KeepsLimit says that the BMC's own limit is kept.
+// KeepsLimit reports whether the BMC's own limit is kept.
 func (c *Config) KeepsLimit() bool { return c.IPMI.Limit && c.Controls.Denied([]string{BMCName}) == "" }
 
+// Matches reports whether a pattern matches one of the names.
 func Matches(pattern string, names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool {
 		ok, err := path.Match(pattern, name)
@@ -111,4 +112,5 @@ func (c Controls) validate() error {
 // DeniedError reports a control that the configuration keeps powerd from writing.
 type DeniedError struct{ Why string }
 
+// Error says what keeps powerd from writing.
 func (e DeniedError) Error() string { return "left alone: " + e.Why }

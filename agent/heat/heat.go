@@ -113,13 +113,13 @@ func (h *Heat) Take(now time.Duration, e thermal.Event) {
 	}
 }
 
-// tooHot says that the temperature at which sprints end is reached.
+// tooHot reports whether the temperature at which sprints end is reached.
 func (h *Heat) tooHot() bool { return h.max > 0 && h.Temp.Known && h.Temp.Temp >= h.max }
 
-// Slow says that the hardware held a processor back lately.
+// Slow reports whether the hardware held a processor back lately.
 func (h *Heat) Slow(now time.Duration) bool { return h.HotAt > 0 && now-h.HotAt < hotFor }
 
-// Hot says that no sprint may go on.
+// Hot reports whether no sprint may go on.
 func (h *Heat) Hot(now time.Duration) bool { return h.tooHot() || h.Slow(now) }
 
 // Close gives the sensors back.

@@ -200,7 +200,7 @@ func (f *Frequency) ReadBack() {
 // Drifted are the policies that hold more than was written.
 func (f *Frequency) Drifted() []string { return f.Report.Drifted() }
 
-// Due says whether anything has to be written: a wish that changed, or another
+// Due reports whether anything has to be written: a wish that changed, or another
 // writer's change, when that is to be written over.
 func (f *Frequency) Due(rewrite bool) bool {
 	for name, want := range f.requested {
@@ -291,6 +291,7 @@ func (f *Frequency) Charge() (units.Power, bool) {
 	return f.Config.Charge(highest, f.State), true
 }
 
+// Close gives the descriptors back; ceilings stay as they are.
 func (f *Frequency) Close() error {
 	var err error
 	if f.Ceilings != nil {

@@ -43,6 +43,8 @@ func OpenRoot(path string) (*os.Root, error) {
 	return nil, e
 }
 
+// ReadIdentity returns who this process is, on the machine below root. The error is a
+// *cli.Error where the machine has no identity.
 func ReadIdentity(root *os.Root) (Identity, error) {
 	machine, errMachine := sysfs.ReadText(root, machineIDFile)
 	boot, errBoot := sysfs.ReadText(root, BootIDFile)

@@ -158,7 +158,7 @@ func (m *Machine) noteOdd() {
 	}
 }
 
-// HasDRAM says that memory counts by itself, or may.
+// HasDRAM reports whether memory counts by itself, or may.
 func (m *Machine) HasDRAM() bool { return len(m.Memories)+len(m.odd) > 0 }
 
 // addSocket takes one package in; one without a hand on its limits rules the rung out.
@@ -182,10 +182,10 @@ func (m *Machine) addSocket(z *rapl.Zone, enforce bool) {
 	}
 }
 
-// Capable says that some rung holds a cap.
+// Capable reports whether some rung holds a cap.
 func (m *Machine) Capable() bool { return m.Ladder.Use != capping.RungNone }
 
-// OnRAPL says that package limits hold the cap.
+// OnRAPL reports whether package limits hold the cap.
 func (m *Machine) OnRAPL() bool { return m.Ladder.Use == capping.RungRAPL }
 
 // Limited are the packages whose limits hold the cap; none on another rung.
@@ -211,6 +211,7 @@ func (m *Machine) Controls() []originals.Control {
 	return all
 }
 
+// ControlKind returns what a file of a package's limits holds, and what it is called.
 func ControlKind(l *rapl.Limiter, path string) (originals.Kind, string) {
 	switch {
 	case strings.HasSuffix(path, "/enabled"):
@@ -310,7 +311,7 @@ func drawn(m *rapl.Meter, at rapl.Moment, still *time.Duration) capping.Reading 
 // more, but a counter that is frozen.
 const stillMost = time.Second
 
-// Halting says that nothing is wrong but a counter that stands still for a moment.
+// Halting reports whether nothing is wrong but a counter that stands still for a moment.
 func (m *Machine) Halting() bool {
 	halted := false
 	check := func(p capping.Reading, still time.Duration) bool {
@@ -413,7 +414,7 @@ func (s *Package) glance() {
 	s.Readable = err == nil
 }
 
-// Off says that the limits of a package are switched off, so that nothing bounds it.
+// Off reports whether the limits of a package are switched off, so that nothing bounds it.
 func (m *Machine) Off() bool {
 	return slices.ContainsFunc(m.Limited(), func(s *Package) bool { return s.Off })
 }

@@ -39,6 +39,7 @@ type Mean struct {
 	next int
 }
 
+// Add counts a reading that stands for the time elapsed.
 func (w *Mean) Add(r capping.Reading, elapsed time.Duration) {
 	s := &w.slots[w.next]
 	s.energy, s.elapsed, s.known = r.Power.For(elapsed), elapsed, r.Known

@@ -77,7 +77,7 @@ func (w *Meter) Start() {
 // BeginLearning has the model learned from now on.
 func (w *Meter) BeginLearning() { w.learner, w.configured = capping.NewLearner(w.Model), w.Model }
 
-// learning says that the learned model counts: there is a BMC, or there was one.
+// learning reports whether the learned model counts: there is a BMC, or there was one.
 func (w *Meter) learning() bool {
 	if w.learner == nil {
 		return false
@@ -151,7 +151,7 @@ func (w *Meter) Reading() capping.Reading {
 	return capping.Reading{Power: w.told.Power, Known: w.told.Known}
 }
 
-// byPackages says that the last sample measured the packages, and what belongs to them.
+// byPackages reports whether the last sample measured the packages, and what belongs to them.
 func (w *Meter) byPackages() bool {
 	return w.Sample.Package.Known && (w.Sample.DRAM.Known || !w.Model.HasDRAM)
 }
@@ -190,7 +190,7 @@ func (w *Meter) Other() (p units.Power, learned bool) {
 	return w.cfg.Power.Other, false
 }
 
-// Blind says that nothing measures power here.
+// Blind reports whether nothing measures power here.
 func (w *Meter) Blind() bool { return len(w.machine.Packages) == 0 && !w.told.Known }
 
 // Watch is what once a second is enough for: whether power is known, and what the BMC is

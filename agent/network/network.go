@@ -170,7 +170,7 @@ func (w *Network) TellCoordinators(addrs []string) {
 	w.watcher.SetCoordinators(all)
 }
 
-// wildcard says that the gossip listens on every address, so that the one it
+// wildcard reports whether the gossip listens on every address, so that the one it
 // tells others is a choice.
 func (w *Network) wildcard() bool {
 	host, _, err := net.SplitHostPort(w.cfg.Gossip.Bind)

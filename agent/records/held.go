@@ -56,7 +56,7 @@ type Cover struct {
 	Stamp  lease.Stamp
 }
 
-// Allows says whether o lies inside c.
+// Allows reports whether o lies inside c.
 func (c Cover) Allows(o Cover) bool {
 	if o.Cap > c.Cap || len(o.Limits) > len(c.Limits) {
 		return false
@@ -80,7 +80,7 @@ func (c Cover) Union(o Cover) Cover {
 	return u
 }
 
-// Same says whether two covers are written as the same file but for its time.
+// Same reports whether two covers are written as the same file but for its time.
 func (c Cover) Same(o Cover) bool {
 	return c.State == o.State && c.Stamp == o.Stamp && c.Allows(o) && o.Allows(c)
 }
@@ -130,6 +130,7 @@ type State struct {
 	BrakeMessage []byte `json:"brake_message,omitempty"`
 }
 
+// EncodeState returns state.json.
 func EncodeState(m State) ([]byte, error) {
 	data, err := json.MarshalIndent(m, "", "  ")
 	return append(data, '\n'), err

@@ -281,7 +281,7 @@ func (r *Records) HeldStored(err error) bool {
 	return err == nil && c != nil
 }
 
-// Busy says that the writer has something of these under way.
+// Busy reports whether the writer has something of these under way.
 //
 //headroom:control
 func (r *Records) Busy() bool { return r.covering != nil || r.next != nil }

@@ -1,0 +1,42 @@
+// Claims: a warning appears once, is brought up to date without a line in the log, and
+// clears itself once; they are listed in the order of their codes.
+package health
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"headroom/agent/status"
+)
+
+func TestItemsAppearAndClearOnce(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	h := New(slog.New(slog.NewTextHandler(&log, nil)))
+	for range 3 {
+		h.Warn(true, "sensor", "power cannot be read", "look at it")
+	}
+	h.Warn(true, "sensor", "power cannot be read since a minute", "look at it")
+	h.Fail(true, "limit-refused", "a limit was not taken", "look at it")
+	h.Warn(false, "thermal", "it is hot", "look at it")
+	all := h.List()
+	if len(all) != 2 || h.Len() != 2 || all[0].GetCode() != "limit-refused" || all[0].GetSeverity() != status.Fail || all[1].GetSeverity() != status.Warn {
+		t.Fatalf("%v", all)
+	}
+	if i, ok := h.Get("sensor"); !ok || i.Text != "power cannot be read since a minute" || i.Hint == "" {
+		t.Errorf("%+v, %v", i, ok)
+	}
+	for range 3 {
+		h.Clear("sensor")
+	}
+	if _, ok := h.Get("sensor"); ok || h.Len() != 1 {
+		t.Errorf("%v after it cleared", h.List())
+	}
+	for line, want := range map[string]int{"appeared": 2, "cleared": 1} {
+		if got := strings.Count(log.String(), line); got != want {
+			t.Errorf("%d lines of %q, want %d:\n%s", got, line, want, log.String())
+		}
+	}
+}
