@@ -81,6 +81,7 @@ func (t *tally) turn(now, before time.Duration) {
 		t.counters.misses++
 	}
 }
+
 func (c counters) wire() *headroomv1.AgentCounters {
 	return &headroomv1.AgentCounters{
 		Renewals: c.renewals, Refusals: c.refusals, Expiries: c.expiries, Steps: c.steps, DeadlineMisses: c.misses,

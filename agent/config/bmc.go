@@ -19,7 +19,7 @@ const Period = 250 * time.Millisecond
 // Beat is the time between heartbeats, and so the slowest that powerd corrects power by itself.
 const Beat = time.Second
 
-// SaneAbove: a reading above this multiple of rated is no reading.
+// SaneAbove is the multiple of rated above which a reading is none.
 const SaneAbove = 2
 
 // BMC is where the node's BMC is, with the password. One in-band belongs to this

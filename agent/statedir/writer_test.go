@@ -64,7 +64,7 @@ func TestNowWaitsNoLongerThanItSays(t *testing.T) {
 		}
 		d.answer <- nil
 		synctest.Wait()
-		if data, err := d.Disk.Read(HeldFile); err != nil || string(data) != "late" {
+		if data, err := d.Read(HeldFile); err != nil || string(data) != "late" {
 			t.Errorf("%q, %v: a job is carried out once the disk answers", data, err)
 		}
 		close(d.answer)
