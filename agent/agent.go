@@ -1,7 +1,7 @@
 // Package agent is powerd's body: what runs on every node and holds it at its cap.
 //
 // The one idea: one goroutine owns the node. Four times a second it gathers
-// (energy counters, limits as they read back), decides (lease.Holder says which
+// (energy counters, limits as they read back), decides (lease.Node says which
 // cap is in force, capping says which limits go with it), applies, and verifies
 // by reading back. Everything that may take long lives elsewhere and sends the
 // owner a message: the streams to the coordinators, the state directory, the BMC,
@@ -30,6 +30,14 @@
 //   - where software holds the cap, the node reports what full load draws under
 //     what reads back;
 //   - what another program wrote is never restored over; 0 W is never written.
+//
+// node holds the parts and the loop. Each part has state of its own and belongs to the
+// owner: controller is the inner loop, exchange the side of the coordinators, ladder the
+// way to the first safe cap, releaser the way back. Parts that stand on their own are
+// packages below this one, none of which imports it: config (powerd.yaml), machine (what
+// the node is held with), meter (what it draws), heat, records (what is kept on disk of
+// it), network (how others reach it), remote (what another program writes for it), health
+// (warnings).
 //
 // What a command may do to a node without a running powerd is here too, under the
 // same lock and by the same rules: Restore and Probe. The command line itself is

@@ -53,7 +53,7 @@ func (l *bmcLimit) keep(now time.Duration) {
 	}
 	want := units.FromWatts(l.control.caps.now.Watts() * backstopAbove)
 	found := l.read
-	if !l.records.Save(originals.Control{Path: remote.BMCPath, Label: "limit of the BMC", Kind: originals.BMC, Read: func() (originals.Value, error) {
+	if !l.records.Saved(originals.Control{Path: remote.BMCPath, Label: "limit of the BMC", Kind: originals.BMC, Read: func() (originals.Value, error) {
 		return originals.Value{Text: originals.EncodeLimit(found)}, nil
 	}}) {
 		return
@@ -83,7 +83,7 @@ func (l *bmcLimit) told(r remote.LimitReport) {
 		l.read, l.known = r.Limit, true
 	} else if r.Wrote {
 		l.want = 0 // to be tried again
-		l.tally.wrote(metrics.BMC, r.Err)
+		l.tally.writeFailed(metrics.BMC, r.Err)
 	}
 	l.health.Warn(r.Err != nil && !errors.Is(r.Err, ipmi.ErrAbsent), "bmc-limit",
 		fmt.Sprintf("the BMC's own limit cannot be kept: %v", r.Err),

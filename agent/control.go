@@ -142,10 +142,10 @@ func (c *controller) apply() []lease.Output {
 	if c.mode != holding {
 		return nil
 	}
-	want := c.exactCover()
-	covered := c.records.Covered().Allows(want)
+	want := c.bound()
+	covered := c.records.OnDisk().Allows(want)
 	if !covered {
-		c.records.Ask(c.records.Covered().Union(want))
+		c.records.Ask(c.records.OnDisk().Union(want))
 	}
 	c.writeErr = c.write(covered, instant().Boot)
 	c.health.Fail(c.writeErr != nil, "limit-refused",
@@ -154,7 +154,7 @@ func (c *controller) apply() []lease.Output {
 	whole := c.writeErr == nil && covered
 	if whole {
 		c.caps.applied, c.caps.stepped = c.caps.now, false
-		if !c.records.Covered().Same(want) {
+		if !c.records.OnDisk().Same(want) {
 			c.records.Ask(want)
 		}
 	}
@@ -171,7 +171,7 @@ func (c *controller) write(covered bool, now time.Duration) error {
 		}
 		to := s.Requested
 		if !covered {
-			to = to.AtMost(c.records.Covered().Limits[i].Long, c.records.Covered().Limits[i].Short)
+			to = to.AtMost(c.records.OnDisk().Limits[i].Long, c.records.OnDisk().Limits[i].Short)
 		}
 		if s.Drifted || s.Off {
 			if !c.mayWriteOver(now, s.RewroteAt) {
@@ -180,7 +180,7 @@ func (c *controller) write(covered bool, now time.Duration) error {
 			s.RewroteAt = now
 		}
 		err := s.Write(to, c.records.Trail.Note)
-		c.tally.wrote(s.Zone.Label, err)
+		c.tally.writeFailed(s.Zone.Label, err)
 		failed = errors.Join(failed, err)
 	}
 	f := c.machine.Freq
@@ -200,7 +200,7 @@ func (c *controller) write(covered bool, now time.Duration) error {
 		most = maps.Clone(f.Written)
 	}
 	err := f.Write(most, c.records.Trail.Note)
-	c.tally.ceilings(f, err)
+	c.tally.ceilingsWritten(f, err)
 	return errors.Join(failed, err)
 }
 
@@ -296,15 +296,15 @@ func (c *controller) excessWall() (units.Power, bool) {
 	return 0, false
 }
 
-// exactCover is what the node is about to hold, no more.
-func (c *controller) exactCover() records.Cover {
+// bound is what the node is about to hold, no more.
+func (c *controller) bound() records.Bound {
 	_, state := c.lease.Cap()
-	k := records.Cover{Cap: c.caps.now, State: state.String(), Stamp: c.lease.Memory().Highest}
+	k := records.Bound{Cap: c.caps.now, State: state.String(), Stamp: c.lease.Memory().Highest}
 	switch c.mode {
 	case observing:
-		return records.Cover{Cap: c.cfg.Power.Rated, State: records.StateObserving, Stamp: k.Stamp}
+		return records.Bound{Cap: c.cfg.Power.Rated, State: records.StateObserving, Stamp: k.Stamp}
 	case released:
-		return records.Cover{Cap: c.cfg.Power.Rated, State: records.StateReleased, Stamp: k.Stamp}
+		return records.Bound{Cap: c.cfg.Power.Rated, State: records.StateReleased, Stamp: k.Stamp}
 	case holding:
 	}
 	if c.machine.Ladder.Use == capping.RungFreq {

@@ -140,7 +140,7 @@ func (d *driftWatch) watchFields(now time.Duration, mayWriteOver func(now, last 
 func (d *driftWatch) resetFields(s *machine.Package) {
 	windows, err := s.Prepare(d.records.Trail.Note)
 	if err := errors.Join(windows, err); err != nil {
-		d.tally.wrote(s.Zone.Label, err)
+		d.tally.writeFailed(s.Zone.Label, err)
 		d.log.Warn("windows and switches are not as they should be", slog.String("zone", s.Zone.Label), slog.Any("error", err))
 	}
 }

@@ -92,7 +92,7 @@ func (h *hotplug) policies(f *machine.Frequency) {
 	f.Widen()
 	h.tuner.followPolicies()
 	if f.Ceilings != nil && f.Used && h.control.mode == holding {
-		h.records.Save(f.Controls()...)
+		h.records.Saved(f.Controls()...)
 	}
 }
 

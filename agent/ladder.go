@@ -117,7 +117,7 @@ func (l *ladder) observe(why, hint string) error {
 	l.control.mode = observing
 	l.health.Warn(l.cfg.Enforce, noRungCode,
 		"this node cannot hold a cap: "+why, hint)
-	return l.records.WriteHeld(l.control.exactCover())
+	return l.records.WriteHeld(l.control.bound())
 }
 
 // noRungCode is the health item of a node that cannot hold a cap.
@@ -138,8 +138,8 @@ func (l *ladder) climb() (failed, err error) {
 	l.control.mode = holding
 	l.machine.ReadBack()
 	l.control.decide(instant())
-	want := l.control.exactCover()
-	raise := records.Cover{Cap: math.MaxInt64, Limits: make([]records.Limits, len(want.Limits)), State: want.State, Stamp: want.Stamp}
+	want := l.control.bound()
+	raise := records.Bound{Cap: math.MaxInt64, Limits: make([]records.Limits, len(want.Limits)), State: want.State, Stamp: want.Stamp}
 	for i, s := range l.machine.Limited() {
 		raise.Limits[i] = records.Limits{Zone: s.Zone.Label, Long: s.Effective.Long, Short: s.Effective.Short} // a predecessor's limits, or the factory's
 	}
@@ -150,17 +150,17 @@ func (l *ladder) climb() (failed, err error) {
 		failed = l.climbFreq(covered)
 	}
 	l.control.writeErr = failed
-	l.records.BeginAt(l.control.exactCover())
+	l.records.Begin(l.control.bound())
 	return failed, nil
 }
 
 // save makes the originals durable of all that may be written.
 func (l *ladder) save() error {
-	return l.records.SaveAll(l.boot, distinct(l.machine.Controls(), readable(l.tuner.controls())))
+	return l.records.Save(l.boot, distinct(l.machine.Controls(), readable(l.tuner.controls())))
 }
 
 // climbRAPL writes and verifies every field of every package.
-func (l *ladder) climbRAPL(raise records.Cover, covered bool) (failed error) {
+func (l *ladder) climbRAPL(raise records.Bound, covered bool) (failed error) {
 	for i, s := range l.machine.Packages {
 		to := s.Requested
 		if !covered {
@@ -168,7 +168,7 @@ func (l *ladder) climbRAPL(raise records.Cover, covered bool) (failed error) {
 		}
 		wrote := s.Write(to, l.records.Trail.Note)
 		windows, err := s.Prepare(l.records.Trail.Note)
-		l.tally.wrote(s.Zone.Label, errors.Join(wrote, err))
+		l.tally.writeFailed(s.Zone.Label, errors.Join(wrote, err))
 		failed = errors.Join(failed, wrote, err)
 		l.health.Warn(windows != nil, "window-refused",
 			fmt.Sprintf("%s: %v", s.Zone.Label, windows),
@@ -185,7 +185,7 @@ func (l *ladder) climbFreq(covered bool) error {
 		most = l.machine.Freq.Standing()
 	}
 	err := l.machine.Freq.Write(most, l.records.Trail.Note)
-	l.tally.ceilings(l.machine.Freq, err)
+	l.tally.ceilingsWritten(l.machine.Freq, err)
 	return err
 }
 

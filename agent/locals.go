@@ -131,7 +131,7 @@ func (l *localLimits) setCeiling(c *ceilingCall) {
 		c.answer <- reply[[]int64]{err: err}
 		return
 	}
-	if l.records.Save(f.Controls()...) {
+	if l.records.Saved(f.Controls()...) {
 		l.takeCeiling(now.Boot, c)
 		return
 	}
@@ -155,7 +155,7 @@ func (l *localLimits) awaitCeiling(now time.Duration) {
 		return
 	}
 	switch {
-	case l.control.mode == holding && l.records.Save(l.machine.Freq.Controls()...):
+	case l.control.mode == holding && l.records.Saved(l.machine.Freq.Controls()...):
 		l.control.caps.ceiling.wanted = nil
 		l.takeCeiling(now, c)
 	case now > c.until:

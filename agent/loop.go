@@ -232,7 +232,7 @@ func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	n.network.Housekeep(now.Boot)
 	n.release.drain(inner, now.Boot)
 	n.exchange.reconcile(inner)
-	n.manager.status(n.report.words)
+	n.manager.status(n.report.summary)
 	if n.seconds%publishEvery == 0 {
 		n.report.publish(now) // whoever asks gets a fresh one; this is for when the owner is stuck
 	}

@@ -210,7 +210,7 @@ func (n *node) open() error {
 
 // run is the life of the node after its first safe cap.
 func (n *node) run(ctx context.Context) error {
-	n.manager.ready(n.report.words())
+	n.manager.ready(n.report.summary())
 	err := n.serve(ctx)
 	return errors.Join(err, n.close())
 }

@@ -259,8 +259,8 @@ func TestCutOffIsSaid(t *testing.T) {
 	n.network.State = links.State{}
 	n.network.CutOff = n.network.State.CutOff()
 	n.watchCut(instant())
-	if i, _ := n.health.Get("cut-off"); !strings.Contains(i.Text, "lease ends within") || !strings.Contains(n.report.words(), "cut off") || !n.report.state(instant()).GetCutOff() {
-		t.Errorf("item %+v, words %q", i, n.report.words())
+	if i, _ := n.health.Get("cut-off"); !strings.Contains(i.Text, "lease ends within") || !strings.Contains(n.report.summary(), "cut off") || !n.report.state(instant()).GetCutOff() {
+		t.Errorf("item %+v, words %q", i, n.report.summary())
 	}
 	n.network.CutOff = false
 	n.watchCut(instant())
@@ -277,8 +277,8 @@ func TestDegradedStatesAreSaidAlike(t *testing.T) {
 	l.remove("sys/class/powercap", "sys/devices/virtual/powercap", "sys/devices/system/cpu/cpufreq")
 	n := loopless(t, l.config("127.0.0.1:1"))
 	s := n.report.state(instant())
-	if !hasStatusItem(s, noRungCode) || !strings.Contains(n.report.words(), "cannot hold a cap") || s.GetRung() != rungNone {
-		t.Errorf("health %v, words %q, rung %q", s.GetHealth(), n.report.words(), s.GetRung())
+	if !hasStatusItem(s, noRungCode) || !strings.Contains(n.report.summary(), "cannot hold a cap") || s.GetRung() != rungNone {
+		t.Errorf("health %v, words %q, rung %q", s.GetHealth(), n.report.summary(), s.GetRung())
 	}
 	if n.exchange.hello().GetControlled() {
 		t.Error("it says that it is controlled")

@@ -99,7 +99,7 @@ func putBackDead(root *os.Root, d statedir.Disk, cfg config.Config, j *originals
 	if err != nil {
 		return originals.Outcome{}, err
 	}
-	data, err := records.EncodeHeld(&cfg, records.Cover{Cap: cfg.Power.Rated, State: records.StateReleased})
+	data, err := records.EncodeHeld(&cfg, records.Bound{Cap: cfg.Power.Rated, State: records.StateReleased})
 	if err == nil {
 		err = d.Replace(statedir.HeldFile, data)
 	}

@@ -147,7 +147,7 @@ func TestShadowDecidesAndNeverWrites(t *testing.T) {
 			if s := n.report.state(at); s.GetHolding().GetState() != headroomv1.LeaseState_LEASE_STATE_OBSERVING || s.GetHolding().GetCapUw() != int64(cfg.Power.Rated) || s.GetSaved() != 0 {
 				t.Errorf("told as %v with %d saved", s.GetHolding(), s.GetSaved())
 			}
-			if h := n.records.Covered(); h.State != records.StateObserving || h.Cap != cfg.Power.Rated {
+			if h := n.records.OnDisk(); h.State != records.StateObserving || h.Cap != cfg.Power.Rated {
 				t.Errorf("held.json covers %v, %s", h.Cap, h.State)
 			}
 		})

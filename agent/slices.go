@@ -58,7 +58,7 @@ func (b *bandwidth) told(found []remote.SliceReport, err error, now time.Duratio
 		b.cpus += (s.State.Used - before).Seconds() / max((now-b.usedAt).Seconds(), 1e-3)
 		failed = errors.Join(failed, s.Err)
 		if s.Wrote {
-			b.tally.wrote(s.Name, s.Err)
+			b.tally.writeFailed(s.Name, s.Err)
 		}
 	}
 	b.used, b.usedAt = used, now
@@ -132,7 +132,7 @@ func (b *bandwidth) ask(want map[string]systemd.Bandwidth) {
 	for _, s := range b.slices {
 		found := s.State.Asked
 		path := remote.SlicePrefix + s.Name
-		if !b.records.Save(originals.Control{Path: path, Label: "CPU bandwidth of " + s.Name, Kind: originals.Bandwidth, Read: func() (originals.Value, error) {
+		if !b.records.Saved(originals.Control{Path: path, Label: "CPU bandwidth of " + s.Name, Kind: originals.Bandwidth, Read: func() (originals.Value, error) {
 			return originals.Value{Number: int64(found)}, nil
 		}}) {
 			return

@@ -16,8 +16,8 @@ import (
 	"headroom/units"
 )
 
-// front answers AgentService on the unix socket.
-type front struct {
+// agentService answers AgentService on the unix socket.
+type agentService struct {
 	headroomv1connect.UnimplementedAgentServiceHandler
 
 	n *node
@@ -28,12 +28,12 @@ const freshWait = 500 * time.Millisecond
 
 // GetAgentStatus is the state of this moment; of an owner that does not answer,
 // the last one it told.
-func (f front) GetAgentStatus(ctx context.Context, _ *connect.Request[headroomv1.GetAgentStatusRequest]) (
+func (f agentService) GetAgentStatus(ctx context.Context, _ *connect.Request[headroomv1.GetAgentStatusRequest]) (
 	*connect.Response[headroomv1.GetAgentStatusResponse], error,
 ) {
 	short, cancel := context.WithTimeout(ctx, freshWait)
 	defer cancel()
-	_, err := owned(short, f.n, func(_ context.Context, answer chan<- reply[struct{}]) {
+	_, err := onLoop(short, f.n, func(_ context.Context, answer chan<- reply[struct{}]) {
 		f.n.report.details(instant())
 		answer <- reply[struct{}]{}
 	})
@@ -44,7 +44,7 @@ func (f front) GetAgentStatus(ctx context.Context, _ *connect.Request[headroomv1
 }
 
 // RestoreLimits hands the wish to the owner and waits for how it went.
-func (f front) RestoreLimits(ctx context.Context, req *connect.Request[headroomv1.RestoreLimitsRequest]) (
+func (f agentService) RestoreLimits(ctx context.Context, req *connect.Request[headroomv1.RestoreLimitsRequest]) (
 	*connect.Response[headroomv1.RestoreLimitsResponse], error,
 ) {
 	call := &restoreCall{force: req.Msg.GetForce(), change: req.Msg.GetChange(), reply: make(chan restoreReply, 1)}
@@ -76,7 +76,7 @@ func refusalOf(err error) *connect.Error {
 // serveSocket answers on the unix socket until ctx ends.
 func (n *node) serveSocket(ctx context.Context, l net.Listener) {
 	mux := http.NewServeMux()
-	mux.Handle(headroomv1connect.NewAgentServiceHandler(front{n: n}, rpc.HandlerOptions()...))
+	mux.Handle(headroomv1connect.NewAgentServiceHandler(agentService{n: n}, rpc.HandlerOptions()...))
 	if err := rpc.Serve(ctx, l, mux); err != nil {
 		n.log.Error("socket closed", slog.Any("error", err))
 	}
@@ -88,8 +88,8 @@ type reply[T any] struct {
 	err   error
 }
 
-// owned runs do on the owner goroutine and waits for its answer.
-func owned[T any](ctx context.Context, n *node, do func(context.Context, chan<- reply[T])) (T, error) {
+// onLoop runs do on the owner goroutine and waits for its answer.
+func onLoop[T any](ctx context.Context, n *node, do func(context.Context, chan<- reply[T])) (T, error) {
 	answer := make(chan reply[T], 1)
 	var none T
 	select {
@@ -106,7 +106,7 @@ func owned[T any](ctx context.Context, n *node, do func(context.Context, chan<- 
 }
 
 // SetLocalLimit caps this node below its lease for a time.
-func (f front) SetLocalLimit(ctx context.Context, req *connect.Request[headroomv1.SetLocalLimitRequest]) (
+func (f agentService) SetLocalLimit(ctx context.Context, req *connect.Request[headroomv1.SetLocalLimitRequest]) (
 	*connect.Response[headroomv1.SetLocalLimitResponse], error,
 ) {
 	length, err := lengthOf(req.Msg.GetDurationMs())
@@ -116,7 +116,7 @@ func (f front) SetLocalLimit(ctx context.Context, req *connect.Request[headroomv
 	if req.Msg.GetCapUw() <= 0 {
 		return nil, badLocal("a limit of 0 W is never written", "powerd limit clear takes a local limit away")
 	}
-	now, err := owned(ctx, f.n, func(_ context.Context, answer chan<- reply[units.Power]) {
+	now, err := onLoop(ctx, f.n, func(_ context.Context, answer chan<- reply[units.Power]) {
 		p, err := f.n.locals.setCap(units.Power(req.Msg.GetCapUw()), length, req.Msg.GetChange())
 		answer <- reply[units.Power]{p, err}
 	})
@@ -127,10 +127,10 @@ func (f front) SetLocalLimit(ctx context.Context, req *connect.Request[headroomv
 }
 
 // ClearLocalLimit takes a local limit away.
-func (f front) ClearLocalLimit(ctx context.Context, req *connect.Request[headroomv1.ClearLocalLimitRequest]) (
+func (f agentService) ClearLocalLimit(ctx context.Context, req *connect.Request[headroomv1.ClearLocalLimitRequest]) (
 	*connect.Response[headroomv1.ClearLocalLimitResponse], error,
 ) {
-	was, err := owned(ctx, f.n, func(_ context.Context, answer chan<- reply[bool]) {
+	was, err := onLoop(ctx, f.n, func(_ context.Context, answer chan<- reply[bool]) {
 		answer <- reply[bool]{value: f.n.locals.clearCap(req.Msg.GetChange())}
 	})
 	if err != nil {
@@ -140,7 +140,7 @@ func (f front) ClearLocalLimit(ctx context.Context, req *connect.Request[headroo
 }
 
 // SetLocalCeiling bounds the frequency for a time; 0 takes the bound away.
-func (f front) SetLocalCeiling(ctx context.Context, req *connect.Request[headroomv1.SetLocalCeilingRequest]) (
+func (f agentService) SetLocalCeiling(ctx context.Context, req *connect.Request[headroomv1.SetLocalCeilingRequest]) (
 	*connect.Response[headroomv1.SetLocalCeilingResponse], error,
 ) {
 	call := &ceilingCall{freq: units.Freq(req.Msg.GetCeilingKhz()), change: req.Msg.GetChange(), answer: make(chan reply[[]int64], 1)}
@@ -170,10 +170,10 @@ func (f front) SetLocalCeiling(ctx context.Context, req *connect.Request[headroo
 }
 
 // RenewLease sends a heartbeat at once and tells how the lease stands afterwards.
-func (f front) RenewLease(ctx context.Context, _ *connect.Request[headroomv1.RenewLeaseRequest]) (
+func (f agentService) RenewLease(ctx context.Context, _ *connect.Request[headroomv1.RenewLeaseRequest]) (
 	*connect.Response[headroomv1.RenewLeaseResponse], error,
 ) {
-	if _, err := owned(ctx, f.n, func(_ context.Context, answer chan<- reply[struct{}]) { f.n.exchange.renew(answer) }); err != nil {
+	if _, err := onLoop(ctx, f.n, func(_ context.Context, answer chan<- reply[struct{}]) { f.n.exchange.renew(answer) }); err != nil {
 		return nil, err
 	}
 	s := f.n.report.snapshot()

@@ -125,8 +125,8 @@ func (r *reporter) ladderRows() []capping.RungInfo {
 	return l.Rungs
 }
 
-// words is the node in one line. It holds no figure that changes all the time.
-func (r *reporter) words() string {
+// summary is the node in one line. It holds no figure that changes all the time.
+func (r *reporter) summary() string {
 	base, state := r.lease.Cap()
 	var s string
 	switch {

@@ -151,7 +151,7 @@ func (r *releaser) staySafe(reason string) {
 	r.control.decide(instant())
 	r.control.apply() // nobody is told any more
 	r.settleWriter()
-	if want := r.control.exactCover(); r.control.writeErr == nil && r.records.Covered().Allows(want) {
+	if want := r.control.bound(); r.control.writeErr == nil && r.records.OnDisk().Allows(want) {
 		if err := r.records.WriteHeld(want); err != nil {
 			r.log.Warn("held.json not written", slog.Any("error", err))
 		}
@@ -165,7 +165,7 @@ func (r *releaser) staySafe(reason string) {
 // directory does not answer: then nothing goes back, and it goes on holding.
 func (r *releaser) putBack() originals.Outcome {
 	r.settleWriter()
-	err := r.records.WriteHeld(records.Cover{Cap: r.cfg.Power.Rated, State: records.StateReleased, Stamp: r.lease.Memory().Highest})
+	err := r.records.WriteHeld(records.Bound{Cap: r.cfg.Power.Rated, State: records.StateReleased, Stamp: r.lease.Memory().Highest})
 	if err != nil {
 		r.log.Warn("held.json not written", slog.Any("error", err))
 	}

@@ -45,7 +45,7 @@ func (n *node) startMetrics(ctx context.Context) error {
 // scraped is the state for one scrape: fresh where the owner answers in time, and
 // the last published one otherwise.
 func (n *node) scraped(ctx context.Context) *headroomv1.GetAgentStatusResponse {
-	res, err := front{n: n}.GetAgentStatus(ctx, connect.NewRequest(&headroomv1.GetAgentStatusRequest{}))
+	res, err := agentService{n: n}.GetAgentStatus(ctx, connect.NewRequest(&headroomv1.GetAgentStatusRequest{}))
 	if err != nil {
 		return n.report.snapshot()
 	}
@@ -127,17 +127,17 @@ func (t *tally) drift(now time.Duration, control, what string, every time.Durati
 	}
 }
 
-// wrote counts a write of a control that did not hold; nil counts nothing.
-func (t *tally) wrote(control string, err error) {
+// writeFailed counts a write of a control that did not hold; nil counts nothing.
+func (t *tally) writeFailed(control string, err error) {
 	if err != nil {
 		t.counters.writeErrors++
 		t.loop.WriteFailed(control, reasonOf(err))
 	}
 }
 
-// ceilings counts what became of a write of all ceilings. What failed before
+// ceilingsWritten counts what became of a write of all ceilings. What failed before
 // the first of them, such as recording the values, failed for each.
-func (t *tally) ceilings(f *machine.Frequency, err error) {
+func (t *tally) ceilingsWritten(f *machine.Frequency, err error) {
 	var refused *dvfs.WriteError
 	switch {
 	case err == nil:
@@ -145,15 +145,15 @@ func (t *tally) ceilings(f *machine.Frequency, err error) {
 		for _, one := range f.Report {
 			switch one.State {
 			case dvfs.Failed:
-				t.wrote(one.Policy, one.Err)
+				t.writeFailed(one.Policy, one.Err)
 			case dvfs.Drifted:
-				t.wrote(one.Policy, machine.ErrNotLower)
+				t.writeFailed(one.Policy, machine.ErrNotLower)
 			case dvfs.Unset, dvfs.Held, dvfs.Lower, dvfs.Offline:
 			}
 		}
 	default:
 		for _, p := range f.Set.Policies() {
-			t.wrote(p.Name, err)
+			t.writeFailed(p.Name, err)
 		}
 	}
 }

@@ -186,11 +186,11 @@ func TestWriteErrorsAreCountedByPolicy(t *testing.T) {
 		{Policy: "policy99", State: dvfs.Held},
 	}
 	before := n.tally.counters.writeErrors
-	n.tally.ceilings(f, f.Report.Err())
+	n.tally.ceilingsWritten(f, f.Report.Err())
 	if n.told(t, errorsTotal, "not-taken", first) != 1 || n.told(t, errorsTotal, "not-taken", "policy98") != 1 || n.tally.counters.writeErrors != before+2 {
 		t.Errorf("%d errors more, want one of each policy that failed", n.tally.counters.writeErrors-before)
 	}
-	n.tally.ceilings(f, errors.New("no space left in the state directory"))
+	n.tally.ceilingsWritten(f, errors.New("no space left in the state directory"))
 	if got := n.told(t, errorsTotal, "io", first); got != 1 {
 		t.Errorf("%v errors of %s: a value that was not recorded is not written", got, first)
 	}

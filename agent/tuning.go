@@ -232,7 +232,7 @@ func (t *tuner) tune(now time.Duration, sprinting bool) (moved bool) {
 func (t *tuner) saved() bool {
 	unsaved := slices.DeleteFunc(t.controls(), func(c originals.Control) bool { return t.records.Trail.Has(c.Path) })
 	unsaved = readable(unsaved)
-	return len(unsaved) == 0 || t.records.Save(unsaved...)
+	return len(unsaved) == 0 || t.records.Saved(unsaved...)
 }
 
 // turn is one knob's step: gather, decide, apply, verify.
@@ -248,7 +248,7 @@ func (t *tuner) turn(now time.Duration, k *knob, saved bool) (moved bool) {
 	}
 	switch {
 	case !wished:
-		t.letGo(k)
+		t.putBack(k)
 	case k.stands():
 		k.stood, k.state, k.text = true, knobHeld, ""
 	case k.pinned():
@@ -322,8 +322,8 @@ func (t *tuner) refused(now time.Duration, k *knob, err error) {
 	_ = k.look() // what stands there now; unknown where that fails too
 }
 
-// letGo puts a knob back that is wished for no more.
-func (t *tuner) letGo(k *knob) {
+// putBack puts a knob back that is wished for no more.
+func (t *tuner) putBack(k *knob) {
 	k.state, k.text, k.stood = knobLeft, "", false
 	wrote, ever := t.records.Trail.Wrote(k.Path)
 	if !ever {

@@ -48,8 +48,8 @@ type Limits struct {
 	Long, Short units.Power
 }
 
-// Cover is what held.json allows the hardware to hold.
-type Cover struct {
+// Bound is what held.json allows the hardware to hold.
+type Bound struct {
 	Cap    units.Power
 	Limits []Limits // one a package
 	State  string
@@ -57,7 +57,7 @@ type Cover struct {
 }
 
 // Allows reports whether o lies inside c.
-func (c Cover) Allows(o Cover) bool {
+func (c Bound) Allows(o Bound) bool {
 	if o.Cap > c.Cap || len(o.Limits) > len(c.Limits) {
 		return false
 	}
@@ -70,8 +70,8 @@ func (c Cover) Allows(o Cover) bool {
 }
 
 // Union allows whatever c or o allows, and is described as o.
-func (c Cover) Union(o Cover) Cover {
-	u := Cover{Cap: max(c.Cap, o.Cap), State: o.State, Stamp: o.Stamp, Limits: make([]Limits, len(o.Limits))}
+func (c Bound) Union(o Bound) Bound {
+	u := Bound{Cap: max(c.Cap, o.Cap), State: o.State, Stamp: o.Stamp, Limits: make([]Limits, len(o.Limits))}
 	copy(u.Limits, o.Limits)
 	for i := range min(len(u.Limits), len(c.Limits)) {
 		u.Limits[i].Long = max(u.Limits[i].Long, c.Limits[i].Long)
@@ -80,13 +80,13 @@ func (c Cover) Union(o Cover) Cover {
 	return u
 }
 
-// Same reports whether two covers are written as the same file but for its time.
-func (c Cover) Same(o Cover) bool {
+// Same reports whether two bounds are written as the same file but for its time.
+func (c Bound) Same(o Bound) bool {
 	return c.State == o.State && c.Stamp == o.Stamp && c.Allows(o) && o.Allows(c)
 }
 
-// EncodeHeld is the file for a cover.
-func EncodeHeld(cfg *config.Config, c Cover) ([]byte, error) {
+// EncodeHeld is held.json for a bound.
+func EncodeHeld(cfg *config.Config, c Bound) ([]byte, error) {
 	h := HeldFile{
 		AtUs: time.Now().UnixMicro(), Node: cfg.Node, State: c.State, CapW: c.Cap.Watts(), Stamp: c.Stamp, Limits: []heldLimit{},
 		OtherW: cfg.Power.Other.Watts(), SupplyEfficiency: cfg.Power.SupplyEfficiency,

@@ -44,8 +44,8 @@ type Records struct {
 	Own     bool               // the journal is of this process: nothing was written before it
 	next    *originals.Journal // a longer journal on its way to disk
 
-	cover    Cover  // what held.json on disk allows
-	covering *Cover // what it will allow once the writer has written it
+	onDisk    Bound  // what held.json on disk allows
+	pending *Bound // what it will allow once the writer has written it
 }
 
 // New returns records that know nothing yet of what is on d.
@@ -82,9 +82,9 @@ func (r *Records) Resume(tree *rapl.Tree) (err error) {
 	return err
 }
 
-// SaveAll makes the journal durable. Nothing has been written yet, or an
+// Save makes the journal durable. Nothing has been written yet, or an
 // earlier process wrote under the journal that is there.
-func (r *Records) SaveAll(boot string, controls []originals.Control) error {
+func (r *Records) Save(boot string, controls []originals.Control) error {
 	if r.Journal != nil {
 		return r.saveMore(boot, controls)
 	}
@@ -135,12 +135,12 @@ func saveFailed(stateDir string, err error) error {
 // disk that does.
 const SettleWait = 2 * time.Second
 
-// Save makes controls that are met while the loop runs durable before they are
+// Saved makes controls that are met while the loop runs durable before they are
 // first written. It says whether that is done; otherwise it is under way, and a
 // later call will say so.
 //
 //headroom:control
-func (r *Records) Save(controls ...originals.Control) bool {
+func (r *Records) Saved(controls ...originals.Control) bool {
 	if r.Journal == nil || r.Trail == nil {
 		return false
 	}
@@ -248,12 +248,12 @@ func (r *Records) PutBackOne(c originals.Saved, because string, afar originals.R
 	r.log.Info("one control put back", slog.String("because", because), slog.String("control", c.Label), slog.String("outcome", line), slog.Bool("kept", kept), slog.Any("error", err))
 }
 
-// Ask has held.json written. A cover that lies inside the present one counts
+// Ask has held.json written. A bound that lies inside the present one counts
 // from now on; one that allows more counts once it is on disk.
 //
 //headroom:control
-func (r *Records) Ask(c Cover) {
-	if r.covering != nil {
+func (r *Records) Ask(c Bound) {
+	if r.pending != nil {
 		return // the next turn asks again
 	}
 	data, err := EncodeHeld(r.cfg, c)
@@ -261,10 +261,10 @@ func (r *Records) Ask(c Cover) {
 		r.log.Error("held.json cannot be encoded", slog.Any("error", err))
 		return
 	}
-	if r.cover.Allows(c) {
-		r.cover = c
+	if r.onDisk.Allows(c) {
+		r.onDisk = c
 	}
-	r.covering = &c
+	r.pending = &c
 	r.Writer.Do(statedir.Job{Kind: statedir.Held, Name: statedir.HeldFile, Data: data})
 }
 
@@ -273,10 +273,10 @@ func (r *Records) Ask(c Cover) {
 //
 //headroom:control
 func (r *Records) HeldStored(err error) bool {
-	c := r.covering
-	r.covering = nil
+	c := r.pending
+	r.pending = nil
 	if err == nil && c != nil {
-		r.cover = *c
+		r.onDisk = *c
 	}
 	return err == nil && c != nil
 }
@@ -284,15 +284,15 @@ func (r *Records) HeldStored(err error) bool {
 // Busy reports whether the writer has something of these under way.
 //
 //headroom:control
-func (r *Records) Busy() bool { return r.covering != nil || r.next != nil }
+func (r *Records) Busy() bool { return r.pending != nil || r.next != nil }
 
-// Covered is what held.json on disk allows.
-func (r *Records) Covered() Cover { return r.cover }
+// OnDisk is what held.json on disk allows.
+func (r *Records) OnDisk() Bound { return r.onDisk }
 
-// BeginAt is for what the first writes have left: no raise goes beyond it before held.json
+// Begin is for what the first writes have left: no raise goes beyond it before held.json
 // says so.
-func (r *Records) BeginAt(c Cover) {
-	r.cover = c
+func (r *Records) Begin(c Bound) {
+	r.onDisk = c
 	r.NoteHeld(r.WriteHeld(c))
 }
 
@@ -307,16 +307,16 @@ func (r *Records) NoteHeld(err error) {
 
 // WriteHeld writes held.json before it returns: before the loop runs, and when the
 // originals go back.
-func (r *Records) WriteHeld(c Cover) error {
+func (r *Records) WriteHeld(c Bound) error {
 	data, err := EncodeHeld(r.cfg, c)
 	if err == nil {
 		err = r.now(statedir.Job{Kind: statedir.Held, Name: statedir.HeldFile, Data: data})
 	}
 	switch {
 	case err == nil:
-		r.cover = c
+		r.onDisk = c
 	case errors.Is(err, statedir.ErrLate):
-		r.cover.State = "" // the file may come to hold c: the next turn has it written anew
+		r.onDisk.State = "" // the file may come to hold c: the next turn has it written anew
 	}
 	return err
 }

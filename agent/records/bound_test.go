@@ -1,4 +1,4 @@
-// Claims: a cover never allows more than its file.
+// Claims: a bound never allows more than its file.
 package records
 
 import (
@@ -9,13 +9,13 @@ import (
 	"headroom/units"
 )
 
-// Whatever two covers allow, their union allows too, and no cover allows more
+// Whatever two bounds allow, their union allows too, and no bound allows more
 // than itself.
 func TestCoverLaws(t *testing.T) {
 	t.Parallel()
-	draw := func(t *rapid.T, name string) Cover {
+	draw := func(t *rapid.T, name string) Bound {
 		watts := rapid.Int64Range(1, 300_000_000)
-		c := Cover{Cap: units.Power(watts.Draw(t, name+"_cap")), Limits: make([]Limits, 2)}
+		c := Bound{Cap: units.Power(watts.Draw(t, name+"_cap")), Limits: make([]Limits, 2)}
 		for i := range c.Limits {
 			c.Limits[i] = Limits{Long: units.Power(watts.Draw(t, name+"_long")), Short: units.Power(watts.Draw(t, name+"_short"))}
 		}
