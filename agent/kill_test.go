@@ -176,10 +176,11 @@ func (l *lab) checkHeldCeilings(t *testing.T, now map[string]int64) {
 		t.Fatal(err)
 	}
 	defer func() { _ = root.Close() }()
-	var m machine.Machine
-	m.Root = root
-	m.OpenFreq(&cfg, false)
-	defer func() { _ = m.Freq.Close() }()
+	m, err := machine.Open(root, &cfg, nil, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = m.Close() }()
 	lowest := m.Freq.Config.Max
 	for path, v := range now {
 		if filepath.Base(path) == "scaling_max_freq" {

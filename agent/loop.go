@@ -204,6 +204,8 @@ func (n *node) stored(j statedir.Job) {
 }
 
 // housekeep is what once a second is enough for.
+//
+//headroom:control
 func (n *node) housekeep(inner context.Context, now lease.Instant) {
 	n.seconds++
 	holds := n.control.mode == holding

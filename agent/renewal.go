@@ -22,8 +22,8 @@ const renewWait = 3 * time.Second
 // renew sends a heartbeat at once; the answer comes with the leader's.
 func (x *exchange) renew(answer chan<- reply[struct{}]) {
 	if x.streams.Leader() == nil {
-		answer <- reply[struct{}]{err: rpc.Refuse(connect.CodeUnavailable, "no-leader", cli.ExitUnreachable,
-			"no coordinator that leads is reachable", "see powerd lease show and coordinator status")}
+		settle(answer, reply[struct{}]{err: rpc.Refuse(connect.CodeUnavailable, "no-leader", cli.ExitUnreachable,
+			"no coordinator that leads is reachable", "see powerd lease show and coordinator status")})
 		return
 	}
 	x.heartbeat()
@@ -37,14 +37,22 @@ func (x *exchange) answerWaiters(now time.Duration) {
 		switch {
 		case x.lease.AnsweredBeat() >= w.beat:
 			x.publish(instant())
-			w.answer <- reply[struct{}]{}
+			settle(w.answer, reply[struct{}]{})
 		case now > w.until:
-			w.answer <- reply[struct{}]{err: rpc.Refuse(connect.CodeDeadlineExceeded, "timeout", cli.ExitUnknown,
-				"the leader did not answer the heartbeat in time", "see powerd lease show")}
+			settle(w.answer, reply[struct{}]{err: rpc.Refuse(connect.CodeDeadlineExceeded, "timeout", cli.ExitUnknown,
+				"the leader did not answer the heartbeat in time", "see powerd lease show")})
 		default:
 			left = append(left, w)
 		}
 	}
 	clear(x.waiting[len(left):])
 	x.waiting = left
+}
+
+// settle answers one who waits. There is room, for each is answered once.
+func settle[T any](to chan<- reply[T], r reply[T]) {
+	select {
+	case to <- r:
+	default:
+	}
 }

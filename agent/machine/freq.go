@@ -34,8 +34,8 @@ type Frequency struct {
 	RewroteAt time.Duration
 }
 
-// OpenFreq finds the cpufreq policies.
-func (m *Machine) OpenFreq(cfg *config.Config, enforce bool) {
+// openFreq finds the cpufreq policies.
+func (m *Machine) openFreq(cfg *config.Config, enforce bool) {
 	m.FreqInfo = capping.RungInfo{Rung: capping.RungFreq, State: capping.RungMissing}
 	set, err := dvfs.Open(m.Root)
 	if err != nil {
@@ -291,8 +291,8 @@ func (f *Frequency) Charge() (units.Power, bool) {
 	return f.Config.Charge(highest, f.State), true
 }
 
-// Close gives the descriptors back; ceilings stay as they are.
-func (f *Frequency) Close() error {
+// close gives the descriptors back; ceilings stay as they are.
+func (f *Frequency) close() error {
 	var err error
 	if f.Ceilings != nil {
 		err = f.Ceilings.Close()

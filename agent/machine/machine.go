@@ -90,7 +90,7 @@ func Open(root *os.Root, cfg *config.Config, open func(*os.Root) (*rapl.Tree, er
 	if err := m.openRAPL(cfg.Controls, open, enforce); err != nil {
 		return nil, errors.Join(err, m.Close())
 	}
-	m.OpenFreq(cfg, enforce)
+	m.openFreq(cfg, enforce)
 	m.Choose()
 	return m, nil
 }
@@ -528,7 +528,7 @@ func (m *Machine) Close() error {
 		}
 	}
 	if m.Freq != nil {
-		errs = append(errs, m.Freq.Close())
+		errs = append(errs, m.Freq.close())
 	}
 	if m.Tree != nil {
 		errs = append(errs, m.Tree.Close())
