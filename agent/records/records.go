@@ -44,7 +44,7 @@ type Records struct {
 	Own     bool               // the journal is of this process: nothing was written before it
 	next    *originals.Journal // a longer journal on its way to disk
 
-	onDisk    Bound  // what held.json on disk allows
+	onDisk  Bound  // what held.json on disk allows
 	pending *Bound // what it will allow once the writer has written it
 }
 
