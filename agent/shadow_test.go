@@ -139,7 +139,7 @@ func TestShadowDecidesAndNeverWrites(t *testing.T) {
 			}
 			lowUW, lowKHz := turns()
 			// What a lease would do to a node that held: the node in this mode gets none.
-			n.give(t, 1, cfg.Power.FailSafe+(cfg.Power.Max-cfg.Power.FailSafe)/2, lease.Sprint{})
+			n.giveAt(t, at, 1, cfg.Power.FailSafe+(cfg.Power.Max-cfg.Power.FailSafe)/2, lease.Sprint{})
 			highUW, highKHz := turns()
 			if c.rung == capping.RungRAPL && !(lowUW > 0 && highUW > lowUW) || c.rung == capping.RungFreq && !(lowKHz > 0 && highKHz > lowKHz) {
 				t.Errorf("would write %d uW, %d kHz under the fail-safe cap and %d uW, %d kHz under a higher one", lowUW, lowKHz, highUW, highKHz)

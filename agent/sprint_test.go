@@ -159,11 +159,17 @@ func (n *node) spin(t *testing.T, what string, ok func() bool) {
 // give makes a grant that answers a heartbeat sent now.
 func (n *node) give(t *testing.T, seq uint64, base units.Power, s lease.Sprint) {
 	t.Helper()
+	n.giveAt(t, instant(), seq, base, s)
+}
+
+// giveAt is give for a test that turns the node's clocks itself.
+func (n *node) giveAt(t *testing.T, at lease.Instant, seq uint64, base units.Power, s lease.Sprint) {
+	t.Helper()
 	g := lease.Grant{
 		Stamp: lease.Stamp{Epoch: lease.Epoch{Incarnation: 1, Term: 7}, Seq: seq}, Cap: base, FailSafe: 95 * units.Watt,
 		Duration: time.Minute, Sprint: s,
 	}
-	if err := answer(n.lease, g, instant()); err != nil {
+	if err := answer(n.lease, g, at); err != nil {
 		t.Fatal(err)
 	}
 }
