@@ -187,7 +187,7 @@ func TestFalseWorkerIsNotBelieved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{events: make(chan event, 1), prover: p}
+	s := &Server{inbox: make(inbox, 1), prover: p}
 	w, n1 := &workers{s}, newSession("n1")
 	given := dispatch.Ref{Job: "words-1", Phase: dispatch.PhaseMap, Index: 3, Attempt: 65537}
 	named := func(r dispatch.Ref, proof string) *headroomv1.TaskRef {
@@ -212,11 +212,11 @@ func TestFalseWorkerIsNotBelieved(t *testing.T) {
 		if err := w.pass(t.Context(), n1, m); err != nil {
 			t.Fatal(err)
 		}
-		if believed := len(s.events) == 1; believed != c.good {
+		if believed := len(s.inbox) == 1; believed != c.good {
 			t.Errorf("a result %s: believed is %v", name, believed)
 		}
-		for len(s.events) > 0 {
-			<-s.events
+		for len(s.inbox) > 0 {
+			<-s.inbox
 		}
 		// What a worker says to run when it connects is judged in the same way.
 		if ours, others := p.sort("n1", []*headroomv1.TaskRef{c.ref}); (len(ours) == 1) != c.good || (len(others) == 0) != c.good {

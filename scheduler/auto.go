@@ -278,11 +278,11 @@ func (c *Config) foundWords(set deflation.Setting, a *deflation.Answer, n int, i
 func (s *Server) choose(ctx context.Context) error {
 	for pause.For(ctx, chooseEvery) {
 		reply := make(chan measured, 1)
-		m, err := ask(ctx, s, measuredEvent{reply}, reply)
+		m, err := ask(ctx, s.inbox, measuredEvent{reply}, reply)
 		if err != nil {
 			return nil //nolint:nilerr // only the end of ctx can prevent it
 		}
-		if s.post(ctx, pointEvent{s.cfg.look(time.Now(), m.points, m.histories, s.profiles.Profile)}) != nil {
+		if s.inbox.post(ctx, pointEvent{s.cfg.look(time.Now(), m.points, m.histories, s.profiles.Profile)}) != nil {
 			return nil
 		}
 	}

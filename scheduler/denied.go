@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"time"
 
 	"connectrpc.com/connect"
@@ -14,6 +13,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
+	"headroom/scheduler/access"
 )
 
 const (
@@ -26,33 +26,40 @@ const (
 	deniedWait = 3 * time.Second
 )
 
-// loadDenied takes over the denials of an earlier process, and has handshakes heed them.
-func (s *Server) loadDenied() error {
-	if s.keeper == nil {
-		return nil
-	}
-	all, err := secure.ReadDenials(filepath.Join(s.cfg.Dir, deniedFile))
+// denials are the certificates that the coordinators have denied.
+type denials struct {
+	file         string
+	coordinators []string
+	peers        rpc.Peers
+	keeper       *secure.Keeper
+	guard        *access.Guard
+	logger       *slog.Logger
+}
+
+// load takes over the denials of an earlier process, and has handshakes heed them.
+func (d *denials) load() error {
+	all, err := secure.ReadDenials(d.file)
 	if err != nil {
 		return fmt.Errorf("scheduler: read who is denied: %w", err)
 	}
-	s.guard.Denials.Add(all...)
-	s.keeper.Deny(s.guard.Denials)
+	d.guard.Denials.Add(all...)
+	d.keeper.Deny(d.guard.Denials)
 	return nil
 }
 
-// watchDenied learns from the coordinators who is denied, until ctx ends. A connection
+// watch learns from the coordinators who is denied, until ctx ends. A connection
 // that is open is refused at its next message.
-func (s *Server) watchDenied(ctx context.Context) error {
+func (d *denials) watch(ctx context.Context) error {
 	tick := time.NewTicker(deniedEvery)
 	defer tick.Stop()
 	failed := false
 	for {
-		err := s.askDenied(ctx)
+		err := d.update(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil && !failed {
-			s.logger.Warn("denied certificates not read from the coordinators, those known stay denied", slog.Any("error", err))
+			d.logger.Warn("denied certificates not read from the coordinators, those known stay denied", slog.Any("error", err))
 		}
 		failed = err != nil
 		select {
@@ -63,45 +70,44 @@ func (s *Server) watchDenied(ctx context.Context) error {
 	}
 }
 
-// askDenied asks one coordinator after the other. Any server's list will do: it only grows.
-func (s *Server) askDenied(ctx context.Context) error {
+// update asks one coordinator after the other. Any server's list will do: it only grows.
+func (d *denials) update(ctx context.Context) error {
 	var failed error
-	for _, addr := range s.cfg.Coordinators {
-		all, err := s.deniedAt(ctx, addr)
+	for _, addr := range d.coordinators {
+		all, err := d.listedAt(ctx, addr)
 		if err == nil {
-			return s.deny(all)
+			return d.add(all)
 		}
 		failed = errors.Join(failed, fmt.Errorf("ask %s: %w", addr, err))
 	}
 	return failed
 }
 
-func (s *Server) deniedAt(parent context.Context, addr string) ([]secure.Denial, error) {
+func (d *denials) listedAt(parent context.Context, addr string) ([]secure.Denial, error) {
 	ctx, cancel := context.WithTimeout(parent, deniedWait)
 	defer cancel()
-	peers := s.leader.Peers
-	client := headroomv1connect.NewClusterServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...)
+	client := headroomv1connect.NewClusterServiceClient(d.peers.HTTP(), d.peers.URL(addr), d.peers.Options()...)
 	resp, err := client.ListDenied(ctx, connect.NewRequest(&headroomv1.ListDeniedRequest{Stale: true}))
 	if err != nil {
 		return nil, rpc.AsCLI(err, "list denied certificates", addr)
 	}
 	all := make([]secure.Denial, 0, len(resp.Msg.GetDenied()))
-	for _, d := range resp.Msg.GetDenied() {
-		all = append(all, secure.Denial{Identity: d.GetIdentity(), Serial: d.GetSerial(), At: d.GetAtUs(), Actor: d.GetActor(), Reason: d.GetReason()})
+	for _, one := range resp.Msg.GetDenied() {
+		all = append(all, secure.Denial{Identity: one.GetIdentity(), Serial: one.GetSerial(), At: one.GetAtUs(), Actor: one.GetActor(), Reason: one.GetReason()})
 	}
 	return all, nil
 }
 
-// deny takes over denials, at once and over a restart.
-func (s *Server) deny(all []secure.Denial) error {
-	if !s.guard.Denials.Add(all...) {
+// add takes over denials, at once and over a restart.
+func (d *denials) add(all []secure.Denial) error {
+	if !d.guard.Denials.Add(all...) {
 		return nil
 	}
-	s.guard.TellDenials()
-	s.leader.Peers.Expel()
-	all = s.guard.Denials.All()
-	s.logger.Info("certificates denied", slog.Int("denials", len(all)))
-	if err := secure.WriteDenials(filepath.Join(s.cfg.Dir, deniedFile), all); err != nil {
+	d.guard.TellDenials()
+	d.peers.Expel()
+	all = d.guard.Denials.All()
+	d.logger.Info("certificates denied", slog.Int("denials", len(all)))
+	if err := secure.WriteDenials(d.file, all); err != nil {
 		return fmt.Errorf("scheduler: keep who is denied: %w", err)
 	}
 	return nil

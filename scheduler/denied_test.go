@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -22,7 +23,6 @@ import (
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/internal/testkit"
-	"headroom/scheduler/leader"
 )
 
 // denier is a coordinator that tells who is denied.
@@ -72,26 +72,25 @@ func TestDeniedCertificatesAreRefused(t *testing.T) {
 		}
 	}()
 
-	server := func(coordinators ...string) *Server {
+	server := func(coordinators ...string) *denials {
 		k, _ := open(secure.Scheduler, "s-"+time.Now().Format("150405.000000000"))
-		cfg := Config{Dir: dir, Coordinators: coordinators, TLS: secure.Config{CA: "a", Cert: "b", Key: "c"}}
-		g := newGuard(cfg, slog.New(slog.DiscardHandler))
-		return &Server{cfg: cfg, keeper: k, guard: g, logger: slog.New(slog.DiscardHandler), leader: leader.New(coordinators, rpc.PlainPeers())}
+		g := newGuard(Config{TLS: secure.Config{CA: "a", Cert: "b", Key: "c"}}, slog.New(slog.DiscardHandler))
+		return &denials{filepath.Join(dir, deniedFile), coordinators, rpc.PlainPeers(), k, g, slog.New(slog.DiscardHandler)}
 	}
 	_, eve := open(secure.Submitter, "eve")
 	_, mia := open(secure.Submitter, "mia")
-	admitted := func(s *Server, c rpc.Caller) error {
+	admitted := func(s *denials, c rpc.Caller) error {
 		_, err := s.guard.Admit(rpc.WithCaller(t.Context(), c), headroomv1connect.SchedulerServiceSubmitProcedure)
 		return err
 	}
 
 	s := server("127.0.0.1:1", l.Addr().String())
-	if err := errors.Join(s.loadDenied(), admitted(s, eve), admitted(s, mia)); err != nil {
+	if err := errors.Join(s.load(), admitted(s, eve), admitted(s, mia)); err != nil {
 		t.Errorf("before anybody is denied: %v", err)
 	}
 	worker := make(chan struct{}, 1)
 	defer s.guard.Listen(worker)()
-	if err := s.askDenied(t.Context()); err != nil {
+	if err := s.update(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if len(worker) != 1 {
@@ -104,13 +103,13 @@ func TestDeniedCertificatesAreRefused(t *testing.T) {
 		t.Errorf("not denied, and refused: %v", err)
 	}
 	again := server("127.0.0.1:1")
-	if err := again.loadDenied(); err != nil {
+	if err := again.load(); err != nil {
 		t.Fatal(err)
 	}
 	if err := admitted(again, eve); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("after a restart: %v", err)
 	}
-	if err := again.askDenied(t.Context()); err == nil {
+	if err := again.update(t.Context()); err == nil {
 		t.Error("nobody answered, and nothing is said")
 	}
 	if all := again.guard.Denials.All(); !slices.ContainsFunc(all, func(d secure.Denial) bool { return d.Identity == "submitter/eve" }) {

@@ -12,6 +12,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/pause"
+	"headroom/scheduler/leader"
 )
 
 const (
@@ -26,14 +27,28 @@ const (
 
 type directStream = connect.BidiStreamForClient[headroomv1.SchedulerMessage, headroomv1.DirectorMessage]
 
-// direct keeps a stream to the leading coordinator until ctx ends: directives
+// director keeps the scheduler's stream to the leading coordinator.
+type director struct {
+	// id and address are what coordinators know this scheduler by.
+	id, address string
+	leader      *leader.Client
+	inbox       inbox
+	engines     *engines
+	logger      *slog.Logger
+	// soon asks for a report at once.
+	soon chan struct{}
+	// led tells the restorer that a coordinator leads: it may know something new.
+	led chan<- struct{}
+}
+
+// run keeps a stream to the leading coordinator until ctx ends: directives
 // come down, progress and acknowledgements go up.
-func (s *Server) direct(ctx context.Context) error {
+func (d *director) run(ctx context.Context) error {
 	wait := directBackoffMin
 	down := false
 	for ctx.Err() == nil {
-		address := s.leader.Address()
-		led, err := s.follow(ctx, address)
+		address := d.leader.Address()
+		led, err := d.follow(ctx, address)
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -41,11 +56,11 @@ func (s *Server) direct(ctx context.Context) error {
 			wait, down = directBackoffMin, false
 		}
 		if !down && err != nil {
-			s.logger.Warn("no stream to the leading coordinator", slog.String("address", address), slog.Any("error", err))
+			d.logger.Warn("no stream to the leading coordinator", slog.String("address", address), slog.Any("error", err))
 			down = true
 		}
 		if err != nil {
-			s.leader.Leave(address)
+			d.leader.Leave(address)
 		}
 		if !pause.For(ctx, wait) {
 			return nil
@@ -57,10 +72,10 @@ func (s *Server) direct(ctx context.Context) error {
 
 // follow is the life of one Direct stream. led says that the coordinator at the
 // other end led. It returns without an error when another one leads.
-func (s *Server) follow(parent context.Context, address string) (led bool, err error) {
+func (d *director) follow(parent context.Context, address string) (led bool, err error) {
 	ctx, cancel := context.WithCancel(parent)
-	st := s.leader.Jobs(address).Direct(ctx)
-	hello := &headroomv1.SchedulerHello{Id: s.id.ID, Address: s.address, Version: cli.Version}
+	st := d.leader.Jobs(address).Direct(ctx)
+	hello := &headroomv1.SchedulerHello{Id: d.id, Address: d.address, Version: cli.Version}
 	if err := st.Send(&headroomv1.SchedulerMessage{Message: &headroomv1.SchedulerMessage_Hello{Hello: hello}}); err != nil && !errors.Is(err, io.EOF) {
 		cancel()
 		return false, errors.Join(err, st.CloseResponse())
@@ -83,15 +98,15 @@ func (s *Server) follow(parent context.Context, address string) (led bool, err e
 		case err := <-broken:
 			return led, err
 		case m := <-inbox:
-			moved, err := s.directed(ctx, st, m, address)
+			moved, err := d.handle(ctx, st, m, address)
 			if moved || err != nil {
 				return led, err
 			}
 			led = led || m.GetLeader().GetSelf()
 		case <-tick.C:
-			err = s.report(ctx, st)
-		case <-s.soon:
-			err = s.report(ctx, st)
+			err = d.report(ctx, st)
+		case <-d.soon:
+			err = d.report(ctx, st)
 		}
 		if err != nil {
 			return led, err
@@ -120,54 +135,51 @@ func receiveDirectives(ctx context.Context, st *directStream) (inbox <-chan *hea
 	return in, end
 }
 
-// directed handles one message; moved says that another coordinator leads.
-func (s *Server) directed(ctx context.Context, st *directStream, m *headroomv1.DirectorMessage, address string) (moved bool, err error) {
+// handle handles one message; moved says that another coordinator leads.
+func (d *director) handle(ctx context.Context, st *directStream, m *headroomv1.DirectorMessage, address string) (moved bool, err error) {
 	switch m := m.GetMessage().(type) {
 	case *headroomv1.DirectorMessage_Leader:
-		return s.leads(m.Leader, address)
+		return d.leads(m.Leader, address)
 	case *headroomv1.DirectorMessage_Directive:
-		return false, s.obey(ctx, st, m.Directive)
+		return false, d.obey(ctx, st, m.Directive)
 	default:
 		return false, nil
 	}
 }
 
 // leads takes note of who leads.
-func (s *Server) leads(l *headroomv1.Leader, address string) (moved bool, err error) {
+func (d *director) leads(l *headroomv1.Leader, address string) (moved bool, err error) {
 	switch {
 	case l.GetSelf():
-		s.leader.Follow(address)
-		s.logger.Info("follows the leading coordinator", slog.String("leader", l.GetId()), slog.String("address", address))
-		select {
-		case s.resync <- struct{}{}:
-		default: // it is awake already
-		}
+		d.leader.Follow(address)
+		d.logger.Info("follows the leading coordinator", slog.String("leader", l.GetId()), slog.String("address", address))
+		wake(d.led)
 		return false, nil
 	case l.GetAddress() == "":
 		return true, errNoLeader
 	case l.GetAddress() == address:
 		return false, nil // it does not know yet that it was elected, or names itself
 	default:
-		s.leader.Follow(l.GetAddress())
+		d.leader.Follow(l.GetAddress())
 		return true, nil
 	}
 }
 
 // obey carries out one directive and acknowledges it.
-func (s *Server) obey(ctx context.Context, st *directStream, d *headroomv1.Directive) error {
+func (d *director) obey(ctx context.Context, st *directStream, m *headroomv1.Directive) error {
 	reply := make(chan error, 1)
-	e := directiveEvent{stamp: stampFromProto(d), sprint: d.GetSprint(), deflate: d.GetDeflate(), reason: d.GetReason(), reply: reply}
-	if c := d.GetCap(); c != nil {
+	e := directiveEvent{stamp: stampFromProto(m), sprint: m.GetSprint(), deflate: m.GetDeflate(), reason: m.GetReason(), reply: reply}
+	if c := m.GetCap(); c != nil {
 		e.node, e.cap = c.GetNode(), capFromProto(c)
 	}
-	refused, err := ask(ctx, s, e, reply)
+	refused, err := ask(ctx, d.inbox, e, reply)
 	if err != nil {
 		return err
 	}
 	if refused == nil {
-		refused = s.engine(d)
+		refused = d.engines.carryOut(m)
 	}
-	ack := &headroomv1.DirectiveAck{Epoch: d.GetEpoch(), Seq: d.GetSeq()}
+	ack := &headroomv1.DirectiveAck{Epoch: m.GetEpoch(), Seq: m.GetSeq()}
 	if refused != nil {
 		ack.Error = refused.Error()
 	}
@@ -175,9 +187,9 @@ func (s *Server) obey(ctx context.Context, st *directStream, d *headroomv1.Direc
 }
 
 // report sends the progress of all jobs that have not ended.
-func (s *Server) report(ctx context.Context, st *directStream) error {
+func (d *director) report(ctx context.Context, st *directStream) error {
 	reply := make(chan view, 1)
-	v, err := ask(ctx, s, viewEvent{live: true, reply: reply}, reply)
+	v, err := ask(ctx, d.inbox, viewEvent{live: true, reply: reply}, reply)
 	if err != nil {
 		return err
 	}
@@ -185,8 +197,8 @@ func (s *Server) report(ctx context.Context, st *directStream) error {
 	for _, j := range v.jobs {
 		r.Jobs = append(r.Jobs, progressToProto(j.JobView))
 	}
-	if s.yarn != nil {
-		jobs, engine := s.yarn.Report()
+	if d.engines.yarn != nil {
+		jobs, engine := d.engines.yarn.Report()
 		r.Jobs, r.Engines = append(r.Jobs, jobs...), []*headroomv1.EngineReport{engine}
 	}
 	return st.Send(&headroomv1.SchedulerMessage{Message: &headroomv1.SchedulerMessage_Progress{Progress: r}})

@@ -147,7 +147,7 @@ func (e drainEvent) change(l *loop) error {
 func (s *service) Drain(ctx context.Context, req *connect.Request[headroomv1.DrainRequest]) (*connect.Response[headroomv1.DrainResponse], error) {
 	access.CallerOf(ctx).Sign(req.Msg.GetChange())
 	reply := make(chan drainAnswer, 1)
-	answer, err := ask(ctx, s.Server, drainEvent{req.Msg.GetOff(), req.Msg.GetLook(), reply}, reply)
+	answer, err := ask(ctx, s.inbox, drainEvent{req.Msg.GetOff(), req.Msg.GetLook(), reply}, reply)
 	if err == nil {
 		err = answer.err
 	}

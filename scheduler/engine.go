@@ -8,8 +8,10 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/secure"
 	"headroom/jobs/dispatch"
 	"headroom/scheduler/spark"
+	"headroom/scheduler/yarn"
 )
 
 // engine runs jobs as a whole; spark.Engine is one. Its methods return at once; what
@@ -30,30 +32,53 @@ type engine interface {
 	Events() <-chan spark.Event
 }
 
-// openSpark is the engine for Spark, where scheduler.yaml names one.
-func (s *Server) openSpark() error {
-	if !s.cfg.Spark.On() {
-		return nil
-	}
-	e, err := spark.New(s.cfg.Spark, s.cfg.Dir, nil, s.logger)
-	if err != nil {
-		return err
-	}
-	if s.keeper != nil {
-		e.Secure(s.keeper, s.cfg.TLS.CA)
-	}
-	s.spark, s.ports[portSpark] = e, e.Hooks()
-	return nil
+// engines are those that run jobs as a whole, beside the workers; nil is one that
+// scheduler.yaml does not name.
+type engines struct {
+	yarn  *yarn.Engine
+	spark engine
+	inbox inbox
 }
 
-// watch passes on what the engine tells.
-func (s *Server) watch(ctx context.Context) error {
+// openEngines opens the engines of scheduler.yaml, and their ports.
+func openEngines(s *Server, keeper *secure.Keeper) (*engines, error) {
+	e := &engines{inbox: s.inbox}
+	if err := e.openYarn(s, keeper); err != nil {
+		return nil, err
+	}
+	if !s.cfg.Spark.On() {
+		return e, nil
+	}
+	own, err := spark.New(s.cfg.Spark, s.cfg.Dir, nil, s.logger)
+	if err != nil {
+		return nil, err
+	}
+	if keeper != nil {
+		own.Secure(keeper, s.cfg.TLS.CA)
+	}
+	e.spark, s.ports[portSpark] = own, own.Hooks()
+	return e, nil
+}
+
+// parts are what of the engines runs beside the loop.
+func (e *engines) parts() (parts []func(context.Context) error) {
+	if e.yarn != nil {
+		parts = append(parts, e.yarn.Run)
+	}
+	if e.spark != nil {
+		parts = append(parts, e.spark.Run, e.watch)
+	}
+	return parts
+}
+
+// watch passes on what Spark's engine reports.
+func (e *engines) watch(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case e := <-s.spark.Events():
-			if s.post(ctx, engineEvent{e}) != nil {
+		case happened := <-e.spark.Events():
+			if e.inbox.post(ctx, engineEvent{happened}) != nil {
 				return nil
 			}
 		}
@@ -93,7 +118,7 @@ func (l *loop) order(id string, run dispatch.RunRecord) spark.Run {
 
 // startRun lets the engine begin with a run.
 func (l *loop) startRun(now time.Time, a dispatch.StartRun) {
-	if err := l.spark.Start(l.order(a.Job, a.Run)); err != nil {
+	if err := l.engines.spark.Start(l.order(a.Job, a.Run)); err != nil {
 		l.logger.Warn("run not started", slog.String("job", a.Job), slog.Any("error", err))
 		l.core.RunEnded(now, a.Job, a.Run.Number, false, "cannot be started: "+err.Error())
 	}
@@ -102,7 +127,7 @@ func (l *loop) startRun(now time.Time, a dispatch.StartRun) {
 // adoptRun takes over a run of an earlier scheduler process, or begins it where that
 // process had not come so far.
 func (l *loop) adoptRun(now time.Time, a dispatch.AdoptRun) {
-	running, err := l.spark.Adopt(l.order(a.Job, a.Run))
+	running, err := l.engines.spark.Adopt(l.order(a.Job, a.Run))
 	switch {
 	case errors.Is(err, spark.ErrNoRun) && a.Run.Stopping != "":
 		l.core.RunEnded(now, a.Job, a.Run.Number, false, "")
@@ -118,16 +143,16 @@ func (l *loop) adoptRun(now time.Time, a dispatch.AdoptRun) {
 
 // deflateRun raises the drop ratio of a run.
 func (l *loop) deflateRun(a dispatch.DeflateRun) {
-	if err := l.spark.Deflate(a.Job, a.Theta, a.Seed); err != nil {
+	if err := l.engines.spark.Deflate(a.Job, a.Theta, a.Seed); err != nil {
 		l.logger.Warn("run not deflated", slog.String("job", a.Job), slog.Any("error", err))
 	}
 }
 
 // shareSpark says how many executors each job should have.
-func (s *Server) shareSpark(d *headroomv1.ShareDirective) error {
+func (e *engines) shareSpark(d *headroomv1.ShareDirective) error {
 	var failed error
 	for _, j := range d.GetJobs() {
-		failed = errors.Join(failed, s.spark.Share(j.GetId(), int(j.GetContainers())))
+		failed = errors.Join(failed, e.spark.Share(j.GetId(), int(j.GetContainers())))
 	}
 	return failed
 }
@@ -135,8 +160,8 @@ func (s *Server) shareSpark(d *headroomv1.ShareDirective) error {
 // sweep ends the driver of a job that was cancelled, when the scheduler was killed
 // before it could.
 func (l *loop) sweep(id string, run dispatch.RunRecord) {
-	if running, err := l.spark.Adopt(l.order(id, run)); err == nil && running {
+	if running, err := l.engines.spark.Adopt(l.order(id, run)); err == nil && running {
 		l.logger.Info("run of an ended job is ended", slog.String("job", id))
-		l.spark.Kill(id, run.Number)
+		l.engines.spark.Kill(id, run.Number)
 	}
 }

@@ -91,7 +91,7 @@ func (l *loop) run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case e := <-l.events:
+		case e := <-l.inbox:
 			e.apply(l, time.Now())
 		case <-tick.C:
 		}
@@ -145,20 +145,20 @@ func (l *loop) carryRun(ctx context.Context, now time.Time, a dispatch.Action) {
 		l.keepRun(a.Job, a.Run)
 	case dispatch.Deflate:
 		select {
-		case l.asked <- a:
+		case l.commits.asked <- a:
 		case <-ctx.Done():
 		}
 	case dispatch.RequeueJob:
 		l.requeueJob(a)
 	case dispatch.SprintDue:
 		l.logger.Info("sprint timer fired", slog.String("job", a.Job), slog.Float64("after_s", a.After.Seconds()))
-		wake(l.soon)
+		wake(l.director.soon)
 	case dispatch.StartRun:
 		l.startRun(now, a)
 	case dispatch.AdoptRun:
 		l.adoptRun(now, a)
 	case dispatch.KillRun:
-		l.spark.Kill(a.Job, a.Number)
+		l.engines.spark.Kill(a.Job, a.Number)
 	case dispatch.DeflateRun:
 		l.deflateRun(a)
 	}
@@ -252,7 +252,7 @@ func (l *loop) endJob(ctx context.Context, now time.Time, a dispatch.EndJob) {
 		return // a cancellation is committed before it is carried out
 	}
 	select {
-	case l.ended <- a:
+	case l.commits.ended <- a:
 	case <-ctx.Done():
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"headroom/jobs/dispatch"
 	"headroom/scheduler/jobdir"
 	"headroom/scheduler/jobfile"
+	"headroom/scheduler/leader"
 	"headroom/scheduler/profiles"
 )
 
@@ -28,30 +29,43 @@ const (
 	firstRetry = 500 * time.Millisecond
 )
 
-// restore brings back the jobs of the coordinators' log, at the start and
+// restorer keeps the loop's jobs in step with those of the coordinators' log.
+type restorer struct {
+	leader  *leader.Client
+	inbox   inbox
+	engines *engines
+	folders jobFolders
+	logger  *slog.Logger
+	// programs is the folder where programs of the same build are found.
+	programs string
+	// wanted wakes it when the coordinators may know something new.
+	wanted chan struct{}
+}
+
+// run brings back the jobs of the coordinators' log, at the start and
 // whenever the log may hold one that is not known here.
-func (s *Server) restore(ctx context.Context) error {
+func (t *restorer) run(ctx context.Context) error {
 	first, failed := true, false
 	for {
-		jobs, err := s.listJobs(ctx)
+		jobs, err := t.listJobs(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err == nil {
-			s.compare(ctx, jobs, first)
+			t.compare(ctx, jobs, first)
 			first = false
 		} else if !failed {
-			s.logger.Warn("jobs not read from the coordinators", slog.Any("error", err))
+			t.logger.Warn("jobs not read from the coordinators", slog.Any("error", err))
 		}
 		failed = err != nil
-		if !s.awaitResync(ctx, first) {
+		if !t.awaitResync(ctx, first) {
 			return nil
 		}
 	}
 }
 
 // awaitResync waits for the next comparison; false when ctx ended.
-func (s *Server) awaitResync(ctx context.Context, first bool) bool {
+func (t *restorer) awaitResync(ctx context.Context, first bool) bool {
 	if first {
 		return pause.For(ctx, firstRetry)
 	}
@@ -60,16 +74,16 @@ func (s *Server) awaitResync(ctx context.Context, first bool) bool {
 	select {
 	case <-ctx.Done():
 		return false
-	case <-s.resync:
+	case <-t.wanted:
 	case <-timer.C:
 	}
 	return true
 }
 
-func (s *Server) listJobs(parent context.Context) (jobs []*headroomv1.Job, err error) {
+func (t *restorer) listJobs(parent context.Context) (jobs []*headroomv1.Job, err error) {
 	ctx, cancel := context.WithTimeout(parent, listWait)
 	defer cancel()
-	err = s.leader.Call(ctx, "read the jobs", func(ctx context.Context, c headroomv1connect.JobServiceClient) error {
+	err = t.leader.Call(ctx, "read the jobs", func(ctx context.Context, c headroomv1connect.JobServiceClient) error {
 		jobs, err = allJobs(ctx, c)
 		return err
 	})
@@ -94,33 +108,33 @@ func allJobs(ctx context.Context, c headroomv1connect.JobServiceClient) (jobs []
 
 // compare tells the loop of every job that it does not know. At the first time
 // the ended ones are told too, for listings.
-func (s *Server) compare(ctx context.Context, jobs []*headroomv1.Job, first bool) {
+func (t *restorer) compare(ctx context.Context, jobs []*headroomv1.Job, first bool) {
 	slices.SortStableFunc(jobs, func(a, b *headroomv1.Job) int { return cmp.Compare(a.GetSubmittedUs(), b.GetSubmittedUs()) })
-	known := s.known(ctx)
-	if s.yarn != nil {
-		s.yarn.Restore(jobs)
+	known := t.known(ctx)
+	if t.engines.yarn != nil {
+		t.engines.yarn.Restore(jobs)
 	}
 	running := false
 	for _, j := range jobs {
-		e := s.comeBack(j, first, known)
+		e := t.comeBack(j, first, known)
 		if e == nil {
 			continue
 		}
 		if a, ok := e.(addEvent); ok {
 			running = running || !a.past.Started.IsZero()
 		}
-		if s.post(ctx, e) != nil {
+		if t.inbox.post(ctx, e) != nil {
 			return
 		}
 	}
-	if s.post(ctx, readyEvent{hold: running}) == nil && first {
-		s.tidyAtStart(ctx, jobs)
+	if t.inbox.post(ctx, readyEvent{hold: running}) == nil && first {
+		t.tidyAtStart(ctx, jobs)
 	}
 }
 
 // tidyAtStart removes what jobs have left that are neither listed here nor to run.
-func (s *Server) tidyAtStart(ctx context.Context, jobs []*headroomv1.Job) {
-	known := s.known(ctx)
+func (t *restorer) tidyAtStart(ctx context.Context, jobs []*headroomv1.Job) {
+	known := t.known(ctx)
 	if known == nil {
 		return // the scheduler ends
 	}
@@ -129,13 +143,13 @@ func (s *Server) tidyAtStart(ctx context.Context, jobs []*headroomv1.Job) {
 			known[j.GetId()] = state // also one that cannot be restored yet
 		}
 	}
-	s.tidyLeft(time.Now(), func(id string) bool { _, ok := known[id]; return ok })
+	t.folders.removeLeft(time.Now(), func(id string) bool { _, ok := known[id]; return ok })
 }
 
 // known are the states of the jobs in the loop.
-func (s *Server) known(ctx context.Context) map[string]dispatch.State {
+func (t *restorer) known(ctx context.Context) map[string]dispatch.State {
 	reply := make(chan view, 1)
-	v, err := ask(ctx, s, viewEvent{reply: reply}, reply)
+	v, err := ask(ctx, t.inbox, viewEvent{reply: reply}, reply)
 	if err != nil {
 		return nil
 	}
@@ -147,20 +161,20 @@ func (s *Server) known(ctx context.Context) map[string]dispatch.State {
 }
 
 // comeBack is the event for a job of the log, or nil when the loop needs none.
-func (s *Server) comeBack(j *headroomv1.Job, first bool, known map[string]dispatch.State) event {
+func (t *restorer) comeBack(j *headroomv1.Job, first bool, known map[string]dispatch.State) event {
 	state, here := known[j.GetId()]
 	over := stateFromProto(j.GetState())
 	switch {
-	case s.isForeign(j):
-		return s.foreign(j, here)
+	case t.engines.isForeign(j):
+		return t.engines.foreign(j, here)
 	case here && (state.Ended() || !over.Ended()):
 		return nil // the same here and there, or its end is on its way to the log
 	case over.Ended() && (first || here):
-		return s.finished(j, over)
+		return t.finished(j, over)
 	case over.Ended():
 		return nil
 	}
-	r, past, err := s.recall(j)
+	r, past, err := t.recall(j)
 	if err != nil {
 		j.Outcome = "cannot be restored yet: " + err.Error()
 		return waitEvent{j}
@@ -179,26 +193,26 @@ func ended(j *headroomv1.Job, state dispatch.State) endedEvent {
 }
 
 // finished is the event for a job of ours that is over.
-func (s *Server) finished(j *headroomv1.Job, state dispatch.State) endedEvent {
+func (t *restorer) finished(j *headroomv1.Job, state dispatch.State) endedEvent {
 	e := ended(j, state)
 	if j.GetEngine() == "" || state != dispatch.Cancelled {
 		return e
 	}
-	if r, _, err := s.recall(j); err == nil { // its driver may live on
+	if r, _, err := t.recall(j); err == nil { // its driver may live on
 		e.record, e.plan.Engine = r, j.GetEngine()
 	}
 	return e
 }
 
 // recall makes a job's record from its specification and its folder.
-func (s *Server) recall(j *headroomv1.Job) (*record, dispatch.Past, error) {
+func (t *restorer) recall(j *headroomv1.Job) (*record, dispatch.Past, error) {
 	file, err := jobfile.Parse("/"+j.GetId()+".yaml", j.GetSpec(), nil)
 	if err != nil {
 		return nil, dispatch.Past{}, err
 	}
-	r := &record{file: file, spec: j.GetSpec(), dir: s.folderOf(file, j.GetId()), submitted: submittedAt(j), deadline: deadlineOf(j)}
+	r := &record{file: file, spec: j.GetSpec(), dir: t.folders.of(file, j.GetId()), submitted: submittedAt(j), deadline: deadlineOf(j)}
 	r.floor.Fraction = cmp.Or(j.GetFloor(), file.Fraction()) // as it was when the job was accepted, whatever its profile says now
-	if r.programs, err = file.Programs(s.beside); err != nil {
+	if r.programs, err = file.Programs(t.programs); err != nil {
 		return nil, dispatch.Past{}, err
 	}
 	m, err := r.dir.ReadManifest()
@@ -214,15 +228,6 @@ func (s *Server) recall(j *headroomv1.Job) (*record, dispatch.Past, error) {
 	}
 	past, err := r.dir.Past(*m)
 	return r, past, err
-}
-
-// folderOf is where a job keeps its files: an application of Spark has no output
-// folder of its own.
-func (s *Server) folderOf(file *jobfile.File, id string) jobdir.Folder {
-	if file.Spark != nil {
-		return jobdir.Folder{Output: s.jobsDir(), ID: id}
-	}
-	return jobdir.Folder{Output: file.Output, ID: id}
 }
 
 // deadlineOf is a committed job's deadline, 0 for none.

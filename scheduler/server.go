@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -15,13 +16,10 @@ import (
 
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/rpc"
-	"headroom/internal/secure"
 	"headroom/jobs/buffers"
-	"headroom/jobs/dispatch"
 	"headroom/scheduler/access"
 	"headroom/scheduler/leader"
 	"headroom/scheduler/profiles"
-	"headroom/scheduler/yarn"
 )
 
 const (
@@ -30,46 +28,35 @@ const (
 	// restartHold is how long a restarted scheduler with running jobs waits for
 	// its workers to say what they still run.
 	restartHold = 2 * time.Second
-	// eventsMax is how many events may wait for the loop; senders wait beyond it.
-	eventsMax = 256
 )
 
 // Server is a running scheduler. One goroutine, the loop, owns all jobs and
 // workers; everything else sends it events.
 type Server struct {
-	cfg     Config
-	id      identity
-	address string
-	logger  *slog.Logger
-	leader  *leader.Client
-	// beside is the folder of this binary, where programs of the same build are found.
-	beside string
-	events chan event
-	ended  chan dispatch.EndJob
+	cfg    Config
+	id     identity
+	logger *slog.Logger
+	leader *leader.Client
+	inbox  inbox
 	// queue is the dispatcher; it belongs to the loop.
 	queue *buffers.Buffers
-	// asked are drop ratios to commit.
-	asked chan dispatch.Deflate
-	// soon asks for a report at once.
-	soon chan struct{}
 	// profiles are the quality profiles; nil without a folder of them.
 	profiles *profiles.Folder
-	// yarn is the engine for YARN; nil without one.
-	yarn *yarn.Engine
-	// spark is the engine for Spark; nil without one.
-	spark engine
-	// ports are the TCP ports, by what metrics call them.
-	ports map[string]net.Listener
-	// keeper is the scheduler's certificate; nil in the clear.
-	keeper *secure.Keeper
 	// guard decides who may call what.
 	guard *access.Guard
+	// denials are the certificates that are denied; nil in the clear.
+	denials  *denials
+	director *director
+	commits  *committer
+	engines  *engines
+	restorer *restorer
+	folders  jobFolders
 	// prover tells attempts that a worker was given from others.
 	prover prover
 	// submitting are the submissions under way.
 	submitting access.Pending
-	// resync wakes the restorer when the coordinators may know something new.
-	resync chan struct{}
+	// ports are the TCP ports, by what metrics call them.
+	ports map[string]net.Listener
 }
 
 // Run serves on l until ctx ends. It returns nil for an ordered end; jobs go on
@@ -85,22 +72,10 @@ func Run(ctx context.Context, cfg Config, l net.Listener, logger *slog.Logger) e
 	}
 	defer own.peers.Close()
 	s, err := newServer(cfg, id, l.Addr().String(), own, logger)
-	if err == nil {
-		err = s.openYarn()
-	}
-	if err == nil {
-		err = s.openSpark()
-	}
-	if err == nil {
-		s.prover, err = openProver(cfg.Dir)
-	}
-	if err == nil {
-		err = s.loadDenied()
-	}
 	if err != nil {
 		return errors.Join(err, release(), closeAll(own.ports))
 	}
-	logger.Info("scheduler started", slog.String("id", id.ID), slog.Any("run", id.Run), slog.String("address", s.address))
+	logger.Info("scheduler started", slog.String("id", id.ID), slog.Any("run", id.Run), slog.String("address", s.director.address))
 	return errors.Join(s.serve(ctx, own.ports), release())
 }
 
@@ -112,26 +87,42 @@ func newServer(cfg Config, id identity, address string, own edge, logger *slog.L
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Advertise != "" {
-		address = cfg.Advertise
-	}
 	s := &Server{
-		cfg: cfg, id: id, address: address, logger: logger, guard: newGuard(cfg, logger),
-		leader: leader.New(cfg.Coordinators, own.peers), keeper: own.keeper,
-		events: make(chan event, eventsMax),
-		ended:  make(chan dispatch.EndJob, dispatch.EndedMax),
-		resync: make(chan struct{}, 1),
-		queue:  queue,
-		asked:  make(chan dispatch.Deflate, jobsMax),
-		soon:   make(chan struct{}, 1),
-		ports:  map[string]net.Listener{portRPC: own.ports[0]},
-
-		profiles: profiles.Open(cfg.Profiles, logger),
+		cfg: cfg, id: id, logger: logger, guard: newGuard(cfg, logger), leader: leader.New(cfg.Coordinators, own.peers),
+		inbox: make(inbox, eventsMax), queue: queue, profiles: profiles.Open(cfg.Profiles, logger),
+		folders: jobFolders{filepath.Join(cfg.Dir, "jobs"), logger}, ports: map[string]net.Listener{portRPC: own.ports[0]},
 	}
-	if exe, err := os.Executable(); err == nil {
-		s.beside = filepath.Dir(exe)
+	s.commits = newCommitter(id, s.leader, s.inbox, logger)
+	if s.engines, err = openEngines(s, own.keeper); err != nil {
+		return nil, err
+	}
+	if s.prover, err = openProver(cfg.Dir); err != nil {
+		return nil, err
+	}
+	if own.keeper != nil {
+		s.denials = &denials{filepath.Join(cfg.Dir, deniedFile), cfg.Coordinators, own.peers, own.keeper, s.guard, logger}
+		if err := s.denials.load(); err != nil {
+			return nil, err
+		}
+	}
+	s.restorer = &restorer{
+		leader: s.leader, inbox: s.inbox, engines: s.engines, folders: s.folders, logger: logger,
+		programs: ownFolder(), wanted: make(chan struct{}, 1),
+	}
+	s.director = &director{
+		id: id.ID, address: cmp.Or(cfg.Advertise, address), leader: s.leader, inbox: s.inbox, engines: s.engines, logger: logger,
+		soon: make(chan struct{}, 1), led: s.restorer.wanted,
 	}
 	return s, nil
+}
+
+// ownFolder returns the folder of this binary, where programs of the same build are found.
+func ownFolder() string {
+	exe, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return filepath.Dir(exe)
 }
 
 func newGuard(cfg Config, logger *slog.Logger) *access.Guard {
@@ -149,13 +140,13 @@ func (s *Server) serve(parent context.Context, ports []net.Listener) error {
 	loop := newLoop(s)
 	var g run.Group
 	parts := []func(context.Context) error{
-		loop.run, s.direct, s.restore, s.finish, s.deflate,
+		loop.run, s.director.run, s.restorer.run, s.commits.ends, s.commits.ratios,
 	}
 	for _, l := range ports {
 		parts = append(parts, func(ctx context.Context) error { return rpc.Serve(ctx, l, mux) })
 	}
-	if s.keeper != nil {
-		parts = append(parts, s.watchDenied)
+	if s.denials != nil {
+		parts = append(parts, s.denials.watch)
 	}
 	if s.cfg.Metrics.Listen != "" {
 		parts = append(parts, s.serveMetrics)
@@ -163,15 +154,10 @@ func (s *Server) serve(parent context.Context, ports []net.Listener) error {
 	if s.profiles != nil {
 		parts = append(parts, s.profiles.Run)
 	}
-	if s.yarn != nil {
-		parts = append(parts, s.yarn.Run)
-	}
 	if s.cfg.wanted() {
 		parts = append(parts, s.choose)
 	}
-	if s.spark != nil {
-		parts = append(parts, s.spark.Run, s.watch)
-	}
+	parts = append(parts, s.engines.parts()...)
 	for _, part := range parts {
 		g.Add(func() error { return part(ctx) }, func(error) { cancel() })
 	}
@@ -179,36 +165,4 @@ func (s *Server) serve(parent context.Context, ports []net.Listener) error {
 		return err
 	}
 	return nil
-}
-
-// post gives an event to the loop, unless ctx ends first.
-func (s *Server) post(ctx context.Context, e event) error {
-	select {
-	case s.events <- e:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// postAnyway gives an event to the loop although the request that caused it may
-// be over: what was committed must happen. Should the loop be gone, the next
-// comparison with the log finds it.
-func (s *Server) postAnyway(ctx context.Context, e event) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveWait)
-	defer cancel()
-	return s.post(ctx, e)
-}
-
-// ask gives an event to the loop and waits for the answer.
-func ask[T any](ctx context.Context, s *Server, e event, reply <-chan T) (answer T, err error) {
-	if err := s.post(ctx, e); err != nil {
-		return answer, err
-	}
-	select {
-	case answer = <-reply:
-		return answer, nil
-	case <-ctx.Done():
-		return answer, ctx.Err()
-	}
 }

@@ -108,18 +108,18 @@ func (s *service) prepare(m *headroomv1.SubmitRequest, who access.Caller) (*reco
 		return nil, file.ErrorAt("submitter", "a job file must not name its submitter").WithHint("leave it out; the scheduler takes it from your certificate")
 	}
 	file.Submitter = who.Name
-	if file.Spark != nil && s.spark == nil {
+	if file.Spark != nil && s.engines.spark == nil {
 		return nil, noSpark(file)
 	}
 	r := &record{
-		file: file, dir: s.folderOf(file, jobID(file.Name, m.GetChange().GetRequestId())),
+		file: file, dir: s.folders.of(file, jobID(file.Name, m.GetChange().GetRequestId())),
 		submitted: time.UnixMicro(time.Now().UnixMicro()),
 	}
 	r.deadline = s.cfg.deadlineFor(file)
 	if r.inputs, err = file.Inputs(); err != nil {
 		return nil, err
 	}
-	if r.programs, err = file.Programs(s.beside); err != nil {
+	if r.programs, err = file.Programs(s.restorer.programs); err != nil {
 		return nil, err
 	}
 	if err := checkOutput(file, r.dir); err != nil {
@@ -196,13 +196,13 @@ func (s *service) accept(ctx context.Context, job *headroomv1.Job, r *record, ch
 	}
 	s.logger.Info("job accepted", slog.String("job", job.GetId()), slog.String("class", job.GetClass()), slog.Int("tasks", len(r.inputs)), slog.String("actor", change.GetActor()))
 	// The job is committed: whatever happens to this request, it must run.
-	return resp.GetRevision(), s.postAnyway(ctx, addEvent{plan: r.plan(job.GetId()), record: r})
+	return resp.GetRevision(), s.inbox.postAnyway(ctx, addEvent{plan: r.plan(job.GetId()), record: r})
 }
 
 // look is a view of the jobs, refused before they are known.
 func (s *service) look(ctx context.Context, id string) (view, error) {
 	reply := make(chan view, 1)
-	v, err := ask(ctx, s.Server, viewEvent{id: id, reply: reply}, reply)
+	v, err := ask(ctx, s.inbox, viewEvent{id: id, reply: reply}, reply)
 	if err == nil && !v.ready {
 		err = errNotReady()
 	}
@@ -232,7 +232,7 @@ func (s *service) List(ctx context.Context, req *connect.Request[headroomv1.List
 			resp.Runs = append(resp.Runs, d)
 		}
 	}
-	resp.Jobs = s.engineJobs(resp.GetJobs(), req.Msg.GetId())
+	resp.Jobs = s.engines.withOwn(resp.GetJobs(), req.Msg.GetId())
 	hideOthers(access.CallerOf(ctx), resp.GetJobs())
 	for _, w := range v.workers {
 		resp.Workers = append(resp.Workers, workerToProto(w))
@@ -268,7 +268,7 @@ func (s *service) Cancel(ctx context.Context, req *connect.Request[headroomv1.Ca
 }
 
 func (s *service) cancel(ctx context.Context, m *headroomv1.CancelRequest) (uint64, error) {
-	if err := s.notOurs(m.GetId()); err != nil {
+	if err := s.engines.notOurs(m.GetId()); err != nil {
 		return 0, err
 	}
 	v, err := s.look(ctx, m.GetId())
@@ -286,14 +286,14 @@ func (s *service) cancel(ctx context.Context, m *headroomv1.CancelRequest) (uint
 	if reason := m.GetChange().GetReason(); reason != "" {
 		outcome += ": " + reason
 	}
-	revision, err := s.commitFinish(ctx, &headroomv1.FinishJobRequest{
+	revision, err := s.commits.commitFinish(ctx, &headroomv1.FinishJobRequest{
 		Id: m.GetId(), State: headroomv1.JobState_JOB_STATE_CANCELLED, Outcome: outcome, Tasks: progress.GetTasks(),
 		Done: progress.GetDone(), RuntimeS: progress.GetRuntimeS(), Change: m.GetChange(),
 	})
 	if err != nil {
 		return 0, err
 	}
-	return revision, s.postAnyway(ctx, cancelEvent{m.GetId(), outcome})
+	return revision, s.inbox.postAnyway(ctx, cancelEvent{m.GetId(), outcome})
 }
 
 // cancellable finds the job to cancel; over says that it was cancelled before.

@@ -5,10 +5,10 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"time"
 
 	"headroom/scheduler/jobdir"
+	"headroom/scheduler/jobfile"
 )
 
 // The folders of Spark's jobs, DIR/jobs/ID, hold what their drivers wrote. They stay as
@@ -17,23 +17,36 @@ import (
 // a submission whose answer was lost may be tried again until then.
 const leftFor = 24 * time.Hour
 
-// jobsDir is where the folders of Spark's jobs are.
-func (s *Server) jobsDir() string { return filepath.Join(s.cfg.Dir, "jobs") }
+// jobFolders are the folders of jobs.
+type jobFolders struct {
+	// spark is where those of Spark's jobs are.
+	spark  string
+	logger *slog.Logger
+}
+
+// of is where a job keeps its files: an application of Spark has no output
+// folder of its own.
+func (f jobFolders) of(file *jobfile.File, id string) jobdir.Folder {
+	if file.Spark != nil {
+		return jobdir.Folder{Output: f.spark, ID: id}
+	}
+	return jobdir.Folder{Output: file.Output, ID: id}
+}
 
 // forget drops the records and folders of jobs that the core has forgotten.
 func (l *loop) forget() {
 	for id := range l.records {
 		if !l.core.Knows(id) {
 			delete(l.records, id)
-			l.tidy(id)
+			l.folders.remove(id)
 		}
 	}
 }
 
-// tidy removes the folder of a Spark job that is listed no more. Without a record of the
+// remove removes the folder of a Spark job that is listed no more. Without a record of the
 // job in it, it is not ours to remove.
-func (s *Server) tidy(id string) {
-	dir := jobdir.Folder{Output: s.jobsDir(), ID: id}
+func (f jobFolders) remove(id string) {
+	dir := jobdir.Folder{Output: f.spark, ID: id}
 	m, err := dir.ReadManifest()
 	if m == nil && err == nil {
 		return // a job of our workers keeps its files with its output
@@ -42,23 +55,23 @@ func (s *Server) tidy(id string) {
 		err = os.RemoveAll(dir.Path(""))
 	}
 	if err != nil {
-		s.logger.Warn("folder of an old job is left", slog.String("job", id), slog.Any("error", err))
+		f.logger.Warn("folder of an old job is left", slog.String("job", id), slog.Any("error", err))
 	}
 }
 
-// tidyLeft removes the folders of jobs that are not among known and have been left alone.
-func (s *Server) tidyLeft(now time.Time, known func(id string) bool) {
-	entries, err := os.ReadDir(s.jobsDir())
+// removeLeft removes the folders of jobs that are not among known and have been left alone.
+func (f jobFolders) removeLeft(now time.Time, known func(id string) bool) {
+	entries, err := os.ReadDir(f.spark)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			s.logger.Warn("folders of old jobs are left", slog.Any("error", err))
+			f.logger.Warn("folders of old jobs are left", slog.Any("error", err))
 		}
 		return
 	}
 	for _, e := range entries {
 		info, err := e.Info()
 		if err == nil && e.IsDir() && !known(e.Name()) && now.Sub(info.ModTime()) > leftFor {
-			s.tidy(e.Name())
+			f.remove(e.Name())
 		}
 	}
 }

@@ -15,9 +15,9 @@ import (
 )
 
 // jobFolder makes the folder of a job, last touched then.
-func jobFolder(t *testing.T, s *Server, id string, touched time.Time) string {
+func jobFolder(t *testing.T, folders jobFolders, id string, touched time.Time) string {
 	t.Helper()
-	f := jobdir.Folder{Output: s.jobsDir(), ID: id}
+	f := jobdir.Folder{Output: folders.spark, ID: id}
 	if err := os.MkdirAll(f.Path("run-1"), 0o750); err != nil {
 		t.Fatal(err)
 	}
@@ -38,14 +38,14 @@ func there(path string) bool {
 // A folder is removed when the core forgets its job; those of listed jobs stay.
 func TestForgottenJobsLeaveNoFolder(t *testing.T) {
 	t.Parallel()
-	s := &Server{cfg: Config{Dir: t.TempDir()}, logger: slog.New(slog.DiscardHandler)}
+	folders := jobFolders{filepath.Join(t.TempDir(), "jobs"), slog.New(slog.DiscardHandler)}
 	queue, err := buffers.New(buffers.Settings{Discipline: buffers.NP, Width: 1, Classes: []buffers.Class{{Name: "low"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &loop{Server: s, core: dispatch.New(queue, 1, draws), records: map[string]*record{}}
+	l := &loop{Server: &Server{folders: folders}, core: dispatch.New(queue, 1, draws), records: map[string]*record{}}
 	now := time.Now()
-	old, listed := jobFolder(t, s, "old", now), jobFolder(t, s, "listed", now)
+	old, listed := jobFolder(t, folders, "old", now), jobFolder(t, folders, "listed", now)
 	for _, id := range []string{"old", "listed", "local"} {
 		l.records[id] = &record{}
 	}
@@ -59,19 +59,19 @@ func TestForgottenJobsLeaveNoFolder(t *testing.T) {
 // At the start only folders go that hold a job's record, that no job in the log needs, and that were left alone for a day.
 func TestLeftFoldersGoAtTheStart(t *testing.T) {
 	t.Parallel()
-	s := &Server{cfg: Config{Dir: t.TempDir()}, logger: slog.New(slog.DiscardHandler)}
+	folders := jobFolders{filepath.Join(t.TempDir(), "jobs"), slog.New(slog.DiscardHandler)}
 	now := time.Now()
-	s.tidyLeft(now, func(string) bool { return false }) // there is no folder yet
+	folders.removeLeft(now, func(string) bool { return false }) // there is no folder yet
 	long := now.Add(-leftFor - time.Minute)
-	left, fresh, known := jobFolder(t, s, "left", long), jobFolder(t, s, "fresh", now), jobFolder(t, s, "known", long)
-	foreign := jobFolder(t, s, "foreign", long)
+	left, fresh, known := jobFolder(t, folders, "left", long), jobFolder(t, folders, "fresh", now), jobFolder(t, folders, "known", long)
+	foreign := jobFolder(t, folders, "foreign", long)
 	if err := os.Remove(filepath.Join(foreign, "job.json")); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Chtimes(foreign, long, long); err != nil {
 		t.Fatal(err)
 	}
-	s.tidyLeft(now, func(id string) bool { return id == "known" })
+	folders.removeLeft(now, func(id string) bool { return id == "known" })
 	if there(left) {
 		t.Error("the folder that was left is there")
 	}

@@ -70,7 +70,7 @@ func (w *workers) Work(ctx context.Context, st *workStream) error {
 	reply := make(chan error, 1)
 	given, others := w.prover.sort(s.node, hello.GetRunning())
 	e := helloEvent{session: s, slots: int(hello.GetSlots()), running: given, others: others, reply: reply}
-	refused, err := ask(ctx, w.Server, e, reply)
+	refused, err := ask(ctx, w.inbox, e, reply)
 	if err != nil {
 		return err
 	}
@@ -135,13 +135,13 @@ func (w *workers) receive(ctx context.Context, st *workStream, s *session) {
 func (w *workers) pass(ctx context.Context, s *session, m *headroomv1.WorkerMessage) error {
 	switch m := m.GetMessage().(type) {
 	case *headroomv1.WorkerMessage_Alive:
-		return w.post(ctx, aliveEvent{s})
+		return w.inbox.post(ctx, aliveEvent{s})
 	case *headroomv1.WorkerMessage_Result:
 		ref, given := w.prover.verify(s.node, m.Result.GetRef())
 		if !given {
 			return nil // the worker was never given such an attempt
 		}
-		return w.post(ctx, resultEvent{s, ref, failureOf(m.Result), m.Result.GetError() == local.Stopped})
+		return w.inbox.post(ctx, resultEvent{s, ref, failureOf(m.Result), m.Result.GetError() == local.Stopped})
 	default:
 		return nil
 	}
@@ -162,6 +162,6 @@ func failureOf(r *headroomv1.TaskResult) string {
 // leave tells the loop that the stream ended; the request's own context may have
 // ended with it.
 func (w *workers) leave(ctx context.Context, s *session, goodbye bool) {
-	_ = w.postAnyway(ctx, leaveEvent{s, goodbye}) // the loop may have ended: then nobody needs to know
+	_ = w.inbox.postAnyway(ctx, leaveEvent{s, goodbye}) // the loop may have ended: then nobody needs to know
 	s.end()
 }

@@ -14,14 +14,15 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/internal/rpc"
+	"headroom/internal/secure"
 	"headroom/scheduler/hookserver"
 	"headroom/scheduler/leader"
 	"headroom/scheduler/spark"
 	"headroom/scheduler/yarn"
 )
 
-// openYarn is the engine for YARN, or nil where scheduler.yaml names none.
-func (s *Server) openYarn() error {
+// openYarn opens the engine for YARN, where scheduler.yaml names one.
+func (e *engines) openYarn(s *Server, keeper *secure.Keeper) error {
 	if !s.cfg.Yarn.On() {
 		return nil
 	}
@@ -33,8 +34,8 @@ func (s *Server) openYarn() error {
 		}
 	}
 	var token *hookserver.Token
-	if hooks != nil && s.keeper != nil {
-		hooks = hookserver.Secure(hooks, s.keeper)
+	if hooks != nil && keeper != nil {
+		hooks = hookserver.Secure(hooks, keeper)
 		var err error
 		if token, err = hookserver.OpenToken(s.cfg.Yarn.HooksTokenFile); err != nil {
 			return errors.Join(config.Bad("head -c 32 /dev/urandom | base64 makes a token; mode 0640, the group is Hadoop's", "yarn.hooks_token_file: %v", err), hooks.Close())
@@ -43,8 +44,8 @@ func (s *Server) openYarn() error {
 	if hooks != nil {
 		s.ports[portYarn] = hooks
 	}
-	s.yarn = yarn.New(s.cfg.Yarn, s.cfg.Dir, hooks, s.profiles, yarnCoordinators{s}, s.logger)
-	s.yarn.Require(token)
+	e.yarn = yarn.New(s.cfg.Yarn, s.cfg.Dir, hooks, s.profiles, yarnCoordinators{s.commits}, s.logger)
+	e.yarn.Require(token)
 	return nil
 }
 
@@ -61,7 +62,7 @@ func hooksError(address string, cause error) *cli.Error {
 }
 
 // yarnCoordinators is what the engine asks of the coordinators.
-type yarnCoordinators struct{ *Server }
+type yarnCoordinators struct{ *committer }
 
 // final marks errors that a repetition will not change.
 func final(err error) error {
@@ -89,29 +90,29 @@ func (y yarnCoordinators) DropTasks(ctx context.Context, r *headroomv1.DropTasks
 	return resp.GetDropped(), final(err)
 }
 
-// engine carries out a directive to an engine. A directive that is for none is no error.
-func (s *Server) engine(d *headroomv1.Directive) error {
+// carryOut carries out a directive to an engine. A directive that is for none is no error.
+func (e *engines) carryOut(d *headroomv1.Directive) error {
 	share, stop := d.GetShare(), d.GetStop()
 	switch {
 	case share == nil && stop == nil:
 		return nil
-	case share.GetEngine() == spark.Name && s.spark != nil:
-		return s.shareSpark(share)
-	case s.yarn == nil || (share != nil && share.GetEngine() != yarn.Name):
+	case share.GetEngine() == spark.Name && e.spark != nil:
+		return e.shareSpark(share)
+	case e.yarn == nil || (share != nil && share.GetEngine() != yarn.Name):
 		return fmt.Errorf("engine %q: %w", cmp.Or(share.GetEngine(), yarn.Name), errNoEngine)
 	case share != nil:
-		return s.yarn.Share(share)
+		return e.yarn.Share(share)
 	default:
-		return s.yarn.Stop(stop)
+		return e.yarn.Stop(stop)
 	}
 }
 
 // foreign is the event for a job of an engine: none where the engine keeps it,
 // and a listing that says so where there is no such engine.
-func (s *Server) foreign(j *headroomv1.Job, here bool) event {
+func (e *engines) foreign(j *headroomv1.Job, here bool) event {
 	over := stateFromProto(j.GetState())
 	switch {
-	case (s.yarn != nil && j.GetEngine() == yarn.Name) || here:
+	case (e.yarn != nil && j.GetEngine() == yarn.Name) || here:
 		return nil
 	case over.Ended():
 		return ended(j, over)
@@ -121,27 +122,27 @@ func (s *Server) foreign(j *headroomv1.Job, here bool) event {
 }
 
 // isForeign tells whether a job runs on an engine of its own, not on our workers.
-func (s *Server) isForeign(j *headroomv1.Job) bool {
-	return j.GetEngine() != "" && j.GetEngine() != "local" && (j.GetEngine() != spark.Name || s.spark == nil)
+func (e *engines) isForeign(j *headroomv1.Job) bool {
+	return j.GetEngine() != "" && j.GetEngine() != "local" && (j.GetEngine() != spark.Name || e.spark == nil)
 }
 
-// engineJobs are the jobs of the engine among those of the scheduler, in the order
+// withOwn are the jobs of YARN's engine among those of the scheduler, in the order
 // of their submission.
-func (s *Server) engineJobs(jobs []*headroomv1.Job, id string) []*headroomv1.Job {
-	if s.yarn == nil {
+func (e *engines) withOwn(jobs []*headroomv1.Job, id string) []*headroomv1.Job {
+	if e.yarn == nil {
 		return jobs
 	}
-	all := slices.Concat(jobs, s.yarn.List(id))
+	all := slices.Concat(jobs, e.yarn.List(id))
 	slices.SortStableFunc(all, func(a, b *headroomv1.Job) int { return cmp.Compare(a.GetSubmittedUs(), b.GetSubmittedUs()) })
 	return all
 }
 
 // notOurs refuses to cancel a job of an engine.
-func (s *Server) notOurs(id string) error {
-	if s.yarn == nil || id == "" {
+func (e *engines) notOurs(id string) error {
+	if e.yarn == nil || id == "" {
 		return nil
 	}
-	for _, j := range s.yarn.List(id) {
+	for _, j := range e.yarn.List(id) {
 		return &cli.Error{
 			Code: "engine", Exit: cli.ExitRefused, Message: fmt.Sprintf("job %s runs on YARN, and the scheduler kills no applications", j.GetId()),
 			Hint: "yarn application -kill " + j.GetId(),

@@ -38,8 +38,8 @@ const (
 // Client finds the coordinators' leader and calls it. It is safe for concurrent use.
 type Client struct {
 	seeds []string
-	// Peers are how coordinators are reached.
-	Peers rpc.Peers
+	// peers are how coordinators are reached.
+	peers rpc.Peers
 
 	mu sync.Mutex
 	// Invariant: current is never empty.
@@ -49,7 +49,7 @@ type Client struct {
 
 // New is a client that asks the seeds, addresses of coordinators, as the peers say.
 func New(seeds []string, peers rpc.Peers) *Client {
-	return &Client{seeds: seeds, Peers: peers, current: seeds[0]}
+	return &Client{seeds: seeds, peers: peers, current: seeds[0]}
 }
 
 // Address is the coordinator to talk to now.
@@ -83,7 +83,7 @@ func (l *Client) Leave(address string) {
 
 // Jobs is the job service of the coordinator at address.
 func (l *Client) Jobs(address string) headroomv1connect.JobServiceClient {
-	return headroomv1connect.NewJobServiceClient(l.Peers.HTTP(), l.Peers.URL(address), l.Peers.Options()...)
+	return headroomv1connect.NewJobServiceClient(l.peers.HTTP(), l.peers.URL(address), l.peers.Options()...)
 }
 
 // Call makes one call at the leader and follows it wherever it goes, until try

@@ -1,0 +1,142 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/internal/pause"
+	"headroom/jobs/dispatch"
+	"headroom/scheduler/leader"
+)
+
+const (
+	// finishWait bounds one effort to commit the end of a job.
+	finishWait = 10 * time.Second
+	// commitRetry is the wait between two efforts.
+	commitRetry = time.Second
+	// deflateWait bounds the efforts to commit a drop ratio. A job must not wait for
+	// coordinators for ever: without their word it runs on all of its tasks.
+	deflateWait = 30 * time.Second
+)
+
+// committer commits at the coordinators what the loop has decided of jobs: their ends
+// and their drop ratios, each one after the other.
+type committer struct {
+	actor  string
+	leader *leader.Client
+	inbox  inbox
+	logger *slog.Logger
+	// ended are jobs' ends to commit, asked are drop ratios to commit.
+	ended chan dispatch.EndJob
+	asked chan dispatch.Deflate
+}
+
+func newCommitter(id identity, l *leader.Client, b inbox, logger *slog.Logger) *committer {
+	return &committer{"scheduler/" + id.ID, l, b, logger, make(chan dispatch.EndJob, dispatch.EndedMax), make(chan dispatch.Deflate, jobsMax)}
+}
+
+// ends commits the ends of jobs, one after the other, until ctx ends. An end
+// that is not committed when the scheduler stops is found again by the next one:
+// the job comes back, and its outputs are all there.
+func (c *committer) ends(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-c.ended:
+			c.commitEnd(ctx, e)
+		}
+	}
+}
+
+func (c *committer) commitEnd(ctx context.Context, e dispatch.EndJob) {
+	req := &headroomv1.FinishJobRequest{
+		Id: e.Job, State: stateToProto(e.State), Outcome: e.Outcome, Tasks: count(e.Tasks), Done: count(e.Done), RuntimeS: e.Runtime.Seconds(),
+		Change: &headroomv1.Change{Actor: c.actor, Reason: e.Outcome, RequestId: "finish-" + e.Job},
+	}
+	for ctx.Err() == nil {
+		_, err := c.commitFinish(ctx, req)
+		if err == nil {
+			return
+		}
+		if leader.Settled(err) {
+			c.logger.Warn("end of job refused by the coordinators", slog.String("job", e.Job), slog.Any("error", err))
+			return
+		}
+		if !pause.For(ctx, commitRetry) {
+			return
+		}
+	}
+}
+
+// commitFinish commits an end and returns the revision.
+func (c *committer) commitFinish(parent context.Context, req *headroomv1.FinishJobRequest) (revision uint64, err error) {
+	ctx, cancel := context.WithTimeout(parent, finishWait)
+	defer cancel()
+	resp, err := leader.Ask(ctx, c.leader, "end job "+req.GetId(), headroomv1connect.JobServiceClient.FinishJob, req)
+	return resp.GetRevision(), err
+}
+
+// ratios commits drop ratios, one after the other, until ctx ends, and tells the
+// loop what is in force.
+func (c *committer) ratios(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case a := <-c.asked:
+			theta, why := c.commitTheta(ctx, a)
+			if ctx.Err() != nil || c.inbox.post(ctx, deflatedEvent{a.Job, a.Run.Number, theta, why}) != nil {
+				return nil
+			}
+		}
+	}
+}
+
+// commitTheta is the drop ratio in force and, where it is not the one asked for, why.
+func (c *committer) commitTheta(parent context.Context, a dispatch.Deflate) (theta float64, why string) {
+	ctx, cancel := context.WithTimeout(parent, deflateWait)
+	defer cancel()
+	req := &headroomv1.DeflateJobRequest{
+		Id: a.Job, Theta: a.Run.Theta, Seed: a.Run.Seed, Reason: a.Run.Why,
+		Change: &headroomv1.Change{
+			Actor: c.actor, Reason: a.Run.Why, RequestId: fmt.Sprintf("deflate-%s-%d", a.Job, a.Run.Number),
+		},
+	}
+	for {
+		_, err := leader.Ask(ctx, c.leader, "deflate job "+a.Job, headroomv1connect.JobServiceClient.DeflateJob, req)
+		if err == nil {
+			return a.Run.Theta, ""
+		}
+		if leader.Settled(err) || !pause.For(ctx, commitRetry) {
+			c.logger.Warn("job runs on all of its tasks", slog.String("job", a.Job), slog.Any("error", err))
+			return 0, "all tasks run: " + plain(err)
+		}
+	}
+}
+
+// plain is an error's message without its hint.
+func plain(err error) string {
+	if e, ok := errors.AsType[*cli.Error](err); ok {
+		return e.Message
+	}
+	return err.Error()
+}
+
+// deflatedEvent is the coordinators' word on the drop ratio of a run.
+type deflatedEvent struct {
+	job    string
+	number uint32
+	theta  float64
+	why    string
+}
+
+func (e deflatedEvent) apply(l *loop, now time.Time) {
+	l.core.Deflated(now, e.job, e.number, e.theta, e.why)
+}
