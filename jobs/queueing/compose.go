@@ -61,14 +61,6 @@ func sequence(parts ...part) part {
 	return whole
 }
 
-// Sum is the distribution of the sum of independent times; of none, an error.
-func Sum(phs ...PH) (PH, error) {
-	if err := checkSize(phs, func(total, n int) int { return total + n }); err != nil {
-		return PH{}, err
-	}
-	return sequence(phs...), nil
-}
-
 // mixture is one of the distributions, the i-th with probability probabilities[i].
 func mixture(probabilities []float64, phs ...PH) (PH, error) {
 	if len(probabilities) != len(phs) {
@@ -97,29 +89,6 @@ func mixture(probabilities []float64, phs ...PH) (PH, error) {
 		at += x.Phases()
 	}
 	return mixed, nil
-}
-
-// Min is the distribution of the lesser of two independent times. It has as many phases
-// as the product of theirs.
-func Min(a, b PH) (PH, error) {
-	if err := checkSize([]PH{a, b}, func(total, n int) int { return max(total, 1) * n }); err != nil {
-		return PH{}, err
-	}
-	n, m := a.Phases(), b.Phases()
-	least := PH{Alpha: make([]float64, n*m), A: mat.NewDense(n*m, n*m, nil)}
-	for i := range n {
-		for j := range m {
-			row := i*m + j
-			least.Alpha[row] = a.Alpha[i] * b.Alpha[j]
-			for k := range n {
-				least.A.Set(row, k*m+j, a.A.At(i, k))
-			}
-			for k := range m {
-				least.A.Set(row, i*m+k, least.A.At(row, i*m+k)+b.A.At(j, k))
-			}
-		}
-	}
-	return least, nil
 }
 
 // Scale is the distribution of factor times the time: of the same work on a server that

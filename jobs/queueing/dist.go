@@ -43,12 +43,6 @@ func (p PH) Moments(n int) []float64 {
 	return out
 }
 
-// CV2 is the squared coefficient of variation, Var[X]/E[X]^2.
-func (p PH) CV2() float64 {
-	m := p.Moments(2)
-	return m[1]/(m[0]*m[0]) - 1
-}
-
 // jumpsMost bounds the steps of uniformisation; beyond it, a matrix exponential.
 const jumpsMost = 20000
 
@@ -114,23 +108,8 @@ func (p PH) uniformised(rate, jumps float64) float64 {
 	return sum
 }
 
-// Quantile is the least t with P(X <= t) >= q, for q from 0 to [MaxPercentile].
-func (p PH) Quantile(q float64) (float64, error) {
-	if !(q >= 0 && q <= MaxPercentile) {
-		return 0, bad("quantile", "is %v; it must be from 0 to %v", q, MaxPercentile)
-	}
-	if q == 0 {
-		return 0, nil
-	}
-	search := quantiles{mean: p.Mean(), law: func(t float64) (float64, float64, error) { return p.CDF(t), math.NaN(), nil }}
-	return search.find(q)
-}
-
-// Sample draws one time. To draw many, keep what [PH.Sampler] returns.
+// Sample draws one time.
 func (p PH) Sample(from Source) float64 { return newSampler(p).sample(from) }
-
-// Sampler draws times, some ten times as fast as Sample.
-func (p PH) Sampler() func(from Source) float64 { return newSampler(p).sample }
 
 // sampler is a PH laid out for drawing: the sums of the probabilities of what follows
 // each phase, the last being absorption.

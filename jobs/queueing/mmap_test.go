@@ -44,7 +44,7 @@ func scaled(t *testing.T, d []*mat.Dense, rate float64) []*mat.Dense {
 		}
 		d[0].Set(i, i, d[0].At(i, i)-out)
 	}
-	factor := rate / mass(need(newMMAP(d))(t).Rates())
+	factor := rate / mass(need(newMMAP(d))(t).classes)
 	for _, dk := range d {
 		dk.Scale(factor, dk)
 	}
@@ -145,7 +145,7 @@ func birthDeath(t *testing.T, d []*mat.Dense, mu float64) [][]float64 {
 	all.Mul(mat.NewDense(1, n, x), &inverse)
 	row := mat.NewDense(1, n, x)
 	row.Scale(1/mat.Sum(&all), row)
-	rate := need(newMMAP(d))(t).Rates()[0]
+	rate := need(newMMAP(d))(t).classes[0]
 	var met [][]float64
 	for level := 0; level < 100 || mat.Sum(row) > 1e-16; level++ {
 		var at, up mat.Dense
@@ -183,8 +183,7 @@ func TestMMAPIsBirthDeath(t *testing.T) {
 	t.Parallel()
 	modulated := []*mat.Dense{square(-1.02, 0.02, 0.05, -0.15), square(1, 0, 0, 0.1)}
 	moving := bursty(t, 1, 0.6)
-	both := need(superpose(need(newMMAP(modulated))(t), need(newMMAP(moving))(t)))(t)
-	superposed := []*mat.Dense{dense(both.hidden), dense(both.marked[0])}
+	superposed := superpose(modulated, moving)
 	for name, c := range map[string]struct {
 		d  []*mat.Dense
 		mu float64
@@ -217,12 +216,26 @@ func TestMMAPIsBirthDeath(t *testing.T) {
 	}
 }
 
-func dense(rows [][]float64) *mat.Dense {
-	m := mat.NewDense(len(rows), len(rows), nil)
-	for i, row := range rows {
-		m.SetRow(i, row)
+// superpose is the process of all arrivals of a and b, which are independent and have the
+// same classes: the Kronecker sums of their matrices.
+func superpose(a, b []*mat.Dense) (d []*mat.Dense) {
+	for k := range a {
+		n, _ := a[k].Dims()
+		m, _ := b[k].Dims()
+		one := func(order int) *mat.Dense {
+			i := mat.NewDense(order, order, nil)
+			for x := range order {
+				i.Set(x, x, 1)
+			}
+			return i
+		}
+		var left, right mat.Dense
+		left.Kronecker(a[k], one(m))
+		right.Kronecker(one(n), b[k])
+		left.Add(&left, &right)
+		d = append(d, &left)
 	}
-	return m
+	return d
 }
 
 // grid is the chain of two classes with exponential services: the numbers of jobs below
@@ -346,7 +359,7 @@ func (g grid) numbers() (low, high float64) {
 func TestMMAPIsGrid(t *testing.T) {
 	t.Parallel()
 	arrivals := scaled(t, []*mat.Dense{square(0, 0.3, 0.1, 0), square(0.4, 0.1, 0, 0.05), square(0.05, 0, 0.2, 0.4)}, 0.4)
-	rates := need(newMMAP(arrivals))(t).Rates()
+	rates := need(newMMAP(arrivals))(t).classes
 	mu := [2]float64{1, 1.6}
 	services := []PH{need(exponential(mu[0]))(t), need(exponential(mu[1]))(t)}
 	for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
@@ -364,7 +377,7 @@ func TestMMAPConservesWork(t *testing.T) {
 	services := threeServices(t)
 	for load, tolerance := range map[float64]float64{0.3: 1e-9, 0.9: 1e-9, 0.999: 1e-9, 0.99999: 1e-8} {
 		d := bursty(t, 3, 1)
-		rates := need(newMMAP(d))(t).Rates()
+		rates := need(newMMAP(d))(t).classes
 		offered := 0.0
 		for k, p := range services {
 			offered += rates[k] * p.Mean()
@@ -419,7 +432,7 @@ func TestMMAPLaws(t *testing.T) {
 			services = append(services, need(Fit(0.2+r.Float64(), 0.3+4*r.Float64()))(t))
 		}
 		d = scaled(t, d, 1)
-		rates, offered := need(newMMAP(d))(t).Rates(), 0.0
+		rates, offered := need(newMMAP(d))(t).classes, 0.0
 		for k, p := range services {
 			offered += rates[k] * p.Mean()
 		}
@@ -460,7 +473,7 @@ func randomArrivals(r *rand.Rand, phases, classes int) []*mat.Dense {
 func workWaiting(t *testing.T, d []*mat.Dense, services []PH) float64 {
 	t.Helper()
 	got := solveD(t, NonPreemptive, d, Options{Percentiles: []float64{0.95}}, services...)
-	rates, total := need(newMMAP(d))(t).Rates(), 0.0
+	rates, total := need(newMMAP(d))(t).classes, 0.0
 	for k, c := range got.Classes {
 		total += rates[k] * c.Wait.Mean * services[k].Mean()
 		at := c.Sojourn.Percentiles[0].At
@@ -497,123 +510,12 @@ func TestMMAPBurstsWaitLonger(t *testing.T) {
 	t.Parallel()
 	services, d := threeServices(t), bursty(t, 3, 0.9)
 	arrivals := need(newMMAP(d))(t)
-	if c := need(arrivals.LagCorrelation(1))(t); c <= 0.01 {
-		t.Fatalf("the correlation is %v: the arrivals are no bursts", c)
-	}
 	for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
 		burst := solveD(t, discipline, d, Options{}, services...)
-		poisson := need(Solve(Queue{Discipline: discipline, Arrivals: Arrivals{Rates: arrivals.Rates()}, Services: services}, Options{}))(t)
+		poisson := need(Solve(Queue{Discipline: discipline, Arrivals: Arrivals{Rates: arrivals.classes}, Services: services}, Options{}))(t)
 		for k := range services {
 			if b, p := burst.Classes[k].Wait.Mean, poisson.Classes[k].Wait.Mean; b <= p {
 				t.Errorf("%s class %d: bursts wait %v, Poisson %v", discipline, k, b, p)
-			}
-		}
-	}
-}
-
-// simulated serves jobs of a process by priority and gives all times from arrival to first
-// service and to the end, by class, in order of departure.
-func simulated(r *rand.Rand, m *MMAP, services []PH, preempt bool, jobs int) (wait, sojourn [][]float64) {
-	type job struct {
-		class         int
-		arrived, left float64
-		started       bool
-	}
-	wait, sojourn = make([][]float64, len(services)), make([][]float64, len(services))
-	samplers := make([]*sampler, len(services))
-	for k, p := range services {
-		samplers[k] = newSampler(p)
-	}
-	queues := make([][]*job, len(services))
-	var running *job
-	now, phase := 0.0, m.Start(r)
-	choose := func() {
-		if running != nil && !preempt {
-			return
-		}
-		for k := len(queues) - 1; k >= 0; k-- {
-			if running != nil && running.class >= k {
-				return
-			}
-			if len(queues[k]) == 0 {
-				continue
-			}
-			if running != nil {
-				queues[running.class] = append([]*job{running}, queues[running.class]...)
-			}
-			running, queues[k] = queues[k][0], queues[k][1:]
-			if !running.started {
-				running.started = true
-				wait[k] = append(wait[k], now-running.arrived)
-			}
-			return
-		}
-	}
-	for range jobs {
-		after, class, next := m.Next(phase, r)
-		for running != nil && running.left <= after {
-			now, after = now+running.left, after-running.left
-			sojourn[running.class] = append(sojourn[running.class], now-running.arrived)
-			running = nil
-			choose()
-		}
-		now += after
-		if running != nil {
-			running.left -= after
-		}
-		phase = next
-		queues[class] = append(queues[class], &job{class: class, arrived: now, left: samplers[class].sample(r)})
-		choose()
-	}
-	return wait, sojourn
-}
-
-// interval is the mean of a series and four and a half standard errors, from 40 batches.
-func interval(x []float64, of func(float64) float64) (mean, within float64) {
-	const batches = 40
-	size := len(x) / batches
-	var sums [batches]float64
-	for b := range batches {
-		for _, y := range x[b*size : (b+1)*size] {
-			sums[b] += of(y) / float64(size)
-		}
-		mean += sums[b] / batches
-	}
-	for _, s := range sums {
-		within += (s - mean) * (s - mean)
-	}
-	return mean, 4.5 * math.Sqrt(within/batches/(batches-1))
-}
-
-// Three classes with bursts and services of all kinds, simulated: means and 95th
-// percentiles lie in the simulation's intervals.
-func TestMMAPIsSimulation(t *testing.T) {
-	t.Parallel()
-	services, d := threeServices(t), bursty(t, 3, 0.8)
-	arrivals := need(newMMAP(d))(t)
-	for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
-		r := rand.New(rand.NewPCG(7, 11))
-		wait, sojourn := simulated(r, arrivals, services, discipline == PreemptiveResume, 1_000_000)
-		got := solveD(t, discipline, d, Options{Percentiles: []float64{0.95}}, services...)
-		for k, c := range got.Classes {
-			for name, pair := range map[string]struct {
-				m Measure
-				x []float64
-			}{"wait": {c.Wait, wait[k]}, "sojourn": {c.Sojourn, sojourn[k]}} {
-				mean, within := interval(pair.x, func(x float64) float64 { return x })
-				if math.Abs(mean-pair.m.Mean) > within || within > 0.2*mean {
-					t.Errorf("%s class %d %s: %.4f, simulated %.4f +- %.4f", discipline, k, name, pair.m.Mean, mean, within)
-				}
-				at := pair.m.Percentiles[0].At
-				above, within := interval(pair.x, func(x float64) float64 {
-					if x > at {
-						return 1
-					}
-					return 0
-				})
-				if math.Abs(above-0.05) > within || within > 0.02 {
-					t.Errorf("%s class %d %s: 95 %% at %.4f, simulated %.4f +- %.4f above", discipline, k, name, at, above, within)
-				}
 			}
 		}
 	}

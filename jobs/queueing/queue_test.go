@@ -500,24 +500,38 @@ func TestDIASTrends(t *testing.T) {
 	}
 }
 
-// A simulation of the same queue agrees with the solution, for each discipline.
+// A simulation of the same queue agrees with the solution, for each discipline: with Poisson
+// arrivals, and with bursts before services of all kinds.
 func TestSolutionAgreesWithSimulation(t *testing.T) {
 	t.Parallel()
 	h := need(hyper([]float64{0.8, 0.2}, []float64{4, 0.25}))(t)
-	for _, d := range []Discipline{NonPreemptive, PreemptiveResume} {
-		q := Queue{d, Arrivals{Rates: []float64{0.3, 0.2, 0.2}}, []PH{h, need(Erlang(3, 3))(t), h}}
-		o := Options{Moments: 2, Percentiles: []float64{0.95}}
-		solved := need(Solve(q, o))(t)
-		seen := need(Simulate(q, Simulation{Jobs: 15_000, Replications: 20, Options: o}, rand.New(rand.NewPCG(7, 1))))(t)
-		for k, c := range solved.Classes {
-			for what, pair := range map[string][2]any{"wait": {c.Wait, seen.Classes[k].Wait}, "sojourn": {c.Sojourn, seen.Classes[k].Sojourn}} {
-				m, s := pair[0].(Measure), pair[1].(SimulatedMeasure)
-				inside(t, fmt.Sprintf("%s class %d %s mean", d, k, what), m.Mean, s.Mean)
-				inside(t, fmt.Sprintf("%s class %d %s second moment", d, k, what), m.Moments[1], s.Moments[1])
-				inside(t, fmt.Sprintf("%s class %d %s p95", d, k, what), m.Percentiles[0].At, s.Percentiles[0].At)
+	for name, c := range map[string]struct {
+		arrivals Arrivals
+		services []PH
+		jobs     int
+	}{
+		"poisson": {Arrivals{Rates: []float64{0.3, 0.2, 0.2}}, []PH{h, need(Erlang(3, 3))(t), h}, 15_000},
+		"bursts":  {Arrivals{D: bursty(t, 3, 0.8)}, threeServices(t), 50_000},
+	} {
+		for _, d := range []Discipline{NonPreemptive, PreemptiveResume} {
+			q := Queue{d, c.arrivals, c.services}
+			o := Options{Moments: 2, Percentiles: []float64{0.95}}
+			solved := need(Solve(q, o))(t)
+			seen := need(Simulate(q, Simulation{Jobs: c.jobs, Replications: 20, Options: o}, rand.New(rand.NewPCG(7, 1))))(t)
+			for k, c := range solved.Classes {
+				for what, pair := range map[string][2]any{"wait": {c.Wait, seen.Classes[k].Wait}, "sojourn": {c.Sojourn, seen.Classes[k].Sojourn}} {
+					m, s := pair[0].(Measure), pair[1].(SimulatedMeasure)
+					what = fmt.Sprintf("%s %s class %d %s", name, d, k, what)
+					inside(t, what+" mean", m.Mean, s.Mean)
+					inside(t, what+" second moment", m.Moments[1], s.Moments[1])
+					inside(t, what+" p95", m.Percentiles[0].At, s.Percentiles[0].At)
+					if half := s.Mean.High - s.Mean.Value; half > 0.2*m.Mean {
+						t.Errorf("%s: the mean is simulated to +- %v only", what, half)
+					}
+				}
 			}
+			inside(t, name+" rho", solved.Rho, seen.Rho)
 		}
-		inside(t, "rho", solved.Rho, seen.Rho)
 	}
 }
 

@@ -66,12 +66,6 @@ type SimulatedPercentile struct {
 	At Interval
 }
 
-// simulateRepeat is [Simulate] under [PreemptiveRepeat], whatever the queue's discipline.
-func simulateRepeat(q Queue, s Simulation, from Source) (Simulated, error) {
-	q.Discipline = PreemptiveRepeat
-	return Simulate(q, s, from)
-}
-
 // Simulate runs the queue under any of the disciplines; the same source gives the same
 // answer. Below Poisson arrivals an unstable queue is refused before it runs, by the
 // exact load with repeated runs; below other arrivals, by the jobs that were left over.

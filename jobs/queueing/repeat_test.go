@@ -18,9 +18,9 @@ func source(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 11)) }
 func TestRepeatWasteIsExact(t *testing.T) {
 	t.Parallel()
 	low, high := need(Erlang(10, 10))(t), need(Erlang(4, 8))(t)
-	q := Queue{Arrivals: Arrivals{Rates: []float64{0.35, 0.4}}, Services: []PH{low, high}}
+	q := Queue{Discipline: PreemptiveRepeat, Arrivals: Arrivals{Rates: []float64{0.35, 0.4}}, Services: []PH{low, high}}
 	busy := 0.35*(math.Pow(10/(10-0.4), 10)-1)/0.4 + 0.4*0.5
-	got := need(simulateRepeat(q, Simulation{Jobs: 15_000, Replications: 20}, source(1)))(t)
+	got := need(Simulate(q, Simulation{Jobs: 15_000, Replications: 20}, source(1)))(t)
 	inside(t, "rho", busy, got.Rho)
 	inside(t, "waste", 1-(0.35+0.2)/busy, got.Waste)
 	// The highest class never meets the others.
@@ -34,13 +34,13 @@ func TestRepeatRefusesUnstable(t *testing.T) {
 	t.Parallel()
 	slow := need(Erlang(10, 5))(t)
 	quick := need(Erlang(10, 50))(t)
-	_, err := simulateRepeat(Queue{Arrivals: Arrivals{Rates: []float64{0.2, 1}}, Services: []PH{slow, quick}}, Simulation{}, source(1))
+	_, err := Simulate(Queue{Discipline: PreemptiveRepeat, Arrivals: Arrivals{Rates: []float64{0.2, 1}}, Services: []PH{slow, quick}}, Simulation{}, source(1))
 	if u, ok := errors.AsType[*UnstableError](err); !ok || !(u.Rho > 1 && u.Rho < 2) {
 		t.Errorf("error %v, want one with rho between 1 and 2", err)
 	}
 	// Restarted more often than it ends, an exponential service takes forever.
 	e := need(exponential(1))(t)
-	_, err = simulateRepeat(Queue{Arrivals: Arrivals{Rates: []float64{0.01, 1.5}}, Services: []PH{e, quick}}, Simulation{}, source(1))
+	_, err = Simulate(Queue{Discipline: PreemptiveRepeat, Arrivals: Arrivals{Rates: []float64{0.01, 1.5}}, Services: []PH{e, quick}}, Simulation{}, source(1))
 	if u, ok := errors.AsType[*UnstableError](err); !ok || !math.IsInf(u.Rho, 1) {
 		t.Errorf("error %v, want one with an infinite rho", err)
 	}
@@ -48,7 +48,7 @@ func TestRepeatRefusesUnstable(t *testing.T) {
 	d := []*mat.Dense{
 		mat.NewDense(2, 2, []float64{-3, 1, 1, -2}), mat.NewDense(2, 2, []float64{1, 0, 0, 0.5}), mat.NewDense(2, 2, []float64{1, 0, 0, 0.5}),
 	}
-	_, err = simulateRepeat(Queue{Arrivals: Arrivals{D: d}, Services: []PH{e, e}}, Simulation{}, source(1))
+	_, err = Simulate(Queue{Discipline: PreemptiveRepeat, Arrivals: Arrivals{D: d}, Services: []PH{e, e}}, Simulation{}, source(1))
 	if err == nil || !strings.Contains(err.Error(), "unstable") {
 		t.Errorf("error %v, want one about an unstable queue", err)
 	}
