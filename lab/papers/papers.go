@@ -68,9 +68,6 @@ func (r *Report) Tell(w io.Writer, out *cli.Output) error {
 	return r.Verdict()
 }
 
-// BadOut is the refusal of a folder for tables and plots that cannot be written.
-func BadOut(err error) error { return cli.Failed("name another folder with --out", "--out: %w", err) }
-
 // Print writes the report as JSON or as a table.
 func (r *Report) Print(w io.Writer, out *cli.Output) error {
 	if out.IsJSON() {

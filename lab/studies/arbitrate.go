@@ -144,7 +144,7 @@ func (r *mixedRun) figures() map[string]float64 {
 			}
 			latency := j.end - j.comes
 			took = append(took, latency.Seconds())
-			done, all = done+j.done, all+len(j.times)
+			done, all = done+j.Done, all+len(j.Times)
 			if c.deadline > 0 && latency > c.deadline {
 				missed++
 			}
@@ -303,5 +303,5 @@ func (f mixedFigure) String() string {
 
 // floorKept tells whether a job has computed what its floor promises.
 func (j *mixedJob) floorKept() bool {
-	return j.done >= containers.MinTasks(len(j.times), j.class.floor)
+	return j.Done >= containers.MinTasks(len(j.Times), j.class.floor)
 }

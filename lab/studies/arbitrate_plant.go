@@ -9,6 +9,7 @@ import (
 
 	"headroom/jobs/arbiter"
 	"headroom/jobs/containers"
+	"headroom/lab/papers"
 	"headroom/progress"
 	"headroom/units"
 )
@@ -85,51 +86,24 @@ func mixedVariants() []mixedVariant {
 
 // mixedJob is one job of a run.
 type mixedJob struct {
-	class *mixedClass
-	rank  int
-	id    string
-	comes time.Duration
-	times []float64 // of its tasks at mixedBase, s
+	class        *mixedClass
+	rank         int
+	id           string
+	comes        time.Duration
+	papers.Tasks // times at mixedBase
 
-	begun, done, dropped int
-	left, length         []float64
-	first, end           time.Duration
-	share                int
-	stopped              bool
-	uncapped             time.Duration
-	theta                float64
+	first, end time.Duration
+	share      int
+	stopped    bool
+	uncapped   time.Duration
+	theta      float64
 }
-
-func (j *mixedJob) pending() int { return max(0, len(j.times)-j.begun-j.dropped) }
-func (j *mixedJob) over() bool   { return j.done+j.dropped >= len(j.times) }
-
-// drop takes up to n of the tasks that have not begun away.
-func (j *mixedJob) drop(n int) { j.dropped += max(0, min(n, j.pending())) }
 
 // work lets so much time at mixedBase pass for the tasks that run.
 func (j *mixedJob) work(now time.Duration, seconds float64) {
-	kept := 0
-	for i := range j.left {
-		if j.left[i] -= seconds; j.left[i] <= 0 {
-			j.done++
-			continue
-		}
-		j.left[kept], j.length[kept] = j.left[i], j.length[i]
-		kept++
-	}
-	j.left, j.length = j.left[:kept], j.length[:kept]
-	if j.over() && j.end == 0 {
+	if j.Work(seconds); j.Over() && j.end == 0 {
 		j.end = now
 	}
-}
-
-// worked is the work done, in tasks.
-func (j *mixedJob) worked() float64 {
-	sum := float64(j.done)
-	for i := range j.left {
-		sum += 1 - j.left[i]/j.length[i]
-	}
-	return sum
 }
 
 // drawMixed are the jobs of one seed, by the time at which they come. All variants get the same.
@@ -141,7 +115,7 @@ func drawMixed(seed uint64) []*mixedJob {
 		for at := r.ExpFloat64() * c.every; at < mixedSpan.Seconds(); at += r.ExpFloat64() * c.every {
 			j := &mixedJob{class: &c, rank: rank, id: fmt.Sprintf("%s-%03d", c.name, len(jobs)), comes: seconds(at)}
 			for range c.tasks {
-				j.times = append(j.times, c.each*math.Exp(sigma*r.NormFloat64()-sigma*sigma/2))
+				j.Times = append(j.Times, c.each*math.Exp(sigma*r.NormFloat64()-sigma*sigma/2))
 			}
 			jobs = append(jobs, j)
 		}
@@ -225,14 +199,14 @@ func (r *mixedRun) run() {
 func (r *mixedRun) step() {
 	jobs := r.running()
 	for _, j := range jobs {
-		if r.theta && j.theta == 0 && j.begun == 0 && j.class.theta > 0 {
+		if r.theta && j.theta == 0 && j.Begun == 0 && j.class.theta > 0 {
 			r.deflate(j, j.class.theta)
 		}
 	}
 	r.hand(jobs)
 	busy := 0
 	for _, j := range jobs {
-		busy += len(j.left)
+		busy += j.Running()
 	}
 	speed, draws := speedAt(r.cap(), busy)
 	r.now += mixedTick
@@ -286,7 +260,7 @@ func (r *mixedRun) begin(j *mixedJob, d time.Duration) {
 // deflate raises a job's ratio: tasks that have not begun go, down to what it leaves.
 func (r *mixedRun) deflate(j *mixedJob, theta float64) {
 	j.theta = theta
-	j.drop(len(j.times) - j.dropped - units.Ratio(1-theta).Kept(len(j.times)))
+	j.Drop(len(j.Times) - j.Dropped - units.Ratio(1-theta).Kept(len(j.Times)))
 }
 
 // hand gives free containers to the job furthest below its share; one without a share has
@@ -294,18 +268,18 @@ func (r *mixedRun) deflate(j *mixedJob, theta float64) {
 func (r *mixedRun) hand(jobs []*mixedJob) {
 	free := mixedContainers
 	for _, j := range jobs {
-		free -= len(j.left)
+		free -= j.Running()
 	}
 	below := func(j *mixedJob) int {
 		if j.share > 0 {
-			return j.share - len(j.left)
+			return j.share - j.Running()
 		}
-		return mixedContainers/len(jobs) - len(j.left)
+		return mixedContainers/len(jobs) - j.Running()
 	}
 	for ; free > 0; free-- {
 		var next *mixedJob
 		for _, j := range jobs {
-			if j.pending() == 0 || j.share > 0 && below(j) <= 0 {
+			if j.Pending() == 0 || j.share > 0 && below(j) <= 0 {
 				continue
 			}
 			if next == nil || below(j) > below(next) {
@@ -315,11 +289,10 @@ func (r *mixedRun) hand(jobs []*mixedJob) {
 		if next == nil {
 			return
 		}
-		if next.begun == 0 {
+		if next.Begun == 0 {
 			next.first = r.now
 		}
-		next.left, next.length = append(next.left, next.times[next.begun]), append(next.length, next.times[next.begun])
-		next.begun++
+		next.Begin()
 	}
 }
 
@@ -333,7 +306,7 @@ func (r *mixedRun) look() {
 	by := map[string]*mixedJob{}
 	for _, j := range r.running() {
 		by[j.id] = j
-		if j.begun > 0 {
+		if j.Begun > 0 {
 			in.Jobs = append(in.Jobs, r.reported(j))
 		}
 	}
@@ -351,7 +324,7 @@ func (r *mixedRun) look() {
 		if r.cab {
 			j := by[s.ID]
 			j.stopped = true
-			j.drop(s.Tasks - s.MinTasks - j.dropped)
+			j.Drop(s.Tasks - s.MinTasks - j.Dropped)
 		}
 	}
 	switch {
@@ -366,8 +339,8 @@ func (r *mixedRun) look() {
 func (r *mixedRun) reported(j *mixedJob) arbiter.Job {
 	fast := min(mixedRated, r.base()+mixedRise)
 	return arbiter.Job{
-		ID: j.id, Name: j.class.name, Tasks: len(j.times), Done: j.done, Running: len(j.left), Pending: j.pending(), Dropped: j.dropped, Work: j.worked(),
-		Phase: progress.Map, Reduced: -1, Elapsed: max(1, r.now-j.first), Floor: j.class.floor, Uncapped: j.uncapped, Stopped: j.stopped, Held: len(j.left),
+		ID: j.id, Name: j.class.name, Tasks: len(j.Times), Done: j.Done, Running: j.Running(), Pending: j.Pending(), Dropped: j.Dropped, Work: j.Worked(),
+		Phase: progress.Map, Reduced: -1, Elapsed: max(1, r.now-j.first), Floor: j.class.floor, Uncapped: j.uncapped, Stopped: j.stopped, Held: j.Running(),
 		Power: r.cap(), Full: mixedBase, Base: r.base(), Fast: fast, ByRatio: r.moves || r.theta,
 	}
 }
@@ -394,7 +367,7 @@ func (r *mixedRun) move(outlooks []arbiter.Outlook, by map[string]*mixedJob) {
 	for _, o := range outlooks {
 		j := by[o.ID]
 		c := arbiter.Contender{
-			ID: j.id, Class: j.class.name, Rank: j.rank, Tasks: len(j.times), Dropped: j.dropped, Pending: j.pending(), Floor: j.class.floor, Elapsed: max(1, r.now-j.first), Run: 1, Outlook: o,
+			ID: j.id, Class: j.class.name, Rank: j.rank, Tasks: len(j.Times), Dropped: j.Dropped, Pending: j.Pending(), Floor: j.class.floor, Elapsed: max(1, r.now-j.first), Run: 1, Outlook: o,
 			Due: r.due(j), MaySprint: j.class.sprints, MayDeflate: true, Theta: j.theta, Deflated: j.theta > 0,
 			Offer: arbiter.Offer{
 				Domain: "site", Balance: units.FromJoules(max(0, r.balance)), Rise: min(mixedRated, r.base()+mixedRise) - r.base(), Nodes: 1,

@@ -31,8 +31,8 @@ func TestMixedLoadIsLawful(t *testing.T) {
 				t.Errorf("%s, seed %d: %v J are spent of %v J", v.name, seed, r.spent, most)
 			}
 			for _, j := range r.jobs {
-				if j.end == 0 || !j.floorKept() || j.done+j.dropped != len(j.times) {
-					t.Errorf("%s, seed %d: %s ends at %v with %d of %d tasks, floor %v", v.name, seed, j.id, j.end, j.done, len(j.times), j.class.floor)
+				if j.end == 0 || !j.floorKept() || j.Done+j.Dropped != len(j.Times) {
+					t.Errorf("%s, seed %d: %s ends at %v with %d of %d tasks, floor %v", v.name, seed, j.id, j.end, j.Done, len(j.Times), j.class.floor)
 				}
 			}
 		}

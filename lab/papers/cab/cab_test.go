@@ -134,7 +134,7 @@ func TestEngineHoldsShares(t *testing.T) {
 	}
 	e := &engine{server: x, setup: setup{variant: noCap()}}
 	for range 2 {
-		e.jobs = append(e.jobs, &job{times: slices.Repeat([]float64{10}, 200), reduce: 5})
+		e.jobs = append(e.jobs, &job{Tasks: papers.Tasks{Times: slices.Repeat([]float64{10}, 200)}, reduce: 5})
 	}
 	look := func(until time.Duration) int {
 		for e.now < until {
@@ -195,7 +195,7 @@ func TestCommand(t *testing.T) {
 	one, two := t.TempDir(), t.TempDir()
 	exit, stdout, _ := command(t, "--seed", "2", "--seeds", "1", "--out", one, "-o", "json")
 	same := &figures{trials: smallFigures(t).trials[1:]}
-	if err := same.write(two, 2); err != nil {
+	if err := same.files(2).Write(two); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"runs.csv", "summary.csv", "containers.csv", "fig4.svg", "fig5.svg", "table2.svg"} {

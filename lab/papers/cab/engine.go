@@ -1,11 +1,11 @@
 package cab
 
 import (
-	"slices"
 	"time"
 
 	"headroom/jobs/arbiter"
 	"headroom/jobs/containers"
+	"headroom/lab/papers"
 	"headroom/progress"
 	"headroom/units"
 )
@@ -63,13 +63,9 @@ type setup struct {
 
 // job is one job of a run.
 type job struct {
+	papers.Tasks
+
 	app     app
-	times   []float64
-	begun   int       // tasks begun
-	left    []float64 // of each running task, s at full speed
-	length  []float64
-	done    int
-	dropped int
 	reduce  float64 // left of the reduce task, s at full speed
 	mapEnd  time.Duration
 	end     time.Duration
@@ -79,18 +75,12 @@ type job struct {
 
 func (j *job) ended() bool { return j.end > 0 }
 
-// pending is how many tasks have not begun.
-func (j *job) pending() int { return len(j.times) - j.begun - j.dropped }
-
-// mapped tells that all its map tasks are over.
-func (j *job) mapped() bool { return j.done+j.dropped == len(j.times) }
-
 // running is how many containers run tasks of it.
 func (j *job) running() int {
-	if j.mapped() && !j.ended() {
+	if j.Over() && !j.ended() {
 		return 1
 	}
-	return len(j.left)
+	return j.Running()
 }
 
 // held is how many containers it holds, its application master's included.
@@ -103,7 +93,7 @@ func (j *job) held() int {
 
 // work lets the job's tasks progress by so many seconds at full speed.
 func (j *job) work(now time.Duration, seconds float64) {
-	if j.mapped() {
+	if j.Over() {
 		if j.mapEnd == 0 {
 			j.mapEnd = now
 		}
@@ -112,37 +102,12 @@ func (j *job) work(now time.Duration, seconds float64) {
 		}
 		return
 	}
-	kept := 0
-	for i := range j.left {
-		if j.left[i] -= seconds; j.left[i] <= 0 {
-			j.done++
-			continue
-		}
-		j.left[kept], j.length[kept] = j.left[i], j.length[i]
-		kept++
-	}
-	j.left, j.length = j.left[:kept], j.length[:kept]
-}
-
-// begin starts the next task.
-func (j *job) begin() {
-	j.left = append(j.left, j.times[j.begun])
-	j.length = append(j.length, j.times[j.begun])
-	j.begun++
-}
-
-// worked is the map work done, in tasks, the finished parts of running ones included.
-func (j *job) worked() float64 {
-	sum := float64(j.done)
-	for i := range j.left {
-		sum += 1 - j.left[i]/j.length[i]
-	}
-	return sum
+	j.Work(seconds)
 }
 
 // phase is what the job does now.
 func (j *job) phase() progress.Phase {
-	if j.mapped() {
+	if j.Over() {
 		return progress.Reduce
 	}
 	return progress.Map
@@ -187,7 +152,7 @@ func run(s setup, watch func(*engine, *arbiter.Input)) (*outcome, error) {
 	}
 	e := &engine{setup: s, server: machine, watch: watch}
 	for i, a := range s.apps {
-		e.jobs = append(e.jobs, &job{app: a, times: s.times[i], reduce: a.reduce})
+		e.jobs = append(e.jobs, &job{app: a, Tasks: papers.Tasks{Times: s.times[i]}, reduce: a.reduce})
 	}
 	for _, d := range s.uncapped {
 		e.longest = max(e.longest, d)
@@ -199,7 +164,7 @@ func run(s setup, watch func(*engine, *arbiter.Input)) (*outcome, error) {
 	o := &outcome{}
 	for i, j := range e.jobs {
 		o.ends, o.mapEnds = append(o.ends, j.end), append(o.mapEnds, j.mapEnd)
-		o.done, o.least = append(o.done, j.done), append(o.least, containers.MinTasks(len(j.times), s.floors[i]))
+		o.done, o.least = append(o.done, j.Done), append(o.least, containers.MinTasks(len(j.Times), s.floors[i]))
 	}
 	return o, nil
 }
@@ -265,7 +230,7 @@ func (e *engine) hand() {
 	for ; free > 0; free-- {
 		var next *job
 		for _, j := range e.jobs {
-			if j.ended() || j.pending() == 0 || j.share > 0 && j.held() >= j.share {
+			if j.ended() || j.Pending() == 0 || j.share > 0 && j.held() >= j.share {
 				continue
 			}
 			if next == nil || j.below() > next.below() {
@@ -275,7 +240,7 @@ func (e *engine) hand() {
 		if next == nil {
 			return
 		}
-		next.begin()
+		next.Begin()
 	}
 }
 
@@ -304,7 +269,7 @@ func (e *engine) loop() {
 	for _, s := range d.Stops {
 		j := e.jobs[index(s.ID)]
 		j.stopped = true
-		j.dropped += min(j.pending(), s.Tasks-s.MinTasks)
+		j.Drop(s.Tasks - s.MinTasks)
 	}
 }
 
@@ -321,11 +286,11 @@ func (e *engine) gather() arbiter.Input {
 			continue
 		}
 		x := arbiter.Job{
-			ID: id(i), Name: j.app.name, Tasks: len(j.times), Done: j.done, Running: j.running(), Pending: j.pending(), Dropped: j.dropped,
-			Work: j.worked(), Phase: j.phase(), Reduced: 0, Elapsed: e.now, Floor: e.floors[i], Stopped: j.stopped, Held: j.held(),
+			ID: id(i), Name: j.app.name, Tasks: len(j.Times), Done: j.Done, Running: j.running(), Pending: j.Pending(), Dropped: j.Dropped,
+			Work: j.Worked(), Phase: j.phase(), Reduced: 0, Elapsed: e.now, Floor: e.floors[i], Stopped: j.stopped, Held: j.held(),
 			Power: e.server.cap, Full: fullLoad,
 		}
-		if j.mapped() {
+		if j.Over() {
 			x.Reduced = 1 - j.reduce/j.app.reduce
 		}
 		if e.server.cap == 0 {
@@ -347,7 +312,7 @@ func (e *engine) frozen() *engine {
 	then.variant = noCap()
 	for _, j := range e.jobs {
 		c := *j
-		c.left, c.length, c.share = slices.Clone(j.left), slices.Clone(j.length), j.held()
+		c.Tasks, c.share = j.Clone(), j.held()
 		then.jobs = append(then.jobs, &c)
 		if !j.ended() {
 			then.load += j.running()

@@ -13,8 +13,8 @@ import (
 	"headroom/lab/papers"
 )
 
-// write writes all tables and plots into a folder.
-func (f *figures) write(dir string, seed uint64) error {
+// files are all tables and plots.
+func (f *figures) files(seed uint64) papers.Files {
 	return papers.Files{
 		"runs.csv":       func(w io.Writer) error { return f.runs(w, seed) },
 		"summary.csv":    f.summary,
@@ -22,10 +22,8 @@ func (f *figures) write(dir string, seed uint64) error {
 		"fig4.svg":       f.drawFig4,
 		"fig5.svg":       f.drawFig5,
 		"table2.svg":     f.drawTable2,
-	}.Write(dir)
+	}
 }
-
-func number(x float64) string { return strconv.FormatFloat(x, 'f', 5, 64) }
 
 // allKeys are all experiments by all variants.
 func allKeys() []key {
@@ -53,11 +51,11 @@ func (f *figures) runs(w io.Writer, seed uint64) error {
 				continue
 			}
 			row := append([]string{strconv.FormatUint(seed+uint64(i), 10)}, k.cells()...)
-			row = append(row, number(r.runtime))
+			row = append(row, papers.Number(r.runtime))
 			for _, j := range r.jobs {
-				row = append(row, number(j))
+				row = append(row, papers.Number(j))
 			}
-			rows = append(rows, append(row, number(r.done)))
+			rows = append(rows, append(row, papers.Number(r.done)))
 		}
 	}
 	return papers.WriteCSV(w, rows)
@@ -67,8 +65,8 @@ func (f *figures) runs(w io.Writer, seed uint64) error {
 func (f *figures) summary(w io.Writer) error {
 	rows := [][]string{{"set", "cap", "quality_percent", "variant", "runtime", "low", "high"}}
 	for _, k := range allKeys() {
-		if s := f.runtime(k); s.known {
-			rows = append(rows, append(k.cells(), number(s.mean), number(s.low), number(s.high)))
+		if s := f.runtime(k); s.Known {
+			rows = append(rows, append(k.cells(), papers.Number(s.Mean), papers.Number(s.Low), papers.Number(s.High)))
 		}
 	}
 	return papers.WriteCSV(w, rows)
@@ -78,7 +76,7 @@ func (f *figures) summary(w io.Writer) error {
 func (f *figures) followed(w io.Writer) error {
 	rows := [][]string{{"time_s", "cap_w", "queue1", "queue2", "queue3"}}
 	for _, p := range f.trials[0].follow {
-		row := []string{number(p.at.Seconds()), number(p.cap)}
+		row := []string{papers.Number(p.at.Seconds()), papers.Number(p.cap)}
 		for _, h := range p.held {
 			row = append(row, strconv.Itoa(h))
 		}
@@ -128,7 +126,7 @@ func (f *figures) bars(title string, set int, capName string, legend bool) (*cha
 	for i, v := range all {
 		var values plotter.Values
 		for _, q := range qualities() {
-			values = append(values, f.runtime(key{set, capName, q, v.name}).mean)
+			values = append(values, f.runtime(key{set, capName, q, v.name}).Mean)
 		}
 		bars, err := plotter.NewBarChart(values, vg.Points(wide))
 		if err != nil {

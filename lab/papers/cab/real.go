@@ -2,13 +2,11 @@ package cab
 
 import (
 	"context"
-	"crypto/rand"
 	stderrors "errors"
 	"fmt"
 	"io"
 	"math"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,12 +15,11 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
-	"headroom/internal/rpc"
 	"headroom/jobs/containers"
 	"headroom/lab/cluster"
 	"headroom/lab/hadoop"
+	"headroom/lab/papers"
 	"headroom/units"
 )
 
@@ -43,8 +40,6 @@ const (
 	realSlots = 3
 	// realUnit is a container's memory, MiB; an application master takes one.
 	realUnit = 256
-	// realWeight keeps for the nodes the CPUs that they own, whatever else the host does.
-	realWeight = 50
 	// realPatience bounds everything beside the jobs, realMost one variant's jobs.
 	realPatience = 3 * time.Minute
 	realMost     = 12 * time.Minute
@@ -88,30 +83,33 @@ func realVariants(approximate bool) []realVariant {
 
 // realRun is one real run in progress.
 type realRun struct {
-	o        *options
-	dir, bin string
-	progress io.Writer
+	*papers.Real
 
-	site    *cluster.Site
+	o       *options
 	cluster *hadoop.Cluster
 	hooks   string
 	jobs    []realJob
-	via     connect.HTTPClient
 }
 
 // runReal runs the experiment on a real Hadoop.
 func runReal(ctx context.Context, o *options, progress io.Writer) (results *realResults, err error) {
-	r := &realRun{o: o, progress: progress, via: rpc.NewClient()}
-	jars, err := r.prepare(ctx)
-	if err != nil {
+	if os.Geteuid() != 0 {
+		return nil, cli.Failed("run it as root, or leave --engine away: the simulation needs no rights", "--engine yarn slows real processes by cgroups, which needs root's rights")
+	}
+	r := &realRun{o: o}
+	if r.Real, err = papers.NewReal("cab", &o.Options, progress, "yarn", "make hooks builds both jars into bin/; it needs Maven and a JDK", "headroom-hadoop.jar", "headroom-apps.jar"); err != nil {
 		return nil, err
 	}
 	defer func() {
 		if kept := r.keepLogs(); kept != nil && err == nil {
 			err = kept
 		}
-		_ = os.RemoveAll(r.dir)
+		r.Remove()
 	}()
+	jars, err := r.fetch(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if r.jobs, err = r.makeJobs(jars); err != nil {
 		return nil, err
 	}
@@ -130,40 +128,14 @@ func runReal(ctx context.Context, o *options, progress io.Writer) (results *real
 	return results, nil
 }
 
-// prepare checks what the run needs before anything starts.
-func (r *realRun) prepare(ctx context.Context) (hadoop.Jars, error) {
-	if os.Geteuid() != 0 {
-		return hadoop.Jars{}, cli.Failed("run it as root, or leave --engine away: the simulation needs no rights", "--engine yarn slows real processes by cgroups, which needs root's rights")
-	}
-	self, err := os.Executable()
-	if err != nil {
-		return hadoop.Jars{}, fmt.Errorf("cab: own program: %w", err)
-	}
-	r.bin = r.o.bin
-	if r.bin == "" {
-		r.bin = filepath.Dir(self)
-	}
-	for _, jar := range []string{"headroom-hadoop.jar", "headroom-apps.jar"} {
-		if _, err := os.Stat(filepath.Join(r.bin, jar)); err != nil {
-			return hadoop.Jars{}, cli.Failed("make hooks builds both jars into bin/; it needs Maven and a JDK. --bin names another folder", "--engine yarn needs %s in %s: %w", jar, r.bin, err)
-		}
-	}
-	r.note("looking for Hadoop's jars")
+// fetch returns Hadoop's jars.
+func (r *realRun) fetch(ctx context.Context) (hadoop.Jars, error) {
+	r.Note("looking for Hadoop's jars")
 	jars, err := hadoop.Fetch(ctx, "")
 	if stderrors.Is(err, hadoop.ErrUnavailable) {
 		return jars, cli.Failed("install what is missing, or leave --engine away: the simulation needs none of it", "--engine yarn: %w", err)
 	}
-	if err != nil {
-		return jars, err
-	}
-	r.dir, err = os.MkdirTemp("", "headroom-cab-")
 	return jars, err
-}
-
-func (r *realRun) note(format string, args ...any) { cli.Notef(r.progress, format, args...) }
-
-func (r *realRun) path(parts ...string) string {
-	return filepath.Join(append([]string{r.dir}, parts...)...)
 }
 
 // realQueue is the queue of a job: with its quality's guarantee, or one that guarantees all.
@@ -200,14 +172,14 @@ func (r *realRun) queues(gated bool) []hadoop.Queue {
 func (r *realRun) start(ctx context.Context, jars hadoop.Jars) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, realPatience)
 	defer cancel()
-	r.note("starting a coordinator and %d emulated nodes", realNodes)
-	if r.site, err = cluster.NewSite(cluster.Config{Dir: r.path("site"), Bin: r.bin, Coordinators: 1, Nodes: realNodes, Weight: realWeight}); err != nil {
+	r.Note("starting a coordinator and %d emulated nodes", realNodes)
+	if r.Site, err = cluster.NewSite(cluster.Config{Dir: r.Path("site"), Bin: r.Folder, Coordinators: 1, Nodes: realNodes, Weight: papers.RealWeight}); err != nil {
 		return err
 	}
-	if err := r.site.Start(); err != nil {
+	if err := r.Site.Start(); err != nil {
 		return err
 	}
-	if err := r.await(ctx, "the nodes hold no lease", r.holds(r.site.Full())); err != nil {
+	if err := r.Await(ctx, "the nodes hold no lease", r.holds(r.Site.Full())); err != nil {
 		return err
 	}
 	ports, err := cluster.FreePorts(1)
@@ -216,7 +188,7 @@ func (r *realRun) start(ctx context.Context, jars hadoop.Jars) (err error) {
 	}
 	r.hooks = ports[0]
 	config := hadoop.Config{
-		Dir: r.path("cluster"), Jars: jars, Plugins: []string{r.jar("headroom-hadoop.jar")}, Scheduler: "headroom.hadoop.LiveFairScheduler",
+		Dir: r.Path("cluster"), Jars: jars, Plugins: []string{r.Program("headroom-hadoop.jar")}, Scheduler: "headroom.hadoop.LiveFairScheduler",
 		Properties: map[string]string{"headroom.url": "http://" + r.hooks},
 	}
 	config.Queues = r.queues(false)
@@ -224,16 +196,16 @@ func (r *realRun) start(ctx context.Context, jars hadoop.Jars) (err error) {
 	for i, floor := range containers.QueueFloors() {
 		fmt.Fprintf(&queues, "    - {name: root.q%d, guarantee: %g%%}\n    - {name: root.e%d, guarantee: 100%%}\n", i+1, 100*floor, i+1)
 	}
-	for _, name := range r.site.Nodes() {
+	for _, name := range r.Site.Nodes() {
 		config.Nodes = append(config.Nodes, hadoop.Node{
-			Name: name, VCores: realSlots, MemoryMB: realSlots * realUnit, Wrap: hadoop.OnNode(filepath.Join(r.bin, "powerlab"), r.site.NodeDir(), name),
+			Name: name, VCores: realSlots, MemoryMB: realSlots * realUnit, Wrap: hadoop.OnNode(r.Program("powerlab"), r.Site.NodeDir(), name),
 		})
 	}
-	r.note("starting Hadoop %s: a ResourceManager, and a NodeManager on each node", hadoop.Version)
+	r.Note("starting Hadoop %s: a ResourceManager, and a NodeManager on each node", hadoop.Version)
 	if r.cluster, err = hadoop.Start(ctx, config); err != nil {
 		return err
 	}
-	if err := r.site.StartScheduler(fmt.Sprintf("yarn:\n  resourcemanager: [%q]\n  hooks: %q\n  container: {memory_mb: %d, vcores: 1}\n  queues:\n%s",
+	if err := r.Site.StartScheduler(fmt.Sprintf("yarn:\n  resourcemanager: [%q]\n  hooks: %q\n  container: {memory_mb: %d, vcores: 1}\n  queues:\n%s",
 		r.cluster.RM(), r.hooks, realUnit, queues.String())); err != nil {
 		return err
 	}
@@ -243,7 +215,7 @@ func (r *realRun) start(ctx context.Context, jars hadoop.Jars) (err error) {
 // warm runs a small job, so that the first variant does not pay for files that are read
 // for the first time.
 func (r *realRun) warm(ctx context.Context) error {
-	r.note("warming up")
+	r.Note("warming up")
 	ended, err := r.cluster.Run(ctx, r.cluster.Sleep("e1", realNodes, time.Millisecond))
 	if err == nil && !ended.Succeeded() {
 		err = fmt.Errorf("cab: the warm-up job ended as %s: %s", ended.FinalStatus, ended.Diagnostics)
@@ -251,120 +223,66 @@ func (r *realRun) warm(ctx context.Context) error {
 	return err
 }
 
-func (r *realRun) jar(name string) string { return filepath.Join(r.bin, name) }
-
 // close ends everything that was started.
 func (r *realRun) close() error {
 	var errs []error
 	if r.cluster != nil {
 		errs = append(errs, r.cluster.Close())
 	}
-	if r.site != nil {
-		errs = append(errs, r.site.Close())
+	if r.Site != nil {
+		errs = append(errs, r.Site.Close())
 	}
 	return stderrors.Join(errs...)
 }
 
-// keepLogs copies the logs into the output folder, if one is named.
+// keepLogs keeps the logs of the site and of Hadoop.
 func (r *realRun) keepLogs() error {
-	if r.o.out == "" {
-		return nil
-	}
 	for _, of := range []string{"site", "cluster"} {
-		to := filepath.Join(r.o.out, "logs", of)
-		if err := os.RemoveAll(to); err != nil {
-			return fmt.Errorf("cab: keep the logs: %w", err)
-		}
-		if _, err := os.Stat(r.path(of, "logs")); err != nil {
+		if _, err := os.Stat(r.Path(of, "logs")); err != nil {
 			continue // it came to nothing
 		}
-		if err := os.CopyFS(to, os.DirFS(r.path(of, "logs"))); err != nil {
-			return fmt.Errorf("cab: keep the logs: %w", err)
-		}
-	}
-	return nil
-}
-
-// await looks until done, the time is over, or a program has ended.
-func (r *realRun) await(ctx context.Context, not string, done func(context.Context) bool) error {
-	tick := time.NewTicker(realLook / 2)
-	defer tick.Stop()
-	for !done(ctx) {
-		if err := r.site.Running(); err != nil {
+		if err := r.KeepLogs(of, r.Path(of, "logs")); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("cab: %s: %w", not, ctx.Err())
-		case <-tick.C:
-		}
 	}
 	return nil
-}
-
-// leader asks the coordinator.
-func (r *realRun) leader(ctx context.Context, f func(ctx context.Context, base string) error) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	_, err := rpc.ToLeader(ctx, r.site.Addresses(), 5*time.Second, func(addr string) error { return f(ctx, rpc.BaseURL(addr)) })
-	return err
 }
 
 // holds tells whether all nodes hold caps that come to the budget.
 func (r *realRun) holds(budget units.Power) func(context.Context) bool {
 	return func(ctx context.Context) bool {
 		held, nodes := 0.0, 0
-		err := r.leader(ctx, func(ctx context.Context, base string) error {
-			answer, err := headroomv1connect.NewClusterServiceClient(r.via, base, rpc.ClientOptions()...).ListNodes(ctx, connect.NewRequest(&headroomv1.ListNodesRequest{}))
-			if err != nil {
-				return err
+		for _, n := range r.Nodes(ctx) {
+			if n.EffectiveUw != nil {
+				held += min(float64(n.GetEffectiveUw()), float64(n.GetMaxUw()))
+				nodes++
 			}
-			for _, n := range answer.Msg.GetNodes() {
-				if n.EffectiveUw != nil {
-					held += min(float64(n.GetEffectiveUw()), float64(n.GetMaxUw()))
-					nodes++
-				}
-			}
-			return nil
-		})
-		return err == nil && nodes == realNodes && math.Abs(held/float64(budget)-1) < settled
+		}
+		return nodes == realNodes && math.Abs(held/float64(budget)-1) < settled
 	}
-}
-
-// service is the coordinators' interface for operators.
-func (r *realRun) service(base string) headroomv1connect.ClusterServiceClient {
-	return headroomv1connect.NewClusterServiceClient(r.via, base, rpc.ClientOptions()...)
-}
-
-func changeFor(v realVariant) *headroomv1.Change {
-	return &headroomv1.Change{Actor: "cab", Reason: "the variant " + v.name, RequestId: rand.Text()}
 }
 
 // setBudget makes the budget that of a variant, and waits until the nodes hold it.
 func (r *realRun) setBudget(ctx context.Context, v realVariant) error {
-	budget := r.site.Full()
+	budget := r.Site.Full()
 	if v.capped {
 		budget = units.FromWatts(math.Round(budget.Watts() * r.o.cap))
 	}
-	r.note("%s: budget %.0f of %.0f W, container policy %s", v.name, budget.Watts(), r.site.Full().Watts(), v.policy)
-	req := &headroomv1.SetBudgetRequest{Domain: cluster.Domain, BudgetUw: int64(budget), Change: changeFor(v)}
-	err := r.leader(ctx, func(ctx context.Context, base string) error {
-		_, err := r.service(base).SetBudget(ctx, connect.NewRequest(req))
+	r.Note("%s: budget %.0f of %.0f W, container policy %s", v.name, budget.Watts(), r.Site.Full().Watts(), v.policy)
+	req := &headroomv1.SetBudgetRequest{Domain: cluster.Domain, BudgetUw: int64(budget), Change: r.Signed("the variant " + v.name)}
+	err := r.Leader(ctx, func(ctx context.Context, base string) error {
+		_, err := r.Operators(base).SetBudget(ctx, connect.NewRequest(req))
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("cab: set the budget: %w", err)
 	}
-	return r.await(ctx, "the nodes do not hold the budget", r.holds(budget))
+	return r.Await(ctx, "the nodes do not hold the budget", r.holds(budget))
 }
 
 // setPolicy chooses how containers are divided.
 func (r *realRun) setPolicy(ctx context.Context, v realVariant, policy containers.Policy) error {
-	req := &headroomv1.ChangeRequest{Change: changeFor(v), What: &headroomv1.ChangeRequest_SetContainerPolicy{SetContainerPolicy: string(policy)}}
-	err := r.leader(ctx, func(ctx context.Context, base string) error {
-		_, err := r.service(base).Change(ctx, connect.NewRequest(req))
-		return err
-	})
+	err := r.Change(ctx, "the variant "+v.name, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetContainerPolicy{SetContainerPolicy: string(policy)}})
 	if err != nil {
 		return fmt.Errorf("cab: set the container policy: %w", err)
 	}
@@ -389,7 +307,7 @@ func (r *realRun) submit(ctx context.Context, v realVariant) ([]*hadoop.RunningJ
 		return nil, err
 	}
 	for _, j := range running {
-		err := r.await(ctx, "the application master of "+j.ID+" does not answer", func(ctx context.Context) bool {
+		err := r.Await(ctx, "the application master of "+j.ID+" does not answer", func(ctx context.Context) bool {
 			p, err := j.Progress(ctx)
 			return err == nil && p.Maps > 0
 		})
@@ -397,7 +315,7 @@ func (r *realRun) submit(ctx context.Context, v realVariant) ([]*hadoop.RunningJ
 			return nil, err
 		}
 	}
-	r.note("%s: all application masters are up, the maps begin", v.name)
+	r.Note("%s: all application masters are up, the maps begin", v.name)
 	return running, stderrors.Join(r.setPolicy(ctx, v, v.policy), r.cluster.SetQueues(ctx, r.queues(false)))
 }
 
@@ -433,15 +351,15 @@ func (r *realRun) variant(ctx context.Context, v realVariant) (*realVariantRun, 
 	if err := r.committed(ctx, running, run); err != nil {
 		return nil, err
 	}
-	r.note("%s: %.0f s; %s", v.name, run.makespan().Seconds(), run.host)
+	r.Note("%s: %.0f s; %s", v.name, run.makespan().Seconds(), run.host)
 	return run, nil
 }
 
 // job is a job of the set as it is submitted.
 func (r *realRun) job(j *realJob, v realVariant) hadoop.Job {
 	job := j.job
-	job.Queue, job.Args = realQueue(j, v.exact), j.args(r.path("out", v.name, j.name))
-	job.LibJars = []string{r.jar("headroom-hadoop.jar")}
+	job.Queue, job.Args = realQueue(j, v.exact), j.args(r.Path("out", v.name, j.name))
+	job.LibJars = []string{r.Program("headroom-hadoop.jar")}
 	job.Properties = map[string]string{
 		"headroom.url": "http://" + r.hooks, "mapreduce.framework.name": "yarn-headroom", "headroom.early-stop": "speculator",
 		"mapreduce.job.reduce.slowstart.completedmaps": "1.0", "yarn.app.mapreduce.am.resource.mb": fmt.Sprint(realUnit),
@@ -451,17 +369,11 @@ func (r *realRun) job(j *realJob, v realVariant) hadoop.Job {
 
 // list are the coordinator's jobs, by id.
 func (r *realRun) list(ctx context.Context) (map[string]*headroomv1.Job, error) {
+	all, err := r.Jobs(ctx)
 	jobs := map[string]*headroomv1.Job{}
-	err := r.leader(ctx, func(ctx context.Context, base string) error {
-		answer, err := headroomv1connect.NewJobServiceClient(r.via, base, rpc.ClientOptions()...).ListJobs(ctx, connect.NewRequest(&headroomv1.ListJobsRequest{WithoutSpecs: true}))
-		if err != nil {
-			return err
-		}
-		for _, j := range answer.Msg.GetJobs() {
-			jobs[j.GetId()] = j
-		}
-		return nil
-	})
+	for _, j := range all {
+		jobs[j.GetId()] = j
+	}
 	return jobs, err
 }
 
@@ -493,7 +405,7 @@ func (r *realRun) watch(ctx context.Context, running []*hadoop.RunningJob, run *
 			done, tasks = done+int(j.GetProgress().GetDone()), tasks+int(j.GetProgress().GetTasks())
 		}
 		if time.Since(told) > noteEvery {
-			r.note("%s: %.0f s, %d of %d map tasks done", run.variant.name, time.Since(began).Seconds(), done, tasks)
+			r.Note("%s: %.0f s, %d of %d map tasks done", run.variant.name, time.Since(began).Seconds(), done, tasks)
 			told = time.Now()
 		}
 	}
@@ -503,7 +415,7 @@ func (r *realRun) watch(ctx context.Context, running []*hadoop.RunningJob, run *
 func (r *realRun) committed(ctx context.Context, running []*hadoop.RunningJob, run *realVariantRun) error {
 	ctx, cancel := context.WithTimeout(ctx, realPatience)
 	defer cancel()
-	return r.await(ctx, "the coordinator does not know the jobs' ends", func(ctx context.Context) bool {
+	return r.Await(ctx, "the coordinator does not know the jobs' ends", func(ctx context.Context) bool {
 		jobs, err := r.list(ctx)
 		if err != nil {
 			return false
@@ -527,7 +439,7 @@ func (r *realRun) makeJobs(jars hadoop.Jars) ([]realJob, error) {
 	for i, a := range w.apps {
 		j := realJob{name: a.name, queue: w.queues[i][column]}
 		j.floor = containers.QueueFloors()[j.queue-1]
-		if err := r.dataFor(&j, jars, r.o.seed+uint64(i)); err != nil {
+		if err := r.dataFor(&j, jars, r.Seed+uint64(i)); err != nil {
 			return nil, err
 		}
 		jobs = append(jobs, j)
@@ -546,21 +458,21 @@ const (
 
 // dataFor writes a job's input and says how it is called.
 func (r *realRun) dataFor(j *realJob, jars hadoop.Jars, seed uint64) error {
-	in := r.path("in", j.name)
+	in := r.Path("in", j.name)
 	text := hadoop.Text{Files: r.o.maps, Bytes: realText, Spread: 0.2, Topical: 0.5, Seed: seed}
 	var err error
 	switch j.name {
 	case appPi().name:
-		j.job = hadoop.Job{Jar: r.jar("headroom-apps.jar"), Program: "pi"}
+		j.job = hadoop.Job{Jar: r.Program("headroom-apps.jar"), Program: "pi"}
 		j.args = func(out string) []string { return []string{fmt.Sprint(r.o.maps), fmt.Sprint(realPoints), out} }
-		return os.MkdirAll(r.path("out"), 0o755)
+		return os.MkdirAll(r.Path("out"), 0o755)
 	case appTopN().name:
 		_, err = text.Write(in)
-		j.job = hadoop.Job{Jar: r.jar("headroom-apps.jar"), Program: "topn"}
+		j.job = hadoop.Job{Jar: r.Program("headroom-apps.jar"), Program: "topn"}
 		j.args = func(out string) []string { return []string{in, out, fmt.Sprint(realTop)} }
 	case appHist().name:
 		_, err = hadoop.Ratings{Files: r.o.maps, Bytes: realRatings, Spread: 0.2, Drift: 1, Seed: seed}.Write(in)
-		j.job = hadoop.Job{Jar: r.jar("headroom-apps.jar"), Program: "histmovies"}
+		j.job = hadoop.Job{Jar: r.Program("headroom-apps.jar"), Program: "histmovies"}
 		j.args = func(out string) []string { return []string{in, out} }
 	default:
 		_, err = text.Write(in)

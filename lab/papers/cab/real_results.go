@@ -255,26 +255,26 @@ func (e *realEnd) mapEnd() (last time.Time) {
 	return last
 }
 
-// write writes the tables.
-func (r *realResults) write(dir string) error {
-	return papers.Files{"runs.csv": r.writeRuns, "looks.csv": r.writeLooks}.Write(dir)
+// files are the tables.
+func (r *realResults) files() papers.Files {
+	return papers.Files{"runs.csv": r.writeRuns, "looks.csv": r.writeLooks}
 }
 
 func (r *realResults) writeRuns(w io.Writer) error {
 	rows := [][]string{{"variant", "job", "queue", "floor", "tasks", "done", "dropped", "recorded", "runtime_s", "normalised", "cpu_s", "busy", "steal", "load"}}
 	for i := range r.runs {
 		run := &r.runs[i]
-		host := []string{number(run.host.busy), number(run.host.steal), number(run.host.load)}
+		host := []string{papers.Number(run.host.busy), papers.Number(run.host.steal), papers.Number(run.host.load)}
 		for k := range r.jobs {
 			e, j := &run.ended[k], &r.jobs[k]
 			ms, _ := e.result.History.Counters.Get(hadoop.TaskCounter, "CPU_MILLISECONDS")
 			rows = append(rows, append([]string{
-				run.variant.name, j.name, e.result.Queue, number(e.committed.GetFloor()), strconv.Itoa(e.done() + e.dropped()), strconv.Itoa(e.done()),
-				strconv.Itoa(e.dropped()), strconv.Itoa(e.recorded()), number(run.runtime(k).Seconds()), number(r.jobTime(run.variant.name, k)), number(float64(ms) / 1000),
+				run.variant.name, j.name, e.result.Queue, papers.Number(e.committed.GetFloor()), strconv.Itoa(e.done() + e.dropped()), strconv.Itoa(e.done()),
+				strconv.Itoa(e.dropped()), strconv.Itoa(e.recorded()), papers.Number(run.runtime(k).Seconds()), papers.Number(r.jobTime(run.variant.name, k)), papers.Number(float64(ms) / 1000),
 			}, host...))
 		}
 		rows = append(rows, append([]string{
-			run.variant.name, "set", "", "", "", "", "", "", number(run.makespan().Seconds()), number(r.setTime(run.variant.name)), "",
+			run.variant.name, "set", "", "", "", "", "", "", papers.Number(run.makespan().Seconds()), papers.Number(r.setTime(run.variant.name)), "",
 		}, host...))
 	}
 	return papers.WriteCSV(w, rows)
@@ -286,9 +286,9 @@ func (r *realResults) writeLooks(w io.Writer) error {
 		for _, l := range r.runs[i].looks {
 			p, o := l.is.GetProgress(), l.is.GetOutlook()
 			rows = append(rows, []string{
-				r.runs[i].variant.name, number(l.since.Seconds()), r.jobs[l.job].name, maybe(p.RuntimeS), strconv.Itoa(int(p.GetDone())),
+				r.runs[i].variant.name, papers.Number(l.since.Seconds()), r.jobs[l.job].name, maybe(p.RuntimeS), strconv.Itoa(int(p.GetDone())),
 				strconv.Itoa(int(p.GetRunning())), strconv.Itoa(int(p.GetPending())), strconv.Itoa(int(p.GetDropped())), maybe(p.Work),
-				strconv.Itoa(int(p.GetContainers())), strconv.Itoa(int(o.GetContainers())), maybe(expected(o)), maybe(l.is.UncappedS), number(o.GetCapShare()), o.GetWhy(),
+				strconv.Itoa(int(p.GetContainers())), strconv.Itoa(int(o.GetContainers())), maybe(expected(o)), maybe(l.is.UncappedS), papers.Number(o.GetCapShare()), o.GetWhy(),
 			})
 		}
 	}
@@ -300,7 +300,7 @@ func maybe(x *float64) string {
 	if x == nil {
 		return ""
 	}
-	return number(*x)
+	return papers.Number(*x)
 }
 
 // hostUse is how busy the machine was over a time.

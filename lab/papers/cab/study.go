@@ -4,13 +4,12 @@ import (
 	"context"
 	"math"
 	"math/rand/v2"
-	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"headroom/jobs/arbiter"
 	"headroom/jobs/containers"
+	"headroom/lab/papers"
 	"headroom/progress"
 )
 
@@ -62,25 +61,12 @@ type point struct {
 // study runs every experiment with as many seeds as asked for, the first being seed.
 // The trials are in the order of their seeds.
 func study(ctx context.Context, seed uint64, seeds int) ([]trial, error) {
-	trials, failed := make([]trial, seeds), make([]error, seeds)
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range min(seeds, runtime.GOMAXPROCS(0)) {
-		workers.Go(func() {
-			for i := range next {
-				trials[i], failed[i] = try(ctx, seed+uint64(i))
-			}
-		})
-	}
-	for i := range seeds {
-		next <- i
-	}
-	close(next)
-	workers.Wait()
-	if i := slices.IndexFunc(failed, func(err error) bool { return err != nil }); i >= 0 {
-		return nil, failed[i]
-	}
-	return trials, nil
+	trials := make([]trial, seeds)
+	err := papers.Each(seeds, func(i int) (err error) {
+		trials[i], err = try(ctx, seed+uint64(i))
+		return err
+	}, func(int) {})
+	return trials, err
 }
 
 // try is one seed: every set with the same tasks in all its experiments.

@@ -12,18 +12,11 @@ type figures struct {
 	trials []trial
 }
 
-// stat is a mean over the seeds, with the bounds that hold the mean of other seeds
-// in 95 of 100 cases.
-type stat struct {
-	mean, low, high float64
-	known           bool
-}
-
 // of is the stat of one value for each seed.
-func of(values []float64) stat {
+func of(values []float64) papers.Stat {
 	n := float64(len(values))
 	if n == 0 {
-		return stat{}
+		return papers.Stat{}
 	}
 	sum, squares := 0.0, 0.0
 	for _, v := range values {
@@ -37,7 +30,7 @@ func of(values []float64) stat {
 	if n > 1 {
 		half = normal95 * math.Sqrt(squares/(n-1)/n)
 	}
-	return stat{mean, mean - half, mean + half, true}
+	return papers.Stat{Mean: mean, Low: mean - half, High: mean + half, Known: true}
 }
 
 // normal95 is how many standard errors on both sides hold 95 of 100 means.
@@ -55,7 +48,7 @@ func (f *figures) each(of func(t *trial) (float64, bool)) []float64 {
 }
 
 // runtime is the normalised runtime of an experiment.
-func (f *figures) runtime(k key) stat {
+func (f *figures) runtime(k key) papers.Stat {
 	return of(f.each(func(t *trial) (float64, bool) {
 		r, ok := t.results[k]
 		return r.runtime, ok
@@ -64,7 +57,7 @@ func (f *figures) runtime(k key) stat {
 
 // change is by how many percent an experiment takes longer by one variant than by
 // another, over the seeds.
-func (f *figures) change(k key, than string) stat {
+func (f *figures) change(k key, than string) papers.Stat {
 	return of(f.each(func(t *trial) (float64, bool) { return t.change(k, than) }))
 }
 
@@ -99,7 +92,7 @@ func only(n string) func(caps) bool {
 
 // changes is the mean change of our variant against another over experiments, and the
 // experiment in which it is best.
-func (f *figures) changes(than string, pick func(caps) bool) (mean, best stat, at key) {
+func (f *figures) changes(than string, pick func(caps) bool) (mean, best papers.Stat, at key) {
 	keys := experiments(ours, pick)
 	mean = of(f.each(func(t *trial) (sum float64, known bool) {
 		for _, k := range keys {
@@ -112,28 +105,11 @@ func (f *figures) changes(than string, pick func(caps) bool) (mean, best stat, a
 		return sum, true
 	}))
 	for _, k := range keys {
-		if c := f.change(k, than); c.known && (!best.known || c.mean < best.mean) {
+		if c := f.change(k, than); c.Known && (!best.Known || c.Mean < best.Mean) {
 			best, at = c, k
 		}
 	}
 	return mean, best, at
-}
-
-// target is a papers.Target of a stat.
-func target(id, what, unit string, got stat, met bool, note string) papers.Target {
-	t := papers.Target{ID: id, What: what, Unit: unit, Note: note}
-	if !got.known {
-		t.Note = "not measured"
-		return t
-	}
-	t.Got, t.Low, t.High, t.Met = &got.mean, &got.low, &got.high, met
-	return t
-}
-
-// from adds the paper's own number.
-func from(number float64, t papers.Target) papers.Target {
-	t.Paper = &number
-	return t
 }
 
 // within tells whether x is in a range, both ends included.
@@ -169,20 +145,20 @@ func (f *figures) table2() []papers.Target {
 	var equal papers.Target
 	for _, q := range qualities() {
 		k := key{3, "stepping", q, ours}
-		by := func(variant string) stat { k.variant = variant; return f.runtime(k) }
+		by := func(variant string) papers.Stat { k.variant = variant; return f.runtime(k) }
 		o, a, c := by(ours), by(approx), by(capped)
-		all = append(all, from(paperTable2()[q], target(fmt.Sprintf("D1/%d", q), fmt.Sprintf("normalised runtime of set 3 at %d %%, stepping cap", q), "", o,
-			o.mean <= slack*a.mean && a.mean <= slack*c.mean,
-			fmt.Sprintf("ours %.3f, ApproxHadoop %.3f, capped %.3f: to be in this order, within 2 %%", o.mean, a.mean, c.mean))))
+		all = append(all, papers.From(paperTable2()[q], papers.Judge(fmt.Sprintf("D1/%d", q), fmt.Sprintf("normalised runtime of set 3 at %d %%, stepping cap", q), "", o,
+			o.Mean <= slack*a.Mean && a.Mean <= slack*c.Mean,
+			fmt.Sprintf("ours %.3f, ApproxHadoop %.3f, capped %.3f: to be in this order, within 2 %%", o.Mean, a.Mean, c.Mean))))
 		k.variant = ours
 		switch q {
 		case 95:
 			spread := of(f.each(func(t *trial) (float64, bool) { return t.spread(k) }))
-			equal = from(0, target("D2", "set 3 at 95 %: largest difference between the three", "%", spread, spread.mean <= 4, "to be within 4 %"))
+			equal = papers.From(0, papers.Judge("D2", "set 3 at 95 %: largest difference between the three", "%", spread, spread.Mean <= 4, "to be within 4 %"))
 		case 85, 80:
 			gain := f.change(k, capped)
-			gains = append(gains, from(-26.1, target(fmt.Sprintf("D3/%d", q), fmt.Sprintf("set 3 at %d %%, stepping cap: ours against capped", q), "%", gain,
-				within(gain.mean, -32, -20), "to be from -32 to -20 %"+beyond(gain.mean, -32, -20))))
+			gains = append(gains, papers.From(-26.1, papers.Judge(fmt.Sprintf("D3/%d", q), fmt.Sprintf("set 3 at %d %%, stepping cap: ours against capped", q), "%", gain,
+				within(gain.Mean, -32, -20), "to be from -32 to -20 %"+beyond(gain.Mean, -32, -20))))
 		}
 	}
 	return append(append(all, equal), gains...)
@@ -209,16 +185,16 @@ func (f *figures) fig4() []papers.Target {
 	at := func(k key) string { return fmt.Sprintf("set %d, %s W, %d %%", k.set, k.caps, k.quality) }
 	never := math.Inf(-1)
 	return []papers.Target{
-		from(-19.18, target("D4/mean", "fixed caps: ours against capped, mean", "%", cm, within(cm.mean, -30, -14), "to be from -30 to -14 %"+beyond(cm.mean, -30, -14))),
-		from(-39.4, target("D4/best", "fixed caps: ours against capped, best", "%", cb, cb.mean <= -30, "to be -30 % or better; in "+at(cat)+beyond(cb.mean, never, -30))),
-		from(-5.26, target("D5/mean", "fixed caps: ours against ApproxHadoop, mean", "%", am, within(am.mean, -12, -2), "to be from -12 to -2 %"+beyond(am.mean, -12, -2))),
-		from(-10.7, target("D5/best", "fixed caps: ours against ApproxHadoop, best", "%", ab, ab.mean <= -7, "to be -7 % or better; in "+at(aat)+beyond(ab.mean, never, -7))),
+		papers.From(-19.18, papers.Judge("D4/mean", "fixed caps: ours against capped, mean", "%", cm, within(cm.Mean, -30, -14), "to be from -30 to -14 %"+beyond(cm.Mean, -30, -14))),
+		papers.From(-39.4, papers.Judge("D4/best", "fixed caps: ours against capped, best", "%", cb, cb.Mean <= -30, "to be -30 % or better; in "+at(cat)+beyond(cb.Mean, never, -30))),
+		papers.From(-5.26, papers.Judge("D5/mean", "fixed caps: ours against ApproxHadoop, mean", "%", am, within(am.Mean, -12, -2), "to be from -12 to -2 %"+beyond(am.Mean, -12, -2))),
+		papers.From(-10.7, papers.Judge("D5/best", "fixed caps: ours against ApproxHadoop, best", "%", ab, ab.Mean <= -7, "to be -7 % or better; in "+at(aat)+beyond(ab.Mean, never, -7))),
 	}
 }
 
 // shares is D6: who has more containers in the run of Fig. 5.
 func (f *figures) shares() papers.Target {
-	held := make([]stat, 3)
+	held := make([]papers.Stat, 3)
 	for i := range held {
 		held[i] = of(f.each(func(t *trial) (float64, bool) {
 			r, ok := t.results[figure5()]
@@ -235,23 +211,23 @@ func (f *figures) shares() papers.Target {
 		}
 		return min(r.held[0]-r.held[1], r.held[1]-r.held[2]), true
 	}))
-	inOrder := held[0].mean > held[1].mean && held[1].mean > held[2].mean
-	return target("D6", "Fig. 5: by how many containers each queue has more than the next, the least", "containers", least, inOrder,
-		fmt.Sprintf("means over time, while all run: queue 1 %.1f, queue 2 %.1f, queue 3 %.1f: to be in this order", held[0].mean, held[1].mean, held[2].mean))
+	inOrder := held[0].Mean > held[1].Mean && held[1].Mean > held[2].Mean
+	return papers.Judge("D6", "Fig. 5: by how many containers each queue has more than the next, the least", "containers", least, inOrder,
+		fmt.Sprintf("means over time, while all run: queue 1 %.1f, queue 2 %.1f, queue 3 %.1f: to be in this order", held[0].Mean, held[1].Mean, held[2].Mean))
 }
 
 // byCap is D7: under which cap the gain against ApproxHadoop is largest.
 func (f *figures) byCap() papers.Target {
-	gains := map[string]stat{}
+	gains := map[string]papers.Stat{}
 	for _, c := range schedules() {
 		if fixed(c) {
 			gains[c.name], _, _ = f.changes(approx, only(c.name))
 		}
 	}
 	most := gains["200"]
-	lead := min(gains["250"].mean, gains["175"].mean) - most.mean
-	return target("D7", "gain against ApproxHadoop at 200 W", "%", most, lead > 0, fmt.Sprintf(
-		"250 W %.2f %%, 200 W %.2f %%, 175 W %.2f %%: to be largest at 200 W", gains["250"].mean, most.mean, gains["175"].mean))
+	lead := min(gains["250"].Mean, gains["175"].Mean) - most.Mean
+	return papers.Judge("D7", "gain against ApproxHadoop at 200 W", "%", most, lead > 0, fmt.Sprintf(
+		"250 W %.2f %%, 200 W %.2f %%, 175 W %.2f %%: to be largest at 200 W", gains["250"].Mean, most.Mean, gains["175"].Mean))
 }
 
 // against is D8: ours against CAB as printed, in the same runs.
@@ -261,8 +237,8 @@ func (f *figures) against() []papers.Target {
 	setsMean, setsWorst, setAt := f.spreadOver(ours, setRuntime)
 	theirSets, theirSetsWorst, theirSetAt := f.spreadOver(paper, setRuntime)
 	at := func(k key) string { return fmt.Sprintf("set %d, %s, %d %%", k.set, k.caps, k.quality) }
-	than := func(mine, other stat, rule string) string {
-		return fmt.Sprintf("ours %.4f, policy paper %.4f: %s", mine.mean, other.mean, rule)
+	than := func(mine, other papers.Stat, rule string) string {
+		return fmt.Sprintf("ours %.4f, policy paper %.4f: %s", mine.Mean, other.Mean, rule)
 	}
 	floor := of(f.each(func(t *trial) (float64, bool) {
 		least, known := math.Inf(1), false
@@ -274,13 +250,13 @@ func (f *figures) against() []papers.Target {
 		return least, known
 	}))
 	return []papers.Target{
-		target("D8/mean", "ours: normalised runtime of a job, mean", "", jobs, jobs.mean < theirs.mean, than(jobs, theirs, "to be lower")),
-		target("D8/worst", "ours: normalised runtime of a job, worst", "", jobsWorst, jobsWorst.mean <= theirsWorst.mean,
+		papers.Judge("D8/mean", "ours: normalised runtime of a job, mean", "", jobs, jobs.Mean < theirs.Mean, than(jobs, theirs, "to be lower")),
+		papers.Judge("D8/worst", "ours: normalised runtime of a job, worst", "", jobsWorst, jobsWorst.Mean <= theirsWorst.Mean,
 			than(jobsWorst, theirsWorst, "not to be higher")+fmt.Sprintf("; in %s, theirs in %s", at(jobAt), at(theirAt))),
-		target("D8/sets-mean", "ours: normalised runtime of a set, mean", "", setsMean, setsMean.mean < theirSets.mean, than(setsMean, theirSets, "to be lower")),
-		target("D8/sets-worst", "ours: normalised runtime of a set, worst", "", setsWorst, setsWorst.mean <= theirSetsWorst.mean,
+		papers.Judge("D8/sets-mean", "ours: normalised runtime of a set, mean", "", setsMean, setsMean.Mean < theirSets.Mean, than(setsMean, theirSets, "to be lower")),
+		papers.Judge("D8/sets-worst", "ours: normalised runtime of a set, worst", "", setsWorst, setsWorst.Mean <= theirSetsWorst.Mean,
 			than(setsWorst, theirSetsWorst, "not to be higher")+fmt.Sprintf("; in %s, theirs in %s", at(setAt), at(theirSetAt))),
-		target("D8/floor", "ours: tasks done over the quality floor, least of all jobs", "", floor, floor.mean >= 1, "to be 1 or more in every run"),
+		papers.Judge("D8/floor", "ours: tasks done over the quality floor, least of all jobs", "", floor, floor.Mean >= 1, "to be 1 or more in every run"),
 	}
 }
 
@@ -289,7 +265,7 @@ func setRuntime(r *result) []float64  { return []float64{r.runtime} }
 
 // spreadOver is the mean and the worst of values over all experiments of a variant: the
 // worst is the highest mean over the seeds, in the experiment named.
-func (f *figures) spreadOver(variant string, values func(*result) []float64) (mean, worst stat, at key) {
+func (f *figures) spreadOver(variant string, values func(*result) []float64) (mean, worst papers.Stat, at key) {
 	keys := experiments(variant, anyCaps)
 	mean = of(f.each(func(t *trial) (float64, bool) {
 		sum, n := 0.0, 0.0
@@ -313,7 +289,7 @@ func (f *figures) spreadOver(variant string, values func(*result) []float64) (me
 				}
 				return values(&r)[i], true
 			}))
-			if s.known && (!worst.known || s.mean > worst.mean) {
+			if s.Known && (!worst.Known || s.Mean > worst.Mean) {
 				worst, at = s, k
 			}
 		}
@@ -332,7 +308,7 @@ func (f *figures) estimates() papers.Target {
 		}
 		return sum / float64(max(1, n)) * 100
 	}
-	return target("D9", "error of finish times: ours over the paper's filter", "", ratio, ratio.mean < 0.5, fmt.Sprintf(
+	return papers.Judge("D9", "error of finish times: ours over the paper's filter", "", ratio, ratio.Mean < 0.5, fmt.Sprintf(
 		"mean errors: ours %.2f %% (%.2f %% of jobs that never ran before), the filter %.2f %%: to be less than half",
 		mean(func(e *errors) float64 { return e.learned }), mean(func(e *errors) float64 { return e.fresh }), mean(func(e *errors) float64 { return e.paper })))
 }

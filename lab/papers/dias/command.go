@@ -15,7 +15,6 @@ import (
 // Bounds of the flags.
 const (
 	seedsDefault = 10
-	seedsMost    = 1000
 	jobsDefault  = 20_000
 	jobsLeast    = 500
 	jobsMost     = 999_999
@@ -26,48 +25,24 @@ const (
 
 // options are the flags of `powerlab paper dias`.
 type options struct {
-	seed   uint64
-	seeds  int
-	jobs   int
-	out    string
-	engine string
-	output cli.Output
+	papers.Options
 
-	// Of a real engine alone; realJobs is 0 for the engine's own number.
+	jobs int
+	// realJobs is of a real engine alone: 0 for the engine's own number.
 	realJobs int
-	bin      string
-}
-
-// engineRun runs experiments and judges what came of them.
-type engineRun func(ctx context.Context, o *options, progress io.Writer) ([]papers.Target, error)
-
-// engines are those that can run the jobs, by the name of --engine: the simulation has none.
-func engines() map[string]engineRun {
-	return map[string]engineRun{"": simulation, "local": local, "spark": onSpark}
 }
 
 // local runs a short trace on the scheduler's own engine.
-func local(ctx context.Context, o *options, progress io.Writer) ([]papers.Target, error) {
+func (o *options) local(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
 	results, points, err := onLocal(ctx, o, progress)
 	if err != nil {
 		return nil, err
 	}
 	r := realResults(results)
-	if err := o.keep(papers.Files{"runs.csv": r.write, "ratios.csv": ratioFile(points)}); err != nil {
+	if err := o.Keep(papers.Files{"runs.csv": r.write, "ratios.csv": ratioFile(points)}); err != nil {
 		return nil, err
 	}
 	return append(r.targets(), ratioTargets(points)...), nil
-}
-
-// keep writes files of a real run into the output folder, if one is named.
-func (o *options) keep(files papers.Files) error {
-	if o.out == "" {
-		return nil
-	}
-	if err := files.Write(o.out); err != nil {
-		return papers.BadOut(err)
-	}
-	return nil
 }
 
 func ratioFile(points []ratioPoint) func(io.Writer) error {
@@ -76,9 +51,8 @@ func ratioFile(points []ratioPoint) func(io.Writer) error {
 
 // NewCommand is `powerlab paper dias`.
 func NewCommand() *cobra.Command {
-	var o options
+	o := options{Options: papers.Options{Seeds: seedsDefault}}
 	cmd := &cobra.Command{
-		Use:   "dias",
 		Short: "Differential approximation and sprinting for multi-priority jobs (DIAS)",
 		Long: "Repeats DIAS' experiments: prioritised jobs on a cluster that runs one at a time, under preemption with\n" +
 			"restart (P), without preemption (NP), with drop ratios by class (DA), with sprints (NPS) and with both (DIAS).\n" +
@@ -94,59 +68,35 @@ func NewCommand() *cobra.Command {
 			"the scheduler starts a driver for, with Spark's workers on two emulated nodes with powerd. It needs what make build and\n" +
 			"make hooks make, a JDK, and Spark, which it fetches the first time. --out keeps the same files.",
 		Example: "  powerlab paper dias\n  powerlab paper dias --seeds 5 --out dias-out\n  powerlab paper dias -o json\n  powerlab paper dias --engine local --out dias-local",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			run, err := o.check()
-			if err != nil {
-				return err
-			}
-			targets, err := run(cmd.Context(), &o, cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			report := papers.Report{Paper: "dias", Seed: o.seed, Targets: targets}
-			return report.Tell(cmd.OutOrStdout(), &o.output)
-		},
 	}
 	f := cmd.Flags()
-	f.Uint64Var(&o.seed, "seed", 1, "seed of the first run; the others are the numbers after it")
-	f.IntVar(&o.seeds, "seeds", seedsDefault, "how many seeds")
 	f.IntVar(&o.jobs, "jobs", jobsDefault, "jobs of each run; the first tenth is left out of latencies")
-	f.StringVar(&o.out, "out", "", "folder for tables and plots; none when empty")
-	f.StringVar(&o.engine, "engine", "", "what runs the jobs: local or spark; the simulation when empty")
 	f.IntVar(&o.realJobs, "real-jobs", 0, fmt.Sprintf("with --engine: jobs under each policy; 0 for %d with local and %d with spark", realJobs, sparkJobs))
-	f.StringVar(&o.bin, "bin", "", "with --engine: folder of the programs (default: beside powerlab)")
-	o.output.Flags(cmd)
-	return cmd
+	f.StringVar(&o.Bin, "bin", "", "with --engine: folder of the programs (default: beside powerlab)")
+	return papers.Study{
+		Paper: "dias", Check: o.check, Engines: map[string]papers.Engine{"": o.simulation, "local": o.local, "spark": o.onSpark},
+	}.Command(cmd, &o.Options)
 }
 
-// check checks the flags.
-func (o *options) check() (engineRun, error) {
+// check checks the flags of its own.
+func (o *options) check() error {
 	switch {
 	case o.realJobs != 0 && (o.realJobs < realLeast || o.realJobs > realMost):
-		return nil, cli.Usage("--real-jobs is %d; it must be from %d to %d, or 0 for the engine's own number", o.realJobs, realLeast, realMost)
-	case o.seeds < 1 || o.seeds > seedsMost:
-		return nil, cli.Usage("--seeds is %d; it must be from 1 to %d", o.seeds, seedsMost)
+		return cli.Usage("--real-jobs is %d; it must be from %d to %d, or 0 for the engine's own number", o.realJobs, realLeast, realMost)
 	case o.jobs < jobsLeast || o.jobs > jobsMost:
-		return nil, cli.Usage("--jobs is %d; it must be from %d to %d", o.jobs, jobsLeast, jobsMost)
+		return cli.Usage("--jobs is %d; it must be from %d to %d", o.jobs, jobsLeast, jobsMost)
 	}
-	run, ok := engines()[o.engine]
-	if !ok {
-		e := cli.Usage("--engine %q is not known here", o.engine)
-		e.Hint = "leave it away for the simulation, or name local or spark"
-		return nil, e
-	}
-	return run, nil
+	return nil
 }
 
 // simulation runs all experiments in virtual time.
-func simulation(ctx context.Context, o *options, progress io.Writer) ([]papers.Target, error) {
+func (o *options) simulation(ctx context.Context, progress io.Writer) ([]papers.Target, error) {
 	all := experiments()
 	chosen, err := choices(all)
 	if err != nil {
 		return nil, err
 	}
-	s, err := run(ctx, all, o.seed, o.seeds, o.jobs, tell(progress))
+	s, err := run(ctx, all, o.Seed, o.Seeds, o.jobs, tell(progress))
 	if err != nil {
 		return nil, err
 	}
@@ -154,12 +104,10 @@ func simulation(ctx context.Context, o *options, progress io.Writer) ([]papers.T
 	if err != nil {
 		return nil, err
 	}
-	if o.out != "" {
-		files := s.files(o.seed)
-		maps.Copy(files, v.files())
-		if err := files.Write(o.out); err != nil {
-			return nil, papers.BadOut(err)
-		}
+	files := s.files(o.Seed)
+	maps.Copy(files, v.files())
+	if err := o.Keep(files); err != nil {
+		return nil, err
 	}
 	targets := append(s.targets(), v.targets()...)
 	for i := range chosen {

@@ -81,8 +81,8 @@ func TestTable2Fixed(t *testing.T) {
 			if math.Abs(closed[class]-want[class]) > 0.06 {
 				t.Errorf("%s: closed form %.2f s, want %v", row.policy, closed[class], want[class])
 			}
-			if q := s.of("fixed", "NP", queueOf(class)); !about(q.mean, closed[class], 0.05) {
-				t.Errorf("%s, class %d: simulated wait %.1f s (%.1f to %.1f), closed form %.1f", row.policy, class, q.mean, q.low, q.high, closed[class])
+			if q := s.of("fixed", "NP", queueOf(class)); !about(q.Mean, closed[class], 0.05) {
+				t.Errorf("%s, class %d: simulated wait %.1f s (%.1f to %.1f), closed form %.1f", row.policy, class, q.Mean, q.Low, q.High, closed[class])
 			}
 		}
 	}
@@ -180,8 +180,8 @@ func TestWasteByFormula(t *testing.T) {
 	}
 	lost := classes[low].rate * ((math.Exp(classes[high].rate*125)-1)/classes[high].rate - 125)
 	want := 100 * lost / (usualLoad + lost)
-	if got := s.of("p", "P", wasteOf); !about(got.mean, want, 0.03) {
-		t.Errorf("waste %.3f %% (%.3f to %.3f), by the formula %.3f %%", got.mean, got.low, got.high, want)
+	if got := s.of("p", "P", wasteOf); !about(got.Mean, want, 0.03) {
+		t.Errorf("waste %.3f %% (%.3f to %.3f), by the formula %.3f %%", got.Mean, got.Low, got.High, want)
 	}
 }
 
@@ -221,13 +221,13 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%d degrees of freedom: %v, want %v", freedom, got, want)
 		}
 	}
-	if s := of([]float64{1, 2, 3}); s.mean != 2 || math.Abs(s.high-2-4.303/math.Sqrt(3)) > 1e-9 {
+	if s := of([]float64{1, 2, 3}); s.Mean != 2 || math.Abs(s.High-2-4.303/math.Sqrt(3)) > 1e-9 {
 		t.Errorf("%+v", s)
 	}
-	if s := of([]float64{5}); s.low != 5 || s.high != 5 {
+	if s := of([]float64{5}); s.Low != 5 || s.High != 5 {
 		t.Errorf("%+v", s)
 	}
-	if s := of([]float64{1, math.NaN()}); s.known {
+	if s := of([]float64{1, math.NaN()}); s.Known {
 		t.Errorf("%+v", s)
 	}
 }

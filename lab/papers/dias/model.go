@@ -59,9 +59,9 @@ type jobPoint struct {
 // responsePoint is one class at one drop ratio of Fig. 5, in seconds.
 type responsePoint struct {
 	class          int
-	ratio          float64 // percent
-	observed, tail stat    // mean and 95th percentile
-	mean, p95      float64 // predicted
+	ratio          float64     // percent
+	observed, tail papers.Stat // mean and 95th percentile
+	mean, p95      float64     // predicted
 }
 
 // validate asks the models for all points.
@@ -172,7 +172,7 @@ func (s *study) solve(e experiment, ratio float64, services []queueing.PH) ([]re
 }
 
 // errors are the mean errors of a class's job times, in percent, by both models.
-func (v *validation) errors(class int) (wave, task stat) {
+func (v *validation) errors(class int) (wave, task papers.Stat) {
 	var waves, tasks []float64
 	for _, p := range v.jobs {
 		if p.class == class {
@@ -184,9 +184,9 @@ func (v *validation) errors(class int) (wave, task stat) {
 }
 
 // only is a mean without bounds: of points, not of seeds.
-func only(values []float64) stat {
+func only(values []float64) papers.Stat {
 	s := of(values)
-	s.low, s.high = s.mean, s.mean
+	s.Low, s.High = s.Mean, s.Mean
 	return s
 }
 
@@ -196,18 +196,18 @@ func (v *validation) targets() []papers.Target {
 	for class, name := range []string{"high", "low"} {
 		paper := []float64{7.8, 11.1}[class]
 		wave, task := v.errors(class)
-		all = append(all, from(paper, target("V1/"+name, "Fig. 4: error of the modelled time of the "+name+" class's jobs, over the drop ratios", "%", wave,
-			wave.mean <= paper, fmt.Sprintf("by waves, to be no more than the paper's; %.1f %% by tasks of exponential length (eq. 1), which are not those of real tasks", task.mean))))
+		all = append(all, papers.From(paper, papers.Judge("V1/"+name, "Fig. 4: error of the modelled time of the "+name+" class's jobs, over the drop ratios", "%", wave,
+			wave.Mean <= paper, fmt.Sprintf("by waves, to be no more than the paper's; %.1f %% by tasks of exponential length (eq. 1), which are not those of real tasks", task.Mean))))
 	}
 	var means, tails []float64
 	for _, p := range v.responses {
-		if p.observed.known {
-			means, tails = append(means, 100*math.Abs(p.mean/p.observed.mean-1)), append(tails, 100*math.Abs(p.p95/p.tail.mean-1))
+		if p.observed.Known {
+			means, tails = append(means, 100*math.Abs(p.mean/p.observed.Mean-1)), append(tails, 100*math.Abs(p.p95/p.tail.Mean-1))
 		}
 	}
 	mean := only(means)
-	all = append(all, from(18.7, target("V2", "Fig. 5: error of the modelled mean response times, both classes, over the drop ratios", "%", mean,
-		mean.mean <= 18.7, fmt.Sprintf("to be no more than the paper's; 95th percentiles are off by %.1f %%", only(tails).mean))))
+	all = append(all, papers.From(18.7, papers.Judge("V2", "Fig. 5: error of the modelled mean response times, both classes, over the drop ratios", "%", mean,
+		mean.Mean <= 18.7, fmt.Sprintf("to be no more than the paper's; 95th percentiles are off by %.1f %%", only(tails).Mean))))
 	for _, p := range v.exact {
 		all = append(all, p.cross())
 	}
@@ -218,7 +218,7 @@ func (v *validation) targets() []papers.Target {
 func (p *responsePoint) cross() papers.Target {
 	name := []string{"high", "low"}[p.class]
 	const slack = 0.02
-	low, high := min(p.observed.low, p.observed.mean*(1-slack)), max(p.observed.high, p.observed.mean*(1+slack))
-	return target("V3/"+name, "NP, reference: mean response of the "+name+" class, simulated", "s", p.observed, p.mean >= low && p.mean <= high,
+	low, high := min(p.observed.Low, p.observed.Mean*(1-slack)), max(p.observed.High, p.observed.Mean*(1+slack))
+	return papers.Judge("V3/"+name, "NP, reference: mean response of the "+name+" class, simulated", "s", p.observed, p.mean >= low && p.mean <= high,
 		fmt.Sprintf("%.2f s by the queueing model with the jobs' measured mean and variation: to be within the bounds, or within 2 %%", p.mean))
 }

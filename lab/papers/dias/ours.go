@@ -181,18 +181,19 @@ func (c *choice) targets(s *study, id string) []papers.Target {
 	lows, highs := c.point.Classes[0], c.point.Classes[1]
 	what := fmt.Sprintf("low jobs drop %.0f %%", 100*lows.Theta)
 	if c.policy.pot != nil {
-		what += fmt.Sprintf(", high jobs sprint after %.0f s (their time by the model %.1f s, simulated %.1f s)", highs.After, highs.Service, s.of(c.experiment, ours, execOf(high)).mean)
+		what += fmt.Sprintf(", high jobs sprint after %.0f s (their time by the model %.1f s, simulated %.1f s)", highs.After, highs.Service, s.of(c.experiment, ours, execOf(high)).Mean)
 	}
-	lost := stat{100 * lows.Error, 100 * lows.Error, 100 * lows.Error, s.of(c.experiment, ours, meanOf(low)).known}
-	all := []papers.Target{from(100*c.error, target(id+"/error", c.experiment+": error of low jobs, ours against "+c.static, "%", lost, lows.Error < c.error, what+": to be less"))}
+	lost := papers.Once(100 * lows.Error)
+	lost.Known = s.of(c.experiment, ours, meanOf(low)).Known
+	all := []papers.Target{papers.From(100*c.error, papers.Judge(id+"/error", c.experiment+": error of low jobs, ours against "+c.static, "%", lost, lows.Error < c.error, what+": to be less"))}
 	for class, name := range []string{"high", "low"} {
 		if c.bounds[class] == 0 {
 			continue
 		}
 		const slack = 1.03
 		mine, theirs := s.of(c.experiment, ours, meanOf(class)), s.of(c.experiment, c.static, meanOf(class))
-		all = append(all, target(id+"/"+name, c.experiment+": mean response of the "+name+" class, ours", "s", mine, mine.mean <= slack*c.bounds[class], fmt.Sprintf(
-			"to be within %.1f s, the bound, and 3 %%; %s has %.1f s", c.bounds[class], c.static, theirs.mean)))
+		all = append(all, papers.Judge(id+"/"+name, c.experiment+": mean response of the "+name+" class, ours", "s", mine, mine.Mean <= slack*c.bounds[class], fmt.Sprintf(
+			"to be within %.1f s, the bound, and 3 %%; %s has %.1f s", c.bounds[class], c.static, theirs.Mean)))
 	}
 	return all
 }

@@ -31,8 +31,6 @@ func (s *study) files(seed uint64) papers.Files {
 	return all
 }
 
-func number(x float64) string { return strconv.FormatFloat(x, 'f', 5, 64) }
-
 // runs is every class of every run.
 func (s *study) runs(w io.Writer, seed uint64) error {
 	rows := [][]string{{
@@ -46,7 +44,7 @@ func (s *study) runs(w io.Writer, seed uint64) error {
 				for c, m := range r.classes {
 					rows = append(rows, []string{
 						strconv.FormatUint(seed+uint64(k), 10), e.name, e.policies[p].name, e.classes[c].name, strconv.Itoa(m.jobs),
-						number(m.mean), number(m.p95), number(m.queue), number(m.exec), number(m.share), number(m.joules), number(r.waste), number(r.busy),
+						papers.Number(m.mean), papers.Number(m.p95), papers.Number(m.queue), papers.Number(m.exec), papers.Number(m.share), papers.Number(m.joules), papers.Number(r.waste), papers.Number(r.busy),
 					})
 				}
 			}
@@ -56,11 +54,11 @@ func (s *study) runs(w io.Writer, seed uint64) error {
 }
 
 // cells are a stat's.
-func (s stat) cells() []string {
-	if !s.known {
+func cells(s papers.Stat) []string {
+	if !s.Known {
 		return []string{"", "", ""}
 	}
-	return []string{number(s.mean), number(s.low), number(s.high)}
+	return []string{papers.Number(s.Mean), papers.Number(s.Low), papers.Number(s.High)}
 }
 
 // summary is every class of every policy: means over the seeds and their bounds.
@@ -69,7 +67,7 @@ func (s *study) summary(w io.Writer) error {
 	for _, e := range s.experiments {
 		for _, p := range e.policies {
 			row := func(class, what string, q quantity) {
-				rows = append(rows, append([]string{e.name, p.name, class, what}, s.of(e.name, p.name, q).cells()...))
+				rows = append(rows, append([]string{e.name, p.name, class, what}, cells(s.of(e.name, p.name, q))...))
 			}
 			row("all", "waste_percent", wasteOf)
 			row("all", "joules_per_job", energyOf)
@@ -93,7 +91,7 @@ func (s *study) writeTable2(w io.Writer) error {
 		for class, times := range r.times {
 			for i, what := range []string{"queue", "exec"} {
 				got := s.of(complete, r.policy+" "+limitedBudget, []quantity{queueOf(class), execOf(class)}[i])
-				rows = append(rows, append([]string{r.policy, []string{"high", "low"}[class], what, number(times[i])}, got.cells()...))
+				rows = append(rows, append([]string{r.policy, []string{"high", "low"}[class], what, papers.Number(times[i])}, cells(got)...))
 			}
 		}
 	}
@@ -145,11 +143,11 @@ func (s *study) series(name string) (all []bar) {
 func (s *study) writeGains(w io.Writer, g gainFigure) error {
 	rows := [][]string{{"policy", "series", "unit", "mean", "low", "high"}}
 	for _, b := range s.series(g.experiment) {
-		rows = append(rows, append([]string{"P", b.name, "s"}, s.of(g.experiment, "P", b.q).cells()...))
+		rows = append(rows, append([]string{"P", b.name, "s"}, cells(s.of(g.experiment, "P", b.q))...))
 	}
 	for _, p := range g.policies {
 		for _, b := range s.series(g.experiment) {
-			rows = append(rows, append([]string{p, b.name, "percent"}, s.change(g.experiment, p, "P", b.q).cells()...))
+			rows = append(rows, append([]string{p, b.name, "percent"}, cells(s.change(g.experiment, p, "P", b.q))...))
 		}
 	}
 	return papers.WriteCSV(w, rows)
@@ -161,7 +159,7 @@ func (s *study) drawGains(w io.Writer, g gainFigure) error {
 	for i, b := range s.series(g.experiment) {
 		var values plotter.Values
 		for _, policy := range g.policies {
-			values = append(values, s.change(g.experiment, policy, "P", b.q).mean)
+			values = append(values, s.change(g.experiment, policy, "P", b.q).Mean)
 		}
 		if err := addBars(p, b.name, values, i, len(s.series(g.experiment))); err != nil {
 			return err
@@ -201,9 +199,9 @@ func (s *study) writeEnergy(w io.Writer) error {
 	rows := [][]string{{"policy", "quantity", "mean", "low", "high"}}
 	for _, p := range append([]string{"P"}, append(gains()[6].policies, gains()[7].policies...)...) {
 		rows = append(rows,
-			append([]string{p, "joules_per_job"}, s.of(complete, p, energyOf).cells()...),
-			append([]string{p, "percent_against_p"}, s.change(complete, p, "P", energyOf).cells()...),
-			append([]string{p, "percent_against_p_with_idle"}, s.change(complete, p, "P", wholeOf).cells()...))
+			append([]string{p, "joules_per_job"}, cells(s.of(complete, p, energyOf))...),
+			append([]string{p, "percent_against_p"}, cells(s.change(complete, p, "P", energyOf))...),
+			append([]string{p, "percent_against_p_with_idle"}, cells(s.change(complete, p, "P", wholeOf))...))
 	}
 	return papers.WriteCSV(w, rows)
 }
@@ -215,7 +213,7 @@ func (s *study) drawEnergy(w io.Writer) error {
 	for i, budget := range []string{limitedBudget, unlimitedBudget} {
 		var values plotter.Values
 		for _, policy := range policies {
-			values = append(values, s.change(complete, policy+" "+budget, "P", energyOf).mean)
+			values = append(values, s.change(complete, policy+" "+budget, "P", energyOf).Mean)
 		}
 		if err := addBars(p, budget+" sprints", values, 2+2*i, 3); err != nil {
 			return err
@@ -258,7 +256,7 @@ func (v *validation) files() papers.Files {
 func (v *validation) writeFig4(w io.Writer) error {
 	rows := [][]string{{"class", "drop_percent", "simulated_s", "waves_s", "tasks_s"}}
 	for _, p := range v.jobs {
-		rows = append(rows, []string{[]string{"high", "low"}[p.class], fmt.Sprint(p.ratio), number(p.observed), number(p.wave), number(p.task)})
+		rows = append(rows, []string{[]string{"high", "low"}[p.class], fmt.Sprint(p.ratio), papers.Number(p.observed), papers.Number(p.wave), papers.Number(p.task)})
 	}
 	return papers.WriteCSV(w, rows)
 }
@@ -266,8 +264,8 @@ func (v *validation) writeFig4(w io.Writer) error {
 func (v *validation) writeFig5(w io.Writer) error {
 	rows := [][]string{{"class", "drop_percent", "simulated_mean_s", "low", "high", "model_mean_s", "simulated_p95_s", "model_p95_s"}}
 	for _, p := range v.responses {
-		row := append([]string{[]string{"high", "low"}[p.class], fmt.Sprint(p.ratio)}, p.observed.cells()...)
-		rows = append(rows, append(row, number(p.mean), number(p.tail.mean), number(p.p95)))
+		row := append([]string{[]string{"high", "low"}[p.class], fmt.Sprint(p.ratio)}, cells(p.observed)...)
+		rows = append(rows, append(row, papers.Number(p.mean), papers.Number(p.tail.Mean), papers.Number(p.p95)))
 	}
 	return papers.WriteCSV(w, rows)
 }
@@ -299,8 +297,8 @@ func (v *validation) drawFig5(w io.Writer) error {
 	for class, name := range []string{"high", "low"} {
 		var observed, model plotter.XYs
 		for _, r := range v.responses {
-			if r.class == class && r.observed.known {
-				observed, model = append(observed, plotter.XY{X: r.ratio, Y: r.observed.mean}), append(model, plotter.XY{X: r.ratio, Y: r.mean})
+			if r.class == class && r.observed.Known {
+				observed, model = append(observed, plotter.XY{X: r.ratio, Y: r.observed.Mean}), append(model, plotter.XY{X: r.ratio, Y: r.mean})
 			}
 		}
 		for i, series := range []plotter.XYs{observed, model} {

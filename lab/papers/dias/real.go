@@ -3,7 +3,6 @@ package dias
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +10,6 @@ import (
 	mathrand "math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -19,11 +17,12 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
-	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/jobs/buffers"
 	"headroom/lab/cluster"
 	"headroom/units"
+
+	"headroom/lab/papers"
 )
 
 // A real run: for each policy a fresh site of one coordinator, the scheduler and emulated
@@ -50,10 +49,7 @@ const (
 	// realSprintAfter is the sprint timer, of the high class.
 	realSprintAfter = time.Second
 	realTheta       = 20 // percent, of the low class
-	// realWeight keeps for the nodes the CPUs that they own, whatever else the host does.
-	realWeight   = 50
-	realPatience = 2 * time.Minute
-	realLook     = 200 * time.Millisecond
+	realPatience    = 2 * time.Minute
 )
 
 // realPolicies are those that are compared, P first.
@@ -78,15 +74,11 @@ type realEngine struct {
 
 // realRun is one real run in progress.
 type realRun struct {
-	o        *options
-	dir, bin string
-	progress io.Writer
-	via      connect.HTTPClient
-	engine   realEngine
-	jobs     []arrival
-	passes   int
+	*papers.Real
 
-	site *cluster.Site // of the present policy
+	engine realEngine
+	jobs   []arrival
+	passes int
 }
 
 // realResult is one policy's.
@@ -109,12 +101,15 @@ type realEnded struct {
 
 // onLocal runs the jobs under every policy, and then those of Figs. 4 and 6.
 func onLocal(ctx context.Context, o *options, progress io.Writer) (results []realResult, points []ratioPoint, err error) {
-	r := &realRun{o: o, progress: progress, via: rpc.NewClient(), jobs: realTrace(o.seed, cmp.Or(o.realJobs, realJobs))}
+	r := &realRun{jobs: realTrace(o.Seed, cmp.Or(o.realJobs, realJobs))}
 	r.engine = realEngine{job: realJob, sprintAfter: realSprintAfter, workers: realNodes, spec: r.spec, begin: nothingElse}
-	if err := r.prepare(ctx); err != nil {
+	if r.Real, err = newReal(o, progress, "local"); err != nil {
 		return nil, nil, err
 	}
-	defer func() { _ = os.RemoveAll(r.dir) }()
+	defer r.Remove()
+	if err := errors.Join(r.makeInput(), r.size(ctx)); err != nil {
+		return nil, nil, err
+	}
 	if results, err = r.policies(ctx); err != nil {
 		return nil, nil, err
 	}
@@ -136,7 +131,7 @@ func (r *realRun) policies(ctx context.Context) (results []realResult, err error
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", d, err)
 		}
-		r.note("%s: mean response of high jobs %.1f s, of low ones %.1f s", d, one.mean(high, response).mean, one.mean(low, response).mean)
+		r.Note("%s: mean response of high jobs %.1f s, of low ones %.1f s", d, one.mean(high, response).Mean, one.mean(low, response).Mean)
 		results = append(results, *one)
 	}
 	return results, nil
@@ -148,52 +143,20 @@ func realTrace(seed uint64, n int) []arrival {
 	return arrive(seed, 99, []class{{name: "high", rate: rate * (1 - realLow)}, {name: "low", rate: rate * realLow}}, n).jobs
 }
 
-// prepare checks what the run needs before anything starts, and makes the input.
-func (r *realRun) prepare(ctx context.Context) error {
-	if err := r.findPrograms("local"); err != nil {
-		return err
-	}
-	if err := r.makeInput(); err != nil {
-		return err
-	}
-	return r.size(ctx)
-}
-
-// findPrograms finds the folder of the programs, with further files that an engine needs
-// there, and makes one for the run.
-func (r *realRun) findPrograms(engine string, more ...string) error {
-	self, err := os.Executable()
-	if err != nil {
-		return fmt.Errorf("dias: own program: %w", err)
-	}
-	if r.bin = r.o.bin; r.bin == "" {
-		r.bin = filepath.Dir(self)
-	}
-	for _, name := range append([]string{"coordinator", "scheduler", "powerd", "powerlab"}, more...) {
-		if _, err := os.Stat(filepath.Join(r.bin, name)); err != nil {
-			return cli.Failed("make build puts all programs into bin/, make hooks the jars; --bin names another folder", "--engine %s needs %s in %s: %w", engine, name, r.bin, err)
-		}
-	}
-	if r.dir, err = os.MkdirTemp("", "headroom-dias-"); err != nil {
-		return fmt.Errorf("dias: %w", err)
-	}
-	return nil
-}
-
-func (r *realRun) note(format string, args ...any) { cli.Notef(r.progress, format, args...) }
-
-func (r *realRun) path(parts ...string) string {
-	return filepath.Join(append([]string{r.dir}, parts...)...)
+// newReal is a real run on an engine, which may need further files beside the programs.
+func newReal(o *options, progress io.Writer, engine string, more ...string) (*papers.Real, error) {
+	files := append([]string{"coordinator", "scheduler", "powerd", "powerlab"}, more...)
+	return papers.NewReal("dias", &o.Options, progress, engine, "make build puts all programs into bin/, make hooks the jars", files...)
 }
 
 // makeInput writes a file of words for each map task, frequencies as in real text. A third of the
 // words are of one of several topics, as files of real data differ.
 func (r *realRun) makeInput() error {
-	if err := os.MkdirAll(r.path("in"), 0o755); err != nil {
+	if err := os.MkdirAll(r.Path("in"), 0o755); err != nil {
 		return fmt.Errorf("dias: input: %w", err)
 	}
 	const words, vocabulary, skew, topics, topical = 20_000, 5000, 1.1, 5, 3
-	zipf := mathrand.NewZipf(mathrand.New(mathrand.NewPCG(r.o.seed, 7)), skew, 1, vocabulary-1)
+	zipf := mathrand.NewZipf(mathrand.New(mathrand.NewPCG(r.Seed, 7)), skew, 1, vocabulary-1)
 	for i := range realMaps {
 		var b strings.Builder
 		for k := range words {
@@ -203,7 +166,7 @@ func (r *realRun) makeInput() error {
 			}
 			fmt.Fprintf(&b, "t%dw%d ", topic, zipf.Uint64())
 		}
-		if err := os.WriteFile(r.path("in", fmt.Sprintf("%02d.txt", i)), []byte(b.String()), 0o644); err != nil {
+		if err := os.WriteFile(r.Path("in", fmt.Sprintf("%02d.txt", i)), []byte(b.String()), 0o644); err != nil {
 			return fmt.Errorf("dias: input: %w", err)
 		}
 	}
@@ -225,7 +188,7 @@ func (r *realRun) size(ctx context.Context) error {
 	cpus := realHost * float64(numCPU()) * realSpeed
 	task := time.Duration(float64(realJob) * cpus / realMaps)
 	r.passes = max(1, int(math.Round(float64(task-once)/float64(pass))))
-	r.note("a task counts its words %d times: %.2f s of a CPU", r.passes, task.Seconds())
+	r.Note("a task counts its words %d times: %.2f s of a CPU", r.passes, task.Seconds())
 	return nil
 }
 
@@ -233,7 +196,7 @@ func (r *realRun) size(ctx context.Context) error {
 func (r *realRun) timed(ctx context.Context, passes int) (time.Duration, error) {
 	best := time.Duration(math.MaxInt64)
 	for range 3 {
-		cmd := exec.CommandContext(ctx, filepath.Join(r.bin, "powerlab"), "app", "wordcount", fmt.Sprintf("--passes=%d", passes), r.path("in", "00.txt"))
+		cmd := exec.CommandContext(ctx, r.Program("powerlab"), "app", "wordcount", fmt.Sprintf("--passes=%d", passes), r.Path("in", "00.txt"))
 		cmd.Env = append(os.Environ(), "GOMAXPROCS=1")
 		if _, err := cmd.Output(); err != nil {
 			return 0, fmt.Errorf("dias: time a task: %w", err)
@@ -246,7 +209,7 @@ func (r *realRun) timed(ctx context.Context, passes int) (time.Duration, error) 
 // spec is the job file of a class; floor is the least part of its map tasks, in percent.
 func (r *realRun) spec(class string, floor int) []byte {
 	return fmt.Appendf(nil, "name: words\nclass: %s\nslots: %d\nmin_tasks: %d%%\nmap:\n  input: %q\n  command: [%q, app, wordcount, --passes=%d, \"{input}\"]\noutput: %q\n",
-		class, realSlots, floor, r.path("in", "*.txt"), filepath.Join(r.bin, "powerlab"), r.passes, r.path("out"))
+		class, realSlots, floor, r.Path("in", "*.txt"), r.Program("powerlab"), r.passes, r.Path("out"))
 }
 
 // job is the job file of the i-th job that comes.
@@ -265,7 +228,7 @@ func configuration(d buffers.Discipline, sprintAfter time.Duration) string {
 // policy runs all jobs under one policy.
 func (r *realRun) policy(ctx context.Context, d buffers.Discipline) (out *realResult, err error) {
 	err = r.onSite(ctx, string(d), configuration(d, r.engine.sprintAfter), func(ctx context.Context) error {
-		r.note("%s: %d jobs come", d, len(r.jobs))
+		r.Note("%s: %d jobs come", d, len(r.jobs))
 		ctx, stop := context.WithTimeout(ctx, r.most())
 		defer stop()
 		out, err = r.run(ctx, d)
@@ -284,7 +247,7 @@ func (r *realRun) onSite(ctx context.Context, name, configuration string, do fun
 			return err
 		}
 		defer func() { err = errors.Join(err, end()) }()
-		if err := r.site.StartScheduler(configuration + more); err != nil {
+		if err := r.Site.StartScheduler(configuration + more); err != nil {
 			return err
 		}
 		if err := r.ready(starting); err != nil {
@@ -296,32 +259,20 @@ func (r *realRun) onSite(ctx context.Context, name, configuration string, do fun
 
 // onNodes does something on a fresh site without a scheduler, once its nodes hold leases.
 func (r *realRun) onNodes(ctx context.Context, name string, do func(context.Context) error) (err error) {
-	if r.site, err = cluster.NewSite(cluster.Config{Dir: r.path("site-" + name), Bin: r.bin, Coordinators: 1, Nodes: realNodes, Workers: r.engine.workers > 0, Weight: realWeight}); err != nil {
+	if r.Site, err = cluster.NewSite(cluster.Config{Dir: r.Path("site-" + name), Bin: r.Folder, Coordinators: 1, Nodes: realNodes, Workers: r.engine.workers > 0, Weight: papers.RealWeight}); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, r.site.Close(), r.keepLogs(name)) }()
-	r.note("%s: starting a coordinator and %d nodes", name, realNodes)
+	defer func() { err = errors.Join(err, r.Site.Close(), r.KeepLogs(name, r.Site.Path("logs"))) }()
+	r.Note("%s: starting a coordinator and %d nodes", name, realNodes)
 	starting, cancel := context.WithTimeout(ctx, realPatience)
 	defer cancel()
-	if err := r.site.Start(); err != nil {
+	if err := r.Site.Start(); err != nil {
 		return err
 	}
-	if err := r.await(starting, "the nodes hold no lease", r.capped(1)); err != nil {
+	if err := r.Await(starting, "the nodes hold no lease", r.capped(1)); err != nil {
 		return err
 	}
 	return do(ctx)
-}
-
-// keepLogs copies the programs' logs into the output folder, if one is named.
-func (r *realRun) keepLogs(name string) error {
-	if r.o.out == "" {
-		return nil
-	}
-	to := filepath.Join(r.o.out, "logs", name)
-	if err := errors.Join(os.RemoveAll(to), os.CopyFS(to, os.DirFS(r.site.Path("logs")))); err != nil {
-		return fmt.Errorf("dias: keep the logs: %w", err)
-	}
-	return nil
 }
 
 // most is how long a policy may take: the jobs one after the other at half the speed, and a minute.
@@ -333,20 +284,20 @@ func (r *realRun) most() time.Duration {
 // and workers.
 func (r *realRun) ready(ctx context.Context) error {
 	most := int64(math.Round(cluster.Rated().Watts()*realCap)) * int64(units.Watt)
-	for _, name := range r.site.Nodes() {
-		if err := r.change(ctx, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetNode{
+	for _, name := range r.Site.Nodes() {
+		if err := r.Change(ctx, reason, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetNode{
 			SetNode: &headroomv1.SetNode{Node: name, Settings: &headroomv1.NodeSettings{MaxUw: &most}},
 		}}); err != nil {
 			return fmt.Errorf("dias: cap %s: %w", name, err)
 		}
 	}
-	full := r.site.Full()
-	if err := r.change(ctx, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetSprintBudget{
+	full := r.Site.Full()
+	if err := r.Change(ctx, reason, &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetSprintBudget{
 		SetSprintBudget: &headroomv1.SetSprintBudget{Domain: cluster.Domain, CapacityUj: int64(full) * 60, RefillUw: int64(full)},
 	}}); err != nil {
 		return fmt.Errorf("dias: sprint budget: %w", err)
 	}
-	return r.await(ctx, "nodes, scheduler and workers are not ready", func(ctx context.Context) bool {
+	return r.Await(ctx, "nodes, scheduler and workers are not ready", func(ctx context.Context) bool {
 		return r.capped(realCap)(ctx) && r.workers(ctx) == r.engine.workers
 	})
 }
@@ -355,19 +306,12 @@ func (r *realRun) ready(ctx context.Context) error {
 func (r *realRun) capped(part float64) func(context.Context) bool {
 	return func(ctx context.Context) bool {
 		held := 0
-		err := r.leader(ctx, func(ctx context.Context, s headroomv1connect.ClusterServiceClient) error {
-			answer, err := s.ListNodes(ctx, connect.NewRequest(&headroomv1.ListNodesRequest{}))
-			if err != nil {
-				return err
+		for _, n := range r.Nodes(ctx) {
+			if n.EffectiveUw != nil && math.Abs(min(float64(n.GetEffectiveUw()), float64(n.GetRatedUw()))/float64(n.GetRatedUw())/part-1) < 0.02 {
+				held++
 			}
-			for _, n := range answer.Msg.GetNodes() {
-				if n.EffectiveUw != nil && math.Abs(min(float64(n.GetEffectiveUw()), float64(n.GetRatedUw()))/float64(n.GetRatedUw())/part-1) < 0.02 {
-					held++
-				}
-			}
-			return nil
-		})
-		return err == nil && held == realNodes
+		}
+		return held == realNodes
 	}
 }
 
@@ -386,43 +330,11 @@ func (r *realRun) workers(ctx context.Context) int {
 	return n
 }
 
-// await looks until done, the time is over, or a program has ended.
-func (r *realRun) await(ctx context.Context, not string, done func(context.Context) bool) error {
-	tick := time.NewTicker(realLook)
-	defer tick.Stop()
-	for !done(ctx) {
-		if err := r.site.Running(); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("dias: %s: %w", not, ctx.Err())
-		case <-tick.C:
-		}
-	}
-	return nil
-}
-
-// leader asks the coordinator.
-func (r *realRun) leader(ctx context.Context, f func(context.Context, headroomv1connect.ClusterServiceClient) error) error {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	_, err := rpc.ToLeader(ctx, r.site.Addresses(), 5*time.Second, func(addr string) error {
-		return f(ctx, headroomv1connect.NewClusterServiceClient(r.via, rpc.BaseURL(addr), rpc.ClientOptions()...))
-	})
-	return err
-}
-
-func (r *realRun) change(ctx context.Context, req *headroomv1.ChangeRequest) error {
-	req.Change = &headroomv1.Change{Actor: "dias", Reason: "the experiment", RequestId: rand.Text()}
-	return r.leader(ctx, func(ctx context.Context, s headroomv1connect.ClusterServiceClient) error {
-		_, err := s.Change(ctx, connect.NewRequest(req))
-		return err
-	})
-}
+// reason is why the run makes its changes.
+const reason = "the experiment"
 
 func (r *realRun) scheduler() headroomv1connect.SchedulerServiceClient {
-	return headroomv1connect.NewSchedulerServiceClient(r.via, rpc.BaseURL(r.site.Scheduler()), rpc.ClientOptions()...)
+	return headroomv1connect.NewSchedulerServiceClient(r.Via, rpc.BaseURL(r.Site.Scheduler()), rpc.ClientOptions()...)
 }
 
 func (r *realRun) list(ctx context.Context) (*headroomv1.ListResponse, error) {
@@ -438,8 +350,8 @@ func (r *realRun) list(ctx context.Context) (*headroomv1.ListResponse, error) {
 // submit submits one job and gives back its id.
 func (r *realRun) submit(ctx context.Context, spec []byte) (string, error) {
 	answer, err := r.scheduler().Submit(ctx, connect.NewRequest(&headroomv1.SubmitRequest{
-		Spec: spec, File: r.path("words.yaml"),
-		Change: &headroomv1.Change{Actor: "dias", Reason: "the experiment", RequestId: rand.Text()},
+		Spec: spec, File: r.Path("words.yaml"),
+		Change: r.Signed(reason),
 	}))
 	if err != nil {
 		return "", fmt.Errorf("dias: submit: %w", err)
@@ -451,7 +363,7 @@ func (r *realRun) submit(ctx context.Context, spec []byte) (string, error) {
 func (r *realRun) run(ctx context.Context, d buffers.Discipline) (*realResult, error) {
 	w := newWatch(d, len(r.jobs))
 	start, next := time.Now(), 0
-	err := r.await(ctx, "jobs have not ended", func(ctx context.Context) bool {
+	err := r.Await(ctx, "jobs have not ended", func(ctx context.Context) bool {
 		for next < len(r.jobs) && time.Since(start) >= r.jobs[next].at && w.failed == nil {
 			w.submitted[next] = time.Now()
 			id, err := r.submit(ctx, r.job(next))
@@ -475,19 +387,13 @@ func (r *realRun) run(ctx context.Context, d buffers.Discipline) (*realResult, e
 
 // energies asks what the jobs drew.
 func (r *realRun) energies(ctx context.Context, w *watch) error {
-	return r.leader(ctx, func(ctx context.Context, _ headroomv1connect.ClusterServiceClient) error {
-		jobs := headroomv1connect.NewJobServiceClient(r.via, rpc.BaseURL(r.site.Addresses()[0]), rpc.ClientOptions()...)
-		answer, err := jobs.ListJobs(ctx, connect.NewRequest(&headroomv1.ListJobsRequest{}))
-		if err != nil {
-			return err
+	jobs, err := r.Jobs(ctx)
+	for _, j := range jobs {
+		if i, ok := w.index[j.GetId()]; ok && j.GetEnergy().GetMeasuredS() > 0 {
+			w.result.jobs[i].joules = new(units.Energy(j.GetEnergy().GetUj()).Joules())
 		}
-		for _, j := range answer.Msg.GetJobs() {
-			if i, ok := w.index[j.GetId()]; ok && j.GetEnergy().GetMeasuredS() > 0 {
-				w.result.jobs[i].joules = new(units.Energy(j.GetEnergy().GetUj()).Joules())
-			}
-		}
-		return nil
-	})
+	}
+	return err
 }
 
 // watch is what was seen of a policy's jobs so far.

@@ -75,7 +75,7 @@ func (r *realRun) ratio(ctx context.Context, percent int) (*ratioPoint, map[stri
 	}
 	w := newWatch(buffers.DA, 1)
 	w.index[id], w.submitted[0] = 0, time.Now()
-	err = r.await(ctx, "job "+id+" has not ended", func(ctx context.Context) bool {
+	err = r.Await(ctx, "job "+id+" has not ended", func(ctx context.Context) bool {
 		if answer, err := r.list(ctx); err == nil {
 			w.look([]arrival{{id: id}}, answer)
 		}
@@ -84,7 +84,7 @@ func (r *realRun) ratio(ctx context.Context, percent int) (*ratioPoint, map[stri
 	if err := cmp.Or(w.failed, err); err != nil {
 		return nil, nil, err
 	}
-	counts, kept, err := counted(r.path("out", id))
+	counts, kept, err := counted(r.Path("out", id))
 	return &ratioPoint{percent: percent, kept: kept, exec: w.result.jobs[0].exec}, counts, err
 }
 
@@ -146,7 +146,7 @@ func ratioTargets(points []ratioPoint) []papers.Target {
 	wrong := func(p ratioPoint) float64 { return p.error }
 	ids := [2][2]string{{"L8", "Fig. 4: time of a word count with 90 % dropped against one with all tasks"}, {"L9", "Fig. 6: error of the counts with 20 % dropped"}}
 	if len(points) == 0 {
-		return []papers.Target{target(ids[0][0], ids[0][1], "%", stat{}, false, ""), target(ids[1][0], ids[1][1], "%", stat{}, false, "")}
+		return []papers.Target{papers.Judge(ids[0][0], ids[0][1], "%", papers.Stat{}, false, ""), papers.Judge(ids[1][0], ids[1][1], "%", papers.Stat{}, false, "")}
 	}
 	const slack = 1.1 // of a time, for what else the machine does
 	times, errs, falls, rises := []string{}, []string{}, true, true
@@ -160,8 +160,8 @@ func ratioTargets(points []ratioPoint) []papers.Target {
 	all := meanAt(points, 0, exec)
 	cut, wrong20 := (meanAt(points, 90, exec)/all-1)*100, meanAt(points, 20, wrong)
 	return []papers.Target{
-		target(ids[0][0], ids[0][1], "%", stat{cut, cut, cut, true}, falls && cut < -30, strings.Join(times, ", ")+": to fall with the ratio, by 30 % or more in all"),
-		from(15, target(ids[1][0], ids[1][1], "%", stat{wrong20, wrong20, wrong20, true}, rises && meanAt(points, 0, wrong) == 0 && wrong20 > 0,
+		papers.Judge(ids[0][0], ids[0][1], "%", papers.Once(cut), falls && cut < -30, strings.Join(times, ", ")+": to fall with the ratio, by 30 % or more in all"),
+		papers.From(15, papers.Judge(ids[1][0], ids[1][1], "%", papers.Once(wrong20), rises && meanAt(points, 0, wrong) == 0 && wrong20 > 0,
 			strings.Join(errs, ", ")+": to be 0 at 0 %, and no less than two ratios before, as chance chooses what is dropped; made-up text, so the paper's numbers are not to be met")),
 	}
 }
@@ -170,7 +170,7 @@ func ratioTargets(points []ratioPoint) []papers.Target {
 func writeRatios(w io.Writer, points []ratioPoint) error {
 	rows := [][]string{{"drop_percent", "map_tasks", "exec_s", "error_percent"}}
 	for _, p := range points {
-		rows = append(rows, []string{strconv.Itoa(p.percent), strconv.Itoa(p.kept), number(p.exec), number(p.error)})
+		rows = append(rows, []string{strconv.Itoa(p.percent), strconv.Itoa(p.kept), papers.Number(p.exec), papers.Number(p.error)})
 	}
 	return papers.WriteCSV(w, rows)
 }

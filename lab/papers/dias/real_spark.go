@@ -8,14 +8,11 @@ import (
 	"io"
 	"maps"
 	mathrand "math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"headroom/internal/cli"
-	"headroom/internal/rpc"
 	"headroom/lab/papers"
 	"headroom/lab/spark"
 )
@@ -41,13 +38,13 @@ const (
 )
 
 // onSpark is the engine spark.
-func onSpark(ctx context.Context, o *options, progress io.Writer) (targets []papers.Target, err error) {
-	r := &realRun{o: o, progress: progress, via: rpc.NewClient(), jobs: sparkTrace(o.seed, cmp.Or(o.realJobs, sparkJobs))}
-	if err := r.findPrograms("spark", "headroom-spark.jar", "headroom-spark-apps.jar"); err != nil {
+func (o *options) onSpark(ctx context.Context, progress io.Writer) (targets []papers.Target, err error) {
+	r := &realRun{jobs: sparkTrace(o.Seed, cmp.Or(o.realJobs, sparkJobs))}
+	if r.Real, err = newReal(o, progress, "spark", "headroom-spark.jar", "headroom-spark-apps.jar"); err != nil {
 		return nil, err
 	}
-	defer func() { _ = os.RemoveAll(r.dir) }()
-	release, err := spark.Fetch(ctx, spark.Version, "", func(text string) { r.note("%s", text) })
+	defer r.Remove()
+	release, err := spark.Fetch(ctx, spark.Version, "", func(text string) { r.Note("%s", text) })
 	if errors.Is(err, spark.ErrUnavailable) {
 		return nil, cli.Failed("install what is missing, or leave --engine away: the simulation needs none of it", "--engine spark: %w", err)
 	}
@@ -66,14 +63,14 @@ func onSpark(ctx context.Context, o *options, progress io.Writer) (targets []pap
 		return nil, err
 	}
 	results := realResults(all)
-	if err := o.keep(papers.Files{"runs.csv": results.write}); err != nil { // what follows may be cut short
+	if err := o.Keep(papers.Files{"runs.csv": results.write}); err != nil { // what follows may be cut short
 		return nil, err
 	}
 	points, err := r.sparkRatios(ctx, release, exact)
 	if err != nil {
 		return nil, fmt.Errorf("jobs by drop ratio: %w", err)
 	}
-	if err := o.keep(papers.Files{"ratios.csv": ratioFile(points)}); err != nil {
+	if err := o.Keep(papers.Files{"ratios.csv": ratioFile(points)}); err != nil {
 		return nil, err
 	}
 	return append(results.targets(), ratioTargets(points)...), nil
@@ -95,17 +92,17 @@ func sparkTrace(seed uint64, n int) (jobs []arrival) {
 
 // makePosts writes the input of all jobs and counts its words.
 func (r *realRun) makePosts() (exact map[string]float64, err error) {
-	if _, err := (spark.Posts{Bytes: sparkBytes, Topical: 0.3, Seed: r.o.seed}).Write(r.posts()); err != nil {
+	if _, err := (spark.Posts{Bytes: sparkBytes, Topical: 0.3, Seed: r.Seed}).Write(r.posts()); err != nil {
 		return nil, err
 	}
 	return spark.CountWords(r.posts())
 }
 
-func (r *realRun) posts() string { return r.path("Posts.xml") }
+func (r *realRun) posts() string { return r.Path("Posts.xml") }
 
 // words is the application at a drop ratio.
 func (r *realRun) words(d spark.Drop) spark.Job {
-	return spark.WordPopularity(filepath.Join(r.bin, "headroom-spark-apps.jar"), r.posts(), partitions, sparkAsked, d)
+	return spark.WordPopularity(r.Program("headroom-spark-apps.jar"), r.posts(), partitions, sparkAsked, d)
 }
 
 // sparkSpec is the job file of a class; floor is the least part of its map tasks, in percent.
@@ -126,7 +123,7 @@ func (r *realRun) beginSpark(ctx context.Context, name string, release spark.Rel
 	if err != nil {
 		return "", nil, err
 	}
-	return sparkSection(c.Release().Home, c.Master(), filepath.Join(r.bin, "headroom-spark.jar"), c.ConfDir(), c.Hosts()), c.Close, nil
+	return sparkSection(c.Release().Home, c.Master(), r.Program("headroom-spark.jar"), c.ConfDir(), c.Hosts()), c.Close, nil
 }
 
 // sparkSection is the section of scheduler.yaml; hosts are the nodes' names by their workers' hosts.
@@ -141,10 +138,10 @@ func sparkSection(home, master, plugin, conf string, hosts map[string]string) st
 
 // startSpark starts a cluster on the site's nodes.
 func (r *realRun) startSpark(ctx context.Context, name string, config spark.Config) (*spark.Cluster, error) {
-	r.note("%s: starting Spark %s", name, spark.Version)
-	config.Dir = r.path("spark-" + name)
-	for _, node := range r.site.Nodes() {
-		config.Nodes = append(config.Nodes, spark.Node{Name: node, Cores: sparkCores, Wrap: spark.OnNode(filepath.Join(r.bin, "powerlab"), r.site.NodeDir(), node)})
+	r.Note("%s: starting Spark %s", name, spark.Version)
+	config.Dir = r.Path("spark-" + name)
+	for _, node := range r.Site.Nodes() {
+		config.Nodes = append(config.Nodes, spark.Node{Name: node, Cores: sparkCores, Wrap: spark.OnNode(r.Program("powerlab"), r.Site.NodeDir(), node)})
 	}
 	return spark.Start(ctx, config)
 }
@@ -154,7 +151,7 @@ func (r *realRun) sparkRatios(ctx context.Context, release spark.Release, exact 
 	err = r.onNodes(ctx, "ratios", func(ctx context.Context) (err error) {
 		starting, cancel := context.WithTimeout(ctx, realPatience)
 		defer cancel()
-		c, err := r.startSpark(starting, "ratios", spark.Config{Release: release, Plugin: filepath.Join(r.bin, "headroom-spark.jar")})
+		c, err := r.startSpark(starting, "ratios", spark.Config{Release: release, Plugin: r.Program("headroom-spark.jar")})
 		if err != nil {
 			return err
 		}
@@ -169,7 +166,7 @@ func (r *realRun) sparkRatios(ctx context.Context, release spark.Release, exact 
 func (r *realRun) popularity(ctx context.Context, cluster *spark.Cluster, exact map[string]float64) (points []ratioPoint, err error) {
 	for repeat := range uint64(realRepeats) {
 		for _, percent := range realRatios() {
-			drop := spark.Drop{Theta: float64(percent) / 100, Seed: r.o.seed + repeat}
+			drop := spark.Drop{Theta: float64(percent) / 100, Seed: r.Seed + repeat}
 			one, cancel := context.WithTimeout(ctx, realPatience)
 			answer, _, err := cluster.Ask(one, r.words(drop))
 			cancel()
@@ -177,7 +174,7 @@ func (r *realRun) popularity(ctx context.Context, cluster *spark.Cluster, exact 
 				return nil, fmt.Errorf("dias: %d %%: %w", percent, err)
 			}
 			p := ratioPoint{percent, answer.Kept, answer.Seconds, 100 * spark.MeanError(exact, answer.Counts(), sparkTop)}
-			r.note("%d %% dropped: %d of %d partitions, %.1f s, error %.1f %%", percent, p.kept, answer.Total, p.exec, p.error)
+			r.Note("%d %% dropped: %d of %d partitions, %.1f s, error %.1f %%", percent, p.kept, answer.Total, p.exec, p.error)
 			points = append(points, p)
 		}
 	}

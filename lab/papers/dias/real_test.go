@@ -17,6 +17,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/jobs/buffers"
+	"headroom/lab/papers"
 	"headroom/scheduler"
 	"headroom/scheduler/jobfile"
 )
@@ -238,7 +239,7 @@ func TestSparkTrace(t *testing.T) {
 // and no more.
 func TestSparkSpec(t *testing.T) {
 	t.Parallel()
-	r := &realRun{bin: "/opt/head room", dir: "/tmp/run", jobs: []arrival{{class: low}, {class: high}}}
+	r := &realRun{Real: &papers.Real{Folder: "/opt/head room", Dir: "/tmp/run"}, jobs: []arrival{{class: low}, {class: high}}}
 	r.engine.spec = r.sparkSpec
 	for i, want := range []struct{ class, least string }{{"low", "80%"}, {"high", "100%"}} {
 		f, err := jobfile.Parse("/tmp/run/words.yaml", r.job(i), []string{"high", "low"})

@@ -3,17 +3,12 @@ package dias
 import (
 	"math"
 	"slices"
+
+	"headroom/lab/papers"
 )
 
-// stat is a mean over the seeds, with the bounds that hold the mean of other seeds in
-// 95 of 100 cases.
-type stat struct {
-	mean, low, high float64
-	known           bool
-}
-
 // of is the stat of one value for each seed; unknown without any, or where one is unknown.
-func of(values []float64) stat {
+func of(values []float64) papers.Stat {
 	n := len(values)
 	sum, squares := 0.0, 0.0
 	for _, v := range values {
@@ -21,7 +16,7 @@ func of(values []float64) stat {
 	}
 	mean := sum / float64(n)
 	if n == 0 || math.IsNaN(mean) || math.IsInf(mean, 0) {
-		return stat{} // a class without jobs has no mean
+		return papers.Stat{} // a class without jobs has no mean
 	}
 	for _, v := range values {
 		squares += (v - mean) * (v - mean)
@@ -30,7 +25,7 @@ func of(values []float64) stat {
 	if n > 1 {
 		half = student(n-1) * math.Sqrt(squares/float64(n-1)/float64(n))
 	}
-	return stat{mean, mean - half, mean + half, true}
+	return papers.Stat{Mean: mean, Low: mean - half, High: mean + half, Known: true}
 }
 
 // student is how many standard errors on both sides hold 95 of 100 means, by degrees
@@ -81,7 +76,7 @@ func (s *study) results(name, by string) []*result {
 }
 
 // of is a quantity of a policy in an experiment.
-func (s *study) of(experiment, policy string, q quantity) stat {
+func (s *study) of(experiment, policy string, q quantity) papers.Stat {
 	var values []float64
 	for _, r := range s.results(experiment, policy) {
 		values = append(values, q(r))
@@ -91,6 +86,6 @@ func (s *study) of(experiment, policy string, q quantity) stat {
 
 // change is by how many percent a quantity is higher under a policy than under another
 // on the same arrivals.
-func (s *study) change(experiment, policy, than string, q quantity) stat {
+func (s *study) change(experiment, policy, than string, q quantity) papers.Stat {
 	return of(s.each(experiment, policy, than, q))
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 
 	"headroom/jobs/buffers"
+
+	"headroom/lab/papers"
 )
 
 // experiment is one set-up of the paper: what arrives, and the policies compared on it.
@@ -263,30 +263,10 @@ func run(ctx context.Context, all []experiment, seed uint64, seeds, jobs int, sa
 	for i := range s.trials {
 		s.trials[i] = make([]trial, seeds)
 	}
-	failed, next, ended := make([]error, len(all)*seeds), make(chan int), make(chan struct{})
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for i := range next {
-				e, k := i%len(all), i/len(all)
-				s.trials[e][k], failed[i] = all[e].try(ctx, seed+uint64(k), uint64(e), jobs)
-				ended <- struct{}{}
-			}
-		})
-	}
-	go func() {
-		defer close(next)
-		for i := range failed {
-			next <- i
-		}
-	}()
-	for i := range failed {
-		<-ended
-		said(i+1, len(failed))
-	}
-	workers.Wait()
-	if i := slices.IndexFunc(failed, func(err error) bool { return err != nil }); i >= 0 {
-		return nil, failed[i]
-	}
-	return s, nil
+	err := papers.Each(len(all)*seeds, func(i int) (err error) {
+		e, k := i%len(all), i/len(all)
+		s.trials[e][k], err = all[e].try(ctx, seed+uint64(k), uint64(e), jobs)
+		return err
+	}, func(done int) { said(done, len(all)*seeds) })
+	return s, err
 }

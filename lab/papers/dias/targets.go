@@ -11,33 +11,16 @@ import (
 // Classes of an experiment with two.
 const high, low = 0, 1
 
-// target is a papers.Target of a stat.
-func target(id, what, unit string, got stat, met bool, note string) papers.Target {
-	t := papers.Target{ID: id, What: what, Unit: unit, Note: note}
-	if !got.known {
-		t.Note = "not measured"
-		return t
-	}
-	t.Got, t.Low, t.High, t.Met = &got.mean, &got.low, &got.high, met
-	return t
-}
-
-// from adds the paper's own number.
-func from(number float64, t papers.Target) papers.Target {
-	t.Paper = &number
-	return t
-}
-
 // near judges a number against the paper's with an absolute tolerance.
-func near(id, what, unit string, paper, tolerance float64, got stat, why string) papers.Target {
+func near(id, what, unit string, paper, tolerance float64, got papers.Stat, why string) papers.Target {
 	note := fmt.Sprintf("to be %g +- %g %s", paper, tolerance, unit)
-	if off := math.Abs(got.mean-paper) - tolerance; off > 0 {
+	if off := math.Abs(got.Mean-paper) - tolerance; off > 0 {
 		note += fmt.Sprintf("; %.2f beyond", off)
 	}
 	if why != "" {
 		note += "; " + why
 	}
-	return from(paper, target(id, what, unit, got, math.Abs(got.mean-paper) <= tolerance, note))
+	return papers.From(paper, papers.Judge(id, what, unit, got, math.Abs(got.Mean-paper) <= tolerance, note))
 }
 
 // rising tells whether each number is above the one before.
@@ -71,24 +54,24 @@ func (s *study) waste() []papers.Target {
 
 // fig7 is A3 to A8: the reference set-up.
 func (s *study) fig7() []papers.Target {
-	than := func(policy string, q quantity) stat { return s.change(reference, policy, "P", q) }
+	than := func(policy string, q quantity) papers.Stat { return s.change(reference, policy, "P", q) }
 	qh, ql := s.of(reference, "P", queueOf(high)), s.of(reference, "P", queueOf(low))
 	np, ten, twenty := than("NP", meanOf(high)), than("DA(0,10)", meanOf(low)), than("DA(0,20)", meanOf(low))
 	highMean := than("DA(0,20)", meanOf(high))
 	gap := of(differences(s.each(reference, "DA(0,10)", "P", meanOf(low)), s.each(reference, "DA(0,20)", "P", meanOf(low))))
 	const between = "a high job that comes while a low one runs, half of all, waits for its rest"
 	return []papers.Target{
-		from(0.03, target("A3/high", "P: mean queueing time of the high class", "s", qh, qh.mean < ql.mean/100, fmt.Sprintf(
+		papers.From(0.03, papers.Judge("A3/high", "P: mean queueing time of the high class", "s", qh, qh.Mean < ql.Mean/100, fmt.Sprintf(
 			"to be below a hundredth of the low class's; with Poisson arrivals high jobs wait for each other for %.2f s, so 0.03 s is out of reach", s.alone(reference)))),
-		from(310, target("A3/low", "P: mean queueing time of the low class", "s", ql, ql.mean > 155 && ql.mean < 620, "to be of this order, within a factor of 2")),
+		papers.From(310, papers.Judge("A3/low", "P: mean queueing time of the low class", "s", ql, ql.Mean > 155 && ql.Mean < 620, "to be of this order, within a factor of 2")),
 		near("A4", "NP against P: mean response of the low class", "%", -20, 8, than("NP", meanOf(low)), ""),
 		near("A5", "NP against P: mean response of the high class", "%", 80, 20, np, between),
 		near("A6/mean", "DA(0,20) against P: mean response of the low class", "%", -65, 10, twenty, ""),
 		near("A6/p95", "DA(0,20) against P: 95th percentile of the low class", "%", -65, 10, than("DA(0,20)", tailOf(low)), ""),
-		target("A7", "by how much DA(0,20) gains more than DA(0,10), low mean", "points", gap, gap.low > 0, fmt.Sprintf(
-			"DA(0,10) %.1f %%, DA(0,20) %.1f %%: the second to gain more, as a whole wave drops: %d, %d and %d waves", ten.mean, twenty.mean, waves(0), waves(0.1), waves(0.2))),
-		from(10, target("A8", "DA(0,20) against P: mean response of the high class", "%", highMean, highMean.mean > 0 && highMean.mean < np.mean, fmt.Sprintf(
-			"to be a rise, below that of NP (%.1f %%); +10 %% is out of reach for one server at this load: %s", np.mean, between))),
+		papers.Judge("A7", "by how much DA(0,20) gains more than DA(0,10), low mean", "points", gap, gap.Low > 0, fmt.Sprintf(
+			"DA(0,10) %.1f %%, DA(0,20) %.1f %%: the second to gain more, as a whole wave drops: %d, %d and %d waves", ten.Mean, twenty.Mean, waves(0), waves(0.1), waves(0.2))),
+		papers.From(10, papers.Judge("A8", "DA(0,20) against P: mean response of the high class", "%", highMean, highMean.Mean > 0 && highMean.Mean < np.Mean, fmt.Sprintf(
+			"to be a rise, below that of NP (%.1f %%); +10 %% is out of reach for one server at this load: %s", np.Mean, between))),
 	}
 }
 
@@ -133,24 +116,24 @@ func differences(a, b []float64) []float64 {
 
 // fig8 is A9 to A11: what the gains depend on.
 func (s *study) fig8() []papers.Target {
-	gain := func(name, policy, than string, q quantity) stat { return s.change(name, policy, than, q) }
-	lows := func(policy string) float64 { return s.of(sameSize, policy, meanOf(low)).mean }
+	gain := func(name, policy, than string, q quantity) papers.Stat { return s.change(name, policy, than, q) }
+	lows := func(policy string) float64 { return s.of(sameSize, policy, meanOf(low)).Mean }
 	same, sameHigh, refHigh := gain(sameSize, "DA(0,20)", "P", meanOf(low)), gain(sameSize, "DA(0,20)", "P", meanOf(high)), gain(reference, "DA(0,20)", "P", meanOf(high))
 	quiet := gain(lowLoad, "NP", "P", meanOf(low))
 	most, mostTail := gain(mostlyHigh, "DA(0,20)", "NP", meanOf(low)), gain(mostlyHigh, "DA(0,20)", "NP", tailOf(low))
 	ref, refTail := gain(reference, "DA(0,20)", "NP", meanOf(low)), gain(reference, "DA(0,20)", "NP", tailOf(low))
 	mostHigh := gain(mostlyHigh, "DA(0,20)", "P", meanOf(high))
 	return []papers.Target{
-		from(-80, target("A9", "same size: DA(0,20) against P, mean response of the low class", "%", same,
-			rising(lows("DA(0,20)"), lows("DA(0,10)"), lows("NP"), lows("P")) && sameHigh.mean < refHigh.mean, fmt.Sprintf(
+		papers.From(-80, papers.Judge("A9", "same size: DA(0,20) against P, mean response of the low class", "%", same,
+			rising(lows("DA(0,20)"), lows("DA(0,10)"), lows("NP"), lows("P")) && sameHigh.Mean < refHigh.Mean, fmt.Sprintf(
 				"P, NP, DA(0,10), DA(0,20) to be ever quicker, and the high class to lose less (%+.1f %%) than in the reference (%+.1f %%); 80 %% is out of reach: the drop takes a fifth of the low jobs' time, so the load falls to 0.66 only",
-				sameHigh.mean, refHigh.mean))),
-		from(0, target("A10", "half the load: NP against P, mean response of the low class", "%", quiet, math.Abs(quiet.mean) <= 10, fmt.Sprintf(
-			"to be within 10 %%; the high class, %+.0f %%, still waits behind low jobs, at any load", gain(lowLoad, "NP", "P", meanOf(high)).mean))),
-		target("A11", "nine high jobs to one low: what DA(0,20) gains over NP, mean response of the low class", "%", most,
-			most.mean > ref.mean && mostTail.mean > refTail.mean && mostHigh.mean > 0, fmt.Sprintf(
+				sameHigh.Mean, refHigh.Mean))),
+		papers.From(0, papers.Judge("A10", "half the load: NP against P, mean response of the low class", "%", quiet, math.Abs(quiet.Mean) <= 10, fmt.Sprintf(
+			"to be within 10 %%; the high class, %+.0f %%, still waits behind low jobs, at any load", gain(lowLoad, "NP", "P", meanOf(high)).Mean))),
+		papers.Judge("A11", "nine high jobs to one low: what DA(0,20) gains over NP, mean response of the low class", "%", most,
+			most.Mean > ref.Mean && mostTail.Mean > refTail.Mean && mostHigh.Mean > 0, fmt.Sprintf(
 				"to be less than in the reference (%.1f %%; tails %.1f and %.1f %%), and the high class slower than under P (%+.1f %%); at load %g, as P has no steady state at 0.8",
-				ref.mean, mostTail.mean, refTail.mean, mostHigh.mean, mostlyHighFor)),
+				ref.Mean, mostTail.Mean, refTail.Mean, mostHigh.Mean, mostlyHighFor)),
 	}
 }
 
@@ -161,11 +144,11 @@ func (s *study) fig9() []papers.Target {
 	for _, policy := range []string{"DA(0,10,20)", "DA(0,20,40)"} {
 		h, m, l := s.change(three, policy, "P", tailOf(high)), s.change(three, policy, "P", tailOf(medium)), s.change(three, policy, "P", tailOf(lowest))
 		lm, mm := s.change(three, policy, "P", meanOf(lowest)), s.change(three, policy, "P", meanOf(medium))
-		note := fmt.Sprintf("low to gain more than medium: tails %.1f and %.1f %%, means %.1f and %.1f %%", l.mean, m.mean, lm.mean, mm.mean)
+		note := fmt.Sprintf("low to gain more than medium: tails %.1f and %.1f %%, means %.1f and %.1f %%", l.Mean, m.Mean, lm.Mean, mm.Mean)
 		note += fmt.Sprintf("; P runs %.0f %% of the time here, so low jobs wait long; the paper's gain of the high class's tail is out of reach (%+.0f %%): low jobs are longer than high ones",
-			100*s.of(three, "P", func(r *result) float64 { return r.busy }).mean, h.mean)
-		all = append(all, from(-60, target("A12/"+policy, "three classes: "+policy+" against P, 95th percentile of the low class", "%", l,
-			l.mean < m.mean && lm.mean < mm.mean && l.mean < 0, note)))
+			100*s.of(three, "P", func(r *result) float64 { return r.busy }).Mean, h.Mean)
+		all = append(all, papers.From(-60, papers.Judge("A12/"+policy, "three classes: "+policy+" against P, 95th percentile of the low class", "%", l,
+			l.Mean < m.Mean && lm.Mean < mm.Mean && l.Mean < 0, note)))
 	}
 	return all
 }
@@ -177,14 +160,14 @@ func (s *study) fig10() papers.Target {
 	for _, q := range []quantity{meanOf(low), tailOf(low), meanOf(high), tailOf(high)} {
 		var by []float64
 		for _, policy := range []string{"DA(0,20)", "DA(0,10)", "DA(0,5)", "DA(0,2)", "DA(0,1)"} {
-			by = append(by, s.of(triangle, policy, q).mean)
+			by = append(by, s.of(triangle, policy, q).Mean)
 		}
 		ordered = ordered && rising(by...)
 	}
-	return from(-50, target("A13", "triangle count: DA(0,5) against P, mean response of the low class", "%", five, five.mean <= -50 && ten.mean <= -50 && ordered, fmt.Sprintf(
+	return papers.From(-50, papers.Judge("A13", "triangle count: DA(0,5) against P, mean response of the low class", "%", five, five.Mean <= -50 && ten.Mean <= -50 && ordered, fmt.Sprintf(
 		"5 and 10 %% each stage to gain 50 %% or more (%.1f and %.1f %%), and all latencies to fall with the ratio; tails at 5 %%: low %+.1f %%, high %+.1f %% against P, %+.1f and %+.1f %% against NP",
-		five.mean, ten.mean, s.change(triangle, "DA(0,5)", "P", tailOf(low)).mean, s.change(triangle, "DA(0,5)", "P", tailOf(high)).mean,
-		s.change(triangle, "DA(0,5)", "NP", tailOf(low)).mean, s.change(triangle, "DA(0,5)", "NP", tailOf(high)).mean)))
+		five.Mean, ten.Mean, s.change(triangle, "DA(0,5)", "P", tailOf(low)).Mean, s.change(triangle, "DA(0,5)", "P", tailOf(high)).Mean,
+		s.change(triangle, "DA(0,5)", "NP", tailOf(low)).Mean, s.change(triangle, "DA(0,5)", "NP", tailOf(high)).Mean)))
 }
 
 // sprints is A14 and A15.
@@ -194,8 +177,8 @@ func (s *study) sprints() []papers.Target {
 	watts := s.of(complete, "NPS "+unlimitedBudget, func(r *result) float64 { return r.classes[high].joules / r.classes[high].exec })
 	const table = 99.8
 	return []papers.Target{
-		from(-60, target("A14", "sprint from the start: execution time of the high class", "%", cut, math.Abs(cut.mean+60) <= 1 && math.Abs(watts.mean-sprintWatts) < 1, fmt.Sprintf(
-			"to be -60 %% within 1 point, at %d instead of %d W (%.1f W measured): these are inputs", sprintWatts, busyWatts, watts.mean))),
+		papers.From(-60, papers.Judge("A14", "sprint from the start: execution time of the high class", "%", cut, math.Abs(cut.Mean+60) <= 1 && math.Abs(watts.Mean-sprintWatts) < 1, fmt.Sprintf(
+			"to be -60 %% within 1 point, at %d instead of %d W (%.1f W measured): these are inputs", sprintWatts, busyWatts, watts.Mean))),
 		near("A15/exec", "sprint after 65 s, 22 kJ: execution time of the high class", "s", table, 0.02*table, s.of(complete, nps, execOf(high)),
 			"65 + (148.5 - 65) / 2.5 = 98.4 s when the budget never runs out"),
 		near("A15/share", "sprint after 65 s, 22 kJ: part of the high class's time that is sprinted", "%", 35, 2, s.of(complete, nps, shareOf(high)), ""),
@@ -225,11 +208,11 @@ func (s *study) table2() []papers.Target {
 			name := []string{"high", "low"}[class]
 			for i, what := range []string{"queue", "exec"} {
 				got := s.of(complete, row.policy+" "+limitedBudget, []quantity{queueOf(class), execOf(class)}[i])
-				note := fmt.Sprintf("to be within 15 %%: %+.1f %%", (got.mean/times[i]-1)*100)
+				note := fmt.Sprintf("to be within 15 %%: %+.1f %%", (got.Mean/times[i]-1)*100)
 				long := []string{"queueing", "execution"}[i]
-				all = append(all, from(times[i], target(fmt.Sprintf("A16/%s/%s/%s", row.policy, name, what),
+				all = append(all, papers.From(times[i], papers.Judge(fmt.Sprintf("A16/%s/%s/%s", row.policy, name, what),
 					fmt.Sprintf("Table 2: mean %s time of the %s class under %s", long, name, row.policy), "s", got,
-					math.Abs(got.mean/times[i]-1) <= 0.15, note)))
+					math.Abs(got.Mean/times[i]-1) <= 0.15, note)))
 			}
 		}
 	}
@@ -240,11 +223,11 @@ func (s *study) table2() []papers.Target {
 func (s *study) energy() []papers.Target {
 	paper := map[string][]float64{limitedBudget: {-15, -18.3, -21.6}, unlimitedBudget: {-26, -28.2, -31}}
 	policies := []string{"NPS", "DIAS(0,10)", "DIAS(0,20)"}
-	saved := func(policy, budget string) stat { return s.change(complete, policy+" "+budget, "P", energyOf) }
+	saved := func(policy, budget string) papers.Stat { return s.change(complete, policy+" "+budget, "P", energyOf) }
 	ordered := true
 	below := [2]float64{} // what the policy before saves, from nothing on
 	for _, policy := range policies {
-		l, u := saved(policy, limitedBudget).mean, saved(policy, unlimitedBudget).mean
+		l, u := saved(policy, limitedBudget).Mean, saved(policy, unlimitedBudget).Mean
 		ordered = ordered && u < l && rising(l, below[0]) && rising(u, below[1])
 		below = [2]float64{l, u}
 	}
@@ -253,7 +236,7 @@ func (s *study) energy() []papers.Target {
 		for i, policy := range policies {
 			whole := s.change(complete, policy+" "+budget, "P", wholeOf)
 			t := near("A17/"+policy+"/"+budget, "energy of the jobs: "+policy+", "+budget+" sprints, against P", "%", paper[budget][i], 6, saved(policy, budget),
-				fmt.Sprintf("more drops and more sprints to save more; %+.1f %% if idle servers draw %d W", whole.mean, idleWatts))
+				fmt.Sprintf("more drops and more sprints to save more; %+.1f %% if idle servers draw %d W", whole.Mean, idleWatts))
 			t.Met = t.Met && ordered
 			all = append(all, t)
 		}
@@ -268,7 +251,7 @@ func (s *study) fig11() []papers.Target {
 	for _, policy := range []string{"DIAS(0,10)", "DIAS(0,20)"} {
 		for _, budget := range []string{limitedBudget, unlimitedBudget} {
 			for class, name := range []string{"high", "low"} {
-				all = append(all, from(paper[budget][class], s.latency(policy, budget, class, name)))
+				all = append(all, papers.From(paper[budget][class], s.latency(policy, budget, class, name)))
 			}
 		}
 	}
@@ -276,16 +259,16 @@ func (s *study) fig11() []papers.Target {
 }
 
 func (s *study) latency(policy, budget string, class int, name string) papers.Target {
-	than := func(budget string, q quantity) float64 { return s.change(complete, policy+" "+budget, "P", q).mean }
+	than := func(budget string, q quantity) float64 { return s.change(complete, policy+" "+budget, "P", q).Mean }
 	mean, tail := s.change(complete, policy+" "+budget, "P", meanOf(class)), s.change(complete, policy+" "+budget, "P", tailOf(class))
-	met := mean.mean < 0 && tail.mean < 0 &&
+	met := mean.Mean < 0 && tail.Mean < 0 &&
 		than(budget, meanOf(low)) < than(budget, meanOf(high)) && than(unlimitedBudget, meanOf(class)) < than(limitedBudget, meanOf(class))
-	notes := []string{fmt.Sprintf("mean and tail (%+.1f %%) to fall, low more than high, more by unlimited sprints", tail.mean)}
+	notes := []string{fmt.Sprintf("mean and tail (%+.1f %%) to fall, low more than high, more by unlimited sprints", tail.Mean)}
 	if class == high {
-		notes = append(notes, fmt.Sprintf("under P high jobs wait only for each other, %.0f s of %.0f s, which leaves little to gain", s.of(complete, "P", queueOf(high)).mean, s.of(complete, "P", meanOf(high)).mean))
+		notes = append(notes, fmt.Sprintf("under P high jobs wait only for each other, %.0f s of %.0f s, which leaves little to gain", s.of(complete, "P", queueOf(high)).Mean, s.of(complete, "P", meanOf(high)).Mean))
 	} else {
-		notes = append(notes, fmt.Sprintf("killed runs keep P busy %.1f %% of the time: its low queue grows as long as the run is", 100*s.of(complete, "P", func(r *result) float64 { return r.busy }).mean))
+		notes = append(notes, fmt.Sprintf("killed runs keep P busy %.1f %% of the time: its low queue grows as long as the run is", 100*s.of(complete, "P", func(r *result) float64 { return r.busy }).Mean))
 	}
-	return target(fmt.Sprintf("A18/%s/%s/%s", policy, budget, name), fmt.Sprintf("%s, %s sprints, against P: mean response of the %s class", policy, budget, name), "%",
+	return papers.Judge(fmt.Sprintf("A18/%s/%s/%s", policy, budget, name), fmt.Sprintf("%s, %s sprints, against P: mean response of the %s class", policy, budget, name), "%",
 		mean, met, strings.Join(notes, "; "))
 }
