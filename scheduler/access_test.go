@@ -99,9 +99,7 @@ func TestClearConnectionsNeedDev(t *testing.T) {
 		"quota below zero":              {strings.Replace(ExampleConfig, "max_waiting: 200", "max_waiting: -1", 1), "max_waiting is -1"},
 	} {
 		path := filepath.Join(t.TempDir(), "scheduler.yaml")
-		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteFile(t, path, c.text)
 		cfg, err := LoadConfig(path)
 		if c.want == "" {
 			if err != nil {
@@ -115,10 +113,7 @@ func TestClearConnectionsNeedDev(t *testing.T) {
 		}
 	}
 	// The start refuses it as well, however the configuration came about.
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 	cfg := Config{Dir: t.TempDir(), Listen: l.Addr().String(), Coordinators: []string{"127.0.0.1:1"}}
 	if err := Run(t.Context(), cfg, l, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "dev is not true") {
 		t.Errorf("started in the clear: %v", err)
@@ -130,10 +125,7 @@ func TestClearConnectionsNeedDev(t *testing.T) {
 func TestSchedulersCertificateHasItsOwnRole(t *testing.T) {
 	t.Parallel()
 	f := testkit.NewCertificates(t).Files(secure.Operator, "scheduler")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 	cfg := Config{Dir: t.TempDir(), Listen: l.Addr().String(), Coordinators: []string{"127.0.0.1:1"}, TLS: secure.Config{CA: f.CA, Cert: f.Cert, Key: f.Key}}
 	if err := Run(t.Context(), cfg, l, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "needs a certificate of role scheduler") {
 		t.Errorf("got %v", err)
@@ -183,10 +175,7 @@ func TestActorIsProven(t *testing.T) {
 func TestFalseWorkerIsNotBelieved(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	p, err := openProver(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Need(openProver(dir))(t)
 	s := &Server{inbox: make(inbox, 1), prover: p}
 	w, n1 := &workers{s}, newSession("n1")
 	given := dispatch.Ref{Job: "words-1", Phase: dispatch.PhaseMap, Index: 3, Attempt: 65537}

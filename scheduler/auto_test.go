@@ -6,12 +6,12 @@ package scheduler
 import (
 	"errors"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/jobs/buffers"
 	"headroom/jobs/quality"
 )
@@ -112,13 +112,8 @@ func TestPointsAreKept(t *testing.T) {
 	cfg := *autoConfig("60s")
 	cfg.Dir = t.TempDir()
 	text := `{"drained":true,"killed_ns":5,"total_ns":9,"points":[{"Name":"high","Theta":0.7},{"Name":"low","Theta":0.4}]}`
-	if err := os.WriteFile(filepath.Join(cfg.Dir, "dispatch.json"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	b, err := buffers.New(cfg.settings())
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, filepath.Join(cfg.Dir, "dispatch.json"), text)
+	b := testkit.Need(buffers.New(cfg.settings()))(t)
 	if err := stand(b, cfg); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ package scheduler
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 	"headroom/jobs/buffers"
 	"headroom/scheduler/jobfile"
 )
@@ -53,9 +53,7 @@ func TestConfigRefuses(t *testing.T) {
 		"unknown below":   {"theta: 0%", "ratio: 0%", `unknown key "ratio"`},
 	} {
 		path := filepath.Join(t.TempDir(), "scheduler.yaml")
-		if err := os.WriteFile(path, []byte(strings.Replace(ExampleConfig, c.from, c.to, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteFile(t, path, strings.Replace(ExampleConfig, c.from, c.to, 1))
 		_, err := LoadConfig(path)
 		e, ok := errors.AsType[*cli.Error](err)
 		if !ok || e.Exit != cli.ExitUsage || e.Hint == "" || !strings.Contains(e.Message, c.want) || !strings.HasPrefix(e.Message, path) {
@@ -69,9 +67,7 @@ func TestClassErrorsHaveAPlace(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(ExampleConfig, "  - name: low", "  - {name: low, theta: 2}", 1)
 	path := filepath.Join(t.TempDir(), "scheduler.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, path, text)
 	line := strings.Count(text[:strings.Index(text, "theta: 2")], "\n") + 1
 	_, err := LoadConfig(path)
 	if want := fmt.Sprintf("%s:%d:24: theta", path, line); err == nil || !strings.HasPrefix(err.Error(), want) {
@@ -97,13 +93,8 @@ func TestClasses(t *testing.T) {
 	t.Parallel()
 	text := strings.Replace(ExampleConfig, exampleClasses(), `classes: [high, {name: mid, theta: 0.1, sprint_after: 0s}, {name: low, theta: 20%, deadline: 10m}]`, 1)
 	path := filepath.Join(t.TempDir(), "scheduler.yaml")
-	if err := os.WriteFile(path, []byte(strings.Replace(text, "discipline: shared", "discipline: dias", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := LoadConfig(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, path, strings.Replace(text, "discipline: shared", "discipline: dias", 1))
+	c := testkit.Need(LoadConfig(path))(t)
 	want := buffers.Settings{Discipline: buffers.DIAS, Width: 1, Classes: []buffers.Class{
 		{Name: "high"}, {Name: "mid", Theta: 0.1, Sprint: true}, {Name: "low", Theta: 0.2},
 	}}

@@ -40,24 +40,12 @@ func TestDeniedCertificatesAreRefused(t *testing.T) {
 	certs, dir := testkit.NewCertificates(t), t.TempDir()
 	open := func(role, name string) (*secure.Keeper, rpc.Caller) {
 		f := certs.Files(role, name)
-		k, err := secure.Open(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		leaf, err := x509.ParseCertificate(pair.Certificate[0])
-		if err != nil {
-			t.Fatal(err)
-		}
+		k := testkit.Need(secure.Open(f))(t)
+		pair := testkit.Need(tls.LoadX509KeyPair(f.Cert, f.Key))(t)
+		leaf := testkit.Need(x509.ParseCertificate(pair.Certificate[0]))(t)
 		return k, rpc.Caller{Identity: secure.Identity{Role: role, Name: name}, Shown: true, Ends: leaf.NotAfter, Certificate: leaf}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 	mux := http.NewServeMux()
 	mux.Handle(headroomv1connect.NewClusterServiceHandler(denier{denied: []*headroomv1.Denial{
 		{Identity: "submitter/eve", AtUs: time.Now().Add(time.Hour).UnixMicro(), Actor: "admin/ann", Reason: "left"},

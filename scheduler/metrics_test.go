@@ -24,23 +24,14 @@ import (
 func TestTurnedOutConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	open := func() net.Listener {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := testkit.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 		t.Cleanup(func() { _ = l.Close() })
 		return l
 	}
-	k, err := secure.Open(testkit.NewCertificates(t).Files(secure.Scheduler, "s1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	k := testkit.Need(secure.Open(testkit.NewCertificates(t).Files(secure.Scheduler, "s1")))(t)
 	impatient := listen.New(open(), listen.Limits{Strangers: 4, All: 8, Turn: time.Minute, Patience: 20 * time.Millisecond})
 	for range 3 { // they connect and say nothing
-		c, err := net.Dial("tcp", impatient.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := testkit.Need(net.Dial("tcp", impatient.Addr().String()))(t)
 		defer func() { _ = c.Close() }()
 		if _, err := impatient.Accept(); err != nil {
 			t.Fatal(err)
@@ -58,10 +49,7 @@ func TestTurnedOutConnectionsAreCounted(t *testing.T) {
 	go func() {
 		over <- scrape.Serve(ctx, served, scrape.Handler(scrape.Gatherer(counts), slog.New(slog.DiscardHandler)))
 	}()
-	r, err := http.Get("http://" + served.Addr().String() + scrape.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Need(http.Get("http://" + served.Addr().String() + scrape.Path))(t)
 	text, err := io.ReadAll(r.Body)
 	_ = r.Body.Close()
 	cancel()

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/jobs/buffers"
 	"headroom/jobs/dispatch"
 	"headroom/scheduler/jobdir"
@@ -39,10 +40,7 @@ func there(path string) bool {
 func TestForgottenJobsLeaveNoFolder(t *testing.T) {
 	t.Parallel()
 	folders := jobFolders{filepath.Join(t.TempDir(), "jobs"), slog.New(slog.DiscardHandler)}
-	queue, err := buffers.New(buffers.Settings{Discipline: buffers.NP, Width: 1, Classes: []buffers.Class{{Name: "low"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	queue := testkit.Need(buffers.New(buffers.Settings{Discipline: buffers.NP, Width: 1, Classes: []buffers.Class{{Name: "low"}}}))(t)
 	l := &loop{Server: &Server{folders: folders}, core: dispatch.New(queue, 1, draws), records: map[string]*record{}}
 	now := time.Now()
 	old, listed := jobFolder(t, folders, "old", now), jobFolder(t, folders, "listed", now)

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
+
 	"pgregory.net/rapid"
 )
 
@@ -214,10 +216,7 @@ func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := rapid.SampledFrom(Disciplines()[1:]).Draw(t, "discipline")
 		width := rapid.IntRange(1, 3).Draw(t, "width")
-		b, err := New(Settings{Discipline: d, Width: width, Classes: []Class{{Name: "a", Sprint: true, SprintAfter: 3 * time.Second}, {Name: "b"}, {Name: "c", Theta: 0.5}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Need(New(Settings{Discipline: d, Width: width, Classes: []Class{{Name: "a", Sprint: true, SprintAfter: 3 * time.Second}, {Name: "b"}, {Name: "c", Theta: 0.5}}}))(t)
 		live := map[string]int{}
 		sprinted := map[string]bool{}
 		now, count := 0.0, 0

@@ -14,6 +14,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"headroom/internal/testkit"
 	"headroom/jobs/containers"
 )
 
@@ -30,11 +31,7 @@ func example() []containers.Job {
 
 func allocate(t rapid.TB, p containers.Policy, total int, jobs []containers.Job) containers.Plan {
 	t.Helper()
-	plan, err := containers.Allocate(p, total, jobs, containers.Settings{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return plan
+	return testkit.Need(containers.Allocate(p, total, jobs, containers.Settings{}))(t)
 }
 
 func whole(p containers.Plan) []int {
@@ -229,10 +226,7 @@ func TestStretchIsTheLeast(t *testing.T) {
 		}
 		total := least + rapid.IntRange(0, 9).Draw(t, "spare")
 		s := containers.Settings{Epsilon: -1}
-		plan, err := containers.Allocate(containers.Stretch, total, jobs, s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := testkit.Need(containers.Allocate(containers.Stretch, total, jobs, s))(t)
 		try(jobs, total, make([]int, len(jobs)), 0, func(given []int) {
 			if other := containers.StretchOf(total, jobs, given); other < plan.Stretch-1e-9*(1+plan.Stretch) {
 				t.Fatalf("%v gives %v, %v only %v", whole(plan), plan.Stretch, given, other)

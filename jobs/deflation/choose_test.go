@@ -15,6 +15,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"headroom/internal/testkit"
 	"headroom/jobs/deflation"
 	"headroom/jobs/queueing"
 	"headroom/units"
@@ -28,11 +29,7 @@ type fatal interface {
 
 func measured(t fatal, m ...deflation.Measure) deflation.Jobs {
 	t.Helper()
-	jobs, err := deflation.Measured(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return jobs
+	return testkit.Need(deflation.Measured(m))(t)
 }
 
 // graph is the set-up of DIAS's Table 2: two classes of graph jobs of one size, three of the
@@ -63,11 +60,7 @@ func graph(t fatal) deflation.Problem {
 
 func choose(t fatal, p deflation.Problem) *deflation.Answer {
 	t.Helper()
-	a, err := deflation.Choose(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return testkit.Need(deflation.Choose(p))(t)
 }
 
 // Table 2's queue times (A16): a high job sprints after 65 s, low jobs drop 0, 10 and 20 %.

@@ -13,6 +13,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"headroom/internal/testkit"
 	"headroom/jobs/buffers"
 	"headroom/units"
 )
@@ -268,10 +269,7 @@ func TestDropRatioAndFloor(t *testing.T) {
 func TestDeflateRunning(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		b, err := buffers.New(buffers.Settings{Discipline: buffers.NP, Width: 1, Classes: []buffers.Class{{Name: "low"}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := testkit.Need(buffers.New(buffers.Settings{Discipline: buffers.NP, Width: 1, Classes: []buffers.Class{{Name: "low"}}}))(t)
 		c := New(b, 1, draws)
 		p := plan("j", "low", rapid.IntRange(1, 40).Draw(t, "tasks"), rapid.IntRange(1, 8).Draw(t, "slots"))
 		p.MinTasks = rapid.Float64Range(0.01, 1).Draw(t, "floor")

@@ -109,10 +109,7 @@ func TestProfileLaws(t *testing.T) {
 		if err != nil || len(warnings) != 0 || !slices.Equal(again.Points, p.Points) {
 			t.Errorf("a valid profile is changed: %v, %v, %v", again, warnings, err)
 		}
-		data, err := p.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Need(p.Encode())(t)
 		if read, _, err := Parse(data); err != nil || !slices.Equal(read.Points, p.Points) {
 			t.Errorf("read back: %+v, %v", read, err)
 		}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"testing"
 
+	"headroom/internal/testkit"
+
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -21,10 +23,7 @@ func documented(tb testing.TB, d Discipline) Queue {
 		{[]float64{1}, [][]float64{{-2}}},
 		{[]float64{0.83333, 0.11404, 0.05263}, [][]float64{{-3, 0, 0}, {0.73077, -0.73077, 0}, {0, 0.5, -0.5}}},
 	} {
-		p, err := NewPH(s.alpha, s.a)
-		if err != nil {
-			tb.Fatal(err)
-		}
+		p := testkit.Need(NewPH(s.alpha, s.a))(tb)
 		services = append(services, p)
 	}
 	return Queue{Discipline: d, Services: services, Arrivals: Arrivals{D: []*mat.Dense{
@@ -37,10 +36,7 @@ func documented(tb testing.TB, d Discipline) Queue {
 
 func TestDocumentedByBuTools(t *testing.T) {
 	t.Parallel()
-	got, err := Solve(documented(t, NonPreemptive), Options{Moments: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Need(Solve(documented(t, NonPreemptive), Options{Moments: 3}))(t)
 	for k, want := range [][]float64{
 		{15.908635587619, 788.48368436732, 63966.115387761},
 		{5.373495426968, 102.747160942973, 3650.98951327075},
@@ -69,10 +65,7 @@ func BenchmarkDocumented(b *testing.B) {
 		b.Run(string(d), func(b *testing.B) {
 			q := documented(b, d)
 			for b.Loop() {
-				r, err := Solve(q, Options{Moments: 3, Percentiles: []float64{0.5, 0.95, 0.99}})
-				if err != nil {
-					b.Fatal(err)
-				}
+				r := testkit.Need(Solve(q, Options{Moments: 3, Percentiles: []float64{0.5, 0.95, 0.99}}))(b)
 				_ = r
 			}
 		})

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"headroom/internal/testkit"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
@@ -39,7 +41,7 @@ func TestDIASKeptTasks(t *testing.T) {
 // left of them add up, min(t, C) run at a time, the last map leads to the shuffle.
 func TestDIASEq1(t *testing.T) {
 	t.Parallel()
-	p := need(TaskLevel(TaskModel{
+	p := testkit.Need(TaskLevel(TaskModel{
 		Slots: 2, Maps: []float64{0, 0, 0.25, 0.25, 0, 0.5}, MapDrop: 0.5, // 2, 3, 5 maps leave 1, 2, 3
 		Reduces: []float64{0, 0, 0.4, 0.6}, ReduceDrop: 0.4, // 2, 3 reduces both leave 2
 		MapMean: 10, ReduceMean: 5, Setup: 4, Shuffle: 2,
@@ -64,7 +66,7 @@ func TestDIASEq1(t *testing.T) {
 // With one slot the map stage still leads to the shuffle: M_0 is S.
 func TestDIASEq1OneSlot(t *testing.T) {
 	t.Parallel()
-	p := need(TaskLevel(TaskModel{Slots: 1, Maps: Exactly(3), Reduces: Exactly(2), MapMean: 1, ReduceMean: 2, Setup: 1, Shuffle: 1}))(t)
+	p := testkit.Need(TaskLevel(TaskModel{Slots: 1, Maps: Exactly(3), Reduces: Exactly(2), MapMean: 1, ReduceMean: 2, Setup: 1, Shuffle: 1}))(t)
 	agrees(t, "the mean", p.Mean(), 1+3+1+4, 1e-14)
 }
 
@@ -72,7 +74,7 @@ func TestDIASEq1OneSlot(t *testing.T) {
 func TestDIASEq1AllDropped(t *testing.T) {
 	t.Parallel()
 	m := TaskModel{Slots: 20, Maps: Exactly(50), Reduces: Exactly(10), MapDrop: 1, ReduceDrop: 1, MapMean: 1, ReduceMean: 1, Setup: 3, Shuffle: 2}
-	p := need(TaskLevel(m))(t)
+	p := testkit.Need(TaskLevel(m))(t)
 	if want := [][]float64{{-1. / 3, 1. / 3}, {0, -0.5}}; !cmp.Equal(want, rows(p)) {
 		t.Error(cmp.Diff(want, rows(p)))
 	}
@@ -86,21 +88,21 @@ func TestDIASEq1AllDropped(t *testing.T) {
 func TestDIASEffectiveSprintRate(t *testing.T) {
 	t.Parallel()
 	m := TaskModel{Slots: 20, Maps: Exactly(50), MapMean: 20, Setup: 3, Speed: 2.5}
-	fast := need(TaskLevel(m))(t)
+	fast := testkit.Need(TaskLevel(m))(t)
 	m.Speed = 1
-	agrees(t, "the mean", fast.Mean(), need(TaskLevel(m))(t).Mean()/2.5, 1e-14)
+	agrees(t, "the mean", fast.Mean(), testkit.Need(TaskLevel(m))(t).Mean()/2.5, 1e-14)
 }
 
 // The matrix of section 4.2 as it is printed: jobs of one wave enter at the last wave.
 func TestDIASWaveMatrix(t *testing.T) {
 	t.Parallel()
-	e := func(rate float64) PH { return need(exponential(rate))(t) }
+	e := func(rate float64) PH { return testkit.Need(exponential(rate))(t) }
 	m := WaveModel{
 		Slots: 20, Maps: make([]float64, 51), Reduces: Exactly(25), MapDrop: 0.2, // 50 and 20 maps leave 40 and 16
 		Setup: e(1), MapWaves: []PH{e(2), e(3)}, Shuffle: e(4), ReduceWaves: []PH{e(5), e(6)},
 	}
 	m.Maps[50], m.Maps[20] = 0.75, 0.25
-	p := need(WaveLevel(m))(t)
+	p := testkit.Need(WaveLevel(m))(t)
 	want := [][]float64{
 		{-1, 0.75, 0.25, 0, 0, 0},
 		{0, -3, 3, 0, 0, 0},
@@ -117,9 +119,9 @@ func TestDIASWaveMatrix(t *testing.T) {
 // 50 maps on 20 slots run in 3, 3, 2, 2 and 1 waves at the paper's drop ratios.
 func TestDIASWaveCounts(t *testing.T) {
 	t.Parallel()
-	wave := need(Erlang(10, 1))(t)
+	wave := testkit.Need(Erlang(10, 1))(t)
 	for theta, want := range map[float64]float64{0: 3, 0.1: 3, 0.2: 2, 0.4: 2, 0.9: 1} {
-		p := need(WaveLevel(WaveModel{Slots: 20, Maps: Exactly(50), MapDrop: theta, MapWaves: []PH{wave}}))(t)
+		p := testkit.Need(WaveLevel(WaveModel{Slots: 20, Maps: Exactly(50), MapDrop: theta, MapWaves: []PH{wave}}))(t)
 		agrees(t, fmt.Sprintf("waves at %v", theta), p.Mean()/10, want, 1e-13)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"headroom/internal/testkit"
+
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -50,7 +52,7 @@ func TestMMAPValidation(t *testing.T) {
 		}
 	}
 	_, err := Solve(Queue{
-		Discipline: NonPreemptive, Arrivals: Arrivals{D: change(1, 0, 1, -0.1)}, Services: []PH{need(exponential(9))(t)},
+		Discipline: NonPreemptive, Arrivals: Arrivals{D: change(1, 0, 1, -0.1)}, Services: []PH{testkit.Need(exponential(9))(t)},
 	}, Options{})
 	if err == nil || !strings.Contains(err.Error(), "arrivals.D[1][0][1]") {
 		t.Errorf("the place in the input: %v", err)
@@ -61,7 +63,7 @@ func TestMMAPValidation(t *testing.T) {
 func TestMMAPMends(t *testing.T) {
 	t.Parallel()
 	d := []*mat.Dense{square(-0.3333333), square(1. / 3)}
-	m := need(newMMAP(d))(t)
+	m := testkit.Need(newMMAP(d))(t)
 	if m.hidden[0][0] != -m.marked[0][0][0] || d[0].At(0, 0) != -0.3333333 {
 		t.Errorf("the diagonal is %v for %v, that of the argument %v", m.hidden[0][0], m.marked[0][0][0], d[0].At(0, 0))
 	}
@@ -70,7 +72,7 @@ func TestMMAPMends(t *testing.T) {
 // Rates and phases of a process of two states by their closed forms.
 func TestMMAPRates(t *testing.T) {
 	t.Parallel()
-	m := need(newMMAP([]*mat.Dense{square(-3.2, 0.2, 0.1, -0.6), square(2, 0, 0, 0.5), square(1, 0, 0, 0)}))(t)
+	m := testkit.Need(newMMAP([]*mat.Dense{square(-3.2, 0.2, 0.1, -0.6), square(2, 0, 0, 0.5), square(1, 0, 0, 0)}))(t)
 	agrees(t, "phase 0", m.phases[0], 1./3, 1e-15)
 	agrees(t, "class 0", m.classes[0], 2./3+1./3, 1e-15)
 	agrees(t, "class 1", m.classes[1], 1./3, 1e-15)
@@ -84,7 +86,7 @@ func TestMMAPRates(t *testing.T) {
 func TestSuperpose(t *testing.T) {
 	t.Parallel()
 	poisson := func(a, b float64) []*mat.Dense { return []*mat.Dense{square(-a - b), square(a), square(b)} }
-	both := need(newMMAP(superpose(poisson(0.2, 0.1), poisson(0.3, 0.2))))(t)
+	both := testkit.Need(newMMAP(superpose(poisson(0.2, 0.1), poisson(0.3, 0.2))))(t)
 	if both.hidden[0][0] != -0.8 || both.marked[0][0][0] != 0.5 {
 		t.Errorf("Poisson arrivals superposed: %+v", both)
 	}
@@ -94,7 +96,7 @@ func TestSuperpose(t *testing.T) {
 	for _, d := range [][]*mat.Dense{superpose(a, b), superpose(b, a)} {
 		results = append(results, solveD(t, NonPreemptive, d, Options{Moments: 2, Percentiles: []float64{0.9}}, services...))
 	}
-	rates := func(d []*mat.Dense) []float64 { return need(newMMAP(d))(t).classes }
+	rates := func(d []*mat.Dense) []float64 { return testkit.Need(newMMAP(d))(t).classes }
 	for k := range services {
 		agrees(t, "rate", rates(superpose(a, b))[k], rates(a)[k]+rates(b)[k], 1e-13)
 		sameMeasure(t, "wait", results[0].Classes[k].Wait, results[1].Classes[k].Wait)

@@ -6,6 +6,8 @@ import (
 	"math/cmplx"
 	"math/rand/v2"
 	"testing"
+
+	"headroom/internal/testkit"
 )
 
 func randomMatrix(r *rand.Rand, order int) *matrix {
@@ -70,10 +72,7 @@ func TestSolveRight(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	for order := 1; order < 9; order++ {
 		m, y := randomMatrix(r, order), randomMatrix(r, order).row(0)
-		f, err := m.factor()
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := testkit.Need(m.factor())(t)
 		x := f.solveRight(y)
 		for j := range order {
 			var sum complex128

@@ -5,6 +5,8 @@ package queueing
 import (
 	"math/rand/v2"
 	"testing"
+
+	"headroom/internal/testkit"
 )
 
 // kroneckerTransform is (alpha x I) (-(A + q))^-1 (ends x I), from one large system.
@@ -22,7 +24,7 @@ func kroneckerTransform(t *testing.T, p PH, q *matrix, ends []float64) *matrix {
 			}
 		}
 	}
-	f := need(whole.factor())(t)
+	f := testkit.Need(whole.factor())(t)
 	result := newMatrix(m)
 	for r := range m {
 		left := make([]complex128, n*m)
@@ -40,9 +42,9 @@ func kroneckerTransform(t *testing.T, p PH, q *matrix, ends []float64) *matrix {
 func TestServiceTransforms(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(8, 9))
-	backwards := need(NewPH([]float64{0, 0.3, 0.7}, [][]float64{{-1, 0, 0}, {2, -3, 0}, {0.5, 1, -4}}))(t)
+	backwards := testkit.Need(NewPH([]float64{0, 0.3, 0.7}, [][]float64{{-1, 0, 0}, {2, -3, 0}, {0.5, 1, -4}}))(t)
 	for i, p := range append(threeServices(t), backwards, diasJob(t, 0.4, 0.2)) {
-		w := need(newServiceWork(p))(t)
+		w := testkit.Need(newServiceWork(p))(t)
 		agrees(t, "the mean", w.mean, p.Mean(), 1e-13)
 		q := randomMatrix(r, 3)
 		q.shift(-6)
@@ -51,8 +53,8 @@ func TestServiceTransforms(t *testing.T) {
 			alive[i] = 1
 		}
 		for name, off := range map[string]float64{
-			"transform": distance(need(w.transformAt(q))(t), kroneckerTransform(t, p, q, p.Exit())),
-			"rest":      distance(need(w.restAt(q))(t), kroneckerTransform(t, p, q, alive)),
+			"transform": distance(testkit.Need(w.transformAt(q))(t), kroneckerTransform(t, p, q, p.Exit())),
+			"rest":      distance(testkit.Need(w.restAt(q))(t), kroneckerTransform(t, p, q, alive)),
 		} {
 			if off > 1e-12 {
 				t.Errorf("service %d: the %s is off by %g", i, name, off)
@@ -70,7 +72,7 @@ func TestServiceOrder(t *testing.T) {
 	if _, ok := visitOrder([][]float64{{-1, 0.5}, {0.5, -1}}); ok {
 		t.Error("a cycle was put in an order")
 	}
-	w := need(newServiceWork(need(Erlang(62, 7))(t)))(t)
+	w := testkit.Need(newServiceWork(testkit.Need(Erlang(62, 7))(t)))(t)
 	if len(w.up[61]) != 0 || w.up[0][0] != (entry{1, 7}) || w.decay[5] != -7 {
 		t.Errorf("an Erlang distribution became %v, %v", w.decay, w.up)
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"headroom/internal/testkit"
+
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -44,7 +46,7 @@ func scaled(t *testing.T, d []*mat.Dense, rate float64) []*mat.Dense {
 		}
 		d[0].Set(i, i, d[0].At(i, i)-out)
 	}
-	factor := rate / mass(need(newMMAP(d))(t).classes)
+	factor := rate / mass(testkit.Need(newMMAP(d))(t).classes)
 	for _, dk := range d {
 		dk.Scale(factor, dk)
 	}
@@ -53,14 +55,14 @@ func scaled(t *testing.T, d []*mat.Dense, rate float64) []*mat.Dense {
 
 func solveD(t *testing.T, discipline Discipline, d []*mat.Dense, o Options, services ...PH) Result {
 	t.Helper()
-	return need(Solve(Queue{Discipline: discipline, Arrivals: Arrivals{D: d}, Services: services}, o))(t)
+	return testkit.Need(Solve(Queue{Discipline: discipline, Arrivals: Arrivals{D: d}, Services: services}, o))(t)
 }
 
 func threeServices(t *testing.T) []PH {
 	t.Helper()
 	return []PH{
-		need(Erlang(3, 3))(t), need(hyper([]float64{0.3, 0.7}, []float64{0.5, 2}))(t),
-		need(NewPH([]float64{0.6, 0.4, 0}, [][]float64{{-3, 1, 0.5}, {0.2, -2, 1}, {1, 0, -4}}))(t),
+		testkit.Need(Erlang(3, 3))(t), testkit.Need(hyper([]float64{0.3, 0.7}, []float64{0.5, 2}))(t),
+		testkit.Need(NewPH([]float64{0.6, 0.4, 0}, [][]float64{{-3, 1, 0.5}, {0.2, -2, 1}, {1, 0, -4}}))(t),
 	}
 }
 
@@ -84,7 +86,7 @@ func TestMMAPIsPoisson(t *testing.T) {
 	} {
 		o := Options{Moments: 3, Percentiles: []float64{0.5, 0.95, 0.999}}
 		for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
-			want := need(Solve(Queue{Discipline: discipline, Arrivals: Arrivals{Rates: rates[:len(c.services)]}, Services: c.services}, o))(t)
+			want := testkit.Need(Solve(Queue{Discipline: discipline, Arrivals: Arrivals{Rates: rates[:len(c.services)]}, Services: c.services}, o))(t)
 			got := solveD(t, discipline, c.d, o, c.services...)
 			agrees(t, "rho", got.Rho, want.Rho, 1e-12)
 			for k := range c.services {
@@ -104,7 +106,7 @@ func sameMeasure(t *testing.T, what string, got, want Measure) {
 	for i := range want.Percentiles {
 		agrees(t, what+" percentile", got.Percentiles[i].At, want.Percentiles[i].At, 1e-7)
 	}
-	gotNone, wantNone := need(got.CDF(0))(t), need(want.CDF(0))(t)
+	gotNone, wantNone := testkit.Need(got.CDF(0))(t), testkit.Need(want.CDF(0))(t)
 	if math.Abs(gotNone-wantNone) > 1e-9 {
 		t.Errorf("%s is 0 with probability %v, want %v", what, gotNone, wantNone)
 	}
@@ -145,7 +147,7 @@ func birthDeath(t *testing.T, d []*mat.Dense, mu float64) [][]float64 {
 	all.Mul(mat.NewDense(1, n, x), &inverse)
 	row := mat.NewDense(1, n, x)
 	row.Scale(1/mat.Sum(&all), row)
-	rate := need(newMMAP(d))(t).classes[0]
+	rate := testkit.Need(newMMAP(d))(t).classes[0]
 	var met [][]float64
 	for level := 0; level < 100 || mat.Sum(row) > 1e-16; level++ {
 		var at, up mat.Dense
@@ -198,11 +200,11 @@ func TestMMAPIsBirthDeath(t *testing.T) {
 			}
 		}
 		for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
-			got := solveD(t, discipline, c.d, Options{Moments: 2, Percentiles: []float64{0.95}}, need(exponential(c.mu))(t)).Classes[0]
+			got := solveD(t, discipline, c.d, Options{Moments: 2, Percentiles: []float64{0.95}}, testkit.Need(exponential(c.mu))(t)).Classes[0]
 			agrees(t, name+" wait", got.Wait.Mean, wait, 1e-9)
 			agrees(t, name+" wait squared", got.Wait.Moments[1], second, 1e-9)
 			agrees(t, name+" sojourn", got.Sojourn.Mean, wait+1/c.mu, 1e-9)
-			agrees(t, name+" starts at once", need(got.Wait.CDF(0))(t), 1-delayed, 1e-9)
+			agrees(t, name+" starts at once", testkit.Need(got.Wait.CDF(0))(t), 1-delayed, 1e-9)
 			search := quantiles{mean: wait, law: func(at float64) (float64, float64, error) {
 				tail := 0.0
 				for n, x := range met {
@@ -210,7 +212,7 @@ func TestMMAPIsBirthDeath(t *testing.T) {
 				}
 				return 1 - tail, math.NaN(), nil
 			}}
-			want := need(search.find(0.95))(t)
+			want := testkit.Need(search.find(0.95))(t)
 			agrees(t, name+" 95th percentile", got.Wait.Percentiles[0].At, want, 1e-7)
 		}
 	}
@@ -359,9 +361,9 @@ func (g grid) numbers() (low, high float64) {
 func TestMMAPIsGrid(t *testing.T) {
 	t.Parallel()
 	arrivals := scaled(t, []*mat.Dense{square(0, 0.3, 0.1, 0), square(0.4, 0.1, 0, 0.05), square(0.05, 0, 0.2, 0.4)}, 0.4)
-	rates := need(newMMAP(arrivals))(t).classes
+	rates := testkit.Need(newMMAP(arrivals))(t).classes
 	mu := [2]float64{1, 1.6}
-	services := []PH{need(exponential(mu[0]))(t), need(exponential(mu[1]))(t)}
+	services := []PH{testkit.Need(exponential(mu[0]))(t), testkit.Need(exponential(mu[1]))(t)}
 	for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
 		low, high := grid{arrivals, mu, discipline == PreemptiveResume}.numbers()
 		got := solveD(t, discipline, arrivals, Options{}, services...)
@@ -377,7 +379,7 @@ func TestMMAPConservesWork(t *testing.T) {
 	services := threeServices(t)
 	for load, tolerance := range map[float64]float64{0.3: 1e-9, 0.9: 1e-9, 0.999: 1e-9, 0.99999: 1e-8} {
 		d := bursty(t, 3, 1)
-		rates := need(newMMAP(d))(t).classes
+		rates := testkit.Need(newMMAP(d))(t).classes
 		offered := 0.0
 		for k, p := range services {
 			offered += rates[k] * p.Mean()
@@ -429,10 +431,10 @@ func TestMMAPLaws(t *testing.T) {
 		d := randomArrivals(r, 1+r.IntN(4), classes)
 		var services []PH
 		for range classes {
-			services = append(services, need(Fit(0.2+r.Float64(), 0.3+4*r.Float64()))(t))
+			services = append(services, testkit.Need(Fit(0.2+r.Float64(), 0.3+4*r.Float64()))(t))
 		}
 		d = scaled(t, d, 1)
-		rates, offered := need(newMMAP(d))(t).classes, 0.0
+		rates, offered := testkit.Need(newMMAP(d))(t).classes, 0.0
 		for k, p := range services {
 			offered += rates[k] * p.Mean()
 		}
@@ -473,11 +475,11 @@ func randomArrivals(r *rand.Rand, phases, classes int) []*mat.Dense {
 func workWaiting(t *testing.T, d []*mat.Dense, services []PH) float64 {
 	t.Helper()
 	got := solveD(t, NonPreemptive, d, Options{Percentiles: []float64{0.95}}, services...)
-	rates, total := need(newMMAP(d))(t).classes, 0.0
+	rates, total := testkit.Need(newMMAP(d))(t).classes, 0.0
 	for k, c := range got.Classes {
 		total += rates[k] * c.Wait.Mean * services[k].Mean()
 		at := c.Sojourn.Percentiles[0].At
-		before, there, after := need(c.Sojourn.CDF(at/2))(t), need(c.Sojourn.CDF(at))(t), need(c.Sojourn.CDF(2*at))(t)
+		before, there, after := testkit.Need(c.Sojourn.CDF(at/2))(t), testkit.Need(c.Sojourn.CDF(at))(t), testkit.Need(c.Sojourn.CDF(2*at))(t)
 		if math.Abs(there-0.95) > 1e-9 || !(before >= 0 && before < there && there < after && after <= 1) {
 			t.Errorf("class %d: %v, %v, %v at half, once and twice the 95th percentile", k, before, there, after)
 		}
@@ -509,10 +511,10 @@ func TestMMAPPreemptionHidesLower(t *testing.T) {
 func TestMMAPBurstsWaitLonger(t *testing.T) {
 	t.Parallel()
 	services, d := threeServices(t), bursty(t, 3, 0.9)
-	arrivals := need(newMMAP(d))(t)
+	arrivals := testkit.Need(newMMAP(d))(t)
 	for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
 		burst := solveD(t, discipline, d, Options{}, services...)
-		poisson := need(Solve(Queue{Discipline: discipline, Arrivals: Arrivals{Rates: arrivals.classes}, Services: services}, Options{}))(t)
+		poisson := testkit.Need(Solve(Queue{Discipline: discipline, Arrivals: Arrivals{Rates: arrivals.classes}, Services: services}, Options{}))(t)
 		for k := range services {
 			if b, p := burst.Classes[k].Wait.Mean, poisson.Classes[k].Wait.Mean; b <= p {
 				t.Errorf("%s class %d: bursts wait %v, Poisson %v", discipline, k, b, p)
@@ -527,7 +529,7 @@ func TestMMAPRefuses(t *testing.T) {
 	two := func(rate float64) []*mat.Dense {
 		return scaled(t, []*mat.Dense{square(0, 0.3, 0.1, 0), square(1, 0, 0, 0.2)}, rate)
 	}
-	one := need(exponential(1))(t)
+	one := testkit.Need(exponential(1))(t)
 	var unstable *UnstableError
 	if _, err := Solve(Queue{Discipline: NonPreemptive, Arrivals: Arrivals{D: two(1.25)}, Services: []PH{one}}, Options{}); !errors.As(err, &unstable) || math.Abs(unstable.Rho-1.25) > 1e-9 {
 		t.Errorf("a load of 1.25: %v", err)
@@ -542,7 +544,7 @@ func TestMMAPRefuses(t *testing.T) {
 	}
 	alpha := make([]float64, len(cyclic))
 	alpha[0] = 1
-	long := need(Erlang(300, 300))(t)
+	long := testkit.Need(Erlang(300, 300))(t)
 	wide := mat.NewDense(20, 20, nil)
 	for i := range 20 {
 		wide.Set(i, (i+1)%20, 1)
@@ -555,9 +557,9 @@ func TestMMAPRefuses(t *testing.T) {
 		"hardly stable": {two(1 - 1e-10), one, "rho is"},
 		"near load 1":   {two(1 - 2e-6), one, "percentile 0.95 could be off"},
 		"long phases":   {stiff, one, "rates nearer"},
-		"large cycle":   {two(0.1), need(NewPH(alpha, cyclic))(t), "come back"},
+		"large cycle":   {two(0.1), testkit.Need(NewPH(alpha, cyclic))(t), "come back"},
 		"too large":     {scaled(t, []*mat.Dense{mat.NewDense(20, 20, nil), wide}, 0.5), long, "too large"},
-		"rare end":      {two(1e-10), need(NewPH([]float64{1, 0, 0}, [][]float64{{-1, 0.3, 0.7}, {0.2, -1 - 1e-9, 0.8}, {0.9, 0.1, -1}}))(t), "too stiff"},
+		"rare end":      {two(1e-10), testkit.Need(NewPH([]float64{1, 0, 0}, [][]float64{{-1, 0.3, 0.7}, {0.2, -1 - 1e-9, 0.8}, {0.9, 0.1, -1}}))(t), "too stiff"},
 	} {
 		for _, discipline := range []Discipline{NonPreemptive, PreemptiveResume} {
 			_, err := Solve(Queue{Discipline: discipline, Arrivals: Arrivals{D: c.d}, Services: []PH{c.p}}, Options{Moments: 2, Percentiles: []float64{0.95}})

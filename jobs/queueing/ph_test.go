@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"headroom/internal/testkit"
+
 	"pgregory.net/rapid"
 )
 
@@ -42,8 +44,8 @@ func TestPHRefused(t *testing.T) {
 // Constructors, fits and operations refuse what they cannot do.
 func TestOperationsRefuse(t *testing.T) {
 	t.Parallel()
-	e := need(exponential(1))(t)
-	big := need(Erlang(MaxPhases, 1))(t)
+	e := testkit.Need(exponential(1))(t)
+	big := testkit.Need(Erlang(MaxPhases, 1))(t)
 	second := func(_ any, err error) error { return err }
 	for want, err := range map[string]error{
 		"rate is 0":                      second(exponential(0)),
@@ -74,7 +76,7 @@ func TestOperationsRefuse(t *testing.T) {
 // Moments and cdf of known distributions are the known ones.
 func TestKnownDistributions(t *testing.T) {
 	t.Parallel()
-	e := need(Erlang(3, 2))(t)
+	e := testkit.Need(Erlang(3, 2))(t)
 	for n, want := range []float64{1.5, 3, 7.5} { // 3*4*...*(n+2)/2^n
 		agrees(t, fmt.Sprintf("Erlang's moment %d", n+1), e.Moment(n+1), want, 1e-14)
 	}
@@ -83,7 +85,7 @@ func TestKnownDistributions(t *testing.T) {
 	for _, x := range []float64{0.01, 0.5, 2, 9} {
 		agrees(t, "Erlang's cdf", e.CDF(x), 1-math.Exp(-2*x)*(1+2*x+2*x*x), 1e-9)
 	}
-	h := need(hyper([]float64{0.5, 0.5}, []float64{1, 1e6}))(t)
+	h := testkit.Need(hyper([]float64{0.5, 0.5}, []float64{1, 1e6}))(t)
 	// The second form takes the matrix exponential, as there are too many jumps.
 	agrees(t, "a stiff cdf", h.CDF(2), 1-0.5*math.Exp(-2), 1e-11)
 	if h.CDF(0) != 0 || h.CDF(-1) != 0 || h.CDF(math.Inf(1)) != 1 || !math.IsNaN(h.CDF(math.NaN())) {
@@ -125,16 +127,13 @@ func cv2(p PH) float64 {
 func TestFits(t *testing.T) {
 	t.Parallel()
 	for _, want := range []float64{0.001, 0.01, 0.1, 0.25, 0.3, 0.5, 0.7, 0.999, 1, 1.5, 20, 1e4} {
-		p := need(Fit(3, want))(t)
+		p := testkit.Need(Fit(3, want))(t)
 		agrees(t, fmt.Sprintf("the mean at cv2 %v", want), p.Mean(), 3, 1e-12)
 		agrees(t, fmt.Sprintf("cv2 %v", want), cv2(p), want, 1e-9)
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		want := drawPH(t, "p").Moments(3)
-		p, err := FitMoments(want[0], want[1], want[2])
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Need(FitMoments(want[0], want[1], want[2]))(t)
 		for i, m := range p.Moments(3) {
 			agrees(t, fmt.Sprintf("moment %d", i+1), m, want[i], 1e-7)
 		}
@@ -145,7 +144,7 @@ func TestFits(t *testing.T) {
 // two cdfs is below Kolmogorov's bound for one in a thousand.
 func TestSamples(t *testing.T) {
 	t.Parallel()
-	cyclic := need(NewPH([]float64{0.7, 0, 0.3}, [][]float64{{-3, 2, 0.5}, {1, -4, 2}, {0.5, 3, -4}}))(t)
+	cyclic := testkit.Need(NewPH([]float64{0.7, 0, 0.3}, [][]float64{{-3, 2, 0.5}, {1, -4, 2}, {0.5, 3, -4}}))(t)
 	for name, p := range map[string]PH{"eq1": diasJob(t, 0.4, 20), "cyclic": cyclic} {
 		const n, steps = 20_000, 50
 		from, mean, draw := source(5), p.Mean(), newSampler(p).sample

@@ -8,19 +8,11 @@ import (
 	"strings"
 	"testing"
 
+	"headroom/internal/testkit"
+
 	"gonum.org/v1/gonum/mat"
 	"pgregory.net/rapid"
 )
-
-func need[T any](x T, err error) func(t testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return x
-	}
-}
 
 // agrees fails unless got is want, relative to it.
 func agrees(t rapid.TB, what string, got, want, tolerance float64) {
@@ -33,7 +25,7 @@ func agrees(t rapid.TB, what string, got, want, tolerance float64) {
 // diasJob is eq. (1) at the size of the paper's validation: 62 phases.
 func diasJob(t testing.TB, theta, mean float64) PH {
 	t.Helper()
-	return need(TaskLevel(TaskModel{
+	return testkit.Need(TaskLevel(TaskModel{
 		Slots: 20, Maps: Exactly(50), Reduces: Exactly(10), MapDrop: theta,
 		MapMean: mean, ReduceMean: 0.8 * mean, Setup: mean / 2, Shuffle: mean / 4,
 	}))(t)
@@ -49,9 +41,9 @@ type known struct {
 func services(t testing.TB) []known {
 	t.Helper()
 	list := []known{
-		{"exponential", need(exponential(2))(t), 0.5, 0.5},
-		{"erlang", need(Erlang(7, 14))(t), 0.5, 0.25 + 7.0/(14*14)},
-		{"hyperexponential", need(hyper([]float64{0.9, 0.1}, []float64{3, 0.5}))(t), 0.3 + 0.2, 2 * (0.9/9 + 0.1/0.25)},
+		{"exponential", testkit.Need(exponential(2))(t), 0.5, 0.5},
+		{"erlang", testkit.Need(Erlang(7, 14))(t), 0.5, 0.25 + 7.0/(14*14)},
+		{"hyperexponential", testkit.Need(hyper([]float64{0.9, 0.1}, []float64{3, 0.5}))(t), 0.3 + 0.2, 2 * (0.9/9 + 0.1/0.25)},
 	}
 	// Eq. (1), summed by hand: stages are independent, and variances add up.
 	mean, variance := 10.0+5, 100.0+25
@@ -107,7 +99,7 @@ func TestMeansAreCobhams(t *testing.T) {
 		}
 		for _, d := range []Discipline{NonPreemptive, PreemptiveResume} {
 			q.Discipline = d
-			r := need(Solve(q, Options{Moments: 2}))(t)
+			r := testkit.Need(Solve(q, Options{Moments: 2}))(t)
 			waits, sojourns := cobham(d, q.Arrivals.Rates, chosen)
 			for k, c := range r.Classes {
 				what := fmt.Sprintf("%s %v class %d", d, names, k)
@@ -131,10 +123,10 @@ func TestMeansAreCobhams(t *testing.T) {
 // and percentiles are known, also near a load of 1.
 func TestOneExponentialClass(t *testing.T) {
 	t.Parallel()
-	e := need(exponential(1))(t)
+	e := testkit.Need(exponential(1))(t)
 	for _, rho := range []float64{0.01, 0.5, 0.9, 0.999, 0.99999} {
 		q := Queue{NonPreemptive, Arrivals{Rates: []float64{rho}}, []PH{e}}
-		c := need(Solve(q, Options{Moments: 5, Percentiles: []float64{0.001, 0.5, 0.95, 0.999}}))(t).Classes[0]
+		c := testkit.Need(Solve(q, Options{Moments: 5, Percentiles: []float64{0.001, 0.5, 0.95, 0.999}}))(t).Classes[0]
 		rate, want := 1-rho, 1.0
 		for n, m := range c.Sojourn.Moments {
 			want *= float64(n+1) / rate
@@ -153,8 +145,8 @@ func TestOneExponentialClass(t *testing.T) {
 // Percentiles agree to 1e-7 with the oracle: other formulas, other axis, 400 bits.
 func TestPercentilesAgreeWithOracle(t *testing.T) {
 	t.Parallel()
-	e, h := need(exponential(1))(t), need(hyper([]float64{0.8, 0.2}, []float64{4, 0.25}))(t)
-	erlang := need(Erlang(4, 4))(t)
+	e, h := testkit.Need(exponential(1))(t), testkit.Need(hyper([]float64{0.8, 0.2}, []float64{4, 0.25}))(t)
+	erlang := testkit.Need(Erlang(4, 4))(t)
 	cases := []struct {
 		name     string
 		rates    []float64
@@ -178,12 +170,12 @@ func TestPercentilesAgreeWithOracle(t *testing.T) {
 // compareWithOracle checks the percentiles of all measures of a queue.
 func compareWithOracle(t *testing.T, q Queue, p float64, terms int64) {
 	t.Helper()
-	r := need(Solve(q, Options{Percentiles: []float64{p}}))(t)
+	r := testkit.Need(Solve(q, Options{Percentiles: []float64{p}}))(t)
 	for k, c := range r.Classes {
 		for sojourn, m := range map[bool]Measure{false: c.Wait, true: c.Sojourn} {
 			at := m.Percentiles[0].At
 			if at == 0 { // most jobs do not wait: then the atom is above p
-				if atom := need(m.CDF(0))(t); atom < p {
+				if atom := testkit.Need(m.CDF(0))(t); atom < p {
 					t.Errorf("class %d: percentile 0 with an atom of %v", k, atom)
 				}
 				continue
@@ -199,7 +191,7 @@ func TestPercentilesAgreeWithOracleAtDIASSize(t *testing.T) {
 	t.Parallel()
 	for _, d := range []Discipline{NonPreemptive, PreemptiveResume} {
 		q := Queue{d, Arrivals{Rates: []float64{0.9 * 0.8 / 157, 0.1 * 0.8 / 157}}, []PH{diasJob(t, 0, 20), diasJob(t, 0, 8.5)}}
-		r := need(Solve(q, Options{Percentiles: []float64{0.95}}))(t)
+		r := testkit.Need(Solve(q, Options{Percentiles: []float64{0.95}}))(t)
 		textbook{q, 0, true}.compare(t, r.Classes[0].Sojourn, 60)
 	}
 }
@@ -207,7 +199,7 @@ func TestPercentilesAgreeWithOracleAtDIASSize(t *testing.T) {
 // Where the classes above leave almost nothing, rounding shows: percentiles still agree.
 func TestPercentilesAgreeWithOracleNearSaturation(t *testing.T) {
 	t.Parallel()
-	e, erlang := need(exponential(1))(t), need(Erlang(3, 3))(t)
+	e, erlang := testkit.Need(exponential(1))(t), testkit.Need(Erlang(3, 3))(t)
 	const above = 0.99999
 	q := Queue{PreemptiveResume, Arrivals{Rates: []float64{(1 - above) / 2, above}}, []PH{e, erlang}}
 	compareWithOracle(t, q, 0.95, 45)
@@ -218,12 +210,12 @@ func TestPercentilesAgreeWithOracleNearSaturation(t *testing.T) {
 // phase-type: a matrix exponential gives it. Cyclic services take the dense way there.
 func TestHighestClassIsMPH1(t *testing.T) {
 	t.Parallel()
-	cyclic := need(NewPH([]float64{0.7, 0, 0.3}, [][]float64{{-3, 2, 0.5}, {1, -4, 2}, {0.5, 3, -4}}))(t)
-	low := need(exponential(0.1))(t)
+	cyclic := testkit.Need(NewPH([]float64{0.7, 0, 0.3}, [][]float64{{-3, 2, 0.5}, {1, -4, 2}, {0.5, 3, -4}}))(t)
+	low := testkit.Need(exponential(0.1))(t)
 	for name, service := range map[string]PH{"eq1": diasJob(t, 0.2, 0.05), "cyclic": cyclic} {
 		rate := 0.7 / service.Mean()
 		q := Queue{PreemptiveResume, Arrivals{Rates: []float64{0.02, rate}}, []PH{low, service}}
-		c := need(Solve(q, Options{Moments: 3}))(t).Classes[1]
+		c := testkit.Need(Solve(q, Options{Moments: 3}))(t).Classes[1]
 		// The wait's chain: residual services, followed by one more with probability rho.
 		n, mean := service.Phases(), service.Mean()
 		start := equilibrium(service, mean)
@@ -238,7 +230,7 @@ func TestHighestClassIsMPH1(t *testing.T) {
 			alpha[i] = 0.7 * start[i]
 		}
 		for _, at := range []float64{0.1, 0.5, 1, 3, 10} {
-			got := need(c.Wait.CDF(at * mean))(t)
+			got := testkit.Need(c.Wait.CDF(at * mean))(t)
 			agrees(t, fmt.Sprintf("%s: P(W > %v means)", name, at), 1-got, matrixExponential(alpha, a, at*mean), 1e-8)
 		}
 	}
@@ -266,13 +258,13 @@ func TestDenseAndSparseAgree(t *testing.T) {
 	t.Parallel()
 	// Repeating an exponential phase with probability 1/3 leaves it exponential. Two
 	// phases take turns in that.
-	cyclic := need(NewPH([]float64{1, 0}, [][]float64{{-3, 1}, {1, -3}}))(t)
-	same := need(exponential(2))(t)
-	other := need(Erlang(3, 6))(t)
+	cyclic := testkit.Need(NewPH([]float64{1, 0}, [][]float64{{-3, 1}, {1, -3}}))(t)
+	same := testkit.Need(exponential(2))(t)
+	other := testkit.Need(Erlang(3, 6))(t)
 	for _, d := range []Discipline{NonPreemptive, PreemptiveResume} {
 		solve := func(x PH) Result {
 			q := Queue{d, Arrivals{Rates: []float64{0.6, 0.8}}, []PH{other, x}}
-			return need(Solve(q, Options{Moments: 6, Percentiles: []float64{0.3, 0.95, 0.999}}))(t)
+			return testkit.Need(Solve(q, Options{Moments: 6, Percentiles: []float64{0.3, 0.95, 0.999}}))(t)
 		}
 		dense, sparse := solve(cyclic), solve(same)
 		for k := range dense.Classes {
@@ -301,10 +293,7 @@ func TestWorkIsConserved(t *testing.T) {
 			loads = append(loads, load)
 		}
 		total := func(q Queue, loads []float64) float64 {
-			r, err := Solve(q, Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := testkit.Need(Solve(q, Options{}))(t)
 			sum := 0.0
 			for k, c := range r.Classes {
 				sum += loads[k] * c.Wait.Mean
@@ -340,11 +329,7 @@ func drawPH(t *rapid.T, name string) PH {
 		}
 		a[i][i] = -leave
 	}
-	p, err := NewPH(alpha, a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return testkit.Need(NewPH(alpha, a))(t)
 }
 
 // A cdf rises from its atom to 1, percentiles lie on it, and moments are those of it.
@@ -358,10 +343,7 @@ func TestDistributionsAreDistributions(t *testing.T) {
 			q.Services = append(q.Services, p)
 			q.Arrivals.Rates = append(q.Arrivals.Rates, rapid.Float64Range(0.01, 0.95/float64(n)).Draw(t, "load")/p.Mean())
 		}
-		r, err := Solve(q, Options{Moments: 2, Percentiles: []float64{0.3, 0.95, 0.999}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testkit.Need(Solve(q, Options{Moments: 2, Percentiles: []float64{0.3, 0.95, 0.999}}))(t)
 		for k, c := range r.Classes {
 			for what, m := range map[string]Measure{"wait": c.Wait, "sojourn": c.Sojourn} {
 				last := 0.0
@@ -391,9 +373,9 @@ func TestDistributionsAreDistributions(t *testing.T) {
 // A class without jobs waits as a rare job would, and changes nothing for the others.
 func TestClassWithoutJobs(t *testing.T) {
 	t.Parallel()
-	e := need(exponential(1))(t)
-	with := need(Solve(Queue{NonPreemptive, Arrivals{Rates: []float64{0.5, 0}}, []PH{e, e}}, Options{Percentiles: []float64{0.95}}))(t)
-	alone := need(Solve(Queue{NonPreemptive, Arrivals{Rates: []float64{0.5}}, []PH{e}}, Options{Percentiles: []float64{0.95}}))(t)
+	e := testkit.Need(exponential(1))(t)
+	with := testkit.Need(Solve(Queue{NonPreemptive, Arrivals{Rates: []float64{0.5, 0}}, []PH{e, e}}, Options{Percentiles: []float64{0.95}}))(t)
+	alone := testkit.Need(Solve(Queue{NonPreemptive, Arrivals{Rates: []float64{0.5}}, []PH{e}}, Options{Percentiles: []float64{0.95}}))(t)
 	agrees(t, "the other class's mean", with.Classes[0].Sojourn.Mean, alone.Classes[0].Sojourn.Mean, 1e-14)
 	agrees(t, "the other class's percentile", with.Classes[0].Sojourn.Percentiles[0].At, alone.Classes[0].Sojourn.Percentiles[0].At, 1e-10)
 	agrees(t, "the rare job's wait", with.Classes[1].Wait.Mean, 0.5, 1e-14)
@@ -402,7 +384,7 @@ func TestClassWithoutJobs(t *testing.T) {
 // Each refusal names what is wrong, where, and a way out.
 func TestQueuesRefused(t *testing.T) {
 	t.Parallel()
-	e := need(exponential(1))(t)
+	e := testkit.Need(exponential(1))(t)
 	ok := Queue{NonPreemptive, Arrivals{Rates: []float64{0.3, 0.3}}, []PH{e, e}}
 	with := func(change func(q *Queue)) Queue {
 		q := ok
@@ -449,15 +431,15 @@ func TestQueuesRefused(t *testing.T) {
 // percentiles or an error, never a number that is not one.
 func TestStiffServices(t *testing.T) {
 	t.Parallel()
-	stiff := need(hyper([]float64{0.5, 0.5}, []float64{1, 1e12}))(t)
+	stiff := testkit.Need(hyper([]float64{0.5, 0.5}, []float64{1, 1e12}))(t)
 	q := Queue{NonPreemptive, Arrivals{Rates: []float64{0.4, 0.8}}, []PH{stiff, stiff}}
-	r := need(Solve(q, Options{Moments: 4, Percentiles: []float64{0.95}}))(t)
+	r := testkit.Need(Solve(q, Options{Moments: 4, Percentiles: []float64{0.95}}))(t)
 	s := known{"stiff", stiff, 0.5 * (1 + 1e-12), 1 + 1e-24}
 	waits, sojourns := cobham(NonPreemptive, q.Arrivals.Rates, []known{s, s})
 	for k, c := range r.Classes {
 		agrees(t, "wait", c.Wait.Mean, waits[k], 1e-12)
 		agrees(t, "sojourn", c.Sojourn.Mean, sojourns[k], 1e-12)
-		if x := need(c.Sojourn.CDF(c.Sojourn.Percentiles[0].At))(t); math.Abs(x-0.95) > 1e-9 {
+		if x := testkit.Need(c.Sojourn.CDF(c.Sojourn.Percentiles[0].At))(t); math.Abs(x-0.95) > 1e-9 {
 			t.Errorf("class %d: the cdf at percentile 0.95 is %v", k, x)
 		}
 	}
@@ -468,7 +450,7 @@ func TestStiffServices(t *testing.T) {
 func TestDIASTrends(t *testing.T) {
 	t.Parallel()
 	job := func(theta, mean float64) PH {
-		return need(TaskLevel(TaskModel{
+		return testkit.Need(TaskLevel(TaskModel{
 			Slots: 20, Maps: Exactly(50), Reduces: Exactly(10), MapDrop: theta,
 			MapMean: mean, ReduceMean: mean / 4, Setup: mean / 10, Shuffle: mean / 20,
 		}))(t)
@@ -483,7 +465,7 @@ func TestDIASTrends(t *testing.T) {
 			if want := []int{62, 57, 52, 42, 17}[i]; low.Phases() != want {
 				t.Errorf("theta %v leaves %d phases, want %d", theta, low.Phases(), want)
 			}
-			r := need(Solve(Queue{d, Arrivals{Rates: rates}, []PH{low, high}}, Options{}))(t)
+			r := testkit.Need(Solve(Queue{d, Arrivals{Rates: rates}, []PH{low, high}}, Options{}))(t)
 			lows, highs = append(lows, r.Classes[0].Sojourn.Mean), append(highs, r.Classes[1].Sojourn.Mean)
 		}
 		if fall := 1 - lows[4]/lows[0]; fall < 0.7 {
@@ -504,20 +486,20 @@ func TestDIASTrends(t *testing.T) {
 // arrivals, and with bursts before services of all kinds.
 func TestSolutionAgreesWithSimulation(t *testing.T) {
 	t.Parallel()
-	h := need(hyper([]float64{0.8, 0.2}, []float64{4, 0.25}))(t)
+	h := testkit.Need(hyper([]float64{0.8, 0.2}, []float64{4, 0.25}))(t)
 	for name, c := range map[string]struct {
 		arrivals Arrivals
 		services []PH
 		jobs     int
 	}{
-		"poisson": {Arrivals{Rates: []float64{0.3, 0.2, 0.2}}, []PH{h, need(Erlang(3, 3))(t), h}, 15_000},
+		"poisson": {Arrivals{Rates: []float64{0.3, 0.2, 0.2}}, []PH{h, testkit.Need(Erlang(3, 3))(t), h}, 15_000},
 		"bursts":  {Arrivals{D: bursty(t, 3, 0.8)}, threeServices(t), 50_000},
 	} {
 		for _, d := range []Discipline{NonPreemptive, PreemptiveResume} {
 			q := Queue{d, c.arrivals, c.services}
 			o := Options{Moments: 2, Percentiles: []float64{0.95}}
-			solved := need(Solve(q, o))(t)
-			seen := need(Simulate(q, Simulation{Jobs: c.jobs, Replications: 20, Options: o}, rand.New(rand.NewPCG(7, 1))))(t)
+			solved := testkit.Need(Solve(q, o))(t)
+			seen := testkit.Need(Simulate(q, Simulation{Jobs: c.jobs, Replications: 20, Options: o}, rand.New(rand.NewPCG(7, 1))))(t)
 			for k, c := range solved.Classes {
 				for what, pair := range map[string][2]any{"wait": {c.Wait, seen.Classes[k].Wait}, "sojourn": {c.Sojourn, seen.Classes[k].Sojourn}} {
 					m, s := pair[0].(Measure), pair[1].(SimulatedMeasure)

@@ -7,7 +7,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 )
 
 func app(t *testing.T, args ...string) (stdout, stderr string, exit int) {
@@ -28,9 +28,7 @@ func app(t *testing.T, args ...string) (stdout, stderr string, exit int) {
 func file(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "text")
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, name, text)
 	return name
 }
 

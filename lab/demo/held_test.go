@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/units"
 )
 
@@ -27,12 +28,7 @@ func emulated(t *testing.T, long, short units.Power, enabled, held string) nodeF
 		n.dir + "/run/powerd.pid":  "4711",
 		class + "/else":            "no zone",
 	} {
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteFile(t, path, text+"\n")
 	}
 	return n
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/testkit"
 	"headroom/units"
 )
 
@@ -26,10 +27,7 @@ func watts(v float64) *units.Power {
 func TestCSVForm(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "power.csv")
-	c, err := createCSV(path, []string{"n01", "n02"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Need(createCSV(path, []string{"n01", "n02"}))(t)
 	for _, s := range []sample{
 		{at: 250 * time.Millisecond, budget: 482 * w, reserved: watts(481.875), held: watts(480), measured: watts(300.5), nodes: []*units.Power{watts(150.25), watts(150.25)}},
 		{at: 501 * time.Millisecond, budget: 482 * w, nodes: []*units.Power{nil, watts(1)}},
@@ -41,10 +39,7 @@ func TestCSVForm(t *testing.T) {
 	if err := c.close(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Need(os.ReadFile(path))(t)
 	want := "time_s,budget_w,reserved_w,held_w,measured_w,n01,n02\n" +
 		"0.250,482.000,481.875,480.000,300.500,150.250,150.250\n0.501,482.000,,,,,1.000\n"
 	if string(got) != want {
@@ -88,10 +83,7 @@ func TestSummaryForm(t *testing.T) {
 	if string(got) != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	got, err = json.Marshal(summarise(newBoard(w), &story{}, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got = testkit.Need(json.Marshal(summarise(newBoard(w), &story{}, 1)))(t)
 	want = `{"over_budget_s":{"reserved":0,"held":0,"measured":0},"settle_s":{"p50":null,"p99":null},"failover_s":null,"readopt_s":null,"breaker":null,"nodes":1,"jobs":[],"events":[]}`
 	if string(got) != want {
 		t.Errorf("empty: got %s", got)
@@ -143,10 +135,7 @@ func TestChartIsWellFormed(t *testing.T) {
 	for i, what := range eventNames() {
 		events = append(events, event{at: time.Duration(i) * 100 * time.Millisecond, what: what})
 	}
-	drawn, err := picture{samples: samples, events: events, nodes: []string{"n01", "n<2>&"}}.draw()
-	if err != nil {
-		t.Fatal(err)
-	}
+	drawn := testkit.Need(picture{samples: samples, events: events, nodes: []string{"n01", "n<2>&"}}.draw())(t)
 	for d := xml.NewDecoder(bytes.NewReader(drawn)); ; {
 		_, err := d.Token()
 		if errors.Is(err, io.EOF) {

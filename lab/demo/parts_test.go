@@ -15,6 +15,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/pause"
+	"headroom/internal/testkit"
 	"headroom/lab/cluster"
 )
 
@@ -113,11 +114,7 @@ func TestJobFiles(t *testing.T) {
 // aFleet is a fleet that writes its logs into dir.
 func aFleet(t *testing.T, dir string, detach bool) *fleet {
 	t.Helper()
-	f, err := newFleet(dir, detach)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
+	return testkit.Need(newFleet(dir, detach))(t)
 }
 
 // The fleet ends what it started with all that is below it, and tells of a
@@ -125,10 +122,7 @@ func aFleet(t *testing.T, dir string, detach bool) *fleet {
 func TestFleet(t *testing.T) {
 	t.Parallel()
 	f := aFleet(t, t.TempDir(), false)
-	family, err := f.start("family", "/bin/sh", "-c", "sleep 60 & sleep 60")
-	if err != nil {
-		t.Fatal(err)
-	}
+	family := testkit.Need(f.start("family", "/bin/sh", "-c", "sleep 60 & sleep 60"))(t)
 	if _, err := f.start("short", "/bin/sh", "-c", "exit 3"); err != nil {
 		t.Fatal(err)
 	}
@@ -171,18 +165,12 @@ func TestKeptClusterIsStopped(t *testing.T) {
 		}
 	}
 	other := aFleet(t, dir, false)
-	stranger, err := other.start("stranger", "/bin/sh", "-c", "sleep 9; :")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stranger := testkit.Need(other.start("stranger", "/bin/sh", "-c", "sleep 9; :"))(t)
 	var said strings.Builder
 	if err := l.keep(&said); err != nil || !strings.Contains(said.String(), filepath.Join(dir, stopScript)) {
 		t.Fatalf("%v: %s", err, said.String())
 	}
-	pids, err := os.OpenFile(filepath.Join(dir, pidFile), os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pids := testkit.Need(os.OpenFile(filepath.Join(dir, pidFile), os.O_APPEND|os.O_WRONLY, 0))(t)
 	if _, err := fmt.Fprintln(pids, stranger.Pid()); err != nil { // as if its id had been used before
 		t.Fatal(err)
 	}
@@ -217,9 +205,7 @@ func TestKeptClusterIsStopped(t *testing.T) {
 func TestBadInput(t *testing.T) {
 	t.Parallel()
 	foreign := t.TempDir()
-	if err := os.WriteFile(filepath.Join(foreign, "thesis.txt"), []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, filepath.Join(foreign, "thesis.txt"), "mine")
 	for _, c := range []struct {
 		name string
 		args []string

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"headroom/internal/testkit"
 )
 
 // library makes folders with n MB of text, plain and gzipped, and files that are
@@ -38,9 +40,7 @@ func library(t *testing.T, mb int) []string {
 		files[filepath.Join(sources, strings.Repeat("x", i)+".go")] = text
 	}
 	for name, data := range files {
-		if err := os.WriteFile(name, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteFile(t, name, data)
 	}
 	return []string{prose, filepath.Join(prose, "missing"), sources}
 }
@@ -50,18 +50,12 @@ func library(t *testing.T, mb int) []string {
 func TestCorpusIsTextInParts(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "text")
-	c, err := makeCorpus(t.Context(), dir, 5*partSize, library(t, 5))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Need(makeCorpus(t.Context(), dir, 5*partSize, library(t, 5)))(t)
 	if len(c.parts) != 5 {
 		t.Fatalf("%d parts, want 5", len(c.parts))
 	}
 	for _, p := range c.parts {
-		data, err := os.ReadFile(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := testkit.Need(os.ReadFile(p))(t)
 		if len(data) > partSize || len(data) < partSize-100 || !bytes.HasSuffix(data, []byte("\n")) || !bytes.HasPrefix(data, []byte("a line of")) {
 			t.Errorf("%s: %d bytes, %q", p, len(data), data[:20])
 		}
@@ -107,9 +101,7 @@ func TestCorpusIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	part := filepath.Join(cache, corpusName(textSize), "part-0000.txt")
-	if err := os.WriteFile(part, []byte("text\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, part, "text\n")
 	c, err := findCorpus(t.Context(), cache, nil, func(format string, _ ...any) { t.Errorf("said %q", format) })
 	if err != nil || len(c.parts) != 1 || c.parts[0] != part {
 		t.Errorf("%+v, %v", c, err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/ipmi"
 	"headroom/units"
 )
@@ -16,20 +17,11 @@ import (
 // of its own time; without the limit the plant is free again.
 func TestLimitOverIPMIActs(t *testing.T) {
 	t.Parallel()
-	node, err := NewNode(t.TempDir(), DefaultSpec())
-	if err != nil {
-		t.Fatal(err)
-	}
+	node := testkit.Need(NewNode(t.TempDir(), DefaultSpec()))(t)
 	defer func() { _ = node.Close() }()
-	b, err := startBoard(node.Dir(), node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Need(startBoard(node.Dir(), node))(t)
 	defer b.close()
-	password, err := os.ReadFile(b.passwordFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	password := testkit.Need(os.ReadFile(b.passwordFile))(t)
 	meter := ipmi.Start(ipmi.Config{
 		Mode: ipmi.ModeLAN, Address: b.Addr(), User: boardUser, Password: strings.TrimSpace(string(password)), Timeout: 30 * time.Second,
 	}, nil)

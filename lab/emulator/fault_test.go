@@ -108,10 +108,7 @@ func TestKilledMountIsTakenDown(t *testing.T) {
 			}
 		}
 	})
-	held, err := os.Open(m.path("root", limit))
-	if err != nil {
-		t.Fatal(err)
-	}
+	held := testkit.Need(os.Open(m.path("root", limit)))(t)
 	defer func() { _ = held.Close() }()
 	if err := m.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
@@ -152,10 +149,7 @@ func TestFaultsOfPlainFiles(t *testing.T) {
 	m.inject(t, "drift", "140W")
 	eventually(t, "the other writer's limit shows", func() bool { got, _ := m.file(limit); return got == "140000000" })
 	m.inject(t, "locked")
-	f, err := os.OpenFile(m.path("root", limit), os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Need(os.OpenFile(m.path("root", limit), os.O_WRONLY, 0))(t)
 	if _, err := f.WriteString("90000000\n"); err != nil {
 		t.Error(err)
 	}
@@ -182,10 +176,7 @@ func TestBMCOfANode(t *testing.T) {
 			PasswordFile        string `yaml:"password_file"`
 		}
 	}
-	text, err := os.ReadFile(m.path("powerd.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Need(os.ReadFile(m.path("powerd.yaml")))(t)
 	_, section, found := strings.Cut(string(text), "\nipmi:\n")
 	if !found {
 		t.Fatalf("no ipmi section in %s", text)

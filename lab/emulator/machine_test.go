@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"headroom/internal/config"
+	"headroom/internal/testkit"
 	"headroom/lab/emulator"
 )
 
@@ -36,10 +37,7 @@ type machine struct {
 
 func powerlab(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
-	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	self := testkit.Need(os.Executable())(t)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, self, args...)
@@ -52,10 +50,7 @@ func start(t *testing.T, dir, name string, args ...string) *machine {
 	t.Helper()
 	m := &machine{dir: dir, name: name, out: &bytes.Buffer{}, ended: make(chan error, 1)}
 	m.cmd = powerlab(t, append([]string{"node", name, "--dir", dir, "--nodes", "4"}, args...)...)
-	stdout, err := m.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	stdout := testkit.Need(m.cmd.StdoutPipe())(t)
 	m.cmd.Stderr = m.out
 	if err := m.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -187,10 +182,7 @@ func TestExec(t *testing.T) {
 	}
 
 	trap := m.exec(t, "sh", "-c", `trap 'exit 42' USR1; echo ready; for i in $(seq 1200); do sleep 0.05; done`)
-	out, err := trap.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := testkit.Need(trap.StdoutPipe())(t)
 	if err := trap.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -294,10 +286,7 @@ func TestServicesAreKept(t *testing.T) {
 func TestPowerdIsStartedAsByItsUnit(t *testing.T) {
 	t.Parallel()
 	m := start(t, t.TempDir(), "n01", "--bin", bin(t), "--no-worker")
-	unit, err := os.ReadFile("../../deploy/systemd/headroom-powerd.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	unit := testkit.Need(os.ReadFile("../../deploy/systemd/headroom-powerd.service"))(t)
 	for _, line := range []string{"Environment=GOMAXPROCS=1", "TimerSlackNSec=1ms"} {
 		if !strings.Contains(string(unit), "\n"+line+"\n") {
 			t.Errorf("powerd's unit has no %s", line)
@@ -308,10 +297,7 @@ func TestPowerdIsStartedAsByItsUnit(t *testing.T) {
 		return err == nil && strings.HasSuffix(string(text), "\n1000000 1\n")
 	})
 	const slackFile = "/proc/self/timerslack_ns"
-	own, err := os.ReadFile(slackFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := testkit.Need(os.ReadFile(slackFile))(t)
 	if other, err := m.exec(t, "cat", slackFile).CombinedOutput(); err != nil || string(other) != string(own) {
 		t.Errorf("another program's timer slack is %q, %v, want %q", other, err, own)
 	}
@@ -438,9 +424,7 @@ func TestPowerdConfig(t *testing.T) {
 		t.Errorf("power %v", got.Power)
 	}
 	m.stop(t)
-	if err := os.WriteFile(m.path("powerd.yaml"), []byte("node: edited\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, m.path("powerd.yaml"), "node: edited\n")
 	start(t, dir, "n01", "--no-powerd", "--no-worker").stop(t)
 	if text, _ := os.ReadFile(m.path("powerd.yaml")); string(text) != "node: edited\n" {
 		t.Errorf("an edited configuration became %q", text)

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/procfs"
 	"github.com/prometheus/procfs/sysfs"
 
+	"headroom/internal/testkit"
 	"headroom/lab/emulator"
 	"headroom/lab/emulator/plant"
 	"headroom/units"
@@ -31,10 +32,7 @@ const (
 
 func newNode(t testing.TB) *emulator.Node {
 	t.Helper()
-	n, err := emulator.NewNode(t.TempDir(), emulator.DefaultSpec())
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := testkit.Need(emulator.NewNode(t.TempDir(), emulator.DefaultSpec()))(t)
 	t.Cleanup(func() {
 		if err := n.Close(); err != nil {
 			t.Error(err)
@@ -55,10 +53,7 @@ func run(t testing.TB, n *emulator.Node, d time.Duration, util float64) {
 // write puts a value as powerd does: one write at offset 0, without truncation.
 func write(t testing.TB, n *emulator.Node, name, value string) {
 	t.Helper()
-	f, err := os.OpenFile(filepath.Join(n.RootDir(), name), os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Need(os.OpenFile(filepath.Join(n.RootDir(), name), os.O_WRONLY, 0))(t)
 	if _, err := f.WriteAt([]byte(value+"\n"), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -70,10 +65,7 @@ func write(t testing.TB, n *emulator.Node, name, value string) {
 // read is the file's first line.
 func read(t testing.TB, n *emulator.Node, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(n.RootDir(), name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Need(os.ReadFile(filepath.Join(n.RootDir(), name)))(t)
 	line, _, found := strings.Cut(string(text), "\n")
 	if !found {
 		t.Errorf("%s does not end its line: %q", name, text)
@@ -129,14 +121,9 @@ func golden(t *testing.T, name, got string) {
 		if err := os.MkdirAll("testdata", 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteFile(t, path, got)
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testkit.Need(os.ReadFile(path))(t)
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", path, diff)
 	}
@@ -147,26 +134,14 @@ func TestTreeIsReadByProcfs(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	run(t, n, 2*time.Second, 0.5)
-	proc, err := procfs.NewFS(filepath.Join(n.RootDir(), "proc"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	stat, err := proc.Stat()
-	if err != nil {
-		t.Fatal(err)
-	}
+	proc := testkit.Need(procfs.NewFS(filepath.Join(n.RootDir(), "proc")))(t)
+	stat := testkit.Need(proc.Stat())(t)
 	cpu := stat.CPU[3]
 	if len(stat.CPU) != 4 || cpu.User < 0.9 || cpu.User > 1.1 || cpu.User+cpu.Idle < 1.9 || cpu.User+cpu.Idle > 2.1 {
 		t.Errorf("cpu3 after 2 s at half load: %+v", cpu)
 	}
-	sys, err := sysfs.NewFS(filepath.Join(n.RootDir(), "sys"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	zones, err := sysfs.GetRaplZones(sys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sys := testkit.Need(sysfs.NewFS(filepath.Join(n.RootDir(), "sys")))(t)
+	zones := testkit.Need(sysfs.GetRaplZones(sys))(t)
 	var names []string
 	for _, z := range zones {
 		names = append(names, z.Name)
@@ -284,10 +259,7 @@ func TestReboot(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ids := func() (machine, boot, held string) {
-		n, err := emulator.NewNode(dir, emulator.DefaultSpec())
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := testkit.Need(emulator.NewNode(dir, emulator.DefaultSpec()))(t)
 		machine, boot, held = read(t, n, "etc/machine-id"), read(t, n, "proc/sys/kernel/random/boot_id"), read(t, n, limit)
 		write(t, n, limit, "60000000")
 		run(t, n, 5*step, 1)
@@ -312,10 +284,7 @@ func TestPlantView(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	run(t, n, 3*time.Second, 1)
-	text, err := os.ReadFile(filepath.Join(n.Dir(), "run", "plant.json"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Need(os.ReadFile(filepath.Join(n.Dir(), "run", "plant.json")))(t)
 	var v emulator.View
 	if err := json.Unmarshal(text, &v); err != nil {
 		t.Fatalf("%v: %q", err, text)
@@ -339,10 +308,7 @@ func TestCountersArePublished(t *testing.T) {
 	t.Parallel()
 	spec := emulator.DefaultSpec()
 	spec.EnergyStart = plant.PackageRange - units.Joule
-	n, err := emulator.NewNode(t.TempDir(), spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := testkit.Need(emulator.NewNode(t.TempDir(), spec))(t)
 	defer func() { _ = n.Close() }()
 	wraps, last := 0, units.Energy(0)
 	for range 100 {

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"headroom/internal/testkit"
 )
 
 func TestReleaseIsThatOfTheHooks(t *testing.T) {
@@ -47,10 +49,7 @@ func TestClustersDoNotShareAddresses(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for range 5 {
-		a, err := claimAddresses()
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := testkit.Need(claimAddresses())(t)
 		t.Cleanup(func() { _ = a.claim.Close() })
 		if seen[a.server(0)] {
 			t.Errorf("%s twice", a.server(0))
@@ -61,18 +60,12 @@ func TestClustersDoNotShareAddresses(t *testing.T) {
 
 func TestTakenPortsAreNotClaimed(t *testing.T) {
 	t.Parallel()
-	a, err := claimAddresses()
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := testkit.Need(claimAddresses())(t)
 	t.Cleanup(func() { _ = a.claim.Close() })
 	if err := a.probe(); err != nil {
 		t.Fatalf("free ports: %v", err)
 	}
-	taken, err := a.listen(portRMWeb)
-	if err != nil {
-		t.Fatal(err)
-	}
+	taken := testkit.Need(a.listen(portRMWeb))(t)
 	t.Cleanup(func() { _ = taken.Close() })
 	if err := a.probe(); err == nil {
 		t.Error("a port that somebody listens on counts as free")
@@ -89,9 +82,7 @@ func TestHalfAFolderOfJarsIsNone(t *testing.T) {
 		t.Errorf("an empty folder: %v, want ErrConfig", err)
 	}
 	for _, name := range []string{"b.jar", "a.jar", "c-tests.jar"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(name), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteFile(t, filepath.Join(dir, name), name)
 	}
 	if err := writeManifest(dir); err != nil {
 		t.Fatal(err)

@@ -13,16 +13,15 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"headroom/internal/testkit"
 )
 
 // folder writes a data set and returns where.
 func folder(t *testing.T, set interface{ Write(string) (int64, error) }) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "data")
-	n, err := set.Write(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := testkit.Need(set.Write(dir))(t)
 	var size int64
 	for _, content := range files(t, dir) {
 		size += int64(len(content))
@@ -92,10 +91,7 @@ func TestLengthsAreAsAsked(t *testing.T) {
 
 func TestFewWordsAreMost(t *testing.T) {
 	t.Parallel()
-	counts, err := CountWords(folder(t, Text{Files: 2, Bytes: 200_000, Seed: 1}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	counts := testkit.Need(CountWords(folder(t, Text{Files: 2, Bytes: 200_000, Seed: 1})))(t)
 	sorted := slices.Sorted(maps.Values(counts))
 	slices.Reverse(sorted)
 	if top, all := total(sorted[:len(sorted)/10]), total(sorted); top*2 < all {
@@ -119,10 +115,7 @@ func TestTopicsDrift(t *testing.T) {
 		if err := os.Symlink(filepath.Join(dir, name), filepath.Join(one, name)); err != nil {
 			t.Fatal(err)
 		}
-		counts, err := CountWords(one)
-		if err != nil {
-			t.Fatal(err)
-		}
+		counts := testkit.Need(CountWords(one))(t)
 		all := float64(total(slices.Collect(maps.Values(counts))))
 		shares := map[string]float64{}
 		for word, n := range counts {

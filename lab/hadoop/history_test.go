@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"headroom/internal/testkit"
 )
 
 const jhist = `Avro-Json
@@ -20,10 +22,7 @@ const jhist = `Avro-Json
 
 func TestHistoryIsRead(t *testing.T) {
 	t.Parallel()
-	h, err := readHistory(strings.NewReader(jhist))
-	if err != nil {
-		t.Fatal(err)
-	}
+	h := testkit.Need(readHistory(strings.NewReader(jhist)))(t)
 	if n, ok := h.Counters.Get("g", "n"); !ok || n != 9 {
 		t.Errorf("the job's counter is %d, %v", n, ok)
 	}

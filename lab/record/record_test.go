@@ -28,6 +28,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/internal/testkit"
 	"headroom/units"
 )
 
@@ -85,15 +86,8 @@ func wellFormed(t *testing.T, svg []byte) (text string) {
 
 func rowsOf(t *testing.T, path string) [][]string {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	rows, err := csv.NewReader(bytes.NewReader(data)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return rows
+	data := testkit.Need(os.ReadFile(path))(t)
+	return testkit.Need(csv.NewReader(bytes.NewReader(data)).ReadAll())(t)
 }
 
 func TestFilesAreWholeAtEveryMoment(t *testing.T) {
@@ -110,10 +104,7 @@ func TestFilesAreWholeAtEveryMoment(t *testing.T) {
 			if n < 2 {
 				return
 			}
-			svg, err := os.ReadFile(o.out)
-			if err != nil {
-				t.Fatal(err)
-			}
+			svg := testkit.Need(os.ReadFile(o.out))(t)
 			wellFormed(t, svg)
 			pictures++
 			times := map[string]bool{}
@@ -131,10 +122,7 @@ func TestFilesAreWholeAtEveryMoment(t *testing.T) {
 		if n := strings.Count(stderr.String(), "nobody answers"); n != 1 || pictures < 4 {
 			t.Errorf("%d pictures, said %q", pictures, stderr.String())
 		}
-		svg, err := os.ReadFile(o.out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		svg := testkit.Need(os.ReadFile(o.out))(t)
 		text := wellFormed(t, svg)
 		for _, want := range []string{"budget", "reserved", "nodes draw", "job_1", "<job&2>", "power (W)", "containers", "predicted end"} {
 			if !strings.Contains(text, want) {
@@ -175,10 +163,7 @@ func TestInterruptedRunIsWhole(t *testing.T) {
 		if err := o.run(ctx, w, io.Discard); err != nil {
 			t.Fatal(err)
 		}
-		svg, err := os.ReadFile(o.out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		svg := testkit.Need(os.ReadFile(o.out))(t)
 		wellFormed(t, svg)
 		if rows := rowsOf(t, o.csv); len(rows) != 1+3*3 {
 			t.Errorf("%d rows", len(rows))
@@ -198,10 +183,7 @@ func TestUnknownDrawsNothing(t *testing.T) {
 	if values[0] != 0 || !math.IsNaN(values[1]) || values[2] != 2 {
 		t.Errorf("values %v", values)
 	}
-	empty, err := draw(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	empty := testkit.Need(draw(nil))(t)
 	if text := wellFormed(t, empty); !strings.Contains(text, "time (s)") || !strings.Contains(text, "budget") {
 		t.Errorf("an empty picture says %s", text)
 	}
@@ -273,10 +255,7 @@ func TestLooksThroughTheAPI(t *testing.T) {
 	via := rpc.NewClient()
 	defer via.CloseIdleConnections()
 	w := &window{peers: rpc.PeersOver(via), addrs: []string{strings.TrimPrefix(srv.URL, "http://")}, wait: 10 * time.Second}
-	l, err := w.look(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Need(w.look(t.Context()))(t)
 	if len(l.jobs) != 1 || len(l.nodes) != 1 || len(l.domains) != 1 {
 		t.Fatalf("seen %+v", l)
 	}

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 )
 
 // brokenBy runs `simulate` in a build with sabotages.
@@ -109,14 +110,9 @@ func TestSabotagedScheduleShrinks(t *testing.T) {
 	if len(least.Only) > 3 || len(least.Keep) > 4 || least.SpanMS >= 60_000 || least.What == "" || least.Promise != "P4" {
 		t.Errorf("%+v", least)
 	}
-	kept, err := json.Marshal(least)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kept := testkit.Need(json.Marshal(least))(t)
 	file := filepath.Join(t.TempDir(), "least.json")
-	if err := os.WriteFile(file, kept, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, file, kept)
 	if out, stderr, exit := brokenBy(t, "--replay", file, "-o", "json"); exit != cli.ExitFailed || !strings.Contains(out, `"P4"`) {
 		t.Errorf("with its sabotage: exit %d: %s", exit, stderr)
 	}
@@ -149,14 +145,8 @@ func TestEditsFit(t *testing.T) {
 // The check of histories sees what it is for, in a build that answers stale reads or
 // believes old leases.
 func TestHistoriesCatchSabotage(t *testing.T) {
-	root, err := sourceTree(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	overlay, err := writeOverlay(root, t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := testkit.Need(sourceTree(t.Context()))(t)
+	overlay := testkit.Need(writeOverlay(root, t.TempDir()))(t)
 	cmd := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-v", "-vet=off", "-overlay", overlay, "-run", "^TestOverlaid", "headroom/lab/simulation")
 	cmd.Dir = root
 	out, err := cmd.CombinedOutput()

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"headroom/internal/testkit"
 )
 
 func TestKeptSeeds(t *testing.T) {
@@ -17,27 +19,15 @@ func TestKeptSeeds(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%v, %d files", err, len(files))
 	}
-	record, err := os.ReadFile("../../docs/robustness.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	record := testkit.Need(os.ReadFile("../../docs/robustness.md"))(t)
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f, err := os.Open(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := testkit.Need(os.Open(file))(t)
 			defer func() { _ = f.Close() }()
-			s, err := readSchedule(f)
-			if err != nil {
-				t.Fatal(err)
-			}
-			r, err := s.Replay(nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testkit.Need(readSchedule(f))(t)
+			r := testkit.Need(s.Replay(nil))(t)
 			for _, v := range r.Violations {
 				t.Errorf("%s at %.3f s: %s (once: %s)", v.Promise, v.At, v.What, s.What)
 			}

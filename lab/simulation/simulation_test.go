@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 )
 
 const (
@@ -26,10 +27,7 @@ const (
 // Lesson 15: no crash, partition, delay or clock leaves more reserved than budgeted.
 func TestNoPromiseIsBroken(t *testing.T) {
 	t.Parallel()
-	r, err := Run(context.Background(), Options{Schedules: testSchedules, Seed: testSeed, Span: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Need(Run(context.Background(), Options{Schedules: testSchedules, Seed: testSeed, Span: time.Minute}))(t)
 	for _, v := range r.Violations {
 		t.Errorf("%s at %.6f s: %s (powerlab simulate --schedules 1 --seed %d --trace)", v.Promise, v.At, v.What, v.Seed)
 	}
@@ -46,10 +44,7 @@ func TestNoPromiseIsBroken(t *testing.T) {
 // A mark that is not in the list would be missed where it is never hit.
 func TestEveryMarkIsListed(t *testing.T) {
 	t.Parallel()
-	r, err := Run(context.Background(), Options{Schedules: 60, Seed: 3, Span: time.Minute})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Need(Run(context.Background(), Options{Schedules: 60, Seed: 3, Span: time.Minute}))(t)
 	for name := range r.FaultsHit {
 		if !slices.Contains(marks(), name) {
 			t.Errorf("%s was hit and is not listed", name)
@@ -61,14 +56,8 @@ func TestSameSeedSameBytes(t *testing.T) {
 	t.Parallel()
 	run := func(seed uint64) string {
 		var trace bytes.Buffer
-		r, err := Run(context.Background(), Options{Schedules: 3, Seed: seed, Span: time.Minute, Trace: &trace})
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testkit.Need(Run(context.Background(), Options{Schedules: 3, Seed: seed, Span: time.Minute, Trace: &trace}))(t)
+		data := testkit.Need(json.Marshal(r))(t)
 		return string(data) + trace.String()
 	}
 	one := run(5)
@@ -186,15 +175,9 @@ func TestVerdict(t *testing.T) {
 func TestReportIsTheSameOnOneProcessor(t *testing.T) {
 	t.Parallel()
 	o := Options{Schedules: 8, Seed: 2, Span: 20 * time.Second}
-	many, err := Run(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	many := testkit.Need(Run(context.Background(), o))(t)
 	o.Trace = io.Discard // which makes them run one after another
-	one, err := Run(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := testkit.Need(Run(context.Background(), o))(t)
 	if a, b := fmt.Sprintf("%+v", many), fmt.Sprintf("%+v", one); a != b {
 		t.Errorf("%s\n%s", a, b)
 	}

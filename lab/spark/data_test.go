@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"headroom/internal/testkit"
 )
 
 func TestPostsDependOnTheirSeed(t *testing.T) {
@@ -37,9 +39,7 @@ func TestCountWords(t *testing.T) {
   <row Id="1" Body="&lt;p&gt;da du, da&#xA;9&lt;/p&gt;" Tags="du" />
   <row Id="2" Title="da" />
 `
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, path, text)
 	counts, err := CountWords(path)
 	if err != nil || len(counts) != 3 || counts["da"] != 2 || counts["du"] != 1 || counts["9"] != 1 {
 		t.Errorf("%v, %v", counts, err)
@@ -53,14 +53,9 @@ func TestTopicsDrift(t *testing.T) {
 	if _, err := (Posts{Bytes: 1 << 20, Topical: 0.5, Seed: 4}).Write(whole); err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Need(os.ReadFile(whole))(t)
 	first := filepath.Join(dir, "first")
-	if err := os.WriteFile(first, text[:bytes.LastIndexByte(text[:len(text)/2], '\n')+1], 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, first, text[:bytes.LastIndexByte(text[:len(text)/2], '\n')+1])
 	all, err1 := CountWords(whole)
 	half, err2 := CountWords(first)
 	if err1 != nil || err2 != nil {

@@ -11,14 +11,13 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"headroom/internal/testkit"
 )
 
 func TestVersionsAreTheHooks(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "..", "hooks", "versions.properties"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Need(os.ReadFile(filepath.Join("..", "..", "hooks", "versions.properties")))(t)
 	for key, version := range map[string]string{"spark.version": Version, "spark4.version": Version4} {
 		m := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(key) + `=(.*)$`).FindSubmatch(text)
 		if m == nil || string(m[1]) != version {
@@ -62,20 +61,14 @@ func TestFetchWithoutPython(t *testing.T) {
 func TestFetchWaitsForAnother(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "spark")
-	unlock, err := waitLock(t.Context(), dir+".lock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	unlock := testkit.Need(waitLock(t.Context(), dir+".lock"))(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if _, err := waitLock(ctx, dir+".lock"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("two hold it: %v", err)
 	}
 	unlock()
-	again, err := waitLock(t.Context(), dir+".lock")
-	if err != nil {
-		t.Fatal(err)
-	}
+	again := testkit.Need(waitLock(t.Context(), dir+".lock"))(t)
 	again()
 }
 
@@ -121,9 +114,7 @@ func TestReadEventLog(t *testing.T) {
 {"Event":"SparkListenerStageCompleted","Stage Info":{"Stage ID":0,"Stage Attempt ID":1,"Stage Name":"map","Number of Tasks":32}}
 {"Event":"SparkListenerJobEnd","Job ID":0,"Completion Time":3500}
 {"Event":"SparkListenerTaskEnd","Stage`
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, path, text)
 	log, name, err := readEventLog(path)
 	want := EventLog{Application: "app-7", Stages: []StageRecord{{0, 1, 32, "map"}}, InputBytes: 70, Attempts: 2, Succeeded: 1, TaskSeconds: 1.5, Jobs: 2500 * time.Millisecond}
 	if err != nil || name != "words-1" || log.Application != want.Application || !slices.Equal(log.Stages, want.Stages) || log.InputBytes != 70 || log.Attempts != 2 || log.Succeeded != 1 ||

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 )
 
 const deflateInput = `{"sprint_budget": {"capacity_j": 22000, "refill_w": 9}, "busy_w": 180, "classes": [
@@ -29,9 +30,7 @@ const deflateInput = `{"sprint_budget": {"capacity_j": 22000, "refill_w": 9}, "b
 func runDeflate(t *testing.T, input string, args ...string) (string, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "classes.json")
-	if err := os.WriteFile(file, []byte(input), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, file, input)
 	var out bytes.Buffer
 	cmd := NewDeflateCommand()
 	cmd.SetOut(&out)
@@ -45,10 +44,7 @@ func runDeflate(t *testing.T, input string, args ...string) (string, error) {
 func TestDeflate(t *testing.T) {
 	t.Parallel()
 	svg := filepath.Join(t.TempDir(), "frontier.svg")
-	text, err := runDeflate(t, deflateInput, "-o", "json", "--plot", svg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Need(runDeflate(t, deflateInput, "-o", "json", "--plot", svg))(t)
 	var a deflated
 	if err := json.Unmarshal([]byte(text), &a); err != nil {
 		t.Fatal(err)
@@ -63,10 +59,7 @@ func TestDeflate(t *testing.T) {
 	if len(a.Binding) == 0 || len(a.Binding[0].Missed) == 0 {
 		t.Errorf("nothing binds: %+v", a.Binding)
 	}
-	drawn, err := os.ReadFile(svg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	drawn := testkit.Need(os.ReadFile(svg))(t)
 	if err := xml.Unmarshal(drawn, new(struct{})); err != nil {
 		t.Errorf("the picture is no XML: %v", err)
 	}
@@ -84,10 +77,7 @@ func TestDeflateInfeasible(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}
 	}
-	text, err = runDeflate(t, strings.Replace(deflateInput, "0.003", "0.03", 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text = testkit.Need(runDeflate(t, strings.Replace(deflateInput, "0.003", "0.03", 1)))(t)
 	if !strings.Contains(text, "overload   load ") || !strings.Contains(text, "take jobs away") {
 		t.Errorf("%s", text)
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"headroom/internal/testkit"
 	"headroom/jobs/quality"
 )
 
@@ -35,10 +36,7 @@ func measured(t *testing.T, r *remembers, choice string) ([]quality.Point, error
 func TestSeedsChoose(t *testing.T) {
 	t.Parallel()
 	a, b := &remembers{}, &remembers{}
-	points, err := measured(t, a, chooseRandom)
-	if err != nil {
-		t.Fatal(err)
-	}
+	points := testkit.Need(measured(t, a, chooseRandom))(t)
 	if _, err := measured(t, b, chooseRandom); err != nil || !slices.EqualFunc(a.ran, b.ran, slices.Equal[[]int]) {
 		t.Errorf("%v\nthen %v, %v", a.ran, b.ran, err)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 	"headroom/jobs/quality"
 	"headroom/lab/studies"
 )
@@ -41,9 +42,7 @@ func jobOf(t *testing.T, mapper, reducer string) (file, runs string) {
 	t.Helper()
 	dir := t.TempDir()
 	put := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteFile(t, filepath.Join(dir, name), text)
 	}
 	for i := range 10 {
 		put(fmt.Sprintf("in-%d.txt", i), fmt.Sprintf("w\t1\nk%d\t1\n", i))

@@ -12,30 +12,19 @@ import (
 	"testing"
 
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 )
 
 func TestOnlyChosenMapsRun(t *testing.T) {
 	t.Parallel()
-	c, err := newChosenMaps()
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Need(newChosenMaps())(t)
 	t.Cleanup(c.close)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	ask := func(body string) (int, string) {
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, c.url+"/v1/jobs/job_1_0001/begin", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer, err := client.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := testkit.Need(http.NewRequestWithContext(t.Context(), http.MethodPost, c.url+"/v1/jobs/job_1_0001/begin", strings.NewReader(body)))(t)
+		answer := testkit.Need(client.Do(request))(t)
 		defer func() { _ = answer.Body.Close() }()
-		text, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Need(io.ReadAll(answer.Body))(t)
 		return answer.StatusCode, string(text)
 	}
 	c.choose([]int{1, 3})

@@ -89,10 +89,7 @@ func TestFloodOfStrangersKeepsNobodyOut(t *testing.T) {
 		c.address, filepath.Join(c.dir, "state"), own.CA, own.Cert, own.Key))
 	c.serveHere()
 	for range 2 * listen.Defaults().Strangers {
-		silent, err := (&net.Dialer{Timeout: 30 * time.Second}).DialContext(t.Context(), "tcp", c.address)
-		if err != nil {
-			t.Fatal(err)
-		}
+		silent := testkit.Need((&net.Dialer{Timeout: 30 * time.Second}).DialContext(t.Context(), "tcp", c.address))(t)
 		defer silent.Close() //nolint:errcheck // it is a stranger's
 	}
 	if out, errs, exit := c.run(append([]string{"list"}, flagsOf(certs.Files(secure.Submitter, "mia"))...)...); !strings.Contains(errs, "has not read its jobs") { // what it says without coordinators
@@ -133,18 +130,12 @@ func TestSubmitterIsProvenAndBounded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	c.texts(1)
-	data, err := os.ReadFile(filepath.Join(c.dir, "scheduler.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Need(os.ReadFile(filepath.Join(c.dir, "scheduler.yaml")))(t)
 	socket := filepath.Join(c.dir, "s.sock")
 	c.write("scheduler.yaml", string(data)+fmt.Sprintf("socket: %s\nmax_waiting: 1\n", socket))
 	c.serveHere()
 	c.ready(0)
-	me, err := user.Current()
-	if err != nil {
-		t.Fatal(err)
-	}
+	me := testkit.Need(user.Current())(t)
 	id, want := c.submit(wordsJob(1), "--socket", socket), "unix/"+me.Username
 	committed := c.coords.job(id)
 	if spec := string(committed.GetSpec()); !strings.Contains(spec, fmt.Sprintf("submitter: %q\n", want)) || committed.GetSubmitter() != want {

@@ -20,6 +20,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/internal/testkit"
 	"headroom/lab/apps"
 	"headroom/scheduler"
 )
@@ -35,10 +36,7 @@ type cluster struct {
 
 func newCluster(t *testing.T, servers int) *cluster {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close() //nolint:errcheck // only to find a free port
 	c := &cluster{t: t, dir: t.TempDir(), coords: startCoordinators(t, servers), address: l.Addr().String()}
 	write := fmt.Sprintf("dev: true\nlisten: %s\ndir: %s\ncoordinators: [%s]\nclasses: [high, low]\nlog_level: debug\n",
@@ -56,12 +54,7 @@ func newCluster(t *testing.T, servers int) *cluster {
 func (c *cluster) write(name, text string) string {
 	c.t.Helper()
 	path := filepath.Join(c.dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-		c.t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.WriteFile(c.t, path, text)
 	return path
 }
 
@@ -74,10 +67,7 @@ type proc struct {
 
 func (c *cluster) start(args ...string) *proc {
 	c.t.Helper()
-	log, err := os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	log := testkit.Need(os.OpenFile(c.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600))(c.t)
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), programEnv+"=1")
 	cmd.Stdout, cmd.Stderr = log, log
@@ -191,10 +181,7 @@ func (c *cluster) texts(n int) (want string) {
 
 func (c *cluster) result() string {
 	c.t.Helper()
-	data, err := os.ReadFile(filepath.Join(c.dir, "out", "result"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	data := testkit.Need(os.ReadFile(filepath.Join(c.dir, "out", "result")))(c.t)
 	return string(data)
 }
 
@@ -234,14 +221,8 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // serveHere runs the scheduler inside the test process.
 func (c *cluster) serveHere() {
 	c.t.Helper()
-	cfg, err := scheduler.LoadConfig(filepath.Join(c.dir, "scheduler.yaml"))
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	l, err := rpc.Listen(cfg.Listen)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	cfg := testkit.Need(scheduler.LoadConfig(filepath.Join(c.dir, "scheduler.yaml")))(c.t)
+	l := testkit.Need(rpc.Listen(cfg.Listen))(c.t)
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- scheduler.Run(ctx, *cfg, l, slog.New(slog.DiscardHandler)) }()

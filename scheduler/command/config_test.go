@@ -5,11 +5,11 @@ package command
 import (
 	"bytes"
 	"context"
-	"os"
 	"path/filepath"
 	"testing"
 
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 )
 
 // The schema for editors takes a class by its name alone too.
@@ -28,9 +28,7 @@ func TestConfigExample(t *testing.T) {
 		t.Fatal(out.String())
 	}
 	path := filepath.Join(t.TempDir(), "scheduler.yaml")
-	if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, path, out.Bytes())
 	out.Reset()
 	if exit := cli.Run(context.Background(), New(), []string{"config", "check", "--config", path}, &out, &out); exit != 0 {
 		t.Error(out.String())

@@ -13,6 +13,7 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
+	"headroom/internal/testkit"
 )
 
 // coordinators is a double of a coordinator group: one job table, some servers,
@@ -62,10 +63,7 @@ func startCoordinators(t *testing.T, n int) *coordinators {
 	var running sync.WaitGroup
 	t.Cleanup(func() { cancel(); running.Wait() })
 	for i := range n {
-		l, err := rpc.Listen("127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := testkit.Need(rpc.Listen("127.0.0.1:0"))(t)
 		c.addresses = append(c.addresses, l.Addr().String())
 		mux := http.NewServeMux()
 		mux.Handle(headroomv1connect.NewJobServiceHandler(&server{coordinators: c, index: i}))

@@ -17,6 +17,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 	"headroom/jobs/buffers"
 	"headroom/jobs/dispatch"
 )
@@ -25,10 +26,7 @@ import (
 func (c *cluster) discipline(name, high, low string) {
 	c.t.Helper()
 	path := filepath.Join(c.dir, "scheduler.yaml")
-	data, err := os.ReadFile(path)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	data := testkit.Need(os.ReadFile(path))(c.t)
 	text := fmt.Sprintf("discipline: %s\nclasses:\n  - {name: high%s}\n  - {name: low%s}", name, high, low)
 	c.write("scheduler.yaml", strings.Replace(string(data), "classes: [high, low]", text, 1))
 }

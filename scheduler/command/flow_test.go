@@ -20,6 +20,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 )
 
 func TestJobRuns(t *testing.T) {
@@ -76,10 +77,7 @@ func modTimes(t *testing.T, names []string) map[string]time.Time {
 	t.Helper()
 	m := make(map[string]time.Time)
 	for _, n := range names {
-		info, err := os.Stat(n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := testkit.Need(os.Stat(n))(t)
 		m[n] = info.ModTime()
 	}
 	return m
@@ -231,10 +229,7 @@ func TestAccuracyIsAFloor(t *testing.T) {
 	c := newCluster(t, 1)
 	c.texts(4)
 	profile := c.write("profiles/words.json", `{"name":"words","engine":"local","points":[{"fraction":0.75,"accuracy":0.95,"low":0.9,"high":1,"runs":3}]}`)
-	data, err := os.ReadFile(filepath.Join(c.dir, "scheduler.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Need(os.ReadFile(filepath.Join(c.dir, "scheduler.yaml")))(t)
 	c.write("scheduler.yaml", string(data)+"profiles: "+filepath.Dir(profile)+"\n")
 	first := c.scheduler()
 	c.ready(0)
@@ -390,14 +385,8 @@ func TestKilledWorkerTakesItsTasks(t *testing.T) {
 func TestCoordinatorsUnreachable(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := os.ReadFile(filepath.Join(c.dir, "scheduler.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dead := testkit.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
+	config := testkit.Need(os.ReadFile(filepath.Join(c.dir, "scheduler.yaml")))(t)
 	c.write("scheduler.yaml", strings.Replace(string(config), c.coords.addresses[0], dead.Addr().String(), 1))
 	_ = dead.Close()
 	c.texts(1)

@@ -24,10 +24,7 @@ func TestHooksAskForAToken(t *testing.T) {
 	certs := testkit.NewCertificates(t)
 	own, token := certs.Files(secure.Scheduler, "s1"), strings.Repeat("hook", 8)
 	file := c.write("hooks.token", token+"\n")
-	data, err := os.ReadFile(filepath.Join(c.dir, "scheduler.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Need(os.ReadFile(filepath.Join(c.dir, "scheduler.yaml")))(t)
 	text := strings.Replace(string(data), "dev: true\n", fmt.Sprintf("tls: {ca: %s, cert: %s, key: %s}\n", own.CA, own.Cert, own.Key), 1)
 	c.write("scheduler.yaml", text)
 	if _, err := scheduler.LoadConfig(filepath.Join(c.dir, "scheduler.yaml")); err == nil || !strings.Contains(err.Error(), "yarn.hooks_token_file is missing") {
@@ -36,16 +33,10 @@ func TestHooksAskForAToken(t *testing.T) {
 	c.write("scheduler.yaml", strings.Replace(text, "  poll: 200ms\n", "  poll: 200ms\n  hooks_token_file: "+file+"\n", 1))
 	c.serveHere()
 
-	config, err := secure.Anonymous(own.CA, []string{"http/1.1"}, secure.Scheduler)
-	if err != nil {
-		t.Fatal(err)
-	}
+	config := testkit.Need(secure.Anonymous(own.CA, []string{"http/1.1"}, secure.Scheduler))(t)
 	ask := func(scheme string, config *tls.Config, authorization string) (int, error) {
 		client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: config, DisableKeepAlives: true}}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, scheme+"://"+hooks+"/v1/shares", http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := testkit.Need(http.NewRequestWithContext(t.Context(), http.MethodGet, scheme+"://"+hooks+"/v1/shares", http.NoBody))(t)
 		r.Header.Set("Authorization", authorization)
 		resp, err := client.Do(r)
 		if err != nil {
@@ -65,10 +56,7 @@ func TestHooksAskForAToken(t *testing.T) {
 	if status, err := ask("http", nil, "Bearer "+token); err == nil && status == http.StatusOK {
 		t.Error("answered in the clear")
 	}
-	other, err := secure.Anonymous(testkit.NewCertificates(t).Files(secure.Scheduler, "s1").CA, []string{"http/1.1"}, secure.Scheduler)
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := testkit.Need(secure.Anonymous(testkit.NewCertificates(t).Files(secure.Scheduler, "s1").CA, []string{"http/1.1"}, secure.Scheduler))(t)
 	if _, err := ask("https", other, "Bearer "+token); err == nil {
 		t.Error("a hook that pins another authority went on")
 	}

@@ -17,6 +17,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 	"headroom/scheduler"
 )
 
@@ -42,16 +43,10 @@ func hadoop(t *testing.T) string {
 // yarnCluster is a scheduler with YARN, and the address of its hooks.
 func yarnCluster(t *testing.T) (c *cluster, hooks string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Need(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer l.Close() //nolint:errcheck // only to find a free port
 	c = newCluster(t, 1)
-	data, err := os.ReadFile(filepath.Join(c.dir, "scheduler.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Need(os.ReadFile(filepath.Join(c.dir, "scheduler.yaml")))(t)
 	c.write("scheduler.yaml", string(data)+fmt.Sprintf(`yarn:
   resourcemanager: [%s]
   queues: [{name: root.a, guarantee: 60%%}]
@@ -126,20 +121,11 @@ func TestYarnJob(t *testing.T) {
 
 func get(t *testing.T, url string) string {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Need(http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody))(t)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resp := testkit.Need(client.Do(r))(t)
 	defer resp.Body.Close() //nolint:errcheck // only read
-	data, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Need(io.ReadAll(resp.Body))(t)
 	return string(data)
 }
 
@@ -170,10 +156,7 @@ func TestJobOfAnEngineThatIsNotHere(t *testing.T) {
 func TestHooksPortTaken(t *testing.T) {
 	t.Parallel()
 	c, hooks := yarnCluster(t)
-	l, err := net.Listen("tcp", hooks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Need(net.Listen("tcp", hooks))(t)
 	defer l.Close() //nolint:errcheck // only to hold the port
 	var said strings.Builder
 	exit := cli.Run(t.Context(), New(), []string{"run", "--config", filepath.Join(c.dir, "scheduler.yaml")}, io.Discard, &said)
@@ -191,9 +174,7 @@ func TestYarnConfigRefused(t *testing.T) {
 	} {
 		path := filepath.Join(t.TempDir(), "scheduler.yaml")
 		text := strings.Replace(scheduler.ExampleConfig, from, strings.SplitN(from, ":", 2)[0]+": [rm1]", 1)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteFile(t, path, text)
 		_, err := scheduler.LoadConfig(path)
 		if err == nil || !strings.HasPrefix(err.Error(), path+":") || (want == "resourcemanager" && !strings.Contains(err.Error(), `"rm1" is not the address`)) {
 			t.Errorf("%s: %v", from, err)

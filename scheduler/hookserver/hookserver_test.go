@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"headroom/internal/testkit"
 )
 
 // Beyond the bound a request is refused at once, and answered again when a place is free.
@@ -76,23 +78,14 @@ func TestRefusalIsJSON(t *testing.T) {
 func TestServe(t *testing.T) {
 	t.Parallel()
 	var lc net.ListenConfig
-	l, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Need(lc.Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
 		ended <- Serve(ctx, l, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { Answer(w, "here") }))
 	}()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.Addr().String()+"/", http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Need(http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.Addr().String()+"/", http.NoBody))(t)
+	resp := testkit.Need(http.DefaultClient.Do(r))(t)
 	body, err := io.ReadAll(resp.Body)
 	if err := errors.Join(err, resp.Body.Close()); err != nil || string(body) != "\"here\"\n" {
 		t.Fatalf("%q, %v", body, err)

@@ -7,19 +7,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"headroom/internal/testkit"
 )
 
 func TestTokenIsRequired(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "token")
 	secret := strings.Repeat("k", tokenMin)
-	if err := os.WriteFile(path, []byte(secret+"\n"), 0o640); err != nil {
-		t.Fatal(err)
-	}
-	token, err := OpenToken(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, path, secret+"\n")
+	token := testkit.Need(OpenToken(path))(t)
 	h := token.Require(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { Answer(w, 1) }))
 	for header, want := range map[string]int{
 		"Bearer " + secret: http.StatusOK, "": http.StatusUnauthorized, secret: http.StatusUnauthorized,

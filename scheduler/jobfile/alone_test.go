@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"headroom/internal/testkit"
 )
 
 func TestAlone(t *testing.T) {
@@ -18,10 +20,7 @@ func TestAlone(t *testing.T) {
 		}
 	}
 	const file = `{name: words, class: low, slots: 2, output: out, map: {input: "*.txt", command: [sh, "{index}", "{input}", "{output}"]}, reduce: {command: [sh, sum]}}`
-	f, err := Parse(filepath.Join(dir, "job.yaml"), []byte(file), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Need(Parse(filepath.Join(dir, "job.yaml"), []byte(file), nil))(t)
 	a, err := f.Alone(dir, "/outputs")
 	if err != nil || a.Tasks() != 2 || a.Input(1) != filepath.Join(dir, "b.txt") {
 		t.Fatalf("%+v, %v", a, err)

@@ -34,10 +34,7 @@ var classes = []string{"high", "low"}
 
 func TestParseJob(t *testing.T) {
 	t.Parallel()
-	f, err := Parse("/data/jobs/words.yaml", []byte(fullJob), classes)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Need(Parse("/data/jobs/words.yaml", []byte(fullJob), classes))(t)
 	want := &File{
 		Name: "words", Class: "high", Slots: 4, MinTasks: "75%", MaxAttempts: 5, Folder: "/data/jobs", Output: "/data/out/words",
 		Map:    MapStage{Input: "/data/jobs/text/*.txt", Command: []string{"powerlab", "app", "wordcount", "{input}"}},
@@ -129,10 +126,7 @@ func FuzzJobFile(f *testing.F) {
 			}
 			return
 		}
-		canonical, err := job.canonical()
-		if err != nil {
-			t.Fatal(err)
-		}
+		canonical := testkit.Need(job.canonical())(t)
 		again, err := Parse("/elsewhere/g", canonical, nil)
 		if err != nil {
 			t.Fatalf("own text refused: %v\n%s", err, canonical)
@@ -164,10 +158,7 @@ func TestCanonicalKeepsEveryText(t *testing.T) {
 		if rapid.Bool().Draw(t, "reduce") {
 			job.Reduce = &ReduceStage{Command: []string{word("reducer")}}
 		}
-		text, err := job.canonical()
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Need(job.canonical())(t)
 		again, err := Parse("/f/j.yaml", text, nil)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)

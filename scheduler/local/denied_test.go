@@ -8,17 +8,14 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/testkit"
 )
 
 func TestWorkerKeepsDenials(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Node: "n01", Scheduler: "127.0.0.1:1", Slots: 1, Dir: t.TempDir(), Logger: slog.New(slog.DiscardHandler)}
 	open := func() *Worker {
-		w, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return w
+		return testkit.Need(New(cfg))(t)
 	}
 	w := open()
 	w.handle(t.Context(), &headroomv1.WorkMessage{Message: &headroomv1.WorkMessage_Denied{Denied: &headroomv1.Denials{Denied: []*headroomv1.Denial{

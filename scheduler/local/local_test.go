@@ -17,6 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/testkit"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,10 +31,7 @@ func task(t *testing.T, argv ...string) *headroomv1.Task {
 // files are the names left in the output's folder.
 func files(t *testing.T, k *headroomv1.Task) string {
 	t.Helper()
-	entries, err := os.ReadDir(filepath.Dir(k.GetOutput()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := testkit.Need(os.ReadDir(filepath.Dir(k.GetOutput())))(t)
 	var names []string
 	for _, e := range entries {
 		names = append(names, e.Name())

@@ -17,20 +17,15 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/testkit"
 )
 
 // served is the socket of a runner that ends with the test.
 func served(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "runner") //nolint:usetesting // the path of a socket has at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Need(os.MkdirTemp("", "runner"))(t)
 	socket := filepath.Join(dir, "s.sock")
-	l, err := net.Listen("unix", socket)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Need(net.Listen("unix", socket))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	over := make(chan error, 1)
 	go func() { over <- Serve(ctx, l, slog.New(slog.DiscardHandler)) }()
@@ -115,10 +110,7 @@ func TestDelegatedTaskIsKilled(t *testing.T) {
 // A worker that was killed says nothing; its connections close.
 func TestTaskEndsWithItsWorker(t *testing.T) {
 	t.Parallel()
-	c, err := net.Dial("unix", served(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Need(net.Dial("unix", served(t)))(t)
 	k := task(t, "sh", "-c", writesPid)
 	if err := writeFrame(c, k); err != nil {
 		t.Fatal(err)

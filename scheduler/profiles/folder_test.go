@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"headroom/internal/testkit"
 )
 
 const words = `{"name":"words","engine":"local","points":[{"fraction":0.5,"accuracy":0.9,"low":0.8,"high":0.95,"runs":3}]}`
@@ -37,9 +39,7 @@ func newPlace(t *testing.T, files map[string]string) *place {
 
 func (p *place) write(name, text string) {
 	p.Helper()
-	if err := os.WriteFile(filepath.Join(p.dir, name), []byte(text), 0o600); err != nil {
-		p.Fatal(err)
-	}
+	testkit.WriteFile(p, filepath.Join(p.dir, name), text)
 }
 
 func (p *place) ask(least, profile string) Bound {
@@ -152,9 +152,7 @@ func TestLooksByItself(t *testing.T) {
 		var said bytes.Buffer
 		f := Open(dir, slog.New(slog.NewTextHandler(&said, nil)))
 		go func() { _ = f.Run(t.Context()) }()
-		if err := os.WriteFile(filepath.Join(dir, "a.json"), []byte("{"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteFile(t, filepath.Join(dir, "a.json"), "{")
 		time.Sleep(2 * readEvery)
 		synctest.Wait()
 		if !strings.Contains(said.String(), "a.json: quality: bad profile: 1:") {

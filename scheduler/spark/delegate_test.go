@@ -11,19 +11,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"headroom/internal/testkit"
 )
 
 // driverUnit answers one connection after the other, as the unit of drivers does.
 func driverUnit(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "driver") //nolint:usetesting // the path of a socket has at most 107 bytes
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := net.Listen("unix", filepath.Join(dir, "s.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := testkit.Need(os.MkdirTemp("", "driver"))(t)
+	l := testkit.Need(net.Listen("unix", filepath.Join(dir, "s.sock")))(t)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -49,10 +45,7 @@ func driverUnit(t *testing.T) string {
 func client(t *testing.T, socket string, argv ...string) (*exec.Cmd, string) {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "out")
-	f, err := os.Create(out)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Need(os.Create(out))(t)
 	defer func() { _ = f.Close() }()
 	cmd := exec.Command(os.Args[0], append([]string{socket}, argv...)...)
 	cmd.Env = append(os.Environ(), roleEnv+"="+roleClient, tokenEnv+"=xyz", "NOTIFY_SOCKET=/nowhere")

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"headroom/internal/config"
+	"headroom/internal/testkit"
 )
 
 // patience bounds every wait of a test; nothing takes as long.
@@ -38,10 +39,7 @@ func newLab(t *testing.T, dir string, change func(*Config)) *lab {
 	if change != nil {
 		change(&cfg)
 	}
-	e, err := New(cfg, dir, supervisor(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := testkit.Need(New(cfg, dir, supervisor(), slog.New(slog.DiscardHandler)))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan error, 1)
 	go func() { over <- e.Run(ctx) }()

@@ -30,16 +30,10 @@ const reportText = `{"job":%q,"run":%d,"app":"app-1","sequence":%d,"ended":false
 // post sends a report and returns the answer's status and body.
 func (l *lab) post(token, body string) (int, map[string]any) {
 	l.Helper()
-	req, err := http.NewRequestWithContext(l.Context(), http.MethodPost, l.engine.URL()+"/v1/spark/progress", strings.NewReader(body))
-	if err != nil {
-		l.Fatal(err)
-	}
+	req := testkit.Need(http.NewRequestWithContext(l.Context(), http.MethodPost, l.engine.URL()+"/v1/spark/progress", strings.NewReader(body)))(l)
 	req.Header.Set("Authorization", "Bearer "+token)
 	tr := &http.Transport{DisableKeepAlives: true}
-	resp, err := (&http.Client{Transport: tr}).Do(req)
-	if err != nil {
-		l.Fatal(err)
-	}
+	resp := testkit.Need((&http.Client{Transport: tr}).Do(req))(l)
 	defer func() { _ = resp.Body.Close() }()
 	var a map[string]any
 	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
@@ -161,10 +155,7 @@ func TestSilenceIsUnknown(t *testing.T) {
 	now := time.Now()
 	x := &execution{run: Run{Job: "words", Number: 1}, token: "t"}
 	l.engine.runs["words"] = x
-	rep, err := parseReport(strings.NewReader(fmt.Sprintf(reportText, "words", 1, 1, 3)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	rep := testkit.Need(parseReport(strings.NewReader(fmt.Sprintf(reportText, "words", 1, 1, 3))))(t)
 	if _, err := l.engine.report(now, "t", rep); err != nil {
 		t.Fatal(err)
 	}
@@ -193,10 +184,7 @@ func TestAStoppedApplicationIsNoTrouble(t *testing.T) {
 	const ended = "a report to http://127.0.0.1:1 failed: Cannot call methods on a stopped SparkContext.\\nThis stopped SparkContext was created at:"
 	for i, k := range []struct{ trouble, want string }{{ended, ""}, {"not thinned: a barrier stage", "not thinned: a barrier stage"}, {ended, "not thinned: a barrier stage"}} {
 		text := strings.Replace(fmt.Sprintf(reportText, "words", 1, i+1, 3), `"trouble":""`, `"trouble":"`+k.trouble+`"`, 1)
-		rep, err := parseReport(strings.NewReader(text))
-		if err != nil {
-			t.Fatal(err)
-		}
+		rep := testkit.Need(parseReport(strings.NewReader(text)))(t)
 		if _, err := l.engine.report(time.Now(), "t", rep); err != nil {
 			t.Fatal(err)
 		}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"headroom/internal/config"
+	"headroom/internal/testkit"
 )
 
 // roleEnv makes the test binary another program: a supervisor, or a scheduler that
@@ -63,11 +64,7 @@ esac
 // home is a Spark distribution of one script.
 func home(tb testing.TB, dir string) Config {
 	tb.Helper()
-	cfg, err := makeHome(dir)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return cfg
+	return testkit.Need(makeHome(dir))(tb)
 }
 
 func makeHome(dir string) (Config, error) {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"headroom/internal/testkit"
 )
 
 // The run's token is in the environment of its driver, and in no command line: every
@@ -43,9 +45,6 @@ func TestTokenIsOnNoCommandLine(t *testing.T) {
 
 func procFile(t *testing.T, p process, name string) string {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.Pid), name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Need(os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.Pid), name)))(t)
 	return string(data)
 }

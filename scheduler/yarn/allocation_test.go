@@ -48,13 +48,7 @@ func file(t *testing.T, text string) (*allocation, func() string) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return newAllocation(path, dir), func() string {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(data)
-	}
+	return newAllocation(path, dir), func() string { return string(testkit.Need(os.ReadFile(path))(t)) }
 }
 
 func set(t *testing.T, a *allocation, want map[string]string) {
@@ -106,10 +100,7 @@ func TestLettingGoGivesTheFileBack(t *testing.T) {
 					want[q] = fmt.Sprintf("%d mb, 1 vcores", rapid.IntRange(1, 9).Draw(t, "mb"))
 				}
 			}
-			m, err := merge(doc, want, before)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := testkit.Need(merge(doc, want, before))(t)
 			// A kill before the file is written, or right after, remembers during.
 			switch rapid.IntRange(0, 2).Draw(t, "kill") {
 			case 0:
@@ -120,10 +111,7 @@ func TestLettingGoGivesTheFileBack(t *testing.T) {
 				doc, before = m.doc, m.after
 			}
 		}
-		m, err := merge(doc, nil, before)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := testkit.Need(merge(doc, nil, before))(t)
 		if !bytes.Equal(m.doc, []byte(operators)) {
 			t.Fatalf("left behind:\n%s", m.doc)
 		}
@@ -148,9 +136,7 @@ func TestOperatorsEditsWin(t *testing.T) {
 	set(t, a, map[string]string{"root.q1": "5120 mb, 5 vcores"})
 	// A new value of the operator's own, and another setting.
 	edited := strings.NewReplacer("8192 mb, 8 vcores", "6000 mb, 6 vcores", "<weight>2.0", "<weight>3.0").Replace(operators)
-	if err := os.WriteFile(a.path, []byte(edited), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, a.path, edited)
 	set(t, a, map[string]string{"root.q1": "5120 mb, 5 vcores"})
 	if want := strings.Replace(edited, "6000 mb, 6 vcores", "5120 mb, 5 vcores", 1); now() != want {
 		t.Errorf("merged anew:\n%s", now())
@@ -234,9 +220,7 @@ func TestFileIsCheckedBeforeItIsNeeded(t *testing.T) {
 		"queue":   {`<allocations><queue name="q1"/></allocations>`, "it has no queue root.q2: there is no such queue; add it there, or take it out of yarn.queues"},
 	} {
 		path := filepath.Join(t.TempDir(), "fair-scheduler.xml")
-		if err := os.WriteFile(path, []byte(c.doc), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteFile(t, path, c.doc)
 		err := newAllocation(path, t.TempDir()).check(queues)
 		if (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: got %v, want %s", about, err, c.want)
@@ -259,9 +243,7 @@ func TestFileIsCheckedBeforeItIsNeeded(t *testing.T) {
 		if got := l.trouble(); !strings.Contains(got, "no such file") || strings.Count(l.said.String(), "yarn: shares not written") != 1 {
 			l.Errorf("trouble %q, said %s", got, l.said.String())
 		}
-		if err := os.WriteFile(l.cfg.AllocationFile, []byte(sound), 0o600); err != nil {
-			l.Fatal(err)
-		}
+		testkit.WriteFile(l, l.cfg.AllocationFile, sound)
 		l.pass(2 * time.Second)
 		if got := l.trouble(); got != "" {
 			l.Errorf("mended, and trouble %q", got)
@@ -334,9 +316,7 @@ func TestSharesByFile(t *testing.T) {
 		}
 		return string(data)
 	}
-	if err := os.WriteFile(path, []byte(operators), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, path, operators)
 	inLab(t, func(l *lab) {
 		l.cfg.Shares, l.cfg.AllocationFile = SharesFile, path
 		_, id, _ := started(l, 12)
@@ -360,9 +340,7 @@ func TestSharesByFile(t *testing.T) {
 		}
 		l.start()
 		l.pass(2 * time.Second)
-		if err := os.WriteFile(path, []byte("<allocations>"), 0o600); err != nil {
-			l.Fatal(err)
-		}
+		testkit.WriteFile(l, path, "<allocations>")
 		if err := l.engine.Share(share); err == nil || !strings.Contains(l.trouble(), "unexpected EOF") {
 			l.Errorf("a file with errors: %v, trouble %q", err, l.trouble())
 		}
@@ -383,9 +361,7 @@ func TestSwitchedOff(t *testing.T) {
 			l.dir, l.cfg.Shares = filepath.Dir(a.notes), shares
 			if shares == SharesFile {
 				l.cfg.AllocationFile = filepath.Join(l.dir, "other.xml")
-				if err := os.WriteFile(l.cfg.AllocationFile, []byte(operators), 0o600); err != nil {
-					l.Fatal(err)
-				}
+				testkit.WriteFile(l, l.cfg.AllocationFile, operators)
 			}
 			l.start()
 			l.pass(2 * time.Second)
@@ -399,9 +375,7 @@ func TestSwitchedOff(t *testing.T) {
 func TestNotesDamaged(t *testing.T) {
 	t.Parallel()
 	a, now := file(t, operators)
-	if err := os.WriteFile(a.notes, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, a.notes, "{")
 	if _, err := a.set(map[string]string{"root.q1": "1 mb, 1 vcores"}); err == nil || !strings.Contains(err.Error(), a.notes) || now() != operators {
 		t.Errorf("got %v", err)
 	}

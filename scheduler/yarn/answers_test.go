@@ -15,16 +15,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"headroom/internal/testkit"
 	"headroom/scheduler/profiles"
 )
 
 func golden(tb testing.TB, name string) []byte {
 	tb.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", "rest", name))
-	if err != nil {
-		tb.Fatal(err)
-	}
-	return data
+	return testkit.Need(os.ReadFile(filepath.Join("testdata", "rest", name)))(tb)
 }
 
 func TestRealApplications(t *testing.T) {
@@ -174,10 +171,7 @@ func TestOtherForms(t *testing.T) {
 }
 
 func FuzzAnswers(f *testing.F) {
-	entries, err := os.ReadDir(filepath.Join("testdata", "rest"))
-	if err != nil {
-		f.Fatal(err)
-	}
+	entries := testkit.Need(os.ReadDir(filepath.Join("testdata", "rest")))(f)
 	for _, e := range entries {
 		f.Add(golden(f, e.Name()))
 	}

@@ -10,13 +10,13 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/testkit"
 	"headroom/scheduler/profiles"
 )
 
@@ -147,9 +147,7 @@ func TestAccuracyBecomesAFloor(t *testing.T) {
 				"never":    `{"name":"words","engine":"local","points":[{"fraction":1,"accuracy":0.98,"low":0.97,"high":0.99,"runs":3}]}`,
 				"broken":   `{"name":"words","engine":"local","points":[]}`,
 			} {
-				if err := os.WriteFile(filepath.Join(dir, file+".json"), []byte(text), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				testkit.WriteFile(t, filepath.Join(dir, file+".json"), text)
 			}
 			inLab(t, func(l *lab) {
 				l.profiles = profiles.Open(dir, slog.New(slog.DiscardHandler))

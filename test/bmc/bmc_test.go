@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/ipmi"
 	"headroom/lab/emulator/bmc"
 	"headroom/units"
@@ -172,10 +173,7 @@ func ipmitool(t *testing.T, b *bmc.BMC, suite string, args ...string) string {
 func TestIpmitoolReadsTheEmulatedBMC(t *testing.T) {
 	t.Parallel()
 	need(t, "ipmitool")
-	b, err := bmc.Start(bmc.Config{Listen: "127.0.0.1:0", User: user, Password: password, Watts: func() units.Power { return 143 * units.Watt }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Need(bmc.Start(bmc.Config{Listen: "127.0.0.1:0", User: user, Password: password, Watts: func() units.Power { return 143 * units.Watt }}))(t)
 	t.Cleanup(b.Close)
 	for _, suite := range []string{"3", "17"} {
 		has(t, ipmitool(t, b, suite, "dcmi", "power", "reading"), "Instantaneous power reading: 143 Watts", "Power reading state is: activated")

@@ -59,10 +59,7 @@ func need(t *testing.T, program string) {
 // choose one by itself.
 func freePort(t *testing.T) string {
 	t.Helper()
-	c, err := (&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := testkit.Need((&net.ListenConfig{}).ListenPacket(t.Context(), "udp", "127.0.0.1:0"))(t)
 	defer func() { _ = c.Close() }() // only its number was wanted
 	return c.LocalAddr().String()
 }
@@ -84,9 +81,7 @@ func (s *sim) path(name string) string { return filepath.Join(s.dir, name) }
 // put writes a file that the BMC reads: renamed, so that it never sees half of one.
 func (s *sim) put(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(s.path(name+".new"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, s.path(name+".new"), text)
 	if err := os.Rename(s.path(name+".new"), s.path(name)); err != nil {
 		t.Fatal(err)
 	}

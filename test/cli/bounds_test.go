@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"headroom/internal/testkit"
 )
 
 func TestConfigCheckEndsSoon(t *testing.T) {
@@ -29,9 +31,7 @@ func TestConfigCheckEndsSoon(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, text := range map[string]string{chain: chained(1050), brackets: "id: " + strings.Repeat("[", 60_000)} {
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteFile(t, path, text)
 	}
 	for _, c := range []struct {
 		path, says string

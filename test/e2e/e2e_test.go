@@ -94,10 +94,7 @@ type row struct {
 
 func readCSV(t *testing.T, path string) (rows []row) {
 	t.Helper()
-	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Need(os.Open(path))(t)
 	defer func() { _ = f.Close() }()
 	records, err := csv.NewReader(f).ReadAll()
 	if err != nil || len(records) < 2 {
@@ -111,10 +108,7 @@ func readCSV(t *testing.T, path string) (rows []row) {
 		for _, text := range record {
 			var cell *float64
 			if text != "" {
-				v, err := strconv.ParseFloat(text, 64)
-				if err != nil {
-					t.Fatal(err)
-				}
+				v := testkit.Need(strconv.ParseFloat(text, 64))(t)
 				cell = &v
 			}
 			cells = append(cells, cell)

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"headroom/internal/testkit"
 	"headroom/lab/hadoop"
 )
 
@@ -98,10 +99,7 @@ func output(t *testing.T, dir string) string {
 	}
 	var whole strings.Builder
 	for _, part := range parts {
-		text, err := os.ReadFile(part)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Need(os.ReadFile(part))(t)
 		whole.Write(text)
 	}
 	return whole.String()
@@ -135,19 +133,13 @@ func histogram(t *testing.T, dir string) string {
 	t.Helper()
 	counts := map[string]int64{}
 	for _, name := range []string{"part-00000", "part-00001"} {
-		text, err := os.ReadFile(filepath.Join(dir, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := testkit.Need(os.ReadFile(filepath.Join(dir, name)))(t)
 		for line := range strings.Lines(string(text)) {
 			_, ratings, _ := strings.Cut(strings.TrimSpace(line), ":")
 			sum, n := 0, 0
 			for rating := range strings.SplitSeq(ratings, ",") {
 				_, stars, _ := strings.Cut(rating, "_")
-				s, err := strconv.Atoi(stars)
-				if err != nil {
-					t.Fatal(err)
-				}
+				s := testkit.Need(strconv.Atoi(stars))(t)
 				sum, n = sum+s, n+1
 			}
 			counts[strconv.FormatFloat(math.Floor(2*float64(sum)/float64(n)+0.5)/2, 'f', 1, 64)]++

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"headroom/internal/testkit"
 	"headroom/lab/hadoop"
 )
 
@@ -17,10 +18,7 @@ func words(t *testing.T, text hadoop.Text) (in, out string, want map[string]int6
 	if _, err := text.Write(in); err != nil {
 		t.Fatal(err)
 	}
-	want, err := hadoop.CountWords(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want = testkit.Need(hadoop.CountWords(in))(t)
 	return in, out, want
 }
 

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/lab/hadoop"
 )
 
@@ -77,10 +78,7 @@ func holdCluster(ctx context.Context, dir string) (line held, err error) {
 // package under test.
 func namedBy(t *testing.T, text string) (found []string) {
 	t.Helper()
-	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
+	paths := testkit.Need(filepath.Glob("/proc/[0-9]*/cmdline"))(t)
 	for _, path := range paths {
 		line, err := os.ReadFile(path)
 		if err == nil && bytes.Contains(line, []byte(text)) {
@@ -106,10 +104,7 @@ func countsInHDFS(t *testing.T, first *lab) {
 	if _, err := text.Write(dir + ".in"); err != nil {
 		t.Fatal(err)
 	}
-	want, err := hadoop.CountWords(dir + ".in")
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := testkit.Need(hadoop.CountWords(dir + ".in"))(t)
 	holder := exec.CommandContext(ctx, os.Args[0])
 	holder.Env = append(os.Environ(), holdIn+"="+dir)
 	_, inErr := holder.StdinPipe()

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/lab/hadoop"
 )
 
@@ -13,10 +14,7 @@ import (
 func underway(t *testing.T, c *lab, maps int) *hadoop.RunningJob {
 	t.Helper()
 	ctx := within(t)
-	j, err := c.Submit(ctx, c.Sleep("q1", maps, time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := testkit.Need(c.Submit(ctx, c.Sleep("q1", maps, time.Second)))(t)
 	if err := j.AwaitMaps(ctx, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -41,10 +39,7 @@ func TestJobOutlivesAKilledNode(t *testing.T) {
 	c, ctx := shared(t), within(t)
 	const maps = 14
 	j := underway(t, c, maps)
-	master, err := j.Master(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	master := testkit.Need(j.Master(ctx))(t)
 	victim := map[string]string{"n1": "n2", "n2": "n1"}[master]
 	if err := c.KillNode(victim); err != nil {
 		t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/lab/cluster"
 	"headroom/lab/hadoop"
 )
@@ -63,10 +64,7 @@ func newSite(t *testing.T) *site {
 			s.say()
 		}
 	})
-	ports, err := cluster.FreePorts(5)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ports := testkit.Need(cluster.FreePorts(5))(t)
 	s.rpc, s.raft, s.gossip, s.tasks, s.hooks = ports[0], ports[1], ports[2], ports[3], ports[4]
 	var key [32]byte
 	_, _ = rand.Read(key[:])
@@ -116,10 +114,7 @@ func (s *site) write(name, text string, mode os.FileMode) {
 
 func (s *site) start(name string, argv ...string) {
 	s.t.Helper()
-	p, err := s.group.Start(name, nil, append([]string{filepath.Join(s.bin, argv[0])}, argv[1:]...)...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	p := testkit.Need(s.group.Start(name, nil, append([]string{filepath.Join(s.bin, argv[0])}, argv[1:]...)...))(s.t)
 	s.programs = append(s.programs, p)
 }
 
@@ -248,10 +243,7 @@ func TestAJobUnderACut(t *testing.T) {
 
 	text := hadoop.Text{Files: 24, Bytes: 200_000, Spread: 0.3, Topical: 0.5, Seed: 4}
 	in, out := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out")
-	input, err := text.Write(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	input := testkit.Need(text.Write(in))(t)
 	properties := s.asked()
 	for _, memory := range []string{"mapreduce.map.memory.mb", "mapreduce.reduce.memory.mb", "yarn.app.mapreduce.am.resource.mb"} {
 		properties[memory] = "2048" // two containers on a node: the job must outlast the cut
@@ -259,12 +251,9 @@ func TestAJobUnderACut(t *testing.T) {
 	maps.Copy(properties, map[string]string{
 		"mapreduce.framework.name": "yarn-headroom", "headroom.early-stop": "speculator", "mapreduce.job.reduce.slowstart.completedmaps": "1.0",
 	})
-	job, err := s.Submit(ctx, hadoop.Job{
+	job := testkit.Need(s.Submit(ctx, hadoop.Job{
 		Program: "wordcount", Queue: "q1", LibJars: []string{s.plugin}, Args: []string{in, out}, Properties: properties,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	s.await(ctx, "no uncapped finish time is committed", func() bool {
 		view, ok := s.job(ctx, job.ID)
 		return ok && view.UncappedS != nil && view.Done >= 8

@@ -6,14 +6,13 @@ package hadoop
 import (
 	"testing"
 	"time"
+
+	"headroom/internal/testkit"
 )
 
 func TestCloseLeavesNothing(t *testing.T) {
 	c, ctx := shared(t), within(t)
-	j, err := c.Submit(ctx, c.Sleep("q1", 6, time.Hour))
-	if err != nil {
-		t.Fatal(err)
-	}
+	j := testkit.Need(c.Submit(ctx, c.Sleep("q1", 6, time.Hour)))(t)
 	if err := j.AwaitContainers(ctx, 3); err != nil { // its master and two maps
 		t.Fatal(err)
 	}

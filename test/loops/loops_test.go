@@ -13,6 +13,7 @@ import (
 
 	"headroom/budget"
 	"headroom/capping"
+	"headroom/internal/testkit"
 	"headroom/jobs/dispatch"
 	"headroom/lab/emulator/plant"
 	"headroom/lease"
@@ -97,10 +98,7 @@ func newLoops(t *testing.T, n int, watts units.Power, how tuning) *loops {
 	l.apply(ledger.Command{Found: &ledger.Found{Domains: ledger.PlainDomains([]budget.Domain{{Name: "site/lab", Budget: watts}})}})
 	for i := range n {
 		spec := plant.DefaultSpec()
-		p, err := plant.New(spec)
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := testkit.Need(plant.New(spec))(t)
 		p.SetWindow(plant.LongTerm, capping.LongWindow)
 		p.SetWindow(plant.ShortTerm, capping.ShortWindow)
 		l.machines = append(l.machines, &machine{
@@ -233,10 +231,7 @@ func (l *loops) forget() {
 
 // setBudget is an operator's cut or raise.
 func (l *loops) setBudget(to units.Power) {
-	plan, err := ledger.PlanBudget(l.state, l.table, l.now, "site/lab", to)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	plan := testkit.Need(ledger.PlanBudget(l.state, l.table, l.now, "site/lab", to))(l.t)
 	l.apply(ledger.Command{Budget: &ledger.SetBudget{Domain: "site/lab", Budget: to, Targets: plan.Lowers()}})
 }
 

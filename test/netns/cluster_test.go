@@ -202,9 +202,7 @@ func (c *cluster) configure() {
 
 func (c *cluster) write(name, text string) {
 	c.t.Helper()
-	if err := os.WriteFile(c.path(name), []byte(text), 0o600); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.WriteFile(c.t, c.path(name), text)
 }
 
 // identity is the tls section of a host's configuration.
@@ -245,10 +243,7 @@ func failSafe() float64 { return emulator.DefaultSpec().FailSafe.Watts() }
 // launch starts a program on a host; its output is in NAME.log.
 func (c *cluster) launch(name, host string, argv ...string) {
 	c.t.Helper()
-	out, err := os.OpenFile(c.path(name+".log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	out := testkit.Need(os.OpenFile(c.path(name+".log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644))(c.t)
 	defer func() { _ = out.Close() }()
 	argv = inside(host, argv...)
 	p := &program{name: name, cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{})}

@@ -50,9 +50,7 @@ func TestSiteDark(t *testing.T) { //nolint:paralleltest // uses the whole machin
 		c.budget(float64(400-10*i), fmt.Sprintf("change %d", i))
 	}
 	before, domains := c.history(), c.domains()
-	if err := os.WriteFile(unsynced, []byte("not synced"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, unsynced, "not synced")
 	c.witness.rest() // a machine that boots may hold anything until its powerd has written a limit
 	for _, p := range c.running {
 		_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)

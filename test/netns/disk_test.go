@@ -162,10 +162,7 @@ func TestFullDisk(t *testing.T) { //nolint:paralleltest // uses the whole machin
 	}})
 	c.leads(full)
 	disk := c.path("small")
-	ballast, err := fill(disk)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ballast := testkit.Need(fill(disk))(t)
 	c.unhealthy(full, "member-disk-full")
 	c.budget(340, "with a full disk")
 	// A full disk is met when the log outgrows the room that it has reserved.

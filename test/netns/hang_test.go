@@ -35,10 +35,7 @@ func (c *cluster) read(name string) *os.File {
 	if _, err := unix.FcntlInt(uintptr(fds[1]), unix.F_SETPIPE_SZ, smallPipe); err != nil {
 		c.t.Fatal(err)
 	}
-	log, err := os.OpenFile(c.path(name+".log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	log := testkit.Need(os.OpenFile(c.path(name+".log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644))(c.t)
 	r := &reader{os.NewFile(uintptr(fds[0]), name), os.NewFile(uintptr(fds[1]), name), make(chan struct{}), make(chan struct{})}
 	c.readers = append(c.readers, r)
 	c.t.Cleanup(func() {
@@ -66,10 +63,7 @@ func (r *reader) hang(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-r.over
-	fd, err := unix.Dup(int(r.to.Fd())) // Fd leaves the pipe as the programs have it, in blocking mode
-	if err != nil {
-		t.Fatal(err)
-	}
+	fd := testkit.Need(unix.Dup(int(r.to.Fd())))(t)
 	defer func() { _ = unix.Close(fd) }()
 	for {
 		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
@@ -122,10 +116,7 @@ func TestCutWhileReadersAndADiskHang(t *testing.T) { //nolint:paralleltest // us
 	c.leads("c1")
 	before := map[string]float64{}
 	for _, name := range c.nodes {
-		watts, err := c.written(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		watts := testkit.Need(c.written(name))(t)
 		before[name] = watts
 	}
 	disk := c.path("nodes", frozen, "state")

@@ -106,10 +106,7 @@ func cluster(t *testing.T) *machine {
 		m.copy(t, deploy+"/headroom.sysusers.conf", "usr/lib/sysusers.d/headroom.conf", 0o644)
 		m.copy(t, deploy+"/headroom.tmpfiles.conf", "usr/lib/tmpfiles.d/headroom.conf", 0o644)
 		m.copy(t, deploy+"/headroom-scheduler-spark.conf", "root/etc/systemd/system/headroom-scheduler.service.d/spark.conf", 0o644)
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
+		self := testkit.Need(os.Executable())(t)
 		m.copy(t, self, "usr/bin/headroom-probe", 0o755)
 		m.certificates(t)
 		m.write(t, "usr/lib/sysusers.d/tenants.conf", "u ann - - - -\nu bob - - - -\nm headroom-scheduler ann\nm headroom-scheduler bob\n", 0o644)
@@ -237,20 +234,13 @@ func (m *machine) read(t *testing.T, pattern string) string {
 	if err != nil || len(all) != 1 {
 		t.Fatalf("%s: %v, %v", pattern, all, err)
 	}
-	data, err := os.ReadFile(all[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Need(os.ReadFile(all[0]))(t)
 	return string(data)
 }
 
 func (m *machine) id(t *testing.T, user string) int {
 	t.Helper()
-	n, err := strconv.Atoi(m.do(t, "id", "-u", user))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return testkit.Need(strconv.Atoi(m.do(t, "id", "-u", user)))(t)
 }
 
 // What a task of the worker's gets at is nothing; its output is kept.
@@ -318,10 +308,7 @@ func (m *machine) java(t *testing.T) string {
 	if found, err = filepath.EvalSymlinks(found); err != nil {
 		t.Fatal(err)
 	}
-	configs, err := filepath.Glob("/etc/java-*-openjdk")
-	if err != nil {
-		t.Fatal(err)
-	}
+	configs := testkit.Need(filepath.Glob("/etc/java-*-openjdk"))(t)
 	for _, dir := range configs {
 		if err := os.CopyFS(m.path("root"+dir), os.DirFS(dir)); err != nil {
 			t.Fatal(err)
@@ -348,10 +335,7 @@ func testCutWhileAJobRuns(t *testing.T, m *machine) {
 	id := m.submit(t, "/srv/headroom/slow.yaml", asRoot())
 	running := func() bool {
 		// Its unfinished output is there, and no other.
-		all, err := filepath.Glob(m.path("root/var/lib/headroom-jobs/slow/" + id + "/*map-00000*"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := testkit.Need(filepath.Glob(m.path("root/var/lib/headroom-jobs/slow/" + id + "/*map-00000*")))(t)
 		parts, _ := filepath.Glob(m.path("root/var/lib/headroom-jobs/slow/" + id + "/.map-00000.*.part"))
 		return len(all) == 1 && len(parts) == 1
 	}

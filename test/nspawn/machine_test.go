@@ -206,11 +206,7 @@ func (m *machine) try(args ...string) (string, error) {
 // do is try for what must work.
 func (m *machine) do(t *testing.T, args ...string) string {
 	t.Helper()
-	out, err := m.try(args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return testkit.Need(m.try(args...))(t)
 }
 
 // show is one property of a unit.
@@ -300,9 +296,6 @@ func (m *machine) write(t *testing.T, name, text string, mode os.FileMode) {
 // copy copies a file from this host into the machine's folder.
 func (m *machine) copy(t *testing.T, from, to string, mode os.FileMode) {
 	t.Helper()
-	data, err := os.ReadFile(from)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Need(os.ReadFile(from))(t)
 	m.write(t, to, string(data), mode)
 }

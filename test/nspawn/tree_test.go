@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"headroom/internal/testkit"
 )
 
 // The package of the emulated tree, as its vendor set it.
@@ -56,10 +58,7 @@ func (m *machine) run(t *testing.T) {
 	t.Helper()
 	const first = 1_000_000_000
 	m.write(t, zone+"energy_uj", strconv.Itoa(first)+"\n", 0o400)
-	f, err := os.OpenFile(m.path(zone+"energy_uj"), os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Need(os.OpenFile(m.path(zone+"energy_uj"), os.O_WRONLY, 0))(t)
 	stop, start := make(chan struct{}), time.Now()
 	var running sync.WaitGroup
 	running.Go(func() {

@@ -52,10 +52,7 @@ func installed(t *testing.T) *machine {
 		if !m.notifies(t) {
 			m.write(t, "root/etc/systemd/system/"+unit+".d/no-notify.conf", "[Service]\nType=exec\nWatchdogSec=0\n", 0o644)
 		}
-		self, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
+		self := testkit.Need(os.Executable())(t)
 		m.copy(t, self, "usr/bin/headroom-probe", 0o755)
 		m.write(t, "root/etc/systemd/system/sandboxed.service", sandboxed(t), 0o644)
 		m.write(t, "root/etc/systemd/system/probe.service", "[Service]\nType=notify\nEnvironment="+probeEnv+"=notify\nExecStart="+probe+
@@ -69,10 +66,7 @@ func installed(t *testing.T) *machine {
 // sandboxed is powerd's unit with the probe of slices in powerd's place.
 func sandboxed(t *testing.T) string {
 	t.Helper()
-	data, err := os.ReadFile(deploy + "/" + unit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Need(os.ReadFile(deploy + "/" + unit))(t)
 	out := ""
 	for line := range strings.Lines(string(data)) {
 		switch key, _, _ := strings.Cut(line, "="); key {
@@ -107,10 +101,7 @@ func (m *machine) build(t *testing.T) {
 // notifies tells whether this powerd talks to the service manager at all.
 func (m *machine) notifies(t *testing.T) bool {
 	t.Helper()
-	data, err := os.ReadFile(m.path("usr/bin/powerd"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := testkit.Need(os.ReadFile(m.path("usr/bin/powerd")))(t)
 	return bytes.Contains(data, []byte("NOTIFY_SOCKET"))
 }
 

@@ -7,11 +7,11 @@ package spark
 import (
 	"encoding/json"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"headroom/internal/testkit"
 	"headroom/lab/spark"
 )
 
@@ -21,10 +21,7 @@ func TestTriangles(t *testing.T) {
 	if _, err := (spark.Graph{Vertices: 3000, Edges: 24000, Seed: 8}).Write(in); err != nil {
 		t.Fatal(err)
 	}
-	exact, err := spark.CountTriangles(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	exact := testkit.Need(spark.CountTriangles(in))(t)
 	for _, d := range []spark.Drop{{Seed: seed}, {Theta: 0.1, Seed: seed}, {Theta: 0.1, Seed: seed, Stages: "all"}} {
 		a, r, err := l.Ask(ctx, spark.Triangles(l.apps, in, 10, d))
 		if err != nil {
@@ -53,14 +50,9 @@ func TestPythonAndFrames(t *testing.T) {
 	const files, words = 10, 3000 // files of one length: what is kept of them is known
 	for i := range files {
 		text := strings.Repeat("da du di\n", words/3)
-		if err := os.WriteFile(filepath.Join(dir, string(rune('a'+i))+".txt"), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteFile(t, filepath.Join(dir, string(rune('a'+i))+".txt"), text)
 	}
-	script, err := filepath.Abs(filepath.Join("testdata", "frames.py"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := testkit.Need(filepath.Abs(filepath.Join("testdata", "frames.py")))(t)
 	r, err := l.Run(ctx, spark.Job{
 		Name: "frames", Application: script, Args: []string{dir, "10"}, Theta: 0.3, Seed: seed,
 		// A partition per file: Spark would put small ones together.

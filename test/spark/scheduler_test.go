@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/lab/spark"
 )
 
@@ -47,10 +48,7 @@ func newSite(t *testing.T) *site {
 // scheduler starts the scheduler with this discipline and these classes.
 func (s *site) scheduler(discipline, classes string) {
 	s.Helper()
-	nodes, err := json.Marshal(s.Hosts())
-	if err != nil {
-		s.Fatal(err)
-	}
+	nodes := testkit.Need(json.Marshal(s.Hosts()))(s)
 	more := fmt.Sprintf("discipline: %s\nclasses: %s\nspark:\n  home: %q\n  master: %q\n  plugin: %q\n  nodes: %s\n  kill_after: 5s\n  driver: [/usr/bin/env, %q]\n",
 		discipline, classes, s.Release().Home, s.Master(), s.hook, nodes, "SPARK_CONF_DIR="+s.ConfDir())
 	if err := s.site.StartScheduler(more); err != nil {
@@ -121,9 +119,7 @@ func (s *site) submit(name, class, in string, partitions int) job {
 	file := filepath.Join(s.TempDir(), name+".yaml")
 	text := fmt.Sprintf("name: %s\nclass: %s\nslots: 2\nmin_tasks: 50%%\nspark:\n  application: %s\n  main: headroom.apps.spark.WordPopularity\n  args: [%q, \"%d\", \"50\", \"2\"]\n",
 		name, class, s.apps, in, partitions)
-	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-		s.Fatal(err)
-	}
+	testkit.WriteFile(s, file, text)
 	var answer struct{ Items []job }
 	if err := s.command(&answer, "scheduler", "submit", file, "--addr", s.site.Scheduler()); err != nil || len(answer.Items) != 1 {
 		s.Fatalf("%+v, %v", answer, err)
@@ -169,15 +165,8 @@ func (s *site) answer(id string, run int) spark.Answer {
 	if err != nil || len(paths) != 1 {
 		s.Fatalf("the output of %s: %v, %v", id, paths, err)
 	}
-	text, err := os.ReadFile(paths[0])
-	if err != nil {
-		s.Fatal(err)
-	}
-	a, err := spark.ReadAnswer(string(text))
-	if err != nil {
-		s.Fatal(err)
-	}
-	return a
+	text := testkit.Need(os.ReadFile(paths[0]))(s)
+	return testkit.Need(spark.ReadAnswer(string(text)))(s)
 }
 
 // say shows the ends of the logs of the scheduler and of every driver.
@@ -210,10 +199,7 @@ func TestSchedulerRunsSpark(t *testing.T) {
 	s.site.KillScheduler()
 	s.scheduler("p", plain)
 	s.ends("urgent", "done")
-	exact, err := spark.CountWords(big)
-	if err != nil {
-		t.Fatal(err)
-	}
+	exact := testkit.Need(spark.CountWords(big))(t)
 	if a := s.answer(high.ID, 1); a.Kept != a.Total || spark.MeanError(exact, a.Counts(), 20) != 0 {
 		t.Errorf("%+v", a)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/lab/spark"
 )
 
@@ -40,10 +41,7 @@ const (
 func posts(t *testing.T) (in string, bytes int64) {
 	t.Helper()
 	in = filepath.Join(t.TempDir(), "Posts.xml")
-	bytes, err := spark.Posts{Bytes: 9 << 20, Topical: 0.3, Seed: 3}.Write(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bytes = testkit.Need(spark.Posts{Bytes: 9 << 20, Topical: 0.3, Seed: 3}.Write(in))(t)
 	return in, bytes
 }
 
@@ -57,10 +55,7 @@ type measure struct {
 func TestWordPopularity(t *testing.T) {
 	l, ctx := shared(t), within(t)
 	in, bytes := posts(t)
-	exact, err := spark.CountWords(in)
-	if err != nil {
-		t.Fatal(err)
-	}
+	exact := testkit.Need(spark.CountWords(in))(t)
 	var seen []measure
 	for _, theta := range []float64{0, 0.2, 0.4, 0.9} {
 		a, r, err := l.Ask(ctx, spark.WordPopularity(l.apps, in, partitions, asked, spark.Drop{Theta: theta, Seed: seed}))
@@ -117,10 +112,7 @@ func (m measure) judge(t *testing.T, bytes int64) {
 // killedMeanwhile kills a node's executor while the input is read.
 func killedMeanwhile(t *testing.T, l *lab, in string, want spark.Answer) {
 	ctx := within(t)
-	job, err := l.Submit(spark.WordPopularity(l.apps, in, partitions, asked, spark.Drop{Theta: 0.4, Seed: seed}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	job := testkit.Need(l.Submit(spark.WordPopularity(l.apps, in, partitions, asked, spark.Drop{Theta: 0.4, Seed: seed})))(t)
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for done := 0; done < 3; { // tasks of the stage that reads
@@ -136,10 +128,7 @@ func killedMeanwhile(t *testing.T, l *lab, in string, want spark.Answer) {
 		}
 	}
 	killed := l.KillExecutors("n1")
-	r, err := job.Wait(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := testkit.Need(job.Wait(ctx))(t)
 	got, err := spark.ReadAnswer(r.Output)
 	if err != nil || killed != 1 {
 		t.Fatalf("%v; %d executors were killed", err, killed)

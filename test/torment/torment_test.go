@@ -74,24 +74,16 @@ func sabotages() []sabotage {
 func (s sabotage) build(t *testing.T, bin string) string {
 	t.Helper()
 	dir := t.TempDir()
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := testkit.Need(filepath.Abs("../.."))(t)
 	source := filepath.Join(root, filepath.FromSlash(s.file))
 	text, err := os.ReadFile(source)
 	if err != nil || strings.Count(string(text), s.was) != 1 {
 		t.Fatalf("%s has %q %d times: %v", s.file, s.was, strings.Count(string(text), s.was), err)
 	}
 	changed, overlay := filepath.Join(dir, "changed.go"), filepath.Join(dir, "overlay.json")
-	plan, err := json.Marshal(map[string]map[string]string{"Replace": {source: changed}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := testkit.Need(json.Marshal(map[string]map[string]string{"Replace": {source: changed}}))(t)
 	for path, data := range map[string][]byte{changed: []byte(strings.Replace(string(text), s.was, s.is, 1)), overlay: plan} {
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteFile(t, path, data)
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-overlay", overlay, "-o", filepath.Join(dir, s.program), "headroom/cmd/"+s.program)
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=")

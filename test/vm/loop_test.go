@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"headroom/internal/testkit"
 	"headroom/lab/emulator/bmc"
 	"headroom/units"
 )
@@ -24,10 +25,7 @@ type board struct {
 
 func listen(t *testing.T) net.Listener {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Need((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -36,14 +34,10 @@ func newBoard(t *testing.T) *board {
 	t.Helper()
 	b := &board{inBand: listen(t), serial: listen(t)}
 	b.watts.Store(int64(90 * units.Watt))
-	var err error
-	b.bmc, err = bmc.Start(bmc.Config{
+	b.bmc = testkit.Need(bmc.Start(bmc.Config{
 		Listen: "127.0.0.1:0", User: "headroom", Password: "headroom", VM: b.inBand,
 		Watts: func() units.Power { return units.Power(b.watts.Load()) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

@@ -80,9 +80,7 @@ func boot(t *testing.T, image, script string, files []string, devices ...string)
 	t.Helper()
 	dir := t.TempDir()
 	run, initramfs := filepath.Join(dir, "run.sh"), filepath.Join(dir, "initramfs")
-	if err := os.WriteFile(run, []byte(script), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, run, script)
 	pack := exec.CommandContext(t.Context(), "./initramfs.sh", append([]string{image, initramfs, "./init", run + ":run.sh"}, files...)...)
 	if text, err := pack.CombinedOutput(); err != nil {
 		t.Fatalf("initramfs.sh: %v\n%s", err, text)

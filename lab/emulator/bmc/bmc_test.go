@@ -14,6 +14,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"headroom/internal/testkit"
 	"headroom/ipmi"
 	"headroom/lab/emulator/bmc"
 	"headroom/units"
@@ -42,10 +43,7 @@ func newRig(t *testing.T, server func(*bmc.Config), client func(*ipmi.Config)) *
 	if server != nil {
 		server(&cfg)
 	}
-	b, err := bmc.Start(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Need(bmc.Start(cfg))(t)
 	t.Cleanup(b.Close)
 	to := ipmi.Config{
 		Mode: ipmi.ModeLAN, Address: b.Addr(), User: cfg.User, Password: cfg.Password,
@@ -111,10 +109,7 @@ func TestFaultsAreSeenAndHeal(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, nil, nil)
 			r.await(t, "healthy", reads(143))
-			f, err := bmc.ParseFault(c.fault)
-			if err != nil {
-				t.Fatal(err)
-			}
+			f := testkit.Need(bmc.ParseFault(c.fault))(t)
 			r.bmc.SetFault(f)
 			r.await(t, c.fault, c.want)
 			r.bmc.SetFault(bmc.Fault{})
@@ -282,15 +277,9 @@ func TestDamagedDatagrams(t *testing.T) {
 func damage(t *testing.T, to string) string {
 	t.Helper()
 	var lc net.ListenConfig
-	near, err := lc.ListenPacket(t.Context(), "udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	near := testkit.Need(lc.ListenPacket(t.Context(), "udp", "127.0.0.1:0"))(t)
 	var d net.Dialer
-	far, err := d.DialContext(t.Context(), "udp", to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	far := testkit.Need(d.DialContext(t.Context(), "udp", to))(t)
 	var client atomic.Pointer[net.Addr]
 	spoil := func(rng *rand.Rand, b []byte) []byte {
 		if rng.IntN(5) == 0 && len(b) > 0 {

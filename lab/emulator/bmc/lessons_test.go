@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/ipmi"
 	"headroom/lab/emulator/bmc"
 	"headroom/units"
@@ -17,14 +18,8 @@ import (
 // that the client sends.
 func lossy(t *testing.T, to string) (addr string, lost func() int) {
 	t.Helper()
-	front, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	back, err := net.Dial("udp", to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	front := testkit.Need(net.ListenPacket("udp", "127.0.0.1:0"))(t)
+	back := testkit.Need(net.Dial("udp", to))(t)
 	var mu sync.Mutex
 	var client net.Addr
 	seen := 0
@@ -77,10 +72,7 @@ func lossy(t *testing.T, to string) (addr string, lost func() int) {
 // and every reading comes all the same.
 func TestLostDatagramsAreSentAgain(t *testing.T) {
 	t.Parallel()
-	b, err := bmc.Start(bmc.Config{Listen: "127.0.0.1:0", User: "admin", Password: "secret", Watts: func() units.Power { return 143 * units.Watt }})
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := testkit.Need(bmc.Start(bmc.Config{Listen: "127.0.0.1:0", User: "admin", Password: "secret", Watts: func() units.Power { return 143 * units.Watt }}))(t)
 	t.Cleanup(b.Close)
 	addr, lost := lossy(t, b.Addr())
 	m := ipmi.Start(ipmi.Config{Mode: ipmi.ModeLAN, Address: addr, User: "admin", Password: "secret", Timeout: 2 * time.Second, Period: 50 * time.Millisecond}, nil)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/bougou/go-ipmi/pkg/handlers"
 
+	"headroom/internal/testkit"
 	"headroom/units"
 )
 
@@ -98,10 +99,7 @@ func FuzzDatagram(f *testing.F) {
 	f.Add([]byte{0x06, 0, 0xff, 7, 6, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0})
 	f.Add(bytes.Repeat([]byte{0xff}, 40)) // RAKP 1 with a name of 255 bytes
 	f.Add([]byte{0x06, 0, 0xff, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9, 0x20, 0x18, 0xc8, 0x81, 0, 0x38, 0x8e, 4, 0xb5})
-	b, err := Start(Config{Listen: "127.0.0.1:0", User: "u", Watts: func() units.Power { return 100 * units.Watt }})
-	if err != nil {
-		f.Fatal(err)
-	}
+	b := testkit.Need(Start(Config{Listen: "127.0.0.1:0", User: "u", Watts: func() units.Power { return 100 * units.Watt }}))(f)
 	f.Cleanup(b.Close)
 	open, damaged := console(f, b), console(f, b)
 	f.Fuzz(func(t *testing.T, d []byte) {
@@ -125,16 +123,10 @@ func FuzzRequest(f *testing.F) {
 	f.Add(byte(0x2c), byte(0x04), bytes.Repeat([]byte{0xdc}, 15))
 	f.Add(byte(0x0a), byte(0x23), []byte{0, 0, 1, 0, 0, 0xff})
 	f.Add(byte(0x04), byte(0x2d), []byte{1})
-	b, err := Start(Config{Listen: "127.0.0.1:0", User: "u", Watts: func() units.Power { return 100 * units.Watt }})
-	if err != nil {
-		f.Fatal(err)
-	}
+	b := testkit.Need(Start(Config{Listen: "127.0.0.1:0", User: "u", Watts: func() units.Power { return 100 * units.Watt }}))(f)
 	f.Cleanup(b.Close)
 	machine, registry := b.store.machine(), b.registry()
-	system, err := machine.Channels.Get(0x0f)
-	if err != nil {
-		f.Fatal(err)
-	}
+	system := testkit.Need(machine.Channels.Get(0x0f))(f)
 	f.Fuzz(func(t *testing.T, netFn, id byte, request []byte) {
 		_, _, _ = registry.Dispatch(t.Context(), &handlers.HandlerContext{BMC: machine, Channel: system}, netFn, id, request)
 	})
@@ -144,10 +136,7 @@ func FuzzRequest(f *testing.F) {
 func console(f *testing.F, b *BMC) net.Conn {
 	f.Helper()
 	var d net.Dialer
-	conn, err := d.DialContext(f.Context(), "udp", b.Addr())
-	if err != nil {
-		f.Fatal(err)
-	}
+	conn := testkit.Need(d.DialContext(f.Context(), "udp", b.Addr()))(f)
 	f.Cleanup(func() { _ = conn.Close() })
 	return conn
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/lab/emulator/bmc"
 	"headroom/units"
 )
@@ -26,25 +27,16 @@ type machine struct {
 func system(t *testing.T, network, address string) (*bmc.BMC, func(*testing.T) *machine) {
 	t.Helper()
 	var lc net.ListenConfig
-	at, err := lc.Listen(t.Context(), network, address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, err := bmc.Start(bmc.Config{
+	at := testkit.Need(lc.Listen(t.Context(), network, address))(t)
+	b := testkit.Need(bmc.Start(bmc.Config{
 		Listen: "127.0.0.1:0", VM: at, User: "admin", Password: "secret", Supplies: 1,
 		Watts: func() units.Power { return 160 * units.Watt }, // a0: to be escaped
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(b.Close)
 	return b, func(t *testing.T) *machine {
 		t.Helper()
 		var d net.Dialer
-		conn, err := d.DialContext(t.Context(), network, at.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := testkit.Need(d.DialContext(t.Context(), network, at.Addr().String()))(t)
 		t.Cleanup(func() { _ = conn.Close() })
 		m := &machine{conn: conn}
 		m.write(t, []byte{0xff, 0x01}, 0xa1) // version 1

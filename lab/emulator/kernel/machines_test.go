@@ -11,6 +11,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"headroom/internal/testkit"
 	"headroom/lab/emulator/kernel"
 	"headroom/lab/emulator/plant"
 	"headroom/units"
@@ -158,10 +159,7 @@ func TestTurboSwitches(t *testing.T) {
 	if err := m.write(t, noTurbo, "1"); err != nil || m.read(t, noTurbo) != "1" {
 		t.Errorf("%v, no_turbo %s", err, m.read(t, noTurbo))
 	}
-	shape, err := named(t, "epyc").WithDriver("cppc_cpufreq")
-	if err != nil {
-		t.Fatal(err)
-	}
+	shape := testkit.Need(named(t, "epyc").WithDriver("cppc_cpufreq"))(t)
 	m = newMachine(t, shape)
 	if err := m.write(t, policy1+"scaling_max_freq", "2000000"); err != nil {
 		t.Fatal(err)

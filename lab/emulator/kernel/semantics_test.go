@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/lab/emulator/kernel"
 	"headroom/lab/emulator/plant"
 )
@@ -36,20 +37,13 @@ type fataler interface {
 
 func newMachine(t fataler, shape kernel.Shape) *machine {
 	t.Helper()
-	p, err := plant.New(shape.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := testkit.Need(plant.New(shape.Spec))(t)
 	return &machine{kernel.New(p, shape, kernel.Identity{MachineID: "m", BootID: "b", Booted: time.Unix(1, 0)}), p}
 }
 
 func named(t fataler, name string) kernel.Shape {
 	t.Helper()
-	shape, err := kernel.ShapeOf(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return shape
+	return testkit.Need(kernel.ShapeOf(name))(t)
 }
 
 func (m *machine) step(d time.Duration, util float64) {
@@ -319,11 +313,7 @@ func TestCounterFaults(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, named(t, "xeon-1s"))
 	energy := func() int64 {
-		v, err := strconv.ParseInt(m.read(t, pkg+"energy_uj"), 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
+		return testkit.Need(strconv.ParseInt(m.read(t, pkg+"energy_uj"), 10, 64))(t)
 	}
 	m.fault(t, kernel.Frozen)
 	before := energy()

@@ -10,18 +10,15 @@ import (
 
 	"pgregory.net/rapid"
 
+	"headroom/internal/testkit"
 	"headroom/lab/emulator/plant"
 	"headroom/units"
 )
 
 const breakerRating = 1000 * units.Watt
 
-func breaker(t interface{ Fatal(args ...any) }, class plant.Class) *plant.Breaker {
-	b, err := plant.NewBreaker(breakerRating, class)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
+func breaker(t rapid.TB, class plant.Class) *plant.Breaker {
+	return testkit.Need(plant.NewBreaker(breakerRating, class))(t)
 }
 
 func times(ratio float64) units.Power { return units.FromWatts(ratio * breakerRating.Watts()) }

@@ -7,18 +7,15 @@ import (
 
 	"pgregory.net/rapid"
 
+	"headroom/internal/testkit"
 	"headroom/lab/emulator/plant"
 	"headroom/units"
 )
 
 const tick = 10 * time.Millisecond
 
-func newPlant(t interface{ Fatal(...any) }, spec plant.Spec) *plant.Plant {
-	p, err := plant.New(spec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+func newPlant(t rapid.TB, spec plant.Spec) *plant.Plant {
+	return testkit.Need(plant.New(spec))(t)
 }
 
 // run steps for d under one load and returns the mean package power in watts.
@@ -319,10 +316,7 @@ func TestImpossibleSpecs(t *testing.T) {
 }
 
 func BenchmarkStep20ms(b *testing.B) {
-	p, err := plant.New(plant.DefaultSpec())
-	if err != nil {
-		b.Fatal(err)
-	}
+	p := testkit.Need(plant.New(plant.DefaultSpec()))(b)
 	p.SetLimit(plant.LongTerm, 90*units.Watt)
 	for b.Loop() {
 		p.Step(20*time.Millisecond, 0.9)

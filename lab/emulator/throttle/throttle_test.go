@@ -102,10 +102,7 @@ func check(t *testing.T, th Throttle) {
 func TestSignalsHoldTheShare(t *testing.T) {
 	t.Parallel()
 	note := filepath.Join(t.TempDir(), "held.json")
-	th, err := NewSignals(note)
-	if err != nil {
-		t.Fatal(err)
-	}
+	th := testkit.Need(NewSignals(note))(t)
 	check(t, th)
 	if err := th.Close(); err != nil {
 		t.Error(err)
@@ -134,9 +131,7 @@ func TestSignalsEndLeftovers(t *testing.T) {
 	}
 	note := filepath.Join(t.TempDir(), "held.json")
 	text := fmt.Sprintf(`[{"pid":%d,"start":%d},{"pid":%d,"start":1},{"pid":1,"start":0}]`, left.Process.Pid, st.start, other.Process.Pid)
-	if err := os.WriteFile(note, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, note, text)
 	if _, err := NewSignals(note); err != nil {
 		t.Fatal(err)
 	}
@@ -193,9 +188,7 @@ func TestCgroupVersion2Files(t *testing.T) {
 	for name, text := range map[string]string{
 		"cgroup.controllers": "cpuset cpu io memory", "cgroup.subtree_control": "", "headroom-x/cgroup.subtree_control": "",
 	} {
-		if err := os.WriteFile(filepath.Join(mount, name), []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteFile(t, filepath.Join(mount, name), text)
 	}
 	api, err := hostAPI(mount)
 	if err != nil || api.version != 2 {
@@ -255,9 +248,7 @@ func TestNoCgroup(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	mount := t.TempDir()
-	if err := os.WriteFile(filepath.Join(mount, "cgroup.controllers"), []byte("hugetlb\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, filepath.Join(mount, "cgroup.controllers"), "hugetlb\n")
 	if _, err := hostAPI(mount); !errors.Is(err, errNoCgroup) {
 		t.Errorf("error %v", err)
 	}
@@ -333,9 +324,7 @@ func TestReadLongFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "children")
 	want := bytes.Repeat([]byte("12345 "), 3000)
-	if err := os.WriteFile(path, want, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, path, want)
 	if got, err := read(path); err != nil || got != string(want) {
 		t.Errorf("read %d of %d bytes, %v", len(got), len(want), err)
 	}

@@ -41,10 +41,7 @@ type mounted struct {
 
 func mount(t *testing.T, shape string) *mounted {
 	t.Helper()
-	s, err := kernel.ShapeOf(shape)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Need(kernel.ShapeOf(shape))(t)
 	p, err := plant.New(s.Spec)
 	if err != nil {
 		t.Fatal(err)
@@ -147,10 +144,7 @@ func TestErrorsArrive(t *testing.T) {
 func TestBoundsReadBackLate(t *testing.T) {
 	t.Parallel()
 	m := mount(t, "arm-cppc")
-	f, err := os.OpenFile(filepath.Join(m.dir, policy, "scaling_max_freq"), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Need(os.OpenFile(filepath.Join(m.dir, policy, "scaling_max_freq"), os.O_RDWR, 0))(t)
 	defer func() { _ = f.Close() }()
 	if _, err := f.WriteAt([]byte("2000000\n"), 0); err != nil {
 		t.Fatal(err)
@@ -169,10 +163,7 @@ func TestBoundsReadBackLate(t *testing.T) {
 func TestFilesLive(t *testing.T) {
 	t.Parallel()
 	m := mount(t, "client-psys-mmio")
-	f, err := os.Open(filepath.Join(m.dir, zone, "energy_uj"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Need(os.Open(filepath.Join(m.dir, zone, "energy_uj")))(t)
 	defer func() { _ = f.Close() }()
 	pread := func() string {
 		buf := make([]byte, 64)
@@ -211,10 +202,7 @@ func TestFilesLive(t *testing.T) {
 func TestRegisterDevice(t *testing.T) {
 	t.Parallel()
 	m := mount(t, "xeon-1s")
-	f, err := os.OpenFile(filepath.Join(m.dir, "dev/cpu/0/msr"), os.O_RDWR, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Need(os.OpenFile(filepath.Join(m.dir, "dev/cpu/0/msr"), os.O_RDWR, 0))(t)
 	defer func() { _ = f.Close() }()
 	var word [8]byte
 	if _, err := f.ReadAt(word[:], 0x606); err != nil || binary.LittleEndian.Uint64(word[:]) != 0xa0e03 {
@@ -243,10 +231,7 @@ func TestRegisterDevice(t *testing.T) {
 func TestMountGoes(t *testing.T) {
 	t.Parallel()
 	m := mount(t, "xeon-1s")
-	f, err := os.Open(filepath.Join(m.dir, limit))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := testkit.Need(os.Open(filepath.Join(m.dir, limit)))(t)
 	if on, err := treefs.Mounted(m.dir); !on || err != nil {
 		t.Errorf("mounted: %v, %v", on, err)
 	}

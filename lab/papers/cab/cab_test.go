@@ -20,6 +20,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 	"headroom/lab/papers"
 	"headroom/units"
 )
@@ -29,10 +30,7 @@ var small = sync.OnceValues(func() ([]trial, error) { return study(context.Backg
 
 func smallFigures(t *testing.T) *figures {
 	t.Helper()
-	trials, err := small()
-	if err != nil {
-		t.Fatal(err)
-	}
+	trials := testkit.Need(small())(t)
 	return &figures{trials: trials}
 }
 
@@ -87,10 +85,7 @@ func TestServer(t *testing.T) {
 	}
 	last := 1.01
 	for _, limit := range []units.Power{0, 250 * units.Watt, 200 * units.Watt, 175 * units.Watt} {
-		x, err := newServer()
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := testkit.Need(newServer())(t)
 		x.setCap(limit)
 		speed := 0.0
 		for range 100 {
@@ -106,10 +101,7 @@ func TestServer(t *testing.T) {
 // Skipping the plant while nothing changes gives the speed that stepping it gives.
 func TestSettledSpeedIsTheSpeed(t *testing.T) {
 	t.Parallel()
-	x, err := newServer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := testkit.Need(newServer())(t)
 	x.setCap(200 * units.Watt)
 	for range 300 {
 		x.step(tick, 25)
@@ -128,10 +120,7 @@ func TestSettledSpeedIsTheSpeed(t *testing.T) {
 // no more containers than there are.
 func TestEngineHoldsShares(t *testing.T) {
 	t.Parallel()
-	x, err := newServer()
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := testkit.Need(newServer())(t)
 	e := &engine{server: x, setup: setup{variant: noCap()}}
 	for range 2 {
 		e.jobs = append(e.jobs, &job{Tasks: papers.Tasks{Times: slices.Repeat([]float64{10}, 200)}, reduce: 5})
@@ -199,10 +188,7 @@ func TestCommand(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"runs.csv", "summary.csv", "containers.csv", "fig4.svg", "fig5.svg", "table2.svg"} {
-		a, err := os.ReadFile(filepath.Join(one, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		a := testkit.Need(os.ReadFile(filepath.Join(one, name)))(t)
 		b, err := os.ReadFile(filepath.Join(two, name))
 		if err != nil || len(a) < 200 || !bytes.Equal(a, b) {
 			t.Errorf("%s: %d and %d bytes, %v", name, len(a), len(b), err)

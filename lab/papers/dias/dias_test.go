@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 	"headroom/jobs/buffers"
 	"headroom/lab/papers"
 )
@@ -33,11 +34,7 @@ var small = sync.OnceValues(func() (*study, error) {
 
 func smallStudy(t *testing.T) *study {
 	t.Helper()
-	s, err := small()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return testkit.Need(small())(t)
 }
 
 // about tells whether two numbers are the same but for a part.
@@ -73,10 +70,7 @@ func TestTable2Fixed(t *testing.T) {
 			e.classes = append(e.classes, fixedClass(share*completeRate, times[class]))
 		}
 		closed := cobham([]float64{0.3 * completeRate, 0.7 * completeRate}, times)
-		s, err := run(context.Background(), []experiment{e}, 1, 8, 20_000, quiet)
-		if err != nil {
-			t.Fatal(err)
-		}
+		s := testkit.Need(run(context.Background(), []experiment{e}, 1, 8, 20_000, quiet))(t)
 		for class := range closed {
 			if math.Abs(closed[class]-want[class]) > 0.06 {
 				t.Errorf("%s: closed form %.2f s, want %v", row.policy, closed[class], want[class])
@@ -110,11 +104,7 @@ func one(t *testing.T, p policy, length float64, arrivals ...arrival) *outcome {
 	t.Helper()
 	w := fixed(func(float64) float64 { return length })
 	tr := &trace{classes: []class{{"high", 1, w}, {"low", 1, w}}, jobs: arrivals, times: make([]map[float64]float64, len(arrivals))}
-	o, err := simulate(tr, p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
+	return testkit.Need(simulate(tr, p))(t)
 }
 
 // A sprint ends when its joules are spent, what it leaves goes back, and the budget refills: 900 J
@@ -148,10 +138,7 @@ func TestJoulesAddUp(t *testing.T) {
 	e, _ := (&study{experiments: experiments()}).find(complete)
 	tr := arrive(3, 0, e.classes, 2000)
 	for _, p := range e.policies {
-		o, err := simulate(tr, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		o := testkit.Need(simulate(tr, p))(t)
 		sum, fast, runs := 0.0, 0.0, 0
 		for _, j := range o.jobs {
 			sum, fast, runs = sum+j.joules, fast+j.fast, runs+j.runs
@@ -174,10 +161,7 @@ func TestWasteByFormula(t *testing.T) {
 	t.Parallel()
 	w := func(s float64) work { return fixed(func(float64) float64 { return s }) }
 	classes := loaded(usualLoad, class{"high", 1, w(53)}, class{"low", 9, w(125)})
-	s, err := run(context.Background(), []experiment{{name: "p", classes: classes, policies: []policy{preemptive()}}}, 1, 6, 20_000, quiet)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := testkit.Need(run(context.Background(), []experiment{{name: "p", classes: classes, policies: []policy{preemptive()}}}, 1, 6, 20_000, quiet))(t)
 	lost := classes[low].rate * ((math.Exp(classes[high].rate*125)-1)/classes[high].rate - 125)
 	want := 100 * lost / (usualLoad + lost)
 	if got := s.of("p", "P", wasteOf); !about(got.Mean, want, 0.03) {
@@ -269,10 +253,7 @@ func TestBrokenPolicies(t *testing.T) {
 					c.spoil(&all[i].policies[k])
 				}
 			}
-			s, err := run(context.Background(), all, 1, 2, 2000, quiet)
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := testkit.Need(run(context.Background(), all, 1, 2, 2000, quiet))(t)
 			for _, x := range s.targets() {
 				if slices.Contains(c.short, x.ID) && x.Met {
 					t.Errorf("%s is met: %v, %s", x.ID, *x.Got, x.Note)

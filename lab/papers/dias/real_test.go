@@ -16,6 +16,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/testkit"
 	"headroom/jobs/buffers"
 	"headroom/lab/papers"
 	"headroom/scheduler"
@@ -195,9 +196,7 @@ func TestDeviation(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteFile(t, filepath.Join(dir, name), text)
 	}
 	if _, _, err := counted(dir); err == nil {
 		t.Error("a folder without results counts as one")
@@ -242,10 +241,7 @@ func TestSparkSpec(t *testing.T) {
 	r := &realRun{Real: &papers.Real{Folder: "/opt/head room", Dir: "/tmp/run"}, jobs: []arrival{{class: low}, {class: high}}}
 	r.engine.spec = r.sparkSpec
 	for i, want := range []struct{ class, least string }{{"low", "80%"}, {"high", "100%"}} {
-		f, err := jobfile.Parse("/tmp/run/words.yaml", r.job(i), []string{"high", "low"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := testkit.Need(jobfile.Parse("/tmp/run/words.yaml", r.job(i), []string{"high", "low"}))(t)
 		if f.Class != want.class || f.MinTasks != want.least || f.Slots != realNodes*sparkCores {
 			t.Errorf("%+v, want %+v", f, want)
 		}
@@ -261,13 +257,8 @@ func TestSparkSection(t *testing.T) {
 	text := "dev: true\nlisten: \"127.0.0.1:0\"\ndir: /tmp/s\ncoordinators: [\"127.0.0.1:1\"]\n" + configuration(buffers.DIAS, sparkSprintAfter) +
 		sparkSection("/opt/spark", "spark://127.1.2.254:7077", "/opt/hook.jar", "/tmp/con f", map[string]string{"127.1.2.2": "n2", "127.1.2.1": "n1"})
 	path := filepath.Join(t.TempDir(), "scheduler.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := scheduler.LoadConfig(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, path, text)
+	c := testkit.Need(scheduler.LoadConfig(path))(t)
 	if s := c.Spark; !s.On() || s.Nodes["127.1.2.1"] != "n1" || len(s.Nodes) != 2 || !slices.Contains(s.Driver, "SPARK_CONF_DIR=/tmp/con f") || c.Discipline != string(buffers.DIAS) {
 		t.Errorf("%+v", c)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"headroom/dvfs"
+	"headroom/internal/testkit"
 	"headroom/rapl"
 	"headroom/rapl/msr"
 	"headroom/units"
@@ -41,9 +42,7 @@ func hardware(t *testing.T, psim, psimMSR []string) {
 	command(t, "insmod", append([]string{"/psim/psim_msr.ko"}, psimMSR...)...)
 	governors, _ := filepath.Glob("/sys/devices/system/cpu/cpufreq/policy*/scaling_governor")
 	for _, g := range governors { // the kernel's default follows measured load, and the tests set theirs
-		if err := os.WriteFile(g, []byte("performance"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteFile(t, g, "performance")
 	}
 	t.Cleanup(func() {
 		for _, m := range []string{"psim_msr", "psim"} {
@@ -54,37 +53,26 @@ func hardware(t *testing.T, psim, psimMSR []string) {
 
 func set(t *testing.T, param, value string) {
 	t.Helper()
-	if err := os.WriteFile(params+param, []byte(value), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.WriteFile(t, params+param, value)
 }
 
 func machine(t *testing.T) *os.Root {
 	t.Helper()
-	root, err := os.OpenRoot("/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := testkit.Need(os.OpenRoot("/"))(t)
 	t.Cleanup(func() { _ = root.Close() })
 	return root
 }
 
 func open(t *testing.T) *rapl.Tree {
 	t.Helper()
-	tree, err := rapl.Open(machine(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	tree := testkit.Need(rapl.Open(machine(t)))(t)
 	t.Cleanup(func() { _ = tree.Close() })
 	return tree
 }
 
 func limiter(t *testing.T, tree *rapl.Tree) *rapl.Limiter {
 	t.Helper()
-	l, err := tree.OfKind(rapl.Package)[0].Limiter()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := testkit.Need(tree.OfKind(rapl.Package)[0].Limiter())(t)
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
@@ -231,10 +219,7 @@ func TestCounterWraps(t *testing.T) {
 // The registers and powercap are two doors to the same limits.
 func TestRegistersAndPowercapAgree(t *testing.T) {
 	hardware(t, nil, nil)
-	regs, err := msr.Open(machine(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	regs := testkit.Need(msr.Open(machine(t)))(t)
 	t.Cleanup(func() { _ = regs.Close() })
 	cap, reg := limiter(t, open(t)), limiter(t, regs)
 	if _, err := reg.SetPower(rapl.LongTerm, 33*units.Watt); err != nil {
@@ -273,16 +258,10 @@ func TestCeilings(t *testing.T) {
 	for _, mode := range []string{"table", "setpolicy"} {
 		t.Run(mode, func(t *testing.T) {
 			hardware(t, []string{"mode=" + mode}, nil)
-			policies, err := dvfs.Open(machine(t))
-			if err != nil {
-				t.Fatal(err)
-			}
+			policies := testkit.Need(dvfs.Open(machine(t)))(t)
 			t.Cleanup(func() { _ = policies.Close() })
 			for _, p := range policies.Policies() {
-				c, err := p.Ceiling()
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := testkit.Need(p.Ceiling())(t)
 				for _, ask := range []units.Freq{2000 * units.Megahertz, 2050 * units.Megahertz, 100 * units.Megahertz, 9 * units.Gigahertz} {
 					got, err := c.Set(ask)
 					if err != nil || got > max(ask, p.Min) || got < p.Min {
@@ -304,20 +283,12 @@ func TestOfflineCPU(t *testing.T) {
 		t.Skip("not run: the machine has one CPU")
 	}
 	hardware(t, nil, nil)
-	policies, err := dvfs.Open(machine(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	policies := testkit.Need(dvfs.Open(machine(t)))(t)
 	t.Cleanup(func() { _ = policies.Close() })
-	all, err := policies.Ceilings()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := testkit.Need(policies.Ceilings())(t)
 	t.Cleanup(func() { _ = all.Close() })
 	flip := func(on int) {
-		if err := os.WriteFile(online, []byte(strconv.Itoa(on)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.WriteFile(t, online, strconv.Itoa(on))
 	}
 	flip(0)
 	defer flip(1)

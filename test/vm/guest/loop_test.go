@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/rapl"
 	"headroom/units"
 )
@@ -62,10 +63,7 @@ const meanOver = 30
 
 func wallPower(t *testing.T) *host {
 	t.Helper()
-	port, err := os.OpenFile("/dev/ttyS1", os.O_WRONLY|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	port := testkit.Need(os.OpenFile("/dev/ttyS1", os.O_WRONLY|syscall.O_NOCTTY, 0))(t)
 	command(t, "stty", "-F", "/dev/ttyS1", "raw", "-echo")
 	h := &host{t: t, port: port, stop: make(chan struct{})}
 	h.done.Go(h.run)
@@ -203,13 +201,8 @@ func TestWallCapThroughBMC(t *testing.T) {
 	h := wallPower(t)
 	set(t, "load", "1000")
 	limit := filepath.Join("/sys/class/powercap/intel-rapl:0", "constraint_0_power_limit_uw")
-	original, err := os.ReadFile(limit)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile("/tmp/powerd.yaml", []byte(nodeConfig), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	original := testkit.Need(os.ReadFile(limit))(t)
+	testkit.WriteFile(t, "/tmp/powerd.yaml", nodeConfig)
 	process, stop := startPowerd(t)
 	h.settles("the fail-safe cap is held", 0.94*failSafe, 1.01*failSafe)
 	if s := bmcState(t); s != "ok" {

@@ -1,0 +1,37 @@
+package testkit
+
+import (
+	"os"
+	"path/filepath"
+)
+
+// failer is what a test, a benchmark and a property of package rapid have in common.
+type failer interface {
+	Helper()
+	Fatal(args ...any)
+}
+
+// Need gives what a step of a test needs, or ends the test where the step failed:
+//
+//	f := testkit.Need(os.Open(path))(t)
+func Need[T any](v T, err error) func(tb failer) T {
+	return func(tb failer) T {
+		tb.Helper()
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return v
+	}
+}
+
+// WriteFile writes a file that only this user may read, and makes its folder.
+func WriteFile[T string | []byte](tb failer, path string, text T) {
+	tb.Helper()
+	err := os.MkdirAll(filepath.Dir(path), 0o755)
+	if err == nil {
+		err = os.WriteFile(path, []byte(text), 0o600)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+}
