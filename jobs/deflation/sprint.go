@@ -72,15 +72,6 @@ func (s Sprinted) Fraction() float64 {
 	return s.Sprint / s.Moments[0]
 }
 
-// CDF is the chance that a job is done t seconds after its dispatch when every sprint runs
-// to the job's end; cdf is that of its time without a sprint.
-func (s Speed) CDF(cdf func(float64) float64, t float64) float64 {
-	if t <= s.After {
-		return cdf(t)
-	}
-	return cdf(s.After + s.Up*(t-s.After))
-}
-
 // Granted is what is left of a sprint when the budget pays only a part of its joules, and
 // unsprinted the time without any sprint. The mean is exact, whoever gets the joules: each
 // sprinted second saves s-1 seconds. For the other moments whole sprints are granted or

@@ -35,9 +35,6 @@ type sample struct {
 // verdict is for how long each sum was above the budget in force.
 type verdict struct{ reserved, held, measured time.Duration }
 
-// broken tells whether any was.
-func (v verdict) broken() bool { return v.reserved > 0 || v.held > 0 || v.measured > 0 }
-
 // judge works out for how long each sum was above the budget. A sample counts
 // until the next one, at most for a second. cuts are the moments at which a lower
 // budget was committed: from then until it first fits a sum may be above, but no

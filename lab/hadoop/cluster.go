@@ -123,9 +123,6 @@ func (c *Cluster) Close() error {
 // Dir is the cluster's folder.
 func (c *Cluster) Dir() string { return c.config.Dir }
 
-// Log is the log of a daemon: rm, namenode, a node's name, or datanode- and that name.
-func (c *Cluster) Log(daemon string) string { return c.path("logs", daemon+".log") }
-
 // RM is the address of the ResourceManager's REST interface: http://HOST:PORT.
 func (c *Cluster) RM() string { return "http://" + c.addresses.server(portRMWeb) }
 

@@ -75,9 +75,6 @@ type Attempt struct {
 	Counters Counters
 }
 
-// Elapsed is how long the attempt ran, the start of its container included.
-func (a Attempt) Elapsed() time.Duration { return a.Finished.Sub(a.Started) }
-
 // Of are the attempts of a kind that ended with a status.
 func (h *History) Of(kind, status string) []Attempt {
 	var found []Attempt

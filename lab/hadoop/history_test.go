@@ -33,7 +33,7 @@ func TestHistoryIsRead(t *testing.T) {
 	if len(h.Attempts) != 2 || len(good) != 1 || len(killed) != 1 {
 		t.Fatalf("attempts %+v", h.Attempts)
 	}
-	if a := good[0]; a.Node != "node1" || a.Elapsed() != 2*time.Second || a.Counters["g"]["n"] != 7 {
+	if a := good[0]; a.Node != "node1" || a.Finished.Sub(a.Started) != 2*time.Second || a.Counters["g"]["n"] != 7 {
 		t.Errorf("attempt %+v", a)
 	}
 	if a := killed[0]; a.Node != "node2" || a.Counters != nil {

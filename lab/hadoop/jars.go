@@ -175,9 +175,6 @@ func writeManifest(dir string) error {
 	return nil
 }
 
-// Dir is the folder of the jars.
-func (j Jars) Dir() string { return j.dir }
-
 // Examples is the jar with Hadoop's example programs: wordcount, pi, grep and more.
 func (j Jars) Examples() string {
 	return filepath.Join(j.dir, "hadoop-mapreduce-examples-"+Version+".jar")

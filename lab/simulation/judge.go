@@ -30,7 +30,6 @@ type judge struct {
 	nodes    []charged // by node
 	accounts map[string]*account
 	seqs     map[string]uint64 // highest sequence number of each name in this beginning
-	ticked   time.Duration     // true time of the newest tick that was applied
 	changed  time.Duration     // true time of the newest change of a budget or of what nodes there are
 	moved    bool              // something that the sums depend on has changed since they were judged
 

@@ -43,7 +43,6 @@ func (j *judge) mark(c ledger.Command, b before) {
 	case c.SetLease != nil && len(b.nodes) > 0:
 		hit("lease_changed")
 	case c.Tick != nil:
-		j.ticked = j.w.now
 		j.markTick(c.Tick, b)
 	}
 }

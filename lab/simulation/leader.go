@@ -157,7 +157,6 @@ func (l *leadership) answer(a leader.Answer) {
 	if !ok || errors.Is(a.Err, ledger.ErrEpoch) {
 		return // whether it was carried out shows elsewhere, or it is asked again
 	}
-	o.already = a.Result.Already
 	if o.leaver != nil {
 		if n := o.leaver; a.Err == nil && o.group == w.group {
 			w.send(&l.s.process, &n.process, func() { n.released(o.id) })

@@ -28,10 +28,9 @@ type order struct {
 	force  bool
 	leaver *node // set when it is this node's request to be released
 
-	group   int // beginning of the servers in which it was asked
-	done    bool
-	tries   int
-	already bool // the answer was that it had been carried out before
+	group int // beginning of the servers in which it was asked
+	done  bool
+	tries int
 
 	// For the history: what was asked and what was seen.
 	input any

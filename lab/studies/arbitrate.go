@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
-	"headroom/jobs/containers"
 )
 
 // mixedFigure is one figure of a variant: its mean over the seeds, with the bounds that it lies
@@ -299,9 +298,4 @@ func (f mixedFigure) String() string {
 		digits = 1
 	}
 	return fmt.Sprintf("%.*f ± %.*f", digits, f.Mean, digits, (f.High-f.Low)/2)
-}
-
-// floorKept tells whether a job has computed what its floor promises.
-func (j *mixedJob) floorKept() bool {
-	return j.Done >= containers.MinTasks(len(j.Times), j.class.floor)
 }

@@ -87,12 +87,11 @@ type stageReport struct {
 
 // Bounds of a report.
 const (
-	stagesMax   = 1024
-	hostsMax    = 10_000
-	numberMax   = 1 << 30
-	textMax     = 1 << 10
-	partsMost   = 1 << 40
-	troubleMost = 1 << 10
+	stagesMax = 1024
+	hostsMax  = 10_000
+	numberMax = 1 << 30
+	textMax   = 1 << 10
+	partsMost = 1 << 40
 )
 
 // parseReport reads a hook's report.

@@ -53,18 +53,10 @@ type Breaker struct {
 	tripped bool
 }
 
-// NewBreaker is a cold breaker. It fails with ErrSpec where the rating is not above
-// 0 W or there is no such class.
-func NewBreaker(rating units.Power, class Class) (*Breaker, error) {
-	b := &Breaker{}
-	if err := b.Rate(rating, class); err != nil {
-		return nil, err
-	}
-	return b, nil
-}
-
 // Rate gives the breaker another rating and class and leaves it as warm, in shares of
-// what opens it, as it is. It fails like NewBreaker, and changes nothing then.
+// what opens it, as it is. It fails with ErrSpec where the
+// rating is not above 0 W or there is no such class, and changes nothing then. A new
+// breaker is cold, and needs a rating before its first step.
 func (b *Breaker) Rate(rating units.Power, class Class) error {
 	lowest := map[Class]float64{ClassB: 3, ClassC: 5, ClassD: 10}[class]
 	if rating <= 0 || lowest == 0 {

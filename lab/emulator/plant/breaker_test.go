@@ -10,7 +10,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"headroom/internal/testkit"
 	"headroom/lab/emulator/plant"
 	"headroom/units"
 )
@@ -18,7 +17,11 @@ import (
 const breakerRating = 1000 * units.Watt
 
 func breaker(t rapid.TB, class plant.Class) *plant.Breaker {
-	return testkit.Need(plant.NewBreaker(breakerRating, class))(t)
+	b := &plant.Breaker{}
+	if err := b.Rate(breakerRating, class); err != nil {
+		t.Fatal(err)
+	}
+	return b
 }
 
 func times(ratio float64) units.Power { return units.FromWatts(ratio * breakerRating.Watts()) }

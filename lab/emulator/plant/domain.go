@@ -345,16 +345,6 @@ func (d *Domain) uncore() float64 { return math.Min(d.pkg-d.core(), 0.1*d.spec.I
 // Package is what the domain draws now, memory not counted.
 func (d *Domain) Package() units.Power { return units.FromWatts(d.pkg) }
 
-// Core is what its cores draw now; a part of Package.
-func (d *Domain) Core() units.Power { return units.FromWatts(d.core()) }
-
-// Uncore is what it draws beside its cores for graphics and the like; a part of
-// Package.
-func (d *Domain) Uncore() units.Power { return units.FromWatts(d.uncore()) }
-
-// DRAM is what its memory draws now.
-func (d *Domain) DRAM() units.Power { return units.FromWatts(d.dram) }
-
 // Energy is the package counter: 0 to Spec.PackageWrap, then it wraps.
 func (d *Domain) Energy() units.Energy { return units.Energy(d.energy[counterPackage]) }
 
@@ -387,9 +377,6 @@ func (d *Domain) SetHeat(celsius float64) { d.heat = celsius }
 // Trips counts the times that the package became too hot (Spec.Trip) and slowed
 // down by itself, and sums up for how long it did.
 func (d *Domain) Trips() (count int, total time.Duration) { return d.trips, d.trippedIn }
-
-// Freq is the highest effective frequency of any of its CPUs.
-func (d *Domain) Freq() units.Freq { return d.freq }
 
 // Utilisation is how busy the domain was in the last step, 0 to 1.
 func (d *Domain) Utilisation() float64 { return d.util }

@@ -35,9 +35,6 @@ func (p *Plant) SetWallLimit(to units.Power) {
 	}
 }
 
-// WallLimit is the limit that the machine holds at the wall by itself, 0 for none.
-func (p *Plant) WallLimit() units.Power { return units.FromWatts(p.manager.limit) }
-
 // share is what one of n packages may draw now, in watts.
 func (m *manager) share(n int) float64 {
 	if m.limit == 0 {

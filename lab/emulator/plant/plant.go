@@ -101,9 +101,6 @@ func (p *Plant) SetWindow(c Constraint, to time.Duration) time.Duration {
 	return RoundWindow(to)
 }
 
-// Window is the averaging window that the first package holds (bank MSR).
-func (p *Plant) Window(c Constraint) time.Duration { return p.domains[0].Window(MSR, c) }
-
 // SetEnabled turns the limits of all packages on or off (bank MSR). Off, only the
 // frequency ceilings hold the machine.
 func (p *Plant) SetEnabled(on bool) {
@@ -111,9 +108,6 @@ func (p *Plant) SetEnabled(on bool) {
 		d.SetEnabled(MSR, on)
 	}
 }
-
-// Enabled tells whether the first package's limits are enforced (bank MSR).
-func (p *Plant) Enabled() bool { return p.domains[0].Enabled(MSR) }
 
 // At is the package that virtual CPU cpu (0 to Cores-1) is in.
 func (p *Plant) At(cpu int) *Domain { return p.domains[cpu/p.perDomain()] }
@@ -209,9 +203,6 @@ func (p *Plant) Wall() units.Power { return units.FromWatts(p.wall()) }
 
 // PackageEnergy is the first package's counter; see Domain.Energy.
 func (p *Plant) PackageEnergy() units.Energy { return p.domains[0].Energy() }
-
-// CoreEnergy is the counter of the first package's cores; see Domain.CoreEnergy.
-func (p *Plant) CoreEnergy() units.Energy { return p.domains[0].CoreEnergy() }
 
 // DRAMEnergy is the counter of the first package's memory; see Domain.DRAMEnergy.
 func (p *Plant) DRAMEnergy() units.Energy { return p.domains[0].DRAMEnergy() }

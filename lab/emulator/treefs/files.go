@@ -298,27 +298,3 @@ func (c *control) show(held, read string, size int64, buf []byte) error {
 	c.size = size // so that put truncates what the writer left behind
 	return c.put(held)
 }
-
-// WriteFiles writes the tree's values below root once and keeps nothing open. It
-// leaves alone what is there beside them.
-func WriteFiles(root *os.Root, tree *kernel.Tree) error {
-	makes := newMaker(root)
-	defer makes.close()
-	for _, a := range tree.Attrs() {
-		if a.Pace == kernel.Device {
-			continue
-		}
-		text, err := tree.Read(a)
-		if err != nil {
-			continue // no value to hold
-		}
-		made, err := makes.create(a, text)
-		if err != nil {
-			return err
-		}
-		if err := made.close(); err != nil {
-			return err
-		}
-	}
-	return scaffold(root, tree)
-}

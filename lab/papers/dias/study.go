@@ -17,7 +17,6 @@ type experiment struct {
 	name, what string
 	classes    []class
 	policies   []policy
-	load       float64 // of all jobs with all tasks at base frequency
 }
 
 // Names of experiments.
@@ -91,7 +90,7 @@ func ratios() []float64 { return []float64{0, 10, 20, 40, 60, 80, 90} }
 // text2 is an experiment of two classes of text jobs; low of ten jobs are of the low one,
 // whose jobs are those of 1117 MB.
 func text2(name, what string, load, low, highSize float64) experiment {
-	e := experiment{name: name, what: what, load: load, policies: []policy{preemptive(), nonPreemptive(), da(0, 10), da(0, 20)}}
+	e := experiment{name: name, what: what, policies: []policy{preemptive(), nonPreemptive(), da(0, 10), da(0, 20)}}
 	e.classes = loaded(load, class{"high", 10 - low, words(highSize)}, class{"low", low, words(lowMean)})
 	return e
 }
@@ -103,12 +102,12 @@ func experiments() []experiment {
 		ref.policies = append(ref.policies, da(0, r))
 	}
 	triple := experiment{
-		name: three, what: "Fig. 9", load: usualLoad,
+		name: three, what: "Fig. 9",
 		classes:  loaded(usualLoad, class{"high", 1, words(threeHigh)}, class{"medium", 4, words(threeMedium)}, class{"low", 5, words(threeLow)}),
 		policies: []policy{preemptive(), nonPreemptive(), da(0, 10, 20), da(0, 20, 40)},
 	}
 	count := experiment{
-		name: triangle, what: "Fig. 10", load: usualLoad,
+		name: triangle, what: "Fig. 10",
 		classes:  loaded(usualLoad, class{"high", 3, triangles()}, class{"low", 7, triangles()}),
 		policies: []policy{preemptive(), nonPreemptive(), da(0, 1), da(0, 2), da(0, 5), da(0, 10), da(0, 20)},
 	}
@@ -117,7 +116,6 @@ func experiments() []experiment {
 		classes:  []class{{"high", 0.3 * completeRate, triangles()}, {"low", 0.7 * completeRate, triangles()}},
 		policies: []policy{preemptive(), nonPreemptive(), da(0, 10), da(0, 20)},
 	}
-	all.load = all.offered()
 	for _, budget := range []string{limitedBudget, unlimitedBudget} {
 		all.policies = append(all.policies, sprinted(budget), sprinted(budget, 0, 10), sprinted(budget, 0, 20))
 	}
