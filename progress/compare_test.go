@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/units"
 )
 
@@ -207,9 +208,7 @@ func TestExponents(t *testing.T) {
 	for i := 0; !p.over(); i++ {
 		p.cap = []float64{350, 250, 200, 175}[i/20%4]
 		p.containers = []int{20, 10}[i/30%2]
-		if err := l.Observe(p.observe(true)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, l.Observe(p.observe(true)))
 		p.run(5)
 	}
 	p.cap = 200

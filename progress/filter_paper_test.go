@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/units"
 )
 
@@ -47,9 +48,7 @@ func TestPaperTrackerIsTheEquations(t *testing.T) {
 	done := 31
 	see := func(i int, power units.Power, containers float64) {
 		o := Observation{Elapsed: time.Duration(40+20*i) * time.Second, Tasks: 200, Done: done, Work: -1, Reduced: -1, Power: power, Containers: containers, Phase: Map}
-		if err := tr.Observe(o); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, tr.Observe(o))
 	}
 	see(0, 200*units.Watt, 10)
 	for i, n := range []int{7, 5, 6, 8, 10} { // the first of five is older than the window
@@ -99,9 +98,7 @@ func TestKeepsTheLastFinishTime(t *testing.T) {
 		tr := NewTracker(p)
 		for i := range 8 {
 			o := Observation{Elapsed: time.Duration(i) * 5 * time.Second, Tasks: 100, Done: min(2*i, 4), Work: -1, Reduced: -1, Power: 200 * units.Watt, Containers: 4}
-			if err := tr.Observe(o); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, tr.Observe(o))
 		}
 		if f := tr.Finish(200*units.Watt, 4, 100); !f.Known || f.At <= 10*time.Second {
 			t.Errorf("%s: %+v after five intervals without an end", p, f)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/units"
 )
 
@@ -25,9 +26,7 @@ func at(seconds, done int) Observation {
 func observe(t *testing.T, tr *Tracker, all ...Observation) {
 	t.Helper()
 	for _, o := range all {
-		if err := tr.Observe(o); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, tr.Observe(o))
 	}
 }
 
@@ -210,9 +209,7 @@ func TestShortTailIsLearnedFromTheEnd(t *testing.T) {
 			if at >= 100 {
 				o.Phase, o.Reduced = Reduce, (at-100)/tail
 			}
-			if err := tr.Observe(o); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, tr.Observe(o))
 		}
 		for first := 1.0; first <= 5; first++ {
 			tr := NewTracker(Learned)

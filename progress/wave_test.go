@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/units"
 )
 
@@ -29,9 +30,7 @@ func waves(t *testing.T, told func(part float64) float64, look func(o Observatio
 				o.Containers++
 			}
 		}
-		if err := tr.Observe(o); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, tr.Observe(o))
 		look(o, tr, tr.last.Work)
 	}
 }

@@ -198,9 +198,7 @@ func TestFalseWorkerIsNotBelieved(t *testing.T) {
 		"another job":           {named(job, p.proof("n1", given)), false},
 	} {
 		m := &headroomv1.WorkerMessage{Message: &headroomv1.WorkerMessage_Result{Result: &headroomv1.TaskResult{Ref: c.ref}}}
-		if err := w.pass(t.Context(), n1, m); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, w.pass(t.Context(), n1, m))
 		if believed := len(s.inbox) == 1; believed != c.good {
 			t.Errorf("a result %s: believed is %v", name, believed)
 		}

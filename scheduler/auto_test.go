@@ -114,9 +114,7 @@ func TestPointsAreKept(t *testing.T) {
 	text := `{"drained":true,"killed_ns":5,"total_ns":9,"points":[{"Name":"high","Theta":0.7},{"Name":"low","Theta":0.4}]}`
 	testkit.WriteFile(t, filepath.Join(cfg.Dir, "dispatch.json"), text)
 	b := testkit.Need(buffers.New(cfg.settings()))(t)
-	if err := stand(b, cfg); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, stand(b, cfg))
 	if b.Classes[0].Theta != 0 || b.Classes[1].Theta != 0.4 || !b.Drained() || b.Waste().Total != 9 {
 		t.Errorf("%+v, drained %v, %+v", b.Classes, b.Drained(), b.Waste())
 	}

@@ -119,9 +119,7 @@ func TestClaim(t *testing.T) {
 	if _, _, err := claim(dir); err == nil || !strings.Contains(err.Error(), "another scheduler") {
 		t.Errorf("claimed twice: %v", err)
 	}
-	if err := release(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, release())
 	second, release, err := claim(dir)
 	if err != nil {
 		t.Fatal(err)

@@ -78,9 +78,7 @@ func TestDeniedCertificatesAreRefused(t *testing.T) {
 	}
 	worker := make(chan struct{}, 1)
 	defer s.guard.Listen(worker)()
-	if err := s.update(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.update(t.Context()))
 	if len(worker) != 1 {
 		t.Error("workers are not told")
 	}
@@ -91,9 +89,7 @@ func TestDeniedCertificatesAreRefused(t *testing.T) {
 		t.Errorf("not denied, and refused: %v", err)
 	}
 	again := server("127.0.0.1:1")
-	if err := again.load(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, again.load())
 	if err := admitted(again, eve); connect.CodeOf(err) != connect.CodeUnauthenticated {
 		t.Errorf("after a restart: %v", err)
 	}

@@ -19,15 +19,9 @@ import (
 func jobFolder(t *testing.T, folders jobFolders, id string, touched time.Time) string {
 	t.Helper()
 	f := jobdir.Folder{Output: folders.spark, ID: id}
-	if err := os.MkdirAll(f.Path("run-1"), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.WriteManifest(jobdir.Manifest{ID: id}); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(f.Path(""), touched, touched); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(f.Path("run-1"), 0o750))
+	testkit.Check(t, f.WriteManifest(jobdir.Manifest{ID: id}))
+	testkit.Check(t, os.Chtimes(f.Path(""), touched, touched))
 	return f.Path("")
 }
 
@@ -63,12 +57,8 @@ func TestLeftFoldersGoAtTheStart(t *testing.T) {
 	long := now.Add(-leftFor - time.Minute)
 	left, fresh, known := jobFolder(t, folders, "left", long), jobFolder(t, folders, "fresh", now), jobFolder(t, folders, "known", long)
 	foreign := jobFolder(t, folders, "foreign", long)
-	if err := os.Remove(filepath.Join(foreign, "job.json")); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chtimes(foreign, long, long); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Remove(filepath.Join(foreign, "job.json")))
+	testkit.Check(t, os.Chtimes(foreign, long, long))
 	folders.removeLeft(now, func(id string) bool { return id == "known" })
 	if there(left) {
 		t.Error("the folder that was left is there")

@@ -17,10 +17,16 @@ type failer interface {
 func Need[T any](v T, err error) func(tb failer) T {
 	return func(tb failer) T {
 		tb.Helper()
-		if err != nil {
-			tb.Fatal(err)
-		}
+		Check(tb, err)
 		return v
+	}
+}
+
+// Check ends the test where a step of it failed.
+func Check(tb failer, err error) {
+	tb.Helper()
+	if err != nil {
+		tb.Fatal(err)
 	}
 }
 
@@ -31,7 +37,5 @@ func WriteFile[T string | []byte](tb failer, path string, text T) {
 	if err == nil {
 		err = os.WriteFile(path, []byte(text), 0o600)
 	}
-	if err != nil {
-		tb.Fatal(err)
-	}
+	Check(tb, err)
 }

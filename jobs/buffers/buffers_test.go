@@ -29,9 +29,7 @@ func two(d Discipline) *Buffers {
 
 func add(t *testing.T, b *Buffers, id string, class int, s float64) {
 	t.Helper()
-	if err := b.Add(Job{ID: id, Class: class, Submitted: at(s)}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.Add(Job{ID: id, Class: class, Submitted: at(s)}))
 }
 
 // words are actions as tests compare them.
@@ -140,9 +138,7 @@ func TestAdopt(t *testing.T) {
 	t.Parallel()
 	b := two(NPS)
 	run := Run{Job: Job{ID: "high1", Class: 0, Submitted: at(0)}, Number: 2, Began: at(0), Sprint: true, SprintAfter: 65 * time.Second}
-	if err := b.Adopt(run); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.Adopt(run))
 	add(t, b, "low1", 1, 1)
 	expect(t, b.Step(at(70)), "sprint high1")
 	b.Ended(at(90), "high1")
@@ -155,9 +151,7 @@ func TestReturn(t *testing.T) {
 	t.Parallel()
 	b := two(P)
 	add(t, b, "low1", 1, 0)
-	if err := b.Return(Job{ID: "low2", Class: 1, Submitted: at(5)}, 3); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.Return(Job{ID: "low2", Class: 1, Submitted: at(5)}, 3))
 	b.Hold(true)
 	expect(t, b.Step(at(6)))
 	b.Hold(false)
@@ -227,9 +221,7 @@ func TestLaws(t *testing.T) {
 				count++
 				id := fmt.Sprintf("j%03d", count)
 				live[id] = rapid.IntRange(0, 2).Draw(t, "class")
-				if err := b.Add(Job{ID: id, Class: live[id], Submitted: at(now)}); err != nil {
-					t.Fatal(err)
-				}
+				testkit.Check(t, b.Add(Job{ID: id, Class: live[id], Submitted: at(now)}))
 			case 2:
 				if run := b.Running(); len(run) > 0 {
 					r := run[rapid.IntRange(0, len(run)-1).Draw(t, "run")]

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/testkit"
 	"headroom/jobs/buffers"
 	"headroom/units"
 )
@@ -87,9 +88,7 @@ func plan(id, class string, tasks, slots int) Plan {
 func (k *desk) add(p Plan) {
 	k.now = k.now.Add(time.Millisecond)
 	p.Submitted = k.now
-	if err := k.c.Add(k.now, p, Past{}); err != nil {
-		k.t.Fatal(err)
-	}
+	testkit.Check(k.t, k.c.Add(k.now, p, Past{}))
 }
 
 // on are the running attempts, as "job/map-00001 n01", sorted.
@@ -321,9 +320,7 @@ func TestRestartedCoreTakesUpTheWork(t *testing.T) {
 	c := New(shared("high", "low"), 9, draws)
 	p := plan("j", "low", 4, 4)
 	p.Reduce, p.Submitted = true, start
-	if err := c.Add(start, p, Past{Started: start.Add(-time.Minute), Done: []int{0, 3, 3, -1, 99}, Dropped: []int{3}, ReduceDone: true}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, c.Add(start, p, Past{Started: start.Add(-time.Minute), Done: []int{0, 3, 3, -1, 99}, Dropped: []int{3}, ReduceDone: true}))
 	c.HoldUntil(start.Add(2 * time.Second))
 	old := Ref{"j", PhaseMap, 1, 8<<16 | 1}
 	c.Hello(start, "n1", 2, []Ref{old, {"gone", PhaseMap, 0, 1}})
@@ -348,9 +345,7 @@ func TestRestartWithEverythingDone(t *testing.T) {
 	c := New(shared("low"), 1, draws)
 	p := plan("j", "low", 2, 1)
 	p.Reduce = true
-	if err := c.Add(start, p, Past{Started: start, Done: []int{0, 1}, ReduceDone: true}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, c.Add(start, p, Past{Started: start, Done: []int{0, 1}, ReduceDone: true}))
 	actions := c.Step(start)
 	if e, ok := actions[len(actions)-1].(EndJob); !ok || e.State != Done || e.Done != 2 {
 		t.Errorf("actions %v", actions)

@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"headroom/internal/testkit"
 	"headroom/jobs/buffers"
 	"headroom/units"
 )
@@ -103,9 +104,7 @@ func (l *lab) restart() {
 		if j.started {
 			past.Started = j.run.Began
 		}
-		if err := l.core.Add(l.now, j.plan, past); err != nil {
-			l.Fatal(err)
-		}
+		testkit.Check(l, l.core.Add(l.now, j.plan, past))
 	}
 	l.step()
 }
@@ -450,9 +449,7 @@ func (l *lab) submit() {
 		Reduce: rapid.Bool().Draw(l.T, "reduce"), Submitted: l.now,
 	}
 	l.jobs[id] = &labJob{plan: p, outputs: map[int]bool{}, drops: map[int]bool{}, failed: map[string]int{}}
-	if err := l.core.Add(l.now, p, Past{}); err != nil {
-		l.Fatal(err)
-	}
+	testkit.Check(l, l.core.Add(l.now, p, Past{}))
 	l.step()
 }
 

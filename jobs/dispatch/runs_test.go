@@ -92,9 +92,7 @@ func (n *night) expect(want ...string) {
 func (n *night) restart(d buffers.Discipline, jobs ...Plan) {
 	n.c = New(dispatcher(d, "high", "low"), 2, draws)
 	for _, p := range jobs {
-		if err := n.c.Add(n.now, p, Past{Run: n.runs[p.ID]}); err != nil {
-			n.t.Fatal(err)
-		}
+		testkit.Check(n.t, n.c.Add(n.now, p, Past{Run: n.runs[p.ID]}))
 	}
 }
 
@@ -273,9 +271,7 @@ func TestDeflateRunning(t *testing.T) {
 		c := New(b, 1, draws)
 		p := plan("j", "low", rapid.IntRange(1, 40).Draw(t, "tasks"), rapid.IntRange(1, 8).Draw(t, "slots"))
 		p.MinTasks = rapid.Float64Range(0.01, 1).Draw(t, "floor")
-		if err := c.Add(start, p, Past{}); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, c.Add(start, p, Past{}))
 		c.Hello(start, "n", 8, nil)
 		c.Step(start)
 		before := 0

@@ -122,9 +122,7 @@ func birthDeath(t *testing.T, d []*mat.Dense, mu float64) [][]float64 {
 	for i := range n {
 		stay.Set(i, i, stay.At(i, i)-mu)
 	}
-	if err := inverse.Inverse(&stay); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, inverse.Inverse(&stay))
 	r.CloneFrom(mat.NewDense(n, n, nil))
 	for range 5000 {
 		next.Mul(&r, &r)
@@ -140,9 +138,7 @@ func birthDeath(t *testing.T, d []*mat.Dense, mu float64) [][]float64 {
 	empty.Add(&empty, d[0])
 	x := stationary(rowsOf(&empty))
 	left.Sub(eye(n), &r)
-	if err := inverse.Inverse(&left); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, inverse.Inverse(&left))
 	var all mat.Dense
 	all.Mul(mat.NewDense(1, n, x), &inverse)
 	row := mat.NewDense(1, n, x)

@@ -5,7 +5,6 @@ package apps
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -20,9 +19,8 @@ import (
 
 func app(t *testing.T, args ...string) (stdout, stderr string, exit int) {
 	t.Helper()
-	var out, errs bytes.Buffer
-	exit = cli.Run(context.Background(), NewCommand(), args, &out, &errs)
-	return out.String(), errs.String(), exit
+	exit, stdout, stderr = testkit.Run(t, NewCommand(), "", args...)
+	return stdout, stderr, exit
 }
 
 func file(t *testing.T, text string) string {
@@ -149,8 +147,6 @@ func BenchmarkCountWords(b *testing.B) {
 	text := strings.Repeat("the cap of a node is what it may draw now, in watts at the wall\n", 1<<14)
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
-		if err := make(counts).countWords(strings.NewReader(text)); err != nil {
-			b.Fatal(err)
-		}
+		testkit.Check(b, make(counts).countWords(strings.NewReader(text)))
 	}
 }

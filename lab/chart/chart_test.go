@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"headroom/internal/testkit"
+
 	"gonum.org/v1/plot/plotter"
 )
 
@@ -44,9 +46,7 @@ func TestGapsAreGaps(t *testing.T) {
 		}
 		p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 1, 0, 1
 		var b bytes.Buffer
-		if err := SaveStrips([]*Plot{p}, &b); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, SaveStrips([]*Plot{p}, &b))
 		wellFormed(t, b.Bytes(), "<a&b>", "area", "time (s)", "power (W)")
 	}
 }
@@ -114,8 +114,6 @@ func TestNamesOfMarksKeepApart(t *testing.T) {
 	p.Marks(all, 60, Brown)
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 0, 60, 0, 1
 	var b bytes.Buffer
-	if err := Save(p, &b); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, Save(p, &b))
 	wellFormed(t, b.Bytes(), "leader killed", "over")
 }

@@ -69,9 +69,7 @@ func TestHeldCountsWhatTheTreeHolds(t *testing.T) {
 func TestHeldIsUnknownWithoutFiles(t *testing.T) {
 	t.Parallel()
 	n := emulated(t, w, w, "1", heldJSON)
-	if err := os.Remove(n.stateFile()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Remove(n.stateFile()))
 	if _, _, err := n.held(); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without held.json: %v", err)
 	}
@@ -80,9 +78,7 @@ func TestHeldIsUnknownWithoutFiles(t *testing.T) {
 		t.Error("a broken held.json was read")
 	}
 	n = emulated(t, w, w, "1", heldJSON)
-	if err := os.RemoveAll(filepath.Join(n.dir, "root")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.RemoveAll(filepath.Join(n.dir, "root")))
 	if _, _, err := n.held(); !errors.Is(err, errMoving) {
 		t.Errorf("without a tree: %v", err)
 	}

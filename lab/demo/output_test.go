@@ -32,13 +32,9 @@ func TestCSVForm(t *testing.T) {
 		{at: 250 * time.Millisecond, budget: 482 * w, reserved: watts(481.875), held: watts(480), measured: watts(300.5), nodes: []*units.Power{watts(150.25), watts(150.25)}},
 		{at: 501 * time.Millisecond, budget: 482 * w, nodes: []*units.Power{nil, watts(1)}},
 	} {
-		if err := c.row(s); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, c.row(s))
 	}
-	if err := c.close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, c.close())
 	got := testkit.Need(os.ReadFile(path))(t)
 	want := "time_s,budget_w,reserved_w,held_w,measured_w,n01,n02\n" +
 		"0.250,482.000,481.875,480.000,300.500,150.250,150.250\n0.501,482.000,,,,,1.000\n"
@@ -71,10 +67,7 @@ func complete() (*board, *story) {
 func TestSummaryForm(t *testing.T) {
 	t.Parallel()
 	b, s := complete()
-	got, err := json.Marshal(summarise(b, s, 2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := testkit.Need(json.Marshal(summarise(b, s, 2)))(t)
 	want := `{"over_budget_s":{"reserved":0,"held":0,"measured":0},"settle_s":{"p50":0.1,"p99":0.2},"failover_s":1.235,"readopt_s":0.01,"breaker":null,"nodes":2,` +
 		`"jobs":[{"name":"words","class":"low","state":"done","tasks":4,"done":4,"runtime_s":2,"energy_j":12.346},` +
 		`{"name":"top","class":"high","state":"done","tasks":4,"done":4,"runtime_s":2,"energy_j":0}],` +

@@ -174,9 +174,7 @@ func TestKeptClusterIsStopped(t *testing.T) {
 	if _, err := fmt.Fprintln(pids, stranger.Pid()); err != nil { // as if its id had been used before
 		t.Fatal(err)
 	}
-	if err := pids.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, pids.Close())
 	if n := len(keptPIDs(dir)); n != 2 {
 		t.Errorf("%d processes are kept", n)
 	}
@@ -240,16 +238,10 @@ func TestOutIsReplaced(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "out")
 	for range 2 {
-		if err := prepareOut(dir); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "power.csv"), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, prepareOut(dir))
+		testkit.Check(t, os.WriteFile(filepath.Join(dir, "power.csv"), nil, 0o600))
 	}
-	if err := prepareOut(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, prepareOut(dir))
 	if _, err := os.Stat(filepath.Join(dir, "power.csv")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the old output is still there: %v", err)
 	}

@@ -19,9 +19,7 @@ func library(t *testing.T, mb int) []string {
 	t.Helper()
 	prose, sources := filepath.Join(t.TempDir(), "doc"), filepath.Join(t.TempDir(), "src")
 	for _, dir := range []string{prose, sources} {
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.MkdirAll(dir, 0o755))
 	}
 	text := []byte(strings.Repeat("a line of real text\n", 1<<20/20))
 	var packed bytes.Buffer
@@ -29,9 +27,7 @@ func library(t *testing.T, mb int) []string {
 	if _, err := z.Write(text); err != nil {
 		t.Fatal(err)
 	}
-	if err := z.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, z.Close())
 	files := map[string][]byte{
 		filepath.Join(prose, "book.gz"): packed.Bytes(), filepath.Join(prose, "image"): {0x89, 'P', 'N', 'G', 0, 1},
 		filepath.Join(prose, "latin1"): {'n', 0xe9, 'e', '\n'}, filepath.Join(prose, "empty"): nil,
@@ -97,9 +93,7 @@ func TestCorpusInterrupted(t *testing.T) {
 func TestCorpusIsKept(t *testing.T) {
 	t.Parallel()
 	cache := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(cache, corpusName(textSize)), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(filepath.Join(cache, corpusName(textSize)), 0o755))
 	part := filepath.Join(cache, corpusName(textSize), "part-0000.txt")
 	testkit.WriteFile(t, part, "text\n")
 	c, err := findCorpus(t.Context(), cache, nil, func(format string, _ ...any) { t.Errorf("said %q", format) })

@@ -32,9 +32,7 @@ func TestLimitOverIPMIActs(t *testing.T) {
 		t.Helper()
 		b.act()
 		for range 2000 {
-			if err := node.Step(10*time.Millisecond, 1); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, node.Step(10*time.Millisecond, 1))
 		}
 		if got := node.Wall().Watts(); math.Abs(got-want.Watts()) > 4 {
 			t.Errorf("%.1f W at the wall, want %v", got, want)

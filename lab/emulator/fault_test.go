@@ -100,7 +100,7 @@ func TestKilledMountIsTakenDown(t *testing.T) {
 	if _, err := m.file(zone + "energy_uj"); err != nil {
 		t.Errorf("the first owner's tree after a second tried: %v", err)
 	}
-	eventually(t, "the worker's task runs", func() bool { return pidFrom(m.path("task.pid")) > 0 })
+	testkit.Eventually(t, patience, "the worker's task runs", func() bool { return pidFrom(m.path("task.pid")) > 0 })
 	t.Cleanup(func() { // a killed node leaves its programs behind
 		for _, name := range []string{"run/powerd.pid", "run/worker.pid", "task.pid"} {
 			if pid := pidFrom(m.path(name)); pid > 0 {
@@ -110,14 +110,12 @@ func TestKilledMountIsTakenDown(t *testing.T) {
 	})
 	held := testkit.Need(os.Open(m.path("root", limit)))(t)
 	defer func() { _ = held.Close() }()
-	if err := m.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, m.cmd.Process.Kill())
 	if err := <-m.ended; err == nil {
 		t.Error("a killed node ended well")
 	}
 	m.ended = nil
-	eventually(t, "the mount is dead", func() bool { _, err := m.file(limit); return errors.Is(err, syscall.ENOTCONN) })
+	testkit.Eventually(t, patience, "the mount is dead", func() bool { _, err := m.file(limit); return errors.Is(err, syscall.ENOTCONN) })
 	again := start(t, dir, "n01", "--no-powerd", "--no-worker", "--tree", "fuse")
 	if _, err := again.file(limit); err != nil {
 		t.Errorf("after the next start: %v", err)
@@ -147,21 +145,21 @@ func TestFaultsOfPlainFiles(t *testing.T) {
 		t.Errorf("bmc hang without a BMC: exit code %d, %s", code, text)
 	}
 	m.inject(t, "drift", "140W")
-	eventually(t, "the other writer's limit shows", func() bool { got, _ := m.file(limit); return got == "140000000" })
+	testkit.Eventually(t, patience, "the other writer's limit shows", func() bool { got, _ := m.file(limit); return got == "140000000" })
 	m.inject(t, "locked")
 	f := testkit.Need(os.OpenFile(m.path("root", limit), os.O_WRONLY, 0))(t)
 	if _, err := f.WriteString("90000000\n"); err != nil {
 		t.Error(err)
 	}
 	_ = f.Close()
-	eventually(t, "a locked limit comes back", func() bool { got, _ := m.file(limit); return got == "140000000" })
+	testkit.Eventually(t, patience, "a locked limit comes back", func() bool { got, _ := m.file(limit); return got == "140000000" })
 	m.inject(t, "hot", "95")
-	eventually(t, "heat shows", func() bool {
+	testkit.Eventually(t, patience, "heat shows", func() bool {
 		got, _ := m.file("sys/class/thermal/thermal_zone0/temp")
 		return got == "95000" && m.view(t).TempC == 95
 	})
 	m.inject(t, "clear")
-	eventually(t, "heat is gone", func() bool { return m.view(t).TempC < 95 })
+	testkit.Eventually(t, patience, "heat is gone", func() bool { return m.view(t).TempC < 95 })
 }
 
 // A node with a BMC tells powerd where it is, and takes the BMC's faults.
@@ -182,9 +180,7 @@ func TestBMCOfANode(t *testing.T) {
 		t.Fatalf("no ipmi section in %s", text)
 	}
 	section, _, _ = strings.Cut(section, "log_level")
-	if err := config.Decode("ipmi", []byte("ipmi:\n"+section), &got); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, config.Decode("ipmi", []byte("ipmi:\n"+section), &got))
 	info, err := os.Stat(got.IPMI.PasswordFile)
 	if err != nil || info.Mode().Perm() != 0o600 || got.IPMI.Mode != "lan" || got.IPMI.User == "" || !strings.HasPrefix(got.IPMI.Address, "127.0.0.1:") {
 		t.Errorf("%+v, %v", got.IPMI, err)

@@ -52,9 +52,7 @@ func start(t *testing.T, dir, name string, args ...string) *machine {
 	m.cmd = powerlab(t, append([]string{"node", name, "--dir", dir, "--nodes", "4"}, args...)...)
 	stdout := testkit.Need(m.cmd.StdoutPipe())(t)
 	m.cmd.Stderr = m.out
-	if err := m.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, m.cmd.Start())
 	ready := make(chan string, 1)
 	go func() {
 		first := make([]byte, 4096)
@@ -119,21 +117,6 @@ func (m *machine) view(t *testing.T) emulator.View {
 	return v
 }
 
-// eventually polls until ok, or fails with what was waited for.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(patience)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
-}
-
 func alive(pid int) bool {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err == nil && !strings.Contains(string(text), ") Z ")
@@ -157,9 +140,7 @@ func bin(t *testing.T) string {
 		"powerd":    "#!/bin/sh\necho powerd \"$@\"\necho $(cat /proc/self/timerslack_ns) $GOMAXPROCS\nexec sleep 600\n",
 		"scheduler": "#!/bin/sh\necho scheduler \"$@\"\nsh -c 'echo $$ > task.pid; ulimit -t 60; while :; do :; done' &\nwait\n",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
 	}
 	return dir
 }
@@ -183,15 +164,11 @@ func TestExec(t *testing.T) {
 
 	trap := m.exec(t, "sh", "-c", `trap 'exit 42' USR1; echo ready; for i in $(seq 1200); do sleep 0.05; done`)
 	out := testkit.Need(trap.StdoutPipe())(t)
-	if err := trap.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, trap.Start())
 	if _, err := io.ReadFull(out, make([]byte, len("ready\n"))); err != nil {
 		t.Fatal(err)
 	}
-	if err := trap.Process.Signal(unix.SIGUSR1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, trap.Process.Signal(unix.SIGUSR1))
 	_ = trap.Wait()
 	if code := trap.ProcessState.ExitCode(); code != 42 {
 		t.Errorf("signalled program ended with %d", code)
@@ -212,15 +189,11 @@ func TestExecHangsUp(t *testing.T) {
 	m := start(t, t.TempDir(), "n01", "--no-powerd", "--no-worker")
 	note := filepath.Join(t.TempDir(), "pid")
 	cmd := m.exec(t, "sh", "-c", "echo $$ > "+note+"; exec sleep 600")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "program starts", func() bool { return pidFrom(note) > 0 })
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, cmd.Start())
+	testkit.Eventually(t, patience, "program starts", func() bool { return pidFrom(note) > 0 })
+	testkit.Check(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	eventually(t, "program ends", func() bool { return !alive(pidFrom(note)) })
+	testkit.Eventually(t, patience, "program ends", func() bool { return !alive(pidFrom(note)) })
 }
 
 // A busy program is slowed to the node's share and shows as power, by either throttle.
@@ -232,10 +205,8 @@ func TestBusyProgramIsPower(t *testing.T) {
 			m := start(t, t.TempDir(), "n01", "--no-powerd", "--no-worker", "--throttle", kind)
 			idle := m.view(t)
 			cmd := m.exec(t, "sh", "-c", "ulimit -t 60; while :; do :; done")
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			eventually(t, "power rises", func() bool { return m.view(t).WallW > idle.WallW+20 })
+			testkit.Check(t, cmd.Start())
+			testkit.Eventually(t, patience, "power rises", func() bool { return m.view(t).WallW > idle.WallW+20 })
 			m.stop(t)
 			_ = cmd.Wait()
 			if code := cmd.ProcessState.ExitCode(); code != 128+int(syscall.SIGTERM) {
@@ -254,14 +225,12 @@ func TestServicesAreKept(t *testing.T) {
 	if !alive(powerd) {
 		t.Fatalf("powerd (process %d) does not run", powerd)
 	}
-	if err := unix.Kill(powerd, unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "powerd is started again", func() bool {
+	testkit.Check(t, unix.Kill(powerd, unix.SIGKILL))
+	testkit.Eventually(t, patience, "powerd is started again", func() bool {
 		pid := pidFrom(m.path("run", "powerd.pid"))
 		return pid != 0 && pid != powerd && alive(pid)
 	})
-	eventually(t, "the worker's task is power", func() bool { return m.view(t).Utilisation > 0.2 })
+	testkit.Eventually(t, patience, "the worker's task is power", func() bool { return m.view(t).Utilisation > 0.2 })
 	text, err := os.ReadFile(m.path("worker.log"))
 	want := fmt.Sprintf("scheduler worker --dev --node n01 --scheduler 127.0.0.1:1 --slots 4 --dir %s\n", m.path("work"))
 	if err != nil || string(text) != want {
@@ -292,7 +261,7 @@ func TestPowerdIsStartedAsByItsUnit(t *testing.T) {
 			t.Errorf("powerd's unit has no %s", line)
 		}
 	}
-	eventually(t, "powerd's stand-in tells", func() bool {
+	testkit.Eventually(t, patience, "powerd's stand-in tells", func() bool {
 		text, err := os.ReadFile(m.path("powerd.log"))
 		return err == nil && strings.HasSuffix(string(text), "\n1000000 1\n")
 	})
@@ -313,21 +282,17 @@ func TestKilledNodeIsSweptAtTheNextStart(t *testing.T) {
 			dir := t.TempDir()
 			args := []string{"--bin", bin(t), "--scheduler", "127.0.0.1:1", "--throttle", kind}
 			m := start(t, dir, "n01", args...)
-			eventually(t, "the worker's task is slowed", func() bool { return m.view(t).Utilisation > 0.2 })
+			testkit.Eventually(t, patience, "the worker's task is slowed", func() bool { return m.view(t).Utilisation > 0.2 })
 			pids := []int{pidFrom(m.path("run", "powerd.pid")), pidFrom(m.path("run", "worker.pid")), pidFrom(m.path("task.pid"))}
-			if err := m.cmd.Process.Kill(); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, m.cmd.Process.Kill())
 			if err := <-m.ended; err == nil {
 				t.Error("a killed node ended well")
 			}
 			m.ended = nil
-			eventually(t, "powerd and worker end with their node", func() bool { return !alive(pids[0]) && !alive(pids[1]) })
-			if err := os.Remove(m.path("task.pid")); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Eventually(t, patience, "powerd and worker end with their node", func() bool { return !alive(pids[0]) && !alive(pids[1]) })
+			testkit.Check(t, os.Remove(m.path("task.pid")))
 			again := start(t, dir, "n01", append(args, "--no-worker")...)
-			eventually(t, "the old task is ended", func() bool { return !alive(pids[2]) })
+			testkit.Eventually(t, patience, "the old task is ended", func() bool { return !alive(pids[2]) })
 			again.stop(t)
 		})
 	}
@@ -408,9 +373,7 @@ func TestPowerdConfig(t *testing.T) {
 		}
 		LogLevel string `yaml:"log_level"`
 	}
-	if err := config.Load(m.path("powerd.yaml"), &got); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, config.Load(m.path("powerd.yaml"), &got))
 	if got.Node != "n01" || got.Domain != "rack/r2" || got.Root != m.path("root") || got.StateDir != m.path("state") || !got.Enforce {
 		t.Errorf("%+v", got)
 	}

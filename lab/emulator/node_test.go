@@ -44,9 +44,7 @@ func newNode(t testing.TB) *emulator.Node {
 func run(t testing.TB, n *emulator.Node, d time.Duration, util float64) {
 	t.Helper()
 	for ; d > 0; d -= step {
-		if err := n.Step(step, util); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, n.Step(step, util))
 	}
 }
 
@@ -57,9 +55,7 @@ func write(t testing.TB, n *emulator.Node, name, value string) {
 	if _, err := f.WriteAt([]byte(value+"\n"), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, f.Close())
 }
 
 // read is the file's first line.
@@ -118,9 +114,7 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.MkdirAll("testdata", 0o755))
 		testkit.WriteFile(t, path, got)
 	}
 	want := testkit.Need(os.ReadFile(path))(t)
@@ -228,9 +222,7 @@ func TestEmptyFileIsAWriterAtWork(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	path := filepath.Join(n.RootDir(), limit)
-	if err := os.Truncate(path, 0); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Truncate(path, 0))
 	run(t, n, 2*step, 0)
 	if text, err := os.ReadFile(path); err != nil || len(text) != 0 {
 		t.Errorf("an empty file was filled at once: %q %v", text, err)

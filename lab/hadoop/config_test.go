@@ -25,9 +25,7 @@ func TestReleaseIsThatOfTheHooks(t *testing.T) {
 func TestBadConfigsAreRefused(t *testing.T) {
 	t.Parallel()
 	used := t.TempDir()
-	if err := os.Mkdir(filepath.Join(used, "conf"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Mkdir(filepath.Join(used, "conf"), 0o755))
 	some := Jars{dir: "/jars", names: []string{"a.jar"}}
 	for why, config := range map[string]Config{
 		"blanks":          {Dir: "/tmp/a b", Jars: some, Nodes: Nodes(1)},
@@ -84,16 +82,12 @@ func TestHalfAFolderOfJarsIsNone(t *testing.T) {
 	for _, name := range []string{"b.jar", "a.jar", "c-tests.jar"} {
 		testkit.WriteFile(t, filepath.Join(dir, name), name)
 	}
-	if err := writeManifest(dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, writeManifest(dir))
 	jars, err := openJars(dir)
 	if want := filepath.Join(dir, "a.jar") + ":" + filepath.Join(dir, "b.jar"); err != nil || jars.classPath() != want {
 		t.Errorf("class path %q, want %q; %v", jars.classPath(), want, err)
 	}
-	if err := os.Truncate(filepath.Join(dir, "b.jar"), 1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Truncate(filepath.Join(dir, "b.jar"), 1))
 	if _, err := openJars(dir); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "b.jar") {
 		t.Errorf("a short jar: %v, want ErrConfig that names it", err)
 	}
@@ -110,9 +104,7 @@ func TestAllocationFile(t *testing.T) {
 		} `xml:"queue"`
 	}
 	text := allocations([]Queue{{Name: "a&b", Weight: 2, MinMB: 512, MinVCores: 1, MaxVCores: 4}, {Name: "c"}})
-	if err := xml.Unmarshal([]byte(text), &file); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, xml.Unmarshal([]byte(text), &file))
 	if len(file.Queues) != 2 {
 		t.Fatalf("queues %+v", file.Queues)
 	}

@@ -112,9 +112,7 @@ func TestTopicsDrift(t *testing.T) {
 	var of []map[string]float64
 	for _, name := range slices.Sorted(maps.Keys(files(t, dir))) {
 		one := t.TempDir()
-		if err := os.Symlink(filepath.Join(dir, name), filepath.Join(one, name)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.Symlink(filepath.Join(dir, name), filepath.Join(one, name)))
 		counts := testkit.Need(CountWords(one))(t)
 		all := float64(total(slices.Collect(maps.Values(counts))))
 		shares := map[string]float64{}

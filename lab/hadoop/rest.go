@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"headroom/internal/pause"
 )
 
 // restMost bounds one request, restBytes its answer.
@@ -100,16 +102,12 @@ func (c *Cluster) AwaitNodes(ctx context.Context, names ...string) error {
 
 // await looks until done is true. What is not yet is said in the error.
 func (c *Cluster) await(ctx context.Context, not string, done func() bool) error {
-	tick := time.NewTicker(look)
-	defer tick.Stop()
 	for !done() {
 		if err := c.running(); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, look) {
 			return fmt.Errorf("hadoop: %s: %w; the logs are in %s", not, ctx.Err(), c.path("logs"))
-		case <-tick.C:
 		}
 	}
 	return nil

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 	"headroom/lab/papers"
 )
 
@@ -24,9 +25,7 @@ func report() *papers.Report {
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := report().Print(&out, &cli.Output{Format: "json"}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, report().Print(&out, &cli.Output{Format: "json"}))
 	want := `{"paper":"cab","seed":7,"targets":[` +
 		`{"id":"D1/95","what":"runtime","unit":"%","paper":1.72,"got":1.7,"low":1.6,"high":1.8,"met":true,"note":"n"},` +
 		`{"id":"D6","what":"order","unit":"","paper":null,"got":null,"low":null,"high":null,"met":false,"note":"notmeasured"}]}`
@@ -39,9 +38,7 @@ func TestJSON(t *testing.T) {
 func TestTable(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
-	if err := report().Print(&out, &cli.Output{NoHeaders: true}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, report().Print(&out, &cli.Output{NoHeaders: true}))
 	want := "D1/95  runtime  1.72 %  1.70 %  1.60 to 1.80  met    n\nD6     order    -       -       -             SHORT  not measured\n"
 	if out.String() != want {
 		t.Errorf("%q", out.String())

@@ -116,9 +116,7 @@ func TestFilesAreWholeAtEveryMoment(t *testing.T) {
 			}
 		}
 		var stderr bytes.Buffer
-		if err := o.run(t.Context(), w, &stderr); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, o.run(t.Context(), w, &stderr))
 		if n := strings.Count(stderr.String(), "nobody answers"); n != 1 || pictures < 4 {
 			t.Errorf("%d pictures, said %q", pictures, stderr.String())
 		}
@@ -160,9 +158,7 @@ func TestInterruptedRunIsWhole(t *testing.T) {
 				cancel()
 			}
 		}}
-		if err := o.run(ctx, w, io.Discard); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, o.run(ctx, w, io.Discard))
 		svg := testkit.Need(os.ReadFile(o.out))(t)
 		wellFormed(t, svg)
 		if rows := rowsOf(t, o.csv); len(rows) != 1+3*3 {

@@ -109,9 +109,7 @@ func TestCommandJSON(t *testing.T) {
 		t.Fatalf("exit %d: %s", exit, stderr)
 	}
 	var got map[string]any
-	if err := json.Unmarshal([]byte(out), &got); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(out), &got))
 	for _, key := range []string{"seed", "schedules", "events", "violations", "faults_hit"} {
 		if _, ok := got[key]; !ok {
 			t.Errorf("no %q in %s", key, out)

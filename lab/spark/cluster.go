@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"headroom/internal/pause"
 	"headroom/lab/cluster"
 )
 
@@ -227,16 +228,12 @@ func (c *Cluster) awaitWorkers(ctx context.Context, daemons []*cluster.Program) 
 
 // await looks until done says so or fails.
 func await(ctx context.Context, not string, done func() (bool, error)) error {
-	tick := time.NewTicker(look)
-	defer tick.Stop()
 	for {
 		ok, err := done()
 		if ok || err != nil {
 			return err
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !pause.For(ctx, look) {
 			return fmt.Errorf("spark: %s: %w", not, ctx.Err())
 		}
 	}

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"headroom/internal/pause"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -153,16 +155,12 @@ func waitLock(ctx context.Context, path string) (func(), error) {
 	if err != nil {
 		return nil, fmt.Errorf("spark: lock: %w", err)
 	}
-	tick := time.NewTicker(look)
-	defer tick.Stop()
 	for {
 		err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil {
 			return func() { _ = f.Close() }, nil
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !pause.For(ctx, look) {
 			return nil, errors.Join(fmt.Errorf("%w: another process is fetching it: %w", ErrUnavailable, ctx.Err()), f.Close())
 		}
 	}

@@ -30,12 +30,8 @@ func TestVersionsAreTheHooks(t *testing.T) {
 func fakeRelease(t *testing.T, dir string) {
 	t.Helper()
 	bin := filepath.Join(dir, "lib", "python3.11", "site-packages", "pyspark", "bin")
-	if err := os.MkdirAll(bin, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(bin, "spark-submit"), nil, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(bin, 0o755))
+	testkit.Check(t, os.WriteFile(filepath.Join(bin, "spark-submit"), nil, 0o755))
 }
 
 func TestFetchTakesWhatIsThere(t *testing.T) {
@@ -76,9 +72,7 @@ func TestBadClustersAreRefused(t *testing.T) {
 	t.Parallel()
 	good := Release{Version: Version, Home: "/spark"}
 	used := t.TempDir()
-	if err := os.Mkdir(filepath.Join(used, "conf"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Mkdir(filepath.Join(used, "conf"), 0o755))
 	for name, c := range map[string]Config{
 		"no release":  {Dir: t.TempDir(), Nodes: Nodes(1)},
 		"no nodes":    {Dir: t.TempDir(), Release: good},

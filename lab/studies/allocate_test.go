@@ -3,15 +3,13 @@
 package studies_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 	"headroom/lab/studies"
 )
 
@@ -22,12 +20,7 @@ const three = `"containers":28,"jobs":[{"name":"a","finish_s":150,"uncapped_fini
 // run is the command with a file on stdin.
 func run(t *testing.T, stdin string, args ...string) (exit int, stdout, stderr string) {
 	t.Helper()
-	root := &cobra.Command{Use: "powerlab"}
-	root.AddCommand(studies.NewAllocateCommand())
-	root.SetIn(strings.NewReader(stdin))
-	var out, errs bytes.Buffer
-	exit = cli.Run(t.Context(), root, append([]string{"allocate"}, args...), &out, &errs)
-	return exit, out.String(), errs.String()
+	return testkit.Run(t, studies.NewAllocateCommand(), stdin, args...)
 }
 
 // The paper's shares and the needs of its published code come out, in exactly the
@@ -47,9 +40,7 @@ func TestAllocate(t *testing.T) {
 			t.Fatalf("%s: exit %d, %s", policy, exit, stderr)
 		}
 		var got map[string][]map[string]any
-		if err := json.Unmarshal([]byte(stdout), &got); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, json.Unmarshal([]byte(stdout), &got))
 		for i, job := range got["jobs"] {
 			if len(job) != 3 || job["name"] != string(rune('a'+i)) || job["containers"] != float64(want.containers[i]) ||
 				math.Abs(job["share"].(float64)-want.share[i]) > 0.0005 {

@@ -46,9 +46,7 @@ func TestDeflate(t *testing.T) {
 	svg := filepath.Join(t.TempDir(), "frontier.svg")
 	text := testkit.Need(runDeflate(t, deflateInput, "-o", "json", "--plot", svg))(t)
 	var a deflated
-	if err := json.Unmarshal([]byte(text), &a); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(text), &a))
 	if !a.Feasible || a.Chosen == nil || a.Nearest != nil || len(a.Frontier) == 0 || !a.Complete {
 		t.Fatalf("%s", text)
 	}
@@ -68,10 +66,7 @@ func TestDeflate(t *testing.T) {
 // What no setting keeps is said, with the nearest one; what is too much load likewise.
 func TestDeflateInfeasible(t *testing.T) {
 	t.Parallel()
-	text, err := runDeflate(t, strings.Replace(deflateInput, `"mean_max_s": 220`, `"mean_max_s": 20`, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := testkit.Need(runDeflate(t, strings.Replace(deflateInput, `"mean_max_s": 220`, `"mean_max_s": 20`, 1)))(t)
 	for _, want := range []string{"infeasible  no setting keeps all bounds\n", "missed     mean of high: ", "bound 20.0 s"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in\n%s", want, text)

@@ -4,15 +4,13 @@
 package studies_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"math"
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 	"headroom/lab/studies"
 )
 
@@ -26,12 +24,7 @@ const (
 // estimate is the command with a file on stdin.
 func estimate(tb testing.TB, stdin string, args ...string) (exit int, stdout, stderr string) {
 	tb.Helper()
-	root := &cobra.Command{Use: "powerlab"}
-	root.AddCommand(studies.NewEstimateCommand())
-	root.SetIn(strings.NewReader(stdin))
-	var out, errs bytes.Buffer
-	exit = cli.Run(tb.Context(), root, append([]string{"estimate"}, args...), &out, &errs)
-	return exit, out.String(), errs.String()
+	return testkit.Run(tb, studies.NewEstimateCommand(), stdin, args...)
 }
 
 // answer is the estimates of a file, as generic JSON.
@@ -44,9 +37,7 @@ func answer(t *testing.T, file string) []map[string]any {
 	var got struct {
 		Estimates []map[string]any `json:"estimates"`
 	}
-	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(stdout), &got))
 	return got.Estimates
 }
 
@@ -156,9 +147,7 @@ func FuzzEstimate(f *testing.F) {
 		var got struct {
 			Estimates []map[string]*float64 `json:"estimates"`
 		}
-		if err := json.Unmarshal([]byte(stdout), &got); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, json.Unmarshal([]byte(stdout), &got))
 		for _, e := range got.Estimates {
 			for name, v := range e {
 				if v != nil && !(*v >= 0) {

@@ -18,8 +18,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"headroom/internal/cli"
 	"headroom/internal/testkit"
 	"headroom/jobs/quality"
@@ -29,11 +27,7 @@ import (
 // profile is the command.
 func profile(t *testing.T, args ...string) (exit int, stdout, stderr string) {
 	t.Helper()
-	root := &cobra.Command{Use: "powerlab"}
-	root.AddCommand(studies.NewProfileCommand())
-	var out, errs bytes.Buffer
-	exit = cli.Run(t.Context(), root, append([]string{"profile"}, args...), &out, &errs)
-	return exit, out.String(), errs.String()
+	return testkit.Run(t, studies.NewProfileCommand(), "", args...)
 }
 
 // jobOf writes ten inputs, each with the key w and one of its own, and a job file

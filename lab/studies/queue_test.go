@@ -4,7 +4,6 @@
 package studies_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -12,9 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"headroom/internal/cli"
+	"headroom/internal/testkit"
 	"headroom/lab/studies"
 )
 
@@ -24,12 +22,7 @@ const two = `"arrivals":{"rates":[0.3,0.2]},"services":[{"alpha":[1],"A":[[-1]]}
 // queue is the command with a file on stdin.
 func queue(tb testing.TB, stdin string, args ...string) (exit int, stdout, stderr string) {
 	tb.Helper()
-	root := &cobra.Command{Use: "powerlab"}
-	root.AddCommand(studies.NewQueueCommand())
-	root.SetIn(strings.NewReader(stdin))
-	var out, errs bytes.Buffer
-	exit = cli.Run(tb.Context(), root, append([]string{"queue", "--input", "-"}, args...), &out, &errs)
-	return exit, out.String(), errs.String()
+	return testkit.Run(tb, studies.NewQueueCommand(), stdin, append([]string{"--input", "-"}, args...)...)
 }
 
 type queueMeasure struct {
@@ -58,9 +51,7 @@ func queueJSON(t *testing.T, file string) queueAnswer {
 	}
 	var got queueAnswer
 	dec := json.NewDecoder(strings.NewReader(stdout))
-	if err := dec.Decode(&got); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, dec.Decode(&got))
 	return got
 }
 
@@ -195,9 +186,7 @@ func FuzzQueue(f *testing.F) {
 			return
 		}
 		var got queueAnswer
-		if err := json.Unmarshal([]byte(stdout), &got); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, json.Unmarshal([]byte(stdout), &got))
 		for _, c := range got.Classes {
 			for name, m := range c {
 				all := append([]*float64{m.Mean}, m.Moments...)

@@ -25,6 +25,9 @@ import (
 	"headroom/scheduler"
 )
 
+// patience bounds what a test waits for: many times what it takes.
+const patience = 30 * time.Second
+
 // cluster is coordinators (a double), one scheduler and workers (processes).
 type cluster struct {
 	t       *testing.T
@@ -71,9 +74,7 @@ func (c *cluster) start(args ...string) *proc {
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), programEnv+"=1")
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Check(c.t, cmd.Start())
 	p := &proc{t: c.t, cmd: cmd, over: make(chan struct{})}
 	go func() {
 		_ = cmd.Wait()
@@ -122,7 +123,7 @@ func (c *cluster) run(args ...string) (stdout, stderr string, exit int) {
 // ready waits until the scheduler answers and n workers are connected.
 func (c *cluster) ready(n int) {
 	c.t.Helper()
-	eventually(c.t, "scheduler and workers ready", func() bool {
+	testkit.Eventually(c.t, patience, "scheduler and workers ready", func() bool {
 		out, _, exit := c.run("list", "--workers", "-o", "json")
 		return exit == cli.ExitOK && strings.Count(out, `"connected": true`) == n
 	})
@@ -151,7 +152,7 @@ func (c *cluster) show(id string) jsonJob {
 // ends waits for the end of a job, as committed, and returns it.
 func (c *cluster) ends(id, state string) jsonJob {
 	c.t.Helper()
-	eventually(c.t, "end of job "+id, func() bool {
+	testkit.Eventually(c.t, patience, "end of job "+id, func() bool {
 		j := c.coords.job(id)
 		return j != nil && ended(j)
 	})
@@ -203,19 +204,6 @@ output: out
 func slowJob() string {
 	return strings.Replace(wordsJob(1), "["+os.Args[0]+", app, wordcount, \"--passes=1\"",
 		"[sh, -c, 'sleep 0.3; exec \"$0\" app wordcount \"$1\"', "+os.Args[0], 1)
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	deadline, tick := time.After(30*time.Second), time.NewTicker(20*time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-deadline:
-			t.Fatalf("not within 30 s: %s", what)
-		case <-tick.C:
-		}
-	}
 }
 
 // serveHere runs the scheduler inside the test process.

@@ -61,10 +61,10 @@ func TestKilledJobStartsAnew(t *testing.T) {
 	c.worker("n01", 2)
 	c.ready(1)
 	low := c.submit(c.stubborn("low"))
-	eventually(t, "one task of low done, others running", func() bool { j := c.show(low); return j.Done == 1 && j.Running == 2 })
+	testkit.Eventually(t, patience, "one task of low done, others running", func() bool { j := c.show(low); return j.Done == 1 && j.Running == 2 })
 	later := c.submit(strings.Replace(c.stubborn("low"), "name: low", "name: later", 1))
 	high := c.submit(c.stubborn("high"))
-	eventually(t, "high runs, low is back", func() bool {
+	testkit.Eventually(t, patience, "high runs, low is back", func() bool {
 		h, l, next := c.show(high), c.show(low), c.show(later)
 		return h.State == "running" && l.State == "queued" && l.Place != nil && *l.Place == 1 && next.Place != nil && *next.Place == 2
 	})
@@ -73,7 +73,7 @@ func TestKilledJobStartsAnew(t *testing.T) {
 	}
 	s.end(syscall.SIGKILL)
 	c.scheduler()
-	eventually(t, "low waits after the restart", func() bool { l := c.show(low); return l.State == "queued" && *l.Place == 1 })
+	testkit.Eventually(t, patience, "low waits after the restart", func() bool { l := c.show(low); return l.State == "queued" && *l.Place == 1 })
 	c.write("go", "")
 	c.ends(high, "done")
 	j := c.ends(low, "done")
@@ -111,7 +111,7 @@ func TestDropRatioSurvives(t *testing.T) {
 	}
 	c.worker("n01", 1)
 	c.ready(1)
-	eventually(t, "tasks done", func() bool { return c.show(id).Done >= 2 })
+	testkit.Eventually(t, patience, "tasks done", func() bool { return c.show(id).Done >= 2 })
 	d := c.coords.job(id).GetDeflation()
 	if d.GetTheta() < 0.5-1e-9 || d.GetTheta() > 0.5+1e-9 || d.GetSeed() != buffers.Seed(id) {
 		t.Errorf("committed %v, want the 50 %% that the floor leaves", d)
@@ -128,9 +128,7 @@ func TestDropRatioSurvives(t *testing.T) {
 		var k struct {
 			Index int `json:"index"`
 		}
-		if err := json.Unmarshal([]byte(line), &k); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, json.Unmarshal([]byte(line), &k))
 		dropped = append(dropped, k.Index)
 	}
 	want := slices.Sorted(slices.Values(dispatch.DropOrder(10, rand.NewPCG(buffers.Seed(id), 0).Uint64)[:5]))
@@ -167,7 +165,7 @@ func TestDirectivesToARun(t *testing.T) {
 	c.worker("n01", 1)
 	c.ready(1)
 	id := c.submit(strings.Replace(c.stubborn("high"), "slots: 2", "slots: 1\nmin_tasks: 50%", 1))
-	eventually(t, "a report with a sprint that is due", func() bool {
+	testkit.Eventually(t, patience, "a report with a sprint that is due", func() bool {
 		c.coords.mu.Lock()
 		defer c.coords.mu.Unlock()
 		p := c.coords.progress[id]
@@ -180,8 +178,8 @@ func TestDirectivesToARun(t *testing.T) {
 	direct := func(d *headroomv1.Directive) (refused string) {
 		seq++
 		d.Epoch, d.Seq, d.Reason = &headroomv1.Epoch{Term: 1}, seq, "test"
-		eventually(t, "a stream", func() bool { return c.coords.direct(d) })
-		eventually(t, "an answer", func() bool {
+		testkit.Eventually(t, patience, "a stream", func() bool { return c.coords.direct(d) })
+		testkit.Eventually(t, patience, "an answer", func() bool {
 			c.coords.mu.Lock()
 			defer c.coords.mu.Unlock()
 			for _, a := range c.coords.acks {
@@ -216,7 +214,7 @@ func TestDirectivesToARun(t *testing.T) {
 	if refused := direct(&headroomv1.Directive{Action: &headroomv1.Directive_Deflate{Deflate: some}}); refused != "" {
 		t.Error(refused)
 	}
-	eventually(t, "tasks dropped", func() bool { return c.show(id).Dropped == 3 })
+	testkit.Eventually(t, patience, "tasks dropped", func() bool { return c.show(id).Dropped == 3 })
 	if refused := direct(&headroomv1.Directive{Action: &headroomv1.Directive_Deflate{Deflate: &headroomv1.DeflateDirective{Id: "nobody", Theta: 0.5}}}); !strings.Contains(refused, "does not run") {
 		t.Errorf("of an unknown job: %q", refused)
 	}
@@ -268,9 +266,7 @@ func TestDrainThatCannotBeKept(t *testing.T) {
 	if _, errs, exit := c.run("drain"); exit != cli.ExitFailed || !strings.Contains(errs, "was not done") {
 		t.Errorf("drain: exit %d: %s", exit, errs)
 	}
-	if err := os.RemoveAll(filepath.Join(c.dir, "state", "dispatch.json")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.RemoveAll(filepath.Join(c.dir, "state", "dispatch.json")))
 	if out, _, exit := c.run("drain", "--off"); exit != cli.ExitOK || !strings.HasPrefix(out, "not drained") {
 		t.Errorf("afterwards: %d %q", exit, out)
 	}
@@ -281,9 +277,7 @@ func TestDrainThatCannotBeKept(t *testing.T) {
 func (c *cluster) sparkHere() {
 	c.t.Helper()
 	script := c.write("spark/bin/spark-submit", fmt.Sprintf("#!/bin/sh\ntrap '' TERM\nfor last; do :; done\necho $$ >> %[1]s/drivers\nuntil [ -e \"$last\" ]; do sleep 0.05; done\n", c.dir))
-	if err := os.Chmod(script, 0o700); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Check(c.t, os.Chmod(script, 0o700))
 	path := filepath.Join(c.dir, "scheduler.yaml")
 	data, _ := os.ReadFile(path)
 	c.write("scheduler.yaml", string(data)+fmt.Sprintf("spark: {home: %s/spark, master: \"spark://127.0.0.1:1\", plugin: %s, kill_after: 200ms}\n", c.dir, c.write("headroom-spark.jar", "")))
@@ -311,16 +305,16 @@ func TestSparkJobs(t *testing.T) {
 	s := c.scheduler()
 	c.ready(0)
 	low := c.submit(c.sparkJob("low"))
-	eventually(t, "a driver", func() bool { return len(c.lines("drivers")) == 1 })
+	testkit.Eventually(t, patience, "a driver", func() bool { return len(c.lines("drivers")) == 1 })
 	if j := c.show(low); j.Engine != "spark" || j.State != "running" {
 		t.Errorf("shown as %+v", j)
 	}
 	s.end(syscall.SIGKILL)
 	s = c.scheduler()
 	c.ready(0)
-	eventually(t, "the run taken over", func() bool { return c.show(low).State == "running" })
+	testkit.Eventually(t, patience, "the run taken over", func() bool { return c.show(low).State == "running" })
 	high := c.submit(c.sparkJob("high"))
-	eventually(t, "the driver of high", func() bool { return len(c.lines("drivers")) == 2 })
+	testkit.Eventually(t, patience, "the driver of high", func() bool { return len(c.lines("drivers")) == 2 })
 	pid, _ := strconv.Atoi(c.lines("drivers")[0])
 	if syscall.Kill(pid, 0) == nil && !zombie(pid) {
 		t.Error("the driver of low lives on")
@@ -330,26 +324,24 @@ func TestSparkJobs(t *testing.T) {
 	}
 	c.write("end-high", "")
 	c.ends(high, "done")
-	eventually(t, "low's second driver", func() bool { return len(c.lines("drivers")) == 3 })
+	testkit.Eventually(t, patience, "low's second driver", func() bool { return len(c.lines("drivers")) == 3 })
 	s.end(syscall.SIGKILL)
 	c.write("end-low", "") // it ends while no scheduler is there
 	third, _ := strconv.Atoi(c.lines("drivers")[2])
-	eventually(t, "the driver's end", func() bool { return syscall.Kill(third, 0) != nil || zombie(third) })
+	testkit.Eventually(t, patience, "the driver's end", func() bool { return syscall.Kill(third, 0) != nil || zombie(third) })
 	c.scheduler()
 	if j := c.ends(low, "done"); *j.Run != 2 {
 		t.Errorf("low ended as %+v", j)
 	}
-	if err := os.Remove(filepath.Join(c.dir, "end-low")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Remove(filepath.Join(c.dir, "end-low")))
 	again := c.submit(strings.Replace(c.sparkJob("low"), "name: low", "name: again", 1))
-	eventually(t, "another driver", func() bool { return len(c.lines("drivers")) == 4 })
+	testkit.Eventually(t, patience, "another driver", func() bool { return len(c.lines("drivers")) == 4 })
 	if out, errs, exit := c.run("cancel", again); exit != cli.ExitOK {
 		t.Fatalf("cancel: %d %q %q", exit, out, errs)
 	}
 	fourth, _ := strconv.Atoi(c.lines("drivers")[3])
-	eventually(t, "the cancelled driver's end", func() bool { return syscall.Kill(fourth, 0) != nil || zombie(fourth) })
-	eventually(t, "its supervisor's last word", func() bool {
+	testkit.Eventually(t, patience, "the cancelled driver's end", func() bool { return syscall.Kill(fourth, 0) != nil || zombie(fourth) })
+	testkit.Eventually(t, patience, "its supervisor's last word", func() bool {
 		_, err := os.Stat(filepath.Join(c.dir, "state", "jobs", again, "run-1", "exit.json"))
 		return err == nil
 	})

@@ -53,7 +53,7 @@ func TestSchedulerKilled(t *testing.T) {
 	c.worker("n02", 2)
 	c.ready(2)
 	id := c.submit(slowJob())
-	eventually(t, "some tasks done", func() bool { return c.show(id).Done >= 3 })
+	testkit.Eventually(t, patience, "some tasks done", func() bool { return c.show(id).Done >= 3 })
 	s.end(syscall.SIGKILL)
 	before, _ := filepath.Glob(filepath.Join(c.dir, "out", id, "map-*"))
 	stamps := modTimes(t, before)
@@ -95,7 +95,7 @@ func TestWorkerKilled(t *testing.T) {
 			c.worker("n02", 2)
 			c.ready(2)
 			id := c.submit(slowJob())
-			eventually(t, "tasks on n01", func() bool { return c.show(id).RunningOn["n01"] == 2 })
+			testkit.Eventually(t, patience, "tasks on n01", func() bool { return c.show(id).RunningOn["n01"] == 2 })
 			doomed.end(sig)
 			c.ends(id, "done")
 			if got := c.result(); got != want {
@@ -114,7 +114,7 @@ func TestCancelStopsTasks(t *testing.T) {
 	c.ready(1)
 	id := c.submit(fmt.Sprintf("name: sleep\nclass: low\nslots: 2\nmap: {input: text/*.txt, command: [sh, -c, 'sleep 600 & echo $! > %s/pid-$HEADROOM_INDEX; wait']}\noutput: out\n", c.dir))
 	pids := filepath.Join(c.dir, "pid-*")
-	eventually(t, "tasks running", func() bool { m, _ := filepath.Glob(pids); return len(m) == 2 && c.show(id).Running == 2 })
+	testkit.Eventually(t, patience, "tasks running", func() bool { m, _ := filepath.Glob(pids); return len(m) == 2 && c.show(id).Running == 2 })
 	if out, errs, exit := c.run("cancel", id, "--reason", "wrong input"); exit != cli.ExitOK || !strings.Contains(out, "cancelled at revision") {
 		t.Fatalf("cancel: %d %q %q", exit, out, errs)
 	}
@@ -128,9 +128,9 @@ func TestCancelStopsTasks(t *testing.T) {
 		if data, err := os.ReadFile(n); err != nil || sscan(string(data), &pid) != nil {
 			t.Fatalf("%s: %v", n, err)
 		}
-		eventually(t, "the task's child ended", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH || zombie(pid) })
+		testkit.Eventually(t, patience, "the task's child ended", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH || zombie(pid) })
 	}
-	eventually(t, "slots free", func() bool {
+	testkit.Eventually(t, patience, "slots free", func() bool {
 		out, _, _ := c.run("list", "--workers", "-o", "csv", "--no-headers")
 		return strings.TrimSpace(out) == "n01,ok,2,2,0"
 	})
@@ -157,13 +157,13 @@ func TestCapDirective(t *testing.T) {
 	c.worker("n01", 4)
 	c.ready(1)
 	id := c.submit(strings.Replace(slowJob(), "slots: 4", "slots: 8", 1))
-	eventually(t, "all slots used", func() bool { return c.show(id).Running == 4 })
+	testkit.Eventually(t, patience, "all slots used", func() bool { return c.show(id).Running == 4 })
 	directive := func(term, seq uint64, watts int64) {
 		d := &headroomv1.Directive{
 			Epoch: &headroomv1.Epoch{Incarnation: 1, Term: term}, Seq: seq, Reason: "budget cut",
 			Action: &headroomv1.Directive_Cap{Cap: &headroomv1.CapDirective{Node: "n01", CapUw: watts * 1e6, FloorUw: 70e6, MaxUw: 220e6}},
 		}
-		eventually(t, "a stream to the scheduler", func() bool { return c.coords.direct(d) })
+		testkit.Eventually(t, patience, "a stream to the scheduler", func() bool { return c.coords.direct(d) })
 	}
 	acks := func() map[string]string {
 		c.coords.mu.Lock()
@@ -175,17 +175,17 @@ func TestCapDirective(t *testing.T) {
 		return m
 	}
 	directive(7, 3, 110) // 4 * 40/150 = 1.07: one slot
-	eventually(t, "tasks drained to one slot", func() bool { return c.show(id).Running == 1 })
+	testkit.Eventually(t, patience, "tasks drained to one slot", func() bool { return c.show(id).Running == 1 })
 	directive(7, 2, 220) // older: refused
-	eventually(t, "two acknowledgements", func() bool { return len(acks()) == 2 })
+	testkit.Eventually(t, patience, "two acknowledgements", func() bool { return len(acks()) == 2 })
 	c.coords.lead(1)
 	directive(8, 1, 220)
-	eventually(t, "all slots used again", func() bool { return c.show(id).Running == 4 })
-	eventually(t, "three acknowledgements", func() bool { return len(acks()) == 3 })
+	testkit.Eventually(t, patience, "all slots used again", func() bool { return c.show(id).Running == 4 })
+	testkit.Eventually(t, patience, "three acknowledgements", func() bool { return len(acks()) == 3 })
 	if a := acks(); a["7/3"] != "" || a["8/1"] != "" || !strings.Contains(a["7/2"], "older") {
 		t.Errorf("acknowledged %v", a)
 	}
-	eventually(t, "progress at the coordinators", func() bool {
+	testkit.Eventually(t, patience, "progress at the coordinators", func() bool {
 		c.coords.mu.Lock()
 		defer c.coords.mu.Unlock()
 		p := c.coords.progress[id]
@@ -242,9 +242,7 @@ func TestAccuracyIsAFloor(t *testing.T) {
 	if j := c.coords.job(id); j.GetFloor() != 0.75 {
 		t.Errorf("committed %v", j)
 	}
-	if err := os.Remove(profile); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Remove(profile))
 	if again := c.submit(text, "--request-id", "r1"); again != id {
 		t.Errorf("the same request made %s and %s", id, again)
 	}
@@ -320,9 +318,7 @@ func TestBadJobs(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 1)
 	c.texts(1)
-	if err := os.Symlink("nowhere", filepath.Join(c.dir, "dangling.txt")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Symlink("nowhere", filepath.Join(c.dir, "dangling.txt")))
 	c.serveHere()
 	c.ready(0)
 	good := wordsJob(1)
@@ -366,7 +362,7 @@ func TestKilledWorkerTakesItsTasks(t *testing.T) {
 	c.ready(1)
 	id := c.submit(fmt.Sprintf("name: sleep\nclass: low\nslots: 2\nmap: {input: text/*.txt, command: [sh, -c, 'echo $$ > %s/pid-$HEADROOM_INDEX; exec sleep 600']}\noutput: out\n", c.dir))
 	pids := make([]int, 2)
-	eventually(t, "tasks running", func() bool {
+	testkit.Eventually(t, patience, "tasks running", func() bool {
 		for i := range pids {
 			data, _ := os.ReadFile(filepath.Join(c.dir, fmt.Sprintf("pid-%d", i)))
 			if sscan(string(data), &pids[i]) != nil {
@@ -377,9 +373,9 @@ func TestKilledWorkerTakesItsTasks(t *testing.T) {
 	})
 	w.end(syscall.SIGKILL)
 	for _, pid := range pids {
-		eventually(t, "the task ended", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH || zombie(pid) })
+		testkit.Eventually(t, patience, "the task ended", func() bool { return syscall.Kill(pid, 0) == syscall.ESRCH || zombie(pid) })
 	}
-	eventually(t, "the tasks wait for another worker", func() bool { j := c.show(id); return j.State == "running" && j.Running == 0 })
+	testkit.Eventually(t, patience, "the tasks wait for another worker", func() bool { j := c.show(id); return j.State == "running" && j.Running == 0 })
 }
 
 func TestCoordinatorsUnreachable(t *testing.T) {

@@ -44,7 +44,7 @@ func TestHooksAskForAToken(t *testing.T) {
 		}
 		return resp.StatusCode, resp.Body.Close()
 	}
-	eventually(t, "an answer to a hook with the token", func() bool {
+	testkit.Eventually(t, patience, "an answer to a hook with the token", func() bool {
 		status, err := ask("https", config, "Bearer "+token)
 		return err == nil && status == http.StatusOK
 	})

@@ -63,11 +63,11 @@ func TestYarnJob(t *testing.T) {
 	t.Parallel()
 	c, hooks := yarnCluster(t)
 	c.serveHere()
-	eventually(t, "the application committed", func() bool { return c.coords.job(hadoopsJob) != nil })
+	testkit.Eventually(t, patience, "the application committed", func() bool { return c.coords.job(hadoopsJob) != nil })
 	if j := c.coords.job(hadoopsJob); j.GetEngine() != "yarn" || j.GetFloor() != 0.75 || j.GetQueue() != "root.a" || j.GetClass() != "a" {
 		t.Errorf("committed %v", j)
 	}
-	eventually(t, "its progress at the coordinators", func() bool {
+	testkit.Eventually(t, patience, "its progress at the coordinators", func() bool {
 		c.coords.mu.Lock()
 		defer c.coords.mu.Unlock()
 		p, e := c.coords.progress[hadoopsJob], c.coords.engines["yarn"]
@@ -86,9 +86,9 @@ func TestYarnJob(t *testing.T) {
 	}
 	acks := func(seq uint64, d *headroomv1.Directive) string {
 		d.Epoch, d.Seq = &headroomv1.Epoch{Incarnation: 1, Term: 1}, seq
-		eventually(t, "a stream to the scheduler", func() bool { return c.coords.direct(d) })
+		testkit.Eventually(t, patience, "a stream to the scheduler", func() bool { return c.coords.direct(d) })
 		var ack *headroomv1.DirectiveAck
-		eventually(t, "an acknowledgement", func() bool {
+		testkit.Eventually(t, patience, "an acknowledgement", func() bool {
 			c.coords.mu.Lock()
 			defer c.coords.mu.Unlock()
 			for _, a := range c.coords.acks {
@@ -136,7 +136,7 @@ func TestJobOfAnEngineThatIsNotHere(t *testing.T) {
 	c.coords.jobs[hadoopsJob] = &headroomv1.Job{Id: hadoopsJob, Name: "words", Class: "a", Engine: "yarn", Queue: "root.a", Spec: []byte("{}"), SubmittedUs: 1}
 	c.coords.order = append(c.coords.order, hadoopsJob)
 	c.serveHere()
-	eventually(t, "the job listed", func() bool {
+	testkit.Eventually(t, patience, "the job listed", func() bool {
 		out, _, exit := c.run("show", hadoopsJob, "-o", "json")
 		var answer struct{ Items []jsonJob }
 		return exit == cli.ExitOK && json.Unmarshal([]byte(out), &answer) == nil && strings.Contains(answer.Items[0].Outcome, "no such engine")
@@ -144,8 +144,8 @@ func TestJobOfAnEngineThatIsNotHere(t *testing.T) {
 	d := &headroomv1.Directive{
 		Epoch: &headroomv1.Epoch{Incarnation: 1, Term: 1}, Seq: 1, Action: &headroomv1.Directive_Stop{Stop: &headroomv1.StopDirective{Id: hadoopsJob}},
 	}
-	eventually(t, "a stream to the scheduler", func() bool { return c.coords.direct(d) })
-	eventually(t, "an acknowledgement", func() bool {
+	testkit.Eventually(t, patience, "a stream to the scheduler", func() bool { return c.coords.direct(d) })
+	testkit.Eventually(t, patience, "an acknowledgement", func() bool {
 		c.coords.mu.Lock()
 		defer c.coords.mu.Unlock()
 		return len(c.coords.acks) == 1 && strings.Contains(c.coords.acks[0].GetError(), "no such engine")

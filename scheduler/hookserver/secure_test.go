@@ -45,12 +45,8 @@ func TestTokensThatAreNone(t *testing.T) {
 		"readable by anybody": {strings.Repeat("k", tokenMin), 0o644},
 	} {
 		path := filepath.Join(t.TempDir(), "token")
-		if err := os.WriteFile(path, []byte(c.text), c.mode); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(path, c.mode); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(path, []byte(c.text), c.mode))
+		testkit.Check(t, os.Chmod(path, c.mode))
 		if _, err := OpenToken(path); err == nil {
 			t.Errorf("a token %s was taken", name)
 		}

@@ -7,18 +7,16 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"headroom/internal/testkit"
 )
 
 func TestDropsAreNoFIFO(t *testing.T) {
 	t.Parallel()
 	f := Folder{Output: t.TempDir(), ID: "j1"}
 	at := f.Path(f.OfRun("dropped"))
-	if err := os.MkdirAll(filepath.Dir(at), 0o750); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(at, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(filepath.Dir(at), 0o750))
+	testkit.Check(t, syscall.Mkfifo(at, 0o600))
 	done := make(chan []int, 1)
 	go func() {
 		drops, _ := f.readDrops()

@@ -15,9 +15,7 @@ func TestAlone(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for _, name := range []string{"b.txt", "a.txt"} {
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	const file = `{name: words, class: low, slots: 2, output: out, map: {input: "*.txt", command: [sh, "{index}", "{input}", "{output}"]}, reduce: {command: [sh, sum]}}`
 	f := testkit.Need(Parse(filepath.Join(dir, "job.yaml"), []byte(file), nil))(t)

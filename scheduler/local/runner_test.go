@@ -112,13 +112,9 @@ func TestTaskEndsWithItsWorker(t *testing.T) {
 	t.Parallel()
 	c := testkit.Need(net.Dial("unix", served(t)))(t)
 	k := task(t, "sh", "-c", writesPid)
-	if err := writeFrame(c, k); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, writeFrame(c, k))
 	pid := started(t, k)
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, c.Close())
 	gone(t, pid)
 }
 

@@ -63,9 +63,7 @@ func TestChangesCount(t *testing.T) {
 	p.want(p.ask("80%", "top"), 0.5, "50 %")
 	p.write("top.json", strings.Replace(words, "0.5", "0.25", 1))
 	p.want(p.ask("80%", "top"), 0.25, "25 %")
-	if err := os.Remove(filepath.Join(p.dir, "top.json")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Remove(filepath.Join(p.dir, "top.json")))
 	p.want(p.ask("80%", "top"), 1, "all tasks")
 	p.want(p.ask("80%", ".hidden"), 1, "all tasks")
 	p.want(p.ask("80%", "../words"), 1, "all tasks")
@@ -118,18 +116,14 @@ func TestFolderAway(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t, map[string]string{"words.json": words})
 	aside := p.dir + ".aside"
-	if err := os.Rename(p.dir, aside); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Rename(p.dir, aside))
 	for range 3 {
 		p.want(p.ask("90%", "words"), 1, "no such file or directory")
 	}
 	if n := strings.Count(p.said.String(), "profiles cannot be read"); n != 1 || !strings.Contains(p.said.String(), "make the folder readable") {
 		t.Errorf("said %d times: %s", n, p.said.String())
 	}
-	if err := os.Rename(aside, p.dir); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Rename(aside, p.dir))
 	p.want(p.ask("80%", "words"), 0.5, "50 %")
 	if !strings.Contains(p.said.String(), "profiles can be read again") {
 		t.Errorf("said %s", p.said.String())

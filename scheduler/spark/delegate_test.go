@@ -50,9 +50,7 @@ func client(t *testing.T, socket string, argv ...string) (*exec.Cmd, string) {
 	cmd := exec.Command(os.Args[0], append([]string{socket}, argv...)...)
 	cmd.Env = append(os.Environ(), roleEnv+"="+roleClient, tokenEnv+"=xyz", "NOTIFY_SOCKET=/nowhere")
 	cmd.Stdout, cmd.Stderr = f, f
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, cmd.Start())
 	return cmd, out
 }
 
@@ -72,9 +70,7 @@ func TestDriverInAUnitOfItsOwn(t *testing.T) {
 	}{"asked to end": {syscall.SIGTERM, "exit status 5"}, "killed": {syscall.SIGKILL, "signal: killed"}} {
 		cmd, out := client(t, socket, "sh", "-c", `trap 'exit 5' TERM; echo $$; while :; do sleep 0.05; done`)
 		pid := awaitLine(t, out)
-		if err := cmd.Process.Signal(c.sig); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, cmd.Process.Signal(c.sig))
 		_ = cmd.Wait()
 		if got := cmd.ProcessState.String(); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)

@@ -78,15 +78,7 @@ func (l *lab) ended() Event {
 // until looks again and again until the condition holds.
 func (l *lab) until(not string, done func() bool) {
 	l.Helper()
-	late, tick := time.After(patience), time.NewTicker(10*time.Millisecond)
-	defer tick.Stop()
-	for !done() {
-		select {
-		case <-late:
-			l.Fatal(not)
-		case <-tick.C:
-		}
-	}
+	testkit.Eventually(l, patience, not, done)
 }
 
 func (l *lab) ready(r Run) {
@@ -99,9 +91,7 @@ func (l *lab) ready(r Run) {
 
 func (l *lab) start(r Run) {
 	l.Helper()
-	if err := l.engine.Start(r); err != nil {
-		l.Fatal(err)
-	}
+	testkit.Check(l, l.engine.Start(r))
 }
 
 func alive(pid int) bool {
@@ -208,9 +198,7 @@ func TestLostSupervisorIsSaid(t *testing.T) {
 	l.start(r)
 	l.ready(r)
 	d := l.driverOf(r)
-	if err := d.Supervisor.signal(syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, d.Supervisor.signal(syscall.SIGKILL))
 	ev := l.ended()
 	if ev.Ended.OK || ev.Ended.Killed || !strings.Contains(ev.Ended.Outcome, "supervisor") {
 		t.Errorf("%+v", ev)
@@ -259,9 +247,7 @@ func TestDriversOutliveTheScheduler(t *testing.T) {
 
 func (l *lab) release() {
 	l.Helper()
-	if err := os.WriteFile(filepath.Join(l.dir, "go"), nil, 0o644); err != nil {
-		l.Fatal(err)
-	}
+	testkit.Check(l, os.WriteFile(filepath.Join(l.dir, "go"), nil, 0o644))
 }
 
 // killParent lets another process start the run "orphan" and kills it by SIGKILL.
@@ -326,12 +312,8 @@ func TestOrderWithoutADriverIsNoRun(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, t.TempDir(), nil)
 	r := runOf(l.dir, "unborn", 1, "fine")
-	if err := os.MkdirAll(r.Folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := writeJSON(filepath.Join(r.Folder, runFile), order{Job: r.Job, Number: 1, Mark: "HEADROOM_RUN=" + t.Name()}); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(r.Folder, 0o755))
+	testkit.Check(t, writeJSON(filepath.Join(r.Folder, runFile), order{Job: r.Job, Number: 1, Mark: "HEADROOM_RUN=" + t.Name()}))
 	if _, err := l.engine.Adopt(r); !errors.Is(err, ErrNoRun) {
 		t.Fatalf("adopted: %v", err)
 	}
@@ -387,12 +369,8 @@ func TestFullDiskRefusesTheDriver(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, t.TempDir(), nil)
 	r := runOf(l.dir, "full", 1, "wait", filepath.Join(l.dir, "never"))
-	if err := os.MkdirAll(r.Folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink("/dev/full", filepath.Join(r.Folder, exitPart)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(r.Folder, 0o755))
+	testkit.Check(t, os.Symlink("/dev/full", filepath.Join(r.Folder, exitPart)))
 	l.start(r)
 	ev := l.ended()
 	if ev.Ended.OK || !strings.Contains(ev.Ended.Outcome, "no space left on device") {

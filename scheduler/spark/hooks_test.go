@@ -36,18 +36,14 @@ func (l *lab) post(token, body string) (int, map[string]any) {
 	resp := testkit.Need((&http.Client{Transport: tr}).Do(req))(l)
 	defer func() { _ = resp.Body.Close() }()
 	var a map[string]any
-	if err := json.NewDecoder(resp.Body).Decode(&a); err != nil {
-		l.Fatal(err)
-	}
+	testkit.Check(l, json.NewDecoder(resp.Body).Decode(&a))
 	return resp.StatusCode, a
 }
 
 func (l *lab) token(r Run) string {
 	l.Helper()
 	var o order
-	if err := readJSON(filepath.Join(r.Folder, runFile), &o); err != nil {
-		l.Fatal(err)
-	}
+	testkit.Check(l, readJSON(filepath.Join(r.Folder, runFile), &o))
 	return o.Token
 }
 

@@ -18,9 +18,7 @@ func TestTokenIsOnNoCommandLine(t *testing.T) {
 	l := newLab(t, t.TempDir(), nil)
 	gate := filepath.Join(l.dir, "go")
 	r := runOf(l.dir, "words", 1, "wait", gate)
-	if err := l.engine.Start(r); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, l.engine.Start(r))
 	token := l.token(r)
 	var d driver
 	l.until("the driver runs", func() bool {
@@ -35,9 +33,7 @@ func TestTokenIsOnNoCommandLine(t *testing.T) {
 	if !slices.Contains(strings.Split(procFile(t, d.Driver, "environ"), "\x00"), tokenEnv+"="+token) {
 		t.Error("the driver's environment does not hold the token")
 	}
-	if err := os.WriteFile(gate, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(gate, nil, 0o600))
 	if ev := l.ended(); !ev.Ended.OK {
 		t.Errorf("ended with %+v", ev.Ended)
 	}

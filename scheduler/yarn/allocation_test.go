@@ -45,9 +45,7 @@ func file(t *testing.T, text string) (*allocation, func() string) {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "fair-scheduler.xml")
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(path, []byte(text), 0o644))
 	return newAllocation(path, dir), func() string { return string(testkit.Need(os.ReadFile(path))(t)) }
 }
 
@@ -198,9 +196,7 @@ func TestAllocationFileRefused(t *testing.T) {
 		}
 	}
 	a, _ := file(t, operators)
-	if err := os.Remove(a.path); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Remove(a.path))
 	if _, err := a.set(map[string]string{"root.q1": "5120 mb, 5 vcores"}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("without a file: %v", err)
 	}
@@ -273,9 +269,7 @@ func TestLinkStaysALink(t *testing.T) {
 	t.Parallel()
 	a, now := file(t, operators)
 	link := filepath.Join(filepath.Dir(a.path), "link.xml")
-	if err := os.Symlink(a.path, link); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Symlink(a.path, link))
 	a.path = link
 	set(t, a, map[string]string{"root.q2": "2 mb, 2 vcores"})
 	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 || !strings.Contains(now(), "2 mb, 2 vcores") {

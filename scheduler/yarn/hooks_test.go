@@ -14,6 +14,7 @@ import (
 	"pgregory.net/rapid"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/testkit"
 	"headroom/scheduler/profiles"
 )
 
@@ -240,9 +241,7 @@ func TestSharesServed(t *testing.T) {
 		}
 		shares := func() (a sharesAnswer) {
 			_, text := l.ask("GET", "/v1/shares", "")
-			if err := json.Unmarshal([]byte(text), &a); err != nil {
-				l.Fatal(err)
-			}
+			testkit.Check(l, json.Unmarshal([]byte(text), &a))
 			return a
 		}
 		before := shares()
@@ -253,9 +252,7 @@ func TestSharesServed(t *testing.T) {
 		if l.trouble() != "" {
 			l.Errorf("trouble %q", l.trouble())
 		}
-		if err := l.engine.Share(&headroomv1.ShareDirective{Engine: "yarn", Jobs: []*headroomv1.JobShare{{Id: id, Containers: 5}}}); err != nil {
-			l.Fatal(err)
-		}
+		testkit.Check(l, l.engine.Share(&headroomv1.ShareDirective{Engine: "yarn", Jobs: []*headroomv1.JobShare{{Id: id, Containers: 5}}}))
 		after := shares()
 		if want := (queueShare{"root.q1", 5 * 512, 5, "drain"}); len(after.Queues) != 1 || after.Queues[0] != want || after.Revision <= before.Revision {
 			l.Errorf("got %+v, want %+v", after, want)

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/testkit"
 	"headroom/scheduler/profiles"
 )
 
@@ -621,7 +622,5 @@ func (l *lab) ask(method, path, body string) (code int, answer string) {
 func (l *lab) stopJob(id string, of, least uint32) {
 	l.Helper()
 	l.log.set(func() { l.log.jobs[id].Stop = &headroomv1.EarlyStop{Tasks: of, MinTasks: least} })
-	if err := l.engine.Stop(&headroomv1.StopDirective{Id: id, Tasks: of, MinTasks: least}); err != nil {
-		l.Fatal(err)
-	}
+	testkit.Check(l, l.engine.Stop(&headroomv1.StopDirective{Id: id, Tasks: of, MinTasks: least}))
 }

@@ -36,16 +36,11 @@ func meter(t *testing.T, s *sim, change func(*ipmi.Config)) *ipmi.Meter {
 // await polls the meter until a reading is as wanted.
 func await(t *testing.T, m *ipmi.Meter, what string, ok func(ipmi.Reading) bool) ipmi.Reading {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for ; time.Now().Before(deadline); <-tick.C {
-		if r := m.Latest(); ok(r) {
-			return r
-		}
+	var got ipmi.Reading
+	if !testkit.Within(patience, func() bool { got = m.Latest(); return ok(got) }) {
+		t.Fatalf("%s: have %+v", what, got)
 	}
-	t.Fatalf("%s: have %+v", what, m.Latest())
-	return ipmi.Reading{}
+	return got
 }
 
 func reads(p units.Power) func(ipmi.Reading) bool {

@@ -82,16 +82,12 @@ func (s *sim) path(name string) string { return filepath.Join(s.dir, name) }
 func (s *sim) put(t *testing.T, name, text string) {
 	t.Helper()
 	testkit.WriteFile(t, s.path(name+".new"), text)
-	if err := os.Rename(s.path(name+".new"), s.path(name)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Rename(s.path(name+".new"), s.path(name)))
 }
 
 func (s *sim) remove(t *testing.T, name string) {
 	t.Helper()
-	if err := os.Remove(s.path(name)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Remove(s.path(name)))
 }
 
 // start runs ipmi_sim with a fresh state folder: users changed over IPMI would outlive
@@ -108,9 +104,7 @@ func (s *sim) start(t *testing.T) {
 	ctx := context.WithoutCancel(t.Context()) // stopped by stop
 	s.cmd = exec.CommandContext(ctx, "ipmi_sim", "-c", s.path("lan.conf"), "-f", s.path("bmc.emu"), "-s", t.TempDir(), "-n")
 	s.cmd.Stdout, s.cmd.Stderr = &out, &out
-	if err := s.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.cmd.Start())
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("ipmi_sim:\n%s", out.String())

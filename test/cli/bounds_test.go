@@ -27,9 +27,7 @@ func TestConfigCheckEndsSoon(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	fifo, chain, brackets := filepath.Join(dir, "fifo"), filepath.Join(dir, "chain.yaml"), filepath.Join(dir, "brackets.yaml")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, syscall.Mkfifo(fifo, 0o600))
 	for path, text := range map[string]string{chain: chained(1050), brackets: "id: " + strings.Repeat("[", 60_000)} {
 		testkit.WriteFile(t, path, text)
 	}

@@ -35,9 +35,7 @@ import (
 func programs(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
-	if err := cluster.BuildPrograms(t.Context(), bin); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, cluster.BuildPrograms(t.Context(), bin))
 	return bin
 }
 
@@ -270,11 +268,9 @@ func TestDemoInterrupted(t *testing.T) { //nolint:paralleltest // uses the whole
 	}
 	bin, out := programs(t), filepath.Join(t.TempDir(), "out")
 	cmd, said := demo(t.Context(), bin, out, "--nodes", "3")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, cmd.Start())
 	// The text may have to be made first; then the run begins, and with it power.csv.
-	waitFor(t, 5*time.Minute, "rows in power.csv", func() bool {
+	testkit.Eventually(t, 5*time.Minute, "rows in power.csv", func() bool {
 		data, err := os.ReadFile(filepath.Join(out, "power.csv"))
 		return err == nil && bytes.Count(data, []byte("\n")) > 12
 	})
@@ -282,9 +278,7 @@ func TestDemoInterrupted(t *testing.T) { //nolint:paralleltest // uses the whole
 		t.Errorf("only %d processes run in the middle of the demonstration", n)
 	}
 	interrupted := time.Now()
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, cmd.Process.Signal(syscall.SIGINT))
 	err := cmd.Wait()
 	if code := cmd.ProcessState.ExitCode(); code != 130 {
 		t.Errorf("exit code %d (%v), want 130\n%s", code, err, said)
@@ -293,20 +287,6 @@ func TestDemoInterrupted(t *testing.T) { //nolint:paralleltest // uses the whole
 		t.Errorf("it took %v to end", took)
 	}
 	checkNothingLeft(t, out)
-}
-
-// waitFor looks until f is true.
-func waitFor(t *testing.T, most time.Duration, what string, f func() bool) {
-	t.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for late := time.After(most); !f(); {
-		select {
-		case <-tick.C:
-		case <-late:
-			t.Fatalf("no %s within %v", what, most)
-		}
-	}
 }
 
 // checkNothingLeft checks that no process and no cgroup of the run is left.

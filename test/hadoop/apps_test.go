@@ -65,9 +65,7 @@ func applications(t *testing.T, own string, files int) map[string]application {
 		t.Fatal(err)
 	}
 	to := func(name string) string { return filepath.Join(out, name) }
-	if err := os.Mkdir(out, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Mkdir(out, 0o755))
 	all := map[string]application{
 		"wordcount": {hadoop.Job{Queue: "q1", Args: []string{text, to("wordcount")}}, to("wordcount"), lines(counts, cmp.Compare[string])},
 		"wordmean":  {hadoop.Job{Queue: "q2", Args: []string{text, to("wordmean")}}, to("wordmean"), lengths(counts)},

@@ -36,9 +36,7 @@ func TestBoundsOfQueuesFollow(t *testing.T) {
 	bounded := hadoop.Queues3()
 	bounded[1].MaxMB, bounded[1].MaxVCores = 1024, 3
 	for _, queues := range [][]hadoop.Queue{bounded, hadoop.Queues3()} {
-		if err := c.SetQueues(ctx, queues); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, c.SetQueues(ctx, queues))
 		uses, err := c.QueueUses(ctx)
 		if err != nil || len(uses) != 3 {
 			t.Fatalf("queues %+v, %v", uses, err)

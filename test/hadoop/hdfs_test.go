@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/pause"
 	"headroom/internal/testkit"
 	"headroom/lab/hadoop"
 )
@@ -112,9 +113,7 @@ func countsInHDFS(t *testing.T, first *lab) {
 	if err != nil || inErr != nil {
 		t.Fatal(err, inErr)
 	}
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, holder.Start())
 	t.Cleanup(func() { _ = holder.Process.Kill() })
 	var line held
 	if err := json.NewDecoder(out).Decode(&line); err != nil || line.Error != "" || !line.Succeeded {
@@ -133,16 +132,10 @@ func countsInHDFS(t *testing.T, first *lab) {
 	if n := len(namedBy(t, dir)); n < 9 { // six daemons, the client, two containers
 		t.Errorf("%d processes of the cluster are found: the test looks wrong", n)
 	}
-	if err := holder.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, holder.Process.Kill())
 	_ = holder.Wait() // "signal: killed"
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
 	for len(namedBy(t, dir)) > 0 {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !pause.For(ctx, 100*time.Millisecond) {
 			t.Fatalf("left of the cluster: %v", namedBy(t, dir))
 		}
 	}

@@ -15,9 +15,7 @@ func underway(t *testing.T, c *lab, maps int) *hadoop.RunningJob {
 	t.Helper()
 	ctx := within(t)
 	j := testkit.Need(c.Submit(ctx, c.Sleep("q1", maps, time.Second)))(t)
-	if err := j.AwaitMaps(ctx, 1); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, j.AwaitMaps(ctx, 1))
 	return j
 }
 
@@ -41,16 +39,12 @@ func TestJobOutlivesAKilledNode(t *testing.T) {
 	j := underway(t, c, maps)
 	master := testkit.Need(j.Master(ctx))(t)
 	victim := map[string]string{"n1": "n2", "n2": "n1"}[master]
-	if err := c.KillNode(victim); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, c.KillNode(victim))
 	if n := c.KillContainers(victim); n == 0 {
 		t.Errorf("no container ran on %s", victim)
 	}
 	// A node that comes back before it was missed says itself that its containers are gone.
-	if err := c.StartNode(victim); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, c.StartNode(victim))
 	ends(t, j, maps)
 	if err := c.AwaitNodes(ctx, "n1", "n2"); err != nil {
 		t.Error(err)
@@ -61,9 +55,7 @@ func TestJobOutlivesItsMaster(t *testing.T) {
 	c, ctx := shared(t), within(t)
 	const maps = 8
 	j := underway(t, c, maps)
-	if err := j.KillMaster(ctx); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, j.KillMaster(ctx))
 	ends(t, j, maps)
 }
 
@@ -71,12 +63,8 @@ func TestJobOutlivesTheResourceManager(t *testing.T) {
 	c, ctx := shared(t), within(t)
 	const maps = 8
 	j := underway(t, c, maps)
-	if err := c.KillRM(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.StartRM(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, c.KillRM())
+	testkit.Check(t, c.StartRM())
 	ends(t, j, maps)
 	if err := c.AwaitNodes(ctx, "n1", "n2"); err != nil {
 		t.Error(err)

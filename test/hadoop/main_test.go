@@ -146,9 +146,7 @@ func (l *lab) limit(t *testing.T, node string, microwatts int64) {
 		t.Fatal(err)
 	}
 	_, err = fmt.Fprintf(f, "%d\n", microwatts)
-	if err := errors.Join(err, f.Close()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, errors.Join(err, f.Close()))
 }
 
 // permitted ends the test as not run where the machine lacks what Hadoop needs.

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/pause"
 	"headroom/internal/testkit"
 	"headroom/lab/cluster"
 	"headroom/lab/hadoop"
@@ -107,9 +108,7 @@ func (s *site) path(name string) string { return filepath.Join(s.dir, name) }
 
 func (s *site) write(name, text string, mode os.FileMode) {
 	s.t.Helper()
-	if err := os.WriteFile(s.path(name), []byte(text), mode); err != nil {
-		s.t.Fatal(err)
-	}
+	testkit.Check(s.t, os.WriteFile(s.path(name), []byte(text), mode))
 }
 
 func (s *site) start(name string, argv ...string) {
@@ -166,13 +165,9 @@ func (s *site) command(ctx context.Context, into any, args ...string) error {
 // await looks every half second until done is true.
 func (s *site) await(ctx context.Context, not string, done func() bool) {
 	s.t.Helper()
-	tick := time.NewTicker(500 * time.Millisecond)
-	defer tick.Stop()
 	for !done() {
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, 500*time.Millisecond) {
 			s.t.Fatal(not)
-		case <-tick.C:
 		}
 	}
 }
@@ -230,12 +225,8 @@ func TestAJobUnderACut(t *testing.T) {
 	s.agent("n1")
 	s.agent("n2")
 	s.await(ctx, "the nodes hold no lease", func() bool { return s.nodesHold(ctx, 2) })
-	if err := s.ReplaceScheduler("headroom.hadoop.LiveFairScheduler", s.asked()); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.AwaitNodes(ctx, "n1", "n2"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.ReplaceScheduler("headroom.hadoop.LiveFairScheduler", s.asked()))
+	testkit.Check(t, s.AwaitNodes(ctx, "n1", "n2"))
 	s.write("scheduler.yaml", fmt.Sprintf(s.identity("s1")+"listen: %q\ndir: %s\ncoordinators: [%q]\nclasses: [high]\nyarn:\n  resourcemanager: [%q]\n"+
 		"  queues: [{name: root.q1, guarantee: 40%%}]\n  container: {memory_mb: 2048, vcores: 1}\n  hooks: %q\n  hooks_token_file: %s\n",
 		s.tasks, s.path("scheduler"), s.rpc, s.RM(), s.hooks, s.path("hooks.token")), 0o644)
@@ -260,9 +251,7 @@ func TestAJobUnderACut(t *testing.T) {
 	})
 	before, _ := s.job(ctx, job.ID)
 	t.Logf("uncapped finish time %.0f s, %d of %d tasks done: the budget is cut", *before.UncappedS, before.Done, before.Tasks)
-	if err := s.command(ctx, nil, "budget", "set", fmt.Sprintf("%dW", 2*failSafe+2), "--reason", "test"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.command(ctx, nil, "budget", "set", fmt.Sprintf("%dW", 2*failSafe+2), "--reason", "test"))
 	s.await(ctx, "the queue is not held to a share", func() bool {
 		view, ok := s.job(ctx, job.ID)
 		if ok && (view.State != "running" || view.Dropped > 0) {

@@ -16,9 +16,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	if err := j.AwaitContainers(ctx, 3); err != nil { // its master and two maps
 		t.Fatal(err)
 	}
-	if err := c.KillNode("n1"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, c.KillNode("n1"))
 	if len(namedBy(t, c.Dir())) == 0 {
 		t.Fatal("no process of the cluster is found: the test looks wrong")
 	}

@@ -118,9 +118,7 @@ func newCluster(t *testing.T, s shape) *cluster {
 	c.undo = newUndoer(t)
 	c.sweep()
 	c.net = newNetwork(t, c.undo, c.hosts())
-	if err := build(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, build())
 	for _, id := range c.servers {
 		c.state[id] = c.path(id)
 	}
@@ -193,9 +191,7 @@ func (c *cluster) configure() {
 		c.write(id+".yaml", c.serverConfig(id))
 	}
 	for _, name := range c.nodes {
-		if err := os.MkdirAll(c.path("nodes", name), 0o755); err != nil {
-			c.t.Fatal(err)
-		}
+		testkit.Check(c.t, os.MkdirAll(c.path("nodes", name), 0o755))
 		c.write(filepath.Join("nodes", name, "powerd.yaml"), c.nodeConfig(name))
 	}
 }

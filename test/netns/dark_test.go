@@ -22,9 +22,7 @@ func (c *cluster) rollBack(dir string) {
 	c.t.Helper()
 	image, dark := dir+".img", dir+".dark.img"
 	for _, argv := range [][]string{{"cp", "--sparse=always", image, dark}, {"umount", "--lazy", dir}, {"mount", "-o", "loop", dark, dir}} {
-		if err := run(c.t, "", argv...); err != nil {
-			c.t.Fatal(err)
-		}
+		testkit.Check(c.t, run(c.t, "", argv...))
 	}
 }
 

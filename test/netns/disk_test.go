@@ -36,9 +36,7 @@ const (
 // tmpfs makes a file system of so many bytes in memory, for the test's time.
 func (c *cluster) tmpfs(dir string, bytes int64) {
 	c.t.Helper()
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Check(c.t, os.MkdirAll(dir, 0o755))
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%d", bytes)); err != nil {
 		testkit.NotRun(c.t, fmt.Sprintf("a tmpfs cannot be mounted: %v", err))
 	}
@@ -50,9 +48,7 @@ func (c *cluster) tmpfs(dir string, bytes int64) {
 func (c *cluster) ext4(dir string, bytes int64) {
 	c.t.Helper()
 	image := dir + ".img"
-	if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(image, nil, 0o600), os.Truncate(image, bytes)); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Check(c.t, errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(image, nil, 0o600), os.Truncate(image, bytes)))
 	for _, argv := range [][]string{{"mkfs.ext4", "-q", "-F", image}, {"mount", "-o", "loop", image, dir}} {
 		if err := run(c.t, "", argv...); err != nil {
 			testkit.NotRun(c.t, "a loop device with ext4 cannot be mounted: "+err.Error())
@@ -179,12 +175,8 @@ func TestFullDisk(t *testing.T) { //nolint:paralleltest // uses the whole machin
 	c.leased(c.nodes...)
 	c.witness.noFall()
 
-	if err := os.Remove(ballast); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT, fmt.Sprintf("size=%d", 16*smallDisk)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Remove(ballast))
+	testkit.Check(t, unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT, fmt.Sprintf("size=%d", 16*smallDisk)))
 	c.revive(full)
 	c.same(full)
 	jobs := c.jobs(full)
@@ -288,9 +280,7 @@ func TestFrozenDisk(t *testing.T) { //nolint:paralleltest // uses the whole mach
 	c.witness.noFall()
 
 	thawed = true
-	if err := thaw(disk); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, thaw(disk))
 	c.until(frozen+" to end", func() bool { return !c.running[frozen].alive() })
 	c.revive(frozen)
 	c.same(frozen)

@@ -29,9 +29,7 @@ type reader struct {
 func (c *cluster) read(name string) *os.File {
 	c.t.Helper()
 	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Check(c.t, unix.Pipe2(fds[:], unix.O_CLOEXEC|unix.O_NONBLOCK))
 	if _, err := unix.FcntlInt(uintptr(fds[1]), unix.F_SETPIPE_SZ, smallPipe); err != nil {
 		c.t.Fatal(err)
 	}
@@ -59,9 +57,7 @@ func (c *cluster) read(name string) *os.File {
 // hang stops reading and fills the pipe: whoever writes to it now waits.
 func (r *reader) hang(t *testing.T) {
 	t.Helper()
-	if err := r.from.SetReadDeadline(time.Now()); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, r.from.SetReadDeadline(time.Now()))
 	<-r.over
 	fd := testkit.Need(unix.Dup(int(r.to.Fd())))(t)
 	defer func() { _ = unix.Close(fd) }()
@@ -150,9 +146,7 @@ func TestCutWhileReadersAndADiskHang(t *testing.T) { //nolint:paralleltest // us
 	for _, r := range c.readers {
 		r.empty()
 	}
-	if err := thaw(disk); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, thaw(disk))
 	c.until("caps of together 300 W", func() bool {
 		s, err := c.witness.look()
 		return err == nil && s.held <= 300+rounding

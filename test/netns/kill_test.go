@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"headroom/internal/testkit"
 )
 
 // Nothing that was answered is lost when servers are killed, one after the other or
@@ -85,9 +87,7 @@ func (c *cluster) killPowerd(name string) {
 	if err != nil || pid == 0 {
 		c.t.Fatalf("powerd of %s is process %d: %v", name, pid, err)
 	}
-	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
-		c.t.Fatal(err)
-	}
+	testkit.Check(c.t, syscall.Kill(pid, syscall.SIGKILL))
 	if h, err := c.held(name); err != nil || h.CapW > before.CapW {
 		c.t.Errorf("%s held %g W and holds %g W after powerd was killed: %v", name, before.CapW, h.CapW, err)
 	}

@@ -74,9 +74,7 @@ func run(t *testing.T, stdin string, argv ...string) error {
 // must is run of what has to succeed.
 func must(t *testing.T, argv ...string) {
 	t.Helper()
-	if err := run(t, "", argv...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, run(t, "", argv...))
 }
 
 // link is one direction between two hosts.
@@ -150,9 +148,7 @@ func (n *network) add(host string) error {
 // join gives a host a namespace and a port of the bridge, which has its name.
 func (n *network) join(host, addr string) {
 	n.t.Helper()
-	if err := n.add(host); err != nil {
-		n.t.Fatal(err)
-	}
+	testkit.Check(n.t, n.add(host))
 	ns, bridge := namespace(host), namespace(bridgeHost)
 	must(n.t, "ip", "link", "add", "eth0", "netns", ns, "type", "veth", "peer", "name", host, "netns", bridge)
 	must(n.t, "ip", "-n", ns, "addr", "add", addr+"/24", "dev", "eth0")
@@ -176,9 +172,7 @@ func (n *network) set(cuts []link) error {
 // cut makes cuts the only links that are cut.
 func (n *network) cut(cuts ...link) {
 	n.t.Helper()
-	if err := n.set(cuts); err != nil {
-		n.t.Fatal(err)
-	}
+	testkit.Check(n.t, n.set(cuts))
 }
 
 // heal mends every link.

@@ -45,9 +45,7 @@ func (m *machine) certificates(t *testing.T) {
 		"etc/headroom/worker": {"worker/n01"}, "root": {"submitter/ann", "submitter/bob"},
 	} {
 		dir := m.path("root/" + at)
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.MkdirAll(dir, 0o755))
 		tls(append([]string{"cert", "create", "--ca-dir", ca, "--dir", dir}, who...)...)
 	}
 	m.copy(t, filepath.Join(ca, "ca.crt"), "root/etc/headroom/ca.crt", 0o644)
@@ -310,9 +308,7 @@ func (m *machine) java(t *testing.T) string {
 	}
 	configs := testkit.Need(filepath.Glob("/etc/java-*-openjdk"))(t)
 	for _, dir := range configs {
-		if err := os.CopyFS(m.path("root"+dir), os.DirFS(dir)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.CopyFS(m.path("root"+dir), os.DirFS(dir)))
 	}
 	return filepath.Join(filepath.Dir(found), "java")
 }

@@ -236,9 +236,7 @@ func (m *machine) makeRoot(t *testing.T) {
 		"root/usr", "root/etc/systemd/system", "root/var/lib", "root/var/log/journal", "root/tmp", "root/run", "root/proc",
 		"root/sys", "root/dev", "root/root", "root/opt", "root/var/lib/polkit-1", "root/etc/polkit-1/rules.d", "usr/bin", "usr/lib/systemd/system", "usr/lib/sysusers.d", "usr/lib/tmpfiles.d", "sys/class", "sys/devices",
 	} {
-		if err := os.MkdirAll(m.path(dir), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.MkdirAll(m.path(dir), 0o755))
 	}
 	for _, name := range []string{"bin", "sbin", "lib", "lib32", "lib64", "libx32"} {
 		link, err := os.Readlink("/" + name)
@@ -266,9 +264,7 @@ func (m *machine) makeRoot(t *testing.T) {
 			m.write(t, "root/etc/"+name, string(data), 0o644)
 		}
 	}
-	if err := os.Symlink("/lib/systemd/system/basic.target", m.path("root/etc/systemd/system/default.target")); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.Symlink("/lib/systemd/system/basic.target", m.path("root/etc/systemd/system/default.target")))
 }
 
 // polkitUser is the id that owns polkit's own folder in /usr on this host: inside it
@@ -285,12 +281,8 @@ func polkitUser() string {
 // write makes a file below the machine's folder, its folders too.
 func (m *machine) write(t *testing.T, name, text string, mode os.FileMode) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(m.path(name)), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(m.path(name), []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(filepath.Dir(m.path(name)), 0o755))
+	testkit.Check(t, os.WriteFile(m.path(name), []byte(text), mode))
 }
 
 // copy copies a file from this host into the machine's folder.

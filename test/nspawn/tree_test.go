@@ -44,12 +44,8 @@ func (m *machine) makeTree(t *testing.T) {
 
 func (m *machine) link(t *testing.T, to, at string) {
 	t.Helper()
-	if err := os.MkdirAll(m.path("sys/class/powercap"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(to, m.path(at)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(m.path("sys/class/powercap"), 0o755))
+	testkit.Check(t, os.Symlink(to, m.path(at)))
 }
 
 // run moves the energy counter, in place and always with ten digits, so that no

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/internal/pause"
 	"headroom/internal/testkit"
 	"headroom/lab/spark"
 )
@@ -51,9 +52,7 @@ func (s *site) scheduler(discipline, classes string) {
 	nodes := testkit.Need(json.Marshal(s.Hosts()))(s)
 	more := fmt.Sprintf("discipline: %s\nclasses: %s\nspark:\n  home: %q\n  master: %q\n  plugin: %q\n  nodes: %s\n  kill_after: 5s\n  driver: [/usr/bin/env, %q]\n",
 		discipline, classes, s.Release().Home, s.Master(), s.hook, nodes, "SPARK_CONF_DIR="+s.ConfDir())
-	if err := s.site.StartScheduler(more); err != nil {
-		s.Fatal(err)
-	}
+	testkit.Check(s, s.site.StartScheduler(more))
 	s.await("the scheduler does not answer", func() bool { _, err := s.list(); return err == nil })
 }
 
@@ -101,14 +100,10 @@ func (s *site) of(name string) job {
 // await looks every 200 ms until done is true.
 func (s *site) await(not string, done func() bool) {
 	s.Helper()
-	tick := time.NewTicker(200 * time.Millisecond)
-	defer tick.Stop()
 	for !done() {
-		select {
-		case <-s.ctx.Done():
+		if !pause.For(s.ctx, 200*time.Millisecond) {
 			jobs, err := s.list()
 			s.Fatalf("%s: %+v, %v", not, jobs, err)
-		case <-tick.C:
 		}
 	}
 }
@@ -206,9 +201,7 @@ func TestSchedulerRunsSpark(t *testing.T) {
 
 	s.underway("reports", 2)
 	var ignored struct{}
-	if err := s.command(&ignored, "scheduler", "cancel", low.ID, "--addr", s.site.Scheduler(), "--reason", "test"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, s.command(&ignored, "scheduler", "cancel", low.ID, "--addr", s.site.Scheduler(), "--reason", "test"))
 	s.ends("reports", "cancelled")
 	s.await("executors are left", func() bool { return s.Executors() == 0 })
 	if apps, err := s.Applications(s.ctx); err != nil || len(apps) > 0 {

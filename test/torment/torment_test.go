@@ -94,9 +94,7 @@ func (s sabotage) build(t *testing.T, bin string) string {
 		if p == s.program {
 			continue
 		}
-		if err := os.Symlink(filepath.Join(bin, p), filepath.Join(dir, p)); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.Symlink(filepath.Join(bin, p), filepath.Join(dir, p)))
 	}
 	return dir
 }
@@ -106,9 +104,7 @@ func TestTorment(t *testing.T) { //nolint:paralleltest // uses the whole machine
 		testkit.NotRun(t, "a cluster of real processes takes the whole machine")
 	}
 	bin := t.TempDir()
-	if err := cluster.BuildPrograms(t.Context(), bin); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, cluster.BuildPrograms(t.Context(), bin))
 	r, code := torment(t, []string{"PATH=/nonexistent"}, bin, bin)
 	if code != notPermitted || len(r.NotRun) == 0 || len(r.Violations) > 0 {
 		t.Errorf("without any tool of the machine: exit %d, %+v", code, r)

@@ -60,16 +60,11 @@ func newRig(t *testing.T, server func(*bmc.Config), client func(*ipmi.Config)) *
 // await polls the meter until a reading is as wanted.
 func (r *rig) await(t *testing.T, what string, ok func(ipmi.Reading) bool) ipmi.Reading {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for ; time.Now().Before(deadline); <-tick.C {
-		if got := r.meter.Latest(); ok(got) {
-			return got
-		}
+	var got ipmi.Reading
+	if !testkit.Within(patience, func() bool { got = r.meter.Latest(); return ok(got) }) {
+		t.Fatalf("%s: have %+v", what, got)
 	}
-	t.Fatalf("%s: have %+v", what, r.meter.Latest())
-	return ipmi.Reading{}
+	return got
 }
 
 func reads(watts units.Power) func(ipmi.Reading) bool {

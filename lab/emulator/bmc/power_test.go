@@ -152,9 +152,7 @@ func openSession(t *testing.T, conn net.Conn) []byte {
 		t.Fatal(err)
 	}
 	buf := make([]byte, maxDatagram)
-	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, conn.SetReadDeadline(time.Now().Add(30*time.Second)))
 	n, err := conn.Read(buf)
 	if err != nil || n < 28 || buf[17] != 0 {
 		t.Fatalf("open session: %x, %v", buf[:n], err)

@@ -78,9 +78,7 @@ func sum(b []byte) (s byte) {
 // commands are passed over; none within the time is no answer.
 func (m *machine) answer(t *testing.T, within time.Duration) (code byte, data []byte, ok bool) {
 	t.Helper()
-	if err := m.conn.SetReadDeadline(time.Now().Add(within)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, m.conn.SetReadDeadline(time.Now().Add(within)))
 	var msg []byte
 	escaped := byte(0)
 	for one := make([]byte, 1); ; {
@@ -199,9 +197,7 @@ func TestSystemInterfaceFaults(t *testing.T) {
 		t.Errorf("healed: code %#x", code)
 	}
 	b.Restart()
-	if err := m.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, m.conn.SetReadDeadline(time.Now().Add(patience)))
 	if _, err := io.Copy(io.Discard, m.conn); err != nil && !errors.Is(err, syscall.ECONNRESET) {
 		t.Errorf("not hung up on at the restart: %v", err)
 	}

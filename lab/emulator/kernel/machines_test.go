@@ -23,17 +23,13 @@ func TestLowerTwinWins(t *testing.T) {
 	const twin = "sys/devices/virtual/powercap/intel-rapl-mmio/intel-rapl-mmio:0/"
 	m := newMachine(t, named(t, "client-psys-mmio"))
 	for _, name := range []string{pkg, twin} {
-		if err := m.write(t, name+"constraint_0_time_window_us", "976"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, m.write(t, name+"constraint_0_time_window_us", "976"))
 	}
 	for _, c := range []struct {
 		file, limit string
 		watts       float64
 	}{{pkg, "40000000", 40}, {twin, "25000000", 25}, {pkg, "90000000", 25}, {twin, "60000000", 60}} {
-		if err := m.write(t, c.file+"constraint_0_power_limit_uw", c.limit); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, m.write(t, c.file+"constraint_0_power_limit_uw", c.limit))
 		m.step(2*time.Second, 1)
 		if got := m.plant.Package().Watts(); math.Abs(got-c.watts) > 1 {
 			t.Errorf("%s to %sconstraint_0: package draws %.1f W, want %.0f W", c.limit, c.file, got, c.watts)
@@ -58,9 +54,7 @@ func TestFrequencyFollowsItsControls(t *testing.T) {
 		{"sys/devices/system/cpu/intel_pstate/max_perf_pct", "50", 1_800_000},
 		{"sys/devices/system/cpu/intel_pstate/max_perf_pct", "100", 3_600_000},
 	} {
-		if err := m.write(t, c.file, c.text); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, m.write(t, c.file, c.text))
 		m.step(100*time.Millisecond, 0.2)
 		if f := m.plant.Freq(); f != c.want {
 			t.Errorf("after %s to %s the machine runs at %v, want %v", c.text, c.file, f, c.want)
@@ -161,9 +155,7 @@ func TestTurboSwitches(t *testing.T) {
 	}
 	shape := testkit.Need(named(t, "epyc").WithDriver("cppc_cpufreq"))(t)
 	m = newMachine(t, shape)
-	if err := m.write(t, policy1+"scaling_max_freq", "2000000"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, m.write(t, policy1+"scaling_max_freq", "2000000"))
 	for on, top := range map[string]string{"0": "2450000", "1": "3700000"} {
 		if err := m.write(t, boost, on); err != nil {
 			t.Error(err)

@@ -79,9 +79,7 @@ func (m *machine) read(t fataler, name string) string {
 
 func (m *machine) fault(t fataler, name string, args ...string) {
 	t.Helper()
-	if err := m.Fault(name, args...); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, m.Fault(name, args...))
 }
 
 // is compares what a call answered with an error number, 0 for success.
@@ -349,15 +347,11 @@ func TestDrift(t *testing.T) {
 		if got := m.read(t, limit); got != "200000000" {
 			t.Errorf("limit %s after the other writer", got)
 		}
-		if err := m.write(t, limit, "90000000"); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, m.write(t, limit, "90000000"))
 		m.step(1200*time.Millisecond, 1)
 	}
 	m.fault(t, kernel.Clear)
-	if err := m.write(t, limit, "90000000"); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, m.write(t, limit, "90000000"))
 	m.step(3*time.Second, 1)
 	if got := m.read(t, limit); got != "90000000" {
 		t.Errorf("limit %s after the other writer went", got)

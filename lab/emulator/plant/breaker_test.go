@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"headroom/internal/testkit"
 	"headroom/lab/emulator/plant"
 	"headroom/units"
 )
@@ -18,9 +19,7 @@ const breakerRating = 1000 * units.Watt
 
 func breaker(t rapid.TB, class plant.Class) *plant.Breaker {
 	b := &plant.Breaker{}
-	if err := b.Rate(breakerRating, class); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, b.Rate(breakerRating, class))
 	return b
 }
 

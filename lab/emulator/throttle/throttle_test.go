@@ -29,9 +29,7 @@ func busy(t *testing.T) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	cmd := exec.CommandContext(ctx, "sh", "-c", "ulimit -t 60; sh -c 'while :; do :; done' & wait")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, cmd.Start())
 	t.Cleanup(func() {
 		defer cancel()
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
@@ -60,9 +58,7 @@ func slowed(t *testing.T, th Throttle, root, free int, cores float64, d time.Dur
 	defer ticker.Stop()
 	for n := 0; ; n++ {
 		if n%5 == 0 {
-			if err := th.Hold([]int{root}); err != nil {
-				t.Fatal(err)
-			}
+			testkit.Check(t, th.Hold([]int{root}))
 		}
 		now := <-ticker.C
 		if _, err := th.Step(now.Sub(last), cores); err != nil {
@@ -126,9 +122,7 @@ func TestSignalsEndLeftovers(t *testing.T) {
 	if !ok {
 		t.Fatal("no stat of a running process")
 	}
-	if err := unix.Kill(left.Process.Pid, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, unix.Kill(left.Process.Pid, unix.SIGSTOP))
 	note := filepath.Join(t.TempDir(), "held.json")
 	text := fmt.Sprintf(`[{"pid":%d,"start":%d},{"pid":%d,"start":1},{"pid":1,"start":0}]`, left.Process.Pid, st.start, other.Process.Pid)
 	testkit.WriteFile(t, note, text)
@@ -182,9 +176,7 @@ func TestCgroupVersion2Files(t *testing.T) {
 	t.Parallel()
 	mount := t.TempDir()
 	group := filepath.Join(mount, "headroom-x", "n01")
-	if err := os.MkdirAll(group, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.MkdirAll(group, 0o755))
 	for name, text := range map[string]string{
 		"cgroup.controllers": "cpuset cpu io memory", "cgroup.subtree_control": "", "headroom-x/cgroup.subtree_control": "",
 	} {
@@ -195,9 +187,7 @@ func TestCgroupVersion2Files(t *testing.T) {
 		t.Fatalf("version %d, %v", api.version, err)
 	}
 	c := &Cgroup{api: api, period: period, parents: []string{filepath.Dir(group)}, groups: []string{group}}
-	if err := c.delegate(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, c.delegate())
 	for _, dir := range []string{mount, filepath.Dir(group)} {
 		if text, _ := os.ReadFile(filepath.Join(dir, "cgroup.subtree_control")); string(text) != "+cpu" {
 			t.Errorf("subtree_control of %s is %q", dir, text)
@@ -224,13 +214,9 @@ func TestWeigh(t *testing.T) {
 		file, want string
 	}{{version1, "cpu.shares", "51200"}, {version2, "cpu.weight", "5000"}} {
 		run := t.TempDir()
-		if err := os.WriteFile(filepath.Join(run, c.file), nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(filepath.Join(run, c.file), nil, 0o644))
 		g := &Cgroup{api: c.api(run), parents: []string{run}}
-		if err := g.Weigh(50); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, g.Weigh(50))
 		if text, _ := os.ReadFile(filepath.Join(run, c.file)); string(text) != c.want {
 			t.Errorf("%s is %q, want %q", c.file, text, c.want)
 		}

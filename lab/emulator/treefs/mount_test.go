@@ -67,9 +67,7 @@ func (m *mounted) fault(name string, args ...string) {
 	m.t.Helper()
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	if err := m.tree.Fault(name, args...); err != nil {
-		m.t.Fatal(err)
-	}
+	testkit.Check(m.t, m.tree.Fault(name, args...))
 }
 
 // read is the file's text without its line break, and the error of reading it.

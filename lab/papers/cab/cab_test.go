@@ -17,8 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"headroom/internal/cli"
 	"headroom/internal/testkit"
 	"headroom/lab/papers"
@@ -169,11 +167,7 @@ func TestTaskTimes(t *testing.T) {
 // command runs `powerlab cab`.
 func command(t *testing.T, args ...string) (exit int, stdout, stderr string) {
 	t.Helper()
-	root := &cobra.Command{Use: "powerlab"}
-	root.AddCommand(NewCommand())
-	var out, errs bytes.Buffer
-	exit = cli.Run(t.Context(), root, append([]string{"cab"}, args...), &out, &errs)
-	return exit, out.String(), errs.String()
+	return testkit.Run(t, NewCommand(), "", args...)
 }
 
 // The command reports every target in the documented form, with exit code 0 or 8 by
@@ -184,9 +178,7 @@ func TestCommand(t *testing.T) {
 	one, two := t.TempDir(), t.TempDir()
 	exit, stdout, _ := command(t, "--seed", "2", "--seeds", "1", "--out", one, "-o", "json")
 	same := &figures{trials: smallFigures(t).trials[1:]}
-	if err := same.files(2).Write(two); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, same.files(2).Write(two))
 	for _, name := range []string{"runs.csv", "summary.csv", "containers.csv", "fig4.svg", "fig5.svg", "table2.svg"} {
 		a := testkit.Need(os.ReadFile(filepath.Join(one, name)))(t)
 		b, err := os.ReadFile(filepath.Join(two, name))
@@ -199,9 +191,7 @@ func TestCommand(t *testing.T) {
 		Seed    uint64           `json:"seed"`
 		Targets []map[string]any `json:"targets"`
 	}
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, json.Unmarshal([]byte(stdout), &report))
 	var again bytes.Buffer
 	whole := papers.Report{Paper: "cab", Seed: 2, Targets: same.targets()}
 	if err := whole.Print(&again, &cli.Output{Format: "json"}); err != nil || again.String() != stdout {

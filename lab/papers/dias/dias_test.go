@@ -361,9 +361,7 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, os.WriteFile(file, nil, 0o600))
 	if _, err := command(t, "--seeds", "1", "--jobs", "500", "--out", file); err == nil || !strings.Contains(err.Error(), "--out") {
 		t.Errorf("%v", err)
 	}

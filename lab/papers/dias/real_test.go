@@ -90,9 +90,7 @@ func TestRealTable(t *testing.T) {
 	r := realTimes(asMeant())
 	r[0].jobs[0].joules = nil
 	var out bytes.Buffer
-	if err := r.write(&out); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, r.write(&out))
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	if len(lines) != 11 || lines[1] != "p,0,high,6.00000,5.00000,1,0.00000,false," || !strings.HasSuffix(lines[2], ",2,0.00000,false,1000.00000") {
 		t.Errorf("%q", lines)
@@ -269,9 +267,7 @@ func TestSparkNeedsJars(t *testing.T) {
 	t.Parallel()
 	bin := t.TempDir()
 	for _, name := range []string{"coordinator", "scheduler", "powerd", "powerlab"} {
-		if err := os.WriteFile(filepath.Join(bin, name), nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		testkit.Check(t, os.WriteFile(filepath.Join(bin, name), nil, 0o600))
 	}
 	if _, err := command(t, "--engine", "spark", "--bin", bin); err == nil || !strings.Contains(err.Error(), "headroom-spark.jar") {
 		t.Errorf("%v", err)

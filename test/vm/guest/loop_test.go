@@ -149,9 +149,7 @@ func startPowerd(t *testing.T) (process *os.Process, stop func()) {
 	cmd.Stderr = &log
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, cmd.Start())
 	var once sync.Once
 	stop = func() {
 		once.Do(func() {
@@ -223,9 +221,7 @@ func TestWallCapThroughBMC(t *testing.T) {
 	}
 	h.settles("the fail-safe cap is held again", 0.94*failSafe, 1.01*failSafe)
 
-	if err := process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	testkit.Check(t, process.Kill())
 	stop()
 	_, stop = startPowerd(t)
 	h.settles("the next powerd holds it", 0.94*failSafe, 1.01*failSafe)
