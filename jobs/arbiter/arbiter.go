@@ -36,8 +36,6 @@ type Settings struct {
 	Containers containers.Policy
 	// Damping keeps shares from following noise.
 	Damping containers.Damping
-	// Epsilon is by how much less than the uncapped finish time is aimed at; 0: 0.05.
-	Epsilon float64
 }
 
 // DefaultSettings are the policies learned and stretch.

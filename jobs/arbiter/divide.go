@@ -26,7 +26,7 @@ func (a *Arbiter) divide(now time.Duration, in Input, joined bool, d *Decision) 
 	for i := range in.Jobs {
 		jobs = append(jobs, a.jobs[in.Jobs[i].ID].wants(&in))
 	}
-	settings := containers.Settings{Epsilon: in.Settings.Epsilon}
+	settings := containers.Settings{}
 	plan, err := containers.Allocate(policy, in.Containers, jobs, settings)
 	if few, ok := errors.AsType[*containers.TooFewError](err); ok {
 		d.Trouble = few.Error()

@@ -65,34 +65,35 @@ func (c *client) leader(ctx context.Context, patience time.Duration, f func(head
 	return err
 }
 
+// ask sends a request to the server that leads, and returns its answer.
+func ask[Q, A any](ctx context.Context, c *client, patience time.Duration, method func(headroomv1connect.ClusterServiceClient, context.Context, *connect.Request[Q]) (*connect.Response[A], error), q *Q) (answer *A, err error) {
+	err = c.leader(ctx, patience, func(s headroomv1connect.ClusterServiceClient) error {
+		res, err := method(s, ctx, connect.NewRequest(q))
+		if err == nil {
+			answer = res.Msg
+		}
+		return err
+	})
+	return answer, err
+}
+
 // site is the domain whose budget the demo changes, as the leader has it now.
 func (c *client) site(ctx context.Context) (*headroomv1.Domain, *headroomv1.Meta, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookWait)
 	defer cancel()
-	var res *connect.Response[headroomv1.ListDomainsResponse]
-	err := c.leader(ctx, 0, func(s headroomv1connect.ClusterServiceClient) (err error) {
-		res, err = s.ListDomains(ctx, connect.NewRequest(&headroomv1.ListDomainsRequest{Domain: site}))
-		return err
-	})
+	res, err := ask(ctx, c, 0, headroomv1connect.ClusterServiceClient.ListDomains, &headroomv1.ListDomainsRequest{Domain: site})
 	if err != nil {
 		return nil, nil, err
 	}
-	return res.Msg.GetDomains()[0], res.Msg.GetMeta(), nil // an unknown domain is an error of the server
+	return res.GetDomains()[0], res.GetMeta(), nil // an unknown domain is an error of the server
 }
 
 // nodes is the leader's table of nodes.
 func (c *client) nodes(ctx context.Context) ([]*headroomv1.Node, *headroomv1.Meta, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookWait)
 	defer cancel()
-	var res *connect.Response[headroomv1.ListNodesResponse]
-	err := c.leader(ctx, 0, func(s headroomv1connect.ClusterServiceClient) (err error) {
-		res, err = s.ListNodes(ctx, connect.NewRequest(&headroomv1.ListNodesRequest{}))
-		return err
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return res.Msg.GetNodes(), res.Msg.GetMeta(), nil
+	res, err := ask(ctx, c, 0, headroomv1connect.ClusterServiceClient.ListNodes, &headroomv1.ListNodesRequest{})
+	return res.GetNodes(), res.GetMeta(), err
 }
 
 // setBudget changes the site's budget and returns once that is committed.
@@ -100,32 +101,26 @@ func (c *client) setBudget(ctx context.Context, to units.Power, reason string) (
 	ctx, cancel := context.WithTimeout(ctx, changeWait)
 	defer cancel()
 	req := &headroomv1.SetBudgetRequest{Domain: site, BudgetUw: int64(to), Change: change(reason)}
-	var res *connect.Response[headroomv1.SetBudgetResponse]
-	err := persist(ctx, func() error {
-		return c.leader(ctx, changeWait, func(s headroomv1connect.ClusterServiceClient) (err error) {
-			res, err = s.SetBudget(ctx, connect.NewRequest(req))
-			return err
-		})
+	var res *headroomv1.SetBudgetResponse
+	err := persist(ctx, func() (err error) {
+		res, err = ask(ctx, c, changeWait, headroomv1connect.ClusterServiceClient.SetBudget, req)
+		return err
 	})
 	if err != nil {
 		return nil, rpc.AsCLI(err, "budget set", site)
 	}
-	return res.Msg, nil
+	return res, nil
 }
 
 // awaitBudget is when each node that the revision lowered has read back its new cap.
 func (c *client) awaitBudget(ctx context.Context, revision uint64, wait time.Duration) ([]*headroomv1.Confirmation, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+time.Second)
 	defer cancel()
-	var res *connect.Response[headroomv1.AwaitBudgetResponse]
-	err := c.leader(ctx, 0, func(s headroomv1connect.ClusterServiceClient) (err error) {
-		res, err = s.AwaitBudget(ctx, connect.NewRequest(&headroomv1.AwaitBudgetRequest{Revision: revision, WaitMs: wait.Milliseconds()}))
-		return err
-	})
+	res, err := ask(ctx, c, 0, headroomv1connect.ClusterServiceClient.AwaitBudget, &headroomv1.AwaitBudgetRequest{Revision: revision, WaitMs: wait.Milliseconds()})
 	if err != nil {
 		return nil, rpc.AsCLI(err, "await the cut", site)
 	}
-	return res.Msg.GetConfirmations(), nil
+	return res.GetConfirmations(), nil
 }
 
 // submit hands a job file to the scheduler and returns once the job is in the

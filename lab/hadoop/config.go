@@ -35,8 +35,6 @@ type Config struct {
 	// Properties are added to yarn-site.xml of the ResourceManager and of all nodes, and
 	// win over what is written there.
 	Properties map[string]string
-	// Heartbeat is how often nodes report and the scheduler looks; 0 means 200 ms.
-	Heartbeat time.Duration
 
 	classLists string // folder in which the JVMs list the classes that they load; see Prepare
 }
@@ -70,11 +68,13 @@ func Nodes(n int) []Node {
 	return nodes
 }
 
+// heartbeat is how often nodes report and the scheduler looks.
+const heartbeat = 200 * time.Millisecond
+
 // What a Config that does not say gets.
 const (
-	heartbeat = 200 * time.Millisecond
-	memoryMB  = 4096
-	vcores    = 4
+	memoryMB = 4096
+	vcores   = 4
 )
 
 // nodesMost is how many addresses 127.A.B.1 and up a cluster gives to nodes.
@@ -108,9 +108,6 @@ func (c *Config) complete() (err error) {
 	}
 	if c.Scheduler == "" {
 		c.Scheduler = stockScheduler
-	}
-	if c.Heartbeat <= 0 {
-		c.Heartbeat = heartbeat
 	}
 	c.Properties = maps.Clone(c.Properties)
 	return nil

@@ -92,7 +92,7 @@ func (c *Cluster) core() properties {
 // that is started again goes on with the jobs that it had.
 func (c *Cluster) yarn() properties {
 	mb, cores := c.largest()
-	beat := strconv.FormatInt(c.config.Heartbeat.Milliseconds(), 10)
+	beat := strconv.FormatInt(heartbeat.Milliseconds(), 10)
 	p := properties{
 		"yarn.resourcemanager.hostname":                                                 serverHost,
 		"yarn.resourcemanager.scheduler.address":                                        c.addresses.on(serverHost, portScheduler),

@@ -54,9 +54,6 @@ type Config struct {
 	Nodes []Node
 	// Plugin is headroom-spark.jar; empty for a cluster without hook.
 	Plugin string
-	// Properties are added to spark-defaults.conf of all applications, and win over what
-	// is written there.
-	Properties map[string]string
 }
 
 // Node is one machine of the cluster.

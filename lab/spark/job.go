@@ -45,7 +45,6 @@ func (c *Cluster) writeDefaults() error {
 		"spark.eventLog.enabled": "true", "spark.eventLog.dir": "file://" + c.path("events"), "spark.eventLog.compress": "false", "spark.eventLog.rolling.enabled": "false",
 		"spark.sql.shuffle.partitions": "4", "spark.sql.warehouse.dir": "file://" + c.path("warehouse"),
 	}
-	maps.Copy(conf, c.config.Properties)
 	var b strings.Builder
 	for _, key := range slices.Sorted(maps.Keys(conf)) {
 		fmt.Fprintf(&b, "%s %s\n", key, conf[key])
@@ -71,8 +70,6 @@ type Job struct {
 	// Application is a jar or a Python program, Main the jar's class.
 	Application, Main string
 	Args              []string
-	// Jars are further jars.
-	Jars []string
 	// Theta is the drop ratio that the hook is told by the configuration, 0 to 1, Seed what
 	// chooses what is dropped. Without Config.Plugin there is no hook and both must be 0.
 	Theta float64
@@ -81,8 +78,6 @@ type Job struct {
 	Stages string
 	// Conf are further properties.
 	Conf map[string]string
-	// Wrap makes the driver's command line out of its own, to place it; nil leaves it. See OnNode.
-	Wrap func(argv []string) []string
 }
 
 // RunningJob is an application whose driver was started.
@@ -133,21 +128,15 @@ func (c *Cluster) Submit(j Job) (*RunningJob, error) {
 	c.jobs++
 	name := j.Name + "-" + strconv.Itoa(c.jobs)
 	c.mu.Unlock()
-	argv := c.submit(j, name)
-	if j.Wrap != nil {
-		argv = j.Wrap(argv)
-	}
 	r := &RunningJob{cluster: c, began: time.Now()}
 	var err error
-	r.program, err = c.group.Start(name, []string{"SPARK_HOME=" + c.config.Release.Home, "SPARK_CONF_DIR=" + c.ConfDir()}, argv...)
+	r.program, err = c.group.Start(name, []string{"SPARK_HOME=" + c.config.Release.Home, "SPARK_CONF_DIR=" + c.ConfDir()}, c.submit(j, name)...)
 	return r, err
 }
 
 func (c *Cluster) submit(j Job, name string) []string {
 	conf := map[string]string{"spark.app.name": name}
-	jars := slices.Clone(j.Jars)
 	if c.config.Plugin != "" {
-		jars = append(jars, c.config.Plugin)
 		maps.Copy(conf, map[string]string{
 			"spark.plugins": "headroom.spark.HeadroomPlugin", "spark.shuffle.manager": "headroom.spark.HeadroomShuffleManager",
 			"spark.headroom.theta": strconv.FormatFloat(j.Theta, 'g', -1, 64), "spark.headroom.seed": strconv.FormatInt(int64(j.Seed), 10),
@@ -161,8 +150,8 @@ func (c *Cluster) submit(j Job, name string) []string {
 	if j.Main != "" {
 		argv = append(argv, "--class", j.Main)
 	}
-	if len(jars) > 0 {
-		argv = append(argv, "--jars", strings.Join(jars, ","))
+	if c.config.Plugin != "" {
+		argv = append(argv, "--jars", c.config.Plugin)
 	}
 	for _, key := range slices.Sorted(maps.Keys(conf)) {
 		argv = append(argv, "--conf", key+"="+conf[key])
