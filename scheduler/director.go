@@ -12,6 +12,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/cli"
 	"headroom/internal/pause"
+	"headroom/internal/rpc"
 	"headroom/scheduler/leader"
 )
 
@@ -80,7 +81,7 @@ func (d *director) follow(parent context.Context, address string) (led bool, err
 		cancel()
 		return false, errors.Join(err, st.CloseResponse())
 	}
-	inbox, broken := receiveDirectives(ctx, st)
+	inbox, broken := rpc.Inbox(ctx, directivesMax, st.Receive)
 	defer func() {
 		cancel()
 		_ = st.CloseRequest()
@@ -112,27 +113,6 @@ func (d *director) follow(parent context.Context, address string) (led bool, err
 			return led, err
 		}
 	}
-}
-
-func receiveDirectives(ctx context.Context, st *directStream) (inbox <-chan *headroomv1.DirectorMessage, broken <-chan error) {
-	in, end := make(chan *headroomv1.DirectorMessage, directivesMax), make(chan error, 1)
-	go func() {
-		defer close(in)
-		for {
-			m, err := st.Receive()
-			if err != nil {
-				end <- err
-				return
-			}
-			select {
-			case in <- m:
-			case <-ctx.Done():
-				end <- ctx.Err()
-				return
-			}
-		}
-	}()
-	return in, end
 }
 
 // handle handles one message; moved says that another coordinator leads.

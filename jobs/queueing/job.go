@@ -62,23 +62,13 @@ func TaskLevel(m TaskModel) (PH, error) {
 	if err := checkJob(m.Slots, m.Speed, m.MapDrop, m.ReduceDrop); err != nil {
 		return PH{}, err
 	}
-	setup, err := stage("setup", m.Setup)
-	if err != nil {
-		return PH{}, err
-	}
-	maps, err := tasks("maps", m.Maps, m.MapDrop, m.MapMean, m.Slots)
-	if err != nil {
-		return PH{}, err
-	}
-	shuffle, err := stage("shuffle", m.Shuffle)
-	if err != nil {
-		return PH{}, err
-	}
-	reduces, err := tasks("reduces", m.Reduces, m.ReduceDrop, m.ReduceMean, m.Slots)
-	if err != nil {
-		return PH{}, err
-	}
-	return job(m.Speed, setup, maps, shuffle, reduces)
+	return job(
+		m.Speed,
+		func() (part, error) { return stage("setup", m.Setup) },
+		func() (part, error) { return tasks("maps", m.Maps, m.MapDrop, m.MapMean, m.Slots) },
+		func() (part, error) { return stage("shuffle", m.Shuffle) },
+		func() (part, error) { return tasks("reduces", m.Reduces, m.ReduceDrop, m.ReduceMean, m.Slots) },
+	)
 }
 
 // WaveLevel is the distribution of a job's time on an idle cluster, DIAS's section 4.2.
@@ -86,23 +76,13 @@ func WaveLevel(m WaveModel) (PH, error) {
 	if err := checkJob(m.Slots, m.Speed, m.MapDrop, m.ReduceDrop); err != nil {
 		return PH{}, err
 	}
-	setup, err := given("setup", m.Setup)
-	if err != nil {
-		return PH{}, err
-	}
-	maps, err := waves("map", m.Maps, m.MapDrop, m.Slots, m.MapWaves)
-	if err != nil {
-		return PH{}, err
-	}
-	shuffle, err := given("shuffle", m.Shuffle)
-	if err != nil {
-		return PH{}, err
-	}
-	reduces, err := waves("reduce", m.Reduces, m.ReduceDrop, m.Slots, m.ReduceWaves)
-	if err != nil {
-		return PH{}, err
-	}
-	return job(m.Speed, setup, maps, shuffle, reduces)
+	return job(
+		m.Speed,
+		func() (part, error) { return given("setup", m.Setup) },
+		func() (part, error) { return waves("map", m.Maps, m.MapDrop, m.Slots, m.MapWaves) },
+		func() (part, error) { return given("shuffle", m.Shuffle) },
+		func() (part, error) { return waves("reduce", m.Reduces, m.ReduceDrop, m.Slots, m.ReduceWaves) },
+	)
 }
 
 func checkJob(slots int, speed, mapDrop, reduceDrop float64) error {
@@ -120,10 +100,15 @@ func checkJob(slots int, speed, mapDrop, reduceDrop float64) error {
 }
 
 // job puts the stages together and runs them at a speed.
-func job(speed float64, stages ...part) (PH, error) {
+func job(speed float64, make ...func() (part, error)) (PH, error) {
+	var stages []part
 	n := 0
-	for _, s := range stages {
-		n += s.Phases()
+	for _, f := range make {
+		s, err := f()
+		if err != nil {
+			return PH{}, err
+		}
+		stages, n = append(stages, s), n+s.Phases()
 	}
 	if n > MaxPhases {
 		return PH{}, bad("job", "has %d phases; at most %d are taken: give fewer tasks, or waves instead of tasks", n, MaxPhases)

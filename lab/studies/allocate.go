@@ -60,9 +60,7 @@ type allocatedJob struct {
 
 // NewAllocateCommand is `powerlab allocate`.
 func NewAllocateCommand() *cobra.Command {
-	var file string
-	var out cli.Output
-	cmd := &cobra.Command{
+	return fileCommand(&cobra.Command{
 		Use:   "allocate",
 		Short: "Divide containers among jobs by one of the policies",
 		Long: "Divides containers among jobs as the coordinators' job loop does, from a file:\n\n" +
@@ -75,18 +73,7 @@ func NewAllocateCommand() *cobra.Command {
 			"Policies:\n" + policyHelp() + "\n" +
 			"share is the policy's own number, before rounding; containers add up to all there are.",
 		Example: "  powerlab allocate --input jobs.json\n  powerlab allocate --input - -o json < jobs.json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			answer, err := allocate(cmd.InOrStdin(), file)
-			if err != nil {
-				return err
-			}
-			return answer.print(cmd.OutOrStdout(), &out)
-		},
-	}
-	cmd.Flags().StringVar(&file, "input", "", "file with policy, containers and jobs; - for stdin")
-	out.Flags(cmd)
-	return cmd
+	}, "policy, containers and jobs", allocate)
 }
 
 func policyHelp() string {
@@ -169,6 +156,26 @@ func (a *allocated) print(w io.Writer, out *cli.Output) error {
 		rows = append(rows, []string{j.Name, fmt.Sprintf("%.3f", j.Share), strconv.Itoa(j.Containers)})
 	}
 	return out.Table(w, []string{"NAME", "SHARE", "CONTAINERS"}, rows)
+}
+
+// fileCommand makes cmd the command of a study that answers a file, which holds what is named.
+func fileCommand[A interface {
+	print(w io.Writer, out *cli.Output) error
+}](cmd *cobra.Command, holds string, study func(stdin io.Reader, file string) (A, error),
+) *cobra.Command {
+	var file string
+	var out cli.Output
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		answer, err := study(cmd.InOrStdin(), file)
+		if err != nil {
+			return err
+		}
+		return answer.print(cmd.OutOrStdout(), &out)
+	}
+	cmd.Flags().StringVar(&file, "input", "", "file with "+holds+"; - for stdin")
+	out.Flags(cmd)
+	return cmd
 }
 
 // badInput is a mistake in an input file: exit code 2, with its place.

@@ -66,9 +66,7 @@ type estimate struct {
 
 // NewEstimateCommand is `powerlab estimate`.
 func NewEstimateCommand() *cobra.Command {
-	var file string
-	var out cli.Output
-	cmd := &cobra.Command{
+	return fileCommand(&cobra.Command{
 		Use:   "estimate",
 		Short: "Estimate when a job ends from what it has shown",
 		Long: "Estimates a job's progress rate and its end under a cap, for several numbers of containers, from a file:\n\n" +
@@ -84,18 +82,7 @@ func NewEstimateCommand() *cobra.Command {
 			"  paper     CAB, equations 1 and 2: the mean rate, in proportion to cap and containers\n" +
 			"  released  CAB's published code: the mean time per task, weighted by the caps; containers left aside",
 		Example: "  powerlab estimate --input job.json\n  powerlab estimate --input - -o json < job.json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			answer, err := estimateFile(cmd.InOrStdin(), file)
-			if err != nil {
-				return err
-			}
-			return answer.print(cmd.OutOrStdout(), &out)
-		},
-	}
-	cmd.Flags().StringVar(&file, "input", "", "file with the job's past and what to estimate; - for stdin")
-	out.Flags(cmd)
-	return cmd
+	}, "the job's past and what to estimate", estimateFile)
 }
 
 func estimateFile(stdin io.Reader, file string) (*estimated, error) {

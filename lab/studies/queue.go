@@ -94,9 +94,7 @@ type queuedSimulation struct {
 
 // NewQueueCommand is `powerlab queue`.
 func NewQueueCommand() *cobra.Command {
-	var file string
-	var out cli.Output
-	cmd := &cobra.Command{
+	return fileCommand(&cobra.Command{
 		Use:   "queue",
 		Short: "Compute how long jobs of each class wait and stay",
 		Long: "Computes waiting and sojourn times of a cluster that serves one job at a time by priority, from a file:\n\n" +
@@ -114,18 +112,7 @@ func NewQueueCommand() *cobra.Command {
 			`       "simulation": {"jobs": 20000, "replications": 10, "seed": 1}; its waste is the work of killed runs` + "\n\n" +
 			"Exact means are good to 1e-9 and percentiles to 1e-7 of their value, up to the percentile 0.999.",
 		Example: "  powerlab queue --input queue.json\n  powerlab queue --input - -o json < queue.json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			answer, err := queueOf(cmd.InOrStdin(), file)
-			if err != nil {
-				return err
-			}
-			return answer.print(cmd.OutOrStdout(), &out)
-		},
-	}
-	cmd.Flags().StringVar(&file, "input", "", "file with discipline, arrivals and services; - for stdin")
-	out.Flags(cmd)
-	return cmd
+	}, "discipline, arrivals and services", queueOf)
 }
 
 // queueOf reads the file and solves or simulates.

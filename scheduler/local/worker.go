@@ -194,7 +194,7 @@ func (w *Worker) session(ctx context.Context) error {
 		cancel()
 		return err
 	}
-	inbox, broken := receive(streamCtx, st)
+	inbox, broken := rpc.Inbox(streamCtx, inboxMax, st.Receive)
 	defer func() {
 		cancel()
 		_ = st.CloseResponse()
@@ -253,29 +253,6 @@ func (w *Worker) open(ctx context.Context) (*stream, error) {
 	_ = st.CloseRequest()
 	_ = st.CloseResponse()
 	return nil, err
-}
-
-// receive passes on what the scheduler sends, until the stream or ctx ends; then
-// inbox is closed, after the reason was put into broken.
-func receive(ctx context.Context, st *stream) (inbox <-chan *headroomv1.WorkMessage, broken <-chan error) {
-	in, end := make(chan *headroomv1.WorkMessage, inboxMax), make(chan error, 1)
-	go func() {
-		defer close(in)
-		for {
-			m, err := st.Receive()
-			if err != nil {
-				end <- err
-				return
-			}
-			select {
-			case in <- m:
-			case <-ctx.Done():
-				end <- ctx.Err()
-				return
-			}
-		}
-	}()
-	return in, end
 }
 
 // handle carries out one message.
