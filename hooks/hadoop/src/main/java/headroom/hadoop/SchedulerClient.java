@@ -2,13 +2,10 @@ package headroom.hadoop;
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
-import java.io.ByteArrayOutputStream;
+import headroom.client.Pinned;
+import headroom.client.Request;
 import java.io.IOException;
-import java.io.InputStream;
-import java.io.OutputStream;
-import java.net.HttpURLConnection;
 import java.net.MalformedURLException;
-import java.net.Proxy;
 import java.net.URL;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -16,11 +13,6 @@ import java.nio.file.InvalidPathException;
 import java.nio.file.Paths;
 import java.util.Collection;
 import java.util.SortedSet;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.FutureTask;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.TimeoutException;
-import javax.net.ssl.HttpsURLConnection;
 import javax.net.ssl.SSLSocketFactory;
 import org.apache.hadoop.conf.Configuration;
 import org.slf4j.Logger;
@@ -32,7 +24,6 @@ import org.slf4j.LoggerFactory;
  */
 final class SchedulerClient {
   private static final Logger LOG = LoggerFactory.getLogger(SchedulerClient.class);
-  private static final int BODY_MAX = 1 << 20;
 
   private final URL base;
   private final int timeoutMs;
@@ -103,46 +94,17 @@ final class SchedulerClient {
     return Json.bool(ask("/v1/jobs/" + job + "/begin", body), "run");
   }
 
-  /**
-   * The socket's own timeouts bound each read, not the request. So a thread of its own makes the request, and is left
-   * to its end (which the socket's timeout brings) when time is up.
-   */
   private JsonNode ask(String path, JsonNode body) throws IOException {
-    HttpURLConnection connection = open(path);
-    FutureTask<byte[]> request = new FutureTask<>(() -> exchange(connection, path, body));
-    Thread thread = new Thread(request, "headroom-request");
-    thread.setDaemon(true);
-    thread.start();
+    Request request = new Request(base, path, timeoutMs, tls);
+    if (!tokenFile.isEmpty()) {
+      request.authorize(token());
+    }
     try {
-      return Json.object(request.get(timeoutMs, TimeUnit.MILLISECONDS));
-    } catch (TimeoutException e) {
-      connection.disconnect();
-      throw new IOException(path + " was not answered within " + timeoutMs + " ms");
-    } catch (ExecutionException e) {
-      throw e.getCause() instanceof IOException ? (IOException) e.getCause() : new IOException(path, e.getCause());
+      return Json.object(request.send(body == null ? null : Json.MAPPER.writeValueAsBytes(body)));
     } catch (InterruptedException e) {
-      connection.disconnect();
       Thread.currentThread().interrupt();
       throw new IOException(path + " was interrupted", e);
     }
-  }
-
-  private HttpURLConnection open(String path) throws IOException {
-    // The scheduler is in the cluster; a proxy that is set for the world outside would not reach it.
-    HttpURLConnection c = (HttpURLConnection) new URL(base, path).openConnection(Proxy.NO_PROXY);
-    c.setConnectTimeout(timeoutMs);
-    c.setReadTimeout(timeoutMs);
-    c.setInstanceFollowRedirects(false);
-    c.setUseCaches(false);
-    c.setRequestProperty("Accept", "application/json");
-    if (tls != null) {
-      ((HttpsURLConnection) c).setSSLSocketFactory(tls);
-      ((HttpsURLConnection) c).setHostnameVerifier((host, session) -> true); // the certificate names a role, not a host
-      if (!tokenFile.isEmpty()) {
-        c.setRequestProperty("Authorization", "Bearer " + token());
-      }
-    }
-    return c;
   }
 
   /** Read anew for each request: it may be replaced while Hadoop runs. */
@@ -152,42 +114,5 @@ final class SchedulerClient {
     } catch (InvalidPathException e) {
       throw new IOException(tokenFile + " is no file", e);
     }
-  }
-
-  private static byte[] exchange(HttpURLConnection c, String path, JsonNode body) throws IOException {
-    if (body != null) {
-      byte[] text = Json.MAPPER.writeValueAsBytes(body);
-      c.setDoOutput(true);
-      c.setRequestProperty("Content-Type", "application/json");
-      c.setFixedLengthStreamingMode(text.length);
-      try (OutputStream out = c.getOutputStream()) {
-        out.write(text);
-      }
-    }
-    int status = c.getResponseCode();
-    if (status != HttpURLConnection.HTTP_OK) {
-      c.disconnect();
-      throw new StatusException(path, status);
-    }
-    try (InputStream in = c.getInputStream()) {
-      byte[] text = read(in, path);
-      // Java takes the end of a connection for the end of the answer, however much was announced.
-      if (c.getContentLengthLong() >= 0 && c.getContentLengthLong() != text.length) {
-        throw new IOException(path + ": the answer broke off after " + text.length + " bytes");
-      }
-      return text;
-    }
-  }
-
-  private static byte[] read(InputStream in, String path) throws IOException {
-    ByteArrayOutputStream all = new ByteArrayOutputStream();
-    byte[] piece = new byte[8192];
-    for (int n = in.read(piece); n >= 0; n = in.read(piece)) {
-      all.write(piece, 0, n);
-      if (all.size() > BODY_MAX) {
-        throw new IOException(path + " was answered with more than " + BODY_MAX + " bytes");
-      }
-    }
-    return all.toByteArray();
   }
 }

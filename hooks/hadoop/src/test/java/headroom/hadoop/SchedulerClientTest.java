@@ -9,6 +9,7 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import headroom.client.StatusException;
 import java.io.IOException;
 import java.net.ServerSocket;
 import java.util.Arrays;

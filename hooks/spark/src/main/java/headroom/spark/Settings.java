@@ -1,5 +1,6 @@
 package headroom.spark;
 
+import headroom.client.Pinned;
 import java.io.IOException;
 import java.net.MalformedURLException;
 import java.net.URL;

@@ -5,6 +5,8 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import headroom.client.Pinned;
+import headroom.client.SecureScheduler;
 import java.io.IOException;
 import java.net.URL;
 import java.nio.charset.StandardCharsets;

@@ -1,4 +1,4 @@
-package headroom.hadoop;
+package headroom.client;
 
 import java.io.IOException;
 import java.io.InputStream;
@@ -24,7 +24,7 @@ import javax.net.ssl.X509ExtendedTrustManager;
  * Trusts servers that show a scheduler's certificate of one authority, and nobody else: the machine's own authorities do
  * not count. Host names do not count either, because a certificate of Headroom names a role and a name.
  */
-final class Pinned extends X509ExtendedTrustManager {
+public final class Pinned extends X509ExtendedTrustManager {
   private static final String ROLE = "headroom://scheduler/";
 
   /** The kind of a URI among alternative names: RFC 5280, GeneralName. */
@@ -37,7 +37,7 @@ final class Pinned extends X509ExtendedTrustManager {
   }
 
   /** Connects to schedulers of the authority whose certificate is in the file. */
-  static SSLSocketFactory by(String file) throws IOException {
+  public static SSLSocketFactory by(String file) throws IOException {
     if (file.isEmpty()) {
       throw new IOException("https needs the file of the cluster's authority");
     }

@@ -1,4 +1,4 @@
-package headroom.hadoop;
+package headroom.client;
 
 import com.sun.net.httpserver.HttpExchange;
 import com.sun.net.httpserver.HttpsConfigurator;
@@ -21,18 +21,18 @@ import javax.net.ssl.KeyManagerFactory;
 import javax.net.ssl.SSLContext;
 
 /** A server on loopback with a certificate of its own making, which is its own authority. */
-final class SecureScheduler implements AutoCloseable {
+public final class SecureScheduler implements AutoCloseable {
   private static final String PASSWORD = "changeit";
 
   private final HttpsServer server;
 
   /** The file of its authority. */
-  final Path ca;
+  public final Path ca;
 
   /** The token of each request, "null" for none. */
-  final BlockingQueue<String> tokens = new LinkedBlockingQueue<>();
+  public final BlockingQueue<String> tokens = new LinkedBlockingQueue<>();
 
-  SecureScheduler(Path dir, String identity, String answer) throws Exception {
+  public SecureScheduler(Path dir, String identity, String answer) throws Exception {
     Path store = dir.resolve("store.p12");
     ca = dir.resolve("ca.crt");
     keytool(store, "-genkeypair", "-keyalg", "EC", "-groupname", "secp256r1", "-dname", "CN=test", "-ext", "san=uri:" + identity);
@@ -71,7 +71,7 @@ final class SecureScheduler implements AutoCloseable {
     e.close();
   }
 
-  String url() {
+  public String url() {
     return "https://127.0.0.1:" + server.getAddress().getPort();
   }
 

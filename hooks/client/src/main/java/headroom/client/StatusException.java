@@ -1,12 +1,12 @@
-package headroom.hadoop;
+package headroom.client;
 
 import java.io.IOException;
 
 /** The scheduler answered with another status than 200. */
-final class StatusException extends IOException {
+public final class StatusException extends IOException {
   private static final long serialVersionUID = 1;
 
-  final int status;
+  public final int status;
 
   StatusException(String request, int status) {
     super(request + " was answered with status " + status);
