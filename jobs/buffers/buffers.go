@@ -25,8 +25,8 @@ const (
 // Disciplines are all of them, in the order in which they are explained.
 func Disciplines() []Discipline { return []Discipline{Shared, P, NP, DA, NPS, DIAS} }
 
-// Preempts tells whether a job of a higher class kills the running one.
-func (d Discipline) Preempts() bool { return d == P }
+// preempts tells whether a job of a higher class kills the running one.
+func (d Discipline) preempts() bool { return d == P }
 
 // Deflates tells whether jobs run with their class's drop ratio.
 func (d Discipline) Deflates() bool { return d == DA || d == DIAS }
@@ -190,7 +190,7 @@ func (b *Buffers) Add(j Job) error {
 	if j.Class < 0 || j.Class >= len(b.Classes) {
 		return fmt.Errorf("job %s: class %d of %d: %w", j.ID, j.Class, len(b.Classes), errClass)
 	}
-	if b.Knows(j.ID) {
+	if b.knows(j.ID) {
 		return nil
 	}
 	b.wait(j, 0)
@@ -200,7 +200,7 @@ func (b *Buffers) Add(j Job) error {
 // Return is Add for a job whose earlier runs were killed for higher classes under
 // another dispatcher: it comes before those that have not run.
 func (b *Buffers) Return(j Job, runs uint32) error {
-	if b.Knows(j.ID) {
+	if b.knows(j.ID) {
 		return nil
 	}
 	if err := b.Add(j); err != nil || runs == 0 {
@@ -237,8 +237,8 @@ func (b *Buffers) Adopt(r Run) error {
 	return nil
 }
 
-// Knows tells whether the job waits or runs.
-func (b *Buffers) Knows(id string) bool { _, known := b.runs[id]; return known }
+// knows tells whether the job waits or runs.
+func (b *Buffers) knows(id string) bool { _, known := b.runs[id]; return known }
 
 // Cancel takes a waiting job away; a running one is killed, and Ended confirms it.
 func (b *Buffers) Cancel(id string) {
@@ -352,7 +352,7 @@ func (b *Buffers) dispatch(now time.Time) {
 			b.actions = append(b.actions, Start{b.begin(now, j)})
 			continue
 		}
-		if b.Discipline.Preempts() {
+		if b.Discipline.preempts() {
 			b.preempt()
 		}
 		return

@@ -106,7 +106,7 @@ func TestCompletedBeforeTheKill(t *testing.T) {
 	expect(t, b.Step(at(5)), `kill low1.1 for "high1"`)
 	b.Completed(at(6), "low1")
 	expect(t, b.Step(at(6)), "start high1.1 theta 0")
-	if b.Knows("low1") {
+	if b.knows("low1") {
 		t.Fatal("low1 is kept although it is done")
 	}
 }
@@ -128,7 +128,7 @@ func TestCancel(t *testing.T) {
 	b.Cancel("high2")
 	expect(t, b.Step(at(5)), `kill high2.1 for ""`)
 	b.Ended(at(6), "high2")
-	if b.Knows("low1") || b.Knows("high1") || b.Knows("high2") {
+	if b.knows("low1") || b.knows("high1") || b.knows("high2") {
 		t.Fatal("cancelled jobs are still known")
 	}
 }

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// WorkerSilence is how long a worker may say nothing before its tasks are
+	// workerSilence is how long a worker may say nothing before its tasks are
 	// given to others. Workers speak each second.
-	WorkerSilence = 5 * time.Second
+	workerSilence = 5 * time.Second
 	// rateWindow is the time over which the rate of a job is taken.
 	rateWindow = 5 * time.Second
 	// EndedMax bounds the ended jobs that are kept for listings.

@@ -173,15 +173,15 @@ func (c *Core) dropTo(j *job, theta float64, why string) {
 }
 
 // Deflate raises the drop ratio of a running job to theta, which is committed. It
-// takes tasks that have not begun, and returns an error that wraps ErrFloor, or
-// ErrNotRunning, where it changes nothing.
+// takes tasks that have not begun, and returns an error that wraps errFloor, or
+// errNotRunning, where it changes nothing.
 func (c *Core) Deflate(id string, theta float64, seed uint64, why string) error {
 	j := c.jobs[id]
 	if j == nil || j.state != Running || !j.run.Decided || j.run.Stopping != "" {
-		return fmt.Errorf("job %s: %w", id, ErrNotRunning)
+		return fmt.Errorf("job %s: %w", id, errNotRunning)
 	}
 	if kept, floor := units.Ratio(1-theta).Kept(j.Tasks), units.Ratio(j.MinTasks).Of(j.Tasks); kept < floor || units.Ratio(theta).Above(units.Ratio(1-j.MinTasks)) {
-		return fmt.Errorf("job %s: a drop ratio of %s keeps %d of %d tasks, its floor is %d: %w", id, units.Percent(theta), kept, j.Tasks, floor, ErrFloor)
+		return fmt.Errorf("job %s: a drop ratio of %s keeps %d of %d tasks, its floor is %d: %w", id, units.Percent(theta), kept, j.Tasks, floor, errFloor)
 	}
 	if theta <= j.run.Theta {
 		return nil

@@ -61,8 +61,8 @@ func (c *Core) Jobs(now time.Time) []JobView {
 	return views
 }
 
-// Job is one job; ok is false when there is none of that id.
-func (c *Core) Job(now time.Time, id string) (view JobView, ok bool) {
+// job is one job; ok is false when there is none of that id.
+func (c *Core) job(now time.Time, id string) (view JobView, ok bool) {
 	j := c.jobs[id]
 	if j == nil {
 		return JobView{}, false

@@ -110,7 +110,7 @@ func (c *Core) Gone(node string) {
 // expire gives up the workers that have been silent for too long.
 func (c *Core) expire(now time.Time) {
 	for _, node := range c.nodes() {
-		if w := c.workers[node]; (w.connected || len(w.running) > 0) && now.Sub(w.heard) >= WorkerSilence {
+		if w := c.workers[node]; (w.connected || len(w.running) > 0) && now.Sub(w.heard) >= workerSilence {
 			c.act(LoseWorker{Node: node, Tasks: len(w.running)})
 			c.abandon(node, w)
 		}

@@ -51,7 +51,7 @@ func TestDocumentedByBuTools(t *testing.T) {
 	// Its distributions come from Erlang distributions of an order that grows to 200.
 	for k, want := range [][]float64{{0.24787, 0.44649, 0.57919}, {0.32134, 0.70548, 0.83911}, {0.45672, 0.86989, 0.97222}} {
 		for i, at := range []float64{1, 5, 10} {
-			p, err := got.Classes[k].Sojourn.CDF(at)
+			p, err := got.Classes[k].Sojourn.cdf(at)
 			if err != nil || math.Abs(p-want[i]) > 3e-3 {
 				t.Errorf("class %d: P(sojourn <= %v) = %.6f, BuTools %.5f, %v", k, at, p, want[i], err)
 			}

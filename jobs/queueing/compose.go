@@ -48,7 +48,7 @@ func sequence(parts ...part) part {
 		for i := range at {
 			exits[i] *= left
 		}
-		for i, exit := range p.Exit() {
+		for i, exit := range p.exit() {
 			exits[at+i] = exit
 			for j := range m {
 				if x := p.A.At(i, j); x != 0 {

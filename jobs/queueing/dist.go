@@ -16,19 +16,19 @@ type Source interface {
 }
 
 // Mean is E[X].
-func (p PH) Mean() float64 { return p.Moment(1) }
+func (p PH) Mean() float64 { return p.moment(1) }
 
-// Moment is E[X^n], n at least 0.
-func (p PH) Moment(n int) float64 {
+// moment is E[X^n], n at least 0.
+func (p PH) moment(n int) float64 {
 	if n <= 0 {
 		return 1
 	}
-	return p.Moments(n)[n-1]
+	return p.moments(n)[n-1]
 }
 
-// Moments are E[X], ..., E[X^n], each exact to rounding. Far moments may be infinite
+// moments are E[X], ..., E[X^n], each exact to rounding. Far moments may be infinite
 // in float64.
-func (p PH) Moments(n int) []float64 {
+func (p PH) moments(n int) []float64 {
 	inverse := newInverse(p)
 	x := make([]float64, p.Phases())
 	for i := range x {
@@ -46,8 +46,8 @@ func (p PH) Moments(n int) []float64 {
 // jumpsMost bounds the steps of uniformisation; beyond it, a matrix exponential.
 const jumpsMost = 20000
 
-// CDF is P(X <= t).
-func (p PH) CDF(t float64) float64 {
+// cdf is P(X <= t).
+func (p PH) cdf(t float64) float64 {
 	if math.IsNaN(t) {
 		return math.NaN()
 	}

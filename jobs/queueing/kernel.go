@@ -240,7 +240,7 @@ type inverse struct {
 func newInverse(p PH) *inverse {
 	n := p.Phases()
 	inv := &inverse{lower: make([][]float64, n), upper: make([][]float64, n), exit: make([]float64, n)}
-	exits := p.Exit()
+	exits := p.exit()
 	for i := range n {
 		inv.lower[i] = make([]float64, n)
 		inv.upper[i] = append([]float64(nil), p.A.RawRowView(i)...)

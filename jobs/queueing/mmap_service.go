@@ -32,7 +32,7 @@ type entry struct {
 
 // newServiceWork prepares a distribution that is checked already.
 func newServiceWork(p PH) (*serviceWork, error) {
-	start, exit, a := complexes(p.Alpha), complexes(p.Exit()), rowsOf(p.A)
+	start, exit, a := complexes(p.Alpha), complexes(p.exit()), rowsOf(p.A)
 	var w *serviceWork
 	if visit, ok := visitOrder(a); ok {
 		w = onceThrough(start, exit, a, visit)

@@ -53,7 +53,7 @@ func TestServiceTransforms(t *testing.T) {
 			alive[i] = 1
 		}
 		for name, off := range map[string]float64{
-			"transform": distance(testkit.Need(w.transformAt(q))(t), kroneckerTransform(t, p, q, p.Exit())),
+			"transform": distance(testkit.Need(w.transformAt(q))(t), kroneckerTransform(t, p, q, p.exit())),
 			"rest":      distance(testkit.Need(w.restAt(q))(t), kroneckerTransform(t, p, q, alive)),
 		} {
 			if off > 1e-12 {

@@ -106,7 +106,7 @@ func sameMeasure(t *testing.T, what string, got, want Measure) {
 	for i := range want.Percentiles {
 		agrees(t, what+" percentile", got.Percentiles[i].At, want.Percentiles[i].At, 1e-7)
 	}
-	gotNone, wantNone := testkit.Need(got.CDF(0))(t), testkit.Need(want.CDF(0))(t)
+	gotNone, wantNone := testkit.Need(got.cdf(0))(t), testkit.Need(want.cdf(0))(t)
 	if math.Abs(gotNone-wantNone) > 1e-9 {
 		t.Errorf("%s is 0 with probability %v, want %v", what, gotNone, wantNone)
 	}
@@ -200,7 +200,7 @@ func TestMMAPIsBirthDeath(t *testing.T) {
 			agrees(t, name+" wait", got.Wait.Mean, wait, 1e-9)
 			agrees(t, name+" wait squared", got.Wait.Moments[1], second, 1e-9)
 			agrees(t, name+" sojourn", got.Sojourn.Mean, wait+1/c.mu, 1e-9)
-			agrees(t, name+" starts at once", testkit.Need(got.Wait.CDF(0))(t), 1-delayed, 1e-9)
+			agrees(t, name+" starts at once", testkit.Need(got.Wait.cdf(0))(t), 1-delayed, 1e-9)
 			search := quantiles{mean: wait, law: func(at float64) (float64, float64, error) {
 				tail := 0.0
 				for n, x := range met {
@@ -475,7 +475,7 @@ func workWaiting(t *testing.T, d []*mat.Dense, services []PH) float64 {
 	for k, c := range got.Classes {
 		total += rates[k] * c.Wait.Mean * services[k].Mean()
 		at := c.Sojourn.Percentiles[0].At
-		before, there, after := testkit.Need(c.Sojourn.CDF(at/2))(t), testkit.Need(c.Sojourn.CDF(at))(t), testkit.Need(c.Sojourn.CDF(2*at))(t)
+		before, there, after := testkit.Need(c.Sojourn.cdf(at/2))(t), testkit.Need(c.Sojourn.cdf(at))(t), testkit.Need(c.Sojourn.cdf(2*at))(t)
 		if math.Abs(there-0.95) > 1e-9 || !(before >= 0 && before < there && there < after && after <= 1) {
 			t.Errorf("class %d: %v, %v, %v at half, once and twice the 95th percentile", k, before, there, after)
 		}

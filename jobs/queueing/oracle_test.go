@@ -30,7 +30,7 @@ func over2(a, b *big.Float) *big.Float { return zero().Quo(a, b) }
 func lst(p PH, s *big.Float) *big.Float {
 	n := p.Phases()
 	x := make([]*big.Float, n)
-	exit := p.Exit()
+	exit := p.exit()
 	sum := zero()
 	for i := n - 1; i >= 0; i-- {
 		x[i] = num(exit[i])
@@ -147,7 +147,7 @@ func (x textbook) compare(t *testing.T, m Measure, terms int64) {
 		if coarse := x.stehfest(p.At, terms*4/5); math.Abs(coarse-here) > 1e-9 {
 			t.Fatalf("the oracle itself has not converged: %v with %d terms, %v with %d", coarse, 2*(terms*4/5), here, 2*terms)
 		}
-		density := (testkit.Need(m.CDF(p.At*(1+h)))(t) - testkit.Need(m.CDF(p.At))(t)) / h // t f(t)
+		density := (testkit.Need(m.cdf(p.At*(1+h)))(t) - testkit.Need(m.cdf(p.At))(t)) / h // t f(t)
 		if off := (1 - p.P - here) / density; !(math.Abs(off) < 1e-7) {
 			t.Errorf("%s class %d, sojourn %v: percentile %v is %v, off by %.3g", x.q.Discipline, x.class, x.sojourn, p.P, p.At, off)
 		}

@@ -117,7 +117,7 @@ func checkRow(row []float64, i int) error {
 // checkAbsorbed finds the phases from which no path leads to absorption: for these A is
 // singular and the time infinite.
 func (p PH) checkAbsorbed() error {
-	n, exit := len(p.Alpha), p.Exit()
+	n, exit := len(p.Alpha), p.exit()
 	ends := make([]bool, n)
 	var found []int
 	for i, x := range exit {
@@ -145,8 +145,8 @@ func (p PH) checkAbsorbed() error {
 // Phases is the number of phases.
 func (p PH) Phases() int { return len(p.Alpha) }
 
-// Exit is the rate of absorption from each phase.
-func (p PH) Exit() []float64 {
+// exit is the rate of absorption from each phase.
+func (p PH) exit() []float64 {
 	exit := make([]float64, len(p.Alpha))
 	for i := range exit {
 		exit[i] = exitOf(p.A.RawRowView(i), i)

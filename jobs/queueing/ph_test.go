@@ -78,17 +78,17 @@ func TestKnownDistributions(t *testing.T) {
 	t.Parallel()
 	e := testkit.Need(Erlang(3, 2))(t)
 	for n, want := range []float64{1.5, 3, 7.5} { // 3*4*...*(n+2)/2^n
-		agrees(t, fmt.Sprintf("Erlang's moment %d", n+1), e.Moment(n+1), want, 1e-14)
+		agrees(t, fmt.Sprintf("Erlang's moment %d", n+1), e.moment(n+1), want, 1e-14)
 	}
-	agrees(t, "Erlang's moment 0", e.Moment(0), 1, 0)
+	agrees(t, "Erlang's moment 0", e.moment(0), 1, 0)
 	agrees(t, "Erlang's cv2", cv2(e), 1.0/3, 1e-13)
 	for _, x := range []float64{0.01, 0.5, 2, 9} {
-		agrees(t, "Erlang's cdf", e.CDF(x), 1-math.Exp(-2*x)*(1+2*x+2*x*x), 1e-9)
+		agrees(t, "Erlang's cdf", e.cdf(x), 1-math.Exp(-2*x)*(1+2*x+2*x*x), 1e-9)
 	}
 	h := testkit.Need(hyper([]float64{0.5, 0.5}, []float64{1, 1e6}))(t)
 	// The second form takes the matrix exponential, as there are too many jumps.
-	agrees(t, "a stiff cdf", h.CDF(2), 1-0.5*math.Exp(-2), 1e-11)
-	if h.CDF(0) != 0 || h.CDF(-1) != 0 || h.CDF(math.Inf(1)) != 1 || !math.IsNaN(h.CDF(math.NaN())) {
+	agrees(t, "a stiff cdf", h.cdf(2), 1-0.5*math.Exp(-2), 1e-11)
+	if h.cdf(0) != 0 || h.cdf(-1) != 0 || h.cdf(math.Inf(1)) != 1 || !math.IsNaN(h.cdf(math.NaN())) {
 		t.Error("the cdf's ends are wrong")
 	}
 }
@@ -104,22 +104,22 @@ func TestOperationsLaws(t *testing.T) {
 			}
 			return p
 		}
-		ma, mb := a.Moments(2), b.Moments(2)
-		sum := sequence(a, b).Moments(2)
+		ma, mb := a.moments(2), b.moments(2)
+		sum := sequence(a, b).moments(2)
 		agrees(t, "the sum's mean", sum[0], ma[0]+mb[0], 1e-12)
 		agrees(t, "the sum's second moment", sum[1], ma[1]+2*ma[0]*mb[0]+mb[1], 1e-12)
 		p := rapid.Float64Range(0, 1).Draw(t, "p")
 		mixed := take(mixture([]float64{p, 1 - p}, a, b))
 		x := rapid.Float64Range(0.01, 5).Draw(t, "x")
 		agrees(t, "the mixture's mean", mixed.Mean(), p*ma[0]+(1-p)*mb[0], 1e-12)
-		agrees(t, "the mixture's cdf", mixed.CDF(x), p*a.CDF(x)+(1-p)*b.CDF(x), 1e-10)
-		agrees(t, "the scaled cdf", take(a.Scale(3)).CDF(3*x), a.CDF(x), 1e-10)
+		agrees(t, "the mixture's cdf", mixed.cdf(x), p*a.cdf(x)+(1-p)*b.cdf(x), 1e-10)
+		agrees(t, "the scaled cdf", take(a.Scale(3)).cdf(3*x), a.cdf(x), 1e-10)
 	})
 }
 
 // cv2 is the squared coefficient of variation.
 func cv2(p PH) float64 {
-	m := p.Moments(2)
+	m := p.moments(2)
 	return m[1]/(m[0]*m[0]) - 1
 }
 
@@ -132,9 +132,9 @@ func TestFits(t *testing.T) {
 		agrees(t, fmt.Sprintf("cv2 %v", want), cv2(p), want, 1e-9)
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		want := drawPH(t, "p").Moments(3)
+		want := drawPH(t, "p").moments(3)
 		p := testkit.Need(FitMoments(want[0], want[1], want[2]))(t)
-		for i, m := range p.Moments(3) {
+		for i, m := range p.moments(3) {
 			agrees(t, fmt.Sprintf("moment %d", i+1), m, want[i], 1e-7)
 		}
 	})
@@ -159,8 +159,8 @@ func TestSamples(t *testing.T) {
 		}
 		for i, count := range below {
 			x := 2 * mean * float64(i) / steps
-			if gap := math.Abs(float64(count)/n - p.CDF(x)); gap > 1.95/math.Sqrt(n) {
-				t.Errorf("%s: %v of the samples are below %v, not %v", name, float64(count)/n, x, p.CDF(x))
+			if gap := math.Abs(float64(count)/n - p.cdf(x)); gap > 1.95/math.Sqrt(n) {
+				t.Errorf("%s: %v of the samples are below %v, not %v", name, float64(count)/n, x, p.cdf(x))
 			}
 		}
 	}

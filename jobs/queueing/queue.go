@@ -36,7 +36,7 @@ type Queue struct {
 
 // Options say what to compute beside means.
 type Options struct {
-	// Moments is how many moments to give, from 1 to [MaxMoments]; 0 is 1.
+	// Moments is how many moments to give, from 1 to [maxMoments]; 0 is 1.
 	Moments int
 	// Percentiles are probabilities from 0 to [MaxPercentile].
 	Percentiles []float64
@@ -44,7 +44,7 @@ type Options struct {
 
 // Bounds of [Options] and [Queue]: what they ask for is computed, so it is bounded.
 const (
-	MaxMoments     = 20
+	maxMoments     = 20
 	MaxPercentiles = 100
 	MaxClasses     = 32
 	// MaxPercentile: the inversion's error of 1e-10 would show beyond it.
@@ -83,9 +83,9 @@ type Measure struct {
 // Percentile is the time At that a part P of the jobs does not exceed.
 type Percentile struct{ P, At float64 }
 
-// CDF is the probability that the time is at most t. It computes, some 50 microseconds
+// cdf is the probability that the time is at most t. It computes, some 50 microseconds
 // for triangular services.
-func (m Measure) CDF(t float64) (float64, error) {
+func (m Measure) cdf(t float64) (float64, error) {
 	switch {
 	case math.IsNaN(t):
 		return 0, bad("t", "is %v; it must be a time", t)
@@ -158,8 +158,8 @@ func (q Queue) checkParts() error {
 }
 
 func (o Options) check() error {
-	if o.Moments < 0 || o.Moments > MaxMoments {
-		return bad("moments", "is %d; from 1 to %d are computed", o.Moments, MaxMoments)
+	if o.Moments < 0 || o.Moments > maxMoments {
+		return bad("moments", "is %d; from 1 to %d are computed", o.Moments, maxMoments)
 	}
 	if len(o.Percentiles) > MaxPercentiles {
 		return bad("percentiles", "are %d; at most %d are computed", len(o.Percentiles), MaxPercentiles)

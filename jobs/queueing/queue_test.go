@@ -175,7 +175,7 @@ func compareWithOracle(t *testing.T, q Queue, p float64, terms int64) {
 		for sojourn, m := range map[bool]Measure{false: c.Wait, true: c.Sojourn} {
 			at := m.Percentiles[0].At
 			if at == 0 { // most jobs do not wait: then the atom is above p
-				if atom := testkit.Need(m.CDF(0))(t); atom < p {
+				if atom := testkit.Need(m.cdf(0))(t); atom < p {
 					t.Errorf("class %d: percentile 0 with an atom of %v", k, atom)
 				}
 				continue
@@ -219,7 +219,7 @@ func TestHighestClassIsMPH1(t *testing.T) {
 		// The wait's chain: residual services, followed by one more with probability rho.
 		n, mean := service.Phases(), service.Mean()
 		start := equilibrium(service, mean)
-		a, exit := mat.DenseCopyOf(service.A), service.Exit()
+		a, exit := mat.DenseCopyOf(service.A), service.exit()
 		for i := range n {
 			for j := range n {
 				a.Set(i, j, a.At(i, j)+0.7*exit[i]*start[j])
@@ -230,7 +230,7 @@ func TestHighestClassIsMPH1(t *testing.T) {
 			alpha[i] = 0.7 * start[i]
 		}
 		for _, at := range []float64{0.1, 0.5, 1, 3, 10} {
-			got := testkit.Need(c.Wait.CDF(at * mean))(t)
+			got := testkit.Need(c.Wait.cdf(at * mean))(t)
 			agrees(t, fmt.Sprintf("%s: P(W > %v means)", name, at), 1-got, matrixExponential(alpha, a, at*mean), 1e-8)
 		}
 	}
@@ -348,14 +348,14 @@ func TestDistributionsAreDistributions(t *testing.T) {
 			for what, m := range map[string]Measure{"wait": c.Wait, "sojourn": c.Sojourn} {
 				last := 0.0
 				for i := range 10 {
-					x, err := m.CDF(m.Mean * float64(i) / 3)
+					x, err := m.cdf(m.Mean * float64(i) / 3)
 					if err != nil || x < last-1e-9 || x > 1 {
 						t.Fatalf("class %d %s: cdf %v after %v, error %v", k, what, x, last, err)
 					}
 					last = x
 				}
 				for _, p := range m.Percentiles {
-					if x, err := m.CDF(p.At); err != nil || p.At > 0 && math.Abs(x-p.P) > 1e-9 || x < p.P-1e-9 {
+					if x, err := m.cdf(p.At); err != nil || p.At > 0 && math.Abs(x-p.P) > 1e-9 || x < p.P-1e-9 {
 						t.Fatalf("class %d %s: the cdf at percentile %v is %v, error %v", k, what, p.P, x, err)
 					}
 				}
@@ -439,7 +439,7 @@ func TestStiffServices(t *testing.T) {
 	for k, c := range r.Classes {
 		agrees(t, "wait", c.Wait.Mean, waits[k], 1e-12)
 		agrees(t, "sojourn", c.Sojourn.Mean, sojourns[k], 1e-12)
-		if x := testkit.Need(c.Sojourn.CDF(c.Sojourn.Percentiles[0].At))(t); math.Abs(x-0.95) > 1e-9 {
+		if x := testkit.Need(c.Sojourn.cdf(c.Sojourn.Percentiles[0].At))(t); math.Abs(x-0.95) > 1e-9 {
 			t.Errorf("class %d: the cdf at percentile 0.95 is %v", k, x)
 		}
 	}

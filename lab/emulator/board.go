@@ -71,7 +71,7 @@ func (b *board) act() {
 	if !active {
 		limit = 0
 	}
-	b.node.SetWallLimit(limit)
+	b.node.setWallLimit(limit)
 }
 
 // close ends the BMC; where there is none (nil) it does nothing.

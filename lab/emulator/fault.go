@@ -55,9 +55,9 @@ func (m *machine) injectBMC(args []string) error {
 	return nil
 }
 
-// Fault injects a fault into the running node whose folder is dir/name. The error
+// fault injects a fault into the running node whose folder is dir/name. The error
 // is a *cli.Error: unreachable when the node does not run.
-func Fault(ctx context.Context, dir, name string, fault []string) error {
+func fault(ctx context.Context, dir, name string, fault []string) error {
 	conn, err := reach(ctx, dir, name)
 	if err != nil {
 		return err
@@ -102,7 +102,7 @@ func newFaultCommand() *cobra.Command {
 			"  powerlab node fault n01 clear --dir /tmp/lab",
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return Fault(cmd.Context(), dir, args[0], args[1:])
+			return fault(cmd.Context(), dir, args[0], args[1:])
 		},
 	}
 	addDir(cmd, &dir)

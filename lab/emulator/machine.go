@@ -368,7 +368,7 @@ func (m *machine) stop() {
 // describe says what the node is, in words.
 func (m *machine) describe() string {
 	means := "values only, no kernel error semantics"
-	if m.node.Tree() == TreeFUSE {
+	if m.node.Tree() == treeFUSE {
 		means = "mounted, with the kernel's error semantics"
 	}
 	spec := m.opts.Shape.Spec

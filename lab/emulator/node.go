@@ -24,10 +24,10 @@ import (
 
 // Kinds of file tree, as View.Tree and `--tree` have them.
 const (
-	// TreeFiles is a tree of plain files: values only, no error semantics.
-	TreeFiles = "plain files"
-	// TreeFUSE is a mount with the kernel's error semantics.
-	TreeFUSE = "fuse"
+	// treeFiles is a tree of plain files: values only, no error semantics.
+	treeFiles = "plain files"
+	// treeFUSE is a mount with the kernel's error semantics.
+	treeFUSE = "fuse"
 )
 
 // View is what the plant itself knows of one moment; run/plant.json holds it.
@@ -50,7 +50,7 @@ type View struct {
 	// ThrottledBy is "cgroup" or "signals", or "nothing" where the plant slows no
 	// processes (a Node stepped by a test).
 	ThrottledBy string `json:"throttled_by"`
-	// Tree is TreeFiles or TreeFUSE.
+	// Tree is treeFiles or treeFUSE.
 	Tree string `json:"tree"`
 	// TempC is the hottest package's temperature in degrees Celsius.
 	TempC float64 `json:"temp_c"`
@@ -146,11 +146,11 @@ func (n *Node) attach(opts NodeOptions) error {
 	}
 	n.tree = kernel.New(n.plant, opts.Shape, id)
 	if !opts.Mount {
-		n.kind = TreeFiles
+		n.kind = treeFiles
 		n.files, err = treefs.NewFiles(n.root, n.tree)
 		return err
 	}
-	n.kind = TreeFUSE
+	n.kind = treeFUSE
 	if err := treefs.Clear(n.root); err != nil {
 		return err
 	}
@@ -167,7 +167,7 @@ func (n *Node) RootDir() string { return filepath.Join(n.dir, "root") }
 // Plant is the physics, for assertions between steps.
 func (n *Node) Plant() *plant.Plant { return n.plant }
 
-// Tree is TreeFiles or TreeFUSE.
+// Tree is treeFiles or treeFUSE.
 func (n *Node) Tree() string { return n.kind }
 
 // View is the plant's view at the last multiple of 100 ms.
@@ -208,9 +208,9 @@ func (n *Node) Fault(name string, args ...string) error {
 	return n.tree.Fault(name, args...)
 }
 
-// SetWallLimit has the machine hold a limit at the wall by itself, as a BMC's
+// setWallLimit has the machine hold a limit at the wall by itself, as a BMC's
 // limit does; 0 ends it.
-func (n *Node) SetWallLimit(to units.Power) {
+func (n *Node) setWallLimit(to units.Power) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.plant.SetWallLimit(to)

@@ -47,9 +47,9 @@ func (j Jars) archiveOption(java, lists string) (string, error) {
 // Every JVM of a cluster that is started afterwards takes them from there, which saves about
 // a third of the work of a small job. It runs one such job to learn which classes these are.
 func (j Jars) Prepare(ctx context.Context) error {
-	java, _, err := findJava()
+	java, err := cluster.Java()
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	archive, err := j.archive(java)
 	if err != nil {

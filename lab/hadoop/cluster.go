@@ -51,7 +51,6 @@ type Cluster struct {
 	addresses *addresses
 	group     *cluster.Group
 	java      string
-	home      string
 	classes   string // the JVMs' option for the archive of classes
 
 	mu      sync.Mutex
@@ -67,8 +66,8 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	}
 	c := &Cluster{config: config, daemons: map[string]*cluster.Program{}}
 	var err error
-	if c.java, c.home, err = findJava(); err != nil {
-		return nil, err
+	if c.java, err = cluster.Java(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	if c.classes, err = config.Jars.archiveOption(c.java, config.classLists); err != nil {
 		return nil, err
@@ -126,8 +125,8 @@ func (c *Cluster) Dir() string { return c.config.Dir }
 // RM is the address of the ResourceManager's REST interface: http://HOST:PORT.
 func (c *Cluster) RM() string { return "http://" + c.addresses.server(portRMWeb) }
 
-// FileSystem is the default file system: file:/// or that of HDFS.
-func (c *Cluster) FileSystem() string {
+// fileSystem is the default file system: file:/// or that of HDFS.
+func (c *Cluster) fileSystem() string {
 	if c.config.HDFS {
 		return "hdfs://" + c.addresses.on(serverHost, portNameNode)
 	}
@@ -150,7 +149,7 @@ func (c *Cluster) command(name, heap, classPath, main string, args ...string) []
 
 // environment is what a daemon or a client has beside this process's environment.
 func (c *Cluster) environment() []string {
-	return []string{"HADOOP_CONF_DIR=" + c.path("conf"), "JAVA_HOME=" + c.home}
+	return []string{"HADOOP_CONF_DIR=" + c.path("conf"), "JAVA_HOME=" + filepath.Dir(filepath.Dir(c.java))}
 }
 
 func (c *Cluster) startDaemon(name string, argv []string) error {
@@ -180,7 +179,7 @@ func (c *Cluster) startNode(n Node) error {
 func (c *Cluster) node(name string) (Node, error) {
 	i := slices.IndexFunc(c.config.Nodes, func(n Node) bool { return n.Name == name })
 	if i < 0 {
-		return Node{}, fmt.Errorf("%w: node %q", ErrNotFound, name)
+		return Node{}, fmt.Errorf("%w: node %q", errNotFound, name)
 	}
 	return c.config.Nodes[i], nil
 }
@@ -204,7 +203,7 @@ func (c *Cluster) kill(name string) error {
 	delete(c.daemons, name)
 	c.mu.Unlock()
 	if p == nil {
-		return fmt.Errorf("%w: daemon %s does not run", ErrNotFound, name)
+		return fmt.Errorf("%w: daemon %s does not run", errNotFound, name)
 	}
 	c.group.Kill(func(q cluster.Process) bool { return q.Is(c.java, daemonOption+name) })
 	<-p.Done() // what wrapped it ends with it

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -47,16 +46,8 @@ type Node struct {
 	// A map or reduce takes 256 MB, an application master 512 MB, each 1 vcore.
 	MemoryMB, VCores int
 	// Wrap makes the command line that starts the NodeManager out of the NodeManager's
-	// own; nil runs it as it is. See OnNode.
+	// own; nil runs it as it is. See cluster.OnNode: its containers are then on that node too.
 	Wrap func(argv []string) []string
-}
-
-// OnNode is a Wrap that runs the NodeManager, and so its containers, on the emulated node
-// of this name in the folder dir, which must be running; powerlab is that program's path.
-func OnNode(powerlab, dir, name string) func([]string) []string {
-	return func(argv []string) []string {
-		return append([]string{powerlab, "node", "exec", name, "--dir", dir, "--"}, argv...)
-	}
 }
 
 // Nodes are n nodes, node1 and up, that are nobody's but the machine's own.
@@ -91,13 +82,13 @@ func (c *Config) complete() (err error) {
 		return fmt.Errorf("hadoop: folder of the cluster: %w", err)
 	}
 	if !pathName.MatchString(c.Dir) {
-		return fmt.Errorf("%w: folder %q: a name with blanks, quotes or any of :;,<>& cannot be in a class path", ErrConfig, c.Dir)
+		return fmt.Errorf("%w: folder %q: a name with blanks, quotes or any of :;,<>& cannot be in a class path", errConfig, c.Dir)
 	}
 	if _, err := os.Stat(filepath.Join(c.Dir, "conf")); err == nil {
-		return fmt.Errorf("%w: %s holds another cluster: name a new folder", ErrConfig, c.Dir)
+		return fmt.Errorf("%w: %s holds another cluster: name a new folder", errConfig, c.Dir)
 	}
 	if len(c.Jars.names) == 0 {
-		return fmt.Errorf("%w: no jars: Fetch gets them", ErrConfig)
+		return fmt.Errorf("%w: no jars: Fetch gets them", errConfig)
 	}
 	c.Nodes = slices.Clone(c.Nodes)
 	if err := c.completeNodes(); err != nil {
@@ -115,13 +106,13 @@ func (c *Config) complete() (err error) {
 
 func (c *Config) completeNodes() error {
 	if len(c.Nodes) < 1 || len(c.Nodes) > nodesMost {
-		return fmt.Errorf("%w: %d nodes: a cluster has 1 to %d", ErrConfig, len(c.Nodes), nodesMost)
+		return fmt.Errorf("%w: %d nodes: a cluster has 1 to %d", errConfig, len(c.Nodes), nodesMost)
 	}
 	names := map[string]bool{serverHost: true, "localhost": true}
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		if !hostName.MatchString(n.Name) || names[n.Name] {
-			return fmt.Errorf("%w: node name %q is taken, or not made of letters, digits and dashes", ErrConfig, n.Name)
+			return fmt.Errorf("%w: node name %q is taken, or not made of letters, digits and dashes", errConfig, n.Name)
 		}
 		names[n.Name] = true
 		if n.MemoryMB <= 0 {
@@ -132,16 +123,4 @@ func (c *Config) completeNodes() error {
 		}
 	}
 	return nil
-}
-
-// findJava returns the path of java and of the folder that JAVA_HOME means.
-func findJava() (program, home string, err error) {
-	program, err = exec.LookPath("java")
-	if err == nil {
-		program, err = filepath.EvalSymlinks(program)
-	}
-	if err != nil {
-		return "", "", fmt.Errorf("%w: java is needed (Debian package openjdk-17-jdk-headless): %w", ErrUnavailable, err)
-	}
-	return program, filepath.Dir(filepath.Dir(program)), nil
 }

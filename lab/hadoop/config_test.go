@@ -37,7 +37,7 @@ func TestBadConfigsAreRefused(t *testing.T) {
 		"letters, digits": {Dir: t.TempDir(), Jars: some, Nodes: []Node{{Name: "Node_1"}}},
 	} {
 		_, err := Start(t.Context(), config)
-		if !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), why) {
+		if !errors.Is(err, errConfig) || !strings.Contains(err.Error(), why) {
 			t.Errorf("%v, want ErrConfig that says %q", err, why)
 		}
 	}
@@ -76,7 +76,7 @@ func TestHalfAFolderOfJarsIsNone(t *testing.T) {
 	if _, err := openJars(filepath.Join(dir, "absent")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("no folder: %v", err)
 	}
-	if _, err := openJars(dir); !errors.Is(err, ErrConfig) {
+	if _, err := openJars(dir); !errors.Is(err, errConfig) {
 		t.Errorf("an empty folder: %v, want ErrConfig", err)
 	}
 	for _, name := range []string{"b.jar", "a.jar", "c-tests.jar"} {
@@ -88,7 +88,7 @@ func TestHalfAFolderOfJarsIsNone(t *testing.T) {
 		t.Errorf("class path %q, want %q; %v", jars.classPath(), want, err)
 	}
 	testkit.Check(t, os.Truncate(filepath.Join(dir, "b.jar"), 1))
-	if _, err := openJars(dir); !errors.Is(err, ErrConfig) || !strings.Contains(err.Error(), "b.jar") {
+	if _, err := openJars(dir); !errors.Is(err, errConfig) || !strings.Contains(err.Error(), "b.jar") {
 		t.Errorf("a short jar: %v, want ErrConfig that names it", err)
 	}
 }

@@ -81,7 +81,7 @@ func (t Text) Write(dir string) (int64, error) {
 		t.Topics = 8
 	}
 	if t.Words < 1 || t.Topics < 1 || !(t.Skew > 1) || !(t.Topical >= 0 && t.Topical <= 1) {
-		return 0, fmt.Errorf("%w: text of %d words, %d topics, skew %g, topical %g", ErrConfig, t.Words, t.Topics, t.Skew, t.Topical)
+		return 0, fmt.Errorf("%w: text of %d words, %d topics, skew %g, topical %g", errConfig, t.Words, t.Topics, t.Skew, t.Topical)
 	}
 	return writeFiles(dir, t.Files, t.Bytes, t.Spread, t.Seed, t.line)
 }
@@ -117,7 +117,7 @@ func (s Ratings) Write(dir string) (int64, error) {
 		s.Users = 100000
 	}
 	if s.Users < 1 || math.IsNaN(s.Drift) {
-		return 0, fmt.Errorf("%w: ratings of %d users, drift %g", ErrConfig, s.Users, s.Drift)
+		return 0, fmt.Errorf("%w: ratings of %d users, drift %g", errConfig, s.Users, s.Drift)
 	}
 	return writeFiles(dir, s.Files, s.Bytes, s.Spread, s.Seed, s.line)
 }
@@ -160,7 +160,7 @@ func (s Ratings) line(i int) func(line []byte) []byte {
 // writeFiles writes files of whole lines.
 func writeFiles(dir string, files int, length int64, spread float64, seed uint64, line func(i int) func([]byte) []byte) (total int64, err error) {
 	if files < 1 || length < 1 || !(spread >= 0 && spread <= 3) {
-		return 0, fmt.Errorf("%w: %d files of %d bytes, spread %g", ErrConfig, files, length, spread)
+		return 0, fmt.Errorf("%w: %d files of %d bytes, spread %g", errConfig, files, length, spread)
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return 0, fmt.Errorf("hadoop: data: %w", err)

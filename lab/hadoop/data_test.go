@@ -188,7 +188,7 @@ func TestBadSetsAreRefused(t *testing.T) {
 		Text{Files: 1, Bytes: 1, Words: -1},
 		Ratings{Files: 1, Bytes: 1, Drift: math.NaN()},
 	} {
-		if _, err := set.Write(t.TempDir()); !errors.Is(err, ErrConfig) {
+		if _, err := set.Write(t.TempDir()); !errors.Is(err, errConfig) {
 			t.Errorf("%+v: %v, want ErrConfig", set, err)
 		}
 	}

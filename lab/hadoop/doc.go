@@ -10,7 +10,7 @@
 // come from a file of the cluster instead of from /etc/hosts. What Hadoop itself binds to
 // every address, the shuffle and the application masters, has ports of the kernel's choice.
 //
-// A NodeManager may run on an emulated node (OnNode): its containers are then processes of
+// A NodeManager may run on an emulated node (cluster.OnNode): its containers are then processes of
 // that node, and the node's cap really slows them.
 //
 // It needs a JDK's java and, once, Maven and the network (Fetch); what is missing is an

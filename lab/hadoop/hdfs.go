@@ -52,7 +52,7 @@ func (c *Cluster) liveDataNodes(ctx context.Context) (int, error) {
 		return 0, err
 	}
 	if len(answer.Beans) == 0 {
-		return 0, fmt.Errorf("%w: the NameNode's state", ErrNotFound)
+		return 0, fmt.Errorf("%w: the NameNode's state", errNotFound)
 	}
 	return answer.Beans[0].Live, nil
 }

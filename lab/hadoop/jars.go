@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"headroom/lab/cluster"
 )
 
 // Version is the Hadoop release that is run: hadoop.version of hooks/versions.properties.
@@ -34,28 +36,11 @@ type Jars struct {
 	names []string // sorted
 }
 
-// defaultDir is where the jars are kept when nothing else is said: a folder of the
-// user's cache.
-func defaultDir() (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("hadoop: folder for the jars: %w", err)
-	}
-	return filepath.Join(cache, "headroom", "hadoop-"+Version), nil
-}
-
-// Fetch returns the jars in dir (DefaultDir when it is empty). When they are not there
+// Fetch returns the jars in dir (a folder of the user's cache when it is empty). When they are not there
 // yet, Maven gets them, without the network if it can, and the folder appears whole or
 // not at all. The error wraps ErrUnavailable when neither is possible.
 func Fetch(ctx context.Context, dir string) (Jars, error) {
-	if dir == "" {
-		def, err := defaultDir()
-		if err != nil {
-			return Jars{}, err
-		}
-		dir = def
-	}
-	dir, err := filepath.Abs(dir)
+	dir, err := cluster.FetchDir(dir, "hadoop-"+Version)
 	if err != nil {
 		return Jars{}, fmt.Errorf("hadoop: folder for the jars: %w", err)
 	}
@@ -75,7 +60,7 @@ func openJars(dir string) (Jars, error) {
 	text, err := os.ReadFile(filepath.Join(dir, manifest))
 	if errors.Is(err, os.ErrNotExist) {
 		if _, found := os.Stat(dir); found == nil {
-			return Jars{}, fmt.Errorf("%w: %s holds no %s: it is not a folder of jars, remove it or name another one", ErrConfig, dir, manifest)
+			return Jars{}, fmt.Errorf("%w: %s holds no %s: it is not a folder of jars, remove it or name another one", errConfig, dir, manifest)
 		}
 	}
 	if err != nil {
@@ -86,11 +71,11 @@ func openJars(dir string) (Jars, error) {
 		var name string
 		var size int64
 		if _, err := fmt.Sscanf(line, "%s %d", &name, &size); err != nil {
-			return Jars{}, fmt.Errorf("%w: %s in %s is damaged: remove the folder, it is fetched again", ErrConfig, manifest, dir)
+			return Jars{}, fmt.Errorf("%w: %s in %s is damaged: remove the folder, it is fetched again", errConfig, manifest, dir)
 		}
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || info.Size() != size {
-			return Jars{}, fmt.Errorf("%w: %s in %s is missing or damaged: remove the folder, it is fetched again", ErrConfig, name, dir)
+			return Jars{}, fmt.Errorf("%w: %s in %s is missing or damaged: remove the folder, it is fetched again", errConfig, name, dir)
 		}
 		jars.names = append(jars.names, name)
 	}
@@ -180,9 +165,9 @@ func (j Jars) Examples() string {
 	return filepath.Join(j.dir, "hadoop-mapreduce-examples-"+Version+".jar")
 }
 
-// Tests is the jar with SleepJob (org.apache.hadoop.mapreduce.SleepJob): maps and
+// tests is the jar with SleepJob (org.apache.hadoop.mapreduce.SleepJob): maps and
 // reduces of a given length that use almost no CPU.
-func (j Jars) Tests() string {
+func (j Jars) tests() string {
 	return filepath.Join(j.dir, "hadoop-mapreduce-client-jobclient-"+Version+"-tests.jar")
 }
 

@@ -114,7 +114,7 @@ func (c *Cluster) client(job Job) []string {
 // than their start.
 func (c *Cluster) Sleep(queue string, maps int, each time.Duration) Job {
 	return Job{
-		Jar: c.config.Jars.Tests(), Main: "org.apache.hadoop.mapreduce.SleepJob", Queue: queue,
+		Jar: c.config.Jars.tests(), Main: "org.apache.hadoop.mapreduce.SleepJob", Queue: queue,
 		Args: []string{"-m", strconv.Itoa(maps), "-r", "0", "-mt", strconv.FormatInt(each.Milliseconds(), 10)},
 	}
 }
@@ -191,7 +191,7 @@ func (j *RunningJob) KillMaster(ctx context.Context) error {
 		return err
 	}
 	if j.cluster.group.Kill(func(p cluster.Process) bool { return p.Has("CONTAINER_ID=" + a.Container) }) == 0 {
-		return fmt.Errorf("%w: container %s has no process", ErrNotFound, a.Container)
+		return fmt.Errorf("%w: container %s has no process", errNotFound, a.Container)
 	}
 	return nil
 }
@@ -225,7 +225,7 @@ func (j *RunningJob) Progress(ctx context.Context) (Progress, error) {
 		return Progress{}, err
 	}
 	if answer.Job == nil {
-		return Progress{}, fmt.Errorf("%w: progress of %s", ErrNotFound, j.ID)
+		return Progress{}, fmt.Errorf("%w: progress of %s", errNotFound, j.ID)
 	}
 	return *answer.Job, nil
 }

@@ -47,7 +47,7 @@ func request(ctx context.Context, method, resource, body string, into any) error
 	case err != nil:
 		return fmt.Errorf("hadoop: %s %s: %w", method, resource, err)
 	case response.StatusCode == http.StatusNotFound:
-		return fmt.Errorf("%w: %s", ErrNotFound, resource)
+		return fmt.Errorf("%w: %s", errNotFound, resource)
 	case response.StatusCode/100 != 2:
 		return fmt.Errorf("hadoop: %s %s: %s", method, resource, response.Status)
 	case into == nil:
@@ -148,7 +148,7 @@ func (c *Cluster) tagged(ctx context.Context, tag string) (application, error) {
 		return application{}, err
 	}
 	if answer.Apps == nil || len(answer.Apps.App) == 0 {
-		return application{}, fmt.Errorf("%w: application with the tag %s", ErrNotFound, tag)
+		return application{}, fmt.Errorf("%w: application with the tag %s", errNotFound, tag)
 	}
 	return answer.Apps.App[0], nil
 }
@@ -177,7 +177,7 @@ func (c *Cluster) attempt(ctx context.Context, application string) (attempt, err
 		}
 	}
 	if newest.ID == 0 {
-		return attempt{}, fmt.Errorf("%w: application %s has no master yet", ErrNotFound, application)
+		return attempt{}, fmt.Errorf("%w: application %s has no master yet", errNotFound, application)
 	}
 	return newest, nil
 }
@@ -220,4 +220,4 @@ func (c *Cluster) QueueUses(ctx context.Context) ([]QueueUse, error) {
 }
 
 // passing tells whether an error may pass: the ResourceManager is away or starts.
-func passing(err error) bool { return err != nil && !errors.Is(err, ErrNotFound) }
+func passing(err error) bool { return err != nil && !errors.Is(err, errNotFound) }

@@ -81,7 +81,7 @@ func (c *Cluster) write(content []byte, parts ...string) error {
 
 func (c *Cluster) core() properties {
 	return properties{
-		"fs.defaultFS":        c.FileSystem(),
+		"fs.defaultFS":        c.fileSystem(),
 		"hadoop.tmp.dir":      c.path("tmp"),
 		"io.file.buffer.size": "65536",
 	}

@@ -54,7 +54,7 @@ func (s Study) Command(cmd *cobra.Command, o *Options) *cobra.Command {
 			return err
 		}
 		report := Report{Paper: s.Paper, Seed: o.Seed, Targets: targets}
-		return report.Tell(cmd.OutOrStdout(), &o.output)
+		return report.tell(cmd.OutOrStdout(), &o.output)
 	}
 	f := cmd.Flags()
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of the first run; the others are the numbers after it")

@@ -60,8 +60,8 @@ func NewCommand(studies ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// Tell prints the report and gives its verdict: nil where all targets are met.
-func (r *Report) Tell(w io.Writer, out *cli.Output) error {
+// tell prints the report and gives its verdict: nil where all targets are met.
+func (r *Report) tell(w io.Writer, out *cli.Output) error {
 	if err := r.Print(w, out); err != nil {
 		return err
 	}

@@ -157,7 +157,7 @@ func (s *settings) run(cmd *cobra.Command) error {
 		Progress: s.progress(cmd.ErrOrStderr()), Trace: s.tracer(cmd),
 	}
 	cli.Notef(cmd.ErrOrStderr(), "seed %d", s.seed)
-	r, err := Run(cmd.Context(), o)
+	r, err := run(cmd.Context(), o)
 	if err != nil {
 		cli.Notef(cmd.ErrOrStderr(), "ended after %d of %d schedules", r.Schedules, s.schedules)
 	} else {
@@ -215,7 +215,7 @@ func (s *settings) breakAll(cmd *cobra.Command) error {
 	for _, x := range sabotages() {
 		o := Options{Schedules: s.schedules, Seed: s.seed, Span: s.span, Only: s.only, Keep: s.keep, Sabotage: x.Name}
 		choose(x.Name)
-		r, err := Run(cmd.Context(), o)
+		r, err := run(cmd.Context(), o)
 		if err != nil {
 			return err
 		}
@@ -268,7 +268,7 @@ func (s *settings) replayFile(cmd *cobra.Command) error {
 	if x.What != "" {
 		cli.Notef(cmd.ErrOrStderr(), "broke %s once: %s", x.Promise, x.What)
 	}
-	r, err := x.Replay(s.tracer(cmd))
+	r, err := x.replay(s.tracer(cmd))
 	if err != nil {
 		return cli.Usage("--replay %s: %v", s.replay, err)
 	}
@@ -315,7 +315,7 @@ func verdict(r *Report, o Options) error {
 	if r.Shrunk != nil {
 		again = *r.Shrunk
 	}
-	return cli.Failed(again.Command()+" --trace",
+	return cli.Failed(again.command()+" --trace",
 		"%d violations in %d schedules, %s with seed %d at %.3f s: %s",
 		len(r.Violations), r.Schedules, first.Promise, first.Seed, first.At, first.What)
 }

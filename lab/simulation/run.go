@@ -76,10 +76,10 @@ func seedOf(seed uint64, i int) uint64 {
 	return (z ^ z>>31) >> (64 - seedBits)
 }
 
-// Run runs the schedules until all are done, a sabotage is found or ctx ends; the
+// run runs the schedules until all are done, a sabotage is found or ctx ends; the
 // error is that of ctx, or names an unknown sabotage. The report is the same on
 // however many processors they run.
-func Run(ctx context.Context, o Options) (*Report, error) {
+func run(ctx context.Context, o Options) (*Report, error) {
 	r := &Report{Seed: o.Seed, Sabotage: o.Sabotage, Violations: []Violation{}, FaultsHit: map[string]int{}}
 	for _, name := range marks() {
 		r.FaultsHit[name] = 0

@@ -117,7 +117,7 @@ func TestSabotagedScheduleShrinks(t *testing.T) {
 		t.Errorf("with its sabotage: exit %d: %s", exit, stderr)
 	}
 	least.Sabotage = ""
-	if r, err := least.Replay(nil); err != nil || len(r.Violations) != 0 {
+	if r, err := least.replay(nil); err != nil || len(r.Violations) != 0 {
 		t.Errorf("without: %v, %+v", err, r.Violations)
 	}
 }

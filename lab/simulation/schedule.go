@@ -38,8 +38,8 @@ func (s Schedule) run(trace io.Writer) *world {
 	return w
 }
 
-// Replay runs one schedule again and reports what it breaks now.
-func (s Schedule) Replay(trace io.Writer) (*Report, error) {
+// replay runs one schedule again and reports what it breaks now.
+func (s Schedule) replay(trace io.Writer) (*Report, error) {
 	if _, err := findSabotage(s.Sabotage); err != nil {
 		return nil, err
 	}
@@ -69,8 +69,8 @@ func readSchedule(r io.Reader) (Schedule, error) {
 	return s, nil
 }
 
-// Command is the command line that runs the schedule again.
-func (s Schedule) Command() string {
+// command is the command line that runs the schedule again.
+func (s Schedule) command() string {
 	line := fmt.Sprintf("powerlab simulate --schedules 1 --seed %d --duration %v", s.Seed, s.span())
 	if s.Only != nil {
 		line += " --only " + listed(s.Only)

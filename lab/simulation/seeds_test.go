@@ -27,7 +27,7 @@ func TestKeptSeeds(t *testing.T) {
 			f := testkit.Need(os.Open(file))(t)
 			defer func() { _ = f.Close() }()
 			s := testkit.Need(readSchedule(f))(t)
-			r := testkit.Need(s.Replay(nil))(t)
+			r := testkit.Need(s.replay(nil))(t)
 			for _, v := range r.Violations {
 				t.Errorf("%s at %.3f s: %s (once: %s)", v.Promise, v.At, v.What, s.What)
 			}

@@ -27,7 +27,7 @@ const (
 // Lesson 15: no crash, partition, delay or clock leaves more reserved than budgeted.
 func TestNoPromiseIsBroken(t *testing.T) {
 	t.Parallel()
-	r := testkit.Need(Run(context.Background(), Options{Schedules: testSchedules, Seed: testSeed, Span: time.Minute}))(t)
+	r := testkit.Need(run(context.Background(), Options{Schedules: testSchedules, Seed: testSeed, Span: time.Minute}))(t)
 	for _, v := range r.Violations {
 		t.Errorf("%s at %.6f s: %s (powerlab simulate --schedules 1 --seed %d --trace)", v.Promise, v.At, v.What, v.Seed)
 	}
@@ -44,7 +44,7 @@ func TestNoPromiseIsBroken(t *testing.T) {
 // A mark that is not in the list would be missed where it is never hit.
 func TestEveryMarkIsListed(t *testing.T) {
 	t.Parallel()
-	r := testkit.Need(Run(context.Background(), Options{Schedules: 60, Seed: 3, Span: time.Minute}))(t)
+	r := testkit.Need(run(context.Background(), Options{Schedules: 60, Seed: 3, Span: time.Minute}))(t)
 	for name := range r.FaultsHit {
 		if !slices.Contains(marks(), name) {
 			t.Errorf("%s was hit and is not listed", name)
@@ -56,7 +56,7 @@ func TestSameSeedSameBytes(t *testing.T) {
 	t.Parallel()
 	run := func(seed uint64) string {
 		var trace bytes.Buffer
-		r := testkit.Need(Run(context.Background(), Options{Schedules: 3, Seed: seed, Span: time.Minute, Trace: &trace}))(t)
+		r := testkit.Need(run(context.Background(), Options{Schedules: 3, Seed: seed, Span: time.Minute, Trace: &trace}))(t)
 		data := testkit.Need(json.Marshal(r))(t)
 		return string(data) + trace.String()
 	}
@@ -74,7 +74,7 @@ func TestScheduleReplaysAlone(t *testing.T) {
 	t.Parallel()
 	trace := func(seed uint64, schedules int) string {
 		var b bytes.Buffer
-		if _, err := Run(context.Background(), Options{Schedules: schedules, Seed: seed, Span: 20 * time.Second, Trace: &b}); err != nil {
+		if _, err := run(context.Background(), Options{Schedules: schedules, Seed: seed, Span: 20 * time.Second, Trace: &b}); err != nil {
 			t.Fatal(err)
 		}
 		return b.String()
@@ -96,7 +96,7 @@ func TestRunEndsWithItsContext(t *testing.T) {
 			cancel()
 		}
 	}
-	r, err := Run(ctx, Options{Schedules: 100, Seed: 1, Span: time.Second, Progress: progress})
+	r, err := run(ctx, Options{Schedules: 100, Seed: 1, Span: time.Second, Progress: progress})
 	if !errors.Is(err, context.Canceled) || r.Schedules != 2 {
 		t.Errorf("%d schedules, %v", r.Schedules, err)
 	}
@@ -173,9 +173,9 @@ func TestVerdict(t *testing.T) {
 func TestReportIsTheSameOnOneProcessor(t *testing.T) {
 	t.Parallel()
 	o := Options{Schedules: 8, Seed: 2, Span: 20 * time.Second}
-	many := testkit.Need(Run(context.Background(), o))(t)
+	many := testkit.Need(run(context.Background(), o))(t)
 	o.Trace = io.Discard // which makes them run one after another
-	one := testkit.Need(Run(context.Background(), o))(t)
+	one := testkit.Need(run(context.Background(), o))(t)
 	if a, b := fmt.Sprintf("%+v", many), fmt.Sprintf("%+v", one); a != b {
 		t.Errorf("%s\n%s", a, b)
 	}

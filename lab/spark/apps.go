@@ -97,5 +97,5 @@ func ReadAnswer(output string) (a Answer, err error) {
 			return a, nil
 		}
 	}
-	return a, fmt.Errorf("%w: it printed no line RESULT", ErrJob)
+	return a, fmt.Errorf("%w: it printed no line RESULT", errJob)
 }

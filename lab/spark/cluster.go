@@ -64,16 +64,8 @@ type Node struct {
 	// executor on it, with all cores.
 	Cores, MemoryMB int
 	// Wrap makes the command line that starts the Worker out of the Worker's own; nil runs
-	// it as it is. See OnNode.
+	// it as it is. See cluster.OnNode: its executors are then on that node too.
 	Wrap func(argv []string) []string
-}
-
-// OnNode is a Wrap that runs the Worker, and so its executors, on the emulated node of
-// this name in the folder dir, which must be running; powerlab is that program's path.
-func OnNode(powerlab, dir, name string) func([]string) []string {
-	return func(argv []string) []string {
-		return append([]string{powerlab, "node", "exec", name, "--dir", dir, "--"}, argv...)
-	}
 }
 
 // Nodes are n nodes, node1 and up, that are nobody's but the machine's own.
@@ -104,8 +96,8 @@ func Start(ctx context.Context, config Config) (*Cluster, error) {
 	if err := config.complete(); err != nil {
 		return nil, err
 	}
-	if _, err := findJava(); err != nil {
-		return nil, err
+	if _, err := cluster.Java(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	c := &Cluster{config: config, a: 64 + rand.IntN(128), b: rand.IntN(256), client: &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{}}}
 	var err error
@@ -126,22 +118,22 @@ func (c *Config) complete() (err error) {
 		return fmt.Errorf("spark: folder of the cluster: %w", err)
 	}
 	if strings.ContainsAny(c.Dir, " ,:\t") {
-		return fmt.Errorf("%w: folder %q: Spark's class paths bear no blanks, commas or colons", ErrConfig, c.Dir)
+		return fmt.Errorf("%w: folder %q: Spark's class paths bear no blanks, commas or colons", errConfig, c.Dir)
 	}
 	if _, err := os.Stat(filepath.Join(c.Dir, "conf")); err == nil {
-		return fmt.Errorf("%w: %s holds another cluster: name a new folder", ErrConfig, c.Dir)
+		return fmt.Errorf("%w: %s holds another cluster: name a new folder", errConfig, c.Dir)
 	}
 	if c.Release.Home == "" {
-		return fmt.Errorf("%w: no release: Fetch gets it", ErrConfig)
+		return fmt.Errorf("%w: no release: Fetch gets it", errConfig)
 	}
 	if len(c.Nodes) < 1 || len(c.Nodes) > nodesMost {
-		return fmt.Errorf("%w: %d nodes: a cluster has 1 to %d", ErrConfig, len(c.Nodes), nodesMost)
+		return fmt.Errorf("%w: %d nodes: a cluster has 1 to %d", errConfig, len(c.Nodes), nodesMost)
 	}
 	c.Nodes = slices.Clone(c.Nodes)
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
 		if n.Name == "" || n.Name == nameMaster || slices.ContainsFunc(c.Nodes[:i], func(o Node) bool { return o.Name == n.Name }) {
-			return fmt.Errorf("%w: node name %q is taken or empty", ErrConfig, n.Name)
+			return fmt.Errorf("%w: node name %q is taken or empty", errConfig, n.Name)
 		}
 		n.Cores, n.MemoryMB = max(1, n.Cores), max(memoryLeast, n.MemoryMB)
 	}

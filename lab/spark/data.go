@@ -59,7 +59,7 @@ func (p Posts) Write(path string) (int64, error) {
 		p.Topics = 12
 	}
 	if p.Bytes < 1 || p.Words < 1 || p.Topics < 1 || !(p.Skew > 1) || !(p.Topical >= 0 && p.Topical <= 1) {
-		return 0, fmt.Errorf("%w: posts of %d bytes, %d words, %d topics, skew %g, topical %g", ErrConfig, p.Bytes, p.Words, p.Topics, p.Skew, p.Topical)
+		return 0, fmt.Errorf("%w: posts of %d bytes, %d words, %d topics, skew %g, topical %g", errConfig, p.Bytes, p.Words, p.Topics, p.Skew, p.Topical)
 	}
 	return writeLines(path, p.line)
 }
@@ -99,7 +99,7 @@ func (g Graph) Write(path string) (int64, error) {
 		g.Skew = 0.6
 	}
 	if g.Vertices < 3 || g.Edges < 1 || g.Edges > g.Vertices*(g.Vertices-1)/4 || !(g.Skew >= 0 && g.Skew < 1) {
-		return 0, fmt.Errorf("%w: a graph of %d vertices and %d edges, skew %g", ErrConfig, g.Vertices, g.Edges, g.Skew)
+		return 0, fmt.Errorf("%w: a graph of %d vertices and %d edges, skew %g", errConfig, g.Vertices, g.Edges, g.Skew)
 	}
 	edges := g.edges()
 	return writeLines(path, func() func([]byte, int64) ([]byte, bool) {

@@ -112,12 +112,12 @@ func TestBadDataIsRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "x")
 	for _, p := range []Posts{{}, {Bytes: 1, Topical: 2}, {Bytes: 1, Skew: 0.5}, {Bytes: 1, Topical: math.NaN()}} {
-		if _, err := p.Write(path); !errors.Is(err, ErrConfig) {
+		if _, err := p.Write(path); !errors.Is(err, errConfig) {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
 	for _, g := range []Graph{{}, {Vertices: 10, Edges: 100}, {Vertices: 100, Edges: 10, Skew: 1}} {
-		if _, err := g.Write(path); !errors.Is(err, ErrConfig) {
+		if _, err := g.Write(path); !errors.Is(err, errConfig) {
 			t.Errorf("%+v: %v", g, err)
 		}
 	}

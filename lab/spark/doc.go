@@ -8,7 +8,7 @@
 //
 // Two clusters never meet: each has loopback addresses of its own (127.A.B.1 and up for
 // its nodes, 127.A.B.254 for the Master, 127.A.B.253 for drivers), and the kernel chooses
-// every port. A Worker may run on an emulated node (OnNode): its executors are then
+// every port. A Worker may run on an emulated node (cluster.OnNode): its executors are then
 // processes of that node, and the node's cap really slows them.
 //
 // The data sets that it writes have answers that are known exactly (CountWords,

@@ -122,7 +122,7 @@ type StageRecord struct {
 // Submit starts an application's driver.
 func (c *Cluster) Submit(j Job) (*RunningJob, error) {
 	if c.config.Plugin == "" && (j.Theta != 0 || j.Seed != 0 || j.Stages != "") {
-		return nil, fmt.Errorf("%w: a drop ratio without a hook: Config.Plugin names it", ErrConfig)
+		return nil, fmt.Errorf("%w: a drop ratio without a hook: Config.Plugin names it", errConfig)
 	}
 	c.mu.Lock()
 	c.jobs++
@@ -159,8 +159,8 @@ func (c *Cluster) submit(j Job, name string) []string {
 	return append(append(argv, j.Application), j.Args...)
 }
 
-// Output is what the driver has said so far.
-func (r *RunningJob) Output() string {
+// output is what the driver has said so far.
+func (r *RunningJob) output() string {
 	text, _ := os.ReadFile(r.program.Log) // what cannot be read was not said
 	return string(text)
 }
@@ -168,7 +168,7 @@ func (r *RunningJob) Output() string {
 // Log is what the event log holds so far; an error before there is one.
 func (r *RunningJob) Log() (EventLog, error) { return r.cluster.eventLog(r.program.Name) }
 
-// Wait waits for the end. An application that failed is an error that wraps ErrJob and has
+// Wait waits for the end. An application that failed is an error that wraps errJob and has
 // the end of its log; when ctx ends the driver is killed.
 func (r *RunningJob) Wait(ctx context.Context) (Result, error) {
 	select {
@@ -177,9 +177,9 @@ func (r *RunningJob) Wait(ctx context.Context) (Result, error) {
 		r.program.Kill()
 		return Result{}, fmt.Errorf("spark: %s: %w", r.program.Name, ctx.Err())
 	}
-	result := Result{Elapsed: time.Since(r.began), Output: r.Output()}
+	result := Result{Elapsed: time.Since(r.began), Output: r.output()}
 	if !r.program.State().Success() {
-		return result, fmt.Errorf("%w: %w", ErrJob, r.program.Ended())
+		return result, fmt.Errorf("%w: %w", errJob, r.program.Ended())
 	}
 	var err error
 	result.Log, err = r.cluster.eventLog(r.program.Name)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"headroom/internal/pause"
+	"headroom/lab/cluster"
 
 	"golang.org/x/sys/unix"
 )
@@ -35,28 +36,12 @@ type Release struct {
 	Python string
 }
 
-// defaultDir is where a release is kept when nothing else is said: a folder of the user's cache.
-func defaultDir(version string) (string, error) {
-	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("spark: folder for Spark: %w", err)
-	}
-	return filepath.Join(cache, "headroom", "spark-"+version), nil
-}
-
-// Fetch returns the release in dir (DefaultDir when it is empty). When it is not there
+// Fetch returns the release in dir (a folder of the user's cache when it is empty). When it is not there
 // yet, pip gets it into a virtual environment, some 400 MB on disk, which appears whole or
 // not at all; say is told of it and may be nil. Of several processes one fetches and the
 // others wait. The error wraps ErrUnavailable when that is not possible here.
 func Fetch(ctx context.Context, version, dir string, say func(string)) (Release, error) {
-	if dir == "" {
-		def, err := defaultDir(version)
-		if err != nil {
-			return Release{}, err
-		}
-		dir = def
-	}
-	dir, err := filepath.Abs(dir)
+	dir, err := cluster.FetchDir(dir, "spark-"+version)
 	if err != nil {
 		return Release{}, fmt.Errorf("spark: folder for Spark: %w", err)
 	}
@@ -82,7 +67,7 @@ func open(dir, version string) (Release, error) {
 		_, err = os.Stat(filepath.Join(homes[0], "bin", "spark-submit"))
 	}
 	if err != nil || len(homes) != 1 {
-		return Release{}, fmt.Errorf("%w: %s holds no Spark: remove it or name another folder", ErrConfig, dir)
+		return Release{}, fmt.Errorf("%w: %s holds no Spark: remove it or name another folder", errConfig, dir)
 	}
 	return Release{Version: version, Home: homes[0], Python: filepath.Join(dir, "bin", "python3")}, nil
 }
@@ -164,16 +149,4 @@ func waitLock(ctx context.Context, path string) (func(), error) {
 			return nil, errors.Join(fmt.Errorf("%w: another process is fetching it: %w", ErrUnavailable, ctx.Err()), f.Close())
 		}
 	}
-}
-
-// findJava returns the path of java.
-func findJava() (string, error) {
-	program, err := exec.LookPath("java")
-	if err == nil {
-		program, err = filepath.EvalSymlinks(program)
-	}
-	if err != nil {
-		return "", fmt.Errorf("%w: java is needed (Debian package openjdk-17-jdk-headless): %w", ErrUnavailable, err)
-	}
-	return program, nil
 }

@@ -37,7 +37,7 @@ func fakeRelease(t *testing.T, dir string) {
 func TestFetchTakesWhatIsThere(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := Fetch(t.Context(), Version, dir, nil); !errors.Is(err, ErrConfig) {
+	if _, err := Fetch(t.Context(), Version, dir, nil); !errors.Is(err, errConfig) {
 		t.Errorf("an empty folder: %v", err)
 	}
 	fakeRelease(t, dir)
@@ -80,7 +80,7 @@ func TestBadClustersAreRefused(t *testing.T) {
 		"a colon":     {Dir: filepath.Join(used, "a:b"), Release: good, Nodes: Nodes(1)},
 		"used before": {Dir: used, Release: good, Nodes: Nodes(1)},
 	} {
-		if _, err := Start(t.Context(), c); !errors.Is(err, ErrConfig) {
+		if _, err := Start(t.Context(), c); !errors.Is(err, errConfig) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -89,7 +89,7 @@ func TestBadClustersAreRefused(t *testing.T) {
 func TestSubmitWithoutHookDropsNothing(t *testing.T) {
 	t.Parallel()
 	c := &Cluster{config: Config{Release: Release{Home: "/spark"}}, master: "spark://m:1"}
-	if _, err := c.Submit(Job{Name: "words", Application: "a.jar", Theta: 0.2}); !errors.Is(err, ErrConfig) {
+	if _, err := c.Submit(Job{Name: "words", Application: "a.jar", Theta: 0.2}); !errors.Is(err, errConfig) {
 		t.Errorf("%v", err)
 	}
 	argv := c.submit(Job{Application: "a.jar", Main: "A", Args: []string{"x"}}, "words-1")
@@ -124,7 +124,7 @@ func TestReadAnswer(t *testing.T) {
 	if err != nil || a.Theta != 0.2 || a.Kept != 40 || a.Total != 50 || a.Seconds != 2.5 || a.Counts()["da"] != 10.5 || *a.Words[0].Low != 9 || a.Words[1].High != nil {
 		t.Errorf("%+v, %v", a, err)
 	}
-	if _, err := ReadAnswer("nothing"); !errors.Is(err, ErrJob) {
+	if _, err := ReadAnswer("nothing"); !errors.Is(err, errJob) {
 		t.Errorf("%v", err)
 	}
 }

@@ -21,12 +21,12 @@ const Name = "spark"
 
 // Which shuffle-map stages the hook drops from.
 const (
-	// StagesInput are those that read the job's input.
-	StagesInput = "input"
-	// StagesAll are all of them, as in the paper.
-	StagesAll = "all"
-	// StagesNone drops nothing.
-	StagesNone = "none"
+	// stagesInput are those that read the job's input.
+	stagesInput = "input"
+	// stagesAll are all of them, as in the paper.
+	stagesAll = "all"
+	// stagesNone drops nothing.
+	stagesNone = "none"
 )
 
 // Config is the section "spark" of scheduler.yaml. Without a master there is no Spark.
@@ -51,7 +51,7 @@ type Config struct {
 
 // Defaults are the values of keys that the section does not have.
 func Defaults() Config {
-	return Config{Hooks: "127.0.0.1:0", Stages: StagesInput, KillAfter: config.Duration(10 * time.Second)}
+	return Config{Hooks: "127.0.0.1:0", Stages: stagesInput, KillAfter: config.Duration(10 * time.Second)}
 }
 
 const killAfterMax = 10 * time.Minute
@@ -102,7 +102,7 @@ func (c Config) checkHooks() *cli.Error {
 
 func (c Config) checkRest() *cli.Error {
 	switch k := c.KillAfter.Std(); {
-	case !slices.Contains([]string{StagesInput, StagesAll, StagesNone}, c.Stages):
+	case !slices.Contains([]string{stagesInput, stagesAll, stagesNone}, c.Stages):
 		return config.Bad("one of input, all, none", "spark.stages %q is unknown", c.Stages)
 	case k < 0 || k > killAfterMax:
 		return config.Bad("kill_after: 10s is the usual time", "spark.kill_after is %v; it must be from 0s to %v", k, killAfterMax)

@@ -227,9 +227,9 @@ func (e *Engine) Start(r Run) error {
 func (r Run) check() error {
 	switch {
 	case math.IsNaN(r.Theta) || r.Theta < 0 || r.Theta > 1:
-		return fmt.Errorf("theta %v of %s: %w", r.Theta, r.Job, ErrTheta)
+		return fmt.Errorf("theta %v of %s: %w", r.Theta, r.Job, errTheta)
 	case units.Ratio(r.Theta).Above(units.Ratio(1 - r.Floor)):
-		return fmt.Errorf("theta %v of %s, whose floor is %v: %w", r.Theta, r.Job, r.Floor, ErrFloor)
+		return fmt.Errorf("theta %v of %s, whose floor is %v: %w", r.Theta, r.Job, r.Floor, errFloor)
 	case !filepath.IsAbs(r.Folder):
 		return fmt.Errorf("spark: the folder %q of %s is not an absolute path", r.Folder, r.Job)
 	}
@@ -244,10 +244,10 @@ func (e *Engine) enlist(x *execution) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
-		return ErrClosed
+		return errClosed
 	}
 	if old := e.runs[x.run.Job]; old != nil {
-		return fmt.Errorf("run %d of %s: %w", old.run.Number, x.run.Job, ErrRunning)
+		return fmt.Errorf("run %d of %s: %w", old.run.Number, x.run.Job, errRunning)
 	}
 	e.runs[x.run.Job] = x
 	return nil
@@ -320,11 +320,11 @@ func (e *Engine) Deflate(job string, theta float64, seed uint64) error {
 	x := e.runs[job]
 	switch {
 	case x == nil:
-		return fmt.Errorf("%s: %w", job, ErrNotRunning)
+		return fmt.Errorf("%s: %w", job, errNotRunning)
 	case math.IsNaN(theta) || theta < 0 || theta > 1:
-		return fmt.Errorf("theta %v of %s: %w", theta, job, ErrTheta)
+		return fmt.Errorf("theta %v of %s: %w", theta, job, errTheta)
 	case units.Ratio(theta).Above(units.Ratio(1 - x.run.Floor)):
-		return fmt.Errorf("theta %v of %s, whose floor is %v: %w", theta, job, x.run.Floor, ErrFloor)
+		return fmt.Errorf("theta %v of %s, whose floor is %v: %w", theta, job, x.run.Floor, errFloor)
 	case theta > x.theta:
 		x.theta, x.seed = theta, seed
 	}
@@ -337,7 +337,7 @@ func (e *Engine) Share(job string, executors int) error {
 	defer e.mu.Unlock()
 	x := e.runs[job]
 	if x == nil {
-		return fmt.Errorf("%s: %w", job, ErrNotRunning)
+		return fmt.Errorf("%s: %w", job, errNotRunning)
 	}
 	x.executors = min(max(0, executors), executorsMax)
 	return nil

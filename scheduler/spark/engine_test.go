@@ -233,7 +233,7 @@ func TestDriversOutliveTheScheduler(t *testing.T) {
 				t.Fatalf("running %v, %v", running, err)
 			}
 			if running {
-				if _, err := l.engine.Adopt(r); !errors.Is(err, ErrRunning) {
+				if _, err := l.engine.Adopt(r); !errors.Is(err, errRunning) {
 					t.Errorf("adopted twice: %v", err)
 				}
 				l.release()
@@ -330,8 +330,8 @@ func TestStartRefuses(t *testing.T) {
 		change func(*Run)
 		want   error
 	}{
-		"theta above 1":    {func(r *Run) { r.Theta = 1.5 }, ErrTheta},
-		"below the floor":  {func(r *Run) { r.Floor = 0.8 }, ErrFloor},
+		"theta above 1":    {func(r *Run) { r.Theta = 1.5 }, errTheta},
+		"below the floor":  {func(r *Run) { r.Floor = 0.8 }, errFloor},
 		"no folder":        {func(r *Run) { r.Folder = "" }, nil},
 		"no application":   {func(r *Run) { r.Spec.Application = "" }, nil},
 		"folder is a file": {func(r *Run) { r.Folder = filepath.Join(l.dir, "plugin.jar") }, nil},
@@ -345,13 +345,13 @@ func TestStartRefuses(t *testing.T) {
 	r := runOf(l.dir, "twice", 1, "wait", filepath.Join(l.dir, "go"))
 	l.start(r)
 	r.Number, r.Folder = 2, filepath.Join(l.dir, "elsewhere")
-	if err := l.engine.Start(r); !errors.Is(err, ErrRunning) {
+	if err := l.engine.Start(r); !errors.Is(err, errRunning) {
 		t.Errorf("a second run beside the first: %v", err)
 	}
 	l.release()
 	l.ended()
 	l.stop()
-	if err := l.engine.Start(r); !errors.Is(err, ErrClosed) {
+	if err := l.engine.Start(r); !errors.Is(err, errClosed) {
 		t.Errorf("after the end: %v", err)
 	}
 }

@@ -4,18 +4,18 @@ import "errors"
 
 // What this package refuses, one sentence each.
 var (
-	// ErrNotRunning says that a job has no run here.
-	ErrNotRunning = errors.New("no run of this job is under way on Spark")
-	// ErrRunning says that a job has a run already.
-	ErrRunning = errors.New("a run of this job is under way on Spark already")
+	// errNotRunning says that a job has no run here.
+	errNotRunning = errors.New("no run of this job is under way on Spark")
+	// errRunning says that a job has a run already.
+	errRunning = errors.New("a run of this job is under way on Spark already")
 	// ErrNoRun says that a folder holds no trace of a run.
 	ErrNoRun = errors.New("no run was ever started here")
-	// ErrFloor says that a drop ratio would leave less of the input than the job's floor.
-	ErrFloor = errors.New("the job's floor forbids this drop ratio")
-	// ErrTheta says that a number is no drop ratio.
-	ErrTheta = errors.New("a drop ratio is a number from 0 to 1")
-	// ErrClosed says that the engine has ended.
-	ErrClosed = errors.New("the Spark engine has ended")
+	// errFloor says that a drop ratio would leave less of the input than the job's floor.
+	errFloor = errors.New("the job's floor forbids this drop ratio")
+	// errTheta says that a number is no drop ratio.
+	errTheta = errors.New("a drop ratio is a number from 0 to 1")
+	// errClosed says that the engine has ended.
+	errClosed = errors.New("the Spark engine has ended")
 
 	// errReport says that a hook told something that makes no sense.
 	errReport = errors.New("the report makes no sense")

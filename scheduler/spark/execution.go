@@ -54,7 +54,7 @@ func (e *Engine) launch(x *execution) (err error) {
 		}
 	}()
 	if free, err := lock(x.lock); err != nil || !free {
-		return errors.Join(err, fmt.Errorf("%s: %w", r.Folder, ErrRunning))
+		return errors.Join(err, fmt.Errorf("%s: %w", r.Folder, errRunning))
 	}
 	if _, err := os.Stat(filepath.Join(r.Folder, runFile)); err == nil {
 		return fmt.Errorf("%s holds a run already", r.Folder)

@@ -107,7 +107,7 @@ func (e *Engine) report(now time.Time, token string, rep report) (reply, error) 
 	x := e.runs[rep.Job]
 	switch {
 	case x == nil:
-		return reply{}, fmt.Errorf("job %.100q: %w", rep.Job, ErrNotRunning)
+		return reply{}, fmt.Errorf("job %.100q: %w", rep.Job, errNotRunning)
 	case subtle.ConstantTimeCompare([]byte(x.token), []byte(token)) != 1:
 		return reply{}, fmt.Errorf("job %s: %w", rep.Job, errToken)
 	case x.run.Number != rep.Run:

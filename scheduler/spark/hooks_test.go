@@ -89,10 +89,10 @@ func TestHooksAreAnswered(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := l.engine.Deflate("words", 0.6, 9); !errors.Is(err, ErrFloor) {
+	if err := l.engine.Deflate("words", 0.6, 9); !errors.Is(err, errFloor) {
 		t.Errorf("beyond the floor: %v", err)
 	}
-	if err := l.engine.Deflate("absent", 0.4, 9); !errors.Is(err, ErrNotRunning) {
+	if err := l.engine.Deflate("absent", 0.4, 9); !errors.Is(err, errNotRunning) {
 		t.Errorf("no such job: %v", err)
 	}
 	if code, a = l.post(token, fmt.Sprintf(reportText, "words", 1, 3, 40)); code != http.StatusOK || a["theta"] != 0.4 || a["seed"] != 9.0 || a["executors"] != 5.0 {

@@ -22,8 +22,8 @@ type Spec struct {
 	Jars []string `yaml:"jars,omitempty" json:"jars,omitempty"`
 }
 
-// Python tells whether the application is a Python program.
-func (s Spec) Python() bool { return strings.HasSuffix(s.Application, ".py") }
+// python tells whether the application is a Python program.
+func (s Spec) python() bool { return strings.HasSuffix(s.Application, ".py") }
 
 // Problem says what is wrong with a Spec: the key below "spark", what, and the way out.
 type Problem struct{ Key, Message, Hint string }
@@ -48,9 +48,9 @@ func (s Spec) Check() *Problem {
 	switch {
 	case s.Application == "":
 		return &Problem{"application", "spark.application is missing", "a jar or a Python program, for example application: words.jar"}
-	case !s.Python() && !strings.HasSuffix(s.Application, ".jar"):
+	case !s.python() && !strings.HasSuffix(s.Application, ".jar"):
 		return &Problem{"application", fmt.Sprintf("spark.application %q is neither a .jar nor a .py", s.Application), "name a jar or a Python program"}
-	case s.Python() && s.Main != "":
+	case s.python() && s.Main != "":
 		return &Problem{"main", fmt.Sprintf("spark.main %q is of no use for a Python program", s.Main), "leave main out"}
 	case strings.HasPrefix(s.Main, "-"):
 		return &Problem{"main", fmt.Sprintf("spark.main %q is not the name of a class", s.Main), "for example main: org.example.Words"}
@@ -76,7 +76,7 @@ func (s Spec) checkConf() *Problem {
 			return &Problem{"conf", fmt.Sprintf("spark.conf: %q is not a property of Spark", key), "properties are named spark.SOMETHING; Spark takes no others"}
 		case taken:
 			return &Problem{"conf", fmt.Sprintf("spark.conf: %s is set by the scheduler", key), "leave it out: " + where}
-		case key == ownKept && !slices.Contains([]string{StagesInput, StagesAll, StagesNone}, value):
+		case key == ownKept && !slices.Contains([]string{stagesInput, stagesAll, stagesNone}, value):
 			return &Problem{"conf", fmt.Sprintf("spark.conf: %s is %q", key, value), "one of input, all, none"}
 		case strings.HasPrefix(key, ownPrefix) && key != ownKept:
 			return &Problem{"conf", fmt.Sprintf("spark.conf: %s is set by the scheduler", key), "leave it out: the job's class says how much is dropped"}

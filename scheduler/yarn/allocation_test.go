@@ -168,7 +168,7 @@ func TestEditedMeanwhile(t *testing.T) {
 		}
 	}
 	_, err := a.set(map[string]string{"root.q1": "4096 mb, 4 vcores"})
-	if !errors.Is(err, ErrAllocation) || !strings.Contains(err.Error(), "edited 5 times") || !strings.Contains(now(), "8192 mb, 8 vcores") {
+	if !errors.Is(err, errAllocation) || !strings.Contains(err.Error(), "edited 5 times") || !strings.Contains(now(), "8192 mb, 8 vcores") {
 		t.Errorf("got %v and\n%s", err, now())
 	}
 }
@@ -233,7 +233,7 @@ func TestFileIsCheckedBeforeItIsNeeded(t *testing.T) {
 	}
 	dir := t.TempDir()
 	inLab(t, func(l *lab) {
-		l.cfg.Shares, l.cfg.AllocationFile = SharesFile, filepath.Join(dir, "fair-scheduler.xml")
+		l.cfg.Shares, l.cfg.AllocationFile = sharesFile, filepath.Join(dir, "fair-scheduler.xml")
 		l.start()
 		l.pass(3 * time.Second)
 		if got := l.trouble(); !strings.Contains(got, "no such file") || strings.Count(l.said.String(), "yarn: shares not written") != 1 {
@@ -312,7 +312,7 @@ func TestSharesByFile(t *testing.T) {
 	}
 	testkit.WriteFile(t, path, operators)
 	inLab(t, func(l *lab) {
-		l.cfg.Shares, l.cfg.AllocationFile = SharesFile, path
+		l.cfg.Shares, l.cfg.AllocationFile = sharesFile, path
 		_, id, _ := started(l, 12)
 		share := &headroomv1.ShareDirective{Engine: "yarn", Jobs: []*headroomv1.JobShare{{Id: id, Containers: 5}}}
 		if err := l.engine.Share(share); err != nil || !strings.Contains(text(), "<maxResources>2560 mb, 5 vcores</maxResources>") || l.trouble() != "" {
@@ -348,12 +348,12 @@ func TestSharesByFile(t *testing.T) {
 // Shares that are switched off, or to another file, leave nothing behind.
 func TestSwitchedOff(t *testing.T) {
 	t.Parallel()
-	for _, shares := range []string{SharesNone, SharesHook, SharesFile} {
+	for _, shares := range []string{sharesNone, sharesHook, sharesFile} {
 		a, now := file(t, operators)
 		set(t, a, map[string]string{"root.q1": "1 mb, 1 vcores"})
 		inLab(t, func(l *lab) {
 			l.dir, l.cfg.Shares = filepath.Dir(a.notes), shares
-			if shares == SharesFile {
+			if shares == sharesFile {
 				l.cfg.AllocationFile = filepath.Join(l.dir, "other.xml")
 				testkit.WriteFile(l, l.cfg.AllocationFile, operators)
 			}

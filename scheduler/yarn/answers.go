@@ -20,7 +20,7 @@ import (
 
 // What follows reads the answers of Hadoop 3's web services. They are strict on
 // what the engine needs and pass over what it does not know; every error says
-// what was read and wraps ErrAnswer.
+// what was read and wraps errAnswer.
 
 // Bounds on what one answer may list.
 const (
@@ -110,21 +110,21 @@ func read(body []byte, into any) error {
 	err := d.Decode(into)
 	switch {
 	case errors.Is(err, io.EOF) && len(bytes.TrimSpace(body)) == 0:
-		return fmt.Errorf("nothing: %w", ErrAnswer)
+		return fmt.Errorf("nothing: %w", errAnswer)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("half an answer, %d bytes of JSON without an end: %w", len(body), ErrAnswer)
+		return fmt.Errorf("half an answer, %d bytes of JSON without an end: %w", len(body), errAnswer)
 	case err != nil:
-		return fmt.Errorf("%w: %w", err, ErrAnswer)
+		return fmt.Errorf("%w: %w", err, errAnswer)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("more than one JSON document: %w", ErrAnswer)
+		return fmt.Errorf("more than one JSON document: %w", errAnswer)
 	}
 	return nil
 }
 
 // wrong is an answer that is JSON and yet not understood.
 func wrong(format string, args ...any) error {
-	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), ErrAnswer)
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), errAnswer)
 }
 
 type jsonApp struct {

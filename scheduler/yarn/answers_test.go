@@ -141,7 +141,7 @@ func TestAnswersRefused(t *testing.T) {
 		"odd container":  {containers, `{"container":[{"containerId":"c1","nodeId":"n1:1"}]}`, "is not a container"},
 		"no conf":        {conf, `{"conf":{}}`, "no configuration"},
 	} {
-		if err := c.read([]byte(c.text)); !errors.Is(err, ErrAnswer) || !strings.Contains(err.Error(), c.want) {
+		if err := c.read([]byte(c.text)); !errors.Is(err, errAnswer) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %s", name, err, c.want)
 		}
 	}
@@ -215,10 +215,10 @@ func TestClient(t *testing.T) {
 		text       string
 	}{
 		"whole":     {"apps-none.json", "application/json;charset=utf-8", 200, nil, ""},
-		"page":      {"proxy-unknown.html", "text/html;charset=utf-8", 200, ErrAnswer, `"text/html;charset=utf-8" instead of JSON: Application`},
-		"moved":     {"proxy-moved.html", "text/html", 302, ErrStandby, ""},
-		"unknown":   {"app-unknown.json", "application/json", 404, ErrNotThere, ""},
-		"exception": {"bad-request.json", "application/json", 400, ErrAnswer, "status 400: java.lang.Exception: Invalid application-state"},
+		"page":      {"proxy-unknown.html", "text/html;charset=utf-8", 200, errAnswer, `"text/html;charset=utf-8" instead of JSON: Application`},
+		"moved":     {"proxy-moved.html", "text/html", 302, errStandby, ""},
+		"unknown":   {"app-unknown.json", "application/json", 404, errNotThere, ""},
+		"exception": {"bad-request.json", "application/json", 400, errAnswer, "status 400: java.lang.Exception: Invalid application-state"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -235,7 +235,7 @@ func TestClient(t *testing.T) {
 				t.Errorf("got %q, %v", body, err)
 			}
 			_, err = k.master(t.Context(), "application_1_0001", "/tasks")
-			if c.want != nil && err == nil || errors.Is(err, ErrStandby) {
+			if c.want != nil && err == nil || errors.Is(err, errStandby) {
 				t.Errorf("of the master: %v", err)
 			}
 		})

@@ -372,7 +372,7 @@ func (b *book) trouble(now time.Time) string {
 		return "the ResourceManager has not answered yet: " + b.why
 	case !b.failed.IsZero():
 		return fmt.Sprintf("the ResourceManager has not answered for %v, what is known is as old: %s", now.Sub(b.looked).Round(time.Second), b.why)
-	case b.cfg.Shares == SharesNone:
+	case b.cfg.Shares == sharesNone:
 		return "yarn.shares is none: the queues are left as they are"
 	}
 	return b.misfit
@@ -419,24 +419,24 @@ func (b *book) message(now time.Time, j *job) *headroomv1.Job {
 // share takes over a directive: what each job may hold. It is carried out as far
 // as it can be; the error says what cannot.
 func (b *book) share(d *headroomv1.ShareDirective) error {
-	if b.cfg.Shares == SharesNone {
-		return fmt.Errorf("yarn: yarn.shares is none: %w", ErrShares)
+	if b.cfg.Shares == sharesNone {
+		return fmt.Errorf("yarn: yarn.shares is none: %w", errShares)
 	}
 	b.shares = map[string]int{}
 	var wrong []string
 	for _, s := range d.GetJobs() {
 		b.shares[s.GetId()] = int(min(s.GetContainers(), sharesMax))
 		if b.restored && b.jobs[s.GetId()] == nil {
-			wrong = append(wrong, fmt.Sprintf("%s: %v", s.GetId(), ErrJob))
+			wrong = append(wrong, fmt.Sprintf("%s: %v", s.GetId(), errJob))
 		}
 	}
 	for _, queue := range slices.Sorted(maps.Keys(b.maxima())) {
 		if b.queues != nil && !b.queues[queue] {
-			wrong = append(wrong, fmt.Sprintf("queue %s: %v in the ResourceManager", queue, ErrQueue))
+			wrong = append(wrong, fmt.Sprintf("queue %s: %v in the ResourceManager", queue, errQueue))
 		}
 	}
 	if len(wrong) > 0 {
-		return fmt.Errorf("yarn: %s: %w", clip(strings.Join(wrong, "; ")), ErrShares)
+		return fmt.Errorf("yarn: %s: %w", clip(strings.Join(wrong, "; ")), errShares)
 	}
 	return nil
 }

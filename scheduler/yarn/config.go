@@ -19,20 +19,20 @@ import (
 
 // How shares reach the ResourceManager.
 const (
-	// SharesHook serves them to the scheduler plug-in, which asks twice a second.
-	SharesHook = "hook"
-	// SharesFile writes them into the allocation file.
-	SharesFile = "file"
-	// SharesNone leaves the queues as they are.
-	SharesNone = "none"
+	// sharesHook serves them to the scheduler plug-in, which asks twice a second.
+	sharesHook = "hook"
+	// sharesFile writes them into the allocation file.
+	sharesFile = "file"
+	// sharesNone leaves the queues as they are.
+	sharesNone = "none"
 )
 
 // What happens to containers above a lowered maximum.
 const (
-	// LowerDrain lets them end by themselves.
-	LowerDrain = "drain"
-	// LowerPreempt lets the plug-in end the newest first.
-	LowerPreempt = "preempt"
+	// lowerDrain lets them end by themselves.
+	lowerDrain = "drain"
+	// lowerPreempt lets the plug-in end the newest first.
+	lowerPreempt = "preempt"
 )
 
 // Config is the section "yarn" of scheduler.yaml. Without a ResourceManager there
@@ -86,7 +86,7 @@ func (c Container) times(what Container) int {
 // Defaults are the values of keys that the section does not have.
 func Defaults() Config {
 	return Config{
-		Container: Container{MemoryMB: 1024, VCores: 1}, Shares: SharesHook, Lower: LowerDrain, Poll: config.Duration(time.Second),
+		Container: Container{MemoryMB: 1024, VCores: 1}, Shares: sharesHook, Lower: lowerDrain, Poll: config.Duration(time.Second),
 	}
 }
 
@@ -176,15 +176,15 @@ func (c Config) checkNodes() *cli.Error {
 
 func (c Config) checkShares() *cli.Error {
 	switch {
-	case !slices.Contains([]string{SharesHook, SharesFile, SharesNone}, c.Shares):
+	case !slices.Contains([]string{sharesHook, sharesFile, sharesNone}, c.Shares):
 		return config.Bad("one of hook, file, none", "yarn.shares %q is unknown", c.Shares)
-	case c.Lower != LowerDrain && c.Lower != LowerPreempt:
+	case c.Lower != lowerDrain && c.Lower != lowerPreempt:
 		return config.Bad("one of drain, preempt", "yarn.lower %q is unknown", c.Lower)
-	case c.Shares == SharesHook && c.Hooks == "":
+	case c.Shares == sharesHook && c.Hooks == "":
 		return config.Bad("hooks: 127.0.0.1:7411 serves this machine; or shares: file, or shares: none", "yarn.shares is hook, and yarn.hooks is missing")
-	case c.Shares == SharesFile && !filepath.IsAbs(c.AllocationFile):
+	case c.Shares == sharesFile && !filepath.IsAbs(c.AllocationFile):
 		return config.Bad("allocation_file: /etc/hadoop/conf/fair-scheduler.xml is the usual place", "yarn.shares is file, and yarn.allocation_file %q is not an absolute path", c.AllocationFile)
-	case c.Shares == SharesFile && c.Lower == LowerPreempt:
+	case c.Shares == sharesFile && c.Lower == lowerPreempt:
 		return config.Bad("use lower: drain, or shares: hook with the scheduler plug-in", "yarn.lower is preempt, and the fair scheduler only drains what is above a maximum in its allocation file")
 	case len(c.Refresh) > 0 && !filepath.IsAbs(c.Refresh[0]) && strings.ContainsRune(c.Refresh[0], filepath.Separator):
 		return config.Bad("refresh: [yarn, rmadmin, -refreshQueues], or the program's absolute name", "yarn.refresh: %q is neither absolute nor a program on PATH", c.Refresh[0])

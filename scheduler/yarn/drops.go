@@ -36,7 +36,7 @@ func (b *book) stopJob(now time.Time, d *headroomv1.StopDirective) error {
 	case j == nil && !b.restored:
 		return nil // the log brings the job, and its stop with it
 	case j == nil || j.over || !j.committed:
-		return fmt.Errorf("yarn: early stop of %q: %w", d.GetId(), ErrJob)
+		return fmt.Errorf("yarn: early stop of %q: %w", d.GetId(), errJob)
 	case least < 1 || least > of || of > tasksMax:
 		return fmt.Errorf("yarn: early stop of %s at %d of %d map tasks: %w", d.GetId(), least, of, errRequest)
 	case j.tasks > 0 && of != j.tasks:
@@ -56,7 +56,7 @@ func (b *book) running(id string) (*job, error) {
 	}
 	j := b.jobs[id]
 	if j == nil || j.over {
-		return j, fmt.Errorf("%s: %w", id, ErrJob)
+		return j, fmt.Errorf("%s: %w", id, errJob)
 	}
 	return j, nil
 }

@@ -80,7 +80,7 @@ func New(cfg Config, dir string, hooks net.Listener, known *profiles.Folder, coo
 		// A plug-in may know the shares of an earlier process: the clock gives a higher number.
 		revision: uint64(time.Now().UnixMilli()),
 	}
-	if cfg.Shares == SharesFile {
+	if cfg.Shares == sharesFile {
 		e.file, e.refresher = newAllocation(cfg.AllocationFile, dir), newRefresher(cfg.Refresh, logger)
 	}
 	return e
@@ -211,9 +211,9 @@ func (e *Engine) setShares(now time.Time) error {
 	defer e.sharing.Unlock()
 	var err error
 	switch e.cfg.Shares {
-	case SharesHook:
+	case sharesHook:
 		e.serveShares(now)
-	case SharesFile:
+	case sharesFile:
 		err = e.writeShares()
 	}
 	return err
@@ -450,7 +450,7 @@ func (e *Engine) hookDrop(ctx context.Context, id string, tasks int, candidates 
 	err = e.withDrops(ctx, id, func(j *job) error {
 		switch {
 		case j.over:
-			return fmt.Errorf("%s: %w", id, ErrJob)
+			return fmt.Errorf("%s: %w", id, errJob)
 		case !j.stop:
 			return errNoStop
 		case tasks != j.of:

@@ -6,20 +6,20 @@ import "errors"
 var (
 	// ErrRefused says that the coordinators refuse a command for good: repeating it is no use.
 	ErrRefused = errors.New("refused by the coordinators")
-	// ErrAnswer says that Hadoop answered what cannot be understood.
-	ErrAnswer = errors.New("the answer cannot be understood")
-	// ErrNotThere says that Hadoop does not know what was asked for.
-	ErrNotThere = errors.New("not known there")
-	// ErrStandby says that a ResourceManager is not the active one.
-	ErrStandby = errors.New("is not the active ResourceManager")
-	// ErrQueue says that a queue does not exist.
-	ErrQueue = errors.New("there is no such queue")
-	// ErrAllocation says that the allocation file cannot be used as it is.
-	ErrAllocation = errors.New("the allocation file cannot be used")
-	// ErrShares says that shares are not set here.
-	ErrShares = errors.New("shares cannot be set")
-	// ErrJob says that a job is not one of this engine's running jobs.
-	ErrJob = errors.New("not a running job of this engine")
+	// errAnswer says that Hadoop answered what cannot be understood.
+	errAnswer = errors.New("the answer cannot be understood")
+	// errNotThere says that Hadoop does not know what was asked for.
+	errNotThere = errors.New("not known there")
+	// errStandby says that a ResourceManager is not the active one.
+	errStandby = errors.New("is not the active ResourceManager")
+	// errQueue says that a queue does not exist.
+	errQueue = errors.New("there is no such queue")
+	// errAllocation says that the allocation file cannot be used as it is.
+	errAllocation = errors.New("the allocation file cannot be used")
+	// errShares says that shares are not set here.
+	errShares = errors.New("shares cannot be set")
+	// errJob says that a job is not one of this engine's running jobs.
+	errJob = errors.New("not a running job of this engine")
 
 	// errNoStop refuses drops without an early stop.
 	errNoStop = errors.New("no early stop is in force")

@@ -91,7 +91,7 @@ func (a *allocation) set(want map[string]string) (changed bool, err error) {
 			return changed, nil
 		}
 	}
-	return false, fmt.Errorf("yarn: allocation file %s was edited %d times while it was merged: %w", a.path, mergesMax, ErrAllocation)
+	return false, fmt.Errorf("yarn: allocation file %s was edited %d times while it was merged: %w", a.path, mergesMax, errAllocation)
 }
 
 // check tells whether shares could be written for these queues, while there are none
@@ -111,7 +111,7 @@ func (a *allocation) check(queues []Queue) error {
 	}
 	for _, q := range queues {
 		if found[q.Name] == nil {
-			return a.failed(fmt.Errorf("it has no queue %s: %w; add it there, or take it out of yarn.queues", q.Name, ErrQueue))
+			return a.failed(fmt.Errorf("it has no queue %s: %w; add it there, or take it out of yarn.queues", q.Name, errQueue))
 		}
 	}
 	if err := unix.Access(filepath.Dir(path), unix.W_OK|unix.X_OK); err != nil {
@@ -183,7 +183,7 @@ func (a *allocation) replace(path string, was, doc []byte) (again bool, err erro
 func readBounded(path string) ([]byte, error) {
 	doc, err := config.ReadFile(path, allocationMax+1)
 	if err == nil && len(doc) > allocationMax {
-		err = fmt.Errorf("larger than %d bytes: %w", allocationMax, ErrAllocation)
+		err = fmt.Errorf("larger than %d bytes: %w", allocationMax, errAllocation)
 	}
 	return doc, err
 }

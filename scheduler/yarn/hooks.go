@@ -137,7 +137,7 @@ func request(w http.ResponseWriter, r *http.Request, into any) bool {
 // status is the HTTP status of a refusal; everything but 200 lets the job run exactly.
 func status(err error) int {
 	switch {
-	case errors.Is(err, ErrJob):
+	case errors.Is(err, errJob):
 		return http.StatusNotFound
 	case errors.Is(err, errRequest):
 		return http.StatusBadRequest

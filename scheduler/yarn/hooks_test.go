@@ -305,7 +305,7 @@ func TestSharesRefused(t *testing.T) {
 		}
 	})
 	inLab(t, func(l *lab) {
-		l.cfg.Shares = SharesNone
+		l.cfg.Shares = sharesNone
 		_, id, _ := started(l, 40)
 		err := l.engine.Share(&headroomv1.ShareDirective{Engine: "yarn", Jobs: []*headroomv1.JobShare{{Id: id, Containers: 5}}})
 		if err == nil || !strings.Contains(l.trouble(), "yarn.shares is none") {

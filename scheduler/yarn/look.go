@@ -104,7 +104,7 @@ func (c *client) lookFor(ctx context.Context, known []string, seen map[string]bo
 			continue
 		}
 		body, err := c.cluster(ctx, "apps/"+id)
-		if errors.Is(err, ErrNotThere) {
+		if errors.Is(err, errNotThere) {
 			s.unknown = append(s.unknown, id)
 			continue
 		}

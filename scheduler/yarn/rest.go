@@ -60,7 +60,7 @@ func (c *client) cluster(ctx context.Context, path string) ([]byte, error) {
 			return body, nil
 		}
 		about, _, _ := strings.Cut(path, "?")
-		switch missing := errors.Is(err, ErrNotThere); {
+		switch missing := errors.Is(err, errNotThere); {
 		case ctx.Err() != nil, missing && strings.Contains(about, "/"):
 			return nil, err // the active one has spoken, of one application
 		case missing:
@@ -79,8 +79,8 @@ func (c *client) cluster(ctx context.Context, path string) ([]byte, error) {
 // ResourceManager that answered last.
 func (c *client) master(ctx context.Context, app, path string) ([]byte, error) {
 	body, err := c.get(ctx, c.managers[c.first()]+"/proxy/"+app+"/ws/v1/mapreduce/jobs/"+jobOf(app)+path)
-	if errors.Is(err, ErrStandby) {
-		err = fmt.Errorf("no application master yet, or none any more: %w", ErrNotThere)
+	if errors.Is(err, errStandby) {
+		err = fmt.Errorf("no application master yet, or none any more: %w", errNotThere)
 	}
 	return body, err
 }
@@ -137,15 +137,15 @@ func judge(resp *http.Response, body []byte) error {
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case resp.StatusCode >= 300 && resp.StatusCode < 400, standby:
-		return fmt.Errorf("sends on to %q: %w", clip(resp.Header.Get("Location")), ErrStandby)
+		return fmt.Errorf("sends on to %q: %w", clip(resp.Header.Get("Location")), errStandby)
 	case resp.StatusCode == http.StatusNotFound:
-		return ErrNotThere
+		return errNotThere
 	case len(body) > answerMax:
-		return fmt.Errorf("more than %d bytes: %w", answerMax, ErrAnswer)
+		return fmt.Errorf("more than %d bytes: %w", answerMax, errAnswer)
 	case resp.StatusCode != http.StatusOK:
-		return fmt.Errorf("status %d: %s: %w", resp.StatusCode, words(body), ErrAnswer)
+		return fmt.Errorf("status %d: %s: %w", resp.StatusCode, words(body), errAnswer)
 	case err != nil || kind != "application/json":
-		return fmt.Errorf("%q instead of JSON: %s: %w", clip(resp.Header.Get("Content-Type")), words(body), ErrAnswer)
+		return fmt.Errorf("%q instead of JSON: %s: %w", clip(resp.Header.Get("Content-Type")), words(body), errAnswer)
 	}
 	return nil
 }

@@ -110,7 +110,7 @@ func (l *lab) start(ctx context.Context, root string, j hadoop.Jars) (err error)
 			return err
 		}
 		l.programs = append(l.programs, p)
-		nodes = append(nodes, hadoop.Node{Name: name, Wrap: hadoop.OnNode(powerlab, l.nodes, name)})
+		nodes = append(nodes, hadoop.Node{Name: name, Wrap: cluster.OnNode(powerlab, l.nodes, name)})
 	}
 	if err := cluster.AwaitNodes(l.nodes, "n1", "n2"); err != nil {
 		return err

@@ -80,7 +80,7 @@ var theLab = sync.OnceValues(func() (l *lab, err error) {
 	}
 	var nodes []spark.Node
 	for _, name := range nodeNames {
-		nodes = append(nodes, spark.Node{Name: name, Wrap: spark.OnNode(filepath.Join(l.bin, "powerlab"), l.site.NodeDir(), name)})
+		nodes = append(nodes, spark.Node{Name: name, Wrap: cluster.OnNode(filepath.Join(l.bin, "powerlab"), l.site.NodeDir(), name)})
 	}
 	l.Cluster, err = spark.Start(ctx, spark.Config{Dir: filepath.Join(scratch(), "shared"), Release: release, Nodes: nodes, Plugin: l.hook})
 	if err != nil {

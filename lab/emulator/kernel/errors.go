@@ -3,8 +3,8 @@ package kernel
 import "errors"
 
 var (
-	// ErrShape reports a machine that there is not.
-	ErrShape = errors.New("kernel: no such machine")
+	// errShape reports a machine that there is not.
+	errShape = errors.New("kernel: no such machine")
 	// ErrFault reports a fault that there is not, or arguments that it does not take.
 	ErrFault = errors.New("kernel: no such fault")
 )

@@ -63,8 +63,8 @@ type Attr struct {
 	bounds *policy // whose frequency the file bounds, else nil
 }
 
-// Writable tells whether the kernel opens the file for writing at all.
-func (a *Attr) Writable() bool { return a.store != nil || a.msr != nil }
+// writable tells whether the kernel opens the file for writing at all.
+func (a *Attr) writable() bool { return a.store != nil || a.msr != nil }
 
 // role is what a fault aims at.
 type role int
@@ -170,7 +170,7 @@ func (t *Tree) Write(a *Attr, text string) error {
 
 // Open is the error number of opening the file for reading or writing, or nil.
 func (t *Tree) Open(a *Attr, write bool) error {
-	if write && !a.Writable() {
+	if write && !a.writable() {
 		return syscall.EACCES
 	}
 	return t.faults.opening(a)

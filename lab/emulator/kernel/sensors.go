@@ -17,7 +17,7 @@ const (
 // sensors builds temperatures: hwmon and thermal zones.
 func (t *Tree) sensors() {
 	if t.shape.Hwmon != "" {
-		for socket := range t.shape.Sockets() {
+		for socket := range t.shape.sockets() {
 			t.hwmon(socket)
 		}
 	}
@@ -28,10 +28,10 @@ func (t *Tree) sensors() {
 	if t.shape.Vendor == "" {
 		kind = "cpu-thermal"
 	}
-	for socket := range t.shape.Sockets() {
+	for socket := range t.shape.sockets() {
 		t.thermalZone(socket, kind, socket, "passive", t.plant.Spec().Trip()-5)
 	}
-	t.thermalZone(t.shape.Sockets(), "acpitz", 0, "critical", t.plant.Spec().Trip()+5)
+	t.thermalZone(t.shape.sockets(), "acpitz", 0, "critical", t.plant.Spec().Trip()+5)
 }
 
 // hottest is the temperature of a socket in thousandths of a degree Celsius, in
@@ -70,7 +70,7 @@ func (t *Tree) hwmon(socket int) {
 	t.fixed(dir, "temp1_label", "Package id "+n)
 	t.reading(path.Join(dir, "temp1_input"), Slow, t.hottest(socket))
 	t.bounds(path.Join(dir, "temp1_"), t.plant.Domains()[socket*t.shape.dies()], trip)
-	per := t.plant.Spec().Cores / t.shape.Sockets()
+	per := t.plant.Spec().Cores / t.shape.sockets()
 	for core := range per {
 		d := t.plant.At(socket*per + core)
 		name := path.Join(dir, "temp"+strconv.Itoa(core+2)+"_")

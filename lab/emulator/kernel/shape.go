@@ -55,16 +55,16 @@ type Shape struct {
 
 func (s Shape) dies() int { return max(1, s.Dies) }
 
-// Sockets counts the processor packages.
-func (s Shape) Sockets() int { return max(1, s.Spec.Packages) / s.dies() }
+// sockets counts the processor packages.
+func (s Shape) sockets() int { return max(1, s.Spec.Packages) / s.dies() }
 
 // WithSockets is the shape with another number of sockets, the CPUs of each as
-// before. It fails with ErrShape when n is not within 1 to 8.
+// before. It fails with errShape when n is not within 1 to 8.
 func (s Shape) WithSockets(n int) (Shape, error) {
 	if n < 1 || n > 8 {
-		return s, fmt.Errorf("%w: %d sockets are not within 1 to 8", ErrShape, n)
+		return s, fmt.Errorf("%w: %d sockets are not within 1 to 8", errShape, n)
 	}
-	s.Spec.Cores = s.Spec.Cores / s.Sockets() * n
+	s.Spec.Cores = s.Spec.Cores / s.sockets() * n
 	s.Spec.Packages = n * s.dies()
 	if n > 1 || s.Dies > 1 {
 		s.Spec.FailSafe = max(s.Spec.FailSafe, s.Spec.Floor()+s.Spec.Floor()/5)
@@ -73,14 +73,14 @@ func (s Shape) WithSockets(n int) (Shape, error) {
 }
 
 // WithDriver is the shape with another cpufreq driver, "none" for none. It fails
-// with ErrShape when there is no such driver.
+// with errShape when there is no such driver.
 func (s Shape) WithDriver(name string) (Shape, error) {
 	if name == "none" {
 		s.Driver = ""
 		return s, nil
 	}
 	if !slices.Contains(Drivers(), name) {
-		return s, fmt.Errorf("%w: no cpufreq driver %q", ErrShape, name)
+		return s, fmt.Errorf("%w: no cpufreq driver %q", errShape, name)
 	}
 	s.Driver = name
 	return s, nil
@@ -94,14 +94,14 @@ func (s Shape) packageName(i int) string {
 	return fmt.Sprintf("package-%d-die-%d", i/s.dies(), i%s.dies())
 }
 
-// ShapeOf is the shape of that name. It fails with ErrShape.
+// ShapeOf is the shape of that name. It fails with errShape.
 func ShapeOf(name string) (Shape, error) {
 	for _, s := range Shapes() {
 		if s.Name == name {
 			return s, nil
 		}
 	}
-	return Shape{}, fmt.Errorf("%w: no shape %q", ErrShape, name)
+	return Shape{}, fmt.Errorf("%w: no shape %q", errShape, name)
 }
 
 // ShapeNames are the names of all shapes.

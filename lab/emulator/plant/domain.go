@@ -105,7 +105,7 @@ func newDomain(spec *Spec, number int) *Domain {
 		d.banks[b].enabled = true
 		for c := LongTerm; c <= ShortTerm; c++ {
 			d.banks[b].limits[c].average = d.pkg
-			d.SetLimit(Bank(b), c, d.Factory(c))
+			d.SetLimit(Bank(b), c, d.factory(c))
 		}
 		d.SetWindow(Bank(b), LongTerm, spec.LongWindow)
 		d.SetWindow(Bank(b), ShortTerm, spec.ShortWindow)
@@ -143,8 +143,8 @@ func (d *Domain) clone(spec *Spec) *Domain {
 	return &c
 }
 
-// Factory is the limit that the machine boots with.
-func (d *Domain) Factory(c Constraint) units.Power {
+// factory is the limit that the machine boots with.
+func (d *Domain) factory(c Constraint) units.Power {
 	if c == LongTerm {
 		return d.spec.TDP
 	}

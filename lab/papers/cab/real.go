@@ -198,7 +198,7 @@ func (r *realRun) start(ctx context.Context, jars hadoop.Jars) (err error) {
 	}
 	for _, name := range r.Site.Nodes() {
 		config.Nodes = append(config.Nodes, hadoop.Node{
-			Name: name, VCores: realSlots, MemoryMB: realSlots * realUnit, Wrap: hadoop.OnNode(r.Program("powerlab"), r.Site.NodeDir(), name),
+			Name: name, VCores: realSlots, MemoryMB: realSlots * realUnit, Wrap: cluster.OnNode(r.Program("powerlab"), r.Site.NodeDir(), name),
 		})
 	}
 	r.Note("starting Hadoop %s: a ResourceManager, and a NodeManager on each node", hadoop.Version)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"headroom/internal/cli"
+	"headroom/lab/cluster"
 	"headroom/lab/papers"
 	"headroom/lab/spark"
 )
@@ -141,7 +142,7 @@ func (r *realRun) startSpark(ctx context.Context, name string, config spark.Conf
 	r.Note("%s: starting Spark %s", name, spark.Version)
 	config.Dir = r.Path("spark-" + name)
 	for _, node := range r.Site.Nodes() {
-		config.Nodes = append(config.Nodes, spark.Node{Name: node, Cores: sparkCores, Wrap: spark.OnNode(r.Program("powerlab"), r.Site.NodeDir(), node)})
+		config.Nodes = append(config.Nodes, spark.Node{Name: node, Cores: sparkCores, Wrap: cluster.OnNode(r.Program("powerlab"), r.Site.NodeDir(), node)})
 	}
 	return spark.Start(ctx, config)
 }
@@ -163,12 +164,12 @@ func (r *realRun) sparkRatios(ctx context.Context, release spark.Release, exact 
 }
 
 // popularity runs the application at all ratios on a cluster.
-func (r *realRun) popularity(ctx context.Context, cluster *spark.Cluster, exact map[string]float64) (points []ratioPoint, err error) {
+func (r *realRun) popularity(ctx context.Context, c *spark.Cluster, exact map[string]float64) (points []ratioPoint, err error) {
 	for repeat := range uint64(realRepeats) {
 		for _, percent := range realRatios() {
 			drop := spark.Drop{Theta: float64(percent) / 100, Seed: r.Seed + repeat}
 			one, cancel := context.WithTimeout(ctx, realPatience)
-			answer, _, err := cluster.Ask(one, r.words(drop))
+			answer, _, err := c.Ask(one, r.words(drop))
 			cancel()
 			if err != nil {
 				return nil, fmt.Errorf("dias: %d %%: %w", percent, err)
