@@ -2,9 +2,7 @@ package emulator_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -21,8 +19,6 @@ import (
 	"headroom/lab/emulator/plant"
 	"headroom/units"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 const (
 	zone  = "sys/class/powercap/intel-rapl:0/"
@@ -73,55 +69,12 @@ func read(t testing.TB, n *emulator.Node, name string) string {
 func TestTreeShape(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
-	var b strings.Builder
-	err := fs.WalkDir(os.DirFS(n.RootDir()), ".", func(name string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		path := filepath.Join(n.RootDir(), name)
-		if d.Type() == fs.ModeSymlink {
-			target, err := os.Readlink(path)
-			if err != nil {
-				return err
-			}
-			if _, err := os.Stat(path); err != nil {
-				t.Errorf("%s leads nowhere: %v", name, err)
-			}
-			fmt.Fprintf(&b, "%s -> %s\n", name, target)
-			return nil
-		}
-		info, err := d.Info()
-		if err != nil {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		line, _, _ := strings.Cut(string(text), "\n")
-		fmt.Fprintf(&b, "%s %04o %s\n", name, info.Mode().Perm(), secret.ReplaceAllString(line, "<id>"))
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "tree.golden", b.String())
+	testkit.Golden(t, "tree.golden", testkit.Tree(t, n.RootDir(), func(string) bool { return false }, func(line string) string {
+		return secret.ReplaceAllString(line, "<id>")
+	}))
 }
 
 var secret = regexp.MustCompile(`^[0-9a-f]{32}$|^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
-
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		testkit.Check(t, os.MkdirAll("testdata", 0o755))
-		testkit.WriteFile(t, path, got)
-	}
-	want := testkit.Need(os.ReadFile(path))(t)
-	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", path, diff)
-	}
-}
 
 // Programs that read real machines read this one.
 func TestTreeIsReadByProcfs(t *testing.T) {

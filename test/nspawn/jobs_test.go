@@ -94,18 +94,8 @@ func cluster(t *testing.T) *machine {
 	m := boot(t, func(m *machine) {
 		m.makeTree(t)
 		m.programs(t)
-		units, err := filepath.Glob(deploy + "/headroom-*.s*")
-		if err != nil || len(units) == 0 {
-			t.Fatal("no units in "+deploy, err)
-		}
-		for _, u := range units {
-			m.copy(t, u, "usr/lib/systemd/system/"+filepath.Base(u), 0o644)
-		}
-		m.copy(t, deploy+"/headroom.sysusers.conf", "usr/lib/sysusers.d/headroom.conf", 0o644)
-		m.copy(t, deploy+"/headroom.tmpfiles.conf", "usr/lib/tmpfiles.d/headroom.conf", 0o644)
+		m.install(t)
 		m.copy(t, deploy+"/headroom-scheduler-spark.conf", "root/etc/systemd/system/headroom-scheduler.service.d/spark.conf", 0o644)
-		self := testkit.Need(os.Executable())(t)
-		m.copy(t, self, "usr/bin/headroom-probe", 0o755)
 		m.certificates(t)
 		m.write(t, "usr/lib/sysusers.d/tenants.conf", "u ann - - - -\nu bob - - - -\nm headroom-scheduler ann\nm headroom-scheduler bob\n", 0o644)
 		m.write(t, "root/etc/headroom/powerd.yaml", aloneConfig+identity("powerd", "n01")+"coordinators: [\"127.0.0.1:7400\"]\n", 0o644)

@@ -39,21 +39,11 @@ func installed(t *testing.T) *machine {
 	return boot(t, func(m *machine) {
 		m.makeTree(t)
 		m.build(t)
-		units, err := filepath.Glob(deploy + "/headroom-*.s*")
-		if err != nil || len(units) == 0 {
-			t.Fatal("no units in "+deploy, err)
-		}
-		for _, u := range units {
-			m.copy(t, u, "usr/lib/systemd/system/"+filepath.Base(u), 0o644)
-		}
-		m.copy(t, deploy+"/headroom.sysusers.conf", "usr/lib/sysusers.d/headroom.conf", 0o644)
-		m.copy(t, deploy+"/headroom.tmpfiles.conf", "usr/lib/tmpfiles.d/headroom.conf", 0o644)
+		m.install(t)
 		m.write(t, "root/etc/headroom/powerd.yaml", aloneConfig, 0o640)
 		if !m.notifies(t) {
 			m.write(t, "root/etc/systemd/system/"+unit+".d/no-notify.conf", "[Service]\nType=exec\nWatchdogSec=0\n", 0o644)
 		}
-		self := testkit.Need(os.Executable())(t)
-		m.copy(t, self, "usr/bin/headroom-probe", 0o755)
 		m.write(t, "root/etc/systemd/system/sandboxed.service", sandboxed(t), 0o644)
 		m.write(t, "root/etc/systemd/system/probe.service", "[Service]\nType=notify\nEnvironment="+probeEnv+"=notify\nExecStart="+probe+
 			"\nWatchdogSec=5\nTimeoutStartSec=120\nTimeoutAbortSec=1\nRestart=on-failure\nRestartSec=100ms\n", 0o644)
@@ -61,6 +51,21 @@ func installed(t *testing.T) *machine {
 			m.write(t, "root/etc/systemd/system/"+name+".service", "[Service]\nType=exec\nExecStart=/bin/sleep 1000\nSlice="+sliceOf(name)+"\n", 0o644)
 		}
 	})
+}
+
+// install puts the units, users and folders there as a package would, and the probe.
+func (m *machine) install(t *testing.T) {
+	t.Helper()
+	units, err := filepath.Glob(deploy + "/headroom-*.s*")
+	if err != nil || len(units) == 0 {
+		t.Fatal("no units in "+deploy, err)
+	}
+	for _, u := range units {
+		m.copy(t, u, "usr/lib/systemd/system/"+filepath.Base(u), 0o644)
+	}
+	m.copy(t, deploy+"/headroom.sysusers.conf", "usr/lib/sysusers.d/headroom.conf", 0o644)
+	m.copy(t, deploy+"/headroom.tmpfiles.conf", "usr/lib/tmpfiles.d/headroom.conf", 0o644)
+	m.copy(t, testkit.Need(os.Executable())(t), "usr/bin/headroom-probe", 0o755)
 }
 
 // sandboxed is powerd's unit with the probe of slices in powerd's place.
