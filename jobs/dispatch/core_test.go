@@ -272,7 +272,7 @@ func TestSilentWorkerLosesItsTasks(t *testing.T) {
 	}
 	k.c.Result(k.now, "n1", old, "")
 	k.step(0)
-	if v, _ := k.c.job(k.now, "j"); !killed || v.Done != 0 || v.Running != 1 {
+	if v := k.c.view(k.now, k.c.jobs["j"]); !killed || v.Done != 0 || v.Running != 1 {
 		t.Errorf("killed %v, %+v", killed, v)
 	}
 	k.finish("j", PhaseMap, 0, "")
@@ -334,7 +334,7 @@ func TestRestartedCoreTakesUpTheWork(t *testing.T) {
 	if len(actions) != 1 || actions[0] != (StartTask{"n1", Ref{"j", PhaseMap, 2, 9<<16 | 1}}) {
 		t.Fatalf("actions %v", actions)
 	}
-	v, _ := c.job(start.Add(2*time.Second), "j")
+	v := c.view(start.Add(2*time.Second), c.jobs["j"])
 	if v.State != Running || v.Done != 1 || v.Dropped != 1 || v.Running != 2 || v.Runtime != 62*time.Second {
 		t.Errorf("%+v", v)
 	}
@@ -358,17 +358,17 @@ func TestRate(t *testing.T) {
 	k.c.Hello(k.now, "n1", 1, nil)
 	k.add(plan("j", "low", 100, 1))
 	k.step(0)
-	if v, _ := k.c.job(k.now, "j"); v.RateKnown {
+	if v := k.c.view(k.now, k.c.jobs["j"]); v.RateKnown {
 		t.Error("a rate is known at once")
 	}
 	for i := range 20 {
 		k.step(500 * time.Millisecond)
 		k.finish("j", PhaseMap, i, "")
 	}
-	if v, _ := k.c.job(k.now, "j"); !v.RateKnown || v.Rate < 2 || v.Rate > 2.2 {
+	if v := k.c.view(k.now, k.c.jobs["j"]); !v.RateKnown || v.Rate < 2 || v.Rate > 2.2 {
 		t.Errorf("rate %v, want 2 per second", v.Rate)
 	}
-	if v, _ := k.c.job(k.now.Add(10*time.Second), "j"); v.Rate != 0 {
+	if v := k.c.view(k.now.Add(10*time.Second), k.c.jobs["j"]); v.Rate != 0 {
 		t.Errorf("rate %v after 10 idle seconds", v.Rate)
 	}
 }
@@ -411,7 +411,7 @@ func TestAttemptsOnOneNode(t *testing.T) {
 		k.step(0) // a third, on n1, where the first has not ended
 		late(k)
 		k.step(0)
-		if v, _ := k.c.job(k.now, "j"); k.running[newer] != "n1" || v.State != Running || v.Running != 1 || v.Done != 0 {
+		if v := k.c.view(k.now, k.c.jobs["j"]); k.running[newer] != "n1" || v.State != Running || v.Running != 1 || v.Done != 0 {
 			t.Errorf("%s: %+v, running %v", name, v, k.running)
 		}
 		k.c.Result(k.now, "n1", newer, "")

@@ -298,7 +298,7 @@ func (l *lab) checkStart(a StartTask) {
 	if j.end != nil || j.drops[a.Ref.Index] && a.Ref.Phase == PhaseMap || a.Ref.Phase == PhaseReduce && len(j.outputs) < j.plan.Tasks-len(j.drops) {
 		l.Fatalf("%v started: %+v", a.Ref, j)
 	}
-	if v, _ := l.core.job(l.now, a.Ref.Job); v.Running > j.plan.Slots {
+	if v := l.core.view(l.now, l.core.jobs[a.Ref.Job]); v.Running > j.plan.Slots {
 		l.Fatalf("%d tasks of %s run, slots %d", v.Running, a.Ref.Job, j.plan.Slots)
 	}
 	for name, o := range l.nodes {

@@ -122,7 +122,7 @@ func TestPreemptiveRestart(t *testing.T) {
 	n.pass(time.Second)
 	n.finish("high", PhaseMap, 0, "")
 	n.pass(0)
-	if v, _ := n.c.job(n.now, "low"); v.Done != 0 || v.Run.Number != 2 || v.Running != 2 {
+	if v := n.c.view(n.now, n.c.jobs["low"]); v.Done != 0 || v.Run.Number != 2 || v.Running != 2 {
 		t.Fatalf("low is %+v, want its second run from the beginning", v)
 	}
 	if w := n.c.queue.Waste(); w.Killed <= 0 || w.Killed >= w.Total {
@@ -162,7 +162,7 @@ func TestAttemptOfAKilledRun(t *testing.T) {
 	}
 	n.c.Result(n.now, "n1", old, "")
 	n.pass(0)
-	if v, _ := n.c.job(n.now, "low"); v.Done != 0 || v.Running != 1 || v.Run.Number != 2 { // task 0 on n2
+	if v := n.c.view(n.now, n.c.jobs["low"]); v.Done != 0 || v.Running != 1 || v.Run.Number != 2 { // task 0 on n2
 		t.Fatalf("low is %+v, want its second run under way with nothing done", v)
 	}
 }
@@ -226,7 +226,7 @@ func TestDropRatioComesFirst(t *testing.T) {
 		t.Fatalf("dropped %v, after a restart %v", dropped, n.dropped)
 	}
 	n.restart(buffers.DA, at(p, n.now))
-	if v, _ := n.c.job(n.now, "low"); v.Dropped != 5 || v.Run.Theta != 0.5 {
+	if v := n.c.view(n.now, n.c.jobs["low"]); v.Dropped != 5 || v.Run.Theta != 0.5 {
 		t.Fatalf("after a restart %+v", v)
 	}
 }
@@ -242,7 +242,7 @@ func TestDropRatioAndFloor(t *testing.T) {
 	n.add(refused)
 	n.pass(0)
 	n.expect("start a.1")
-	if v, _ := n.c.job(n.now, "a"); v.Run.Theta != 0 || !strings.Contains(v.Run.Why, "floor of 100 %") {
+	if v := n.c.view(n.now, n.c.jobs["a"]); v.Run.Theta != 0 || !strings.Contains(v.Run.Why, "floor of 100 %") {
 		t.Errorf("a: %+v", v.Run)
 	}
 	n.c.Cancel(n.now, "a", "")
@@ -258,7 +258,7 @@ func TestDropRatioAndFloor(t *testing.T) {
 	n.pass(0)
 	n.c.Deflated(n.now, "c", 1, 0, "refused")
 	n.pass(0)
-	if v, _ := n.c.job(n.now, "c"); v.Dropped != 0 || v.Run.Why != "refused" || len(n.c.jobs["c"].pending) != 10 {
+	if v := n.c.view(n.now, n.c.jobs["c"]); v.Dropped != 0 || v.Run.Why != "refused" || len(n.c.jobs["c"].pending) != 10 {
 		t.Errorf("c: %+v", v)
 	}
 }
@@ -278,7 +278,7 @@ func TestDeflateRunning(t *testing.T) {
 		for range rapid.IntRange(1, 4).Draw(t, "directives") {
 			theta := rapid.Float64Range(0, 1).Draw(t, "theta")
 			err := c.Deflate("j", theta, 7, "")
-			v, _ := c.job(start, "j")
+			v := c.view(start, c.jobs["j"])
 			if refused := theta > 1-p.MinTasks+1e-9 || units.Ratio(1-theta).Kept(p.Tasks) < units.Ratio(p.MinTasks).Of(p.Tasks); refused != errors.Is(err, errFloor) || refused && v.Dropped != before {
 				t.Fatalf("theta %v, floor %v: %v, %d dropped", theta, p.MinTasks, err, v.Dropped)
 			}
@@ -308,13 +308,13 @@ func TestSprintTimer(t *testing.T) {
 	began := n.now
 	n.now = n.now.Add(-time.Hour) // the clock is set back, and the scheduler starts again
 	n.restart(buffers.NPS, at(p, began))
-	if v, _ := n.c.job(n.now, "high"); v.Runtime < 0 || v.Run.Began.After(n.now) {
+	if v := n.c.view(n.now, n.c.jobs["high"]); v.Runtime < 0 || v.Run.Began.After(n.now) {
 		t.Fatalf("after a step back: %+v", v)
 	}
 	n.c.Hello(n.now, "n1", 2, nil)
 	n.pass(10 * time.Second)
 	n.expect("sprint high")
-	if v, _ := n.c.job(n.now.Add(-time.Minute), "high"); v.Runtime < 0 {
+	if v := n.c.view(n.now.Add(-time.Minute), n.c.jobs["high"]); v.Runtime < 0 {
 		t.Fatalf("runtime %v", v.Runtime)
 	}
 }
@@ -351,7 +351,7 @@ func TestEngineRuns(t *testing.T) {
 	n.pass(0)
 	n.expect("start low.1", "engine starts low.1 theta 0")
 	n.c.Progress(n.now, "low", 1, EngineProgress{Known: true, Tasks: 9, Done: 4, Running: 2, RunningOn: map[string]int{"n1": 2}})
-	if v, _ := n.c.job(n.now, "low"); v.Tasks != 9 || v.Done != 4 || v.RunningOn["n1"] != 2 {
+	if v := n.c.view(n.now, n.c.jobs["low"]); v.Tasks != 9 || v.Done != 4 || v.RunningOn["n1"] != 2 {
 		t.Errorf("progress: %+v", v)
 	}
 	n.add(spark("high", "high"))
@@ -390,7 +390,7 @@ func TestEndOfAnEngineRun(t *testing.T) {
 	if e := n.ended["low"]; e.State != Done || e.Tasks != 45 || e.Done != 33 {
 		t.Errorf("the coordinators are told %+v", e)
 	}
-	if v, _ := n.c.job(n.now, "low"); v.Tasks != 45 || v.Done != 33 || v.Dropped != 12 {
+	if v := n.c.view(n.now, n.c.jobs["low"]); v.Tasks != 45 || v.Done != 33 || v.Dropped != 12 {
 		t.Errorf("listed as %+v", v)
 	}
 }

@@ -61,15 +61,6 @@ func (c *Core) Jobs(now time.Time) []JobView {
 	return views
 }
 
-// job is one job; ok is false when there is none of that id.
-func (c *Core) job(now time.Time, id string) (view JobView, ok bool) {
-	j := c.jobs[id]
-	if j == nil {
-		return JobView{}, false
-	}
-	return c.view(now, j), true
-}
-
 func (c *Core) view(now time.Time, j *job) JobView {
 	v := JobView{
 		Plan: j.Plan, State: j.state, Outcome: j.outcome,

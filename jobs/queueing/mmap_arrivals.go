@@ -138,15 +138,6 @@ func (m *MMAP) generator() [][]float64 {
 	return total
 }
 
-// jobs is D1 + .. + DK.
-func (m *MMAP) jobs() [][]float64 {
-	total := copyRows(m.marked[0])
-	for _, rows := range m.marked[1:] {
-		addRows(total, rows)
-	}
-	return total
-}
-
 // unreachable finds two phases of which the first never leads to the second.
 func unreachable(rates [][]float64) (from, to int, cut bool) {
 	turned := make([][]float64, len(rates))

@@ -23,7 +23,7 @@ import (
 // served is the socket of a runner that ends with the test.
 func served(t *testing.T) string {
 	t.Helper()
-	dir := testkit.Need(os.MkdirTemp("", "runner"))(t)
+	dir := testkit.Need(os.MkdirTemp("", "runner"))(t) //nolint:usetesting // the path of a socket has at most 107 bytes
 	socket := filepath.Join(dir, "s.sock")
 	l := testkit.Need(net.Listen("unix", socket))(t)
 	ctx, cancel := context.WithCancel(context.Background())

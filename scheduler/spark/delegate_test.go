@@ -18,7 +18,7 @@ import (
 // driverUnit answers one connection after the other, as the unit of drivers does.
 func driverUnit(t *testing.T) string {
 	t.Helper()
-	dir := testkit.Need(os.MkdirTemp("", "driver"))(t)
+	dir := testkit.Need(os.MkdirTemp("", "driver"))(t) //nolint:usetesting // the path of a socket has at most 107 bytes
 	l := testkit.Need(net.Listen("unix", filepath.Join(dir, "s.sock")))(t)
 	over := make(chan struct{})
 	go func() {

@@ -59,7 +59,7 @@ func (r *reader) hang(t *testing.T) {
 	t.Helper()
 	testkit.Check(t, r.from.SetReadDeadline(time.Now()))
 	<-r.over
-	fd := testkit.Need(unix.Dup(int(r.to.Fd())))(t)
+	fd := testkit.Need(unix.Dup(int(r.to.Fd())))(t) // Fd leaves the pipe as the programs have it, in blocking mode
 	defer func() { _ = unix.Close(fd) }()
 	for {
 		poll := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
