@@ -150,9 +150,10 @@ func callWithin[Client, Req, Res any](
 	addr, err := rpc.ToLeader(ctx, o.fromLeader(addrs), patience, func(addr string) error {
 		ctx, cancel := context.WithTimeout(ctx, callDeadline)
 		defer cancel()
-		var err error
-		res, err = method(client(peers.HTTP(), peers.URL(addr), peers.Options()...), ctx, connect.NewRequest(req))
-		return err
+		return rpc.Opened(func() (err error) {
+			res, err = method(client(peers.HTTP(), peers.URL(addr), peers.Options()...), ctx, connect.NewRequest(req))
+			return err
+		})
 	})
 	if err != nil {
 		return nil, o.explain(rpc.AsCLI(err, doing, addr))
@@ -164,17 +165,11 @@ func callWithin[Client, Req, Res any](
 // callDeadline bounds one request; AwaitBudget waits up to a minute inside it.
 const callDeadline = 70 * time.Second
 
-// closedDoors are what a client in the clear hears of a server that asks for a
-// certificate, whichever end notices first.
-func closedDoors() []string {
-	return []string{"malformed HTTP", "EOF", "client conn could not be established", "connection reset"}
-}
-
 // explain adds how to be let in to an error of a connection that was not.
 func (o *operator) explain(err error) error {
 	e, ok := errors.AsType[*cli.Error](err)
 	unsaid := o.files.Cert == "" && o.tokenFile == "" && o.addr != ""
-	if ok && unsaid && (e.Exit == cli.ExitUnreachable || e.Exit == cli.ExitUnknown) && slices.ContainsFunc(closedDoors(), func(words string) bool { return strings.Contains(e.Message, words) }) {
+	if ok && unsaid && rpc.WantsCertificate(e) {
 		e.Hint = "the server may ask for a certificate: --ca, --cert and --key, or --ca and --token-file"
 	}
 	return err

@@ -394,9 +394,10 @@ func (o *operator) fetchSnapshot(ctx context.Context, stale bool) (coordinator.S
 		return h, nil, err
 	}
 	addr, err := rpc.ToLeader(ctx, addrs, o.patience, func(addr string) error {
-		var err error
-		h, state, err = receiveSnapshot(ctx, memberClient(peers, addr), stale)
-		return err
+		return rpc.Opened(func() (err error) {
+			h, state, err = receiveSnapshot(ctx, memberClient(peers, addr), stale)
+			return err
+		})
 	})
 	if err != nil {
 		return h, nil, rpc.AsCLI(err, "snapshot save", addr)

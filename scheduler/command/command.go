@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -120,25 +119,17 @@ func ask[Q, A any](parent context.Context, t *target, doing string, method func(
 	ctx, cancel := context.WithTimeout(parent, callWait)
 	defer cancel()
 	client := headroomv1connect.NewSchedulerServiceClient(peers.HTTP(), peers.URL(t.addr), peers.Options()...)
-	for try := 1; ; try++ {
-		resp, err := method(client, ctx, connect.NewRequest(q))
-		if err == nil {
-			return resp.Msg, nil
-		}
-		if try == askMost || !strings.Contains(err.Error(), neverOpened) {
-			return nil, t.failed(doing, err)
-		}
+	var resp *connect.Response[A]
+	err = rpc.Opened(func() error {
+		var err error
+		resp, err = method(client, ctx, connect.NewRequest(q))
+		return err
+	})
+	if err != nil {
+		return nil, t.failed(doing, err)
 	}
+	return resp.Msg, nil
 }
-
-const (
-	// neverOpened is HTTP/2's error of a connection that ended before the server said
-	// anything. A refused certificate may look like that: the alert that says so comes
-	// when the client has begun to write, and the end of the connection may overtake it.
-	neverOpened = "client conn could not be established"
-	// askMost is how often it is asked then: every change has a request id.
-	askMost = 4
-)
 
 // failed is the two-line error of a call.
 func (t *target) failed(doing string, err error) error {

@@ -1,0 +1,36 @@
+package rpc
+
+import (
+	"slices"
+	"strings"
+
+	"headroom/internal/cli"
+)
+
+const (
+	// neverOpened is HTTP/2's error of a connection that ended before the server said
+	// anything. A refused certificate may look like that: the alert that says so comes
+	// when the client has begun to write, and the end of the connection may overtake it.
+	neverOpened = "client conn could not be established"
+	// openingsMost is how often a connection is opened for one request.
+	openingsMost = 4
+)
+
+// Opened calls f, and calls it again while the connection that f opens ends before the
+// server said anything. f sends one request; if it changes something it has a request id.
+func Opened(f func() error) error {
+	for opening := 1; ; opening++ {
+		err := f()
+		if err == nil || opening == openingsMost || !strings.Contains(err.Error(), neverOpened) {
+			return err
+		}
+	}
+}
+
+// WantsCertificate reports whether e is what a client in the clear gets from a server
+// that asks for a certificate, whichever end notices first.
+func WantsCertificate(e *cli.Error) bool {
+	ends := []string{neverOpened, "malformed HTTP", "EOF", "connection reset"}
+	return (e.Exit == cli.ExitUnreachable || e.Exit == cli.ExitUnknown) &&
+		slices.ContainsFunc(ends, func(words string) bool { return strings.Contains(e.Message, words) })
+}
