@@ -207,7 +207,7 @@ func (d *desk) ownAlarms() []alarm {
 			})
 		}
 	}
-	for engine, why := range d.jobs.decided.troubles {
+	for engine, why := range d.jobs.decided.Troubles {
 		out = append(out, alarm{
 			"engine-trouble", alarmWarn, engine + "/containers", fmt.Sprintf("%s: %s", engine, why), "add nodes to the engine, or let fewer jobs run at once",
 		})
@@ -219,7 +219,7 @@ func (d *desk) ownAlarms() []alarm {
 		})
 	}
 	doubles := d.lead.Table().Conflicts(d.now())
-	maps.Copy(doubles, d.out.conflicts())
+	maps.Copy(doubles, d.nodes.Conflicts())
 	for node, why := range doubles {
 		out = append(out, alarm{"identity-conflict", alarmFail, node, why, "give one of the machines its own etc/machine-id and node name"})
 	}

@@ -391,6 +391,6 @@ func (s *server) toldBrake(ctx context.Context, node string, hb *headroomv1.Hear
 		s.wakeDesk(ctx)
 	}
 	inLog := uint64(0)
-	s.machine.view(func(st *ledger.State) { inLog = st.Brake.Set })
+	s.machine.View(func(st *ledger.State) { inLog = st.Brake.Set })
 	return s.brakes.believed(node, generation, inLog)
 }

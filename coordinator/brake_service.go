@@ -53,7 +53,7 @@ func (b brakeService) SetBrake(ctx context.Context, r *connect.Request[headroomv
 
 // inLog is the highest brake generation that this server's log knows.
 func (s *server) inLog() (generation uint64) {
-	s.machine.view(func(st *ledger.State) { generation = max(st.Brake.Set, st.Brake.Lifted) })
+	s.machine.View(func(st *ledger.State) { generation = max(st.Brake.Set, st.Brake.Lifted) })
 	return generation
 }
 

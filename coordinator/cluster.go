@@ -27,7 +27,7 @@ type clusterService struct{ *server }
 func (s *server) read(ctx context.Context, stale bool, f func(st *ledger.State, d *desk)) (*headroomv1.Meta, error) {
 	meta := &headroomv1.Meta{Server: s.cfg.ID, Consistency: "linearizable"}
 	look := func(d *desk) {
-		s.machine.view(func(st *ledger.State) {
+		s.machine.View(func(st *ledger.State) {
 			meta.Revision, meta.AsOfUs, meta.Epoch = st.Revision, time.Now().UnixMicro(), wire.EpochMessage(st.Epoch)
 			f(st, d)
 		})
@@ -145,7 +145,7 @@ func (c clusterService) ListEvents(ctx context.Context, r *connect.Request[headr
 // leader: it is what an operator looks at when there is none.
 func (c clusterService) ListMembers(ctx context.Context, r *connect.Request[headroomv1.ListMembersRequest]) (*connect.Response[headroomv1.ListMembersResponse], error) {
 	out := &headroomv1.ListMembersResponse{Meta: &headroomv1.Meta{Server: c.cfg.ID, Consistency: "stale", AsOfUs: time.Now().UnixMicro()}}
-	c.machine.view(func(st *ledger.State) { out.Meta.Revision, out.Meta.Epoch = st.Revision, wire.EpochMessage(st.Epoch) })
+	c.machine.View(func(st *ledger.State) { out.Meta.Revision, out.Meta.Epoch = st.Revision, wire.EpochMessage(st.Epoch) })
 	if r.Msg.GetSelf() {
 		out.Members = []*headroomv1.Member{c.myself()}
 	} else {
@@ -222,7 +222,7 @@ func (s *server) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest, 
 	}
 	out := budgetResponse(q, b, a)
 	out.Meta.Server = s.cfg.ID
-	s.machine.view(func(st *ledger.State) { out.Meta.Epoch = wire.EpochMessage(st.Epoch) })
+	s.machine.View(func(st *ledger.State) { out.Meta.Epoch = wire.EpochMessage(st.Epoch) })
 	return out, nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"headroom/coordinator/statemachine"
+
 	"github.com/hashicorp/raft"
 	"go.uber.org/goleak"
 
@@ -220,10 +222,9 @@ func (c *cluster) leader(not ...string) *running {
 
 // place is how far the machine itself has come; raft counts an entry as applied
 // before the machine has it.
-func (m *machine) place() (incarnation, index uint64) {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return m.state.Epoch.Incarnation, m.index
+func place(m *statemachine.Machine) (incarnation, index uint64) {
+	m.ViewAt(func(s *ledger.State, at uint64) { incarnation, index = s.Epoch.Incarnation, at })
+	return incarnation, index
 }
 
 // newest is the state of the server that has applied most, in the newest
@@ -238,13 +239,13 @@ func (c *cluster) newest() *ledger.State {
 		if s == nil {
 			continue
 		}
-		if x, at := s.machine.place(); best == nil || x > in || x == in && at > most {
+		if x, at := place(s.machine); best == nil || x > in || x == in && at > most {
 			best, in, most = s, x, at
 		}
 	}
 	if best != nil && (in > c.seenIn || in == c.seenIn && (most > c.seen || most == c.seen && best != c.seenAt)) {
 		c.seenIn, c.seen, c.seenAt = in, most, best
-		best.machine.view(func(s *ledger.State) { c.state = s.Clone() })
+		best.machine.View(func(s *ledger.State) { c.state = s.Clone() })
 	}
 	return c.state // of the dead, when none that lives has as much
 }

@@ -11,6 +11,8 @@ import (
 	"runtime/pprof"
 	"time"
 
+	"headroom/coordinator/diagnostics"
+
 	"connectrpc.com/connect"
 	"github.com/goccy/go-yaml"
 	"github.com/prometheus/common/expfmt"
@@ -18,12 +20,16 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
 )
 
 // debugService collects what a bug report needs.
 type debugService struct{ *server }
 
 const (
+	// recordMost bounds how long a recording on demand runs.
+	recordMost = 30 * time.Second
 	// bundlePiece is how much of a file goes into one message, bytes.
 	bundlePiece = 256 << 10
 	// bundleEvents are how many of the newest events are in a bundle.
@@ -75,9 +81,9 @@ func (s debugService) bundle() []bundleFile {
 		{"build.txt", s.build},
 		{"goroutines.txt", goroutines},
 		{"coordinator.yaml", func(context.Context) ([]byte, error) { return yaml.Marshal(s.cfg) }},
-		{"log.txt", func(context.Context) ([]byte, error) { return []byte(s.lines.text()), nil }},
+		{"log.txt", func(context.Context) ([]byte, error) { return []byte(s.lines.Text()), nil }},
 		{"metrics.txt", s.metricsText},
-		{"recording" + recordSuffix, s.lastRecording},
+		{"recording" + diagnostics.Suffix, s.lastRecording},
 		{"members.json", answer(cluster.ListMembers, &headroomv1.ListMembersRequest{})},
 		{"status.json", answer(cluster.GetStatus, &headroomv1.GetStatusRequest{Stale: true})},
 		{"domains.json", answer(cluster.ListDomains, &headroomv1.ListDomainsRequest{Stale: true})},
@@ -136,8 +142,8 @@ func (s debugService) metricsText(context.Context) ([]byte, error) {
 
 // lastRecording is what the flight recorder wrote last.
 func (s debugService) lastRecording(context.Context) ([]byte, error) {
-	dir := debugDir(s.cfg.StateDir)
-	names, err := recordings(dir)
+	dir := diagnostics.Dir(s.cfg.StateDir)
+	names, err := diagnostics.Recordings(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -145,4 +151,26 @@ func (s debugService) lastRecording(context.Context) ([]byte, error) {
 		return nil, fmt.Errorf("no tick was missed, or debug.flight_recorder is off")
 	}
 	return os.ReadFile(filepath.Join(dir, names[len(names)-1]))
+}
+
+// CollectTrace implements headroomv1connect.DebugServiceHandler.
+func (s debugService) CollectTrace(
+	ctx context.Context, r *connect.Request[headroomv1.CollectTraceRequest], out *connect.ServerStream[headroomv1.CollectTraceResponse],
+) error {
+	d := time.Duration(r.Msg.GetDurationMs()) * time.Millisecond
+	if d <= 0 || d > recordMost {
+		return rpc.Refuse(connect.CodeInvalidArgument, "usage", cli.ExitUsage, fmt.Sprintf("a recording of %v: it runs 1ms at least and %v at most", d, recordMost), "name another time, e.g. --for 5s")
+	}
+	data, err := s.record(ctx, d)
+	if err != nil {
+		return rpc.Refuse(connect.CodeFailedPrecondition, "recording", cli.ExitRefused, plain(err), "another recording may run; try again when it has ended")
+	}
+	for len(data) > 0 {
+		n := min(len(data), bundlePiece)
+		if err := out.Send(&headroomv1.CollectTraceResponse{Piece: data[:n]}); err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
 }

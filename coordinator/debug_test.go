@@ -5,13 +5,9 @@ package coordinator
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
-	"runtime/trace"
 	"strings"
 	"testing"
 	"time"
@@ -97,45 +93,4 @@ func TestABundleWithoutALeader(t *testing.T) {
 			t.Errorf("after %s: %v", l.cfg.ID, files)
 		}
 	})
-}
-
-func TestLogLinesAreBounded(t *testing.T) {
-	t.Parallel()
-	r := &logRing{}
-	var out strings.Builder
-	log := r.keep(slog.New(slog.NewTextHandler(&out, nil)))
-	log.Debug("below the level of the log")
-	for i := range logLines + 7 {
-		log.Info("a line", slog.String("which", fmt.Sprintf("line-%d.", i)), slog.String("much", strings.Repeat("x", 2*logLine)))
-	}
-	lines := strings.SplitAfter(strings.TrimSuffix(r.text(), "\n"), "\n")
-	if len(lines) != logLines || !strings.Contains(lines[0], "line-7.") || !strings.Contains(lines[len(lines)-1], fmt.Sprintf("line-%d.", logLines+6)) {
-		t.Errorf("%d lines, from %.60q to %.60q", len(lines), lines[0], lines[len(lines)-1])
-	}
-	if len(lines[0]) > logLine+1 || !strings.Contains(out.String(), "line-0.") || strings.Contains(r.text(), "below the level") {
-		t.Errorf("a line of %d bytes", len(lines[0]))
-	}
-}
-
-// A recording on demand is one that go tool trace reads, beside a flight recorder;
-// one at a time, and never longer than asked for. (It is the process's own: not
-// beside other tests.)
-func TestRecordingOnDemand(t *testing.T) { //nolint:paralleltest // a process has one recording at a time
-	data, err := recordTrace(t.Context(), 20*time.Millisecond)
-	if err != nil || !strings.HasPrefix(string(data), "go 1.") {
-		t.Fatalf("%.20q, %v", data, err)
-	}
-	if err := trace.Start(io.Discard); err != nil {
-		t.Fatal(err)
-	}
-	_, err = recordTrace(t.Context(), time.Millisecond)
-	trace.Stop()
-	if err == nil {
-		t.Error("two recordings at once")
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := recordTrace(ctx, time.Minute); !errors.Is(err, context.Canceled) {
-		t.Errorf("nobody waits any more: %v", err)
-	}
 }

@@ -21,7 +21,7 @@ func (j jobService) DeflateJob(ctx context.Context, r *connect.Request[headroomv
 		return nil, err
 	}
 	out := &headroomv1.DeflateJobResponse{Revision: res.Revision}
-	j.machine.view(func(s *ledger.State) { out.Deflation = deflationMessage(s.Jobs[c.DeflateJob.ID].Deflation) })
+	j.machine.View(func(s *ledger.State) { out.Deflation = deflationMessage(s.Jobs[c.DeflateJob.ID].Deflation) })
 	return connect.NewResponse(out), nil
 }
 

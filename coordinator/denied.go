@@ -29,7 +29,7 @@ func (s *server) deny(all []ledger.Denial) {
 	}
 	if s.guard.Revoked.Add(more...) {
 		poke(s.denials)
-		s.hub.tellDenials()
+		s.streams.Nodes.TellDenials()
 	}
 }
 
@@ -72,7 +72,7 @@ func (s *server) keepDenials(ctx context.Context) error {
 // began anew from a snapshot that was older.
 func (s *server) denyAgain(ctx context.Context) {
 	var missing []secure.Denial
-	s.machine.view(func(st *ledger.State) {
+	s.machine.View(func(st *ledger.State) {
 		for _, x := range s.guard.Revoked.All() {
 			if old, known := st.Denied[x.Key()]; !known || x.Identity != "" && old.At < x.At {
 				missing = append(missing, x)
@@ -134,7 +134,7 @@ func (s *server) memberNames() []string {
 	for _, m := range s.group.Members() {
 		out = append(out, m.ID)
 	}
-	s.machine.view(func(st *ledger.State) {
+	s.machine.View(func(st *ledger.State) {
 		for id, x := range st.Servers {
 			if !x.Leaving && !slices.Contains(out, id) {
 				out = append(out, id)

@@ -17,6 +17,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"headroom/coordinator/statemachine"
+	"headroom/coordinator/streams"
+
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -230,9 +233,9 @@ func TestNodesAreToldWhoIsDenied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := newServer(Config{ID: "c1", StateDir: t.TempDir()}, slog.New(slog.DiscardHandler))
 		l.deny([]ledger.Denial{{Identity: "server/c9", At: 7, Actor: "mia", Reason: "stolen"}, {Identity: "node/n7", At: 7}})
-		s, _ := l.hub.join(origin{node: "n1", machine: "m1", boot: "b1", process: 1})
-		for range 3 * mailbox {
-			s.post(leaderMessage(&headroomv1.Leader{}))
+		s, _ := l.streams.Nodes.Open(streams.Origin{Node: "n1", Machine: "m1", Boot: "b1", Process: 1})
+		for range 100 { // more than fit
+			l.streams.Announce(&headroomv1.Leader{})
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		sent, over := make(saidTo, 100), make(chan struct{})
@@ -268,7 +271,7 @@ func TestNodesAreToldWhoIsDenied(t *testing.T) {
 // The caller of a change is who was let in, not who the message says.
 func TestActorIsTheCaller(t *testing.T) {
 	t.Parallel()
-	g := access.New(newMachine().view, slog.New(slog.DiscardHandler))
+	g := access.New(statemachine.New().View, slog.New(slog.DiscardHandler))
 	ctx, err := g.Admit(rpc.WithCaller(t.Context(), shown("operator", "mia")), headroomv1connect.ClusterServiceSetBudgetProcedure, http.Header{access.ForwardedHeader: {"admin/root"}})
 	if err != nil {
 		t.Fatal(err)

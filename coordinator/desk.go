@@ -10,6 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"headroom/coordinator/statemachine"
+	"headroom/coordinator/streams"
+
 	"headroom/budget"
 	"headroom/consensus"
 	"headroom/coordinator/metrics"
@@ -37,39 +40,43 @@ type proposer interface {
 	ProposeIn(ctx context.Context, term uint64, data []byte) (any, error)
 }
 
-// postbox is what the desk needs of the streams.
-type postbox interface {
-	// grant pushes a lease to a node; it never waits.
-	grant(g ledger.NodeGrant)
-	// wait tells a node that it is charged but not granted a lease, and why; it never waits.
-	wait(node, reason string)
-	// lead announces the leadership on every stream.
-	lead(e lease.Epoch)
-	// conflicts are the nodes under whose name another machine has tried to connect lately, each in words.
-	conflicts() map[string]string
-	// direct pushes the caps of nodes to the scheduler.
-	direct(e lease.Epoch, caps []leader.Cap)
-	// command pushes orders about jobs to the scheduler, and keeps each for schedulers to come.
-	command(e lease.Epoch, orders []order)
-	// forget drops the orders about subjects that are over.
-	forget(gone func(subject string) bool)
-	// subject is what the order of that sequence is about; empty for caps and what is long ago. newest is false for an
-	// order in whose place another of its subject is, or that is over.
-	subject(seq uint64) (subject string, newest bool)
+// nodeStreams is what the desk needs of the streams to nodes; nothing of it waits.
+type nodeStreams interface {
+	// Grant pushes a lease to a node.
+	Grant(g ledger.NodeGrant)
+	// Wait tells a node that it is charged but not granted a lease, and why.
+	Wait(node, reason string)
+	// Conflicts are the nodes under whose name another machine has tried to connect lately, each in words.
+	Conflicts() map[string]string
+}
+
+// schedulerStreams is what the desk needs of the streams to schedulers; nothing of it waits.
+type schedulerStreams interface {
+	// PushCaps pushes the caps of nodes.
+	PushCaps(e lease.Epoch, caps []leader.Cap)
+	// PushOrders pushes orders about jobs, and keeps each for schedulers to come.
+	PushOrders(e lease.Epoch, orders []streams.Order)
+	// DropOrders forgets the orders about subjects that are over.
+	DropOrders(over func(subject string) bool)
+	// Subject is what the directive of that sequence is about, and whether it is the newest about it.
+	Subject(seq uint64) (subject string, newest bool)
 }
 
 // desk drives one leadership (leader.Leader): it carries its outputs out, and brings it
 // heartbeats, requests, and the time. It is the only proposer. All its methods but ask and
 // hear run on its own goroutine.
 type desk struct {
-	server  string
-	epoch   lease.Epoch
-	timing  ledger.Timing
-	found   *ledger.Found
-	log     proposer
-	machine *machine
-	out     postbox
-	logger  *slog.Logger
+	server     string
+	epoch      lease.Epoch
+	timing     ledger.Timing
+	found      *ledger.Found
+	log        proposer
+	machine    *statemachine.Machine
+	nodes      nodeStreams
+	schedulers schedulerStreams
+	// announce announces the leadership on every stream.
+	announce func(lease.Epoch)
+	logger   *slog.Logger
 
 	inbox  chan func()
 	closed chan struct{}
@@ -90,13 +97,12 @@ type desk struct {
 	clocks func(ctx context.Context) (servers map[string]int64, voters int)
 	// witness asks the BMCs of lost nodes.
 	witness witness
-	// counts and recorder are this server's; recorder is nil while it is off.
-	counts   *metrics.Counts
-	recorder *recorder
-	traces   *traces.Tracer
-	looked   time.Duration // when the domains were last held against their budgets
-	brakes   *brakes
-	waiting  int // nodes that were told to wait since the last tick
+	counts  *metrics.Counts
+	missed  func() // asks for a recording of the process
+	traces  *traces.Tracer
+	looked  time.Duration // when the domains were last held against their budgets
+	brakes  *brakes
+	waiting int // nodes that were told to wait since the last tick
 }
 
 // now is the leader's monotonic time since the desk opened.
@@ -108,7 +114,7 @@ func (d *desk) moment() leader.Moment { return leader.Moment{Mono: d.now(), Wall
 func (d *desk) open() {
 	d.began = time.Now()
 	d.lead = leader.New(leader.Config{
-		Server: d.server, Epoch: d.epoch, Timing: d.timing, Found: d.found, Rules: int(d.machine.rules), Gap: d.machine.gap(),
+		Server: d.server, Epoch: d.epoch, Timing: d.timing, Found: d.found, Rules: int(d.machine.Rules), Gap: d.machine.Gap(),
 	}, d.moment())
 }
 
@@ -173,7 +179,7 @@ func (d *desk) onTime(ctx context.Context) {
 func (d *desk) step(ctx context.Context, in func(*ledger.State, leader.Moment) []leader.Output) {
 	var outputs []leader.Output
 	began := time.Now()
-	d.machine.view(func(s *ledger.State) { outputs = in(s, d.moment()) })
+	d.machine.View(func(s *ledger.State) { outputs = in(s, d.moment()) })
 	for len(outputs) > 0 {
 		o := outputs[0]
 		outputs = outputs[1:]
@@ -187,7 +193,7 @@ func (d *desk) step(ctx context.Context, in func(*ledger.State, leader.Moment) [
 			d.over = err
 		}
 		began = time.Now()
-		d.machine.view(func(s *ledger.State) { outputs = append(outputs, d.lead.Committed(s, d.moment(), res, err)...) })
+		d.machine.View(func(s *ledger.State) { outputs = append(outputs, d.lead.Committed(s, d.moment(), res, err)...) })
 		if d.over != nil {
 			outputs = slices.DeleteFunc(outputs, func(o leader.Output) bool { _, answer := o.(leader.Answer); return !answer })
 		}
@@ -209,7 +215,7 @@ func (d *desk) decided(ctx context.Context, c ledger.Command, took time.Duration
 // planned counts how long it took to decide a tick.
 func (d *desk) planned(took time.Duration) {
 	var policy string
-	d.machine.view(func(s *ledger.State) { policy = s.Policy })
+	d.machine.View(func(s *ledger.State) { policy = s.Policy })
 	d.counts.Planned(cmp.Or(policy, string(budget.Weighted)), took)
 }
 
@@ -218,15 +224,15 @@ func (d *desk) carryOut(ctx context.Context, o leader.Output) {
 	switch o := o.(type) {
 	case leader.Began:
 		d.logger.Info("leading", slog.String("epoch", d.epoch.String()))
-		d.out.lead(d.epoch)
+		d.announce(d.epoch)
 	case leader.Grant:
 		d.countGrant(ctx, o.NodeGrant)
-		d.out.grant(o.NodeGrant)
+		d.nodes.Grant(o.NodeGrant)
 	case leader.Wait:
 		d.waiting++
-		d.out.wait(o.Node, o.Reason)
+		d.nodes.Wait(o.Node, o.Reason)
 	case leader.Caps:
-		d.out.direct(d.epoch, o.Nodes)
+		d.schedulers.PushCaps(d.epoch, o.Nodes)
 	case leader.Ticked:
 		d.ticked(ctx, o.Err)
 	case leader.Answer:
@@ -307,21 +313,21 @@ func (d *desk) propose(ctx context.Context, c ledger.Command) (ledger.Result, er
 	if err != nil {
 		return ledger.Result{}, fmt.Errorf("coordinator: propose: %w", err)
 	}
-	a, ok := answer.(applied)
+	a, ok := answer.(statemachine.Applied)
 	if !ok {
 		return ledger.Result{}, fmt.Errorf("coordinator: propose: the log answered %T", answer)
 	}
-	d.counts.Committed(time.Since(began), a.result.Revision)
-	if a.err != nil {
-		return a.result, leader.RefusedError{Err: a.err}
+	d.counts.Committed(time.Since(began), a.Result.Revision)
+	if a.Err != nil {
+		return a.Result, leader.RefusedError{Err: a.Err}
 	}
-	return a.result, nil
+	return a.Result, nil
 }
 
 // note keeps what lists and explanations tell of this leadership.
 func (d *desk) note() {
 	at := time.Now()
-	d.machine.view(func(s *ledger.State) {
+	d.machine.View(func(s *ledger.State) {
 		d.lookAtEnergy(s)
 		d.moves.look(s, at)
 		nodes := nodeMessages(s, d)
@@ -336,7 +342,7 @@ func (d *desk) hasten() { d.lead.Hasten() }
 // hear hands a heartbeat to the desk.
 func (d *desk) hear(ctx context.Context, r ledger.Report) error {
 	return d.post(ctx, func() {
-		d.machine.view(func(s *ledger.State) { d.lead.Heard(s, d.moment(), r) })
+		d.machine.View(func(s *ledger.State) { d.lead.Heard(s, d.moment(), r) })
 	})
 }
 

@@ -11,6 +11,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"headroom/coordinator/arbitration"
+
+	"headroom/coordinator/statemachine"
+	"headroom/coordinator/streams"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
 	"headroom/consensus"
@@ -23,7 +28,7 @@ import (
 
 // scriptedLog is a log of one server that does as it is told with the next entries.
 type scriptedLog struct {
-	m *machine
+	m *statemachine.Machine
 
 	mu      sync.Mutex
 	entries []ledger.Command
@@ -77,45 +82,45 @@ type outbox struct {
 	grants []ledger.NodeGrant
 	waits  map[string]string
 	caps   []leader.Cap
-	orders []order
+	orders []streams.Order
 	gone   func(subject string) bool
 }
 
-func (o *outbox) grant(g ledger.NodeGrant) {
+func (o *outbox) Grant(g ledger.NodeGrant) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.grants = append(o.grants, g)
 }
 
-func (o *outbox) wait(node, reason string) {
+func (o *outbox) Wait(node, reason string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.waits[node] = reason
 }
 
-func (o *outbox) lead(lease.Epoch) {}
+func (o *outbox) Lead(lease.Epoch) {}
 
-func (o *outbox) conflicts() map[string]string { return map[string]string{} }
+func (o *outbox) Conflicts() map[string]string { return map[string]string{} }
 
-func (o *outbox) direct(_ lease.Epoch, caps []leader.Cap) {
+func (o *outbox) PushCaps(_ lease.Epoch, caps []leader.Cap) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.caps = append(o.caps, caps...)
 }
 
-func (o *outbox) command(_ lease.Epoch, orders []order) {
+func (o *outbox) PushOrders(_ lease.Epoch, orders []streams.Order) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.orders = append(o.orders, orders...)
 }
 
-func (o *outbox) forget(gone func(string) bool) {
+func (o *outbox) DropOrders(gone func(string) bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.gone = gone
 }
 
-func (o *outbox) subject(uint64) (string, bool) { return "", true }
+func (o *outbox) Subject(uint64) (string, bool) { return "", true }
 
 // take empties the box.
 func (o *outbox) take() []ledger.NodeGrant {
@@ -128,16 +133,16 @@ func (o *outbox) take() []ledger.NodeGrant {
 // openDesk runs a desk on a scripted log until the test ends.
 func openDesk(t *testing.T) (*desk, *scriptedLog, *outbox, chan error) {
 	t.Helper()
-	m := newMachine()
+	m := statemachine.New()
 	log, out := &scriptedLog{m: m}, &outbox{waits: map[string]string{}}
 	d := &desk{
 		server: "c1", epoch: lease.Epoch{Incarnation: 1, Term: 2}, wall: time.Now, timing: ledger.DefaultTiming(),
 		found: &ledger.Found{Domains: ledger.PlainDomains([]budget.Domain{
 			{Name: "site/lab", Budget: 700 * w, Unmanaged: 40 * w}, {Name: "rack/r1", Parent: "site/lab", Budget: 700 * w},
 		})},
-		log: log, machine: m, out: out, logger: slog.New(slog.DiscardHandler), counts: metrics.NewCounts(), inbox: make(chan func(), deskQueue), closed: make(chan struct{}),
-		proof: func(context.Context) error { return nil }, board: newJobBoard(), jobs: newJobLoop(newArbiter()), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
-		brakes: newBrakes(slog.New(slog.DiscardHandler)),
+		log: log, machine: m, nodes: out, schedulers: out, announce: out.Lead, logger: slog.New(slog.DiscardHandler), counts: metrics.NewCounts(), inbox: make(chan func(), deskQueue), closed: make(chan struct{}),
+		proof: func(context.Context) error { return nil }, board: newJobBoard(), jobs: newJobLoop(arbitration.New()), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
+		brakes: newBrakes(slog.New(slog.DiscardHandler)), missed: func() {},
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -169,7 +174,7 @@ func admitted(t *testing.T) (*desk, *scriptedLog, *outbox, chan error) {
 	d, log, out, ended := openDesk(t)
 	for i := range uint64(9) {
 		var n ledger.Node
-		d.machine.view(func(s *ledger.State) { n = s.Nodes["n01"] })
+		d.machine.View(func(s *ledger.State) { n = s.Nodes["n01"] })
 		if err := d.hear(t.Context(), beat(i+1, max(n.Target, 80*w), n.Seq)); err != nil {
 			t.Fatal(err)
 		}
@@ -288,7 +293,7 @@ func TestReadBacksShareEntries(t *testing.T) {
 		before, began, known := log.ticks(), time.Now(), 0
 		for known < 200 && time.Since(began) < time.Minute {
 			time.Sleep(10 * time.Millisecond)
-			d.machine.view(func(s *ledger.State) { known = len(s.Nodes) })
+			d.machine.View(func(s *ledger.State) { known = len(s.Nodes) })
 		}
 		if n, took := log.ticks()-before, time.Since(began); n > 3 || took > time.Second {
 			t.Errorf("%d entries in %v for %d nodes", n, took, known)
@@ -323,7 +328,7 @@ func TestPlansChangeNothing(t *testing.T) {
 				t.Errorf("no budget, dry run %v: %v", dry, err)
 			}
 		}
-		d.machine.view(func(s *ledger.State) {
+		d.machine.View(func(s *ledger.State) {
 			if s.Domains["site/lab"].Budget != 700*w {
 				t.Errorf("the budget is %v", s.Domains["site/lab"].Budget)
 			}
@@ -357,7 +362,7 @@ func TestCheckedChangeIsAskedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, _, _, _ := admitted(t)
 		var revision uint64
-		d.machine.view(func(s *ledger.State) { revision = s.Revision })
+		d.machine.View(func(s *ledger.State) { revision = s.Revision })
 		ask := func(to units.Power, key string) (out *headroomv1.SetBudgetResponse, err error) {
 			change := &headroomv1.Change{RequestId: key, CheckRevision: &revision}
 			return d.setBudget(t.Context(), &headroomv1.SetBudgetRequest{BudgetUw: int64(to), Change: change})

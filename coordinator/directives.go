@@ -1,164 +1,14 @@
 package coordinator
 
 import (
-	"fmt"
 	"maps"
-	"slices"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+
 	"headroom/internal/wire"
 	"headroom/lease"
-	"headroom/ledger/leader"
 )
-
-// schedulerStream is one open stream to a scheduler.
-type schedulerStream struct {
-	id  string
-	box chan *headroomv1.DirectorMessage
-}
-
-func (s *schedulerStream) post(m *headroomv1.DirectorMessage) {
-	for {
-		select {
-		case s.box <- m:
-			return
-		default:
-		}
-		select {
-		case <-s.box:
-		default:
-		}
-	}
-}
-
-// enlist opens a stream for a scheduler: it is told who leads, and every cap that this leadership has given out.
-func (h *hub) enlist(id string) *schedulerStream {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	s := &schedulerStream{id: id, box: make(chan *headroomv1.DirectorMessage, directives)}
-	h.schedulers[s] = struct{}{}
-	s.post(&headroomv1.DirectorMessage{Message: &headroomv1.DirectorMessage_Leader{Leader: h.leader}})
-	for _, name := range slices.Sorted(maps.Keys(h.caps)) {
-		s.post(h.directive(h.caps[name], "cap in force"))
-	}
-	for _, subject := range slices.Sorted(maps.Keys(h.orders)) {
-		s.post(h.number(h.orders[subject]))
-	}
-	return s
-}
-
-// order is a share, a stop, a sprint or a drop ratio that is in force until another of the same subject takes its place.
-type order struct {
-	subject, reason string
-	share           *headroomv1.ShareDirective
-	stop            *headroomv1.StopDirective
-	sprint          *headroomv1.SprintDirective
-	deflate         *headroomv1.DeflateDirective
-	// issue sets it apart from earlier orders of its subject; the hub counts.
-	issue uint64
-}
-
-// carried is which order a directive carried.
-type carried struct {
-	subject string
-	issue   uint64
-}
-
-// command implements postbox.
-func (h *hub) command(e lease.Epoch, orders []order) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.told != e {
-		return
-	}
-	for _, o := range orders {
-		h.issued++
-		o.issue = h.issued
-		h.orders[o.subject] = o
-		m := h.number(o)
-		for s := range h.schedulers {
-			s.post(m)
-		}
-	}
-}
-
-// forget implements postbox.
-func (h *hub) forget(gone func(subject string) bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	maps.DeleteFunc(h.orders, func(subject string, _ order) bool { return gone(subject) })
-}
-
-// subject implements postbox.
-func (h *hub) subject(seq uint64) (subject string, newest bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	t, ok := h.numbered[seq]
-	return t.subject, !ok || h.orders[t.subject].issue == t.issue
-}
-
-// keptSubjects bounds how many directives about jobs are remembered by their numbers; acknowledgements come within seconds.
-const keptSubjects = 20_000
-
-// number makes a directive of an order. The caller holds the lock.
-func (h *hub) number(o order) *headroomv1.DirectorMessage {
-	h.sequence++
-	h.numbered[h.sequence] = carried{o.subject, o.issue}
-	if len(h.numbered) > 2*keptSubjects {
-		oldest := h.sequence - keptSubjects
-		maps.DeleteFunc(h.numbered, func(seq uint64, _ carried) bool { return seq < oldest })
-	}
-	d := &headroomv1.Directive{Epoch: wire.EpochMessage(h.told), Seq: h.sequence, Reason: o.reason}
-	switch {
-	case o.share != nil:
-		d.Action = &headroomv1.Directive_Share{Share: o.share}
-	case o.sprint != nil:
-		d.Action = &headroomv1.Directive_Sprint{Sprint: o.sprint}
-	case o.deflate != nil:
-		d.Action = &headroomv1.Directive_Deflate{Deflate: o.deflate}
-	default:
-		d.Action = &headroomv1.Directive_Stop{Stop: o.stop}
-	}
-	return &headroomv1.DirectorMessage{Message: &headroomv1.DirectorMessage_Directive{Directive: d}}
-}
-
-func (h *hub) dismiss(s *schedulerStream) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.schedulers, s)
-}
-
-// direct implements postbox.
-func (h *hub) direct(e lease.Epoch, caps []leader.Cap) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.told != e {
-		return
-	}
-	for _, c := range caps {
-		reason := fmt.Sprintf("cap of %s is %v", c.Node, c.Cap)
-		if old, ok := h.caps[c.Node]; ok {
-			reason = fmt.Sprintf("cap of %s %v -> %v", c.Node, old.Cap, c.Cap)
-		}
-		h.caps[c.Node] = c
-		m := h.directive(c, reason)
-		for s := range h.schedulers {
-			s.post(m)
-		}
-	}
-}
-
-// directive numbers a cap directive. The caller holds the lock.
-func (h *hub) directive(c leader.Cap, reason string) *headroomv1.DirectorMessage {
-	h.sequence++
-	return &headroomv1.DirectorMessage{Message: &headroomv1.DirectorMessage_Directive{Directive: &headroomv1.Directive{
-		Epoch: wire.EpochMessage(h.told), Seq: h.sequence, Reason: reason,
-		Action: &headroomv1.Directive_Cap{Cap: &headroomv1.CapDirective{
-			Node: c.Node, CapUw: int64(c.Cap), FloorUw: int64(c.Floor), MaxUw: int64(c.Most),
-		}},
-	}}}
-}
 
 const (
 	// boardedJobs bounds the progress samples kept.
@@ -286,7 +136,7 @@ func (b *jobBoard) ack(e lease.Epoch, a *headroomv1.DirectiveAck, subject string
 // heed takes in what a scheduler says to a directive. What it says to an order that another has replaced since tells
 // nothing of the one in force.
 func (d *desk) heed(a *headroomv1.DirectiveAck) {
-	subject, newest := d.out.subject(a.GetSeq())
+	subject, newest := d.schedulers.Subject(a.GetSeq())
 	if newest && d.board.ack(d.epoch, a, subject) {
 		d.jobs.refused(subject)
 	}

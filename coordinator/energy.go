@@ -3,6 +3,8 @@ package coordinator
 import (
 	"time"
 
+	"headroom/coordinator/arbitration"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/jobs/energy"
 	"headroom/ledger"
@@ -33,7 +35,7 @@ func (d *desk) lookAtEnergy(s *ledger.State) {
 		for node, containers := range x.progress.GetRunningOn() {
 			on[node] = int(containers)
 		}
-		ran := time.Duration(min(max(0, x.progress.GetRuntimeS()), longestRun.Seconds()) * float64(time.Second))
+		ran := time.Duration(min(max(0, x.progress.GetRuntimeS()), arbitration.RuntimeMost.Seconds()) * float64(time.Second))
 		jobs = append(jobs, energy.Job{ID: id, Class: s.Jobs[id].Class, On: on, Ran: ran})
 	}
 	d.energy.Look(now, counters, jobs)

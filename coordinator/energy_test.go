@@ -37,7 +37,7 @@ func TestEnergyOfJobs(t *testing.T) {
 		of := func(id string) (e *headroomv1.JobEnergy) {
 			t.Helper()
 			if err := d.ask(t.Context(), func() {
-				d.machine.view(func(s *ledger.State) { e = jobMessage(s.Jobs[id], d).GetEnergy() })
+				d.machine.View(func(s *ledger.State) { e = jobMessage(s.Jobs[id], d).GetEnergy() })
 			}); err != nil {
 				t.Fatal(err)
 			}

@@ -63,7 +63,7 @@ func (d *desk) askBMCs(ctx context.Context) {
 		return
 	}
 	var lost map[string]string
-	d.machine.view(func(s *ledger.State) { lost = d.lead.Suspects(s, d.moment()) })
+	d.machine.View(func(s *ledger.State) { lost = d.lead.Suspects(s, d.moment()) })
 	if len(lost) == 0 {
 		return
 	}

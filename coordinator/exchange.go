@@ -14,6 +14,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator/access"
+	"headroom/coordinator/streams"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
@@ -44,7 +45,7 @@ func (n nodeService) Exchange(ctx context.Context, x *exchange) error {
 	if err != nil {
 		return err
 	}
-	defer n.hub.leave(s)
+	defer n.streams.Nodes.Close(s)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	sent := make(chan struct{})
@@ -60,12 +61,12 @@ func (n nodeService) Exchange(ctx context.Context, x *exchange) error {
 }
 
 // welcome opens the stream of a node, or says why not.
-func (n nodeService) welcome(hello *headroomv1.Hello) (*stream, error) {
+func (n nodeService) welcome(hello *headroomv1.Hello) (*streams.Node, error) {
 	who := sightingOf(hello)
 	if err := n.refusal(who); err != nil {
 		return nil, err
 	}
-	s, by := n.hub.join(origin{node: who.Node, machine: who.MachineID, boot: hello.GetBootId(), process: who.Process})
+	s, by := n.streams.Nodes.Open(streams.Origin{Node: who.Node, Machine: who.MachineID, Boot: hello.GetBootId(), Process: who.Process})
 	if s == nil {
 		n.logger.Warn("node refused", slog.String("node", who.Node), slog.String("machine", who.MachineID), slog.String("name_used_by", by))
 		return nil, nameTaken(who.Node, by)
@@ -76,16 +77,16 @@ func (n nodeService) welcome(hello *headroomv1.Hello) (*stream, error) {
 // deliver sends what is in the box, and who is denied when that is asked for, until the stream or the context ends.
 func deliver(ctx context.Context, x interface {
 	Send(m *headroomv1.CoordinatorMessage) error
-}, s *stream, revoked *secure.Denials,
+}, s *streams.Node, revoked *secure.Denials,
 ) {
 	for {
 		var out []*headroomv1.CoordinatorMessage
 		select {
 		case <-ctx.Done():
 			return
-		case m := <-s.box:
+		case m := <-s.Box():
 			out = append(out, m)
-		case <-s.denied:
+		case <-s.Denied():
 			for _, part := range rpc.DenialMessages(revoked.All(), secure.Server) {
 				out = append(out, &headroomv1.CoordinatorMessage{Message: &headroomv1.CoordinatorMessage_Denied{Denied: part}})
 			}
@@ -99,7 +100,7 @@ func deliver(ctx context.Context, x interface {
 }
 
 // receive takes in the heartbeats of one stream until it ends.
-func (n nodeService) receive(ctx context.Context, x *exchange, hello *headroomv1.Hello, s *stream) error {
+func (n nodeService) receive(ctx context.Context, x *exchange, hello *headroomv1.Hello, s *streams.Node) error {
 	for {
 		m, err := x.Receive()
 		if err != nil {
@@ -112,14 +113,14 @@ func (n nodeService) receive(ctx context.Context, x *exchange, hello *headroomv1
 }
 
 // heartbeat hands one heartbeat to the desk while this server leads; otherwise it drops it.
-func (n nodeService) heartbeat(ctx context.Context, s *stream, hello *headroomv1.Hello, hb *headroomv1.Heartbeat) error {
-	if !n.hub.touch(s) {
-		return rpc.Refuse(connect.CodeAborted, "replaced", cli.ExitConflict, "another powerd process of node "+s.who.node+" has connected since",
+func (n nodeService) heartbeat(ctx context.Context, s *streams.Node, hello *headroomv1.Hello, hb *headroomv1.Heartbeat) error {
+	if !n.streams.Nodes.Touch(s) {
+		return rpc.Refuse(connect.CodeAborted, "replaced", cli.ExitConflict, "another powerd process of node "+hello.GetNode()+" has connected since",
 			"one powerd runs on a node")
 	}
 	if i := hb.GetHighest().GetEpoch().GetIncarnation(); i > ledger.MaxIncarnation { // a restored group would try in vain, again and again, to come after it
 		return rpc.Refuse(connect.CodeInvalidArgument, "bad-report", cli.ExitUsage,
-			fmt.Sprintf("node %s says that it was granted in incarnation %d, which cannot be", s.who.node, i), "the file in its state directory is damaged: stop powerd, move it aside, start powerd")
+			fmt.Sprintf("node %s says that it was granted in incarnation %d, which cannot be", hello.GetNode(), i), "the file in its state directory is damaged: stop powerd, move it aside, start powerd")
 	}
 	d := n.leading.Load()
 	if hb == nil || d == nil {
@@ -149,7 +150,7 @@ func (n nodeService) refusal(x ledger.Sighting) error {
 			"correct the power section of this node's powerd.yaml")
 	}
 	var err error
-	n.machine.view(func(s *ledger.State) {
+	n.machine.View(func(s *ledger.State) {
 		known, ok := s.Nodes[x.Node]
 		switch {
 		case ok && known.MachineID != x.MachineID:
@@ -202,7 +203,7 @@ func reportOf(who ledger.Sighting, hb *headroomv1.Heartbeat) ledger.Report {
 	return r
 }
 
-// power is an optional power of a message: nil stays unknown, and so does a value that cannot be one.
+// Power is an optional power of a message: nil stays unknown, and so does a value that cannot be one.
 func power(uw *int64) *units.Power {
 	if uw == nil || *uw < 0 {
 		return nil
@@ -232,6 +233,6 @@ func (n nodeService) Release(ctx context.Context, r *connect.Request[headroomv1.
 		return nil, err
 	}
 	var charge units.Power
-	n.machine.view(func(s *ledger.State) { charge = s.Nodes[r.Msg.GetNode()].Charge() })
+	n.machine.View(func(s *ledger.State) { charge = s.Nodes[r.Msg.GetNode()].Charge() })
 	return connect.NewResponse(&headroomv1.ReleaseResponse{Revision: res.Revision, ChargeUw: int64(charge)}), nil
 }

@@ -73,7 +73,7 @@ func (s *server) serverAt(host string) (string, bool) {
 		}
 	}
 	found := ""
-	s.machine.view(func(st *ledger.State) {
+	s.machine.View(func(st *ledger.State) {
 		for id, p := range st.Servers {
 			if p.RPC == host && id != s.cfg.ID {
 				found = p.RPC

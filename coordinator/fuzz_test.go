@@ -99,7 +99,7 @@ func (n nonsense) real() float64 {
 	return edges[n.IntN(len(edges))]
 }
 
-// message fills a message in, nested at most depth deep.
+// Message fills a message in, nested at most depth deep.
 func (n nonsense) message(d protoreflect.MessageDescriptor, depth int) proto.Message {
 	t, err := protoregistry.GlobalTypes.FindMessageByName(d.FullName())
 	if err != nil {
@@ -202,7 +202,7 @@ const (
 // stateOf is what only commands change; ticks that find nothing to do leave it alone.
 func stateOf(t *testing.T, s *server) (st ledger.State, data []byte) {
 	t.Helper()
-	s.machine.view(func(now *ledger.State) { st = *now.Clone() })
+	s.machine.View(func(now *ledger.State) { st = *now.Clone() })
 	st.Elapsed = 0
 	data, err := json.Marshal(st)
 	if err != nil {
@@ -289,7 +289,7 @@ func jobsOf(t *testing.T, seed uint64) (deflated, ended int) {
 		procedure := n.aboutJobs()
 		tried(t, c.leader().server, "operator", procedure, n.call(procedure))
 	}
-	c.leader().machine.view(func(s *ledger.State) {
+	c.leader().machine.View(func(s *ledger.State) {
 		for _, j := range s.Jobs {
 			if x := j.Deflation; x != nil {
 				deflated++

@@ -313,12 +313,12 @@ func TestRequestsAreBounded(t *testing.T) {
 func TestJobsAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := founded(t).leader().server
-		s.machine.mu.Lock()
-		for i := range 10_500 { // as many as the log keeps, ended ones included
-			id := fmt.Sprint("j", i)
-			s.machine.state.Jobs[id] = ledger.Job{ID: id, State: ledger.JobAccepted}
-		}
-		s.machine.mu.Unlock()
+		s.machine.Edit(func(st *ledger.State) {
+			for i := range 10_500 { // as many as the log keeps, ended ones included
+				id := fmt.Sprint("j", i)
+				st.Jobs[id] = ledger.Job{ID: id, State: ledger.JobAccepted}
+			}
+		})
 		for id, want := range map[string]string{"one more": "resource_exhausted", "j7": ""} {
 			p := headroomv1connect.JobServiceCommitJobProcedure
 			if got := send(t.Context(), s, shown("operator", "mia"), nil, p, body(p, &headroomv1.CommitJobRequest{Job: &headroomv1.Job{Id: id}})); got.code != want {
@@ -440,9 +440,7 @@ func TestStreamsAreBounded(t *testing.T) {
 func TestImpossibleLeadership(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := founded(t).leader().server
-		s.machine.mu.Lock()
-		s.machine.state.Restored = true
-		s.machine.mu.Unlock()
+		s.machine.Edit(func(st *ledger.State) { st.Restored = true })
 		const procedure = headroomv1connect.NodeServiceExchangeProcedure
 		say, done := talk(t.Context(), s, shown("node", "n02"), nil, procedure)
 		say(&headroomv1.NodeMessage{Message: &headroomv1.NodeMessage_Hello{Hello: declared("n02")}})

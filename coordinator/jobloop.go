@@ -10,7 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"headroom/coordinator/arbitration"
+
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/streams"
 	"headroom/ledger"
 	"headroom/ledger/leader"
 	"headroom/units"
@@ -37,89 +40,16 @@ const (
 	jobsYield = 20 * time.Millisecond
 	// outlookLife is how long an outlook is told.
 	outlookLife = 3 * jobsEvery
-	// uncappedStep is how much an uncapped finish time must move to be committed anew,
-	// as a part of it: it is estimated at each look, and the log is no place for noise.
-	uncappedStep = 0.02
 )
-
-// seenJob is what the arbiter is told of a job that runs.
-type seenJob struct {
-	job      ledger.Job
-	progress *headroomv1.JobProgress
-	// power is what the nodes that it runs on may draw now, as read back, and full what
-	// they can use at full speed, means over its containers; both 0 while unknown.
-	power, full units.Power
-	// base is what they may draw without a sprint, fast what they might in one; see desk.speedsOf.
-	base, fast units.Power
-	// offer is what a sprint of it would take, sprint the one that it has, if any; rival is
-	// another's that its domain has open, rivalRank the rank of that one's job.
-	offer     ledger.SprintOffer
-	sprint    *ledger.Sprint
-	rival     *ledger.Sprint
-	rivalRank int
-}
-
-// seenJobs is what the arbiter decides on.
-type seenJobs struct {
-	policy string
-	// wall is the wall clock.
-	wall time.Time
-	// discipline and classes are as the scheduler says; empty while it does not.
-	discipline string
-	classes    []*headroomv1.ClassPoint
-	// jobs by id, running ones alone.
-	jobs []seenJob
-	// engines whose containers can be shared out, by name.
-	engines map[string]*headroomv1.EngineReport
-	// ended are the true runtimes of jobs that ran lately and are done, by id.
-	ended map[string]time.Duration
-}
-
-// decidedJobs is what the arbiter has decided.
-type decidedJobs struct {
-	// shares of the engines for which they are known; of an engine with an empty list it
-	// divides its containers itself.
-	shares map[string]sharing
-	// uncapped finish times that are known, by job.
-	uncapped map[string]time.Duration
-	stops    []stopping
-	// moves of the jobs, and what follows from them.
-	moves    map[string]decidedMove
-	ends     []ledger.EndSprint
-	sprints  []sprinting
-	deflates []deflating
-	outlooks map[string]*headroomv1.JobOutlook
-	// errors are how far off the finish times were of jobs that are done since the last look.
-	errors map[string][]*headroomv1.EstimateError
-	// troubles are engines whose containers do not do for all jobs, in words.
-	troubles map[string]string
-}
-
-type sharing struct {
-	jobs   []*headroomv1.JobShare
-	reason string
-}
-
-type stopping struct {
-	ledger.StopJob
-
-	reason string
-}
-
-// decider is the arbiter as the desk needs it; now is the time since the leadership
-// began. It remembers what it has seen of the jobs.
-type decider interface {
-	step(now time.Duration, seen seenJobs) decidedJobs
-}
 
 // jobLoop is what one leadership remembers of the jobs. It is the desk's.
 type jobLoop struct {
-	decide decider
+	decide arbitration.Decider
 	// looked is when the jobs were last looked at.
 	looked time.Duration
 	// todo is decided and not committed yet.
 	todo     []ledger.Command
-	decided  decidedJobs
+	decided  arbitration.Decided
 	outlooks map[string]*headroomv1.JobOutlook
 	// errors are how far off the finish times of jobs were that are done, as long as the log knows the jobs.
 	errors map[string][]*headroomv1.EstimateError
@@ -134,7 +64,7 @@ type jobLoop struct {
 	refusals map[string]string
 }
 
-func newJobLoop(decide decider) *jobLoop {
+func newJobLoop(decide arbitration.Decider) *jobLoop {
 	return &jobLoop{
 		decide: decide, errors: map[string][]*headroomv1.EstimateError{}, told: map[string]string{}, refusals: map[string]string{},
 		moves: map[string][]*headroomv1.JobMove{}, marks: map[string]string{}, unmoved: map[string]string{},
@@ -161,15 +91,15 @@ func (d *desk) jobTurn(ctx context.Context) (next time.Duration, err error) {
 	}
 	if len(l.todo) == 0 {
 		l.looked = d.now()
-		var seen seenJobs
+		var seen arbitration.Seen
 		var orphans []ledger.EndSprint
-		d.machine.view(func(s *ledger.State) { seen, orphans = d.seeJobs(s), d.orphans(s) })
-		l.decided = l.decide.step(l.looked, seen)
-		l.decided.ends = append(orphans, l.decided.ends...)
-		l.outlooks = l.decided.outlooks
-		d.keepErrors(l.decided.errors)
+		d.machine.View(func(s *ledger.State) { seen, orphans = d.seeJobs(s), d.orphans(s) })
+		l.decided = l.decide.Step(l.looked, seen)
+		l.decided.Ends = append(orphans, l.decided.Ends...)
+		l.outlooks = l.decided.Outlooks
+		d.keepErrors(l.decided.Errors)
 		d.keepMoves()
-		l.todo = append(commandsFor(seen, l.decided), moveCommands(&l.decided)...)
+		l.todo = l.decided.Commands(seen)
 	}
 	for len(l.todo) > 0 {
 		c := l.todo[0]
@@ -196,7 +126,7 @@ func (d *desk) keepErrors(errs map[string][]*headroomv1.EstimateError) {
 		}
 		d.logger.Info("job done: mean errors of its finish times, as parts of its runtime", words...)
 	}
-	d.machine.view(func(s *ledger.State) {
+	d.machine.View(func(s *ledger.State) {
 		maps.DeleteFunc(d.jobs.errors, func(id string, _ []*headroomv1.EstimateError) bool { _, known := s.Jobs[id]; return !known })
 	})
 }
@@ -246,24 +176,24 @@ func (d *desk) refusedJob(c ledger.Command, err error) {
 }
 
 // seeJobs gathers what is known of the running jobs.
-func (d *desk) seeJobs(s *ledger.State) seenJobs {
+func (d *desk) seeJobs(s *ledger.State) arbitration.Seen {
 	now := time.Now()
-	out := seenJobs{policy: s.ContainerPolicy, wall: d.wall(), engines: d.board.reported(now), ended: map[string]time.Duration{}}
-	out.discipline, out.classes = d.board.classes(now)
-	maps.DeleteFunc(out.engines, func(_ string, e *headroomv1.EngineReport) bool { return e.GetTrouble() != "" || e.GetContainers() == 0 })
+	out := arbitration.Seen{Policy: s.ContainerPolicy, Wall: d.wall(), Engines: d.board.reported(now), Ended: map[string]time.Duration{}}
+	out.Discipline, out.Classes = d.board.classes(now)
+	maps.DeleteFunc(out.Engines, func(_ string, e *headroomv1.EngineReport) bool { return e.GetTrouble() != "" || e.GetContainers() == 0 })
 	for _, id := range slices.Sorted(maps.Keys(d.board.samples)) {
 		j, known := s.Jobs[id]
 		if j.State == ledger.JobDone {
-			out.ended[id] = j.Runtime
+			out.Ended[id] = j.Runtime
 		}
 		p := d.board.of(id, now)
 		if !known || j.State != ledger.JobAccepted || p.GetState() != headroomv1.JobState_JOB_STATE_RUNNING {
 			continue
 		}
-		x := seenJob{job: j, progress: p}
-		x.power, x.full = d.powerOf(s, p)
+		x := arbitration.Job{Job: j, Progress: p}
+		x.Power, x.Full = d.powerOf(s, p)
 		d.seeSprint(s, &x)
-		out.jobs = append(out.jobs, x)
+		out.Jobs = append(out.Jobs, x)
 	}
 	return out
 }
@@ -308,35 +238,12 @@ func (d *desk) heldBy(n ledger.Node) (units.Power, bool) {
 	return min(v.Report.Effective, most), true
 }
 
-// commandsFor are the commits that the decisions need, uncapped finish times first: an
-// early stop rests on one.
-func commandsFor(seen seenJobs, decided decidedJobs) []ledger.Command {
-	var out []ledger.Command
-	inForce := map[string]ledger.EarlyStop{}
-	for _, x := range seen.jobs {
-		if x.job.Stop != nil {
-			inForce[x.job.ID] = *x.job.Stop
-		}
-		at, known := decided.uncapped[x.job.ID]
-		if moved := at - x.job.Uncapped; known && at > 0 && (x.job.Uncapped == 0 || moved.Abs().Seconds() > uncappedStep*x.job.Uncapped.Seconds()) {
-			out = append(out, ledger.Command{SetUncapped: &ledger.SetUncapped{ID: x.job.ID, Uncapped: at}})
-		}
-	}
-	for _, x := range decided.stops {
-		if old := inForce[x.ID]; old.Tasks == x.Tasks && old.MinTasks == x.MinTasks {
-			continue
-		}
-		out = append(out, ledger.Command{StopJob: &x.StopJob, Reason: x.reason})
-	}
-	return out
-}
-
 // tellJobs pushes the shares that were decided and the stops that are committed, as
 // far as the scheduler has not been told, and forgets what is over.
 func (d *desk) tellJobs() {
 	orders := d.shareOrders()
 	running, accepted := map[string]bool{}, map[string]bool{}
-	d.machine.view(func(s *ledger.State) {
+	d.machine.View(func(s *ledger.State) {
 		for _, j := range s.JobsByTime() {
 			accepted[j.ID] = j.State == ledger.JobAccepted
 			if j.State == ledger.JobAccepted && j.Stop != nil {
@@ -346,41 +253,41 @@ func (d *desk) tellJobs() {
 		orders = append(orders, d.moveOrders(s)...)
 	})
 	for _, o := range orders {
-		running[o.subject] = true
+		running[o.Subject] = true
 	}
 	over := func(subject string) bool { return !strings.HasPrefix(subject, shareSubject) && !running[subject] }
-	d.out.forget(over)
+	d.schedulers.DropOrders(over)
 	maps.DeleteFunc(d.jobs.told, func(subject, _ string) bool { return over(subject) })
 	maps.DeleteFunc(d.board.refusals, func(subject, _ string) bool { return over(subject) })
 	maps.DeleteFunc(d.board.heeded, func(subject string, _ bool) bool { return over(subject) })
 	maps.DeleteFunc(d.jobs.refusals, func(id, _ string) bool { return !accepted[id] })
-	orders = slices.DeleteFunc(orders, func(o order) bool { return d.jobs.told[o.subject] == o.content() })
+	orders = slices.DeleteFunc(orders, func(o streams.Order) bool { return d.jobs.told[o.Subject] == content(o) })
 	for _, o := range orders {
-		d.jobs.told[o.subject] = o.content()
-		delete(d.board.heeded, o.subject)
-		d.logger.Info("jobs directed", slog.String("subject", o.subject), slog.String("reason", o.reason))
+		d.jobs.told[o.Subject] = content(o)
+		delete(d.board.heeded, o.Subject)
+		d.logger.Info("jobs directed", slog.String("subject", o.Subject), slog.String("reason", o.Reason))
 	}
 	if len(orders) > 0 {
-		d.out.command(d.epoch, orders)
+		d.schedulers.PushOrders(d.epoch, orders)
 	}
 }
 
 // shareOrders are the shares in force of the engines that can be told any. An engine
 // that cannot set shares now is told anew once it can.
-func (d *desk) shareOrders() []order {
+func (d *desk) shareOrders() []streams.Order {
 	able := d.board.reported(time.Now())
 	maps.DeleteFunc(d.jobs.told, func(subject, _ string) bool {
 		engine, ok := strings.CutPrefix(subject, shareSubject)
 		return ok && able[engine].GetTrouble() != ""
 	})
-	var out []order
-	for _, engine := range slices.Sorted(maps.Keys(d.jobs.decided.shares)) {
+	var out []streams.Order
+	for _, engine := range slices.Sorted(maps.Keys(d.jobs.decided.Shares)) {
 		if able[engine] == nil || able[engine].GetTrouble() != "" {
 			continue
 		}
-		x := d.jobs.decided.shares[engine]
-		out = append(out, order{
-			subject: shareSubject + engine, reason: x.reason, share: &headroomv1.ShareDirective{Engine: engine, Jobs: x.jobs},
+		x := d.jobs.decided.Shares[engine]
+		out = append(out, streams.Order{
+			Subject: shareSubject + engine, Reason: x.Reason, Share: &headroomv1.ShareDirective{Engine: engine, Jobs: x.Jobs},
 		})
 	}
 	return out
@@ -392,29 +299,29 @@ const (
 	stopSubject  = "the early stop of "
 )
 
-func stopOrder(j ledger.Job) order {
+func stopOrder(j ledger.Job) streams.Order {
 	reason := fmt.Sprintf("%s may end on %d of its %d map tasks", j.ID, j.Stop.MinTasks, j.Stop.Tasks)
 	if j.Stop.Reason != "" {
 		reason += ": " + j.Stop.Reason
 	}
-	return order{
-		subject: stopSubject + j.ID, reason: reason,
-		stop: &headroomv1.StopDirective{Id: j.ID, Tasks: j.Stop.Tasks, MinTasks: j.Stop.MinTasks},
+	return streams.Order{
+		Subject: stopSubject + j.ID, Reason: reason,
+		Stop: &headroomv1.StopDirective{Id: j.ID, Tasks: j.Stop.Tasks, MinTasks: j.Stop.MinTasks},
 	}
 }
 
 // content tells orders of one subject apart.
-func (o order) content() string {
+func content(o streams.Order) string {
 	switch {
-	case o.stop != nil:
-		return fmt.Sprint(o.stop.GetTasks(), " ", o.stop.GetMinTasks())
-	case o.sprint != nil:
-		return "sprint " + o.sprint.GetSprint()
-	case o.deflate != nil:
-		return fmt.Sprint(o.deflate.GetTheta(), " ", o.deflate.GetSeed())
+	case o.Stop != nil:
+		return fmt.Sprint(o.Stop.GetTasks(), " ", o.Stop.GetMinTasks())
+	case o.Sprint != nil:
+		return "sprint " + o.Sprint.GetSprint()
+	case o.Deflate != nil:
+		return fmt.Sprint(o.Deflate.GetTheta(), " ", o.Deflate.GetSeed())
 	}
 	var b strings.Builder
-	for _, j := range o.share.GetJobs() {
+	for _, j := range o.Share.GetJobs() {
 		fmt.Fprintf(&b, "%s=%d ", j.GetId(), j.GetContainers())
 	}
 	return "shares " + b.String()

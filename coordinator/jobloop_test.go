@@ -13,9 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"headroom/coordinator/arbitration"
+
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/streams"
 	"headroom/internal/wire"
 	"headroom/lease"
 	"headroom/ledger"
@@ -26,24 +29,24 @@ import (
 // scripted decides as it is told, and remembers what it was shown.
 type scripted struct {
 	mu   sync.Mutex
-	seen []seenJobs
-	say  decidedJobs
+	seen []arbitration.Seen
+	say  arbitration.Decided
 }
 
-func (s *scripted) step(_ time.Duration, seen seenJobs) decidedJobs {
+func (s *scripted) Step(_ time.Duration, seen arbitration.Seen) arbitration.Decided {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = append(s.seen, seen)
 	return s.say
 }
 
-func (s *scripted) set(say decidedJobs) {
+func (s *scripted) set(say arbitration.Decided) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.say = say
 }
 
-func (s *scripted) looks() []seenJobs {
+func (s *scripted) looks() []arbitration.Seen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.seen)
@@ -77,16 +80,16 @@ func (d *desk) must(t *testing.T, c ledger.Command) {
 	}
 }
 
-func (o *outbox) takeOrders() []order {
+func (o *outbox) takeOrders() []streams.Order {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	defer func() { o.orders = nil }()
 	return o.orders
 }
 
-func subjects(orders []order) (out []string) {
+func subjects(orders []streams.Order) (out []string) {
 	for _, o := range orders {
-		out = append(out, o.subject)
+		out = append(out, o.Subject)
 	}
 	return out
 }
@@ -116,16 +119,16 @@ func TestDecisionsAreCommittedThenTold(t *testing.T) {
 			t.Fatal(err)
 		}
 		finish := 80.0
-		brain.set(decidedJobs{
-			uncapped: map[string]time.Duration{"j1": 100 * time.Second},
-			stops:    []stopping{{ledger.StopJob{ID: "j1", Tasks: 40, MinTasks: 30}, "100 s are over"}},
-			shares:   map[string]sharing{"yarn": {[]*headroomv1.JobShare{shared("j1", 12)}, "because"}, "spark": {nil, "nobody reports it"}},
-			outlooks: map[string]*headroomv1.JobOutlook{"j1": {FinishS: &finish, Why: "it is slow"}},
+		brain.set(arbitration.Decided{
+			Uncapped: map[string]time.Duration{"j1": 100 * time.Second},
+			Stops:    []arbitration.Stop{{StopJob: ledger.StopJob{ID: "j1", Tasks: 40, MinTasks: 30}, Reason: "100 s are over"}},
+			Shares:   map[string]arbitration.Sharing{"yarn": {Jobs: []*headroomv1.JobShare{shared("j1", 12)}, Reason: "because"}, "spark": {Reason: "nobody reports it"}},
+			Outlooks: map[string]*headroomv1.JobOutlook{"j1": {FinishS: &finish, Why: "it is slow"}},
 		})
 		before := len(log.entries)
 		look("")
 		seen := brain.looks()[len(brain.looks())-1]
-		if len(seen.jobs) != 2 || seen.jobs[0].job.ID != "j1" || seen.jobs[0].power != 150*w || seen.jobs[0].full != 200*w || seen.jobs[1].full != 0 || len(seen.engines) != 1 {
+		if len(seen.Jobs) != 2 || seen.Jobs[0].Job.ID != "j1" || seen.Jobs[0].Power != 150*w || seen.Jobs[0].Full != 200*w || seen.Jobs[1].Full != 0 || len(seen.Engines) != 1 {
 			t.Errorf("the arbiter saw %+v", seen)
 		}
 		kinds := ""
@@ -144,11 +147,11 @@ func TestDecisionsAreCommittedThenTold(t *testing.T) {
 		if got := subjects(orders); !slices.Equal(got, []string{"the shares of yarn", "the early stop of j1"}) {
 			t.Fatalf("told %q", got)
 		}
-		if s := orders[1].stop; s.GetTasks() != 40 || s.GetMinTasks() != 30 || !strings.Contains(orders[1].reason, "100 s are over") || orders[0].reason != "because" {
+		if s := orders[1].Stop; s.GetTasks() != 40 || s.GetMinTasks() != 30 || !strings.Contains(orders[1].Reason, "100 s are over") || orders[0].Reason != "because" {
 			t.Errorf("told %+v", orders)
 		}
 		var shown *headroomv1.Job
-		_ = d.ask(t.Context(), func() { d.machine.view(func(s *ledger.State) { shown = jobMessage(s.Jobs["j1"], d) }) })
+		_ = d.ask(t.Context(), func() { d.machine.View(func(s *ledger.State) { shown = jobMessage(s.Jobs["j1"], d) }) })
 		if shown.GetOutlook().GetFinishS() != 80 || shown.GetUncappedS() != 100 || shown.GetStop().GetMinTasks() != 30 || shown.GetFloor() != 0.75 || shown.GetEngine() != "yarn" {
 			t.Errorf("shown %v", shown)
 		}
@@ -156,7 +159,7 @@ func TestDecisionsAreCommittedThenTold(t *testing.T) {
 		// The same again is neither committed nor told; a change is; noise is not.
 		before = len(log.entries)
 		again := brain.say
-		again.uncapped = map[string]time.Duration{"j1": 101 * time.Second}
+		again.Uncapped = map[string]time.Duration{"j1": 101 * time.Second}
 		brain.set(again)
 		look("")
 		for _, c := range log.entries[before:] {
@@ -167,9 +170,9 @@ func TestDecisionsAreCommittedThenTold(t *testing.T) {
 		if got := out.takeOrders(); len(got) != 0 {
 			t.Errorf("told again %+v", got)
 		}
-		brain.set(decidedJobs{shares: map[string]sharing{"yarn": {[]*headroomv1.JobShare{shared("j1", 15)}, "more"}}})
+		brain.set(arbitration.Decided{Shares: map[string]arbitration.Sharing{"yarn": {Jobs: []*headroomv1.JobShare{shared("j1", 15)}, Reason: "more"}}})
 		look("")
-		if got := out.takeOrders(); len(got) != 1 || got[0].share.GetJobs()[0].GetContainers() != 15 {
+		if got := out.takeOrders(); len(got) != 1 || got[0].Share.GetJobs()[0].GetContainers() != 15 {
 			t.Errorf("told %+v", got)
 		}
 
@@ -184,7 +187,7 @@ func TestDecisionsAreCommittedThenTold(t *testing.T) {
 		if got := out.takeOrders(); len(got) != 0 {
 			t.Errorf("told an engine in trouble %+v", got)
 		}
-		if seen := brain.looks()[len(brain.looks())-1]; len(seen.engines) != 0 || len(seen.jobs) != 2 {
+		if seen := brain.looks()[len(brain.looks())-1]; len(seen.Engines) != 0 || len(seen.Jobs) != 2 {
 			t.Errorf("of an engine in trouble the arbiter saw %+v", seen)
 		}
 		alarms := ""
@@ -197,9 +200,9 @@ func TestDecisionsAreCommittedThenTold(t *testing.T) {
 			t.Errorf("after the trouble told %q", got)
 		}
 		// An outlook that nobody renews is told no more.
-		brain.set(decidedJobs{})
+		brain.set(arbitration.Decided{})
 		look("")
-		_ = d.ask(t.Context(), func() { d.machine.view(func(s *ledger.State) { shown = jobMessage(s.Jobs["j1"], d) }) })
+		_ = d.ask(t.Context(), func() { d.machine.View(func(s *ledger.State) { shown = jobMessage(s.Jobs["j1"], d) }) })
 		if shown.Outlook != nil {
 			t.Errorf("an old outlook is shown: %v", shown.GetOutlook())
 		}
@@ -229,18 +232,18 @@ func TestEstimateErrorsAreKept(t *testing.T) {
 		time.Sleep(jobsEvery)
 		d.must(t, ledger.Command{Finish: &ledger.FinishJob{ID: "j1", State: ledger.JobDone, Tasks: 40, Done: 40, Runtime: 80 * time.Second}})
 		some := []*headroomv1.EstimateError{{Policy: "learned", MeanError: 0.03, Samples: 9}}
-		brain.set(decidedJobs{errors: map[string][]*headroomv1.EstimateError{"j1": some, "forgotten": some}})
+		brain.set(arbitration.Decided{Errors: map[string][]*headroomv1.EstimateError{"j1": some, "forgotten": some}})
 		time.Sleep(jobsEvery)
-		brain.set(decidedJobs{})
+		brain.set(arbitration.Decided{})
 		time.Sleep(jobsEvery)
 		looks := brain.looks()
-		if last := looks[len(looks)-1]; last.ended["j1"] != 80*time.Second || len(last.jobs) != 0 {
+		if last := looks[len(looks)-1]; last.Ended["j1"] != 80*time.Second || len(last.Jobs) != 0 {
 			t.Errorf("the arbiter saw %+v", last)
 		}
 		var shown *headroomv1.Job
 		kept := 0
 		_ = d.ask(t.Context(), func() {
-			d.machine.view(func(s *ledger.State) { shown = jobMessage(s.Jobs["j1"], d) })
+			d.machine.View(func(s *ledger.State) { shown = jobMessage(s.Jobs["j1"], d) })
 			kept = len(d.jobs.errors)
 		})
 		if got := shown.GetEstimateErrors(); len(got) != 1 || got[0].GetSamples() != 9 || kept != 1 {
@@ -252,20 +255,20 @@ func TestEstimateErrorsAreKept(t *testing.T) {
 func TestWattsGoBeforeJobs(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, log, _, _ := admitted(t)
-		brain := &scripted{say: decidedJobs{uncapped: map[string]time.Duration{}}}
+		brain := &scripted{say: arbitration.Decided{Uncapped: map[string]time.Duration{}}}
 		var jobs []*headroomv1.JobProgress
 		for i := range 60 {
 			id := fmt.Sprintf("j%02d", i)
 			d.must(t, yarnJob(id))
 			jobs = append(jobs, runsNow(id, nil))
-			brain.say.uncapped[id] = time.Minute
+			brain.say.Uncapped[id] = time.Minute
 		}
 		log.set(func(l *scriptedLog) { l.slow = 150 * time.Millisecond })
 		d.onBoard(t, yarnReport("", jobs...))
 		_ = d.ask(t.Context(), func() { d.jobs.decide = brain })
 		began, ticks := time.Now(), log.ticks()
 		known := func() (n int) {
-			d.machine.view(func(s *ledger.State) {
+			d.machine.View(func(s *ledger.State) {
 				for _, j := range s.Jobs {
 					if j.Uncapped > 0 {
 						n++
@@ -292,8 +295,8 @@ func TestRefusedDecisions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, _, out, _ := admitted(t)
 		d.must(t, yarnJob("j1"))
-		brain := &scripted{say: decidedJobs{stops: []stopping{
-			{ledger.StopJob{ID: "j1", Tasks: 40, MinTasks: 29}, "below its floor"}, {ledger.StopJob{ID: "gone", Tasks: 40, MinTasks: 40}, "it has ended"},
+		brain := &scripted{say: arbitration.Decided{Stops: []arbitration.Stop{
+			{StopJob: ledger.StopJob{ID: "j1", Tasks: 40, MinTasks: 29}, Reason: "below its floor"}, {StopJob: ledger.StopJob{ID: "gone", Tasks: 40, MinTasks: 40}, Reason: "it has ended"},
 		}}}
 		_ = d.ask(t.Context(), func() { d.jobs.decide = brain })
 		for range 6 {
@@ -303,7 +306,7 @@ func TestRefusedDecisions(t *testing.T) {
 		if got := out.takeOrders(); len(got) != 0 || len(brain.looks()) == 0 {
 			t.Errorf("told %+v after %d looks", got, len(brain.looks()))
 		}
-		d.machine.view(func(s *ledger.State) {
+		d.machine.View(func(s *ledger.State) {
 			if s.Jobs["j1"].Stop != nil {
 				t.Errorf("stopped: %+v", s.Jobs["j1"].Stop)
 			}
@@ -311,72 +314,28 @@ func TestRefusedDecisions(t *testing.T) {
 	})
 }
 
-// Orders are numbered with the caps; a scheduler that comes later is told those in
-// force, under numbers of its own; those of another leadership are told to nobody,
-// and what is over to nobody either.
-func TestOrdersAreNumbered(t *testing.T) {
-	t.Parallel()
-	h := testHub()
-	first := lease.Epoch{Incarnation: 1, Term: 3}
-	s := h.enlist("s1")
-	h.lead(first)
-	share := order{subject: "the shares of yarn", reason: "twelve", share: &headroomv1.ShareDirective{Engine: "yarn", Jobs: []*headroomv1.JobShare{shared("j1", 12)}}}
-	stop := order{subject: "the early stop of j1", reason: "late", stop: &headroomv1.StopDirective{Id: "j1", Tasks: 40, MinTasks: 30}}
-	h.direct(first, []leader.Cap{{Node: "a", Cap: 100 * w}})
-	h.command(first, []order{share, stop})
-	for i, want := range []string{"cap", "twelve", "late"} {
-		if d := directiveOf(t, s); d.GetSeq() != uint64(i+1) || d.GetEpoch().GetTerm() != 3 || !strings.Contains(d.GetReason(), want) {
-			t.Errorf("directive %d is %v", i+1, d)
-		}
-	}
-	for seq, want := range map[uint64]string{1: "", 2: share.subject, 3: stop.subject, 9: ""} {
-		if got, newest := h.subject(seq); got != want || !newest {
-			t.Errorf("directive %d is about %q, newest %v; want %q", seq, got, newest, want)
-		}
-	}
-	late := h.enlist("s2")
-	directiveOf(t, late)
-	if d := directiveOf(t, late); d.GetSeq() != 5 || d.GetStop().GetMinTasks() != 30 {
-		t.Errorf("the late scheduler got %v", d)
-	}
-	if d := directiveOf(t, late); d.GetSeq() != 6 || d.GetShare().GetJobs()[0].GetContainers() != 12 {
-		t.Errorf("the late scheduler got %v", d)
-	}
-	h.forget(func(subject string) bool { return subject == stop.subject })
-	later := h.enlist("s3")
-	directiveOf(t, later)
-	if d := directiveOf(t, later); d.GetShare() == nil || len(later.box) != 0 {
-		t.Errorf("the third scheduler got %v and %d more", d, len(later.box))
-	}
-	h.lead(lease.Epoch{Incarnation: 1, Term: 4})
-	h.command(first, []order{share}) // of a leadership that is over
-	if m := <-h.enlist("s4").box; m.GetLeader() == nil || len(h.orders) != 0 {
-		t.Errorf("the new leadership began with %v and %v", m, h.orders)
-	}
-}
-
 // What a scheduler says to an order that another of its subject has replaced counts neither for nor against the newer one; an
 // order that is told again to a scheduler that came later is the same one.
 func TestLateAnswersAreOfTheirOwnOrder(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, _, _, _ := admitted(t)
-		h := testHub()
-		h.lead(d.epoch)
-		ratio := func(theta float64) order {
-			return order{subject: "the drop ratio of j1", deflate: &headroomv1.DeflateDirective{Id: "j1", Theta: theta}}
+		h := streams.New("c1")
+		h.Lead(d.epoch)
+		ratio := func(theta float64) streams.Order {
+			return streams.Order{Subject: "the drop ratio of j1", Deflate: &headroomv1.DeflateDirective{Id: "j1", Theta: theta}}
 		}
 		answers := func(seq uint64, text string) {
 			d.heed(&headroomv1.DirectiveAck{Epoch: wire.EpochMessage(d.epoch), Seq: seq, Error: text})
 		}
 		err := d.ask(t.Context(), func() {
-			d.out = h
-			h.command(d.epoch, []order{ratio(0.1)})
-			h.command(d.epoch, []order{ratio(0.2)})
+			d.schedulers = h.Schedulers
+			h.Schedulers.PushOrders(d.epoch, []streams.Order{ratio(0.1)})
+			h.Schedulers.PushOrders(d.epoch, []streams.Order{ratio(0.2)})
 			answers(1, "")
 			if len(d.board.heeded) != 0 {
 				t.Errorf("the answer to the first order counts for the second: %v", d.board.heeded)
 			}
-			h.enlist("s2") // the second order again, as 3
+			h.Schedulers.Open() // the second order again, as 3
 			answers(2, "")
 			if !d.board.heeded["the drop ratio of j1"] {
 				t.Error("the second order is not acknowledged")
@@ -436,7 +395,7 @@ func fitted(t *testing.T, n int, fit func(*server)) *cluster {
 func TestPromisesSurviveTheLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		brain := &scripted{}
-		c := fitted(t, 3, func(s *server) { s.newDecider = func() decider { return brain } })
+		c := fitted(t, 3, func(s *server) { s.newDecider = func() arbitration.Decider { return brain } })
 		c.leader()
 		jobs := func() jobService { return jobService{server: c.leader().server} }
 		if _, err := jobs().CommitJob(t.Context(), connect.NewRequest(&headroomv1.CommitJobRequest{Job: &headroomv1.Job{
@@ -458,23 +417,23 @@ func TestPromisesSurviveTheLeader(t *testing.T) {
 		if _, err := drop(39, 39); connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), "no early stop") {
 			t.Errorf("a drop without a stop: %v", err)
 		}
-		brain.set(decidedJobs{
-			uncapped: map[string]time.Duration{"j1": 100 * time.Second},
-			stops:    []stopping{{ledger.StopJob{ID: "j1", Tasks: 40, MinTasks: 30}, "100 s are over"}},
+		brain.set(arbitration.Decided{
+			Uncapped: map[string]time.Duration{"j1": 100 * time.Second},
+			Stops:    []arbitration.Stop{{StopJob: ledger.StopJob{ID: "j1", Tasks: 40, MinTasks: 30}, Reason: "100 s are over"}},
 		})
 		report := func() {
 			d := c.leader().leading.Load()
 			_ = d.post(t.Context(), func() { d.board.report(yarnReport("", runsNow("j1", nil)), time.Now()) })
 		}
-		told := func(s *schedulerStream) (seen []*headroomv1.Directive) {
-			for len(s.box) > 0 {
-				if d := (<-s.box).GetDirective(); d.GetStop() != nil {
+		told := func(s *streams.Scheduler) (seen []*headroomv1.Directive) {
+			for len(s.Box()) > 0 {
+				if d := (<-s.Box()).GetDirective(); d.GetStop() != nil {
 					seen = append(seen, d)
 				}
 			}
 			return seen
 		}
-		scheduler := c.leader().hub.enlist("s1")
+		scheduler := c.leader().streams.Schedulers.Open()
 		for range 8 {
 			report()
 			time.Sleep(time.Second)
@@ -489,7 +448,7 @@ func TestPromisesSurviveTheLeader(t *testing.T) {
 			t.Errorf("beyond the floor: %v", err)
 		}
 
-		brain.set(decidedJobs{}) // the next arbiter knows nothing
+		brain.set(arbitration.Decided{}) // the next arbiter knows nothing
 		old := c.leader()
 		c.kill(old.cfg.ID)
 		c.until("another leads", 30*time.Second, func() bool {
@@ -500,13 +459,13 @@ func TestPromisesSurviveTheLeader(t *testing.T) {
 			}
 			return false
 		})
-		again := c.leader().hub.enlist("s1")
+		again := c.leader().streams.Schedulers.Open()
 		time.Sleep(2 * time.Second)
 		if got := told(again); len(got) != 1 || got[0].GetSeq() == 0 || got[0].GetStop().GetMinTasks() != 30 {
 			t.Errorf("the next leader told %v", got)
 		}
 		// A stream that opens later is told, too.
-		if got := told(c.leader().hub.enlist("s2")); len(got) != 1 {
+		if got := told(c.leader().streams.Schedulers.Open()); len(got) != 1 {
 			t.Errorf("a scheduler that reconnects is told %v", got)
 		}
 		var shown *headroomv1.Job

@@ -9,12 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"headroom/coordinator/arbitration"
+
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/jobs/arbiter"
-	"headroom/jobs/buffers"
+	"headroom/coordinator/streams"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -25,18 +26,9 @@ import (
 // here, whoever has granted them: no arbiter looks at a job that does not run.
 
 const (
-	// ownSprint is how the ids of sprints begin that the job loop grants.
-	ownSprint = "job/"
 	// movesKept is how many moves are kept of one job, movesMost of all jobs together.
 	movesKept, movesMost = 64, 100_000
 )
-
-// engineDeflates tells whether an engine takes a drop ratio while a job runs. Hadoop's
-// hooks drop under an early stop alone.
-func engineDeflates(engine string) bool { return engine != engineYarn }
-
-// engineYarn is the engine whose hooks drop tasks under an early stop.
-const engineYarn = "yarn"
 
 // sprintOf is the sprint of a job that no node was told to end; false without one.
 func sprintOf(s *ledger.State, job string) (ledger.Sprint, bool) {
@@ -49,29 +41,29 @@ func sprintOf(s *ledger.State, job string) (ledger.Sprint, bool) {
 }
 
 // seeSprint gathers what a sprint of the job would take, and the one that it has.
-func (d *desk) seeSprint(s *ledger.State, x *seenJob) {
-	x.offer = ledger.OfferSprint(s, slices.Sorted(maps.Keys(x.progress.GetRunningOn())), x.job.Class)
-	if p, ok := sprintOf(s, x.job.ID); ok {
-		x.sprint = &p
+func (d *desk) seeSprint(s *ledger.State, x *arbitration.Job) {
+	x.Offer = ledger.OfferSprint(s, slices.Sorted(maps.Keys(x.Progress.GetRunningOn())), x.Job.Class)
+	if p, ok := sprintOf(s, x.Job.ID); ok {
+		x.Sprint = &p
 	}
-	if p, ok := s.Sprints[x.offer.Open]; ok && p.Job != x.job.ID {
-		x.rival = &p
+	if p, ok := s.Sprints[x.Offer.Open]; ok && p.Job != x.Job.ID {
+		x.Rival = &p
 		if j, known := s.Jobs[p.Job]; known {
-			x.rivalRank = int(j.Rank)
+			x.RivalRank = int(j.Rank)
 		}
 	}
-	x.base, x.fast = d.speedsOf(s, x)
+	x.Base, x.Fast = d.speedsOf(s, x)
 }
 
 // speedsOf is what the job's nodes may draw without a sprint, and what in one: means over its
 // containers, 0 while unknown, fast also where no sprint is possible.
-func (d *desk) speedsOf(s *ledger.State, x *seenJob) (base, fast units.Power) {
+func (d *desk) speedsOf(s *ledger.State, x *arbitration.Job) (base, fast units.Power) {
 	caps := map[string]units.Power{}
-	for _, c := range x.offer.Caps {
+	for _, c := range x.Offer.Caps {
 		caps[c.Node] = c.Cap
 	}
 	var count units.Power
-	for _, name := range slices.Sorted(maps.Keys(x.progress.GetRunningOn())) {
+	for _, name := range slices.Sorted(maps.Keys(x.Progress.GetRunningOn())) {
 		n, known := s.Nodes[name]
 		if !known {
 			continue
@@ -80,7 +72,7 @@ func (d *desk) speedsOf(s *ledger.State, x *seenJob) (base, fast units.Power) {
 		if !known {
 			continue
 		}
-		on := units.Power(x.progress.GetRunningOn()[name])
+		on := units.Power(x.Progress.GetRunningOn()[name])
 		slow, quick := held, max(held, caps[name])
 		if n.Sprint != nil {
 			slow, quick = min(n.Target, held), max(held, n.Sprint.Cap)
@@ -96,164 +88,6 @@ func (d *desk) speedsOf(s *ledger.State, x *seenJob) (base, fast units.Power) {
 	return base, fast
 }
 
-// contender is a job as arbiter.Movers take it. now is the wall clock.
-func (x *seenJob) contender(seen *seenJobs, o arbiter.Outlook) arbiter.Contender {
-	p := x.progress
-	j := x.arbitrated()
-	c := arbiter.Contender{
-		ID: j.ID, Class: x.job.Class, Rank: int(x.job.Rank), Tasks: j.Tasks, Dropped: j.Dropped, Pending: j.Pending, Floor: cmp.Or(x.job.Floor, 1), Elapsed: j.Elapsed, Run: p.GetRun(),
-		Outlook: o, Due: p.GetSprintDue(), Seed: seedOf(x.job), Offer: x.offered(),
-	}
-	if x.job.Engine != "" {
-		c.Pending = -1 // Spark's hook thins stages that are not known yet
-	}
-	if x.job.Deadline > 0 {
-		began := seen.wall.Add(-j.Elapsed)
-		c.Deadline = max(1, time.UnixMicro(x.job.Submitted).Add(x.job.Deadline).Sub(began))
-	}
-	c.MaySprint, c.SprintWords = seen.maySprint(x)
-	c.MayDeflate, c.DeflateWords = seen.mayDeflate(x)
-	if i := slices.IndexFunc(seen.classes, func(k *headroomv1.ClassPoint) bool { return k.GetName() == x.job.Class }); i >= 0 {
-		c.ClassTheta = seen.classes[i].GetTheta()
-	}
-	if d := x.job.Deflation; d != nil {
-		c.Theta, c.Deflated = d.Theta, true
-	}
-	if x.sprint != nil {
-		c.Sprint, c.Own = x.sprint.ID, strings.HasPrefix(x.sprint.ID, ownSprint)
-	}
-	return c
-}
-
-// seedOf is the seed of a job's drop ratio: the one in force, else the one that the scheduler would take.
-func seedOf(j ledger.Job) uint64 {
-	if j.Deflation != nil {
-		return j.Deflation.Seed
-	}
-	return buffers.Seed(j.ID)
-}
-
-// offered is the offer as arbiter.Movers take it.
-func (x *seenJob) offered() arbiter.Offer {
-	o := x.offer
-	out := arbiter.Offer{Domain: o.Domain, Pot: o.Pot, Balance: o.Balance, Rise: o.Rise, Nodes: len(o.Caps), Why: o.Why}
-	if r := x.rival; r != nil {
-		out.Busy, out.BusyRank, out.Ending = r.ID, x.rivalRank, r.Ended != ""
-		out.Yields = strings.HasPrefix(r.ID, ownSprint)
-	}
-	return out
-}
-
-// maySprint tells whether the job's class may sprint by the arbiter's word, and why not.
-func (s *seenJobs) maySprint(x *seenJob) (may bool, why string) {
-	switch s.discipline {
-	case "p", "np", "da":
-		return false, fmt.Sprintf("discipline %s sprints nobody", s.discipline)
-	case "nps", "dias":
-		i := slices.IndexFunc(s.classes, func(k *headroomv1.ClassPoint) bool { return k.GetName() == x.job.Class })
-		if i < 0 || s.classes[i].SprintAfterS == nil {
-			return false, fmt.Sprintf("class %s has no sprint timer", x.job.Class)
-		}
-		return true, ""
-	}
-	if x.job.Deadline == 0 {
-		return false, "it has no deadline, and its class no sprint timer"
-	}
-	return true, ""
-}
-
-// mayDeflate tells whether the job's drop ratio may rise while it runs, and why not.
-func (s *seenJobs) mayDeflate(x *seenJob) (may bool, why string) {
-	switch engine := cmp.Or(x.job.Engine, engineLocal); {
-	case s.discipline == "p" || s.discipline == "np" || s.discipline == "nps":
-		return false, fmt.Sprintf("discipline %s has exact results", s.discipline)
-	case !engineDeflates(engine):
-		return false, fmt.Sprintf("engine %s drops tasks by an early stop alone", engine)
-	}
-	return true, ""
-}
-
-// decidedMove is a move as it is told, with what tells it from the one before.
-type decidedMove struct {
-	message *headroomv1.JobMove
-	mark    string
-}
-
-// move lets the movers look at all jobs, and takes what they decide.
-func (a *arbiters) move(now time.Duration, seen *seenJobs, outlooks map[string]arbiter.Outlook, out *decidedJobs) {
-	var jobs []arbiter.Contender
-	by := map[string]*seenJob{}
-	for i := range seen.jobs {
-		x := &seen.jobs[i]
-		by[x.job.ID] = x
-		jobs = append(jobs, x.contender(seen, outlooks[x.job.ID]))
-	}
-	moves := a.movers.Step(now, jobs)
-	for _, m := range moves.Moves {
-		out.moves[m.ID] = decidedMove{moveMessage(m, seen.wall), m.Mark}
-	}
-	for _, e := range moves.Ends {
-		out.ends = append(out.ends, ledger.EndSprint{ID: e.Sprint, Why: e.Why})
-	}
-	for _, g := range moves.Grants {
-		x := by[g.ID]
-		out.sprints = append(out.sprints, sprinting{ledger.GrantSprint{
-			ID: sprintID(g.ID, seen.wall), Job: g.ID, Class: g.Class, Domain: g.Domain, Duration: g.Duration, Caps: x.offer.Caps,
-		}, out.moves[g.ID].message.GetReason()})
-	}
-	for _, f := range moves.Deflates {
-		out.deflates = append(out.deflates, deflating{ledger.DeflateJob{ID: f.ID, Theta: f.Theta, Seed: f.Seed}, f.Reason})
-	}
-}
-
-// sprintID is a new id: a job begins no two sprints in one millisecond.
-func sprintID(job string, wall time.Time) string {
-	return fmt.Sprintf("%s%s/%d", ownSprint, job, wall.UnixMilli())
-}
-
-// moveMessage is a move as it is told; what is unknown or nothing is absent.
-func moveMessage(m arbiter.Move, at time.Time) *headroomv1.JobMove {
-	out := &headroomv1.JobMove{Kind: moveKind(m.Kind), Reason: m.Reason, AtUs: at.UnixMicro()}
-	if m.Energy > 0 {
-		out.CostUj = new(int64(m.Energy))
-	}
-	if m.Quality > 0 {
-		out.CostQuality = &m.Quality
-	}
-	if m.TimeKnown {
-		out.TimeS = new(m.Time.Seconds())
-	}
-	return out
-}
-
-func moveKind(k arbiter.MoveKind) headroomv1.MoveKind {
-	switch k {
-	case arbiter.MoveNone:
-		return headroomv1.MoveKind_MOVE_KIND_NONE
-	case arbiter.MoveSprint:
-		return headroomv1.MoveKind_MOVE_KIND_SPRINT
-	case arbiter.MoveCap:
-		return headroomv1.MoveKind_MOVE_KIND_CAP
-	case arbiter.MoveReallocate:
-		return headroomv1.MoveKind_MOVE_KIND_REALLOCATE
-	case arbiter.MoveDeflate:
-		return headroomv1.MoveKind_MOVE_KIND_DEFLATE
-	}
-	return headroomv1.MoveKind_MOVE_KIND_UNSPECIFIED
-}
-
-type sprinting struct {
-	ledger.GrantSprint
-
-	reason string
-}
-
-type deflating struct {
-	ledger.DeflateJob
-
-	reason string
-}
-
 // orphans are the sprints of jobs that are over or do not run any more. A job of which
 // nothing is heard keeps its sprint for as long as a new leader may not know it yet.
 func (d *desk) orphans(s *ledger.State) (out []ledger.EndSprint) {
@@ -264,7 +98,7 @@ func (d *desk) orphans(s *ledger.State) (out []ledger.EndSprint) {
 		}
 		why := ""
 		switch j, known := s.Jobs[p.Job]; {
-		case !known && !strings.HasPrefix(p.ID, ownSprint): // an operator's word for it
+		case !known && !strings.HasPrefix(p.ID, arbitration.OwnSprint): // an operator's word for it
 		case !known:
 			why = "the log has forgotten job " + p.Job
 		case j.State != ledger.JobAccepted:
@@ -283,7 +117,7 @@ func (d *desk) orphans(s *ledger.State) (out []ledger.EndSprint) {
 func (d *desk) evicted(p ledger.Sprint, now time.Time) string {
 	x := d.board.of(p.Job, now)
 	switch {
-	case x == nil && d.now() > arbiterPatience:
+	case x == nil && d.now() > arbitration.Patience:
 		return fmt.Sprintf("nothing is heard of job %s", p.Job)
 	case x == nil:
 		return ""
@@ -300,52 +134,28 @@ func (d *desk) evicted(p ledger.Sprint, now time.Time) string {
 	return fmt.Sprintf("job %s runs on none of its nodes any more", p.Job)
 }
 
-// moveCommands are the commits that moves need: ends first, whose joules come back.
-func moveCommands(decided *decidedJobs) (out []ledger.Command) {
-	for _, x := range decided.ends {
-		out = append(out, ledger.Command{EndSprint: &x, Reason: x.Why})
-	}
-	for _, x := range decided.sprints {
-		out = append(out, ledger.Command{Sprint: &x.GrantSprint, Reason: shortened(x.reason)})
-	}
-	for _, x := range decided.deflates {
-		out = append(out, ledger.Command{DeflateJob: &x.DeflateJob, Reason: shortened(x.reason)})
-	}
-	return out
-}
-
-// reasonMost is how long a reason in the log may be, bytes; what is shown says all.
-const reasonMost = 1000
-
-func shortened(reason string) string {
-	if len(reason) <= reasonMost {
-		return reason
-	}
-	return strings.ToValidUTF8(reason[:reasonMost], "") + "..."
-}
-
 // keepMoves notes the moves that differ from those before, the newest last.
 func (d *desk) keepMoves() {
 	l := d.jobs
-	for id, x := range l.decided.moves {
+	for id, x := range l.decided.Moves {
 		kept := l.moves[id]
 		delete(l.unmoved, id)
-		if n := len(kept); n > 0 && kept[n-1].GetKind() == x.message.GetKind() && l.marks[id] == x.mark {
-			x.message.AtUs = kept[n-1].GetAtUs() // it stands since then
-			if x.message.GetKind() == headroomv1.MoveKind_MOVE_KIND_SPRINT {
-				x.message.CostUj = kept[n-1].CostUj
+		if n := len(kept); n > 0 && kept[n-1].GetKind() == x.Message.GetKind() && l.marks[id] == x.Mark {
+			x.Message.AtUs = kept[n-1].GetAtUs() // it stands since then
+			if x.Message.GetKind() == headroomv1.MoveKind_MOVE_KIND_SPRINT {
+				x.Message.CostUj = kept[n-1].CostUj
 			}
-			kept[n-1] = x.message
+			kept[n-1] = x.Message
 			continue
 		}
 		if n := len(kept); n > 0 {
 			kept[n-1] = d.answered(id, kept[n-1])
 		}
-		d.counts.Moved(arbiterKind(x.message.GetKind()))
-		l.marks[id] = x.mark
-		l.moves[id] = append(kept[max(0, len(kept)-movesKept+1):], x.message)
+		d.counts.Moved(arbiterKind(x.Message.GetKind()))
+		l.marks[id] = x.Mark
+		l.moves[id] = append(kept[max(0, len(kept)-movesKept+1):], x.Message)
 	}
-	d.machine.view(func(s *ledger.State) {
+	d.machine.View(func(s *ledger.State) {
 		count := 0
 		for id, kept := range l.moves {
 			if _, known := s.Jobs[id]; !known {
@@ -379,7 +189,7 @@ const (
 
 // moveOrders are the sprints that are open, those that are over for a scheduler that was told
 // of them, and the drop ratios that a job does not run with yet.
-func (d *desk) moveOrders(s *ledger.State) (out []order) {
+func (d *desk) moveOrders(s *ledger.State) (out []streams.Order) {
 	now := time.Now()
 	for _, j := range s.JobsByTime() {
 		if j.State != ledger.JobAccepted {
@@ -389,23 +199,23 @@ func (d *desk) moveOrders(s *ledger.State) (out []order) {
 			out = append(out, o)
 		}
 		p := d.board.of(j.ID, now)
-		if j.Deflation == nil || p == nil || p.GetState() != headroomv1.JobState_JOB_STATE_RUNNING || !engineDeflates(cmp.Or(j.Engine, engineLocal)) {
+		if j.Deflation == nil || p == nil || p.GetState() != headroomv1.JobState_JOB_STATE_RUNNING || !arbitration.EngineDeflates(cmp.Or(j.Engine, arbitration.EngineLocal)) {
 			continue
 		}
 		subject := deflateSubject + j.ID
 		if _, told := d.jobs.told[subject]; !told && units.Ratio(p.GetTheta()).Reaches(units.Ratio(j.Deflation.Theta)) {
 			continue // it began with it
 		}
-		out = append(out, order{
-			subject: subject, reason: fmt.Sprintf("%s runs with a drop ratio of %.4g: %s", j.ID, j.Deflation.Theta, cmp.Or(j.Deflation.Reason, "no reason was given")),
-			deflate: &headroomv1.DeflateDirective{Id: j.ID, Theta: j.Deflation.Theta, Seed: j.Deflation.Seed},
+		out = append(out, streams.Order{
+			Subject: subject, Reason: fmt.Sprintf("%s runs with a drop ratio of %.4g: %s", j.ID, j.Deflation.Theta, cmp.Or(j.Deflation.Reason, "no reason was given")),
+			Deflate: &headroomv1.DeflateDirective{Id: j.ID, Theta: j.Deflation.Theta, Seed: j.Deflation.Seed},
 		})
 	}
 	return out
 }
 
 // sprintOrder is what the scheduler is told of a job's sprint; false when there is nothing.
-func (d *desk) sprintOrder(s *ledger.State, j ledger.Job) (order, bool) {
+func (d *desk) sprintOrder(s *ledger.State, j ledger.Job) (streams.Order, bool) {
 	subject := sprintSubject + j.ID
 	if p, ok := sprintOf(s, j.ID); ok {
 		x := &headroomv1.SprintDirective{Id: j.ID, Sprint: p.ID, Nodes: slices.Sorted(maps.Keys(p.Shares)), DurationMs: p.Duration.Milliseconds()}
@@ -414,12 +224,12 @@ func (d *desk) sprintOrder(s *ledger.State, j ledger.Job) (order, bool) {
 				x.CapUw = max(x.GetCapUw(), int64(n.Cap))
 			}
 		}
-		return order{subject: subject, reason: fmt.Sprintf("%s sprints on %d nodes for at most %v", j.ID, len(x.GetNodes()), p.Duration.Round(time.Second)), sprint: x}, true
+		return streams.Order{Subject: subject, Reason: fmt.Sprintf("%s sprints on %d nodes for at most %v", j.ID, len(x.GetNodes()), p.Duration.Round(time.Second)), Sprint: x}, true
 	}
 	if _, told := d.jobs.told[subject]; told {
-		return order{subject: subject, reason: j.ID + " sprints no more", sprint: &headroomv1.SprintDirective{Id: j.ID}}, true
+		return streams.Order{Subject: subject, Reason: j.ID + " sprints no more", Sprint: &headroomv1.SprintDirective{Id: j.ID}}, true
 	}
-	return order{}, false
+	return streams.Order{}, false
 }
 
 // moveOf is the move of a job as it stands, with what the scheduler and the log said to it;

@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"headroom/coordinator/arbitration"
+
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
@@ -55,7 +57,7 @@ func live(t *testing.T, d *desk, seconds int, report func() *headroomv1.Progress
 func alive(t *testing.T, d *desk) {
 	t.Helper()
 	var n ledger.Node
-	d.machine.view(func(s *ledger.State) { n = s.Nodes["n01"] })
+	d.machine.View(func(s *ledger.State) { n = s.Nodes["n01"] })
 	holds := max(n.Target, 80*w)
 	if n.Sprint != nil {
 		holds = n.Sprint.Cap
@@ -71,12 +73,12 @@ func alive(t *testing.T, d *desk) {
 }
 
 func (d *desk) jobShown(id string) (m *headroomv1.Job) {
-	_ = d.ask(context.Background(), func() { d.machine.view(func(s *ledger.State) { m = jobMessage(s.Jobs[id], d) }) })
+	_ = d.ask(context.Background(), func() { d.machine.View(func(s *ledger.State) { m = jobMessage(s.Jobs[id], d) }) })
 	return m
 }
 
 func openSprints(d *desk) (out []ledger.Sprint) {
-	d.machine.view(func(s *ledger.State) {
+	d.machine.View(func(s *ledger.State) {
 		for _, p := range s.SprintsByTime() {
 			if p.Open() && p.Ended == "" {
 				out = append(out, p)
@@ -120,7 +122,7 @@ func TestSprintTimerIsHeededAtOnce(t *testing.T) {
 			}
 		}
 		orders := out.takeOrders()
-		if len(orders) != 1 || orders[0].subject != "the sprint of j1" || orders[0].sprint.GetSprint() != got[0].ID || !slices.Equal(orders[0].sprint.GetNodes(), []string{"n01"}) || !strings.Contains(why, "its sprint timer is due") {
+		if len(orders) != 1 || orders[0].Subject != "the sprint of j1" || orders[0].Sprint.GetSprint() != got[0].ID || !slices.Equal(orders[0].Sprint.GetNodes(), []string{"n01"}) || !strings.Contains(why, "its sprint timer is due") {
 			t.Errorf("committed for %q, told %+v", why, orders)
 		}
 		if g := out.take(); len(g) == 0 || g[len(g)-1].Grant.Sprint.ID != got[0].ID {
@@ -147,7 +149,7 @@ func TestSprintTimerIsHeededAtOnce(t *testing.T) {
 		if now := openSprints(d); len(now) != 0 {
 			t.Errorf("a job that waits sprints on: %+v", now)
 		}
-		if orders = out.takeOrders(); len(orders) != 1 || orders[0].sprint.GetSprint() != "" {
+		if orders = out.takeOrders(); len(orders) != 1 || orders[0].Sprint.GetSprint() != "" {
 			t.Errorf("told %+v", orders)
 		}
 		// It runs again, its timer fires again, and it ends: so does its sprint.
@@ -159,7 +161,7 @@ func TestSprintTimerIsHeededAtOnce(t *testing.T) {
 		d.must(t, ledger.Command{Finish: &ledger.FinishJob{ID: "j1", State: ledger.JobDone, Tasks: 40, Done: 40}})
 		live(t, d, 6, func() *headroomv1.ProgressReport { return diasReport() })
 		ended := ""
-		d.machine.view(func(s *ledger.State) {
+		d.machine.View(func(s *ledger.State) {
 			for _, p := range s.SprintsByTime() {
 				ended = p.Ended
 			}
@@ -201,7 +203,7 @@ func TestNewLeaderAndSprints(t *testing.T) {
 		grant("job/runs/1", "runs")
 		out.takeOrders()
 		live(t, d, 6, func() *headroomv1.ProgressReport { return diasReport(runsNow("runs", map[string]uint32{"n01": 3})) })
-		if got := out.takeOrders(); len(got) != 1 || got[0].sprint.GetSprint() != "job/runs/1" || len(openSprints(d)) != 1 {
+		if got := out.takeOrders(); len(got) != 1 || got[0].Sprint.GetSprint() != "job/runs/1" || len(openSprints(d)) != 1 {
 			t.Errorf("told %+v", got)
 		}
 		if m := d.jobShown("runs").GetOutlook().GetMove(); m.GetKind() != headroomv1.MoveKind_MOVE_KIND_SPRINT || !strings.Contains(m.GetReason(), "sprint job/runs/1 is open") {
@@ -230,14 +232,14 @@ func TestDropRatiosAreCommittedThenTold(t *testing.T) {
 		}
 		j := runsNow("j1", map[string]uint32{"n01": 3})
 		report := func() *headroomv1.ProgressReport { return diasReport(proto.CloneOf(j)) }
-		move := func(kind headroomv1.MoveKind, mark string) map[string]decidedMove {
-			return map[string]decidedMove{"j1": {&headroomv1.JobMove{Kind: kind, Reason: mark, AtUs: time.Now().UnixMicro()}, mark}}
+		move := func(kind headroomv1.MoveKind, mark string) map[string]arbitration.Move {
+			return map[string]arbitration.Move{"j1": {Message: &headroomv1.JobMove{Kind: kind, Reason: mark, AtUs: time.Now().UnixMicro()}, Mark: mark}}
 		}
 		deflate := headroomv1.MoveKind_MOVE_KIND_DEFLATE
 		say := func(theta float64) {
-			brain.set(decidedJobs{
-				outlooks: map[string]*headroomv1.JobOutlook{"j1": {}}, moves: move(deflate, fmt.Sprint(theta)),
-				deflates: []deflating{{ledger.DeflateJob{ID: "j1", Theta: theta, Seed: 7}, "it is late"}},
+			brain.set(arbitration.Decided{
+				Outlooks: map[string]*headroomv1.JobOutlook{"j1": {}}, Moves: move(deflate, fmt.Sprint(theta)),
+				Deflates: []arbitration.Deflate{{DeflateJob: ledger.DeflateJob{ID: "j1", Theta: theta, Seed: 7}, Reason: "it is late"}},
 			})
 		}
 		say(0.2)
@@ -250,7 +252,7 @@ func TestDropRatiosAreCommittedThenTold(t *testing.T) {
 			}
 		}
 		orders := out.takeOrders()
-		if committed == 0 || len(orders) != 1 || orders[0].deflate.GetTheta() != 0.2 || orders[0].deflate.GetSeed() != 7 || !strings.Contains(orders[0].reason, "it is late") {
+		if committed == 0 || len(orders) != 1 || orders[0].Deflate.GetTheta() != 0.2 || orders[0].Deflate.GetSeed() != 7 || !strings.Contains(orders[0].Reason, "it is late") {
 			t.Fatalf("%d commits, told %+v", committed, orders)
 		}
 		_ = d.ask(t.Context(), func() {
@@ -280,7 +282,7 @@ func TestDropRatiosAreCommittedThenTold(t *testing.T) {
 			t.Errorf("%v", x)
 		}
 		// What a job began with is not told to it.
-		brain.set(decidedJobs{})
+		brain.set(arbitration.Decided{})
 		d.must(t, localJob("j2", 0.5))
 		d.must(t, ledger.Command{DeflateJob: &ledger.DeflateJob{ID: "j2", Theta: 0.3, Seed: 1}})
 		second := runsNow("j2", nil)
@@ -303,8 +305,8 @@ func TestMovesAreRemembered(t *testing.T) {
 					kind = headroomv1.MoveKind_MOVE_KIND_NONE
 				}
 				for range 3 { // looks that decide the same make one
-					d.jobs.decided.moves = map[string]decidedMove{
-						"j1": {&headroomv1.JobMove{Kind: kind, Reason: fmt.Sprint(i), AtUs: int64(i)}, ""}, "gone": {&headroomv1.JobMove{}, ""},
+					d.jobs.decided.Moves = map[string]arbitration.Move{
+						"j1": {Message: &headroomv1.JobMove{Kind: kind, Reason: fmt.Sprint(i), AtUs: int64(i)}, Mark: ""}, "gone": {Message: &headroomv1.JobMove{}, Mark: ""},
 					}
 					d.keepMoves()
 				}

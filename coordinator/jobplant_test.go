@@ -7,17 +7,15 @@ package coordinator
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"connectrpc.com/connect"
-	"pgregory.net/rapid"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/streams"
 	"headroom/internal/rpc"
 	"headroom/internal/wire"
 	"headroom/lease"
@@ -37,7 +35,7 @@ type yarn struct {
 	epoch   lease.Epoch
 	seq     uint64
 	old     int // directives of a leadership that was over
-	stream  *schedulerStream
+	stream  *streams.Scheduler
 	server  *running
 	shares  map[string]uint32
 	told    []string // shares that were set, in words
@@ -137,7 +135,7 @@ func (y *yarn) connect() {
 	if s == nil || s == y.server {
 		return
 	}
-	y.server, y.stream = s, s.hub.enlist("yarn")
+	y.server, y.stream = s, s.streams.Schedulers.Open()
 	y.enlists++
 }
 
@@ -148,8 +146,8 @@ func (y *yarn) obey() {
 	if y.stream == nil {
 		return
 	}
-	for len(y.stream.box) > 0 {
-		d := (<-y.stream.box).GetDirective()
+	for len(y.stream.Box()) > 0 {
+		d := (<-y.stream.Box()).GetDirective()
 		if d == nil {
 			continue
 		}
@@ -387,121 +385,6 @@ func TestCapStepSharesAndStops(t *testing.T) {
 		}
 		for _, a := range c.leader().leading.Load().board.refusals {
 			t.Errorf("refused: %s", a)
-		}
-	})
-}
-
-// A new leader lets the shares of the one before stand until it knows the jobs; after
-// half a minute it goes by what it has.
-func TestNewLeaderLeavesSharesUntilItKnows(t *testing.T) {
-	t.Parallel()
-	look := func(a decider, at time.Duration, elapsed float64, power units.Power) (sharing, bool) {
-		seen := seenJobs{engines: map[string]*headroomv1.EngineReport{"yarn": {Engine: "yarn", Containers: 20, Overhead: 1}}}
-		for _, id := range []string{"a", "b"} {
-			work := elapsed / 2
-			seen.jobs = append(seen.jobs, seenJob{
-				job:      ledger.Job{ID: id, Name: id, Engine: "yarn", State: ledger.JobAccepted, Floor: 0.5, Uncapped: 100 * time.Second},
-				progress: &headroomv1.JobProgress{Tasks: 200, Done: uint32(work), Work: &work, Running: 9, Pending: 100, RuntimeS: &elapsed, Containers: 10, Phase: headroomv1.JobPhase_JOB_PHASE_MAP},
-				power:    power, full: power * 2,
-			})
-		}
-		x, ok := a.step(at, seen).shares["yarn"]
-		return x, ok
-	}
-	blind := newArbiter()
-	for at := time.Duration(0); at <= arbiterPatience; at += jobsEvery {
-		if x, ok := look(blind, at, 40+at.Seconds(), 0); ok != (at == arbiterPatience) {
-			t.Errorf("at %v, with no cap known: %+v, %v", at, x, ok)
-		}
-	}
-	knowing := newArbiter()
-	for at := time.Duration(0); at < arbiterPatience; at += jobsEvery {
-		if x, ok := look(knowing, at, 40+at.Seconds(), 100*w); ok {
-			if len(x.jobs) != 2 || x.jobs[0].GetContainers()+x.jobs[1].GetContainers() != 20 || !strings.Contains(x.reason, "20 containers") {
-				t.Errorf("at %v: %+v", at, x)
-			}
-			return
-		}
-	}
-	t.Error("it knows the jobs, and shares nothing")
-}
-
-// Once a job is done, both estimators are held against its true runtime; of one that
-// has failed nothing is said.
-func TestErrorsOfFinishTimes(t *testing.T) {
-	t.Parallel()
-	a := newArbiter()
-	var out decidedJobs
-	for at := 5.0; at < 100; at += 5 {
-		seen := seenJobs{}
-		for _, id := range []string{"done", "failed"} {
-			seen.jobs = append(seen.jobs, seenJob{
-				job:      ledger.Job{ID: id, Name: id, Engine: "yarn", State: ledger.JobAccepted, Floor: 1},
-				progress: &headroomv1.JobProgress{Tasks: 200, Done: uint32(max(0, 2*at-10)), Work: new(2 * at), Running: 20, RuntimeS: new(at), Containers: 20, Phase: headroomv1.JobPhase_JOB_PHASE_MAP},
-				power:    100 * w, full: 100 * w,
-			})
-		}
-		if out = a.step(time.Duration(at)*time.Second, seen); len(out.errors) != 0 {
-			t.Fatalf("at %v s: %v", at, out.errors)
-		}
-	}
-	out = a.step(100*time.Second, seenJobs{ended: map[string]time.Duration{"done": 110 * time.Second, "stranger": time.Second}})
-	if got := out.errors["done"]; len(out.errors) != 1 || len(got) != 2 || got[0].GetPolicy() != "learned" || got[1].GetPolicy() != "paper" {
-		t.Fatalf("%v", out.errors)
-	}
-	for _, e := range out.errors["done"] {
-		if e.GetMeanError() < 0.01 || e.GetMeanError() > 0.15 || e.GetSamples() < 15 || e.GetSamples() > 19 {
-			t.Errorf("%v", e)
-		}
-	}
-	if out = a.step(105*time.Second, seenJobs{ended: map[string]time.Duration{"done": 100 * time.Second}}); len(out.errors) != 0 {
-		t.Errorf("told twice: %v", out.errors)
-	}
-}
-
-// Whatever a scheduler reports, the arbiters answer, and what they decide about a
-// stop is never below the floor.
-func TestArbitersTakeAnyReport(t *testing.T) {
-	t.Parallel()
-	rapid.Check(t, func(t *rapid.T) {
-		a := newArbiter()
-		number := rapid.SampledFrom([]uint32{0, 1, 2, 7, 40, 1000, math.MaxInt32, math.MaxUint32})
-		odd := rapid.SampledFrom([]float64{0, -1, 0.5, 1, 39.5, 1e6, 1e300, math.Inf(1), math.NaN()})
-		watts := rapid.SampledFrom([]units.Power{0, 1, 100 * w, 200 * w, ledger.MaxPower})
-		for i := range rapid.IntRange(1, 12).Draw(t, "looks") {
-			seen := seenJobs{policy: rapid.SampledFrom(append(ledger.ContainerPolicies(), "")).Draw(t, "policy"), engines: map[string]*headroomv1.EngineReport{}}
-			if rapid.Bool().Draw(t, "reported") {
-				seen.engines["yarn"] = &headroomv1.EngineReport{Engine: "yarn", Containers: number.Draw(t, "all") % 5000, Overhead: number.Draw(t, "overhead") % 3}
-			}
-			for n := range rapid.IntRange(0, 3).Draw(t, "jobs") {
-				p := &headroomv1.JobProgress{
-					Tasks: number.Draw(t, "tasks"), Done: number.Draw(t, "done"), Running: number.Draw(t, "running"), Pending: number.Draw(t, "pending"),
-					Dropped: number.Draw(t, "dropped"), Containers: number.Draw(t, "containers"), Phase: headroomv1.JobPhase(rapid.Int32Range(-1, 9).Draw(t, "phase")),
-				}
-				if rapid.Bool().Draw(t, "more") {
-					p.RuntimeS, p.Work, p.Reduced = new(odd.Draw(t, "runtime")), new(odd.Draw(t, "work")), new(odd.Draw(t, "reduced"))
-				}
-				j := ledger.Job{ID: fmt.Sprint("j", n), Name: "wc", State: ledger.JobAccepted, Engine: rapid.SampledFrom([]string{"", "yarn"}).Draw(t, "engine"), Floor: 0.5}
-				seen.jobs = append(seen.jobs, seenJob{job: j, progress: p, power: watts.Draw(t, "power"), full: watts.Draw(t, "full")})
-			}
-			out := a.step(time.Duration(i)*jobsEvery, seen)
-			for _, s := range out.stops {
-				if s.MinTasks < ledger.LeastTasks(0.5, s.Tasks) {
-					t.Fatalf("stop %+v", s)
-				}
-			}
-			for _, c := range commandsFor(seen, out) {
-				if _, err := c.Encode(); err != nil {
-					t.Fatalf("%+v: %v", c, err)
-				}
-			}
-			for _, o := range out.outlooks {
-				for _, x := range []*float64{o.FinishS, o.FinishLowS, o.FinishHighS, o.UncappedS, o.CapShare} {
-					if x != nil && (math.IsNaN(*x) || math.IsInf(*x, 0) || *x < 0) {
-						t.Fatalf("outlook %v", o)
-					}
-				}
-			}
 		}
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"headroom/coordinator/arbitration"
+
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
@@ -38,7 +40,7 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 		}
 		c.Job.Deadline = time.Duration(s * float64(time.Second))
 	}
-	if c.Job.Engine == engineLocal {
+	if c.Job.Engine == arbitration.EngineLocal {
 		c.Job.Engine = ""
 	}
 	res, err := j.change(ctx, c)
@@ -86,17 +88,13 @@ func (j jobService) DropTasks(ctx context.Context, r *connect.Request[headroomv1
 	if err != nil {
 		return nil, err
 	}
-	j.machine.view(func(s *ledger.State) { after = s.Jobs[c.DropTasks.ID] })
+	j.machine.View(func(s *ledger.State) { after = s.Jobs[c.DropTasks.ID] })
 	j.counts.Dropped(int(after.DroppedTasks()) - int(before.DroppedTasks()))
 	return connect.NewResponse(&headroomv1.DropTasksResponse{Revision: res.Revision, Dropped: rangeMessages(after.Dropped)}), nil
 }
 
-const (
-	// engineLocal is the scheduler itself; the log keeps it as no engine.
-	engineLocal = "local"
-	// longestDeadline bounds what a job may be given to end in: ten years.
-	longestDeadline = 10 * 365 * 24 * time.Hour
-)
+// longestDeadline bounds what a job may be given to end in: ten years.
+const longestDeadline = 10 * 365 * 24 * time.Hour
 
 func rangeMessages(ranges []ledger.TaskRange) []*headroomv1.TaskRange {
 	out := make([]*headroomv1.TaskRange, 0, len(ranges))
@@ -148,7 +146,7 @@ func jobPage(s *ledger.State, d *desk, r *headroomv1.ListJobsRequest, out *headr
 func jobMessage(j ledger.Job, d *desk) *headroomv1.Job {
 	m := &headroomv1.Job{
 		Id: j.ID, Name: j.Name, Class: j.Class, Spec: j.Spec, SubmittedUs: j.Submitted, Outcome: j.Outcome, State: headroomv1.JobState_JOB_STATE_QUEUED,
-		Engine: cmp.Or(j.Engine, engineLocal), Queue: j.Queue, Floor: cmp.Or(j.Floor, 1), Dropped: rangeMessages(j.Dropped), Rank: j.Rank,
+		Engine: cmp.Or(j.Engine, arbitration.EngineLocal), Queue: j.Queue, Floor: cmp.Or(j.Floor, 1), Dropped: rangeMessages(j.Dropped), Rank: j.Rank,
 		Deflation: deflationMessage(j.Deflation), Energy: energyMessage(j, d),
 	}
 	if j.Deadline > 0 {
@@ -211,8 +209,8 @@ func (j jobService) Direct(ctx context.Context, x *direct) error {
 		return rpc.Refuse(connect.CodeInvalidArgument, "no-hello", cli.ExitUsage, "the first message of a scheduler must be SchedulerHello",
 			"use a scheduler of this version")
 	}
-	s := j.hub.enlist(hello.GetId())
-	defer j.hub.dismiss(s)
+	s := j.streams.Schedulers.Open()
+	defer j.streams.Schedulers.Close(s)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	sent := make(chan struct{})
@@ -223,7 +221,7 @@ func (j jobService) Direct(ctx context.Context, x *direct) error {
 			select {
 			case <-ctx.Done():
 				return
-			case m := <-s.box:
+			case m := <-s.Box():
 				if x.Send(m) != nil {
 					return
 				}

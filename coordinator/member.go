@@ -103,7 +103,7 @@ func (s *server) roster() []seat {
 		return []seat{{ServerConfig: self}}
 	}
 	known := map[string]ledger.Server{}
-	s.machine.view(func(st *ledger.State) { maps.Copy(known, st.Servers) })
+	s.machine.View(func(st *ledger.State) { maps.Copy(known, st.Servers) })
 	var out []seat
 	for _, m := range members {
 		x := seat{ServerConfig: ServerConfig{ID: m.ID, Raft: m.Address}, voter: m.Voter, in: true}
@@ -149,11 +149,11 @@ func (s *server) describe() *headroomv1.ServerFacts {
 	disk := s.group.Disk()
 	out := &headroomv1.ServerFacts{
 		Id: self.ID, RpcAddress: self.RPC, RaftAddress: self.Raft, Version: Version, Role: s.role(),
-		RulesNewest: uint32(s.machine.rules), RulesOldest: ledger.OldestRules, ClockUs: s.wall().UnixMicro(),
+		RulesNewest: uint32(s.machine.Rules), RulesOldest: ledger.OldestRules, ClockUs: s.wall().UnixMicro(),
 		Members: s.memberNames(), DiskFreeBytes: disk.Free, SlowestWriteUs: disk.Slowest.Microseconds(), WriteDeadlineUs: disk.Deadline.Microseconds(),
 	}
 	s.describeGossip(out)
-	s.machine.view(func(st *ledger.State) {
+	s.machine.View(func(st *ledger.State) {
 		out.Incarnation, out.Term, out.Revision = max(1, st.Epoch.Incarnation), st.Epoch.Term, st.Revision
 		if tree := st.Tree(); tree != nil {
 			out.Cluster = tree.Root().Name
@@ -188,7 +188,7 @@ func (s *server) standing(id string) *headroomv1.Standing {
 		return &headroomv1.Standing{Member: true}
 	}
 	why := fmt.Sprintf("server %s is not a member of the group", id)
-	s.machine.view(func(st *ledger.State) {
+	s.machine.View(func(st *ledger.State) {
 		if x, ok := st.Servers[id]; ok && !x.Leaving {
 			why = fmt.Sprintf("server %s is to join the group without a log of its own", id)
 			return

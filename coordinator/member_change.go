@@ -54,7 +54,7 @@ func (s *server) welcomes(ctx context.Context, x ledger.Server) error {
 	if err != nil {
 		return fmt.Errorf("server %s at %s: %w", x.ID, x.RPC, errNoAnswer)
 	}
-	rules := s.machine.inForce()
+	rules := s.machine.InForce()
 	switch {
 	case said.GetId() != x.ID:
 		return fmt.Errorf("server %s at %s says that it is %s: %w", x.ID, x.RPC, said.GetId(), errOtherServer)
@@ -236,7 +236,7 @@ func (s *server) entry(id string) ledger.Server {
 
 // carriedOut tells whether a request was carried out before, and all of it.
 func (s *server) carriedOut(request string) (done bool) {
-	s.machine.view(func(st *ledger.State) {
+	s.machine.View(func(st *ledger.State) {
 		done = request != "" && slices.ContainsFunc(st.Requests, func(x ledger.Request) bool { return x.ID == request })
 	})
 	return done

@@ -103,11 +103,11 @@ func (s *server) membershipNow(moment time.Time) (membership, error) {
 	if err != nil {
 		return membership{}, err
 	}
-	m := membership{members: members, newest: int(s.machine.rules), facts: s.factsSince(moment), configured: map[string]ServerConfig{}}
+	m := membership{members: members, newest: int(s.machine.Rules), facts: s.factsSince(moment), configured: map[string]ServerConfig{}}
 	for _, c := range s.cfg.Servers {
 		m.configured[c.ID] = c
 	}
-	s.machine.view(func(st *ledger.State) { m.rules, m.servers = st.Rules, maps.Clone(st.Servers) })
+	s.machine.View(func(st *ledger.State) { m.rules, m.servers = st.Rules, maps.Clone(st.Servers) })
 	return m, nil
 }
 
@@ -139,7 +139,7 @@ func (s *server) carryOn(ctx context.Context) {
 func (s *server) take(ctx context.Context, x step) error {
 	switch x.kind {
 	case stepUpgrade:
-		return s.commit(ctx, ledger.Command{Upgrade: &ledger.Upgrade{Rules: s.machine.inForce() + 1}, Reason: "every server knows them"})
+		return s.commit(ctx, ledger.Command{Upgrade: &ledger.Upgrade{Rules: s.machine.InForce() + 1}, Reason: "every server knows them"})
 	case stepSeed:
 		return s.commit(ctx, ledger.Command{Server: &x.server})
 	case stepAdd:
@@ -177,7 +177,7 @@ func (s *server) takeOut(ctx context.Context, id string) error {
 // forgetting is the command that ends a removal; it carries on who asked for it and why.
 func (s *server) forgetting(id string) ledger.Command {
 	c := ledger.Command{RemoveServer: &ledger.Named{Name: id}}
-	s.machine.view(func(st *ledger.State) {
+	s.machine.View(func(st *ledger.State) {
 		for _, e := range slices.Backward(st.Events) {
 			if x, ok := st.Servers[id]; ok && e.What == x.Words() {
 				c.Actor, c.Reason = e.Actor, e.Reason

@@ -98,7 +98,7 @@ func (c *cluster) seated(want ...string) {
 		}
 		slices.Sort(in)
 		var known []string
-		l.machine.view(func(s *ledger.State) {
+		l.machine.View(func(s *ledger.State) {
 			for _, x := range s.ServersByID() {
 				if x.Leaving {
 					known = append(known, "leaving "+x.ID)

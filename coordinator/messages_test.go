@@ -6,6 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"headroom/coordinator/arbitration"
+
+	"headroom/coordinator/statemachine"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
 	"headroom/ledger"
@@ -29,7 +33,7 @@ func messageState() *ledger.State {
 }
 
 func messageDesk(reports ...ledger.Report) *desk {
-	d := &desk{timing: ledger.DefaultTiming(), machine: newMachine(), wall: time.Now, board: newJobBoard(), jobs: newJobLoop(newArbiter()), out: &outbox{}, brakes: newBrakes(slog.New(slog.DiscardHandler))}
+	d := &desk{timing: ledger.DefaultTiming(), machine: statemachine.New(), wall: time.Now, board: newJobBoard(), jobs: newJobLoop(arbitration.New()), nodes: &outbox{}, brakes: newBrakes(slog.New(slog.DiscardHandler))}
 	d.open()
 	for _, r := range reports {
 		d.lead.Heard(ledger.New(), d.moment(), r)

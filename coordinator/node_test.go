@@ -9,6 +9,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/streams"
 	"headroom/internal/wire"
 	"headroom/lease"
 	"headroom/units"
@@ -53,7 +54,7 @@ type grantSeen struct {
 // pipe is a stream to one server in process.
 type pipe struct {
 	server *running
-	s      *stream
+	s      *streams.Node
 	stop   chan struct{}
 }
 
@@ -184,7 +185,7 @@ func (n *node) carry(id string, p *pipe) {
 			return
 		case <-p.stop:
 			return
-		case m := <-p.s.box:
+		case m := <-p.s.Box():
 			select {
 			case n.inbox <- letter{id, m}:
 			case <-n.stop:

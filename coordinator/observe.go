@@ -9,6 +9,8 @@ import (
 	"slices"
 	"time"
 
+	"headroom/coordinator/arbitration"
+
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator/metrics"
 	"headroom/internal/listen"
@@ -59,7 +61,7 @@ func jobsRunning(s *ledger.State, d *desk) map[string]int {
 	}
 	for _, j := range s.Jobs {
 		if d.board.of(j.ID, time.Now()).GetState() == headroomv1.JobState_JOB_STATE_RUNNING && j.State == ledger.JobAccepted {
-			out[cmp.Or(j.Engine, engineLocal)]++
+			out[cmp.Or(j.Engine, arbitration.EngineLocal)]++
 		}
 	}
 	return out
@@ -154,7 +156,7 @@ func (d *desk) punctual(ticked, now time.Duration) {
 		return
 	}
 	d.counts.Missed()
-	d.recorder.missed()
+	d.missed()
 }
 
 // countGrant counts an answer that is about to go out.

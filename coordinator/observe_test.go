@@ -7,9 +7,7 @@ package coordinator
 import (
 	"log/slog"
 	"os"
-	"path/filepath"
 	"regexp"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -161,47 +159,20 @@ func TestMissedTicks(t *testing.T) {
 	t.Parallel()
 	s := newServer(Config{ID: "c1"}, slog.New(slog.DiscardHandler))
 	d := s.newDesk(1)
-	d.recorder = &recorder{late: make(chan struct{}, 1)}
+	missed := 0
+	d.missed = func() { missed++ }
 	for _, x := range []struct{ ticked, now time.Duration }{{0, time.Hour}, {time.Second, 3 * time.Second}, {time.Second, 2 * time.Second}} {
 		d.punctual(x.ticked, x.now)
 	}
-	if n := len(d.recorder.late); n != 0 {
-		t.Errorf("%d ticks missed", n)
+	if missed != 0 {
+		t.Errorf("%d ticks missed", missed)
 	}
 	d.punctual(time.Second, 3*time.Second+1)
-	d.punctual(time.Second, 9*time.Second) // asked for already: it does not wait
-	if n := len(d.recorder.late); n != 1 {
-		t.Errorf("%d recordings asked for, want 1", n)
+	d.punctual(time.Second, 9*time.Second)
+	if missed != 2 {
+		t.Errorf("a recording was asked for %d times, want 2", missed)
 	}
 	if got := toldBy(t, s)["headroom_ticks_missed_total"][""]; got != 2 {
 		t.Errorf("%v missed ticks counted, want 2", got)
-	}
-}
-
-// Not parallel: a process has one flight recorder.
-func TestRecordings(t *testing.T) {
-	dir := t.TempDir()
-	r, err := newRecorder(dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer r.flight.Stop()
-	if _, err := newRecorder(dir, slog.New(slog.DiscardHandler)); err == nil {
-		t.Error("a second recorder in one process was taken")
-	}
-	at := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
-	for range recordsKept + 3 {
-		at = at.Add(recordEvery)
-		path, err := r.save(at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if data, err := os.ReadFile(path); err != nil || len(data) < 16 || string(data[:2]) != "go" {
-			t.Fatalf("%s is no trace: %v, %d bytes", path, err, len(data))
-		}
-	}
-	names, err := recordings(debugDir(dir))
-	if err != nil || len(names) != recordsKept || !slices.IsSorted(names) || names[len(names)-1] != filepath.Base("tick-"+at.Format("20060102T150405.000Z")+recordSuffix) {
-		t.Errorf("%v, %v: want the newest %d", names, err, recordsKept)
 	}
 }

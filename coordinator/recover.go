@@ -15,6 +15,9 @@ import (
 	"syscall"
 	"time"
 
+	"headroom/coordinator/snapshot"
+	"headroom/coordinator/statemachine"
+
 	"golang.org/x/sys/unix"
 
 	"headroom/consensus"
@@ -169,7 +172,7 @@ func (b Rebirth) consensusConfig(dir string) consensus.Config {
 }
 
 // Restore begins the incarnation from a snapshot.
-func (b Rebirth) Restore(h SnapshotHeader, st *ledger.State) (Reborn, error) {
+func (b Rebirth) Restore(h snapshot.Header, st *ledger.State) (Reborn, error) {
 	if err := b.renew(st); err != nil {
 		return Reborn{}, err
 	}
@@ -192,20 +195,22 @@ func (b Rebirth) Recover() (Reborn, error) {
 			return Reborn{}, err
 		}
 		b.step("copied")
-		m := &renewing{machine: newMachine(), b: b}
-		m.outdated = func(err error) { m.failed = errors.Join(m.failed, err) }
+		m := &renewing{Machine: statemachine.New(), b: b}
+		m.OnOutdated = func(err error) { m.failed = errors.Join(m.failed, err) }
 		err := consensus.Recover(b.consensusConfig(staging), m, b.Config.peers())
 		if m.failed != nil { // the reason, and not that it failed
 			return Reborn{}, m.failed
 		}
-		return b.result(m.state), err
+		var out Reborn
+		m.View(func(st *ledger.State) { out = b.result(st) })
+		return out, err
 	})
 }
 
 // renewing is the machine of a log that is being recovered: what stood in the log
 // has been applied when its snapshot is taken.
 type renewing struct {
-	*machine
+	*statemachine.Machine
 	b      Rebirth
 	failed error
 }
@@ -213,14 +218,12 @@ type renewing struct {
 // Snapshot implements consensus.Machine.
 func (m *renewing) Snapshot() ([]byte, error) {
 	if m.failed == nil {
-		m.mu.Lock()
-		m.failed = m.b.renew(m.state)
-		m.mu.Unlock()
+		m.Edit(func(st *ledger.State) { m.failed = m.b.renew(st) })
 	}
 	if m.failed != nil {
 		return nil, m.failed
 	}
-	return m.machine.Snapshot()
+	return m.Machine.Snapshot()
 }
 
 func (b Rebirth) step(name string) {

@@ -5,10 +5,7 @@
 package coordinator
 
 import (
-	"bytes"
 	"errors"
-	"flag"
-	"fmt"
 	"log/slog"
 	"maps"
 	"os"
@@ -17,6 +14,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"headroom/coordinator/snapshot"
+	"headroom/coordinator/statemachine"
 
 	"connectrpc.com/connect"
 	"github.com/hashicorp/raft"
@@ -41,7 +41,7 @@ func (c *cluster) rebirthOf(verb string, site units.Power, members ...string) Re
 }
 
 // replant gives c1 a new log in memory that begins with the state, as restore does on a disk.
-func (c *cluster) replant(b Rebirth, h SnapshotHeader, state []byte) {
+func (c *cluster) replant(b Rebirth, h snapshot.Header, state []byte) {
 	c.t.Helper()
 	st, err := ledger.Restore(state)
 	if err != nil {
@@ -268,9 +268,9 @@ func onDisk(t *testing.T, parent string) Rebirth {
 }
 
 // savedState is a state with a power tree and a node, and its header.
-func savedState(t *testing.T) (SnapshotHeader, *ledger.State) {
+func savedState(t *testing.T) (snapshot.Header, *ledger.State) {
 	t.Helper()
-	m := newMachine()
+	m := statemachine.New()
 	for _, c := range []ledger.Command{
 		{Lead: &ledger.Lead{Server: "c1"}},
 		{Found: &ledger.Found{Domains: ledger.PlainDomains(Config{Site: []DomainConfig{
@@ -286,17 +286,19 @@ func savedState(t *testing.T) (SnapshotHeader, *ledger.State) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a, ok := m.Apply(7, data).(applied); !ok || a.err != nil {
-			t.Fatal(a.err)
+		if a, ok := m.Apply(7, data).(statemachine.Applied); !ok || a.Err != nil {
+			t.Fatal(a.Err)
 		}
 	}
 	state, err := m.Snapshot()
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := headerOf(m.state, state)
+	var st *ledger.State
+	m.View(func(s *ledger.State) { st = s })
+	h := snapshot.HeaderOf(st, state)
 	h.Version, h.Server, h.Index, h.Saved = "1.2.3", "c1", 7, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	return h, m.state
+	return h, st
 }
 
 // budgetIn is the site's budget in the log of a stopped server, and its incarnation.
@@ -305,7 +307,7 @@ func budgetIn(t *testing.T, b Rebirth) (units.Power, uint64) {
 	cfg := b.consensusConfig(b.Config.StateDir)
 	_, net := raft.NewInmemTransport("127.0.0.1:2")
 	cfg.Transport = net
-	m := newMachine()
+	m := statemachine.New()
 	g, err := consensus.Open(cfg, m)
 	if err != nil {
 		t.Fatal(err)
@@ -313,7 +315,10 @@ func budgetIn(t *testing.T, b Rebirth) (units.Power, uint64) {
 	if err := g.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return m.state.Domains["site/lab"].Budget, m.state.Epoch.Incarnation
+	var budget units.Power
+	var incarnation uint64
+	m.View(func(s *ledger.State) { budget, incarnation = s.Domains["site/lab"].Budget, s.Epoch.Incarnation })
+	return budget, incarnation
 }
 
 type crash struct{ at string }
@@ -464,116 +469,4 @@ func TestRestoreOnDisk(t *testing.T) {
 	if err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("mode %v, %v", info.Mode(), err)
 	}
-}
-
-// A snapshot comes out of its file as it went in; whatever is cut off, added or
-// flipped is found, and the file is for its owner only.
-func TestSnapshotFile(t *testing.T) {
-	t.Parallel()
-	h, st := savedState(t)
-	state, err := st.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "a.snap")
-	if err := WriteSnapshot(path, h, state); err != nil {
-		t.Fatal(err)
-	}
-	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got, again, err := readSnapshot(bytes.NewReader(data))
-	if err != nil || got != h {
-		t.Fatalf("%+v, %v", got, err)
-	}
-	if same, err := again.Snapshot(); err != nil || !bytes.Equal(same, state) {
-		t.Errorf("another state came out: %v", err)
-	}
-	head, _, _ := bytes.Cut(data[len(snapshotMagic):], []byte("\n"))
-	golden(t, "snapshot-header.json", append(head, '\n'))
-	for n := range len(data) {
-		if _, _, err := readSnapshot(bytes.NewReader(data[:n])); !errors.Is(err, errSnapshotFile) {
-			t.Fatalf("cut to %d bytes: %v", n, err)
-		}
-	}
-	if _, _, err := readSnapshot(bytes.NewReader(append(bytes.Clone(data), 'x'))); !errors.Is(err, errSnapshotFile) {
-		t.Errorf("a byte more: %v", err)
-	}
-	for at := range data { // a bit of each byte
-		bad := bytes.Clone(data)
-		bad[at] ^= 1 << (at % 8)
-		head, other, err := readSnapshot(bytes.NewReader(bad))
-		if errors.Is(err, errSnapshotFile) {
-			continue
-		}
-		if err != nil || at >= len(data)-len(state) {
-			t.Fatalf("bit %d of byte %d flipped: %v", at%8, at, err)
-		}
-		// What can pass is a note: who saved it, when, behind which entry.
-		head.Version, head.Server, head.Saved, head.Index = h.Version, h.Server, h.Saved, h.Index
-		if same, err := other.Snapshot(); err != nil || !bytes.Equal(same, state) || head != h {
-			t.Fatalf("bit %d of byte %d flipped: another state, %v", at%8, at, err)
-		}
-	}
-	broken := newMachine() // a server that is handed a damaged state keeps its own, whole
-	if err := broken.Restore(state); err != nil {
-		t.Fatal(err)
-	}
-	for n := range len(state) {
-		if err := broken.Restore(state[:n]); err == nil {
-			t.Fatalf("%d of %d bytes were restored", n, len(state))
-		}
-	}
-	if kept, err := broken.Snapshot(); err != nil || !bytes.Equal(kept, state) {
-		t.Errorf("a state that was refused has left something: %v", err)
-	}
-	lie := h
-	lie.Revision++
-	if err := WriteSnapshot(path, lie, state); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := LoadSnapshot(path); exitOf(err) != cli.ExitFailed || !strings.Contains(err.Error(), "not of this state") {
-		t.Errorf("a header of another state: %v", err)
-	}
-	if _, _, err := LoadSnapshot(path + ".none"); exitOf(err) != cli.ExitUsage {
-		t.Errorf("no file: %v", err)
-	}
-}
-
-var update = flag.Bool("update", false, "write the golden files anew")
-
-// golden compares with a file of testdata, or writes it.
-func golden(t *testing.T, name string, got []byte) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.WriteFile(path, got, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil || !bytes.Equal(got, want) {
-		t.Errorf("%s (%v; go test ./coordinator -update writes it):\n%s\nwant\n%s", name, err, got, want)
-	}
-}
-
-// Whatever is in a file, reading it neither panics nor takes what does not add up.
-func FuzzSnapshot(f *testing.F) {
-	f.Add([]byte(snapshotMagic + "{}\n"))
-	f.Add([]byte(snapshotMagic + `{"format":1,"bytes":2,"sha256":"44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"}` + "\n{}"))
-	f.Add(fmt.Appendf(nil, "%s{\"format\":1,\"bytes\":%d}\n", snapshotMagic, consensus.MaxSnapshot))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		h, st, err := readSnapshot(bytes.NewReader(data))
-		if err == nil && (st == nil || h.Bytes <= 0 || h.Format != snapshotFormat) {
-			t.Fatalf("took %+v", h)
-		}
-		if err != nil && !errors.Is(err, errSnapshotFile) {
-			t.Fatalf("%v", err)
-		}
-	})
 }

@@ -57,8 +57,7 @@ func newHistory(t *testing.T, seed uint64) *history {
 	h.first = slices.Clone(h.ids)
 	h.fit = func(s *server) {
 		var before units.Power
-		s.machine.applied = func(time.Duration) { // with the machine locked, after each entry
-			st := s.machine.state
+		s.machine.OnApplied = func(st *ledger.State, _ time.Duration) { // with the machine locked, after each entry
 			h.reigns.LoadOrStore(st.Epoch, time.Now())
 			sum := st.Totals()["site/lab"]
 			now := sum.Reserved + sum.Unmanaged

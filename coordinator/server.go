@@ -13,6 +13,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"headroom/coordinator/arbitration"
+
+	"headroom/coordinator/diagnostics"
+	"headroom/coordinator/statemachine"
+	"headroom/coordinator/streams"
+
 	"connectrpc.com/connect"
 	"github.com/oklog/run"
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,10 +47,10 @@ const Version = cli.Version
 // server is one running coordinator.
 type server struct {
 	cfg     Config
-	machine *machine
+	machine *statemachine.Machine
 	guard   *access.Guard
 	group   *consensus.Group
-	hub     *hub
+	streams *streams.Streams
 	peers   rpc.Peers
 	// identity is nil with tls off.
 	identity *secure.Keeper
@@ -55,9 +61,9 @@ type server struct {
 	counts   *metrics.Counts
 	// told is what Prometheus is told.
 	told     prometheus.Gatherer
-	recorder *recorder      // nil while it is off
-	traces   *traces.Tracer // nil while it is off
-	lines    *logRing
+	recorder *diagnostics.Recorder // nil while it is off
+	traces   *traces.Tracer        // nil while it is off
+	lines    *diagnostics.LogRing
 	record   func(context.Context, time.Duration) ([]byte, error)
 	brakes   *brakes
 	voice    atomic.Pointer[gossip.Gossip] // nil without gossip
@@ -70,23 +76,23 @@ type server struct {
 	// clock. Nothing that a promise rests on is measured with it. Tests set it wrong.
 	wall func() time.Time
 	// newDecider is the arbiter of a leadership: a new leader knows nothing of progress. Tests replace it.
-	newDecider func() decider
+	newDecider func() arbitration.Decider
 }
 
 // newServer is a server that does not run yet: its group is opened by join.
 func newServer(cfg Config, logger *slog.Logger) *server {
-	lines := &logRing{}
-	logger = lines.keep(logger)
+	lines := &diagnostics.LogRing{}
+	logger = lines.Keep(logger)
 	s := &server{
-		cfg: cfg, lines: lines, machine: newMachine(), hub: newHub(cfg.ID, logger), peers: rpc.PlainPeers(), logger: logger, keeper: newKeeper(),
-		counts: metrics.NewCounts(), record: recordTrace, brakes: newBrakes(logger), wall: time.Now,
-		newDecider: newArbiter, denials: make(chan struct{}, 1),
+		cfg: cfg, lines: lines, machine: statemachine.New(), streams: streams.New(cfg.ID), peers: rpc.PlainPeers(), logger: logger, keeper: newKeeper(),
+		counts: metrics.NewCounts(), record: diagnostics.RecordTrace, brakes: newBrakes(logger), wall: time.Now,
+		newDecider: arbitration.New, denials: make(chan struct{}, 1),
 	}
-	s.guard = access.New(s.machine.view, logger)
+	s.guard = access.New(s.machine.View, logger)
 	s.told = scrape.Gatherer(metrics.New(Version, s.observe, s.counts))
-	s.machine.applied = s.counts.Applied
-	s.machine.outdated = s.die
-	s.machine.denied = s.deny
+	s.machine.OnApplied = func(_ *ledger.State, took time.Duration) { s.counts.Applied(took) }
+	s.machine.OnOutdated = s.die
+	s.machine.OnDenied = s.deny
 	s.guard.Member = s.belongs
 	return s
 }
@@ -168,7 +174,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	}
 	s.voice.Store(voice)
 	if cfg.Debug.FlightRecorder {
-		if s.recorder, err = newRecorder(cfg.StateDir, s.logger); err != nil {
+		if s.recorder, err = diagnostics.NewRecorder(cfg.StateDir, s.logger); err != nil {
 			_, _ = listener.Close(), local.Close()
 			return errors.Join(err, s.group.Close())
 		}
@@ -181,7 +187,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var g run.Group
 	if s.recorder != nil {
-		g.Add(func() error { return s.recorder.run(ctx) }, func(error) { cancel() })
+		g.Add(func() error { return s.recorder.Run(ctx) }, func(error) { cancel() })
 	}
 	if cfg.Metrics.Listen != "" {
 		g.Add(func() error { return s.serveMetrics(ctx) }, func(error) { cancel() })
@@ -287,7 +293,7 @@ func (s *server) tellLeader(told string) string {
 		return told
 	}
 	peer := s.address(id)
-	s.hub.announce(&headroomv1.Leader{Id: id, Address: peer.RPC})
+	s.streams.Announce(&headroomv1.Leader{Id: id, Address: peer.RPC})
 	return id
 }
 
@@ -342,17 +348,17 @@ func (s *server) serveDesk(ctx context.Context, d *desk) error {
 
 func (s *server) incarnation() uint64 {
 	n := uint64(1)
-	s.machine.view(func(st *ledger.State) { n = max(n, st.Epoch.Incarnation) })
+	s.machine.View(func(st *ledger.State) { n = max(n, st.Epoch.Incarnation) })
 	return n
 }
 
 func (s *server) newDesk(term uint64) *desk {
 	return &desk{
 		server: s.cfg.ID, epoch: lease.Epoch{Term: term}, timing: s.cfg.timing(), found: &ledger.Found{Domains: s.cfg.founding()},
-		log: s.group, machine: s.machine, out: s.hub, logger: s.logger,
+		log: s.group, machine: s.machine, nodes: s.streams.Nodes, schedulers: s.streams.Schedulers, announce: s.streams.Lead, logger: s.logger,
 		inbox: make(chan func(), deskQueue), closed: make(chan struct{}),
 		board: newJobBoard(), jobs: newJobLoop(s.newDecider()), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
-		proof: s.group.Verify, clocks: s.clocks, wall: s.wall, witness: s.witness, counts: s.counts, recorder: s.recorder, traces: s.traces,
+		proof: s.group.Verify, clocks: s.clocks, wall: s.wall, witness: s.witness, counts: s.counts, missed: s.recorder.Missed, traces: s.traces,
 		brakes: s.brakes,
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -21,123 +20,6 @@ import (
 )
 
 const w = units.Watt
-
-func testHub() *hub { return newHub("c1", slog.New(slog.DiscardHandler)) }
-
-// Lesson 18: a node that does not read loses the oldest messages, never the newest,
-// and holds nobody up.
-func TestMailboxDropsTheOldest(t *testing.T) {
-	t.Parallel()
-	h := testHub()
-	s, _ := h.join(origin{node: "n1", machine: "m1"})
-	for i := range uint64(3 * mailbox) {
-		h.grant(ledger.NodeGrant{Node: "n1", Grant: lease.Grant{Heartbeat: i + 1, Cap: w, Duration: time.Second}})
-	}
-	h.grant(ledger.NodeGrant{Node: "nobody"})
-	want := uint64(2*mailbox + 1)
-	for range mailbox {
-		if got := (<-s.box).GetLease().GetHeartbeat(); got != want {
-			t.Fatalf("heartbeat %d, want %d", got, want)
-		}
-		want++
-	}
-	if len(s.box) != 0 {
-		t.Errorf("%d more messages", len(s.box))
-	}
-}
-
-// A stream of the same boot replaces an older one; leaving the older one then
-// takes nothing from the newer.
-func TestStreamIsReplaced(t *testing.T) {
-	t.Parallel()
-	h := testHub()
-	who := origin{node: "n1", machine: "m1", boot: "b1", process: 1}
-	old, _ := h.join(who)
-	again, _ := h.join(who)
-	if !h.touch(old) || !h.touch(again) {
-		t.Error("a second stream of one process silences the first")
-	}
-	who.process = 2
-	next, _ := h.join(who)
-	if h.touch(old) || h.touch(again) || !h.touch(next) {
-		t.Error("streams of an earlier process still count")
-	}
-	h.leave(old)
-	h.leave(again)
-	if h.nodes["n1"] != next {
-		t.Error("the newest stream is gone")
-	}
-	who.machine = "m2"
-	if s, by := h.join(who); s != nil || by == "" {
-		t.Error("another machine took the name")
-	}
-	h.leave(next)
-	if s, _ := h.join(who); s == nil {
-		t.Error("a name that nobody uses was refused")
-	}
-}
-
-func directiveOf(t *testing.T, s *schedulerStream) *headroomv1.Directive {
-	t.Helper()
-	for {
-		select {
-		case m := <-s.box:
-			if d := m.GetDirective(); d != nil {
-				return d
-			}
-		default:
-			t.Fatal("no directive")
-		}
-	}
-}
-
-// Directives count 1, 2, 3 ... within one leadership and begin anew with the
-// next; a scheduler that opens a stream later is told every cap in force, under
-// numbers of its own; another leadership's caps are told to nobody.
-func TestDirectivesAreNumbered(t *testing.T) {
-	t.Parallel()
-	h := testHub()
-	first := lease.Epoch{Incarnation: 1, Term: 3}
-	s := h.enlist("s1")
-	h.lead(first)
-	h.direct(first, []leader.Cap{{Node: "a", Cap: 100 * w}, {Node: "b", Cap: 90 * w}})
-	h.direct(first, []leader.Cap{{Node: "a", Cap: 80 * w}})
-	for i, want := range []units.Power{100 * w, 90 * w, 80 * w} {
-		d := directiveOf(t, s)
-		if d.GetSeq() != uint64(i+1) || d.GetEpoch().GetTerm() != 3 || d.GetCap().GetCapUw() != int64(want) {
-			t.Errorf("directive %d is %v", i+1, d)
-		}
-	}
-	late := h.enlist("s2")
-	for i, want := range []units.Power{80 * w, 90 * w} {
-		if d := directiveOf(t, late); d.GetSeq() != uint64(4+i) || d.GetCap().GetCapUw() != int64(want) {
-			t.Errorf("the late scheduler got %v", d)
-		}
-	}
-	h.lead(lease.Epoch{Incarnation: 1, Term: 4})
-	h.direct(first, []leader.Cap{{Node: "a", Cap: 300 * w}})
-	h.direct(lease.Epoch{Incarnation: 1, Term: 4}, []leader.Cap{{Node: "b", Cap: 70 * w}})
-	if d := directiveOf(t, s); d.GetSeq() != 1 || d.GetCap().GetNode() != "b" {
-		t.Errorf("the new leadership began with %v", d)
-	}
-}
-
-// A scheduler that opens a stream to the leader of the largest cluster loses no cap.
-func TestEnlistHoldsTheLargestCluster(t *testing.T) {
-	t.Parallel()
-	h := testHub()
-	e := lease.Epoch{Incarnation: 1, Term: 1}
-	h.lead(e)
-	var caps []leader.Cap
-	for i := range ledger.MaxNodes {
-		caps = append(caps, leader.Cap{Node: fmt.Sprintf("n%05d", i), Cap: w})
-	}
-	h.direct(e, caps)
-	s := h.enlist("s1")
-	if got := len(s.box); got != ledger.MaxNodes+1 {
-		t.Errorf("%d messages, want %d caps and who leads", got, ledger.MaxNodes)
-	}
-}
 
 // An acknowledgement of another leadership says nothing about this one's directives.
 func TestAcknowledgementsOfThisLeadership(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"headroom/coordinator/statemachine"
+
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/ledger"
@@ -20,9 +22,12 @@ import (
 const coming = ledger.Known(ledger.Rules + 1)
 
 // follow makes a server without a log one of a version that knows these rules.
-func (m *machine) follow(rules ledger.Known) {
-	m.rules, m.state = rules, rules.New()
-	m.state.Rules = 0
+func follow(m *statemachine.Machine, rules ledger.Known) {
+	m.Rules = rules
+	m.Edit(func(s *ledger.State) {
+		*s = *rules.New()
+		s.Rules = 0
+	})
 }
 
 // newer makes the servers of the coming version, except those named: they know the rules
@@ -31,9 +36,9 @@ func (c *cluster) newer(old map[string]bool) {
 	c.fit = func(s *server) {
 		id := s.cfg.ID
 		if !old[id] {
-			s.machine.follow(coming)
+			follow(s.machine, coming)
 		}
-		s.machine.outdated = func(err error) { c.t.Errorf("%s: %v", id, err) }
+		s.machine.OnOutdated = func(err error) { c.t.Errorf("%s: %v", id, err) }
 	}
 }
 
@@ -48,10 +53,13 @@ func (c *cluster) alike() {
 			if s == nil {
 				continue
 			}
-			s.machine.mu.RLock()
-			at := s.machine.index
-			data, err := s.machine.state.Snapshot()
-			s.machine.mu.RUnlock()
+			var at uint64
+			var data []byte
+			var err error
+			s.machine.ViewAt(func(st *ledger.State, index uint64) {
+				at = index
+				data, err = st.Snapshot()
+			})
 			switch {
 			case err != nil:
 				c.t.Fatal(err)
@@ -94,7 +102,7 @@ func TestRollingUpgrade(t *testing.T) {
 			if e == nil || e.Code != "old-rules" || e.Exit != cli.ExitRefused || !strings.Contains(e.Hint, "member health") {
 				t.Errorf("a new command under old rules: %+v", e)
 			}
-			if i > 0 && !c.leader().machine.isOld() {
+			if i > 0 && !isOld(c.leader().machine) {
 				m := healthNow(t, c)["c1"]
 				if got := codes(m); len(got) != 1 || got[0] != "warn member-version" {
 					t.Errorf("an old server's health: %q", got)
@@ -123,7 +131,7 @@ func TestRollingUpgrade(t *testing.T) {
 	})
 }
 
-func (m *machine) isOld() bool { return m.rules < coming }
+func isOld(m *statemachine.Machine) bool { return m.Rules < coming }
 
 // A group that new servers found works under the new rules from its first entry,
 // and takes no older server in.
@@ -162,13 +170,13 @@ func TestMachineFollowsTheRules(t *testing.T) {
 		return data
 	}
 	for rules := ledger.OldestRules; rules <= int(coming); rules++ {
-		m := newMachine()
-		m.follow(coming)
-		if m.inForce() != int(coming) {
-			t.Errorf("an empty log is begun under rules %d", m.inForce())
+		m := statemachine.New()
+		follow(m, coming)
+		if m.InForce() != int(coming) {
+			t.Errorf("an empty log is begun under rules %d", m.InForce())
 		}
-		if a, ok := m.Apply(1, lead(rules)).(applied); !ok || a.err != nil || m.inForce() != rules || m.state.Rules != rules {
-			t.Errorf("a log begun under rules %d is under %d: %v", rules, m.inForce(), a.err)
+		if a, ok := m.Apply(1, lead(rules)).(statemachine.Applied); !ok || a.Err != nil || m.InForce() != rules || rulesIn(m) != rules {
+			t.Errorf("a log begun under rules %d is under %d: %v", rules, m.InForce(), a.Err)
 		}
 	}
 	for name, x := range map[string]struct {
@@ -180,18 +188,24 @@ func TestMachineFollowsTheRules(t *testing.T) {
 		"ignorable": {`{"rules":99,"ignorable":true,"warp":{}}`, false},
 		"nonsense":  {`]`, false},
 	} {
-		m := newMachine()
+		m := statemachine.New()
 		var ended error
-		m.outdated = func(err error) { ended = err }
+		m.OnOutdated = func(err error) { ended = err }
 		m.Apply(1, lead(ledger.Rules))
 		before, _ := m.Snapshot()
 		m.Apply(2, []byte(x.entry))
 		after, _ := m.Snapshot()
-		if (ended != nil) != x.ends || x.ends && (!errors.Is(ended, errOutdated) || !strings.Contains(ended.Error(), "entry 2: rules 99")) {
+		if (ended != nil) != x.ends || x.ends && (!errors.Is(ended, statemachine.ErrOutdated) || !strings.Contains(ended.Error(), "entry 2: rules 99")) {
 			t.Errorf("%s: ended with %v", name, ended)
 		}
 		if !bytes.Equal(before, after) {
 			t.Errorf("%s changed the state", name)
 		}
 	}
+}
+
+// rulesIn are the rules that a machine's state was begun under.
+func rulesIn(m *statemachine.Machine) (rules int) {
+	m.View(func(s *ledger.State) { rules = s.Rules })
+	return rules
 }

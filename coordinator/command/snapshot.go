@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"headroom/coordinator/snapshot"
+
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
@@ -55,7 +57,7 @@ func snapshotSave(o *operator) *cobra.Command {
 				return err
 			}
 			if !g.dry {
-				if err := coordinator.WriteSnapshot(args[0], h, state); err != nil {
+				if err := snapshot.Write(args[0], h, state); err != nil {
 					return err
 				}
 			}
@@ -71,7 +73,7 @@ func snapshotSave(o *operator) *cobra.Command {
 // fileItem is a snapshot file in JSON.
 type fileItem struct {
 	File string `json:"file"`
-	coordinator.SnapshotHeader
+	snapshot.Header
 	Written *bool         `json:"written,omitempty"`
 	Domains []budgetOf    `json:"domains,omitempty"`
 	Counts  *snapshotTell `json:"counts,omitempty"`
@@ -96,14 +98,14 @@ type snapshotTell struct {
 }
 
 // frame is the envelope of an answer that comes from a file.
-func frame(h coordinator.SnapshotHeader, kind, consistency string, item any) envelope {
+func frame(h snapshot.Header, kind, consistency string, item any) envelope {
 	return envelope{
 		Kind: kind, API: "v1", Revision: h.Revision, AsOf: h.Saved.UTC().Format(time.RFC3339Nano), Consistency: consistency,
 		Server: h.Server, Epoch: cli.Known(h.Term, true), Items: []any{item},
 	}
 }
 
-func (o *operator) saved(cmd *cobra.Command, g *groupChange, file string, h coordinator.SnapshotHeader, stale bool) error {
+func (o *operator) saved(cmd *cobra.Command, g *groupChange, file string, h snapshot.Header, stale bool) error {
 	consistency := "linearizable"
 	if stale {
 		consistency = "stale"
@@ -111,7 +113,7 @@ func (o *operator) saved(cmd *cobra.Command, g *groupChange, file string, h coor
 	}
 	if o.out.IsJSON() {
 		written := !g.dry
-		return o.out.JSON(cmd.OutOrStdout(), frame(h, "SnapshotSave", consistency, fileItem{File: file, SnapshotHeader: h, Written: &written}))
+		return o.out.JSON(cmd.OutOrStdout(), frame(h, "SnapshotSave", consistency, fileItem{File: file, Header: h, Written: &written}))
 	}
 	text := fmt.Sprintf("saved      %s: %s at revision %d, incarnation %d, %d bytes, by %s\n", file, h.Cluster, h.Revision, h.Incarnation, h.Bytes, h.Server)
 	if g.dry {
@@ -126,7 +128,7 @@ func snapshotInspect(o *operator) *cobra.Command {
 		Use: "inspect FILE", Short: "Check a snapshot file and tell what it holds; needs no server", Args: cobra.ExactArgs(1),
 		Example: "  coordinator snapshot inspect /var/backups/headroom.snap",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			h, st, err := coordinator.LoadSnapshot(args[0])
+			h, st, err := snapshot.Load(args[0])
 			if err != nil {
 				return err
 			}
@@ -138,8 +140,8 @@ func snapshotInspect(o *operator) *cobra.Command {
 	}
 }
 
-func newFileItem(file string, h coordinator.SnapshotHeader, st *ledger.State) fileItem {
-	item := fileItem{File: file, SnapshotHeader: h, Domains: []budgetOf{}, Counts: &snapshotTell{
+func newFileItem(file string, h snapshot.Header, st *ledger.State) fileItem {
+	item := fileItem{File: file, Header: h, Domains: []budgetOf{}, Counts: &snapshotTell{
 		Nodes: len(st.Nodes), Jobs: len(st.Jobs), Servers: len(st.Servers), Schedules: len(st.Schedules), Sprints: len(st.Sprints),
 		Tokens: len(st.Tokens), Events: len(st.Events),
 	}}
@@ -149,7 +151,7 @@ func newFileItem(file string, h coordinator.SnapshotHeader, st *ledger.State) fi
 	return item
 }
 
-func (o *operator) inspected(w io.Writer, h coordinator.SnapshotHeader, st *ledger.State) error {
+func (o *operator) inspected(w io.Writer, h snapshot.Header, st *ledger.State) error {
 	if err := o.out.Table(w, []string{"CLUSTER", "SAVED", "BY", "VERSION", "RULES", "INCARNATION", "TERM", "REVISION", "INDEX", "BYTES"}, [][]string{{
 		h.Cluster, cli.Clock(h.Saved), h.Server, h.Version, fmt.Sprint(h.Rules), fmt.Sprint(h.Incarnation), fmt.Sprint(h.Term), fmt.Sprint(h.Revision),
 		fmt.Sprint(h.Index), fmt.Sprint(h.Bytes),
@@ -264,7 +266,7 @@ func snapshotRestore(o *operator) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			h, st, err := coordinator.LoadSnapshot(args[0])
+			h, st, err := snapshot.Load(args[0])
 			if err != nil {
 				return f.named(err)
 			}
@@ -386,8 +388,8 @@ func rebirthEnvelope(b coordinator.Rebirth, r coordinator.Reborn) envelope {
 
 // fetchSnapshot gets the state from a server: the one that leads, or with stale
 // the first that answers.
-func (o *operator) fetchSnapshot(ctx context.Context, stale bool) (coordinator.SnapshotHeader, []byte, error) {
-	var h coordinator.SnapshotHeader
+func (o *operator) fetchSnapshot(ctx context.Context, stale bool) (snapshot.Header, []byte, error) {
+	var h snapshot.Header
 	var state []byte
 	peers, addrs, err := o.reach()
 	if err != nil {
@@ -412,7 +414,7 @@ func (o *operator) fetchSnapshot(ctx context.Context, stale bool) (coordinator.S
 	return h, state, nil
 }
 
-func receiveSnapshot(ctx context.Context, from headroomv1connect.MemberServiceClient, stale bool) (h coordinator.SnapshotHeader, state []byte, err error) {
+func receiveSnapshot(ctx context.Context, from headroomv1connect.MemberServiceClient, stale bool) (h snapshot.Header, state []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callDeadline)
 	defer cancel()
 	in, err := from.SaveSnapshot(ctx, connect.NewRequest(&headroomv1.SaveSnapshotRequest{Stale: stale}))

@@ -9,8 +9,9 @@ import (
 	"strings"
 	"time"
 
+	"headroom/coordinator/arbitration"
+
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/coordinator"
 	"headroom/jobs/containers"
 	"headroom/lab/cluster"
 	"headroom/lab/hadoop"
@@ -370,7 +371,7 @@ func seenBy(p *headroomv1.JobProgress, watts, on float64) progress.Observation {
 	if p.Reduced != nil {
 		o.Reduced = p.GetReduced()
 	}
-	o.Phase = coordinator.PhaseOf(p.GetPhase())
+	o.Phase = arbitration.PhaseOf(p.GetPhase())
 	return o
 }
 

@@ -1,4 +1,15 @@
-package coordinator
+// Package arbitration decides what is done about the jobs of a cluster: it hands what a
+// leader has seen of them to the pure arbiters of jobs/arbiter, one for each engine, and
+// turns their decisions into commands of the ledger and messages.
+//
+// The one idea: a decision is a function of what was seen and of what the arbiter
+// remembers of the jobs. The leader gathers (Seen), a Decider decides (Decided), and the
+// leader commits and tells it. A new leader begins with a new Decider, and leaves shares as
+// they are in the engines until that one knows the jobs.
+//
+// What it never does: read a clock, ask the network, commit, or decide a stop or a drop
+// ratio below a job's quality floor.
+package arbitration
 
 import (
 	"cmp"
@@ -16,14 +27,14 @@ import (
 	"headroom/units"
 )
 
-// arbiterPatience is how long shares of a new leadership wait for its estimates: until
+// Patience is how long shares of a new leadership wait for its estimates: until
 // then those that the leader before has set stand in the engine.
-const arbiterPatience = 30 * time.Second
+const Patience = 30 * time.Second
 
-// longestRun bounds what a scheduler may say that a job has run: a year.
-const longestRun = 365 * 24 * time.Hour
+// RuntimeMost bounds what a scheduler may say that a job has run: a year.
+const RuntimeMost = 365 * 24 * time.Hour
 
-// arbiters is one arbiter for each engine. It implements decider.
+// arbiters is one arbiter for each engine. It implements Decider.
 type arbiters struct {
 	engines map[string]*engineArbiter
 	movers  arbiter.Movers
@@ -44,18 +55,19 @@ type engineArbiter struct {
 // enginesMost bounds the engines without jobs that are remembered; there are two.
 const enginesMost = 8
 
-func newArbiter() decider { return &arbiters{engines: map[string]*engineArbiter{}} }
+// New is an arbiter that has seen no job yet.
+func New() Decider { return &arbiters{engines: map[string]*engineArbiter{}} }
 
-// step implements decider.
-func (a *arbiters) step(now time.Duration, seen seenJobs) decidedJobs {
-	out := decidedJobs{
-		shares: map[string]sharing{}, uncapped: map[string]time.Duration{}, outlooks: map[string]*headroomv1.JobOutlook{}, troubles: map[string]string{},
-		errors: map[string][]*headroomv1.EstimateError{}, moves: map[string]decidedMove{},
+// Step implements Decider.
+func (a *arbiters) Step(now time.Duration, seen Seen) Decided {
+	out := Decided{
+		Shares: map[string]Sharing{}, Uncapped: map[string]time.Duration{}, Outlooks: map[string]*headroomv1.JobOutlook{}, Troubles: map[string]string{},
+		Errors: map[string][]*headroomv1.EstimateError{}, Moves: map[string]Move{},
 	}
 	outlooks := map[string]arbiter.Outlook{}
-	jobs := map[string][]seenJob{}
-	for _, x := range seen.jobs {
-		engine := cmp.Or(x.job.Engine, engineLocal)
+	jobs := map[string][]Job{}
+	for _, x := range seen.Jobs {
+		engine := cmp.Or(x.Job.Engine, EngineLocal)
 		jobs[engine] = append(jobs[engine], x)
 	}
 	for engine := range jobs {
@@ -76,62 +88,62 @@ func (a *arbiters) step(now time.Duration, seen seenJobs) decidedJobs {
 }
 
 // decide is the step of one engine.
-func (a *engineArbiter) decide(now time.Duration, engine string, jobs []seenJob, seen seenJobs, outlooks map[string]arbiter.Outlook, out *decidedJobs) {
+func (a *engineArbiter) decide(now time.Duration, engine string, jobs []Job, seen Seen, outlooks map[string]arbiter.Outlook, out *Decided) {
 	in := arbiter.Input{Settings: arbiter.DefaultSettings()}
-	in.Settings.Containers = containers.Policy(cmp.Or(seen.policy, ledger.DefaultContainerPolicy))
-	if e := seen.engines[engine]; e != nil {
+	in.Settings.Containers = containers.Policy(cmp.Or(seen.Policy, ledger.DefaultContainerPolicy))
+	if e := seen.Engines[engine]; e != nil {
 		in.Containers, in.Overhead = int(e.GetContainers()), int(e.GetOverhead())
 	}
 	known := true
 	for _, x := range jobs {
 		in.Jobs = append(in.Jobs, x.arbitrated())
-		known = known && x.full > 0
+		known = known && x.Full > 0
 	}
-	for _, id := range slices.Sorted(maps.Keys(seen.ended)) {
-		in.Ended = append(in.Ended, arbiter.Ended{ID: id, Runtime: seen.ended[id]})
+	for _, id := range slices.Sorted(maps.Keys(seen.Ended)) {
+		in.Ended = append(in.Ended, arbiter.Ended{ID: id, Runtime: seen.Ended[id]})
 	}
 	d := a.Step(now, in)
 	for _, x := range d.Uncapped {
-		out.uncapped[x.ID] = x.At
+		out.Uncapped[x.ID] = x.At
 	}
 	for _, x := range d.Stops {
-		out.stops = append(out.stops, stopping{ledger.StopJob{ID: x.ID, Tasks: uint32(x.Tasks), MinTasks: uint32(x.MinTasks)}, x.Reason})
+		out.Stops = append(out.Stops, Stop{ledger.StopJob{ID: x.ID, Tasks: uint32(x.Tasks), MinTasks: uint32(x.MinTasks)}, x.Reason})
 	}
 	for _, o := range d.Outlooks {
 		known = known && o.Finish.Known
-		out.outlooks[o.ID] = outlookMessage(o)
+		out.Outlooks[o.ID] = outlookMessage(o)
 		outlooks[o.ID] = o
 	}
 	for _, v := range d.Verdicts {
 		if len(v.Errors) > 0 {
-			out.errors[v.ID] = errorMessages(v.Errors)
+			out.Errors[v.ID] = errorMessages(v.Errors)
 		}
 	}
 	if d.Trouble != "" {
-		out.troubles[engine] = d.Trouble
+		out.Troubles[engine] = d.Trouble
 	}
 	if d.Changed {
 		a.change(d.Shares, in)
 	}
-	a.sure = a.sure || known && len(jobs) > 0 || now-a.began >= arbiterPatience
+	a.sure = a.sure || known && len(jobs) > 0 || now-a.began >= Patience
 	if a.sure && a.shares != nil {
-		out.shares[engine] = a.sharing()
+		out.Shares[engine] = a.sharing()
 	}
 }
 
 // arbitrated is a job as the arbiter takes it.
-func (x *seenJob) arbitrated() arbiter.Job {
-	p := x.progress
+func (x *Job) arbitrated() arbiter.Job {
+	p := x.Progress
 	j := arbiter.Job{
-		ID: x.job.ID, Name: x.job.Name, Queue: x.job.Queue, Tasks: int(p.GetTasks()), Done: int(p.GetDone()), Running: int(p.GetRunning()),
-		Pending: int(p.GetPending()), Dropped: max(int(p.GetDropped()), int(x.job.DroppedTasks())), Work: -1, Reduced: -1, Floor: x.job.Floor,
-		Elapsed: time.Duration(min(max(0, p.GetRuntimeS()), longestRun.Seconds()) * float64(time.Second)), Uncapped: x.job.Uncapped, Stopped: x.job.Stop != nil,
-		Held: int(max(p.GetContainers(), p.GetRunning())), Power: x.power, Full: x.full, Base: x.base, Fast: x.fast,
-		ByRatio: engineDeflates(cmp.Or(x.job.Engine, engineLocal)),
+		ID: x.Job.ID, Name: x.Job.Name, Queue: x.Job.Queue, Tasks: int(p.GetTasks()), Done: int(p.GetDone()), Running: int(p.GetRunning()),
+		Pending: int(p.GetPending()), Dropped: max(int(p.GetDropped()), int(x.Job.DroppedTasks())), Work: -1, Reduced: -1, Floor: x.Job.Floor,
+		Elapsed: time.Duration(min(max(0, p.GetRuntimeS()), RuntimeMost.Seconds()) * float64(time.Second)), Uncapped: x.Job.Uncapped, Stopped: x.Job.Stop != nil,
+		Held: int(max(p.GetContainers(), p.GetRunning())), Power: x.Power, Full: x.Full, Base: x.Base, Fast: x.Fast,
+		ByRatio: EngineDeflates(cmp.Or(x.Job.Engine, EngineLocal)),
 	}
 	// Tasks that had begun before a ratio rose run on: once the scheduler has taken it, what it has dropped counts.
-	if taken := p.Theta != nil && x.job.Deflation != nil && units.Ratio(p.GetTheta()).Reaches(units.Ratio(x.job.Deflation.Theta)); j.ByRatio && (!taken || p.GetDropped() == 0) {
-		j.Dropped = max(j.Dropped, int(x.job.DeflatedTasks(p.GetTasks())))
+	if taken := p.Theta != nil && x.Job.Deflation != nil && units.Ratio(p.GetTheta()).Reaches(units.Ratio(x.Job.Deflation.Theta)); j.ByRatio && (!taken || p.GetDropped() == 0) {
+		j.Dropped = max(j.Dropped, int(x.Job.DeflatedTasks(p.GetTasks())))
 	}
 	if p.Work != nil {
 		j.Work = p.GetWork()
@@ -188,10 +200,10 @@ func (a *engineArbiter) change(shares []arbiter.Share, in arbiter.Input) {
 // reasonJobs is how many jobs a reason names.
 const reasonJobs = 8
 
-func (a *engineArbiter) sharing() sharing {
-	out := sharing{reason: a.reason}
+func (a *engineArbiter) sharing() Sharing {
+	out := Sharing{Reason: a.reason}
 	for _, id := range slices.Sorted(maps.Keys(a.shares)) {
-		out.jobs = append(out.jobs, &headroomv1.JobShare{Id: id, Containers: uint32(a.shares[id])})
+		out.Jobs = append(out.Jobs, &headroomv1.JobShare{Id: id, Containers: uint32(a.shares[id])})
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package coordinator
+package diagnostics
 
 import (
 	"context"
@@ -16,15 +16,15 @@ const (
 	logLine = 4 << 10
 )
 
-// logRing remembers the newest log lines.
-type logRing struct {
+// LogRing remembers the newest log lines.
+type LogRing struct {
 	mu    sync.Mutex
 	lines []string
 	next  int // where the next line goes, once it is full
 }
 
 // Write implements io.Writer: it takes one line.
-func (r *logRing) Write(line []byte) (int, error) {
+func (r *LogRing) Write(line []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	text := string(line[:min(len(line), logLine)])
@@ -40,8 +40,8 @@ func (r *logRing) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// text are the lines, the oldest first.
-func (r *logRing) text() string {
+// Text are the lines, the oldest first.
+func (r *LogRing) Text() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return strings.Join(r.lines[r.next:], "") + strings.Join(r.lines[:r.next], "")
@@ -51,8 +51,8 @@ func (r *logRing) text() string {
 // this holds for one that is by mistake.
 var secretKey = regexp.MustCompile(`(?i)password|passphrase|secret|token|authorization|private`)
 
-// keep is a logger that logs as before, and into r as well.
-func (r *logRing) keep(logger *slog.Logger) *slog.Logger {
+// Keep is a logger that logs as before, and into r as well.
+func (r *LogRing) Keep(logger *slog.Logger) *slog.Logger {
 	text := slog.NewTextHandler(r, &slog.HandlerOptions{Level: slog.LevelDebug, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if secretKey.MatchString(a.Key) {
 			return slog.String(a.Key, "(not kept)")

@@ -1,4 +1,12 @@
-package coordinator
+// Package diagnostics keeps what a bug report needs of a running coordinator: its newest
+// log lines, an execution trace of the seconds before a tick that came too late, and
+// traces on demand.
+//
+// The one idea: it costs little until somebody asks. Everything is bounded in memory and
+// on disk, and nobody waits for it.
+//
+// What it never does: hold up a tick, or keep the value of an attribute that may be a secret.
+package diagnostics
 
 import (
 	"context"
@@ -25,25 +33,25 @@ const (
 	recordEvery = time.Minute
 	// recordsKept bounds how many there are on disk; the oldest go.
 	recordsKept = 5
-	// recordSuffix ends the name of each; go tool trace reads them.
-	recordSuffix = ".trace"
+	// Suffix ends the name of each; go tool trace reads them.
+	Suffix = ".trace"
 )
 
-// recorder keeps what the process did in the last seconds, and writes it down when
+// Recorder keeps what the process did in the last seconds, and writes it down when
 // a tick came too late: what held it up is over by then, and gone from every other
 // log. A nil recorder is one that is off.
-type recorder struct {
+type Recorder struct {
 	flight *trace.FlightRecorder
 	dir    string
 	logger *slog.Logger
 	late   chan struct{}
 }
 
-// newRecorder starts recording. The process can have one.
-func newRecorder(stateDir string, logger *slog.Logger) (*recorder, error) {
-	r := &recorder{
+// NewRecorder starts recording. The process can have one.
+func NewRecorder(stateDir string, logger *slog.Logger) (*Recorder, error) {
+	r := &Recorder{
 		flight: trace.NewFlightRecorder(trace.FlightRecorderConfig{MinAge: recordFor, MaxBytes: recordBytes}),
-		dir:    debugDir(stateDir), logger: logger, late: make(chan struct{}, 1),
+		dir:    Dir(stateDir), logger: logger, late: make(chan struct{}, 1),
 	}
 	if err := r.flight.Start(); err != nil {
 		return nil, &cli.Error{
@@ -54,10 +62,11 @@ func newRecorder(stateDir string, logger *slog.Logger) (*recorder, error) {
 	return r, nil
 }
 
-func debugDir(stateDir string) string { return filepath.Join(stateDir, "debug") }
+// Dir is where recordings are, in a state directory.
+func Dir(stateDir string) string { return filepath.Join(stateDir, "debug") }
 
-// missed asks for a recording. It never waits.
-func (r *recorder) missed() {
+// Missed asks for a recording. It never waits.
+func (r *Recorder) Missed() {
 	if r == nil {
 		return
 	}
@@ -67,8 +76,8 @@ func (r *recorder) missed() {
 	}
 }
 
-// run writes what is asked for until ctx ends, and stops recording.
-func (r *recorder) run(ctx context.Context) error {
+// Run writes what is asked for until ctx ends, and stops recording.
+func (r *Recorder) Run(ctx context.Context) error {
 	defer r.flight.Stop()
 	var last time.Time
 	for {
@@ -91,18 +100,18 @@ func (r *recorder) run(ctx context.Context) error {
 }
 
 // save writes one recording, and removes the oldest beyond those that are kept.
-func (r *recorder) save(at time.Time) (path string, err error) {
+func (r *Recorder) save(at time.Time) (path string, err error) {
 	if err := os.MkdirAll(r.dir, 0o700); err != nil {
 		return "", fmt.Errorf("coordinator: recording: %w", err)
 	}
-	old, err := recordings(r.dir)
+	old, err := Recordings(r.dir)
 	if err != nil {
 		return "", err
 	}
 	for _, name := range old[:max(0, len(old)-recordsKept+1)] {
 		err = errors.Join(err, os.Remove(filepath.Join(r.dir, name)))
 	}
-	path = filepath.Join(r.dir, "tick-"+at.UTC().Format("20060102T150405.000Z")+recordSuffix)
+	path = filepath.Join(r.dir, "tick-"+at.UTC().Format("20060102T150405.000Z")+Suffix)
 	f, opened := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if opened != nil {
 		return "", fmt.Errorf("coordinator: recording: %w", errors.Join(err, opened))
@@ -111,15 +120,15 @@ func (r *recorder) save(at time.Time) (path string, err error) {
 	return path, errors.Join(err, written, f.Close())
 }
 
-// recordings are the names of those on disk, the oldest first.
-func recordings(dir string) ([]string, error) {
+// Recordings are the names of those on disk, the oldest first.
+func Recordings(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("coordinator: recording: %w", err)
 	}
 	var out []string
 	for _, e := range entries {
-		if strings.HasSuffix(e.Name(), recordSuffix) {
+		if strings.HasSuffix(e.Name(), Suffix) {
 			out = append(out, e.Name())
 		}
 	}

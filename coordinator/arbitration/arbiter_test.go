@@ -1,0 +1,135 @@
+// Claims: a new leader leaves shares as they are until it knows the jobs; finish times are held
+// against true runtimes; whatever a scheduler reports, no stop is below a job's floor.
+package arbitration
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+// A new leader lets the shares of the one before stand until it knows the jobs; after
+// half a minute it goes by what it has.
+func TestNewLeaderLeavesSharesUntilItKnows(t *testing.T) {
+	t.Parallel()
+	look := func(a Decider, at time.Duration, elapsed float64, power units.Power) (Sharing, bool) {
+		seen := Seen{Engines: map[string]*headroomv1.EngineReport{"yarn": {Engine: "yarn", Containers: 20, Overhead: 1}}}
+		for _, id := range []string{"a", "b"} {
+			work := elapsed / 2
+			seen.Jobs = append(seen.Jobs, Job{
+				Job:      ledger.Job{ID: id, Name: id, Engine: "yarn", State: ledger.JobAccepted, Floor: 0.5, Uncapped: 100 * time.Second},
+				Progress: &headroomv1.JobProgress{Tasks: 200, Done: uint32(work), Work: &work, Running: 9, Pending: 100, RuntimeS: &elapsed, Containers: 10, Phase: headroomv1.JobPhase_JOB_PHASE_MAP},
+				Power:    power, Full: power * 2,
+			})
+		}
+		x, ok := a.Step(at, seen).Shares["yarn"]
+		return x, ok
+	}
+	blind := New()
+	for at := time.Duration(0); at <= Patience; at += lookEvery {
+		if x, ok := look(blind, at, 40+at.Seconds(), 0); ok != (at == Patience) {
+			t.Errorf("at %v, with no cap known: %+v, %v", at, x, ok)
+		}
+	}
+	knowing := New()
+	for at := time.Duration(0); at < Patience; at += lookEvery {
+		if x, ok := look(knowing, at, 40+at.Seconds(), 100*units.Watt); ok {
+			if len(x.Jobs) != 2 || x.Jobs[0].GetContainers()+x.Jobs[1].GetContainers() != 20 || !strings.Contains(x.Reason, "20 containers") {
+				t.Errorf("at %v: %+v", at, x)
+			}
+			return
+		}
+	}
+	t.Error("it knows the jobs, and shares nothing")
+}
+
+// Once a job is done, both estimators are held against its true runtime; of one that
+// has failed nothing is said.
+func TestErrorsOfFinishTimes(t *testing.T) {
+	t.Parallel()
+	a := New()
+	var out Decided
+	for at := 5.0; at < 100; at += 5 {
+		seen := Seen{}
+		for _, id := range []string{"done", "failed"} {
+			seen.Jobs = append(seen.Jobs, Job{
+				Job:      ledger.Job{ID: id, Name: id, Engine: "yarn", State: ledger.JobAccepted, Floor: 1},
+				Progress: &headroomv1.JobProgress{Tasks: 200, Done: uint32(max(0, 2*at-10)), Work: new(2 * at), Running: 20, RuntimeS: new(at), Containers: 20, Phase: headroomv1.JobPhase_JOB_PHASE_MAP},
+				Power:    100 * units.Watt, Full: 100 * units.Watt,
+			})
+		}
+		if out = a.Step(time.Duration(at)*time.Second, seen); len(out.Errors) != 0 {
+			t.Fatalf("at %v s: %v", at, out.Errors)
+		}
+	}
+	out = a.Step(100*time.Second, Seen{Ended: map[string]time.Duration{"done": 110 * time.Second, "stranger": time.Second}})
+	if got := out.Errors["done"]; len(out.Errors) != 1 || len(got) != 2 || got[0].GetPolicy() != "learned" || got[1].GetPolicy() != "paper" {
+		t.Fatalf("%v", out.Errors)
+	}
+	for _, e := range out.Errors["done"] {
+		if e.GetMeanError() < 0.01 || e.GetMeanError() > 0.15 || e.GetSamples() < 15 || e.GetSamples() > 19 {
+			t.Errorf("%v", e)
+		}
+	}
+	if out = a.Step(105*time.Second, Seen{Ended: map[string]time.Duration{"done": 100 * time.Second}}); len(out.Errors) != 0 {
+		t.Errorf("told twice: %v", out.Errors)
+	}
+}
+
+// Whatever a scheduler reports, the arbiters answer, and what they decide about a
+// stop is never below the floor.
+func TestArbitersTakeAnyReport(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		a := New()
+		number := rapid.SampledFrom([]uint32{0, 1, 2, 7, 40, 1000, math.MaxInt32, math.MaxUint32})
+		odd := rapid.SampledFrom([]float64{0, -1, 0.5, 1, 39.5, 1e6, 1e300, math.Inf(1), math.NaN()})
+		watts := rapid.SampledFrom([]units.Power{0, 1, 100 * units.Watt, 200 * units.Watt, ledger.MaxPower})
+		for i := range rapid.IntRange(1, 12).Draw(t, "looks") {
+			seen := Seen{Policy: rapid.SampledFrom(append(ledger.ContainerPolicies(), "")).Draw(t, "policy"), Engines: map[string]*headroomv1.EngineReport{}}
+			if rapid.Bool().Draw(t, "reported") {
+				seen.Engines["yarn"] = &headroomv1.EngineReport{Engine: "yarn", Containers: number.Draw(t, "all") % 5000, Overhead: number.Draw(t, "overhead") % 3}
+			}
+			for n := range rapid.IntRange(0, 3).Draw(t, "jobs") {
+				p := &headroomv1.JobProgress{
+					Tasks: number.Draw(t, "tasks"), Done: number.Draw(t, "done"), Running: number.Draw(t, "running"), Pending: number.Draw(t, "pending"),
+					Dropped: number.Draw(t, "dropped"), Containers: number.Draw(t, "containers"), Phase: headroomv1.JobPhase(rapid.Int32Range(-1, 9).Draw(t, "phase")),
+				}
+				if rapid.Bool().Draw(t, "more") {
+					p.RuntimeS, p.Work, p.Reduced = new(odd.Draw(t, "runtime")), new(odd.Draw(t, "work")), new(odd.Draw(t, "reduced"))
+				}
+				j := ledger.Job{ID: fmt.Sprint("j", n), Name: "wc", State: ledger.JobAccepted, Engine: rapid.SampledFrom([]string{"", "yarn"}).Draw(t, "engine"), Floor: 0.5}
+				seen.Jobs = append(seen.Jobs, Job{Job: j, Progress: p, Power: watts.Draw(t, "power"), Full: watts.Draw(t, "full")})
+			}
+			out := a.Step(time.Duration(i)*lookEvery, seen)
+			for _, s := range out.Stops {
+				if s.MinTasks < ledger.LeastTasks(0.5, s.Tasks) {
+					t.Fatalf("stop %+v", s)
+				}
+			}
+			for _, c := range commandsFor(seen, out) {
+				if _, err := c.Encode(); err != nil {
+					t.Fatalf("%+v: %v", c, err)
+				}
+			}
+			for _, o := range out.Outlooks {
+				for _, x := range []*float64{o.FinishS, o.FinishLowS, o.FinishHighS, o.UncappedS, o.CapShare} {
+					if x != nil && (math.IsNaN(*x) || math.IsInf(*x, 0) || *x < 0) {
+						t.Fatalf("outlook %v", o)
+					}
+				}
+			}
+		}
+	})
+}
+
+// lookEvery is the time from one look of a leader at its jobs to the next.
+const lookEvery = 5 * time.Second

@@ -1,0 +1,70 @@
+package coordinator
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"headroom/coordinator/snapshot"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/ledger"
+)
+
+// snapshotPiece is how much of the state goes into one message, bytes.
+const snapshotPiece = 1 << 20
+
+// snapshotNow is the state of this server as of now.
+func (s *server) snapshotNow() (snapshot.Header, []byte, error) {
+	applied := uint64(0)
+	for _, m := range s.group.Members() {
+		if m.Self {
+			applied = m.AppliedIndex
+		}
+	}
+	var h snapshot.Header
+	var state []byte
+	var err error
+	s.machine.ViewAt(func(st *ledger.State, index uint64) {
+		if state, err = st.Snapshot(); err == nil {
+			h = snapshot.HeaderOf(st, state)
+			h.Server, h.Saved, h.Index = s.cfg.ID, time.Now().UTC().Truncate(time.Millisecond), cmp.Or(index, applied)
+		}
+	})
+	return h, state, err
+}
+
+// SaveSnapshot implements headroomv1connect.MemberServiceHandler.
+func (m memberService) SaveSnapshot(
+	ctx context.Context, r *connect.Request[headroomv1.SaveSnapshotRequest], out *connect.ServerStream[headroomv1.SaveSnapshotResponse],
+) error {
+	if _, err := m.read(ctx, r.Msg.GetStale(), func(*ledger.State, *desk) {}); err != nil {
+		return err
+	}
+	h, state, err := m.snapshotNow()
+	if err != nil {
+		return err
+	}
+	if h.Cluster == "" {
+		return m.refuse(ledger.ErrNotFounded)
+	}
+	head, err := json.Marshal(h)
+	if err != nil {
+		return fmt.Errorf("coordinator: snapshot header: %w", err)
+	}
+	if err := out.Send(&headroomv1.SaveSnapshotResponse{Part: &headroomv1.SaveSnapshotResponse_Header{Header: head}}); err != nil {
+		return err
+	}
+	for len(state) > 0 {
+		n := min(len(state), snapshotPiece)
+		if err := out.Send(&headroomv1.SaveSnapshotResponse{Part: &headroomv1.SaveSnapshotResponse_Piece{Piece: state[:n]}}); err != nil {
+			return err
+		}
+		state = state[n:]
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+// Package streams holds the open streams of one coordinator server: one to the powerd of
+// each node, and those to the schedulers.
+//
+// The one idea: nobody who sends ever waits. Each stream has a box of bounded length whose
+// oldest message goes when it is full, because a newer lease always replaces an older one.
+// What must not be lost, the denials and the orders in force, is kept beside the boxes
+// and told again to whoever connects.
+//
+// Every server keeps its streams open, leading or not; a follower says who leads. All
+// types are safe for use by many goroutines.
+//
+// What it never does: decide, or send on the network itself; the RPC services do that.
+package streams
+
+import (
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/wire"
+	"headroom/lease"
+)
+
+// Streams are the open streams of one server.
+type Streams struct {
+	// Nodes are those to powerd, Schedulers those to schedulers.
+	Nodes      *Nodes
+	Schedulers *Schedulers
+
+	self string
+}
+
+// New is a server without any stream yet.
+func New(self string) *Streams {
+	return &Streams{self: self, Nodes: newNodes(), Schedulers: newSchedulers()}
+}
+
+// Lead announces on every stream that this server leads, and begins the directives of its leadership.
+func (s *Streams) Lead(e lease.Epoch) {
+	s.Schedulers.begin(e)
+	s.Announce(&headroomv1.Leader{Id: s.self, Self: true, Epoch: wire.EpochMessage(e)})
+}
+
+// Announce tells every stream who leads.
+func (s *Streams) Announce(l *headroomv1.Leader) {
+	s.Nodes.announce(l)
+	s.Schedulers.announce(l)
+}
+
+// push puts a message into a box and drops the oldest when it is full.
+func push[M any](box chan M, m M) {
+	for {
+		select {
+		case box <- m:
+			return
+		default:
+		}
+		select {
+		case <-box:
+		default:
+		}
+	}
+}
