@@ -13,6 +13,8 @@ import (
 	"sync"
 	"time"
 
+	"headroom/coordinator/alarms"
+
 	"github.com/google/renameio/v2"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -309,29 +311,29 @@ func (b *brakes) awaitStored(generation uint64) string {
 
 // brakeAlarms tell of a brake that this server has heard of and its log has not,
 // as when there is no leader.
-func (s *server) brakeAlarms(st *ledger.State) []alarm {
+func (s *server) brakeAlarms(st *ledger.State) []alarms.Alarm {
 	b := s.brakes.known()
 	if b.Generation <= max(st.Brake.Set, st.Brake.Lifted) {
 		return nil
 	}
-	return []alarm{{
-		"brake-set", alarmFail, s.cfg.ID,
+	return []alarms.Alarm{alarms.New(
+		"brake-set", alarms.Fail, s.cfg.ID,
 		fmt.Sprintf("%s has heard brake %d by %s (%s), which its log does not have: nothing is granted before it has", s.cfg.ID, b.Generation, b.Actor, b.Reason),
 		"coordinator brake show; it is lifted when there is a leader",
-	}}
+	)}
 }
 
 // alarms are the nodes that tell a brake which nobody has proven.
-func (b *brakes) alarms() []alarm {
+func (b *brakes) alarms() []alarms.Alarm {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var out []alarm
+	var out []alarms.Alarm
 	for _, node := range slices.Sorted(maps.Keys(b.unproven)) {
-		out = append(out, alarm{
-			"brake-unproven", alarmWarn, node,
+		out = append(out, alarms.New(
+			"brake-unproven", alarms.Warn, node,
 			fmt.Sprintf("%s tells generation %d of the brake, which no key of this cluster has signed: only %s obeys it", node, b.unproven[node], node),
 			fmt.Sprintf("compare its brake.public_key_file with the servers'; where nobody has set that brake: coordinator brake skip %d; a node of another cluster needs a new state directory", b.unproven[node]),
-		})
+		))
 	}
 	return out
 }

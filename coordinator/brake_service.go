@@ -101,30 +101,13 @@ func (b brakeService) GetBrake(ctx context.Context, r *connect.Request[headroomv
 		out.Log = &headroomv1.BrakeRecord{Generation: s.Brake.Set, Actor: s.Brake.By, Reason: s.Brake.Reason, AtUs: s.Brake.At}
 		out.Lifted = s.Brake.Lifted
 		if d != nil {
-			out.Nodes, out.Behind = d.stored(s, max(s.Brake.Set, known.Generation))
+			out.Nodes, out.Behind = d.heard().BrakeStored(s, max(s.Brake.Set, known.Generation))
 		}
 	})
 	if err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(out), nil
-}
-
-// stored counts the nodes that are heard, and names those of them that have not
-// stored the generation that is in force.
-func (d *desk) stored(s *ledger.State, generation uint64) (heard *uint32, behind []string) {
-	n := uint32(0)
-	for _, x := range s.NodesByName() {
-		v, ok := d.lead.Table().View(x.Name, d.now())
-		if !ok || v.Age > d.timing.Lost {
-			continue
-		}
-		n++
-		if generation > s.Brake.Lifted && v.Report.Brake < generation {
-			behind = append(behind, x.Name)
-		}
-	}
-	return &n, behind
 }
 
 // errTold means a generation that no node tells.

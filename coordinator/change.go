@@ -9,6 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"headroom/coordinator/alarms"
+	"headroom/coordinator/view"
+
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -86,15 +89,15 @@ func (s *server) ackAlarm(v leader.View, key string, c *ledger.Command) error {
 		return errDeposed
 	}
 	c.AckAlarm = &ledger.Named{Name: key}
-	d.alarms.look(alarmsOf(v.State, d, nodeMessages(v.State, d)), time.Now())
-	return d.alarms.knows(key)
+	d.alarms.Look(d.allAlarms(v.State, view.Nodes(v.State, d.heard())), time.Now())
+	return d.alarms.Check(key)
 }
 
 // movedDomains are the domains whose sums differ, by name.
 func movedDomains(before, after map[string]ledger.Totals) (was, is []*headroomv1.Domain) {
 	for _, name := range slices.Sorted(maps.Keys(after)) {
 		if old, ok := before[name]; !ok || old != after[name] {
-			was, is = append(was, totalsMessage(name, old)), append(is, totalsMessage(name, after[name]))
+			was, is = append(was, view.Totals(name, old)), append(is, view.Totals(name, after[name]))
 		}
 	}
 	return was, is
@@ -288,7 +291,7 @@ func changeRefusals() []refusalRule {
 		{leader.ErrHeard, fixed, "alive", cli.ExitRefused, "stop its powerd or switch the machine off first, and wait until coordinator node list says lost"},
 		{leader.ErrAboveParent, fixed, "above-parent", cli.ExitRefused, "raise the budget of the domain above first; coordinator budget show lists both"},
 		{errZone, bad, "usage", cli.ExitUsage, "a zone is an IANA name like Europe/Berlin; UTC is the default"},
-		{errUnknownAlarm, connect.CodeNotFound, "unknown-alarm", cli.ExitUsage, "coordinator alarm list shows the keys"},
+		{alarms.ErrUnknown, connect.CodeNotFound, "unknown-alarm", cli.ExitUsage, "coordinator alarm list shows the keys"},
 		{ledger.ErrBraked, fixed, "braked", cli.ExitRefused, "coordinator brake show tells who set it; coordinator brake lift lifts it"},
 		{ledger.ErrRestored, fixed, "restored", cli.ExitRefused, "wait until every node has reported, or tell which are off: coordinator node remove NODE --powered-off"},
 		{ledger.ErrParent, bad, "usage", cli.ExitUsage, "add a new domain and move its nodes: coordinator node set NODE --domain"},

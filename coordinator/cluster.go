@@ -7,6 +7,9 @@ import (
 	"sync"
 	"time"
 
+	"headroom/coordinator/alarms"
+	"headroom/coordinator/view"
+
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -51,23 +54,23 @@ func (c clusterService) GetStatus(ctx context.Context, r *connect.Request[headro
 	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(st *ledger.State, d *desk) {
 		out.SettleMs = st.Leases.Settle.Milliseconds()
 		out.LeaseMs, out.LongestLeaseMs = st.Leases.Length.Milliseconds(), st.LongestLease().Milliseconds()
-		nodes := nodeMessages(st, d)
-		for _, dom := range domainMessages(st, d, nodes) {
+		nodes := view.Nodes(st, d.heard())
+		for _, dom := range view.Domains(st, d.heard(), nodes) {
 			if dom.GetParent() == "" {
 				out.Site = dom
 			}
 		}
 		for _, n := range nodes {
 			switch n.GetState() {
-			case stateOK:
+			case view.StateOK:
 				out.NodesOk++
-			case stateLost:
+			case view.StateLost:
 				out.NodesLost++
 			default:
 				out.NodesOther++
 			}
 		}
-		out.Alarms = alarmItems(append(c.brakeAlarms(st), alarmsOf(st, d, nodes)...))
+		out.Alarms = alarms.Items(append(c.brakeAlarms(st), d.allAlarms(st, nodes)...))
 	})
 	if err != nil {
 		return nil, err
@@ -82,7 +85,7 @@ func (c clusterService) ListDomains(ctx context.Context, r *connect.Request[head
 	out := &headroomv1.ListDomainsResponse{}
 	var err error
 	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(st *ledger.State, d *desk) {
-		for _, dom := range domainMessages(st, d, nodeMessages(st, d)) {
+		for _, dom := range view.Domains(st, d.heard(), view.Nodes(st, d.heard())) {
 			if r.Msg.GetDomain() == "" || r.Msg.GetDomain() == dom.GetName() {
 				out.Domains = append(out.Domains, dom)
 			}
@@ -103,7 +106,7 @@ func (c clusterService) ListNodes(ctx context.Context, r *connect.Request[headro
 	out := &headroomv1.ListNodesResponse{}
 	var err error
 	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(st *ledger.State, d *desk) {
-		for _, n := range nodeMessages(st, d) {
+		for _, n := range view.Nodes(st, d.heard()) {
 			if r.Msg.GetNode() == "" || r.Msg.GetNode() == n.GetName() {
 				out.Nodes = append(out.Nodes, n)
 			}
@@ -247,7 +250,7 @@ func budgetRequest(ctx context.Context, r *headroomv1.SetBudgetRequest, first fu
 func budgetResponse(q *leader.Request, b *leader.Budget, a leader.Answer) *headroomv1.SetBudgetResponse {
 	out := &headroomv1.SetBudgetResponse{
 		Meta:    &headroomv1.Meta{Consistency: "linearizable", Revision: a.Result.Revision, AsOfUs: time.Now().UnixMicro()},
-		Already: a.Result.Already, Before: totalsMessage(b.Domain, b.Plan.Before[b.Domain]), After: totalsMessage(b.Domain, b.Plan.After[b.Domain]),
+		Already: a.Result.Already, Before: view.Totals(b.Domain, b.Plan.Before[b.Domain]), After: view.Totals(b.Domain, b.Plan.After[b.Domain]),
 	}
 	if q.DryRun && !out.GetAlready() {
 		out.Meta.Revision = q.Tried.Revision

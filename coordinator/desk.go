@@ -10,6 +10,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"headroom/coordinator/alarms"
+	"headroom/coordinator/view"
+
 	"headroom/coordinator/statemachine"
 	"headroom/coordinator/streams"
 
@@ -88,9 +91,9 @@ type desk struct {
 	board  *jobBoard
 	jobs   *jobLoop
 	energy energy.Book
-	alarms *alarmBook
+	alarms *alarms.Tracker
 	wall   func() time.Time
-	meters map[string]reading // by domain
+	meters meters // by domain
 	moves  *moveBook
 	// proof proves that this server leads; clocks reads every server's wall clock. Both run beside the desk.
 	proof  func(ctx context.Context) error
@@ -330,9 +333,9 @@ func (d *desk) note() {
 	d.machine.View(func(s *ledger.State) {
 		d.lookAtEnergy(s)
 		d.moves.look(s, at)
-		nodes := nodeMessages(s, d)
-		d.alarms.look(alarmsOf(s, d, nodes), at)
-		d.watchBudgets(domainMessages(s, d, nodes))
+		nodes := view.Nodes(s, d.heard())
+		d.alarms.Look(d.allAlarms(s, nodes), at)
+		d.watchBudgets(view.Domains(s, d.heard(), nodes))
 	})
 }
 

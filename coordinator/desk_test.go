@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"headroom/coordinator/alarms"
+
 	"headroom/coordinator/arbitration"
 
 	"headroom/coordinator/statemachine"
@@ -141,7 +143,7 @@ func openDesk(t *testing.T) (*desk, *scriptedLog, *outbox, chan error) {
 			{Name: "site/lab", Budget: 700 * w, Unmanaged: 40 * w}, {Name: "rack/r1", Parent: "site/lab", Budget: 700 * w},
 		})},
 		log: log, machine: m, nodes: out, schedulers: out, announce: out.Lead, logger: slog.New(slog.DiscardHandler), counts: metrics.NewCounts(), inbox: make(chan func(), deskQueue), closed: make(chan struct{}),
-		proof: func(context.Context) error { return nil }, board: newJobBoard(), jobs: newJobLoop(arbitration.New()), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
+		proof: func(context.Context) error { return nil }, board: newJobBoard(), jobs: newJobLoop(arbitration.New()), alarms: alarms.NewTracker(), moves: newMoveBook(), meters: meters{},
 		brakes: newBrakes(slog.New(slog.DiscardHandler)), missed: func() {},
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"headroom/coordinator/view"
+
 	"headroom/coordinator/arbitration"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -228,7 +230,7 @@ func (d *desk) heldBy(n ledger.Node) (units.Power, bool) {
 		return n.Most(), true
 	}
 	v, ok := d.lead.Table().View(n.Name, d.now())
-	if !ok || v.Age > staleReport || !v.Report.EffectiveKnown {
+	if !ok || v.Age > view.StaleReport || !v.Report.EffectiveKnown {
 		return 0, false
 	}
 	most := n.Most()

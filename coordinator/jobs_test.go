@@ -7,9 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -49,39 +47,6 @@ func TestPagesOfJobs(t *testing.T) {
 	}
 	if err := jobPage(s, nil, &headroomv1.ListJobsRequest{After: "gone"}, all); err == nil {
 		t.Error("a page after a job that is not there")
-	}
-}
-
-func TestEndBelowTheFloorIsAnAlarm(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	s := ledger.New()
-	for id, j := range map[string]ledger.Job{
-		"below": {Done: 29, Ended: now.Add(-23 * time.Hour).UnixMicro()}, "at": {Done: 30, Ended: now.UnixMicro()}, "long ago": {Done: 1, Ended: now.Add(-25 * time.Hour).UnixMicro()},
-	} {
-		j.ID, j.State, j.Floor, j.Tasks = id, ledger.JobDone, 0.75, 40
-		s.Jobs[id] = j
-	}
-	got := jobAlarms(s, now)
-	if len(got) != 1 || got[0].key() != "quality-floor/below" || got[0].severity != alarmFail || !strings.Contains(got[0].text, "29 of 40 tasks, its quality floor is 30") {
-		t.Errorf("alarms %+v", got)
-	}
-}
-
-func TestMissedDeadlineIsAnAlarm(t *testing.T) {
-	t.Parallel()
-	now := time.Now()
-	s := ledger.New()
-	for id, j := range map[string]ledger.Job{
-		"late": {State: ledger.JobAccepted, Deadline: time.Minute}, "in time": {State: ledger.JobAccepted, Deadline: time.Hour}, "none": {State: ledger.JobAccepted},
-		"over": {State: ledger.JobDone, Deadline: time.Minute},
-	} {
-		j.ID, j.Submitted = id, now.Add(-10*time.Minute).UnixMicro()
-		s.Jobs[id] = j
-	}
-	got := jobAlarms(s, now)
-	if len(got) != 1 || got[0].key() != "deadline-missed/late" || got[0].severity != alarmWarn || !strings.Contains(got[0].text, "its deadline was 1m00s after it was submitted, 9m00s ago") {
-		t.Errorf("alarms %+v", got)
 	}
 }
 

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"headroom/coordinator/alarms"
+	"headroom/coordinator/view"
+
 	"headroom/coordinator/arbitration"
 
 	"headroom/coordinator/statemachine"
@@ -41,98 +44,6 @@ func messageDesk(reports ...ledger.Report) *desk {
 	return d
 }
 
-// What is not known is absent: never zero, and never the requested value.
-func TestUnknownIsAbsent(t *testing.T) {
-	t.Parallel()
-	s := messageState()
-	for name, d := range map[string]*desk{
-		"a server that does not lead": nil,
-		"a leader that heard nothing": messageDesk(),
-		"a report without numbers":    messageDesk(ledger.Report{Sighting: ledger.Sighting{Node: "a", Process: 1}, Number: 1}),
-	} {
-		n := nodeMessages(s, d)[0]
-		if n.PowerUw != nil || n.DemandUw != nil || n.EffectiveUw != nil || n.LimitedRatio != nil || n.LeaseMs != nil {
-			t.Errorf("%s: %v", name, n)
-		}
-		if n.GetTargetUw() != int64(150*w) || n.GetChargeUw() != int64(150*w) {
-			t.Errorf("%s: what is committed is missing: %v", name, n)
-		}
-		for _, dom := range domainMessages(s, d, nodeMessages(s, d)) {
-			if dom.MeasuredUw != nil {
-				t.Errorf("%s: %s measures %d", name, dom.GetName(), dom.GetMeasuredUw())
-			}
-		}
-	}
-	if m := nodeMessages(s, nil)[0]; m.HeardMs != nil {
-		t.Error("a follower says when a node was heard")
-	}
-}
-
-// Requested, effective and measured stand apart.
-func TestKnownIsShown(t *testing.T) {
-	t.Parallel()
-	s := messageState()
-	power, demand, limited := 120*w, 180*w, 0.25
-	d := messageDesk(ledger.Report{
-		Sighting: ledger.Sighting{Node: "a", Process: 1}, Number: 1, Effective: 149 * w, EffectiveKnown: true,
-		Power: &power, Demand: &demand, Limited: &limited, Rung: "rapl", Version: "1",
-		Health: []ledger.Health{{Code: "limit-drift", Severity: "warn", Text: "drifts", Hint: "look"}},
-	})
-	n := nodeMessages(s, d)[0]
-	if n.GetEffectiveUw() != int64(149*w) || n.GetPowerUw() != int64(120*w) || n.GetDemandUw() != int64(180*w) || n.GetLimitedRatio() != 0.25 {
-		t.Errorf("shown as %v", n)
-	}
-	if n.GetState() != stateOK || n.GetRung() != "rapl" || len(n.GetHealth()) != 1 || n.HeardMs == nil {
-		t.Errorf("shown as %v", n)
-	}
-	if text := alarmText(alarmItems(alarmsOf(s, d, nodeMessages(s, d)))); !strings.Contains(text, "limit-drift") || !strings.Contains(text, "a: drifts") {
-		t.Errorf("alarms: %s", text)
-	}
-}
-
-// A domain's measured power is known only when every node below was heard lately.
-func TestMeasuredNeedsEveryNode(t *testing.T) {
-	t.Parallel()
-	s := messageState()
-	delete(s.Nodes, "c")
-	power := 100 * w
-	a := ledger.Report{Sighting: ledger.Sighting{Node: "a", Process: 1}, Number: 1, Power: &power}
-	b := a
-	b.Node = "b"
-	d := messageDesk(a)
-	if m := domainMessages(s, d, nodeMessages(s, d)); m[0].MeasuredUw != nil {
-		t.Errorf("measured %d with one node unheard", m[0].GetMeasuredUw())
-	}
-	d = messageDesk(a, b)
-	for _, m := range domainMessages(s, d, nodeMessages(s, d)) {
-		if m.GetMeasuredUw() != int64(200*w) {
-			t.Errorf("%s measures %d", m.GetName(), m.GetMeasuredUw())
-		}
-	}
-}
-
-// Every state of a node has its word.
-func TestStatesOfNodes(t *testing.T) {
-	t.Parallel()
-	s := messageState()
-	waiting := s.Nodes["a"]
-	waiting.Name, waiting.Admitted = "d", false
-	s.Nodes["d"] = waiting
-	lost := s.Nodes["a"]
-	lost.Name = "e"
-	s.Nodes["e"] = lost
-	var heard []ledger.Report
-	for _, n := range []string{"a", "b", "c", "d"} {
-		heard = append(heard, ledger.Report{Sighting: ledger.Sighting{Node: n, Process: 1}, Number: 1})
-	}
-	want := map[string]string{"a": stateOK, "b": stateReleased, "c": stateObserving, "d": stateWaiting, "e": stateLost}
-	for _, m := range nodeMessages(s, messageDesk(heard...)) {
-		if m.GetState() != want[m.GetName()] {
-			t.Errorf("%s is %s, want %s", m.GetName(), m.GetState(), want[m.GetName()])
-		}
-	}
-}
-
 func alarmText(items []*headroomv1.HealthItem) string {
 	var b strings.Builder
 	for _, i := range items {
@@ -149,11 +60,14 @@ func TestAlarms(t *testing.T) {
 	dom := s.Domains["site/lab"]
 	dom.Budget = 300 * w
 	s.Domains["site/lab"] = dom
-	d := messageDesk()
+	d := messageDesk(ledger.Report{
+		Sighting: ledger.Sighting{Node: "b", Process: 1}, Number: 1,
+		Health: []ledger.Health{{Code: "limit-drift", Severity: "warn", Text: "drifts", Hint: "look"}},
+	})
 	d.board.refused, d.board.refusal = 3, "no such node"
-	items := alarmItems(alarmsOf(s, d, nodeMessages(s, d)))
+	items := alarms.Items(d.allAlarms(s, view.Nodes(s, d.heard())))
 	text := alarmText(items)
-	for _, want := range []string{"shortfall fail site/lab is 390.0 W short", "node-lost warn a is lost, charged at 150.0 W", "directive-refused warn"} {
+	for _, want := range []string{"shortfall fail site/lab is 390.0 W short", "node-lost warn a is lost, charged at 150.0 W", "directive-refused warn", "limit-drift warn b: drifts"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in\n%s", want, text)
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"headroom/coordinator/view"
+
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -15,24 +17,31 @@ import (
 	"headroom/units"
 )
 
-const (
-	// meterLife is how long a meter's reading counts: PDUs are read every few seconds, some every minute.
-	meterLife = 90 * time.Second
-	// measuredByNodes says that a domain's power is the sum of its nodes'.
-	measuredByNodes = "nodes"
-)
+// meterLife is how long a meter's reading counts: PDUs are read every few seconds, some every minute.
+const meterLife = 90 * time.Second
 
-// reading is what a meter of a domain has read. It never enters the log.
-type reading struct {
-	power units.Power
-	meter string
-	at    time.Duration // leader's monotonic time
+// meters are the newest readings of domains' meters, by domain. They never enter the log.
+type meters map[string]metered
+
+// metered is a reading, and when it was made.
+type metered struct {
+	view.Reading
+
+	at time.Duration // leader's monotonic time
 }
 
-// metered is the reading that counts for a domain now, and false without one.
-func (d *desk) metered(domain string) (reading, bool) {
-	r, ok := d.meters[domain]
-	return r, ok && d.now()-r.at <= meterLife
+// report takes in a reading.
+func (m meters) report(domain string, r view.Reading, at time.Duration) { m[domain] = metered{r, at} }
+
+// counting are the readings that count at a moment.
+func (m meters) counting(now time.Duration) map[string]view.Reading {
+	out := make(map[string]view.Reading, len(m))
+	for domain, r := range m {
+		if now-r.at <= meterLife {
+			out[domain] = r.Reading
+		}
+	}
+	return out
 }
 
 // ReportMeter implements headroomv1connect.ClusterServiceHandler.
@@ -51,7 +60,7 @@ func (c clusterService) ReportMeter(ctx context.Context, r *connect.Request[head
 		}
 		t := s.Totals()[name]
 		out.ReservedUw = int64(t.Reserved + t.Unmanaged)
-		d.meters[name] = reading{units.Power(x.GetPowerUw()), x.GetMeter(), d.now() - time.Duration(x.GetAgeMs())*time.Millisecond}
+		d.meters.report(name, view.Reading{Power: units.Power(x.GetPowerUw()), Meter: x.GetMeter()}, d.now()-time.Duration(x.GetAgeMs())*time.Millisecond)
 	})
 	if err = cmp.Or(err, unknown); err != nil {
 		return nil, err

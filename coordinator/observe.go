@@ -9,6 +9,9 @@ import (
 	"slices"
 	"time"
 
+	"headroom/coordinator/alarms"
+	"headroom/coordinator/view"
+
 	"headroom/coordinator/arbitration"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -30,13 +33,13 @@ func (s *server) observe() *metrics.View {
 	v := &metrics.View{}
 	_, _ = s.read(ctx, true, func(st *ledger.State, d *desk) { // a stale read is never refused
 		v.Leads, v.Revision = d != nil, st.Revision
-		v.Nodes = nodeMessages(st, d)
-		v.Domains = domainMessages(st, d, v.Nodes)
+		v.Nodes = view.Nodes(st, d.heard())
+		v.Domains = view.Domains(st, d.heard(), v.Nodes)
 		v.JobsRunning = jobsRunning(st, d)
 		if d != nil {
 			v.EnergyByClass, v.EnergyIdle = classEnergy(d), idleEnergy(d)
 		}
-		v.Health = alarmItems(append(s.brakeAlarms(st), alarmsOf(st, d, v.Nodes)...))
+		v.Health = alarms.Items(append(s.brakeAlarms(st), d.allAlarms(st, v.Nodes)...))
 	})
 	if v.Leads {
 		s.observeGroup(v)
@@ -134,11 +137,11 @@ func (s *server) serveMetrics(ctx context.Context) error {
 // far as what was measured is still believed.
 func (d *desk) watchBudgets(domains []*headroomv1.Domain) {
 	now := d.now()
-	passed := min(now-d.looked, staleReport)
+	passed := min(now-d.looked, view.StaleReport)
 	d.looked = now
 	for _, m := range domains {
 		drawn := m.GetMeasuredUw()
-		if m.GetMeasuredBy() == measuredByNodes {
+		if m.GetMeasuredBy() == view.MeasuredByNodes {
 			drawn += m.GetUnmanagedUw() // a meter sees what nobody manages as well
 		}
 		if m.MeasuredUw != nil && drawn > m.GetBudgetUw() {

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"headroom/coordinator/view"
+
 	dto "github.com/prometheus/client_model/go"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -54,10 +56,10 @@ func TestEveryAlarmIsAMetric(t *testing.T) {
 	for _, i := range metrics.HealthItems() {
 		listed[i.Code] = true
 	}
-	// "code", alarmFail and add(..., "code" in alarms.go; "member-..." and Code: "..." in member_health.go.
-	forms := regexp.MustCompile(`"([a-z-]+)", alarm(?:Fail|Warn)|"((?:member|gossip)-[a-z-]+)"|Code: "([a-z-]+)", Severity: "warn"`)
+	// "code", Fail and add(..., "code" in alarms.go and own_alarms.go; "member-..." and Code: "..." in member_health.go.
+	forms := regexp.MustCompile(`"([a-z-]+)", (?:alarms\.)?(?:Fail|Warn)\b|"((?:member|gossip)-[a-z-]+)"|Code: "([a-z-]+)", Severity: "warn"`)
 	found := map[string]bool{}
-	for _, file := range []string{"alarms.go", "brake.go", "member_health.go"} {
+	for _, file := range []string{"alarms/alarms.go", "own_alarms.go", "brake.go", "member_health.go"} {
 		src, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -129,7 +131,7 @@ func TestTimeAboveTheBudget(t *testing.T) {
 		d := &desk{began: time.Now(), counts: s.counts}
 		uw := func(w int64) *int64 { w *= 1_000_000; return &w }
 		over := &headroomv1.Domain{Name: "metered", BudgetUw: *uw(100), UnmanagedUw: *uw(30), MeasuredUw: uw(110), MeasuredBy: "pdu-7"}
-		nodes := &headroomv1.Domain{Name: "nodes", BudgetUw: *uw(100), UnmanagedUw: *uw(30), MeasuredUw: uw(80), MeasuredBy: measuredByNodes}
+		nodes := &headroomv1.Domain{Name: "nodes", BudgetUw: *uw(100), UnmanagedUw: *uw(30), MeasuredUw: uw(80), MeasuredBy: view.MeasuredByNodes}
 		below := &headroomv1.Domain{Name: "below", BudgetUw: *uw(100), MeasuredUw: uw(100), MeasuredBy: "pdu-8"}
 		unknown := &headroomv1.Domain{Name: "unknown", BudgetUw: *uw(100), HeadroomUw: -1}
 		all := []*headroomv1.Domain{over, nodes, below, unknown}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"headroom/coordinator/view"
+
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -226,7 +228,7 @@ func TestLostNodeKeepsItsCharge(t *testing.T) {
 			}
 		}
 		m := listed(t, c, lost.name)
-		if m.GetState() != stateLost || m.LeaseMs != nil || m.PowerUw != nil {
+		if m.GetState() != view.StateLost || m.LeaseMs != nil || m.PowerUw != nil {
 			t.Errorf("listed as %v", m)
 		}
 		lost.vanish(false)

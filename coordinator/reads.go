@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
+
+	"headroom/coordinator/alarms"
+	"headroom/coordinator/view"
 
 	"connectrpc.com/connect"
 
@@ -91,10 +93,10 @@ func (c clusterService) ListSprints(ctx context.Context, r *connect.Request[head
 	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(s *ledger.State, d *desk) {
 		for _, p := range s.SprintsByTime() {
 			if p.Open() || r.Msg.GetAll() {
-				out.Sprints = append(out.Sprints, sprintMessage(s, p))
+				out.Sprints = append(out.Sprints, view.Sprint(s, p))
 			}
 		}
-		for _, m := range domainMessages(s, d, nodeMessages(s, d)) {
+		for _, m := range view.Domains(s, d.heard(), view.Nodes(s, d.heard())) {
 			if m.GetSprint() != nil {
 				out.Domains = append(out.Domains, m)
 			}
@@ -104,50 +106,6 @@ func (c clusterService) ListSprints(ctx context.Context, r *connect.Request[head
 		return nil, err
 	}
 	return connect.NewResponse(out), nil
-}
-
-func sprintMessage(s *ledger.State, p ledger.Sprint) *headroomv1.SprintRecord {
-	m := &headroomv1.SprintRecord{
-		Id: p.ID, Job: p.Job, Class: p.Class, Domain: p.Domain, State: "open", Ended: p.Ended, DurationMs: p.Duration.Milliseconds(),
-		AgeMs: (s.Elapsed - p.Began).Milliseconds(), EscrowUj: int64(p.Escrow()), SpentUj: int64(p.Spent()),
-	}
-	switch {
-	case p.Closed:
-		back := int64(p.Refunded)
-		m.State, m.RefundedUj = "closed", &back
-	case p.Ended != "":
-		m.State = "ending"
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.Shares)) {
-		x := p.Shares[name]
-		n := &headroomv1.SprintNode{Node: name, EscrowUj: int64(x.Escrow), State: "sprinting"}
-		if x.Spent != nil {
-			uj := int64(*x.Spent)
-			n.SpentUj = &uj
-		}
-		switch {
-		case x.Settled:
-			n.State = "settled"
-		case x.BackSeq > 0:
-			n.State = "returning"
-		}
-		m.Nodes = append(m.Nodes, n)
-	}
-	return m
-}
-
-// sprintBudgetMessage is a domain's budget of energy, nil without one.
-func sprintBudgetMessage(s *ledger.State, d ledger.Domain) *headroomv1.SprintBudget {
-	if d.Sprint == nil {
-		return nil
-	}
-	m := &headroomv1.SprintBudget{CapacityUj: int64(d.Sprint.Capacity), RefillUw: int64(d.Sprint.Refill)}
-	for _, pot := range d.Sprint.Pots() {
-		m.Pots = append(m.Pots, &headroomv1.SprintPot{
-			Class: pot, Share: d.Sprint.Part(pot), BalanceUj: int64(d.Sprint.Balances[pot]), EscrowedUj: int64(s.Escrowed(d.Name, pot)),
-		})
-	}
-	return m
 }
 
 // ListPolicies implements headroomv1connect.ClusterServiceHandler.
@@ -194,7 +152,7 @@ func (c clusterService) ExplainNode(ctx context.Context, r *connect.Request[head
 
 // explain fills in why the node has its cap.
 func explain(out *headroomv1.ExplainNodeResponse, s *ledger.State, d *desk, n ledger.Node) {
-	for _, m := range nodeMessages(s, d) {
+	for _, m := range view.Nodes(s, d.heard()) {
 		if m.GetName() == n.Name {
 			out.Node = m
 		}
@@ -203,8 +161,8 @@ func explain(out *headroomv1.ExplainNodeResponse, s *ledger.State, d *desk, n le
 	out.Policy = string(policy)
 	why := ledger.Explain(s, d.lead.Table(), d.now(), n.Name)
 	out.BoundBy, out.BoundDomain, out.Why = why.By, why.Domain, why.Words
-	if why.Planned != nil {
-		out.PlannedUw = microwatts(why.Planned)
+	if p := why.Planned; p != nil {
+		out.PlannedUw = new(int64(*p))
 	}
 	for _, name := range s.Tree().Above(n.Domain) {
 		out.Spare = append(out.Spare, &headroomv1.DomainSpare{Domain: name, SpareUw: int64(why.Spare[name])})
@@ -272,11 +230,11 @@ func (c clusterService) ListAlarms(ctx context.Context, r *connect.Request[headr
 	out := &headroomv1.ListAlarmsResponse{}
 	var err error
 	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(s *ledger.State, d *desk) {
-		now := append(c.brakeAlarms(s), alarmsOf(s, d, nodeMessages(s, d))...)
+		now := append(c.brakeAlarms(s), d.allAlarms(s, view.Nodes(s, d.heard()))...)
 		if d != nil {
-			d.alarms.look(now, time.Now())
+			d.alarms.Look(now, time.Now())
 		}
-		out.Alarms = alarmMessages(s, d, now)
+		out.Alarms = alarms.Messages(s, d.alarmLog(), now)
 	})
 	if err != nil {
 		return nil, err

@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"headroom/coordinator/alarms"
+
 	"headroom/coordinator/arbitration"
 
 	"headroom/coordinator/diagnostics"
@@ -357,7 +359,7 @@ func (s *server) newDesk(term uint64) *desk {
 		server: s.cfg.ID, epoch: lease.Epoch{Term: term}, timing: s.cfg.timing(), found: &ledger.Found{Domains: s.cfg.founding()},
 		log: s.group, machine: s.machine, nodes: s.streams.Nodes, schedulers: s.streams.Schedulers, announce: s.streams.Lead, logger: s.logger,
 		inbox: make(chan func(), deskQueue), closed: make(chan struct{}),
-		board: newJobBoard(), jobs: newJobLoop(s.newDecider()), alarms: newAlarmBook(), moves: newMoveBook(), meters: map[string]reading{},
+		board: newJobBoard(), jobs: newJobLoop(s.newDecider()), alarms: alarms.NewTracker(), moves: newMoveBook(), meters: meters{},
 		proof: s.group.Verify, clocks: s.clocks, wall: s.wall, witness: s.witness, counts: s.counts, missed: s.recorder.Missed, traces: s.traces,
 		brakes: s.brakes,
 	}

@@ -1,4 +1,11 @@
-package coordinator
+// Package view shows the committed state, and what a leader hears beside it, as messages:
+// nodes, domains and sprints.
+//
+// The one idea: what is not known is absent, never zero and never the value that was asked
+// for. A server that does not lead shows what the log says; a leader adds what it hears.
+//
+// What it never does: decide, or show a measurement that is too old to be true.
+package view
 
 import (
 	"time"
@@ -11,20 +18,23 @@ import (
 
 // States of a node in lists.
 const (
-	stateOK        = "ok"
+	StateOK        = "ok"
 	stateWaiting   = "waiting"
-	stateLost      = "lost"
+	StateLost      = "lost"
 	stateObserving = "observing"
 	stateReleased  = "released"
 	stateDrained   = "drained"
 	stateOff       = "off"
 )
 
-// staleReport is how old a measurement may be to count into a domain's measured power.
-const staleReport = 3 * time.Second
+// MeasuredByNodes says that a domain's power is the sum of its nodes'.
+const MeasuredByNodes = "nodes"
 
-// nodeMessages are all nodes by name. d is nil on a server that does not lead: what only the leader hears is absent then.
-func nodeMessages(s *ledger.State, d *desk) []*headroomv1.Node {
+// StaleReport is how old a measurement may be to count into a domain's measured power.
+const StaleReport = 3 * time.Second
+
+// Nodes are all nodes by name. h is nil on a server that does not lead: what only the leader hears is absent then.
+func Nodes(s *ledger.State, h *Heard) []*headroomv1.Node {
 	out := make([]*headroomv1.Node, 0, len(s.Nodes))
 	for _, n := range s.NodesByName() {
 		m := &headroomv1.Node{
@@ -40,15 +50,15 @@ func nodeMessages(s *ledger.State, d *desk) []*headroomv1.Node {
 			m.DrawnUw = microwatts(&n.Drawn)
 		}
 		if n.Grantable() {
-			m.State = stateOK
+			m.State = StateOK
 		}
-		if d != nil {
-			heardOf(m, n, d)
+		if h != nil {
+			h.add(m, n)
 		}
 		switch {
 		case n.Off != "":
 			m.State = stateOff
-		case n.Drained && m.GetState() == stateOK:
+		case n.Drained && m.GetState() == StateOK:
 			m.State = stateDrained
 		case n.Released:
 			m.State = stateReleased
@@ -60,11 +70,35 @@ func nodeMessages(s *ledger.State, d *desk) []*headroomv1.Node {
 	return out
 }
 
-// heardOf adds what the leader has heard of the node.
-func heardOf(m *headroomv1.Node, n ledger.Node, d *desk) {
-	v, ok := d.lead.Table().View(n.Name, d.now())
-	if !ok || v.Age > d.timing.Lost {
-		m.State = stateLost
+// Heard is what only a leader knows: what it hears from nodes and meters.
+type Heard struct {
+	// Table of the reports of nodes, and Now, the leader's monotonic time.
+	Table *ledger.Table
+	Now   time.Duration
+	// Lost is how old the newest report of a node may be before the node counts as lost.
+	Lost time.Duration
+	// Meters are the readings of domains' meters that count now, by domain.
+	Meters map[string]Reading
+}
+
+// Reading is what a meter of a domain has read.
+type Reading struct {
+	// Power that the meter has read, and Meter, its name.
+	Power units.Power
+	Meter string
+}
+
+// of is what is heard of a node; known is false while nothing is, or it is too old to count.
+func (h *Heard) of(node string) (v ledger.View, known bool) {
+	v, ok := h.Table.View(node, h.Now)
+	return v, ok && v.Age <= h.Lost
+}
+
+// add adds what the leader has heard of the node.
+func (h *Heard) add(m *headroomv1.Node, n ledger.Node) {
+	v, ok := h.Table.View(n.Name, h.Now)
+	if !ok || v.Age > h.Lost {
+		m.State = StateLost
 	}
 	if !ok {
 		return
@@ -76,7 +110,7 @@ func heardOf(m *headroomv1.Node, n ledger.Node, d *desk) {
 	if remains > 0 {
 		m.LeaseMs = &left
 	}
-	if v.Age > staleReport {
+	if v.Age > StaleReport {
 		return
 	}
 	m.PowerUw, m.DemandUw, m.LimitedRatio = microwatts(v.Report.Power), microwatts(v.Report.Demand), v.Report.Limited
@@ -110,8 +144,8 @@ func microwatts(p *units.Power) *int64 {
 	return &v
 }
 
-// domainMessages are all domains, parents before children, with the measured power where every node below has reported.
-func domainMessages(s *ledger.State, d *desk, nodes []*headroomv1.Node) []*headroomv1.Domain {
+// Domains are all domains, parents before children, with the measured power where every node below has reported.
+func Domains(s *ledger.State, h *Heard, nodes []*headroomv1.Node) []*headroomv1.Domain {
 	tree := s.Tree()
 	if tree == nil {
 		return nil
@@ -129,12 +163,12 @@ func domainMessages(s *ledger.State, d *desk, nodes []*headroomv1.Node) []*headr
 	var out []*headroomv1.Domain
 	for _, dom := range tree.Domains() {
 		m := domainMessage(s, s.Domains[dom.Name], totals[dom.Name])
-		if sum := measured[dom.Name]; d != nil && unknown[dom.Name] == 0 && totals[dom.Name].Nodes > 0 {
-			m.MeasuredUw, m.MeasuredBy = microwatts(&sum), measuredByNodes
+		if sum := measured[dom.Name]; h != nil && unknown[dom.Name] == 0 && totals[dom.Name].Nodes > 0 {
+			m.MeasuredUw, m.MeasuredBy = microwatts(&sum), MeasuredByNodes
 		}
-		if d != nil {
-			if r, ok := d.metered(dom.Name); ok {
-				m.MeasuredUw, m.MeasuredBy = microwatts(&r.power), r.meter
+		if h != nil {
+			if r, ok := h.Meters[dom.Name]; ok {
+				m.MeasuredUw, m.MeasuredBy = microwatts(&r.Power), r.Meter
 			}
 		}
 		out = append(out, m)
@@ -144,7 +178,7 @@ func domainMessages(s *ledger.State, d *desk, nodes []*headroomv1.Node) []*headr
 
 // domainMessage is a domain with its sums and everything that operators say of it.
 func domainMessage(s *ledger.State, d ledger.Domain, t ledger.Totals) *headroomv1.Domain {
-	m := totalsMessage(d.Name, t)
+	m := Totals(d.Name, t)
 	m.Parent, m.RatingUw, m.Margin, m.BootNodes = d.Parent, int64(d.Rating), d.Margin, uint32(d.BootNodes)
 	m.RatedMaxUw = int64(d.RatedMax)
 	m.LostCharge, m.Sprint = string(d.LostCharge), sprintBudgetMessage(s, d)
@@ -155,9 +189,27 @@ func domainMessage(s *ledger.State, d ledger.Domain, t ledger.Totals) *headroomv
 	return m
 }
 
-func totalsMessage(name string, t ledger.Totals) *headroomv1.Domain {
+// Totals is a domain with its sums alone.
+func Totals(name string, t ledger.Totals) *headroomv1.Domain {
 	return &headroomv1.Domain{
 		Name: name, BudgetUw: int64(t.Budget), UnmanagedUw: int64(t.Unmanaged), ReservedUw: int64(t.Reserved),
 		HeadroomUw: int64(t.Headroom()), FloorUw: int64(t.Floor), Nodes: uint32(t.Nodes), BootReserveUw: int64(t.Boot),
 	}
+}
+
+// BrakeStored counts the nodes that are heard, and names those of them that have not
+// stored the generation of the brake that is in force.
+func (h *Heard) BrakeStored(s *ledger.State, generation uint64) (nodes *uint32, behind []string) {
+	n := uint32(0)
+	for _, x := range s.NodesByName() {
+		v, known := h.of(x.Name)
+		if !known {
+			continue
+		}
+		n++
+		if generation > s.Brake.Lifted && v.Report.Brake < generation {
+			behind = append(behind, x.Name)
+		}
+	}
+	return &n, behind
 }

@@ -1,0 +1,124 @@
+// Claims: what is not known is absent, never zero and never the requested value; a domain's
+// measured power is known only when every node below was heard lately.
+package view
+
+import (
+	"testing"
+
+	"headroom/budget"
+	"headroom/ledger"
+	"headroom/units"
+)
+
+func stateOfThree() *ledger.State {
+	s := ledger.New()
+	s.Domains["site/lab"] = ledger.Domain{Domain: budget.Domain{Name: "site/lab", Budget: 500 * units.Watt, Unmanaged: 40 * units.Watt}}
+	s.Domains["rack/r1"] = ledger.Domain{Domain: budget.Domain{Name: "rack/r1", Parent: "site/lab", Budget: 500 * units.Watt}}
+	node := ledger.Node{
+		Name: "a", MachineID: "ma", Process: 1, Domain: "rack/r1", Rated: 250 * units.Watt, Floor: 60 * units.Watt, Max: 200 * units.Watt, FailSafe: 80 * units.Watt, Stored: 80 * units.Watt,
+		Weight: 1, Controlled: true, Admitted: true, Target: 150 * units.Watt, Seq: 3, Ceiling: 150 * units.Watt,
+	}
+	s.Nodes["a"] = node
+	node.Name, node.Released = "b", true
+	s.Nodes["b"] = node
+	node.Name, node.Released, node.Controlled = "c", false, false
+	s.Nodes["c"] = node
+	return s
+}
+
+func heardFrom(reports ...ledger.Report) *Heard {
+	h := &Heard{Table: ledger.NewTable(ledger.DefaultTiming(), 0), Lost: ledger.DefaultTiming().Lost}
+	for _, r := range reports {
+		h.Table.Heard(r, h.Now)
+	}
+	return h
+}
+
+// What is not known is absent: never zero, and never the requested value.
+func TestUnknownIsAbsent(t *testing.T) {
+	t.Parallel()
+	s := stateOfThree()
+	for name, d := range map[string]*Heard{
+		"a server that does not lead": nil,
+		"a leader that heard nothing": heardFrom(),
+		"a report without numbers":    heardFrom(ledger.Report{Sighting: ledger.Sighting{Node: "a", Process: 1}, Number: 1}),
+	} {
+		n := Nodes(s, d)[0]
+		if n.PowerUw != nil || n.DemandUw != nil || n.EffectiveUw != nil || n.LimitedRatio != nil || n.LeaseMs != nil {
+			t.Errorf("%s: %v", name, n)
+		}
+		if n.GetTargetUw() != int64(150*units.Watt) || n.GetChargeUw() != int64(150*units.Watt) {
+			t.Errorf("%s: what is committed is missing: %v", name, n)
+		}
+		for _, dom := range Domains(s, d, Nodes(s, d)) {
+			if dom.MeasuredUw != nil {
+				t.Errorf("%s: %s measures %d", name, dom.GetName(), dom.GetMeasuredUw())
+			}
+		}
+	}
+	if m := Nodes(s, nil)[0]; m.HeardMs != nil {
+		t.Error("a follower says when a node was heard")
+	}
+}
+
+// Requested, effective and measured stand apart.
+func TestKnownIsShown(t *testing.T) {
+	t.Parallel()
+	s := stateOfThree()
+	power, demand, limited := 120*units.Watt, 180*units.Watt, 0.25
+	d := heardFrom(ledger.Report{
+		Sighting: ledger.Sighting{Node: "a", Process: 1}, Number: 1, Effective: 149 * units.Watt, EffectiveKnown: true,
+		Power: &power, Demand: &demand, Limited: &limited, Rung: "rapl", Version: "1",
+		Health: []ledger.Health{{Code: "limit-drift", Severity: "warn", Text: "drifts", Hint: "look"}},
+	})
+	n := Nodes(s, d)[0]
+	if n.GetEffectiveUw() != int64(149*units.Watt) || n.GetPowerUw() != int64(120*units.Watt) || n.GetDemandUw() != int64(180*units.Watt) || n.GetLimitedRatio() != 0.25 {
+		t.Errorf("shown as %v", n)
+	}
+	if n.GetState() != StateOK || n.GetRung() != "rapl" || len(n.GetHealth()) != 1 || n.HeardMs == nil {
+		t.Errorf("shown as %v", n)
+	}
+}
+
+// A domain's measured power is known only when every node below was heard lately.
+func TestMeasuredNeedsEveryNode(t *testing.T) {
+	t.Parallel()
+	s := stateOfThree()
+	delete(s.Nodes, "c")
+	power := 100 * units.Watt
+	a := ledger.Report{Sighting: ledger.Sighting{Node: "a", Process: 1}, Number: 1, Power: &power}
+	b := a
+	b.Node = "b"
+	d := heardFrom(a)
+	if m := Domains(s, d, Nodes(s, d)); m[0].MeasuredUw != nil {
+		t.Errorf("measured %d with one node unheard", m[0].GetMeasuredUw())
+	}
+	d = heardFrom(a, b)
+	for _, m := range Domains(s, d, Nodes(s, d)) {
+		if m.GetMeasuredUw() != int64(200*units.Watt) {
+			t.Errorf("%s measures %d", m.GetName(), m.GetMeasuredUw())
+		}
+	}
+}
+
+// Every state of a node has its word.
+func TestStatesOfNodes(t *testing.T) {
+	t.Parallel()
+	s := stateOfThree()
+	waiting := s.Nodes["a"]
+	waiting.Name, waiting.Admitted = "d", false
+	s.Nodes["d"] = waiting
+	lost := s.Nodes["a"]
+	lost.Name = "e"
+	s.Nodes["e"] = lost
+	var reports []ledger.Report
+	for _, n := range []string{"a", "b", "c", "d"} {
+		reports = append(reports, ledger.Report{Sighting: ledger.Sighting{Node: n, Process: 1}, Number: 1})
+	}
+	want := map[string]string{"a": StateOK, "b": stateReleased, "c": stateObserving, "d": stateWaiting, "e": StateLost}
+	for _, m := range Nodes(s, heardFrom(reports...)) {
+		if m.GetState() != want[m.GetName()] {
+			t.Errorf("%s is %s, want %s", m.GetName(), m.GetState(), want[m.GetName()])
+		}
+	}
+}
