@@ -139,8 +139,8 @@ func storeFile(path string, data []byte) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// known is the newest brake; generation 0 for none.
-func (b *brakes) known() brake.Signed {
+// Known is the newest brake; generation 0 for none.
+func (b *brakes) Known() brake.Signed {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.newest
@@ -174,7 +174,7 @@ func (b *brakes) hear(s brake.Signed) bool {
 
 // prove takes in a signed brake as a node tells it, and tells whether it is news.
 func (b *brakes) prove(data []byte) (brake.Signed, bool) {
-	if g, ok := brake.Generation(data); !ok || g <= b.known().Generation {
+	if g, ok := brake.Generation(data); !ok || g <= b.Known().Generation {
 		return brake.Signed{}, false
 	}
 	s, err := b.believes().Open(data)
@@ -312,7 +312,7 @@ func (b *brakes) awaitStored(generation uint64) string {
 // brakeAlarms tell of a brake that this server has heard of and its log has not,
 // as when there is no leader.
 func (s *server) brakeAlarms(st *ledger.State) []alarms.Alarm {
-	b := s.brakes.known()
+	b := s.brakes.Known()
 	if b.Generation <= max(st.Brake.Set, st.Brake.Lifted) {
 		return nil
 	}
@@ -323,8 +323,8 @@ func (s *server) brakeAlarms(st *ledger.State) []alarms.Alarm {
 	)}
 }
 
-// alarms are the nodes that tell a brake which nobody has proven.
-func (b *brakes) alarms() []alarms.Alarm {
+// Alarms are the nodes that tell a brake which nobody has proven.
+func (b *brakes) Alarms() []alarms.Alarm {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []alarms.Alarm
@@ -357,7 +357,7 @@ func (s *server) followBrake(ctx context.Context) error {
 		if b, ok := s.brakes.again(time.Now(), s.inLog()); ok {
 			s.logger.Warn("another brake outranks the one set here: set anew", slog.Uint64("generation", b.Generation))
 			s.voice.Load().SetBrake(b)
-			s.wakeDesk(ctx)
+			s.requests.hasten(ctx)
 		}
 	}
 }
@@ -367,14 +367,7 @@ func (s *server) followBrake(ctx context.Context) error {
 func (s *server) newBrake(ctx context.Context, b brake.Signed) {
 	if s.brakes.hear(b) {
 		s.logger.Warn("a brake was heard", slog.Uint64("generation", b.Generation), slog.String("actor", b.Actor), slog.String("reason", b.Reason))
-		s.wakeDesk(ctx)
-	}
-}
-
-// wakeDesk asks for an early tick, where this server leads.
-func (s *server) wakeDesk(ctx context.Context) {
-	if d := s.leading.Load(); d != nil {
-		_ = d.post(ctx, func() { d.hasten() }) // a desk that has closed leaves it to the next one
+		s.requests.hasten(ctx)
 	}
 }
 
@@ -390,7 +383,7 @@ func (s *server) toldBrake(ctx context.Context, node string, hb *headroomv1.Hear
 		if s.voice.Load() != nil {
 			s.voice.Load().PassOn(b)
 		}
-		s.wakeDesk(ctx)
+		s.requests.hasten(ctx)
 	}
 	inLog := uint64(0)
 	s.machine.View(func(st *ledger.State) { inLog = st.Brake.Set })

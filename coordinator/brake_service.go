@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/leading"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/ledger"
@@ -25,8 +26,8 @@ func (b brakeService) SetBrake(ctx context.Context, r *connect.Request[headroomv
 		return nil, rpc.Refuse(connect.CodeFailedPrecondition, "no-brake-key", cli.ExitRefused, b.cfg.ID+": "+errNoBrakeKey.Error(),
 			"ask a server that has brake.private_key_file; with a leader, coordinator budget set 1W --force drives every node to its fail-safe cap too")
 	}
-	if b.voice.Load() == nil && b.leading.Load() == nil {
-		return nil, b.notLeader() // nobody would hear of it from here
+	if b.voice.Load() == nil && !b.requests.leads() {
+		return nil, b.requests.notLeader() // nobody would hear of it from here
 	}
 	out := &headroomv1.SetBrakeResponse{Server: b.cfg.ID}
 	if b.voice.Load() != nil {
@@ -47,7 +48,7 @@ func (b brakeService) SetBrake(ctx context.Context, r *connect.Request[headroomv
 	if b.voice.Load() != nil {
 		b.voice.Load().SetBrake(s)
 	}
-	b.wakeDesk(context.WithoutCancel(ctx))
+	b.requests.hasten(context.WithoutCancel(ctx))
 	return connect.NewResponse(out), nil
 }
 
@@ -89,7 +90,7 @@ func (b brakeService) AwaitBrake(ctx context.Context, r *connect.Request[headroo
 
 // GetBrake implements headroomv1connect.BrakeServiceHandler.
 func (b brakeService) GetBrake(ctx context.Context, r *connect.Request[headroomv1.GetBrakeRequest]) (*connect.Response[headroomv1.GetBrakeResponse], error) {
-	known := b.brakes.known()
+	known := b.brakes.Known()
 	out := &headroomv1.GetBrakeResponse{CanSet: b.brakes.canSet(), Gossip: &headroomv1.BrakeRecord{
 		Generation: known.Generation, Actor: known.Actor, Reason: known.Reason,
 	}}
@@ -97,11 +98,11 @@ func (b brakeService) GetBrake(ctx context.Context, r *connect.Request[headroomv
 		out.Gossip.AtUs = known.At.UnixMicro()
 	}
 	var err error
-	out.Meta, err = b.read(ctx, r.Msg.GetStale(), func(s *ledger.State, d *desk) {
+	out.Meta, err = b.requests.read(ctx, r.Msg.GetStale(), func(s *ledger.State, k *leading.Known) {
 		out.Log = &headroomv1.BrakeRecord{Generation: s.Brake.Set, Actor: s.Brake.By, Reason: s.Brake.Reason, AtUs: s.Brake.At}
 		out.Lifted = s.Brake.Lifted
-		if d != nil {
-			out.Nodes, out.Behind = d.heard().BrakeStored(s, max(s.Brake.Set, known.Generation))
+		if k != nil {
+			out.Nodes, out.Behind = k.Heard().BrakeStored(s, max(s.Brake.Set, known.Generation))
 		}
 	})
 	if err != nil {
@@ -128,7 +129,7 @@ func (b *brakes) tells(generation uint64) bool {
 // SkipBrake implements headroomv1connect.BrakeServiceHandler. A brake that was heard
 // is committed first: one that is signed is never passed over.
 func (b brakeService) SkipBrake(ctx context.Context, r *connect.Request[headroomv1.SkipBrakeRequest]) (*connect.Response[headroomv1.ChangeResponse], error) {
-	out, err := b.tried(ctx, r.Msg.GetChange(), r.Msg.GetDryRun(), func(v leader.View, c *ledger.Command) error {
+	out, err := b.requests.tried(ctx, r.Msg.GetChange(), r.Msg.GetDryRun(), func(v leader.View, c *ledger.Command) error {
 		if g := r.Msg.GetGeneration(); g > v.State.Brake.Set && !b.brakes.tells(g) {
 			return rpc.Refuse(connect.CodeFailedPrecondition, "not-told", cli.ExitRefused, fmt.Sprintf("generation %d: %v", g, errTold),
 				"coordinator alarm list names the node and the generation that it tells")
@@ -146,7 +147,7 @@ func (b brakeService) SkipBrake(ctx context.Context, r *connect.Request[headroom
 // heard and is not in the log yet is committed first, so that nobody lifts what
 // they have not seen.
 func (b brakeService) LiftBrake(ctx context.Context, r *connect.Request[headroomv1.LiftBrakeRequest]) (*connect.Response[headroomv1.ChangeResponse], error) {
-	out, err := b.tried(ctx, r.Msg.GetChange(), r.Msg.GetDryRun(), func(_ leader.View, c *ledger.Command) error {
+	out, err := b.requests.tried(ctx, r.Msg.GetChange(), r.Msg.GetDryRun(), func(_ leader.View, c *ledger.Command) error {
 		c.LiftBrake = &ledger.LiftBrake{Generation: r.Msg.GetGeneration()}
 		return nil
 	}, conflict("coordinator brake show tells which is in force, who set it and why"))

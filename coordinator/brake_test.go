@@ -94,7 +94,7 @@ func (h *choir) server(id string) {
 	h.t.Helper()
 	s := h.c.server(id).server
 	s.brakes.use(h.keys, &h.private, func([]byte) error { return nil })
-	s.voice.Store(h.start(id, gossip.RoleCoordinator, s.brakes.known()))
+	s.voice.Store(h.start(id, gossip.RoleCoordinator, s.brakes.Known()))
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.followBrake(ctx) })
@@ -492,53 +492,13 @@ func TestBrakeRefusals(t *testing.T) {
 			t.Errorf("set without a key: %v", err)
 		}
 		mute := newServer(c.config("c1"), slog.New(slog.DiscardHandler))
-		mute.group = l.group
+		mute.group, mute.members = l.group, l.members
 		mute.brakes.use(h.keys, &h.private, func([]byte) error { return nil })
 		if _, err := (brakeService{mute}).SetBrake(t.Context(), connect.NewRequest(&headroomv1.SetBrakeRequest{})); connect.CodeOf(err) != connect.CodeUnavailable {
 			t.Errorf("set where nobody hears of it: %v", err)
 		}
-		if mute.brakes.known().Generation != 0 {
+		if mute.brakes.Known().Generation != 0 {
 			t.Error("a generation was used for a brake that was refused")
-		}
-	})
-}
-
-// While the log does not take the brake nobody is granted anything.
-func TestNothingIsGrantedBeforeTheLogKnows(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		d, log, out, _ := admitted(t)
-		private, keys, err := brake.NewKey()
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.brakes.use(keys, &private, func([]byte) error { return nil })
-		out.take()
-		log.set(func(l *scriptedLog) { l.fail = errors.New("the disk hangs") })
-		if _, _, err := d.brakes.set("mia", "fire", "", 0, time.Now()); err != nil {
-			t.Fatal(err)
-		}
-		for i := range uint64(5) {
-			if err := d.hear(t.Context(), beat(100+i, 200*w, 3)); err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(time.Second)
-		}
-		if g := out.take(); len(g) > 0 {
-			t.Errorf("granted %+v before the log knows of the brake", g)
-		}
-		log.set(func(l *scriptedLog) { l.fail = nil })
-		if err := d.hear(t.Context(), beat(200, 200*w, 3)); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Second)
-		granted := out.take()
-		if len(granted) == 0 {
-			t.Fatal("nothing granted afterwards")
-		}
-		for _, g := range granted {
-			if g.Grant.Cap != 80*w {
-				t.Errorf("granted %v while the brake is set", g.Grant.Cap)
-			}
 		}
 	})
 }
@@ -585,12 +545,12 @@ func TestGenerationsRise(t *testing.T) {
 	}
 	later := newBrakes(slog.New(slog.DiscardHandler))
 	later.use(keys, &private, b.save)
-	later.recall(b.known().Bytes())
+	later.recall(b.Known().Bytes())
 	if s, _, _ := later.set("", "", "", 0, now); s.Generation != 51 {
 		t.Errorf("after a restart: %d", s.Generation)
 	}
 	changed, _, _ := testBrakes(t) // the key was changed meanwhile
-	changed.recall(b.known().Bytes())
+	changed.recall(b.Known().Bytes())
 	if s, _, _ := changed.set("", "", "", 0, now); s.Generation != 51 || changed.keys.Known() == false {
 		t.Errorf("after a change of keys: %d", s.Generation)
 	}
@@ -664,7 +624,7 @@ func TestBrakeIsStored(t *testing.T) {
 	for why := b.awaitStored(s.Generation); why != ""; why = b.awaitStored(s.Generation) {
 		t.Log(why) // a slow disk
 	}
-	if again := opened().known(); again != s {
+	if again := opened().Known(); again != s {
 		t.Errorf("after a restart %+v is known", again)
 	}
 	b.use(b.believes(), b.private, func([]byte) error { return os.ErrPermission })

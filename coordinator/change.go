@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"headroom/coordinator/alarms"
+	"headroom/coordinator/leading"
 	"headroom/coordinator/view"
 
 	"connectrpc.com/connect"
@@ -18,7 +19,6 @@ import (
 	"headroom/budget"
 	"headroom/coordinator/access"
 	"headroom/internal/cli"
-	"headroom/internal/wire"
 	"headroom/ledger"
 	"headroom/ledger/leader"
 	"headroom/units"
@@ -48,7 +48,7 @@ func mayChange(ctx context.Context, r *headroomv1.ChangeRequest) error {
 
 // operate carries out a change, or tells what it would do.
 func (s *server) operate(ctx context.Context, r *headroomv1.ChangeRequest) (*headroomv1.ChangeResponse, error) {
-	out, err := s.tried(ctx, r.GetChange(), r.GetDryRun(), func(v leader.View, c *ledger.Command) error {
+	out, err := s.requests.tried(ctx, r.GetChange(), r.GetDryRun(), func(v leader.View, c *ledger.Command) error {
 		if r.GetAckAlarm() != "" {
 			return s.ackAlarm(v, r.GetAckAlarm(), c)
 		}
@@ -57,40 +57,14 @@ func (s *server) operate(ctx context.Context, r *headroomv1.ChangeRequest) (*hea
 	return out, err
 }
 
-// tried has a change tried on a copy of the state, then carried out unless it is only
-// asked about.
-func (s *server) tried(
-	ctx context.Context, who *headroomv1.Change, dryRun bool, build func(leader.View, *ledger.Command) error, own ...refusalRule,
-) (*headroomv1.ChangeResponse, error) {
-	r := &leader.Request{Command: command(ctx, who, "operator"), Build: build, Trial: true, DryRun: dryRun}
-	a, err := s.request(ctx, r)
-	if err != nil {
-		return nil, err
-	}
-	if a.Err != nil {
-		return nil, s.refuse(a.Err, own...)
-	}
-	t := r.Tried
-	out := &headroomv1.ChangeResponse{
-		Meta:    &headroomv1.Meta{Server: s.cfg.ID, Consistency: "linearizable", Revision: t.Revision, Epoch: wire.EpochMessage(t.Command.Epoch), AsOfUs: t.Command.At},
-		Already: t.Already || a.Result.Already, What: t.What,
-	}
-	if !dryRun {
-		out.Meta.Revision = a.Result.Revision
-	}
-	out.Before, out.After = movedDomains(t.Before, t.After)
-	return out, nil
-}
-
 // ackAlarm acknowledges an alarm that is there.
 func (s *server) ackAlarm(v leader.View, key string, c *ledger.Command) error {
-	d := s.leading.Load()
-	if d == nil {
-		return errDeposed
+	l := s.requests.loop.Load()
+	if l == nil {
+		return leading.ErrDeposed
 	}
 	c.AckAlarm = &ledger.Named{Name: key}
-	d.alarms.Look(d.allAlarms(v.State, view.Nodes(v.State, d.heard())), time.Now())
-	return d.alarms.Check(key)
+	return l.Known().CheckAlarm(v.State, key)
 }
 
 // movedDomains are the domains whose sums differ, by name.

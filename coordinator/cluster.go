@@ -4,16 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"headroom/coordinator/alarms"
+	"headroom/coordinator/leading"
 	"headroom/coordinator/view"
 
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/internal/wire"
@@ -25,37 +24,15 @@ import (
 // clusterService serves operators.
 type clusterService struct{ *server }
 
-// read lets f look at the state: the leader's, proven, with the table of what
-// it has heard; or this server's own, with no table, when stale is asked for.
-func (s *server) read(ctx context.Context, stale bool, f func(st *ledger.State, d *desk)) (*headroomv1.Meta, error) {
-	meta := &headroomv1.Meta{Server: s.cfg.ID, Consistency: "linearizable"}
-	look := func(d *desk) {
-		s.machine.View(func(st *ledger.State) {
-			meta.Revision, meta.AsOfUs, meta.Epoch = st.Revision, time.Now().UnixMicro(), wire.EpochMessage(st.Epoch)
-			f(st, d)
-		})
-	}
-	if !stale {
-		return meta, s.onDesk(ctx, look)
-	}
-	// A server that cannot prove its lead any more still answers from what it has.
-	if s.leading.Load() != nil && s.onDesk(ctx, look) == nil {
-		return meta, nil
-	}
-	meta.Consistency = "stale"
-	look(nil)
-	return meta, nil
-}
-
 // GetStatus implements headroomv1connect.ClusterServiceHandler.
 func (c clusterService) GetStatus(ctx context.Context, r *connect.Request[headroomv1.GetStatusRequest]) (*connect.Response[headroomv1.GetStatusResponse], error) {
 	out := &headroomv1.GetStatusResponse{}
 	var err error
-	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(st *ledger.State, d *desk) {
+	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(st *ledger.State, k *leading.Known) {
 		out.SettleMs = st.Leases.Settle.Milliseconds()
 		out.LeaseMs, out.LongestLeaseMs = st.Leases.Length.Milliseconds(), st.LongestLease().Milliseconds()
-		nodes := view.Nodes(st, d.heard())
-		for _, dom := range view.Domains(st, d.heard(), nodes) {
+		nodes := view.Nodes(st, k.Heard())
+		for _, dom := range view.Domains(st, k.Heard(), nodes) {
 			if dom.GetParent() == "" {
 				out.Site = dom
 			}
@@ -70,12 +47,12 @@ func (c clusterService) GetStatus(ctx context.Context, r *connect.Request[headro
 				out.NodesOther++
 			}
 		}
-		out.Alarms = alarms.Items(append(c.brakeAlarms(st), d.allAlarms(st, nodes)...))
+		out.Alarms = alarms.Items(append(c.brakeAlarms(st), k.Alarms(st, nodes)...))
 	})
 	if err != nil {
 		return nil, err
 	}
-	out.Servers = c.members(ctx)
+	out.Servers = c.members.List(ctx)
 	out.Leader, _ = c.group.Leader()
 	return connect.NewResponse(out), nil
 }
@@ -84,8 +61,8 @@ func (c clusterService) GetStatus(ctx context.Context, r *connect.Request[headro
 func (c clusterService) ListDomains(ctx context.Context, r *connect.Request[headroomv1.ListDomainsRequest]) (*connect.Response[headroomv1.ListDomainsResponse], error) {
 	out := &headroomv1.ListDomainsResponse{}
 	var err error
-	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(st *ledger.State, d *desk) {
-		for _, dom := range view.Domains(st, d.heard(), view.Nodes(st, d.heard())) {
+	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(st *ledger.State, k *leading.Known) {
+		for _, dom := range view.Domains(st, k.Heard(), view.Nodes(st, k.Heard())) {
 			if r.Msg.GetDomain() == "" || r.Msg.GetDomain() == dom.GetName() {
 				out.Domains = append(out.Domains, dom)
 			}
@@ -105,8 +82,8 @@ func (c clusterService) ListDomains(ctx context.Context, r *connect.Request[head
 func (c clusterService) ListNodes(ctx context.Context, r *connect.Request[headroomv1.ListNodesRequest]) (*connect.Response[headroomv1.ListNodesResponse], error) {
 	out := &headroomv1.ListNodesResponse{}
 	var err error
-	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(st *ledger.State, d *desk) {
-		for _, n := range view.Nodes(st, d.heard()) {
+	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(st *ledger.State, k *leading.Known) {
+		for _, n := range view.Nodes(st, k.Heard()) {
 			if r.Msg.GetNode() == "" || r.Msg.GetNode() == n.GetName() {
 				out.Nodes = append(out.Nodes, n)
 			}
@@ -126,7 +103,7 @@ func (c clusterService) ListNodes(ctx context.Context, r *connect.Request[headro
 func (c clusterService) ListEvents(ctx context.Context, r *connect.Request[headroomv1.ListEventsRequest]) (*connect.Response[headroomv1.ListEventsResponse], error) {
 	out := &headroomv1.ListEventsResponse{}
 	var err error
-	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(st *ledger.State, _ *desk) {
+	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(st *ledger.State, _ *leading.Known) {
 		for _, e := range st.Events {
 			if e.Revision > r.Msg.GetSinceRevision() {
 				out.Events = append(out.Events, &headroomv1.Event{
@@ -150,57 +127,11 @@ func (c clusterService) ListMembers(ctx context.Context, r *connect.Request[head
 	out := &headroomv1.ListMembersResponse{Meta: &headroomv1.Meta{Server: c.cfg.ID, Consistency: "stale", AsOfUs: time.Now().UnixMicro()}}
 	c.machine.View(func(st *ledger.State) { out.Meta.Revision, out.Meta.Epoch = st.Revision, wire.EpochMessage(st.Epoch) })
 	if r.Msg.GetSelf() {
-		out.Members = []*headroomv1.Member{c.myself()}
+		out.Members = []*headroomv1.Member{c.members.Myself()}
 	} else {
-		out.Members = c.members(ctx)
+		out.Members = c.members.List(ctx)
 	}
 	return connect.NewResponse(out), nil
-}
-
-// memberWait is how long a server may take to answer for itself.
-const memberWait = 700 * time.Millisecond
-
-// members asks every server for itself, at once; who does not answer is unreachable.
-func (s *server) members(ctx context.Context) []*headroomv1.Member {
-	ctx, cancel := context.WithTimeout(ctx, memberWait)
-	defer cancel()
-	all := s.roster()
-	out := make([]*headroomv1.Member, len(all))
-	var wg sync.WaitGroup
-	for i, peer := range all {
-		if peer.ID == s.cfg.ID {
-			out[i] = s.myself()
-			continue
-		}
-		wg.Go(func() { out[i] = ask(ctx, s.peers, peer.ServerConfig); out[i].Voter = peer.voter })
-	}
-	wg.Wait()
-	return out
-}
-
-func ask(ctx context.Context, via rpc.Peers, peer ServerConfig) *headroomv1.Member {
-	client := headroomv1connect.NewClusterServiceClient(via.HTTP(), via.URL(peer.RPC), via.Options()...)
-	r, err := client.ListMembers(ctx, connect.NewRequest(&headroomv1.ListMembersRequest{Self: true}))
-	if err != nil || len(r.Msg.GetMembers()) != 1 {
-		return &headroomv1.Member{Id: peer.ID, RaftAddress: peer.Raft, RpcAddress: peer.RPC, Role: "unreachable"}
-	}
-	return r.Msg.GetMembers()[0]
-}
-
-func (s *server) myself() *headroomv1.Member {
-	self, _ := s.cfg.Self()
-	clock := s.wall().UnixMicro()
-	m := &headroomv1.Member{ClockUs: &clock, Id: self.ID, RaftAddress: self.Raft, RpcAddress: self.RPC, Role: s.role(), Version: Version}
-	for _, peer := range s.group.Members() {
-		switch {
-		case peer.Self:
-			m.Commit, m.Voter = &peer.CommitIndex, peer.Voter
-		case peer.Leader && !peer.Contact.IsZero():
-			ms := time.Since(peer.Contact).Milliseconds()
-			m.LastContactMs = &ms
-		}
-	}
-	return m
 }
 
 // SetBudget implements headroomv1connect.ClusterServiceHandler. Lowers are in
@@ -216,12 +147,12 @@ func (c clusterService) SetBudget(ctx context.Context, r *connect.Request[headro
 // setBudget has a budget changed; first, when set, completes what is asked for on the state of the moment.
 func (s *server) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest, first func(*ledger.State) error) (*headroomv1.SetBudgetResponse, error) {
 	q, b := budgetRequest(ctx, r, first)
-	a, err := s.request(ctx, q)
+	a, err := s.requests.request(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	if a.Err != nil {
-		return nil, s.refuse(a.Err)
+		return nil, s.requests.refuse(a.Err)
 	}
 	out := budgetResponse(q, b, a)
 	out.Meta.Server = s.cfg.ID
@@ -270,16 +201,19 @@ const awaitPoll = 20 * time.Millisecond
 // AwaitBudget implements headroomv1connect.ClusterServiceHandler.
 func (c clusterService) AwaitBudget(ctx context.Context, r *connect.Request[headroomv1.AwaitBudgetRequest]) (*connect.Response[headroomv1.AwaitBudgetResponse], error) {
 	until := time.Now().Add(min(time.Duration(r.Msg.GetWaitMs())*time.Millisecond, time.Minute))
-	var leading *desk
-	if err := c.onDesk(ctx, func(d *desk) { leading = d }); err != nil {
+	var l *leading.Loop // no other one follows this change
+	if err := c.requests.ask(ctx, func(*leading.Known) { l = c.requests.loop.Load() }); err != nil {
 		return nil, err
+	}
+	if l == nil {
+		return nil, c.requests.notLeader()
 	}
 	tick := time.NewTicker(awaitPoll)
 	defer tick.Stop()
 	for {
 		var nodes []leader.Awaited
 		known := false
-		if err := c.unled(leading.look(ctx, func() { nodes, known = leading.lead.Confirmations(r.Msg.GetRevision()) })); err != nil {
+		if err := c.requests.unled(l.Look(ctx, func(k *leading.Known) { nodes, known = k.Confirmations(r.Msg.GetRevision()) })); err != nil {
 			return nil, err
 		}
 		if !known {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"headroom/coordinator/leading"
 	"headroom/coordinator/statemachine"
 
 	"github.com/hashicorp/raft"
@@ -121,8 +122,8 @@ func (c *cluster) start(id string) {
 	c.mu.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
 	var ended sync.WaitGroup
-	ended.Go(func() { _ = s.watch(ctx) })
-	ended.Go(func() { c.expel(id, s.keepMembers(ctx)) })
+	ended.Go(func() { _ = s.leadership().watch(ctx) })
+	ended.Go(func() { c.expel(id, s.members.Keep(ctx)) })
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.servers[id] = &running{server: s, stop: func() {
@@ -206,11 +207,11 @@ func (c *cluster) leader(not ...string) *running {
 	for range 20_000 {
 		for _, id := range c.ids {
 			s := c.server(id)
-			if s == nil || slices.Contains(not, id) || s.leading.Load() == nil {
+			if s == nil || slices.Contains(not, id) || !s.requests.leads() {
 				continue
 			}
 			begun := false
-			if s.onDesk(context.Background(), func(*desk) { begun = true }) == nil && begun {
+			if s.requests.ask(context.Background(), func(*leading.Known) { begun = true }) == nil && begun {
 				return s
 			}
 		}

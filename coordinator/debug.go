@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"headroom/coordinator/diagnostics"
+	"headroom/coordinator/view"
 
 	"connectrpc.com/connect"
 	"github.com/goccy/go-yaml"
@@ -68,7 +69,7 @@ func (f bundleFile) collect(ctx context.Context) (name string, data []byte) {
 	defer cancel()
 	data, err := f.make(ctx)
 	if err != nil {
-		return f.name + ".error.txt", []byte(plain(err) + "\n")
+		return f.name + ".error.txt", []byte(view.Plain(err) + "\n")
 	}
 	return f.name, data
 }
@@ -163,7 +164,7 @@ func (s debugService) CollectTrace(
 	}
 	data, err := s.record(ctx, d)
 	if err != nil {
-		return rpc.Refuse(connect.CodeFailedPrecondition, "recording", cli.ExitRefused, plain(err), "another recording may run; try again when it has ended")
+		return rpc.Refuse(connect.CodeFailedPrecondition, "recording", cli.ExitRefused, view.Plain(err), "another recording may run; try again when it has ended")
 	}
 	for len(data) > 0 {
 		n := min(len(data), bundlePiece)

@@ -6,6 +6,7 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/view"
 	"headroom/ledger"
 )
 
@@ -16,18 +17,11 @@ func (j jobService) DeflateJob(ctx context.Context, r *connect.Request[headroomv
 		c.Reason = why
 	}
 	c.DeflateJob = &ledger.DeflateJob{ID: r.Msg.GetId(), Theta: r.Msg.GetTheta(), Seed: r.Msg.GetSeed()}
-	res, err := j.change(ctx, c)
+	res, err := j.requests.change(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	out := &headroomv1.DeflateJobResponse{Revision: res.Revision}
-	j.machine.View(func(s *ledger.State) { out.Deflation = deflationMessage(s.Jobs[c.DeflateJob.ID].Deflation) })
+	j.machine.View(func(s *ledger.State) { out.Deflation = view.Deflation(s.Jobs[c.DeflateJob.ID].Deflation) })
 	return connect.NewResponse(out), nil
-}
-
-func deflationMessage(x *ledger.Deflation) *headroomv1.Deflation {
-	if x == nil {
-		return nil
-	}
-	return &headroomv1.Deflation{Theta: x.Theta, Seed: x.Seed, Reason: x.Reason, AtUs: x.At}
 }

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/leading"
 	"headroom/internal/pause"
 	"headroom/internal/secure"
 	"headroom/ledger"
@@ -81,7 +81,7 @@ func (s *server) denyAgain(ctx context.Context) {
 	})
 	for _, x := range missing {
 		d := ledger.Denial(x)
-		if _, err := s.change(ctx, ledger.Command{Deny: &d, Actor: s.cfg.ID, Reason: "denied before the group began anew"}); err != nil {
+		if _, err := s.requests.change(ctx, ledger.Command{Deny: &d, Actor: s.cfg.ID, Reason: "denied before the group began anew"}); err != nil {
 			s.logger.Warn("a denial is not back in the log", slog.String("denied", x.Key()), slog.Any("error", err))
 			return
 		}
@@ -110,7 +110,7 @@ func checkDenial(d *ledger.Denial) error {
 func (c clusterService) ListDenied(ctx context.Context, r *connect.Request[headroomv1.ListDeniedRequest]) (*connect.Response[headroomv1.ListDeniedResponse], error) {
 	out := &headroomv1.ListDeniedResponse{}
 	var err error
-	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(*ledger.State, *desk) {
+	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(*ledger.State, *leading.Known) {
 		out.Denied = denialMessages(c.guard.Revoked.All())
 	})
 	if err != nil {
@@ -127,51 +127,11 @@ func denialMessages(all []secure.Denial) []*headroomv1.Denial {
 	return out
 }
 
-// memberNames are the servers that belong to the group by this server's own log:
-// those of raft's list, and those that are to join.
-func (s *server) memberNames() []string {
-	var out []string
-	for _, m := range s.group.Members() {
-		out = append(out, m.ID)
-	}
-	s.machine.View(func(st *ledger.State) {
-		for id, x := range st.Servers {
-			if !x.Leaving && !slices.Contains(out, id) {
-				out = append(out, id)
-			}
-		}
-	})
-	slices.Sort(out)
-	return out
-}
-
-// belongs tells whether a server belongs to the group. A server that waits to be
-// taken in knows none and lets in each that has a certificate. One that was away
-// may not know the newest members, and one of them may lead: then it takes the
-// word of those that it knows.
-func (s *server) belongs(id string) bool {
-	if len(s.group.Members()) == 0 {
-		return true
-	}
-	own := s.memberNames()
-	if slices.Contains(own, id) {
-		return true
-	}
-	s.keeper.mu.Lock()
-	defer s.keeper.mu.Unlock()
-	for _, by := range own {
-		if f, ok := s.keeper.facts[by]; ok && slices.Contains(f.said.GetMembers(), id) && f.said.GetIncarnation() >= s.incarnation() {
-			return true
-		}
-	}
-	return false
-}
-
 var errNoMember = errors.New("it is no member of this group")
 
 // vet lets no server speak for the log that is no member of the group.
 func (s *server) vet(who secure.Identity) error {
-	if !s.opened.Load() || !s.belongs(who.Name) {
+	if !s.opened.Load() || !s.members.Facts.Belongs(who.Name) {
 		return fmt.Errorf("coordinator: %s: %w", who, errNoMember)
 	}
 	return nil

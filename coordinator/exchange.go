@@ -9,11 +9,13 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator/access"
+	"headroom/coordinator/leading"
 	"headroom/coordinator/streams"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
@@ -122,14 +124,14 @@ func (n nodeService) heartbeat(ctx context.Context, s *streams.Node, hello *head
 		return rpc.Refuse(connect.CodeInvalidArgument, "bad-report", cli.ExitUsage,
 			fmt.Sprintf("node %s says that it was granted in incarnation %d, which cannot be", hello.GetNode(), i), "the file in its state directory is damaged: stop powerd, move it aside, start powerd")
 	}
-	d := n.leading.Load()
-	if hb == nil || d == nil {
+	l := n.requests.loop.Load()
+	if hb == nil || l == nil {
 		return nil
 	}
 	r := reportOf(sightingOf(hello), hb)
 	r.Brake = n.toldBrake(ctx, r.Node, hb)
 	r.Rung, r.Version, r.Boot = hello.GetRung(), hello.GetVersion(), hello.GetBootId()
-	if err := d.hear(ctx, r); err != nil && !errors.Is(err, errDeposed) {
+	if err := l.Hear(ctx, r); err != nil && !errors.Is(err, leading.ErrDeposed) {
 		return err
 	}
 	return nil
@@ -228,11 +230,25 @@ func (n nodeService) Release(ctx context.Context, r *connect.Request[headroomv1.
 	}
 	c := command(ctx, r.Msg.GetChange(), "powerd/"+r.Msg.GetNode())
 	c.Release = &ledger.Release{Node: r.Msg.GetNode(), MachineID: r.Msg.GetMachineId()}
-	res, err := n.change(ctx, c)
+	res, err := n.requests.change(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	var charge units.Power
 	n.machine.View(func(s *ledger.State) { charge = s.Nodes[r.Msg.GetNode()].Charge() })
 	return connect.NewResponse(&headroomv1.ReleaseResponse{Revision: res.Revision, ChargeUw: int64(charge)}), nil
+}
+
+// milliseconds is a time of a message; what cannot be one is 0.
+func milliseconds(ms int64) time.Duration {
+	const most = int64(100 * 365 * 24 * time.Hour / time.Millisecond)
+	return time.Duration(min(max(0, ms), most)) * time.Millisecond
+}
+
+// sourceOf is by what a node measures, "" for what no powerd says.
+func sourceOf(from string) string {
+	if from == "packages" || from == "bmc" {
+		return from
+	}
+	return ""
 }

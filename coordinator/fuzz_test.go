@@ -18,6 +18,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/coordinator/leading"
 	"headroom/ledger"
 )
 
@@ -193,8 +194,8 @@ func (n nonsense) aboutJobs() string {
 }
 
 const (
-	// longestCall is how long a call may take: an entry's deadline; what waits on request waits a minute.
-	longestCall, longestWait = proposeDeadline + time.Second, time.Minute + time.Second
+	// longestCall is how long a call may take: longer than the deadline of an entry; what waits on request waits a minute.
+	longestCall, longestWait = 6 * time.Second, time.Minute + time.Second
 	// mostKept is how much one call may add to the state, bytes: a job's file as the snapshot has it, and what names it.
 	mostKept = 256 << 10
 )
@@ -302,8 +303,8 @@ func jobsOf(t *testing.T, seed uint64) (deflated, ended int) {
 			}
 		}
 	})
-	time.Sleep(2 * jobsEvery) // the job loop looks at them
-	if _, err := (clusterService{c.leader().server}).read(context.Background(), false, func(*ledger.State, *desk) {}); err != nil {
+	time.Sleep(2 * lookEvery) // the job loop looks at them
+	if _, err := (clusterService{c.leader().server}).requests.read(context.Background(), false, func(*ledger.State, *leading.Known) {}); err != nil {
 		t.Errorf("the server answers no more: %v", err)
 	}
 	return deflated, ended
@@ -361,7 +362,7 @@ func FuzzMessages(f *testing.F) {
 			if c.newest().Elapsed == before {
 				t.Error("the server ticks no more")
 			}
-			if _, err := (clusterService{c.leader().server}).read(context.Background(), false, func(*ledger.State, *desk) {}); err != nil {
+			if _, err := (clusterService{c.leader().server}).requests.read(context.Background(), false, func(*ledger.State, *leading.Known) {}); err != nil {
 				t.Errorf("the server answers no more: %v", err)
 			}
 		})

@@ -15,6 +15,7 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/leading"
 	"headroom/coordinator/streams"
 	"headroom/internal/rpc"
 	"headroom/internal/wire"
@@ -88,7 +89,7 @@ func (y *yarn) call(f func(jobService) error) {
 	for range 400 {
 		for _, id := range y.c.every() {
 			s := y.c.server(id)
-			if s == nil || s.leading.Load() == nil {
+			if s == nil || !s.requests.leads() {
 				continue
 			}
 			if err := f(jobService{server: s.server}); err == nil || connect.CodeOf(err) == connect.CodeFailedPrecondition && rpc.AsCLI(err, "", "").Code != "not-leader" {
@@ -103,7 +104,7 @@ func (y *yarn) call(f func(jobService) error) {
 // leading is the server that leads, nil without one.
 func (y *yarn) leading() *running {
 	for _, id := range y.c.every() {
-		if s := y.c.server(id); s != nil && s.leading.Load() != nil {
+		if s := y.c.server(id); s != nil && s.requests.leads() {
 			return s
 		}
 	}
@@ -159,9 +160,9 @@ func (y *yarn) obey() {
 			y.epoch, y.seq = e, d.GetSeq()
 			y.carryOut(d)
 		}
-		if leading := y.server.leading.Load(); leading != nil {
+		if l := y.server.requests.loop.Load(); l != nil {
 			a := &headroomv1.DirectiveAck{Epoch: d.GetEpoch(), Seq: d.GetSeq(), Error: text}
-			_ = leading.post(context.Background(), func() { leading.heed(a) })
+			_ = l.Post(context.Background(), func(k *leading.Known) { k.Acknowledge(a) })
 		}
 	}
 }
@@ -289,7 +290,7 @@ func (y *yarn) dropFrom(j *plantJob, x *headroomv1.StopDirective) {
 func (y *yarn) report() {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	if y.server == nil || y.server.leading.Load() == nil {
+	if y.server == nil || !y.server.requests.leads() {
 		return
 	}
 	nodes := y.c.all()
@@ -309,8 +310,9 @@ func (y *yarn) report() {
 			Running: min(n-1, uint32(left)), Pending: uint32(max(0, left-int(n-1))), Dropped: uint32(j.dropped), RuntimeS: &elapsed, Work: &work, Containers: n, RunningOn: on,
 		})
 	}
-	d := y.server.leading.Load()
-	_ = d.post(context.Background(), func() { d.board.report(r, time.Now()) })
+	if l := y.server.requests.loop.Load(); l != nil {
+		_ = l.Post(context.Background(), func(k *leading.Known) { k.ReportJobs(r) })
+	}
 }
 
 func (y *yarn) ended() bool {
@@ -383,8 +385,8 @@ func TestCapStepSharesAndStops(t *testing.T) {
 		if y.enlists < 3 || len(half.stops) == 0 || y.old > 0 {
 			t.Errorf("%d streams, %d stops told, %d directives of leaderships that were over", y.enlists, len(half.stops), y.old)
 		}
-		for _, a := range c.leader().leading.Load().board.refusals {
-			t.Errorf("refused: %s", a)
+		if text := c.alarmed("directive-refused"); text != "" {
+			t.Errorf("refused: %s", text)
 		}
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"headroom/coordinator/arbitration"
+	"headroom/coordinator/leading"
+	"headroom/coordinator/view"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
@@ -43,7 +45,7 @@ func (j jobService) CommitJob(ctx context.Context, r *connect.Request[headroomv1
 	if c.Job.Engine == arbitration.EngineLocal {
 		c.Job.Engine = ""
 	}
-	res, err := j.change(ctx, c)
+	res, err := j.requests.change(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -61,9 +63,9 @@ func (j jobService) FinishJob(ctx context.Context, r *connect.Request[headroomv1
 		ID: r.Msg.GetId(), State: ends[r.Msg.GetState()], Outcome: r.Msg.GetOutcome(), Tasks: r.Msg.GetTasks(), Done: r.Msg.GetDone(),
 		Runtime: time.Duration(r.Msg.GetRuntimeS() * float64(time.Second)),
 	}
-	res, err := j.changeWith(ctx, c, func(_ leader.View, c *ledger.Command) error {
-		if d := j.leading.Load(); d != nil {
-			c.Finish.Energy = d.finalEnergy(c.Finish.ID)
+	res, err := j.requests.changeWith(ctx, c, func(_ leader.View, c *ledger.Command) error {
+		if l := j.requests.loop.Load(); l != nil {
+			c.Finish.Energy = l.Known().FinalEnergy(c.Finish.ID)
 		}
 		return nil
 	})
@@ -81,7 +83,7 @@ func (j jobService) DropTasks(ctx context.Context, r *connect.Request[headroomv1
 		c.DropTasks.Ranges = append(c.DropTasks.Ranges, ledger.TaskRange{First: x.GetFirst(), Last: x.GetLast()})
 	}
 	var before, after ledger.Job
-	res, err := j.changeWith(ctx, c, func(v leader.View, c *ledger.Command) error {
+	res, err := j.requests.changeWith(ctx, c, func(v leader.View, c *ledger.Command) error {
 		before = v.State.Jobs[c.DropTasks.ID]
 		return nil
 	})
@@ -90,25 +92,17 @@ func (j jobService) DropTasks(ctx context.Context, r *connect.Request[headroomv1
 	}
 	j.machine.View(func(s *ledger.State) { after = s.Jobs[c.DropTasks.ID] })
 	j.counts.Dropped(int(after.DroppedTasks()) - int(before.DroppedTasks()))
-	return connect.NewResponse(&headroomv1.DropTasksResponse{Revision: res.Revision, Dropped: rangeMessages(after.Dropped)}), nil
+	return connect.NewResponse(&headroomv1.DropTasksResponse{Revision: res.Revision, Dropped: view.TaskRanges(after.Dropped)}), nil
 }
 
 // longestDeadline bounds what a job may be given to end in: ten years.
 const longestDeadline = 10 * 365 * 24 * time.Hour
 
-func rangeMessages(ranges []ledger.TaskRange) []*headroomv1.TaskRange {
-	out := make([]*headroomv1.TaskRange, 0, len(ranges))
-	for _, r := range ranges {
-		out = append(out, &headroomv1.TaskRange{First: r.First, Last: r.Last})
-	}
-	return out
-}
-
 // ListJobs implements headroomv1connect.JobServiceHandler.
 func (j jobService) ListJobs(ctx context.Context, r *connect.Request[headroomv1.ListJobsRequest]) (*connect.Response[headroomv1.ListJobsResponse], error) {
 	out := &headroomv1.ListJobsResponse{}
 	var err, refused error
-	out.Meta, err = j.read(ctx, r.Msg.GetStale(), func(s *ledger.State, d *desk) { refused = jobPage(s, d, r.Msg, out) })
+	out.Meta, err = j.requests.read(ctx, r.Msg.GetStale(), func(s *ledger.State, k *leading.Known) { refused = jobPage(s, k, r.Msg, out) })
 	if err = cmp.Or(err, refused); err != nil {
 		return nil, err
 	}
@@ -119,7 +113,7 @@ func (j jobService) ListJobs(ctx context.Context, r *connect.Request[headroomv1.
 const jobPageBytes = rpc.MaxMessage / 2
 
 // jobPage adds the jobs after the one named, as many as fit.
-func jobPage(s *ledger.State, d *desk, r *headroomv1.ListJobsRequest, out *headroomv1.ListJobsResponse) error {
+func jobPage(s *ledger.State, k *leading.Known, r *headroomv1.ListJobsRequest, out *headroomv1.ListJobsResponse) error {
 	jobs := s.JobsByTime()
 	if after := r.GetAfter(); after != "" {
 		i := slices.IndexFunc(jobs, func(j ledger.Job) bool { return j.ID == after })
@@ -130,7 +124,7 @@ func jobPage(s *ledger.State, d *desk, r *headroomv1.ListJobsRequest, out *headr
 	}
 	size := 0
 	for _, job := range jobs {
-		m := jobMessage(job, d)
+		m := k.Job(job)
 		if r.GetWithoutSpecs() {
 			m.Spec = nil
 		}
@@ -141,59 +135,6 @@ func jobPage(s *ledger.State, d *desk, r *headroomv1.ListJobsRequest, out *headr
 		out.Jobs = append(out.Jobs, m)
 	}
 	return nil
-}
-
-func jobMessage(j ledger.Job, d *desk) *headroomv1.Job {
-	m := &headroomv1.Job{
-		Id: j.ID, Name: j.Name, Class: j.Class, Spec: j.Spec, SubmittedUs: j.Submitted, Outcome: j.Outcome, State: headroomv1.JobState_JOB_STATE_QUEUED,
-		Engine: cmp.Or(j.Engine, arbitration.EngineLocal), Queue: j.Queue, Floor: cmp.Or(j.Floor, 1), Dropped: rangeMessages(j.Dropped), Rank: j.Rank,
-		Deflation: deflationMessage(j.Deflation), Energy: energyMessage(j, d),
-	}
-	if j.Deadline > 0 {
-		m.DeadlineS = new(j.Deadline.Seconds())
-	}
-	if j.Uncapped > 0 {
-		seconds := j.Uncapped.Seconds()
-		m.UncappedS = &seconds
-	}
-	if x := j.Stop; x != nil {
-		m.Stop = &headroomv1.EarlyStop{Tasks: x.Tasks, MinTasks: x.MinTasks, Reason: x.Reason, AtUs: x.At}
-	}
-	switch j.State {
-	case ledger.JobDone:
-		m.State = headroomv1.JobState_JOB_STATE_DONE
-	case ledger.JobFailed:
-		m.State = headroomv1.JobState_JOB_STATE_FAILED
-	case ledger.JobCancelled:
-		m.State = headroomv1.JobState_JOB_STATE_CANCELLED
-	case ledger.JobAccepted:
-		if d == nil {
-			return m
-		}
-		if m.Progress = d.board.of(j.ID, time.Now()); m.Progress != nil {
-			m.State = m.Progress.GetState()
-		}
-		if x := d.jobs.of(j.ID, d.now()); x != nil {
-			m.Outlook = proto.CloneOf(x)
-			m.Outlook.Move = d.moveOf(j.ID)
-		}
-		return m
-	}
-	if d != nil {
-		m.EstimateErrors = d.jobs.errors[j.ID]
-	}
-	runtime := j.Runtime.Seconds()
-	m.Progress = &headroomv1.JobProgress{Id: j.ID, State: m.State, Tasks: j.Tasks, Done: j.Done, RuntimeS: &runtime, Dropped: droppedAtEnd(j)}
-	return m
-}
-
-// droppedAtEnd is how many tasks an ended job did without. One that is done has done each of its tasks or dropped it; the
-// log lists only those that an early stop dropped, not those that a drop ratio has left out.
-func droppedAtEnd(j ledger.Job) uint32 {
-	if j.State == ledger.JobDone && j.Done < j.Tasks {
-		return max(j.DroppedTasks(), j.Tasks-j.Done)
-	}
-	return j.DroppedTasks()
 }
 
 type direct = connect.BidiStream[headroomv1.SchedulerMessage, headroomv1.DirectorMessage]
@@ -241,19 +182,37 @@ func (j jobService) listen(ctx context.Context, x *direct) error {
 		if err != nil {
 			return ended(err)
 		}
-		d := j.leading.Load()
-		if d == nil {
+		l := j.requests.loop.Load()
+		if l == nil {
 			continue
 		}
-		if err := d.post(ctx, func() {
+		if err := l.Post(ctx, func(k *leading.Known) {
 			if p := m.GetProgress(); p != nil {
-				d.due = d.board.report(p, time.Now()) || d.due
+				k.ReportJobs(p)
 			}
 			if a := m.GetAck(); a != nil {
-				d.heed(a)
+				k.Acknowledge(a)
 			}
 		}); err != nil && ctx.Err() != nil {
 			return ended(err)
 		}
 	}
+}
+
+// ExplainJob implements headroomv1connect.JobServiceHandler.
+func (j jobService) ExplainJob(ctx context.Context, r *connect.Request[headroomv1.ExplainJobRequest]) (*connect.Response[headroomv1.ExplainJobResponse], error) {
+	out := &headroomv1.ExplainJobResponse{}
+	var err, refused error
+	out.Meta, err = j.requests.read(ctx, false, func(s *ledger.State, k *leading.Known) {
+		job, known := s.Jobs[r.Msg.GetId()]
+		if !known {
+			refused = j.requests.refuse(fmt.Errorf("job %q: %w", r.Msg.GetId(), ledger.ErrUnknownJob))
+			return
+		}
+		out.Job, out.Moves = k.Job(job), k.JobMoves(job.ID)
+	})
+	if err = cmp.Or(err, refused); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(out), nil
 }

@@ -20,6 +20,8 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/consensus"
+	"headroom/coordinator/leading"
+	"headroom/coordinator/members"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/ledger"
@@ -216,7 +218,7 @@ func TestMembershipRefusals(t *testing.T) {
 
 		c.await("c4")
 		r, err := asked(c, &headroomv1.AddMemberRequest{Id: "c4", RpcAddress: "rpc-c4", DryRun: true, Change: change("x")}, memberService.AddMember)
-		if err != nil || r.GetAlready() || c.leader().isMember("c4") {
+		if err != nil || r.GetAlready() || c.leader().members.Roster.Has("c4") {
 			t.Errorf("dry run: %v, %v", r, err)
 		}
 		leader := c.leader().cfg.ID
@@ -283,7 +285,7 @@ func TestChangeIsFinishedByTheNextLeader(t *testing.T) {
 				c.seated("c1", "c2", "c3", "c4", "c5")
 				c.await("c6")
 				l := c.leader()
-				if err := l.commit(t.Context(), ledger.Command{Server: &x.begin, Actor: "mia"}); err != nil {
+				if err := l.requests.commit(t.Context(), ledger.Command{Server: &x.begin, Actor: "mia"}); err != nil {
 					t.Fatal(err)
 				}
 				id := l.cfg.ID
@@ -366,11 +368,10 @@ func membershipThroughFaults(t *testing.T, dice *rand.Rand) {
 		}
 	}
 	c.until("raft's list is the ledger's", 2*time.Minute, func() bool {
-		m, err := c.leader().membershipNow(lately())
-		return err == nil && len(m.steps()) == 0
+		return c.settled()
 	})
 	for _, request := range acknowledged {
-		if !c.leader().carriedOut(request) {
+		if !(memberService{c.leader().server}).carriedOut(request) {
 			t.Errorf("%s was acknowledged and is not in the log", request)
 		}
 	}
@@ -393,11 +394,11 @@ func (c *cluster) oneReader() {
 	answered := map[string]string{}
 	for _, id := range c.every() {
 		s := c.server(id)
-		if s == nil || s.leading.Load() == nil {
+		if s == nil || !s.requests.leads() {
 			continue
 		}
 		ctx, cancel := context.WithTimeout(c.t.Context(), 300*time.Millisecond)
-		meta, err := s.read(ctx, false, func(*ledger.State, *desk) {})
+		meta, err := s.requests.read(ctx, false, func(*ledger.State, *leading.Known) {})
 		cancel()
 		if err != nil {
 			continue
@@ -429,11 +430,11 @@ func TestHealthSaysWhatIsWrong(t *testing.T) {
 			}
 		}
 		away := slices.DeleteFunc([]string{"c1", "c2", "c3"}, func(id string) bool { return id == l.cfg.ID })[0]
-		c.server(away).lastWords(fmt.Errorf("consensus: append to the log after 2s: %w", consensus.ErrWriteDeadline))
+		c.server(away).members.Facts.SayLastWords(fmt.Errorf("consensus: append to the log after 2s: %w", consensus.ErrWriteDeadline))
 		c.kill(away)
 		time.Sleep(5 * time.Second)
 		m := healthNow(t, c)[away]
-		if got := codes(m); m.GetHealthy() || m.GetRole() != roleAway || !slices.Equal(got, []string{"fail member-ended", "fail member-silent"}) {
+		if got := codes(m); m.GetHealthy() || m.GetRole() != "unreachable" || !slices.Equal(got, []string{"fail member-ended", "fail member-silent"}) {
 			t.Errorf("ended: %q", got)
 		}
 		if text := m.GetHealth()[0].GetText(); !strings.Contains(text, "log write missed its deadline") {
@@ -448,85 +449,11 @@ func TestHealthSaysWhatIsWrong(t *testing.T) {
 		if m := healthNow(t, c)[away]; !m.GetHealthy() || len(m.GetHealth()) > 0 {
 			t.Errorf("back again: %v", m)
 		}
-		read, voters := c.leader().clocks(t.Context())
+		read, voters := c.leader().members.Clocks(t.Context())
 		if voters != 3 || len(read) != 3 || !(ledger.Clock{Servers: read, Voters: voters}).Agreed(time.Now().UnixMicro()) {
 			t.Errorf("clocks %v of %d", read, voters)
 		}
 	})
-}
-
-// What a server says of itself is judged by these bounds.
-func TestHealthItems(t *testing.T) {
-	t.Parallel()
-	free := func(n uint64) *uint64 { return &n }
-	ago := func(d time.Duration) *int64 { ms := d.Milliseconds(); return &ms }
-	sound := func(change func(*judged)) judged {
-		j := judged{
-			x: ledger.Server{ID: "c1", Voter: true}, rules: 2, newest: 2,
-			raft: &consensus.Health{Member: consensus.Member{ID: "c1", Voter: true}, Lag: free(0)},
-			fact: fact{said: &headroomv1.ServerFacts{RulesNewest: 2, RulesOldest: 1, DiskFreeBytes: free(10 << 30), SlowestWriteUs: 5000, WriteDeadlineUs: 2_000_000}},
-		}
-		change(&j)
-		return j
-	}
-	lag := consensus.MaxLag + uint64(1)
-	for name, x := range map[string]struct {
-		change func(*judged)
-		want   []string
-	}{
-		"sound":             {func(*judged) {}, nil},
-		"disk getting full": {func(j *judged) { j.fact.said.DiskFreeBytes = free(100 << 20) }, []string{"warn member-disk-full"}},
-		"disk full":         {func(j *judged) { j.fact.said.DiskFreeBytes = free(10 << 20) }, []string{"fail member-disk-full"}},
-		"disk unknown":      {func(j *judged) { j.fact.said.DiskFreeBytes = nil }, nil},
-		"disk slow":         {func(j *judged) { j.fact.said.SlowestWriteUs = 600_000 }, []string{"warn member-disk-slow"}},
-		"disk frozen":       {func(j *judged) { j.fact.said.SlowestWriteUs = 1_900_000 }, []string{"fail member-disk-slow"}},
-		"clock":             {func(j *judged) { j.fact.offset = -3 * time.Second }, []string{"warn member-clock"}},
-		"wrong clock":       {func(j *judged) { j.fact.offset = time.Hour }, []string{"fail member-clock"}},
-		"older version":     {func(j *judged) { j.rules, j.fact.said.RulesNewest = 1, 1 }, []string{"warn member-version"}},
-		"too old":           {func(j *judged) { j.fact.said.RulesNewest = 1 }, []string{"fail member-version"}},
-		"behind":            {func(j *judged) { j.raft.Lag, j.raft.Fault = &lag, errors.New("behind") }, []string{"fail member-behind"}},
-		"silent":            {func(j *judged) { j.raft.Fault, j.fact.said = errors.New("silent"), nil }, []string{"fail member-silent"}},
-		"no rpc":            {func(j *judged) { j.fact.said = nil }, []string{"warn member-no-rpc"}},
-		"leaving":           {func(j *judged) { j.x.Leaving, j.stuck = true, errors.New("why") }, []string{"warn member-leaving"}},
-		"joining":           {func(j *judged) { j.raft = nil }, []string{"fail member-joining"}},
-		"old gossip key":    {func(j *judged) { j.fact.said.ForeignGossipMs = ago(time.Minute) }, []string{"warn gossip-foreign-key"}},
-		"long ago":          {func(j *judged) { j.fact.said.ForeignGossipMs = ago(time.Hour) }, nil},
-		"to vote":           {func(j *judged) { j.raft.Voter = false }, []string{"warn member-joining"}},
-	} {
-		m := sound(x.change).message(time.Now())
-		if got := codes(m); !slices.Equal(got, x.want) {
-			t.Errorf("%s: %q, want %q", name, got, x.want)
-		}
-		if fails := strings.Contains(strings.Join(x.want, " "), "fail"); m.GetHealthy() == fails {
-			t.Errorf("%s: healthy %v", name, m.GetHealthy())
-		}
-	}
-}
-
-// Servers that send gossip with different keys are named, each with its key.
-func TestGossipKeysDiffer(t *testing.T) {
-	t.Parallel()
-	server := func(id string, keys ...string) *headroomv1.MemberHealth {
-		return &headroomv1.MemberHealth{Id: id, Facts: &headroomv1.ServerFacts{GossipKeys: keys}}
-	}
-	silent := &headroomv1.MemberHealth{Id: "c4"}
-	for name, x := range map[string]struct {
-		members []*headroomv1.MemberHealth
-		want    string
-	}{
-		"one key":            {[]*headroomv1.MemberHealth{server("c1", "aa"), server("c2", "aa", "bb"), silent}, ""},
-		"no gossip":          {[]*headroomv1.MemberHealth{server("c1"), server("c2")}, ""},
-		"half way":           {[]*headroomv1.MemberHealth{server("c1", "bb", "aa"), server("c2", "aa", "bb"), server("c3", "aa", "bb")}, "c1 with bb; c2, c3 with aa"},
-		"one without gossip": {[]*headroomv1.MemberHealth{server("c1"), server("c2", "aa")}, ""},
-	} {
-		text := ""
-		for _, i := range gossipKeys(x.members) {
-			text += i.GetText()
-		}
-		if x.want == "" && text != "" || !strings.HasSuffix(text, x.want) {
-			t.Errorf("%s: %q, want %q", name, text, x.want)
-		}
-	}
 }
 
 // Every refusal about the group has a code, an exit code and a way out.
@@ -559,5 +486,30 @@ func TestNoSecondGroupIsFounded(t *testing.T) {
 		if !fresh.foundedElsewhere(empty) || fresh.foundedElsewhere(used) || fresh.foundedElsewhere("") {
 			t.Errorf("with nothing %v, with a log %v", fresh.foundedElsewhere(empty), fresh.foundedElsewhere(used))
 		}
+	})
+}
+
+// settled reports whether nothing is left to do about the members: raft's list is the
+// ledger's, and nobody is to join, to vote or to leave.
+func (c *cluster) settled() bool {
+	l := c.leader()
+	h, err := l.members.Health(members.Lately())
+	if err != nil {
+		return false
+	}
+	in, known := []string{}, []string{}
+	for _, m := range l.group.Members() {
+		in = append(in, m.ID+m.Address)
+	}
+	l.machine.View(func(s *ledger.State) {
+		for _, x := range s.ServersByID() {
+			known = append(known, x.ID+x.Raft)
+		}
+	})
+	slices.Sort(in)
+	return slices.Equal(in, known) && !slices.ContainsFunc(h.Members, func(m *headroomv1.MemberHealth) bool {
+		return slices.ContainsFunc(m.GetHealth(), func(i *headroomv1.HealthItem) bool {
+			return slices.Contains([]string{"member-joining", "member-leaving", "member-version"}, i.GetCode())
+		})
 	})
 }

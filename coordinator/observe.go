@@ -1,25 +1,21 @@
 package coordinator
 
 import (
-	"cmp"
 	"context"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"headroom/coordinator/alarms"
+	"headroom/coordinator/leading"
+	"headroom/coordinator/members"
 	"headroom/coordinator/view"
 
-	"headroom/coordinator/arbitration"
-
-	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator/metrics"
 	"headroom/internal/listen"
 	"headroom/internal/scrape"
 	"headroom/ledger"
-	"headroom/units"
 )
 
 // viewWait bounds how long a scrape waits for the desk and for the proof that this
@@ -31,15 +27,15 @@ func (s *server) observe() *metrics.View {
 	ctx, cancel := context.WithTimeout(context.Background(), viewWait)
 	defer cancel()
 	v := &metrics.View{}
-	_, _ = s.read(ctx, true, func(st *ledger.State, d *desk) { // a stale read is never refused
-		v.Leads, v.Revision = d != nil, st.Revision
-		v.Nodes = view.Nodes(st, d.heard())
-		v.Domains = view.Domains(st, d.heard(), v.Nodes)
-		v.JobsRunning = jobsRunning(st, d)
-		if d != nil {
-			v.EnergyByClass, v.EnergyIdle = classEnergy(d), idleEnergy(d)
+	_, _ = s.requests.read(ctx, true, func(st *ledger.State, k *leading.Known) { // a stale read is never refused
+		v.Leads, v.Revision = k != nil, st.Revision
+		v.Nodes = view.Nodes(st, k.Heard())
+		v.Domains = view.Domains(st, k.Heard(), v.Nodes)
+		v.JobsRunning = k.JobsRunning(st)
+		if k != nil {
+			v.EnergyByClass, v.EnergyIdle = k.Energy()
 		}
-		v.Health = alarms.Items(append(s.brakeAlarms(st), d.allAlarms(st, v.Nodes)...))
+		v.Health = alarms.Items(append(s.brakeAlarms(st), k.Alarms(st, v.Nodes)...))
 	})
 	if v.Leads {
 		s.observeGroup(v)
@@ -56,35 +52,20 @@ func (s *server) observe() *metrics.View {
 	return v
 }
 
-// jobsRunning counts the running jobs by engine.
-func jobsRunning(s *ledger.State, d *desk) map[string]int {
-	out := map[string]int{}
-	if d == nil {
-		return out
-	}
-	for _, j := range s.Jobs {
-		if d.board.of(j.ID, time.Now()).GetState() == headroomv1.JobState_JOB_STATE_RUNNING && j.State == ledger.JobAccepted {
-			out[cmp.Or(j.Engine, arbitration.EngineLocal)]++
-		}
-	}
-	return out
-}
-
 // observeGroup adds what the leader knows of the servers.
 func (s *server) observeGroup(v *metrics.View) {
-	now, err := s.membershipNow(lately())
+	h, err := s.members.Health(members.Lately())
 	if err != nil {
 		return // the lead is just gone
 	}
 	v.Lag = map[string]uint64{}
-	members := s.judge(now)
-	for _, m := range members {
+	for _, m := range h.Members {
 		v.Health = append(v.Health, m.GetHealth()...)
 		if m.Lag != nil {
 			v.Lag[m.GetId()] = m.GetLag()
 		}
 	}
-	v.Health = slices.Concat(v.Health, groupHealth(now), gossipKeys(members))
+	v.Health = append(v.Health, h.Group...)
 }
 
 // sizeOf is the size of the files below a folder, nil where it cannot be read.
@@ -130,42 +111,4 @@ func (s *server) serveMetrics(ctx context.Context) error {
 		return err
 	}
 	return scrape.Serve(ctx, l, scrape.Handler(s.told, s.logger))
-}
-
-// watchBudgets counts the time since the last look in which domains drew, or were
-// charged, more than their budgets. A gap in which nothing was decided counts as
-// far as what was measured is still believed.
-func (d *desk) watchBudgets(domains []*headroomv1.Domain) {
-	now := d.now()
-	passed := min(now-d.looked, view.StaleReport)
-	d.looked = now
-	for _, m := range domains {
-		drawn := m.GetMeasuredUw()
-		if m.GetMeasuredBy() == view.MeasuredByNodes {
-			drawn += m.GetUnmanagedUw() // a meter sees what nobody manages as well
-		}
-		if m.MeasuredUw != nil && drawn > m.GetBudgetUw() {
-			d.counts.Violated(m.GetName(), units.Power(drawn-m.GetBudgetUw()), passed)
-		}
-		if m.GetHeadroomUw() < 0 {
-			d.counts.Short(m.GetName(), passed)
-		}
-	}
-}
-
-// punctual counts a tick that comes too late, and keeps what the process did before it.
-func (d *desk) punctual(ticked, now time.Duration) {
-	if ticked == 0 || now-ticked <= 2*d.timing.Tick {
-		return
-	}
-	d.counts.Missed()
-	d.missed()
-}
-
-// countGrant counts an answer that is about to go out.
-func (d *desk) countGrant(ctx context.Context, g ledger.NodeGrant) {
-	if v, ok := d.lead.Table().View(g.Node, d.now()); ok {
-		d.counts.Granted(v.Age)
-		d.traces.Past(ctx, "exchange", v.Age).Text("headroom.node", g.Node).Number("headroom.sequence", g.Grant.Stamp.Seq).End(nil)
-	}
 }

@@ -5,20 +5,14 @@
 package coordinator
 
 import (
-	"log/slog"
 	"os"
 	"regexp"
 	"testing"
-	"testing/synctest"
 	"time"
-
-	"headroom/coordinator/view"
 
 	dto "github.com/prometheus/client_model/go"
 
-	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator/metrics"
-	"headroom/internal/scrape"
 	"headroom/units"
 )
 
@@ -56,10 +50,10 @@ func TestEveryAlarmIsAMetric(t *testing.T) {
 	for _, i := range metrics.HealthItems() {
 		listed[i.Code] = true
 	}
-	// "code", Fail and add(..., "code" in alarms.go and own_alarms.go; "member-..." and Code: "..." in member_health.go.
+	// "code", Fail and add(..., "code" in package alarms and leading; "member-..." and Code: "..." in members/health.go.
 	forms := regexp.MustCompile(`"([a-z-]+)", (?:alarms\.)?(?:Fail|Warn)\b|"((?:member|gossip)-[a-z-]+)"|Code: "([a-z-]+)", Severity: "warn"`)
 	found := map[string]bool{}
-	for _, file := range []string{"alarms/alarms.go", "own_alarms.go", "brake.go", "member_health.go"} {
+	for _, file := range []string{"alarms/alarms.go", "leading/known.go", "leading/jobs.go", "brake.go", "members/health.go"} {
 		src, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -120,61 +114,4 @@ func TestALeaderAndAFollowerTellWhatTheyKnow(t *testing.T) {
 			}
 		}
 	})
-}
-
-// Time counts while measured power is known and above what the budget leaves it,
-// and a long gap counts as far as a measurement is believed.
-func TestTimeAboveTheBudget(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(Config{ID: "c1"}, slog.New(slog.DiscardHandler))
-		d := &desk{began: time.Now(), counts: s.counts}
-		uw := func(w int64) *int64 { w *= 1_000_000; return &w }
-		over := &headroomv1.Domain{Name: "metered", BudgetUw: *uw(100), UnmanagedUw: *uw(30), MeasuredUw: uw(110), MeasuredBy: "pdu-7"}
-		nodes := &headroomv1.Domain{Name: "nodes", BudgetUw: *uw(100), UnmanagedUw: *uw(30), MeasuredUw: uw(80), MeasuredBy: view.MeasuredByNodes}
-		below := &headroomv1.Domain{Name: "below", BudgetUw: *uw(100), MeasuredUw: uw(100), MeasuredBy: "pdu-8"}
-		unknown := &headroomv1.Domain{Name: "unknown", BudgetUw: *uw(100), HeadroomUw: -1}
-		all := []*headroomv1.Domain{over, nodes, below, unknown}
-		time.Sleep(2 * time.Second)
-		d.watchBudgets(all)
-		time.Sleep(time.Hour)
-		d.watchBudgets(all)
-		c := metrics.New("0", func() *metrics.View { return &metrics.View{Domains: all} }, s.counts)
-		s.told = scrape.Gatherer(c)
-		got := toldBy(t, s)
-		for name, want := range map[string]map[string]float64{
-			"headroom_budget_violation_seconds_total": {"metered ": 5, "nodes ": 5, "below ": 0, "unknown ": 0},
-			"headroom_budget_violation_joules_total":  {"metered ": 50, "nodes ": 50, "below ": 0, "unknown ": 0},
-			"headroom_budget_shortfall_seconds_total": {"metered ": 0, "nodes ": 0, "below ": 0, "unknown ": 5},
-		} {
-			for domain, v := range want {
-				if got[name][domain] != v {
-					t.Errorf("%s of %s is %v, want %v", name, domain, got[name][domain], v)
-				}
-			}
-		}
-	})
-}
-
-// A tick two seconds after the one before is late, not missed; the first is neither.
-func TestMissedTicks(t *testing.T) {
-	t.Parallel()
-	s := newServer(Config{ID: "c1"}, slog.New(slog.DiscardHandler))
-	d := s.newDesk(1)
-	missed := 0
-	d.missed = func() { missed++ }
-	for _, x := range []struct{ ticked, now time.Duration }{{0, time.Hour}, {time.Second, 3 * time.Second}, {time.Second, 2 * time.Second}} {
-		d.punctual(x.ticked, x.now)
-	}
-	if missed != 0 {
-		t.Errorf("%d ticks missed", missed)
-	}
-	d.punctual(time.Second, 3*time.Second+1)
-	d.punctual(time.Second, 9*time.Second)
-	if missed != 2 {
-		t.Errorf("a recording was asked for %d times, want 2", missed)
-	}
-	if got := toldBy(t, s)["headroom_ticks_missed_total"][""]; got != 2 {
-		t.Errorf("%v missed ticks counted, want 2", got)
-	}
 }

@@ -139,7 +139,7 @@ func TestNoLeaseWithoutCommit(t *testing.T) {
 				t.Errorf("%s holds %v, lease %v", n.name, h.effective, h.held)
 			}
 		}
-		if leader.leading.Load() != nil {
+		if leader.requests.leads() {
 			t.Error("the cut-off server still has a desk")
 		}
 	})
@@ -310,11 +310,11 @@ func TestCutOfACallerWhoHangsUp(t *testing.T) {
 		c.allHeld(5 * time.Second)
 		time.Sleep(10*time.Second + 400*time.Millisecond)
 		l := c.leader()
-		d := l.leading.Load()
+		d := l.requests.loop.Load()
 		ctx, hangUp := context.WithCancel(t.Context())
 		r := &headroomv1.SetBudgetRequest{BudgetUw: int64(250 * units.Watt)}
 		cut, _ := budgetRequest(ctx, r, func(*ledger.State) error { hangUp(); return nil })
-		if a, err := d.request(ctx, cut); a.Err != nil || err != nil && !errors.Is(err, context.Canceled) {
+		if a, err := d.Request(ctx, cut); a.Err != nil || err != nil && !errors.Is(err, context.Canceled) {
 			t.Fatal(a.Err, err)
 		}
 		c.until("the cut has reached the nodes", 200*time.Millisecond, func() bool {

@@ -51,7 +51,7 @@ func TestMegawattNodeCutsNobody(t *testing.T) {
 			t.Fatal(err)
 		}
 		set.Node = &ledger.SetNode{Node: "n01", Settings: settings}
-		if _, err := server.change(t.Context(), set); err != nil {
+		if _, err := server.requests.change(t.Context(), set); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)

@@ -17,6 +17,7 @@ import (
 
 	"headroom/coordinator/snapshot"
 	"headroom/coordinator/statemachine"
+	"headroom/coordinator/view"
 
 	"golang.org/x/sys/unix"
 
@@ -98,13 +99,13 @@ func (b Rebirth) renew(st *ledger.State) error {
 	err := st.Recover(b.Budgets, b.Now.UnixMicro(), b.Actor, cmp.Or(b.Reason, b.Verb), b.KeepTokens...)
 	if errors.Is(err, ledger.ErrUnknownToken) {
 		return &cli.Error{
-			Code: "unknown-token", Exit: cli.ExitUsage, Message: plain(err), Err: err, RequestID: b.RequestID,
+			Code: "unknown-token", Exit: cli.ExitUsage, Message: view.Plain(err), Err: err, RequestID: b.RequestID,
 			Hint: "--keep-token takes the name or the id of a token in the saved state",
 		}
 	}
 	if err != nil {
 		return &cli.Error{
-			Code: "infeasible", Exit: cli.ExitRefused, Message: plain(err), Err: err, RequestID: b.RequestID,
+			Code: "infeasible", Exit: cli.ExitRefused, Message: view.Plain(err), Err: err, RequestID: b.RequestID,
 			Hint: "coordinator domain list tells rating and margin of each domain where another server still answers",
 		}
 	}

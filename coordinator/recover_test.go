@@ -6,7 +6,6 @@ package coordinator
 
 import (
 	"errors"
-	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"headroom/coordinator/members"
 	"headroom/coordinator/snapshot"
 	"headroom/coordinator/statemachine"
 
@@ -180,8 +180,8 @@ func TestLostOnesComeBack(t *testing.T) {
 		if !slices.ContainsFunc(r.Msg.GetAlarms(), func(a *headroomv1.HealthItem) bool { return a.GetCode() == "outgrown" && a.GetHint() != "" }) {
 			t.Errorf("the old group's alarms: %v", r.Msg.GetAlarms())
 		}
-		if old.incarnation() != 1 {
-			t.Errorf("the old group went on to incarnation %d", old.incarnation())
+		if old.members.Roster.Incarnation() != 1 {
+			t.Errorf("the old group went on to incarnation %d", old.members.Roster.Incarnation())
 		}
 		for _, n := range c.nodes {
 			last := n.look().grants
@@ -191,60 +191,13 @@ func TestLostOnesComeBack(t *testing.T) {
 		}
 		c.heal("c1")
 		c.until("the lost ones have ended", time.Minute, func() bool { return c.expelledWith("c2") != nil && c.expelledWith("c3") != nil })
-		if e := c.expelledWith("c2"); !errors.Is(e, errExpelled) || !strings.Contains(e.Error(), "begun without this server") {
+		if e := c.expelledWith("c2"); !errors.Is(e, members.ErrExpelled) || !strings.Contains(e.Error(), "begun without this server") {
 			t.Errorf("c2 ended with %v", e)
 		}
 		if c.expelledWith("c1") != nil {
 			t.Errorf("the survivor ended: %v", c.expelledWith("c1"))
 		}
 	})
-}
-
-// A group that was restored on two servers finds out: both end, and nodes fall to
-// their fail-safe caps rather than obey two leaders.
-func TestRestoredTwice(t *testing.T) {
-	t.Parallel()
-	s := newServer(Config{ID: "c1", Servers: []ServerConfig{{ID: "c1", RPC: "rpc-c1", Raft: "raft-c1"}}}, slog.New(slog.DiscardHandler))
-	_, net := raft.NewInmemTransport("raft-c1")
-	if err := s.join(consensus.Config{Transport: net, Stores: memory(), Fatal: func(error) {}}); err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.group.Close() }()
-	deadline := time.NewTimer(20 * time.Second)
-	defer deadline.Stop()
-	look := time.NewTicker(5 * time.Millisecond)
-	defer look.Stop()
-	for s.role() != roleLeader {
-		select {
-		case <-look.C:
-		case <-deadline.C:
-			t.Fatal("it does not lead")
-		}
-	}
-	answer := func(change func(*headroomv1.DescribeServerResponse)) []*headroomv1.DescribeServerResponse {
-		a := &headroomv1.DescribeServerResponse{
-			Server:   &headroomv1.ServerFacts{Id: "c2", Role: roleLeader, Incarnation: 1},
-			Standing: &headroomv1.Standing{Why: "server c1 is not a member of the group"},
-		}
-		change(a)
-		return []*headroomv1.DescribeServerResponse{a}
-	}
-	for name, x := range map[string]struct {
-		change func(*headroomv1.DescribeServerResponse)
-		want   string
-	}{
-		"restored twice":          {func(*headroomv1.DescribeServerResponse) {}, "restored on two servers"},
-		"a later incarnation":     {func(a *headroomv1.DescribeServerResponse) { a.Server.Incarnation = 2 }, "incarnation 2 of the group"},
-		"a member":                {func(a *headroomv1.DescribeServerResponse) { a.Standing = &headroomv1.Standing{Member: true} }, ""},
-		"not proven":              {func(a *headroomv1.DescribeServerResponse) { a.Standing = nil }, ""},
-		"an earlier incarnation":  {func(a *headroomv1.DescribeServerResponse) { a.Server.Incarnation = 0 }, ""},
-		"nobody answers, nothing": {func(a *headroomv1.DescribeServerResponse) { a.Standing, a.Server = nil, nil }, ""},
-	} {
-		err := s.expelled(answer(x.change))
-		if (err != nil) != (x.want != "") || err != nil && !strings.Contains(err.Error(), x.want) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
 
 // onDisk is a stopped server of one on a real folder, and the Rebirth of it.

@@ -19,6 +19,7 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/leading"
 	"headroom/internal/rpc"
 	"headroom/lease"
 	"headroom/ledger"
@@ -123,7 +124,7 @@ func (h *history) running() (out []string) {
 func (h *history) victim() string {
 	ids := h.running()
 	for _, id := range ids {
-		if h.server(id).leading.Load() != nil && h.dice.IntN(3) > 0 {
+		if h.server(id).requests.leads() && h.dice.IntN(3) > 0 {
 			return id
 		}
 	}
@@ -203,8 +204,8 @@ func (h *history) pause(id string) (undo func()) {
 		h.lines.set("raft-"+id, "raft-"+other, false, long)
 		h.lines.set("raft-"+other, "raft-"+id, false, long)
 	}
-	if d := h.server(id).leading.Load(); d != nil {
-		_ = d.post(context.Background(), func() { time.Sleep(long) })
+	if d := h.server(id).requests.loop.Load(); d != nil {
+		_ = d.Post(context.Background(), func(*leading.Known) { time.Sleep(long) })
 	}
 	return h.lines.mend
 }
@@ -282,8 +283,7 @@ func (h *history) settle() {
 	}
 	h.until("every node holds a lease", time.Minute, func() bool { return h.held() == len(h.nodes) })
 	h.until("the group is as the ledger says", 2*time.Minute, func() bool {
-		m, err := h.leader().membershipNow(lately())
-		return err == nil && len(m.steps()) == 0
+		return h.settled()
 	})
 	time.Sleep(10 * time.Second)
 	h.reap()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"headroom/coordinator/leading"
 	"headroom/coordinator/snapshot"
 
 	"connectrpc.com/connect"
@@ -42,7 +43,7 @@ func (s *server) snapshotNow() (snapshot.Header, []byte, error) {
 func (m memberService) SaveSnapshot(
 	ctx context.Context, r *connect.Request[headroomv1.SaveSnapshotRequest], out *connect.ServerStream[headroomv1.SaveSnapshotResponse],
 ) error {
-	if _, err := m.read(ctx, r.Msg.GetStale(), func(*ledger.State, *desk) {}); err != nil {
+	if _, err := m.requests.read(ctx, r.Msg.GetStale(), func(*ledger.State, *leading.Known) {}); err != nil {
 		return err
 	}
 	h, state, err := m.snapshotNow()
@@ -50,7 +51,7 @@ func (m memberService) SaveSnapshot(
 		return err
 	}
 	if h.Cluster == "" {
-		return m.refuse(ledger.ErrNotFounded)
+		return m.requests.refuse(ledger.ErrNotFounded)
 	}
 	head, err := json.Marshal(h)
 	if err != nil {

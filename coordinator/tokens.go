@@ -8,6 +8,7 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator/access"
+	"headroom/coordinator/leading"
 	"headroom/ledger"
 )
 
@@ -15,7 +16,7 @@ import (
 func (c clusterService) ListTokens(ctx context.Context, r *connect.Request[headroomv1.ListTokensRequest]) (*connect.Response[headroomv1.ListTokensResponse], error) {
 	out := &headroomv1.ListTokensResponse{}
 	var err error
-	out.Meta, err = c.read(ctx, r.Msg.GetStale(), func(s *ledger.State, _ *desk) {
+	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(s *ledger.State, _ *leading.Known) {
 		for _, t := range s.TokensByName() {
 			out.Tokens = append(out.Tokens, &headroomv1.Token{Id: t.ID, Name: t.Name, Role: string(t.Role), CreatedUs: t.Created, ExpiresUs: t.Expires})
 		}
@@ -31,7 +32,7 @@ func (c clusterService) GetSelf(ctx context.Context, _ *connect.Request[headroom
 	who := access.CallerOf(ctx)
 	out := &headroomv1.GetSelfResponse{Name: cmp.Or(who.Name, "anybody on this machine"), Role: string(who.Role)}
 	var err error
-	out.Meta, err = c.read(ctx, true, func(*ledger.State, *desk) {})
+	out.Meta, err = c.requests.read(ctx, true, func(*ledger.State, *leading.Known) {})
 	if err != nil {
 		return nil, err
 	}

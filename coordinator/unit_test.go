@@ -3,17 +3,14 @@ package coordinator
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"testing"
 
 	"connectrpc.com/connect"
 
-	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
 	"headroom/consensus"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
-	"headroom/lease"
 	"headroom/ledger"
 	"headroom/ledger/leader"
 	"headroom/units"
@@ -21,22 +18,11 @@ import (
 
 const w = units.Watt
 
-// An acknowledgement of another leadership says nothing about this one's directives.
-func TestAcknowledgementsOfThisLeadership(t *testing.T) {
-	t.Parallel()
-	b, e := newJobBoard(), lease.Epoch{Incarnation: 1, Term: 4}
-	b.ack(e, &headroomv1.DirectiveAck{Epoch: &headroomv1.Epoch{Incarnation: 1, Term: 3}, Seq: 500}, "")
-	b.ack(e, &headroomv1.DirectiveAck{Epoch: &headroomv1.Epoch{Incarnation: 1, Term: 4}, Seq: 2, Error: "no such node"}, "")
-	if b.acked != 0 || b.refused != 2 {
-		t.Errorf("acknowledged %d, refused %d", b.acked, b.refused)
-	}
-}
-
 // Every refusal tells the operator what was wrong, with a code, an exit code and
 // a way out; and what certainly changed nothing never says that it is unknown.
 func TestEveryRefusalHasAWayOut(t *testing.T) {
 	t.Parallel()
-	s := &server{logger: slog.New(slog.DiscardHandler)}
+	s := &requests{}
 	type want struct {
 		code string
 		exit int

@@ -97,7 +97,7 @@ func TestRollingUpgrade(t *testing.T) {
 				t.Fatalf("rules %d are in force while %d servers are old", now, 3-i)
 			}
 			// What only later rules know waits, whoever leads.
-			_, err := c.leader().change(t.Context(), ledger.Command{Upgrade: &ledger.Upgrade{Rules: int(coming) + 1}})
+			_, err := c.leader().requests.change(t.Context(), ledger.Command{Upgrade: &ledger.Upgrade{Rules: int(coming) + 1}})
 			e := rpc.AsCLI(err, "test", "addr")
 			if e == nil || e.Code != "old-rules" || e.Exit != cli.ExitRefused || !strings.Contains(e.Hint, "member health") {
 				t.Errorf("a new command under old rules: %+v", e)
@@ -120,7 +120,7 @@ func TestRollingUpgrade(t *testing.T) {
 		}
 		c.until("the new rules are in force", 30*time.Second, func() bool { return rulesNow(c) == int(coming) })
 		c.seated("c1", "c2", "c3")
-		if _, err := c.leader().change(t.Context(), ledger.Command{Drain: &ledger.DrainNode{Node: "n01"}}); err != nil {
+		if _, err := c.leader().requests.change(t.Context(), ledger.Command{Drain: &ledger.DrainNode{Node: "n01"}}); err != nil {
 			t.Errorf("a command under the new rules: %v", err)
 		}
 		time.Sleep(5 * time.Second)

@@ -3,7 +3,7 @@
 // that never saw the job too; a drop ratio is committed before it is told, told until the
 // scheduler has acknowledged it, and what refuses it is said; the newest moves of a job are
 // remembered, so many and no more, and forgotten with it.
-package coordinator
+package leading
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 
 	"headroom/coordinator/arbitration"
 
-	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -31,7 +30,7 @@ func localJob(id string, floor float64) ledger.Command {
 }
 
 // sprintRoom holds n01 below its rating with joules to spare: the operator's max is 150 W.
-func sprintRoom(t *testing.T, d *desk) {
+func sprintRoom(t *testing.T, d *Loop) {
 	t.Helper()
 	most := 150 * w
 	d.must(t, ledger.Command{Node: &ledger.SetNode{Node: "n01", Settings: ledger.Settings{Max: &most}}})
@@ -39,12 +38,12 @@ func sprintRoom(t *testing.T, d *desk) {
 }
 
 // live keeps the node's heartbeats and the scheduler's reports going for so many seconds.
-func live(t *testing.T, d *desk, seconds int, report func() *headroomv1.ProgressReport) {
+func live(t *testing.T, d *Loop, seconds int, report func() *headroomv1.ProgressReport) {
 	t.Helper()
 	for range seconds {
 		alive(t, d)
 		if r := report(); r != nil {
-			if err := d.ask(t.Context(), func() { d.due = d.board.report(r, time.Now()) || d.due }); err != nil {
+			if err := d.Ask(t.Context(), func(*Known) { d.jobs.report(r) }); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -54,7 +53,7 @@ func live(t *testing.T, d *desk, seconds int, report func() *headroomv1.Progress
 }
 
 // alive lets the node tell that it holds what it was granted last.
-func alive(t *testing.T, d *desk) {
+func alive(t *testing.T, d *Loop) {
 	t.Helper()
 	var n ledger.Node
 	d.machine.View(func(s *ledger.State) { n = s.Nodes["n01"] })
@@ -67,17 +66,17 @@ func alive(t *testing.T, d *desk) {
 	if n.Owes != "" && n.Sprint == nil { // it is back
 		r.Ended = []ledger.SprintSpent{{ID: n.Owes, Spent: new(units.Joule)}}
 	}
-	if err := d.hear(t.Context(), r); err != nil {
+	if err := d.Hear(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (d *desk) jobShown(id string) (m *headroomv1.Job) {
-	_ = d.ask(context.Background(), func() { d.machine.View(func(s *ledger.State) { m = jobMessage(s.Jobs[id], d) }) })
+func (d *Loop) jobShown(id string) (m *headroomv1.Job) {
+	_ = d.Ask(context.Background(), func(*Known) { d.machine.View(func(s *ledger.State) { m = d.known.Job(s.Jobs[id]) }) })
 	return m
 }
 
-func openSprints(d *desk) (out []ledger.Sprint) {
+func openSprints(d *Loop) (out []ledger.Sprint) {
 	d.machine.View(func(s *ledger.State) {
 		for _, p := range s.SprintsByTime() {
 			if p.Open() && p.Ended == "" {
@@ -132,8 +131,8 @@ func TestSprintTimerIsHeededAtOnce(t *testing.T) {
 		if m.GetKind() != headroomv1.MoveKind_MOVE_KIND_SPRINT || m.GetCostUj() <= 0 || m.GetAcknowledged() {
 			t.Errorf("%v", m)
 		}
-		_ = d.ask(t.Context(), func() {
-			d.board.ack(d.epoch, &headroomv1.DirectiveAck{Epoch: wire.EpochMessage(d.epoch), Seq: 1}, "the sprint of j1")
+		_ = d.Ask(t.Context(), func(*Known) {
+			d.jobs.reports.ack(d.epoch, &headroomv1.DirectiveAck{Epoch: wire.EpochMessage(d.epoch), Seq: 1}, "the sprint of j1")
 		})
 		if m = d.jobShown("j1").GetOutlook().GetMove(); !m.GetAcknowledged() {
 			t.Errorf("acknowledged, and yet %v", m)
@@ -227,7 +226,7 @@ func TestDropRatiosAreCommittedThenTold(t *testing.T) {
 		d, log, out, _ := admitted(t)
 		brain := &scripted{}
 		d.must(t, localJob("j1", 0.5))
-		if err := d.ask(t.Context(), func() { d.jobs.decide = brain }); err != nil {
+		if err := d.Ask(t.Context(), func(*Known) { d.jobs.decide = brain }); err != nil {
 			t.Fatal(err)
 		}
 		j := runsNow("j1", map[string]uint32{"n01": 3})
@@ -255,9 +254,9 @@ func TestDropRatiosAreCommittedThenTold(t *testing.T) {
 		if committed == 0 || len(orders) != 1 || orders[0].Deflate.GetTheta() != 0.2 || orders[0].Deflate.GetSeed() != 7 || !strings.Contains(orders[0].Reason, "it is late") {
 			t.Fatalf("%d commits, told %+v", committed, orders)
 		}
-		_ = d.ask(t.Context(), func() {
-			d.board.refusals["the drop ratio of j1"] = "the job is over"
-			d.jobs.refused("the drop ratio of j1")
+		_ = d.Ask(t.Context(), func(*Known) {
+			d.jobs.reports.refusals["the drop ratio of j1"] = "the job is over"
+			d.jobs.tellAgain("the drop ratio of j1")
 		})
 		if m := d.jobShown("j1").GetOutlook().GetMove(); m.GetAcknowledged() || m.GetRefused() != "the job is over; it is told again after the next look" {
 			t.Errorf("%v", m)
@@ -266,8 +265,8 @@ func TestDropRatiosAreCommittedThenTold(t *testing.T) {
 		if orders = out.takeOrders(); len(orders) != 1 {
 			t.Errorf("told again %+v", orders)
 		}
-		_ = d.ask(t.Context(), func() {
-			d.board.ack(d.epoch, &headroomv1.DirectiveAck{Epoch: wire.EpochMessage(d.epoch), Seq: 9}, "the drop ratio of j1")
+		_ = d.Ask(t.Context(), func(*Known) {
+			d.jobs.reports.ack(d.epoch, &headroomv1.DirectiveAck{Epoch: wire.EpochMessage(d.epoch), Seq: 9}, "the drop ratio of j1")
 		})
 		if m := d.jobShown("j1").GetOutlook().GetMove(); !m.GetAcknowledged() || m.GetRefused() != "" {
 			t.Errorf("%v", m)
@@ -298,22 +297,22 @@ func TestMovesAreRemembered(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, _, _, _ := admitted(t)
 		d.must(t, localJob("j1", 0.5))
-		err := d.ask(t.Context(), func() {
+		err := d.Ask(t.Context(), func(*Known) {
 			for i := range 200 {
 				kind := headroomv1.MoveKind_MOVE_KIND_CAP
 				if i%2 > 0 {
 					kind = headroomv1.MoveKind_MOVE_KIND_NONE
 				}
 				for range 3 { // looks that decide the same make one
-					d.jobs.decided.Moves = map[string]arbitration.Move{
+					moves := map[string]arbitration.Move{
 						"j1": {Message: &headroomv1.JobMove{Kind: kind, Reason: fmt.Sprint(i), AtUs: int64(i)}, Mark: ""}, "gone": {Message: &headroomv1.JobMove{}, Mark: ""},
 					}
-					d.keepMoves()
+					d.jobs.moves.keep(moves)
 				}
 			}
-			kept := d.movesOf("j1")
-			if len(kept) != movesKept || kept[0].GetReason() != "136" || kept[63].GetReason() != "199" || !kept[0].GetAcknowledged() || len(d.jobs.moves) != 1 {
-				t.Errorf("%d moves of %d jobs, %v to %v", len(kept), len(d.jobs.moves), kept[0], kept[len(kept)-1])
+			kept := d.jobs.moves.all("j1")
+			if len(kept) != movesKept || kept[0].GetReason() != "136" || kept[63].GetReason() != "199" || !kept[0].GetAcknowledged() || len(d.jobs.moves.moves) != 1 {
+				t.Errorf("%d moves of %d jobs, %v to %v", len(kept), len(d.jobs.moves.moves), kept[0], kept[len(kept)-1])
 			}
 		})
 		if err != nil {
@@ -322,62 +321,10 @@ func TestMovesAreRemembered(t *testing.T) {
 	})
 }
 
-// ExplainJob answers with the job and its moves, once it has ended with the tasks that its drop ratio left out too, and refuses
-// one that is not there.
-func TestExplainJob(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		c := newCluster(t, 1, 700*units.Watt)
-		c.addNodes(1)
-		s := jobService{server: c.leader().server}
-		c.allHeld(6 * time.Second)
-		if _, err := s.CommitJob(t.Context(), connect.NewRequest(&headroomv1.CommitJobRequest{Job: &headroomv1.Job{Id: "j1", Class: "low", Rank: 1, Floor: 0.5, DeadlineS: new(90.0)}})); err != nil {
-			t.Fatal(err)
-		}
-		for _, bad := range []float64{-1, 1e12} {
-			if _, err := s.CommitJob(t.Context(), connect.NewRequest(&headroomv1.CommitJobRequest{Job: &headroomv1.Job{Id: "j2", DeadlineS: &bad}})); connect.CodeOf(err) != connect.CodeInvalidArgument {
-				t.Errorf("a deadline of %v s: %v", bad, err)
-			}
-		}
-		r, err := s.DeflateJob(t.Context(), connect.NewRequest(&headroomv1.DeflateJobRequest{Id: "j1", Theta: 0.2, Seed: 7, Reason: "class low"}))
-		if err != nil || r.Msg.GetDeflation().GetTheta() != 0.2 || r.Msg.GetDeflation().GetReason() != "class low" || r.Msg.GetRevision() == 0 {
-			t.Errorf("%v, %v", r, err)
-		}
-		if _, err = s.DeflateJob(t.Context(), connect.NewRequest(&headroomv1.DeflateJobRequest{Id: "j1", Theta: 0.6, Seed: 7})); connect.CodeOf(err) != connect.CodeFailedPrecondition {
-			t.Errorf("below the floor: %v", err)
-		}
-		if _, err = s.DeflateJob(t.Context(), connect.NewRequest(&headroomv1.DeflateJobRequest{Id: "j1", Theta: 0.1, Seed: 7})); connect.CodeOf(err) != connect.CodeInvalidArgument {
-			t.Errorf("lowered: %v", err)
-		}
-		leading := c.leader().leading.Load()
-		_ = leading.ask(t.Context(), func() { leading.board.report(diasReport(runsNow("j1", map[string]uint32{"n01": 3})), time.Now()) })
-		time.Sleep(jobsEvery + time.Second)
-		x, err := s.ExplainJob(t.Context(), connect.NewRequest(&headroomv1.ExplainJobRequest{Id: "j1"}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if j := x.Msg.GetJob(); j.GetDeflation().GetTheta() != 0.2 || j.GetRank() != 1 || j.GetDeadlineS() != 90 || len(x.Msg.GetMoves()) != 1 || x.Msg.GetMeta().GetRevision() == 0 {
-			t.Errorf("%v", x.Msg)
-		}
-		end := &headroomv1.FinishJobRequest{Id: "j1", State: headroomv1.JobState_JOB_STATE_DONE, Tasks: 45, Done: 33}
-		if _, err = s.FinishJob(t.Context(), connect.NewRequest(end)); err != nil {
-			t.Fatal(err)
-		}
-		if x, err = s.ExplainJob(t.Context(), connect.NewRequest(&headroomv1.ExplainJobRequest{Id: "j1"})); err != nil {
-			t.Fatal(err)
-		}
-		if p := x.Msg.GetJob().GetProgress(); p.GetTasks() != 45 || p.GetDone() != 33 || p.GetDropped() != 12 {
-			t.Errorf("ended with %v", p)
-		}
-		if _, err = s.ExplainJob(t.Context(), connect.NewRequest(&headroomv1.ExplainJobRequest{Id: "none"})); connect.CodeOf(err) != connect.CodeNotFound {
-			t.Errorf("of no job: %v", err)
-		}
-	})
-}
-
 // A timer that fires before it is known where the job runs wakes the job loop when it is known, and once.
 func TestTimerWakesOnceItsNodesAreKnown(t *testing.T) {
 	t.Parallel()
-	b, at := newJobBoard(), time.Unix(1, 0)
+	b, at := newJobReports(), time.Unix(1, 0)
 	j := runsNow("j1", nil)
 	j.SprintDue = true
 	tell := func() bool { return b.report(diasReport(proto.CloneOf(j)), at) }

@@ -1,4 +1,6 @@
-package coordinator
+// Claims: a heartbeat is answered only by an entry that was appended after it; what did not
+// commit answers nobody; a cut is its own entry; many read-backs share one.
+package leading
 
 import (
 	"context"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"headroom/coordinator/alarms"
+	"headroom/gossip/brake"
 
 	"headroom/coordinator/arbitration"
 
@@ -27,6 +30,15 @@ import (
 	"headroom/ledger/leader"
 	"headroom/units"
 )
+
+const w = units.Watt
+
+// bubble runs f in a bubble whose clock only moves while everybody waits.
+func bubble(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
+}
 
 // scriptedLog is a log of one server that does as it is told with the next entries.
 type scriptedLog struct {
@@ -132,52 +144,85 @@ func (o *outbox) take() []ledger.NodeGrant {
 	return o.grants
 }
 
-// openDesk runs a desk on a scripted log until the test ends.
-func openDesk(t *testing.T) (*desk, *scriptedLog, *outbox, chan error) {
+// noBrakes knows of no brake.
+type noBrakes struct{}
+
+func (noBrakes) Known() brake.Signed { return brake.Signed{} }
+
+func (noBrakes) Alarms() []alarms.Alarm { return nil }
+
+// heardBrake is a brake that was heard.
+type heardBrake struct{ brake.Signed }
+
+func (h heardBrake) Known() brake.Signed { return h.Signed }
+
+func (heardBrake) Alarms() []alarms.Alarm { return nil }
+
+// testConfig is a loop on a log, with brain as its arbiter.
+func testConfig(log Log, m *statemachine.Machine, out *outbox, brain arbitration.Decider) Config {
+	return Config{
+		Server: "c1", Epoch: lease.Epoch{Incarnation: 1, Term: 2}, Wall: time.Now, Timing: ledger.DefaultTiming(),
+		Found: &ledger.Found{Domains: ledger.PlainDomains([]budget.Domain{
+			{Name: "site/lab", Budget: 700 * w, Unmanaged: 40 * w}, {Name: "rack/r1", Parent: "site/lab", Budget: 700 * w},
+		})},
+		Log: log, Machine: m, Nodes: out, Schedulers: out, Announce: out.Lead, Verify: func(context.Context) error { return nil },
+		Brakes: noBrakes{}, Decider: brain, Counts: metrics.NewCounts(), Missed: func() {}, Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+// openLoop runs a loop on a scripted log until the test ends.
+func openLoop(t *testing.T) (*Loop, *scriptedLog, *outbox, chan error) {
 	t.Helper()
 	m := statemachine.New()
 	log, out := &scriptedLog{m: m}, &outbox{waits: map[string]string{}}
-	d := &desk{
-		server: "c1", epoch: lease.Epoch{Incarnation: 1, Term: 2}, wall: time.Now, timing: ledger.DefaultTiming(),
-		found: &ledger.Found{Domains: ledger.PlainDomains([]budget.Domain{
-			{Name: "site/lab", Budget: 700 * w, Unmanaged: 40 * w}, {Name: "rack/r1", Parent: "site/lab", Budget: 700 * w},
-		})},
-		log: log, machine: m, nodes: out, schedulers: out, announce: out.Lead, logger: slog.New(slog.DiscardHandler), counts: metrics.NewCounts(), inbox: make(chan func(), deskQueue), closed: make(chan struct{}),
-		proof: func(context.Context) error { return nil }, board: newJobBoard(), jobs: newJobLoop(arbitration.New()), alarms: alarms.NewTracker(), moves: newMoveBook(), meters: meters{},
-		brakes: newBrakes(slog.New(slog.DiscardHandler)), missed: func() {},
-	}
+	d := New(testConfig(log, m, out, arbitration.New()))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() {
-		defer close(d.closed)
-		ended <- d.run(ctx)
-	}()
+	go func() { ended <- d.Run(ctx) }()
 	t.Cleanup(cancel)
 	synctest.Wait()
 	return d, log, out, ended
 }
 
+// budgetAnswer is what a change of the budget does, or would do.
+type budgetAnswer struct {
+	already bool
+	moves   []ledger.Move
+}
+
 // setBudget changes a budget as the service does.
-func (d *desk) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest) (*headroomv1.SetBudgetResponse, error) {
-	q, b := budgetRequest(ctx, r, nil)
-	a, err := d.request(ctx, q)
-	return budgetResponse(q, b, a), errors.Join(err, a.Err)
+func (l *Loop) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest) (budgetAnswer, error) {
+	b := &leader.Budget{Domain: r.GetDomain(), To: units.Power(r.GetBudgetUw())}
+	q := &leader.Request{Command: ledger.Command{Actor: "operator", RequestID: r.GetChange().GetRequestId()}, DryRun: r.GetDryRun(), Build: b.Build}
+	if r.GetChange() != nil {
+		q.Command.Check = r.GetChange().CheckRevision
+	}
+	a, err := l.Request(ctx, q)
+	return budgetAnswer{a.Result.Already, b.Plan.Moves}, errors.Join(err, a.Err)
+}
+
+// sighting is what a test node declares: 60 to 200 W, rated 250 W, fail-safe 80 W.
+func sighting(name string) ledger.Sighting {
+	return ledger.Sighting{
+		Node: name, MachineID: "machine-" + name, Process: uint64(len(name)) + 1000, Domain: "rack/r1",
+		Rated: 250 * w, Floor: 60 * w, Max: 200 * w, FailSafe: 80 * w, Weight: 1, Controlled: true,
+	}
 }
 
 func beat(number uint64, effective units.Power, seq uint64) ledger.Report {
-	return reportOf(sightingOf(declared("n01")), &headroomv1.Heartbeat{
-		Number: number, Highest: &headroomv1.Stamp{Seq: seq}, Holding: &headroomv1.Holding{EffectiveUw: new(int64(effective)), FailSafeUw: int64(80 * w)},
-	})
+	return ledger.Report{
+		Sighting: sighting("n01"), Number: number, Highest: lease.Stamp{Seq: seq}, Stored: 80 * w, Effective: effective, EffectiveKnown: effective > 0,
+	}
 }
 
 // admitted runs a desk until node n01 has been granted its most, with heartbeats 1 to 9.
-func admitted(t *testing.T) (*desk, *scriptedLog, *outbox, chan error) {
+func admitted(t *testing.T) (*Loop, *scriptedLog, *outbox, chan error) {
 	t.Helper()
-	d, log, out, ended := openDesk(t)
+	d, log, out, ended := openLoop(t)
 	for i := range uint64(9) {
 		var n ledger.Node
 		d.machine.View(func(s *ledger.State) { n = s.Nodes["n01"] })
-		if err := d.hear(t.Context(), beat(i+1, max(n.Target, 80*w), n.Seq)); err != nil {
+		if err := d.Hear(t.Context(), beat(i+1, max(n.Target, 80*w), n.Seq)); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -196,7 +241,7 @@ func TestHeartbeatDuringAnEntryWaitsForTheNext(t *testing.T) {
 		before := log.ticks()
 		log.set(func(l *scriptedLog) {
 			l.during = func(ledger.Command) {
-				go func() { _ = d.hear(context.Background(), beat(10, 200*w, 2)) }()
+				go func() { _ = d.Hear(context.Background(), beat(10, 200*w, 2)) }()
 				time.Sleep(100 * time.Millisecond)
 			}
 		})
@@ -225,7 +270,7 @@ func TestNothingIsAnsweredWithoutTheEntry(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				d, log, out, ended := admitted(t)
 				log.set(func(l *scriptedLog) { l.fail = err })
-				_ = d.hear(t.Context(), beat(10, 200*w, 2))
+				_ = d.Hear(t.Context(), beat(10, 200*w, 2))
 				time.Sleep(5 * time.Second)
 				if g := out.take(); len(g) != 0 {
 					t.Errorf("answered %+v", g)
@@ -242,7 +287,7 @@ func TestNothingIsAnsweredWithoutTheEntry(t *testing.T) {
 				if g := out.take(); len(g) != 0 {
 					t.Errorf("answered by a server that leads no more: %+v", g)
 				}
-				if err := d.ask(t.Context(), func() {}); !errors.Is(err, errDeposed) {
+				if err := d.Ask(t.Context(), func(*Known) {}); !errors.Is(err, ErrDeposed) {
 					t.Errorf("a closed desk answers %v", err)
 				}
 			})
@@ -254,7 +299,7 @@ func TestNothingIsAnsweredWithoutTheEntry(t *testing.T) {
 func TestCutIsItsOwnEntry(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, log, out, _ := admitted(t)
-		_ = d.hear(t.Context(), beat(10, 200*w, 2))
+		_ = d.Hear(t.Context(), beat(10, 200*w, 2))
 		time.Sleep(200 * time.Millisecond)
 		out.take()
 		ticks := log.ticks()
@@ -267,8 +312,8 @@ func TestCutIsItsOwnEntry(t *testing.T) {
 		if len(pushed) != 1 || pushed[0].Grant.Cap != 110*w || ticks != 0 {
 			t.Errorf("pushed %+v after %d ticks", pushed, ticks)
 		}
-		if len(answer.GetMoves()) != 1 || answer.GetMoves()[0].GetToUw() != int64(110*w) {
-			t.Errorf("told %v", answer.GetMoves())
+		if len(answer.moves) != 1 || answer.moves[0].To != 110*w {
+			t.Errorf("told %v", answer.moves)
 		}
 		if i := slices.IndexFunc(out.caps, func(c leader.Cap) bool { return c.Cap == 110*w }); i < 0 {
 			t.Error("the scheduler was not told")
@@ -281,13 +326,13 @@ func TestCutIsItsOwnEntry(t *testing.T) {
 // make a few entries and not one each.
 func TestReadBacksShareEntries(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d, log, _, _ := openDesk(t)
+		d, log, _, _ := openLoop(t)
 		log.set(func(l *scriptedLog) {
 			l.slow = 200 * time.Millisecond
 			l.during = func(ledger.Command) { // they come while an entry is under way
 				for i := range 200 {
-					who := sightingOf(declared(fmt.Sprintf("n%04d", i)))
-					go func() { _ = d.hear(context.Background(), ledger.Report{Sighting: who, Number: 1}) }()
+					who := sighting(fmt.Sprintf("n%04d", i))
+					go func() { _ = d.Hear(context.Background(), ledger.Report{Sighting: who, Number: 1}) }()
 				}
 			}
 		})
@@ -309,13 +354,13 @@ func TestPlansChangeNothing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, log, _, _ := admitted(t)
 		entries := len(log.entries)
-		ask := func(req *headroomv1.SetBudgetRequest) (*headroomv1.SetBudgetResponse, error) {
+		ask := func(req *headroomv1.SetBudgetRequest) (budgetAnswer, error) {
 			return d.setBudget(t.Context(), req)
 		}
-		if out, err := ask(&headroomv1.SetBudgetRequest{BudgetUw: int64(150 * w), DryRun: true}); err != nil || len(out.GetMoves()) != 1 {
+		if out, err := ask(&headroomv1.SetBudgetRequest{BudgetUw: int64(150 * w), DryRun: true}); err != nil || len(out.moves) != 1 {
 			t.Errorf("dry run: %v %v", out, err)
 		}
-		if out, err := ask(&headroomv1.SetBudgetRequest{BudgetUw: int64(700 * w)}); err != nil || !out.GetAlready() {
+		if out, err := ask(&headroomv1.SetBudgetRequest{BudgetUw: int64(700 * w)}); err != nil || !out.already {
 			t.Errorf("the same budget: %v %v", out, err)
 		}
 		for _, dry := range []bool{true, false} {
@@ -351,7 +396,7 @@ func TestNoReleaseDuringACut(t *testing.T) {
 		if _, err := d.setBudget(t.Context(), &headroomv1.SetBudgetRequest{BudgetUw: int64(230 * w)}); err != nil {
 			t.Fatal(err)
 		}
-		a, err := d.request(t.Context(), &leader.Request{Command: ledger.Command{Release: &ledger.Release{Node: "n01", MachineID: "machine-n01"}}})
+		a, err := d.Request(t.Context(), &leader.Request{Command: ledger.Command{Release: &ledger.Release{Node: "n01", MachineID: "machine-n01"}}})
 		if err != nil || !errors.Is(a.Err, ledger.ErrOverBudget) {
 			t.Errorf("release while the node still holds the higher cap: %v, %v", err, a.Err)
 		}
@@ -365,15 +410,15 @@ func TestCheckedChangeIsAskedAgain(t *testing.T) {
 		d, _, _, _ := admitted(t)
 		var revision uint64
 		d.machine.View(func(s *ledger.State) { revision = s.Revision })
-		ask := func(to units.Power, key string) (out *headroomv1.SetBudgetResponse, err error) {
+		ask := func(to units.Power, key string) (out budgetAnswer, err error) {
 			change := &headroomv1.Change{RequestId: key, CheckRevision: &revision}
 			return d.setBudget(t.Context(), &headroomv1.SetBudgetRequest{BudgetUw: int64(to), Change: change})
 		}
 		first, err := ask(600*w, "key")
-		if err != nil || first.GetAlready() {
+		if err != nil || first.already {
 			t.Fatal(first, err)
 		}
-		if again, err := ask(600*w, "key"); err != nil || !again.GetAlready() {
+		if again, err := ask(600*w, "key"); err != nil || !again.already {
 			t.Errorf("asked again: %v %v", again, err)
 		}
 		if _, err := ask(590*w, "another key"); !errors.Is(err, ledger.ErrConflict) {
@@ -386,9 +431,9 @@ func TestCheckedChangeIsAskedAgain(t *testing.T) {
 // time has passed in which whoever is there speaks.
 func TestNewLeaderTakesNobodyForGone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		d, _, _, _ := openDesk(t)
+		d, _, _, _ := openLoop(t)
 		gone := func() error {
-			a, err := d.request(t.Context(), &leader.Request{Build: leader.PowerOff("n01", "a test")})
+			a, err := d.Request(t.Context(), &leader.Request{Build: leader.PowerOff("n01", "a test")})
 			return errors.Join(a.Err, err)
 		}
 		if err := gone(); !errors.Is(err, leader.ErrHeard) {
@@ -397,6 +442,49 @@ func TestNewLeaderTakesNobodyForGone(t *testing.T) {
 		time.Sleep(d.timing.Lost + time.Second)
 		if err := gone(); errors.Is(err, leader.ErrHeard) {
 			t.Errorf("nobody has spoken for longer than a lost node's time: %v", err)
+		}
+	})
+}
+
+// While the log does not take the brake nobody is granted anything.
+func TestNothingIsGrantedBeforeTheLogKnows(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		d, log, out, _ := admitted(t)
+		private, _, err := brake.NewKey()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.take()
+		log.set(func(l *scriptedLog) { l.fail = errors.New("the disk hangs") })
+		signed, err := private.Sign(brake.Message{Generation: 1, At: time.Now(), Actor: "mia", Reason: "fire"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Look(t.Context(), func(*Known) { d.brakes = heardBrake{signed} }); err != nil {
+			t.Fatal(err)
+		}
+		for i := range uint64(5) {
+			if err := d.Hear(t.Context(), beat(100+i, 200*w, 3)); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Second)
+		}
+		if g := out.take(); len(g) > 0 {
+			t.Errorf("granted %+v before the log knows of the brake", g)
+		}
+		log.set(func(l *scriptedLog) { l.fail = nil })
+		if err := d.Hear(t.Context(), beat(200, 200*w, 3)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		granted := out.take()
+		if len(granted) == 0 {
+			t.Fatal("nothing granted afterwards")
+		}
+		for _, g := range granted {
+			if g.Grant.Cap != 80*w {
+				t.Errorf("granted %v while the brake is set", g.Grant.Cap)
+			}
 		}
 	})
 }

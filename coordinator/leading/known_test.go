@@ -1,10 +1,8 @@
-package coordinator
+package leading
 
 import (
-	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	"headroom/coordinator/alarms"
 	"headroom/coordinator/view"
@@ -35,8 +33,8 @@ func messageState() *ledger.State {
 	return s
 }
 
-func messageDesk(reports ...ledger.Report) *desk {
-	d := &desk{timing: ledger.DefaultTiming(), machine: statemachine.New(), wall: time.Now, board: newJobBoard(), jobs: newJobLoop(arbitration.New()), nodes: &outbox{}, brakes: newBrakes(slog.New(slog.DiscardHandler))}
+func loopThatHeard(reports ...ledger.Report) *Loop {
+	d := New(testConfig(nil, statemachine.New(), &outbox{}, arbitration.New()))
 	d.open()
 	for _, r := range reports {
 		d.lead.Heard(ledger.New(), d.moment(), r)
@@ -60,12 +58,12 @@ func TestAlarms(t *testing.T) {
 	dom := s.Domains["site/lab"]
 	dom.Budget = 300 * w
 	s.Domains["site/lab"] = dom
-	d := messageDesk(ledger.Report{
+	d := loopThatHeard(ledger.Report{
 		Sighting: ledger.Sighting{Node: "b", Process: 1}, Number: 1,
 		Health: []ledger.Health{{Code: "limit-drift", Severity: "warn", Text: "drifts", Hint: "look"}},
 	})
-	d.board.refused, d.board.refusal = 3, "no such node"
-	items := alarms.Items(d.allAlarms(s, view.Nodes(s, d.heard())))
+	d.jobs.reports.newestRefused, d.jobs.reports.refusal = 3, "no such node"
+	items := alarms.Items(d.known.Alarms(s, view.Nodes(s, d.known.Heard())))
 	text := alarmText(items)
 	for _, want := range []string{"shortfall fail site/lab is 390.0 W short", "node-lost warn a is lost, charged at 150.0 W", "directive-refused warn", "limit-drift warn b: drifts"} {
 		if !strings.Contains(text, want) {
@@ -79,24 +77,6 @@ func TestAlarms(t *testing.T) {
 		if i.GetHint() == "" || i.GetCode() == "" {
 			t.Errorf("no way out: %v", i)
 		}
-	}
-}
-
-// A heartbeat's absent fields stay unknown, and an amount that cannot be one does not become known.
-func TestReportOf(t *testing.T) {
-	t.Parallel()
-	who := sightingOf(declared("n01"))
-	r := reportOf(who, &headroomv1.Heartbeat{Number: 3})
-	if r.EffectiveKnown || r.Power != nil || r.Demand != nil || r.Limited != nil {
-		t.Errorf("nothing was said, known is %+v", r)
-	}
-	minus, zero := int64(-5), int64(0)
-	r = reportOf(who, &headroomv1.Heartbeat{Number: 3, PowerUw: &minus, Holding: &headroomv1.Holding{EffectiveUw: &zero}})
-	if r.EffectiveKnown || r.Power != nil {
-		t.Errorf("nonsense is known: %+v", r)
-	}
-	if got := units.Power(declared("n01").GetRatedUw()); r.Rated != got {
-		t.Errorf("rated %v, want %v", r.Rated, got)
 	}
 }
 

@@ -1,4 +1,4 @@
-package coordinator
+package members
 
 import (
 	"context"
@@ -7,10 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"connectrpc.com/connect"
-
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/consensus"
+	"headroom/coordinator/view"
 	"headroom/ledger"
 )
 
@@ -28,32 +27,36 @@ const (
 	foreignShown = 3 * time.Minute
 )
 
-// GetMemberHealth implements headroomv1connect.MemberServiceHandler.
-func (m memberService) GetMemberHealth(
-	ctx context.Context, _ *connect.Request[headroomv1.GetMemberHealthRequest],
-) (*connect.Response[headroomv1.GetMemberHealthResponse], error) {
-	out := &headroomv1.GetMemberHealthResponse{}
-	meta, err := m.read(ctx, false, func(st *ledger.State, _ *desk) { out.Rules = uint32(st.Rules) })
-	if err != nil {
-		return nil, err
-	}
-	begun := time.Now()
-	m.gather(ctx, m.others())
-	now, err := m.membershipNow(begun)
-	if err != nil {
-		return nil, m.notLeader()
-	}
-	out.Meta, out.Members = meta, m.judge(now)
-	out.Tolerates = tolerates(now.members)
-	out.Health = append(groupHealth(now), gossipKeys(out.GetMembers())...)
-	return connect.NewResponse(out), nil
+// Health is what is to be said of the servers and of the group as a whole.
+type Health struct {
+	Members []*headroomv1.MemberHealth
+	Group   []*headroomv1.HealthItem
+	// Tolerates is how many of the servers that vote may still fail.
+	Tolerates int32
 }
 
-// healthOf is the health of one server by what is known already, of none but the
+// Health is the health by what the servers have said since a moment. Only a leader can tell.
+func (m *Members) Health(since time.Time) (Health, error) {
+	now, err := m.now(since)
+	if err != nil {
+		return Health{}, err
+	}
+	all := m.judge(now)
+	return Health{Members: all, Group: append(groupHealth(now), gossipKeys(all)...), Tolerates: tolerates(now.members)}, nil
+}
+
+// HealthNow asks every server first.
+func (m *Members) HealthNow(ctx context.Context) (Health, error) {
+	begun := time.Now()
+	m.Facts.Gather(ctx, m.Roster.Others())
+	return m.Health(begun)
+}
+
+// HealthOf is the health of one server by what is known already, of none but the
 // addresses where it is not in the group yet.
-func (s *server) healthOf(id string, x ledger.Server) *headroomv1.MemberHealth {
-	if now, err := s.membershipNow(lately()); err == nil {
-		for _, h := range s.judge(now) {
+func (m *Members) HealthOf(id string, x ledger.Server) *headroomv1.MemberHealth {
+	if now, err := m.now(Lately()); err == nil {
+		for _, h := range m.judge(now) {
 			if h.GetId() == id {
 				return h
 			}
@@ -63,19 +66,20 @@ func (s *server) healthOf(id string, x ledger.Server) *headroomv1.MemberHealth {
 }
 
 // judge is every server's health, by id.
-func (s *server) judge(now membership) []*headroomv1.MemberHealth {
-	s.keeper.mu.Lock()
-	defer s.keeper.mu.Unlock()
+func (m *Members) judge(now membership) []*headroomv1.MemberHealth {
+	words := m.Facts.lastWords()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	var out []*headroomv1.MemberHealth
-	for _, x := range s.roster() {
+	for _, x := range m.Roster.Seats() {
 		i := slices.IndexFunc(now.members, func(h consensus.Health) bool { return h.ID == x.ID })
-		j := judged{x: now.servers[x.ID], fact: now.facts[x.ID], rules: now.rules, newest: now.newest, words: s.keeper.words[x.ID], stuck: s.keeper.stuck[x.ID]}
+		j := judged{x: now.servers[x.ID], fact: now.facts[x.ID], rules: now.rules, newest: now.newest, words: words[x.ID], stuck: m.stuck[x.ID]}
 		if i >= 0 {
 			j.raft = &now.members[i]
 		}
-		m := j.message(time.Now())
-		m.Id, m.RpcAddress, m.RaftAddress = x.ID, x.RPC, x.Raft
-		out = append(out, m)
+		h := j.message(time.Now())
+		h.Id, h.RpcAddress, h.RaftAddress = x.ID, x.RPC, x.Raft
+		out = append(out, h)
 	}
 	return out
 }
@@ -141,7 +145,7 @@ type adder = func(fail bool, code, text, hint string)
 func (j judged) place(add adder) {
 	why := ""
 	if j.stuck != nil {
-		why = ": " + plain(j.stuck)
+		why = ": " + view.Plain(j.stuck)
 	}
 	switch {
 	case j.x.Leaving:
@@ -281,21 +285,21 @@ func groupHealth(now membership) []*headroomv1.HealthItem {
 	return out
 }
 
-// clocks are the wall clocks of the group's voters as this leader has just read
+// Clocks are the wall clocks of the group's voters as this leader has just read
 // them, in microseconds since the Unix epoch, and how many voters there are: the
 // proof that a budget may rise by the clock.
-func (s *server) clocks(ctx context.Context) (read map[string]int64, voters int) {
+func (m *Members) Clocks(ctx context.Context) (read map[string]int64, voters int) {
 	begun := time.Now()
-	s.gather(ctx, s.others())
-	facts, now := s.factsSince(begun), s.wall()
+	m.Facts.Gather(ctx, m.Roster.Others())
+	facts, now := m.Facts.since(begun), m.Facts.wall()
 	read = map[string]int64{}
-	for _, m := range s.group.Members() {
-		if !m.Voter {
+	for _, x := range m.Roster.group.Members() {
+		if !x.Voter {
 			continue
 		}
 		voters++
-		if f, ok := facts[m.ID]; ok {
-			read[m.ID] = now.Add(f.offset).UnixMicro()
+		if f, ok := facts[x.ID]; ok {
+			read[x.ID] = now.Add(f.offset).UnixMicro()
 		}
 	}
 	return read, voters

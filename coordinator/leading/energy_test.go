@@ -1,10 +1,9 @@
 // Claims: what a node counts goes to the job that runs there, is told while it runs, and is
 // committed when it ends; a leader knows nothing from before it saw the job; what is not
 // counted is no energy of 0.
-package coordinator
+package leading
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -28,7 +27,7 @@ func TestEnergyOfJobs(t *testing.T) {
 			r.Energy, r.EnergyTime, r.EnergyFrom = &drawn, counted, "packages"
 			told := drawn
 			r.Energy = &told
-			if err := d.hear(t.Context(), r); err != nil {
+			if err := d.Hear(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
 			d.onBoard(t, &headroomv1.ProgressReport{Jobs: jobs})
@@ -36,8 +35,8 @@ func TestEnergyOfJobs(t *testing.T) {
 		}
 		of := func(id string) (e *headroomv1.JobEnergy) {
 			t.Helper()
-			if err := d.ask(t.Context(), func() {
-				d.machine.View(func(s *ledger.State) { e = jobMessage(s.Jobs[id], d).GetEnergy() })
+			if err := d.Ask(t.Context(), func(*Known) {
+				d.machine.View(func(s *ledger.State) { e = d.known.Job(s.Jobs[id]).GetEnergy() })
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -60,7 +59,7 @@ func TestEnergyOfJobs(t *testing.T) {
 			t.Errorf("a job that waits drew %v", x)
 		}
 		finish := ledger.Command{Finish: &ledger.FinishJob{ID: "j1", State: ledger.JobDone, Tasks: 40, Done: 40}}
-		if err := d.ask(t.Context(), func() { finish.Finish.Energy = d.finalEnergy("j1") }); err != nil {
+		if err := d.Ask(t.Context(), func(*Known) { finish.Finish.Energy = d.jobs.energy.final("j1") }); err != nil {
 			t.Fatal(err)
 		}
 		d.must(t, finish)
@@ -72,27 +71,11 @@ func TestEnergyOfJobs(t *testing.T) {
 		}
 		var classes map[string]float64
 		var idle float64
-		if err := d.ask(t.Context(), func() { classes, idle = classEnergy(d), idleEnergy(d) }); err != nil {
+		if err := d.Ask(t.Context(), func(*Known) { classes, idle = d.jobs.energy.classes(), d.jobs.energy.idle() }); err != nil {
 			t.Fatal(err)
 		}
 		if classes["low"] < 1500 || classes["high"] != 0 || idle < 300 {
 			t.Errorf("classes %v, idle %v J", classes, idle)
 		}
 	})
-}
-
-// What no powerd says is not taken over.
-func TestHostileCounts(t *testing.T) {
-	t.Parallel()
-	for _, hb := range []*headroomv1.Heartbeat{
-		{EnergyUj: new(int64(-1)), EnergyMs: -5, EnergyFrom: "a guess"},
-		{EnergyMs: -1 << 63},
-	} {
-		if r := reportOf(sightingOf(declared("n01")), hb); r.Energy != nil || r.EnergyTime != 0 || r.EnergyFrom != "" {
-			t.Errorf("%v is taken as %v, %v, %q", hb, r.Energy, r.EnergyTime, r.EnergyFrom)
-		}
-	}
-	if got := milliseconds(1<<63 - 1); got <= 0 {
-		t.Error("a long time is ", fmt.Sprint(got))
-	}
 }

@@ -1,7 +1,7 @@
 // Claim (P5): a leader whose loop stands still gives up the lead, and ends when it still
 // stands; one that turns, however slowly within its deadline, or that was stopped as a whole
 // process, does not.
-package coordinator
+package leading
 
 import (
 	"context"

@@ -2,7 +2,7 @@
 // once, told again to whoever comes later and when it was refused, and forgotten
 // with the job; caps count as read back; watts go before jobs; a refusal and an
 // engine that cannot share are alarms in words.
-package coordinator
+package leading
 
 import (
 	"fmt"
@@ -15,15 +15,12 @@ import (
 
 	"headroom/coordinator/arbitration"
 
-	"connectrpc.com/connect"
-
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator/streams"
 	"headroom/internal/wire"
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/ledger/leader"
-	"headroom/units"
 )
 
 // scripted decides as it is told, and remembers what it was shown.
@@ -66,16 +63,16 @@ func shared(id string, containers uint32) *headroomv1.JobShare {
 }
 
 // onBoard lets a scheduler report, as Direct would.
-func (d *desk) onBoard(t *testing.T, r *headroomv1.ProgressReport) {
+func (d *Loop) onBoard(t *testing.T, r *headroomv1.ProgressReport) {
 	t.Helper()
-	if err := d.ask(t.Context(), func() { d.board.report(r, time.Now()) }); err != nil {
+	if err := d.Ask(t.Context(), func(*Known) { d.jobs.report(r) }); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (d *desk) must(t *testing.T, c ledger.Command) {
+func (d *Loop) must(t *testing.T, c ledger.Command) {
 	t.Helper()
-	if a, err := d.request(t.Context(), &leader.Request{Command: c, Quiet: true}); err != nil || a.Err != nil {
+	if a, err := d.Request(t.Context(), &leader.Request{Command: c, Quiet: true}); err != nil || a.Err != nil {
 		t.Fatal(a.Err, err)
 	}
 }
@@ -107,7 +104,7 @@ func TestDecisionsAreCommittedThenTold(t *testing.T) {
 		look := func(trouble string) {
 			t.Helper()
 			for range 5 { // the node's heartbeats and the scheduler's reports go on
-				if err := d.hear(t.Context(), beat(uint64(time.Now().UnixNano()), 150*w, 2)); err != nil {
+				if err := d.Hear(t.Context(), beat(uint64(time.Now().UnixNano()), 150*w, 2)); err != nil {
 					t.Fatal(err)
 				}
 				d.onBoard(t, yarnReport(trouble, runsNow("j1", map[string]uint32{"n01": 3, "elsewhere": 9}), runsNow("j2", nil), runsNow("stranger", nil)))
@@ -115,7 +112,7 @@ func TestDecisionsAreCommittedThenTold(t *testing.T) {
 			}
 			synctest.Wait()
 		}
-		if err := d.ask(t.Context(), func() { d.jobs.decide = brain }); err != nil {
+		if err := d.Ask(t.Context(), func(*Known) { d.jobs.decide = brain }); err != nil {
 			t.Fatal(err)
 		}
 		finish := 80.0
@@ -151,7 +148,7 @@ func TestDecisionsAreCommittedThenTold(t *testing.T) {
 			t.Errorf("told %+v", orders)
 		}
 		var shown *headroomv1.Job
-		_ = d.ask(t.Context(), func() { d.machine.View(func(s *ledger.State) { shown = jobMessage(s.Jobs["j1"], d) }) })
+		_ = d.Ask(t.Context(), func(*Known) { d.machine.View(func(s *ledger.State) { shown = d.known.Job(s.Jobs["j1"]) }) })
 		if shown.GetOutlook().GetFinishS() != 80 || shown.GetUncappedS() != 100 || shown.GetStop().GetMinTasks() != 30 || shown.GetFloor() != 0.75 || shown.GetEngine() != "yarn" {
 			t.Errorf("shown %v", shown)
 		}
@@ -177,7 +174,7 @@ func TestDecisionsAreCommittedThenTold(t *testing.T) {
 		}
 
 		// What was refused is told again after the next look.
-		_ = d.ask(t.Context(), func() { d.jobs.refused("the early stop of j1"); d.jobs.refused("the shares of yarn") })
+		_ = d.Ask(t.Context(), func(*Known) { d.jobs.tellAgain("the early stop of j1"); d.jobs.tellAgain("the shares of yarn") })
 		look("")
 		if got := subjects(out.takeOrders()); len(got) != 2 {
 			t.Errorf("after the refusals told %q", got)
@@ -191,7 +188,7 @@ func TestDecisionsAreCommittedThenTold(t *testing.T) {
 			t.Errorf("of an engine in trouble the arbiter saw %+v", seen)
 		}
 		alarms := ""
-		_ = d.ask(t.Context(), func() { alarms = fmt.Sprint(d.ownAlarms()) })
+		_ = d.Ask(t.Context(), func(*Known) { alarms = fmt.Sprint(d.known.own()) })
 		if !strings.Contains(alarms, "engine-trouble") || !strings.Contains(alarms, "does not answer") {
 			t.Errorf("alarms %s", alarms)
 		}
@@ -202,14 +199,14 @@ func TestDecisionsAreCommittedThenTold(t *testing.T) {
 		// An outlook that nobody renews is told no more.
 		brain.set(arbitration.Decided{})
 		look("")
-		_ = d.ask(t.Context(), func() { d.machine.View(func(s *ledger.State) { shown = jobMessage(s.Jobs["j1"], d) }) })
+		_ = d.Ask(t.Context(), func(*Known) { d.machine.View(func(s *ledger.State) { shown = d.known.Job(s.Jobs["j1"]) }) })
 		if shown.Outlook != nil {
 			t.Errorf("an old outlook is shown: %v", shown.GetOutlook())
 		}
 		// With the job its stop is over.
 		d.must(t, ledger.Command{Finish: &ledger.FinishJob{ID: "j1", State: ledger.JobDone, Tasks: 40, Done: 31}})
 		look("")
-		_ = d.ask(t.Context(), func() {
+		_ = d.Ask(t.Context(), func(*Known) {
 			if len(d.jobs.told) != 1 || !out.gone("the early stop of j1") || out.gone("the shares of yarn") {
 				t.Errorf("remembered %v", d.jobs.told)
 			}
@@ -225,7 +222,7 @@ func TestEstimateErrorsAreKept(t *testing.T) {
 		d, _, _, _ := admitted(t)
 		brain := &scripted{}
 		d.must(t, yarnJob("j1"))
-		if err := d.ask(t.Context(), func() { d.jobs.decide = brain }); err != nil {
+		if err := d.Ask(t.Context(), func(*Known) { d.jobs.decide = brain }); err != nil {
 			t.Fatal(err)
 		}
 		d.onBoard(t, yarnReport("", runsNow("j1", nil)))
@@ -242,8 +239,8 @@ func TestEstimateErrorsAreKept(t *testing.T) {
 		}
 		var shown *headroomv1.Job
 		kept := 0
-		_ = d.ask(t.Context(), func() {
-			d.machine.View(func(s *ledger.State) { shown = jobMessage(s.Jobs["j1"], d) })
+		_ = d.Ask(t.Context(), func(*Known) {
+			d.machine.View(func(s *ledger.State) { shown = d.known.Job(s.Jobs["j1"]) })
 			kept = len(d.jobs.errors)
 		})
 		if got := shown.GetEstimateErrors(); len(got) != 1 || got[0].GetSamples() != 9 || kept != 1 {
@@ -265,7 +262,7 @@ func TestWattsGoBeforeJobs(t *testing.T) {
 		}
 		log.set(func(l *scriptedLog) { l.slow = 150 * time.Millisecond })
 		d.onBoard(t, yarnReport("", jobs...))
-		_ = d.ask(t.Context(), func() { d.jobs.decide = brain })
+		_ = d.Ask(t.Context(), func(*Known) { d.jobs.decide = brain })
 		began, ticks := time.Now(), log.ticks()
 		known := func() (n int) {
 			d.machine.View(func(s *ledger.State) {
@@ -298,7 +295,7 @@ func TestRefusedDecisions(t *testing.T) {
 		brain := &scripted{say: arbitration.Decided{Stops: []arbitration.Stop{
 			{StopJob: ledger.StopJob{ID: "j1", Tasks: 40, MinTasks: 29}, Reason: "below its floor"}, {StopJob: ledger.StopJob{ID: "gone", Tasks: 40, MinTasks: 40}, Reason: "it has ended"},
 		}}}
-		_ = d.ask(t.Context(), func() { d.jobs.decide = brain })
+		_ = d.Ask(t.Context(), func(*Known) { d.jobs.decide = brain })
 		for range 6 {
 			d.onBoard(t, yarnReport("", runsNow("j1", nil)))
 			time.Sleep(time.Second)
@@ -325,28 +322,28 @@ func TestLateAnswersAreOfTheirOwnOrder(t *testing.T) {
 			return streams.Order{Subject: "the drop ratio of j1", Deflate: &headroomv1.DeflateDirective{Id: "j1", Theta: theta}}
 		}
 		answers := func(seq uint64, text string) {
-			d.heed(&headroomv1.DirectiveAck{Epoch: wire.EpochMessage(d.epoch), Seq: seq, Error: text})
+			d.jobs.acknowledge(&headroomv1.DirectiveAck{Epoch: wire.EpochMessage(d.epoch), Seq: seq, Error: text})
 		}
-		err := d.ask(t.Context(), func() {
-			d.schedulers = h.Schedulers
+		err := d.Ask(t.Context(), func(*Known) {
+			d.jobs.schedulers = h.Schedulers
 			h.Schedulers.PushOrders(d.epoch, []streams.Order{ratio(0.1)})
 			h.Schedulers.PushOrders(d.epoch, []streams.Order{ratio(0.2)})
 			answers(1, "")
-			if len(d.board.heeded) != 0 {
-				t.Errorf("the answer to the first order counts for the second: %v", d.board.heeded)
+			if len(d.jobs.reports.acked) != 0 {
+				t.Errorf("the answer to the first order counts for the second: %v", d.jobs.reports.acked)
 			}
 			h.Schedulers.Open() // the second order again, as 3
 			answers(2, "")
-			if !d.board.heeded["the drop ratio of j1"] {
+			if !d.jobs.reports.acked["the drop ratio of j1"] {
 				t.Error("the second order is not acknowledged")
 			}
 			answers(1, "no such job")
 			answers(3, "")
-			if len(d.board.refusals) != 0 {
-				t.Errorf("refused are %v", d.board.refusals)
+			if len(d.jobs.reports.refusals) != 0 {
+				t.Errorf("refused are %v", d.jobs.reports.refusals)
 			}
 			answers(3, "no such job")
-			if len(d.board.refusals) != 1 {
+			if len(d.jobs.reports.refusals) != 1 {
 				t.Error("a refusal of the order in force is lost")
 			}
 		})
@@ -359,7 +356,7 @@ func TestLateAnswersAreOfTheirOwnOrder(t *testing.T) {
 // A refusal stays an alarm until what it is about has been carried out, whatever else is acknowledged.
 func TestRefusalsAreRemembered(t *testing.T) {
 	t.Parallel()
-	b, e := newJobBoard(), lease.Epoch{Incarnation: 1, Term: 4}
+	b, e := newJobReports(), lease.Epoch{Incarnation: 1, Term: 4}
 	ack := func(term, seq uint64, subject, text string) bool {
 		return b.ack(e, &headroomv1.DirectiveAck{Epoch: &headroomv1.Epoch{Incarnation: 1, Term: term}, Seq: seq, Error: text}, subject)
 	}
@@ -374,114 +371,13 @@ func TestRefusalsAreRemembered(t *testing.T) {
 	}
 }
 
-// fitted is a cluster whose servers are changed before they start.
-func fitted(t *testing.T, n int, fit func(*server)) *cluster {
-	t.Helper()
-	c := newCluster(t, 0, 700*units.Watt)
-	c.fit = fit
-	for i := range n {
-		c.ids = append(c.ids, fmt.Sprintf("c%d", i+1))
+// An acknowledgement of another leadership says nothing about this one's directives.
+func TestAcknowledgementsOfThisLeadership(t *testing.T) {
+	t.Parallel()
+	b, e := newJobReports(), lease.Epoch{Incarnation: 1, Term: 4}
+	b.ack(e, &headroomv1.DirectiveAck{Epoch: &headroomv1.Epoch{Incarnation: 1, Term: 3}, Seq: 500}, "")
+	b.ack(e, &headroomv1.DirectiveAck{Epoch: &headroomv1.Epoch{Incarnation: 1, Term: 4}, Seq: 2, Error: "no such node"}, "")
+	if b.newestAcked != 0 || b.newestRefused != 2 {
+		t.Errorf("acknowledged %d, refused %d", b.newestAcked, b.newestRefused)
 	}
-	c.first = slices.Clone(c.ids)
-	for _, id := range c.ids {
-		c.disks[id] = memory()
-		c.start(id)
-	}
-	return c
-}
-
-// A job's promises survive the leader: estimate, stop and drops are the log's, the
-// next leader tells the stop again; drops are committed once, never beyond the floor.
-func TestPromisesSurviveTheLeader(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		brain := &scripted{}
-		c := fitted(t, 3, func(s *server) { s.newDecider = func() arbitration.Decider { return brain } })
-		c.leader()
-		jobs := func() jobService { return jobService{server: c.leader().server} }
-		if _, err := jobs().CommitJob(t.Context(), connect.NewRequest(&headroomv1.CommitJobRequest{Job: &headroomv1.Job{
-			Id: "j1", Name: "wc", Engine: "yarn", Queue: "root.q2", Floor: 0.75,
-		}})); err != nil {
-			t.Fatal(err)
-		}
-		drop := func(first, last uint32) (string, error) {
-			r, err := jobs().DropTasks(t.Context(), connect.NewRequest(&headroomv1.DropTasksRequest{Id: "j1", Tasks: []*headroomv1.TaskRange{{First: first, Last: last}}}))
-			if err != nil {
-				return "", err
-			}
-			text := ""
-			for _, x := range r.Msg.GetDropped() {
-				text += fmt.Sprintf("%d-%d ", x.GetFirst(), x.GetLast())
-			}
-			return text, nil
-		}
-		if _, err := drop(39, 39); connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), "no early stop") {
-			t.Errorf("a drop without a stop: %v", err)
-		}
-		brain.set(arbitration.Decided{
-			Uncapped: map[string]time.Duration{"j1": 100 * time.Second},
-			Stops:    []arbitration.Stop{{StopJob: ledger.StopJob{ID: "j1", Tasks: 40, MinTasks: 30}, Reason: "100 s are over"}},
-		})
-		report := func() {
-			d := c.leader().leading.Load()
-			_ = d.post(t.Context(), func() { d.board.report(yarnReport("", runsNow("j1", nil)), time.Now()) })
-		}
-		told := func(s *streams.Scheduler) (seen []*headroomv1.Directive) {
-			for len(s.Box()) > 0 {
-				if d := (<-s.Box()).GetDirective(); d.GetStop() != nil {
-					seen = append(seen, d)
-				}
-			}
-			return seen
-		}
-		scheduler := c.leader().streams.Schedulers.Open()
-		for range 8 {
-			report()
-			time.Sleep(time.Second)
-		}
-		if got := told(scheduler); len(got) != 1 || got[0].GetStop().GetMinTasks() != 30 {
-			t.Fatalf("told %v", got)
-		}
-		if got, err := drop(32, 39); err != nil || got != "32-39 " {
-			t.Errorf("dropped %q, %v", got, err)
-		}
-		if _, err := drop(20, 22); connect.CodeOf(err) != connect.CodeFailedPrecondition || !strings.Contains(err.Error(), "floor") {
-			t.Errorf("beyond the floor: %v", err)
-		}
-
-		brain.set(arbitration.Decided{}) // the next arbiter knows nothing
-		old := c.leader()
-		c.kill(old.cfg.ID)
-		c.until("another leads", 30*time.Second, func() bool {
-			for _, id := range c.every() {
-				if s := c.server(id); s != nil && s.leading.Load() != nil {
-					return true
-				}
-			}
-			return false
-		})
-		again := c.leader().streams.Schedulers.Open()
-		time.Sleep(2 * time.Second)
-		if got := told(again); len(got) != 1 || got[0].GetSeq() == 0 || got[0].GetStop().GetMinTasks() != 30 {
-			t.Errorf("the next leader told %v", got)
-		}
-		// A stream that opens later is told, too.
-		if got := told(c.leader().streams.Schedulers.Open()); len(got) != 1 {
-			t.Errorf("a scheduler that reconnects is told %v", got)
-		}
-		var shown *headroomv1.Job
-		out, err := jobs().ListJobs(t.Context(), connect.NewRequest(&headroomv1.ListJobsRequest{}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		shown = out.Msg.GetJobs()[0]
-		if shown.GetUncappedS() != 100 || shown.GetStop().GetReason() != "100 s are over" || len(shown.GetDropped()) != 1 || shown.GetDropped()[0].GetFirst() != 32 {
-			t.Errorf("the next leader shows %v", shown)
-		}
-		if got, err := drop(32, 33); err != nil || got != "32-39 " { // asked again: its answer was lost
-			t.Errorf("dropped %q, %v", got, err)
-		}
-		if _, err := drop(0, 2); err == nil {
-			t.Error("the next leader goes below the floor")
-		}
-	})
 }

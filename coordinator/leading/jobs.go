@@ -1,0 +1,277 @@
+package leading
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"headroom/coordinator/alarms"
+	"headroom/coordinator/view"
+
+	"headroom/coordinator/arbitration"
+
+	"google.golang.org/protobuf/proto"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/ledger"
+	"headroom/ledger/leader"
+)
+
+// The job loop looks at the jobs every 5 s, twenty times slower than a node holds
+// its cap and five times slower than watts are divided: containers follow what the
+// caps have settled to, and never the other way round. It gathers progress and the
+// caps that nodes have read back, lets the arbiter decide, commits what must
+// survive this leader, and then tells the scheduler.
+//
+// A new leader knows what was committed and nothing of progress. It tells the early
+// stops in force again and leaves the shares as they are in the engines until the
+// arbiter knows the jobs.
+
+const (
+	// jobsEvery is the time from one look at the jobs to the next.
+	jobsEvery = 5 * time.Second
+	// jobsSoonest is the least time between two looks: nobody waits longer for a sprint timer that fires.
+	jobsSoonest = time.Second
+	// jobsFirst sets the looks apart from the ticks, which come at full seconds.
+	jobsFirst = 500 * time.Millisecond
+	// jobsYield is how long commits about jobs wait for a tick that is due.
+	jobsYield = 20 * time.Millisecond
+	// outlookLife is how long an outlook is told.
+	outlookLife = 3 * jobsEvery
+)
+
+// jobLoop looks at the jobs for one leadership, and remembers what it has decided and told.
+type jobLoop struct {
+	*leadership
+
+	decide     arbitration.Decider
+	schedulers SchedulerStreams
+	// commit has a request carried out while the loop's goroutine waits.
+	commit  func(context.Context, *leader.Request) (ledger.Result, error)
+	reports *jobReports
+	gather  jobGatherer
+	moves   *moveHistory
+	energy  jobEnergy
+
+	// looked is when the jobs were last looked at; due asks for an early look.
+	looked time.Duration
+	due    bool
+	// todo is decided and not committed yet.
+	todo    []ledger.Command
+	decided arbitration.Decided
+	// outlooks are those of the last look.
+	outlooks map[string]*headroomv1.JobOutlook
+	// errors are how far off the finish times of jobs were that are done, as long as the log knows the jobs.
+	errors map[string][]*headroomv1.EstimateError
+	// told is what the scheduler was told last, by subject.
+	told map[string]string
+	// refusals are why the log took no decision about a job, the last for each.
+	refusals map[string]string
+}
+
+func newJobLoop(
+	l *leadership, decide arbitration.Decider, schedulers SchedulerStreams, commit func(context.Context, *leader.Request) (ledger.Result, error),
+) *jobLoop {
+	reports := newJobReports()
+	return &jobLoop{
+		leadership: l, decide: decide, schedulers: schedulers, commit: commit, reports: reports,
+		gather: jobGatherer{l, reports}, moves: newMoveHistory(l, reports), energy: jobEnergy{leadership: l, reports: reports},
+		errors: map[string][]*headroomv1.EstimateError{}, told: map[string]string{}, refusals: map[string]string{},
+	}
+}
+
+// report takes in what a scheduler reports. A sprint timer that fires makes a look due.
+func (l *jobLoop) report(r *headroomv1.ProgressReport) {
+	l.due = l.reports.report(r, time.Now()) || l.due
+}
+
+// acknowledge takes in what a scheduler says to a directive. What it says to an order that another has replaced since
+// says nothing of the one in force.
+func (l *jobLoop) acknowledge(a *headroomv1.DirectiveAck) {
+	subject, newest := l.schedulers.Subject(a.GetSeq())
+	if newest && l.reports.ack(l.epoch, a, subject) {
+		l.tellAgain(subject)
+	}
+}
+
+// tellAgain has an order told again after the next look.
+func (l *jobLoop) tellAgain(subject string) { delete(l.told, subject) }
+
+// early returns when an early look is due, once for each that is.
+func (l *jobLoop) early() (wait time.Duration, due bool) {
+	due, l.due = l.due, false
+	return max(0, jobsSoonest-(l.now()-l.looked)), due
+}
+
+// outlook is the outlook of a job, nil while unknown or too old.
+func (l *jobLoop) outlook(id string) *headroomv1.JobOutlook {
+	if l.now()-l.looked > outlookLife {
+		return nil
+	}
+	return l.outlooks[id]
+}
+
+// turn looks at the jobs, commits what was decided and tells it. Watts go first:
+// when a tick is due, what is left waits until after it. It returns when the next turn is due.
+func (l *jobLoop) turn(ctx context.Context) (next time.Duration) {
+	if !l.lead.Began() {
+		return jobsYield
+	}
+	if len(l.todo) == 0 {
+		l.look()
+	}
+	for len(l.todo) > 0 {
+		c := l.todo[0]
+		l.todo = l.todo[1:]
+		if !l.commitDecision(ctx, c) {
+			return jobsYield
+		}
+		if len(l.todo) > 0 && l.now()-l.lead.Ticking() >= l.timing.Tick {
+			return jobsYield
+		}
+	}
+	l.tell()
+	return max(0, jobsEvery-(l.now()-l.looked))
+}
+
+// look gathers what is known of the jobs, and decides.
+func (l *jobLoop) look() {
+	l.looked = l.now()
+	var seen arbitration.Seen
+	var orphans []ledger.EndSprint
+	l.machine.View(func(s *ledger.State) { seen, orphans = l.gather.see(s), l.gather.orphans(s) })
+	l.decided = l.decide.Step(l.looked, seen)
+	l.decided.Ends = append(orphans, l.decided.Ends...)
+	l.outlooks = l.decided.Outlooks
+	l.keepErrors(l.decided.Errors)
+	l.moves.keep(l.decided.Moves)
+	l.todo = l.decided.Commands(seen)
+}
+
+// keepErrors keeps how far off the finish times of jobs that are done were, and says it.
+func (l *jobLoop) keepErrors(errs map[string][]*headroomv1.EstimateError) {
+	for _, id := range slices.Sorted(maps.Keys(errs)) {
+		l.errors[id] = errs[id]
+		words := []any{slog.String("job", id)}
+		for _, e := range errs[id] {
+			l.counts.Estimated(e.GetPolicy(), e.GetMeanError())
+			words = append(words, slog.Float64(e.GetPolicy(), e.GetMeanError()), slog.Uint64("looks", uint64(e.GetSamples())))
+		}
+		l.logger.Info("job done: mean errors of its finish times, as parts of its runtime", words...)
+	}
+	l.machine.View(func(s *ledger.State) {
+		maps.DeleteFunc(l.errors, func(id string, _ []*headroomv1.EstimateError) bool { _, known := s.Jobs[id]; return !known })
+	})
+}
+
+// commitDecision commits one decision about a job, and reports whether the leadership goes on. Whatever
+// was not committed is decided again at the next look.
+func (l *jobLoop) commitDecision(ctx context.Context, c ledger.Command) bool {
+	_, err := l.commit(ctx, &leader.Request{Command: c, Quiet: true, Urgent: c.Sprint != nil})
+	switch _, refused := errors.AsType[leader.RefusedError](err); {
+	case err == nil && c.StopJob != nil:
+		l.counts.Stopped()
+	case err == nil && c.Sprint != nil:
+		l.counts.Sprinted()
+	case err == nil:
+	case l.over != nil:
+		return false
+	case refused: // it ended meanwhile, or the arbiter and the log disagree
+		l.refused(c, err)
+	default:
+		l.logger.Error("decision about a job not committed", slog.Any("error", err))
+		l.todo = nil
+	}
+	return true
+}
+
+// refused logs that a decision was refused, once for each reason: it may be decided again at each look.
+func (l *jobLoop) refused(c ledger.Command, err error) {
+	var id string
+	switch {
+	case c.StopJob != nil:
+		id = c.StopJob.ID
+	case c.SetUncapped != nil:
+		id = c.SetUncapped.ID
+	case c.Sprint != nil:
+		id = c.Sprint.Job
+		l.moves.refused[id] = view.Plain(err)
+	case c.DeflateJob != nil:
+		id = c.DeflateJob.ID
+		l.moves.refused[id] = view.Plain(err)
+	case c.EndSprint != nil:
+		id = c.EndSprint.ID
+	}
+	if l.refusals[id] == err.Error() {
+		return
+	}
+	l.refusals[id] = err.Error()
+	l.logger.Warn("decision about a job refused", slog.String("job", id), slog.Any("error", err))
+}
+
+// show is a job with what this leader knows of it beside the log.
+func (l *jobLoop) show(j ledger.Job) *headroomv1.Job {
+	m := view.Job(j)
+	if j.State != ledger.JobAccepted {
+		m.EstimateErrors = l.errors[j.ID]
+		return m
+	}
+	if m.Energy == nil {
+		m.Energy = view.JobEnergy(l.energy.running(j.ID))
+	}
+	if m.Progress = l.reports.of(j.ID, time.Now()); m.Progress != nil {
+		m.State = m.Progress.GetState()
+	}
+	if x := l.outlook(j.ID); x != nil {
+		m.Outlook = proto.CloneOf(x)
+		m.Outlook.Move = l.moves.newest(j.ID)
+	}
+	return m
+}
+
+// running counts the running jobs by engine.
+func (l *jobLoop) running(s *ledger.State) map[string]int {
+	out := map[string]int{}
+	for _, j := range s.Jobs {
+		if l.reports.of(j.ID, time.Now()).GetState() == headroomv1.JobState_JOB_STATE_RUNNING && j.State == ledger.JobAccepted {
+			out[cmp.Or(j.Engine, arbitration.EngineLocal)]++
+		}
+	}
+	return out
+}
+
+// alarms are directives that were refused, and engines whose containers cannot be shared out.
+func (l *jobLoop) alarms() []alarms.Alarm {
+	var out []alarms.Alarm
+	if l.reports.refusal != "" && l.reports.newestRefused > l.reports.newestAcked {
+		out = append(out, alarms.New(
+			"directive-refused", alarms.Warn, "scheduler", fmt.Sprintf("the scheduler refused directive %d: %s", l.reports.newestRefused, l.reports.refusal),
+			"see the scheduler's log",
+		))
+	}
+	for _, subject := range slices.Sorted(maps.Keys(l.reports.refusals)) {
+		out = append(out, alarms.New(
+			"directive-refused", alarms.Warn, subject, fmt.Sprintf("the scheduler could not set %s: %s", subject, l.reports.refusals[subject]),
+			"see the scheduler's log; it is told again every few seconds",
+		))
+	}
+	for engine, e := range l.reports.reported(time.Now()) {
+		if e.GetTrouble() != "" {
+			out = append(out, alarms.New(
+				"engine-trouble", alarms.Warn, engine, fmt.Sprintf("containers of %s cannot be shared out: %s", engine, e.GetTrouble()),
+				"mend what is said; until then its jobs run as the engine divides them",
+			))
+		}
+	}
+	for engine, why := range l.decided.Troubles {
+		out = append(out, alarms.New(
+			"engine-trouble", alarms.Warn, engine+"/containers", fmt.Sprintf("%s: %s", engine, why), "add nodes to the engine, or let fewer jobs run at once",
+		))
+	}
+	return out
+}

@@ -1,0 +1,201 @@
+package leading
+
+import (
+	"fmt"
+	"maps"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/budget"
+	"headroom/coordinator/alarms"
+	"headroom/coordinator/view"
+	"headroom/ledger"
+	"headroom/ledger/leader"
+)
+
+// Known is what a leader knows beside the committed state: what it hears of nodes, meters and
+// jobs, what it has done, and its alarms. It runs on the loop's goroutine. A server that does not
+// lead has a nil one: what Heard, Alarms, Job and the like return is then what the log alone says.
+type Known struct {
+	*leadership
+
+	server  string
+	nodes   NodeStreams
+	brakes  Brakes
+	jobs    *jobLoop
+	targets *targetHistory
+	meters  meters
+	alarms  *alarms.Tracker
+	budgets budgetWatch
+}
+
+func newKnown(c Config, l *leadership, jobs *jobLoop) *Known {
+	return &Known{
+		leadership: l, server: c.Server, nodes: c.Nodes, brakes: c.Brakes, jobs: jobs,
+		targets: newTargetHistory(), meters: meters{}, alarms: alarms.NewTracker(), budgets: budgetWatch{counts: c.Counts},
+	}
+}
+
+// note takes in what has been committed since the last tick.
+func (k *Known) note() {
+	at := time.Now()
+	k.machine.View(func(s *ledger.State) {
+		k.jobs.energy.look(s)
+		k.targets.look(s, at)
+		nodes := view.Nodes(s, k.Heard())
+		k.alarms.Look(k.Alarms(s, nodes), at)
+		k.budgets.look(view.Domains(s, k.Heard(), nodes), k.now())
+	})
+}
+
+// Heard is what this leader hears from nodes and meters; nil on a server that does not lead.
+func (k *Known) Heard() *view.Heard {
+	if k == nil {
+		return nil
+	}
+	return &view.Heard{Table: k.lead.Table(), Now: k.now(), Lost: k.timing.Lost, Meters: k.meters.counting(k.now())}
+}
+
+// ReportMeter takes in a reading of a domain's meter that is so old.
+func (k *Known) ReportMeter(domain string, r view.Reading, age time.Duration) {
+	k.meters.report(domain, r, k.now()-age)
+}
+
+// Alarms are the alarms of the cluster as this leader, or without one this server, knows them.
+func (k *Known) Alarms(s *ledger.State, nodes []*headroomv1.Node) []alarms.Alarm {
+	var own []alarms.Alarm
+	if k != nil {
+		own = k.own()
+	}
+	return alarms.Of(s, view.Domains(s, k.Heard(), nodes), nodes, own)
+}
+
+// own are the alarms that only the leader can know.
+func (k *Known) own() []alarms.Alarm {
+	out := k.jobs.alarms()
+	if x, why := k.lead.ClockTrouble(); why != nil {
+		out = append(out, alarms.New(
+			"clocks-disagree", alarms.Fail, "cluster", fmt.Sprintf("%s should go to %v since %s: %s", x.Domain, x.Budget, x.At.UTC().Format(time.RFC3339), view.Plain(why)),
+			"set the servers' clocks (coordinator member list shows them); the raise waits until a quorum agrees within a minute",
+		))
+	}
+	doubles := k.lead.Table().Conflicts(k.now())
+	maps.Copy(doubles, k.nodes.Conflicts())
+	for node, why := range doubles {
+		out = append(out, alarms.New("identity-conflict", alarms.Fail, node, why, "give one of the machines its own etc/machine-id and node name"))
+	}
+	if why := k.lead.Outgrown(); why != "" {
+		out = append(out, alarms.New(
+			"outgrown", alarms.Fail, "cluster", why, "stop this group, or stop the other and restore this one from its newest snapshot",
+		))
+	}
+	return append(out, k.brakes.Alarms()...)
+}
+
+// AlarmMessages are alarms with since when each is there, where this server leads.
+func (k *Known) AlarmMessages(s *ledger.State, now []alarms.Alarm) []*headroomv1.Alarm {
+	if k == nil {
+		return alarms.Messages(s, nil, now)
+	}
+	k.alarms.Look(now, time.Now())
+	return alarms.Messages(s, k.alarms, now)
+}
+
+// CheckAlarm refuses the key of an alarm that is not there.
+func (k *Known) CheckAlarm(s *ledger.State, key string) error {
+	k.alarms.Look(k.Alarms(s, view.Nodes(s, k.Heard())), time.Now())
+	return k.alarms.Check(key)
+}
+
+// Confirmations are the nodes that a change of a budget has lowered, with when each has read its
+// cap back; false when this leader does not follow that change.
+func (k *Known) Confirmations(revision uint64) ([]leader.Awaited, bool) {
+	return k.lead.Confirmations(revision)
+}
+
+// Change is a change of a budget, with who has confirmed it where this server leads.
+func (k *Known) Change(x ledger.BudgetChange) *headroomv1.BudgetChange {
+	m := &headroomv1.BudgetChange{
+		Revision: x.Revision, AtUs: x.At, Actor: x.Actor, Domain: x.Domain, FromUw: int64(x.From), ToUw: int64(x.To), Reason: x.Reason, UntilUs: x.Until,
+	}
+	if k == nil {
+		return m
+	}
+	if nodes, ok := k.lead.Confirmations(x.Revision); ok {
+		lowered, done, slowest := uint32(len(nodes)), uint32(0), 0.0
+		for _, a := range nodes {
+			if a.After > 0 {
+				done++
+				slowest = max(slowest, float64(a.After)/float64(time.Millisecond))
+			}
+		}
+		m.Lowered, m.Confirmed = &lowered, &done
+		if done > 0 {
+			m.ConfirmedMs = &slowest
+		}
+	}
+	return m
+}
+
+// ExplainNode fills in why the node has its cap.
+func (k *Known) ExplainNode(out *headroomv1.ExplainNodeResponse, s *ledger.State, n ledger.Node) {
+	for _, m := range view.Nodes(s, k.Heard()) {
+		if m.GetName() == n.Name {
+			out.Node = m
+		}
+	}
+	policy, _ := budget.ParsePolicy(s.Policy)
+	out.Policy = string(policy)
+	why := ledger.Explain(s, k.lead.Table(), k.now(), n.Name)
+	out.BoundBy, out.BoundDomain, out.Why = why.By, why.Domain, why.Words
+	if p := why.Planned; p != nil {
+		out.PlannedUw = new(int64(*p))
+	}
+	for _, name := range s.Tree().Above(n.Domain) {
+		out.Spare = append(out.Spare, &headroomv1.DomainSpare{Domain: name, SpareUw: int64(why.Spare[name])})
+	}
+	for _, m := range k.targets.of(n.Name) {
+		out.Last = append(out.Last, &headroomv1.Event{
+			Revision: m.revision, AtUs: m.at.UnixMicro(), Actor: "coordinator/" + k.server,
+			What: fmt.Sprintf("%v -> %v", m.from, m.to), Reason: m.why,
+		})
+	}
+}
+
+// Job is a job with what is known of it here.
+func (k *Known) Job(j ledger.Job) *headroomv1.Job {
+	if k == nil {
+		return view.Job(j)
+	}
+	return k.jobs.show(j)
+}
+
+// JobMoves are the moves of a job that are remembered, oldest first.
+func (k *Known) JobMoves(id string) []*headroomv1.JobMove {
+	if k == nil {
+		return nil
+	}
+	return k.jobs.moves.all(id)
+}
+
+// JobsRunning counts the running jobs by engine.
+func (k *Known) JobsRunning(s *ledger.State) map[string]int {
+	if k == nil {
+		return map[string]int{}
+	}
+	return k.jobs.running(s)
+}
+
+// FinalEnergy is what was drawn for a job that ends now, nil while unknown.
+func (k *Known) FinalEnergy(id string) *ledger.JobEnergy { return k.jobs.energy.final(id) }
+
+// Energy is what was measured by class and while no job ran, in joules.
+func (k *Known) Energy() (byClass map[string]float64, idle float64) {
+	return k.jobs.energy.classes(), k.jobs.energy.idle()
+}
+
+// ReportJobs takes in the progress of jobs as a scheduler reports it.
+func (k *Known) ReportJobs(r *headroomv1.ProgressReport) { k.jobs.report(r) }
+
+// Acknowledge takes in what a scheduler says to a directive.
+func (k *Known) Acknowledge(a *headroomv1.DirectiveAck) { k.jobs.acknowledge(a) }

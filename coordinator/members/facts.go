@@ -1,0 +1,237 @@
+package members
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/coordinator/view"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/ledger"
+)
+
+// Roles of a server in lists.
+const (
+	roleLeader   = "leader"
+	roleFollower = "follower"
+	roleWaiting  = "waiting"     // it has no log and waits to be added
+	roleAway     = "unreachable" // it does not answer
+)
+
+const (
+	// wait is how long a server may take to answer for itself.
+	wait = 700 * time.Millisecond
+)
+
+// Facts are what servers say of themselves. It is safe for use by many goroutines.
+type Facts struct {
+	roster *Roster
+	peers  rpc.Peers
+	wall   func() time.Time
+	// gossip adds what is to be said of the gossip.
+	gossip func(*headroomv1.ServerFacts)
+
+	mu    sync.Mutex
+	facts map[string]fact     // what each said of itself last
+	words map[string]farewell // last words of those that ended
+}
+
+// fact is what a server said of itself.
+type fact struct {
+	said   *headroomv1.ServerFacts
+	at     time.Time
+	offset time.Duration // its wall clock less this server's
+}
+
+// farewell are the last words of a server that ended itself.
+type farewell struct {
+	text string
+	at   time.Time
+}
+
+// Self is what this server says of itself.
+func (f *Facts) Self() *headroomv1.ServerFacts {
+	self := f.roster.self
+	disk := f.roster.group.Disk()
+	out := &headroomv1.ServerFacts{
+		Id: self.ID, RpcAddress: self.RPC, RaftAddress: self.Raft, Version: cli.Version, Role: f.roster.Role(),
+		RulesNewest: uint32(f.roster.machine.Rules), RulesOldest: ledger.OldestRules, ClockUs: f.wall().UnixMicro(),
+		Members: f.roster.Names(), DiskFreeBytes: disk.Free, SlowestWriteUs: disk.Slowest.Microseconds(), WriteDeadlineUs: disk.Deadline.Microseconds(),
+	}
+	f.gossip(out)
+	f.roster.machine.View(func(st *ledger.State) {
+		out.Incarnation, out.Term, out.Revision = max(1, st.Epoch.Incarnation), st.Epoch.Term, st.Revision
+		if tree := st.Tree(); tree != nil {
+			out.Cluster = tree.Root().Name
+		}
+	})
+	for _, m := range f.roster.group.Members() {
+		switch {
+		case m.Self:
+			out.LastIndex, out.Commit = m.LastIndex, m.CommitIndex
+		case m.Leader && !m.Contact.IsZero():
+			ms := time.Since(m.Contact).Milliseconds()
+			out.LeaderContactMs = &ms
+		}
+	}
+	return out
+}
+
+// KeepLastWords keeps why another server ended, as it has said itself.
+func (f *Facts) KeepLastWords(id, text string) (kept string) {
+	kept = text[:min(len(text), longestWords)]
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.words[id] = farewell{text: kept, at: time.Now()}
+	return kept
+}
+
+// longestWords bounds what is kept of another server's last words, bytes.
+const longestWords = 500
+
+// lastWait is how long a server that ends itself tries to say why.
+const lastWait = 300 * time.Millisecond
+
+// SayLastWords tells the others why this server ends. The network may work where the disk does not.
+func (f *Facts) SayLastWords(why error) {
+	ctx, cancel := context.WithTimeout(context.Background(), lastWait)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, x := range f.roster.Seats() {
+		if x.ID != f.roster.self.ID && x.RPC != "" {
+			wg.Go(func() {
+				_, _ = f.client(x.RPC).LastWords(ctx, connect.NewRequest(&headroomv1.LastWordsRequest{Id: f.roster.self.ID, Text: view.Plain(why)}))
+			})
+		}
+	}
+	wg.Wait()
+}
+
+// client is a client of another server's MemberService.
+func (f *Facts) client(addr string) headroomv1connect.MemberServiceClient {
+	return clientOf(f.peers, addr)
+}
+
+func clientOf(peers rpc.Peers, addr string) headroomv1connect.MemberServiceClient {
+	return headroomv1connect.NewMemberServiceClient(peers.HTTP(), peers.URL(addr), peers.Options()...)
+}
+
+// Gather asks every other server at addrs what it says of itself, and of this
+// one. Who does not answer in wait is missing.
+func (f *Facts) Gather(ctx context.Context, addrs []string) []*headroomv1.DescribeServerResponse {
+	return askAll(ctx, f.peers, f.roster.self.ID, addrs, f.note)
+}
+
+// askAll asks the servers at addrs about themselves and about one server; each answer is noted.
+func askAll(
+	ctx context.Context, peers rpc.Peers, about string, addrs []string, note func(said *headroomv1.ServerFacts, sent time.Time),
+) []*headroomv1.DescribeServerResponse {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	answers := make([]*headroomv1.DescribeServerResponse, len(addrs))
+	var wg sync.WaitGroup
+	for i, addr := range addrs {
+		wg.Go(func() {
+			sent := time.Now()
+			r, err := clientOf(peers, addr).DescribeServer(ctx, connect.NewRequest(&headroomv1.DescribeServerRequest{About: about}))
+			if err != nil {
+				return
+			}
+			answers[i] = r.Msg
+			note(r.Msg.GetServer(), sent)
+		})
+	}
+	wg.Wait()
+	return slices.DeleteFunc(answers, func(a *headroomv1.DescribeServerResponse) bool { return a == nil })
+}
+
+// note keeps what a server said, and how its clock stood against the middle of the call.
+func (f *Facts) note(said *headroomv1.ServerFacts, sent time.Time) {
+	now := time.Now()
+	middle := f.wall().Add(-now.Sub(sent) / 2)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.facts[said.GetId()] = fact{said: said, at: now, offset: time.UnixMicro(said.GetClockUs()).Sub(middle)}
+	if said.GetRole() != roleWaiting {
+		delete(f.words, said.GetId())
+	}
+}
+
+// freshFor is how long what a server said of itself is taken for true.
+const freshFor = 2*keepInterval + wait
+
+// Lately is since when that is.
+func Lately() time.Time { return time.Now().Add(-freshFor) }
+
+// since is what the others have said of themselves since a moment, and this
+// server itself.
+func (f *Facts) since(moment time.Time) map[string]fact {
+	out := map[string]fact{f.roster.self.ID: {said: f.Self(), at: time.Now()}}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, x := range f.facts {
+		if !x.at.Before(moment) && id != f.roster.self.ID {
+			out[id] = x
+		}
+	}
+	return out
+}
+
+// inquire asks one server what it says of itself.
+func (f *Facts) inquire(ctx context.Context, addr string) (*headroomv1.ServerFacts, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	sent := time.Now()
+	r, err := f.client(addr).DescribeServer(ctx, connect.NewRequest(&headroomv1.DescribeServerRequest{}))
+	if err != nil {
+		return nil, err
+	}
+	f.note(r.Msg.GetServer(), sent)
+	return r.Msg.GetServer(), nil
+}
+
+// Belongs reports whether a server belongs to the group. A server that waits to be
+// taken in knows none and lets in each that has a certificate. One that was away
+// may not know the newest members, and one of them may lead: then it takes the
+// word of those that it knows.
+func (f *Facts) Belongs(id string) bool {
+	if len(f.roster.group.Members()) == 0 {
+		return true
+	}
+	own := f.roster.Names()
+	if slices.Contains(own, id) {
+		return true
+	}
+	return f.vouched(id, own, f.roster.Incarnation())
+}
+
+// vouched reports whether one of the servers that are known has said that another is a member, in this
+// incarnation or a later one.
+func (f *Facts) vouched(id string, known []string, incarnation uint64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(known, func(by string) bool {
+		x, ok := f.facts[by]
+		return ok && slices.Contains(x.said.GetMembers(), id) && x.said.GetIncarnation() >= incarnation
+	})
+}
+
+// FoundedElsewhere reports whether a server at one of addrs belongs to a group that has been founded.
+func FoundedElsewhere(ctx context.Context, peers rpc.Peers, about string, addrs []string) bool {
+	answers := askAll(ctx, peers, about, addrs, func(*headroomv1.ServerFacts, time.Time) {})
+	return slices.ContainsFunc(answers, func(a *headroomv1.DescribeServerResponse) bool { return a.GetServer().GetCluster() != "" })
+}
+
+// lastWords are the last words of the servers that ended.
+func (f *Facts) lastWords() map[string]farewell {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return maps.Clone(f.words)
+}

@@ -1,0 +1,58 @@
+package members
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+)
+
+// List asks every server for itself, at once; who does not answer is unreachable.
+func (m *Members) List(ctx context.Context) []*headroomv1.Member {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	all := m.Roster.Seats()
+	out := make([]*headroomv1.Member, len(all))
+	var wg sync.WaitGroup
+	for i, peer := range all {
+		if peer.ID == m.Roster.self.ID {
+			out[i] = m.Myself()
+			continue
+		}
+		wg.Go(func() { out[i] = ask(ctx, m.Facts.peers, peer.Server); out[i].Voter = peer.Voter })
+	}
+	wg.Wait()
+	return out
+}
+
+func ask(ctx context.Context, via rpc.Peers, peer Server) *headroomv1.Member {
+	client := headroomv1connect.NewClusterServiceClient(via.HTTP(), via.URL(peer.RPC), via.Options()...)
+	r, err := client.ListMembers(ctx, connect.NewRequest(&headroomv1.ListMembersRequest{Self: true}))
+	if err != nil || len(r.Msg.GetMembers()) != 1 {
+		return &headroomv1.Member{Id: peer.ID, RaftAddress: peer.Raft, RpcAddress: peer.RPC, Role: roleAway}
+	}
+	return r.Msg.GetMembers()[0]
+}
+
+// Myself is what this server shows of itself.
+func (m *Members) Myself() *headroomv1.Member {
+	self := m.Roster.self
+	clock := m.Facts.wall().UnixMicro()
+	out := &headroomv1.Member{ClockUs: &clock, Id: self.ID, RaftAddress: self.Raft, RpcAddress: self.RPC, Role: m.Roster.Role(), Version: cli.Version}
+	for _, peer := range m.Roster.group.Members() {
+		switch {
+		case peer.Self:
+			out.Commit, out.Voter = &peer.CommitIndex, peer.Voter
+		case peer.Leader && !peer.Contact.IsZero():
+			ms := time.Since(peer.Contact).Milliseconds()
+			out.LastContactMs = &ms
+		}
+	}
+	return out
+}

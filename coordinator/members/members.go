@@ -1,0 +1,324 @@
+package members
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/consensus"
+	"headroom/coordinator/statemachine"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/ledger"
+)
+
+const (
+	// keepInterval is how often a server looks after the membership.
+	keepInterval = 2 * time.Second
+	// lostAfter is how long a server may hear no leader before it asks the others
+	// whether it still belongs to the group. An election is over by then.
+	lostAfter = 5 * time.Second
+	// stepsAtOnce bounds the steps of one look.
+	stepsAtOnce = 16
+)
+
+// Reasons for refusing to take a server in.
+var (
+	ErrNoAnswer    = errors.New("it does not answer")
+	ErrOtherServer = errors.New("another server answers there")
+	ErrHasLog      = errors.New("it has a log of its own")
+	ErrRules       = errors.New("it does not know the rules in force")
+)
+
+// Config is what the membership needs of a server.
+type Config struct {
+	// Self is this server; Configured are all that its configuration names; Join are the RPC addresses
+	// of servers of a group that it is to be added to.
+	Self       Server
+	Configured []Server
+	Join       []string
+	// StateDir is named where a server must be emptied.
+	StateDir string
+	Group    *consensus.Group
+	Machine  *statemachine.Machine
+	// Peers is how other servers are reached.
+	Peers rpc.Peers
+	// Wall is this server's wall clock.
+	Wall func() time.Time
+	// Gossip adds what is to be said of the gossip to what this server says of itself.
+	Gossip func(*headroomv1.ServerFacts)
+	// Leads reports whether this server leads the nodes; Commit commits a command then, and
+	// returns consensus.ErrNotLeader otherwise. WhileLeading is called at each look.
+	Leads        func() bool
+	Commit       func(context.Context, ledger.Command) error
+	WhileLeading func(context.Context)
+	Logger       *slog.Logger
+}
+
+// Members looks after the servers of the group.
+type Members struct {
+	// Roster is which servers there are, Facts what they say of themselves.
+	Roster *Roster
+	Facts  *Facts
+
+	join         []string
+	stateDir     string
+	leads        func() bool
+	commit       func(context.Context, ledger.Command) error
+	whileLeading func(context.Context)
+	logger       *slog.Logger
+	kick         chan struct{} // something is to be done now
+
+	mu    sync.Mutex
+	stuck map[string]error // steps that could not be taken, by server
+	since time.Time        // since when no leader is known; zero while one is
+	said  string           // what the log was told last about waiting
+}
+
+// New looks after the servers of a group that is open.
+func New(c Config) *Members {
+	roster := &Roster{self: c.Self, configured: c.Configured, group: c.Group, machine: c.Machine}
+	return &Members{
+		Roster: roster,
+		Facts:  &Facts{roster: roster, peers: c.Peers, wall: c.Wall, gossip: c.Gossip, facts: map[string]fact{}, words: map[string]farewell{}},
+		join:   c.Join, stateDir: c.StateDir, leads: c.Leads, commit: c.Commit, whileLeading: c.WhileLeading, logger: c.Logger,
+		kick: make(chan struct{}, 1), stuck: map[string]error{},
+	}
+}
+
+// Hurry makes a look due at once.
+func (m *Members) Hurry() {
+	select {
+	case m.kick <- struct{}{}:
+	default:
+	}
+}
+
+// Keep looks after the membership until ctx ends: a leader carries on what
+// is not finished, a server that hears no leader finds out whether it still
+// belongs to the group, and one without a log says that it waits. It returns an
+// error when this server has no place in the group any more.
+func (m *Members) Keep(ctx context.Context) error {
+	tick := time.NewTicker(keepInterval)
+	defer tick.Stop()
+	for {
+		if err := m.keepOnce(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-m.kick:
+		}
+	}
+}
+
+func (m *Members) keepOnce(ctx context.Context) error {
+	switch {
+	case m.Roster.Role() == roleWaiting:
+		m.waitForGroup(ctx)
+		return nil
+	case m.leads():
+		m.whileLeading(ctx)
+		if err := m.expelled(m.Facts.Gather(ctx, m.Roster.Others())); err != nil {
+			return err
+		}
+		m.carryOn(ctx)
+	case m.lost():
+		return m.expelled(m.Facts.Gather(ctx, append(m.Roster.Others(), m.join...)))
+	}
+	return nil
+}
+
+// lost reports whether this server has heard of no leader for lostAfter.
+func (m *Members) lost() bool {
+	id, _ := m.Roster.group.Leader()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case id != "":
+		m.since = time.Time{}
+	case m.since.IsZero():
+		m.since = time.Now()
+	}
+	return id == "" && time.Since(m.since) >= lostAfter
+}
+
+// waitForGroup says once what this server waits for.
+func (m *Members) waitForGroup(ctx context.Context) {
+	self := m.Roster.self
+	text := fmt.Sprintf("coordinator member add %s --rpc %s takes this server into its group", self.ID, self.RPC)
+	if len(m.Facts.Gather(ctx, m.join)) == 0 {
+		text = "no server of the group answers at " + strings.Join(m.join, ", ")
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.said != text {
+		m.said = text
+		m.logger.Info("waiting to be added", slog.String("hint", text))
+	}
+}
+
+// ErrExpelled means that the group goes on without this server.
+var ErrExpelled = errors.New("the group goes on without this server")
+
+// expelled says that this server has no place in the group any more, where a
+// leader of it has said so: one of the same site, in the same incarnation or a
+// later one.
+func (m *Members) expelled(answers []*headroomv1.DescribeServerResponse) error {
+	e := expulsion(m.Facts.Self(), m.stateDir, answers)
+	if e == nil {
+		return nil
+	}
+	m.logger.Error("this server has no place in the group", slog.String("why", e.Message), slog.String("hint", e.Hint))
+	return e
+}
+
+func expulsion(own *headroomv1.ServerFacts, stateDir string, answers []*headroomv1.DescribeServerResponse) *cli.Error {
+	for _, a := range answers {
+		from := a.GetServer()
+		same := own.GetCluster() == "" || own.GetCluster() == from.GetCluster()
+		if !same || a.GetStanding() == nil || a.GetStanding().GetMember() || from.GetIncarnation() < own.GetIncarnation() {
+			continue
+		}
+		e := &cli.Error{
+			Code: "expelled", Exit: cli.ExitRefused, Message: a.GetStanding().GetWhy() + ", says " + from.GetId() + ", which leads",
+			Hint: fmt.Sprintf("to bring it back: move %s aside, name a server of the group in join:, start it, and coordinator member add %s --rpc %s",
+				stateDir, own.GetId(), own.GetRpcAddress()),
+			Err: ErrExpelled,
+		}
+		switch {
+		case from.GetIncarnation() > own.GetIncarnation():
+			e.Message = fmt.Sprintf("%s leads incarnation %d of the group, begun without this server, which is still in incarnation %d",
+				from.GetId(), from.GetIncarnation(), own.GetIncarnation())
+		case own.GetRole() == roleLeader:
+			e.Message = fmt.Sprintf("%s leads another group of the same incarnation %d: it was restored on two servers", from.GetId(), own.GetIncarnation())
+			e.Hint = "decide for one of them; on the other, move the state_dir aside and start it with join:"
+		}
+		return e
+	}
+	return nil
+}
+
+// Admissible refuses a server that may not be taken in, and returns the raft address of one that may:
+// it answers, is the one that is meant, has no log of another group, and knows the rules in force.
+func (m *Members) Admissible(ctx context.Context, x ledger.Server) (raft string, err error) {
+	said, err := m.Facts.inquire(ctx, x.RPC)
+	if err != nil {
+		return "", fmt.Errorf("server %s at %s: %w", x.ID, x.RPC, ErrNoAnswer)
+	}
+	rules := m.Roster.machine.InForce()
+	switch {
+	case said.GetId() != x.ID:
+		return "", fmt.Errorf("server %s at %s says that it is %s: %w", x.ID, x.RPC, said.GetId(), ErrOtherServer)
+	case x.Raft != "" && said.GetRaftAddress() != x.Raft:
+		return "", fmt.Errorf("server %s says that its raft address is %s, not %s: %w", x.ID, said.GetRaftAddress(), x.Raft, ErrOtherServer)
+	case int(said.GetRulesNewest()) < rules || int(said.GetRulesOldest()) > rules:
+		return "", fmt.Errorf("server %s, version %s, knows rules %d to %d, in force are %d: %w",
+			x.ID, said.GetVersion(), said.GetRulesOldest(), said.GetRulesNewest(), rules, ErrRules)
+	case said.GetRole() == roleWaiting, m.Roster.Has(x.ID):
+		return said.GetRaftAddress(), nil
+	}
+	return "", fmt.Errorf("server %s, %s in incarnation %d at entry %d: %w",
+		x.ID, said.GetRole(), said.GetIncarnation(), said.GetLastIndex(), ErrHasLog)
+}
+
+// now is what the next steps are decided from, with what servers have
+// said of themselves since a moment.
+func (m *Members) now(moment time.Time) (membership, error) {
+	all, err := m.Roster.group.Health()
+	if err != nil {
+		return membership{}, err
+	}
+	out := membership{members: all, newest: int(m.Roster.machine.Rules), facts: m.Facts.since(moment), configured: map[string]Server{}}
+	for _, c := range m.Roster.configured {
+		out.configured[c.ID] = c
+	}
+	m.Roster.machine.View(func(st *ledger.State) { out.rules, out.servers = st.Rules, maps.Clone(st.Servers) })
+	return out, nil
+}
+
+// carryOn takes the steps that are due, while this server leads.
+func (m *Members) carryOn(ctx context.Context) {
+	now, err := m.now(Lately())
+	if err != nil || now.rules == 0 {
+		return
+	}
+	stuck := map[string]error{}
+	for _, x := range now.steps()[:min(len(now.steps()), stepsAtOnce)] {
+		err := m.take(ctx, x)
+		switch {
+		case err == nil:
+			m.logger.Info("membership step taken", slog.String("step", string(x.kind)), slog.String("server", x.server.ID))
+		case errors.Is(err, consensus.ErrNotLeader):
+			return // the next leader carries on
+		default:
+			stuck[x.server.ID] = err
+			m.logger.Debug("membership step not taken", slog.String("step", string(x.kind)), slog.String("server", x.server.ID), slog.Any("error", err))
+		}
+	}
+	m.mu.Lock()
+	m.stuck = stuck
+	m.mu.Unlock()
+}
+
+// take takes one step.
+func (m *Members) take(ctx context.Context, x step) error {
+	switch x.kind {
+	case stepUpgrade:
+		return m.commit(ctx, ledger.Command{Upgrade: &ledger.Upgrade{Rules: m.Roster.machine.InForce() + 1}, Reason: "every server knows them"})
+	case stepSeed:
+		return m.commit(ctx, ledger.Command{Server: &x.server})
+	case stepAdd:
+		if _, err := m.Admissible(ctx, x.server); err != nil {
+			return err
+		}
+		return m.Roster.group.AddServer(ctx, consensus.Server{ID: x.server.ID, Address: x.server.Raft})
+	case stepPromote:
+		return m.Roster.group.Promote(ctx, x.server.ID)
+	case stepRemove:
+		return m.TakeOut(ctx, x.server.ID)
+	case stepForget:
+		return m.commit(ctx, m.forgetting(x.server.ID))
+	}
+	return fmt.Errorf("coordinator: step %q is not known", x.kind)
+}
+
+// TakeOut removes a server from raft's list. A leader hands its lead over first,
+// and leaves the rest to the next one.
+func (m *Members) TakeOut(ctx context.Context, id string) error {
+	if err := m.Roster.group.MayRemove(id); errors.Is(err, consensus.ErrUnknownServer) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if id != m.Roster.self.ID {
+		return m.Roster.group.RemoveServer(ctx, id)
+	}
+	if err := m.Roster.group.Transfer(ctx); err != nil {
+		return err
+	}
+	return consensus.ErrNotLeader
+}
+
+// forgetting is the command that ends a removal; it carries on who asked for it and why.
+func (m *Members) forgetting(id string) ledger.Command {
+	c := ledger.Command{RemoveServer: &ledger.Named{Name: id}}
+	m.Roster.machine.View(func(st *ledger.State) {
+		for _, e := range slices.Backward(st.Events) {
+			if x, ok := st.Servers[id]; ok && e.What == x.Words() {
+				c.Actor, c.Reason = e.Actor, e.Reason
+				return
+			}
+		}
+	})
+	return c
+}

@@ -1,0 +1,203 @@
+package members
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/consensus"
+	"headroom/coordinator/statemachine"
+	"headroom/ledger"
+)
+
+// Server is where a server of the group is reached.
+type Server struct {
+	ID, RPC, Raft string
+}
+
+// Seat is a server of the group, or one that is to be.
+type Seat struct {
+	Server
+
+	// Voter reports whether it votes.
+	Voter bool
+}
+
+// Roster is which servers there are and where they are reached: by raft's list, by the
+// ledger, and before the ledger knows, by the configuration.
+type Roster struct {
+	self       Server
+	configured []Server
+	group      *consensus.Group
+	machine    *statemachine.Machine
+}
+
+// Seats are the servers of the group and those that are to join it, by id. The
+// ledger knows their addresses; before it does, the configuration.
+func (r *Roster) Seats() []Seat {
+	members := r.group.Members()
+	if len(members) == 0 { // this server waits to be added
+		return []Seat{{Server: r.self}}
+	}
+	known := map[string]ledger.Server{}
+	r.machine.View(func(st *ledger.State) { maps.Copy(known, st.Servers) })
+	var out []Seat
+	for _, m := range members {
+		x := Seat{Server: Server{ID: m.ID, Raft: m.Address}, Voter: m.Voter}
+		x.RPC = cmp.Or(known[m.ID].RPC, r.configuredRPC(m.ID))
+		out = append(out, x)
+		delete(known, m.ID)
+	}
+	for _, x := range known {
+		if !x.Leaving {
+			out = append(out, Seat{Server: Server{ID: x.ID, RPC: x.RPC, Raft: x.Raft}})
+		}
+	}
+	slices.SortFunc(out, func(a, b Seat) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// Address is where a server is reached; empty where that is not known.
+func (r *Roster) Address(id string) Server {
+	for _, x := range r.Seats() {
+		if x.ID == id && id != "" {
+			return x.Server
+		}
+	}
+	return Server{}
+}
+
+// Role is what this server is now.
+func (r *Roster) Role() string {
+	members := r.group.Members()
+	if len(members) == 0 {
+		return roleWaiting
+	}
+	if i := slices.IndexFunc(members, func(m consensus.Member) bool { return m.Self && m.Leader }); i >= 0 {
+		return roleLeader
+	}
+	return roleFollower
+}
+
+func (r *Roster) configuredRPC(id string) string {
+	for _, x := range r.configured {
+		if x.ID == id {
+			return x.RPC
+		}
+	}
+	return ""
+}
+
+// Others are the RPC addresses of the other servers.
+func (r *Roster) Others() []string {
+	var out []string
+	for _, x := range r.Seats() {
+		if x.ID != r.self.ID && x.RPC != "" {
+			out = append(out, x.RPC)
+		}
+	}
+	return out
+}
+
+// Names are the servers that belong to the group by this server's own log:
+// those of raft's list, and those that are to join.
+func (r *Roster) Names() []string {
+	var out []string
+	for _, m := range r.group.Members() {
+		out = append(out, m.ID)
+	}
+	r.machine.View(func(st *ledger.State) {
+		for id, x := range st.Servers {
+			if !x.Leaving && !slices.Contains(out, id) {
+				out = append(out, id)
+			}
+		}
+	})
+	slices.Sort(out)
+	return out
+}
+
+// Has reports whether raft has a server.
+func (r *Roster) Has(id string) bool {
+	return slices.ContainsFunc(r.group.Members(), func(m consensus.Member) bool { return m.ID == id })
+}
+
+// Votes reports whether a server votes.
+func (r *Roster) Votes(id string) bool {
+	return slices.ContainsFunc(r.group.Members(), func(m consensus.Member) bool { return m.ID == id && m.Voter })
+}
+
+// Entry is what the ledger is to say of a server that only raft has yet.
+func (r *Roster) Entry(id string) ledger.Server {
+	at := r.Address(id)
+	return ledger.Server{ID: at.ID, RPC: cmp.Or(at.RPC, "unknown"), Raft: at.Raft, Voter: r.Votes(id)}
+}
+
+// Standing is whether a server belongs to the group, by this leader's word.
+func (r *Roster) Standing(id string) *headroomv1.Standing {
+	if slices.ContainsFunc(r.group.Members(), func(m consensus.Member) bool { return m.ID == id }) {
+		return &headroomv1.Standing{Member: true}
+	}
+	why := fmt.Sprintf("server %s is not a member of the group", id)
+	r.machine.View(func(st *ledger.State) {
+		if x, ok := st.Servers[id]; ok && !x.Leaving {
+			why = fmt.Sprintf("server %s is to join the group without a log of its own", id)
+			return
+		}
+		for _, e := range slices.Backward(st.Events) {
+			if e.What == "server "+id+" removed" {
+				why = fmt.Sprintf("server %s was removed at revision %d by %s", id, e.Revision, e.Actor)
+				if e.Reason != "" {
+					why += fmt.Sprintf(": %q", e.Reason)
+				}
+				return
+			}
+		}
+	})
+	return &headroomv1.Standing{Why: why}
+}
+
+// Heir is the healthy voter that is closest to the end of the log.
+func (r *Roster) Heir() (string, error) {
+	all, err := r.group.Health()
+	if err != nil {
+		return "", err
+	}
+	best, most := "", uint64(0)
+	for _, h := range all {
+		if h.Voter && !h.Self && h.Healthy() && h.LastIndex >= most {
+			best, most = h.ID, h.LastIndex
+		}
+	}
+	if best == "" {
+		return "", fmt.Errorf("no other server that votes is healthy: %w", consensus.ErrNotStable)
+	}
+	return best, nil
+}
+
+// MayLead says why a server cannot be handed the lead.
+func (r *Roster) MayLead(id string) error {
+	all, err := r.group.Health()
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(all, func(h consensus.Health) bool { return h.ID == id })
+	switch {
+	case i < 0:
+		return fmt.Errorf("server %s: %w", id, consensus.ErrUnknownServer)
+	case !all[i].Voter:
+		return fmt.Errorf("server %s: %w", id, consensus.ErrNotVoter)
+	case !all[i].Healthy():
+		return fmt.Errorf("server %s: %w: %w", id, consensus.ErrNotStable, all[i].Fault)
+	}
+	return nil
+}
+
+// Incarnation is that of the group by this server's log; 1 before it has one.
+func (r *Roster) Incarnation() uint64 {
+	n := uint64(1)
+	r.machine.View(func(st *ledger.State) { n = max(n, st.Epoch.Incarnation) })
+	return n
+}

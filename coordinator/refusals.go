@@ -1,0 +1,101 @@
+package coordinator
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"connectrpc.com/connect"
+
+	"headroom/budget"
+	"headroom/consensus"
+	"headroom/coordinator/leading"
+	"headroom/coordinator/members"
+	"headroom/coordinator/view"
+	"headroom/internal/cli"
+	"headroom/internal/rpc"
+	"headroom/ledger"
+	"headroom/ledger/leader"
+)
+
+// refuse turns why a proposal failed into the refusal that the operator meets.
+func (q *requests) refuse(err error, own ...refusalRule) error {
+	if errors.Is(err, consensus.ErrNotLeader) || errors.Is(err, consensus.ErrClosed) || errors.Is(err, leading.ErrDeposed) {
+		return q.notLeader()
+	}
+	text := view.Plain(err)
+	if floor, ok := errors.AsType[*ledger.FloorError](err); ok {
+		return rpc.Refuse(connect.CodeFailedPrecondition, "infeasible", cli.ExitRefused, text,
+			fmt.Sprintf("--force drives every node to fail-safe and leaves %v missing", floor.Floor-floor.Budget))
+	}
+	if rating, ok := errors.AsType[*ledger.RatingError](err); ok {
+		return rpc.Refuse(connect.CodeFailedPrecondition, "above-rating", cli.ExitRefused, text,
+			fmt.Sprintf("at most %s; coordinator domain set %s --rating changes what the breaker carries", rating.Usable.Exact(), rating.Domain))
+	}
+	if refusal, ok := errors.AsType[*connect.Error](err); ok {
+		return refusal
+	}
+	for _, r := range slices.Concat(own, refusals(), changeRefusals(), memberRefusals()) {
+		if errors.Is(err, r.when) {
+			return rpc.Refuse(r.code, r.short, r.exit, text, r.hint)
+		}
+	}
+	if _, ok := errors.AsType[leader.RefusedError](err); ok {
+		return rpc.Refuse(connect.CodeFailedPrecondition, "refused", cli.ExitRefused, text, "nothing was changed")
+	}
+	return rpc.Refuse(connect.CodeUnknown, "unknown-outcome", cli.ExitUnknown, text, "look at the present state; the same --request-id may be sent again safely")
+}
+
+type refusalRule struct {
+	when  error
+	code  connect.Code
+	short string
+	exit  int
+	hint  string
+}
+
+func refusals() []refusalRule {
+	return []refusalRule{
+		{ledger.ErrConflict, connect.CodeAborted, "conflict", cli.ExitConflict, "look at coordinator event list, then plan again"},
+		{ledger.ErrOverBudget, connect.CodeFailedPrecondition, "over-budget", cli.ExitRefused, "lower other nodes or raise the budget first: coordinator budget show tells the headroom"},
+		{ledger.ErrUnknownDomain, connect.CodeNotFound, "unknown-domain", cli.ExitUsage, "coordinator budget show lists the domains"},
+		{ledger.ErrUnknownNode, connect.CodeNotFound, "unknown-node", cli.ExitUsage, "coordinator node list lists the nodes"},
+		{ledger.ErrUnknownJob, connect.CodeNotFound, "unknown-job", cli.ExitUsage, "coordinator job list lists the jobs"},
+		{ledger.ErrIdentity, connect.CodeAlreadyExists, "name-taken", cli.ExitConflict, "another machine has this node name"},
+		{ledger.ErrJob, connect.CodeAlreadyExists, "bad-job", cli.ExitConflict, "coordinator job list shows what the log has"},
+		{ledger.ErrFloor, connect.CodeFailedPrecondition, "floor", cli.ExitRefused, "coordinator job show JOB tells the quality floor and what may still be dropped"},
+		{ledger.ErrNoStop, connect.CodeFailedPrecondition, "no-stop", cli.ExitRefused, "tasks are dropped only after the coordinators have decided it; let the job run on"},
+		{ledger.ErrStop, connect.CodeInvalidArgument, "bad-stop", cli.ExitUsage, "coordinator job show JOB tells its tasks and the early stop in force"},
+		{ledger.ErrDeflation, connect.CodeInvalidArgument, "bad-deflation", cli.ExitUsage, "a drop ratio is from 0 to 1, rises only and keeps its seed: coordinator job show JOB tells the one in force"},
+		{ledger.ErrTarget, connect.CodeAborted, "moved", cli.ExitConflict, "the state changed while the change was planned; send it again"},
+		{ledger.ErrNotGrantable, connect.CodeAborted, "moved", cli.ExitConflict, "the state changed while the change was planned; send it again"},
+		{ledger.ErrEpoch, connect.CodeUnavailable, "no-leader", cli.ExitUnreachable, "the leader changed meanwhile; send it again with the same --request-id"},
+		{ledger.ErrFull, connect.CodeResourceExhausted, "full", cli.ExitRefused, "remove what is not needed any more"},
+		{budget.ErrAmount, connect.CodeInvalidArgument, "usage", cli.ExitUsage, "give a budget above 0 W, e.g. 2800W"},
+		{consensus.ErrTooLarge, connect.CodeInvalidArgument, "too-large", cli.ExitUsage, "make the request smaller"},
+		{consensus.ErrBusy, connect.CodeUnavailable, "busy", cli.ExitUnreachable, "nothing was done; try again in a moment"},
+		{ledger.ErrNotFounded, connect.CodeUnavailable, "not-founded", cli.ExitUnreachable, "the group is starting; try again in a moment"},
+	}
+}
+
+// memberRefusals are what operators meet when they change the group.
+func memberRefusals() []refusalRule {
+	const failed, exists, missing = connect.CodeFailedPrecondition, connect.CodeAlreadyExists, connect.CodeNotFound
+	return []refusalRule{
+		{consensus.ErrUnknownServer, missing, "unknown-server", cli.ExitUsage, "coordinator member list lists the servers"},
+		{ledger.ErrUnknownServer, missing, "unknown-server", cli.ExitUsage, "coordinator member list lists the servers"},
+		{ledger.ErrServer, connect.CodeInvalidArgument, "bad-server", cli.ExitUsage, "give its id and its RPC address: coordinator member add c4 --rpc HOST:PORT"},
+		{consensus.ErrTooManyServers, failed, "too-many-servers", cli.ExitRefused, "remove one first: five that vote tolerate two failures, and more only slow every commit"},
+		{consensus.ErrAddressTaken, exists, "address-taken", cli.ExitConflict, "give every server a raft address of its own"},
+		{consensus.ErrNotStable, failed, "not-stable", cli.ExitRefused, "coordinator member health tells how it does; --wait waits until it is stable"},
+		{consensus.ErrNotVoter, failed, "no-voter", cli.ExitRefused, "coordinator member promote gives it a vote first"},
+		{consensus.ErrLastVoter, failed, "last-voter", cli.ExitRefused, "add and promote another server first"},
+		{consensus.ErrLosesQuorum, failed, "loses-quorum", cli.ExitRefused, "bring the others back first, or remove the ones that are gone: coordinator member health names them"},
+		{consensus.ErrLeads, failed, "leads", cli.ExitRefused, "coordinator member transfer hands the lead over first"},
+		{members.ErrNoAnswer, failed, "no-answer", cli.ExitRefused, "start it first, with an empty state_dir and join: in its configuration"},
+		{members.ErrOtherServer, exists, "other-server", cli.ExitConflict, "compare the id and the addresses with its configuration"},
+		{members.ErrHasLog, exists, "has-log", cli.ExitConflict, "stop it, move its state_dir aside, and start it with join: in its configuration"},
+		{members.ErrRules, failed, "rules", cli.ExitRefused, "install the version on it that the other servers run"},
+		{ledger.ErrRules, failed, "old-rules", cli.ExitRefused, "a server of an older version is in the group; coordinator member health names it: upgrade it, and the rules follow by themselves"},
+	}
+}

@@ -1,0 +1,77 @@
+package view
+
+import (
+	"cmp"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/arbitration"
+	"headroom/ledger"
+)
+
+// Job is a job as the log has it.
+func Job(j ledger.Job) *headroomv1.Job {
+	m := &headroomv1.Job{
+		Id: j.ID, Name: j.Name, Class: j.Class, Spec: j.Spec, SubmittedUs: j.Submitted, Outcome: j.Outcome, State: headroomv1.JobState_JOB_STATE_QUEUED,
+		Engine: cmp.Or(j.Engine, arbitration.EngineLocal), Queue: j.Queue, Floor: cmp.Or(j.Floor, 1), Dropped: TaskRanges(j.Dropped), Rank: j.Rank,
+		Deflation: Deflation(j.Deflation), Energy: JobEnergy(j.Energy),
+	}
+	if j.Deadline > 0 {
+		m.DeadlineS = new(j.Deadline.Seconds())
+	}
+	if j.Uncapped > 0 {
+		seconds := j.Uncapped.Seconds()
+		m.UncappedS = &seconds
+	}
+	if x := j.Stop; x != nil {
+		m.Stop = &headroomv1.EarlyStop{Tasks: x.Tasks, MinTasks: x.MinTasks, Reason: x.Reason, AtUs: x.At}
+	}
+	switch j.State {
+	case ledger.JobDone:
+		m.State = headroomv1.JobState_JOB_STATE_DONE
+	case ledger.JobFailed:
+		m.State = headroomv1.JobState_JOB_STATE_FAILED
+	case ledger.JobCancelled:
+		m.State = headroomv1.JobState_JOB_STATE_CANCELLED
+	case ledger.JobAccepted:
+		return m
+	}
+	runtime := j.Runtime.Seconds()
+	m.Progress = &headroomv1.JobProgress{Id: j.ID, State: m.State, Tasks: j.Tasks, Done: j.Done, RuntimeS: &runtime, Dropped: droppedAtEnd(j)}
+	return m
+}
+
+// JobEnergy is what was drawn for a job, nil while unknown.
+func JobEnergy(e *ledger.JobEnergy) *headroomv1.JobEnergy {
+	if e == nil {
+		return nil
+	}
+	return &headroomv1.JobEnergy{
+		Uj: int64(e.Energy), MeasuredS: e.Measured.Seconds(), UnknownS: e.Unknown.Seconds(), SinceUs: e.Since, From: e.From,
+	}
+}
+
+// TaskRanges are ranges of tasks.
+func TaskRanges(ranges []ledger.TaskRange) []*headroomv1.TaskRange {
+	out := make([]*headroomv1.TaskRange, 0, len(ranges))
+	for _, r := range ranges {
+		out = append(out, &headroomv1.TaskRange{First: r.First, Last: r.Last})
+	}
+	return out
+}
+
+// droppedAtEnd is how many tasks an ended job did without. One that is done has done each of its tasks or dropped it; the
+// log lists only those that an early stop dropped, not those that a drop ratio has left out.
+func droppedAtEnd(j ledger.Job) uint32 {
+	if j.State == ledger.JobDone && j.Done < j.Tasks {
+		return max(j.DroppedTasks(), j.Tasks-j.Done)
+	}
+	return j.DroppedTasks()
+}
+
+// Deflation is a drop ratio, nil for none.
+func Deflation(x *ledger.Deflation) *headroomv1.Deflation {
+	if x == nil {
+		return nil
+	}
+	return &headroomv1.Deflation{Theta: x.Theta, Seed: x.Seed, Reason: x.Reason, AtUs: x.At}
+}
