@@ -9,6 +9,7 @@ import (
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/brakes"
 	"headroom/coordinator/leading"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
@@ -22,40 +23,34 @@ type brakeService struct{ *server }
 // SetBrake implements headroomv1connect.BrakeServiceHandler. What it does is done
 // whether or not the caller waits.
 func (b brakeService) SetBrake(ctx context.Context, r *connect.Request[headroomv1.SetBrakeRequest]) (*connect.Response[headroomv1.SetBrakeResponse], error) {
-	if !b.brakes.canSet() {
-		return nil, rpc.Refuse(connect.CodeFailedPrecondition, "no-brake-key", cli.ExitRefused, b.cfg.ID+": "+errNoBrakeKey.Error(),
+	if !b.brakes.CanSet() {
+		return nil, rpc.Refuse(connect.CodeFailedPrecondition, "no-brake-key", cli.ExitRefused, b.cfg.ID+": "+brakes.ErrNoKey.Error(),
 			"ask a server that has brake.private_key_file; with a leader, coordinator budget set 1W --force drives every node to its fail-safe cap too")
 	}
-	if b.voice.Load() == nil && !b.requests.leads() {
+	if b.gossip.Load() == nil && !b.requests.leads() {
 		return nil, b.requests.notLeader() // nobody would hear of it from here
 	}
 	out := &headroomv1.SetBrakeResponse{Server: b.cfg.ID}
-	if b.voice.Load() != nil {
-		out.Members = uint32(max(0, len(b.voice.Load().Members())-1))
+	if b.gossip.Load() != nil {
+		out.Members = uint32(max(0, len(b.gossip.Load().Members())-1))
 	}
-	inLog := b.inLog()
+	inLog := b.braking.InLog()
 	if r.Msg.GetDryRun() {
-		out.Generation = b.brakes.next(inLog)
+		out.Generation = b.brakes.Next(inLog)
 		return connect.NewResponse(out), nil
 	}
 	c := command(ctx, r.Msg.GetChange(), "operator")
-	s, already, err := b.brakes.set(c.Actor, c.Reason, c.RequestID, inLog, time.Now())
+	s, already, err := b.brakes.Set(c.Actor, c.Reason, c.RequestID, inLog, time.Now())
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInternal, err)
 	}
 	out.Generation, out.Already = s.Generation, already
-	out.NotStored = b.brakes.awaitStored(s.Generation)
-	if b.voice.Load() != nil {
-		b.voice.Load().SetBrake(s)
+	out.NotStored = b.brakes.AwaitStored(s.Generation)
+	if b.gossip.Load() != nil {
+		b.gossip.Load().SetBrake(s)
 	}
 	b.requests.hasten(context.WithoutCancel(ctx))
 	return connect.NewResponse(out), nil
-}
-
-// inLog is the highest brake generation that this server's log knows.
-func (s *server) inLog() (generation uint64) {
-	s.machine.View(func(st *ledger.State) { generation = max(st.Brake.Set, st.Brake.Lifted) })
-	return generation
 }
 
 // brakeWaitMost bounds one AwaitBrake.
@@ -68,15 +63,15 @@ func (b brakeService) AwaitBrake(ctx context.Context, r *connect.Request[headroo
 	defer look.Stop()
 	for {
 		out := &headroomv1.AwaitBrakeResponse{Generation: r.Msg.GetGeneration()}
-		if b.voice.Load() != nil {
-			told := b.voice.Load().Told()
+		if b.gossip.Load() != nil {
+			told := b.gossip.Load().Told()
 			out.Generation = max(out.Generation, told.Generation)
 			out.Heard = uint32(told.Heard)
 			for _, m := range told.Silent {
 				out.Silent = append(out.Silent, m.Name)
 			}
 		}
-		out.InLog = b.inLog() >= out.GetGeneration()
+		out.InLog = b.braking.InLog() >= out.GetGeneration()
 		if out.GetInLog() && len(out.GetSilent()) == 0 || !time.Now().Before(until) {
 			return connect.NewResponse(out), nil
 		}
@@ -91,7 +86,7 @@ func (b brakeService) AwaitBrake(ctx context.Context, r *connect.Request[headroo
 // GetBrake implements headroomv1connect.BrakeServiceHandler.
 func (b brakeService) GetBrake(ctx context.Context, r *connect.Request[headroomv1.GetBrakeRequest]) (*connect.Response[headroomv1.GetBrakeResponse], error) {
 	known := b.brakes.Known()
-	out := &headroomv1.GetBrakeResponse{CanSet: b.brakes.canSet(), Gossip: &headroomv1.BrakeRecord{
+	out := &headroomv1.GetBrakeResponse{CanSet: b.brakes.CanSet(), Gossip: &headroomv1.BrakeRecord{
 		Generation: known.Generation, Actor: known.Actor, Reason: known.Reason,
 	}}
 	if known.Generation > 0 {
@@ -114,23 +109,11 @@ func (b brakeService) GetBrake(ctx context.Context, r *connect.Request[headroomv
 // errTold means a generation that no node tells.
 var errTold = errors.New("no node that is heard tells this generation without a proof")
 
-// tells says whether a node tells a generation that nobody has proven.
-func (b *brakes) tells(generation uint64) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, g := range b.unproven {
-		if g == generation {
-			return true
-		}
-	}
-	return false
-}
-
 // SkipBrake implements headroomv1connect.BrakeServiceHandler. A brake that was heard
 // is committed first: one that is signed is never passed over.
 func (b brakeService) SkipBrake(ctx context.Context, r *connect.Request[headroomv1.SkipBrakeRequest]) (*connect.Response[headroomv1.ChangeResponse], error) {
 	out, err := b.requests.tried(ctx, r.Msg.GetChange(), r.Msg.GetDryRun(), func(v leader.View, c *ledger.Command) error {
-		if g := r.Msg.GetGeneration(); g > v.State.Brake.Set && !b.brakes.tells(g) {
+		if g := r.Msg.GetGeneration(); g > v.State.Brake.Set && !b.brakes.Tells(g) {
 			return rpc.Refuse(connect.CodeFailedPrecondition, "not-told", cli.ExitRefused, fmt.Sprintf("generation %d: %v", g, errTold),
 				"coordinator alarm list names the node and the generation that it tells")
 		}

@@ -6,11 +6,8 @@ package coordinator
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -93,13 +90,13 @@ func (h *choir) start(name, role string, known brake.Signed) *gossip.Gossip {
 func (h *choir) server(id string) {
 	h.t.Helper()
 	s := h.c.server(id).server
-	s.brakes.use(h.keys, &h.private, func([]byte) error { return nil })
-	s.voice.Store(h.start(id, gossip.RoleCoordinator, s.brakes.Known()))
+	s.brakes.Use(h.keys, &h.private, func([]byte) error { return nil })
+	s.gossip.Store(h.start(id, gossip.RoleCoordinator, s.brakes.Known()))
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { _ = s.followBrake(ctx) })
-	running.Go(func() { _ = s.brakes.keep(ctx) })
-	h.keep(id, s.voice.Load(), func() { cancel(); running.Wait() })
+	running.Go(func() { _ = s.braking.Follow(ctx) })
+	running.Go(func() { _ = s.brakes.Keep(ctx) })
+	h.keep(id, s.gossip.Load(), func() { cancel(); running.Wait() })
 }
 
 // node gives a node its gossip, as powerd does.
@@ -449,14 +446,14 @@ func TestBrakeOfAForgetfulServer(t *testing.T) {
 		}
 		// A server of the same key that has neither log nor file, and no time to hear.
 		fresh := newServer(c.config("c1"), slog.New(slog.DiscardHandler))
-		fresh.brakes.use(h.keys, &h.private, func([]byte) error { return nil })
+		fresh.brakes.Use(h.keys, &h.private, func([]byte) error { return nil })
 		ctx, cancel := context.WithCancel(context.Background())
 		h.ether.Cut(func(from, to string) bool { return from == h.addr("c9") || to == h.addr("c9") })
-		fresh.voice.Store(h.start("c9", gossip.RoleCoordinator, brake.Signed{}))
+		fresh.gossip.Store(h.start("c9", gossip.RoleCoordinator, brake.Signed{}))
 		var running sync.WaitGroup
-		running.Go(func() { _ = fresh.followBrake(ctx) })
-		running.Go(func() { _ = fresh.brakes.keep(ctx) })
-		h.keep("c9", fresh.voice.Load(), func() { cancel(); running.Wait() })
+		running.Go(func() { _ = fresh.braking.Follow(ctx) })
+		running.Go(func() { _ = fresh.brakes.Keep(ctx) })
+		h.keep("c9", fresh.gossip.Load(), func() { cancel(); running.Wait() })
 		r := setBrake(t, fresh, "real")
 		if r.GetGeneration() != 1 {
 			t.Errorf("it knows of generation %d", r.GetGeneration()-1)
@@ -486,14 +483,14 @@ func TestBrakeRefusals(t *testing.T) {
 		if x := late.look(); x.held {
 			t.Error("a node was admitted while the brake is set")
 		}
-		l.brakes.use(h.keys, nil, func([]byte) error { return nil })
+		l.brakes.Use(h.keys, nil, func([]byte) error { return nil })
 		_, err = brakeService{l.server}.SetBrake(t.Context(), connect.NewRequest(&headroomv1.SetBrakeRequest{}))
 		if e := rpc.AsCLI(err, "brake set", ""); e == nil || e.Code != "no-brake-key" || e.Exit != cli.ExitRefused || e.Hint == "" {
 			t.Errorf("set without a key: %v", err)
 		}
 		mute := newServer(c.config("c1"), slog.New(slog.DiscardHandler))
 		mute.group, mute.members = l.group, l.members
-		mute.brakes.use(h.keys, &h.private, func([]byte) error { return nil })
+		mute.brakes.Use(h.keys, &h.private, func([]byte) error { return nil })
 		if _, err := (brakeService{mute}).SetBrake(t.Context(), connect.NewRequest(&headroomv1.SetBrakeRequest{})); connect.CodeOf(err) != connect.CodeUnavailable {
 			t.Errorf("set where nobody hears of it: %v", err)
 		}
@@ -501,163 +498,6 @@ func TestBrakeRefusals(t *testing.T) {
 			t.Error("a generation was used for a brake that was refused")
 		}
 	})
-}
-
-func testBrakes(t *testing.T) (*brakes, brake.PrivateKey, brake.Keys) {
-	t.Helper()
-	private, keys, err := brake.NewKey()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := newBrakes(slog.New(slog.DiscardHandler))
-	b.use(keys, &private, func([]byte) error { return nil })
-	return b, private, keys
-}
-
-// Generations only rise: above what was heard, what the log has, what the file
-// says even where no key proves it any more; a request is carried out once.
-func TestGenerationsRise(t *testing.T) {
-	t.Parallel()
-	b, private, keys := testBrakes(t)
-	now := time.Unix(1e9, 0)
-	first, already, err := b.set("mia", "line\nbreak", "R1", 0, now)
-	if err != nil || already || first.Generation != 1 || first.Reason != "line break" {
-		t.Fatalf("first: %+v, %v, %v", first, already, err)
-	}
-	if again, already, err := b.set("mia", "other", "R1", 0, now); err != nil || !already || again != first {
-		t.Errorf("the same request: %+v, %v, %v", again, already, err)
-	}
-	if s, _, _ := b.set("mia", "", "R2", 41, now); s.Generation != 42 {
-		t.Errorf("above the log: %d", s.Generation)
-	}
-	heard, err := private.Sign(brake.Message{Generation: 50})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s, news := b.prove(heard.Bytes()); !news || s != heard {
-		t.Error("a proof was not believed")
-	}
-	if _, news := b.prove(first.Bytes()); news {
-		t.Error("an old proof is news")
-	}
-	if got := b.next(0); got != 51 {
-		t.Errorf("next is %d", got)
-	}
-	later := newBrakes(slog.New(slog.DiscardHandler))
-	later.use(keys, &private, b.save)
-	later.recall(b.Known().Bytes())
-	if s, _, _ := later.set("", "", "", 0, now); s.Generation != 51 {
-		t.Errorf("after a restart: %d", s.Generation)
-	}
-	changed, _, _ := testBrakes(t) // the key was changed meanwhile
-	changed.recall(b.Known().Bytes())
-	if s, _, _ := changed.set("", "", "", 0, now); s.Generation != 51 || changed.keys.Known() == false {
-		t.Errorf("after a change of keys: %d", s.Generation)
-	}
-	rubbish, _, _ := testBrakes(t)
-	rubbish.recall([]byte("rubbish"))
-	if s, _, _ := rubbish.set("", "", "", 0, now); s.Generation != 1 {
-		t.Errorf("after a damaged file: %d", s.Generation)
-	}
-	if _, _, err := b.set("", "", "", math.MaxUint64, now); !errors.Is(err, errNoMore) {
-		t.Errorf("the last generation: %v", err)
-	}
-}
-
-// A brake is set anew once, and only soon after it was set.
-func TestABrakeIsSetAnewOnce(t *testing.T) {
-	t.Parallel()
-	now := time.Unix(1e9, 0)
-	b, _, _ := testBrakes(t)
-	if _, ok := b.again(now, 0); ok {
-		t.Error("set anew without having been set")
-	}
-	if _, _, err := b.set("mia", "fire", "R1", 0, now); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := b.again(now, 1); ok {
-		t.Error("set anew though the log has it")
-	}
-	s, ok := b.again(now.Add(contestWindow), 0)
-	if !ok || s.Generation != 2 || s.Actor != "mia" || s.Reason != "fire" {
-		t.Errorf("set anew: %+v, %v", s, ok)
-	}
-	if same, already, _ := b.set("mia", "fire", "R1", 0, now); !already || same != s {
-		t.Errorf("the request is answered with %+v", same)
-	}
-	if _, ok := b.again(now, 0); ok {
-		t.Error("set anew twice")
-	}
-	if _, _, err := b.set("mia", "fire", "R2", 0, now); err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := b.again(now.Add(contestWindow+1), 0); ok {
-		t.Error("set anew long after")
-	}
-}
-
-// The newest brake is on disk before it goes out, unless the disk does not answer:
-// then that is said and it goes out all the same.
-func TestBrakeIsStored(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	private, public := filepath.Join(dir, "brake.key"), filepath.Join(dir, "brake.pub")
-	if err := brake.WriteKey(private, public); err != nil {
-		t.Fatal(err)
-	}
-	cfg := Config{StateDir: dir, Brake: BrakeConfig{PublicKeyFile: public, PrivateKeyFile: private}}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	opened := func() *brakes {
-		b := newBrakes(slog.New(slog.DiscardHandler))
-		if err := b.open(cfg); err != nil {
-			t.Fatal(err)
-		}
-		go func() { _ = b.keep(ctx) }()
-		return b
-	}
-	b := opened()
-	s, _, err := b.set("mia", "", "", 0, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for why := b.awaitStored(s.Generation); why != ""; why = b.awaitStored(s.Generation) {
-		t.Log(why) // a slow disk
-	}
-	if again := opened().Known(); again != s {
-		t.Errorf("after a restart %+v is known", again)
-	}
-	b.use(b.believes(), b.private, func([]byte) error { return os.ErrPermission })
-	s, _, _ = b.set("mia", "", "", 0, time.Now())
-	for why := ""; !strings.Contains(why, "permission"); {
-		if why = b.awaitStored(s.Generation); why == "" {
-			t.Fatal("stored on a disk that refuses")
-		}
-	}
-}
-
-// Keys that do not fit together end the start, with a way out.
-func TestBrakeKeysAreChecked(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	at := func(name string) string { return filepath.Join(dir, name) }
-	for _, pair := range []string{"a", "b"} {
-		if err := brake.WriteKey(at(pair+".key"), at(pair+".pub")); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for name, c := range map[string]BrakeConfig{
-		"another pair":      {PublicKeyFile: at("a.pub"), PrivateKeyFile: at("b.key")},
-		"no public file":    {PublicKeyFile: at("c.pub")},
-		"no private file":   {PublicKeyFile: at("a.pub"), PrivateKeyFile: at("c.key")},
-		"the wrong way":     {PublicKeyFile: at("a.key"), PrivateKeyFile: at("a.pub")},
-		"private as public": {PublicKeyFile: at("a.key")},
-	} {
-		err := newBrakes(slog.New(slog.DiscardHandler)).open(Config{StateDir: dir, Brake: c})
-		if e, ok := errors.AsType[*cli.Error](err); !ok || e.Exit != cli.ExitUsage || e.Hint == "" {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
 
 // A brake is lifted by generation: the entry in the log says who and why.

@@ -47,7 +47,7 @@ func (c clusterService) GetStatus(ctx context.Context, r *connect.Request[headro
 				out.NodesOther++
 			}
 		}
-		out.Alarms = alarms.Items(append(c.brakeAlarms(st), k.Alarms(st, nodes)...))
+		out.Alarms = alarms.Items(append(c.braking.Alarms(st), k.Alarms(st, nodes)...))
 	})
 	if err != nil {
 		return nil, err

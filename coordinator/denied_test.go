@@ -180,7 +180,7 @@ func TestUnsignedGenerationIsAHint(t *testing.T) {
 			return err
 		}
 		for _, told := range []uint64{math.MaxUint64, 12} {
-			if got := s.toldBrake(t.Context(), "n7", &headroomv1.Heartbeat{BrakeGeneration: told}); got != 0 {
+			if got := s.braking.Told(t.Context(), "n7", &headroomv1.Heartbeat{BrakeGeneration: told}); got != 0 {
 				t.Errorf("%d is believed as %d", told, got)
 			}
 		}
@@ -200,7 +200,7 @@ func TestUnsignedGenerationIsAHint(t *testing.T) {
 		if x := c.newest().Brake; x.Lifted != 12 || x.Active() {
 			t.Errorf("after the skip %+v", x)
 		}
-		s.toldBrake(t.Context(), "n8", &headroomv1.Heartbeat{BrakeGeneration: math.MaxUint64})
+		s.braking.Told(t.Context(), "n8", &headroomv1.Heartbeat{BrakeGeneration: math.MaxUint64})
 		if e := rpc.AsCLI(skip(math.MaxUint64), "test", "addr"); e == nil || e.Code != "no-room" {
 			t.Errorf("all generations were skipped: %+v", e)
 		}

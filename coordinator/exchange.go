@@ -129,7 +129,7 @@ func (n nodeService) heartbeat(ctx context.Context, s *streams.Node, hello *head
 		return nil
 	}
 	r := reportOf(sightingOf(hello), hb)
-	r.Brake = n.toldBrake(ctx, r.Node, hb)
+	r.Brake = n.braking.Told(ctx, r.Node, hb)
 	r.Rung, r.Version, r.Boot = hello.GetRung(), hello.GetVersion(), hello.GetBootId()
 	if err := l.Hear(ctx, r); err != nil && !errors.Is(err, leading.ErrDeposed) {
 		return err

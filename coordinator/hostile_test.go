@@ -201,7 +201,7 @@ func founded(t *testing.T) *cluster {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.server("c1").brakes.use(keys, &private, func([]byte) error { return nil })
+	c.server("c1").brakes.Use(keys, &private, func([]byte) error { return nil })
 	c.addNodes(1)
 	c.leader()
 	c.allHeld(6 * time.Second)

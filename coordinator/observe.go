@@ -35,7 +35,7 @@ func (s *server) observe() *metrics.View {
 		if k != nil {
 			v.EnergyByClass, v.EnergyIdle = k.Energy()
 		}
-		v.Health = alarms.Items(append(s.brakeAlarms(st), k.Alarms(st, v.Nodes)...))
+		v.Health = alarms.Items(append(s.braking.Alarms(st), k.Alarms(st, v.Nodes)...))
 	})
 	if v.Leads {
 		s.observeGroup(v)

@@ -53,7 +53,7 @@ func TestEveryAlarmIsAMetric(t *testing.T) {
 	// "code", Fail and add(..., "code" in package alarms and leading; "member-..." and Code: "..." in members/health.go.
 	forms := regexp.MustCompile(`"([a-z-]+)", (?:alarms\.)?(?:Fail|Warn)\b|"((?:member|gossip)-[a-z-]+)"|Code: "([a-z-]+)", Severity: "warn"`)
 	found := map[string]bool{}
-	for _, file := range []string{"alarms/alarms.go", "leading/known.go", "leading/jobs.go", "brake.go", "members/health.go"} {
+	for _, file := range []string{"alarms/alarms.go", "leading/known.go", "leading/jobs.go", "brakes/store.go", "brakes/watcher.go", "members/health.go"} {
 		src, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

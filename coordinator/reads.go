@@ -131,7 +131,7 @@ func (c clusterService) ListAlarms(ctx context.Context, r *connect.Request[headr
 	out := &headroomv1.ListAlarmsResponse{}
 	var err error
 	out.Meta, err = c.requests.read(ctx, r.Msg.GetStale(), func(s *ledger.State, k *leading.Known) {
-		now := append(c.brakeAlarms(s), k.Alarms(s, view.Nodes(s, k.Heard()))...)
+		now := append(c.braking.Alarms(s), k.Alarms(s, view.Nodes(s, k.Heard()))...)
 		out.Alarms = k.AlarmMessages(s, now)
 	})
 	if err != nil {

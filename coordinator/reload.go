@@ -13,11 +13,11 @@ import (
 // keys of the gossip. What cannot be read leaves the old ones in force.
 func (s *server) rereads(ctx context.Context) {
 	cli.OnHangup(ctx, func() {
-		if s.voice.Load() == nil {
+		if s.gossip.Load() == nil {
 			s.logger.Info("nothing to read again: there is no gossip, and certificates are read again by themselves")
 			return
 		}
-		if err := s.voice.Load().Reload(s.cfg.Gossip.KeyFile); err != nil {
+		if err := s.gossip.Load().Reload(s.cfg.Gossip.KeyFile); err != nil {
 			s.logger.Warn("the gossip keys stay as they are", slog.Any("error", err))
 		}
 	})
@@ -26,11 +26,11 @@ func (s *server) rereads(ctx context.Context) {
 // describeGossip adds which keys this server believes, by their fingerprints, and
 // who it refused for another one.
 func (s *server) describeGossip(f *headroomv1.ServerFacts) {
-	if s.voice.Load() == nil {
+	if s.gossip.Load() == nil {
 		return
 	}
-	f.GossipKeys = s.voice.Load().Keys().Fingerprints()
-	if from, at := s.voice.Load().Foreign(); !at.IsZero() {
+	f.GossipKeys = s.gossip.Load().Keys().Fingerprints()
+	if from, at := s.gossip.Load().Foreign(); !at.IsZero() {
 		ms := time.Since(at).Milliseconds()
 		f.ForeignGossipMs, f.ForeignGossipFrom = &ms, from
 	}

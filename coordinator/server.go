@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"headroom/coordinator/arbitration"
+	"headroom/coordinator/brakes"
 	"headroom/coordinator/leading"
 	"headroom/coordinator/members"
 
@@ -63,8 +64,9 @@ type server struct {
 	traces   *traces.Tracer        // nil while it is off
 	lines    *diagnostics.LogRing
 	record   func(context.Context, time.Duration) ([]byte, error)
-	brakes   *brakes
-	voice    atomic.Pointer[gossip.Gossip] // nil without gossip
+	brakes   *brakes.Store
+	braking  *brakes.Watcher
+	gossip   atomic.Pointer[gossip.Gossip] // nil without gossip
 	port     atomic.Pointer[net.Listener]  // where nodes and operators come in; nil until it is open
 	// opened says that the log is open: until then no other server is let in.
 	opened atomic.Bool
@@ -83,10 +85,13 @@ func newServer(cfg Config, logger *slog.Logger) *server {
 	logger = lines.Keep(logger)
 	s := &server{
 		cfg: cfg, lines: lines, machine: statemachine.New(), streams: streams.New(cfg.ID), peers: rpc.PlainPeers(), logger: logger,
-		counts: metrics.NewCounts(), record: diagnostics.RecordTrace, brakes: newBrakes(logger), wall: time.Now,
+		counts: metrics.NewCounts(), record: diagnostics.RecordTrace, brakes: brakes.New(logger), wall: time.Now,
 		newDecider: arbitration.New, denials: make(chan struct{}, 1),
 	}
 	s.requests = &requests{id: cfg.ID, machine: s.machine, leader: s.otherLeader}
+	s.braking = &brakes.Watcher{
+		Store: s.brakes, Server: cfg.ID, Machine: s.machine, Gossip: s.gossip.Load, Hasten: s.requests.hasten, Logger: logger,
+	}
 	s.guard = access.New(s.machine.View, logger)
 	s.told = scrape.Gatherer(metrics.New(Version, s.observe, s.counts))
 	s.machine.OnApplied = func(_ *ledger.State, took time.Duration) { s.counts.Applied(took) }
@@ -163,7 +168,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 		return &cli.Error{Code: "state-dir", Exit: cli.ExitFailed, Message: fmt.Sprintf("state_dir: %v", err), Hint: "make the folder, or name another in state_dir"}
 	}
 	s := newServer(cfg, logger)
-	if err := s.brakes.open(cfg); err != nil {
+	if err := s.brakes.Open(brakes.Files{PublicKey: cfg.Brake.PublicKeyFile, PrivateKey: cfg.Brake.PrivateKeyFile, StateDir: cfg.StateDir}); err != nil {
 		return err
 	}
 	s.recallDenials()
@@ -199,7 +204,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 		_, _ = listener.Close(), local.Close()
 		return errors.Join(err, s.group.Close())
 	}
-	s.voice.Store(voice)
+	s.gossip.Store(voice)
 	if cfg.Debug.FlightRecorder {
 		if s.recorder, err = diagnostics.NewRecorder(cfg.StateDir, s.logger); err != nil {
 			_, _ = listener.Close(), local.Close()
@@ -223,9 +228,9 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	g.Add(func() error { return rpc.Serve(ctx, local, s.forward(s.handler())) }, func(error) { cancel() })
 	g.Add(func() error { return s.leadership().watch(ctx) }, func(error) { cancel() })
 	g.Add(func() error { return s.members.Keep(ctx) }, func(error) { cancel() })
-	g.Add(func() error { return s.followBrake(ctx) }, func(error) { cancel() })
+	g.Add(func() error { return s.braking.Follow(ctx) }, func(error) { cancel() })
 	g.Add(func() error { return s.keepDenials(ctx) }, func(error) { cancel() })
-	g.Add(func() error { return s.brakes.keep(ctx) }, func(error) { cancel() })
+	g.Add(func() error { return s.brakes.Keep(ctx) }, func(error) { cancel() })
 	g.Add(func() error { s.rereads(ctx); return nil }, func(error) { cancel() })
 	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
 	err = g.Run()
@@ -256,7 +261,7 @@ func (s *server) talk(address string) (*gossip.Gossip, error) {
 	}
 	return gossip.Start(gossip.Config{
 		Name: s.cfg.ID, Role: "coordinator", RPC: address, Bind: s.cfg.Gossip.Bind, Key: keys[0], Believed: keys[1:], Join: s.cfg.Gossip.Join,
-		BrakeKeys: s.brakes.believes(), Brake: s.brakes.Known(), Logger: s.logger,
+		BrakeKeys: s.brakes.Keys(), Brake: s.brakes.Known(), Logger: s.logger,
 	})
 }
 

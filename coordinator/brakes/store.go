@@ -1,4 +1,4 @@
-package coordinator
+package brakes
 
 import (
 	"context"
@@ -17,7 +17,6 @@ import (
 
 	"github.com/google/renameio/v2"
 
-	headroomv1 "headroom/api/headroom/v1"
 	"headroom/gossip/brake"
 	"headroom/internal/cli"
 	"headroom/ledger"
@@ -36,13 +35,14 @@ const (
 )
 
 var (
-	errNoBrakeKey = errors.New("this server has no private key to set the brake with")
-	errNoMore     = errors.New("the generations of the brake are used up")
+	// ErrNoKey means a server without a private key.
+	ErrNoKey  = errors.New("this server has no private key to set the brake with")
+	errNoMore = errors.New("the generations of the brake are used up")
 )
 
-// brakes is what this server knows of the brake and how it sets one. It is safe
+// Store is what this server knows of the brake and how it sets one. It is safe
 // for use by many goroutines.
-type brakes struct {
+type Store struct {
 	logger *slog.Logger
 	dirty  chan struct{} // the newest brake is not on disk yet
 
@@ -66,36 +66,46 @@ type setting struct {
 	again   bool // it was set anew
 }
 
-func newBrakes(logger *slog.Logger) *brakes {
-	return &brakes{logger: logger, dirty: make(chan struct{}, 1), save: func([]byte) error { return nil }, unproven: map[string]uint64{}}
+func New(logger *slog.Logger) *Store {
+	return &Store{logger: logger, dirty: make(chan struct{}, 1), save: func([]byte) error { return nil }, unproven: map[string]uint64{}}
 }
 
-// open reads the keys that are configured, and the newest brake that this server
+// Files are those of the brake on a server.
+type Files struct {
+	// PublicKey holds the keys that a brake is believed by; empty: no brake is believed.
+	PublicKey string
+	// PrivateKey holds the key that a brake is signed with; empty: this server sets none.
+	PrivateKey string
+	// StateDir is where the newest brake is kept, beside the log.
+	StateDir string
+}
+
+// Open reads the keys that are configured, and the newest brake that this server
 // has known before.
-func (b *brakes) open(cfg Config) error {
-	if cfg.Brake.PublicKeyFile == "" {
+func (b *Store) Open(f Files) error {
+	if f.PublicKey == "" {
 		return nil
 	}
-	keys, err := brake.LoadKeys(cfg.Brake.PublicKeyFile)
+	keys, err := brake.LoadKeys(f.PublicKey)
 	if err != nil {
 		return err
 	}
 	var private *brake.PrivateKey
-	if cfg.Brake.PrivateKeyFile != "" {
-		key, err := brake.LoadPrivateKey(cfg.Brake.PrivateKeyFile)
+	if f.PrivateKey != "" {
+		key, err := brake.LoadPrivateKey(f.PrivateKey)
 		if err != nil {
 			return err
 		}
 		if !keys.Match(key) {
 			return &cli.Error{
-				Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf("brake.private_key_file %s is not the pair of any key in %s", cfg.Brake.PrivateKeyFile, cfg.Brake.PublicKeyFile),
+				Code: "config", Exit: cli.ExitUsage, Message: fmt.Sprintf("brake.private_key_file %s is not the pair of any key in %s", f.PrivateKey, f.PublicKey),
 				Hint: "no node would believe this server; name the two files that coordinator brake key made",
 			}
 		}
 		private = &key
 	}
-	path := filepath.Join(cfg.StateDir, brakeFile)
-	b.use(keys, private, func(data []byte) error { return storeFile(path, data) })
+	path := filepath.Join(f.StateDir, brakeFile)
+	b.Use(keys, private, func(data []byte) error { return storeFile(path, data) })
 	data, err := os.ReadFile(filepath.Clean(path))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		b.logger.Warn("the brake known before cannot be read; the log and the gossip tell of it", slog.Any("error", err))
@@ -104,15 +114,15 @@ func (b *brakes) open(cfg Config) error {
 	return nil
 }
 
-// use sets keys and file.
-func (b *brakes) use(keys brake.Keys, private *brake.PrivateKey, save func([]byte) error) {
+// Use sets keys and file.
+func (b *Store) Use(keys brake.Keys, private *brake.PrivateKey, save func([]byte) error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.keys, b.private, b.save = keys, private, save
 }
 
 // recall takes in the file of an earlier process.
-func (b *brakes) recall(data []byte) {
+func (b *Store) recall(data []byte) {
 	if len(data) == 0 {
 		return
 	}
@@ -140,28 +150,28 @@ func storeFile(path string, data []byte) error {
 }
 
 // Known is the newest brake; generation 0 for none.
-func (b *brakes) Known() brake.Signed {
+func (b *Store) Known() brake.Signed {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.newest
 }
 
-// believes are the keys that a brake is believed by here.
-func (b *brakes) believes() brake.Keys {
+// Keys are the keys that a brake is believed by here.
+func (b *Store) Keys() brake.Keys {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.keys
 }
 
-// canSet tells whether this server has a private key.
-func (b *brakes) canSet() bool {
+// CanSet reports whether this server has a private key.
+func (b *Store) CanSet() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.private != nil
 }
 
-// hear takes in a brake that is proven, and tells whether it is news.
-func (b *brakes) hear(s brake.Signed) bool {
+// hear takes in a brake that is proven, and reports whether it is news.
+func (b *Store) hear(s brake.Signed) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if s.Generation <= b.newest.Generation {
@@ -172,12 +182,12 @@ func (b *brakes) hear(s brake.Signed) bool {
 	return true
 }
 
-// prove takes in a signed brake as a node tells it, and tells whether it is news.
-func (b *brakes) prove(data []byte) (brake.Signed, bool) {
+// prove takes in a signed brake as a node tells it, and reports whether it is news.
+func (b *Store) prove(data []byte) (brake.Signed, bool) {
 	if g, ok := brake.Generation(data); !ok || g <= b.Known().Generation {
 		return brake.Signed{}, false
 	}
-	s, err := b.believes().Open(data)
+	s, err := b.Keys().Open(data)
 	return s, err == nil && b.hear(s)
 }
 
@@ -185,7 +195,7 @@ func (b *brakes) prove(data []byte) (brake.Signed, bool) {
 // proven: a single node could end the brake for good with the highest number there
 // is. So it is a hint and no more, on a server without keys too, which can prove
 // nothing: the node obeys the brake by itself, and its read-backs say so.
-func (b *brakes) believed(node string, generation, inLog uint64) uint64 {
+func (b *Store) believed(node string, generation, inLog uint64) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if generation <= max(b.newest.Generation, inLog) {
@@ -198,9 +208,9 @@ func (b *brakes) believed(node string, generation, inLog uint64) uint64 {
 	return 0
 }
 
-// set signs a brake above every generation that is known here and above atLeast. The same
+// Set signs a brake above every generation that is known here and above atLeast. The same
 // request is carried out once.
-func (b *brakes) set(actor, reason, request string, atLeast uint64, at time.Time) (s brake.Signed, already bool, err error) {
+func (b *Store) Set(actor, reason, request string, atLeast uint64, at time.Time) (s brake.Signed, already bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if request != "" && request == b.mine.request {
@@ -212,19 +222,19 @@ func (b *brakes) set(actor, reason, request string, atLeast uint64, at time.Time
 	return s, false, err
 }
 
-// next is the generation that set would use.
-func (b *brakes) next(atLeast uint64) uint64 {
+// Next is the generation that set would use.
+func (b *Store) Next(atLeast uint64) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return max(b.newest.Generation, b.claimed, atLeast) + 1
 }
 
 // sign makes the next brake the newest one. The lock is held.
-func (b *brakes) sign(actor, reason string, atLeast uint64, at time.Time) (brake.Signed, error) {
+func (b *Store) sign(actor, reason string, atLeast uint64, at time.Time) (brake.Signed, error) {
 	top := max(b.newest.Generation, b.claimed, atLeast)
 	switch {
 	case b.private == nil:
-		return brake.Signed{}, errNoBrakeKey
+		return brake.Signed{}, ErrNoKey
 	case top == math.MaxUint64:
 		return brake.Signed{}, errNoMore
 	}
@@ -242,7 +252,7 @@ func (b *brakes) sign(actor, reason string, atLeast uint64, at time.Time) (brake
 // again sets the brake that was set here last anew, above what has outranked it:
 // the members that know the other one did not obey it. That is done once, so that
 // two servers do not chase each other, and not for one that the log has had.
-func (b *brakes) again(at time.Time, inLog uint64) (brake.Signed, bool) {
+func (b *Store) again(at time.Time, inLog uint64) (brake.Signed, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m := b.mine.signed
@@ -258,16 +268,16 @@ func (b *brakes) again(at time.Time, inLog uint64) (brake.Signed, bool) {
 }
 
 // touch has the newest brake stored. The lock is held.
-func (b *brakes) touch() {
+func (b *Store) touch() {
 	select {
 	case b.dirty <- struct{}{}:
 	default:
 	}
 }
 
-// keep stores every new brake until ctx ends. It is the only one that waits for
+// Keep stores every new brake until ctx ends. It is the only one that waits for
 // the disk.
-func (b *brakes) keep(ctx context.Context) error {
+func (b *Store) Keep(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
@@ -289,8 +299,8 @@ func (b *brakes) keep(ctx context.Context) error {
 	}
 }
 
-// awaitStored waits a moment until a generation is on disk, and says why it is not.
-func (b *brakes) awaitStored(generation uint64) string {
+// AwaitStored waits a moment until a generation is on disk, and says why it is not.
+func (b *Store) AwaitStored(generation uint64) string {
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	for until := time.Now().Add(storeWait); ; {
@@ -309,22 +319,8 @@ func (b *brakes) awaitStored(generation uint64) string {
 	}
 }
 
-// brakeAlarms tell of a brake that this server has heard of and its log has not,
-// as when there is no leader.
-func (s *server) brakeAlarms(st *ledger.State) []alarms.Alarm {
-	b := s.brakes.Known()
-	if b.Generation <= max(st.Brake.Set, st.Brake.Lifted) {
-		return nil
-	}
-	return []alarms.Alarm{alarms.New(
-		"brake-set", alarms.Fail, s.cfg.ID,
-		fmt.Sprintf("%s has heard brake %d by %s (%s), which its log does not have: nothing is granted before it has", s.cfg.ID, b.Generation, b.Actor, b.Reason),
-		"coordinator brake show; it is lifted when there is a leader",
-	)}
-}
-
 // Alarms are the nodes that tell a brake which nobody has proven.
-func (b *brakes) Alarms() []alarms.Alarm {
+func (b *Store) Alarms() []alarms.Alarm {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []alarms.Alarm
@@ -338,54 +334,14 @@ func (b *brakes) Alarms() []alarms.Alarm {
 	return out
 }
 
-// followBrake takes in the brakes that the gossip brings until ctx ends.
-func (s *server) followBrake(ctx context.Context) error {
-	if s.voice.Load() == nil {
-		<-ctx.Done()
-		return nil
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-s.voice.Load().Braked():
-		}
-		s.newBrake(ctx, s.voice.Load().Brake())
-		if !s.voice.Load().Told().Contested {
-			continue
-		}
-		if b, ok := s.brakes.again(time.Now(), s.inLog()); ok {
-			s.logger.Warn("another brake outranks the one set here: set anew", slog.Uint64("generation", b.Generation))
-			s.voice.Load().SetBrake(b)
-			s.requests.hasten(ctx)
+// Tells reports whether a node tells a generation that nobody has proven.
+func (b *Store) Tells(generation uint64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, g := range b.unproven {
+		if g == generation {
+			return true
 		}
 	}
-}
-
-// newBrake takes in a brake that is proven; the desk commits it before it grants
-// anything more.
-func (s *server) newBrake(ctx context.Context, b brake.Signed) {
-	if s.brakes.hear(b) {
-		s.logger.Warn("a brake was heard", slog.Uint64("generation", b.Generation), slog.String("actor", b.Actor), slog.String("reason", b.Reason))
-		s.requests.hasten(ctx)
-	}
-}
-
-// toldBrake is the brake generation of a heartbeat, as far as it is proven. A
-// node's own proof reaches everybody else from here.
-func (s *server) toldBrake(ctx context.Context, node string, hb *headroomv1.Heartbeat) uint64 {
-	generation := hb.GetBrakeGeneration()
-	if generation == 0 {
-		return s.brakes.believed(node, 0, 0)
-	}
-	if b, news := s.brakes.prove(hb.GetBrake()); news {
-		s.logger.Warn("a node tells of a brake", slog.String("node", node), slog.Uint64("generation", b.Generation), slog.String("actor", b.Actor))
-		if s.voice.Load() != nil {
-			s.voice.Load().PassOn(b)
-		}
-		s.requests.hasten(ctx)
-	}
-	inLog := uint64(0)
-	s.machine.View(func(st *ledger.State) { inLog = st.Brake.Set })
-	return s.brakes.believed(node, generation, inLog)
+	return false
 }
