@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"headroom/coordinator/denials"
 	"headroom/coordinator/statemachine"
 	"headroom/coordinator/streams"
 
@@ -140,11 +141,11 @@ func TestDenialsSurviveARestore(t *testing.T) {
 	t.Parallel()
 	dir, staging := t.TempDir(), t.TempDir()
 	s := newServer(Config{ID: "c1", StateDir: dir}, slog.New(slog.DiscardHandler))
-	s.deny([]ledger.Denial{{Identity: "node/n1", At: 7, Reason: "stolen"}})
+	s.denials.Deny([]ledger.Denial{{Identity: "node/n1", At: 7, Reason: "stolen"}})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); _ = s.keepDenials(ctx) }()
-	path := filepath.Join(dir, deniedFile)
+	go func() { defer close(done); _ = s.denials.Keep(ctx) }()
+	path := filepath.Join(dir, "denied.json")
 	for began := time.Now(); ; {
 		if _, err := os.Stat(path); err == nil {
 			break
@@ -155,15 +156,15 @@ func TestDenialsSurviveARestore(t *testing.T) {
 	}
 	cancel()
 	<-done
-	if err := (Rebirth{Config: Config{StateDir: dir}}).carryDenials(staging); err != nil {
+	if err := denials.Carry(dir, staging); err != nil {
 		t.Fatal(err)
 	}
 	again := newServer(Config{ID: "c1", StateDir: staging}, slog.New(slog.DiscardHandler))
-	again.recallDenials()
+	again.denials.Recall()
 	if all := again.guard.Revoked.All(); len(all) != 1 || all[0].Identity != "node/n1" || all[0].At != 7 {
 		t.Errorf("after the restore: %v", all)
 	}
-	if err := (Rebirth{Config: Config{StateDir: t.TempDir()}}).carryDenials(staging); err != nil {
+	if err := denials.Carry(t.TempDir(), staging); err != nil {
 		t.Errorf("without a file: %v", err)
 	}
 }
@@ -220,7 +221,7 @@ func (c saidTo) Send(m *headroomv1.CoordinatorMessage) error {
 func TestNodesAreToldWhoIsDenied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := newServer(Config{ID: "c1", StateDir: t.TempDir()}, slog.New(slog.DiscardHandler))
-		l.deny([]ledger.Denial{{Identity: "server/c9", At: 7, Actor: "mia", Reason: "stolen"}, {Identity: "node/n7", At: 7}})
+		l.denials.Deny([]ledger.Denial{{Identity: "server/c9", At: 7, Actor: "mia", Reason: "stolen"}, {Identity: "node/n7", At: 7}})
 		s, _ := l.streams.Nodes.Open(streams.Origin{Node: "n1", Machine: "m1", Boot: "b1", Process: 1})
 		for range 100 { // more than fit
 			l.streams.Announce(&headroomv1.Leader{})
@@ -243,11 +244,11 @@ func TestNodesAreToldWhoIsDenied(t *testing.T) {
 		if got := heard(); !slices.Equal(got, []string{"server/c9"}) {
 			t.Errorf("told %v as the stream opens", got)
 		}
-		l.deny([]ledger.Denial{{Serial: "3f9a", At: 7}})
+		l.denials.Deny([]ledger.Denial{{Serial: "3f9a", At: 7}})
 		if got := heard(); !slices.Equal(got, []string{"3f9a", "server/c9"}) {
 			t.Errorf("told %v when one more is denied", got)
 		}
-		l.deny([]ledger.Denial{{Serial: "3f9a", At: 7}})
+		l.denials.Deny([]ledger.Denial{{Serial: "3f9a", At: 7}})
 		if got := heard(); len(got) != 0 {
 			t.Errorf("told %v for no news", got)
 		}

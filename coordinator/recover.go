@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"headroom/coordinator/denials"
 	"headroom/coordinator/snapshot"
 	"headroom/coordinator/statemachine"
 	"headroom/coordinator/view"
@@ -273,7 +274,7 @@ func (b Rebirth) stage(staging, stamp string, plant func(string) (Reborn, error)
 		return Reborn{}, err
 	}
 	b.step("planted")
-	if err := b.carryDenials(staging); err != nil {
+	if err := denials.Carry(b.Config.StateDir, staging); err != nil {
 		return Reborn{}, cannotWrite(staging, err)
 	}
 	note, err := json.Marshal(begunNote{Verb: b.Verb, RequestID: b.RequestID, Incarnation: out.Incarnation, At: b.Now.UTC(), Stamp: stamp})

@@ -14,6 +14,7 @@ import (
 
 	"headroom/coordinator/arbitration"
 	"headroom/coordinator/brakes"
+	"headroom/coordinator/denials"
 	"headroom/coordinator/leading"
 	"headroom/coordinator/members"
 
@@ -69,9 +70,8 @@ type server struct {
 	gossip   atomic.Pointer[gossip.Gossip] // nil without gossip
 	port     atomic.Pointer[net.Listener]  // where nodes and operators come in; nil until it is open
 	// opened says that the log is open: until then no other server is let in.
-	opened atomic.Bool
-	// denials asks for the denials to be written beside the log.
-	denials chan struct{}
+	opened  atomic.Bool
+	denials *denials.Store
 	// wall is this server's wall clock: for the audit log, and for what is due by the
 	// clock. Nothing that a promise rests on is measured with it. Tests set it wrong.
 	wall func() time.Time
@@ -86,7 +86,7 @@ func newServer(cfg Config, logger *slog.Logger) *server {
 	s := &server{
 		cfg: cfg, lines: lines, machine: statemachine.New(), streams: streams.New(cfg.ID), peers: rpc.PlainPeers(), logger: logger,
 		counts: metrics.NewCounts(), record: diagnostics.RecordTrace, brakes: brakes.New(logger), wall: time.Now,
-		newDecider: arbitration.New, denials: make(chan struct{}, 1),
+		newDecider: arbitration.New,
 	}
 	s.requests = &requests{id: cfg.ID, machine: s.machine, leader: s.otherLeader}
 	s.braking = &brakes.Watcher{
@@ -96,7 +96,11 @@ func newServer(cfg Config, logger *slog.Logger) *server {
 	s.told = scrape.Gatherer(metrics.New(Version, s.observe, s.counts))
 	s.machine.OnApplied = func(_ *ledger.State, took time.Duration) { s.counts.Applied(took) }
 	s.machine.OnOutdated = s.die
-	s.machine.OnDenied = s.deny
+	s.denials = denials.New(denials.Config{
+		Server: cfg.ID, StateDir: cfg.StateDir, Denials: s.guard.Revoked, State: s.machine.View, Tell: s.streams.Nodes.TellDenials, Logger: logger,
+		Commit: func(ctx context.Context, c ledger.Command) error { _, err := s.requests.change(ctx, c); return err },
+	})
+	s.machine.OnDenied = s.denials.Deny
 	s.guard.Member = func(id string) bool { return s.members.Facts.Belongs(id) }
 	return s
 }
@@ -137,7 +141,7 @@ func (s *server) join(c consensus.Config) (err error) {
 	}
 	s.members = members.New(members.Config{
 		Self: members.Server(self), Configured: configured, Join: s.cfg.Join, StateDir: s.cfg.StateDir, Group: s.group, Machine: s.machine,
-		Peers: s.peers, Wall: s.wall, Gossip: s.describeGossip, Leads: s.requests.leads, Commit: s.requests.commit, WhileLeading: s.denyAgain,
+		Peers: s.peers, Wall: s.wall, Gossip: s.describeGossip, Leads: s.requests.leads, Commit: s.requests.commit, WhileLeading: s.denials.CommitMissing,
 		Logger: s.logger,
 	})
 	s.opened.Store(true)
@@ -171,7 +175,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	if err := s.brakes.Open(brakes.Files{PublicKey: cfg.Brake.PublicKeyFile, PrivateKey: cfg.Brake.PrivateKeyFile, StateDir: cfg.StateDir}); err != nil {
 		return err
 	}
-	s.recallDenials()
+	s.denials.Recall()
 	err := s.identify()
 	if err != nil {
 		return err
@@ -229,7 +233,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	g.Add(func() error { return s.leadership().watch(ctx) }, func(error) { cancel() })
 	g.Add(func() error { return s.members.Keep(ctx) }, func(error) { cancel() })
 	g.Add(func() error { return s.braking.Follow(ctx) }, func(error) { cancel() })
-	g.Add(func() error { return s.keepDenials(ctx) }, func(error) { cancel() })
+	g.Add(func() error { return s.denials.Keep(ctx) }, func(error) { cancel() })
 	g.Add(func() error { return s.brakes.Keep(ctx) }, func(error) { cancel() })
 	g.Add(func() error { s.rereads(ctx); return nil }, func(error) { cancel() })
 	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })

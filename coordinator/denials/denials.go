@@ -1,0 +1,132 @@
+// Package denials keeps which certificates are denied, beside the log of a coordinator server.
+//
+// The one idea: what was ever denied stays denied. The log has the denials; a file beside
+// it holds them too, so that neither a restart nor a restore from an older snapshot lets a
+// certificate in again, and the leader commits those that the log has lost.
+//
+// What it never does: forget a denial, or keep an entry of the log waiting for the file.
+package denials
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"headroom/internal/pause"
+	"headroom/internal/secure"
+	"headroom/ledger"
+)
+
+// file is beside the log: what was ever denied, so that neither a restart nor
+// a restore from an older snapshot lets it in again.
+const file = "denied.json"
+
+// Config is what the denials need of a server.
+type Config struct {
+	// Server is this server's id, StateDir the folder of its log.
+	Server, StateDir string
+	// Denials are what connections are checked against.
+	Denials *secure.Denials
+	// State lets read the committed state; Commit commits a command, where this server leads.
+	State  func(func(*ledger.State))
+	Commit func(context.Context, ledger.Command) error
+	// Tell has everybody told who is denied.
+	Tell   func()
+	Logger *slog.Logger
+}
+
+// Store keeps the denials of a server.
+type Store struct {
+	server, stateDir string
+	denials          *secure.Denials
+	state            func(func(*ledger.State))
+	commit           func(context.Context, ledger.Command) error
+	tell             func()
+	logger           *slog.Logger
+	dirty            chan struct{} // the denials are not all on disk yet
+}
+
+// New keeps the denials of a server.
+func New(c Config) *Store {
+	return &Store{
+		server: c.Server, stateDir: c.StateDir, denials: c.Denials, state: c.State, commit: c.Commit, tell: c.Tell, logger: c.Logger,
+		dirty: make(chan struct{}, 1),
+	}
+}
+
+// Deny takes in what the log denies, and never waits.
+func (s *Store) Deny(all []ledger.Denial) {
+	more := make([]secure.Denial, 0, len(all))
+	for _, x := range all {
+		more = append(more, secure.Denial(x))
+	}
+	if s.denials.Add(more...) {
+		s.touch()
+		s.tell()
+	}
+}
+
+// touch has the denials written.
+func (s *Store) touch() {
+	select {
+	case s.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// Recall takes in those of earlier processes. A file that cannot be read is
+// said: the log has its denials all the same.
+func (s *Store) Recall() {
+	all, err := secure.ReadDenials(filepath.Join(s.stateDir, file))
+	if err != nil {
+		s.logger.Error("the denials beside the log cannot be read; those in the log hold", slog.Any("error", err))
+	}
+	s.denials.Add(all...)
+}
+
+// Keep writes denials beside the log until ctx ends.
+func (s *Store) Keep(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.dirty:
+		}
+		if err := secure.WriteDenials(filepath.Join(s.stateDir, file), s.denials.All()); err != nil {
+			s.logger.Error("denials are not stored beside the log; the log has them", slog.Any("error", err))
+			if pause.For(ctx, time.Second) {
+				s.touch()
+			}
+		}
+	}
+}
+
+// CommitMissing commits denials that this server knows and the log does not: the group
+// began anew from a snapshot that was older.
+func (s *Store) CommitMissing(ctx context.Context) {
+	var missing []secure.Denial
+	s.state(func(st *ledger.State) {
+		for _, x := range s.denials.All() {
+			if old, known := st.Denied[x.Key()]; !known || x.Identity != "" && old.At < x.At {
+				missing = append(missing, x)
+			}
+		}
+	})
+	for _, x := range missing {
+		d := ledger.Denial(x)
+		if err := s.commit(ctx, ledger.Command{Deny: &d, Actor: s.server, Reason: "denied before the group began anew"}); err != nil {
+			s.logger.Warn("a denial is not back in the log", slog.String("denied", x.Key()), slog.Any("error", err))
+			return
+		}
+	}
+}
+
+// Carry copies the denials beside the log in one folder to another, where a new log is made.
+func Carry(from, to string) error {
+	all, err := secure.ReadDenials(filepath.Join(filepath.Clean(from), file))
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	return secure.WriteDenials(filepath.Join(to, file), all)
+}
