@@ -47,23 +47,23 @@ func mayChange(ctx context.Context, r *headroomv1.ChangeRequest) error {
 }
 
 // operate carries out a change, or tells what it would do.
-func (s *server) operate(ctx context.Context, r *headroomv1.ChangeRequest) (*headroomv1.ChangeResponse, error) {
-	out, err := s.requests.tried(ctx, r.GetChange(), r.GetDryRun(), func(v leader.View, c *ledger.Command) error {
+func (c clusterService) operate(ctx context.Context, r *headroomv1.ChangeRequest) (*headroomv1.ChangeResponse, error) {
+	out, err := c.requests.tried(ctx, r.GetChange(), r.GetDryRun(), func(v leader.View, x *ledger.Command) error {
 		if r.GetAckAlarm() != "" {
-			return s.ackAlarm(v, r.GetAckAlarm(), c)
+			return c.ackAlarm(v, r.GetAckAlarm(), x)
 		}
-		return build(v, r, c)
+		return build(v, r, x)
 	})
 	return out, err
 }
 
 // ackAlarm acknowledges an alarm that is there.
-func (s *server) ackAlarm(v leader.View, key string, c *ledger.Command) error {
-	l := s.requests.loop.Load()
+func (c clusterService) ackAlarm(v leader.View, key string, x *ledger.Command) error {
+	l := c.requests.loop.Load()
 	if l == nil {
 		return leading.ErrDeposed
 	}
-	c.AckAlarm = &ledger.Named{Name: key}
+	x.AckAlarm = &ledger.Named{Name: key}
 	return l.Known().CheckAlarm(v.State, key)
 }
 

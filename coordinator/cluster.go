@@ -145,18 +145,18 @@ func (c clusterService) SetBudget(ctx context.Context, r *connect.Request[headro
 }
 
 // setBudget has a budget changed; first, when set, completes what is asked for on the state of the moment.
-func (s *server) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest, first func(*ledger.State) error) (*headroomv1.SetBudgetResponse, error) {
+func (c clusterService) setBudget(ctx context.Context, r *headroomv1.SetBudgetRequest, first func(*ledger.State) error) (*headroomv1.SetBudgetResponse, error) {
 	q, b := budgetRequest(ctx, r, first)
-	a, err := s.requests.request(ctx, q)
+	a, err := c.requests.request(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	if a.Err != nil {
-		return nil, s.requests.refuse(a.Err)
+		return nil, c.requests.refuse(a.Err)
 	}
 	out := budgetResponse(q, b, a)
-	out.Meta.Server = s.cfg.ID
-	s.machine.View(func(st *ledger.State) { out.Meta.Epoch = wire.EpochMessage(st.Epoch) })
+	out.Meta.Server = c.cfg.ID
+	c.machine.View(func(st *ledger.State) { out.Meta.Epoch = wire.EpochMessage(st.Epoch) })
 	return out, nil
 }
 

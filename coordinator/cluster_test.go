@@ -26,7 +26,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // cluster is a group of real servers in one synctest bubble: the real raft on a
-// network and disks in memory, the real machine, desk and hub. Only the RPC
+// network and disks in memory, the real state machine, loop and streams. Only the RPC
 // listener is left out; nodes speak to the service's own functions.
 type cluster struct {
 	t       *testing.T

@@ -11,6 +11,7 @@ import (
 
 	"headroom/budget"
 	"headroom/consensus"
+	"headroom/coordinator/recovery"
 	"headroom/coordinator/traces"
 	"headroom/internal/cli"
 	"headroom/internal/config"
@@ -314,6 +315,12 @@ func (c Config) peers() []consensus.Server {
 		out = append(out, consensus.Server{ID: s.ID, Address: s.Raft})
 	}
 	return out
+}
+
+// Stopped is this server for recovery, which asks that it does not run.
+func (c Config) Stopped() recovery.Server {
+	self, _ := c.Self()
+	return recovery.Server{ID: c.ID, StateDir: c.StateDir, Raft: self.Raft, Founders: c.peers()}
 }
 
 func (c Config) timing() ledger.Timing {

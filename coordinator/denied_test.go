@@ -217,7 +217,7 @@ func (c saidTo) Send(m *headroomv1.CoordinatorMessage) error {
 }
 
 // A node hears who is denied when its stream opens, and at once when that changes; a
-// mailbox that is full of leases loses nothing of it.
+// box that is full of leases loses nothing of it.
 func TestNodesAreToldWhoIsDenied(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := newServer(Config{ID: "c1", StateDir: t.TempDir()}, slog.New(slog.DiscardHandler))

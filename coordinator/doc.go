@@ -1,24 +1,19 @@
 // Package coordinator is the body of the coordinator program: one server of the
-// group that holds the budget, and the operators' command line.
+// group that holds the budget. It wires the parts together and serves the RPCs of
+// nodes, operators, schedulers and the other servers.
 //
-// The one idea: there is one desk. While this server leads, a single goroutine
-// (desk) takes in heartbeats, operators' changes and the clock, and hands one
-// command after the other to the log; every decision is a pure function of
-// package ledger over the committed state and what was heard. So no two
-// decisions are ever made on the same state, and a lease goes out only after an
-// entry that was appended after the heartbeat's arrival has committed (promise
-// P3). Followers take no decisions: they keep their streams open and say who
-// leads.
+// The one idea: only the leader decides, in one loop (package leading), and every
+// decision is a pure function of package ledger over the committed state and what was
+// heard. Followers take no decisions: they keep their streams open and say who
+// leads. The brake alone waits for no leader (package brakes).
 //
-// The brake alone takes no desk: any server signs one and gossip brings it to every
-// node (brake.go); the desk commits it before it grants anything more, and lifts it.
+// A watt's way: Exchange stream (exchange.go, package streams) -> leading.Loop ->
+// ledger.Decide -> consensus -> statemachine -> lease on the stream.
 //
-// A watt's way through this package: Exchange stream (exchange.go) -> desk ->
-// ledger.Decide -> consensus -> ledger.Apply -> lease on the stream.
-//
-// Which servers belong to the group stands in the ledger too, and the leader makes
-// it so (member.go); a group begins anew from a snapshot or a survivor's log on one
-// stopped server (recover.go).
+// Every request goes to the loop through requests, which turns what comes of it into
+// answers and refusals. Services show what leading.Known knows, through packages view
+// and alarms. Which servers belong to the group stands in the ledger too, and
+// package members makes it so; package recovery begins a group anew on one stopped server.
 //
 // What it never does: act on a report without the log, grant from a state that
 // is not committed, or start a program.

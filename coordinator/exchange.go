@@ -114,7 +114,7 @@ func (n nodeService) receive(ctx context.Context, x *exchange, hello *headroomv1
 	}
 }
 
-// heartbeat hands one heartbeat to the desk while this server leads; otherwise it drops it.
+// heartbeat hands one heartbeat to the loop while this server leads; otherwise it drops it.
 func (n nodeService) heartbeat(ctx context.Context, s *streams.Node, hello *headroomv1.Hello, hb *headroomv1.Heartbeat) error {
 	if !n.streams.Nodes.Touch(s) {
 		return rpc.Refuse(connect.CodeAborted, "replaced", cli.ExitConflict, "another powerd process of node "+hello.GetNode()+" has connected since",

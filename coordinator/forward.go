@@ -10,18 +10,30 @@ import (
 	"connectrpc.com/connect"
 
 	"headroom/coordinator/access"
+	"headroom/coordinator/statemachine"
+	"headroom/coordinator/traces"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/ledger"
 )
 
+// forwarder serves the unix socket, and passes requests for other servers on.
+type forwarder struct {
+	id         string
+	configured []ServerConfig
+	machine    *statemachine.Machine
+	peers      rpc.Peers
+	traces     *traces.Tracer
+	logger     *slog.Logger
+}
+
 // forward serves the unix socket. A caller there has no certificate to show to
 // another server, so a request for another server's address, which is what a
 // client sends after it was told who leads, is passed on by this server, in the
 // name of the caller.
-func (s *server) forward(own http.Handler) http.Handler {
+func (f *forwarder) forward(own http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		peer, ok := s.serverAt(r.Host)
+		peer, ok := f.serverAt(r.Host)
 		if !ok {
 			own.ServeHTTP(w, r)
 			return
@@ -32,17 +44,17 @@ func (s *server) forward(own http.Handler) http.Handler {
 			return
 		}
 		r.Header.Set(access.ForwardedHeader, string(who.Role)+"/"+who.Name)
-		ctx, span := s.traces.Begin(r.Context(), "forward")
+		ctx, span := f.traces.Begin(r.Context(), "forward")
 		defer func() { span.Text("headroom.to", peer).Text("url.path", r.URL.Path).End(nil) }()
-		s.traces.Carry(ctx, r.Header)
-		target, err := url.Parse(s.peers.URL(peer))
+		f.traces.Carry(ctx, r.Header)
+		target, err := url.Parse(f.peers.URL(peer))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 			return
 		}
 		proxy := &httputil.ReverseProxy{
 			Rewrite:   func(p *httputil.ProxyRequest) { p.SetURL(target) },
-			Transport: s.peers.Transport(), FlushInterval: -1, ErrorHandler: s.unforwarded(peer),
+			Transport: f.peers.Transport(), FlushInterval: -1, ErrorHandler: f.unforwarded(peer),
 		}
 		proxy.ServeHTTP(w, r)
 	})
@@ -50,10 +62,10 @@ func (s *server) forward(own http.Handler) http.Handler {
 
 // unforwarded answers a call that the other server did not: in words, and so that
 // the caller can tell whether it may have been carried out.
-func (s *server) unforwarded(peer string) func(http.ResponseWriter, *http.Request, error) {
+func (f *forwarder) unforwarded(peer string) func(http.ResponseWriter, *http.Request, error) {
 	answer := connect.NewErrorWriter(rpc.HandlerOptions()...)
 	return func(w http.ResponseWriter, r *http.Request, err error) {
-		s.logger.Warn("call not passed on", slog.String("to", peer), slog.Any("error", err))
+		f.logger.Warn("call not passed on", slog.String("to", peer), slog.Any("error", err))
 		refusal := rpc.Refuse(connect.CodeUnknown, "unknown", cli.ExitUnknown, fmt.Sprintf("%s did not answer: %v", peer, err), "send it again with the same --request-id")
 		if rpc.NotSent(err) {
 			refusal = rpc.NotLeader("", "") // nothing has happened, and who leads next is not known
@@ -66,16 +78,16 @@ func (s *server) unforwarded(peer string) func(http.ResponseWriter, *http.Reques
 
 // serverAt is another server's RPC address, and false for anything else: this
 // server opens no door to the rest of the network.
-func (s *server) serverAt(host string) (string, bool) {
-	for _, p := range s.cfg.Servers {
-		if p.RPC == host && p.ID != s.cfg.ID {
+func (f *forwarder) serverAt(host string) (string, bool) {
+	for _, p := range f.configured {
+		if p.RPC == host && p.ID != f.id {
 			return p.RPC, true
 		}
 	}
 	found := ""
-	s.machine.View(func(st *ledger.State) {
+	f.machine.View(func(st *ledger.State) {
 		for id, p := range st.Servers {
-			if p.RPC == host && id != s.cfg.ID {
+			if p.RPC == host && id != f.id {
 				found = p.RPC
 			}
 		}

@@ -48,7 +48,7 @@ func TestLeaderThatDoesNotAnswer(t *testing.T) {
 		s := newServer(Config{ID: "c1", Servers: []ServerConfig{{ID: "c1"}, {ID: "c2", RPC: addr}}}, slog.New(slog.DiscardHandler))
 		own := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r.Host = addr
-			s.forward(http.NotFoundHandler()).ServeHTTP(w, r.WithContext(rpc.WithCaller(r.Context(), rpc.Caller{Local: true})))
+			s.forwarder().forward(http.NotFoundHandler()).ServeHTTP(w, r.WithContext(rpc.WithCaller(r.Context(), rpc.Caller{Local: true})))
 		}))
 		client := headroomv1connect.NewClusterServiceClient(own.Client(), own.URL)
 		_, err := client.SetBudget(context.WithoutCancel(t.Context()), connect.NewRequest(&headroomv1.SetBudgetRequest{}))

@@ -18,7 +18,7 @@ import (
 	"headroom/ledger"
 )
 
-// viewWait bounds how long a scrape waits for the desk and for the proof that this
+// viewWait bounds how long a scrape waits for the loop and for the proof that this
 // server leads; then it tells what a follower would.
 const viewWait = 2 * time.Second
 

@@ -140,7 +140,7 @@ func TestNoLeaseWithoutCommit(t *testing.T) {
 			}
 		}
 		if leader.requests.leads() {
-			t.Error("the cut-off server still has a desk")
+			t.Error("the cut-off server still runs a loop")
 		}
 	})
 }

@@ -6,48 +6,44 @@ package coordinator
 
 import (
 	"errors"
-	"maps"
-	"os"
-	"path/filepath"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"headroom/coordinator/members"
+	"headroom/coordinator/recovery"
 	"headroom/coordinator/snapshot"
-	"headroom/coordinator/statemachine"
 
 	"connectrpc.com/connect"
-	"github.com/hashicorp/raft"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/consensus"
-	"headroom/internal/cli"
 	"headroom/ledger"
 	"headroom/units"
 )
 
-// rebirthOf is a Rebirth of the test cluster on c1, with the given members.
-func (c *cluster) rebirthOf(verb string, site units.Power, members ...string) Rebirth {
-	b := Rebirth{
-		Config: c.config("c1"), Verb: verb, Budgets: map[string]units.Power{"site/lab": site, "rack/r1": site}, Actor: "mia", Reason: "a drill",
+// recoveryOf is a recovery of the test cluster on c1, with the given members.
+func (c *cluster) recoveryOf(verb string, site units.Power, ids ...string) recovery.Recovery {
+	b := recovery.Recovery{
+		Server: c.config("c1").Stopped(), Verb: verb, Budgets: map[string]units.Power{"site/lab": site, "rack/r1": site}, Actor: "mia", Reason: "a drill",
 		RequestID: "request-" + verb, Now: time.Now(), LongestLease: 10 * time.Second,
 	}
-	for _, id := range members {
-		b.Servers = append(b.Servers, ServerConfig{ID: id, RPC: "rpc-" + id, Raft: "raft-" + id})
+	for _, id := range ids {
+		b.Servers = append(b.Servers, members.Server{ID: id, RPC: "rpc-" + id, Raft: "raft-" + id})
 	}
 	return b
 }
 
 // replant gives c1 a new log in memory that begins with the state, as restore does on a disk.
-func (c *cluster) replant(b Rebirth, h snapshot.Header, state []byte) {
+func (c *cluster) replant(b recovery.Recovery, h snapshot.Header, state []byte) {
 	c.t.Helper()
 	st, err := ledger.Restore(state)
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if err := b.renew(st); err != nil {
+	if err := b.Renew(st); err != nil {
 		c.t.Fatal(err)
 	}
 	renewed, err := st.Snapshot()
@@ -55,9 +51,10 @@ func (c *cluster) replant(b Rebirth, h snapshot.Header, state []byte) {
 		c.t.Fatal(err)
 	}
 	c.disks["c1"] = memory()
-	cfg := b.consensusConfig("")
-	cfg.Stores = c.disks["c1"]
-	if err := consensus.Plant(cfg, consensus.Seed{State: renewed, Term: max(1, h.Term), Index: h.Index + 1, Founders: b.Config.peers()}); err != nil {
+	cfg := consensus.Config{
+		ID: "c1", Servers: []consensus.Server{{ID: "c1", Address: b.Server.Raft}}, Stores: c.disks["c1"], Fatal: func(error) {}, Logger: slog.New(slog.DiscardHandler),
+	}
+	if err := consensus.Plant(cfg, consensus.Seed{State: renewed, Term: max(1, h.Term), Index: h.Index + 1, Founders: b.Server.Founders}); err != nil {
 		c.t.Fatal(err)
 	}
 	c.mu.Lock()
@@ -95,7 +92,7 @@ func TestRestoreWhileNodesHoldLaterLeases(t *testing.T) {
 		c.leader()
 		c.allHeld(6 * time.Second)
 		time.Sleep(10 * time.Second)
-		h, state, err := c.leader().snapshotNow()
+		h, state, err := (memberService{c.leader().server}).snapshotNow()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +113,7 @@ func TestRestoreWhileNodesHoldLaterLeases(t *testing.T) {
 			before := c.granted()
 			c.killAll()
 			time.Sleep(2 * time.Second) // the leases still run
-			b := c.rebirthOf("restore", 500*units.Watt, "c1", "c2", "c3")
+			b := c.recoveryOf("restore", 500*units.Watt, "c1", "c2", "c3")
 			if round == 2 {
 				b.Now = time.Unix(0, 0) // the clock is wrong: only the nodes know what came before
 			}
@@ -158,12 +155,12 @@ func TestLostOnesComeBack(t *testing.T) {
 		c.leader()
 		c.allHeld(6 * time.Second)
 		time.Sleep(5 * time.Second)
-		h, state, err := c.leader().snapshotNow()
+		h, state, err := (memberService{c.leader().server}).snapshotNow()
 		if err != nil {
 			t.Fatal(err)
 		}
 		c.killAll()
-		c.replant(c.rebirthOf("recover", 500*units.Watt, "c1"), h, state)
+		c.replant(c.recoveryOf("recover", 500*units.Watt, "c1"), h, state)
 		c.start("c1")
 		c.until("the survivor grants", time.Minute, func() bool { return c.held() == 2 && c.granted() > 1 })
 
@@ -198,228 +195,4 @@ func TestLostOnesComeBack(t *testing.T) {
 			t.Errorf("the survivor ended: %v", c.expelledWith("c1"))
 		}
 	})
-}
-
-// onDisk is a stopped server of one on a real folder, and the Rebirth of it.
-func onDisk(t *testing.T, parent string) Rebirth {
-	t.Helper()
-	cfg := Config{
-		ID: "c1", StateDir: filepath.Join(parent, "state"), Servers: []ServerConfig{{ID: "c1", RPC: "127.0.0.1:1", Raft: "127.0.0.1:2"}},
-	}
-	b := Rebirth{
-		Config: cfg, Verb: "restore", Budgets: map[string]units.Power{"site/lab": 300 * w, "rack/r1": 200 * w}, Servers: cfg.Servers,
-		Actor: "mia", Reason: "a drill", RequestID: "r1", Now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
-	}
-	h, st := savedState(t)
-	old := b
-	old.RequestID, old.Now = "r0", b.Now.Add(-time.Hour)
-	old.Budgets = map[string]units.Power{"site/lab": 700 * w, "rack/r1": 600 * w}
-	if _, err := old.Restore(h, st); err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// savedState is a state with a power tree and a node, and its header.
-func savedState(t *testing.T) (snapshot.Header, *ledger.State) {
-	t.Helper()
-	m := statemachine.New()
-	for _, c := range []ledger.Command{
-		{Lead: &ledger.Lead{Server: "c1"}},
-		{Found: &ledger.Found{Domains: ledger.PlainDomains(Config{Site: []DomainConfig{
-			{Name: "site/lab", Budget: 900 * w}, {Name: "rack/r1", Parent: "site/lab", Budget: 800 * w},
-		}}.domains())}},
-		{Tick: &ledger.Tick{Seen: []ledger.Sighting{{
-			Node: "n1", MachineID: "m1", Process: 1, Domain: "rack/r1", Rated: 250 * w, Floor: 60 * w, Max: 200 * w, FailSafe: 80 * w, Weight: 1, Controlled: true,
-		}}}},
-		{Tick: &ledger.Tick{Admit: []string{"n1"}}},
-	} {
-		c.Epoch.Incarnation, c.Epoch.Term = 1, 3
-		data, err := c.Encode()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if a, ok := m.Apply(7, data).(statemachine.Applied); !ok || a.Err != nil {
-			t.Fatal(a.Err)
-		}
-	}
-	state, err := m.Snapshot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var st *ledger.State
-	m.View(func(s *ledger.State) { st = s })
-	h := snapshot.HeaderOf(st, state)
-	h.Version, h.Server, h.Index, h.Saved = "1.2.3", "c1", 7, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	return h, st
-}
-
-// budgetIn is the site's budget in the log of a stopped server, and its incarnation.
-func budgetIn(t *testing.T, b Rebirth) (units.Power, uint64) {
-	t.Helper()
-	cfg := b.consensusConfig(b.Config.StateDir)
-	_, net := raft.NewInmemTransport("127.0.0.1:2")
-	cfg.Transport = net
-	m := statemachine.New()
-	g, err := consensus.Open(cfg, m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := g.Close(); err != nil {
-		t.Fatal(err)
-	}
-	var budget units.Power
-	var incarnation uint64
-	m.View(func(s *ledger.State) { budget, incarnation = s.Domains["site/lab"].Budget, s.Epoch.Incarnation })
-	return budget, incarnation
-}
-
-type crash struct{ at string }
-
-// Wherever restoring or recovering is cut short, the folder holds the old state or
-// the new one; the next try leaves exactly one of each.
-func TestInterruptedRebirth(t *testing.T) {
-	t.Parallel()
-	for _, verb := range []string{"restore", "recover"} {
-		steps := []string{"planted", "staged", "exchanged"}
-		if verb == "recover" {
-			steps = append([]string{"copied"}, steps...)
-		}
-		for _, at := range steps {
-			t.Run(verb+" "+at, func(t *testing.T) {
-				t.Parallel()
-				b := onDisk(t, t.TempDir())
-				b.Verb = verb
-				b.after = func(step string) {
-					if step == at {
-						panic(crash{step})
-					}
-				}
-				interrupted(t, b)
-				want, keeps := 700*w, 1
-				if at == "exchanged" { // the second try has the state of the first to keep too
-					want, keeps = 300*w, 2
-				}
-				if got, _ := budgetIn(t, b); got != want {
-					t.Errorf("interrupted after %s: budget %v, want %v", at, got, want)
-				}
-				b.after, b.RequestID, b.Now = nil, "r2", b.Now.Add(time.Minute)
-				if _, err := do(t, b); err != nil {
-					t.Fatal(err)
-				}
-				if got, _ := budgetIn(t, b); got != 300*w {
-					t.Errorf("tried again: budget %v", got)
-				}
-				kept, _ := filepath.Glob(b.Config.StateDir + ".before-*")
-				left, _ := filepath.Glob(b.Config.StateDir + ".beginning-*")
-				if len(left) != 0 || len(kept) != keeps {
-					t.Errorf("kept %v, left %v", kept, left)
-				}
-			})
-		}
-	}
-}
-
-func do(t *testing.T, b Rebirth) (Reborn, error) {
-	t.Helper()
-	if b.Verb == "recover" {
-		return b.Recover()
-	}
-	h, st := savedState(t)
-	return b.Restore(h, st)
-}
-
-func interrupted(t *testing.T, b Rebirth) {
-	t.Helper()
-	defer func() {
-		if _, ok := recover().(crash); !ok {
-			t.Error("it was not interrupted")
-		}
-	}()
-	_, _ = do(t, b)
-}
-
-// Restoring keeps the old state aside, is carried out once, names what is missing,
-// and changes nothing in a dry run, while a server runs, or without every budget.
-func TestRestoreOnDisk(t *testing.T) {
-	t.Parallel()
-	b := onDisk(t, t.TempDir())
-	was := uint64(b.Now.Add(-time.Hour).UnixMilli())
-	unchanged := func(what string) {
-		t.Helper()
-		if got, n := budgetIn(t, b); got != 700*w || n != was {
-			t.Errorf("%s: budget %v, incarnation %d", what, got, n)
-		}
-	}
-	dry := b
-	dry.DryRun = true
-	if r, err := do(t, dry); err != nil || r.Incarnation != was+3_600_000 || r.Nodes != 1 || len(r.Domains) != 2 || r.Aside != "" {
-		t.Errorf("dry run: %+v, %v", r, err)
-	}
-	unchanged("dry run")
-
-	few := b
-	few.Budgets = map[string]units.Power{"site/lab": 300 * w}
-	_, err := do(t, few)
-	if exitOf(err) != cli.ExitRefused || !strings.Contains(err.Error(), "rack/r1 (it had 800.0 W)") {
-		t.Errorf("a budget is missing: %v", err)
-	}
-	strange := b
-	strange.Budgets = maps.Clone(b.Budgets)
-	strange.Budgets["rack/r9"] = w
-	if _, err := do(t, strange); exitOf(err) != cli.ExitUsage || !strings.Contains(err.Error(), "rack/r9") {
-		t.Errorf("an unknown domain: %v", err)
-	}
-	zero := b
-	zero.Budgets = map[string]units.Power{"site/lab": 300 * w, "rack/r1": 0}
-	if _, err := do(t, zero); exitOf(err) != cli.ExitRefused {
-		t.Errorf("no watts: %v", err)
-	}
-	release, err := consensus.Hold(b.Config.StateDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, verb := range []string{"restore", "recover"} {
-		b := b
-		b.Verb = verb
-		if _, err := do(t, b); !errors.Is(err, consensus.ErrInUse) || exitOf(err) != cli.ExitConflict {
-			t.Errorf("%s while a server runs: %v", verb, err)
-		}
-	}
-	if err := release(); err != nil {
-		t.Fatal(err)
-	}
-	unchanged("refusals")
-
-	r, err := do(t, b)
-	if err != nil || r.Already || !strings.HasSuffix(r.Aside, "state.before-restore-20260102T030405Z") {
-		t.Fatalf("%+v, %v", r, err)
-	}
-	if got, n := budgetIn(t, b); got != 300*w || n != was+3_600_000 {
-		t.Errorf("restored: budget %v, incarnation %d", got, n)
-	}
-	stuck := b // a clock that stands still or is set back: never the same number again
-	stuck.RequestID, stuck.Config.StateDir = "r9", filepath.Join(t.TempDir(), "other")
-	h, st := savedState(t)
-	st.Epoch.Incarnation = was + 7_200_000
-	if r, err := stuck.Restore(h, st); err != nil || r.Incarnation <= was+7_200_000 {
-		t.Errorf("with a clock that is wrong: %+v, %v", r, err)
-	}
-	old := b
-	old.Config.StateDir = r.Aside
-	if got, _ := budgetIn(t, old); got != 700*w {
-		t.Errorf("kept aside: budget %v", got)
-	}
-	if r, err := do(t, b); err != nil || !r.Already {
-		t.Errorf("the same request again: %+v, %v", r, err)
-	}
-	again := b
-	again.Verb, again.RequestID, again.Now = "recover", "r3", b.Now.Add(time.Hour)
-	if r, err := do(t, again); err != nil || r.Incarnation != was+7_200_000 || !strings.HasSuffix(r.Aside, "state.before-recover-20260102T040405Z") {
-		t.Errorf("recovered after that: %+v, %v", r, err)
-	}
-	info, err := os.Stat(b.Config.StateDir)
-	if err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("mode %v, %v", info.Mode(), err)
-	}
 }

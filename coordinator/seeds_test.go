@@ -196,7 +196,7 @@ func (h *history) cling(id string) (undo func()) {
 	return undo
 }
 
-// pause holds up a server as SIGSTOP does: its desk sleeps with what it knows, and
+// pause holds up a server as SIGSTOP does: its loop sleeps with what it knows, and
 // whatever is on its lines arrives much later.
 func (h *history) pause(id string) (undo func()) {
 	long := 2*time.Second + time.Duration(h.dice.Int64N(int64(14*time.Second)))

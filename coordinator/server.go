@@ -17,6 +17,7 @@ import (
 	"headroom/coordinator/denials"
 	"headroom/coordinator/leading"
 	"headroom/coordinator/members"
+	"headroom/coordinator/recovery"
 
 	"headroom/coordinator/diagnostics"
 	"headroom/coordinator/statemachine"
@@ -153,7 +154,7 @@ func (s *server) join(c consensus.Config) (err error) {
 // does not found a second one. It has lost its folder, or is late for the first
 // start.
 func (s *server) foundedElsewhere(dir string) bool {
-	if dir == "" || hasLog(dir) || len(s.cfg.Servers) == 1 {
+	if dir == "" || recovery.HasLog(dir) || len(s.cfg.Servers) == 1 {
 		return false
 	}
 	var addrs []string
@@ -203,12 +204,12 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 		_ = listener.Close()
 		return errors.Join(err, s.group.Close())
 	}
-	voice, err := s.talk(self.RPC)
+	member, err := s.joinGossip(self.RPC)
 	if err != nil {
 		_, _ = listener.Close(), local.Close()
 		return errors.Join(err, s.group.Close())
 	}
-	s.gossip.Store(voice)
+	s.gossip.Store(member)
 	if cfg.Debug.FlightRecorder {
 		if s.recorder, err = diagnostics.NewRecorder(cfg.StateDir, s.logger); err != nil {
 			_, _ = listener.Close(), local.Close()
@@ -229,7 +230,7 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 		g.Add(func() error { return s.serveMetrics(ctx) }, func(error) { cancel() })
 	}
 	g.Add(func() error { return rpc.Serve(ctx, listener, s.handler()) }, func(error) { cancel() })
-	g.Add(func() error { return rpc.Serve(ctx, local, s.forward(s.handler())) }, func(error) { cancel() })
+	g.Add(func() error { return rpc.Serve(ctx, local, s.forwarder().forward(s.handler())) }, func(error) { cancel() })
 	g.Add(func() error { return s.leadership().watch(ctx) }, func(error) { cancel() })
 	g.Add(func() error { return s.members.Keep(ctx) }, func(error) { cancel() })
 	g.Add(func() error { return s.braking.Follow(ctx) }, func(error) { cancel() })
@@ -238,8 +239,8 @@ func Run(ctx context.Context, cfg Config, logger *slog.Logger) error {
 	g.Add(func() error { s.rereads(ctx); return nil }, func(error) { cancel() })
 	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
 	err = g.Run()
-	if voice != nil {
-		err = errors.Join(err, voice.Close())
+	if member != nil {
+		err = errors.Join(err, member.Close())
 	}
 	return errors.Join(err, s.group.Close())
 }
@@ -254,8 +255,8 @@ func (s *server) die(err error) {
 	os.Exit(cli.ExitFailed)
 }
 
-// talk joins the gossip, where it is configured.
-func (s *server) talk(address string) (*gossip.Gossip, error) {
+// joinGossip joins the gossip, where it is configured.
+func (s *server) joinGossip(address string) (*gossip.Gossip, error) {
 	if s.cfg.Gossip.Bind == "" {
 		return nil, nil //nolint:nilnil // no gossip is a choice, not an error
 	}
@@ -280,6 +281,10 @@ func (s *server) handler() http.Handler {
 	mux.Handle(headroomv1connect.NewDebugServiceHandler(debugService{s}, options...))
 	mux.Handle(headroomv1connect.NewBrakeServiceHandler(brakeService{s}, options...))
 	return s.traces.Handler(mux)
+}
+
+func (s *server) forwarder() *forwarder {
+	return &forwarder{id: s.cfg.ID, configured: s.cfg.Servers, machine: s.machine, peers: s.peers, traces: s.traces, logger: s.logger}
 }
 
 // leadership watches who leads.

@@ -20,20 +20,20 @@ import (
 const snapshotPiece = 1 << 20
 
 // snapshotNow is the state of this server as of now.
-func (s *server) snapshotNow() (snapshot.Header, []byte, error) {
+func (m memberService) snapshotNow() (snapshot.Header, []byte, error) {
 	applied := uint64(0)
-	for _, m := range s.group.Members() {
-		if m.Self {
-			applied = m.AppliedIndex
+	for _, x := range m.group.Members() {
+		if x.Self {
+			applied = x.AppliedIndex
 		}
 	}
 	var h snapshot.Header
 	var state []byte
 	var err error
-	s.machine.ViewAt(func(st *ledger.State, index uint64) {
+	m.machine.ViewAt(func(st *ledger.State, index uint64) {
 		if state, err = st.Snapshot(); err == nil {
 			h = snapshot.HeaderOf(st, state)
-			h.Server, h.Saved, h.Index = s.cfg.ID, time.Now().UTC().Truncate(time.Millisecond), cmp.Or(index, applied)
+			h.Server, h.Saved, h.Index = m.cfg.ID, time.Now().UTC().Truncate(time.Millisecond), cmp.Or(index, applied)
 		}
 	})
 	return h, state, err

@@ -57,7 +57,7 @@ func TestSpans(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, "http://rpc-"+leader+headroomv1connect.ClusterServiceSetBudgetProcedure, strings.NewReader(`{"budgetUw":"600000000","change":{"requestId":"a"}}`))
 		r.Header.Set("Content-Type", "application/json")
 		w := httptest.NewRecorder()
-		follower.forward(follower.handler()).ServeHTTP(w, r.WithContext(rpc.WithCaller(t.Context(), rpc.Caller{Local: true})))
+		follower.forwarder().forward(follower.handler()).ServeHTTP(w, r.WithContext(rpc.WithCaller(t.Context(), rpc.Caller{Local: true})))
 		if w.Code != http.StatusOK {
 			t.Fatalf("%d: %s", w.Code, w.Body)
 		}

@@ -66,6 +66,7 @@ type setting struct {
 	again   bool // it was set anew
 }
 
+// New knows of no brake yet.
 func New(logger *slog.Logger) *Store {
 	return &Store{logger: logger, dirty: make(chan struct{}, 1), save: func([]byte) error { return nil }, unproven: map[string]uint64{}}
 }

@@ -61,7 +61,7 @@ func debugRaftLog(o *operator) *cobra.Command {
 // readLog are the entries from an index on, or the newest ones.
 func readLog(cfg coordinator.Config, from uint64, limit int) ([]consensus.Entry, error) {
 	var out []consensus.Entry
-	err := coordinator.ReadLog(cfg, from, func(e consensus.Entry) error {
+	err := cfg.Stopped().ReadLog(from, func(e consensus.Entry) error {
 		out = append(out, e)
 		switch {
 		case from > 0 && len(out) == limit:

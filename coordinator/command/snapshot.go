@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"headroom/coordinator/members"
+	"headroom/coordinator/recovery"
 	"headroom/coordinator/snapshot"
 
 	"connectrpc.com/connect"
@@ -171,8 +173,8 @@ func (o *operator) inspected(w io.Writer, h snapshot.Header, st *ledger.State) e
 	return err
 }
 
-// rebirthFlags are those of the two commands that begin an incarnation.
-type rebirthFlags struct {
+// recoveryFlags are those of the two commands that begin an incarnation.
+type recoveryFlags struct {
 	groupChange
 	config  string
 	budgets []string
@@ -181,7 +183,7 @@ type rebirthFlags struct {
 	longest time.Duration
 }
 
-func (f *rebirthFlags) flags(cmd *cobra.Command) {
+func (f *recoveryFlags) flags(cmd *cobra.Command) {
 	f.groupChange.flags(cmd)
 	cmd.Flags().StringVar(&f.config, "config", "/etc/headroom/coordinator.yaml", "configuration file of the stopped server")
 	cmd.Flags().StringArrayVar(&f.budgets, "budget", nil, "DOMAIN=POWER, once for every domain: what it may draw from now on")
@@ -190,25 +192,28 @@ func (f *rebirthFlags) flags(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar(&f.servers, "server", nil, "ID=RPC,RAFT, once for every server of the group to be, this one among them")
 }
 
-// rebirth reads the flags. members are the servers of the group to be where none are named.
-func (f *rebirthFlags) rebirth(verb string, members func(coordinator.Config) []coordinator.ServerConfig) (coordinator.Rebirth, error) {
+// recovery reads the flags. servers are those of the group to be where none are named.
+func (f *recoveryFlags) recovery(verb string, servers func(coordinator.Config) []coordinator.ServerConfig) (recovery.Recovery, error) {
 	cfg, err := coordinator.LoadConfig(f.config)
 	if err != nil {
-		return coordinator.Rebirth{}, err
+		return recovery.Recovery{}, err
 	}
 	f.request = cmp.Or(f.request, cli.RequestID())
-	b := coordinator.Rebirth{
-		Config: cfg, Verb: verb, Budgets: map[string]units.Power{}, Servers: members(cfg), KeepTokens: f.keep, LongestLease: f.longest, Actor: cli.Actor(), Reason: f.reason, RequestID: f.request,
+	b := recovery.Recovery{
+		Server: cfg.Stopped(), Verb: verb, Budgets: map[string]units.Power{}, KeepTokens: f.keep, LongestLease: f.longest, Actor: cli.Actor(), Reason: f.reason, RequestID: f.request,
 		Now: time.Now(), DryRun: f.dry,
+	}
+	for _, x := range servers(cfg) {
+		b.Servers = append(b.Servers, members.Server(x))
 	}
 	for _, text := range f.budgets {
 		domain, watts, ok := strings.Cut(text, "=")
 		if !ok || domain == "" {
-			return coordinator.Rebirth{}, flagError("--budget "+text, "write DOMAIN=POWER, e.g. --budget site/lab=2800W")
+			return recovery.Recovery{}, flagError("--budget "+text, "write DOMAIN=POWER, e.g. --budget site/lab=2800W")
 		}
 		if b.Budgets[domain], err = units.ParsePower(watts); err != nil {
 			problem, hint, _ := cli.Quantity(err)
-			return coordinator.Rebirth{}, flagError("--budget "+domain+": "+problem, cmp.Or(hint, "a power is a number with its unit, e.g. 2800W or 2.8kW"))
+			return recovery.Recovery{}, flagError("--budget "+domain+": "+problem, cmp.Or(hint, "a power is a number with its unit, e.g. 2800W or 2.8kW"))
 		}
 	}
 	if len(f.servers) > 0 {
@@ -218,11 +223,12 @@ func (f *rebirthFlags) rebirth(verb string, members func(coordinator.Config) []c
 		id, addrs, _ := strings.Cut(text, "=")
 		at, raft, ok := strings.Cut(addrs, ",")
 		if !ok || id == "" || at == "" || raft == "" {
-			return coordinator.Rebirth{}, flagError("--server "+text, "write ID=RPC,RAFT, e.g. --server c1=10.0.0.11:7400,10.0.0.11:7401")
+			return recovery.Recovery{}, flagError("--server "+text, "write ID=RPC,RAFT, e.g. --server c1=10.0.0.11:7400,10.0.0.11:7401")
 		}
-		b.Servers = append(b.Servers, coordinator.ServerConfig{ID: id, RPC: at, Raft: raft})
+		b.Servers = append(b.Servers, members.Server{ID: id, RPC: at, Raft: raft})
 	}
-	return b, checkServers(b)
+	self, _ := cfg.Self()
+	return b, checkServers(members.Server(self), b.Servers)
 }
 
 func flagError(message, hint string) error {
@@ -232,10 +238,9 @@ func flagError(message, hint string) error {
 }
 
 // checkServers demands that this server is one of the group to be, as it is configured.
-func checkServers(b coordinator.Rebirth) error {
-	self, _ := b.Config.Self()
+func checkServers(self members.Server, servers []members.Server) error {
 	found, used := false, map[string]bool{}
-	for _, x := range b.Servers {
+	for _, x := range servers {
 		if used[x.ID] {
 			return flagError("--server "+x.ID+" is given twice", "name each server once")
 		}
@@ -252,7 +257,7 @@ func checkServers(b coordinator.Rebirth) error {
 }
 
 func snapshotRestore(o *operator) *cobra.Command {
-	var f rebirthFlags
+	var f recoveryFlags
 	cmd := &cobra.Command{
 		Use: "restore FILE --budget DOMAIN=POWER", Short: "Begin the group anew from a snapshot, on this stopped server", Args: cobra.ExactArgs(1),
 		Long: "Begin the group anew from a snapshot, on this stopped server. Do it on ONE server: the others of the group to be are started\n" +
@@ -262,7 +267,7 @@ func snapshotRestore(o *operator) *cobra.Command {
 		Example: "  coordinator snapshot restore today.snap --budget site/lab=2800W --budget rack/r1=2400W --reason \"lost the group\" --yes\n" +
 			"  coordinator snapshot restore today.snap --budget site/lab=2800W --budget rack/r1=2400W --dry-run",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			b, err := f.rebirth("restore", func(c coordinator.Config) []coordinator.ServerConfig { return c.Servers })
+			b, err := f.recovery("restore", func(c coordinator.Config) []coordinator.ServerConfig { return c.Servers })
 			if err != nil {
 				return err
 			}
@@ -270,7 +275,7 @@ func snapshotRestore(o *operator) *cobra.Command {
 			if err != nil {
 				return f.named(err)
 			}
-			if err := f.confirm(cmd, fmt.Sprintf("begin %s anew from revision %d in %s", h.Cluster, h.Revision, b.Config.StateDir)); err != nil {
+			if err := f.confirm(cmd, fmt.Sprintf("begin %s anew from revision %d in %s", h.Cluster, h.Revision, b.Server.StateDir)); err != nil {
 				return err
 			}
 			r, err := b.Restore(h, st)
@@ -285,7 +290,7 @@ func snapshotRestore(o *operator) *cobra.Command {
 }
 
 func memberRecover(o *operator) *cobra.Command {
-	var f rebirthFlags
+	var f recoveryFlags
 	cmd := &cobra.Command{
 		Use: "recover --budget DOMAIN=POWER", Short: "Begin the group anew from this stopped server's log, when the majority is lost for good", Args: cobra.NoArgs,
 		Long: "Begin the group anew from the log of this stopped server, when the majority of the servers is lost for good. Do it on ONE server,\n" +
@@ -299,15 +304,15 @@ func memberRecover(o *operator) *cobra.Command {
 				self, _ := c.Self()
 				return []coordinator.ServerConfig{self}
 			}
-			b, err := f.rebirth("recover", alone)
+			b, err := f.recovery("recover", alone)
 			if err != nil {
 				return err
 			}
-			end, err := b.End()
+			end, err := b.Server.End()
 			if err != nil {
 				return f.named(err)
 			}
-			ask := fmt.Sprintf("begin the group anew from the log of %s alone, which ends at term %d, index %d", b.Config.ID, end.Term, end.Index)
+			ask := fmt.Sprintf("begin the group anew from the log of %s alone, which ends at term %d, index %d", b.Server.ID, end.Term, end.Index)
 			if err := f.confirm(cmd, ask); err != nil {
 				return err
 			}
@@ -324,21 +329,21 @@ func memberRecover(o *operator) *cobra.Command {
 }
 
 // begun prints what has begun, or would.
-func (f *rebirthFlags) begun(cmd *cobra.Command, o *operator, b coordinator.Rebirth, r coordinator.Reborn) error {
+func (f *recoveryFlags) begun(cmd *cobra.Command, o *operator, b recovery.Recovery, r recovery.Result) error {
 	if o.out.IsJSON() {
-		return errors.Join(o.out.JSON(cmd.OutOrStdout(), rebirthEnvelope(b, r)), f.ends(r.Already))
+		return errors.Join(o.out.JSON(cmd.OutOrStdout(), recoveryEnvelope(b, r)), f.ends(r.Already))
 	}
 	var text string
 	switch {
 	case r.Already:
 		text = fmt.Sprintf("status: already so, in incarnation %d; nothing changed\n", r.Incarnation)
 	case b.DryRun:
-		text = fmt.Sprintf("nothing changed; incarnation %d of %d nodes would begin in %s\n", r.Incarnation, r.Nodes, b.Config.StateDir)
+		text = fmt.Sprintf("nothing changed; incarnation %d of %d nodes would begin in %s\n", r.Incarnation, r.Nodes, b.Server.StateDir)
 		if r.End != nil {
-			text += fmt.Sprintf("log        of %s ends at term %d, index %d: recover on the survivor with the highest term, and then index\n", b.Config.ID, r.End.Term, r.End.Index)
+			text += fmt.Sprintf("log        of %s ends at term %d, index %d: recover on the survivor with the highest term, and then index\n", b.Server.ID, r.End.Term, r.End.Index)
 		}
 	default:
-		text = fmt.Sprintf("begun      incarnation %d of %d nodes in %s, revision %d, request %s\n", r.Incarnation, r.Nodes, b.Config.StateDir, r.Revision, b.RequestID)
+		text = fmt.Sprintf("begun      incarnation %d of %d nodes in %s, revision %d, request %s\n", r.Incarnation, r.Nodes, b.Server.StateDir, r.Revision, b.RequestID)
 		if r.Aside != "" {
 			text += "kept       the old state in " + r.Aside + "\n"
 		}
@@ -349,23 +354,25 @@ func (f *rebirthFlags) begun(cmd *cobra.Command, o *operator, b coordinator.Rebi
 }
 
 // next is what the operator does now.
-func next(b coordinator.Rebirth) string {
+func next(b recovery.Recovery) string {
 	var others []string
+	var self members.Server
 	for _, x := range b.Servers {
-		if x.ID != b.Config.ID {
-			others = append(others, x.ID)
+		if x.ID == b.Server.ID {
+			self = x
+			continue
 		}
+		others = append(others, x.ID)
 	}
 	if len(others) == 0 {
 		return "start this server; coordinator member add takes others in"
 	}
-	self, _ := b.Config.Self()
 	return fmt.Sprintf("start this server, then %s with an empty state_dir and join: [%q]", strings.Join(others, " and "), self.RPC)
 }
 
-func rebirthEnvelope(b coordinator.Rebirth, r coordinator.Reborn) envelope {
+func recoveryEnvelope(b recovery.Recovery, r recovery.Result) envelope {
 	item := map[string]any{
-		"incarnation": r.Incarnation, "revision": r.Revision, "nodes": r.Nodes, "state_dir": b.Config.StateDir, "kept": cli.Known(r.Aside, r.Aside != ""),
+		"incarnation": r.Incarnation, "revision": r.Revision, "nodes": r.Nodes, "state_dir": b.Server.StateDir, "kept": cli.Known(r.Aside, r.Aside != ""),
 		"already": r.Already, "dry_run": b.DryRun, "request_id": b.RequestID,
 	}
 	budgets := []budgetOf{}
@@ -381,7 +388,7 @@ func rebirthEnvelope(b coordinator.Rebirth, r coordinator.Reborn) envelope {
 		kind = "MemberRecover"
 	}
 	return envelope{
-		Kind: kind, API: "v1", Revision: r.Revision, AsOf: b.Now.UTC().Format(time.RFC3339Nano), Consistency: "offline", Server: b.Config.ID,
+		Kind: kind, API: "v1", Revision: r.Revision, AsOf: b.Now.UTC().Format(time.RFC3339Nano), Consistency: "offline", Server: b.Server.ID,
 		Items: []any{item},
 	}
 }

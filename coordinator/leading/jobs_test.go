@@ -287,7 +287,7 @@ func TestWattsGoBeforeJobs(t *testing.T) {
 	})
 }
 
-// A decision that the log refuses is dropped and harms nobody; a log that leads no more ends the desk.
+// A decision that the log refuses is dropped and harms nobody; a log that leads no more ends the loop.
 func TestRefusedDecisions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		d, _, out, _ := admitted(t)

@@ -90,7 +90,7 @@ func (l *scriptedLog) ticks() (n int) {
 	return n
 }
 
-// outbox remembers what the desk sent.
+// outbox remembers what the loop sent.
 type outbox struct {
 	mu     sync.Mutex
 	grants []ledger.NodeGrant
@@ -215,7 +215,7 @@ func beat(number uint64, effective units.Power, seq uint64) ledger.Report {
 	}
 }
 
-// admitted runs a desk until node n01 has been granted its most, with heartbeats 1 to 9.
+// admitted runs a loop until node n01 has been granted its most, with heartbeats 1 to 9.
 func admitted(t *testing.T) (*Loop, *scriptedLog, *outbox, chan error) {
 	t.Helper()
 	d, log, out, ended := openLoop(t)
@@ -262,7 +262,7 @@ func TestHeartbeatDuringAnEntryWaitsForTheNext(t *testing.T) {
 }
 
 // P3: an entry that did not commit, may not have, or was refused, answers nobody;
-// the desk goes on and the next entry answers. A log that leads no more ends the desk.
+// the loop goes on and the next entry answers. A log that leads no more ends the loop.
 func TestNothingIsAnsweredWithoutTheEntry(t *testing.T) {
 	t.Parallel()
 	for name, err := range map[string]error{"unknown": consensus.ErrUnknownOutcome, "busy": consensus.ErrBusy, "deadline": context.DeadlineExceeded} {
@@ -288,7 +288,7 @@ func TestNothingIsAnsweredWithoutTheEntry(t *testing.T) {
 					t.Errorf("answered by a server that leads no more: %+v", g)
 				}
 				if err := d.Ask(t.Context(), func(*Known) {}); !errors.Is(err, ErrDeposed) {
-					t.Errorf("a closed desk answers %v", err)
+					t.Errorf("a closed loop answers %v", err)
 				}
 			})
 		})

@@ -1,26 +1,33 @@
-package coordinator
+// Package recovery begins a new incarnation of a group on one stopped server: from a snapshot
+// file, or from the log of a survivor; and it reads the log of a stopped server.
+//
+// The one idea: the new state is made in a folder beside the old one; then the two change
+// places in one step. Whenever it is interrupted, the folder of the server holds either the
+// old state or the new one, whole. The group has this server alone; the others join it
+// empty, so no two servers can each believe to have the state.
+//
+// What it never does: touch a server that runs, take saved budgets for true, or throw the
+// old state away.
+package recovery
 
 import (
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"headroom/coordinator/denials"
+	"headroom/coordinator/members"
 	"headroom/coordinator/snapshot"
 	"headroom/coordinator/statemachine"
 	"headroom/coordinator/view"
-
-	"golang.org/x/sys/unix"
 
 	"headroom/consensus"
 	"headroom/internal/cli"
@@ -28,23 +35,25 @@ import (
 	"headroom/units"
 )
 
-// Rebirth begins an incarnation of a group on one stopped server: from a snapshot
-// file, or from the log of a survivor. The group has this server alone; the
-// others that are named join it empty, and vote once they are stable. So there is
-// one state only, and no two servers can each believe to have it.
-//
-// The new state is made in a folder beside the old one; then the two change
-// places in one step. Whenever it is interrupted, the folder of the server holds
-// either the old state or the new one, whole.
-type Rebirth struct {
-	// Config of the stopped server.
-	Config Config
+// Server is a stopped server.
+type Server struct {
+	ID, StateDir string
+	// Raft is its own raft address, Founders are those of the group as it is configured.
+	Raft     string
+	Founders []consensus.Server
+}
+
+// Recovery begins an incarnation of a group on one stopped server. The others that are
+// named join it empty, and vote once they are stable.
+type Recovery struct {
+	// Server is the stopped server.
+	Server Server
 	// Verb is "restore" or "recover".
 	Verb string
 	// Budgets of every domain: the saved ones may be out of date.
 	Budgets map[string]units.Power
 	// Servers of the group to be, this one among them.
-	Servers []ServerConfig
+	Servers []members.Server
 	// KeepTokens names the tokens that let in as before, by id or name. The others are
 	// dropped: which were revoked after the saved state ends is not known.
 	KeepTokens []string
@@ -61,8 +70,8 @@ type Rebirth struct {
 	after func(step string)
 }
 
-// Reborn is what a Rebirth has made, or would.
-type Reborn struct {
+// Result is what a Recovery has made, or would.
+type Result struct {
 	Incarnation uint64
 	Revision    uint64
 	Nodes       int
@@ -75,7 +84,7 @@ type Reborn struct {
 	End *consensus.End
 }
 
-// noteFile tells, in a folder of a server, which request made its state.
+// noteFile says, in a folder of a server, which request made its state.
 const noteFile = "begun.json"
 
 // begunNote is what noteFile holds.
@@ -87,13 +96,13 @@ type begunNote struct {
 	Stamp       string    `json:"stamp"`
 }
 
-// renew makes a restored state fit to lead again; see ledger.State.Recover.
+// Renew makes a restored state fit to lead again; see ledger.State.Recover.
 //
 // The incarnation is numbered by the clock. Counting on from the saved one would
 // give the same number twice when the same snapshot is restored twice, and nodes
 // could not tell the grants of the first time from those of the second. Where the
 // clock is wrong, nodes that have heard of a higher one show it; see reincarnate.
-func (b Rebirth) renew(st *ledger.State) error {
+func (b Recovery) Renew(st *ledger.State) error {
 	if err := b.named(st); err != nil {
 		return err
 	}
@@ -125,7 +134,7 @@ func (b Rebirth) renew(st *ledger.State) error {
 
 // named demands the budget of every domain, and no other. The snapshot may hold
 // older and higher ones.
-func (b Rebirth) named(st *ledger.State) error {
+func (b Recovery) named(st *ledger.State) error {
 	var missing []string
 	for _, name := range slices.Sorted(maps.Keys(st.Domains)) {
 		if _, ok := b.Budgets[name]; !ok {
@@ -151,8 +160,8 @@ func (b Rebirth) named(st *ledger.State) error {
 	return nil
 }
 
-func (b Rebirth) result(st *ledger.State) Reborn {
-	out := Reborn{Incarnation: st.Epoch.Incarnation, Revision: st.Revision, Nodes: len(st.Nodes)}
+func (b Recovery) result(st *ledger.State) Result {
+	out := Result{Incarnation: st.Epoch.Incarnation, Revision: st.Revision, Nodes: len(st.Nodes)}
 	for _, name := range slices.Sorted(maps.Keys(st.Domains)) {
 		out.Domains = append(out.Domains, st.Domains[name])
 	}
@@ -160,50 +169,53 @@ func (b Rebirth) result(st *ledger.State) Reborn {
 }
 
 // End is where the log of this stopped server ends.
-func (b Rebirth) End() (consensus.End, error) {
-	return consensus.ReadEnd(b.consensusConfig(b.Config.StateDir))
+func (s Server) End() (consensus.End, error) { return consensus.ReadEnd(s.log(s.StateDir)) }
+
+// ReadLog calls each for the entries of this stopped server's log, from index from
+// on, in order, until it returns an error.
+func (s Server) ReadLog(from uint64, each func(consensus.Entry) error) error {
+	return consensus.ReadEntries(s.log(s.StateDir), from, each)
 }
 
-// consensusConfig is how the log of this server in dir is opened while nothing runs.
-func (b Rebirth) consensusConfig(dir string) consensus.Config {
-	self, _ := b.Config.Self()
+// log is how the log of this server in dir is opened while nothing runs.
+func (s Server) log(dir string) consensus.Config {
 	return consensus.Config{
-		ID: b.Config.ID, Servers: []consensus.Server{{ID: self.ID, Address: self.Raft}}, Dir: dir,
+		ID: s.ID, Servers: []consensus.Server{{ID: s.ID, Address: s.Raft}}, Dir: dir,
 		Fatal: func(error) {}, Logger: slog.New(slog.DiscardHandler),
 	}
 }
 
 // Restore begins the incarnation from a snapshot.
-func (b Rebirth) Restore(h snapshot.Header, st *ledger.State) (Reborn, error) {
-	if err := b.renew(st); err != nil {
-		return Reborn{}, err
+func (b Recovery) Restore(h snapshot.Header, st *ledger.State) (Result, error) {
+	if err := b.Renew(st); err != nil {
+		return Result{}, err
 	}
-	return b.replace(func(staging string) (Reborn, error) {
+	return b.replace(func(staging string) (Result, error) {
 		state, err := st.Snapshot()
 		if err != nil {
-			return Reborn{}, err
+			return Result{}, err
 		}
-		err = consensus.Plant(b.consensusConfig(staging), consensus.Seed{
-			State: state, Term: max(1, h.Term), Index: h.Index + 1, Founders: b.Config.peers(),
+		err = consensus.Plant(b.Server.log(staging), consensus.Seed{
+			State: state, Term: max(1, h.Term), Index: h.Index + 1, Founders: b.Server.Founders,
 		})
 		return b.result(st), err
 	})
 }
 
 // Recover begins the incarnation from this server's own log.
-func (b Rebirth) Recover() (Reborn, error) {
-	return b.replace(func(staging string) (Reborn, error) {
-		if err := copyTree(b.Config.StateDir, staging); err != nil {
-			return Reborn{}, err
+func (b Recovery) Recover() (Result, error) {
+	return b.replace(func(staging string) (Result, error) {
+		if err := copyTree(b.Server.StateDir, staging); err != nil {
+			return Result{}, err
 		}
 		b.step("copied")
 		m := &renewing{Machine: statemachine.New(), b: b}
 		m.OnOutdated = func(err error) { m.failed = errors.Join(m.failed, err) }
-		err := consensus.Recover(b.consensusConfig(staging), m, b.Config.peers())
+		err := consensus.Recover(b.Server.log(staging), m, b.Server.Founders)
 		if m.failed != nil { // the reason, and not that it failed
-			return Reborn{}, m.failed
+			return Result{}, m.failed
 		}
-		var out Reborn
+		var out Result
 		m.View(func(st *ledger.State) { out = b.result(st) })
 		return out, err
 	})
@@ -213,14 +225,14 @@ func (b Rebirth) Recover() (Reborn, error) {
 // has been applied when its snapshot is taken.
 type renewing struct {
 	*statemachine.Machine
-	b      Rebirth
+	b      Recovery
 	failed error
 }
 
 // Snapshot implements consensus.Machine.
 func (m *renewing) Snapshot() ([]byte, error) {
 	if m.failed == nil {
-		m.Edit(func(st *ledger.State) { m.failed = m.b.renew(st) })
+		m.Edit(func(st *ledger.State) { m.failed = m.b.Renew(st) })
 	}
 	if m.failed != nil {
 		return nil, m.failed
@@ -228,7 +240,7 @@ func (m *renewing) Snapshot() ([]byte, error) {
 	return m.Machine.Snapshot()
 }
 
-func (b Rebirth) step(name string) {
+func (b Recovery) step(name string) {
 	if b.after != nil {
 		b.after(name)
 	}
@@ -236,18 +248,18 @@ func (b Rebirth) step(name string) {
 
 // replace makes a new state in a folder beside this server's and lets the two
 // change places. With dry nothing stays.
-func (b Rebirth) replace(plant func(staging string) (Reborn, error)) (Reborn, error) {
-	dir := filepath.Clean(b.Config.StateDir)
+func (b Recovery) replace(plant func(staging string) (Result, error)) (Result, error) {
+	dir := filepath.Clean(b.Server.StateDir)
 	release, err := consensus.Hold(dir)
 	if err != nil {
-		return Reborn{}, err
+		return Result{}, err
 	}
 	defer func() { _ = release() }()
 	if err := b.tidy(dir); err != nil {
-		return Reborn{}, err
+		return Result{}, err
 	}
 	if n, ok := readNote(dir); ok && b.RequestID != "" && n.RequestID == b.RequestID {
-		return Reborn{Incarnation: n.Incarnation, Already: true}, nil
+		return Result{Incarnation: n.Incarnation, Already: true}, nil
 	}
 	stamp := b.Now.UTC().Format("20060102T150405Z")
 	staging := dir + ".beginning-" + stamp
@@ -257,7 +269,7 @@ func (b Rebirth) replace(plant func(staging string) (Reborn, error)) (Reborn, er
 	}
 	b.step("staged")
 	if err := swapDirs(staging, dir); err != nil {
-		return Reborn{}, errors.Join(err, os.RemoveAll(staging))
+		return Result{}, errors.Join(err, os.RemoveAll(staging))
 	}
 	b.step("exchanged")
 	out.Aside, err = b.putAside(dir, staging, stamp)
@@ -265,35 +277,35 @@ func (b Rebirth) replace(plant func(staging string) (Reborn, error)) (Reborn, er
 }
 
 // stage makes the new state in the folder staging, on the disk for good.
-func (b Rebirth) stage(staging, stamp string, plant func(string) (Reborn, error)) (Reborn, error) {
+func (b Recovery) stage(staging, stamp string, plant func(string) (Result, error)) (Result, error) {
 	if err := os.Mkdir(staging, 0o700); err != nil {
-		return Reborn{}, cannotWrite(staging, err)
+		return Result{}, cannotWrite(staging, err)
 	}
 	out, err := plant(staging)
 	if err != nil {
-		return Reborn{}, err
+		return Result{}, err
 	}
 	b.step("planted")
-	if err := denials.Carry(b.Config.StateDir, staging); err != nil {
-		return Reborn{}, cannotWrite(staging, err)
+	if err := denials.Carry(b.Server.StateDir, staging); err != nil {
+		return Result{}, cannotWrite(staging, err)
 	}
 	note, err := json.Marshal(begunNote{Verb: b.Verb, RequestID: b.RequestID, Incarnation: out.Incarnation, At: b.Now.UTC(), Stamp: stamp})
 	if err != nil {
-		return Reborn{}, fmt.Errorf("coordinator: %s: %w", b.Verb, err)
+		return Result{}, fmt.Errorf("coordinator: %s: %w", b.Verb, err)
 	}
 	if err := os.WriteFile(filepath.Join(staging, noteFile), append(note, '\n'), 0o600); err != nil {
-		return Reborn{}, cannotWrite(staging, err)
+		return Result{}, cannotWrite(staging, err)
 	}
-	if err := settle(staging, filepath.Clean(b.Config.StateDir)); err != nil {
-		return Reborn{}, cannotWrite(staging, err)
+	if err := settle(staging, filepath.Clean(b.Server.StateDir)); err != nil {
+		return Result{}, cannotWrite(staging, err)
 	}
 	return out, nil
 }
 
 // putAside gives the old state, which now stands where the new one was made, the
 // name that says so. Nothing is kept where there was no state.
-func (b Rebirth) putAside(dir, was, stamp string) (string, error) {
-	if !hasLog(was) {
+func (b Recovery) putAside(dir, was, stamp string) (string, error) {
+	if !HasLog(was) {
 		return "", os.RemoveAll(was)
 	}
 	aside := dir + ".before-" + b.Verb + "-" + stamp
@@ -305,7 +317,7 @@ func (b Rebirth) putAside(dir, was, stamp string) (string, error) {
 
 // tidy ends what an interrupted run has left: a folder that was not exchanged is
 // half made and goes; one that was holds the old state and is put aside.
-func (b Rebirth) tidy(dir string) error {
+func (b Recovery) tidy(dir string) error {
 	left, err := filepath.Glob(dir + ".beginning-*")
 	if err != nil {
 		return fmt.Errorf("coordinator: %s: %w", b.Verb, err)
@@ -331,117 +343,12 @@ func readNote(dir string) (n begunNote, ok bool) {
 	return n, err == nil && json.Unmarshal(data, &n) == nil
 }
 
-// hasLog tells whether a folder holds a server's log.
-func hasLog(dir string) bool {
+// HasLog reports whether a folder holds a server's log.
+func HasLog(dir string) bool {
 	for _, name := range []string{"log", "snapshots"} {
 		if files, err := os.ReadDir(filepath.Join(dir, name)); err == nil && len(files) > 0 {
 			return true
 		}
 	}
 	return false
-}
-
-// swapDirs lets two folders change places in one step.
-func swapDirs(a, b string) error {
-	err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE)
-	switch {
-	case err == nil:
-		return syncDir(filepath.Dir(b))
-	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EXDEV):
-		return &cli.Error{
-			Exit: cli.ExitFailed, Message: fmt.Sprintf("cannot replace %s: it is a mount point", b), Err: err,
-			Hint: "make state_dir a folder inside of the mount, and move its content there",
-		}
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS):
-		return &cli.Error{
-			Exit: cli.ExitFailed, Message: fmt.Sprintf("cannot replace %s in one step: its file system cannot exchange two folders", b), Err: err,
-			Hint: "put state_dir on a local ext4, xfs, btrfs or tmpfs",
-		}
-	}
-	return cannotWrite(b, err)
-}
-
-func cannotWrite(path string, err error) error {
-	return &cli.Error{
-		Exit: cli.ExitFailed, Message: fmt.Sprintf("cannot write %s: %v", path, err), Err: err,
-		Hint: "run as the user that owns the state_dir, or as root; the folder above it must be writable and have room",
-	}
-}
-
-// copyTree copies a stopped server's folder.
-func copyTree(from, to string) error {
-	return filepath.WalkDir(from, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return fmt.Errorf("coordinator: copy %s: %w", from, err)
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil || rel == "." {
-			return err
-		}
-		target := filepath.Join(to, rel)
-		switch {
-		case d.IsDir():
-			err = os.Mkdir(target, 0o700)
-		case d.Type().IsRegular():
-			err = copyFile(path, target)
-		}
-		if err != nil {
-			return cannotWrite(target, err)
-		}
-		return nil
-	})
-}
-
-func copyFile(from, to string) (err error) {
-	in, err := os.Open(filepath.Clean(from))
-	if err != nil {
-		return err
-	}
-	defer func() { _ = in.Close() }()
-	out, err := os.OpenFile(filepath.Clean(to), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, out.Close()) }()
-	_, err = out.ReadFrom(in)
-	return err
-}
-
-// settle gives a new folder to the owner of the one that it replaces, and waits
-// until all of it is on the disk.
-func settle(staging, like string) error {
-	info, err := os.Stat(like)
-	if err != nil {
-		return err
-	}
-	owner, ok := info.Sys().(*syscall.Stat_t)
-	root, err := os.OpenRoot(staging)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = root.Close() }()
-	return fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if ok && os.Geteuid() == 0 {
-			if err := root.Lchown(path, int(owner.Uid), int(owner.Gid)); err != nil {
-				return err
-			}
-		}
-		f, err := root.Open(path)
-		if err != nil {
-			return err
-		}
-		return errors.Join(f.Sync(), f.Close())
-	})
-}
-
-// syncDir waits until what a folder lists is on the disk.
-func syncDir(path string) error {
-	f, err := os.Open(filepath.Clean(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }
