@@ -42,11 +42,6 @@ func runsNow(id string, on map[string]uint32) *headroomv1.JobProgress {
 	return &headroomv1.JobProgress{Id: id, State: headroomv1.JobState_JOB_STATE_RUNNING, Tasks: 40, Done: 10, Running: 4, RunningOn: on}
 }
 
-// yarnJob accepts a job of YARN's second queue.
-func yarnJob(id string) ledger.Command {
-	return ledger.Command{Job: &ledger.Job{ID: id, Name: "wc", State: ledger.JobAccepted, Engine: "yarn", Queue: "root.q2", Floor: 0.75}}
-}
-
 func yarnReport(trouble string, jobs ...*headroomv1.JobProgress) *headroomv1.ProgressReport {
 	return &headroomv1.ProgressReport{Jobs: jobs, Engines: []*headroomv1.EngineReport{{Engine: "yarn", Containers: 28, Overhead: 1, Trouble: trouble}}}
 }

@@ -63,16 +63,16 @@ func shared(id string, containers uint32) *headroomv1.JobShare {
 }
 
 // onBoard lets a scheduler report, as Direct would.
-func (d *Loop) onBoard(t *testing.T, r *headroomv1.ProgressReport) {
+func (l *Loop) onBoard(t *testing.T, r *headroomv1.ProgressReport) {
 	t.Helper()
-	if err := d.Ask(t.Context(), func(*Known) { d.jobs.report(r) }); err != nil {
+	if err := l.Ask(t.Context(), func(*Known) { l.jobs.report(r) }); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (d *Loop) must(t *testing.T, c ledger.Command) {
+func (l *Loop) must(t *testing.T, c ledger.Command) {
 	t.Helper()
-	if a, err := d.Request(t.Context(), &leader.Request{Command: c, Quiet: true}); err != nil || a.Err != nil {
+	if a, err := l.Request(t.Context(), &leader.Request{Command: c, Quiet: true}); err != nil || a.Err != nil {
 		t.Fatal(a.Err, err)
 	}
 }

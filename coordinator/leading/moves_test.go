@@ -71,8 +71,8 @@ func alive(t *testing.T, d *Loop) {
 	}
 }
 
-func (d *Loop) jobShown(id string) (m *headroomv1.Job) {
-	_ = d.Ask(context.Background(), func(*Known) { d.machine.View(func(s *ledger.State) { m = d.known.Job(s.Jobs[id]) }) })
+func (l *Loop) jobShown(id string) (m *headroomv1.Job) {
+	_ = l.Ask(context.Background(), func(*Known) { l.machine.View(func(s *ledger.State) { m = l.known.Job(s.Jobs[id]) }) })
 	return m
 }
 
