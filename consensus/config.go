@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// MaxEntry is the largest entry in bytes. A tick entry of 10,000 nodes is
+	// maxEntry is the largest entry in bytes. A tick entry of 10,000 nodes is
 	// below 1 MiB; four times that keeps a batch well under the log's own limit
 	// of 64 MiB an entry and the transport's deadline.
-	MaxEntry = 4 << 20
+	maxEntry = 4 << 20
 
 	// MaxSnapshot is the largest snapshot in bytes that Restore reads.
 	MaxSnapshot = 256 << 20
 
-	// SnapshotThreshold is the number of entries after which a snapshot is
+	// snapshotThreshold is the number of entries after which a snapshot is
 	// taken: about an hour of ticks, replayed in well under a second.
-	SnapshotThreshold = 4096
+	snapshotThreshold = 4096
 
-	// TrailingLogs is the number of entries kept behind a snapshot: a server
+	// trailingLogs is the number of entries kept behind a snapshot: a server
 	// that was away for two hours catches up from the log alone.
-	TrailingLogs = 8192
+	trailingLogs = 8192
 
 	// snapshotInterval is how often the threshold is looked at.
 	snapshotInterval = 30 * time.Second
@@ -35,7 +35,7 @@ const (
 	snapshotsKept = 2
 
 	// segmentBytes is the size of one file of the log. It is reserved on disk
-	// at once, so it is smaller than raft-wal's own 64 MiB; it exceeds MaxEntry.
+	// at once, so it is smaller than raft-wal's own 64 MiB; it exceeds maxEntry.
 	segmentBytes = 16 << 20
 
 	// checkpointEvery is the number of entries between two checksums of the
@@ -55,20 +55,20 @@ const (
 	// rpcTimeout bounds one exchange of two servers and one dial.
 	rpcTimeout = 2 * time.Second
 
-	// MaxServers is how many servers a group may have.
-	MaxServers = 9
+	// maxServers is how many servers a group may have.
+	maxServers = 9
 
-	// MaxVoters is how many of them may vote: a majority of more than seven only
+	// maxVoters is how many of them may vote: a majority of more than seven only
 	// makes every commit slower.
-	MaxVoters = 7
+	maxVoters = 7
 
 	// StableFor is how long a server must have been healthy without a break
 	// before it may vote, as raft-autopilot has it.
 	StableFor = 10 * time.Second
 
-	// MaxSilence is how long a healthy server may be unheard. The leader sends
+	// maxSilence is how long a healthy server may be unheard. The leader sends
 	// heartbeats about ten times a second, so that is ten in a row.
-	MaxSilence = time.Second
+	maxSilence = time.Second
 
 	// MaxLag is how many entries a healthy server may be behind: four minutes of
 	// ticks, sent in one message.
@@ -129,9 +129,9 @@ type Timing struct {
 
 // Compaction is when the log is cut. A zero field has its default.
 type Compaction struct {
-	// Threshold is the number of entries between snapshots, SnapshotThreshold.
+	// Threshold is the number of entries between snapshots, snapshotThreshold.
 	Threshold uint64
-	// Trailing is the number of entries kept behind a snapshot, TrailingLogs.
+	// Trailing is the number of entries kept behind a snapshot, trailingLogs.
 	Trailing uint64
 	// Every is how often the threshold is looked at, 30 s.
 	Every time.Duration
@@ -188,10 +188,10 @@ func (c Config) withDefaults() Config {
 	orDuration(&c.Compaction.Every, snapshotInterval)
 	orDuration(&c.WriteDeadline, defaultWriteDeadline)
 	if c.Compaction.Threshold == 0 {
-		c.Compaction.Threshold = SnapshotThreshold
+		c.Compaction.Threshold = snapshotThreshold
 	}
 	if c.Compaction.Trailing == 0 {
-		c.Compaction.Trailing = TrailingLogs
+		c.Compaction.Trailing = trailingLogs
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -13,7 +13,7 @@ var ErrUnknownOutcome = errors.New("outcome unknown")
 // ErrBusy means that the log did not take the entry in time. Nothing was done.
 var ErrBusy = errors.New("the log is busy")
 
-// ErrTooLarge means that the entry is larger than MaxEntry. Nothing was done.
+// ErrTooLarge means that the entry is larger than maxEntry. Nothing was done.
 var ErrTooLarge = errors.New("entry too large")
 
 // ErrClosed means that the group was closed before it began. Nothing was done.

@@ -193,16 +193,6 @@ func (g *Group) Leadership() <-chan Leadership {
 	return c
 }
 
-// Propose appends data to the log, in the present lead of this server, and
-// returns what Machine.Apply made of it here. See ProposeIn.
-func (g *Group) Propose(ctx context.Context, data []byte) (any, error) {
-	r := g.reign.Load()
-	if r == nil {
-		return nil, g.propose(ErrNotLeader)
-	}
-	return g.ProposeIn(ctx, r.term, data)
-}
-
 // ProposeIn appends data to the log only if it is committed in the given term,
 // and returns what Machine.Apply made of it here. It returns after the commit
 // and the local apply.
@@ -214,7 +204,7 @@ func (g *Group) ProposeIn(ctx context.Context, term uint64, data []byte) (any, e
 	if err := ctx.Err(); err != nil {
 		return nil, g.propose(err)
 	}
-	if len(data) > MaxEntry {
+	if len(data) > maxEntry {
 		return nil, g.propose(ErrTooLarge)
 	}
 	if r := g.reign.Load(); r == nil || r.term != term {

@@ -338,7 +338,7 @@ func TestProposeRefuses(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := newCluster(t, 1, nil)
 		g := c.leader()
-		if _, err := g.Propose(t.Context(), make([]byte, MaxEntry+1)); !errors.Is(err, ErrTooLarge) {
+		if _, err := g.Propose(t.Context(), make([]byte, maxEntry+1)); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("oversized: %v", err)
 		}
 		gone, cancel := context.WithCancel(t.Context())

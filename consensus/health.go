@@ -24,8 +24,8 @@ type Health struct {
 // Healthy tells whether it is heard and close to the leader's log.
 func (h Health) Healthy() bool { return h.Fault == nil }
 
-// Stable tells whether it has been healthy for StableFor.
-func (h Health) Stable(now time.Time) bool { return !h.Since.IsZero() && now.Sub(h.Since) >= StableFor }
+// stable tells whether it has been healthy for StableFor.
+func (h Health) stable(now time.Time) bool { return !h.Since.IsZero() && now.Sub(h.Since) >= StableFor }
 
 // Health lists the servers as this leader sees them, in the order of Members.
 // ErrNotLeader elsewhere: only the leader hears them all.
@@ -61,7 +61,7 @@ func judge(m Member, last uint64, began, now time.Time) Health {
 	case m.Contact.IsZero() || m.Contact.Before(began):
 		h.Fault = fmt.Errorf("it has not answered since this server leads, %v ago", now.Sub(began).Round(time.Millisecond))
 		return h
-	case silent > MaxSilence:
+	case silent > maxSilence:
 		h.Fault = fmt.Errorf("it has not answered for %v", silent.Round(time.Millisecond))
 	}
 	lag := last - min(m.LastIndex, last)

@@ -28,7 +28,7 @@ func (g *Group) AddServer(ctx context.Context, s Server) error {
 				return nil, fmt.Errorf("%s is the address of %s: %w", s.Address, h.ID, ErrAddressTaken)
 			}
 		}
-		if _, known := find(all, s.ID); !known && len(all) >= MaxServers {
+		if _, known := find(all, s.ID); !known && len(all) >= maxServers {
 			return nil, fmt.Errorf("the group has %d servers: %w", len(all), ErrTooManyServers)
 		}
 		return func() raft.IndexFuture {
@@ -144,9 +144,9 @@ func mayPromote(all []Health, id string, now time.Time) error {
 		return fmt.Errorf("server %s: %w", id, ErrUnknownServer)
 	case !h.Healthy():
 		return fmt.Errorf("server %s: %w: %w", id, ErrNotStable, h.Fault)
-	case !h.Stable(now):
+	case !h.stable(now):
 		return fmt.Errorf("server %s is healthy for %v of %v: %w", id, now.Sub(h.Since).Round(100*time.Millisecond), StableFor, ErrNotStable)
-	case voters >= MaxVoters:
+	case voters >= maxVoters:
 		return fmt.Errorf("%d servers vote: %w", voters, ErrTooManyServers)
 	case healthy+1 <= (voters+1)/2:
 		return fmt.Errorf("%d of %d voters would be healthy: %w", healthy+1, voters+1, ErrLosesQuorum)

@@ -208,7 +208,7 @@ func TestChangesThatAreRefused(t *testing.T) {
 		if err := g.RemoveServer(t.Context(), me); !errors.Is(err, ErrLastVoter) {
 			t.Errorf("the last voter: %v", err)
 		}
-		for i := range MaxServers - 1 {
+		for i := range maxServers - 1 {
 			if err := c.add(g, fmt.Sprintf("x%d", i)); err != nil {
 				t.Fatal(err)
 			}

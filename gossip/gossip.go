@@ -127,19 +127,19 @@ type Config struct {
 
 // Gossip is one running member. Its methods may be called from any goroutine.
 type Gossip struct {
-	cfg     Config
-	self    meta
-	log     *slog.Logger
-	list    *memberlist.Memberlist
-	addr    string
-	roster  *roster
-	crier   *crier
-	cancel  context.CancelFunc
-	seeking sync.WaitGroup
-	closing sync.Once
-	ring    *memberlist.Keyring
-	changes sync.Mutex // one SetKeys at a time
-	foreign *foreign
+	cfg         Config
+	self        meta
+	log         *slog.Logger
+	list        *memberlist.Memberlist
+	addr        string
+	roster      *roster
+	broadcaster *broadcaster
+	cancel      context.CancelFunc
+	seeking     sync.WaitGroup
+	closing     sync.Once
+	ring        *memberlist.Keyring
+	changes     sync.Mutex // one SetKeys at a time
+	foreign     *foreign
 }
 
 // Start begins to gossip and to look for others, in the background. It fails
@@ -171,7 +171,7 @@ func Start(cfg Config) (*Gossip, error) {
 
 func newGossip(cfg Config, self meta, cancel context.CancelFunc) *Gossip {
 	g := &Gossip{cfg: cfg, self: self, log: cfg.Logger, cancel: cancel, roster: newRoster(cfg.Logger), foreign: &foreign{}}
-	g.crier = newCrier(cfg, g.roster.count)
+	g.broadcaster = newBroadcaster(cfg, g.roster.count)
 	return g
 }
 
@@ -217,7 +217,7 @@ func (g *Gossip) create(t memberlist.NodeAwareTransport) error {
 		_ = t.Shutdown()
 		return err
 	}
-	g.roster.self, g.crier.self = conf.Name, conf.Name
+	g.roster.self, g.broadcaster.self = conf.Name, conf.Name
 	list, err := memberlist.Create(conf)
 	if err != nil {
 		_ = t.Shutdown()
@@ -229,7 +229,7 @@ func (g *Gossip) create(t memberlist.NodeAwareTransport) error {
 		}
 	}
 	g.list, g.addr = list, list.LocalNode().Address()
-	g.crier.attach(list)
+	g.broadcaster.attach(list)
 	return nil
 }
 
@@ -258,7 +258,7 @@ func (g *Gossip) tuned(t memberlist.NodeAwareTransport) (*memberlist.Config, err
 	}
 	g.ring = c.Keyring
 	c.Label = label
-	c.Delegate = delegate{meta: g.self.encode(), crier: g.crier}
+	c.Delegate = delegate{meta: g.self.encode(), broadcaster: g.broadcaster}
 	c.Events = g.roster
 	c.Logger = newKeyLogger(g.log, g.foreign)
 	c.ProbeInterval, c.ProbeTimeout = probeInterval, probeTimeout

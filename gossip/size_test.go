@@ -98,3 +98,7 @@ func startLongest(t *testing.T, members int, keys brake.Keys, counted *Traffic) 
 	}
 	return all
 }
+
+// packetMost is the most bytes that memberlist puts into one packet, before it is
+// encrypted: it stays whole on any path, IPv6 and tunnels included.
+const packetMost = 1400

@@ -7,10 +7,6 @@ import (
 	"github.com/hashicorp/memberlist"
 )
 
-// packetMost is the most bytes that memberlist puts into one packet, before it is
-// encrypted: it stays whole on any path, IPv6 and tunnels included.
-const packetMost = 1400
-
 // Traffic counts what members send. Several members may count into one; its
 // methods may be called from any goroutine, and on nil.
 type Traffic struct {

@@ -61,9 +61,9 @@ func (f *Facts) Self() *headroomv1.ServerFacts {
 	self := f.roster.self
 	disk := f.roster.group.Disk()
 	out := &headroomv1.ServerFacts{
-		Id: self.ID, RpcAddress: self.RPC, RaftAddress: self.Raft, Version: cli.Version, Role: f.roster.Role(),
+		Id: self.ID, RpcAddress: self.RPC, RaftAddress: self.Raft, Version: cli.Version, Role: f.roster.role(),
 		RulesNewest: uint32(f.roster.machine.Rules), RulesOldest: ledger.OldestRules, ClockUs: f.wall().UnixMicro(),
-		Members: f.roster.Names(), DiskFreeBytes: disk.Free, SlowestWriteUs: disk.Slowest.Microseconds(), WriteDeadlineUs: disk.Deadline.Microseconds(),
+		Members: f.roster.names(), DiskFreeBytes: disk.Free, SlowestWriteUs: disk.Slowest.Microseconds(), WriteDeadlineUs: disk.Deadline.Microseconds(),
 	}
 	f.gossip(out)
 	f.roster.machine.View(func(st *ledger.State) {
@@ -205,7 +205,7 @@ func (f *Facts) Belongs(id string) bool {
 	if len(f.roster.group.Members()) == 0 {
 		return true
 	}
-	own := f.roster.Names()
+	own := f.roster.names()
 	if slices.Contains(own, id) {
 		return true
 	}

@@ -48,7 +48,7 @@ func (m *Members) Health(since time.Time) (Health, error) {
 // HealthNow asks every server first.
 func (m *Members) HealthNow(ctx context.Context) (Health, error) {
 	begun := time.Now()
-	m.Facts.Gather(ctx, m.Roster.Others())
+	m.Facts.Gather(ctx, m.Roster.others())
 	return m.Health(begun)
 }
 
@@ -290,7 +290,7 @@ func groupHealth(now membership) []*headroomv1.HealthItem {
 // proof that a budget may rise by the clock.
 func (m *Members) Clocks(ctx context.Context) (read map[string]int64, voters int) {
 	begun := time.Now()
-	m.Facts.Gather(ctx, m.Roster.Others())
+	m.Facts.Gather(ctx, m.Roster.others())
 	facts, now := m.Facts.since(begun), m.Facts.wall()
 	read = map[string]int64{}
 	for _, x := range m.Roster.group.Members() {

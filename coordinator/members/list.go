@@ -44,7 +44,7 @@ func ask(ctx context.Context, via rpc.Peers, peer Server) *headroomv1.Member {
 func (m *Members) Myself() *headroomv1.Member {
 	self := m.Roster.self
 	clock := m.Facts.wall().UnixMicro()
-	out := &headroomv1.Member{ClockUs: &clock, Id: self.ID, RaftAddress: self.Raft, RpcAddress: self.RPC, Role: m.Roster.Role(), Version: cli.Version}
+	out := &headroomv1.Member{ClockUs: &clock, Id: self.ID, RaftAddress: self.Raft, RpcAddress: self.RPC, Role: m.Roster.role(), Version: cli.Version}
 	for _, peer := range m.Roster.group.Members() {
 		switch {
 		case peer.Self:

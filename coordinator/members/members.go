@@ -123,17 +123,17 @@ func (m *Members) Keep(ctx context.Context) error {
 
 func (m *Members) keepOnce(ctx context.Context) error {
 	switch {
-	case m.Roster.Role() == roleWaiting:
+	case m.Roster.role() == roleWaiting:
 		m.waitForGroup(ctx)
 		return nil
 	case m.leads():
 		m.whileLeading(ctx)
-		if err := m.expelled(m.Facts.Gather(ctx, m.Roster.Others())); err != nil {
+		if err := m.expelled(m.Facts.Gather(ctx, m.Roster.others())); err != nil {
 			return err
 		}
 		m.carryOn(ctx)
 	case m.lost():
-		return m.expelled(m.Facts.Gather(ctx, append(m.Roster.Others(), m.join...)))
+		return m.expelled(m.Facts.Gather(ctx, append(m.Roster.others(), m.join...)))
 	}
 	return nil
 }

@@ -69,8 +69,8 @@ func (r *Roster) Address(id string) Server {
 	return Server{}
 }
 
-// Role is what this server is now.
-func (r *Roster) Role() string {
+// role is what this server is now.
+func (r *Roster) role() string {
 	members := r.group.Members()
 	if len(members) == 0 {
 		return roleWaiting
@@ -90,8 +90,8 @@ func (r *Roster) configuredRPC(id string) string {
 	return ""
 }
 
-// Others are the RPC addresses of the other servers.
-func (r *Roster) Others() []string {
+// others are the RPC addresses of the other servers.
+func (r *Roster) others() []string {
 	var out []string
 	for _, x := range r.Seats() {
 		if x.ID != r.self.ID && x.RPC != "" {
@@ -101,9 +101,9 @@ func (r *Roster) Others() []string {
 	return out
 }
 
-// Names are the servers that belong to the group by this server's own log:
+// names are the servers that belong to the group by this server's own log:
 // those of raft's list, and those that are to join.
-func (r *Roster) Names() []string {
+func (r *Roster) names() []string {
 	var out []string
 	for _, m := range r.group.Members() {
 		out = append(out, m.ID)

@@ -45,8 +45,8 @@ var (
 	ErrMalformed = errors.New("no brake message")
 	// ErrForged means that no key of this member's has made the signature.
 	ErrForged = errors.New("brake message with a signature of another key")
-	// ErrMessage means that a message cannot be signed as it stands.
-	ErrMessage = errors.New("bad brake message")
+	// errMessage means that a message cannot be signed as it stands.
+	errMessage = errors.New("bad brake message")
 )
 
 // Message is one setting of the brake.
@@ -82,7 +82,7 @@ func (k PrivateKey) Sign(m Message) (Signed, error) {
 	body := m.encode()
 	signature, err := k.key.Sign(nil, body, options())
 	if err != nil {
-		return Signed{}, fmt.Errorf("%w: %w", ErrMessage, err)
+		return Signed{}, fmt.Errorf("%w: %w", errMessage, err)
 	}
 	m.At = time.UnixMicro(m.At.UnixMicro()).UTC()
 	return Signed{Message: m, raw: string(append(body, signature...))}, nil
@@ -121,11 +121,11 @@ func options() *ed25519.Options { return &ed25519.Options{Hash: crypto.Hash(0), 
 func (m Message) check() error {
 	switch {
 	case m.Generation == 0:
-		return fmt.Errorf("generation 0: %w", ErrMessage)
+		return fmt.Errorf("generation 0: %w", errMessage)
 	case len(m.Actor) > MaxActor || !Printable(m.Actor):
-		return fmt.Errorf("actor of %d bytes: %w", len(m.Actor), ErrMessage)
+		return fmt.Errorf("actor of %d bytes: %w", len(m.Actor), errMessage)
 	case len(m.Reason) > MaxReason || !Printable(m.Reason):
-		return fmt.Errorf("reason of %d bytes: %w", len(m.Reason), ErrMessage)
+		return fmt.Errorf("reason of %d bytes: %w", len(m.Reason), errMessage)
 	}
 	return nil
 }

@@ -124,7 +124,7 @@ func TestBadMessagesAreNotSigned(t *testing.T) {
 		"line break":    {Generation: 1, Reason: "a\nb"},
 		"not UTF-8":     {Generation: 1, Actor: "\xff"},
 	} {
-		if _, err := private.Sign(m); !errors.Is(err, ErrMessage) {
+		if _, err := private.Sign(m); !errors.Is(err, errMessage) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -46,8 +46,8 @@ func (o *Output) JSON(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// JSONLine writes v as one line of JSON, for watches and logs.
-func (o *Output) JSONLine(w io.Writer, v any) error {
+// jsonLine writes v as one line of JSON, for watches and logs.
+func (o *Output) jsonLine(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)

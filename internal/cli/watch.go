@@ -63,7 +63,7 @@ const clearScreen = "\x1b[H\x1b[2J"
 func (o *Output) Print(cmd *cobra.Command, w *Watch, v any, text func(io.Writer) error) error {
 	switch {
 	case o.IsJSON() && w.On:
-		return o.JSONLine(cmd.OutOrStdout(), v)
+		return o.jsonLine(cmd.OutOrStdout(), v)
 	case o.IsJSON():
 		return o.JSON(cmd.OutOrStdout(), v)
 	}

@@ -83,9 +83,6 @@ func (q *Queue) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// Dropped returns how many lines were dropped because the reader did not keep up.
-func (q *Queue) Dropped() uint64 { return q.dropped.Load() }
-
 // Failed returns how many lines the output refused.
 func (q *Queue) Failed() uint64 { return q.failed.Load() }
 

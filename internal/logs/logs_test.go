@@ -91,3 +91,6 @@ func TestFailingOutput(t *testing.T) {
 		t.Errorf("failed %d", q.Failed())
 	}
 }
+
+// Dropped returns how many lines were dropped because the reader did not keep up.
+func (q *Queue) Dropped() uint64 { return q.dropped.Load() }

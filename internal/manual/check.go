@@ -42,7 +42,7 @@ func paths(c *cobra.Command) []string {
 // example the schema would not take.
 func (f File) Check() error {
 	var errs []error
-	for _, k := range f.Keys() {
+	for _, k := range f.keys() {
 		if !k.Section && (k.Text == "" || k.Example == "") {
 			errs = append(errs, fmt.Errorf("%s: the example has no value or no comment for %s", f.Name, k.Path))
 		}

@@ -43,9 +43,9 @@ type Key struct {
 	Section bool
 }
 
-// Keys are the keys in the order of the configuration's own structure, with what
+// keys are the keys in the order of the configuration's own structure, with what
 // the example says about them.
-func (f File) Keys() []Key {
+func (f File) keys() []Key {
 	notes := exampleNotes(f.Example)
 	var keys []Key
 	walk(reflect.ValueOf(f.Default), "", func(path string, v reflect.Value, section bool) {
@@ -183,7 +183,7 @@ func (f File) Page() string {
 		"error that names its place. A key that is left out has the default shown here and by " + f.Program + " config show. " + f.Program +
 		" config check runs what the start runs; " + f.Program + " config schema prints a JSON Schema for editors.\n\n" + f.Notes)
 	p.section("KEYS")
-	for _, k := range f.Keys() {
+	for _, k := range f.keys() {
 		if k.Section {
 			p.subsection(k.Path)
 			if k.Text != "" {

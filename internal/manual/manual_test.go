@@ -76,7 +76,7 @@ func TestKeys(t *testing.T) {
 		{Path: "lease", Type: "time", Example: "12s", Text: "3s to 2m", Default: "10s"},
 		{Path: "on", Type: "true or false", Example: "true", Text: "whether at all", Default: "false"},
 	}
-	if got := sampleFile(sampleText).Keys(); !slices.Equal(got, want) {
+	if got := sampleFile(sampleText).keys(); !slices.Equal(got, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", got, want)
 	}
 	page := sampleFile(sampleText).Page()

@@ -59,19 +59,19 @@ func ReadAuthority(p Pair) (*Authority, error) {
 		return nil, err
 	}
 	if !cert.IsCA {
-		return nil, ErrAuthority
+		return nil, errAuthority
 	}
 	block, _ := pem.Decode(p.Key)
 	if block == nil {
-		return nil, fmt.Errorf("%w: its key is not PEM", ErrAuthority)
+		return nil, fmt.Errorf("%w: its key is not PEM", errAuthority)
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("%w: its key: %w", ErrAuthority, err)
+		return nil, fmt.Errorf("%w: its key: %w", errAuthority, err)
 	}
 	own, ok := key.(*ecdsa.PrivateKey)
 	if !ok || !own.PublicKey.Equal(cert.PublicKey) {
-		return nil, fmt.Errorf("%w: the key is another's", ErrAuthority)
+		return nil, fmt.Errorf("%w: the key is another's", errAuthority)
 	}
 	return &Authority{cert: cert, key: own}, nil
 }
@@ -90,7 +90,7 @@ func (a *Authority) Issue(who Identity, now time.Time, life time.Duration) (Pair
 		end = a.cert.NotAfter
 	}
 	c := &x509.Certificate{
-		Subject: pkix.Name{CommonName: who.String()}, URIs: []*url.URL{who.URI()}, NotBefore: now.Add(-skew), NotAfter: end,
+		Subject: pkix.Name{CommonName: who.String()}, URIs: []*url.URL{who.uri()}, NotBefore: now.Add(-skew), NotAfter: end,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth},
 	}
 	return sign(c, a.cert, key, a.key)
@@ -120,11 +120,11 @@ func sign(c, parent *x509.Certificate, key, by *ecdsa.PrivateKey) (Pair, error) 
 func parseCertificate(text []byte) (*x509.Certificate, error) {
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "CERTIFICATE" {
-		return nil, fmt.Errorf("%w: not PEM", ErrAuthority)
+		return nil, fmt.Errorf("%w: not PEM", errAuthority)
 	}
 	c, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrAuthority, err)
+		return nil, fmt.Errorf("%w: %w", errAuthority, err)
 	}
 	return c, nil
 }

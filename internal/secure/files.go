@@ -96,7 +96,7 @@ func (k *Keeper) read() error {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(text) {
-		return fmt.Errorf("tls.ca: %s: %w", k.files.CA, ErrAuthority)
+		return fmt.Errorf("tls.ca: %s: %w", k.files.CA, errAuthority)
 	}
 	cert, err := tls.LoadX509KeyPair(k.files.Cert, k.files.Key)
 	if err != nil {
@@ -218,7 +218,7 @@ func (k *Keeper) Mutual(roles ...string) *tls.Config {
 // verify checks the peer's chain and role, that it is not denied, and what vet says of it.
 func verify(s tls.ConnectionState, roots *x509.CertPool, roles []string, denied *Denials, vet func(Identity) error) error {
 	if len(s.PeerCertificates) == 0 {
-		return ErrNoIdentity
+		return errNoIdentity
 	}
 	leaf := s.PeerCertificates[0]
 	if _, err := leaf.Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
@@ -229,7 +229,7 @@ func verify(s tls.ConnectionState, roots *x509.CertPool, roles []string, denied 
 		return err
 	}
 	if !slices.Contains(roles, who.Role) {
-		return fmt.Errorf("%w: %s, expected %v", ErrRole, who, roles)
+		return fmt.Errorf("%w: %s, expected %v", errRole, who, roles)
 	}
 	if err := denied.Check(leaf); err != nil {
 		return err
@@ -258,7 +258,7 @@ func Anonymous(ca string, protocols []string, roles ...string) (*tls.Config, err
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s: %w", ca, ErrAuthority)
+		return nil, fmt.Errorf("%s: %w", ca, errAuthority)
 	}
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13, NextProtos: protocols,

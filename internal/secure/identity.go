@@ -9,7 +9,7 @@
 //
 // Guarantees: keys are written with mode 0600, never over an existing file; a
 // renewed certificate is taken up without a restart; a certificate without the
-// URI, with two, or of another authority is refused and the refusal says which.
+// uri, with two, or of another authority is refused and the refusal says which.
 //
 // What it never does: decide what a role may do at which call; that is the
 // server's.
@@ -61,8 +61,8 @@ const scheme = "headroom"
 // nameMax bounds a name in a certificate.
 const nameMax = 128
 
-// URI is the identity as a certificate carries it.
-func (i Identity) URI() *url.URL { return &url.URL{Scheme: scheme, Host: i.Role, Path: "/" + i.Name} }
+// uri is the identity as a certificate carries it.
+func (i Identity) uri() *url.URL { return &url.URL{Scheme: scheme, Host: i.Role, Path: "/" + i.Name} }
 
 // Validate checks that the identity can stand in a certificate.
 func (i Identity) Validate() error {
@@ -82,12 +82,12 @@ func (i Identity) Validate() error {
 var (
 	// ErrIdentity means a role or name that no certificate can carry.
 	ErrIdentity = errors.New("secure: bad identity")
-	// ErrNoIdentity means a certificate that names nobody, or more than one.
-	ErrNoIdentity = errors.New("secure: the certificate has no single headroom://ROLE/NAME")
-	// ErrRole means a peer with another role than the one expected.
-	ErrRole = errors.New("secure: the peer has another role")
-	// ErrAuthority means a file that holds no certificate of an authority.
-	ErrAuthority = errors.New("secure: no certificate of an authority")
+	// errNoIdentity means a certificate that names nobody, or more than one.
+	errNoIdentity = errors.New("secure: the certificate has no single headroom://ROLE/NAME")
+	// errRole means a peer with another role than the one expected.
+	errRole = errors.New("secure: the peer has another role")
+	// errAuthority means a file that holds no certificate of an authority.
+	errAuthority = errors.New("secure: no certificate of an authority")
 	// ErrExists means a file that would be overwritten.
 	ErrExists = errors.New("secure: the file exists")
 )
@@ -95,7 +95,7 @@ var (
 // IdentityOf is who the certificate was given to.
 func IdentityOf(c *x509.Certificate) (Identity, error) {
 	if len(c.URIs) != 1 || c.URIs[0].Scheme != scheme {
-		return Identity{}, ErrNoIdentity
+		return Identity{}, errNoIdentity
 	}
 	i := Identity{Role: c.URIs[0].Host, Name: strings.TrimPrefix(c.URIs[0].Path, "/")}
 	return i, i.Validate()

@@ -8,8 +8,8 @@ import (
 
 // Bounds of what one foreign input may cost its parser.
 const (
-	// CheapInput is the longest input, in bytes, that the bounds are for.
-	CheapInput = 64 << 10
+	// cheapInput is the longest input, in bytes, that the bounds are for.
+	cheapInput = 64 << 10
 	// cheapTime is far above what any parser takes, and far below what hurts.
 	cheapTime = time.Second
 	// cheapHeap bounds what is in use at once, bytes.
@@ -21,7 +21,7 @@ const (
 // long: the machine may have been busy.
 func Cheap(tb testing.TB, size int, parse func()) {
 	tb.Helper()
-	if size > CheapInput {
+	if size > cheapInput {
 		tb.Skip("longer than the bounds are for")
 	}
 	took, heap := measured(parse)

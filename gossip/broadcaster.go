@@ -68,9 +68,9 @@ type Told struct {
 	Contested bool
 }
 
-// crier hears brakes and brings them to others. Its methods never wait for the
+// broadcaster hears brakes and brings them to others. Its methods never wait for the
 // network.
-type crier struct {
+type broadcaster struct {
 	keys  brake.Keys
 	log   *slog.Logger
 	self  string // this member's name in memberlist
@@ -88,28 +88,28 @@ type crier struct {
 	contest bool
 }
 
-func newCrier(cfg Config, members func() int) *crier {
-	c := &crier{keys: cfg.BrakeKeys, log: cfg.Logger, newest: cfg.Brake, heard: make(chan struct{}, 1), again: make(chan struct{}, 1)}
+func newBroadcaster(cfg Config, members func() int) *broadcaster {
+	c := &broadcaster{keys: cfg.BrakeKeys, log: cfg.Logger, newest: cfg.Brake, heard: make(chan struct{}, 1), again: make(chan struct{}, 1)}
 	c.queue.NumNodes, c.queue.RetransmitMult = members, retransmitMult
 	return c
 }
 
-// attach gives the crier the others.
-func (c *crier) attach(l *memberlist.Memberlist) {
+// attach gives the broadcaster the others.
+func (c *broadcaster) attach(l *memberlist.Memberlist) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.list = l
 }
 
 // known is the newest brake heard; generation 0 for none.
-func (c *crier) known() brake.Signed {
+func (c *broadcaster) known() brake.Signed {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.newest
 }
 
 // message takes in what another member sent.
-func (c *crier) message(b []byte) {
+func (c *broadcaster) message(b []byte) {
 	if len(b) == 0 {
 		c.drop(brake.ErrMalformed)
 		return
@@ -138,14 +138,14 @@ func (c *crier) message(b []byte) {
 }
 
 // merge takes in what another member knows.
-func (c *crier) merge(state []byte) {
+func (c *broadcaster) merge(state []byte) {
 	if len(state) > 0 {
 		c.message(state)
 	}
 }
 
 // state is what this member tells another that it compares everything with.
-func (c *crier) state() []byte {
+func (c *broadcaster) state() []byte {
 	if s := c.known(); s.Generation > 0 {
 		return append([]byte{kindBrake}, s.Bytes()...)
 	}
@@ -154,7 +154,7 @@ func (c *crier) state() []byte {
 
 // hear judges a brake that was heard. The highest generation wins; a signature is
 // only looked at where it could change something.
-func (c *crier) hear(raw []byte) {
+func (c *broadcaster) hear(raw []byte) {
 	c.mu.Lock()
 	newest, mine := c.newest, c.told > 0 && c.told == c.newest.Generation
 	c.mu.Unlock()
@@ -182,7 +182,7 @@ func (c *crier) hear(raw []byte) {
 
 // take makes a believed brake the newest one, unless a newer one came meanwhile,
 // and passes it on.
-func (c *crier) take(s brake.Signed) {
+func (c *broadcaster) take(s brake.Signed) {
 	c.mu.Lock()
 	if s.Generation <= c.newest.Generation {
 		c.mu.Unlock()
@@ -196,7 +196,7 @@ func (c *crier) take(s brake.Signed) {
 }
 
 // pass gives a brake to a few others now, and to more in the gossip's rounds.
-func (c *crier) pass(s brake.Signed, list *memberlist.Memberlist) {
+func (c *broadcaster) pass(s brake.Signed, list *memberlist.Memberlist) {
 	msg := append([]byte{kindBrake}, s.Bytes()...)
 	c.queue.QueueBroadcast(cry(msg))
 	poke(c.heard)
@@ -210,7 +210,7 @@ func (c *crier) pass(s brake.Signed, list *memberlist.Memberlist) {
 	}
 }
 
-func (c *crier) others(list *memberlist.Memberlist) []*memberlist.Node {
+func (c *broadcaster) others(list *memberlist.Memberlist) []*memberlist.Node {
 	return slices.DeleteFunc(list.Members(), func(n *memberlist.Node) bool { return n.Name == c.self })
 }
 
@@ -228,7 +228,7 @@ func (c cry) Finished() {}
 
 // answer tells who set a brake what this member knows now: that very brake, or
 // one that outranks it.
-func (c *crier) answer(origin string) {
+func (c *broadcaster) answer(origin string) {
 	c.mu.Lock()
 	list, newest := c.list, c.newest
 	c.mu.Unlock()
@@ -249,7 +249,7 @@ func withName(kind byte, name string, s brake.Signed) []byte {
 
 // answered counts an answer to the brake that was set here. An answer with
 // another brake is heard like any other.
-func (c *crier) answered(who string, raw []byte) {
+func (c *broadcaster) answered(who string, raw []byte) {
 	c.mu.Lock()
 	same := c.told > 0 && c.told == c.newest.Generation && c.newest.Is(raw)
 	if same && c.waiting[who] {
@@ -263,7 +263,7 @@ func (c *crier) answered(who string, raw []byte) {
 }
 
 // contested notes that somebody else has used the generation that was set here.
-func (c *crier) contested() {
+func (c *broadcaster) contested() {
 	c.mu.Lock()
 	c.contest = true
 	c.mu.Unlock()
@@ -272,7 +272,7 @@ func (c *crier) contested() {
 
 // begin makes a brake that was set here the newest one and says whom to tell;
 // nobody when a newer one is known.
-func (c *crier) begin(s brake.Signed) []*memberlist.Node {
+func (c *broadcaster) begin(s brake.Signed) []*memberlist.Node {
 	c.mu.Lock()
 	list := c.list
 	c.mu.Unlock()
@@ -296,7 +296,7 @@ func (c *crier) begin(s brake.Signed) []*memberlist.Node {
 }
 
 // silent are the members of list that were told a brake and have not answered.
-func (c *crier) silent(list *memberlist.Memberlist) (out []*memberlist.Node, s brake.Signed) {
+func (c *broadcaster) silent(list *memberlist.Memberlist) (out []*memberlist.Node, s brake.Signed) {
 	all := list.Members()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -315,7 +315,7 @@ func (c *crier) silent(list *memberlist.Memberlist) (out []*memberlist.Node, s b
 var errOld = errors.New("a brake of an old generation")
 
 // drop counts a brake that was not believed, and says the first of each kind.
-func (c *crier) drop(why error) {
+func (c *broadcaster) drop(why error) {
 	c.mu.Lock()
 	count := &c.drops.Malformed
 	switch {
@@ -339,34 +339,34 @@ func (c *crier) drop(why error) {
 
 // Braked tells that another brake was heard since it was last read. It is one
 // channel for one reader and is never closed.
-func (g *Gossip) Braked() <-chan struct{} { return g.crier.heard }
+func (g *Gossip) Braked() <-chan struct{} { return g.broadcaster.heard }
 
 // Brake is the newest brake heard or set; generation 0 for none.
-func (g *Gossip) Brake() brake.Signed { return g.crier.known() }
+func (g *Gossip) Brake() brake.Signed { return g.broadcaster.known() }
 
 // BrakeDrops counts the brakes that were heard and not believed.
 func (g *Gossip) BrakeDrops() Drops {
-	g.crier.mu.Lock()
-	defer g.crier.mu.Unlock()
-	return g.crier.drops
+	g.broadcaster.mu.Lock()
+	defer g.broadcaster.mu.Unlock()
+	return g.broadcaster.drops
 }
 
 // PassOn brings a brake that was heard by another way than gossip to the others.
-func (g *Gossip) PassOn(s brake.Signed) { g.crier.take(s) }
+func (g *Gossip) PassOn(s brake.Signed) { g.broadcaster.take(s) }
 
 // SetBrake tells every member that lives, at once and without waiting for
 // anybody: one packet to each, while those who hear it pass it on. Who does not
 // answer is told again twice, by a connection too. Told says how far it has come.
 func (g *Gossip) SetBrake(s brake.Signed) {
-	for _, n := range g.crier.begin(s) {
-		_ = g.list.SendBestEffort(n, withName(kindTold, g.crier.self, s))
+	for _, n := range g.broadcaster.begin(s) {
+		_ = g.list.SendBestEffort(n, withName(kindTold, g.broadcaster.self, s))
 	}
-	poke(g.crier.again)
+	poke(g.broadcaster.again)
 }
 
 // Told says how far the brake that was set here has come.
 func (g *Gossip) Told() Told {
-	c := g.crier
+	c := g.broadcaster
 	c.mu.Lock()
 	t := Told{Generation: c.told, Heard: c.answers, Contested: c.contest}
 	waiting := make([]string, 0, len(c.waiting))
@@ -388,15 +388,15 @@ func (g *Gossip) insist(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-g.crier.again:
+		case <-g.broadcaster.again:
 		}
 		for i, pause := range []time.Duration{tellAgainFirst, tellAgainSecond} {
 			if !g.unless(ctx, pause) {
 				break // a newer one, or the end
 			}
-			silent, s := g.crier.silent(g.list)
+			silent, s := g.broadcaster.silent(g.list)
 			for _, n := range silent {
-				_ = g.list.SendBestEffort(n, withName(kindTold, g.crier.self, s))
+				_ = g.list.SendBestEffort(n, withName(kindTold, g.broadcaster.self, s))
 			}
 			if i > 0 {
 				continue
@@ -414,8 +414,8 @@ func (g *Gossip) unless(ctx context.Context, d time.Duration) bool {
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
-	case <-g.crier.again:
-		poke(g.crier.again) // its own turn
+	case <-g.broadcaster.again:
+		poke(g.broadcaster.again) // its own turn
 	case <-t.C:
 		return true
 	}
@@ -430,30 +430,30 @@ func (g *Gossip) call(ctx context.Context, slots chan struct{}, n *memberlist.No
 	case <-ctx.Done():
 		return
 	}
-	if left, _ := g.crier.silent(g.list); slices.ContainsFunc(left, func(m *memberlist.Node) bool { return m.Name == n.Name }) {
-		_ = g.list.SendReliable(n, withName(kindTold, g.crier.self, s)) // who stays silent is told of
+	if left, _ := g.broadcaster.silent(g.list); slices.ContainsFunc(left, func(m *memberlist.Node) bool { return m.Name == n.Name }) {
+		_ = g.list.SendReliable(n, withName(kindTold, g.broadcaster.self, s)) // who stays silent is told of
 	}
 }
 
 // delegate is this member's side of memberlist: its description and the brake.
 type delegate struct {
-	meta  []byte
-	crier *crier
+	meta        []byte
+	broadcaster *broadcaster
 }
 
 // NodeMeta is this member's description.
 func (d delegate) NodeMeta(int) []byte { return d.meta }
 
 // NotifyMsg takes in a message; memberlist uses the bytes again.
-func (d delegate) NotifyMsg(b []byte) { d.crier.message(bytes.Clone(b)) }
+func (d delegate) NotifyMsg(b []byte) { d.broadcaster.message(bytes.Clone(b)) }
 
 // GetBroadcasts is what is to be passed on.
 func (d delegate) GetBroadcasts(overhead, limit int) [][]byte {
-	return d.crier.queue.GetBroadcasts(overhead, limit)
+	return d.broadcaster.queue.GetBroadcasts(overhead, limit)
 }
 
 // LocalState is what this member knows.
-func (d delegate) LocalState(bool) []byte { return d.crier.state() }
+func (d delegate) LocalState(bool) []byte { return d.broadcaster.state() }
 
 // MergeRemoteState takes in what another member knows.
-func (d delegate) MergeRemoteState(b []byte, _ bool) { d.crier.merge(bytes.Clone(b)) }
+func (d delegate) MergeRemoteState(b []byte, _ bool) { d.broadcaster.merge(bytes.Clone(b)) }

@@ -230,9 +230,9 @@ func TestReplaysAreOld(t *testing.T) {
 					if kind != kindBrake {
 						msg = withName(kind, "CO/m000/x", s)
 					}
-					g.crier.message(msg)
+					g.broadcaster.message(msg)
 				}
-				g.crier.merge(append([]byte{kindBrake}, s.Bytes()...))
+				g.broadcaster.merge(append([]byte{kindBrake}, s.Bytes()...))
 				g.PassOn(s)
 			}
 			if g.Brake() != now || len(g.Braked()) > 0 && g != b.all[0] {
@@ -283,7 +283,7 @@ func TestForgeriesAreDropped(t *testing.T) {
 func TestRubbishIsDropped(t *testing.T) {
 	t.Parallel()
 	private, keys := brakePair(t)
-	c := newCrier(Config{BrakeKeys: keys, Logger: slog.New(slog.DiscardHandler)}, func() int { return 1 })
+	c := newBroadcaster(Config{BrakeKeys: keys, Logger: slog.New(slog.DiscardHandler)}, func() int { return 1 })
 	good := signed(t, private, 2, "x").Bytes()
 	turned := bytes.Clone(good)
 	turned[len(turned)-1] ^= 1
@@ -309,7 +309,7 @@ func TestRubbishIsDropped(t *testing.T) {
 	if c.known().Generation != 2 {
 		t.Error("the good one was not believed")
 	}
-	none := newCrier(Config{Logger: slog.New(slog.DiscardHandler)}, func() int { return 1 })
+	none := newBroadcaster(Config{Logger: slog.New(slog.DiscardHandler)}, func() int { return 1 })
 	none.message(append([]byte{kindBrake}, good...))
 	if none.known().Generation != 0 || none.drops != (Drops{}) {
 		t.Error("a member without keys took part")
@@ -323,7 +323,7 @@ func TestAnOutrankedSetterIsTold(t *testing.T) {
 		b.all[0].SetBrake(signed(t, b.private, 6, ""))
 		b.within(2*time.Second, "six", func() bool { return know(6, b.all...) })
 		// A coordinator that has lost its memory and has heard nothing yet.
-		c := b.all[1].crier
+		c := b.all[1].broadcaster
 		c.mu.Lock()
 		c.newest = brake.Signed{}
 		c.mu.Unlock()
@@ -343,7 +343,7 @@ func TestHighestGenerationWins(t *testing.T) {
 		pool = append(pool, signed(t, private, g+1, ""), signed(t, private, g+1, "again"), signed(t, other, g+10, "forged"))
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		c := newCrier(Config{BrakeKeys: keys, Logger: slog.New(slog.DiscardHandler)}, func() int { return 1 })
+		c := newBroadcaster(Config{BrakeKeys: keys, Logger: slog.New(slog.DiscardHandler)}, func() int { return 1 })
 		highest := uint64(0)
 		for range rapid.IntRange(1, 40).Draw(t, "messages") {
 			s := pool[rapid.IntRange(0, len(pool)-1).Draw(t, "which")]
@@ -377,7 +377,7 @@ func FuzzMessage(f *testing.F) {
 	f.Add(withName(kindHeard, "", good))
 	f.Add([]byte{kindTold, 255})
 	f.Fuzz(func(t *testing.T, msg []byte) {
-		c := newCrier(Config{BrakeKeys: keys, Logger: slog.New(slog.DiscardHandler)}, func() int { return 1 })
+		c := newBroadcaster(Config{BrakeKeys: keys, Logger: slog.New(slog.DiscardHandler)}, func() int { return 1 })
 		c.message(msg)
 		if s := c.known(); s.Generation != 0 && s != good {
 			t.Fatalf("believed %+v", s)
