@@ -9,15 +9,14 @@ import (
 	"slices"
 	"time"
 
-	"headroom/coordinator/alarms"
-	"headroom/coordinator/leading"
-	"headroom/coordinator/view"
-
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
 	"headroom/coordinator/access"
+	"headroom/coordinator/alarms"
+	"headroom/coordinator/leading"
+	"headroom/coordinator/view"
 	"headroom/internal/cli"
 	"headroom/ledger"
 	"headroom/ledger/leader"

@@ -6,13 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"headroom/coordinator/alarms"
-	"headroom/coordinator/leading"
-	"headroom/coordinator/view"
-
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/alarms"
+	"headroom/coordinator/leading"
+	"headroom/coordinator/view"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/internal/wire"

@@ -10,13 +10,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"headroom/coordinator/leading"
-	"headroom/coordinator/statemachine"
-
 	"github.com/hashicorp/raft"
 	"go.uber.org/goleak"
 
 	"headroom/consensus"
+	"headroom/coordinator/leading"
+	"headroom/coordinator/statemachine"
 	"headroom/internal/config"
 	"headroom/internal/rpc"
 	"headroom/ledger"

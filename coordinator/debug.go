@@ -11,9 +11,6 @@ import (
 	"runtime/pprof"
 	"time"
 
-	"headroom/coordinator/diagnostics"
-	"headroom/coordinator/view"
-
 	"connectrpc.com/connect"
 	"github.com/goccy/go-yaml"
 	"github.com/prometheus/common/expfmt"
@@ -21,6 +18,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/diagnostics"
+	"headroom/coordinator/view"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 )

@@ -17,15 +17,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"headroom/coordinator/denials"
-	"headroom/coordinator/statemachine"
-	"headroom/coordinator/streams"
-
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/coordinator/access"
+	"headroom/coordinator/denials"
+	"headroom/coordinator/statemachine"
+	"headroom/coordinator/streams"
 	"headroom/internal/rpc"
 	"headroom/internal/secure"
 	"headroom/ledger"

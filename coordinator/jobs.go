@@ -7,15 +7,14 @@ import (
 	"slices"
 	"time"
 
-	"headroom/coordinator/arbitration"
-	"headroom/coordinator/leading"
-	"headroom/coordinator/view"
-
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/api/headroom/v1/headroomv1connect"
+	"headroom/coordinator/arbitration"
+	"headroom/coordinator/leading"
+	"headroom/coordinator/view"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/ledger"

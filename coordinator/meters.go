@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"time"
 
-	"headroom/coordinator/leading"
-	"headroom/coordinator/view"
-
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/leading"
+	"headroom/coordinator/view"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/ledger"

@@ -10,9 +10,8 @@ import (
 	"headroom/coordinator/alarms"
 	"headroom/coordinator/leading"
 	"headroom/coordinator/members"
-	"headroom/coordinator/view"
-
 	"headroom/coordinator/metrics"
+	"headroom/coordinator/view"
 	"headroom/internal/listen"
 	"headroom/internal/scrape"
 	"headroom/ledger"

@@ -8,12 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"headroom/coordinator/view"
-
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator/streams"
+	"headroom/coordinator/view"
 	"headroom/ledger"
 	"headroom/units"
 )

@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"headroom/coordinator/alarms"
-
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/alarms"
 	"headroom/ledger"
 )
 

@@ -7,13 +7,12 @@ import (
 	"slices"
 	"time"
 
-	"headroom/coordinator/leading"
-	"headroom/coordinator/view"
-
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
+	"headroom/coordinator/leading"
+	"headroom/coordinator/view"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/jobs/containers"

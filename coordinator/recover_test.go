@@ -12,14 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"headroom/coordinator/members"
-	"headroom/coordinator/recovery"
-	"headroom/coordinator/snapshot"
-
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/consensus"
+	"headroom/coordinator/members"
+	"headroom/coordinator/recovery"
+	"headroom/coordinator/snapshot"
 	"headroom/ledger"
 	"headroom/units"
 )

@@ -7,12 +7,11 @@ import (
 	"fmt"
 	"time"
 
-	"headroom/coordinator/leading"
-	"headroom/coordinator/snapshot"
-
 	"connectrpc.com/connect"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/leading"
+	"headroom/coordinator/snapshot"
 	"headroom/ledger"
 )
 

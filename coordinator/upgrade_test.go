@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"headroom/coordinator/statemachine"
-
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/ledger"

@@ -15,9 +15,8 @@ import (
 	"slices"
 	"time"
 
-	"headroom/coordinator/view"
-
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/view"
 	"headroom/internal/cli"
 	"headroom/ledger"
 	"headroom/units"

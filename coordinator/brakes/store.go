@@ -13,10 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"headroom/coordinator/alarms"
-
 	"github.com/google/renameio/v2"
 
+	"headroom/coordinator/alarms"
 	"headroom/gossip/brake"
 	"headroom/internal/cli"
 	"headroom/ledger"

@@ -14,10 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"headroom/coordinator/members"
-	"headroom/coordinator/recovery"
-	"headroom/coordinator/snapshot"
-
 	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 
@@ -25,6 +21,9 @@ import (
 	"headroom/api/headroom/v1/headroomv1connect"
 	"headroom/consensus"
 	"headroom/coordinator"
+	"headroom/coordinator/members"
+	"headroom/coordinator/recovery"
+	"headroom/coordinator/snapshot"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
 	"headroom/ledger"

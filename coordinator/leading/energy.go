@@ -3,9 +3,8 @@ package leading
 import (
 	"time"
 
-	"headroom/coordinator/arbitration"
-
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/arbitration"
 	"headroom/jobs/energy"
 	"headroom/ledger"
 	"headroom/units"

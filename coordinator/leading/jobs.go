@@ -10,14 +10,12 @@ import (
 	"slices"
 	"time"
 
-	"headroom/coordinator/alarms"
-	"headroom/coordinator/view"
-
-	"headroom/coordinator/arbitration"
-
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/alarms"
+	"headroom/coordinator/arbitration"
+	"headroom/coordinator/view"
 	"headroom/ledger"
 	"headroom/ledger/leader"
 )

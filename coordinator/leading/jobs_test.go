@@ -13,9 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"headroom/coordinator/arbitration"
-
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/arbitration"
 	"headroom/coordinator/streams"
 	"headroom/internal/wire"
 	"headroom/lease"

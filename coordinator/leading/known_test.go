@@ -4,15 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"headroom/coordinator/alarms"
-	"headroom/coordinator/view"
-
-	"headroom/coordinator/arbitration"
-
-	"headroom/coordinator/statemachine"
-
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
+	"headroom/coordinator/alarms"
+	"headroom/coordinator/arbitration"
+	"headroom/coordinator/statemachine"
+	"headroom/coordinator/view"
 	"headroom/ledger"
 	"headroom/units"
 )

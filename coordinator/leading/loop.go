@@ -10,17 +10,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"headroom/coordinator/alarms"
-	"headroom/coordinator/arbitration"
-	"headroom/gossip/brake"
-
-	"headroom/coordinator/statemachine"
-	"headroom/coordinator/streams"
-
 	"headroom/budget"
 	"headroom/consensus"
+	"headroom/coordinator/alarms"
+	"headroom/coordinator/arbitration"
 	"headroom/coordinator/metrics"
+	"headroom/coordinator/statemachine"
+	"headroom/coordinator/streams"
 	"headroom/coordinator/traces"
+	"headroom/gossip/brake"
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/ledger/leader"

@@ -13,18 +13,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"headroom/coordinator/alarms"
-	"headroom/gossip/brake"
-
-	"headroom/coordinator/arbitration"
-
-	"headroom/coordinator/statemachine"
-	"headroom/coordinator/streams"
-
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
 	"headroom/consensus"
+	"headroom/coordinator/alarms"
+	"headroom/coordinator/arbitration"
 	"headroom/coordinator/metrics"
+	"headroom/coordinator/statemachine"
+	"headroom/coordinator/streams"
+	"headroom/gossip/brake"
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/ledger/leader"

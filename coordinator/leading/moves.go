@@ -4,11 +4,10 @@ import (
 	"slices"
 	"strings"
 
-	"headroom/coordinator/arbitration"
-
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/arbitration"
 	"headroom/ledger"
 )
 

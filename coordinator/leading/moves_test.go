@@ -14,11 +14,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"headroom/coordinator/arbitration"
-
 	"google.golang.org/protobuf/proto"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/arbitration"
 	"headroom/internal/wire"
 	"headroom/ledger"
 	"headroom/units"

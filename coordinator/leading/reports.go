@@ -5,7 +5,6 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-
 	"headroom/internal/wire"
 	"headroom/lease"
 )

@@ -23,13 +23,12 @@ import (
 	"strings"
 	"time"
 
+	"headroom/consensus"
 	"headroom/coordinator/denials"
 	"headroom/coordinator/members"
 	"headroom/coordinator/snapshot"
 	"headroom/coordinator/statemachine"
 	"headroom/coordinator/view"
-
-	"headroom/consensus"
 	"headroom/internal/cli"
 	"headroom/ledger"
 	"headroom/units"

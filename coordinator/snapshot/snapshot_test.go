@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"headroom/coordinator/statemachine"
-
 	"headroom/budget"
 	"headroom/consensus"
+	"headroom/coordinator/statemachine"
 	"headroom/internal/cli"
 	"headroom/ledger"
 	"headroom/units"

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-
 	"headroom/lease"
 	"headroom/ledger"
 	"headroom/ledger/leader"

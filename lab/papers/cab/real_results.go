@@ -9,9 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"headroom/coordinator/arbitration"
-
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/coordinator/arbitration"
 	"headroom/jobs/containers"
 	"headroom/lab/cluster"
 	"headroom/lab/hadoop"
