@@ -43,8 +43,8 @@ func New() *Machine {
 	return m
 }
 
-// ErrOutdated ends a server that does not know the rules of an entry.
-var ErrOutdated = errors.New("the log has an entry of rules that this version does not know")
+// errOutdated ends a server that does not know the rules of an entry.
+var errOutdated = errors.New("the log has an entry of rules that this version does not know")
 
 // Applied is what Apply answers to the proposer.
 type Applied struct {
@@ -90,7 +90,7 @@ func (m *Machine) follows(data []byte) error {
 		return nil // Decode says what is wrong with it, alike on every server
 	}
 	if oldest := ledger.OldestRules; head.Rules < oldest || head.Rules > int(m.Rules) {
-		return fmt.Errorf("rules %d, this is version %s with rules %d to %d: %w", head.Rules, cli.Version, oldest, m.Rules, ErrOutdated)
+		return fmt.Errorf("rules %d, this is version %s with rules %d to %d: %w", head.Rules, cli.Version, oldest, m.Rules, errOutdated)
 	}
 	return nil
 }
