@@ -332,6 +332,9 @@ func (t *Table) mayRaise(roll []present, plan []units.Power, list []budget.Node,
 		*p = fixed(&n.Node)
 		if want != budget.NoCap && want > n.Target && n.Owes == "" && n.From == "" && t.mayMove(n, now) {
 			p.Fixed, p.Least, p.Most, p.Demand = false, p.Charge, max(want, p.Charge), want
+			if most, held := t.Held(n.Name, now); held {
+				p.Most = max(p.Least, min(p.Most, most))
+			}
 			p.Behind = t.behind[n.Name]
 		}
 	}
@@ -377,6 +380,9 @@ func planned(s *State, t *Table, now time.Duration, roll []present, totals map[s
 			p.Demand = p.Most
 			if demand := n.heard.report.Demand; demand != nil {
 				p.Demand = *demand
+			}
+			if most, held := t.Held(n.Name, now); held {
+				p.Most = max(p.Least, min(p.Most, most))
 			}
 			p.Behind = t.behind[n.Name]
 			if n.Drained {

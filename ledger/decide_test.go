@@ -332,3 +332,35 @@ func TestStampNamesLeadership(t *testing.T) {
 		t.Errorf("%v after %v", after, before)
 	}
 }
+
+// A held node gets no more than its hold leaves it, and others get its watts; the hold ends by itself.
+func TestHeldNodesLeaveWattsToOthers(t *testing.T) {
+	t.Parallel()
+	s := admitted(t, 300, "n01", "n02")
+	tick(t, s, ledger.Tick{Targets: []ledger.Target{{Node: "n01", Cap: 150 * watt}, {Node: "n02", Cap: 150 * watt}}})
+	table := ledger.NewTable(ledger.DefaultTiming(), 0)
+	table.Holds(map[string]ledger.Hold{"n01": {Most: 110 * watt, Until: 10 * second}})
+	caps := func(at time.Duration) map[string]units.Power {
+		table.Heard(heard("n01", 20+uint64(at/second), s.Nodes["n01"].Seq, s.Nodes["n01"].Target/watt), at)
+		table.Heard(heard("n02", 20+uint64(at/second), s.Nodes["n02"].Seq, s.Nodes["n02"].Target/watt), at)
+		out := map[string]units.Power{}
+		for _, x := range ledger.Decide(s, table, at).Targets {
+			out[x.Node] = x.Cap
+		}
+		return out
+	}
+	if got := caps(0); got["n01"] != 110*watt || got["n02"] != 0 {
+		t.Fatalf("%v, want n01 lowered to 110 W, and n02 raised only after that", got)
+	}
+	if w := ledger.Explain(s, table, 0, "n01"); w.By != "held" || !strings.Contains(w.Words, "110") {
+		t.Errorf("%+v", w)
+	}
+	tick(t, s, ledger.Tick{Targets: []ledger.Target{{Node: "n01", Cap: 110 * watt}}})
+	tick(t, s, ledger.Tick{Acks: []ledger.Ack{{Node: "n01", Process: 1, Number: 21, Seq: s.Nodes["n01"].Seq, Effective: 110 * watt, Stored: 95 * watt}}})
+	if got := caps(2 * second); got["n02"] != 190*watt {
+		t.Errorf("%v, want n02 raised to 190 W", got)
+	}
+	if _, held := table.Held("n01", 10*second); held {
+		t.Error("the hold does not end")
+	}
+}

@@ -10,7 +10,7 @@ import (
 
 // Why says what keeps a node's cap where it is.
 type Why struct {
-	// By is one of the words of budget.Bound, or "drained", "brake", "restored" or "sprint".
+	// By is one of the words of budget.Bound, or "drained", "brake", "restored", "sprint" or "held".
 	By string
 	// Domain that is full, when By is budget.ByDomain.
 	Domain string
@@ -34,6 +34,7 @@ func Explain(s *State, t *Table, now time.Duration, node string) Why {
 	if planned, ok := plan.Caps[node]; ok {
 		w.Planned = &planned
 	}
+	most, held := t.Held(node, now)
 	switch {
 	case s.Brake.Active():
 		w.By, w.Words = "brake", "the brake is set: every node goes to its fail-safe cap"
@@ -45,6 +46,8 @@ func Explain(s *State, t *Table, now time.Duration, node string) Why {
 		w.By, w.Words = "drained", fmt.Sprintf("it is drained: it goes to its least cap %v", n.Least())
 	case s.Restored && *w.Planned > n.Target:
 		w.By, w.Words = "restored", "the cluster was restored: nothing is raised until every node has shown what it holds"
+	case w.By == budget.ByMost && held:
+		w.By, w.Words = "held", fmt.Sprintf("it is held at %v: a watt is worth more to the jobs of other nodes", most)
 	case w.By == budget.ByMost:
 		w.Words = fmt.Sprintf("it is at its most, %v", n.Most())
 	case w.By == budget.ByLeast:

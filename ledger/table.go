@@ -110,10 +110,27 @@ type Table struct {
 	sorted []*entry        // as names
 	rolls  []present       // room for a roll, see blank
 	behind map[string]bool // nodes with jobs behind schedule
+	holds  map[string]Hold // nodes whose jobs leave watts to others
 }
 
-// Behind tells the table which nodes run jobs that are behind schedule.
+// Hold bounds what plans give a node, until a moment of the leader's monotonic time: jobs elsewhere need the watts more.
+// It only lowers, and ends by itself, so it is not in the log: the targets that follow from it are.
+type Hold struct {
+	Most  units.Power
+	Until time.Duration
+}
+
+// Behind sets which nodes run jobs that are behind schedule.
 func (t *Table) Behind(nodes map[string]bool) { t.behind = nodes }
+
+// Holds sets which nodes are held; those that were and are not named are free at once.
+func (t *Table) Holds(nodes map[string]Hold) { t.holds = nodes }
+
+// Held returns what a hold leaves a node; false without one.
+func (t *Table) Held(node string, now time.Duration) (units.Power, bool) {
+	h, held := t.holds[node]
+	return h.Most, held && now < h.Until
+}
 
 // Brake is the highest brake generation that a heard node has stored.
 func (t *Table) Brake() uint64 {

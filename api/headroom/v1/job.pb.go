@@ -1300,7 +1300,9 @@ type JobProgress struct {
 	// Counts the executions of the job from 1; a killed job starts again from the beginning.
 	Run uint32 `protobuf:"varint,19,opt,name=run,proto3" json:"run,omitempty"`
 	// Where it is in its buffer, 1 is next; 0 when it does not wait.
-	Place         uint32 `protobuf:"varint,20,opt,name=place,proto3" json:"place,omitempty"`
+	Place uint32 `protobuf:"varint,20,opt,name=place,proto3" json:"place,omitempty"`
+	// Its engine drops tasks of stages to come only, and none of a stage that runs (Spark).
+	Ahead         bool `protobuf:"varint,21,opt,name=ahead,proto3" json:"ahead,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1473,6 +1475,13 @@ func (x *JobProgress) GetPlace() uint32 {
 		return x.Place
 	}
 	return 0
+}
+
+func (x *JobProgress) GetAhead() bool {
+	if x != nil {
+		return x.Ahead
+	}
+	return false
 }
 
 type DropTasksRequest struct {
@@ -2187,7 +2196,10 @@ type ClassPoint struct {
 	// How long after its dispatch a job sprints; absent where they do not.
 	SprintAfterS *float64 `protobuf:"fixed64,3,opt,name=sprint_after_s,json=sprintAfterS,proto3,oneof" json:"sprint_after_s,omitempty"`
 	// How it was found, in words: "scheduler.yaml", or what the model says.
-	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	Why string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	// The price of quality: how many seconds sooner a job of the class must end for one percent of its tasks to be given
+	// up; absent for the default.
+	QualityPriceS *float64 `protobuf:"fixed64,5,opt,name=quality_price_s,json=qualityPriceS,proto3,oneof" json:"quality_price_s,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2250,12 +2262,19 @@ func (x *ClassPoint) GetWhy() string {
 	return ""
 }
 
+func (x *ClassPoint) GetQualityPriceS() float64 {
+	if x != nil && x.QualityPriceS != nil {
+		return *x.QualityPriceS
+	}
+	return 0
+}
+
 // EngineReport is what an engine has to share out.
 type EngineReport struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "yarn".
+	// "local", "yarn" or "spark".
 	Engine string `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
-	// Containers that its running nodes hold together.
+	// Containers that its running nodes hold together: a container runs one task at a time. Local: slots; Spark: cores.
 	Containers uint32 `protobuf:"varint,2,opt,name=containers,proto3" json:"containers,omitempty"`
 	// Containers that each job takes for itself, beside its tasks (YARN: what its application master takes, in units of the container).
 	Overhead uint32 `protobuf:"varint,3,opt,name=overhead,proto3" json:"overhead,omitempty"`
@@ -2704,7 +2723,9 @@ func (x *SprintDirective) GetDurationMs() int64 {
 	return 0
 }
 
-// DeflateDirective tells that a job is to run on fewer of its tasks from now on, as committed.
+// DeflateDirective tells that a job is to run on fewer of its tasks from now on, as committed. Of n tasks ceil(n (1 - theta))
+// run. Tasks that have begun run on: an engine that chooses late gives up tasks that have not begun, as many as the ratio
+// leaves room for; each is recorded before anything follows from it (DropTasks) where the choice does not follow from the seed.
 type DeflateDirective struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -2767,9 +2788,11 @@ func (x *DeflateDirective) GetSeed() uint64 {
 
 // ShareDirective tells how many containers each job of an engine may hold. Jobs that are not named are the engine's own affair.
 type ShareDirective struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Engine        string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
-	Jobs          []*JobShare            `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Engine string                 `protobuf:"bytes,1,opt,name=engine,proto3" json:"engine,omitempty"`
+	// In the order in which free containers go to the jobs: the first one that can use a container gets it, up to its share.
+	// Where an engine can let jobs exceed their shares while nobody else needs the containers, it does so in the same order.
+	Jobs          []*JobShare `protobuf:"bytes,2,rep,name=jobs,proto3" json:"jobs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2822,7 +2845,7 @@ func (x *ShareDirective) GetJobs() []*JobShare {
 type JobShare struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Containers, those of the job itself included.
+	// Containers, those of the job itself included. 0: it waits, and holds no more than it needs to be there.
 	Containers    uint32 `protobuf:"varint,2,opt,name=containers,proto3" json:"containers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3126,7 +3149,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\v_containersB\x11\n" +
 	"\x0f_uncapped_low_sB\x12\n" +
 	"\x10_uncapped_high_sB\a\n" +
-	"\x05_move\"\x93\x06\n" +
+	"\x05_move\"\xa9\x06\n" +
 	"\vJobProgress\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.headroom.v1.JobStateR\x05state\x12\x14\n" +
@@ -3153,7 +3176,8 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"sprint_due\x18\x12 \x01(\bR\tsprintDue\x12\x10\n" +
 	"\x03run\x18\x13 \x01(\rR\x03run\x12\x14\n" +
-	"\x05place\x18\x14 \x01(\rR\x05place\x1a<\n" +
+	"\x05place\x18\x14 \x01(\rR\x05place\x12\x14\n" +
+	"\x05ahead\x18\x15 \x01(\bR\x05ahead\x1a<\n" +
 	"\x0eRunningOnEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01B\r\n" +
@@ -3210,14 +3234,16 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"discipline\x18\x03 \x01(\tR\n" +
 	"discipline\x121\n" +
-	"\aclasses\x18\x04 \x03(\v2\x17.headroom.v1.ClassPointR\aclasses\"\x86\x01\n" +
+	"\aclasses\x18\x04 \x03(\v2\x17.headroom.v1.ClassPointR\aclasses\"\xc7\x01\n" +
 	"\n" +
 	"ClassPoint\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05theta\x18\x02 \x01(\x01R\x05theta\x12)\n" +
 	"\x0esprint_after_s\x18\x03 \x01(\x01H\x00R\fsprintAfterS\x88\x01\x01\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03whyB\x11\n" +
-	"\x0f_sprint_after_s\"|\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\x12+\n" +
+	"\x0fquality_price_s\x18\x05 \x01(\x01H\x01R\rqualityPriceS\x88\x01\x01B\x11\n" +
+	"\x0f_sprint_after_sB\x12\n" +
+	"\x10_quality_price_s\"|\n" +
 	"\fEngineReport\x12\x16\n" +
 	"\x06engine\x18\x01 \x01(\tR\x06engine\x12\x1e\n" +
 	"\n" +
