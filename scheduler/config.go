@@ -94,6 +94,7 @@ classes:                              # priority classes, highest first; 1 to 10
     theta: 0%                         # da, dias: part of the map tasks that its jobs drop, never below a job's own floor; auto: found from max_error, latency and profile
     sprint_after: ""                  # nps, dias: how long after its start a job sprints, 65s, 0s at once; empty: never; auto: found from latency and the sprint budget
     deadline: ""                      # deadline of its jobs that name none, from their submission, 10m; empty: none
+    quality_price: ""                 # how much sooner a job must end for one percent of its tasks to be given up, 3s; empty: the arbiter's own price
     max_error: ""                     # auto: the most error of a result, 15%; empty: none is taken
     profile: ""                       # auto: the profile that says how the error grows with the drop ratio
     latency:                          # auto: bounds of the time from submission to end; empty: none

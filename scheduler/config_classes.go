@@ -27,6 +27,9 @@ type Class struct {
 	SprintAfter string `yaml:"sprint_after"`
 	// Deadline is for jobs that name none, from their submission; empty is none.
 	Deadline string `yaml:"deadline"`
+	// QualityPrice is how many seconds sooner a job must end for one percent of its tasks to be given up; empty is the
+	// arbiter's own price.
+	QualityPrice string `yaml:"quality_price"`
 	// MaxError, Profile and Latency are what "auto" keeps to.
 	MaxError string  `yaml:"max_error"`
 	Profile  string  `yaml:"profile"`
@@ -91,6 +94,17 @@ func (k Class) deadline() (time.Duration, bool) {
 	}
 	d, err := config.ParseDuration(k.Deadline)
 	return d, err == nil
+}
+
+// prices are the classes' prices of quality, 0 for the arbiter's own.
+func (c *Config) prices() []time.Duration {
+	out := make([]time.Duration, len(c.Classes))
+	for i, k := range c.Classes {
+		if k.QualityPrice != "" {
+			out[i], _ = config.ParseDuration(k.QualityPrice)
+		}
+	}
+	return out
 }
 
 // deadlineFor is the deadline of a job: its own, or its class's; 0 for none.
@@ -168,7 +182,7 @@ func (c *Config) checkClass(file jobfile.Source, at string, k Class, twice bool)
 		return bad(".max_error", "the most error of a result: 15% or 0.15", "max_error %q of class %s must be from 0 to 1 (100%%)", k.MaxError, k.Name)
 	}
 	for _, t := range []struct{ key, text string }{
-		{".sprint_after", k.SprintAfter}, {".deadline", k.Deadline}, {".latency.mean", k.Latency.Mean}, {".latency.p95", k.Latency.P95},
+		{".sprint_after", k.SprintAfter}, {".deadline", k.Deadline}, {".quality_price", k.QualityPrice}, {".latency.mean", k.Latency.Mean}, {".latency.p95", k.Latency.P95},
 	} {
 		if t.text == "" || (t.text == auto && t.key == ".sprint_after") {
 			continue

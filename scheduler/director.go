@@ -22,6 +22,8 @@ const (
 	// directBackoffMin and directBackoffMax bound the wait before the stream is opened again.
 	directBackoffMin = 100 * time.Millisecond
 	directBackoffMax = time.Second
+	// engineLocal is the engine of our own workers, as the coordinators call it.
+	engineLocal = "local"
 	// directivesMax is how many directives may wait to be carried out.
 	directivesMax = 64
 )
@@ -149,6 +151,9 @@ func (d *director) leads(l *headroomv1.Leader, address string) (moved bool, err 
 func (d *director) obey(ctx context.Context, st *directStream, m *headroomv1.Directive) error {
 	reply := make(chan error, 1)
 	e := directiveEvent{stamp: stampFromProto(m), sprint: m.GetSprint(), deflate: m.GetDeflate(), reason: m.GetReason(), reply: reply}
+	if s := m.GetShare(); s.GetEngine() == engineLocal {
+		e.shares = s
+	}
 	if c := m.GetCap(); c != nil {
 		e.node, e.cap = c.GetNode(), capFromProto(c)
 	}
@@ -177,9 +182,12 @@ func (d *director) report(ctx context.Context, st *directStream) error {
 	for _, j := range v.jobs {
 		r.Jobs = append(r.Jobs, progressToProto(j.JobView))
 	}
+	if v.capacity > 0 {
+		r.Engines = append(r.Engines, &headroomv1.EngineReport{Engine: engineLocal, Containers: count(v.capacity)})
+	}
 	if d.engines.yarn != nil {
 		jobs, engine := d.engines.yarn.Report()
-		r.Jobs, r.Engines = append(r.Jobs, jobs...), []*headroomv1.EngineReport{engine}
+		r.Jobs, r.Engines = append(r.Jobs, jobs...), append(r.Engines, engine)
 	}
 	return st.Send(&headroomv1.SchedulerMessage{Message: &headroomv1.SchedulerMessage_Progress{Progress: r}})
 }

@@ -205,7 +205,9 @@ type directiveEvent struct {
 	// sprint and deflate are nil unless the directive is one.
 	sprint  *headroomv1.SprintDirective
 	deflate *headroomv1.DeflateDirective
-	reason  string
+	// shares are those of our own workers' slots; nil unless the directive has them.
+	shares *headroomv1.ShareDirective
+	reason string
 	reply   chan<- error
 }
 
@@ -221,6 +223,10 @@ func (e directiveEvent) apply(l *loop, now time.Time) {
 	}
 	if e.sprint != nil {
 		l.sprints(now, e.sprint)
+	}
+	if e.shares != nil {
+		l.core.Share(sharesFromProto(e.shares))
+		l.logger.Info("shares of slots", slog.Int("jobs", len(e.shares.GetJobs())), slog.String("reason", e.reason))
 	}
 	if d := e.deflate; d != nil {
 		e.reply <- l.core.Deflate(d.GetId(), d.GetTheta(), d.GetSeed(), e.reason)
@@ -253,6 +259,8 @@ type view struct {
 	workers []dispatch.WorkerView
 	// dispatch is how jobs begin.
 	dispatch *headroomv1.Dispatch
+	// capacity is how many slots the workers may use together.
+	capacity int
 }
 
 // jobAndSpec is a job with its specification.
@@ -273,7 +281,7 @@ type viewEvent struct {
 }
 
 func (e viewEvent) apply(l *loop, now time.Time) {
-	v := view{ready: l.ready, workers: l.core.Workers(), dispatch: l.dispatch()}
+	v := view{ready: l.ready, workers: l.core.Workers(), dispatch: l.dispatch(), capacity: l.core.Capacity()}
 	for _, j := range l.core.Jobs(now) {
 		if (e.id != "" && j.ID != e.id) || (e.live && j.State.Ended()) {
 			continue
@@ -312,6 +320,9 @@ func (l *loop) dispatch() *headroomv1.Dispatch {
 		if l.queue.Discipline.Sprints() && k.Sprint {
 			after := k.SprintAfter.Seconds()
 			p.SprintAfterS = &after
+		}
+		if i < len(l.prices) && l.prices[i] > 0 {
+			p.QualityPriceS = new(l.prices[i].Seconds())
 		}
 		d.Classes = append(d.Classes, p)
 		d.Waiting = append(d.Waiting, count(len(l.queue.Waiting(i))))

@@ -34,6 +34,8 @@ type loop struct {
 	// are what was measured of the classes' jobs.
 	points    []string
 	histories []history
+	// prices are the classes' prices of quality; 0 for the arbiter's own.
+	prices []time.Duration
 }
 
 // record is what the core does not need of a job.
@@ -64,6 +66,7 @@ func newLoop(s *Server) *loop {
 		sessions: make(map[string]*session),
 		kept:     standingOf(s.queue),
 		points:   make([]string, len(s.cfg.Classes)),
+		prices:   s.cfg.prices(),
 
 		histories: make([]history, len(s.cfg.Classes)),
 	}

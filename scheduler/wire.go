@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
@@ -64,11 +65,11 @@ func progressToProto(v dispatch.JobView) *headroomv1.JobProgress {
 		p.RunningOn[node] = count(n)
 	}
 	p.Run, p.Place, p.SprintDue = v.Run.Number, count(v.Place), v.Due
+	p.Most = count(v.Slots)
 	if v.Engine == "" {
-		p.Pending = count(v.Tasks - v.Done - v.Dropped - v.Running)
-	}
-	if v.Engine != "" {
-		p.Containers = count(v.Progress.Executors)
+		p.Pending, p.Containers = count(v.Tasks-v.Done-v.Dropped-v.Running), p.GetRunning()
+	} else {
+		p.Containers, p.Ahead = count(v.Progress.Executors), true
 	}
 	if v.State == dispatch.Running && v.Run.Decided {
 		p.Theta = &v.Run.Theta
@@ -78,6 +79,15 @@ func progressToProto(v dispatch.JobView) *headroomv1.JobProgress {
 		p.SprintAfterS = &s
 	}
 	return p
+}
+
+// sharesFromProto are shares of slots as the core has them.
+func sharesFromProto(d *headroomv1.ShareDirective) []dispatch.Share {
+	shares := make([]dispatch.Share, 0, len(d.GetJobs()))
+	for _, j := range d.GetJobs() {
+		shares = append(shares, dispatch.Share{Job: j.GetId(), Slots: int(min(j.GetContainers(), math.MaxInt32))})
+	}
+	return shares
 }
 
 // detailToProto is what listings show of a run; nil before the first.

@@ -94,8 +94,8 @@ func (y yarnCoordinators) DropTasks(ctx context.Context, r *headroomv1.DropTasks
 func (e *engines) carryOut(d *headroomv1.Directive) error {
 	share, stop := d.GetShare(), d.GetStop()
 	switch {
-	case share == nil && stop == nil:
-		return nil
+	case share == nil && stop == nil, share.GetEngine() == engineLocal:
+		return nil // the loop's
 	case share.GetEngine() == spark.Name && e.spark != nil:
 		return e.shareSpark(share)
 	case e.yarn == nil || (share != nil && share.GetEngine() != yarn.Name):

@@ -140,7 +140,9 @@ type job struct {
 	launched bool
 	progress EngineProgress
 	maps     []task
-	// pending are the map tasks to start, lowest first.
+	// places are those of its map tasks in the order in which they start; nil where that is the order of their indexes.
+	places []int
+	// pending are the map tasks to start, in that order.
 	// Invariant: exactly the indexes of maps in state taskPending, while the job has not ended.
 	pending []int
 	reduce  task
@@ -169,8 +171,8 @@ type worker struct {
 // events at the same times give the same actions.
 //
 // Guarantees: a node never starts a task beyond its usable slots; inside a class
-// jobs start in the order of their submission, and no job starts while one of a
-// higher class waits; a running job is killed by the discipline "p" alone, and then
+// jobs begin in the order of their submission, and no job begins while one of a
+// higher class waits, unless shares name others (see Share); a running job is killed by the discipline "p" alone, and then
 // starts again from the beginning; no more jobs run at once than the discipline
 // allows; while a usable slot is free, no task that may run waits; no task starts
 // before the drop ratio of its run is committed; a task counts once, whatever
@@ -187,8 +189,16 @@ type Core struct {
 	ended   []string // ended jobs, oldest first, at most EndedMax
 	workers map[string]*worker
 	caps    map[string]Cap
+	// shares are how many slots each job may hold before others get theirs, in the order of service; empty: no shares.
+	shares  []Share
 	hold    time.Time
 	actions []Action
+}
+
+// Share is how many slots a job holds before jobs that are named after it get any.
+type Share struct {
+	Job   string
+	Slots int
 }
 
 // New is a core without jobs and workers. queue is a dispatcher without jobs,
@@ -225,10 +235,34 @@ func (c *Core) Add(now time.Time, p Plan, past Past) error {
 		return fmt.Errorf("job %s: class %q: %w", p.ID, p.Class, ErrUnknownClass)
 	}
 	j := &job{Plan: p, rank: rank, maps: make([]task, p.Tasks)}
+	j.order(c.draws)
 	j.restore(past)
 	c.jobs[p.ID] = j
 	return c.enter(now, j, past)
 }
+
+// order sets the order in which map tasks start. A job that may end on fewer than all starts those last that a drop
+// ratio would give up first, so that a ratio that rises late still finds them.
+func (j *job) order(draws func(seed uint64) func() uint64) {
+	if j.Engine != "" || j.MinTasks >= 1 {
+		return
+	}
+	j.places = make([]int, j.Tasks)
+	for i, index := range DropOrder(j.Tasks, draws(buffers.Seed(j.ID))) {
+		j.places[index] = j.Tasks - 1 - i
+	}
+}
+
+// place is where a map task stands in the order in which they start.
+func (j *job) place(index int) int {
+	if j.places == nil {
+		return index
+	}
+	return j.places[index]
+}
+
+// compare orders map tasks by when they start.
+func (j *job) compare(a, b int) int { return cmp.Compare(j.place(a), j.place(b)) }
 
 // restore marks the tasks that were over before.
 func (j *job) restore(past Past) {
@@ -253,6 +287,7 @@ func (j *job) restore(past Past) {
 			j.pending = append(j.pending, i)
 		}
 	}
+	slices.SortFunc(j.pending, j.compare)
 	if past.ReduceDone && len(j.pending) == 0 {
 		j.reduce.state = taskDone
 	}

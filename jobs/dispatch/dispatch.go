@@ -59,10 +59,87 @@ func (c *Core) dispatch(now time.Time) (again bool) {
 	c.queue.Hold(!c.able())
 	again = c.carry(now, c.queue.Step(now))
 	free := c.free()
-	for _, j := range c.active {
-		c.feed(j, free)
+	return c.serve(now, free) || c.share(now, free) || again
+}
+
+// turn is a job and how many slots it may hold when its turn comes.
+type turn struct {
+	job  *job
+	most int
+}
+
+// serve hands free slots to jobs: first up to their shares, in the order of the shares, then to all that run, in the same
+// order. It reports whether a job has begun that may end or wait at once.
+func (c *Core) serve(now time.Time, free map[string]int) (again bool) {
+	turns := c.turns()
+	for _, t := range turns {
+		if t.job.state == Queued && len(free) > 0 {
+			run, _ := c.queue.Begin(now, t.job.ID)
+			c.begin(now, t.job, run)
+			again = true
+		}
+		if t.job.state == Running {
+			c.feed(t.job, free, t.most)
+		}
 	}
-	return c.share(now, free) || again
+	for _, t := range turns {
+		if t.job.state == Running {
+			c.feed(t.job, free, t.job.Slots)
+		}
+	}
+	return again
+}
+
+// turns are the jobs in the order in which they get free slots: by class and submission where there are no shares. Jobs
+// without a share come before those of lower classes that have one, and behind all others. Where the discipline leaves it
+// to the holder of the slots when jobs begin, a share lets one begin that waits, and among shares so does a class above
+// that of a job that runs.
+func (c *Core) turns() []turn {
+	var turns []turn
+	named := make(map[string]bool, len(c.shares))
+	for _, s := range c.shares {
+		j := c.jobs[s.Job]
+		if j == nil || named[s.Job] || !(j.state == Running || j.state == Queued && s.Slots > 0 && c.mayBegin(j)) {
+			continue
+		}
+		named[s.Job] = true
+		turns = append(turns, turn{j, s.Slots})
+	}
+	unnamed := c.active
+	if j := c.head(); len(c.shares) > 0 && j != nil && c.mayBegin(j) && slices.ContainsFunc(c.active, func(o *job) bool { return o.rank > j.rank }) {
+		unnamed = insert(slices.Clone(unnamed), j)
+	}
+	for _, j := range unnamed {
+		if named[j.ID] {
+			continue
+		}
+		at := slices.IndexFunc(turns, func(t turn) bool { return named[t.job.ID] && t.job.rank > j.rank })
+		if at < 0 {
+			at = len(turns)
+		}
+		turns = slices.Insert(turns, at, turn{j, j.Slots})
+	}
+	return turns
+}
+
+// mayBegin reports whether a waiting job may begin because slots are free.
+func (c *Core) mayBegin(j *job) bool {
+	return c.queue.Discipline == buffers.Shared && j.Engine == "" && c.head() != nil
+}
+
+// Share takes over how many slots jobs hold before others get theirs, in the order of service. Slots that nobody
+// needs for his share go to whoever can use them, in the same order, so that none is idle while a task waits. Jobs
+// that are not named come after the others; nobody named: class and submission decide.
+func (c *Core) Share(shares []Share) { c.shares = slices.Clone(shares) }
+
+// Capacity returns how many slots the connected workers may use now.
+func (c *Core) Capacity() (slots int) {
+	for name, w := range c.workers {
+		if w.connected {
+			slots += c.usable(name, w)
+		}
+	}
+	return slots
 }
 
 // able tells whether there is somebody to run the job that is next.
@@ -92,7 +169,7 @@ func (c *Core) share(now time.Time, free map[string]int) (again bool) {
 		}
 		run, _ := c.queue.Begin(now, j.ID)
 		c.begin(now, j, run)
-		c.feed(j, free)
+		c.feed(j, free, j.Slots)
 		again = again || j.running == 0
 	}
 }
@@ -126,12 +203,12 @@ func (c *Core) usable(name string, w *worker) int {
 	return UsableSlots(cap, w.slots)
 }
 
-// feed starts tasks of j while it may run more and slots are free.
-func (c *Core) feed(j *job, free map[string]int) {
+// feed starts tasks of j while it runs fewer than most, may run more and slots are free.
+func (c *Core) feed(j *job, free map[string]int, most int) {
 	if !j.ready() {
 		return
 	}
-	for j.running < j.Slots && len(free) > 0 {
+	for j.running < min(most, j.Slots) && len(free) > 0 {
 		phase, index, ok := j.next()
 		if !ok {
 			return
@@ -145,7 +222,7 @@ func (c *Core) feed(j *job, free map[string]int) {
 	}
 }
 
-// next is the task to start next: the lowest pending map task, or the reduce
+// next is the task to start next: the first pending map task, or the reduce
 // task once every map task is over.
 func (j *job) next() (phase Phase, index int, ok bool) {
 	if len(j.pending) > 0 {
@@ -221,7 +298,7 @@ func (c *Core) requeue(j *job, phase Phase, index int) {
 	t.state = taskPending
 	j.running--
 	if phase == PhaseMap {
-		at, _ := slices.BinarySearch(j.pending, index)
+		at, _ := slices.BinarySearchFunc(j.pending, index, j.compare)
 		j.pending = slices.Insert(j.pending, at, index)
 	}
 }

@@ -199,9 +199,12 @@ func (l *lab) carryOut(a Action) {
 	}
 }
 
-// checkOrder: a job starts only as the oldest of the highest class that waits.
+// checkOrder: a job starts only as the oldest of the highest class that waits, unless a share lets it.
 func (l *lab) checkOrder(id string) {
 	j := l.jobs[id]
+	if l.discipline == buffers.Shared && slices.ContainsFunc(l.core.shares, func(s Share) bool { return s.Job == id }) {
+		return
+	}
 	for _, other := range slices.Sorted(maps.Keys(l.jobs)) {
 		o := l.jobs[other]
 		if other == id || o.started || o.end != nil {
@@ -495,6 +498,18 @@ func (l *lab) setCap() {
 	l.step()
 }
 
+// setShares names some jobs, also such that are not there, with more or fewer slots than there are; or lifts all shares.
+func (l *lab) setShares() {
+	var shares []Share
+	for _, id := range append(slices.Sorted(maps.Keys(l.jobs)), "nobody") {
+		if rapid.Bool().Draw(l.T, "named") {
+			shares = append(shares, Share{id, rapid.IntRange(0, 9).Draw(l.T, "slots")})
+		}
+	}
+	l.core.Share(shares)
+	l.step()
+}
+
 func (l *lab) cancel() {
 	if len(l.jobs) > 0 {
 		l.core.Cancel(l.now, rapid.SampledFrom(slices.Sorted(maps.Keys(l.jobs))).Draw(l.T, "job"), "cancelled")
@@ -524,6 +539,7 @@ func tellStory(t *rapid.T, d buffers.Discipline) {
 		"succeed 2":  func(*rapid.T) { l.end("") },
 		"fail":       func(*rapid.T) { l.end("exit status 1") },
 		"cap":        func(*rapid.T) { l.setCap() },
+		"shares":     func(*rapid.T) { l.setShares() },
 		"cancel":     func(*rapid.T) { l.cancel() },
 		"answer":     func(*rapid.T) { l.answer() },
 		"second":     func(*rapid.T) { l.pass(time.Second) },

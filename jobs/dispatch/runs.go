@@ -251,7 +251,7 @@ func (c *Core) goBack(now time.Time, j *job) {
 	c.active = slices.DeleteFunc(c.active, func(o *job) bool { return o == j })
 	higher := j.run.Stopping
 	j.run = RunRecord{Number: j.run.Number, Over: true}
-	*j = job{Plan: j.Plan, rank: j.rank, run: j.run, maps: make([]task, j.Tasks)}
+	*j = job{Plan: j.Plan, rank: j.rank, run: j.run, maps: make([]task, j.Tasks), places: j.places}
 	j.restore(Past{})
 	c.act(RequeueJob{Job: j.ID, For: higher, Run: j.run})
 }

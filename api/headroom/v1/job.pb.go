@@ -1302,7 +1302,9 @@ type JobProgress struct {
 	// Where it is in its buffer, 1 is next; 0 when it does not wait.
 	Place uint32 `protobuf:"varint,20,opt,name=place,proto3" json:"place,omitempty"`
 	// Its engine drops tasks of stages to come only, and none of a stage that runs (Spark).
-	Ahead         bool `protobuf:"varint,21,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	Ahead bool `protobuf:"varint,21,opt,name=ahead,proto3" json:"ahead,omitempty"`
+	// The most containers that it may hold, by its own word; 0 for no bound.
+	Most          uint32 `protobuf:"varint,22,opt,name=most,proto3" json:"most,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1482,6 +1484,13 @@ func (x *JobProgress) GetAhead() bool {
 		return x.Ahead
 	}
 	return false
+}
+
+func (x *JobProgress) GetMost() uint32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
 }
 
 type DropTasksRequest struct {
@@ -3149,7 +3158,7 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\v_containersB\x11\n" +
 	"\x0f_uncapped_low_sB\x12\n" +
 	"\x10_uncapped_high_sB\a\n" +
-	"\x05_move\"\xa9\x06\n" +
+	"\x05_move\"\xbd\x06\n" +
 	"\vJobProgress\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12+\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x15.headroom.v1.JobStateR\x05state\x12\x14\n" +
@@ -3177,7 +3186,8 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"sprint_due\x18\x12 \x01(\bR\tsprintDue\x12\x10\n" +
 	"\x03run\x18\x13 \x01(\rR\x03run\x12\x14\n" +
 	"\x05place\x18\x14 \x01(\rR\x05place\x12\x14\n" +
-	"\x05ahead\x18\x15 \x01(\bR\x05ahead\x1a<\n" +
+	"\x05ahead\x18\x15 \x01(\bR\x05ahead\x12\x12\n" +
+	"\x04most\x18\x16 \x01(\rR\x04most\x1a<\n" +
 	"\x0eRunningOnEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01B\r\n" +
