@@ -4,14 +4,10 @@
 package studies
 
 import (
-	"bytes"
-	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -20,11 +16,11 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/jobs/containers"
+	"headroom/lab/jsonfile"
 )
 
 // Bounds of a file of `powerlab allocate`.
 const (
-	maxFile       = 16 << 20
 	maxContainers = 10_000_000
 	// maxSeconds is about a century: more does not fit a time.Duration.
 	maxSeconds = 3e9
@@ -87,15 +83,15 @@ func policyHelp() string {
 // allocate reads the file and divides.
 func allocate(stdin io.Reader, file string) (*allocated, error) {
 	var in allocation
-	if err := readJSON(stdin, file, &in); err != nil {
+	if err := jsonfile.Read(stdin, "--input", file, &in); err != nil {
 		return nil, err
 	}
 	policy, err := containers.ParsePolicy(in.Policy)
 	if err != nil {
-		return nil, badInput(file, "policy %q is none of %v", in.Policy, containers.Policies())
+		return nil, jsonfile.Bad(file, "policy %q is none of %v", in.Policy, containers.Policies())
 	}
 	if in.Containers < 1 || in.Containers > maxContainers {
-		return nil, badInput(file, "containers is %d; it must be from 1 to %d", in.Containers, maxContainers)
+		return nil, jsonfile.Bad(file, "containers is %d; it must be from 1 to %d", in.Containers, maxContainers)
 	}
 	jobs := make([]containers.Job, len(in.Jobs))
 	for i, j := range in.Jobs {
@@ -105,12 +101,12 @@ func allocate(stdin io.Reader, file string) (*allocated, error) {
 	}
 	plan, err := containers.Allocate(policy, in.Containers, jobs, containers.Settings{})
 	if few, ok := errors.AsType[*containers.TooFewError](err); ok {
-		e := badInput(file, "%v", few)
+		e := jsonfile.Bad(file, "%v", few)
 		e.Hint = "give more containers, or leave out the jobs that go without"
 		return nil, e
 	}
 	if err != nil {
-		return nil, badInput(file, "%v", err)
+		return nil, jsonfile.Bad(file, "%v", err)
 	}
 	answer := &allocated{Jobs: []allocatedJob{}}
 	for _, s := range plan.Shares {
@@ -124,17 +120,17 @@ func (j *allocationJob) job(file string, i int) (containers.Job, error) {
 	place := fmt.Sprintf("jobs[%d] (%q): ", i, j.Name)
 	switch {
 	case j.Name == "":
-		return containers.Job{}, badInput(file, "jobs[%d]: name is missing", i)
+		return containers.Job{}, jsonfile.Bad(file, "jobs[%d]: name is missing", i)
 	case (j.Finish == nil) != (j.Uncapped == nil):
-		return containers.Job{}, badInput(file, "%sfinish_s and uncapped_finish_s go together: give both, or neither where they are unknown", place)
+		return containers.Job{}, jsonfile.Bad(file, "%sfinish_s and uncapped_finish_s go together: give both, or neither where they are unknown", place)
 	case j.Finish != nil && !(*j.Finish > 0 && *j.Finish <= maxSeconds):
-		return containers.Job{}, badInput(file, "%sfinish_s is %v; it must be above 0", place, *j.Finish)
+		return containers.Job{}, jsonfile.Bad(file, "%sfinish_s is %v; it must be above 0", place, *j.Finish)
 	case j.Uncapped != nil && !(*j.Uncapped > 0 && *j.Uncapped <= maxSeconds):
-		return containers.Job{}, badInput(file, "%suncapped_finish_s is %v; it must be above 0", place, *j.Uncapped)
+		return containers.Job{}, jsonfile.Bad(file, "%suncapped_finish_s is %v; it must be above 0", place, *j.Uncapped)
 	case !(j.Elapsed >= 0 && j.Elapsed <= maxSeconds):
-		return containers.Job{}, badInput(file, "%selapsed_s is %v; it must be 0 or more", place, j.Elapsed)
+		return containers.Job{}, jsonfile.Bad(file, "%selapsed_s is %v; it must be 0 or more", place, j.Elapsed)
 	case j.Containers < 0 || j.Containers > maxContainers || j.Least < 0 || j.Least > maxContainers:
-		return containers.Job{}, badInput(file, "%scontainers %d and least %d must be from 0 to %d", place, j.Containers, j.Least, maxContainers)
+		return containers.Job{}, jsonfile.Bad(file, "%scontainers %d and least %d must be from 0 to %d", place, j.Containers, j.Least, maxContainers)
 	}
 	job := containers.Job{Name: j.Name, Held: j.Containers, Least: j.Least, Elapsed: seconds(j.Elapsed)}
 	if j.Finish != nil {
@@ -176,87 +172,4 @@ func fileCommand[A interface {
 	cmd.Flags().StringVar(&file, "input", "", "file with "+holds+"; - for stdin")
 	out.Flags(cmd)
 	return cmd
-}
-
-// badInput is a mistake in an input file: exit code 2, with its place.
-func badInput(file, format string, args ...any) *cli.Error {
-	return &cli.Error{
-		Code: "input", Exit: cli.ExitUsage, Message: inputName(file) + ": " + fmt.Sprintf(format, args...),
-		Hint: "correct the file; --help shows what it holds",
-	}
-}
-
-// inputName is how a file is named in errors.
-func inputName(file string) string {
-	if file == "-" {
-		return "stdin"
-	}
-	return file
-}
-
-// readJSON reads the one JSON document of a file, or of stdin for "-", strictly. Its
-// errors name line and column.
-func readJSON(stdin io.Reader, file string, into any) error {
-	if file == "" {
-		return cli.Usage("--input is missing: name a file, or - for stdin")
-	}
-	from := stdin
-	if file != "-" {
-		f, err := os.Open(file)
-		if err != nil {
-			return cli.Usage("--input: %w", err)
-		}
-		defer func() { _ = f.Close() }()
-		from = f
-	}
-	data, err := io.ReadAll(io.LimitReader(from, maxFile+1))
-	if err != nil {
-		return cli.Usage("--input: %w", err)
-	}
-	if len(data) > maxFile {
-		return badInput(file, "larger than %d bytes", maxFile)
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil {
-		return badInput(inputName(file)+place(data, err, dec.InputOffset()), "%s", plainly(err))
-	}
-	if dec.More() {
-		return badInput(inputName(file)+position(data, dec.InputOffset()+1), "a second document")
-	}
-	return nil
-}
-
-// place is where in data err was met; offset is how far the decoder came.
-func place(data []byte, err error, offset int64) string {
-	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
-		offset = e.Offset
-	} else if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		offset = e.Offset
-	} else if _, name, found := strings.Cut(err.Error(), "unknown field "); found {
-		if at := bytes.Index(data, []byte(name)); at >= 0 {
-			offset = int64(at) + 1
-		}
-	} else if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		offset = int64(len(data))
-	}
-	return position(data, offset)
-}
-
-// position is ":line:column" of the byte before offset.
-func position(data []byte, offset int64) string {
-	before := data[:max(0, min(int64(len(data)), offset)-1)]
-	line := bytes.Count(before, []byte("\n")) + 1
-	return fmt.Sprintf(":%d:%d", line, len(before)-bytes.LastIndexByte(before, '\n'))
-}
-
-// plainly is a decoder's error in words.
-func plainly(err error) string {
-	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return fmt.Sprintf("%s cannot be a %s", cmp.Or(e.Field, "the document"), e.Value)
-	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return "it ends too early"
-	}
-	return strings.TrimPrefix(err.Error(), "json: ")
 }

@@ -20,6 +20,7 @@ import (
 	"headroom/jobs/deflation"
 	"headroom/jobs/quality"
 	"headroom/jobs/queueing"
+	"headroom/lab/jsonfile"
 	"headroom/units"
 )
 
@@ -137,7 +138,7 @@ func NewDeflateCommand() *cobra.Command {
 
 func deflate(stdin io.Reader, file string) (*deflated, []string, error) {
 	var in deflating
-	if err := readJSON(stdin, file, &in); err != nil {
+	if err := jsonfile.Read(stdin, "--input", file, &in); err != nil {
 		return nil, nil, err
 	}
 	problem, warnings, err := in.problem(file)
@@ -155,9 +156,9 @@ func deflate(stdin io.Reader, file string) (*deflated, []string, error) {
 // misfit is what package deflation refuses, as bad input.
 func misfit(file string, err error) error {
 	if errors.Is(err, deflation.ErrProblem) {
-		return badInput(file, "%s", strings.TrimPrefix(err.Error(), "deflation: "))
+		return jsonfile.Bad(file, "%s", strings.TrimPrefix(err.Error(), "deflation: "))
 	}
-	return badInput(file, "%v", err)
+	return jsonfile.Bad(file, "%v", err)
 }
 
 // problem is the file as package deflation takes it.
@@ -177,7 +178,7 @@ func (in *deflating) problem(file string) (deflation.Problem, []string, error) {
 	}
 	for _, n := range watts {
 		if problem := n.problem(); problem != "" {
-			return p, nil, badInput(file, "%s", problem)
+			return p, nil, jsonfile.Bad(file, "%s", problem)
 		}
 	}
 	p.Busy = units.FromWatts(in.Busy)
@@ -187,7 +188,7 @@ func (in *deflating) problem(file string) (deflation.Problem, []string, error) {
 	for i := range in.Classes {
 		c, warned, err := in.Classes[i].class(i)
 		if err != nil {
-			return p, nil, badInput(file, "classes[%d].%s", i, strings.TrimPrefix(err.Error(), "deflation: "))
+			return p, nil, jsonfile.Bad(file, "classes[%d].%s", i, strings.TrimPrefix(err.Error(), "deflation: "))
 		}
 		p.Classes, warnings = append(p.Classes, c), append(warnings, warned...)
 	}
@@ -249,7 +250,7 @@ func profileOf(name string, raw json.RawMessage) (*quality.Profile, []string, er
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&rows); err != nil {
-		return nil, nil, fmt.Errorf("profile: %s", plainly(err))
+		return nil, nil, fmt.Errorf("profile: %s", jsonfile.Explain(err))
 	}
 	table := make([]deflation.Loss, len(rows))
 	for i, r := range rows {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/internal/cli"
+	"headroom/lab/jsonfile"
 	"headroom/progress"
 	"headroom/units"
 )
@@ -87,12 +88,12 @@ func NewEstimateCommand() *cobra.Command {
 
 func estimateFile(stdin io.Reader, file string) (*estimated, error) {
 	var in estimation
-	if err := readJSON(stdin, file, &in); err != nil {
+	if err := jsonfile.Read(stdin, "--input", file, &in); err != nil {
 		return nil, err
 	}
 	policy, err := progress.ParsePolicy(in.Policy)
 	if err != nil {
-		return nil, badInput(file, "policy %q is none of %v", in.Policy, progress.Policies())
+		return nil, jsonfile.Bad(file, "policy %q is none of %v", in.Policy, progress.Policies())
 	}
 	if err := in.check(file); err != nil {
 		return nil, err
@@ -107,10 +108,10 @@ func (in *estimation) check(file string) error {
 		in.Interval = &usual
 	}
 	if len(in.History) > maxSamples {
-		return badInput(file, "history has %d samples; at most %d", len(in.History), maxSamples)
+		return jsonfile.Bad(file, "history has %d samples; at most %d", len(in.History), maxSamples)
 	}
 	if in.Containers == nil {
-		return badInput(file, "containers is missing: name the numbers to try")
+		return jsonfile.Bad(file, "containers is missing: name the numbers to try")
 	}
 	ranges := []number{
 		{"interval_s", in.Interval, math.SmallestNonzeroFloat64, maxSeconds},
@@ -127,16 +128,16 @@ func (in *estimation) check(file string) error {
 	}
 	for _, n := range ranges {
 		if problem := n.problem(); problem != "" {
-			return badInput(file, "%s", problem)
+			return jsonfile.Bad(file, "%s", problem)
 		}
 	}
 	switch tasks, done := *in.Tasks, *in.Done; {
 	case tasks != math.Trunc(tasks):
-		return badInput(file, "tasks is %v; it must be a whole number", tasks)
+		return jsonfile.Bad(file, "tasks is %v; it must be a whole number", tasks)
 	case done != math.Trunc(done):
-		return badInput(file, "done is %v; it must be a whole number", done)
+		return jsonfile.Bad(file, "done is %v; it must be a whole number", done)
 	case done > tasks:
-		return badInput(file, "done is %v, more than the tasks, %v", done, tasks)
+		return jsonfile.Bad(file, "done is %v, more than the tasks, %v", done, tasks)
 	}
 	return nil
 }

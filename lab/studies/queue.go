@@ -16,6 +16,7 @@ import (
 
 	"headroom/internal/cli"
 	"headroom/jobs/queueing"
+	"headroom/lab/jsonfile"
 )
 
 // Bounds and defaults of a file of `powerlab queue`.
@@ -118,7 +119,7 @@ func NewQueueCommand() *cobra.Command {
 // queueOf reads the file and solves or simulates.
 func queueOf(stdin io.Reader, file string) (*queued, error) {
 	var in queueFile
-	if err := readJSON(stdin, file, &in); err != nil {
+	if err := jsonfile.Read(stdin, "--input", file, &in); err != nil {
 		return nil, err
 	}
 	q, err := in.queue()
@@ -143,12 +144,12 @@ func queueOf(stdin io.Reader, file string) (*queued, error) {
 func queueError(file string, err error) error {
 	problem := strings.TrimPrefix(err.Error(), "queueing: ")
 	if e, ok := errors.AsType[*queueing.NumericError](err); ok {
-		return cli.Failed(e.Hint, "%s: %s", inputName(file), strings.TrimSuffix(problem, "; "+e.Hint))
+		return cli.Failed(e.Hint, "%s: %s", jsonfile.Name(file), strings.TrimSuffix(problem, "; "+e.Hint))
 	}
-	e := badInput(file, "%s", problem)
+	e := jsonfile.Bad(file, "%s", problem)
 	if _, ok := errors.AsType[*queueing.UnstableError](err); ok {
 		message, hint, _ := strings.Cut(problem, "; ")
-		e.Message, e.Hint = inputName(file)+": "+message, hint
+		e.Message, e.Hint = jsonfile.Name(file)+": "+message, hint
 	}
 	return e
 }
