@@ -41,7 +41,6 @@ func newRoot() *cobra.Command {
 	root.AddCommand(record.NewCommand())
 	root.AddCommand(studies.NewAllocateCommand())
 	root.AddCommand(papers.NewCommand(cab.NewCommand(), dias.NewCommand()))
-	root.AddCommand(studies.NewArbitrateCommand())
 	root.AddCommand(studies.NewProfileCommand())
 	root.AddCommand(studies.NewDeflateCommand())
 	root.AddCommand(studies.NewQueueCommand())

@@ -34,11 +34,9 @@ func (x *Job) contender(seen *Seen, o arbiter.Outlook) arbiter.Contender {
 	p := x.Progress
 	j := x.arbitrated()
 	c := arbiter.Contender{
-		ID: j.ID, Class: x.Job.Class, Rank: int(x.Job.Rank), Tasks: j.Tasks, Dropped: j.Dropped, Pending: j.Pending, Floor: cmp.Or(x.Job.Floor, 1), Elapsed: j.Elapsed, Run: p.GetRun(),
+		ID: j.ID, Class: x.Job.Class, Rank: int(x.Job.Rank), Tasks: j.Tasks, Dropped: j.Dropped, Running: j.Running, Pending: j.Pending, Floor: cmp.Or(x.Job.Floor, 1), Elapsed: j.Elapsed, Run: p.GetRun(),
+		Ahead:   x.Job.Engine != "", // Spark's hook thins stages that are not known yet
 		Outlook: o, Due: p.GetSprintDue(), Seed: seedOf(x.Job), Offer: x.offered(),
-	}
-	if x.Job.Engine != "" {
-		c.Pending = -1 // Spark's hook thins stages that are not known yet
 	}
 	if x.Job.Deadline > 0 {
 		began := seen.Wall.Add(-j.Elapsed)
@@ -50,10 +48,10 @@ func (x *Job) contender(seen *Seen, o arbiter.Outlook) arbiter.Contender {
 		c.ClassTheta = seen.Classes[i].GetTheta()
 	}
 	if d := x.Job.Deflation; d != nil {
-		c.Theta, c.Deflated = d.Theta, true
+		c.Theta = d.Theta
 	}
 	if x.Sprint != nil {
-		c.Sprint, c.Own = x.Sprint.ID, strings.HasPrefix(x.Sprint.ID, OwnSprint)
+		c.Sprint = x.Sprint.ID
 	}
 	return c
 }
@@ -121,7 +119,7 @@ func (a *arbiters) move(now time.Duration, seen *Seen, outlooks map[string]arbit
 		by[x.Job.ID] = x
 		jobs = append(jobs, x.contender(seen, outlooks[x.Job.ID]))
 	}
-	moves := a.movers.Step(now, jobs)
+	moves := a.movers.Step(now, arbiter.Look{Jobs: jobs})
 	for _, m := range moves.Moves {
 		out.Moves[m.ID] = Move{moveMessage(m, seen.Wall), m.Mark}
 	}

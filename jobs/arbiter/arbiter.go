@@ -1,21 +1,30 @@
-// Package arbiter is the decision of the coordinators' job loop: from how far the jobs
-// of an engine are, and how far caps slow their nodes, it follows what each may hold,
-// when each would have ended without a cap, and which may stop early. Movers then follow,
-// over the jobs of all engines, what is done about each: sprint, cap, reallocate, deflate
-// or none (see Movers, which says the rules).
+// Package arbiter is the decision of the coordinators' job loop: which job gets containers, sprints, gives up tasks
+// or bears a cap, from how far the jobs are and how far caps slow their nodes.
 //
-// The one idea: gather, decide, apply, verify, as everywhere. The caller gathers an
-// Input every few seconds, Step decides, and the caller commits and sends what the
-// Decision says. Estimating is done by package progress, dividing by package
-// containers; an Arbiter remembers what they need from one step to the next, a tracker
-// for each job, and forgets a job when it is no longer named.
+// The one idea: everything that can be done about a job is weighed in one currency. The objective is the sum of
+// weighted seconds over all jobs: a second by which a job ends later costs 1 in the highest class and a twentieth of
+// that in each next one; a second past a deadline costs three times as much; a percent of a job's tasks given up
+// costs what 3 s of it cost, more the more was given up already. Movers use four levers against it:
 //
-// Guarantees: shares add up to the containers there are and leave every job its
-// application master and one task; nothing is divided before a cap has slowed some job;
-// a job may stop early only behind its committed uncapped finish time and with its
-// floor's tasks completed, and only when a cap has slowed it; unknown estimates give
-// equal shares. The order of jobs does not matter. The same inputs give the same
-// decisions. The package reads no clock and starts nothing.
+//   - containers: who is served first, and so how many each may hold;
+//   - sprints: whose nodes run above their caps, paid in joules of the sprint budget;
+//   - drop ratios: how many tasks a job gives up, paid in quality;
+//   - holds: which nodes give watts to others for some seconds.
+//
+// An Arbiter follows the jobs of one engine: with package progress it learns when each will end, with and without a
+// cap, and what is left of it. Without Settings.Joint it also divides that engine's containers by a policy of package
+// containers and stops jobs early, as CAB does. The caller gathers an Input and a Look every few seconds, and commits
+// and sends what the Decision and the Moves contain.
+//
+// Guarantees: shares fit the containers there are; a ratio only rises, and never beyond a job's floor or what has not
+// begun; a sprint takes no more than the balance of its pot, and from a lower class no more than what is above the
+// reserve; one sprint is open in a domain; a hold ends by itself, and none is on a node whose jobs would miss a
+// deadline by it; an early stop comes only behind the committed uncapped finish time, with the floor's tasks
+// completed, and only when a cap has slowed the job. Each running job has one move with its reason. The order of jobs
+// does not matter, and the same inputs give the same decisions.
+//
+// The package reads no clock, starts nothing, commits nothing and sends nothing. It never changes a budget, lowers a
+// ratio, kills a task or takes a container that is in use.
 package arbiter
 
 import (
@@ -36,6 +45,9 @@ type Settings struct {
 	Containers containers.Policy
 	// Damping keeps shares from following noise.
 	Damping containers.Damping
+	// Joint leaves containers and tasks to Movers, which weigh them against the other levers: Step then divides
+	// nothing and stops no job.
+	Joint bool
 }
 
 // DefaultSettings are the policies learned and stretch.
@@ -63,7 +75,7 @@ type Job struct {
 	Floor float64
 	// Uncapped is its committed uncapped finish time, since its start; 0 while there is none.
 	Uncapped time.Duration
-	// Stopped tells that an early stop is committed.
+	// Stopped is true once an early stop is committed.
 	Stopped bool
 	// Held is how many containers it holds, those of the job itself included.
 	Held int
@@ -73,7 +85,7 @@ type Job struct {
 	// Base is the cap that its nodes have without a sprint, Fast what they may draw in
 	// one, weighted alike; 0 when unknown, Fast also where no sprint is possible.
 	Base, Fast units.Power
-	// ByRatio tells that its engine drops tasks by a ratio, and not by an early stop:
+	// ByRatio is true where its engine drops tasks by a ratio, and not by an early stop:
 	// all that are not dropped must run.
 	ByRatio bool
 }
@@ -135,15 +147,19 @@ type Outlook struct {
 	// Containers is its share; 0 where the engine divides them by itself.
 	Containers int
 	Policy     containers.Policy
-	// Moved tells that Containers is another share than at the step before, Had.
+	// Moved is true where Containers is another share than at the step before, Had.
 	Moved bool
 	Had   int
 	// Slow is when it will end if it never sprints, Fast if it sprints from now on to its
 	// end; unknown where Finish is, and Fast also where no sprint is possible.
 	Slow, Fast progress.Finish
+	// Rest is what is left of it at its base cap, with all of its tasks that are not dropped.
+	Rest progress.Rest
+	// Speed is how many times as fast it is in a sprint; 0 where none is possible or its power is not known.
+	Speed float64
 	// PerTask is by how much each task less brings its end nearer; 0 while unknown.
 	PerTask time.Duration
-	// Capped tells that a cap slows it, or has.
+	// Capped is true where a cap slows it, or has.
 	Capped bool
 	// Why says it in words, with the numbers.
 	Why string
@@ -159,7 +175,7 @@ type Verdict struct {
 
 // Decision is the result of one step.
 type Decision struct {
-	// Changed tells that Shares replace what was said before; jobs that are not named
+	// Changed is true where Shares replace what was decided before; jobs that are not named
 	// there are the engine's own affair.
 	Changed bool
 	Shares  []Share
@@ -223,10 +239,14 @@ func (a *Arbiter) Step(now time.Duration, in Input) Decision {
 			d.Uncapped = append(d.Uncapped, Uncapped{ID: m.job.ID, At: at})
 		}
 	}
-	a.divide(now, in, joined, &d)
+	if in.Settings.Joint {
+		a.forget()
+	} else {
+		a.divide(now, in, joined, &d)
+	}
 	for i := range in.Jobs {
 		m := a.jobs[in.Jobs[i].ID]
-		if stop, ok := m.stop(); ok {
+		if stop, ok := m.stop(); ok && !in.Settings.Joint {
 			d.Stops = append(d.Stops, stop)
 		}
 		d.Outlooks = append(d.Outlooks, m.outlook(&in))
@@ -235,7 +255,7 @@ func (a *Arbiter) Step(now time.Duration, in Input) Decision {
 	return d
 }
 
-// remember brings the memory up to the jobs that are named, and tells whether others
+// remember brings the memory up to the jobs that are named, and reports whether others
 // than before are. What ended jobs have shown is kept for later jobs of their names.
 func (a *Arbiter) remember(in Input, d *Decision) (changed bool) {
 	if a.jobs == nil || a.estimator != in.Settings.Estimator {
@@ -312,7 +332,7 @@ func (m *memory) observe(overhead int) {
 // what a node draws anyway bite nobody.
 const bite = 0.99
 
-// bitten tells whether caps slow the job now.
+// bitten reports whether caps slow the job now.
 func (j *Job) bitten() bool {
 	return j.Power > 0 && j.Full > 0 && float64(j.Power) < bite*float64(j.Full)
 }
@@ -352,7 +372,7 @@ func (m *memory) commit(in *Input) (time.Duration, bool) {
 	return f.At, true
 }
 
-// sure tells whether an estimate is good enough to stand for the rest of a job's life,
+// sure reports whether an estimate is good enough to stand for the rest of a job's life,
 // as that of a job born under a cap does: its bounds are near, or much of the job is over.
 func sure(f progress.Finish, elapsed time.Duration) bool {
 	return float64(f.High-f.Low) < 0.5*float64(f.At) || 3*elapsed > f.At

@@ -66,6 +66,14 @@ func (a *Arbiter) release(d *Decision) {
 	}
 }
 
+// forget leaves the division to others: what follows begins anew.
+func (a *Arbiter) forget() {
+	a.divided, a.began = false, false
+	for _, m := range a.jobs {
+		m.share, m.aim = 0, 0
+	}
+}
+
 func (a *Arbiter) anyCapped(jobs []Job) bool {
 	return slices.ContainsFunc(jobs, func(j Job) bool { return a.jobs[j.ID].capped })
 }
@@ -83,7 +91,7 @@ func (a *Arbiter) standing(jobs []containers.Job) []int {
 	return old
 }
 
-// idle tells whether shares leave containers unused that another job could use: a job
+// idle reports whether shares leave containers unused that another job could use: a job
 // in its last wave holds on to none for the time that damping takes. Fewer than move do
 // not count.
 func idle(jobs []containers.Job, shares []int, move int) bool {
@@ -211,10 +219,12 @@ func (m *memory) compare(o *Outlook, on float64, least int) {
 		base = j.Power
 	}
 	o.Capped, o.Slow = m.capped, m.expected(m.tracker, base, on, least)
+	left := j.Tasks - j.Dropped
+	o.Rest = m.tracker.Rest(base, on, float64(left))
 	if j.Fast > base && base > 0 {
 		o.Fast = m.expected(m.tracker, j.Fast, on, least)
+		o.Speed = m.tracker.Faster(base, j.Fast)
 	}
-	left := j.Tasks - j.Dropped
 	fewer := max(j.Done, containers.MinTasks(j.Tasks, j.Floor))
 	if fewer >= left {
 		return

@@ -1,0 +1,159 @@
+package arbiter
+
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// The currency. Everything that can be done about a job is weighed in weighted seconds: a second by which a job of
+// the highest class ends later costs 1, of the next class 1/classRatio, and so on; a second past its deadline costs
+// lateFactor on top. Tasks have a price in it, joules go where they save most of it.
+const (
+	// classRatio is how much more a second of one class counts than one of the next.
+	classRatio = 20
+	// lateFactor is how much a second past a deadline counts beside the second itself.
+	lateFactor = 2
+	// DefaultPercent is the price of quality: how many seconds sooner a job must end for one percent of its
+	// tasks to be given up. The first tasks cost half of it, the last that its floor leaves one and a half.
+	DefaultPercent = 3 * time.Second
+	// passing is by how much of its size a job may be passed by smaller ones of its class: a job is served by
+	// the time of its submission plus this part of the time that it would take alone. More lowers the mean of jobs of
+	// many sizes, and raises their 95th percentile above that of who came first.
+	passing = 0.3
+	// priorTasks is for how many of a job's own tasks the mean of its class counts where the time of its tasks
+	// is estimated: the first tasks of a job say little of the others, and an order that followed them would swing.
+	priorTasks = 20
+	// unknownTask is the time of a task where nothing like it has run, s.
+	unknownTask = 10.0
+	// taskLeast is the shortest time of a task, and workLeast the least that is left of a job, in tasks: they keep
+	// divisions by them finite.
+	taskLeast, workLeast = 1e-3, 0.01
+)
+
+// row is a contender with what the decision has worked out for it. Times are in seconds.
+type row struct {
+	*Contender
+
+	weight float64
+	// task is the container time of a task, work that of all that is left, size that of the whole job.
+	task, work, size float64
+	// width is how many containers it can use for tasks.
+	width int
+	// share is how many containers it is given, those of the job itself included.
+	share int
+	// left is when it will end, from now; slope what a second more or less of that costs.
+	left, slope float64
+	// on are the nodes that run its containers, by name; containers is their sum.
+	on         []placed
+	containers int
+}
+
+// placed is how many containers of a job run on a node.
+type placed struct {
+	node       string
+	containers int
+}
+
+// newRows returns the rows of jobs that are tidy. Where the time of a job's tasks is not known, the mean of its class
+// stands for it.
+func newRows(jobs []Contender) []*row {
+	sums, counts := make([]float64, ranksMost+1), make([]float64, ranksMost+1)
+	rows := make([]*row, len(jobs))
+	for i := range jobs {
+		c := &jobs[i]
+		rows[i] = &row{Contender: c, weight: math.Pow(classRatio, -float64(c.Rank)), width: max(1, c.Running+c.Pending)}
+		for node, n := range c.On {
+			if n > 0 {
+				rows[i].on = append(rows[i].on, placed{node, n})
+				rows[i].containers += n
+			}
+		}
+		slices.SortFunc(rows[i].on, func(a, b placed) int { return cmp.Compare(a.node, b.node) })
+		if rest := c.Outlook.Rest; rest.Known {
+			n := float64(max(0, rest.Ended)) + 1
+			sums[c.Rank] += n * rest.Task.Seconds()
+			counts[c.Rank] += n
+		}
+	}
+	for _, r := range rows {
+		mean := unknownTask
+		if n := counts[r.Rank]; n > 0 {
+			mean = sums[r.Rank] / n
+		}
+		r.estimate(mean)
+	}
+	return rows
+}
+
+// estimate works out what is left of the job; mean is the time of a task of its class.
+func (r *row) estimate(mean float64) {
+	r.task = mean
+	left := float64(r.Pending) + float64(r.Running)/2
+	if rest := r.Outlook.Rest; rest.Known {
+		own := float64(max(0, rest.Ended))
+		r.task = (own*rest.Task.Seconds() + priorTasks*mean) / (own + priorTasks)
+		left = rest.Work
+	}
+	r.task = max(r.task, taskLeast)
+	r.work = max(left, workLeast) * r.task
+	r.size = float64(max(1, r.Tasks-r.Dropped)) * r.task
+}
+
+// dueIn returns the time to the job's deadline from now, below 0 when it has passed; false without one.
+func (r *row) dueIn() (float64, bool) {
+	return (r.Deadline - r.Elapsed).Seconds(), r.Deadline != 0
+}
+
+// late reports whether the job is expected to end past its deadline.
+func (r *row) late() bool {
+	due, has := r.dueIn()
+	return has && r.left > due
+}
+
+// costAt returns what the job costs when it ends in so many seconds.
+func (r *row) costAt(left float64) float64 {
+	cost := left
+	if due, has := r.dueIn(); has {
+		cost += lateFactor * max(0, left-max(0, due))
+	}
+	return r.weight * cost
+}
+
+// slopeNow returns what a second more costs.
+func (r *row) slopeNow() float64 {
+	if r.late() {
+		return r.weight * (1 + lateFactor)
+	}
+	return r.weight
+}
+
+// nodeValues returns the weighted seconds that each second saves in which a node runs one times as fast again, by
+// node: each job there gains by the part of its containers that run on it. A job that waits gains by the nodes of its
+// engine, as the containers of that are spread.
+func nodeValues(rows []*row) map[string]float64 {
+	out, waiting := map[string]float64{}, map[string]float64{}
+	spread, all := map[string]map[string]int{}, map[string]int{}
+	for _, r := range rows {
+		if r.containers == 0 {
+			waiting[r.Engine] += r.slope
+			continue
+		}
+		if spread[r.Engine] == nil {
+			spread[r.Engine] = map[string]int{}
+		}
+		for _, p := range r.on {
+			out[p.node] += r.slope * float64(p.containers) / float64(r.containers)
+			spread[r.Engine][p.node] += p.containers
+		}
+		all[r.Engine] += r.containers
+	}
+	for _, engine := range slices.Sorted(maps.Keys(waiting)) {
+		for node, n := range spread[engine] {
+			out[node] += waiting[engine] * float64(n) / float64(all[engine])
+		}
+	}
+	return out
+}

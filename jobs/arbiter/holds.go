@@ -1,0 +1,98 @@
+package arbiter
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"headroom/units"
+)
+
+// Hold keeps a node below what the plan would give it, so that others get the watts. It ends by itself.
+type Hold struct {
+	Node string
+	// Most is the most that it is given.
+	Most units.Power
+	For  time.Duration
+	// Reason says why, with the numbers.
+	Reason string
+}
+
+const (
+	// holdRatio is how much more a watt must be worth at the node that gains than at the one that gives, and
+	// keepRatio how much for a hold to stay.
+	holdRatio, keepRatio = 3, 1.5
+	// holdPart is what is left of the target of a node that is held.
+	holdPart = 0.75
+	// holdFor is how long a hold lasts: three looks.
+	holdFor = 15 * time.Second
+	// holdPatience is for how long it must have been worth it.
+	holdPatience = 5 * time.Second
+	// roomLeast is what a node must lack at least to count as one that gains.
+	roomLeast = 2 * units.Watt
+	// slackLeast is by how much the time of a job with a deadline may grow within that for its nodes to give: the
+	// jobs of a held node take at most so many times as long.
+	slackLeast = 1 / holdPart
+)
+
+// holds decides which nodes give watts to others. The value of a watt at a node is what a second of the jobs there
+// is worth, over the watts that it has: the speed of a node follows its power by about one exponent everywhere.
+func (m *Movers) holds(now time.Duration, rows []*row, values map[string]float64, nodes []Node, out *Moves) {
+	nodes = slices.SortedStableFunc(slices.Values(nodes), func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
+	nodes = slices.CompactFunc(nodes, func(a, b Node) bool { return a.Name == b.Name })
+	best, gainer := 0.0, ""
+	for i := range nodes {
+		n := &nodes[i]
+		if v := n.value(values); v > best && n.Most-n.Target >= roomLeast && !n.Sprints {
+			best, gainer = v, n.Name
+		}
+	}
+	since, hurried := map[string]time.Duration{}, hurriedNodes(rows)
+	for i := range nodes {
+		n := &nodes[i]
+		ratio := float64(holdRatio)
+		if n.Held > 0 {
+			ratio = keepRatio
+		}
+		v := n.value(values)
+		if v <= 0 || best < ratio*v || n.Sprints || n.Held <= 0 && n.Target <= max(n.Floor, 0) || hurried[n.Name] {
+			continue
+		}
+		began, known := m.holdSince[n.Name]
+		if !known {
+			began = now
+		}
+		since[n.Name] = began
+		if n.Held <= 0 && now-began < holdPatience {
+			continue
+		}
+		most := n.Held
+		if most <= 0 {
+			most = max(n.Floor, units.Power(holdPart*float64(n.Target)))
+		}
+		out.Holds = append(out.Holds, Hold{Node: n.Name, Most: most, For: holdFor, Reason: fmt.Sprintf(
+			"a watt at %s is worth %.1f times as much as at %s, whose jobs have time: it is held at %v for %.0f s", gainer, best/v, n.Name, most, holdFor.Seconds())})
+	}
+	maps.DeleteFunc(m.holdSince, func(string, time.Duration) bool { return true })
+	maps.Copy(m.holdSince, since)
+}
+
+// value returns what a watt is worth at the node, where a second of the jobs there is worth so much.
+func (n *Node) value(values map[string]float64) float64 {
+	return values[n.Name] / max(1, n.Target.Watts())
+}
+
+// hurriedNodes are the nodes on which a job with a deadline runs that it would miss if the node gave watts.
+func hurriedNodes(rows []*row) map[string]bool {
+	out := map[string]bool{}
+	for _, r := range rows {
+		if due, has := r.dueIn(); has && r.left*slackLeast > due {
+			for _, p := range r.on {
+				out[p.node] = true
+			}
+		}
+	}
+	return out
+}

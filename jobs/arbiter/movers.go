@@ -1,0 +1,330 @@
+package arbiter
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+
+	"headroom/progress"
+	"headroom/units"
+)
+
+// MoveKind is what is done about a job.
+type MoveKind int
+
+// The kinds of moves.
+const (
+	// MoveNone: nothing need be done.
+	MoveNone MoveKind = iota
+	// MoveSprint: its nodes run faster for a while, paid from the sprint budget.
+	MoveSprint
+	// MoveCap: it bears the cap of its nodes, or one that was lowered for others.
+	MoveCap
+	// MoveReallocate: it gets more or fewer containers.
+	MoveReallocate
+	// MoveDeflate: it runs on fewer of its tasks.
+	MoveDeflate
+)
+
+// MoveKinds are all of them.
+func MoveKinds() []MoveKind {
+	return []MoveKind{MoveNone, MoveSprint, MoveCap, MoveReallocate, MoveDeflate}
+}
+
+// String is the kind as it is shown.
+func (k MoveKind) String() string {
+	return [...]string{"none", "sprint", "cap", "reallocate", "deflate"}[max(0, min(k, MoveDeflate))]
+}
+
+// Move is what is done about one job.
+type Move struct {
+	ID   string
+	Kind MoveKind
+	// Reason says why, in words, with the numbers.
+	Reason string
+	// Energy is what it takes of the sprint budget; 0 for nothing.
+	Energy units.Energy
+	// Quality is the part of its tasks that it gives up by this; 0 for none.
+	Quality float64
+	// Time is by how much its end moves: below 0 it ends earlier. Known with TimeKnown.
+	Time      time.Duration
+	TimeKnown bool
+	// Mark tells moves of one kind apart: another share, ratio or sprint is another move.
+	Mark string
+}
+
+// Division is how an engine's containers are divided.
+type Division struct {
+	// Changed is true where Shares replace what was decided before.
+	Changed bool
+	// Shares are those of its running jobs, in the order in which free containers go to them. They never exceed the
+	// pool; a share of 0 waits.
+	Shares []Share
+}
+
+// Foreseen is what the joint decision expects of a job.
+type Foreseen struct {
+	// Left is when it will end, from now. Containers is its share; 0 where the engine divides, or where it waits.
+	Left       time.Duration
+	Containers int
+}
+
+// Moves is the decision of one look.
+type Moves struct {
+	// Moves are those of all running jobs, by ID.
+	Moves    []Move
+	Grants   []Grant
+	Ends     []EndSprint
+	Deflates []Deflate
+	Holds    []Hold
+	// Divisions are those of the engines with pools, by engine, and Foreseen the ends that are expected of all jobs,
+	// by job. Both are empty where the levers are not weighed jointly.
+	Divisions map[string]Division
+	Foreseen  map[string]Foreseen
+}
+
+// history is what is remembered of one job.
+type history struct {
+	run      uint32
+	sprints  int           // how many were granted
+	deflated time.Duration // when its ratio was last raised here, with raised
+	raised   bool
+	move     Move
+	// share is its share as last decided, with shared, and had the one before, with hadShare.
+	share, had       int
+	shared, hadShare bool
+}
+
+// division is what was decided of one engine last.
+type division struct {
+	total  int
+	shares map[string]int
+	at     time.Duration
+}
+
+// Movers decide what is done about each job. Every lever is weighed in one currency, the weighted seconds by which
+// jobs end sooner (goal.go), against what it costs:
+//
+//   - containers go to the jobs in an order (order.go): classes first, then who came first, except for small jobs and
+//     for deadlines that would be missed; each gets what it can use, and the rest goes on to the next;
+//   - a sprint goes to the job for which a joule saves most (sprints.go), from what the pot holds above a reserve
+//     for the highest class;
+//   - a task is given up when its container time is worth more than its price (drops.go), within the floor (P9), and
+//     as late as that can be decided;
+//   - a node is held below its share of the watts where a watt is worth several times as much elsewhere (holds.go).
+//
+// Sprint timers that are due come first, as far as joules and watts go. Without Look.Joint they are all that Movers
+// decide.
+//
+// The same inputs give the same moves, at whatever time they begin; the order of jobs and nodes does not matter;
+// nothing is kept of a job that is no longer named. The zero value is ready. It is not safe for concurrent use.
+type Movers struct {
+	jobs     map[string]*history
+	engines  map[string]*division
+	reserves reserves
+	// holdSince is since when it has been worth holding a node, without a break.
+	holdSince map[string]time.Duration
+	// looked is when the last look was, with began.
+	looked time.Duration
+	began  bool
+}
+
+// Step looks at the jobs of all engines. now is the time since any fixed moment.
+func (m *Movers) Step(now time.Duration, look Look) Moves {
+	jobs := slices.Clone(look.Jobs)
+	slices.SortStableFunc(jobs, func(a, b Contender) int { return cmp.Compare(a.ID, b.ID) })
+	jobs = slices.CompactFunc(jobs, func(a, b Contender) bool { return a.ID == b.ID })
+	for i := range jobs {
+		jobs[i].tidy()
+	}
+	m.remember(jobs)
+	out := Moves{Divisions: map[string]Division{}, Foreseen: map[string]Foreseen{}}
+	rows := newRows(jobs)
+	m.arrange(now, rows, look, &out)
+	decided, values := map[string]Move{}, nodeValues(rows)
+	m.sprints(now, rows, values, look.Joint, decided, &out)
+	if look.Joint {
+		m.holds(now, rows, values, look.Nodes, &out)
+	}
+	m.settle(now, rows, decided, &out)
+	m.looked, m.began = now, true
+	return out
+}
+
+// since returns the time since the last look; 0 at the first.
+func (m *Movers) since(now time.Duration) time.Duration {
+	if !m.began {
+		return 0
+	}
+	return max(0, now-m.looked)
+}
+
+// remember brings the memory up to the jobs that are named.
+func (m *Movers) remember(jobs []Contender) {
+	if m.jobs == nil {
+		m.jobs, m.engines, m.holdSince = map[string]*history{}, map[string]*division{}, map[string]time.Duration{}
+		m.reserves.parts = map[string]float64{}
+	}
+	named := make(map[string]bool, len(jobs))
+	for i := range jobs {
+		c := &jobs[i]
+		named[c.ID] = true
+		if h := m.jobs[c.ID]; h == nil || h.run != c.Run {
+			m.jobs[c.ID] = &history{run: c.Run}
+		}
+	}
+	maps.DeleteFunc(m.jobs, func(id string, _ *history) bool { return !named[id] })
+}
+
+// arrange foresees the ends of the jobs of each engine, divides its containers and lets its jobs give up tasks.
+func (m *Movers) arrange(now time.Duration, rows []*row, look Look, out *Moves) {
+	engines := map[string][]*row{}
+	for _, r := range rows {
+		engines[r.Engine] = append(engines[r.Engine], r)
+	}
+	maps.DeleteFunc(m.engines, func(engine string, _ *division) bool { return len(engines[engine]) == 0 || !look.Joint })
+	for _, engine := range slices.Sorted(maps.Keys(engines)) {
+		of, p := engines[engine], look.Pools[engine]
+		arrange(of, p)
+		if look.Joint {
+			share(of, p)
+			m.drops(now, of, p, out)
+		}
+		if look.Joint && p.Containers > 0 {
+			out.Divisions[engine] = m.divide(now, engine, of, p)
+		} else {
+			delete(m.engines, engine)
+			for _, r := range of {
+				m.jobs[r.ID].told(0, false)
+			}
+		}
+		for _, r := range of {
+			if look.Joint {
+				out.Foreseen[r.ID] = Foreseen{Left: span(r.left), Containers: m.jobs[r.ID].share}
+			}
+		}
+	}
+}
+
+// spanMost is the longest time that is foreseen: what is longer is unknown, in effect.
+const spanMost = 1000 * 24 * time.Hour
+
+// span returns seconds as a time.
+func span(s float64) time.Duration {
+	return time.Duration(min(s, spanMost.Seconds()) * float64(time.Second))
+}
+
+const (
+	// shareMove is by how many containers some share must differ for shares to be told anew at once, and shareEvery
+	// how long smaller differences wait.
+	shareMove, shareEvery = 2, 20 * time.Second
+)
+
+// divide tells the shares of an engine anew where they differ by enough. Jobs that wait have none.
+func (m *Movers) divide(now time.Duration, engine string, rows []*row, p Pool) Division {
+	last, fresh := m.engines[engine], map[string]int{}
+	var shares []Share
+	for _, r := range rows {
+		if !r.Waiting {
+			fresh[r.ID] = r.share
+			shares = append(shares, Share{ID: r.ID, Containers: r.share})
+		}
+	}
+	changed := last == nil || last.total != p.Containers || last.differs(fresh, now)
+	if changed {
+		m.engines[engine] = &division{total: p.Containers, shares: fresh, at: now}
+	} else {
+		for i := range shares {
+			shares[i].Containers = last.shares[shares[i].ID]
+		}
+	}
+	for _, r := range rows {
+		n, has := m.engines[engine].shares[r.ID]
+		m.jobs[r.ID].told(n, has)
+	}
+	return Division{Changed: changed, Shares: shares}
+}
+
+// differs reports whether fresh shares are worth telling: of other jobs, by enough, or for long enough.
+func (d *division) differs(fresh map[string]int, now time.Duration) bool {
+	if len(fresh) != len(d.shares) {
+		return true
+	}
+	most := 0
+	for id, n := range fresh {
+		old, known := d.shares[id]
+		if !known {
+			return true
+		}
+		most = max(most, n-old, old-n)
+	}
+	return most >= shareMove || most > 0 && now-d.at >= shareEvery
+}
+
+// told notes the job's share of this look.
+func (h *history) told(share int, has bool) {
+	h.had, h.hadShare = h.share, h.shared
+	h.share, h.shared = share, has
+}
+
+// settle gives each running job its one move: what costs most comes first.
+func (m *Movers) settle(now time.Duration, rows []*row, decided map[string]Move, out *Moves) {
+	deflates := map[string]Deflate{}
+	for _, x := range out.Deflates {
+		deflates[x.ID] = x
+	}
+	held := map[string]Hold{}
+	for _, x := range out.Holds {
+		held[x.Node] = x
+	}
+	for _, r := range rows {
+		if r.Waiting {
+			continue
+		}
+		h := m.jobs[r.ID]
+		move, done := decided[r.ID]
+		x, drops := deflates[r.ID]
+		switch {
+		case drops:
+			h.deflated, h.raised = now, true
+			if !done || move.Kind != MoveSprint || h.move.Mark == move.Mark { // a sprint that has been told does not hide it
+				move = r.deflate(x)
+			}
+		case !done:
+			move = m.otherwise(h, r, held)
+		}
+		move.ID = r.ID
+		h.move = move
+		out.Moves = append(out.Moves, move)
+	}
+}
+
+// otherwise returns the move of a job that neither sprints nor gives up tasks.
+func (m *Movers) otherwise(h *history, r *row, held map[string]Hold) Move {
+	for _, p := range r.on {
+		if x, is := held[p.node]; is {
+			return Move{Kind: MoveCap, Reason: x.Reason, Mark: "hold " + p.node}
+		}
+	}
+	o := &r.Outlook
+	switch {
+	case o.Moved && o.Had > 0:
+		return r.reallocated(o.Containers, o.Had, string(o.Policy)+" gives", o.Why)
+	case h.shared && h.hadShare && h.share != h.had:
+		return r.reallocated(h.share, h.had, "the arbiter gives", r.place())
+	case r.Theta > r.ClassTheta && h.move.Kind == MoveDeflate && h.move.Mark == mark(r.Theta):
+		return h.move
+	case o.CapShare > 0 && o.CapShare < bite:
+		return m.borne(r)
+	}
+	return Move{Kind: MoveNone, Reason: m.standing(r)}
+}
+
+// shift returns by how much the end moves from one finish time to another.
+func shift(from, to progress.Finish) (time.Duration, bool) {
+	if !from.Known || !to.Known {
+		return 0, false
+	}
+	return to.At - from.At, true
+}

@@ -1,0 +1,73 @@
+package arbiter
+
+import (
+	"cmp"
+	"slices"
+)
+
+// room returns how many containers run tasks when there are so many jobs.
+func (p Pool) room(jobs int) float64 { return float64(max(1, p.Containers-max(0, p.Overhead)*jobs)) }
+
+// arrange puts the jobs of an engine into the order in which free containers go to them, and foresees their ends as
+// if each used all containers in turn, as far as it can use them.
+//
+// A higher class comes first. Inside a class, a job's place is the time of its submission plus passing times what it
+// would take alone: who came first, except that small jobs pass large ones for a bounded time. Then a job that would
+// miss its deadline passes those before it that lose less by that than it gains.
+func arrange(rows []*row, p Pool) {
+	c := p.room(len(rows))
+	key := func(r *row) float64 { return passing*r.size/c - r.Age.Seconds() }
+	slices.SortStableFunc(rows, func(a, b *row) int {
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(key(a), key(b)))
+	})
+	rescue(rows, c)
+	before := 0.0
+	for _, r := range rows {
+		r.left = r.endAfter(before, c)
+		r.slope = r.slopeNow()
+		before += r.work
+	}
+}
+
+// endAfter returns when the job ends behind so much work of others: no sooner than its own width lets it, half a task
+// later than on average, and with what comes after its map tasks.
+func (r *row) endAfter(before, c float64) float64 {
+	return max((before+r.work)/c, r.work/min(c, float64(r.width))) + r.task/2 + r.Outlook.Rest.Tail.Seconds()
+}
+
+// rescue lets jobs that would miss their deadlines pass others, one place at a time, as long as that lowers the cost
+// of the two.
+func rescue(rows []*row, c float64) {
+	before := make([]float64, len(rows)+1)
+	for i, r := range rows {
+		before[i+1] = before[i] + r.work
+	}
+	for i := len(rows) - 1; i > 0; i-- {
+		a, b := rows[i-1], rows[i]
+		due, has := b.dueIn()
+		if !has || b.endAfter(before[i], c) <= due {
+			continue
+		}
+		stay := a.costAt(a.endAfter(before[i-1], c)) + b.costAt(b.endAfter(before[i], c))
+		pass := b.costAt(b.endAfter(before[i-1], c)) + a.costAt(a.endAfter(before[i-1]+b.work, c))
+		if pass < stay {
+			rows[i-1], rows[i] = b, a
+			before[i] = before[i-1] + b.work
+		}
+	}
+}
+
+// share gives each job what it takes for itself, and the rest in the order of the jobs. A job that gets none for
+// tasks waits: those before it use them all.
+func share(rows []*row, p Pool) {
+	free := max(0, p.Containers)
+	for _, r := range rows {
+		r.share = min(max(0, p.Overhead), free)
+		free -= r.share
+	}
+	for _, r := range rows {
+		more := min(free, r.width)
+		r.share += more
+		free -= more
+	}
+}

@@ -1,0 +1,245 @@
+package arbiter
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"headroom/units"
+)
+
+// Grant is a sprint to commit: all of the job's nodes by the watts that it was offered.
+type Grant struct {
+	ID, Class, Domain string
+	Duration          time.Duration
+	// Escrow is about what is put aside.
+	Escrow units.Energy
+}
+
+// EndSprint is a sprint to end.
+type EndSprint struct{ Sprint, Why string }
+
+const (
+	// sprintLeast is the shortest sprint that is granted, sprintMost the longest: what is not used comes back, but
+	// waits until then.
+	sprintLeast, sprintMost = 10 * time.Second, 10 * time.Minute
+	// sprintMargin is what a sprint is given beyond what it is expected to take.
+	sprintMargin = 1.2
+	// speedLeast is how much faster a sprint must be expected to make a job, and what is assumed where that is not
+	// known.
+	speedLeast = 1.02
+	// servedPart is the part of a job's containers on sprinting nodes from which on another job's sprint is as good
+	// as its own.
+	servedPart = 0.5
+)
+
+// The reserve of a pot: what is kept of it for jobs of the highest class, as a part of its capacity. It rises with
+// each look at which one of these finds too little, and falls slowly while they do not.
+const (
+	reserveFirst, reserveLeast, reserveMost = 0.8, 0.5, 0.95
+	reserveRise                             = 0.1 // in a look
+	reserveForgets                          = 2 * time.Hour
+	// reserveNeeded is for how long joules are kept after a job of the highest class was named.
+	reserveNeeded = time.Hour
+)
+
+// reserves are what is kept of the pots.
+type reserves struct {
+	parts map[string]float64
+	// needed is for how long yet something is kept.
+	needed time.Duration
+}
+
+// of returns the part of a pot that is kept.
+func (x *reserves) of(o *Offer) float64 {
+	if x.needed <= 0 {
+		return 0
+	}
+	return x.part(o.pot())
+}
+
+func (x *reserves) part(pot string) float64 {
+	if r, known := x.parts[pot]; known {
+		return r
+	}
+	return reserveFirst
+}
+
+// follow moves the reserves of the pots that are offered: short are those in which a job of the highest class finds too
+// little. passed is the time since the last look.
+func (x *reserves) follow(rows []*row, short map[string]bool, passed time.Duration) {
+	x.needed -= passed
+	if slices.ContainsFunc(rows, func(r *row) bool { return r.Rank == 0 }) {
+		x.needed = reserveNeeded
+	}
+	for pot, dry := range short {
+		r := x.part(pot)
+		if dry {
+			x.parts[pot] = min(reserveMost, r+reserveRise)
+			continue
+		}
+		x.parts[pot] = r + (reserveLeast-r)*min(1, passed.Seconds()/reserveForgets.Seconds())
+	}
+}
+
+// available returns what a pot holds for the job: the highest class and jobs whose sprint timers are due may take
+// everything, others what is above the reserve.
+func (x *reserves) available(r *row) units.Energy {
+	o := &r.Offer
+	if r.Rank == 0 || r.Due || o.Capacity <= 0 {
+		return max(0, o.Balance)
+	}
+	return max(0, o.Balance-units.Energy(x.of(o)*float64(o.Capacity)))
+}
+
+// speed returns how many times as fast the job is in a sprint; not known where its pace over power is not.
+func (r *row) speed() (times float64, known bool) { return r.Outlook.Speed, r.Outlook.Speed > 0 }
+
+// gain returns the weighted seconds that a joule of the job's sprint saves.
+func (r *row) gain(values map[string]float64) float64 {
+	speed, known := r.speed()
+	if !known {
+		speed = speedLeast
+	}
+	sum := 0.0
+	for _, p := range r.on {
+		sum += values[p.node]
+	}
+	return (speed - 1) * sum / max(1e-9, r.Offer.Rise.Watts())
+}
+
+// spreadOut reports whether enough of the job runs for a sprint: the nodes on which it runs when that begins are those
+// that sprint, and one that has just begun runs on a few.
+func (r *row) spreadOut() bool {
+	return float64(r.containers) >= servedPart*float64(min(r.share, r.width))
+}
+
+// candidate is a job that may sprint, with the weighted seconds that a joule of that saves.
+type candidate struct {
+	*row
+
+	gain float64
+}
+
+// sprints decides who sprints: in each domain the job whose sprint saves most for each joule, of those that may have
+// joules. Timers that are due come first.
+func (m *Movers) sprints(now time.Duration, rows []*row, values map[string]float64, joint bool, decided map[string]Move, out *Moves) {
+	var want []candidate
+	taken, short := map[string]bool{}, map[string]bool{}
+	for _, r := range rows {
+		if r.Waiting {
+			continue
+		}
+		switch {
+		case r.Sprint != "":
+			decided[r.ID] = m.jobs[r.ID].sprinting(r)
+			taken[r.Offer.Domain] = true
+		case r.Due || joint && r.MaySprint && r.containers > 0 && r.spreadOut():
+			want = append(want, candidate{r, r.gain(values)})
+		}
+		if r.Offer.Why == "" && r.Offer.Domain != "" {
+			short[r.Offer.pot()] = short[r.Offer.pot()] || r.short()
+		}
+	}
+	if joint {
+		m.reserves.follow(rows, short, m.since(now))
+	}
+	slices.SortFunc(want, func(a, b candidate) int {
+		return cmp.Or(compareDue(a.row, b.row), cmp.Compare(b.gain, a.gain), cmp.Compare(b.slope, a.slope), cmp.Compare(a.ID, b.ID))
+	})
+	ended := map[string]bool{}
+	for _, c := range want {
+		m.sprint(c, taken, ended, decided, out)
+	}
+}
+
+// compareDue orders jobs whose sprint timers are due before others.
+func compareDue(a, b *row) int {
+	switch {
+	case a.Due == b.Due:
+		return 0
+	case a.Due:
+		return -1
+	}
+	return 1
+}
+
+// short reports whether the job is of the highest class and finds too little in its pot for the shortest sprint.
+func (r *row) short() bool {
+	o := &r.Offer
+	return r.Rank == 0 && r.Sprint == "" && r.MaySprint && o.Busy == "" && o.Rise > 0 && energyOf(o.Rise, sprintLeast) > o.Balance
+}
+
+// sprint grants a job its sprint, or ends that of a lower class for it, where that can be.
+func (m *Movers) sprint(c candidate, taken, ended map[string]bool, decided map[string]Move, out *Moves) {
+	o := &c.Offer
+	if o.Busy != "" && o.Yields && !o.Ending && o.BusyRank > c.Rank && !ended[o.Busy] && o.Why == "" && c.partOn(o.BusyOn) < servedPart {
+		ended[o.Busy] = true
+		out.Ends = append(out.Ends, EndSprint{Sprint: o.Busy, Why: "job " + c.ID + " is of a higher class"})
+		decided[c.ID] = Move{Kind: MoveNone, Reason: c.aim() + "; it sprints once sprint " + o.Busy + " of a lower class, which ends for it, is over"}
+		return
+	}
+	if m.hindered(c.row, taken[o.Domain]) != "" {
+		return
+	}
+	g := Grant{ID: c.ID, Class: c.Class, Domain: o.Domain, Duration: m.duration(c.row)}
+	g.Escrow = min(energyOf(o.Rise, g.Duration), o.Balance)
+	taken[o.Domain] = true
+	out.Grants = append(out.Grants, g)
+	decided[c.ID] = m.jobs[c.ID].granted(c, &g)
+}
+
+// partOn returns the part of the job's containers that are on these nodes.
+func (r *row) partOn(nodes []string) float64 {
+	on := 0
+	for _, p := range r.on {
+		if slices.Contains(nodes, p.node) {
+			on += p.containers
+		}
+	}
+	return float64(on) / float64(max(1, r.containers))
+}
+
+// hindered returns why the job cannot sprint now, in words; empty when it can.
+func (m *Movers) hindered(r *row, taken bool) string {
+	o := &r.Offer
+	speed, known := r.speed()
+	switch {
+	case o.Why != "":
+		return o.Why
+	case o.Busy != "":
+		return "sprint " + o.Busy + " is open in " + o.Domain
+	case taken:
+		return "another job sprints in " + o.Domain
+	case o.Rise <= 0:
+		return "no watts are left above the caps of its nodes"
+	case known && speed < speedLeast:
+		return "it would hardly be faster: " + times(speed)
+	}
+	need := energyOf(o.Rise, sprintLeast)
+	switch {
+	case need > o.Balance:
+		return fmt.Sprintf("the sprint budget of %s has %v, %.0f s take %v", o.pot(), o.Balance, sprintLeast.Seconds(), need)
+	case need > m.reserves.available(r):
+		return fmt.Sprintf("the sprint budget of %s has %v, of which %.0f %% of %v are kept for jobs of the highest class",
+			o.pot(), o.Balance, 100*m.reserves.of(o), o.Capacity)
+	}
+	return ""
+}
+
+// duration returns how long a sprint is to last: to the job's end, as far as the joules go that it may have.
+func (m *Movers) duration(r *row) time.Duration {
+	needs := sprintMost.Seconds()
+	if speed, known := r.speed(); known && r.Outlook.Rest.Known {
+		needs = max(sprintLeast.Seconds(), sprintMargin*r.left/speed)
+	}
+	longest := m.reserves.available(r).Joules() / r.Offer.Rise.Watts()
+	return time.Duration(min(needs, longest, sprintMost.Seconds()) * float64(time.Second)).Truncate(time.Millisecond)
+}
+
+// energyOf returns what power takes in a time.
+func energyOf(p units.Power, d time.Duration) units.Energy {
+	return units.Energy(math.Ceil(float64(p) * d.Seconds()))
+}
