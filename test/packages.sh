@@ -9,7 +9,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 whole='/test/(e2e|vm|nspawn|bmc|netns|hadoop|spark|torment)(/| )'
-pools='^headroom$|/(jobs/deflation|jobs/queueing|lab/papers/.*|lab/studies|deploy/.*|internal/vet)$'
+pools='^headroom$|/(jobs/deflation|jobs/queueing|lab/papers/.*|lab/studies|lab/arbitration|deploy/.*|internal/vet)$'
 "${GO:-go}" list -f '{{.ImportPath}} {{.Dir}}' ./... | grep -vE "^[^ ]*$whole" | while read -r package dir; do
 	kind=plain
 	if grep -qsE '\bgo (func\b|[a-z][A-Za-z.]*\()|\.Go\(|\bsync\.|\batomic\.' "$dir"/*.go; then

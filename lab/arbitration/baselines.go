@@ -1,0 +1,196 @@
+package arbitration
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"headroom/jobs/arbiter"
+	"headroom/progress"
+	"headroom/units"
+)
+
+// order is how free containers are handed out.
+type order int
+
+const (
+	// byShare gives to the job furthest below its share, or its equal part.
+	byShare order = iota
+	// byShareBelow serves the urgent first, and the others by their shares of what that leaves.
+	byShareBelow
+	// byClass serves the urgent first, equal parts inside a class.
+	byClass
+	// byTurn serves the urgent first, and in a class who came first.
+	byTurn
+	// oneByOne runs one job at a time: the first of the highest class, to its end.
+	oneByOne
+)
+
+// shares reports whether CAB divides, and stops early.
+func (o order) shares() bool { return o == byShare || o == byShareBelow }
+
+// baseline is a way to decide that is none of ours.
+type baseline struct {
+	order order
+	// timer: an urgent job's machines sprint so long after its arrival.
+	timer time.Duration
+	// spend: tolerant jobs sprint too.
+	spend bool
+	// theta is the part of their tasks that tolerant jobs give up, as far as their floors leave.
+	theta float64
+
+	arbiter arbiter.Arbiter
+	one     *job
+}
+
+func compareClass(a, b *job) int { return cmp.Compare(a.Class.rank(), b.Class.rank()) }
+
+func (b *baseline) pick(r *run) *job {
+	switch b.order {
+	case byShare:
+		return deficit(r.live, r.load.Containers)
+	case byShareBelow:
+		if j := first(r.live, compareClass); j != nil && j.Class == Urgent {
+			return j
+		}
+		return deficit(r.live, r.load.Containers)
+	case byClass:
+		return first(r.live, func(x, y *job) int { return cmp.Or(compareClass(x, y), cmp.Compare(len(x.running), len(y.running))) })
+	case byTurn:
+		return first(r.live, compareClass)
+	case oneByOne:
+		if b.one == nil || b.one.end > 0 {
+			b.one = first(r.live, compareClass)
+		}
+		if b.one != nil && b.one.pending() > 0 {
+			return b.one
+		}
+	}
+	return nil
+}
+
+// first returns the first by an order of the jobs with tasks to begin.
+func first(jobs []*job, order func(x, y *job) int) *job {
+	var out *job
+	for _, j := range jobs {
+		if j.pending() > 0 && (out == nil || order(j, out) < 0) {
+			out = j
+		}
+	}
+	return out
+}
+
+// deficit returns the job furthest below its share, or its equal part. Containers that all shares leave idle go to
+// who is least above.
+func deficit(jobs []*job, containers int) *job {
+	below := func(j *job) int {
+		want := j.share
+		if want == 0 {
+			want = containers / len(jobs)
+		}
+		return want - len(j.running)
+	}
+	return first(jobs, func(x, y *job) int { return cmp.Compare(below(y), below(x)) })
+}
+
+func (b *baseline) look(r *run) {
+	if b.theta > 0 {
+		for _, j := range r.live {
+			if j.Class == Tolerant && j.theta == 0 {
+				j.theta = b.theta
+				r.drop(j, len(j.times)-units.Ratio(1-b.theta).Kept(len(j.times)))
+			}
+		}
+	}
+	if b.order.shares() {
+		b.divide(r)
+	}
+	if r.sprint == nil {
+		b.sprint(r)
+	}
+}
+
+// sprint lets the first job sprint whose timer is due: of the urgent ones first, and to its end as far as joules go.
+func (b *baseline) sprint(r *run) {
+	jobs := slices.Clone(r.live)
+	slices.SortStableFunc(jobs, compareClass)
+	for _, j := range jobs {
+		due := j.Arrival + b.timer
+		if len(j.running) == 0 || !b.spend && j.Class != Urgent {
+			continue
+		}
+		if due > r.now {
+			if r.wake == 0 || due < r.wake {
+				r.wake = due
+			}
+			continue
+		}
+		if watts := rise(r.nodesOf(j)).Watts(); watts > 0 && r.pot >= sprintLeast*watts {
+			r.begin(j, seconds(r.pot/watts))
+			return
+		}
+	}
+}
+
+// divide is CAB's turn: stretch and early stops.
+func (b *baseline) divide(r *run) {
+	in := arbiter.Input{Settings: arbiter.DefaultSettings(), Containers: r.load.Containers, Ended: endedJobs(r)}
+	by := map[string]*job{}
+	for _, j := range r.live {
+		by[j.id] = j
+		switch {
+		case b.order == byShareBelow && j.Class == Urgent:
+			in.Containers = max(1, in.Containers-len(j.running)-j.pending())
+		case j.began:
+			in.Jobs = append(in.Jobs, r.reported(j, false))
+		}
+	}
+	d := b.arbiter.Step(r.now, in)
+	for _, u := range d.Uncapped {
+		by[u.ID].uncapped = u.At
+	}
+	if d.Changed {
+		told := map[string]int{}
+		for _, s := range d.Shares {
+			told[s.ID] = s.Containers
+		}
+		r.after(r.now+lag, func() {
+			for _, j := range r.live {
+				j.share = told[j.id]
+			}
+		})
+	}
+	for _, s := range d.Stops {
+		j := by[s.ID]
+		j.stopped = true
+		r.drop(j, s.Tasks-s.MinTasks-j.dropped)
+	}
+}
+
+// endedJobs are the jobs that have ended since the last look, as the job loop is told.
+func endedJobs(r *run) (out []arbiter.Ended) {
+	for _, j := range r.reports {
+		out = append(out, arbiter.Ended{ID: j.id, Runtime: j.end - j.first})
+	}
+	return out
+}
+
+// reported is what the job loop is told of a job.
+func (r *run) reported(j *job, ratio bool) arbiter.Job {
+	var power, base, fast, full, n units.Power
+	for _, a := range j.running {
+		x := a.node
+		part := units.Power(x.containers)
+		power, base, full = power+x.cap*perServer/part, base+x.base*perServer/part, full+x.rated*perServer/part
+		fast += x.sprinting() * perServer / part
+		n++
+	}
+	if n > 0 {
+		power, base, fast, full = power/n, base/n, fast/n, full/n
+	}
+	return arbiter.Job{
+		ID: j.id, Name: string(j.Class), Tasks: len(j.times), Done: j.done, Running: len(j.running), Pending: j.pending(), Dropped: j.dropped, Work: j.work(),
+		Phase: progress.Map, Reduced: -1, Elapsed: max(1, r.now-j.first), Floor: j.Floor, Uncapped: j.uncapped, Stopped: j.stopped, Held: len(j.running),
+		Power: power, Full: full, Base: base, Fast: fast, ByRatio: ratio,
+	}
+}

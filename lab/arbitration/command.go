@@ -1,0 +1,142 @@
+package arbitration
+
+import (
+	"errors"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+)
+
+// Bounds and defaults of a call.
+const (
+	seedsDefault = 40
+	seedsMost    = 1000
+	seedDefault  = 1001
+)
+
+// options are those of `powerlab arbitrate`.
+type options struct {
+	load    string
+	seed    uint64
+	seeds   int
+	out     string
+	optimum bool
+	output  cli.Output
+}
+
+// NewCommand is `powerlab arbitrate`.
+func NewCommand() *cobra.Command {
+	o := options{load: "steady", seed: seedDefault, seeds: seedsDefault}
+	cmd := &cobra.Command{
+		Use:   "arbitrate",
+		Short: "Measure the arbiter against other ways to decide, on simulated machines",
+		Long: "Runs the same jobs under each way to decide, on four simulated machines of 28 containers together: urgent jobs with deadlines,\n" +
+			"and tolerant ones that may end on fewer tasks, under a budget that changes. The arbiter is the one that the coordinators run;\n" +
+			"the others are CAB, DIAS and simple rules. All have the same joules for sprints and decide at the same moments.\n\n" +
+			"For each way: latencies by class, missed deadlines, quality (tasks computed of all), energy and joules of sprints, as means over\n" +
+			"the seeds with 95 % bounds. Each other way is then held, seed by seed, against the member of the arbiter's family (by price of\n" +
+			"quality and reserve of joules) that gives up no more tasks (within 0.5 points) and takes no more energy and joules of sprints\n" +
+			"(within 1 %). Members and the sprint timers of the others are chosen on 20 seeds that are not judged, from 1 on.\n\n" +
+			"--load names a load (--load list shows them; all runs every one) or a file (- for stdin):\n\n" +
+			`  {"containers": 28, "for_s": 3600, "budget": [{"at_s": 0, "w": 250}, {"at_s": 1200, "w": 175}],` + "\n" +
+			`   "jobs": [{"class": "urgent", "arrival_s": 12.5, "tasks": 40, "task_s": 6.4, "deadline_s": 90, "floor": 1},` + "\n" +
+			`            {"class": "tolerant", "arrival_s": 0, "tasks": 240, "task_s": 7.7, "deadline_s": null, "floor": 0.6}]}` + "\n\n" +
+			"task_s is the mean time of a task on a machine at full speed; each seed draws the tasks around it. deadline_s counts from the\n" +
+			"arrival. 28 containers draw 350 W at full speed, 100 W idle, and cannot be held below 112.5 W.\n\n" +
+			"--out writes figures.csv, judged.csv, quality.svg (tolerant latency over quality) and joules.svg (urgent latency over joules).\n" +
+			"--optimum compares the arbiter with the best schedule that an offline search finds, on small cases known in advance.\n\n" +
+			"Exit code 8: the arbiter is behind some other way in some figure, or is ahead in fewer than three.",
+		Example: "  powerlab arbitrate\n  powerlab arbitrate --load bursty --seeds 100 -o json\n  powerlab arbitrate --load jobs.json --out arbitrate-out\n  powerlab arbitrate --optimum",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.run(cmd)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.load, "load", o.load, "name of a load, a file, - for stdin, all, or list to show the names")
+	f.IntVar(&o.seeds, "seeds", o.seeds, "how many seeds are judged")
+	f.Uint64Var(&o.seed, "seed", o.seed, "first seed that is judged; the others are the numbers after it")
+	f.StringVar(&o.out, "out", "", "folder for tables and plots; none when empty")
+	f.BoolVar(&o.optimum, "optimum", false, "compare with an offline optimum on small cases instead")
+	o.output.Flags(cmd)
+	return cmd
+}
+
+func (o *options) run(cmd *cobra.Command) error {
+	if o.seeds < 2 || o.seeds > seedsMost {
+		return cli.Usage("--seeds is %d; give 2 to %d: bounds need more than one", o.seeds, seedsMost)
+	}
+	if o.optimum {
+		if cmd.Flags().Changed("load") || o.out != "" {
+			return cli.Usage("--optimum draws cases of its own; leave out --load and --out")
+		}
+		return o.printOptimum(cmd)
+	}
+	if o.load == "list" {
+		return o.printLoads(cmd.OutOrStdout())
+	}
+	loads, err := o.loads(cmd.InOrStdin())
+	if err != nil {
+		return err
+	}
+	report := &Report{Seed: o.seed, Seeds: o.seeds, Load: o.load}
+	for i := range loads {
+		for _, note := range loads[i].notes() {
+			cli.Notef(cmd.ErrOrStderr(), "%s: %s", loads[i].Name, note)
+		}
+		if len(loads) > 1 {
+			cli.Notef(cmd.ErrOrStderr(), "%s: %s", loads[i].Name, loads[i].Says)
+		}
+		a, err := everybody().measure(cmd.Context(), &loads[i], seedRange{o.seed, o.seeds}, tuningSeeds)
+		if err != nil {
+			return err
+		}
+		report.Loads = append(report.Loads, *a)
+	}
+	if o.out != "" {
+		if err := report.files().Write(o.out); err != nil {
+			return cli.Failed("name another folder with --out", "--out: %w", err)
+		}
+	}
+	if err := report.print(cmd.OutOrStdout(), &o.output); err != nil {
+		return err
+	}
+	return report.verdict()
+}
+
+// loads are those that --load names.
+func (o *options) loads(stdin io.Reader) ([]Load, error) {
+	all := Loads()
+	if o.load == "all" {
+		return all, nil
+	}
+	if i := slices.IndexFunc(all, func(l Load) bool { return l.Name == o.load }); i >= 0 {
+		return all[i : i+1], nil
+	}
+	if o.load != "-" {
+		if _, err := os.Stat(o.load); errors.Is(err, os.ErrNotExist) {
+			return nil, unknownLoad(o.load, all)
+		}
+	}
+	l, err := readLoad(stdin, o.load)
+	if err != nil {
+		return nil, err
+	}
+	return []Load{*l}, nil
+}
+
+func (o *options) printLoads(w io.Writer) error {
+	items, rows := []map[string]string{}, [][]string{}
+	for _, l := range Loads() {
+		items = append(items, map[string]string{"name": l.Name, "says": l.Says})
+		rows = append(rows, []string{l.Name, l.Says})
+	}
+	if o.output.IsJSON() {
+		return o.output.JSON(w, map[string]any{"loads": items})
+	}
+	return o.output.Table(w, []string{"LOAD", "WHAT"}, rows)
+}

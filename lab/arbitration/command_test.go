@@ -1,0 +1,257 @@
+// Claims: a load file is read strictly, with the place of what is wrong; no bytes panic; the command names loads,
+// suggests near ones, and prints figures, verdicts and plots whose names and structure stay.
+package arbitration
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"headroom/internal/cli"
+)
+
+const tiny = `{"containers": 8, "for_s": 120, "budget": [{"at_s": 0, "w": 80}, {"at_s": 60, "w": 55.5}],
+ "jobs": [{"class": "tolerant", "arrival_s": 0, "tasks": 40, "task_s": 5, "deadline_s": null, "floor": 0.5},
+          {"class": "tolerant", "arrival_s": 1, "tasks": 40, "task_s": 5, "floor": 0.5},
+          {"class": "urgent", "arrival_s": 10.5, "tasks": 8, "task_s": 4, "deadline_s": 20, "floor": 1},
+          {"class": "urgent", "arrival_s": 4, "tasks": 6, "task_s": 4, "deadline_s": 20, "floor": 1}]}`
+
+func TestReadLoad(t *testing.T) {
+	t.Parallel()
+	l, err := readLoad(strings.NewReader(tiny), "-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	jobs := l.Jobs(1)
+	if l.Containers != 8 || l.For != 2*time.Minute || len(l.Budget) != 2 || l.Budget[1].Budget.Watts() != 55.5 || len(jobs) != 4 || len(l.notes()) != 0 {
+		t.Errorf("%+v", l)
+	}
+	if j := jobs[2]; j.Class != Urgent || j.Arrival != 4*time.Second || j.Tasks != 6 || j.Task != 4*time.Second || j.Deadline != 20*time.Second || j.Floor != 1 || jobs[0].Deadline != 0 || jobs[0].Floor != 0.5 {
+		t.Errorf("%+v", jobs)
+	}
+	for name, x := range map[string]struct{ from, to, want string }{
+		"no containers":        {`"containers": 8`, `"containers": 0`, "stdin: containers is 0; it must be from 1 to 1000"},
+		"text":                 {`"containers": 8`, `"containers": "8"`, "stdin:1:18: containers cannot be a string"},
+		"unknown field":        {`"for_s"`, `"for"`, `stdin:1:19: unknown field "for"`},
+		"no time":              {`"for_s": 120`, `"for_s": 0`, "for_s is 0; it must be from 1 to 86400"},
+		"a late first step":    {`"at_s": 0`, `"at_s": 5`, "budget[0].at_s is 5; the first step begins at 0"},
+		"steps out of order":   {`"at_s": 60`, `"at_s": 0`, "budget[1].at_s is 0, not after the step before, at 0"},
+		"no watts":             {`, "w": 55.5`, ``, "budget[1].w is missing"},
+		"negative watts":       {`"w": 55.5`, `"w": -1`, "budget[1].w is -1; it must be from 1 to 1e+06"},
+		"no such class":        {`{"class": "urgent", "arrival_s": 4`, `{"class": "rush", "arrival_s": 4`, `jobs[3].class "rush" is neither urgent nor tolerant`},
+		"late arrival":         {`"arrival_s": 10.5`, `"arrival_s": 121`, "jobs[2].arrival_s is 121; it must be from 0 to 120"},
+		"no tasks":             {`"tasks": 8`, `"tasks": 0`, "jobs[2].tasks is 0; it must be from 1 to 100000"},
+		"too many tasks":       {`"tasks": 8`, `"tasks": 100000`, "the number of tasks of all jobs is 100086; it must be from 1 to 100000"},
+		"instant tasks":        {`"tasks": 8, "task_s": 4`, `"tasks": 8, "task_s": 0`, "jobs[2].task_s is 0; it must be from 0.001 to 3600"},
+		"a deadline at once":   {`"deadline_s": 20, "floor": 1}]`, `"deadline_s": 0, "floor": 1}]`, "jobs[3].deadline_s is 0"},
+		"a floor of nothing":   {`"floor": 0.5},`, `"floor": 0},`, "jobs[0].floor is 0; it must be above 0, and at most 1 for all tasks"},
+		"cut short":            {`"floor": 1}]}`, `"floor": 1}`, "it ends too early"},
+		"a number beyond all":  {`"w": 55.5`, `"w": 1e999`, "stdin:1:"},
+		"a second document":    {`"floor": 1}]}`, `"floor": 1}]} {}`, "a second document"},
+		"jobs of another kind": {`"jobs": [`, `"jobs": 5, "x": [`, "jobs cannot be a number"},
+	} {
+		text := strings.Replace(tiny, x.from, x.to, 1)
+		_, err := readLoad(strings.NewReader(text), "-")
+		e, ok := errors.AsType[*cli.Error](err)
+		if text == tiny || !ok || e.Exit != cli.ExitUsage || !strings.Contains(e.Message, x.want) || e.Hint == "" {
+			t.Errorf("%s: %v, want %s", name, err, x.want)
+		}
+	}
+	low, err := readLoad(strings.NewReader(strings.Replace(tiny, "55.5", "20", 1)), "-")
+	if err != nil || len(low.notes()) != 1 || !strings.Contains(low.notes()[0], "cannot be held below 32.1 W") {
+		t.Errorf("%v, %v", err, low.notes())
+	}
+}
+
+func FuzzReadLoad(f *testing.F) {
+	f.Add(tiny)
+	f.Add(`{"containers": 1, "for_s": 1, "budget": [{"at_s": 0, "w": 1}], "jobs": [{"class": "urgent", "arrival_s": 0, "tasks": 1, "task_s": 1}]}`)
+	f.Add(`{"jobs": [{}]}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		l, err := readLoad(strings.NewReader(text), "-")
+		if err != nil {
+			if e, ok := errors.AsType[*cli.Error](err); !ok || e.Exit != cli.ExitUsage || e.Hint == "" {
+				t.Errorf("%q: %v", text, err)
+			}
+			return
+		}
+		tasks, arrival := 0, time.Duration(0)
+		for _, j := range l.Jobs(1) {
+			tasks += j.Tasks
+			if j.Arrival < arrival || j.Tasks < 1 || j.Task <= 0 || j.Deadline < 0 || !(j.Floor > 0 && j.Floor <= 1) {
+				t.Errorf("%q: %+v", text, j)
+			}
+			arrival = j.Arrival
+		}
+		_ = l.notes()
+		if tasks > 2000 || l.For > time.Hour {
+			return
+		}
+		r := newRun(l, 1, member(3*time.Second, usual).decide())
+		if r.run() && len(r.live) > 0 {
+			t.Errorf("%q: %d jobs have not ended", text, len(r.live))
+		}
+	})
+}
+
+// execute runs the command.
+func execute(t *testing.T, stdin string, args ...string) (stdout string, err error) {
+	t.Helper()
+	cmd := NewCommand()
+	var out, notes bytes.Buffer
+	cmd.SetArgs(args)
+	cmd.SetIn(strings.NewReader(stdin))
+	cmd.SetOut(&out)
+	cmd.SetErr(&notes)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err = cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestCommandRefuses(t *testing.T) {
+	t.Parallel()
+	for _, x := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--seeds", "1"}, "bounds need more than one"},
+		{[]string{"--seeds", "1001"}, "bounds need more than one"},
+		{[]string{"--load", "stedy"}, `"stedy" is neither a known load nor a file`},
+		{[]string{"--optimum", "--load", "heavy"}, "--optimum draws cases of its own"},
+		{[]string{"--load", t.TempDir()}, "--load: read"},
+	} {
+		_, err := execute(t, "", x.args...)
+		if e, ok := errors.AsType[*cli.Error](err); !ok || e.Exit != cli.ExitUsage || !strings.Contains(e.Message, x.want) {
+			t.Errorf("%v: %v", x.args, err)
+		}
+	}
+	if _, err := execute(t, "", "--load", "stedy"); !strings.Contains(errorHint(err), "did you mean steady?") {
+		t.Errorf("%v: %s", err, errorHint(err))
+	}
+	out, err := execute(t, "", "--load", "list")
+	if err != nil || !strings.Contains(out, "power-trace") || strings.Count(out, "\n") != len(Loads())+1 {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func errorHint(err error) string {
+	if e, ok := errors.AsType[*cli.Error](err); ok {
+		return e.Hint
+	}
+	return ""
+}
+
+// degraded passes a report in which the arbiter is behind somewhere: a tiny load shows anything.
+func degraded(t *testing.T, err error) {
+	t.Helper()
+	if e, ok := errors.AsType[*cli.Error](err); err != nil && (!ok || e.Exit != cli.ExitDegraded || !strings.Contains(e.Message, "the arbiter falls short: stdin ")) {
+		t.Fatal(err)
+	}
+}
+
+func TestCommandAnswers(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "out")
+	text, err := execute(t, tiny, "--load", "-", "--seeds", "3", "--out", dir)
+	degraded(t, err)
+	for _, want := range []string{"load stdin, 3 seeds from 1001", "VARIANT", "dias-sweep-40", "arbiter-no-holds", "AGAINST", "urgent-first-spend"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	for _, name := range []string{"figures.csv", "judged.csv", "quality.svg", "joules.svg"} {
+		data, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil || len(data) < 500 {
+			t.Errorf("%s: %v, %d bytes", name, err, len(data))
+		}
+		if strings.HasSuffix(name, ".svg") {
+			wellFormed(t, data)
+		}
+	}
+	text, err = execute(t, tiny, "--load", "-", "--seeds", "3", "-o", "json")
+	degraded(t, err)
+	var a struct {
+		Seed     uint64
+		Seeds    int
+		Load     string
+		Variants []struct {
+			Name, Says string
+			Figures    map[string]struct{ Mean, Low, High *float64 }
+		}
+		Judged []struct {
+			Baseline, Member, Figure, Verdict, Note string
+			Met                                     *bool
+			Behind                                  struct{ Mean, Low, High *float64 }
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &a); err != nil || a.Seed != 1001 || a.Seeds != 3 || a.Load != "stdin" {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	var names []string
+	for _, v := range a.Variants {
+		names = append(names, v.Name)
+		for _, figure := range []string{urgentMean, urgentP95, urgentMissed, tolerantMean, tolerantP95, tolerantQuality, energyJ, sprintJ, "sprints", energyPerTaskJ, weightedS} {
+			if f := v.Figures[figure]; v.Says == "" || f.Mean == nil || f.Low == nil || f.High == nil || *f.Low > *f.Mean || *f.High < *f.Mean {
+				t.Errorf("%s, %s: %+v", v.Name, figure, f)
+			}
+		}
+	}
+	for _, want := range []string{"cab", "cab-urgent-first", "dias", "urgent-first", "urgent-first-fair", "urgent-first-spend", "dias-sweep-10", "dias-sweep-40", "arbiter", "arbiter-exact", "arbiter-8s", "arbiter-1s", "arbiter-spend", "arbiter-oracle"} {
+		if !slices.Contains(names, want) {
+			t.Errorf("no %s in %v", want, names)
+		}
+	}
+	if len(a.Judged) != len(baselines())*len(criteria()) {
+		t.Errorf("%d rows", len(a.Judged))
+	}
+	for _, j := range a.Judged {
+		if !slices.Contains(names, j.Member) || !strings.HasPrefix(j.Member, "arbiter") || j.Met == nil || *j.Met != (j.Verdict != "behind") || j.Behind.Mean == nil || j.Note == "" {
+			t.Errorf("%+v", j)
+		}
+	}
+}
+
+// A load of one class has no figures of the other.
+func TestOneClass(t *testing.T) {
+	t.Parallel()
+	file := `{"containers": 4, "for_s": 30, "budget": [{"at_s": 0, "w": 50}], "jobs": [{"class": "urgent", "arrival_s": 0, "tasks": 8, "task_s": 2, "deadline_s": null, "floor": 1}]}`
+	text, err := execute(t, file, "--load", "-", "--seeds", "2", "-o", "json")
+	degraded(t, err)
+	if strings.Contains(text, "tolerant_mean_s") || strings.Contains(text, "urgent_missed") || !strings.Contains(text, "urgent_mean_s") {
+		t.Errorf("%s", text)
+	}
+	if text, err = execute(t, file, "--load", "-", "--seeds", "2"); !strings.Contains(text, " - ") {
+		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// A load that the machines never get through is an error with a way out.
+func TestTooMuch(t *testing.T) {
+	t.Parallel()
+	file := `{"containers": 1, "for_s": 1, "budget": [{"at_s": 0, "w": 1}], "jobs": [{"class": "urgent", "arrival_s": 0, "tasks": 900, "task_s": 3600}]}`
+	_, err := execute(t, file, "--load", "-", "--seeds", "2")
+	if err == nil || !strings.Contains(err.Error(), "jobs have not ended 12h0m0s after the last may come") {
+		t.Errorf("%v", err)
+	}
+}
+
+func wellFormed(t *testing.T, svg []byte) {
+	t.Helper()
+	for d := xml.NewDecoder(bytes.NewReader(svg)); ; {
+		_, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatalf("%v in\n%s", err, svg)
+		}
+	}
+}

@@ -1,0 +1,230 @@
+package arbitration
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// At equal cost: a member gives up no more tasks than the baseline, but for qualitySlack, and takes no more joules, but
+// for joulesSlack of them. Members are chosen by half of that of energy, since other seeds give other figures.
+const (
+	qualitySlack = 0.005
+	joulesSlack  = 0.01
+)
+
+// criterion is a figure that is judged.
+type criterion struct {
+	name string
+	// more: more is better.
+	more bool
+	// slack is within what a difference counts as level, absolute or as a part of the baseline's.
+	slack    float64
+	relative bool
+}
+
+func criteria() []criterion {
+	return []criterion{
+		{name: urgentMean},
+		{name: urgentP95},
+		{name: urgentMissed},
+		{name: tolerantMean},
+		{name: tolerantP95},
+		{name: tolerantQuality, more: true, slack: qualitySlack},
+		{name: energyJ, slack: joulesSlack, relative: true},
+	}
+}
+
+// Standing is how the member stands against a baseline in one figure.
+type Standing string
+
+// The standings.
+const (
+	Ahead  Standing = "ahead"
+	Level  Standing = "level"
+	Behind Standing = "behind"
+)
+
+// Judged is one figure of a baseline against the member of our family at its cost.
+type Judged struct {
+	Baseline string `json:"baseline"`
+	Member   string `json:"member"`
+	Figure   string `json:"figure"`
+	// Behind is by how much the member is worse, seed by seed; below 0: better.
+	Behind Figure `json:"behind"`
+	// Verdict is ahead or behind where the bounds lie on one side of 0, beyond the slack of the figure. Met: it is not
+	// behind.
+	Verdict Standing `json:"verdict"`
+	Met     bool     `json:"met"`
+	Note    string   `json:"note"`
+}
+
+// Verdict is the sum of the figures against one baseline.
+type Verdict struct {
+	Baseline string `json:"baseline"`
+	Member   string `json:"member"`
+	// Verdict is met where the member is ahead in some figure and behind in none, order where it is level in all, and
+	// short where it is behind in some.
+	Verdict string `json:"verdict"`
+	Ahead   int    `json:"ahead"`
+	Behind  int    `json:"behind"`
+}
+
+// aheadLeast is in how many of the figures the arbiter is to be ahead of some baseline.
+const aheadLeast = 3
+
+// pick is the member that stands against a baseline, and at what cost.
+type pick struct {
+	variant variant
+	note    string
+}
+
+// choose picks the member of the family that stands against a baseline, by what both show on the tuning seeds. For
+// each reserve, the price of quality is fitted to the baseline's quality, as low as qualitySlack lets it be.
+func (c contest) choose(lab *bench, baseline *Result) (pick, error) {
+	var members []variant
+	for _, keep := range c.reserves {
+		var of []variant
+		for _, p := range c.prices {
+			of = append(of, c.member(p, keep))
+		}
+		shown, err := lab.of(of)
+		if err != nil {
+			return pick{}, err
+		}
+		members = append(members, of...)
+		if p, ok := fit(of, shown, baseline.Figures[tolerantQuality].Mean-0.8*qualitySlack); ok {
+			members = append(members, c.member(p, keep))
+		}
+	}
+	results, err := lab.of(members)
+	if err != nil {
+		return pick{}, err
+	}
+	at, note := best(baseline, results)
+	return pick{members[at], note}, nil
+}
+
+// fit returns the price at which members give up no more than quality leaves: between two neighbours whose qualities
+// are above and below it, on a line over the logarithm of the price. False where none is below it.
+func fit(members []variant, results []Result, quality float64) (time.Duration, bool) {
+	for i := 1; i < len(members); i++ {
+		above, below := results[i-1].Figures[tolerantQuality].Mean, results[i].Figures[tolerantQuality].Mean
+		if above < quality || below >= quality || above == below {
+			continue
+		}
+		from, to := members[i-1].price.Seconds(), members[i].price.Seconds()
+		if members[i-1].price == noPrice {
+			from = 2 * to // about where the first task is given up
+		}
+		x := math.Exp(math.Log(to) + (math.Log(from)-math.Log(to))*(quality-below)/(above-below))
+		return time.Duration(math.Ceil(100*x)) * 10 * time.Millisecond, true
+	}
+	return 0, false
+}
+
+// best returns the member at a baseline's cost whose worst time is best beside the baseline's. Where none is at its
+// cost, joules count less than quality.
+func best(baseline *Result, members []Result) (at int, note string) {
+	quality := func(m *Result) bool { return m.more(tolerantQuality, baseline) >= -qualitySlack }
+	energy := func(m *Result) bool {
+		return m.more(energyJ, baseline) <= joulesSlack/2*baseline.Figures[energyJ].Mean
+	}
+	sprints := func(m *Result) bool {
+		return m.more(sprintJ, baseline) <= joulesSlack*baseline.Figures[sprintJ].Mean
+	}
+	for _, level := range []struct {
+		note string
+		all  []func(m *Result) bool
+	}{
+		{"at equal quality, energy and joules of sprints", []func(m *Result) bool{quality, energy, sprints}},
+		{"at equal quality and energy; no member takes as few joules of sprints", []func(m *Result) bool{quality, energy}},
+		{"at equal quality; no member takes as little energy", []func(m *Result) bool{quality}},
+		{"no member gives up as few tasks", nil},
+	} {
+		least := math.Inf(1)
+		at = -1
+		for i := range members {
+			m := &members[i]
+			fits := !slices.ContainsFunc(level.all, func(f func(m *Result) bool) bool { return !f(m) })
+			if x := m.worst(baseline); fits && x < least {
+				least, at = x, i
+			}
+		}
+		if at >= 0 {
+			return at, level.note
+		}
+	}
+	return 0, "nothing is known of the baseline"
+}
+
+// more returns by how much more the member has of a figure than a baseline; 0 where one does not have it.
+func (m *Result) more(figure string, baseline *Result) float64 {
+	x, known := m.Figures[figure]
+	y, too := baseline.Figures[figure]
+	if !known || !too {
+		return 0
+	}
+	return x.Mean - y.Mean
+}
+
+// worst returns the time of the member that is worst beside the baseline's, as a part of that.
+func (m *Result) worst(baseline *Result) float64 {
+	worst := 0.0
+	for _, name := range []string{urgentMean, urgentP95, tolerantMean, tolerantP95} {
+		if x, y := m.Figures[name], baseline.Figures[name]; y.Mean > 0 {
+			worst = max(worst, x.Mean/y.Mean)
+		}
+	}
+	return worst
+}
+
+// judge holds a member against a baseline, seed by seed.
+func (a *Answer) judge(baseline, member *Result, note string) {
+	v := Verdict{Baseline: baseline.Name, Member: member.Name}
+	for _, c := range criteria() {
+		ours, theirs := member.each[c.name], baseline.each[c.name]
+		if len(ours) < 2 || len(ours) != len(theirs) {
+			continue // the load has no such class, or not in every seed
+		}
+		j := Judged{Baseline: baseline.Name, Member: member.Name, Figure: c.name, Behind: c.behind(ours, theirs), Verdict: Level, Note: note}
+		slack := c.slack
+		if c.relative {
+			slack *= meanOf(theirs)
+		}
+		switch {
+		case j.Behind.Low > slack:
+			j.Verdict = Behind
+			j.Note = fmt.Sprintf("%s; by %s", note, j.Behind)
+			v.Behind++
+		case j.Behind.High < -slack:
+			j.Verdict = Ahead
+			v.Ahead++
+		}
+		j.Met = j.Verdict != Behind
+		a.Judged = append(a.Judged, j)
+	}
+	switch {
+	case v.Behind > 0:
+		v.Verdict = "short"
+	case v.Ahead == 0:
+		v.Verdict = "order"
+	default:
+		v.Verdict = "met"
+	}
+	a.Verdicts = append(a.Verdicts, v)
+}
+
+// behind returns by how much ours is worse, seed by seed.
+func (c *criterion) behind(ours, theirs []float64) Figure {
+	sign := 1.0
+	if c.more {
+		sign = -1
+	}
+	each := make([]float64, len(ours))
+	for i := range each {
+		each[i] = sign * (ours[i] - theirs[i])
+	}
+	return figureOf(each)
+}

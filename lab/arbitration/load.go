@@ -1,0 +1,174 @@
+package arbitration
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"headroom/units"
+)
+
+// Class is whose job it is.
+type Class string
+
+// The two classes, the higher first.
+const (
+	Urgent   Class = "urgent"
+	Tolerant Class = "tolerant"
+)
+
+// rank is the class's place, 0 the highest.
+func (c Class) rank() int {
+	if c == Urgent {
+		return 0
+	}
+	return 1
+}
+
+// spread is the coefficient of variation of the times of a class's tasks.
+func (c Class) spread() float64 {
+	if c == Urgent {
+		return 0.2
+	}
+	return 0.3
+}
+
+// Job is one job of a load.
+type Job struct {
+	Class   Class
+	Arrival time.Duration
+	Tasks   int
+	// Task is the mean time of a task at full speed.
+	Task time.Duration
+	// Deadline is when it ought to have ended, since its arrival; 0 for none.
+	Deadline time.Duration
+	// Floor is the least part of its tasks that it may end on.
+	Floor float64
+}
+
+// Step is a budget from a moment on.
+type Step struct {
+	At     time.Duration
+	Budget units.Power
+}
+
+// Load is what comes to a cluster.
+type Load struct {
+	Name, Says string
+	Containers int
+	// For is how long jobs come.
+	For    time.Duration
+	Budget []Step
+	// Jobs are those of a seed, by their arrival.
+	Jobs func(seed uint64) []Job
+	// Fails is the mean time between two failures of a machine, 0 for none; Stragglers the part of tasks that
+	// take stragglerTimes as long.
+	Fails      time.Duration
+	Stragglers float64
+}
+
+const stragglerTimes = 3
+
+// job is one job of a run.
+type job struct {
+	Job
+
+	id    string
+	times []float64 // of its tasks at full speed, s
+
+	next          int   // the first task that never began
+	again         []int // tasks whose machine has failed
+	done, dropped int
+	running       []*attempt
+	first, end    time.Duration
+	began         bool
+
+	share    int
+	stopped  bool
+	uncapped time.Duration
+	theta    float64
+}
+
+func (j *job) pending() int { return max(0, len(j.times)-j.next-j.dropped) + len(j.again) }
+
+// droppable returns how many tasks its floor lets it give up now.
+func (j *job) droppable() int {
+	return max(0, min(j.pending()-len(j.again), len(j.times)-j.dropped-units.Ratio(j.Floor).Least(len(j.times))))
+}
+
+// take returns the next task to begin.
+func (j *job) take() int {
+	if n := len(j.again); n > 0 {
+		t := j.again[n-1]
+		j.again = j.again[:n-1]
+		return t
+	}
+	j.next++
+	return j.next - 1
+}
+
+// forget takes a task off those that run.
+func (j *job) forget(a *attempt) {
+	last := j.running[len(j.running)-1]
+	j.running[a.place], last.place = last, a.place
+	j.running = j.running[:len(j.running)-1]
+}
+
+// work returns how much of its map work is done, in tasks.
+func (j *job) work() float64 {
+	sum := float64(j.done)
+	for _, a := range j.running {
+		if all := a.until - a.from; all > 0 {
+			sum += min(1, max(0, (a.node.done-a.from)/all))
+		}
+	}
+	return sum
+}
+
+// drawn returns the source of one stream of numbers of a seed.
+func drawn(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
+
+// Streams of numbers of a seed.
+const (
+	streamUrgent = 1 + iota
+	streamTolerant
+	streamTasks
+	streamFailures
+)
+
+// draw makes the jobs of a seed.
+func (l *Load) draw(seed uint64) (jobs []*job) {
+	r := drawn(seed, streamTasks)
+	for i, x := range l.Jobs(seed) {
+		j := &job{Job: x, id: fmt.Sprintf("%s-%04d", x.Class, i)}
+		sigma := lognormal(x.Class.spread())
+		for range x.Tasks {
+			t := x.Task.Seconds() * math.Exp(sigma*r.NormFloat64()-sigma*sigma/2)
+			if l.Stragglers > 0 && r.Float64() < l.Stragglers {
+				t *= stragglerTimes
+			}
+			j.times = append(j.times, t)
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
+// lognormal returns the sigma of a lognormal distribution with this coefficient of variation.
+func lognormal(spread float64) float64 { return math.Sqrt(math.Log(1 + spread*spread)) }
+
+// arrivals draws arrivals with exponential gaps.
+func arrivals(r *rand.Rand, every, span time.Duration, f func(at time.Duration)) {
+	for at := r.ExpFloat64() * every.Seconds(); at < span.Seconds(); at += r.ExpFloat64() * every.Seconds() {
+		f(seconds(at))
+	}
+}
+
+// sorted orders jobs by their arrival.
+func sorted(jobs []Job) []Job {
+	slices.SortStableFunc(jobs, func(a, b Job) int { return cmp.Compare(a.Arrival, b.Arrival) })
+	return jobs
+}

@@ -1,0 +1,298 @@
+package arbitration
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"headroom/internal/cli"
+	"headroom/units"
+)
+
+// The optimum is searched on small cases that are known in advance, in a fluid model of the machines: work is infinitely
+// divisible, and all machines run as one. What is searched is exhaustive but for two grids: how long each stretch
+// between arrivals begins with a sprint, and how much each job gives up.
+//
+// That is all there is to decide. A job need only be preempted when another comes. Inside a stretch, joules are best
+// spent first, since all that runs there ends sooner. After the last arrival all joules are spent at once.
+const (
+	sprintGrid = 10 * time.Second
+	dropLevels = 4 // from nothing to all that the floor leaves
+)
+
+// flow is the machines as one, in the fluid model.
+type flow struct {
+	slow, fast float64 // container seconds of work in a second
+	watts      float64 // that a sprint takes above the budget
+	refill     float64 // W
+	potMost    float64 // J
+}
+
+// flowOf is the fluid model of a load's machines at full load under its first budget.
+func flowOf(l *Load) flow {
+	r := newRun(l, 0, nil)
+	f := flow{refill: r.refill, potMost: r.potMost, watts: rise(r.cluster.nodes).Watts()}
+	for _, n := range r.cluster.nodes {
+		slow, _ := speedAt(n.base, n.idle, n.rated, n.containers, n.containers)
+		fast, _ := speedAt(n.sprinting(), n.idle, n.rated, n.containers, n.containers)
+		f.slow, f.fast = f.slow+slow*float64(n.containers), f.fast+fast*float64(n.containers)
+	}
+	return f
+}
+
+// problem is one case of which all jobs are known.
+type problem struct {
+	flow
+
+	jobs    []Job     // by their arrival
+	work    []float64 // of each job without what it gives up, container seconds
+	dropped []int
+	best    float64
+}
+
+// state is how far a schedule is.
+type state struct {
+	now  float64 // s
+	pot  float64 // J
+	left []float64
+	ends []float64 // s; 0 while it has not ended
+	cost float64   // of the jobs that have ended
+}
+
+// optimum returns the least cost of jobs whose tasks take these times, s.
+func optimum(f flow, jobs []Job, times [][]float64) float64 {
+	p := &problem{flow: f, jobs: jobs, dropped: make([]int, len(jobs)), work: make([]float64, len(jobs)), best: math.Inf(1)}
+	p.drops(0, times)
+	return p.best
+}
+
+// drops tries what the jobs from one on give up.
+func (p *problem) drops(from int, times [][]float64) {
+	if from == len(p.jobs) {
+		p.solve(0, state{pot: p.potMost, left: slices.Clone(p.work), ends: make([]float64, len(p.jobs))})
+		return
+	}
+	j := &p.jobs[from]
+	all := 0.0
+	for _, t := range times[from] {
+		all += t
+	}
+	most := j.Tasks - units.Ratio(j.Floor).Least(j.Tasks)
+	for level := range dropLevels {
+		n := most * level / (dropLevels - 1)
+		if level > 0 && n == 0 {
+			return
+		}
+		p.dropped[from], p.work[from] = n, all*float64(j.Tasks-n)/float64(j.Tasks)
+		p.drops(from+1, times)
+	}
+}
+
+// solve tries the stretch that begins when a job comes, and those after it.
+func (p *problem) solve(from int, s state) {
+	s.now = p.jobs[from].Arrival.Seconds()
+	last := from == len(p.jobs)-1
+	until := math.Inf(1)
+	if !last {
+		until = p.jobs[from+1].Arrival.Seconds()
+	}
+	if p.bound(&s, from) >= p.best {
+		return
+	}
+	var here []int
+	for i := range from + 1 {
+		if s.ends[i] == 0 {
+			here = append(here, i)
+		}
+	}
+	permute(here, 0, func(order []int) {
+		if last {
+			p.finish(p.pass(s, order, until, math.Inf(1)))
+			return
+		}
+		for sprint := 0.0; ; sprint += sprintGrid.Seconds() {
+			p.solve(from+1, p.pass(s, order, until, sprint))
+			if sprint >= until-s.now || len(order) == 0 {
+				return
+			}
+		}
+	})
+}
+
+// bound returns what a schedule costs at the least: jobs that have come end no sooner than now, and all work takes its
+// time at full speed.
+func (p *problem) bound(s *state, from int) float64 {
+	sum := s.cost
+	for i := range p.jobs {
+		if s.ends[i] > 0 {
+			continue
+		}
+		at := p.jobs[i].Arrival.Seconds() + s.left[i]/p.fast
+		if i <= from {
+			at = s.now + s.left[i]/p.fast
+		}
+		sum += p.costOf(i, at)
+	}
+	return sum
+}
+
+func (p *problem) costOf(i int, at float64) float64 {
+	j := &p.jobs[i]
+	return j.cost(time.Duration((at-j.Arrival.Seconds())*float64(time.Second)), p.dropped[i])
+}
+
+func (p *problem) finish(s state) { p.best = min(p.best, s.cost) }
+
+// permute calls f with all orders of a list.
+func permute(list []int, from int, f func([]int)) {
+	if from >= len(list)-1 {
+		f(list)
+		return
+	}
+	for i := from; i < len(list); i++ {
+		list[from], list[i] = list[i], list[from]
+		permute(list, from+1, f)
+		list[from], list[i] = list[i], list[from]
+	}
+}
+
+// pass serves jobs in their order until a moment or their end, the first seconds in a sprint as far as the joules go.
+func (p *problem) pass(s state, order []int, until, sprint float64) state {
+	s.left, s.ends = slices.Clone(s.left), slices.Clone(s.ends)
+	for _, i := range order {
+		for s.left[i] > 0 && s.now < until {
+			speed, draws, most := p.slow, 0.0, until-s.now
+			switch {
+			case sprint > hair && s.pot > hair:
+				speed, draws = p.fast, p.watts
+				most = min(most, sprint, s.pot/(p.watts-p.refill))
+			case sprint > hair: // joules are spent as they come in
+				part := p.refill / p.watts
+				speed, draws = p.slow+part*(p.fast-p.slow), p.refill
+				most = min(most, sprint/part)
+			}
+			dt := min(most, s.left[i]/speed)
+			if draws > 0 {
+				sprint -= dt * min(1, draws/p.watts)
+			}
+			s.pot = min(p.potMost, max(0, s.pot+(p.refill-draws)*dt))
+			s.now += dt
+			if s.left[i] -= speed * dt; s.left[i] < hair*speed*1e3 {
+				s.left[i], s.ends[i] = 0, s.now
+				s.cost += p.costOf(i, s.now)
+			}
+		}
+	}
+	if !math.IsInf(until, 1) {
+		s.pot = min(p.potMost, s.pot+p.refill*(until-s.now))
+	}
+	return s
+}
+
+// Tasks of the cases are short, so that the machines come near the fluid.
+const caseTask = 400 * time.Millisecond
+
+// smallCase draws two to four jobs of both classes, some with tight deadlines.
+func smallCase(seed uint64) (jobs []Job) {
+	r := drawn(seed, streamUrgent)
+	for range 2 + r.IntN(3) {
+		at := time.Duration(r.IntN(10)) * sprintGrid
+		if r.IntN(2) == 0 {
+			jobs = append(jobs, Job{Class: Urgent, Arrival: at, Tasks: 400 + r.IntN(800), Task: caseTask, Deadline: time.Duration(15+r.IntN(60)) * time.Second, Floor: 1})
+			continue
+		}
+		jobs = append(jobs, Job{Class: Tolerant, Arrival: at, Tasks: 1000 + r.IntN(3000), Task: caseTask, Floor: 0.6})
+	}
+	return sorted(jobs)
+}
+
+// Optimum is how near the arbiter comes to the offline optimum of small cases.
+type Optimum struct {
+	Seed  uint64 `json:"seed"`
+	Cases []Case `json:"cases"`
+	// Mean and Worst are the arbiter's costs over the optimum's, Other the mean of urgent-first.
+	Mean  float64 `json:"mean"`
+	Worst float64 `json:"worst"`
+	Other float64 `json:"urgent_first_mean"`
+}
+
+// Case is one of them: costs in weighted seconds.
+type Case struct {
+	Seed        uint64  `json:"seed"`
+	Jobs        int     `json:"jobs"`
+	Optimum     float64 `json:"optimum"`
+	Arbiter     float64 `json:"arbiter"`
+	UrgentFirst float64 `json:"urgent_first"`
+}
+
+// measureOptimum compares on cases of these seeds.
+func measureOptimum(ctx context.Context, seeds seedRange) (*Optimum, error) {
+	out := &Optimum{Seed: seeds.first}
+	l := &Load{Name: "small", Containers: perServer, For: time.Minute, Budget: []Step{{0, 250 * units.Watt}}, Jobs: smallCase}
+	f := flowOf(l)
+	for i := range seeds.count {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		seed := seeds.first + uint64(i)
+		c := Case{Seed: seed}
+		for k, v := range []variant{member(3*time.Second, usual), baselines()[3].with(0)} {
+			r := newRun(l, seed, v.decide())
+			if k == 0 {
+				var times [][]float64
+				for _, j := range r.jobs {
+					times = append(times, j.times)
+				}
+				c.Jobs, c.Optimum = len(r.jobs), optimum(f, smallCase(seed), times)
+			}
+			if !r.run() {
+				return nil, tooMuch(l, v.name)
+			}
+			cost := r.weighted() * float64(len(r.jobs))
+			if k == 0 {
+				c.Arbiter = cost
+			} else {
+				c.UrgentFirst = cost
+			}
+		}
+		out.Cases = append(out.Cases, c)
+		n := float64(seeds.count)
+		out.Mean, out.Other = out.Mean+c.Arbiter/c.Optimum/n, out.Other+c.UrgentFirst/c.Optimum/n
+		out.Worst = max(out.Worst, c.Arbiter/c.Optimum)
+	}
+	return out, nil
+}
+
+func (o *options) printOptimum(cmd *cobra.Command) error {
+	found, err := measureOptimum(cmd.Context(), seedRange{o.seed, o.seeds})
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	if o.output.IsJSON() {
+		return o.output.JSON(w, found)
+	}
+	return found.print(w, &o.output)
+}
+
+func (x *Optimum) print(w io.Writer, out *cli.Output) error {
+	var rows [][]string
+	cases := slices.Clone(x.Cases)
+	slices.SortFunc(cases, func(a, b Case) int { return cmp.Compare(b.Arbiter/b.Optimum, a.Arbiter/a.Optimum) })
+	for _, c := range cases {
+		rows = append(rows, []string{
+			fmt.Sprint(c.Seed), fmt.Sprint(c.Jobs), fmt.Sprintf("%.1f", c.Optimum), fmt.Sprintf("%.1f", c.Arbiter), fmt.Sprintf("%.3f", c.Arbiter/c.Optimum), fmt.Sprintf("%.3f", c.UrgentFirst/c.Optimum),
+		})
+	}
+	if err := out.Table(w, []string{"SEED", "JOBS", "OPTIMUM", "ARBITER", "RATIO", "URGENT-FIRST"}, rows); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%d cases: the arbiter costs %.3f times the optimum in the mean, %.3f times at worst; urgent-first %.3f times in the mean\n", len(x.Cases), x.Mean, x.Worst, x.Other)
+	return err
+}

@@ -1,0 +1,191 @@
+package arbitration
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"headroom/jobs/arbiter"
+	"headroom/progress"
+	"headroom/units"
+)
+
+// tweak is how a member of our family differs from the default.
+type tweak struct {
+	// percent is the price of quality; 0 the default. exact: no task is given up.
+	percent time.Duration
+	exact   bool
+	// save: tolerant jobs never sprint. spend: a tenth of what is usual is reserved for the urgent.
+	save, spend bool
+	// noHolds: no machine gives watts to others.
+	noHolds bool
+	// oracle: the times of tasks, and how much faster a sprint is, are known exactly.
+	oracle bool
+	// edit changes what the arbiter is told; nil for nothing.
+	edit func(look *arbiter.Look)
+}
+
+// joint is ours: the arbiter as the coordinators run it.
+type joint struct {
+	tweak
+
+	arbiter arbiter.Arbiter
+	movers  arbiter.Movers
+	order   map[string]int
+}
+
+func (o *joint) pick(r *run) *job {
+	return first(r.live, func(x, y *job) int {
+		return cmp.Or(compareClass(x, y), cmp.Compare(o.place(x), o.place(y)))
+	})
+}
+
+// place returns where a job is served; one that no look has seen is the last of its class.
+func (o *joint) place(j *job) int {
+	if at, known := o.order[j.id]; known {
+		return at
+	}
+	return math.MaxInt
+}
+
+func (o *joint) look(r *run) {
+	in := arbiter.Input{Settings: arbiter.DefaultSettings(), Containers: r.load.Containers, Ended: endedJobs(r)}
+	in.Settings.Joint = true
+	by := map[string]*job{}
+	for _, j := range r.live {
+		by[j.id] = j
+		if j.began {
+			in.Jobs = append(in.Jobs, r.reported(j, true))
+		}
+	}
+	d := o.arbiter.Step(r.now, in)
+	outlooks := map[string]arbiter.Outlook{}
+	for _, x := range d.Outlooks {
+		outlooks[x.ID] = x
+	}
+	for _, u := range d.Uncapped {
+		by[u.ID].uncapped = u.At
+	}
+	look := arbiter.Look{Joint: true, Pools: map[string]arbiter.Pool{"": {Containers: r.load.Containers}}}
+	for _, j := range r.live {
+		look.Jobs = append(look.Jobs, o.contender(r, j, outlooks[j.id]))
+	}
+	for _, n := range r.cluster.nodes {
+		if !o.noHolds {
+			sprints := r.sprint != nil && slices.Contains(r.sprint.nodes, n)
+			look.Nodes = append(look.Nodes, arbiter.Node{Name: n.name, Target: n.base, Floor: n.floor(), Most: n.rated, Held: n.most, Sprints: sprints})
+		}
+	}
+	if o.edit != nil {
+		o.edit(&look)
+	}
+	o.carryOut(r, o.movers.Step(r.now, look), by)
+}
+
+// contender is a job as the arbiter takes it.
+func (o *joint) contender(r *run, j *job, outlook arbiter.Outlook) arbiter.Contender {
+	c := arbiter.Contender{
+		ID: j.id, Class: string(j.Class), Rank: j.Class.rank(), Tasks: len(j.times), Dropped: j.dropped, Running: len(j.running), Pending: j.pending(),
+		Floor: j.Floor, Age: r.now - j.Arrival, Run: 1, Outlook: outlook, MaySprint: !o.save || j.Class == Urgent, MayDeflate: !o.exact, Theta: j.theta, Percent: o.percent,
+		On: map[string]int{}, Offer: o.offer(r, j),
+	}
+	if j.began {
+		c.Elapsed = max(1, r.now-j.first)
+	}
+	if j.Deadline > 0 {
+		c.Deadline = j.Deadline - c.Age + c.Elapsed
+	}
+	for _, a := range j.running {
+		c.On[a.node.name]++
+	}
+	if r.sprint != nil && r.sprint.job == j {
+		c.Sprint = "s-" + j.id
+	}
+	if o.oracle {
+		c.Outlook.Rest, c.Outlook.Speed = r.truth(j)
+	}
+	return c
+}
+
+// offer is what a sprint of a job would take.
+func (o *joint) offer(r *run, j *job) arbiter.Offer {
+	nodes := r.nodesOf(j)
+	out := arbiter.Offer{Domain: "site", Balance: units.FromJoules(max(0, r.pot)), Capacity: units.FromJoules(r.potMost), Rise: rise(nodes), Nodes: len(nodes)}
+	if o.spend {
+		out.Capacity /= 10
+	}
+	if s := r.sprint; s != nil && s.job != j {
+		out.Busy, out.BusyRank, out.Yields = "s-"+s.job.id, s.job.Class.rank(), true
+		for _, n := range s.nodes {
+			out.BusyOn = append(out.BusyOn, n.name)
+		}
+	}
+	return out
+}
+
+// exactly is of how many tasks an oracle has learned: what others show does not count beside it.
+const exactly = 1 << 40
+
+// truth is what is left of a job, and how many times as fast it is in a sprint, as only the simulation knows it.
+func (r *run) truth(j *job) (progress.Rest, float64) {
+	work, tasks := 0.0, 0.0
+	for _, a := range j.running {
+		work, tasks = work+a.until-a.node.done, tasks+1
+	}
+	all := work
+	for _, a := range j.running {
+		all += a.node.done - a.from
+	}
+	for _, t := range j.again {
+		work, all, tasks = work+j.times[t], all+j.times[t], tasks+1
+	}
+	for t := j.next; t < len(j.times)-j.dropped; t++ {
+		work, all, tasks = work+j.times[t], all+j.times[t], tasks+1
+	}
+	slow, fast := 0.0, 0.0
+	for _, n := range r.cluster.nodes {
+		base, _ := speedAt(n.base, n.idle, n.rated, n.containers, n.containers)
+		sprint, _ := speedAt(n.sprinting(), n.idle, n.rated, n.containers, n.containers)
+		slow, fast = slow+base*float64(n.containers), fast+sprint*float64(n.containers)
+	}
+	if tasks == 0 || all <= 0 {
+		return progress.Rest{}, fast / slow
+	}
+	mean := all / tasks
+	return progress.Rest{Work: work / mean, Task: seconds(mean * float64(r.load.Containers) / slow), Ended: exactly, Known: true}, fast / slow
+}
+
+// carryOut does what was decided.
+func (o *joint) carryOut(r *run, out arbiter.Moves, by map[string]*job) {
+	if d := out.Divisions[""]; len(d.Shares) > 0 {
+		order := map[string]int{}
+		for i, s := range d.Shares {
+			order[s.ID] = i
+		}
+		r.after(r.now+lag, func() { o.order = order })
+	}
+	if len(out.Ends) > 0 {
+		r.settle()
+		r.wake = r.now + lookSoonest
+	}
+	for _, g := range out.Grants {
+		r.begin(by[g.ID], g.Duration)
+	}
+	for _, d := range out.Deflates {
+		j := by[d.ID]
+		j.theta = d.Theta
+		r.drop(j, len(j.times)-j.dropped-units.Ratio(1-d.Theta).Kept(len(j.times)))
+	}
+	for _, n := range r.cluster.nodes {
+		most := units.Power(0)
+		if at := slices.IndexFunc(out.Holds, func(h arbiter.Hold) bool { return h.Node == n.name }); at >= 0 {
+			most = out.Holds[at].Most
+			if n.most == 0 {
+				r.holds++
+			}
+		}
+		r.dirty = r.dirty || most != n.most
+		n.most = most
+	}
+}

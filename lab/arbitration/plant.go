@@ -1,0 +1,207 @@
+package arbitration
+
+import (
+	"container/heap"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"headroom/budget"
+	"headroom/units"
+)
+
+// The machines of the study: each container is a twenty-eighth of the server of CAB's study, which
+// draws 350 W at full load and 100 W idle. A sprint takes a machine up to riseServer above its cap.
+const (
+	perServer   = 28
+	idleServer  = 100 * units.Watt
+	ratedServer = 350 * units.Watt
+	riseServer  = 100 * units.Watt
+	// exponent is that of dynamic power over speed.
+	exponent = 1.15
+	// nodesMost is how many machines a cluster has at the most.
+	nodesMost = 4
+	// slowest is the speed below which no cap brings a machine, as a part of full speed.
+	slowest = 0.05
+)
+
+// scaled returns a server's power scaled to so many containers.
+func scaled(p units.Power, containers int) units.Power {
+	return p * units.Power(containers) / perServer
+}
+
+// node is one machine: its containers run tasks at one speed, which follows from its cap and from
+// how many of them are busy.
+type node struct {
+	name        string
+	containers  int
+	idle, rated units.Power
+	// base is its share of the budget, cap what it may draw now: more than base in a sprint.
+	base, cap units.Power
+	// most bounds its share; 0 for no bound.
+	most units.Power
+	down bool
+
+	running attempts
+	// speed is how fast its tasks run, as a part of full speed; draws is what it draws. done is how much
+	// work a task that began at time 0 would have done, in seconds at full speed.
+	speed float64
+	draws units.Power
+	done  float64
+}
+
+// floor is the least that the machine can be held at.
+func (n *node) floor() units.Power { return n.idle + n.idle/8 }
+
+// sprinting is the cap of the machine in a sprint.
+func (n *node) sprinting() units.Power { return min(n.rated, n.base+scaled(riseServer, n.containers)) }
+
+// attempt is one running task.
+type attempt struct {
+	job  *job
+	task int
+	// from is the node's done when it began, until that at which it ends.
+	from, until float64
+	node        *node
+	place       int // among the running tasks of its job
+}
+
+// attempts is a heap by the end.
+type attempts []*attempt
+
+func (a *attempts) Len() int           { return len(*a) }
+func (a *attempts) Less(i, j int) bool { return (*a)[i].until < (*a)[j].until }
+func (a *attempts) Swap(i, j int)      { (*a)[i], (*a)[j] = (*a)[j], (*a)[i] }
+func (a *attempts) Push(x any)         { *a = append(*a, x.(*attempt)) } //nolint:forcetypeassert // heap.Push of start alone
+func (a *attempts) Pop() any {
+	old := *a
+	x := old[len(old)-1]
+	*a = old[:len(old)-1]
+	return x
+}
+
+// settle brings speed and draw up to the cap and to what runs.
+func (n *node) settle() {
+	if n.down {
+		n.speed, n.draws = 0, 0
+		return
+	}
+	n.speed, n.draws = speedAt(n.cap, n.idle, n.rated, n.containers, len(n.running))
+}
+
+// speedAt returns how fast tasks run on a machine under a cap with so many of its containers busy, as a part
+// of full speed, and what the machine draws then.
+func speedAt(limit, idle, rated units.Power, containers, busy int) (speed float64, draws units.Power) {
+	if busy == 0 {
+		return 0, idle
+	}
+	dynamic := float64(rated-idle) * float64(busy) / float64(containers)
+	room := max(0, float64(limit-idle))
+	speed = math.Pow(room/dynamic, 1/exponent)
+	switch {
+	case speed >= 1:
+		return 1, idle + units.Power(dynamic)
+	case speed < slowest:
+		return slowest, idle + units.Power(dynamic*math.Pow(slowest, exponent))
+	}
+	return speed, idle + units.Power(room)
+}
+
+// next returns when the machine's next task ends, as things are; false when none does.
+func (n *node) next() (time.Duration, bool) {
+	if len(n.running) == 0 || n.speed <= 0 {
+		return 0, false
+	}
+	return seconds((n.running[0].until - n.done) / n.speed), true
+}
+
+// free returns how many of its containers are.
+func (n *node) free() int {
+	if n.down {
+		return 0
+	}
+	return n.containers - len(n.running)
+}
+
+// start begins a task.
+func (n *node) start(j *job, task int) {
+	a := &attempt{job: j, task: task, until: n.done + j.times[task], from: n.done, node: n, place: len(j.running)}
+	heap.Push(&n.running, a)
+	j.running = append(j.running, a)
+}
+
+// end takes the task that ends first off the machine.
+func (n *node) end() *attempt {
+	a := n.running[0]
+	heap.Pop(&n.running)
+	a.job.forget(a)
+	return a
+}
+
+// cluster is the machines under one budget.
+type cluster struct {
+	nodes []*node
+	tree  *budget.Tree
+}
+
+// newCluster divides containers among machines.
+func newCluster(containers int, watts units.Power) *cluster {
+	c := &cluster{}
+	count := min(nodesMost, containers)
+	for i := range count {
+		n := containers / count
+		if i < containers%count {
+			n++
+		}
+		c.nodes = append(c.nodes, &node{name: fmt.Sprintf("n%02d", i+1), containers: n, idle: scaled(idleServer, n), rated: scaled(ratedServer, n)})
+	}
+	c.limit(watts)
+	return c
+}
+
+// limit sets the budget.
+func (c *cluster) limit(watts units.Power) {
+	tree, err := budget.NewTree([]budget.Domain{{Name: "site", Budget: max(watts, 1)}})
+	if err != nil {
+		panic(err) // one domain with a budget above 0 W is a tree
+	}
+	c.tree = tree
+	c.plan()
+}
+
+// plan divides the budget among the machines as the coordinators do, by what each can use.
+func (c *cluster) plan() {
+	nodes := make([]budget.Node, 0, len(c.nodes))
+	for _, n := range c.nodes {
+		demand := n.idle + units.Power(float64(n.rated-n.idle)*float64(len(n.running))/float64(n.containers))
+		most := n.rated
+		if n.most > 0 {
+			most = min(most, n.most)
+		}
+		if n.down {
+			demand, most = n.idle, n.idle
+		}
+		nodes = append(nodes, budget.Node{Name: n.name, Domain: "site", Least: n.floor(), Most: most, Demand: demand, Weight: float64(n.containers)})
+	}
+	caps := budget.Divide(c.tree, nodes, budget.Weighted).Caps
+	for _, n := range c.nodes {
+		n.base = caps[n.name]
+	}
+}
+
+// draws returns what all machines draw together.
+func (c *cluster) draws() (sum units.Power) {
+	for _, n := range c.nodes {
+		sum += n.draws
+	}
+	return sum
+}
+
+// place returns the machine for the next task: the one with the most free containers.
+func (c *cluster) place() *node {
+	return slices.MaxFunc(c.nodes, func(a, b *node) int { return a.free() - b.free() })
+}
+
+// seconds returns seconds as a time, rounded up.
+func seconds(s float64) time.Duration { return time.Duration(math.Ceil(s * float64(time.Second))) }
