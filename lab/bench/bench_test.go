@@ -54,6 +54,7 @@ func TestQuick(t *testing.T) {
 	for name, items := range map[string][]string{
 		"cap-step": {"cap-step", "cap-step-over", "cap-step-mean"},
 		"plan":     {"plan-10", "tick-10", "plan-100", "tick-100", "plan-1000", "tick-1000", "plan-10000", "tick-10000"},
+		"arbiter":  {"arbiter-1000"},
 		"queue":    {"queue-2", "queue-3"},
 		"sample":   {"sample"},
 		"agent":    {"agent-cpu", "agent-rss"},

@@ -47,6 +47,7 @@ func suite() []benchmark {
 	return []benchmark{
 		{"cap-step", "how fast and how cleanly a new cap is met, on the emulated plant in virtual time", nil, capStep},
 		{"plan", "time to divide a budget, and to decide a tick, for up to 10,000 nodes", nil, plan},
+		{"arbiter", "time to decide about 1,000 jobs on 10,000 containers: sprints, containers, drop ratios and holds", nil, arbitrate},
 		{"queue", "time to solve a priority queue of DIAS's size, 62 phases a class", nil, queueModel},
 		{"sample", "cost of one sample of the power zones against bare reads of the same files", nil, sample},
 		{"agent", "CPU and memory of powerd on an idle emulated node", []string{"coordinator", "powerd", "powerlab"}, agentCost},

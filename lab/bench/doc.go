@@ -9,7 +9,7 @@
 // difference is the machine's.
 //
 // Three kinds of figure: the control law on the emulated plant in virtual time
-// (cap-step), pure functions and device reads in this process (sample, plan), and
+// (cap-step), pure functions and device reads in this process (sample, plan, arbiter), and
 // real processes on loopback: powerd on an emulated node (agent, start) and a group
 // of three coordinators with streams that act as nodes (cut, failover).
 //

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"headroom/budget"
+	"headroom/jobs/arbiter"
 )
 
 // BenchmarkDivide is the plan of 10,000 nodes, for profiles.
@@ -57,4 +58,16 @@ func BenchmarkTick(b *testing.B) {
 	}
 	b.ReportMetric(1000*slices.Min(took), "ms/tick-min")
 	b.ReportMetric(1000*quantile(took, 0.5), "ms/tick-p50")
+}
+
+// BenchmarkArbiter is a decision about 1,000 jobs on 10,000 containers, for profiles.
+func BenchmarkArbiter(b *testing.B) {
+	look := contenders(rand.New(rand.NewPCG(1, 17)))
+	var m arbiter.Movers
+	b.ReportAllocs()
+	now := time.Duration(0)
+	for b.Loop() {
+		m.Step(now, look)
+		now += 5 * time.Second
+	}
 }
