@@ -8,7 +8,7 @@ import (
 )
 
 // At equal cost: a member gives up no more tasks than the baseline, but for qualitySlack, and takes no more joules, but
-// for joulesSlack of them. Members are chosen by half of that of energy, since other seeds give other figures.
+// for joulesSlack of them. Members are chosen by half of that of energy where one is, since other seeds give other figures.
 const (
 	qualitySlack = 0.005
 	joulesSlack  = 0.01
@@ -128,8 +128,8 @@ func fit(members []variant, results []Result, quality float64) (time.Duration, b
 // cost, joules count less than quality.
 func best(baseline *Result, members []Result) (at int, note string) {
 	quality := func(m *Result) bool { return m.more(tolerantQuality, baseline) >= -qualitySlack }
-	energy := func(m *Result) bool {
-		return m.more(energyJ, baseline) <= joulesSlack/2*baseline.Figures[energyJ].Mean
+	energy := func(slack float64) func(m *Result) bool {
+		return func(m *Result) bool { return m.more(energyJ, baseline) <= slack*baseline.Figures[energyJ].Mean }
 	}
 	sprints := func(m *Result) bool {
 		return m.more(sprintJ, baseline) <= joulesSlack*baseline.Figures[sprintJ].Mean
@@ -138,8 +138,9 @@ func best(baseline *Result, members []Result) (at int, note string) {
 		note string
 		all  []func(m *Result) bool
 	}{
-		{"at equal quality, energy and joules of sprints", []func(m *Result) bool{quality, energy, sprints}},
-		{"at equal quality and energy; no member takes as few joules of sprints", []func(m *Result) bool{quality, energy}},
+		{"at equal quality, energy and joules of sprints", []func(m *Result) bool{quality, energy(joulesSlack / 2), sprints}},
+		{"at equal quality and energy; no member takes as few joules of sprints", []func(m *Result) bool{quality, energy(joulesSlack / 2)}},
+		{"at equal quality and energy; no member takes as few joules of sprints", []func(m *Result) bool{quality, energy(joulesSlack)}},
 		{"at equal quality; no member takes as little energy", []func(m *Result) bool{quality}},
 		{"no member gives up as few tasks", nil},
 	} {

@@ -31,7 +31,7 @@ func TestBestAtEqualCost(t *testing.T) {
 		note    string
 	}{
 		"the fastest at its cost": {[]Result{shown("a", 19, 0.8, 1000, 50), shown("b", 18, 0.8, 1000, 50)}, "b", "at equal quality, energy and joules of sprints"},
-		"within the slack":        {[]Result{shown("a", 19, 0.8, 1000, 50), shown("b", 18, 0.7951, 1009, 50.4)}, "b", "at equal quality, energy and joules of sprints"},
+		"within the slack":        {[]Result{shown("a", 19, 0.8, 1000, 50), shown("b", 18, 0.7951, 1004, 50.4)}, "b", "at equal quality, energy and joules of sprints"},
 		"not of less quality":     {[]Result{shown("a", 19, 0.8, 1000, 50), shown("b", 10, 0.79, 900, 50)}, "a", "at equal quality, energy and joules of sprints"},
 		"not with more sprints":   {[]Result{shown("a", 19, 0.8, 1000, 50), shown("b", 10, 0.8, 1000, 60)}, "a", "at equal quality, energy and joules of sprints"},
 		"else with more sprints":  {[]Result{shown("a", 19, 0.9, 1100, 50), shown("b", 20, 0.8, 1000, 60)}, "b", "at equal quality and energy; no member takes as few joules of sprints"},
