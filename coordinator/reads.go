@@ -11,11 +11,11 @@ import (
 
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/budget"
+	"headroom/coordinator/arbitration"
 	"headroom/coordinator/leading"
 	"headroom/coordinator/view"
 	"headroom/internal/cli"
 	"headroom/internal/rpc"
-	"headroom/jobs/containers"
 	"headroom/ledger"
 )
 
@@ -94,7 +94,7 @@ func (c clusterService) ListPolicies(ctx context.Context, r *connect.Request[hea
 		}
 		for _, name := range ledger.ContainerPolicies() {
 			out.Policies = append(out.Policies, &headroomv1.Policy{
-				Name: name, What: containers.Policy(name).Sentence(), InForce: name == cmp.Or(s.ContainerPolicy, ledger.DefaultContainerPolicy), Divides: "containers",
+				Name: name, What: arbitration.PolicySentence(name), InForce: name == cmp.Or(s.ContainerPolicy, ledger.DefaultContainerPolicy), Divides: "containers",
 			})
 		}
 	})

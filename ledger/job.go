@@ -303,10 +303,17 @@ func (j Job) DroppedTasks() uint32 { return uint32(countTasks(j.Dropped)) }
 
 // ContainerPolicies are the names of the policies that divide containers among
 // jobs. They are part of the rules: Apply takes no other.
-func ContainerPolicies() []string { return []string{"stretch", "paper", "released", "equal", "fair"} }
+func ContainerPolicies() []string {
+	return []string{JointPolicy, "stretch", "paper", "released", "equal", "fair"}
+}
 
-// DefaultContainerPolicy divides containers where nobody has named a policy.
-const DefaultContainerPolicy = "stretch"
+const (
+	// JointPolicy weighs containers against sprints, tasks and watts. Under the other policies containers are divided
+	// without a look at these.
+	JointPolicy = "joint"
+	// DefaultContainerPolicy divides containers where nobody has named a policy.
+	DefaultContainerPolicy = JointPolicy
+)
 
 // pruneJobs forgets the oldest ended jobs beyond keptJobs.
 func (t *tx) pruneJobs() {

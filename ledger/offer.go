@@ -15,6 +15,8 @@ type SprintOffer struct {
 	// the class; Pot is that pot, and Balance what it holds.
 	Domain, Pot string
 	Balance     units.Energy
+	// Capacity is the most that the pot holds.
+	Capacity units.Energy
 	// Open is a sprint of the domain that holds an escrow still; empty for none.
 	Open string
 	// Caps are the nodes that can sprint with how high each may go by its rating and the
@@ -42,7 +44,7 @@ func OfferSprint(s *State, nodes []string, class string) SprintOffer {
 			continue
 		}
 		if pot, ok := b.pot(class); ok {
-			o.Domain, o.Pot, o.Balance, o.Open = d, pot, b.Balances[pot], s.openIn(d)
+			o.Domain, o.Pot, o.Balance, o.Capacity, o.Open = d, pot, b.Balances[pot], b.room(pot), s.openIn(d)
 			break
 		}
 	}

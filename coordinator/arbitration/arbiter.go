@@ -46,6 +46,8 @@ type engineArbiter struct {
 
 	// shares are what was decided last; nil until it is known.
 	shares map[string]int
+	// order is that of the shares.
+	order  []string
 	reason string
 	// began is when its first job was seen, and sure that it may set shares.
 	began time.Duration
@@ -67,8 +69,9 @@ func (a *arbiters) Step(now time.Duration, seen Seen) Decided {
 	outlooks := map[string]arbiter.Outlook{}
 	jobs := map[string][]Job{}
 	for _, x := range seen.Jobs {
-		engine := cmp.Or(x.Job.Engine, EngineLocal)
-		jobs[engine] = append(jobs[engine], x)
+		if !x.Waiting {
+			jobs[x.engine()] = append(jobs[x.engine()], x)
+		}
 	}
 	for engine := range jobs {
 		if a.engines[engine] == nil {
@@ -84,19 +87,43 @@ func (a *arbiters) Step(now time.Duration, seen Seen) Decided {
 		}
 	}
 	a.move(now, &seen, outlooks, &out)
+	for engine, e := range a.engines {
+		if e.sure && e.shares != nil {
+			out.Shares[engine] = e.sharing()
+		}
+	}
 	return out
+}
+
+// policy is the container policy in force.
+func (s *Seen) policy() string { return cmp.Or(s.Policy, ledger.DefaultContainerPolicy) }
+
+// joint tells whether all levers are weighed against each other.
+func (s *Seen) joint() bool { return s.policy() == ledger.JointPolicy }
+
+// engine is what runs the job.
+func (x *Job) engine() string { return cmp.Or(x.Job.Engine, EngineLocal) }
+
+// PolicySentence says what a container policy does.
+func PolicySentence(name string) string {
+	if name == ledger.JointPolicy {
+		return "weighed against sprints, tasks and watts: classes first, then who came first, but for small jobs and deadlines"
+	}
+	return containers.Policy(name).Sentence()
 }
 
 // decide is the step of one engine.
 func (a *engineArbiter) decide(now time.Duration, engine string, jobs []Job, seen Seen, outlooks map[string]arbiter.Outlook, out *Decided) {
 	in := arbiter.Input{Settings: arbiter.DefaultSettings()}
-	in.Settings.Containers = containers.Policy(cmp.Or(seen.Policy, ledger.DefaultContainerPolicy))
+	if in.Settings.Joint = seen.joint(); !in.Settings.Joint {
+		in.Settings.Containers = containers.Policy(seen.policy())
+	}
 	if e := seen.Engines[engine]; e != nil {
 		in.Containers, in.Overhead = int(e.GetContainers()), int(e.GetOverhead())
 	}
 	known := true
 	for _, x := range jobs {
-		in.Jobs = append(in.Jobs, x.arbitrated())
+		in.Jobs = append(in.Jobs, x.arbitrated(in.Settings.Joint))
 		known = known && x.Full > 0
 	}
 	for _, id := range slices.Sorted(maps.Keys(seen.Ended)) {
@@ -122,24 +149,21 @@ func (a *engineArbiter) decide(now time.Duration, engine string, jobs []Job, see
 	if d.Trouble != "" {
 		out.Troubles[engine] = d.Trouble
 	}
-	if d.Changed {
-		a.change(d.Shares, in)
+	if d.Changed && !in.Settings.Joint {
+		a.change(d.Shares, seen.policy(), in.Containers)
 	}
 	a.sure = a.sure || known && len(jobs) > 0 || now-a.began >= Patience
-	if a.sure && a.shares != nil {
-		out.Shares[engine] = a.sharing()
-	}
 }
 
 // arbitrated is a job as the arbiter takes it.
-func (x *Job) arbitrated() arbiter.Job {
+func (x *Job) arbitrated(joint bool) arbiter.Job {
 	p := x.Progress
 	j := arbiter.Job{
 		ID: x.Job.ID, Name: x.Job.Name, Queue: x.Job.Queue, Tasks: int(p.GetTasks()), Done: int(p.GetDone()), Running: int(p.GetRunning()),
 		Pending: int(p.GetPending()), Dropped: max(int(p.GetDropped()), int(x.Job.DroppedTasks())), Work: -1, Reduced: -1, Floor: x.Job.Floor,
 		Elapsed: time.Duration(min(max(0, p.GetRuntimeS()), RuntimeMost.Seconds()) * float64(time.Second)), Uncapped: x.Job.Uncapped, Stopped: x.Job.Stop != nil,
 		Held: int(max(p.GetContainers(), p.GetRunning())), Power: x.Power, Full: x.Full, Base: x.Base, Fast: x.Fast,
-		ByRatio: EngineDeflates(cmp.Or(x.Job.Engine, EngineLocal)),
+		ByRatio: joint || x.engine() != engineYarn,
 	}
 	// Tasks that had begun before a ratio rose run on: once the scheduler has taken it, what it has dropped counts.
 	if taken := p.Theta != nil && x.Job.Deflation != nil && units.Ratio(p.GetTheta()).Reaches(units.Ratio(x.Job.Deflation.Theta)); j.ByRatio && (!taken || p.GetDropped() == 0) {
@@ -171,13 +195,14 @@ func PhaseOf(p headroomv1.JobPhase) progress.Phase {
 	return progress.Unphased
 }
 
-// change takes in new shares, and says in words what is another now.
-func (a *engineArbiter) change(shares []arbiter.Share, in arbiter.Input) {
+// change takes in new shares, and says in words what is another now. Without shares the engine divides its containers.
+func (a *engineArbiter) change(shares []arbiter.Share, policy string, containers int) {
 	was := a.shares
-	a.shares = map[string]int{}
+	a.shares, a.order = map[string]int{}, nil
 	var words []string
 	for _, s := range shares {
 		a.shares[s.ID] = s.Containers
+		a.order = append(a.order, s.ID)
 		switch old, had := was[s.ID]; {
 		case !had:
 			words = append(words, fmt.Sprintf("%s %d", s.ID, s.Containers))
@@ -185,16 +210,21 @@ func (a *engineArbiter) change(shares []arbiter.Share, in arbiter.Input) {
 			words = append(words, fmt.Sprintf("%s %d -> %d", s.ID, old, s.Containers))
 		}
 	}
-	a.reason = fmt.Sprintf("policy %s, %d containers: %s", in.Settings.Containers, in.Containers, strings.Join(words[:min(len(words), reasonJobs)], ", "))
+	a.reason = fmt.Sprintf("policy %s, %d containers: %s", policy, containers, strings.Join(words[:min(len(words), reasonJobs)], ", "))
 	if more := len(words) - reasonJobs; more > 0 {
 		a.reason += fmt.Sprintf(" and %d more", more)
 	}
 	if len(shares) == 0 {
-		a.reason = fmt.Sprintf("policy %s: no cap slows a job, the engine divides its %d containers", in.Settings.Containers, in.Containers)
-		if !in.Settings.Containers.Sets() {
-			a.reason = fmt.Sprintf("policy %s: the engine divides its %d containers", in.Settings.Containers, in.Containers)
-		}
+		a.reason = undivided(policy, containers)
 	}
+}
+
+// undivided says why an engine divides its containers by itself.
+func undivided(policy string, count int) string {
+	if policy == ledger.JointPolicy || !containers.Policy(policy).Sets() {
+		return fmt.Sprintf("policy %s: the engine divides its %d containers", policy, count)
+	}
+	return fmt.Sprintf("policy %s: no cap slows a job, the engine divides its %d containers", policy, count)
 }
 
 // reasonJobs is how many jobs a reason names.
@@ -202,7 +232,7 @@ const reasonJobs = 8
 
 func (a *engineArbiter) sharing() Sharing {
 	out := Sharing{Reason: a.reason}
-	for _, id := range slices.Sorted(maps.Keys(a.shares)) {
+	for _, id := range a.order {
 		out.Jobs = append(out.Jobs, &headroomv1.JobShare{Id: id, Containers: uint32(a.shares[id])})
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/arbiter"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -23,6 +24,8 @@ type Job struct {
 	Sprint    *ledger.Sprint
 	Rival     *ledger.Sprint
 	RivalRank int
+	// Waiting tells that it was submitted and does not run yet.
+	Waiting bool
 }
 
 // Seen is what the arbiter decides on.
@@ -33,8 +36,10 @@ type Seen struct {
 	// Discipline and classes are as the scheduler says; empty while it does not.
 	Discipline string
 	Classes    []*headroomv1.ClassPoint
-	// Jobs by id, running ones alone.
+	// Jobs by id: those that run, and those that wait.
 	Jobs []Job
+	// Nodes are the nodes that may be held below their targets.
+	Nodes []arbiter.Node
 	// Engines whose containers can be shared out, by name.
 	Engines map[string]*headroomv1.EngineReport
 	// Ended are the true runtimes of jobs that ran lately and are done, by id.
@@ -54,6 +59,10 @@ type Decided struct {
 	Ends     []ledger.EndSprint
 	Sprints  []Sprint
 	Deflates []Deflate
+	// Holds are the nodes whose jobs leave watts to others.
+	Holds []arbiter.Hold
+	// Behind are the nodes with jobs that would miss their deadlines.
+	Behind   map[string]bool
 	Outlooks map[string]*headroomv1.JobOutlook
 	// Errors are how far off the finish times were of jobs that are done since the last look.
 	Errors map[string][]*headroomv1.EstimateError

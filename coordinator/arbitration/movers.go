@@ -3,6 +3,7 @@ package arbitration
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -18,10 +19,6 @@ const (
 	OwnSprint = "job/"
 )
 
-// EngineDeflates reports whether an engine takes a drop ratio while a job runs. Hadoop's
-// hooks drop under an early stop alone.
-func EngineDeflates(engine string) bool { return engine != engineYarn }
-
 const (
 	// EngineLocal is the scheduler itself; the log keeps it as no engine.
 	EngineLocal = "local"
@@ -29,23 +26,27 @@ const (
 	engineYarn = "yarn"
 )
 
-// contender is a job as arbiter.Movers take it. now is the wall clock.
+// contender is a job as arbiter.Movers take it.
 func (x *Job) contender(seen *Seen, o arbiter.Outlook) arbiter.Contender {
 	p := x.Progress
-	j := x.arbitrated()
+	j := x.arbitrated(seen.joint())
 	c := arbiter.Contender{
-		ID: j.ID, Class: x.Job.Class, Rank: int(x.Job.Rank), Tasks: j.Tasks, Dropped: j.Dropped, Running: j.Running, Pending: j.Pending, Floor: cmp.Or(x.Job.Floor, 1), Elapsed: j.Elapsed, Run: p.GetRun(),
-		Ahead:   x.Job.Engine != "", // Spark's hook thins stages that are not known yet
-		Outlook: o, Due: p.GetSprintDue(), Seed: seedOf(x.Job), Offer: x.offered(),
+		ID: j.ID, Class: x.Job.Class, Engine: x.engine(), Rank: int(x.Job.Rank), Waiting: x.Waiting, Tasks: j.Tasks, Dropped: j.Dropped, Running: j.Running, Pending: j.Pending,
+		Ahead: p.GetAhead(), Floor: cmp.Or(x.Job.Floor, 1), Age: max(j.Elapsed, seen.Wall.Sub(time.UnixMicro(x.Job.Submitted))), Elapsed: j.Elapsed, Run: p.GetRun(),
+		On: map[string]int{}, Most: int(p.GetMost()), Outlook: o, Due: p.GetSprintDue(), Seed: seedOf(x.Job), Offer: x.offered(),
+	}
+	for node, n := range p.GetRunningOn() {
+		c.On[node] = int(n)
 	}
 	if x.Job.Deadline > 0 {
 		began := seen.Wall.Add(-j.Elapsed)
 		c.Deadline = max(1, time.UnixMicro(x.Job.Submitted).Add(x.Job.Deadline).Sub(began))
 	}
-	c.MaySprint, c.SprintWords = seen.maySprint(x)
+	c.MaySprint, c.SprintWords = seen.maySprint(x, c.Due || c.Deadline > 0 && o.Slow.Known && o.Slow.At > c.Deadline)
 	c.MayDeflate, c.DeflateWords = seen.mayDeflate(x)
 	if i := slices.IndexFunc(seen.Classes, func(k *headroomv1.ClassPoint) bool { return k.GetName() == x.Job.Class }); i >= 0 {
 		c.ClassTheta = seen.Classes[i].GetTheta()
+		c.Percent = time.Duration(min(max(0, seen.Classes[i].GetQualityPriceS()), RuntimeMost.Seconds()) * float64(time.Second))
 	}
 	if d := x.Job.Deflation; d != nil {
 		c.Theta = d.Theta
@@ -67,16 +68,18 @@ func seedOf(j ledger.Job) uint64 {
 // offered is the offer as arbiter.Movers take it.
 func (x *Job) offered() arbiter.Offer {
 	o := x.Offer
-	out := arbiter.Offer{Domain: o.Domain, Pot: o.Pot, Balance: o.Balance, Rise: o.Rise, Nodes: len(o.Caps), Why: o.Why}
+	out := arbiter.Offer{Domain: o.Domain, Pot: o.Pot, Balance: o.Balance, Capacity: o.Capacity, Rise: o.Rise, Nodes: len(o.Caps), Why: o.Why}
 	if r := x.Rival; r != nil {
 		out.Busy, out.BusyRank, out.Ending = r.ID, x.RivalRank, r.Ended != ""
 		out.Yields = strings.HasPrefix(r.ID, OwnSprint)
+		out.BusyOn = slices.Sorted(maps.Keys(r.Shares))
 	}
 	return out
 }
 
-// maySprint tells whether the job's class may sprint by the arbiter's word, and why not.
-func (s *Seen) maySprint(x *Job) (may bool, why string) {
+// maySprint reports whether the arbiter may let the job sprint, and why not. A class with a sprint timer waits for it,
+// unless the job would miss its deadline.
+func (s *Seen) maySprint(x *Job, pressed bool) (may bool, why string) {
 	switch s.Discipline {
 	case "p", "np", "da":
 		return false, fmt.Sprintf("discipline %s sprints nobody", s.Discipline)
@@ -85,21 +88,18 @@ func (s *Seen) maySprint(x *Job) (may bool, why string) {
 		if i < 0 || s.Classes[i].SprintAfterS == nil {
 			return false, fmt.Sprintf("class %s has no sprint timer", x.Job.Class)
 		}
-		return true, ""
-	}
-	if x.Job.Deadline == 0 {
-		return false, "it has no deadline, and its class no sprint timer"
+		return pressed, "its sprint timer has not fired, and no deadline would be missed"
 	}
 	return true, ""
 }
 
 // mayDeflate tells whether the job's drop ratio may rise while it runs, and why not.
 func (s *Seen) mayDeflate(x *Job) (may bool, why string) {
-	switch engine := cmp.Or(x.Job.Engine, EngineLocal); {
+	switch {
 	case s.Discipline == "p" || s.Discipline == "np" || s.Discipline == "nps":
 		return false, fmt.Sprintf("discipline %s has exact results", s.Discipline)
-	case !EngineDeflates(engine):
-		return false, fmt.Sprintf("engine %s drops tasks by an early stop alone", engine)
+	case x.engine() == engineYarn && x.Progress.Theta == nil:
+		return false, "its application master has no hook that drops tasks, or its owner does not let it"
 	}
 	return true, ""
 }
@@ -112,14 +112,20 @@ type Move struct {
 
 // move lets the movers look at all jobs, and takes what they decide.
 func (a *arbiters) move(now time.Duration, seen *Seen, outlooks map[string]arbiter.Outlook, out *Decided) {
-	var jobs []arbiter.Contender
+	look := arbiter.Look{Joint: seen.joint(), Pools: map[string]arbiter.Pool{}, Nodes: seen.Nodes}
+	for engine, e := range seen.Engines {
+		look.Pools[engine] = arbiter.Pool{Containers: int(e.GetContainers()), Overhead: int(e.GetOverhead())}
+	}
 	by := map[string]*Job{}
 	for i := range seen.Jobs {
 		x := &seen.Jobs[i]
 		by[x.Job.ID] = x
-		jobs = append(jobs, x.contender(seen, outlooks[x.Job.ID]))
+		look.Jobs = append(look.Jobs, x.contender(seen, outlooks[x.Job.ID]))
 	}
-	moves := a.movers.Step(now, arbiter.Look{Jobs: jobs})
+	out.Behind = behind(look.Jobs)
+	moves := a.movers.Step(now, look)
+	out.Holds = moves.Holds
+	a.divide(moves, seen, out)
 	for _, m := range moves.Moves {
 		out.Moves[m.ID] = Move{moveMessage(m, seen.Wall), m.Mark}
 	}
@@ -135,6 +141,45 @@ func (a *arbiters) move(now time.Duration, seen *Seen, outlooks map[string]arbit
 	for _, f := range moves.Deflates {
 		out.Deflates = append(out.Deflates, Deflate{ledger.DeflateJob{ID: f.ID, Theta: f.Theta, Seed: f.Seed}, f.Reason})
 	}
+}
+
+// divide takes the containers that the joint decision gives.
+func (a *arbiters) divide(moves arbiter.Moves, seen *Seen, out *Decided) {
+	for engine, d := range moves.Divisions {
+		if e := a.engines[engine]; e != nil && d.Changed {
+			e.change(d.Shares, seen.policy(), int(seen.Engines[engine].GetContainers()))
+		}
+	}
+	if !seen.joint() {
+		return
+	}
+	for engine, e := range a.engines {
+		if _, divided := moves.Divisions[engine]; !divided && len(e.shares) > 0 {
+			e.change(nil, seen.policy(), int(seen.Engines[engine].GetContainers()))
+		}
+	}
+	for id, f := range moves.Foreseen {
+		o := out.Outlooks[id]
+		if o == nil {
+			continue
+		}
+		if o.Policy = ledger.JointPolicy; f.Containers > 0 {
+			o.Containers = new(uint32(f.Containers))
+		}
+	}
+}
+
+// behind are the nodes with jobs that would miss their deadlines.
+func behind(jobs []arbiter.Contender) map[string]bool {
+	out := map[string]bool{}
+	for i := range jobs {
+		if c := &jobs[i]; c.Deadline > 0 && c.Outlook.Slow.Known && c.Outlook.Slow.At > c.Deadline {
+			for node := range c.On {
+				out[node] = true
+			}
+		}
+	}
+	return out
 }
 
 // sprintID is a new id: a job begins no two sprints in one millisecond.

@@ -10,6 +10,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/coordinator/arbitration"
 	"headroom/coordinator/view"
+	"headroom/jobs/arbiter"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -34,13 +35,32 @@ func (g *jobGatherer) see(s *ledger.State) arbitration.Seen {
 			out.Ended[id] = j.Runtime
 		}
 		p := g.reports.of(id, now)
-		if !known || j.State != ledger.JobAccepted || p.GetState() != headroomv1.JobState_JOB_STATE_RUNNING {
+		waits := p.GetState() == headroomv1.JobState_JOB_STATE_QUEUED
+		if !known || j.State != ledger.JobAccepted || p.GetState() != headroomv1.JobState_JOB_STATE_RUNNING && !waits {
 			continue
 		}
-		x := arbitration.Job{Job: j, Progress: p}
+		x := arbitration.Job{Job: j, Progress: p, Waiting: waits}
+		if waits {
+			out.Jobs = append(out.Jobs, x)
+			continue
+		}
 		x.Power, x.Full = g.powerOf(s, p)
 		g.seeSprint(s, &x)
 		out.Jobs = append(out.Jobs, x)
+	}
+	out.Nodes = g.nodes(s)
+	return out
+}
+
+// nodes are the nodes that may be held below their targets.
+func (g *jobGatherer) nodes(s *ledger.State) (out []arbiter.Node) {
+	for _, name := range slices.Sorted(maps.Keys(s.Nodes)) {
+		n := s.Nodes[name]
+		if !n.Grantable() || n.Drained || n.Unproven {
+			continue
+		}
+		held, _ := g.lead.Table().Held(name, g.now())
+		out = append(out, arbiter.Node{Name: name, Target: n.Target, Floor: n.Least(), Most: n.Most(), Held: held, Sprints: n.Sprint != nil || n.Owes != ""})
 	}
 	return out
 }

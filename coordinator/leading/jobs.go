@@ -148,7 +148,22 @@ func (l *jobLoop) look() {
 	l.outlooks = l.decided.Outlooks
 	l.keepErrors(l.decided.Errors)
 	l.moves.keep(l.decided.Moves)
+	l.leaveWatts()
 	l.todo = l.decided.Commands(seen)
+}
+
+// leaveWatts has the plans of the next ticks hold nodes whose jobs leave watts to others, and prefer those whose jobs are
+// late.
+func (l *jobLoop) leaveWatts() {
+	holds := map[string]ledger.Hold{}
+	for _, h := range l.decided.Holds {
+		holds[h.Node] = ledger.Hold{Most: h.Most, Until: l.looked + h.For}
+		if _, held := l.lead.Table().Held(h.Node, l.looked); !held {
+			l.logger.Info("node held below its share", slog.String("node", h.Node), slog.Float64("most_w", h.Most.Watts()), slog.String("reason", h.Reason))
+		}
+	}
+	l.lead.Table().Holds(holds)
+	l.lead.Table().Behind(l.decided.Behind)
 }
 
 // keepErrors keeps how far off the finish times of jobs that are done were, and says it.

@@ -283,6 +283,8 @@ func TestWattsGoBeforeJobs(t *testing.T) {
 		if want := int(took.Seconds()/1.4) - 1; log.ticks()-ticks < want {
 			t.Errorf("%d ticks in %v, want %d at least", log.ticks()-ticks, took, want)
 		}
+		log.set(func(l *scriptedLog) { l.slow = 0 })
+		time.Sleep(time.Second) // nothing is under way when the bubble ends
 	})
 }
 

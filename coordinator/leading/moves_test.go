@@ -327,6 +327,9 @@ func TestTimerWakesOnceItsNodesAreKnown(t *testing.T) {
 	j := runsNow("j1", nil)
 	j.SprintDue = true
 	tell := func() bool { return b.report(diasReport(proto.CloneOf(j)), at) }
+	if !tell() {
+		t.Error("not woken for a job that has come")
+	}
 	if tell() {
 		t.Error("woken for a job without nodes")
 	}

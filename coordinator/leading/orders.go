@@ -10,7 +10,6 @@ import (
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
-	"headroom/coordinator/arbitration"
 	"headroom/coordinator/streams"
 	"headroom/ledger"
 	"headroom/units"
@@ -123,7 +122,7 @@ func (l *jobLoop) moveOrders(s *ledger.State) (out []streams.Order) {
 			out = append(out, o)
 		}
 		p := l.reports.of(j.ID, now)
-		if j.Deflation == nil || p == nil || p.GetState() != headroomv1.JobState_JOB_STATE_RUNNING || !arbitration.EngineDeflates(cmp.Or(j.Engine, arbitration.EngineLocal)) {
+		if j.Deflation == nil || p == nil || p.GetState() != headroomv1.JobState_JOB_STATE_RUNNING {
 			continue
 		}
 		subject := deflateSubject + j.ID

@@ -55,8 +55,8 @@ const reportedEngines = 64
 const reportedClasses = 64
 
 // report takes in the progress of the jobs that are not finished, and what their engines
-// have. It reports whether one can sprint by its timer since the report before: it has fired, and
-// it is known where the job runs.
+// have. It reports whether they are to be looked at soon: a job has come or begun since the report before, or can sprint
+// by its timer: that has fired, and it is known where the job runs.
 func (r *jobReports) report(m *headroomv1.ProgressReport, at time.Time) (due bool) {
 	r.discipline, r.points, r.pointsAt = m.GetDiscipline(), m.GetClasses()[:min(len(m.GetClasses()), reportedClasses)], at
 	for _, e := range m.GetEngines() {
@@ -68,12 +68,17 @@ func (r *jobReports) report(m *headroomv1.ProgressReport, at time.Time) (due boo
 	for _, p := range m.GetJobs() {
 		was, ok := r.samples[p.GetId()]
 		if ok || len(r.samples) < reportedJobs {
-			due = due || mayStart(p) && !(mayStart(was.progress) && was.progress.GetRun() == p.GetRun())
+			due = due || mayStart(p) && !(mayStart(was.progress) && was.progress.GetRun() == p.GetRun()) || began(was.progress, p)
 			r.samples[p.GetId()] = sample{progress: p, at: at}
 		}
 	}
 	maps.DeleteFunc(r.samples, func(_ string, s sample) bool { return at.Sub(s.at) > time.Hour })
 	return due
+}
+
+// began reports whether a job has come, or begun or gone back since the report before.
+func began(was, p *headroomv1.JobProgress) bool {
+	return was.GetState() != p.GetState() || was.GetRun() != p.GetRun()
 }
 
 // mayStart reports whether a job's sprint timer has fired and nodes are known to speed up.

@@ -65,6 +65,9 @@ func newRows(jobs []Contender) []*row {
 	for i := range jobs {
 		c := &jobs[i]
 		rows[i] = &row{Contender: c, weight: math.Pow(classRatio, -float64(c.Rank)), width: max(1, c.Running+c.Pending)}
+		if c.Most > 0 {
+			rows[i].width = min(rows[i].width, c.Most)
+		}
 		for node, n := range c.On {
 			if n > 0 {
 				rows[i].on = append(rows[i].on, placed{node, n})

@@ -37,8 +37,9 @@ type Contender struct {
 	Age, Elapsed time.Duration
 	// Run counts its executions: another one is a new beginning.
 	Run uint32
-	// On are its running containers, by node.
-	On map[string]int
+	// On are its running containers, by node. Most is the most containers that it may hold; 0 for no bound.
+	On   map[string]int
+	Most int
 	// Outlook is what Arbiter.Step expects of it.
 	Outlook Outlook
 	// Deadline is when it ought to end, since its first task began. It may have passed; 0 stands for none.
@@ -120,7 +121,7 @@ func (c *Contender) tidy() {
 	c.Rank = min(max(c.Rank, 0), ranksMost)
 	c.Tasks = max(c.Tasks, 0)
 	c.Dropped = min(max(c.Dropped, 0), c.Tasks)
-	c.Running, c.Pending = max(c.Running, 0), max(c.Pending, 0)
+	c.Running, c.Pending, c.Most = max(c.Running, 0), max(c.Pending, 0), max(c.Most, 0)
 	c.Age, c.Elapsed, c.Percent = max(c.Age, 0), max(c.Elapsed, 0), max(c.Percent, 0)
 	if !(c.Floor > 0 && c.Floor <= 1) {
 		c.Floor = 1
