@@ -328,6 +328,10 @@ func TestCapStepSharesAndStops(t *testing.T) {
 		c.leader()
 		c.allHeld(6 * time.Second)
 		time.Sleep(10 * time.Second)
+		change := &headroomv1.ChangeRequest{What: &headroomv1.ChangeRequest_SetContainerPolicy{SetContainerPolicy: "stretch"}} // CAB, without the other levers
+		if _, err := (clusterService{c.leader().server}).Change(t.Context(), connect.NewRequest(change)); err != nil {
+			t.Fatal(err)
+		}
 		exact, half := &plantJob{id: "exact", tasks: 120, floor: 1}, &plantJob{id: "half", tasks: 120, floor: 0.5}
 		y := newYarn(c, exact, half)
 		time.Sleep(40 * time.Second)

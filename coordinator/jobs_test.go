@@ -51,11 +51,11 @@ func TestPagesOfJobs(t *testing.T) {
 }
 
 func TestContainerPolicies(t *testing.T) {
-	var names []string
+	names := []string{ledger.JointPolicy}
 	for _, p := range containers.Policies() {
 		names = append(names, string(p))
 	}
-	if !slices.Equal(names, ledger.ContainerPolicies()) || string(containers.Policies()[0]) != ledger.DefaultContainerPolicy {
+	if !slices.Equal(names, ledger.ContainerPolicies()) || ledger.DefaultContainerPolicy != ledger.JointPolicy {
 		t.Errorf("the log takes %q, there are %q", ledger.ContainerPolicies(), names)
 	}
 	bubble(t, func(t *testing.T) {

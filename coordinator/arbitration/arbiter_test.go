@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/arbiter"
 	"headroom/ledger"
 	"headroom/units"
 )
@@ -133,3 +134,77 @@ func TestArbitersTakeAnyReport(t *testing.T) {
 
 // lookEvery is the time from one look of a leader at its jobs to the next.
 const lookEvery = 5 * time.Second
+
+// mixed is a job of 200 tasks of the engine, which runs on n01 and n02.
+func mixed(id string, rank uint32, running, pending uint32, elapsed float64, floor float64) Job {
+	work := elapsed * float64(running) / 10
+	return Job{
+		Job: ledger.Job{ID: id, Name: id, Class: []string{"high", "low"}[rank], Rank: rank, State: ledger.JobAccepted, Floor: floor, Submitted: wall.UnixMicro() - int64(elapsed*1e6)},
+		Progress: &headroomv1.JobProgress{
+			Tasks: 200, Done: 200 - running - pending, Work: new(float64(200-running-pending) + work), Running: running, Pending: pending, RuntimeS: &elapsed, Containers: running,
+			Phase: headroomv1.JobPhase_JOB_PHASE_MAP, RunningOn: map[string]uint32{"n01": running / 2, "n02": running - running/2}, Run: 1, State: headroomv1.JobState_JOB_STATE_RUNNING,
+		},
+		Power: 100 * units.Watt, Full: 200 * units.Watt, Base: 100 * units.Watt, Fast: 150 * units.Watt,
+		Offer: ledger.SprintOffer{
+			Domain: "site/lab", Balance: 20 * units.Kilojoule, Capacity: 20 * units.Kilojoule, Rise: 100 * units.Watt,
+			Caps: []ledger.Target{{Node: "n01", Cap: 150 * units.Watt}, {Node: "n02", Cap: 150 * units.Watt}},
+		},
+	}
+}
+
+var wall = time.Unix(1_000_000, 0)
+
+// Under policy joint one decision comes through whole: shares in the order of service, sprints, ratios, holds and late
+// nodes; under another policy containers are that policy's.
+func TestJointDecisionComesThrough(t *testing.T) {
+	t.Parallel()
+	a := New()
+	seen := func(at float64, policy string) Seen {
+		s := Seen{
+			Policy: policy, Wall: wall, Engines: map[string]*headroomv1.EngineReport{"local": {Engine: "local", Containers: 20}},
+			Nodes: []arbiter.Node{
+				{Name: "n01", Target: 100 * units.Watt, Floor: 50 * units.Watt, Most: 200 * units.Watt},
+				{Name: "n02", Target: 100 * units.Watt, Floor: 50 * units.Watt, Most: 200 * units.Watt},
+				{Name: "n03", Target: 100 * units.Watt, Floor: 50 * units.Watt, Most: 200 * units.Watt},
+			},
+		}
+		high, low, other := mixed("high", 0, 10, 50, at, 1), mixed("low", 1, 10, 150, at+50, 0.5), mixed("other", 1, 4, 190, at+5, 1)
+		high.Job.Deadline = time.Minute
+		other.Progress.RunningOn = map[string]uint32{"n03": 4}
+		waiting := Job{Job: ledger.Job{ID: "wait", Class: "low", Rank: 1, State: ledger.JobAccepted, Submitted: wall.UnixMicro()}, Progress: &headroomv1.JobProgress{Tasks: 50, Pending: 50}, Waiting: true}
+		s.Jobs = append(s.Jobs, high, low, other, waiting)
+		return s
+	}
+	var out Decided
+	for i := range 8 {
+		at := 20 + 5*float64(i)
+		out = a.Step(time.Duration(at)*time.Second, seen(at, ""))
+	}
+	shares := out.Shares["local"]
+	if len(shares.Jobs) != 3 || shares.Jobs[0].GetId() != "high" || shares.Jobs[0].GetContainers() != 20 || !strings.HasPrefix(shares.Reason, "policy joint, 20 containers") {
+		t.Errorf("shares %+v, want all for the job of the high class, the others named behind it", shares)
+	}
+	if len(out.Sprints) != 1 || out.Sprints[0].Job != "high" || len(out.Sprints[0].Caps) != 2 {
+		t.Errorf("sprints %+v", out.Sprints)
+	}
+	if len(out.Holds) != 1 || out.Holds[0].Node != "n03" || out.Holds[0].Most >= 100*units.Watt || out.Holds[0].Most < 50*units.Watt {
+		t.Errorf("holds %+v, want n03, where no watt of the urgent job goes", out.Holds)
+	}
+	if !out.Behind["n01"] || !out.Behind["n02"] || out.Behind["n03"] {
+		t.Errorf("behind %v", out.Behind)
+	}
+	if x := out.Outlooks["high"]; x.GetPolicy() != "joint" || x.GetContainers() != 20 {
+		t.Errorf("outlook %v", x)
+	}
+	if len(out.Stops) != 0 || out.Moves["wait"].Message != nil {
+		t.Errorf("stops %v, move of the waiting job %v", out.Stops, out.Moves["wait"])
+	}
+	out = a.Step(100*time.Second, seen(60, "equal"))
+	if x := out.Shares["local"]; len(x.Jobs) != 3 || x.Jobs[0].GetContainers() > 7 || !strings.HasPrefix(x.Reason, "policy equal") || len(out.Holds) != 0 {
+		t.Errorf("under policy equal: %+v, holds %v", x, out.Holds)
+	}
+	out = a.Step(105*time.Second, seen(65, "joint"))
+	if x := out.Shares["local"]; len(x.Jobs) != 3 || x.Jobs[0].GetContainers() != 20 {
+		t.Errorf("back to joint: %+v", x)
+	}
+}

@@ -225,13 +225,13 @@ func TestEstimateErrorsAreKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		d.onBoard(t, yarnReport("", runsNow("j1", nil)))
-		time.Sleep(jobsEvery)
+		time.Sleep(jobsEvery + time.Second)
 		d.must(t, ledger.Command{Finish: &ledger.FinishJob{ID: "j1", State: ledger.JobDone, Tasks: 40, Done: 40, Runtime: 80 * time.Second}})
 		some := []*headroomv1.EstimateError{{Policy: "learned", MeanError: 0.03, Samples: 9}}
 		brain.set(arbitration.Decided{Errors: map[string][]*headroomv1.EstimateError{"j1": some, "forgotten": some}})
-		time.Sleep(jobsEvery)
+		time.Sleep(jobsEvery + time.Second)
 		brain.set(arbitration.Decided{})
-		time.Sleep(jobsEvery)
+		time.Sleep(jobsEvery + time.Second)
 		looks := brain.looks()
 		if last := looks[len(looks)-1]; last.Ended["j1"] != 80*time.Second || len(last.Jobs) != 0 {
 			t.Errorf("the arbiter saw %+v", last)
