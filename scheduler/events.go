@@ -208,7 +208,7 @@ type directiveEvent struct {
 	// shares are those of our own workers' slots; nil unless the directive has them.
 	shares *headroomv1.ShareDirective
 	reason string
-	reply   chan<- error
+	reply  chan<- error
 }
 
 func (e directiveEvent) apply(l *loop, now time.Time) {
