@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"gonum.org/v1/gonum/stat/distuv"
+
 	"headroom/units"
 )
 
@@ -112,29 +114,24 @@ func meanOf(xs []float64) (sum float64) {
 	return sum
 }
 
+// confidence is how sure bounds are to hold their mean.
+const confidence = 0.95
+
 // figureOf returns the mean of independent runs, with its bounds by Student's t.
-func figureOf(each []float64) Figure {
+func figureOf(each []float64) Figure { return figureWithin(each, confidence) }
+
+// figureWithin returns the mean of independent runs, with bounds that hold it with a confidence (0 to 1).
+func figureWithin(each []float64, confidence float64) Figure {
 	mean, square := meanOf(each), 0.0
 	for _, x := range each {
 		square += (x - mean) * (x - mean)
 	}
 	half := 0.0
 	if n := float64(len(each)); n > 1 {
-		half = studentT(len(each)-1) * math.Sqrt(square/(n-1)/n)
+		t := distuv.StudentsT{Mu: 0, Sigma: 1, Nu: n - 1}.Quantile((1 + confidence) / 2)
+		half = t * math.Sqrt(square/(n-1)/n)
 	}
 	return Figure{mean, mean - half, mean + half}
-}
-
-// studentT returns the 97.5 % quantile of Student's t, by its expansion around the normal one:
-// within 1 % from 4 degrees of freedom on, too wide below.
-func studentT(freedom int) float64 {
-	const z = 1.959964
-	n := float64(freedom)
-	t := z + (z*z*z+z)/(4*n) + (5*math.Pow(z, 5)+16*z*z*z+3*z)/(96*n*n)
-	if freedom < 4 {
-		return t + 10/(n*n)
-	}
-	return t
 }
 
 // String returns the mean with half the width of its bounds.

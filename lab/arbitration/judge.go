@@ -53,8 +53,8 @@ type Judged struct {
 	Figure   string `json:"figure"`
 	// Behind is by how much the member is worse, seed by seed; below 0: better.
 	Behind Figure `json:"behind"`
-	// Verdict is ahead or behind where the bounds lie on one side of 0, beyond the slack of the figure. Met: it is not
-	// behind.
+	// Verdict is ahead or behind where the difference lies on one side of 0, beyond the slack of the figure, by bounds
+	// that hold for all figures of a load at once (see Answer.judge). Met: it is not behind.
 	Verdict Standing `json:"verdict"`
 	Met     bool     `json:"met"`
 	Note    string   `json:"note"`
@@ -181,25 +181,31 @@ func (m *Result) worst(baseline *Result) float64 {
 	return worst
 }
 
-// judge holds a member against a baseline, seed by seed.
-func (a *Answer) judge(baseline, member *Result, note string) {
+// judge holds a member against a baseline, seed by seed. It is one of so many baselines: the bounds that decide hold
+// for all their figures at once with the confidence of one (Bonferroni), since of 70 figures that are level, two or
+// three would else be called ahead or behind by chance.
+func (a *Answer) judge(baseline, member *Result, note string, baselines int) {
+	sure := 1 - (1-confidence)/float64(baselines*len(criteria()))
 	v := Verdict{Baseline: baseline.Name, Member: member.Name}
 	for _, c := range criteria() {
 		ours, theirs := member.each[c.name], baseline.each[c.name]
 		if len(ours) < 2 || len(ours) != len(theirs) {
 			continue // the load has no such class, or not in every seed
 		}
-		j := Judged{Baseline: baseline.Name, Member: member.Name, Figure: c.name, Behind: c.behind(ours, theirs), Verdict: Level, Note: note}
+		j := Judged{Baseline: baseline.Name, Member: member.Name, Figure: c.name, Verdict: Level, Note: note}
+		each := c.behind(ours, theirs)
+		bounds := figureWithin(each, sure)
+		j.Behind = figureOf(each)
 		slack := c.slack
 		if c.relative {
 			slack *= meanOf(theirs)
 		}
 		switch {
-		case j.Behind.Low > slack:
+		case bounds.Low > slack:
 			j.Verdict = Behind
 			j.Note = fmt.Sprintf("%s; by %s", note, j.Behind)
 			v.Behind++
-		case j.Behind.High < -slack:
+		case bounds.High < -slack:
 			j.Verdict = Ahead
 			v.Ahead++
 		}
@@ -218,7 +224,7 @@ func (a *Answer) judge(baseline, member *Result, note string) {
 }
 
 // behind returns by how much ours is worse, seed by seed.
-func (c *criterion) behind(ours, theirs []float64) Figure {
+func (c *criterion) behind(ours, theirs []float64) []float64 {
 	sign := 1.0
 	if c.more {
 		sign = -1
@@ -227,5 +233,5 @@ func (c *criterion) behind(ours, theirs []float64) Figure {
 	for i := range each {
 		each[i] = sign * (ours[i] - theirs[i])
 	}
-	return figureOf(each)
+	return each
 }

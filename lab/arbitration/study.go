@@ -12,7 +12,7 @@ import (
 
 // tuningSeeds is on how many seeds timers and members are chosen: those from 1 on, or, where these are judged, those
 // after the judged ones.
-const tuningSeeds = 20
+const tuningSeeds = 40
 
 // Result is what came of one way to decide.
 type Result struct {
@@ -90,7 +90,7 @@ func (c contest) measure(ctx context.Context, l *Load, judged seedRange, tune in
 	}
 	for i := range chosen {
 		at := slices.IndexFunc(all, func(v variant) bool { return v.name == picked[i].variant.name })
-		a.judge(&a.Variants[i], &a.Variants[at], picked[i].note)
+		a.judge(&a.Variants[i], &a.Variants[at], picked[i].note, len(chosen))
 	}
 	return a, nil
 }
