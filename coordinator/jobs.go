@@ -77,7 +77,7 @@ func (j jobService) FinishJob(ctx context.Context, r *connect.Request[headroomv1
 // DropTasks implements headroomv1connect.JobServiceHandler. Nothing is answered as dropped that has not committed.
 func (j jobService) DropTasks(ctx context.Context, r *connect.Request[headroomv1.DropTasksRequest]) (*connect.Response[headroomv1.DropTasksResponse], error) {
 	c := command(ctx, r.Msg.GetChange(), "scheduler")
-	c.DropTasks = &ledger.DropTasks{ID: r.Msg.GetId()}
+	c.DropTasks = &ledger.DropTasks{ID: r.Msg.GetId(), Of: r.Msg.GetOf()}
 	for _, x := range r.Msg.GetTasks() {
 		c.DropTasks.Ranges = append(c.DropTasks.Ranges, ledger.TaskRange{First: x.GetFirst(), Last: x.GetLast()})
 	}

@@ -231,7 +231,8 @@ type Job struct {
 	// Stop is the early stop in force, nil without one.
 	Stop *EarlyStop `json:"stop,omitempty"`
 	// Dropped are the map tasks that will never run. Invariant: in order, apart from
-	// each other, below Stop.Tasks, and no more than Stop.MinTasks leaves.
+	// each other, below Stop.Tasks or Deflation.Of, and no more than Stop.MinTasks or,
+	// where drops are named, the ratio leaves.
 	Dropped []TaskRange `json:"dropped,omitempty"`
 	// Ended is when the job's end was written, microseconds since the Unix epoch; 0
 	// while it runs, and for jobs that ended under older rules.
@@ -289,6 +290,8 @@ type StopJob struct {
 type DropTasks struct {
 	ID     string      `json:"id"`
 	Ranges []TaskRange `json:"ranges"`
+	// Of is how many map tasks the job has; needed under a drop ratio without an early stop.
+	Of uint32 `json:"of,omitempty"`
 }
 
 // DeflateJob lets a job run on a part of its tasks: of n tasks ceil(n (1 - Theta)), chosen by Seed.

@@ -7,11 +7,14 @@ import (
 )
 
 // Deflation is the drop ratio that a job runs with. Which of its tasks run follows from
-// it and the seed alone, so that reruns, copies and re-attempts leave out the same ones.
+// it and the seed alone, so that reruns, copies and re-attempts leave out the same ones;
+// of an engine that chooses late (YARN) it is what Job.Dropped records.
 type Deflation struct {
 	// Theta is the ratio, 0 to 1: of n tasks ceil(n (1 - Theta)) run.
 	Theta float64 `json:"theta"`
 	Seed  uint64  `json:"seed"`
+	// Of is how many map tasks the job has, where its dropped tasks are recorded one by one; 0 before the first.
+	Of uint32 `json:"of,omitempty"`
 	// Reason in words, and At, when it was committed, microseconds since the Unix epoch.
 	Reason string `json:"reason,omitempty"`
 	At     int64  `json:"at_us,omitempty"`
@@ -74,8 +77,12 @@ func (t *tx) deflateJob(c Command, x *DeflateJob) error {
 	if err := j.bears(x.Theta); err != nil {
 		return err
 	}
-	j.Deflation = &Deflation{Theta: x.Theta, Seed: x.Seed, Reason: c.Reason, At: c.At}
-	if j.Stop != nil {
+	d := Deflation{Theta: x.Theta, Seed: x.Seed, Reason: c.Reason, At: c.At}
+	if old := j.Deflation; old != nil {
+		d.Of = old.Of
+	}
+	j.Deflation = &d
+	if len(j.Dropped) > 0 {
 		if _, err := j.with(nil); err != nil { // with the tasks that it has dropped already
 			return err
 		}

@@ -45,7 +45,7 @@ var (
 	ErrFloor = errors.New("below the job's quality floor")
 	// ErrStop: an early stop, or dropped tasks, that make no sense.
 	ErrStop = errors.New("bad early stop")
-	// ErrNoStop: tasks are dropped only under an early stop.
+	// ErrNoStop: tasks are dropped only under an early stop, or a drop ratio of an engine that names them.
 	ErrNoStop = errors.New("no early stop is in force")
 	// ErrDeflation: a drop ratio that makes no sense, a lower one than that in force, or another seed.
 	ErrDeflation = errors.New("bad drop ratio")

@@ -75,14 +75,16 @@ func (j Job) sound() error {
 			return fmt.Errorf("%w: %w", ErrSnapshot, err)
 		}
 	}
-	if j.Stop == nil {
-		if len(j.Dropped) > 0 {
-			return fmt.Errorf("%w: job %q: tasks are dropped without an early stop", ErrSnapshot, j.ID)
+	if j.Stop != nil {
+		if err := j.allows(*j.Stop); err != nil {
+			return fmt.Errorf("%w: %w", ErrSnapshot, err)
 		}
-		return nil
 	}
-	if err := j.allows(*j.Stop); err != nil {
-		return fmt.Errorf("%w: %w", ErrSnapshot, err)
+	if d := j.Deflation; d != nil && d.Of > 0 && (!j.named() || j.Stop != nil && j.Stop.Tasks != d.Of) {
+		return fmt.Errorf("%w: job %q: its drop ratio is of %d tasks", ErrSnapshot, j.ID, d.Of)
+	}
+	if len(j.Dropped) == 0 {
+		return nil
 	}
 	all, err := j.with(nil)
 	if err != nil || !slices.Equal(all, j.Dropped) {
@@ -202,7 +204,7 @@ func (t *tx) stopJob(c Command, x *StopJob) error {
 				j.ID, old.MinTasks, old.Tasks, x.MinTasks, x.Tasks, ErrStop)
 		}
 	}
-	if err := j.allows(stop); err != nil {
+	if err := cmp.Or(j.allows(stop), j.counts(x.Tasks)); err != nil {
 		return err
 	}
 	j.Stop = &stop
@@ -231,8 +233,16 @@ func (t *tx) dropTasks(c Command, x *DropTasks) error {
 	switch {
 	case !known:
 		return fmt.Errorf("job %q: %w", x.ID, ErrUnknownJob)
-	case j.Stop == nil:
+	case j.Stop == nil && !(j.named() && j.Deflation != nil && x.Of > 0):
 		return fmt.Errorf("job %q: %w", x.ID, ErrNoStop)
+	}
+	if j.named() && j.Deflation != nil && x.Of > 0 {
+		if err := j.counts(x.Of); err != nil {
+			return err
+		}
+		d := *j.Deflation
+		d.Of = x.Of
+		j.Deflation = &d
 	}
 	all, err := j.with(x.Ranges)
 	if err != nil || slices.Equal(all, j.Dropped) {
@@ -244,11 +254,42 @@ func (t *tx) dropTasks(c Command, x *DropTasks) error {
 	more := countTasks(all) - countTasks(j.Dropped)
 	j.Dropped = all
 	put(t, t.Jobs, j.ID, j)
-	t.record(c, fmt.Sprintf("job %s drops %d tasks, %d of %d are left", j.ID, more, j.Stop.Tasks-uint32(countTasks(all)), j.Stop.Tasks))
+	of, _, _ := j.room()
+	t.record(c, fmt.Sprintf("job %s drops %d tasks, %d of %d are left", j.ID, more, of-uint32(countTasks(all)), of))
 	return nil
 }
 
-// with is the dropped tasks together with more, in order and merged, as far as the stop in force allows them (P9).
+// namedEngine is the engine whose dropped tasks are recorded one by one under a drop ratio too: it chooses them as late
+// as it can. What the ratio of another engine's job leaves out follows from the seed.
+const namedEngine = "yarn"
+
+func (j Job) named() bool { return j.Engine == namedEngine }
+
+// counts refuses another number of map tasks than the job was said to have.
+func (j Job) counts(tasks uint32) error {
+	switch d := j.Deflation; {
+	case j.Stop != nil && j.Stop.Tasks != tasks:
+		return fmt.Errorf("job %q has %d map tasks by its early stop, not %d: %w", j.ID, j.Stop.Tasks, tasks, ErrStop)
+	case d != nil && d.Of > 0 && d.Of != tasks:
+		return fmt.Errorf("job %q has %d map tasks by its drops, not %d: %w", j.ID, d.Of, tasks, ErrStop)
+	}
+	return nil
+}
+
+// room returns of how many map tasks how many may be recorded as dropped, and how many its drop ratio leaves out beside
+// those. Of a job whose drops are named the ratio is a bound as an early stop is one, and the lower one counts.
+func (j Job) room() (of, may, beside uint32) {
+	if j.Stop != nil {
+		of, may = j.Stop.Tasks, j.Stop.Tasks-j.Stop.MinTasks
+	}
+	if d := j.Deflation; d != nil && j.named() {
+		of = max(of, d.Of)
+		return of, max(may, j.DeflatedTasks(of)), 0
+	}
+	return of, may, j.DeflatedTasks(of)
+}
+
+// with is the dropped tasks together with more, in order and merged, as far as the stop and the drop ratio in force allow them (P9).
 func (j Job) with(more []TaskRange) ([]TaskRange, error) {
 	if len(more) > maxRanges {
 		return nil, fmt.Errorf("job %q: %d ranges of tasks, at most %d are taken: %w", j.ID, len(more), maxRanges, ErrFull)
@@ -260,16 +301,17 @@ func (j Job) with(more []TaskRange) ([]TaskRange, error) {
 		}
 	}
 	all = merged(all)
-	if n := len(all); n > 0 && all[n-1].Last >= j.Stop.Tasks {
-		return nil, fmt.Errorf("job %q: task %d of %d, counted from 0: %w", j.ID, all[n-1].Last, j.Stop.Tasks, ErrStop)
+	of, may, beside := j.room()
+	if n := len(all); n > 0 && all[n-1].Last >= of {
+		return nil, fmt.Errorf("job %q: task %d of %d, counted from 0: %w", j.ID, all[n-1].Last, of, ErrStop)
 	}
-	switch gone, may, deflated := countTasks(all), uint64(j.Stop.Tasks-j.Stop.MinTasks), uint64(j.DeflatedTasks(j.Stop.Tasks)); {
-	case gone > 0 && gone+deflated > may && deflated > 0:
+	switch gone := countTasks(all); {
+	case gone > 0 && gone+uint64(beside) > uint64(may) && beside > 0:
 		return nil, fmt.Errorf("job %q: %d of %d tasks would be dropped beside the %d that its drop ratio of %v leaves out, %d must be left, so %d may be in all: %w",
-			j.ID, gone, j.Stop.Tasks, deflated, j.Deflation.Theta, j.Stop.MinTasks, may, ErrFloor)
-	case gone > may:
+			j.ID, gone, of, beside, j.Deflation.Theta, of-may, may, ErrFloor)
+	case gone > uint64(may):
 		return nil, fmt.Errorf("job %q: %d of %d tasks would be dropped, %d must be left, so %d may be: %w",
-			j.ID, gone, j.Stop.Tasks, j.Stop.MinTasks, may, ErrFloor)
+			j.ID, gone, of, of-may, may, ErrFloor)
 	case len(all) > maxRanges:
 		return nil, fmt.Errorf("job %q: %d ranges of dropped tasks, at most %d are kept: %w", j.ID, len(all), maxRanges, ErrFull)
 	}

@@ -37,15 +37,18 @@ func drops(id string, pairs ...uint32) *ledger.DropTasks {
 func drawJobCommand(t *rapid.T, s *ledger.State, c *ledger.Command) {
 	id := rapid.SampledFrom([]string{"a", "b", "none"}).Draw(t, "job")
 	tasks := uint32(1 + dice(t, 40, "tasks"))
-	if j := s.Jobs[id]; j.Stop != nil && !rarely(t, 10, "other tasks") {
+	j := s.Jobs[id]
+	if j.Stop != nil && !rarely(t, 10, "other tasks") {
 		tasks = j.Stop.Tasks
+	} else if d := j.Deflation; d != nil && d.Of > 0 && !rarely(t, 10, "other tasks by drops") {
+		tasks = d.Of
 	}
 	switch dice(t, 14, "job command") {
 	case 12, 13:
 		theta := 1 - s.Jobs[id].Floor + float64(dice(t, 7, "theta")-5)/10
 		c.DeflateJob = &ledger.DeflateJob{ID: id, Theta: theta, Seed: uint64(dice(t, 10, "seed") / 9)}
 	case 0, 1:
-		c.Job = &ledger.Job{ID: id, State: ledger.JobAccepted, Engine: "yarn", Floor: float64(dice(t, 12, "floor")) / 10}
+		c.Job = &ledger.Job{ID: id, State: ledger.JobAccepted, Engine: map[string]string{"a": "yarn"}[id], Floor: float64(dice(t, 12, "floor")) / 10}
 	case 2:
 		c.SetUncapped = &ledger.SetUncapped{ID: id, Uncapped: time.Duration(dice(t, 20, "uncapped")-2) * second}
 	case 3, 4, 5:
@@ -58,7 +61,7 @@ func drawJobCommand(t *rapid.T, s *ledger.State, c *ledger.Command) {
 		}
 		fallthrough
 	default:
-		c.DropTasks = &ledger.DropTasks{ID: id}
+		c.DropTasks = &ledger.DropTasks{ID: id, Of: tasks * uint32(dice(t, 2, "of"))}
 		for range dice(t, 4, "ranges") {
 			first := uint32(dice(t, int(tasks)+1, "first"))
 			c.DropTasks.Ranges = append(c.DropTasks.Ranges, ledger.TaskRange{First: first, Last: first + uint32(dice(t, 4, "more")) - uint32(dice(t, 20, "less")/19)})
@@ -81,37 +84,49 @@ func kept(t *rapid.T, before, after *ledger.State) {
 		if len(gone) != int(j.DroppedTasks()) {
 			t.Fatalf("job %s: %v are %d tasks, not %d", id, j.Dropped, len(gone), j.DroppedTasks())
 		}
-		if len(gone) > 0 && j.Stop == nil {
-			t.Fatalf("job %s: %d tasks dropped without an early stop", id, len(gone))
-		}
-		if j.Stop == nil {
-			continue
-		}
-		// The floor as it was said, in whole numbers: floors are tenths here.
-		tenths := int(math.Round(j.Floor * 10))
-		if tenths == 0 {
-			tenths = 10
-		}
-		left := int(j.Stop.Tasks) - len(gone)
-		if left*10 < tenths*int(j.Stop.Tasks) || left < int(j.Stop.MinTasks) {
-			t.Fatalf("job %s is left with %d of %d tasks, floor %v, least %d", id, left, j.Stop.Tasks, j.Floor, j.Stop.MinTasks)
-		}
-		if out := int(j.DeflatedTasks(j.Stop.Tasks)); len(gone) > 0 && out > 0 && (left-out)*10 < tenths*int(j.Stop.Tasks) {
-			t.Fatalf("job %s is left with %d of %d tasks without the %d that are dropped by ratio, floor %v", id, left-out, j.Stop.Tasks, out, j.Floor)
-		}
 		was := before.Jobs[id]
-		if was.Floor != j.Floor && was.ID == id {
-			t.Fatalf("job %s: floor %v becomes %v", id, was.Floor, j.Floor)
-		}
-		if was.Stop != nil && (j.Stop.Tasks != was.Stop.Tasks || j.Stop.MinTasks < was.Stop.MinTasks) {
-			t.Fatalf("job %s: the stop %+v becomes %+v", id, *was.Stop, *j.Stop)
-		}
 		for _, r := range was.Dropped {
 			for task := r.First; task <= r.Last; task++ {
 				if !gone[task] {
 					t.Fatalf("job %s: task %d was dropped and is back", id, task)
 				}
 			}
+		}
+		named := j.Engine == "yarn" && j.Deflation != nil && j.Deflation.Of > 0
+		if len(gone) > 0 && j.Stop == nil && !named {
+			t.Fatalf("job %s: %d tasks dropped without an early stop", id, len(gone))
+		}
+		// The floor as it was said, in whole numbers: floors are tenths here.
+		tenths := int(math.Round(j.Floor * 10))
+		if tenths == 0 {
+			tenths = 10
+		}
+		if j.Stop != nil && int(j.Stop.MinTasks)*10 < tenths*int(j.Stop.Tasks) {
+			t.Fatalf("job %s is stopped at %d of %d tasks, floor %v", id, j.Stop.MinTasks, j.Stop.Tasks, j.Floor)
+		}
+		if was.Floor != j.Floor && was.ID == id {
+			t.Fatalf("job %s: floor %v becomes %v", id, was.Floor, j.Floor)
+		}
+		if was.Stop != nil && (j.Stop == nil || j.Stop.Tasks != was.Stop.Tasks || j.Stop.MinTasks < was.Stop.MinTasks) {
+			t.Fatalf("job %s: the stop %+v becomes %+v", id, *was.Stop, *j.Stop)
+		}
+		if len(gone) == 0 {
+			continue
+		}
+		// How many are left at the least: by the stop, or by a ratio whose drops are named.
+		tasks, least := uint32(0), uint32(math.MaxUint32)
+		if j.Stop != nil {
+			tasks, least = j.Stop.Tasks, j.Stop.MinTasks
+		}
+		if named {
+			tasks, least = j.Deflation.Of, min(least, ledger.KeptTasks(j.Deflation.Theta, j.Deflation.Of))
+		}
+		left := int(tasks) - len(gone)
+		if left*10 < tenths*int(tasks) || left < int(least) {
+			t.Fatalf("job %s is left with %d of %d tasks, floor %v, least %d", id, left, tasks, j.Floor, least)
+		}
+		if out := int(j.DeflatedTasks(tasks)); j.Engine != "yarn" && out > 0 && (left-out)*10 < tenths*int(tasks) {
+			t.Fatalf("job %s is left with %d of %d tasks without the %d that are dropped by ratio, floor %v", id, left-out, tasks, out, j.Floor)
 		}
 	}
 	for id, j := range after.Jobs {
@@ -387,7 +402,8 @@ func TestDeflate(t *testing.T) {
 	do(t, s, deflate("j", 1-0.7, 7))
 	do(t, s, ledger.Command{StopJob: &ledger.StopJob{ID: "j", Tasks: 40, MinTasks: 28}})
 	refused(t, s, ledger.Command{DropTasks: drops("j", 39, 39)}, ledger.ErrFloor)
-	stopped(t, s, "k", 0.7, 40, 28)
+	do(t, s, ledger.Command{Job: &ledger.Job{ID: "k", State: ledger.JobAccepted, Floor: 0.7}})
+	do(t, s, ledger.Command{StopJob: &ledger.StopJob{ID: "k", Tasks: 40, MinTasks: 28}})
 	do(t, s, ledger.Command{DropTasks: drops("k", 36, 39)})
 	refused(t, s, deflate("k", 0.25, 1), ledger.ErrFloor)
 	do(t, s, deflate("k", 0.2, 1))
@@ -396,4 +412,46 @@ func TestDeflate(t *testing.T) {
 	refused(t, s, ledger.Command{Job: &ledger.Job{ID: "l", State: ledger.JobAccepted, Deadline: -1}}, ledger.ErrJob)
 	refused(t, s, ledger.Command{Job: &ledger.Job{ID: "l", State: ledger.JobAccepted, Floor: 0.5, Deflation: &ledger.Deflation{}}}, ledger.ErrJob)
 	restored(t, s)
+}
+
+// Of an engine that names its drops (YARN), a drop ratio bounds what may be recorded, as an early stop does: without a
+// stop too, once it is said how many map tasks there are; of both the lower bound counts.
+func TestNamedDrops(t *testing.T) {
+	t.Parallel()
+	s := founded(t, site(800))
+	named := func(of uint32, pairs ...uint32) ledger.Command {
+		x := drops("j", pairs...)
+		x.Of = of
+		return ledger.Command{DropTasks: x}
+	}
+	deflate := func(theta float64) ledger.Command {
+		return ledger.Command{DeflateJob: &ledger.DeflateJob{ID: "j", Theta: theta, Seed: 7}}
+	}
+	do(t, s, ledger.Command{Job: &ledger.Job{ID: "j", State: ledger.JobAccepted, Engine: "yarn", Floor: 0.5}})
+	refused(t, s, named(40, 39, 39), ledger.ErrNoStop)
+	do(t, s, deflate(0.1))
+	refused(t, s, ledger.Command{DropTasks: drops("j", 39, 39)}, ledger.ErrNoStop)
+	refused(t, s, named(40, 35, 39), ledger.ErrFloor)
+	refused(t, s, named(40, 40, 40), ledger.ErrStop)
+	do(t, s, named(40, 36, 39))
+	if d := s.Jobs["j"].Deflation; d.Of != 40 || !strings.Contains(s.Events[len(s.Events)-1].What, "drops 4 tasks, 36 of 40 are left") {
+		t.Errorf("%+v, %+v", d, s.Events[len(s.Events)-1])
+	}
+	refused(t, s, named(41, 39, 39), ledger.ErrStop)
+	refused(t, s, named(40, 35, 35), ledger.ErrFloor)
+	refused(t, s, ledger.Command{StopJob: &ledger.StopJob{ID: "j", Tasks: 41, MinTasks: 30}}, ledger.ErrStop)
+	do(t, s, ledger.Command{StopJob: &ledger.StopJob{ID: "j", Tasks: 40, MinTasks: 38}}) // leaves less room than the ratio
+	refused(t, s, named(40, 35, 35), ledger.ErrFloor)
+	do(t, s, deflate(0.2))
+	do(t, s, named(40, 32, 35))
+	refused(t, s, named(0, 31, 31), ledger.ErrFloor)
+	refused(t, s, deflate(0.6), ledger.ErrFloor)
+	do(t, s, deflate(0.5))
+	do(t, s, named(0, 20, 31))
+	refused(t, s, named(40, 19, 19), ledger.ErrFloor)
+	restored(t, s)
+	do(t, s, ledger.Command{Finish: &ledger.FinishJob{ID: "j", State: ledger.JobDone, Tasks: 40, Done: 20}})
+	if s.Jobs["j"].BelowFloor() || s.Jobs["j"].DroppedTasks() != 20 {
+		t.Errorf("%+v", s.Jobs["j"])
+	}
 }

@@ -72,7 +72,10 @@ func (w *world) orderNewJob(r dice) {
 	floor := []float64{0.3, 0.5, 0.75, 0.9, 1}[r.IntN(5)]
 	w.askJob("job", func(c *ledger.Command) {
 		c.Job = &ledger.Job{
-			ID: fmt.Sprintf("job-%d", n), Class: "low", Engine: "yarn", Floor: floor, State: ledger.JobAccepted, Submitted: int64(n),
+			ID: fmt.Sprintf("job-%d", n), Class: "low", Floor: floor, State: ledger.JobAccepted, Submitted: int64(n),
+		}
+		if namesDrops(c.Job.ID) {
+			c.Job.Engine = "yarn"
 		}
 	})
 }
@@ -86,12 +89,16 @@ func jobTasks(id string) uint32 {
 	return 7 + sum%18
 }
 
+// namesDrops reports whether a job is of an engine whose drops are recorded one by one under
+// a drop ratio too; of others the ratio leaves tasks out beside those that are recorded.
+func namesDrops(id string) bool { return jobTasks(id)%2 == 0 }
+
 // orderDrops asks for some tasks to be dropped, at times for what was asked before,
 // out of order.
 func (w *world) orderDrops(r dice, id string) {
 	tasks := int(jobTasks(id))
 	first := r.IntN(tasks)
-	x := &ledger.DropTasks{ID: id, Ranges: []ledger.TaskRange{{First: uint32(first), Last: uint32(min(tasks-1, first+r.IntN(4)))}}}
+	x := &ledger.DropTasks{ID: id, Of: uint32(tasks), Ranges: []ledger.TaskRange{{First: uint32(first), Last: uint32(min(tasks-1, first+r.IntN(4)))}}}
 	if again := r.chance(0.3); again && len(w.drops) > 0 {
 		x = w.drops[r.IntN(len(w.drops))]
 	}

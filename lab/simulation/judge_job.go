@@ -89,9 +89,12 @@ func (k *jobJudge) look(j *judge, id string) {
 			now[task] = true
 		}
 	}
-	out := k.ratio(j, id)
-	if left := float64(b.tasks) - float64(len(now)+out); len(now) > 0 && left < b.floor*float64(b.tasks)-1e-9 {
-		j.broken("P9", "%s has %d of its %d tasks dropped, its floor is %v of them", id, len(now)+out, b.tasks, b.floor)
+	out, tasks := k.ratio(j, id), b.tasks
+	if namesDrops(id) && b.deflated { // what its ratio leaves out is what is recorded
+		out, tasks = 0, jobTasks(id)
+	}
+	if left := float64(tasks) - float64(len(now)+out); len(now) > 0 && left < b.floor*float64(tasks)-1e-9 {
+		j.broken("P9", "%s has %d of its %d tasks dropped, its floor is %v of them", id, len(now)+out, tasks, b.floor)
 	}
 	for task := range b.dropped {
 		if !now[task] {

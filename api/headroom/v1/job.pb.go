@@ -1291,7 +1291,8 @@ type JobProgress struct {
 	Reduced *float64 `protobuf:"fixed64,14,opt,name=reduced,proto3,oneof" json:"reduced,omitempty"`
 	// Input bytes that dropped tasks would have read.
 	DroppedBytes uint64 `protobuf:"varint,15,opt,name=dropped_bytes,json=droppedBytes,proto3" json:"dropped_bytes,omitempty"`
-	// The drop ratio that it runs with; absent while it waits.
+	// The drop ratio that it runs with; absent while it waits, and for a job that takes none (of YARN: its owner does not
+	// allow it, or no hook of it asks).
 	Theta *float64 `protobuf:"fixed64,16,opt,name=theta,proto3,oneof" json:"theta,omitempty"`
 	// How long after its dispatch it is to sprint; absent where its class does not.
 	SprintAfterS *float64 `protobuf:"fixed64,17,opt,name=sprint_after_s,json=sprintAfterS,proto3,oneof" json:"sprint_after_s,omitempty"`
@@ -1494,10 +1495,12 @@ func (x *JobProgress) GetMost() uint32 {
 }
 
 type DropTasksRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	Tasks         []*TaskRange           `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	Change        *Change                `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Id     string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Tasks  []*TaskRange           `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	Change *Change                `protobuf:"bytes,3,opt,name=change,proto3" json:"change,omitempty"`
+	// How many map tasks the job has; needed for drops under a drop ratio, which does not say it as an early stop does.
+	Of            uint32 `protobuf:"varint,4,opt,name=of,proto3" json:"of,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1551,6 +1554,13 @@ func (x *DropTasksRequest) GetChange() *Change {
 		return x.Change
 	}
 	return nil
+}
+
+func (x *DropTasksRequest) GetOf() uint32 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
 }
 
 type DropTasksResponse struct {
@@ -3198,11 +3208,12 @@ const file_headroom_v1_job_proto_rawDesc = "" +
 	"\n" +
 	"\b_reducedB\b\n" +
 	"\x06_thetaB\x11\n" +
-	"\x0f_sprint_after_s\"}\n" +
+	"\x0f_sprint_after_s\"\x8d\x01\n" +
 	"\x10DropTasksRequest\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12,\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x16.headroom.v1.TaskRangeR\x05tasks\x12+\n" +
-	"\x06change\x18\x03 \x01(\v2\x13.headroom.v1.ChangeR\x06change\"a\n" +
+	"\x06change\x18\x03 \x01(\v2\x13.headroom.v1.ChangeR\x06change\x12\x0e\n" +
+	"\x02of\x18\x04 \x01(\rR\x02of\"a\n" +
 	"\x11DropTasksResponse\x120\n" +
 	"\adropped\x18\x01 \x03(\v2\x16.headroom.v1.TaskRangeR\adropped\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\x04R\brevision\"c\n" +

@@ -57,7 +57,7 @@ type JobServiceClient interface {
 	FinishJob(context.Context, *connect.Request[v1.FinishJobRequest]) (*connect.Response[v1.FinishJobResponse], error)
 	ListJobs(context.Context, *connect.Request[v1.ListJobsRequest]) (*connect.Response[v1.ListJobsResponse], error)
 	// DropTasks records tasks of a job that will never run, before anything follows from it. It answers with all that
-	// are recorded. Tasks beyond what the job's floor leaves are refused, all or nothing.
+	// are recorded. Tasks beyond what the early stop or the drop ratio in force leaves are refused, all or nothing.
 	DropTasks(context.Context, *connect.Request[v1.DropTasksRequest]) (*connect.Response[v1.DropTasksResponse], error)
 	// DeflateJob records the drop ratio that a job runs with and the seed that its dropped tasks are chosen by, before it
 	// starts with them. A ratio that its floor forbids is refused.
@@ -179,7 +179,7 @@ type JobServiceHandler interface {
 	FinishJob(context.Context, *connect.Request[v1.FinishJobRequest]) (*connect.Response[v1.FinishJobResponse], error)
 	ListJobs(context.Context, *connect.Request[v1.ListJobsRequest]) (*connect.Response[v1.ListJobsResponse], error)
 	// DropTasks records tasks of a job that will never run, before anything follows from it. It answers with all that
-	// are recorded. Tasks beyond what the job's floor leaves are refused, all or nothing.
+	// are recorded. Tasks beyond what the early stop or the drop ratio in force leaves are refused, all or nothing.
 	DropTasks(context.Context, *connect.Request[v1.DropTasksRequest]) (*connect.Response[v1.DropTasksResponse], error)
 	// DeflateJob records the drop ratio that a job runs with and the seed that its dropped tasks are chosen by, before it
 	// starts with them. A ratio that its floor forbids is refused.
