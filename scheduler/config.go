@@ -122,11 +122,16 @@ yarn:
   queues:                             # whose applications are jobs; applications of others are left alone
     - name: root.q1                   # full name
       guarantee: 100%                 # least part of a job's map tasks that is done, whatever the power; a job may demand more: -Dheadroom.min-tasks=90%, -Dheadroom.quality=90%
+      class: ""                       # class of its jobs, one of classes; empty: the lowest. A job may name a lower one: -Dheadroom.class=low
+      deadline: 0s                    # deadline of its jobs, from their submission, 10m; 0s: that of their class. A job may name an earlier one: -Dheadroom.deadline=5m
+      # sprint_after: 60s             # how long after its first task a job sprints, 0s at once; left out: that of its class. A job may name a later one, or never: -Dheadroom.sprint-after=90s
+      deflate: true                   # drop ratios may give up map tasks of its jobs, down to the guarantee, where their hook asks; a job may refuse: -Dheadroom.deflate=false
+      overrides: false                # true: a job may also name a higher class, a later deadline, an earlier sprint, and deflate where the queue does not
   container:                          # the unit that shares are counted in: what a map task asks for
     memory_mb: 1024                   # MiB, as mapreduce.map.memory.mb
     vcores: 1                         # as mapreduce.map.cpu.vcores
   nodes: {"10.0.0.11:45454": n01}     # names of nodes, as in powerd.yaml, by their NodeManagers' host:port; others are called by their host
-  shares: hook                        # how queues are held to their shares: hook (scheduler plug-in, at once), file (allocation file), none
+  shares: hook                        # how queues are held to their shares: hook (fair scheduler with the plug-in, at once), file (fair scheduler's allocation file), capacity (capacity scheduler, by its web service), none
   lower: drain                        # containers above a lowered share: drain (they end by themselves), preempt (hook only: the newest are ended)
   allocation_file: ""                 # the fair scheduler's, /etc/hadoop/conf/fair-scheduler.xml, for shares: file; only maxResources of these queues is written
   refresh: []                         # command that lets the ResourceManager read the file at once, [yarn, rmadmin, -refreshQueues]; empty: it looks every 10 s
@@ -183,7 +188,11 @@ func LoadConfig(path string) (*Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: read %s: %w", path, err)
 	}
-	if err := c.checkClasses(jobfile.NewSource(path, data)); err != nil {
+	source := jobfile.NewSource(path, data)
+	if err := c.checkClasses(source); err != nil {
+		return nil, err
+	}
+	if err := c.checkQueues(source); err != nil {
 		return nil, err
 	}
 	return c, nil

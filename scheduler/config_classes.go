@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -154,6 +155,19 @@ func (c *Config) checkClasses(file jobfile.Source) error {
 			return err
 		}
 		seen[k.Name] = true
+	}
+	return nil
+}
+
+// checkQueues tells which class of a queue of YARN there is not, and where it stands in the file.
+func (c *Config) checkQueues(file jobfile.Source) error {
+	for i, q := range c.Yarn.Queues {
+		if q.Class == "" || slices.Contains(c.names(), q.Class) || !c.Yarn.On() {
+			continue
+		}
+		e := file.ErrorAt(fmt.Sprintf("yarn.queues[%d].class", i), "class %q of queue %s is none of the classes", q.Class, q.Name)
+		e.Code = "config"
+		return e.WithHint("one of " + strings.Join(c.names(), ", ") + "; or add it to classes")
 	}
 	return nil
 }

@@ -154,6 +154,9 @@ func (d *director) obey(ctx context.Context, st *directStream, m *headroomv1.Dir
 	if s := m.GetShare(); s.GetEngine() == engineLocal {
 		e.shares = s
 	}
+	if d.engines.ofYarn(m.GetDeflate().GetId()) {
+		e.deflate = nil // no run of the loop's
+	}
 	if c := m.GetCap(); c != nil {
 		e.node, e.cap = c.GetNode(), capFromProto(c)
 	}
@@ -186,7 +189,7 @@ func (d *director) report(ctx context.Context, st *directStream) error {
 		r.Engines = append(r.Engines, &headroomv1.EngineReport{Engine: engineLocal, Containers: count(v.capacity)})
 	}
 	if d.engines.yarn != nil {
-		jobs, engine := d.engines.yarn.Report()
+		jobs, engine := d.engines.yarn.Report(v.dispatch.GetClasses())
 		r.Jobs, r.Engines = append(r.Jobs, jobs...), append(r.Engines, engine)
 	}
 	return st.Send(&headroomv1.SchedulerMessage{Message: &headroomv1.SchedulerMessage_Progress{Progress: r}})

@@ -233,6 +233,7 @@ func (s *service) List(ctx context.Context, req *connect.Request[headroomv1.List
 		}
 	}
 	resp.Jobs = s.engines.withOwn(resp.GetJobs(), req.Msg.GetId())
+	resp.Runs = append(resp.Runs, s.engines.ownDetails(req.Msg.GetId())...)
 	hideOthers(access.CallerOf(ctx), resp.GetJobs())
 	for _, w := range v.workers {
 		resp.Workers = append(resp.Workers, workerToProto(w))

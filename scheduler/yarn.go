@@ -46,7 +46,18 @@ func (e *engines) openYarn(s *Server, keeper *secure.Keeper) error {
 	}
 	e.yarn = yarn.New(s.cfg.Yarn, s.cfg.Dir, hooks, s.profiles, yarnCoordinators{s.commits}, s.logger)
 	e.yarn.Require(token)
+	e.yarn.Rank(s.cfg.yarnClasses())
 	return nil
+}
+
+// yarnClasses are the classes as the engine for YARN takes them.
+func (c *Config) yarnClasses() []yarn.Class {
+	var all []yarn.Class
+	for _, k := range c.Classes {
+		deadline, _ := k.deadline()
+		all = append(all, yarn.Class{Name: k.Name, Deadline: deadline})
+	}
+	return all
 }
 
 // hooksError says that the hooks cannot be served, and which key to mend.
@@ -90,10 +101,18 @@ func (y yarnCoordinators) DropTasks(ctx context.Context, r *headroomv1.DropTasks
 	return resp.GetDropped(), final(err)
 }
 
+// ofYarn reports whether YARN's engine keeps the job of that id.
+func (e *engines) ofYarn(id string) bool { return e.yarn != nil && yarn.Names(id) }
+
 // carryOut carries out a directive to an engine. A directive that is for none is no error.
 func (e *engines) carryOut(d *headroomv1.Directive) error {
 	share, stop := d.GetShare(), d.GetStop()
 	switch {
+	case e.ofYarn(d.GetDeflate().GetId()):
+		return e.yarn.Deflate(d.GetDeflate())
+	case e.ofYarn(d.GetSprint().GetId()):
+		e.yarn.Sprint(d.GetSprint())
+		return nil
 	case share == nil && stop == nil, share.GetEngine() == engineLocal:
 		return nil // the loop's
 	case share.GetEngine() == spark.Name && e.spark != nil:
@@ -135,6 +154,14 @@ func (e *engines) withOwn(jobs []*headroomv1.Job, id string) []*headroomv1.Job {
 	all := slices.Concat(jobs, e.yarn.List(id))
 	slices.SortStableFunc(all, func(a, b *headroomv1.Job) int { return cmp.Compare(a.GetSubmittedUs(), b.GetSubmittedUs()) })
 	return all
+}
+
+// ownDetails are what listings show of YARN's jobs beside them.
+func (e *engines) ownDetails(id string) []*headroomv1.RunDetail {
+	if e.yarn == nil {
+		return nil
+	}
+	return e.yarn.Details(id)
 }
 
 // notOurs refuses to cancel a job of an engine.

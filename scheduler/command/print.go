@@ -106,6 +106,8 @@ type jsonJob struct {
 	Trouble       string      `json:"trouble,omitempty"`
 	// Submitter is null where nobody was proven.
 	Submitter *string `json:"submitter"`
+	// Notes say what of its settings was not taken as its owner asked.
+	Notes []string `json:"notes,omitempty"`
 }
 
 // jsonWorker is a worker in -o json.
@@ -204,7 +206,7 @@ func jobItems(jobs []*headroomv1.Job, runs details) []any {
 			ID: j.GetId(), Name: j.GetName(), Class: j.GetClass(), State: stateWord(j),
 			Tasks: p.GetTasks(), Done: p.GetDone(), Running: p.GetRunning(), Dropped: p.GetDropped(),
 			Submitted: submittedAt(j).UTC(), Outcome: j.GetOutcome(), Engine: cmp.Or(j.GetEngine(), "local"), Queue: j.GetQueue(), RunningOn: p.GetRunningOn(),
-			FloorReason: jobfile.FloorReason(j.GetSpec()),
+			FloorReason: jobfile.FloorReason(j.GetSpec()), Notes: jobfile.Notes(j.GetSpec()),
 		}
 		if name := j.GetSubmitter(); name != "" {
 			item.Submitter = &name
@@ -350,7 +352,9 @@ func dispatched(j *headroomv1.Job, d *headroomv1.RunDetail, now time.Time) (rows
 	if d.GetStopping() != "" {
 		run += ", is killed for " + d.GetStopping()
 	}
-	rows = append(rows, []string{"run", run})
+	if p.GetRun() > 0 {
+		rows = append(rows, []string{"run", run})
+	}
 	switch {
 	case d.GetDeciding():
 		rows = append(rows, []string{"drop ratio", "waits for the coordinators"})
@@ -404,7 +408,10 @@ func printJob(w io.Writer, out *cli.Output, resp *headroomv1.ListResponse) error
 		{"submitter", textOr(j.GetSubmitter())},
 		{"outcome", textOr(j.GetOutcome())},
 	}
-	rows = slices.Insert(rows, len(rows)-2, dispatched(j, d, time.Now())...)
+	for _, note := range jobfile.Notes(j.GetSpec()) {
+		rows = append(rows, []string{"settings", note})
+	}
+	rows = slices.Insert(rows, slices.IndexFunc(rows, func(r []string) bool { return r[0] == "submitter" }), dispatched(j, d, time.Now())...)
 	if j.GetEngine() != "" {
 		engine := j.GetEngine()
 		if j.GetQueue() != "" {

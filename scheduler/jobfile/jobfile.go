@@ -381,6 +381,17 @@ func FloorReason(spec []byte) string {
 	return description.Reason
 }
 
+// Notes say what of the settings of an engine's job was not taken as its owner asked, in words.
+func Notes(spec []byte) []string {
+	var description struct {
+		Notes []string `json:"notes"`
+	}
+	if json.Unmarshal(spec, &description) != nil {
+		return nil
+	}
+	return description.Notes
+}
+
 // WithoutReason is a specification as the job's owner wrote it: profiles may have
 // changed since.
 func WithoutReason(spec []byte) []byte {

@@ -525,6 +525,11 @@ func amount(n json.Number, most int64) int {
 // owner has written them.
 type demand map[string]string
 
+// demanded are the properties that a demand is made of.
+func demanded() []string {
+	return []string{propertyFloor, propertyQuality, propertyProfile, propertyClass, propertyDeadline, propertySprint, propertyDeflate}
+}
+
 // readDemand reads the answer of an application master's /conf.
 func readDemand(body []byte) (demand, error) {
 	var answer struct {
@@ -543,7 +548,7 @@ func readDemand(body []byte) (demand, error) {
 	}
 	d := demand{}
 	for _, p := range answer.Conf.Property {
-		if slices.Contains([]string{propertyFloor, propertyQuality, propertyProfile}, p.Name) {
+		if slices.Contains(demanded(), p.Name) {
 			d[p.Name] = strings.TrimSpace(p.Value)
 		}
 	}

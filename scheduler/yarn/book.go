@@ -17,6 +17,9 @@ import (
 // Name is how this engine is called in jobs, directives and reports.
 const Name = "yarn"
 
+// Names reports whether the id is that of an application of YARN.
+func Names(id string) bool { return appForm.MatchString(id) }
+
 // actor is who changes something, in the coordinators' audit.
 const actor = "scheduler/yarn"
 
@@ -54,9 +57,15 @@ type book struct {
 	why    string
 
 	containers int
-	// shares are the containers of each job as the coordinators said last. Jobs that
+	// size is what the running nodes offer together.
+	size Container
+	// classes are those of scheduler.yaml, highest first; timers are the sprint timers of those that have one now.
+	classes []Class
+	timers  map[string]time.Duration
+	// shares are the containers of each job as the coordinators said last, order the jobs as they are served. Jobs that
 	// are not known yet may be among them: a directive may come before the log is read.
 	shares map[string]int
+	order  []string
 	// overhead is how many containers' room each job takes for itself: the largest
 	// application master's, as last seen.
 	overhead   int
@@ -98,9 +107,10 @@ func (b *book) see(now time.Time, w wish, s *sight) {
 	if s.queues != nil {
 		b.queues, b.queuesRead = s.queues, now
 	}
-	b.containers = 0
+	b.containers, b.size = 0, Container{}
 	for _, n := range s.nodes {
 		if n.state == "RUNNING" {
+			b.size.MemoryMB, b.size.VCores = b.size.MemoryMB+n.memoryMB, b.size.VCores+n.vcores
 			b.containers += min(n.memoryMB/b.cfg.Container.MemoryMB, n.vcores/b.cfg.Container.VCores)
 		}
 	}
@@ -248,10 +258,14 @@ func (b *book) restoreJob(now time.Time, m *headroomv1.Job) {
 	if !j.committed {
 		j.committed, j.spec = true, m.GetSpec()
 		j.floor, j.demandRead = profiles.Bound{Fraction: cmp.Or(m.GetFloor(), 1)}, true
+		j.terms = termsOf(m)
 	}
 	j.dropped.add(fromRanges(m.GetDropped()))
 	if s := m.GetStop(); s != nil && !ended {
 		j.decide(now, int(s.GetTasks()), int(s.GetMinTasks()))
+	}
+	if d := m.GetDeflation(); d != nil && !ended {
+		j.deflate(now, d.GetTheta(), d.GetSeed())
 	}
 	switch {
 	case ended && !j.over:
@@ -309,6 +323,7 @@ func (b *book) next(now time.Time) (c command, ok bool) {
 				j.demandRead = true
 				b.logger.Warn("yarn: what a job's owner demands cannot be read: it runs whole", slog.String("job", j.app.id))
 			}
+			b.agree(j)
 			commit, err := j.commit(b.cfg)
 			if err != nil {
 				b.refused(now, j.app.id, err)
@@ -320,6 +335,18 @@ func (b *book) next(now time.Time) (c command, ok bool) {
 		}
 	}
 	return c, false
+}
+
+// agree settles how a job is served, before it is committed.
+func (b *book) agree(j *job) {
+	q := b.cfg.queue(j.app.queue)
+	if q == nil || j.spec != nil { // its queue is not ours any more, or it is settled
+		return
+	}
+	j.terms = q.terms(j.demand, b.classes)
+	if len(j.terms.notes) > 0 {
+		b.logger.Warn("yarn: settings of a job not taken as asked", slog.String("job", j.app.id), slog.Any("why", j.terms.notes))
+	}
 }
 
 // told takes over that a command was carried out.
@@ -352,11 +379,80 @@ func (b *book) progress(now time.Time) []*headroomv1.JobProgress {
 	var all []*headroomv1.JobProgress
 	for _, j := range b.sorted() {
 		if j.committed && !j.over && !b.looked.IsZero() {
-			all = append(all, j.progress(b.cfg, b.fresh(now, j)))
+			p := j.progress(b.cfg, b.fresh(now, j))
+			b.serve(now, j, p)
+			all = append(all, p)
 		}
 	}
 	return all
 }
+
+// serve fills in how a running job is served: its drop ratio, where it takes one, and its sprint timer.
+func (b *book) serve(now time.Time, j *job, p *headroomv1.JobProgress) {
+	if j.over || p.GetState() != headroomv1.JobState_JOB_STATE_RUNNING {
+		return
+	}
+	if j.theta > 0 || j.exact(now) == "" {
+		p.Theta = new(j.theta)
+	}
+	after, timed := b.timers[j.terms.class]
+	if j.terms.sprintAfter != nil {
+		after, timed = *j.terms.sprintAfter, true
+	}
+	if age, began := j.age(); timed && began {
+		p.SprintAfterS, p.SprintDue = new(after.Seconds()), age >= after
+	}
+}
+
+// timing takes over the sprint timers that classes have now.
+func (b *book) timing(points []*headroomv1.ClassPoint) {
+	b.timers = map[string]time.Duration{}
+	for _, k := range points {
+		if k.SprintAfterS != nil {
+			b.timers[k.GetName()] = time.Duration(k.GetSprintAfterS() * float64(time.Second))
+		}
+	}
+}
+
+// sprint takes note that a job sprints, or no longer.
+func (b *book) sprint(now time.Time, d *headroomv1.SprintDirective) {
+	j := b.jobs[d.GetId()]
+	switch {
+	case j == nil:
+	case d.GetSprint() == "":
+		j.sprint = nil
+	default:
+		since := now.UnixMicro()
+		if j.sprint.GetId() == d.GetSprint() {
+			since = j.sprint.GetSinceUs()
+		}
+		j.sprint = &headroomv1.Sprinting{Id: d.GetSprint(), Nodes: d.GetNodes(), CapUw: d.GetCapUw(), SinceUs: since, DurationMs: d.GetDurationMs()}
+	}
+}
+
+// details are what listings show beside the jobs themselves.
+func (b *book) details(now time.Time, id string) (all []*headroomv1.RunDetail) {
+	for _, j := range b.sorted() {
+		if j.over || j.app.state != "RUNNING" || !j.named(id) {
+			continue
+		}
+		d := &headroomv1.RunDetail{Id: j.app.id, ThetaWhy: j.exact(now), Seed: j.seed, Sprint: j.sprint}
+		if j.theta > 0 {
+			of, least, _ := j.bound()
+			d.ThetaWhy = fmt.Sprintf("%d of %d map tasks may be left, %d are dropped", least, of, len(j.dropped))
+		} else if d.ThetaWhy == "" {
+			d.ThetaWhy = "the coordinators may raise it"
+		}
+		if !j.started.IsZero() {
+			d.BeganUs = j.started.UnixMicro()
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// named reports whether listings of id show the job; "" shows all.
+func (j *job) named(id string) bool { return id == "" || id == j.app.id || id == jobOf(j.app.id) }
 
 // report is what there is to share out.
 func (b *book) report(now time.Time) *headroomv1.EngineReport {
@@ -382,7 +478,7 @@ func (b *book) trouble(now time.Time) string {
 func (b *book) list(now time.Time, id string) []*headroomv1.Job {
 	var all []*headroomv1.Job
 	for _, j := range b.sorted() {
-		if id == "" || id == j.app.id || id == jobOf(j.app.id) {
+		if j.named(id) {
 			all = append(all, b.message(now, j))
 		}
 	}
@@ -391,6 +487,7 @@ func (b *book) list(now time.Time, id string) []*headroomv1.Job {
 
 func (b *book) message(now time.Time, j *job) *headroomv1.Job {
 	p := j.progress(b.cfg, b.fresh(now, j))
+	b.serve(now, j, p)
 	switch {
 	case j.over && j.reported != nil:
 		p = j.reported
@@ -398,8 +495,12 @@ func (b *book) message(now time.Time, j *job) *headroomv1.Job {
 		p.Done = uint32(j.finallyDone())
 	}
 	m := &headroomv1.Job{
-		Id: j.app.id, Name: j.app.name, Class: leaf(j.app.queue), State: p.GetState(), Spec: j.spec, SubmittedUs: j.app.started.UnixMicro(),
-		Progress: p, Outcome: j.outcome, Engine: Name, Queue: j.app.queue, Floor: j.floor.Fraction, Dropped: j.dropped.ranges(),
+		Id: j.app.id, Name: j.app.name, Class: j.terms.class, Rank: uint32(j.terms.rank), DeadlineS: secondsOf(j.terms.due()), State: p.GetState(),
+		Spec: j.spec, SubmittedUs: j.app.started.UnixMicro(), Progress: p, Outcome: j.outcome, Engine: Name, Queue: j.app.queue,
+		Floor: j.floor.Fraction, Dropped: j.dropped.ranges(),
+	}
+	if j.theta > 0 {
+		m.Deflation = &headroomv1.Deflation{Theta: j.theta, Seed: j.seed}
 	}
 	if j.stop {
 		m.Stop = &headroomv1.EarlyStop{Tasks: uint32(j.of), MinTasks: uint32(j.least), AtUs: j.stopped.UnixMicro()}
@@ -422,9 +523,10 @@ func (b *book) share(d *headroomv1.ShareDirective) error {
 	if b.cfg.Shares == sharesNone {
 		return fmt.Errorf("yarn: yarn.shares is none: %w", errShares)
 	}
-	b.shares = map[string]int{}
+	b.shares, b.order = map[string]int{}, nil
 	var wrong []string
 	for _, s := range d.GetJobs() {
+		b.order = append(b.order, s.GetId())
 		b.shares[s.GetId()] = int(min(s.GetContainers(), sharesMax))
 		if b.restored && b.jobs[s.GetId()] == nil {
 			wrong = append(wrong, fmt.Sprintf("%s: %v", s.GetId(), errJob))
@@ -445,13 +547,13 @@ func (b *book) share(d *headroomv1.ShareDirective) error {
 const sharesMax = 10_000_000
 
 // maxima are the containers that each queue may hold: the shares of its active
-// jobs, and what further applications need to start. Queues without a job that
-// has a share keep the operator's own maximum.
+// jobs, at least what their application masters take, and what further applications
+// need to start. Queues without a job that has a share keep the operator's own maximum.
 func (b *book) maxima() map[string]int {
 	sums := map[string]int{}
 	for _, j := range b.jobs {
 		if share, ok := b.shares[j.app.id]; ok && !j.over {
-			sums[j.app.queue] += share
+			sums[j.app.queue] += max(share, b.room(j))
 		}
 	}
 	for _, j := range b.jobs {
@@ -460,10 +562,16 @@ func (b *book) maxima() map[string]int {
 			sums[j.app.queue] += b.overhead + 1 // its master and one task, to start
 		}
 	}
-	for queue, n := range sums {
-		sums[queue] = max(1, n) // a queue of nothing would be taken for no maximum
-	}
 	return sums
+}
+
+// room is how many containers' room a job's application master takes: a job with a share of 0
+// waits, and its master with it.
+func (b *book) room(j *job) int {
+	if j.seen.IsZero() {
+		return b.overhead
+	}
+	return j.master
 }
 
 // limits are the maxima of the queues that exist, as the allocation file has them.

@@ -23,6 +23,8 @@ const (
 	sharesHook = "hook"
 	// sharesFile writes them into the allocation file.
 	sharesFile = "file"
+	// sharesCapacity writes them into the capacity scheduler's configuration, by its web service.
+	sharesCapacity = "capacity"
 	// sharesNone leaves the queues as they are.
 	sharesNone = "none"
 )
@@ -46,7 +48,7 @@ type Config struct {
 	Container Container `yaml:"container"`
 	// Nodes names the nodes by their NodeManagers' addresses, host:port; others are called by their host.
 	Nodes map[string]string `yaml:"nodes"`
-	// Shares says how queue shares are set: hook, file or none.
+	// Shares says how queue shares are set: hook, file, capacity or none.
 	Shares string `yaml:"shares"`
 	// Lower says what happens to containers above a lowered maximum: drain or preempt.
 	Lower string `yaml:"lower"`
@@ -68,6 +70,16 @@ type Queue struct {
 	Name string `yaml:"name"`
 	// Guarantee is the least fraction of a job's map tasks that must be done; 0 stands for all.
 	Guarantee config.Fraction `yaml:"guarantee"`
+	// Class is the class of its jobs; empty stands for the lowest.
+	Class string `yaml:"class"`
+	// Deadline is for its jobs, from their submission; 0 for none.
+	Deadline config.Duration `yaml:"deadline"`
+	// SprintAfter is the sprint timer of its jobs, from their first task; nil for none.
+	SprintAfter *config.Duration `yaml:"sprint_after"`
+	// Deflate says that drop ratios may give up map tasks of its jobs; nil stands for true.
+	Deflate *bool `yaml:"deflate"`
+	// Overrides lets jobs ask for more than that: a higher class, a later deadline, an earlier sprint, a drop ratio.
+	Overrides bool `yaml:"overrides"`
 }
 
 // Container is the unit of a container.
@@ -145,6 +157,9 @@ func (c Config) checkQueues() *cli.Error {
 		if !queueRule.MatchString(q.Name) {
 			return config.Bad("write the full name as the ResourceManager shows it, for example root.q1", "yarn.queues: %q is not the name of a queue", q.Name)
 		}
+		if q.Deadline.Std() > deadlineMost {
+			return config.Bad("write a time, for example 10m, or leave it out", "yarn.queues: the deadline of %s is %v; the most is %v", q.Name, q.Deadline, deadlineMost)
+		}
 		if slices.ContainsFunc(c.Queues[:i], func(other Queue) bool { return other.Name == q.Name }) {
 			return config.Bad("name each queue once", "yarn.queues names %s twice", q.Name)
 		}
@@ -176,8 +191,8 @@ func (c Config) checkNodes() *cli.Error {
 
 func (c Config) checkShares() *cli.Error {
 	switch {
-	case !slices.Contains([]string{sharesHook, sharesFile, sharesNone}, c.Shares):
-		return config.Bad("one of hook, file, none", "yarn.shares %q is unknown", c.Shares)
+	case !slices.Contains([]string{sharesHook, sharesFile, sharesCapacity, sharesNone}, c.Shares):
+		return config.Bad("one of hook, file, capacity, none", "yarn.shares %q is unknown", c.Shares)
 	case c.Lower != lowerDrain && c.Lower != lowerPreempt:
 		return config.Bad("one of drain, preempt", "yarn.lower %q is unknown", c.Lower)
 	case c.Shares == sharesHook && c.Hooks == "":
@@ -186,6 +201,8 @@ func (c Config) checkShares() *cli.Error {
 		return config.Bad("allocation_file: /etc/hadoop/conf/fair-scheduler.xml is the usual place", "yarn.shares is file, and yarn.allocation_file %q is not an absolute path", c.AllocationFile)
 	case c.Shares == sharesFile && c.Lower == lowerPreempt:
 		return config.Bad("use lower: drain, or shares: hook with the scheduler plug-in", "yarn.lower is preempt, and the fair scheduler only drains what is above a maximum in its allocation file")
+	case c.Shares == sharesCapacity && c.Lower == lowerPreempt:
+		return config.Bad("use lower: drain", "yarn.lower is preempt, and the capacity scheduler only drains what is above a maximum")
 	case len(c.Refresh) > 0 && !filepath.IsAbs(c.Refresh[0]) && strings.ContainsRune(c.Refresh[0], filepath.Separator):
 		return config.Bad("refresh: [yarn, rmadmin, -refreshQueues], or the program's absolute name", "yarn.refresh: %q is neither absolute nor a program on PATH", c.Refresh[0])
 	case len(c.Refresh) > 0 && c.Refresh[0] == "":

@@ -1,12 +1,16 @@
 package yarn
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"time"
 
 	headroomv1 "headroom/api/headroom/v1"
+	"headroom/jobs/dispatch"
+	"headroom/units"
 )
 
 // candidate is a map task that may be dropped, with the length of its input.
@@ -21,11 +25,85 @@ func (j *job) decide(now time.Time, of, least int) {
 	if j.stop && j.of == of && j.least == least {
 		return
 	}
-	j.swept = j.swept && least >= j.least
 	if !j.stop {
 		j.stopped = now
 	}
+	if !j.stop || least < j.least {
+		j.loosen(now)
+	}
 	j.stop, j.of, j.least = true, of, least
+}
+
+// deflate takes over a drop ratio, which only rises, and keeps its seed.
+func (j *job) deflate(now time.Time, theta float64, seed uint64) {
+	if !(theta > j.theta) {
+		return
+	}
+	if j.theta == 0 {
+		j.seed = seed
+	}
+	j.theta = theta
+	j.loosen(now)
+}
+
+// loosen lets the engine sweep once the master was looked at.
+func (j *job) loosen(now time.Time) { j.loosened, j.swept = now, false }
+
+// bound returns how many map tasks the job has and how many of them must be done at the least: what the
+// early stop or the drop ratio in force leaves, whichever is less, never below the floor. loose says that one of
+// them lets tasks be dropped.
+func (j *job) bound() (of, least int, loose bool) {
+	if of, least = j.tasks, j.tasks; j.stop {
+		of, least, loose = j.of, j.least, true
+	}
+	if j.theta > 0 {
+		if kept := max(units.Ratio(1-j.theta).Kept(of), units.Ratio(j.floor.Fraction).Least(of)); kept < of {
+			least, loose = min(least, kept), true
+		}
+	}
+	return of, least, loose
+}
+
+// hookLife is how long a job counts as one that has a hook after that has asked last: it asks twice a second.
+const hookLife = 10 * time.Second
+
+// exact is why no drop ratio gives up tasks of the job, in words; empty where one may.
+func (j *job) exact(now time.Time) string {
+	switch {
+	case j.floor.Fraction >= 1:
+		return "its quality floor is all of its map tasks"
+	case !j.terms.deflate:
+		return "its owner does not let a drop ratio give up tasks (headroom.deflate, or deflate of its queue, is false)"
+	case !j.wraps && (j.heard.IsZero() || now.Sub(j.heard) >= hookLife):
+		return "no hook of it asks what may be dropped"
+	}
+	return ""
+}
+
+// deflateJob takes over a directive: a job runs on fewer of its map tasks.
+func (b *book) deflateJob(now time.Time, d *headroomv1.DeflateDirective) error {
+	j, theta := b.jobs[d.GetId()], d.GetTheta()
+	switch {
+	case j == nil && !b.restored:
+		return nil // the log brings the job, and its drop ratio with it
+	case j == nil || j.over || !j.committed:
+		return fmt.Errorf("yarn: drop ratio of %q: %w", d.GetId(), errJob)
+	case !(theta >= 0 && theta <= 1):
+		return fmt.Errorf("yarn: drop ratio of %s: %v is not from 0 to 1: %w", d.GetId(), theta, errRequest)
+	case theta <= j.theta:
+		return nil
+	}
+	if why := j.exact(now); why != "" {
+		return fmt.Errorf("yarn: drop ratio of %s: %s: %w", d.GetId(), why, errExact)
+	}
+	if most := units.Ratio(1 - j.floor.Fraction); units.Ratio(theta).Above(most) {
+		return fmt.Errorf("yarn: drop ratio of %s: %s leaves less than its floor of %s: %w",
+			d.GetId(), units.Percent(theta), units.Percent(j.floor.Fraction), errRequest)
+	}
+	j.deflate(now, theta, d.GetSeed())
+	of, least, _ := j.bound()
+	b.logger.Info("yarn: drop ratio in force", slog.String("job", d.GetId()), slog.Float64("theta", theta), slog.Int("tasks", of), slog.Int("min_tasks", least))
+	return nil
 }
 
 // stopJob takes over a directive: the job may stop early.
@@ -70,12 +148,19 @@ func (j *job) within(task int) bool {
 	return task >= 0 && task < bound
 }
 
-// choose takes of the candidates as many as the floor leaves, the highest numbers
-// first, and none that was told to run or has a result. They are in flight from then on.
+// choose takes of the candidates as many as the bound leaves, and none that was told to run or has a result. They are in
+// flight from then on. A drop ratio takes them in the order of its seed, a sample of the input; an early stop alone takes
+// the highest numbers first.
 func (j *job) choose(candidates []candidate) numbers {
-	left := j.of - j.least - len(j.dropped)
+	of, least, _ := j.bound()
+	left := of - least - len(j.dropped)
 	chosen := numbers{}
-	slices.SortFunc(candidates, func(a, b candidate) int { return b.task - a.task })
+	if left <= 0 {
+		j.flight = chosen
+		return chosen
+	}
+	order := j.dropOrder(of)
+	slices.SortFunc(candidates, func(a, b candidate) int { return cmp.Compare(order(a.task), order(b.task)) })
 	for _, c := range candidates {
 		if left <= len(chosen) {
 			break
@@ -91,6 +176,23 @@ func (j *job) choose(candidates []candidate) numbers {
 	return chosen
 }
 
+// dropOrder returns the place of a task among those that are given up first.
+func (j *job) dropOrder(of int) func(task int) int {
+	if j.theta == 0 {
+		return func(task int) int { return -task }
+	}
+	place := make([]int, of)
+	for i, task := range dispatch.DropOrder(of, rand.NewPCG(j.seed, 0).Uint64) {
+		place[task] = i
+	}
+	return func(task int) int {
+		if task < 0 || task >= of {
+			return of
+		}
+		return place[task]
+	}
+}
+
 // hasEnded tells whether a task has a result, as its master said. One that runs may
 // be named by its master all the same: a preempted task waits for a container again.
 func (j *job) hasEnded(task int) bool {
@@ -99,10 +201,14 @@ func (j *job) hasEnded(task int) bool {
 
 // drop is the command that records the tasks in flight.
 func (j *job) drop() *headroomv1.DropTasksRequest {
-	return &headroomv1.DropTasksRequest{
-		Id: j.app.id, Tasks: j.flight.ranges(),
-		Change: &headroomv1.Change{Actor: actor, Reason: fmt.Sprintf("early stop at %d of %d map tasks", j.least, j.of), RequestId: requestOf(j.app.id, j.flight)},
+	of, least, _ := j.bound()
+	reason := fmt.Sprintf("early stop at %d of %d map tasks", least, of)
+	r := &headroomv1.DropTasksRequest{Id: j.app.id, Tasks: j.flight.ranges()}
+	if j.theta > 0 {
+		r.Of, reason = uint32(of), fmt.Sprintf("drop ratio of %s: %d of %d map tasks are left at the least", units.Percent(j.theta), least, of)
 	}
+	r.Change = &headroomv1.Change{Actor: actor, Reason: reason, RequestId: requestOf(j.app.id, j.flight)}
+	return r
 }
 
 // recorded takes over what the coordinators have recorded.
@@ -112,17 +218,21 @@ func (j *job) recorded(all numbers) {
 }
 
 // sweeps are the jobs whose tasks that have not begun are to be dropped by the
-// engine: an early stop is in force, their tasks ask before they begin, and the
-// master was looked at since the stop. Once per stop.
+// engine: once for each time that more may be dropped than before.
 func (b *book) sweeps() []string {
 	var ids []string
 	for _, j := range b.sorted() {
-		due := j.stop && j.wraps && !j.swept && j.committed && !j.over && j.seen.After(j.stopped)
-		if b.restored && (due || len(j.flight) > 0) {
+		if b.restored && (j.sweeps() || len(j.flight) > 0) {
 			ids = append(ids, j.app.id)
 		}
 	}
 	return ids
+}
+
+// sweeps reports whether tasks may be dropped, they ask before they begin, and the master was looked at since.
+func (j *job) sweeps() bool {
+	_, _, loose := j.bound()
+	return loose && j.wraps && !j.swept && j.committed && !j.over && j.seen.After(j.loosened)
 }
 
 // waiting are the map tasks that have not begun, as the master knows.

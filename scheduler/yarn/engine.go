@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,6 +53,8 @@ type Engine struct {
 	// file and refresher are for shares: file.
 	file      *allocation
 	refresher *refresher
+	// capacity is for shares: capacity, and for what an earlier process has left of it.
+	capacity *capacityQueues
 
 	// looked wakes the settling after each look.
 	looked chan struct{}
@@ -80,6 +83,7 @@ func New(cfg Config, dir string, hooks net.Listener, known *profiles.Folder, coo
 		// A plug-in may know the shares of an earlier process: the clock gives a higher number.
 		revision: uint64(time.Now().UnixMilli()),
 	}
+	e.capacity = newCapacityQueues(e.client, dir)
 	if cfg.Shares == sharesFile {
 		e.file, e.refresher = newAllocation(cfg.AllocationFile, dir), newRefresher(cfg.Refresh, logger)
 	}
@@ -89,6 +93,9 @@ func New(cfg Config, dir string, hooks net.Listener, known *profiles.Folder, coo
 // Require has hooks prove themselves by the token; nil asks for none. It is called
 // before Run.
 func (e *Engine) Require(token *hookserver.Token) { e.token = token }
+
+// Rank tells the classes of scheduler.yaml, highest first. It is called before Run.
+func (e *Engine) Rank(classes []Class) { e.book.classes = classes }
 
 // handler answers hooks.
 func (e *Engine) handler() http.Handler {
@@ -161,7 +168,7 @@ func (e *Engine) look(ctx context.Context) {
 	case e.looked <- struct{}{}:
 	default: // it is awake already
 	}
-	if err := e.setShares(time.Now()); err != nil {
+	if err := e.setShares(ctx, time.Now()); err != nil {
 		e.logger.Debug("yarn: shares not set", slog.Any("error", err)) // said once where it is noted
 	}
 }
@@ -174,11 +181,12 @@ func (e *Engine) Restore(jobs []*headroomv1.Job) {
 	e.book.restore(time.Now(), jobs)
 }
 
-// Report is what the coordinators hear each second.
-func (e *Engine) Report() ([]*headroomv1.JobProgress, *headroomv1.EngineReport) {
+// Report is what the coordinators hear each second. points are how jobs of the classes run now.
+func (e *Engine) Report(points []*headroomv1.ClassPoint) ([]*headroomv1.JobProgress, *headroomv1.EngineReport) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
+	e.book.timing(points)
 	return e.book.progress(now), e.book.report(now)
 }
 
@@ -189,13 +197,20 @@ func (e *Engine) List(id string) []*headroomv1.Job {
 	return e.book.list(time.Now(), id)
 }
 
+// Details are what listings show beside the jobs themselves, of all or of the one of that id.
+func (e *Engine) Details(id string) []*headroomv1.RunDetail {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.book.details(time.Now(), id)
+}
+
 // Share carries out how much of the cluster each job may hold. The error says in
 // words what could not be carried out.
 func (e *Engine) Share(d *headroomv1.ShareDirective) error {
 	e.mu.Lock()
 	err := e.book.share(d)
 	e.mu.Unlock()
-	return errors.Join(err, e.setShares(time.Now()))
+	return errors.Join(err, e.setShares(context.Background(), time.Now()))
 }
 
 // Stop takes over that a job's map tasks that have not begun may be dropped.
@@ -205,8 +220,22 @@ func (e *Engine) Stop(d *headroomv1.StopDirective) error {
 	return e.book.stopJob(time.Now(), d)
 }
 
+// Deflate takes over that a job runs on fewer of its map tasks.
+func (e *Engine) Deflate(d *headroomv1.DeflateDirective) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.book.deflateJob(time.Now(), d)
+}
+
+// Sprint takes note that a job's nodes sprint, or no longer: they hear of it with their leases.
+func (e *Engine) Sprint(d *headroomv1.SprintDirective) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.book.sprint(time.Now(), d)
+}
+
 // setShares makes the queues' maxima what the book says they are.
-func (e *Engine) setShares(now time.Time) error {
+func (e *Engine) setShares(ctx context.Context, now time.Time) error {
 	e.sharing.Lock()
 	defer e.sharing.Unlock()
 	var err error
@@ -215,8 +244,65 @@ func (e *Engine) setShares(now time.Time) error {
 		e.serveShares(now)
 	case sharesFile:
 		err = e.writeShares()
+	case sharesCapacity:
+		return e.putShares(ctx, now)
+	}
+	return errors.Join(err, e.clearCapacity(ctx, now))
+}
+
+// putShares is for shares: capacity.
+func (e *Engine) putShares(ctx context.Context, now time.Time) error {
+	e.mu.Lock()
+	want, answers := wanted{e.book.maxima(), e.cfg.Container, e.book.size}, e.book.failed.IsZero() && !e.book.looked.IsZero()
+	e.mu.Unlock()
+	if !answers {
+		return nil // what is known of the cluster is old: nothing is changed by it
+	}
+	left, err := e.capacity.left()
+	var changed bool
+	var held []string
+	switch {
+	case err != nil:
+	case len(want.queues) == 0 && !left:
+		err = e.capacity.check(ctx, now, e.cfg.Queues, e.cfg.Container, want.size)
+	default:
+		changed, held, err = e.capacity.set(ctx, now, want)
+	}
+	if changed {
+		e.logger.Info("yarn: maxima of the capacity scheduler set", slog.Any("containers", want.queues), slog.Any("held", held))
+	}
+	e.unfit(err)
+	if err == nil && len(held) > 0 {
+		err = fmt.Errorf("yarn: %s: %w", clip(strings.Join(held, "; ")), errShares)
 	}
 	return err
+}
+
+// unfit takes note of what stands in the way of setting shares, and says it once.
+func (e *Engine) unfit(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before := e.book.misfit
+	e.book.misfit = ""
+	if err != nil {
+		e.book.misfit = clip(err.Error())
+	}
+	if e.book.misfit != before && err != nil {
+		e.logger.Warn("yarn: shares not written", slog.Any("error", err))
+	}
+}
+
+// clearCapacity puts back what an earlier process left behind in the capacity scheduler, when shares are set another way
+// since.
+func (e *Engine) clearCapacity(ctx context.Context, now time.Time) error {
+	left, err := e.capacity.left()
+	if err == nil && left {
+		_, _, err = e.capacity.set(ctx, now, wanted{})
+	}
+	if err != nil {
+		return fmt.Errorf("yarn: the operator's maxima are not back in the capacity scheduler: %w", err)
+	}
+	return nil
 }
 
 // serveShares is for shares: hook.
@@ -253,16 +339,7 @@ func (e *Engine) writeShares() error {
 		e.logger.Info("yarn: allocation file written", slog.String("file", e.cfg.AllocationFile), slog.Any("queues", limits))
 		e.refresher.want()
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	before := e.book.misfit
-	e.book.misfit = ""
-	if err != nil {
-		e.book.misfit = clip(err.Error())
-	}
-	if e.book.misfit != before && err != nil {
-		e.logger.Warn("yarn: shares not written", slog.Any("error", err))
-	}
+	e.unfit(err)
 	return err
 }
 
@@ -280,6 +357,11 @@ func (e *Engine) clear() {
 
 // release puts the operator's own queues back.
 func (e *Engine) release(ctx context.Context) {
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
+	defer cancel()
+	if err := e.clearCapacity(last, time.Now()); err != nil {
+		e.logger.Error("yarn: the next start of the scheduler puts them back", slog.Any("error", err))
+	}
 	if e.file == nil {
 		return
 	}
@@ -290,8 +372,6 @@ func (e *Engine) release(ctx context.Context) {
 	if !changed {
 		return
 	}
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
-	defer cancel()
 	e.refresher.refresh(last)
 }
 
@@ -352,7 +432,7 @@ func (e *Engine) sweep(parent context.Context) {
 	for _, id := range ids {
 		ctx, cancel := context.WithTimeout(parent, hookserver.Wait) // hooks wait for the same gate
 		err := e.withDrops(ctx, id, func(j *job) error {
-			if j.stop && j.wraps && !j.swept && !j.over {
+			if j.sweeps() {
 				j.choose(j.waiting())
 				j.swept = true // what is chosen stays in flight until it is settled
 			}
@@ -436,9 +516,10 @@ func (e *Engine) hookStop(id string) (stopAnswer, error) {
 	if err != nil {
 		return stopAnswer{}, err
 	}
-	a := stopAnswer{Stop: j.stop, Dropped: j.dropped.sorted()}
-	if j.stop {
-		least := j.least
+	j.heard = time.Now()
+	_, least, loose := j.bound()
+	a := stopAnswer{Stop: loose, Dropped: j.dropped.sorted()}
+	if loose {
 		a.MinTasks = &least
 	}
 	return a, nil
@@ -448,13 +529,13 @@ func (e *Engine) hookStop(id string) (stopAnswer, error) {
 // all that are recorded.
 func (e *Engine) hookDrop(ctx context.Context, id string, tasks int, candidates []candidate) (dropped []int, err error) {
 	err = e.withDrops(ctx, id, func(j *job) error {
-		switch {
+		switch of, _, loose := j.bound(); {
 		case j.over:
 			return fmt.Errorf("%s: %w", id, errJob)
-		case !j.stop:
+		case !loose:
 			return errNoStop
-		case tasks != j.of:
-			return fmt.Errorf("the job has %d map tasks, not %d: %w", j.of, tasks, errRequest)
+		case tasks != of:
+			return fmt.Errorf("the job has %d map tasks, not %d: %w", of, tasks, errRequest)
 		}
 		j.choose(candidates)
 		return nil

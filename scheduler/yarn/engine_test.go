@@ -83,7 +83,7 @@ func TestProgressOfAWave(t *testing.T) {
 		if p.RatePerS == nil || p.GetRatePerS() <= 0 || p.Reduced == nil || p.RuntimeS == nil {
 			l.Errorf("rate, reduced and runtime of %v", p)
 		}
-		_, r := l.engine.Report()
+		_, r := l.engine.Report(nil)
 		if r.GetEngine() != "yarn" || r.GetContainers() != 8 || r.GetOverhead() != 2 { // 2 nodes of 4 vcores and 8 times 512 MB; a master of 768 MB
 			l.Errorf("report %v", r)
 		}
@@ -406,7 +406,7 @@ func TestNodeManagerKilled(t *testing.T) {
 		l.pass(9 * time.Second)
 		l.plant.loseNode("node2")
 		l.pass(2 * time.Second)
-		_, r := l.engine.Report()
+		_, r := l.engine.Report(nil)
 		p := l.progress(l.plant.id(a))
 		if r.GetContainers() != 4 || p.GetRunningOn()["node2"] != 0 || p.GetRunningOn()["n01"] == 0 {
 			l.Errorf("report %v, progress %v", r, p)

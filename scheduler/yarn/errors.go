@@ -16,13 +16,17 @@ var (
 	errQueue = errors.New("there is no such queue")
 	// errAllocation says that the allocation file cannot be used as it is.
 	errAllocation = errors.New("the allocation file cannot be used")
+	// errCapacity says that the capacity scheduler's configuration cannot be used as it is.
+	errCapacity = errors.New("the capacity scheduler's queues cannot be held")
 	// errShares says that shares are not set here.
 	errShares = errors.New("shares cannot be set")
 	// errJob says that a job is not one of this engine's running jobs.
 	errJob = errors.New("not a running job of this engine")
 
-	// errNoStop refuses drops without an early stop.
+	// errNoStop refuses drops without an early stop or a drop ratio.
 	errNoStop = errors.New("no early stop is in force")
+	// errExact says that a job takes no drop ratio.
+	errExact = errors.New("it runs on all of its tasks")
 	// errRequest says that a hook asked for something that makes no sense.
 	errRequest = errors.New("the request makes no sense")
 	// errNotCommitted says that the coordinators did not confirm a drop in time.

@@ -29,6 +29,12 @@ type job struct {
 	// floor is the least fraction of map tasks that must be done; final with demandRead.
 	floor      profiles.Bound
 	demandRead bool
+	// demand is what its owner demands; nil before it is read, and where it cannot be.
+	demand demand
+	// terms are how it is served, settled when it is committed.
+	terms terms
+	// sprint is the sprint of its nodes as the coordinators said last; nil for none.
+	sprint *headroomv1.Sprinting
 	// spec is what is committed as its file, made once.
 	spec []byte
 
@@ -79,7 +85,7 @@ type sample struct {
 	done int
 }
 
-// drops is what is known of a job's early stop.
+// drops is what is known of what a job may give up.
 type drops struct {
 	// stop is in force: of its map tasks, least must be done at the least.
 	stop  bool
@@ -87,6 +93,13 @@ type drops struct {
 	least int
 	// stopped is when the engine heard of it.
 	stopped time.Time
+	// theta is the drop ratio in force, 0 for none; seed orders what it gives up.
+	theta float64
+	seed  uint64
+	// loosened is when the engine heard last that more may be dropped than before.
+	loosened time.Time
+	// heard is when a hook of the job asked last.
+	heard time.Time
 	// dropped are recorded by the coordinators.
 	dropped numbers
 	// flight were sent to the coordinators, and what became of them is not known.
@@ -97,7 +110,7 @@ type drops struct {
 	bytes map[int]uint64
 	// wraps: its tasks ask before they begin.
 	wraps bool
-	// swept: the tasks that had not begun at the stop were committed.
+	// swept: the tasks that had not begun when more could be dropped were committed.
 	swept bool
 	// gate lets one command about drops out at a time.
 	gate chan struct{}
@@ -117,6 +130,7 @@ func (j *job) take(now time.Time, unit Container, d detail) {
 	}
 	if d.demandRead {
 		j.floor, j.demandRead = profiles.Strictest(append([]profiles.Bound{j.floor}, d.bounds...)...), true
+		j.demand = d.demand
 	}
 	if d.tasks == nil || len(d.tasks.maps) < j.tasks {
 		return // a master that is starting lists none, or not all, yet
@@ -360,6 +374,7 @@ func (j *job) commit(cfg Config) (*headroomv1.CommitJobRequest, error) {
 		spec, err := json.Marshal(description{
 			Application: j.app.id, Name: j.app.name, User: j.app.user, Queue: j.app.queue, Maps: j.tasks, Reduces: j.reduces(),
 			Floor: j.floor.Why, MemoryMB: cfg.Container.MemoryMB, VCores: cfg.Container.VCores,
+			SprintAfterS: secondsOf(j.terms.sprintAfter), Deflate: j.terms.deflate, Notes: j.terms.notes,
 		})
 		if err != nil {
 			return nil, fmt.Errorf("yarn: describe %s: %w", j.app.id, err)
@@ -368,7 +383,8 @@ func (j *job) commit(cfg Config) (*headroomv1.CommitJobRequest, error) {
 	}
 	return &headroomv1.CommitJobRequest{
 		Job: &headroomv1.Job{
-			Id: j.app.id, Name: j.app.name, Class: leaf(j.app.queue), State: headroomv1.JobState_JOB_STATE_QUEUED, Spec: j.spec,
+			Id: j.app.id, Name: j.app.name, Class: j.terms.class, Rank: uint32(j.terms.rank), DeadlineS: secondsOf(j.terms.due()),
+			State: headroomv1.JobState_JOB_STATE_QUEUED, Spec: j.spec,
 			SubmittedUs: j.app.started.UnixMicro(), Engine: Name, Queue: j.app.queue, Floor: j.floor.Fraction, Progress: j.progress(cfg, true),
 		},
 		Change: &headroomv1.Change{Actor: actor, Reason: "submitted to " + j.app.queue + " by " + j.app.user, RequestId: "commit-" + j.app.id},
@@ -387,6 +403,20 @@ type description struct {
 	Floor    string `json:"floor_reason,omitempty"`
 	MemoryMB int    `json:"container_memory_mb"`
 	VCores   int    `json:"container_vcores"`
+	// SprintAfterS is its sprint timer, seconds from its first task; nil for none.
+	SprintAfterS *float64 `json:"sprint_after_s,omitempty"`
+	// Deflate says that a drop ratio may give up its map tasks.
+	Deflate bool `json:"deflate,omitempty"`
+	// Notes say what was not taken as its owner asked, in words.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// secondsOf is a time in seconds; nil for none.
+func secondsOf(d *time.Duration) *float64 {
+	if d == nil {
+		return nil
+	}
+	return new(d.Seconds())
 }
 
 func (j *job) reduces() int {

@@ -596,7 +596,7 @@ func (l *lab) pass(d time.Duration) {
 
 // progress is what the coordinators hear of a job.
 func (l *lab) progress(id string) *headroomv1.JobProgress {
-	jobs, _ := l.engine.Report()
+	jobs, _ := l.engine.Report(nil)
 	for _, j := range jobs {
 		if j.GetId() == id {
 			return j
@@ -606,7 +606,7 @@ func (l *lab) progress(id string) *headroomv1.JobProgress {
 }
 
 func (l *lab) trouble() string {
-	_, r := l.engine.Report()
+	_, r := l.engine.Report(nil)
 	return r.GetTrouble()
 }
 

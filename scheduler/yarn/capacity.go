@@ -1,0 +1,266 @@
+package yarn
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/renameio/v2"
+)
+
+// This file holds queues of the capacity scheduler to their shares: it writes maximum-capacity of the named queues into
+// the configuration that the ResourceManager keeps where it may be changed while it runs
+// (yarn.scheduler.configuration.store.class), and nothing else.
+
+const (
+	// capacityWait bounds one effort to set the maxima: the scheduler's stream to the coordinators waits for it.
+	capacityWait = 4 * time.Second
+	// capacityRetry is the time until the ResourceManager is asked again for what it has refused.
+	capacityRetry = 10 * time.Second
+	// capacityLook is how often the configuration is read where its version does not say that it has changed.
+	capacityLook = 10 * time.Second
+)
+
+// capacityQueues writes queue maxima into the capacity scheduler's configuration. It is safe for concurrent use.
+type capacityQueues struct {
+	client *client
+	// notes is where the operator's own values are kept, so that they come back after a kill too.
+	notes string
+
+	mu sync.Mutex
+	// own are the operator's values; nil before the notes were read.
+	own map[string]ownMaximum
+	// last is what the look before came to.
+	last capacityRound
+	// checked is when it was last checked that shares could be set, and misfit why not.
+	checked time.Time
+	misfit  error
+}
+
+// ownMaximum is what stood in the configuration before the engine wrote there.
+type ownMaximum struct {
+	// Value is the operator's maximum-capacity; nil where there is none.
+	Value *string `json:"value"`
+	// Written are the values of the engine that may stand there now.
+	Written []string `json:"written"`
+}
+
+// notedMaxima is the file of the operator's own values.
+type notedMaxima struct {
+	ResourceManager []string              `json:"resourcemanager"`
+	Queues          map[string]ownMaximum `json:"queues"`
+}
+
+// capacityRound is what the maxima were set by, and what came of it.
+type capacityRound struct {
+	at      time.Time
+	version string
+	want    map[string]int
+	size    Container
+	// held says in words which queues could not be brought to their shares.
+	held []string
+	err  error
+}
+
+// wanted are containers by queue, with the unit that they are counted in and what the cluster has.
+type wanted struct {
+	queues     map[string]int
+	unit, size Container
+}
+
+func newCapacityQueues(c *client, dir string) *capacityQueues {
+	return &capacityQueues{client: c, notes: filepath.Join(dir, "yarn-capacity.json")}
+}
+
+// left reports whether values of the engine may stand in the configuration.
+func (q *capacityQueues) left() (bool, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	err := q.recall()
+	return len(q.own) > 0, err
+}
+
+// set makes want the maxima of its queues, and puts the operator's own back for all others. changed says that the
+// configuration was written, held in words which queues could not be brought to their shares.
+func (q *capacityQueues) set(parent context.Context, now time.Time, want wanted) (changed bool, held []string, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.recall(); err != nil {
+		return false, nil, err
+	}
+	ctx, cancel := context.WithTimeout(parent, capacityWait)
+	defer cancel()
+	version, err := q.client.version(ctx)
+	if err != nil {
+		return false, q.last.held, err
+	}
+	if q.last.stands(now, version, want) {
+		return false, q.last.held, q.last.err
+	}
+	round := capacityRound{at: now, version: version, want: maps.Clone(want.queues), size: want.size}
+	changed, round.held, round.err = q.merge(ctx, want)
+	if round.version = ""; !changed && round.err == nil {
+		round.version = version // what was just written is read again at the next look
+	}
+	q.last = round
+	return changed, round.held, round.err
+}
+
+// check tells whether queues could be held to shares, while there are none to hold them to: an operator hears of a mistake
+// before the first cut. It asks the ResourceManager every capacityLook.
+func (q *capacityQueues) check(parent context.Context, now time.Time, queues []Queue, unit, size Container) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if now.Sub(q.checked) < capacityLook {
+		return q.misfit
+	}
+	ctx, cancel := context.WithTimeout(parent, capacityWait)
+	defer cancel()
+	want := wanted{queues: map[string]int{}, unit: unit, size: size}
+	for _, name := range queues {
+		want.queues[name.Name] = 1
+	}
+	conf, tree, err := q.client.capacity(ctx)
+	if err == nil {
+		_, _, err = tree.values(conf, want)
+	}
+	q.checked, q.misfit = now, err
+	return err
+}
+
+// stands reports whether nothing has changed since the round.
+func (r *capacityRound) stands(now time.Time, version string, want wanted) bool {
+	same := maps.Equal(r.want, want.queues) && r.size == want.size
+	if r.err != nil {
+		return same && now.Sub(r.at) < capacityRetry
+	}
+	return same && r.version != "" && r.version == version && now.Sub(r.at) < capacityLook
+}
+
+// merge reads the configuration, and writes what has to become another.
+func (q *capacityQueues) merge(ctx context.Context, want wanted) (changed bool, held []string, err error) {
+	for range mergesMax {
+		conf, tree, err := q.client.capacity(ctx)
+		if err != nil {
+			return changed, held, err
+		}
+		values, words, err := tree.values(conf, want)
+		if err != nil {
+			return changed, words, err
+		}
+		m := mergeMaxima(conf, values, q.own)
+		if len(m.updates) == 0 {
+			return changed, words, q.note(m.after)
+		}
+		if err := q.note(m.during); err != nil { // first, so that a kill in between leaves the way back
+			return changed, words, err
+		}
+		if err := q.client.update(ctx, m.updates); err != nil {
+			return changed, words, err
+		}
+		changed, held = true, words // and is read back
+	}
+	return changed, held, fmt.Errorf("yarn: the capacity scheduler's configuration was edited %d times while shares were put in: %w", mergesMax, errCapacity)
+}
+
+// recall reads the notes of an earlier process.
+func (q *capacityQueues) recall() error {
+	if q.own != nil {
+		return nil
+	}
+	var n notedMaxima
+	data, err := os.ReadFile(q.notes)
+	if err == nil {
+		err = json.Unmarshal(data, &n)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("yarn: the operator's own maxima cannot be read: %w; check maximum-capacity of the queues, then remove %s", err, q.notes)
+	case len(n.Queues) > 0 && !slices.ContainsFunc(n.ResourceManager, func(m string) bool { return slices.Contains(q.client.managers, m) }):
+		return fmt.Errorf("yarn: %s holds the operator's own maxima of another cluster, %s: name its ResourceManager in yarn.resourcemanager until they are back, or check maximum-capacity of %s there and remove the file: %w",
+			q.notes, strings.Join(n.ResourceManager, ", "), strings.Join(slices.Sorted(maps.Keys(n.Queues)), ", "), errCapacity)
+	}
+	q.own = map[string]ownMaximum{}
+	maps.Copy(q.own, n.Queues)
+	return nil
+}
+
+// note keeps the operator's own values durably.
+func (q *capacityQueues) note(values map[string]ownMaximum) error {
+	if reflect.DeepEqual(values, q.own) {
+		return nil
+	}
+	data, err := json.MarshalIndent(notedMaxima{ResourceManager: q.client.managers, Queues: values}, "", "  ")
+	if err == nil {
+		err = renameio.WriteFile(q.notes, append(data, '\n'), 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("yarn: keep the operator's own maxima: %w", err)
+	}
+	q.own = values
+	return nil
+}
+
+// maximum is the value of a queue's maximum-capacity; nil where it has none.
+type maximum struct {
+	queue string
+	value *string
+}
+
+// mergedMaxima are the updates that bring a configuration to what is wanted.
+type mergedMaxima struct {
+	updates []maximum
+	// during is what must be remembered before they are written, after what suffices afterwards.
+	during, after map[string]ownMaximum
+}
+
+// mergeMaxima finds what has to be written so that the values wanted stand in the configuration, and the operator's own
+// where nothing is wanted any more. before is what is remembered of earlier writes. A value that is not one of the
+// engine's is the operator's own: it was there first, or the operator has edited it since.
+func mergeMaxima(conf map[string]string, want map[string]string, before map[string]ownMaximum) mergedMaxima {
+	m := mergedMaxima{during: map[string]ownMaximum{}, after: map[string]ownMaximum{}}
+	names := slices.Concat(slices.Collect(maps.Keys(want)), slices.Collect(maps.Keys(before)))
+	slices.Sort(names)
+	for _, queue := range slices.Compact(names) {
+		now, set := conf[capacityPrefix+queue+keyMaximum]
+		value, wants := want[queue]
+		o, known := before[queue]
+		ours := known && set && slices.Contains(o.Written, now)
+		if !ours {
+			o = ownMaximum{}
+			if set {
+				o.Value = &now
+			}
+		}
+		switch {
+		case wants && ours && now == value:
+			o.Written = []string{value}
+			m.during[queue], m.after[queue] = o, o
+		case wants && ours:
+			o.Written = []string{now, value}
+			m.during[queue], m.after[queue] = o, o
+			m.updates = append(m.updates, maximum{queue, &value})
+		case wants && set && now == value:
+			// It is the operator's own already.
+		case wants:
+			o.Written = []string{value}
+			m.during[queue], m.after[queue] = o, o
+			m.updates = append(m.updates, maximum{queue, &value})
+		case ours:
+			m.during[queue] = o
+			m.updates = append(m.updates, maximum{queue, o.Value})
+		}
+	}
+	return m
+}

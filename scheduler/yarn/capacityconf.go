@@ -1,0 +1,389 @@
+package yarn
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"headroom/units"
+)
+
+// What follows reads and writes what ResourceManagers with the capacity scheduler tell of their queues.
+
+const (
+	// capacityPrefix begins the properties of its queues.
+	capacityPrefix = "yarn.scheduler.capacity."
+	keyMaximum     = ".maximum-capacity"
+	keyCapacity    = ".capacity"
+	// keyCalculator names what containers are measured by: memory alone, or all resources.
+	keyCalculator = capacityPrefix + "resource-calculator"
+	// roundUp is added to a number of containers: the scheduler rounds a maximum down to multiples of its least
+	// allocation, and must not lose a container by it.
+	roundUp = 0.25
+	// noVersion is the version of a configuration that has none: releases before 3.3.
+	noVersion = "none"
+)
+
+// version is the version of the configuration, which every change makes another.
+func (c *client) version(ctx context.Context) (string, error) {
+	body, err := c.cluster(ctx, "scheduler-conf/version")
+	if errors.Is(err, errNotThere) {
+		return noVersion, nil
+	}
+	if err != nil {
+		return "", notMutable(err)
+	}
+	var answer struct {
+		Version json.Number `json:"versionID"`
+	}
+	if err := read(body, &answer); err != nil {
+		return "", err
+	}
+	return answer.Version.String(), nil
+}
+
+// notMutable adds the way out to what a ResourceManager says whose configuration cannot be changed.
+func notMutable(err error) error {
+	if err != nil && (strings.Contains(err.Error(), "MutableConfScheduler") || strings.Contains(err.Error(), "mutable")) {
+		return fmt.Errorf("%w; shares: capacity needs the CapacityScheduler, and yarn.scheduler.configuration.store.class of yarn-site.xml set to memory, fs, leveldb or zk", err)
+	}
+	return err
+}
+
+// capacity reads the configuration and what the scheduler has made of it.
+func (c *client) capacity(ctx context.Context) (conf map[string]string, tree capacityTree, err error) {
+	body, err := c.cluster(ctx, "scheduler-conf")
+	if err != nil {
+		return nil, nil, notMutable(err)
+	}
+	if conf, err = readCapacityConf(body); err != nil {
+		return nil, nil, err
+	}
+	if body, err = c.cluster(ctx, "scheduler"); err != nil {
+		return nil, nil, err
+	}
+	tree, err = readCapacityTree(body)
+	return conf, tree, err
+}
+
+// readCapacityConf reads the answer of /ws/v1/cluster/scheduler-conf.
+func readCapacityConf(body []byte) (map[string]string, error) {
+	var answer struct {
+		Property many[struct {
+			Name  string `json:"name"`
+			Value string `json:"value"`
+		}] `json:"property"`
+	}
+	if err := read(body, &answer); err != nil {
+		return nil, err
+	}
+	conf := map[string]string{}
+	for _, p := range answer.Property {
+		if strings.HasPrefix(p.Name, capacityPrefix) {
+			conf[p.Name] = strings.TrimSpace(p.Value)
+		}
+	}
+	if len(conf) == 0 {
+		return nil, wrong("no property of the capacity scheduler")
+	}
+	return conf, nil
+}
+
+// capacityQueue is a queue as the capacity scheduler says it.
+type capacityQueue struct {
+	// Guaranteed and most are parts of the cluster, 0 to 1.
+	guaranteed, most float64
+	// absolute says that its bounds are amounts of resources, least and room what it is guaranteed and may hold then.
+	absolute    bool
+	least, room Container
+	leaf        bool
+}
+
+// capacityTree are the queues by their full names.
+type capacityTree map[string]capacityQueue
+
+type jsonCapacityQueue struct {
+	QueueName  string  `json:"queueName"`
+	QueuePath  string  `json:"queuePath"`
+	Guaranteed float64 `json:"absoluteCapacity"`
+	Most       float64 `json:"absoluteMaxCapacity"`
+	Absolute   bool    `json:"isAbsoluteResource"`
+	Min        struct {
+		MemoryMB int `json:"memory"`
+		VCores   int `json:"vCores"`
+	} `json:"minEffectiveCapacity"`
+	Max struct {
+		MemoryMB int `json:"memory"`
+		VCores   int `json:"vCores"`
+	} `json:"maxEffectiveCapacity"`
+	Queues *struct {
+		Queue many[jsonCapacityQueue] `json:"queue"`
+	} `json:"queues"`
+}
+
+// readCapacityTree reads the answer of /ws/v1/cluster/scheduler.
+func readCapacityTree(body []byte) (capacityTree, error) {
+	var answer struct {
+		Scheduler *struct {
+			Info *struct {
+				jsonCapacityQueue
+
+				Type string `json:"type"`
+			} `json:"schedulerInfo"`
+		} `json:"scheduler"`
+	}
+	if err := read(body, &answer); err != nil {
+		return nil, err
+	}
+	if answer.Scheduler == nil || answer.Scheduler.Info == nil {
+		return nil, wrong("no scheduler")
+	}
+	info := answer.Scheduler.Info
+	if info.Type != "capacityScheduler" {
+		return nil, fmt.Errorf("yarn: the ResourceManager runs a %q: shares: capacity is for the capacity scheduler: %w", clip(info.Type), errCapacity)
+	}
+	tree := capacityTree{}
+	info.QueueName, info.Guaranteed, info.Most = "root", 100, 100 // what it says of them is that of the cluster
+	err := info.into(tree, "")
+	return tree, err
+}
+
+func (q *jsonCapacityQueue) into(tree capacityTree, parent string) error {
+	name := q.QueuePath
+	if name == "" { // releases before 3.3
+		name = strings.TrimPrefix(parent+"."+q.QueueName, ".")
+	}
+	for _, part := range []float64{q.Guaranteed, q.Most} {
+		if math.IsNaN(part) || part < 0 || part > 101 {
+			return wrong("queue %s with a capacity of %v %%", clip(name), part)
+		}
+	}
+	if len(tree) > nodesMax {
+		return wrong("more than %d queues", nodesMax)
+	}
+	below := q.Queues
+	tree[name] = capacityQueue{
+		guaranteed: q.Guaranteed / 100, most: q.Most / 100, absolute: q.Absolute,
+		least: Container{q.Min.MemoryMB, q.Min.VCores}, room: Container{q.Max.MemoryMB, q.Max.VCores},
+		leaf: below == nil || len(below.Queue) == 0,
+	}
+	if below == nil {
+		return nil
+	}
+	for i := range below.Queue {
+		if err := below.Queue[i].into(tree, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// values are the maxima that hold the queues to what is wanted, as the configuration writes them. held says in words which
+// cannot be brought there: a maximum is at least what the operator guarantees the queue, and at most what its parent has.
+func (t capacityTree) values(conf map[string]string, want wanted) (values map[string]string, held []string, err error) {
+	values = map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(want.queues)) {
+		q, known := t[name]
+		parent := t[name[:max(0, strings.LastIndexByte(name, '.'))]]
+		capacity, set := conf[capacityPrefix+name+keyCapacity]
+		switch {
+		case !known || !q.leaf:
+			return nil, held, fmt.Errorf("yarn: queue %s: %w in the capacity scheduler, or it is no leaf; name leaf queues in yarn.queues", name, errQueue)
+		case !set:
+			return nil, held, fmt.Errorf("yarn: queue %s has no capacity of its own, the ResourceManager has made it by itself: its maximum cannot be set: %w", name, errCapacity)
+		}
+		h := capacityHold{name: name, queue: q, parent: parent, containers: want.queues[name], unit: want.unit, size: want.size,
+			all: strings.Contains(conf[keyCalculator], "Dominant"), now: conf[capacityPrefix+name+keyMaximum]}
+		var words string
+		if q.absolute || strings.HasPrefix(capacity, "[") {
+			values[name], words, err = h.amount(capacity)
+		} else {
+			values[name], words, err = h.percent()
+		}
+		if err != nil {
+			return nil, held, err
+		}
+		if words != "" {
+			held = append(held, words)
+		}
+	}
+	return values, held, nil
+}
+
+// capacityHold is one queue that is to hold so many containers.
+type capacityHold struct {
+	name          string
+	queue, parent capacityQueue
+	containers    int
+	unit, size    Container
+	// all says that all resources count, not memory alone.
+	all bool
+	// now is maximum-capacity as the configuration has it.
+	now string
+}
+
+// part is what part of the cluster n containers are.
+func (h *capacityHold) part(n float64) float64 {
+	p := n * float64(h.unit.MemoryMB) / float64(h.size.MemoryMB)
+	if h.all {
+		p = max(p, n*float64(h.unit.VCores)/float64(h.size.VCores))
+	}
+	return p
+}
+
+// percent is the maximum as a percentage of the parent's.
+func (h *capacityHold) percent() (value, words string, err error) {
+	if h.size.MemoryMB <= 0 || h.size.VCores <= 0 || h.parent.most <= 0 {
+		return "", "", fmt.Errorf("yarn: queue %s: it is not known yet what the cluster or its parent has: %w", h.name, errCapacity)
+	}
+	asked := h.part(float64(h.containers) + roundUp)
+	part := min(max(asked, h.queue.guaranteed), h.parent.most)
+	switch {
+	case h.part(float64(h.containers)) > h.parent.most*(1+1e-6):
+		words = h.limited()
+	case part > asked+1e-9 && h.holds(part) > h.containers:
+		words = h.guaranteed(h.holds(part))
+	}
+	return strconv.FormatFloat(100*part/h.parent.most, 'f', 6, 64), words, h.heeds(part)
+}
+
+// heeds is an error where the configuration has the maximum already, and the scheduler holds the queue at another.
+func (h *capacityHold) heeds(part float64) error {
+	now, err := strconv.ParseFloat(h.now, 64)
+	const slack = 1e-3
+	if err != nil || math.Abs(now/100*h.parent.most-part) > 1e-7 || math.Abs(h.queue.most-part) <= slack {
+		return nil
+	}
+	return fmt.Errorf("yarn: queue %s: its maximum-capacity is %s, and the scheduler holds it at %s of the cluster instead of %s: %w",
+		h.name, h.now, units.Percent(h.queue.most), units.Percent(part), errCapacity)
+}
+
+// holds is how many containers fit into a part of the cluster.
+func (h *capacityHold) holds(part float64) int { return int(part/h.part(1) + 1e-6) }
+
+func (h *capacityHold) limited() string {
+	return fmt.Sprintf("queue %s cannot hold its share of %d containers: its parent may not hold so many; raise the parent's maximum-capacity", h.name, h.containers)
+}
+
+func (h *capacityHold) guaranteed(n int) string {
+	return fmt.Sprintf("queue %s keeps %d containers, its guaranteed capacity, and its share is %d; lower its capacity to let it go further", h.name, n, h.containers)
+}
+
+// amounts are the forms of an amount of resources: [memory=1024,vcores=2], and of one that mixes units.
+var (
+	amountForm = regexp.MustCompile(`^\[\s*(memory(-mb)?|vcores)\s*=\s*[0-9]+\s*[A-Za-z]{0,2}\s*(,\s*(memory(-mb)?|vcores)\s*=\s*[0-9]+\s*[A-Za-z]{0,2}\s*)*\]$`)
+	mixedForm  = regexp.MustCompile(`[0-9](%|w)`)
+)
+
+// amount is the maximum as an amount of resources.
+func (h *capacityHold) amount(capacity string) (value, words string, err error) {
+	for _, text := range []string{capacity, h.now} {
+		switch {
+		case text == "" || amountForm.MatchString(text) && !mixedForm.MatchString(text):
+		case strings.HasPrefix(text, "["):
+			return "", "", fmt.Errorf("yarn: queue %s: %q mixes units, or names other resources than memory and vcores, which shares: capacity leaves alone: %w", h.name, clip(text), errCapacity)
+		}
+	}
+	room := h.parent.room
+	if room == (Container{}) {
+		room = h.size
+	}
+	if room.MemoryMB <= 0 || room.VCores <= 0 {
+		return "", "", fmt.Errorf("yarn: queue %s: it is not known yet what the cluster or its parent has: %w", h.name, errCapacity)
+	}
+	memory, cores := h.containers*h.unit.MemoryMB, h.containers*h.unit.VCores
+	switch {
+	case memory > room.MemoryMB || h.all && cores > room.VCores:
+		words = h.limited()
+	case memory < h.queue.least.MemoryMB || cores < h.queue.least.VCores:
+		least := h.queue.least
+		if n := max(least.MemoryMB/h.unit.MemoryMB, least.VCores/h.unit.VCores); n > h.containers {
+			words = h.guaranteed(n)
+		}
+	}
+	memory = min(max(memory, h.queue.least.MemoryMB), room.MemoryMB)
+	cores = min(max(cores, h.queue.least.VCores), room.VCores)
+	return fmt.Sprintf("[memory=%d,vcores=%d]", memory, cores), words, nil
+}
+
+// update writes maxima. One that is nil is taken out.
+func (c *client) update(ctx context.Context, maxima []maximum) error {
+	var body bytes.Buffer
+	body.WriteString("<sched-conf>")
+	for _, m := range maxima {
+		body.WriteString("<update-queue><queue-name>")
+		_ = xml.EscapeText(&body, []byte(m.queue)) // a Buffer takes everything
+		body.WriteString("</queue-name><params><entry><key>maximum-capacity</key>")
+		if m.value != nil {
+			body.WriteString("<value>")
+			_ = xml.EscapeText(&body, []byte(*m.value))
+			body.WriteString("</value>")
+		}
+		body.WriteString("</entry></params></update-queue>")
+	}
+	body.WriteString("</sched-conf>")
+	return notMutable(c.change(ctx, "scheduler-conf", body.Bytes()))
+}
+
+// change sends XML to the active ResourceManager: the one that answered last first, then the others in their order.
+func (c *client) change(ctx context.Context, path string, body []byte) error {
+	var failed error
+	first := c.first()
+	for i := range c.managers {
+		turn := (first + i) % len(c.managers)
+		err := c.put(ctx, c.managers[turn]+"/ws/v1/cluster/"+path, body)
+		if err == nil {
+			c.prefer(turn)
+			return nil
+		}
+		failed = err
+		if !errors.Is(err, errStandby) {
+			return err // it may have been carried out
+		}
+	}
+	return failed
+}
+
+// put sends XML and expects to hear that it was carried out.
+func (c *client) put(ctx context.Context, address string, body []byte) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPut, address, bytes.NewReader(body))
+	if err != nil {
+		return fmt.Errorf("yarn: ask %s: %w", address, err)
+	}
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Content-Type", "application/xml")
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return fmt.Errorf("yarn: %w", withoutQuery(err))
+	}
+	defer resp.Body.Close() //nolint:errcheck // only read
+	said, err := io.ReadAll(io.LimitReader(resp.Body, answerMax+1))
+	if err != nil {
+		return fmt.Errorf("yarn: %s: half an answer, %d bytes: %w", r.URL.Host+r.URL.Path, len(said), err)
+	}
+	switch passed := resp.StatusCode >= 300 && resp.StatusCode < 400 || standby(said); {
+	case passed || resp.StatusCode == http.StatusNotFound:
+		err = judge(resp, said)
+	case resp.StatusCode != http.StatusOK:
+		err = fmt.Errorf("refused with status %d: %s: %w", resp.StatusCode, words(said), errCapacity)
+	default:
+		return nil // what it says is for people
+	}
+	return fmt.Errorf("yarn: %s: %w", r.URL.Host+r.URL.Path, err)
+}
+
+// standby reports whether a ResourceManager says that it is not the active one.
+func standby(body []byte) bool {
+	return bytes.HasPrefix(body, []byte("This is standby RM")) || bytes.HasPrefix(body, []byte("Can not find any active RM"))
+}

@@ -1,0 +1,203 @@
+package yarn
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	headroomv1 "headroom/api/headroom/v1"
+	"headroom/internal/cli"
+	"headroom/internal/config"
+)
+
+// Properties of a job by which its owner says how it is served.
+const (
+	propertyClass    = "headroom.class"
+	propertyDeadline = "headroom.deadline"
+	propertySprint   = "headroom.sprint-after"
+	propertyDeflate  = "headroom.deflate"
+)
+
+// never as a sprint timer is none.
+const never = "never"
+
+// deadlineMost bounds a deadline: the coordinators take no job of more than ten years.
+const deadlineMost = 10 * 365 * 24 * time.Hour
+
+// Class is a priority class of scheduler.yaml.
+type Class struct {
+	Name string
+	// Deadline is for jobs that name none, from their submission; 0 for none.
+	Deadline time.Duration
+}
+
+// terms are how a job is served: what its queue says, and what its owner says where that
+// asks for less or the queue lets jobs override it.
+type terms struct {
+	class string
+	rank  int
+	// deadline is from the submission; 0 for none.
+	deadline time.Duration
+	// sprintAfter is the sprint timer from the first task; nil for none.
+	sprintAfter *time.Duration
+	// deflate says that tasks may be given up by a drop ratio.
+	deflate bool
+	// notes say what was not taken as it was asked, in words.
+	notes []string
+}
+
+// due is the deadline; nil for none.
+func (t *terms) due() *time.Duration {
+	if t.deadline == 0 {
+		return nil
+	}
+	return &t.deadline
+}
+
+// terms are how a job of the queue is served whose owner demands d. Without a demand, one
+// that could not be read, no task is given up.
+func (q Queue) terms(d demand, classes []Class) terms {
+	t := terms{class: leaf(q.Name), deflate: d != nil && (q.Deflate == nil || *q.Deflate), deadline: q.Deadline.Std()}
+	if q.SprintAfter != nil {
+		t.sprintAfter = new(q.SprintAfter.Std())
+	}
+	if len(classes) > 0 {
+		t.rank = rankOf(q.Class, classes)
+		q.takeClass(&t, d, classes)
+		t.class = classes[t.rank].Name
+	}
+	q.takeDeadline(&t, d)
+	if t.deadline == 0 && len(classes) > 0 {
+		t.deadline = classes[t.rank].Deadline
+	}
+	q.takeSprint(&t, d)
+	q.takeDeflate(&t, d)
+	return t
+}
+
+// rankOf is the place of a class; the lowest of all for one that there is not.
+func rankOf(name string, classes []Class) int {
+	if i := slices.IndexFunc(classes, func(c Class) bool { return c.Name == name }); i >= 0 {
+		return i
+	}
+	return len(classes) - 1
+}
+
+func (t *terms) note(format string, args ...any) {
+	t.notes = append(t.notes, fmt.Sprintf(format, args...))
+}
+
+// refuse notes that a queue does not let its jobs have what one asked for.
+func (q Queue) refuse(t *terms, property, asked, stands string) {
+	t.note("%s=%s is not taken: queue %s says %s and does not let jobs override it (overrides: true)", property, clip(asked), q.Name, stands)
+}
+
+// takeClass takes a class that the job names: a lower one than its queue's always.
+func (q Queue) takeClass(t *terms, d demand, classes []Class) {
+	asked, ok := d[propertyClass]
+	if !ok {
+		return
+	}
+	rank := rankOf(asked, classes)
+	switch {
+	case classes[rank].Name != asked:
+		t.rank = rank
+		t.note("%s=%s is none of the classes (%s): the job runs in the lowest, %s", propertyClass, clip(asked), names(classes), classes[rank].Name)
+	case rank < t.rank && !q.Overrides:
+		q.refuse(t, propertyClass, asked, "class "+classes[t.rank].Name)
+	default:
+		t.rank = rank
+	}
+}
+
+func names(classes []Class) string {
+	var all []string
+	for _, c := range classes {
+		all = append(all, c.Name)
+	}
+	return strings.Join(all, ", ")
+}
+
+// takeDeadline takes a deadline that the job names: an earlier one always.
+func (q Queue) takeDeadline(t *terms, d demand) {
+	asked, ok := d[propertyDeadline]
+	if !ok {
+		return
+	}
+	at, err := config.ParseDuration(asked)
+	switch {
+	case err == nil && (at == 0 || at > deadlineMost):
+		t.note("%s=%s is not taken: a deadline is more than 0s and at most %v", propertyDeadline, clip(asked), deadlineMost)
+	case err != nil:
+		t.note("%s=%s is not taken: %s", propertyDeadline, clip(asked), plain(err))
+	case t.deadline > 0 && at > t.deadline && !q.Overrides:
+		q.refuse(t, propertyDeadline, asked, "deadline "+t.deadline.String())
+	default:
+		t.deadline = at
+	}
+}
+
+// takeSprint takes a sprint timer that the job names: a later one than its queue's always, and
+// none too.
+func (q Queue) takeSprint(t *terms, d demand) {
+	asked, ok := d[propertySprint]
+	if !ok {
+		return
+	}
+	if asked == never {
+		t.sprintAfter = nil
+		return
+	}
+	after, err := config.ParseDuration(asked)
+	switch {
+	case err != nil:
+		t.note("%s=%s is not taken: %s", propertySprint, clip(asked), plain(err))
+	case t.sprintAfter == nil && !q.Overrides:
+		q.refuse(t, propertySprint, asked, "no sprint_after")
+	case t.sprintAfter != nil && after < *t.sprintAfter && !q.Overrides:
+		q.refuse(t, propertySprint, asked, "sprint_after "+t.sprintAfter.String())
+	default:
+		t.sprintAfter = &after
+	}
+}
+
+// takeDeflate takes whether the job bears a drop ratio: that it does not always.
+func (q Queue) takeDeflate(t *terms, d demand) {
+	switch asked, ok := d[propertyDeflate]; {
+	case !ok:
+	case asked == "true" && !t.deflate && !q.Overrides:
+		q.refuse(t, propertyDeflate, asked, "deflate false")
+	case asked == "true":
+		t.deflate = true
+	case asked == "false":
+		t.deflate = false
+	default:
+		t.deflate = false
+		t.note("%s=%s is neither true nor false: no task is given up by a drop ratio", propertyDeflate, clip(asked))
+	}
+}
+
+// plain is an error in words, with its way out.
+func plain(err error) string {
+	if e, ok := errors.AsType[*cli.Error](err); ok {
+		return e.Message + "; " + e.Hint
+	}
+	return err.Error()
+}
+
+// termsOf are how a job of the coordinators' log is served. One that an older scheduler committed takes no drop ratio.
+func termsOf(m *headroomv1.Job) terms {
+	t := terms{class: m.GetClass(), rank: int(m.GetRank()), deadline: time.Duration(m.GetDeadlineS() * float64(time.Second))}
+	var d description
+	if json.Unmarshal(m.GetSpec(), &d) != nil {
+		return t
+	}
+	t.deflate, t.notes = d.Deflate, d.Notes
+	if d.SprintAfterS != nil && *d.SprintAfterS >= 0 {
+		t.sprintAfter = new(time.Duration(*d.SprintAfterS * float64(time.Second)))
+	}
+	return t
+}
