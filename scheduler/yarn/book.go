@@ -565,6 +565,21 @@ func (b *book) maxima() map[string]int {
 	return sums
 }
 
+// served are the jobs of a queue in the order in which they are served, with what each may hold; nil for one job alone,
+// which the queue's maximum holds.
+func (b *book) served(queue string) (jobs []jobShare) {
+	for _, id := range b.order {
+		if j := b.jobs[id]; j != nil && !j.over && j.app.queue == queue {
+			n := max(b.shares[id], b.room(j))
+			jobs = append(jobs, jobShare{id, n * b.cfg.Container.MemoryMB, n * b.cfg.Container.VCores})
+		}
+	}
+	if len(jobs) < 2 {
+		return nil
+	}
+	return jobs
+}
+
 // room is how many containers' room a job's application master takes: a job with a share of 0
 // waits, and its master with it.
 func (b *book) room(j *job) int {

@@ -313,9 +313,9 @@ func (e *Engine) serveShares(now time.Time) {
 	queues := []queueShare{}
 	for _, name := range slices.Sorted(maps.Keys(limits)) {
 		n := limits[name]
-		queues = append(queues, queueShare{name, n * e.cfg.Container.MemoryMB, n * e.cfg.Container.VCores, e.cfg.Lower})
+		queues = append(queues, queueShare{name, n * e.cfg.Container.MemoryMB, n * e.cfg.Container.VCores, e.cfg.Lower, e.book.served(name)})
 	}
-	if !slices.Equal(queues, e.served) {
+	if !slices.EqualFunc(queues, e.served, queueShare.equal) {
 		e.served = queues
 		e.revision++
 		e.logger.Info("yarn: shares changed", slog.Uint64("revision", e.revision), slog.Any("queues", queues))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"headroom/scheduler/hookserver"
@@ -37,6 +38,19 @@ type queueShare struct {
 	MB     int    `json:"max_mb"`
 	VCores int    `json:"max_vcores"`
 	Lower  string `json:"lower"`
+	// Jobs are the queue's jobs in the order in which they are served, with what each may hold before others get more;
+	// left out where there is one.
+	Jobs []jobShare `json:"jobs,omitempty"`
+}
+
+func (q queueShare) equal(o queueShare) bool {
+	return q.Queue == o.Queue && q.MB == o.MB && q.VCores == o.VCores && q.Lower == o.Lower && slices.Equal(q.Jobs, o.Jobs)
+}
+
+type jobShare struct {
+	Application string `json:"application"`
+	MB          int    `json:"max_mb"`
+	VCores      int    `json:"max_vcores"`
 }
 
 type sharesAnswer struct {

@@ -254,7 +254,7 @@ func TestSharesServed(t *testing.T) {
 		}
 		testkit.Check(l, l.engine.Share(&headroomv1.ShareDirective{Engine: "yarn", Jobs: []*headroomv1.JobShare{{Id: id, Containers: 5}}}))
 		after := shares()
-		if want := (queueShare{"root.q1", 5 * 512, 5, "drain"}); len(after.Queues) != 1 || after.Queues[0] != want || after.Revision <= before.Revision {
+		if want := (queueShare{"root.q1", 5 * 512, 5, "drain", nil}); len(after.Queues) != 1 || !after.Queues[0].equal(want) || after.Revision <= before.Revision {
 			l.Errorf("got %+v, want %+v", after, want)
 		}
 		// A further application needs its master and one task until it has a share.

@@ -23,6 +23,7 @@ import (
 	headroomv1 "headroom/api/headroom/v1"
 	"headroom/internal/testkit"
 	"headroom/scheduler/profiles"
+	"headroom/units"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,6 +43,8 @@ type plant struct {
 	fault func(path string, w *httptest.ResponseRecorder) bool
 	// standby are hosts whose ResourceManager is not the active one.
 	standby map[string]bool
+	// cs is its capacity scheduler; nil for the fair scheduler.
+	cs *capacityPlant
 }
 
 type plantNode struct {
@@ -202,6 +205,16 @@ func (p *plant) step(now time.Time) {
 	}
 }
 
+// size is what the running nodes have together.
+func (p *plant) size() (all Container) {
+	for _, n := range p.nodes {
+		if !n.lost {
+			all.MemoryMB, all.VCores = all.MemoryMB+n.memoryMB, all.VCores+n.vcores
+		}
+	}
+	return all
+}
+
 func (p *plant) live() (names []string) {
 	for _, n := range p.nodes {
 		if !n.lost {
@@ -278,6 +291,13 @@ func (p *plant) answer(w *httptest.ResponseRecorder, r *http.Request) {
 			}
 		}
 		reply(w, object{"nodes": object{"node": list}})
+	case path[3] == "scheduler-conf" && p.cs != nil:
+		p.cs.serve(w, r, path)
+	case path[3] == "scheduler-conf":
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, "This API only supports to retrieve scheduler configuration from a mutable-conf scheduler, underneath scheduler FairScheduler is not an instance of MutableConfScheduler")
+	case path[3] == "scheduler" && p.cs != nil:
+		reply(w, object{"scheduler": object{"schedulerInfo": p.cs.tree(p.size())}})
 	case path[3] == "scheduler":
 		var list []object
 		for _, q := range p.queues {
@@ -485,13 +505,17 @@ func (l *log) DropTasks(ctx context.Context, r *headroomv1.DropTasksRequest) ([]
 	if l.away {
 		return nil, l.said(ctx)
 	}
-	if j.GetStop() == nil {
+	if j.GetStop() == nil && (j.GetDeflation() == nil || r.GetOf() == 0) {
 		return nil, fmt.Errorf("job %s has no early stop: %w", r.GetId(), ErrRefused)
 	}
 	all := numbers{}
 	all.add(l.dropped[r.GetId()])
 	all.add(fromRanges(r.GetTasks()))
-	if len(all) > int(j.GetStop().GetTasks()-j.GetStop().GetMinTasks()) {
+	room := int(j.GetStop().GetTasks() - j.GetStop().GetMinTasks())
+	if d := j.GetDeflation(); d != nil {
+		room = max(room, int(r.GetOf())-units.Ratio(1-d.GetTheta()).Kept(int(r.GetOf())))
+	}
+	if len(all) > room {
 		return nil, fmt.Errorf("%d dropped tasks are beyond the floor: %w", len(all), ErrRefused)
 	}
 	l.dropped[r.GetId()] = all
@@ -532,8 +556,10 @@ type lab struct {
 	engine *Engine
 	// profiles are those of the scheduler; nil for none.
 	profiles *profiles.Folder
-	said     bytes.Buffer
-	end      func()
+	// classes are those of scheduler.yaml.
+	classes []Class
+	said    bytes.Buffer
+	end     func()
 }
 
 func testConfig() Config {
@@ -567,6 +593,7 @@ func (l *lab) start() {
 	l.Helper()
 	logger := slog.New(slog.NewTextHandler(&l.said, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	l.engine = New(l.cfg, l.dir, nil, l.profiles, l.log, logger)
+	l.engine.Rank(l.classes)
 	l.engine.client.http.Transport = l.plant
 	l.engine.Restore(l.log.list())
 	ctx, cancel := context.WithCancel(context.Background())
@@ -616,6 +643,13 @@ func (l *lab) ask(method, path, body string) (code int, answer string) {
 	w := httptest.NewRecorder()
 	newHooks(l.engine).handler().ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
 	return w.Code, strings.TrimSpace(w.Body.String())
+}
+
+// deflateJob is the coordinators' decision, committed and told.
+func (l *lab) deflateJob(id string, theta float64) error {
+	const seed = 7
+	l.log.set(func() { l.log.jobs[id].Deflation = &headroomv1.Deflation{Theta: theta, Seed: seed} })
+	return l.engine.Deflate(&headroomv1.DeflateDirective{Id: id, Theta: theta, Seed: seed})
 }
 
 // stopJob is the coordinators' decision, committed and told.
