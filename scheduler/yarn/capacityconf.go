@@ -53,12 +53,20 @@ func (c *client) version(ctx context.Context) (string, error) {
 	return answer.Version.String(), nil
 }
 
-// notMutable adds the way out to what a ResourceManager says whose configuration cannot be changed.
+// underneath finds the scheduler's name in what a ResourceManager says whose configuration cannot be changed.
+var underneath = regexp.MustCompile(`underneath scheduler (\w+)`)
+
+// notMutable says what a configuration that may be changed needs, where that is what a ResourceManager refuses for.
 func notMutable(err error) error {
-	if err != nil && (strings.Contains(err.Error(), "MutableConfScheduler") || strings.Contains(err.Error(), "mutable")) {
-		return fmt.Errorf("%w; shares: capacity needs the CapacityScheduler, and yarn.scheduler.configuration.store.class of yarn-site.xml set to memory, fs, leveldb or zk", err)
+	if err == nil || !strings.Contains(strings.ToLower(err.Error()), "mutable") {
+		return err
 	}
-	return err
+	scheduler := "scheduler"
+	if m := underneath.FindStringSubmatch(err.Error()); m != nil {
+		scheduler = m[1]
+	}
+	return fmt.Errorf("yarn: the configuration of the ResourceManager's %s cannot be changed while it runs: shares: capacity needs the CapacityScheduler, "+
+		"and in yarn-site.xml yarn.scheduler.configuration.store.class set to memory, fs, leveldb or zk: %w", scheduler, errCapacity)
 }
 
 // capacity reads the configuration and what the scheduler has made of it.
