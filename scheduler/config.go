@@ -124,7 +124,7 @@ yarn:
       guarantee: 100%                 # least part of a job's map tasks that is done, whatever the power; a job may demand more: -Dheadroom.min-tasks=90%, -Dheadroom.quality=90%
       class: ""                       # class of its jobs, one of classes; empty: the lowest. A job may name a lower one: -Dheadroom.class=low
       deadline: 0s                    # deadline of its jobs, from their submission, 10m; 0s: that of their class. A job may name an earlier one: -Dheadroom.deadline=5m
-      # sprint_after: 60s             # how long after its first task a job sprints, 0s at once; left out: that of its class. A job may name a later one, or never: -Dheadroom.sprint-after=90s
+      sprint_after: ""                # how long after its first task a job sprints, 60s, 0s at once; empty: that of its class. A job may name a later one, or never: -Dheadroom.sprint-after=90s
       deflate: true                   # drop ratios may give up map tasks of its jobs, down to the guarantee, where their hook asks; a job may refuse: -Dheadroom.deflate=false
       overrides: false                # true: a job may also name a higher class, a later deadline, an earlier sprint, and deflate where the queue does not
   container:                          # the unit that shares are counted in: what a map task asks for

@@ -159,15 +159,25 @@ func (c *Config) checkClasses(file jobfile.Source) error {
 	return nil
 }
 
-// checkQueues tells which class of a queue of YARN there is not, and where it stands in the file.
+// checkQueues tells what is wrong with how jobs of YARN's queues are served, and where it stands in the file.
 func (c *Config) checkQueues(file jobfile.Source) error {
+	if !c.Yarn.On() {
+		return nil // whatever stands there is for later
+	}
 	for i, q := range c.Yarn.Queues {
-		if q.Class == "" || slices.Contains(c.names(), q.Class) || !c.Yarn.On() {
-			continue
+		at := fmt.Sprintf("yarn.queues[%d]", i)
+		bad := func(key, hint, format string, args ...any) error {
+			e := file.ErrorAt(at+key, format, args...)
+			e.Code = "config"
+			return e.WithHint(hint)
 		}
-		e := file.ErrorAt(fmt.Sprintf("yarn.queues[%d].class", i), "class %q of queue %s is none of the classes", q.Class, q.Name)
-		e.Code = "config"
-		return e.WithHint("one of " + strings.Join(c.names(), ", ") + "; or add it to classes")
+		if q.Class != "" && !slices.Contains(c.names(), q.Class) {
+			return bad(".class", "one of "+strings.Join(c.names(), ", ")+"; or add it to classes", "class %q of queue %s is none of the classes", q.Class, q.Name)
+		}
+		if _, err := q.Timer(); err != nil {
+			e, _ := errors.AsType[*cli.Error](err)
+			return bad(".sprint_after", e.Hint, "sprint_after of queue %s: %s", q.Name, e.Message)
+		}
 	}
 	return nil
 }

@@ -119,6 +119,8 @@ func typeWord(t reflect.Type) string {
 		return "section"
 	case reflect.Map:
 		return "map"
+	case reflect.Pointer: // a key that may be left out with a meaning of its own
+		return typeWord(t.Elem())
 	default:
 		return "text"
 	}

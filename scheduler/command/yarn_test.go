@@ -5,6 +5,7 @@ package command
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -49,7 +50,7 @@ func yarnCluster(t *testing.T) (c *cluster, hooks string) {
 	data := testkit.Need(os.ReadFile(filepath.Join(c.dir, "scheduler.yaml")))(t)
 	c.write("scheduler.yaml", string(data)+fmt.Sprintf(`yarn:
   resourcemanager: [%s]
-  queues: [{name: root.a, guarantee: 60%%}]
+  queues: [{name: root.a, guarantee: 60%%, class: high, deadline: 10m, sprint_after: 0s}]
   container: {memory_mb: 256, vcores: 1}
   hooks: %s
   poll: 200ms
@@ -64,14 +65,14 @@ func TestYarnJob(t *testing.T) {
 	c, hooks := yarnCluster(t)
 	c.serveHere()
 	testkit.Eventually(t, patience, "the application committed", func() bool { return c.coords.job(hadoopsJob) != nil })
-	if j := c.coords.job(hadoopsJob); j.GetEngine() != "yarn" || j.GetFloor() != 0.75 || j.GetQueue() != "root.a" || j.GetClass() != "a" {
+	if j := c.coords.job(hadoopsJob); j.GetEngine() != "yarn" || j.GetFloor() != 0.75 || j.GetQueue() != "root.a" || j.GetClass() != "high" || j.GetRank() != 0 || j.GetDeadlineS() != 600 {
 		t.Errorf("committed %v", j)
 	}
 	testkit.Eventually(t, patience, "its progress at the coordinators", func() bool {
 		c.coords.mu.Lock()
 		defer c.coords.mu.Unlock()
 		p, e := c.coords.progress[hadoopsJob], c.coords.engines["yarn"]
-		return p.GetDone() == 7 && p.GetTasks() == 12 && p.GetRunningOn()["node2"] == 4 && e.GetContainers() == 8
+		return p.GetDone() == 7 && p.GetTasks() == 12 && p.GetRunningOn()["node2"] == 4 && e.GetContainers() == 8 && p.GetSprintDue()
 	})
 	out, errs, exit := c.run("show", hadoopsJob)
 	if exit != cli.ExitOK || !strings.Contains(out, "7 of 12 done") || !strings.Contains(out, "node1 (3), node2 (4)") || !strings.Contains(out, "yarn, queue root.a") || !strings.Contains(out, "75 %") {
@@ -113,8 +114,27 @@ func TestYarnJob(t *testing.T) {
 	if got := get(t, "http://"+hooks+"/v1/jobs/job_1700000000000_0001/stop"); got != `{"stop":true,"min_tasks":9,"dropped":[]}`+"\n" {
 		t.Errorf("stop served: %s", got)
 	}
+	deflate := func(seq uint64, theta float64) string {
+		return acks(seq, &headroomv1.Directive{Action: &headroomv1.Directive_Deflate{Deflate: &headroomv1.DeflateDirective{Id: hadoopsJob, Theta: theta, Seed: 3}}})
+	}
+	if err := deflate(3, 0.4); !strings.Contains(err, "40 % leaves less than its floor of 75 %") {
+		t.Errorf("a ratio beyond the floor: %q", err)
+	}
+	if err := deflate(4, 0.25); err != "" {
+		t.Errorf("deflate: %s", err)
+	}
+	sprint := &headroomv1.SprintDirective{Id: hadoopsJob, Sprint: "job/x/1", Nodes: []string{"node1", "node2"}, CapUw: 200e6}
+	if err := acks(5, &headroomv1.Directive{Action: &headroomv1.Directive_Sprint{Sprint: sprint}}); err != "" {
+		t.Errorf("sprint: %s", err)
+	}
+	out, _, _ = c.run("show", hadoopsJob)
+	for _, words := range []string{"25 %: at least 9 of 12 map tasks run, 0 are dropped", "escrow job/x/1, 200.0 W on node1, node2", "high"} {
+		if !strings.Contains(out, words) {
+			t.Errorf("show does not say %q:\n%s", words, out)
+		}
+	}
 	other := &headroomv1.ShareDirective{Engine: "spark"}
-	if err := acks(3, &headroomv1.Directive{Action: &headroomv1.Directive_Share{Share: other}}); !strings.Contains(err, `engine "spark"`) {
+	if err := acks(6, &headroomv1.Directive{Action: &headroomv1.Directive_Share{Share: other}}); !strings.Contains(err, `engine "spark"`) {
 		t.Errorf("another engine: %q", err)
 	}
 }
@@ -163,6 +183,29 @@ func TestHooksPortTaken(t *testing.T) {
 	errs := said.String()
 	if exit != cli.ExitFailed || !strings.Contains(errs, "yarn.hooks: cannot listen on "+hooks) || !strings.Contains(errs, "choose another one for yarn.hooks") {
 		t.Errorf("exit %d: %s", exit, errs)
+	}
+}
+
+// How jobs of a queue are served is checked where it stands.
+func TestQueueTermsRefused(t *testing.T) {
+	t.Parallel()
+	for from, c := range map[string]struct{ to, place, words, hint string }{
+		"class: \"\"  ":        {"class: gold  ", ":14: ", `class "gold" of queue root.q1 is none of the classes`, "one of high, low"},
+		"sprint_after: \"\"  ": {"sprint_after: 60  ", ":21: ", `sprint_after of queue root.q1: "60": a duration needs a unit`, "did you mean 60s?"},
+		"deadline: 0s  ":       {"deadline: soon  ", ":17: ", `"soon": not a duration`, "write it as"},
+		"deflate: true":        {"deflate: often", ":16: ", `"often" is not true or false`, "correct the line"},
+		"overrides: false":     {"override: false", ":7: ", `unknown key "override"`, "did you mean overrides?"},
+	} {
+		path := filepath.Join(t.TempDir(), "scheduler.yaml")
+		_, yarn, _ := strings.Cut(scheduler.ExampleConfig, "\nyarn:\n")
+		before, _, _ := strings.Cut(scheduler.ExampleConfig, yarn)
+		text := before + strings.Replace(strings.NewReplacer("resourcemanager: []", "resourcemanager: ['http://rm1:8088']", `hooks: ""`, "hooks: 127.0.0.1:7411", `hooks_token_file: ""`, "hooks_token_file: /t").Replace(yarn), "      "+from, "      "+c.to, 1)
+		testkit.WriteFile(t, path, text)
+		_, err := scheduler.LoadConfig(path)
+		e, ok := errors.AsType[*cli.Error](err)
+		if !ok || !strings.HasPrefix(e.Message, path+":6") || !strings.Contains(e.Message, c.place) || !strings.Contains(e.Message, c.words) || !strings.Contains(e.Hint, c.hint) || e.Exit != cli.ExitUsage {
+			t.Errorf("%s: %v", from, err)
+		}
 	}
 }
 

@@ -439,7 +439,7 @@ func (b *book) details(now time.Time, id string) (all []*headroomv1.RunDetail) {
 		d := &headroomv1.RunDetail{Id: j.app.id, ThetaWhy: j.exact(now), Seed: j.seed, Sprint: j.sprint}
 		if j.theta > 0 {
 			of, least, _ := j.bound()
-			d.ThetaWhy = fmt.Sprintf("%d of %d map tasks may be left, %d are dropped", least, of, len(j.dropped))
+			d.ThetaWhy = fmt.Sprintf("at least %d of %d map tasks run, %d are dropped", least, of, len(j.dropped))
 		} else if d.ThetaWhy == "" {
 			d.ThetaWhy = "the coordinators may raise it"
 		}

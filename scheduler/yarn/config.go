@@ -74,8 +74,8 @@ type Queue struct {
 	Class string `yaml:"class"`
 	// Deadline is for its jobs, from their submission; 0 for none.
 	Deadline config.Duration `yaml:"deadline"`
-	// SprintAfter is the sprint timer of its jobs, from their first task; nil for none.
-	SprintAfter *config.Duration `yaml:"sprint_after"`
+	// SprintAfter is the sprint timer of its jobs, from their first task, "60s"; empty is that of their class.
+	SprintAfter string `yaml:"sprint_after"`
 	// Deflate says that drop ratios may give up map tasks of its jobs; nil stands for true.
 	Deflate *bool `yaml:"deflate"`
 	// Overrides lets jobs ask for more than that: a higher class, a later deadline, an earlier sprint, a drop ratio.
@@ -233,6 +233,18 @@ func (c Config) queue(name string) *Queue {
 		}
 	}
 	return nil
+}
+
+// Timer is the queue's sprint timer; nil for none. The error is a *cli.Error.
+func (q Queue) Timer() (*time.Duration, error) {
+	if q.SprintAfter == "" {
+		return nil, nil
+	}
+	after, err := config.ParseDuration(q.SprintAfter)
+	if err != nil {
+		return nil, err
+	}
+	return &after, nil
 }
 
 // bound is the queue's guarantee.

@@ -61,9 +61,7 @@ func (t *terms) due() *time.Duration {
 // that could not be read, no task is given up.
 func (q Queue) terms(d demand, classes []Class) terms {
 	t := terms{class: leaf(q.Name), deflate: d != nil && (q.Deflate == nil || *q.Deflate), deadline: q.Deadline.Std()}
-	if q.SprintAfter != nil {
-		t.sprintAfter = new(q.SprintAfter.Std())
-	}
+	t.sprintAfter, _ = q.Timer() // it was checked
 	if len(classes) > 0 {
 		t.rank = rankOf(q.Class, classes)
 		q.takeClass(&t, d, classes)

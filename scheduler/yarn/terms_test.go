@@ -32,9 +32,8 @@ func (t *terms) say() string {
 
 func TestTerms(t *testing.T) {
 	t.Parallel()
-	duration := func(d time.Duration) *config.Duration { return new(config.Duration(d)) }
 	plain := Queue{Name: "root.q1"}
-	mid := Queue{Name: "root.q1", Class: "mid", Deadline: config.Duration(10 * time.Minute), SprintAfter: duration(time.Minute), Deflate: new(false)}
+	mid := Queue{Name: "root.q1", Class: "mid", Deadline: config.Duration(10 * time.Minute), SprintAfter: "1m", Deflate: new(false)}
 	open := mid
 	open.Overrides = true
 	own := func(pairs ...string) demand {
@@ -99,7 +98,7 @@ func TestTermsAreCommitted(t *testing.T) {
 	t.Parallel()
 	inLab(t, func(l *lab) {
 		l.classes = three()
-		l.cfg.Queues[0].Class, l.cfg.Queues[0].SprintAfter = "mid", new(config.Duration(20*time.Second))
+		l.cfg.Queues[0].Class, l.cfg.Queues[0].SprintAfter = "mid", "20s"
 		a := l.plant.submit("root.q1", 40, 1)
 		maps.Copy(a.conf, map[string]string{propertyClass: "high", propertyDeadline: "5m"})
 		other := l.plant.submit("root.q2", 40, 1)
@@ -121,7 +120,7 @@ func TestTermsAreCommitted(t *testing.T) {
 			l.Errorf("progress %v", p)
 		}
 		l.stop()
-		l.cfg.Queues[0].Class, l.cfg.Queues[0].SprintAfter = "", nil
+		l.cfg.Queues[0].Class, l.cfg.Queues[0].SprintAfter = "", ""
 		l.start()
 		l.pass(18 * time.Second) // its first task began 3 s after it came
 		if p := l.progress(id); p.GetSprintAfterS() != 20 || !p.GetSprintDue() {
