@@ -10,8 +10,11 @@ import (
 	"time"
 )
 
-// stockScheduler is the fair scheduler as Hadoop has it.
-const stockScheduler = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.FairScheduler"
+// FairScheduler and CapacityScheduler are the scheduler classes that Hadoop has.
+const (
+	FairScheduler     = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.fair.FairScheduler"
+	CapacityScheduler = "org.apache.hadoop.yarn.server.resourcemanager.scheduler.capacity.CapacityScheduler"
+)
 
 // Config says what cluster is started.
 type Config struct {
@@ -25,9 +28,9 @@ type Config struct {
 	// HDFS starts a NameNode and a DataNode per node, and makes it the default file
 	// system. Without it that is the machine's own.
 	HDFS bool
-	// Queues are what the fair scheduler knows; Queues3 when there are none.
+	// Queues are what the schedulers know; Queues3 when there are none.
 	Queues []Queue
-	// Scheduler is the ResourceManager's scheduler class; StockScheduler when it is empty.
+	// Scheduler is the ResourceManager's scheduler class; FairScheduler when it is empty.
 	Scheduler string
 	// Plugins are jars that the daemons have on their class path beside Hadoop's.
 	Plugins []string
@@ -98,7 +101,7 @@ func (c *Config) complete() (err error) {
 		c.Queues = Queues3()
 	}
 	if c.Scheduler == "" {
-		c.Scheduler = stockScheduler
+		c.Scheduler = FairScheduler
 	}
 	c.Properties = maps.Clone(c.Properties)
 	return nil

@@ -116,3 +116,13 @@ func TestAllocationFile(t *testing.T) {
 		t.Errorf("second queue %+v", c)
 	}
 }
+
+func TestCapacities(t *testing.T) {
+	t.Parallel()
+	p := capacities(Queues3())
+	for name, want := range map[string]string{"queues": "q1,q2,q3", "q1.capacity": "33", "q2.capacity": "33", "q3.capacity": "34"} {
+		if got := p["yarn.scheduler.capacity.root."+name]; got != want {
+			t.Errorf("%s is %q, want %q", name, got, want)
+		}
+	}
+}

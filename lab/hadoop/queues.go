@@ -2,14 +2,19 @@ package hadoop
 
 import (
 	"context"
+	"encoding/json"
 	"encoding/xml"
 	"fmt"
+	"math"
+	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 )
 
-// Queue is one queue of the fair scheduler.
+// Queue is one queue: of the fair scheduler with all that it says; the capacity scheduler
+// takes its name, and guarantees all queues the same part.
 type Queue struct {
 	// Name is the queue's name below root, such as q1.
 	Name string
@@ -50,6 +55,54 @@ func allocations(queues []Queue) string {
 	}
 	text.WriteString("  <queuePlacementPolicy><rule name=\"specified\" create=\"false\"/><rule name=\"reject\"/></queuePlacementPolicy>\n</allocations>\n")
 	return text.String()
+}
+
+// capacities is the capacity scheduler's configuration. One user may fill a queue, which
+// may fill the cluster, application masters included.
+func capacities(queues []Queue) properties {
+	const prefix = "yarn.scheduler.capacity."
+	var names []string
+	p := properties{
+		prefix + "maximum-am-resource-percent": "1", prefix + "node-locality-delay": "0",
+		prefix + "resource-calculator": "org.apache.hadoop.yarn.util.resource.DominantResourceCalculator",
+	}
+	left := 100.0
+	for i, q := range queues {
+		part := math.Floor(left / float64(len(queues)-i))
+		left -= part
+		names = append(names, q.Name)
+		p[prefix+"root."+q.Name+".capacity"] = strconv.FormatFloat(part, 'f', -1, 64)
+		p[prefix+"root."+q.Name+".user-limit-factor"] = "100"
+	}
+	p[prefix+"root.queues"] = strings.Join(names, ",")
+	return p
+}
+
+// SetMaximum sets maximum-capacity of a queue, percent of the cluster, as an operator does while the
+// capacity scheduler runs. The ResourceManager's yarn.scheduler.configuration.store.class must allow it.
+func (c *Cluster) SetMaximum(ctx context.Context, queue, percent string) error {
+	change := map[string]any{"update-queue": []any{map[string]any{
+		"queue-name": "root." + queue, "params": map[string]any{"entry": []any{map[string]string{"key": "maximum-capacity", "value": percent}}},
+	}}}
+	body, err := json.Marshal(change)
+	if err != nil {
+		return fmt.Errorf("hadoop: maximum of %s: %w", queue, err)
+	}
+	return request(ctx, http.MethodPut, c.RM()+"/ws/v1/cluster/scheduler-conf", string(body), nil)
+}
+
+// Maximum is maximum-capacity of a queue as the capacity scheduler's configuration has it; "" for none.
+func (c *Cluster) Maximum(ctx context.Context, queue string) (string, error) {
+	var answer struct {
+		Property []struct{ Name, Value string }
+	}
+	err := c.get(ctx, "/scheduler-conf", &answer)
+	for _, p := range answer.Property {
+		if p.Name == "yarn.scheduler.capacity.root."+queue+".maximum-capacity" {
+			return p.Value, err
+		}
+	}
+	return "", err
 }
 
 func bound(n int) int {

@@ -186,7 +186,7 @@ func (c *Cluster) attempt(ctx context.Context, application string) (attempt, err
 type QueueUse struct {
 	// Name is the queue's full name, such as root.q1.
 	Name string `json:"queueName"`
-	// Used is in use now, Max the bound in force.
+	// Used is in use now.
 	Used Resources `json:"usedResources"`
 	// Max is the bound that is in force.
 	Max Resources `json:"maxResources"`
@@ -210,11 +210,22 @@ func (c *Cluster) QueueUses(ctx context.Context) ([]QueueUse, error) {
 						Queue []QueueUse `json:"queue"`
 					} `json:"childQueues"`
 				} `json:"rootQueue"`
+				// Queues are those of the capacity scheduler.
+				Queues struct {
+					Queue []struct {
+						Path string    `json:"queuePath"`
+						Used Resources `json:"resourcesUsed"`
+						Max  Resources `json:"maxEffectiveCapacity"`
+					} `json:"queue"`
+				} `json:"queues"`
 			} `json:"schedulerInfo"`
 		} `json:"scheduler"`
 	}
 	err := c.get(ctx, "/scheduler", &answer)
 	queues := answer.Scheduler.Info.Root.Children.Queue
+	for _, q := range answer.Scheduler.Info.Queues.Queue {
+		queues = append(queues, QueueUse{q.Path, q.Used, q.Max})
+	}
 	slices.SortFunc(queues, func(a, b QueueUse) int { return strings.Compare(a.Name, b.Name) })
 	return queues, err
 }

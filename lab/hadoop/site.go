@@ -56,6 +56,7 @@ func (c *Cluster) writeSite() error {
 		c.write(c.core().xml(), "conf", "core-site.xml"),
 		c.write(c.yarn().xml(), "conf", "yarn-site.xml"),
 		c.write(c.mapReduce().xml(), "conf", "mapred-site.xml"),
+		c.write(capacities(c.config.Queues).xml(), "conf", "capacity-scheduler.xml"),
 	}
 	for _, n := range c.config.Nodes {
 		errs = append(errs, c.write(c.yarn().with(c.yarnOn(n)).xml(), n.Name, "conf", "yarn-site.xml"))
@@ -110,6 +111,7 @@ func (c *Cluster) yarn() properties {
 		"yarn.resourcemanager.connect.retry-interval.ms":                                "1000",
 		"yarn.nm.liveness-monitor.expiry-interval-ms":                                   "20000",
 		"yarn.am.liveness-monitor.expiry-interval-ms":                                   "60000",
+		"yarn.scheduler.configuration.store.class":                                      "memory", // for the capacity scheduler
 		"yarn.scheduler.fair.allocation.file":                                           c.path("conf", "fair-scheduler.xml"),
 		"yarn.scheduler.fair.allow-undeclared-pools":                                    "false",
 		"yarn.scheduler.fair.user-as-default-queue":                                     "false",
