@@ -4,7 +4,9 @@ import java.io.IOException;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.Comparator;
+import java.util.HashSet;
 import java.util.List;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.yarn.api.records.ApplicationAttemptId;
@@ -31,7 +33,8 @@ import org.slf4j.LoggerFactory;
  * <p>A daemon thread asks for shares every half second, outside all locks, and lays them over the maxima of the
  * operator's file under the scheduler's write lock, as a reload of that file does. A reload puts the file's maxima
  * back; they are covered again within one interval. When no answer has come for as long as the last one is valid,
- * and for queues that an answer does not name, the file's maxima hold.
+ * and for queues that an answer does not name, the file's maxima hold. Where an answer names several applications of a
+ * queue, they divide it by what each may hold.
  */
 public class LiveFairScheduler extends FairScheduler {
   private static final Logger LOG = LoggerFactory.getLogger(LiveFairScheduler.class);
@@ -46,6 +49,7 @@ public class LiveFairScheduler extends FairScheduler {
 
   // Of the thread alone.
   private Shares last;
+  private Set<String> weighed = new HashSet<>();
   private long lastNanos;
 
   @Override
@@ -116,13 +120,35 @@ public class LiveFairScheduler extends FairScheduler {
       if (stopped) {
         return;
       }
+      Set<String> named = new HashSet<>();
       for (Share s : overlay.lay(valid ? last.queues : Collections.<Share>emptyList())) {
+        weigh(s.queue, s);
+        named.add(s.queue);
         if (s.preempt) {
           preempt(s);
         }
       }
+      weighed.stream().filter(q -> !named.contains(q)).forEach(q -> weigh(q, null));
+      weighed = named;
     } finally {
       writeLock.unlock();
+    }
+  }
+
+  /**
+   * Has the applications of a queue divide it as the share says, evenly without one. An application's weight is its
+   * priority, which the fair scheduler otherwise leaves at 1; under the write lock nobody else reads it.
+   */
+  private void weigh(String queue, Share share) {
+    List<ApplicationAttemptId> ids = getAppsInQueue(queue);
+    if (ids == null) {
+      return; // the queue is gone
+    }
+    for (ApplicationAttemptId id : ids) {
+      FSAppAttempt app = getSchedulerApp(id);
+      if (app != null) {
+        app.getPriority().setPriority(share == null ? Share.WEIGHT : share.weightOf(id.getApplicationId().toString()));
+      }
     }
   }
 

@@ -3,8 +3,10 @@ package headroom.hadoop;
 import com.fasterxml.jackson.databind.JsonNode;
 import java.io.IOException;
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
+import java.util.Map;
 import java.util.Set;
 
 /**
@@ -16,6 +18,7 @@ final class Shares {
 
   private static final int VCORES_MAX = 1 << 24;
   private static final int QUEUES_MAX = 10_000;
+  private static final int APPLICATIONS_MAX = 10_000;
 
   /** Longer than an hour nobody's silence may hold a queue down. */
   private static final int VALID_S_MAX = 3600;
@@ -62,9 +65,29 @@ final class Shares {
       if (!lower.equals("drain") && !lower.equals("preempt")) {
         throw new IOException("\"lower\" is neither drain nor preempt: " + lower);
       }
-      return new Share(queue, mb, vcores, lower.equals("preempt"));
+      return new Share(queue, mb, vcores, lower.equals("preempt"), applications(entry));
     } catch (IOException e) {
       throw new IOException("queue " + queue + ": " + e.getMessage());
     }
+  }
+
+  /** Schedulers of earlier releases name none. */
+  private static Map<String, Integer> applications(JsonNode entry) throws IOException {
+    Map<String, Integer> all = new HashMap<>();
+    if (!entry.has("jobs")) {
+      return all;
+    }
+    JsonNode list = Json.array(entry, "jobs");
+    if (list.size() > APPLICATIONS_MAX) {
+      throw new IOException(list.size() + " applications; at most " + APPLICATIONS_MAX + " are taken");
+    }
+    for (JsonNode job : list) {
+      String application = Json.text(job, "application");
+      int weight = (int) Math.min(Integer.MAX_VALUE, Json.whole(job, "max_mb", 1, MB_MAX));
+      if (all.put(application, weight) != null) {
+        throw new IOException("application " + application + " is named twice");
+      }
+    }
+    return all;
   }
 }

@@ -51,6 +51,18 @@ class SchedulerClientTest {
     assertEquals("[root.q1 at most 5120 MB, 10 vcores, root.q2 at most 1024 MB, 2 vcores]", s.queues.toString());
     assertFalse(s.queues.get(0).preempt);
     assertTrue(s.queues.get(1).preempt);
+    assertEquals(Share.WEIGHT, s.queues.get(0).weightOf("application_1_0001"));
+  }
+
+  @Test
+  void applicationsDivideTheirQueue() throws IOException {
+    scheduler.answer("/v1/shares", 200, "{\"revision\":12,\"valid_s\":10,\"queues\":[{\"queue\":\"root.q1\",\"max_mb\":6144,"
+        + "\"max_vcores\":6,\"lower\":\"drain\",\"jobs\":[{\"application\":\"application_1_0002\",\"max_mb\":5120,\"max_vcores\":5},"
+        + "{\"application\":\"application_1_0001\",\"max_mb\":1024,\"max_vcores\":1}]}]}");
+    Share s = scheduler.client(PATIENT_MS).shares().queues.get(0);
+    assertEquals(5120, s.weightOf("application_1_0002"));
+    assertEquals(1024, s.weightOf("application_1_0001"));
+    assertEquals(1024, s.weightOf("application_1_0003"), "one that has just come");
   }
 
   @ParameterizedTest
@@ -64,7 +76,12 @@ class SchedulerClientTest {
     "\"max_mb\":\"1\",\"max_vcores\":1,\"lower\":\"drain\"",
     "\"max_mb\":1,\"max_vcores\":1,\"lower\":\"kill\"",
     "\"max_mb\":1,\"max_vcores\":1",
-    "\"max_vcores\":1,\"lower\":\"drain\""
+    "\"max_vcores\":1,\"lower\":\"drain\"",
+    "\"max_mb\":1,\"max_vcores\":1,\"lower\":\"drain\",\"jobs\":{}",
+    "\"max_mb\":1,\"max_vcores\":1,\"lower\":\"drain\",\"jobs\":[{\"application\":\"a\",\"max_mb\":0}]",
+    "\"max_mb\":1,\"max_vcores\":1,\"lower\":\"drain\",\"jobs\":[{\"max_mb\":1}]",
+    "\"max_mb\":1,\"max_vcores\":1,\"lower\":\"drain\",\"jobs\":[{\"application\":\"a\",\"max_mb\":1},"
+        + "{\"application\":\"a\",\"max_mb\":1}]"
   })
   void aBadShareSpoilsTheAnswer(String rest) {
     scheduler.answer("/v1/shares", 200, "{\"revision\":1,\"valid_s\":10,\"queues\":["
