@@ -88,13 +88,13 @@ func (k Class) point() buffers.Class {
 	return p
 }
 
-// deadline is the class's deadline; false for none.
-func (k Class) deadline() (time.Duration, bool) {
+// deadline is the class's deadline; 0 for none.
+func (k Class) deadline() time.Duration {
 	if k.Deadline == "" {
-		return 0, false
+		return 0
 	}
-	d, err := config.ParseDuration(k.Deadline)
-	return d, err == nil
+	d, _ := config.ParseDuration(k.Deadline) // it was checked
+	return d
 }
 
 // prices are the classes' prices of quality, 0 for the arbiter's own.
@@ -115,8 +115,7 @@ func (c *Config) deadlineFor(file *jobfile.File) time.Duration {
 	}
 	for _, k := range c.Classes {
 		if k.Name == file.Class {
-			d, _ := k.deadline()
-			return d
+			return k.deadline()
 		}
 	}
 	return 0

@@ -54,8 +54,7 @@ func (e *engines) openYarn(s *Server, keeper *secure.Keeper) error {
 func (c *Config) yarnClasses() []yarn.Class {
 	var all []yarn.Class
 	for _, k := range c.Classes {
-		deadline, _ := k.deadline()
-		all = append(all, yarn.Class{Name: k.Name, Deadline: deadline})
+		all = append(all, yarn.Class{Name: k.Name, Deadline: k.deadline()})
 	}
 	return all
 }

@@ -211,8 +211,10 @@ func (t capacityTree) values(conf map[string]string, want wanted) (values map[st
 		case !set:
 			return nil, held, fmt.Errorf("yarn: queue %s has no capacity of its own, the ResourceManager has made it by itself: its maximum cannot be set: %w", name, errCapacity)
 		}
-		h := capacityHold{name: name, queue: q, parent: parent, containers: want.queues[name], unit: want.unit, size: want.size,
-			all: strings.Contains(conf[keyCalculator], "Dominant"), now: conf[capacityPrefix+name+keyMaximum]}
+		h := capacityHold{
+			name: name, queue: q, parent: parent, containers: want.queues[name], unit: want.unit, size: want.size,
+			all: strings.Contains(conf[keyCalculator], "Dominant"), now: conf[capacityPrefix+name+keyMaximum],
+		}
 		var words string
 		if q.absolute || strings.HasPrefix(capacity, "[") {
 			values[name], words, err = h.amount(capacity)

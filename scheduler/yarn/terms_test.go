@@ -76,8 +76,11 @@ func TestTerms(t *testing.T) {
 		"not exact":             {mid, own(propertyDeflate, "true"), "mid 1, due 10m0s, sprints 1m0s, deflates false", []string{"says deflate false"}},
 		"not exact, open":       {open, own(propertyDeflate, "true"), "mid 1, due 10m0s, sprints 1m0s, deflates true", nil},
 		"perhaps":               {plain, own(propertyDeflate, "perhaps"), "low 2, due 0s, sprints never, deflates false", []string{"is neither true nor false"}},
-		"all of it wrong": {mid, own(propertyDeflate, "?", propertySprint, "?", propertyDeadline, "?", propertyClass, strings.Repeat("x", 1000)),
-			"low 2, due 10m0s, sprints 1m0s, deflates false", []string{"none of the classes", "headroom.deadline=?", "headroom.sprint-after=?", "neither true nor false"}},
+		"all of it wrong": {
+			mid, own(propertyDeflate, "?", propertySprint, "?", propertyDeadline, "?", propertyClass, strings.Repeat("x", 1000)),
+			"low 2, due 10m0s, sprints 1m0s, deflates false",
+			[]string{"none of the classes", "headroom.deadline=?", "headroom.sprint-after=?", "neither true nor false"},
+		},
 	} {
 		got := c.queue.terms(c.own, three())
 		if got.say() != c.want || len(got.notes) != len(c.notes) {
