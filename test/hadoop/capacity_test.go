@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -27,17 +28,20 @@ func (agreeable) DropTasks(_ context.Context, r *headroomv1.DropTasksRequest) ([
 	return r.GetTasks(), nil
 }
 
-// engine starts the scheduler's engine beside the cluster; end stops it.
-func (l *lab) engine(t *testing.T, dir string) (e *yarn.Engine, end func()) {
+// engine starts the scheduler's engine beside the cluster; end stops it. hooks is where it serves hooks, nil for none.
+func (l *lab) engine(t *testing.T, shares string, hooks net.Listener) (e *yarn.Engine, end func()) {
 	t.Helper()
 	cfg := yarn.Defaults()
-	cfg.ResourceManager, cfg.Shares = []string{l.RM()}, "capacity"
+	cfg.ResourceManager, cfg.Shares = []string{l.RM()}, shares
 	cfg.Queues = []yarn.Queue{{Name: "root.q1"}}
 	cfg.Container = yarn.Container{MemoryMB: 256, VCores: 1}
+	if hooks != nil {
+		cfg.Hooks = hooks.Addr().String()
+	}
 	if err := cfg.Check(); err != nil {
 		t.Fatal(err)
 	}
-	e = yarn.New(cfg, dir, nil, nil, agreeable{}, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	e = yarn.New(cfg, t.TempDir(), hooks, nil, agreeable{}, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	e.Restore(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -51,15 +55,22 @@ func (l *lab) engine(t *testing.T, dir string) (e *yarn.Engine, end func()) {
 	return e, end
 }
 
+// sleeps is a job that has tasks for as long as the test takes. It ends with the test.
+func (l *lab) sleeps(ctx context.Context, t *testing.T, queue string) *hadoop.RunningJob {
+	t.Helper()
+	job := testkit.Need(l.Submit(ctx, l.Sleep(queue, 400, time.Second)))(t)
+	t.Cleanup(func() { testkit.Check(t, job.Kill(context.WithoutCancel(ctx))) })
+	return job
+}
+
 func TestCapacitySchedulerFollows(t *testing.T) {
 	l, ctx := shared(t), within(t)
 	testkit.Check(t, l.ReplaceScheduler(hadoop.CapacityScheduler, nil))
 	t.Cleanup(func() { testkit.Check(t, l.ReplaceScheduler(hadoop.FairScheduler, nil)) })
 	testkit.Check(t, l.AwaitNodes(ctx, "n1", "n2"))
 	testkit.Check(t, l.SetMaximum(ctx, "q1", "90"))
-	dir := t.TempDir()
-	e, end := l.engine(t, dir)
-	job := testkit.Need(l.Submit(ctx, l.Sleep("q1", 200, time.Second)))(t)
+	e, end := l.engine(t, "capacity", nil)
+	job := l.sleeps(ctx, t, "q1")
 	await := func(what string, done func() bool) {
 		t.Helper()
 		for !done() {
@@ -98,5 +109,4 @@ func TestCapacitySchedulerFollows(t *testing.T) {
 	await("it is held again", maximum(func(s string) bool { return s != "77" }))
 	end()
 	await("stopped, the operator's edit is back", maximum(func(s string) bool { return s == "77" }))
-	testkit.Check(t, job.Kill(ctx))
 }

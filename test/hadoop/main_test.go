@@ -137,10 +137,13 @@ func (l *lab) Close() error {
 	return errors.Join(append(errs, os.RemoveAll(l.dir))...)
 }
 
+// packageLimit is the file of a package's power limit, below a node's root.
+const packageLimit = "sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw"
+
 // limit sets the package's power limit of an emulated node, as powerd does for a cap.
 func (l *lab) limit(t *testing.T, node string, microwatts int64) {
 	t.Helper()
-	path := filepath.Join(l.nodes, node, "root", "sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw")
+	path := filepath.Join(l.nodes, node, "root", packageLimit)
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)

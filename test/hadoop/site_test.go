@@ -1,8 +1,10 @@
 // Claims, with everything together (the package's cluster with our plug-in in its
-// ResourceManager, and a coordinator, a scheduler and a powerd for each node): when a
-// budget is cut under a running job, its queue is held to what the coordinator gives it;
-// the job stops early, not below its floor; what was dropped is in its counters, and
-// what they say was read and what they say was dropped are together its whole input.
+// ResourceManager, and a coordinator, a scheduler and a powerd for each node): a job whose
+// sprint timer is due has its nodes run above their caps. When a budget is cut under a
+// running job, its queue is held to what the coordinator gives it, and it gives up tasks,
+// not below its floor: by a drop ratio where the levers are weighed jointly, by an early
+// stop under CAB's policy. What was dropped is in its counters, and what they say was read
+// and what they say was dropped are together its whole input.
 package hadoop
 
 import (
@@ -11,6 +13,7 @@ import (
 	"crypto/rand"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -19,6 +22,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -143,6 +148,16 @@ func (s *site) restore() {
 	}
 }
 
+// limitOf is the power limit of an emulated node's package, in microwatts.
+func (s *site) limitOf(node string) int {
+	s.t.Helper()
+	text, err := os.ReadFile(filepath.Join(s.nodes, node, "root", packageLimit))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return testkit.Need(strconv.Atoi(strings.TrimSpace(string(text))))(s.t)
+}
+
 // say shows the ends of the logs.
 func (s *site) say() {
 	for _, p := range s.programs {
@@ -156,6 +171,9 @@ func (s *site) command(ctx context.Context, into any, args ...string) error {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, "coordinator"), append(args, "--addr", s.rpc, "-o", "json",
 		"--ca", s.path("ca.crt"), "--cert", s.path("op.crt"), "--key", s.path("op.key"))...)
 	out, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return fmt.Errorf("%v: %w: %s", args, err, exit.Stderr)
+	}
 	if err != nil || into == nil {
 		return err
 	}
@@ -185,6 +203,10 @@ type jobView struct {
 	Stop      *struct {
 		MinTasks int `json:"min_tasks"`
 		Reason   string
+	}
+	Deflation *struct {
+		Theta  float64
+		Reason string
 	}
 	Why     *string
 	Outcome string
@@ -218,7 +240,7 @@ func (s *site) nodesHold(ctx context.Context, n int) bool {
 
 func TestAJobUnderACut(t *testing.T) {
 	s := newSite(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 7*time.Minute)
 	t.Cleanup(cancel)
 
 	s.start("c1", "coordinator", "run", "--config", s.path("c1.yaml"))
@@ -227,14 +249,74 @@ func TestAJobUnderACut(t *testing.T) {
 	s.await(ctx, "the nodes hold no lease", func() bool { return s.nodesHold(ctx, 2) })
 	testkit.Check(t, s.ReplaceScheduler("headroom.hadoop.LiveFairScheduler", s.asked()))
 	testkit.Check(t, s.AwaitNodes(ctx, "n1", "n2"))
-	s.write("scheduler.yaml", fmt.Sprintf(s.identity("s1")+"listen: %q\ndir: %s\ncoordinators: [%q]\nclasses: [high]\nyarn:\n  resourcemanager: [%q]\n"+
-		"  queues: [{name: root.q1, guarantee: 40%%}]\n  container: {memory_mb: 2048, vcores: 1}\n  hooks: %q\n  hooks_token_file: %s\n",
+	// A task costs little: what decides is not how fast this machine is.
+	s.write("scheduler.yaml", fmt.Sprintf(s.identity("s1")+"listen: %q\ndir: %s\ncoordinators: [%q]\nclasses: [{name: high, quality_price: 50ms}]\n"+
+		"yarn:\n  resourcemanager: [%q]\n  queues: [{name: root.q1, guarantee: 40%%}, {name: root.q2, guarantee: 80%%}, {name: root.q3, overrides: true}]\n"+
+		"  container: {memory_mb: 2048, vcores: 1}\n  hooks: %q\n  hooks_token_file: %s\n",
 		s.tasks, s.path("scheduler"), s.rpc, s.RM(), s.hooks, s.path("hooks.token")), 0o644)
 	s.start("scheduler", "scheduler", "run", "--config", s.path("scheduler.yaml"))
 
+	s.sprint(ctx)
+
 	text := hadoop.Text{Files: 24, Bytes: 200_000, Spread: 0.3, Topical: 0.5, Seed: 4}
-	in, out := filepath.Join(t.TempDir(), "in"), filepath.Join(t.TempDir(), "out")
+	in, out := filepath.Join(t.TempDir(), "in"), t.TempDir()
 	input := testkit.Need(text.Write(in))(t)
+	view, r := s.cut(ctx, "q2", in, filepath.Join(out, "joint"))
+	if d := view.Deflation; d == nil || view.Stop != nil {
+		t.Errorf("no drop ratio, or an early stop beside it: %+v", view)
+	} else {
+		judge(t, view, int(math.Ceil((1-d.Theta)*float64(view.Tasks)-1e-9)), r, input)
+	}
+
+	testkit.Check(t, s.command(ctx, nil, "budget", "set", fmt.Sprintf("%dW", 2*rated), "--reason", "test", "--yes"))
+	testkit.Check(t, s.command(ctx, nil, "policy", "set", "stretch", "--for", "containers", "--reason", "test"))
+	view, r = s.cut(ctx, "q1", in, filepath.Join(out, "stretch"))
+	if view.Stop == nil || view.Deflation != nil {
+		t.Errorf("no early stop, or a drop ratio beside it: %+v", view)
+	} else {
+		judge(t, view, view.Stop.MinTasks, r, input)
+	}
+}
+
+// sprint runs a job whose sprint timer is due at once, on nodes that are capped below what they can do.
+func (s *site) sprint(ctx context.Context) {
+	s.t.Helper()
+	const low = 100
+	nodes := []string{"n1", "n2"}
+	for _, n := range nodes {
+		testkit.Check(s.t, s.command(ctx, nil, "node", "set", n, "--max", fmt.Sprintf("%dW", low), "--reason", "test"))
+	}
+	// What a node holds its package to is less than its cap.
+	s.await(ctx, "the nodes are not capped", func() bool { return s.limitOf("n1") < low*1e6 && s.limitOf("n2") < low*1e6 })
+	testkit.Check(s.t, s.command(ctx, nil, "sprint", "budget", "50kJ", "--refill", "500W", "--reason", "test"))
+	sleep := s.Sleep("q3", 200, time.Second)
+	sleep.Properties = maps.Clone(sleep.Properties)
+	if sleep.Properties == nil {
+		sleep.Properties = map[string]string{}
+	}
+	sleep.Properties["headroom.sprint-after"] = "0s"
+	job := testkit.Need(s.Submit(ctx, sleep))(s.t)
+	s.await(ctx, "the job does not sprint", func() bool {
+		var answer struct {
+			Items []struct {
+				Sprint *struct{ Job string }
+			}
+		}
+		err := s.command(ctx, &answer, "job", "explain", job.ID)
+		return err == nil && len(answer.Items) == 1 && answer.Items[0].Sprint != nil && answer.Items[0].Sprint.Job == job.ID
+	})
+	s.await(ctx, "its nodes do not run above their caps", func() bool { return s.limitOf("n1") > low*1e6 && s.limitOf("n2") > low*1e6 })
+	testkit.Check(s.t, job.Kill(ctx))
+	s.await(ctx, "the sprint does not end with its job", func() bool { return s.limitOf("n1") < low*1e6 && s.limitOf("n2") < low*1e6 })
+	testkit.Check(s.t, s.command(ctx, nil, "sprint", "budget", "0J", "--reason", "test"))
+	for _, n := range nodes {
+		testkit.Check(s.t, s.command(ctx, nil, "node", "set", n, "--clear", "max", "--reason", "test"))
+	}
+}
+
+// cut runs a job, cuts the budget under it, and returns what the coordinator knows of it at its end.
+func (s *site) cut(ctx context.Context, queue, in, out string) (jobView, hadoop.Result) {
+	s.t.Helper()
 	properties := s.asked()
 	for _, memory := range []string{"mapreduce.map.memory.mb", "mapreduce.reduce.memory.mb", "yarn.app.mapreduce.am.resource.mb"} {
 		properties[memory] = "2048" // two containers on a node: the job must outlast the cut
@@ -243,45 +325,45 @@ func TestAJobUnderACut(t *testing.T) {
 		"mapreduce.framework.name": "yarn-headroom", "headroom.early-stop": "speculator", "mapreduce.job.reduce.slowstart.completedmaps": "1.0",
 	})
 	job := testkit.Need(s.Submit(ctx, hadoop.Job{
-		Program: "wordcount", Queue: "q1", LibJars: []string{s.plugin}, Args: []string{in, out}, Properties: properties,
-	}))(t)
+		Program: "wordcount", Queue: queue, LibJars: []string{s.plugin}, Args: []string{in, out}, Properties: properties,
+	}))(s.t)
 	s.await(ctx, "no uncapped finish time is committed", func() bool {
 		view, ok := s.job(ctx, job.ID)
 		return ok && view.UncappedS != nil && view.Done >= 8
 	})
 	before, _ := s.job(ctx, job.ID)
-	t.Logf("uncapped finish time %.0f s, %d of %d tasks done: the budget is cut", *before.UncappedS, before.Done, before.Tasks)
-	testkit.Check(t, s.command(ctx, nil, "budget", "set", fmt.Sprintf("%dW", 2*failSafe+2), "--reason", "test"))
+	s.t.Logf("uncapped finish time %.0f s, %d of %d tasks done: the budget is cut", *before.UncappedS, before.Done, before.Tasks)
+	testkit.Check(s.t, s.command(ctx, nil, "budget", "set", fmt.Sprintf("%dW", 2*failSafe+2), "--reason", "test"))
 	s.await(ctx, "the queue is not held to a share", func() bool {
 		view, ok := s.job(ctx, job.ID)
 		if ok && (view.State != "running" || view.Dropped > 0) {
-			t.Fatalf("the job went on without a share: %+v", view)
+			s.t.Fatalf("the job went on without a share: %+v", view)
 		}
 		uses, err := s.QueueUses(ctx)
-		return ok && err == nil && view.Given != nil && len(uses) == 3 && uses[0].Name == "root.q1" && uses[0].Max.VCores == int64(*view.Given)
+		at := slices.IndexFunc(uses, func(u hadoop.QueueUse) bool { return u.Name == "root."+queue })
+		return ok && err == nil && view.Given != nil && at >= 0 && uses[at].Max.VCores == int64(*view.Given)
 	})
 	r, err := job.Wait(ctx)
 	if err != nil || !r.Succeeded() || r.History == nil {
-		t.Fatalf("%+v, %v", r, err)
+		s.t.Fatalf("%+v, %v", r, err)
 	}
 	s.await(ctx, "the coordinator does not know the end", func() bool {
 		view, ok := s.job(ctx, job.ID)
 		return ok && view.State == "done"
 	})
 	view, _ := s.job(ctx, job.ID)
-	t.Logf("took %v: %+v, stop %+v", r.Elapsed(), view, view.Stop)
-	judge(t, view, r, input)
+	s.t.Logf("took %v: %+v, stop %+v, drop ratio %+v", r.Elapsed(), view, view.Stop, view.Deflation)
+	return view, r
 }
 
-// judge holds what the coordinator says of the ended job against its own history.
-func judge(t *testing.T, view jobView, r hadoop.Result, input int64) {
+// judge holds what the coordinator says of the ended job, which had to do so many tasks at the least, against its own history.
+func judge(t *testing.T, view jobView, least int, r hadoop.Result, input int64) {
 	t.Helper()
-	least := int(math.Ceil(view.Floor*float64(view.Tasks) - 1e-9))
-	if view.Stop == nil || view.Dropped == 0 || view.Stop.MinTasks < least {
-		t.Fatalf("no early stop, or one below the floor of %d tasks: %+v", least, view)
+	if floor := int(math.Ceil(view.Floor*float64(view.Tasks) - 1e-9)); view.Dropped == 0 || least < floor {
+		t.Fatalf("nothing was dropped, or more than the floor of %d tasks leaves: %+v", floor, view)
 	}
-	if view.Done < view.Stop.MinTasks || view.Done+view.Dropped != view.Tasks {
-		t.Errorf("%d tasks done and %d dropped of %d, with a floor of %d", view.Done, view.Dropped, view.Tasks, view.Stop.MinTasks)
+	if view.Done < least || view.Done+view.Dropped != view.Tasks {
+		t.Errorf("%d tasks done and %d dropped of %d, of which %d had to be done", view.Done, view.Dropped, view.Tasks, least)
 	}
 	const early = "headroom.hadoop.EarlyStopCounter"
 	dropped, _ := r.History.Counters.Get(early, "DROPPED_TASKS")
