@@ -203,8 +203,8 @@ func ledgerSabotages() []breach {
 			edit{brakeFile, "	t.Brake.Lifted = x.Generation\n", "	if t.Brake.Lifted = x.Generation; BROKEN {\n		t.Brake.Lifted = t.Brake.Set\n	}\n"}),
 		// Tasks are dropped that the job's floor does not leave.
 		patched("floor-not-checked", "P9",
-			edit{jobFile, "	case gone > may:", "	case gone > may && !BROKEN:"},
-			edit{jobFile, "	case gone > 0 && gone+deflated > may && deflated > 0:", "	case gone > 0 && gone+deflated > may && deflated > 0 && !BROKEN:"}),
+			edit{jobFile, "	case gone > uint64(may):", "	case gone > uint64(may) && !BROKEN:"},
+			edit{jobFile, "	case gone > 0 && gone+uint64(beside) > uint64(may) && beside > 0:", "	case gone > 0 && gone+uint64(beside) > uint64(may) && beside > 0 && !BROKEN:"}),
 		// A drop ratio is put in force that the job's floor does not leave.
 		patched("ratio-not-checked", "P9", edit{deflateFile, "	case units.Ratio(theta).Above(units.Ratio(most)):", "	case units.Ratio(theta).Above(units.Ratio(most)) && !BROKEN:"}),
 		// A new leader forgets what was dropped.
