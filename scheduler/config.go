@@ -119,6 +119,14 @@ profiles: ""                          # folder, /etc/headroom/profiles; empty: n
 # They may hold its queues to their shares of the power, and stop its jobs early.
 yarn:
   resourcemanager: []                 # web addresses, http://rm1:8088, the standbys' too; empty: no YARN
+  web_proxy: ""                       # yarn.web-proxy.address where the proxy is a process of its own, http://proxy1:8089; empty: the ResourceManagers'
+  ca: ""                              # file of the authority that https addresses are checked against, no other counts; empty: this machine's
+  certificate: ""                     # file shown where the ResourceManager asks for a certificate; empty: none
+  key: ""                             # its key
+  kerberos:                           # for web services that ask for SPNEGO (hadoop.http.authentication.type: kerberos)
+    principal: ""                     # headroom/HOST@REALM; empty: no Kerberos
+    keytab: /etc/headroom/headroom.keytab   # its key, mode 0640; a new one is used without a restart
+    krb5_conf: /etc/krb5.conf         # names the KDCs
   queues:                             # whose applications are jobs; applications of others are left alone
     - name: root.q1                   # full name
       guarantee: 100%                 # least part of a job's map tasks that is done, whatever the power; a job may demand more: -Dheadroom.min-tasks=90%, -Dheadroom.quality=90%

@@ -14,6 +14,7 @@ import (
 	"headroom/internal/cli"
 	"headroom/internal/config"
 	"headroom/scheduler/profiles"
+	"headroom/scheduler/webclient"
 	"headroom/units"
 )
 
@@ -40,6 +41,16 @@ const (
 type Config struct {
 	// ResourceManager are the web addresses of the ResourceManagers, tried in order.
 	ResourceManager []string `yaml:"resourcemanager"`
+	// WebProxy is the web address of a separate proxy to application masters; empty stands
+	// for the ResourceManagers' own.
+	WebProxy string `yaml:"web_proxy"`
+	// CA is a file of the only authorities trusted for https; empty stands for this machine's.
+	CA string `yaml:"ca"`
+	// Certificate and Key are shown to web services that ask for a certificate.
+	Certificate string `yaml:"certificate"`
+	Key         string `yaml:"key"`
+	// Kerberos logs in at web services that ask for SPNEGO.
+	Kerberos webclient.Kerberos `yaml:"kerberos"`
 	// Queues are those whose applications are jobs of Headroom.
 	Queues []Queue `yaml:"queues"`
 	// Container is the unit in which shares are counted.
@@ -87,6 +98,7 @@ func (c Container) times(what Container) int {
 func Defaults() Config {
 	return Config{
 		Container: Container{MemoryMB: 1024, VCores: 1}, Shares: sharesHook, Lower: lowerDrain, Poll: config.Duration(time.Second),
+		Kerberos: webclient.Defaults(),
 	}
 }
 
@@ -123,15 +135,55 @@ func (c Config) checkManagers() *cli.Error {
 		return config.Bad("name the active one and its standbys", "yarn.resourcemanager names %d; the most is %d", len(c.ResourceManager), managersMax)
 	}
 	for _, text := range c.ResourceManager {
-		u, err := url.Parse(text)
-		if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		if !isWeb(text) {
 			return config.Bad("write its web address, for example http://rm1:8088", "yarn.resourcemanager: %q is not the address of a web server", text)
 		}
+	}
+	if c.WebProxy != "" && !isWeb(c.WebProxy) {
+		return config.Bad("write yarn.web-proxy.address of yarn-site.xml, for example http://proxy1:8089", "yarn.web_proxy: %q is not the address of a web server", c.WebProxy)
+	}
+	if err := c.web().Check(c.addresses()); err != nil {
+		return err
 	}
 	if p := c.Poll.Std(); p < pollMin || p > pollMax {
 		return config.Bad("poll: 1s is the usual time", "yarn.poll is %v; it must be from %v to %v", p, pollMin, pollMax)
 	}
 	return nil
+}
+
+// isWeb reports whether text is the address of a web server, without a path.
+func isWeb(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != "" && u.User == nil && strings.Trim(u.Path, "/") == "" && u.RawQuery == ""
+}
+
+// addresses are all web addresses that are asked.
+func (c Config) addresses() []string {
+	if c.WebProxy == "" {
+		return c.ResourceManager
+	}
+	return append(slices.Clone(c.ResourceManager), c.WebProxy)
+}
+
+// web is whom the client of the web services trusts, and who it is.
+func (c Config) web() webclient.Config {
+	return webclient.Config{Section: "yarn", CA: c.CA, Certificate: c.Certificate, Key: c.Key, Kerberos: c.Kerberos}
+}
+
+// CheckFiles returns what is wrong with the files of the section, nil when nothing is.
+func (c Config) CheckFiles() *cli.Error {
+	if !c.On() {
+		return nil
+	}
+	return c.web().CheckFiles()
+}
+
+// Notes are what a right configuration leaves open, in words.
+func (c Config) Notes() []string {
+	if !c.On() || !c.Kerberos.On() || !slices.ContainsFunc(c.addresses(), func(a string) bool { return strings.HasPrefix(a, "http:") }) {
+		return nil
+	}
+	return []string{"yarn.kerberos over http: who reads that network can use the scheduler's session; https with yarn.ca prevents it"}
 }
 
 func (c Config) checkQueues() *cli.Error {

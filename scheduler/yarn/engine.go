@@ -75,7 +75,7 @@ type Engine struct {
 // It takes over the listener for the hooks, which may be nil; so may the profiles.
 func New(cfg Config, dir string, hooks net.Listener, known *profiles.Folder, coords Coordinators, logger *slog.Logger) *Engine {
 	e := &Engine{
-		cfg: cfg, dir: dir, logger: logger, coords: coords, client: newClient(cfg.ResourceManager), hooks: hooks, profiles: known,
+		cfg: cfg, dir: dir, logger: logger, coords: coords, client: newClient(cfg, logger), hooks: hooks, profiles: known,
 		book: newBook(cfg, logger), looked: make(chan struct{}, 1),
 		// A plug-in may know the shares of an earlier process: the clock gives a higher number.
 		revision: uint64(time.Now().UnixMilli()),
