@@ -28,6 +28,14 @@ const (
 	sharesNone = "none"
 )
 
+// What hooks prove themselves by.
+const (
+	// AuthCluster is one token for all of them; those of jobs are accepted too where there is a key.
+	AuthCluster = "cluster"
+	// AuthJob is a token of its own for each job, and one for the scheduler plug-in.
+	AuthJob = "job"
+)
+
 // What happens to containers above a lowered maximum.
 const (
 	// lowerDrain lets them end by themselves.
@@ -67,8 +75,12 @@ type Config struct {
 	Refresh []string `yaml:"refresh"`
 	// Hooks is where the hooks are served, host:port; empty serves none.
 	Hooks string `yaml:"hooks"`
-	// HooksTokenFile holds the token that hooks prove themselves by; it goes with TLS.
+	// HooksAuth says what hooks prove themselves by: cluster or job.
+	HooksAuth string `yaml:"hooks_auth"`
+	// HooksTokenFile holds the token that all hooks share, for hooks_auth: cluster; it goes with TLS.
 	HooksTokenFile string `yaml:"hooks_token_file"`
+	// HooksKeyFile holds the key that the tokens of users and jobs are made from.
+	HooksKeyFile string `yaml:"hooks_key_file"`
 	// Poll is the time between two looks at the ResourceManager.
 	Poll config.Duration `yaml:"poll"`
 }
@@ -98,7 +110,7 @@ func (c Container) times(what Container) int {
 func Defaults() Config {
 	return Config{
 		Container: Container{MemoryMB: 1024, VCores: 1}, Shares: sharesHook, Lower: lowerDrain, Poll: config.Duration(time.Second),
-		Kerberos: webclient.Defaults(),
+		Kerberos: webclient.Defaults(), HooksAuth: AuthCluster,
 	}
 }
 
@@ -247,6 +259,17 @@ func (c Config) checkShares() *cli.Error {
 }
 
 func (c Config) checkHooks() *cli.Error {
+	switch {
+	case c.HooksAuth != AuthCluster && c.HooksAuth != AuthJob:
+		return config.Bad("one of cluster, job", "yarn.hooks_auth %q is unknown", c.HooksAuth)
+	case c.HooksAuth == AuthJob && c.HooksKeyFile == "":
+		return config.Bad("hooks_key_file: /etc/headroom/scheduler/hooks.key is the usual place; head -c 32 /dev/urandom | base64 makes a key",
+			"yarn.hooks_auth is job, and yarn.hooks_key_file is missing")
+	case c.HooksAuth == AuthJob && c.HooksTokenFile != "":
+		return config.Bad("leave it out, or write hooks_auth: cluster while jobs still use it", "yarn.hooks_auth is job, and yarn.hooks_token_file would let every hook speak for every job")
+	case c.HooksKeyFile != "" && c.HooksKeyFile == c.HooksTokenFile:
+		return config.Bad("make a new key: every machine of the cluster has the token", "yarn.hooks_key_file and yarn.hooks_token_file are one file")
+	}
 	if c.Hooks == "" {
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -60,8 +59,8 @@ type Engine struct {
 	// overwrite newer ones.
 	sharing sync.Mutex
 
-	// token is what hooks prove themselves by; nil for nothing.
-	token *hookserver.Token
+	// guard decides which hooks are answered; nil answers all.
+	guard *hookserver.Guard
 
 	mu   sync.Mutex
 	book *book
@@ -86,18 +85,9 @@ func New(cfg Config, dir string, hooks net.Listener, known *profiles.Folder, coo
 	return e
 }
 
-// Require has hooks prove themselves by the token; nil asks for none. It is called
+// Require has hooks prove themselves to the guard; nil asks for nothing. It is called
 // before Run.
-func (e *Engine) Require(token *hookserver.Token) { e.token = token }
-
-// handler answers hooks.
-func (e *Engine) handler() http.Handler {
-	h := newHooks(e).handler()
-	if e.token != nil {
-		return e.token.Require(h)
-	}
-	return h
-}
+func (e *Engine) Require(guard *hookserver.Guard) { e.guard = guard }
 
 // Run watches and serves until ctx ends; then the operator's own queues come back.
 func (e *Engine) Run(ctx context.Context) error {
@@ -110,7 +100,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	var served error
 	if e.hooks != nil {
 		running.Go(func() {
-			served = hookserver.Serve(ctx, e.hooks, e.handler())
+			served = hookserver.Serve(ctx, e.hooks, newHooks(e).handler())
 			cancel()
 		})
 	}
