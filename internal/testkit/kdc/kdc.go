@@ -38,7 +38,7 @@ type KDC struct {
 func New(tb testing.TB) *KDC {
 	tb.Helper()
 	for _, program := range []string{"krb5kdc", "kdb5_util", "kadmin.local"} {
-		if _, err := exec.LookPath(program); err != nil {
+		if _, err := exec.LookPath(at(program)); err != nil {
 			testkit.NotRun(tb, program+" is missing (Debian packages krb5-kdc and krb5-admin-server)")
 		}
 	}
@@ -96,6 +96,15 @@ func free(tb testing.TB) string {
 	return l.Addr().String()
 }
 
+// at is where Debian has a program of the KDC; not everybody's PATH leads there.
+func at(program string) string {
+	const folder = "/usr/sbin"
+	if _, err := exec.LookPath(program); err != nil {
+		return filepath.Join(folder, program)
+	}
+	return program
+}
+
 func (k *KDC) path(name string) string { return filepath.Join(k.dir, name) }
 
 // Conf is the file krb5.conf for clients.
@@ -107,7 +116,7 @@ func (k *KDC) environment() []string {
 
 func (k *KDC) run(program string, args ...string) {
 	k.tb.Helper()
-	cmd := exec.CommandContext(k.tb.Context(), program, args...)
+	cmd := exec.CommandContext(k.tb.Context(), at(program), args...)
 	cmd.Env = k.environment()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		k.tb.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, out)
@@ -119,7 +128,7 @@ func (k *KDC) run(program string, args ...string) {
 func (k *KDC) Start(options ...string) {
 	k.tb.Helper()
 	var said bytes.Buffer
-	k.cmd = exec.Command("krb5kdc", append([]string{"-n", "-r", Realm, "-P", k.path("pid")}, options...)...) //nolint:noctx // Stop ends it
+	k.cmd = exec.Command(at("krb5kdc"), append([]string{"-n", "-r", Realm, "-P", k.path("pid")}, options...)...) //nolint:noctx // Stop ends it
 	k.cmd.Env, k.cmd.Stdout, k.cmd.Stderr = k.environment(), &said, &said
 	testkit.Check(k.tb, k.cmd.Start())
 	var dialer net.Dialer
