@@ -35,6 +35,7 @@ type site struct {
 	dir      string
 	group    *cluster.Group
 	programs []*cluster.Program // in the order of their starts
+	agents   []string           // nodes that had a powerd
 	// rpc, raft and gossip are the coordinator's addresses, tasks the scheduler's, hooks
 	// the one that the plug-ins ask.
 	rpc, raft, gossip, tasks, hooks string
@@ -99,6 +100,11 @@ func (s *site) identity(name string) string {
 	return fmt.Sprintf("tls: {mode: on, ca: %q, cert: %q, key: %q}\n", s.path("ca.crt"), s.path(name+".crt"), s.path(name+".key"))
 }
 
+// scheduling is a scheduler's configuration with these lines in its section yarn.
+func (s *site) scheduling(yarn string) string {
+	return fmt.Sprintf(s.identity("s1")+"listen: %q\ndir: %s\ncoordinators: [%q]\nclasses: [high]\nyarn:\n%s", s.tasks, s.path("scheduler"), s.rpc, yarn)
+}
+
 // asked is where and as whom Hadoop's processes ask the scheduler.
 func (s *site) asked() map[string]string {
 	return map[string]string{"headroom.url": "https://" + s.hooks, "headroom.ca": s.path("ca.crt"), "headroom.token-file": s.path("hooks.token")}
@@ -129,13 +135,14 @@ func (s *site) agent(name string) {
 	}
 	s.write(name+".yaml", fmt.Sprintf("%sgossip: {bind: \"127.0.0.1:0\", join: [%q], key_file: %s}\n%s",
 		edited, s.gossip, s.path("gossip.key"), s.identity(name)), 0o644)
+	s.agents = append(s.agents, name)
 	s.start("powerd-"+name, "powerd", "run", "--config", s.path(name+".yaml"))
 }
 
-// restore takes back what the two powerd have set; they have ended.
+// restore takes back what the powerd have set; they have ended.
 func (s *site) restore() {
 	s.t.Helper()
-	for _, name := range []string{"n1", "n2"} {
+	for _, name := range s.agents {
 		cmd := exec.Command(filepath.Join(s.bin, "powerd"), "limit", "restore", "--force", "--config", s.path(name+".yaml"))
 		if out, err := cmd.CombinedOutput(); err != nil {
 			s.t.Errorf("restore the limits of %s: %v: %s", name, err, out)
