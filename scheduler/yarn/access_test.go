@@ -11,9 +11,19 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"headroom/scheduler/webclient"
 )
+
+// asker is a client with more patience than the scheduler's: a handshake takes long on a busy machine.
+func asker(t *testing.T, cfg Config) *client {
+	t.Helper()
+	c := newClient(cfg, slog.New(slog.DiscardHandler))
+	c.http.Timeout = time.Minute
+	t.Cleanup(c.close)
+	return c
+}
 
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	t.Parallel()
@@ -24,8 +34,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 		http.Redirect(w, r, elsewhere.URL+r.URL.Path, http.StatusTemporaryRedirect)
 	}))
 	defer rm.Close()
-	c := newClient(Config{ResourceManager: []string{rm.URL}}, slog.New(slog.DiscardHandler))
-	defer c.close()
+	c := asker(t, Config{ResourceManager: []string{rm.URL}})
 	if _, err := c.cluster(t.Context(), "apps"); err == nil || !strings.Contains(err.Error(), "sends on to") {
 		t.Errorf("got %v", err)
 	}
@@ -44,8 +53,7 @@ func TestWebProxyIsAsked(t *testing.T) {
 		_, _ = w.Write([]byte(`"` + r.URL.Path + `"`))
 	}))
 	defer proxy.Close()
-	c := newClient(Config{ResourceManager: []string{"http://127.0.0.1:1"}, WebProxy: proxy.URL + "/"}, slog.New(slog.DiscardHandler))
-	defer c.close()
+	c := asker(t, Config{ResourceManager: []string{"http://127.0.0.1:1"}, WebProxy: proxy.URL + "/"})
 	body, err := c.master(t.Context(), "application_1_0001", "/tasks")
 	if err != nil || string(body) != `"/proxy/application_1_0001/ws/v1/mapreduce/jobs/job_1_0001/tasks"` {
 		t.Errorf("got %s, %v", body, err)
@@ -64,11 +72,10 @@ func TestWhoAsksIsAsked(t *testing.T) {
 	secure.StartTLS()
 	defer secure.Close()
 	for address, want := range map[string]string{rm.URL: "yarn.kerberos of scheduler.yaml names nobody", secure.URL: "yarn.ca names the authority"} {
-		c := newClient(Config{ResourceManager: []string{address}}, slog.New(slog.DiscardHandler))
+		c := asker(t, Config{ResourceManager: []string{address}})
 		if _, err := c.cluster(t.Context(), "apps"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
-		c.close()
 	}
 }
 
